@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/tensor_view.h"
+
+namespace slip {
+
+struct StoredTensor {
+  Dtype dtype = Dtype::kFloat32;
+  std::vector<std::int64_t> shape;
+  std::span<const std::byte> bytes;  // lives as long as its file object
+};
+
+// A read-only, checked safetensors file. Everything in the header is hostile until proven: length ≤ 100,000,000, JSON
+// object without duplicate keys, overflow-checked shape products, offsets that tile the buffer exactly with no hole and
+// no overlap (FIELD R1, R2, R12). Throws Error{kDataLoss | kInvalidArgument} naming file and tensor.
+// The file is memory-mapped; S16: the mapping is dropped once the weights are packed, so a later truncation cannot
+// fault.
+class SafetensorsFile {
+ public:
+  explicit SafetensorsFile(const std::filesystem::path& path);
+  ~SafetensorsFile();
+  SafetensorsFile(const SafetensorsFile&) = delete;
+  SafetensorsFile& operator=(const SafetensorsFile&) = delete;
+
+  bool contains(std::string_view name) const;
+  const StoredTensor& get(std::string_view name) const;  // Error{kNotFound} naming tensor and file
+  const std::map<std::string, StoredTensor, std::less<>>& tensors() const { return tensors_; }
+  const std::map<std::string, std::string>& metadata() const { return metadata_; }
+
+ private:
+  void* mapping_ = nullptr;
+  std::size_t mapped_bytes_ = 0;
+  std::map<std::string, StoredTensor, std::less<>> tensors_;
+  std::map<std::string, std::string> metadata_;
+};
+
+// Writes a file that SafetensorsFile and every other reader accepts; tensors in name order, header padded to 8 bytes.
+// Not atomic by itself: callers write into a temporary folder and rename it. Passes the fail points `<point>.*`.
+void write_safetensors(const std::filesystem::path& path,
+                       const std::map<std::string, StoredTensor, std::less<>>& tensors,
+                       const std::map<std::string, std::string>& metadata, std::string_view point);
+
+}  // namespace slip

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <exception>
+#include <iostream>
+
+#include "cli/command.h"
+#include "cli/version.h"
+#include "common/error.h"
+
+namespace {
+
+int exit_status(slip::ErrorCode code) {
+  switch (code) {
+    case slip::ErrorCode::kInvalidArgument:
+    case slip::ErrorCode::kUnsupported:
+    case slip::ErrorCode::kNotFound:
+    case slip::ErrorCode::kTooLarge: return 2;
+    case slip::ErrorCode::kCancelled: return 130;
+    case slip::ErrorCode::kInternal: return 70;
+    default: return 1;
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app{"Slipstream: a speculative-decoding server whose drafts keep learning from the traffic they serve."};
+  app.set_version_flag("--version", slip::cli::version_text());
+  app.require_subcommand(1);
+  slip::cli::add_serve(app);
+  slip::cli::add_generate(app);
+  slip::cli::add_warmup(app);
+  slip::cli::add_report(app);
+  try {
+    app.parse(argc, argv);
+    return 0;
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 2;
+  } catch (const slip::Error& error) {
+    std::cerr << "slipstream: " << error.message() << "\n";
+    if (!error.hint().empty()) std::cerr << "HINT: " << error.hint() << "\n";
+    return exit_status(error.code());
+  } catch (const std::exception& error) {
+    std::cerr << "slipstream: internal error: " << error.what() << "\n";
+    return 70;
+  }
+}

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "common/file.h"
+
+#include <cerrno>
+#include <cstring>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <vector>
+
+#include "common/error.h"
+#include "common/fail_point.h"
+
+namespace slip {
+namespace {
+
+[[noreturn]] void throw_errno(const std::string& what) {
+  throw Error(ErrorCode::kIo, what + ": " + std::strerror(errno));
+}
+
+void reach(std::string_view point, std::string_view verb) {
+  fail_point(std::string(point) + "." + std::string(verb));
+}
+
+}  // namespace
+
+FileHandle& FileHandle::operator=(FileHandle&& other) noexcept {
+  if (this != &other) {
+    if (fd_ >= 0) ::close(fd_);
+    fd_ = other.release();
+  }
+  return *this;
+}
+
+FileHandle::~FileHandle() {
+  if (fd_ >= 0) ::close(fd_);
+}
+
+void write_all(int fd, std::span<const std::byte> bytes, std::string_view point) {
+  reach(point, "write");
+  while (!bytes.empty()) {
+    const ssize_t written = ::write(fd, bytes.data(), bytes.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) throw_errno("cannot write " + std::string(point));
+    bytes = bytes.subspan(static_cast<std::size_t>(written));
+  }
+}
+
+void sync_file(int fd, std::string_view point) {
+  reach(point, "fsync");
+  if (::fsync(fd) != 0) throw_errno("cannot fsync " + std::string(point));
+}
+
+void sync_directory(const std::filesystem::path& directory, std::string_view point) {
+  FileHandle handle(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!handle) throw_errno("cannot open directory " + directory.string());
+  sync_file(handle.get(), point);
+}
+
+void rename_path(const std::filesystem::path& from, const std::filesystem::path& to, std::string_view point) {
+  reach(point, "rename");
+  if (::rename(from.c_str(), to.c_str()) != 0) throw_errno("cannot rename " + from.string() + " to " + to.string());
+}
+
+void replace_file(const std::filesystem::path& path, std::string_view content, std::string_view point) {
+  auto temporary = path;
+  temporary += ".tmp";
+  {
+    FileHandle file(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600));
+    if (!file) throw_errno("cannot create " + temporary.string());
+    write_all(file.get(), std::as_bytes(std::span(content)), point);
+    sync_file(file.get(), point);
+  }
+  rename_path(temporary, path, point);
+  sync_directory(path.has_parent_path() ? path.parent_path() : ".", point);
+}
+
+std::string read_file(const std::filesystem::path& path, std::uint64_t max_bytes) {
+  FileHandle file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!file) {
+    throw Error(errno == ENOENT ? ErrorCode::kNotFound : ErrorCode::kIo,
+                "cannot open " + path.string() + ": " + std::strerror(errno));
+  }
+  struct stat status {};
+  if (::fstat(file.get(), &status) != 0) throw_errno("cannot stat " + path.string());
+  if (!S_ISREG(status.st_mode)) throw Error(ErrorCode::kInvalidArgument, path.string() + " is not a regular file");
+  if (static_cast<std::uint64_t>(status.st_size) > max_bytes) {
+    throw Error(ErrorCode::kTooLarge, path.string() + " has " + std::to_string(status.st_size) + " bytes, at most " +
+                                          std::to_string(max_bytes) + " are read");
+  }
+  std::string content(static_cast<std::size_t>(status.st_size), '\0');
+  std::size_t done = 0;
+  while (done < content.size()) {
+    const ssize_t n = ::read(file.get(), content.data() + done, content.size() - done);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) throw_errno("cannot read " + path.string());
+    if (n == 0) break;
+    done += static_cast<std::size_t>(n);
+  }
+  content.resize(done);
+  return content;
+}
+
+void ensure_private_directory(const std::filesystem::path& path) {
+  if (path.has_parent_path()) std::filesystem::create_directories(path.parent_path());
+  if (::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) throw_errno("cannot create " + path.string());
+  struct stat status {};
+  if (::lstat(path.c_str(), &status) != 0) throw_errno("cannot stat " + path.string());
+  if (!S_ISDIR(status.st_mode)) throw Error(ErrorCode::kPermission, path.string() + " is not a directory");
+  if (status.st_uid != ::geteuid()) {
+    throw Error(ErrorCode::kPermission, path.string() + " belongs to another user", "choose a directory of your own");
+  }
+  if ((status.st_mode & 022) != 0) {
+    throw Error(ErrorCode::kPermission, path.string() + " can be written by others",
+                "chmod 700 " + path.string());
+  }
+}
+
+}  // namespace slip

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace slip {
+
+// Owns a file descriptor. Move-only.
+class FileHandle {
+ public:
+  FileHandle() = default;
+  explicit FileHandle(int fd) : fd_(fd) {}
+  FileHandle(FileHandle&& other) noexcept : fd_(other.release()) {}
+  FileHandle& operator=(FileHandle&& other) noexcept;
+  ~FileHandle();
+  int get() const { return fd_; }
+  int release() {
+    int fd = fd_;
+    fd_ = -1;
+    return fd;
+  }
+  explicit operator bool() const { return fd_ >= 0; }
+
+ private:
+  int fd_ = -1;
+};
+
+// The durable-file verbs; each passes the fail points `<point>.write`, `<point>.fsync`, `<point>.rename` right before
+// acting. All throw Error{kIo} naming the path. New files get mode 0600, new directories 0700.
+void write_all(int fd, std::span<const std::byte> bytes, std::string_view point);
+void sync_file(int fd, std::string_view point);  // fsync
+void sync_directory(const std::filesystem::path& directory, std::string_view point);
+void rename_path(const std::filesystem::path& from, const std::filesystem::path& to, std::string_view point);
+// temp file → write → fsync → rename → fsync(directory): a reader sees the old content or the new, never a part.
+void replace_file(const std::filesystem::path& path, std::string_view content, std::string_view point);
+
+// The whole file, refused with Error{kTooLarge} over `max_bytes` and Error{kNotFound} when absent.
+std::string read_file(const std::filesystem::path& path, std::uint64_t max_bytes);
+// Creates (0700) or accepts a directory that belongs to us and that nobody else can write; else Error{kPermission}.
+void ensure_private_directory(const std::filesystem::path& path);
+
+}  // namespace slip

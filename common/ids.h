@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <functional>
+
+namespace slip {
+
+// Strong integer identifiers: a topic cannot be passed where a draft is meant.
+template <class Tag, class Value>
+struct Id {
+  Value value{};
+  friend bool operator==(Id, Id) = default;
+  friend auto operator<=>(Id, Id) = default;
+};
+
+using RequestId = Id<struct RequestTag, std::uint64_t>;
+using TenantId = Id<struct TenantTag, std::uint64_t>;  // keyed hash of the API key; 0 without keys
+using DraftId = Id<struct DraftTag, std::uint32_t>;    // index in the process's draft registry
+using TopicId = Id<struct TopicTag, std::uint32_t>;    // index in the router's topic table
+
+// What the router decided, carried along by the engine, which copies and never reads it.
+struct RouteTag {
+  TopicId topic;
+  DraftId draft;
+};
+
+}  // namespace slip
+
+template <class Tag, class Value>
+struct std::hash<slip::Id<Tag, Value>> {
+  std::size_t operator()(slip::Id<Tag, Value> id) const noexcept { return std::hash<Value>{}(id.value); }
+};

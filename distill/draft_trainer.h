@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "checkpoints/model_config.h"
+#include "distill/loss.h"
+#include "distill/replay_record.h"
+
+namespace slip {
+
+struct TrainerOptions {
+  LossOptions loss;
+  double learning_rate = 1e-3;
+  double weight_decay = 0.0;
+  double beta1 = 0.9, beta2 = 0.95;
+  double max_grad_norm = 1.0;
+  std::int64_t warmup_steps = 0;          // linear from 0
+  std::int64_t total_steps = 0;           // > 0: cosine to 10 %; 0: constant (online learning has no end)
+  std::int32_t microbatch_tokens = 2048;  // bounds one unit of work, and so how long serving can be delayed
+  int threads = 1;                        // ATen intra-op threads
+};
+
+struct TrainStep {
+  std::int64_t step = 0;
+  double loss = 0;          // mean over target rows, nats
+  double alpha_greedy = 0;  // share of rows where argmax q = argmax p, before this step
+  double grad_norm = 0;
+  std::int64_t rows = 0;
+  bool skipped = false;  // loss or gradient not finite, or a z-score outlier: nothing was changed
+};
+
+// AdamW on float32 masters of one draft, by LibTorch; no LibTorch type shows. One lives at a time per process, others
+// rest on disk (save / load). Threads: one owner.
+class DraftTrainer {
+ public:
+  // Starts from a Hugging Face folder's weights …
+  DraftTrainer(const std::filesystem::path& draft_folder, TrainerOptions options);
+  // … or from random ones (warm-up of a new draft; `seed` fixes them).
+  DraftTrainer(const ModelConfig& config, std::uint64_t seed, TrainerOptions options);
+  ~DraftTrainer();
+
+  // One optimizer step over the batch, in microbatches; `between` is asked before each and may sleep (the governor).
+  // Returns false from `between` to abandon the step (shutdown): nothing is changed.
+  TrainStep step(std::span<const ReplayRecord> batch, const std::function<bool()>& between = {});
+  std::int64_t steps() const;
+
+  // Writes config.json and model.safetensors (bf16) into an existing empty folder. Error{kDataLoss} when a weight is
+  // not finite.
+  void export_draft(const std::filesystem::path& folder) const;
+  // float32 masters and AdamW moments, atomically replaced; load() gives back exactly the same state. Fail points
+  // `optimizer.*`.
+  void save(const std::filesystem::path& file) const;
+  void load(const std::filesystem::path& file);
+  const ModelConfig& config() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace slip

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "engine/step_listener.h"
+
+namespace slip {
+
+// Asks, before each unit of training work, whether it may run now. Threads: allow() on the trainer thread; observations
+// from the engine thread.
+class Governor : public StepListener {
+ public:
+  // True: do one microbatch now. False: nothing to spend; ask again later (the trainer waits, woken by new records).
+  virtual bool allow_unit() noexcept = 0;
+  // True: an optimizer step may begin for a topic that has `new_requests` requests since its last one.
+  virtual bool allow_step(std::uint64_t requests_seen, std::uint64_t steps_done) noexcept = 0;
+};
+
+// Serving comes first: p99 inter-token latency stays within `latency_slack` of what it is without training; nothing
+// while requests wait for admission.
+std::unique_ptr<Governor> make_slack_governor(double latency_slack, double steps_per_request);
+// Deterministic, for benchmarks: `steps_per_request` optimizer steps for each finished request of the topic, whatever
+// the load.
+std::unique_ptr<Governor> make_steps_per_request_governor(double steps_per_request);
+
+}  // namespace slip

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "checkpoints/draft_store.h"
+#include "distill/canary.h"
+#include "distill/decision_sink.h"
+#include "distill/draft_trainer.h"
+#include "distill/governor.h"
+#include "distill/replay_buffer.h"
+#include "engine/speculate/draft_slot.h"
+#include "router/topic.h"
+
+namespace slip {
+
+struct LearnerOptions {
+  TrainerOptions trainer;
+  CanaryOptions canary;
+  std::int32_t batch_requests = 8;           // records per optimizer step
+  std::int64_t steps_between_canaries = 16;  // a candidate is exported and judged this often
+  std::size_t queue_observations = 4096;     // drop oldest beyond
+  int k = 3;                                 // chain length scores are walked with
+  int cores = 1;
+  std::uint64_t seed = 1;
+  Dtype serve_dtype = Dtype::kBFloat16;
+  std::filesystem::path optimizer_folder;  // <data>/optimizer
+};
+
+// The learning loop: observations → replay → trainer → candidate → canary → publish → slot, one draft a topic, in one
+// background thread at idle priority. Every decision goes to the DecisionSink. record() and friends never block: a
+// bounded queue drops oldest and counts.
+class Learner final : public ObservationSink {
+ public:
+  // One slot per topic, index = TopicId; slot[i]->get() is what that topic serves now. `base` is the base draft, always
+  // scored.
+  Learner(LearnerOptions options, const TopicTable& topics, std::vector<std::shared_ptr<DraftSlot>> slots,
+          std::shared_ptr<const DraftVersion> base, DraftStore& store, ReplayBuffer& replay, Governor& governor,
+          DecisionSink& decisions);
+  ~Learner() override;  // stops, saves
+
+  void begin(ObservedRequest request) noexcept override;
+  void record(Observation observation) noexcept override;
+  void finish(RequestId request, bool completed) noexcept override;
+
+  void start();
+  // Finishes the unit at hand, syncs replay, saves optimizer state, joins.
+  void stop();
+  // Waits until every finished request so far has been taken in and the work it allows is done; for benchmarks and
+  // tests.
+  bool wait_idle(std::int64_t timeout_us);
+  std::uint64_t dropped() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace slip

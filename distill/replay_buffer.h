@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "distill/replay_record.h"
+
+namespace slip {
+
+struct ReplayOptions {
+  std::filesystem::path folder;  // <data>/replay
+  std::uint64_t max_bytes_per_topic = std::uint64_t{256} << 20;
+  std::uint64_t segment_bytes = std::uint64_t{8} << 20;
+  std::int64_t ttl_us = std::int64_t{7} * 24 * 3600 * 1'000'000;
+  double recency_half_life_requests = 2000;  // weight of a record halves every so many newer ones
+  double heldout_share = 0.1;                // by hash of the session, so that near-copies do not leak
+};
+
+struct ReplayStats {
+  std::uint64_t records = 0, bytes = 0, dead_bytes = 0, torn_bytes = 0, dropped = 0, expired = 0;
+};
+
+// What the target said, kept per topic: a byte-budgeted, recency-weighted reservoir over append-only segments. A
+// segment starts with magic and format version; each record carries length, CRC32C, request id, tenant hash, topic,
+// time, expiry and flags; a torn tail is cut at start and counted; segments compact when half is dead; files are 0600.
+// fdatasync once a second at most (sync()). Fail points `replay.*`. Threads: one owner (the trainer thread).
+class ReplayBuffer {
+ public:
+  explicit ReplayBuffer(ReplayOptions options);
+  ~ReplayBuffer();
+
+  // Assigns and returns the record's sequence number. May evict (reservoir) older records of the topic.
+  std::uint64_t append(ReplayRecord record);
+  void sync();
+  // `n` training records of a topic, drawn with recency weights by an addressed generator (seed, draw); never held-out
+  // ones, none with sequence > `newest`. Fewer when there are fewer.
+  std::vector<ReplayRecord> sample(const std::string& topic, std::size_t n, std::uint64_t seed, std::uint64_t draw,
+                                   std::uint64_t newest = ~std::uint64_t{0}) const;
+  // Records newer than `cut_off`, oldest first, at most `limit` (the newest ones when more); and the held-out tenth.
+  std::vector<ReplayRecord> newer_than(const std::string& topic, std::uint64_t cut_off, std::size_t limit) const;
+  std::vector<ReplayRecord> heldout(const std::string& topic, std::size_t limit) const;
+  bool is_heldout(const ReplayRecord& record) const;
+  // Removes records, not learned influence.
+  std::size_t purge_request(RequestId request);
+  std::size_t expire(std::int64_t now_us);
+  std::size_t records(const std::string& topic) const;
+  std::uint64_t last_sequence() const;
+  std::vector<std::string> topics() const;
+  ReplayStats stats() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace slip

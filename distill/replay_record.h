@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "common/ids.h"
+#include "engine/speculate/observation.h"
+
+namespace slip {
+
+// One finished request as the trainer and the canary use it: its tokens and, for every answer token, the target's
+// distribution that chose it.
+struct ReplayRecord {
+  RequestId request;
+  TenantId tenant;
+  std::string topic;  // names, not ids: records outlive the process
+  std::string session;
+  std::int64_t created_us = 0;  // wall clock
+  std::int64_t expires_us = 0;
+  std::uint64_t sequence = 0;  // rising in the buffer; the canary's "newer than the cut-off"
+  SamplingParams sampling;
+  AcceptanceRule rule = AcceptanceRule::kRejection;
+  std::uint64_t seed = 0;
+  std::string draft;  // that served it
+  std::uint64_t draft_version = 0;
+  std::int32_t accepted = 0, first_rejections = 0, steps = 0;  // as served
+  std::vector<std::int32_t> tokens;                            // prompt then answer
+  std::int32_t prompt_tokens = 0;
+  std::vector<TopK> target;  // [answer tokens]: target[i] chose tokens[prompt_tokens + i]
+  // Rows off the accepted path: (context = tokens[0, prompt_tokens + anchor) + the path), for training only.
+  struct OffPath {
+    std::int32_t anchor = 0;
+    std::vector<std::int32_t> path;
+    TopK target;
+  };
+  std::vector<OffPath> off_path;
+};
+
+}  // namespace slip

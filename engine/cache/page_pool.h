@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "checkpoints/model_config.h"
+#include "kernels/attention.h"
+
+namespace slip {
+
+// The memory of one model shape's keys and values, in pages of `page_tokens` slots that each span all layers.
+// Threads: the engine thread only (or whoever owns this pool).
+class PagePool {
+ public:
+  static constexpr int kPageTokens = 16;
+
+  PagePool(const ModelConfig& config, Dtype dtype, std::int32_t n_pages);
+
+  // A page's index, or -1 when none is free.
+  std::int32_t allocate();
+  void release(std::int32_t page);
+  std::int32_t n_free() const { return static_cast<std::int32_t>(free_.size()); }
+  std::int32_t n_pages() const { return n_pages_; }
+  static std::size_t page_bytes(const ModelConfig& config, Dtype dtype);
+
+  kernels::PagedKv layer(int index) const;
+  void copy_slot(std::int32_t from_page, int from_offset, std::int32_t to_page,
+                 int to_offset);  // all layers; tree compaction
+
+ private:
+  ModelConfig config_;
+  Dtype dtype_;
+  std::int32_t n_pages_;
+  std::unique_ptr<std::byte[]> memory_;
+  std::vector<std::int32_t> free_;
+};
+
+// One sequence's pages in logical order; owns them. Move-only.
+class PageTable {
+ public:
+  PageTable() = default;
+  explicit PageTable(PagePool& pool) : pool_(&pool) {}
+  PageTable(PageTable&& other) noexcept;
+  PageTable& operator=(PageTable&& other) noexcept;
+  ~PageTable();
+
+  // Makes room for `n_slots` slots in all; false (and nothing taken) when the pool cannot.
+  bool reserve(std::int32_t n_slots);
+  void shrink_to(
+      std::int32_t n_slots);  // gives back pages wholly beyond; rollback of rejected rows is just a shorter length
+  const std::int32_t* pages() const { return pages_.data(); }
+  std::int32_t capacity_slots() const { return static_cast<std::int32_t>(pages_.size()) * PagePool::kPageTokens; }
+
+ private:
+  PagePool* pool_ = nullptr;
+  std::vector<std::int32_t> pages_;
+};
+
+}  // namespace slip

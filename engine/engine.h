@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <stop_token>
+#include <vector>
+
+#include "engine/model/tokenizer.h"
+#include "engine/model/transformer.h"
+#include "engine/request.h"
+#include "engine/speculate/observation.h"
+#include "engine/step_listener.h"
+
+namespace slip {
+
+struct EngineOptions {
+  std::int32_t k = 3;                 // drafted tokens per step, 0 … 16; 0 = no speculation
+  std::int32_t max_running = 16;      // sequences in one step
+  std::int32_t max_waiting = 64;      // submit refuses beyond
+  std::int32_t prefill_chunk = 256;   // prompt rows per step, shared by the prompts being read
+  std::int32_t catch_up_chunk = 256;  // draft rows per step spent on catching up after a swap
+  std::int32_t draft_pages = 0;       // 0: as many slots as the target has
+  std::int32_t top_k_observed = TopK::kDefault;
+  bool fail_unknown_draft_shape = true;
+};
+
+// Continuous batching with speculative decoding. `step()` reads plan → propose → select → verify → accept → emit →
+// record. Threads: submit() and cancel() from any thread; step(), run() and all state belong to one engine thread. A
+// LibTorch, CUDA or worker failure is caught once, at the step boundary: the requests of that step fail, the engine
+// goes on.
+class Engine {
+ public:
+  // `tokenizer` may be null (ids in, ids out; then no stop strings). Sink and listeners outlive the engine; sink may be
+  // null.
+  Engine(EngineOptions options, std::unique_ptr<Worker> target, std::shared_ptr<const Tokenizer> tokenizer,
+         kernels::ThreadPool& pool, ObservationSink* observations, std::vector<StepListener*> listeners);
+  ~Engine();
+
+  // Throws Error: kInvalidArgument (param names the field), kTooLarge ("context_length_exceeded"), kOverloaded when
+  // max_waiting requests wait, kUnavailable after close().
+  void submit(Request request);
+  void cancel(RequestId id);  // takes effect at the next step; unknown ids are ignored
+  void close();               // no new work; run() returns once everything accepted has finished
+
+  // One pass; false when there was nothing to do.
+  bool step();
+  // Steps until close() and idle, or until `stop` is requested (then running requests end as cancelled). Sleeps while
+  // idle.
+  void run(std::stop_token stop);
+
+  std::int32_t n_running() const;  // any thread
+  std::int32_t n_waiting() const;  // any thread
+  const EngineOptions& options() const { return options_; }
+
+ private:
+  struct State;
+  EngineOptions options_;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace slip

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace slip {
+
+enum class SpecialTokens : std::uint8_t {
+  kParse,   // "<|end|>" in the text becomes the special token (templates, `generate` prompts used as they are)
+  kAsText,  // user content: never becomes a special token (S7)
+};
+
+// A Hugging Face tokenizer.json (byte-level BPE). Immutable after load; encode and decode from any thread.
+// Errors: Error{kNotFound | kInvalidArgument | kUnsupported} naming the file and key.
+class Tokenizer {
+ public:
+  static std::shared_ptr<const Tokenizer> load(const std::filesystem::path& folder);
+  ~Tokenizer();
+
+  std::vector<std::int32_t> encode(std::string_view text, SpecialTokens specials) const;
+  // Bytes of one token as they stand in the text; empty for special tokens. Not necessarily whole UTF-8 characters.
+  std::string_view token_bytes(std::int32_t id) const;
+  bool is_special(std::int32_t id) const;
+  std::string decode(const std::vector<std::int32_t>& ids) const;  // specials left out, invalid UTF-8 replaced
+  std::int32_t vocab_size() const;
+  std::int32_t token_id(std::string_view content) const;  // an exact vocabulary or added-token entry; -1 if none
+  std::string_view token_content(std::int32_t id) const;  // the entry's own spelling
+  // The first id whose entry differs between the two, -1 if none: draft and target must agree.
+  static std::int32_t first_difference(const Tokenizer& a, const Tokenizer& b);
+
+ private:
+  struct Tables;
+  explicit Tokenizer(std::unique_ptr<Tables> tables);
+  std::unique_ptr<Tables> tables_;
+};
+
+// Turns a growing list of tokens into text that never contains half a character: bytes of an unfinished UTF-8 sequence
+// are held back.
+class StreamDecoder {
+ public:
+  explicit StreamDecoder(std::shared_ptr<const Tokenizer> tokenizer) : tokenizer_(std::move(tokenizer)) {}
+  std::string push(std::int32_t token);  // the text this token completed, possibly empty
+  std::string finish();                  // what is left, incomplete bytes replaced by U+FFFD
+
+ private:
+  std::shared_ptr<const Tokenizer> tokenizer_;
+  std::string pending_;
+};
+
+struct ChatMessage {
+  std::string role;  // "system", "user", "assistant"
+  std::string content;
+};
+
+// The chat template of tokenizer_config.json, as token ids: template text is parsed for special tokens, message content
+// never is.
+class ChatTemplate {
+ public:
+  // Error{kUnsupported} naming the construct when the template uses Jinja beyond the supported subset.
+  static ChatTemplate load(const std::filesystem::path& folder);
+  std::vector<std::int32_t> render(const Tokenizer& tokenizer, const std::vector<ChatMessage>& messages,
+                                   bool add_generation_prompt) const;
+  ChatTemplate(const ChatTemplate&);
+  ChatTemplate(ChatTemplate&&) noexcept;
+  ~ChatTemplate();
+
+ private:
+  struct Program;
+  explicit ChatTemplate(std::shared_ptr<const Program> program);
+  std::shared_ptr<const Program> program_;
+};
+
+}  // namespace slip

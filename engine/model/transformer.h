@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "checkpoints/model_config.h"
+#include "common/tensor_view.h"
+#include "engine/cache/page_pool.h"
+#include "kernels/matmul.h"
+#include "kernels/thread_pool.h"
+
+namespace slip {
+
+// Where one sequence's keys and values live, and which of them a step may see. The members after `n_cached` are the
+// full generality later proposers need; a plain sequence leaves them empty.
+struct PageRange {
+  std::int32_t begin = 0, end = 0;
+};  // in slots
+struct ScratchRange {
+  std::int32_t begin = 0, end = 0;
+};               // slots for tree rows that may be dropped
+struct CrossKv;  // an encoder's keys and values
+enum class CachePositions : std::uint8_t { kOriginal, kCompacted };
+struct KvView {
+  PageTable* pages = nullptr;          // must have room for n_cached + this step's rows
+  std::int32_t n_cached = 0;           // slots already filled; this step's row i is stored at slot n_cached + i
+  std::span<const PageRange> visible;  // empty: all slots
+  CachePositions positions = CachePositions::kOriginal;
+  ScratchRange scratch;
+  const CrossKv* encoder = nullptr;
+};
+
+struct TapSet {
+  std::uint64_t layers = 0;
+};  // bit l: the hidden state after layer l is wanted
+
+// One forward pass over rows of several sequences: plain serialisable data (the simulator and tests replay it).
+struct StepInput {
+  std::span<const std::int32_t> tokens, positions;  // [n_row]; position = committed length + depth in the tree
+  std::span<const std::int32_t> row_begin;          // [n_seq + 1] ragged borders
+  std::span<const std::uint64_t>
+      ancestors;  // [n_row, ancestor_words]; bit i = row i of the same sequence; empty: all chains
+  std::int32_t ancestor_words = 0;
+  std::span<const KvView> kv;                // [n_seq]
+  std::span<const std::int32_t> logit_rows;  // rows whose logits are wanted, ascending
+  TapSet taps;
+  std::span<const std::uint16_t> weights;  // [n_seq] index in the DraftFamily; empty: all 0
+};
+
+struct StepOutput {
+  TensorView logits;           // [n_logit_rows, vocab] float32, caller's memory
+  TensorView final_hidden;     // [n_logit_rows, hidden] float32 after the final norm, caller's memory; data == nullptr:
+                               // not wanted
+  std::span<TensorView> taps;  // per bit of TapSet, [n_row, hidden]
+};
+
+// A Llama's weights packed for this machine. Immutable; shared by whoever reads them.
+class ModelWeights {
+ public:
+  // Reads a Hugging Face folder; refuses what `config.json` and the file disagree on, by tensor name (Error{kDataLoss |
+  // kInvalidArgument}). `check_finite` additionally refuses NaN and Inf (drafts before they serve).
+  static std::shared_ptr<const ModelWeights> load(const std::filesystem::path& folder, Dtype dtype,
+                                                  bool check_finite = false);
+
+  struct Layer {
+    std::vector<float> attention_norm, ffn_norm;  // [hidden]
+    kernels::PackedMatrix qkv;                    // [(n_heads + 2 n_kv_heads) head_dim, hidden]
+    kernels::PackedMatrix attention_out;          // [hidden, n_heads head_dim]
+    kernels::PackedMatrix gate_up;                // [2 intermediate, hidden]
+    kernels::PackedMatrix down;                   // [hidden, intermediate]
+  };
+  ModelConfig config;
+  Dtype dtype = Dtype::kBFloat16;
+  std::vector<std::byte> embedding;  // [vocab, hidden] in `dtype`
+  std::vector<Layer> layers;
+  std::vector<float> final_norm;  // [hidden]
+  kernels::PackedMatrix lm_head;  // [vocab, hidden]
+  std::size_t bytes() const;
+};
+
+// Scratch memory for forward(), sized once, reused every step: forward itself allocates nothing.
+class Workspace {
+ public:
+  Workspace(const ModelConfig& config, std::int32_t max_rows, std::int32_t max_logit_rows);
+  ~Workspace();
+  Workspace(Workspace&&) noexcept;
+  Workspace& operator=(Workspace&&) noexcept;
+  std::int32_t max_rows() const;
+  std::int32_t max_logit_rows() const;
+  struct Buffers;
+  Buffers& buffers() { return *buffers_; }
+
+ private:
+  std::unique_ptr<Buffers> buffers_;
+};
+
+// The batch-invariant forward pass of one model shape. `family` holds the weights a step may name by StepInput::weights
+// (a target is a family of one). Threads: const and reentrant given distinct Workspaces and pools.
+class Transformer {
+ public:
+  Transformer(const ModelConfig& config, kernels::ThreadPool& pool);
+
+  // Stores this step's keys and values, and fills the wanted outputs. REQUIRES: rows ≤ workspace.max_rows(), every
+  // KvView has room, tokens in [0, vocab), positions in [0, max_positions). All family members have this shape.
+  void forward(std::span<const ModelWeights* const> family, const StepInput& input, PagePool& cache,
+               Workspace& workspace, StepOutput& output) const;
+  // hidden [n, hidden] float32 → logits [n, vocab] float32.
+  void lm_head(const ModelWeights& weights, TensorView hidden, Workspace& workspace, TensorView logits) const;
+
+  const ModelConfig& config() const { return config_; }
+
+ private:
+  ModelConfig config_;
+  kernels::ThreadPool* pool_;
+  std::vector<float> rope_cos_, rope_sin_;  // [max_positions, head_dim / 2]
+};
+
+// Target seen by the engine: something that runs a step. One rank today; a sharded worker has the same face.
+class Worker {
+ public:
+  virtual ~Worker() = default;
+  virtual void run(const StepInput& input, StepOutput& output) = 0;
+  virtual const ModelConfig& config() const = 0;
+  virtual PagePool& cache() = 0;
+  virtual std::int32_t max_rows() const = 0;
+};
+
+class LocalWorker final : public Worker {
+ public:
+  LocalWorker(std::shared_ptr<const ModelWeights> weights, std::int32_t max_rows, std::int32_t max_logit_rows,
+              std::int32_t n_pages, kernels::ThreadPool& pool);
+  void run(const StepInput& input, StepOutput& output) override;
+  const ModelConfig& config() const override { return transformer_.config(); }
+  PagePool& cache() override { return cache_; }
+  std::int32_t max_rows() const override { return workspace_.max_rows(); }
+
+ private:
+  std::shared_ptr<const ModelWeights> weights_;
+  Transformer transformer_;
+  PagePool cache_;
+  Workspace workspace_;
+};
+
+}  // namespace slip

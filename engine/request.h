@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/error.h"
+#include "common/ids.h"
+#include "engine/sample/distribution.h"
+#include "engine/speculate/draft_slot.h"
+#include "engine/speculate/proposal.h"
+
+namespace slip {
+
+enum class StopReason : std::uint8_t { kNone, kEndToken, kStopString, kLength, kCancelled, kFailed };
+const char* stop_reason_name(StopReason reason);  // "stop_token", "stop_string", "length", "cancelled", "failed"
+
+struct TokenLogprobs {
+  std::int32_t token = 0;
+  float logprob = 0;              // raw: T = 1, before any transform
+  std::vector<TokenLogprob> top;  // [Request::top_logprobs]
+};
+
+// What one step added to one answer. `text` never holds half a character nor any part of a stop string.
+struct TokenDelta {
+  std::vector<std::int32_t> tokens;
+  std::string text;
+  std::vector<TokenLogprobs> logprobs;  // one per token when asked for, else empty
+};
+
+struct RequestFigures {
+  std::int32_t prompt_tokens = 0;
+  std::int32_t output_tokens = 0;
+  std::int32_t steps = 0;  // target steps that committed tokens
+  std::int32_t proposed = 0;
+  std::int32_t accepted = 0;
+  std::int32_t first_rejections = 0;
+  std::vector<std::int32_t> accepted_at, reached_at;                   // by position in the proposal
+  std::int64_t submitted_us = 0, first_token_us = 0, finished_us = 0;  // monotonic
+  std::uint64_t checksum = 0;  // over the raw logits of every committed row, when asked for
+  DraftId draft;
+  std::uint64_t first_version = 0, last_version = 0;
+  std::int32_t swaps = 0;            // draft versions changed during the answer
+  std::int32_t repeated_tokens = 0;  // output tokens inside an 8-gram seen before in the same output
+};
+
+struct RequestSummary {
+  RequestId id;
+  RouteTag route;
+  TenantId tenant;
+  AcceptanceRule rule = AcceptanceRule::kRejection;
+  SamplingParams sampling;
+  StopReason reason = StopReason::kNone;
+  std::optional<Error> error;  // with kFailed
+  RequestFigures figures;
+};
+
+// Where an answer goes. Called on the engine thread, in order, on_finished exactly once and last. Must not block, must
+// not throw.
+class TokenSink {
+ public:
+  virtual ~TokenSink() = default;
+  virtual void on_tokens(const TokenDelta& delta) = 0;
+  virtual void on_finished(const RequestSummary& summary) = 0;
+};
+
+struct Request {
+  RequestId id;                      // unique in the process; the submitter numbers
+  std::vector<std::int32_t> prompt;  // at least one token
+  SamplingParams sampling;
+  std::int32_t max_tokens = 16;       // prompt + max_tokens ≤ the target's max_positions
+  std::vector<std::int32_t> end_ids;  // empty: only length and strings stop
+  std::vector<std::string> stop_strings;
+  std::int32_t top_logprobs = -1;  // −1: none; 0: the token's own; n: and the n best
+  bool checksum = false;
+  std::shared_ptr<DraftSlot> draft;  // null: plain decoding
+  std::optional<std::int32_t> k;     // overrides EngineOptions::k
+  RouteTag route;
+  std::optional<float> tpot_slo_ms;
+  TenantId tenant;
+  bool learn = true;
+  std::uint32_t choice = 0;
+  std::string session;
+  std::shared_ptr<TokenSink> sink;
+};
+
+}  // namespace slip

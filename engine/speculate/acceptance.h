@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <span>
+
+#include "engine/speculate/proposal.h"
+
+namespace slip {
+
+// Decides one proposal. `p[0]` is the target's transformed distribution after the last committed token, p[1 + i] after
+// node i (same transform as q). `first` addresses output index of the first proposed token; depth d uses output_index +
+// d.
+//
+// Rejection (Leviathan et al., 2023, Alg. 1; recursive over siblings for trees): token x survives iff u < p(x)/q(x), u
+// in [0, 1), so p(x) = 0 is never accepted; on refusal the next sibling is judged against norm(max(0, p − q)), and when
+// none is left the token comes from that residual. A deterministic proposal counts as one-hot q. Output law: exactly p,
+// whatever q. Coupled (shared Gumbel noise): the target's token is argmax(log p + g); a node is accepted iff it is that
+// token. Output is a function of the seed alone. Pure.
+Verdict accept(const Proposal& proposal, std::span<const Distribution> p, AcceptanceRule rule,
+               const RandomAddress& first);
+
+}  // namespace slip

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "common/ids.h"
+#include "engine/model/transformer.h"
+
+namespace slip {
+
+// Immutable weights with their number. Nobody mutates a published draft; readers hold a reference per step.
+struct DraftVersion {
+  DraftId draft;
+  std::string name;
+  std::uint64_t number = 0;
+  std::uint64_t parent = 0;
+  std::shared_ptr<const ModelWeights> weights;
+};
+
+// The live version of one draft. A reader never waits; the trainer installs. The engine never drops a last reference:
+// the writer keeps replaced versions in a list of its own and reclaims those nobody else holds (reclaim()), so that
+// freeing megabytes never happens inside a step. Threads: get() any; set() and reclaim() one writer.
+class DraftSlot {
+ public:
+  explicit DraftSlot(DraftId id, std::string name, std::shared_ptr<const DraftVersion> first = nullptr);
+  std::shared_ptr<const DraftVersion> get() const { return live_.load(std::memory_order_acquire); }
+  void set(std::shared_ptr<const DraftVersion> next);
+  void reclaim();
+  DraftId id() const { return id_; }
+  const std::string& name() const { return name_; }
+
+ private:
+  DraftId id_;
+  std::string name_;
+  std::atomic<std::shared_ptr<const DraftVersion>> live_;
+  std::vector<std::shared_ptr<const DraftVersion>> retired_;  // writer only
+};
+
+}  // namespace slip

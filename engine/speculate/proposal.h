@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "common/ids.h"
+#include "engine/sample/distribution.h"
+
+namespace slip {
+
+// How proposed tokens were chosen, which decides the acceptance arithmetic. Never renumber (stored in replay records).
+enum class ProposalLaw : std::uint8_t {
+  kDeterministic = 0,  // argmax, n-gram, beam: counts as a one-hot q
+  kSampled = 1,        // drawn from q by inverse CDF
+  kGumbel = 2,         // argmax(log q + g) with the noise the target will use
+};
+
+enum class AcceptanceRule : std::uint8_t { kRejection = 0, kCoupled = 1 };
+
+// A token tree hanging off the last committed token; a chain is a tree that never branches. Node i's parent is
+// parents[i] < i, or −1 for the root (the last committed token).
+struct Proposal {
+  std::vector<std::int32_t> tokens;   // [n]
+  std::vector<std::int32_t> parents;  // [n]
+  std::vector<float> path_logprob;    // [n] Σ log q along the path
+  std::vector<Distribution> q;        // [n] transformed q each token was chosen from; empty when kDeterministic
+  ProposalLaw law = ProposalLaw::kDeterministic;
+  DraftId draft;
+  std::uint64_t version = 0;  // DraftVersion::number; 0: no draft
+  std::size_t size() const { return tokens.size(); }
+  void clear() {
+    tokens.clear();
+    parents.clear();
+    path_logprob.clear();
+    q.clear();
+  }
+};
+
+// What the target decided: the accepted path (node indices from the root on) and the one token it adds itself
+// (correction or bonus).
+struct Verdict {
+  std::vector<std::int32_t> accepted;  // node indices
+  std::int32_t added_token = -1;
+  bool rejected_one =
+      false;  // a proposed token was reached and refused (a first rejection), as opposed to none being left
+};
+
+}  // namespace slip

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+#include "engine/request.h"
+
+namespace slip {
+
+// What one engine step did and cost, for ledger, metrics and governor.
+struct StepFigures {
+  std::int64_t at_us = 0;  // monotonic, at the step's end
+  std::int64_t step_us = 0, draft_us = 0, verify_us = 0, swap_us = 0;
+  std::int32_t n_decoding = 0, n_prefilling = 0;
+  std::int32_t prefill_rows = 0, verify_rows = 0;
+  std::int32_t proposed = 0, accepted = 0, committed = 0;
+  std::int32_t n_waiting = 0;  // requests that wait for admission: > 0 is saturation
+  std::int32_t free_pages = 0;
+};
+
+// Called on the engine thread after each step and each finished request: must not block, must not throw.
+class StepListener {
+ public:
+  virtual ~StepListener() = default;
+  virtual void on_step(const StepFigures& figures) noexcept = 0;
+  virtual void on_finished(const RequestSummary& summary) noexcept = 0;
+};
+
+}  // namespace slip

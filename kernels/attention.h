@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "common/tensor_view.h"
+#include "kernels/thread_pool.h"
+
+namespace slip::kernels {
+
+// One layer's paged keys and values: for each page, k [n_kv_heads, page_tokens, head_dim] then v of the same shape.
+struct PagedKv {
+  void* base = nullptr;  // page p of this layer starts at base + p * page_stride_bytes
+  std::int64_t page_stride_bytes = 0;
+  Dtype dtype = Dtype::kBFloat16;  // kBFloat16 or kFloat32
+  int n_kv_heads = 0;
+  int head_dim = 0;
+  int page_tokens = 16;
+};
+
+// Which keys one query row sees. Slot s of a sequence lies in page pages[s / page_tokens] at offset s % page_tokens.
+// The row sees slots [0, n_committed), then, in ascending order, those slots n_committed + i whose bit i is set in
+// `ancestors` (its own included). An empty `ancestors` means slots [0, n_committed + own_index] (a chain).
+struct AttentionRow {
+  const std::int32_t* pages = nullptr;
+  std::int32_t n_committed = 0;  // cache slots before this step's rows
+  std::int32_t own_index = 0;    // index of this row among its sequence's rows of this step
+  std::span<const std::uint64_t> ancestors;
+};
+
+// out [n_rows, n_heads * head_dim] = softmax(q kᵀ · scale) v, float32 accumulation, grouped-query (query head h reads
+// kv head h / (n_heads / n_kv_heads)). Batch-invariant: a row's result is accumulated over its visible slots in
+// ascending order in blocks counted from slot 0 by visible rank, so neither the page layout, nor the other rows, nor
+// the way a prompt was chunked can change a bit. q, out: float32, row strides in elements.
+void paged_attention(const float* q, std::int64_t q_stride, const PagedKv& kv, std::span<const AttentionRow> rows,
+                     int n_heads, float scale, float* out, std::int64_t out_stride, ThreadPool& pool);
+
+// Stores one row's k and v (float32 [n_kv_heads * head_dim] each) at a cache slot.
+void store_kv(const PagedKv& kv, std::int32_t page, int offset, const float* k, const float* v);
+
+}  // namespace slip::kernels

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+namespace slip::kernels {
+
+// Row-wise float32 operations; each row's result depends on that row alone, in one fixed order of accumulation.
+
+// y = x / sqrt(mean(x²) + eps) * weight.
+void rms_norm(const float* x, const float* weight, std::int64_t n, float eps, float* y);
+
+// Rotates one head-major vector [n_heads, head_dim] in place, Hugging Face "half" layout: pairs (i, i + head_dim/2).
+// cos, sin: [head_dim / 2] at this row's position.
+void rope(float* x, int n_heads, int head_dim, const float* cos, const float* sin);
+
+// gate = silu(gate) * up, elementwise over n.
+void silu_multiply(float* gate, const float* up, std::int64_t n);
+
+void add(float* x, const float* delta, std::int64_t n);
+
+std::int64_t argmax(std::span<const float> x);  // lowest index among equals
+
+float bf16_to_float(std::uint16_t bits);
+std::uint16_t float_to_bf16(float value);  // round to nearest even, NaN kept
+float f16_to_float(std::uint16_t bits);
+
+}  // namespace slip::kernels

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "common/tensor_view.h"
+#include "kernels/thread_pool.h"
+
+namespace slip::kernels {
+
+// The matrix instruction class of this process, chosen once from the CPU and used for every weight and row count:
+// AMX and AVX-512-bf16 accumulate differently, so mixing them would break batch invariance.
+enum class IsaClass : std::uint8_t { kScalar, kAvx2, kAvx512, kAvx512Bf16, kAmxBf16 };
+IsaClass isa_class();
+const char* isa_class_name(IsaClass isa);
+
+// A weight matrix W [n_out, n_in] (row-major, as PyTorch's Linear stores it) repacked for this machine's kernel.
+// Immutable after construction; any number of threads may multiply with it.
+class PackedMatrix {
+ public:
+  PackedMatrix() = default;
+  // `source` is W [n_out, n_in] in `source_dtype`; `compute` is kBFloat16 (weights and activations rounded to bf16,
+  // products accumulated in float32) or kFloat32. n_in and n_out are arbitrary; padding is internal.
+  PackedMatrix(const void* source, Dtype source_dtype, std::int64_t n_out, std::int64_t n_in, Dtype compute);
+
+  std::int64_t n_out() const { return n_out_; }
+  std::int64_t n_in() const { return n_in_; }
+  Dtype compute_dtype() const { return dtype_; }
+  std::size_t bytes() const { return bytes_; }
+  const std::byte* data() const { return storage_.get(); }
+
+ private:
+  struct Free {
+    void operator()(std::byte* p) const;
+  };
+  std::unique_ptr<std::byte[], Free> storage_;  // 64-byte aligned, huge pages asked for
+  std::int64_t n_out_ = 0;
+  std::int64_t n_in_ = 0;
+  std::size_t bytes_ = 0;
+  Dtype dtype_ = Dtype::kBFloat16;
+};
+
+// y [n_rows, n_out] (+)= x [n_rows, n_in] · Wᵀ, float32 in and out, rows contiguous with the given strides (in
+// elements). Batch-invariant: y[r, o] is accumulated in one fixed order that depends on n_in alone; not on n_rows,
+// thread count or r. `scratch` holds the converted activations: matmul_scratch_bytes(n_rows, n_in) bytes, 64-byte
+// aligned.
+void matmul(const PackedMatrix& weight, const float* x, std::int64_t x_stride, std::int64_t n_rows, float* y,
+            std::int64_t y_stride, bool accumulate, void* scratch, ThreadPool& pool);
+std::size_t matmul_scratch_bytes(std::int64_t n_rows, std::int64_t n_in);
+
+}  // namespace slip::kernels

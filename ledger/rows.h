@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+namespace slip {
+
+// The ledger's rows as plain data; times are wall-clock microseconds UTC. Never prompt text.
+struct RequestRow {
+  std::uint64_t request_id = 0;
+  std::string http_id;  // X-Request-Id as sent to the client
+  std::int64_t finished_us = 0;
+  std::string topic, draft;
+  std::uint64_t first_version = 0, last_version = 0;
+  std::string rule;  // "rejection", "coupled", "greedy"
+  double temperature = 0;
+  std::string stop_reason;
+  int prompt_tokens = 0, output_tokens = 0, steps = 0, proposed = 0, accepted = 0, first_rejections = 0, swaps = 0;
+  int repeated_tokens = 0;
+  double ttft_ms = 0, tpot_ms = 0, total_ms = 0;
+  std::vector<int> accepted_at, reached_at;  // by position; become the acceptance buckets
+};
+struct SameTextRow {  // live and base draft scored on the same verified text, per request
+  std::uint64_t request_id = 0;
+  std::int64_t at_us = 0;
+  std::string topic, draft;
+  std::uint64_t version = 0;
+  double live_accepted = 0, live_first_rejections = 0, live_steps = 0, base_accepted = 0, base_first_rejections = 0,
+         base_steps = 0, tokens = 0;
+};
+struct DraftVersionRow {
+  std::string draft, topic, reason, weights_sha256;
+  std::uint64_t version = 0, parent = 0;
+  std::int64_t created_us = 0;
+  double heldout_alpha_before = 0, heldout_alpha = 0, p_value = 1;
+  std::uint64_t optimizer_steps = 0, trained_requests = 0;
+};
+struct CanaryRow {
+  std::int64_t at_us = 0;
+  std::string topic, draft, kind, reason;  // kind: publish, refuse, rollback, undecided
+  std::uint64_t live_version = 0, candidate_version = 0, train_steps = 0, requests = 0;
+  double alpha_live = 0, alpha_candidate = 0, length_live = 0, length_candidate = 0, gain = 0, gain_low = 0,
+         gain_high = 0, p_value = 1, train_loss = 0;
+};
+struct DriftEventRow {
+  std::int64_t at_us = 0;
+  std::string topic, draft, detail;
+  std::uint64_t version = 0;
+  double alpha_before = 0, alpha_after = 0;
+};
+struct EngineLoadRow {  // one per 10 s bucket
+  std::int64_t bucket_us = 0;
+  std::int64_t steps = 0, committed = 0, proposed = 0, accepted = 0, prefill_rows = 0, verify_rows = 0;
+  double busy_ms = 0, draft_ms = 0, verify_ms = 0, swap_ms = 0;
+  int max_running = 0, max_waiting = 0;
+  std::int64_t observations_dropped = 0, rows_dropped = 0;
+};
+
+using LedgerRow = std::variant<RequestRow, SameTextRow, DraftVersionRow, CanaryRow, DriftEventRow, EngineLoadRow>;
+
+}  // namespace slip
