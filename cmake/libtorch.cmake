@@ -6,7 +6,7 @@
 # through CMAKE_PREFIX_PATH by find_package.
 set(SLIPSTREAM_VENV "${CMAKE_SOURCE_DIR}/.venv" CACHE PATH "Python environment that holds the torch wheel")
 
-if(SLIPSTREAM_CUDA_ENABLED OR CMAKE_PREFIX_PATH)
+if(SLIPSTREAM_CUDA OR CMAKE_PREFIX_PATH)
   if(NOT CMAKE_PREFIX_PATH)
     execute_process(COMMAND "${SLIPSTREAM_VENV}/bin/python" -c "import torch.utils; print(torch.utils.cmake_prefix_path)"
                     OUTPUT_VARIABLE torch_prefix OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)

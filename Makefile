@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+# `make` sets up and builds · `make demo` · `make test` · `make help` lists the rest.
+# SLIPSTREAM_NO_INSTALL=1 never installs anything; SLIPSTREAM_CUDA=ON|OFF overrides the detection of a CUDA toolkit.
+SHELL := /bin/bash
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := build
+JOBS := $(shell bash tools/jobs.sh)
+SANITIZED := common_test checkpoints_test kernels_test engine_test router_test ledger_test server_test
+THREADED := common_test kernels_test engine_test distill_test ledger_test server_test
+
+.PHONY: build setup test demo lint format asan tsan clean help
+build: setup ## Set up what is missing and build build/slipstream and build/bench/*
+	@bash tools/build.sh release $(JOBS)
+
+setup: ## Install missing packages and the LibTorch wheels (asks, or names the command)
+	@bash tools/setup.sh
+
+test: build ## Build and run all tests
+	@ctest --test-dir build --output-on-failure --no-tests=error -j $(JOBS) --timeout 900
+
+demo: build ## Start a service on a larger copy of the embedded model and watch its drafts learn
+	@bash tools/demo.sh
+
+lint: setup ## clang-format, clang-tidy and include directions on what changed (LINT_BASE=<commit>, default: last commit)
+	@bash tools/lint.sh
+
+format: ## clang-format every source file
+	@git ls-files '*.h' '*.cpp' | xargs clang-format-14 -i
+
+asan: setup ## The parsing, threading and storing tests under AddressSanitizer and UndefinedBehaviorSanitizer
+	@bash tools/build.sh asan $(JOBS) $(SANITIZED)
+	@ctest --test-dir build-asan --output-on-failure --no-tests=error -j $(JOBS) --timeout 1800
+
+tsan: setup ## The threading tests under ThreadSanitizer
+	@bash tools/build.sh tsan $(JOBS) $(THREADED)
+	@TSAN_OPTIONS="suppressions=$(CURDIR)/tests/tsan.supp halt_on_error=1" \
+	  ctest --test-dir build-tsan --output-on-failure --no-tests=error -j $(JOBS) --timeout 1800
+
+clean: ## Remove build folders (the .venv stays)
+	@rm -rf build build-*
+
+help: ## This list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' Makefile

@@ -1,0 +1,40 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Fails when a folder includes one that stands above it (ARCHITECTURE.md, "The house"), or not root-relative."""
+import pathlib
+import re
+import sys
+
+SEES = {
+    "common": [],
+    "kernels": ["common"],
+    "checkpoints": ["common"],
+    "ledger": ["common"],
+    "engine": ["checkpoints", "kernels", "common"],
+    "router": ["ledger", "common"],
+    "distill": ["router/topic.h", "engine/model", "engine/cache", "engine/sample", "engine/speculate",
+                "engine/step_listener.h", "engine/request.h", "checkpoints", "kernels", "common"],
+    "server": ["distill", "router", "engine", "ledger", "checkpoints", "kernels", "common"],
+    "cli": ["server", "distill", "router", "engine", "ledger", "checkpoints", "kernels", "common"],
+}
+# The one exception: warm-up drives the engine to let the target write its answers.
+EXCEPTIONS = {"distill/warmup": ["engine/engine.h"]}
+INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.M)
+
+
+def faults(root):
+    for path in sorted(p for folder in SEES for p in (root / folder).rglob("*") if p.suffix in {".h", ".cpp", ".cu", ".cuh"}):
+        name = path.relative_to(root).as_posix()
+        folder = name.split("/")[0]
+        allowed = [folder] + SEES[folder]
+        for prefix, extra in EXCEPTIONS.items():
+            allowed = allowed + extra if name.startswith(prefix) else allowed
+        for include in INCLUDE.findall(path.read_text()):
+            if not any(include == a or include.startswith(a + "/") for a in allowed):
+                yield f"{name}: includes \"{include}\", which {folder}/ may not see"
+
+
+if __name__ == "__main__":
+    found = list(faults(pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else ".")))
+    print("\n".join(found) or "include directions are right")
+    sys.exit(1 if found else 0)

@@ -1,0 +1,23 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# build.sh PRESET JOBS [TARGET...]: configures once and builds; prints only what is new.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+preset=$1
+jobs=$2
+shift 2
+folder=build
+[ "$preset" = release ] || folder=build-$preset
+if [ ! -e "$folder/build.ninja" ]; then
+  cuda=$(bash tools/cuda.sh why)
+  echo "build: configuring $folder"
+  cmake --preset "$preset" -DSLIPSTREAM_CUDA="$cuda" --log-level=WARNING >/dev/null
+fi
+# A plain progress line on a terminal, silence when nothing is to do.
+if ninja -C "$folder" -n "$@" 2>/dev/null | tail -1 | grep -q 'no work to do'; then exit 0; fi
+echo "build: compiling $folder with $jobs job(s)"
+if [ -t 1 ]; then
+  ninja -C "$folder" -j "$jobs" "$@"
+else
+  ninja -C "$folder" -j "$jobs" --quiet "$@"
+fi

@@ -1,0 +1,78 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Brings a Debian 12 machine to where Slipstream builds. Checks first, installs only what is missing, says what it does,
+# and prints nothing when nothing is to do. Safe to interrupt and to run again.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+fail() { printf 'setup: %s\n' "$1" >&2; exit 2; }
+no_install() { [ "${SLIPSTREAM_NO_INSTALL:-0}" = 1 ]; }
+
+check_platform() {
+  [ "$(uname -sm)" = "Linux x86_64" ] || fail "Slipstream runs on x86-64 Linux; this is $(uname -sm)."
+  command -v dpkg-query >/dev/null ||
+    fail "this is no Debian system; install the counterparts of tools/packages-debian.txt, then run with SLIPSTREAM_NO_INSTALL=1."
+}
+
+missing_packages() {
+  grep -v '^#' tools/packages-debian.txt | while read -r package; do
+    [ "$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null)" = installed ] || echo "$package"
+  done
+}
+
+apt_known() { # are all the packages in the lists we have?
+  local package
+  for package in "$@"; do apt-cache show "$package" >/dev/null 2>&1 || return 1; done
+}
+
+install_packages() {
+  local packages=("$@") as_root=()
+  local manual="apt-get update && apt-get install -y --no-install-recommends ${packages[*]}"
+  echo "setup: missing packages: ${packages[*]}"
+  no_install && fail "SLIPSTREAM_NO_INSTALL is set. Install them with: $manual"
+  if [ "$(id -u)" != 0 ]; then
+    if sudo -n true 2>/dev/null; then
+      as_root=(sudo -n)
+    elif [ -t 0 ] && command -v sudo >/dev/null; then
+      read -r -p "setup: install them with sudo now? [Y/n] " answer
+      [[ "${answer:-y}" =~ ^[Yy] ]] || fail "run: sudo sh -c '$manual'"
+      as_root=(sudo)
+    else
+      fail "run as root: $manual"
+    fi
+  fi
+  local apt=("${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=300 -qq)
+  apt_known "${packages[@]}" || "${apt[@]}" update
+  "${apt[@]}" install -y --no-install-recommends "${packages[@]}" >/dev/null ||
+    { "${apt[@]}" update && "${apt[@]}" install -y --no-install-recommends "${packages[@]}" >/dev/null; } ||
+    fail "apt-get could not install the packages; the command was: $manual"
+}
+
+check_disk() {
+  local free_kib
+  free_kib=$(df -Pk . | awk 'NR == 2 {print $4}')
+  [ "$free_kib" -ge $((4 * 1024 * 1024)) ] ||
+    fail "LibTorch and the build need 4 GB of disk; $((free_kib / 1024)) MB are free in $(pwd)."
+}
+
+install_wheels() {
+  local list=tools/requirements-cpu.txt arguments=(--no-deps --require-hashes) flavour
+  if [ "$(bash tools/cuda.sh)" = ON ]; then
+    list=tools/requirements-cuda.txt
+    arguments=()
+  fi
+  flavour=$(sha256sum "$list" | cut -c1-16)
+  [ -e ".venv/.ready-$flavour" ] && return
+  no_install && fail "LibTorch is not in .venv and SLIPSTREAM_NO_INSTALL is set. Run: python3 -m venv .venv && .venv/bin/pip install ${arguments[*]} -r $list"
+  check_disk
+  echo "setup: installing LibTorch into .venv (about 600 MB to download for the CPU build)"
+  [ -x .venv/bin/python ] || python3 -m venv .venv
+  .venv/bin/pip install --quiet --disable-pip-version-check "${arguments[@]}" -r "$list" ||
+    fail "pip could not install LibTorch; what it said stands above. Run make again to go on from here."
+  touch ".venv/.ready-$flavour"
+}
+
+check_platform
+mapfile -t missing < <(missing_packages)
+[ "${#missing[@]}" -eq 0 ] || install_packages "${missing[@]}"
+install_wheels
