@@ -22,6 +22,7 @@ struct RandomAddress {
 std::array<std::uint32_t, 4> philox4x32(std::array<std::uint32_t, 4> counter, std::array<std::uint32_t, 2> key);
 
 double uniform(const RandomAddress& address, RandomPurpose purpose, std::uint32_t token = 0);  // in [0, 1), 53 bits
-double gumbel(const RandomAddress& address, std::uint32_t token);  // −log(−log u), finite
+double open_uniform(const RandomAddress& address, std::uint32_t token);  // in (0, 1), 52 bits; the u behind gumbel()
+double gumbel(const RandomAddress& address, std::uint32_t token);        // −log(−log u), finite
 
 }  // namespace slip

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/sample/distribution.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "common/error.h"
+
+namespace slip {
+
+double Distribution::probability(std::int32_t id) const {
+  const auto found = std::lower_bound(ids.begin(), ids.end(), id);
+  if (found == ids.end() || *found != id) return 0;
+  return probabilities[static_cast<std::size_t>(found - ids.begin())];
+}
+
+std::int32_t sample_inverse_cdf(const Distribution& distribution, double u) {
+  SLIP_CHECK(!distribution.ids.empty(), "a distribution has at least one token");
+  double cumulative = 0;
+  std::int32_t last = distribution.ids.front();
+  for (std::size_t i = 0; i < distribution.ids.size(); ++i) {
+    if (!(distribution.probabilities[i] > 0)) continue;
+    last = distribution.ids[i];
+    cumulative += distribution.probabilities[i];
+    if (u < cumulative) return last;
+  }
+  return last;  // rounding left the sum a hair under 1, and u fell in between
+}
+
+// argmax(log p + g) with g = −log(−log u) is argmin(−log u / p): one logarithm instead of three, and none at all for
+// the many tokens that 1 − u ≤ −log u already rules out.
+std::int32_t sample_gumbel(const Distribution& distribution, const RandomAddress& address) {
+  SLIP_CHECK(!distribution.ids.empty(), "a distribution has at least one token");
+  if (distribution.ids.size() == 1) return distribution.ids.front();
+  constexpr double kRoundingMargin = 1 + 1e-12;
+  std::int32_t winner = distribution.ids.front();
+  double shortest = std::numeric_limits<double>::infinity();
+  for (std::size_t i = 0; i < distribution.ids.size(); ++i) {
+    const double p = distribution.probabilities[i];
+    if (!(p > 0)) continue;
+    const double u = open_uniform(address, static_cast<std::uint32_t>(distribution.ids[i]));
+    if (1 - u > p * shortest * kRoundingMargin) continue;
+    const double arrival = -std::log(u) / p;
+    if (arrival < shortest) {
+      shortest = arrival;
+      winner = distribution.ids[i];
+    }
+  }
+  return winner;
+}
+
+}  // namespace slip

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+// Everything here runs in one fixed order over one row, so that the same logits give the same bits whatever batch they
+// were computed in.
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+#include <limits>
+
+#include "common/error.h"
+#include "engine/sample/distribution.h"
+
+namespace slip {
+
+namespace {
+
+// Weights in (0, 1] fall into buckets by exponent and the top five mantissa bits, heaviest first: finding a head of the
+// distribution is one pass over the vocabulary plus a sort of the one bucket its border runs through.
+constexpr int kMantissaBits = 5;
+constexpr std::size_t kBuckets = 128 << kMantissaBits;  // exponents below 2^−127 share the last
+
+std::size_t bucket_of(double weight) {
+  constexpr int kShift = 52 - kMantissaBits;
+  const std::uint64_t below_one =
+      (std::bit_cast<std::uint64_t>(1.0) >> kShift) - (std::bit_cast<std::uint64_t>(weight) >> kShift);
+  return std::min<std::size_t>(below_one, kBuckets - 1);
+}
+
+struct Candidate {
+  double weight;
+  std::int32_t id;
+};
+
+bool ranks_before(const Candidate& a, const Candidate& b) {
+  return a.weight != b.weight ? a.weight > b.weight : a.id < b.id;
+}
+
+enum class Measure { kCount, kMass };
+
+struct Border {
+  std::size_t bucket = 0;
+  double before = 0;  // what the buckets above it add up to
+};
+
+Border find_border(const Distribution& weights, Measure measure, double target) {
+  std::array<double, kBuckets> sums{};
+  for (const double weight : weights.probabilities) {
+    sums[bucket_of(weight)] += measure == Measure::kCount ? 1.0 : weight;
+  }
+  Border border;
+  for (border.bucket = 0; border.bucket + 1 < kBuckets; ++border.bucket) {
+    if (border.before + sums[border.bucket] >= target) break;
+    border.before += sums[border.bucket];
+  }
+  return border;
+}
+
+// The last candidate of the smallest head whose measure reaches `target`.
+Candidate last_kept(const Distribution& weights, Measure measure, double target) {
+  const Border border = find_border(weights, measure, target);
+  std::vector<Candidate> members;
+  for (std::size_t i = 0; i < weights.ids.size(); ++i) {
+    if (bucket_of(weights.probabilities[i]) == border.bucket) {
+      members.push_back({weights.probabilities[i], weights.ids[i]});
+    }
+  }
+  if (members.empty()) return {0, std::numeric_limits<std::int32_t>::max()};  // rounding: all of it is the head
+  std::sort(members.begin(), members.end(), ranks_before);
+  double reached = border.before;
+  for (const Candidate& member : members) {
+    reached += measure == Measure::kCount ? 1.0 : member.weight;
+    if (reached >= target) return member;
+  }
+  return members.back();
+}
+
+void keep_head(Distribution& weights, Measure measure, double target) {
+  const Candidate last = last_kept(weights, measure, target);
+  std::size_t kept = 0;
+  for (std::size_t i = 0; i < weights.ids.size(); ++i) {
+    const Candidate candidate{weights.probabilities[i], weights.ids[i]};
+    if (ranks_before(last, candidate)) continue;
+    weights.ids[kept] = candidate.id;
+    weights.probabilities[kept++] = candidate.weight;
+  }
+  weights.ids.resize(kept);
+  weights.probabilities.resize(kept);
+}
+
+double sum_of(const std::vector<double>& values) {
+  double sum = 0;
+  for (const double value : values) sum += value;
+  return sum;
+}
+
+// The lowest id of the largest logit. A NaN or +inf comes from broken weights: that request fails, not the process.
+std::size_t find_largest(std::span<const float> logits) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  std::size_t best = 0;
+  bool broken = false;
+  for (std::size_t i = 0; i < logits.size(); ++i) {
+    broken |= !(logits[i] < kInfinity);
+    if (logits[i] > logits[best]) best = i;
+  }
+  if (broken || logits[best] == -kInfinity) {
+    throw Error(ErrorCode::kDataLoss, "the model computed a logit that is not a number",
+                "the weights hold NaN or infinite values, or overflow in this dtype; check the checkpoint");
+  }
+  return best;
+}
+
+// exp((logit − largest) / temperature) of every token that has any probability in float64.
+void fill_weights(std::span<const float> logits, double largest, double temperature, Distribution& out) {
+  out.ids.resize(logits.size());
+  out.probabilities.resize(logits.size());
+  std::size_t n = 0;
+  for (std::size_t i = 0; i < logits.size(); ++i) {
+    const double weight = std::exp((static_cast<double>(logits[i]) - largest) / temperature);
+    out.ids[n] = static_cast<std::int32_t>(i);
+    out.probabilities[n] = weight;
+    n += weight > 0 ? 1 : 0;
+  }
+  out.ids.resize(n);
+  out.probabilities.resize(n);
+}
+
+}  // namespace
+
+void transform_logits(std::span<const float> logits, const SamplingParams& params,
+                      std::span<const std::int32_t> /*path*/, Distribution& out) {
+  SLIP_CHECK(!logits.empty(), "a vocabulary has at least one token");
+  SLIP_CHECK(params.temperature >= 0 && params.top_p > 0 && params.top_k >= 0, "submit() checks the ranges");
+  const std::size_t best = find_largest(logits);
+  if (params.temperature == 0) {
+    out.ids.assign(1, static_cast<std::int32_t>(best));
+    out.probabilities.assign(1, 1.0);
+    return;
+  }
+  fill_weights(logits, logits[best], params.temperature, out);
+  if (params.top_k > 0 && static_cast<std::size_t>(params.top_k) < out.ids.size()) {
+    keep_head(out, Measure::kCount, params.top_k);
+  }
+  if (params.top_p < 1) keep_head(out, Measure::kMass, params.top_p * sum_of(out.probabilities));
+  const double total = sum_of(out.probabilities);
+  for (double& probability : out.probabilities) probability /= total;
+}
+
+}  // namespace slip
