@@ -1,0 +1,126 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Losslessness end to end, on more than tokens: `slipstream generate` with speculation must give the same token ids, log
+probabilities and raw-logit checksums as plain decoding with no draft loaded, for every draft length, at any concurrency,
+and while the draft is swapped inside every answer.
+
+Each mode (greedy, and coupled sampling with a seed) has a negative control that must differ: greedy against sampled, one
+seed against another. Exit status 0 only if all runs are equal and all controls differ."""
+import argparse
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+import time
+
+FIELDS = ("token_ids", "top_logprobs", "checksum", "text", "stop_reason")
+MODES = {
+    "greedy": ["--temperature", "0"],
+    "T0.7": ["--temperature", "0.7", "--top-p", "0.9", "--seed", "4242"],
+    "T1.0": ["--temperature", "1.0", "--top-p", "0.9", "--seed", "4242"],
+}
+CONTROLS = {  # must give different answers from the mode's own
+    "greedy": ["--temperature", "1.0", "--top-p", "0.9", "--seed", "4242"],
+    "T0.7": ["--temperature", "0.7", "--top-p", "0.9", "--seed", "4243"],
+    "T1.0": ["--temperature", "1.0", "--top-p", "0.9", "--seed", "4243"],
+}
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--slipstream", default="build/slipstream")
+    parser.add_argument("--target", default="checkpoints/demo/target")
+    parser.add_argument("--draft", default="checkpoints/demo/draft")
+    parser.add_argument("--swap-draft", help="a second draft of the same shape, swapped in and out every few steps")
+    parser.add_argument("--prompts", nargs="+", required=True, help="JSONL files with `prompt`")
+    parser.add_argument("--per-file", type=int, default=100, help="prompts taken from each file (default 100)")
+    parser.add_argument("--max-tokens", type=int, default=64)
+    parser.add_argument("--dtypes", nargs="+", default=["bfloat16", "float32"])
+    parser.add_argument("--modes", nargs="+", default=list(MODES), choices=list(MODES))
+    parser.add_argument("--k", nargs="+", type=int, default=[1, 3, 5, 8])
+    parser.add_argument("--concurrency", nargs="+", type=int, default=[1, 8])
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--json", help="also write the table here")
+    return parser.parse_args()
+
+
+def generate(options, prompts, dtype, extra):
+    command = [options.slipstream, "generate", "--target", options.target, "--prompts", str(prompts), "--chat", "--json",
+               "--max-tokens", str(options.max_tokens), "--dtype", dtype, "--checksums", "--logprobs", "2",
+               "--threads", str(options.threads)] + extra
+    started = time.monotonic()
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode != 0:
+        sys.exit(f"failed ({done.returncode}): {' '.join(command)}\n{done.stderr}")
+    return [json.loads(line) for line in done.stdout.splitlines()], time.monotonic() - started
+
+
+def first_difference(reference, answers):
+    if len(reference) != len(answers):
+        return f"{len(reference)} answers against {len(answers)}"
+    for want, got in zip(reference, answers):
+        for field in FIELDS:
+            if want[field] != got[field]:
+                return f"prompt {want['id']}: {field} differs"
+    return None
+
+
+def runs_with_speculation(options):
+    draft = ["--draft", options.draft]
+    for k in options.k:
+        for concurrency in options.concurrency:
+            yield f"k={k} c={concurrency}", draft + ["--k", str(k), "--concurrency", str(concurrency)], False
+    if options.swap_draft:
+        swap = draft + ["--swap-draft", options.swap_draft, "--swap-every", "3"]
+        for k in options.k:
+            for concurrency in options.concurrency:
+                yield f"k={k} c={concurrency} swap", swap + ["--k", str(k), "--concurrency", str(concurrency)], True
+
+
+def compare_mode(options, prompts, dtype, mode, table):
+    reference, seconds = generate(options, prompts, dtype, MODES[mode] + ["--k", "0", "--concurrency", "1"])
+    tokens = sum(len(answer["token_ids"]) for answer in reference)
+    print(f"{dtype} {mode}: plain decoding, {len(reference)} answers, {tokens} tokens, {seconds:.1f} s", flush=True)
+    failed = False
+    control, _ = generate(options, prompts, dtype, CONTROLS[mode] + ["--k", "0", "--concurrency", "8"])
+    if first_difference(reference, control) is None:
+        print("  NEGATIVE CONTROL FAILED: other sampling parameters gave the same answers")
+        failed = True
+    for name, extra, swapping in runs_with_speculation(options):
+        answers, seconds = generate(options, prompts, dtype, MODES[mode] + extra)
+        difference = first_difference(reference, answers)
+        accepted = sum(a["accepted"] for a in answers)
+        rejections = sum(a["first_rejections"] for a in answers)
+        row = {"dtype": dtype, "mode": mode, "run": name, "answers": len(answers), "tokens": tokens,
+               "alpha": accepted / max(1, accepted + rejections), "seconds": seconds, "difference": difference}
+        if swapping:
+            long_enough = [a for a in answers if a["steps"] > 12]
+            row["min_swaps"] = min((a["swaps"] for a in long_enough), default=0)
+            if row["min_swaps"] < 1:
+                row["difference"] = difference = "an answer saw no swap"
+        table.append(row)
+        swaps = f"  swaps ≥ {row['min_swaps']}" if swapping else ""
+        print(f"  {name:<14} α {row['alpha']:.3f}  {seconds:6.1f} s  {difference or 'equal'}{swaps}", flush=True)
+        failed |= difference is not None
+    return failed
+
+
+def main():
+    options = parse_arguments()
+    table, failed = [], False
+    with tempfile.TemporaryDirectory() as folder:
+        prompts = pathlib.Path(folder) / "prompts.jsonl"
+        lines = [line for file in options.prompts for line in pathlib.Path(file).read_text().splitlines()[:options.per_file]]
+        prompts.write_text("\n".join(lines) + "\n")
+        for dtype in options.dtypes:
+            for mode in options.modes:
+                failed |= compare_mode(options, prompts, dtype, mode, table)
+    if options.json:
+        pathlib.Path(options.json).write_text(json.dumps(table, indent=1))
+    print(f"{len(table)} runs, {sum(1 for row in table if row['difference'])} different")
+    sys.exit(1 if failed else 0)
+
+
+if __name__ == "__main__":
+    main()
