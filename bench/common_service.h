@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "bench/common_client.h"
+
+namespace slip::bench {
+
+// A `slipstream serve` of our own, as a child process on a port it chooses; stopped with SIGTERM when this goes out of
+// scope.
+class Service {
+ public:
+  // `arguments` after `serve`; `--port 0` is added. Throws Error{kUnavailable} with the end of its log when it does not
+  // get ready.
+  Service(const std::filesystem::path& program, std::vector<std::string> arguments, std::filesystem::path log);
+  ~Service();
+  Service(const Service&) = delete;
+  Service& operator=(const Service&) = delete;
+
+  const Endpoint& endpoint() const { return endpoint_; }
+  int stop();  // SIGTERM, waits; the exit status
+
+ private:
+  void await_ready();
+
+  int pid_ = -1;
+  std::filesystem::path log_;
+  Endpoint endpoint_;
+};
+
+// The `slipstream` program that was built beside this benchmark (…/bench/NAME → …/slipstream).
+std::filesystem::path slipstream_beside();
+
+}  // namespace slip::bench
