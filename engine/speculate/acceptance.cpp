@@ -72,7 +72,7 @@ Judgement judge_by_rejection(const Proposal& proposal, const Distribution& p, st
     const bool deterministic = proposal.law == ProposalLaw::kDeterministic;
     const double q = deterministic ? 1.0 : proposal.q[i].probability(token);
     SLIP_CHECK(q > 0, "a proposed token was not drawn from the q stored with it");
-    if (uniform(address, RandomPurpose::kAccept, rank++) < r->probability(token) / q) {
+    if (survives(uniform(address, RandomPurpose::kAccept, rank++), r->probability(token), q)) {
       judgement.child = static_cast<std::int32_t>(i);
       return judgement;
     }
