@@ -9,13 +9,15 @@
 
 namespace slip {
 
-// Asks, before each unit of training work, whether it may run now. Threads: allow() on the trainer thread; observations
-// from the engine thread.
+// Asked before each unit of training work whether it may run now. Threads: allow_* and unit_done() on the trainer
+// thread; steps from the engine thread.
 class Governor : public StepListener {
  public:
   // True: do one microbatch now. False: nothing to spend; ask again later (the trainer waits, woken by new records).
   virtual bool allow_unit() noexcept = 0;
-  // True: an optimizer step may begin for a topic that has `new_requests` requests since its last one.
+  // The unit allow_unit() granted is over; what serving does from here on is "without training".
+  virtual void unit_done() noexcept = 0;
+  // True: an optimizer step may begin for a topic with so many finished requests and optimizer steps since the start.
   virtual bool allow_step(std::uint64_t requests_seen, std::uint64_t steps_done) noexcept = 0;
 };
 
