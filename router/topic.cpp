@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "router/topic.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "common/error.h"
+
+namespace slip {
+
+namespace {
+
+constexpr std::size_t kMaxNameBytes = 48;
+constexpr std::string_view kUnknown = "unknown";
+
+bool is_letter_or_digit(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9');
+}
+
+// Topic names become folder names, so the alphabet is what keeps `../x` and NUL out of paths.
+bool is_name(std::string_view text) {
+  return !text.empty() && text.size() <= kMaxNameBytes && is_letter_or_digit(text.front()) &&
+         std::all_of(text.begin(), text.end(), [](char c) { return is_letter_or_digit(c) || c == '_' || c == '-'; });
+}
+
+bool is_pattern(std::string_view alias) {
+  return alias.ends_with('*');
+}
+
+bool matches(std::string_view alias, std::string_view label) {
+  return is_pattern(alias) && label.starts_with(alias.substr(0, alias.size() - 1));
+}
+
+[[noreturn]] void refuse(const std::string& what, const std::string& why) {
+  throw Error(
+      ErrorCode::kInvalidArgument, what + " " + why,
+      "a topic is named by 1 to 48 of a-z, 0-9, _ and -, starting with a letter or digit; an alias may end in *",
+      "topics");
+}
+
+// Not echoed whole: a configuration may hold anything.
+std::string quoted(std::string_view text) {
+  std::string out = "\"";
+  for (const char c : text.substr(0, kMaxNameBytes)) out += c >= ' ' && c <= '~' ? c : '?';
+  return out + "\"";
+}
+
+}  // namespace
+
+TopicTable::TopicTable(std::vector<Topic> configured) {
+  topics_.push_back({std::string(kUnknown), {}});
+  std::vector<std::string_view> taken{kUnknown};
+  const auto take = [&](std::string_view word) {
+    if (std::find(taken.begin(), taken.end(), word) != taken.end()) {
+      refuse(quoted(word), "names two topics or one twice");
+    }
+    taken.push_back(word);
+  };
+  for (const Topic& topic : configured) {
+    if (!is_name(topic.name)) refuse("topic " + quoted(topic.name), "is not a valid name");
+    take(topic.name);
+    for (const std::string& alias : topic.aliases) {
+      const std::string_view stem = std::string_view(alias).substr(0, alias.size() - (is_pattern(alias) ? 1 : 0));
+      if (!is_name(stem)) refuse("alias " + quoted(alias) + " of topic " + quoted(topic.name), "is not valid");
+      take(alias);
+    }
+  }
+  topics_.insert(topics_.end(), std::make_move_iterator(configured.begin()), std::make_move_iterator(configured.end()));
+}
+
+TopicId TopicTable::route(std::optional<std::string_view> label) const {
+  TopicId best{0};
+  if (!label) return best;
+  std::size_t best_length = 0;  // the longest pattern that matches wins
+  for (std::uint32_t i = 0; i < topics_.size(); ++i) {
+    if (topics_[i].name == *label) return {i};
+    for (const std::string& alias : topics_[i].aliases) {
+      if (alias == *label) return {i};
+      if (alias.size() > best_length && matches(alias, *label)) {
+        best = {i};
+        best_length = alias.size();
+      }
+    }
+  }
+  return best;
+}
+
+}  // namespace slip
