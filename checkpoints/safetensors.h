@@ -38,6 +38,7 @@ class SafetensorsFile {
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
 
  private:
+  std::string path_;
   void* mapping_ = nullptr;
   std::size_t mapped_bytes_ = 0;
   std::map<std::string, StoredTensor, std::less<>> tensors_;

@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "checkpoints/model_config.h"
+
+#include <algorithm>
+#include <array>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+#include "checkpoints/strict_json.h"
+#include "common/error.h"
+#include "common/file.h"
+
+namespace slip {
+namespace {
+
+using nlohmann::json;
+
+// Generous for any Llama, small enough that no product of two overflows and no table they size is absurd.
+constexpr JsonFields::IntegerRange kVocabulary{1, 1 << 24};
+constexpr JsonFields::IntegerRange kWidth{1, 1 << 20};
+constexpr JsonFields::IntegerRange kLayers{1, 1024};
+constexpr JsonFields::IntegerRange kHeads{1, 4096};
+constexpr JsonFields::IntegerRange kHeadDim{2, 1024};
+constexpr JsonFields::IntegerRange kPositions{1, 1 << 20};
+constexpr std::uint64_t kMaxConfigBytes = std::uint64_t{1} << 20;
+
+std::int32_t narrow(std::int64_t value) {
+  return static_cast<std::int32_t>(value);
+}  // REQUIRES: range-checked
+
+[[noreturn]] void unsupported(const JsonFields& fields, const char* key, const std::string& what) {
+  throw Error(ErrorCode::kUnsupported, fields.where() + ": \"" + key + "\": " + what, {}, key);
+}
+
+void require_false(const JsonFields& fields, const char* key) {
+  if (fields.optional_boolean(key).value_or(false)) unsupported(fields, key, "true is not supported");
+}
+
+void require_absent(const JsonFields& fields, const char* key) {
+  if (fields.find(key) != nullptr) unsupported(fields, key, "is not supported");
+}
+
+void require_text(const JsonFields& fields, const char* key, std::string_view wanted) {
+  const auto value = fields.optional_string(key);
+  if (value && *value != wanted) {
+    unsupported(fields, key, "only \"" + std::string(wanted) + "\" is supported");
+  }
+}
+
+void check_architecture(const JsonFields& fields) {
+  const json* list = fields.find("architectures");
+  if (list == nullptr) {
+    if (!fields.optional_string("model_type")) fields.refuse("architectures", "is missing");
+  } else if (!list->is_array() || list->size() != 1 || !list->front().is_string()) {
+    fields.refuse("architectures", "must be a list of one name");
+  } else if (list->front() != "LlamaForCausalLM") {
+    unsupported(fields, "architectures", "only LlamaForCausalLM is supported");
+  }
+  require_text(fields, "model_type", "llama");
+}
+
+void check_supported(const JsonFields& fields) {
+  check_architecture(fields);
+  require_text(fields, "hidden_act", "silu");
+  for (const char* key : {"attention_bias", "mlp_bias"}) require_false(fields, key);
+  for (const char* key : {"quantization_config", "sliding_window"}) require_absent(fields, key);
+  const json* layer_types = fields.find("layer_types");
+  if (layer_types == nullptr) return;
+  if (!layer_types->is_array()) fields.refuse("layer_types", "must be a list");
+  for (const json& type : *layer_types) {
+    if (type != "full_attention") unsupported(fields, "layer_types", "only full_attention is supported");
+  }
+}
+
+// `rope_parameters` (transformers 5) and `rope_scaling` (4) are read alike: the kind must be the plain rotation.
+std::optional<double> read_rope(const JsonFields& fields, const char* key) {
+  const json* value = fields.find(key);
+  if (value == nullptr) return std::nullopt;
+  const JsonFields rope(*value, fields.where() + ": " + key);
+  for (const char* kind_key : {"rope_type", "type"}) {
+    const auto kind = rope.optional_string(kind_key);
+    if (kind && *kind != "default") unsupported(fields, key, "only the rope type \"default\" is supported");
+  }
+  for (const auto& [name, unused] : value->items()) {
+    if (name == "rope_theta" || name == "rope_type" || name == "type") continue;
+    const auto fraction = name == "partial_rotary_factor" ? rope.optional_number(name.c_str(), {0, 1}) : std::nullopt;
+    if (fraction != 1.0) unsupported(fields, key, "it says more than rope_theta and the default rope type");
+  }
+  return rope.optional_number("rope_theta", {1.0, 1e12});
+}
+
+double read_rope_theta(const JsonFields& fields) {
+  const auto fraction = fields.optional_number("partial_rotary_factor", {0, 1});
+  if (fraction && *fraction != 1.0) unsupported(fields, "partial_rotary_factor", "only 1 is supported");
+  read_rope(fields, "rope_scaling");
+  const auto nested = read_rope(fields, "rope_parameters");
+  const auto flat = fields.optional_number("rope_theta", {1.0, 1e12});
+  if (nested && flat && *nested != *flat) fields.refuse("rope_theta", "differs from the one in rope_parameters");
+  return nested ? *nested : flat.value_or(10000.0);
+}
+
+Dtype read_dtype(const JsonFields& fields) {
+  for (const char* key : {"dtype", "torch_dtype"}) {
+    const auto name = fields.optional_string(key);
+    if (!name) continue;
+    if (*name == "bfloat16") return Dtype::kBFloat16;
+    if (*name == "float32") return Dtype::kFloat32;
+    if (*name == "float16") return Dtype::kFloat16;
+    unsupported(fields, key, "only bfloat16, float32 and float16 are supported");
+  }
+  return Dtype::kFloat32;  // what transformers assumes
+}
+
+// Ids may be out of the vocabulary in real folders (a pad id of -1 or beyond); such an id never occurs.
+std::int32_t read_id(const JsonFields& fields, const char* key) {
+  return narrow(fields.optional_integer(key, {-1, 1 << 24}).value_or(-1));
+}
+
+void add_eos_ids(const JsonFields& fields, std::vector<std::int32_t>& ids) {
+  const json* value = fields.find("eos_token_id");
+  if (value == nullptr) return;
+  const json list = value->is_array() ? *value : json::array({*value});
+  if (list.size() > 64) fields.refuse("eos_token_id", "has more than 64 entries");
+  for (const json& element : list) {
+    const auto id = exact_integer(element, {0, kVocabulary.high});
+    if (!id) fields.refuse("eos_token_id", "must be a token id or a list of them");
+    if (std::find(ids.begin(), ids.end(), *id) == ids.end()) ids.push_back(narrow(*id));
+  }
+}
+
+void read_shape(const JsonFields& fields, ModelConfig& config) {
+  config.vocab_size = narrow(fields.integer("vocab_size", kVocabulary));
+  config.hidden_size = narrow(fields.integer("hidden_size", kWidth));
+  config.intermediate_size = narrow(fields.integer("intermediate_size", kWidth));
+  config.n_layers = narrow(fields.integer("num_hidden_layers", kLayers));
+  config.n_heads = narrow(fields.integer("num_attention_heads", kHeads));
+  config.n_kv_heads = narrow(fields.optional_integer("num_key_value_heads", kHeads).value_or(config.n_heads));
+  if (config.n_heads % config.n_kv_heads != 0) {
+    fields.refuse("num_key_value_heads", "must divide num_attention_heads");
+  }
+  const auto head_dim = fields.optional_integer("head_dim", kHeadDim);
+  if (!head_dim && config.hidden_size % config.n_heads != 0) {
+    fields.refuse("num_attention_heads", "must divide hidden_size when there is no head_dim");
+  }
+  config.head_dim = narrow(head_dim.value_or(config.hidden_size / config.n_heads));
+  if (config.head_dim % 2 != 0 || config.head_dim > kHeadDim.high)
+    fields.refuse("head_dim", "must be even and at most 1024");
+  if (std::int64_t{config.head_dim} * config.n_heads > kWidth.high)
+    fields.refuse("head_dim", "is too large for so many heads");
+  config.max_positions = narrow(fields.integer("max_position_embeddings", kPositions));
+}
+
+std::string read_json_file(const std::filesystem::path& path) {
+  if (!std::filesystem::exists(path)) return {};
+  return read_file(path, kMaxConfigBytes);
+}
+
+// `org/name` as on a model hub: two plain components, nothing that means a place on this machine.
+bool looks_like_hub_name(const std::string& text) {
+  const auto slash = text.find('/');
+  if (slash == std::string::npos || slash == 0 || slash + 1 == text.size()) return false;
+  return text.find('/', slash + 1) == std::string::npos && text.front() != '.' && text.front() != '~';
+}
+
+void require_folder(const std::filesystem::path& folder) {
+  if (std::filesystem::is_directory(folder)) return;
+  throw Error(ErrorCode::kNotFound, "there is no folder " + folder.string(),
+              looks_like_hub_name(folder.string())
+                  ? "no such folder; download it first, then pass the folder"
+                  : "pass a Hugging Face folder: config.json, model.safetensors, tokenizer.json");
+}
+
+const char* dtype_text(Dtype dtype) {
+  switch (dtype) {
+    case Dtype::kFloat32:
+      return "float32";
+    case Dtype::kBFloat16:
+      return "bfloat16";
+    case Dtype::kFloat16:
+      return "float16";
+  }
+  return "";
+}
+
+json id_or_null(std::int32_t id) {
+  return id < 0 ? json(nullptr) : json(id);
+}
+
+}  // namespace
+
+bool ModelConfig::same_shape(const ModelConfig& other) const {
+  const auto shape = [](const ModelConfig& c) {
+    return std::array<std::int32_t, 8>{c.vocab_size, c.hidden_size, c.intermediate_size, c.n_layers,
+                                       c.n_heads,    c.n_kv_heads,  c.head_dim,          c.max_positions};
+  };
+  return architecture == other.architecture && shape(*this) == shape(other) && rms_norm_eps == other.rms_norm_eps &&
+         rope_theta == other.rope_theta;
+}
+
+std::int64_t ModelConfig::parameters() const {
+  const std::int64_t hidden = hidden_size, queries = std::int64_t{n_heads} * head_dim,
+                     keys = std::int64_t{n_kv_heads} * head_dim;
+  const std::int64_t layer = hidden * (2 * queries + 2 * keys) + 3 * hidden * intermediate_size + 2 * hidden;
+  const std::int64_t vocabulary = std::int64_t{vocab_size} * hidden;
+  return n_layers * layer + hidden + vocabulary * (tied_embeddings ? 1 : 2);
+}
+
+ModelConfig parse_model_config(const std::string& config_json, const std::string& generation_config_json,
+                               const std::string& where) {
+  const std::string config_name = where + "/config.json", generation_name = where + "/generation_config.json";
+  const json document = parse_strict_json(config_json, config_name);
+  const JsonFields fields(document, config_name);
+  check_supported(fields);
+  ModelConfig config;
+  read_shape(fields, config);
+  config.rms_norm_eps = fields.optional_number("rms_norm_eps", {1e-12, 1.0}).value_or(1e-6);
+  config.rope_theta = read_rope_theta(fields);
+  config.tied_embeddings = fields.optional_boolean("tie_word_embeddings").value_or(false);
+  config.stored_dtype = read_dtype(fields);
+  config.bos_id = read_id(fields, "bos_token_id");
+  config.pad_id = read_id(fields, "pad_token_id");
+  add_eos_ids(fields, config.eos_ids);
+  if (!generation_config_json.empty()) {
+    const json generation = parse_strict_json(generation_config_json, generation_name);
+    add_eos_ids(JsonFields(generation, generation_name), config.eos_ids);
+  }
+  return config;
+}
+
+ModelConfig load_model_config(const std::filesystem::path& folder) {
+  require_folder(folder);
+  const std::string config_json = read_json_file(folder / "config.json");
+  if (config_json.empty()) {
+    throw Error(ErrorCode::kNotFound, "there is no config.json in " + folder.string(),
+                "pass a Hugging Face folder: config.json, model.safetensors, tokenizer.json");
+  }
+  return parse_model_config(config_json, read_json_file(folder / "generation_config.json"), folder.string());
+}
+
+std::string to_config_json(const ModelConfig& config) {
+  const char* dtype = dtype_text(config.stored_dtype);
+  const json eos = config.eos_ids.empty()       ? json(nullptr)
+                   : config.eos_ids.size() == 1 ? json(config.eos_ids.front())
+                                                : json(config.eos_ids);
+  const json document = {
+      {"architectures", {config.architecture}},
+      {"model_type", "llama"},
+      {"vocab_size", config.vocab_size},
+      {"hidden_size", config.hidden_size},
+      {"intermediate_size", config.intermediate_size},
+      {"num_hidden_layers", config.n_layers},
+      {"num_attention_heads", config.n_heads},
+      {"num_key_value_heads", config.n_kv_heads},
+      {"head_dim", config.head_dim},
+      {"hidden_act", "silu"},
+      {"max_position_embeddings", config.max_positions},
+      {"rms_norm_eps", config.rms_norm_eps},
+      {"rope_theta", config.rope_theta},
+      {"rope_parameters", {{"rope_theta", config.rope_theta}, {"rope_type", "default"}}},
+      {"attention_bias", false},
+      {"mlp_bias", false},
+      {"tie_word_embeddings", config.tied_embeddings},
+      {"dtype", dtype},
+      {"torch_dtype", dtype},
+      {"bos_token_id", id_or_null(config.bos_id)},
+      {"eos_token_id", eos},
+      {"pad_token_id", id_or_null(config.pad_id)},
+      {"use_cache", true},
+  };
+  return document.dump(2) + "\n";
+}
+
+}  // namespace slip
