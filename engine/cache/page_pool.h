@@ -17,6 +17,7 @@ class PagePool {
  public:
   static constexpr int kPageTokens = 16;
 
+  // Error{kTooLarge} when the machine cannot give n_pages × page_bytes. Memory is touched only as pages are used.
   PagePool(const ModelConfig& config, Dtype dtype, std::int32_t n_pages);
 
   // A page's index, or -1 when none is free.
@@ -27,15 +28,20 @@ class PagePool {
   static std::size_t page_bytes(const ModelConfig& config, Dtype dtype);
 
   kernels::PagedKv layer(int index) const;
-  void copy_slot(std::int32_t from_page, int from_offset, std::int32_t to_page,
-                 int to_offset);  // all layers; tree compaction
+  // All layers; tree compaction.
+  void copy_slot(std::int32_t from_page, int from_offset, std::int32_t to_page, int to_offset);
 
  private:
   ModelConfig config_;
   Dtype dtype_;
   std::int32_t n_pages_;
-  std::unique_ptr<std::byte[]> memory_;
+  struct Unmap {
+    std::size_t bytes;
+    void operator()(std::byte* memory) const;
+  };
+  std::unique_ptr<std::byte[], Unmap> memory_;  // page-aligned: [page][layer][k, v][kv head][slot][head_dim]
   std::vector<std::int32_t> free_;
+  std::vector<bool> taken_;  // [n_pages], so that a page given back twice is noticed
 };
 
 // One sequence's pages in logical order; owns them. Move-only.
@@ -49,8 +55,8 @@ class PageTable {
 
   // Makes room for `n_slots` slots in all; false (and nothing taken) when the pool cannot.
   bool reserve(std::int32_t n_slots);
-  void shrink_to(
-      std::int32_t n_slots);  // gives back pages wholly beyond; rollback of rejected rows is just a shorter length
+  // Gives back pages wholly beyond; rollback of rejected rows is just a shorter length.
+  void shrink_to(std::int32_t n_slots);
   const std::int32_t* pages() const { return pages_.data(); }
   std::int32_t capacity_slots() const { return static_cast<std::int32_t>(pages_.size()) * PagePool::kPageTokens; }
 

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "checkpoints/llama_tensors.h"
+
+#include <algorithm>
+#include <string_view>
+
+#include "common/error.h"
+
+namespace slip {
+namespace {
+
+std::string shape_text(const std::vector<std::int64_t>& shape) {
+  std::string text = "[";
+  for (const std::int64_t extent : shape) text += (text.size() > 1 ? ", " : "") + std::to_string(extent);
+  return text + "]";
+}
+
+[[noreturn]] void disagree(const std::string& where, const std::string& what) {
+  throw Error(ErrorCode::kDataLoss, where + ": " + what, "config.json and model.safetensors are not of one model");
+}
+
+// Old exports keep the rotation's frequencies; they follow from the configuration.
+bool is_derived(std::string_view name) {
+  return name.ends_with(".rotary_emb.inv_freq");
+}
+
+void check_tied_head(const SafetensorsFile& file, const std::string& where) {
+  const StoredTensor &head = file.get(kLmHeadTensor), &embedding = file.get(kEmbeddingTensor);
+  if (head.shape == embedding.shape && head.dtype == embedding.dtype &&
+      std::ranges::equal(head.bytes, embedding.bytes)) {
+    return;
+  }
+  disagree(where, "lm_head.weight differs from the embedding that config.json ties it to");
+}
+
+}  // namespace
+
+std::string layer_tensor(std::int32_t layer, const std::string& part) {
+  return "model.layers." + std::to_string(layer) + "." + part + ".weight";
+}
+
+std::map<std::string, std::vector<std::int64_t>> llama_tensor_shapes(const ModelConfig& config) {
+  const std::int64_t hidden = config.hidden_size, ffn = config.intermediate_size, vocabulary = config.vocab_size;
+  const std::int64_t queries = std::int64_t{config.n_heads} * config.head_dim;
+  const std::int64_t keys = std::int64_t{config.n_kv_heads} * config.head_dim;
+  std::map<std::string, std::vector<std::int64_t>> shapes;
+  shapes[kEmbeddingTensor] = {vocabulary, hidden};
+  shapes[kFinalNormTensor] = {hidden};
+  if (!config.tied_embeddings) shapes[kLmHeadTensor] = {vocabulary, hidden};
+  for (std::int32_t layer = 0; layer < config.n_layers; ++layer) {
+    shapes[layer_tensor(layer, "input_layernorm")] = {hidden};
+    shapes[layer_tensor(layer, "self_attn.q_proj")] = {queries, hidden};
+    shapes[layer_tensor(layer, "self_attn.k_proj")] = {keys, hidden};
+    shapes[layer_tensor(layer, "self_attn.v_proj")] = {keys, hidden};
+    shapes[layer_tensor(layer, "self_attn.o_proj")] = {hidden, queries};
+    shapes[layer_tensor(layer, "post_attention_layernorm")] = {hidden};
+    shapes[layer_tensor(layer, "mlp.gate_proj")] = {ffn, hidden};
+    shapes[layer_tensor(layer, "mlp.up_proj")] = {ffn, hidden};
+    shapes[layer_tensor(layer, "mlp.down_proj")] = {hidden, ffn};
+  }
+  return shapes;
+}
+
+void check_llama_tensors(const SafetensorsFile& file, const ModelConfig& config, const std::string& where) {
+  const auto shapes = llama_tensor_shapes(config);
+  for (const auto& [name, shape] : shapes) {
+    if (!file.contains(name)) disagree(where, "tensor " + name + " is missing");
+    const auto& stored = file.get(name).shape;
+    if (stored != shape) {
+      disagree(where,
+               "tensor " + name + " has shape " + shape_text(stored) + ", config.json says " + shape_text(shape));
+    }
+  }
+  for (const auto& [name, tensor] : file.tensors()) {
+    if (shapes.contains(name) || is_derived(name)) continue;
+    if (name != kLmHeadTensor)
+      disagree(where, "tensor " + name + " is not part of the model that config.json describes");
+    check_tied_head(file, where);
+  }
+}
+
+std::filesystem::path weights_path(const std::filesystem::path& folder) {
+  const auto path = folder / "model.safetensors";
+  if (std::filesystem::exists(path)) return path;
+  if (std::filesystem::exists(folder / "model.safetensors.index.json")) {
+    throw Error(ErrorCode::kUnsupported, folder.string() + ": weights in several files are not supported yet",
+                "save the model again as one model.safetensors (a max_shard_size above its size)");
+  }
+  const bool pickled = std::filesystem::exists(folder / "pytorch_model.bin");
+  throw Error(ErrorCode::kNotFound, "there is no model.safetensors in " + folder.string(),
+              pickled ? "pytorch_model.bin can run code when opened and is never read; convert it to safetensors"
+                      : "pass a Hugging Face folder: config.json, model.safetensors, tokenizer.json");
+}
+
+}  // namespace slip

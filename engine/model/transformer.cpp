@@ -1,0 +1,320 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/model/transformer.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <functional>
+
+#include "common/error.h"
+#include "engine/model/workspace_buffers.h"
+#include "kernels/attention.h"
+#include "kernels/elementwise.h"
+
+namespace slip {
+namespace {
+
+constexpr std::int32_t kRowsPerTask = 4;  // row-wise work of fewer rows is done before another thread would wake
+
+// Everything one forward pass reads, and where it works.
+struct Pass {
+  const ModelConfig& config;
+  std::span<const ModelWeights* const> family;
+  const StepInput& input;
+  PagePool& cache;
+  Workspace::Buffers& buffers;
+  kernels::ThreadPool& pool;
+  const float* rope_cos;
+  const float* rope_sin;
+
+  std::int32_t n_rows() const { return static_cast<std::int32_t>(input.tokens.size()); }
+  std::int32_t n_sequences() const { return static_cast<std::int32_t>(input.kv.size()); }
+  std::int64_t hidden() const { return config.hidden_size; }
+  std::int64_t query_width() const { return std::int64_t{config.n_heads} * config.head_dim; }
+  std::int64_t key_width() const { return std::int64_t{config.n_kv_heads} * config.head_dim; }
+  std::int64_t qkv_width() const { return query_width() + 2 * key_width(); }
+};
+
+// body(row) for each row of [begin, end), on several threads when there are many. std::ref: a std::function of the
+// lambda itself would allocate.
+template <class Body>
+void for_rows(kernels::ThreadPool& pool, std::int32_t begin, std::int32_t end, const Body& body) {
+  const auto task = [&](std::size_t index, int) {
+    const std::int32_t first = begin + static_cast<std::int32_t>(index) * kRowsPerTask;
+    for (std::int32_t row = first; row < std::min(first + kRowsPerTask, end); ++row) body(row);
+  };
+  const auto n_tasks = static_cast<std::size_t>((end - begin + kRowsPerTask - 1) / kRowsPerTask);
+  if (n_tasks == 1) {
+    task(0, 0);
+  } else {
+    pool.parallel_for(n_tasks, std::ref(task));
+  }
+}
+
+void check_rows(const Pass& pass) {
+  const StepInput& input = pass.input;
+  SLIP_CHECK(input.positions.size() == input.tokens.size(), "a position for each token");
+  SLIP_CHECK(pass.n_rows() <= pass.buffers.max_rows, "the step has more rows than the workspace");
+  SLIP_CHECK(static_cast<std::int32_t>(input.logit_rows.size()) <= pass.buffers.max_logit_rows,
+             "the step wants more logits than the workspace has rows for");
+  for (std::size_t row = 0; row < input.tokens.size(); ++row) {
+    SLIP_CHECK(input.tokens[row] >= 0 && input.tokens[row] < pass.config.vocab_size, "a token outside the vocabulary");
+    SLIP_CHECK(input.positions[row] >= 0 && input.positions[row] < pass.config.max_positions,
+               "a position outside the model's context");
+  }
+  for (std::size_t i = 0; i < input.logit_rows.size(); ++i) {
+    SLIP_CHECK(input.logit_rows[i] > (i == 0 ? -1 : input.logit_rows[i - 1]) && input.logit_rows[i] < pass.n_rows(),
+               "logit rows ascend and lie within the step");
+  }
+}
+
+void check_sequences(const Pass& pass) {
+  const StepInput& input = pass.input;
+  const std::size_t n_sequences = input.kv.size();
+  SLIP_CHECK(input.row_begin.size() == n_sequences + 1 && input.row_begin.front() == 0 &&
+                 input.row_begin.back() == pass.n_rows(),
+             "row borders cover the step");
+  SLIP_CHECK(input.weights.empty() || input.weights.size() == n_sequences, "a weight index for each sequence");
+  SLIP_CHECK(input.ancestors.empty() ||
+                 input.ancestors.size() == input.tokens.size() * static_cast<std::size_t>(input.ancestor_words),
+             "ancestor words for each row");
+  for (std::size_t s = 0; s < n_sequences; ++s) {
+    const KvView& kv = input.kv[s];
+    const std::int32_t n_rows = input.row_begin[s + 1] - input.row_begin[s];
+    SLIP_CHECK(n_rows >= 0, "row borders ascend");
+    SLIP_CHECK(input.ancestors.empty() || n_rows <= 64 * input.ancestor_words, "an ancestor bit for each row");
+    SLIP_CHECK(kv.pages != nullptr && kv.n_cached + n_rows <= kv.pages->capacity_slots(), "no room was reserved");
+    SLIP_CHECK(kv.visible.empty() && kv.encoder == nullptr && kv.positions == CachePositions::kOriginal,
+               "windows and encoders are not built yet");
+  }
+  for (const ModelWeights* weights : pass.family) {
+    SLIP_CHECK(weights != nullptr && weights->config.same_shape(pass.config), "a family shares one shape");
+  }
+}
+
+const ModelWeights* weights_of(const Pass& pass, std::int32_t sequence) {
+  const std::size_t index = pass.input.weights.empty() ? 0 : pass.input.weights[static_cast<std::size_t>(sequence)];
+  SLIP_CHECK(index < pass.family.size(), "a weight index outside the family");
+  return pass.family[index];
+}
+
+// Neighbouring sequences of one weight index become one run, whose matmuls see all their rows at once.
+void gather_runs(const Pass& pass) {
+  auto& runs = pass.buffers.runs;
+  runs.clear();
+  for (std::int32_t s = 0; s < pass.n_sequences(); ++s) {
+    const auto at = static_cast<std::size_t>(s);
+    const std::int32_t begin = pass.input.row_begin[at], end = pass.input.row_begin[at + 1];
+    if (begin == end) continue;
+    const ModelWeights* weights = weights_of(pass, s);
+    if (runs.empty() || runs.back().weights != weights) runs.push_back({weights, begin, end, 0, 0});
+    runs.back().row_end = end;
+  }
+  const auto wanted = pass.input.logit_rows;
+  for (WeightRun& run : runs) {
+    const auto first = std::lower_bound(wanted.begin(), wanted.end(), run.row_begin);
+    const auto last = std::lower_bound(wanted.begin(), wanted.end(), run.row_end);
+    run.logit_begin = static_cast<std::int32_t>(first - wanted.begin());
+    run.logit_end = static_cast<std::int32_t>(last - wanted.begin());
+  }
+}
+
+void gather_attention_rows(const Pass& pass) {
+  for (std::int32_t s = 0; s < pass.n_sequences(); ++s) {
+    const auto at = static_cast<std::size_t>(s);
+    const KvView& kv = pass.input.kv[at];
+    for (std::int32_t row = pass.input.row_begin[at]; row < pass.input.row_begin[at + 1]; ++row) {
+      kernels::AttentionRow& view = pass.buffers.attention_rows[static_cast<std::size_t>(row)];
+      view = {kv.pages->pages(), kv.n_cached, row - pass.input.row_begin[at], {}};
+      if (pass.input.ancestors.empty()) continue;
+      const auto words = static_cast<std::size_t>(pass.input.ancestor_words);
+      view.ancestors = pass.input.ancestors.subspan(static_cast<std::size_t>(row) * words, words);
+    }
+  }
+}
+
+void embed_row(const ModelWeights& weights, std::int32_t token, float* out) {
+  const auto n = static_cast<std::size_t>(weights.config.hidden_size);
+  const std::byte* row = weights.embedding.data() + static_cast<std::size_t>(token) * n * dtype_bytes(weights.dtype);
+  if (weights.dtype == Dtype::kFloat32) {
+    std::memcpy(out, row, n * sizeof(float));
+    return;
+  }
+  for (std::size_t i = 0; i < n; ++i) {
+    std::uint16_t bits = 0;
+    std::memcpy(&bits, row + 2 * i, sizeof bits);
+    out[i] = std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16);
+  }
+}
+
+void embed(const Pass& pass) {
+  for (const WeightRun& run : pass.buffers.runs) {
+    for_rows(pass.pool, run.row_begin, run.row_end, [&](std::int32_t row) {
+      embed_row(*run.weights, pass.input.tokens[static_cast<std::size_t>(row)],
+                pass.buffers.residual.data() + row * pass.hidden());
+    });
+  }
+}
+
+void normalise(const Pass& pass, const WeightRun& run, const std::vector<float>& weight) {
+  const auto eps = static_cast<float>(pass.config.rms_norm_eps);
+  for_rows(pass.pool, run.row_begin, run.row_end, [&](std::int32_t row) {
+    const std::int64_t at = row * pass.hidden();
+    kernels::rms_norm(pass.buffers.residual.data() + at, weight.data(), pass.hidden(), eps,
+                      pass.buffers.normed.data() + at);
+  });
+}
+
+// One activation matrix of the pass: `width` values a row, rows without gaps.
+struct Activation {
+  float* data;
+  std::int64_t width;
+};
+
+void multiply(const Pass& pass, const WeightRun& run, const kernels::PackedMatrix& weight, Activation from,
+              Activation to, bool accumulate) {
+  kernels::matmul(weight, from.data + run.row_begin * from.width, from.width, run.row_end - run.row_begin,
+                  to.data + run.row_begin * to.width, to.width, accumulate, pass.buffers.scratch.data(), pass.pool);
+}
+
+void rotate_and_store(const Pass& pass, const kernels::PagedKv& kv) {
+  const std::int64_t half = pass.config.head_dim / 2;
+  for_rows(pass.pool, 0, pass.n_rows(), [&](std::int32_t row) {
+    float* qkv = pass.buffers.qkv.data() + row * pass.qkv_width();
+    const std::int64_t position = pass.input.positions[static_cast<std::size_t>(row)];
+    // Queries and keys stand side by side, so one call turns both.
+    kernels::rope(qkv, pass.config.n_heads + pass.config.n_kv_heads, pass.config.head_dim,
+                  pass.rope_cos + position * half, pass.rope_sin + position * half);
+    const kernels::AttentionRow& view = pass.buffers.attention_rows[static_cast<std::size_t>(row)];
+    const std::int32_t slot = view.n_committed + view.own_index;
+    const float* key = qkv + pass.query_width();
+    kernels::store_kv(kv, view.pages[slot / PagePool::kPageTokens], slot % PagePool::kPageTokens, key,
+                      key + pass.key_width());
+  });
+}
+
+void attention_block(const Pass& pass, std::int32_t layer) {
+  const auto at = static_cast<std::size_t>(layer);
+  const Activation residual{pass.buffers.residual.data(), pass.hidden()};
+  const Activation normed{pass.buffers.normed.data(), pass.hidden()};
+  const Activation qkv{pass.buffers.qkv.data(), pass.qkv_width()};
+  const Activation attended{pass.buffers.attention.data(), pass.query_width()};
+  for (const WeightRun& run : pass.buffers.runs) {
+    normalise(pass, run, run.weights->layers[at].attention_norm);
+    multiply(pass, run, run.weights->layers[at].qkv, normed, qkv, /*accumulate=*/false);
+  }
+  const kernels::PagedKv kv = pass.cache.layer(layer);
+  rotate_and_store(pass, kv);
+  const auto rows = std::span(pass.buffers.attention_rows).first(static_cast<std::size_t>(pass.n_rows()));
+  const auto scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(pass.config.head_dim)));
+  kernels::paged_attention(qkv.data, qkv.width, kv, rows, pass.config.n_heads, scale, attended.data, attended.width,
+                           pass.pool);
+  for (const WeightRun& run : pass.buffers.runs) {
+    multiply(pass, run, run.weights->layers[at].attention_out, attended, residual, /*accumulate=*/true);
+  }
+}
+
+void ffn_block(const Pass& pass, std::int32_t layer) {
+  const std::int64_t ffn = pass.config.intermediate_size;
+  const Activation residual{pass.buffers.residual.data(), pass.hidden()};
+  const Activation normed{pass.buffers.normed.data(), pass.hidden()};
+  const Activation gate_up{pass.buffers.gate_up.data(), 2 * ffn};
+  for (const WeightRun& run : pass.buffers.runs) {
+    const ModelWeights::Layer& weights = run.weights->layers[static_cast<std::size_t>(layer)];
+    normalise(pass, run, weights.ffn_norm);
+    multiply(pass, run, weights.gate_up, normed, gate_up, /*accumulate=*/false);
+    for_rows(pass.pool, run.row_begin, run.row_end, [&](std::int32_t row) {
+      float* gate = gate_up.data + row * gate_up.width;
+      kernels::silu_multiply(gate, gate + ffn, ffn);
+    });
+    multiply(pass, run, weights.down, gate_up, residual, /*accumulate=*/true);
+  }
+}
+
+// `taps` holds one view for each wanted layer, in layer order.
+void copy_tap(const Pass& pass, std::int32_t layer, std::span<const TensorView> taps) {
+  if (layer >= 64 || ((pass.input.taps.layers >> layer) & 1) == 0) return;
+  const std::uint64_t before = pass.input.taps.layers & ((std::uint64_t{1} << layer) - 1);
+  const auto index = static_cast<std::size_t>(std::popcount(before));
+  SLIP_CHECK(index < taps.size(), "a view for each wanted tap");
+  for (std::int32_t row = 0; row < pass.n_rows(); ++row) {
+    const float* from = pass.buffers.residual.data() + row * pass.hidden();
+    std::copy_n(from, pass.hidden(), taps[index].row<float>(row));
+  }
+}
+
+// The final norm of the wanted rows: into the caller's memory when it wants them, else into the workspace.
+TensorView final_hidden_rows(const Pass& pass, const TensorView& wanted) {
+  TensorView hidden = wanted;
+  if (hidden.data == nullptr) {
+    hidden = TensorView::contiguous(pass.buffers.final_hidden.data(),
+                                    {static_cast<std::int64_t>(pass.input.logit_rows.size()), pass.hidden()});
+  }
+  const auto eps = static_cast<float>(pass.config.rms_norm_eps);
+  for (const WeightRun& run : pass.buffers.runs) {
+    for (std::int32_t i = run.logit_begin; i < run.logit_end; ++i) {
+      const std::int64_t row = pass.input.logit_rows[static_cast<std::size_t>(i)];
+      kernels::rms_norm(pass.buffers.residual.data() + row * pass.hidden(), run.weights->final_norm.data(),
+                        pass.hidden(), eps, hidden.row<float>(i));
+    }
+  }
+  return hidden;
+}
+
+}  // namespace
+
+// The frequencies are rounded to float32 on the way, as PyTorch does: the weights were trained with these very values,
+// and at position 1000 the rounding already turns by 1e-5 of a radian.
+Transformer::Transformer(const ModelConfig& config, kernels::ThreadPool& pool) : config_(config), pool_(&pool) {
+  const std::int64_t half = config.head_dim / 2;
+  const auto n = static_cast<std::size_t>(config.max_positions) * static_cast<std::size_t>(half);
+  rope_cos_.resize(n);
+  rope_sin_.resize(n);
+  for (std::int64_t i = 0; i < half; ++i) {
+    const float exponent = static_cast<float>(2 * i) / static_cast<float>(config.head_dim);
+    const float frequency = 1.0F / std::pow(static_cast<float>(config.rope_theta), exponent);
+    for (std::int64_t position = 0; position < config.max_positions; ++position) {
+      const double angle = static_cast<float>(position) * frequency;
+      rope_cos_[static_cast<std::size_t>(position * half + i)] = static_cast<float>(std::cos(angle));
+      rope_sin_[static_cast<std::size_t>(position * half + i)] = static_cast<float>(std::sin(angle));
+    }
+  }
+}
+
+void Transformer::forward(std::span<const ModelWeights* const> family, const StepInput& input, PagePool& cache,
+                          Workspace& workspace, StepOutput& output) const {
+  const Pass pass{config_, family, input, cache, workspace.buffers(), *pool_, rope_cos_.data(), rope_sin_.data()};
+  check_rows(pass);
+  check_sequences(pass);
+  gather_runs(pass);
+  gather_attention_rows(pass);
+  embed(pass);
+  for (std::int32_t layer = 0; layer < config_.n_layers; ++layer) {
+    attention_block(pass, layer);
+    ffn_block(pass, layer);
+    copy_tap(pass, layer, output.taps);
+  }
+  if (input.logit_rows.empty()) return;
+  const TensorView hidden = final_hidden_rows(pass, output.final_hidden);
+  if (output.logits.data == nullptr) return;
+  for (const WeightRun& run : pass.buffers.runs) {
+    const std::int64_t n = run.logit_end - run.logit_begin;
+    if (n == 0) continue;
+    kernels::matmul(run.weights->lm_head, hidden.row<float>(run.logit_begin), hidden.strides[0], n,
+                    output.logits.row<float>(run.logit_begin), output.logits.strides[0], /*accumulate=*/false,
+                    pass.buffers.scratch.data(), *pool_);
+  }
+}
+
+void Transformer::lm_head(const ModelWeights& weights, TensorView hidden, Workspace& workspace,
+                          TensorView logits) const {
+  // The scratch holds max_rows rows; a trainer may ask for more.
+  for (std::int64_t row = 0; row < hidden.shape[0]; row += workspace.max_rows()) {
+    const std::int64_t n = std::min<std::int64_t>(workspace.max_rows(), hidden.shape[0] - row);
+    kernels::matmul(weights.lm_head, hidden.row<float>(row), hidden.strides[0], n, logits.row<float>(row),
+                    logits.strides[0], /*accumulate=*/false, workspace.buffers().scratch.data(), *pool_);
+  }
+}
+
+}  // namespace slip

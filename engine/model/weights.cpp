@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <cstring>
+#include <string>
+#include <utility>
+
+#include "checkpoints/llama_tensors.h"
+#include "checkpoints/safetensors.h"
+#include "common/error.h"
+#include "engine/model/transformer.h"
+#include "kernels/elementwise.h"
+
+namespace slip {
+namespace {
+
+// The value of element `index`; memcpy because nothing in the format aligns a tensor's data.
+float element(const StoredTensor& tensor, std::size_t index) {
+  if (tensor.dtype == Dtype::kFloat32) {
+    float value = 0;
+    std::memcpy(&value, tensor.bytes.data() + index * 4, 4);
+    return value;
+  }
+  std::uint16_t bits = 0;
+  std::memcpy(&bits, tensor.bytes.data() + index * 2, 2);
+  return tensor.dtype == Dtype::kBFloat16 ? kernels::bf16_to_float(bits) : kernels::f16_to_float(bits);
+}
+
+std::size_t n_elements(const StoredTensor& tensor) {
+  return tensor.bytes.size() / dtype_bytes(tensor.dtype);
+}
+
+std::vector<float> to_floats(const StoredTensor& tensor) {
+  std::vector<float> values(n_elements(tensor));
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = element(tensor, i);
+  return values;
+}
+
+bool is_finite(const StoredTensor& tensor) {
+  // By exponent bits: all ones is Inf or NaN in each of the three formats.
+  const std::uint32_t mask = tensor.dtype == Dtype::kFloat32    ? 0x7f800000u
+                             : tensor.dtype == Dtype::kBFloat16 ? 0x7f80u
+                                                                : 0x7c00u;
+  const std::size_t width = dtype_bytes(tensor.dtype);
+  for (std::size_t at = 0; at < tensor.bytes.size(); at += width) {
+    std::uint32_t bits = 0;
+    std::memcpy(&bits, tensor.bytes.data() + at, width);
+    if ((bits & mask) == mask) return false;
+  }
+  return true;
+}
+
+// Reads one checkpoint's tensors into the forms the forward pass wants.
+class WeightReader {
+ public:
+  WeightReader(const SafetensorsFile& file, Dtype compute) : file_(file), compute_(compute) {}
+
+  // The rows of the named matrices one below the other: a fused projection.
+  kernels::PackedMatrix stacked(std::initializer_list<std::string> names) const {
+    std::vector<const StoredTensor*> parts;
+    for (const auto& name : names) parts.push_back(&file_.get(name));
+    const Dtype stored = parts.front()->dtype;
+    const bool alike = std::ranges::all_of(parts, [&](const auto* part) { return part->dtype == stored; });
+    std::int64_t n_out = 0;
+    std::vector<std::byte> rows;
+    for (const auto* part : parts) {
+      n_out += part->shape[0];
+      if (alike) {
+        rows.insert(rows.end(), part->bytes.begin(), part->bytes.end());
+      } else {
+        const auto floats = to_floats(*part);
+        const auto bytes = std::as_bytes(std::span(floats));
+        rows.insert(rows.end(), bytes.begin(), bytes.end());
+      }
+    }
+    return {rows.data(), alike ? stored : Dtype::kFloat32, n_out, parts.front()->shape[1], compute_};
+  }
+
+  std::vector<float> vector(const std::string& name) const { return to_floats(file_.get(name)); }
+
+  std::vector<std::byte> table(const std::string& name) const {
+    const StoredTensor& stored = file_.get(name);
+    if (stored.dtype == compute_) return {stored.bytes.begin(), stored.bytes.end()};
+    std::vector<std::byte> bytes(n_elements(stored) * dtype_bytes(compute_));
+    for (std::size_t i = 0; i < n_elements(stored); ++i) {
+      const float value = element(stored, i);
+      const std::uint16_t half = kernels::float_to_bf16(value);
+      if (compute_ == Dtype::kFloat32) {
+        std::memcpy(bytes.data() + 4 * i, &value, 4);
+      } else {
+        std::memcpy(bytes.data() + 2 * i, &half, 2);
+      }
+    }
+    return bytes;
+  }
+
+  ModelWeights::Layer layer(std::int32_t index) const {
+    const auto name = [&](const char* part) { return layer_tensor(index, part); };
+    ModelWeights::Layer layer;
+    layer.attention_norm = vector(name("input_layernorm"));
+    layer.ffn_norm = vector(name("post_attention_layernorm"));
+    layer.qkv = stacked({name("self_attn.q_proj"), name("self_attn.k_proj"), name("self_attn.v_proj")});
+    layer.attention_out = stacked({name("self_attn.o_proj")});
+    layer.gate_up = stacked({name("mlp.gate_proj"), name("mlp.up_proj")});
+    layer.down = stacked({name("mlp.down_proj")});
+    return layer;
+  }
+
+ private:
+  const SafetensorsFile& file_;
+  Dtype compute_;
+};
+
+void require_finite(const SafetensorsFile& file, const std::string& where) {
+  for (const auto& [name, tensor] : file.tensors()) {
+    if (is_finite(tensor)) continue;
+    throw Error(ErrorCode::kDataLoss, where + ": tensor " + name + " holds a NaN or an infinity",
+                "the training that wrote it diverged; use an earlier version");
+  }
+}
+
+}  // namespace
+
+std::shared_ptr<const ModelWeights> ModelWeights::load(const std::filesystem::path& folder, Dtype dtype,
+                                                       bool check_finite) {
+  if (dtype == Dtype::kFloat16) {
+    throw Error(ErrorCode::kUnsupported, "float16 is not a serving format", "choose bfloat16 or float32", "dtype");
+  }
+  auto weights = std::make_shared<ModelWeights>();
+  weights->config = load_model_config(folder);
+  weights->dtype = dtype;
+  const auto path = weights_path(folder);
+  const SafetensorsFile file(path);
+  check_llama_tensors(file, weights->config, path.string());
+  if (check_finite) require_finite(file, path.string());
+  const WeightReader reader(file, dtype);
+  weights->embedding = reader.table(kEmbeddingTensor);
+  for (std::int32_t layer = 0; layer < weights->config.n_layers; ++layer)
+    weights->layers.push_back(reader.layer(layer));
+  weights->final_norm = reader.vector(kFinalNormTensor);
+  weights->lm_head = reader.stacked({weights->config.tied_embeddings ? kEmbeddingTensor : kLmHeadTensor});
+  return weights;
+}
+
+std::size_t ModelWeights::bytes() const {
+  std::size_t total = embedding.size() + lm_head.bytes() + final_norm.size() * sizeof(float);
+  for (const Layer& layer : layers) {
+    total += layer.qkv.bytes() + layer.attention_out.bytes() + layer.gate_up.bytes() + layer.down.bytes();
+    total += (layer.attention_norm.size() + layer.ffn_norm.size()) * sizeof(float);
+  }
+  return total;
+}
+
+}  // namespace slip

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+#include <new>
+#include <vector>
+
+#include "engine/model/transformer.h"
+#include "kernels/attention.h"
+
+namespace slip {
+
+// `count` values of T on a 64-byte border (a cache line and one AVX-512 register), zeroed.
+template <class T>
+class AlignedArray {
+ public:
+  explicit AlignedArray(std::size_t count)
+      : data_(static_cast<T*>(::operator new (count * sizeof(T), std::align_val_t{64}))) {
+    std::uninitialized_value_construct_n(data_.get(), count);
+  }
+  T* data() const { return data_.get(); }
+
+ private:
+  struct Free {
+    void operator()(T* memory) const { ::operator delete (memory, std::align_val_t{64}); }
+  };
+  std::unique_ptr<T, Free> data_;
+};
+
+// Neighbouring rows (and the wanted logits among them) that use the same weights: one matmul each.
+struct WeightRun {
+  const ModelWeights* weights = nullptr;
+  std::int32_t row_begin = 0, row_end = 0;
+  std::int32_t logit_begin = 0, logit_end = 0;
+};
+
+struct Workspace::Buffers {
+  Buffers(const ModelConfig& config, std::int32_t rows, std::int32_t logit_rows);
+
+  std::int32_t max_rows, max_logit_rows;
+  AlignedArray<float> residual;                       // [max_rows, hidden]
+  AlignedArray<float> normed;                         // [max_rows, hidden]
+  AlignedArray<float> qkv;                            // [max_rows, (n_heads + 2 n_kv_heads) head_dim]
+  AlignedArray<float> attention;                      // [max_rows, n_heads head_dim]
+  AlignedArray<float> gate_up;                        // [max_rows, 2 intermediate]
+  AlignedArray<float> final_hidden;                   // [max_logit_rows, hidden]
+  AlignedArray<std::byte> scratch;                    // a matmul's converted activations
+  std::vector<kernels::AttentionRow> attention_rows;  // [max_rows]
+  std::vector<WeightRun> runs;                        // capacity max_rows
+};
+
+}  // namespace slip
