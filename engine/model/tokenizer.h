@@ -15,14 +15,22 @@ enum class SpecialTokens : std::uint8_t {
   kAsText,  // user content: never becomes a special token (S7)
 };
 
+// A stretch of a text that is tokenised as a whole: pieces decide only where special tokens are looked for.
+struct TextPiece {
+  std::string text;
+  SpecialTokens specials = SpecialTokens::kAsText;
+};
+
 // A Hugging Face tokenizer.json (byte-level BPE). Immutable after load; encode and decode from any thread.
-// Errors: Error{kNotFound | kInvalidArgument | kUnsupported} naming the file and key.
+// Errors: Error{kNotFound | kInvalidArgument | kTooLarge | kUnsupported} naming the file and key. Ids outside the
+// vocabulary (a model may have spare rows) have no bytes and no content.
 class Tokenizer {
  public:
   static std::shared_ptr<const Tokenizer> load(const std::filesystem::path& folder);
   ~Tokenizer();
 
   std::vector<std::int32_t> encode(std::string_view text, SpecialTokens specials) const;
+  std::vector<std::int32_t> encode(const std::vector<TextPiece>& pieces) const;  // of the pieces' concatenation
   // Bytes of one token as they stand in the text; empty for special tokens. Not necessarily whole UTF-8 characters.
   std::string_view token_bytes(std::int32_t id) const;
   bool is_special(std::int32_t id) const;
