@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// From a small trained Llama, a folder of a larger shape that computes exactly the same function: real acceptance at a
+// realistic cost.
+#include "checkpoints/inflate.h"
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <string>
+
+#include "common/error.h"
+
+namespace {
+
+int inflate(const std::string& from, const std::string& to, const slip::InflateShape& shape) {
+  try {
+    slip::inflate_checkpoint(from, to, shape);
+    const slip::ModelConfig config = slip::load_model_config(to);
+    std::printf("%s: %.1fM parameters, %d layers, hidden %d, ffn %d, heads %d/%d\n", to.c_str(),
+                static_cast<double>(config.parameters()) / 1e6, config.n_layers, config.hidden_size,
+                config.intermediate_size, config.n_heads, config.n_kv_heads);
+    return 0;
+  } catch (const slip::Error& error) {
+    std::fprintf(stderr, "inflate: %s\n", error.what());
+    if (!error.hint().empty()) std::fprintf(stderr, "hint: %s\n", error.hint().c_str());
+    return 2;
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app("Writes a larger Llama that computes exactly what a small one computes.", "inflate");
+  std::string from, to;
+  slip::InflateShape shape;
+  app.add_option("--from", from, "folder of the small model")->required();
+  app.add_option("--to", to, "folder to write")->required();
+  app.add_option("--hidden", shape.hidden_size, "hidden size; in bfloat16 the small one's times a power of 4");
+  app.add_option("--layers", shape.n_layers, "layers");
+  app.add_option("--ffn", shape.intermediate_size, "FFN width");
+  app.add_option("--heads", shape.n_heads, "query heads");
+  app.add_option("--kv-heads", shape.n_kv_heads, "key/value heads");
+  CLI11_PARSE(app, argc, argv);
+  return inflate(from, to, shape);
+}

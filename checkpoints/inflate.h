@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+
+#include "checkpoints/model_config.h"
+
+namespace slip {
+
+// A larger shape for the same function. Zero keeps the small model's value.
+struct InflateShape {
+  std::int32_t hidden_size = 0;
+  std::int32_t n_layers = 0;
+  std::int32_t intermediate_size = 0;
+  std::int32_t n_heads = 0;
+  std::int32_t n_kv_heads = 0;
+};
+
+// The configuration of `small` computing its function at `shape`: rms_norm_eps × d/d', so that a root mean square over
+// the padded width is the small one's times sqrt(d/d'). Throws Error{kInvalidArgument} naming the option (param) when
+// the shape is smaller than the model, when its heads cannot hold the small one's grouped queries, or when the stored
+// dtype is bfloat16 and d'/d is no power of 4 (then sqrt(d/d') is exact, and so is the whole construction).
+ModelConfig inflated_config(const ModelConfig& small, const InflateShape& shape);
+
+// Writes to `to` a Hugging Face folder that computes exactly what the one at `from` computes, at the price of `shape`:
+// the hidden size is padded with zeros (norm weights × sqrt(d/d')), and further layers, heads and FFN columns hold
+// random weights whose output projections are zero, so that every byte is read and every product formed. Query heads
+// keep their key/value head. Tokenizer files are copied. `seed` fills the random weights. Not atomic: for benchmarks
+// and the demo.
+void inflate_checkpoint(const std::filesystem::path& from, const std::filesystem::path& to, const InflateShape& shape,
+                        std::uint64_t seed = 1);
+
+}  // namespace slip
