@@ -33,7 +33,7 @@ struct TrainStep {
   double alpha_greedy = 0;  // share of rows where argmax q = argmax p, before this step
   double grad_norm = 0;
   std::int64_t rows = 0;
-  bool skipped = false;  // loss or gradient not finite, or a z-score outlier: nothing was changed
+  bool skipped = false;  // loss or gradient not finite, a z-score outlier, abandoned or no rows: nothing was changed
 };
 
 // AdamW on float32 masters of one draft, by LibTorch; no LibTorch type shows. One lives at a time per process, others
@@ -47,15 +47,20 @@ class DraftTrainer {
   ~DraftTrainer();
 
   // One optimizer step over the batch, in microbatches; `between` is asked before each and may sleep (the governor).
-  // Returns false from `between` to abandon the step (shutdown): nothing is changed.
+  // Returns false from `between` to abandon the step (shutdown): nothing is changed. Tokens beyond the draft's context
+  // are left out. Error{kDataLoss} when a record's tokens are not the draft's.
   TrainStep step(std::span<const ReplayRecord> batch, const std::function<bool()>& between = {});
+  // Loss and α of the weights as they are; changes nothing.
+  TrainStep evaluate(std::span<const ReplayRecord> batch) const;
   std::int64_t steps() const;
 
-  // Writes config.json and model.safetensors (bf16) into an existing empty folder. Error{kDataLoss} when a weight is
-  // not finite.
-  void export_draft(const std::filesystem::path& folder) const;
+  // Writes config.json and model.safetensors into an existing empty folder. Error{kDataLoss} when a weight is not
+  // finite.
+  void export_draft(const std::filesystem::path& folder, Dtype dtype = Dtype::kBFloat16) const;
+  // [n, vocab] of one sequence, row-major.
+  std::vector<float> logits(std::span<const std::int32_t> tokens) const;
   // float32 masters and AdamW moments, atomically replaced; load() gives back exactly the same state. Fail points
-  // `optimizer.*`.
+  // `optimizer.*`. load: Error{kDataLoss} when the file is torn or of another shape; the state is unchanged then.
   void save(const std::filesystem::path& file) const;
   void load(const std::filesystem::path& file);
   const ModelConfig& config() const;

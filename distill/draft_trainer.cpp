@@ -1,0 +1,315 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "distill/draft_trainer.h"
+
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <map>
+
+#include "checkpoints/safetensors.h"
+#include "common/error.h"
+#include "common/file.h"
+#include "distill/outlier_guard.h"
+#include "distill/torch_adamw.h"
+#include "distill/torch_draft.h"
+#include "distill/trainer_state_file.h"
+#include "kernels/elementwise.h"
+
+namespace slip {
+namespace {
+
+// Logits of the vocabulary are made and used up in pieces of this size, which stay in the cache.
+constexpr std::int64_t kHeadBytes = std::int64_t{4} << 20;
+
+// One forward's worth of records.
+struct Microbatch {
+  PackedSequences input;
+  std::vector<const TopK*> targets;  // [Σ wanted]
+};
+
+struct RowSums {
+  double loss = 0;
+  std::int64_t rows = 0, greedy_hits = 0;
+};
+
+void check_record(const ReplayRecord& record, std::int32_t vocab) {
+  auto known = [vocab](std::int32_t id) { return id >= 0 && id < vocab; };
+  bool good = record.prompt_tokens >= 0 && record.tokens.size() == record.prompt_tokens + record.target.size() &&
+              std::all_of(record.tokens.begin(), record.tokens.end(), known);
+  for (const TopK& row : record.target) {
+    good = good && !row.ids.empty() && row.ids.size() == row.logprobs.size() &&
+           row.ids.size() <= static_cast<std::size_t>(vocab) && std::all_of(row.ids.begin(), row.ids.end(), known);
+  }
+  if (!good) {
+    throw Error(ErrorCode::kDataLoss,
+                "the record of request " + std::to_string(record.request.value) + " is not of this draft's vocabulary",
+                "it was written for another target; delete it from the replay folder");
+  }
+}
+
+// Answer token i is predicted by the row of the token before it; an answer without a prompt loses its first row, and
+// what lies beyond the draft's context is left out.
+void append_record(const ReplayRecord& record, const ModelConfig& config, Microbatch& batch) {
+  const auto n_tokens = static_cast<std::int64_t>(record.tokens.size());
+  const std::int64_t n_rows = std::min<std::int64_t>(n_tokens - 1, config.max_positions);
+  const std::int64_t first_row = std::max(record.prompt_tokens - 1, 0);
+  if (n_rows <= first_row) return;
+  batch.input.tokens.insert(batch.input.tokens.end(), record.tokens.begin(), record.tokens.begin() + n_rows);
+  batch.input.lengths.push_back(n_rows);
+  batch.input.wanted.push_back(n_rows - first_row);
+  for (std::int64_t row = first_row; row < n_rows; ++row) {
+    batch.targets.push_back(&record.target[row + 1 - record.prompt_tokens]);
+  }
+}
+
+std::vector<Microbatch> plan_microbatches(std::span<const ReplayRecord> records, const ModelConfig& config,
+                                          std::int32_t max_tokens) {
+  std::vector<Microbatch> batches;
+  for (const ReplayRecord& record : records) {
+    check_record(record, config.vocab_size);
+    const bool full = !batches.empty() && !batches.back().input.tokens.empty() &&
+                      batches.back().input.tokens.size() + record.tokens.size() > static_cast<std::size_t>(max_tokens);
+    if (batches.empty() || full) batches.emplace_back();
+    append_record(record, config, batches.back());
+  }
+  std::erase_if(batches, [](const Microbatch& batch) { return batch.targets.empty(); });
+  return batches;
+}
+
+std::int64_t total_rows(const std::vector<Microbatch>& batches) {
+  std::int64_t rows = 0;
+  for (const Microbatch& batch : batches) rows += static_cast<std::int64_t>(batch.targets.size());
+  return rows;
+}
+
+void zero_gradients(std::vector<NamedTensor>& parameters) {
+  for (NamedTensor& parameter : parameters) {
+    if (parameter.value.grad().defined()) parameter.value.mutable_grad().zero_();
+  }
+}
+
+}  // namespace
+
+struct DraftTrainer::State {
+  State(TorchDraft model, TrainerOptions trainer_options)
+      : options(trainer_options), draft(std::move(model)), optimizer(draft.parameters()) {
+    const std::int64_t vocab = draft.config().vocab_size;
+    head_rows = std::clamp<std::int64_t>(kHeadBytes / (4 * vocab), 16, 256);
+  }
+
+  // Threads are LibTorch's per-thread setting, so each entry states it.
+  void enter() const { at::set_num_threads(options.threads); }
+
+  RowSums forward(const Microbatch& batch, double weight, bool backward);
+  RowSums head_pass(const at::Tensor& hidden, std::span<const TopK* const> targets, double weight,
+                    at::Tensor* gradient);
+  std::vector<at::Tensor*> all_tensors();
+  void finish(TrainStep& result);
+
+  TrainerOptions options;
+  TorchDraft draft;
+  TorchAdamW optimizer;
+  OutlierGuard guard;
+  std::int64_t head_rows = 0;
+  at::Tensor head_logits, head_gradient;  // [head_rows, vocab], reused
+};
+
+// hidden [n, hidden] → loss, and with `gradient` the gradient with respect to `hidden` and to the output matrix. By
+// hand and in pieces, because [n, vocab] of logits and as much of gradient would not fit the cache.
+RowSums DraftTrainer::State::head_pass(const at::Tensor& hidden, std::span<const TopK* const> targets, double weight,
+                                       at::Tensor* gradient) {
+  const std::int64_t vocab = draft.config().vocab_size;
+  const at::Tensor matrix = draft.output_weight().detach();
+  if (!head_logits.defined()) head_logits = at::empty({head_rows, vocab}, at::kFloat);
+  if (!head_gradient.defined()) head_gradient = at::empty({head_rows, vocab}, at::kFloat);
+  RowSums sums;
+  const auto n_rows = static_cast<std::int64_t>(targets.size());
+  for (std::int64_t from = 0; from < n_rows; from += head_rows) {
+    const std::int64_t n = std::min(head_rows, n_rows - from);
+    at::Tensor logits = head_logits.narrow(0, 0, n);
+    at::Tensor slope = head_gradient.narrow(0, 0, n);
+    const at::Tensor piece = hidden.narrow(0, from, n);
+    at::mm_out(logits, piece, matrix.t());
+    for (std::int64_t i = 0; i < n; ++i) {
+      const TopK& target = *targets[from + i];
+      const float* row = logits.data_ptr<float>() + i * vocab;
+      sums.loss += fused_loss_row(options.loss, row, vocab, target.ids.data(), target.logprobs.data(),
+                                  static_cast<std::int64_t>(target.ids.size()), target.log_tail, weight,
+                                  slope.data_ptr<float>() + i * vocab);
+      sums.greedy_hits += kernels::argmax({row, static_cast<std::size_t>(vocab)}) == target.ids[0] ? 1 : 0;
+    }
+    sums.rows += n;
+    if (gradient == nullptr) continue;
+    at::Tensor hidden_slope = gradient->narrow(0, from, n);
+    at::mm_out(hidden_slope, slope, matrix);
+    at::Tensor accumulated = draft.output_weight().grad();
+    accumulated.addmm_(slope.t(), piece);
+  }
+  return sums;
+}
+
+RowSums DraftTrainer::State::forward(const Microbatch& batch, double weight, bool backward) {
+  if (!backward) {
+    at::NoGradGuard no_grad;
+    return head_pass(draft.hidden(batch.input), batch.targets, weight, nullptr);
+  }
+  const at::Tensor hidden = draft.hidden(batch.input);
+  at::Tensor gradient = at::empty_like(hidden);
+  RowSums sums;
+  {
+    at::NoGradGuard no_grad;
+    const at::Tensor& matrix = draft.output_weight();
+    if (!matrix.grad().defined()) matrix.mutable_grad() = at::zeros_like(matrix);
+    sums = head_pass(hidden.detach(), batch.targets, weight, &gradient);
+  }
+  hidden.backward(gradient);
+  return sums;
+}
+
+void DraftTrainer::State::finish(TrainStep& result) {
+  result.grad_norm = TorchAdamW::gradient_norm(draft.parameters());
+  if (!std::isfinite(result.loss) || !std::isfinite(result.grad_norm) || guard.is_outlier(result.loss)) {
+    result.skipped = true;
+    return;
+  }
+  const double clip = options.max_grad_norm > 0 ? std::min(1.0, options.max_grad_norm / (result.grad_norm + 1e-12)) : 1;
+  optimizer.update(draft.parameters(), options, clip);
+}
+
+// Parameters, first and second moments, in the order of the state file.
+std::vector<at::Tensor*> DraftTrainer::State::all_tensors() {
+  std::vector<at::Tensor*> tensors;
+  for (NamedTensor& parameter : draft.parameters()) tensors.push_back(&parameter.value);
+  for (at::Tensor& moment : optimizer.first_moments()) tensors.push_back(&moment);
+  for (at::Tensor& moment : optimizer.second_moments()) tensors.push_back(&moment);
+  return tensors;
+}
+
+DraftTrainer::DraftTrainer(const std::filesystem::path& draft_folder, TrainerOptions options)
+    : state_(std::make_unique<State>(TorchDraft(load_model_config(draft_folder), draft_folder), options)) {}
+
+DraftTrainer::DraftTrainer(const ModelConfig& config, std::uint64_t seed, TrainerOptions options)
+    : state_(std::make_unique<State>(TorchDraft(config, seed), options)) {}
+
+DraftTrainer::~DraftTrainer() = default;
+
+TrainStep DraftTrainer::step(std::span<const ReplayRecord> batch, const std::function<bool()>& between) {
+  State& state = *state_;
+  state.enter();
+  TrainStep result;
+  result.step = state.optimizer.steps();
+  const std::vector<Microbatch> microbatches =
+      plan_microbatches(batch, state.draft.config(), state.options.microbatch_tokens);
+  const std::int64_t rows = total_rows(microbatches);
+  result.skipped = rows == 0;
+  if (result.skipped) return result;
+  zero_gradients(state.draft.parameters());
+  RowSums sums;
+  for (const Microbatch& microbatch : microbatches) {
+    if (between && !between()) {
+      result.skipped = true;
+      return result;
+    }
+    const RowSums part = state.forward(microbatch, 1.0 / static_cast<double>(rows), /*backward=*/true);
+    sums.loss += part.loss;
+    sums.greedy_hits += part.greedy_hits;
+  }
+  result.rows = rows;
+  result.loss = sums.loss / static_cast<double>(rows);
+  result.alpha_greedy = static_cast<double>(sums.greedy_hits) / static_cast<double>(rows);
+  state.finish(result);
+  result.step = state.optimizer.steps();
+  return result;
+}
+
+TrainStep DraftTrainer::evaluate(std::span<const ReplayRecord> batch) const {
+  State& state = *state_;
+  state.enter();
+  RowSums sums;
+  for (const Microbatch& microbatch : plan_microbatches(batch, state.draft.config(), state.options.microbatch_tokens)) {
+    const RowSums part = state.forward(microbatch, 1.0, /*backward=*/false);
+    sums.loss += part.loss;
+    sums.rows += part.rows;
+    sums.greedy_hits += part.greedy_hits;
+  }
+  TrainStep result;
+  result.step = state.optimizer.steps();
+  result.rows = sums.rows;
+  result.skipped = true;
+  if (sums.rows == 0) return result;
+  result.loss = sums.loss / static_cast<double>(sums.rows);
+  result.alpha_greedy = static_cast<double>(sums.greedy_hits) / static_cast<double>(sums.rows);
+  return result;
+}
+
+std::int64_t DraftTrainer::steps() const {
+  return state_->optimizer.steps();
+}
+
+const ModelConfig& DraftTrainer::config() const {
+  return state_->draft.config();
+}
+
+std::vector<float> DraftTrainer::logits(std::span<const std::int32_t> tokens) const {
+  state_->enter();
+  at::NoGradGuard no_grad;
+  PackedSequences input;
+  input.tokens.assign(tokens.begin(), tokens.end());
+  input.lengths = {static_cast<std::int64_t>(tokens.size())};
+  input.wanted = input.lengths;
+  const at::Tensor out = at::mm(state_->draft.hidden(input), state_->draft.output_weight().t()).contiguous();
+  return {out.data_ptr<float>(), out.data_ptr<float>() + out.numel()};
+}
+
+void DraftTrainer::export_draft(const std::filesystem::path& folder, Dtype dtype) const {
+  SLIP_CHECK(dtype != Dtype::kFloat16, "drafts are published in bfloat16 or float32");
+  std::map<std::string, StoredTensor, std::less<>> tensors;
+  std::map<std::string, std::vector<std::byte>> memory;
+  for (const NamedTensor& parameter : state_->draft.parameters()) {
+    const float* values = parameter.value.data_ptr<float>();
+    const auto n = static_cast<std::size_t>(parameter.value.numel());
+    if (!std::all_of(values, values + n, [](float x) { return std::isfinite(x); })) {
+      throw Error(ErrorCode::kDataLoss, "weight \"" + parameter.name + "\" of the draft is not finite",
+                  "the training run diverged; lower the learning rate");
+    }
+    std::vector<std::byte>& bytes = memory[parameter.name];
+    bytes.resize(n * dtype_bytes(dtype));
+    if (dtype == Dtype::kFloat32) std::memcpy(bytes.data(), values, bytes.size());
+    for (std::size_t i = 0; dtype == Dtype::kBFloat16 && i < n; ++i) {
+      const std::uint16_t bits = kernels::float_to_bf16(values[i]);
+      std::memcpy(bytes.data() + 2 * i, &bits, 2);
+    }
+    const auto sizes = parameter.value.sizes();
+    tensors[parameter.name] = {dtype, {sizes.begin(), sizes.end()}, bytes};
+  }
+  ModelConfig config = state_->draft.config();
+  config.stored_dtype = dtype;
+  write_safetensors(folder / "model.safetensors", tensors, {{"format", "pt"}}, "export");
+  replace_file(folder / "config.json", to_config_json(config), "export");
+}
+
+void DraftTrainer::save(const std::filesystem::path& file) const {
+  TrainerState saved;
+  saved.steps = static_cast<std::uint64_t>(state_->optimizer.steps());
+  saved.recent_losses.assign(state_->guard.values().begin(), state_->guard.values().end());
+  for (const at::Tensor* tensor : state_->all_tensors()) {
+    const float* values = tensor->data_ptr<float>();
+    saved.floats.insert(saved.floats.end(), values, values + tensor->numel());
+  }
+  write_trainer_state(file, config(), saved);
+}
+
+void DraftTrainer::load(const std::filesystem::path& file) {
+  const TrainerState saved = read_trainer_state(file, config());
+  const float* values = saved.floats.data();
+  for (at::Tensor* tensor : state_->all_tensors()) {
+    std::memcpy(tensor->data_ptr<float>(), values, static_cast<std::size_t>(tensor->numel()) * sizeof(float));
+    values += tensor->numel();
+  }
+  state_->optimizer.set_steps(static_cast<std::int64_t>(saved.steps));
+  state_->guard.restore({saved.recent_losses.begin(), saved.recent_losses.end()});
+}
+
+}  // namespace slip

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "distill/torch_adamw.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+namespace slip {
+
+namespace {
+
+constexpr float kEpsilon = 1e-8F;
+
+struct Rates {
+  float beta1 = 0, beta2 = 0;
+  float step_size = 0;           // learning rate over the first moment's bias correction
+  float inverse_root_bias2 = 0;  // 1 / sqrt(bias correction of the second moment)
+  float keep = 1;                // 1 − learning rate · weight decay
+  float gradient_scale = 1;
+};
+
+struct Slots {
+  float* weight = nullptr;
+  const float* gradient = nullptr;
+  float* first = nullptr;
+  float* second = nullptr;
+};
+
+void update_tensor(const Slots& slots, std::int64_t n, const Rates& rates) {
+  for (std::int64_t i = 0; i < n; ++i) {
+    const float g = slots.gradient[i] * rates.gradient_scale;
+    slots.first[i] = rates.beta1 * slots.first[i] + (1 - rates.beta1) * g;
+    slots.second[i] = rates.beta2 * slots.second[i] + (1 - rates.beta2) * g * g;
+    const float root = std::sqrt(slots.second[i]) * rates.inverse_root_bias2 + kEpsilon;
+    slots.weight[i] = slots.weight[i] * rates.keep - rates.step_size * slots.first[i] / root;
+  }
+}
+
+}  // namespace
+
+double learning_rate_at(const TrainerOptions& options, std::int64_t step) {
+  double rate = options.learning_rate;
+  if (step < options.warmup_steps) {
+    rate *= static_cast<double>(step + 1) / static_cast<double>(options.warmup_steps);
+  } else if (options.total_steps > options.warmup_steps) {
+    const double past = static_cast<double>(step - options.warmup_steps);
+    const double share = std::min(1.0, past / static_cast<double>(options.total_steps - options.warmup_steps));
+    rate *= 0.1 + 0.45 * (1 + std::cos(std::numbers::pi * share));
+  }
+  return rate;
+}
+
+TorchAdamW::TorchAdamW(const std::vector<NamedTensor>& parameters) {
+  for (const NamedTensor& parameter : parameters) {
+    first_.push_back(at::zeros(parameter.value.sizes(), at::kFloat));
+    second_.push_back(at::zeros(parameter.value.sizes(), at::kFloat));
+  }
+}
+
+double TorchAdamW::gradient_norm(const std::vector<NamedTensor>& parameters) {
+  double squares = 0;
+  for (const NamedTensor& parameter : parameters) {
+    const at::Tensor& gradient = parameter.value.grad();
+    if (!gradient.defined()) continue;
+    const double norm = at::norm(gradient).item<double>();
+    squares += norm * norm;
+  }
+  return std::sqrt(squares);
+}
+
+void TorchAdamW::update(std::vector<NamedTensor>& parameters, const TrainerOptions& options, double gradient_scale) {
+  at::NoGradGuard no_grad;
+  const double rate = learning_rate_at(options, steps_);
+  ++steps_;
+  const auto n = static_cast<double>(steps_);
+  Rates rates;
+  rates.beta1 = static_cast<float>(options.beta1);
+  rates.beta2 = static_cast<float>(options.beta2);
+  rates.step_size = static_cast<float>(rate / (1 - std::pow(options.beta1, n)));
+  rates.inverse_root_bias2 = static_cast<float>(1 / std::sqrt(1 - std::pow(options.beta2, n)));
+  rates.gradient_scale = static_cast<float>(gradient_scale);
+  for (std::size_t p = 0; p < parameters.size(); ++p) {
+    at::Tensor& value = parameters[p].value;
+    if (!value.grad().defined()) continue;
+    const at::Tensor gradient = value.grad().contiguous();
+    rates.keep = value.dim() > 1 ? static_cast<float>(1 - rate * options.weight_decay) : 1.0F;
+    const Slots slots{value.data_ptr<float>(), gradient.data_ptr<float>(), first_[p].data_ptr<float>(),
+                      second_[p].data_ptr<float>()};
+    update_tensor(slots, value.numel(), rates);
+  }
+}
+
+}  // namespace slip

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// Includes LibTorch (about 7 s to compile): only for the trainer's own .cpp files.
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "checkpoints/model_config.h"
+
+namespace slip {
+
+// Rows of several sequences, one after the other without padding. The rows whose outputs are wanted are the last ones
+// of each sequence.
+struct PackedSequences {
+  std::vector<std::int64_t> tokens;   // [n_row]
+  std::vector<std::int64_t> lengths;  // [n_seq] rows of each sequence
+  std::vector<std::int64_t> wanted;   // [n_seq] how many of its last rows
+};
+
+struct NamedTensor {
+  std::string name;  // as in a Hugging Face checkpoint
+  at::Tensor value;  // float32, requires grad
+};
+
+// A Llama's float32 masters and its differentiable forward, up to the final norm: the product with the vocabulary is
+// the trainer's, in pieces. Threads: one owner.
+class TorchDraft {
+ public:
+  // Random weights: normal of deviation 0.02, output projections divided by sqrt(2 layers) as in GPT-2. `seed` fixes
+  // them on every machine.
+  TorchDraft(const ModelConfig& config, std::uint64_t seed);
+  // Error{kDataLoss | kInvalidArgument | kNotFound} naming the tensor.
+  TorchDraft(const ModelConfig& config, const std::filesystem::path& folder);
+
+  // [Σ wanted, hidden] after the final norm, differentiable. The last layer computes the wanted rows only.
+  at::Tensor hidden(const PackedSequences& input) const;
+
+  std::vector<NamedTensor>& parameters() { return parameters_; }
+  const std::vector<NamedTensor>& parameters() const { return parameters_; }
+  const at::Tensor& embedding() const { return parameters_[0].value; }
+  const at::Tensor& output_weight() const {
+    return config_.tied_embeddings ? parameters_[0].value : parameters_[1].value;
+  }
+  const ModelConfig& config() const { return config_; }
+
+ private:
+  struct Layer {
+    at::Tensor attention_norm, q, k, v, out, ffn_norm, gate, up, down;
+  };
+  struct Rotation {
+    at::Tensor cos, sin;  // [n_row, 1, head_dim / 2]
+  };
+  explicit TorchDraft(const ModelConfig& config);
+  void add_parameters();
+  at::Tensor norm(const at::Tensor& x, const at::Tensor& weight) const;
+  Rotation rotation(const PackedSequences& input) const;
+  at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                       std::span<const std::int64_t> lengths, std::span<const std::int64_t> queries) const;
+
+  ModelConfig config_;
+  std::vector<NamedTensor> parameters_;
+  std::vector<Layer> layers_;
+  at::Tensor final_norm_;
+};
+
+}  // namespace slip
