@@ -4,9 +4,11 @@
 #include <cmath>
 #include <cstring>
 
+#include "kernels/exp.h"
+
 namespace slip::kernels {
 
-void rms_norm(const float* x, const float* weight, std::int64_t n, float eps, float* y) {
+SLIP_CLONES void rms_norm(const float* x, const float* weight, std::int64_t n, float eps, float* y) {
   float lanes[16] = {};
   std::int64_t i = 0;
   for (; i + 16 <= n; i += 16) {
@@ -19,7 +21,7 @@ void rms_norm(const float* x, const float* weight, std::int64_t n, float eps, fl
   for (i = 0; i < n; ++i) y[i] = x[i] * scale * weight[i];
 }
 
-void rope(float* x, int n_heads, int head_dim, const float* cos, const float* sin) {
+SLIP_CLONES void rope(float* x, int n_heads, int head_dim, const float* cos, const float* sin) {
   const int half = head_dim / 2;
   for (int head = 0; head < n_heads; ++head, x += head_dim) {
     for (int i = 0; i < half; ++i) {
@@ -30,11 +32,11 @@ void rope(float* x, int n_heads, int head_dim, const float* cos, const float* si
   }
 }
 
-void silu_multiply(float* gate, const float* up, std::int64_t n) {
-  for (std::int64_t i = 0; i < n; ++i) gate[i] = gate[i] / (1.0F + std::exp(-gate[i])) * up[i];
+SLIP_CLONES void silu_multiply(float* gate, const float* up, std::int64_t n) {
+  for (std::int64_t i = 0; i < n; ++i) gate[i] = gate[i] / (1.0F + fast_exp(-gate[i])) * up[i];
 }
 
-void add(float* x, const float* delta, std::int64_t n) {
+SLIP_CLONES void add(float* x, const float* delta, std::int64_t n) {
   for (std::int64_t i = 0; i < n; ++i) x[i] += delta[i];
 }
 

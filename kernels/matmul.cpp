@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "kernels/elementwise.h"
+#include "kernels/exp.h"
 
 namespace slip::kernels {
 namespace {
@@ -75,7 +76,6 @@ __attribute__((target("avx512f,avx512bf16"))) void tile_bf16_avx512(const std::u
 }
 
 // The same tile for machines without bf16 instructions: weights widened to float32, k in the same order.
-#define SLIP_CLONES __attribute__((target_clones("avx512f", "arch=haswell", "default")))
 SLIP_CLONES void tile_bf16_plain(const std::uint16_t* w, std::int64_t pairs, const std::uint16_t* x,
                                  std::int64_t x_stride, std::int64_t n_rows, float* sums) {
   for (std::int64_t r = 0; r < n_rows; ++r) {
@@ -183,6 +183,16 @@ std::size_t matmul_scratch_bytes(std::int64_t n_rows, std::int64_t n_in) {
 
 namespace {
 
+// Round to nearest even; activations are finite, so NaN needs no care of its own here: it stays NaN or becomes
+// infinite, never finite.
+SLIP_CLONES void round_to_bf16(const float* x, std::int64_t n, std::uint16_t* out) {
+  for (std::int64_t i = 0; i < n; ++i) {
+    std::uint32_t bits;
+    std::memcpy(&bits, x + i, 4);
+    out[i] = static_cast<std::uint16_t>((bits + 0x7FFFU + ((bits >> 16) & 1U)) >> 16);
+  }
+}
+
 void multiply_bf16(const PackedMatrix& weight, const std::uint16_t* x, std::int64_t depth, std::int64_t n_rows,
                    float* y, std::int64_t y_stride, bool accumulate, ThreadPool& pool) {
   const std::int64_t group_columns = kLanes * kBlocks;
@@ -226,7 +236,7 @@ void matmul(const PackedMatrix& weight, const float* x, std::int64_t x_stride, s
     const std::int64_t depth = round_up(weight.n_in(), 2);
     auto* rounded = static_cast<std::uint16_t*>(scratch);
     for (std::int64_t r = 0; r < n_rows; ++r) {
-      for (std::int64_t k = 0; k < weight.n_in(); ++k) rounded[r * depth + k] = float_to_bf16(x[r * x_stride + k]);
+      round_to_bf16(x + r * x_stride, weight.n_in(), rounded + r * depth);
       if (depth > weight.n_in()) rounded[r * depth + depth - 1] = 0;
     }
     multiply_bf16(weight, rounded, depth, n_rows, y, y_stride, accumulate, pool);
