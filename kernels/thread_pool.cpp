@@ -1,72 +1,126 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/thread_pool.h"
 
+#include <algorithm>
 #include <atomic>
 #include <condition_variable>
+#include <cstdint>
 #include <mutex>
 #include <thread>
 #include <vector>
 
 namespace slip::kernels {
+namespace {
 
+// About 40 µs: the loops of one decode step follow each other well within it, and a server at rest burns nothing.
+constexpr int kSpinsBeforeSleep = 4000;
+// A worker that the system took off its core in mid-loop is waited for without taking its core too.
+constexpr int kSpinsBeforeYield = 2000;
+
+void pause_briefly() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#endif
+}
+
+}  // namespace
+
+// `gate` is generation << 32 | open << 31 | workers inside. A worker may enter a loop only while it is open, so the
+// caller waits for those who came, never for one who still sleeps.
 struct ThreadPool::State {
-  std::vector<std::jthread> workers;
+  static constexpr std::uint64_t kOpen = std::uint64_t{1} << 31;
+  static constexpr std::uint64_t kInside = kOpen - 1;
+  static constexpr std::uint64_t kGeneration = std::uint64_t{1} << 32;
+
+  alignas(64) std::atomic<std::uint64_t> gate{0};
+  alignas(64) std::atomic<std::size_t> next{0};
+  alignas(64) std::size_t n = 0;
+  const std::function<void(std::size_t, int)>* body = nullptr;
+  int n_threads = 1;
   std::mutex mutex;
   std::condition_variable wake;
-  std::atomic<std::uint64_t> generation{0};
-  std::atomic<std::size_t> next{0};
-  std::atomic<int> busy{0};
-  std::size_t n = 0;
-  const std::function<void(std::size_t, int)>* body = nullptr;
+  std::atomic<int> n_sleeping{0};
   std::atomic<bool> stopping{false};
-  int n_threads = 1;
+  std::vector<std::jthread> workers;
 
   void take_indices(int worker) {
-    for (std::size_t i = next.fetch_add(1, std::memory_order_relaxed); i < n;
-         i = next.fetch_add(1, std::memory_order_relaxed)) {
-      (*body)(i, worker);
-    }
+    const auto take = [&] { return next.fetch_add(1, std::memory_order_relaxed); };
+    for (std::size_t i = take(); i < n; i = take()) (*body)(i, worker);
   }
 
-  // A decode step's loops follow each other within microseconds: spin that long before sleeping.
-  bool await_generation(std::uint64_t seen) {
-    for (int spin = 0; spin < 20000; ++spin) {
-      if (generation.load(std::memory_order_acquire) != seen) return !stopping.load();
-      __builtin_ia32_pause();
+  // Enters the open loop of a generation after `seen`; false when there is none (any more).
+  bool enter(std::uint64_t& seen) {
+    std::uint64_t now = gate.load(std::memory_order_acquire);
+    while ((now & kOpen) != 0 && now / kGeneration != seen) {
+      if (gate.compare_exchange_weak(now, now + 1, std::memory_order_acquire)) {
+        seen = now / kGeneration;
+        return true;
+      }
+    }
+    return false;
+  }
+
+  bool is_news(std::uint64_t seen) const {
+    const std::uint64_t now = gate.load();
+    return stopping.load() || ((now & kOpen) != 0 && now / kGeneration != seen);
+  }
+
+  void await_news(std::uint64_t seen) {
+    for (int spin = 0; spin < kSpinsBeforeSleep; ++spin) {
+      if (is_news(seen)) return;
+      pause_briefly();
     }
     std::unique_lock lock(mutex);
-    wake.wait(lock, [&] { return generation.load(std::memory_order_acquire) != seen; });
-    return !stopping.load();
+    n_sleeping.fetch_add(1);
+    wake.wait(lock, [&] { return is_news(seen); });
+    n_sleeping.fetch_sub(1);
   }
 
   void work(int worker) {
     std::uint64_t seen = 0;
-    while (await_generation(seen)) {
-      ++seen;
+    while (!stopping.load()) {
+      if (!enter(seen)) {
+        await_news(seen);
+        continue;
+      }
       take_indices(worker);
-      busy.fetch_sub(1, std::memory_order_release);
+      gate.fetch_sub(1, std::memory_order_release);
     }
   }
 
-  void advance() {
-    {
-      std::lock_guard lock(mutex);
-      generation.fetch_add(1, std::memory_order_release);
-    }
+  // The mutex is taken only when somebody sleeps: it orders this wake-up after that sleeper's last look at the gate.
+  void wake_sleepers() {
+    if (n_sleeping.load() == 0) return;
+    { const std::lock_guard lock(mutex); }
     wake.notify_all();
+  }
+
+  void close_and_await() {
+    gate.fetch_sub(kOpen, std::memory_order_acq_rel);
+    for (int spin = 0; (gate.load(std::memory_order_acquire) & kInside) != 0; ++spin) {
+      if (spin < kSpinsBeforeYield) {
+        pause_briefly();
+      } else {
+        std::this_thread::yield();
+      }
+    }
   }
 };
 
 ThreadPool::ThreadPool(int n_threads) : state_(std::make_unique<State>()) {
-  state_->n_threads = n_threads < 1 ? 1 : n_threads;
+  state_->n_threads = std::max(n_threads, 1);
   for (int worker = 1; worker < state_->n_threads; ++worker) {
     state_->workers.emplace_back([state = state_.get(), worker] { state->work(worker); });
   }
 }
 
 ThreadPool::~ThreadPool() {
-  state_->stopping.store(true);
-  state_->advance();
+  {
+    const std::lock_guard lock(state_->mutex);
+    state_->stopping.store(true);
+  }
+  state_->wake.notify_all();
+  state_->workers.clear();
 }
 
 int ThreadPool::n_threads() const {
@@ -81,10 +135,11 @@ void ThreadPool::parallel_for(std::size_t n, const std::function<void(std::size_
   state_->n = n;
   state_->body = &body;
   state_->next.store(0, std::memory_order_relaxed);
-  state_->busy.store(state_->n_threads - 1, std::memory_order_relaxed);
-  state_->advance();
+  const std::uint64_t generation = state_->gate.load(std::memory_order_relaxed) / State::kGeneration + 1;
+  state_->gate.store(generation * State::kGeneration + State::kOpen);
+  state_->wake_sleepers();
   state_->take_indices(0);
-  while (state_->busy.load(std::memory_order_acquire) != 0) __builtin_ia32_pause();
+  state_->close_and_await();
 }
 
 }  // namespace slip::kernels
