@@ -21,14 +21,31 @@ struct AcceptanceScore {
   double accepted_length() const { return steps > 0 ? tokens / steps : 0; }
 };
 
+// P(accepted) of one row under the rejection rule, and how much of p the stored ids cover after the transform.
+struct RowOverlap {
+  double accepted = 0, captured = 1;
+};
+// `q` is transformed already; `p` is raw and goes through the same transform here. Pure.
+RowOverlap overlap(const TopK& p, const SamplingParams& sampling, const Distribution& q, std::int32_t vocab_size);
+
+// Walks the chain of `k` along an answer whose row i would accept with probability accept[i] (0 or 1 for greedy and
+// coupled traffic): expected accepted, first rejections and steps. The first token comes from the prompt's own pass and
+// is never drafted. Pure.
+AcceptanceScore walk_chain(std::span<const double> accept, int k);
+
 // Scores drafts on verified text off the hot path: one teacher-forced pass, then the chain of k is walked along the
 // answer by the traffic's own rule. Greedy and coupled requests: exactly what serving with that version would have
-// counted. Rejection: the expectation, Σ min(p, q) per row. Threads: one owner; uses its own pool and cache, never the
-// engine's.
+// counted, up to the answer's last token (where a request cut by max_tokens would have drafted one fewer). Rejection:
+// the expectation, Σ min(p, q) per row over the stored ids, so what p has in the tail counts as rejected; where a
+// temperature makes the tail's weight unknown its upper bound stands in. Threads: one owner; uses its own cache, never
+// the engine's, and no `pool` that the engine uses.
 class DraftScorer {
  public:
+  // Scores the first `max_tokens` tokens of a record at most; beyond, the answer counts as undrafted.
   DraftScorer(const ModelConfig& draft_shape, std::int32_t max_tokens, kernels::ThreadPool& pool);
   ~DraftScorer();
+  // REQUIRES: every token of the record is in the draft's vocabulary, k ≥ 0. Error{kDataLoss} when the draft computes
+  // a logit that is not a number.
   AcceptanceScore score(const ModelWeights& draft, const ReplayRecord& record, int k);
 
  private:

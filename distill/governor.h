@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 
+#include "common/clock.h"
 #include "engine/step_listener.h"
 
 namespace slip {
@@ -22,8 +23,9 @@ class Governor : public StepListener {
 };
 
 // Serving comes first: p99 inter-token latency stays within `latency_slack` of what it is without training; nothing
-// while requests wait for admission.
-std::unique_ptr<Governor> make_slack_governor(double latency_slack, double steps_per_request);
+// while requests wait for admission. `now_us` is the monotonic clock; tests give their own.
+std::unique_ptr<Governor> make_slack_governor(double latency_slack, double steps_per_request,
+                                              std::int64_t (*now_us)() = monotonic_us);
 // Deterministic, for benchmarks: `steps_per_request` optimizer steps for each finished request of the topic, whatever
 // the load.
 std::unique_ptr<Governor> make_steps_per_request_governor(double steps_per_request);

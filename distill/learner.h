@@ -32,12 +32,17 @@ struct LearnerOptions {
 };
 
 // The learning loop: observations → replay → trainer → candidate → canary → publish → slot, one draft a topic, in one
-// background thread at idle priority. Every decision goes to the DecisionSink. record() and friends never block: a
-// bounded queue drops oldest and counts.
+// background thread at idle priority. Every decision goes to the DecisionSink. record() and friends never block, not
+// even on a lock: a bounded inbox drops oldest and counts.
+//
+// What the canary judges on was never trained on: a candidate is a frozen export with a cut-off, and the trainer goes
+// on while newer records (each scored before anything is trained on it) and the held-out tenth decide about it. A
+// candidate without a verdict gives way to the next export, which has learned more.
 class Learner final : public ObservationSink {
  public:
-  // One slot per topic, index = TopicId; slot[i]->get() is what that topic serves now. `base` is the base draft, always
-  // scored.
+  // One slot per topic, index = TopicId; slot[i]->get() is what that topic serves now, and the slot's name is the draft
+  // that its versions are published under. `base` is the base draft, always scored; it is a version in the store, which
+  // a topic without one of its own starts from. A topic whose slot is null or empty is not learned.
   Learner(LearnerOptions options, const TopicTable& topics, std::vector<std::shared_ptr<DraftSlot>> slots,
           std::shared_ptr<const DraftVersion> base, DraftStore& store, ReplayBuffer& replay, Governor& governor,
           DecisionSink& decisions);
@@ -51,8 +56,9 @@ class Learner final : public ObservationSink {
   // Finishes the unit at hand, syncs replay, saves optimizer state, joins.
   void stop();
   // Waits until every finished request so far has been taken in and the work it allows is done; for benchmarks and
-  // tests.
+  // tests. False when the time was not enough.
   bool wait_idle(std::int64_t timeout_us);
+  // Observations that came to no record, because nobody had time for them or parts of their request were lost.
   std::uint64_t dropped() const;
 
  private:

@@ -23,7 +23,10 @@ struct ReplayOptions {
 };
 
 struct ReplayStats {
-  std::uint64_t records = 0, bytes = 0, dead_bytes = 0, torn_bytes = 0, dropped = 0, expired = 0;
+  std::uint64_t records = 0, bytes = 0;    // live
+  std::uint64_t dead_bytes = 0;            // evicted, expired, purged or damaged, until compaction frees them
+  std::uint64_t torn_bytes = 0;            // cut at start
+  std::uint64_t dropped = 0, expired = 0;  // records: damaged or over the budget by themselves; past their expiry
 };
 
 // What the target said, kept per topic: a byte-budgeted, recency-weighted reservoir over append-only segments. A
@@ -35,8 +38,10 @@ class ReplayBuffer {
   explicit ReplayBuffer(ReplayOptions options);
   ~ReplayBuffer();
 
-  // Assigns and returns the record's sequence number. May evict (reservoir) older records of the topic.
+  // Assigns and returns the record's sequence number; fills in created_us and expires_us where they are 0. May evict
+  // (reservoir) records of the topic. Error{kIo} when the disk refuses: nothing was added, the buffer stays usable.
   std::uint64_t append(ReplayRecord record);
+  // Makes everything appended so far survive a power loss. Error{kIo}.
   void sync();
   // `n` training records of a topic, drawn with recency weights by an addressed generator (seed, draw); never held-out
   // ones, none with sequence > `newest`. Fewer when there are fewer.
@@ -46,7 +51,8 @@ class ReplayBuffer {
   std::vector<ReplayRecord> newer_than(const std::string& topic, std::uint64_t cut_off, std::size_t limit) const;
   std::vector<ReplayRecord> heldout(const std::string& topic, std::size_t limit) const;
   bool is_heldout(const ReplayRecord& record) const;
-  // Removes records, not learned influence.
+  // Removes records, not learned influence: the weights trained on them stay. Survives a restart, and their bytes are
+  // off the disk when it returns.
   std::size_t purge_request(RequestId request);
   std::size_t expire(std::int64_t now_us);
   std::size_t records(const std::string& topic) const;

@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace slip {
+
+// CRC-32C (Castagnoli, reflected polynomial 0x82F63B78), the checksum of every replay frame. Pure; any thread.
+std::uint32_t crc32c(std::span<const std::byte> bytes);
+
+}  // namespace slip

@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "distill/draft_scorer.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <optional>
+#include <vector>
+
+#include "common/error.h"
+#include "engine/cache/page_pool.h"
+#include "engine/sample/distribution.h"
+
+namespace slip {
+
+namespace {
+
+constexpr std::int32_t kChunkRows = 64;  // one forward; logits of a 128k vocabulary then take 32 MB
+
+// exp((log p − log p₀) / T) of the stored ids, and an upper bound of the same sum over the tail's tokens.
+struct Weights {
+  std::vector<double> kept;
+  double tail = 0;
+};
+
+// Only the tail's total mass is known, and that each of its tokens is at most as likely as the last stored one. Below
+// T = 1 the sum of p^(1/T) is largest when few tokens are as likely as that, above when all are equally likely.
+double bound_tail(const TopK& p, double temperature, std::int32_t vocab_size) {
+  const double others = vocab_size - static_cast<double>(p.ids.size());
+  if (!(others > 0) || std::isinf(p.log_tail)) return 0;
+  const double inverse = 1 / temperature;
+  const double first = p.logprobs.front();
+  const double last = p.logprobs.back();
+  const double spread =
+      temperature <= 1 ? p.log_tail + (inverse - 1) * last : (1 - inverse) * std::log(others) + p.log_tail * inverse;
+  return std::exp(std::min(spread, std::log(others) + last * inverse) - first * inverse);
+}
+
+Weights weigh(const TopK& p, const SamplingParams& sampling, std::int32_t vocab_size) {
+  Weights weights;
+  for (const float logprob : p.logprobs) {
+    weights.kept.push_back(std::exp((static_cast<double>(logprob) - p.logprobs.front()) / sampling.temperature));
+  }
+  weights.tail = bound_tail(p, sampling.temperature, vocab_size);
+  const auto top_k = static_cast<std::size_t>(sampling.top_k);
+  if (top_k > 0 && top_k <= weights.kept.size()) {
+    weights.kept.resize(top_k);
+    weights.tail = 0;
+  }
+  if (sampling.top_p >= 1) return weights;
+  const double wanted =
+      sampling.top_p * (std::accumulate(weights.kept.begin(), weights.kept.end(), 0.0) + weights.tail);
+  double reached = 0;
+  for (std::size_t i = 0; i < weights.kept.size(); ++i) {
+    reached += weights.kept[i];
+    if (reached < wanted) continue;
+    weights.kept.resize(i + 1);
+    weights.tail = 0;
+  }
+  return weights;
+}
+
+}  // namespace
+
+RowOverlap overlap(const TopK& p, const SamplingParams& sampling, const Distribution& q, std::int32_t vocab_size) {
+  SLIP_CHECK(sampling.temperature > 0, "greedy rows have no overlap, only an argmax");
+  if (p.ids.empty()) return {0, 0};
+  const Weights weights = weigh(p, sampling, vocab_size);
+  const double kept = std::accumulate(weights.kept.begin(), weights.kept.end(), 0.0);
+  RowOverlap result{0, kept / (kept + weights.tail)};
+  for (std::size_t i = 0; i < weights.kept.size(); ++i) {
+    result.accepted += std::min(weights.kept[i] / (kept + weights.tail), q.probability(p.ids[i]));
+  }
+  return result;
+}
+
+AcceptanceScore walk_chain(std::span<const double> accept, int k) {
+  AcceptanceScore score;
+  const std::size_t n = accept.size();
+  score.tokens = static_cast<double>(n);
+  if (n == 0) return score;
+  score.steps = 1;                                                  // the prompt's own pass gave token 0
+  std::vector<double> begins(n + static_cast<std::size_t>(k) + 2);  // P(a step begins at token i)
+  begins[1] = 1;
+  for (std::size_t i = 1; i < n; ++i) {
+    double reached = begins[i];
+    if (!(reached > 0)) continue;
+    score.steps += reached;
+    std::size_t at = i;
+    for (; at < i + static_cast<std::size_t>(k) && at < n; ++at) {
+      score.accepted += reached * accept[at];
+      score.first_rejections += reached * (1 - accept[at]);
+      begins[at + 1] += reached * (1 - accept[at]);  // the target's correction is token `at`
+      reached *= accept[at];
+    }
+    begins[at + 1] += reached;  // the bonus token; beyond n the answer is over
+  }
+  return score;
+}
+
+struct DraftScorer::State {
+  State(const ModelConfig& shape, std::int32_t most_tokens, kernels::ThreadPool& threads)
+      : config(shape),
+        max_tokens(std::min(most_tokens, shape.max_positions)),
+        transformer(shape, threads),
+        workspace(shape, kChunkRows, kChunkRows),
+        logits(static_cast<std::size_t>(kChunkRows) * static_cast<std::size_t>(shape.vocab_size)) {}
+
+  void forward(const ModelWeights& draft, const ReplayRecord& record, std::int32_t begin, std::int32_t n_rows,
+               std::int32_t first_logit_row);
+  double judge_row(const ReplayRecord& record, std::int32_t answer_index, std::span<const float> row);
+
+  ModelConfig config;
+  std::int32_t max_tokens;
+  Transformer transformer;
+  Workspace workspace;
+  std::optional<PagePool> cache;
+  Dtype cache_dtype = Dtype::kBFloat16;
+  PageTable pages;
+  std::vector<float> logits;                         // [kChunkRows, vocab]
+  std::vector<std::int32_t> positions, wanted_rows;  // of one chunk
+  Distribution q;
+  double captured = 0;  // summed over the rows judged
+};
+
+// Rows [begin, begin + n_rows) of the text; logits of those from `first_logit_row` (within the chunk) on.
+void DraftScorer::State::forward(const ModelWeights& draft, const ReplayRecord& record, std::int32_t begin,
+                                 std::int32_t n_rows, std::int32_t first_logit_row) {
+  positions.resize(static_cast<std::size_t>(n_rows));
+  std::iota(positions.begin(), positions.end(), begin);
+  wanted_rows.resize(static_cast<std::size_t>(n_rows - first_logit_row));
+  std::iota(wanted_rows.begin(), wanted_rows.end(), first_logit_row);
+  const std::int32_t row_begin[] = {0, n_rows};
+  const KvView kv[] = {{.pages = &pages, .n_cached = begin}};
+  StepInput input;
+  input.tokens = std::span(record.tokens).subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(n_rows));
+  input.positions = positions;
+  input.row_begin = row_begin;
+  input.kv = kv;
+  input.logit_rows = wanted_rows;
+  StepOutput output;
+  output.logits = TensorView::contiguous(logits.data(), {n_rows - first_logit_row, config.vocab_size});
+  const ModelWeights* const family[] = {&draft};
+  transformer.forward(family, input, *cache, workspace, output);
+}
+
+double DraftScorer::State::judge_row(const ReplayRecord& record, std::int32_t answer_index,
+                                     std::span<const float> row) {
+  const auto index = static_cast<std::size_t>(answer_index);
+  const std::int32_t token = record.tokens[static_cast<std::size_t>(record.prompt_tokens) + index];
+  transform_logits(row, record.sampling, {}, q);
+  if (record.sampling.temperature == 0) return q.ids.front() == token ? 1 : 0;
+  if (record.rule == AcceptanceRule::kCoupled) {
+    const RandomAddress address{record.seed, 0, static_cast<std::uint32_t>(answer_index)};
+    return sample_gumbel(q, address) == token ? 1 : 0;
+  }
+  const RowOverlap row_overlap = overlap(record.target[index], record.sampling, q, config.vocab_size);
+  captured += row_overlap.captured;
+  return row_overlap.accepted;
+}
+
+DraftScorer::DraftScorer(const ModelConfig& draft_shape, std::int32_t max_tokens, kernels::ThreadPool& pool)
+    : state_(std::make_unique<State>(draft_shape, max_tokens, pool)) {}
+
+DraftScorer::~DraftScorer() = default;
+
+AcceptanceScore DraftScorer::score(const ModelWeights& draft, const ReplayRecord& record, int k) {
+  State& state = *state_;
+  SLIP_CHECK(draft.config.same_shape(state.config), "one scorer serves drafts of one shape");
+  if (!state.cache || state.cache_dtype != draft.dtype) {
+    state.pages = PageTable();  // before the pool it takes pages from
+    const std::int32_t n_pages = (state.max_tokens + PagePool::kPageTokens - 1) / PagePool::kPageTokens;
+    state.cache.emplace(state.config, draft.dtype, n_pages);
+    state.cache_dtype = draft.dtype;
+    state.pages = PageTable(*state.cache);
+  }
+  // The last token predicts nothing that was answered.
+  const auto n_rows = std::min(static_cast<std::int32_t>(record.tokens.size()) - 1, state.max_tokens);
+  SLIP_CHECK(state.pages.reserve(std::max(n_rows, 0)), "the cache was sized for max_tokens");
+  state.captured = 0;
+  std::vector<double> accept(record.target.size(), 0.0);
+  const std::int32_t first_row = record.prompt_tokens - 1;  // predicts answer token 0
+  std::int32_t judged = 0;
+  for (std::int32_t begin = 0; begin < n_rows; begin += kChunkRows) {
+    const std::int32_t rows = std::min(kChunkRows, n_rows - begin);
+    const std::int32_t first_logit = std::clamp(first_row - begin, 0, rows);
+    state.forward(draft, record, begin, rows, first_logit);
+    for (std::int32_t row = first_logit; row < rows; ++row, ++judged) {
+      const std::size_t vocab = static_cast<std::size_t>(state.config.vocab_size);
+      const std::span logits(state.logits.data() + static_cast<std::size_t>(row - first_logit) * vocab, vocab);
+      accept[static_cast<std::size_t>(begin + row - first_row)] =
+          state.judge_row(record, begin + row - first_row, logits);
+    }
+  }
+  const auto undrafted = static_cast<double>(accept.size()) - judged;  // beyond the draft's context
+  accept.resize(static_cast<std::size_t>(judged));
+  AcceptanceScore score = walk_chain(accept, k);
+  score.steps += undrafted;
+  score.tokens += undrafted;
+  const bool sampled = record.rule == AcceptanceRule::kRejection && record.sampling.temperature > 0;
+  if (sampled && judged > 0) score.captured_mass = state.captured / judged;
+  return score;
+}
+
+}  // namespace slip

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <utility>
+
+#include "common/error.h"
+
+namespace slip {
+
+// A bounded hand-over from a thread that must never wait (the engine) to one at idle priority (the trainer). A mutex
+// would not do: the idle thread may lose the processor while it holds it, and serving would wait for it. So producers
+// push onto a lock-free stack, and the consumer takes all of it at once. Full drops the oldest and counts.
+// Threads: push() and wake() any (the order of one producer's items is kept); take_all() and wait_for() one consumer.
+template <class T>
+class LossyInbox {
+ public:
+  explicit LossyInbox(std::size_t capacity)
+      : capacity_(std::max<std::size_t>(capacity, 2)), wake_fd_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+    if (wake_fd_ < 0) throw Error(ErrorCode::kIo, "no file descriptor left for an event counter", "raise `ulimit -n`");
+  }
+  ~LossyInbox() {
+    free_list(head_.load());
+    ::close(wake_fd_);
+  }
+  LossyInbox(const LossyInbox&) = delete;
+  LossyInbox& operator=(const LossyInbox&) = delete;
+
+  // Returns how many items were lost to make room.
+  std::size_t push(T item) {
+    std::size_t lost = 0;
+    if (size_.fetch_add(1, std::memory_order_relaxed) >= capacity_) lost = drop_older_half();
+    attach(new Node{std::move(item), nullptr});
+    pushed_.fetch_add(1, std::memory_order_release);
+    if (sleeping_.exchange(false)) wake();
+    return lost;
+  }
+
+  // Appends what there is to `out`, oldest first; returns how many.
+  std::size_t take_all(std::deque<T>& out) {
+    Node* newest = head_.exchange(nullptr, std::memory_order_acquire);
+    std::size_t n = 0;
+    for (Node* node = reverse(newest); node != nullptr; ++n) {
+      out.push_back(std::move(node->item));
+      delete std::exchange(node, node->next);
+    }
+    size_.fetch_sub(n, std::memory_order_relaxed);
+    return n;
+  }
+
+  // Returns when something may have come, on wake(), or after the time.
+  void wait_for(std::int64_t timeout_us) {
+    sleeping_.store(true);
+    if (head_.load() == nullptr) {
+      pollfd ready{wake_fd_, POLLIN, 0};
+      ::poll(&ready, 1, static_cast<int>(std::max<std::int64_t>(1, timeout_us / 1000)));
+    }
+    sleeping_.store(false);
+    std::uint64_t count = 0;
+    [[maybe_unused]] const auto read = ::read(wake_fd_, &count, sizeof(count));  // empty is fine: it was the time-out
+  }
+  void wake() {
+    const std::uint64_t one = 1;
+    [[maybe_unused]] const auto written = ::write(wake_fd_, &one, sizeof(one));  // full is fine: it wakes all the same
+  }
+
+  std::uint64_t pushed() const { return pushed_.load(std::memory_order_acquire); }
+  std::size_t capacity() const { return capacity_; }
+
+ private:
+  struct Node {
+    T item;
+    Node* next;  // the one pushed before
+  };
+
+  // Sequentially consistent against wait_for(): either the consumer sees the item, or the producer that it sleeps.
+  void attach(Node* node) {
+    node->next = head_.load(std::memory_order_relaxed);
+    while (!head_.compare_exchange_weak(node->next, node, std::memory_order_seq_cst)) {
+    }
+  }
+  static Node* reverse(Node* newest) {
+    Node* oldest_first = nullptr;
+    while (newest != nullptr) {
+      Node* older = std::exchange(newest->next, oldest_first);
+      oldest_first = std::exchange(newest, older);
+    }
+    return oldest_first;
+  }
+  static std::size_t free_list(Node* node) {
+    std::size_t n = 0;
+    for (; node != nullptr; ++n) delete std::exchange(node, node->next);
+    return n;
+  }
+
+  // Takes the stack away, keeps its newer half. Half, so that a stopped consumer costs a walk once per capacity / 2
+  // pushes and not at each.
+  std::size_t drop_older_half() {
+    Node* newest = head_.exchange(nullptr, std::memory_order_acquire);
+    Node* last_kept = newest;
+    for (std::size_t i = 1; last_kept != nullptr && i < capacity_ / 2; ++i) last_kept = last_kept->next;
+    if (last_kept == nullptr) {
+      put_back(newest);
+      return 0;
+    }
+    const std::size_t lost = free_list(std::exchange(last_kept->next, nullptr));
+    size_.fetch_sub(lost, std::memory_order_relaxed);
+    put_back(newest);
+    return lost;
+  }
+  // Below anything that came meanwhile would be the right place; with one producer nothing came.
+  void put_back(Node* newest) {
+    for (Node* node = reverse(newest); node != nullptr;) {
+      Node* next = node->next;
+      attach(node);
+      node = next;
+    }
+  }
+
+  const std::size_t capacity_;
+  const int wake_fd_;
+  std::atomic<Node*> head_{nullptr};
+  std::atomic<std::size_t> size_{0};
+  std::atomic<std::uint64_t> pushed_{0};
+  std::atomic<bool> sleeping_{false};
+};
+
+}  // namespace slip

@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "distill/record_codec.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "common/error.h"
+#include "distill/byte_codec.h"
+#include "distill/crc32c.h"
+
+namespace slip {
+
+namespace {
+
+constexpr float kStepsPerNat = 2048;
+constexpr std::uint16_t kLastStep = std::numeric_limits<std::uint16_t>::max();
+constexpr std::size_t kCrcBegin = 8;  // magic and the CRC itself are not under it
+constexpr std::size_t kPayloadSizeOffset = 8;
+
+std::uint16_t encode_logprob(float logprob) {
+  const float steps = std::round(-logprob * kStepsPerNat);
+  if (!(steps < static_cast<float>(kLastStep))) return kLastStep;  // −inf and NaN too
+  return steps > 0 ? static_cast<std::uint16_t>(steps) : std::uint16_t{0};
+}
+
+// The last step as a tail means that nothing is left, as an entry that p is negligible; −32 nats says both.
+float decode_logprob(std::uint16_t steps) {
+  return -static_cast<float>(steps) / kStepsPerNat;
+}
+
+void write_top_k(ByteWriter& out, const TopK& top) {
+  const std::size_t n = std::min<std::size_t>({top.ids.size(), top.logprobs.size(), 255});
+  out.number(static_cast<std::uint8_t>(n));
+  for (std::size_t i = 0; i < n; ++i) out.number(static_cast<std::uint32_t>(top.ids[i]));
+  for (std::size_t i = 0; i < n; ++i) out.number(encode_logprob(top.logprobs[i]));
+  out.number(encode_logprob(top.log_tail));
+}
+
+std::int32_t read_token(ByteReader& in) {
+  const auto token = in.number<std::uint32_t>();
+  if (token > static_cast<std::uint32_t>(std::numeric_limits<std::int32_t>::max())) in.fail();
+  return static_cast<std::int32_t>(token);
+}
+
+constexpr std::size_t kLeastTopKBytes = 3;  // count and tail
+
+TopK read_top_k(ByteReader& in) {
+  TopK top;
+  const std::size_t n = in.number<std::uint8_t>();
+  for (std::size_t i = 0; i < n && in.ok(); ++i) top.ids.push_back(read_token(in));
+  for (std::size_t i = 0; i < n && in.ok(); ++i) top.logprobs.push_back(decode_logprob(in.number<std::uint16_t>()));
+  const auto tail = in.number<std::uint16_t>();
+  top.log_tail = tail == kLastStep ? -std::numeric_limits<float>::infinity() : decode_logprob(tail);
+  auto sorted = top.ids;
+  std::sort(sorted.begin(), sorted.end());
+  if (std::adjacent_find(sorted.begin(), sorted.end()) != sorted.end()) in.fail();
+  return top;
+}
+
+void write_tokens(ByteWriter& out, const std::vector<std::int32_t>& tokens) {
+  out.number(static_cast<std::uint32_t>(tokens.size()));
+  for (const std::int32_t token : tokens) out.number(static_cast<std::uint32_t>(token));
+}
+
+std::vector<std::int32_t> read_tokens(ByteReader& in) {
+  std::vector<std::int32_t> tokens(in.count(sizeof(std::uint32_t)));
+  for (std::int32_t& token : tokens) token = read_token(in);
+  return tokens;
+}
+
+void write_served(ByteWriter& out, const ReplayRecord& record) {
+  out.real(record.sampling.temperature);
+  out.real(record.sampling.top_p);
+  out.number(static_cast<std::uint32_t>(record.sampling.top_k));
+  out.number(static_cast<std::uint8_t>(record.sampling.seed.has_value()));
+  out.number(record.seed);
+  out.number(static_cast<std::uint8_t>(record.rule));
+  out.short_text(std::string_view(record.draft).substr(0, 255));
+  out.number(record.draft_version);
+  out.number(static_cast<std::uint32_t>(record.accepted));
+  out.number(static_cast<std::uint32_t>(record.first_rejections));
+  out.number(static_cast<std::uint32_t>(record.steps));
+}
+
+void read_served(ByteReader& in, ReplayRecord& record) {
+  record.sampling.temperature = in.real();
+  record.sampling.top_p = in.real();
+  record.sampling.top_k = read_token(in);
+  const bool seeded = in.number<std::uint8_t>() != 0;
+  record.seed = in.number<std::uint64_t>();
+  if (seeded) record.sampling.seed = record.seed;
+  const auto rule = in.number<std::uint8_t>();
+  record.rule = static_cast<AcceptanceRule>(rule);
+  record.draft = in.short_text();
+  record.draft_version = in.number<std::uint64_t>();
+  record.accepted = read_token(in);
+  record.first_rejections = read_token(in);
+  record.steps = read_token(in);
+  const SamplingParams& sampling = record.sampling;
+  const bool legal = sampling.temperature >= 0 && sampling.temperature <= 100 && sampling.top_p > 0 &&
+                     sampling.top_p <= 1 && rule <= static_cast<std::uint8_t>(AcceptanceRule::kCoupled);
+  if (!legal) in.fail();
+}
+
+void write_text(ByteWriter& out, const ReplayRecord& record) {
+  write_tokens(out, record.tokens);
+  out.number(static_cast<std::uint32_t>(record.prompt_tokens));
+  out.number(static_cast<std::uint32_t>(record.target.size()));
+  for (const TopK& top : record.target) write_top_k(out, top);
+  out.number(static_cast<std::uint32_t>(record.off_path.size()));
+  for (const ReplayRecord::OffPath& row : record.off_path) {
+    out.number(static_cast<std::uint32_t>(row.anchor));
+    write_tokens(out, row.path);
+    write_top_k(out, row.target);
+  }
+}
+
+void read_text(ByteReader& in, ReplayRecord& record) {
+  record.tokens = read_tokens(in);
+  record.prompt_tokens = read_token(in);
+  const std::size_t n_target = in.count(kLeastTopKBytes);
+  for (std::size_t i = 0; i < n_target && in.ok(); ++i) record.target.push_back(read_top_k(in));
+  const std::size_t n_off_path = in.count(2 * sizeof(std::uint32_t) + kLeastTopKBytes);
+  for (std::size_t i = 0; i < n_off_path && in.ok(); ++i) {
+    ReplayRecord::OffPath row;
+    row.anchor = read_token(in);
+    row.path = read_tokens(in);
+    row.target = read_top_k(in);
+    if (static_cast<std::size_t>(row.anchor) > n_target) in.fail();
+    record.off_path.push_back(std::move(row));
+  }
+  const auto prompt = static_cast<std::size_t>(record.prompt_tokens);
+  if (prompt == 0 || prompt > record.tokens.size() || record.tokens.size() - prompt != n_target) in.fail();
+}
+
+std::vector<std::byte> seal(ByteWriter& out) {
+  out.overwrite(kPayloadSizeOffset, static_cast<std::uint32_t>(out.bytes().size() - FrameHeader::kBytes));
+  const std::uint32_t crc = crc32c(std::span<const std::byte>(out.bytes()).subspan(kCrcBegin));
+  out.overwrite(sizeof(FrameHeader::kMagic), crc);
+  return std::move(out.bytes());
+}
+
+void write_header(ByteWriter& out, const FrameHeader& header) {
+  out.number(FrameHeader::kMagic);
+  out.number(std::uint32_t{0});  // CRC and payload size are known once the payload is there
+  out.number(std::uint32_t{0});
+  out.number(FrameHeader::kFormat);
+  out.number(header.flags);
+  out.number(header.sequence);
+  out.number(header.ordinal);
+  out.number(header.request.value);
+  out.number(header.tenant.value);
+  out.number(header.session_hash);
+  out.number(static_cast<std::uint64_t>(header.created_us));
+  out.number(static_cast<std::uint64_t>(header.expires_us));
+  SLIP_CHECK(out.bytes().size() == FrameHeader::kBytes, "the frame layout and kBytes disagree");
+  out.short_text(header.topic);
+}
+
+std::uint64_t mix(std::uint64_t hash, std::uint64_t value) {
+  hash = (hash ^ value) * 0x9E3779B97F4A7C15ULL;
+  return hash ^ (hash >> 29);
+}
+
+}  // namespace
+
+std::uint64_t hash_session(std::string_view session) {
+  std::uint64_t hash = session.size();
+  for (const char c : session) hash = mix(hash, static_cast<unsigned char>(c));
+  return mix(hash, 1);
+}
+
+std::uint64_t hash_tokens(std::span<const std::int32_t> tokens) {
+  std::uint64_t hash = tokens.size();
+  for (const std::int32_t token : tokens) hash = mix(hash, static_cast<std::uint32_t>(token));
+  return mix(hash, 2);
+}
+
+std::vector<std::byte> encode_record(const ReplayRecord& record, std::uint64_t ordinal) {
+  FrameHeader header;
+  header.sequence = record.sequence;
+  header.ordinal = ordinal;
+  header.request = record.request;
+  header.tenant = record.tenant;
+  header.session_hash = record.session_hash;
+  header.created_us = record.created_us;
+  header.expires_us = record.expires_us;
+  header.topic = record.topic;
+  ByteWriter out;
+  write_header(out, header);
+  write_served(out, record);
+  write_text(out, record);
+  return seal(out);
+}
+
+std::vector<std::byte> encode_tombstone(RequestId request, std::uint64_t sequence, std::int64_t created_us) {
+  FrameHeader header;
+  header.flags = FrameHeader::kTombstone;
+  header.request = request;
+  header.sequence = sequence;
+  header.created_us = created_us;
+  ByteWriter out;
+  write_header(out, header);
+  return seal(out);
+}
+
+std::optional<FrameHeader> parse_frame(std::span<const std::byte> bytes) {
+  ByteReader in(bytes);
+  if (in.number<std::uint32_t>() != FrameHeader::kMagic) return std::nullopt;
+  const auto crc = in.number<std::uint32_t>();
+  const std::size_t payload = in.number<std::uint32_t>();
+  const auto format = in.number<std::uint16_t>();
+  FrameHeader header;
+  header.flags = in.number<std::uint16_t>();
+  header.sequence = in.number<std::uint64_t>();
+  header.ordinal = in.number<std::uint64_t>();
+  header.request = RequestId{in.number<std::uint64_t>()};
+  header.tenant = TenantId{in.number<std::uint64_t>()};
+  header.session_hash = in.number<std::uint64_t>();
+  header.created_us = static_cast<std::int64_t>(in.number<std::uint64_t>());
+  header.expires_us = static_cast<std::int64_t>(in.number<std::uint64_t>());
+  if (!in.ok() || format != FrameHeader::kFormat || payload > FrameHeader::kMaxPayloadBytes || payload > in.left()) {
+    return std::nullopt;
+  }
+  header.frame_bytes = FrameHeader::kBytes + payload;
+  if (crc32c(bytes.subspan(kCrcBegin, header.frame_bytes - kCrcBegin)) != crc) return std::nullopt;
+  ByteReader body(bytes.subspan(FrameHeader::kBytes, payload));
+  header.topic = body.short_text();
+  if (!body.ok()) return std::nullopt;
+  return header;
+}
+
+std::optional<ReplayRecord> decode_record(std::span<const std::byte> frame) {
+  const auto header = parse_frame(frame);
+  if (!header || header->tombstone()) return std::nullopt;
+  ReplayRecord record;
+  record.request = header->request;
+  record.tenant = header->tenant;
+  record.session_hash = header->session_hash;
+  record.created_us = header->created_us;
+  record.expires_us = header->expires_us;
+  record.sequence = header->sequence;
+  ByteReader in(frame.subspan(FrameHeader::kBytes, header->frame_bytes - FrameHeader::kBytes));
+  record.topic = in.short_text();
+  read_served(in, record);
+  read_text(in, record);
+  if (!in.ok() || in.left() != 0) return std::nullopt;
+  return record;
+}
+
+}  // namespace slip

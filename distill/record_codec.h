@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "distill/replay_record.h"
+
+namespace slip {
+
+// One frame of a replay segment, little-endian:
+//
+//   magic u32 | crc32c u32 over all that follows | payload bytes u32 | format u16 | flags u16
+//   sequence u64 | ordinal u64 | request u64 | tenant u64 | session u64 | created i64 | expires i64
+//   payload: topic (u8 length, bytes), then the record; a tombstone has the topic only
+//
+// A distribution takes 6 bytes an entry: id u32, −log p in 1/2048 nat as u16 (half a step is 0.00024 nat; 32 nats and
+// beyond are the last step). Everything read back is hostile until the CRC and every bound has been checked.
+struct FrameHeader {
+  static constexpr std::uint32_t kMagic = 0x43455253;  // "SREC"
+  static constexpr std::uint16_t kFormat = 1;
+  static constexpr std::uint16_t kTombstone = 1;  // removes every earlier record of its request
+  static constexpr std::size_t kBytes = 72;
+  static constexpr std::size_t kMaxPayloadBytes = std::size_t{64} << 20;
+
+  std::uint16_t flags = 0;
+  std::uint64_t sequence = 0;
+  std::uint64_t ordinal = 0;  // rising in its topic; recency is counted in these
+  RequestId request;
+  TenantId tenant;
+  std::uint64_t session_hash = 0;
+  std::int64_t created_us = 0, expires_us = 0;
+  std::string topic;
+  std::size_t frame_bytes = 0;  // header and payload
+
+  bool tombstone() const { return (flags & kTombstone) != 0; }
+};
+
+// Hash of a session's name or of a prompt; decides who is held out. Never renumber (stored).
+std::uint64_t hash_session(std::string_view session);
+std::uint64_t hash_tokens(std::span<const std::int32_t> tokens);
+
+std::vector<std::byte> encode_record(const ReplayRecord& record, std::uint64_t ordinal);
+std::vector<std::byte> encode_tombstone(RequestId request, std::uint64_t sequence, std::int64_t created_us);
+
+// The frame at the start of `bytes`, or nothing: wrong magic, format or CRC, or more bytes claimed than there are.
+std::optional<FrameHeader> parse_frame(std::span<const std::byte> bytes);
+// The record of a whole frame; nothing when parse_frame would refuse it or the payload breaks a bound.
+std::optional<ReplayRecord> decode_record(std::span<const std::byte> frame);
+
+}  // namespace slip

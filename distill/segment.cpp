@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "distill/segment.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cstdio>
+#include <cstring>
+#include <string>
+
+#include "common/error.h"
+#include "common/fail_point.h"
+#include "distill/byte_codec.h"
+#include "distill/crc32c.h"
+
+namespace slip {
+
+namespace {
+
+constexpr std::uint64_t kSegmentMagic = 0x594C504552504C53;  // "SLPREPLY"
+constexpr std::uint32_t kSegmentFormat = 1;
+constexpr std::string_view kPrefix = "segment-";
+constexpr std::string_view kSuffix = ".replay";
+constexpr int kNumberDigits = 10;
+// Each good-looking magic costs a CRC over the bytes it claims; a file made of magics must not cost minutes.
+constexpr int kMaxSearchSteps = 256;
+
+[[noreturn]] void throw_errno(const std::string& verb, const std::filesystem::path& path) {
+  throw Error(ErrorCode::kIo, "cannot " + verb + " " + path.string() + ": " + std::strerror(errno));
+}
+
+FileHandle open_file(const std::filesystem::path& path, int flags) {
+  FileHandle file(::open(path.c_str(), flags | O_CLOEXEC | O_NOFOLLOW, 0600));
+  if (!file) throw_errno("open", path);
+  return file;
+}
+
+enum class HeaderKind { kOurs, kForeign, kDamaged };
+
+HeaderKind check_header(std::span<const std::byte> file) {
+  if (file.size() < kSegmentHeaderBytes) return HeaderKind::kDamaged;
+  ByteReader in(file.first(kSegmentHeaderBytes));
+  const auto magic = in.number<std::uint64_t>();
+  const auto format = in.number<std::uint32_t>();
+  in.number<std::uint64_t>();  // its number; the file name decides
+  const auto crc = in.number<std::uint32_t>();
+  if (magic != kSegmentMagic || crc != crc32c(file.first(kSegmentHeaderBytes - sizeof(crc)))) {
+    return HeaderKind::kDamaged;
+  }
+  return format == kSegmentFormat ? HeaderKind::kOurs : HeaderKind::kForeign;
+}
+
+// Where the next frame magic stands at or after `from`; file.size() when there is none.
+std::size_t find_magic(std::span<const std::byte> file, std::size_t from) {
+  ByteWriter magic;
+  magic.number(FrameHeader::kMagic);
+  const auto found = std::search(file.begin() + static_cast<std::ptrdiff_t>(from), file.end(), magic.bytes().begin(),
+                                 magic.bytes().end());
+  return static_cast<std::size_t>(found - file.begin());
+}
+
+}  // namespace
+
+SegmentScan scan_segment(std::span<const std::byte> file) {
+  SegmentScan scan;
+  const HeaderKind kind = check_header(file);
+  scan.foreign = kind == HeaderKind::kForeign;
+  if (scan.foreign) return scan;
+  std::size_t at = kind == HeaderKind::kOurs ? kSegmentHeaderBytes : 0;
+  scan.good_bytes = at;
+  int searched = 0;
+  while (at < file.size()) {
+    auto header = parse_frame(file.subspan(at));
+    if (!header) {
+      scan.gave_up = ++searched > kMaxSearchSteps;
+      if (scan.gave_up) break;
+      at = find_magic(file, at + 1);
+      continue;
+    }
+    if (at > scan.good_bytes) {
+      scan.damaged_bytes += at - scan.good_bytes;
+      ++scan.damaged_gaps;
+    }
+    const std::size_t bytes = header->frame_bytes;
+    scan.frames.push_back({at, std::move(*header)});
+    at += bytes;
+    scan.good_bytes = at;
+  }
+  return scan;
+}
+
+std::vector<std::byte> encode_segment_header(std::uint64_t number) {
+  ByteWriter out;
+  out.number(kSegmentMagic);
+  out.number(kSegmentFormat);
+  out.number(number);
+  out.number(crc32c(out.bytes()));
+  return std::move(out.bytes());
+}
+
+std::filesystem::path segment_path(const std::filesystem::path& folder, std::uint64_t number) {
+  std::string digits = std::to_string(number);
+  digits.insert(0, static_cast<std::size_t>(std::max(0, kNumberDigits - static_cast<int>(digits.size()))), '0');
+  return folder / (std::string(kPrefix) + digits + std::string(kSuffix));
+}
+
+std::optional<std::uint64_t> segment_number(std::string_view file_name) {
+  if (!file_name.starts_with(kPrefix) || !file_name.ends_with(kSuffix)) return std::nullopt;
+  const auto digits = file_name.substr(kPrefix.size(), file_name.size() - kPrefix.size() - kSuffix.size());
+  std::uint64_t number = 0;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
+  const bool whole = error == std::errc{} && end == digits.data() + digits.size();
+  // One name a number, or two files would claim the same place.
+  if (!whole || number == 0 || segment_path({}, number).string() != file_name) return std::nullopt;
+  return number;
+}
+
+FileHandle create_segment(const std::filesystem::path& folder, std::uint64_t number) {
+  const auto path = segment_path(folder, number);
+  FileHandle file = open_file(path, O_WRONLY | O_CREAT | O_EXCL | O_APPEND);
+  write_all(file.get(), encode_segment_header(number), "replay.segment");
+  sync_file(file.get(), "replay.segment");
+  sync_directory(folder, "replay.segment");
+  return file;
+}
+
+FileHandle open_for_append(const std::filesystem::path& path) {
+  return open_file(path, O_WRONLY | O_APPEND);
+}
+
+std::vector<std::byte> read_at(const std::filesystem::path& path, std::uint64_t offset, std::size_t bytes) {
+  const FileHandle file = open_file(path, O_RDONLY);
+  std::vector<std::byte> content(bytes);
+  std::size_t done = 0;
+  while (done < bytes) {
+    const ssize_t n = ::pread(file.get(), content.data() + done, bytes - done, static_cast<off_t>(offset + done));
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) throw_errno("read", path);
+    if (n == 0) break;
+    done += static_cast<std::size_t>(n);
+  }
+  content.resize(done);
+  return content;
+}
+
+void cut_segment(const std::filesystem::path& path, std::uint64_t bytes) {
+  const FileHandle file = open_file(path, O_WRONLY);
+  if (::ftruncate(file.get(), static_cast<off_t>(bytes)) != 0) throw_errno("cut", path);
+  sync_file(file.get(), "replay.cut");
+}
+
+void replace_segment(const std::filesystem::path& folder, std::uint64_t number, std::span<const std::byte> content) {
+  const auto path = segment_path(folder, number);
+  auto temporary = path;
+  temporary += ".tmp";
+  {
+    const FileHandle file = open_file(temporary, O_WRONLY | O_CREAT | O_TRUNC);
+    write_all(file.get(), content, "replay.compact");
+    sync_file(file.get(), "replay.compact");
+  }
+  rename_path(temporary, path, "replay.compact");
+  sync_directory(folder, "replay.compact");
+}
+
+void remove_segment(const std::filesystem::path& folder, std::uint64_t number) {
+  const auto path = segment_path(folder, number);
+  fail_point("replay.compact.remove");
+  if (::unlink(path.c_str()) != 0 && errno != ENOENT) throw_errno("remove", path);
+  sync_directory(folder, "replay.compact");
+}
+
+}  // namespace slip

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "common/file.h"
+#include "distill/record_codec.h"
+
+namespace slip {
+
+// What a segment's bytes hold: a file header (magic, format version, number, CRC-32C), then frames.
+struct SegmentScan {
+  struct Frame {
+    std::uint64_t offset = 0;
+    FrameHeader header;
+  };
+  std::vector<Frame> frames;
+  std::uint64_t good_bytes = 0;     // end of the last good frame; what lies beyond is a torn tail
+  std::uint64_t damaged_bytes = 0;  // before good_bytes, in no good frame
+  std::uint64_t damaged_gaps = 0;   // runs of such bytes; each was at least one record
+  bool foreign = false;             // a whole header of another format version: leave the file alone
+  bool gave_up = false;             // so much damage that the search for further frames was ended
+};
+
+// Pure; the bytes may be anything. A damaged frame is skipped by looking for the next good one.
+SegmentScan scan_segment(std::span<const std::byte> file);
+
+constexpr std::size_t kSegmentHeaderBytes = 24;
+std::vector<std::byte> encode_segment_header(std::uint64_t number);
+
+// `segment-0000000042.replay` and back; nothing for other names.
+std::filesystem::path segment_path(const std::filesystem::path& folder, std::uint64_t number);
+std::optional<std::uint64_t> segment_number(std::string_view file_name);
+
+// The file verbs. All throw Error{kIo}; none follows a symlink.
+FileHandle create_segment(const std::filesystem::path& folder, std::uint64_t number);  // 0600, header written
+FileHandle open_for_append(const std::filesystem::path& path);
+// Exactly `bytes` at `offset`; fewer when the file is shorter.
+std::vector<std::byte> read_at(const std::filesystem::path& path, std::uint64_t offset, std::size_t bytes);
+void cut_segment(const std::filesystem::path& path, std::uint64_t bytes);
+// Puts a segment of `content` in the old one's place: temporary file → fsync → rename → fsync(directory).
+void replace_segment(const std::filesystem::path& folder, std::uint64_t number, std::span<const std::byte> content);
+void remove_segment(const std::filesystem::path& folder, std::uint64_t number);
+
+}  // namespace slip
