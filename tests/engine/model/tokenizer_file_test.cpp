@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/model/tokenizer_file.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <random>
+
+#include "common/error.h"
+#include "tests/engine/model/tiny_tokenizer.h"
+
+namespace slip {
+namespace {
+
+using nlohmann::json;
+using testing::tiny_tokenizer_json;
+
+struct Refusal {
+  std::string key;  // what the error must name
+  ErrorCode code;
+  std::function<void(json&)> change;
+};
+
+void expect_refused(const Refusal& refusal) {
+  json file = tiny_tokenizer_json();
+  refusal.change(file);
+  try {
+    parse_tokenizer_file(file.dump(), "t.json");
+    ADD_FAILURE() << refusal.key << " was accepted";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), refusal.code) << error.message();
+    EXPECT_NE(error.message().find("t.json: " + refusal.key), std::string::npos) << error.message();
+  }
+}
+
+json& model(json& file) {
+  return file["model"];
+}
+json& step(json& file, int i) {
+  return file["pre_tokenizer"]["pretokenizers"][i];
+}
+
+TEST(TokenizerFileTest, ReadsTheTinyTokenizer) {
+  const TokenizerFile file = parse_tokenizer_file(tiny_tokenizer_json().dump(), "t.json");
+  EXPECT_EQ(file.entries.size(), 263U);
+  EXPECT_EQ(file.merges.size(), 4U);
+  EXPECT_EQ(file.entries[' '].content, "Ġ");
+  EXPECT_EQ(file.entries[' '].bytes, " ");
+  EXPECT_EQ(file.entries[260].bytes, "");
+  EXPECT_EQ(file.entries[262].bytes, "[pad]");
+  EXPECT_EQ(file.byte_ids[200], 200);
+}
+
+TEST(TokenizerFileTest, OldMergeSpellingIsTheSame) {
+  json file = tiny_tokenizer_json();
+  file["model"]["merges"] = {"a a", "aa aa", "aaaa aaaa", "a b"};
+  EXPECT_EQ(parse_tokenizer_file(file.dump(), "t.json").merges[2].result, 258);
+}
+
+TEST(TokenizerFileTest, RefusesWhatItDoesNotImplementByName) {
+  const json replacement{{"type", "Other"}};
+  const std::vector<Refusal> refusals{
+      {"normalizer", ErrorCode::kUnsupported,
+       [&](json& f) {
+         f["normalizer"] = {{"type", "NFC"}};
+       }},
+      {"truncation", ErrorCode::kUnsupported,
+       [&](json& f) {
+         f["truncation"] = {{"max_length", 3}};
+       }},
+      {"padding", ErrorCode::kUnsupported,
+       [&](json& f) {
+         f["padding"] = {{"length", 3}};
+       }},
+      {"post_processor.type", ErrorCode::kUnsupported,
+       [&](json& f) {
+         f["post_processor"] = {{"type", "TemplateProcessing"}};
+       }},
+      {"decoder.type", ErrorCode::kUnsupported, [&](json& f) { f["decoder"] = replacement; }},
+      {"model.type", ErrorCode::kUnsupported, [&](json& f) { model(f)["type"] = "Unigram"; }},
+      {"model.byte_fallback", ErrorCode::kUnsupported, [&](json& f) { model(f)["byte_fallback"] = true; }},
+      {"model.ignore_merges", ErrorCode::kUnsupported, [&](json& f) { model(f)["ignore_merges"] = true; }},
+      {"model.dropout", ErrorCode::kUnsupported, [&](json& f) { model(f)["dropout"] = 0.1; }},
+      {"model.continuing_subword_prefix", ErrorCode::kUnsupported,
+       [&](json& f) { model(f)["continuing_subword_prefix"] = "##"; }},
+      {"model.end_of_word_suffix", ErrorCode::kUnsupported, [&](json& f) { model(f)["end_of_word_suffix"] = "</w>"; }},
+      {"pre_tokenizer.type", ErrorCode::kUnsupported, [&](json& f) { f["pre_tokenizer"] = replacement; }},
+      {"pre_tokenizer.pretokenizers", ErrorCode::kUnsupported,
+       [&](json& f) { f["pre_tokenizer"]["pretokenizers"].push_back(replacement); }},
+      {"pre_tokenizer.pretokenizers[0].type", ErrorCode::kUnsupported, [&](json& f) { step(f, 0) = replacement; }},
+      {"pre_tokenizer.pretokenizers[0].behavior", ErrorCode::kUnsupported,
+       [&](json& f) { step(f, 0)["behavior"] = "Removed"; }},
+      {"pre_tokenizer.pretokenizers[0].invert", ErrorCode::kUnsupported, [&](json& f) { step(f, 0)["invert"] = true; }},
+      {"pre_tokenizer.pretokenizers[0].pattern", ErrorCode::kUnsupported,
+       [&](json& f) {
+         step(f, 0)["pattern"] = {{"String", " "}};
+       }},
+      {"pre_tokenizer.pretokenizers[1].use_regex", ErrorCode::kUnsupported,
+       [&](json& f) { step(f, 1)["use_regex"] = true; }},
+      {"pre_tokenizer.pretokenizers[1].add_prefix_space", ErrorCode::kUnsupported,
+       [&](json& f) { step(f, 1)["add_prefix_space"] = true; }},
+      {"added_tokens[1].lstrip", ErrorCode::kUnsupported, [&](json& f) { f["added_tokens"][1]["lstrip"] = true; }},
+      {"added_tokens[1].rstrip", ErrorCode::kUnsupported, [&](json& f) { f["added_tokens"][1]["rstrip"] = true; }},
+      {"added_tokens[1].single_word", ErrorCode::kUnsupported,
+       [&](json& f) { f["added_tokens"][1]["single_word"] = true; }},
+      {"added_tokens[1].normalized", ErrorCode::kUnsupported,
+       [&](json& f) { f["added_tokens"][1]["normalized"] = true; }}};
+  for (const Refusal& refusal : refusals) expect_refused(refusal);
+}
+
+TEST(TokenizerFileTest, RefusesContradictions) {
+  constexpr ErrorCode kInvalid = ErrorCode::kInvalidArgument;
+  const std::vector<Refusal> refusals{
+      {"model.vocab", kInvalid, [](json& f) { model(f)["vocab"]["ab"] = 7; }},     // two with one id
+      {"model.vocab", kInvalid, [](json& f) { model(f)["vocab"]["ab"] = 1000; }},  // a hole
+      {"model.vocab", kInvalid, [](json& f) { model(f)["vocab"]["ab"] = -1; }},
+      {"model.vocab", kInvalid, [](json& f) { model(f)["vocab"]["ab"] = 4294967296; }},
+      {"model.vocab", kInvalid, [](json& f) { model(f)["vocab"]["ab"] = 259.0; }},
+      {"model.vocab", kInvalid, [](json& f) { model(f)["vocab"]["ab"] = true; }},
+      {"model.vocab", kInvalid, [](json& f) { model(f)["vocab"][""] = 263; }},
+      {"model.vocab", kInvalid, [](json& f) { model(f)["vocab"][std::string(5000, 'a')] = 263; }},
+      {"model.vocab", kInvalid, [](json& f) { model(f)["vocab"]["日"] = 263; }},  // not byte-level
+      {"model.vocab", kInvalid, [](json& f) { model(f)["vocab"] = json::array(); }},
+      {"model.vocab", kInvalid, [](json& f) { f["added_tokens"].erase(0); }},  // a hole again
+      {"model.merges[1]", kInvalid,
+       [](json& f) {
+         model(f)["merges"][1] = {"a", "z"};
+       }},  // makes no entry
+      {"model.merges[1]", kInvalid,
+       [](json& f) {
+         model(f)["merges"][1] = {"a", "a"};
+       }},  // repeated
+      {"model.merges[1]", kInvalid, [](json& f) { model(f)["merges"][1] = "aa"; }},
+      {"model.merges[1]", kInvalid, [](json& f) { model(f)["merges"][1] = 5; }},
+      {"model.merges", kInvalid, [](json& f) { model(f)["merges"] = "a a"; }},
+      {"added_tokens[1].id", kInvalid, [](json& f) { f["added_tokens"][0]["id"] = 261; }},
+      {"added_tokens[2].id", kInvalid, [](json& f) { f["added_tokens"][2]["content"] = "ab"; }},  // another's content
+      {"added_tokens[2].content", kInvalid, [](json& f) { f["added_tokens"][2].erase("content"); }},
+      {"added_tokens", kInvalid, [](json& f) { f["added_tokens"] = "x"; }},
+      {"pre_tokenizer", kInvalid, [](json& f) { f.erase("pre_tokenizer"); }},
+      {"decoder", kInvalid, [](json& f) { f.erase("decoder"); }},
+      {"model", kInvalid, [](json& f) { f["model"] = 3; }},
+      {"model.merges", kInvalid, [](json& f) { model(f).erase("merges"); }}};
+  for (const Refusal& refusal : refusals) expect_refused(refusal);
+}
+
+TEST(TokenizerFileTest, RefusesAVocabularyWithoutAByte) {
+  json file = tiny_tokenizer_json();
+  file["model"]["vocab"].erase("x");
+  file["model"]["vocab"]["bb"] = 'x';  // no hole is left
+  EXPECT_THROW(parse_tokenizer_file(file.dump(), "t.json"), Error);
+}
+
+std::string damaged(std::string text, std::mt19937& bits) {
+  for (std::uint32_t n = 1 + bits() % 3; n > 0; --n) {
+    const std::size_t at = bits() % text.size();
+    switch (bits() % 4) {
+      case 0:
+        text[at] = static_cast<char>(bits());
+        break;
+      case 1:
+        text.erase(at, 1 + bits() % 20);
+        break;
+      case 2:
+        text.insert(at, text.substr(bits() % text.size(), bits() % 30));
+        break;
+      default:
+        text[at] = "0123456789[]{}\",:-ae"[bits() % 20];
+        break;
+    }
+  }
+  return text;
+}
+
+// A damaged file is refused, or is a tokenizer that works; never anything else.
+TEST(TokenizerFileTest, RandomDamageIsReadOrRefused) {
+  const std::string good = tiny_tokenizer_json().dump();
+  const testing::TemporaryFolder folder;
+  std::mt19937 bits(8);
+  const std::string text = "aaab 1234, \xFF\u65e5<|end|>";
+  int refused = 0;
+  for (int round = 0; round < 2000; ++round) {
+    folder.write("tokenizer.json", damaged(good, bits));
+    try {
+      const auto tokenizer = Tokenizer::load(folder.path());
+      std::string bytes;
+      for (const std::int32_t id : tokenizer->encode(text, SpecialTokens::kAsText)) {
+        bytes += tokenizer->token_bytes(id);
+      }
+      ASSERT_EQ(bytes, text);
+    } catch (const Error&) {
+      ++refused;
+    }
+  }
+  EXPECT_GT(refused, 700);
+}
+
+}  // namespace
+}  // namespace slip
