@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "common/fail_point.h"
 
+#include <unistd.h>
 #include <atomic>
 #include <charconv>
 #include <csignal>
 #include <cstdlib>
 #include <optional>
 #include <string>
-#include <unistd.h>
 
 #include "common/error.h"
 
@@ -39,24 +39,39 @@ std::optional<Trigger> parse_trigger(std::string_view text) {
   return trigger;
 }
 
-const std::optional<Trigger>& armed_trigger() {
-  static const std::optional<Trigger> trigger = [] {
-    const char* text = std::getenv("SLIPSTREAM_FAIL_POINT");
-    return text == nullptr ? std::nullopt : parse_trigger(text);
-  }();
-  return trigger;
+std::optional<Trigger> trigger_from_environment() {
+  const char* text = std::getenv("SLIPSTREAM_FAIL_POINT");
+  return text == nullptr ? std::nullopt : parse_trigger(text);
+}
+
+struct Armed {
+  std::optional<Trigger> trigger = trigger_from_environment();
+  std::atomic<bool> active{trigger.has_value()};
+  std::atomic<int> hits{0};
+};
+
+Armed& armed() {
+  static Armed state;
+  return state;
 }
 
 }  // namespace
 
 void fail_point(std::string_view name) {
-  const auto& trigger = armed_trigger();
-  if (!trigger) return;
-  static std::atomic<int> hits{0};
-  if (trigger->prefix ? !name.starts_with(trigger->name) : name != trigger->name) return;
-  if (hits.fetch_add(1) + 1 != trigger->hit) return;
-  if (trigger->action == Action::kNoSpace) throw Error(ErrorCode::kIo, "no space left on device (fail point)");
+  Armed& state = armed();
+  if (!state.active.load(std::memory_order_relaxed)) return;
+  const Trigger& trigger = *state.trigger;
+  if (trigger.prefix ? !name.starts_with(trigger.name) : name != trigger.name) return;
+  if (state.hits.fetch_add(1) + 1 != trigger.hit) return;
+  if (trigger.action == Action::kNoSpace) throw Error(ErrorCode::kIo, "no space left on device (fail point)");
   kill(getpid(), SIGKILL);
+}
+
+void arm_fail_point(std::string_view trigger) {
+  Armed& state = armed();
+  state.trigger = parse_trigger(trigger);
+  state.hits = 0;
+  state.active = state.trigger.has_value();
 }
 
 }  // namespace slip

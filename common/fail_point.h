@@ -12,4 +12,8 @@ namespace slip {
 // Any thread.
 void fail_point(std::string_view name);
 
+// For tests that fork, where the environment was read long ago: replaces what the environment said and counts hits
+// anew; an empty text disarms. Not while another thread passes a fail point.
+void arm_fail_point(std::string_view trigger);
+
 }  // namespace slip

@@ -76,7 +76,8 @@ void replace_file(const std::filesystem::path& path, std::string_view content, s
 }
 
 std::string read_file(const std::filesystem::path& path, std::uint64_t max_bytes) {
-  FileHandle file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  // O_NONBLOCK: opening a FIFO somebody planted must not wait for a writer.
+  FileHandle file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (!file) {
     throw Error(errno == ENOENT ? ErrorCode::kNotFound : ErrorCode::kIo,
                 "cannot open " + path.string() + ": " + std::strerror(errno));
