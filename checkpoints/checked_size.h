@@ -20,15 +20,18 @@ class CheckedSize {
 
   friend constexpr CheckedSize operator*(CheckedSize a, CheckedSize b) {
     std::uint64_t product = 0;
-    return a.combined(b, !__builtin_mul_overflow(a.value_, b.value_, &product), product);
+    const bool overflows = __builtin_mul_overflow(a.value_, b.value_, &product);
+    return a.combined(b, !overflows, product);
   }
   friend constexpr CheckedSize operator+(CheckedSize a, CheckedSize b) {
     std::uint64_t sum = 0;
-    return a.combined(b, !__builtin_add_overflow(a.value_, b.value_, &sum), sum);
+    const bool overflows = __builtin_add_overflow(a.value_, b.value_, &sum);
+    return a.combined(b, !overflows, sum);
   }
   friend constexpr CheckedSize operator-(CheckedSize a, CheckedSize b) {
     std::uint64_t difference = 0;
-    return a.combined(b, !__builtin_sub_overflow(a.value_, b.value_, &difference), difference);
+    const bool overflows = __builtin_sub_overflow(a.value_, b.value_, &difference);
+    return a.combined(b, !overflows, difference);
   }
 
   constexpr bool valid() const { return valid_; }

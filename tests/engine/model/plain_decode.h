@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <span>
+#include <stdexcept>
+#include <vector>
+
+#include "engine/model/transformer.h"
+#include "kernels/elementwise.h"
+
+namespace slip::testing {
+
+// Runs one sequence through a worker step by step, with nothing clever: the yardstick for everything that is.
+// REQUIRES: the worker's workspace holds one logit row at least.
+class PlainSequence {
+ public:
+  explicit PlainSequence(Worker& worker)
+      : worker_(&worker), pages_(worker.cache()), logits_(static_cast<std::size_t>(worker.config().vocab_size)) {}
+
+  // Appends the tokens, `chunk` rows a step; the logits after the last one.
+  const std::vector<float>& feed(std::span<const std::int32_t> tokens, std::size_t chunk) {
+    while (!tokens.empty()) {
+      const std::size_t n = std::min(chunk, tokens.size());
+      step(tokens.first(n));
+      tokens = tokens.subspan(n);
+    }
+    return logits_;
+  }
+  // The next `n_tokens` most likely tokens after what was fed; an end token does not stop it.
+  std::vector<std::int32_t> greedy(int n_tokens) {
+    std::vector<std::int32_t> tokens;
+    for (int i = 0; i < n_tokens; ++i) {
+      tokens.push_back(static_cast<std::int32_t>(kernels::argmax(logits_)));
+      if (i + 1 < n_tokens) feed(std::span(tokens).last(1), 1);
+    }
+    return tokens;
+  }
+  const std::vector<float>& logits() const { return logits_; }
+  std::int32_t length() const { return length_; }
+  PageTable& pages() { return pages_; }
+
+ private:
+  void step(std::span<const std::int32_t> tokens) {
+    const auto n = static_cast<std::int32_t>(tokens.size());
+    std::vector<std::int32_t> positions;
+    for (std::int32_t i = 0; i < n; ++i) positions.push_back(length_ + i);
+    if (!pages_.reserve(length_ + n)) throw std::runtime_error("the test's page pool is too small");
+    const std::vector<std::int32_t> row_begin{0, n}, logit_rows{n - 1};
+    KvView kv;
+    kv.pages = &pages_;
+    kv.n_cached = length_;
+    StepInput input;
+    input.tokens = tokens;
+    input.positions = positions;
+    input.row_begin = row_begin;
+    input.kv = {&kv, 1};
+    input.logit_rows = logit_rows;
+    StepOutput output;
+    output.logits = TensorView::contiguous(logits_.data(), {1, worker_->config().vocab_size});
+    worker_->run(input, output);
+    length_ += n;
+  }
+
+  Worker* worker_;
+  PageTable pages_;
+  std::int32_t length_ = 0;
+  std::vector<float> logits_;
+};
+
+inline std::vector<std::int32_t> plain_greedy(Worker& worker, std::span<const std::int32_t> prompt, int n_tokens) {
+  PlainSequence sequence(worker);
+  sequence.feed(prompt, static_cast<std::size_t>(worker.max_rows()));
+  return sequence.greedy(n_tokens);
+}
+
+}  // namespace slip::testing

@@ -1,0 +1,287 @@
+// SPDX-License-Identifier: Apache-2.0
+// Batch invariance of the whole forward pass: equality here is of bits, never "close".
+#include "engine/model/transformer.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <numeric>
+#include <random>
+
+#include "tests/engine/model/embedded_target.h"
+#include "tests/engine/model/plain_decode.h"
+
+namespace slip {
+namespace {
+
+using testing::embedded_target;
+using testing::PlainSequence;
+
+std::vector<std::int32_t> random_tokens(int n, unsigned seed) {
+  std::mt19937 draw(seed);
+  std::vector<std::int32_t> tokens(static_cast<std::size_t>(n));
+  for (auto& token : tokens) token = std::uniform_int_distribution<std::int32_t>(6, 8191)(draw);
+  return tokens;
+}
+
+bool same_bits(const float* a, const float* b, std::size_t n) {
+  return std::memcmp(a, b, n * sizeof(float)) == 0;
+}
+
+// One sequence's share of a step under construction.
+struct Part {
+  PlainSequence* past = nullptr;
+  std::vector<std::int32_t> tokens;
+  std::vector<std::int32_t> parents;  // index in `tokens`, −1: the committed past; empty: a chain
+  std::uint16_t weights = 0;
+};
+
+// Runs several sequences' rows as one step and keeps the logits of every row.
+class BatchStep {
+ public:
+  explicit BatchStep(std::vector<Part> parts) : parts_(std::move(parts)) {
+    for (const Part& part : parts_) append(part);
+  }
+
+  void run(const Transformer& transformer, std::span<const ModelWeights* const> family, PagePool& cache,
+           Workspace& workspace) {
+    const ModelConfig& config = transformer.config();
+    StepInput input = describe();
+    logits_.resize(tokens_.size() * static_cast<std::size_t>(config.vocab_size));
+    hidden_.resize(tokens_.size() * static_cast<std::size_t>(config.hidden_size));
+    vocabulary_ = static_cast<std::size_t>(config.vocab_size);
+    StepOutput output;
+    const auto n = static_cast<std::int64_t>(tokens_.size());
+    output.logits = TensorView::contiguous(logits_.data(), {n, config.vocab_size});
+    output.final_hidden = TensorView::contiguous(hidden_.data(), {n, config.hidden_size});
+    transformer.forward(family, input, cache, workspace, output);
+  }
+  const float* logits(std::size_t row) const { return logits_.data() + row * vocabulary_; }
+  const std::vector<float>& hidden() const { return hidden_; }
+
+ private:
+  void append(const Part& part) {
+    const auto n = part.tokens.size();
+    if (!part.past->pages().reserve(part.past->length() + static_cast<std::int32_t>(n))) std::abort();
+    std::vector<std::uint64_t> seen(n);
+    std::vector<std::int32_t> depth(n);
+    for (std::size_t i = 0; i < n; ++i) {
+      const std::int32_t parent = part.parents.empty() ? static_cast<std::int32_t>(i) - 1 : part.parents[i];
+      seen[i] = std::uint64_t{1} << i;
+      if (parent >= 0) seen[i] |= seen[static_cast<std::size_t>(parent)];
+      depth[i] = parent < 0 ? 0 : depth[static_cast<std::size_t>(parent)] + 1;
+      positions_.push_back(part.past->length() + depth[i]);
+    }
+    tokens_.insert(tokens_.end(), part.tokens.begin(), part.tokens.end());
+    ancestors_.insert(ancestors_.end(), seen.begin(), seen.end());
+    weights_.push_back(part.weights);
+    row_begin_.push_back(static_cast<std::int32_t>(tokens_.size()));
+    KvView view;
+    view.pages = &part.past->pages();
+    view.n_cached = part.past->length();
+    kv_.push_back(view);
+  }
+
+  StepInput describe() {
+    logit_rows_.resize(tokens_.size());
+    std::iota(logit_rows_.begin(), logit_rows_.end(), 0);
+    StepInput input;
+    input.tokens = tokens_;
+    input.positions = positions_;
+    input.row_begin = row_begin_;
+    input.kv = kv_;
+    input.logit_rows = logit_rows_;
+    input.weights = weights_;
+    input.ancestors = ancestors_;
+    input.ancestor_words = 1;
+    return input;
+  }
+
+  std::vector<Part> parts_;
+  std::vector<std::int32_t> tokens_, positions_, row_begin_{0}, logit_rows_;
+  std::vector<std::uint64_t> ancestors_;
+  std::vector<std::uint16_t> weights_;
+  std::vector<KvView> kv_;
+  std::vector<float> logits_, hidden_;
+  std::size_t vocabulary_ = 0;
+};
+
+class TransformerBits : public ::testing::TestWithParam<std::tuple<Dtype, int>> {
+ protected:
+  Dtype dtype() const { return std::get<0>(GetParam()); }
+  kernels::ThreadPool pool_{std::get<1>(GetParam())};
+  LocalWorker worker_{embedded_target(dtype()), 256, 64, 64, pool_};
+};
+
+TEST_P(TransformerBits, AnyChunkingOfAPromptGivesTheSameLogits) {
+  const auto prompt = random_tokens(150, 1);
+  PlainSequence whole(worker_);
+  const auto expected = whole.feed(prompt, 256);
+  for (const std::size_t chunk : {1, 2, 3, 7, 16, 17, 64, 149}) {
+    PlainSequence chunked(worker_);
+    const auto& logits = chunked.feed(prompt, chunk);
+    EXPECT_TRUE(same_bits(logits.data(), expected.data(), expected.size())) << "chunks of " << chunk;
+  }
+}
+
+TEST_P(TransformerBits, ThreadCountChangesNothing) {
+  const auto prompt = random_tokens(90, 2);
+  kernels::ThreadPool three(3);
+  LocalWorker other(embedded_target(dtype()), 256, 1, 16, three);
+  PlainSequence a(worker_), b(other);
+  const auto expected = a.feed(prompt, 90);
+  EXPECT_TRUE(same_bits(b.feed(prompt, 31).data(), expected.data(), expected.size()));
+}
+
+// Verifying a drafted chain must give each row the bits that decoding it alone would.
+TEST_P(TransformerBits, RowsOfManySequencesAndTreesEqualDecodingOneByOne) {
+  const auto prompts = std::vector{random_tokens(5, 3), random_tokens(33, 4), random_tokens(64, 5)};
+  std::vector<PlainSequence> pasts;
+  for (const auto& prompt : prompts) {
+    pasts.emplace_back(worker_);
+    pasts.back().feed(prompt, 64);
+  }
+  // Sequence 1 is a tree:  0 ─ 1 ─ 2,  1 ─ 3,  0 ─ 4,  root ─ 5.
+  const std::vector<Part> parts{{&pasts[0], random_tokens(4, 6), {}},
+                                {&pasts[1], random_tokens(6, 7), {-1, 0, 1, 1, 0, -1}},
+                                {&pasts[2], random_tokens(1, 8), {}}};
+  Transformer transformer(worker_.config(), pool_);
+  Workspace workspace(worker_.config(), 64, 64);
+  BatchStep step(parts);
+  const std::vector<const ModelWeights*> family{embedded_target(dtype()).get()};
+  step.run(transformer, family, worker_.cache(), workspace);
+
+  std::size_t row = 0;
+  for (std::size_t s = 0; s < parts.size(); ++s) {
+    for (std::size_t i = 0; i < parts[s].tokens.size(); ++i, ++row) {
+      std::vector<std::int32_t> path;
+      for (auto node = static_cast<std::int32_t>(i); node >= 0;
+           node = parts[s].parents.empty() ? node - 1 : parts[s].parents[static_cast<std::size_t>(node)]) {
+        path.insert(path.begin(), parts[s].tokens[static_cast<std::size_t>(node)]);
+      }
+      PlainSequence alone(worker_);
+      alone.feed(prompts[s], 64);
+      const auto& expected = alone.feed(path, 1);
+      EXPECT_TRUE(same_bits(step.logits(row), expected.data(), expected.size())) << "sequence " << s << " row " << i;
+    }
+  }
+}
+
+// After a verification the rejected rows' slots are simply written again.
+TEST_P(TransformerBits, RejectedRowsLeaveNoTrace) {
+  const auto prompt = random_tokens(40, 9), wrong = random_tokens(5, 10), right = random_tokens(3, 11);
+  PlainSequence past(worker_), clean(worker_);
+  past.feed(prompt, 64);
+  Transformer transformer(worker_.config(), pool_);
+  Workspace workspace(worker_.config(), 64, 64);
+  const std::vector<const ModelWeights*> family{embedded_target(dtype()).get()};
+  BatchStep step({{&past, wrong, {}}});
+  step.run(transformer, family, worker_.cache(), workspace);
+  clean.feed(prompt, 64);
+  const auto expected = clean.feed(right, 1);
+  EXPECT_TRUE(same_bits(past.feed(right, 3).data(), expected.data(), expected.size()));
+}
+
+TEST_P(TransformerBits, LmHeadOfTheFinalHiddenStateIsTheLogits) {
+  PlainSequence past(worker_);
+  past.feed(random_tokens(10, 12), 64);
+  Transformer transformer(worker_.config(), pool_);
+  Workspace workspace(worker_.config(), 4, 64);
+  const auto weights = embedded_target(dtype());
+  const std::vector<const ModelWeights*> family{weights.get()};
+  Workspace wide(worker_.config(), 64, 64);
+  BatchStep step({{&past, random_tokens(9, 13), {}}});
+  step.run(transformer, family, worker_.cache(), wide);
+  auto hidden = step.hidden();
+  std::vector<float> logits(9 * 8192);
+  // More rows than the workspace holds: lm_head works through them in pieces.
+  transformer.lm_head(*weights, TensorView::contiguous(hidden.data(), {9, 384}), workspace,
+                      TensorView::contiguous(logits.data(), {9, 8192}));
+  EXPECT_TRUE(same_bits(logits.data(), step.logits(0), logits.size()));
+}
+
+INSTANTIATE_TEST_SUITE_P(Machines, TransformerBits,
+                         ::testing::Combine(::testing::Values(Dtype::kBFloat16, Dtype::kFloat32),
+                                            ::testing::Values(1, 2)));
+
+// A second set of weights of the same shape, different enough to tell.
+std::shared_ptr<const ModelWeights> scaled_norms() {
+  auto weights =
+      std::const_pointer_cast<ModelWeights>(ModelWeights::load(testing::embedded_target_folder(), Dtype::kBFloat16));
+  for (auto& layer : weights->layers) {
+    for (float& value : layer.attention_norm) value *= 0.5F;
+  }
+  for (float& value : weights->final_norm) value *= 0.75F;
+  return weights;
+}
+
+TEST(TransformerFamily, EachSequenceMeetsItsOwnWeights) {
+  kernels::ThreadPool pool(2);
+  const auto first = embedded_target(Dtype::kBFloat16), second = scaled_norms();
+  LocalWorker alone_first(first, 64, 1, 32, pool), alone_second(second, 64, 1, 32, pool);
+  Transformer transformer(first->config, pool);
+  Workspace workspace(first->config, 64, 64);
+  LocalWorker owner(first, 64, 1, 64, pool);  // owns the shared cache
+  const std::vector<const ModelWeights*> family{first.get(), second.get()};
+
+  std::vector<PlainSequence> empty;
+  std::vector<Part> parts;
+  const std::vector<std::uint16_t> indices{0, 1, 1, 0, 1};
+  for (std::size_t s = 0; s < indices.size(); ++s) empty.emplace_back(owner);
+  for (std::size_t s = 0; s < indices.size(); ++s) {
+    parts.push_back({&empty[s], random_tokens(6 + static_cast<int>(s), 20 + static_cast<unsigned>(s)), {}, indices[s]});
+  }
+  BatchStep step(parts);
+  step.run(transformer, family, owner.cache(), workspace);
+  std::size_t last_row = 0;
+  for (std::size_t s = 0; s < parts.size(); ++s) {
+    last_row += parts[s].tokens.size();
+    PlainSequence alone(indices[s] == 0 ? alone_first : alone_second);
+    const auto& expected = alone.feed(parts[s].tokens, 64);
+    EXPECT_TRUE(same_bits(step.logits(last_row - 1), expected.data(), expected.size())) << "sequence " << s;
+  }
+}
+
+TEST(TransformerTaps, HoldTheResidualStreamAfterALayer) {
+  kernels::ThreadPool pool(1);
+  LocalWorker worker(embedded_target(Dtype::kFloat32), 16, 1, 8, pool);
+  const auto& config = worker.config();
+  const std::vector<std::int32_t> tokens{7, 99, 1234}, positions{0, 1, 2}, row_begin{0, 3}, logit_rows{2};
+  PageTable pages(worker.cache());
+  ASSERT_TRUE(pages.reserve(3));
+  KvView kv;
+  kv.pages = &pages;
+  StepInput input;
+  input.tokens = tokens;
+  input.positions = positions;
+  input.row_begin = row_begin;
+  input.kv = {&kv, 1};
+  input.logit_rows = logit_rows;
+  input.taps.layers = (1U << 0) | (1U << 5);
+  std::vector<float> early(3 * 384), late(3 * 384), hidden(384);
+  std::vector<TensorView> taps{TensorView::contiguous(early.data(), {3, 384}),
+                               TensorView::contiguous(late.data(), {3, 384})};
+  StepOutput output;
+  output.final_hidden = TensorView::contiguous(hidden.data(), {1, 384});
+  output.taps = taps;
+  worker.run(input, output);
+  // The last layer's tap, normed, is the final hidden state; the first layer's is something else.
+  std::vector<float> normed(384);
+  const auto weights = embedded_target(Dtype::kFloat32);
+  kernels::rms_norm(late.data() + 2 * 384, weights->final_norm.data(), 384, static_cast<float>(config.rms_norm_eps),
+                    normed.data());
+  EXPECT_TRUE(same_bits(normed.data(), hidden.data(), 384));
+  EXPECT_FALSE(same_bits(early.data(), late.data(), early.size()));
+}
+
+TEST(TransformerDeathTest, CallersMistakesAreBugs) {
+  kernels::ThreadPool pool(1);
+  LocalWorker worker(embedded_target(Dtype::kBFloat16), 8, 1, 2, pool);
+  PlainSequence sequence(worker);
+  const std::vector<std::int32_t> outside{8192}, nine(9, 7);
+  EXPECT_DEATH(sequence.feed(outside, 1), "outside the vocabulary");
+  EXPECT_DEATH(sequence.feed(nine, 9), "more rows than the workspace");
+}
+
+}  // namespace
+}  // namespace slip
