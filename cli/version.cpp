@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/version.h"
 
+#include <cpuid.h>
 #include <torch/version.h>
 
 #include "kernels/matmul.h"
@@ -17,20 +18,27 @@ std::string compiler_name() {
 #endif
 }
 
+// What the processor reports (CPUID), whether or not the operating system lets programs use it; the last line of the
+// text says what this process chose.
+struct CpuFeature {
+  const char* name;
+  unsigned leaf, subleaf;
+  int word;  // 0 … 3: eax, ebx, ecx, edx
+  int bit;
+};
+constexpr CpuFeature kFeatures[] = {
+    {"avx2", 7, 0, 1, 5},        {"fma", 1, 0, 2, 12},      {"f16c", 1, 0, 2, 29},
+    {"avx512f", 7, 0, 1, 16},    {"avx512bw", 7, 0, 1, 30}, {"avx512vl", 7, 0, 1, 31},
+    {"avx512_bf16", 7, 1, 0, 5}, {"amx_tile", 7, 0, 3, 24}, {"amx_bf16", 7, 0, 3, 22},
+};
+
 std::string cpu_features() {
-  __builtin_cpu_init();
   std::string list;
-  const auto add = [&list](bool present, const char* name) {
-    if (present) list += std::string(list.empty() ? "" : " ") + name;
-  };
-  // The builtin takes literals only.
-  add(__builtin_cpu_supports("avx2"), "avx2");
-  add(__builtin_cpu_supports("fma"), "fma");
-  add(__builtin_cpu_supports("f16c"), "f16c");
-  add(__builtin_cpu_supports("avx512f"), "avx512f");
-  add(__builtin_cpu_supports("avx512bw"), "avx512bw");
-  add(__builtin_cpu_supports("avx512vl"), "avx512vl");
-  add(__builtin_cpu_supports("avx512bf16"), "avx512bf16");
+  for (const CpuFeature& feature : kFeatures) {
+    unsigned words[4] = {};
+    if (__get_cpuid_count(feature.leaf, feature.subleaf, &words[0], &words[1], &words[2], &words[3]) == 0) continue;
+    if ((words[feature.word] >> feature.bit & 1) != 0) list += std::string(list.empty() ? "" : " ") + feature.name;
+  }
   return list.empty() ? "none" : list;
 }
 

@@ -17,14 +17,16 @@ namespace slip {
 // whatever q. Coupled (shared Gumbel noise): the target's token is argmax(log p + g); a node is accepted iff it is that
 // token. Output is a function of the seed alone. Pure.
 // Siblings are judged in index order. What rejection asks of a proposer: each sibling's q is the law it was drawn from
-// given its elder siblings (with replacement: equal q; without: q minus the elders, renormalised), and whether a node is
-// proposed at all must not depend on the token drawn for it: dropping a sampled node for its low q biases the output.
-// Coupled output does not depend on the proposal at all, so any law goes with it; Gumbel proposals go with nothing else.
-// REQUIRES: p.size() == proposal.size() + 1.
+// given its elder siblings (with replacement: equal q; without: q minus the elders, renormalised), and whether a node
+// is proposed at all must not depend on the token drawn for it: dropping a sampled node for its low q biases the
+// output. Coupled output does not depend on the proposal at all, so any law goes with it; Gumbel proposals go with
+// nothing else. REQUIRES: p.size() == proposal.size() + 1.
 Verdict accept(const Proposal& proposal, std::span<const Distribution> p, AcceptanceRule rule,
                const RandomAddress& first);
 
 // The one comparison of the rejection rule. Strict, so that p = 0 is never kept, not even at u = 0.
-inline bool survives(double u, double p, double q) { return u < p / q; }
+inline bool survives(double u, double p, double q) {
+  return u < p / q;
+}
 
 }  // namespace slip
