@@ -2,10 +2,10 @@
 #include "engine/model/template_program.h"
 
 #include <array>
-#include <cctype>
 #include <utility>
 
 #include "engine/model/template_source.h"
+#include "engine/model/template_words.h"
 
 namespace slip {
 
@@ -30,88 +30,6 @@ class Deeper {
   int& depth_;
 };
 
-struct Word {
-  enum class Kind : std::uint8_t { kEnd, kName, kString, kSign };
-  Kind kind = Kind::kEnd;
-  std::string text;
-};
-
-// The words of one tag.
-class Words {
- public:
-  explicit Words(std::string_view tag) : rest_(tag) { advance(); }
-  const Word& peek() const { return word_; }
-  Word take() {
-    Word word = std::move(word_);
-    advance();
-    return word;
-  }
-  bool take_sign(std::string_view sign) { return take_if(Word::Kind::kSign, sign); }
-  bool take_name(std::string_view name) { return take_if(Word::Kind::kName, name); }
-  void expect_sign(std::string_view sign) {
-    if (!take_sign(sign)) throw template_error(described() + " where " + std::string(sign) + " belongs");
-  }
-  void expect_end() const {
-    if (word_.kind != Word::Kind::kEnd) throw template_error(described());
-  }
-  std::string described() const {
-    return word_.kind == Word::Kind::kEnd ? "an expression that ends early" : "\"" + word_.text + "\"";
-  }
-
- private:
-  bool take_if(Word::Kind kind, std::string_view text) {
-    if (word_.kind != kind || word_.text != text) return false;
-    advance();
-    return true;
-  }
-
-  static bool is_name_character(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; }
-
-  void advance() {
-    while (!rest_.empty() && std::isspace(static_cast<unsigned char>(rest_.front())) != 0) rest_.remove_prefix(1);
-    word_ = {};
-    if (rest_.empty()) return;
-    if (rest_.front() == '\'' || rest_.front() == '"') return read_string();
-    std::size_t n = 0;
-    while (n < rest_.size() && is_name_character(rest_[n])) ++n;
-    const Word::Kind kind = n > 0 ? Word::Kind::kName : Word::Kind::kSign;
-    if (n == 0) n = rest_.starts_with("==") || rest_.starts_with("!=") ? 2 : 1;
-    word_ = {kind, std::string(rest_.substr(0, n))};
-    rest_.remove_prefix(n);
-  }
-
-  void read_string() {
-    const char quote = rest_.front();
-    word_.kind = Word::Kind::kString;
-    std::size_t i = 1;
-    for (; i < rest_.size() && rest_[i] != quote; ++i) {
-      word_.text += rest_[i] == '\\' && i + 1 < rest_.size() ? unescaped(rest_[++i]) : rest_[i];
-    }
-    if (i == rest_.size()) throw template_error("a string without its end");
-    rest_.remove_prefix(i + 1);
-  }
-
-  static char unescaped(char c) {
-    switch (c) {
-      case 'n':
-        return '\n';
-      case 't':
-        return '\t';
-      case 'r':
-        return '\r';
-      case '\\':
-      case '\'':
-      case '"':
-        return c;
-      default:
-        throw template_error(std::string("the escape \\") + c);
-    }
-  }
-
-  std::string_view rest_;
-  Word word_;
-};
-
 // Names a template may use at a given place.
 struct Scope {
   const std::map<std::string, std::string>& tokens;
@@ -121,7 +39,7 @@ struct Scope {
 // Jinja's precedence, loosest first: or, and, not, comparison, + and ~, then names with their attributes and filters.
 class ExpressionParser {
  public:
-  ExpressionParser(Words& words, const Scope& scope) : words_(words), scope_(scope) {}
+  ExpressionParser(TemplateWords& words, const Scope& scope) : words_(words), scope_(scope) {}
 
   Expression any() { return chain(Op::kOr, "or", &ExpressionParser::conjunction); }
 
@@ -178,8 +96,8 @@ class ExpressionParser {
       words_.expect_sign(")");
       return inner;
     }
-    if (words_.peek().kind == Word::Kind::kString) return {Op::kText, words_.take().text, false, {}};
-    if (words_.peek().kind != Word::Kind::kName) throw template_error(words_.described());
+    if (words_.peek().kind == TemplateWord::Kind::kString) return {Op::kText, words_.take().text, false, {}};
+    if (words_.peek().kind != TemplateWord::Kind::kName) throw template_error(words_.described());
     return named(words_.take().text);
   }
 
@@ -198,7 +116,7 @@ class ExpressionParser {
   std::string attribute() {
     if (words_.take_sign(".")) return words_.take().text;
     words_.expect_sign("[");
-    if (words_.peek().kind != Word::Kind::kString) throw template_error("an index other than a string");
+    if (words_.peek().kind != TemplateWord::Kind::kString) throw template_error("an index other than a string");
     std::string name = words_.take().text;
     words_.expect_sign("]");
     return name;
@@ -216,7 +134,7 @@ class ExpressionParser {
     throw template_error("loop." + name);
   }
 
-  Words& words_;
+  TemplateWords& words_;
   const Scope& scope_;
   int depth_ = 0;
 };
@@ -233,7 +151,7 @@ class TemplateParser {
   }
 
  private:
-  std::string verb_at(std::size_t index) const { return Words(parts_[index].text).peek().text; }
+  std::string verb_at(std::size_t index) const { return TemplateWords(parts_[index].text).peek().text; }
 
   // Up to the end, or to a statement that ends or continues the block it is in.
   std::vector<TemplateNode> block() {
@@ -264,7 +182,7 @@ class TemplateParser {
   }
 
   Expression expression(const std::string& tag, std::string_view verb) const {
-    Words words(tag);
+    TemplateWords words(tag);
     if (!verb.empty()) words.take_name(verb);
     Expression parsed = ExpressionParser(words, scope_).any();
     words.expect_end();
@@ -298,9 +216,9 @@ class TemplateParser {
 
   TemplateNode loop() {
     if (!scope_.loop_variable.empty()) throw template_error("a loop in a loop");
-    Words words(parts_[at_].text);
+    TemplateWords words(parts_[at_].text);
     words.take();
-    if (words.peek().kind != Word::Kind::kName) throw template_error(words.described());
+    if (words.peek().kind != TemplateWord::Kind::kName) throw template_error(words.described());
     scope_.loop_variable = words.take().text;
     if (!words.take_name("in") || !words.take_name("messages"))
       throw template_error("a loop over anything but messages");
@@ -316,7 +234,7 @@ class TemplateParser {
 
   void expect_bare(std::string_view verb) const {
     if (!is_verb(verb)) throw template_error("a block without its {% " + std::string(verb) + " %}");
-    Words words(parts_[at_].text);
+    TemplateWords words(parts_[at_].text);
     words.take();
     words.expect_end();
   }
