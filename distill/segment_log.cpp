@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "distill/segment_log.h"
+
+#include <unistd.h>
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <string>
+#include <utility>
+
+#include "common/error.h"
+#include "common/fail_point.h"
+#include "common/log.h"
+
+namespace slip {
+
+namespace {
+
+constexpr std::uint64_t kMaxSegmentNumber = std::uint64_t{1} << 62;
+constexpr int kCompactionPause = 64;
+
+}  // namespace
+
+SegmentLog::SegmentLog(std::filesystem::path folder, std::uint64_t segment_bytes, Listener listener)
+    : folder_(std::move(folder)), segment_bytes_(segment_bytes), listener_(std::move(listener)) {
+  ensure_private_directory(folder_);
+  std::vector<std::uint64_t> numbers;
+  for (const auto& item : std::filesystem::directory_iterator(folder_)) {
+    const std::string name = item.path().filename().string();
+    if (name.ends_with(".tmp")) std::filesystem::remove(item.path());  // an interrupted compaction
+    const auto number = segment_number(name);
+    if (number && *number < kMaxSegmentNumber) numbers.push_back(*number);
+  }
+  std::sort(numbers.begin(), numbers.end());
+  for (const std::uint64_t number : numbers) load(number);
+  continue_last();
+}
+
+void SegmentLog::load(std::uint64_t number) {
+  highest_ = std::max(highest_, number);
+  const auto path = segment_path(folder_, number);
+  if (!std::filesystem::is_regular_file(std::filesystem::symlink_status(path))) return;
+  const std::uint64_t on_disk = std::filesystem::file_size(path);
+  const std::uint64_t readable =
+      std::min(on_disk, segment_bytes_ + FrameHeader::kMaxPayloadBytes + FrameHeader::kBytes);
+  const SegmentScan scan = scan_segment(read_at(path, 0, readable));
+  if (scan.foreign) {
+    log_warn("replay: " + path.string() + " has a format this build does not know; left alone");
+    return;
+  }
+  figures_.damaged += scan.damaged_gaps;
+  const bool whole = !scan.gave_up && readable == on_disk;
+  if (whole && scan.good_bytes < on_disk) figures_.torn_bytes += on_disk - scan.good_bytes;
+  if (whole && scan.good_bytes < kSegmentHeaderBytes) return remove_segment(folder_, number);  // not even a header
+  if (whole && scan.good_bytes < on_disk) cut_segment(path, scan.good_bytes);
+  Segment& segment = segments_[number];
+  segment.bytes = whole ? scan.good_bytes : std::max(on_disk, segment_bytes_);  // full: nothing is appended to it
+  for (const auto& frame : scan.frames) {
+    if (!load_frame(number, segment, frame)) ++figures_.damaged;
+  }
+}
+
+bool SegmentLog::load_frame(std::uint64_t number, Segment& segment, const SegmentScan::Frame& frame) {
+  const FrameHeader& header = frame.header;
+  if (!listener_.on_found(header, {number, frame.offset, header.frame_bytes})) return false;
+  segment.slots.push_back(
+      {frame.offset, header.frame_bytes, header.sequence, header.request, true, header.tombstone()});
+  segment.live_bytes += header.frame_bytes;
+  return true;
+}
+
+void SegmentLog::continue_last() {
+  if (segments_.empty()) return;
+  const auto& [number, segment] = *segments_.rbegin();
+  if (number != highest_ || segment.bytes >= segment_bytes_) return;
+  active_file_ = open_for_append(segment_path(folder_, number));
+  active_ = number;
+}
+
+void SegmentLog::make_room() {
+  if (active_ != 0 && segments_.at(active_).bytes < segment_bytes_) return;
+  sync();  // it only knows the active segment: what is sealed must be durable already
+  FileHandle created = create_segment(folder_, highest_ + 1);
+  active_ = ++highest_;
+  active_file_ = std::move(created);
+  segments_[active_].bytes = kSegmentHeaderBytes;
+}
+
+FramePlace SegmentLog::append(std::span<const std::byte> frame, const FrameHeader& header) {
+  make_room();
+  Segment& segment = segments_.at(active_);
+  const FramePlace place{active_, segment.bytes, frame.size()};
+  dirty_ = true;
+  try {
+    write_all(active_file_.get(), frame, "replay.append");
+  } catch (const Error&) {
+    // Half a frame may be there; what follows must not stand behind it.
+    if (::ftruncate(active_file_.get(), static_cast<off_t>(place.offset)) != 0) active_ = 0;
+    throw;
+  }
+  segment.bytes += frame.size();
+  segment.live_bytes += frame.size();
+  segment.slots.push_back({place.offset, frame.size(), header.sequence, header.request, true, header.tombstone()});
+  return place;
+}
+
+void SegmentLog::sync() {
+  if (!dirty_ || !active_file_) return;
+  fail_point("replay.sync.fsync");
+  if (::fdatasync(active_file_.get()) != 0) {
+    throw Error(ErrorCode::kIo,
+                "cannot fdatasync a replay segment in " + folder_.string() + ": " + std::strerror(errno));
+  }
+  dirty_ = false;
+}
+
+std::vector<std::byte> SegmentLog::read(const FramePlace& place) const {
+  return read_at(segment_path(folder_, place.segment), place.offset, place.bytes);
+}
+
+void SegmentLog::kill(const FramePlace& place) {
+  Segment& segment = segments_.at(place.segment);
+  const auto slot = std::lower_bound(segment.slots.begin(), segment.slots.end(), place.offset,
+                                     [](const Slot& s, std::uint64_t offset) { return s.offset < offset; });
+  SLIP_CHECK(slot != segment.slots.end() && slot->offset == place.offset, "a place names the start of a frame");
+  if (!slot->alive) return;
+  slot->alive = false;
+  segment.live_bytes -= slot->bytes;
+}
+
+void SegmentLog::erase_traces(const FrameHeader& tombstone, const FramePlace& place) {
+  const auto has_traces = [&](const Segment& segment) {
+    return std::any_of(segment.slots.begin(), segment.slots.end(), [&](const Slot& slot) {
+      return slot.request == tombstone.request && !slot.tombstone && slot.sequence < tombstone.sequence;
+    });
+  };
+  std::vector<std::uint64_t> others;
+  for (const auto& [number, segment] : segments_) {
+    if (number != place.segment && has_traces(segment)) others.push_back(number);
+  }
+  for (const std::uint64_t number : others) compact(number);
+  kill(place);
+  if (has_traces(segments_.at(place.segment))) compact(place.segment);  // drops both in one rename
+}
+
+void SegmentLog::compact_where_half_is_dead() {
+  if (compaction_pause_ > 0 && --compaction_pause_ > 0) return;
+  std::vector<std::uint64_t> due;
+  for (const auto& [number, segment] : segments_) {
+    if (number != active_ && segment.live_bytes * 2 <= segment.bytes) due.push_back(number);
+  }
+  try {
+    for (const std::uint64_t number : due) compact(number);
+  } catch (const Error& error) {
+    log_warn("replay: compaction waits: " + error.message());
+    compaction_pause_ = kCompactionPause;
+  }
+}
+
+SegmentLog::Segment SegmentLog::copy_live_frames(std::uint64_t number, std::vector<std::byte>& content) {
+  Segment fresh;
+  for (const Slot& slot : segments_.at(number).slots) {
+    if (!slot.alive) continue;
+    const auto frame = read({number, slot.offset, slot.bytes});
+    if (!parse_frame(frame)) {
+      ++figures_.damaged;
+      listener_.on_damaged(slot.sequence);
+      continue;
+    }
+    fresh.slots.push_back(slot);
+    fresh.slots.back().offset = content.size();
+    fresh.live_bytes += slot.bytes;
+    content.insert(content.end(), frame.begin(), frame.end());
+  }
+  fresh.bytes = content.size();
+  return fresh;
+}
+
+void SegmentLog::compact(std::uint64_t number) {
+  std::vector<std::byte> content = encode_segment_header(number);
+  Segment fresh = copy_live_frames(number, content);
+  if (fresh.slots.empty() && number != active_) {
+    remove_segment(folder_, number);
+    segments_.erase(number);
+    return;
+  }
+  replace_segment(folder_, number, content);
+  if (number == active_) active_file_ = open_for_append(segment_path(folder_, number));
+  for (const Slot& slot : fresh.slots) listener_.on_moved(slot.sequence, slot.offset);
+  segments_.at(number) = std::move(fresh);
+}
+
+SegmentLog::Figures SegmentLog::figures() const {
+  Figures figures = figures_;
+  for (const auto& [number, segment] : segments_) {
+    figures.dead_bytes += segment.bytes - std::min(segment.bytes, segment.live_bytes + kSegmentHeaderBytes);
+  }
+  return figures;
+}
+
+}  // namespace slip

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "distill/lossy_inbox.h"
+
+#include <gtest/gtest.h>
+#include <chrono>
+#include <memory>
+#include <thread>
+
+namespace slip {
+namespace {
+
+std::deque<int> taken_from(LossyInbox<int>& inbox) {
+  std::deque<int> out;
+  inbox.take_all(out);
+  return out;
+}
+
+TEST(LossyInbox, KeepsTheOrder) {
+  LossyInbox<int> inbox(10);
+  for (int i = 0; i < 5; ++i) EXPECT_EQ(inbox.push(i), 0U);
+  EXPECT_EQ(taken_from(inbox), (std::deque<int>{0, 1, 2, 3, 4}));
+  EXPECT_TRUE(taken_from(inbox).empty());
+}
+
+TEST(LossyInbox, FullDropsTheOldestAndCounts) {
+  LossyInbox<int> inbox(8);
+  std::size_t lost = 0;
+  for (int i = 0; i < 100; ++i) lost += inbox.push(i);
+  const auto left = taken_from(inbox);
+  EXPECT_LE(left.size(), 8U);
+  EXPECT_GE(left.size(), 4U);
+  EXPECT_EQ(lost + left.size(), 100U);
+  EXPECT_EQ(left.back(), 99);
+  for (std::size_t i = 1; i < left.size(); ++i) EXPECT_EQ(left[i], left[i - 1] + 1);
+  EXPECT_EQ(inbox.pushed(), 100U);
+}
+
+// Nobody ever takes anything: pushing goes on, memory stays bounded.
+TEST(LossyInbox, AStoppedConsumerNeverBlocksAProducer) {
+  LossyInbox<std::unique_ptr<int>> inbox(64);
+  const auto begin = std::chrono::steady_clock::now();
+  std::size_t lost = 0;
+  for (int i = 0; i < 200'000; ++i) lost += inbox.push(std::make_unique<int>(i));
+  EXPECT_GE(lost, 200'000U - 64);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(2));
+}
+
+TEST(LossyInbox, WaitingEndsWithAnItemAWakeOrTheTime) {
+  LossyInbox<int> inbox(8);
+  const auto begin = std::chrono::steady_clock::now();
+  inbox.wait_for(20'000);
+  EXPECT_GE(std::chrono::steady_clock::now() - begin, std::chrono::milliseconds(15));
+  std::thread pusher([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    inbox.push(1);
+  });
+  inbox.wait_for(60'000'000);
+  pusher.join();
+  EXPECT_EQ(taken_from(inbox).size(), 1U);
+  std::thread waker([&] { inbox.wake(); });
+  inbox.wait_for(60'000'000);
+  waker.join();
+}
+
+TEST(LossyInbox, NothingIsLostUncountedBetweenTwoThreads) {
+  LossyInbox<int> inbox(32);
+  constexpr int kItems = 50'000;
+  std::size_t lost = 0;
+  std::thread producer([&] {
+    for (int i = 0; i < kItems; ++i) lost += inbox.push(i);
+  });
+  std::deque<int> all;
+  while (inbox.pushed() < kItems) {
+    inbox.take_all(all);
+    inbox.wait_for(1000);
+  }
+  producer.join();
+  inbox.take_all(all);
+  EXPECT_EQ(all.size() + lost, static_cast<std::size_t>(kItems));
+  for (std::size_t i = 1; i < all.size(); ++i) ASSERT_GT(all[i], all[i - 1]);
+}
+
+}  // namespace
+}  // namespace slip

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "distill/record_assembler.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/distill/sample_records.h"
+
+namespace slip {
+namespace {
+
+class RecordAssemblerTest : public ::testing::Test {
+ protected:
+  static ObservedRequest request_of(std::uint64_t id, std::vector<std::int32_t> prompt = {1, 2, 3}) {
+    ObservedRequest request;
+    request.request = RequestId{id};
+    request.route.topic = TopicId{1};
+    request.prompt = std::move(prompt);
+    request.sampling.seed = 77;
+    request.rule = AcceptanceRule::kCoupled;
+    return request;
+  }
+
+  // A chain of `proposed` of which the first `accepted` held, followed by the target's own token.
+  static Observation chain(std::uint64_t id, std::int32_t base, std::vector<std::int32_t> proposed, int accepted,
+                           std::int32_t added) {
+    Observation observation;
+    observation.request = RequestId{id};
+    observation.base_position = base;
+    observation.draft = DraftId{4};
+    observation.draft_version = proposed.empty() ? 0 : 9;
+    for (int i = 0; i < accepted; ++i) {
+      observation.accepted.push_back(i);
+      observation.committed.push_back(proposed[static_cast<std::size_t>(i)]);
+    }
+    observation.committed.push_back(added);
+    for (std::size_t row = 0; row <= proposed.size(); ++row) {
+      observation.rows.push_back({testing::falling_top_k(static_cast<std::int32_t>(100 + row), 1000, 3),
+                                  row <= static_cast<std::size_t>(accepted)});
+      if (row < proposed.size()) observation.parents.push_back(static_cast<std::int32_t>(row) - 1);
+    }
+    observation.proposed = std::move(proposed);
+    return observation;
+  }
+
+  TopicTable topics_{{{"sql", {}}}};
+  RecordAssembler assembler_{topics_, [](DraftId id) { return "draft " + std::to_string(id.value); }};
+};
+
+TEST_F(RecordAssemblerTest, PutsAnAnswerTogether) {
+  assembler_.begin(request_of(1));
+  assembler_.record(chain(1, 3, {}, 0, 10));            // the prompt's own pass
+  assembler_.record(chain(1, 4, {11, 12, 13}, 2, 99));  // 13 refused
+  assembler_.record(chain(1, 7, {20, 21}, 2, 22));      // all held, bonus 22
+  const auto record = assembler_.finish(RequestId{1}, true);
+  ASSERT_TRUE(record.has_value());
+  EXPECT_EQ(record->topic, "sql");
+  EXPECT_EQ(record->tokens, (std::vector<std::int32_t>{1, 2, 3, 10, 11, 12, 99, 20, 21, 22}));
+  EXPECT_EQ(record->prompt_tokens, 3);
+  EXPECT_EQ(record->seed, 77U);
+  EXPECT_EQ(record->rule, AcceptanceRule::kCoupled);
+  EXPECT_EQ(record->draft, "draft 4");
+  EXPECT_EQ(record->draft_version, 9U);
+  EXPECT_EQ(record->accepted, 4);
+  EXPECT_EQ(record->first_rejections, 1);
+  EXPECT_EQ(record->steps, 3);
+  // Each answer token has the row that chose it: row 0, then the rows of the accepted nodes.
+  std::vector<std::int32_t> rows;
+  for (const TopK& top : record->target) rows.push_back(top.ids[0] - 100);
+  EXPECT_EQ(rows, (std::vector<std::int32_t>{0, 0, 1, 2, 0, 1, 2}));
+  // The refused 13 came after prompt + 10, 11, 12; the target's word on what would follow it is kept.
+  ASSERT_EQ(record->off_path.size(), 1U);
+  EXPECT_EQ(record->off_path[0].anchor, 3);
+  EXPECT_EQ(record->off_path[0].path, (std::vector<std::int32_t>{13}));
+  EXPECT_EQ(record->off_path[0].target.ids[0], 103);
+  EXPECT_EQ(assembler_.take_lost(), 0U);
+}
+
+TEST_F(RecordAssemblerTest, AnAnswerThatEndsInsideThePathHasNoRefusal) {
+  assembler_.begin(request_of(1));
+  Observation observation = chain(1, 3, {11, 12, 13}, 2, 0);
+  observation.committed.pop_back();  // 12 was the end token: nothing was added
+  assembler_.record(observation);
+  const auto record = assembler_.finish(RequestId{1}, true);
+  ASSERT_TRUE(record.has_value());
+  EXPECT_EQ(record->accepted, 2);
+  EXPECT_EQ(record->first_rejections, 0);
+  EXPECT_EQ(record->target.size(), 2U);
+}
+
+TEST_F(RecordAssemblerTest, CancelledAndFailedRequestsGiveNothing) {
+  assembler_.begin(request_of(1));
+  assembler_.record(chain(1, 3, {}, 0, 10));
+  EXPECT_FALSE(assembler_.finish(RequestId{1}, false).has_value());
+  EXPECT_EQ(assembler_.take_lost(), 0U);
+  EXPECT_FALSE(assembler_.finish(RequestId{1}, true).has_value());
+}
+
+TEST_F(RecordAssemblerTest, AGapSpoilsTheRequestAndIsCounted) {
+  assembler_.begin(request_of(1));
+  assembler_.record(chain(1, 3, {}, 0, 10));
+  assembler_.record(chain(1, 5, {}, 0, 12));  // position 4 is missing
+  assembler_.record(chain(1, 6, {}, 0, 13));
+  EXPECT_FALSE(assembler_.finish(RequestId{1}, true).has_value());
+  EXPECT_EQ(assembler_.take_lost(), 3U);
+  assembler_.record(chain(2, 3, {}, 0, 10));  // its begin was lost
+  EXPECT_EQ(assembler_.take_lost(), 1U);
+}
+
+TEST_F(RecordAssemblerTest, NegativeInconsistentObservationsAreRefused) {
+  const auto survives = [&](const Observation& observation) {
+    assembler_.begin(request_of(1));
+    assembler_.record(observation);
+    return assembler_.finish(RequestId{1}, true).has_value();
+  };
+  EXPECT_TRUE(survives(chain(1, 3, {5, 6}, 1, 9)));
+  Observation few_rows = chain(1, 3, {5, 6}, 1, 9);
+  few_rows.rows.pop_back();
+  EXPECT_FALSE(survives(few_rows));
+  Observation wild_node = chain(1, 3, {5, 6}, 1, 9);
+  wild_node.accepted[0] = 2;
+  EXPECT_FALSE(survives(wild_node));
+  Observation too_long = chain(1, 3, {5, 6}, 1, 9);
+  too_long.committed.push_back(1);
+  EXPECT_FALSE(survives(too_long));
+}
+
+TEST_F(RecordAssemblerTest, LostEndsDoNotPileUp) {
+  for (std::uint64_t id = 0; id < 5000; ++id) {
+    assembler_.begin(request_of(id));
+    assembler_.record(chain(id, 3, {}, 0, 10));
+  }
+  EXPECT_EQ(assembler_.open_requests(), RecordAssembler::kMaxOpen);
+  EXPECT_EQ(assembler_.take_lost(), 5000 - RecordAssembler::kMaxOpen);
+  EXPECT_TRUE(assembler_.finish(RequestId{4999}, true).has_value());
+}
+
+TEST_F(RecordAssemblerTest, WithoutASessionThePromptIsTheSession) {
+  const auto session_of = [&](ObservedRequest request) {
+    assembler_.begin(request);
+    assembler_.record(chain(request.request.value, 3, {}, 0, 10));
+    return assembler_.finish(request.request, true)->session_hash;
+  };
+  EXPECT_EQ(session_of(request_of(1)), session_of(request_of(2)));
+  EXPECT_NE(session_of(request_of(3)), session_of(request_of(4, {1, 2, 4})));
+  ObservedRequest named = request_of(5);
+  named.session = "someone";
+  ObservedRequest other = request_of(6, {4, 5, 6});
+  other.session = "someone";
+  EXPECT_EQ(session_of(named), session_of(other));
+}
+
+}  // namespace
+}  // namespace slip

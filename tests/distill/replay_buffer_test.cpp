@@ -1,0 +1,400 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "distill/replay_buffer.h"
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <csignal>
+#include <cstdlib>
+#include <fstream>
+#include <set>
+#include <tuple>
+
+#include "common/clock.h"
+#include "common/error.h"
+#include "common/file.h"
+#include "tests/distill/sample_records.h"
+
+namespace slip {
+namespace {
+
+using testing::make_record;
+using testing::number_at;
+using testing::ScratchFolder;
+
+ReplayOptions options_in(const ScratchFolder& folder) {
+  ReplayOptions options;
+  options.folder = folder.path() / "replay";
+  options.segment_bytes = 8192;
+  return options;
+}
+
+std::set<std::uint64_t> ids_of(const std::vector<ReplayRecord>& records) {
+  std::set<std::uint64_t> ids;
+  for (const ReplayRecord& record : records) ids.insert(record.request.value);
+  return ids;
+}
+
+std::set<std::uint64_t> ids_in(const ReplayBuffer& buffer, const std::string& topic = "sql") {
+  return ids_of(buffer.newer_than(topic, 0, 1'000'000));
+}
+
+std::uint64_t bytes_on_disk(const std::filesystem::path& folder) {
+  std::uint64_t bytes = 0;
+  for (const auto& item : std::filesystem::directory_iterator(folder)) bytes += item.file_size();
+  return bytes;
+}
+
+TEST(ReplayBuffer, KeepsRecordsAcrossARestart) {
+  ScratchFolder folder;
+  {
+    ReplayBuffer buffer(options_in(folder));
+    for (std::uint64_t id = 1; id <= 40; ++id) {
+      EXPECT_EQ(buffer.append(make_record(id, id % 2 == 0 ? "sql" : "math")), id);
+    }
+    EXPECT_EQ(buffer.records("sql"), 20U);
+  }
+  ReplayBuffer buffer(options_in(folder));
+  EXPECT_EQ(buffer.records("sql"), 20U);
+  EXPECT_EQ(buffer.records("math"), 20U);
+  EXPECT_EQ(buffer.last_sequence(), 40U);
+  EXPECT_EQ(buffer.topics(), (std::vector<std::string>{"math", "sql"}));
+  const auto newer = buffer.newer_than("sql", 30, 3);
+  EXPECT_EQ(ids_of(newer), (std::set<std::uint64_t>{36, 38, 40}));
+  EXPECT_EQ(newer.front().request.value, 36U);  // oldest first
+  EXPECT_EQ(newer.front().tokens, make_record(36, "sql").tokens);
+  EXPECT_GT(newer.front().expires_us, wall_us());
+  EXPECT_EQ(buffer.append(make_record(41, "sql")), 41U);
+}
+
+TEST(ReplayBuffer, FilesAreForTheirOwnerOnly) {
+  ScratchFolder folder;
+  ReplayBuffer buffer(options_in(folder));
+  buffer.append(make_record(1, "sql"));
+  for (const auto& item : std::filesystem::directory_iterator(options_in(folder).folder)) {
+    struct stat status {};
+    ASSERT_EQ(::stat(item.path().c_str(), &status), 0);
+    EXPECT_EQ(status.st_mode & 0777, 0600U);
+  }
+}
+
+TEST(ReplayBuffer, StaysWithinItsBudgetOnDiskToo) {
+  ScratchFolder folder;
+  ReplayOptions options = options_in(folder);
+  options.max_bytes_per_topic = 20'000;
+  ReplayBuffer buffer(options);
+  for (std::uint64_t id = 1; id <= 600; ++id) {
+    buffer.append(make_record(id, "sql"));
+    ASSERT_LE(buffer.stats().bytes, options.max_bytes_per_topic);
+  }
+  EXPECT_GT(buffer.stats().bytes, 18'000U);
+  // Twice the live bytes, since half may be dead, the segment that grows and the headers.
+  EXPECT_LE(bytes_on_disk(options.folder), 2 * options.max_bytes_per_topic + 2 * options.segment_bytes);
+  const auto kept = ids_in(buffer);
+  EXPECT_EQ(kept.size(), buffer.records("sql"));
+  EXPECT_GT(*kept.rbegin(), 500U);
+}
+
+TEST(ReplayBuffer, CompactionLosesNothingThatIsAlive) {
+  ScratchFolder folder;
+  ReplayOptions options = options_in(folder);
+  options.max_bytes_per_topic = 30'000;
+  std::set<std::uint64_t> before;
+  {
+    ReplayBuffer buffer(options);
+    for (std::uint64_t id = 1; id <= 400; ++id) buffer.append(make_record(id, "sql"));
+    before = ids_in(buffer);
+    EXPECT_EQ(buffer.stats().dropped, 0U);
+  }
+  ReplayBuffer buffer(options);
+  EXPECT_EQ(ids_in(buffer), before);
+}
+
+TEST(ReplayBuffer, SampleNeverGivesHeldOutRecords) {
+  ScratchFolder folder;
+  ReplayBuffer buffer(options_in(folder));
+  for (std::uint64_t id = 1; id <= 300; ++id) buffer.append(make_record(id, "sql"));
+  const auto heldout = buffer.heldout("sql", 1000);
+  EXPECT_NEAR(static_cast<double>(heldout.size()), 30, 16);  // 3 standard deviations
+  for (const ReplayRecord& record : heldout) EXPECT_TRUE(buffer.is_heldout(record));
+  const auto held_ids = ids_of(heldout);
+  for (std::uint64_t draw = 0; draw < 50; ++draw) {
+    for (const ReplayRecord& record : buffer.sample("sql", 16, 1, draw)) {
+      ASSERT_FALSE(held_ids.contains(record.request.value));
+    }
+  }
+  EXPECT_EQ(ids_of(buffer.sample("sql", 400, 1, 0, 100)).size() + ids_of(buffer.heldout("sql", 1000)).size(),
+            100 + heldout.size() - std::count_if(held_ids.begin(), held_ids.end(), [](auto id) { return id <= 100; }));
+  EXPECT_TRUE(buffer.sample("never heard of", 4, 1, 0).empty());
+}
+
+TEST(ReplayBuffer, NearCopiesOfASessionAreHeldOutTogether) {
+  ScratchFolder folder;
+  ReplayBuffer buffer(options_in(folder));
+  for (std::uint64_t session = 0; session < 60; ++session) {
+    std::set<bool> answers;
+    for (std::uint64_t id = 0; id < 3; ++id) {
+      ReplayRecord record = make_record(session * 3 + id, "sql");
+      record.session_hash = hash_session("client " + std::to_string(session));
+      answers.insert(buffer.is_heldout(record));
+    }
+    EXPECT_EQ(answers.size(), 1U);
+  }
+}
+
+TEST(ReplayBuffer, PurgedRequestsStayPurgedAndLeaveTheDisk) {
+  ScratchFolder folder;
+  const ReplayOptions options = options_in(folder);
+  const auto contains_tokens = [&](const ReplayRecord& record) {
+    std::string needle;
+    for (const std::int32_t token : record.tokens) {
+      for (int byte = 0; byte < 4; ++byte) needle += static_cast<char>(token >> (8 * byte));
+    }
+    for (const auto& item : std::filesystem::directory_iterator(options.folder)) {
+      if (read_file(item.path(), 1 << 30).find(needle) != std::string::npos) return true;
+    }
+    return false;
+  };
+  const ReplayRecord secret = make_record(7, "sql");
+  {
+    ReplayBuffer buffer(options);
+    for (std::uint64_t id = 1; id <= 60; ++id) buffer.append(make_record(id, "sql"));
+    ASSERT_TRUE(contains_tokens(secret));
+    EXPECT_EQ(buffer.purge_request(RequestId{7}), 1U);
+    EXPECT_EQ(buffer.purge_request(RequestId{59}), 1U);  // in the segment that grows
+    EXPECT_EQ(buffer.purge_request(RequestId{7}), 0U);
+    EXPECT_FALSE(contains_tokens(secret));
+    EXPECT_FALSE(contains_tokens(make_record(59, "sql")));
+    buffer.append(make_record(61, "sql"));
+    EXPECT_EQ(buffer.records("sql"), 59U);
+  }
+  ReplayBuffer buffer(options);
+  const auto ids = ids_in(buffer);
+  EXPECT_EQ(ids.size(), 59U);
+  EXPECT_FALSE(ids.contains(7));
+  EXPECT_FALSE(ids.contains(59));
+  EXPECT_TRUE(ids.contains(61));
+}
+
+// Request numbers start anew with each process: a purge must not reach records that came after it.
+TEST(ReplayBuffer, APurgeOnlyReachesBack) {
+  ScratchFolder folder;
+  {
+    ReplayBuffer buffer(options_in(folder));
+    buffer.append(make_record(5, "sql"));
+    buffer.purge_request(RequestId{5});
+    buffer.append(make_record(5, "sql"));
+  }
+  EXPECT_EQ(ReplayBuffer(options_in(folder)).records("sql"), 1U);
+}
+
+TEST(ReplayBuffer, ExpiredRecordsLeave) {
+  ScratchFolder folder;
+  ReplayOptions options = options_in(folder);
+  {
+    ReplayBuffer buffer(options);
+    for (std::uint64_t id = 1; id <= 10; ++id) {
+      ReplayRecord record = make_record(id, "sql");
+      record.created_us = wall_us();
+      record.expires_us = record.created_us + (id <= 4 ? 1'000'000 : 1'000'000'000);
+      buffer.append(record);
+    }
+    EXPECT_EQ(buffer.expire(wall_us() + 2'000'000), 4U);
+    EXPECT_EQ(buffer.records("sql"), 6U);
+    EXPECT_EQ(buffer.expire(wall_us() - 1'000'000'000), 0U);  // a clock stepping back expires nothing
+    ReplayRecord stale = make_record(11, "sql");
+    stale.expires_us = 1;
+    buffer.append(stale);
+  }
+  ReplayBuffer buffer(options);
+  EXPECT_FALSE(ids_in(buffer).contains(11)) << "an expiry that passed while nobody ran";
+}
+
+TEST(ReplayBuffer, ATornTailIsCutAndCounted) {
+  ScratchFolder folder;
+  const ReplayOptions options = options_in(folder);
+  { ReplayBuffer(options).append(make_record(1, "sql")); }
+  const auto path = options.folder / "segment-0000000001.replay";
+  const auto whole = std::filesystem::file_size(path);
+  std::ofstream(path, std::ios::app | std::ios::binary) << "SREC half of a frame";
+  {
+    ReplayBuffer buffer(options);
+    EXPECT_EQ(buffer.stats().torn_bytes, 20U);
+    EXPECT_EQ(std::filesystem::file_size(path), whole);
+    buffer.append(make_record(2, "sql"));
+  }
+  EXPECT_EQ(ids_in(ReplayBuffer(options)), (std::set<std::uint64_t>{1, 2}));
+}
+
+TEST(ReplayBuffer, ARecordThatRotsWhileRunningIsDroppedNotReturned) {
+  ScratchFolder folder;
+  const ReplayOptions options = options_in(folder);
+  ReplayBuffer buffer(options);
+  for (std::uint64_t id = 1; id <= 3; ++id) buffer.append(make_record(id, "sql"));
+  std::fstream file(options.folder / "segment-0000000001.replay", std::ios::in | std::ios::out | std::ios::binary);
+  file.seekp(300);
+  file.put('!');
+  file.close();
+  EXPECT_EQ(ids_in(buffer), (std::set<std::uint64_t>{2, 3}));
+  EXPECT_EQ(buffer.records("sql"), 2U);
+  EXPECT_EQ(buffer.stats().dropped, 1U);
+}
+
+// Everything on disk is hostile: damaged buffers open, give only records that were written, and take new ones.
+TEST(ReplayBuffer, FuzzedFoldersOpenAndGoOn) {
+  ScratchFolder folder;
+  const ReplayOptions options = options_in(folder);
+  {
+    ReplayBuffer buffer(options);
+    for (std::uint64_t id = 1; id <= 30; ++id) buffer.append(make_record(id, "sql"));
+  }
+  const auto pristine = folder.path() / "pristine";
+  std::filesystem::copy(options.folder, pristine);
+  for (std::uint64_t seed = 0; seed < 60; ++seed) {
+    std::filesystem::remove_all(options.folder);
+    std::filesystem::copy(pristine, options.folder);
+    std::filesystem::permissions(options.folder, std::filesystem::perms::owner_all);
+    for (const auto& item : std::filesystem::directory_iterator(options.folder)) {
+      std::string content = read_file(item.path(), 1 << 30);
+      for (std::uint32_t i = 0; i < 6; ++i) {
+        content[static_cast<std::size_t>(number_at(seed, 2 * i, static_cast<std::int32_t>(content.size())))] =
+            static_cast<char>(number_at(seed, 2 * i + 1, 256));
+      }
+      if (number_at(seed, 50, 3) == 0) {
+        content.resize(static_cast<std::size_t>(number_at(seed, 51, static_cast<std::int32_t>(content.size()))));
+      }
+      std::ofstream(item.path(), std::ios::binary | std::ios::trunc) << content;
+    }
+    ReplayBuffer buffer(options);
+    for (const ReplayRecord& record : buffer.newer_than("sql", 0, 1000)) {
+      ASSERT_EQ(record.tokens, make_record(record.request.value, "sql").tokens);
+    }
+    const std::size_t before = buffer.records("sql");
+    buffer.append(make_record(99, "sql"));
+    ASSERT_EQ(buffer.records("sql"), before + 1);
+  }
+}
+
+TEST(ReplayBuffer, SymlinksAndStrangersInTheFolderAreNotFollowed) {
+  ScratchFolder folder;
+  const ReplayOptions options = options_in(folder);
+  { ReplayBuffer(options).append(make_record(1, "sql")); }
+  std::ofstream(folder.path() / "outside") << "not ours";
+  std::filesystem::create_symlink(folder.path() / "outside", options.folder / "segment-0000000002.replay");
+  std::ofstream(options.folder / "notes.txt") << "hello";
+  ReplayBuffer buffer(options);
+  buffer.append(make_record(2, "sql"));
+  EXPECT_EQ(buffer.records("sql"), 2U);
+  EXPECT_EQ(read_file(folder.path() / "outside", 100), "not ours");
+}
+
+TEST(ReplayBuffer, ARecordOverTheBudgetIsDroppedAndCounted) {
+  ScratchFolder folder;
+  ReplayOptions options = options_in(folder);
+  options.max_bytes_per_topic = 600;
+  ReplayBuffer buffer(options);
+  EXPECT_EQ(buffer.append(make_record(1, "sql", 5, 200)), 1U);
+  EXPECT_EQ(buffer.records("sql"), 0U);
+  EXPECT_EQ(buffer.stats().dropped, 1U);
+}
+
+// ---- crashes: a child dies at a fail point, the parent opens what it left
+
+// "threadsafe" death tests start the program anew, so that the child reads SLIPSTREAM_FAIL_POINT for itself; the folder
+// reaches it through the environment too.
+class CrashFolder {
+ public:
+  CrashFolder() {
+    GTEST_FLAG_SET(death_test_style, "threadsafe");
+    ::setenv(kVariable, own_.path().c_str(), /*overwrite=*/0);
+  }
+  ~CrashFolder() { ::unsetenv(kVariable); }
+  ReplayOptions options() const {
+    ReplayOptions options;
+    options.folder = std::filesystem::path(std::getenv(kVariable)) / "replay";
+    options.segment_bytes = 4096;
+    options.max_bytes_per_topic = 20'000;
+    return options;
+  }
+
+ private:
+  static constexpr const char* kVariable = "SLIPSTREAM_TEST_CRASH_FOLDER";
+  ScratchFolder own_;
+};
+
+void arm(const std::string& trigger) {
+  ::setenv("SLIPSTREAM_FAIL_POINT", trigger.c_str(), 1);
+}
+
+void fill(const ReplayOptions& options) {
+  ReplayBuffer buffer(options);
+  for (std::uint64_t id = 1; id <= 160; ++id) {
+    buffer.append(make_record(id, "sql"));
+    if (id % 20 == 0) buffer.sync();
+    if (id % 50 == 0) buffer.purge_request(RequestId{id - 20});
+  }
+}
+
+class ReplayCrashDeathTest : public ::testing::TestWithParam<std::tuple<const char*, int>> {};
+
+TEST_P(ReplayCrashDeathTest, WhatIsLeftOpens) {
+  const auto [point, hit] = GetParam();
+  const CrashFolder folder;
+  const std::string trigger = std::string(point) + ":" + std::to_string(hit) + ":kill";
+  EXPECT_EXIT((arm(trigger), fill(folder.options())), ::testing::KilledBySignal(SIGKILL), "");
+  ReplayBuffer buffer(folder.options());
+  EXPECT_EQ(buffer.stats().dropped, 0U);
+  EXPECT_LE(buffer.stats().bytes, folder.options().max_bytes_per_topic);
+  for (const auto& item : std::filesystem::directory_iterator(folder.options().folder)) {
+    EXPECT_NE(item.path().extension(), ".tmp");
+  }
+  const std::uint64_t before = buffer.last_sequence();
+  EXPECT_EQ(buffer.append(make_record(1000, "sql")), before + 1);
+  for (const ReplayRecord& record : buffer.newer_than("sql", 0, 10'000)) {
+    EXPECT_EQ(record.tokens, make_record(record.request.value, "sql").tokens);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(FailPoints, ReplayCrashDeathTest,
+                         ::testing::Combine(::testing::Values("replay.append.write", "replay.sync.fsync",
+                                                              "replay.segment.write", "replay.segment.fsync",
+                                                              "replay.compact.write", "replay.compact.fsync",
+                                                              "replay.compact.rename", "replay.compact.remove"),
+                                            ::testing::Values(1, 3)));
+
+TEST(ReplayCrashDeathTest, AFullDiskCostsOneRecordAndNotTheBuffer) {
+  const CrashFolder folder;
+  const auto append_five = [&] {
+    ReplayBuffer buffer(folder.options());
+    int refused = 0;
+    for (std::uint64_t id = 1; id <= 5; ++id) {
+      try {
+        buffer.append(make_record(id, "sql"));
+      } catch (const Error& error) {
+        refused += error.code() == ErrorCode::kIo ? 1 : 0;
+      }
+    }
+    buffer.sync();
+    ::_exit(refused == 1 && buffer.records("sql") == 4 ? 0 : 1);
+  };
+  EXPECT_EXIT((arm("replay.append.write:3:enospc"), append_five()), ::testing::ExitedWithCode(0), "");
+  EXPECT_EQ(ids_in(ReplayBuffer(folder.options())), (std::set<std::uint64_t>{1, 2, 4, 5}));
+}
+
+// The crash between a purge's tombstone and the rewriting of what it purges.
+TEST(ReplayCrashDeathTest, AnInterruptedPurgeIsFinishedAtTheNextStart) {
+  const CrashFolder folder;
+  const auto purge_one = [&] {
+    ReplayBuffer buffer(folder.options());
+    for (std::uint64_t id = 1; id <= 20; ++id) buffer.append(make_record(id, "sql"));
+    buffer.purge_request(RequestId{3});
+  };
+  EXPECT_EXIT((arm("replay.compact.write:1:kill"), purge_one()), ::testing::KilledBySignal(SIGKILL), "");
+  EXPECT_FALSE(ids_in(ReplayBuffer(folder.options())).contains(3));
+  ReplayBuffer again(folder.options());
+  EXPECT_FALSE(ids_in(again).contains(3));
+  EXPECT_EQ(again.records("sql"), 19U);
+}
+
+}  // namespace
+}  // namespace slip

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "distill/record_codec.h"
+#include "distill/replay_record.h"
+#include "engine/sample/random.h"
+
+namespace slip::testing {
+
+// A fresh folder that goes away with the test.
+class ScratchFolder {
+ public:
+  ScratchFolder() {
+    std::string name = (std::filesystem::temp_directory_path() / "slipstream-test-XXXXXX").string();
+    path_ = ::mkdtemp(name.data());
+  }
+  ~ScratchFolder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  ScratchFolder(const ScratchFolder&) = delete;
+  ScratchFolder& operator=(const ScratchFolder&) = delete;
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+};
+
+// Any number below `bound`, always the same for the same address.
+inline std::int32_t number_at(std::uint64_t seed, std::uint32_t index, std::int32_t bound) {
+  return static_cast<std::int32_t>(uniform(RandomAddress{seed, 0, index}, RandomPurpose::kDraft) * bound);
+}
+
+// A distribution whose first id has log p = `first` and the rest falls off evenly; 5 % is left for the tail.
+inline TopK falling_top_k(std::int32_t token, std::int32_t vocab, int n) {
+  TopK top;
+  double total = 0;
+  for (int i = 0; i < n; ++i) total += std::exp(-0.7 * i);
+  for (int i = 0; i < n; ++i) {
+    top.ids.push_back((token + i * 3) % vocab);
+    top.logprobs.push_back(static_cast<float>(std::log(0.95 * std::exp(-0.7 * i) / total)));
+  }
+  top.log_tail = static_cast<float>(std::log(0.05));
+  return top;
+}
+
+// A record of `prompt` + `answer` tokens below `vocab`; its own session unless `session` is given.
+inline ReplayRecord make_record(std::uint64_t id, const std::string& topic, int prompt = 5, int answer = 7,
+                                std::int32_t vocab = 50) {
+  ReplayRecord record;
+  record.request = RequestId{id};
+  record.tenant = TenantId{id * 7};
+  record.topic = topic;
+  record.session_hash = hash_session("session " + std::to_string(id));
+  record.sampling.temperature = 0;
+  record.seed = id;
+  record.draft = "base";
+  record.draft_version = 3;
+  record.accepted = 2;
+  record.first_rejections = 1;
+  record.steps = 5;
+  for (int i = 0; i < prompt + answer; ++i) {
+    record.tokens.push_back(number_at(id, static_cast<std::uint32_t>(i), vocab));
+  }
+  record.prompt_tokens = prompt;
+  for (int i = 0; i < answer; ++i) {
+    record.target.push_back(falling_top_k(record.tokens[static_cast<std::size_t>(prompt + i)], vocab, 8));
+  }
+  record.off_path.push_back({1, {4}, falling_top_k(9, vocab, 4)});
+  return record;
+}
+
+}  // namespace slip::testing

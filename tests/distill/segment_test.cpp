@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "distill/segment.h"
+
+#include <gtest/gtest.h>
+#include <algorithm>
+#include <chrono>
+#include <set>
+
+#include "tests/distill/sample_records.h"
+
+namespace slip {
+namespace {
+
+using testing::make_record;
+using testing::number_at;
+
+std::vector<std::byte> segment_of(int records) {
+  auto file = encode_segment_header(1);
+  for (int i = 1; i <= records; ++i) {
+    ReplayRecord record = make_record(static_cast<std::uint64_t>(i), "sql");
+    record.sequence = static_cast<std::uint64_t>(i);
+    const auto frame = encode_record(record, static_cast<std::uint64_t>(i));
+    file.insert(file.end(), frame.begin(), frame.end());
+  }
+  return file;
+}
+
+std::set<std::uint64_t> sequences(const SegmentScan& scan) {
+  std::set<std::uint64_t> found;
+  for (const auto& frame : scan.frames) found.insert(frame.header.sequence);
+  return found;
+}
+
+TEST(Segment, FindsEveryFrame) {
+  const auto file = segment_of(4);
+  const SegmentScan scan = scan_segment(file);
+  EXPECT_EQ(sequences(scan), (std::set<std::uint64_t>{1, 2, 3, 4}));
+  EXPECT_EQ(scan.good_bytes, file.size());
+  EXPECT_EQ(scan.damaged_bytes, 0U);
+}
+
+TEST(Segment, ATornTailEndsAtTheLastWholeFrame) {
+  const auto whole = segment_of(2).size();
+  const auto file = segment_of(3);
+  for (std::size_t n = whole; n < file.size(); n += 7) {
+    const SegmentScan scan = scan_segment(std::span(file).first(n));
+    EXPECT_EQ(scan.frames.size(), 2U);
+    EXPECT_EQ(scan.good_bytes, whole);
+  }
+}
+
+TEST(Segment, ADamagedFrameIsSkippedAndTheNextOnesAreFound) {
+  auto file = segment_of(4);
+  const SegmentScan before = scan_segment(file);
+  file[before.frames[1].offset + 100] ^= std::byte{0x40};
+  const SegmentScan scan = scan_segment(file);
+  EXPECT_EQ(sequences(scan), (std::set<std::uint64_t>{1, 3, 4}));
+  EXPECT_EQ(scan.damaged_gaps, 1U);
+  EXPECT_EQ(scan.good_bytes, file.size());
+}
+
+TEST(Segment, ADamagedHeaderCostsNoRecord) {
+  auto file = segment_of(3);
+  file[2] ^= std::byte{1};
+  EXPECT_EQ(scan_segment(file).frames.size(), 3U);
+}
+
+TEST(Segment, AnotherFormatVersionIsLeftAlone) {
+  auto file = encode_segment_header(1);
+  file[8] = std::byte{2};  // format version; and a right CRC for it
+  EXPECT_FALSE(scan_segment(file).foreign) << "a wrong CRC means damage, not another version";
+}
+
+// Whatever happens to the bytes: no crash, and only frames that were written come back.
+TEST(Segment, FuzzedFilesGiveOnlyWhatWasWritten) {
+  const auto file = segment_of(6);
+  const SegmentScan truth = scan_segment(file);
+  for (std::uint64_t seed = 0; seed < 1500; ++seed) {
+    auto hurt = file;
+    const int flips = 1 + number_at(seed, 0, 12);
+    for (int i = 0; i < flips; ++i) {
+      const auto at = static_cast<std::size_t>(
+          number_at(seed, static_cast<std::uint32_t>(2 * i + 1), static_cast<std::int32_t>(hurt.size())));
+      hurt[at] = static_cast<std::byte>(number_at(seed, static_cast<std::uint32_t>(2 * i + 2), 256));
+    }
+    if (number_at(seed, 40, 2) == 0) {
+      hurt.resize(static_cast<std::size_t>(number_at(seed, 41, static_cast<std::int32_t>(hurt.size()))));
+    }
+    const SegmentScan scan = scan_segment(hurt);
+    ASSERT_LE(scan.good_bytes, hurt.size());
+    for (const auto& frame : scan.frames) {
+      const auto same = std::find_if(truth.frames.begin(), truth.frames.end(),
+                                     [&](const auto& other) { return other.offset == frame.offset; });
+      ASSERT_NE(same, truth.frames.end());
+      ASSERT_TRUE(std::equal(hurt.begin() + static_cast<std::ptrdiff_t>(frame.offset),
+                             hurt.begin() + static_cast<std::ptrdiff_t>(frame.offset + frame.header.frame_bytes),
+                             file.begin() + static_cast<std::ptrdiff_t>(frame.offset)));
+    }
+  }
+}
+
+// A file made to be slow to read: magics everywhere, each claiming megabytes.
+TEST(Segment, AFileFullOfMagicsIsGivenUpQuickly) {
+  auto file = encode_segment_header(1);
+  const auto frame = encode_record(make_record(1, "sql"), 1);
+  while (file.size() < (std::size_t{8} << 20)) {
+    file.insert(file.end(), frame.begin(), frame.begin() + 16);
+    file[file.size() - 8] = std::byte{0};  // payload bytes: 4 MiB
+    file[file.size() - 6] = std::byte{0x40};
+  }
+  const auto begin = std::chrono::steady_clock::now();
+  const SegmentScan scan = scan_segment(file);
+  EXPECT_TRUE(scan.gave_up);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(5));
+}
+
+TEST(Segment, OneNameANumber) {
+  EXPECT_EQ(segment_path("", 42).string(), "segment-0000000042.replay");
+  EXPECT_EQ(segment_number("segment-0000000042.replay"), 42U);
+  for (const char* name : {"segment-42.replay", "segment-0000000042.replay.tmp", "segment-00000000x2.replay", "LOCK",
+                           "segment-0000000000.replay", "segment-.replay", "segment-99999999999999999999.replay"}) {
+    EXPECT_FALSE(segment_number(name).has_value()) << name;
+  }
+}
+
+}  // namespace
+}  // namespace slip
