@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include <chrono>
+#include <ctime>
 #include <random>
 #include <set>
 
@@ -71,9 +71,9 @@ TEST(BytePairMergesTest, AMegabyteOfOneLetterTakesUnderASecond) {
   std::vector<Merge> rules;
   for (std::int32_t level = 0; level < 12; ++level) rules.push_back({level, level, level + 1});
   const BytePairMerges merges(rules);
-  const auto begin = std::chrono::steady_clock::now();
+  const std::clock_t begin = std::clock();  // processor time: other load does not count
   EXPECT_EQ(merged(merges, Ids(1 << 20, 0)), Ids(1 << 8, 12));
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(1));
+  EXPECT_LT(std::clock() - begin, CLOCKS_PER_SEC);
 }
 
 }  // namespace

@@ -4,8 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
+#include <ctime>
 #include <map>
 #include <random>
 
@@ -202,9 +202,9 @@ TEST(TokenizerTest, AMegabyteOfAnythingTakesUnderASecond) {
        std::vector<std::string>{"a", " ", "😀", "\n", " \n", "<|", "<|end|", "\xFF", "e\u0301", "1"}) {
     std::string text;
     while (text.size() < 1000000) text += unit;
-    const auto begin = std::chrono::steady_clock::now();
+    const std::clock_t begin = std::clock();  // processor time: other load does not count
     const Ids ids = embedded()->encode(text, SpecialTokens::kParse);
-    EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(1)) << unit;
+    EXPECT_LT(std::clock() - begin, CLOCKS_PER_SEC) << unit;
     EXPECT_EQ(bytes_of(*embedded(), ids), text);
   }
 }

@@ -2,8 +2,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
+#include <ctime>
 #include <limits>
 #include <numeric>
 #include <random>
@@ -141,9 +141,9 @@ TEST(TransformTest, ALargeVocabularyStaysCheap) {
   const std::vector<float> logits = random_logits(150000, 0.5F, 3);
   Distribution out;
   transform_logits(logits, {}, {}, out);
-  const auto begin = std::chrono::steady_clock::now();
+  const std::clock_t begin = std::clock();  // processor time: other load does not count
   transform_logits(logits, {.temperature = 1.5F, .top_p = 0.95F}, {}, out);
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::milliseconds(100));
+  EXPECT_LT(std::clock() - begin, CLOCKS_PER_SEC / 10);
 }
 
 }  // namespace
