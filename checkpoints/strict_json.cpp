@@ -63,6 +63,10 @@ class StrictWatch {
 }  // namespace
 
 json parse_strict_json(std::string_view text, const std::string& where, JsonBounds bounds) {
+  // The parser takes a NUL for the end of its input and would never look at what follows.
+  if (const auto nul = text.find('\0'); nul != std::string_view::npos) {
+    throw Error(ErrorCode::kInvalidArgument, where + ": not valid JSON at byte " + std::to_string(nul) + " (a NUL)");
+  }
   StrictWatch watch(where, bounds);
   try {
     return json::parse(text, [&](int, json::parse_event_t event, json& parsed) { return watch(event, parsed); });
