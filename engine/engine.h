@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <stop_token>
@@ -11,6 +10,7 @@
 #include "engine/model/transformer.h"
 #include "engine/request.h"
 #include "engine/speculate/observation.h"
+#include "engine/speculate/proposer.h"
 #include "engine/step_listener.h"
 
 namespace slip {
@@ -21,9 +21,8 @@ struct EngineOptions {
   std::int32_t max_waiting = 64;      // submit refuses beyond
   std::int32_t prefill_chunk = 256;   // prompt rows per step, shared by the prompts being read
   std::int32_t catch_up_chunk = 256;  // draft rows per step spent on catching up after a swap
-  std::int32_t draft_pages = 0;       // 0: as many slots as the target has
+  std::int32_t draft_pages = 0;       // 0: twice the target's, since a swap keeps two versions for a while
   std::int32_t top_k_observed = TopK::kDefault;
-  bool fail_unknown_draft_shape = true;
 };
 
 // Continuous batching with speculative decoding. `step()` reads plan → propose → select → verify → accept → emit →
@@ -36,6 +35,9 @@ class Engine {
   // null.
   Engine(EngineOptions options, std::unique_ptr<Worker> target, std::shared_ptr<const Tokenizer> tokenizer,
          kernels::ThreadPool& pool, ObservationSink* observations, std::vector<StepListener*> listeners);
+  // The same with another proposer than the draft model.
+  Engine(EngineOptions options, std::unique_ptr<Worker> target, std::shared_ptr<const Tokenizer> tokenizer,
+         std::unique_ptr<Proposer> proposer, ObservationSink* observations, std::vector<StepListener*> listeners);
   ~Engine();
 
   // Throws Error: kInvalidArgument (param names the field), kTooLarge ("context_length_exceeded"), kOverloaded when

@@ -127,6 +127,7 @@ class Worker {
   virtual const ModelConfig& config() const = 0;
   virtual PagePool& cache() = 0;
   virtual std::int32_t max_rows() const = 0;
+  virtual std::int32_t max_logit_rows() const { return max_rows(); }
 };
 
 class LocalWorker final : public Worker {
@@ -137,6 +138,7 @@ class LocalWorker final : public Worker {
   const ModelConfig& config() const override { return transformer_.config(); }
   PagePool& cache() override { return cache_; }
   std::int32_t max_rows() const override { return workspace_.max_rows(); }
+  std::int32_t max_logit_rows() const override { return workspace_.max_logit_rows(); }
 
  private:
   std::shared_ptr<const ModelWeights> weights_;

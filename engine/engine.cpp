@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/engine.h"
+
+#include <utility>
+
+#include "common/clock.h"
+#include "engine/contain.h"
+#include "engine/request_check.h"
+#include "engine/speculate/draft_model_proposer.h"
+#include "engine/stages.h"
+
+namespace slip {
+
+namespace {
+
+constexpr std::int32_t kDeepest = 16;
+
+std::unique_ptr<Proposer> draft_model_proposer(const EngineOptions& options, Worker& target,
+                                               kernels::ThreadPool& pool) {
+  DraftModelOptions draft;
+  draft.n_pages = options.draft_pages > 0 ? options.draft_pages : 2 * target.cache().n_pages();
+  draft.max_running = options.max_running;
+  draft.prompt_chunk = options.prefill_chunk;
+  draft.catch_up_chunk = options.catch_up_chunk;
+  return std::make_unique<DraftModelProposer>(draft, target.config(), pool);
+}
+
+void check_options(const EngineOptions& options, const Worker& target) {
+  const auto require = [](bool condition, const char* param, const char* message) {
+    if (!condition) throw Error(ErrorCode::kInvalidArgument, message, {}, param);
+  };
+  require(options.k >= 0 && options.k <= kDeepest, "k", "k must be between 0 and 16");
+  require(options.max_running >= 1, "max_running", "max_running must be at least 1");
+  require(options.max_waiting >= 1, "max_waiting", "max_waiting must be at least 1");
+  require(options.prefill_chunk >= 1, "prefill_chunk", "prefill_chunk must be at least 1");
+  require(options.catch_up_chunk >= 1, "catch_up_chunk", "catch_up_chunk must be at least 1");
+  require(target.max_rows() > options.max_running && target.max_logit_rows() > options.max_running, "max_running",
+          "the target's workspace needs more rows than max_running");
+}
+
+}  // namespace
+
+Engine::Engine(EngineOptions options, std::unique_ptr<Worker> target, std::shared_ptr<const Tokenizer> tokenizer,
+               kernels::ThreadPool& pool, ObservationSink* observations, std::vector<StepListener*> listeners)
+    : options_(options) {
+  check_options(options, *target);
+  auto proposer = draft_model_proposer(options, *target, pool);
+  state_ = std::make_unique<State>(options_, std::move(target), std::move(tokenizer), std::move(proposer), observations,
+                                   std::move(listeners));
+}
+
+Engine::Engine(EngineOptions options, std::unique_ptr<Worker> target, std::shared_ptr<const Tokenizer> tokenizer,
+               std::unique_ptr<Proposer> proposer, ObservationSink* observations, std::vector<StepListener*> listeners)
+    : options_(options) {
+  check_options(options, *target);
+  state_ = std::make_unique<State>(options_, std::move(target), std::move(tokenizer), std::move(proposer), observations,
+                                   std::move(listeners));
+}
+
+Engine::~Engine() {
+  state_->intake.close();
+  state_->end_all();
+}
+
+void Engine::submit(Request request) {
+  RequestLimits limits;
+  limits.vocab_size = state_->target->config().vocab_size;
+  limits.max_positions = state_->target->config().max_positions;
+  limits.cache_tokens = state_->target->cache().n_pages() * PagePool::kPageTokens;
+  limits.max_k = kDeepest;
+  limits.has_tokenizer = state_->tokenizer != nullptr;
+  check_request(request, limits);
+  state_->intake.push(std::move(request));
+}
+
+void Engine::cancel(RequestId id) {
+  state_->intake.cancel(id);
+}
+
+void Engine::close() {
+  state_->intake.close();
+}
+
+bool Engine::step() {
+  State& stages = *state_;
+  const std::int64_t start_us = monotonic_us();
+  stages.end_cancelled();
+  stages.admit();
+  if (stages.running.empty()) return false;
+  stages.plan_next();
+  const auto failure = contain([&] {
+    stages.propose();
+    stages.select();
+    stages.verify();
+    stages.accept();
+  });
+  if (failure) stages.fail_step(*failure);
+  stages.emit();
+  stages.record(start_us);
+  return true;
+}
+
+void Engine::run(std::stop_token stop) {
+  while (!stop.stop_requested()) {
+    if (!step() && !state_->intake.wait(stop)) break;
+  }
+  if (!stop.stop_requested()) return;
+  state_->intake.close();
+  state_->end_all();
+}
+
+std::int32_t Engine::n_running() const {
+  return state_->n_running.load(std::memory_order_relaxed);
+}
+
+std::int32_t Engine::n_waiting() const {
+  return state_->intake.n_waiting();
+}
+
+}  // namespace slip

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/request_check.h"
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+
+namespace slip {
+
+namespace {
+
+constexpr float kHottest = 2.0F;
+
+void require(bool condition, const char* param, const std::string& message) {
+  if (!condition) throw Error(ErrorCode::kInvalidArgument, message, {}, param);
+}
+
+void check_tokens(const std::vector<std::int32_t>& tokens, const char* param, std::int32_t vocab_size) {
+  for (const std::int32_t token : tokens) {
+    require(token >= 0 && token < vocab_size, param,
+            std::string(param) + " holds token id " + std::to_string(token) + ", outside the vocabulary of " +
+                std::to_string(vocab_size));
+  }
+}
+
+void check_sampling(const SamplingParams& sampling) {
+  // Written so that NaN fails.
+  require(sampling.temperature >= 0 && sampling.temperature <= kHottest, "temperature",
+          "temperature must be between 0 and 2");
+  require(sampling.top_p > 0 && sampling.top_p <= 1, "top_p", "top_p must be above 0 and at most 1");
+  require(sampling.top_k >= 0, "top_k", "top_k must not be negative");
+}
+
+void check_length(const Request& request, const RequestLimits& limits) {
+  require(request.max_tokens >= 1, "max_tokens", "max_tokens must be at least 1");
+  const std::int64_t total = static_cast<std::int64_t>(request.prompt.size()) + request.max_tokens;
+  const auto lengths =
+      std::to_string(request.prompt.size()) + " prompt tokens and max_tokens " + std::to_string(request.max_tokens);
+  if (total > limits.max_positions) {
+    throw Error(ErrorCode::kTooLarge,
+                lengths + " exceed the model's context of " + std::to_string(limits.max_positions) + " tokens",
+                "shorten the prompt or lower max_tokens", "max_tokens");
+  }
+  if (total > limits.cache_tokens) {
+    throw Error(ErrorCode::kTooLarge,
+                lengths + " exceed the server's cache of " + std::to_string(limits.cache_tokens) + " tokens",
+                "shorten the prompt, lower max_tokens or serve with a larger cache", "max_tokens");
+  }
+}
+
+void check_draft(const Request& request, std::int32_t vocab_size) {
+  const auto live = request.draft == nullptr ? nullptr : request.draft->get();
+  if (live == nullptr) return;
+  const std::int32_t draft_vocab = live->weights->config.vocab_size;
+  require(draft_vocab == vocab_size, "draft",
+          "draft " + live->name + " has a vocabulary of " + std::to_string(draft_vocab) +
+              " tokens, the target one of " + std::to_string(vocab_size));
+}
+
+}  // namespace
+
+void check_request(const Request& request, const RequestLimits& limits) {
+  require(request.sink != nullptr, "sink", "a request needs somewhere to send its answer");
+  require(!request.prompt.empty(), "prompt", "the prompt is empty");
+  check_tokens(request.prompt, "prompt", limits.vocab_size);
+  check_tokens(request.end_ids, "end_ids", limits.vocab_size);
+  check_sampling(request.sampling);
+  check_length(request, limits);
+  require(request.stop_strings.empty() || limits.has_tokenizer, "stop", "stop strings need a tokenizer");
+  const auto is_empty = [](const std::string& stop) { return stop.empty(); };
+  require(std::none_of(request.stop_strings.begin(), request.stop_strings.end(), is_empty), "stop",
+          "a stop string must not be empty");
+  require(request.top_logprobs >= -1 && request.top_logprobs <= limits.vocab_size, "top_logprobs",
+          "top_logprobs must be between 0 and the vocabulary's size");
+  require(!request.k || (*request.k >= 0 && *request.k <= limits.max_k), "k",
+          "k must be between 0 and " + std::to_string(limits.max_k));
+  check_draft(request, limits.vocab_size);
+}
+
+}  // namespace slip

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+#include "engine/request.h"
+
+namespace slip {
+
+// What this engine can take.
+struct RequestLimits {
+  std::int32_t vocab_size = 0;
+  std::int32_t max_positions = 0;
+  std::int32_t cache_tokens = 0;  // slots of the whole cache
+  std::int32_t max_k = 16;
+  bool has_tokenizer = false;
+};
+
+// Throws Error{kInvalidArgument | kTooLarge} whose param names the field at fault. Pure.
+void check_request(const Request& request, const RequestLimits& limits);
+
+}  // namespace slip

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/schedule/plan.h"
+
+#include <algorithm>
+
+#include "common/error.h"
+
+namespace slip {
+
+namespace {
+
+struct Budget {
+  std::int32_t rows, logit_rows, prompt_rows;
+};
+
+std::int32_t most_nodes(const SequenceLoad& load, const StepLimits& limits) {
+  // The last committed token takes one position itself, and each node another.
+  const std::int32_t context = limits.max_positions - load.n_tokens;
+  return std::max(0, std::min({load.k_wanted, load.ready_depth, load.remaining - 1, context}));
+}
+
+void plan_decoding(std::span<const SequenceLoad> loads, Budget& budget, Plan& plan) {
+  for (std::size_t i = 0; i < loads.size(); ++i) {
+    if (loads[i].n_pending != 1) continue;
+    plan.sequences[i].n_rows = 1;
+    --budget.rows;
+    --budget.logit_rows;
+  }
+}
+
+void plan_prompts(std::span<const SequenceLoad> loads, Budget& budget, Plan& plan) {
+  for (std::size_t i = 0; i < loads.size(); ++i) {
+    if (loads[i].n_pending == 1) continue;
+    const std::int32_t n = std::min({loads[i].n_pending, budget.prompt_rows, budget.rows});
+    const bool finishes = n == loads[i].n_pending;
+    if (n <= 0 || (finishes && budget.logit_rows == 0)) continue;
+    plan.sequences[i].n_rows = n;
+    budget.rows -= n;
+    budget.prompt_rows -= n;
+    budget.logit_rows -= finishes ? 1 : 0;
+  }
+}
+
+void plan_proposals(std::span<const SequenceLoad> loads, const StepLimits& limits, Budget& budget, Plan& plan) {
+  std::int32_t nodes = std::min(budget.rows, budget.logit_rows);
+  for (std::int32_t depth = 1; nodes > 0; ++depth) {
+    bool grew = false;
+    for (std::size_t i = 0; i < loads.size() && nodes > 0; ++i) {
+      if (loads[i].n_pending != 1 || most_nodes(loads[i], limits) < depth) continue;
+      plan.sequences[i].k = depth;
+      --nodes;
+      grew = true;
+    }
+    if (!grew) return;
+  }
+}
+
+}  // namespace
+
+void plan_step(std::span<const SequenceLoad> loads, const StepLimits& limits, Plan& plan) {
+  const auto n = static_cast<std::int32_t>(loads.size());
+  SLIP_CHECK(limits.max_rows > n && limits.max_logit_rows > n, "the pass is too small for a row a sequence");
+  plan.sequences.assign(loads.size(), {});
+  Budget budget{limits.max_rows, limits.max_logit_rows, limits.prefill_chunk};
+  plan_decoding(loads, budget, plan);
+  plan_prompts(loads, budget, plan);
+  plan_proposals(loads, limits, budget, plan);
+}
+
+std::size_t n_admissible(std::span<const std::int32_t> pages_needed, std::int32_t free_pages, std::int32_t free_seats) {
+  std::size_t n = 0;
+  while (n < pages_needed.size() && static_cast<std::int32_t>(n) < free_seats && pages_needed[n] <= free_pages) {
+    free_pages -= pages_needed[n++];
+  }
+  return n;
+}
+
+}  // namespace slip

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/sequence.h"
+
+#include <algorithm>
+#include <string_view>
+#include <unordered_set>
+#include <utility>
+
+#include "common/clock.h"
+
+namespace slip {
+
+namespace {
+
+// A greedy answer is a function of nothing but the logits, so either rule gives it; coupled says so.
+AcceptanceRule rule_of(const SamplingParams& sampling) {
+  const bool coupled = sampling.seed.has_value() || sampling.temperature == 0;
+  return coupled ? AcceptanceRule::kCoupled : AcceptanceRule::kRejection;
+}
+
+}  // namespace
+
+Sequence::Sequence(Request asked, std::uint64_t drawn_seed, PagePool& pool, std::shared_ptr<const Tokenizer> tokenizer)
+    : request(std::move(asked)),
+      rule(rule_of(request.sampling)),
+      tokens(request.prompt),
+      prompt_tokens(static_cast<std::int32_t>(request.prompt.size())),
+      pages(pool),
+      text(std::move(tokenizer), request.stop_strings) {
+  if (!request.sampling.seed) request.sampling.seed = drawn_seed;
+  tokens.reserve(static_cast<std::size_t>(most_tokens()));
+  figures.prompt_tokens = prompt_tokens;
+  if (request.draft != nullptr) figures.draft = request.draft->id();
+}
+
+SequenceRef Sequence::ref() const {
+  SequenceRef ref;
+  ref.id = request.id;
+  ref.tokens = tokens;
+  ref.prompt_tokens = prompt_tokens;
+  ref.max_total_tokens = most_tokens();
+  ref.sampling = &request.sampling;
+  ref.rule = rule;
+  ref.choice = request.choice;
+  ref.slot = request.draft.get();
+  ref.wants_probability = observed;
+  return ref;
+}
+
+RequestSummary Sequence::summary() const {
+  return {request.id, request.route, request.tenant, rule, request.sampling, reason, error, figures};
+}
+
+bool Sequence::commit(std::int32_t token) {
+  tokens.push_back(token);
+  ++figures.output_tokens;
+  if (figures.output_tokens == 1) figures.first_token_us = monotonic_us();
+  const auto& ends = request.end_ids;
+  if (std::find(ends.begin(), ends.end(), token) != ends.end()) {
+    reason = StopReason::kEndToken;
+    text.finish();
+  } else if (text.push(token)) {
+    reason = StopReason::kStopString;
+  } else if (remaining() == 0) {
+    reason = StopReason::kLength;
+    text.finish();
+  }
+  return reason != StopReason::kNone;
+}
+
+void Sequence::fail(const Error& cause) {
+  reason = StopReason::kFailed;
+  error = cause;
+}
+
+std::int32_t count_repeated_tokens(std::span<const std::int32_t> output) {
+  constexpr std::size_t kGram = 8;
+  std::unordered_set<std::string_view> seen;
+  std::size_t counted_to = 0, n_repeated = 0;  // tokens before counted_to are judged
+  for (std::size_t begin = 0; begin + kGram <= output.size(); ++begin) {
+    const std::string_view gram(reinterpret_cast<const char*>(output.data() + begin), kGram * sizeof(std::int32_t));
+    if (seen.insert(gram).second) continue;
+    n_repeated += begin + kGram - std::max(begin, counted_to);
+    counted_to = begin + kGram;
+  }
+  return static_cast<std::int32_t>(n_repeated);
+}
+
+}  // namespace slip

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "engine/answer_text.h"
+#include "engine/cache/page_pool.h"
+#include "engine/request.h"
+#include "engine/speculate/proposer.h"
+
+namespace slip {
+
+// A request in the engine: its tokens, its part of the target's cache, its answer so far. Engine thread only.
+struct Sequence {
+  Sequence(Request asked, std::uint64_t drawn_seed, PagePool& pool, std::shared_ptr<const Tokenizer> tokenizer);
+
+  Request request;  // sampling.seed is always set; `rule` tells whether the client gave it
+  AcceptanceRule rule;
+  std::vector<std::int32_t> tokens;  // prompt, then answer
+  std::int32_t prompt_tokens;
+  PageTable pages;
+  std::int32_t n_cached = 0;  // tokens the target has read
+  AnswerText text;
+  RequestFigures figures;
+  bool observed = false;  // the observation sink knows it
+  bool drafting = false;  // the proposer knows it
+  StopReason reason = StopReason::kNone;
+  std::optional<Error> error;
+
+  std::int32_t n_tokens() const { return static_cast<std::int32_t>(tokens.size()); }
+  std::int32_t n_pending() const { return n_tokens() - n_cached; }
+  std::int32_t remaining() const { return prompt_tokens + request.max_tokens - n_tokens(); }
+  std::int32_t most_tokens() const { return prompt_tokens + request.max_tokens; }
+
+  SequenceRef ref() const;
+  RequestSummary summary() const;
+  // Adds one token of the answer; true when it ended the answer (`reason` says why).
+  bool commit(std::int32_t token);
+  void fail(const Error& cause);
+};
+
+// Output tokens that lie inside an 8-gram which occurred before in the same output: how much the model repeats itself.
+std::int32_t count_repeated_tokens(std::span<const std::int32_t> output);
+
+}  // namespace slip

@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/speculate/draft_model_proposer.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "common/clock.h"
+#include "common/error.h"
+#include "common/log.h"
+#include "engine/speculate/token_path.h"
+#include "kernels/elementwise.h"
+
+namespace slip {
+
+namespace {
+
+// A proposal's first pass reads what the draft is behind by: one token, two after a fully accepted chain, a few more
+// after steps without speculation. Beyond this it catches up in chunks first.
+constexpr std::int32_t kMostRowsFed = 8;
+constexpr std::int32_t kDeepest = 16;
+constexpr std::size_t kMostFamilies = 8;  // each keeps a cache and a workspace
+
+std::int32_t n_committed(const SequenceRef& sequence) {
+  return static_cast<std::int32_t>(sequence.tokens.size());
+}
+
+std::string describe(const DraftVersion& version) {
+  return "draft " + version.name + " v" + std::to_string(version.number);
+}
+
+}  // namespace
+
+DraftModelProposer::DraftModelProposer(DraftModelOptions options, const ModelConfig& target, kernels::ThreadPool& pool)
+    : options_(options), target_vocab_(target.vocab_size), pool_(pool) {}
+
+DraftModelProposer::~DraftModelProposer() = default;
+
+DraftModelProposer::Drafting* DraftModelProposer::find(RequestId id) {
+  const auto found = drafting_.find(id);
+  return found == drafting_.end() ? nullptr : &found->second;
+}
+
+// Null when a draft of this shape cannot be used.
+DraftFamily* DraftModelProposer::family_for(const ModelWeights& weights) {
+  for (const auto& family : families_) {
+    if (family->fits(weights)) return family.get();
+  }
+  if (weights.config.vocab_size != target_vocab_ || families_.size() == kMostFamilies) return nullptr;
+  DraftFamily::Size size;
+  size.n_pages = options_.n_pages;
+  size.max_rows =
+      std::max({options_.prompt_chunk, options_.catch_up_chunk, options_.max_running * kMostRowsFed, std::int32_t{1}});
+  size.max_logit_rows = options_.max_running;
+  try {
+    families_.push_back(std::make_unique<DraftFamily>(weights, size, pool_));
+  } catch (const Error& error) {
+    log_warn("no cache for a draft: " + error.message());
+    return nullptr;
+  }
+  return families_.back().get();
+}
+
+// The whole need is reserved at once, so that a sequence never runs out in the middle. Empty when the pool is full now;
+// a version that can never be used is remembered as refused.
+std::optional<DraftModelProposer::Home> DraftModelProposer::open_home(
+    Drafting& drafting, const SequenceRef& sequence, const std::shared_ptr<const DraftVersion>& version) {
+  DraftFamily* family = drafting.family != nullptr ? drafting.family : family_for(*version->weights);
+  if (family == nullptr || !family->fits(*version->weights)) {
+    log_warn(describe(*version) + " is refused: its shape or vocabulary is not the one in use");
+    drafting.refused = version;
+    return std::nullopt;
+  }
+  Home home{version, PageTable(family->cache()), 0};
+  if (!home.pages.reserve(std::min(sequence.max_total_tokens, family->config().max_positions))) return std::nullopt;
+  drafting.family = family;
+  return home;
+}
+
+void DraftModelProposer::begin(const SequenceRef& sequence) {
+  refresh(drafting_[sequence.id], sequence);
+}
+
+// Opens the first home, or one for a newer version beside the live one.
+void DraftModelProposer::refresh(Drafting& drafting, const SequenceRef& sequence) {
+  if (drafting.next) return;
+  auto newest = sequence.slot->get();
+  if (newest == nullptr || newest == drafting.refused) return;
+  if (!drafting.live) {
+    drafting.live = open_home(drafting, sequence, newest);
+  } else if (newest != drafting.live->version) {
+    drafting.next = open_home(drafting, sequence, newest);
+  }
+}
+
+std::int64_t DraftModelProposer::catch_up(std::span<const SequenceRef> sequences, CatchUpBudget budget) {
+  for (const SequenceRef& sequence : sequences) {
+    if (Drafting* drafting = find(sequence.id)) refresh(*drafting, sequence);
+  }
+  for (const auto& family : families_) {
+    read_behind(*family, sequences, /*of_next=*/false, budget.prompt_rows);
+  }
+  const std::int64_t start_us = monotonic_us();
+  for (const auto& family : families_) {
+    read_behind(*family, sequences, /*of_next=*/true, budget.swap_rows);
+  }
+  for (const SequenceRef& sequence : sequences) {
+    if (Drafting* drafting = find(sequence.id)) switch_if_ready(*drafting, sequence);
+  }
+  return monotonic_us() - start_us;
+}
+
+// Feeds all but the last committed token, whose row propose() wants logits of.
+void DraftModelProposer::read_behind(DraftFamily& family, std::span<const SequenceRef> sequences, bool of_next,
+                                     std::int32_t& rows) {
+  feeds_.clear();
+  fed_homes_.clear();
+  for (const SequenceRef& sequence : sequences) {
+    Drafting* drafting = find(sequence.id);
+    if (drafting == nullptr || drafting->family != &family || (drafting->broken && !of_next)) continue;
+    std::optional<Home>& home = of_next ? drafting->next : drafting->live;
+    if (!home) continue;
+    const std::int32_t readable = std::min(n_committed(sequence) - 1, family.config().max_positions);
+    const std::int32_t n = std::min(readable - home->n_cached, rows);
+    const bool can_wait = !of_next && n_committed(sequence) - home->n_cached <= kMostRowsFed;
+    if (n <= 0 || can_wait) continue;
+    rows -= n;
+    feeds_.push_back({home->version->weights.get(), &home->pages, home->n_cached,
+                      sequence.tokens.subspan(static_cast<std::size_t>(home->n_cached), static_cast<std::size_t>(n)),
+                      /*wants_logits=*/false});
+    fed_homes_.push_back(&*home);
+  }
+  if (feeds_.empty()) return;
+  for (std::size_t i = 0; i < feeds_.size(); ++i) {
+    fed_homes_[i]->n_cached += static_cast<std::int32_t>(feeds_[i].tokens.size());
+  }
+  std::stable_sort(feeds_.begin(), feeds_.end(),
+                   [](const DraftFeed& a, const DraftFeed& b) { return a.weights < b.weights; });
+  family.run(feeds_);
+}
+
+void DraftModelProposer::switch_if_ready(Drafting& drafting, const SequenceRef& sequence) {
+  if (!drafting.next) return;
+  const std::int32_t readable = std::min(n_committed(sequence), drafting.family->config().max_positions);
+  if (readable - drafting.next->n_cached > kMostRowsFed) return;
+  drafting.live = std::move(drafting.next);
+  drafting.next.reset();
+  drafting.broken = false;
+}
+
+std::int32_t DraftModelProposer::lag_tokens(const SequenceRef& sequence) const {
+  const auto found = drafting_.find(sequence.id);
+  const bool has_home = found != drafting_.end() && found->second.live;
+  return n_committed(sequence) - (has_home ? found->second.live->n_cached : 0);
+}
+
+std::int32_t DraftModelProposer::ready_depth(const SequenceRef& sequence) const {
+  const auto found = drafting_.find(sequence.id);
+  if (found == drafting_.end() || !found->second.live || found->second.broken) return 0;
+  if (lag_tokens(sequence) > kMostRowsFed) return 0;
+  // The last proposed token is not fed: depth d reads positions up to committed − 2 + d.
+  const std::int32_t context = found->second.family->config().max_positions - n_committed(sequence) + 1;
+  return std::clamp(context, 0, kDeepest);
+}
+
+void DraftModelProposer::propose(std::span<const SequenceRef> sequences, const ProposeBudget& budget,
+                                 std::span<Proposal> proposals) {
+  for (const auto& family : families_) {
+    chains_.clear();
+    for (std::size_t i = 0; i < sequences.size(); ++i) {
+      Drafting* drafting = budget.nodes[i] > 0 ? find(sequences[i].id) : nullptr;
+      if (drafting == nullptr || drafting->family != family.get()) continue;
+      const bool greedy = sequences[i].sampling->temperature == 0;
+      const bool coupled = sequences[i].rule == AcceptanceRule::kCoupled;
+      proposals[i].law = greedy ? ProposalLaw::kDeterministic : coupled ? ProposalLaw::kGumbel : ProposalLaw::kSampled;
+      proposals[i].draft = drafting->live->version->draft;
+      proposals[i].version = drafting->live->version->number;
+      chains_.push_back({i, &sequences[i], drafting, &proposals[i], budget.nodes[i]});
+    }
+    propose_family(*family);
+  }
+}
+
+void DraftModelProposer::propose_family(DraftFamily& family) {
+  const auto weights = [](const Chain& chain) { return chain.drafting->live->version->weights.get(); };
+  std::stable_sort(chains_.begin(), chains_.end(),
+                   [&](const Chain& a, const Chain& b) { return weights(a) < weights(b); });
+  for (std::int32_t depth = 0; feed_depth(family, depth); ++depth) {
+    for (std::size_t i = 0; i < fed_.size(); ++i) extend(*fed_[i], family.logits(i));
+  }
+}
+
+// One pass for every chain that still grows; false when none does.
+bool DraftModelProposer::feed_depth(DraftFamily& family, std::int32_t depth) {
+  feeds_.clear();
+  fed_.clear();
+  for (Chain& chain : chains_) {
+    if (depth >= chain.nodes || chain.drafting->broken) continue;
+    Home& home = *chain.drafting->live;
+    const auto tokens = depth == 0 ? chain.sequence->tokens.subspan(static_cast<std::size_t>(home.n_cached))
+                                   : std::span<const std::int32_t>(chain.proposal->tokens).last(1);
+    feeds_.push_back({home.version->weights.get(), &home.pages, home.n_cached, tokens, /*wants_logits=*/true});
+    fed_.push_back(&chain);
+  }
+  if (feeds_.empty()) return false;
+  family.run(feeds_);
+  for (std::size_t i = 0; i < fed_.size(); ++i) {
+    fed_[i]->drafting->live->n_cached += static_cast<std::int32_t>(feeds_[i].tokens.size());
+  }
+  return true;
+}
+
+// Chooses the chain's next token by the request's own law: the target's transform, the target's noise.
+void DraftModelProposer::extend(Chain& chain, std::span<const float> logits) {
+  const SequenceRef& sequence = *chain.sequence;
+  Proposal& proposal = *chain.proposal;
+  const auto depth = static_cast<std::uint32_t>(proposal.size());
+  const std::int32_t parent = static_cast<std::int32_t>(depth) - 1;
+  RandomAddress address = sequence.next_address();
+  address.output_index += depth;
+  std::int32_t token = 0;
+  double log_q = 0;
+  if (proposal.law == ProposalLaw::kDeterministic) {
+    token = static_cast<std::int32_t>(kernels::argmax(logits));
+    if (sequence.wants_probability) log_q = logits[static_cast<std::size_t>(token)] - log_normalizer(logits);
+  } else {
+    write_token_path(sequence.tokens, proposal, parent, path_);
+    try {
+      transform_logits(logits, *sequence.sampling, path_, q_);
+    } catch (const Error& error) {  // the draft's numbers broke: the target goes on without it
+      log_warn(describe(*chain.drafting->live->version) + ": " + error.message());
+      chain.drafting->broken = true;
+      return;
+    }
+    token = proposal.law == ProposalLaw::kGumbel ? sample_gumbel(q_, address)
+                                                 : sample_inverse_cdf(q_, uniform(address, RandomPurpose::kDraft));
+    log_q = std::log(q_.probability(token));
+    proposal.q.push_back(q_);
+  }
+  proposal.tokens.push_back(token);
+  proposal.parents.push_back(parent);
+  proposal.path_logprob.push_back(static_cast<float>(log_q + (depth == 0 ? 0 : proposal.path_logprob.back())));
+}
+
+void DraftModelProposer::on_verified(const SequenceRef& sequence, const Verdict& verdict, TensorView /*taps*/) {
+  Drafting* drafting = find(sequence.id);
+  if (drafting == nullptr || !drafting->live) return;
+  // What was read along the accepted path stays; rows of refused tokens are overwritten by the next that come.
+  const std::int32_t valid = n_committed(sequence) + static_cast<std::int32_t>(verdict.accepted.size());
+  drafting->live->n_cached = std::min(drafting->live->n_cached, valid);
+}
+
+void DraftModelProposer::release(RequestId sequence) {
+  drafting_.erase(sequence);
+}
+
+}  // namespace slip

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <unordered_map>
+#include <vector>
+
+#include "engine/speculate/draft_family.h"
+#include "engine/speculate/proposer.h"
+
+namespace slip {
+
+struct DraftModelOptions {
+  std::int32_t n_pages = 0;  // for each shape of draft
+  std::int32_t max_running = 1;
+  std::int32_t prompt_chunk = 256;  // most rows of one catch-up call, per kind
+  std::int32_t catch_up_chunk = 256;
+};
+
+// A small model runs ahead of the target, one chain a sequence: one forward pass a depth serves all sequences, whatever
+// version each is on. It keeps its own cache, and after a publish builds the new version's beside the live one in
+// chunks, then switches; a sequence never holds more than two versions. A draft of another vocabulary is never used; a
+// new version of another shape than its slot's is refused and the sequence stays on the old one.
+class DraftModelProposer final : public Proposer {
+ public:
+  DraftModelProposer(DraftModelOptions options, const ModelConfig& target, kernels::ThreadPool& pool);
+  ~DraftModelProposer() override;
+
+  Needs needs() const override { return {.own_kv = true}; }
+  void begin(const SequenceRef& sequence) override;
+  std::int64_t catch_up(std::span<const SequenceRef> sequences, CatchUpBudget budget) override;
+  std::int32_t ready_depth(const SequenceRef& sequence) const override;
+  void propose(std::span<const SequenceRef> sequences, const ProposeBudget& budget,
+               std::span<Proposal> proposals) override;
+  void on_verified(const SequenceRef& sequence, const Verdict& verdict, TensorView taps) override;
+  std::int32_t lag_tokens(const SequenceRef& sequence) const override;
+  void release(RequestId sequence) override;
+
+ private:
+  // The cache that one version built of one sequence.
+  struct Home {
+    std::shared_ptr<const DraftVersion> version;
+    PageTable pages;
+    std::int32_t n_cached = 0;
+  };
+  struct Drafting {
+    DraftFamily* family = nullptr;
+    std::optional<Home> live, next;
+    std::shared_ptr<const DraftVersion> refused;  // held, so that its address names no other
+    bool broken = false;                          // its numbers are not finite: propose no more
+  };
+  // One sequence's growing proposal during propose().
+  struct Chain {
+    std::size_t index;
+    const SequenceRef* sequence;
+    Drafting* drafting;
+    Proposal* proposal;
+    std::int32_t nodes;
+  };
+
+  DraftFamily* family_for(const ModelWeights& weights);
+  std::optional<Home> open_home(Drafting& drafting, const SequenceRef& sequence,
+                                const std::shared_ptr<const DraftVersion>& version);
+  void refresh(Drafting& drafting, const SequenceRef& sequence);
+  void read_behind(DraftFamily& family, std::span<const SequenceRef> sequences, bool of_next, std::int32_t& rows);
+  void switch_if_ready(Drafting& drafting, const SequenceRef& sequence);
+  void propose_family(DraftFamily& family);
+  bool feed_depth(DraftFamily& family, std::int32_t depth);
+  void extend(Chain& chain, std::span<const float> logits);
+  Drafting* find(RequestId id);
+
+  DraftModelOptions options_;
+  std::int32_t target_vocab_;
+  kernels::ThreadPool& pool_;
+  std::vector<std::unique_ptr<DraftFamily>> families_;
+  std::unordered_map<RequestId, Drafting> drafting_;
+  // Scratch of one call.
+  std::vector<Chain> chains_;
+  std::vector<DraftFeed> feeds_;
+  std::vector<Chain*> fed_;
+  std::vector<Home*> fed_homes_;
+  std::vector<std::int32_t> path_;
+  Distribution q_;
+};
+
+}  // namespace slip

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <functional>
+#include <span>
+
+#include "engine/speculate/observation.h"
+
+namespace slip {
+
+// The K largest of raw logits as log p at T = 1, and the log of the mass they leave over.
+TopK observe_row(std::span<const float> logits, std::int32_t k);
+
+// Fills observation.{committed, proposed, parents, q, accepted, rows, law, draft, draft_version} from one verification
+// of which `committed` was added to the answer; fewer tokens than the verdict has when the answer ended inside the
+// path. `row(i)`: raw logits of row i, as Verifier::logits counts them.
+void observe_verification(const Proposal& proposal, const Verdict& verdict, std::span<const std::int32_t> committed,
+                          std::int32_t top_k, const std::function<std::span<const float>(std::int32_t)>& row,
+                          Observation& observation);
+
+}  // namespace slip

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "common/ids.h"
+#include "common/tensor_view.h"
+#include "engine/model/transformer.h"
+#include "engine/speculate/draft_slot.h"
+#include "engine/speculate/proposal.h"
+
+namespace slip {
+
+// What a proposer asks of the engine. `max_context` 0: any length.
+struct Needs {
+  bool own_kv = false, target_kv = false;
+  TapSet taps;
+  bool encoder = false;
+  std::int32_t max_context = 0;
+};
+
+// What a proposer may see of a sequence: valid for one call, `id` names the sequence between calls.
+struct SequenceRef {
+  RequestId id;
+  std::span<const std::int32_t> tokens;  // committed: prompt, then answer
+  std::int32_t prompt_tokens = 0;
+  std::int32_t max_total_tokens = 0;         // prompt and answer together never grow beyond
+  const SamplingParams* sampling = nullptr;  // seed always set
+  AcceptanceRule rule = AcceptanceRule::kRejection;
+  std::uint32_t choice = 0;
+  DraftSlot* slot = nullptr;
+  bool wants_probability = false;  // path_logprob is looked at
+
+  // Address of the randomness behind the next token of the answer.
+  RandomAddress next_address() const {
+    return {sampling->seed.value_or(0), choice, static_cast<std::uint32_t>(tokens.size()) - prompt_tokens};
+  }
+};
+
+struct ProposeBudget {
+  std::span<const std::int32_t> nodes;  // [n_seq] at most so many for each; 0: leave that sequence alone
+};
+
+struct CatchUpBudget {
+  std::int32_t prompt_rows = 0;  // committed tokens the live state has not read yet
+  std::int32_t swap_rows = 0;    // tokens a new version reads before it takes over
+};
+
+// Anything that runs ahead of the target: a draft model, a lookup, heads on the target's own features. Whatever it
+// proposes, the answer stays the same; it only has to be honest about the law its tokens were chosen by.
+// Threads: the engine thread only.
+class Proposer {
+ public:
+  virtual ~Proposer() = default;
+  virtual Needs needs() const = 0;
+  virtual void begin(const SequenceRef& sequence) = 0;
+  // Reads what it is behind by, within the budget, and lets versions that have caught up take over. Returns the
+  // microseconds that went into new versions.
+  virtual std::int64_t catch_up(std::span<const SequenceRef> sequences, CatchUpBudget budget) = 0;
+  // How many tokens it could propose for this sequence now; 0 while too far behind.
+  virtual std::int32_t ready_depth(const SequenceRef& sequence) const = 0;
+  // Fills proposals[i], cleared before, with up to budget.nodes[i] nodes. REQUIRES: nodes[i] ≤ ready_depth.
+  virtual void propose(std::span<const SequenceRef> sequences, const ProposeBudget& budget,
+                       std::span<Proposal> proposals) = 0;
+  // `sequence.tokens` are those before this verdict's tokens are added. `taps`: as needs() asked, else empty.
+  virtual void on_verified(const SequenceRef& sequence, const Verdict& verdict, TensorView taps) = 0;
+  // Committed tokens it has not read.
+  virtual std::int32_t lag_tokens(const SequenceRef& sequence) const = 0;
+  virtual void release(RequestId sequence) = 0;  // unknown ids are ignored
+};
+
+}  // namespace slip

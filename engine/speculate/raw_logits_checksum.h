@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+namespace slip {
+
+// XXH3-64 over the bytes of one row, seeded with the checksum of the rows before it: equal only if every bit of every
+// row was. 0 starts a chain.
+std::uint64_t raw_logits_checksum(std::span<const float> logits, std::uint64_t before);
+
+}  // namespace slip

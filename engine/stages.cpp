@@ -1,0 +1,359 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/stages.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "common/clock.h"
+#include "common/log.h"
+#include "engine/contain.h"
+#include "engine/schedule/select.h"
+#include "engine/speculate/acceptance.h"
+#include "engine/speculate/observe.h"
+#include "engine/speculate/raw_logits_checksum.h"
+#include "engine/speculate/token_path.h"
+
+namespace slip {
+
+Engine::State::State(const EngineOptions& engine_options, std::unique_ptr<Worker> worker,
+                     std::shared_ptr<const Tokenizer> words, std::unique_ptr<Proposer> runs_ahead,
+                     ObservationSink* sink, std::vector<StepListener*> step_listeners)
+    : options(engine_options),
+      target(std::move(worker)),
+      tokenizer(std::move(words)),
+      proposer(std::move(runs_ahead)),
+      observations(sink),
+      listeners(std::move(step_listeners)),
+      verifier(*target),
+      intake(options.max_waiting) {}
+
+// ---- admit
+// -----------------------------------------------------------------------------------------------------------
+
+void Engine::State::end_cancelled() {
+  const auto ids = intake.take_cancelled();
+  if (ids.empty()) return;
+  for (WaitingRequest& waiting : intake.take_waiting(ids)) finish_waiting(std::move(waiting));
+  for (const auto& sequence : running) {
+    if (ids.contains(sequence->request.id)) sequence->reason = StopReason::kCancelled;
+  }
+  retire();
+}
+
+void Engine::State::admit() {
+  const std::int32_t seats = options.max_running - static_cast<std::int32_t>(running.size());
+  if (seats > 0) {
+    intake.peek_needs(static_cast<std::size_t>(seats), needs_);
+    for (std::int32_t& need : needs_) need = (need + PagePool::kPageTokens - 1) / PagePool::kPageTokens;
+    for (WaitingRequest& waiting : intake.pop(n_admissible(needs_, target->cache().n_free(), seats))) {
+      start(std::move(waiting));
+    }
+  }
+  figures_ = {};
+  figures_.n_waiting = intake.n_waiting();
+  n_running.store(static_cast<std::int32_t>(running.size()), std::memory_order_relaxed);
+}
+
+void Engine::State::start(WaitingRequest waiting) {
+  auto sequence =
+      std::make_unique<Sequence>(std::move(waiting.request), waiting.drawn_seed, target->cache(), tokenizer);
+  const bool fits = sequence->pages.reserve(sequence->most_tokens());
+  SLIP_CHECK(fits, "admission counted pages that are not there");
+  sequence->figures.submitted_us = waiting.submitted_us;
+  const Request& request = sequence->request;
+  if (observations != nullptr && request.learn) {
+    sequence->observed = true;
+    observations->begin(
+        {request.id, request.route, request.tenant, request.prompt, request.session, request.sampling, sequence->rule});
+  }
+  if (request.draft != nullptr && request.k.value_or(options.k) > 0) {
+    sequence->drafting = true;
+    proposer->begin(sequence->ref());
+  }
+  running.push_back(std::move(sequence));
+}
+
+// ---- plan
+// ------------------------------------------------------------------------------------------------------------
+
+void Engine::State::plan_next() {
+  loads_.clear();
+  refs_.clear();
+  for (const auto& sequence : running) {
+    refs_.push_back(sequence->ref());
+    SequenceLoad load;
+    load.n_tokens = sequence->n_tokens();
+    load.n_pending = sequence->n_pending();
+    load.remaining = sequence->remaining();
+    load.k_wanted = sequence->drafting ? sequence->request.k.value_or(options.k) : 0;
+    load.ready_depth = sequence->drafting ? proposer->ready_depth(refs_.back()) : 0;
+    loads_.push_back(load);
+  }
+  StepLimits limits;
+  limits.max_rows = target->max_rows();
+  limits.max_logit_rows = target->max_logit_rows();
+  limits.prefill_chunk = options.prefill_chunk;
+  limits.max_positions = target->config().max_positions;
+  plan_step(loads_, limits, plan_);
+  proposals_.resize(std::max(proposals_.size(), running.size()));
+  parts_.resize(std::max(parts_.size(), running.size()));
+  nodes_.clear();
+  for (std::size_t i = 0; i < running.size(); ++i) {
+    nodes_.push_back(plan_.sequences[i].k);
+    proposals_[i].clear();
+    proposals_[i].version = 0;
+    parts_[i].scored = false;
+    parts_[i].committed.clear();
+  }
+}
+
+// ---- propose, select
+// -------------------------------------------------------------------------------------------------
+
+// A proposer that fails costs its speed-up, never an answer.
+void Engine::State::propose() {
+  const bool any = std::any_of(running.begin(), running.end(), [](const auto& sequence) { return sequence->drafting; });
+  if (!any) return;
+  const std::int64_t start_us = monotonic_us();
+  if (const auto failure = contain([&] { run_ahead(); })) {
+    log_error("drafting failed, going on without: " + failure->message());
+    drop_drafts();
+  }
+  figures_.draft_us = monotonic_us() - start_us - figures_.swap_us;
+}
+
+void Engine::State::run_ahead() {
+  figures_.swap_us = proposer->catch_up(refs_, {options.prefill_chunk, options.catch_up_chunk});
+  // A version that just took over may be able to do less than what was planned on the old one.
+  for (std::size_t i = 0; i < running.size(); ++i) {
+    if (nodes_[i] > 0) nodes_[i] = std::min(nodes_[i], proposer->ready_depth(refs_[i]));
+  }
+  proposer->propose(refs_, {nodes_}, std::span(proposals_).first(running.size()));
+}
+
+void Engine::State::drop_drafts() {
+  for (std::size_t i = 0; i < running.size(); ++i) {
+    if (running[i]->drafting) proposer->release(running[i]->request.id);
+    running[i]->drafting = false;
+    proposals_[i].clear();
+  }
+}
+
+void Engine::State::select() {
+  for (std::size_t i = 0; i < running.size(); ++i) select_nodes(proposals_[i], plan_.sequences[i].k);
+}
+
+// ---- verify, accept
+// --------------------------------------------------------------------------------------------------
+
+void Engine::State::verify() {
+  const std::int64_t start_us = monotonic_us();
+  tasks_.clear();
+  for (std::size_t i = 0; i < running.size(); ++i) {
+    const std::int32_t n_rows = plan_.sequences[i].n_rows;
+    if (n_rows == 0) continue;
+    Sequence& sequence = *running[i];
+    const bool is_prompt = sequence.n_pending() > 1;
+    const auto n_nodes = static_cast<std::int32_t>(proposals_[i].size());
+    ScoreTask task;
+    task.tokens =
+        refs_[i].tokens.subspan(static_cast<std::size_t>(sequence.n_cached), static_cast<std::size_t>(n_rows));
+    task.pages = &sequence.pages;
+    task.n_cached = sequence.n_cached;
+    task.proposal = &proposals_[i];
+    task.wants_logits = n_rows == sequence.n_pending();
+    parts_[i].task = tasks_.size();
+    parts_[i].scored = task.wants_logits;
+    tasks_.push_back(task);
+    (is_prompt ? figures_.n_prefilling : figures_.n_decoding) += 1;
+    (is_prompt ? figures_.prefill_rows : figures_.verify_rows) += n_rows + n_nodes;
+    figures_.proposed += n_nodes;
+  }
+  verifier.score(tasks_);
+  figures_.verify_us = monotonic_us() - start_us;
+}
+
+// Numbers that are not finite end the request they belong to, not its neighbours.
+void Engine::State::accept() {
+  for (std::size_t i = 0; i < running.size(); ++i) {
+    if (!parts_[i].scored) {
+      running[i]->n_cached += plan_.sequences[i].n_rows;
+      continue;
+    }
+    if (const auto failure = contain([&] { accept_one(i); })) running[i]->fail(*failure);
+  }
+}
+
+void Engine::State::accept_one(std::size_t i) {
+  Sequence& sequence = *running[i];
+  const Proposal& proposal = proposals_[i];
+  Part& part = parts_[i];
+  const std::size_t n = proposal.size();
+  p_.resize(std::max(p_.size(), n + 1));
+  for (std::int32_t row = 0; row <= static_cast<std::int32_t>(n); ++row) {
+    write_token_path(refs_[i].tokens, proposal, row - 1, path_);
+    transform_logits(verifier.logits(part.task, row), sequence.request.sampling, path_,
+                     p_[static_cast<std::size_t>(row)]);
+  }
+  part.verdict = slip::accept(proposal, std::span(p_).first(n + 1), sequence.rule, refs_[i].next_address());
+  verifier.keep_path(tasks_[part.task], part.verdict.accepted);
+  if (sequence.drafting) proposer->on_verified(refs_[i], part.verdict, {});
+  sequence.n_cached += plan_.sequences[i].n_rows + static_cast<std::int32_t>(part.verdict.accepted.size());
+  const auto commit = [&](std::int32_t token) {
+    part.committed.push_back(token);
+    return sequence.commit(token);
+  };
+  bool ended = false;
+  for (std::size_t j = 0; j < part.verdict.accepted.size() && !ended; ++j) {
+    ended = commit(proposal.tokens[static_cast<std::size_t>(part.verdict.accepted[j])]);
+  }
+  if (!ended) commit(part.verdict.added_token);
+  count_verdict(i);
+}
+
+// Only what was committed counts: where the answer ended inside the accepted path, what lay beyond never happened.
+void Engine::State::count_verdict(std::size_t i) {
+  const Part& part = parts_[i];
+  const Proposal& proposal = proposals_[i];
+  RequestFigures& counts = running[i]->figures;
+  const std::size_t n_accepted = std::min(part.verdict.accepted.size(), part.committed.size());
+  const bool reached_end = part.committed.size() > part.verdict.accepted.size();
+  const bool rejected = reached_end && part.verdict.rejected_one;
+  counts.steps += 1;
+  counts.proposed += static_cast<std::int32_t>(proposal.size());
+  counts.accepted += static_cast<std::int32_t>(n_accepted);
+  counts.first_rejections += rejected ? 1 : 0;
+  const std::size_t n_reached = n_accepted + (rejected ? 1 : 0);
+  if (counts.reached_at.size() < n_reached) {
+    counts.reached_at.resize(n_reached);
+    counts.accepted_at.resize(n_reached);
+  }
+  for (std::size_t depth = 0; depth < n_reached; ++depth) counts.reached_at[depth] += 1;
+  for (std::size_t depth = 0; depth < n_accepted; ++depth) counts.accepted_at[depth] += 1;
+  figures_.accepted += static_cast<std::int32_t>(n_accepted);
+  figures_.committed += static_cast<std::int32_t>(part.committed.size());
+  if (proposal.version == 0 || proposal.size() == 0) return;
+  if (counts.first_version == 0) counts.first_version = proposal.version;
+  if (counts.last_version != 0 && counts.last_version != proposal.version) ++counts.swaps;
+  counts.last_version = proposal.version;
+}
+
+void Engine::State::fail_step(const Error& cause) {
+  log_error("a step failed, its requests end: " + cause.message());
+  for (std::size_t i = 0; i < running.size(); ++i) {
+    if (plan_.sequences[i].n_rows > 0) running[i]->fail(cause);
+  }
+}
+
+// ---- emit
+// ------------------------------------------------------------------------------------------------------------
+
+void Engine::State::emit() {
+  for (std::size_t i = 0; i < running.size(); ++i) {
+    if (parts_[i].committed.empty() || running[i]->reason == StopReason::kFailed) continue;
+    if (const auto failure = contain([&] { emit_one(i); })) running[i]->fail(*failure);
+  }
+}
+
+// The row whose logits chose the committed token: the one after the token before it.
+std::int32_t Engine::State::row_of_committed(const Part& part, std::size_t index) const {
+  return index == 0 ? 0 : 1 + part.verdict.accepted[index - 1];
+}
+
+TokenLogprobs Engine::State::logprobs_of(std::span<const float> logits, std::int32_t token, std::int32_t n_top) const {
+  TokenLogprobs logprobs;
+  const double normalizer = log_normalizer(logits);
+  logprobs.token = token;
+  logprobs.logprob = static_cast<float>(logits[static_cast<std::size_t>(token)] - normalizer);
+  top_logprobs(logits, normalizer, n_top, logprobs.top);
+  return logprobs;
+}
+
+void Engine::State::emit_one(std::size_t i) {
+  Sequence& sequence = *running[i];
+  const Part& part = parts_[i];
+  TokenDelta delta;
+  delta.tokens = part.committed;
+  delta.text = sequence.text.take();
+  for (std::size_t j = 0; j < part.committed.size(); ++j) {
+    const auto logits = verifier.logits(part.task, row_of_committed(part, j));
+    if (sequence.request.top_logprobs >= 0) {
+      delta.logprobs.push_back(logprobs_of(logits, part.committed[j], sequence.request.top_logprobs));
+    }
+    if (sequence.request.checksum) {
+      sequence.figures.checksum = raw_logits_checksum(logits, sequence.figures.checksum);
+    }
+  }
+  sequence.request.sink->on_tokens(delta);
+}
+
+// ---- record
+// ----------------------------------------------------------------------------------------------------------
+
+void Engine::State::record(std::int64_t start_us) {
+  for (std::size_t i = 0; i < running.size(); ++i) {
+    if (running[i]->observed && !parts_[i].committed.empty()) observe_one(i);
+  }
+  retire();
+  figures_.free_pages = target->cache().n_free();
+  figures_.at_us = monotonic_us();
+  figures_.step_us = figures_.at_us - start_us;
+  for (StepListener* listener : listeners) listener->on_step(figures_);
+}
+
+void Engine::State::observe_one(std::size_t i) {
+  const Sequence& sequence = *running[i];
+  const Part& part = parts_[i];
+  Observation observation;
+  observation.request = sequence.request.id;
+  observation.route = sequence.request.route;
+  observation.tenant = sequence.request.tenant;
+  observation.base_position = static_cast<std::int32_t>(refs_[i].tokens.size());
+  observation.draft = sequence.figures.draft;
+  observation.draft_version = sequence.figures.last_version;
+  observation.rule = sequence.rule;
+  observation.sampling = sequence.request.sampling;
+  observe_verification(
+      proposals_[i], part.verdict, part.committed, options.top_k_observed,
+      [&](std::int32_t row) { return verifier.logits(part.task, row); }, observation);
+  observations->record(std::move(observation));
+}
+
+void Engine::State::retire() {
+  const auto is_live = [](const auto& sequence) { return sequence->reason == StopReason::kNone; };
+  const auto border = std::stable_partition(running.begin(), running.end(), is_live);
+  std::vector<std::unique_ptr<Sequence>> done(std::make_move_iterator(border), std::make_move_iterator(running.end()));
+  running.erase(border, running.end());
+  n_running.store(static_cast<std::int32_t>(running.size()), std::memory_order_relaxed);
+  for (const auto& sequence : done) finish(*sequence);
+}
+
+void Engine::State::finish(Sequence& sequence) {
+  const auto output = std::span(sequence.tokens).subspan(static_cast<std::size_t>(sequence.prompt_tokens));
+  sequence.figures.repeated_tokens = count_repeated_tokens(output);
+  sequence.figures.finished_us = monotonic_us();
+  sequence.pages.shrink_to(0);
+  if (sequence.drafting) proposer->release(sequence.request.id);
+  const bool completed = sequence.reason != StopReason::kCancelled && sequence.reason != StopReason::kFailed;
+  if (sequence.observed) observations->finish(sequence.request.id, completed);
+  intake.forget(sequence.request.id);
+  const RequestSummary summary = sequence.summary();
+  for (StepListener* listener : listeners) listener->on_finished(summary);
+  const auto failure = contain([&] { sequence.request.sink->on_finished(summary); });
+  if (failure) log_error("the receiver of an answer failed at its end: " + failure->message());
+}
+
+void Engine::State::finish_waiting(WaitingRequest waiting) {
+  Sequence sequence(std::move(waiting.request), waiting.drawn_seed, target->cache(), tokenizer);
+  sequence.figures.submitted_us = waiting.submitted_us;
+  sequence.reason = StopReason::kCancelled;
+  finish(sequence);
+}
+
+void Engine::State::end_all() {
+  for (WaitingRequest& waiting : intake.take_all_waiting()) finish_waiting(std::move(waiting));
+  for (const auto& sequence : running) sequence->reason = StopReason::kCancelled;
+  retire();
+}
+
+}  // namespace slip

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "engine/engine.h"
+#include "engine/intake.h"
+#include "engine/schedule/plan.h"
+#include "engine/sequence.h"
+#include "engine/speculate/verifier.h"
+
+namespace slip {
+
+// The stages of Engine::step, in the order they run, over the running sequences. All arrays with one entry a sequence
+// stand in the order of `running`. Engine thread only, but for `intake` and `n_running`.
+struct Engine::State {
+  State(const EngineOptions& engine_options, std::unique_ptr<Worker> worker, std::shared_ptr<const Tokenizer> words,
+        std::unique_ptr<Proposer> runs_ahead, ObservationSink* sink, std::vector<StepListener*> step_listeners);
+
+  void end_cancelled();
+  void admit();
+  void plan_next();
+  void propose();
+  void select();
+  void verify();
+  void accept();
+  void emit();
+  void record(std::int64_t start_us);
+  void fail_step(const Error& cause);
+  void end_all();  // everything that runs or waits ends as cancelled
+
+  EngineOptions options;
+  std::unique_ptr<Worker> target;
+  std::shared_ptr<const Tokenizer> tokenizer;
+  std::unique_ptr<Proposer> proposer;
+  ObservationSink* observations;
+  std::vector<StepListener*> listeners;
+  Verifier verifier;
+  Intake intake;
+  std::atomic<std::int32_t> n_running{0};
+  std::vector<std::unique_ptr<Sequence>> running;
+
+ private:
+  // What the current step does with one sequence.
+  struct Part {
+    std::size_t task = 0;  // in `tasks`, when it has rows
+    bool scored = false;   // the target spoke about its next token
+    Verdict verdict;
+    std::vector<std::int32_t> committed;
+  };
+
+  void start(WaitingRequest waiting);
+  void run_ahead();
+  void drop_drafts();
+  void accept_one(std::size_t i);
+  void count_verdict(std::size_t i);
+  void emit_one(std::size_t i);
+  void observe_one(std::size_t i);
+  std::int32_t row_of_committed(const Part& part, std::size_t index) const;
+  TokenLogprobs logprobs_of(std::span<const float> logits, std::int32_t token, std::int32_t n_top) const;
+  void retire();
+  void finish(Sequence& sequence);
+  void finish_waiting(WaitingRequest waiting);
+
+  StepFigures figures_;
+  std::vector<std::int32_t> needs_;
+  std::vector<SequenceLoad> loads_;
+  Plan plan_;
+  std::vector<SequenceRef> refs_;
+  std::vector<std::int32_t> nodes_;
+  std::vector<Proposal> proposals_;
+  std::vector<Part> parts_;
+  std::vector<ScoreTask> tasks_;
+  std::vector<Distribution> p_;
+  std::vector<std::int32_t> path_;
+};
+
+}  // namespace slip
