@@ -2,82 +2,114 @@
 #include "kernels/attention.h"
 
 #include <algorithm>
-#include <cmath>
-#include <limits>
+#include <bit>
+#include <cstring>
+#include <functional>
 
-#include "kernels/elementwise.h"
+#include "common/error.h"
+#include "kernels/kernel_table.h"
 
 namespace slip::kernels {
 namespace {
 
-constexpr int kMaxHeadDim = 256;
-
-float element(const PagedKv& kv, const std::byte* at, std::int64_t i) {
-  return kv.dtype == Dtype::kFloat32 ? reinterpret_cast<const float*>(at)[i]
-                                     : bf16_to_float(reinterpret_cast<const std::uint16_t*>(at)[i]);
+std::int64_t slot_bytes(const PagedKv& kv) {
+  return std::int64_t{kv.head_dim} * static_cast<std::int64_t>(dtype_bytes(kv.dtype));
+}
+// From the first slot of one kv head's keys to the next's.
+std::int64_t head_bytes(const PagedKv& kv) {
+  return kv.page_tokens * slot_bytes(kv);
 }
 
-std::byte* slot_at(const PagedKv& kv, std::int32_t page, int offset, int kv_head, bool value) {
-  const std::int64_t row = ((value ? kv.n_kv_heads : 0) + kv_head) * std::int64_t{kv.page_tokens} + offset;
-  return static_cast<std::byte*>(kv.base) + page * kv.page_stride_bytes +
-         row * kv.head_dim * static_cast<std::int64_t>(dtype_bytes(kv.dtype));
-}
-
-bool sees(const AttentionRow& row, std::int32_t slot) {
-  if (slot < row.n_committed) return true;
-  const std::int32_t i = slot - row.n_committed;
-  if (row.ancestors.empty()) return i <= row.own_index;
-  return (row.ancestors[static_cast<std::size_t>(i) / 64] >> (i % 64) & 1) != 0;
-}
-
-std::int32_t slot_end(const AttentionRow& row) {
-  return row.n_committed +
-         (row.ancestors.empty() ? row.own_index + 1 : static_cast<std::int32_t>(row.ancestors.size()) * 64);
-}
-
-void attend(const float* q, const PagedKv& kv, const AttentionRow& row, int kv_head, float scale, float* out) {
-  float best = -std::numeric_limits<float>::infinity(), total = 0, sum[kMaxHeadDim] = {};
-  for (std::int32_t slot = 0; slot < slot_end(row); ++slot) {
-    if (!sees(row, slot)) continue;
-    const std::byte* k = slot_at(kv, row.pages[slot / kv.page_tokens], slot % kv.page_tokens, kv_head, false);
-    const std::byte* v = slot_at(kv, row.pages[slot / kv.page_tokens], slot % kv.page_tokens, kv_head, true);
-    float score = 0;
-    for (int d = 0; d < kv.head_dim; ++d) score += q[d] * element(kv, k, d);
-    score *= scale;
-    const float now = std::max(best, score);
-    const float shrink = std::exp(best - now), weight = std::exp(score - now);
-    best = now;
-    total = total * shrink + weight;
-    for (int d = 0; d < kv.head_dim; ++d) sum[d] = sum[d] * shrink + weight * element(kv, v, d);
+AttentionRowView view_of(const AttentionRow& row) {
+  AttentionRowView view;
+  view.n_committed = row.n_committed;
+  if (row.ancestors.empty()) {
+    view.n_visible = view.n_identity = row.n_committed + row.own_index + 1;
+    return view;
   }
-  for (int d = 0; d < kv.head_dim; ++d) out[d] = sum[d] / total;
+  view.ancestors = row.ancestors.data();
+  bool leading = true;
+  std::int32_t n_leading = 0, n_set = 0;
+  for (const std::uint64_t word : row.ancestors) {
+    n_set += std::popcount(word);
+    if (leading) n_leading += std::countr_one(word);
+    leading = leading && ~word == 0;
+  }
+  view.n_identity = row.n_committed + n_leading;
+  view.n_visible = row.n_committed + n_set;
+  return view;
+}
+
+struct TileGrid {
+  const PagedKv& kv;
+  const AttentionArguments& arguments;
+  int heads_per_kv_head() const { return arguments.n_heads / kv.n_kv_heads; }
+  int head_stretches() const { return (heads_per_kv_head() + kAttentionTileHeads - 1) / kAttentionTileHeads; }
+  std::size_t row_stretches() const { return (arguments.rows.size() + kAttentionTileRows - 1) / kAttentionTileRows; }
+  std::size_t columns() const { return static_cast<std::size_t>(kv.n_kv_heads * head_stretches()); }
+};
+
+AttentionTile tile_for_heads(const TileGrid& grid, int kv_head, int first_in_group) {
+  const PagedKv& kv = grid.kv;
+  AttentionTile tile;
+  tile.n_heads = std::min(kAttentionTileHeads, grid.heads_per_kv_head() - first_in_group);
+  tile.keys = static_cast<const std::byte*>(kv.base) + kv_head * head_bytes(kv);
+  tile.values_offset_bytes = kv.n_kv_heads * head_bytes(kv);
+  tile.page_stride_bytes = kv.page_stride_bytes;
+  tile.dtype = kv.dtype;
+  tile.head_dim = kv.head_dim;
+  tile.page_tokens = kv.page_tokens;
+  tile.scale = grid.arguments.scale;
+  return tile;
+}
+
+// The rows of one stretch, cut where the sequence changes: each cut is a tile.
+void attend_stretch(const KernelTable& table, const TileGrid& grid, std::size_t stretch, std::size_t column) {
+  const AttentionArguments& arguments = grid.arguments;
+  const int kv_head = static_cast<int>(column) / grid.head_stretches();
+  const int first_in_group = static_cast<int>(column) % grid.head_stretches() * kAttentionTileHeads;
+  const std::int64_t first_dim = std::int64_t{kv_head * grid.heads_per_kv_head() + first_in_group} * grid.kv.head_dim;
+  AttentionTile tile = tile_for_heads(grid, kv_head, first_in_group);
+  const std::size_t end = std::min(arguments.rows.size(), (stretch + 1) * kAttentionTileRows);
+  for (std::size_t row = stretch * kAttentionTileRows; row < end; ++row) {
+    const AttentionRow& from = arguments.rows[row];
+    AttentionRowView& view = tile.rows[tile.n_rows++];
+    view = view_of(from);
+    view.q = arguments.q + static_cast<std::int64_t>(row) * arguments.q_stride + first_dim;
+    view.out = arguments.out + static_cast<std::int64_t>(row) * arguments.out_stride + first_dim;
+    if (row + 1 < end && arguments.rows[row + 1].pages == from.pages) continue;
+    tile.pages = from.pages;
+    table.attention(tile);
+    tile.n_rows = 0;
+  }
 }
 
 }  // namespace
 
+void paged_attention_with(const KernelTable& table, const PagedKv& kv, const AttentionArguments& arguments,
+                          ThreadPool& pool) {
+  SLIP_CHECK(kv.head_dim <= kMaxHeadDim, "a head is wider than the attention tile");
+  SLIP_CHECK(arguments.n_heads % kv.n_kv_heads == 0, "each key head serves the same number of query heads");
+  const TileGrid grid{kv, arguments};
+  const std::size_t columns = grid.columns();
+  const auto task = [&](std::size_t index, int) { attend_stretch(table, grid, index / columns, index % columns); };
+  pool.parallel_for(grid.row_stretches() * columns, std::cref(task));
+}
+
 void paged_attention(const float* q, std::int64_t q_stride, const PagedKv& kv, std::span<const AttentionRow> rows,
                      int n_heads, float scale, float* out, std::int64_t out_stride, ThreadPool& pool) {
-  const int group = n_heads / kv.n_kv_heads;
-  const auto heads = static_cast<std::size_t>(n_heads);
-  pool.parallel_for(rows.size() * heads, [&](std::size_t index, int) {
-    const auto row = static_cast<std::int64_t>(index / heads);
-    const int head = static_cast<int>(index % heads);
-    attend(q + row * q_stride + head * kv.head_dim, kv, rows[index / heads], head / group, scale,
-           out + row * out_stride + head * kv.head_dim);
-  });
+  paged_attention_with(kernel_table(), kv, {q, q_stride, rows, n_heads, scale, out, out_stride}, pool);
 }
 
 void store_kv(const PagedKv& kv, std::int32_t page, int offset, const float* k, const float* v) {
-  for (int head = 0; head < kv.n_kv_heads; ++head) {
-    for (const bool value : {false, true}) {
-      const float* from = (value ? v : k) + std::int64_t{head} * kv.head_dim;
-      std::byte* to = slot_at(kv, page, offset, head, value);
-      for (int d = 0; d < kv.head_dim; ++d) {
-        if (kv.dtype == Dtype::kFloat32) {
-          reinterpret_cast<float*>(to)[d] = from[d];
-        } else {
-          reinterpret_cast<std::uint16_t*>(to)[d] = float_to_bf16(from[d]);
-        }
+  const KernelTable& table = kernel_table();
+  std::byte* to = static_cast<std::byte*>(kv.base) + page * kv.page_stride_bytes + offset * slot_bytes(kv);
+  for (const float* from : {k, v}) {
+    for (int head = 0; head < kv.n_kv_heads; ++head, to += head_bytes(kv), from += kv.head_dim) {
+      if (kv.dtype == Dtype::kFloat32) {
+        std::memcpy(to, from, static_cast<std::size_t>(slot_bytes(kv)));
+      } else {
+        table.to_bf16(from, kv.head_dim, reinterpret_cast<std::uint16_t*>(to));
       }
     }
   }

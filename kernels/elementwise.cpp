@@ -2,45 +2,29 @@
 #include "kernels/elementwise.h"
 
 #include <bit>
-#include <cmath>
+
+#include "kernels/kernel_table.h"
 
 namespace slip::kernels {
 
 void rms_norm(const float* x, const float* weight, std::int64_t n, float eps, float* y) {
-  float lanes[16] = {};
-  for (std::int64_t i = 0; i < n; ++i) lanes[i % 16] += x[i] * x[i];
-  for (int half = 8; half > 0; half /= 2) {
-    for (int i = 0; i < half; ++i) lanes[i] += lanes[i + half];
-  }
-  const float inverse = 1.0F / std::sqrt(lanes[0] / static_cast<float>(n) + eps);
-  for (std::int64_t i = 0; i < n; ++i) y[i] = x[i] * inverse * weight[i];
+  kernel_table().rms_norm(x, weight, n, eps, y);
 }
 
 void rope(float* x, int n_heads, int head_dim, const float* cos, const float* sin) {
-  const int half = head_dim / 2;
-  for (int head = 0; head < n_heads; ++head, x += head_dim) {
-    for (int i = 0; i < half; ++i) {
-      const float a = x[i], b = x[i + half];
-      x[i] = a * cos[i] - b * sin[i];
-      x[i + half] = b * cos[i] + a * sin[i];
-    }
-  }
+  kernel_table().rope(x, n_heads, head_dim, cos, sin);
 }
 
 void silu_multiply(float* gate, const float* up, std::int64_t n) {
-  for (std::int64_t i = 0; i < n; ++i) gate[i] = gate[i] / (1.0F + std::exp(-gate[i])) * up[i];
+  kernel_table().silu_multiply(gate, up, n);
 }
 
 void add(float* x, const float* delta, std::int64_t n) {
-  for (std::int64_t i = 0; i < n; ++i) x[i] += delta[i];
+  kernel_table().add(x, delta, n);
 }
 
 std::int64_t argmax(std::span<const float> x) {
-  std::size_t best = 0;
-  for (std::size_t i = 1; i < x.size(); ++i) {
-    if (x[i] > x[best]) best = i;
-  }
-  return static_cast<std::int64_t>(best);
+  return kernel_table().argmax(x.data(), std::ssize(x));
 }
 
 float bf16_to_float(std::uint16_t bits) {

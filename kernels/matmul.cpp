@@ -2,99 +2,131 @@
 #include "kernels/matmul.h"
 
 #include <algorithm>
-#include <cstdlib>
-#include <new>
+#include <functional>
 
-#include "kernels/elementwise.h"
+#include "kernels/kernel_table.h"
 
 namespace slip::kernels {
 namespace {
 
-constexpr std::int64_t kPanel = 64;
+constexpr std::int64_t kStepBytes = kPanelColumns * 4;  // of weights, in both number formats
+// 16 KiB of weights stay in the first-level cache while all rows pass over them; sums wait in memory meanwhile, which
+// changes no bit.
+constexpr std::int64_t kStretchDepth = 64;
+constexpr std::int64_t kTaskRows = 48;              // their sums are 12 KiB
+constexpr std::int64_t kRowsWorthThreads = 16;      // fewer rows are converted before another thread would wake
+constexpr std::int64_t kBytesWorthThreads = 65536;  // of weights × row tiles; less is done before another thread wakes
 
-float source_value(const void* source, Dtype dtype, std::int64_t index) {
-  switch (dtype) {
-    case Dtype::kFloat32:
-      return static_cast<const float*>(source)[index];
-    case Dtype::kBFloat16:
-      return bf16_to_float(static_cast<const std::uint16_t*>(source)[index]);
-    case Dtype::kFloat16:
-      return f16_to_float(static_cast<const std::uint16_t*>(source)[index]);
+struct Multiplication {
+  const PackedMatrix& weight;
+  const MatmulArguments& arguments;
+  void (*tile)(const MatmulTile&);
+  const std::byte* x;  // as the tile wants it
+  std::int64_t x_stride_bytes;
+  std::int64_t x_step_bytes;
+  std::int64_t depth;
+};
+
+void convert_rows(const KernelTable& table, const MatmulArguments& arguments, std::int64_t n_in,
+                  std::int64_t stride_bytes, ThreadPool& pool) {
+  const auto convert = [&](std::size_t row, int) {
+    const auto r = static_cast<std::int64_t>(row);
+    table.bf16_activations(arguments.x + r * arguments.x_stride, n_in,
+                           static_cast<std::byte*>(arguments.scratch) + r * stride_bytes);
+  };
+  if (arguments.n_rows >= kRowsWorthThreads) {
+    pool.parallel_for(static_cast<std::size_t>(arguments.n_rows), std::cref(convert));
+  } else {
+    for (std::int64_t r = 0; r < arguments.n_rows; ++r) convert(static_cast<std::size_t>(r), 0);
   }
-  return 0;
+}
+
+Multiplication prepare(const KernelTable& table, const PackedMatrix& weight, const MatmulArguments& arguments,
+                       ThreadPool& pool) {
+  const std::int64_t n_in = weight.n_in();
+  if (weight.compute_dtype() == Dtype::kFloat32) {
+    return {
+        weight, arguments, table.matmul_f32, reinterpret_cast<const std::byte*>(arguments.x), arguments.x_stride * 4,
+        4,      n_in};
+  }
+  const std::int64_t depth = (n_in + 1) / 2, stride_bytes = depth * table.bf16_pair_bytes;
+  convert_rows(table, arguments, n_in, stride_bytes, pool);
+  return {weight,
+          arguments,
+          table.matmul_bf16,
+          static_cast<const std::byte*>(arguments.scratch),
+          stride_bytes,
+          table.bf16_pair_bytes,
+          depth};
+}
+
+// sums [n_rows, kPanelColumns] of rows from first_row on, over the panel's whole depth.
+void sum_panel(const Multiplication& job, const std::byte* panel, std::int64_t first_row, std::int64_t n_rows,
+               float* sums) {
+  const std::int64_t n_tiles = (n_rows + kMaxTileRows - 1) / kMaxTileRows;
+  const std::int64_t stretch = n_tiles == 1 ? job.depth : kStretchDepth;
+  for (std::int64_t at = 0; at < job.depth; at += stretch) {
+    MatmulTile tile;
+    tile.weight = panel + at * kStepBytes;
+    tile.depth = std::min(stretch, job.depth - at);
+    tile.x_stride_bytes = job.x_stride_bytes;
+    for (std::int64_t t = 0; t < n_tiles; ++t) {
+      const std::int64_t begin = n_rows * t / n_tiles;
+      tile.n_rows = static_cast<int>(n_rows * (t + 1) / n_tiles - begin);
+      tile.x = job.x + (first_row + begin) * job.x_stride_bytes + at * job.x_step_bytes;
+      tile.sums = sums + begin * kPanelColumns;
+      job.tile(tile);
+    }
+  }
+}
+
+void multiply_panel(const Multiplication& job, std::int64_t panel, std::int64_t first_row) {
+  alignas(64) float sums[kTaskRows * kPanelColumns];
+  const std::int64_t n_rows = std::min(kTaskRows, job.arguments.n_rows - first_row);
+  std::fill_n(sums, n_rows * kPanelColumns, 0.0F);
+  sum_panel(job, job.weight.data() + panel * job.depth * kStepBytes, first_row, n_rows, sums);
+  const std::int64_t first = panel * kPanelColumns;
+  const std::int64_t columns = std::min<std::int64_t>(kPanelColumns, job.weight.n_out() - first);
+  for (std::int64_t r = 0; r < n_rows; ++r) {
+    float* to = job.arguments.y + (first_row + r) * job.arguments.y_stride + first;
+    const float* from = sums + r * kPanelColumns;
+    if (job.arguments.accumulate) {
+      for (std::int64_t c = 0; c < columns; ++c) to[c] += from[c];
+    } else {
+      std::copy_n(from, columns, to);
+    }
+  }
 }
 
 }  // namespace
 
-IsaClass isa_class() {
-  return IsaClass::kScalar;
-}
-
-const char* isa_class_name(IsaClass isa) {
-  switch (isa) {
-    case IsaClass::kScalar:
-      return "scalar";
-    case IsaClass::kAvx2:
-      return "avx2";
-    case IsaClass::kAvx512:
-      return "avx512";
-    case IsaClass::kAvx512Bf16:
-      return "avx512_bf16";
-    case IsaClass::kAmxBf16:
-      return "amx_bf16";
-  }
-  return "unknown";
-}
-
-void PackedMatrix::Free::operator()(std::byte* p) const {
-  std::free(p);
-}
-
-PackedMatrix::PackedMatrix(const void* source, Dtype source_dtype, std::int64_t n_out, std::int64_t n_in, Dtype compute)
-    : n_out_(n_out), n_in_(n_in), dtype_(compute) {
-  const std::int64_t panels = (n_out + kPanel - 1) / kPanel;
-  bytes_ = static_cast<std::size_t>(panels * kPanel * n_in) * sizeof(float);
-  storage_.reset(static_cast<std::byte*>(std::aligned_alloc(64, std::max<std::size_t>(bytes_, 64))));
-  if (storage_ == nullptr) throw std::bad_alloc();
-  auto* packed = reinterpret_cast<float*>(storage_.get());
-  for (std::int64_t o = 0; o < panels * kPanel; ++o) {
-    for (std::int64_t i = 0; i < n_in; ++i) {
-      float value = o < n_out ? source_value(source, source_dtype, o * n_in + i) : 0;
-      if (compute == Dtype::kBFloat16) value = bf16_to_float(float_to_bf16(value));
-      packed[(o / kPanel * n_in + i) * kPanel + o % kPanel] = value;
-    }
+void matmul_with(const KernelTable& table, const PackedMatrix& weight, const MatmulArguments& arguments,
+                 ThreadPool& pool) {
+  const Multiplication job = prepare(table, weight, arguments, pool);
+  const std::int64_t panels = (weight.n_out() + kPanelColumns - 1) / kPanelColumns;
+  const std::int64_t stretches = (arguments.n_rows + kTaskRows - 1) / kTaskRows;
+  // The rows of a panel are neighbouring tasks: its weights are still in a cache.
+  const auto task = [&](std::size_t index, int) {
+    const auto i = static_cast<std::int64_t>(index);
+    multiply_panel(job, i / stretches, i % stretches * kTaskRows);
+  };
+  const auto n_tasks = static_cast<std::size_t>(panels * stretches);
+  const std::int64_t row_tiles = (arguments.n_rows + kMaxTileRows - 1) / kMaxTileRows;
+  if (static_cast<std::int64_t>(weight.bytes()) * row_tiles < kBytesWorthThreads) {
+    for (std::size_t i = 0; i < n_tasks; ++i) task(i, 0);
+  } else {
+    pool.parallel_for(n_tasks, std::cref(task));
   }
 }
 
 void matmul(const PackedMatrix& weight, const float* x, std::int64_t x_stride, std::int64_t n_rows, float* y,
             std::int64_t y_stride, bool accumulate, void* scratch, ThreadPool& pool) {
-  const std::int64_t n_in = weight.n_in(), n_out = weight.n_out();
-  auto* converted = static_cast<float*>(scratch);
-  for (std::int64_t r = 0; r < n_rows; ++r) {
-    for (std::int64_t i = 0; i < n_in; ++i) {
-      const float value = x[r * x_stride + i];
-      converted[r * n_in + i] =
-          weight.compute_dtype() == Dtype::kBFloat16 ? bf16_to_float(float_to_bf16(value)) : value;
-    }
-  }
-  pool.parallel_for(static_cast<std::size_t>((n_out + kPanel - 1) / kPanel), [&](std::size_t index, int) {
-    const auto panel = static_cast<std::int64_t>(index);
-    const float* w = reinterpret_cast<const float*>(weight.data()) + panel * n_in * kPanel;
-    for (std::int64_t r = 0; r < n_rows; ++r) {
-      float sums[kPanel] = {};
-      for (std::int64_t i = 0; i < n_in; ++i) {
-        for (std::int64_t o = 0; o < kPanel; ++o) sums[o] += converted[r * n_in + i] * w[i * kPanel + o];
-      }
-      float* out = y + r * y_stride + panel * kPanel;
-      for (std::int64_t o = 0; o < std::min(kPanel, n_out - panel * kPanel); ++o) {
-        out[o] = accumulate ? out[o] + sums[o] : sums[o];
-      }
-    }
-  });
+  matmul_with(kernel_table(), weight, {x, x_stride, n_rows, y, y_stride, accumulate, scratch}, pool);
 }
 
+// Four bytes a value: what widened bfloat16 takes.
 std::size_t matmul_scratch_bytes(std::int64_t n_rows, std::int64_t n_in) {
-  return static_cast<std::size_t>((n_rows * n_in * 4 + 63) / 64 * 64);
+  return static_cast<std::size_t>((n_rows * (n_in + 1) * 4 + 63) / 64 * 64);
 }
 
 }  // namespace slip::kernels

@@ -1,0 +1,296 @@
+// SPDX-License-Identifier: Apache-2.0
+// Attention of one tile in 16-lane arithmetic; included by one source file an instruction class.
+//
+// Keys are taken in blocks of kBlockSlots visible ranks. A block's keys are turned once so that lanes are slots, its
+// values widened once, and all rows and heads of the tile that see the same slots use them; softmax runs online over
+// the blocks (Milakov and Gimelshein, 2018). A row's arithmetic is the same whoever shares its tile: scores accumulate
+// over the dimensions in order, outputs over the slots in order.
+#pragma once
+
+#include "kernels/kernel_table.h"
+#include "kernels/lanes.h"
+
+namespace slip::kernels {
+namespace {
+
+constexpr int kBlockSlots = 32;
+constexpr int kGroups = kBlockSlots / kLanes;
+constexpr int kHeadsInFlight = kParts == 1 ? 4 : 2;  // accumulators that fit the register file
+constexpr int kDimsInFlight = kParts == 1 ? 4 : 2;   // in units of 16
+
+struct KeyValueBlock {
+  alignas(64) float keys[kGroups][kMaxHeadDim][kLanes];
+  alignas(64) float values[kBlockSlots][kMaxHeadDim];
+  std::int32_t slots[kBlockSlots];
+  int n = 0;
+};
+
+struct RowState {
+  float most[kAttentionTileHeads];
+  float total[kAttentionTileHeads];
+  std::int32_t next_bit = 0;  // of the ancestors not looked at yet
+};
+
+// The outputs so far of every row and head of the tile, before the division by the total.
+struct TileState {
+  RowState rows[kAttentionTileRows];
+  alignas(64) float sums[kAttentionTileRows][kAttentionTileHeads][kMaxHeadDim];
+};
+
+SLIP_LANES int round_to_lanes(int n) {
+  return (n + kLanes - 1) / kLanes * kLanes;
+}
+
+SLIP_LANES const std::byte* slot_address(const AttentionTile& tile, std::int32_t slot, std::int64_t slot_bytes) {
+  return tile.keys + tile.pages[slot / tile.page_tokens] * tile.page_stride_bytes +
+         slot % tile.page_tokens * slot_bytes;
+}
+
+// 64 bytes of a slot's key from byte `at` on; zero beyond its end.
+SLIP_LANES Lanes key_bytes(const std::byte* key, std::int64_t at, std::int64_t end) {
+  if (at + 64 <= end) return load_unaligned<Lanes>(key + at);
+  Lanes out = broadcast(0);
+  __builtin_memcpy(&out, key + at, static_cast<std::size_t>(end - at));
+  return out;
+}
+
+void turn_keys(const AttentionTile& tile, int group, const std::byte* const* keys, int n, KeyValueBlock& block) {
+  const bool halves = tile.dtype == Dtype::kBFloat16;
+  const std::int64_t bytes = tile.head_dim * (halves ? 2 : 4);
+  for (std::int64_t at = 0; at < bytes; at += 64) {
+    Lanes square[kLanes];
+    for (int i = 0; i < kLanes; ++i) square[i] = i < n ? key_bytes(keys[i], at, bytes) : broadcast(0);
+    transpose(square);
+    float(*to)[kLanes] = block.keys[group] + at / (halves ? 2 : 4);
+    for (int i = 0; i < kLanes; ++i) {
+      if (halves) {
+        store(to[2 * i], first_of_pairs(square[i]));
+        store(to[2 * i + 1], second_of_pairs(square[i]));
+      } else {
+        store(to[i], square[i]);
+      }
+    }
+  }
+}
+
+void widen_value(const AttentionTile& tile, const std::byte* value, float* to) {
+  int d = 0;
+  if (tile.dtype == Dtype::kFloat32) {
+    const auto* from = reinterpret_cast<const float*>(value);
+    for (; d + kLanes <= tile.head_dim; d += kLanes) store(to + d, load(from + d));
+    if (d < tile.head_dim) store(to + d, load_first(from + d, tile.head_dim - d));
+    return;
+  }
+  const auto* from = reinterpret_cast<const std::uint16_t*>(value);
+  for (; d + kLanes <= tile.head_dim; d += kLanes) store(to + d, load_bf16(from + d));
+  if (d == tile.head_dim) return;
+  std::uint16_t last[kLanes] = {};
+  __builtin_memcpy(last, from + d, static_cast<std::size_t>(tile.head_dim - d) * 2);
+  store(to + d, load_bf16(last));
+}
+
+// Brings the block's slots into the form the rows work on.
+void stage(const AttentionTile& tile, KeyValueBlock& block) {
+  const std::int64_t slot_bytes = tile.head_dim * (tile.dtype == Dtype::kBFloat16 ? 2 : 4);
+  const std::byte* keys[kBlockSlots];
+  for (int i = 0; i < block.n; ++i) {
+    keys[i] = slot_address(tile, block.slots[i], slot_bytes);
+    widen_value(tile, keys[i] + tile.values_offset_bytes, block.values[i]);
+  }
+  for (int group = 0; group * kLanes < block.n; ++group) {
+    turn_keys(tile, group, keys + group * kLanes, block.n - group * kLanes, block);
+  }
+}
+
+template <int kHeads>
+SLIP_LANES void score_heads(const AttentionTile& tile, const float* q, const KeyValueBlock& block,
+                            float (*scores)[kBlockSlots]) {
+  Lanes sums[kHeads][kGroups];
+#pragma GCC unroll 8
+  for (int h = 0; h < kHeads; ++h) {
+    for (int g = 0; g < kGroups; ++g) sums[h][g] = broadcast(0);
+  }
+  for (int d = 0; d < tile.head_dim; ++d) {
+    Lanes keys[kGroups];
+    for (int g = 0; g < kGroups; ++g) keys[g] = load(block.keys[g][d]);
+#pragma GCC unroll 8
+    for (int h = 0; h < kHeads; ++h) {
+      const Lanes query = broadcast(q[h * tile.head_dim + d]);
+      for (int g = 0; g < kGroups; ++g) sums[h][g] = fused(query, keys[g], sums[h][g]);
+    }
+  }
+  const Lanes scale = broadcast(tile.scale);
+#pragma GCC unroll 8
+  for (int h = 0; h < kHeads; ++h) {
+    for (int g = 0; g < kGroups; ++g) store(scores[h] + g * kLanes, sums[h][g] * scale);
+  }
+}
+
+// Scores of the first n slots become their softmax weights relative to the greatest so far; returns the factor by which
+// what was summed before shrinks.
+SLIP_LANES float weigh(float* scores, int n, float& most, float& total) {
+  for (int i = n; i < kBlockSlots; ++i) scores[i] = -__builtin_inff();
+  Lanes top = load(scores);
+  for (int g = 1; g < kGroups; ++g) top = larger(top, load(scores + g * kLanes));
+  const float block_most = max_lanes(top);
+  float shrink = 1;
+  if (!(block_most <= most)) {
+    shrink = exponential(Part{} + (most - block_most))[0];
+    most = block_most;
+  }
+  Lanes sum = broadcast(0);
+  for (int g = 0; g < kGroups; ++g) {
+    const Lanes weight = exponential(load(scores + g * kLanes) - broadcast(most));
+    store(scores + g * kLanes, weight);
+    sum = sum + weight;
+  }
+  total = total * shrink + sum_lanes(sum);
+  return shrink;
+}
+
+// kHeads heads × kDims · 16 dimensions: sums = sums · shrink + Σ weight · value.
+template <int kHeads, int kDims>
+SLIP_LANES void add_values(const KeyValueBlock& block, int d, int n, const float (*weights)[kBlockSlots],
+                           const float* shrink, float (*to)[kMaxHeadDim]) {
+  Lanes sums[kHeads][kDims];
+#pragma GCC unroll 8
+  for (int h = 0; h < kHeads; ++h) {
+#pragma GCC unroll 8
+    for (int j = 0; j < kDims; ++j) sums[h][j] = load(to[h] + d + j * kLanes) * broadcast(shrink[h]);
+  }
+  for (int slot = 0; slot < n; ++slot) {
+    Lanes value[kDims];
+#pragma GCC unroll 8
+    for (int j = 0; j < kDims; ++j) value[j] = load(block.values[slot] + d + j * kLanes);
+#pragma GCC unroll 8
+    for (int h = 0; h < kHeads; ++h) {
+      const Lanes weight = broadcast(weights[h][slot]);
+#pragma GCC unroll 8
+      for (int j = 0; j < kDims; ++j) sums[h][j] = fused(weight, value[j], sums[h][j]);
+    }
+  }
+#pragma GCC unroll 8
+  for (int h = 0; h < kHeads; ++h) {
+#pragma GCC unroll 8
+    for (int j = 0; j < kDims; ++j) store(to[h] + d + j * kLanes, sums[h][j]);
+  }
+}
+
+// One row's next n ranks, for heads [head, head + kHeads).
+template <int kHeads>
+void attend_heads(const AttentionTile& tile, const KeyValueBlock& block, int row, int head, int n, TileState& state) {
+  alignas(64) float weights[kHeads][kBlockSlots];
+  score_heads<kHeads>(tile, tile.rows[row].q + head * tile.head_dim, block, weights);
+  float shrink[kHeads];
+  for (int h = 0; h < kHeads; ++h) {
+    shrink[h] = weigh(weights[h], n, state.rows[row].most[head + h], state.rows[row].total[head + h]);
+  }
+  const int dims = round_to_lanes(tile.head_dim);
+  float(*to)[kMaxHeadDim] = state.sums[row] + head;
+  int d = 0;
+  for (; d + kDimsInFlight * kLanes <= dims; d += kDimsInFlight * kLanes) {
+    add_values<kHeads, kDimsInFlight>(block, d, n, weights, shrink, to);
+  }
+  for (; d < dims; d += kLanes) add_values<kHeads, 1>(block, d, n, weights, shrink, to);
+}
+
+void attend_row(const AttentionTile& tile, const KeyValueBlock& block, int row, int n, TileState& state) {
+  int head = 0;
+  for (; head + kHeadsInFlight <= tile.n_heads; head += kHeadsInFlight) {
+    attend_heads<kHeadsInFlight>(tile, block, row, head, n, state);
+  }
+  const int left = tile.n_heads - head;
+  if (left == 3) attend_heads<3>(tile, block, row, head, n, state);
+  if (left == 2) attend_heads<2>(tile, block, row, head, n, state);
+  if (left == 1) attend_heads<1>(tile, block, row, head, n, state);
+}
+
+SLIP_LANES int ranks_in_block(const AttentionRowView& row, std::int32_t first) {
+  const std::int32_t n = row.n_visible - first;
+  return n < kBlockSlots ? n : kBlockSlots;
+}
+// The row's visible slots of this block are those whose numbers are the ranks.
+SLIP_LANES bool is_plain(const AttentionRowView& row, std::int32_t first) {
+  return first + ranks_in_block(row, first) <= row.n_identity;
+}
+
+void attend_plain_rows(const AttentionTile& tile, std::int32_t first, KeyValueBlock& block, TileState& state) {
+  block.n = 0;
+  for (int r = 0; r < tile.n_rows; ++r) {
+    const int n = ranks_in_block(tile.rows[r], first);
+    if (n > block.n && is_plain(tile.rows[r], first)) block.n = n;
+  }
+  if (block.n == 0) return;
+  for (int i = 0; i < block.n; ++i) block.slots[i] = first + i;
+  stage(tile, block);
+  for (int r = 0; r < tile.n_rows; ++r) {
+    const int n = ranks_in_block(tile.rows[r], first);
+    if (n > 0 && is_plain(tile.rows[r], first)) attend_row(tile, block, r, n, state);
+  }
+}
+
+// A tree row's block with gaps: the slots are those of its ancestors' set bits, in order.
+void attend_gapped_row(const AttentionTile& tile, std::int32_t first, int r, KeyValueBlock& block, TileState& state) {
+  const AttentionRowView& row = tile.rows[r];
+  block.n = ranks_in_block(row, first);
+  // Ranks of earlier, plain blocks were leading set bits.
+  std::int32_t& bit = state.rows[r].next_bit;
+  if (bit < first - row.n_committed) bit = first - row.n_committed;
+  for (int i = 0; i < block.n; ++i) {
+    if (first + i < row.n_committed) {
+      block.slots[i] = first + i;
+      continue;
+    }
+    while ((row.ancestors[bit / 64] >> (bit % 64) & 1) == 0) ++bit;
+    block.slots[i] = row.n_committed + bit++;
+  }
+  stage(tile, block);
+  attend_row(tile, block, r, block.n, state);
+}
+
+void clear(const AttentionTile& tile, TileState& state) {
+  for (int r = 0; r < tile.n_rows; ++r) {
+    state.rows[r].next_bit = 0;
+    for (int h = 0; h < tile.n_heads; ++h) {
+      state.rows[r].most[h] = -__builtin_inff();
+      state.rows[r].total[h] = 0;
+      for (int d = 0; d < tile.head_dim; d += kLanes) store(state.sums[r][h] + d, broadcast(0));
+    }
+  }
+}
+
+void write_out(const AttentionTile& tile, const TileState& state) {
+  for (int r = 0; r < tile.n_rows; ++r) {
+    for (int h = 0; h < tile.n_heads; ++h) {
+      const Lanes total = broadcast(state.rows[r].total[h]);
+      float* to = tile.rows[r].out + h * tile.head_dim;
+      for (int d = 0; d < tile.head_dim; d += kLanes) {
+        const Lanes value = load(state.sums[r][h] + d) / total;
+        if (tile.head_dim - d >= kLanes) {
+          store(to + d, value);
+        } else {
+          store_first(to + d, value, tile.head_dim - d);
+        }
+      }
+    }
+  }
+}
+
+void attention_tile(const AttentionTile& tile) {
+  KeyValueBlock block;
+  TileState state;
+  clear(tile, state);
+  std::int32_t end = 0;
+  for (int r = 0; r < tile.n_rows; ++r) end = tile.rows[r].n_visible > end ? tile.rows[r].n_visible : end;
+  for (std::int32_t first = 0; first < end; first += kBlockSlots) {
+    attend_plain_rows(tile, first, block, state);
+    for (int r = 0; r < tile.n_rows; ++r) {
+      const bool seen = tile.rows[r].n_visible > first;
+      if (seen && !is_plain(tile.rows[r], first)) attend_gapped_row(tile, first, r, block, state);
+    }
+  }
+  write_out(tile, state);
+}
+
+}  // namespace
+}  // namespace slip::kernels

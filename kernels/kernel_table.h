@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "kernels/attention.h"
+#include "kernels/matmul.h"
+
+namespace slip::kernels {
+
+// The seam between the public operations and their versions by instruction class. One table a class; isa_class() picks
+// the one that a process uses. Only plain data crosses it, because each version is compiled with flags of its own.
+
+constexpr int kPanelColumns = 64;      // output columns that one packed panel of weights holds
+constexpr int kMaxTileRows = 6;        // rows × 4 registers of columns fill AVX-512's 32 registers
+constexpr int kAttentionTileRows = 8;  // rows of one sequence that share a pass over its keys
+constexpr int kAttentionTileHeads = 8;
+constexpr int kMaxHeadDim = 256;
+
+// sums [n_rows, kPanelColumns] += x [n_rows, depth] · panelᵀ over one stretch of depth, strictly in order. A step of
+// depth is 256 bytes of weights: 64 floats, or 64 pairs of bfloat16 that are neighbours along n_in.
+struct MatmulTile {
+  const std::byte* weight = nullptr;  // [depth][kPanelColumns] at this stretch
+  const std::byte* x = nullptr;       // row 0 at this stretch
+  std::int64_t x_stride_bytes = 0;
+  float* sums = nullptr;
+  std::int64_t depth = 0;
+  int n_rows = 0;                          // 1 … kMaxTileRows
+  const std::byte* next_weight = nullptr;  // weights wanted soon, spread over this tile; null: none
+  std::int64_t next_step_bytes = 0;        // how much of them to fetch at each step of depth
+};
+
+// One query row, seen by visible rank: ranks [0, n_identity) are the slots of the same number; later ranks follow the
+// set bits of `ancestors`.
+struct AttentionRowView {
+  const float* q = nullptr;  // of the tile's first head
+  float* out = nullptr;
+  const std::uint64_t* ancestors = nullptr;
+  std::int32_t n_committed = 0;
+  std::int32_t n_identity = 0;
+  std::int32_t n_visible = 0;
+};
+
+// Rows of one sequence × query heads of one key head.
+struct AttentionTile {
+  AttentionRowView rows[kAttentionTileRows];
+  int n_rows = 0;
+  int n_heads = 0;
+  const std::int32_t* pages = nullptr;
+  const std::byte* keys = nullptr;  // this kv head in page 0
+  std::int64_t values_offset_bytes = 0;
+  std::int64_t page_stride_bytes = 0;
+  Dtype dtype = Dtype::kBFloat16;
+  int head_dim = 0;
+  int page_tokens = 0;
+  float scale = 0;
+};
+
+struct KernelTable {
+  void (*matmul_f32)(const MatmulTile&) = nullptr;
+  void (*matmul_bf16)(const MatmulTile&) = nullptr;
+  // One row of activations for matmul_bf16, padded with zero to an even length.
+  void (*bf16_activations)(const float* x, std::int64_t n, void* out) = nullptr;
+  std::int64_t bf16_pair_bytes = 0;  // bytes that a pair of these activations takes
+  void (*attention)(const AttentionTile&) = nullptr;
+  void (*rms_norm)(const float* x, const float* weight, std::int64_t n, float eps, float* y) = nullptr;
+  void (*rope)(float* x, int n_heads, int head_dim, const float* cos, const float* sin) = nullptr;
+  void (*silu_multiply)(float* gate, const float* up, std::int64_t n) = nullptr;
+  void (*add)(float* x, const float* delta, std::int64_t n) = nullptr;
+  std::int64_t (*argmax)(const float* x, std::int64_t n) = nullptr;
+  void (*to_bf16)(const float* x, std::int64_t n, std::uint16_t* out) = nullptr;
+};
+
+bool isa_supported(IsaClass isa);               // by this build and this CPU
+const KernelTable& kernel_table(IsaClass isa);  // REQUIRES: isa_supported(isa)
+const KernelTable& kernel_table();              // of isa_class()
+
+// matmul() and paged_attention() with a table of the caller's choice: tests compare the classes through these.
+struct MatmulArguments {
+  const float* x = nullptr;
+  std::int64_t x_stride = 0, n_rows = 0;
+  float* y = nullptr;
+  std::int64_t y_stride = 0;
+  bool accumulate = false;
+  void* scratch = nullptr;
+};
+void matmul_with(const KernelTable& table, const PackedMatrix& weight, const MatmulArguments& arguments,
+                 ThreadPool& pool);
+
+struct AttentionArguments {
+  const float* q = nullptr;
+  std::int64_t q_stride = 0;
+  std::span<const AttentionRow> rows;
+  int n_heads = 0;
+  float scale = 0;
+  float* out = nullptr;
+  std::int64_t out_stride = 0;
+};
+void paged_attention_with(const KernelTable& table, const PagedKv& kv, const AttentionArguments& arguments,
+                          ThreadPool& pool);
+
+}  // namespace slip::kernels

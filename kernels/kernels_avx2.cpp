@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// Compiled for AVX2 with FMA (x86-64-v3).
+#include "kernels/isa_tables.h"
+
+#if defined(__x86_64__)
+#include "kernels/activations_body.h"
+#include "kernels/attention_body.h"
+#include "kernels/elementwise_body.h"
+#include "kernels/matmul_body.h"
+
+namespace slip::kernels {
+
+const KernelTable kAvx2Kernels = {.matmul_f32 = matmul_tile<Float32Step>,
+                                  .matmul_bf16 = matmul_tile<WidenedPairStep>,
+                                  .bf16_activations = widened_activations,
+                                  .bf16_pair_bytes = WidenedPairStep::kStepBytes,
+                                  .attention = attention_tile,
+                                  .rms_norm = rms_norm_lanes,
+                                  .rope = rope_lanes,
+                                  .silu_multiply = silu_multiply_lanes,
+                                  .add = add_lanes,
+                                  .argmax = argmax_lanes,
+                                  .to_bf16 = to_bf16_lanes};
+
+}  // namespace slip::kernels
+#endif

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// Compiled for the baseline CPU of the architecture.
+#include "kernels/activations_body.h"
+#include "kernels/attention_body.h"
+#include "kernels/elementwise_body.h"
+#include "kernels/isa_tables.h"
+#include "kernels/matmul_body.h"
+
+namespace slip::kernels {
+
+const KernelTable kScalarKernels = {.matmul_f32 = matmul_tile<Float32Step>,
+                                    .matmul_bf16 = matmul_tile<WidenedPairStep>,
+                                    .bf16_activations = widened_activations,
+                                    .bf16_pair_bytes = WidenedPairStep::kStepBytes,
+                                    .attention = attention_tile,
+                                    .rms_norm = rms_norm_lanes,
+                                    .rope = rope_lanes,
+                                    .silu_multiply = silu_multiply_lanes,
+                                    .add = add_lanes,
+                                    .argmax = argmax_lanes,
+                                    .to_bf16 = to_bf16_lanes};
+
+}  // namespace slip::kernels

@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sixteen float32 lanes, whatever the machine: one AVX-512 register, two AVX2 registers or four SSE registers, as the
+// flags of the including source file allow. All of it has internal linkage, and no inline function of the standard
+// library is used: the linker must never take code compiled for a newer CPU for everybody's.
+#pragma once
+
+#include <cstdint>
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+#define SLIP_LANES [[gnu::always_inline, maybe_unused]] inline
+
+namespace slip::kernels {
+namespace {
+
+constexpr int kLanes = 16;
+#if defined(__AVX512F__)
+constexpr int kPartLanes = 16;
+#elif defined(__AVX2__)
+constexpr int kPartLanes = 8;
+#else
+constexpr int kPartLanes = 4;
+#endif
+constexpr int kParts = kLanes / kPartLanes;
+
+typedef float Part __attribute__((vector_size(kPartLanes * 4)));
+typedef std::int32_t IntPart __attribute__((vector_size(kPartLanes * 4)));
+typedef std::uint32_t BitPart __attribute__((vector_size(kPartLanes * 4)));
+typedef std::uint16_t HalfPart __attribute__((vector_size(kPartLanes * 2)));
+
+struct Lanes {
+  Part part[kParts];
+};
+
+template <class F>
+SLIP_LANES Lanes each_part(const F& make) {
+  Lanes out;
+#pragma GCC unroll 4
+  for (int i = 0; i < kParts; ++i) out.part[i] = make(i);
+  return out;
+}
+
+template <class P>
+SLIP_LANES P load_unaligned(const void* from) {
+  P out;
+  __builtin_memcpy(&out, from, sizeof out);
+  return out;
+}
+
+SLIP_LANES Lanes broadcast(float value) {
+  return each_part([&](int) { return value - Part{}; });
+}
+SLIP_LANES Lanes load(const float* from) {
+  return each_part([&](int i) { return load_unaligned<Part>(from + i * kPartLanes); });
+}
+SLIP_LANES void store(float* to, const Lanes& x) {
+  __builtin_memcpy(to, &x, sizeof x);
+}
+
+// The first n (< 16) of 16 values, the others zero.
+SLIP_LANES Lanes load_first(const float* from, std::int64_t n) {
+  alignas(64) float buffer[kLanes] = {};
+  for (std::int64_t i = 0; i < n; ++i) buffer[i] = from[i];
+  return load(buffer);
+}
+SLIP_LANES void store_first(float* to, const Lanes& x, std::int64_t n) {
+  alignas(64) float buffer[kLanes];
+  store(buffer, x);
+  for (std::int64_t i = 0; i < n; ++i) to[i] = buffer[i];
+}
+
+SLIP_LANES Lanes operator+(const Lanes& a, const Lanes& b) {
+  return each_part([&](int i) { return a.part[i] + b.part[i]; });
+}
+SLIP_LANES Lanes operator-(const Lanes& a, const Lanes& b) {
+  return each_part([&](int i) { return a.part[i] - b.part[i]; });
+}
+SLIP_LANES Lanes operator*(const Lanes& a, const Lanes& b) {
+  return each_part([&](int i) { return a.part[i] * b.part[i]; });
+}
+SLIP_LANES Lanes operator/(const Lanes& a, const Lanes& b) {
+  return each_part([&](int i) { return a.part[i] / b.part[i]; });
+}
+// `b` where b > a, else `a`: a NaN in `b` is never taken.
+SLIP_LANES Lanes larger(const Lanes& a, const Lanes& b) {
+  return each_part([&](int i) { return b.part[i] > a.part[i] ? b.part[i] : a.part[i]; });
+}
+
+// a · b + c with one rounding where the machine can; said outright rather than left to the compiler, so that every
+// kernel of one instruction class rounds alike.
+SLIP_LANES Part fused(const Part& a, const Part& b, const Part& c) {
+#if defined(__AVX512F__)
+  return _mm512_fmadd_ps(a, b, c);
+#elif defined(__FMA__)
+  return _mm256_fmadd_ps(a, b, c);
+#else
+  return a * b + c;
+#endif
+}
+SLIP_LANES Lanes fused(const Lanes& a, const Lanes& b, const Lanes& c) {
+  return each_part([&](int i) { return fused(a.part[i], b.part[i], c.part[i]); });
+}
+
+// bfloat16 is the upper half of a float32.
+SLIP_LANES Lanes load_bf16(const std::uint16_t* from) {
+  return each_part([&](int i) {
+    const auto half = load_unaligned<HalfPart>(from + i * kPartLanes);
+    return reinterpret_cast<Part>(__builtin_convertvector(half, BitPart) << 16);
+  });
+}
+// Of 16 pairs of bfloat16, each in one 32-bit lane: the first (lower) and the second of each pair.
+SLIP_LANES Lanes first_of_pairs(const Lanes& pairs) {
+  return each_part([&](int i) { return reinterpret_cast<Part>(reinterpret_cast<BitPart>(pairs.part[i]) << 16); });
+}
+SLIP_LANES Lanes second_of_pairs(const Lanes& pairs) {
+  return each_part(
+      [&](int i) { return reinterpret_cast<Part>(reinterpret_cast<BitPart>(pairs.part[i]) & 0xFFFF0000U); });
+}
+
+// Rounds to the nearest bfloat16, ties to even, NaN kept: the value is in the upper halves, the lower are zero.
+SLIP_LANES Lanes round_to_bf16(const Lanes& x) {
+  return each_part([&](int i) {
+    const auto bits = reinterpret_cast<BitPart>(x.part[i]);
+    const BitPart rounded = bits + 0x7FFFU + (bits >> 16 & 1U);
+    const BitPart quiet = bits | 0x400000U;
+    const auto out = x.part[i] == x.part[i] ? rounded : quiet;
+    return reinterpret_cast<Part>(out & 0xFFFF0000U);
+  });
+}
+SLIP_LANES void store_bf16(std::uint16_t* to, const Lanes& x) {
+  const Lanes rounded = round_to_bf16(x);
+  for (int i = 0; i < kParts; ++i) {
+    const auto half = __builtin_convertvector(reinterpret_cast<BitPart>(rounded.part[i]) >> 16, HalfPart);
+    __builtin_memcpy(to + i * kPartLanes, &half, sizeof half);
+  }
+}
+
+// Sum over the lanes, always along the same tree.
+SLIP_LANES float sum_lanes(const Lanes& x) {
+  alignas(64) float lane[kLanes];
+  store(lane, x);
+  for (int half = kLanes / 2; half > 0; half /= 2) {
+    for (int i = 0; i < half; ++i) lane[i] += lane[i + half];
+  }
+  return lane[0];
+}
+SLIP_LANES float max_lanes(const Lanes& x) {
+  alignas(64) float lane[kLanes];
+  store(lane, x);
+  for (int half = kLanes / 2; half > 0; half /= 2) {
+    for (int i = 0; i < half; ++i) lane[i] = lane[i + half] > lane[i] ? lane[i + half] : lane[i];
+  }
+  return lane[0];
+}
+
+// e^x to about one unit in the last place: 2^n · e^r with |r| ≤ ln 2 / 2 (Cody and Waite, 1980) and Taylor's polynomial
+// of degree 7, whose remainder there is below 6e-9. Zero below the smallest normal number; above 88.37 as at 88.37.
+SLIP_LANES Part exponential(const Part& x) {
+  constexpr float kLowest = -87.33654F, kHighest = 88.376F;
+  constexpr float kRoundToInteger = 12582912.0F;                       // 1.5 · 2^23: adding it leaves no fraction bits
+  constexpr float kLn2High = 0.693359375F, kLn2Low = -2.12194440e-4F;  // the first has few bits: n · it is exact
+  const Part zero{};
+  Part bounded = x < kHighest ? x : zero + kHighest;
+  bounded = bounded > kLowest ? bounded : zero + kLowest;
+  const Part shifted = fused(bounded, zero + 1.44269504F, zero + kRoundToInteger);
+  const Part n = shifted - kRoundToInteger;
+  const Part r = fused(n, zero - kLn2Low, fused(n, zero - kLn2High, bounded));
+  Part sum = zero + 1.0F / 5040;
+  sum = fused(sum, r, zero + 1.0F / 720);
+  sum = fused(sum, r, zero + 1.0F / 120);
+  sum = fused(sum, r, zero + 1.0F / 24);
+  sum = fused(sum, r, zero + 1.0F / 6);
+  sum = fused(sum, r, zero + 0.5F);
+  sum = fused(sum, r, zero + 1.0F);
+  sum = fused(sum, r, zero + 1.0F);
+  const auto power = reinterpret_cast<Part>((reinterpret_cast<IntPart>(shifted) + 127) << 23);
+  const Part result = x < kLowest ? zero : sum * power;
+  return x == x ? result : x;
+}
+SLIP_LANES Lanes exponential(const Lanes& x) {
+  return each_part([&](int i) { return exponential(x.part[i]); });
+}
+
+// 16 × 16 32-bit lanes, turned about the diagonal in place.
+#if defined(__AVX512F__)
+SLIP_LANES void transpose(Lanes (&m)[kLanes]) {
+  __m512 a[kLanes], b[kLanes];
+#pragma GCC unroll 8
+  for (int i = 0; i < kLanes; i += 2) {
+    a[i] = _mm512_unpacklo_ps(m[i].part[0], m[i + 1].part[0]);
+    a[i + 1] = _mm512_unpackhi_ps(m[i].part[0], m[i + 1].part[0]);
+  }
+#pragma GCC unroll 4
+  for (int i = 0; i < kLanes; i += 4) {
+    for (int j = 0; j < 2; ++j) {
+      const __m512d first = _mm512_castps_pd(a[i + j]), second = _mm512_castps_pd(a[i + j + 2]);
+      b[i + 2 * j] = _mm512_castpd_ps(_mm512_unpacklo_pd(first, second));
+      b[i + 2 * j + 1] = _mm512_castpd_ps(_mm512_unpackhi_pd(first, second));
+    }
+  }
+  // Now b[4 g + c] holds, in its quarter q, rows 4 g … 4 g + 3 of column 4 q + c: what is left is to turn the quarters.
+#pragma GCC unroll 4
+  for (int c = 0; c < 4; ++c) {
+    const __m512 low01 = _mm512_shuffle_f32x4(b[c], b[4 + c], 0x44),
+                 high01 = _mm512_shuffle_f32x4(b[c], b[4 + c], 0xEE);
+    const __m512 low23 = _mm512_shuffle_f32x4(b[8 + c], b[12 + c], 0x44);
+    const __m512 high23 = _mm512_shuffle_f32x4(b[8 + c], b[12 + c], 0xEE);
+    m[c].part[0] = _mm512_shuffle_f32x4(low01, low23, 0x88);
+    m[4 + c].part[0] = _mm512_shuffle_f32x4(low01, low23, 0xDD);
+    m[8 + c].part[0] = _mm512_shuffle_f32x4(high01, high23, 0x88);
+    m[12 + c].part[0] = _mm512_shuffle_f32x4(high01, high23, 0xDD);
+  }
+}
+#elif defined(__AVX2__)
+SLIP_LANES void transpose_quarter(const Lanes* m, int row, int part, Part (&out)[8]) {
+  __m256 a[8], b[8];
+#pragma GCC unroll 4
+  for (int i = 0; i < 8; i += 2) {
+    a[i] = _mm256_unpacklo_ps(m[row + i].part[part], m[row + i + 1].part[part]);
+    a[i + 1] = _mm256_unpackhi_ps(m[row + i].part[part], m[row + i + 1].part[part]);
+  }
+#pragma GCC unroll 2
+  for (int i = 0; i < 8; i += 4) {
+    for (int j = 0; j < 2; ++j) {
+      const __m256d first = _mm256_castps_pd(a[i + j]), second = _mm256_castps_pd(a[i + j + 2]);
+      b[i + 2 * j] = _mm256_castpd_ps(_mm256_unpacklo_pd(first, second));
+      b[i + 2 * j + 1] = _mm256_castpd_ps(_mm256_unpackhi_pd(first, second));
+    }
+  }
+#pragma GCC unroll 4
+  for (int c = 0; c < 4; ++c) {
+    out[c] = _mm256_permute2f128_ps(b[c], b[4 + c], 0x20);
+    out[4 + c] = _mm256_permute2f128_ps(b[c], b[4 + c], 0x31);
+  }
+}
+SLIP_LANES void transpose(Lanes (&m)[kLanes]) {
+  Part quarter[2][2][8];
+  for (int row = 0; row < 2; ++row) {
+    for (int part = 0; part < 2; ++part) transpose_quarter(m, 8 * row, part, quarter[row][part]);
+  }
+  for (int i = 0; i < 8; ++i) {
+    for (int half = 0; half < 2; ++half) {
+      m[i].part[half] = quarter[half][0][i];
+      m[8 + i].part[half] = quarter[half][1][i];
+    }
+  }
+}
+#else
+SLIP_LANES void transpose(Lanes (&m)[kLanes]) {
+  for (int row = 0; row < kLanes; ++row) {
+    for (int column = 0; column < row; ++column) {
+      const float swapped = m[row].part[column / kPartLanes][column % kPartLanes];
+      m[row].part[column / kPartLanes][column % kPartLanes] = m[column].part[row / kPartLanes][row % kPartLanes];
+      m[column].part[row / kPartLanes][row % kPartLanes] = swapped;
+    }
+  }
+}
+#endif
+
+}  // namespace
+}  // namespace slip::kernels

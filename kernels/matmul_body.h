@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+// The matmul tiles in 16-lane arithmetic; included by one source file an instruction class.
+#pragma once
+
+#include "kernels/kernel_table.h"
+#include "kernels/lanes.h"
+
+namespace slip::kernels {
+namespace {
+
+// Column blocks in flight with `rows` rows: their product fills the register file without overflowing it.
+constexpr int blocks_in_flight(int rows) {
+  if (kParts == 1 || rows == 1) return 4;
+  return rows <= 3 ? 2 : 1;
+}
+
+SLIP_LANES void fetch_ahead(const MatmulTile& tile, std::int64_t step) {
+  if (tile.next_weight == nullptr) return;
+  for (std::int64_t byte = 0; byte < tile.next_step_bytes; byte += 64) {
+    __builtin_prefetch(tile.next_weight + step * tile.next_step_bytes + byte);
+  }
+}
+
+template <int kRows, int kBlocks>
+SLIP_LANES void load_sums(const MatmulTile& tile, int column, Lanes (&sums)[kRows][kBlocks]) {
+#pragma GCC unroll 8
+  for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 8
+    for (int b = 0; b < kBlocks; ++b) sums[r][b] = load(tile.sums + r * kPanelColumns + column + b * kLanes);
+  }
+}
+template <int kRows, int kBlocks>
+SLIP_LANES void store_sums(const MatmulTile& tile, int column, const Lanes (&sums)[kRows][kBlocks]) {
+#pragma GCC unroll 8
+  for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 8
+    for (int b = 0; b < kBlocks; ++b) store(tile.sums + r * kPanelColumns + column + b * kLanes, sums[r][b]);
+  }
+}
+
+struct Float32Step {
+  static constexpr int kStepBytes = 4;
+  template <int kRows, int kBlocks>
+  SLIP_LANES static void add(const std::byte* weight, const std::byte* x, std::int64_t x_stride,
+                             Lanes (&sums)[kRows][kBlocks]) {
+    Lanes w[kBlocks];
+#pragma GCC unroll 8
+    for (int b = 0; b < kBlocks; ++b) w[b] = load(reinterpret_cast<const float*>(weight) + b * kLanes);
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r) {
+      const Lanes value = broadcast(load_unaligned<float>(x + r * x_stride));
+#pragma GCC unroll 8
+      for (int b = 0; b < kBlocks; ++b) sums[r][b] = fused(value, w[b], sums[r][b]);
+    }
+  }
+};
+
+// bfloat16 without the instruction for it: both values of a pair are widened to float32, whose products of two
+// bfloat16 are exact, and added one after the other.
+struct WidenedPairStep {
+  static constexpr int kStepBytes = 8;
+  template <int kRows, int kBlocks>
+  SLIP_LANES static void add(const std::byte* weight, const std::byte* x, std::int64_t x_stride,
+                             Lanes (&sums)[kRows][kBlocks]) {
+#pragma GCC unroll 8
+    for (int b = 0; b < kBlocks; ++b) {
+      const Lanes pairs = load(reinterpret_cast<const float*>(weight) + b * kLanes);
+      const Lanes first = first_of_pairs(pairs), second = second_of_pairs(pairs);
+#pragma GCC unroll 8
+      for (int r = 0; r < kRows; ++r) {
+        const std::byte* value = x + r * x_stride;
+        sums[r][b] = fused(broadcast(load_unaligned<float>(value)), first, sums[r][b]);
+        sums[r][b] = fused(broadcast(load_unaligned<float>(value + 4)), second, sums[r][b]);
+      }
+    }
+  }
+};
+
+template <class Step, int kRows>
+void tile_of(const MatmulTile& tile) {
+  constexpr int kBlocks = blocks_in_flight(kRows);
+  for (int column = 0; column < kPanelColumns; column += kBlocks * kLanes) {
+    Lanes sums[kRows][kBlocks];
+    load_sums(tile, column, sums);
+    const std::byte* weight = tile.weight + column * 4;
+    const std::byte* x = tile.x;
+    for (std::int64_t step = 0; step < tile.depth; ++step) {
+      if (column == 0) fetch_ahead(tile, step);
+      Step::add(weight, x, tile.x_stride_bytes, sums);
+      weight += kPanelColumns * 4;
+      x += Step::kStepBytes;
+    }
+    store_sums(tile, column, sums);
+  }
+}
+
+template <class Step>
+void matmul_tile(const MatmulTile& tile) {
+  switch (tile.n_rows) {
+    case 1:
+      return tile_of<Step, 1>(tile);
+    case 2:
+      return tile_of<Step, 2>(tile);
+    case 3:
+      return tile_of<Step, 3>(tile);
+    case 4:
+      return tile_of<Step, 4>(tile);
+    case 5:
+      return tile_of<Step, 5>(tile);
+    default:
+      return tile_of<Step, 6>(tile);
+  }
+}
+
+}  // namespace
+}  // namespace slip::kernels

@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/matmul.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "common/error.h"
+#include "kernels/elementwise.h"
+#include "tests/kernels/kernel_cases.h"
+
+// The sanitizers' allocators abort on what the machine cannot give, unless told otherwise.
+extern "C" const char* __asan_default_options() {
+  return "allocator_may_return_null=1";
+}
+extern "C" const char* __tsan_default_options() {
+  return "allocator_may_return_null=1";
+}
+
+namespace slip::kernels {
+namespace {
+
+struct Problem {
+  std::int64_t n_out = 0, n_in = 0;
+  std::vector<float> weight;
+  PackedMatrix packed;
+};
+
+Problem make_problem(std::int64_t n_out, std::int64_t n_in, Dtype compute, std::uint64_t seed = 1) {
+  Problem problem{n_out, n_in, random_floats(static_cast<std::size_t>(n_out * n_in), seed), {}};
+  problem.packed = PackedMatrix(problem.weight.data(), Dtype::kFloat32, n_out, n_in, compute);
+  return problem;
+}
+
+// y [n_rows, n_out], from zero.
+std::vector<float> multiply(const KernelTable& table, const PackedMatrix& weight, std::span<const float> x,
+                            ThreadPool& pool) {
+  const std::int64_t n_rows = std::ssize(x) / weight.n_in();
+  std::vector<float> y(static_cast<std::size_t>(n_rows * weight.n_out()), -1.0F);
+  const AlignedBytes scratch(matmul_scratch_bytes(n_rows, weight.n_in()));
+  matmul_with(table, weight, {x.data(), weight.n_in(), n_rows, y.data(), weight.n_out(), false, scratch.data()}, pool);
+  return y;
+}
+
+// Of all splits of the rows into calls, those whose result differs in a bit from one call a row.
+std::string variant_row_counts(const KernelTable& table, const PackedMatrix& weight, ThreadPool& pool) {
+  constexpr std::int64_t kMost = 256;
+  const auto x = random_floats(static_cast<std::size_t>(kMost * weight.n_in()), 7);
+  const auto n_in = static_cast<std::size_t>(weight.n_in());
+  std::vector<float> singly;
+  for (std::size_t row = 0; row < kMost; ++row) {
+    const auto y = multiply(table, weight, std::span(x).subspan(row * n_in, n_in), pool);
+    singly.insert(singly.end(), y.begin(), y.end());
+  }
+  std::string variant;
+  for (const std::size_t n_rows : {1, 2, 3, 4, 5, 7, 8, 12, 16, 17, 64, 256}) {
+    const auto y = multiply(table, weight, std::span(x).first(n_rows * n_in), pool);
+    if (!same_bits(y, std::span(singly).first(y.size()))) variant += std::to_string(n_rows) + " ";
+  }
+  return variant;
+}
+
+class Matmul : public testing::TestWithParam<std::tuple<IsaClass, Dtype>> {
+ protected:
+  const KernelTable& table() const { return kernel_table(std::get<0>(GetParam())); }
+  Dtype dtype() const { return std::get<1>(GetParam()); }
+  float rounded(float value) const { return dtype() == Dtype::kBFloat16 ? bf16_to_float(float_to_bf16(value)) : value; }
+  ThreadPool pool_{1};
+};
+
+TEST_P(Matmul, EqualsTheReferenceAtAnySize) {
+  for (const std::int64_t n_in : {1, 2, 3, 15, 64, 129, 384, 1000}) {
+    for (const std::int64_t n_out : {1, 16, 63, 64, 65, 130}) {
+      const Problem problem = make_problem(n_out, n_in, dtype());
+      const auto x = random_floats(static_cast<std::size_t>(5 * n_in), 2);
+      const auto y = multiply(table(), problem.packed, x, pool_);
+      for (std::int64_t r = 0; r < 5; ++r) {
+        for (std::int64_t o = 0; o < n_out; ++o) {
+          double sum = 0, size = 0;
+          for (std::int64_t i = 0; i < n_in; ++i) {
+            const double term = double{rounded(x[static_cast<std::size_t>(r * n_in + i)])} *
+                                rounded(problem.weight[static_cast<std::size_t>(o * n_in + i)]);
+            sum += term;
+            size += std::abs(term);
+          }
+          ASSERT_NEAR(y[static_cast<std::size_t>(r * n_out + o)], sum, Tolerance::kMatmul * size)
+              << "row " << r << " column " << o << " of " << n_out << " × " << n_in;
+        }
+      }
+    }
+  }
+}
+
+TEST_P(Matmul, GivesTheSameBitsAtAnyRowCountAndThreadCount) {
+  const Problem problem = make_problem(200, 301, dtype());
+  ThreadPool two(2), three(3);
+  EXPECT_EQ(variant_row_counts(table(), problem.packed, pool_), "");
+  EXPECT_EQ(variant_row_counts(table(), problem.packed, two), "");
+  const auto x = random_floats(static_cast<std::size_t>(65 * 301), 3);
+  EXPECT_TRUE(same_bits(multiply(table(), problem.packed, x, pool_), multiply(table(), problem.packed, x, three)));
+}
+
+// What the larger copy of a small model relies on: inputs that are zero and weights of such inputs change nothing.
+TEST_P(Matmul, ZeroPaddingOfTheInputsChangesNoBit) {
+  const Problem small = make_problem(70, 96, dtype());
+  std::vector<float> wide_weight(70 * 384, 0.0F);
+  for (std::size_t o = 0; o < 70; ++o) std::copy_n(&small.weight[o * 96], 96, &wide_weight[o * 384]);
+  const PackedMatrix wide(wide_weight.data(), Dtype::kFloat32, 70, 384, dtype());
+  const auto x = random_floats(8 * 96, 4);
+  std::vector<float> wide_x(8 * 384, 0.0F);
+  for (std::size_t r = 0; r < 8; ++r) std::copy_n(&x[r * 96], 96, &wide_x[r * 384]);
+  EXPECT_TRUE(same_bits(multiply(table(), small.packed, x, pool_), multiply(table(), wide, wide_x, pool_)));
+}
+
+TEST_P(Matmul, AddsToWhatIsThereAndKeepsToItsStrides) {
+  const Problem problem = make_problem(65, 33, dtype());
+  const auto x = random_floats(3 * 40, 5);
+  std::vector<float> dense;
+  for (std::size_t r = 0; r < 3; ++r) dense.insert(dense.end(), &x[r * 40], &x[r * 40] + 33);
+  const auto product = multiply(table(), problem.packed, dense, pool_);
+  auto y = random_floats(3 * 70, 6);
+  const auto before = y;
+  const AlignedBytes scratch(matmul_scratch_bytes(3, 33));
+  matmul_with(table(), problem.packed, {x.data(), 40, 3, y.data(), 70, true, scratch.data()}, pool_);
+  for (std::size_t r = 0; r < 3; ++r) {
+    for (std::size_t o = 0; o < 70; ++o) {
+      const float added = o < 65 ? product[r * 65 + o] : 0.0F;
+      ASSERT_EQ(y[r * 70 + o], before[r * 70 + o] + added);
+    }
+  }
+}
+
+TEST_P(Matmul, PacksEverySourceFormat) {
+  std::vector<std::uint16_t> bf16(10 * 6), f16(10 * 6);
+  std::vector<float> f32(10 * 6);
+  for (std::size_t i = 0; i < 60; ++i) {
+    f16[i] = static_cast<std::uint16_t>(0x3C00 + i * 8);  // 1 + i / 128, exact in all three
+    f32[i] = 1.0F + static_cast<float>(i) / 128;
+    bf16[i] = float_to_bf16(f32[i]);
+  }
+  const auto x = random_floats(12, 8);
+  const auto from_f32 = multiply(table(), PackedMatrix(f32.data(), Dtype::kFloat32, 10, 6, dtype()), x, pool_);
+  EXPECT_TRUE(
+      same_bits(from_f32, multiply(table(), PackedMatrix(bf16.data(), Dtype::kBFloat16, 10, 6, dtype()), x, pool_)));
+  EXPECT_TRUE(
+      same_bits(from_f32, multiply(table(), PackedMatrix(f16.data(), Dtype::kFloat16, 10, 6, dtype()), x, pool_)));
+}
+
+// Sums several rows against the order of one row: what a kernel tuned by row count does.
+template <void (*KernelTable::*kTile)(const MatmulTile&)>
+struct BackwardForSeveralRows {
+  static inline std::int64_t step_bytes = 4;
+  static inline void (*tile)(const MatmulTile&) = nullptr;
+  static void run(const MatmulTile& given) {
+    if (given.n_rows == 1) return tile(given);
+    for (std::int64_t step = given.depth - 1; step >= 0; --step) {
+      MatmulTile one = given;
+      one.weight += step * kPanelColumns * 4;
+      one.x += step * step_bytes;
+      one.depth = 1;
+      tile(one);
+    }
+  }
+};
+
+TEST_P(Matmul, NegativeAnOrderThatDependsOnTheRowCountIsCaught) {
+  const Problem problem = make_problem(64, 301, dtype());
+  KernelTable planted = table();
+  using F32 = BackwardForSeveralRows<&KernelTable::matmul_f32>;
+  using Bf16 = BackwardForSeveralRows<&KernelTable::matmul_bf16>;
+  F32::tile = table().matmul_f32;
+  Bf16::tile = table().matmul_bf16;
+  Bf16::step_bytes = table().bf16_pair_bytes;
+  planted.matmul_f32 = &F32::run;
+  planted.matmul_bf16 = &Bf16::run;
+  EXPECT_EQ(variant_row_counts(planted, problem.packed, pool_), "2 3 4 5 7 8 12 16 17 64 256 ");
+}
+
+INSTANTIATE_TEST_SUITE_P(Isa, Matmul,
+                         testing::Combine(testing::ValuesIn(available_isas()),
+                                          testing::Values(Dtype::kBFloat16, Dtype::kFloat32)),
+                         [](const auto& param) {
+                           const char* dtype = std::get<1>(param.param) == Dtype::kFloat32 ? "_float32" : "_bfloat16";
+                           return isa_class_name(std::get<0>(param.param)) + std::string(dtype);
+                         });
+
+// Products of two bfloat16 are exact in float32, so with or without a fused addition the sums are the same.
+TEST(MatmulClasses, WidenedBFloat16IsTheSameOnEveryClass) {
+  const Problem problem = make_problem(130, 257, Dtype::kBFloat16);
+  const auto x = random_floats(5 * 257, 9);
+  ThreadPool pool(1);
+  const auto scalar = multiply(kernel_table(IsaClass::kScalar), problem.packed, x, pool);
+  for (const IsaClass isa : available_isas()) {
+    if (isa == IsaClass::kAvx512Bf16) continue;
+    EXPECT_TRUE(same_bits(scalar, multiply(kernel_table(isa), problem.packed, x, pool))) << isa_class_name(isa);
+  }
+}
+
+TEST(MatmulClasses, ThePublicFunctionUsesTheProcessClass) {
+  const Problem problem = make_problem(70, 50, Dtype::kBFloat16);
+  const auto x = random_floats(4 * 50, 10);
+  ThreadPool pool(2);
+  std::vector<float> y(4 * 70);
+  const AlignedBytes scratch(matmul_scratch_bytes(4, 50));
+  matmul(problem.packed, x.data(), 50, 4, y.data(), 70, false, scratch.data(), pool);
+  EXPECT_TRUE(same_bits(y, multiply(kernel_table(isa_class()), problem.packed, x, pool)));
+  EXPECT_EQ(available_isas().back(), isa_class());
+}
+
+TEST(MatmulClasses, MemoryThatTheMachineLacksIsAnError) {
+  const float value = 0;
+  EXPECT_THROW(PackedMatrix(&value, Dtype::kFloat32, std::int64_t{1} << 30, std::int64_t{1} << 28, Dtype::kFloat32),
+               Error);
+}
+
+}  // namespace
+}  // namespace slip::kernels

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/thread_pool.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <set>
+#include <thread>
+#include <vector>
+
+namespace slip::kernels {
+namespace {
+
+TEST(ThreadPool, RunsEveryIndexOnce) {
+  for (const int n_threads : {1, 2, 3, 8}) {
+    ThreadPool pool(n_threads);
+    EXPECT_EQ(pool.n_threads(), n_threads);
+    for (const std::size_t n : {0, 1, 2, 7, 1000}) {
+      std::vector<int> counts(n, 0);  // plain: two workers on one index would be a race
+      std::atomic<int> stray{0};
+      pool.parallel_for(n, [&](std::size_t index, int worker) {
+        ++counts[index];
+        if (worker < 0 || worker >= n_threads) ++stray;
+      });
+      EXPECT_EQ(counts, std::vector<int>(n, 1)) << n_threads << " threads";
+      EXPECT_EQ(stray, 0);
+    }
+  }
+}
+
+TEST(ThreadPool, AtLeastOneThreadWhateverIsAskedFor) {
+  ThreadPool pool(0);
+  int sum = 0;
+  pool.parallel_for(4, [&](std::size_t index, int) { sum += static_cast<int>(index); });
+  EXPECT_EQ(sum, 6);
+}
+
+// What one loop wrote, the next one reads on whichever worker: the end of a loop orders everything in it before all
+// that follows.
+TEST(ThreadPool, ALoopSeesWhatTheOneBeforeWrote) {
+  ThreadPool pool(3);
+  std::vector<int> values(64, 0), next(64, 0);
+  for (int round = 0; round < 3000; ++round) {
+    pool.parallel_for(64, [&](std::size_t index, int) { next[index] = values[(index + 17) % 64] + 1; });
+    values.swap(next);
+  }
+  EXPECT_EQ(values, std::vector<int>(64, 3000));
+}
+
+TEST(ThreadPool, WakesWorkersThatWentToSleep) {
+  ThreadPool pool(2);
+  for (int round = 0; round < 5; ++round) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    // Each index waits for the other: done only if two workers run at once.
+    std::atomic<int> arrived{0};
+    pool.parallel_for(2, [&](std::size_t, int) {
+      ++arrived;
+      while (arrived < 2) std::this_thread::yield();
+    });
+    EXPECT_EQ(arrived, 2);
+  }
+}
+
+TEST(ThreadPool, WorkersAreThreadsOfTheirOwnAndTheCallerTakesPart) {
+  ThreadPool pool(2);
+  std::atomic<int> arrived{0};
+  std::vector<std::thread::id> ids(2);
+  std::vector<int> workers(2, -1);
+  pool.parallel_for(2, [&](std::size_t index, int worker) {
+    ids[index] = std::this_thread::get_id();
+    workers[index] = worker;
+    ++arrived;
+    while (arrived < 2) std::this_thread::yield();
+  });
+  EXPECT_EQ(std::set<int>(workers.begin(), workers.end()), (std::set<int>{0, 1}));
+  EXPECT_NE(ids[0], ids[1]);
+  EXPECT_EQ(ids[workers[0] == 0 ? 0 : 1], std::this_thread::get_id());
+}
+
+TEST(ThreadPool, EndsWhileWorkersSpinOrSleep) {
+  for (int round = 0; round < 50; ++round) {
+    ThreadPool pool(4);
+    if (round % 2 == 0) pool.parallel_for(8, [](std::size_t, int) {});
+    if (round % 10 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+}
+
+}  // namespace
+}  // namespace slip::kernels
