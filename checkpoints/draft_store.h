@@ -1,48 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <filesystem>
-#include <memory>
+#include <map>
+#include <mutex>
 #include <optional>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
-#include "common/file.h"
+#include "checkpoints/data_directory_lock.h"
+#include "checkpoints/draft_meta.h"
+#include "checkpoints/retention.h"
+#include "checkpoints/store_folder.h"
 
 namespace slip {
-
-// What is written beside a version's weights, for people and for reconciling the ledger after a crash.
-struct DraftMeta {
-  std::string draft;                  // name, ^[a-z0-9][a-z0-9_-]{0,47}$
-  std::uint64_t version = 0;          // 1, 2, … per draft; never reused
-  std::uint64_t parent = 0;           // version it was trained from; 0 for the first
-  std::string topic;                  // empty for the base draft
-  std::string target;                 // target's folder name
-  std::string target_fingerprint;     // hash of the target's config and tokenizer
-  std::int64_t created_us = 0;        // wall clock, UTC
-  std::string reason;                 // "base", "canary", "rollback", "warmup"
-  std::uint64_t optimizer_steps = 0;  // total since the base draft
-  std::uint64_t trained_requests = 0;
-  double heldout_alpha_before = 0;  // the live draft on the canary's records
-  double heldout_alpha = 0;         // this version on the same records
-  double p_value = 1;
-  std::string weights_sha256;  // of model.safetensors, 64 hex digits
-};
-
-std::string to_json(const DraftMeta& meta);
-DraftMeta parse_draft_meta(const std::string& json, const std::string& where);
-
-struct RetentionPolicy {
-  int keep_last = 8;
-  std::int64_t keep_younger_than_us = std::int64_t{7} * 24 * 3600 * 1'000'000;
-  std::uint64_t max_bytes = std::uint64_t{4} << 30;
-};
 
 // The versioned store of drafts:  <root>/<name>/v000042/{config.json, model.safetensors, meta.json, tokenizer files}
 // and <root>/<name>/CURRENT. Publish = write into a temporary folder → fsync files → rename → fsync directory → replace
 // CURRENT atomically. A crash at any instant leaves either the old version current or the new one; leftovers are swept
-// on open. Opened by name with openat + O_NOFOLLOW below the root, so a planted symlink or `..` never leaves it.
+// on open, so the owner of the data directory (DataDirectoryLock) alone opens it. Everything below the root is reached
+// with openat + O_NOFOLLOW, so a planted symlink or `..` never leaves it. A name that is_valid_draft_name refuses is
+// Error{kInvalidArgument}.
 // Threads: one writer (the trainer); readers may call current(), load paths and list from any thread.
 class DraftStore {
  public:
@@ -55,6 +37,7 @@ class DraftStore {
   // A fresh empty folder on the store's own filesystem, for the trainer to export into.
   std::filesystem::path staging_folder(const std::string& draft);
   // Makes an older version current again (rollback); the bad version stays on disk, marked in its meta.json.
+  // Error{kNotFound | kDataLoss} when `version` is gone or damaged. Fail points `rollback.*`.
   void set_current(const std::string& draft, std::uint64_t version);
 
   std::optional<DraftMeta> current(
@@ -62,26 +45,37 @@ class DraftStore {
   std::vector<DraftMeta> versions(
       const std::string& draft) const;  // ascending; versions whose weights were retired included
   std::vector<std::string> drafts() const;
+  // Where a version is or would be; Error{kPermission} when a symbolic link stands in its place.
   std::filesystem::path folder(const std::string& draft, std::uint64_t version) const;
   // Retires weights outside the policy, never those of live, current or last-known-good; meta.json stays.
   void apply_retention(const std::string& draft, std::uint64_t live, std::uint64_t last_known_good);
 
-  const std::filesystem::path& root() const { return root_; }
+  const std::filesystem::path& root() const { return root_folder_.path(); }
 
  private:
-  std::filesystem::path root_;
+  using VersionKey = std::pair<std::string, std::uint64_t>;
+  // What was hashed once and need not be again until the file changes.
+  struct FileStamp {
+    std::uint64_t inode = 0, bytes = 0;
+    std::int64_t modified_ns = 0;
+    friend bool operator==(const FileStamp&, const FileStamp&) = default;
+  };
+
+  static FileStamp stamp_of(const FileHandle& file);
+  StoreFolder draft_folder(const std::string& draft) const;
+  std::optional<DraftMeta> intact(const StoreFolder& folder, const std::string& draft, std::uint64_t version) const;
+  void verify_weights(const StoreFolder& version_folder, const DraftMeta& meta) const;
+  std::optional<DraftMeta> newest_intact(const StoreFolder& folder, const std::string& draft) const;
+  std::uint64_t weight_bytes(const std::string& draft) const;
+  void sweep() const;
+
+  StoreFolder root_folder_;
   RetentionPolicy policy_;
-};
-
-bool is_valid_draft_name(const std::string& name);
-
-// <data>/LOCK held by flock for the life of the process. Throws Error{kConflict} naming the holder's pid.
-class DataDirectoryLock {
- public:
-  explicit DataDirectoryLock(const std::filesystem::path& data_directory);
-
- private:
-  FileHandle file_;
+  std::mutex writing_;
+  std::atomic<std::uint64_t> n_staged_{0};
+  mutable std::mutex verified_mutex_;
+  mutable std::map<VersionKey, FileStamp> verified_;
+  mutable std::set<VersionKey> reported_;  // damaged versions, each named once in the log
 };
 
 }  // namespace slip

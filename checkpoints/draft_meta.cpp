@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "checkpoints/draft_meta.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "checkpoints/strict_json.h"
+
+namespace slip {
+namespace {
+
+using nlohmann::json;
+
+constexpr int kFormat = 1;
+constexpr std::size_t kMaxNameBytes = 48;
+constexpr std::size_t kSha256HexDigits = 64;
+constexpr JsonFields::IntegerRange kCount{0, std::numeric_limits<std::int64_t>::max()};
+constexpr JsonFields::NumberRange kShare{0, 1};
+
+json number_or_null(double value) {
+  return std::isfinite(value) ? json(value) : json(nullptr);
+}
+
+bool is_sha256(const std::string& text) {
+  return text.size() == kSha256HexDigits && text.find_first_not_of("0123456789abcdef") == std::string::npos;
+}
+
+std::uint64_t count(const JsonFields& fields, const char* key) {
+  return static_cast<std::uint64_t>(fields.optional_integer(key, kCount).value_or(0));
+}
+
+}  // namespace
+
+std::string to_json(const DraftMeta& meta) {
+  const nlohmann::ordered_json out = {
+      {"format", kFormat},
+      {"draft", meta.draft},
+      {"version", meta.version},
+      {"parent", meta.parent},
+      {"topic", meta.topic},
+      {"target", meta.target},
+      {"target_fingerprint", meta.target_fingerprint},
+      {"created_us", meta.created_us},
+      {"reason", meta.reason},
+      {"optimizer_steps", meta.optimizer_steps},
+      {"trained_requests", meta.trained_requests},
+      {"heldout_alpha_before", number_or_null(meta.heldout_alpha_before)},
+      {"heldout_alpha", number_or_null(meta.heldout_alpha)},
+      {"p_value", number_or_null(meta.p_value)},
+      {"weights_sha256", meta.weights_sha256},
+      {"rolled_back", meta.rolled_back},
+      {"weights_retired", meta.weights_retired},
+  };
+  return out.dump(/*indent=*/1, ' ', /*ensure_ascii=*/false, json::error_handler_t::replace) + "\n";
+}
+
+DraftMeta parse_draft_meta(const std::string& json_text, const std::string& where) {
+  const json document = parse_strict_json(json_text, where);
+  const JsonFields fields(document, where);
+  fields.integer("format", {kFormat, kFormat});
+  DraftMeta meta;
+  meta.draft = fields.optional_string("draft").value_or("");
+  if (!is_valid_draft_name(meta.draft)) fields.refuse("draft", "is no draft name");
+  meta.version = static_cast<std::uint64_t>(fields.integer("version", {1, kCount.high}));
+  meta.parent = count(fields, "parent");
+  meta.topic = fields.optional_string("topic").value_or("");
+  meta.target = fields.optional_string("target").value_or("");
+  meta.target_fingerprint = fields.optional_string("target_fingerprint").value_or("");
+  meta.created_us = fields.optional_integer("created_us", kCount).value_or(0);
+  meta.reason = fields.optional_string("reason").value_or("");
+  meta.optimizer_steps = count(fields, "optimizer_steps");
+  meta.trained_requests = count(fields, "trained_requests");
+  meta.heldout_alpha_before = fields.optional_number("heldout_alpha_before", kShare).value_or(0);
+  meta.heldout_alpha = fields.optional_number("heldout_alpha", kShare).value_or(0);
+  meta.p_value = fields.optional_number("p_value", kShare).value_or(1);
+  meta.weights_sha256 = fields.optional_string("weights_sha256").value_or("");
+  if (!is_sha256(meta.weights_sha256)) fields.refuse("weights_sha256", "is not 64 hex digits");
+  meta.rolled_back = fields.optional_boolean("rolled_back").value_or(false);
+  meta.weights_retired = fields.optional_boolean("weights_retired").value_or(false);
+  return meta;
+}
+
+bool is_valid_draft_name(const std::string& name) {
+  const auto lower_or_digit = [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9'); };
+  return !name.empty() && name.size() <= kMaxNameBytes && lower_or_digit(name.front()) &&
+         std::all_of(name.begin(), name.end(), [&](char c) { return lower_or_digit(c) || c == '_' || c == '-'; });
+}
+
+}  // namespace slip

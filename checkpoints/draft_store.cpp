@@ -1,0 +1,331 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "checkpoints/draft_store.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+#include <algorithm>
+#include <charconv>
+#include <string_view>
+
+#include "common/clock.h"
+#include "common/error.h"
+#include "common/log.h"
+
+namespace slip {
+namespace {
+
+constexpr const char* kCurrentFile = "CURRENT";
+constexpr const char* kMetaFile = "meta.json";
+constexpr const char* kConfigFile = "config.json";
+constexpr const char* kWeightsFile = "model.safetensors";
+constexpr std::string_view kStagingPrefix = ".staging-";
+constexpr std::size_t kVersionDigits = 6;
+constexpr std::uint64_t kMaxMetaBytes = std::uint64_t{1} << 20;
+
+std::string version_name(std::uint64_t version) {
+  std::string digits = std::to_string(version);
+  if (digits.size() < kVersionDigits) digits.insert(0, kVersionDigits - digits.size(), '0');
+  return "v" + digits;
+}
+
+// Only the one spelling that version_name gives.
+std::optional<std::uint64_t> parse_version_name(std::string_view name) {
+  if (name.empty() || name.front() != 'v') return std::nullopt;
+  std::uint64_t version = 0;
+  const auto parsed = std::from_chars(name.data() + 1, name.data() + name.size(), version);
+  if (parsed.ec != std::errc{} || version == 0 || version_name(version) != name) return std::nullopt;
+  return version;
+}
+
+std::vector<std::uint64_t> version_numbers(const StoreFolder& draft) {
+  std::vector<std::uint64_t> numbers;
+  for (const auto& name : draft.names()) {
+    if (const auto version = parse_version_name(name)) numbers.push_back(*version);
+  }
+  std::sort(numbers.begin(), numbers.end());
+  return numbers;
+}
+
+// 0 when there is none that can be read: then the newest intact version counts.
+std::uint64_t read_current(const StoreFolder& draft) {
+  if (!draft.contains(kCurrentFile)) return 0;
+  try {
+    std::string text = draft.read(kCurrentFile, /*max_bytes=*/64);
+    if (text.ends_with('\n')) text.pop_back();
+    return parse_version_name(text).value_or(0);
+  } catch (const Error& error) {
+    log_warn("draft store: " + error.message());
+    return 0;
+  }
+}
+
+DraftMeta read_meta(const StoreFolder& version_folder) {
+  return parse_draft_meta(version_folder.read(kMetaFile, kMaxMetaBytes), (version_folder.path() / kMetaFile).string());
+}
+
+void write_current(const StoreFolder& draft, std::uint64_t version, std::string_view point) {
+  draft.replace(kCurrentFile, version_name(version) + "\n", point);
+}
+
+void check_name(const std::string& draft) {
+  if (is_valid_draft_name(draft)) return;
+  throw Error(ErrorCode::kInvalidArgument, "not a draft name: 1 to 48 of a-z, 0-9, _ and -, beginning with a-z or 0-9",
+              "rename it", "draft");
+}
+
+bool same_folder(const std::filesystem::path& one, const std::filesystem::path& other) {
+  return (one / "").lexically_normal() == (other / "").lexically_normal();
+}
+
+// Every entry a regular file: a published version holds no links and no folders.
+void check_staged(const StoreFolder& staged) {
+  for (const char* name : {kConfigFile, kWeightsFile}) {
+    if (!staged.contains(name)) {
+      throw Error(ErrorCode::kInvalidArgument, (staged.path() / name).string() + " is missing", "export it first");
+    }
+  }
+  for (const auto& name : staged.names()) staged.open_file(name);
+}
+
+void mark_rolled_back(const StoreFolder& draft, std::uint64_t version, bool bad) {
+  const auto folder = draft.child_if_there(version_name(version));
+  if (!folder) return;
+  DraftMeta meta = read_meta(*folder);
+  if (meta.rolled_back == bad) return;
+  meta.rolled_back = bad;
+  folder->replace(kMetaFile, to_json(meta), "rollback.meta");
+}
+
+void retire(const StoreFolder& version_folder) {
+  DraftMeta meta = read_meta(version_folder);
+  if (!meta.weights_retired) {
+    meta.weights_retired = true;
+    version_folder.replace(kMetaFile, to_json(meta), "retire.meta");
+  }
+  for (const auto& name : version_folder.names()) {
+    if (name != kMetaFile) version_folder.remove(name);
+  }
+}
+
+void sweep_version(const StoreFolder& version_folder) {
+  for (const auto& name : version_folder.names()) {
+    if (name.ends_with(".tmp")) version_folder.remove(name);
+  }
+  if (read_meta(version_folder).weights_retired) retire(version_folder);
+}
+
+}  // namespace
+
+DraftStore::DraftStore(std::filesystem::path root, RetentionPolicy policy)
+    : root_folder_(StoreFolder::open_root(root)), policy_(policy) {
+  sweep();
+}
+
+// What a crash left behind. A draft that cannot be swept is left as it is: opening must not depend on it.
+void DraftStore::sweep() const {
+  for (const auto& name : root_folder_.names()) {
+    if (name.starts_with(kStagingPrefix)) root_folder_.remove(name);
+  }
+  for (const auto& name : drafts()) {
+    try {
+      const StoreFolder draft = draft_folder(name);
+      for (const auto& entry : draft.names()) {
+        if (entry.ends_with(".tmp")) draft.remove(entry);
+      }
+      for (const auto version : version_numbers(draft)) sweep_version(draft.child(version_name(version)));
+    } catch (const Error& error) {
+      log_warn("draft store: " + error.message());
+    }
+  }
+}
+
+StoreFolder DraftStore::draft_folder(const std::string& draft) const {
+  check_name(draft);
+  return root_folder_.child(draft);
+}
+
+std::filesystem::path DraftStore::staging_folder(const std::string& draft) {
+  check_name(draft);
+  const std::string name =
+      std::string(kStagingPrefix) + draft + "-" + std::to_string(::getpid()) + "-" + std::to_string(++n_staged_);
+  root_folder_.remove(name);
+  return root_folder_.make_child(name).path();
+}
+
+DraftMeta DraftStore::publish(const std::filesystem::path& staged, DraftMeta meta) {
+  check_name(meta.draft);
+  const std::string staged_name = staged.filename().string();
+  if (!same_folder(staged.parent_path(), root()) || !staged_name.starts_with(kStagingPrefix)) {
+    throw Error(ErrorCode::kInvalidArgument, staged.string() + " is not a staging folder of this draft store");
+  }
+  const std::lock_guard lock(writing_);
+  const StoreFolder source = root_folder_.child(staged_name);
+  check_staged(source);
+  const bool is_new = !root_folder_.contains(meta.draft);
+  const StoreFolder draft = root_folder_.make_child(meta.draft);
+  if (is_new) root_folder_.sync("publish.root");
+
+  const auto numbers = version_numbers(draft);
+  meta.version = std::max(numbers.empty() ? 0 : numbers.back(), read_current(draft)) + 1;
+  meta.created_us = wall_us();
+  meta.weights_sha256 = sha256_of(source.open_file(kWeightsFile).get(), staged.string());
+  meta.rolled_back = meta.weights_retired = false;
+  source.replace(kMetaFile, to_json(meta), "publish.meta");
+  for (const auto& name : source.names()) source.sync_file_in(name, "publish.file");
+  source.sync("publish.folder");
+  root_folder_.rename_child(staged_name, draft, version_name(meta.version), "publish.version");
+  draft.sync("publish.version");
+  write_current(draft, meta.version, "publish.current");
+  return meta;
+}
+
+void DraftStore::set_current(const std::string& draft, std::uint64_t version) {
+  const std::lock_guard lock(writing_);
+  const StoreFolder folder = draft_folder(draft);
+  if (!folder.contains(version_name(version))) {
+    throw Error(ErrorCode::kNotFound, draft + " has no version " + std::to_string(version));
+  }
+  if (!intact(folder, draft, version)) {
+    throw Error(ErrorCode::kDataLoss, draft + " version " + std::to_string(version) + " is damaged or retired");
+  }
+  const std::uint64_t before = read_current(folder);
+  write_current(folder, version, "rollback.current");
+  mark_rolled_back(folder, version, /*bad=*/false);
+  if (before > version) mark_rolled_back(folder, before, /*bad=*/true);
+}
+
+std::optional<DraftMeta> DraftStore::current(const std::string& draft) const {
+  check_name(draft);
+  const auto folder = root_folder_.child_if_there(draft);
+  if (!folder) return std::nullopt;
+  const std::uint64_t version = read_current(*folder);
+  if (version != 0) {
+    if (auto meta = intact(*folder, draft, version)) return meta;
+  }
+  return newest_intact(*folder, draft);
+}
+
+std::optional<DraftMeta> DraftStore::newest_intact(const StoreFolder& folder, const std::string& draft) const {
+  const auto numbers = version_numbers(folder);
+  std::optional<DraftMeta> last_resort;
+  for (auto version = numbers.rbegin(); version != numbers.rend(); ++version) {
+    auto meta = intact(folder, draft, *version);
+    if (meta && !meta->rolled_back) return meta;
+    if (meta && !last_resort) last_resort = std::move(meta);
+  }
+  return last_resort;
+}
+
+std::optional<DraftMeta> DraftStore::intact(const StoreFolder& folder, const std::string& draft,
+                                            std::uint64_t version) const {
+  try {
+    const StoreFolder version_folder = folder.child(version_name(version));
+    DraftMeta meta = read_meta(version_folder);
+    if (meta.draft != draft || meta.version != version) {
+      throw Error(ErrorCode::kDataLoss, (version_folder.path() / kMetaFile).string() + " describes another version");
+    }
+    if (meta.weights_retired) return std::nullopt;
+    version_folder.open_file(kConfigFile);
+    verify_weights(version_folder, meta);
+    return meta;
+  } catch (const Error& error) {
+    const std::lock_guard lock(verified_mutex_);
+    if (reported_.insert({draft, version}).second) log_warn("draft store: version not used: " + error.message());
+    return std::nullopt;
+  }
+}
+
+DraftStore::FileStamp DraftStore::stamp_of(const FileHandle& file) {
+  struct stat status {};
+  if (::fstat(file.get(), &status) != 0) throw Error(ErrorCode::kIo, "cannot stat a weight file");
+  return {static_cast<std::uint64_t>(status.st_ino), static_cast<std::uint64_t>(status.st_size),
+          status.st_mtim.tv_sec * 1'000'000'000 + status.st_mtim.tv_nsec};
+}
+
+void DraftStore::verify_weights(const StoreFolder& version_folder, const DraftMeta& meta) const {
+  const FileHandle weights = version_folder.open_file(kWeightsFile);
+  const FileStamp stamp = stamp_of(weights);
+  const auto key = std::make_pair(meta.draft, meta.version);
+  {
+    const std::lock_guard lock(verified_mutex_);
+    const auto known = verified_.find(key);
+    if (known != verified_.end() && known->second == stamp) return;
+  }
+  const std::string where = (version_folder.path() / kWeightsFile).string();
+  if (sha256_of(weights.get(), where) != meta.weights_sha256) {
+    throw Error(ErrorCode::kDataLoss, where + " does not match the SHA-256 in its meta.json");
+  }
+  const std::lock_guard lock(verified_mutex_);
+  verified_[key] = stamp;
+}
+
+std::vector<DraftMeta> DraftStore::versions(const std::string& draft) const {
+  check_name(draft);
+  std::vector<DraftMeta> metas;
+  const auto folder = root_folder_.child_if_there(draft);
+  if (!folder) return metas;
+  for (const auto version : version_numbers(*folder)) {
+    try {
+      metas.push_back(read_meta(folder->child(version_name(version))));
+    } catch (const Error& error) {
+      log_warn("draft store: " + error.message());
+    }
+  }
+  return metas;
+}
+
+std::vector<std::string> DraftStore::drafts() const {
+  std::vector<std::string> found;
+  for (const auto& name : root_folder_.names()) {
+    if (!is_valid_draft_name(name)) continue;
+    try {
+      root_folder_.child(name);
+      found.push_back(name);
+    } catch (const Error& error) {
+      log_warn("draft store: " + error.message());
+    }
+  }
+  return found;
+}
+
+std::filesystem::path DraftStore::folder(const std::string& draft, std::uint64_t version) const {
+  check_name(draft);
+  const std::string name = version_name(version);
+  if (const auto found = root_folder_.child_if_there(draft)) found->child_if_there(name);
+  return root() / draft / name;
+}
+
+std::uint64_t DraftStore::weight_bytes(const std::string& draft) const {
+  std::uint64_t bytes = 0;
+  const StoreFolder folder = draft_folder(draft);
+  for (const auto version : version_numbers(folder)) {
+    const StoreFolder version_folder = folder.child(version_name(version));
+    if (version_folder.contains(kWeightsFile)) bytes += stamp_of(version_folder.open_file(kWeightsFile)).bytes;
+  }
+  return bytes;
+}
+
+void DraftStore::apply_retention(const std::string& draft, std::uint64_t live, std::uint64_t last_known_good) {
+  const std::lock_guard lock(writing_);
+  const StoreFolder folder = draft_folder(draft);
+  const std::uint64_t current_version = read_current(folder);
+  std::uint64_t bytes_elsewhere = 0;
+  for (const auto& other : drafts()) {
+    if (other != draft) bytes_elsewhere += weight_bytes(other);
+  }
+  std::vector<StoredVersion> stored;
+  for (const auto& meta : versions(draft)) {
+    if (meta.weights_retired) continue;
+    const StoreFolder version_folder = folder.child(version_name(meta.version));
+    if (!version_folder.contains(kWeightsFile)) continue;
+    const bool is_protected =
+        meta.version == live || meta.version == current_version || meta.version == last_known_good;
+    const std::uint64_t bytes = stamp_of(version_folder.open_file(kWeightsFile)).bytes;
+    stored.push_back({meta.version, meta.created_us, bytes, is_protected});
+  }
+  for (const auto version : plan_retirement(stored, policy_, wall_us(), bytes_elsewhere)) {
+    retire(folder.child(version_name(version)));
+  }
+}
+
+}  // namespace slip
