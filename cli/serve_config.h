@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "checkpoints/draft_store.h"
+#include "distill/learner.h"
+#include "distill/replay_buffer.h"
+#include "engine/engine.h"
+#include "ledger/ledger.h"
+#include "router/topic.h"
+#include "server/options.h"
+
+namespace slip::cli {
+
+struct GovernorChoice {
+  bool deterministic = false;      // "steps_per_request:N"; else "slack"
+  double steps_per_request = 0.5;  // 0 … 64
+  double latency_slack = 0.05;     // 0 … 10; slack only
+};
+
+// Everything `serve` can be told, parsed and validated once. Relative paths are taken from the working directory.
+struct ServeConfig {
+  std::filesystem::path target, draft;    // draft empty: plain decoding
+  std::vector<std::string> served_names;  // empty: the target folder's name
+  Dtype dtype = Dtype::kBFloat16;
+  int threads = 0;                // 0: the cores we may use, less learning's
+  std::int32_t cache_tokens = 0;  // slots of the target's cache; 0: max_running × context, within a quarter of memory
+  std::filesystem::path data_dir = "slipstream-data";
+  std::filesystem::path api_keys_file;
+  ServerOptions server;
+  EngineOptions engine;
+  bool speculation = true;
+  bool learning = true;
+  GovernorChoice governor;
+  LearnerOptions learner;  // folders, k and dtype are filled in by serve
+  ReplayOptions replay;
+  RetentionPolicy retention;
+  LedgerOptions ledger;
+  std::vector<Topic> topics;
+};
+
+// What the command line overrides.
+struct ServeOverrides {
+  std::string config, target, draft, host, data_dir;
+  std::optional<int> k, port, threads;
+  bool no_learning = false, no_speculation = false;
+};
+
+// The four topics of configs/topics.toml, for a service started without a configuration.
+std::vector<Topic> built_in_topics();
+
+// Error{kInvalidArgument} naming file, line and key; an unknown key names the nearest known one.
+ServeConfig parse_serve_config(const std::string& toml, const std::string& where, ServeConfig config);
+std::vector<Topic> parse_topics(const std::string& toml, const std::string& where);
+
+// Defaults ← file ← command line. `--target` without `--draft` drops the file's draft: a draft belongs to its target.
+ServeConfig load_serve_config(const ServeOverrides& overrides);
+
+// The effective configuration as TOML; no secret is in it.
+std::string to_toml(const ServeConfig& config);
+
+}  // namespace slip::cli

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "engine/request.h"
+#include "server/answer.h"
+
+namespace slip {
+
+// The hand-off of one answer from the engine thread to its connection: holds what the client has not taken yet, which
+// is bounded by max_tokens and by `max_bytes`. Beyond the latter the answer is cut off as overflowed. `wake` is called
+// on the engine thread after each change and must not block or throw.
+class AnswerChannel final : public TokenSink {
+ public:
+  AnswerChannel(std::size_t max_bytes, std::function<void()> wake) : max_bytes_(max_bytes), wake_(std::move(wake)) {}
+
+  void on_tokens(const TokenDelta& delta) override;
+  void on_finished(const RequestSummary& summary) override;
+
+  struct Taken {
+    AnswerPart part;  // everything since the last take, in order
+    std::size_t n_tokens = 0;
+    std::optional<RequestSummary> finished;
+    bool overflowed = false;
+    bool empty() const { return n_tokens == 0 && part.text.empty() && !finished && !overflowed; }
+  };
+  Taken take();  // the connection
+
+ private:
+  const std::size_t max_bytes_;
+  const std::function<void()> wake_;
+  std::mutex mutex_;
+  Taken pending_;
+  std::size_t pending_bytes_ = 0;
+};
+
+}  // namespace slip

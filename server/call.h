@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/model/tokenizer.h"
+#include "engine/sample/distribution.h"
+
+namespace slip {
+
+enum class Endpoint : std::uint8_t { kChat, kCompletion };
+
+// The request headers that mean something to a call; absent ones are empty.
+struct CallHeaders {
+  std::optional<std::string> topic;  // X-Slipstream-Topic
+  std::optional<std::string> learn;  // X-Slipstream-Learn
+};
+
+// One OpenAI request, checked: every field present in the body was understood, of its exact type and within its range.
+struct CompletionCall {
+  Endpoint endpoint = Endpoint::kChat;
+  std::optional<std::string> model;
+  std::vector<ChatMessage> messages;  // chat
+  std::string prompt;                 // completion
+  SamplingParams sampling;
+  std::optional<std::int32_t> max_tokens;  // absent: the rest of the context
+  std::vector<std::string> stop;
+  bool stream = false, include_usage = false;
+  std::int32_t top_logprobs = -1;  // as in Request
+  bool learn = true;
+  std::optional<std::string> topic_label;
+};
+
+// Throws Error{kInvalidArgument | kUnsupported} whose param() names the field. Pure; any thread.
+CompletionCall parse_request(Endpoint endpoint, std::string_view body, const CallHeaders& headers);
+
+}  // namespace slip

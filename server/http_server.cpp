@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/http_server.h"
+
+#include <atomic>
+#include <boost/asio/as_tuple.hpp>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/strand.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <thread>
+#include <vector>
+
+#include "common/error.h"
+#include "common/log.h"
+#include "server/session.h"
+
+namespace slip {
+
+namespace asio = boost::asio;
+using asio::awaitable;
+using asio::ip::tcp;
+
+namespace {
+
+constexpr std::chrono::milliseconds kFirstBackOff{10};
+constexpr std::chrono::milliseconds kLongestBackOff{1000};
+
+tcp::endpoint endpoint_of(const ServerOptions& options) {
+  boost::system::error_code fault;
+  const std::string host = options.host == "localhost" ? "127.0.0.1" : options.host;
+  const auto address = asio::ip::make_address(host, fault);
+  if (fault) {
+    throw Error(ErrorCode::kInvalidArgument, "server.host '" + options.host + "' is not an IP address",
+                "use 127.0.0.1, ::1 or the address of an interface", "server.host");
+  }
+  return {address, options.port};
+}
+
+}  // namespace
+
+struct HttpServer::State {
+  State(Service& given_service, const Gatekeeper& gatekeeper)
+      : service(given_service),
+        io(given_service.options().io_threads),
+        acceptor(io),
+        share{given_service, gatekeeper, desk} {}
+
+  void bind();
+  awaitable<void> listen();
+  void begin_session(tcp::socket socket);
+
+  Service& service;
+  asio::thread_pool desk{1};
+  asio::io_context io;
+  tcp::acceptor acceptor;
+  SessionShare share;
+  std::atomic<int> n_connections{0};
+  std::vector<std::jthread> threads;
+};
+
+void HttpServer::State::bind() {
+  const auto endpoint = endpoint_of(service.options());
+  boost::system::error_code fault;
+  acceptor.open(endpoint.protocol());
+  acceptor.set_option(asio::socket_base::reuse_address(true));
+  acceptor.bind(endpoint, fault);
+  if (!fault) acceptor.listen(asio::socket_base::max_listen_connections, fault);
+  if (fault) {
+    throw Error(
+        ErrorCode::kConflict,
+        "cannot listen on " + service.options().host + ":" + std::to_string(endpoint.port()) + ": " + fault.message(),
+        "choose another --port; 0 lets the system choose", "server.port");
+  }
+}
+
+// Accepting goes on whatever happens: out of descriptors is a reason to wait, not to die.
+awaitable<void> HttpServer::State::listen() {
+  auto back_off = kFirstBackOff;
+  asio::steady_timer pause(io);
+  while (acceptor.is_open()) {
+    auto [fault, socket] = co_await acceptor.async_accept(asio::make_strand(io), asio::as_tuple(asio::use_awaitable));
+    if (!fault) {
+      back_off = kFirstBackOff;
+      begin_session(std::move(socket));
+      continue;
+    }
+    if (fault == asio::error::operation_aborted) co_return;
+    log_warn("accepting a connection failed, trying again: " + fault.message());
+    pause.expires_after(back_off);
+    co_await pause.async_wait(asio::as_tuple(asio::use_awaitable));
+    back_off = std::min(back_off * 2, kLongestBackOff);
+  }
+}
+
+void HttpServer::State::begin_session(tcp::socket socket) {
+  if (n_connections.load() >= service.options().max_connections) return;  // closed by its destructor
+  boost::system::error_code ignored;
+  socket.set_option(tcp::no_delay(true), ignored);
+  ++n_connections;
+  const auto strand = socket.get_executor();
+  auto session = std::make_shared<Session>(std::move(socket), share);
+  asio::co_spawn(
+      strand, [session]() -> awaitable<void> { co_await session->run(); },
+      [this](const std::exception_ptr& fault) {
+        --n_connections;
+        if (!fault) return;
+        try {
+          std::rethrow_exception(fault);
+        } catch (const std::exception& error) {
+          log_warn(std::string("a connection ended early: ") + error.what());
+        }
+      });
+}
+
+HttpServer::HttpServer(Service& service, const Gatekeeper& gatekeeper)
+    : state_(std::make_unique<State>(service, gatekeeper)) {
+  state_->bind();
+}
+
+HttpServer::~HttpServer() {
+  stop();
+}
+
+void HttpServer::start() {
+  asio::co_spawn(state_->io, state_->listen(), asio::detached);
+  for (int i = 0; i < state_->service.options().io_threads; ++i) {
+    state_->threads.emplace_back([this] { state_->io.run(); });
+  }
+}
+
+void HttpServer::stop() {
+  state_->io.stop();
+  state_->threads.clear();  // joins
+  state_->desk.join();
+}
+
+std::uint16_t HttpServer::port() const {
+  return state_->acceptor.local_endpoint().port();
+}
+
+std::string HttpServer::url() const {
+  const auto endpoint = state_->acceptor.local_endpoint();
+  const std::string address = endpoint.address().to_string();
+  const std::string host = endpoint.address().is_v6() ? "[" + address + "]" : address;
+  return "http://" + host + ":" + std::to_string(endpoint.port());
+}
+
+int HttpServer::n_connections() const {
+  return state_->n_connections.load();
+}
+
+}  // namespace slip

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "server/gatekeeper.h"
+#include "server/service.h"
+
+namespace slip {
+
+// The sockets: a listener that survives accept errors, and a session a connection. `service` and `gatekeeper` outlive
+// it; so must every TokenSink it handed out be gone (the engine ended) before it is destroyed.
+class HttpServer {
+ public:
+  // Binds and listens. Error{kConflict} when the port is taken, Error{kInvalidArgument} for a host that is no address.
+  HttpServer(Service& service, const Gatekeeper& gatekeeper);
+  ~HttpServer();  // stop()
+
+  void start();  // begins to accept
+  // Ends every connection as it is. Draining first is the caller's business.
+  void stop();
+
+  std::uint16_t port() const;
+  std::string url() const;
+  int n_connections() const;  // any thread
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace slip

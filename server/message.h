@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <vector>
+
+#include "engine/model/tokenizer.h"
+
+namespace slip {
+
+// The `messages` of a chat request: roles from a fixed set (developer counts as system), content a string or a list of
+// text parts. Throws Error{kInvalidArgument | kUnsupported} naming the place, "messages[2].content[0].type".
+std::vector<ChatMessage> parse_messages(const nlohmann::json& messages);
+
+}  // namespace slip

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace slip {
+
+// What a client may learn about acceptance: counts tell what others taught a draft (S14).
+enum class ExposeAcceptance : std::uint8_t {
+  kAll,   // each answer's own counts, and every draft's in /v1/drafts
+  kOwn,   // each answer's own counts only
+  kNone,  // neither; /metrics is the operator's and keeps them
+};
+
+struct ServerOptions {
+  std::string host = "127.0.0.1";            // any other than a loopback address needs an API key
+  std::uint16_t port = 8000;                 // 0: one the system chooses
+  std::vector<std::string> allowed_hosts;    // Host names besides localhost, 127.0.0.1 and [::1], without keys
+  std::vector<std::string> allowed_origins;  // browser origins besides our own, "https://example.org"
+  ExposeAcceptance expose_acceptance = ExposeAcceptance::kAll;
+  int io_threads = 1;                                // 1 … 2
+  int max_connections = 1024;                        // 1 … 65536
+  std::uint32_t max_header_bytes = 16U << 10;        // 1 KiB … 1 MiB
+  std::uint32_t max_body_bytes = 4U << 20;           // 1 KiB … 64 MiB
+  std::uint32_t max_answer_bytes = 4U << 20;         // one answer's outbound buffer
+  std::chrono::milliseconds header_timeout{10'000};  // from a request's first byte to the end of its headers
+  std::chrono::milliseconds body_timeout{60'000};
+  std::chrono::milliseconds idle_timeout{75'000};   // between requests of one connection
+  std::chrono::milliseconds write_timeout{60'000};  // without any progress: the client's request is cancelled
+  std::chrono::milliseconds heartbeat{15'000};      // a comment line when a stream has nothing to say
+  std::chrono::milliseconds drain_timeout{30'000};
+  int retry_after_s = 1;  // what a 429 or 503 tells the client
+  bool log_prompts = false;
+};
+
+}  // namespace slip

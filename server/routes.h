@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <exception>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "common/error.h"
+#include "common/log.h"
+#include "server/service.h"
+
+namespace slip {
+
+// What the session does that needs no socket.
+
+std::string_view path_of(std::string_view target);  // without the query; never decoded, so %2e stays %2e
+std::string route_label(std::string_view target);   // one of our routes, or "other": bounded for metrics
+// 404, or 405 with Allow; nullopt when the route takes the method.
+std::optional<Reply> refuse_route(std::string_view method, std::string_view target);
+// The routes that answer from memory. REQUIRES: refuse_route() let it pass.
+Reply plain_reply(const Service& service, std::string_view path);
+
+// An answer being made: draining waits for it.
+class ActiveAnswer {
+ public:
+  explicit ActiveAnswer(Service& service) : service_(service) { ++service_.n_active; }
+  ~ActiveAnswer() { --service_.n_active; }
+  ActiveAnswer(const ActiveAnswer&) = delete;
+  ActiveAnswer& operator=(const ActiveAnswer&) = delete;
+
+ private:
+  Service& service_;
+};
+
+struct Admission {
+  AnswerIdentity who;
+  std::optional<Reply> refusal;
+};
+// Parses, tokenises and submits; whatever is wrong becomes a reply. Not for I/O threads.
+Admission admit(Service& service, Endpoint endpoint, std::string_view body, const CallHeaders& headers, TenantId tenant,
+                std::shared_ptr<TokenSink> sink);
+
+// Why a finished request has no answer to show; nullopt when it has one.
+std::optional<Error> fault_of(const RequestSummary& summary);
+// The events for what was taken; with an end, everything up to [DONE].
+std::string stream_text(const AnswerIdentity& who, const AnswerChannel::Taken& taken);
+
+template <class Make>
+Reply guarded_reply(Make make, int retry_after_s) {
+  try {
+    return make();
+  } catch (const Error& error) {
+    if (http_status(error) == 500) log_error("a request failed: " + error.message());
+    return error_reply(error, retry_after_s);
+  } catch (const std::exception& error) {
+    log_error(std::string("a request failed: ") + error.what());
+    return error_reply(Error(ErrorCode::kInternal, "internal error"), retry_after_s);
+  }
+}
+
+}  // namespace slip

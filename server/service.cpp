@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/service.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "common/clock.h"
+#include "common/error.h"
+#include "common/log.h"
+
+namespace slip {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr std::size_t kSessionPrefixTokens = 32;  // prompts that begin alike are near-copies for held-out splits
+
+Reply json_reply(const Json& body) {
+  Reply reply;
+  reply.body = dump_json(body);
+  return reply;
+}
+
+std::string session_of(const std::vector<std::int32_t>& prompt) {
+  std::uint64_t hash = 14695981039346656037ULL;  // FNV-1a
+  for (std::size_t i = 0; i < std::min(prompt.size(), kSessionPrefixTokens); ++i) {
+    hash = (hash ^ static_cast<std::uint32_t>(prompt[i])) * 1099511628211ULL;
+  }
+  std::array<char, 17> text{};
+  std::snprintf(text.data(), text.size(), "%016llx", static_cast<unsigned long long>(hash));
+  return text.data();
+}
+
+std::vector<std::int32_t> tokenise(const ServedModel& model, const CompletionCall& call) {
+  if (call.endpoint == Endpoint::kCompletion) return model.tokenizer->encode(call.prompt, SpecialTokens::kParse);
+  if (!model.chat_template) {
+    throw Error(ErrorCode::kUnsupported, "this model has no chat template", "use /v1/completions", "messages");
+  }
+  return model.chat_template->render(*model.tokenizer, call.messages, /*add_generation_prompt=*/true);
+}
+
+std::int32_t answer_length(const ServedModel& model, const CompletionCall& call, std::size_t prompt_tokens) {
+  const auto context = static_cast<std::size_t>(model.max_positions);
+  const std::size_t wanted = call.max_tokens ? static_cast<std::size_t>(*call.max_tokens) : 1;
+  if (prompt_tokens + wanted > context) {
+    throw Error(ErrorCode::kTooLarge,
+                "this model's context is " + std::to_string(context) + " tokens, but " +
+                    std::to_string(prompt_tokens + wanted) + " were asked for (" + std::to_string(prompt_tokens) +
+                    " in the prompt, " + std::to_string(wanted) + " for the answer)",
+                "shorten the prompt or the answer", call.endpoint == Endpoint::kChat ? "messages" : "prompt");
+  }
+  return call.max_tokens.value_or(static_cast<std::int32_t>(context - prompt_tokens));
+}
+
+void check_model(const ServedModel& model, const std::optional<std::string>& wanted) {
+  if (!wanted || std::find(model.names.begin(), model.names.end(), *wanted) != model.names.end()) return;
+  throw Error(ErrorCode::kNotFound, "the model '" + wanted->substr(0, 128) + "' does not exist",
+              "this server has '" + model.names.front() + "'", "model");
+}
+
+Json acceptance_json(const AcceptanceCount& count) {
+  const auto drafted = count.accepted + count.first_rejections;
+  Json alpha = nullptr, length = nullptr;
+  if (drafted > 0) alpha = static_cast<double>(count.accepted) / static_cast<double>(drafted);
+  if (count.steps > 0) length = static_cast<double>(count.emitted) / static_cast<double>(count.steps);
+  return {{"requests", count.requests}, {"accepted", count.accepted}, {"first_rejections", count.first_rejections},
+          {"proposed", count.proposed}, {"acceptance_rate", alpha},   {"accepted_length", length}};
+}
+
+Json version_json(const DraftMeta& meta) {
+  return {{"version", meta.version},
+          {"parent", meta.parent},
+          {"reason", meta.reason},
+          {"created_us", meta.created_us},
+          {"optimizer_steps", meta.optimizer_steps},
+          {"trained_requests", meta.trained_requests},
+          {"heldout_alpha_before", meta.heldout_alpha_before},
+          {"heldout_alpha", meta.heldout_alpha},
+          {"p_value", meta.p_value},
+          {"weights_sha256", meta.weights_sha256}};
+}
+
+}  // namespace
+
+std::string http_id(Endpoint endpoint, RequestId id) {
+  std::array<char, 32> text{};
+  std::snprintf(text.data(), text.size(), "%s-%016llx", endpoint == Endpoint::kChat ? "chatcmpl" : "cmpl",
+                static_cast<unsigned long long>(id.value));
+  return text.data();
+}
+
+// Ids go on from the wall clock's microseconds, so that no two runs of the service give one twice.
+Service::Service(const ServerOptions& options, Metrics& metrics)
+    : options_(options), metrics_(metrics), next_id_(static_cast<std::uint64_t>(wall_us())) {}
+
+void Service::open(std::shared_ptr<const ServedModel> model) {
+  model_.store(std::move(model), std::memory_order_release);
+  phase_.store(Phase::kReady, std::memory_order_release);
+  metrics_.set_ready(true);
+}
+
+void Service::drain() {
+  phase_.store(Phase::kDraining, std::memory_order_release);
+  metrics_.set_ready(false);
+}
+
+std::optional<std::string> Service::not_ready() const {
+  switch (phase_.load(std::memory_order_acquire)) {
+    case Phase::kLoading:
+      return "loading the model";
+    case Phase::kDraining:
+      return "draining: the server is shutting down";
+    case Phase::kReady:
+      break;
+  }
+  return std::nullopt;
+}
+
+std::shared_ptr<const ServedModel> Service::model() const {
+  if (const auto reason = not_ready()) throw Error(ErrorCode::kUnavailable, "the server is " + *reason);
+  return model_.load(std::memory_order_acquire);
+}
+
+AnswerIdentity Service::generate(CompletionCall call, TenantId tenant, std::shared_ptr<TokenSink> sink) {
+  const auto served = model();
+  check_model(*served, call.model);
+  Request request;
+  request.prompt = tokenise(*served, call);
+  request.max_tokens = answer_length(*served, call, request.prompt.size());
+  request.id = {next_id_.fetch_add(1, std::memory_order_relaxed)};
+  request.route.topic = served->topics.route(call.topic_label);
+  if (!served->slots.empty()) {
+    request.draft = served->slots.at(request.route.topic.value);
+    request.route.draft = request.draft->id();
+  }
+  request.sampling = call.sampling;
+  request.end_ids = served->end_ids;
+  request.stop_strings = std::move(call.stop);
+  request.top_logprobs = call.top_logprobs;
+  request.tenant = tenant;
+  request.learn = call.learn;
+  request.session = session_of(request.prompt);
+  request.sink = std::move(sink);
+  AnswerIdentity who;
+  who.endpoint = call.endpoint;
+  who.request = request.id;
+  who.id = http_id(call.endpoint, request.id);
+  who.model = call.model.value_or(served->names.front());
+  who.created_s = wall_us() / 1'000'000;
+  who.topic = served->topics[request.route.topic].name;
+  if (request.draft) who.draft = request.draft->name();
+  who.stream = call.stream;
+  who.include_usage = call.include_usage;
+  who.logprobs = call.top_logprobs >= 0;
+  who.expose_acceptance = options_.expose_acceptance != ExposeAcceptance::kNone;
+  who.tokenizer = served->tokenizer;
+  if (options_.log_prompts) log_info(who.id + " prompt: " + served->tokenizer->decode(request.prompt));
+  served->engine.submit(std::move(request));
+  return who;
+}
+
+void Service::cancel(RequestId request) {
+  if (const auto served = model_.load(std::memory_order_acquire)) served->engine.cancel(request);
+}
+
+Reply Service::models() const {
+  Json list = Json::array();
+  if (const auto served = model_.load(std::memory_order_acquire)) {
+    for (const auto& name : served->names) {
+      list.push_back({{"id", name}, {"object", "model"}, {"created", 0}, {"owned_by", "slipstream"}});
+    }
+  }
+  return json_reply({{"object", "list"}, {"data", std::move(list)}});
+}
+
+Reply Service::drafts() const {
+  Json list = Json::array();
+  const auto served = model_.load(std::memory_order_acquire);
+  for (std::size_t i = 0; served && i < served->slots.size(); ++i) {
+    const DraftSlot& slot = *served->slots[i];
+    const auto live = slot.get();
+    Json draft = {{"name", slot.name()},
+                  {"topic", served->topics[{static_cast<std::uint32_t>(i)}].name},
+                  {"live_version", live ? Json(live->number) : Json(nullptr)},
+                  {"parameters", live && live->weights ? Json(live->weights->config.parameters()) : Json(nullptr)},
+                  {"versions", Json::array()}};
+    if (served->drafts != nullptr) {
+      for (const auto& meta : served->drafts->versions(slot.name())) draft["versions"].push_back(version_json(meta));
+    }
+    if (live && options_.expose_acceptance == ExposeAcceptance::kAll) {
+      draft["acceptance"] = acceptance_json(metrics_.acceptance(slot.name(), live->number));
+    }
+    list.push_back(std::move(draft));
+  }
+  Json body = {{"object", "list"}, {"data", std::move(list)}};
+  body["base"] = Json::array();
+  if (served && served->drafts != nullptr && !served->slots.empty()) {
+    for (const auto& meta : served->drafts->versions("base")) body["base"].push_back(version_json(meta));
+  }
+  return json_reply(body);
+}
+
+Reply Service::topics() const {
+  Json list = Json::array();
+  const auto served = model_.load(std::memory_order_acquire);
+  for (std::uint32_t i = 0; served && i < served->topics.size(); ++i) {
+    const Topic& topic = served->topics[{i}];
+    Json draft = nullptr;
+    if (i < served->slots.size()) draft = served->slots[i]->name();
+    list.push_back({{"name", topic.name}, {"aliases", topic.aliases}, {"draft", std::move(draft)}});
+  }
+  return json_reply({{"object", "list"}, {"data", std::move(list)}});
+}
+
+}  // namespace slip

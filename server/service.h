@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "checkpoints/draft_store.h"
+#include "engine/model/tokenizer.h"
+#include "engine/request.h"
+#include "engine/speculate/draft_slot.h"
+#include "router/topic.h"
+#include "server/answer.h"
+#include "server/answer_channel.h"
+#include "server/call.h"
+#include "server/metrics.h"
+#include "server/options.h"
+#include "server/reply.h"
+
+namespace slip {
+
+// The engine's three doors that serving needs; all may be called from any thread.
+struct EngineDoor {
+  std::function<void(Request)> submit;
+  std::function<void(RequestId)> cancel;
+};
+
+// What is served once it is loaded. Immutable; the engine behind the door outlives the service's last request.
+struct ServedModel {
+  std::vector<std::string> names;  // the first is canonical
+  std::shared_ptr<const Tokenizer> tokenizer;
+  std::optional<ChatTemplate> chat_template;
+  std::int32_t max_positions = 0;
+  std::vector<std::int32_t> end_ids;
+  TopicTable topics{{}};
+  std::vector<std::shared_ptr<DraftSlot>> slots;  // [topics.size()]; empty: plain decoding
+  const DraftStore* drafts = nullptr;             // null: no drafts to list
+  EngineDoor engine;
+};
+
+// Requests in, answers out, in the API's terms: no socket below this line. Threads: any.
+class Service {
+ public:
+  Service(const ServerOptions& options, Metrics& metrics);
+
+  // Loading → ready → draining, each once; not ready means Error{kUnavailable} for new work.
+  void open(std::shared_ptr<const ServedModel> model);
+  void drain();
+  // Why /readyz says no; nullopt when ready.
+  std::optional<std::string> not_ready() const;
+  bool draining() const { return phase_.load(std::memory_order_acquire) == Phase::kDraining; }
+
+  // Tokenises, routes and submits; the answer arrives at `sink`. Takes as long as tokenising does: never on an I/O
+  // thread. Errors: what submit() throws; kNotFound for another model; kTooLarge for a context that does not fit.
+  AnswerIdentity generate(CompletionCall call, TenantId tenant, std::shared_ptr<TokenSink> sink);
+  void cancel(RequestId request);
+
+  Reply models() const;
+  Reply drafts() const;  // reads the store's files: not on an I/O thread
+  Reply topics() const;
+  const ServerOptions& options() const { return options_; }
+  Metrics& metrics() const { return metrics_; }
+
+  // Answers that are being made or sent; drain waits for none.
+  std::atomic<int> n_active{0};
+
+ private:
+  enum class Phase : std::uint8_t { kLoading, kReady, kDraining };
+  std::shared_ptr<const ServedModel> model() const;
+
+  const ServerOptions options_;
+  Metrics& metrics_;
+  std::atomic<Phase> phase_{Phase::kLoading};
+  std::atomic<std::shared_ptr<const ServedModel>> model_;
+  std::atomic<std::uint64_t> next_id_;
+};
+
+// The id clients see for a request; unique across restarts, as request ids are.
+std::string http_id(Endpoint endpoint, RequestId id);
+
+}  // namespace slip
