@@ -192,10 +192,20 @@ DraftSource Publisher::restore(Course& course, const DraftSource& previous) {
   return restored;
 }
 
+// A predecessor that was retired or damaged meanwhile is no reason to keep what is worse.
+DraftSource Publisher::restore_or_base(Course& course) {
+  try {
+    return restore(course, course.watch->previous);
+  } catch (const Error& error) {
+    log_warn("learning: " + course.topic + " goes back to the base draft: " + error.message());
+    return restore(course, source_of_base());
+  }
+}
+
 void Publisher::roll_back(Course& course, const CanaryVerdict& verdict) {
   drop_candidate(course);  // a child of the bad version
   seat_.forget(course.slot->name());
-  DraftSource restored = restore(course, course.watch->previous);
+  DraftSource restored = restore_or_base(course);
   decide(course, "rollback", verdict, restored.version->number);
   go_live(course, std::move(restored));
   course.watch.reset();

@@ -45,6 +45,7 @@ class Publisher {
   void decide(const Course& course, const std::string& kind, const CanaryVerdict& verdict, std::uint64_t version);
   void report_unpublished(Course& course, CanaryVerdict verdict, const Error& error);
   void go_live(Course& course, DraftSource next);
+  DraftSource restore_or_base(Course& course);
   DraftSource restore(Course& course, const DraftSource& previous);
 
   PublisherOptions options_;

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <string>
+
+#include "distill/draft_trainer.h"
+#include "engine/model/transformer.h"
+#include "tests/distill/sample_records.h"
+
+namespace slip::testing {
+
+inline constexpr std::int32_t kTinyVocab = 64;
+
+// A draft that learns in seconds: one layer, 13k parameters.
+inline ModelConfig tiny_config() {
+  ModelConfig config;
+  config.vocab_size = kTinyVocab;
+  config.hidden_size = 32;
+  config.intermediate_size = 64;
+  config.n_layers = 1;
+  config.n_heads = 2;
+  config.n_kv_heads = 1;
+  config.head_dim = 16;
+  config.max_positions = 256;
+  config.tied_embeddings = true;
+  return config;
+}
+
+inline std::shared_ptr<const ModelWeights> tiny_weights(std::uint64_t seed, Dtype dtype = Dtype::kFloat32) {
+  const ScratchFolder folder;
+  DraftTrainer(tiny_config(), seed, {}).export_draft(folder.path());
+  return ModelWeights::load(folder.path(), dtype, /*check_finite=*/true);
+}
+
+// What a deterministic "target" would say after `token`: each step of the answer is a fixed function of the last one.
+inline std::int32_t next_token(std::int32_t token) {
+  return (token * 5 + 3) % kTinyVocab;
+}
+
+// A request this target answered greedily, its prompt any tokens.
+inline ReplayRecord answered(std::uint64_t id, int prompt = 4, int answer = 24) {
+  ReplayRecord record = make_record(id, "sql", prompt, 0, kTinyVocab);
+  record.off_path.clear();
+  for (int i = 0; i < answer; ++i) {
+    const std::int32_t token = next_token(record.tokens.back());
+    record.tokens.push_back(token);
+    TopK top = falling_top_k(token, kTinyVocab, 8);
+    top.logprobs.assign(8, -6.0F);
+    top.logprobs[0] = -0.05F;
+    top.log_tail = -4.0F;
+    record.target.push_back(top);
+  }
+  return record;
+}
+
+}  // namespace slip::testing
