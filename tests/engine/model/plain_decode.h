@@ -23,7 +23,7 @@ class PlainSequence {
   const std::vector<float>& feed(std::span<const std::int32_t> tokens, std::size_t chunk) {
     while (!tokens.empty()) {
       const std::size_t n = std::min(chunk, tokens.size());
-      step(tokens.first(n));
+      step(tokens.first(n), 1);
       tokens = tokens.subspan(n);
     }
     return logits_;
@@ -37,17 +37,23 @@ class PlainSequence {
     }
     return tokens;
   }
+  // Appends the tokens in one step; the logits [n_logits, vocab] after each of the last `n_logits`.
+  const std::vector<float>& feed_at_once(std::span<const std::int32_t> tokens, std::int32_t n_logits) {
+    step(tokens, n_logits);
+    return logits_;
+  }
   const std::vector<float>& logits() const { return logits_; }
   std::int32_t length() const { return length_; }
   PageTable& pages() { return pages_; }
 
  private:
-  void step(std::span<const std::int32_t> tokens) {
+  void step(std::span<const std::int32_t> tokens, std::int32_t n_logits) {
     const auto n = static_cast<std::int32_t>(tokens.size());
-    std::vector<std::int32_t> positions;
+    std::vector<std::int32_t> positions, logit_rows;
     for (std::int32_t i = 0; i < n; ++i) positions.push_back(length_ + i);
+    for (std::int32_t i = n - n_logits; i < n; ++i) logit_rows.push_back(i);
     if (!pages_.reserve(length_ + n)) throw std::runtime_error("the test's page pool is too small");
-    const std::vector<std::int32_t> row_begin{0, n}, logit_rows{n - 1};
+    const std::vector<std::int32_t> row_begin{0, n};
     KvView kv;
     kv.pages = &pages_;
     kv.n_cached = length_;
@@ -57,8 +63,10 @@ class PlainSequence {
     input.row_begin = row_begin;
     input.kv = {&kv, 1};
     input.logit_rows = logit_rows;
+    const std::int64_t vocabulary = worker_->config().vocab_size;
+    logits_.resize(static_cast<std::size_t>(n_logits * vocabulary));
     StepOutput output;
-    output.logits = TensorView::contiguous(logits_.data(), {1, worker_->config().vocab_size});
+    output.logits = TensorView::contiguous(logits_.data(), {n_logits, vocabulary});
     worker_->run(input, output);
     length_ += n;
   }
