@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <unistd.h>
+
+#include <cstdio>
+#include <iostream>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "cli/command.h"
+#include "cli/generated_answer.h"
+#include "cli/load_model.h"
+#include "cli/prompt_file.h"
+#include "cli/usable_cores.h"
+#include "common/error.h"
+#include "engine/engine.h"
+
+namespace slip::cli {
+
+namespace {
+
+constexpr std::int32_t kMostNodes = 17;  // rows of one sequence in a pass: its last token and the deepest proposal
+
+struct GenerateOptions {
+  std::string target, draft, swap_draft, prompt, prompts, dtype = "bfloat16";
+  bool chat = false, checksums = false, json = false;
+  std::optional<int> k, logprobs;
+  SamplingParams sampling{.temperature = 0};
+  int max_tokens = 0, concurrency = 1, threads = 0, swap_every = 0;
+};
+
+// Alternates the live draft between two folders every few steps: how the exactness runs get a swap into every answer.
+class SwapDrill final : public StepListener {
+ public:
+  SwapDrill(std::shared_ptr<DraftSlot> slot, std::shared_ptr<const ModelWeights> other, int every)
+      : slot_(std::move(slot)), every_(every) {
+    if (slot_ != nullptr) weights_ = {slot_->get()->weights, std::move(other)};
+  }
+  void on_step(const StepFigures&) noexcept override {
+    if (every_ == 0 || ++n_steps_ % every_ != 0) return;
+    auto next = std::make_shared<DraftVersion>(*slot_->get());
+    next->parent = next->number++;
+    next->weights = weights_[next->number % 2 == 1 ? 0 : 1];
+    slot_->set(std::move(next));
+    slot_->reclaim();
+  }
+  void on_finished(const RequestSummary&) noexcept override {}
+
+ private:
+  std::shared_ptr<DraftSlot> slot_;
+  std::vector<std::shared_ptr<const ModelWeights>> weights_;
+  int every_, n_steps_ = 0;
+};
+
+class GenerateRun {
+ public:
+  explicit GenerateRun(const GenerateOptions& options)
+      : options_(options), pool_(options.threads > 0 ? options.threads : usable_cores()) {
+    rows_ = options.prompts.empty() ? std::vector<PromptRow>{{1, options.prompt}} : read_prompt_file(options.prompts);
+    const Dtype dtype = parse_dtype(options.dtype);
+    model_ = load_target(options.target, dtype);
+    if (options.chat) template_.emplace(ChatTemplate::load(options.target));
+    k_ = options.draft.empty() ? 0 : options.k.value_or(EngineOptions{}.k);
+    if (k_ == 0) return;  // plain decoding never opens a draft
+    auto first = std::make_shared<DraftVersion>();
+    first->name = "draft";
+    first->number = 1;
+    first->weights = load_draft_weights(options.draft, dtype, model_);
+    slot_ = std::make_shared<DraftSlot>(DraftId{0}, first->name, first);
+    if (!options.swap_draft.empty()) other_ = load_draft_weights(options.swap_draft, dtype, model_);
+  }
+
+  // Prints every answer; Error with the first failure's code when a row was not answered.
+  void run() {
+    SwapDrill swaps(slot_, other_, other_ == nullptr ? 0 : options_.swap_every);
+    Engine engine = make_engine(swaps);
+    AnswerPrinter printer(options_.json, /*show_progress=*/::isatty(STDERR_FILENO) == 1, rows_.size());
+    for (std::size_t i = 0; i < rows_.size(); ++i) submit(engine, printer, i);
+    while (engine.step()) {
+    }
+    printer.finish();
+    if (printer.n_failed() == 0) return;
+    throw Error(printer.first_failure()->code(),
+                std::to_string(printer.n_failed()) + " of " + std::to_string(rows_.size()) +
+                    " prompts were not answered; the first: " + printer.first_failure()->message(),
+                printer.first_failure()->hint());
+  }
+
+ private:
+  Engine make_engine(SwapDrill& swaps) {
+    EngineOptions options;
+    options.k = k_;
+    options.max_running = options_.concurrency;
+    options.max_waiting = static_cast<std::int32_t>(rows_.size());
+    const ModelConfig& config = model_.weights->config;
+    const std::int32_t pages_each = (config.max_positions + PagePool::kPageTokens - 1) / PagePool::kPageTokens;
+    const std::int32_t scored_rows = kMostNodes * options.max_running + 1;
+    auto worker = std::make_unique<LocalWorker>(model_.weights, options.prefill_chunk + scored_rows, scored_rows,
+                                                pages_each * options.max_running, pool_);
+    return {options, std::move(worker), model_.tokenizer, pool_, nullptr, {&swaps}};
+  }
+
+  void submit(Engine& engine, AnswerPrinter& printer, std::size_t i) {
+    AnswerHead head;
+    head.id = rows_[i].id;
+    head.with_logprobs = options_.logprobs.has_value();
+    head.with_checksum = options_.checksums;
+    Request request;
+    request.id = {i + 1};
+    request.prompt = encode(rows_[i].prompt);
+    head.prompt_ids = request.prompt;
+    request.sampling = options_.sampling;
+    request.max_tokens = options_.max_tokens;
+    request.end_ids = model_.weights->config.eos_ids;
+    request.top_logprobs = options_.logprobs.value_or(-1);
+    request.checksum = options_.checksums;
+    request.draft = slot_;
+    request.learn = false;
+    const auto answer = std::make_shared<GeneratedAnswer>(std::move(head), printer, i);
+    request.sink = answer;
+    try {
+      engine.submit(std::move(request));
+    } catch (const Error& refusal) {
+      answer->refuse(refusal);
+    }
+  }
+
+  std::vector<std::int32_t> encode(const std::string& prompt) const {
+    if (!template_) return model_.tokenizer->encode(prompt, SpecialTokens::kParse);
+    return template_->render(*model_.tokenizer, {{"user", prompt}}, /*add_generation_prompt=*/true);
+  }
+
+  const GenerateOptions& options_;
+  kernels::ThreadPool pool_;
+  std::vector<PromptRow> rows_;
+  TargetModel model_;
+  std::optional<ChatTemplate> template_;
+  int k_ = 0;
+  std::shared_ptr<DraftSlot> slot_;
+  std::shared_ptr<const ModelWeights> other_;
+};
+
+void check(const GenerateOptions& options) {
+  if (options.prompt.empty() == options.prompts.empty()) {
+    throw Error(ErrorCode::kInvalidArgument, "give either --prompt TEXT or --prompts FILE");
+  }
+  if (options.draft.empty() && options.k.value_or(0) > 0) {
+    throw Error(ErrorCode::kInvalidArgument, "--k " + std::to_string(*options.k) + " without a draft to propose",
+                "add --draft DIR");
+  }
+  if (options.swap_draft.empty() != (options.swap_every == 0)) {
+    throw Error(ErrorCode::kInvalidArgument, "--swap-draft and --swap-every go together");
+  }
+}
+
+void add_sampling_options(CLI::App& command, GenerateOptions& options) {
+  SamplingParams& sampling = options.sampling;
+  command.add_option("--temperature", sampling.temperature, "0 is greedy (default)")->check(CLI::Range(0.0, 2.0));
+  command.add_option("--top-p", sampling.top_p, "Keep the likeliest tokens of this mass")->check(CLI::Range(0.0, 1.0));
+  command.add_option("--top-k", sampling.top_k, "Keep so many tokens; 0 keeps all")->check(CLI::NonNegativeNumber);
+  command.add_option("--seed", sampling.seed, "Makes sampling repeatable, with or without a draft");
+  command.add_option("--max-tokens", options.max_tokens, "At most so many tokens an answer")
+      ->required()
+      ->check(CLI::PositiveNumber);
+}
+
+void add_model_options(CLI::App& command, GenerateOptions& options) {
+  command.add_option("--target", options.target, "Hugging Face folder of the target")->required();
+  command.add_option("--draft", options.draft, "Hugging Face folder of a draft for it");
+  command.add_option("--k", options.k, "Tokens drafted a step (default 3 with a draft); 0 decodes plainly")
+      ->check(CLI::Range(0, 16));
+  command.add_option("--dtype", options.dtype, "bfloat16 (default) or float32");
+  command.add_option("--threads", options.threads, "Threads of the forward pass (default: the cores we may use)")
+      ->check(CLI::PositiveNumber);
+  command.add_option("--swap-draft", options.swap_draft, "For testing: a second draft, swapped in and out")
+      ->group("Testing");
+  command.add_option("--swap-every", options.swap_every, "For testing: steps between two swaps")
+      ->check(CLI::PositiveNumber)
+      ->group("Testing");
+}
+
+void add_output_options(CLI::App& command, GenerateOptions& options) {
+  command.add_option("--prompt", options.prompt, "The prompt, used as it is");
+  command.add_option("--prompts", options.prompts, "JSONL with `prompt` and optional `id`");
+  command.add_flag("--chat", options.chat, "Apply the chat template: each prompt is a user's message");
+  command.add_option("--concurrency", options.concurrency, "Prompts answered at once")->check(CLI::Range(1, 256));
+  command.add_flag("--checksums", options.checksums, "Add a checksum over the raw logits behind every token");
+  command.add_option("--logprobs", options.logprobs, "Add the N best log probabilities of every token")
+      ->check(CLI::Range(0, 1024));
+  command.add_flag("--json", options.json, "One JSON object a prompt, in input order");
+}
+
+}  // namespace
+
+void add_generate(CLI::App& app) {
+  auto options = std::make_shared<GenerateOptions>();
+  CLI::App* command = app.add_subcommand("generate", "Answer prompts, with or without a draft: the answers are equal");
+  add_model_options(*command, *options);
+  add_output_options(*command, *options);
+  add_sampling_options(*command, *options);
+  command->callback([options] {
+    check(*options);
+    GenerateRun(*options).run();
+  });
+}
+
+}  // namespace slip::cli

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <string>
+
+#include "engine/model/tokenizer.h"
+#include "engine/model/transformer.h"
+#include "engine/speculate/draft_slot.h"
+
+namespace slip::cli {
+
+// "bfloat16" or "float32"; anything else is Error{kInvalidArgument}.
+Dtype parse_dtype(const std::string& name);
+
+// A target as commands use it: weights and words, read from one Hugging Face folder.
+struct TargetModel {
+  std::shared_ptr<const ModelWeights> weights;
+  std::shared_ptr<const Tokenizer> tokenizer;
+};
+TargetModel load_target(const std::filesystem::path& folder, Dtype dtype);
+
+// Weights of a draft for this target, finite and of its vocabulary; else Error{kInvalidArgument} naming the first token
+// id that differs. A draft folder without a tokenizer is compared by size alone.
+std::shared_ptr<const ModelWeights> load_draft_weights(const std::filesystem::path& folder, Dtype dtype,
+                                                       const TargetModel& target);
+
+}  // namespace slip::cli

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/usable_cores.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <fstream>
+#include <limits>
+#include <string>
+
+namespace slip::cli {
+
+namespace {
+
+constexpr double kNoQuota = std::numeric_limits<double>::infinity();
+
+// Cores worth of time a period, from cgroup v2's "QUOTA PERIOD" or v1's two files. A quota of "max" or −1 is none.
+double cgroup_quota() {
+  double quota = 0, period = 0;
+  if (std::ifstream v2("/sys/fs/cgroup/cpu.max"); v2 >> quota >> period) return period > 0 ? quota / period : kNoQuota;
+  std::ifstream v1_quota("/sys/fs/cgroup/cpu/cpu.cfs_quota_us"), v1_period("/sys/fs/cgroup/cpu/cpu.cfs_period_us");
+  if (v1_quota >> quota && v1_period >> period && quota > 0 && period > 0) return quota / period;
+  return kNoQuota;
+}
+
+}  // namespace
+
+int usable_cores() {
+  cpu_set_t allowed;
+  CPU_ZERO(&allowed);
+  const int in_set = ::sched_getaffinity(0, sizeof allowed, &allowed) == 0 ? CPU_COUNT(&allowed) : 1;
+  return std::max(1, static_cast<int>(std::min<double>(in_set, cgroup_quota())));
+}
+
+}  // namespace slip::cli
