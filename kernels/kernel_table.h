@@ -14,7 +14,6 @@ namespace slip::kernels {
 // the one that a process uses. Only plain data crosses it, because each version is compiled with flags of its own.
 
 constexpr int kPanelColumns = 64;      // output columns that one packed panel of weights holds
-constexpr int kMaxTileRows = 6;        // rows × 4 registers of columns fill AVX-512's 32 registers
 constexpr int kAttentionTileRows = 8;  // rows of one sequence that share a pass over its keys
 constexpr int kAttentionTileHeads = 8;
 constexpr int kMaxHeadDim = 256;
@@ -27,7 +26,7 @@ struct MatmulTile {
   std::int64_t x_stride_bytes = 0;
   float* sums = nullptr;
   std::int64_t depth = 0;
-  int n_rows = 0;                          // 1 … kMaxTileRows
+  int n_rows = 0;                          // 1 … KernelTable::tile_rows
   const std::byte* next_weight = nullptr;  // weights wanted soon, spread over this tile; null: none
   std::int64_t next_step_bytes = 0;        // how much of them to fetch at each step of depth
 };
@@ -61,6 +60,8 @@ struct AttentionTile {
 struct KernelTable {
   void (*matmul_f32)(const MatmulTile&) = nullptr;
   void (*matmul_bf16)(const MatmulTile&) = nullptr;
+  int tile_rows = 0;      // at most so many rows a tile
+  int one_pass_rows = 0;  // up to so many rows a tile reads its weights once
   // One row of activations for matmul_bf16, padded with zero to an even length.
   void (*bf16_activations)(const float* x, std::int64_t n, void* out) = nullptr;
   std::int64_t bf16_pair_bytes = 0;  // bytes that a pair of these activations takes

@@ -13,11 +13,12 @@ constexpr std::int64_t kStepBytes = kPanelColumns * 4;  // of weights, in both n
 // 16 KiB of weights stay in the first-level cache while all rows pass over them; sums wait in memory meanwhile, which
 // changes no bit.
 constexpr std::int64_t kStretchDepth = 64;
-constexpr std::int64_t kTaskRows = 48;              // their sums are 12 KiB
+constexpr std::int64_t kMostTaskRows = 48;          // their sums are 12 KiB
 constexpr std::int64_t kRowsWorthThreads = 16;      // fewer rows are converted before another thread would wake
 constexpr std::int64_t kBytesWorthThreads = 65536;  // of weights × row tiles; less is done before another thread wakes
 
 struct Multiplication {
+  const KernelTable& table;
   const PackedMatrix& weight;
   const MatmulArguments& arguments;
   void (*tile)(const MatmulTile&);
@@ -45,26 +46,32 @@ Multiplication prepare(const KernelTable& table, const PackedMatrix& weight, con
                        ThreadPool& pool) {
   const std::int64_t n_in = weight.n_in();
   if (weight.compute_dtype() == Dtype::kFloat32) {
-    return {
-        weight, arguments, table.matmul_f32, reinterpret_cast<const std::byte*>(arguments.x), arguments.x_stride * 4,
-        4,      n_in};
+    const auto* x = reinterpret_cast<const std::byte*>(arguments.x);
+    return {table, weight, arguments, table.matmul_f32, x, arguments.x_stride * 4, 4, n_in};
   }
-  const std::int64_t depth = (n_in + 1) / 2, stride_bytes = depth * table.bf16_pair_bytes;
-  convert_rows(table, arguments, n_in, stride_bytes, pool);
-  return {weight,
-          arguments,
-          table.matmul_bf16,
-          static_cast<const std::byte*>(arguments.scratch),
-          stride_bytes,
-          table.bf16_pair_bytes,
-          depth};
+  const std::int64_t depth = (n_in + 1) / 2, step_bytes = table.bf16_pair_bytes;
+  convert_rows(table, arguments, n_in, depth * step_bytes, pool);
+  const auto* x = static_cast<const std::byte*>(arguments.scratch);
+  return {table, weight, arguments, table.matmul_bf16, x, depth * step_bytes, step_bytes, depth};
+}
+
+// Tiles that work on a stretch of weights from the cache leave the memory idle: the first of them share out the next
+// stretch and fetch it.
+void fetch_share(MatmulTile& tile, std::int64_t t, std::int64_t n_tiles) {
+  const std::int64_t n_sharing = n_tiles >= 4 ? 4 : n_tiles >= 2 ? 2 : 1;
+  tile.next_weight = nullptr;
+  if (t >= n_sharing) return;
+  tile.next_step_bytes = kStepBytes / n_sharing;
+  tile.next_weight = tile.weight + kStretchDepth * (kStepBytes + t * tile.next_step_bytes);
 }
 
 // sums [n_rows, kPanelColumns] of rows from first_row on, over the panel's whole depth.
 void sum_panel(const Multiplication& job, const std::byte* panel, std::int64_t first_row, std::int64_t n_rows,
                float* sums) {
-  const std::int64_t n_tiles = (n_rows + kMaxTileRows - 1) / kMaxTileRows;
-  const std::int64_t stretch = n_tiles == 1 ? job.depth : kStretchDepth;
+  const std::int64_t n_tiles = (n_rows + job.table.tile_rows - 1) / job.table.tile_rows;
+  // One pass over the weights reads straight on, which the processor's own prefetching serves as well.
+  const bool one_pass = n_rows <= job.table.one_pass_rows;
+  const std::int64_t stretch = one_pass ? job.depth : kStretchDepth;
   for (std::int64_t at = 0; at < job.depth; at += stretch) {
     MatmulTile tile;
     tile.weight = panel + at * kStepBytes;
@@ -75,14 +82,14 @@ void sum_panel(const Multiplication& job, const std::byte* panel, std::int64_t f
       tile.n_rows = static_cast<int>(n_rows * (t + 1) / n_tiles - begin);
       tile.x = job.x + (first_row + begin) * job.x_stride_bytes + at * job.x_step_bytes;
       tile.sums = sums + begin * kPanelColumns;
+      if (!one_pass) fetch_share(tile, t, n_tiles);
       job.tile(tile);
     }
   }
 }
 
-void multiply_panel(const Multiplication& job, std::int64_t panel, std::int64_t first_row) {
-  alignas(64) float sums[kTaskRows * kPanelColumns];
-  const std::int64_t n_rows = std::min(kTaskRows, job.arguments.n_rows - first_row);
+void multiply_panel(const Multiplication& job, std::int64_t panel, std::int64_t first_row, std::int64_t n_rows) {
+  alignas(64) float sums[kMostTaskRows * kPanelColumns];
   std::fill_n(sums, n_rows * kPanelColumns, 0.0F);
   sum_panel(job, job.weight.data() + panel * job.depth * kStepBytes, first_row, n_rows, sums);
   const std::int64_t first = panel * kPanelColumns;
@@ -104,14 +111,15 @@ void matmul_with(const KernelTable& table, const PackedMatrix& weight, const Mat
                  ThreadPool& pool) {
   const Multiplication job = prepare(table, weight, arguments, pool);
   const std::int64_t panels = (weight.n_out() + kPanelColumns - 1) / kPanelColumns;
-  const std::int64_t stretches = (arguments.n_rows + kTaskRows - 1) / kTaskRows;
-  // The rows of a panel are neighbouring tasks: its weights are still in a cache.
+  const std::int64_t shares = (arguments.n_rows + kMostTaskRows - 1) / kMostTaskRows;
+  // The shares of one panel are neighbouring tasks: its weights are still in a cache.
   const auto task = [&](std::size_t index, int) {
-    const auto i = static_cast<std::int64_t>(index);
-    multiply_panel(job, i / stretches, i % stretches * kTaskRows);
+    const auto share = static_cast<std::int64_t>(index) % shares;
+    const std::int64_t begin = arguments.n_rows * share / shares, end = arguments.n_rows * (share + 1) / shares;
+    multiply_panel(job, static_cast<std::int64_t>(index) / shares, begin, end - begin);
   };
-  const auto n_tasks = static_cast<std::size_t>(panels * stretches);
-  const std::int64_t row_tiles = (arguments.n_rows + kMaxTileRows - 1) / kMaxTileRows;
+  const auto n_tasks = static_cast<std::size_t>(panels * shares);
+  const std::int64_t row_tiles = (arguments.n_rows + table.tile_rows - 1) / table.tile_rows;
   if (static_cast<std::int64_t>(weight.bytes()) * row_tiles < kBytesWorthThreads) {
     for (std::size_t i = 0; i < n_tasks; ++i) task(i, 0);
   } else {

@@ -13,11 +13,16 @@ constexpr int blocks_in_flight(int rows) {
   if (kParts == 1 || rows == 1) return 4;
   return rows <= 3 ? 2 : 1;
 }
+// 6 rows × 4 blocks leave 8 of AVX-512's 32 registers for weights and activations; AVX2 has 16 of half the size.
+[[maybe_unused]] constexpr int kTileRows = kParts == 1 ? 6 : 5;
+[[maybe_unused]] constexpr int kOnePassRows = kParts == 1 ? kTileRows : 1;
 
-SLIP_LANES void fetch_ahead(const MatmulTile& tile, std::int64_t step) {
+// Into the second-level cache: the first is full of what is being worked on. The passes of a tile over its columns take
+// turns, so that the memory is busy during all of them.
+SLIP_LANES void fetch_ahead(const MatmulTile& tile, std::int64_t step, int pass, int n_passes) {
   if (tile.next_weight == nullptr) return;
-  for (std::int64_t byte = 0; byte < tile.next_step_bytes; byte += 64) {
-    __builtin_prefetch(tile.next_weight + step * tile.next_step_bytes + byte);
+  for (std::int64_t byte = pass * 64; byte < tile.next_step_bytes; byte += n_passes * 64) {
+    __builtin_prefetch(tile.next_weight + step * tile.next_step_bytes + byte, 0, 2);
   }
 }
 
@@ -85,7 +90,7 @@ void tile_of(const MatmulTile& tile) {
     const std::byte* weight = tile.weight + column * 4;
     const std::byte* x = tile.x;
     for (std::int64_t step = 0; step < tile.depth; ++step) {
-      if (column == 0) fetch_ahead(tile, step);
+      fetch_ahead(tile, step, column / (kBlocks * kLanes), kPanelColumns / (kBlocks * kLanes));
       Step::add(weight, x, tile.x_stride_bytes, sums);
       weight += kPanelColumns * 4;
       x += Step::kStepBytes;
