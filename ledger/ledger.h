@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <span>
 
 #include "ledger/rows.h"
 
@@ -17,15 +18,20 @@ struct LedgerOptions {
   std::uint64_t max_bytes = std::uint64_t{1} << 30;
 };
 
-// The SQLite ledger: WAL, synchronous=FULL, one writer thread at idle priority, batched transactions, `PRAGMA
-// user_version` migrations. Threads: record() from any thread, never waits.
+// The SQLite ledger: WAL, synchronous=FULL, one writer thread at the lowest nice level, batched transactions,
+// `PRAGMA user_version` migrations. (Not SCHED_IDLE: a machine full of serving threads would starve the writer past the
+// one second that a crash may cost.) The writer also watches every stream of requests for drift and records the alarms.
+// While the disk refuses, rows wait, then drop and are counted in engine_load.rows_dropped; it resumes by itself.
+// Threads: record() from any thread, never waits.
 class Ledger {
  public:
   explicit Ledger(LedgerOptions options);  // opens or creates (0600), migrates, starts the writer; Error{kDataLoss |
-                                           // kIo | kUnsupported}
+                                           // kIo | kUnsupported | kPermission}; a damaged file is left untouched
   ~Ledger();                               // flushes, truncates the WAL
   void record(LedgerRow row) noexcept;
-  void flush();  // returns once everything recorded so far is committed
+  // After a crash between publish and commit: versions the store knows and the ledger does not are added.
+  void reconcile(std::span<const DraftVersionRow> versions);
+  void flush();  // returns once everything recorded so far is committed, or the disk refused it
   std::uint64_t dropped() const;
 
  private:

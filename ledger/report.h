@@ -20,10 +20,11 @@ struct ReportQuery {
   std::int64_t bucket_us = 0;            // drift's time step; 0: chosen from the span
   int width = 0;                         // columns of the table; 0: 100
   bool color = false;
+  int limit = 50;  // rows of `requests`
 };
 
 // Opens the ledger read-only, answers from its views, prints nothing: the text is returned. Error{kNotFound} without a
-// database.
+// database, Error{kUnsupported} for a format that does not draw this report.
 std::string render_report(const ReportQuery& query);
 
 }  // namespace slip

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <sys/ioctl.h>
+#include <unistd.h>
+#include <charconv>
+#include <cstdlib>
+#include <iostream>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "cli/command.h"
+#include "common/clock.h"
+#include "common/error.h"
+#include "common/file.h"
+#include "ledger/report.h"
+
+namespace slip::cli {
+namespace {
+
+constexpr const char* kFooter =
+    "Examples:\n"
+    "  slipstream report topics --db slipstream-data/ledger.db\n"
+    "  slipstream report drift  --db slipstream-data/ledger.db --since 24h --topic sql\n"
+    "  slipstream report drift  --db slipstream-data/ledger.db --format svg --out drift.svg\n"
+    "  slipstream report requests --db slipstream-data/ledger.db --format csv --limit 1000\n"
+    "The same questions in SQL: sqlite3 slipstream-data/ledger.db 'select * from topics'\n"
+    "(views: topics, drift, trend, drafts, events, positions, recent_requests).\n"
+    "Reading while the service runs is fine: the report opens the ledger read-only.";
+
+struct ReportOptions {
+  ReportQuery query;
+  std::string since = "all", step, out;
+};
+
+std::int64_t unit_seconds(const std::string& unit) {
+  if (unit == "s") return 1;
+  if (unit == "m") return 60;
+  if (unit == "h") return 3600;
+  if (unit == "d") return 86400;
+  return unit == "w" ? 604800 : 0;
+}
+
+// "90s", "30m", "24h", "7d", "2w".
+std::int64_t parse_duration_us(const std::string& text, const std::string& flag) {
+  constexpr std::int64_t kMostSeconds = std::int64_t{100} * 366 * 86400;
+  std::int64_t number = 0;
+  const auto parsed = std::from_chars(text.data(), text.data() + text.size(), number);
+  const std::int64_t unit = unit_seconds(std::string(parsed.ptr, text.data() + text.size()));
+  if (parsed.ec != std::errc{} || unit == 0 || number <= 0 || number > kMostSeconds / unit) {
+    throw Error(ErrorCode::kInvalidArgument, flag + " takes a time such as 90s, 30m, 24h, 7d or 2w", "", flag);
+  }
+  return number * unit * 1'000'000;
+}
+
+int terminal_width() {
+  winsize size{};
+  return ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 0;
+}
+
+bool wants_color() {
+  return ::isatty(STDOUT_FILENO) == 1 && std::getenv("NO_COLOR") == nullptr;
+}
+
+void run_report(ReportOptions options) {
+  if (options.since != "all") options.query.since_us = wall_us() - parse_duration_us(options.since, "--since");
+  if (!options.step.empty()) options.query.bucket_us = parse_duration_us(options.step, "--step");
+  if (options.out.empty()) {
+    options.query.color = wants_color();
+    options.query.width = terminal_width();
+  }
+  const std::string text = render_report(options.query);
+  if (options.out.empty()) {
+    std::cout << text << std::flush;
+  } else {
+    replace_file(options.out, text, "report");
+  }
+}
+
+}  // namespace
+
+void add_report(CLI::App& app) {
+  static const std::map<std::string, ReportKind> kKinds = {{"drift", ReportKind::kDrift},
+                                                           {"topics", ReportKind::kTopics},
+                                                           {"drafts", ReportKind::kDrafts},
+                                                           {"requests", ReportKind::kRequests}};
+  static const std::map<std::string, ReportFormat> kFormats = {{"table", ReportFormat::kTable},
+                                                               {"json", ReportFormat::kJson},
+                                                               {"csv", ReportFormat::kCsv},
+                                                               {"svg", ReportFormat::kSvg}};
+  auto options = std::make_shared<ReportOptions>();
+  auto* command = app.add_subcommand("report", "What the drafts learned and what it brought, from the ledger");
+  command->footer(kFooter);
+  command
+      ->add_option("kind", options->query.kind,
+                   "drift: by topic and version over time · topics: one row each · drafts: every version and refused "
+                   "candidate · requests: the newest")
+      ->required()
+      ->transform(CLI::CheckedTransformer(kKinds).description("{drift,topics,drafts,requests}"));
+  command->add_option("--db", options->query.database, "The ledger, <data-dir>/ledger.db")->required();
+  command->add_option("--since", options->since, "How far back: 90s, 30m, 24h, 7d, 2w or all")->capture_default_str();
+  command->add_option("--topic", options->query.topic, "Only this topic");
+  command->add_option("--format", options->query.format, "svg draws drift only [table]")
+      ->transform(CLI::CheckedTransformer(kFormats).description("{table,json,csv,svg}"));
+  command->add_option("--step", options->step, "Time step of drift, such as 10m [chosen from the span]");
+  command->add_option("--limit", options->query.limit, "Rows of requests")
+      ->check(CLI::Range(1, 1'000'000))
+      ->capture_default_str();
+  command->add_option("--out", options->out, "Write to this file instead of standard output");
+  command->callback([options] { run_report(*options); });
+}
+
+}  // namespace slip::cli

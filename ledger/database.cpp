@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ledger/database.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <cerrno>
+#include <cmath>
+#include <cstring>
+
+#include "common/error.h"
+#include "common/file.h"
+
+namespace slip {
+namespace {
+
+constexpr int kBusyTimeoutMs = 5000;
+
+ErrorCode code_of(int result) {
+  switch (result & 0xFF) {
+    case SQLITE_CORRUPT:
+    case SQLITE_NOTADB:
+      return ErrorCode::kDataLoss;
+    case SQLITE_CONSTRAINT:
+    case SQLITE_MISMATCH:
+    case SQLITE_TOOBIG:
+      return ErrorCode::kInvalidArgument;
+    default:
+      return ErrorCode::kIo;
+  }
+}
+
+std::string damage_hint(const std::string& file) {
+  return "it is left as it is: move it away (mv " + file + " " + file + ".damaged) and start again; a new one is made";
+}
+
+// SQLite would create the file with the process's umask, and follow a link somebody planted.
+void create_private(const std::filesystem::path& file) {
+  const FileHandle handle(::open(file.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600));
+  struct stat status {};
+  if (!handle || ::fstat(handle.get(), &status) != 0) {
+    throw Error(ErrorCode::kIo, "cannot open " + file.string() + ": " + std::strerror(errno));
+  }
+  if (!S_ISREG(status.st_mode)) throw Error(ErrorCode::kPermission, file.string() + " is not a regular file");
+  if (status.st_uid != ::geteuid()) throw Error(ErrorCode::kPermission, file.string() + " belongs to another user");
+  if ((status.st_mode & 077) != 0 && ::fchmod(handle.get(), 0600) != 0) {
+    throw Error(ErrorCode::kPermission, "cannot make " + file.string() + " private: " + std::strerror(errno));
+  }
+}
+
+std::string immutable_uri(const std::filesystem::path& file) {
+  constexpr std::string_view kHex = "0123456789abcdef";
+  std::string uri = "file:";
+  for (const char c : std::filesystem::absolute(file).string()) {
+    const bool plain = std::isalnum(static_cast<unsigned char>(c)) != 0 || std::strchr("/._-", c) != nullptr;
+    const auto byte = static_cast<unsigned char>(c);
+    uri += plain ? std::string(1, c) : std::string{'%', kHex[byte >> 4], kHex[byte & 15]};
+  }
+  return uri + "?immutable=1";
+}
+
+}  // namespace
+
+Database::Database(const std::filesystem::path& file, Mode mode) : name_(file.string()) {
+  if (mode == Mode::kReadWrite) create_private(file);
+  const int flags = mode == Mode::kReadWrite ? SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE : SQLITE_OPEN_READONLY;
+  const std::string name = mode == Mode::kImmutable ? immutable_uri(file) : std::filesystem::absolute(file).string();
+  const int uri = mode == Mode::kImmutable ? SQLITE_OPEN_URI : 0;
+  sqlite3* handle = nullptr;
+  const int result = sqlite3_open_v2(name.c_str(), &handle, flags | uri | SQLITE_OPEN_NOMUTEX, nullptr);
+  handle_.reset(handle);
+  if (result != SQLITE_OK) fail(result, "open");
+  sqlite3_extended_result_codes(handle, 1);
+  sqlite3_busy_timeout(handle, kBusyTimeoutMs);
+  sqlite3_db_config(handle, SQLITE_DBCONFIG_DEFENSIVE, 1, nullptr);
+  sqlite3_db_config(handle, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, nullptr);
+}
+
+void Database::fail(int result, const std::string& doing) const {
+  const ErrorCode code = code_of(result);
+  const std::string what = handle_ ? sqlite3_errmsg(handle_.get()) : sqlite3_errstr(result);
+  if (code == ErrorCode::kDataLoss) damaged(what);
+  throw Error(code, "cannot " + doing + " " + name_ + ": " + what);
+}
+
+void Database::damaged(const std::string& how) const {
+  throw Error(ErrorCode::kDataLoss, name_ + " is damaged or no SQLite database: " + how, damage_hint(name_));
+}
+
+void Database::execute(const std::string& sql) {
+  const int result = sqlite3_exec(handle_.get(), sql.c_str(), nullptr, nullptr, nullptr);
+  if (result != SQLITE_OK) fail(result, "use");
+}
+
+std::int64_t Database::integer(const std::string& sql) {
+  Statement statement(*this, sql);
+  return statement.step() ? statement.integer(0) : 0;
+}
+
+Statement::Statement(const Database& database, const std::string& sql) : database_(&database) {
+  sqlite3_stmt* handle = nullptr;
+  const int size = static_cast<int>(sql.size());
+  const int result = sqlite3_prepare_v3(database.get(), sql.c_str(), size, SQLITE_PREPARE_PERSISTENT, &handle, nullptr);
+  handle_.reset(handle);
+  if (result != SQLITE_OK) database.fail(result, "use");
+}
+
+bool Statement::step() {
+  const int result = sqlite3_step(handle_.get());
+  if (result == SQLITE_ROW) return true;
+  reset();
+  if (result != SQLITE_DONE) database_->fail(result, "use");
+  return false;
+}
+
+void Statement::reset() {
+  sqlite3_reset(handle_.get());
+}
+
+std::string Statement::name(int column) const {
+  return sqlite3_column_name(handle_.get(), column);
+}
+
+std::string Statement::text(int column) const {
+  const auto* bytes = reinterpret_cast<const char*>(sqlite3_column_text(handle_.get(), column));
+  return bytes == nullptr ? std::string() : std::string(bytes, sqlite3_column_bytes(handle_.get(), column));
+}
+
+void Statement::bind(int index, std::int64_t value) {
+  const int result = sqlite3_bind_int64(handle_.get(), index, value);
+  if (result != SQLITE_OK) database_->fail(result, "bind a value for");
+}
+
+void Statement::bind(int index, double value) {
+  const int result = sqlite3_bind_double(handle_.get(), index, std::isfinite(value) ? value : 0.0);
+  if (result != SQLITE_OK) database_->fail(result, "bind a value for");
+}
+
+void Statement::bind(int index, const std::string& value) {
+  const auto size = static_cast<sqlite3_uint64>(value.size());
+  const int result = sqlite3_bind_text64(handle_.get(), index, value.data(), size, SQLITE_TRANSIENT, SQLITE_UTF8);
+  if (result != SQLITE_OK) database_->fail(result, "bind a value for");
+}
+
+}  // namespace slip

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <sqlite3.h>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace slip {
+
+// One SQLite connection. SQLite's result codes become Error: a damaged file kDataLoss, a refused value
+// kInvalidArgument, anything else kIo; the message names the file. Threads: one at a time.
+class Database {
+ public:
+  enum class Mode : std::uint8_t {
+    kReadWrite,  // creates the file (0600)
+    kReadOnly,   // sees what a running writer has committed
+    kImmutable,  // no lock, no WAL: for a copy in a folder that cannot be written
+  };
+  Database(const std::filesystem::path& file, Mode mode);
+
+  void execute(const std::string& sql);  // one statement or several, without parameters
+  std::int64_t integer(const std::string& sql);
+  sqlite3* get() const { return handle_.get(); }
+  [[noreturn]] void fail(int result, const std::string& doing) const;
+  [[noreturn]] void damaged(const std::string& how) const;  // Error{kDataLoss}
+
+ private:
+  struct Closer {
+    void operator()(sqlite3* handle) const { sqlite3_close_v2(handle); }
+  };
+  std::string name_;
+  std::unique_ptr<sqlite3, Closer> handle_;
+};
+
+// A prepared statement; values travel as bound parameters only. The Database must outlive it.
+class Statement {
+ public:
+  Statement(const Database& database, const std::string& sql);
+
+  // Binds all parameters in order, runs to the end and resets.
+  template <class... Values>
+  void run(const Values&... values) {
+    bind_all(values...);
+    while (step()) {
+    }
+  }
+  template <class... Values>
+  void bind_all(const Values&... values) {
+    reset();
+    int index = 0;
+    (bind(++index, values), ...);
+  }
+  bool step();  // true: there is a row; false: done, and reset
+  void reset();
+
+  int columns() const { return sqlite3_column_count(handle_.get()); }
+  std::string name(int column) const;
+  bool is_null(int column) const { return sqlite3_column_type(handle_.get(), column) == SQLITE_NULL; }
+  int type(int column) const { return sqlite3_column_type(handle_.get(), column); }
+  std::int64_t integer(int column) const { return sqlite3_column_int64(handle_.get(), column); }
+  double real(int column) const { return sqlite3_column_double(handle_.get(), column); }
+  std::string text(int column) const;
+
+ private:
+  void bind(int index, std::int64_t value);
+  void bind(int index, std::uint64_t value) { bind(index, static_cast<std::int64_t>(value)); }
+  void bind(int index, int value) { bind(index, std::int64_t{value}); }
+  void bind(int index, double value);  // what is not finite becomes 0: SQLite would make it NULL
+  void bind(int index, const std::string& value);
+
+  struct Finalizer {
+    void operator()(sqlite3_stmt* handle) const { sqlite3_finalize(handle); }
+  };
+  const Database* database_;
+  std::unique_ptr<sqlite3_stmt, Finalizer> handle_;
+};
+
+}  // namespace slip

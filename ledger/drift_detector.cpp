@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ledger/drift_detector.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdio>
+
+namespace slip {
+
+double DriftDetector::deviation() const {
+  return std::max(std::sqrt(variance_), options_.min_sd);
+}
+
+// Mean and variance with a weight of 1/n at first and 1/memory later.
+void DriftDetector::learn(double alpha) {
+  n_ = std::min(n_ + 1, options_.memory_requests);
+  const double weight = 1.0 / n_;
+  const double away = alpha - mean_;
+  mean_ += weight * away;
+  variance_ = (1 - weight) * (variance_ + weight * away * away);
+}
+
+std::optional<DriftAlarm> DriftDetector::add(double alpha) {
+  if (n_ < options_.warm_up_requests) {
+    learn(alpha);
+    return std::nullopt;
+  }
+  const double step = std::clamp((mean_ - alpha) / deviation(), -options_.max_step_sd, options_.max_step_sd);
+  sum_ += step - options_.slack_sd;
+  since_ += 1;
+  since_alpha_ += alpha;
+  if (sum_ <= 0) {
+    sum_ = since_alpha_ = 0;
+    since_ = 0;
+  }
+  if (sum_ <= options_.threshold_sd) {
+    learn(alpha);
+    return std::nullopt;
+  }
+  const DriftAlarm alarm{mean_, since_alpha_ / since_, since_};
+  *this = DriftDetector(options_);
+  if (alarm.alpha_before - alarm.alpha_after < options_.min_fall) return std::nullopt;
+  return alarm;
+}
+
+const char* temperature_range(double temperature) {
+  if (temperature <= 0) return "0";
+  if (temperature <= 0.5) return "0-0.5";
+  return temperature <= 1 ? "0.5-1" : "1+";
+}
+
+std::optional<DriftEventRow> DriftMonitor::observe(const RequestRow& request) {
+  const int judged = request.accepted + request.first_rejections;
+  if (judged <= 0) return std::nullopt;
+  const std::string range = temperature_range(request.temperature);
+  const Stream stream{request.topic, request.draft, request.rule, range};
+  auto found = streams_.find(stream);
+  if (found == streams_.end()) {
+    if (streams_.size() >= kMaxStreams) return std::nullopt;
+    found = streams_.emplace(stream, DriftDetector(options_)).first;
+  }
+  const auto alarm = found->second.add(static_cast<double>(request.accepted) / judged);
+  if (!alarm) return std::nullopt;
+  std::array<char, 160> detail{};
+  std::snprintf(detail.data(), detail.size(), "acceptance fell from %.2f to %.2f over %d requests (%s, temperature %s)",
+                alarm->alpha_before, alarm->alpha_after, alarm->requests, request.rule.c_str(), range.c_str());
+  return DriftEventRow{.at_us = request.finished_us,
+                       .topic = request.topic,
+                       .draft = request.draft,
+                       .detail = detail.data(),
+                       .version = request.last_version,
+                       .alpha_before = alarm->alpha_before,
+                       .alpha_after = alarm->alpha_after};
+}
+
+}  // namespace slip

@@ -1,0 +1,310 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "ledger/report_parts.h"
+#include "ledger/svg_canvas.h"
+
+namespace slip {
+namespace {
+
+constexpr double kWidth = 1040, kMargin = 32, kGap = 36;
+constexpr double kHeader = 142, kPanelTitle = 44, kPlotHeight = 176, kPanelFoot = 40, kFooter = 46;
+constexpr double kAxisLabels = 34, kEndLabels = 36, kMarkStrip = 18;
+constexpr std::int64_t kLeastRequests = 8;  // fewer draw no curve worth looking at
+constexpr int kGapBuckets = 6;              // a longer silence breaks the line
+
+constexpr const char* kInk = "#1F2933";
+constexpr const char* kSoft = "#5F6C7B";
+constexpr const char* kGrid = "#E6E9ED";
+constexpr const char* kLive = "#0072B2";
+constexpr const char* kBase = "#C56A00";
+
+using Trend = std::vector<TrendPoint>;
+
+// The values that are drawn: both drafts on the same text where they were scored, else what was served.
+std::optional<double> live_alpha(const TrendPoint& point) {
+  return point.alpha_same_text ? point.alpha_same_text : point.alpha;
+}
+
+struct Range {
+  double low = 0, high = 1;
+};
+
+// All panels share one scale, in steps of a tenth.
+Range alpha_range(const std::map<std::string, Trend>& trends) {
+  double low = 1, high = 0;
+  const auto include = [&](double value) {
+    low = std::min(low, value);
+    high = std::max(high, value);
+  };
+  for (const auto& [topic, trend] : trends) {
+    for (const auto& point : trend) {
+      if (const auto live = live_alpha(point)) include(*live);
+      if (point.base_alpha) include(*point.base_alpha);
+    }
+  }
+  if (low > high) return {0, 1};
+  Range range{std::max(0.0, std::floor(low * 10 - 0.3) / 10), std::min(1.0, std::ceil(high * 10 + 0.3) / 10)};
+  if (range.high - range.low < 0.3) range.low = std::max(0.0, range.high - 0.3);
+  if (range.high - range.low < 0.3) range.high = range.low + 0.3;
+  return range;
+}
+
+struct TimeSpan {
+  std::int64_t from_us = 0, to_us = 1;
+};
+
+TimeSpan time_span(const std::map<std::string, Trend>& trends, const std::vector<LedgerEvent>& events,
+                   std::int64_t bucket_us) {
+  TimeSpan span{INT64_MAX, INT64_MIN};
+  for (const auto& [topic, trend] : trends) {
+    span.from_us = std::min(span.from_us, trend.front().bucket_us);
+    span.to_us = std::max(span.to_us, trend.back().bucket_us + bucket_us);
+  }
+  for (const auto& event : events) span.to_us = std::max(span.to_us, event.at_us);
+  return span;
+}
+
+struct Panel {
+  double left = 0, right = 0, top = 0, bottom = 0;  // of the plot
+  Range range;
+  TimeSpan span;
+  std::int64_t bucket_us = 0;
+
+  double x(std::int64_t us) const {
+    return left + (right - left) * static_cast<double>(us - span.from_us) /
+                      static_cast<double>(std::max<std::int64_t>(1, span.to_us - span.from_us));
+  }
+  double middle(const TrendPoint& point) const { return x(point.bucket_us + bucket_us / 2); }
+  double y(double alpha) const {
+    const double share = std::clamp((alpha - range.low) / (range.high - range.low), 0.0, 1.0);
+    return bottom - share * (bottom - top - kMarkStrip);
+  }
+};
+
+std::vector<std::int64_t> time_ticks(TimeSpan span, int wanted) {
+  constexpr std::array<std::int64_t, 18> kSteps = {10,   15,   30,    60,    120,   300,   600,    900,    1800,
+                                                   3600, 7200, 10800, 21600, 43200, 86400, 172800, 604800, 2592000};
+  std::int64_t step = kSteps.back() * 1'000'000;
+  for (const auto seconds : kSteps) {
+    if ((span.to_us - span.from_us) / (seconds * 1'000'000) <= wanted) {
+      step = seconds * 1'000'000;
+      break;
+    }
+  }
+  std::vector<std::int64_t> ticks;
+  for (std::int64_t tick = (span.from_us / step + 1) * step; tick < span.to_us; tick += step) ticks.push_back(tick);
+  return ticks;
+}
+
+const char* tick_format(TimeSpan span) {
+  const std::int64_t seconds = (span.to_us - span.from_us) / 1'000'000;
+  if (seconds < 300) return "%H:%M:%S";
+  return seconds < 2 * 86400 ? "%H:%M" : "%b %d";
+}
+
+void draw_axes(SvgCanvas& canvas, const Panel& panel) {
+  const int low = static_cast<int>(std::lround(panel.range.low * 10)),
+            high = static_cast<int>(std::lround(panel.range.high * 10));
+  const int step = high - low > 5 ? 2 : 1;
+  for (int tenth = low; tenth <= high; tenth += step) {
+    const double y = panel.y(tenth / 10.0);
+    canvas.line({panel.left, y}, {panel.right, y}, kGrid, 1);
+    canvas.text({panel.left - 8, y + 4}, share_text(tenth / 10.0), {11, kSoft, "end"});
+  }
+  for (const auto tick : time_ticks(panel.span, panel.right - panel.left > 600 ? 10 : 5)) {
+    const double x = panel.x(tick);
+    canvas.line({x, panel.bottom}, {x, panel.bottom + 4}, "#B8C0CA", 1);
+    canvas.text({x, panel.bottom + 18}, utc_text(tick, tick_format(panel.span)), {11, kSoft, "middle"});
+  }
+  canvas.line({panel.left, panel.bottom}, {panel.right, panel.bottom}, "#B8C0CA", 1);
+}
+
+// Maximal stretches of points without a long silence between them.
+template <class Has>
+std::vector<std::vector<TrendPoint>> stretches(const Trend& trend, std::int64_t bucket_us, Has has) {
+  std::vector<std::vector<TrendPoint>> runs;
+  for (const auto& point : trend) {
+    if (!has(point)) continue;
+    const bool fresh = runs.empty() || point.bucket_us - runs.back().back().bucket_us > kGapBuckets * bucket_us;
+    if (fresh) runs.emplace_back();
+    runs.back().push_back(point);
+  }
+  return runs;
+}
+
+void draw_band(SvgCanvas& canvas, const Panel& panel, const Trend& trend) {
+  for (const auto& run :
+       stretches(trend, panel.bucket_us, [](const TrendPoint& point) { return point.alpha_interval.has_value(); })) {
+    if (run.size() < 2) continue;
+    std::vector<SvgPoint> outline;
+    for (const auto& point : run) outline.push_back({panel.middle(point), panel.y(point.alpha_interval->high)});
+    for (auto point = run.rbegin(); point != run.rend(); ++point) {
+      outline.push_back({panel.middle(*point), panel.y(point->alpha_interval->low)});
+    }
+    canvas.polygon(outline, kLive, 0.14);
+  }
+}
+
+template <class Value>
+void draw_curve(SvgCanvas& canvas, const Panel& panel, const Trend& trend, Value value, bool is_live) {
+  for (const auto& run :
+       stretches(trend, panel.bucket_us, [&](const TrendPoint& point) { return value(point).has_value(); })) {
+    std::vector<SvgPoint> points;
+    for (const auto& point : run) points.push_back({panel.middle(point), panel.y(*value(point))});
+    if (points.size() > 1) {
+      canvas.polyline(points, is_live ? kLive : kBase, is_live ? 2.8 : 1.8, is_live ? "" : "6 5");
+    }
+    if (!is_live && points.size() > 1) continue;
+    for (const auto& point : points) canvas.circle(point, is_live ? 2.6 : 2.2, is_live ? kLive : kBase);
+  }
+}
+
+void draw_end_labels(SvgCanvas& canvas, const Panel& panel, const Trend& trend) {
+  std::optional<double> live, base;
+  for (const auto& point : trend) {
+    if (const auto value = live_alpha(point)) live = value;
+    if (point.base_alpha) base = point.base_alpha;
+  }
+  constexpr double kApart = 13;
+  double live_y = live ? panel.y(*live) : 0, base_y = base ? panel.y(*base) : 0;
+  if (live && base && std::abs(live_y - base_y) < kApart) {
+    const double middle = (live_y + base_y) / 2, sign = live_y <= base_y ? -1 : 1;
+    live_y = middle + sign * kApart / 2;
+    base_y = middle - sign * kApart / 2;
+  }
+  if (live) canvas.text({panel.right + 7, live_y + 4}, share_text(live), {12, kLive, "start", true});
+  if (base) canvas.text({panel.right + 7, base_y + 4}, share_text(base), {12, kBase, "start"});
+}
+
+void draw_events(SvgCanvas& canvas, const Panel& panel, const std::string& topic,
+                 const std::vector<LedgerEvent>& events) {
+  double label_free_from = panel.left;
+  for (const auto& event : events) {
+    if (event.topic != topic || event.at_us < panel.span.from_us) continue;
+    const double x = panel.x(event.at_us);
+    if (event.kind != "refuse") {
+      canvas.line({x, panel.top + kMarkStrip - 6}, {x, panel.bottom}, "#C9D1DA", 1, "2 3");
+    }
+    canvas.mark({x, panel.top + 4}, event.kind, event_text(event));
+    if (event.kind != "publish" || x + 8 < label_free_from || x + 30 > panel.right + kEndLabels) continue;
+    canvas.text({x + 7, panel.top + 8}, "v" + std::to_string(event.version), {10, kSoft, "start"});
+    label_free_from = x + 34;
+  }
+}
+
+void draw_panel_title(SvgCanvas& canvas, const Panel& panel, const TopicFigures& topic) {
+  const double y = panel.top - 16;
+  canvas.text({panel.left - kAxisLabels, y}, topic.topic, {16, kInk, "start", true});
+  std::string figures = std::to_string(topic.requests) + " requests";
+  if (topic.version > 0) figures += " · v" + std::to_string(topic.version);
+  if (topic.gain) figures += " · gain " + gain_text(topic.gain, topic.gain_interval);
+  canvas.text({panel.right + kEndLabels, y}, figures, {12, kSoft, "end"});
+}
+
+void draw_waiting(SvgCanvas& canvas, const Panel& panel, const TopicFigures& topic) {
+  const std::string text =
+      "waiting for " + std::to_string(kLeastRequests) + " requests (" + std::to_string(topic.requests) + " so far)";
+  canvas.text({(panel.left + panel.right) / 2, (panel.top + panel.bottom) / 2 + 6}, text, {14, kSoft, "middle"});
+}
+
+void draw_legend(SvgCanvas& canvas) {
+  const double y = 108;
+  double x = kMargin;
+  canvas.polygon(std::array<SvgPoint, 4>{{{x, y - 9}, {x + 30, y - 9}, {x + 30, y + 5}, {x, y + 5}}}, kLive, 0.14);
+  canvas.line({x, y - 2}, {x + 30, y - 2}, kLive, 2.8);
+  canvas.text({x + 38, y + 2}, "live draft, 95 % band", {12, kInk, "start"});
+  x += 196;
+  canvas.line({x, y - 2}, {x + 30, y - 2}, kBase, 1.8, "6 5");
+  canvas.text({x + 38, y + 2}, "base draft, same text", {12, kInk, "start"});
+  x += 206;
+  const std::array<std::pair<const char*, const char*>, 4> marks = {
+      {{"publish", "published"}, {"refuse", "refused"}, {"rollback", "rolled back"}, {"drift", "drift"}}};
+  for (const auto& [kind, name] : marks) {
+    canvas.mark({x + 6, y - 2}, kind, "");
+    canvas.text({x + 18, y + 2}, name, {12, kInk, "start"});
+    x += 44 + 7.0 * static_cast<double>(std::string(name).size());
+  }
+}
+
+std::string subtitle(TimeSpan span, const std::vector<TopicFigures>& topics) {
+  std::int64_t requests = 0;
+  for (const auto& topic : topics) requests += topic.requests;
+  return std::to_string(requests) + " requests, " + utc_text(span.from_us, "%Y-%m-%d %H:%M") + " to " +
+         utc_text(span.to_us, span.to_us - span.from_us < 86'400'000'000 ? "%H:%M" : "%Y-%m-%d %H:%M") + " UTC";
+}
+
+std::string empty_svg() {
+  SvgCanvas canvas;
+  canvas.rectangle({0, 0}, kWidth, 220, "#FFFFFF");
+  canvas.text({kMargin, 52}, "How often drafted tokens are accepted", {24, kInk, "start", true});
+  canvas.text({kWidth / 2, 132}, "waiting for " + std::to_string(kLeastRequests) + " requests: none in this period yet",
+              {16, kSoft, "middle"});
+  return canvas.document(kWidth, 220, "Drift report", "No requests in this period yet.");
+}
+
+Panel place(std::size_t index, std::size_t columns) {
+  const double width = (kWidth - 2 * kMargin - kGap * static_cast<double>(columns - 1)) / static_cast<double>(columns);
+  const double left = kMargin + static_cast<double>(index % columns) * (width + kGap);
+  const double top =
+      kHeader + static_cast<double>(index / columns) * (kPanelTitle + kPlotHeight + kPanelFoot) + kPanelTitle;
+  Panel panel;
+  panel.left = left + kAxisLabels;
+  panel.right = left + width - kEndLabels;
+  panel.top = top;
+  panel.bottom = top + kPlotHeight;
+  return panel;
+}
+
+}  // namespace
+
+std::string drift_svg(const LedgerReader& ledger, const ReportQuery&) {
+  const auto topics = topic_figures(ledger);
+  const auto trends = trend_by_topic(ledger);
+  const auto events = ledger_events(ledger);
+  if (topics.empty() || trends.empty()) return empty_svg();
+
+  const TimeSpan span = time_span(trends, events, ledger.bucket_us());
+  const Range range = alpha_range(trends);
+  const std::size_t columns = topics.size() > 1 ? 2 : 1, rows = (topics.size() + columns - 1) / columns;
+  const double height = kHeader + static_cast<double>(rows) * (kPanelTitle + kPlotHeight + kPanelFoot) + kFooter;
+  SvgCanvas canvas;
+  canvas.rectangle({0, 0}, kWidth, height, "#FFFFFF");
+  canvas.text({kMargin, 52}, "How often drafted tokens are accepted", {24, kInk, "start", true});
+  canvas.text({kMargin, 76}, subtitle(span, topics), {14, kSoft, "start"});
+  draw_legend(canvas);
+  for (std::size_t i = 0; i < topics.size(); ++i) {
+    Panel panel = place(i, columns);
+    panel.range = range;
+    panel.span = span;
+    panel.bucket_us = ledger.bucket_us();
+    draw_panel_title(canvas, panel, topics[i]);
+    const auto trend = trends.find(topics[i].topic);
+    if (trend == trends.end() || topics[i].requests < kLeastRequests) {
+      draw_waiting(canvas, panel, topics[i]);
+      continue;
+    }
+    draw_axes(canvas, panel);
+    draw_band(canvas, panel, trend->second);
+    draw_events(canvas, panel, topics[i].topic, events);
+    draw_curve(
+        canvas, panel, trend->second, [](const TrendPoint& point) { return point.base_alpha; }, false);
+    draw_curve(canvas, panel, trend->second, live_alpha, true);
+    draw_end_labels(canvas, panel, trend->second);
+  }
+  canvas.text(
+      {kMargin, height - 20},
+      "α = accepted / (accepted + first rejections). Live and base draft are scored on the same verified answers; "
+      "intervals count requests, not tokens.",
+      {12, kSoft, "start"});
+  return canvas.document(kWidth, height, "Drift report",
+                         "Acceptance rate of the live and the base draft over time, by topic.");
+}
+
+}  // namespace slip

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ledger/figures.h"
+
+#include <unistd.h>
+
+#include "common/error.h"
+#include "ledger/schema.h"
+
+namespace slip {
+namespace {
+
+void check_there(const std::filesystem::path& file) {
+  if (std::filesystem::is_regular_file(file)) return;
+  throw Error(ErrorCode::kNotFound, "there is no ledger at " + file.string(),
+              "`slipstream serve` keeps one at <data-dir>/ledger.db; name it with --db", "db");
+}
+
+// Reading a WAL database needs its -shm file, which a folder that cannot be written may lack. Without a WAL nothing is
+// missing from the file itself, and it can be read as it is.
+Database open_to_read(const std::filesystem::path& file) {
+  check_there(file);
+  try {
+    Database database(file, Database::Mode::kReadOnly);
+    database.integer("SELECT COUNT(*) FROM sqlite_master");
+    return database;
+  } catch (const Error& error) {
+    auto wal = file;
+    wal += "-wal";
+    std::error_code none;
+    const auto wal_bytes = std::filesystem::file_size(wal, none);
+    if (error.code() != ErrorCode::kIo || (!none && wal_bytes > 0)) throw;
+    return {file, Database::Mode::kImmutable};
+  }
+}
+
+void check_format(Database& database, const std::filesystem::path& file) {
+  const std::int64_t version = database.integer("PRAGMA user_version");
+  const auto known = static_cast<std::int64_t>(ledger_migrations().size());
+  if (database.integer("PRAGMA application_id") != kLedgerApplicationId) {
+    throw Error(ErrorCode::kInvalidArgument, file.string() + " is not a Slipstream ledger",
+                "`slipstream serve` keeps one at <data-dir>/ledger.db", "db");
+  }
+  if (version == known) return;
+  const char* hint = version > known ? "use the newer Slipstream that wrote it"
+                                     : "let this `slipstream serve` open it once: it brings the tables up to date";
+  throw Error(ErrorCode::kUnsupported,
+              file.string() + " has format " + std::to_string(version) + ", this build reads " + std::to_string(known),
+              hint, "db");
+}
+
+Cell read_cell(const Statement& statement, int column) {
+  switch (statement.type(column)) {
+    case SQLITE_INTEGER:
+      return statement.integer(column);
+    case SQLITE_FLOAT:
+      return statement.real(column);
+    case SQLITE_NULL:
+      return std::monostate{};
+    default:
+      return statement.text(column);
+  }
+}
+
+std::optional<Interval> interval(const SheetRow& row, const char* low, const char* high) {
+  const auto from = row.number(low), to = row.number(high);
+  if (!from || !to) return std::nullopt;
+  return Interval{*from, *to};
+}
+
+}  // namespace
+
+LedgerReader::LedgerReader(const std::filesystem::path& file, const ReportScope& scope)
+    : database_(open_to_read(file)) {
+  check_format(database_, file);
+  database_.execute(
+      "PRAGMA temp_store = MEMORY; CREATE TEMP TABLE report_scope (since_us INTEGER, topic TEXT, bucket_us INTEGER)");
+  const std::string span =
+      "(SELECT IFNULL(MAX(finished_us) - MIN(finished_us), 0) FROM main.requests WHERE finished_us >= ?1 AND (?2 = '' "
+      "OR topic = ?2))";
+  Statement fill(database_, "INSERT INTO report_scope SELECT ?1, ?2, CASE WHEN ?3 > 0 THEN ?3 ELSE " +
+                                bucket_for_span(span) + " END");
+  fill.run(scope.since_us.value_or(0), scope.topic, scope.bucket_us);
+  create_temporary_views(database_);
+  bucket_us_ = database_.integer("SELECT bucket_us FROM report_scope");
+}
+
+Sheet LedgerReader::view(const std::string& name, int limit) const {
+  Statement statement(database_, "SELECT * FROM " + name + " LIMIT ?");
+  statement.bind_all(limit);
+  Sheet sheet;
+  for (int column = 0; column < statement.columns(); ++column) sheet.columns.push_back(statement.name(column));
+  while (statement.step()) {
+    auto& row = sheet.rows.emplace_back();
+    for (int column = 0; column < statement.columns(); ++column) row.push_back(read_cell(statement, column));
+  }
+  return sheet;
+}
+
+std::vector<TopicFigures> topic_figures(const LedgerReader& ledger) {
+  const Sheet sheet = ledger.view("topics");
+  std::vector<TopicFigures> topics;
+  for (std::size_t i = 0; i < sheet.rows.size(); ++i) {
+    const SheetRow row(sheet, i);
+    TopicFigures one;
+    one.topic = row.text("topic");
+    one.draft = row.text("draft");
+    one.version = static_cast<std::uint64_t>(row.integer("version"));
+    one.requests = row.integer("requests");
+    one.scored_requests = row.integer("scored_requests");
+    one.published = row.integer("published");
+    one.refused = row.integer("refused");
+    one.rolled_back = row.integer("rolled_back");
+    one.drift_events = row.integer("drift_events");
+    one.swaps = row.integer("swaps");
+    one.alpha = row.number("alpha");
+    one.recent_alpha = row.number("recent_alpha");
+    one.alpha_same_text = row.number("alpha_same_text");
+    one.base_alpha = row.number("base_alpha");
+    one.gain = row.number("gain");
+    one.gain_interval = interval(row, "gain_low", "gain_high");
+    one.accepted_length = row.number("accepted_length");
+    one.tokens_per_s = row.number("tokens_per_s");
+    topics.push_back(std::move(one));
+  }
+  return topics;
+}
+
+std::map<std::string, std::vector<TrendPoint>> trend_by_topic(const LedgerReader& ledger) {
+  const Sheet sheet = ledger.view("trend");
+  std::map<std::string, std::vector<TrendPoint>> trends;
+  for (std::size_t i = 0; i < sheet.rows.size(); ++i) {
+    const SheetRow row(sheet, i);
+    TrendPoint point;
+    point.bucket_us = row.integer("bucket_us");
+    point.requests = row.integer("requests");
+    point.alpha = row.number("alpha");
+    point.alpha_same_text = row.number("alpha_same_text");
+    point.base_alpha = row.number("base_alpha");
+    point.alpha_interval = interval(row, "alpha_low", "alpha_high");
+    trends[row.text("topic")].push_back(point);
+  }
+  return trends;
+}
+
+std::vector<LedgerEvent> ledger_events(const LedgerReader& ledger) {
+  const Sheet sheet = ledger.view("events");
+  std::vector<LedgerEvent> events;
+  for (std::size_t i = 0; i < sheet.rows.size(); ++i) {
+    const SheetRow row(sheet, i);
+    events.push_back({row.integer("at_us"), row.text("topic"), row.text("kind"), row.text("reason"),
+                      static_cast<std::uint64_t>(row.integer("version")),
+                      static_cast<std::uint64_t>(row.integer("live_version"))});
+  }
+  return events;
+}
+
+}  // namespace slip

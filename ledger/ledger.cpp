@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ledger/ledger.h"
+
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "common/clock.h"
+#include "common/error.h"
+#include "common/fail_point.h"
+#include "common/log.h"
+#include "ledger/database.h"
+#include "ledger/row_inbox.h"
+#include "ledger/row_writer.h"
+#include "ledger/schema.h"
+#include "ledger/upkeep.h"
+
+namespace slip {
+namespace {
+
+constexpr int kLowestNice = 19;
+constexpr std::int64_t kUpkeepIntervalUs = 60'000'000;
+
+constexpr std::uintmax_t kCheckedBytes = std::uintmax_t{256} << 20;  // a larger file would hold up the start
+
+void check_pages(Database& database) {
+  Statement check(database, "PRAGMA quick_check(1)");
+  if (check.step() && check.text(0) != "ok") database.damaged(check.text(0));
+  check.reset();
+}
+
+Database open_ledger(const std::filesystem::path& file) {
+  Database database(file, Database::Mode::kReadWrite);
+  if (database.integer("SELECT COUNT(*) FROM sqlite_master") == 0) database.execute("PRAGMA auto_vacuum = INCREMENTAL");
+  if (std::filesystem::file_size(file) <= kCheckedBytes) check_pages(database);
+  database.execute("PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL");
+  migrate(database, ledger_migrations());
+  refresh_views(database);
+  return database;
+}
+
+void lower_own_priority() {
+  ::setpriority(PRIO_PROCESS, static_cast<id_t>(::syscall(SYS_gettid)), kLowestNice);
+}
+
+}  // namespace
+
+struct Ledger::State {
+  explicit State(LedgerOptions wanted)
+      : options(std::move(wanted)), inbox(options.queue_rows), database(open_ledger(options.file)), writer(database) {}
+
+  void run();
+  void write_pending();
+  void commit(const std::vector<LedgerRow>& rows);
+  void write_or_drop(const LedgerRow& row);
+  void keep_small_when_due();
+  void report_failure(const Error& error);
+
+  const LedgerOptions options;
+  RowInbox inbox;
+  std::atomic<std::uint64_t> n_dropped{0};
+
+  Database database;  // from here to `thread`: the writer's own once it runs
+  RowWriter writer;
+  std::vector<LedgerRow> pending;  // kept while the disk refuses
+  std::uint64_t n_dropped_stored = 0;
+  std::int64_t next_upkeep_us = 0;  // monotonic; the first one comes soon after the start
+  bool failing = false;
+
+  std::mutex mutex;
+  std::condition_variable wake, done;
+  std::uint64_t flushes_wanted = 0, flushes_done = 0;
+  bool closing = false;
+  std::thread thread;
+};
+
+void Ledger::State::run() {
+  lower_own_priority();
+  while (true) {
+    std::uint64_t flush = 0;
+    bool last = false;
+    {
+      std::unique_lock lock(mutex);
+      wake.wait_for(lock, std::chrono::microseconds(options.commit_interval_us),
+                    [&] { return closing || flushes_wanted > flushes_done; });
+      flush = flushes_wanted;
+      last = closing;
+    }
+    write_pending();
+    {
+      const std::lock_guard lock(mutex);
+      flushes_done = flush;
+    }
+    done.notify_all();
+    if (last) return;
+    keep_small_when_due();
+  }
+}
+
+void Ledger::State::write_pending() {
+  const bool left_over = !pending.empty();
+  if (!left_over) pending = inbox.take_all();
+  if (pending.empty() && n_dropped == n_dropped_stored) return;
+  try {
+    commit(pending);
+    pending.clear();
+    if (std::exchange(failing, false)) log_info("ledger: writing again");
+  } catch (const Error& error) {
+    if (sqlite3_get_autocommit(database.get()) == 0) {
+      sqlite3_exec(database.get(), "ROLLBACK", nullptr, nullptr, nullptr);
+    }
+    return report_failure(error);
+  }
+  if (left_over) write_pending();  // what came meanwhile
+}
+
+void Ledger::State::commit(const std::vector<LedgerRow>& rows) {
+  const std::uint64_t dropped = n_dropped;
+  fail_point("ledger.begin");
+  database.execute("BEGIN IMMEDIATE");
+  for (const auto& row : rows) write_or_drop(row);
+  writer.write_dropped(static_cast<std::int64_t>(dropped - n_dropped_stored), wall_us());
+  fail_point("ledger.commit");
+  database.execute("COMMIT");
+  n_dropped_stored = dropped;
+  fail_point("ledger.committed");
+}
+
+// One row that does not fit must not hold up the others for ever.
+void Ledger::State::write_or_drop(const LedgerRow& row) {
+  fail_point("ledger.insert");
+  try {
+    writer.write(row);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kInvalidArgument) throw;
+    n_dropped += 1;
+    log_warn("ledger: a row was dropped: " + error.message());
+  }
+}
+
+void Ledger::State::keep_small_when_due() {
+  if (failing || monotonic_us() < next_upkeep_us) return;
+  next_upkeep_us = monotonic_us() + kUpkeepIntervalUs;
+  try {
+    keep_small(database, {options.keep_requests_us, options.max_bytes}, wall_us());
+  } catch (const Error& error) {
+    report_failure(error);
+  }
+}
+
+void Ledger::State::report_failure(const Error& error) {
+  if (!std::exchange(failing, true)) {
+    log_error("ledger: " + error.message() + "; serving goes on, rows wait and then drop until it can be written");
+  }
+}
+
+Ledger::Ledger(LedgerOptions options) : state_(std::make_unique<State>(std::move(options))) {
+  state_->thread = std::thread([state = state_.get()] { state->run(); });
+}
+
+Ledger::~Ledger() {
+  {
+    const std::lock_guard lock(state_->mutex);
+    state_->closing = true;
+  }
+  state_->wake.notify_all();
+  state_->thread.join();
+  sqlite3_wal_checkpoint_v2(state_->database.get(), nullptr, SQLITE_CHECKPOINT_TRUNCATE, nullptr, nullptr);
+}
+
+void Ledger::record(LedgerRow row) noexcept {
+  if (!state_->inbox.push(std::move(row))) state_->n_dropped.fetch_add(1, std::memory_order_relaxed);
+}
+
+void Ledger::reconcile(std::span<const DraftVersionRow> versions) {
+  for (const auto& version : versions) record(version);
+}
+
+void Ledger::flush() {
+  std::unique_lock lock(state_->mutex);
+  const std::uint64_t mine = ++state_->flushes_wanted;
+  state_->wake.notify_all();
+  state_->done.wait(lock, [&] { return state_->flushes_done >= mine; });
+}
+
+std::uint64_t Ledger::dropped() const {
+  return state_->n_dropped;
+}
+
+}  // namespace slip

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ledger/report.h"
+
+#include <nlohmann/json.hpp>
+
+#include "common/error.h"
+#include "ledger/report_parts.h"
+
+namespace slip {
+namespace {
+
+using nlohmann::ordered_json;
+
+const char* view_of(ReportKind kind) {
+  switch (kind) {
+    case ReportKind::kDrift:
+      return "drift";
+    case ReportKind::kTopics:
+      return "topics";
+    case ReportKind::kDrafts:
+      return "drafts";
+    case ReportKind::kRequests:
+      break;
+  }
+  return "recent_requests";
+}
+
+const char* name_of(ReportKind kind) {
+  return kind == ReportKind::kRequests ? "requests" : view_of(kind);
+}
+
+int limit_of(const ReportQuery& query) {
+  return query.kind == ReportKind::kRequests ? query.limit : -1;
+}
+
+ordered_json to_json(const Cell& cell) {
+  if (const auto* integer = std::get_if<std::int64_t>(&cell)) return *integer;
+  if (const auto* real = std::get_if<double>(&cell)) return *real;
+  if (const auto* text = std::get_if<std::string>(&cell)) return *text;
+  return nullptr;
+}
+
+ordered_json to_json(const Sheet& sheet) {
+  ordered_json rows = ordered_json::array();
+  for (const auto& row : sheet.rows) {
+    ordered_json object = ordered_json::object();
+    for (std::size_t i = 0; i < row.size(); ++i) object[sheet.columns[i]] = to_json(row[i]);
+    rows.push_back(std::move(object));
+  }
+  return rows;
+}
+
+std::string report_json(const LedgerReader& ledger, const ReportQuery& query) {
+  ordered_json out = {{"report", name_of(query.kind)}};
+  out["since_us"] = query.since_us ? ordered_json(*query.since_us) : ordered_json(nullptr);
+  out["topic"] = query.topic.empty() ? ordered_json(nullptr) : ordered_json(query.topic);
+  out["rows"] = to_json(ledger.view(view_of(query.kind), limit_of(query)));
+  if (query.kind == ReportKind::kDrift) {
+    out["bucket_us"] = ledger.bucket_us();
+    out["positions"] = to_json(ledger.view("positions"));
+  }
+  if (query.kind == ReportKind::kDrift || query.kind == ReportKind::kTopics) {
+    out["trend"] = to_json(ledger.view("trend"));
+    out["events"] = to_json(ledger.view("events"));
+  }
+  for (const auto& [term, meaning] : report_definitions()) out["definitions"][term] = meaning;
+  return out.dump(/*indent=*/1, ' ', /*ensure_ascii=*/false, ordered_json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace
+
+std::string render_report(const ReportQuery& query) {
+  if (query.format == ReportFormat::kSvg && query.kind != ReportKind::kDrift) {
+    throw Error(ErrorCode::kUnsupported, std::string("there is no drawing of the report ") + name_of(query.kind),
+                "only drift has --format svg", "format");
+  }
+  const LedgerReader ledger(query.database, {query.since_us, query.topic, query.bucket_us});
+  switch (query.format) {
+    case ReportFormat::kJson:
+      return report_json(ledger, query);
+    case ReportFormat::kCsv:
+      return to_csv(ledger.view(view_of(query.kind), limit_of(query)));
+    case ReportFormat::kSvg:
+      return drift_svg(ledger, query);
+    case ReportFormat::kTable:
+      break;
+  }
+  return report_table(ledger, query);
+}
+
+}  // namespace slip

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ledger/report_parts.h"
+
+#include <array>
+#include <cmath>
+#include <cstdio>
+#include <ctime>
+
+namespace slip {
+namespace {
+
+constexpr std::array<std::pair<const char*, const char*>, 5> kDefinitions = {{
+    {"α",
+     "accepted / (accepted + first rejections): how often a drafted token is accepted when those before it were; "
+     "never accepted / proposed"},
+    {"same text",
+     "live and base draft scored on the same verified answers, so easier traffic does not look like learning"},
+    {"gain",
+     "α of the live draft less α of the base draft on the same text; 95 % jackknife interval, requests as the unit"},
+    {"length", "output tokens / target steps, the target's own token included"},
+    {"realised gain",
+     "a version's gain over the base draft on the text it served, less its parent's while that served"},
+}};
+
+std::string shorten(double share, bool with_sign) {
+  std::array<char, 32> digits{};
+  std::snprintf(digits.data(), digits.size(), with_sign ? "%+.2f" : "%.2f", share);
+  std::string text = digits.data();
+  const std::size_t first = text.find_first_of("0123456789");
+  if (text[first] == '0' && std::abs(share) < 0.995) text.erase(first, 1);
+  return text;
+}
+
+}  // namespace
+
+std::span<const std::pair<const char*, const char*>> report_definitions() {
+  return kDefinitions;
+}
+
+const char* event_mark(const std::string& kind) {
+  if (kind == "publish") return "▲";
+  if (kind == "rollback") return "▼";
+  return kind == "drift" ? "◆" : "✕";
+}
+
+std::string event_text(const LedgerEvent& event) {
+  const std::string version = "v" + std::to_string(event.version), live = "v" + std::to_string(event.live_version);
+  if (event.kind == "publish") return version + " published: " + event.reason;
+  if (event.kind == "rollback") return live + " rolled back to " + version + ": " + event.reason;
+  if (event.kind == "drift") return "drift: " + event.reason;
+  return "candidate after " + live + " refused: " + event.reason;
+}
+
+std::string share_text(std::optional<double> share) {
+  return share ? shorten(*share, /*with_sign=*/false) : "–";
+}
+
+std::string gain_text(std::optional<double> gain, std::optional<Interval> interval) {
+  if (!gain) return "–";
+  const std::string text = shorten(*gain, /*with_sign=*/true);
+  if (!interval) return text;
+  return text + " [" + shorten(interval->low, true) + ", " + shorten(interval->high, true) + "]";
+}
+
+std::string utc_text(std::int64_t us, const char* format) {
+  const std::time_t seconds = us / 1'000'000;
+  std::tm parts{};
+  ::gmtime_r(&seconds, &parts);
+  std::array<char, 64> text{};
+  return {text.data(), std::strftime(text.data(), text.size(), format, &parts)};
+}
+
+std::string printable(const std::string& text) {
+  std::string out;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const auto byte = static_cast<unsigned char>(text[i]);
+    const bool c1 = byte == 0xC2 && i + 1 < text.size() && static_cast<unsigned char>(text[i + 1]) < 0xA0;
+    if (byte >= 0x20 && byte != 0x7F && !c1) {
+      out += text[i];
+      continue;
+    }
+    out += "�";
+    if (c1) ++i;
+  }
+  return out;
+}
+
+}  // namespace slip

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "ledger/figures.h"
+#include "ledger/report.h"
+
+namespace slip {
+
+// The pieces render_report() is put together from.
+std::string report_table(const LedgerReader& ledger, const ReportQuery& query);
+std::string drift_svg(const LedgerReader& ledger, const ReportQuery& query);
+
+// Term and meaning, printed below tables and carried in JSON: α has been computed in too many ways elsewhere.
+std::span<const std::pair<const char*, const char*>> report_definitions();
+
+// What a reader should call an event: ▲ ✕ ▼ ◆.
+const char* event_mark(const std::string& kind);
+std::string event_text(const LedgerEvent& event);                                     // "v3 → v4 published: …"
+std::string share_text(std::optional<double> share);                                  // ".71", "–" for nothing
+std::string gain_text(std::optional<double> gain, std::optional<Interval> interval);  // "+.19 [+.15, +.23]"
+std::string utc_text(std::int64_t us, const char* format);                            // strftime
+// The text with control characters shown as ␀-style pictures, so that a name cannot move a terminal's cursor.
+std::string printable(const std::string& text);
+
+}  // namespace slip

@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <array>
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "ledger/report_parts.h"
+#include "ledger/text_table.h"
+
+namespace slip {
+namespace {
+
+constexpr int kDefaultWidth = 100;
+constexpr std::size_t kSparkWidth = 16;
+constexpr auto kLeft = TextTable::Align::kLeft;
+constexpr auto kRight = TextTable::Align::kRight;
+
+std::string fixed(std::optional<double> value, int digits) {
+  if (!value) return "–";
+  std::array<char, 48> text{};
+  std::snprintf(text.data(), text.size(), "%.*f", digits, *value);
+  return text.data();
+}
+
+std::string version_text(std::int64_t version) {
+  return "v" + std::to_string(version);
+}
+
+std::optional<Interval> gain_interval(const SheetRow& row) {
+  const auto low = row.number("gain_low"), high = row.number("gain_high");
+  return low && high ? std::optional(Interval{*low, *high}) : std::nullopt;
+}
+
+std::string alpha_sparkline(const std::vector<TrendPoint>& trend) {
+  std::vector<double> alphas;
+  for (const auto& point : trend) {
+    if (const auto alpha = point.alpha ? point.alpha : point.alpha_same_text) alphas.push_back(*alpha);
+  }
+  return sparkline(alphas, kSparkWidth);
+}
+
+std::string counts_text(const TopicFigures& topic) {
+  std::string text;
+  const auto append = [&](const char* kind, std::int64_t n) {
+    if (n > 0) text += (text.empty() ? "" : " ") + std::string(event_mark(kind)) + std::to_string(n);
+  };
+  append("publish", topic.published);
+  append("refuse", topic.refused);
+  append("rollback", topic.rolled_back);
+  append("drift", topic.drift_events);
+  return text.empty() ? "–" : text;
+}
+
+std::string topics_table(const LedgerReader& ledger, const ReportQuery& query) {
+  TextTable table({{"topic", kLeft},
+                   {"requests"},
+                   {"α"},
+                   {"last 20"},
+                   {"α base*"},
+                   {"gain (95 %)", kLeft},
+                   {"length"},
+                   {"tok/s"},
+                   {"draft", kLeft},
+                   {"decisions", kLeft},
+                   {"α over time", kLeft}});
+  auto trends = trend_by_topic(ledger);
+  for (const auto& topic : topic_figures(ledger)) {
+    table.add({printable(topic.topic), std::to_string(topic.requests), share_text(topic.alpha),
+               share_text(topic.recent_alpha), share_text(topic.base_alpha), gain_text(topic.gain, topic.gain_interval),
+               fixed(topic.accepted_length, 2), fixed(topic.tokens_per_s, 0),
+               version_text(static_cast<std::int64_t>(topic.version)), counts_text(topic),
+               alpha_sparkline(trends[topic.topic])});
+  }
+  return table.text(query.width, query.color);
+}
+
+// The marks of what was decided on a topic within one time step.
+std::string marks_between(const std::vector<LedgerEvent>& events, const std::string& topic, std::int64_t from_us,
+                          std::int64_t step_us) {
+  std::string marks;
+  for (const auto& event : events) {
+    if (event.topic == topic && event.at_us >= from_us && event.at_us < from_us + step_us) {
+      marks += event_mark(event.kind);
+    }
+  }
+  return marks;
+}
+
+const char* time_format(std::int64_t bucket_us) {
+  return bucket_us < 60'000'000 ? "%H:%M:%S" : bucket_us < 86'400'000'000 ? "%m-%d %H:%M" : "%Y-%m-%d";
+}
+
+std::string drift_table(const LedgerReader& ledger, const ReportQuery& query, const std::vector<LedgerEvent>& events) {
+  TextTable table({{"topic", kLeft},
+                   {"from (UTC)", kLeft},
+                   {"draft", kLeft},
+                   {"requests"},
+                   {"α"},
+                   {"α live*"},
+                   {"α base*"},
+                   {"gain (95 %)", kLeft},
+                   {"length"},
+                   {"swaps"},
+                   {"decisions", kLeft}});
+  const Sheet sheet = ledger.view("drift");
+  std::string topic;
+  for (std::size_t i = 0; i < sheet.rows.size(); ++i) {
+    const SheetRow row(sheet, i), next(sheet, std::min(i + 1, sheet.rows.size() - 1));
+    const std::int64_t bucket = row.integer("bucket_us");
+    const bool last_of_bucket =
+        i + 1 == sheet.rows.size() || next.integer("bucket_us") != bucket || next.text("topic") != row.text("topic");
+    const bool first_of_topic = i == 0 || row.text("topic") != topic;
+    if (first_of_topic && i > 0) table.add_rule();
+    topic = row.text("topic");
+    table.add({first_of_topic ? printable(topic) : "", utc_text(bucket, time_format(ledger.bucket_us())),
+               version_text(row.integer("version")), std::to_string(row.integer("requests")),
+               share_text(row.number("alpha")), share_text(row.number("alpha_same_text")),
+               share_text(row.number("base_alpha")), gain_text(row.number("gain"), gain_interval(row)),
+               fixed(row.number("accepted_length"), 2), std::to_string(row.integer("swaps")),
+               last_of_bucket ? marks_between(events, topic, bucket, ledger.bucket_us()) : ""});
+  }
+  return table.text(query.width, query.color);
+}
+
+std::string drift_text(const LedgerReader& ledger, const ReportQuery& query) {
+  const auto events = ledger_events(ledger);
+  std::string out;
+  for (const auto& [topic, trend] : trend_by_topic(ledger)) {
+    const std::string line = alpha_sparkline(trend);
+    if (!line.empty()) out += "α of " + printable(topic) + " over time  " + line + "\n";
+  }
+  out += (out.empty() ? "" : "\n") + drift_table(ledger, query, events);
+  if (!events.empty()) out += "\nDecisions (▲ published, ✕ refused, ▼ rolled back, ◆ drift):\n";
+  for (const auto& event : events) {
+    out += "  " + utc_text(event.at_us, "%Y-%m-%d %H:%M:%S") + "  " + event_mark(event.kind) + " " +
+           printable(event.topic + " " + event_text(event)) + "\n";
+  }
+  return out;
+}
+
+std::string drafts_table(const LedgerReader& ledger, const ReportQuery& query) {
+  TextTable table({{"draft", kLeft},
+                   {"created (UTC)", kLeft},
+                   {"version", kLeft},
+                   {"parent", kLeft},
+                   {"held-out α", kLeft},
+                   {"predicted"},
+                   {"realised"},
+                   {"p"},
+                   {"requests"},
+                   {"why", kLeft}});
+  const Sheet sheet = ledger.view("drafts");
+  for (std::size_t i = 0; i < sheet.rows.size(); ++i) {
+    const SheetRow row(sheet, i);
+    const bool refused = row.text("state") == "refused";
+    const bool from_canary = row.number("predicted_gain").has_value();
+    const std::string mark = refused ? "✕" : row.text("state") == "rolled back" ? "▼" : "▲";
+    const std::string why =
+        row.text("state") == "rolled back" ? "rolled back; was: " + row.text("reason") : row.text("reason");
+    table.add(
+        {printable(row.text("draft")), utc_text(row.integer("at_us"), "%m-%d %H:%M:%S"),
+         mark + (refused ? " refused" : " " + version_text(row.integer("version"))),
+         row.integer("parent") > 0 ? version_text(row.integer("parent")) : "–",
+         from_canary ? share_text(row.number("alpha_before")) + " → " + share_text(row.number("alpha_after")) : "–",
+         gain_text(row.number("predicted_gain"), std::nullopt), gain_text(row.number("realised_gain"), std::nullopt),
+         fixed(row.number("p_value"), 3), refused ? "–" : std::to_string(row.integer("requests")), printable(why)});
+  }
+  return table.text(query.width, query.color);
+}
+
+std::string requests_table(const LedgerReader& ledger, const ReportQuery& query) {
+  TextTable table({{"finished (UTC)", kLeft},
+                   {"topic", kLeft},
+                   {"draft", kLeft},
+                   {"rule", kLeft},
+                   {"T"},
+                   {"prompt"},
+                   {"output"},
+                   {"steps"},
+                   {"α"},
+                   {"length"},
+                   {"TTFT ms"},
+                   {"ms/token"},
+                   {"end", kLeft}});
+  const Sheet sheet = ledger.view("recent_requests", query.limit);
+  for (std::size_t i = 0; i < sheet.rows.size(); ++i) {
+    const SheetRow row(sheet, i);
+    const std::int64_t first = row.integer("first_version"), last = row.integer("last_version");
+    table.add({utc_text(row.integer("finished_us"), "%m-%d %H:%M:%S"), printable(row.text("topic")),
+               first == last ? version_text(last) : version_text(first) + "→" + version_text(last),
+               printable(row.text("rule")), fixed(row.number("temperature"), 1),
+               std::to_string(row.integer("prompt_tokens")), std::to_string(row.integer("output_tokens")),
+               std::to_string(row.integer("steps")), share_text(row.number("alpha")),
+               fixed(row.number("accepted_length"), 2), fixed(row.number("ttft_ms"), 1),
+               fixed(row.number("tpot_ms"), 1), printable(row.text("stop_reason"))});
+  }
+  return table.text(query.width, query.color);
+}
+
+std::string footnotes(bool color) {
+  std::string out = color ? "\n\033[2m" : "\n";
+  out += "* scored on the same text\n";
+  for (const auto& [term, meaning] : report_definitions()) out += std::string(term) + ": " + meaning + "\n";
+  return out + (color ? "\033[0m" : "");
+}
+
+std::string body(const LedgerReader& ledger, const ReportQuery& query) {
+  switch (query.kind) {
+    case ReportKind::kDrift:
+      return drift_text(ledger, query);
+    case ReportKind::kTopics:
+      return topics_table(ledger, query);
+    case ReportKind::kDrafts:
+      return drafts_table(ledger, query);
+    case ReportKind::kRequests:
+      break;
+  }
+  return requests_table(ledger, query);
+}
+
+}  // namespace
+
+std::string report_table(const LedgerReader& ledger, const ReportQuery& query) {
+  ReportQuery shown = query;
+  if (shown.width <= 0) shown.width = kDefaultWidth;
+  const bool empty = ledger.view("recent_requests", 1).rows.empty() && ledger.view("drafts", 1).rows.empty();
+  if (empty) return "No requests in this period yet: send some to `slipstream serve`, or ask for a longer --since.\n";
+  return body(ledger, shown) + footnotes(query.color);
+}
+
+}  // namespace slip

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ledger/row_writer.h"
+
+#include <string>
+
+namespace slip {
+namespace {
+
+std::string insert_into(const std::string& table, const std::string& columns, int n_columns) {
+  std::string places = "?";
+  for (int i = 1; i < n_columns; ++i) places += ", ?";
+  return "INSERT INTO " + table + " (" + columns + ") VALUES (" + places + ")";
+}
+
+const std::string kRequest =
+    insert_into("requests",
+                "request_id, http_id, finished_us, topic, draft, first_version, last_version, rule, temperature, "
+                "stop_reason, prompt_tokens, output_tokens, steps, proposed, accepted, first_rejections, swaps, "
+                "repeated_tokens, ttft_ms, tpot_ms, total_ms",
+                21);
+const std::string kAcceptance =
+    insert_into("acceptance",
+                "bucket_us, bucket_width_us, topic, draft, version, position, rule, temperature_range, reached, "
+                "accepted, first_rejections",
+                11) +
+    " ON CONFLICT DO UPDATE SET reached = reached + excluded.reached, accepted = accepted + excluded.accepted, "
+    "first_rejections = first_rejections + excluded.first_rejections";
+const std::string kSameText =
+    insert_into("same_text",
+                "request_id, at_us, topic, draft, version, live_accepted, live_first_rejections, live_steps, "
+                "base_accepted, base_first_rejections, base_steps, tokens",
+                12);
+const std::string kVersion =
+    insert_into("draft_versions",
+                "draft, version, topic, parent, created_us, reason, weights_sha256, heldout_alpha_before, "
+                "heldout_alpha, p_value, optimizer_steps, trained_requests",
+                12) +
+    " ON CONFLICT DO NOTHING";
+const std::string kCanary =
+    insert_into("canary_decisions",
+                "at_us, topic, draft, kind, reason, live_version, candidate_version, train_steps, requests, "
+                "alpha_live, alpha_candidate, length_live, length_candidate, gain, gain_low, gain_high, p_value, "
+                "train_loss",
+                18);
+const std::string kDrift =
+    insert_into("drift_events", "at_us, topic, draft, version, alpha_before, alpha_after, detail", 7);
+const std::string kLoad =
+    insert_into("engine_load",
+                "bucket_us, steps, committed, proposed, accepted, prefill_rows, verify_rows, busy_ms, draft_ms, "
+                "verify_ms, swap_ms, max_running, max_waiting, observations_dropped, rows_dropped",
+                15) +
+    " ON CONFLICT DO UPDATE SET steps = steps + excluded.steps, committed = committed + excluded.committed, "
+    "proposed = proposed + excluded.proposed, accepted = accepted + excluded.accepted, "
+    "prefill_rows = prefill_rows + excluded.prefill_rows, verify_rows = verify_rows + excluded.verify_rows, "
+    "busy_ms = busy_ms + excluded.busy_ms, draft_ms = draft_ms + excluded.draft_ms, "
+    "verify_ms = verify_ms + excluded.verify_ms, swap_ms = swap_ms + excluded.swap_ms, "
+    "max_running = MAX(max_running, excluded.max_running), max_waiting = MAX(max_waiting, excluded.max_waiting), "
+    "observations_dropped = observations_dropped + excluded.observations_dropped, "
+    "rows_dropped = rows_dropped + excluded.rows_dropped";
+
+}  // namespace
+
+RowWriter::RowWriter(Database& database)
+    : request_(database, kRequest),
+      acceptance_(database, kAcceptance),
+      same_text_(database, kSameText),
+      version_(database, kVersion),
+      canary_(database, kCanary),
+      drift_(database, kDrift),
+      load_(database, kLoad) {
+  recall_streams(database);
+}
+
+// A restart must not blind the detector for another warm-up. Alarms among these rows were raised in their day.
+void RowWriter::recall_streams(Database& database) {
+  Statement newest(database,
+                   "SELECT topic, draft, rule, temperature, accepted, first_rejections FROM "
+                   "(SELECT * FROM requests ORDER BY id DESC LIMIT 2000) ORDER BY id");
+  while (newest.step()) {
+    RequestRow row;
+    row.topic = newest.text(0);
+    row.draft = newest.text(1);
+    row.rule = newest.text(2);
+    row.temperature = newest.real(3);
+    row.accepted = static_cast<int>(newest.integer(4));
+    row.first_rejections = static_cast<int>(newest.integer(5));
+    drift_monitor_.observe(row);
+  }
+}
+
+void RowWriter::write(const LedgerRow& row) {
+  std::visit([this](const auto& one) { insert(one); }, row);
+}
+
+void RowWriter::insert(const RequestRow& row) {
+  request_.run(row.request_id, row.http_id, row.finished_us, row.topic, row.draft, row.first_version, row.last_version,
+               row.rule, row.temperature, row.stop_reason, row.prompt_tokens, row.output_tokens, row.steps,
+               row.proposed, row.accepted, row.first_rejections, row.swaps, row.repeated_tokens, row.ttft_ms,
+               row.tpot_ms, row.total_ms);
+  add_acceptance(row);
+  if (const auto event = drift_monitor_.observe(row)) insert(*event);
+}
+
+// Reached and not accepted is the first rejection of its step: nothing after it was judged.
+void RowWriter::add_acceptance(const RequestRow& row) {
+  const std::int64_t bucket = row.finished_us / kAcceptanceBucketUs * kAcceptanceBucketUs;
+  const std::string range = temperature_range(row.temperature);
+  for (std::size_t position = 0; position < row.reached_at.size(); ++position) {
+    const int reached = row.reached_at[position];
+    const int accepted = position < row.accepted_at.size() ? row.accepted_at[position] : 0;
+    if (reached <= 0) continue;
+    acceptance_.run(bucket, kAcceptanceBucketUs, row.topic, row.draft, row.last_version, static_cast<int>(position),
+                    row.rule, range, reached, accepted, reached - accepted);
+  }
+}
+
+void RowWriter::insert(const SameTextRow& row) {
+  same_text_.run(row.request_id, row.at_us, row.topic, row.draft, row.version, row.live_accepted,
+                 row.live_first_rejections, row.live_steps, row.base_accepted, row.base_first_rejections,
+                 row.base_steps, row.tokens);
+}
+
+void RowWriter::insert(const DraftVersionRow& row) {
+  version_.run(row.draft, row.version, row.topic, row.parent, row.created_us, row.reason, row.weights_sha256,
+               row.heldout_alpha_before, row.heldout_alpha, row.p_value, row.optimizer_steps, row.trained_requests);
+}
+
+void RowWriter::insert(const CanaryRow& row) {
+  canary_.run(row.at_us, row.topic, row.draft, row.kind, row.reason, row.live_version, row.candidate_version,
+              row.train_steps, row.requests, row.alpha_live, row.alpha_candidate, row.length_live, row.length_candidate,
+              row.gain, row.gain_low, row.gain_high, row.p_value, row.train_loss);
+}
+
+void RowWriter::insert(const DriftEventRow& row) {
+  drift_.run(row.at_us, row.topic, row.draft, row.version, row.alpha_before, row.alpha_after, row.detail);
+}
+
+void RowWriter::insert(const EngineLoadRow& row) {
+  load_.run(row.bucket_us, row.steps, row.committed, row.proposed, row.accepted, row.prefill_rows, row.verify_rows,
+            row.busy_ms, row.draft_ms, row.verify_ms, row.swap_ms, row.max_running, row.max_waiting,
+            row.observations_dropped, row.rows_dropped);
+}
+
+void RowWriter::write_dropped(std::int64_t rows, std::int64_t now_us) {
+  if (rows == 0) return;
+  EngineLoadRow row;
+  row.bucket_us = now_us / kAcceptanceBucketUs * kAcceptanceBucketUs;
+  row.rows_dropped = rows;
+  insert(row);
+}
+
+}  // namespace slip

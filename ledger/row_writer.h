@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+#include "ledger/database.h"
+#include "ledger/drift_detector.h"
+#include "ledger/rows.h"
+
+namespace slip {
+
+inline constexpr std::int64_t kAcceptanceBucketUs = 10'000'000;
+
+// Rows → tables, inside a transaction the caller began. A request also feeds its acceptance buckets and the drift
+// monitor, whose alarms become rows of their own. Threads: the writer's.
+class RowWriter {
+ public:
+  explicit RowWriter(Database& database);
+  void write(const LedgerRow& row);  // Error{kInvalidArgument}: this row does not fit; others may
+  void write_dropped(std::int64_t rows, std::int64_t now_us);
+
+ private:
+  void insert(const RequestRow& row);
+  void insert(const SameTextRow& row);
+  void insert(const DraftVersionRow& row);
+  void insert(const CanaryRow& row);
+  void insert(const DriftEventRow& row);
+  void insert(const EngineLoadRow& row);
+  void add_acceptance(const RequestRow& row);
+  void recall_streams(Database& database);
+
+  Statement request_, acceptance_, same_text_, version_, canary_, drift_, load_;
+  DriftMonitor drift_monitor_;
+};
+
+}  // namespace slip

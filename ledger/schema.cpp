@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ledger/schema.h"
+
+#include <array>
+
+#include "common/error.h"
+
+namespace slip {
+namespace {
+
+constexpr std::array<const char*, 1> kMigrations = {R"sql(
+CREATE TABLE requests (
+  id INTEGER PRIMARY KEY,             -- order of recording; request_id counts from 1 in each process
+  request_id INTEGER NOT NULL,
+  http_id TEXT NOT NULL,
+  finished_us INTEGER NOT NULL,       -- microseconds since 1970, UTC, as in all tables
+  topic TEXT NOT NULL,
+  draft TEXT NOT NULL,
+  first_version INTEGER NOT NULL,
+  last_version INTEGER NOT NULL,
+  rule TEXT NOT NULL,                 -- rejection, coupled, greedy
+  temperature REAL NOT NULL,
+  stop_reason TEXT NOT NULL,
+  prompt_tokens INTEGER NOT NULL,
+  output_tokens INTEGER NOT NULL,
+  steps INTEGER NOT NULL,             -- target steps that committed tokens
+  proposed INTEGER NOT NULL,
+  accepted INTEGER NOT NULL,
+  first_rejections INTEGER NOT NULL,
+  swaps INTEGER NOT NULL,             -- draft versions changed during the answer
+  repeated_tokens INTEGER NOT NULL,   -- output tokens inside repeated 8-grams
+  ttft_ms REAL NOT NULL,
+  tpot_ms REAL NOT NULL,
+  total_ms REAL NOT NULL
+) STRICT;
+CREATE INDEX requests_by_time ON requests(finished_us);
+
+CREATE TABLE acceptance (
+  bucket_us INTEGER NOT NULL,
+  bucket_width_us INTEGER NOT NULL,   -- 10 s, after a day 10 min, after a month a day
+  topic TEXT NOT NULL,
+  draft TEXT NOT NULL,
+  version INTEGER NOT NULL,
+  position INTEGER NOT NULL,          -- in the proposal, from 0
+  rule TEXT NOT NULL,
+  temperature_range TEXT NOT NULL,    -- 0, 0-0.5, 0.5-1, 1+
+  reached INTEGER NOT NULL,
+  accepted INTEGER NOT NULL,
+  first_rejections INTEGER NOT NULL,
+  PRIMARY KEY (bucket_us, bucket_width_us, topic, draft, version, position, rule, temperature_range)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE same_text (              -- live and base draft scored on the same verified text, one row a request
+  id INTEGER PRIMARY KEY,
+  request_id INTEGER NOT NULL,
+  at_us INTEGER NOT NULL,
+  topic TEXT NOT NULL,
+  draft TEXT NOT NULL,
+  version INTEGER NOT NULL,
+  live_accepted REAL NOT NULL,
+  live_first_rejections REAL NOT NULL,
+  live_steps REAL NOT NULL,
+  base_accepted REAL NOT NULL,
+  base_first_rejections REAL NOT NULL,
+  base_steps REAL NOT NULL,
+  tokens REAL NOT NULL
+) STRICT;
+CREATE INDEX same_text_by_time ON same_text(at_us);
+
+CREATE TABLE draft_versions (
+  draft TEXT NOT NULL,
+  version INTEGER NOT NULL,
+  topic TEXT NOT NULL,
+  parent INTEGER NOT NULL,
+  created_us INTEGER NOT NULL,
+  reason TEXT NOT NULL,
+  weights_sha256 TEXT NOT NULL,
+  heldout_alpha_before REAL NOT NULL,
+  heldout_alpha REAL NOT NULL,
+  p_value REAL NOT NULL,
+  optimizer_steps INTEGER NOT NULL,
+  trained_requests INTEGER NOT NULL,
+  PRIMARY KEY (draft, version)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE canary_decisions (
+  id INTEGER PRIMARY KEY,
+  at_us INTEGER NOT NULL,
+  topic TEXT NOT NULL,
+  draft TEXT NOT NULL,
+  kind TEXT NOT NULL,                 -- publish, refuse, rollback, undecided
+  reason TEXT NOT NULL,
+  live_version INTEGER NOT NULL,
+  candidate_version INTEGER NOT NULL,
+  train_steps INTEGER NOT NULL,
+  requests INTEGER NOT NULL,
+  alpha_live REAL NOT NULL,
+  alpha_candidate REAL NOT NULL,
+  length_live REAL NOT NULL,
+  length_candidate REAL NOT NULL,
+  gain REAL NOT NULL,
+  gain_low REAL NOT NULL,
+  gain_high REAL NOT NULL,
+  p_value REAL NOT NULL,
+  train_loss REAL NOT NULL
+) STRICT;
+CREATE INDEX canary_decisions_by_time ON canary_decisions(at_us);
+
+CREATE TABLE drift_events (
+  id INTEGER PRIMARY KEY,
+  at_us INTEGER NOT NULL,
+  topic TEXT NOT NULL,
+  draft TEXT NOT NULL,
+  version INTEGER NOT NULL,
+  alpha_before REAL NOT NULL,
+  alpha_after REAL NOT NULL,
+  detail TEXT NOT NULL
+) STRICT;
+
+CREATE TABLE engine_load (
+  bucket_us INTEGER PRIMARY KEY,      -- 10 s
+  steps INTEGER NOT NULL,
+  committed INTEGER NOT NULL,
+  proposed INTEGER NOT NULL,
+  accepted INTEGER NOT NULL,
+  prefill_rows INTEGER NOT NULL,
+  verify_rows INTEGER NOT NULL,
+  busy_ms REAL NOT NULL,
+  draft_ms REAL NOT NULL,
+  verify_ms REAL NOT NULL,
+  swap_ms REAL NOT NULL,
+  max_running INTEGER NOT NULL,
+  max_waiting INTEGER NOT NULL,
+  observations_dropped INTEGER NOT NULL,
+  rows_dropped INTEGER NOT NULL       -- rows this ledger had to drop
+) STRICT;
+)sql"};
+
+void check_ours(Database& database, std::int64_t version) {
+  const std::int64_t id = database.integer("PRAGMA application_id");
+  const bool empty = version == 0 && database.integer("SELECT COUNT(*) FROM sqlite_master") == 0;
+  if (id == kLedgerApplicationId || empty) return;
+  throw Error(ErrorCode::kPermission, "the database is not a Slipstream ledger", "choose another file");
+}
+
+std::string stored_text(Database& database, const std::string& view) {
+  Statement statement(database, "SELECT sql FROM sqlite_master WHERE type = 'view' AND name = ?");
+  statement.bind_all(view);
+  const std::string text = statement.step() ? statement.text(0) : "";
+  statement.reset();
+  return text;
+}
+
+bool views_are_current(Database& database) {
+  for (const auto& view : ledger_views()) {
+    if (stored_text(database, view.name) != "CREATE VIEW " + view.name + " AS " + view.select) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+std::span<const char* const> ledger_migrations() {
+  return kMigrations;
+}
+
+void migrate(Database& database, std::span<const char* const> steps) {
+  const std::int64_t version = database.integer("PRAGMA user_version");
+  check_ours(database, version);
+  const auto known = static_cast<std::int64_t>(steps.size());
+  if (version > known) {
+    throw Error(
+        ErrorCode::kUnsupported,
+        "the ledger has format " + std::to_string(version) + ", this build knows up to " + std::to_string(known),
+        "use the newer Slipstream that wrote it, or another data directory");
+  }
+  for (std::int64_t next = version; next < known; ++next) {
+    database.execute("BEGIN IMMEDIATE");
+    try {
+      database.execute(steps[static_cast<std::size_t>(next)]);
+      database.execute("PRAGMA application_id = " + std::to_string(kLedgerApplicationId));
+      database.execute("PRAGMA user_version = " + std::to_string(next + 1));
+      database.execute("COMMIT");
+    } catch (const Error&) {
+      sqlite3_exec(database.get(), "ROLLBACK", nullptr, nullptr, nullptr);
+      throw;
+    }
+  }
+}
+
+void refresh_views(Database& database) {
+  if (views_are_current(database)) return;
+  std::string script = "BEGIN IMMEDIATE;";
+  for (const auto& view : ledger_views()) script += "DROP VIEW IF EXISTS main." + view.name + ";";
+  for (const auto& view : ledger_views()) script += "CREATE VIEW " + view.name + " AS " + view.select + ";";
+  database.execute(script + "COMMIT");
+}
+
+void create_temporary_views(Database& database) {
+  std::string script;
+  for (const auto& view : ledger_views()) {
+    if (view.name != "report_scope") script += "CREATE TEMP VIEW " + view.name + " AS " + view.select + ";";
+  }
+  database.execute(script);
+}
+
+}  // namespace slip

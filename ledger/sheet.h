@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+namespace slip {
+
+using Cell = std::variant<std::monostate, std::int64_t, double, std::string>;
+
+// What a view answered: named columns, rows of typed cells.
+struct Sheet {
+  std::vector<std::string> columns;
+  std::vector<std::vector<Cell>> rows;
+};
+
+// Reads one row of a sheet by column name; a name the sheet lacks is a bug.
+class SheetRow {
+ public:
+  SheetRow(const Sheet& sheet, std::size_t row) : sheet_(&sheet), row_(row) {}
+  const Cell& cell(const char* column) const;
+  std::optional<double> number(const char* column) const;  // empty for NULL
+  std::int64_t integer(const char* column) const;          // 0 for NULL
+  std::string text(const char* column) const;              // "" for NULL
+
+ private:
+  const Sheet* sheet_;
+  std::size_t row_;
+};
+
+std::string to_csv(const Sheet& sheet);  // RFC 4180; a text that a spreadsheet would take for a formula gets a quote
+
+}  // namespace slip

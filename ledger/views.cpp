@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <vector>
+
+#include "ledger/schema.h"
+
+namespace slip {
+namespace {
+
+std::string replace_all(std::string text, const std::string& what, const std::string& with) {
+  for (std::size_t at = text.find(what); at != std::string::npos; at = text.find(what, at + with.size())) {
+    text.replace(at, what.size(), with);
+  }
+  return text;
+}
+
+std::string time_text(const std::string& us) {
+  return "strftime('%Y-%m-%dT%H:%M:%SZ', " + us + " / 1000000, 'unixepoch')";
+}
+
+LedgerView scoped(const std::string& table, const std::string& time) {
+  return {"scoped_" + table, "SELECT t.*, t." + time + " / s.bucket_us * s.bucket_us AS scope_bucket_us FROM " + table +
+                                 " t, report_scope s WHERE t." + time +
+                                 " >= s.since_us AND (s.topic = '' OR t.topic = s.topic)"};
+}
+
+// The live and the base draft on the same text, by `keys`. The unit is the request, since tokens of one answer are not
+// independent: the interval is the delete-one jackknife of the difference of the two ratios
+// accepted / (accepted + first rejections), times Student's t for n - 1 degrees (Cornish–Fisher expansion in 1/(n - 1),
+// within 1 % from n = 4 on; below that no interval is given).
+LedgerView gain_by(const std::string& name, const std::string& keys) {
+  const std::string text = R"sql(
+WITH totals AS (
+  SELECT $keys, COUNT(*) AS n, SUM(live_accepted) AS la, SUM(live_accepted + live_first_rejections) AS ln,
+         SUM(base_accepted) AS ba, SUM(base_accepted + base_first_rejections) AS bn,
+         SUM(tokens) / NULLIF(SUM(live_steps), 0) AS live_length, SUM(tokens) / NULLIF(SUM(base_steps), 0) AS base_length
+  FROM scoped_same_text GROUP BY $keys),
+left_out AS (
+  SELECT $keys, (la - live_accepted) / NULLIF(ln - live_accepted - live_first_rejections, 0) - la / ln AS live_shift,
+         (ba - base_accepted) / NULLIF(bn - base_accepted - base_first_rejections, 0) - ba / bn AS base_shift
+  FROM scoped_same_text JOIN totals USING ($keys)),
+spread AS (
+  SELECT $keys, SUM(live_shift * live_shift) AS live_ss,
+         SUM((live_shift - base_shift) * (live_shift - base_shift)) AS gain_ss
+  FROM left_out GROUP BY $keys),
+half AS (
+  SELECT $keys, CASE WHEN n >= 4 THEN
+           (1.959964 + 2.372270 / (n - 1) + 2.822503 / (n - 1) / (n - 1) + 2.555853 / (n - 1) / (n - 1) / (n - 1))
+           * sqrt((n - 1.0) / n) END AS factor
+  FROM totals)
+SELECT $keys, n AS scored_requests, la / ln AS alpha_same_text, ba / bn AS base_alpha, la / ln - ba / bn AS gain,
+       la / ln - ba / bn - factor * sqrt(gain_ss) AS gain_low, la / ln - ba / bn + factor * sqrt(gain_ss) AS gain_high,
+       la / ln - factor * sqrt(live_ss) AS alpha_low, la / ln + factor * sqrt(live_ss) AS alpha_high,
+       live_length AS length_same_text, base_length
+FROM totals JOIN spread USING ($keys) JOIN half USING ($keys))sql";
+  return {name, replace_all(text, "$keys", keys)};
+}
+
+LedgerView events_view() {
+  return {"events", R"sql(
+SELECT at_us, )sql" + time_text("at_us") +
+                        R"sql( AS time, topic, draft, kind, live_version, candidate_version AS version,
+       gain, gain_low, gain_high, p_value, reason
+FROM scoped_canary_decisions WHERE kind <> 'undecided'
+UNION ALL
+SELECT at_us, )sql" + time_text("at_us") +
+                        R"sql(, topic, draft, 'drift', version, version, alpha_after - alpha_before,
+       NULL, NULL, NULL, detail
+FROM scoped_drift_events
+ORDER BY at_us)sql"};
+}
+
+LedgerView topics_view() {
+  return {"topics", R"sql(
+WITH numbered AS (
+  SELECT *, ROW_NUMBER() OVER (PARTITION BY topic ORDER BY id DESC) AS age FROM scoped_requests),
+served AS (
+  SELECT topic, COUNT(*) AS requests, SUM(accepted) AS accepted, SUM(first_rejections) AS first_rejections,
+         1.0 * SUM(accepted) / NULLIF(SUM(accepted + first_rejections), 0) AS alpha,
+         1.0 * SUM(accepted) FILTER (WHERE age <= 20)
+           / NULLIF(SUM(accepted + first_rejections) FILTER (WHERE age <= 20), 0) AS recent_alpha,
+         1.0 * SUM(output_tokens) / NULLIF(SUM(steps), 0) AS accepted_length,
+         1000.0 * SUM(output_tokens) / NULLIF(SUM(total_ms), 0) AS tokens_per_s,
+         SUM(swaps) AS swaps, MAX(last_version) FILTER (WHERE age = 1) AS version, MAX(draft) FILTER (WHERE age = 1) AS draft,
+         MIN(finished_us) AS first_us, MAX(finished_us) AS last_us
+  FROM numbered GROUP BY topic),
+decided AS (
+  SELECT topic, COUNT(*) FILTER (WHERE kind = 'publish') AS published, COUNT(*) FILTER (WHERE kind = 'refuse') AS refused,
+         COUNT(*) FILTER (WHERE kind = 'rollback') AS rolled_back, COUNT(*) FILTER (WHERE kind = 'drift') AS drift_events
+  FROM events GROUP BY topic)
+SELECT topic, requests, alpha, recent_alpha, alpha_same_text, base_alpha, gain, gain_low, gain_high, scored_requests,
+       accepted_length, length_same_text, base_length, tokens_per_s, draft, version,
+       IFNULL(published, 0) AS published, IFNULL(refused, 0) AS refused, IFNULL(rolled_back, 0) AS rolled_back,
+       IFNULL(drift_events, 0) AS drift_events, swaps, accepted, first_rejections, first_us, last_us
+FROM served LEFT JOIN topic_gain USING (topic) LEFT JOIN decided USING (topic)
+ORDER BY topic)sql"};
+}
+
+LedgerView drift_view() {
+  return {"drift", R"sql(
+WITH judged AS (
+  SELECT scope_bucket_us, topic, draft, version, SUM(accepted) AS accepted, SUM(first_rejections) AS first_rejections
+  FROM scoped_acceptance GROUP BY scope_bucket_us, topic, draft, version),
+answered AS (
+  SELECT scope_bucket_us, topic, draft, last_version AS version, COUNT(*) AS requests, SUM(swaps) AS swaps,
+         1.0 * SUM(output_tokens) / NULLIF(SUM(steps), 0) AS accepted_length
+  FROM scoped_requests GROUP BY scope_bucket_us, topic, draft, last_version),
+cells AS (
+  SELECT scope_bucket_us, topic, draft, version FROM judged
+  UNION SELECT scope_bucket_us, topic, draft, version FROM answered
+  UNION SELECT scope_bucket_us, topic, draft, version FROM drift_gain)
+SELECT scope_bucket_us AS bucket_us, )sql" +
+                       time_text("scope_bucket_us") + R"sql( AS time, topic, draft, version,
+       IFNULL(requests, 0) AS requests, 1.0 * accepted / NULLIF(accepted + first_rejections, 0) AS alpha,
+       alpha_same_text, alpha_low, alpha_high, base_alpha, gain, gain_low, gain_high,
+       IFNULL(scored_requests, 0) AS scored_requests, accepted_length, length_same_text, base_length,
+       IFNULL(swaps, 0) AS swaps, accepted, first_rejections
+FROM cells LEFT JOIN judged USING (scope_bucket_us, topic, draft, version)
+     LEFT JOIN answered USING (scope_bucket_us, topic, draft, version)
+     LEFT JOIN drift_gain USING (scope_bucket_us, topic, draft, version)
+ORDER BY topic, bucket_us, draft, version)sql"};
+}
+
+LedgerView trend_view() {
+  return {"trend", R"sql(
+WITH judged AS (
+  SELECT scope_bucket_us, topic, 1.0 * SUM(accepted) / NULLIF(SUM(accepted + first_rejections), 0) AS alpha
+  FROM scoped_acceptance GROUP BY scope_bucket_us, topic),
+answered AS (
+  SELECT scope_bucket_us, topic, COUNT(*) AS requests, 1.0 * SUM(output_tokens) / NULLIF(SUM(steps), 0) AS accepted_length
+  FROM scoped_requests GROUP BY scope_bucket_us, topic),
+cells AS (
+  SELECT scope_bucket_us, topic FROM judged UNION SELECT scope_bucket_us, topic FROM answered
+  UNION SELECT scope_bucket_us, topic FROM trend_gain)
+SELECT scope_bucket_us AS bucket_us, )sql" +
+                       time_text("scope_bucket_us") + R"sql( AS time, topic,
+       IFNULL(requests, 0) AS requests, alpha, alpha_same_text, alpha_low, alpha_high, base_alpha, gain, gain_low,
+       gain_high, IFNULL(scored_requests, 0) AS scored_requests, accepted_length, length_same_text, base_length
+FROM cells LEFT JOIN judged USING (scope_bucket_us, topic) LEFT JOIN answered USING (scope_bucket_us, topic)
+     LEFT JOIN trend_gain USING (scope_bucket_us, topic)
+ORDER BY topic, bucket_us)sql"};
+}
+
+// Predicted: on the canary's held-out records before publishing. Realised: what the version gained over the base draft
+// on the text it served, less what its parent had gained over the same base draft while it served. A parent that is not
+// an older version of the same draft is the base draft itself, whose gain is nothing.
+LedgerView drafts_view() {
+  return {"drafts", R"sql(
+WITH served AS (
+  SELECT draft, last_version AS version, COUNT(*) AS requests,
+         1.0 * SUM(accepted) / NULLIF(SUM(accepted + first_rejections), 0) AS alpha
+  FROM scoped_requests GROUP BY draft, last_version),
+fate AS (
+  SELECT draft, live_version AS version, MAX(at_us) AS at_us FROM scoped_canary_decisions
+  WHERE kind = 'rollback' GROUP BY draft, live_version)
+SELECT v.created_us AS at_us, )sql" +
+                        time_text("v.created_us") + R"sql( AS time, v.topic, v.draft, v.version, v.parent,
+       CASE WHEN f.at_us >= v.created_us THEN 'rolled back' ELSE 'published' END AS state, v.reason,
+       v.heldout_alpha_before AS alpha_before, v.heldout_alpha AS alpha_after,
+       CASE WHEN v.reason = 'canary' THEN v.heldout_alpha - v.heldout_alpha_before END AS predicted_gain,
+       own.gain - CASE WHEN v.parent < v.version AND v.parent > 0 THEN IFNULL(parent.gain, 0) ELSE 0 END AS realised_gain,
+       own.gain AS gain_over_base, own.gain_low, own.gain_high,
+       CASE WHEN v.reason = 'canary' THEN v.p_value END AS p_value, IFNULL(served.requests, 0) AS requests, served.alpha,
+       v.optimizer_steps, v.trained_requests, v.weights_sha256
+FROM scoped_draft_versions v LEFT JOIN served ON served.draft = v.draft AND served.version = v.version
+     LEFT JOIN fate f ON f.draft = v.draft AND f.version = v.version
+     LEFT JOIN version_gain own ON own.draft = v.draft AND own.version = v.version
+     LEFT JOIN version_gain parent ON parent.draft = v.draft AND parent.version = v.parent
+UNION ALL
+SELECT at_us, )sql" + time_text("at_us") +
+                        R"sql(, topic, draft, NULL, live_version, 'refused', reason, alpha_live,
+       alpha_candidate, gain, NULL, NULL, NULL, NULL, p_value, 0, NULL, train_steps, NULL, NULL
+FROM scoped_canary_decisions WHERE kind = 'refuse'
+ORDER BY draft, at_us)sql"};
+}
+
+LedgerView positions_view() {
+  return {"positions", R"sql(
+SELECT topic, draft, version, position, SUM(reached) AS reached, SUM(accepted) AS accepted,
+       1.0 * SUM(accepted) / NULLIF(SUM(reached), 0) AS alpha
+FROM scoped_acceptance GROUP BY topic, draft, version, position ORDER BY topic, draft, version, position)sql"};
+}
+
+LedgerView requests_view() {
+  return {"recent_requests", "\nSELECT " + time_text("finished_us") + R"sql( AS time, topic, draft, first_version,
+       last_version, rule, temperature, prompt_tokens, output_tokens, steps, proposed, accepted, first_rejections,
+       1.0 * accepted / NULLIF(accepted + first_rejections, 0) AS alpha,
+       1.0 * output_tokens / NULLIF(steps, 0) AS accepted_length, swaps, repeated_tokens, ttft_ms, tpot_ms, total_ms,
+       stop_reason, http_id, request_id, finished_us
+FROM scoped_requests ORDER BY id DESC)sql"};
+}
+
+std::vector<LedgerView> make_views() {
+  const std::string span = "(SELECT IFNULL(MAX(finished_us) - MIN(finished_us), 0) FROM requests)";
+  return {
+      {"report_scope", "SELECT 0 AS since_us, '' AS topic, " + bucket_for_span(span) + " AS bucket_us"},
+      scoped("requests", "finished_us"),
+      scoped("same_text", "at_us"),
+      scoped("acceptance", "bucket_us"),
+      scoped("canary_decisions", "at_us"),
+      scoped("drift_events", "at_us"),
+      scoped("draft_versions", "created_us"),
+      gain_by("topic_gain", "topic"),
+      gain_by("drift_gain", "scope_bucket_us, topic, draft, version"),
+      gain_by("trend_gain", "scope_bucket_us, topic"),
+      gain_by("version_gain", "draft, version"),
+      events_view(),
+      topics_view(),
+      drift_view(),
+      trend_view(),
+      drafts_view(),
+      positions_view(),
+      requests_view(),
+  };
+}
+
+}  // namespace
+
+// About 24 steps, of a length that clocks show.
+std::string bucket_for_span(const std::string& span_us) {
+  std::string text = "(CASE";
+  for (const int seconds : {10, 30, 60, 300, 900, 3600, 6 * 3600}) {
+    text += " WHEN " + span_us + " <= " + std::to_string(24LL * seconds * 1'000'000) + " THEN " +
+            std::to_string(1'000'000LL * seconds);
+  }
+  return text + " ELSE 86400000000 END)";
+}
+
+std::span<const LedgerView> ledger_views() {
+  static const std::vector<LedgerView> views = make_views();
+  return views;
+}
+
+}  // namespace slip
