@@ -150,7 +150,7 @@ AnswerIdentity Service::generate(CompletionCall call, TenantId tenant, std::shar
   who.model = call.model.value_or(served->names.front());
   who.created_s = wall_us() / 1'000'000;
   who.topic = served->topics[request.route.topic].name;
-  if (request.draft) who.draft = request.draft->name();
+  if (request.draft && served->speculates) who.draft = request.draft->name();
   who.stream = call.stream;
   who.include_usage = call.include_usage;
   who.logprobs = call.top_logprobs >= 0;

@@ -33,11 +33,12 @@ struct EngineDoor {
 struct ServedModel {
   std::vector<std::string> names;  // the first is canonical
   std::shared_ptr<const Tokenizer> tokenizer;
-  std::optional<ChatTemplate> chat_template;
+  std::shared_ptr<const ChatTemplate> chat_template;  // null: no chat completions
   std::int32_t max_positions = 0;
   std::vector<std::int32_t> end_ids;
   TopicTable topics{{}};
   std::vector<std::shared_ptr<DraftSlot>> slots;  // [topics.size()]; empty: plain decoding
+  bool speculates = true;                         // false: drafts are there, but k is 0
   const DraftStore* drafts = nullptr;             // null: no drafts to list
   EngineDoor engine;
 };

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/draft_shelf.h"
+
+#include <fcntl.h>
+#include <openssl/sha.h>
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+
+#include "checkpoints/store_folder.h"
+#include "common/error.h"
+#include "common/log.h"
+
+namespace slip::cli {
+namespace {
+
+constexpr std::uint64_t kMaxJsonBytes = std::uint64_t{256} << 20;
+constexpr std::array kDraftFiles = {"config.json",        "model.safetensors",     "generation_config.json",
+                                    "tokenizer.json",     "tokenizer_config.json", "special_tokens_map.json",
+                                    "chat_template.jinja"};
+
+std::string sha256_of_file(const std::filesystem::path& path) {
+  const FileHandle file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!file) throw Error(ErrorCode::kNotFound, path.string() + " is missing", "a draft is a Hugging Face folder");
+  return sha256_of(file.get(), path.string());
+}
+
+// Of what a draft must agree with: the target's shape and its words.
+std::string target_fingerprint(const std::filesystem::path& folder) {
+  const std::string both =
+      read_file(folder / "config.json", kMaxJsonBytes) + read_file(folder / "tokenizer.json", kMaxJsonBytes);
+  std::array<unsigned char, SHA256_DIGEST_LENGTH> digest{};
+  ::SHA256(reinterpret_cast<const unsigned char*>(both.data()), both.size(), digest.data());
+  constexpr std::string_view kHex = "0123456789abcdef";
+  std::string text;
+  for (const unsigned char byte : digest) {
+    text += kHex[byte >> 4];
+    text += kHex[byte & 15];
+  }
+  return text;
+}
+
+DraftMeta import_base(DraftStore& store, const std::filesystem::path& folder, const DraftTarget& target) {
+  const auto stored = store.current(kBaseDraft);
+  const std::string fingerprint = target_fingerprint(target.folder);
+  if (stored && stored->target_fingerprint != fingerprint) {
+    throw Error(ErrorCode::kConflict,
+                "the drafts in " + store.root().string() + " were made for another target (" + stored->target + ")",
+                "use another --data-dir for this one", "data.directory");
+  }
+  if (stored && stored->weights_sha256 == sha256_of_file(folder / "model.safetensors")) return *stored;
+  const auto staged = store.staging_folder(kBaseDraft);
+  for (const char* name : kDraftFiles) {
+    if (std::filesystem::exists(folder / name)) std::filesystem::copy_file(folder / name, staged / name);
+  }
+  DraftMeta meta;
+  meta.draft = kBaseDraft;
+  meta.parent = stored ? stored->version : 0;
+  meta.target = target.name;
+  meta.target_fingerprint = fingerprint;
+  meta.reason = "base";
+  return store.publish(staged, meta);
+}
+
+// The topic's own draft, if the store has one that can stand where the base draft stands.
+std::shared_ptr<const DraftVersion> stored_version(const DraftStore& store, const DraftSlot& slot,
+                                                   const ModelConfig& shape, Dtype dtype) {
+  try {
+    const auto meta = store.current(slot.name());
+    if (!meta) return nullptr;
+    auto weights = ModelWeights::load(store.folder(meta->draft, meta->version), dtype, /*check_finite=*/true);
+    if (weights->config.same_shape(shape)) {
+      return std::make_shared<DraftVersion>(
+          DraftVersion{slot.id(), slot.name(), meta->version, meta->parent, std::move(weights)});
+    }
+    log_warn("draft " + slot.name() + " has another shape than the base draft and starts again from it");
+  } catch (const Error& error) {
+    log_warn("draft " + slot.name() + " starts again from the base draft: " + error.message());
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+DraftShelf open_shelf(DraftStore& store, const std::filesystem::path& folder, const DraftTarget& target,
+                      const TopicTable& topics) {
+  const auto weights = load_draft_weights(folder, target.dtype, target.model);
+  const DraftMeta meta = import_base(store, folder, target);
+  const auto n_topics = static_cast<std::uint32_t>(topics.size());
+  DraftShelf shelf;
+  shelf.base = std::make_shared<DraftVersion>(DraftVersion{{n_topics}, kBaseDraft, meta.version, meta.parent, weights});
+  for (std::uint32_t i = 0; i < n_topics; ++i) {
+    auto slot = std::make_shared<DraftSlot>(DraftId{i}, topics[{i}].name);
+    auto version = stored_version(store, *slot, weights->config, target.dtype);
+    if (!version) version = std::make_shared<DraftVersion>(DraftVersion{slot->id(), slot->name(), 0, 0, weights});
+    slot->set(std::move(version));
+    shelf.slots.push_back(std::move(slot));
+  }
+  return shelf;
+}
+
+}  // namespace slip::cli

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "checkpoints/draft_store.h"
+#include "cli/load_model.h"
+#include "common/tensor_view.h"
+#include "engine/speculate/draft_slot.h"
+#include "router/topic.h"
+
+namespace slip::cli {
+
+inline constexpr const char* kBaseDraft = "base";
+
+// The model that drafts are for.
+struct DraftTarget {
+  std::string name;
+  std::filesystem::path folder;
+  Dtype dtype = Dtype::kBFloat16;
+  TargetModel model;
+};
+
+// What the draft store holds at start: the base draft as version n of "base", and a slot a topic.
+struct DraftShelf {
+  std::shared_ptr<const DraftVersion> base;
+  std::vector<std::shared_ptr<DraftSlot>> slots;  // [topics.size()], index = TopicId = DraftId; named like the topic
+};
+
+// Puts the base draft at `folder` into the store when it is not there yet, and fills each topic's slot with the store's
+// current version of its draft, or else with the base draft's weights as version 0. Error{kInvalidArgument} for a draft
+// of another vocabulary, Error{kConflict} when the store's drafts were made for another target.
+DraftShelf open_shelf(DraftStore& store, const std::filesystem::path& folder, const DraftTarget& target,
+                      const TopicTable& topics);
+
+}  // namespace slip::cli

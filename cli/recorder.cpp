@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/recorder.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+
+#include "common/clock.h"
+#include "common/log.h"
+
+namespace slip::cli {
+namespace {
+
+double ms(std::int64_t us) {
+  return static_cast<double>(us) / 1000.0;
+}
+
+std::string name_at(const std::vector<std::string>& names, std::uint32_t index) {
+  return index < names.size() ? names[index] : std::string();
+}
+
+const char* rule_name(const RequestSummary& summary) {
+  if (summary.sampling.temperature <= 0) return "greedy";
+  return summary.rule == AcceptanceRule::kCoupled ? "coupled" : "rejection";
+}
+
+std::string hex(std::uint64_t value) {
+  std::array<char, 17> text{};
+  std::snprintf(text.data(), text.size(), "%016llx", static_cast<unsigned long long>(value));
+  return text.data();
+}
+
+// Listeners must not throw: what memory cannot hold is lost, and said.
+template <class Record>
+void contained(const char* what, Record record) noexcept {
+  try {
+    record();
+  } catch (const std::exception& error) {
+    log_error(std::string("not recorded: ") + what + ": " + error.what());
+  }
+}
+
+}  // namespace
+
+bool LoadBucket::add(const StepFigures& figures, std::int64_t wall_us, EngineLoadRow& done) {
+  const std::int64_t bucket = wall_us - wall_us % kBucketUs;
+  // Only forward: a wall clock stepping back adds to the open bucket.
+  const bool begins = bucket > row_.bucket_us;
+  const bool ended = begins && close(done);
+  if (begins) row_.bucket_us = bucket;
+  row_.steps += 1;
+  row_.committed += figures.committed;
+  row_.proposed += figures.proposed;
+  row_.accepted += figures.accepted;
+  row_.prefill_rows += figures.prefill_rows;
+  row_.verify_rows += figures.verify_rows;
+  row_.busy_ms += ms(figures.step_us);
+  row_.draft_ms += ms(figures.draft_us);
+  row_.verify_ms += ms(figures.verify_us);
+  row_.swap_ms += ms(figures.swap_us);
+  row_.max_running = std::max(row_.max_running, figures.n_decoding + figures.n_prefilling);
+  row_.max_waiting = std::max(row_.max_waiting, figures.n_waiting);
+  return ended;
+}
+
+bool LoadBucket::close(EngineLoadRow& done) {
+  if (row_.steps == 0) return false;
+  done = std::exchange(row_, EngineLoadRow{});
+  return true;
+}
+
+RequestRow request_row(const RequestSummary& summary, const RecordNames& names, std::int64_t wall_us) {
+  const RequestFigures& figures = summary.figures;
+  RequestRow row;
+  row.request_id = summary.id.value;
+  row.http_id = hex(summary.id.value);
+  row.finished_us = wall_us;
+  row.topic = name_at(names.topics, summary.route.topic.value);
+  row.draft = name_at(names.drafts, summary.route.topic.value);
+  row.first_version = figures.first_version;
+  row.last_version = figures.last_version;
+  row.rule = rule_name(summary);
+  row.temperature = static_cast<double>(summary.sampling.temperature);
+  row.stop_reason = stop_reason_name(summary.reason);
+  row.prompt_tokens = figures.prompt_tokens;
+  row.output_tokens = figures.output_tokens;
+  row.steps = figures.steps;
+  row.proposed = figures.proposed;
+  row.accepted = figures.accepted;
+  row.first_rejections = figures.first_rejections;
+  row.swaps = figures.swaps;
+  row.repeated_tokens = figures.repeated_tokens;
+  row.total_ms = ms(figures.finished_us - figures.submitted_us);
+  if (figures.first_token_us > 0) row.ttft_ms = ms(figures.first_token_us - figures.submitted_us);
+  if (figures.output_tokens > 1) {
+    row.tpot_ms = ms(figures.finished_us - figures.first_token_us) / (figures.output_tokens - 1);
+  }
+  row.accepted_at.assign(figures.accepted_at.begin(), figures.accepted_at.end());
+  row.reached_at.assign(figures.reached_at.begin(), figures.reached_at.end());
+  return row;
+}
+
+DraftVersionRow version_row(const DraftMeta& meta) {
+  DraftVersionRow row;
+  row.draft = meta.draft;
+  row.topic = meta.topic;
+  row.reason = meta.reason;
+  row.weights_sha256 = meta.weights_sha256;
+  row.version = meta.version;
+  row.parent = meta.parent;
+  row.created_us = meta.created_us;
+  row.heldout_alpha_before = meta.heldout_alpha_before;
+  row.heldout_alpha = meta.heldout_alpha;
+  row.p_value = meta.p_value;
+  row.optimizer_steps = meta.optimizer_steps;
+  row.trained_requests = meta.trained_requests;
+  return row;
+}
+
+CanaryRow canary_row(const CanaryDecision& decision) {
+  const CanaryVerdict& verdict = decision.verdict;
+  CanaryRow row;
+  row.at_us = decision.at_us;
+  row.topic = decision.topic;
+  row.draft = decision.draft;
+  row.kind = decision.kind;
+  row.reason = verdict.reason;
+  row.live_version = decision.live_version;
+  row.candidate_version = decision.candidate_version;
+  row.train_steps = decision.train_steps;
+  row.requests = verdict.requests;
+  row.alpha_live = verdict.alpha_live;
+  row.alpha_candidate = verdict.alpha_candidate;
+  row.length_live = verdict.length_live;
+  row.length_candidate = verdict.length_candidate;
+  row.gain = verdict.gain;
+  row.gain_low = verdict.gain_low;
+  row.gain_high = verdict.gain_high;
+  row.p_value = verdict.p_value;
+  row.train_loss = decision.train_loss;
+  return row;
+}
+
+SameTextRow same_text_row(const SameTextScore& score) {
+  SameTextRow row;
+  row.request_id = score.request.value;
+  row.at_us = score.at_us;
+  row.topic = score.topic;
+  row.draft = score.draft;
+  row.version = score.version;
+  row.live_accepted = score.live.accepted;
+  row.live_first_rejections = score.live.first_rejections;
+  row.live_steps = score.live.steps;
+  row.base_accepted = score.base.accepted;
+  row.base_first_rejections = score.base.first_rejections;
+  row.base_steps = score.base.steps;
+  row.tokens = score.live.tokens;
+  return row;
+}
+
+Recorder::Recorder(RecordNames names, Ledger& ledger, Metrics& metrics)
+    : names_(std::move(names)), ledger_(ledger), metrics_(metrics) {}
+
+void Recorder::add_drops(EngineLoadRow& row) {
+  const std::uint64_t rows = ledger_.dropped();
+  row.rows_dropped = static_cast<std::int64_t>(rows - rows_lost_);
+  rows_lost_ = rows;
+  row.observations_dropped = static_cast<std::int64_t>(observations_lost_.exchange(0, std::memory_order_relaxed));
+}
+
+void Recorder::on_step(const StepFigures& figures) noexcept {
+  contained("a step", [&] {
+    metrics_.on_step(figures);
+    EngineLoadRow done;
+    if (!bucket_.add(figures, wall_us(), done)) return;
+    add_drops(done);
+    ledger_.record(done);
+  });
+}
+
+void Recorder::on_finished(const RequestSummary& summary) noexcept {
+  contained("a request", [&] {
+    const std::uint32_t topic = summary.route.topic.value;
+    metrics_.on_request(summary,
+                        {name_at(names_.topics, topic), name_at(names_.drafts, topic), summary.figures.last_version});
+    ledger_.record(request_row(summary, names_, wall_us()));
+  });
+}
+
+void Recorder::on_decision(const CanaryDecision& decision) noexcept {
+  contained("a decision", [&] {
+    if (decision.kind == "publish") metrics_.on_publish("accepted");
+    if (decision.kind == "refuse") metrics_.on_publish("rejected");
+    if (decision.kind == "rollback") metrics_.on_publish("rolled_back");
+    metrics_.on_train_steps(decision.draft, decision.train_steps);
+    ledger_.record(canary_row(decision));
+  });
+}
+
+void Recorder::on_published(const DraftMeta& meta) noexcept {
+  contained("a version", [&] { ledger_.record(version_row(meta)); });
+}
+
+void Recorder::on_scored(const SameTextScore& score) noexcept {
+  contained("a score", [&] { ledger_.record(same_text_row(score)); });
+}
+
+void Recorder::on_dropped(std::uint64_t observations) noexcept {
+  observations_lost_.fetch_add(observations, std::memory_order_relaxed);
+  contained("a drop", [&] { metrics_.on_dropped("observations", observations); });
+}
+
+void Recorder::finish() {
+  EngineLoadRow done;
+  if (!bucket_.close(done)) return;
+  add_drops(done);
+  ledger_.record(done);
+}
+
+}  // namespace slip::cli

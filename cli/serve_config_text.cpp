@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+// The effective configuration in the words and order of configs/default.toml.
+#include <toml++/toml.h>
+#include <sstream>
+
+#include "cli/serve_config.h"
+
+namespace slip::cli {
+namespace {
+
+constexpr std::int64_t kDayUs = std::int64_t{24} * 3600 * 1'000'000;
+
+toml::array list(const std::vector<std::string>& texts) {
+  toml::array out;
+  for (const auto& text : texts) out.push_back(text);
+  return out;
+}
+
+template <class Integer>
+std::int64_t integer(Integer value) {
+  return static_cast<std::int64_t>(value);
+}
+
+toml::table model_table(const ServeConfig& config) {
+  return toml::table{{"target", config.target.string()},
+                     {"draft", config.draft.string()},
+                     {"served_names", list(config.served_names)},
+                     {"dtype", config.dtype == Dtype::kFloat32 ? "float32" : "bfloat16"},
+                     {"threads", config.threads},
+                     {"cache_tokens", config.cache_tokens}};
+}
+
+const char* expose_name(ExposeAcceptance expose) {
+  switch (expose) {
+    case ExposeAcceptance::kAll:
+      return "all";
+    case ExposeAcceptance::kOwn:
+      return "own";
+    case ExposeAcceptance::kNone:
+      break;
+  }
+  return "none";
+}
+
+toml::table server_table(const ServeConfig& config) {
+  const ServerOptions& server = config.server;
+  return toml::table{{"host", server.host},
+                     {"port", server.port},
+                     {"api_keys_file", config.api_keys_file.string()},
+                     {"allowed_hosts", list(server.allowed_hosts)},
+                     {"allowed_origins", list(server.allowed_origins)},
+                     {"expose_acceptance", expose_name(server.expose_acceptance)},
+                     {"io_threads", server.io_threads},
+                     {"max_connections", server.max_connections},
+                     {"max_header_bytes", integer(server.max_header_bytes)},
+                     {"max_body_bytes", integer(server.max_body_bytes)},
+                     {"max_answer_bytes", integer(server.max_answer_bytes)},
+                     {"header_timeout_ms", integer(server.header_timeout.count())},
+                     {"body_timeout_ms", integer(server.body_timeout.count())},
+                     {"idle_timeout_ms", integer(server.idle_timeout.count())},
+                     {"write_timeout_ms", integer(server.write_timeout.count())},
+                     {"heartbeat_ms", integer(server.heartbeat.count())},
+                     {"drain_timeout_ms", integer(server.drain_timeout.count())},
+                     {"retry_after_s", server.retry_after_s},
+                     {"log_prompts", server.log_prompts}};
+}
+
+toml::table learning_table(const ServeConfig& config) {
+  const LearnerOptions& learner = config.learner;
+  std::ostringstream governor;
+  governor << "steps_per_request:" << config.governor.steps_per_request;
+  return toml::table{{"enabled", config.learning},
+                     {"governor", config.governor.deterministic ? governor.str() : "slack"},
+                     {"latency_slack", config.governor.latency_slack},
+                     {"steps_per_request", config.governor.steps_per_request},
+                     {"cores", learner.cores},
+                     {"loss", loss_name(learner.trainer.loss.kind)},
+                     {"jsd_beta", learner.trainer.loss.beta},
+                     {"learning_rate", learner.trainer.learning_rate},
+                     {"weight_decay", learner.trainer.weight_decay},
+                     {"max_grad_norm", learner.trainer.max_grad_norm},
+                     {"microbatch_tokens", learner.trainer.microbatch_tokens},
+                     {"batch_requests", learner.batch_requests},
+                     {"steps_between_canaries", learner.steps_between_canaries},
+                     {"queue_observations", integer(learner.queue_observations)},
+                     {"seed", integer(learner.seed)}};
+}
+
+}  // namespace
+
+std::string to_toml(const ServeConfig& config) {
+  const CanaryOptions& canary = config.learner.canary;
+  const ReplayOptions& replay = config.replay;
+  toml::array topics;
+  for (const Topic& topic : config.topics) {
+    topics.push_back(toml::table{{"name", topic.name}, {"aliases", list(topic.aliases)}});
+  }
+  const toml::table all{
+      {"model", model_table(config)},
+      {"data", toml::table{{"directory", config.data_dir.string()}}},
+      {"topic", std::move(topics)},
+      {"server", server_table(config)},
+      {"engine", toml::table{{"max_running", config.engine.max_running},
+                             {"max_waiting", config.engine.max_waiting},
+                             {"prefill_chunk", config.engine.prefill_chunk},
+                             {"catch_up_chunk", config.engine.catch_up_chunk}}},
+      {"speculation", toml::table{{"enabled", config.speculation}, {"k", config.engine.k}}},
+      {"learning", learning_table(config)},
+      {"canary", toml::table{{"margin", canary.margin},
+                             {"significance", canary.significance},
+                             {"min_requests", integer(canary.min_requests)},
+                             {"rollback_requests", integer(canary.rollback_requests)}}},
+      {"replay", toml::table{{"max_bytes_per_topic", integer(replay.max_bytes_per_topic)},
+                             {"segment_bytes", integer(replay.segment_bytes)},
+                             {"ttl_days", replay.ttl_us / kDayUs},
+                             {"recency_half_life_requests", replay.recency_half_life_requests},
+                             {"heldout_share", replay.heldout_share}}},
+      {"drafts", toml::table{{"keep_last", config.retention.keep_last},
+                             {"keep_days", config.retention.keep_younger_than_us / kDayUs},
+                             {"max_bytes", integer(config.retention.max_bytes)}}},
+      {"ledger", toml::table{{"commit_interval_ms", config.ledger.commit_interval_us / 1000},
+                             {"keep_days", config.ledger.keep_requests_us / kDayUs},
+                             {"max_bytes", integer(config.ledger.max_bytes)},
+                             {"queue_rows", integer(config.ledger.queue_rows)}}},
+  };
+  std::ostringstream out;
+  out << all << "\n";
+  return out.str();
+}
+
+}  // namespace slip::cli

@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/serving.h"
+
+#include <algorithm>
+#include <future>
+#include <optional>
+#include <thread>
+
+#include "checkpoints/data_directory_lock.h"
+#include "cli/draft_shelf.h"
+#include "cli/load_model.h"
+#include "cli/recorder.h"
+#include "cli/usable_cores.h"
+#include "cli/usable_memory.h"
+#include "common/error.h"
+#include "common/file.h"
+#include "common/log.h"
+#include "distill/governor.h"
+#include "engine/cache/page_pool.h"
+#include "kernels/thread_pool.h"
+
+namespace slip::cli {
+namespace {
+
+constexpr std::uint64_t kCacheShare = 4;  // of the memory we may use, one part is the target's cache at most
+
+std::string folder_name(const std::filesystem::path& folder) {
+  const auto normal = std::filesystem::absolute(folder).lexically_normal();
+  return normal.has_filename() ? normal.filename().string() : normal.parent_path().filename().string();
+}
+
+std::string megabytes(std::uint64_t bytes) {
+  return std::to_string((bytes + (1U << 20) - 1) >> 20) + " MiB";
+}
+
+std::int32_t cache_pages(const ServeConfig& config, const ModelConfig& target) {
+  const auto per_page = static_cast<std::int64_t>(PagePool::kPageTokens);
+  const std::int64_t one_context = (target.max_positions + per_page - 1) / per_page;
+  if (config.cache_tokens > 0) return static_cast<std::int32_t>((config.cache_tokens + per_page - 1) / per_page);
+  const auto affordable =
+      static_cast<std::int64_t>(usable_memory_bytes() / kCacheShare / PagePool::page_bytes(target, config.dtype));
+  return static_cast<std::int32_t>(
+      std::max(one_context, std::min(one_context * config.engine.max_running, affordable)));
+}
+
+int engine_threads(const ServeConfig& config, bool learning) {
+  if (config.threads > 0) return config.threads;
+  return std::max(1, usable_cores() - (learning ? config.learner.cores : 0));
+}
+
+EngineOptions engine_options(const ServeConfig& config) {
+  EngineOptions options = config.engine;
+  if (!config.speculation || config.draft.empty()) options.k = 0;
+  return options;
+}
+
+std::unique_ptr<Worker> make_worker(const ServeConfig& config, const std::shared_ptr<const ModelWeights>& weights,
+                                    kernels::ThreadPool& pool) {
+  const EngineOptions& engine = config.engine;
+  // A step verifies every running sequence's proposal beside a chunk of prompts.
+  const std::int32_t decode_rows = engine.max_running * (engine.k + 1);
+  return std::make_unique<LocalWorker>(weights, decode_rows + engine.prefill_chunk, decode_rows + engine.max_running,
+                                       cache_pages(config, weights->config), pool);
+}
+
+std::unique_ptr<Governor> make_governor(const GovernorChoice& choice) {
+  if (choice.deterministic) return make_steps_per_request_governor(choice.steps_per_request);
+  return make_slack_governor(choice.latency_slack, choice.steps_per_request);
+}
+
+std::filesystem::path private_folder(const std::filesystem::path& path) {
+  ensure_private_directory(path);
+  return path;
+}
+
+std::shared_ptr<const ChatTemplate> load_template(const std::filesystem::path& folder) {
+  try {
+    return std::make_shared<const ChatTemplate>(ChatTemplate::load(folder));
+  } catch (const Error& error) {
+    log_warn("no chat completions: " + error.message());
+    return nullptr;
+  }
+}
+
+// A crash may have published a version whose row never reached the ledger; rows that are there already stay.
+void reconcile(const DraftStore& store, Ledger& ledger) {
+  for (const auto& draft : store.drafts()) {
+    for (const auto& meta : store.versions(draft)) ledger.record(version_row(meta));
+  }
+}
+
+LedgerOptions ledger_options(const ServeConfig& config) {
+  LedgerOptions options = config.ledger;
+  options.file = config.data_dir / "ledger.db";
+  return options;
+}
+
+ReplayOptions replay_options(const ServeConfig& config) {
+  ReplayOptions options = config.replay;
+  options.folder = private_folder(config.data_dir / "replay");
+  return options;
+}
+
+LearnerOptions learner_options(const ServeConfig& config) {
+  LearnerOptions options = config.learner;
+  options.optimizer_folder = private_folder(config.data_dir / "optimizer");
+  options.k = std::max(1, config.engine.k);
+  options.serve_dtype = config.dtype;
+  options.trainer.threads = options.cores;
+  return options;
+}
+
+}  // namespace
+
+// Members in the order they are made; what uses another stands below it.
+struct Serving::State {
+  State(const ServeConfig& given, Metrics& metrics)
+      : config(given),
+        lock(config.data_dir),
+        target(load_target(config.target, config.dtype)),
+        topics(config.topics),
+        store(private_folder(config.data_dir / "drafts"), config.retention),
+        ledger(ledger_options(config)) {
+    const bool drafting = !config.draft.empty();
+    if (drafting) {
+      shelf =
+          open_shelf(store, config.draft, {folder_name(config.target), config.target, config.dtype, target}, topics);
+    }
+    reconcile(store, ledger);
+    recorder.emplace(names(), ledger, metrics);
+    if (drafting && config.learning) start_learning();
+    start_engine();
+  }
+
+  RecordNames names() const {
+    RecordNames names;
+    for (std::uint32_t i = 0; i < topics.size(); ++i) names.topics.push_back(topics[{i}].name);
+    if (engine_options(config).k == 0) return names;
+    for (const auto& slot : shelf.slots) names.drafts.push_back(slot->name());
+    return names;
+  }
+
+  void start_learning() {
+    replay = std::make_unique<ReplayBuffer>(replay_options(config));
+    governor = make_governor(config.governor);
+    learner = std::make_unique<Learner>(learner_options(config), topics, shelf.slots, shelf.base, store, *replay,
+                                        *governor, *recorder);
+    learner->start();
+  }
+
+  void start_engine() {
+    pool.emplace(engine_threads(config, learner != nullptr));
+    auto worker = make_worker(config, target.weights, *pool);
+    cache_bytes = static_cast<std::uint64_t>(worker->cache().n_pages()) *
+                  PagePool::page_bytes(target.weights->config, config.dtype);
+    std::vector<StepListener*> listeners = {&*recorder};
+    if (governor) listeners.push_back(governor.get());
+    engine.emplace(engine_options(config), std::move(worker), target.tokenizer, *pool, learner.get(),
+                   std::move(listeners));
+    std::promise<void> ended;
+    engine_ended = ended.get_future();
+    engine_thread = std::jthread([this, done = std::move(ended)](const std::stop_token& stop) mutable {
+      engine->run(stop);
+      done.set_value();
+    });
+  }
+
+  const ServeConfig config;
+  DataDirectoryLock lock;
+  TargetModel target;
+  TopicTable topics;
+  DraftStore store;
+  Ledger ledger;
+  DraftShelf shelf;
+  std::optional<Recorder> recorder;
+  std::unique_ptr<ReplayBuffer> replay;
+  std::unique_ptr<Governor> governor;
+  std::unique_ptr<Learner> learner;
+  std::optional<kernels::ThreadPool> pool;
+  std::uint64_t cache_bytes = 0;
+  std::optional<Engine> engine;
+  std::future<void> engine_ended;
+  std::jthread engine_thread;
+};
+
+Serving::Serving(const ServeConfig& config, Metrics& metrics) : state_(std::make_unique<State>(config, metrics)) {
+  State* state = state_.get();
+  metrics.set_gauges([state] {
+    Metrics::Gauges now;
+    now.running = state->engine->n_running();
+    now.waiting = state->engine->n_waiting();
+    now.ledger_rows_dropped = static_cast<double>(state->ledger.dropped());
+    return now;
+  });
+}
+
+Serving::~Serving() {
+  drain(std::chrono::milliseconds(0));
+}
+
+std::shared_ptr<const ServedModel> Serving::model() const {
+  State* state = state_.get();
+  auto model = std::make_shared<ServedModel>();
+  model->names = state->config.served_names;
+  if (model->names.empty()) model->names = {folder_name(state->config.target)};
+  model->tokenizer = state->target.tokenizer;
+  model->chat_template = load_template(state->config.target);
+  model->max_positions = state->target.weights->config.max_positions;
+  model->end_ids = state->target.weights->config.eos_ids;
+  model->topics = state->topics;
+  model->slots = state->shelf.slots;
+  model->speculates = state->engine->options().k > 0;
+  model->drafts = &state->store;
+  model->engine.submit = [state](Request request) { state->engine->submit(std::move(request)); };
+  model->engine.cancel = [state](RequestId id) { state->engine->cancel(id); };
+  return model;
+}
+
+std::vector<std::string> Serving::start_up_lines() const {
+  const State& state = *state_;
+  const ServeConfig& config = state.config;
+  const ModelConfig& shape = state.target.weights->config;
+  const char* dtype = config.dtype == Dtype::kFloat32 ? "float32" : "bfloat16";
+  std::vector<std::string> lines;
+  lines.push_back("model " + folder_name(config.target) + ": " + std::to_string(shape.parameters() / 100'000 / 10) +
+                  "." + std::to_string(shape.parameters() / 100'000 % 10) + "M parameters, " + dtype + ", context " +
+                  std::to_string(shape.max_positions));
+  lines.push_back("memory: weights " + megabytes(state.target.weights->bytes()) + ", cache " +
+                  megabytes(state.cache_bytes) +
+                  (state.shelf.base ? ", base draft " + megabytes(state.shelf.base->weights->bytes()) : "") + " of " +
+                  megabytes(usable_memory_bytes()));
+  lines.push_back("threads: engine " + std::to_string(state.pool->n_threads()) +
+                  (state.learner ? ", learning " + std::to_string(config.learner.cores) + " at idle priority" : "") +
+                  ", " + std::to_string(usable_cores()) + " cores usable");
+  if (config.draft.empty()) {
+    lines.push_back(
+        "decoding plainly, there is no draft yet; make one with: slipstream warmup --target " + config.target.string() +
+        " --data PROMPTS.jsonl --draft-config configs/demo-draft.toml --out drafts/" + folder_name(config.target));
+  } else {
+    lines.push_back("drafting k = " + std::to_string(state.engine->options().k) + " from " + config.draft.string() +
+                    ", learning " + (state.learner ? "on" : "off") + ", " + std::to_string(state.topics.size() - 1) +
+                    " topics");
+  }
+  lines.push_back("data in " + config.data_dir.string());
+  if (config.server.log_prompts) lines.push_back("PROMPTS AND ANSWERS ARE LOGGED (server.log_prompts)");
+  return lines;
+}
+
+void Serving::drain(std::chrono::milliseconds patience) {
+  State& state = *state_;
+  if (!state.engine_thread.joinable()) return;
+  state.engine->close();
+  if (state.engine_ended.wait_for(patience) != std::future_status::ready) state.engine_thread.request_stop();
+  state.engine_thread.join();
+}
+
+void Serving::save() {
+  State& state = *state_;
+  if (state.learner) state.learner->stop();
+  state.recorder->finish();
+  state.ledger.flush();
+}
+
+}  // namespace slip::cli

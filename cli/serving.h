@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <memory>
+
+#include "cli/serve_config.h"
+#include "server/service.h"
+
+namespace slip::cli {
+
+// The whole service below its sockets: data directory, ledger, drafts, learner and engine with its thread, built in
+// this order and ended in the reverse one.
+class Serving {
+ public:
+  // Loads everything and starts the engine and the learner. Errors: whatever a wrong model, draft or data directory is.
+  Serving(const ServeConfig& config, Metrics& metrics);
+  ~Serving();  // finish() with no patience
+
+  std::shared_ptr<const ServedModel> model() const;
+  std::vector<std::string> start_up_lines() const;
+
+  // No new work; waits for what was accepted, at most `patience`, then cancels the rest.
+  void drain(std::chrono::milliseconds patience);
+  // Saves what was learned and recorded. After drain().
+  void save();
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace slip::cli

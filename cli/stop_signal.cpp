@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/stop_signal.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <cerrno>
+
+#include "common/error.h"
+
+namespace slip::cli {
+namespace {
+
+// What a handler may touch: lock-free atomics and write(2).
+std::atomic<int> n_signals{0};
+std::atomic<int> signal_pipe{-1};
+
+void on_signal(int) {
+  const int saved = errno;
+  if (n_signals.fetch_add(1) > 0) ::_exit(1);
+  const char byte = 1;
+  const auto written = ::write(signal_pipe.load(), &byte, 1);
+  static_cast<void>(written);
+  errno = saved;
+}
+
+void handle(int number, void (*handler)(int)) {
+  struct sigaction action {};
+  action.sa_handler = handler;
+  action.sa_flags = SA_RESTART;
+  ::sigaction(number, &action, nullptr);
+}
+
+}  // namespace
+
+StopSignal::StopSignal() {
+  std::array<int, 2> ends{};
+  if (::pipe2(ends.data(), O_CLOEXEC | O_NONBLOCK) != 0) throw Error(ErrorCode::kIo, "cannot make a pipe");
+  read_end_ = FileHandle(ends[0]);
+  write_end_ = FileHandle(ends[1]);
+  n_signals = 0;
+  signal_pipe = ends[1];
+  handle(SIGTERM, on_signal);
+  handle(SIGINT, on_signal);
+  handle(SIGPIPE, SIG_IGN);
+}
+
+StopSignal::~StopSignal() {
+  handle(SIGTERM, SIG_DFL);
+  handle(SIGINT, SIG_DFL);
+  signal_pipe = -1;
+}
+
+void StopSignal::wait() const {
+  pollfd state{read_end_.get(), POLLIN, 0};
+  while (::poll(&state, 1, -1) < 1) {
+  }
+}
+
+bool StopSignal::arrived() const {
+  pollfd state{read_end_.get(), POLLIN, 0};
+  return ::poll(&state, 1, 0) == 1;
+}
+
+}  // namespace slip::cli

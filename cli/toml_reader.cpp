@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/toml_reader.h"
+
+#include <algorithm>
+#include <cmath>
+#include <sstream>
+
+#include "common/error.h"
+
+namespace slip::cli {
+namespace {
+
+const toml::table kNoTable;
+
+std::size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  for (std::size_t j = 0; j <= b.size(); ++j) row[j] = j;
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    std::size_t diagonal = row[0];
+    row[0] = i;
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      const std::size_t above = row[j];
+      row[j] = std::min({above + 1, row[j - 1] + 1, diagonal + (a[i - 1] == b[j - 1] ? 0 : 1)});
+      diagonal = above;
+    }
+  }
+  return row[b.size()];
+}
+
+std::string number_text(double value) {
+  std::ostringstream out;
+  out << value;
+  return out.str();
+}
+
+}  // namespace
+
+std::string nearest_name(std::string_view name, const std::set<std::string, std::less<>>& candidates) {
+  std::string best;
+  std::size_t best_distance = std::max<std::size_t>(2, name.size() / 2) + 1;
+  for (const auto& candidate : candidates) {
+    const std::size_t distance = edit_distance(name, candidate);
+    if (distance < best_distance) {
+      best = candidate;
+      best_distance = distance;
+    }
+  }
+  return best;
+}
+
+toml::table parse_toml(const std::string& text, const std::string& where) {
+  try {
+    return toml::parse(std::string_view(text), std::string_view(where));
+  } catch (const toml::parse_error& fault) {
+    throw Error(ErrorCode::kInvalidArgument, where + ":" + std::to_string(fault.source().begin.line) +
+                                                 ": not valid TOML: " + std::string(fault.description()));
+  }
+}
+
+TomlSection::TomlSection(const toml::table& table, std::string where, std::string section)
+    : table_(&table), where_(std::move(where)), section_(std::move(section)) {}
+
+std::string TomlSection::full(std::string_view key) const {
+  return section_.empty() ? std::string(key) : section_ + "." + std::string(key);
+}
+
+std::string TomlSection::place(const toml::source_region& source) const {
+  return where_ + ":" + std::to_string(source.begin.line) + ": ";
+}
+
+void TomlSection::refuse(const char* key, const std::string& why) const {
+  const toml::node* node = table_->get(key);
+  const std::string at = node == nullptr ? where_ + ": " : place(node->source());
+  throw Error(ErrorCode::kInvalidArgument, at + full(key) + " " + why, {}, full(key));
+}
+
+const toml::node* TomlSection::find(const char* key) {
+  known_.insert(key);
+  return table_->get(key);
+}
+
+void TomlSection::read(const char* key, std::string& out) {
+  const toml::node* node = find(key);
+  if (node == nullptr) return;
+  if (!node->is_string()) refuse(key, "must be a string");
+  out = node->as_string()->get();
+  if (out.find('\0') != std::string::npos) refuse(key, "must not hold a NUL character");
+}
+
+void TomlSection::read(const char* key, bool& out) {
+  const toml::node* node = find(key);
+  if (node == nullptr) return;
+  if (!node->is_boolean()) refuse(key, "must be true or false");
+  out = node->as_boolean()->get();
+}
+
+void TomlSection::read(const char* key, std::vector<std::string>& out) {
+  const toml::node* node = find(key);
+  if (node == nullptr) return;
+  if (!node->is_array()) refuse(key, "must be a list of strings");
+  out.clear();
+  for (const auto& one : *node->as_array()) {
+    if (!one.is_string()) refuse(key, "must be a list of strings");
+    out.push_back(one.as_string()->get());
+  }
+}
+
+std::int64_t TomlSection::integer(const char* key, std::int64_t fallback, std::int64_t low, std::int64_t high) {
+  const toml::node* node = find(key);
+  if (node == nullptr) return fallback;
+  if (!node->is_integer() || node->as_integer()->get() < low || node->as_integer()->get() > high) {
+    refuse(key, "must be an integer from " + std::to_string(low) + " to " + std::to_string(high));
+  }
+  return node->as_integer()->get();
+}
+
+void TomlSection::read(const char* key, double& out, double low, double high) {
+  const toml::node* node = find(key);
+  if (node == nullptr) return;
+  const double value = node->value<double>().value_or(std::nan(""));
+  if (!node->is_number() || !(value >= low && value <= high)) {
+    refuse(key, "must be a number from " + number_text(low) + " to " + number_text(high));
+  }
+  out = value;
+}
+
+void TomlSection::read_choice(const char* key, std::string& out, std::initializer_list<std::string_view> allowed) {
+  read(key, out);
+  if (std::find(allowed.begin(), allowed.end(), out) != allowed.end()) return;
+  std::string list;
+  for (const auto one : allowed) list += (list.empty() ? "\"" : ", \"") + std::string(one) + "\"";
+  refuse(key, "must be one of " + list);
+}
+
+TomlSection TomlSection::section(const char* key) {
+  const toml::node* node = find(key);
+  if (node == nullptr) return {kNoTable, where_, full(key)};
+  if (!node->is_table()) refuse(key, "must be a section");
+  return {*node->as_table(), where_, full(key)};
+}
+
+const toml::array* TomlSection::tables(const char* key) {
+  const toml::node* node = find(key);
+  if (node == nullptr) return nullptr;
+  if (!node->is_array() || !node->as_array()->is_homogeneous(toml::node_type::table)) {
+    refuse(key, "must be a list of sections, [[" + full(key) + "]]");
+  }
+  return node->as_array();
+}
+
+void TomlSection::finish() const {
+  for (const auto& [key, node] : *table_) {
+    if (known_.contains(key.str())) continue;
+    const std::string nearest = nearest_name(key.str(), known_);
+    throw Error(ErrorCode::kInvalidArgument, place(key.source()) + "unknown key " + full(key.str()).substr(0, 128),
+                nearest.empty() ? "see configs/default.toml for every key" : "did you mean " + full(nearest) + "?",
+                full(key.str()));
+  }
+}
+
+}  // namespace slip::cli

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/usable_memory.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <string_view>
+
+namespace slip::cli {
+namespace {
+
+// Below /sys/fs/cgroup; "/" inside a container.
+std::filesystem::path own_cgroup() {
+  constexpr std::string_view kUnified = "0::";
+  std::ifstream in("/proc/self/cgroup");
+  for (std::string line; std::getline(in, line);) {
+    if (line.starts_with(kUnified)) return line.substr(kUnified.size());
+  }
+  return "/";
+}
+
+}  // namespace
+
+std::uint64_t usable_memory_bytes() {
+  std::uint64_t bytes =
+      static_cast<std::uint64_t>(::sysconf(_SC_PHYS_PAGES)) * static_cast<std::uint64_t>(::sysconf(_SC_PAGE_SIZE));
+  for (std::filesystem::path group = own_cgroup();; group = group.parent_path()) {
+    std::ifstream in("/sys/fs/cgroup" / group.relative_path() / "memory.max");
+    std::uint64_t limit = 0;
+    if (in >> limit && limit > 0) bytes = std::min(bytes, limit);  // "max" is no number
+    if (!group.has_relative_path()) return bytes;
+  }
+}
+
+}  // namespace slip::cli
