@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+
+#include "distill/warmup.h"
+
+namespace slip::cli {
+
+// A draft's configuration file: its shape and, under [training], how to train it. Keys that are absent leave what
+// `options` holds. Error{kInvalidArgument} naming file, line and key; an unknown key names the nearest known one.
+void apply_draft_config(const std::string& toml, const std::string& where, WarmupOptions& options);
+
+// "target" or "data"; "mixed" or a number.
+AnswersFrom parse_answers_from(const std::string& name);
+std::optional<float> parse_answer_temperature(const std::string& text);
+
+}  // namespace slip::cli

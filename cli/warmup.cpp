@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "distill/warmup.h"
+
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/command.h"
+#include "cli/draft_config.h"
+#include "cli/load_model.h"
+#include "cli/progress_line.h"
+#include "cli/usable_cores.h"
+#include "common/error.h"
+#include "common/file.h"
+
+namespace slip::cli {
+namespace {
+
+constexpr std::uint64_t kMaxConfigBytes = std::uint64_t{1} << 20;
+
+// The flags as given; what is absent comes from the draft's configuration file or from the defaults.
+struct WarmupFlags {
+  std::string target, draft, draft_config, out, dtype = "bfloat16";
+  std::vector<std::string> data;
+  std::optional<std::string> loss, answers, temperature;
+  std::optional<double> beta, share, learning_rate;
+  std::optional<std::int64_t> steps;
+  std::optional<int> batch, max_tokens, threads;
+  std::uint64_t seed = 1;
+  int concurrency = 16;
+  bool resume = false, force = false, keep_work = false;
+};
+
+template <class Value, class Field>
+void override_with(const std::optional<Value>& given, Field& field) {
+  if (given) field = static_cast<Field>(*given);
+}
+
+WarmupOptions options_from(const WarmupFlags& flags) {
+  WarmupOptions options;
+  if (!flags.draft_config.empty()) {
+    apply_draft_config(read_file(flags.draft_config, kMaxConfigBytes), flags.draft_config, options);
+  }
+  options.target = flags.target;
+  options.out = flags.out;
+  options.draft = flags.draft;
+  options.data.assign(flags.data.begin(), flags.data.end());
+  options.dtype = parse_dtype(flags.dtype);
+  options.threads = flags.threads.value_or(usable_cores());
+  options.seed = flags.seed;
+  options.concurrency = flags.concurrency;
+  options.resume = flags.resume;
+  options.force = flags.force;
+  options.keep_work = flags.keep_work;
+  if (flags.loss) options.trainer.loss.kind = parse_loss(*flags.loss);
+  if (flags.answers) options.answers_from = parse_answers_from(*flags.answers);
+  if (flags.temperature) options.temperature = parse_answer_temperature(*flags.temperature);
+  override_with(flags.beta, options.trainer.loss.beta);
+  override_with(flags.share, options.share);
+  override_with(flags.learning_rate, options.trainer.learning_rate);
+  override_with(flags.steps, options.steps);
+  override_with(flags.batch, options.batch);
+  override_with(flags.max_tokens, options.max_tokens);
+  return options;
+}
+
+std::string shell_quoted(const std::string& word) {
+  constexpr const char* kPlain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./=:,+@%";
+  if (!word.empty() && word.find_first_not_of(kPlain) == std::string::npos) return word;
+  std::string quoted = "'";
+  for (const char c : word) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return quoted + "'";
+}
+
+// This process's own command line, made to go on: with --resume, without --force.
+std::string resuming_command() {
+  std::ifstream file("/proc/self/cmdline", std::ios::binary);
+  const std::string words{std::istreambuf_iterator<char>(file), {}};
+  std::string line;
+  for (std::size_t at = 0; at < words.size();) {
+    const std::string word(words.c_str() + at);
+    at += word.size() + 1;
+    if (word != "--force" && word != "--resume") line += shell_quoted(word) + " ";
+  }
+  return line + "--resume";
+}
+
+void run(const WarmupFlags& flags) {
+  const WarmupOptions options = options_from(flags);
+  ProgressLine line(progress_style());
+  try {
+    const WarmupResult result = run_warmup(options, line);
+    line.finish();
+    std::printf("%s: %ld steps on %ld answers; held-out loss %.3f, α %.3f on %ld answers it never saw\n",
+                options.out.c_str(), static_cast<long>(result.steps), static_cast<long>(result.answers),
+                result.heldout_loss, result.heldout_alpha, static_cast<long>(result.heldout_answers));
+  } catch (const Error& error) {
+    line.finish();
+    if (error.code() != ErrorCode::kCancelled) throw;
+    throw Error(ErrorCode::kCancelled, error.message(), "go on with: " + resuming_command());
+  }
+}
+
+void add_what(CLI::App& command, WarmupFlags& flags) {
+  command.add_option("--target", flags.target, "Hugging Face folder of the target")->required();
+  command.add_option("--data", flags.data, "JSONL files with `prompt` [and `response`], separated by commas")
+      ->required()
+      ->delimiter(',');
+  auto* draft = command.add_option("--draft", flags.draft, "Go on from this draft's weights");
+  command.add_option("--draft-config", flags.draft_config, "Begin a new draft of this TOML file's shape")
+      ->excludes(draft);
+  command.add_option("--out", flags.out, "Where the finished draft goes; <out>.work holds what is done so far")
+      ->required();
+  command.add_option("--share", flags.share, "Use the first share of each file (default 1)")
+      ->check(CLI::Range(0.0, 1.0));
+  command.add_option("--answers", flags.answers, "target: it answers the prompts (default); data: the given responses")
+      ->check(CLI::IsMember({"target", "data"}));
+  command.add_option("--temperature", flags.temperature,
+                     "Of the written answers: 0 to 2, or mixed (default: 0 and 0.8 in turn)");
+  command.add_option("--max-tokens", flags.max_tokens, "Of one answer (default 256)")->check(CLI::PositiveNumber);
+}
+
+void add_how(CLI::App& command, WarmupFlags& flags) {
+  command.add_option("--loss", flags.loss, "kl (default), rkl, jsd or tv")
+      ->check(CLI::IsMember({"kl", "rkl", "jsd", "tv"}));
+  command.add_option("--beta", flags.beta, "Of jsd (default 0.5)");
+  command.add_option("--steps", flags.steps, "Optimizer steps; 0: until the held-out loss is flat (default)")
+      ->check(CLI::NonNegativeNumber);
+  command.add_option("--batch", flags.batch, "Answers per step (default 8)")->check(CLI::PositiveNumber);
+  command.add_option("--lr", flags.learning_rate, "Learning rate (default 0.002)")->check(CLI::PositiveNumber);
+  command.add_option("--seed", flags.seed, "Of weights, order and sampling (default 1)");
+  command.add_option("--threads", flags.threads, "Default: the cores we may use")->check(CLI::PositiveNumber);
+  command.add_option("--concurrency", flags.concurrency, "Answers written at once (default 16)")
+      ->check(CLI::Range(1, 256));
+  command.add_option("--dtype", flags.dtype, "The target's, while it answers: bfloat16 (default) or float32");
+  auto* resume = command.add_flag("--resume", flags.resume, "Go on with an interrupted run, or fail if there is none");
+  command.add_flag("--force", flags.force, "Replace what stands at --out, and begin anew")->excludes(resume);
+  command.add_flag("--keep-work", flags.keep_work, "Leave <out>.work, the answers included, when done");
+}
+
+}  // namespace
+
+void add_warmup(CLI::App& app) {
+  auto flags = std::make_shared<WarmupFlags>();
+  CLI::App* command = app.add_subcommand("warmup", "Distil a draft for a target, offline, from prompts");
+  add_what(*command, *flags);
+  add_how(*command, *flags);
+  command->callback([flags] {
+    if (flags->draft.empty() && flags->draft_config.empty()) {
+      throw Error(ErrorCode::kInvalidArgument, "no draft to train", "give --draft DIR or --draft-config FILE.toml");
+    }
+    run(*flags);
+  });
+}
+
+}  // namespace slip::cli

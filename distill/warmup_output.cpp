@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "distill/warmup_output.h"
+
+#include <fcntl.h>
+
+#include <array>
+#include <utility>
+
+#include "checkpoints/store_folder.h"
+#include "common/clock.h"
+#include "common/error.h"
+#include "common/file.h"
+
+namespace slip {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::array kTargetFiles = {"tokenizer.json",        "tokenizer_config.json", "special_tokens_map.json",
+                                     "added_tokens.json",     "tokenizer.model",       "chat_template.jinja",
+                                     "generation_config.json"};
+constexpr std::uint64_t kMaxWordsBytes = std::uint64_t{256} << 20;
+
+// "drafts/sql/" and "drafts/sql" are both called sql.
+std::string folder_name(const fs::path& path) {
+  const fs::path normal = fs::absolute(path).lexically_normal();
+  return (normal.has_filename() ? normal : normal.parent_path()).filename().string();
+}
+
+}  // namespace
+
+void copy_target_words(const fs::path& target, const fs::path& folder) {
+  for (const char* name : kTargetFiles) {
+    if (fs::exists(target / name))
+      replace_file(folder / name, read_file(target / name, kMaxWordsBytes), "warmup.words");
+  }
+}
+
+void write_warmup_meta(const fs::path& folder, const WarmupOptions& options, DraftMeta meta) {
+  const std::string name = folder_name(options.out);
+  meta.draft = is_valid_draft_name(name) ? name : "draft";
+  meta.version = 1;
+  meta.target = folder_name(options.target);
+  meta.created_us = wall_us();
+  meta.reason = "warmup";
+  const fs::path weights = folder / "model.safetensors";
+  const FileHandle file(::open(weights.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!file) throw Error(ErrorCode::kIo, "cannot read back " + weights.string());
+  meta.weights_sha256 = sha256_of(file.get(), weights.string());
+  replace_file(folder / "meta.json", to_json(meta), "warmup.meta");
+}
+
+}  // namespace slip

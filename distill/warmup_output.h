@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <filesystem>
+
+#include "checkpoints/draft_meta.h"
+#include "distill/warmup.h"
+
+namespace slip {
+
+// Copies what makes a folder of weights a whole Hugging Face checkpoint: tokenizer files and generation_config.json,
+// those that are there. A draft speaks its target's words.
+void copy_target_words(const std::filesystem::path& target, const std::filesystem::path& folder);
+
+// Completes `meta` (name, target, time, reason "warmup", SHA-256 of the weights in `folder`) and writes meta.json.
+void write_warmup_meta(const std::filesystem::path& folder, const WarmupOptions& options, DraftMeta meta);
+
+}  // namespace slip

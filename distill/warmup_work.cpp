@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "distill/warmup_work.h"
+
+#include <fcntl.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "checkpoints/store_folder.h"
+#include "checkpoints/strict_json.h"
+#include "common/error.h"
+#include "common/file.h"
+
+namespace slip {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr double kLeastGain = 0.01;
+constexpr std::uint64_t kMaxJsonBytes = std::uint64_t{16} << 20;
+
+std::string file_sha256(const fs::path& path) {
+  const FileHandle file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!file) throw Error(ErrorCode::kNotFound, "cannot open " + path.string());
+  return sha256_of(file.get(), path.string());
+}
+
+void refuse_existing_outcome(const WarmupOptions& options) {
+  if (!fs::exists(options.out)) return;
+  if (!options.force) {
+    throw Error(ErrorCode::kConflict, options.out.string() + " exists already",
+                "choose another --out, or pass --force to replace it", "out");
+  }
+  if (!fs::exists(options.out / "config.json") && !fs::is_empty(options.out)) {
+    throw Error(ErrorCode::kInvalidArgument, options.out.string() + " is not a model folder, so it is not replaced",
+                "choose another --out", "out");
+  }
+}
+
+void check_same_run(const fs::path& file, const std::string& wanted, const fs::path& folder) {
+  const nlohmann::json before = parse_strict_json(read_file(file, kMaxJsonBytes), file.string());
+  const nlohmann::json now = nlohmann::json::parse(wanted);
+  for (const auto& [key, value] : now.items()) {
+    if (before.contains(key) && before[key] == value) continue;
+    throw Error(ErrorCode::kConflict,
+                "the interrupted run in " + folder.string() + " was started with another \"" + key + "\" (" +
+                    (before.contains(key) ? before[key].dump() : "none") + ", now " + value.dump() + ")",
+                "start it with the same options to go on, or pass --force to begin anew", key);
+  }
+}
+
+}  // namespace
+
+void WarmupHistory::forget_after(std::int64_t step) {
+  std::erase_if(heldout, [step](const HeldoutPoint& point) { return point.step > step; });
+  std::erase_if(skipped, [step](std::int64_t at) { return at > step; });
+}
+
+bool is_flat(const std::vector<HeldoutPoint>& heldout, std::size_t window) {
+  if (heldout.size() <= window) return false;
+  const auto recent = heldout.end() - static_cast<std::ptrdiff_t>(window);
+  auto less = [](const HeldoutPoint& a, const HeldoutPoint& b) { return a.loss < b.loss; };
+  const double before = std::min_element(heldout.begin(), recent, less)->loss;
+  const double since = std::min_element(recent, heldout.end(), less)->loss;
+  return since > before * (1 - kLeastGain);
+}
+
+std::string target_fingerprint(const fs::path& target) {
+  return file_sha256(target / "config.json").substr(0, 32) + file_sha256(target / "tokenizer.json").substr(0, 32);
+}
+
+std::string describe_run(const WarmupOptions& options) {
+  nlohmann::json data = nlohmann::json::array();
+  for (const fs::path& path : options.data) data.push_back(file_sha256(path));
+  nlohmann::json run = {
+      {"target", file_sha256(options.target / "model.safetensors").substr(0, 32) + target_fingerprint(options.target)},
+      {"data", data},
+      {"share", options.share},
+      {"answers", options.answers_from == AnswersFrom::kData ? "data" : "target"},
+      {"max_tokens", options.max_tokens},
+      {"loss", loss_name(options.trainer.loss.kind)},
+      {"beta", options.trainer.loss.beta},
+      {"loss_temperature", options.trainer.loss.temperature},
+      {"learning_rate", options.trainer.learning_rate},
+      {"weight_decay", options.trainer.weight_decay},
+      {"warmup_steps", options.trainer.warmup_steps},
+      {"steps", options.steps},
+      {"batch", options.batch},
+      {"seed", options.seed},
+      {"dtype", options.dtype == Dtype::kFloat32 ? "float32" : "bfloat16"},
+  };
+  run["temperature"] = options.temperature ? nlohmann::json(*options.temperature) : nlohmann::json("mixed");
+  if (options.draft.empty()) {
+    const DraftShape& shape = options.shape;
+    run["draft"] = {shape.hidden, shape.layers, shape.ffn, shape.heads, shape.kv_heads, shape.tied};
+  } else {
+    run["draft"] = file_sha256(options.draft / "model.safetensors");
+  }
+  return run.dump(1);
+}
+
+WarmupWork::WarmupWork(const WarmupOptions& options) : folder_(warmup_work_folder(options.out)) {
+  refuse_existing_outcome(options);
+  const fs::path run_file = folder_ / "run.json";
+  const std::string run = describe_run(options);
+  if (options.force) fs::remove_all(folder_);
+  resumed_ = fs::exists(run_file);
+  if (options.resume && !resumed_) {
+    throw Error(ErrorCode::kNotFound, "there is no interrupted run in " + folder_.string(), "start it without --resume",
+                "resume");
+  }
+  if (options.out.has_parent_path()) fs::create_directories(options.out.parent_path());
+  ensure_private_directory(folder_);
+  if (resumed_) check_same_run(run_file, run, folder_);
+  if (!resumed_) replace_file(run_file, run, "warmup.run");
+}
+
+WarmupHistory WarmupWork::read_history() const {
+  WarmupHistory history;
+  const fs::path file = folder_ / "history.json";
+  if (!fs::exists(file)) return history;
+  const nlohmann::json document = parse_strict_json(read_file(file, kMaxJsonBytes), file.string());
+  try {
+    for (const auto& point : document.at("heldout")) {
+      history.heldout.push_back(
+          {point.at(0).get<std::int64_t>(), point.at(1).get<double>(), point.at(2).get<double>()});
+    }
+    for (const auto& step : document.at("skipped")) history.skipped.push_back(step.get<std::int64_t>());
+  } catch (const nlohmann::json::exception&) {
+    throw Error(ErrorCode::kDataLoss, file.string() + " is damaged", "pass --force to begin anew");
+  }
+  return history;
+}
+
+void WarmupWork::write_history(const WarmupHistory& history) const {
+  nlohmann::json document = {{"heldout", nlohmann::json::array()}, {"skipped", history.skipped}};
+  for (const HeldoutPoint& point : history.heldout) {
+    document["heldout"].push_back({point.step, point.loss, point.alpha});
+  }
+  replace_file(folder_ / "history.json", document.dump(), "warmup.history");
+}
+
+fs::path WarmupWork::staging() const {
+  const fs::path folder = folder_ / "draft";
+  fs::remove_all(folder);
+  fs::create_directory(folder);
+  return folder;
+}
+
+void WarmupWork::deliver(const fs::path& out, bool keep) const {
+  sync_directory(folder_ / "draft", "warmup.deliver");
+  if (fs::exists(out)) rename_path(out, folder_ / "replaced", "warmup.deliver");
+  rename_path(folder_ / "draft", out, "warmup.deliver");
+  sync_directory(out.has_parent_path() ? out.parent_path() : ".", "warmup.deliver");
+  fs::remove_all(folder_ / "replaced");
+  if (!keep) clear(/*keep_lock=*/false);
+}
+
+// The lock's file outlives the rest: removed while it is held, it would let a second run in.
+void WarmupWork::clear(bool keep_lock) const {
+  for (const auto& entry : fs::directory_iterator(folder_)) {
+    if (entry.path().filename() != "LOCK") fs::remove_all(entry.path());
+  }
+  if (!keep_lock) fs::remove_all(folder_);
+}
+
+}  // namespace slip

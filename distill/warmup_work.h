@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "checkpoints/data_directory_lock.h"
+#include "distill/warmup.h"
+
+namespace slip {
+
+struct HeldoutPoint {
+  std::int64_t step = 0;
+  double loss = 0, alpha = 0;
+};
+
+// How far training has come, beside the optimizer's own state. Everything is keyed by the step it belongs to, so that
+// it fits whichever optimizer state survived a crash: what lies beyond that step is dropped.
+struct WarmupHistory {
+  std::vector<HeldoutPoint> heldout;
+  std::vector<std::int64_t> skipped;  // steps() at which a batch was skipped, rising; one entry a batch
+  void forget_after(std::int64_t step);
+};
+
+// Whether the held-out loss has stopped falling: the best of the last `window` measurements is less than 1 % below the
+// best before them. Pure.
+bool is_flat(const std::vector<HeldoutPoint>& heldout, std::size_t window);
+
+// <out>.work: what an interrupted run goes on from.
+//   run.json   the options that decide the weights; another set is refused
+//   answers    replay frames
+//   optimizer  the trainer's state
+//   history.json
+class WarmupWork {
+ public:
+  // Creates the folder, or takes up the one there. Error{kConflict} when another run holds it, when options differ
+  // (naming the first that does), or when the outcome exists already; `resume` and `force` as in WarmupOptions.
+  explicit WarmupWork(const WarmupOptions& options);
+
+  bool resumed() const { return resumed_; }
+  std::filesystem::path answers() const { return folder_ / "answers"; }
+  std::filesystem::path optimizer() const { return folder_ / "optimizer"; }
+  WarmupHistory read_history() const;
+  void write_history(const WarmupHistory& history) const;
+  // A fresh folder to prepare the outcome in.
+  std::filesystem::path staging() const;
+  // Moves staging() to `out` by one rename and, unless `keep`, removes the work.
+  void deliver(const std::filesystem::path& out, bool keep) const;
+
+ private:
+  void clear(bool keep_lock) const;
+
+  std::filesystem::path folder_;
+  std::optional<DataDirectoryLock> lock_;  // against a second run into the same place
+  bool resumed_ = false;
+};
+
+// The options that decide the weights, as JSON; equal text means an equal run.
+std::string describe_run(const WarmupOptions& options);
+// 64 hex digits: the first half of the SHA-256 of config.json, then of tokenizer.json.
+std::string target_fingerprint(const std::filesystem::path& target);
+
+}  // namespace slip
