@@ -32,11 +32,13 @@ struct Trial {
   }
 };
 
-// A version and the folder it can be trained or published from again.
+// A version as it is served, and where the store has it: a topic without a version of its own serves the base draft's
+// weights under its own name, as number 0.
 struct DraftSource {
   std::shared_ptr<const DraftVersion> version;
+  std::string name;          // the draft in the store: the topic's own, or the base draft
+  std::uint64_t number = 0;  // its version there
   std::filesystem::path folder;
-  std::string name;  // the draft in the store that the folder belongs to: the topic's own, or the base draft
   std::uint64_t optimizer_steps = 0;
 };
 

@@ -41,6 +41,7 @@ DraftSource Publisher::source_of_base() const {
   DraftSource source;
   source.version = base_;
   source.name = base_->name;
+  source.number = base_->number;
   source.folder = store_.folder(base_->name, base_->number);
   return source;
 }
@@ -53,6 +54,7 @@ void Publisher::enrol(Course& course) {
   course.live.version = live;
   if (!own) return;
   course.live.name = meta->draft;
+  course.live.number = meta->version;
   course.live.folder = store_.folder(meta->draft, meta->version);
   course.live.optimizer_steps = meta->optimizer_steps;
   course.trained_before = meta->trained_requests;
@@ -61,6 +63,7 @@ void Publisher::enrol(Course& course) {
   try {
     if (meta->version > 1) {
       previous.name = meta->draft;
+      previous.number = meta->parent;
       previous.folder = store_.folder(meta->draft, meta->parent);
       previous.version = std::make_shared<DraftVersion>(
           DraftVersion{course.slot->id(), meta->draft, meta->parent, 0,
@@ -124,7 +127,7 @@ void Publisher::publish(Course& course, const CanaryVerdict& verdict) {
   DraftMeta meta;
   meta.draft = course.slot->name();
   meta.topic = course.topic;
-  meta.parent = before.version->number;
+  meta.parent = before.number;
   meta.reason = "canary";
   meta.optimizer_steps = candidate.optimizer_steps;
   meta.trained_requests = candidate.trained_requests;
@@ -138,14 +141,14 @@ void Publisher::publish(Course& course, const CanaryVerdict& verdict) {
   }
   const DraftVersion version{course.slot->id(), meta.draft, meta.version, meta.parent, candidate.weights};
   decide(course, "publish", verdict, meta.version);
-  go_live(course, {std::make_shared<DraftVersion>(version), store_.folder(meta.draft, meta.version), meta.draft,
-                   meta.optimizer_steps});
+  go_live(course, {std::make_shared<DraftVersion>(version), meta.draft, meta.version,
+                   store_.folder(meta.draft, meta.version), meta.optimizer_steps});
   decisions_.on_published(meta);
   course.candidate.reset();  // its folder is the store's now
   course.watch = Watch{before, Trial(options_.first_look)};
   seat_.follow(course.live);
   seat_.save();
-  store_.apply_retention(meta.draft, meta.version, before.name == meta.draft ? before.version->number : 0);
+  store_.apply_retention(meta.draft, meta.version, before.name == meta.draft ? before.number : 0);
 }
 
 // A full disk, say. The trainer keeps what it learned; the next candidate tries again.
@@ -171,7 +174,7 @@ void Publisher::report_undecided(const Course& course, const CanaryVerdict& verd
 DraftSource Publisher::restore(Course& course, const DraftSource& previous) {
   const std::string& draft = course.slot->name();
   if (previous.name == draft) {
-    store_.set_current(draft, previous.version->number);
+    store_.set_current(draft, previous.number);
     return previous;
   }
   const auto staged = store_.staging_folder(draft);
@@ -180,12 +183,13 @@ DraftSource Publisher::restore(Course& course, const DraftSource& previous) {
   DraftMeta meta;
   meta.draft = draft;
   meta.topic = course.topic;
-  meta.parent = previous.version->number;
+  meta.parent = previous.number;
   meta.reason = "rollback";
   meta = store_.publish(staged, meta);
   decisions_.on_published(meta);
   DraftSource restored = previous;
   restored.name = draft;
+  restored.number = meta.version;
   restored.folder = store_.folder(draft, meta.version);
   restored.version = std::make_shared<DraftVersion>(
       DraftVersion{course.slot->id(), draft, meta.version, meta.parent, previous.version->weights});

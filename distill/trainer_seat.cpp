@@ -30,7 +30,7 @@ DraftTrainer& TrainerSeat::take(const std::string& draft, const DraftSource& liv
   trainer_.reset();  // before the next one: there is room for one
   trainer_ = std::make_unique<DraftTrainer>(live.folder, options_);
   draft_ = draft;
-  lineage_ = {live.name, live.version->number, live.optimizer_steps, 0};
+  lineage_ = {live.name, live.number, live.optimizer_steps, 0};
   if (!take_up(draft, live)) trainer_ = std::make_unique<DraftTrainer>(live.folder, options_);
   return *trainer_;
 }
@@ -43,8 +43,7 @@ bool TrainerSeat::take_up(const std::string& draft, const DraftSource& live) {
     std::string magic;
     Lineage saved;
     text >> magic >> saved.source >> saved.version >> saved.steps_before >> saved.steps;
-    const bool same =
-        text && magic == kLineageMagic && saved.source == live.name && saved.version == live.version->number;
+    const bool same = text && magic == kLineageMagic && saved.source == live.name && saved.version == live.number;
     if (!same) return true;
     trainer_->load(state_file(draft));
     if (static_cast<std::uint64_t>(trainer_->steps()) != saved.steps) return false;
@@ -63,7 +62,7 @@ std::uint64_t TrainerSeat::total_steps() const {
 
 void TrainerSeat::follow(const DraftSource& live) {
   lineage_.source = live.name;
-  lineage_.version = live.version->number;
+  lineage_.version = live.number;
 }
 
 // State first, lineage second: a crash between leaves a pair whose steps disagree, which take_up refuses.

@@ -28,6 +28,7 @@ class TrainerSeatTest : public ::testing::Test {
     source.version = std::make_shared<DraftVersion>(DraftVersion{DraftId{1}, "sql", version, 0, nullptr});
     source.folder = weights_;
     source.name = "sql";
+    source.number = version;
     source.optimizer_steps = steps;
     return source;
   }
