@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <stop_token>
 #include <vector>
 
@@ -23,6 +24,7 @@ struct EngineOptions {
   std::int32_t catch_up_chunk = 256;  // draft rows per step spent on catching up after a swap
   std::int32_t draft_pages = 0;       // 0: twice the target's, since a swap keeps two versions for a while
   std::int32_t top_k_observed = TopK::kDefault;
+  std::optional<std::uint64_t> seed;  // of the seeds drawn for requests that bring none; empty: from the system
 };
 
 // Continuous batching with speculative decoding. `step()` reads plan → propose → select → verify → accept → emit →

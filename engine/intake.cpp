@@ -17,8 +17,8 @@ std::uint64_t seed_of_this_machine() {
 
 }  // namespace
 
-Intake::Intake(std::int32_t max_waiting)
-    : max_waiting_(static_cast<std::size_t>(max_waiting)), seeds_(seed_of_this_machine()) {}
+Intake::Intake(std::int32_t max_waiting, std::optional<std::uint64_t> seed)
+    : max_waiting_(static_cast<std::size_t>(max_waiting)), seeds_(seed ? *seed : seed_of_this_machine()) {}
 
 void Intake::push(Request request) {
   const std::int64_t now_us = monotonic_us();

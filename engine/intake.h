@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <deque>
 #include <mutex>
+#include <optional>
 #include <random>
 #include <stop_token>
 #include <unordered_set>
@@ -25,7 +26,7 @@ struct WaitingRequest {
 // Threads: push, cancel, close, n_waiting from any; the rest is the engine thread's.
 class Intake {
  public:
-  explicit Intake(std::int32_t max_waiting);
+  Intake(std::int32_t max_waiting, std::optional<std::uint64_t> seed);
 
   // Error: kOverloaded when full, kUnavailable when closed, kInvalidArgument for an id that is still in the engine.
   void push(Request request);

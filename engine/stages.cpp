@@ -25,7 +25,7 @@ Engine::State::State(const EngineOptions& engine_options, std::unique_ptr<Worker
       observations(sink),
       listeners(std::move(step_listeners)),
       verifier(*target),
-      intake(options.max_waiting) {}
+      intake(options.max_waiting, options.seed) {}
 
 // ---- admit
 // -----------------------------------------------------------------------------------------------------------

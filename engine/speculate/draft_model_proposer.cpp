@@ -100,8 +100,14 @@ std::int64_t DraftModelProposer::catch_up(std::span<const SequenceRef> sequences
     read_behind(*family, sequences, /*of_next=*/false, budget.prompt_rows);
   }
   const std::int64_t start_us = monotonic_us();
+  // Whoever the budget did not reach comes first next time, or frequent publishes would never reach the youngest.
+  swap_order_.assign(sequences.begin(), sequences.end());
+  const auto turn = std::find_if(swap_order_.begin(), swap_order_.end(),
+                                 [&](const SequenceRef& sequence) { return sequence.id == swap_turn_; });
+  if (turn != swap_order_.end()) std::rotate(swap_order_.begin(), turn, swap_order_.end());
+  swap_turn_.reset();
   for (const auto& family : families_) {
-    read_behind(*family, sequences, /*of_next=*/true, budget.swap_rows);
+    read_behind(*family, swap_order_, /*of_next=*/true, budget.swap_rows);
   }
   for (const SequenceRef& sequence : sequences) {
     if (Drafting* drafting = find(sequence.id)) switch_if_ready(*drafting, sequence);
@@ -121,6 +127,7 @@ void DraftModelProposer::read_behind(DraftFamily& family, std::span<const Sequen
     if (!home) continue;
     const std::int32_t readable = std::min(n_committed(sequence) - 1, family.config().max_positions);
     const std::int32_t n = std::min(readable - home->n_cached, rows);
+    if (of_next && readable - home->n_cached > rows && !swap_turn_) swap_turn_ = sequence.id;
     const bool can_wait = !of_next && n_committed(sequence) - home->n_cached <= kMostRowsFed;
     if (n <= 0 || can_wait) continue;
     rows -= n;

@@ -75,7 +75,9 @@ class DraftModelProposer final : public Proposer {
   kernels::ThreadPool& pool_;
   std::vector<std::unique_ptr<DraftFamily>> families_;
   std::unordered_map<RequestId, Drafting> drafting_;
+  std::optional<RequestId> swap_turn_;  // the sequence that the last swap budget ended at
   // Scratch of one call.
+  std::vector<SequenceRef> swap_order_;
   std::vector<Chain> chains_;
   std::vector<DraftFeed> feeds_;
   std::vector<Chain*> fed_;

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "engine/engine.h"
+
+namespace slip::testing {
+
+// Everything an answer was: what losslessness is judged by.
+struct Answer {
+  std::vector<std::int32_t> tokens;
+  std::string text;
+  std::vector<float> logprobs;  // the tokens' own, then the best of each
+  RequestSummary summary;
+  int n_deltas = 0, n_finished = 0;
+
+  bool same_as(const Answer& other) const {
+    return tokens == other.tokens && text == other.text && logprobs == other.logprobs &&
+           summary.reason == other.summary.reason && summary.figures.checksum == other.summary.figures.checksum;
+  }
+};
+
+class CollectingSink final : public TokenSink {
+ public:
+  explicit CollectingSink(Answer& answer, int throw_at_delta = 0) : answer_(answer), throw_at_delta_(throw_at_delta) {}
+  void on_tokens(const TokenDelta& delta) override {
+    ++answer_.n_deltas;
+    if (answer_.n_deltas == throw_at_delta_) throw std::runtime_error("the client went away");
+    if (answer_.n_finished > 0) throw std::logic_error("tokens after the end");
+    answer_.tokens.insert(answer_.tokens.end(), delta.tokens.begin(), delta.tokens.end());
+    answer_.text += delta.text;
+    for (const TokenLogprobs& token : delta.logprobs) {
+      answer_.logprobs.push_back(token.logprob);
+      for (const TokenLogprob& best : token.top) answer_.logprobs.push_back(best.logprob);
+    }
+  }
+  void on_finished(const RequestSummary& summary) override {
+    ++answer_.n_finished;
+    answer_.summary = summary;
+  }
+
+ private:
+  Answer& answer_;
+  int throw_at_delta_;
+};
+
+// A request that asks for all there is to compare.
+inline Request full_request(std::uint64_t id, std::vector<std::int32_t> prompt, Answer& answer) {
+  Request request;
+  request.id = {id};
+  request.prompt = std::move(prompt);
+  request.top_logprobs = 2;
+  request.checksum = true;
+  request.sink = std::make_shared<CollectingSink>(answer);
+  return request;
+}
+
+// Steps until nothing is left; false when `most_steps` did not suffice.
+inline bool drain(Engine& engine, int most_steps = 100000) {
+  for (int step = 0; step < most_steps; ++step) {
+    if (!engine.step()) return true;
+  }
+  return false;
+}
+
+// A slot without weights, for proposers that need none: it only says that drafting is wanted.
+inline std::shared_ptr<DraftSlot> empty_slot() {
+  return std::make_shared<DraftSlot>(DraftId{3}, "toy");
+}
+
+struct RecordingListener final : StepListener {
+  std::vector<StepFigures> steps;
+  std::vector<RequestSummary> finished;
+  void on_step(const StepFigures& figures) noexcept override { steps.push_back(figures); }
+  void on_finished(const RequestSummary& summary) noexcept override { finished.push_back(summary); }
+};
+
+struct RecordingObservations final : ObservationSink {
+  std::map<std::uint64_t, ObservedRequest> begun;
+  std::map<std::uint64_t, std::vector<Observation>> recorded;
+  std::map<std::uint64_t, bool> finished;
+  void begin(ObservedRequest request) noexcept override { begun.emplace(request.request.value, std::move(request)); }
+  void record(Observation observation) noexcept override {
+    recorded[observation.request.value].push_back(std::move(observation));
+  }
+  void finish(RequestId request, bool completed) noexcept override { finished.emplace(request.value, completed); }
+};
+
+}  // namespace slip::testing

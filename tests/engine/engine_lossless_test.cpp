@@ -1,0 +1,327 @@
+// SPDX-License-Identifier: Apache-2.0
+// Speculation changes no bit of an answer: on the toy language, whose every logit depends on every token, slot and
+// position before it, the engine's answers equal a plain loop's for every draft length, draft and company.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "engine/speculate/raw_logits_checksum.h"
+#include "tests/engine/engine_answers.h"
+#include "tests/engine/goodness_of_fit.h"
+#include "tests/engine/toy_proposer.h"
+
+namespace slip {
+namespace {
+
+using testing::Answer;
+using testing::ToyLanguage;
+using testing::ToyProposer;
+using testing::ToyWorker;
+
+constexpr std::int32_t kEndToken = 0;
+
+struct Setting {
+  std::int32_t k = 3;
+  std::int32_t concurrency = 1;
+  ToyProposer::Options draft;
+  std::int32_t prefill_chunk = 16;
+};
+
+std::vector<std::vector<std::int32_t>> some_prompts(std::size_t n, std::int32_t vocab_size) {
+  std::vector<std::vector<std::int32_t>> prompts;
+  for (std::size_t i = 0; i < n; ++i) {
+    std::vector<std::int32_t>& prompt = prompts.emplace_back();
+    for (std::size_t j = 0; j < 1 + i * 7; ++j) {
+      prompt.push_back(static_cast<std::int32_t>(
+          philox4x32({static_cast<std::uint32_t>(i), static_cast<std::uint32_t>(j), 0, 0}, {1, 2})[0] %
+          static_cast<std::uint32_t>(vocab_size)));
+    }
+  }
+  return prompts;
+}
+
+std::vector<Answer> answers_of(std::unique_ptr<Worker> worker, const ToyLanguage& language,
+                               const SamplingParams& sampling, const Setting& setting) {
+  EngineOptions options;
+  options.k = setting.k;
+  options.max_running = setting.concurrency;
+  options.prefill_chunk = setting.prefill_chunk;
+  Engine engine(options, std::move(worker), nullptr, std::make_unique<ToyProposer>(language, setting.draft), nullptr,
+                {});
+  const auto prompts = some_prompts(10, language.vocab_size);
+  std::vector<Answer> answers(prompts.size());
+  for (std::size_t i = 0; i < prompts.size(); ++i) {
+    Request request = testing::full_request(i + 1, prompts[i], answers[i]);
+    request.sampling = sampling;
+    request.max_tokens = 40;
+    request.end_ids = {kEndToken};
+    request.draft = testing::empty_slot();
+    engine.submit(std::move(request));
+  }
+  EXPECT_TRUE(testing::drain(engine));
+  return answers;
+}
+
+std::vector<Answer> answers_of(const ToyLanguage& language, const SamplingParams& sampling, const Setting& setting) {
+  return answers_of(std::make_unique<ToyWorker>(language), language, sampling, setting);
+}
+
+// Plain decoding without an engine: tokens and checksum.
+Answer plain_answer(const ToyLanguage& language, std::vector<std::int32_t> tokens, const SamplingParams& sampling) {
+  Answer answer;
+  for (std::uint32_t i = 0; i < 40; ++i) {
+    const auto logits = language.logits(tokens);
+    Distribution p;
+    transform_logits(logits, sampling, tokens, p);
+    const std::int32_t token = sample_gumbel(p, {sampling.seed.value_or(0), 0, i});
+    answer.summary.figures.checksum = raw_logits_checksum(logits, answer.summary.figures.checksum);
+    answer.tokens.push_back(token);
+    tokens.push_back(token);
+    if (token == kEndToken) break;
+  }
+  return answer;
+}
+
+std::vector<SamplingParams> modes() {
+  return {
+      {.temperature = 0}, {.temperature = 0.7F, .top_p = 0.9F, .seed = 42}, {.temperature = 1, .top_k = 6, .seed = 7}};
+}
+
+bool all_same(const std::vector<Answer>& a, const std::vector<Answer>& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [](const Answer& x, const Answer& y) { return x.same_as(y); });
+}
+
+TEST(EngineLossless, PlainDecodingIsTheLanguage) {
+  const ToyLanguage language;
+  const auto prompts = some_prompts(10, language.vocab_size);
+  for (const SamplingParams& sampling : modes()) {
+    const auto answers = answers_of(language, sampling, {.k = 0});
+    for (std::size_t i = 0; i < answers.size(); ++i) {
+      const Answer plain = plain_answer(language, prompts[i], sampling);
+      EXPECT_EQ(answers[i].tokens, plain.tokens);
+      EXPECT_EQ(answers[i].summary.figures.checksum, plain.summary.figures.checksum);
+      EXPECT_EQ(answers[i].n_finished, 1);
+    }
+  }
+}
+
+TEST(EngineLossless, EveryDraftLengthDraftAndCompanyGivesTheSameAnswers) {
+  const ToyLanguage language;
+  for (const SamplingParams& sampling : modes()) {
+    const auto plain = answers_of(language, sampling, {.k = 0});
+    for (std::int32_t k = 0; k <= 8; ++k) {
+      for (const std::int32_t concurrency : {1, 8}) {
+        for (const double likeness : {1.0, 0.7, 0.0}) {
+          const Setting setting{.k = k, .concurrency = concurrency, .draft = {.likeness = likeness}};
+          EXPECT_TRUE(all_same(plain, answers_of(language, sampling, setting)))
+              << "k " << k << " concurrency " << concurrency << " likeness " << likeness;
+        }
+      }
+    }
+  }
+}
+
+// Accepted nodes of a tree are not where committed tokens belong: the cache must move them.
+TEST(EngineLossless, TreesGiveTheSameAnswers) {
+  const ToyLanguage language;
+  for (const SamplingParams& sampling : modes()) {
+    const auto plain = answers_of(language, sampling, {.k = 0});
+    for (const std::int32_t width : {2, 3}) {
+      for (const double likeness : {1.0, 0.7}) {
+        const Setting setting{.k = 8, .concurrency = 8, .draft = {.likeness = likeness, .width = width}};
+        const auto answers = answers_of(language, sampling, setting);
+        EXPECT_TRUE(all_same(plain, answers)) << "width " << width << " likeness " << likeness;
+        std::int32_t accepted = 0;
+        for (const Answer& answer : answers) accepted += answer.summary.figures.accepted;
+        EXPECT_GT(accepted, 20);
+      }
+    }
+  }
+}
+
+TEST(EngineLossless, HowAPromptIsChunkedDoesNotMatter) {
+  const ToyLanguage language;
+  const SamplingParams sampling{.temperature = 1, .seed = 5};
+  const auto whole = answers_of(language, sampling, {.k = 0, .prefill_chunk = 400});
+  for (const std::int32_t chunk : {1, 3, 64}) {
+    EXPECT_TRUE(all_same(whole, answers_of(language, sampling, {.k = 4, .concurrency = 8, .prefill_chunk = chunk})));
+  }
+}
+
+TEST(EngineLossless, FiguresAddUp) {
+  const ToyLanguage language;
+  for (const SamplingParams& sampling : modes()) {
+    for (const double likeness : {1.0, 0.7, 0.0}) {
+      const Setting setting{.k = 5, .concurrency = 4, .draft = {.likeness = likeness}};
+      for (const Answer& answer : answers_of(language, sampling, setting)) {
+        const RequestFigures& figures = answer.summary.figures;
+        const auto sum = [](const std::vector<std::int32_t>& v) { return std::accumulate(v.begin(), v.end(), 0); };
+        ASSERT_EQ(figures.output_tokens, static_cast<std::int32_t>(answer.tokens.size()));
+        // Each step adds the accepted tokens and the target's own; the last may end inside the accepted ones.
+        const std::int32_t missing = figures.accepted + figures.steps - figures.output_tokens;
+        EXPECT_TRUE(missing == 0 || (missing == 1 && answer.tokens.back() == kEndToken)) << missing;
+        EXPECT_EQ(sum(figures.accepted_at), figures.accepted);
+        EXPECT_EQ(sum(figures.reached_at), figures.accepted + figures.first_rejections);
+        EXPECT_GE(figures.proposed, figures.accepted + figures.first_rejections);
+        EXPECT_TRUE(likeness < 1.0 || sampling.temperature > 0 || figures.first_rejections == 0);
+      }
+    }
+  }
+}
+
+// ---- negative controls
+// -----------------------------------------------------------------------------------------------
+
+TEST(EngineLosslessNegative, ABatchVariantTargetIsNoticed) {
+  const ToyLanguage language;
+  const auto variant = [&] {
+    auto worker = std::make_unique<ToyWorker>(language);
+    worker->spoil = [](const StepInput& input, std::span<float> logits) {
+      logits[0] += 1e-5F * static_cast<float>(input.tokens.size());
+    };
+    return worker;
+  };
+  const SamplingParams sampling{.temperature = 0};
+  const auto plain = answers_of(variant(), language, sampling, {.k = 0});
+  EXPECT_FALSE(all_same(plain, answers_of(variant(), language, sampling, {.k = 3})));
+  EXPECT_FALSE(all_same(plain, answers_of(variant(), language, sampling, {.k = 0, .concurrency = 8})));
+}
+
+// Runs the step with the positions of all but each sequence's first row off by one.
+class OffByOneWorker final : public Worker {
+ public:
+  explicit OffByOneWorker(const ToyLanguage& language) : inner_(language) {}
+  void run(const StepInput& input, StepOutput& output) override {
+    std::vector<std::int32_t> positions(input.positions.begin(), input.positions.end());
+    for (std::size_t s = 0; s < input.kv.size(); ++s) {
+      const bool is_prompt = input.kv[s].n_cached == 0;
+      for (std::int32_t row = input.row_begin[s] + 1; row < input.row_begin[s + 1] && !is_prompt; ++row) {
+        ++positions[static_cast<std::size_t>(row)];
+      }
+    }
+    StepInput shifted = input;
+    shifted.positions = positions;
+    inner_.run(shifted, output);
+  }
+  const ModelConfig& config() const override { return inner_.config(); }
+  PagePool& cache() override { return inner_.cache(); }
+  std::int32_t max_rows() const override { return inner_.max_rows(); }
+  std::int32_t max_logit_rows() const override { return inner_.max_logit_rows(); }
+
+ private:
+  ToyWorker inner_;
+};
+
+TEST(EngineLosslessNegative, APositionOffByOneIsNoticed) {
+  const ToyLanguage language;
+  const SamplingParams sampling{.temperature = 0};
+  const Setting setting{.k = 3, .prefill_chunk = 400};
+  const auto plain = answers_of(language, sampling, {.k = 0, .prefill_chunk = 400});
+  EXPECT_TRUE(all_same(plain, answers_of(language, sampling, setting)));
+  EXPECT_FALSE(all_same(plain, answers_of(std::make_unique<OffByOneWorker>(language), language, sampling, setting)));
+}
+
+// ---- rejection sampling: no seed, so the answer's law is what must not change
+// ----------------------------------------
+
+constexpr std::int32_t kLawVocab = 4, kLawTokens = 3, kLawAnswers = 20000;
+
+ToyLanguage law_language() {
+  return {.vocab_size = kLawVocab, .seed = 3, .spread = 2.5F};
+}
+
+std::vector<double> joint_law(const SamplingParams& sampling, const std::vector<std::int32_t>& prompt) {
+  std::vector<double> law;
+  for (std::int32_t cell = 0; cell < kLawVocab * kLawVocab * kLawVocab; ++cell) {
+    std::vector<std::int32_t> tokens = prompt;
+    double probability = 1;
+    for (const std::int32_t token : {cell / 16, cell / 4 % 4, cell % 4}) {
+      Distribution p;
+      transform_logits(law_language().logits(tokens), sampling, tokens, p);
+      probability *= p.probability(token);
+      tokens.push_back(token);
+    }
+    law.push_back(probability);
+  }
+  return law;
+}
+
+std::vector<std::int64_t> count_answers(const SamplingParams& sampling, std::unique_ptr<Proposer> proposer,
+                                        const std::vector<std::int32_t>& prompt) {
+  EngineOptions options;
+  options.k = 2;
+  options.max_running = 16;
+  options.max_waiting = kLawAnswers;
+  options.seed = 20260101;
+  Engine engine(options, std::make_unique<ToyWorker>(law_language()), nullptr, std::move(proposer), nullptr, {});
+  std::vector<Answer> answers(kLawAnswers);
+  const auto slot = testing::empty_slot();
+  for (std::size_t i = 0; i < answers.size(); ++i) {
+    Request request = testing::full_request(i + 1, prompt, answers[i]);
+    request.sampling = sampling;
+    request.max_tokens = kLawTokens;
+    request.top_logprobs = -1;
+    request.draft = slot;
+    engine.submit(std::move(request));
+  }
+  EXPECT_TRUE(testing::drain(engine));
+  std::vector<std::int64_t> counts(kLawVocab * kLawVocab * kLawVocab);
+  for (const Answer& answer : answers) {
+    EXPECT_EQ(answer.summary.rule, AcceptanceRule::kRejection);
+    ++counts[static_cast<std::size_t>(answer.tokens[0] * 16 + answer.tokens[1] * 4 + answer.tokens[2])];
+  }
+  return counts;
+}
+
+TEST(EngineRejection, AnswersFollowTheTargetsLawWhateverTheDraft) {
+  const SamplingParams sampling{.temperature = 0.9F};
+  const std::vector<std::int32_t> prompt{1, 2};
+  const auto law = joint_law(sampling, prompt);
+  for (const double likeness : {1.0, 0.6, 0.0}) {
+    for (const std::int32_t width : {1, 2}) {
+      auto proposer =
+          std::make_unique<ToyProposer>(law_language(), ToyProposer::Options{.likeness = likeness, .width = width});
+      const auto counts = count_answers(sampling, std::move(proposer), prompt);
+      EXPECT_GT(testing::chi_square_p_value(counts, law), testing::kSignificance)
+          << "likeness " << likeness << " width " << width;
+    }
+  }
+}
+
+// Draws from one distribution and names another: the law must break.
+class LyingProposer final : public Proposer {
+ public:
+  explicit LyingProposer(std::unique_ptr<Proposer> inner) : inner_(std::move(inner)) {}
+  Needs needs() const override { return inner_->needs(); }
+  void begin(const SequenceRef& sequence) override { inner_->begin(sequence); }
+  std::int64_t catch_up(std::span<const SequenceRef> s, CatchUpBudget b) override { return inner_->catch_up(s, b); }
+  std::int32_t ready_depth(const SequenceRef& sequence) const override { return inner_->ready_depth(sequence); }
+  std::int32_t lag_tokens(const SequenceRef& sequence) const override { return inner_->lag_tokens(sequence); }
+  void release(RequestId sequence) override { inner_->release(sequence); }
+  void on_verified(const SequenceRef& sequence, const Verdict& verdict, TensorView taps) override {
+    inner_->on_verified(sequence, verdict, taps);
+  }
+  void propose(std::span<const SequenceRef> sequences, const ProposeBudget& budget,
+               std::span<Proposal> proposals) override {
+    inner_->propose(sequences, budget, proposals);
+    for (Proposal& proposal : proposals) {
+      for (Distribution& q : proposal.q) std::fill(q.probabilities.begin(), q.probabilities.end(), 1.0 / kLawVocab);
+    }
+  }
+
+ private:
+  std::unique_ptr<Proposer> inner_;
+};
+
+TEST(EngineRejectionNegative, AProposerThatMisstatesItsLawIsNoticed) {
+  const SamplingParams sampling{.temperature = 0.9F};
+  const std::vector<std::int32_t> prompt{1, 2};
+  auto proposer = std::make_unique<ToyProposer>(law_language(), ToyProposer::Options{.likeness = 0.6});
+  const auto counts = count_answers(sampling, std::make_unique<LyingProposer>(std::move(proposer)), prompt);
+  EXPECT_LT(testing::chi_square_p_value(counts, joint_law(sampling, prompt)), testing::kSignificance);
+}
+
+}  // namespace
+}  // namespace slip

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cmath>
+#include <map>
+#include <set>
+#include <stdexcept>
+#include <vector>
+
+#include "engine/speculate/proposer.h"
+#include "engine/speculate/token_path.h"
+#include "tests/engine/toy_target.h"
+
+namespace slip::testing {
+
+// Proposes from a mixture of the target's own language and another one, by the same three laws as a draft model.
+class ToyProposer final : public Proposer {
+ public:
+  // `likeness` 1: the target's own distribution; 0: one that has nothing to do with it. `width` > 1: each node of the
+  // chain also gets width − 1 siblings that lead nowhere, so that the proposal is a tree.
+  struct Options {
+    double likeness = 0.7;
+    std::int32_t width = 1;
+    std::int32_t deepest = 16;
+  };
+  ToyProposer(ToyLanguage target, Options options) : target_(target), other_(target), options_(options) {
+    other_.seed = target.seed + 1000;
+  }
+
+  Needs needs() const override { return {}; }
+  void begin(const SequenceRef& sequence) override { begun.insert(sequence.id.value); }
+  std::int64_t catch_up(std::span<const SequenceRef>, CatchUpBudget) override { return 0; }
+  std::int32_t ready_depth(const SequenceRef&) const override { return options_.deepest; }
+  std::int32_t lag_tokens(const SequenceRef&) const override { return 1; }
+  void release(RequestId sequence) override { begun.erase(sequence.value); }
+  void on_verified(const SequenceRef& sequence, const Verdict&, TensorView) override {
+    if (!begun.contains(sequence.id.value)) throw std::logic_error("verified a sequence that never began");
+  }
+
+  void propose(std::span<const SequenceRef> sequences, const ProposeBudget& budget,
+               std::span<Proposal> proposals) override {
+    ++n_calls;
+    if (fail_at == n_calls) throw std::runtime_error("the proposer broke");
+    for (std::size_t i = 0; i < sequences.size(); ++i) {
+      if (budget.nodes[i] > 0) grow(sequences[i], budget.nodes[i], proposals[i]);
+    }
+  }
+
+  std::set<std::uint64_t> begun;
+  int n_calls = 0, fail_at = 0;
+  std::uint64_t version = 1;
+
+ private:
+  void grow(const SequenceRef& sequence, std::int32_t nodes, Proposal& proposal) {
+    const bool greedy = sequence.sampling->temperature == 0;
+    proposal.law = greedy                                      ? ProposalLaw::kDeterministic
+                   : sequence.rule == AcceptanceRule::kCoupled ? ProposalLaw::kGumbel
+                                                               : ProposalLaw::kSampled;
+    proposal.version = version;
+    std::int32_t tip = -1;
+    for (std::uint32_t depth = 0; static_cast<std::int32_t>(proposal.size()) < nodes; ++depth) {
+      const std::int32_t parent = tip;
+      for (std::int32_t rank = 0; rank < options_.width; ++rank) {
+        if (static_cast<std::int32_t>(proposal.size()) == nodes) return;
+        // The chain goes on from the last sibling, so that accepted nodes are not where they are kept.
+        tip = static_cast<std::int32_t>(proposal.size());
+        add_node(sequence, proposal, parent, depth, static_cast<std::uint32_t>(rank));
+      }
+    }
+  }
+
+  void add_node(const SequenceRef& sequence, Proposal& proposal, std::int32_t parent, std::uint32_t depth,
+                std::uint32_t rank) {
+    std::vector<std::int32_t> path;
+    write_token_path(sequence.tokens, proposal, parent, path);
+    auto logits = target_.logits(path);
+    const auto noise = other_.logits(path);
+    for (std::size_t i = 0; i < logits.size(); ++i) {
+      logits[i] = static_cast<float>(options_.likeness * logits[i] + (1 - options_.likeness) * noise[i]);
+    }
+    Distribution q;
+    transform_logits(logits, *sequence.sampling, path, q);
+    RandomAddress address = sequence.next_address();
+    address.output_index += depth;
+    std::int32_t token = q.ids.front();
+    if (proposal.law == ProposalLaw::kDeterministic && rank > 0)
+      token = (token + static_cast<std::int32_t>(rank)) % target_.vocab_size;
+    if (proposal.law == ProposalLaw::kGumbel && rank + 1 == static_cast<std::uint32_t>(options_.width))
+      token = sample_gumbel(q, address);
+    if (proposal.law == ProposalLaw::kSampled)
+      token = sample_inverse_cdf(q, uniform(address, RandomPurpose::kDraft, rank));
+    const double above = parent < 0 ? 0 : proposal.path_logprob[static_cast<std::size_t>(parent)];
+    proposal.path_logprob.push_back(static_cast<float>(above + std::log(std::max(q.probability(token), 1e-9))));
+    proposal.tokens.push_back(token);
+    proposal.parents.push_back(parent);
+    if (proposal.law != ProposalLaw::kDeterministic) proposal.q.push_back(std::move(q));
+  }
+
+  ToyLanguage target_, other_;
+  Options options_;
+};
+
+}  // namespace slip::testing
