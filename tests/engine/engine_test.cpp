@@ -1,0 +1,516 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/engine.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <thread>
+
+#include "tests/engine/engine_answers.h"
+#include "tests/engine/model/tiny_tokenizer.h"
+#include "tests/engine/toy_proposer.h"
+
+namespace slip {
+namespace {
+
+using testing::Answer;
+using testing::drain;
+using testing::full_request;
+using testing::RecordingListener;
+using testing::RecordingObservations;
+using testing::ToyLanguage;
+using testing::ToyProposer;
+using testing::ToyWorker;
+
+constexpr std::int32_t kTinyVocab = 263, kTinyEnd = 260;
+
+// An engine on the toy language with everything a test may want to look at.
+struct Bench {
+  explicit Bench(ToyLanguage spoken = {}, EngineOptions options = {}, ToyWorker::Size size = {},
+                 std::shared_ptr<const Tokenizer> tokenizer = nullptr)
+      : language(std::move(spoken)) {
+    auto owned_worker = std::make_unique<ToyWorker>(language, size);
+    auto owned_proposer = std::make_unique<ToyProposer>(language, ToyProposer::Options{.likeness = 1});
+    worker = owned_worker.get();
+    proposer = owned_proposer.get();
+    engine = std::make_unique<Engine>(options, std::move(owned_worker), std::move(tokenizer), std::move(owned_proposer),
+                                      &observations, std::vector<StepListener*>{&listener});
+  }
+
+  Request request(std::uint64_t id, Answer& answer, std::int32_t max_tokens = 12) const {
+    Request asked = full_request(id, {static_cast<std::int32_t>(id) % language.vocab_size}, answer);
+    asked.sampling.temperature = 0;
+    asked.max_tokens = max_tokens;
+    asked.draft = testing::empty_slot();
+    return asked;
+  }
+
+  ToyLanguage language;
+  ToyWorker* worker = nullptr;
+  ToyProposer* proposer = nullptr;
+  RecordingListener listener;
+  RecordingObservations observations;
+  std::unique_ptr<Engine> engine;
+};
+
+std::vector<std::int32_t> bytes_of(const std::string& text) {
+  std::vector<std::int32_t> ids;
+  for (const char c : text) ids.push_back(static_cast<unsigned char>(c));
+  return ids;
+}
+
+// What the engine makes of a target that says `script`, with drafts of length k that are always right.
+Answer say(const std::vector<std::int32_t>& script, std::int32_t k, const std::vector<std::string>& stops,
+           std::int32_t max_tokens) {
+  Bench bench({.vocab_size = kTinyVocab, .script = script}, {.k = k}, {}, testing::tiny_tokenizer());
+  Answer answer;
+  Request request = bench.request(1, answer, max_tokens);
+  request.stop_strings = stops;
+  request.end_ids = {kTinyEnd};
+  bench.engine->submit(std::move(request));
+  EXPECT_TRUE(drain(*bench.engine));
+  return answer;
+}
+
+// ---- where answers end
+// -----------------------------------------------------------------------------------------------
+
+TEST(EngineEnds, AtAStopStringOverSeveralTokensInsideAnAcceptedRun) {
+  for (std::int32_t k = 0; k <= 8; ++k) {
+    const Answer answer = say(bytes_of("Hello STOP world, and more of it"), k, {"nothing", "STOP"}, 30);
+    EXPECT_EQ(answer.text, "Hello ");
+    EXPECT_EQ(answer.tokens, bytes_of("Hello STOP"));
+    EXPECT_EQ(answer.summary.reason, StopReason::kStopString);
+    EXPECT_EQ(answer.logprobs.size(), 3 * answer.tokens.size());
+  }
+}
+
+TEST(EngineEnds, AnAlmostStopStringIsTextAfterAll) {
+  for (const std::int32_t k : {0, 5}) {
+    const Answer answer = say(bytes_of("a STO b ST"), k, {"STOP"}, 10);
+    EXPECT_EQ(answer.text, "a STO b ST");
+    EXPECT_EQ(answer.summary.reason, StopReason::kLength);
+  }
+}
+
+TEST(EngineEnds, AtAnEndTokenThatIsPartOfTheTokensButNotOfTheText) {
+  std::vector<std::int32_t> script = bytes_of("yes");
+  script.push_back(kTinyEnd);
+  for (std::int32_t k = 0; k <= 8; ++k) {
+    const Answer answer = say(script, k, {}, 30);
+    EXPECT_EQ(answer.text, "yes");
+    EXPECT_EQ(answer.tokens, script);
+    EXPECT_EQ(answer.summary.reason, StopReason::kEndToken);
+    EXPECT_EQ(answer.summary.figures.output_tokens, 4);
+    EXPECT_LE(answer.summary.figures.accepted, 4);
+  }
+}
+
+TEST(EngineEnds, AtMaxTokensToTheToken) {
+  for (std::int32_t k = 0; k <= 8; ++k) {
+    for (std::int32_t max_tokens = 1; max_tokens <= 10; ++max_tokens) {
+      const Answer answer = say(bytes_of("abcdefghijklmnop"), k, {}, max_tokens);
+      EXPECT_EQ(static_cast<std::int32_t>(answer.tokens.size()), max_tokens);
+      EXPECT_EQ(answer.summary.reason, StopReason::kLength);
+      EXPECT_EQ(answer.text, std::string("abcdefghijklmnop").substr(0, static_cast<std::size_t>(max_tokens)));
+      // The last token is always the target's own: one that could not be kept is never drafted.
+      EXPECT_LT(answer.summary.figures.proposed, max_tokens);
+    }
+  }
+}
+
+TEST(EngineEnds, HalfACharacterIsReplacedAtTheEnd) {
+  for (const std::int32_t k : {0, 3}) {
+    EXPECT_EQ(say(bytes_of("caf\xC3\xA9!"), k, {}, 6).text, "caf\xC3\xA9!");
+    EXPECT_EQ(say(bytes_of("caf\xC3\xA9!"), k, {}, 4).text, "caf\xEF\xBF\xBD");
+  }
+}
+
+TEST(EngineEnds, AtTheEdgeOfTheContext) {
+  Bench bench({}, {.k = 8}, {.max_positions = 20});
+  Answer answer, refused;
+  Request request = bench.request(1, answer, 17);
+  request.prompt = {1, 2, 3};
+  bench.engine->submit(std::move(request));
+  EXPECT_TRUE(drain(*bench.engine));
+  EXPECT_EQ(answer.tokens.size(), 17U);
+  Request over = bench.request(2, refused, 18);
+  over.prompt = {1, 2, 3};
+  try {
+    bench.engine->submit(std::move(over));
+    FAIL() << "accepted";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kTooLarge);
+    EXPECT_EQ(error.param(), "max_tokens");
+    EXPECT_NE(error.message().find("18"), std::string::npos);
+    EXPECT_NE(error.message().find("20"), std::string::npos);
+  }
+}
+
+// ---- cancelling and closing
+// ------------------------------------------------------------------------------------------
+
+TEST(EngineCancels, ARunningAndAWaitingRequest) {
+  Bench bench({}, {.max_running = 1});
+  const std::int32_t free_pages = bench.worker->cache().n_free();
+  Answer running, waiting, kept;
+  bench.engine->submit(bench.request(1, running, 400));
+  bench.engine->submit(bench.request(2, waiting));
+  bench.engine->submit(bench.request(3, kept));
+  EXPECT_TRUE(bench.engine->step());
+  EXPECT_EQ(bench.engine->n_running(), 1);
+  EXPECT_EQ(bench.engine->n_waiting(), 2);
+  bench.engine->cancel({1});
+  bench.engine->cancel({2});
+  bench.engine->cancel({77});
+  EXPECT_TRUE(drain(*bench.engine));
+  EXPECT_EQ(running.summary.reason, StopReason::kCancelled);
+  EXPECT_EQ(running.n_finished, 1);
+  EXPECT_EQ(waiting.summary.reason, StopReason::kCancelled);
+  EXPECT_EQ(waiting.n_finished, 1);
+  EXPECT_TRUE(waiting.tokens.empty());
+  EXPECT_EQ(kept.summary.reason, StopReason::kLength);
+  EXPECT_EQ(bench.worker->cache().n_free(), free_pages);
+  EXPECT_FALSE(bench.observations.finished.at(1));
+  EXPECT_FALSE(bench.observations.begun.contains(2));
+  EXPECT_TRUE(bench.observations.finished.at(3));
+  EXPECT_TRUE(bench.proposer->begun.empty());
+}
+
+TEST(EngineCloses, AfterFinishingWhatItAccepted) {
+  Bench bench;
+  std::vector<Answer> answers(6);
+  for (std::size_t i = 0; i < answers.size(); ++i) bench.engine->submit(bench.request(i + 1, answers[i], 100));
+  std::jthread engine_thread([&](const std::stop_token& stop) { bench.engine->run(stop); });
+  bench.engine->close();
+  engine_thread.join();
+  for (const Answer& answer : answers) EXPECT_EQ(answer.summary.reason, StopReason::kLength);
+  Answer late;
+  try {
+    bench.engine->submit(bench.request(9, late));
+    FAIL() << "accepted after close";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kUnavailable);
+  }
+}
+
+TEST(EngineCloses, AtOnceWhenAskedToStop) {
+  Bench bench({}, {.max_running = 2});
+  std::vector<Answer> answers(4);
+  std::atomic<bool> started = false;
+  bench.worker->on_run = [&](int) {
+    started = true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  };
+  for (std::size_t i = 0; i < answers.size(); ++i) bench.engine->submit(bench.request(i + 1, answers[i], 500));
+  std::jthread engine_thread([&](const std::stop_token& stop) { bench.engine->run(stop); });
+  while (!started) std::this_thread::yield();
+  engine_thread.request_stop();
+  engine_thread.join();
+  for (const Answer& answer : answers) {
+    EXPECT_EQ(answer.summary.reason, StopReason::kCancelled);
+    EXPECT_EQ(answer.n_finished, 1);
+  }
+}
+
+TEST(EngineCloses, EveryAnswerEndsWithTheEngine) {
+  Answer running, waiting;
+  {
+    Bench bench({}, {.max_running = 1});
+    bench.engine->submit(bench.request(1, running));
+    bench.engine->submit(bench.request(2, waiting));
+    bench.engine->step();
+  }
+  EXPECT_EQ(running.n_finished, 1);
+  EXPECT_EQ(waiting.n_finished, 1);
+}
+
+TEST(EngineRuns, WhatManyThreadsSubmitAndCancel) {
+  Bench bench({}, {.max_running = 4, .max_waiting = 1000});
+  constexpr std::size_t kThreads = 4, kEach = 50;
+  std::vector<Answer> answers(kThreads * kEach);
+  std::jthread engine_thread([&](const std::stop_token& stop) { bench.engine->run(stop); });
+  {
+    std::vector<std::jthread> clients;
+    for (std::size_t t = 0; t < kThreads; ++t) {
+      clients.emplace_back([&, t] {
+        for (std::size_t i = t * kEach; i < (t + 1) * kEach; ++i) {
+          bench.engine->submit(bench.request(i + 1, answers[i]));
+          if (i % 5 == 0) bench.engine->cancel({i + 1});
+        }
+      });
+    }
+  }
+  bench.engine->close();
+  engine_thread.join();
+  for (std::size_t i = 0; i < answers.size(); ++i) {
+    EXPECT_EQ(answers[i].n_finished, 1);
+    EXPECT_TRUE(i % 5 == 0 || answers[i].summary.reason == StopReason::kLength);
+  }
+}
+
+// ---- failures
+// --------------------------------------------------------------------------------------------------------
+
+TEST(EngineFails, OnlyTheRequestsOfTheStepThatFailed) {
+  Bench bench({}, {.max_running = 2});
+  const std::int32_t free_pages = bench.worker->cache().n_free();
+  bench.worker->on_run = [](int n_run) {
+    if (n_run == 3) throw std::runtime_error("the device fell over");
+  };
+  std::vector<Answer> answers(4);
+  for (std::size_t i = 0; i < answers.size(); ++i) bench.engine->submit(bench.request(i + 1, answers[i]));
+  EXPECT_TRUE(drain(*bench.engine));
+  for (const std::size_t failed : {0, 1}) {
+    EXPECT_EQ(answers[failed].summary.reason, StopReason::kFailed);
+    ASSERT_TRUE(answers[failed].summary.error);
+    EXPECT_EQ(answers[failed].summary.error->code(), ErrorCode::kInternal);
+    EXPECT_EQ(answers[failed].n_finished, 1);
+    EXPECT_FALSE(bench.observations.finished.at(failed + 1));
+  }
+  EXPECT_EQ(answers[2].summary.reason, StopReason::kLength);
+  EXPECT_EQ(answers[3].summary.reason, StopReason::kLength);
+  EXPECT_EQ(bench.worker->cache().n_free(), free_pages);
+  EXPECT_TRUE(bench.proposer->begun.empty());
+}
+
+TEST(EngineFails, OnlyTheRequestWhoseSinkThrows) {
+  Bench bench({}, {.max_running = 2});
+  Answer broken, fine;
+  Request request = bench.request(1, broken);
+  request.sink = std::make_shared<testing::CollectingSink>(broken, /*throw_at_delta=*/2);
+  bench.engine->submit(std::move(request));
+  bench.engine->submit(bench.request(2, fine));
+  EXPECT_TRUE(drain(*bench.engine));
+  EXPECT_EQ(broken.summary.reason, StopReason::kFailed);
+  EXPECT_EQ(broken.n_finished, 1);
+  EXPECT_EQ(fine.summary.reason, StopReason::kLength);
+}
+
+TEST(EngineFails, OnlyTheRequestWhoseLogitsAreNotFinite) {
+  Bench bench({}, {.max_running = 2});
+  bool spoiled = false;  // the first row of the third step is request 1's
+  bench.worker->spoil = [&](const StepInput&, std::span<float> logits) {
+    if (bench.worker->n_runs != 3 || spoiled) return;
+    logits[4] = std::nanf("");
+    spoiled = true;
+  };
+  Answer broken, fine;
+  bench.engine->submit(bench.request(1, broken));
+  bench.engine->submit(bench.request(2, fine));
+  EXPECT_TRUE(drain(*bench.engine));
+  EXPECT_EQ(broken.summary.reason, StopReason::kFailed);
+  EXPECT_EQ(broken.summary.error->code(), ErrorCode::kDataLoss);
+  EXPECT_EQ(fine.summary.reason, StopReason::kLength);
+}
+
+TEST(EngineFails, NothingWhenAProposerBreaks) {
+  Bench steady, bench;
+  bench.proposer->fail_at = 2;
+  Answer expected, answer;
+  steady.engine->submit(steady.request(1, expected, 40));
+  bench.engine->submit(bench.request(1, answer, 40));
+  EXPECT_TRUE(drain(*steady.engine));
+  EXPECT_TRUE(drain(*bench.engine));
+  EXPECT_TRUE(answer.same_as(expected));
+  EXPECT_EQ(bench.proposer->n_calls, 2);
+  EXPECT_TRUE(bench.proposer->begun.empty());
+}
+
+// ---- admission
+// -------------------------------------------------------------------------------------------------------
+
+TEST(EngineAdmits, NoMoreThanMayWait) {
+  Bench bench({}, {.max_running = 1, .max_waiting = 2});
+  std::vector<Answer> answers(3);
+  bench.engine->submit(bench.request(1, answers[0]));
+  bench.engine->submit(bench.request(2, answers[1]));
+  try {
+    bench.engine->submit(bench.request(3, answers[2]));
+    FAIL() << "accepted a third";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kOverloaded);
+  }
+  bench.engine->step();  // one of them runs now
+  bench.engine->submit(bench.request(3, answers[2]));
+  EXPECT_TRUE(drain(*bench.engine));
+  for (const Answer& answer : answers) EXPECT_EQ(answer.tokens.size(), 12U);
+}
+
+TEST(EngineAdmits, InOrderAsPagesComeFree) {
+  // 6 pages of 16: two requests of 40 tokens fit at once, never three.
+  Bench bench({}, {.max_running = 8}, {.n_pages = 6});
+  std::vector<Answer> answers(7);
+  for (std::size_t i = 0; i < answers.size(); ++i) bench.engine->submit(bench.request(i + 1, answers[i], 39));
+  EXPECT_TRUE(drain(*bench.engine));
+  EXPECT_EQ(bench.worker->most_sequences, 2);
+  std::vector<std::uint64_t> order;
+  for (const RequestSummary& summary : bench.listener.finished) order.push_back(summary.id.value);
+  EXPECT_TRUE(std::is_sorted(order.begin(), order.end()));
+  EXPECT_EQ(bench.listener.steps.front().n_waiting, 5);
+  EXPECT_EQ(bench.listener.steps.back().n_waiting, 0);
+  EXPECT_EQ(bench.listener.steps.back().free_pages, 6);
+  Answer never;
+  EXPECT_THROW(bench.engine->submit(bench.request(9, never, 100)), Error);  // more than the whole cache
+}
+
+TEST(EngineAdmits, AnIdOnlyOnceAtATime) {
+  Bench bench;
+  Answer first, second;
+  bench.engine->submit(bench.request(1, first));
+  EXPECT_THROW(bench.engine->submit(bench.request(1, second)), Error);
+  EXPECT_TRUE(drain(*bench.engine));
+  bench.engine->submit(bench.request(1, second));
+  EXPECT_TRUE(drain(*bench.engine));
+  EXPECT_TRUE(first.same_as(second));
+}
+
+TEST(EngineBatches, PromptsInChunksAndDecodingRowsInOnePass) {
+  Bench bench({}, {.k = 2, .max_running = 4, .prefill_chunk = 10});
+  Answer decoding, reading, also_reading;
+  bench.engine->submit(bench.request(1, decoding, 60));
+  bench.engine->step();
+  Request request = bench.request(2, reading);
+  request.prompt.assign(25, 3);
+  bench.engine->submit(std::move(request));
+  request = bench.request(3, also_reading);
+  request.prompt.assign(8, 4);
+  bench.engine->submit(std::move(request));
+  const int runs_before = bench.worker->n_runs;
+  for (int i = 0; i < 4; ++i) bench.engine->step();
+  EXPECT_EQ(bench.worker->n_runs, runs_before + 4);
+  const auto& steps = bench.listener.steps;
+  const std::vector<std::int32_t> rows{steps[1].prefill_rows, steps[2].prefill_rows, steps[3].prefill_rows,
+                                       steps[4].prefill_rows};
+  EXPECT_EQ(rows, (std::vector<std::int32_t>{10, 10, 10, 3}));  // 25 of the one, then 8 of the other
+  for (std::size_t i = 1; i <= 4; ++i) EXPECT_GE(steps[i].n_decoding, 1);
+  EXPECT_TRUE(drain(*bench.engine));
+}
+
+// ---- plain decoding
+// --------------------------------------------------------------------------------------------------
+
+TEST(EnginePlain, NeverTouchesTheProposer) {
+  Bench off({}, {.k = 0}), on;
+  std::vector<Answer> answers(3);
+  off.engine->submit(off.request(1, answers[0]));
+  EXPECT_TRUE(drain(*off.engine));
+  EXPECT_EQ(off.proposer->n_calls, 0);
+  Request request = on.request(1, answers[1]);
+  request.k = 0;
+  on.engine->submit(std::move(request));
+  request = on.request(2, answers[2]);
+  request.draft = nullptr;
+  on.engine->submit(std::move(request));
+  EXPECT_TRUE(drain(*on.engine));
+  EXPECT_EQ(on.proposer->n_calls, 0);
+  EXPECT_EQ(answers[2].summary.figures.proposed, 0);
+  EXPECT_EQ(answers[2].summary.figures.steps, 12);
+}
+
+// ---- what is told
+// ----------------------------------------------------------------------------------------------------
+
+TEST(EngineObserves, TheSameOfAnAnswerForEveryDraftLength) {
+  std::vector<TopK> rows_at_zero;
+  for (const std::int32_t k : {0, 1, 3, 8}) {
+    Bench bench({}, {.k = k, .top_k_observed = 5});
+    Answer answer;
+    Request request = bench.request(1, answer, 40);
+    request.end_ids = {4, 9};
+    request.route = {{2}, {3}};
+    request.session = "s";
+    bench.engine->submit(std::move(request));
+    EXPECT_TRUE(drain(*bench.engine));
+    const auto& recorded = bench.observations.recorded.at(1);
+    std::vector<std::int32_t> committed;
+    std::vector<TopK> rows;
+    for (const Observation& seen : recorded) {
+      EXPECT_EQ(seen.base_position, 1 + static_cast<std::int32_t>(committed.size()));
+      ASSERT_EQ(seen.rows.size(), seen.proposed.size() + 1);
+      ASSERT_LE(seen.committed.size(), seen.accepted.size() + 1);
+      EXPECT_EQ(seen.q.size(), seen.proposed.size());
+      EXPECT_EQ(seen.route.topic.value, 2U);
+      for (std::size_t i = 0; i < seen.committed.size(); ++i) {
+        const ObservedRow& row = seen.rows[i == 0 ? 0 : 1 + static_cast<std::size_t>(seen.accepted[i - 1])];
+        EXPECT_TRUE(row.on_accepted_path);
+        committed.push_back(seen.committed[i]);
+        rows.push_back(row.target);
+      }
+      const auto on_path = [](const ObservedRow& row) { return row.on_accepted_path; };
+      EXPECT_EQ(static_cast<std::size_t>(std::count_if(seen.rows.begin(), seen.rows.end(), on_path)),
+                seen.committed.size());
+    }
+    EXPECT_EQ(committed, answer.tokens);
+    EXPECT_EQ(bench.observations.begun.at(1).session, "s");
+    EXPECT_TRUE(bench.observations.finished.at(1));
+    if (k == 0) rows_at_zero = rows;
+    ASSERT_EQ(rows.size(), rows_at_zero.size());
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      EXPECT_EQ(rows[i].ids, rows_at_zero[i].ids);
+      EXPECT_EQ(rows[i].logprobs, rows_at_zero[i].logprobs);
+      EXPECT_EQ(rows[i].log_tail, rows_at_zero[i].log_tail);
+    }
+  }
+}
+
+TEST(EngineObserves, NothingOfARequestThatOptedOut) {
+  Bench bench;
+  Answer answer;
+  Request request = bench.request(1, answer);
+  request.learn = false;
+  bench.engine->submit(std::move(request));
+  EXPECT_TRUE(drain(*bench.engine));
+  EXPECT_TRUE(bench.observations.begun.empty());
+  EXPECT_TRUE(bench.observations.recorded.empty());
+  EXPECT_TRUE(bench.observations.finished.empty());
+}
+
+TEST(EngineTells, StepFiguresThatAddUpToTheRequests) {
+  Bench bench({}, {.k = 4, .max_running = 3});
+  std::vector<Answer> answers(7);
+  for (std::size_t i = 0; i < answers.size(); ++i) bench.engine->submit(bench.request(i + 1, answers[i], 30));
+  EXPECT_TRUE(drain(*bench.engine));
+  StepFigures sums;
+  for (const StepFigures& step : bench.listener.steps) {
+    sums.proposed += step.proposed;
+    sums.accepted += step.accepted;
+    sums.committed += step.committed;
+    EXPECT_LE(step.draft_us + step.verify_us, step.step_us);
+  }
+  RequestFigures expected;
+  for (const RequestSummary& summary : bench.listener.finished) {
+    expected.proposed += summary.figures.proposed;
+    expected.accepted += summary.figures.accepted;
+    expected.output_tokens += summary.figures.output_tokens;
+    EXPECT_LE(summary.figures.submitted_us, summary.figures.first_token_us);
+    EXPECT_LE(summary.figures.first_token_us, summary.figures.finished_us);
+  }
+  EXPECT_EQ(sums.proposed, expected.proposed);
+  EXPECT_EQ(sums.accepted, expected.accepted);
+  EXPECT_EQ(sums.committed, expected.output_tokens);
+  EXPECT_EQ(expected.output_tokens, 7 * 30);
+}
+
+TEST(EngineSeeds, AServersOwnSeedsDifferBetweenRequestsAndComeFromTheOption) {
+  const auto sampled = [](std::uint64_t seed) {
+    Bench bench({.spread = 1}, {.seed = seed});
+    std::vector<Answer> answers(2);
+    for (std::size_t i = 0; i < 2; ++i) {
+      Request request = bench.request(i + 1, answers[i], 30);
+      request.prompt = {5};
+      request.sampling = {.temperature = 1};
+      bench.engine->submit(std::move(request));
+    }
+    EXPECT_TRUE(drain(*bench.engine));
+    EXPECT_EQ(answers[0].summary.rule, AcceptanceRule::kRejection);
+    EXPECT_NE(answers[0].tokens, answers[1].tokens);
+    return answers[0].tokens;
+  };
+  EXPECT_EQ(sampled(1), sampled(1));
+  EXPECT_NE(sampled(1), sampled(2));
+}
+
+}  // namespace
+}  // namespace slip
