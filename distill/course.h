@@ -72,8 +72,9 @@ struct Course {
   std::uint64_t steps_since_export = 0;
   std::uint64_t requests_at_burst = 0;  // requests_seen when the last burst of steps ended
   bool in_burst = false;
-  bool starved = false;  // replay has nothing to train on; until the next request
-  double loss = 0;       // of the latest steps, smoothed
+  bool starved = false;            // replay has nothing to train on; until the next request
+  std::uint64_t newest_drawn = 0;  // sequence up to which training may have seen records
+  double loss = 0;                 // of the latest steps, smoothed
 
   std::optional<Candidate> candidate;
   std::optional<Watch> watch;

@@ -34,7 +34,7 @@ void Examiner::examine_new(Course& course, const ReplayRecord& record) {
   if (course.watch) {
     course.watch->trial.pairs.push_back({same_text.live, score(*course.watch->previous.version->weights, record)});
   }
-  if (course.candidate) add_to_candidate(course, record);
+  if (course.candidate && record.sequence > course.candidate->cut_off) add_to_candidate(course, record);
   // The watch first: a candidate of a version that is rolled back is dropped with it.
   judge_live_when_due(course);
   judge_candidate_when_due(course);

@@ -26,7 +26,7 @@ class Examiner {
         publisher_(publisher),
         decisions_(decisions) {}
 
-  // A record that nothing has been trained on yet.
+  // A record that nothing has been trained on yet; the candidate only counts it when it is newer than its cut-off.
   void examine_new(Course& course, const ReplayRecord& record);
   // The next of the held-out records a fresh candidate is scored on; false when there is none.
   bool examine_heldout(Course& course);

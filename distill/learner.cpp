@@ -313,6 +313,7 @@ bool Learner::State::train_step() {
   course->in_burst = true;
   try {
     DraftTrainer& trainer = seat->take(course->slot->name(), course->live);
+    course->newest_drawn = replay.last_sequence();
     auto batch = replay.sample(course->topic, static_cast<std::size_t>(options.batch_requests), options.seed, draws++);
     std::erase_if(batch, [&](const ReplayRecord& record) { return !fits_draft(record); });
     course->starved = batch.empty();
@@ -340,10 +341,12 @@ void Learner::State::export_when_due(Course& course, DraftTrainer& trainer) {
     examiner->conclude(course);
     if (!seat->holds(course.slot->name())) return;  // refused as harmful: the trainer starts over
   }
-  publisher->export_candidate(course, trainer, replay.last_sequence());
+  publisher->export_candidate(course, trainer, course.newest_drawn);
   if (!course.candidate) return;
   for (ReplayRecord& record : replay.heldout(course.topic, kHeldoutRecords)) {
-    if (fits_draft(record)) course.candidate->heldout_left.push_back(std::move(record));
+    // Those that came since are still to be examined as new ones; nothing counts twice.
+    const bool known = record.sequence <= course.candidate->cut_off;
+    if (known && fits_draft(record)) course.candidate->heldout_left.push_back(std::move(record));
   }
 }
 
