@@ -14,7 +14,7 @@ namespace slip {
 namespace {
 
 constexpr double kWidth = 1040, kMargin = 32, kGap = 36;
-constexpr double kHeader = 142, kPanelTitle = 44, kPlotHeight = 176, kPanelFoot = 40, kFooter = 46;
+constexpr double kHeader = 142, kPanelTitle = 48, kPlotHeight = 176, kPanelFoot = 40, kFooter = 46;
 constexpr double kAxisLabels = 34, kEndLabels = 36, kMarkStrip = 18;
 constexpr std::int64_t kLeastRequests = 8;  // fewer draw no curve worth looking at
 constexpr int kGapBuckets = 6;              // a longer silence breaks the line
@@ -168,9 +168,11 @@ void draw_curve(SvgCanvas& canvas, const Panel& panel, const Trend& trend, Value
 
 void draw_end_labels(SvgCanvas& canvas, const Panel& panel, const Trend& trend) {
   std::optional<double> live, base;
+  double x = panel.left;
   for (const auto& point : trend) {
     if (const auto value = live_alpha(point)) live = value;
     if (point.base_alpha) base = point.base_alpha;
+    if (live || base) x = panel.middle(point) + 8;
   }
   constexpr double kApart = 13;
   double live_y = live ? panel.y(*live) : 0, base_y = base ? panel.y(*base) : 0;
@@ -179,31 +181,47 @@ void draw_end_labels(SvgCanvas& canvas, const Panel& panel, const Trend& trend) 
     live_y = middle + sign * kApart / 2;
     base_y = middle - sign * kApart / 2;
   }
-  if (live) canvas.text({panel.right + 7, live_y + 4}, share_text(live), {12, kLive, "start", true});
-  if (base) canvas.text({panel.right + 7, base_y + 4}, share_text(base), {12, kBase, "start"});
+  if (live) canvas.text({x, live_y + 4}, share_text(live), {12, kLive, "start", true});
+  if (base) canvas.text({x, base_y + 4}, share_text(base), {12, kBase, "start"});
 }
 
+// What happened to one topic, left to right. Marks that would cover each other are stacked.
 void draw_events(SvgCanvas& canvas, const Panel& panel, const std::string& topic,
                  const std::vector<LedgerEvent>& events) {
-  double label_free_from = panel.left;
+  constexpr double kMarkWidth = 12, kLabelWidth = 26;
+  std::vector<const LedgerEvent*> own;
   for (const auto& event : events) {
-    if (event.topic != topic || event.at_us < panel.span.from_us) continue;
+    if (event.topic == topic && event.at_us >= panel.span.from_us) own.push_back(&event);
+  }
+  double last_x = -kMarkWidth, y = panel.top + 4;
+  for (std::size_t i = 0; i < own.size(); ++i) {
+    const LedgerEvent& event = *own[i];
     const double x = panel.x(event.at_us);
+    const double next_x = i + 1 < own.size() ? panel.x(own[i + 1]->at_us) : panel.right + kEndLabels;
+    y = x - last_x < kMarkWidth ? y - kMarkWidth : panel.top + 4;
+    last_x = x;
     if (event.kind != "refuse") {
       canvas.line({x, panel.top + kMarkStrip - 6}, {x, panel.bottom}, "#C9D1DA", 1, "2 3");
     }
-    canvas.mark({x, panel.top + 4}, event.kind, event_text(event));
-    if (event.kind != "publish" || x + 8 < label_free_from || x + 30 > panel.right + kEndLabels) continue;
-    canvas.text({x + 7, panel.top + 8}, "v" + std::to_string(event.version), {10, kSoft, "start"});
-    label_free_from = x + 34;
+    if (y < panel.top - kMarkWidth) continue;  // three at one place: the tooltip and the table have the rest
+    canvas.mark({x, y}, event.kind, event_text(event));
+    if (event.kind == "publish" && next_x - x > kLabelWidth) {
+      canvas.text({x + 7, y + 4}, version_text(event.version), {10, kSoft, "start"});
+    }
   }
 }
 
+// The longest name that is allowed (48 letters) would run into the figures beside it.
+std::string shortened(const std::string& name) {
+  constexpr std::size_t kMost = 20;
+  return name.size() <= kMost ? name : name.substr(0, kMost - 1) + "…";
+}
+
 void draw_panel_title(SvgCanvas& canvas, const Panel& panel, const TopicFigures& topic) {
-  const double y = panel.top - 16;
-  canvas.text({panel.left - kAxisLabels, y}, topic.topic, {16, kInk, "start", true});
-  std::string figures = std::to_string(topic.requests) + " requests";
-  if (topic.version > 0) figures += " · v" + std::to_string(topic.version);
+  const double y = panel.top - 20;
+  canvas.text({panel.left - kAxisLabels, y}, shortened(topic.topic), {16, kInk, "start", true});
+  std::string figures = std::to_string(topic.requests) + (topic.requests == 1 ? " request" : " requests");
+  if (topic.version > 0) figures += " · " + version_text(topic.version);
   if (topic.gain) figures += " · gain " + gain_text(topic.gain, topic.gain_interval);
   canvas.text({panel.right + kEndLabels, y}, figures, {12, kSoft, "end"});
 }
@@ -212,6 +230,19 @@ void draw_waiting(SvgCanvas& canvas, const Panel& panel, const TopicFigures& top
   const std::string text =
       "waiting for " + std::to_string(kLeastRequests) + " requests (" + std::to_string(topic.requests) + " so far)";
   canvas.text({(panel.left + panel.right) / 2, (panel.top + panel.bottom) / 2 + 6}, text, {14, kSoft, "middle"});
+}
+
+void draw_panel(SvgCanvas& canvas, const Panel& panel, const TopicFigures& topic, const Trend& trend,
+                const std::vector<LedgerEvent>& events) {
+  draw_panel_title(canvas, panel, topic);
+  if (trend.empty() || topic.requests < kLeastRequests) return draw_waiting(canvas, panel, topic);
+  draw_axes(canvas, panel);
+  draw_band(canvas, panel, trend);
+  draw_events(canvas, panel, topic.topic, events);
+  draw_curve(
+      canvas, panel, trend, [](const TrendPoint& point) { return point.base_alpha; }, false);
+  draw_curve(canvas, panel, trend, live_alpha, true);
+  draw_end_labels(canvas, panel, trend);
 }
 
 void draw_legend(SvgCanvas& canvas) {
@@ -265,7 +296,9 @@ Panel place(std::size_t index, std::size_t columns) {
 }  // namespace
 
 std::string drift_svg(const LedgerReader& ledger, const ReportQuery&) {
-  const auto topics = topic_figures(ledger);
+  auto topics = topic_figures(ledger);
+  std::stable_partition(topics.begin(), topics.end(),
+                        [](const TopicFigures& topic) { return topic.requests >= kLeastRequests; });
   const auto trends = trend_by_topic(ledger);
   const auto events = ledger_events(ledger);
   if (topics.empty() || trends.empty()) return empty_svg();

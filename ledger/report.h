@@ -18,7 +18,7 @@ struct ReportQuery {
   std::optional<std::int64_t> since_us;  // wall clock; nothing: all there is
   std::string topic;                     // empty: all
   std::int64_t bucket_us = 0;            // drift's time step; 0: chosen from the span
-  int width = 0;                         // columns of the table; 0: 100
+  int width = 0;                         // columns of the table; 0: as many as it takes
   bool color = false;
   int limit = 50;  // rows of `requests`
 };

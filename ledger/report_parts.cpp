@@ -23,6 +23,7 @@ constexpr std::array<std::pair<const char*, const char*>, 5> kDefinitions = {{
 }};
 
 std::string shorten(double share, bool with_sign) {
+  if (std::abs(share) < 0.005) share = 0;  // no "-.00"
   std::array<char, 32> digits{};
   std::snprintf(digits.data(), digits.size(), with_sign ? "%+.2f" : "%.2f", share);
   std::string text = digits.data();
@@ -43,8 +44,14 @@ const char* event_mark(const std::string& kind) {
   return kind == "drift" ? "◆" : "✕";
 }
 
+// Not "v" + …: GCC 12 warns about an overlap there that cannot be.
+std::string version_text(std::uint64_t version) {
+  if (version == 0) return "base";
+  return std::string("v").append(std::to_string(version));
+}
+
 std::string event_text(const LedgerEvent& event) {
-  const std::string version = "v" + std::to_string(event.version), live = "v" + std::to_string(event.live_version);
+  const std::string version = version_text(event.version), live = version_text(event.live_version);
   if (event.kind == "publish") return version + " published: " + event.reason;
   if (event.kind == "rollback") return live + " rolled back to " + version + ": " + event.reason;
   if (event.kind == "drift") return "drift: " + event.reason;

@@ -19,10 +19,10 @@ std::string drift_svg(const LedgerReader& ledger, const ReportQuery& query);
 // Term and meaning, printed below tables and carried in JSON: α has been computed in too many ways elsewhere.
 std::span<const std::pair<const char*, const char*>> report_definitions();
 
-// What a reader should call an event: ▲ ✕ ▼ ◆.
-const char* event_mark(const std::string& kind);
-std::string event_text(const LedgerEvent& event);                                     // "v3 → v4 published: …"
-std::string share_text(std::optional<double> share);                                  // ".71", "–" for nothing
+std::string version_text(std::uint64_t version);      // "v3"; 0 is "base"
+const char* event_mark(const std::string& kind);      // ▲ published, ✕ refused, ▼ rolled back, ◆ drift
+std::string event_text(const LedgerEvent& event);     // "v3 → v4 published: …"
+std::string share_text(std::optional<double> share);  // ".71", "–" for nothing
 std::string gain_text(std::optional<double> gain, std::optional<Interval> interval);  // "+.19 [+.15, +.23]"
 std::string utc_text(std::int64_t us, const char* format);                            // strftime
 // The text with control characters shown as ␀-style pictures, so that a name cannot move a terminal's cursor.

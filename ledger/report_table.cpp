@@ -10,7 +10,6 @@
 namespace slip {
 namespace {
 
-constexpr int kDefaultWidth = 100;
 constexpr std::size_t kSparkWidth = 16;
 constexpr auto kLeft = TextTable::Align::kLeft;
 constexpr auto kRight = TextTable::Align::kRight;
@@ -22,8 +21,8 @@ std::string fixed(std::optional<double> value, int digits) {
   return text.data();
 }
 
-std::string version_text(std::int64_t version) {
-  return "v" + std::to_string(version);
+std::string version_of(const SheetRow& row, const char* column) {
+  return version_text(static_cast<std::uint64_t>(row.integer(column)));
 }
 
 std::optional<Interval> gain_interval(const SheetRow& row) {
@@ -42,7 +41,9 @@ std::string alpha_sparkline(const std::vector<TrendPoint>& trend) {
 std::string counts_text(const TopicFigures& topic) {
   std::string text;
   const auto append = [&](const char* kind, std::int64_t n) {
-    if (n > 0) text += (text.empty() ? "" : " ") + std::string(event_mark(kind)) + std::to_string(n);
+    if (n <= 0) return;
+    if (!text.empty()) text += " ";
+    text += event_mark(kind) + std::to_string(n);
   };
   append("publish", topic.published);
   append("refuse", topic.refused);
@@ -67,9 +68,8 @@ std::string topics_table(const LedgerReader& ledger, const ReportQuery& query) {
   for (const auto& topic : topic_figures(ledger)) {
     table.add({printable(topic.topic), std::to_string(topic.requests), share_text(topic.alpha),
                share_text(topic.recent_alpha), share_text(topic.base_alpha), gain_text(topic.gain, topic.gain_interval),
-               fixed(topic.accepted_length, 2), fixed(topic.tokens_per_s, 0),
-               version_text(static_cast<std::int64_t>(topic.version)), counts_text(topic),
-               alpha_sparkline(trends[topic.topic])});
+               fixed(topic.accepted_length, 2), fixed(topic.tokens_per_s, 0), version_text(topic.version),
+               counts_text(topic), alpha_sparkline(trends[topic.topic])});
   }
   return table.text(query.width, query.color);
 }
@@ -113,10 +113,10 @@ std::string drift_table(const LedgerReader& ledger, const ReportQuery& query, co
     if (first_of_topic && i > 0) table.add_rule();
     topic = row.text("topic");
     table.add({first_of_topic ? printable(topic) : "", utc_text(bucket, time_format(ledger.bucket_us())),
-               version_text(row.integer("version")), std::to_string(row.integer("requests")),
-               share_text(row.number("alpha")), share_text(row.number("alpha_same_text")),
-               share_text(row.number("base_alpha")), gain_text(row.number("gain"), gain_interval(row)),
-               fixed(row.number("accepted_length"), 2), std::to_string(row.integer("swaps")),
+               version_of(row, "version"), std::to_string(row.integer("requests")), share_text(row.number("alpha")),
+               share_text(row.number("alpha_same_text")), share_text(row.number("base_alpha")),
+               gain_text(row.number("gain"), gain_interval(row)), fixed(row.number("accepted_length"), 2),
+               std::to_string(row.integer("swaps")),
                last_of_bucket ? marks_between(events, topic, bucket, ledger.bucket_us()) : ""});
   }
   return table.text(query.width, query.color);
@@ -125,11 +125,10 @@ std::string drift_table(const LedgerReader& ledger, const ReportQuery& query, co
 std::string drift_text(const LedgerReader& ledger, const ReportQuery& query) {
   const auto events = ledger_events(ledger);
   std::string out;
-  for (const auto& [topic, trend] : trend_by_topic(ledger)) {
-    const std::string line = alpha_sparkline(trend);
-    if (!line.empty()) out += "α of " + printable(topic) + " over time  " + line + "\n";
-  }
-  out += (out.empty() ? "" : "\n") + drift_table(ledger, query, events);
+  TextTable trends({{"topic", kLeft}, {"α over time", kLeft}});
+  for (const auto& [topic, trend] : trend_by_topic(ledger)) trends.add({printable(topic), alpha_sparkline(trend)});
+  out += trends.text(query.width, query.color) + "\n";
+  out += drift_table(ledger, query, events);
   if (!events.empty()) out += "\nDecisions (▲ published, ✕ refused, ▼ rolled back, ◆ drift):\n";
   for (const auto& event : events) {
     out += "  " + utc_text(event.at_us, "%Y-%m-%d %H:%M:%S") + "  " + event_mark(event.kind) + " " +
@@ -154,13 +153,13 @@ std::string drafts_table(const LedgerReader& ledger, const ReportQuery& query) {
     const SheetRow row(sheet, i);
     const bool refused = row.text("state") == "refused";
     const bool from_canary = row.number("predicted_gain").has_value();
-    const std::string mark = refused ? "✕" : row.text("state") == "rolled back" ? "▼" : "▲";
-    const std::string why =
-        row.text("state") == "rolled back" ? "rolled back; was: " + row.text("reason") : row.text("reason");
+    const bool rolled_back = row.text("state") == "rolled back";
+    const std::string mark = rolled_back ? "▼ " : "▲ ";
+    const std::string why = rolled_back ? "rolled back; came with: " + row.text("reason") : row.text("reason");
     table.add(
         {printable(row.text("draft")), utc_text(row.integer("at_us"), "%m-%d %H:%M:%S"),
-         mark + (refused ? " refused" : " " + version_text(row.integer("version"))),
-         row.integer("parent") > 0 ? version_text(row.integer("parent")) : "–",
+         refused ? "✕ refused" : mark + version_of(row, "version"),
+         row.text("origin") == "base" ? "–" : version_of(row, "parent"),
          from_canary ? share_text(row.number("alpha_before")) + " → " + share_text(row.number("alpha_after")) : "–",
          gain_text(row.number("predicted_gain"), std::nullopt), gain_text(row.number("realised_gain"), std::nullopt),
          fixed(row.number("p_value"), 3), refused ? "–" : std::to_string(row.integer("requests")), printable(why)});
@@ -185,23 +184,32 @@ std::string requests_table(const LedgerReader& ledger, const ReportQuery& query)
   const Sheet sheet = ledger.view("recent_requests", query.limit);
   for (std::size_t i = 0; i < sheet.rows.size(); ++i) {
     const SheetRow row(sheet, i);
-    const std::int64_t first = row.integer("first_version"), last = row.integer("last_version");
+    const std::string first = version_of(row, "first_version"), last = version_of(row, "last_version");
     table.add({utc_text(row.integer("finished_us"), "%m-%d %H:%M:%S"), printable(row.text("topic")),
-               first == last ? version_text(last) : version_text(first) + "→" + version_text(last),
-               printable(row.text("rule")), fixed(row.number("temperature"), 1),
-               std::to_string(row.integer("prompt_tokens")), std::to_string(row.integer("output_tokens")),
-               std::to_string(row.integer("steps")), share_text(row.number("alpha")),
-               fixed(row.number("accepted_length"), 2), fixed(row.number("ttft_ms"), 1),
-               fixed(row.number("tpot_ms"), 1), printable(row.text("stop_reason"))});
+               first == last ? last : first + "→" + last, printable(row.text("rule")),
+               fixed(row.number("temperature"), 1), std::to_string(row.integer("prompt_tokens")),
+               std::to_string(row.integer("output_tokens")), std::to_string(row.integer("steps")),
+               share_text(row.number("alpha")), fixed(row.number("accepted_length"), 2),
+               fixed(row.number("ttft_ms"), 1), fixed(row.number("tpot_ms"), 1), printable(row.text("stop_reason"))});
   }
   return table.text(query.width, query.color);
 }
 
-std::string footnotes(bool color) {
-  std::string out = color ? "\n\033[2m" : "\n";
-  out += "* scored on the same text\n";
-  for (const auto& [term, meaning] : report_definitions()) out += std::string(term) + ": " + meaning + "\n";
-  return out + (color ? "\033[0m" : "");
+bool explains(ReportKind kind, const std::string& term) {
+  if (term == "α") return true;
+  if (term == "realised gain") return kind == ReportKind::kDrafts;
+  if (term == "length") return kind != ReportKind::kDrafts;
+  return kind == ReportKind::kTopics || kind == ReportKind::kDrift;
+}
+
+std::string footnotes(const ReportQuery& query) {
+  std::string out = query.color ? "\n\033[2m" : "\n";
+  if (explains(query.kind, "same text")) out += "* scored on the same text\n";
+  for (const auto& [term, meaning] : report_definitions()) {
+    if (explains(query.kind, term)) out += std::string(term) + ": " + meaning + "\n";
+  }
+  if (query.color) out += "\033[0m";
+  return out;
 }
 
 std::string body(const LedgerReader& ledger, const ReportQuery& query) {
@@ -221,11 +229,9 @@ std::string body(const LedgerReader& ledger, const ReportQuery& query) {
 }  // namespace
 
 std::string report_table(const LedgerReader& ledger, const ReportQuery& query) {
-  ReportQuery shown = query;
-  if (shown.width <= 0) shown.width = kDefaultWidth;
   const bool empty = ledger.view("recent_requests", 1).rows.empty() && ledger.view("drafts", 1).rows.empty();
   if (empty) return "No requests in this period yet: send some to `slipstream serve`, or ask for a longer --since.\n";
-  return body(ledger, shown) + footnotes(query.color);
+  return body(ledger, query) + footnotes(query);
 }
 
 }  // namespace slip

@@ -136,17 +136,20 @@ void RowWriter::insert(const DriftEventRow& row) {
 }
 
 void RowWriter::insert(const EngineLoadRow& row) {
+  add_load(row, /*rows_dropped=*/0);
+}
+
+void RowWriter::add_load(const EngineLoadRow& row, std::int64_t rows_dropped) {
   load_.run(row.bucket_us, row.steps, row.committed, row.proposed, row.accepted, row.prefill_rows, row.verify_rows,
             row.busy_ms, row.draft_ms, row.verify_ms, row.swap_ms, row.max_running, row.max_waiting,
-            row.observations_dropped, row.rows_dropped);
+            row.observations_dropped, rows_dropped);
 }
 
 void RowWriter::write_dropped(std::int64_t rows, std::int64_t now_us) {
   if (rows == 0) return;
   EngineLoadRow row;
   row.bucket_us = now_us / kAcceptanceBucketUs * kAcceptanceBucketUs;
-  row.rows_dropped = rows;
-  insert(row);
+  add_load(row, rows);
 }
 
 }  // namespace slip

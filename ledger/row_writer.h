@@ -26,6 +26,7 @@ class RowWriter {
   void insert(const CanaryRow& row);
   void insert(const DriftEventRow& row);
   void insert(const EngineLoadRow& row);
+  void add_load(const EngineLoadRow& row, std::int64_t rows_dropped);
   void add_acceptance(const RequestRow& row);
   void recall_streams(Database& database);
 

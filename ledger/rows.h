@@ -14,8 +14,8 @@ struct RequestRow {
   std::string http_id;  // X-Request-Id as sent to the client
   std::int64_t finished_us = 0;
   std::string topic, draft;
-  std::uint64_t first_version = 0, last_version = 0;
-  std::string rule;  // "rejection", "coupled", "greedy"
+  std::uint64_t first_version = 0, last_version = 0;  // 0: the base draft's weights
+  std::string rule;                                   // "rejection", "coupled", "greedy"
   double temperature = 0;
   std::string stop_reason;
   int prompt_tokens = 0, output_tokens = 0, steps = 0, proposed = 0, accepted = 0, first_rejections = 0, swaps = 0;
@@ -56,7 +56,8 @@ struct EngineLoadRow {  // one per 10 s bucket
   std::int64_t steps = 0, committed = 0, proposed = 0, accepted = 0, prefill_rows = 0, verify_rows = 0;
   double busy_ms = 0, draft_ms = 0, verify_ms = 0, swap_ms = 0;
   int max_running = 0, max_waiting = 0;
-  std::int64_t observations_dropped = 0, rows_dropped = 0;
+  std::int64_t observations_dropped = 0;
+  std::int64_t rows_dropped = 0;  // ignored: the ledger counts its own, as this row too may be dropped
 };
 
 using LedgerRow = std::variant<RequestRow, SameTextRow, DraftVersionRow, CanaryRow, DriftEventRow, EngineLoadRow>;

@@ -33,8 +33,11 @@ std::string csv_cell(const Cell& cell) {
 template <class Range, class Text>
 std::string csv_line(const Range& range, Text text) {
   std::string line;
-  for (const auto& one : range) line += (&one == &range.front() ? "" : ",") + text(one);
-  return line + "\r\n";
+  for (const auto& one : range) {
+    if (&one != &range.front()) line += ',';
+    line += text(one);
+  }
+  return line += "\r\n";
 }
 
 }  // namespace

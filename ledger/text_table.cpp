@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <numeric>
 
 #include "common/error.h"
@@ -74,7 +75,7 @@ std::string TextTable::line(std::span<const std::string> cells, std::span<const 
 }
 
 std::string TextTable::text(int width, bool color) const {
-  const auto wide = widths(static_cast<std::size_t>(std::max(width, 1)));
+  const auto wide = widths(width > 0 ? static_cast<std::size_t>(width) : std::numeric_limits<std::size_t>::max());
   const std::string rule = repeat("─", std::accumulate(wide.begin(), wide.end(), kGapWidth * (wide.size() - 1))) + "\n";
   std::vector<std::string> titles;
   for (const auto& column : columns_) titles.push_back(column.title);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string>
 #include <vector>
@@ -20,7 +21,7 @@ class TextTable {
   explicit TextTable(std::vector<Column> columns) : columns_(std::move(columns)) {}
   void add(std::vector<std::string> cells);  // REQUIRES: one a column
   void add_rule() { rows_.emplace_back(); }
-  std::string text(int width, bool color) const;
+  std::string text(int width, bool color) const;  // width 0: nothing is cut
 
  private:
   std::vector<std::size_t> widths(std::size_t width) const;

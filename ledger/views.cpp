@@ -154,7 +154,8 @@ fate AS (
   WHERE kind = 'rollback' GROUP BY draft, live_version)
 SELECT v.created_us AS at_us, )sql" +
                         time_text("v.created_us") + R"sql( AS time, v.topic, v.draft, v.version, v.parent,
-       CASE WHEN f.at_us >= v.created_us THEN 'rolled back' ELSE 'published' END AS state, v.reason,
+       CASE WHEN f.at_us >= v.created_us THEN 'rolled back' ELSE 'published' END AS state, v.reason AS origin,
+       IFNULL(d.reason, v.reason) AS reason,
        v.heldout_alpha_before AS alpha_before, v.heldout_alpha AS alpha_after,
        CASE WHEN v.reason = 'canary' THEN v.heldout_alpha - v.heldout_alpha_before END AS predicted_gain,
        own.gain - CASE WHEN v.parent < v.version AND v.parent > 0 THEN IFNULL(parent.gain, 0) ELSE 0 END AS realised_gain,
@@ -162,12 +163,13 @@ SELECT v.created_us AS at_us, )sql" +
        CASE WHEN v.reason = 'canary' THEN v.p_value END AS p_value, IFNULL(served.requests, 0) AS requests, served.alpha,
        v.optimizer_steps, v.trained_requests, v.weights_sha256
 FROM scoped_draft_versions v LEFT JOIN served ON served.draft = v.draft AND served.version = v.version
+     LEFT JOIN canary_decisions d ON d.kind = 'publish' AND d.draft = v.draft AND d.candidate_version = v.version
      LEFT JOIN fate f ON f.draft = v.draft AND f.version = v.version
      LEFT JOIN version_gain own ON own.draft = v.draft AND own.version = v.version
      LEFT JOIN version_gain parent ON parent.draft = v.draft AND parent.version = v.parent
 UNION ALL
 SELECT at_us, )sql" + time_text("at_us") +
-                        R"sql(, topic, draft, NULL, live_version, 'refused', reason, alpha_live,
+                        R"sql(, topic, draft, NULL, live_version, 'refused', 'canary', reason, alpha_live,
        alpha_candidate, gain, NULL, NULL, NULL, NULL, p_value, 0, NULL, train_steps, NULL, NULL
 FROM scoped_canary_decisions WHERE kind = 'refuse'
 ORDER BY draft, at_us)sql"};
@@ -215,11 +217,11 @@ std::vector<LedgerView> make_views() {
 
 }  // namespace
 
-// About 24 steps, of a length that clocks show.
+// About 16 steps (more would leave too few requests in each for an interval), of a length that clocks show.
 std::string bucket_for_span(const std::string& span_us) {
   std::string text = "(CASE";
-  for (const int seconds : {10, 30, 60, 300, 900, 3600, 6 * 3600}) {
-    text += " WHEN " + span_us + " <= " + std::to_string(24LL * seconds * 1'000'000) + " THEN " +
+  for (const int seconds : {10, 20, 30, 60, 120, 300, 600, 1800, 3600, 3 * 3600, 12 * 3600}) {
+    text += " WHEN " + span_us + " <= " + std::to_string(16LL * seconds * 1'000'000) + " THEN " +
             std::to_string(1'000'000LL * seconds);
   }
   return text + " ELSE 86400000000 END)";
