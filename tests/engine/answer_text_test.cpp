@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/answer_text.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/engine/model/tiny_tokenizer.h"
+
+namespace slip {
+namespace {
+
+struct Told {
+  std::vector<std::string> pieces;  // what each token decided
+  bool stopped = false;
+  std::string all() const {
+    std::string text;
+    for (const std::string& piece : pieces) text += piece;
+    return text;
+  }
+};
+
+Told tell(const std::string& text, const std::vector<std::string>& stops) {
+  AnswerText answer(testing::tiny_tokenizer(), stops);
+  Told told;
+  for (const char c : text) {
+    told.stopped = answer.push(static_cast<unsigned char>(c));
+    told.pieces.push_back(answer.take());
+    if (told.stopped) return told;
+  }
+  answer.finish();
+  told.pieces.push_back(answer.take());
+  return told;
+}
+
+TEST(AnswerText, HoldsBackOnlyWhatMayBecomeAStop) {
+  const Told told = tell("xabay", {"abc"});
+  EXPECT_EQ(told.pieces, (std::vector<std::string>{"x", "", "", "ab", "ay", ""}));
+}
+
+TEST(AnswerText, CutsBeforeTheEarliestOfSeveralStops) {
+  EXPECT_EQ(tell("one two", {"two", "ne t"}).all(), "o");
+  EXPECT_EQ(tell("ababac", {"abac"}).all(), "ab");
+  EXPECT_EQ(tell("\n\n", {"\n\n"}).all(), "");
+  EXPECT_TRUE(tell("\n\n", {"\n\n"}).stopped);
+}
+
+TEST(AnswerText, ATokenThatHoldsAWholeStopIsCutInside) {
+  AnswerText answer(testing::tiny_tokenizer(), {"ab"});
+  EXPECT_FALSE(answer.push(256));  // aa
+  EXPECT_TRUE(answer.push(259));   // ab
+  EXPECT_EQ(answer.take(), "aa");
+}
+
+TEST(AnswerText, AStopInsideACharactersBytesWaitsForTheWholeCharacter) {
+  const Told told = tell("a\xC3\xA9!", {"\xC3\xA9"});
+  EXPECT_EQ(told.all(), "a");
+  EXPECT_TRUE(told.stopped);
+}
+
+TEST(AnswerText, WithoutATokenizerThereIsNoText) {
+  AnswerText answer(nullptr, {});
+  EXPECT_FALSE(answer.push(3));
+  answer.finish();
+  EXPECT_EQ(answer.take(), "");
+}
+
+}  // namespace
+}  // namespace slip
