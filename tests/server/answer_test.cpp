@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/answer.h"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "server/answer_channel.h"
+#include "server/reply.h"
+#include "server/routes.h"
+
+namespace slip {
+namespace {
+
+using nlohmann::json;
+
+AnswerIdentity identity(Endpoint endpoint = Endpoint::kChat) {
+  AnswerIdentity who;
+  who.endpoint = endpoint;
+  who.id = "chatcmpl-1";
+  who.model = "m";
+  who.created_s = 5;
+  who.topic = "sql";
+  who.draft = "sql";
+  return who;
+}
+
+RequestSummary summary(StopReason reason) {
+  RequestSummary summary;
+  summary.reason = reason;
+  summary.figures.prompt_tokens = 4;
+  summary.figures.output_tokens = 6;
+  summary.figures.steps = 3;
+  summary.figures.proposed = 9;
+  summary.figures.accepted = 3;
+  summary.figures.first_rejections = 2;
+  summary.figures.last_version = 7;
+  return summary;
+}
+
+// Every event is one `data: ` line and an empty one.
+std::vector<json> events(const std::string& text) {
+  std::vector<json> parsed;
+  for (std::size_t at = 0; at < text.size();) {
+    const auto end = text.find("\n\n", at);
+    EXPECT_NE(end, std::string::npos) << "an event without its end";
+    const std::string line = text.substr(at, end - at);
+    EXPECT_EQ(line.find('\n'), std::string::npos) << "an event of more than one line";
+    EXPECT_TRUE(line.starts_with("data: ")) << line;
+    if (line != "data: [DONE]") parsed.push_back(json::parse(line.substr(6)));
+    at = end + 2;
+  }
+  return parsed;
+}
+
+TEST(Answer, WholeChatAnswerHasOpenAisShape) {
+  const auto answer = json::parse(whole_answer(identity(), {"hi", {}}, summary(StopReason::kEndToken)));
+  EXPECT_EQ(answer["object"], "chat.completion");
+  EXPECT_EQ(answer["id"], "chatcmpl-1");
+  EXPECT_EQ(answer["created"], 5);
+  EXPECT_EQ(answer["choices"].size(), 1U);
+  EXPECT_EQ(answer["choices"][0]["message"]["role"], "assistant");
+  EXPECT_EQ(answer["choices"][0]["message"]["content"], "hi");
+  EXPECT_EQ(answer["choices"][0]["finish_reason"], "stop");
+  EXPECT_EQ(answer["usage"]["prompt_tokens"], 4);
+  EXPECT_EQ(answer["usage"]["completion_tokens"], 6);
+  EXPECT_EQ(answer["usage"]["total_tokens"], 10);
+  EXPECT_EQ(answer["usage"]["completion_tokens_details"]["accepted_prediction_tokens"], 3);
+  EXPECT_EQ(answer["usage"]["completion_tokens_details"]["rejected_prediction_tokens"], 6);
+  const auto& figures = answer["metrics"]["speculative_decoding"];
+  EXPECT_EQ(figures["num_spec_steps"], 3);
+  EXPECT_EQ(figures["num_draft_tokens"], 9);
+  EXPECT_EQ(figures["num_accepted_draft_tokens"], 3);
+  EXPECT_EQ(figures["num_first_rejections"], 2);
+  EXPECT_EQ(figures["draft"], "sql");
+  EXPECT_EQ(figures["draft_version"], 7);
+  EXPECT_EQ(figures["topic"], "sql");
+}
+
+TEST(Answer, WholeCompletionHasText) {
+  const auto answer =
+      json::parse(whole_answer(identity(Endpoint::kCompletion), {"hi", {}}, summary(StopReason::kLength)));
+  EXPECT_EQ(answer["object"], "text_completion");
+  EXPECT_EQ(answer["choices"][0]["text"], "hi");
+  EXPECT_EQ(answer["choices"][0]["finish_reason"], "length");
+}
+
+TEST(Answer, HiddenAcceptanceIsNowhere) {
+  auto who = identity();
+  who.expose_acceptance = false;
+  const auto text = whole_answer(who, {"hi", {}}, summary(StopReason::kEndToken)) +
+                    closing_events(who, summary(StopReason::kEndToken));
+  EXPECT_EQ(text.find("accepted"), std::string::npos);
+  EXPECT_EQ(text.find("speculative"), std::string::npos);
+}
+
+TEST(Answer, PlainDecodingNamesNoDraft) {
+  auto who = identity();
+  who.draft.clear();
+  const auto answer = json::parse(whole_answer(who, {"hi", {}}, summary(StopReason::kStopString)));
+  EXPECT_TRUE(answer["metrics"]["speculative_decoding"]["draft"].is_null());
+  EXPECT_EQ(answer["choices"][0]["finish_reason"], "stop");
+}
+
+TEST(Answer, StreamBeginsWithTheRoleAndEndsOnce) {
+  const auto who = identity();
+  AnswerChannel::Taken taken;
+  taken.part.text = "a\nb";
+  taken.finished = summary(StopReason::kEndToken);
+  const std::string text = opening_event(who) + stream_text(who, taken);
+  EXPECT_TRUE(text.ends_with("data: [DONE]\n\n"));
+  const auto all = events(text);
+  ASSERT_EQ(all.size(), 3U);
+  EXPECT_EQ(all[0]["choices"][0]["delta"]["role"], "assistant");
+  EXPECT_EQ(all[1]["choices"][0]["delta"]["content"], "a\nb");
+  int reasons = 0;
+  for (const auto& event : all) {
+    EXPECT_EQ(event["object"], "chat.completion.chunk");
+    EXPECT_FALSE(event.contains("usage"));
+    if (event["choices"][0]["finish_reason"].is_string()) ++reasons;
+  }
+  EXPECT_EQ(reasons, 1);
+  EXPECT_EQ(all[2]["metrics"]["speculative_decoding"]["num_spec_steps"], 3);
+}
+
+TEST(Answer, UsageComesInALastChunkWithoutChoices) {
+  auto who = identity();
+  who.include_usage = true;
+  const auto all = events(opening_event(who) + closing_events(who, summary(StopReason::kLength)));
+  ASSERT_EQ(all.size(), 3U);
+  EXPECT_TRUE(all[0]["usage"].is_null());
+  EXPECT_TRUE(all[1]["usage"].is_null());
+  EXPECT_EQ(all[1]["choices"][0]["finish_reason"], "length");
+  EXPECT_TRUE(all[2]["choices"].empty());
+  EXPECT_EQ(all[2]["usage"]["completion_tokens"], 6);
+  EXPECT_TRUE(all[2].contains("metrics"));
+  EXPECT_FALSE(all[1].contains("metrics"));
+}
+
+TEST(Answer, AnErrorEndsTheStreamWithoutDone) {
+  AnswerChannel::Taken taken;
+  taken.finished = summary(StopReason::kFailed);
+  taken.finished->error = Error(ErrorCode::kInternal, "secret detail");
+  const std::string text = stream_text(identity(), taken);
+  const auto all = events(text);
+  ASSERT_EQ(all.size(), 1U);
+  EXPECT_EQ(all[0]["error"]["type"], "server_error");
+  EXPECT_EQ(text.find("[DONE]"), std::string::npos);
+  EXPECT_EQ(text.find("secret"), std::string::npos);
+}
+
+TEST(Answer, BrokenUtf8IsReplaced) {
+  const auto answer = json::parse(whole_answer(identity(), {"a\xff\xc3", {}}, summary(StopReason::kEndToken)));
+  const auto content = answer["choices"][0]["message"]["content"].get<std::string>();
+  EXPECT_TRUE(content.starts_with("a\xEF\xBF\xBD")) << content;
+}
+
+TEST(Answer, MinusInfinityIsSentAsANumber) {
+  auto who = identity();
+  who.logprobs = true;
+  who.tokenizer = Tokenizer::load(std::filesystem::path(SLIPSTREAM_SOURCE_DIR) / "checkpoints/demo/target");
+  TokenLogprobs token;
+  token.token = 100;
+  token.logprob = -std::numeric_limits<float>::infinity();
+  token.top = {{101, -0.5F}};
+  const auto answer = json::parse(whole_answer(who, {"x", {token}}, summary(StopReason::kEndToken)));
+  const auto& entry = answer["choices"][0]["logprobs"]["content"][0];
+  EXPECT_EQ(entry["logprob"], -9999.0);
+  EXPECT_EQ(entry["top_logprobs"][0]["logprob"], -0.5);
+  EXPECT_TRUE(entry["bytes"].is_array());
+  who.endpoint = Endpoint::kCompletion;
+  const auto completion = json::parse(whole_answer(who, {"x", {token}}, summary(StopReason::kEndToken)));
+  EXPECT_EQ(completion["choices"][0]["logprobs"]["token_logprobs"][0], -9999.0);
+}
+
+TEST(AnswerChannel, GathersInOrderAndWakes) {
+  int woken = 0;
+  AnswerChannel channel(1000, [&] { ++woken; });
+  channel.on_tokens({{1}, "a", {}});
+  channel.on_tokens({{2, 3}, "b", {}});
+  const auto first = channel.take();
+  EXPECT_EQ(first.part.text, "ab");
+  EXPECT_EQ(first.n_tokens, 3U);
+  EXPECT_FALSE(first.finished);
+  EXPECT_TRUE(channel.take().empty());
+  channel.on_finished(summary(StopReason::kEndToken));
+  EXPECT_TRUE(channel.take().finished);
+  EXPECT_EQ(woken, 3);
+}
+
+TEST(AnswerChannel, OverflowIsSaidAndKeepsNothingMore) {
+  AnswerChannel channel(10, [] {});
+  channel.on_tokens({{1}, "0123456789", {}});
+  EXPECT_FALSE(AnswerChannel(channel.take().overflowed ? 0 : 1, [] {}).take().overflowed);
+  channel.on_tokens({{1}, "0123456789", {}});
+  channel.on_tokens({{2}, "x", {}});
+  const auto taken = channel.take();
+  EXPECT_TRUE(taken.overflowed);
+  EXPECT_EQ(taken.part.text, "0123456789");
+}
+
+TEST(Reply, ErrorsHaveOneShape) {
+  const Error error(ErrorCode::kInvalidArgument, "bad", "do better", "temperature");
+  const auto body = json::parse(error_reply(error, 1).body)["error"];
+  EXPECT_EQ(body["message"], "bad; do better");
+  EXPECT_EQ(body["type"], "invalid_request_error");
+  EXPECT_EQ(body["param"], "temperature");
+  EXPECT_TRUE(body["code"].is_null());
+  EXPECT_EQ(body.size(), 4U);
+}
+
+TEST(Reply, CodesMapToStatusesOnce) {
+  const std::pair<ErrorCode, int> cases[] = {
+      {ErrorCode::kInvalidArgument, 400}, {ErrorCode::kUnsupported, 400}, {ErrorCode::kNotFound, 404},
+      {ErrorCode::kUnauthenticated, 401}, {ErrorCode::kPermission, 403},  {ErrorCode::kTooLarge, 400},
+      {ErrorCode::kOverloaded, 429},      {ErrorCode::kUnavailable, 503}, {ErrorCode::kIo, 500},
+      {ErrorCode::kDataLoss, 500},        {ErrorCode::kInternal, 500}};
+  for (const auto& [code, status] : cases) {
+    const Reply reply = error_reply(Error(code, "x"), 3);
+    EXPECT_EQ(reply.status, status);
+    const bool says_when = status == 429 || status == 503;
+    EXPECT_EQ(reply.headers.size(), says_when ? 1U : 0U);
+    if (says_when) EXPECT_EQ(reply.headers[0], (std::pair<std::string, std::string>("Retry-After", "3")));
+  }
+}
+
+TEST(Reply, DateIsRfc9110) {
+  EXPECT_EQ(http_date(784111777), "Sun, 06 Nov 1994 08:49:37 GMT");
+}
+
+}  // namespace
+}  // namespace slip

@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/call.h"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <string>
+
+#include "common/error.h"
+#include "server/reply.h"
+
+namespace slip {
+namespace {
+
+const std::string kMessages = R"("messages":[{"role":"user","content":"hi"}])";
+
+CompletionCall chat(const std::string& fields, const CallHeaders& headers = {}) {
+  return parse_request(Endpoint::kChat, "{" + kMessages + (fields.empty() ? "" : "," + fields) + "}", headers);
+}
+
+Error fault_of_body(Endpoint endpoint, const std::string& body) {
+  try {
+    parse_request(endpoint, body, {});
+  } catch (const Error& error) {
+    return error;
+  }
+  ADD_FAILURE() << "accepted: " << body;
+  return Error(ErrorCode::kInternal, "accepted");
+}
+
+TEST(Call, ReadsEveryField) {
+  const auto call = chat(R"("model":"m","temperature":0.5,"top_p":0.25,"top_k":40,"seed":-1,"max_tokens":7,)"
+                         R"("stop":["a","b"],"stream":true,"stream_options":{"include_usage":true},"logprobs":true,)"
+                         R"("top_logprobs":3,"user":"u","service_tier":"auto","metadata":{"topic":"sql"})");
+  EXPECT_EQ(call.model, "m");
+  EXPECT_EQ(call.messages.at(0).role, "user");
+  EXPECT_EQ(call.messages.at(0).content, "hi");
+  EXPECT_FLOAT_EQ(call.sampling.temperature, 0.5F);
+  EXPECT_FLOAT_EQ(call.sampling.top_p, 0.25F);
+  EXPECT_EQ(call.sampling.top_k, 40);
+  EXPECT_EQ(call.sampling.seed, std::numeric_limits<std::uint64_t>::max());
+  EXPECT_EQ(call.max_tokens, 7);
+  EXPECT_EQ(call.stop, (std::vector<std::string>{"a", "b"}));
+  EXPECT_TRUE(call.stream);
+  EXPECT_TRUE(call.include_usage);
+  EXPECT_EQ(call.top_logprobs, 3);
+  EXPECT_EQ(call.topic_label, "sql");
+  EXPECT_TRUE(call.learn);
+}
+
+TEST(Call, NullCountsAsAbsent) {
+  const auto call =
+      chat(R"("model":null,"temperature":null,"seed":null,"stop":null,"stream":null,"tools":null,"n":null,)"
+           R"("logit_bias":null,"response_format":null,"metadata":null,"store":null,"max_tokens":null)");
+  EXPECT_FALSE(call.model);
+  EXPECT_FLOAT_EQ(call.sampling.temperature, 1.0F);
+  EXPECT_FALSE(call.sampling.seed);
+  EXPECT_FALSE(call.max_tokens);
+  EXPECT_TRUE(call.learn);
+}
+
+TEST(Call, NeutralValuesPass) {
+  EXPECT_NO_THROW(chat(R"("n":1,"presence_penalty":0,"frequency_penalty":0.0,"logit_bias":{},)"
+                       R"("response_format":{"type":"text"},"tools":[],"tool_choice":"none","modalities":["text"])"));
+}
+
+TEST(Call, DeveloperIsSystemAndPartsAreJoined) {
+  const auto call = parse_request(
+      Endpoint::kChat,
+      R"({"messages":[{"role":"developer","content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]},)"
+      R"({"role":"assistant","content":"x","refusal":null,"tool_calls":null,"annotations":[]},)"
+      R"({"role":"user","content":"y"}]})",
+      {});
+  EXPECT_EQ(call.messages.at(0).role, "system");
+  EXPECT_EQ(call.messages.at(0).content, "ab");
+  EXPECT_EQ(call.messages.size(), 3U);
+}
+
+TEST(Call, StopMayBeAStringAndMaxTokensHasTwoNames) {
+  EXPECT_EQ(chat(R"("stop":"x")").stop, std::vector<std::string>{"x"});
+  EXPECT_EQ(chat(R"("max_completion_tokens":9)").max_tokens, 9);
+  EXPECT_EQ(chat(R"("max_completion_tokens":9,"max_tokens":9)").max_tokens, 9);
+}
+
+TEST(Call, LearningCanBeDeclined) {
+  EXPECT_FALSE(chat(R"("store":false)").learn);
+  EXPECT_TRUE(chat(R"("store":true)").learn);
+  EXPECT_FALSE(chat("", {.learn = "off"}).learn);
+  EXPECT_TRUE(chat("", {.learn = "on"}).learn);
+  EXPECT_THROW(chat("", {.learn = "maybe"}), Error);
+}
+
+TEST(Call, TopicComesFromMetadataOrHeader) {
+  EXPECT_EQ(chat("", {.topic = "math"}).topic_label, "math");
+  EXPECT_EQ(chat(R"("metadata":{"topic":"math"})", {.topic = "math"}).topic_label, "math");
+  EXPECT_THROW(chat(R"("metadata":{"topic":"sql"})", {.topic = "math"}), Error);
+}
+
+struct Refusal {
+  const char* fields;  // beside the messages
+  const char* param;
+};
+
+class CallRefusal : public ::testing::TestWithParam<Refusal> {};
+
+TEST_P(CallRefusal, NamesTheField) {
+  const Error error = fault_of_body(Endpoint::kChat, "{" + kMessages + "," + GetParam().fields + "}");
+  EXPECT_EQ(http_status(error), 400) << error.message();
+  EXPECT_EQ(error.param(), GetParam().param) << error.message();
+  EXPECT_NE(error.message().find(GetParam().param), std::string::npos) << error.message();
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Types, CallRefusal,
+    ::testing::Values(
+        Refusal{R"("temperature":"1")", "temperature"}, Refusal{R"("temperature":true)", "temperature"},
+        Refusal{R"("temperature":-0.1)", "temperature"}, Refusal{R"("temperature":2.01)", "temperature"},
+        Refusal{R"("top_p":0)", "top_p"}, Refusal{R"("top_p":1.5)", "top_p"}, Refusal{R"("top_k":-1)", "top_k"},
+        Refusal{R"("top_k":4294967297)", "top_k"}, Refusal{R"("top_k":1.0)", "top_k"},
+        Refusal{R"("max_tokens":0)", "max_tokens"}, Refusal{R"("max_tokens":true)", "max_tokens"},
+        Refusal{R"("max_tokens":1e3)", "max_tokens"}, Refusal{R"("max_tokens":4294967297)", "max_tokens"},
+        Refusal{R"("max_tokens":9223372036854775808)", "max_tokens"},
+        Refusal{R"("max_tokens":2,"max_completion_tokens":3)", "max_completion_tokens"},
+        Refusal{R"("seed":9223372036854775808)", "seed"}, Refusal{R"("seed":1.5)", "seed"},
+        Refusal{R"("stream":1)", "stream"}, Refusal{R"("stream":"true")", "stream"}, Refusal{R"("stop":5)", "stop"},
+        Refusal{R"("stop":[1])", "stop"}, Refusal{R"("stop":"")", "stop"},
+        Refusal{R"("stop":["1","2","3","4","5","6","7","8","9","a","b","c","d","e","f","g","h"])", "stop"},
+        Refusal{R"("model":7)", "model"}, Refusal{R"("user":7)", "user"}, Refusal{R"("store":"no")", "store"},
+        Refusal{R"("metadata":[])", "metadata"}, Refusal{R"("metadata":{"a":1})", "metadata.a"},
+        Refusal{R"("stream_options":{"include_usage":true})", "stream_options"},
+        Refusal{R"("stream":true,"stream_options":{"x":1})", "stream_options.x"},
+        Refusal{R"("stream":true,"stream_options":{"include_usage":1})", "stream_options.include_usage"},
+        Refusal{R"("logprobs":1)", "logprobs"}, Refusal{R"("top_logprobs":2)", "top_logprobs"},
+        Refusal{R"("logprobs":true,"top_logprobs":21)", "top_logprobs"}));
+
+INSTANTIATE_TEST_SUITE_P(
+    Unsupported, CallRefusal,
+    ::testing::Values(Refusal{R"("n":2)", "n"}, Refusal{R"("n":true)", "n"}, Refusal{R"("n":0)", "n"},
+                      Refusal{R"("presence_penalty":0.1)", "presence_penalty"},
+                      Refusal{R"("frequency_penalty":-1)", "frequency_penalty"},
+                      Refusal{R"("logit_bias":{"5":1})", "logit_bias"},
+                      Refusal{R"("response_format":{"type":"json_object"})", "response_format"},
+                      Refusal{R"("tools":[{"type":"function"}])", "tools"}, Refusal{R"("functions":[{}])", "functions"},
+                      Refusal{R"("tool_choice":"auto")", "tool_choice"}, Refusal{R"("audio":{})", "audio"},
+                      Refusal{R"("modalities":["audio"])", "modalities"}, Refusal{R"("prediction":{})", "prediction"},
+                      Refusal{R"("reasoning_effort":"low")", "reasoning_effort"},
+                      Refusal{R"("no_such_field":1)", "no_such_field"}, Refusal{R"("prompt":"x")", "prompt"},
+                      Refusal{R"("no_such_null":null)", "no_such_null"}));
+
+TEST(Call, MessagesAreCheckedWhereTheyAreWrong) {
+  const std::pair<const char*, const char*> cases[] = {
+      {R"({"messages":[]})", "messages"},
+      {R"({"messages":"hi"})", "messages"},
+      {R"({})", "messages"},
+      {R"({"messages":[7]})", "messages[0]"},
+      {R"({"messages":[{"content":"x"}]})", "messages[0].role"},
+      {R"({"messages":[{"role":"root","content":"x"}]})", "messages[0].role"},
+      {R"({"messages":[{"role":"tool","content":"x"}]})", "messages[0].role"},
+      {R"({"messages":[{"role":"user"}]})", "messages[0].content"},
+      {R"({"messages":[{"role":"user","content":null}]})", "messages[0].content"},
+      {R"({"messages":[{"role":"user","content":[]}]})", "messages[0].content"},
+      {R"({"messages":[{"role":"user","content":[{"type":"image_url","image_url":{}}]}]})",
+       "messages[0].content[0].type"},
+      {R"({"messages":[{"role":"user","content":[{"type":"input_audio"}]}]})", "messages[0].content[0].type"},
+      {R"({"messages":[{"role":"user","content":[{"type":"text"}]}]})", "messages[0].content[0].text"},
+      {R"({"messages":[{"role":"user","content":[{"type":"text","text":"a","b":1}]}]})", "messages[0].content[0].b"},
+      {R"({"messages":[{"role":"user","content":"x","name":"y"}]})", "messages[0].name"},
+      {R"({"messages":[{"role":"assistant","content":"x","tool_calls":[{}]}]})", "messages[0].tool_calls"},
+      {R"({"messages":[{"role":"user","content":"x","colour":"red"}]})", "messages[0].colour"},
+  };
+  for (const auto& [body, param] : cases) {
+    const Error error = fault_of_body(Endpoint::kChat, body);
+    EXPECT_EQ(http_status(error), 400) << body;
+    EXPECT_EQ(error.param(), param) << body;
+  }
+}
+
+TEST(Call, CompletionsTakeOneStringPrompt) {
+  EXPECT_EQ(parse_request(Endpoint::kCompletion, R"({"prompt":"x","echo":false,"best_of":1,"logprobs":2})", {}).prompt,
+            "x");
+  EXPECT_EQ(parse_request(Endpoint::kCompletion, R"({"prompt":"x","logprobs":2})", {}).top_logprobs, 2);
+  for (const char* body :
+       {R"({"prompt":["x"]})", R"({"prompt":[1,2]})", R"({"prompt":""})", R"({"prompt":1})", R"({})"}) {
+    EXPECT_EQ(fault_of_body(Endpoint::kCompletion, body).param(), "prompt") << body;
+  }
+  EXPECT_EQ(fault_of_body(Endpoint::kCompletion, R"({"prompt":"x","echo":true})").param(), "echo");
+  EXPECT_EQ(fault_of_body(Endpoint::kCompletion, R"({"prompt":"x","messages":[]})").param(), "messages");
+  EXPECT_EQ(fault_of_body(Endpoint::kCompletion, R"({"prompt":"x","logprobs":6})").param(), "logprobs");
+}
+
+// S6: what a parser must survive.
+TEST(Call, HostileJsonIsRefused) {
+  const std::string deep(100'000, '[');
+  const std::string cases[] = {
+      "",
+      "null",
+      "[]",
+      "7",
+      "{",
+      deep,
+      R"({"messages":)" + deep,
+      R"({"a":1,"a":2})",
+      R"({"messages":[{"role":"user","content":"x","role":"system"}]})",
+      R"({"temperature":1e400,)" + kMessages + "}",
+      R"({"temperature":NaN,)" + kMessages + "}",
+      R"({"temperature":Infinity,)" + kMessages + "}",
+      R"({"messages":[{"role":"user","content":"\ud800"}]})",
+      "{\"messages\":[{\"role\":\"user\",\"content\":\"\xff\xfe\"}]}",
+      "{" + kMessages + "} trailing",
+      "\xef\xbb\xbf",
+  };
+  for (const auto& body : cases) {
+    const Error error = fault_of_body(Endpoint::kChat, body);
+    EXPECT_EQ(http_status(error), 400) << body.substr(0, 60);
+    EXPECT_LT(error.message().size(), 400U);
+  }
+}
+
+TEST(Call, SixtyFourLevelsAreTheBound) {
+  const auto nested = [](std::size_t levels) {  // inside the body's own
+    return "{\"no_such\":" + std::string(levels - 1, '[') + std::string(levels - 1, ']') + "}";
+  };
+  EXPECT_EQ(fault_of_body(Endpoint::kChat, nested(64)).param(), "no_such");  // read, then refused for its name
+  EXPECT_EQ(fault_of_body(Endpoint::kChat, nested(65)).param(), "");
+}
+
+}  // namespace
+}  // namespace slip
