@@ -203,6 +203,8 @@ bool DraftModelProposer::feed_depth(DraftFamily& family, std::int32_t depth) {
   for (Chain& chain : chains_) {
     if (depth >= chain.nodes || chain.drafting->broken) continue;
     Home& home = *chain.drafting->live;
+    // Rows of a proposal that was never judged are not committed ones.
+    if (depth == 0) home.n_cached = std::min(home.n_cached, n_committed(*chain.sequence) - 1);
     const auto tokens = depth == 0 ? chain.sequence->tokens.subspan(static_cast<std::size_t>(home.n_cached))
                                    : std::span<const std::int32_t>(chain.proposal->tokens).last(1);
     feeds_.push_back({home.version->weights.get(), &home.pages, home.n_cached, tokens, /*wants_logits=*/true});

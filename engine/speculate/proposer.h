@@ -60,7 +60,8 @@ class Proposer {
   virtual std::int64_t catch_up(std::span<const SequenceRef> sequences, CatchUpBudget budget) = 0;
   // How many tokens it could propose for this sequence now; 0 while too far behind.
   virtual std::int32_t ready_depth(const SequenceRef& sequence) const = 0;
-  // Fills proposals[i], cleared before, with up to budget.nodes[i] nodes. REQUIRES: nodes[i] ≤ ready_depth.
+  // Fills proposals[i], cleared before, with up to budget.nodes[i] nodes. REQUIRES: nodes[i] ≤ ready_depth; the tokens
+  // of a sequence change only by way of on_verified.
   virtual void propose(std::span<const SequenceRef> sequences, const ProposeBudget& budget,
                        std::span<Proposal> proposals) = 0;
   // `sequence.tokens` are those before this verdict's tokens are added. `taps`: as needs() asked, else empty.
