@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "distill/torch_adamw.h"
 
-#include <algorithm>
 #include <cmath>
-#include <numbers>
+
+#include "distill/learning_rate.h"
 
 namespace slip {
 
@@ -37,18 +37,6 @@ void update_tensor(const Slots& slots, std::int64_t n, const Rates& rates) {
 }
 
 }  // namespace
-
-double learning_rate_at(const TrainerOptions& options, std::int64_t step) {
-  double rate = options.learning_rate;
-  if (step < options.warmup_steps) {
-    rate *= static_cast<double>(step + 1) / static_cast<double>(options.warmup_steps);
-  } else if (options.total_steps > options.warmup_steps) {
-    const double past = static_cast<double>(step - options.warmup_steps);
-    const double share = std::min(1.0, past / static_cast<double>(options.total_steps - options.warmup_steps));
-    rate *= 0.1 + 0.45 * (1 + std::cos(std::numbers::pi * share));
-  }
-  return rate;
-}
 
 TorchAdamW::TorchAdamW(const std::vector<NamedTensor>& parameters) {
   for (const NamedTensor& parameter : parameters) {

@@ -32,7 +32,4 @@ class TorchAdamW {
   std::vector<at::Tensor> first_, second_;  // per parameter, its shape, float32
 };
 
-// Linear warm-up, then constant, or cosine to 10 % when an end is given. `step` counts from 0.
-double learning_rate_at(const TrainerOptions& options, std::int64_t step);
-
 }  // namespace slip

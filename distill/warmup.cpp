@@ -243,8 +243,9 @@ void WarmupJob::train() {
 
 void WarmupJob::one_step(std::int64_t& skips_in_a_row) {
   const std::vector<ReplayRecord> batch = next_batch();
-  const TrainStep step = trainer_->step(batch, [&] { return !observer_.stop_requested(); });
-  if (observer_.stop_requested()) {
+  bool stopped = false;
+  const TrainStep step = trainer_->step(batch, [&] { return !(stopped = observer_.stop_requested()); });
+  if (stopped) {
     save();
     interrupted("at step " + std::to_string(trainer_->steps()));
   }
@@ -358,7 +359,7 @@ std::optional<DataDirectoryLock> lock_data_directory_around(const fs::path& out)
 
 fs::path warmup_work_folder(const fs::path& out) {
   fs::path folder = out;
-  if (!folder.has_filename()) folder = folder.parent_path();  // "drafts/sql/" means "drafts/sql"
+  if (!folder.has_filename()) folder = folder.parent_path();
   folder += ".work";
   return folder;
 }
@@ -387,8 +388,10 @@ ModelConfig draft_config(const ModelConfig& target, const DraftShape& shape) {
 WarmupResult run_warmup(const WarmupOptions& options, WarmupObserver& observer) {
   check_options(options);
   check_draft(options);
-  const auto data_directory = lock_data_directory_around(options.out);
-  return WarmupJob(options, observer).run();
+  WarmupOptions checked = options;
+  if (!checked.out.has_filename()) checked.out = checked.out.parent_path();  // "drafts/sql/" means "drafts/sql"
+  const auto data_directory = lock_data_directory_around(checked.out);
+  return WarmupJob(checked, observer).run();
 }
 
 }  // namespace slip

@@ -96,7 +96,11 @@ AnswerFile::AnswerFile(const std::filesystem::path& path) {
 void AnswerFile::append(const ReplayRecord& record) {
   const std::vector<std::byte> frame = encode_record(record, records_.size() + 1);
   write_all(file_.get(), frame, "warmup.answers");
-  records_.insert_or_assign(record.request.value, record);
+  // As it will be read after an interruption: log probabilities lose their last bits on disk, and a run that was
+  // interrupted must come to the same weights as one that was not.
+  auto kept = decode_record(frame);
+  SLIP_CHECK(kept.has_value(), "a frame we have just written does not decode");
+  records_.insert_or_assign(record.request.value, std::move(*kept));
 }
 
 void AnswerFile::sync() {

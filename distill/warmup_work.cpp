@@ -102,15 +102,15 @@ std::string describe_run(const WarmupOptions& options) {
 WarmupWork::WarmupWork(const WarmupOptions& options) : folder_(warmup_work_folder(options.out)) {
   refuse_existing_outcome(options);
   const fs::path run_file = folder_ / "run.json";
-  const std::string run = describe_run(options);
-  if (options.force) fs::remove_all(folder_);
-  resumed_ = fs::exists(run_file);
-  if (options.resume && !resumed_) {
+  if (options.resume && !fs::exists(run_file)) {
     throw Error(ErrorCode::kNotFound, "there is no interrupted run in " + folder_.string(), "start it without --resume",
                 "resume");
   }
+  const std::string run = describe_run(options);
   if (options.out.has_parent_path()) fs::create_directories(options.out.parent_path());
-  ensure_private_directory(folder_);
+  lock_.emplace(folder_);
+  if (options.force) clear(/*keep_lock=*/true);
+  resumed_ = fs::exists(run_file);
   if (resumed_) check_same_run(run_file, run, folder_);
   if (!resumed_) replace_file(run_file, run, "warmup.run");
 }
@@ -158,7 +158,9 @@ void WarmupWork::deliver(const fs::path& out, bool keep) const {
 
 // The lock's file outlives the rest: removed while it is held, it would let a second run in.
 void WarmupWork::clear(bool keep_lock) const {
-  for (const auto& entry : fs::directory_iterator(folder_)) {
+  const fs::directory_iterator listing(folder_);
+  const std::vector<fs::directory_entry> entries(begin(listing), end(listing));
+  for (const auto& entry : entries) {
     if (entry.path().filename() != "LOCK") fs::remove_all(entry.path());
   }
   if (!keep_lock) fs::remove_all(folder_);

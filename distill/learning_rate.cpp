@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "distill/learning_rate.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+namespace slip {
+
+double learning_rate_at(const TrainerOptions& options, std::int64_t step) {
+  double rate = options.learning_rate;
+  if (step < options.warmup_steps) {
+    rate *= static_cast<double>(step + 1) / static_cast<double>(options.warmup_steps);
+  } else if (options.total_steps > options.warmup_steps) {
+    const double past = static_cast<double>(step - options.warmup_steps);
+    const double share = std::min(1.0, past / static_cast<double>(options.total_steps - options.warmup_steps));
+    rate *= 0.1 + 0.45 * (1 + std::cos(std::numbers::pi * share));
+  }
+  return rate;
+}
+
+}  // namespace slip

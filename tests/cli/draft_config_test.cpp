@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/draft_config.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "common/error.h"
+#include "common/file.h"
+
+namespace slip::cli {
+namespace {
+
+std::string fault(const std::string& toml) {
+  WarmupOptions options;
+  try {
+    apply_draft_config(toml, "d.toml", options);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
+    return error.message() + " " + error.hint();
+  }
+  return "none";
+}
+
+TEST(DraftConfig, ReadsTheDemoDraft) {
+  WarmupOptions options;
+  const auto path = std::filesystem::path(SLIPSTREAM_SOURCE_DIR) / "configs/demo-draft.toml";
+  apply_draft_config(read_file(path, 1 << 20), path.string(), options);
+  EXPECT_EQ(options.shape,
+            (DraftShape{.hidden = 128, .layers = 2, .ffn = 352, .heads = 4, .kv_heads = 2, .tied = true}));
+  EXPECT_DOUBLE_EQ(options.share, 0.1);
+  EXPECT_EQ(options.steps, 0);
+  EXPECT_FALSE(options.temperature.has_value());
+}
+
+TEST(DraftConfig, AbsentKeysLeaveWhatIsThere) {
+  WarmupOptions options;
+  options.batch = 5;
+  apply_draft_config("hidden = 64\n[training]\nloss = \"tv\"\ntemperature = \"0.5\"\n", "d.toml", options);
+  EXPECT_EQ(options.shape.hidden, 64);
+  EXPECT_EQ(options.shape.layers, DraftShape{}.layers);
+  EXPECT_EQ(options.batch, 5);
+  EXPECT_EQ(options.trainer.loss.kind, LossKind::kTotalVariation);
+  EXPECT_FLOAT_EQ(options.temperature.value(), 0.5F);
+}
+
+TEST(DraftConfig, FaultsNameLineAndNearestKey) {
+  EXPECT_NE(fault("hidden = 64\nlayrs = 2\n").find("d.toml:2"), std::string::npos);
+  EXPECT_NE(fault("hidden = 64\nlayrs = 2\n").find("layers"), std::string::npos);
+  EXPECT_NE(fault("[training]\nlearning_rat = 1\n").find("learning_rate"), std::string::npos);
+  EXPECT_NE(fault("[training]\nloss = \"mse\"\n").find("loss"), std::string::npos);
+  EXPECT_NE(fault("layers = 0\n").find("layers"), std::string::npos);
+  EXPECT_NE(fault("layers = true\n").find("layers"), std::string::npos);
+  EXPECT_NE(fault("layers = \n").find("d.toml:1"), std::string::npos);
+  EXPECT_NE(fault("[training]\ntemperature = \"warm\"\n").find("temperature"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace slip::cli
