@@ -20,7 +20,7 @@ constexpr int kDimsInFlight = kParts == 1 ? 4 : 2;   // in units of 16
 
 struct KeyValueBlock {
   alignas(64) float keys[kGroups][kMaxHeadDim][kLanes];
-  alignas(64) float values[kBlockSlots][kMaxHeadDim];
+  alignas(64) float values[kBlockSlots * kMaxHeadDim];  // [kBlockSlots][head_dim rounded up to lanes]
   std::int32_t slots[kBlockSlots];
   int n = 0;
 };
@@ -34,11 +34,15 @@ struct RowState {
 // The outputs so far of every row and head of the tile, before the division by the total.
 struct TileState {
   RowState rows[kAttentionTileRows];
-  alignas(64) float sums[kAttentionTileRows][kAttentionTileHeads][kMaxHeadDim];
+  alignas(64) float sums[kAttentionTileRows * kAttentionTileHeads * kMaxHeadDim];  // rows of n_heads × rounded head_dim
 };
 
 SLIP_LANES int round_to_lanes(int n) {
   return (n + kLanes - 1) / kLanes * kLanes;
+}
+
+SLIP_LANES float* sums_of(const AttentionTile& tile, TileState& state, int row, int head) {
+  return state.sums + (row * tile.n_heads + head) * round_to_lanes(tile.head_dim);
 }
 
 SLIP_LANES const std::byte* slot_address(const AttentionTile& tile, std::int32_t slot, std::int64_t slot_bytes) {
@@ -95,7 +99,7 @@ void stage(const AttentionTile& tile, KeyValueBlock& block) {
   const std::byte* keys[kBlockSlots];
   for (int i = 0; i < block.n; ++i) {
     keys[i] = slot_address(tile, block.slots[i], slot_bytes);
-    widen_value(tile, keys[i] + tile.values_offset_bytes, block.values[i]);
+    widen_value(tile, keys[i] + tile.values_offset_bytes, block.values + i * round_to_lanes(tile.head_dim));
   }
   for (int group = 0; group * kLanes < block.n; ++group) {
     turn_keys(tile, group, keys + group * kLanes, block.n - group * kLanes, block);
@@ -112,7 +116,7 @@ SLIP_LANES void score_heads(const AttentionTile& tile, const float* q, const Key
   }
   for (int d = 0; d < tile.head_dim; ++d) {
     Lanes keys[kGroups];
-    for (int g = 0; g < kGroups; ++g) keys[g] = load(block.keys[g][d]);
+    for (int g = 0; g < kGroups; ++g) keys[g] = load_once(block.keys[g][d]);
 #pragma GCC unroll 8
     for (int h = 0; h < kHeads; ++h) {
       const Lanes query = broadcast(q[h * tile.head_dim + d]);
@@ -148,20 +152,20 @@ SLIP_LANES float weigh(float* scores, int n, float& most, float& total) {
   return shrink;
 }
 
-// kHeads heads × kDims · 16 dimensions: sums = sums · shrink + Σ weight · value.
+// kHeads heads × kDims · 16 dimensions: sums = sums · shrink + Σ weight · value. Heads and slots are `stride` apart.
 template <int kHeads, int kDims>
-SLIP_LANES void add_values(const KeyValueBlock& block, int d, int n, const float (*weights)[kBlockSlots],
-                           const float* shrink, float (*to)[kMaxHeadDim]) {
+SLIP_LANES void add_values(const float* values, std::int64_t stride, int n, const float (*weights)[kBlockSlots],
+                           const float* shrink, float* to) {
   Lanes sums[kHeads][kDims];
 #pragma GCC unroll 8
   for (int h = 0; h < kHeads; ++h) {
 #pragma GCC unroll 8
-    for (int j = 0; j < kDims; ++j) sums[h][j] = load(to[h] + d + j * kLanes) * broadcast(shrink[h]);
+    for (int j = 0; j < kDims; ++j) sums[h][j] = load(to + h * stride + j * kLanes) * broadcast(shrink[h]);
   }
   for (int slot = 0; slot < n; ++slot) {
     Lanes value[kDims];
 #pragma GCC unroll 8
-    for (int j = 0; j < kDims; ++j) value[j] = load(block.values[slot] + d + j * kLanes);
+    for (int j = 0; j < kDims; ++j) value[j] = load_once(values + slot * stride + j * kLanes);
 #pragma GCC unroll 8
     for (int h = 0; h < kHeads; ++h) {
       const Lanes weight = broadcast(weights[h][slot]);
@@ -172,7 +176,7 @@ SLIP_LANES void add_values(const KeyValueBlock& block, int d, int n, const float
 #pragma GCC unroll 8
   for (int h = 0; h < kHeads; ++h) {
 #pragma GCC unroll 8
-    for (int j = 0; j < kDims; ++j) store(to[h] + d + j * kLanes, sums[h][j]);
+    for (int j = 0; j < kDims; ++j) store(to + h * stride + j * kLanes, sums[h][j]);
   }
 }
 
@@ -186,12 +190,12 @@ void attend_heads(const AttentionTile& tile, const KeyValueBlock& block, int row
     shrink[h] = weigh(weights[h], n, state.rows[row].most[head + h], state.rows[row].total[head + h]);
   }
   const int dims = round_to_lanes(tile.head_dim);
-  float(*to)[kMaxHeadDim] = state.sums[row] + head;
+  float* to = sums_of(tile, state, row, head);
   int d = 0;
   for (; d + kDimsInFlight * kLanes <= dims; d += kDimsInFlight * kLanes) {
-    add_values<kHeads, kDimsInFlight>(block, d, n, weights, shrink, to);
+    add_values<kHeads, kDimsInFlight>(block.values + d, dims, n, weights, shrink, to + d);
   }
-  for (; d < dims; d += kLanes) add_values<kHeads, 1>(block, d, n, weights, shrink, to);
+  for (; d < dims; d += kLanes) add_values<kHeads, 1>(block.values + d, dims, n, weights, shrink, to + d);
 }
 
 void attend_row(const AttentionTile& tile, const KeyValueBlock& block, int row, int n, TileState& state) {
@@ -254,18 +258,18 @@ void clear(const AttentionTile& tile, TileState& state) {
     for (int h = 0; h < tile.n_heads; ++h) {
       state.rows[r].most[h] = -__builtin_inff();
       state.rows[r].total[h] = 0;
-      for (int d = 0; d < tile.head_dim; d += kLanes) store(state.sums[r][h] + d, broadcast(0));
+      for (int d = 0; d < tile.head_dim; d += kLanes) store(sums_of(tile, state, r, h) + d, broadcast(0));
     }
   }
 }
 
-void write_out(const AttentionTile& tile, const TileState& state) {
+void write_out(const AttentionTile& tile, TileState& state) {
   for (int r = 0; r < tile.n_rows; ++r) {
     for (int h = 0; h < tile.n_heads; ++h) {
       const Lanes total = broadcast(state.rows[r].total[h]);
       float* to = tile.rows[r].out + h * tile.head_dim;
       for (int d = 0; d < tile.head_dim; d += kLanes) {
-        const Lanes value = load(state.sums[r][h] + d) / total;
+        const Lanes value = load(sums_of(tile, state, r, h) + d) / total;
         if (tile.head_dim - d >= kLanes) {
           store(to + d, value);
         } else {

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <utility>
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
@@ -56,6 +57,18 @@ SLIP_LANES Lanes load(const float* from) {
 }
 SLIP_LANES void store(float* to, const Lanes& x) {
   __builtin_memcpy(to, &x, sizeof x);
+}
+
+// A value that several operations use, loaded once: GCC would fold the load into each of them, and loads are what the
+// inner loops wait for.
+SLIP_LANES Lanes load_once(const float* from) {
+  Lanes x = load(from);
+#if defined(__AVX512F__)
+  for (Part& part : x.part) asm("" : "+v"(part));
+#elif defined(__x86_64__)
+  for (Part& part : x.part) asm("" : "+x"(part));
+#endif
+  return x;
 }
 
 // The first n (< 16) of 16 values, the others zero.
@@ -136,22 +149,29 @@ SLIP_LANES void store_bf16(std::uint16_t* to, const Lanes& x) {
   }
 }
 
-// Sum over the lanes, always along the same tree.
-SLIP_LANES float sum_lanes(const Lanes& x) {
-  alignas(64) float lane[kLanes];
-  store(lane, x);
-  for (int half = kLanes / 2; half > 0; half /= 2) {
-    for (int i = 0; i < half; ++i) lane[i] += lane[i + half];
+template <int kBy, int... kLane>
+SLIP_LANES Part rotated(const Part& x, std::integer_sequence<int, kLane...>) {
+  return __builtin_shufflevector(x, x, (kLane + kBy) % kPartLanes...);
+}
+template <int kBy, class Combine>
+SLIP_LANES Part fold(Part x, const Combine& combine) {
+  if constexpr (kBy < kPartLanes) x = combine(x, rotated<kBy>(x, std::make_integer_sequence<int, kPartLanes>()));
+  if constexpr (kBy > 1) return fold<kBy / 2>(x, combine);
+  return x;
+}
+// Combines all lanes, always along the same tree: lane i with i + 8, then i + 4, i + 2, i + 1.
+template <class Combine>
+SLIP_LANES float reduce(Lanes x, const Combine& combine) {
+  for (int half = kParts / 2; half > 0; half /= 2) {
+    for (int i = 0; i < half; ++i) x.part[i] = combine(x.part[i], x.part[i + half]);
   }
-  return lane[0];
+  return fold<kPartLanes / 2>(x.part[0], combine)[0];
+}
+SLIP_LANES float sum_lanes(const Lanes& x) {
+  return reduce(x, [](const Part& a, const Part& b) { return a + b; });
 }
 SLIP_LANES float max_lanes(const Lanes& x) {
-  alignas(64) float lane[kLanes];
-  store(lane, x);
-  for (int half = kLanes / 2; half > 0; half /= 2) {
-    for (int i = 0; i < half; ++i) lane[i] = lane[i + half] > lane[i] ? lane[i + half] : lane[i];
-  }
-  return lane[0];
+  return reduce(x, [](const Part& a, const Part& b) { return b > a ? b : a; });
 }
 
 // e^x to about one unit in the last place: 2^n · e^r with |r| ≤ ln 2 / 2 (Cody and Waite, 1980) and Taylor's polynomial
