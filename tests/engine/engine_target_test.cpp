@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+// The embedded target with drafts cut out of itself: token ids, log probabilities and raw-logit checksums with
+// speculation equal those without, in both dtypes, through swaps in mid-answer.
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "checkpoints/safetensors.h"
+#include "tests/engine/engine_answers.h"
+#include "tests/engine/model/embedded_target.h"
+#include "tests/engine/model/tiny_tokenizer.h"
+
+namespace slip {
+namespace {
+
+using testing::Answer;
+
+// A draft of the target's first two layers, or of its first and last: a good and a bad one of the same shape.
+std::shared_ptr<const ModelWeights> layers_of_target(bool last_layer, Dtype dtype) {
+  const testing::TemporaryFolder folder;
+  ModelConfig config = load_model_config(testing::embedded_target_folder());
+  const std::string kept = last_layer ? "layers." + std::to_string(config.n_layers - 1) + "." : "layers.1.";
+  config.n_layers = 2;
+  folder.write("config.json", to_config_json(config));
+  const SafetensorsFile whole(testing::embedded_target_folder() / "model.safetensors");
+  std::map<std::string, StoredTensor, std::less<>> tensors;
+  for (const auto& [name, tensor] : whole.tensors()) {
+    const auto at = name.find(kept);
+    if (at != std::string::npos) {
+      tensors[std::string(name).replace(at, kept.size(), "layers.1.")] = tensor;
+    } else if (name.find("layers.") == std::string::npos || name.find("layers.0.") != std::string::npos) {
+      tensors[name] = tensor;
+    }
+  }
+  write_safetensors(folder.path() / "model.safetensors", tensors, {}, "test");
+  return ModelWeights::load(folder.path(), dtype);
+}
+
+struct Swapper final : StepListener {
+  std::shared_ptr<DraftSlot> slot;
+  std::vector<std::shared_ptr<const ModelWeights>> weights;
+  int n_steps = 0, every = 0;
+  void on_step(const StepFigures&) noexcept override {
+    if (every == 0 || ++n_steps % every != 0) return;
+    auto next = std::make_shared<DraftVersion>(*slot->get());
+    next->weights = weights[++next->number % 2];
+    slot->set(std::move(next));
+    slot->reclaim();
+  }
+  void on_finished(const RequestSummary&) noexcept override {}
+};
+
+struct Case {
+  Dtype dtype = Dtype::kBFloat16;
+  SamplingParams sampling;
+  std::int32_t k = 0, concurrency = 1;
+  int swap_every = 0;
+};
+
+std::vector<Answer> answers_of(const Case& run) {
+  static std::map<Dtype, std::vector<std::shared_ptr<const ModelWeights>>> drafts;
+  auto& pair = drafts[run.dtype];
+  if (pair.empty()) pair = {layers_of_target(true, run.dtype), layers_of_target(false, run.dtype)};
+  const auto tokenizer = Tokenizer::load(testing::embedded_target_folder());
+  const auto chat = ChatTemplate::load(testing::embedded_target_folder());
+  const auto weights = testing::embedded_target(run.dtype);
+  kernels::ThreadPool pool(1);
+  Swapper swapper;
+  auto first = std::make_shared<DraftVersion>();
+  first->number = 1;
+  first->weights = pair[1];
+  swapper.slot = std::make_shared<DraftSlot>(DraftId{0}, "cut", first);
+  swapper.weights = pair;
+  swapper.every = run.swap_every;
+  EngineOptions options{.k = run.k, .max_running = run.concurrency, .prefill_chunk = 20};
+  auto worker = std::make_unique<LocalWorker>(weights, 256, 128, 64 * run.concurrency, pool);
+  Engine engine(options, std::move(worker), tokenizer, pool, nullptr, {&swapper});
+  const std::vector<std::string> prompts{"How many apples are left if Tom eats 3 of 12?",
+                                         "Write a function that sorts a list."};
+  std::vector<Answer> answers(prompts.size());
+  for (std::size_t i = 0; i < prompts.size(); ++i) {
+    Request request = testing::full_request(i + 1, chat.render(*tokenizer, {{"user", prompts[i]}}, true), answers[i]);
+    request.sampling = run.sampling;
+    request.max_tokens = 16;
+    request.end_ids = weights->config.eos_ids;
+    request.draft = swapper.slot;
+    engine.submit(std::move(request));
+  }
+  EXPECT_TRUE(testing::drain(engine));
+  return answers;
+}
+
+class EngineOnTheTarget : public ::testing::TestWithParam<Dtype> {};
+
+TEST_P(EngineOnTheTarget, SpeculationChangesNoBit) {
+  const std::vector<SamplingParams> modes{{.temperature = 0}, {.temperature = 0.7F, .top_p = 0.9F, .seed = 42}};
+  for (const SamplingParams& sampling : modes) {
+    const auto plain = answers_of({.dtype = GetParam(), .sampling = sampling});
+    std::int32_t accepted = 0;
+    for (const std::int32_t k : {1, 3, 5, 8}) {
+      for (const std::int32_t concurrency : {1, 8}) {
+        const int swap_every = concurrency == 1 ? 0 : 3;
+        const auto answers = answers_of({GetParam(), sampling, k, concurrency, swap_every});
+        for (std::size_t i = 0; i < answers.size(); ++i) {
+          EXPECT_TRUE(answers[i].same_as(plain[i])) << "k " << k << " concurrency " << concurrency << " answer " << i;
+          EXPECT_NE(answers[i].summary.figures.checksum, 0U);
+          EXPECT_TRUE(swap_every == 0 || answers[i].summary.figures.steps < 8 || answers[i].summary.figures.swaps > 0);
+          accepted += answers[i].summary.figures.accepted;
+        }
+      }
+    }
+    EXPECT_GT(accepted, 20);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Dtypes, EngineOnTheTarget, ::testing::Values(Dtype::kBFloat16, Dtype::kFloat32),
+                         [](const auto& dtype) { return dtype.param == Dtype::kFloat32 ? "float32" : "bfloat16"; });
+
+}  // namespace
+}  // namespace slip
