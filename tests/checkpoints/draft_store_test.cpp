@@ -1,0 +1,301 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "checkpoints/draft_store.h"
+
+#include <gmock/gmock.h>
+#include <sys/stat.h>
+#include <set>
+#include <thread>
+
+#include "tests/checkpoints/store_sandbox.h"
+
+namespace slip {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::ElementsAre;
+
+using DraftStoreTest = StoreSandbox;
+
+TEST_F(DraftStoreTest, PublishesAHuggingFaceFolderThatBecomesCurrent) {
+  DraftStore store(root_);
+  EXPECT_EQ(store.current("sql"), std::nullopt);
+  const DraftMeta first = publish(store, "sql", "one");
+  EXPECT_EQ(first.version, 1U);
+  EXPECT_EQ(first.weights_sha256, "7692c3ad3540bb803c020b3aee66cd8887123234ea0c6e7143c0add73ff431ed");  // of "one"
+  EXPECT_GT(first.created_us, 0);
+  const DraftMeta second = publish(store, "sql", "two", 1);
+  EXPECT_EQ(second.version, 2U);
+  EXPECT_EQ(store.current("sql")->version, 2U);
+  EXPECT_EQ(store.current("sql")->parent, 1U);
+  EXPECT_EQ(read(store.folder("sql", 2) / "model.safetensors"), "two");
+  EXPECT_EQ(store.folder("sql", 2), root_ / "sql" / "v000002");
+  EXPECT_TRUE(fs::exists(root_ / "sql" / "v000001" / "config.json"));
+  EXPECT_THAT(store.drafts(), ElementsAre("sql"));
+  EXPECT_EQ(store.versions("sql").size(), 2U);
+}
+
+TEST_F(DraftStoreTest, FilesArePrivate) {
+  DraftStore store(root_);
+  publish(store, "sql", "one");
+  for (const auto& entry : fs::recursive_directory_iterator(root_)) {
+    const auto mode = entry.status().permissions() & fs::perms::mask;
+    EXPECT_EQ(mode, entry.is_directory() ? fs::perms(0700) : fs::perms(0600)) << entry.path();
+  }
+}
+
+TEST_F(DraftStoreTest, TellsTheSameAfterReopening) {
+  {
+    DraftStore store(root_);
+    publish(store, "sql", "one");
+    publish(store, "math", "two");
+  }
+  DraftStore store(root_);
+  EXPECT_THAT(store.drafts(), ElementsAre("math", "sql"));
+  EXPECT_EQ(store.current("math")->topic, "math");
+}
+
+TEST_F(DraftStoreTest, RefusesStagedFoldersThatAreNoDraft) {
+  DraftStore store(root_);
+  const auto staged = store.staging_folder("sql");
+  DraftMeta meta;
+  meta.draft = "sql";
+  EXPECT_EQ(code_of([&] { store.publish(staged, meta); }), ErrorCode::kInvalidArgument);
+  write(staged / "config.json", "{}");
+  fs::create_symlink("/etc/hostname", staged / "model.safetensors");
+  EXPECT_EQ(code_of([&] { store.publish(staged, meta); }), ErrorCode::kPermission);
+  fs::create_directory(folder_ / "elsewhere");
+  EXPECT_EQ(code_of([&] { store.publish(folder_ / "elsewhere", meta); }), ErrorCode::kInvalidArgument);
+  EXPECT_EQ(store.current("sql"), std::nullopt);
+}
+
+TEST_F(DraftStoreTest, RefusesNamesThatAreNotNames) {
+  DraftStore store(root_);
+  publish(store, "sql", "one");
+  for (const std::string& name :
+       {std::string("../x"), std::string("sql\0x", 5), std::string("%2e%2e"), std::string(".."), std::string(""),
+        std::string("Sql"), std::string("a/b"), std::string("-a"), std::string(49, 'a'), std::string("sql/v000001")}) {
+    EXPECT_EQ(code_of([&] { store.current(name); }), ErrorCode::kInvalidArgument) << name;
+    EXPECT_EQ(code_of([&] { store.staging_folder(name); }), ErrorCode::kInvalidArgument) << name;
+    EXPECT_EQ(code_of([&] { store.versions(name); }), ErrorCode::kInvalidArgument) << name;
+    EXPECT_EQ(code_of([&] { store.folder(name, 1); }), ErrorCode::kInvalidArgument) << name;
+    EXPECT_EQ(code_of([&] { store.set_current(name, 1); }), ErrorCode::kInvalidArgument) << name;
+    EXPECT_EQ(code_of([&] { store.apply_retention(name, 1, 1); }), ErrorCode::kInvalidArgument) << name;
+    DraftMeta meta;
+    meta.draft = name;
+    EXPECT_EQ(code_of([&] { store.publish(root_ / ".staging-sql-1-1", meta); }), ErrorCode::kInvalidArgument) << name;
+  }
+  EXPECT_TRUE(is_valid_draft_name("a-b_c9"));
+  EXPECT_TRUE(is_valid_draft_name(std::string(48, 'a')));
+}
+
+TEST_F(DraftStoreTest, ADraftFolderThatIsALinkIsRefused) {
+  DraftStore store(root_);
+  {
+    DraftStore other(folder_ / "other");
+    publish(other, "sql", "one");
+  }
+  fs::create_directory_symlink(folder_ / "other" / "sql", root_ / "sql");
+  EXPECT_EQ(code_of([&] { store.current("sql"); }), ErrorCode::kPermission);
+  EXPECT_EQ(code_of([&] { store.folder("sql", 1); }), ErrorCode::kPermission);
+  EXPECT_EQ(code_of([&] { publish(store, "sql", "two"); }), ErrorCode::kPermission);
+  EXPECT_THAT(store.drafts(), ElementsAre());
+  EXPECT_EQ(read(folder_ / "other" / "sql" / "CURRENT"), "v000001\n");
+}
+
+TEST_F(DraftStoreTest, AVersionFolderThatIsALinkIsNotUsed) {
+  DraftStore store(root_);
+  publish(store, "sql", "one");
+  publish(store, "sql", "two");
+  fs::rename(root_ / "sql" / "v000002", folder_ / "moved");
+  fs::create_directory_symlink(folder_ / "moved", root_ / "sql" / "v000002");
+  EXPECT_EQ(store.current("sql")->version, 1U);
+  EXPECT_EQ(code_of([&] { store.folder("sql", 2); }), ErrorCode::kPermission);
+}
+
+TEST_F(DraftStoreTest, AFileThatIsALinkIsNotUsed) {
+  DraftStore store(root_);
+  publish(store, "sql", "one");
+  publish(store, "sql", "two");
+  for (const char* name : {"model.safetensors", "config.json", "meta.json"}) {
+    const auto file = root_ / "sql" / "v000002" / name;
+    fs::rename(file, folder_ / name);
+    fs::create_symlink(folder_ / name, file);
+    EXPECT_EQ(store.current("sql")->version, 1U) << name;
+    fs::remove(file);
+    fs::rename(folder_ / name, file);
+    EXPECT_EQ(store.current("sql")->version, 2U) << name;
+  }
+}
+
+TEST_F(DraftStoreTest, ACurrentThatIsALinkIsNotFollowed) {
+  DraftStore store(root_);
+  publish(store, "sql", "one");
+  publish(store, "sql", "two");
+  write(folder_ / "planted", "v000001\n");
+  fs::remove(root_ / "sql" / "CURRENT");
+  fs::create_symlink(folder_ / "planted", root_ / "sql" / "CURRENT");
+  EXPECT_EQ(store.current("sql")->version, 2U);
+}
+
+TEST_F(DraftStoreTest, FallsBackToTheNewestIntactVersion) {
+  DraftStore store(root_);
+  for (const char* weights : {"one", "two", "three"}) publish(store, "sql", weights);
+  EXPECT_EQ(store.current("sql")->version, 3U);
+  write(root_ / "sql" / "v000003" / "model.safetensors", "thrEe");  // one letter
+  EXPECT_EQ(store.current("sql")->version, 2U);
+  fs::remove(root_ / "sql" / "v000002" / "model.safetensors");
+  EXPECT_EQ(store.current("sql")->version, 1U);
+  write(root_ / "sql" / "v000001" / "meta.json", "{\"format\":1,");
+  EXPECT_EQ(store.current("sql"), std::nullopt);
+}
+
+TEST_F(DraftStoreTest, AMetaFromAnotherVersionDoesNotCount) {
+  DraftStore store(root_);
+  publish(store, "sql", "one");
+  publish(store, "sql", "one");
+  fs::copy_file(root_ / "sql" / "v000001" / "meta.json", root_ / "sql" / "v000002" / "meta.json",
+                fs::copy_options::overwrite_existing);
+  EXPECT_EQ(store.current("sql")->version, 1U);
+}
+
+TEST_F(DraftStoreTest, GarbageInCurrentMeansTheNewestIntact) {
+  DraftStore store(root_);
+  publish(store, "sql", "one");
+  for (const std::string& text : {std::string("v1"), std::string("../../x"), std::string(1000, 'v'), std::string(""),
+                                  std::string("v000000"), std::string("v99999999999999999999999")}) {
+    write(root_ / "sql" / "CURRENT", text);
+    EXPECT_EQ(store.current("sql")->version, 1U) << text;
+  }
+}
+
+TEST_F(DraftStoreTest, RollsBackAndMarksTheBadVersion) {
+  DraftStore store(root_);
+  for (const char* weights : {"one", "two"}) publish(store, "sql", weights);
+  store.set_current("sql", 1);
+  EXPECT_EQ(store.current("sql")->version, 1U);
+  EXPECT_TRUE(store.versions("sql")[1].rolled_back);
+  EXPECT_EQ(publish(store, "sql", "three", 1).version, 3U);
+  EXPECT_EQ(code_of([&] { store.set_current("sql", 9); }), ErrorCode::kNotFound);
+  write(root_ / "sql" / "v000001" / "model.safetensors", "x");
+  EXPECT_EQ(code_of([&] { store.set_current("sql", 1); }), ErrorCode::kDataLoss);
+  // 3 damaged: 2 was rolled back and 1 is damaged, so 2 is all there is.
+  write(root_ / "sql" / "v000003" / "model.safetensors", "x");
+  EXPECT_EQ(store.current("sql")->version, 2U);
+}
+
+TEST_F(DraftStoreTest, RetirementKeepsTheRecordAndTheNumbers) {
+  RetentionPolicy policy;
+  policy.keep_last = 1;
+  policy.keep_younger_than_us = -1;  // nothing is young
+  DraftStore store(root_, policy);
+  for (const char* weights : {"one", "two", "three", "four"}) publish(store, "sql", weights);
+  store.apply_retention("sql", /*live=*/4, /*last_known_good=*/2);
+  EXPECT_FALSE(fs::exists(root_ / "sql" / "v000001" / "model.safetensors"));
+  EXPECT_TRUE(fs::exists(root_ / "sql" / "v000001" / "meta.json"));
+  EXPECT_TRUE(fs::exists(root_ / "sql" / "v000002" / "model.safetensors"));
+  EXPECT_FALSE(fs::exists(root_ / "sql" / "v000003" / "model.safetensors"));
+  const auto versions = store.versions("sql");
+  ASSERT_EQ(versions.size(), 4U);
+  EXPECT_TRUE(versions[0].weights_retired);
+  EXPECT_FALSE(versions[1].weights_retired);
+  EXPECT_EQ(code_of([&] { store.set_current("sql", 1); }), ErrorCode::kDataLoss);
+  EXPECT_EQ(publish(store, "sql", "five").version, 5U);
+}
+
+TEST_F(DraftStoreTest, SweepsWhatACrashLeft) {
+  fs::path leftover;
+  {
+    DraftStore store(root_);
+    publish(store, "sql", "one");
+    leftover = stage(store, "sql", "half");
+    write(root_ / "sql" / "CURRENT.tmp", "v0000");
+    write(root_ / "sql" / "v000001" / "meta.json.tmp", "{");
+    fs::create_directory_symlink(folder_, leftover / "link");
+  }
+  DraftStore store(root_);
+  EXPECT_FALSE(fs::exists(leftover));
+  EXPECT_FALSE(fs::exists(root_ / "sql" / "CURRENT.tmp"));
+  EXPECT_FALSE(fs::exists(root_ / "sql" / "v000001" / "meta.json.tmp"));
+  EXPECT_TRUE(fs::exists(folder_));  // a link inside was removed, not followed
+  EXPECT_EQ(store.current("sql")->version, 1U);
+}
+
+TEST_F(DraftStoreTest, StagingFoldersAreFreshAndDistinct) {
+  DraftStore store(root_);
+  const auto one = store.staging_folder("sql"), two = store.staging_folder("sql");
+  EXPECT_NE(one, two);
+  EXPECT_TRUE(fs::is_empty(one));
+  EXPECT_EQ(one.parent_path(), root_);
+}
+
+TEST_F(DraftStoreTest, ReadersSeeOnlyWholeVersionsWhileOneWriterPublishes) {
+  DraftStore store(root_);
+  publish(store, "sql", "0");
+  std::atomic<bool> done{false};
+  std::thread reader([&] {
+    std::uint64_t last = 0;
+    while (!done) {
+      const auto meta = store.current("sql");
+      ASSERT_TRUE(meta);
+      ASSERT_GE(meta->version, last);
+      last = meta->version;
+      ASSERT_EQ(read(store.folder("sql", last) / "model.safetensors"), std::to_string(last - 1));
+    }
+  });
+  for (int i = 1; i < 40; ++i) publish(store, "sql", std::to_string(i));
+  done = true;
+  reader.join();
+}
+
+TEST(DraftMeta, SurvivesJson) {
+  DraftMeta meta;
+  meta.draft = "sql";
+  meta.version = 42;
+  meta.parent = 41;
+  meta.topic = "sql";
+  meta.target = "na\"me\n";
+  meta.created_us = 1'763'719'200'000'001;
+  meta.reason = "canary";
+  meta.heldout_alpha_before = 0.5;
+  meta.heldout_alpha = 0.625;
+  meta.p_value = 0.003;
+  meta.weights_sha256 = std::string(64, 'a');
+  meta.rolled_back = true;
+  const DraftMeta back = parse_draft_meta(to_json(meta), "meta.json");
+  EXPECT_EQ(to_json(back), to_json(meta));
+  EXPECT_EQ(back.target, meta.target);
+  EXPECT_EQ(back.created_us, meta.created_us);
+  EXPECT_TRUE(back.rolled_back);
+}
+
+TEST(DraftMeta, RefusesWhatIsNotOne) {
+  DraftMeta meta;
+  meta.draft = "sql";
+  meta.version = 1;
+  meta.weights_sha256 = std::string(64, 'a');
+  const std::string good = to_json(meta);
+  EXPECT_NO_THROW(parse_draft_meta(good, "m"));
+  const auto with = [&](const std::string& from, const std::string& to) {
+    std::string text = good;
+    text.replace(text.find(from), from.size(), to);
+    return text;
+  };
+  for (const auto& bad :
+       {std::string(""), std::string("[]"), with("\"version\": 1", "\"version\": 0"),
+        with("\"version\": 1", "\"version\": true"), with("\"sql\"", "\"../x\""),
+        with("\"format\": 1", "\"format\": 2"), with("aaaa", "AAAA"), with("\"version\"", "\"draft\"")}) {
+    EXPECT_THROW(parse_draft_meta(bad, "m"), Error) << bad;
+  }
+}
+
+TEST(DraftMeta, WhatIsNotANumberIsWrittenAsNothing) {
+  DraftMeta meta;
+  meta.draft = "sql";
+  meta.version = 1;
+  meta.weights_sha256 = std::string(64, 'a');
+  meta.heldout_alpha = std::numeric_limits<double>::quiet_NaN();
+  EXPECT_EQ(parse_draft_meta(to_json(meta), "m").heldout_alpha, 0);
+}
+
+}  // namespace
+}  // namespace slip
