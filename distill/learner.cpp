@@ -73,6 +73,7 @@ struct Learner::State {
   // The loop
   void run();
   void learn();
+  bool has_work();
   bool work_once();
   void take_in();
   void keep_house();
@@ -168,13 +169,14 @@ void Learner::State::learn() {
   take_in();  // what is finished is worth keeping
 }
 
+bool Learner::State::has_work() {
+  const auto waits = [](const Course& course) { return course.candidate && !course.candidate->heldout_left.empty(); };
+  return !unscored.empty() || std::any_of(courses.begin(), courses.end(), waits) || next_course() != nullptr;
+}
+
 // One unit, most useful first: a record is scored before anything is trained on it.
 bool Learner::State::work_once() {
-  const bool wanted = !unscored.empty() || next_course() != nullptr ||
-                      std::any_of(courses.begin(), courses.end(), [](const Course& course) {
-                        return course.candidate && !course.candidate->heldout_left.empty();
-                      });
-  if (!wanted) {
+  if (!has_work()) {
     announce_idle();
     return false;
   }
@@ -185,8 +187,7 @@ bool Learner::State::work_once() {
 }
 
 void Learner::State::pause() {
-  const bool waits_for_governor = !unscored.empty() || next_course() != nullptr;
-  inbox.wait_for(waits_for_governor ? kAskAgainUs : kIdleTickUs);
+  inbox.wait_for(has_work() ? kAskAgainUs : kIdleTickUs);
 }
 
 void Learner::State::announce_idle() {

@@ -25,7 +25,7 @@ constexpr std::string_view kPrefix = "segment-";
 constexpr std::string_view kSuffix = ".replay";
 constexpr int kNumberDigits = 10;
 // Each good-looking magic costs a CRC over the bytes it claims; a file made of magics must not cost minutes.
-constexpr int kMaxSearchSteps = 256;
+constexpr int kMaxSearchSteps = 64;
 
 [[noreturn]] void throw_errno(const std::string& verb, const std::filesystem::path& path) {
   throw Error(ErrorCode::kIo, "cannot " + verb + " " + path.string() + ": " + std::strerror(errno));
@@ -75,6 +75,7 @@ SegmentScan scan_segment(std::span<const std::byte> file) {
     auto header = parse_frame(file.subspan(at));
     if (!header) {
       scan.gave_up = ++searched > kMaxSearchSteps;
+      scan.damaged_gaps += scan.gave_up ? 1 : 0;
       if (scan.gave_up) break;
       at = find_magic(file, at + 1);
       continue;

@@ -111,7 +111,7 @@ TEST(Segment, AFileFullOfMagicsIsGivenUpQuickly) {
   const auto begin = std::chrono::steady_clock::now();
   const SegmentScan scan = scan_segment(file);
   EXPECT_TRUE(scan.gave_up);
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(5));
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(20));
 }
 
 TEST(Segment, OneNameANumber) {
