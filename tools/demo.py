@@ -230,8 +230,10 @@ def stream(service, prompts, totals, live):
 
 
 def step_ms(target):
-    steps = json.loads(run_json([BUILD / "bench/decode", "--model", target, "--rows", "1", "--context", "128", "--json"]))["steps"]
-    return steps[0]["ms"]
+    """Milliseconds of one plain decoding step, from one answer of the target alone."""
+    row = json.loads(run_json([BUILD / "slipstream", "generate", "--target", target, "--prompt", "Count the books.", "--chat",
+                               "--temperature", "0", "--max-tokens", "48", "--threads", "1", "--json"]))
+    return 1000 / row["tokens_per_second"]
 
 
 def requests_per_topic(ms):
