@@ -98,13 +98,13 @@ void HttpServer::State::begin_session(tcp::socket socket) {
   if (n_connections.load() >= service.options().max_connections) return;  // closed by its destructor
   boost::system::error_code ignored;
   socket.set_option(tcp::no_delay(true), ignored);
-  ++n_connections;
+  service.metrics().set_connections(++n_connections);
   const auto strand = socket.get_executor();
   auto session = std::make_shared<Session>(std::move(socket), share);
   asio::co_spawn(
       strand, [session]() -> awaitable<void> { co_await session->run(); },
       [this](const std::exception_ptr& fault) {
-        --n_connections;
+        service.metrics().set_connections(--n_connections);
         if (!fault) return;
         try {
           std::rethrow_exception(fault);

@@ -130,7 +130,6 @@ void Metrics::State::scrape() {
   const Gauges now = read_gauges();
   running.Set(now.running);
   waiting.Set(now.waiting);
-  connections.Set(now.connections);
   replay_records.Set(now.replay_records);
   dropped.Add({{"what", "ledger_rows"}}).Increment(std::max(0.0, now.ledger_rows_dropped - ledger_rows_seen));
   ledger_rows_seen = now.ledger_rows_dropped;
@@ -209,6 +208,10 @@ void Metrics::on_dropped(const std::string& what, std::uint64_t n) {
 
 void Metrics::on_client_gone() {
   state_->clients_gone.Increment();
+}
+
+void Metrics::set_connections(int n) {
+  state_->connections.Set(n);
 }
 
 void Metrics::set_ready(bool ready) {

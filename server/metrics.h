@@ -35,11 +35,12 @@ class Metrics {
   void on_train_steps(const std::string& draft, std::uint64_t steps);    // this run's total
   void on_dropped(const std::string& what, std::uint64_t n);             // "observations", "ledger_rows"
   void on_client_gone();
+  void set_connections(int n);
   void set_ready(bool ready);
 
   // Read at each scrape.
   struct Gauges {
-    double running = 0, waiting = 0, connections = 0, replay_records = 0, ledger_rows_dropped = 0;
+    double running = 0, waiting = 0, replay_records = 0, ledger_rows_dropped = 0;
   };
   void set_gauges(std::function<Gauges()> read);
 

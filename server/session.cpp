@@ -66,12 +66,12 @@ void Waker::notify(const std::shared_ptr<Waker>& waker) noexcept {
   }
 }
 
-awaitable<void> Waker::wait(std::chrono::milliseconds timeout) {
+awaitable<bool> Waker::wait(std::chrono::milliseconds timeout) {
   if (!notified_) {
     timer_.expires_after(timeout);
     co_await timer_.async_wait(kTuple);
   }
-  notified_ = false;
+  co_return std::exchange(notified_, false);
 }
 
 // One answer in the making; shared with the watcher, which may outlive it by a moment.
@@ -243,10 +243,11 @@ awaitable<Session::Next> Session::collect(Answer& answer) {
 }
 
 awaitable<Session::Next> Session::stream(Answer& answer) {
+  bool alive = true;
   while (true) {
     auto taken = answer.channel->take();
-    const bool sent = !answer.peer_gone && co_await send_taken(answer, taken);
-    if (!sent || answer.peer_gone) {
+    if (alive && !taken.empty()) alive = co_await send_taken(answer, taken);
+    if (!alive || answer.peer_gone) {
       share_.service.cancel(answer.who.request);
       share_.service.metrics().on_client_gone();
       co_return Next::kClose;
@@ -259,33 +260,41 @@ awaitable<Session::Next> Session::stream(Answer& answer) {
       share_.service.cancel(answer.who.request);
       co_return Next::kClose;
     }
-    co_await answer.waker->wait(options_.heartbeat);
+    if (!co_await answer.waker->wait(options_.heartbeat)) alive = co_await send_heartbeat(answer);
   }
 }
 
+// Status, headers and the opening event, as late as the first byte: until then an error is still a status.
+std::string Session::stream_head(const Answer& answer) const {
+  Reply head;
+  head.content_type = "text/event-stream; charset=utf-8";
+  head.headers = {{"Cache-Control", "no-cache"}, {"X-Accel-Buffering", "no"}};
+  std::string opening = opening_event(answer.who);
+  if (!http_1_0_ && !opening.empty()) opening = chunk_text(opening);
+  share_.service.metrics().on_http(route_, 200);
+  return head_text(head, {keep_alive_ && !http_1_0_, !http_1_0_, now_text()}) + opening;
+}
+
+awaitable<bool> Session::send_heartbeat(Answer& answer) {
+  std::string bytes = std::exchange(answer.head_sent, true) ? std::string() : stream_head(answer);
+  bytes += http_1_0_ ? std::string(kHeartbeat) : chunk_text(kHeartbeat);
+  co_return co_await send(std::move(bytes));
+}
+
 awaitable<bool> Session::send_taken(Answer& answer, AnswerChannel::Taken& taken) {
-  // Before the first byte an error is still a status.
   if (!answer.head_sent && taken.finished) {
     if (const auto fault = fault_of(*taken.finished)) {
+      keep_alive_ = false;
       co_await reply(error_reply(*fault, options_.retry_after_s));
       co_return true;
     }
   }
-  std::string bytes = taken.empty() && answer.head_sent ? std::string(kHeartbeat) : stream_text(answer.who, taken);
   if (options_.log_prompts) answer.part.text += taken.part.text;
   if (options_.log_prompts && taken.finished) log_info(answer.who.id + " answer: " + answer.part.text);
-  if (!http_1_0_ && !bytes.empty()) bytes = chunk_text(bytes);
+  std::string bytes = std::exchange(answer.head_sent, true) ? std::string() : stream_head(answer);
+  const std::string events = stream_text(answer.who, taken);
+  if (!events.empty()) bytes += http_1_0_ ? events : chunk_text(events);
   if (!http_1_0_ && taken.finished) bytes += kLastChunk;
-  if (!answer.head_sent) {
-    Reply head;
-    head.content_type = "text/event-stream; charset=utf-8";
-    head.headers = {{"Cache-Control", "no-cache"}, {"X-Accel-Buffering", "no"}};
-    std::string opening = opening_event(answer.who);
-    if (!http_1_0_ && !opening.empty()) opening = chunk_text(opening);
-    bytes = head_text(head, {keep_alive_ && !http_1_0_, !http_1_0_, now_text()}) + opening + bytes;
-    answer.head_sent = true;
-    share_.service.metrics().on_http(route_, 200);
-  }
   co_return co_await send(std::move(bytes));
 }
 

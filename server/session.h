@@ -29,8 +29,8 @@ class Waker {
   explicit Waker(boost::asio::any_io_executor strand) : timer_(std::move(strand)) {}
   // Any thread; never throws.
   static void notify(const std::shared_ptr<Waker>& waker) noexcept;
-  // On the strand: until notified or `timeout`. A notification that came since the last wait counts.
-  boost::asio::awaitable<void> wait(std::chrono::milliseconds timeout);
+  // On the strand: true when notified (also since the last wait), false after `timeout`.
+  boost::asio::awaitable<bool> wait(std::chrono::milliseconds timeout);
 
  private:
   boost::asio::steady_timer timer_;
@@ -58,6 +58,8 @@ class Session : public std::enable_shared_from_this<Session> {
   boost::asio::awaitable<Next> collect(Answer& answer);
   boost::asio::awaitable<Next> stream(Answer& answer);
   boost::asio::awaitable<bool> send_taken(Answer& answer, AnswerChannel::Taken& taken);
+  boost::asio::awaitable<bool> send_heartbeat(Answer& answer);
+  std::string stream_head(const Answer& answer) const;
   boost::asio::awaitable<void> watch_peer(std::shared_ptr<Answer> answer);
   boost::asio::awaitable<Next> reply(Reply reply);
   boost::asio::awaitable<bool> send(std::string bytes);

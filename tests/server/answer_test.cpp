@@ -223,7 +223,8 @@ TEST(Reply, CodesMapToStatusesOnce) {
     EXPECT_EQ(reply.status, status);
     const bool says_when = status == 429 || status == 503;
     EXPECT_EQ(reply.headers.size(), says_when ? 1U : 0U);
-    if (says_when) EXPECT_EQ(reply.headers[0], (std::pair<std::string, std::string>("Retry-After", "3")));
+    if (!says_when) continue;
+    EXPECT_EQ(reply.headers[0], (std::pair<std::string, std::string>("Retry-After", "3")));
   }
 }
 

@@ -188,7 +188,7 @@ TEST_F(HttpServerTest, ListsModelsDraftsAndTopics) {
   EXPECT_EQ(models["data"][1]["id"], "alias");
   const auto drafts = json::parse(ask(get("/v1/drafts")).body);
   EXPECT_EQ(drafts["data"][1]["name"], "sql");
-  EXPECT_TRUE(drafts["data"][1]["acceptance"].is_null()) << "no version is live";
+  EXPECT_FALSE(drafts["data"][1].contains("acceptance")) << "no version is live";
   const auto topics = json::parse(ask(get("/v1/topics?x=1")).body);
   EXPECT_EQ(topics["data"][2]["aliases"][0], "python");
 }
@@ -223,7 +223,7 @@ TEST_F(HttpServerTest, DrainingRefusesNewWorkAndFinishesOld) {
   const auto refused = ask(post(kChat));
   EXPECT_EQ(refused.status, 503);
   EXPECT_EQ(refused.headers.at("retry-after"), "2");
-  EXPECT_EQ(service_->n_active, 1);
+  EXPECT_TRUE(eventually([&] { return service_->n_active == 1; }));
   engine_.answer(held);
   const auto reply = client.read_reply();
   EXPECT_TRUE(reply.body.ends_with("data: [DONE]\n\n"));
@@ -327,7 +327,9 @@ TEST_F(HttpServerTest, ExpectContinueIsAnswered) {
   const auto request = post(kChat, "/v1/chat/completions", "Expect: 100-continue\r\n");
   const auto body_at = request.find("\r\n\r\n") + 4;
   client.send(request.substr(0, body_at));
-  EXPECT_EQ(client.read_reply().status, 100);
+  EXPECT_TRUE(client.read_until("HTTP/1.1 100 Continue\r\n\r\n"));
+  client.send(request.substr(body_at));
+  EXPECT_TRUE(client.read_until("Hello"));
 }
 
 TEST_F(HttpServerTest, RubbishIs400) {
