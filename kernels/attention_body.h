@@ -63,7 +63,9 @@ void turn_keys(const AttentionTile& tile, int group, const std::byte* const* key
   const std::int64_t bytes = tile.head_dim * (halves ? 2 : 4);
   for (std::int64_t at = 0; at < bytes; at += 64) {
     Lanes square[kLanes];
-    for (int i = 0; i < kLanes; ++i) square[i] = i < n ? key_bytes(keys[i], at, bytes) : broadcast(0);
+    const int n_here = n < kLanes ? n : kLanes;
+    for (int i = 0; i < n_here; ++i) square[i] = key_bytes(keys[i], at, bytes);
+    for (int i = n_here; i < kLanes; ++i) square[i] = broadcast(0);
     transpose(square);
     float(*to)[kLanes] = block.keys[group] + at / (halves ? 2 : 4);
     for (int i = 0; i < kLanes; ++i) {

@@ -6,12 +6,12 @@
 namespace slip::kernels {
 
 // Each is defined in a source file of its own, compiled for its instructions (isa.cmake).
-extern const KernelTable kScalarKernels;
+extern const KernelTable scalar_kernels;
 #if defined(__x86_64__)
-extern const KernelTable kAvx2Kernels;
-extern const KernelTable kAvx512Kernels;
+extern const KernelTable avx2_kernels;
+extern const KernelTable avx512_kernels;
 // Of matmul_bf16 and its activations only; the rest is AVX-512's.
-extern const KernelTable kAvx512Bf16Kernels;
+extern const KernelTable avx512_bf16_kernels;
 #endif
 
 }  // namespace slip::kernels

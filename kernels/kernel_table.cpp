@@ -9,10 +9,10 @@ namespace {
 
 #if defined(__x86_64__)
 KernelTable with_dot_pairs() {
-  KernelTable table = kAvx512Kernels;
-  table.matmul_bf16 = kAvx512Bf16Kernels.matmul_bf16;
-  table.bf16_activations = kAvx512Bf16Kernels.bf16_activations;
-  table.bf16_pair_bytes = kAvx512Bf16Kernels.bf16_pair_bytes;
+  KernelTable table = avx512_kernels;
+  table.matmul_bf16 = avx512_bf16_kernels.matmul_bf16;
+  table.bf16_activations = avx512_bf16_kernels.bf16_activations;
+  table.bf16_pair_bytes = avx512_bf16_kernels.bf16_pair_bytes;
   return table;
 }
 #endif
@@ -69,10 +69,10 @@ const KernelTable& kernel_table(IsaClass isa) {
 #if defined(__x86_64__)
   static const KernelTable dot_pairs = with_dot_pairs();
   if (isa == IsaClass::kAvx512Bf16) return dot_pairs;
-  if (isa == IsaClass::kAvx512) return kAvx512Kernels;
-  if (isa == IsaClass::kAvx2) return kAvx2Kernels;
+  if (isa == IsaClass::kAvx512) return avx512_kernels;
+  if (isa == IsaClass::kAvx2) return avx2_kernels;
 #endif
-  return kScalarKernels;
+  return scalar_kernels;
 }
 
 const KernelTable& kernel_table() {

@@ -10,7 +10,7 @@
 
 namespace slip::kernels {
 
-const KernelTable kAvx512Kernels = {.matmul_f32 = matmul_tile<Float32Step>,
+const KernelTable avx512_kernels = {.matmul_f32 = matmul_tile<Float32Step>,
                                     .matmul_bf16 = matmul_tile<WidenedPairStep>,
                                     .tile_rows = kTileRows,
                                     .one_pass_rows = kOnePassRows,

@@ -29,9 +29,9 @@ struct DotPairStep {
 }  // namespace
 
 // Activations are rounded in integer arithmetic: VCVTNEPS2BF16 would flush subnormal numbers.
-const KernelTable kAvx512Bf16Kernels = {.matmul_bf16 = matmul_tile<DotPairStep>,
-                                        .bf16_activations = paired_activations,
-                                        .bf16_pair_bytes = DotPairStep::kStepBytes};
+const KernelTable avx512_bf16_kernels = {.matmul_bf16 = matmul_tile<DotPairStep>,
+                                         .bf16_activations = paired_activations,
+                                         .bf16_pair_bytes = DotPairStep::kStepBytes};
 
 }  // namespace slip::kernels
 #endif

@@ -8,7 +8,7 @@
 
 namespace slip::kernels {
 
-const KernelTable kScalarKernels = {.matmul_f32 = matmul_tile<Float32Step>,
+const KernelTable scalar_kernels = {.matmul_f32 = matmul_tile<Float32Step>,
                                     .matmul_bf16 = matmul_tile<WidenedPairStep>,
                                     .tile_rows = kTileRows,
                                     .one_pass_rows = kOnePassRows,
