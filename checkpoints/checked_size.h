@@ -11,7 +11,7 @@ namespace slip {
 // wrong three times in another format's reader).
 class CheckedSize {
  public:
-  constexpr CheckedSize(std::uint64_t value) : value_(value) {}
+  constexpr explicit CheckedSize(std::uint64_t value) : value_(value) {}
   static constexpr CheckedSize from_signed(std::int64_t value) {
     CheckedSize size(static_cast<std::uint64_t>(value));
     size.valid_ = value >= 0;
