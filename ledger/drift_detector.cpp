@@ -5,8 +5,14 @@
 #include <array>
 #include <cmath>
 #include <cstdio>
+#include <numeric>
 
 namespace slip {
+namespace {
+
+constexpr std::size_t kNewest = 16;
+
+}  // namespace
 
 double DriftDetector::deviation() const {
   return std::max(std::sqrt(variance_), options_.min_sd);
@@ -28,17 +34,19 @@ std::optional<DriftAlarm> DriftDetector::add(double alpha) {
   }
   const double step = std::clamp((mean_ - alpha) / deviation(), -options_.max_step_sd, options_.max_step_sd);
   sum_ += step - options_.slack_sd;
-  since_ += 1;
-  since_alpha_ += alpha;
+  newest_.push_back(alpha);
+  // Before the fall the sum wanders above its minimum as well; the newest requests say best where the mean is now.
+  if (newest_.size() > kNewest) newest_.pop_front();
   if (sum_ <= 0) {
-    sum_ = since_alpha_ = 0;
-    since_ = 0;
+    sum_ = 0;
+    newest_.clear();
   }
   if (sum_ <= options_.threshold_sd) {
     learn(alpha);
     return std::nullopt;
   }
-  const DriftAlarm alarm{mean_, since_alpha_ / since_, since_};
+  const auto n = static_cast<int>(newest_.size());
+  const DriftAlarm alarm{mean_, std::accumulate(newest_.begin(), newest_.end(), 0.0) / n, n};
   *this = DriftDetector(options_);
   if (alarm.alpha_before - alarm.alpha_after < options_.min_fall) return std::nullopt;
   return alarm;
@@ -63,8 +71,9 @@ std::optional<DriftEventRow> DriftMonitor::observe(const RequestRow& request) {
   const auto alarm = found->second.add(static_cast<double>(request.accepted) / judged);
   if (!alarm) return std::nullopt;
   std::array<char, 160> detail{};
-  std::snprintf(detail.data(), detail.size(), "acceptance fell from %.2f to %.2f over %d requests (%s, temperature %s)",
-                alarm->alpha_before, alarm->alpha_after, alarm->requests, request.rule.c_str(), range.c_str());
+  std::snprintf(detail.data(), detail.size(),
+                "acceptance fell from %.2f to %.2f over the last %d requests (%s, temperature %s)", alarm->alpha_before,
+                alarm->alpha_after, alarm->requests, request.rule.c_str(), range.c_str());
   return DriftEventRow{.at_us = request.finished_us,
                        .topic = request.topic,
                        .draft = request.draft,

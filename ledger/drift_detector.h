@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <optional>
 #include <string>
@@ -25,7 +26,7 @@ struct DriftOptions {
 
 struct DriftAlarm {
   double alpha_before = 0, alpha_after = 0;
-  int requests = 0;  // since the fall began
+  int requests = 0;  // the newest ones that alpha_after is the mean of
 };
 
 // Page–Hinkley test (Page 1954; Hinkley 1971) for a fall in the mean of one stream of per-request acceptance: the sum
@@ -42,9 +43,8 @@ class DriftDetector {
   DriftOptions options_;
   int n_ = 0;
   double mean_ = 0, variance_ = 0;
-  double sum_ = 0;  // above its minimum
-  int since_ = 0;   // requests since that minimum
-  double since_alpha_ = 0;
+  double sum_ = 0;             // above its minimum
+  std::deque<double> newest_;  // since that minimum, the last few
 };
 
 // α depends on the rule and on the temperature, so streams are only comparable within one of each.

@@ -15,22 +15,25 @@ void check_there(const std::filesystem::path& file) {
               "`slipstream serve` keeps one at <data-dir>/ledger.db; name it with --db", "db");
 }
 
+bool has_wal(const std::filesystem::path& file) {
+  std::error_code none;
+  const auto bytes = std::filesystem::file_size(file.string() + "-wal", none);
+  return !none && bytes > 0;
+}
+
 // Reading a WAL database needs its -shm file, which a folder that cannot be written may lack. Without a WAL nothing is
 // missing from the file itself, and it can be read as it is.
+bool can_share(const std::filesystem::path& file) {
+  const auto folder = std::filesystem::absolute(file).parent_path();
+  return std::filesystem::exists(file.string() + "-shm") || ::access(folder.c_str(), W_OK) == 0;
+}
+
 Database open_to_read(const std::filesystem::path& file) {
   check_there(file);
-  try {
-    Database database(file, Database::Mode::kReadOnly);
-    database.integer("SELECT COUNT(*) FROM sqlite_master");
-    return database;
-  } catch (const Error& error) {
-    auto wal = file;
-    wal += "-wal";
-    std::error_code none;
-    const auto wal_bytes = std::filesystem::file_size(wal, none);
-    if (error.code() != ErrorCode::kIo || (!none && wal_bytes > 0)) throw;
-    return {file, Database::Mode::kImmutable};
-  }
+  if (can_share(file)) return {file, Database::Mode::kReadOnly};
+  if (!has_wal(file)) return {file, Database::Mode::kImmutable};
+  throw Error(ErrorCode::kIo, file.string() + " has a -wal file beside it, but its folder cannot be written",
+              "copy both into a folder that can", "db");
 }
 
 void check_format(Database& database, const std::filesystem::path& file) {

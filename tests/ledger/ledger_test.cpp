@@ -1,0 +1,347 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ledger/ledger.h"
+
+#include <gmock/gmock.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <chrono>
+#include <csignal>
+#include <fstream>
+#include <optional>
+#include <thread>
+
+#include "common/clock.h"
+#include "common/error.h"
+#include "common/fail_point.h"
+#include "ledger/database.h"
+#include "ledger/schema.h"
+#include "tests/ledger/sample_ledger.h"
+
+namespace slip {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+
+class LedgerTest : public ::testing::Test {
+ protected:
+  ~LedgerTest() override { arm_fail_point(""); }
+
+  std::int64_t count(const std::string& sql) {
+    Database database(file_, Database::Mode::kReadOnly);
+    return database.integer(sql);
+  }
+  std::optional<Error> open_error() {
+    try {
+      const Ledger ledger(options_for(file_));
+    } catch (const Error& error) {
+      return error;
+    }
+    return std::nullopt;
+  }
+  static std::string read(const fs::path& file) {
+    std::ifstream in(file, std::ios::binary);
+    return {std::istreambuf_iterator<char>(in), {}};
+  }
+
+  TemporaryFolder folder_;
+  const fs::path file_ = folder_ / "ledger.db";
+};
+
+RequestRow numbered(std::uint64_t number) {
+  RequestRow row = sample_request("sql", wall_us(), 6, 4);
+  row.request_id = number;
+  return row;
+}
+
+TEST_F(LedgerTest, KeepsEveryKindOfRowAcrossReopening) {
+  {
+    Ledger ledger(options_for(file_));
+    RequestRow request = numbered(1);
+    request.http_id = "abc";
+    request.reached_at = {5, 3, 0};
+    request.accepted_at = {3, 2};
+    ledger.record(request);
+    ledger.record(sample_score(request, 0.7, 0.5));
+    ledger.record(DraftVersionRow{"sql", "sql", "canary", "aa", 1, 0, kSampleStartUs, 0.5, 0.6, 0.01, 40, 12});
+    ledger.record(CanaryRow{.at_us = 5, .topic = "sql", .draft = "sql", .kind = "publish", .reason = "better"});
+    ledger.record(DriftEventRow{7, "sql", "sql", "fell", 1, 0.6, 0.4});
+    EngineLoadRow load;
+    load.bucket_us = 10;
+    load.steps = 3;
+    load.max_running = 2;
+    ledger.record(load);
+    load.max_running = 1;
+    ledger.record(load);  // the same bucket again: adds up
+  }
+  Ledger again(options_for(file_));
+  EXPECT_EQ(count("SELECT COUNT(*) FROM requests WHERE request_id = 1 AND http_id = 'abc' AND accepted = 6"), 1);
+  EXPECT_EQ(count("SELECT COUNT(*) FROM same_text"), 1);
+  EXPECT_EQ(count("SELECT optimizer_steps FROM draft_versions"), 40);
+  EXPECT_EQ(count("SELECT COUNT(*) FROM canary_decisions WHERE kind = 'publish'"), 1);
+  EXPECT_EQ(count("SELECT COUNT(*) FROM drift_events WHERE detail = 'fell'"), 1);
+  EXPECT_EQ(count("SELECT steps FROM engine_load"), 6);
+  EXPECT_EQ(count("SELECT max_running FROM engine_load"), 2);
+}
+
+TEST_F(LedgerTest, AcceptanceAddsUpByBucketAndHoldsNoZeroRows) {
+  Ledger ledger(options_for(file_));
+  for (int i = 0; i < 3; ++i) {
+    RequestRow row = sample_request("sql", kSampleStartUs + i * kSecondUs, 5, 4);
+    row.reached_at = {5, 3, 0};
+    row.accepted_at = {3, 2, 0};
+    ledger.record(row);
+    row.temperature = 0.8;
+    row.rule = "rejection";
+    ledger.record(row);
+  }
+  ledger.flush();
+  EXPECT_EQ(count("SELECT COUNT(*) FROM acceptance"), 4);  // two positions, two kinds of sampling
+  EXPECT_EQ(count("SELECT reached FROM acceptance WHERE position = 0 AND rule = 'greedy'"), 15);
+  EXPECT_EQ(count("SELECT accepted FROM acceptance WHERE position = 1 AND temperature_range = '0.5-1'"), 6);
+  EXPECT_EQ(count("SELECT first_rejections FROM acceptance WHERE position = 1 AND rule = 'greedy'"), 3);
+  EXPECT_EQ(count("SELECT SUM(accepted + first_rejections = reached) FROM acceptance"), 4);
+}
+
+TEST_F(LedgerTest, FileIsPrivateInWalModeAndTheWalGoesAtClose) {
+  {
+    Ledger ledger(options_for(file_));
+    ledger.record(numbered(1));
+    ledger.flush();
+    for (const char* suffix : {"", "-wal", "-shm"}) {
+      const auto mode = fs::status(file_.string() + suffix).permissions() & fs::perms::mask;
+      EXPECT_EQ(mode, fs::perms(0600)) << suffix;
+    }
+  }
+  EXPECT_TRUE(!fs::exists(file_.string() + "-wal") || fs::file_size(file_.string() + "-wal") == 0);
+  Database database(file_, Database::Mode::kReadWrite);
+  Statement mode(database, "PRAGMA journal_mode");
+  ASSERT_TRUE(mode.step());
+  EXPECT_EQ(mode.text(0), "wal");
+}
+
+TEST_F(LedgerTest, ReconcileAddsOnlyWhatIsMissing) {
+  Ledger ledger(options_for(file_));
+  ledger.record(DraftVersionRow{"sql", "sql", "canary", "aa", 1, 0, 1, 0.5, 0.6, 0.01, 40, 12});
+  const std::vector<DraftVersionRow> in_store = {{"sql", "sql", "canary", "other", 1, 0, 2},
+                                                 {"sql", "sql", "canary", "bb", 2, 1, 3}};
+  ledger.reconcile(in_store);
+  ledger.flush();
+  EXPECT_EQ(count("SELECT COUNT(*) FROM draft_versions"), 2);
+  EXPECT_EQ(count("SELECT COUNT(*) FROM draft_versions WHERE version = 1 AND weights_sha256 = 'aa'"), 1);
+}
+
+TEST_F(LedgerTest, AFullQueueDropsAndCounts) {
+  auto options = options_for(file_);
+  options.queue_rows = 50;
+  options.commit_interval_us = 60 * kSecondUs;
+  Ledger ledger(options);
+  for (std::uint64_t i = 0; i < 120; ++i) ledger.record(numbered(i));
+  EXPECT_EQ(ledger.dropped(), 70U);
+  ledger.flush();
+  EXPECT_EQ(count("SELECT COUNT(*) FROM requests"), 50);
+  EXPECT_EQ(count("SELECT SUM(rows_dropped) FROM engine_load"), 70);
+  ledger.record(numbered(200));  // there is room again
+  ledger.flush();
+  EXPECT_EQ(count("SELECT COUNT(*) FROM requests"), 51);
+  EXPECT_EQ(count("SELECT SUM(rows_dropped) FROM engine_load"), 70);
+}
+
+TEST_F(LedgerTest, ManyThreadsRecordWithoutLoss) {
+  Ledger ledger(options_for(file_));
+  {
+    std::vector<std::jthread> threads;
+    for (std::uint64_t t = 0; t < 4; ++t) {
+      threads.emplace_back([&ledger, t] {
+        for (std::uint64_t i = 0; i < 500; ++i) ledger.record(numbered(t * 500 + i));
+      });
+    }
+  }
+  ledger.flush();
+  EXPECT_EQ(ledger.dropped(), 0U);
+  EXPECT_EQ(count("SELECT COUNT(DISTINCT request_id) FROM requests"), 2000);
+}
+
+TEST_F(LedgerTest, AFullDiskDelaysRowsAndLosesNone) {
+  arm_fail_point("ledger.commit:1:enospc");
+  Ledger ledger(options_for(file_));
+  ledger.record(numbered(1));
+  ledger.flush();
+  ledger.record(numbered(2));
+  ledger.flush();
+  ledger.flush();
+  EXPECT_EQ(count("SELECT COUNT(*) FROM requests"), 2);
+  EXPECT_EQ(ledger.dropped(), 0U);
+}
+
+TEST_F(LedgerTest, WhatIsNotANumberDoesNotStopTheLedger) {
+  Ledger ledger(options_for(file_));
+  RequestRow row = numbered(1);
+  row.ttft_ms = std::nan("");
+  ledger.record(row);
+  ledger.record(numbered(2));
+  ledger.flush();
+  EXPECT_EQ(count("SELECT COUNT(*) FROM requests"), 2);
+}
+
+TEST_F(LedgerTest, TextIsDataNotSql) {
+  Ledger ledger(options_for(file_));
+  RequestRow row = numbered(1);
+  row.topic = "x'); DROP TABLE requests; --";
+  ledger.record(row);
+  ledger.flush();
+  EXPECT_EQ(count("SELECT COUNT(*) FROM requests WHERE topic LIKE '%DROP TABLE%'"), 1);
+}
+
+TEST_F(LedgerTest, AFallInAcceptanceBecomesADriftEventEvenAcrossARestart) {
+  std::mt19937 random(3);
+  std::normal_distribution<double> good(28, 3), bad(18, 3);
+  std::int64_t at = kSampleStartUs;
+  const auto record = [&](Ledger& ledger, double accepted) {
+    const int n = std::clamp(static_cast<int>(accepted), 0, 40);
+    ledger.record(sample_request("sql", at += kSecondUs, n, 40 - n));
+  };
+  {
+    Ledger ledger(options_for(file_));
+    for (int i = 0; i < 80; ++i) record(ledger, good(random));
+    ledger.flush();
+    EXPECT_EQ(count("SELECT COUNT(*) FROM drift_events"), 0);
+  }
+  Ledger ledger(options_for(file_));
+  for (int i = 0; i < 25; ++i) record(ledger, bad(random));  // fewer than a warm-up takes
+  ledger.flush();
+  EXPECT_EQ(count("SELECT COUNT(*) FROM drift_events WHERE topic = 'sql' AND alpha_before > alpha_after + 0.1"), 1);
+}
+
+TEST_F(LedgerTest, ADamagedFileIsRefusedWithTheNextStepAndLeftAlone) {
+  std::ofstream(file_, std::ios::binary) << std::string(9000, 'x');
+  const std::string before = read(file_);
+  const auto error = open_error();
+  ASSERT_TRUE(error);
+  EXPECT_EQ(error->code(), ErrorCode::kDataLoss);
+  EXPECT_THAT(error->hint(), HasSubstr("mv " + file_.string()));
+  EXPECT_EQ(read(file_), before);
+}
+
+TEST_F(LedgerTest, ADamagedPageIsNoticed) {
+  {
+    Ledger ledger(options_for(file_));
+    for (std::uint64_t i = 0; i < 500; ++i) ledger.record(numbered(i));
+  }
+  {
+    std::fstream bytes(file_, std::ios::binary | std::ios::in | std::ios::out);
+    bytes.seekp(2 * 4096);
+    bytes << std::string(4096, '\xEE');
+  }
+  const auto error = open_error();
+  ASSERT_TRUE(error);
+  EXPECT_EQ(error->code(), ErrorCode::kDataLoss);
+}
+
+TEST_F(LedgerTest, ADirectoryALinkOrAnotherProgramsDatabaseIsRefused) {
+  fs::create_directory(file_);
+  EXPECT_TRUE(open_error());
+  fs::remove(file_);
+  { Database(folder_ / "victim.db", Database::Mode::kReadWrite).execute("CREATE TABLE theirs (x)"); }
+  fs::create_symlink(folder_ / "victim.db", file_);
+  EXPECT_TRUE(open_error());
+  fs::remove(file_);
+  fs::rename(folder_ / "victim.db", file_);
+  const auto error = open_error();
+  ASSERT_TRUE(error);
+  EXPECT_EQ(error->code(), ErrorCode::kPermission);
+  EXPECT_EQ(count("SELECT COUNT(*) FROM sqlite_master"), 1);
+}
+
+// In a child: records rows in batches, tells through the pipe what was flushed, dies at the n-th fail point.
+std::uint64_t flushed_before_death(const fs::path& file, int n, bool& killed) {
+  int acknowledged[2];
+  EXPECT_EQ(::pipe(acknowledged), 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    auto options = options_for(file);
+    options.commit_interval_us = 60 * kSecondUs;
+    Ledger ledger(options);
+    arm_fail_point("ledger.*:" + std::to_string(n) + ":kill");
+    for (std::uint64_t i = 1; i <= 12; ++i) {
+      ledger.record(numbered(i));
+      if (i % 3 != 0) continue;
+      ledger.flush();
+      if (::write(acknowledged[1], &i, sizeof(i)) != sizeof(i)) ::_exit(2);
+    }
+    ::_exit(0);
+  }
+  ::close(acknowledged[1]);
+  std::uint64_t last = 0, value = 0;
+  while (::read(acknowledged[0], &value, sizeof(value)) == sizeof(value)) last = value;
+  ::close(acknowledged[0]);
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  killed = WIFSIGNALED(status);
+  return last;
+}
+
+TEST_F(LedgerTest, KilledAtAnyPointItOpensWithEveryCommittedRow) {
+  int n = 1;
+  for (;; ++n) {
+    fs::remove(file_);
+    fs::remove(file_.string() + "-wal");
+    fs::remove(file_.string() + "-shm");
+    bool killed = false;
+    const std::uint64_t flushed = flushed_before_death(file_, n, killed);
+    if (!killed) break;
+    ASSERT_NO_THROW(Ledger{options_for(file_)}) << n;
+    const std::int64_t kept = count("SELECT COUNT(*) FROM requests");
+    EXPECT_GE(kept, static_cast<std::int64_t>(flushed)) << n;
+    EXPECT_EQ(kept % 3, 0) << "a batch is there or it is not, crash " << n;
+    EXPECT_EQ(count("SELECT IFNULL(MAX(request_id), 0) FROM requests"), kept) << n;
+    EXPECT_EQ(count("SELECT IFNULL(SUM(reached), 0) FROM acceptance"), 10 * kept) << n;
+  }
+  EXPECT_EQ(n - 1, 4 * (3 + 3));  // four batches: begin, three inserts, commit, committed
+}
+
+// The child's planted bug: it acknowledges before the row is committed, and the check above must see the loss.
+TEST_F(LedgerTest, NegativeAnAcknowledgementBeforeTheCommitWouldShow) {
+  int ready[2];
+  ASSERT_EQ(::pipe(ready), 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    auto options = options_for(file_);
+    options.commit_interval_us = 60 * kSecondUs;
+    Ledger ledger(options);
+    ledger.record(numbered(1));
+    if (::write(ready[1], "x", 1) == 1) ::pause();
+    ::_exit(0);
+  }
+  char byte = 0;
+  ASSERT_EQ(::read(ready[0], &byte, 1), 1);
+  ::kill(child, SIGKILL);
+  ::waitpid(child, nullptr, 0);
+  ::close(ready[0]);
+  ::close(ready[1]);
+  const Ledger again(options_for(file_));
+  EXPECT_EQ(count("SELECT COUNT(*) FROM requests"), 0);
+}
+
+TEST_F(LedgerTest, KillDashNineLosesAtMostOneSecond) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    LedgerOptions options;  // the interval a service has
+    options.file = file_;
+    Ledger ledger(options);
+    for (std::uint64_t i = 1;; ++i) {
+      ledger.record(numbered(i));
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    }
+  }
+  std::this_thread::sleep_for(std::chrono::milliseconds(1700));
+  const std::int64_t killed_us = wall_us();
+  ::kill(child, SIGKILL);
+  ::waitpid(child, nullptr, 0);
+  const Ledger again(options_for(file_));
+  EXPECT_GT(count("SELECT MAX(finished_us) FROM requests"), killed_us - kSecondUs);
+  EXPECT_EQ(count("SELECT MAX(request_id) - COUNT(*) FROM requests"), 0);  // without holes
+}
+
+}  // namespace
+}  // namespace slip

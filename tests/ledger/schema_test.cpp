@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ledger/schema.h"
+
+#include <gtest/gtest.h>
+#include <array>
+
+#include "common/error.h"
+#include "tests/ledger/sample_ledger.h"
+
+namespace slip {
+namespace {
+
+class SchemaTest : public ::testing::Test {
+ protected:
+  Database open() { return {folder_ / "x.db", Database::Mode::kReadWrite}; }
+  TemporaryFolder folder_;
+};
+
+constexpr std::array<const char*, 3> kSteps = {
+    "CREATE TABLE a (x INTEGER)", "ALTER TABLE a ADD COLUMN y INTEGER DEFAULT 7", "CREATE TABLE b (z INTEGER)"};
+
+TEST_F(SchemaTest, OldLedgersAreBroughtUpToDateWithTheirRows) {
+  Database database = open();
+  migrate(database, std::span(kSteps).first(1));
+  database.execute("INSERT INTO a VALUES (1)");
+  migrate(database, kSteps);
+  EXPECT_EQ(database.integer("PRAGMA user_version"), 3);
+  EXPECT_EQ(database.integer("SELECT x * 10 + y FROM a"), 17);
+  EXPECT_EQ(database.integer("SELECT COUNT(*) FROM b"), 0);
+  migrate(database, kSteps);  // nothing left to do
+  EXPECT_EQ(database.integer("PRAGMA user_version"), 3);
+}
+
+TEST_F(SchemaTest, AStepThatFailsLeavesTheVersionBefore) {
+  constexpr std::array<const char*, 2> kBroken = {"CREATE TABLE a (x INTEGER)",
+                                                  "CREATE TABLE b (x INTEGER); INSERT INTO nowhere VALUES (1)"};
+  Database database = open();
+  EXPECT_THROW(migrate(database, kBroken), Error);
+  EXPECT_EQ(database.integer("PRAGMA user_version"), 1);
+  EXPECT_EQ(database.integer("SELECT COUNT(*) FROM sqlite_master WHERE name = 'b'"), 0);
+}
+
+TEST_F(SchemaTest, ALedgerFromTheFutureIsRefused) {
+  Database database = open();
+  migrate(database, kSteps);
+  try {
+    migrate(database, std::span(kSteps).first(2));
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kUnsupported);
+  }
+}
+
+TEST_F(SchemaTest, ViewsOfAnotherBuildAreReplaced) {
+  Database database = open();
+  migrate(database, ledger_migrations());
+  refresh_views(database);
+  database.execute("DROP VIEW topics; CREATE VIEW topics AS SELECT 1 AS old");
+  refresh_views(database);
+  EXPECT_EQ(database.integer("SELECT COUNT(*) FROM pragma_table_info('topics') WHERE name = 'base_alpha'"), 1);
+  const std::int64_t changes = database.integer("PRAGMA schema_version");
+  refresh_views(database);
+  EXPECT_EQ(database.integer("PRAGMA schema_version"), changes);
+}
+
+TEST_F(SchemaTest, EveryViewAnswersOnAnEmptyLedger) {
+  Database database = open();
+  migrate(database, ledger_migrations());
+  refresh_views(database);
+  for (const auto& view : ledger_views()) {
+    const std::int64_t rows = database.integer("SELECT COUNT(*) FROM " + view.name);
+    EXPECT_EQ(rows, view.name == "report_scope" ? 1 : 0) << view.name;
+  }
+}
+
+}  // namespace
+}  // namespace slip

@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gmock/gmock.h>
+#include <cmath>
+#include <random>
+#include <vector>
+
+#include "ledger/figures.h"
+#include "ledger/row_writer.h"
+#include "ledger/schema.h"
+#include "tests/ledger/sample_ledger.h"
+
+namespace slip {
+namespace {
+
+class ViewsTest : public ::testing::Test {
+ protected:
+  ViewsTest() : database_(file_, Database::Mode::kReadWrite) {
+    database_.execute("PRAGMA journal_mode = MEMORY; PRAGMA synchronous = OFF");
+    migrate(database_, ledger_migrations());
+    refresh_views(database_);
+  }
+  void write(const std::vector<LedgerRow>& rows) {
+    RowWriter writer(database_);
+    database_.execute("BEGIN");
+    for (const auto& row : rows) writer.write(row);
+    database_.execute("COMMIT");
+  }
+  double real(const std::string& sql) {
+    Statement statement(database_, sql);
+    EXPECT_TRUE(statement.step()) << sql;
+    return statement.real(0);
+  }
+
+  TemporaryFolder folder_;
+  const std::filesystem::path file_ = folder_ / "x.db";
+  Database database_;
+};
+
+struct Pair {
+  double live_accepted, live_rejected, base_accepted, base_rejected;
+};
+
+std::vector<LedgerRow> scores(const std::string& topic, const std::vector<Pair>& pairs) {
+  std::vector<LedgerRow> rows;
+  for (const auto& pair : pairs) {
+    RequestRow request = sample_request(topic, kSampleStartUs, 3, 1);
+    SameTextRow row = sample_score(request, 0.5, 0.5);
+    row.live_accepted = pair.live_accepted;
+    row.live_first_rejections = pair.live_rejected;
+    row.base_accepted = pair.base_accepted;
+    row.base_first_rejections = pair.base_rejected;
+    rows.emplace_back(request);
+    rows.emplace_back(row);
+  }
+  return rows;
+}
+
+double gain_of(const std::vector<Pair>& pairs, std::size_t without) {
+  double la = 0, ln = 0, ba = 0, bn = 0;
+  for (std::size_t i = 0; i < pairs.size(); ++i) {
+    if (i == without) continue;
+    la += pairs[i].live_accepted;
+    ln += pairs[i].live_accepted + pairs[i].live_rejected;
+    ba += pairs[i].base_accepted;
+    bn += pairs[i].base_accepted + pairs[i].base_rejected;
+  }
+  return la / ln - ba / bn;
+}
+
+TEST_F(ViewsTest, TheGainIsTheJackknifesByHand) {
+  const std::vector<Pair> pairs = {
+      {30, 10, 20, 20}, {18, 12, 15, 15}, {40, 8, 30, 18}, {12, 12, 12, 10}, {25, 9, 20, 16}};
+  write(scores("sql", pairs));
+  const double gain = gain_of(pairs, pairs.size());
+  double squares = 0;
+  for (std::size_t i = 0; i < pairs.size(); ++i) squares += std::pow(gain_of(pairs, i) - gain, 2);
+  const double half = 2.7764 * std::sqrt(squares * 4 / 5);  // Student's t at 4 degrees of freedom
+  EXPECT_NEAR(real("SELECT gain FROM topics"), gain, 1e-12);
+  EXPECT_NEAR(real("SELECT gain_low FROM topics"), gain - half, 0.005 * half);
+  EXPECT_NEAR(real("SELECT gain_high FROM topics"), gain + half, 0.005 * half);
+  EXPECT_NEAR(real("SELECT base_alpha FROM topics"), 97.0 / 176, 1e-12);
+  EXPECT_NEAR(real("SELECT alpha_same_text FROM topics"), 125.0 / 176, 1e-12);
+}
+
+TEST_F(ViewsTest, FewRequestsGiveNoInterval) {
+  write(scores("sql", {{30, 10, 20, 20}, {18, 12, 15, 15}, {40, 8, 30, 18}}));
+  EXPECT_EQ(database_.integer("SELECT gain IS NOT NULL AND gain_low IS NULL FROM topics"), 1);
+}
+
+// Requests differ from each other (easy and hard text), so an interval that took tokens as independent would be far too
+// narrow. 150 topics of 10 requests each, true gain .10: the interval must hold it about 95 times in 100.
+std::string topic_name(std::size_t number) {
+  return std::string("t").append(std::to_string(number));
+}
+
+struct Coverage {
+  int paired = 0, topics = 0;
+};
+
+Coverage coverage(Database& database, std::size_t n_topics) {
+  Coverage held;
+  for (std::size_t i = 0; i < n_topics; ++i) {
+    Statement row(database, "SELECT gain, gain_low, gain_high FROM topics WHERE topic = ?");
+    row.bind_all(topic_name(i));
+    EXPECT_TRUE(row.step());
+    held.paired += row.real(1) <= 0.1 && 0.1 <= row.real(2) ? 1 : 0;
+    held.topics += 1;
+  }
+  return held;
+}
+
+TEST_F(ViewsTest, TheIntervalHoldsTheTrueGainAsOftenAsItSays) {
+  std::mt19937 random(11);
+  std::normal_distribution<double> text(0.45, 0.15), own(0, 0.05);
+  std::vector<std::vector<Pair>> samples(150);
+  std::vector<LedgerRow> rows;
+  for (std::size_t t = 0; t < samples.size(); ++t) {
+    for (int i = 0; i < 10; ++i) {
+      const double base = std::clamp(text(random), 0.05, 0.85), live = base + 0.1 + own(random);
+      const double judged = 20 + static_cast<double>(random() % 30);
+      samples[t].push_back({live * judged, (1 - live) * judged, base * judged, (1 - base) * judged});
+    }
+    const auto more = scores(topic_name(t), samples[t]);
+    rows.insert(rows.end(), more.begin(), more.end());
+  }
+  write(rows);
+  // One pass, kept: each single row would compute the whole view again.
+  database_.execute("CREATE TEMP TABLE topics AS SELECT * FROM main.topics");
+  const Coverage held = coverage(database_, samples.size());
+  EXPECT_GE(held.paired, static_cast<int>(0.91 * held.topics));
+  EXPECT_LE(held.paired, static_cast<int>(0.99 * held.topics));
+}
+
+TEST_F(ViewsTest, NegativeAlphaIsNotAcceptedOverProposed) {
+  RequestRow row = sample_request("sql", kSampleStartUs, 6, 4);
+  row.proposed = 30;
+  write({row});
+  EXPECT_NEAR(real("SELECT alpha FROM topics"), 0.6, 1e-12);
+  EXPECT_GT(std::abs(real("SELECT alpha FROM topics") - 6.0 / 30), 0.3);
+  EXPECT_NEAR(real("SELECT alpha FROM drift"), 0.6, 1e-12);
+  EXPECT_NEAR(real("SELECT alpha FROM recent_requests"), 0.6, 1e-12);
+}
+
+TEST_F(ViewsTest, RealisedGainTakesTheParentsGainAway) {
+  std::vector<LedgerRow> rows;
+  const auto version = [&](std::uint64_t number, std::uint64_t parent, double live) {
+    rows.emplace_back(DraftVersionRow{"sql", "sql", "canary", "aa", number, parent,
+                                      kSampleStartUs + static_cast<std::int64_t>(number), 0.5, 0.5 + 0.1 * live, 0.01});
+    for (int i = 0; i < 4; ++i) {
+      RequestRow request = sample_request("sql", kSampleStartUs + static_cast<std::int64_t>(number) * kSecondUs, 3, 1);
+      request.last_version = number;
+      rows.emplace_back(request);
+      rows.emplace_back(sample_score(request, live, 0.5));
+    }
+  };
+  version(1, 0, 0.6);
+  version(2, 1, 0.75);
+  version(3, 2, 0.7);
+  rows.emplace_back(CanaryRow{.at_us = kSampleStartUs + 9,
+                              .topic = "sql",
+                              .draft = "sql",
+                              .kind = "refuse",
+                              .reason = "below margin",
+                              .live_version = 3});
+  rows.emplace_back(CanaryRow{.at_us = kSampleStartUs + 10,
+                              .topic = "sql",
+                              .draft = "sql",
+                              .kind = "rollback",
+                              .reason = "worse",
+                              .live_version = 3,
+                              .candidate_version = 2});
+  write(rows);
+  EXPECT_NEAR(real("SELECT realised_gain FROM drafts WHERE version = 1"), 0.10, 1e-9);
+  EXPECT_NEAR(real("SELECT realised_gain FROM drafts WHERE version = 2"), 0.15, 1e-9);
+  EXPECT_NEAR(real("SELECT realised_gain FROM drafts WHERE version = 3"), -0.05, 1e-9);
+  EXPECT_NEAR(real("SELECT predicted_gain FROM drafts WHERE version = 1"), 0.06, 1e-9);
+  EXPECT_EQ(database_.integer("SELECT requests FROM drafts WHERE version = 2"), 4);
+  EXPECT_EQ(database_.integer("SELECT COUNT(*) FROM drafts WHERE state = 'refused' AND reason = 'below margin'"), 1);
+  EXPECT_EQ(database_.integer("SELECT COUNT(*) FROM drafts WHERE state = 'rolled back' AND version = 3"), 1);
+  EXPECT_EQ(database_.integer("SELECT refused + 10 * rolled_back FROM topics"), 11);
+}
+
+Cell read_cell(const Statement& statement, int column) {
+  switch (statement.type(column)) {
+    case SQLITE_INTEGER:
+      return statement.integer(column);
+    case SQLITE_FLOAT:
+      return statement.real(column);
+    case SQLITE_NULL:
+      return std::monostate{};
+    default:
+      return statement.text(column);
+  }
+}
+
+TEST_F(ViewsTest, PlainSqliteAnswersWhatTheReportAnswers) {
+  {
+    Ledger ledger(options_for(file_));
+    record_sample_story(ledger);
+  }
+  const LedgerReader reader(file_, {});
+  for (const char* name : {"topics", "drift", "drafts", "events", "trend", "positions", "recent_requests"}) {
+    const Sheet sheet = reader.view(name);
+    EXPECT_FALSE(sheet.rows.empty()) << name;
+    Statement plain(database_, std::string("SELECT * FROM ") + name);
+    for (std::size_t row = 0; row < sheet.rows.size(); ++row) {
+      ASSERT_TRUE(plain.step()) << name;
+      for (int column = 0; column < plain.columns(); ++column) {
+        EXPECT_EQ(read_cell(plain, column), sheet.rows[row][static_cast<std::size_t>(column)]) << name;
+      }
+    }
+    EXPECT_FALSE(plain.step()) << name;
+  }
+}
+
+TEST_F(ViewsTest, AScopeLimitsTopicAndTime) {
+  {
+    Ledger ledger(options_for(file_));
+    record_sample_story(ledger);
+  }
+  const LedgerReader all(file_, {});
+  EXPECT_EQ(topic_figures(all).size(), 5U);
+  const LedgerReader one(file_, {.topic = "sql"});
+  ASSERT_EQ(topic_figures(one).size(), 1U);
+  EXPECT_EQ(topic_figures(one)[0].requests, 60);
+  EXPECT_EQ(topic_figures(one)[0].published, 3);
+  const LedgerReader late(file_, {.since_us = kSampleStartUs + 240 * kSecondUs, .topic = "sql"});
+  EXPECT_EQ(topic_figures(late)[0].requests, 20);
+  EXPECT_GT(topic_figures(late)[0].alpha.value(), topic_figures(one)[0].alpha.value());
+  const LedgerReader quoted(file_, {.topic = "x' OR '1' = '1"});
+  EXPECT_TRUE(topic_figures(quoted).empty());
+}
+
+}  // namespace
+}  // namespace slip
