@@ -2,8 +2,8 @@
 # One source file an instruction class, each with its own flags; kernel_table.cpp chooses among them at run time.
 # -O3 even in sanitizer builds: registers hold the tiles only when the short loops over them are unrolled.
 set(always -O3)
-if(SLIPSTREAM_SANITIZE)
-  list(APPEND always -Wno-array-bounds)  # GCC follows the null branch of the checks that UBSan adds, and warns about it
+if(SLIPSTREAM_SANITIZE)  # GCC follows the null branch of the checks that UBSan adds, and warns about what it does there
+  list(APPEND always -Wno-array-bounds -Wno-stringop-overflow)
 endif()
 set_property(SOURCE kernels/kernels_scalar.cpp APPEND PROPERTY COMPILE_OPTIONS ${always})
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
