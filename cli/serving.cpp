@@ -189,6 +189,7 @@ Serving::Serving(const ServeConfig& config, Metrics& metrics) : state_(std::make
     Metrics::Gauges now;
     now.running = state->engine->n_running();
     now.waiting = state->engine->n_waiting();
+    if (state->learner) now.replay_records = static_cast<double>(state->learner->replay_records());
     now.ledger_rows_dropped = static_cast<double>(state->ledger.dropped());
     return now;
   });

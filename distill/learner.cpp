@@ -107,6 +107,7 @@ struct Learner::State {
   LossyInbox<Event> inbox;
   std::atomic<std::uint64_t> lost{0};    // events that found no room
   std::atomic<std::uint64_t> wasted{0};  // observations taken in that came to no record
+  std::atomic<std::uint64_t> records{0};  // in the replay buffer
   std::atomic<bool> stopping{false};
   std::mutex idle_mutex;
   std::condition_variable idle_changed;
@@ -240,6 +241,7 @@ void Learner::State::keep_house() {
   } catch (const Error& error) {
     log_warn("learning: " + error.message());
   }
+  records.store(replay.stats().records, std::memory_order_relaxed);
   for (Course& course : courses) course.slot->reclaim();
   const std::uint64_t all = lost.load(std::memory_order_acquire) + wasted.load(std::memory_order_relaxed);
   if (all > reported) decisions.on_dropped(all - reported);
@@ -425,6 +427,10 @@ bool Learner::wait_idle(std::int64_t timeout_us) {
   std::unique_lock lock(state.idle_mutex);
   return state.idle_changed.wait_for(lock, std::chrono::microseconds(timeout_us),
                                      [&] { return state.idle_through >= so_far; });
+}
+
+std::uint64_t Learner::replay_records() const {
+  return state_->records.load(std::memory_order_relaxed);
 }
 
 std::uint64_t Learner::dropped() const {

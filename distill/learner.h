@@ -60,6 +60,8 @@ class Learner final : public ObservationSink {
   bool wait_idle(std::int64_t timeout_us);
   // Observations that came to no record, because nobody had time for them or parts of their request were lost.
   std::uint64_t dropped() const;
+  // Live records in the replay buffer, as of the last second. Any thread.
+  std::uint64_t replay_records() const;
 
  private:
   struct State;

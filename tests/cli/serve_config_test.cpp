@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/serve_config.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <string>
+
+#include "common/error.h"
+#include "common/file.h"
+
+namespace slip::cli {
+namespace {
+
+const std::filesystem::path kSource = SLIPSTREAM_SOURCE_DIR;
+
+ServeConfig defaults() {
+  ServeConfig config;
+  config.topics = built_in_topics();
+  return config;
+}
+
+Error fault_of(const std::string& toml) {
+  try {
+    parse_serve_config(toml, "my.toml", defaults());
+  } catch (const Error& error) {
+    return error;
+  }
+  ADD_FAILURE() << "accepted: " << toml;
+  return Error(ErrorCode::kInternal, "accepted");
+}
+
+// The file documents the defaults, so it must say what they are.
+TEST(ServeConfig, DefaultFileHoldsTheDefaults) {
+  std::string text = read_file(kSource / "configs/default.toml", 1 << 20);
+  const std::string file = R"(file = "configs/topics.toml")";
+  ASSERT_NE(text.find(file), std::string::npos);
+  text.replace(text.find(file), file.size(), "file = \"" + (kSource / "configs/topics.toml").string() + "\"");
+  ServeConfig parsed = parse_serve_config(text, "default.toml", ServeConfig{});
+  EXPECT_EQ(parsed.target, "checkpoints/demo/target");
+  EXPECT_EQ(parsed.draft, "checkpoints/demo/draft");
+  parsed.target.clear();
+  parsed.draft.clear();
+  EXPECT_EQ(to_toml(parsed), to_toml(defaults()));
+}
+
+// … and every key of the effective configuration is in it.
+TEST(ServeConfig, DefaultFileNamesEveryKey) {
+  const std::string text = read_file(kSource / "configs/default.toml", 1 << 20);
+  std::istringstream lines(to_toml(defaults()));
+  for (std::string line; std::getline(lines, line);) {
+    const auto equals = line.find(" = ");
+    if (equals == std::string::npos || line.find("aliases") == 0 || line.find("name =") == 0) continue;
+    EXPECT_NE(text.find("\n" + line.substr(0, equals) + " = "), std::string::npos) << line;
+  }
+}
+
+TEST(ServeConfig, EffectiveConfigurationReadsBackTheSame) {
+  const std::string text = R"(
+[model]
+target = "t"
+dtype = "float32"
+served_names = ["a", "b"]
+[server]
+port = 0
+expose_acceptance = "own"
+[learning]
+governor = "steps_per_request:2.5"
+loss = "jsd"
+[ledger]
+commit_interval_ms = 250
+)";
+  const ServeConfig config = parse_serve_config(text, "my.toml", defaults());
+  EXPECT_TRUE(config.governor.deterministic);
+  EXPECT_DOUBLE_EQ(config.governor.steps_per_request, 2.5);
+  EXPECT_EQ(config.server.expose_acceptance, ExposeAcceptance::kOwn);
+  EXPECT_EQ(config.ledger.commit_interval_us, 250'000);
+  EXPECT_EQ(config.dtype, Dtype::kFloat32);
+  std::string effective = to_toml(config);
+  EXPECT_NE(effective.find("steps_per_request:2.5"), std::string::npos);
+}
+
+TEST(ServeConfig, UnknownKeysNameLineAndNearest) {
+  const Error error = fault_of("[server]\nhost = \"127.0.0.1\"\nprot = 1\n");
+  EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
+  EXPECT_NE(error.message().find("my.toml:3: "), std::string::npos) << error.message();
+  EXPECT_NE(error.message().find("server.prot"), std::string::npos);
+  EXPECT_NE(error.hint().find("server.port"), std::string::npos) << error.hint();
+  const Error section = fault_of("\n[serverr]\n");
+  EXPECT_NE(section.message().find("my.toml:2: "), std::string::npos) << section.message();
+  EXPECT_NE(section.hint().find("server"), std::string::npos);
+  EXPECT_NE(fault_of("xyzzyxyzzy = 1").hint().find("default.toml"), std::string::npos);
+}
+
+TEST(ServeConfig, ValuesAreChecked) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"[server]\nport = 65536", "server.port"},
+      {"[server]\nport = \"80\"", "server.port"},
+      {"[server]\nport = 1.5", "server.port"},
+      {"[server]\nio_threads = 3", "server.io_threads"},
+      {"[server]\nexpose_acceptance = \"some\"", "server.expose_acceptance"},
+      {"[server]\nallowed_hosts = \"x\"", "server.allowed_hosts"},
+      {"[server]\nallowed_hosts = [1]", "server.allowed_hosts"},
+      {"[model]\ndtype = \"int8\"", "model.dtype"},
+      {"[model]\ntarget = 5", "model.target"},
+      {"[model]\ntarget = \"a\\u0000b\"", "model.target"},
+      {"[engine]\nmax_running = 0", "engine.max_running"},
+      {"[speculation]\nk = 17", "speculation.k"},
+      {"[speculation]\nenabled = 1", "speculation.enabled"},
+      {"[learning]\ngovernor = \"fast\"", "learning.governor"},
+      {"[learning]\ngovernor = \"steps_per_request:\"", "learning.governor"},
+      {"[learning]\ngovernor = \"steps_per_request:-1\"", "learning.governor"},
+      {"[learning]\ngovernor = \"steps_per_request:2x\"", "learning.governor"},
+      {"[learning]\nlearning_rate = nan", "learning.learning_rate"},
+      {"[learning]\nlearning_rate = inf", "learning.learning_rate"},
+      {"[learning]\nloss = \"mse\"", "learning.loss"},
+      {"[canary]\nsignificance = 0", "canary.significance"},
+      {"[ledger]\ncommit_interval_ms = 5000", "ledger.commit_interval_ms"},
+      {"model = 5", "model"},
+  };
+  for (const auto& [toml, param] : cases) {
+    const Error error = fault_of(toml);
+    EXPECT_EQ(error.param(), param) << toml;
+    EXPECT_NE(error.message().find("my.toml:"), std::string::npos) << error.message();
+  }
+}
+
+TEST(ServeConfig, BrokenTomlNamesTheLine) {
+  EXPECT_NE(fault_of("[server]\nport = = 1\n").message().find("my.toml:2"), std::string::npos);
+}
+
+TEST(ServeConfig, CommandLineWins) {
+  ServeOverrides given;
+  given.target = "T";
+  given.k = 5;
+  given.port = 0;
+  given.data_dir = "D";
+  given.no_learning = given.no_speculation = true;
+  const ServeConfig config = load_serve_config(given);
+  EXPECT_EQ(config.target, "T");
+  EXPECT_TRUE(config.draft.empty());
+  EXPECT_EQ(config.engine.k, 5);
+  EXPECT_EQ(config.server.port, 0);
+  EXPECT_EQ(config.data_dir, "D");
+  EXPECT_FALSE(config.learning);
+  EXPECT_FALSE(config.speculation);
+  EXPECT_EQ(config.topics.size(), 4U);
+}
+
+TEST(ServeConfig, ATargetOfItsOwnDropsTheFilesDraft) {
+  const auto file = std::filesystem::temp_directory_path() / ("slip-config-" + std::to_string(::getpid()) + ".toml");
+  replace_file(file, "[model]\ntarget = \"a\"\ndraft = \"b\"\n", "test");
+  ServeOverrides given;
+  given.config = file.string();
+  EXPECT_EQ(load_serve_config(given).draft, "b");
+  given.target = "c";
+  EXPECT_TRUE(load_serve_config(given).draft.empty());
+  given.draft = "d";
+  EXPECT_EQ(load_serve_config(given).draft, "d");
+  std::filesystem::remove(file);
+}
+
+TEST(ServeConfig, NoTargetSaysWhatToDo) {
+  try {
+    load_serve_config({});
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_NE(error.hint().find("--target"), std::string::npos);
+  }
+}
+
+TEST(Topics, FileHoldsTheBuiltInOnes) {
+  const auto file = kSource / "configs/topics.toml";
+  const auto topics = parse_topics(read_file(file, 1 << 20), file.string());
+  const auto built_in = built_in_topics();
+  ASSERT_EQ(topics.size(), built_in.size());
+  for (std::size_t i = 0; i < topics.size(); ++i) {
+    EXPECT_EQ(topics[i].name, built_in[i].name);
+    EXPECT_EQ(topics[i].aliases, built_in[i].aliases);
+  }
+  const TopicTable table(topics);
+  EXPECT_EQ(table[table.route("python")].name, "code");
+  EXPECT_EQ(table[table.route("lang-fr")].name, "lang");
+  EXPECT_EQ(table[table.route("cooking")].name, "unknown");
+}
+
+TEST(Topics, BadOnesAreRefused) {
+  for (const char* toml : {"[[topic]]\nname = \"../x\"", "[[topic]]\nname = \"a\"\n[[topic]]\nname = \"a\"",
+                           "[[topic]]\nnam = \"a\"", "topic = 5", "[[topic]]\nname = \"a\\u0000\""}) {
+    EXPECT_THROW(parse_topics(toml, "topics.toml"), Error) << toml;
+  }
+}
+
+}  // namespace
+}  // namespace slip::cli

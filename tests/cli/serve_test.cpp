@@ -1,0 +1,342 @@
+// SPDX-License-Identifier: Apache-2.0
+// The built program as an operator meets it: started, asked over a socket, stopped by signals, looked at from outside.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sqlite3.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <regex>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tests/server/raw_client.h"
+
+namespace slip {
+namespace {
+
+using nlohmann::json;
+using std::chrono::milliseconds;
+
+const std::filesystem::path kSource = SLIPSTREAM_SOURCE_DIR;
+const std::string kTarget = (kSource / "checkpoints/demo/target").string();
+const std::string kDraft = (kSource / "checkpoints/demo/draft").string();
+
+std::string text_of(const std::filesystem::path& file) {
+  std::ifstream in(file);
+  std::stringstream text;
+  text << in.rdbuf();
+  return text.str();
+}
+
+// A `slipstream` child process with its output in files.
+class Program {
+ public:
+  Program(std::filesystem::path folder, const std::vector<std::string>& arguments,
+          const std::vector<std::string>& environment = {})
+      : folder_(std::move(folder)) {
+    for (const char* name : {"out", "err"}) std::filesystem::remove(folder_ / name);
+    pid_ = ::fork();
+    if (pid_ == 0) run(arguments, environment);
+  }
+  ~Program() {
+    if (pid_ > 0) {
+      ::kill(pid_, SIGKILL);
+      ::waitpid(pid_, nullptr, 0);
+    }
+  }
+  // The exit status; 128 + n when signal n ended it; −1 when it has not ended after 20 s.
+  int wait() {
+    for (int i = 0; i < 2000; ++i) {
+      int status = 0;
+      if (::waitpid(pid_, &status, WNOHANG) == pid_) {
+        pid_ = -1;
+        return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+      }
+      std::this_thread::sleep_for(milliseconds(10));
+    }
+    return -1;
+  }
+  int stop() {
+    signal(SIGTERM);
+    return wait();
+  }
+  void signal(int number) const { ::kill(pid_, number); }
+  std::string out() const { return text_of(folder_ / "out"); }
+  std::string err() const { return text_of(folder_ / "err"); }
+  std::string log() const { return out() + err(); }
+
+  // The port it says it listens on; 0 when it does not within 20 s.
+  std::uint16_t port() const {
+    static const std::regex url("http://127\\.0\\.0\\.1:([0-9]+)");
+    for (int i = 0; i < 2000; ++i) {
+      const std::string text = out();
+      std::smatch match;
+      if (std::regex_search(text, match, url)) return static_cast<std::uint16_t>(std::stoi(match[1]));
+      std::this_thread::sleep_for(milliseconds(10));
+    }
+    return 0;
+  }
+
+ private:
+  [[noreturn]] void run(const std::vector<std::string>& arguments, const std::vector<std::string>& environment) const {
+    ::dup2(::open((folder_ / "out").c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600), 1);
+    ::dup2(::open((folder_ / "err").c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600), 2);
+    ::unsetenv("SLIPSTREAM_API_KEY");
+    for (const auto& one : environment) ::putenv(const_cast<char*>(one.c_str()));
+    const std::string program = std::string(SLIPSTREAM_BINARY_DIR) + "/slipstream";
+    std::vector<char*> argv = {const_cast<char*>(program.c_str()), const_cast<char*>("serve")};
+    for (const auto& one : arguments) argv.push_back(const_cast<char*>(one.c_str()));
+    argv.push_back(nullptr);
+    ::execv(program.c_str(), argv.data());
+    ::_exit(127);
+  }
+  std::filesystem::path folder_;
+  pid_t pid_ = -1;
+};
+
+class ServeTest : public ::testing::Test {
+ protected:
+  ServeTest() {
+    folder_ =
+        std::filesystem::temp_directory_path() / ("slip-serve-" + std::to_string(::getpid()) + "-" +
+                                                  ::testing::UnitTest::GetInstance()->current_test_info()->name());
+    std::filesystem::remove_all(folder_);
+    std::filesystem::create_directories(folder_);
+  }
+  ~ServeTest() override { std::filesystem::remove_all(folder_); }
+
+  std::string data() const { return (folder_ / "data").string(); }
+  std::vector<std::string> usual() const {
+    return {"--target", kTarget, "--draft", kDraft, "--port", "0", "--data-dir", data(), "--k", "3"};
+  }
+  static RawReply ask(std::uint16_t port, const std::string& bytes) {
+    RawClient client(port);
+    client.send(bytes);
+    return client.read_reply();
+  }
+  static RawReply get(std::uint16_t port, const std::string& path) {
+    return ask(port, "GET " + path + " HTTP/1.1\r\nHost: localhost\r\n\r\n");
+  }
+  static std::string chat_bytes(const std::string& prompt, int max_tokens, const std::string& more = "") {
+    const json body = {{"messages", {{{"role", "user"}, {"content", prompt}}}},
+                       {"temperature", 0},
+                       {"max_tokens", max_tokens},
+                       {"metadata", {{"topic", "math"}}}};
+    std::string text = body.dump();
+    text.insert(text.size() - 1, more);
+    return "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: "
+           "application/json\r\nContent-Length: " +
+           std::to_string(text.size()) + "\r\n\r\n" + text;
+  }
+  std::int64_t count(const std::string& sql) const {
+    sqlite3* db = nullptr;
+    sqlite3_open_v2((data() + "/ledger.db").c_str(), &db, SQLITE_OPEN_READONLY, nullptr);
+    sqlite3_stmt* statement = nullptr;
+    std::int64_t found = -1;
+    if (sqlite3_prepare_v2(db, sql.c_str(), -1, &statement, nullptr) == SQLITE_OK &&
+        sqlite3_step(statement) == SQLITE_ROW) {
+      found = sqlite3_column_int64(statement, 0);
+    }
+    sqlite3_finalize(statement);
+    sqlite3_close(db);
+    return found;
+  }
+  // Runs to its end; the exit status.
+  int run(const std::vector<std::string>& arguments, const std::vector<std::string>& environment = {}) {
+    Program program(folder_, arguments, environment);
+    const int status = program.wait();
+    out_ = program.out();
+    err_ = program.err();
+    return status;
+  }
+
+  std::filesystem::path folder_;
+  std::string out_, err_;
+};
+
+TEST_F(ServeTest, AnswersRecordsAndStopsInOrder) {
+  Program program(folder_, usual());
+  const auto port = program.port();
+  ASSERT_NE(port, 0) << program.log();
+  EXPECT_EQ(get(port, "/readyz").status, 200);
+  const auto reply = ask(port, chat_bytes("What is 12 + 30?", 24));
+  ASSERT_EQ(reply.status, 200) << reply.body;
+  const auto body = json::parse(reply.body);
+  EXPECT_EQ(body["usage"]["completion_tokens"].get<int>() <= 24, true);
+  EXPECT_GT(body["metrics"]["speculative_decoding"]["num_draft_tokens"].get<int>(), 0);
+  EXPECT_EQ(body["metrics"]["speculative_decoding"]["topic"], "math");
+  EXPECT_EQ(json::parse(get(port, "/v1/models").body)["data"][0]["id"], "target");
+  EXPECT_EQ(json::parse(get(port, "/v1/drafts").body)["base"][0]["version"], 1);
+  EXPECT_NE(get(port, "/metrics").body.find("spec_decode_num_draft_tokens_total{draft=\"math\""), std::string::npos);
+  EXPECT_EQ(program.stop(), 0);
+  const std::string log = program.log();
+  EXPECT_LE(std::count(log.begin(), log.end(), '\n'), 12 + 2) << "start-up in 12 lines, and two for the end:\n" << log;
+  for (const char* word : {"12.", "bfloat16", "MiB", "threads", "http://"}) {
+    EXPECT_NE(log.find(word), std::string::npos) << word;
+  }
+  EXPECT_EQ(count("SELECT COUNT(*) FROM requests WHERE topic = 'math' AND draft = 'math'"), 1);
+  EXPECT_EQ(count("SELECT COUNT(*) FROM draft_versions WHERE draft = 'base' AND reason = 'base'"), 1);
+  EXPECT_EQ(count("SELECT COUNT(*) FROM engine_load"), 1);
+  EXPECT_EQ(log.find("12 + 30"), std::string::npos) << "prompts are not logged";
+}
+
+TEST_F(ServeTest, AnswersAreTheSameWithAndWithoutSpeculation) {
+  std::string answers[3];
+  const std::vector<std::string> more[3] = {{}, {"--no-speculation", "--no-learning"}, {"--k", "5"}};
+  for (int arm = 0; arm < 3; ++arm) {
+    auto arguments = usual();
+    if (arm == 2) arguments.resize(arguments.size() - 2);
+    arguments.insert(arguments.end(), more[arm].begin(), more[arm].end());
+    Program program(folder_, arguments);
+    const auto port = program.port();
+    ASSERT_NE(port, 0) << program.log();
+    for (const char* sampling : {"", R"(,"seed":7,"top_p":0.9)"}) {
+      std::string bytes = chat_bytes("What is 7 times 8?", 48, sampling);
+      if (*sampling != '\0') bytes.replace(bytes.find("\"temperature\":0"), 15, "\"temperature\":1");
+      const auto body = json::parse(ask(port, bytes).body);
+      answers[arm] += body["choices"][0]["message"]["content"].get<std::string>() + "|";
+      EXPECT_EQ(body["metrics"]["speculative_decoding"]["num_draft_tokens"].get<int>() > 0, arm != 1);
+    }
+    EXPECT_EQ(program.stop(), 0);
+  }
+  EXPECT_GT(answers[0].size(), 10U);
+  EXPECT_EQ(answers[0], answers[1]);
+  EXPECT_EQ(answers[0], answers[2]);
+}
+
+TEST_F(ServeTest, WithoutADraftItDecodesPlainlyAndSaysHowToWarmUp) {
+  Program program(folder_, {"--target", kTarget, "--port", "0", "--data-dir", data()});
+  const auto port = program.port();
+  ASSERT_NE(port, 0) << program.log();
+  EXPECT_EQ(get(port, "/readyz").status, 200);
+  EXPECT_NE(program.log().find("slipstream warmup --target " + kTarget), std::string::npos) << program.log();
+  const auto body = json::parse(ask(port, chat_bytes("Hello", 8)).body);
+  EXPECT_EQ(body["metrics"]["speculative_decoding"]["num_draft_tokens"], 0);
+  EXPECT_TRUE(body["metrics"]["speculative_decoding"]["draft"].is_null());
+  EXPECT_EQ(program.stop(), 0);
+}
+
+TEST_F(ServeTest, SigtermFinishesWhatWasBegun) {
+  Program program(folder_, usual());
+  const auto port = program.port();
+  ASSERT_NE(port, 0) << program.log();
+  RawClient client(port);
+  client.send(chat_bytes("Write a story.", 400, R"(,"stream":true)"));
+  ASSERT_TRUE(client.read_until("data: "));
+  program.signal(SIGINT);
+  const auto reply = client.read_reply();
+  EXPECT_TRUE(reply.body.ends_with("data: [DONE]\n\n")) << reply.body.substr(reply.body.size() - 200);
+  EXPECT_EQ(program.wait(), 0);
+}
+
+TEST_F(ServeTest, DrainingEndsAtItsTimeout) {
+  std::ofstream(folder_ / "c.toml") << "[server]\ndrain_timeout_ms = 50\n";
+  auto arguments = usual();
+  arguments.insert(arguments.end(), {"-c", (folder_ / "c.toml").string()});
+  Program program(folder_, arguments);
+  const auto port = program.port();
+  ASSERT_NE(port, 0) << program.log();
+  std::vector<std::unique_ptr<RawClient>> clients;
+  for (int i = 0; i < 8; ++i) {
+    clients.push_back(std::make_unique<RawClient>(port));
+    clients.back()->send(chat_bytes("Write a long story.", 900, R"(,"stream":true)"));
+    ASSERT_TRUE(clients.back()->read_until("data: "));
+  }
+  program.signal(SIGTERM);
+  EXPECT_EQ(program.wait(), 0);
+  const std::string all = clients.back()->read_to_end();
+  EXPECT_TRUE(all.find("[DONE]") != std::string::npos || all.find("shutting down") != std::string::npos);
+}
+
+TEST_F(ServeTest, ASecondServiceIsRefusedAndASecondSignalExitsAtOnce) {
+  Program program(folder_, usual());
+  const auto port = program.port();
+  ASSERT_NE(port, 0) << program.log();
+  std::filesystem::create_directories(folder_ / "second");
+  Program second(folder_ / "second", usual());
+  EXPECT_EQ(second.wait(), 1);
+  EXPECT_NE(second.err().find("in use by process"), std::string::npos) << second.err();
+  RawClient client(port);
+  client.send(chat_bytes("Write a long story.", 900, R"(,"stream":true)"));
+  ASSERT_TRUE(client.read_until("data: "));
+  program.signal(SIGTERM);
+  program.signal(SIGINT);
+  const int status = program.wait();
+  EXPECT_TRUE(status == 1 || status == 0) << status;  // 0 when the answer was over before the second one came
+}
+
+TEST_F(ServeTest, BadStartsSayWhy) {
+  EXPECT_EQ(run({"--target", "org/model", "--data-dir", data()}), 2);
+  EXPECT_NE(err_.find("download it first"), std::string::npos) << err_;
+  EXPECT_EQ(run({"--data-dir", data()}), 2);
+  std::ofstream(folder_ / "c.toml") << "[server]\nprot = 1\n";
+  EXPECT_EQ(run({"-c", (folder_ / "c.toml").string(), "--target", kTarget}), 2);
+  EXPECT_NE(err_.find("c.toml:2"), std::string::npos) << err_;
+  EXPECT_NE(err_.find("server.port"), std::string::npos) << err_;
+  EXPECT_EQ(run({"--target", kTarget, "--k", "99"}), 2);
+  EXPECT_EQ(run({"--target", kTarget, "--host", "0.0.0.0", "--port", "0", "--data-dir", data()}), 1);
+  EXPECT_NE(err_.find("API key"), std::string::npos) << err_;
+}
+
+TEST_F(ServeTest, ADraftOfAnotherVocabularyIsRefused) {
+  const auto other = folder_ / "other";
+  std::filesystem::copy(kDraft, other);
+  std::filesystem::permissions(other / "tokenizer.json", std::filesystem::perms::owner_all);
+  auto tokenizer = json::parse(text_of(other / "tokenizer.json"));
+  auto& words = tokenizer["model"]["vocab"];
+  std::string at_300, at_301;
+  for (const auto& [word, id] : words.items()) {
+    if (id == 300) at_300 = word;
+    if (id == 301) at_301 = word;
+  }
+  words[at_300] = 301;
+  words[at_301] = 300;
+  std::ofstream(other / "tokenizer.json") << tokenizer.dump();
+  EXPECT_EQ(run({"--target", kTarget, "--draft", other.string(), "--port", "0", "--data-dir", data()}), 2);
+  EXPECT_NE(err_.find("token id 300"), std::string::npos) << err_;
+}
+
+TEST_F(ServeTest, CheckConfigPrintsNoSecret) {
+  EXPECT_EQ(run({"--target", kTarget, "--check-config"}, {"SLIPSTREAM_API_KEY=hunter2-hunter2-hunter2"}), 0);
+  EXPECT_NE(out_.find("drain_timeout_ms = 30000"), std::string::npos);
+  EXPECT_EQ(out_.find("hunter2"), std::string::npos);
+}
+
+// One start for what an operator sets by hand: a key in the environment, prompts in the log.
+TEST_F(ServeTest, KeysAreNeverShownAndLoggedPromptsAreAnnouncedAndEscaped) {
+  std::ofstream(folder_ / "c.toml") << "[server]\nlog_prompts = true\n";
+  auto arguments = usual();
+  arguments.insert(arguments.end(), {"-c", (folder_ / "c.toml").string()});
+  Program program(folder_, arguments, {"SLIPSTREAM_API_KEY=hunter2-hunter2-hunter2"});
+  const auto port = program.port();
+  ASSERT_NE(port, 0) << program.log();
+  EXPECT_EQ(get(port, "/v1/models").status, 401);
+  std::string bytes = chat_bytes("first\nsecond", 4);
+  bytes.insert(bytes.find("Host:"), "Authorization: Bearer hunter2-hunter2-hunter2\r\n");
+  EXPECT_EQ(ask(port, bytes).status, 200);
+  EXPECT_EQ(program.stop(), 0);
+  const std::string log = program.log();
+  EXPECT_EQ(log.find("hunter2"), std::string::npos);
+  EXPECT_NE(log.find("PROMPTS AND ANSWERS ARE LOGGED"), std::string::npos) << log;
+  EXPECT_NE(log.find("first\\x0asecond"), std::string::npos) << log;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(data())) {
+    struct stat status {};
+    ASSERT_EQ(::lstat(entry.path().c_str(), &status), 0);
+    EXPECT_EQ(status.st_mode & 077, 0U) << entry.path();
+  }
+  ::chmod(data().c_str(), 0777);
+  EXPECT_EQ(run(usual()), 1);
+  EXPECT_NE(err_.find(data()), std::string::npos) << err_;
+}
+
+}  // namespace
+}  // namespace slip
