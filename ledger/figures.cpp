@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ledger/figures.h"
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include "common/error.h"
@@ -25,7 +26,8 @@ bool has_wal(const std::filesystem::path& file) {
 // missing from the file itself, and it can be read as it is.
 bool can_share(const std::filesystem::path& file) {
   const auto folder = std::filesystem::absolute(file).parent_path();
-  return std::filesystem::exists(file.string() + "-shm") || ::access(folder.c_str(), W_OK) == 0;
+  return std::filesystem::exists(file.string() + "-shm") ||
+         ::faccessat(AT_FDCWD, folder.c_str(), W_OK, AT_EACCESS) == 0;
 }
 
 Database open_to_read(const std::filesystem::path& file) {

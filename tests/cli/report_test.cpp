@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <stdlib.h>
+#include <CLI/CLI.hpp>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "cli/command.h"
+#include "common/clock.h"
+#include "common/error.h"
+#include "ledger/ledger.h"
+
+namespace slip::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class ReportCommand : public ::testing::Test {
+ protected:
+  ReportCommand() {
+    std::string name = (fs::temp_directory_path() / "slipstream-report-XXXXXX").string();
+    folder_ = ::mkdtemp(name.data());
+    LedgerOptions options;
+    options.file = folder_ / "ledger.db";
+    Ledger ledger(options);
+    for (const auto& [topic, age_us] : {std::pair<std::string, std::int64_t>{"sql", 0}, {"math", 7'200'000'000}}) {
+      RequestRow row;
+      row.topic = row.draft = topic;
+      row.finished_us = wall_us() - age_us;
+      row.accepted = 6;
+      row.first_rejections = 4;
+      row.steps = 5;
+      row.output_tokens = 11;
+      ledger.record(row);
+    }
+  }
+  ~ReportCommand() override { fs::remove_all(folder_); }
+
+  // Standard output of `slipstream report …` on this ledger.
+  std::string run(std::vector<std::string> arguments) const {
+    CLI::App app;
+    app.require_subcommand(1);
+    add_report(app);
+    arguments.insert(arguments.begin(), {"report", "--db", (folder_ / "ledger.db").string()});
+    std::reverse(arguments.begin(), arguments.end());
+    ::testing::internal::CaptureStdout();
+    try {
+      app.parse(arguments);
+    } catch (...) {
+      ::testing::internal::GetCapturedStdout();
+      throw;
+    }
+    return ::testing::internal::GetCapturedStdout();
+  }
+
+  fs::path folder_;
+};
+
+TEST_F(ReportCommand, PrintsATableWithoutColorsToAPipe) {
+  const std::string text = run({"topics"});
+  EXPECT_THAT(text, HasSubstr("math"));
+  EXPECT_THAT(text, HasSubstr(".60"));
+  EXPECT_THAT(text, Not(HasSubstr("\033")));
+}
+
+TEST_F(ReportCommand, SinceAndTopicLimit) {
+  EXPECT_THAT(run({"topics", "--since", "1h"}), Not(HasSubstr("math")));
+  EXPECT_THAT(run({"topics", "--since", "3h"}), HasSubstr("math"));
+  EXPECT_THAT(run({"requests", "--topic", "math"}), Not(HasSubstr("sql")));
+  EXPECT_THAT(run({"requests", "--limit", "1", "--format", "csv"}), Not(HasSubstr("sql")));
+}
+
+TEST_F(ReportCommand, WritesAFileWhenAsked) {
+  const fs::path out = folder_ / "drift.svg";
+  EXPECT_EQ(run({"drift", "--format", "svg", "--out", out.string()}), "");
+  std::ifstream in(out);
+  std::string first;
+  std::getline(in, first);
+  EXPECT_THAT(first, HasSubstr("<svg"));
+}
+
+TEST_F(ReportCommand, RefusesWhatItDoesNotUnderstand) {
+  for (const char* since : {"", "h", "24", "1y", "-1h", "0h", "99999999999999999999h", "9223372036854775807w", "1h2"}) {
+    EXPECT_THROW(run({"topics", "--since", since}), Error) << since;
+  }
+  EXPECT_THROW(run({"weather"}), CLI::ParseError);
+  EXPECT_THROW(run({"topics", "--format", "xml"}), CLI::ParseError);
+  EXPECT_THROW(run({"topics", "--limit", "0"}), CLI::ParseError);
+}
+
+TEST_F(ReportCommand, HelpTeaches) {
+  CLI::App app;
+  add_report(app);
+  const std::string help = app.get_subcommand("report")->help();
+  for (const char* part : {"--since", "--topic", "slipstream report topics --db", "sqlite3", "drift", "read-only"}) {
+    EXPECT_THAT(help, HasSubstr(part));
+  }
+}
+
+}  // namespace
+}  // namespace slip::cli
