@@ -2,10 +2,12 @@
 #include "engine/sample/distribution.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 
 #include "common/error.h"
+#include "engine/sample/vocabulary_math.h"
 
 namespace slip {
 
@@ -36,10 +38,16 @@ std::int32_t sample_gumbel(const Distribution& distribution, const RandomAddress
   constexpr double kRoundingMargin = 1 + 1e-12;
   std::int32_t winner = distribution.ids.front();
   double shortest = std::numeric_limits<double>::infinity();
+  constexpr std::size_t kBlock = 256;
+  std::array<double, kBlock> noise;
   for (std::size_t i = 0; i < distribution.ids.size(); ++i) {
+    if (i % kBlock == 0) {
+      const std::size_t size = std::min(kBlock, distribution.ids.size() - i);
+      open_uniforms(address, std::span(distribution.ids).subspan(i, size), noise.data());
+    }
     const double p = distribution.probabilities[i];
+    const double u = noise[i % kBlock];
     if (!(p > 0)) continue;
-    const double u = open_uniform(address, static_cast<std::uint32_t>(distribution.ids[i]));
     if (1 - u > p * shortest * kRoundingMargin) continue;
     const double arrival = -std::log(u) / p;
     if (arrival < shortest) {

@@ -4,15 +4,20 @@
 
 #include "common/error.h"
 #include "engine/sample/distribution.h"
+#include "engine/sample/vocabulary_math.h"
 
 namespace slip {
 
+namespace {
+
+constexpr std::size_t kBlock = 128;
+
+}  // namespace
+
 double log_normalizer(std::span<const float> logits) {
   SLIP_CHECK(!logits.empty(), "a vocabulary has at least one token");
-  const double largest = *std::max_element(logits.begin(), logits.end());
-  double sum = 0;
-  for (const float logit : logits) sum += std::exp(static_cast<double>(logit) - largest);
-  return largest + std::log(sum);
+  const double largest = largest_of(logits);
+  return largest + std::log(sum_exp_differences(logits, largest));
 }
 
 void top_logprobs(std::span<const float> logits, double log_normalizer, std::int32_t n,
@@ -25,14 +30,20 @@ void top_logprobs(std::span<const float> logits, double log_normalizer, std::int
   if (wanted == 0) return;
   // A heap with the last-ranked on top, holding raw logits until the end: ranks must not be lost to the rounding of the
   // subtraction.
-  for (std::size_t i = 0; i < logits.size(); ++i) {
-    if (out.size() == wanted && !(logits[i] > out.front().logprob)) continue;
+  const auto consider = [&](std::size_t i) {
+    if (out.size() == wanted && !(logits[i] > out.front().logprob)) return;
     if (out.size() == wanted) {
       std::pop_heap(out.begin(), out.end(), ranks_before);
       out.pop_back();
     }
     out.push_back({static_cast<std::int32_t>(i), logits[i]});
     std::push_heap(out.begin(), out.end(), ranks_before);
+  };
+  // Most blocks hold nothing that ranks, which one vector pass over a block tells.
+  for (std::size_t begin = 0; begin < logits.size(); begin += kBlock) {
+    const auto block = logits.subspan(begin, std::min(kBlock, logits.size() - begin));
+    if (out.size() == wanted && !(largest_of(block) > out.front().logprob)) continue;
+    for (std::size_t i = begin; i < begin + block.size(); ++i) consider(i);
   }
   std::sort_heap(out.begin(), out.end(), ranks_before);
   for (TokenLogprob& entry : out) entry.logprob = static_cast<float>(entry.logprob - log_normalizer);

@@ -6,9 +6,12 @@
 #include <bit>
 #include <cmath>
 #include <limits>
+#include <numeric>
 
 #include "common/error.h"
 #include "engine/sample/distribution.h"
+#include "engine/sample/vocabulary_math.h"
+#include "kernels/elementwise.h"
 
 namespace slip {
 
@@ -87,41 +90,32 @@ void keep_head(Distribution& weights, Measure measure, double target) {
   weights.probabilities.resize(kept);
 }
 
-double sum_of(const std::vector<double>& values) {
-  double sum = 0;
-  for (const double value : values) sum += value;
-  return sum;
-}
-
 // The lowest id of the largest logit. A NaN or +inf comes from broken weights: that request fails, not the process.
 std::size_t find_largest(std::span<const float> logits) {
-  constexpr float kInfinity = std::numeric_limits<float>::infinity();
-  std::size_t best = 0;
-  bool broken = false;
-  for (std::size_t i = 0; i < logits.size(); ++i) {
-    broken |= !(logits[i] < kInfinity);
-    if (logits[i] > logits[best]) best = i;
-  }
-  if (broken || logits[best] == -kInfinity) {
+  const auto best = static_cast<std::size_t>(kernels::argmax(logits));
+  if (!all_below_infinity(logits) || logits[best] == -std::numeric_limits<float>::infinity()) {
     throw Error(ErrorCode::kDataLoss, "the model computed a logit that is not a number",
                 "the weights hold NaN or infinite values, or overflow in this dtype; check the checkpoint");
   }
   return best;
 }
 
-// exp((logit − largest) / temperature) of every token that has any probability in float64.
-void fill_weights(std::span<const float> logits, double largest, double temperature, Distribution& out) {
+// exp((logit − largest) / temperature) of every token that has any probability in float64; returns their sum.
+double fill_weights(std::span<const float> logits, double largest, double temperature, Distribution& out) {
   out.ids.resize(logits.size());
   out.probabilities.resize(logits.size());
+  const double sum = exp_differences(logits, largest, temperature, out.probabilities.data());
+  std::iota(out.ids.begin(), out.ids.end(), 0);
+  if (std::find(out.probabilities.begin(), out.probabilities.end(), 0.0) == out.probabilities.end()) return sum;
   std::size_t n = 0;
   for (std::size_t i = 0; i < logits.size(); ++i) {
-    const double weight = std::exp((static_cast<double>(logits[i]) - largest) / temperature);
     out.ids[n] = static_cast<std::int32_t>(i);
-    out.probabilities[n] = weight;
-    n += weight > 0 ? 1 : 0;
+    out.probabilities[n] = out.probabilities[i];
+    n += out.probabilities[i] > 0 ? 1 : 0;
   }
   out.ids.resize(n);
   out.probabilities.resize(n);
+  return sum;
 }
 
 }  // namespace
@@ -136,12 +130,15 @@ void transform_logits(std::span<const float> logits, const SamplingParams& param
     out.probabilities.assign(1, 1.0);
     return;
   }
-  fill_weights(logits, logits[best], params.temperature, out);
+  double total = fill_weights(logits, logits[best], params.temperature, out);
   if (params.top_k > 0 && static_cast<std::size_t>(params.top_k) < out.ids.size()) {
     keep_head(out, Measure::kCount, params.top_k);
+    total = sum_in_lanes(out.probabilities);
   }
-  if (params.top_p < 1) keep_head(out, Measure::kMass, params.top_p * sum_of(out.probabilities));
-  const double total = sum_of(out.probabilities);
+  if (params.top_p < 1) {
+    keep_head(out, Measure::kMass, params.top_p * total);
+    total = sum_in_lanes(out.probabilities);
+  }
   for (double& probability : out.probabilities) probability /= total;
 }
 

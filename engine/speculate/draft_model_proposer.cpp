@@ -243,7 +243,8 @@ void DraftModelProposer::extend(Chain& chain, std::span<const float> logits) {
     token = proposal.law == ProposalLaw::kGumbel ? sample_gumbel(q_, address)
                                                  : sample_inverse_cdf(q_, uniform(address, RandomPurpose::kDraft));
     log_q = std::log(q_.probability(token));
-    proposal.q.push_back(q_);
+    // Only the rejection rule looks at q; a coupled verdict asks for nothing but the token.
+    if (proposal.law == ProposalLaw::kSampled) proposal.q.push_back(q_);
   }
   proposal.tokens.push_back(token);
   proposal.parents.push_back(parent);

@@ -25,7 +25,7 @@ struct Proposal {
   std::vector<std::int32_t> tokens;   // [n]
   std::vector<std::int32_t> parents;  // [n]
   std::vector<float> path_logprob;    // [n] Σ log q along the path
-  std::vector<Distribution> q;        // [n] transformed q each token was chosen from; empty when kDeterministic
+  std::vector<Distribution> q;        // [n] transformed q each token was drawn from; only with kSampled
   ProposalLaw law = ProposalLaw::kDeterministic;
   DraftId draft;
   std::uint64_t version = 0;  // DraftVersion::number; 0: no draft

@@ -19,7 +19,9 @@ using testing::Answer;
 std::shared_ptr<const ModelWeights> layers_of_target(bool last_layer, Dtype dtype) {
   const testing::TemporaryFolder folder;
   ModelConfig config = load_model_config(testing::embedded_target_folder());
-  const std::string kept = last_layer ? "layers." + std::to_string(config.n_layers - 1) + "." : "layers.1.";
+  std::string kept = "layers.";
+  kept += std::to_string(last_layer ? config.n_layers - 1 : 1);
+  kept += '.';
   config.n_layers = 2;
   folder.write("config.json", to_config_json(config));
   const SafetensorsFile whole(testing::embedded_target_folder() / "model.safetensors");

@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/sample/vocabulary_math.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <limits>
+
+// A body is inlined into one function an instruction set; -O3 vectorises it there.
+#define SLIP_BODY [[gnu::always_inline]] inline
+#if defined(__x86_64__)
+#define SLIP_FOR_AVX2 [[gnu::target("avx2")]]
+#define SLIP_FOR_AVX512 [[gnu::target("avx512f,avx512dq,avx512vl,avx512bw,prefer-vector-width=512")]]
+#else
+#define SLIP_FOR_AVX2
+#define SLIP_FOR_AVX512
+#endif
+
+namespace slip {
+
+namespace {
+
+constexpr std::size_t kLanes = 8;
+constexpr std::size_t kBlock = 256;  // values kept between two loops: well within the first-level cache
+
+// exp for x ≤ 0: x = n ln 2 + r with |r| ≤ ln 2 / 2, Taylor's polynomial of degree 13 in r (error below 2^−55), times
+// 2^n by the exponent's bits. exp(0) is exactly 1.
+SLIP_BODY double exp_nonpositive(double x) {
+  constexpr double kRound = 0x1.8p52;  // adding it leaves round(x) in the low bits
+  constexpr double kLog2E = 0x1.71547652b82fep+0, kLn2High = 0x1.62e42fefa0000p-1, kLn2Low = 0x1.cf79abc9e3b39p-40;
+  constexpr std::array<double, 14> kInverseFactorial{
+      1.0,        1.0,         1.0 / 2,      1.0 / 6,       1.0 / 24,       1.0 / 120,       1.0 / 720,
+      1.0 / 5040, 1.0 / 40320, 1.0 / 362880, 1.0 / 3628800, 1.0 / 39916800, 1.0 / 479001600, 1.0 / 6227020800.0};
+  const double clamped = x > -708.0 ? x : -708.0;
+  const double shifted = clamped * kLog2E + kRound;
+  const double n = shifted - kRound;
+  const double r = (clamped - n * kLn2High) - n * kLn2Low;
+  double sum = kInverseFactorial[13];
+  for (int power = 12; power >= 0; --power) sum = sum * r + kInverseFactorial[static_cast<std::size_t>(power)];
+  const std::int64_t exponent = std::bit_cast<std::int64_t>(shifted) - std::bit_cast<std::int64_t>(kRound);
+  const double scale = std::bit_cast<double>((exponent + 1023) << 52);
+  return x > -708.0 ? sum * scale : 0.0;
+}
+
+SLIP_BODY double sum_body(const double* values, std::size_t n) {
+  std::array<double, kLanes> lanes{};
+  std::size_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) {
+    for (std::size_t lane = 0; lane < kLanes; ++lane) lanes[lane] += values[i + lane];
+  }
+  for (; i < n; ++i) lanes[i % kLanes] += values[i];
+  return ((lanes[0] + lanes[4]) + (lanes[1] + lanes[5])) + ((lanes[2] + lanes[6]) + (lanes[3] + lanes[7]));
+}
+
+SLIP_BODY void exp_body(const float* logits, std::size_t n, double largest, double temperature, double* out) {
+  for (std::size_t i = 0; i < n; ++i) {
+    out[i] = exp_nonpositive((static_cast<double>(logits[i]) - largest) / temperature);
+  }
+}
+
+SLIP_BODY double sum_exp_body(const float* logits, std::size_t n, double largest) {
+  alignas(64) std::array<double, kBlock> block;
+  double sum = 0;
+  for (std::size_t begin = 0; begin < n; begin += kBlock) {
+    const std::size_t size = std::min(kBlock, n - begin);
+    for (std::size_t i = 0; i < size; ++i) block[i] = exp_nonpositive(static_cast<double>(logits[begin + i]) - largest);
+    sum += sum_body(block.data(), size);
+  }
+  return sum;
+}
+
+SLIP_BODY bool finite_body(const float* logits, std::size_t n) {
+  std::int32_t broken = 0;
+  for (std::size_t i = 0; i < n; ++i) broken |= logits[i] < std::numeric_limits<float>::infinity() ? 0 : 1;
+  return broken == 0;
+}
+
+SLIP_BODY float largest_body(const float* values, std::size_t n) {
+  constexpr std::size_t kWide = 16;
+  std::array<float, kWide> lanes;
+  lanes.fill(-std::numeric_limits<float>::infinity());
+  std::size_t i = 0;
+  for (; i + kWide <= n; i += kWide) {
+    for (std::size_t lane = 0; lane < kWide; ++lane) {
+      lanes[lane] = values[i + lane] > lanes[lane] ? values[i + lane] : lanes[lane];
+    }
+  }
+  for (; i < n; ++i) lanes[0] = values[i] > lanes[0] ? values[i] : lanes[0];
+  return *std::max_element(lanes.begin(), lanes.end());
+}
+
+// philox4x32 (random.cpp) over many tokens at once; a test holds the two together.
+SLIP_BODY void uniforms_body(const RandomAddress& address, const std::int32_t* tokens, std::size_t n, double* out) {
+  constexpr std::uint64_t kMultiplier0 = 0xD2511F53, kMultiplier1 = 0xCD9E8D57;
+  constexpr std::uint32_t kWeyl0 = 0x9E3779B9, kWeyl1 = 0xBB67AE85;
+  for (std::size_t i = 0; i < n; ++i) {
+    std::uint32_t c0 = address.output_index, c1 = static_cast<std::uint32_t>(tokens[i]);
+    std::uint32_t c2 = static_cast<std::uint32_t>(RandomPurpose::kGumbel), c3 = address.choice;
+    std::uint32_t key0 = static_cast<std::uint32_t>(address.seed),
+                  key1 = static_cast<std::uint32_t>(address.seed >> 32);
+#pragma GCC unroll 10
+    for (int round = 0; round < 10; ++round) {
+      const std::uint64_t product0 = kMultiplier0 * c0, product1 = kMultiplier1 * c2;
+      c0 = static_cast<std::uint32_t>(product1 >> 32) ^ c1 ^ key0;
+      c2 = static_cast<std::uint32_t>(product0 >> 32) ^ c3 ^ key1;
+      c1 = static_cast<std::uint32_t>(product1);
+      c3 = static_cast<std::uint32_t>(product0);
+      key0 += kWeyl0;
+      key1 += kWeyl1;
+    }
+    const std::uint64_t bits = (static_cast<std::uint64_t>(c0) << 32 | c1) >> 12;
+    // 52 bits under the exponent of 1 make a number in [1, 2): the same value as converting them, and vector code.
+    const double unit = std::bit_cast<double>(bits | std::bit_cast<std::uint64_t>(1.0)) - 1.0;
+    out[i] = unit + 0x1p-53;
+  }
+}
+
+struct Sweeps {
+  void (*exps)(const float*, std::size_t, double, double, double*);
+  double (*sum_exp)(const float*, std::size_t, double);
+  double (*sum)(const double*, std::size_t);
+  bool (*finite)(const float*, std::size_t);
+  float (*largest)(const float*, std::size_t);
+  void (*uniforms)(const RandomAddress&, const std::int32_t*, std::size_t, double*);
+};
+
+#define SLIP_SWEEPS(name, target)                                                                              \
+  struct name {                                                                                                \
+    target static void exps(const float* x, std::size_t n, double m, double t, double* out) {                  \
+      exp_body(x, n, m, t, out);                                                                               \
+    }                                                                                                          \
+    target static double sum_exp(const float* x, std::size_t n, double m) { return sum_exp_body(x, n, m); }    \
+    target static double sum(const double* x, std::size_t n) { return sum_body(x, n); }                        \
+    target static bool finite(const float* x, std::size_t n) { return finite_body(x, n); }                     \
+    target static float largest(const float* x, std::size_t n) { return largest_body(x, n); }                  \
+    target static void uniforms(const RandomAddress& a, const std::int32_t* ids, std::size_t n, double* out) { \
+      uniforms_body(a, ids, n, out);                                                                           \
+    }                                                                                                          \
+    static constexpr Sweeps kTable{exps, sum_exp, sum, finite, largest, uniforms};                             \
+  }
+
+SLIP_SWEEPS(BaselineSweeps, );
+SLIP_SWEEPS(Avx2Sweeps, SLIP_FOR_AVX2);
+SLIP_SWEEPS(Avx512Sweeps, SLIP_FOR_AVX512);
+
+const Sweeps& choose_sweeps() {
+#if defined(__x86_64__)
+  __builtin_cpu_init();
+  const bool has_avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
+                          __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bw");
+  if (has_avx512) return Avx512Sweeps::kTable;
+  if (__builtin_cpu_supports("avx2")) return Avx2Sweeps::kTable;
+#endif
+  return BaselineSweeps::kTable;
+}
+
+const Sweeps& sweeps() {
+  static const Sweeps& chosen = choose_sweeps();
+  return chosen;
+}
+
+}  // namespace
+
+double exp_differences(std::span<const float> logits, double largest, double temperature, double* out) {
+  sweeps().exps(logits.data(), logits.size(), largest, temperature, out);
+  return sweeps().sum(out, logits.size());
+}
+
+double sum_exp_differences(std::span<const float> logits, double largest) {
+  return sweeps().sum_exp(logits.data(), logits.size(), largest);
+}
+
+double sum_in_lanes(std::span<const double> values) {
+  return sweeps().sum(values.data(), values.size());
+}
+
+bool all_below_infinity(std::span<const float> logits) {
+  return sweeps().finite(logits.data(), logits.size());
+}
+
+void open_uniforms(const RandomAddress& address, std::span<const std::int32_t> tokens, double* out) {
+  sweeps().uniforms(address, tokens.data(), tokens.size(), out);
+}
+
+float largest_of(std::span<const float> values) {
+  return sweeps().largest(values.data(), values.size());
+}
+
+}  // namespace slip
