@@ -14,7 +14,7 @@
 namespace slip::cli {
 namespace {
 
-constexpr std::int64_t kPlainEvery_us = 5'000'000;
+constexpr std::int64_t kPlainEveryUs = 5'000'000;
 constexpr int kBarCells = 24;
 
 std::string formatted(const char* format, double value) {
@@ -93,7 +93,7 @@ ProgressLine::~ProgressLine() {
 void ProgressLine::on_progress(const WarmupProgress& progress) {
   const std::int64_t now = monotonic_us();
   const bool complete = progress.total > 0 && progress.done == progress.total;
-  const bool due = style_.terminal || progress.phase != phase_ || complete || now - shown_us_ >= kPlainEvery_us;
+  const bool due = style_.terminal || progress.phase != phase_ || complete || now - shown_us_ >= kPlainEveryUs;
   if (!due) return;
   if (progress.phase != phase_) finish();
   shown_us_ = now;

@@ -29,8 +29,8 @@ constexpr std::int64_t kStepsBetweenHeldout = 50;
 constexpr std::size_t kFlatWindow = 4;   // measurements: 200 steps without 1 % of gain is flat
 constexpr std::size_t kMaxHeldout = 96;  // answers scored each time: enough for a steady mean, cheap beside 50 steps
 constexpr std::int64_t kMaxSkipsInARow = 50;
-constexpr std::int64_t kSaveEvery_us = 30'000'000;
-constexpr std::int64_t kReportEvery_us = 200'000;
+constexpr std::int64_t kSaveEveryUs = 30'000'000;
+constexpr std::int64_t kReportEveryUs = 200'000;
 
 [[noreturn]] void interrupted(const std::string& where) {
   throw Error(ErrorCode::kCancelled, "interrupted " + where + "; what is done so far is saved");
@@ -51,7 +51,7 @@ class Pace {
   bool due() {
     const std::int64_t now = monotonic_us();
     if (now < next_us_) return false;
-    next_us_ = now + kReportEvery_us;
+    next_us_ = now + kReportEveryUs;
     return true;
   }
 
@@ -73,7 +73,8 @@ class WarmupJob {
 
  private:
   void collect_answers();
-  void take_answers(AnswerFile& file, const std::vector<WarmupPrompt>& prompts, std::vector<std::size_t> missing);
+  void take_answers(AnswerFile& file, const std::vector<WarmupPrompt>& prompts,
+                    const std::vector<std::size_t>& missing);
   void split_answers(AnswerFile& file, const std::vector<WarmupPrompt>& prompts);
   void make_trainer();
   void train();
@@ -113,12 +114,12 @@ void WarmupJob::collect_answers() {
     observer_.on_note("going on: " + std::to_string(prompts.size() - missing.size()) + " of " +
                       std::to_string(prompts.size()) + " answers are there");
   }
-  if (!missing.empty()) take_answers(file, prompts, std::move(missing));
+  if (!missing.empty()) take_answers(file, prompts, missing);
   split_answers(file, prompts);
 }
 
 void WarmupJob::take_answers(AnswerFile& file, const std::vector<WarmupPrompt>& prompts,
-                             std::vector<std::size_t> missing) {
+                             const std::vector<std::size_t>& missing) {
   kernels::ThreadPool pool(options_.threads);
   const auto target = ModelWeights::load(options_.target, options_.dtype);
   const auto total = static_cast<std::int64_t>(prompts.size());
@@ -136,7 +137,7 @@ void WarmupJob::take_answers(AnswerFile& file, const std::vector<WarmupPrompt>& 
     }
     return !stopped;
   };
-  const AnswerSink sink = [&](ReplayRecord record) {
+  const AnswerSink sink = [&](const ReplayRecord& record) {
     pace.add(static_cast<std::int64_t>(record.target.size()));
     file.append(record);
     ++done;
@@ -233,7 +234,7 @@ void WarmupJob::train() {
   std::int64_t skips_in_a_row = 0;
   while (!finished()) {
     one_step(skips_in_a_row);
-    if (monotonic_us() - saved_us_ > kSaveEvery_us) save();
+    if (monotonic_us() - saved_us_ > kSaveEveryUs) save();
     report(/*always=*/false);
   }
   if (history_.heldout.back().step != trainer_->steps()) measure_heldout();

@@ -129,8 +129,8 @@ void write_answers(std::shared_ptr<const ModelWeights> target, std::span<const W
     }
     busy = engine.step() || next < wanted.size();
     if (collector.failure()) throw Error(*collector.failure());
-    for (ReplayRecord& record : collector.take()) {
-      if (!sink(std::move(record))) return;
+    for (const ReplayRecord& record : collector.take()) {
+      if (!sink(record)) return;
     }
   }
 }
@@ -189,7 +189,7 @@ void force_answers(std::shared_ptr<const ModelWeights> target, std::span<const W
       if (!keep_going()) return;
       force_rows(worker, pages, record, at, std::min(at + kForcedRows, last), logits);
     }
-    if (!sink(std::move(record))) return;
+    if (!sink(record)) return;
   }
 }
 

@@ -39,7 +39,7 @@ struct AnswerOptions {
 };
 
 // Called with each finished record, between two steps of the target; false stops.
-using AnswerSink = std::function<bool(ReplayRecord)>;
+using AnswerSink = std::function<bool(const ReplayRecord&)>;
 // Asked between two steps of the target; false stops.
 using KeepGoing = std::function<bool()>;
 

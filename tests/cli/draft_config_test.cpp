@@ -29,7 +29,7 @@ TEST(DraftConfig, ReadsTheDemoDraft) {
   EXPECT_EQ(options.shape,
             (DraftShape{.hidden = 128, .layers = 2, .ffn = 352, .heads = 4, .kv_heads = 2, .tied = true}));
   EXPECT_DOUBLE_EQ(options.share, 0.1);
-  EXPECT_EQ(options.steps, 0);
+  EXPECT_EQ(options.steps, 300);
   EXPECT_FALSE(options.temperature.has_value());
 }
 

@@ -213,8 +213,8 @@ TEST_F(WarmupTest, WrittenAndGivenAnswersAgree) {
   std::map<std::uint64_t, ReplayRecord> written;
   std::map<std::uint64_t, ReplayRecord> forced;
   auto into = [](std::map<std::uint64_t, ReplayRecord>& records) {
-    return [&records](ReplayRecord record) {
-      records.emplace(record.request.value, std::move(record));
+    return [&records](const ReplayRecord& record) {
+      records.emplace(record.request.value, record);
       return true;
     };
   };
@@ -362,10 +362,10 @@ TEST_F(WarmupTest, ATornAnswerFileIsCutAndFilled) {
   {
     AnswerFile file(path);
     force_answers(
-        target, prompts, {}, pool, [](ReplayRecord) { return true; }, [] { return true; });
+        target, prompts, {}, pool, [](const ReplayRecord&) { return true; }, [] { return true; });
     write_answers(
         target, prompts, {0, 1, 2}, {.max_tokens = 4}, pool,
-        [&](ReplayRecord record) {
+        [&](const ReplayRecord& record) {
           file.append(record);
           return true;
         },
