@@ -16,7 +16,7 @@ namespace slip::kernels {
 constexpr int kPanelColumns = 64;      // output columns that one packed panel of weights holds
 constexpr int kAttentionTileRows = 8;  // rows of one sequence that share a pass over its keys
 constexpr int kAttentionTileHeads = 8;
-constexpr int kMaxHeadDim = 256;
+constexpr int kMaxHeadDim = 1024;  // as far as a config may go
 
 // sums [n_rows, kPanelColumns] += x [n_rows, depth] · panelᵀ over one stretch of depth, strictly in order. A step of
 // depth is 256 bytes of weights: 64 floats, or 64 pairs of bfloat16 that are neighbours along n_in.

@@ -138,7 +138,7 @@ void expect_reference(const Shape& shape, const Sequence& sequence, const std::v
 
 TEST_P(Attention, ChainsEqualTheReferenceInEveryShape) {
   for (const Shape& s : {shape(), shape(4, 4), shape(9, 1, 32), shape(2, 1, 8), shape(5, 1, 40, 7), shape(20, 2, 24),
-                         shape(3, 3, 256), shape(2, 2, 130, 5)}) {
+                         shape(3, 3, 256), shape(2, 2, 130, 5), shape(1, 1, 1024)}) {
     for (const int n_committed : {0, 1, 29, 31, 32, 100}) {
       const Sequence sequence(s, n_committed + 3, 5);
       std::vector<std::vector<int>> slots(3);
