@@ -1,0 +1,205 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The unmodified `openai` client against the built service, as its users would call it. Development only: it needs the
+`openai` package in the Python that runs it, which neither the build nor CI installs.
+
+    python tests/http/openai_client.py build/slipstream checkpoints/demo/target checkpoints/demo/draft
+"""
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import urllib.request
+
+import openai
+
+FAILURES = []
+
+
+def check(name, condition, detail=""):
+    print(f"{'ok  ' if condition else 'FAIL'} {name}{'' if condition else f': {detail}'}", flush=True)
+    if not condition:
+        FAILURES.append(name)
+
+
+class Service:
+    def __init__(self, program, arguments, folder):
+        self.log = pathlib.Path(folder) / "serve.log"
+        with open(self.log, "w") as log:
+            self.process = subprocess.Popen([program, "serve", "--port", "0", "--data-dir", str(pathlib.Path(folder) / "data")]
+                                            + arguments, stdout=log, stderr=log)
+        for _ in range(300):
+            found = re.search(r"listening on (http://\S+)", self.log.read_text())
+            if found or self.process.poll() is not None:
+                break
+            time.sleep(0.1)
+        if not found:
+            sys.exit("the service did not start:\n" + self.log.read_text())
+        self.url = found[1]
+
+    def get(self, path):
+        with urllib.request.urlopen(self.url + path, timeout=10) as reply:
+            return reply.read().decode()
+
+    def stop(self):
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(60)
+
+
+MESSAGES = [{"role": "system", "content": "Be brief."},
+            {"role": "user", "content": [{"type": "text", "text": "What is 12 plus 30? "}, {"type": "text", "text": "Explain."}]}]
+
+
+def chat(client):
+    model = client.models.list().data[0].id
+    answer = client.chat.completions.create(model=model, messages=MESSAGES, max_tokens=40, temperature=0,
+                                            metadata={"topic": "math"}, user="tester", store=True)
+    check("chat answers", answer.choices[0].message.role == "assistant" and len(answer.choices[0].message.content) > 0, answer)
+    check("chat usage adds up", answer.usage.total_tokens == answer.usage.prompt_tokens + answer.usage.completion_tokens)
+    details = answer.usage.completion_tokens_details
+    figures = answer.model_extra["metrics"]["speculative_decoding"]
+    check("usage details are the draft's", details.accepted_prediction_tokens == figures["num_accepted_draft_tokens"] and
+          details.rejected_prediction_tokens == figures["num_draft_tokens"] - figures["num_accepted_draft_tokens"], figures)
+    check("topic is routed", figures["topic"] == "math" and figures["draft"] == "math", figures)
+    follow = MESSAGES + [answer.choices[0].message, {"role": "user", "content": "And 5 more?"}]
+    again = client.chat.completions.create(model=model, messages=follow, max_completion_tokens=10, temperature=0)
+    check("an answer's message can be sent back", again.usage.completion_tokens <= 10)
+    check("a cut answer says length", answer.choices[0].finish_reason in ("stop", "length"))
+    seeded = [client.chat.completions.create(model=model, messages=MESSAGES, max_tokens=30, temperature=1, top_p=0.9, seed=5)
+              .choices[0].message.content for _ in range(2)]
+    check("a seed repeats its answer", seeded[0] == seeded[1], seeded)
+    return model, answer.choices[0].message.content
+
+
+def stream(client, model, whole):
+    chunks = list(client.chat.completions.create(model=model, messages=MESSAGES, max_tokens=40, temperature=0, stream=True,
+                                                 stream_options={"include_usage": True}, extra_headers={"X-Slipstream-Topic": "math"}))
+    text = "".join(chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices)
+    check("the stream is the whole answer", text == whole, (text, whole))
+    check("the first chunk has the role", chunks[0].choices[0].delta.role == "assistant")
+    reasons = [chunk.choices[0].finish_reason for chunk in chunks if chunk.choices and chunk.choices[0].finish_reason]
+    check("one finish reason", len(reasons) == 1, reasons)
+    check("usage in a last chunk without choices", chunks[-1].choices == [] and chunks[-1].usage.completion_tokens > 0)
+    check("no usage before", all(chunk.usage is None for chunk in chunks[:-1]))
+    check("metrics in the last chunk", chunks[-1].model_extra["metrics"]["speculative_decoding"]["num_spec_steps"] > 0)
+
+
+def stops(client, model, whole):
+    """Every stop string that the answer contains, most of which begin inside one token and end in another."""
+    wrong, tried = [], 0
+    for start in range(2, min(len(whole) - 6, 60), 3):
+        stop = whole[start:start + 5]
+        cut = whole[:whole.find(stop)]
+        chunks = list(client.chat.completions.create(model=model, messages=MESSAGES, max_tokens=40, temperature=0, stream=True,
+                                                     stop=["never there", stop]))
+        deltas = [chunk.choices[0].delta.content or "" for chunk in chunks]
+        reason = next(chunk.choices[0].finish_reason for chunk in chunks if chunk.choices[0].finish_reason)
+        plain = client.chat.completions.create(model=model, messages=MESSAGES, max_tokens=40, temperature=0, stop=stop)
+        tried += 1
+        if "".join(deltas) != cut or reason != "stop" or plain.choices[0].message.content != cut:
+            wrong.append((stop, cut, deltas, plain.choices[0].message.content))
+    check(f"{tried} stop strings cut before them, across chunks", tried > 3 and not wrong, wrong[:2])
+
+
+def logprobs(client, model):
+    answer = client.chat.completions.create(model=model, messages=MESSAGES, max_tokens=8, temperature=0, logprobs=True, top_logprobs=3)
+    content = answer.choices[0].logprobs.content
+    check("logprobs come with their alternatives", 0 < len(content) <= 8 and
+          all(len(token.top_logprobs) == 3 and token.logprob <= 0 for token in content), content[:1])
+    check("greedy tokens are the best ones", all(abs(token.logprob - token.top_logprobs[0].logprob) < 1e-6 for token in content))
+    completion = client.completions.create(model=model, prompt="SELECT", max_tokens=5, temperature=0, logprobs=2)
+    check("completions answer with logprobs", len(completion.choices[0].logprobs.token_logprobs) > 0)
+
+
+def refusals(client, model):
+    def refused(name, expected_param, **fields):
+        try:
+            client.chat.completions.create(**({"model": model, "messages": MESSAGES, "max_tokens": 2} | fields))
+            check(f"{name} is refused", False, "it was accepted")
+        except openai.BadRequestError as error:
+            check(f"{name} is refused by name", error.param == expected_param, (error.param, str(error)))
+
+    refused("n", "n", n=2)
+    refused("logit_bias", "logit_bias", logit_bias={"5": 1})
+    refused("presence_penalty", "presence_penalty", presence_penalty=0.5)
+    refused("response_format", "response_format", response_format={"type": "json_object"})
+    refused("tools", "tools", tools=[{"type": "function", "function": {"name": "f", "parameters": {}}}])
+    refused("temperature", "temperature", temperature=3)
+    refused("an unknown field", "foo", extra_body={"foo": 1})
+    refused("an image", "messages[0].content[0].type",
+            messages=[{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:,"}}]}])
+    refused("audio", "audio", extra_body={"audio": {"voice": "x", "format": "wav"}})
+    refused("too long", "messages", max_tokens=100_000)
+    try:
+        client.chat.completions.create(model="other", messages=MESSAGES)
+        check("another model is refused", False)
+    except openai.NotFoundError as error:
+        check("another model is not found", error.code == "model_not_found", str(error))
+
+
+def gone_clients(service, client, model):
+    for count, streaming in enumerate((True, False), start=1):
+        timed = client.with_options(timeout=0.3, max_retries=0)
+        try:
+            answer = timed.chat.completions.create(model=model, messages=MESSAGES, temperature=1, stream=streaming,
+                                                   max_tokens=900)
+            if streaming:
+                next(iter(answer))
+                answer.close()
+        except openai.APITimeoutError:
+            pass
+        for _ in range(100):
+            if "slipstream:num_requests_running 0\n" in service.get("/metrics"):
+                break
+            time.sleep(0.05)
+        metrics = service.get("/metrics")
+        check(f"a gone client's request ends (stream {streaming})", "slipstream:num_requests_running 0\n" in metrics and
+              f"slipstream:clients_gone_total {count}\n" in metrics)
+
+
+def drain(service, client, model):
+    text, reason = [], []
+
+    def run():
+        for chunk in client.chat.completions.create(model=model, messages=MESSAGES, max_tokens=300, temperature=1, seed=1, stream=True):
+            text.append(chunk.choices[0].delta.content or "")
+            reason.append(chunk.choices[0].finish_reason)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    while len(text) < 2:
+        time.sleep(0.01)
+    status = service.stop()
+    thread.join(10)
+    check("SIGTERM finishes what was begun", reason and reason[-1] in ("stop", "length"), reason[-3:])
+    check("SIGTERM exits 0", status == 0, status)
+
+
+def main():
+    if len(sys.argv) != 4:
+        sys.exit(__doc__)
+    program, target, draft = sys.argv[1:]
+    with tempfile.TemporaryDirectory() as folder:
+        service = Service(program, ["--target", target, "--draft", draft, "--k", "3"], folder)
+        client = openai.OpenAI(base_url=service.url + "/v1", api_key="unused", max_retries=0)
+        try:
+            model, whole = chat(client)
+            stream(client, model, whole)
+            stops(client, model, whole)
+            logprobs(client, model)
+            refusals(client, model)
+            gone_clients(service, client, model)
+            drain(service, client, model)
+        finally:
+            if service.process.poll() is None:
+                service.process.kill()
+    print(f"{len(FAILURES)} failed" if FAILURES else "all passed")
+    return 1 if FAILURES else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
