@@ -15,6 +15,7 @@ namespace {
 struct Shape {
   int n_heads = 6, n_kv_heads = 2, head_dim = 64, page_tokens = 16;
   Dtype dtype = Dtype::kBFloat16;
+  float scale() const { return 1.0F / std::sqrt(static_cast<float>(head_dim)); }
 };
 
 // A sequence of `n_slots` random keys and values, in pages in a shuffled order among pages that hold NaN.
@@ -73,8 +74,8 @@ std::vector<float> attend(const KernelTable& table, const Shape& shape, const Pa
   const auto& q = queries((first_query + rows.size()) * width);
   std::vector<float> out(rows.size() * width, -1.0F);
   const auto stride = static_cast<std::int64_t>(width);
-  paged_attention_with(table, kv, {&q[first_query * width], stride, rows, shape.n_heads, 0.125F, out.data(), stride},
-                       pool);
+  paged_attention_with(table, kv,
+                       {&q[first_query * width], stride, rows, shape.n_heads, shape.scale(), out.data(), stride}, pool);
   return out;
 }
 
@@ -110,7 +111,7 @@ void expect_reference(const Shape& shape, const Sequence& sequence, const std::v
   for (const int slot : slots) {
     double score = 0;
     for (int d = 0; d < shape.head_dim; ++d) score += q[d] * sequence.key(slot, kv_head, d);
-    weights.push_back(score * 0.125);
+    weights.push_back(score * shape.scale());
     most = std::max(most, weights.back());
   }
   for (double& weight : weights) total += weight = std::exp(weight - most);
