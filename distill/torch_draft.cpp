@@ -17,7 +17,7 @@ namespace {
 constexpr double kInitDeviation = 0.02;
 
 // Box–Muller over addressed uniforms: element i of tensor t is the same number whatever was drawn before.
-void fill_normal(at::Tensor tensor, double deviation, std::uint64_t seed, std::uint32_t which) {
+void fill_normal(const at::Tensor& tensor, double deviation, std::uint64_t seed, std::uint32_t which) {
   float* out = tensor.data_ptr<float>();
   for (std::int64_t i = 0; i < tensor.numel(); i += 2) {
     const RandomAddress address{seed, which, static_cast<std::uint32_t>(i)};
@@ -28,7 +28,7 @@ void fill_normal(at::Tensor tensor, double deviation, std::uint64_t seed, std::u
   }
 }
 
-void copy_stored(const StoredTensor& stored, at::Tensor tensor, const std::string& name) {
+void copy_stored(const StoredTensor& stored, const at::Tensor& tensor, const std::string& name) {
   const auto wanted = tensor.sizes();
   if (!std::equal(wanted.begin(), wanted.end(), stored.shape.begin(), stored.shape.end())) {
     throw Error(ErrorCode::kDataLoss, "tensor \"" + name + "\" does not have the shape config.json gives it");
