@@ -13,10 +13,14 @@ int exit_status(slip::ErrorCode code) {
     case slip::ErrorCode::kInvalidArgument:
     case slip::ErrorCode::kUnsupported:
     case slip::ErrorCode::kNotFound:
-    case slip::ErrorCode::kTooLarge: return 2;
-    case slip::ErrorCode::kCancelled: return 130;
-    case slip::ErrorCode::kInternal: return 70;
-    default: return 1;
+    case slip::ErrorCode::kTooLarge:
+      return 2;
+    case slip::ErrorCode::kCancelled:
+      return 130;
+    case slip::ErrorCode::kInternal:
+      return 70;
+    default:
+      return 1;
   }
 }
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "common/file.h"
 
-#include <cerrno>
-#include <cstring>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <cerrno>
+#include <cstring>
 #include <vector>
 
 #include "common/error.h"
@@ -112,8 +112,7 @@ void ensure_private_directory(const std::filesystem::path& path) {
     throw Error(ErrorCode::kPermission, path.string() + " belongs to another user", "choose a directory of your own");
   }
   if ((status.st_mode & 022) != 0) {
-    throw Error(ErrorCode::kPermission, path.string() + " can be written by others",
-                "chmod 700 " + path.string());
+    throw Error(ErrorCode::kPermission, path.string() + " can be written by others", "chmod 700 " + path.string());
   }
 }
 

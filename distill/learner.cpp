@@ -105,8 +105,8 @@ struct Learner::State {
 
   // Shared with the engine thread and with callers of wait_idle().
   LossyInbox<Event> inbox;
-  std::atomic<std::uint64_t> lost{0};    // events that found no room
-  std::atomic<std::uint64_t> wasted{0};  // observations taken in that came to no record
+  std::atomic<std::uint64_t> lost{0};     // events that found no room
+  std::atomic<std::uint64_t> wasted{0};   // observations taken in that came to no record
   std::atomic<std::uint64_t> records{0};  // in the replay buffer
   std::atomic<bool> stopping{false};
   std::mutex idle_mutex;

@@ -15,9 +15,9 @@ namespace slip {
 struct ReplayRecord {
   RequestId request;
   TenantId tenant;
-  std::string topic;  // names, not ids: records outlive the process
+  std::string topic;               // names, not ids: records outlive the process
   std::uint64_t session_hash = 0;  // groups near-copies; only the hash is kept, never what the client called it
-  std::int64_t created_us = 0;  // wall clock
+  std::int64_t created_us = 0;     // wall clock
   std::int64_t expires_us = 0;
   std::uint64_t sequence = 0;  // rising in the buffer; the canary's "newer than the cut-off"
   SamplingParams sampling;

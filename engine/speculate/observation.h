@@ -27,8 +27,8 @@ struct ObservedRow {
 };
 
 // What one verification taught; recorded at k = 0 too. Where the answer ended inside the accepted path, the nodes
-// beyond the end are left out, so that every draft length tells the same of an answer; the row after the last token then
-// predicts nothing that anybody saw and is marked as off the path.
+// beyond the end are left out, so that every draft length tells the same of an answer; the row after the last token
+// then predicts nothing that anybody saw and is marked as off the path.
 struct Observation {
   RequestId request;
   RouteTag route;

@@ -141,7 +141,8 @@ TEST_F(DraftModelProposerTest, ASwapCatchesUpInChunksThenSwitches) {
     sequence.tokens.push_back(1);
     versions.push_back(proposals[0].version);
   }
-  EXPECT_EQ(versions, (std::vector<std::uint64_t>{1, 1, 2, 2}));  // some 50 rows at 16 a call, the last few when proposing
+  EXPECT_EQ(versions,
+            (std::vector<std::uint64_t>{1, 1, 2, 2}));  // some 50 rows at 16 a call, the last few when proposing
   EXPECT_EQ(propose(proposer, {&sequence}, 4)[0].tokens, fresh(sequence.tokens, 50, slot, 4).tokens);
 }
 
