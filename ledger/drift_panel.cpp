@@ -147,7 +147,9 @@ void draw_panel_title(SvgCanvas& canvas, const DriftPanel& panel, const TopicFig
   canvas.text({panel.left - kAxisLabels, y}, shortened(topic.topic), {16, kInk, "start", true});
   std::string figures = std::to_string(topic.requests) + (topic.requests == 1 ? " request" : " requests");
   if (topic.version > 0) figures += " · " + version_text(topic.version);
-  if (topic.gain) figures += " · gain " + gain_text(topic.gain, topic.gain_interval);
+  if (topic.version > 0 && topic.version_gain) {
+    figures += " gains " + gain_text(topic.version_gain, topic.version_gain_interval);
+  }
   canvas.text({panel.right + kEndLabels, y}, figures, {12, kSoft, "end"});
 }
 
@@ -166,9 +168,10 @@ void draw_drift_panel(SvgCanvas& canvas, const DriftPanel& panel, const TopicFig
   draw_axes(canvas, panel);
   draw_band(canvas, panel, trend);
   draw_events(canvas, panel, topic.topic, events);
+  draw_curve(canvas, panel, trend, live_alpha, true);
+  // Above the live curve, so that it shows where both are the same.
   draw_curve(
       canvas, panel, trend, [](const TrendPoint& point) { return point.base_alpha; }, false);
-  draw_curve(canvas, panel, trend, live_alpha, true);
   draw_end_labels(canvas, panel, trend);
 }
 

@@ -123,6 +123,8 @@ std::vector<TopicFigures> topic_figures(const LedgerReader& ledger) {
     one.base_alpha = row.number("base_alpha");
     one.gain = row.number("gain");
     one.gain_interval = interval(row, "gain_low", "gain_high");
+    one.version_gain = row.number("version_gain");
+    one.version_gain_interval = interval(row, "version_gain_low", "version_gain_high");
     one.accepted_length = row.number("accepted_length");
     one.tokens_per_s = row.number("tokens_per_s");
     topics.push_back(std::move(one));

@@ -46,6 +46,8 @@ struct TopicFigures {
   std::optional<double> alpha_same_text, base_alpha;  // both drafts on the same verified text
   std::optional<double> gain;                         // their paired difference
   std::optional<Interval> gain_interval;              // 95 %, requests as the unit
+  std::optional<double> version_gain;                 // the same over what the version that serves now has served
+  std::optional<Interval> version_gain_interval;
   std::optional<double> accepted_length, tokens_per_s;
 };
 

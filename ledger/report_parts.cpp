@@ -16,7 +16,8 @@ constexpr std::array<std::pair<const char*, const char*>, 5> kDefinitions = {{
     {"same text",
      "live and base draft scored on the same verified answers, so easier traffic does not look like learning"},
     {"gain",
-     "α of the live draft less α of the base draft on the same text; 95 % jackknife interval, requests as the unit"},
+     "α of the live draft less α of the base draft on the same text; 95 % jackknife interval, requests as the unit; "
+     "\"its gain\" counts only what the version named has served"},
     {"length", "output tokens / target steps, the target's own token included"},
     {"realised gain",
      "a version's gain over the base draft on the text it served, less its parent's while that served"},

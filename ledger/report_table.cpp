@@ -62,6 +62,7 @@ std::string topics_table(const LedgerReader& ledger, const ReportQuery& query) {
                    {"length"},
                    {"tok/s"},
                    {"draft", kLeft},
+                   {"its gain (95 %)", kLeft},
                    {"decisions", kLeft},
                    {"α over time", kLeft}});
   auto trends = trend_by_topic(ledger);
@@ -69,7 +70,8 @@ std::string topics_table(const LedgerReader& ledger, const ReportQuery& query) {
     table.add({printable(topic.topic), std::to_string(topic.requests), share_text(topic.alpha),
                share_text(topic.recent_alpha), share_text(topic.base_alpha), gain_text(topic.gain, topic.gain_interval),
                fixed(topic.accepted_length, 2), fixed(topic.tokens_per_s, 0), version_text(topic.version),
-               counts_text(topic), alpha_sparkline(trends[topic.topic])});
+               gain_text(topic.version_gain, topic.version_gain_interval), counts_text(topic),
+               alpha_sparkline(trends[topic.topic])});
   }
   return table.text(query.width, query.color);
 }
@@ -137,6 +139,13 @@ std::string drift_text(const LedgerReader& ledger, const ReportQuery& query) {
   return out;
 }
 
+// A parent that is no older version of the same draft is the base draft.
+std::string parent_text(const SheetRow& row) {
+  if (row.text("origin") == "base") return "–";
+  const bool own = row.text("state") == "refused" || row.integer("parent") < row.integer("version");
+  return version_text(own ? static_cast<std::uint64_t>(row.integer("parent")) : 0);
+}
+
 std::string drafts_table(const LedgerReader& ledger, const ReportQuery& query) {
   TextTable table({{"draft", kLeft},
                    {"created (UTC)", kLeft},
@@ -158,8 +167,7 @@ std::string drafts_table(const LedgerReader& ledger, const ReportQuery& query) {
     const std::string why = rolled_back ? "rolled back; came with: " + row.text("reason") : row.text("reason");
     table.add(
         {printable(row.text("draft")), utc_text(row.integer("at_us"), "%m-%d %H:%M:%S"),
-         refused ? "✕ refused" : mark + version_of(row, "version"),
-         row.text("origin") == "base" ? "–" : version_of(row, "parent"),
+         refused ? "✕ refused" : mark + version_of(row, "version"), parent_text(row),
          from_canary ? share_text(row.number("alpha_before")) + " → " + share_text(row.number("alpha_after")) : "–",
          gain_text(row.number("predicted_gain"), std::nullopt), gain_text(row.number("realised_gain"), std::nullopt),
          fixed(row.number("p_value"), 3), refused ? "–" : std::to_string(row.integer("requests")), printable(why)});

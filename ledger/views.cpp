@@ -87,11 +87,13 @@ decided AS (
   SELECT topic, COUNT(*) FILTER (WHERE kind = 'publish') AS published, COUNT(*) FILTER (WHERE kind = 'refuse') AS refused,
          COUNT(*) FILTER (WHERE kind = 'rollback') AS rolled_back, COUNT(*) FILTER (WHERE kind = 'drift') AS drift_events
   FROM events GROUP BY topic)
-SELECT topic, requests, alpha, recent_alpha, alpha_same_text, base_alpha, gain, gain_low, gain_high, scored_requests,
-       accepted_length, length_same_text, base_length, tokens_per_s, draft, version,
+SELECT topic, requests, alpha, recent_alpha, t.alpha_same_text, t.base_alpha, t.gain, t.gain_low, t.gain_high,
+       t.scored_requests, v.gain AS version_gain, v.gain_low AS version_gain_low, v.gain_high AS version_gain_high,
+       accepted_length, t.length_same_text, t.base_length, tokens_per_s, s.draft, s.version,
        IFNULL(published, 0) AS published, IFNULL(refused, 0) AS refused, IFNULL(rolled_back, 0) AS rolled_back,
        IFNULL(drift_events, 0) AS drift_events, swaps, accepted, first_rejections, first_us, last_us
-FROM served LEFT JOIN topic_gain USING (topic) LEFT JOIN decided USING (topic)
+FROM served s LEFT JOIN topic_gain t USING (topic) LEFT JOIN decided USING (topic)
+     LEFT JOIN version_gain v ON v.draft = s.draft AND v.version = s.version
 ORDER BY topic)sql"};
 }
 
