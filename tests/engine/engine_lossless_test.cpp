@@ -171,8 +171,7 @@ TEST(EngineLossless, FiguresAddUp) {
   }
 }
 
-// ---- negative controls
-// -----------------------------------------------------------------------------------------------
+// ---- negative controls ----
 
 TEST(EngineLosslessNegative, ABatchVariantTargetIsNoticed) {
   const ToyLanguage language;
@@ -223,8 +222,7 @@ TEST(EngineLosslessNegative, APositionOffByOneIsNoticed) {
   EXPECT_FALSE(all_same(plain, answers_of(std::make_unique<OffByOneWorker>(language), language, sampling, setting)));
 }
 
-// ---- rejection sampling: no seed, so the answer's law is what must not change
-// ----------------------------------------
+// ---- rejection sampling: no seed, so the answer's law is what must not change ----
 
 constexpr std::int32_t kLawVocab = 4, kLawTokens = 3, kLawAnswers = 20000;
 

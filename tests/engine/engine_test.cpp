@@ -73,8 +73,7 @@ Answer say(const std::vector<std::int32_t>& script, std::int32_t k, const std::v
   return answer;
 }
 
-// ---- where answers end
-// -----------------------------------------------------------------------------------------------
+// ---- where answers end ----
 
 TEST(EngineEnds, AtAStopStringOverSeveralTokensInsideAnAcceptedRun) {
   for (std::int32_t k = 0; k <= 8; ++k) {
@@ -148,8 +147,7 @@ TEST(EngineEnds, AtTheEdgeOfTheContext) {
   }
 }
 
-// ---- cancelling and closing
-// ------------------------------------------------------------------------------------------
+// ---- cancelling and closing ----
 
 TEST(EngineCancels, ARunningAndAWaitingRequest) {
   Bench bench({}, {.max_running = 1});
@@ -250,8 +248,7 @@ TEST(EngineRuns, WhatManyThreadsSubmitAndCancel) {
   }
 }
 
-// ---- failures
-// --------------------------------------------------------------------------------------------------------
+// ---- failures ----
 
 TEST(EngineFails, OnlyTheRequestsOfTheStepThatFailed) {
   Bench bench({}, {.max_running = 2});
@@ -318,8 +315,7 @@ TEST(EngineFails, NothingWhenAProposerBreaks) {
   EXPECT_TRUE(bench.proposer->begun.empty());
 }
 
-// ---- admission
-// -------------------------------------------------------------------------------------------------------
+// ---- admission ----
 
 TEST(EngineAdmits, NoMoreThanMayWait) {
   Bench bench({}, {.max_running = 1, .max_waiting = 2});
@@ -388,8 +384,7 @@ TEST(EngineBatches, PromptsInChunksAndDecodingRowsInOnePass) {
   EXPECT_TRUE(drain(*bench.engine));
 }
 
-// ---- plain decoding
-// --------------------------------------------------------------------------------------------------
+// ---- plain decoding ----
 
 TEST(EnginePlain, NeverTouchesTheProposer) {
   Bench off({}, {.k = 0}), on;
@@ -409,8 +404,7 @@ TEST(EnginePlain, NeverTouchesTheProposer) {
   EXPECT_EQ(answers[2].summary.figures.steps, 12);
 }
 
-// ---- what is told
-// ----------------------------------------------------------------------------------------------------
+// ---- what is told ----
 
 TEST(EngineObserves, TheSameOfAnAnswerForEveryDraftLength) {
   std::vector<TopK> rows_at_zero;

@@ -230,8 +230,7 @@ TEST_F(DraftModelProposerTest, ADraftWhoseNumbersBrokeProposesNoMore) {
   EXPECT_EQ(propose(proposer, {&sequence}, 3)[0].size(), 3U);
 }
 
-// ---- with an engine
-// --------------------------------------------------------------------------------------------------
+// ---- with an engine ----
 
 // Publishes another version every few steps.
 struct Publisher final : StepListener {

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+// The stages that tell: clients of their tokens, the learner of what was seen, listeners of figures.
+#include <algorithm>
+#include <utility>
+
+#include "common/clock.h"
+#include "common/log.h"
+#include "engine/contain.h"
+#include "engine/speculate/observe.h"
+#include "engine/speculate/raw_logits_checksum.h"
+#include "engine/stages.h"
+
+namespace slip {
+
+// ---- emit ----
+
+void Engine::State::emit() {
+  for (std::size_t i = 0; i < running.size(); ++i) {
+    if (parts_[i].committed.empty() || running[i]->reason == StopReason::kFailed) continue;
+    if (const auto failure = contain([&] { emit_one(i); })) running[i]->fail(*failure);
+  }
+}
+
+// The row whose logits chose the committed token: the one after the token before it.
+std::int32_t Engine::State::row_of_committed(const Part& part, std::size_t index) const {
+  return index == 0 ? 0 : 1 + part.verdict.accepted[index - 1];
+}
+
+TokenLogprobs Engine::State::logprobs_of(std::span<const float> logits, std::int32_t token, std::int32_t n_top) const {
+  TokenLogprobs logprobs;
+  const double normalizer = log_normalizer(logits);
+  logprobs.token = token;
+  logprobs.logprob = static_cast<float>(logits[static_cast<std::size_t>(token)] - normalizer);
+  top_logprobs(logits, normalizer, n_top, logprobs.top);
+  return logprobs;
+}
+
+void Engine::State::emit_one(std::size_t i) {
+  Sequence& sequence = *running[i];
+  const Part& part = parts_[i];
+  TokenDelta delta;
+  delta.tokens = part.committed;
+  delta.text = sequence.text.take();
+  for (std::size_t j = 0; j < part.committed.size(); ++j) {
+    const auto logits = verifier.logits(part.task, row_of_committed(part, j));
+    if (sequence.request.top_logprobs >= 0) {
+      delta.logprobs.push_back(logprobs_of(logits, part.committed[j], sequence.request.top_logprobs));
+    }
+    if (sequence.request.checksum) {
+      sequence.figures.checksum = raw_logits_checksum(logits, sequence.figures.checksum);
+    }
+  }
+  sequence.request.sink->on_tokens(delta);
+}
+
+// ---- record ----
+
+void Engine::State::record(std::int64_t start_us) {
+  for (std::size_t i = 0; i < running.size(); ++i) {
+    if (running[i]->observed && !parts_[i].committed.empty()) observe_one(i);
+  }
+  retire();
+  figures_.free_pages = target->cache().n_free();
+  figures_.at_us = monotonic_us();
+  figures_.step_us = figures_.at_us - start_us;
+  for (StepListener* listener : listeners) listener->on_step(figures_);
+}
+
+void Engine::State::observe_one(std::size_t i) {
+  const Sequence& sequence = *running[i];
+  const Part& part = parts_[i];
+  Observation observation;
+  observation.request = sequence.request.id;
+  observation.route = sequence.request.route;
+  observation.tenant = sequence.request.tenant;
+  observation.base_position = static_cast<std::int32_t>(refs_[i].tokens.size());
+  observation.draft = sequence.figures.draft;
+  observation.draft_version = sequence.figures.last_version;
+  observation.rule = sequence.rule;
+  observation.sampling = sequence.request.sampling;
+  observe_verification(
+      proposals_[i], part.verdict, part.committed, options.top_k_observed,
+      [&](std::int32_t row) { return verifier.logits(part.task, row); }, observation);
+  observations->record(std::move(observation));
+}
+
+void Engine::State::retire() {
+  const auto is_live = [](const auto& sequence) { return sequence->reason == StopReason::kNone; };
+  const auto border = std::stable_partition(running.begin(), running.end(), is_live);
+  std::vector<std::unique_ptr<Sequence>> done(std::make_move_iterator(border), std::make_move_iterator(running.end()));
+  running.erase(border, running.end());
+  n_running.store(static_cast<std::int32_t>(running.size()), std::memory_order_relaxed);
+  for (const auto& sequence : done) finish(*sequence);
+}
+
+void Engine::State::finish(Sequence& sequence) {
+  const auto output = std::span(sequence.tokens).subspan(static_cast<std::size_t>(sequence.prompt_tokens));
+  sequence.figures.repeated_tokens = count_repeated_tokens(output);
+  sequence.figures.finished_us = monotonic_us();
+  sequence.pages.shrink_to(0);
+  if (sequence.drafting) proposer->release(sequence.request.id);
+  const bool completed = sequence.reason != StopReason::kCancelled && sequence.reason != StopReason::kFailed;
+  if (sequence.observed) observations->finish(sequence.request.id, completed);
+  intake.forget(sequence.request.id);
+  const RequestSummary summary = sequence.summary();
+  for (StepListener* listener : listeners) listener->on_finished(summary);
+  const auto failure = contain([&] { sequence.request.sink->on_finished(summary); });
+  if (failure) log_error("the receiver of an answer failed at its end: " + failure->message());
+}
+
+void Engine::State::finish_waiting(WaitingRequest waiting) {
+  Sequence sequence(std::move(waiting.request), waiting.drawn_seed, target->cache(), tokenizer);
+  sequence.figures.submitted_us = waiting.submitted_us;
+  sequence.reason = StopReason::kCancelled;
+  finish(sequence);
+}
+
+void Engine::State::end_all() {
+  for (WaitingRequest& waiting : intake.take_all_waiting()) finish_waiting(std::move(waiting));
+  for (const auto& sequence : running) sequence->reason = StopReason::kCancelled;
+  retire();
+}
+
+}  // namespace slip

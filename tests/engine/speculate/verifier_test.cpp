@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/speculate/verifier.h"
+
+#include <gtest/gtest.h>
+
+#include "engine/speculate/token_path.h"
+#include "tests/engine/toy_target.h"
+
+namespace slip {
+namespace {
+
+using testing::ToyLanguage;
+using testing::ToyWorker;
+
+Proposal proposal_of(std::vector<std::int32_t> tokens, std::vector<std::int32_t> parents) {
+  Proposal proposal;
+  proposal.tokens = std::move(tokens);
+  proposal.parents = std::move(parents);
+  return proposal;
+}
+
+std::vector<float> row_of(const Verifier& verifier, std::size_t task, std::int32_t row) {
+  const auto logits = verifier.logits(task, row);
+  return {logits.begin(), logits.end()};
+}
+
+TEST(Verifier, KnowsAChainFromATree) {
+  EXPECT_TRUE(is_chain(proposal_of({}, {})));
+  EXPECT_TRUE(is_chain(proposal_of({1, 2, 3}, {-1, 0, 1})));
+  EXPECT_FALSE(is_chain(proposal_of({1, 2}, {-1, -1})));
+}
+
+// Two prompts of which one is not finished, a chain and a tree, in one pass: each row is what its own path alone says.
+TEST(Verifier, EveryRowSeesItsOwnPathAndNothingElse) {
+  const ToyLanguage language;
+  ToyWorker worker(language);
+  Verifier verifier(worker);
+  const std::vector<std::int32_t> prompt{1, 2, 3, 4, 5};
+  const Proposal chain = proposal_of({7, 8, 9}, {-1, 0, 1});
+  //      root
+  //     0    1
+  //    2 3    4
+  const Proposal tree = proposal_of({7, 8, 9, 10, 11}, {-1, -1, 0, 0, 1});
+  std::vector<PageTable> pages;
+  std::vector<ScoreTask> tasks;
+  for (const Proposal* proposal : {static_cast<const Proposal*>(nullptr), &chain, &tree}) {
+    pages.emplace_back(worker.cache());
+    ASSERT_TRUE(pages.back().reserve(40));
+    tasks.push_back({.tokens = prompt, .proposal = proposal, .wants_logits = proposal != nullptr});
+  }
+  for (std::size_t i = 0; i < tasks.size(); ++i) tasks[i].pages = &pages[i];
+  verifier.score(tasks);
+  for (const std::size_t task : {1, 2}) {
+    const Proposal& proposal = *tasks[task].proposal;
+    for (std::int32_t node = -1; node < static_cast<std::int32_t>(proposal.size()); ++node) {
+      std::vector<std::int32_t> path;
+      write_token_path(prompt, proposal, node, path);
+      EXPECT_EQ(row_of(verifier, task, node + 1), language.logits(path)) << "task " << task << " node " << node;
+    }
+  }
+  // Accept 1 → 4 of the tree: their keys move next to the prompt's, and what follows reads the path in order.
+  verifier.keep_path(tasks[2], std::vector<std::int32_t>{1, 4});
+  const std::vector<std::int32_t> added{12};
+  ScoreTask next{.tokens = added, .pages = &pages[2], .n_cached = 7};
+  verifier.score({&next, 1});
+  EXPECT_EQ(row_of(verifier, 0, 0), language.logits(std::vector<std::int32_t>{1, 2, 3, 4, 5, 8, 11, 12}));
+}
+
+TEST(VerifierNegative, APathThatWasNotMovedIsNoticed) {
+  const ToyLanguage language;
+  ToyWorker worker(language);
+  Verifier verifier(worker);
+  const std::vector<std::int32_t> prompt{1, 2, 3}, added{12};
+  const Proposal tree = proposal_of({7, 8}, {-1, -1});
+  PageTable pages(worker.cache());
+  ASSERT_TRUE(pages.reserve(20));
+  const ScoreTask task{.tokens = prompt, .pages = &pages, .proposal = &tree};
+  verifier.score({&task, 1});
+  const ScoreTask next{.tokens = added, .pages = &pages, .n_cached = 4};
+  verifier.score({&next, 1});  // node 1 was accepted, but node 0 lies where it belongs
+  EXPECT_NE(row_of(verifier, 0, 0), language.logits(std::vector<std::int32_t>{1, 2, 3, 8, 12}));
+}
+
+}  // namespace
+}  // namespace slip
