@@ -53,6 +53,9 @@ class Service:
 MESSAGES = [{"role": "system", "content": "Be brief."},
             {"role": "user", "content": [{"type": "text", "text": "What is 12 plus 30? "}, {"type": "text", "text": "Explain."}]}]
 
+# What the embedded target answers greedily without ever coming to an end.
+ENDLESS = [{"role": "user", "content": "Write a SQL query that counts the rows of table users."}]
+
 
 def chat(client):
     model = client.models.list().data[0].id
@@ -145,8 +148,7 @@ def gone_clients(service, client, model):
     for count, streaming in enumerate((True, False), start=1):
         timed = client.with_options(timeout=0.3, max_retries=0)
         try:
-            answer = timed.chat.completions.create(model=model, messages=MESSAGES, temperature=1, stream=streaming,
-                                                   max_tokens=900)
+            answer = timed.chat.completions.create(model=model, messages=ENDLESS, temperature=0, stream=streaming, max_tokens=900)
             if streaming:
                 next(iter(answer))
                 answer.close()
