@@ -116,7 +116,7 @@ void sweep_version(const StoreFolder& version_folder) {
 
 }  // namespace
 
-DraftStore::DraftStore(std::filesystem::path root, RetentionPolicy policy)
+DraftStore::DraftStore(const std::filesystem::path& root, RetentionPolicy policy)
     : root_folder_(StoreFolder::open_root(root)), policy_(policy) {
   sweep();
 }

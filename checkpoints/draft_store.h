@@ -28,7 +28,7 @@ namespace slip {
 // Threads: one writer (the trainer); readers may call current(), load paths and list from any thread.
 class DraftStore {
  public:
-  explicit DraftStore(std::filesystem::path root, RetentionPolicy policy = {});
+  explicit DraftStore(const std::filesystem::path& root, RetentionPolicy policy = {});
 
   // Moves a complete Hugging Face folder (config.json + model.safetensors [+ tokenizer]) prepared at staging_folder()
   // in as the next version of meta.draft; fills in version, created_us and weights_sha256, returns the meta as written.

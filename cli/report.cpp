@@ -80,14 +80,14 @@ void run_report(ReportOptions options) {
 }  // namespace
 
 void add_report(CLI::App& app) {
-  static const std::map<std::string, ReportKind> kKinds = {{"drift", ReportKind::kDrift},
-                                                           {"topics", ReportKind::kTopics},
-                                                           {"drafts", ReportKind::kDrafts},
-                                                           {"requests", ReportKind::kRequests}};
-  static const std::map<std::string, ReportFormat> kFormats = {{"table", ReportFormat::kTable},
-                                                               {"json", ReportFormat::kJson},
-                                                               {"csv", ReportFormat::kCsv},
-                                                               {"svg", ReportFormat::kSvg}};
+  static const std::map<std::string, ReportKind> kinds = {{"drift", ReportKind::kDrift},
+                                                          {"topics", ReportKind::kTopics},
+                                                          {"drafts", ReportKind::kDrafts},
+                                                          {"requests", ReportKind::kRequests}};
+  static const std::map<std::string, ReportFormat> formats = {{"table", ReportFormat::kTable},
+                                                              {"json", ReportFormat::kJson},
+                                                              {"csv", ReportFormat::kCsv},
+                                                              {"svg", ReportFormat::kSvg}};
   auto options = std::make_shared<ReportOptions>();
   auto* command = app.add_subcommand("report", "What the drafts learned and what it brought, from the ledger");
   command->footer(kFooter);
@@ -96,12 +96,12 @@ void add_report(CLI::App& app) {
                    "drift: by topic and version over time · topics: one row each · drafts: every version and refused "
                    "candidate · requests: the newest")
       ->required()
-      ->transform(CLI::CheckedTransformer(kKinds).description("{drift,topics,drafts,requests}"));
+      ->transform(CLI::CheckedTransformer(kinds).description("{drift,topics,drafts,requests}"));
   command->add_option("--db", options->query.database, "The ledger, <data-dir>/ledger.db")->required();
   command->add_option("--since", options->since, "How far back: 90s, 30m, 24h, 7d, 2w or all")->capture_default_str();
   command->add_option("--topic", options->query.topic, "Only this topic");
   command->add_option("--format", options->query.format, "svg draws drift only [table]")
-      ->transform(CLI::CheckedTransformer(kFormats).description("{table,json,csv,svg}"));
+      ->transform(CLI::CheckedTransformer(formats).description("{table,json,csv,svg}"));
   command->add_option("--step", options->step, "Time step of drift, such as 10m [chosen from the span]");
   command->add_option("--limit", options->query.limit, "Rows of requests")
       ->check(CLI::Range(1, 1'000'000))

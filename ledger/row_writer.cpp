@@ -12,39 +12,39 @@ std::string insert_into(const std::string& table, const std::string& columns, in
   return "INSERT INTO " + table + " (" + columns + ") VALUES (" + places + ")";
 }
 
-const std::string kRequest =
+const std::string insert_request =
     insert_into("requests",
                 "request_id, http_id, finished_us, topic, draft, first_version, last_version, rule, temperature, "
                 "stop_reason, prompt_tokens, output_tokens, steps, proposed, accepted, first_rejections, swaps, "
                 "repeated_tokens, ttft_ms, tpot_ms, total_ms",
                 21);
-const std::string kAcceptance =
+const std::string add_to_acceptance =
     insert_into("acceptance",
                 "bucket_us, bucket_width_us, topic, draft, version, position, rule, temperature_range, reached, "
                 "accepted, first_rejections",
                 11) +
     " ON CONFLICT DO UPDATE SET reached = reached + excluded.reached, accepted = accepted + excluded.accepted, "
     "first_rejections = first_rejections + excluded.first_rejections";
-const std::string kSameText =
+const std::string insert_same_text =
     insert_into("same_text",
                 "request_id, at_us, topic, draft, version, live_accepted, live_first_rejections, live_steps, "
                 "base_accepted, base_first_rejections, base_steps, tokens",
                 12);
-const std::string kVersion =
+const std::string insert_version =
     insert_into("draft_versions",
                 "draft, version, topic, parent, created_us, reason, weights_sha256, heldout_alpha_before, "
                 "heldout_alpha, p_value, optimizer_steps, trained_requests",
                 12) +
     " ON CONFLICT DO NOTHING";
-const std::string kCanary =
+const std::string insert_canary =
     insert_into("canary_decisions",
                 "at_us, topic, draft, kind, reason, live_version, candidate_version, train_steps, requests, "
                 "alpha_live, alpha_candidate, length_live, length_candidate, gain, gain_low, gain_high, p_value, "
                 "train_loss",
                 18);
-const std::string kDrift =
+const std::string insert_drift =
     insert_into("drift_events", "at_us, topic, draft, version, alpha_before, alpha_after, detail", 7);
-const std::string kLoad =
+const std::string add_to_load =
     insert_into("engine_load",
                 "bucket_us, steps, committed, proposed, accepted, prefill_rows, verify_rows, busy_ms, draft_ms, "
                 "verify_ms, swap_ms, max_running, max_waiting, observations_dropped, rows_dropped",
@@ -61,13 +61,13 @@ const std::string kLoad =
 }  // namespace
 
 RowWriter::RowWriter(Database& database)
-    : request_(database, kRequest),
-      acceptance_(database, kAcceptance),
-      same_text_(database, kSameText),
-      version_(database, kVersion),
-      canary_(database, kCanary),
-      drift_(database, kDrift),
-      load_(database, kLoad) {
+    : request_(database, insert_request),
+      acceptance_(database, add_to_acceptance),
+      same_text_(database, insert_same_text),
+      version_(database, insert_version),
+      canary_(database, insert_canary),
+      drift_(database, insert_drift),
+      load_(database, add_to_load) {
   recall_streams(database);
 }
 
