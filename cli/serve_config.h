@@ -19,7 +19,7 @@ namespace slip::cli {
 
 struct GovernorChoice {
   bool deterministic = false;      // "steps_per_request:N"; else "slack"
-  double steps_per_request = 0.5;  // 0 … 64
+  double steps_per_request = 1;  // 0 … 64
   double latency_slack = 0.05;     // 0 … 10; slack only
 };
 

@@ -17,7 +17,7 @@ namespace slip {
 
 struct TrainerOptions {
   LossOptions loss;
-  double learning_rate = 1e-3;
+  double learning_rate = 2e-3;
   double weight_decay = 0.0;
   double beta1 = 0.9, beta2 = 0.95;
   double max_grad_norm = 1.0;

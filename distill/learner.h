@@ -22,7 +22,7 @@ struct LearnerOptions {
   TrainerOptions trainer;
   CanaryOptions canary;
   std::int32_t batch_requests = 8;           // records per optimizer step
-  std::int64_t steps_between_canaries = 16;  // a candidate is exported and judged this often
+  std::int64_t steps_between_canaries = 40;  // a candidate is exported and judged this often
   std::size_t queue_observations = 4096;     // drop oldest beyond
   int k = 3;                                 // chain length scores are walked with
   int cores = 1;

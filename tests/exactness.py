@@ -74,8 +74,8 @@ def runs_with_speculation(options):
     if options.swap_draft:
         swap = draft + ["--swap-draft", options.swap_draft, "--swap-every", "3"]
         for k in options.k:
-            for concurrency in options.concurrency:
-                yield f"k={k} c={concurrency} swap", swap + ["--k", str(k), "--concurrency", str(concurrency)], True
+            concurrency = max(options.concurrency)
+            yield f"k={k} c={concurrency} swap", swap + ["--k", str(k), "--concurrency", str(concurrency)], True
 
 
 def compare_mode(options, prompts, dtype, mode, table):
