@@ -114,8 +114,9 @@ LearnerOptions learner_options(const ServeConfig& config) {
 
 // Members in the order they are made; what uses another stands below it.
 struct Serving::State {
-  State(const ServeConfig& given, Metrics& metrics)
+  State(const ServeConfig& given, Metrics& given_metrics)
       : config(given),
+        metrics(given_metrics),
         lock(config.data_dir),
         target(load_target(config.target, config.dtype)),
         topics(config.topics),
@@ -166,6 +167,7 @@ struct Serving::State {
   }
 
   const ServeConfig config;
+  Metrics& metrics;
   DataDirectoryLock lock;
   TargetModel target;
   TopicTable topics;
@@ -196,6 +198,7 @@ Serving::Serving(const ServeConfig& config, Metrics& metrics) : state_(std::make
 }
 
 Serving::~Serving() {
+  state_->metrics.set_gauges({});
   drain(std::chrono::milliseconds(0));
 }
 

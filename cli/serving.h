@@ -14,7 +14,7 @@ class Serving {
  public:
   // Loads everything and starts the engine and the learner. Errors: whatever a wrong model, draft or data directory is.
   Serving(const ServeConfig& config, Metrics& metrics);
-  ~Serving();  // finish() with no patience
+  ~Serving();  // drain() without patience
 
   std::shared_ptr<const ServedModel> model() const;
   std::vector<std::string> start_up_lines() const;

@@ -40,6 +40,7 @@ Json chat_logprob(const Tokenizer& tokenizer, std::int32_t id, float logprob) {
 Json chat_logprobs(const AnswerIdentity& who, const AnswerPart& part) {
   Json content = Json::array();
   for (const auto& token : part.logprobs) {
+    if (who.tokenizer->is_special(token.token)) continue;  // the end token is no part of the text
     Json entry = chat_logprob(*who.tokenizer, token.token, token.logprob);
     entry["top_logprobs"] = Json::array();
     for (const auto& other : token.top) {
@@ -53,6 +54,7 @@ Json chat_logprobs(const AnswerIdentity& who, const AnswerPart& part) {
 Json completion_logprobs(const AnswerIdentity& who, const AnswerPart& part) {
   Json tokens = Json::array(), logprobs = Json::array(), tops = Json::array();
   for (const auto& token : part.logprobs) {
+    if (who.tokenizer->is_special(token.token)) continue;
     tokens.push_back(token_text(*who.tokenizer, token.token));
     logprobs.push_back(sendable(token.logprob));
     Json top = Json::object();

@@ -69,17 +69,28 @@ Json acceptance_json(const AcceptanceCount& count) {
           {"proposed", count.proposed}, {"acceptance_rate", alpha},   {"accepted_length", length}};
 }
 
-Json version_json(const DraftMeta& meta) {
-  return {{"version", meta.version},
-          {"parent", meta.parent},
-          {"reason", meta.reason},
-          {"created_us", meta.created_us},
-          {"optimizer_steps", meta.optimizer_steps},
-          {"trained_requests", meta.trained_requests},
-          {"heldout_alpha_before", meta.heldout_alpha_before},
-          {"heldout_alpha", meta.heldout_alpha},
-          {"p_value", meta.p_value},
-          {"weights_sha256", meta.weights_sha256}};
+Json version_json(const DraftMeta& meta, bool with_acceptance) {
+  Json version = {{"version", meta.version},
+                  {"parent", meta.parent},
+                  {"reason", meta.reason},
+                  {"created_us", meta.created_us},
+                  {"optimizer_steps", meta.optimizer_steps},
+                  {"trained_requests", meta.trained_requests},
+                  {"rolled_back", meta.rolled_back},
+                  {"weights_sha256", meta.weights_sha256}};
+  if (with_acceptance) {
+    version["heldout_alpha_before"] = meta.heldout_alpha_before;
+    version["heldout_alpha"] = meta.heldout_alpha;
+    version["p_value"] = meta.p_value;
+  }
+  return version;
+}
+
+Json versions_json(const DraftStore* store, const std::string& draft, bool with_acceptance) {
+  Json list = Json::array();
+  if (store == nullptr) return list;
+  for (const auto& meta : store->versions(draft)) list.push_back(version_json(meta, with_acceptance));
+  return list;
 }
 
 }  // namespace
@@ -177,6 +188,7 @@ Reply Service::models() const {
 
 Reply Service::drafts() const {
   Json list = Json::array();
+  const bool all = options_.expose_acceptance == ExposeAcceptance::kAll;
   const auto served = model_.load(std::memory_order_acquire);
   for (std::size_t i = 0; served && i < served->slots.size(); ++i) {
     const DraftSlot& slot = *served->slots[i];
@@ -185,20 +197,12 @@ Reply Service::drafts() const {
                   {"topic", served->topics[{static_cast<std::uint32_t>(i)}].name},
                   {"live_version", live ? Json(live->number) : Json(nullptr)},
                   {"parameters", live && live->weights ? Json(live->weights->config.parameters()) : Json(nullptr)},
-                  {"versions", Json::array()}};
-    if (served->drafts != nullptr) {
-      for (const auto& meta : served->drafts->versions(slot.name())) draft["versions"].push_back(version_json(meta));
-    }
-    if (live && options_.expose_acceptance == ExposeAcceptance::kAll) {
-      draft["acceptance"] = acceptance_json(metrics_.acceptance(slot.name(), live->number));
-    }
+                  {"versions", versions_json(served->drafts, slot.name(), all)}};
+    if (live && all) draft["acceptance"] = acceptance_json(metrics_.acceptance(slot.name(), live->number));
     list.push_back(std::move(draft));
   }
   Json body = {{"object", "list"}, {"data", std::move(list)}};
-  body["base"] = Json::array();
-  if (served && served->drafts != nullptr && !served->slots.empty()) {
-    for (const auto& meta : served->drafts->versions("base")) body["base"].push_back(version_json(meta));
-  }
+  body["base"] = served && !served->slots.empty() ? versions_json(served->drafts, "base", all) : Json::array();
   return json_reply(body);
 }
 

@@ -208,6 +208,8 @@ TEST_F(ServeTest, AnswersAreTheSameWithAndWithoutSpeculation) {
     }
     EXPECT_EQ(program.stop(), 0);
   }
+  EXPECT_EQ(count("SELECT COUNT(*) FROM requests"), 6);
+  EXPECT_EQ(count("SELECT COUNT(*) FROM draft_versions WHERE draft = 'base'"), 1) << "three starts, one base draft";
   EXPECT_GT(answers[0].size(), 10U);
   EXPECT_EQ(answers[0], answers[1]);
   EXPECT_EQ(answers[0], answers[2]);

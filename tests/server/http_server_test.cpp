@@ -3,6 +3,7 @@
 #include "server/http_server.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <chrono>
 #include <filesystem>
@@ -504,6 +505,49 @@ TEST_F(HttpServerTest, ConnectionsAreCapped) {
   first.close();
   ASSERT_TRUE(eventually([&] { return server_->n_connections() == 1; }));
   EXPECT_EQ(ask(get("/healthz")).status, 200);
+}
+
+// Out of descriptors, accept fails; the listener waits and goes on.
+TEST_F(HttpServerTest, ListeningSurvivesAcceptErrors) {
+  start();
+  rlimit before{};
+  ::getrlimit(RLIMIT_NOFILE, &before);
+  const int lowest_free = ::dup(0);
+  ::close(lowest_free);
+  const rlimit tight{static_cast<rlim_t>(lowest_free) + 1, before.rlim_max};
+  ::setrlimit(RLIMIT_NOFILE, &tight);
+  RawClient client(server_->port());  // takes the last descriptor, so the server's end gets none
+  std::this_thread::sleep_for(milliseconds(60));
+  EXPECT_EQ(server_->n_connections(), 0);
+  ::setrlimit(RLIMIT_NOFILE, &before);
+  client.send(get("/healthz"));
+  EXPECT_EQ(client.read_reply().status, 200);
+}
+
+// S9: a megabyte that is slow to tokenise keeps nobody else waiting.
+TEST_F(HttpServerTest, LongPromptsAreTokenisedOffTheIoThreads) {
+  start();
+  RawClient slow(server_->port()), quick(server_->port());
+  const json body = {{"messages", {{{"role", "user"}, {"content", std::string(1'000'000, 'a')}}}}};
+  const auto begin = std::chrono::steady_clock::now();
+  slow.send(post(body.dump()));
+  for (int i = 0; i < 5; ++i) {
+    quick.send(get("/healthz"));
+    EXPECT_EQ(quick.read_reply().status, 200);
+  }
+  const auto others = std::chrono::steady_clock::now() - begin;
+  const auto reply = slow.read_reply();
+  const auto own = std::chrono::steady_clock::now() - begin;
+  EXPECT_EQ(error_of(reply)["code"], "context_length_exceeded");
+  EXPECT_LT(others, milliseconds(500));
+  EXPECT_LT(own, std::chrono::seconds(5));
+}
+
+TEST_F(HttpServerTest, HiddenAcceptanceIsNotInDraftsEither) {
+  options_.expose_acceptance = ExposeAcceptance::kNone;
+  start();
+  EXPECT_EQ(ask(get("/v1/drafts")).body.find("acceptance"), std::string::npos);
+  EXPECT_EQ(ask(post(kChat)).body.find("accepted"), std::string::npos);
 }
 
 TEST_F(HttpServerTest, APortInUseIsSaid) {
