@@ -183,14 +183,13 @@ void Engine::State::accept_one(std::size_t i) {
   Sequence& sequence = *running[i];
   const Proposal& proposal = proposals_[i];
   Part& part = parts_[i];
-  const std::size_t n = proposal.size();
-  p_.resize(std::max(p_.size(), n + 1));
-  for (std::int32_t row = 0; row <= static_cast<std::int32_t>(n); ++row) {
-    write_token_path(refs_[i].tokens, proposal, row - 1, path_);
-    transform_logits(verifier.logits(part.task, row), sequence.request.sampling, path_,
-                     p_[static_cast<std::size_t>(row)]);
-  }
-  part.verdict = slip::accept(proposal, std::span(p_).first(n + 1), sequence.rule, refs_[i].next_address());
+  // Rows behind a refused token are never looked at, so they are never transformed.
+  const TargetLaw p_after = [&](std::int32_t node) -> const Distribution& {
+    write_token_path(refs_[i].tokens, proposal, node, path_);
+    transform_logits(verifier.logits(part.task, node + 1), sequence.request.sampling, path_, p_);
+    return p_;
+  };
+  part.verdict = slip::accept(proposal, p_after, sequence.rule, refs_[i].next_address());
   verifier.keep_path(tasks_[part.task], part.verdict.accepted);
   if (sequence.drafting) proposer->on_verified(refs_[i], part.verdict, {});
   sequence.n_cached += plan_.sequences[i].n_rows + static_cast<std::int32_t>(part.verdict.accepted.size());

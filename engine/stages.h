@@ -74,7 +74,7 @@ struct Engine::State {
   std::vector<Proposal> proposals_;
   std::vector<Part> parts_;
   std::vector<ScoreTask> tasks_;
-  std::vector<Distribution> p_;
+  Distribution p_;
   std::vector<std::int32_t> path_;
 };
 

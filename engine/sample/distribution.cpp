@@ -38,21 +38,21 @@ std::int32_t sample_gumbel(const Distribution& distribution, const RandomAddress
   constexpr double kRoundingMargin = 1 + 1e-12;
   std::int32_t winner = distribution.ids.front();
   double shortest = std::numeric_limits<double>::infinity();
-  constexpr std::size_t kBlock = 256;
+  constexpr std::size_t kBlock = 128;
   std::array<double, kBlock> noise;
-  for (std::size_t i = 0; i < distribution.ids.size(); ++i) {
-    if (i % kBlock == 0) {
-      const std::size_t size = std::min(kBlock, distribution.ids.size() - i);
-      open_uniforms(address, std::span(distribution.ids).subspan(i, size), noise.data());
-    }
-    const double p = distribution.probabilities[i];
-    const double u = noise[i % kBlock];
-    if (!(p > 0)) continue;
-    if (1 - u > p * shortest * kRoundingMargin) continue;
-    const double arrival = -std::log(u) / p;
-    if (arrival < shortest) {
-      shortest = arrival;
-      winner = distribution.ids[i];
+  for (std::size_t begin = 0; begin < distribution.ids.size(); begin += kBlock) {
+    const std::size_t size = std::min(kBlock, distribution.ids.size() - begin);
+    const auto p = std::span(distribution.probabilities).subspan(begin, size);
+    const auto u = std::span(noise).first(size);
+    open_uniforms(address, std::span(distribution.ids).subspan(begin, size), noise.data());
+    if (!any_within(u, p, shortest * kRoundingMargin)) continue;
+    for (std::size_t i = 0; i < size; ++i) {
+      if (!(p[i] > 0) || 1 - u[i] > p[i] * shortest * kRoundingMargin) continue;
+      const double arrival = -std::log(u[i]) / p[i];
+      if (arrival < shortest) {
+        shortest = arrival;
+        winner = distribution.ids[begin + i];
+      }
     }
   }
   return winner;

@@ -75,6 +75,12 @@ SLIP_BODY bool finite_body(const float* logits, std::size_t n) {
   return broken == 0;
 }
 
+SLIP_BODY bool within_body(const double* u, const double* p, std::size_t n, double bound) {
+  std::int64_t any = 0;
+  for (std::size_t i = 0; i < n; ++i) any |= 1 - u[i] <= p[i] * bound ? 1 : 0;
+  return any != 0;
+}
+
 SLIP_BODY float largest_body(const float* values, std::size_t n) {
   constexpr std::size_t kWide = 16;
   std::array<float, kWide> lanes;
@@ -121,6 +127,7 @@ struct Sweeps {
   double (*sum)(const double*, std::size_t);
   bool (*finite)(const float*, std::size_t);
   float (*largest)(const float*, std::size_t);
+  bool (*within)(const double*, const double*, std::size_t, double);
   void (*uniforms)(const RandomAddress&, const std::int32_t*, std::size_t, double*);
 };
 
@@ -133,10 +140,13 @@ struct Sweeps {
     target static double sum(const double* x, std::size_t n) { return sum_body(x, n); }                        \
     target static bool finite(const float* x, std::size_t n) { return finite_body(x, n); }                     \
     target static float largest(const float* x, std::size_t n) { return largest_body(x, n); }                  \
+    target static bool within(const double* u, const double* p, std::size_t n, double b) {                     \
+      return within_body(u, p, n, b);                                                                          \
+    }                                                                                                          \
     target static void uniforms(const RandomAddress& a, const std::int32_t* ids, std::size_t n, double* out) { \
       uniforms_body(a, ids, n, out);                                                                           \
     }                                                                                                          \
-    static constexpr Sweeps kTable{exps, sum_exp, sum, finite, largest, uniforms};                             \
+    static constexpr Sweeps kTable{exps, sum_exp, sum, finite, largest, within, uniforms};                     \
   }
 
 SLIP_SWEEPS(BaselineSweeps, );
@@ -172,6 +182,10 @@ double sum_exp_differences(std::span<const float> logits, double largest) {
 
 double sum_in_lanes(std::span<const double> values) {
   return sweeps().sum(values.data(), values.size());
+}
+
+bool any_within(std::span<const double> u, std::span<const double> p, double bound) {
+  return sweeps().within(u.data(), p.data(), u.size(), bound);
 }
 
 bool all_below_infinity(std::span<const float> logits) {

@@ -21,6 +21,8 @@ double sum_in_lanes(std::span<const double> values);
 bool all_below_infinity(std::span<const float> logits);
 // out[i] = open_uniform(address, tokens[i]), bit for bit.
 void open_uniforms(const RandomAddress& address, std::span<const std::int32_t> tokens, double* out);
+// Whether any 1 − u[i] ≤ p[i] · bound. REQUIRES: equal sizes.
+bool any_within(std::span<const double> u, std::span<const double> p, double bound);
 // The largest of some floats, −inf for none.
 float largest_of(std::span<const float> values);
 

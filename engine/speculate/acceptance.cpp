@@ -17,10 +17,6 @@ RandomAddress at_depth(const RandomAddress& first, std::size_t depth) {
   return address;
 }
 
-const Distribution& target_after(std::span<const Distribution> p, std::int32_t node) {
-  return p[static_cast<std::size_t>(node + 1)];
-}
-
 // norm(max(0, r − q)), both supports ascending.
 Distribution residual_after(const Distribution& r, const Distribution& q) {
   Distribution out;
@@ -98,10 +94,9 @@ Judgement judge_coupled(const Proposal& proposal, const Distribution& p, std::in
   return judgement;
 }
 
-void check_shapes(const Proposal& proposal, std::span<const Distribution> p, AcceptanceRule rule) {
+void check_shapes(const Proposal& proposal, AcceptanceRule rule) {
   const std::size_t n = proposal.size();
   SLIP_CHECK(proposal.parents.size() == n, "one parent a node");
-  SLIP_CHECK(p.size() == n + 1, "one target distribution after the last committed token and after each node");
   for (std::size_t i = 0; i < n; ++i) {
     SLIP_CHECK(proposal.parents[i] >= kRoot && proposal.parents[i] < static_cast<std::int32_t>(i),
                "nodes come after their parents");
@@ -115,13 +110,22 @@ void check_shapes(const Proposal& proposal, std::span<const Distribution> p, Acc
 
 Verdict accept(const Proposal& proposal, std::span<const Distribution> p, AcceptanceRule rule,
                const RandomAddress& first) {
-  check_shapes(proposal, p, rule);
+  SLIP_CHECK(p.size() == proposal.size() + 1,
+             "one target distribution after the last committed token and after each node");
+  const TargetLaw p_after = [p](std::int32_t node) -> const Distribution& {
+    return p[static_cast<std::size_t>(node + 1)];
+  };
+  return accept(proposal, p_after, rule, first);
+}
+
+Verdict accept(const Proposal& proposal, const TargetLaw& p_after, AcceptanceRule rule, const RandomAddress& first) {
+  check_shapes(proposal, rule);
   const auto judge = rule == AcceptanceRule::kCoupled ? judge_coupled : judge_by_rejection;
   Verdict verdict;
   std::int32_t node = kRoot;
   while (true) {
     const RandomAddress address = at_depth(first, verdict.accepted.size());
-    const Judgement judgement = judge(proposal, target_after(p, node), node, address);
+    const Judgement judgement = judge(proposal, p_after(node), node, address);
     if (judgement.child == kRoot) {
       verdict.added_token = judgement.token;
       verdict.rejected_one = judgement.had_children;

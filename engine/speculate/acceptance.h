@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
+#include <functional>
 #include <span>
 
 #include "engine/speculate/proposal.h"
@@ -23,6 +25,11 @@ namespace slip {
 // nothing else. REQUIRES: p.size() == proposal.size() + 1.
 Verdict accept(const Proposal& proposal, std::span<const Distribution> p, AcceptanceRule rule,
                const RandomAddress& first);
+
+// The same, asking for a distribution only where a verdict needs one: `p_after(node)`, −1 for the last committed token,
+// is called once for each node of the accepted path, and its result read until the next call.
+using TargetLaw = std::function<const Distribution&(std::int32_t node)>;
+Verdict accept(const Proposal& proposal, const TargetLaw& p_after, AcceptanceRule rule, const RandomAddress& first);
 
 // The one comparison of the rejection rule. Strict, so that p = 0 is never kept, not even at u = 0.
 inline bool survives(double u, double p, double q) {
