@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <cmath>
+#include <functional>
+#include <limits>
 
 #include "common/error.h"
 #include "engine/sample/distribution.h"
@@ -10,7 +12,18 @@ namespace slip {
 
 namespace {
 
-constexpr std::size_t kBlock = 128;
+// A bound below the `wanted` largest values: that many blocks have a maximum no smaller. `maxima` gets every whole
+// block's.
+float lower_bound_of_head(std::span<const float> logits, std::size_t wanted, std::vector<float>& maxima) {
+  thread_local std::vector<float> ranked;
+  maxima.resize(logits.size() / kMaximaBlock);
+  block_maxima(logits, maxima);
+  if (wanted > maxima.size()) return -std::numeric_limits<float>::infinity();
+  ranked = maxima;
+  const auto last = ranked.begin() + static_cast<std::ptrdiff_t>(wanted) - 1;
+  std::nth_element(ranked.begin(), last, ranked.end(), std::greater<>());
+  return *last;
+}
 
 }  // namespace
 
@@ -39,11 +52,15 @@ void top_logprobs(std::span<const float> logits, double log_normalizer, std::int
     out.push_back({static_cast<std::int32_t>(i), logits[i]});
     std::push_heap(out.begin(), out.end(), ranks_before);
   };
-  // Most blocks hold nothing that ranks, which one vector pass over a block tells.
-  for (std::size_t begin = 0; begin < logits.size(); begin += kBlock) {
-    const auto block = logits.subspan(begin, std::min(kBlock, logits.size() - begin));
-    if (out.size() == wanted && !(largest_of(block) > out.front().logprob)) continue;
-    for (std::size_t i = begin; i < begin + block.size(); ++i) consider(i);
+  // Most blocks hold nothing that ranks, which one vector pass over the row tells.
+  thread_local std::vector<float> maxima;
+  const float bound = lower_bound_of_head(logits, wanted, maxima);
+  for (std::size_t begin = 0; begin < logits.size(); begin += kMaximaBlock) {
+    const std::size_t block = begin / kMaximaBlock;
+    if (block < maxima.size() && maxima[block] < bound) continue;
+    for (std::size_t i = begin; i < std::min(begin + kMaximaBlock, logits.size()); ++i) {
+      if (!(logits[i] < bound)) consider(i);
+    }
   }
   std::sort_heap(out.begin(), out.end(), ranks_before);
   for (TokenLogprob& entry : out) entry.logprob = static_cast<float>(entry.logprob - log_normalizer);

@@ -95,6 +95,20 @@ SLIP_BODY float largest_body(const float* values, std::size_t n) {
   return *std::max_element(lanes.begin(), lanes.end());
 }
 
+SLIP_BODY void maxima_body(const float* values, std::size_t n_blocks, float* out) {
+  for (std::size_t block = 0; block < n_blocks; ++block, values += kMaximaBlock) {
+    std::array<float, kMaximaBlock / 2> lanes;
+    for (std::size_t i = 0; i < lanes.size(); ++i) {
+      lanes[i] = values[i] > values[i + lanes.size()] ? values[i] : values[i + lanes.size()];
+    }
+#pragma GCC unroll 4
+    for (std::size_t half = lanes.size() / 2; half > 0; half /= 2) {
+      for (std::size_t i = 0; i < half; ++i) lanes[i] = lanes[i] > lanes[i + half] ? lanes[i] : lanes[i + half];
+    }
+    out[block] = lanes[0];
+  }
+}
+
 // philox4x32 (random.cpp) over many tokens at once; a test holds the two together.
 SLIP_BODY void uniforms_body(const RandomAddress& address, const std::int32_t* tokens, std::size_t n, double* out) {
   constexpr std::uint64_t kMultiplier0 = 0xD2511F53, kMultiplier1 = 0xCD9E8D57;
@@ -127,6 +141,7 @@ struct Sweeps {
   double (*sum)(const double*, std::size_t);
   bool (*finite)(const float*, std::size_t);
   float (*largest)(const float*, std::size_t);
+  void (*maxima)(const float*, std::size_t, float*);
   bool (*within)(const double*, const double*, std::size_t, double);
   void (*uniforms)(const RandomAddress&, const std::int32_t*, std::size_t, double*);
 };
@@ -140,13 +155,14 @@ struct Sweeps {
     target static double sum(const double* x, std::size_t n) { return sum_body(x, n); }                        \
     target static bool finite(const float* x, std::size_t n) { return finite_body(x, n); }                     \
     target static float largest(const float* x, std::size_t n) { return largest_body(x, n); }                  \
+    target static void maxima(const float* x, std::size_t n, float* out) { maxima_body(x, n, out); }           \
     target static bool within(const double* u, const double* p, std::size_t n, double b) {                     \
       return within_body(u, p, n, b);                                                                          \
     }                                                                                                          \
     target static void uniforms(const RandomAddress& a, const std::int32_t* ids, std::size_t n, double* out) { \
       uniforms_body(a, ids, n, out);                                                                           \
     }                                                                                                          \
-    static constexpr Sweeps kTable{exps, sum_exp, sum, finite, largest, within, uniforms};                     \
+    static constexpr Sweeps kTable{exps, sum_exp, sum, finite, largest, maxima, within, uniforms};             \
   }
 
 SLIP_SWEEPS(BaselineSweeps, );
@@ -194,6 +210,10 @@ bool all_below_infinity(std::span<const float> logits) {
 
 void open_uniforms(const RandomAddress& address, std::span<const std::int32_t> tokens, double* out) {
   sweeps().uniforms(address, tokens.data(), tokens.size(), out);
+}
+
+void block_maxima(std::span<const float> values, std::span<float> out) {
+  sweeps().maxima(values.data(), out.size(), out.data());
 }
 
 float largest_of(std::span<const float> values) {

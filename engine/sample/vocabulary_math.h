@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 
@@ -25,5 +26,8 @@ void open_uniforms(const RandomAddress& address, std::span<const std::int32_t> t
 bool any_within(std::span<const double> u, std::span<const double> p, double bound);
 // The largest of some floats, −inf for none.
 float largest_of(std::span<const float> values);
+// out[b] = the largest of the b-th kMaximaBlock values, for whole blocks only.
+inline constexpr std::size_t kMaximaBlock = 32;
+void block_maxima(std::span<const float> values, std::span<float> out);
 
 }  // namespace slip

@@ -65,5 +65,24 @@ TEST(VocabularyMath, FindsBrokenNumbersAnywhere) {
   EXPECT_EQ(largest_of({}), -kInfinity);
 }
 
+TEST(VocabularyMath, EveryBlockTellsItsLargest) {
+  for (std::size_t at = 0; at < 3 * kMaximaBlock; ++at) {
+    std::vector<float> values(3 * kMaximaBlock + 5, -2);
+    values[at] = 7;
+    std::vector<float> maxima(3);
+    block_maxima(values, maxima);
+    for (std::size_t block = 0; block < 3; ++block) EXPECT_EQ(maxima[block], block == at / kMaximaBlock ? 7 : -2);
+  }
+}
+
+TEST(VocabularyMath, AnyWithinLooksAtEveryEntry) {
+  for (std::size_t at = 0; at < 37; ++at) {
+    std::vector<double> u(37, 0.5), p(37, 0.01);
+    EXPECT_FALSE(any_within(u, p, 10));
+    u[at] = 0.9;
+    EXPECT_TRUE(any_within(u, p, 10.5));
+  }
+}
+
 }  // namespace
 }  // namespace slip
