@@ -28,6 +28,7 @@ STEPS_PER_REQUEST = 2
 K = 3
 MAX_TOKENS = 96
 CLIENTS = 2
+ENGINE_THREADS = max(1, len(os.sched_getaffinity(0)) - 1)  # the same with and without learning, which has the core that is left
 BUDGET_S = 270      # of answering, both arms and the check; the rest of six minutes is start-up and the last report
 CHECKED = 20
 TTY = sys.stdout.isatty()
@@ -58,7 +59,8 @@ class Service:
         shutil.rmtree(self.data, ignore_errors=True)
         self.log = WORK / f"{name}.log"
         command = [BUILD / "slipstream", "serve", "-c", ROOT / "configs/demo.toml", "--target", target, "--draft",
-                   ROOT / "checkpoints/demo/draft", "--k", str(K), "--port", "0", "--data-dir", self.data] + arguments
+                   ROOT / "checkpoints/demo/draft", "--k", str(K), "--port", "0", "--data-dir", self.data,
+                   "--threads", str(ENGINE_THREADS)] + arguments
         with open(self.log, "w") as log:
             self.process = subprocess.Popen([str(part) for part in command], stdout=log, stderr=log, start_new_session=True)
         self.address = self._await_ready()
