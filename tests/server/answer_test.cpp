@@ -21,7 +21,7 @@ AnswerIdentity identity(Endpoint endpoint = Endpoint::kChat) {
   AnswerIdentity who;
   who.endpoint = endpoint;
   who.id = "chatcmpl-1";
-  who.model = "m";
+  who.model = std::string("a-model");
   who.created_s = 5;
   who.topic = "sql";
   who.draft = "sql";
