@@ -18,9 +18,9 @@
 namespace slip::cli {
 
 struct GovernorChoice {
-  bool deterministic = false;      // "steps_per_request:N"; else "slack"
+  bool deterministic = false;    // "steps_per_request:N"; else "slack"
   double steps_per_request = 1;  // 0 … 64
-  double latency_slack = 0.05;     // 0 … 10; slack only
+  double latency_slack = 0.05;   // 0 … 10; slack only
 };
 
 // Everything `serve` can be told, parsed and validated once. Relative paths are taken from the working directory.

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+// A real server on a real port, with raw sockets in front and a fake engine behind.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <thread>
+
+#include "common/error.h"
+#include "server/http_server.h"
+#include "tests/server/fake_engine.h"
+#include "tests/server/raw_client.h"
+
+namespace slip {
+using nlohmann::json;
+using std::chrono::milliseconds;
+
+inline const std::string kChat = R"({"messages":[{"role":"user","content":"hi"}]})";
+inline const std::string kStream = R"({"messages":[{"role":"user","content":"hi"}],"stream":true})";
+
+inline std::shared_ptr<const Tokenizer> demo_tokenizer() {
+  static const auto tokenizer =
+      Tokenizer::load(std::filesystem::path(SLIPSTREAM_SOURCE_DIR) / "checkpoints/demo/target");
+  return tokenizer;
+}
+
+class HttpServerTest : public ::testing::Test {
+ protected:
+  HttpServerTest() {
+    options_.port = 0;
+    options_.heartbeat = milliseconds(100);
+    options_.write_timeout = milliseconds(500);
+    options_.header_timeout = milliseconds(400);
+    options_.idle_timeout = milliseconds(3000);
+    options_.retry_after_s = 2;
+  }
+  ~HttpServerTest() override {
+    if (server_) server_->stop();
+    engine_.end();
+  }
+
+  void start(bool ready = true) {
+    service_.emplace(options_, metrics_);
+    gatekeeper_.emplace(options_, keys_);
+    server_.emplace(*service_, *gatekeeper_);
+    server_->start();
+    if (ready) open();
+  }
+  void open() {
+    const auto folder = std::filesystem::path(SLIPSTREAM_SOURCE_DIR) / "checkpoints/demo/target";
+    auto model = std::make_shared<ServedModel>();
+    model->names = {"demo", "alias"};
+    model->tokenizer = demo_tokenizer();
+    model->chat_template = std::make_shared<const ChatTemplate>(ChatTemplate::load(folder));
+    model->max_positions = 128;
+    model->end_ids = {1};
+    model->topics = TopicTable({{"sql", {}}, {"code", {"python"}}});
+    for (std::uint32_t i = 0; i < 3; ++i) {
+      model->slots.push_back(std::make_shared<DraftSlot>(DraftId{i}, i == 0 ? "unknown" : i == 1 ? "sql" : "code"));
+    }
+    model->engine = engine_.door();
+    service_->open(model);
+  }
+
+  std::string post(const std::string& body, const std::string& path = "/v1/chat/completions",
+                   const std::string& headers = "") const {
+    return "POST " + path + " HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n" + headers +
+           "Content-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body;
+  }
+  std::string get(const std::string& path, const std::string& headers = "") const {
+    return "GET " + path + " HTTP/1.1\r\nHost: localhost\r\n" + headers + "\r\n";
+  }
+  RawReply ask(const std::string& bytes) {
+    RawClient client(server_->port());
+    client.send(bytes);
+    return client.read_reply();
+  }
+  json error_of(const RawReply& reply) {
+    const auto error = json::parse(reply.body).at("error");
+    for (const char* key : {"message", "type", "param", "code"}) EXPECT_TRUE(error.contains(key)) << reply.body;
+    return error;
+  }
+  template <class Condition>
+  bool eventually(Condition condition) {
+    for (int i = 0; i < 500 && !condition(); ++i) std::this_thread::sleep_for(milliseconds(10));
+    return condition();
+  }
+
+  ServerOptions options_;
+  ApiKeys keys_;
+  Metrics metrics_;
+  FakeEngine engine_;
+  std::optional<Service> service_;
+  std::optional<Gatekeeper> gatekeeper_;
+  std::optional<HttpServer> server_;
+};
+
+}  // namespace slip

@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+// One connection: its bounds, its deadlines, and clients that are slow, stuck or gone.
+#include "server/session.h"
+
+#include "tests/server/http_fixture.h"
+
+namespace slip {
+namespace {
+
+using SessionTest = HttpServerTest;
+
+TEST_F(SessionTest, HeadersAreBounded) {
+  start();
+  const auto reply = ask(get("/v1/models", "X-Long: " + std::string(20'000, 'x') + "\r\n"));
+  EXPECT_EQ(reply.status, 431);
+  error_of(reply);
+  EXPECT_EQ(ask(get("/v1/models", "X-Long: " + std::string(15'000, 'x') + "\r\n")).status, 200);
+}
+
+TEST_F(SessionTest, BodiesAreBounded) {
+  options_.max_body_bytes = 10'000;
+  start();
+  const auto declared = ask(post(std::string(10'001, ' ')));
+  EXPECT_EQ(declared.status, 413);
+  error_of(declared);
+  std::string chunked =
+      "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+      "Transfer-Encoding: chunked\r\n\r\n";
+  for (int i = 0; i < 11; ++i) chunked += "400\r\n" + std::string(1024, ' ') + "\r\n";
+  EXPECT_EQ(ask(chunked + "0\r\n\r\n").status, 413);
+  std::string fits = kChat;
+  fits.resize(10'000, ' ');
+  EXPECT_EQ(ask(post(fits)).status, 200);
+}
+
+TEST_F(SessionTest, ExpectContinueIsAnswered) {
+  start();
+  RawClient client(server_->port());
+  const auto request = post(kChat, "/v1/chat/completions", "Expect: 100-continue\r\n");
+  const auto body_at = request.find("\r\n\r\n") + 4;
+  client.send(request.substr(0, body_at));
+  EXPECT_TRUE(client.read_until("HTTP/1.1 100 Continue\r\n\r\n"));
+  client.send(request.substr(body_at));
+  EXPECT_TRUE(client.read_until("Hello"));
+}
+
+TEST_F(SessionTest, RubbishIs400) {
+  start();
+  EXPECT_EQ(ask("\x16\x03\x01 not http at all\r\n\r\n").status, 400);
+  EXPECT_EQ(ask("GET / HTTP/9.9\r\n\r\n").status, 400);
+  EXPECT_EQ(ask("POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+                "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n")
+                .status,
+            400);
+  EXPECT_EQ(ask("POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: -5\r\n\r\n").status, 400);
+}
+
+TEST_F(SessionTest, SlowHeadersEndTheConnection) {
+  start();
+  RawClient client(server_->port());
+  client.send("GET /v1/models HTTP/1.1\r\nHost: loc");
+  const auto begin = std::chrono::steady_clock::now();
+  EXPECT_EQ(client.read_to_end(), "");
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(5));
+}
+
+TEST_F(SessionTest, ConnectionsAreKeptAndPipelined) {
+  start();
+  RawClient client(server_->port());
+  client.send(get("/healthz") + post(kChat) + post(kStream) + get("/v1/models") + get("/nothing") + get("/healthz"));
+  EXPECT_EQ(client.read_reply().status, 200);
+  EXPECT_NE(client.read_reply().body.find("Hello"), std::string::npos);
+  EXPECT_TRUE(client.read_reply().body.ends_with("data: [DONE]\n\n"));
+  EXPECT_EQ(json::parse(client.read_reply().body)["object"], "list");
+  EXPECT_EQ(client.read_reply().status, 404);
+  EXPECT_EQ(client.read_reply().status, 200);
+}
+
+TEST_F(SessionTest, ConnectionCloseIsHonoured) {
+  start();
+  RawClient client(server_->port());
+  client.send(get("/healthz", "Connection: close\r\n"));
+  EXPECT_EQ(client.read_reply().headers.at("connection"), "close");
+  EXPECT_FALSE(client.receive());
+}
+
+TEST_F(SessionTest, Http10StreamsUntilTheEnd) {
+  start();
+  RawClient client(server_->port());
+  client.send(
+      "POST /v1/chat/completions HTTP/1.0\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+      "Content-Length: " +
+      std::to_string(kStream.size()) + "\r\n\r\n" + kStream);
+  const auto reply = client.read_reply();
+  EXPECT_FALSE(reply.headers.contains("transfer-encoding"));
+  EXPECT_TRUE(reply.body.ends_with("data: [DONE]\n\n"));
+}
+
+TEST_F(SessionTest, SilentStreamsHaveHeartbeats) {
+  engine_.hold = true;
+  start();
+  RawClient client(server_->port());
+  client.send(post(kStream));
+  EXPECT_TRUE(client.read_until(": waiting\n\n"));
+  EXPECT_NE(client.pending().find("text/event-stream"), std::string::npos);
+  engine_.answer(engine_.request(0));
+  EXPECT_TRUE(client.read_until("[DONE]"));
+}
+
+TEST_F(SessionTest, GoneClientCancelsItsRequest) {
+  engine_.hold = true;
+  start();
+  std::size_t expected = 0;
+  for (const auto& body : {kChat, kStream}) {
+    for (const bool abrupt : {false, true}) {
+      RawClient client(server_->port());
+      client.send(post(body));
+      const RequestId id = engine_.request(expected++).id;
+      abrupt ? client.reset() : client.close();
+      EXPECT_TRUE(engine_.wait_for([&](const FakeEngine& engine) {
+        const auto& ids = engine.cancelled();
+        return std::find(ids.begin(), ids.end(), id) != ids.end();
+      })) << body
+          << abrupt;
+    }
+  }
+  EXPECT_TRUE(eventually([&] { return service_->n_active == 0; }));
+  EXPECT_TRUE(eventually([&] { return server_->n_connections() == 0; }));
+  EXPECT_NE(metrics_.text().find("slipstream:clients_gone_total 4"), std::string::npos) << metrics_.text();
+}
+
+TEST_F(SessionTest, GoneClientIsNoticedBehindPipelinedBytes) {
+  engine_.hold = true;
+  start();
+  RawClient client(server_->port());
+  client.send(post(kChat));
+  engine_.request(0);
+  client.send(get("/healthz"));  // unread bytes hide an end of file from a read
+  std::this_thread::sleep_for(milliseconds(50));
+  client.close();
+  EXPECT_TRUE(engine_.wait_for([](const FakeEngine& engine) { return !engine.cancelled().empty(); }));
+}
+
+// A client that reads nothing: buffers fill, no byte moves for write_timeout, the request is cancelled.
+TEST_F(SessionTest, StuckClientLosesItsRequest) {
+  engine_.hold = true;
+  start();
+  RawClient client(server_->port(), /*receive_buffer=*/4096);
+  client.send(post(kStream));
+  const Request held = engine_.request(0);
+  for (int i = 0; i < 300; ++i) {
+    held.sink->on_tokens({{7}, std::string(10'000, 'x'), {}});
+    std::this_thread::sleep_for(milliseconds(1));
+  }
+  EXPECT_TRUE(engine_.wait_for([](const FakeEngine& engine) { return !engine.cancelled().empty(); }));
+  EXPECT_TRUE(eventually([&] { return server_->n_connections() == 0; }));
+}
+
+// The same amount to a client that reads slowly arrives whole: only no progress counts.
+TEST_F(SessionTest, SlowClientGetsEverything) {
+  engine_.pieces = std::vector<std::string>(100, std::string(10'000, 'x'));
+  start();
+  RawClient client(server_->port(), /*receive_buffer=*/4096);
+  client.send(post(kStream));
+  for (int i = 0; i < 10; ++i) {
+    std::this_thread::sleep_for(milliseconds(100));
+    client.receive();
+  }
+  const auto reply = client.read_reply();
+  EXPECT_TRUE(reply.body.ends_with("data: [DONE]\n\n"));
+  EXPECT_GE(reply.body.size(), 1'000'000U);
+}
+
+TEST_F(SessionTest, AnAnswerBeyondItsBufferEnds) {
+  options_.max_answer_bytes = 5000;
+  engine_.hold = true;
+  start();
+  RawClient client(server_->port());
+  client.send(post(kChat));
+  const Request held = engine_.request(0);
+  held.sink->on_tokens({{7}, std::string(5001, 'x'), {}});
+  EXPECT_EQ(client.read_reply().status, 500);
+  EXPECT_TRUE(engine_.wait_for([](const FakeEngine& engine) { return !engine.cancelled().empty(); }));
+}
+
+TEST_F(SessionTest, FailuresAreAStatusBeforeTheFirstByteAndAnEventAfter) {
+  engine_.failure = Error(ErrorCode::kInternal, "the step failed: secret");
+  engine_.pieces = {};
+  start();
+  for (const auto& body : {kChat, kStream}) {
+    const auto reply = ask(post(body));
+    EXPECT_EQ(reply.status, 500);
+    EXPECT_EQ(error_of(reply)["type"], "server_error");
+    EXPECT_EQ(reply.body.find("secret"), std::string::npos);
+  }
+  engine_.hold = true;
+  RawClient client(server_->port());
+  client.send(post(kStream));
+  const Request held = engine_.request(2);
+  held.sink->on_tokens({{7}, "some", {}});
+  ASSERT_TRUE(client.read_until("some"));
+  engine_.finish(held, StopReason::kFailed);
+  const std::string all = client.read_to_end();
+  EXPECT_NE(all.find("data: {\"error\":"), std::string::npos);
+  EXPECT_EQ(all.find("[DONE]"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace slip
