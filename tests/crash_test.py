@@ -30,14 +30,14 @@ batch_requests = 4
 steps_between_canaries = 6
 [canary]
 margin = 0.0
-significance = 0.9
+significance = 0.5
 min_requests = 2
 rollback_requests = 4
 [replay]
 max_bytes_per_topic = 600000
 segment_bytes = 65536
 """
-PUBLISH = [("publish.*", hit) for hit in range(1, 13)]
+PUBLISH = [("publish.*", hit) for hit in (1, 2, 3, 4, 6, 8, 10, 11, 12, 13, 14, 15, 16, 18)]
 REPLAY = [("replay.append.write", 2), ("replay.append.write", 5), ("replay.append.write", 9), ("replay.append.write", 14),
           ("replay.sync.fsync", 1), ("replay.sync.fsync", 2), ("replay.segment.*", 1), ("replay.segment.*", 2), ("replay.segment.*", 3),
           ("replay.compact.*", 1), ("replay.compact.*", 2), ("replay.compact.*", 3)]
@@ -193,7 +193,7 @@ def main():
     parser.add_argument("--quick", action="store_true", help="every fourth case")
     options = parser.parse_args()
     prompts = [text for topic, _, text in demo_prompts.stream(200, seed=11) if topic == "sql"]
-    cases = PUBLISH + REPLAY + OTHER + ANYTIME
+    cases = REPLAY + OTHER + PUBLISH + ANYTIME
     cases = cases[::4] if options.quick else cases
     with tempfile.TemporaryDirectory() as folder:
         (pathlib.Path(folder) / "crash.toml").write_text(CONFIG)
