@@ -5,8 +5,8 @@ SHELL := /bin/bash
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := build
 JOBS := $(shell bash tools/jobs.sh)
-SANITIZED := common_test checkpoints_test router_test ledger_test
-THREADED := common_test kernels_test ledger_test
+SANITIZED := common_test checkpoints_test kernels_test router_test engine_test ledger_test server_test
+THREADED := common_test kernels_test engine_test ledger_test server_test
 
 .PHONY: build setup test demo lint format asan tsan clean help
 build: setup ## Set up what is missing and build build/slipstream and build/bench/*
