@@ -1,14 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // How fast a draft learns from a stream: the same prompts go over HTTP, at a steady rate, to a service that learns and
 // to one that does not; then the drafts meet prompts that were never streamed.
-#include <sqlite3.h>
-
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <fstream>
-#include <iostream>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -18,9 +15,11 @@
 
 #include "bench/common_client.h"
 #include "bench/common_prompts.h"
+#include "bench/common_result.h"
 #include "bench/common_service.h"
 #include "checkpoints/draft_store.h"
 #include "common/error.h"
+#include "ledger/database.h"
 
 namespace slip::bench {
 namespace {
@@ -47,44 +46,17 @@ struct Arm {
 };
 
 // The ledger is what a user would read, so the benchmark reads it too.
-class LedgerReader {
- public:
-  explicit LedgerReader(const std::filesystem::path& file) {
-    if (sqlite3_open_v2(file.c_str(), &db_, SQLITE_OPEN_READONLY, nullptr) != SQLITE_OK) {
-      throw Error(ErrorCode::kIo, "cannot open " + file.string());
-    }
-  }
-  ~LedgerReader() { sqlite3_close(db_); }
-  LedgerReader(const LedgerReader&) = delete;
-  LedgerReader& operator=(const LedgerReader&) = delete;
-
-  template <class Row>
-  void each(const char* sql, Row row) {
-    sqlite3_stmt* statement = nullptr;
-    if (sqlite3_prepare_v2(db_, sql, -1, &statement, nullptr) != SQLITE_OK) {
-      throw Error(ErrorCode::kDataLoss, std::string("the ledger cannot answer: ") + sqlite3_errmsg(db_));
-    }
-    while (sqlite3_step(statement) == SQLITE_ROW) row(statement);
-    sqlite3_finalize(statement);
-  }
-
- private:
-  sqlite3* db_ = nullptr;
-};
-
 void read_ledger(const std::filesystem::path& file, Arm& arm) {
-  LedgerReader ledger(file);
-  ledger.each(
-      "SELECT accepted, first_rejections, steps, output_tokens, repeated_tokens, last_version FROM requests ORDER BY "
-      "request_id",
-      [&](sqlite3_stmt* row) {
-        arm.served.push_back({sqlite3_column_int64(row, 0), sqlite3_column_int64(row, 1), sqlite3_column_int64(row, 2),
-                              sqlite3_column_int64(row, 3), sqlite3_column_int64(row, 4),
-                              sqlite3_column_int64(row, 5)});
-      });
-  ledger.each("SELECT kind, COUNT(*) FROM canary_decisions GROUP BY kind", [&](sqlite3_stmt* row) {
-    arm.outcomes[reinterpret_cast<const char*>(sqlite3_column_text(row, 0))] = sqlite3_column_int64(row, 1);
-  });
+  const Database ledger(file, Database::Mode::kReadOnly);
+  Statement requests(ledger,
+                     "SELECT accepted, first_rejections, steps, output_tokens, repeated_tokens, last_version FROM "
+                     "requests ORDER BY request_id");
+  while (requests.step()) {
+    arm.served.push_back({requests.integer(0), requests.integer(1), requests.integer(2), requests.integer(3),
+                          requests.integer(4), requests.integer(5)});
+  }
+  Statement decisions(ledger, "SELECT kind, COUNT(*) FROM canary_decisions GROUP BY kind");
+  while (decisions.step()) arm.outcomes[decisions.text(0)] = decisions.integer(1);
 }
 
 Arm run_arm(const Options& options, const std::string& name, const std::vector<Prompt>& prompts) {
@@ -278,16 +250,6 @@ int main(int argc, char** argv) {
   app.add_option("--work", options.work, "Folder for the services' data and logs");
   app.add_flag("--json", options.json, "Print JSON");
   CLI11_PARSE(app, argc, argv);
-  try {
-    const auto result = slip::bench::run(options);
-    if (options.json) {
-      std::cout << result.dump(2) << "\n";
-    } else {
-      slip::bench::print_table(result);
-    }
-    return 0;
-  } catch (const slip::Error& error) {
-    std::cerr << "adapt: " << error.message() << "\n";
-    return 2;
-  }
+  return slip::bench::show_result(
+      "adapt", options.json, [&] { return slip::bench::run(options); }, slip::bench::print_table);
 }

@@ -8,13 +8,13 @@
 #include <cstdio>
 #include <cstring>
 #include <functional>
-#include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <vector>
 
 #include "bench/common_prompts.h"
+#include "bench/common_result.h"
 #include "common/clock.h"
 #include "common/error.h"
 #include "engine/model/transformer.h"
@@ -259,17 +259,6 @@ int main(int argc, char** argv) {
   app.add_option("--rounds", options.rounds, "Times each row count is measured")->check(CLI::PositiveNumber);
   app.add_flag("--json", options.json, "Print JSON");
   CLI11_PARSE(app, argc, argv);
-  try {
-    const auto result = slip::bench::run(options);
-    if (options.json) {
-      std::cout << result.dump(2) << "\n";
-    } else {
-      slip::bench::print_table(result);
-    }
-    return 0;
-  } catch (const slip::Error& error) {
-    std::cerr << "decode: " << error.message() << "\n";
-    if (!error.hint().empty()) std::cerr << "hint: " << error.hint() << "\n";
-    return 2;
-  }
+  return slip::bench::show_result(
+      "decode", options.json, [&] { return slip::bench::run(options); }, slip::bench::print_table);
 }

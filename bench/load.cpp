@@ -7,7 +7,6 @@
 #include <cmath>
 #include <cstdio>
 #include <fstream>
-#include <iostream>
 #include <mutex>
 #include <nlohmann/json.hpp>
 #include <numeric>
@@ -17,6 +16,7 @@
 
 #include "bench/common_client.h"
 #include "bench/common_prompts.h"
+#include "bench/common_result.h"
 #include "common/clock.h"
 #include "common/error.h"
 #include "engine/sample/random.h"
@@ -115,6 +115,7 @@ nlohmann::json summarize(const std::vector<ChatReply>& replies, double elapsed_s
 }
 
 nlohmann::json run(const Options& options) {
+  if (options.rate <= 0 && options.trace.empty()) throw Error(ErrorCode::kInvalidArgument, "give --rate or --trace");
   const Endpoint endpoint = parse_url(options.url);
   const auto prompts = read_prompts(options.prompts);
   const auto arrivals = options.trace.empty() ? poisson_arrivals(options) : trace_arrivals(options);
@@ -166,19 +167,6 @@ int main(int argc, char** argv) {
   app.add_option("--seed", options.seed, "Of the arrival times");
   app.add_flag("--json", options.json, "Print JSON");
   CLI11_PARSE(app, argc, argv);
-  try {
-    if (options.rate <= 0 && options.trace.empty()) {
-      throw slip::Error(slip::ErrorCode::kInvalidArgument, "give --rate or --trace");
-    }
-    const auto result = slip::bench::run(options);
-    if (options.json) {
-      std::cout << result.dump(2) << "\n";
-    } else {
-      slip::bench::print_table(result);
-    }
-    return 0;
-  } catch (const slip::Error& error) {
-    std::cerr << "load: " << error.message() << "\n";
-    return 2;
-  }
+  return slip::bench::show_result(
+      "load", options.json, [&] { return slip::bench::run(options); }, slip::bench::print_table);
 }

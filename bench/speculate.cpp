@@ -5,12 +5,12 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
-#include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <vector>
 
 #include "bench/common_prompts.h"
+#include "bench/common_result.h"
 #include "common/clock.h"
 #include "common/error.h"
 #include "engine/engine.h"
@@ -153,6 +153,16 @@ nlohmann::json run(const Options& options) {
   return result;
 }
 
+void print_table(const nlohmann::json& result) {
+  std::printf("plain decoding: %.3f ms a step\n   k  tokens/s  speed-up      α  length  draft/plain  T(k+1)/T(1)\n",
+              result["plain_step_ms"].get<double>());
+  for (const auto& row : result["runs"]) {
+    std::printf("%4d %9.1f %9.2f %6.3f %7.2f %12.3f %12.2f\n", row["k"].get<int>(), row["tokens_per_s"].get<double>(),
+                row["speedup"].get<double>(), row["alpha"].is_null() ? 0.0 : row["alpha"].get<double>(),
+                row["accepted_length"].get<double>(), row["c"].get<double>(), row["t_ratio"].get<double>());
+  }
+}
+
 }  // namespace
 }  // namespace slip::bench
 
@@ -174,22 +184,6 @@ int main(int argc, char** argv) {
   app.add_option("--concurrency", options.concurrency, "Requests at once")->check(CLI::PositiveNumber);
   app.add_flag("--json", options.json, "Print JSON");
   CLI11_PARSE(app, argc, argv);
-  try {
-    const auto result = slip::bench::run(options);
-    if (options.json) {
-      std::cout << result.dump(2) << "\n";
-      return 0;
-    }
-    std::printf("plain decoding: %.3f ms a step\n   k  tokens/s  speed-up      α  length  draft/plain  T(k+1)/T(1)\n",
-                result["plain_step_ms"].get<double>());
-    for (const auto& row : result["runs"]) {
-      std::printf("%4d %9.1f %9.2f %6.3f %7.2f %12.3f %12.2f\n", row["k"].get<int>(), row["tokens_per_s"].get<double>(),
-                  row["speedup"].get<double>(), row["alpha"].is_null() ? 0.0 : row["alpha"].get<double>(),
-                  row["accepted_length"].get<double>(), row["c"].get<double>(), row["t_ratio"].get<double>());
-    }
-    return 0;
-  } catch (const slip::Error& error) {
-    std::cerr << "speculate: " << error.message() << "\n";
-    return 2;
-  }
+  return slip::bench::show_result(
+      "speculate", options.json, [&] { return slip::bench::run(options); }, slip::bench::print_table);
 }

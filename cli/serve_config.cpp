@@ -133,7 +133,7 @@ void read_storage(TomlSection& root, ServeConfig& config) {
   canary.finish();
   auto replay = root.section("replay");
   replay.read("max_bytes_per_topic", config.replay.max_bytes_per_topic, 1 << 16, kMaxBytes);
-  replay.read("segment_bytes", config.replay.segment_bytes, 1 << 12, std::int64_t{1} << 32);
+  replay.read("segment_bytes", config.replay.segment_bytes, 1 << 12, ReplayOptions::kMaxSegmentBytes);
   read_days(replay, "ttl_days", config.replay.ttl_us);
   replay.read("recency_half_life_requests", config.replay.recency_half_life_requests, 1, 1e9);
   replay.read("heldout_share", config.replay.heldout_share, 0, 0.9);

@@ -84,9 +84,11 @@ std::shared_ptr<const ChatTemplate> load_template(const std::filesystem::path& f
 
 // A crash may have published a version whose row never reached the ledger; rows that are there already stay.
 void reconcile(const DraftStore& store, Ledger& ledger) {
+  std::vector<DraftVersionRow> rows;
   for (const auto& draft : store.drafts()) {
-    for (const auto& meta : store.versions(draft)) ledger.record(version_row(meta));
+    for (const auto& meta : store.versions(draft)) rows.push_back(version_row(meta));
   }
+  ledger.reconcile(rows);
 }
 
 LedgerOptions ledger_options(const ServeConfig& config) {

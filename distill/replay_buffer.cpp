@@ -19,13 +19,12 @@ namespace {
 
 constexpr std::uint64_t kReservoirSeed = 0x5EED;
 constexpr std::size_t kMaxTopicName = 48;
-constexpr std::uint64_t kMaxSegmentBytes = std::uint64_t{256} << 20;  // one is in memory when read or compacted
-constexpr std::uint64_t kMaxNumber = std::uint64_t{1} << 62;          // of a sequence or ordinal read from disk
+constexpr std::uint64_t kMaxNumber = std::uint64_t{1} << 62;  // of a sequence or ordinal read from disk
 
 void check_options(const ReplayOptions& options) {
   const bool legal = options.recency_half_life_requests > 0 && options.heldout_share >= 0 &&
                      options.heldout_share < 1 && options.segment_bytes > 0 &&
-                     options.segment_bytes <= kMaxSegmentBytes && options.ttl_us > 0;
+                     options.segment_bytes <= ReplayOptions::kMaxSegmentBytes && options.ttl_us > 0;
   if (!legal) {
     throw Error(ErrorCode::kInvalidArgument, "replay options out of range",
                 "half life, segment size (at most 256 MiB) and ttl are above 0, heldout_share is in [0, 1)", "replay");

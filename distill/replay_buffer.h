@@ -14,6 +14,8 @@
 namespace slip {
 
 struct ReplayOptions {
+  static constexpr std::uint64_t kMaxSegmentBytes = std::uint64_t{256} << 20;  // a whole one is in memory at times
+
   std::filesystem::path folder;  // <data>/replay
   std::uint64_t max_bytes_per_topic = std::uint64_t{256} << 20;
   std::uint64_t segment_bytes = std::uint64_t{8} << 20;

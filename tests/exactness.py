@@ -14,6 +14,10 @@ import sys
 import tempfile
 import time
 
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "tools"))
+import demo_prompts  # noqa: E402
+
 FIELDS = ("token_ids", "top_logprobs", "checksum", "text", "stop_reason")
 MODES = {
     "greedy": ["--temperature", "0"],
@@ -29,11 +33,12 @@ CONTROLS = {  # must give different answers from the mode's own
 
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--slipstream", default="build/slipstream")
-    parser.add_argument("--target", default="checkpoints/demo/target")
-    parser.add_argument("--draft", default="checkpoints/demo/draft")
-    parser.add_argument("--swap-draft", help="a second draft of the same shape, swapped in and out every few steps")
-    parser.add_argument("--prompts", nargs="+", required=True, help="JSONL files with `prompt`")
+    parser.add_argument("--slipstream", default=str(ROOT / "build/slipstream"))
+    parser.add_argument("--target", default=str(ROOT / "checkpoints/demo/target"))
+    parser.add_argument("--draft", default=str(ROOT / "checkpoints/demo/draft"))
+    parser.add_argument("--swap-draft", help="a second draft of the same shape, swapped in and out every few steps (default: a few "
+                                             "optimizer steps away from the first)")
+    parser.add_argument("--prompts", nargs="+", help="JSONL files with `prompt` (default: two of each kind from tools/demo_prompts.py)")
     parser.add_argument("--per-file", type=int, default=100, help="prompts taken from each file (default 100)")
     parser.add_argument("--max-tokens", type=int, default=64)
     parser.add_argument("--dtypes", nargs="+", default=["bfloat16", "float32"])
@@ -42,7 +47,32 @@ def parse_arguments():
     parser.add_argument("--concurrency", nargs="+", type=int, default=[1, 8])
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--json", help="also write the table here")
-    return parser.parse_args()
+    parser.add_argument("--quick", action="store_true", help="a minute's selection: short answers, two modes, two draft lengths")
+    options = parser.parse_args()
+    if options.quick:
+        options.max_tokens, options.modes, options.k = 24, ["greedy", "T1.0"], [3, 8]
+    return options
+
+
+def write_prompts(options, file):
+    if options.prompts:
+        lines = [line for name in options.prompts for line in pathlib.Path(name).read_text().splitlines()[:options.per_file]]
+    else:
+        drawn = [row for row in demo_prompts.stream(20)]
+        topics = dict.fromkeys(topic for topic, _, _ in drawn)
+        lines = [json.dumps({"prompt": text}) for topic in topics for text in [t for kind, _, t in drawn if kind == topic][:2]]
+    file.write_text("\n".join(lines) + "\n")
+
+
+def make_swap_draft(options, prompts, folder):
+    """A draft of the same shape with other weights; whether it is any good does not matter here."""
+    draft = folder / "swap-draft"
+    command = [options.slipstream, "warmup", "--target", options.target, "--draft", options.draft, "--data", str(prompts), "--out",
+               str(draft), "--steps", "2", "--batch", "4", "--max-tokens", "16"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode != 0:
+        sys.exit(f"failed ({done.returncode}): {' '.join(command)}\n{done.stderr}")
+    return str(draft)
 
 
 def generate(options, prompts, dtype, extra):
@@ -71,10 +101,9 @@ def runs_with_speculation(options):
     for k in options.k:
         for concurrency in options.concurrency:
             yield f"k={k} c={concurrency}", draft + ["--k", str(k), "--concurrency", str(concurrency)], False
-    if options.swap_draft:
-        swap = draft + ["--swap-draft", options.swap_draft, "--swap-every", "3"]
-        for k in options.k:
-            concurrency = max(options.concurrency)
+    swap = draft + ["--swap-draft", options.swap_draft, "--swap-every", "3"]
+    for k in options.k:
+        for concurrency in options.concurrency:
             yield f"k={k} c={concurrency} swap", swap + ["--k", str(k), "--concurrency", str(concurrency)], True
 
 
@@ -111,8 +140,8 @@ def main():
     table, failed = [], False
     with tempfile.TemporaryDirectory() as folder:
         prompts = pathlib.Path(folder) / "prompts.jsonl"
-        lines = [line for file in options.prompts for line in pathlib.Path(file).read_text().splitlines()[:options.per_file]]
-        prompts.write_text("\n".join(lines) + "\n")
+        write_prompts(options, prompts)
+        options.swap_draft = options.swap_draft or make_swap_draft(options, prompts, pathlib.Path(folder))
         for dtype in options.dtypes:
             for mode in options.modes:
                 failed |= compare_mode(options, prompts, dtype, mode, table)

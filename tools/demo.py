@@ -63,7 +63,11 @@ class Service:
                    "--threads", str(ENGINE_THREADS)] + arguments
         with open(self.log, "w") as log:
             self.process = subprocess.Popen([str(part) for part in command], stdout=log, stderr=log, start_new_session=True)
-        self.address = self._await_ready()
+        try:
+            self.address = self._await_ready()
+        except BaseException:  # Ctrl-C while it starts, too
+            self.stop()
+            raise
 
     def _await_ready(self):
         for _ in range(600):
@@ -285,6 +289,11 @@ def write_reports(database):
     return text
 
 
+def topics_below_base(scores):
+    """The topics whose whole interval lies below zero: a wide one says nothing against the draft."""
+    return [topic for topic, score in scores.items() if score["high"] < 0]
+
+
 def demo():
     WORK.mkdir(parents=True, exist_ok=True)
     target = WORK / "target-160m"
@@ -321,15 +330,19 @@ def demo():
     (WORK / "summary.json").write_text(json.dumps(summary(learned, scores, lossless), indent=1) + "\n")
     say(f"The model is a small one at a larger one's cost: acceptance and speed-up are real, the answers are a toy's.\n"
         f"Files: build/demo/{{summary.json, ledger.db, report.txt, report.svg}}. Try: sqlite3 build/demo/ledger.db 'select * from topics'")
-    worse = [topic for topic, score in scores.items() if score["high"] < 0]
+    worse = topics_below_base(scores)
     if worse:
         say(f"demo: the draft for {', '.join(worse)} ended below the base draft on the same text")
     return 1 if lossless["different"] or worse else 0
 
 
-if __name__ == "__main__":
+def main():
     try:
         sys.exit(demo())
     except KeyboardInterrupt:
         say("\ndemo: stopped")
         sys.exit(130)
+
+
+if __name__ == "__main__":
+    main()

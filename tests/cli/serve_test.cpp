@@ -1,10 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // The built program as an operator meets it: started, asked over a socket, stopped by signals, looked at from outside.
+#include <arpa/inet.h>
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <signal.h>
 #include <sqlite3.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -37,14 +43,35 @@ std::string text_of(const std::filesystem::path& file) {
   return text.str();
 }
 
+// From here on the kernel kills this process (SIGSYS) at the first connect() or Internet datagram socket.
+bool forbid_outbound_connections() {
+  constexpr auto kKill = SECCOMP_RET_KILL_PROCESS;
+  sock_filter program[] = {
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_connect, 7, 0),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_socket, 0, 7),
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, args[0])),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, AF_INET, 1, 0),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, AF_INET6, 0, 4),
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, args[1])),
+      BPF_STMT(BPF_ALU | BPF_AND | BPF_K, 0xf),  // without SOCK_NONBLOCK and SOCK_CLOEXEC
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SOCK_DGRAM, 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, kKill),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+  };
+  const sock_fprog filter = {sizeof(program) / sizeof(program[0]), program};
+  return ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0;
+}
+
 // A `slipstream` child process with its output in files.
 class Program {
  public:
   Program(std::filesystem::path folder, const std::vector<std::string>& arguments,
-          const std::vector<std::string>& environment = {})
+          const std::vector<std::string>& environment = {}, bool (*before)() = nullptr)
       : folder_(std::move(folder)) {
     for (const char* name : {"out", "err"}) std::filesystem::remove(folder_ / name);
     pid_ = ::fork();
+    if (pid_ == 0 && before != nullptr && !before()) ::_exit(126);
     if (pid_ == 0) run(arguments, environment);
   }
   ~Program() {
@@ -213,6 +240,40 @@ TEST_F(ServeTest, AnswersAreTheSameWithAndWithoutSpeculation) {
   EXPECT_GT(answers[0].size(), 10U);
   EXPECT_EQ(answers[0], answers[1]);
   EXPECT_EQ(answers[0], answers[2]);
+}
+
+TEST_F(ServeTest, TheServiceConnectsToNobody) {
+  Program program(folder_, usual(), {}, forbid_outbound_connections);
+  const auto port = program.port();
+  ASSERT_NE(port, 0) << program.log();
+  for (int i = 0; i < 12; ++i) {  // enough for a training step and what it saves
+    ASSERT_EQ(ask(port, chat_bytes("What is 12 + " + std::to_string(i) + "?", 24)).status, 200);
+  }
+  EXPECT_EQ(get(port, "/metrics").status, 200);
+  EXPECT_EQ(program.stop(), 0) << program.log();
+}
+
+TEST_F(ServeTest, NegativeAConnectionOrADatagramSocketWouldHaveBeenSeen) {
+  for (const bool connecting : {true, false}) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      const int listening = ::socket(AF_INET, SOCK_STREAM, 0);
+      sockaddr_in address{};
+      address.sin_family = AF_INET;
+      address.sin_port = htons(9);
+      address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+      if (!forbid_outbound_connections()) ::_exit(126);
+      if (connecting) {
+        ::connect(listening, reinterpret_cast<const sockaddr*>(&address), sizeof(address));
+      } else {
+        ::socket(AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+      }
+      ::_exit(0);
+    }
+    int status = 0;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGSYS) << status;
+  }
 }
 
 TEST_F(ServeTest, WithoutADraftItDecodesPlainlyAndSaysHowToWarmUp) {

@@ -1,0 +1,207 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""tools/setup.sh against a machine of stand-ins: apt-get, sudo, df and the rest are scripts that write down how they were
+called, so every way through the set-up runs without changing this machine."""
+import os
+import pathlib
+import pty
+import shutil
+import subprocess
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+
+STAND_INS = {
+    "uname": 'echo "${FAKE_PLATFORM:-Linux x86_64}"',
+    "id": 'echo "${FAKE_UID:-0}"',
+    "df": 'printf "Filesystem 1024-blocks Used Available Capacity Mounted\\nx 9 9 ${FAKE_FREE_KIB:-99999999} 9%% /\\n"',
+    "dpkg-query": '''for last; do :; done
+case " $FAKE_MISSING " in *" $last "*) [ -e "$STATE/apt" ] || { echo "no package $last" >&2; exit 1; };; esac
+printf installed''',
+    "apt-cache": '[ "${FAKE_LISTS:-fresh}" = fresh ] || [ -e "$STATE/updated" ]',
+    "apt-get": '''echo "apt-get $* frontend=$DEBIAN_FRONTEND" >> "$STATE/calls"
+case " $* " in *" update "*) touch "$STATE/updated";; *" install "*) touch "$STATE/apt";; esac''',
+    "sudo": '''echo "sudo $*" >> "$STATE/calls"
+if [ "$1" = -n ]; then [ "${FAKE_SUDO:-no}" = free ] || exit 1; shift; fi
+exec "$@"''',
+    "python3": '''echo "python3 $*" >> "$STATE/calls"
+mkdir -p .venv/bin; printf '#!/bin/sh\\n' > .venv/bin/python; chmod +x .venv/bin/python
+printf '#!/bin/sh\\necho "pip $*" >> "%s/calls"\\n[ ! -e "%s/offline" ]\\n' "$STATE" "$STATE" > .venv/bin/pip; chmod +x .venv/bin/pip''',
+}
+
+
+class SetupTest(unittest.TestCase):
+    def setUp(self):
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="slip-setup-"))
+        self.addCleanup(shutil.rmtree, self.folder)
+        self.project, self.state, self.path = self.folder / "project", self.folder / "state", self.folder / "bin"
+        shutil.copytree(ROOT / "tools", self.project / "tools")
+        self.state.mkdir()
+        self.path.mkdir()
+        for name, body in STAND_INS.items():
+            (self.path / name).write_text(f"#!/bin/bash\n{body}\n")
+            (self.path / name).chmod(0o755)
+
+    def environment(self, **fakes):
+        return {"PATH": f"{self.path}:/usr/bin:/bin", "HOME": str(self.folder), "STATE": str(self.state), "FAKE_MISSING": "",
+                "SLIPSTREAM_CUDA": "OFF", **fakes}
+
+    def run_setup(self, **fakes):
+        return subprocess.run(["bash", "tools/setup.sh"], cwd=self.project, env=self.environment(**fakes), text=True,
+                              stdin=subprocess.DEVNULL, capture_output=True, timeout=60)
+
+    def run_on_a_terminal(self, answer, **fakes):
+        master, slave = pty.openpty()
+        setup = subprocess.Popen(["bash", "tools/setup.sh"], cwd=self.project, env=self.environment(**fakes), stdin=slave,
+                                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        os.close(slave)
+        os.write(master, f"{answer}\n".encode())
+        output = setup.communicate(timeout=60)[0]
+        os.close(master)
+        return setup.returncode, output
+
+    def calls(self):
+        file = self.state / "calls"
+        return file.read_text() if file.exists() else ""
+
+    def test_as_root_it_installs_only_what_is_missing_and_says_so(self):
+        done = self.run_setup(FAKE_MISSING="libxxhash-dev ccache")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("missing packages: ccache libxxhash-dev\n", done.stdout)
+        apt = [line for line in self.calls().splitlines() if line.startswith("apt-get")]
+        self.assertEqual(apt, ["apt-get -o DPkg::Lock::Timeout=300 -qq install -y --no-install-recommends ccache libxxhash-dev "
+                               "frontend=noninteractive"])
+
+    def test_package_lists_are_updated_only_when_they_lack_a_package(self):
+        self.assertEqual(self.run_setup(FAKE_MISSING="ccache", FAKE_LISTS="old").returncode, 0)
+        apt = [line for line in self.calls().splitlines() if line.startswith("apt-get")]
+        self.assertEqual(len(apt), 2)
+        self.assertIn(" update ", apt[0])
+
+    def test_a_second_run_is_silent_and_does_nothing(self):
+        self.assertEqual(self.run_setup(FAKE_MISSING="ccache").returncode, 0)
+        before = self.calls()
+        again = self.run_setup(FAKE_MISSING="ccache")
+        self.assertEqual((again.returncode, again.stdout, again.stderr), (0, "", ""))
+        self.assertEqual(self.calls(), before)
+
+    def test_free_sudo_is_used_without_asking(self):
+        self.assertEqual(self.run_setup(FAKE_UID="1000", FAKE_SUDO="free", FAKE_MISSING="ccache").returncode, 0)
+        self.assertIn("sudo -n env DEBIAN_FRONTEND=noninteractive apt-get", self.calls())
+
+    def test_without_sudo_or_terminal_the_exact_command_is_said(self):
+        done = self.run_setup(FAKE_UID="1000", FAKE_MISSING="ccache")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("run as root: apt-get update && apt-get install -y --no-install-recommends ccache\n", done.stderr)
+        self.assertNotIn("apt-get -o", self.calls())
+
+    def test_on_a_terminal_it_asks(self):
+        status, output = self.run_on_a_terminal("n", FAKE_UID="1000", FAKE_MISSING="ccache")
+        self.assertEqual(status, 2)
+        self.assertIn("sudo sh -c 'apt-get update && apt-get install", output)
+        self.assertNotIn("apt-get -o", self.calls())
+        status, output = self.run_on_a_terminal("", FAKE_UID="1000", FAKE_MISSING="ccache")
+        self.assertEqual(status, 0, output)
+        self.assertIn("sudo env DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=300 -qq install", self.calls())
+
+    def test_no_install_never_installs(self):
+        done = self.run_setup(SLIPSTREAM_NO_INSTALL="1", FAKE_MISSING="ccache")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("apt-get install -y --no-install-recommends ccache", done.stderr)
+        done = self.run_setup(SLIPSTREAM_NO_INSTALL="1")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("pip install --no-deps --require-hashes -r tools/requirements-cpu.txt", done.stderr)
+        self.assertEqual(self.calls(), "")
+
+    def test_a_full_disk_is_noticed_before_the_download(self):
+        done = self.run_setup(FAKE_FREE_KIB=str(3 * 1024 * 1024))
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("need 4 GB of disk; 3072 MB are free", done.stderr)
+        self.assertNotIn("pip", self.calls())
+
+    def test_an_interrupted_install_is_taken_up_again(self):
+        (self.state / "offline").touch()
+        done = self.run_setup()
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("Run make again", done.stderr)
+        self.assertEqual(list((self.project / ".venv").glob(".ready-*")), [])
+        (self.state / "offline").unlink()
+        self.assertEqual(self.run_setup().returncode, 0)
+        self.assertEqual(len(list((self.project / ".venv").glob(".ready-*"))), 1)
+        self.assertIn("--no-deps --require-hashes -r tools/requirements-cpu.txt", self.calls())
+
+    def test_another_list_of_wheels_is_installed(self):
+        self.assertEqual(self.run_setup().returncode, 0)
+        with open(self.project / "tools/requirements-cpu.txt", "a") as file:
+            file.write("# newer\n")
+        self.assertIn("installing LibTorch", self.run_setup().stdout)
+
+    def test_other_machines_are_told_plainly(self):
+        done = self.run_setup(FAKE_PLATFORM="Linux aarch64")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("x86-64 Linux", done.stderr)
+
+
+class CudaTest(unittest.TestCase):
+    """tools/cuda.sh: whether a build uses CUDA, and why not."""
+
+    def ask(self, wanted, nvcc=None, cuda_sources=True, gcc="12"):
+        with tempfile.TemporaryDirectory() as folder:
+            stand_ins = {"git": f"echo {'a.cu' if cuda_sources else ''}", "g++": f"echo {gcc}"}
+            if nvcc:
+                stand_ins["nvcc"] = f"echo 'Cuda compilation tools, release {nvcc}, V'"
+            for name, body in stand_ins.items():
+                file = pathlib.Path(folder) / name
+                file.write_text(f"#!/bin/bash\n{body}\n")
+                file.chmod(0o755)
+            environment = {"PATH": f"{folder}:/usr/bin:/bin", **({"SLIPSTREAM_CUDA": wanted} if wanted else {})}
+            done = subprocess.run(["bash", str(ROOT / "tools/cuda.sh"), "why"], env=environment, capture_output=True, text=True)
+            return done.returncode, done.stdout.strip(), done.stderr
+
+    def test_it_needs_the_wheels_major_version(self):
+        self.assertEqual(self.ask(None, nvcc="13.0")[:2], (0, "ON"))
+        status, answer, why = self.ask(None, nvcc="12.4")
+        self.assertEqual((status, answer), (0, "OFF"))
+        self.assertIn("nvcc is CUDA 12 and LibTorch's wheel is CUDA 13", why)
+
+    def test_it_needs_a_compiler_that_cuda_supports(self):
+        status, answer, why = self.ask(None, nvcc="13.0", gcc="16.1")
+        self.assertEqual((status, answer), (0, "OFF"))
+        self.assertIn("g++ 16", why)
+
+    def test_what_is_asked_for_by_name_is_an_error_when_it_cannot_be(self):
+        self.assertEqual(self.ask("ON", nvcc="12.4")[0], 2)
+        self.assertEqual(self.ask("ON", nvcc="13.0", cuda_sources=False)[0], 2)
+        self.assertEqual(self.ask("OFF", nvcc="13.0")[:2], (0, "OFF"))
+
+
+class PackageListTest(unittest.TestCase):
+    def test_every_system_header_comes_from_a_listed_package(self):
+        """A header that only the author's machine has would break a stranger's first build."""
+        providers = {"xxhash.h": "libxxhash-dev", "pcre2.h": "libpcre2-dev", "sqlite3.h": "libsqlite3-dev",
+                     "openssl": "libssl-dev", "boost": "libboost1.81-dev", "spdlog": "libspdlog-dev",
+                     "nlohmann": "nlohmann-json3-dev", "CLI": "libcli11-dev", "toml++": "libtomlplusplus-dev",
+                     "prometheus": "prometheus-cpp-dev", "gtest": "libgtest-dev", "gmock": "libgmock-dev"}
+        system = {"ATen", "torch", "c10", "sys", "netinet", "arpa", "linux"} | {
+            name + ".h" for name in ("unistd fcntl stdlib signal poll sched pthread dirent cpuid immintrin").split()}
+        listed = set((ROOT / "tools/packages-debian.txt").read_text().split("\n"))
+        unknown = set()
+        for folder in "cli server distill router engine ledger checkpoints kernels common tests bench".split():
+            for file in (ROOT / folder).rglob("*"):
+                if file.suffix not in (".h", ".cpp"):
+                    continue
+                for line in file.read_text().splitlines():
+                    if not line.startswith("#include <"):
+                        continue
+                    header = line.split("<")[1].split(">")[0]
+                    first = header.split("/")[0]
+                    if "/" not in header and "." not in header or first in system:
+                        continue
+                    if providers.get(first) not in listed:
+                        unknown.add(f"{file.relative_to(ROOT)}: {header}")
+        self.assertEqual(unknown, set())
+
+
+if __name__ == "__main__":
+    unittest.main()
