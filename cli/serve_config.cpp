@@ -115,6 +115,7 @@ void read_learning(TomlSection section, ServeConfig& config) {
   section.read("jsd_beta", learner.trainer.loss.beta, 0.001, 0.999);
   section.read("learning_rate", learner.trainer.learning_rate, 0, 1);
   section.read("weight_decay", learner.trainer.weight_decay, 0, 1);
+  section.read("average_decay", learner.trainer.average_decay, 0, 0.9999);
   section.read("max_grad_norm", learner.trainer.max_grad_norm, 1e-6, 1e6);
   section.read("microbatch_tokens", learner.trainer.microbatch_tokens, 1, 1 << 20);
   section.read("batch_requests", learner.batch_requests, 1, 1024);

@@ -78,6 +78,7 @@ toml::table learning_table(const ServeConfig& config) {
                      {"jsd_beta", learner.trainer.loss.beta},
                      {"learning_rate", learner.trainer.learning_rate},
                      {"weight_decay", learner.trainer.weight_decay},
+                     {"average_decay", learner.trainer.average_decay},
                      {"max_grad_norm", learner.trainer.max_grad_norm},
                      {"microbatch_tokens", learner.trainer.microbatch_tokens},
                      {"batch_requests", learner.batch_requests},

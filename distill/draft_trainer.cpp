@@ -13,6 +13,7 @@
 #include "common/file.h"
 #include "distill/outlier_guard.h"
 #include "distill/torch_adamw.h"
+#include "distill/torch_average.h"
 #include "distill/torch_draft.h"
 #include "distill/trainer_state_file.h"
 #include "kernels/elementwise.h"
@@ -84,6 +85,10 @@ std::int64_t total_rows(const std::vector<Microbatch>& batches) {
   return rows;
 }
 
+bool all_finite(const float* values, std::size_t n) {
+  return std::all_of(values, values + n, [](float x) { return std::isfinite(x); });
+}
+
 void zero_gradients(std::vector<NamedTensor>& parameters) {
   for (NamedTensor& parameter : parameters) {
     if (parameter.value.grad().defined()) parameter.value.mutable_grad().zero_();
@@ -94,7 +99,10 @@ void zero_gradients(std::vector<NamedTensor>& parameters) {
 
 struct DraftTrainer::State {
   State(TorchDraft model, TrainerOptions trainer_options)
-      : options(trainer_options), draft(std::move(model)), optimizer(draft.parameters()) {
+      : options(trainer_options),
+        draft(std::move(model)),
+        optimizer(draft.parameters()),
+        average(draft.parameters(), trainer_options.average_decay) {
     const std::int64_t vocab = draft.config().vocab_size;
     head_rows = std::clamp<std::int64_t>(kHeadBytes / (4 * vocab), 16, 256);
   }
@@ -111,6 +119,7 @@ struct DraftTrainer::State {
   TrainerOptions options;
   TorchDraft draft;
   TorchAdamW optimizer;
+  TorchAverage average;
   OutlierGuard guard;
   std::int64_t head_rows = 0;
   at::Tensor head_logits, head_gradient;  // [head_rows, vocab], reused
@@ -176,14 +185,16 @@ void DraftTrainer::State::finish(TrainStep& result) {
   }
   const double clip = options.max_grad_norm > 0 ? std::min(1.0, options.max_grad_norm / (result.grad_norm + 1e-12)) : 1;
   optimizer.update(draft.parameters(), options, clip);
+  average.update(draft.parameters(), optimizer.steps());
 }
 
-// Parameters, first and second moments, in the order of the state file.
+// Parameters, first and second moments, averages, in the order of the state file.
 std::vector<at::Tensor*> DraftTrainer::State::all_tensors() {
   std::vector<at::Tensor*> tensors;
   for (NamedTensor& parameter : draft.parameters()) tensors.push_back(&parameter.value);
   for (at::Tensor& moment : optimizer.first_moments()) tensors.push_back(&moment);
   for (at::Tensor& moment : optimizer.second_moments()) tensors.push_back(&moment);
+  for (at::Tensor& mean : average.values()) tensors.push_back(&mean);
   return tensors;
 }
 
@@ -267,10 +278,12 @@ void DraftTrainer::export_draft(const std::filesystem::path& folder, Dtype dtype
   SLIP_CHECK(dtype != Dtype::kFloat16, "drafts are published in bfloat16 or float32");
   std::map<std::string, StoredTensor, std::less<>> tensors;
   std::map<std::string, std::vector<std::byte>> memory;
-  for (const NamedTensor& parameter : state_->draft.parameters()) {
-    const float* values = parameter.value.data_ptr<float>();
+  const std::vector<NamedTensor>& parameters = state_->draft.parameters();
+  for (std::size_t p = 0; p < parameters.size(); ++p) {
+    const NamedTensor& parameter = parameters[p];
     const auto n = static_cast<std::size_t>(parameter.value.numel());
-    if (!std::all_of(values, values + n, [](float x) { return std::isfinite(x); })) {
+    const float* values = state_->average.values()[p].data_ptr<float>();
+    if (!all_finite(values, n) || !all_finite(parameter.value.data_ptr<float>(), n)) {
       throw Error(ErrorCode::kDataLoss, "weight \"" + parameter.name + "\" of the draft is not finite",
                   "the training run diverged; lower the learning rate");
     }

@@ -23,6 +23,7 @@ struct TrainerOptions {
   double max_grad_norm = 1.0;
   std::int64_t warmup_steps = 0;          // linear from 0
   std::int64_t total_steps = 0;           // > 0: cosine to 10 %; 0: constant (online learning has no end)
+  double average_decay = 0;               // of the exported weights' moving average over steps; 0: the last step's
   std::int32_t microbatch_tokens = 2048;  // bounds one unit of work, and so how long serving can be delayed
   int threads = 1;                        // ATen intra-op threads
 };
@@ -54,13 +55,14 @@ class DraftTrainer {
   TrainStep evaluate(std::span<const ReplayRecord> batch) const;
   std::int64_t steps() const;
 
-  // Writes config.json and model.safetensors into an existing empty folder. Error{kDataLoss} when a weight is not
-  // finite.
+  // Writes config.json and the averaged weights' model.safetensors into an existing empty folder. Error{kDataLoss}
+  // when a weight is not finite.
   void export_draft(const std::filesystem::path& folder, Dtype dtype = Dtype::kBFloat16) const;
   // [n, vocab] of one sequence, row-major.
   std::vector<float> logits(std::span<const std::int32_t> tokens) const;
-  // float32 masters and AdamW moments, atomically replaced; load() gives back exactly the same state. Fail points
-  // `optimizer.*`. load: Error{kDataLoss} when the file is torn or of another shape; the state is unchanged then.
+  // float32 masters, AdamW moments and averages, atomically replaced; load() gives back exactly the same state. Fail
+  // points `optimizer.*`. load: Error{kDataLoss} when the file is torn or of another shape; the state is unchanged
+  // then.
   void save(const std::filesystem::path& file) const;
   void load(const std::filesystem::path& file);
   const ModelConfig& config() const;

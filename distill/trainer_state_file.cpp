@@ -17,7 +17,7 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "floats are copied as they lie in memory");
 
-constexpr std::uint64_t kMagic = 0x0154504F50494C53;  // "SLIPOPT\1"
+constexpr std::uint64_t kMagic = 0x0254504F50494C53;  // "SLIPOPT\2"
 constexpr std::size_t kMaxRecentLosses = 4096;
 constexpr std::size_t kHeaderBytes = 8 + 8 * 4 + 8 + 4;
 
@@ -58,7 +58,7 @@ void write_trainer_state(const std::filesystem::path& file, const ModelConfig& s
 }
 
 TrainerState read_trainer_state(const std::filesystem::path& file, const ModelConfig& shape) {
-  const auto n_floats = static_cast<std::uint64_t>(shape.parameters()) * 3;
+  const auto n_floats = static_cast<std::uint64_t>(shape.parameters()) * TrainerState::kParts;
   const std::uint64_t max_bytes = kHeaderBytes + kMaxRecentLosses * 8 + 8 + n_floats * sizeof(float) + 4;
   const std::string content = read_file(file, max_bytes);
   const std::span<const std::byte> bytes = as_bytes(content);

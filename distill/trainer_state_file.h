@@ -13,11 +13,13 @@ namespace slip {
 
 // What a trainer needs to go on exactly where it stopped, as one flat file, little-endian:
 //
-//   magic "SLIPOPT\1" | vocab, hidden, ffn, layers, heads, kv heads, head size, tied: u32 each | steps u64
+//   magic "SLIPOPT\2" | vocab, hidden, ffn, layers, heads, kv heads, head size, tied: u32 each | steps u64
 //   n recent losses u32 | recent losses f64 | n floats u64 | floats f32 | crc32c u32 over all that precedes
 //
-// The floats are all parameters, then all first moments, then all second moments.
+// The floats are all parameters, all first moments, all second moments, then the parameters' moving averages.
 struct TrainerState {
+  static constexpr int kParts = 4;
+
   std::uint64_t steps = 0;
   std::vector<double> recent_losses;
   std::vector<float> floats;

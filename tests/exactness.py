@@ -30,6 +30,8 @@ CONTROLS = {  # must give different answers from the mode's own
     "T1.0": ["--temperature", "1.0", "--top-p", "0.9", "--seed", "4243"],
 }
 
+SWAP_EVERY = 2  # steps; an answer of more than three times as many has to see a swap
+
 
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -101,7 +103,7 @@ def runs_with_speculation(options):
     for k in options.k:
         for concurrency in options.concurrency:
             yield f"k={k} c={concurrency}", draft + ["--k", str(k), "--concurrency", str(concurrency)], False
-    swap = draft + ["--swap-draft", options.swap_draft, "--swap-every", "3"]
+    swap = draft + ["--swap-draft", options.swap_draft, "--swap-every", str(SWAP_EVERY)]
     for k in options.k:
         for concurrency in options.concurrency:
             yield f"k={k} c={concurrency} swap", swap + ["--k", str(k), "--concurrency", str(concurrency)], True
@@ -124,7 +126,7 @@ def compare_mode(options, prompts, dtype, mode, table):
         row = {"dtype": dtype, "mode": mode, "run": name, "answers": len(answers), "tokens": tokens,
                "alpha": accepted / max(1, accepted + rejections), "seconds": seconds, "difference": difference}
         if swapping:
-            long_enough = [a for a in answers if a["steps"] > 12]
+            long_enough = [a for a in answers if a["steps"] > 3 * SWAP_EVERY]
             row["min_swaps"] = min((a["swaps"] for a in long_enough), default=0)
             if row["min_swaps"] < 1:
                 row["difference"] = difference = "an answer saw no swap"

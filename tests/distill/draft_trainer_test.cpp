@@ -10,6 +10,7 @@
 #include <limits>
 #include <vector>
 
+#include "checkpoints/safetensors.h"
 #include "common/error.h"
 #include "distill/learning_rate.h"
 #include "distill/outlier_guard.h"
@@ -180,7 +181,7 @@ double worst_gradient_error(const fs::path& folder, const ModelConfig& config, c
   trainer.save(folder / "after");
   const TrainerState before = read_trainer_state(folder / "before", config);
   const TrainerState after = read_trainer_state(folder / "after", config);
-  const std::size_t n = before.floats.size() / 3;
+  const std::size_t n = before.floats.size() / TrainerState::kParts;
   double worst = 0;
   double largest = 0;
   for (std::uint32_t i = 0; i < 80; ++i) {
@@ -222,13 +223,46 @@ TEST_F(DraftTrainerTest, AStepIsAdamW) {
   trainer.save(folder_ / "1");
   const auto before = read_trainer_state(folder_ / "0", config).floats;
   const auto after = read_trainer_state(folder_ / "1", config).floats;
-  const std::size_t n = before.size() / 3;
+  const std::size_t n = before.size() / TrainerState::kParts;
   for (std::size_t i = 0; i < 97 * 32; i += 13) {  // the embedding decays, the norms do not
     const double g = after[n + i] / (1 - options.beta1);
     EXPECT_NEAR(after[2 * n + i], (1 - options.beta2) * g * g, 1e-9);
     // At the first step both bias corrections cancel: the update is lr · g / (|g| + ε).
     const double expected = before[i] * (1 - 1e-3) - 1e-2 * g / (std::abs(g) + 1e-8);
     EXPECT_NEAR(after[i], expected, 2e-6);
+  }
+}
+
+TEST_F(DraftTrainerTest, TheExportIsTheMovingAverageOfTheWeights) {
+  const ModelConfig config = small_config();
+  for (const double decay : {0.0, 0.6}) {
+    TrainerOptions options;
+    options.average_decay = decay;
+    DraftTrainer trainer(config, 3, options);
+    std::vector<float> average;
+    std::size_t n = 0;
+    for (int step = 0; step <= 30; ++step) {
+      if (step > 0) trainer.step(make_batch(2, step));
+      trainer.save(folder_ / "state");
+      const auto floats = read_trainer_state(folder_ / "state", config).floats;
+      n = floats.size() / TrainerState::kParts;
+      if (step == 0) average.assign(floats.begin(), floats.begin() + static_cast<std::ptrdiff_t>(n));
+      const double keep = step == 0 ? 0 : std::min(decay, step / (step + 9.0));
+      for (std::size_t i = 0; i < n; ++i) {
+        average[i] = static_cast<float>(keep * average[i] + (1 - keep) * floats[i]);
+        ASSERT_NEAR(floats[3 * n + i], average[i], 1e-5) << "step " << step << ", weight " << i;
+      }
+    }
+    const fs::path out = folder_ / ("out" + std::to_string(decay));
+    fs::create_directory(out);
+    trainer.export_draft(out, Dtype::kFloat32);
+    const SafetensorsFile exported(out / "model.safetensors");
+    const auto embedding = exported.get("model.embed_tokens.weight").bytes;
+    for (std::size_t i = 0; i < embedding.size() / sizeof(float); ++i) {
+      float value = 0;
+      std::memcpy(&value, embedding.data() + i * sizeof(float), sizeof value);
+      ASSERT_NEAR(value, average[i], 1e-5) << i;
+    }
   }
 }
 
