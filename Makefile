@@ -5,8 +5,6 @@ SHELL := /bin/bash
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := build
 JOBS := $(shell bash tools/jobs.sh)
-SANITIZED := common_test checkpoints_test kernels_test router_test engine_test ledger_test server_test
-THREADED := common_test kernels_test engine_test ledger_test server_test
 
 .PHONY: build setup test demo lint format asan tsan clean help
 build: setup ## Set up what is missing and build build/slipstream and build/bench/*
@@ -27,12 +25,12 @@ lint: setup ## clang-format, clang-tidy and include directions on what changed (
 format: ## clang-format every source file
 	@git ls-files '*.h' '*.cpp' | xargs clang-format-14 -i
 
-asan: setup ## The parsing, threading and storing tests under AddressSanitizer and UndefinedBehaviorSanitizer
-	@bash tools/build.sh asan $(JOBS) $(SANITIZED)
+asan: setup ## All C++ tests under AddressSanitizer and UndefinedBehaviorSanitizer
+	@bash tools/build.sh asan $(JOBS) sanitized
 	@ctest --test-dir build-asan --output-on-failure --no-tests=error -j $(JOBS) --timeout 1800
 
 tsan: setup ## The threading tests under ThreadSanitizer
-	@bash tools/build.sh tsan $(JOBS) $(THREADED)
+	@bash tools/build.sh tsan $(JOBS) sanitized
 	@TSAN_OPTIONS="suppressions=$(CURDIR)/tests/tsan.supp halt_on_error=1" \
 	  ctest --test-dir build-tsan --output-on-failure --no-tests=error -j $(JOBS) --timeout 1800
 

@@ -27,7 +27,8 @@ namespace {
 using nlohmann::json;
 
 struct Options {
-  std::string target, draft, stream, dev, topic, config, arms = "learning,frozen", work = "build/adapt";
+  std::string target, draft, dev, topic, config, work = "build/adapt";
+  std::vector<std::string> stream, arms = {"learning", "frozen"};
   std::size_t requests = 400, window = 50, dev_prompts = 150;
   double rate = 4, skip_share = 0.1, temperature = 0, max_repeated = 0.2;
   int k = 3, max_tokens = 128;
@@ -79,10 +80,11 @@ Arm run_arm(const Options& options, const std::string& name, const std::vector<P
           stream_chat(service.endpoint(), {prompts[i].text, options.topic, options.temperature, options.max_tokens});
       if (reply.status != 200) std::fprintf(stderr, "adapt: request %zu got status %d\n", i, reply.status);
     });
-    std::fprintf(stderr, "\radapt: %s %s %zu/%zu ", options.topic.c_str(), name.c_str(), i + 1, prompts.size());
+    show_progress("adapt: " + options.topic + " " + name + " " + std::to_string(i + 1) + "/" +
+                  std::to_string(prompts.size()));
   }
   calls.clear();
-  std::fprintf(stderr, "\n");
+  show_progress("");
   Arm arm;
   arm.exit_status = service.stop();
   read_ledger(folder / "data" / "ledger.db", arm);
@@ -185,13 +187,13 @@ json arm_report(const Options& options, const Arm& arm, const std::set<std::size
 
 json run(const Options& options) {
   std::vector<Prompt> prompts;
-  for (const auto& file : split_commas(options.stream)) {
+  for (const auto& file : options.stream) {
     auto more = read_prompts(file, options.skip_share, options.requests);
     prompts.insert(prompts.end(), more.begin(), more.end());
   }
   prompts.resize(std::min(prompts.size(), options.requests));
   std::map<std::string, Arm> arms;
-  for (const auto& name : split_commas(options.arms)) arms[name] = run_arm(options, name, prompts);
+  for (const auto& name : options.arms) arms[name] = run_arm(options, name, prompts);
   const auto left_out = repetitive(options, arms);
   std::int64_t repeated = 0, tokens = 0;
   for (const auto& row : arms.begin()->second.served) {
@@ -233,12 +235,16 @@ int main(int argc, char** argv) {
   CLI::App app{"Streams prompts to a service that learns and to one that does not, and shows what learning brought."};
   app.add_option("--target", options.target, "Target folder")->required();
   app.add_option("--draft", options.draft, "Base draft folder")->required();
-  app.add_option("--stream", options.stream, "JSONL file(s) with `prompt`, comma separated")->required();
+  app.add_option("--stream", options.stream, "JSONL file(s) with `prompt`, comma separated")
+      ->required()
+      ->delimiter(',');
   app.add_option("--topic", options.topic, "The topic the requests carry")->required();
   app.add_option("--dev", options.dev, "JSONL never streamed, for before and after");
   app.add_option("--dev-prompts", options.dev_prompts, "How many of them");
   app.add_option("--requests", options.requests, "How many requests are streamed");
-  app.add_option("--arms", options.arms, "learning, frozen, or both");
+  app.add_option("--arms", options.arms, "learning, frozen, or both, comma separated")
+      ->delimiter(',')
+      ->check(CLI::IsMember({"learning", "frozen"}));
   app.add_option("--rate", options.rate, "Requests a second")->check(CLI::PositiveNumber);
   app.add_option("--window", options.window, "Requests a window")->check(CLI::PositiveNumber);
   app.add_option("--skip-share", options.skip_share,

@@ -3,7 +3,6 @@
 
 #include <fstream>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
 #include "common/error.h"
 
@@ -27,15 +26,6 @@ std::vector<Prompt> read_prompts(const std::filesystem::path& file, double skip_
   prompts.erase(prompts.begin(), prompts.begin() + std::min<std::ptrdiff_t>(skipped, std::ssize(prompts)));
   if (limit > 0 && prompts.size() > limit) prompts.resize(limit);
   return prompts;
-}
-
-std::vector<std::string> split_commas(const std::string& text) {
-  std::vector<std::string> parts;
-  std::stringstream in(text);
-  for (std::string part; std::getline(in, part, ',');) {
-    if (!part.empty()) parts.push_back(part);
-  }
-  return parts;
 }
 
 }  // namespace slip::bench

@@ -16,6 +16,4 @@ struct Prompt {
 // file. Throws Error naming file and line.
 std::vector<Prompt> read_prompts(const std::filesystem::path& file, double skip_share = 0, std::size_t limit = 0);
 
-std::vector<std::string> split_commas(const std::string& text);
-
 }  // namespace slip::bench

@@ -4,7 +4,6 @@
 // more than one until arithmetic takes longer than reading.
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <charconv>
 #include <cstdio>
 #include <cstring>
 #include <functional>
@@ -26,7 +25,8 @@ namespace {
 constexpr std::int32_t kPrefillChunk = 256;
 
 struct Options {
-  std::string model, rows = "1,4,8", dtype = "bfloat16";
+  std::string model, dtype = "bfloat16";
+  std::vector<std::int32_t> rows = {1, 4, 8};
   std::int32_t context = 256;
   int threads = 1, rounds = 20;
   bool json = false;
@@ -36,20 +36,6 @@ double seconds_of(const std::function<void()>& work) {
   const auto start = monotonic_us();
   work();
   return static_cast<double>(std::max<std::int64_t>(monotonic_us() - start, 1)) / 1e6;
-}
-
-std::vector<std::int32_t> parse_rows(const std::string& text) {
-  std::vector<std::int32_t> rows;
-  for (const auto& part : split_commas(text)) {
-    std::int32_t n = 0;
-    const auto [end, status] = std::from_chars(part.data(), part.data() + part.size(), n);
-    if (status != std::errc() || end != part.data() + part.size() || n < 1 || n > kPrefillChunk) {
-      throw Error(ErrorCode::kInvalidArgument, "--rows: \"" + part + "\" is not a number from 1 to 256", {}, "rows");
-    }
-    rows.push_back(n);
-  }
-  if (rows.empty()) throw Error(ErrorCode::kInvalidArgument, "--rows names no row count", {}, "rows");
-  return rows;
 }
 
 // Best of several sums over 256 MiB, far beyond any cache, by all threads.
@@ -203,7 +189,7 @@ std::vector<std::vector<double>> time_rows(Decoding& decoding, const Options& op
 }
 
 nlohmann::json run(const Options& options) {
-  const auto rows = parse_rows(options.rows);
+  const auto& rows = options.rows;
   Decoding decoding(options, *std::max_element(rows.begin(), rows.end()));
   decoding.prefill();
   for (const std::int32_t n : rows) decoding.check_rows(n);
@@ -251,7 +237,9 @@ int main(int argc, char** argv) {
   slip::bench::Options options;
   CLI::App app{"Measures the forward pass by its number of rows, all of one sequence, against memory and arithmetic."};
   app.add_option("--model", options.model, "Model folder")->required();
-  app.add_option("--rows", options.rows, "Row counts, comma separated");
+  app.add_option("--rows", options.rows, "Row counts, comma separated")
+      ->delimiter(',')
+      ->check(CLI::Range(1, slip::bench::kPrefillChunk));
   app.add_option("--context", options.context, "Tokens in the cache before the rows");
   app.add_option("--dtype", options.dtype, "Number format of the weights")
       ->check(CLI::IsMember({"bfloat16", "float32"}));

@@ -20,7 +20,8 @@ namespace slip::bench {
 namespace {
 
 struct Options {
-  std::string target, draft, prompts, k = "0,3,5";
+  std::string target, draft, prompts;
+  std::vector<int> k = {0, 3, 5};
   std::size_t n_prompts = 40;
   int max_tokens = 96, rounds = 3, threads = 1, concurrency = 1;
   double temperature = 0, skip_share = 0;
@@ -129,17 +130,17 @@ nlohmann::json report(int k, const Totals& totals, double plain_step_us) {
 
 nlohmann::json run(const Options& options) {
   Bench bench(options);
-  std::vector<int> lengths;
-  for (const auto& part : split_commas(options.k)) lengths.push_back(std::stoi(part));
+  std::vector<int> lengths = options.k;
   if (std::find(lengths.begin(), lengths.end(), 0) == lengths.end()) lengths.insert(lengths.begin(), 0);
   std::vector<Totals> totals(lengths.size());
   for (int round = 0; round < options.rounds; ++round) {
     for (std::size_t i = 0; i < lengths.size(); ++i) {
       bench.run(lengths[i], totals[i]);
-      std::fprintf(stderr, "\rspeculate: round %d/%d k=%d   ", round + 1, options.rounds, lengths[i]);
+      show_progress("speculate: round " + std::to_string(round + 1) + "/" + std::to_string(options.rounds) +
+                    " k=" + std::to_string(lengths[i]));
     }
   }
-  std::fprintf(stderr, "\n");
+  show_progress("");
   const auto plain = static_cast<std::size_t>(std::find(lengths.begin(), lengths.end(), 0) - lengths.begin());
   const double plain_us =
       static_cast<double>(totals[plain].verify_us) / std::max<double>(1, static_cast<double>(totals[plain].steps));
@@ -176,7 +177,9 @@ int main(int argc, char** argv) {
   app.add_option("--prompts", options.prompts, "JSONL with `prompt`; the chat template is applied")->required();
   app.add_option("--n-prompts", options.n_prompts, "How many of them");
   app.add_option("--skip-share", options.skip_share, "First share of the file to leave out");
-  app.add_option("--k", options.k, "Draft lengths, comma separated; 0 is plain decoding");
+  app.add_option("--k", options.k, "Draft lengths, comma separated; 0 is plain decoding")
+      ->delimiter(',')
+      ->check(CLI::Range(0, 16));
   app.add_option("--max-tokens", options.max_tokens, "At most so many tokens an answer");
   app.add_option("--temperature", options.temperature, "0 is greedy; else seeded sampling");
   app.add_option("--rounds", options.rounds, "Passes, the lengths taking turns")->check(CLI::PositiveNumber);
