@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where answers end: stop strings, end tokens, limits, half characters.
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "tests/engine/engine_bench.h"
+#include "tests/engine/model/tiny_tokenizer.h"
+
+namespace slip {
+namespace {
+
+using testing::Answer;
+using testing::drain;
+using Bench = testing::EngineBench;
+
+constexpr std::int32_t kTinyVocab = 263, kTinyEnd = 260;
+
+std::vector<std::int32_t> bytes_of(const std::string& text) {
+  std::vector<std::int32_t> ids;
+  for (const char c : text) ids.push_back(static_cast<unsigned char>(c));
+  return ids;
+}
+
+// What the engine makes of a target that says `script`, with drafts of length k that are always right.
+Answer say(const std::vector<std::int32_t>& script, std::int32_t k, const std::vector<std::string>& stops,
+           std::int32_t max_tokens) {
+  Bench bench({.vocab_size = kTinyVocab, .script = script}, {.k = k}, {}, testing::tiny_tokenizer());
+  Answer answer;
+  Request request = bench.request(1, answer, max_tokens);
+  request.stop_strings = stops;
+  request.end_ids = {kTinyEnd};
+  bench.engine->submit(std::move(request));
+  EXPECT_TRUE(drain(*bench.engine));
+  return answer;
+}
+
+TEST(EngineEnds, AtAStopStringOverSeveralTokensInsideAnAcceptedRun) {
+  for (std::int32_t k = 0; k <= 8; ++k) {
+    const Answer answer = say(bytes_of("Hello STOP world, and more of it"), k, {"nothing", "STOP"}, 30);
+    EXPECT_EQ(answer.text, "Hello ");
+    EXPECT_EQ(answer.tokens, bytes_of("Hello STOP"));
+    EXPECT_EQ(answer.summary.reason, StopReason::kStopString);
+    EXPECT_EQ(answer.logprobs.size(), 3 * answer.tokens.size());
+  }
+}
+
+TEST(EngineEnds, AnAlmostStopStringIsTextAfterAll) {
+  for (const std::int32_t k : {0, 5}) {
+    const Answer answer = say(bytes_of("a STO b ST"), k, {"STOP"}, 10);
+    EXPECT_EQ(answer.text, "a STO b ST");
+    EXPECT_EQ(answer.summary.reason, StopReason::kLength);
+  }
+}
+
+TEST(EngineEnds, AtAnEndTokenThatIsPartOfTheTokensButNotOfTheText) {
+  std::vector<std::int32_t> script = bytes_of("yes");
+  script.push_back(kTinyEnd);
+  for (std::int32_t k = 0; k <= 8; ++k) {
+    const Answer answer = say(script, k, {}, 30);
+    EXPECT_EQ(answer.text, "yes");
+    EXPECT_EQ(answer.tokens, script);
+    EXPECT_EQ(answer.summary.reason, StopReason::kEndToken);
+    EXPECT_EQ(answer.summary.figures.output_tokens, 4);
+    EXPECT_LE(answer.summary.figures.accepted, 4);
+  }
+}
+
+TEST(EngineEnds, AtMaxTokensToTheToken) {
+  for (std::int32_t k = 0; k <= 8; ++k) {
+    for (std::int32_t max_tokens = 1; max_tokens <= 10; ++max_tokens) {
+      const Answer answer = say(bytes_of("abcdefghijklmnop"), k, {}, max_tokens);
+      EXPECT_EQ(static_cast<std::int32_t>(answer.tokens.size()), max_tokens);
+      EXPECT_EQ(answer.summary.reason, StopReason::kLength);
+      EXPECT_EQ(answer.text, std::string("abcdefghijklmnop").substr(0, static_cast<std::size_t>(max_tokens)));
+      // The last token is always the target's own: one that could not be kept is never drafted.
+      EXPECT_LT(answer.summary.figures.proposed, max_tokens);
+    }
+  }
+}
+
+TEST(EngineEnds, HalfACharacterIsReplacedAtTheEnd) {
+  for (const std::int32_t k : {0, 3}) {
+    EXPECT_EQ(say(bytes_of("caf\xC3\xA9!"), k, {}, 6).text, "caf\xC3\xA9!");
+    EXPECT_EQ(say(bytes_of("caf\xC3\xA9!"), k, {}, 4).text, "caf\xEF\xBF\xBD");
+  }
+}
+
+TEST(EngineEnds, AtTheEdgeOfTheContext) {
+  Bench bench({}, {.k = 8}, {.max_positions = 20});
+  Answer answer, refused;
+  Request request = bench.request(1, answer, 17);
+  request.prompt = {1, 2, 3};
+  bench.engine->submit(std::move(request));
+  EXPECT_TRUE(drain(*bench.engine));
+  EXPECT_EQ(answer.tokens.size(), 17U);
+  Request over = bench.request(2, refused, 18);
+  over.prompt = {1, 2, 3};
+  try {
+    bench.engine->submit(std::move(over));
+    FAIL() << "accepted";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kTooLarge);
+    EXPECT_EQ(error.param(), "max_tokens");
+    EXPECT_NE(error.message().find("18"), std::string::npos);
+    EXPECT_NE(error.message().find("20"), std::string::npos);
+  }
+}
+
+}  // namespace
+}  // namespace slip
