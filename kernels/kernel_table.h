@@ -60,8 +60,7 @@ struct AttentionTile {
 struct KernelTable {
   void (*matmul_f32)(const MatmulTile&) = nullptr;
   void (*matmul_bf16)(const MatmulTile&) = nullptr;
-  int tile_rows = 0;      // at most so many rows a tile
-  int one_pass_rows = 0;  // up to so many rows a tile reads its weights once
+  int tile_rows = 0;  // at most so many rows a tile
   // One row of activations for matmul_bf16, padded with zero to an even length.
   void (*bf16_activations)(const float* x, std::int64_t n, void* out) = nullptr;
   std::int64_t bf16_pair_bytes = 0;  // bytes that a pair of these activations takes

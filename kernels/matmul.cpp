@@ -56,7 +56,8 @@ Multiplication prepare(const KernelTable& table, const PackedMatrix& weight, con
 }
 
 // Tiles that work on a stretch of weights from the cache leave the memory idle: the first of them share out the next
-// stretch and fetch it.
+// stretch and fetch it. A single tile does too: left to the processor's own prefetching, its reads and its arithmetic
+// took turns (four rows at 1.5 times the time of one instead of 1.2, on a Xeon with AVX512-BF16).
 void fetch_share(MatmulTile& tile, std::int64_t t, std::int64_t n_tiles) {
   const std::int64_t n_sharing = n_tiles >= 4 ? 4 : n_tiles >= 2 ? 2 : 1;
   tile.next_weight = nullptr;
@@ -69,20 +70,17 @@ void fetch_share(MatmulTile& tile, std::int64_t t, std::int64_t n_tiles) {
 void sum_panel(const Multiplication& job, const std::byte* panel, std::int64_t first_row, std::int64_t n_rows,
                float* sums) {
   const std::int64_t n_tiles = (n_rows + job.table.tile_rows - 1) / job.table.tile_rows;
-  // One pass over the weights reads straight on, which the processor's own prefetching serves as well.
-  const bool one_pass = n_rows <= job.table.one_pass_rows;
-  const std::int64_t stretch = one_pass ? job.depth : kStretchDepth;
-  for (std::int64_t at = 0; at < job.depth; at += stretch) {
+  for (std::int64_t at = 0; at < job.depth; at += kStretchDepth) {
     MatmulTile tile;
     tile.weight = panel + at * kStepBytes;
-    tile.depth = std::min(stretch, job.depth - at);
+    tile.depth = std::min(kStretchDepth, job.depth - at);
     tile.x_stride_bytes = job.x_stride_bytes;
     for (std::int64_t t = 0; t < n_tiles; ++t) {
       const std::int64_t begin = n_rows * t / n_tiles;
       tile.n_rows = static_cast<int>(n_rows * (t + 1) / n_tiles - begin);
       tile.x = job.x + (first_row + begin) * job.x_stride_bytes + at * job.x_step_bytes;
       tile.sums = sums + begin * kPanelColumns;
-      if (!one_pass) fetch_share(tile, t, n_tiles);
+      fetch_share(tile, t, n_tiles);
       job.tile(tile);
     }
   }

@@ -15,7 +15,6 @@ constexpr int blocks_in_flight(int rows) {
 }
 // 6 rows × 4 blocks leave 8 of AVX-512's 32 registers for weights and activations; AVX2 has 16 of half the size.
 [[maybe_unused]] constexpr int kTileRows = kParts == 1 ? 6 : 5;
-[[maybe_unused]] constexpr int kOnePassRows = kParts == 1 ? kTileRows : 1;
 
 // Into the second-level cache: the first is full of what is being worked on. The passes of a tile over its columns take
 // turns, so that the memory is busy during all of them.
