@@ -62,12 +62,13 @@ double read_bandwidth_gb_s(kernels::ThreadPool& pool) {
 
 // How fast this instruction class multiplies bfloat16 when everything it needs is in the first-level cache.
 double bf16_peak_tflop_s(kernels::ThreadPool& pool) {
-  constexpr std::int64_t kDepth = 32, kRepeats = 20000;
+  constexpr std::int64_t kDepth = 32, kRepeats = 20000, kMostRows = 16;
   const auto& table = kernels::kernel_table();
+  SLIP_CHECK(table.bf16_tile_rows <= kMostRows, "the operands have room for a tile");
   struct alignas(64) Operands {
     std::byte weight[kDepth * kernels::kPanelColumns * 4] = {};
-    std::byte x[8 * kDepth * 8] = {};
-    float sums[8 * kernels::kPanelColumns] = {};
+    std::byte x[kMostRows * kDepth * 8] = {};
+    float sums[kMostRows * kernels::kPanelColumns] = {};
   };
   const auto work = [&](std::size_t, int) {
     const auto operands = std::make_unique<Operands>();
@@ -77,13 +78,13 @@ double bf16_peak_tflop_s(kernels::ThreadPool& pool) {
     tile.x_stride_bytes = kDepth * table.bf16_pair_bytes;
     tile.sums = operands->sums;
     tile.depth = kDepth;
-    tile.n_rows = table.tile_rows;
+    tile.n_rows = table.bf16_tile_rows;
     for (int i = 0; i < kRepeats; ++i) table.matmul_bf16(tile);
   };
   const auto n = static_cast<std::size_t>(pool.n_threads());
   double best = 1e30;
   for (int i = 0; i < 4; ++i) best = std::min(best, seconds_of([&] { pool.parallel_for(n, std::cref(work)); }));
-  const double operations = 4.0 * kDepth * kernels::kPanelColumns * table.tile_rows * kRepeats;
+  const double operations = 4.0 * kDepth * kernels::kPanelColumns * table.bf16_tile_rows * kRepeats;
   return operations * static_cast<double>(n) / best / 1e12;
 }
 

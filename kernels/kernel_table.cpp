@@ -1,6 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/kernel_table.h"
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
+
 #include "common/error.h"
 #include "kernels/isa_tables.h"
 
@@ -14,6 +20,25 @@ KernelTable with_dot_pairs() {
   table.bf16_activations = avx512_bf16_kernels.bf16_activations;
   table.bf16_pair_bytes = avx512_bf16_kernels.bf16_pair_bytes;
   return table;
+}
+
+KernelTable with_matrix_tiles() {
+  KernelTable table = avx512_kernels;
+  table.matmul_bf16 = amx_bf16_kernels.matmul_bf16;
+  table.bf16_tile_rows = amx_bf16_kernels.bf16_tile_rows;
+  table.bf16_activations = amx_bf16_kernels.bf16_activations;
+  table.bf16_pair_bytes = amx_bf16_kernels.bf16_pair_bytes;
+  return table;
+}
+
+// The CPU has TILE and BF16, and Linux lets this process use the 8 KiB of tile registers, which it has to be asked for.
+bool amx_granted() {
+  constexpr unsigned kBf16Bit = 1u << 22, kTileBit = 1u << 24;
+  constexpr long kRequestPermission = 0x1023, kTileData = 18;  // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  if (__get_cpuid_count(7, 0, &a, &b, &c, &d) == 0) return false;
+  if ((d & kBf16Bit) == 0 || (d & kTileBit) == 0) return false;
+  return ::syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
 }
 #endif
 
@@ -32,6 +57,10 @@ bool isa_supported(IsaClass isa) {
              __builtin_cpu_supports("avx512vl");
     case IsaClass::kAvx512Bf16:
       return isa_supported(IsaClass::kAvx512) && __builtin_cpu_supports("avx512bf16");
+    case IsaClass::kAmxBf16: {
+      static const bool granted = amx_granted();
+      return granted && isa_supported(IsaClass::kAvx512);
+    }
 #endif
     default:
       return false;
@@ -40,7 +69,7 @@ bool isa_supported(IsaClass isa) {
 
 IsaClass isa_class() {
   static const IsaClass chosen = [] {
-    for (const IsaClass isa : {IsaClass::kAvx512Bf16, IsaClass::kAvx512, IsaClass::kAvx2}) {
+    for (const IsaClass isa : {IsaClass::kAmxBf16, IsaClass::kAvx512Bf16, IsaClass::kAvx512, IsaClass::kAvx2}) {
       if (isa_supported(isa)) return isa;
     }
     return IsaClass::kScalar;
@@ -68,6 +97,8 @@ const KernelTable& kernel_table(IsaClass isa) {
   SLIP_CHECK(isa_supported(isa), "kernels for instructions that this CPU or build does not have");
 #if defined(__x86_64__)
   static const KernelTable dot_pairs = with_dot_pairs();
+  static const KernelTable matrix_tiles = with_matrix_tiles();
+  if (isa == IsaClass::kAmxBf16) return matrix_tiles;
   if (isa == IsaClass::kAvx512Bf16) return dot_pairs;
   if (isa == IsaClass::kAvx512) return avx512_kernels;
   if (isa == IsaClass::kAvx2) return avx2_kernels;

@@ -26,7 +26,7 @@ struct MatmulTile {
   std::int64_t x_stride_bytes = 0;
   float* sums = nullptr;
   std::int64_t depth = 0;
-  int n_rows = 0;                          // 1 … KernelTable::tile_rows
+  int n_rows = 0;                          // 1 … KernelTable::f32_tile_rows or bf16_tile_rows
   const std::byte* next_weight = nullptr;  // weights wanted soon, spread over this tile; null: none
   std::int64_t next_step_bytes = 0;        // how much of them to fetch at each step of depth
 };
@@ -60,7 +60,7 @@ struct AttentionTile {
 struct KernelTable {
   void (*matmul_f32)(const MatmulTile&) = nullptr;
   void (*matmul_bf16)(const MatmulTile&) = nullptr;
-  int tile_rows = 0;  // at most so many rows a tile
+  int f32_tile_rows = 0, bf16_tile_rows = 0;  // at most so many rows a tile
   // One row of activations for matmul_bf16, padded with zero to an even length.
   void (*bf16_activations)(const float* x, std::int64_t n, void* out) = nullptr;
   std::int64_t bf16_pair_bytes = 0;  // bytes that a pair of these activations takes

@@ -12,7 +12,8 @@ namespace slip::kernels {
 
 const KernelTable avx512_kernels = {.matmul_f32 = matmul_tile<Float32Step>,
                                     .matmul_bf16 = matmul_tile<WidenedPairStep>,
-                                    .tile_rows = kTileRows,
+                                    .f32_tile_rows = kTileRows,
+                                    .bf16_tile_rows = kTileRows,
                                     .bf16_activations = widened_activations,
                                     .bf16_pair_bytes = WidenedPairStep::kStepBytes,
                                     .attention = attention_tile,

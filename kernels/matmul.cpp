@@ -26,6 +26,7 @@ struct Multiplication {
   std::int64_t x_stride_bytes;
   std::int64_t x_step_bytes;
   std::int64_t depth;
+  int tile_rows;
 };
 
 void convert_rows(const KernelTable& table, const MatmulArguments& arguments, std::int64_t n_in,
@@ -47,12 +48,12 @@ Multiplication prepare(const KernelTable& table, const PackedMatrix& weight, con
   const std::int64_t n_in = weight.n_in();
   if (weight.compute_dtype() == Dtype::kFloat32) {
     const auto* x = reinterpret_cast<const std::byte*>(arguments.x);
-    return {table, weight, arguments, table.matmul_f32, x, arguments.x_stride * 4, 4, n_in};
+    return {table, weight, arguments, table.matmul_f32, x, arguments.x_stride * 4, 4, n_in, table.f32_tile_rows};
   }
   const std::int64_t depth = (n_in + 1) / 2, step_bytes = table.bf16_pair_bytes;
   convert_rows(table, arguments, n_in, depth * step_bytes, pool);
   const auto* x = static_cast<const std::byte*>(arguments.scratch);
-  return {table, weight, arguments, table.matmul_bf16, x, depth * step_bytes, step_bytes, depth};
+  return {table, weight, arguments, table.matmul_bf16, x, depth * step_bytes, step_bytes, depth, table.bf16_tile_rows};
 }
 
 // Tiles that work on a stretch of weights from the cache leave the memory idle: the first of them share out the next
@@ -69,7 +70,7 @@ void fetch_share(MatmulTile& tile, std::int64_t t, std::int64_t n_tiles) {
 // sums [n_rows, kPanelColumns] of rows from first_row on, over the panel's whole depth.
 void sum_panel(const Multiplication& job, const std::byte* panel, std::int64_t first_row, std::int64_t n_rows,
                float* sums) {
-  const std::int64_t n_tiles = (n_rows + job.table.tile_rows - 1) / job.table.tile_rows;
+  const std::int64_t n_tiles = (n_rows + job.tile_rows - 1) / job.tile_rows;
   for (std::int64_t at = 0; at < job.depth; at += kStretchDepth) {
     MatmulTile tile;
     tile.weight = panel + at * kStepBytes;
@@ -117,7 +118,7 @@ void matmul_with(const KernelTable& table, const PackedMatrix& weight, const Mat
     multiply_panel(job, static_cast<std::int64_t>(index) / shares, begin, end - begin);
   };
   const auto n_tasks = static_cast<std::size_t>(panels * shares);
-  const std::int64_t row_tiles = (arguments.n_rows + table.tile_rows - 1) / table.tile_rows;
+  const std::int64_t row_tiles = (arguments.n_rows + job.tile_rows - 1) / job.tile_rows;
   if (static_cast<std::int64_t>(weight.bytes()) * row_tiles < kBytesWorthThreads) {
     for (std::size_t i = 0; i < n_tasks; ++i) task(i, 0);
   } else {

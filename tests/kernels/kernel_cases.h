@@ -29,7 +29,8 @@ struct Tolerance {
 
 inline std::vector<IsaClass> available_isas() {
   std::vector<IsaClass> isas;
-  for (const auto isa : {IsaClass::kScalar, IsaClass::kAvx2, IsaClass::kAvx512, IsaClass::kAvx512Bf16}) {
+  for (const auto isa :
+       {IsaClass::kScalar, IsaClass::kAvx2, IsaClass::kAvx512, IsaClass::kAvx512Bf16, IsaClass::kAmxBf16}) {
     if (isa_supported(isa)) isas.push_back(isa);
   }
   return isas;

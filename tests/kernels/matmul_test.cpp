@@ -184,14 +184,15 @@ INSTANTIATE_TEST_SUITE_P(Isa, Matmul,
                            return isa_class_name(std::get<0>(param.param)) + std::string(dtype);
                          });
 
-// Products of two bfloat16 are exact in float32, so with or without a fused addition the sums are the same.
+// Products of two bfloat16 are exact in float32, so with or without a fused addition the sums are the same. The
+// instructions for bfloat16 itself round a pair's two additions in ways of their own.
 TEST(MatmulClasses, WidenedBFloat16IsTheSameOnEveryClass) {
   const Problem problem = make_problem(130, 257, Dtype::kBFloat16);
   const auto x = random_floats(5 * 257, 9);
   ThreadPool pool(1);
   const auto scalar = multiply(kernel_table(IsaClass::kScalar), problem.packed, x, pool);
   for (const IsaClass isa : available_isas()) {
-    if (isa == IsaClass::kAvx512Bf16) continue;
+    if (isa == IsaClass::kAvx512Bf16 || isa == IsaClass::kAmxBf16) continue;
     EXPECT_TRUE(same_bits(scalar, multiply(kernel_table(isa), problem.packed, x, pool))) << isa_class_name(isa);
   }
 }
