@@ -131,7 +131,7 @@ struct Learner::State {
 // ---- the loop
 
 void Learner::State::run() {
-  sink_to_idle_priority();
+  if (options.at_idle_priority) sink_to_idle_priority();
   try {
     enrol();
     learn();

@@ -26,6 +26,7 @@ struct LearnerOptions {
   std::size_t queue_observations = 4096;     // drop oldest beyond
   int k = 3;                                 // chain length scores are walked with
   int cores = 1;
+  bool at_idle_priority = true;  // serving comes first; tests on a busy machine do without
   std::uint64_t seed = 1;
   Dtype serve_dtype = Dtype::kBFloat16;
   std::filesystem::path optimizer_folder;  // <data>/optimizer

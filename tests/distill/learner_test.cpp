@@ -73,6 +73,7 @@ class House {
   House() : store(folder.path() / "drafts"), replay(replay_options()) {
     options.trainer.learning_rate = 5e-3;
     options.steps_between_canaries = 16;
+    options.at_idle_priority = false;
     options.optimizer_folder = folder.path() / "optimizer";
     options.serve_dtype = Dtype::kFloat32;
     base = adopt("base", 1);
