@@ -255,6 +255,9 @@ void DraftStore::verify_weights(const StoreFolder& version_folder, const DraftMe
   if (sha256_of(weights.get(), where) != meta.weights_sha256) {
     throw Error(ErrorCode::kDataLoss, where + " does not match the SHA-256 in its meta.json");
   }
+  // A file written within a tick of the clock from now may change again under the same stamp.
+  constexpr std::int64_t kSettledUs = 1'000'000;
+  if (stamp.modified_ns / 1000 + kSettledUs > wall_us()) return;
   const std::lock_guard lock(verified_mutex_);
   verified_[key] = stamp;
 }

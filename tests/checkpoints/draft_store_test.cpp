@@ -141,7 +141,11 @@ TEST_F(DraftStoreTest, FallsBackToTheNewestIntactVersion) {
   DraftStore store(root_);
   for (const char* weights : {"one", "two", "three"}) publish(store, "sql", weights);
   EXPECT_EQ(store.current("sql")->version, 3U);
-  write(root_ / "sql" / "v000003" / "model.safetensors", "thrEe");  // one letter
+  // One letter, within the same tick of the file system's clock: what was hashed just now has to be hashed again.
+  const auto weights = root_ / "sql" / "v000003" / "model.safetensors";
+  const auto written = fs::last_write_time(weights);
+  write(weights, "thrEe");
+  fs::last_write_time(weights, written);
   EXPECT_EQ(store.current("sql")->version, 2U);
   fs::remove(root_ / "sql" / "v000002" / "model.safetensors");
   EXPECT_EQ(store.current("sql")->version, 1U);

@@ -52,7 +52,10 @@ class SetupTest(unittest.TestCase):
                               stdin=subprocess.DEVNULL, capture_output=True, timeout=60)
 
     def run_on_a_terminal(self, answer, **fakes):
-        master, slave = pty.openpty()
+        try:
+            master, slave = pty.openpty()
+        except OSError:
+            self.skipTest("no pseudo-terminals here")
         setup = subprocess.Popen(["bash", "tools/setup.sh"], cwd=self.project, env=self.environment(**fakes), stdin=slave,
                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         os.close(slave)
