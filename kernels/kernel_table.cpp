@@ -14,20 +14,13 @@ namespace slip::kernels {
 namespace {
 
 #if defined(__x86_64__)
-KernelTable with_dot_pairs() {
+// AVX-512 with another class's way to multiply bfloat16.
+KernelTable avx512_with(const KernelTable& bf16) {
   KernelTable table = avx512_kernels;
-  table.matmul_bf16 = avx512_bf16_kernels.matmul_bf16;
-  table.bf16_activations = avx512_bf16_kernels.bf16_activations;
-  table.bf16_pair_bytes = avx512_bf16_kernels.bf16_pair_bytes;
-  return table;
-}
-
-KernelTable with_matrix_tiles() {
-  KernelTable table = avx512_kernels;
-  table.matmul_bf16 = amx_bf16_kernels.matmul_bf16;
-  table.bf16_tile_rows = amx_bf16_kernels.bf16_tile_rows;
-  table.bf16_activations = amx_bf16_kernels.bf16_activations;
-  table.bf16_pair_bytes = amx_bf16_kernels.bf16_pair_bytes;
+  table.matmul_bf16 = bf16.matmul_bf16;
+  table.bf16_tile_rows = bf16.bf16_tile_rows;
+  table.bf16_activations = bf16.bf16_activations;
+  table.bf16_pair_bytes = bf16.bf16_pair_bytes;
   return table;
 }
 
@@ -96,8 +89,8 @@ const char* isa_class_name(IsaClass isa) {
 const KernelTable& kernel_table(IsaClass isa) {
   SLIP_CHECK(isa_supported(isa), "kernels for instructions that this CPU or build does not have");
 #if defined(__x86_64__)
-  static const KernelTable dot_pairs = with_dot_pairs();
-  static const KernelTable matrix_tiles = with_matrix_tiles();
+  static const KernelTable dot_pairs = avx512_with(avx512_bf16_kernels);
+  static const KernelTable matrix_tiles = avx512_with(amx_bf16_kernels);
   if (isa == IsaClass::kAmxBf16) return matrix_tiles;
   if (isa == IsaClass::kAvx512Bf16) return dot_pairs;
   if (isa == IsaClass::kAvx512) return avx512_kernels;

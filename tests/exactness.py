@@ -61,7 +61,7 @@ def write_prompts(options, file):
     if options.prompts:
         lines = [line for name in options.prompts for line in pathlib.Path(name).read_text().splitlines()[:options.per_file]]
     else:
-        drawn = [row for row in demo_prompts.stream(20)]
+        drawn = demo_prompts.stream(20)
         topics = dict.fromkeys(topic for topic, _, _ in drawn)
         lines = [json.dumps({"prompt": text}) for topic in topics for text in [t for kind, _, t in drawn if kind == topic][:2]]
     file.write_text("\n".join(lines) + "\n")
@@ -129,8 +129,9 @@ def compare_mode(options, prompts, dtype, mode, table):
         if swapping:
             row["without_swap"] = sum(1 for a in answers if a["swaps"] == 0)
             row["swaps"] = sum(a["swaps"] for a in answers) / len(answers)
-            if row["without_swap"] > MAX_WITHOUT_SWAP * len(answers) and not difference:
-                row["difference"] = difference = "too few answers saw a swap"
+            long_without = any(a["swaps"] == 0 for a in answers if a["steps"] > 12)
+            if not difference and (long_without or row["without_swap"] > MAX_WITHOUT_SWAP * len(answers)):
+                row["difference"] = difference = "a long answer saw no swap" if long_without else "too few answers saw a swap"
         table.append(row)
         swaps = f"  {row['swaps']:.1f} swaps an answer, none in {row['without_swap']}" if swapping else ""
         print(f"  {name:<14} α {row['alpha']:.3f}  {seconds:6.1f} s  {difference or 'equal'}{swaps}", flush=True)

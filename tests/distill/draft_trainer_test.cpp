@@ -12,8 +12,6 @@
 
 #include "checkpoints/safetensors.h"
 #include "common/error.h"
-#include "distill/learning_rate.h"
-#include "distill/outlier_guard.h"
 #include "distill/trainer_state_file.h"
 #include "engine/model/transformer.h"
 #include "engine/sample/random.h"
@@ -416,37 +414,6 @@ TEST_F(DraftTrainerTest, AWeightThatIsNotFiniteIsNeverExported) {
     EXPECT_NE(error.message().find("embed_tokens"), std::string::npos);
   }
   EXPECT_TRUE(fs::is_empty(folder_ / "out"));
-}
-
-TEST(LearningRate, RisesThenStaysOrFallsToATenth) {
-  TrainerOptions options;
-  options.learning_rate = 1;
-  options.warmup_steps = 10;
-  EXPECT_DOUBLE_EQ(learning_rate_at(options, 0), 0.1);
-  EXPECT_DOUBLE_EQ(learning_rate_at(options, 9), 1);
-  EXPECT_DOUBLE_EQ(learning_rate_at(options, 100000), 1);
-  options.total_steps = 110;
-  EXPECT_DOUBLE_EQ(learning_rate_at(options, 10), 1);
-  EXPECT_NEAR(learning_rate_at(options, 60), 0.55, 1e-9);
-  EXPECT_NEAR(learning_rate_at(options, 110), 0.1, 1e-9);
-  EXPECT_NEAR(learning_rate_at(options, 500), 0.1, 1e-9);
-}
-
-TEST(OutlierGuard, SeesASpikeAndGetsUsedToAShift) {
-  OutlierGuard guard;
-  for (int i = 0; i < 40; ++i) EXPECT_FALSE(guard.is_outlier(2.0 + 0.1 * (i % 3)));
-  EXPECT_TRUE(guard.is_outlier(9.0));
-  EXPECT_FALSE(guard.is_outlier(2.1));
-  EXPECT_FALSE(guard.is_outlier(0.5)) << "a small loss is good news";
-  int skipped = 0;
-  for (int i = 0; i < 64; ++i) skipped += guard.is_outlier(9.0) ? 1 : 0;
-  EXPECT_LE(skipped, 8);
-}
-
-TEST(OutlierGuard, JudgesNobodyBeforeItHasSeenEnough) {
-  OutlierGuard guard;
-  EXPECT_FALSE(guard.is_outlier(1));
-  EXPECT_FALSE(guard.is_outlier(1e9));
 }
 
 }  // namespace
