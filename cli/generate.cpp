@@ -27,6 +27,7 @@ struct GenerateOptions {
   std::optional<int> k, logprobs;
   SamplingParams sampling{.temperature = 0};
   int max_tokens = 0, concurrency = 1, threads = 0, swap_every = 0;
+  int catch_up_rows = EngineOptions{}.catch_up_chunk;
 };
 
 // Alternates the live draft between two folders every few steps: how the exactness runs get a swap into every answer.
@@ -91,6 +92,7 @@ class GenerateRun {
     EngineOptions options;
     options.k = k_;
     options.max_running = options_.concurrency;
+    options.catch_up_chunk = options_.catch_up_rows;
     options.max_waiting = static_cast<std::int32_t>(rows_.size());
     const ModelConfig& config = model_.weights->config;
     const std::int32_t pages_each = (config.max_positions + PagePool::kPageTokens - 1) / PagePool::kPageTokens;
@@ -176,6 +178,11 @@ void add_model_options(CLI::App& command, GenerateOptions& options) {
       ->group("Testing");
   command.add_option("--swap-every", options.swap_every, "For testing: steps between two swaps")
       ->check(CLI::PositiveNumber)
+      ->group("Testing");
+  command
+      .add_option("--catch-up-rows", options.catch_up_rows,
+                  "For testing: rows a step a swapped-in draft may read to catch up")
+      ->check(CLI::Range(1, 16'384))
       ->group("Testing");
 }
 

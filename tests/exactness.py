@@ -30,8 +30,11 @@ CONTROLS = {  # must give different answers from the mode's own
     "T1.0": ["--temperature", "1.0", "--top-p", "0.9", "--seed", "4243"],
 }
 
-SWAP_EVERY = 2  # steps; a sequence takes a new draft up once its cache has caught up, so the shortest answers may see none
-MAX_WITHOUT_SWAP = 0.05  # share of the answers
+SWAPS = {  # how the draft is swapped under way
+    "swap": ["--swap-every", "1", "--catch-up-rows", "4096"],  # another draft every step, each taken up at once
+    "late": ["--swap-every", "2"],  # newer drafts come while a cache still catches up with the last one
+}
+MOST_STEPS_WITHOUT_SWAP = {"swap": 2, "late": 12}  # an answer of one verified proposal cannot see any
 
 
 def parse_arguments():
@@ -103,11 +106,10 @@ def runs_with_speculation(options):
     draft = ["--draft", options.draft]
     for k in options.k:
         for concurrency in options.concurrency:
-            yield f"k={k} c={concurrency}", draft + ["--k", str(k), "--concurrency", str(concurrency)], False
-    swap = draft + ["--swap-draft", options.swap_draft, "--swap-every", str(SWAP_EVERY)]
-    for k in options.k:
-        for concurrency in options.concurrency:
-            yield f"k={k} c={concurrency} swap", swap + ["--k", str(k), "--concurrency", str(concurrency)], True
+            run = draft + ["--k", str(k), "--concurrency", str(concurrency)]
+            yield f"k={k} c={concurrency}", run, None
+            for name, swaps in SWAPS.items():
+                yield f"k={k} c={concurrency} {name}", run + ["--swap-draft", options.swap_draft] + swaps, name
 
 
 def compare_mode(options, prompts, dtype, mode, table):
@@ -129,11 +131,12 @@ def compare_mode(options, prompts, dtype, mode, table):
         if swapping:
             row["without_swap"] = sum(1 for a in answers if a["swaps"] == 0)
             row["swaps"] = sum(a["swaps"] for a in answers) / len(answers)
-            long_without = any(a["swaps"] == 0 for a in answers if a["steps"] > 12)
-            if not difference and (long_without or row["without_swap"] > MAX_WITHOUT_SWAP * len(answers)):
-                row["difference"] = difference = "a long answer saw no swap" if long_without else "too few answers saw a swap"
+            row["steps_without"] = max((a["steps"] for a in answers if a["swaps"] == 0), default=0)
+            if not difference and row["steps_without"] > MOST_STEPS_WITHOUT_SWAP[swapping]:
+                row["difference"] = difference = "a long answer saw no swap"
         table.append(row)
-        swaps = f"  {row['swaps']:.1f} swaps an answer, none in {row['without_swap']}" if swapping else ""
+        swaps = (f"  {row['swaps']:.1f} swaps an answer, none in {row['without_swap']} (of {row['steps_without']} steps at most)"
+                 if swapping else "")
         print(f"  {name:<14} α {row['alpha']:.3f}  {seconds:6.1f} s  {difference or 'equal'}{swaps}", flush=True)
         failed |= difference is not None
     return failed
