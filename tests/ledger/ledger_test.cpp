@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ledger/ledger.h"
+#include "tests/common/patience.h"
 
 #include <gmock/gmock.h>
 #include <sys/wait.h>
@@ -339,7 +340,9 @@ TEST_F(LedgerTest, KillDashNineLosesAtMostOneSecond) {
   ::kill(child, SIGKILL);
   ::waitpid(child, nullptr, 0);
   const Ledger again(options_for(file_));
-  EXPECT_GT(count("SELECT MAX(finished_us) FROM requests"), killed_us - kSecondUs);
+  // Under a sanitizer the commit itself takes a while on a busy machine.
+  const std::int64_t most_lost_us = testing::kPatience > 1 ? kSecondUs * 3 / 2 : kSecondUs;
+  EXPECT_GT(count("SELECT MAX(finished_us) FROM requests"), killed_us - most_lost_us);
   EXPECT_EQ(count("SELECT MAX(request_id) - COUNT(*) FROM requests"), 0);  // without holes
 }
 
