@@ -20,7 +20,7 @@ std::int64_t head_bytes(const PagedKv& kv) {
   return kv.page_tokens * slot_bytes(kv);
 }
 
-AttentionRowView view_of(const AttentionRow& row) {
+AttentionRowView unwindowed_view(const AttentionRow& row) {
   AttentionRowView view;
   view.n_committed = row.n_committed;
   if (row.ancestors.empty()) {
@@ -37,6 +37,12 @@ AttentionRowView view_of(const AttentionRow& row) {
   }
   view.n_identity = row.n_committed + n_leading;
   view.n_visible = row.n_committed + n_set;
+  return view;
+}
+
+AttentionRowView view_of(const AttentionRow& row) {
+  AttentionRowView view = unwindowed_view(row);
+  if (row.window > 0) view.first_visible = std::max(0, view.n_visible - row.window);
   return view;
 }
 

@@ -25,10 +25,16 @@ struct KeyValueBlock {
   int n = 0;
 };
 
+// Ranks of a block, counted from its first.
+struct RankRange {
+  int begin, end;
+};
+
 struct RowState {
   float most[kAttentionTileHeads];
   float total[kAttentionTileHeads];
-  std::int32_t next_bit = 0;  // of the ancestors not looked at yet
+  std::int32_t next_bit = 0;   // of the ancestors not looked at yet …
+  std::int32_t next_rank = 0;  // … and the rank of the first set bit from there on
 };
 
 // The outputs so far of every row and head of the tile, before the division by the total.
@@ -132,10 +138,11 @@ SLIP_LANES void score_heads(const AttentionTile& tile, const float* q, const Key
   }
 }
 
-// Scores of the first n slots become their softmax weights relative to the greatest so far; returns the factor by which
-// what was summed before shrinks.
-SLIP_LANES float weigh(float* scores, int n, float& most, float& total) {
-  for (int i = n; i < kBlockSlots; ++i) scores[i] = -__builtin_inff();
+// Scores of the slots in `ranks` become their softmax weights relative to the greatest so far; returns the factor by
+// which what was summed before shrinks.
+SLIP_LANES float weigh(float* scores, RankRange ranks, float& most, float& total) {
+  for (int i = 0; i < ranks.begin; ++i) scores[i] = -__builtin_inff();
+  for (int i = ranks.end; i < kBlockSlots; ++i) scores[i] = -__builtin_inff();
   Lanes top = load(scores);
   for (int g = 1; g < kGroups; ++g) top = larger(top, load(scores + g * kLanes));
   const float block_most = max_lanes(top);
@@ -156,15 +163,15 @@ SLIP_LANES float weigh(float* scores, int n, float& most, float& total) {
 
 // kHeads heads × kDims · 16 dimensions: sums = sums · shrink + Σ weight · value. Heads and slots are `stride` apart.
 template <int kHeads, int kDims>
-SLIP_LANES void add_values(const float* values, std::int64_t stride, int n, const float (*weights)[kBlockSlots],
-                           const float* shrink, float* to) {
+SLIP_LANES void add_values(const float* values, std::int64_t stride, RankRange ranks,
+                           const float (*weights)[kBlockSlots], const float* shrink, float* to) {
   Lanes sums[kHeads][kDims];
 #pragma GCC unroll 8
   for (int h = 0; h < kHeads; ++h) {
 #pragma GCC unroll 8
     for (int j = 0; j < kDims; ++j) sums[h][j] = load(to + h * stride + j * kLanes) * broadcast(shrink[h]);
   }
-  for (int slot = 0; slot < n; ++slot) {
+  for (int slot = ranks.begin; slot < ranks.end; ++slot) {
     Lanes value[kDims];
 #pragma GCC unroll 8
     for (int j = 0; j < kDims; ++j) value[j] = load_once(values + slot * stride + j * kLanes);
@@ -182,81 +189,89 @@ SLIP_LANES void add_values(const float* values, std::int64_t stride, int n, cons
   }
 }
 
-// One row's next n ranks, for heads [head, head + kHeads).
+// One row's ranks of this block, for heads [head, head + kHeads).
 template <int kHeads>
-void attend_heads(const AttentionTile& tile, const KeyValueBlock& block, int row, int head, int n, TileState& state) {
+void attend_heads(const AttentionTile& tile, const KeyValueBlock& block, int row, int head, RankRange ranks,
+                  TileState& state) {
   alignas(64) float weights[kHeads][kBlockSlots];
   score_heads<kHeads>(tile, tile.rows[row].q + head * tile.head_dim, block, weights);
   float shrink[kHeads];
   for (int h = 0; h < kHeads; ++h) {
-    shrink[h] = weigh(weights[h], n, state.rows[row].most[head + h], state.rows[row].total[head + h]);
+    shrink[h] = weigh(weights[h], ranks, state.rows[row].most[head + h], state.rows[row].total[head + h]);
   }
   const int dims = round_to_lanes(tile.head_dim);
   float* to = sums_of(tile, state, row, head);
   int d = 0;
   for (; d + kDimsInFlight * kLanes <= dims; d += kDimsInFlight * kLanes) {
-    add_values<kHeads, kDimsInFlight>(block.values + d, dims, n, weights, shrink, to + d);
+    add_values<kHeads, kDimsInFlight>(block.values + d, dims, ranks, weights, shrink, to + d);
   }
-  for (; d < dims; d += kLanes) add_values<kHeads, 1>(block.values + d, dims, n, weights, shrink, to + d);
+  for (; d < dims; d += kLanes) add_values<kHeads, 1>(block.values + d, dims, ranks, weights, shrink, to + d);
 }
 
-void attend_row(const AttentionTile& tile, const KeyValueBlock& block, int row, int n, TileState& state) {
+void attend_row(const AttentionTile& tile, const KeyValueBlock& block, int row, RankRange ranks, TileState& state) {
   int head = 0;
   for (; head + kHeadsInFlight <= tile.n_heads; head += kHeadsInFlight) {
-    attend_heads<kHeadsInFlight>(tile, block, row, head, n, state);
+    attend_heads<kHeadsInFlight>(tile, block, row, head, ranks, state);
   }
   const int left = tile.n_heads - head;
-  if (left == 3) attend_heads<3>(tile, block, row, head, n, state);
-  if (left == 2) attend_heads<2>(tile, block, row, head, n, state);
-  if (left == 1) attend_heads<1>(tile, block, row, head, n, state);
+  if (left == 3) attend_heads<3>(tile, block, row, head, ranks, state);
+  if (left == 2) attend_heads<2>(tile, block, row, head, ranks, state);
+  if (left == 1) attend_heads<1>(tile, block, row, head, ranks, state);
 }
 
-SLIP_LANES int ranks_in_block(const AttentionRowView& row, std::int32_t first) {
-  const std::int32_t n = row.n_visible - first;
-  return n < kBlockSlots ? n : kBlockSlots;
+// Empty (begin >= end) when the row sees nothing of the block that begins at rank `first`.
+SLIP_LANES RankRange ranks_in_block(const AttentionRowView& row, std::int32_t first) {
+  const std::int32_t begin = row.first_visible - first, end = row.n_visible - first;
+  return {begin > 0 ? begin : 0, end < kBlockSlots ? end : kBlockSlots};
+}
+SLIP_LANES bool is_empty(RankRange ranks) {
+  return ranks.begin >= ranks.end;
 }
 // The row's visible slots of this block are those whose numbers are the ranks.
 SLIP_LANES bool is_plain(const AttentionRowView& row, std::int32_t first) {
-  return first + ranks_in_block(row, first) <= row.n_identity;
+  return first + ranks_in_block(row, first).end <= row.n_identity;
 }
 
 void attend_plain_rows(const AttentionTile& tile, std::int32_t first, KeyValueBlock& block, TileState& state) {
   block.n = 0;
   for (int r = 0; r < tile.n_rows; ++r) {
-    const int n = ranks_in_block(tile.rows[r], first);
-    if (n > block.n && is_plain(tile.rows[r], first)) block.n = n;
+    const RankRange ranks = ranks_in_block(tile.rows[r], first);
+    if (!is_empty(ranks) && ranks.end > block.n && is_plain(tile.rows[r], first)) block.n = ranks.end;
   }
   if (block.n == 0) return;
   for (int i = 0; i < block.n; ++i) block.slots[i] = first + i;
   stage(tile, block);
   for (int r = 0; r < tile.n_rows; ++r) {
-    const int n = ranks_in_block(tile.rows[r], first);
-    if (n > 0 && is_plain(tile.rows[r], first)) attend_row(tile, block, r, n, state);
+    const RankRange ranks = ranks_in_block(tile.rows[r], first);
+    if (!is_empty(ranks) && is_plain(tile.rows[r], first)) attend_row(tile, block, r, ranks, state);
   }
+}
+
+SLIP_LANES std::int32_t take_bit(const AttentionRowView& row, RowState& state) {
+  while ((row.ancestors[state.next_bit / 64] >> (state.next_bit % 64) & 1) == 0) ++state.next_bit;
+  ++state.next_rank;
+  return state.next_bit++;
 }
 
 // A tree row's block with gaps: the slots are those of its ancestors' set bits, in order.
 void attend_gapped_row(const AttentionTile& tile, std::int32_t first, int r, KeyValueBlock& block, TileState& state) {
   const AttentionRowView& row = tile.rows[r];
-  block.n = ranks_in_block(row, first);
-  // Ranks of earlier, plain blocks were leading set bits.
-  std::int32_t& bit = state.rows[r].next_bit;
-  if (bit < first - row.n_committed) bit = first - row.n_committed;
+  RowState& at = state.rows[r];
+  const RankRange ranks = ranks_in_block(row, first);
+  block.n = ranks.end;
+  // Ranks of blocks that were plain, or before the window, have not been looked up.
+  while (at.next_rank < first) take_bit(row, at);
   for (int i = 0; i < block.n; ++i) {
-    if (first + i < row.n_committed) {
-      block.slots[i] = first + i;
-      continue;
-    }
-    while ((row.ancestors[bit / 64] >> (bit % 64) & 1) == 0) ++bit;
-    block.slots[i] = row.n_committed + bit++;
+    block.slots[i] = first + i < row.n_committed ? first + i : row.n_committed + take_bit(row, at);
   }
   stage(tile, block);
-  attend_row(tile, block, r, block.n, state);
+  attend_row(tile, block, r, ranks, state);
 }
 
 void clear(const AttentionTile& tile, TileState& state) {
   for (int r = 0; r < tile.n_rows; ++r) {
     state.rows[r].next_bit = 0;
+    state.rows[r].next_rank = tile.rows[r].n_committed;
     for (int h = 0; h < tile.n_heads; ++h) {
       state.rows[r].most[h] = -__builtin_inff();
       state.rows[r].total[h] = 0;
@@ -286,12 +301,15 @@ void attention_tile(const AttentionTile& tile) {
   KeyValueBlock block;
   TileState state;
   clear(tile, state);
-  std::int32_t end = 0;
-  for (int r = 0; r < tile.n_rows; ++r) end = tile.rows[r].n_visible > end ? tile.rows[r].n_visible : end;
-  for (std::int32_t first = 0; first < end; first += kBlockSlots) {
+  std::int32_t begin = tile.rows[0].first_visible, end = 0;
+  for (int r = 0; r < tile.n_rows; ++r) {
+    begin = tile.rows[r].first_visible < begin ? tile.rows[r].first_visible : begin;
+    end = tile.rows[r].n_visible > end ? tile.rows[r].n_visible : end;
+  }
+  for (std::int32_t first = begin / kBlockSlots * kBlockSlots; first < end; first += kBlockSlots) {
     attend_plain_rows(tile, first, block, state);
     for (int r = 0; r < tile.n_rows; ++r) {
-      const bool seen = tile.rows[r].n_visible > first;
+      const bool seen = !is_empty(ranks_in_block(tile.rows[r], first));
       if (seen && !is_plain(tile.rows[r], first)) attend_gapped_row(tile, first, r, block, state);
     }
   }

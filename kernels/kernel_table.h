@@ -32,14 +32,15 @@ struct MatmulTile {
 };
 
 // One query row, seen by visible rank: ranks [0, n_identity) are the slots of the same number; later ranks follow the
-// set bits of `ancestors`.
+// set bits of `ancestors`. Ranks before first_visible lie outside the row's window.
 struct AttentionRowView {
   const float* q = nullptr;  // of the tile's first head
   float* out = nullptr;
   const std::uint64_t* ancestors = nullptr;
   std::int32_t n_committed = 0;
   std::int32_t n_identity = 0;
-  std::int32_t n_visible = 0;
+  std::int32_t first_visible = 0;
+  std::int32_t n_visible = 0;  // ranks, those outside the window included
 };
 
 // Rows of one sequence × query heads of one key head.

@@ -40,6 +40,12 @@ class Sequence {
     store_kv(kv(), pages_[static_cast<std::size_t>(slot / shape_.page_tokens)], slot % shape_.page_tokens, &keys_[at],
              &values_[at]);
   }
+  // Makes a slot's key and value NaN.
+  void poison(int slot) {
+    const std::vector<float> bad(static_cast<std::size_t>(shape_.n_kv_heads * shape_.head_dim), std::nanf(""));
+    store_kv(kv(), pages_[static_cast<std::size_t>(slot / shape_.page_tokens)], slot % shape_.page_tokens, bad.data(),
+             bad.data());
+  }
   PagedKv kv() const {
     return {memory_->data(),   static_cast<std::int64_t>(page_bytes_), shape_.dtype, shape_.n_kv_heads, shape_.head_dim,
             shape_.page_tokens};
@@ -82,6 +88,11 @@ std::vector<float> attend(const KernelTable& table, const Shape& shape, const Pa
 std::vector<AttentionRow> chain(const Sequence& sequence, int n_committed, int n_rows) {
   std::vector<AttentionRow> rows;
   for (int i = 0; i < n_rows; ++i) rows.push_back({sequence.pages(), n_committed, i, {}});
+  return rows;
+}
+
+std::vector<AttentionRow> windowed(std::vector<AttentionRow> rows, std::int32_t window) {
+  for (AttentionRow& row : rows) row.window = window;
   return rows;
 }
 
@@ -266,20 +277,29 @@ TEST_P(Attention, OtherSequencesInTheStepChangeNoBit) {
   EXPECT_TRUE(same_bits(alone, mixed));
 }
 
+struct PathCase {
+  const KernelTable& table;
+  Shape shape;
+  std::int32_t window = 0;
+  std::int32_t window_alone = window;  // another one only in negative controls
+};
+
 // A node's result is that of the chain of its ancestors: what makes a tree's accepted path equal decoding it.
-void expect_trees_equal_chains(const KernelTable& table, const Shape& shape, const std::vector<std::uint64_t>& shown,
+void expect_trees_equal_chains(const PathCase& with, const std::vector<std::uint64_t>& shown,
                                const std::vector<std::uint64_t>& tree, int n_committed, ThreadPool& pool,
                                int& n_different) {
   const int n_rows = static_cast<int>(tree.size());
+  const Shape& shape = with.shape;
   const Sequence sequence(shape, n_committed + n_rows, 12);
-  const auto out = attend(table, shape, sequence.kv(), tree_rows(sequence, shown, n_rows, 1, n_committed), 0, pool);
+  const auto tree_views = windowed(tree_rows(sequence, shown, n_rows, 1, n_committed), with.window);
+  const auto out = attend(with.table, shape, sequence.kv(), tree_views, 0, pool);
   const auto slots = visible_slots(tree, n_rows, 1, n_committed);
   const std::size_t width = out.size() / static_cast<std::size_t>(n_rows);
   for (std::size_t row = 0; row < slots.size(); ++row) {
     Sequence path(shape, n_committed + n_rows, 13);
     for (std::size_t rank = 0; rank < slots[row].size(); ++rank) path.store(static_cast<int>(rank), slots[row][rank]);
-    const auto rows = chain(path, static_cast<int>(slots[row].size()) - 1, 1);
-    const auto alone = attend(table, shape, path.kv(), rows, row, pool);
+    const auto rows = windowed(chain(path, static_cast<int>(slots[row].size()) - 1, 1), with.window_alone);
+    const auto alone = attend(with.table, shape, path.kv(), rows, row, pool);
     n_different += same_bits(alone, std::span(out).subspan(row * width, width)) ? 0 : 1;
   }
 }
@@ -289,7 +309,7 @@ TEST_P(Attention, ATreeRowEqualsTheChainOfItsAncestors) {
     for (const std::uint64_t seed : {1, 2, 3}) {
       const auto tree = random_tree(45, 1, seed);
       int n_different = 0;
-      expect_trees_equal_chains(table(), shape(), tree, tree, n_committed, pool_, n_different);
+      expect_trees_equal_chains({table(), shape()}, tree, tree, n_committed, pool_, n_different);
       EXPECT_EQ(n_different, 0) << n_committed << " committed, seed " << seed;
     }
   }
@@ -304,9 +324,60 @@ TEST_P(Attention, NegativeASiblingSeenByMistakeIsCaught) {
     shown[row] |= std::uint64_t{1} << (row - 1);
     ++n_planted;
   }
-  expect_trees_equal_chains(table(), shape(), shown, tree, 40, pool_, n_different);
+  expect_trees_equal_chains({table(), shape()}, shown, tree, 40, pool_, n_different);
   ASSERT_GT(n_planted, 0);
   EXPECT_EQ(n_different, n_planted);
+}
+
+// What is left of a row's slots in a window: the last ones, whether committed or of this step.
+std::vector<std::vector<int>> last_slots(std::vector<std::vector<int>> slots, int window) {
+  for (auto& seen : slots) {
+    const auto n = std::min<std::ptrdiff_t>(window, std::ssize(seen));
+    seen.erase(seen.begin(), seen.end() - n);
+  }
+  return slots;
+}
+
+TEST_P(Attention, WindowsEqualTheReference) {
+  for (const int window : {1, 2, 31, 32, 33, 64, 100, 1000}) {
+    for (const int n_committed : {0, 5, 63, 130}) {
+      const Sequence sequence(shape(), n_committed + 40, 15);
+      const auto tree = random_tree(40, 1, 16);
+      expect_reference(shape(), sequence, last_slots(visible_slots(tree, 40, 1, n_committed), window),
+                       attend(table(), shape(), sequence.kv(),
+                              windowed(tree_rows(sequence, tree, 40, 1, n_committed), window), 0, pool_));
+    }
+  }
+}
+
+// Alone, its predecessors are committed; verified with others they are rows of the step, with and without gaps. The
+// window is shorter than the proposal, and shorter than the prompt.
+TEST_P(Attention, AWindowedTreeRowEqualsTheChainOfItsAncestorsAlone) {
+  for (const int n_committed : {0, 31, 70}) {
+    for (const int window : {1, 3, 32, 40}) {
+      const auto tree = random_tree(60, 1, 17);
+      int n_different = 0;
+      expect_trees_equal_chains({table(), shape(), window}, tree, tree, n_committed, pool_, n_different);
+      EXPECT_EQ(n_different, 0) << n_committed << " committed, window " << window;
+    }
+  }
+}
+
+// Slots before the window may hold anything: they must not even be multiplied by zero.
+TEST_P(Attention, WhatLiesBeforeTheWindowLeavesNoTrace) {
+  const Sequence sequence(shape(), 80, 18);
+  Sequence poisoned(shape(), 80, 18);
+  for (int slot = 0; slot < 70; ++slot) poisoned.poison(slot);
+  const auto rows = windowed(chain(sequence, 77, 3), 8), bad_rows = windowed(chain(poisoned, 77, 3), 8);
+  EXPECT_TRUE(same_bits(attend(table(), shape(), sequence.kv(), rows, 0, pool_),
+                        attend(table(), shape(), poisoned.kv(), bad_rows, 0, pool_)));
+}
+
+TEST_P(Attention, NegativeAWindowOneSlotLongerIsCaught) {
+  const auto tree = random_tree(20, 1, 19);
+  int n_different = 0;
+  expect_trees_equal_chains({table(), shape(), 5, /*window_alone=*/6}, tree, tree, 40, pool_, n_different);
+  EXPECT_EQ(n_different, 20);
 }
 
 // A block whose scores are all far below an earlier one's, and one far above: online softmax must neither overflow nor
