@@ -10,6 +10,7 @@
 
 #include "checkpoints/llama_tensors.h"
 #include "checkpoints/safetensors.h"
+#include "checkpoints/weight_files.h"
 #include "common/error.h"
 #include "common/file.h"
 
@@ -151,7 +152,7 @@ void embed_matrix(const StoredTensor& small, const IndexMap& rows, const IndexMa
 
 class Inflation {
  public:
-  Inflation(const SafetensorsFile& file, const ModelConfig& small, const ModelConfig& large, std::uint64_t seed)
+  Inflation(const WeightFiles& file, const ModelConfig& small, const ModelConfig& large, std::uint64_t seed)
       : file_(file), small_(small), large_(large), heads_(map_heads(small, large)), random_(seed) {}
 
   std::map<std::string, Matrix> run() {
@@ -209,7 +210,7 @@ class Inflation {
     tensors_.emplace(name, std::move(large));
   }
 
-  const SafetensorsFile& file_;
+  const WeightFiles& file_;
   const ModelConfig& small_;
   const ModelConfig& large_;
   const HeadMaps heads_;
@@ -218,7 +219,7 @@ class Inflation {
   std::map<std::string, Matrix> tensors_;
 };
 
-void require_no_float16(const SafetensorsFile& file) {
+void require_no_float16(const WeightFiles& file) {
   for (const auto& [name, tensor] : file.tensors()) {
     if (tensor.dtype == Dtype::kFloat16) refuse("--from", name + " is float16; bfloat16 and float32 can be inflated");
   }
@@ -235,6 +236,10 @@ void copy_companions(const std::filesystem::path& from, const std::filesystem::p
 }  // namespace
 
 ModelConfig inflated_config(const ModelConfig& small, const InflateShape& shape) {
+  if (const std::string key = small.beyond_plain_llama(); !key.empty()) {
+    throw Error(ErrorCode::kUnsupported, "--from: \"" + key + "\" asks for more than a plain Llama has",
+                "inflate a model without biases, q/k norms, windows and rope scaling", key);
+  }
   ModelConfig large = small;
   large.hidden_size = at_least("--hidden", shape.hidden_size, small.hidden_size);
   large.n_layers = at_least("--layers", shape.n_layers, small.n_layers);
@@ -255,8 +260,8 @@ ModelConfig inflated_config(const ModelConfig& small, const InflateShape& shape)
 void inflate_checkpoint(const std::filesystem::path& from, const std::filesystem::path& to, const InflateShape& shape,
                         std::uint64_t seed) {
   ModelConfig small = load_model_config(from);
-  const SafetensorsFile file(weights_path(from));
-  check_llama_tensors(file, small, weights_path(from).string());
+  const WeightFiles file(from);
+  check_llama_tensors(file.tensors(), small, file.where());
   small.stored_dtype =
       file.get(kEmbeddingTensor).dtype;  // exactness is about the weights, whatever config.json calls them
   const ModelConfig large = inflated_config(small, shape);
@@ -264,7 +269,7 @@ void inflate_checkpoint(const std::filesystem::path& from, const std::filesystem
   std::filesystem::create_directories(to);
   if (std::filesystem::equivalent(from, to)) refuse("--to", "must not be the folder of --from");
   const auto matrices = Inflation(file, small, large, seed).run();
-  std::map<std::string, StoredTensor, std::less<>> tensors;
+  TensorMap tensors;
   for (const auto& [name, matrix] : matrices) tensors[name] = {matrix.dtype, matrix.shape, matrix.bytes};
   write_safetensors(to / "model.safetensors.tmp", tensors, {{"format", "pt"}}, "inflate");
   rename_path(to / "model.safetensors.tmp", to / "model.safetensors", "inflate");

@@ -18,9 +18,10 @@ struct InflateShape {
 };
 
 // The configuration of `small` computing its function at `shape`: rms_norm_eps × d/d', so that a root mean square over
-// the padded width is the small one's times sqrt(d/d'). Throws Error{kInvalidArgument} naming the option (param) when
-// the shape is smaller than the model, when its heads cannot hold the small one's grouped queries, or when the stored
-// dtype is bfloat16 and d'/d is no power of 4 (then sqrt(d/d') is exact, and so is the whole construction).
+// the padded width is the small one's times sqrt(d/d'). Throws Error{kUnsupported} naming the config key when `small`
+// is more than a plain Llama, and Error{kInvalidArgument} naming the option (param) when the shape is smaller than the
+// model, when its heads cannot hold the small one's grouped queries, or when the stored dtype is bfloat16 and d'/d is
+// no power of 4 (then sqrt(d/d') is exact, and so is the whole construction).
 ModelConfig inflated_config(const ModelConfig& small, const InflateShape& shape);
 
 // Writes to `to` a Hugging Face folder that computes exactly what the one at `from` computes, at the price of `shape`:

@@ -24,8 +24,8 @@ bool is_derived(std::string_view name) {
   return name.ends_with(".rotary_emb.inv_freq");
 }
 
-void check_tied_head(const SafetensorsFile& file, const std::string& where) {
-  const StoredTensor &head = file.get(kLmHeadTensor), &embedding = file.get(kEmbeddingTensor);
+void check_tied_head(const TensorMap& tensors, const std::string& where) {
+  const StoredTensor &head = tensors.at(kLmHeadTensor), &embedding = tensors.at(kEmbeddingTensor);
   if (head.shape == embedding.shape && head.dtype == embedding.dtype &&
       std::ranges::equal(head.bytes, embedding.bytes)) {
     return;
@@ -33,10 +33,35 @@ void check_tied_head(const SafetensorsFile& file, const std::string& where) {
   disagree(where, "lm_head.weight differs from the embedding that config.json ties it to");
 }
 
+using Shapes = std::map<std::string, std::vector<std::int64_t>>;
+
+// What a layer has beyond a plain Llama's.
+void add_features(const ModelConfig& config, std::int32_t layer, Shapes& shapes) {
+  const std::int64_t hidden = config.hidden_size, ffn = config.intermediate_size;
+  if (config.qkv_bias) {
+    shapes[layer_bias(layer, "self_attn.q_proj")] = {std::int64_t{config.n_heads} * config.head_dim};
+    for (const char* part : {"self_attn.k_proj", "self_attn.v_proj"})
+      shapes[layer_bias(layer, part)] = {std::int64_t{config.n_kv_heads} * config.head_dim};
+  }
+  if (config.attention_out_bias) shapes[layer_bias(layer, "self_attn.o_proj")] = {hidden};
+  if (config.mlp_bias) {
+    for (const char* part : {"mlp.gate_proj", "mlp.up_proj"}) shapes[layer_bias(layer, part)] = {ffn};
+    shapes[layer_bias(layer, "mlp.down_proj")] = {hidden};
+  }
+  if (config.qk_norm) {
+    for (const char* part : {"self_attn.q_norm", "self_attn.k_norm"})
+      shapes[layer_tensor(layer, part)] = {config.head_dim};
+  }
+}
+
 }  // namespace
 
 std::string layer_tensor(std::int32_t layer, const std::string& part) {
   return "model.layers." + std::to_string(layer) + "." + part + ".weight";
+}
+
+std::string layer_bias(std::int32_t layer, const std::string& part) {
+  return "model.layers." + std::to_string(layer) + "." + part + ".bias";
 }
 
 std::map<std::string, std::vector<std::int64_t>> llama_tensor_shapes(const ModelConfig& config) {
@@ -57,39 +82,28 @@ std::map<std::string, std::vector<std::int64_t>> llama_tensor_shapes(const Model
     shapes[layer_tensor(layer, "mlp.gate_proj")] = {ffn, hidden};
     shapes[layer_tensor(layer, "mlp.up_proj")] = {ffn, hidden};
     shapes[layer_tensor(layer, "mlp.down_proj")] = {hidden, ffn};
+    add_features(config, layer, shapes);
   }
   return shapes;
 }
 
-void check_llama_tensors(const SafetensorsFile& file, const ModelConfig& config, const std::string& where) {
+void check_llama_tensors(const TensorMap& tensors, const ModelConfig& config, const std::string& where) {
   const auto shapes = llama_tensor_shapes(config);
   for (const auto& [name, shape] : shapes) {
-    if (!file.contains(name)) disagree(where, "tensor " + name + " is missing");
-    const auto& stored = file.get(name).shape;
+    const auto found = tensors.find(name);
+    if (found == tensors.end()) disagree(where, "tensor " + name + " is missing");
+    const auto& stored = found->second.shape;
     if (stored != shape) {
       disagree(where,
                "tensor " + name + " has shape " + shape_text(stored) + ", config.json says " + shape_text(shape));
     }
   }
-  for (const auto& [name, tensor] : file.tensors()) {
+  for (const auto& [name, tensor] : tensors) {
     if (shapes.contains(name) || is_derived(name)) continue;
     if (name != kLmHeadTensor)
       disagree(where, "tensor " + name + " is not part of the model that config.json describes");
-    check_tied_head(file, where);
+    check_tied_head(tensors, where);
   }
-}
-
-std::filesystem::path weights_path(const std::filesystem::path& folder) {
-  const auto path = folder / "model.safetensors";
-  if (std::filesystem::exists(path)) return path;
-  if (std::filesystem::exists(folder / "model.safetensors.index.json")) {
-    throw Error(ErrorCode::kUnsupported, folder.string() + ": weights in several files are not supported yet",
-                "save the model again as one model.safetensors (a max_shard_size above its size)");
-  }
-  const bool pickled = std::filesystem::exists(folder / "pytorch_model.bin");
-  throw Error(ErrorCode::kNotFound, "there is no model.safetensors in " + folder.string(),
-              pickled ? "pytorch_model.bin can run code when opened and is never read; convert it to safetensors"
-                      : "pass a Hugging Face folder: config.json, model.safetensors, tokenizer.json");
 }
 
 }  // namespace slip

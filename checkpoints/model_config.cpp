@@ -8,6 +8,7 @@
 #include <string_view>
 #include <utility>
 
+#include "checkpoints/architecture.h"
 #include "checkpoints/strict_json.h"
 #include "common/error.h"
 #include "common/file.h"
@@ -34,71 +35,11 @@ std::int32_t narrow(std::int64_t value) {
   throw Error(ErrorCode::kUnsupported, fields.where() + ": \"" + key + "\": " + what, {}, key);
 }
 
-void require_false(const JsonFields& fields, const char* key) {
-  if (fields.optional_boolean(key).value_or(false)) unsupported(fields, key, "true is not supported");
-}
-
-void require_absent(const JsonFields& fields, const char* key) {
-  if (fields.find(key) != nullptr) unsupported(fields, key, "is not supported");
-}
-
 void require_text(const JsonFields& fields, const char* key, std::string_view wanted) {
   const auto value = fields.optional_string(key);
   if (value && *value != wanted) {
     unsupported(fields, key, "only \"" + std::string(wanted) + "\" is supported");
   }
-}
-
-void check_architecture(const JsonFields& fields) {
-  const json* list = fields.find("architectures");
-  if (list == nullptr) {
-    if (!fields.optional_string("model_type")) fields.refuse("architectures", "is missing");
-  } else if (!list->is_array() || list->size() != 1 || !list->front().is_string()) {
-    fields.refuse("architectures", "must be a list of one name");
-  } else if (list->front() != "LlamaForCausalLM") {
-    unsupported(fields, "architectures", "only LlamaForCausalLM is supported");
-  }
-  require_text(fields, "model_type", "llama");
-}
-
-void check_supported(const JsonFields& fields) {
-  check_architecture(fields);
-  require_text(fields, "hidden_act", "silu");
-  for (const char* key : {"attention_bias", "mlp_bias"}) require_false(fields, key);
-  for (const char* key : {"quantization_config", "sliding_window"}) require_absent(fields, key);
-  const json* layer_types = fields.find("layer_types");
-  if (layer_types == nullptr) return;
-  if (!layer_types->is_array()) fields.refuse("layer_types", "must be a list");
-  for (const json& type : *layer_types) {
-    if (type != "full_attention") unsupported(fields, "layer_types", "only full_attention is supported");
-  }
-}
-
-// `rope_parameters` (transformers 5) and `rope_scaling` (4) are read alike: the kind must be the plain rotation.
-std::optional<double> read_rope(const JsonFields& fields, const char* key) {
-  const json* value = fields.find(key);
-  if (value == nullptr) return std::nullopt;
-  const JsonFields rope(*value, fields.where() + ": " + key);
-  for (const char* kind_key : {"rope_type", "type"}) {
-    const auto kind = rope.optional_string(kind_key);
-    if (kind && *kind != "default") unsupported(fields, key, "only the rope type \"default\" is supported");
-  }
-  for (const auto& [name, unused] : value->items()) {
-    if (name == "rope_theta" || name == "rope_type" || name == "type") continue;
-    const auto fraction = name == "partial_rotary_factor" ? rope.optional_number(name.c_str(), {0, 1}) : std::nullopt;
-    if (fraction != 1.0) unsupported(fields, key, "it says more than rope_theta and the default rope type");
-  }
-  return rope.optional_number("rope_theta", {1.0, 1e12});
-}
-
-double read_rope_theta(const JsonFields& fields) {
-  const auto fraction = fields.optional_number("partial_rotary_factor", {0, 1});
-  if (fraction && *fraction != 1.0) unsupported(fields, "partial_rotary_factor", "only 1 is supported");
-  read_rope(fields, "rope_scaling");
-  const auto nested = read_rope(fields, "rope_parameters");
-  const auto flat = fields.optional_number("rope_theta", {1.0, 1e12});
-  if (nested && flat && *nested != *flat) fields.refuse("rope_theta", "differs from the one in rope_parameters");
-  return nested ? *nested : flat.value_or(10000.0);
 }
 
 Dtype read_dtype(const JsonFields& fields) {
@@ -136,15 +77,13 @@ void read_shape(const JsonFields& fields, ModelConfig& config) {
   config.intermediate_size = narrow(fields.integer("intermediate_size", kWidth));
   config.n_layers = narrow(fields.integer("num_hidden_layers", kLayers));
   config.n_heads = narrow(fields.integer("num_attention_heads", kHeads));
-  config.n_kv_heads = narrow(fields.optional_integer("num_key_value_heads", kHeads).value_or(config.n_heads));
+  const auto kv_heads = fields.optional_integer("num_key_value_heads", kHeads);
+  config.n_kv_heads = kv_heads ? narrow(*kv_heads) : default_kv_heads(fields, config);
   if (config.n_heads % config.n_kv_heads != 0) {
     fields.refuse("num_key_value_heads", "must divide num_attention_heads");
   }
   const auto head_dim = fields.optional_integer("head_dim", kHeadDim);
-  if (!head_dim && config.hidden_size % config.n_heads != 0) {
-    fields.refuse("num_attention_heads", "must divide hidden_size when there is no head_dim");
-  }
-  config.head_dim = narrow(head_dim.value_or(config.hidden_size / config.n_heads));
+  config.head_dim = head_dim ? narrow(*head_dim) : default_head_dim(fields, config);
   if (config.head_dim % 2 != 0 || config.head_dim > kHeadDim.high)
     fields.refuse("head_dim", "must be even and at most 1024");
   if (std::int64_t{config.head_dim} * config.n_heads > kWidth.high)
@@ -195,16 +134,32 @@ bool ModelConfig::same_shape(const ModelConfig& other) const {
     return std::array<std::int32_t, 8>{c.vocab_size, c.hidden_size, c.intermediate_size, c.n_layers,
                                        c.n_heads,    c.n_kv_heads,  c.head_dim,          c.max_positions};
   };
+  const auto features = [](const ModelConfig& c) {
+    return std::array<bool, 4>{c.qkv_bias, c.attention_out_bias, c.mlp_bias, c.qk_norm};
+  };
   return architecture == other.architecture && shape(*this) == shape(other) && rms_norm_eps == other.rms_norm_eps &&
-         rope_theta == other.rope_theta;
+         rope_theta == other.rope_theta && rope_scaling == other.rope_scaling && features(*this) == features(other) &&
+         windows == other.windows;
 }
 
 std::int64_t ModelConfig::parameters() const {
-  const std::int64_t hidden = hidden_size, queries = std::int64_t{n_heads} * head_dim,
+  const std::int64_t hidden = hidden_size, ffn = intermediate_size, queries = std::int64_t{n_heads} * head_dim,
                      keys = std::int64_t{n_kv_heads} * head_dim;
-  const std::int64_t layer = hidden * (2 * queries + 2 * keys) + 3 * hidden * intermediate_size + 2 * hidden;
+  std::int64_t layer = hidden * (2 * queries + 2 * keys) + 3 * hidden * ffn + 2 * hidden;
+  if (qkv_bias) layer += queries + 2 * keys;
+  if (attention_out_bias) layer += hidden;
+  if (mlp_bias) layer += 2 * ffn + hidden;
+  if (qk_norm) layer += 2 * head_dim;
   const std::int64_t vocabulary = std::int64_t{vocab_size} * hidden;
   return n_layers * layer + hidden + vocabulary * (tied_embeddings ? 1 : 2);
+}
+
+std::string ModelConfig::beyond_plain_llama() const {
+  if (qk_norm) return "architectures";  // nothing else in config.json says it
+  if (qkv_bias || attention_out_bias) return attention_out_bias ? "attention_bias" : "architectures";
+  if (mlp_bias) return "mlp_bias";
+  if (!windows.empty()) return "sliding_window";
+  return rope_scaling.type == RopeType::kDefault ? "" : "rope_scaling";
 }
 
 ModelConfig parse_model_config(const std::string& config_json, const std::string& generation_config_json,
@@ -212,11 +167,16 @@ ModelConfig parse_model_config(const std::string& config_json, const std::string
   const std::string config_name = where + "/config.json", generation_name = where + "/generation_config.json";
   const json document = parse_strict_json(config_json, config_name);
   const JsonFields fields(document, config_name);
-  check_supported(fields);
   ModelConfig config;
+  config.architecture = read_architecture(fields);
+  require_text(fields, "hidden_act", "silu");
+  if (fields.find("quantization_config") != nullptr) unsupported(fields, "quantization_config", "is not supported");
   read_shape(fields, config);
+  read_layer_features(fields, config);
   config.rms_norm_eps = fields.optional_number("rms_norm_eps", {1e-12, 1.0}).value_or(1e-6);
-  config.rope_theta = read_rope_theta(fields);
+  const RopeSettings rope = read_rope_settings(fields, config.max_positions);
+  config.rope_theta = rope.theta;
+  config.rope_scaling = rope.scaling;
   config.tied_embeddings = fields.optional_boolean("tie_word_embeddings").value_or(false);
   config.stored_dtype = read_dtype(fields);
   config.bos_id = read_id(fields, "bos_token_id");
@@ -244,9 +204,8 @@ std::string to_config_json(const ModelConfig& config) {
   const json eos = config.eos_ids.empty()       ? json(nullptr)
                    : config.eos_ids.size() == 1 ? json(config.eos_ids.front())
                                                 : json(config.eos_ids);
-  const json document = {
-      {"architectures", {config.architecture}},
-      {"model_type", "llama"},
+  const json rope = rope_parameters_json({config.rope_theta, config.rope_scaling});
+  json document = {
       {"vocab_size", config.vocab_size},
       {"hidden_size", config.hidden_size},
       {"intermediate_size", config.intermediate_size},
@@ -258,9 +217,7 @@ std::string to_config_json(const ModelConfig& config) {
       {"max_position_embeddings", config.max_positions},
       {"rms_norm_eps", config.rms_norm_eps},
       {"rope_theta", config.rope_theta},
-      {"rope_parameters", {{"rope_theta", config.rope_theta}, {"rope_type", "default"}}},
-      {"attention_bias", false},
-      {"mlp_bias", false},
+      {"rope_parameters", rope},
       {"tie_word_embeddings", config.tied_embeddings},
       {"dtype", dtype},
       {"torch_dtype", dtype},
@@ -269,6 +226,8 @@ std::string to_config_json(const ModelConfig& config) {
       {"pad_token_id", id_or_null(config.pad_id)},
       {"use_cache", true},
   };
+  document.update(layer_feature_json(config));
+  if (config.rope_scaling.type != RopeType::kDefault) document["rope_scaling"] = rope;
   return document.dump(2) + "\n";
 }
 

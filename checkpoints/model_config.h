@@ -6,13 +6,15 @@
 #include <string>
 #include <vector>
 
+#include "checkpoints/rope_scaling.h"
 #include "common/tensor_view.h"
 
 namespace slip {
 
-// The shape of a LlamaForCausalLM, read from a Hugging Face folder's config.json and generation_config.json, in the
-// keys of transformers 4
-// (`rope_theta`, `rope_scaling`, `torch_dtype`) and 5 (`rope_parameters`, `dtype`, `layer_types`).
+// The shape of a LlamaForCausalLM, Qwen2ForCausalLM, Qwen3ForCausalLM or MistralForCausalLM, read from a Hugging Face
+// folder's config.json and generation_config.json, in the keys of transformers 4 (`rope_theta`, `rope_scaling`,
+// `torch_dtype`) and 5 (`rope_parameters`, `dtype`, `layer_types`). What the architectures differ in is said by the
+// members after `rope_scaling`: a forward pass never asks for the name.
 struct ModelConfig {
   std::string architecture = "LlamaForCausalLM";
   std::int32_t vocab_size = 0;
@@ -25,6 +27,13 @@ struct ModelConfig {
   std::int32_t max_positions = 0;
   double rms_norm_eps = 1e-6;
   double rope_theta = 10000.0;
+  RopeScaling rope_scaling;
+  bool qkv_bias = false;            // of q_proj, k_proj and v_proj
+  bool attention_out_bias = false;  // of o_proj
+  bool mlp_bias = false;            // of gate_proj, up_proj and down_proj
+  bool qk_norm = false;             // an RMS norm of each query and key head, before the rotation
+  // [n_layers] how many positions a layer's attention sees, the row's own included; 0: all. Empty: all layers see all.
+  std::vector<std::int32_t> windows;
   bool tied_embeddings = false;
   Dtype stored_dtype = Dtype::kBFloat16;
   std::int32_t bos_id = -1;           // -1: none
@@ -34,6 +43,12 @@ struct ModelConfig {
   bool same_shape(
       const ModelConfig& other) const;  // what a DraftFamily shares: everything a forward's shapes depend on
   std::int64_t parameters() const;
+  std::int32_t window(std::int32_t layer) const {
+    return windows.empty() ? 0 : windows.at(static_cast<std::size_t>(layer));
+  }
+  // The config.json key that asks for something a plain Llama has not (biases, q/k norms, windows, a scaled rotation);
+  // empty for a plain Llama under whatever name. Training and inflation know the plain one only.
+  std::string beyond_plain_llama() const;
 };
 
 // Throws Error{kNotFound | kInvalidArgument | kUnsupported} naming the file and the key; a folder that does not exist

@@ -110,7 +110,7 @@ class HeaderReader {
     check_tiling();
   }
 
-  std::map<std::string, StoredTensor, std::less<>> tensors;
+  TensorMap tensors;
   std::map<std::string, std::string> metadata;
 
  private:
@@ -197,8 +197,7 @@ const char* dtype_name(Dtype dtype) {
   return "";
 }
 
-std::string header_text(const std::map<std::string, StoredTensor, std::less<>>& tensors,
-                        const std::map<std::string, std::string>& metadata) {
+std::string header_text(const TensorMap& tensors, const std::map<std::string, std::string>& metadata) {
   json header = json::object();
   if (!metadata.empty()) header["__metadata__"] = metadata;
   std::uint64_t offset = 0;
@@ -252,8 +251,7 @@ const StoredTensor& SafetensorsFile::get(std::string_view name) const {
   return found->second;
 }
 
-void write_safetensors(const std::filesystem::path& path,
-                       const std::map<std::string, StoredTensor, std::less<>>& tensors,
+void write_safetensors(const std::filesystem::path& path, const TensorMap& tensors,
                        const std::map<std::string, std::string>& metadata, std::string_view point) {
   const std::string header = header_text(tensors, metadata);
   const std::uint64_t header_bytes = header.size();

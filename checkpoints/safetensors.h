@@ -20,6 +20,8 @@ struct StoredTensor {
   std::span<const std::byte> bytes;  // lives as long as its file object
 };
 
+using TensorMap = std::map<std::string, StoredTensor, std::less<>>;
+
 // A read-only, checked safetensors file. Everything in the header is hostile until proven: length ≤ 100,000,000, JSON
 // object without duplicate keys, overflow-checked shape products, offsets that tile the buffer exactly with no hole and
 // no overlap (FIELD R1, R2, R12). Throws Error{kDataLoss | kInvalidArgument} naming file and tensor.
@@ -34,21 +36,20 @@ class SafetensorsFile {
 
   bool contains(std::string_view name) const;
   const StoredTensor& get(std::string_view name) const;  // Error{kNotFound} naming tensor and file
-  const std::map<std::string, StoredTensor, std::less<>>& tensors() const { return tensors_; }
+  const TensorMap& tensors() const { return tensors_; }
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
 
  private:
   std::string path_;
   void* mapping_ = nullptr;
   std::size_t mapped_bytes_ = 0;
-  std::map<std::string, StoredTensor, std::less<>> tensors_;
+  TensorMap tensors_;
   std::map<std::string, std::string> metadata_;
 };
 
 // Writes a file that SafetensorsFile and every other reader accepts; tensors in name order, header padded to 8 bytes.
 // Not atomic by itself: callers write into a temporary folder and rename it. Passes the fail points `<point>.*`.
-void write_safetensors(const std::filesystem::path& path,
-                       const std::map<std::string, StoredTensor, std::less<>>& tensors,
+void write_safetensors(const std::filesystem::path& path, const TensorMap& tensors,
                        const std::map<std::string, std::string>& metadata, std::string_view point);
 
 }  // namespace slip

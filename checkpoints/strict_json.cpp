@@ -93,6 +93,10 @@ JsonFields::JsonFields(const json& object, std::string where) : object_(&object)
   if (!object.is_object()) throw Error(ErrorCode::kInvalidArgument, where_ + ": expected a JSON object");
 }
 
+bool JsonFields::has(const char* key) const {
+  return object_->contains(key);
+}
+
 const json* JsonFields::find(const char* key) const {
   const auto found = object_->find(key);
   return found == object_->end() || found->is_null() ? nullptr : &*found;

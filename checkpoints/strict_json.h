@@ -34,6 +34,7 @@ class JsonFields {
   JsonFields(const nlohmann::json& object, std::string where);
 
   const nlohmann::json* find(const char* key) const;  // nullptr when absent or null
+  bool has(const char* key) const;                    // also when it is null
   std::int64_t integer(const char* key, IntegerRange range) const;
   std::optional<std::int64_t> optional_integer(const char* key, IntegerRange range) const;
   std::optional<double> optional_number(const char* key, NumberRange range) const;

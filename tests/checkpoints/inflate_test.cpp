@@ -94,7 +94,7 @@ TEST_F(InflatedFolder, IsACompleteCheckpoint) {
   const ModelConfig large = load_model_config(folder_.path() / "large");
   EXPECT_EQ(large.hidden_size, 64);
   EXPECT_EQ(large.eos_ids, small_.config.eos_ids);
-  check_llama_tensors(SafetensorsFile(folder_.path() / "large/model.safetensors"), large, "large");
+  check_llama_tensors(SafetensorsFile(folder_.path() / "large/model.safetensors").tensors(), large, "large");
   std::ifstream tokenizer(folder_.path() / "large/tokenizer.json");
   std::string text;
   std::getline(tokenizer, text);
@@ -133,6 +133,18 @@ TEST_F(InflatedFolder, NormWeightsShrinkByTheRootOfTheRatio) {
 TEST_F(InflatedFolder, RefusesToWriteOverItsSource) {
   small_.write(folder_.path() / "small");
   EXPECT_THROW(inflate_checkpoint(folder_.path() / "small", folder_.path() / "small", {}), Error);
+}
+
+TEST(InflatedConfig, WhatIsMoreThanAPlainLlamaIsRefusedByName) {
+  ModelConfig small = TinyLlama().config;
+  small.windows = {8, 8};
+  try {
+    inflated_config(small, {.hidden_size = 64});
+    FAIL() << "accepted";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kUnsupported);
+    EXPECT_EQ(error.param(), "sliding_window");
+  }
 }
 
 }  // namespace

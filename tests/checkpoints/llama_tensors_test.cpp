@@ -6,6 +6,7 @@
 
 #include <functional>
 
+#include "checkpoints/weight_files.h"
 #include "common/error.h"
 #include "tests/checkpoints/temporary_folder.h"
 #include "tests/checkpoints/tiny_llama.h"
@@ -23,7 +24,7 @@ std::string complaint(const std::function<void(TinyLlama&)>& damage, bool tied =
   damage(model);
   model.write(folder.path());
   try {
-    check_llama_tensors(SafetensorsFile(weights_path(folder.path())), model.config, "m");
+    check_llama_tensors(WeightFiles(folder.path()).tensors(), model.config, "m");
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::kDataLoss);
     return error.what();
@@ -74,22 +75,26 @@ TEST(LlamaTensors, ATiedHeadMayOnlyBeACopy) {
               HasSubstr("lm_head.weight is missing"));
 }
 
-TEST(LlamaTensors, WeightsInOtherFilesAreRefusedWithTheNextStep) {
-  const auto error_of = [](const std::filesystem::path& folder) {
-    try {
-      weights_path(folder);
-    } catch (const Error& error) {
-      return error;
+// Every feature's tensors are wanted, and counted, and refused in a model without it.
+TEST(LlamaTensors, FeaturesBringTheirTensors) {
+  const auto names = [](const std::function<void(ModelConfig&)>& change) {
+    TinyLlama model;
+    change(model.config);
+    std::int64_t n = 0;
+    std::string text;
+    for (const auto& [name, shape] : llama_tensor_shapes(model.config)) {
+      n += shape[0] * (shape.size() > 1 ? shape[1] : 1);
+      text += name + "\n";
     }
-    return Error(ErrorCode::kInternal, "accepted");
+    EXPECT_EQ(n, model.config.parameters());
+    return text;
   };
-  const TemporaryFolder folder;
-  EXPECT_EQ(error_of(folder.path()).code(), ErrorCode::kNotFound);
-  folder.write("pytorch_model.bin", "pickle");
-  EXPECT_THAT(error_of(folder.path()).hint(), HasSubstr("never read"));
-  folder.write("model.safetensors.index.json", "{}");
-  EXPECT_EQ(error_of(folder.path()).code(), ErrorCode::kUnsupported);
-  EXPECT_THAT(error_of(folder.path()).hint(), HasSubstr("one model.safetensors"));
+  EXPECT_THAT(names([](ModelConfig& c) { c.qkv_bias = true; }), HasSubstr("layers.1.self_attn.v_proj.bias"));
+  EXPECT_THAT(names([](ModelConfig& c) { c.attention_out_bias = true; }), HasSubstr("layers.1.self_attn.o_proj.bias"));
+  EXPECT_THAT(names([](ModelConfig& c) { c.mlp_bias = true; }), HasSubstr("layers.0.mlp.down_proj.bias"));
+  EXPECT_THAT(names([](ModelConfig& c) { c.qk_norm = true; }), HasSubstr("layers.0.self_attn.k_norm.weight"));
+  EXPECT_THAT(complaint([](TinyLlama& m) { m.config.qk_norm = true; }), HasSubstr("norm.weight is missing"));
+  EXPECT_THAT(complaint([](TinyLlama& m) { m.config.qkv_bias = true; }), HasSubstr("proj.bias is missing"));
 }
 
 }  // namespace
