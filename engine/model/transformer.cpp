@@ -25,8 +25,7 @@ struct Pass {
   PagePool& cache;
   Workspace::Buffers& buffers;
   kernels::ThreadPool& pool;
-  const float* rope_cos;
-  const float* rope_sin;
+  const RopeTable& rope;
 
   std::int32_t n_rows() const { return static_cast<std::int32_t>(input.tokens.size()); }
   std::int32_t n_sequences() const { return static_cast<std::int32_t>(input.kv.size()); }
@@ -178,6 +177,25 @@ void multiply(const Pass& pass, const WeightRun& run, const kernels::PackedMatri
                   to.data + run.row_begin * to.width, to.width, accumulate, pass.buffers.scratch.data(), pass.pool);
 }
 
+void add_bias(const Pass& pass, const WeightRun& run, const std::vector<float>& bias, Activation to) {
+  if (bias.empty()) return;
+  for_rows(pass.pool, run.row_begin, run.row_end,
+           [&](std::int32_t row) { kernels::add(to.data + row * to.width, bias.data(), std::ssize(bias)); });
+}
+
+// Each query and key head by itself, before the rotation.
+void normalise_heads(const Pass& pass, const WeightRun& run, const ModelWeights::Layer& layer) {
+  if (layer.q_norm.empty()) return;
+  const auto eps = static_cast<float>(pass.config.rms_norm_eps);
+  const std::int32_t n_heads = pass.config.n_heads, head_dim = pass.config.head_dim;
+  for_rows(pass.pool, run.row_begin, run.row_end, [&](std::int32_t row) {
+    float* head = pass.buffers.qkv.data() + row * pass.qkv_width();
+    for (std::int32_t h = 0; h < n_heads + pass.config.n_kv_heads; ++h, head += head_dim) {
+      kernels::rms_norm(head, (h < n_heads ? layer.q_norm : layer.k_norm).data(), head_dim, eps, head);
+    }
+  });
+}
+
 void rotate_and_store(const Pass& pass, const kernels::PagedKv& kv) {
   const std::int64_t half = pass.config.head_dim / 2;
   for_rows(pass.pool, 0, pass.n_rows(), [&](std::int32_t row) {
@@ -185,7 +203,7 @@ void rotate_and_store(const Pass& pass, const kernels::PagedKv& kv) {
     const std::int64_t position = pass.input.positions[static_cast<std::size_t>(row)];
     // Queries and keys stand side by side, so one call turns both.
     kernels::rope(qkv, pass.config.n_heads + pass.config.n_kv_heads, pass.config.head_dim,
-                  pass.rope_cos + position * half, pass.rope_sin + position * half);
+                  pass.rope.cos.data() + position * half, pass.rope.sin.data() + position * half);
     const kernels::AttentionRow& view = pass.buffers.attention_rows[static_cast<std::size_t>(row)];
     const std::int32_t slot = view.n_committed + view.own_index;
     const float* key = qkv + pass.query_width();
@@ -203,15 +221,19 @@ void attention_block(const Pass& pass, std::int32_t layer) {
   for (const WeightRun& run : pass.buffers.runs) {
     normalise(pass, run, run.weights->layers[at].attention_norm);
     multiply(pass, run, run.weights->layers[at].qkv, normed, qkv, /*accumulate=*/false);
+    add_bias(pass, run, run.weights->layers[at].qkv_bias, qkv);
+    normalise_heads(pass, run, run.weights->layers[at]);
   }
   const kernels::PagedKv kv = pass.cache.layer(layer);
   rotate_and_store(pass, kv);
   const auto rows = std::span(pass.buffers.attention_rows).first(static_cast<std::size_t>(pass.n_rows()));
+  for (kernels::AttentionRow& row : rows) row.window = pass.config.window(layer);
   const auto scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(pass.config.head_dim)));
   kernels::paged_attention(qkv.data, qkv.width, kv, rows, pass.config.n_heads, scale, attended.data, attended.width,
                            pass.pool);
   for (const WeightRun& run : pass.buffers.runs) {
     multiply(pass, run, run.weights->layers[at].attention_out, attended, residual, /*accumulate=*/true);
+    add_bias(pass, run, run.weights->layers[at].attention_out_bias, residual);
   }
 }
 
@@ -224,11 +246,13 @@ void ffn_block(const Pass& pass, std::int32_t layer) {
     const ModelWeights::Layer& weights = run.weights->layers[static_cast<std::size_t>(layer)];
     normalise(pass, run, weights.ffn_norm);
     multiply(pass, run, weights.gate_up, normed, gate_up, /*accumulate=*/false);
+    add_bias(pass, run, weights.gate_up_bias, gate_up);
     for_rows(pass.pool, run.row_begin, run.row_end, [&](std::int32_t row) {
       float* gate = gate_up.data + row * gate_up.width;
       kernels::silu_multiply(gate, gate + ffn, ffn);
     });
     multiply(pass, run, weights.down, gate_up, residual, /*accumulate=*/true);
+    add_bias(pass, run, weights.down_bias, residual);
   }
 }
 
@@ -264,27 +288,12 @@ TensorView final_hidden_rows(const Pass& pass, const TensorView& wanted) {
 
 }  // namespace
 
-// The frequencies are rounded to float32 on the way, as PyTorch does: the weights were trained with these very values,
-// and at position 1000 the rounding already turns by 1e-5 of a radian.
-Transformer::Transformer(const ModelConfig& config, kernels::ThreadPool& pool) : config_(config), pool_(&pool) {
-  const std::int64_t half = config.head_dim / 2;
-  const auto n = static_cast<std::size_t>(config.max_positions) * static_cast<std::size_t>(half);
-  rope_cos_.resize(n);
-  rope_sin_.resize(n);
-  for (std::int64_t i = 0; i < half; ++i) {
-    const float exponent = static_cast<float>(2 * i) / static_cast<float>(config.head_dim);
-    const float frequency = 1.0F / std::pow(static_cast<float>(config.rope_theta), exponent);
-    for (std::int64_t position = 0; position < config.max_positions; ++position) {
-      const double angle = static_cast<float>(position) * frequency;
-      rope_cos_[static_cast<std::size_t>(position * half + i)] = static_cast<float>(std::cos(angle));
-      rope_sin_[static_cast<std::size_t>(position * half + i)] = static_cast<float>(std::sin(angle));
-    }
-  }
-}
+Transformer::Transformer(const ModelConfig& config, kernels::ThreadPool& pool)
+    : config_(config), pool_(&pool), rope_(config) {}
 
 void Transformer::forward(std::span<const ModelWeights* const> family, const StepInput& input, PagePool& cache,
                           Workspace& workspace, StepOutput& output) const {
-  const Pass pass{config_, family, input, cache, workspace.buffers(), *pool_, rope_cos_.data(), rope_sin_.data()};
+  const Pass pass{config_, family, input, cache, workspace.buffers(), *pool_, rope_};
   check_rows(pass);
   check_sequences(pass);
   gather_runs(pass);

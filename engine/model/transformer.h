@@ -10,6 +10,7 @@
 #include "checkpoints/model_config.h"
 #include "common/tensor_view.h"
 #include "engine/cache/page_pool.h"
+#include "engine/model/rope.h"
 #include "kernels/matmul.h"
 #include "kernels/thread_pool.h"
 
@@ -58,11 +59,12 @@ struct StepOutput {
   std::span<TensorView> taps;  // per bit of TapSet, [n_row, hidden]
 };
 
-// A Llama's weights packed for this machine. Immutable; shared by whoever reads them.
+// The weights of a Llama, Qwen2, Qwen3 or Mistral packed for this machine. Immutable; shared by whoever reads them.
 class ModelWeights {
  public:
-  // Reads a Hugging Face folder; refuses what `config.json` and the file disagree on, by tensor name (Error{kDataLoss |
-  // kInvalidArgument}). `check_finite` additionally refuses NaN and Inf (drafts before they serve).
+  // Reads a Hugging Face folder, its weights in one file or in shards; refuses what `config.json` and the file disagree
+  // on, by tensor name (Error{kDataLoss | kInvalidArgument}). `check_finite` additionally refuses NaN and Inf (drafts
+  // before they serve).
   static std::shared_ptr<const ModelWeights> load(const std::filesystem::path& folder, Dtype dtype,
                                                   bool check_finite = false);
 
@@ -72,6 +74,9 @@ class ModelWeights {
     kernels::PackedMatrix attention_out;          // [hidden, n_heads head_dim]
     kernels::PackedMatrix gate_up;                // [2 intermediate, hidden]
     kernels::PackedMatrix down;                   // [hidden, intermediate]
+    // Empty where the architecture has none.
+    std::vector<float> qkv_bias, attention_out_bias, gate_up_bias, down_bias;  // [n_out] of the matrix of the same name
+    std::vector<float> q_norm, k_norm;                                         // [head_dim], the same for all heads
   };
   ModelConfig config;
   Dtype dtype = Dtype::kBFloat16;
@@ -116,7 +121,7 @@ class Transformer {
  private:
   ModelConfig config_;
   kernels::ThreadPool* pool_;
-  std::vector<float> rope_cos_, rope_sin_;  // [max_positions, head_dim / 2]
+  RopeTable rope_;
 };
 
 // Target seen by the engine: something that runs a step. One rank today; a sharded worker has the same face.

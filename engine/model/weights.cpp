@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "checkpoints/llama_tensors.h"
-#include "checkpoints/safetensors.h"
+#include "checkpoints/weight_files.h"
 #include "common/error.h"
 #include "engine/model/transformer.h"
 #include "kernels/elementwise.h"
@@ -52,7 +52,7 @@ bool is_finite(const StoredTensor& tensor) {
 // Reads one checkpoint's tensors into the forms the forward pass wants.
 class WeightReader {
  public:
-  WeightReader(const SafetensorsFile& file, Dtype compute) : file_(file), compute_(compute) {}
+  WeightReader(const WeightFiles& file, Dtype compute) : file_(file), compute_(compute) {}
 
   // The rows of the named matrices one below the other: a fused projection.
   kernels::PackedMatrix stacked(std::initializer_list<std::string> names) const {
@@ -93,7 +93,34 @@ class WeightReader {
     return bytes;
   }
 
-  ModelWeights::Layer layer(std::int32_t index) const {
+  // The named vectors one behind the other, as stacked() puts the rows they belong to.
+  std::vector<float> joined(std::initializer_list<std::string> names) const {
+    std::vector<float> values;
+    for (const auto& name : names) {
+      const auto part = vector(name);
+      values.insert(values.end(), part.begin(), part.end());
+    }
+    return values;
+  }
+
+  // REQUIRES: check_llama_tensors() passed, so a tensor of the names below is there iff the configuration has it.
+  void read_features(const ModelConfig& config, std::int32_t index, ModelWeights::Layer& layer) const {
+    const auto bias = [&](const char* part) { return layer_bias(index, part); };
+    if (config.qkv_bias) {
+      layer.qkv_bias = joined({bias("self_attn.q_proj"), bias("self_attn.k_proj"), bias("self_attn.v_proj")});
+    }
+    if (config.attention_out_bias) layer.attention_out_bias = vector(bias("self_attn.o_proj"));
+    if (config.mlp_bias) {
+      layer.gate_up_bias = joined({bias("mlp.gate_proj"), bias("mlp.up_proj")});
+      layer.down_bias = vector(bias("mlp.down_proj"));
+    }
+    if (config.qk_norm) {
+      layer.q_norm = vector(layer_tensor(index, "self_attn.q_norm"));
+      layer.k_norm = vector(layer_tensor(index, "self_attn.k_norm"));
+    }
+  }
+
+  ModelWeights::Layer layer(const ModelConfig& config, std::int32_t index) const {
     const auto name = [&](const char* part) { return layer_tensor(index, part); };
     ModelWeights::Layer layer;
     layer.attention_norm = vector(name("input_layernorm"));
@@ -102,18 +129,19 @@ class WeightReader {
     layer.attention_out = stacked({name("self_attn.o_proj")});
     layer.gate_up = stacked({name("mlp.gate_proj"), name("mlp.up_proj")});
     layer.down = stacked({name("mlp.down_proj")});
+    read_features(config, index, layer);
     return layer;
   }
 
  private:
-  const SafetensorsFile& file_;
+  const WeightFiles& file_;
   Dtype compute_;
 };
 
-void require_finite(const SafetensorsFile& file, const std::string& where) {
+void require_finite(const WeightFiles& file) {
   for (const auto& [name, tensor] : file.tensors()) {
     if (is_finite(tensor)) continue;
-    throw Error(ErrorCode::kDataLoss, where + ": tensor " + name + " holds a NaN or an infinity",
+    throw Error(ErrorCode::kDataLoss, file.where() + ": tensor " + name + " holds a NaN or an infinity",
                 "the training that wrote it diverged; use an earlier version");
   }
 }
@@ -128,14 +156,13 @@ std::shared_ptr<const ModelWeights> ModelWeights::load(const std::filesystem::pa
   auto weights = std::make_shared<ModelWeights>();
   weights->config = load_model_config(folder);
   weights->dtype = dtype;
-  const auto path = weights_path(folder);
-  const SafetensorsFile file(path);
-  check_llama_tensors(file, weights->config, path.string());
-  if (check_finite) require_finite(file, path.string());
+  const WeightFiles file(folder);
+  check_llama_tensors(file.tensors(), weights->config, file.where());
+  if (check_finite) require_finite(file);
   const WeightReader reader(file, dtype);
   weights->embedding = reader.table(kEmbeddingTensor);
   for (std::int32_t layer = 0; layer < weights->config.n_layers; ++layer)
-    weights->layers.push_back(reader.layer(layer));
+    weights->layers.push_back(reader.layer(weights->config, layer));
   weights->final_norm = reader.vector(kFinalNormTensor);
   weights->lm_head = reader.stacked({weights->config.tied_embeddings ? kEmbeddingTensor : kLmHeadTensor});
   return weights;
@@ -145,7 +172,10 @@ std::size_t ModelWeights::bytes() const {
   std::size_t total = embedding.size() + lm_head.bytes() + final_norm.size() * sizeof(float);
   for (const Layer& layer : layers) {
     total += layer.qkv.bytes() + layer.attention_out.bytes() + layer.gate_up.bytes() + layer.down.bytes();
-    total += (layer.attention_norm.size() + layer.ffn_norm.size()) * sizeof(float);
+    for (const auto* vector : {&layer.attention_norm, &layer.ffn_norm, &layer.qkv_bias, &layer.attention_out_bias,
+                               &layer.gate_up_bias, &layer.down_bias, &layer.q_norm, &layer.k_norm}) {
+      total += vector->size() * sizeof(float);
+    }
   }
   return total;
 }

@@ -4,107 +4,18 @@
 
 #include <gtest/gtest.h>
 
-#include <cstring>
-#include <numeric>
-#include <random>
-
+#include "tests/engine/model/batch_step.h"
 #include "tests/engine/model/embedded_target.h"
-#include "tests/engine/model/plain_decode.h"
 
 namespace slip {
 namespace {
 
+using testing::BatchStep;
 using testing::embedded_target;
+using testing::Part;
 using testing::PlainSequence;
-
-std::vector<std::int32_t> random_tokens(int n, unsigned seed) {
-  std::mt19937 draw(seed);
-  std::vector<std::int32_t> tokens(static_cast<std::size_t>(n));
-  for (auto& token : tokens) token = std::uniform_int_distribution<std::int32_t>(6, 8191)(draw);
-  return tokens;
-}
-
-bool same_bits(const float* a, const float* b, std::size_t n) {
-  return std::memcmp(a, b, n * sizeof(float)) == 0;
-}
-
-// One sequence's share of a step under construction.
-struct Part {
-  PlainSequence* past = nullptr;
-  std::vector<std::int32_t> tokens;
-  std::vector<std::int32_t> parents;  // index in `tokens`, −1: the committed past; empty: a chain
-  std::uint16_t weights = 0;
-};
-
-// Runs several sequences' rows as one step and keeps the logits of every row.
-class BatchStep {
- public:
-  explicit BatchStep(std::vector<Part> parts) : parts_(std::move(parts)) {
-    for (const Part& part : parts_) append(part);
-  }
-
-  void run(const Transformer& transformer, std::span<const ModelWeights* const> family, PagePool& cache,
-           Workspace& workspace) {
-    const ModelConfig& config = transformer.config();
-    StepInput input = describe();
-    logits_.resize(tokens_.size() * static_cast<std::size_t>(config.vocab_size));
-    hidden_.resize(tokens_.size() * static_cast<std::size_t>(config.hidden_size));
-    vocabulary_ = static_cast<std::size_t>(config.vocab_size);
-    StepOutput output;
-    const auto n = static_cast<std::int64_t>(tokens_.size());
-    output.logits = TensorView::contiguous(logits_.data(), {n, config.vocab_size});
-    output.final_hidden = TensorView::contiguous(hidden_.data(), {n, config.hidden_size});
-    transformer.forward(family, input, cache, workspace, output);
-  }
-  const float* logits(std::size_t row) const { return logits_.data() + row * vocabulary_; }
-  const std::vector<float>& hidden() const { return hidden_; }
-
- private:
-  void append(const Part& part) {
-    const auto n = part.tokens.size();
-    if (!part.past->pages().reserve(part.past->length() + static_cast<std::int32_t>(n))) std::abort();
-    std::vector<std::uint64_t> seen(n);
-    std::vector<std::int32_t> depth(n);
-    for (std::size_t i = 0; i < n; ++i) {
-      const std::int32_t parent = part.parents.empty() ? static_cast<std::int32_t>(i) - 1 : part.parents[i];
-      seen[i] = std::uint64_t{1} << i;
-      if (parent >= 0) seen[i] |= seen[static_cast<std::size_t>(parent)];
-      depth[i] = parent < 0 ? 0 : depth[static_cast<std::size_t>(parent)] + 1;
-      positions_.push_back(part.past->length() + depth[i]);
-    }
-    tokens_.insert(tokens_.end(), part.tokens.begin(), part.tokens.end());
-    ancestors_.insert(ancestors_.end(), seen.begin(), seen.end());
-    weights_.push_back(part.weights);
-    row_begin_.push_back(static_cast<std::int32_t>(tokens_.size()));
-    KvView view;
-    view.pages = &part.past->pages();
-    view.n_cached = part.past->length();
-    kv_.push_back(view);
-  }
-
-  StepInput describe() {
-    logit_rows_.resize(tokens_.size());
-    std::iota(logit_rows_.begin(), logit_rows_.end(), 0);
-    StepInput input;
-    input.tokens = tokens_;
-    input.positions = positions_;
-    input.row_begin = row_begin_;
-    input.kv = kv_;
-    input.logit_rows = logit_rows_;
-    input.weights = weights_;
-    input.ancestors = ancestors_;
-    input.ancestor_words = 1;
-    return input;
-  }
-
-  std::vector<Part> parts_;
-  std::vector<std::int32_t> tokens_, positions_, row_begin_{0}, logit_rows_;
-  std::vector<std::uint64_t> ancestors_;
-  std::vector<std::uint16_t> weights_;
-  std::vector<KvView> kv_;
-  std::vector<float> logits_, hidden_;
-  std::size_t vocabulary_ = 0;
-};
+using testing::random_tokens;
+using testing::same_bits;
 
 class TransformerBits : public ::testing::TestWithParam<std::tuple<Dtype, int>> {
  protected:
