@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "checkpoints/store_folder.h"
+#include "checkpoints/weight_files.h"
 #include "common/error.h"
 #include "common/log.h"
 
@@ -49,7 +50,7 @@ DraftMeta import_base(DraftStore& store, const std::filesystem::path& folder, co
                 "the drafts in " + store.root().string() + " were made for another target (" + stored->target + ")",
                 "use another --data-dir for this one", "data.directory");
   }
-  if (stored && stored->weights_sha256 == sha256_of_file(folder / "model.safetensors")) return *stored;
+  if (stored && stored->weights_sha256 == sha256_of_file(weights_path(folder))) return *stored;
   const auto staged = store.staging_folder(kBaseDraft);
   for (const char* name : kDraftFiles) {
     if (std::filesystem::exists(folder / name)) std::filesystem::copy_file(folder / name, staged / name);

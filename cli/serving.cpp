@@ -112,6 +112,15 @@ LearnerOptions learner_options(const ServeConfig& config) {
   return options;
 }
 
+// "on", "off", or why it is off although it was asked for.
+std::string learning_text(bool is_on, const ServeConfig& config, const DraftShelf& shelf) {
+  if (is_on) return "on";
+  const std::string key = shelf.base ? shelf.base->weights->config.beyond_plain_llama() : "";
+  if (!config.learning || key.empty()) return "off";
+  return "off (by \"" + key +
+         "\" in its config.json the draft is more than a plain Llama: it serves, but cannot learn)";
+}
+
 }  // namespace
 
 // Members in the order they are made; what uses another stands below it.
@@ -131,7 +140,7 @@ struct Serving::State {
     }
     reconcile(store, ledger);
     recorder.emplace(names(), ledger, metrics);
-    if (drafting && config.learning) start_learning();
+    if (drafting && config.learning && shelf.base->weights->config.beyond_plain_llama().empty()) start_learning();
     start_engine();
   }
 
@@ -244,8 +253,8 @@ std::vector<std::string> Serving::start_up_lines() const {
         " --data PROMPTS.jsonl --draft-config configs/demo-draft.toml --out drafts/" + folder_name(config.target));
   } else {
     lines.push_back("drafting k = " + std::to_string(state.engine->options().k) + " from " + config.draft.string() +
-                    ", learning " + (state.learner ? "on" : "off") + ", " + std::to_string(state.topics.size() - 1) +
-                    " topics");
+                    ", learning " + learning_text(state.learner != nullptr, config, state.shelf) + ", " +
+                    std::to_string(state.topics.size() - 1) + " topics");
   }
   lines.push_back("data in " + config.data_dir.string());
   if (config.server.log_prompts) lines.push_back("PROMPTS AND ANSWERS ARE LOGGED (server.log_prompts)");

@@ -198,6 +198,13 @@ std::vector<at::Tensor*> DraftTrainer::State::all_tensors() {
   return tensors;
 }
 
+void check_trainable(const ModelConfig& draft) {
+  const std::string key = draft.beyond_plain_llama();
+  if (key.empty()) return;
+  throw Error(ErrorCode::kUnsupported, "a draft that learns is a plain Llama: \"" + key + "\" asks for more",
+              "serve it as it is with --no-learning, or choose another draft", key);
+}
+
 DraftTrainer::DraftTrainer(const std::filesystem::path& draft_folder, TrainerOptions options)
     : state_(std::make_unique<State>(TorchDraft(load_model_config(draft_folder), draft_folder), options)) {}
 

@@ -37,6 +37,10 @@ struct TrainStep {
   bool skipped = false;  // loss or gradient not finite, a z-score outlier, abandoned or no rows: nothing was changed
 };
 
+// Error{kUnsupported} naming the config.json key that makes a draft more than a plain Llama, which is what we can
+// train.
+void check_trainable(const ModelConfig& draft);
+
 // AdamW on float32 masters of one draft, by LibTorch; no LibTorch type shows. One lives at a time per process, others
 // rest on disk (save / load). Threads: one owner.
 class DraftTrainer {

@@ -8,6 +8,7 @@
 
 #include "checkpoints/safetensors.h"
 #include "common/error.h"
+#include "distill/draft_trainer.h"
 #include "engine/sample/random.h"
 #include "kernels/elementwise.h"
 
@@ -55,6 +56,7 @@ TorchDraft::TorchDraft(const ModelConfig& config) : config_(config) {
     throw Error(ErrorCode::kInvalidArgument, "the draft's shape is not a Llama's",
                 "heads must be a multiple of kv_heads, and hidden of heads, with an even head size");
   }
+  check_trainable(config);
   add_parameters();
 }
 

@@ -28,8 +28,8 @@ struct NamedTensor {
   at::Tensor value;  // float32, requires grad
 };
 
-// A Llama's float32 masters and its differentiable forward, up to the final norm: the product with the vocabulary is
-// the trainer's, in pieces. Threads: one owner.
+// A plain Llama's (check_trainable) float32 masters and its differentiable forward, up to the final norm: the product
+// with the vocabulary is the trainer's, in pieces. Threads: one owner.
 class TorchDraft {
  public:
   // Random weights: normal of deviation 0.02, output projections divided by sqrt(2 layers) as in GPT-2. `seed` fixes

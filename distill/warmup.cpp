@@ -339,6 +339,7 @@ void check_draft(const WarmupOptions& options) {
     return;
   }
   const ModelConfig draft = load_model_config(options.draft);
+  check_trainable(draft);
   if (draft.vocab_size != target.vocab_size) {
     throw Error(ErrorCode::kInvalidArgument,
                 "the draft has " + std::to_string(draft.vocab_size) + " tokens, its target " +
@@ -375,7 +376,14 @@ ModelConfig draft_config(const ModelConfig& target, const DraftShape& shape) {
   require(shape.hidden / shape.heads % 2 == 0, "head size (hidden / heads) must be even", "heads");
   require(shape.kv_heads >= 1 && shape.heads % shape.kv_heads == 0, "heads must be a multiple of kv_heads", "kv_heads");
   require(shape.ffn >= 1, "ffn must be at least 1", "ffn");
+  // Of the target it keeps vocabulary, context, epsilon and base rotation. A draft is a plain Llama whatever the
+  // target.
   ModelConfig config = target;
+  const ModelConfig plain;
+  config.architecture = plain.architecture;
+  config.rope_scaling = plain.rope_scaling;
+  config.qkv_bias = config.attention_out_bias = config.mlp_bias = config.qk_norm = false;
+  config.windows.clear();
   config.hidden_size = shape.hidden;
   config.n_layers = shape.layers;
   config.intermediate_size = shape.ffn;

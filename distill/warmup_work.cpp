@@ -8,6 +8,7 @@
 
 #include "checkpoints/store_folder.h"
 #include "checkpoints/strict_json.h"
+#include "checkpoints/weight_files.h"
 #include "common/error.h"
 #include "common/file.h"
 
@@ -69,11 +70,19 @@ std::string target_fingerprint(const fs::path& target) {
   return file_sha256(target / "config.json").substr(0, 32) + file_sha256(target / "tokenizer.json").substr(0, 32);
 }
 
+// Of one file its hash; of shards their hashes one behind the other.
+std::string weights_fingerprint(const fs::path& model) {
+  const WeightFiles files(model);
+  std::string text;
+  for (const fs::path& path : files.paths()) text += file_sha256(path).substr(0, 32);
+  return text;
+}
+
 std::string describe_run(const WarmupOptions& options) {
   nlohmann::json data = nlohmann::json::array();
   for (const fs::path& path : options.data) data.push_back(file_sha256(path));
   nlohmann::json run = {
-      {"target", file_sha256(options.target / "model.safetensors").substr(0, 32) + target_fingerprint(options.target)},
+      {"target", weights_fingerprint(options.target) + target_fingerprint(options.target)},
       {"data", data},
       {"share", options.share},
       {"answers", options.answers_from == AnswersFrom::kData ? "data" : "target"},
@@ -94,7 +103,7 @@ std::string describe_run(const WarmupOptions& options) {
     const DraftShape& shape = options.shape;
     run["draft"] = {shape.hidden, shape.layers, shape.ffn, shape.heads, shape.kv_heads, shape.tied};
   } else {
-    run["draft"] = file_sha256(options.draft / "model.safetensors");
+    run["draft"] = file_sha256(weights_path(options.draft));
   }
   return run.dump(1);
 }

@@ -231,6 +231,28 @@ TEST_F(DraftTrainerTest, AStepIsAdamW) {
   }
 }
 
+// Training it as a plain Llama would publish another model than the one that served.
+TEST_F(DraftTrainerTest, WhatIsMoreThanAPlainLlamaIsRefusedByName) {
+  const auto refused = [](const std::function<void(ModelConfig&)>& change) {
+    ModelConfig config = small_config();
+    change(config);
+    try {
+      const DraftTrainer trainer(config, 1, TrainerOptions{});
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kUnsupported);
+      return error.param();
+    }
+    return std::string("accepted");
+  };
+  EXPECT_EQ(refused([](ModelConfig&) {}), "accepted");
+  EXPECT_EQ(refused([](ModelConfig& c) { c.architecture = "MistralForCausalLM"; }), "accepted");
+  EXPECT_EQ(refused([](ModelConfig& c) { c.qkv_bias = c.attention_out_bias = true; }), "attention_bias");
+  EXPECT_EQ(refused([](ModelConfig& c) { c.mlp_bias = true; }), "mlp_bias");
+  EXPECT_EQ(refused([](ModelConfig& c) { c.windows = {4, 0}; }), "sliding_window");
+  EXPECT_EQ(refused([](ModelConfig& c) { c.rope_scaling.type = RopeType::kYarn; }), "rope_scaling");
+  EXPECT_EQ(refused([](ModelConfig& c) { c.qk_norm = true; }), "architectures");
+}
+
 TEST_F(DraftTrainerTest, TheExportIsTheMovingAverageOfTheWeights) {
   const ModelConfig config = small_config();
   for (const double decay : {0.0, 0.6}) {

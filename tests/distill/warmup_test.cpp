@@ -398,6 +398,23 @@ TEST(WarmupPrompts, SayWhereTheFaultIs) {
   EXPECT_NE(fault("[1]", false).find("f.jsonl:1"), std::string::npos);
 }
 
+// One that took over its target's biases, norms and windows could not be trained.
+TEST(WarmupDraft, IsAPlainLlamaWhateverTheTarget) {
+  ModelConfig target;
+  target.architecture = "Qwen3ForCausalLM";
+  target.vocab_size = 1000;
+  target.n_layers = 2;
+  target.rope_theta = 1e6;
+  target.rope_scaling.type = RopeType::kYarn;
+  target.qkv_bias = target.attention_out_bias = target.mlp_bias = target.qk_norm = true;
+  target.windows = {5, 0};
+  const ModelConfig draft = draft_config(target, DraftShape{});
+  EXPECT_EQ(draft.beyond_plain_llama(), "");
+  EXPECT_EQ(draft.architecture, "LlamaForCausalLM");
+  EXPECT_EQ(draft.vocab_size, 1000);
+  EXPECT_EQ(draft.rope_theta, 1e6);
+}
+
 TEST(WarmupFlatness, IsNoGainOfOnePercentOverTheWindow) {
   auto points = [](std::initializer_list<double> losses) {
     std::vector<HeldoutPoint> all;
