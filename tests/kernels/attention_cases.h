@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the attention tests share: sequences in shuffled pages, the rows of chains and trees, and the plain reference in
+// double.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "kernels/attention.h"
+#include "kernels/elementwise.h"
+#include "tests/kernels/kernel_cases.h"
+
+namespace slip::kernels {
+
+struct AttentionShape {
+  int n_heads = 6, n_kv_heads = 2, head_dim = 64, page_tokens = 16;
+  Dtype dtype = Dtype::kBFloat16;
+  float scale() const { return 1.0F / std::sqrt(static_cast<float>(head_dim)); }
+};
+
+// A sequence of `n_slots` random keys and values, in pages in a shuffled order among pages that hold NaN.
+class PagedSequence {
+ public:
+  PagedSequence(const AttentionShape& shape, int n_slots, std::uint64_t page_seed)
+      : shape_(shape), n_pages_((n_slots + shape.page_tokens - 1) / shape.page_tokens), pages_(n_pages_) {
+    const auto row = static_cast<std::size_t>(shape.n_kv_heads * shape.head_dim);
+    page_bytes_ = 2 * row * static_cast<std::size_t>(shape.page_tokens) * dtype_bytes(shape.dtype);
+    memory_ = std::make_unique<AlignedBytes>(page_bytes_ * 2 * n_pages_);
+    std::vector<std::int32_t> order(2 * n_pages_);
+    std::iota(order.begin(), order.end(), 0);
+    std::shuffle(order.begin(), order.end(), std::mt19937_64(page_seed));
+    std::copy_n(order.begin(), n_pages_, pages_.begin());
+    keys_ = random_floats(row * static_cast<std::size_t>(n_slots), 1);
+    values_ = random_floats(row * static_cast<std::size_t>(n_slots), 2);
+    for (int slot = 0; slot < n_slots; ++slot) store(slot, slot);
+  }
+  // Puts the key and value of `from` at `slot`.
+  void store(int slot, int from) {
+    const auto at = static_cast<std::size_t>(from * shape_.n_kv_heads * shape_.head_dim);
+    store_kv(kv(), pages_[static_cast<std::size_t>(slot / shape_.page_tokens)], slot % shape_.page_tokens, &keys_[at],
+             &values_[at]);
+  }
+  // Makes a slot's key and value NaN.
+  void poison(int slot) {
+    const std::vector<float> bad(static_cast<std::size_t>(shape_.n_kv_heads * shape_.head_dim), std::nanf(""));
+    store_kv(kv(), pages_[static_cast<std::size_t>(slot / shape_.page_tokens)], slot % shape_.page_tokens, bad.data(),
+             bad.data());
+  }
+  PagedKv kv() const {
+    return {memory_->data(),   static_cast<std::int64_t>(page_bytes_), shape_.dtype, shape_.n_kv_heads, shape_.head_dim,
+            shape_.page_tokens};
+  }
+  const std::int32_t* pages() const { return pages_.data(); }
+  double key(int slot, int kv_head, int d) const { return stored(keys_, slot, kv_head, d); }
+  double value(int slot, int kv_head, int d) const { return stored(values_, slot, kv_head, d); }
+
+ private:
+  double stored(const std::vector<float>& from, int slot, int kv_head, int d) const {
+    const float value = from[static_cast<std::size_t>((slot * shape_.n_kv_heads + kv_head) * shape_.head_dim + d)];
+    return shape_.dtype == Dtype::kBFloat16 ? bf16_to_float(float_to_bf16(value)) : value;
+  }
+  AttentionShape shape_;
+  std::size_t n_pages_, page_bytes_ = 0;
+  std::vector<std::int32_t> pages_;
+  std::unique_ptr<AlignedBytes> memory_;
+  std::vector<float> keys_, values_;
+};
+
+// An endless random sequence, of which at least n values are there.
+inline const std::vector<float>& queries(std::size_t n) {
+  static std::vector<float> values;
+  if (values.size() < n) values = random_floats(2 * n, 3);
+  return values;
+}
+
+// Queries of `rows`, one after the other from `first_query` on.
+inline std::vector<float> attend(const KernelTable& table, const AttentionShape& shape, const PagedKv& kv,
+                                 std::span<const AttentionRow> rows, std::size_t first_query, ThreadPool& pool) {
+  const auto width = static_cast<std::size_t>(shape.n_heads * shape.head_dim);
+  const auto& q = queries((first_query + rows.size()) * width);
+  std::vector<float> out(rows.size() * width, -1.0F);
+  const auto stride = static_cast<std::int64_t>(width);
+  paged_attention_with(table, kv,
+                       {&q[first_query * width], stride, rows, shape.n_heads, shape.scale(), out.data(), stride}, pool);
+  return out;
+}
+
+inline std::vector<AttentionRow> chain(const PagedSequence& sequence, int n_committed, int n_rows) {
+  std::vector<AttentionRow> rows;
+  for (int i = 0; i < n_rows; ++i) rows.push_back({sequence.pages(), n_committed, i, {}});
+  return rows;
+}
+
+inline std::vector<AttentionRow> windowed(std::vector<AttentionRow> rows, std::int32_t window) {
+  for (AttentionRow& row : rows) row.window = window;
+  return rows;
+}
+
+// Each instruction class of this machine with each type of cache.
+class AttentionTest : public testing::TestWithParam<std::tuple<IsaClass, Dtype>> {
+ protected:
+  const KernelTable& table() const { return kernel_table(std::get<0>(GetParam())); }
+  AttentionShape shape(int n_heads = 6, int n_kv_heads = 2, int head_dim = 64, int page_tokens = 16) const {
+    return {n_heads, n_kv_heads, head_dim, page_tokens, std::get<1>(GetParam())};
+  }
+  ThreadPool pool_{1};
+};
+
+inline auto every_isa_and_dtype() {
+  return testing::Combine(testing::ValuesIn(available_isas()), testing::Values(Dtype::kBFloat16, Dtype::kFloat32));
+}
+inline std::string isa_and_dtype_name(const testing::TestParamInfo<std::tuple<IsaClass, Dtype>>& param) {
+  const char* dtype = std::get<1>(param.param) == Dtype::kFloat32 ? "_float32" : "_bfloat16";
+  return isa_class_name(std::get<0>(param.param)) + std::string(dtype);
+}
+
+// One head of one row in double, over the slots it sees.
+inline void expect_reference(const AttentionShape& shape, const PagedSequence& sequence, const std::vector<int>& slots,
+                             const float* q, const float* out, int head) {
+  const int kv_head = head / (shape.n_heads / shape.n_kv_heads);
+  std::vector<double> weights;
+  double most = -1e300, total = 0;
+  for (const int slot : slots) {
+    double score = 0;
+    for (int d = 0; d < shape.head_dim; ++d) score += q[d] * sequence.key(slot, kv_head, d);
+    weights.push_back(score * shape.scale());
+    most = std::max(most, weights.back());
+  }
+  for (double& weight : weights) total += weight = std::exp(weight - most);
+  for (int d = 0; d < shape.head_dim; ++d) {
+    double sum = 0, size = 0;
+    for (std::size_t i = 0; i < slots.size(); ++i) {
+      sum += weights[i] / total * sequence.value(slots[i], kv_head, d);
+      size += weights[i] / total * std::abs(sequence.value(slots[i], kv_head, d));
+    }
+    ASSERT_NEAR(out[d], sum, Tolerance::kAttention * size) << "head " << head << " dimension " << d;
+  }
+}
+
+inline void expect_reference(const AttentionShape& shape, const PagedSequence& sequence,
+                             const std::vector<std::vector<int>>& slots, const std::vector<float>& out) {
+  const auto dim = static_cast<std::size_t>(shape.head_dim), heads = static_cast<std::size_t>(shape.n_heads);
+  const auto& q = queries(slots.size() * heads * dim);
+  for (std::size_t row = 0; row < slots.size(); ++row) {
+    for (std::size_t head = 0; head < heads; ++head) {
+      const std::size_t at = (row * heads + head) * dim;
+      expect_reference(shape, sequence, slots[row], &q[at], &out[at], static_cast<int>(head));
+    }
+  }
+}
+
+// A random tree: bit i of row r is set if i is r's ancestor or r itself.
+inline std::vector<std::uint64_t> random_tree(int n_rows, int words, std::uint64_t seed) {
+  std::mt19937_64 random(seed);
+  const auto per_row = static_cast<std::size_t>(words);
+  std::vector<std::uint64_t> bits(static_cast<std::size_t>(n_rows) * per_row, 0);
+  for (std::size_t row = 0; row < static_cast<std::size_t>(n_rows); ++row) {
+    if (row > 0 && random() % 8 != 0) {
+      const std::size_t parent = row - 1 - random() % std::min<std::size_t>(row, 3);
+      std::copy_n(&bits[parent * per_row], per_row, &bits[row * per_row]);
+    }
+    bits[row * per_row + row / 64] |= std::uint64_t{1} << (row % 64);
+  }
+  return bits;
+}
+
+inline std::vector<std::vector<int>> visible_slots(const std::vector<std::uint64_t>& tree, int n_rows, int words,
+                                                   int n_committed) {
+  std::vector<std::vector<int>> slots(static_cast<std::size_t>(n_rows));
+  for (int row = 0; row < n_rows; ++row) {
+    auto& seen = slots[static_cast<std::size_t>(row)];
+    for (int slot = 0; slot < n_committed; ++slot) seen.push_back(slot);
+    for (int i = 0; i <= row; ++i) {
+      if (tree[static_cast<std::size_t>(row * words + i / 64)] >> (i % 64) & 1) seen.push_back(n_committed + i);
+    }
+  }
+  return slots;
+}
+
+inline std::vector<AttentionRow> tree_rows(const PagedSequence& sequence, const std::vector<std::uint64_t>& tree,
+                                           int n_rows, int words, int n_committed) {
+  std::vector<AttentionRow> rows;
+  for (int i = 0; i < n_rows; ++i) {
+    const auto at = static_cast<std::size_t>(i * words);
+    rows.push_back({sequence.pages(), n_committed, i, std::span(tree).subspan(at, static_cast<std::size_t>(words))});
+  }
+  return rows;
+}
+
+struct PathCase {
+  const KernelTable& table;
+  AttentionShape shape;
+  std::int32_t window = 0;
+  std::int32_t window_alone = window;  // another one only in negative controls
+};
+
+// A node's result is that of the chain of its ancestors: what makes a tree's accepted path equal decoding it.
+inline void expect_trees_equal_chains(const PathCase& with, const std::vector<std::uint64_t>& shown,
+                                      const std::vector<std::uint64_t>& tree, int n_committed, ThreadPool& pool,
+                                      int& n_different) {
+  const int n_rows = static_cast<int>(tree.size());
+  const AttentionShape& shape = with.shape;
+  const PagedSequence sequence(shape, n_committed + n_rows, 12);
+  const auto tree_views = windowed(tree_rows(sequence, shown, n_rows, 1, n_committed), with.window);
+  const auto out = attend(with.table, shape, sequence.kv(), tree_views, 0, pool);
+  const auto slots = visible_slots(tree, n_rows, 1, n_committed);
+  const std::size_t width = out.size() / static_cast<std::size_t>(n_rows);
+  for (std::size_t row = 0; row < slots.size(); ++row) {
+    PagedSequence path(shape, n_committed + n_rows, 13);
+    for (std::size_t rank = 0; rank < slots[row].size(); ++rank) path.store(static_cast<int>(rank), slots[row][rank]);
+    const auto rows = windowed(chain(path, static_cast<int>(slots[row].size()) - 1, 1), with.window_alone);
+    const auto alone = attend(with.table, shape, path.kv(), rows, row, pool);
+    n_different += same_bits(alone, std::span(out).subspan(row * width, width)) ? 0 : 1;
+  }
+}
+
+}  // namespace slip::kernels
