@@ -42,6 +42,13 @@ void require_text(const JsonFields& fields, const char* key, std::string_view wa
   }
 }
 
+// Keys of models that compute something else, whatever they call themselves: quantized weights, mixtures of experts.
+void refuse_other_models(const JsonFields& fields) {
+  for (const char* key : {"quantization_config", "num_experts", "num_local_experts", "n_routed_experts"}) {
+    if (fields.find(key) != nullptr) unsupported(fields, key, "is not supported");
+  }
+}
+
 Dtype read_dtype(const JsonFields& fields) {
   for (const char* key : {"dtype", "torch_dtype"}) {
     const auto name = fields.optional_string(key);
@@ -170,7 +177,7 @@ ModelConfig parse_model_config(const std::string& config_json, const std::string
   ModelConfig config;
   config.architecture = read_architecture(fields);
   require_text(fields, "hidden_act", "silu");
-  if (fields.find("quantization_config") != nullptr) unsupported(fields, "quantization_config", "is not supported");
+  refuse_other_models(fields);
   read_shape(fields, config);
   read_layer_features(fields, config);
   config.rms_norm_eps = fields.optional_number("rms_norm_eps", {1e-12, 1.0}).value_or(1e-6);

@@ -20,6 +20,7 @@ constexpr JsonFields::NumberRange kTheta{1.0, 1e12};
 constexpr JsonFields::NumberRange kFactor{1.0, 1e6};
 constexpr JsonFields::NumberRange kPositive{1e-6, 1e6};
 constexpr JsonFields::IntegerRange kPositions{1, 1 << 20};
+constexpr const char* kOriginalPositions = "original_max_position_embeddings";
 
 struct TypeName {
   const char* name;
@@ -33,8 +34,12 @@ constexpr TypeName kTypes[] = {{"default", RopeType::kDefault},
 // One of the two objects; errors carry its key.
 class RopeReader {
  public:
-  RopeReader(const JsonFields& fields, const char* key, const json& value, std::int32_t max_positions)
-      : key_(key), object_(value), fields_(value, fields.where() + ": " + key), max_positions_(max_positions) {}
+  RopeReader(const JsonFields& outer, const char* key, const json& value, std::int32_t max_positions)
+      : key_(key),
+        object_(value),
+        outer_(outer),
+        fields_(value, outer.where() + ": " + key),
+        max_positions_(max_positions) {}
 
   RopeScaling read() const {
     RopeScaling scaling;
@@ -95,13 +100,18 @@ class RopeReader {
     return *value;
   }
 
+  // Some files say it beside the object, where transformers 5 reads it first and 4 not at all.
   std::int32_t original_positions() const {
-    return static_cast<std::int32_t>(
-        fields_.optional_integer("original_max_position_embeddings", kPositions).value_or(max_positions_));
+    const auto beside = outer_.optional_integer(kOriginalPositions, kPositions);
+    const auto within = fields_.optional_integer(kOriginalPositions, kPositions);
+    if (beside && within && *beside != *within) {
+      outer_.refuse(kOriginalPositions, std::string("differs from the one in ") + key_);
+    }
+    return static_cast<std::int32_t>(beside ? *beside : within.value_or(max_positions_));
   }
 
   void read_llama3(RopeScaling& scaling) const {
-    only({"factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"});
+    only({"factor", "low_freq_factor", "high_freq_factor", kOriginalPositions});
     scaling.factor = required("factor", kFactor);
     scaling.low_freq_factor = required("low_freq_factor", kPositive);
     scaling.high_freq_factor = required("high_freq_factor", kPositive);
@@ -110,8 +120,8 @@ class RopeReader {
   }
 
   void read_yarn(RopeScaling& scaling) const {
-    only({"factor", "original_max_position_embeddings", "attention_factor", "beta_fast", "beta_slow", "mscale",
-          "mscale_all_dim", "truncate"});
+    only({"factor", kOriginalPositions, "attention_factor", "beta_fast", "beta_slow", "mscale", "mscale_all_dim",
+          "truncate"});
     scaling.original_max_positions = original_positions();
     const auto factor = fields_.optional_number("factor", kFactor);
     scaling.factor = factor.value_or(static_cast<double>(max_positions_) / scaling.original_max_positions);
@@ -136,7 +146,8 @@ class RopeReader {
 
   const char* key_;
   const json& object_;
-  JsonFields fields_;
+  const JsonFields& outer_;
+  const JsonFields fields_;
   std::int32_t max_positions_;
 };
 
@@ -183,7 +194,7 @@ json rope_parameters_json(const RopeSettings& settings) {
   if (scaling.type == RopeType::kDefault) return object;
   object["factor"] = scaling.factor;
   if (scaling.type == RopeType::kLinear) return object;
-  object["original_max_position_embeddings"] = scaling.original_max_positions;
+  object[kOriginalPositions] = scaling.original_max_positions;
   if (scaling.type == RopeType::kLlama3) {
     object["low_freq_factor"] = scaling.low_freq_factor;
     object["high_freq_factor"] = scaling.high_freq_factor;

@@ -31,8 +31,8 @@ struct RopeSettings {
 };
 
 // From `rope_scaling` and `rope_theta` (transformers 4) or `rope_parameters` (5); a file may have both if they agree.
-// `max_positions` stands in for an absent original_max_position_embeddings. Throws Error{kInvalidArgument |
-// kUnsupported} naming the key.
+// original_max_position_embeddings may stand within the object or beside it; `max_positions` stands in for an absent
+// one. Throws Error{kInvalidArgument | kUnsupported} naming the key.
 RopeSettings read_rope_settings(const JsonFields& fields, std::int32_t max_positions);
 
 // The object that `rope_parameters` holds, rope_theta included.

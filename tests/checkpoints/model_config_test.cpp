@@ -134,6 +134,11 @@ TEST(ModelConfig, WhatIsUnderstoodButNotBuiltIsUnsupportedByName) {
   expect_refused("hidden_act", "gelu", ErrorCode::kUnsupported);
   expect_refused("sliding_window", 4096, ErrorCode::kUnsupported);
   expect_refused("quantization_config", {{"bits", 4}}, ErrorCode::kUnsupported);
+  for (const char* key : {"num_experts", "num_local_experts", "n_routed_experts"}) {
+    expect_refused(key, 8, ErrorCode::kUnsupported);
+  }
+  expect_refused("rope_scaling", {{"type", "dynamic"}, {"factor", 2.0}}, ErrorCode::kUnsupported);
+  expect_refused("rope_parameters", {{"rope_type", "longrope"}}, ErrorCode::kUnsupported);
   expect_refused("layer_types", {"full_attention", "sliding_attention", "full_attention", "full_attention"},
                  ErrorCode::kUnsupported);
   expect_refused("layer_types", {"full_attention", "linear_attention", "full_attention", "full_attention"},

@@ -72,6 +72,19 @@ TEST(RopeScaling, ReadsLlama3AndYarn) {
   EXPECT_EQ(scaling(implied).factor, 4.0);  // 4096 / 1024
 }
 
+// transformers 5 prefers the one beside the object; a file that says both must say the same.
+TEST(RopeScaling, TheOriginalContextMayStandBesideTheObject) {
+  json without = kYarn;
+  without.erase("original_max_position_embeddings");
+  const auto beside = [](const json& rope, const json& positions) {
+    return json{{"rope_scaling", rope}, {"original_max_position_embeddings", positions}};
+  };
+  EXPECT_EQ(read(beside(without, 2048)).scaling.original_max_positions, 2048);
+  EXPECT_EQ(read(beside(kYarn, 1024)).scaling.original_max_positions, 1024);
+  EXPECT_EQ(refusal(beside(kYarn, 2048)), "invalid original_max_position_embeddings");
+  EXPECT_EQ(refusal(beside(without, 0)), "invalid original_max_position_embeddings");
+}
+
 TEST(RopeScaling, WrittenParametersReadBackAlike) {
   for (const json& rope :
        std::vector<json>{{{"rope_type", "default"}}, {{"rope_type", "linear"}, {"factor", 3.0}}, kLlama3, kYarn}) {
