@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "checkpoints/llama_tensors.h"
 
-#include <algorithm>
 #include <string_view>
 
 #include "common/error.h"
@@ -25,11 +24,7 @@ bool is_derived(std::string_view name) {
 }
 
 void check_tied_head(const TensorMap& tensors, const std::string& where) {
-  const StoredTensor &head = tensors.at(kLmHeadTensor), &embedding = tensors.at(kEmbeddingTensor);
-  if (head.shape == embedding.shape && head.dtype == embedding.dtype &&
-      std::ranges::equal(head.bytes, embedding.bytes)) {
-    return;
-  }
+  if (tensors.at(kLmHeadTensor) == tensors.at(kEmbeddingTensor)) return;
   disagree(where, "lm_head.weight differs from the embedding that config.json ties it to");
 }
 

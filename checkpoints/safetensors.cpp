@@ -214,6 +214,10 @@ std::string header_text(const TensorMap& tensors, const std::map<std::string, st
 
 }  // namespace
 
+bool StoredTensor::operator==(const StoredTensor& other) const {
+  return dtype == other.dtype && shape == other.shape && std::ranges::equal(bytes, other.bytes);
+}
+
 SafetensorsFile::SafetensorsFile(const std::filesystem::path& path) : path_(path.string()) {
   const Mapping mapping = map_file(path);
   mapping_ = mapping.address;

@@ -18,6 +18,8 @@ struct StoredTensor {
   Dtype dtype = Dtype::kFloat32;
   std::vector<std::int64_t> shape;
   std::span<const std::byte> bytes;  // lives as long as its file object
+
+  bool operator==(const StoredTensor& other) const;  // down to the bytes
 };
 
 using TensorMap = std::map<std::string, StoredTensor, std::less<>>;

@@ -110,14 +110,4 @@ const StoredTensor& WeightFiles::get(std::string_view name) const {
   return found->second;
 }
 
-std::filesystem::path weights_path(const std::filesystem::path& folder) {
-  const auto path = folder / kSingleFile;
-  if (std::filesystem::exists(path)) return path;
-  if (std::filesystem::exists(folder / kIndexFile)) {
-    throw Error(ErrorCode::kUnsupported, folder.string() + ": weights in several files are for targets only",
-                "save the draft again as one model.safetensors (a max_shard_size above its size)");
-  }
-  report_no_weights(folder);
-}
-
 }  // namespace slip

@@ -34,8 +34,4 @@ class WeightFiles {
   TensorMap tensors_;  // bytes live as long as files_
 };
 
-// <folder>/model.safetensors, for what needs a model in one file. Error{kUnsupported} for a sharded checkpoint,
-// Error{kNotFound} with the next step else.
-std::filesystem::path weights_path(const std::filesystem::path& folder);
-
 }  // namespace slip

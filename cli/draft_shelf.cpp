@@ -1,31 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/draft_shelf.h"
 
-#include <fcntl.h>
 #include <openssl/sha.h>
 
 #include <algorithm>
 #include <array>
 #include <string_view>
 
-#include "checkpoints/store_folder.h"
 #include "checkpoints/weight_files.h"
 #include "common/error.h"
+#include "common/file.h"
 #include "common/log.h"
 
 namespace slip::cli {
 namespace {
 
 constexpr std::uint64_t kMaxJsonBytes = std::uint64_t{256} << 20;
-constexpr std::array kDraftFiles = {"config.json",        "model.safetensors",     "generation_config.json",
-                                    "tokenizer.json",     "tokenizer_config.json", "special_tokens_map.json",
-                                    "chat_template.jinja"};
-
-std::string sha256_of_file(const std::filesystem::path& path) {
-  const FileHandle file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!file) throw Error(ErrorCode::kNotFound, path.string() + " is missing", "a draft is a Hugging Face folder");
-  return sha256_of(file.get(), path.string());
-}
+constexpr const char* kWeightsFile = "model.safetensors";
+constexpr std::array kCompanions = {"config.json",           "generation_config.json",  "tokenizer.json",
+                                    "tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja"};
 
 // Of what a draft must agree with: the target's shape and its words.
 std::string target_fingerprint(const std::filesystem::path& folder) {
@@ -50,11 +43,13 @@ DraftMeta import_base(DraftStore& store, const std::filesystem::path& folder, co
                 "the drafts in " + store.root().string() + " were made for another target (" + stored->target + ")",
                 "use another --data-dir for this one", "data.directory");
   }
-  if (stored && stored->weights_sha256 == sha256_of_file(weights_path(folder))) return *stored;
+  const WeightFiles weights(folder);
+  if (stored && weights.tensors() == WeightFiles(store.folder(kBaseDraft, stored->version)).tensors()) return *stored;
   const auto staged = store.staging_folder(kBaseDraft);
-  for (const char* name : kDraftFiles) {
+  for (const char* name : kCompanions) {
     if (std::filesystem::exists(folder / name)) std::filesystem::copy_file(folder / name, staged / name);
   }
+  write_safetensors(staged / kWeightsFile, weights.tensors(), {{"format", "pt"}}, "import");
   DraftMeta meta;
   meta.draft = kBaseDraft;
   meta.parent = stored ? stored->version : 0;

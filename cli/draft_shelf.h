@@ -30,9 +30,10 @@ struct DraftShelf {
   std::vector<std::shared_ptr<DraftSlot>> slots;  // [topics.size()], index = TopicId = DraftId; named like the topic
 };
 
-// Puts the base draft at `folder` into the store when it is not there yet, and fills each topic's slot with the store's
-// current version of its draft, or else with the base draft's weights as version 0. Error{kInvalidArgument} for a draft
-// of another vocabulary, Error{kConflict} when the store's drafts were made for another target.
+// Puts the base draft at `folder` (in one file or in shards) into the store when it is not there yet, and fills each
+// topic's slot with the store's current version of its draft, or else with the base draft's weights as version 0.
+// Error{kInvalidArgument} for a draft of another vocabulary, Error{kConflict} when the store's drafts were made for
+// another target.
 DraftShelf open_shelf(DraftStore& store, const std::filesystem::path& folder, const DraftTarget& target,
                       const TopicTable& topics);
 

@@ -167,7 +167,8 @@ void add_sampling_options(CLI::App& command, GenerateOptions& options) {
 }
 
 void add_model_options(CLI::App& command, GenerateOptions& options) {
-  command.add_option("--target", options.target, "Hugging Face folder of the target")->required();
+  command.add_option("--target", options.target, "Hugging Face folder of the target: Llama, Mistral, Qwen2 or Qwen3")
+      ->required();
   command.add_option("--draft", options.draft, "Hugging Face folder of a draft for it");
   command.add_option("--k", options.k, "Tokens drafted a step (default 3 with a draft); 0 decodes plainly")
       ->check(CLI::Range(0, 16));

@@ -74,7 +74,8 @@ void add_serve(CLI::App& app) {
   auto given = std::make_shared<ServeOverrides>();
   auto check_only = std::make_shared<bool>(false);
   command->add_option("-c,--config", given->config, "TOML file; configs/default.toml shows every key");
-  command->add_option("--target", given->target, "Hugging Face folder of the target model");
+  command->add_option("--target", given->target,
+                      "Hugging Face folder of the target model: Llama, Mistral, Qwen2 or Qwen3");
   command->add_option("--draft", given->draft, "Hugging Face folder of the base draft; without it, plain decoding");
   command->add_option("--k", given->k, "Drafted tokens per step")->check(CLI::Range(0, 16));
   command->add_option("--host", given->host, "Address to bind; any but loopback needs an API key");

@@ -107,11 +107,12 @@ void run(const WarmupFlags& flags) {
 }
 
 void add_what(CLI::App& command, WarmupFlags& flags) {
-  command.add_option("--target", flags.target, "Hugging Face folder of the target")->required();
+  command.add_option("--target", flags.target, "Hugging Face folder of the target: Llama, Mistral, Qwen2 or Qwen3")
+      ->required();
   command.add_option("--data", flags.data, "JSONL files with `prompt` [and `response`], separated by commas")
       ->required()
       ->delimiter(',');
-  auto* draft = command.add_option("--draft", flags.draft, "Go on from this draft's weights");
+  auto* draft = command.add_option("--draft", flags.draft, "Go on from this draft's weights (a plain Llama's)");
   command.add_option("--draft-config", flags.draft_config, "Begin a new draft of this TOML file's shape")
       ->excludes(draft);
   command.add_option("--out", flags.out, "Where the finished draft goes; <out>.work holds what is done so far")

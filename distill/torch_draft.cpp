@@ -6,7 +6,7 @@
 #include <cstring>
 #include <numbers>
 
-#include "checkpoints/safetensors.h"
+#include "checkpoints/weight_files.h"
 #include "common/error.h"
 #include "distill/draft_trainer.h"
 #include "engine/sample/random.h"
@@ -103,7 +103,7 @@ TorchDraft::TorchDraft(const ModelConfig& config, std::uint64_t seed) : TorchDra
 
 TorchDraft::TorchDraft(const ModelConfig& config, const std::filesystem::path& folder) : TorchDraft(config) {
   at::NoGradGuard no_grad;
-  const SafetensorsFile file(folder / "model.safetensors");
+  const WeightFiles file(folder);
   for (NamedTensor& parameter : parameters_) copy_stored(file.get(parameter.name), parameter.value, parameter.name);
 }
 

@@ -103,7 +103,7 @@ std::string describe_run(const WarmupOptions& options) {
     const DraftShape& shape = options.shape;
     run["draft"] = {shape.hidden, shape.layers, shape.ffn, shape.heads, shape.kv_heads, shape.tied};
   } else {
-    run["draft"] = file_sha256(weights_path(options.draft));
+    run["draft"] = weights_fingerprint(options.draft);
   }
   return run.dump(1);
 }

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/draft_shelf.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "checkpoints/weight_files.h"
+#include "tests/engine/model/formula_model.h"
+
+namespace slip::cli {
+namespace {
+
+using nlohmann::json;
+
+const std::filesystem::path kTarget = std::filesystem::path(SLIPSTREAM_SOURCE_DIR) / "checkpoints/demo/target";
+
+// A draft for the embedded target; `layers` makes another one.
+void write_draft(const std::filesystem::path& folder, int layers) {
+  std::filesystem::create_directories(folder);
+  testing::write_formula_model(folder,
+                               {{"architectures", {"LlamaForCausalLM"}},
+                                {"vocab_size", 8192},
+                                {"hidden_size", 16},
+                                {"intermediate_size", 16},
+                                {"num_hidden_layers", layers},
+                                {"num_attention_heads", 2},
+                                {"max_position_embeddings", 64},
+                                {"tie_word_embeddings", true}},
+                               Dtype::kBFloat16);
+}
+
+// The same model with every other tensor in each of two shards.
+void cut_in_two(const std::filesystem::path& folder) {
+  json weight_map = json::object();
+  {
+    const WeightFiles whole(folder);
+    TensorMap shards[2];
+    for (const auto& [name, tensor] : whole.tensors()) {
+      const std::size_t shard = weight_map.size() % 2;
+      weight_map[name] = "part-" + std::to_string(shard) + ".safetensors";
+      shards[shard][name] = tensor;
+    }
+    for (const int i : {0, 1}) {
+      write_safetensors(folder / ("part-" + std::to_string(i) + ".safetensors"), shards[i], {}, "test");
+    }
+  }
+  std::ofstream(folder / "model.safetensors.index.json") << json{{"weight_map", weight_map}};
+  std::filesystem::remove(folder / "model.safetensors");
+}
+
+class OpenShelf : public ::testing::Test {
+ protected:
+  DraftShelf open(const std::string& draft) {
+    return open_shelf(store_, folder_.path() / draft, target_, TopicTable({Topic{"sql", {}}}));
+  }
+  const testing::TemporaryFolder folder_;
+  DraftStore store_{folder_.path() / "store"};
+  const DraftTarget target_{"target", kTarget, Dtype::kBFloat16, load_target(kTarget, Dtype::kBFloat16)};
+};
+
+TEST_F(OpenShelf, ADraftInShardsIsStoredAsOneFileOnce) {
+  write_draft(folder_.path() / "whole", 1);
+  write_draft(folder_.path() / "cut", 1);
+  cut_in_two(folder_.path() / "cut");
+  const DraftShelf shelf = open("cut");
+  EXPECT_EQ(shelf.base->number, 1U);
+  ASSERT_EQ(shelf.slots.size(), 2U);
+  const auto stored = store_.folder("base", 1);
+  EXPECT_TRUE(std::filesystem::exists(stored / "model.safetensors"));
+  EXPECT_TRUE(WeightFiles(stored).tensors() == WeightFiles(folder_.path() / "whole").tensors());
+  EXPECT_EQ(open("cut").base->number, 1U) << "the same draft again";
+  EXPECT_EQ(open("whole").base->number, 1U) << "the same weights in another number of files";
+}
+
+TEST_F(OpenShelf, AnotherDraftBecomesTheNextVersionOfTheBase) {
+  write_draft(folder_.path() / "first", 1);
+  write_draft(folder_.path() / "second", 2);
+  open("first");
+  const DraftShelf shelf = open("second");
+  EXPECT_EQ(shelf.base->number, 2U);
+  EXPECT_EQ(shelf.base->parent, 1U);
+  EXPECT_EQ(shelf.base->weights->config.n_layers, 2);
+}
+
+}  // namespace
+}  // namespace slip::cli
