@@ -56,6 +56,8 @@ TEST(LlamaTensors, TakesExactlyTheModelItsConfigurationDescribes) {
 TEST(LlamaTensors, RefusesWhatItWouldIgnore) {
   EXPECT_THAT(complaint([](TinyLlama& m) { m.add("model.layers.0.self_attn.q_proj.bias", {16}); }),
               HasSubstr("q_proj.bias"));
+  EXPECT_THAT(complaint([](TinyLlama& m) { m.add("model.layers.1.self_attn.o_proj.bias", {16}); }),
+              HasSubstr("model.layers.1.self_attn.o_proj.bias is not part of the model"));
   EXPECT_THAT(complaint([](TinyLlama& m) {
                 m.add("model.layers.2.mlp.up_proj.weight", {24, 16});
               }),
