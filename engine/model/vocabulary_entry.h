@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace slip {
+
+struct VocabularyEntry {
+  enum class Kind : std::uint8_t {
+    kVocabulary,
+    kAdded,
+    kSpecial,
+    kUnknown,  // SentencePiece's: shown, but not as it is spelled
+  };
+  std::string content;  // as the file spells it
+  std::string bytes;    // what it stands for in text
+  Kind kind = Kind::kVocabulary;
+  bool in_model = false;  // merges can end in it; an added token may be both
+};
+
+}  // namespace slip
