@@ -27,8 +27,8 @@ BytePairEncoder::BytePairEncoder(TokenizerFile& file)
       model_(file.entries, std::move(file.merges), file.options) {
   for (const TokenizerFile::Added& token : file.added) {
     if (!token.flags.normalized) continue;
-    const std::string content = normalizer_.apply(file.entries[static_cast<std::size_t>(token.id)].content);
-    if (!content.empty()) added_.add(content, token.id, token.flags);
+    const VocabularyEntry& entry = file.entries[static_cast<std::size_t>(token.id)];
+    if (!entry.normalized.empty()) added_.add(entry.normalized, token.id, token.flags);
   }
 }
 

@@ -97,7 +97,7 @@ std::string apply_step(std::string_view text, Normalizer::Lowercase) {
 
 std::string apply_step(std::string_view text, Normalizer::StripAccents) {
   return mapped(text, [](std::int32_t c, std::string& out) {
-    if (u_charType(c) != U_NON_SPACING_MARK) append_utf8(c, out);
+    if ((U_GET_GC_MASK(c) & U_GC_M_MASK) == 0) append_utf8(c, out);
   });
 }
 

@@ -29,7 +29,7 @@ class Normalizer {
   // The steps, public for their tests.
   enum class Form : std::uint8_t { kNfc, kNfd, kNfkc, kNfkd };
   struct Lowercase {};
-  struct StripAccents {};  // drops non-spacing marks
+  struct StripAccents {};  // drops combining marks of all kinds
   struct ByteLevel {};     // spells bytes in the byte alphabet
   struct Strip {
     bool left = true, right = true;

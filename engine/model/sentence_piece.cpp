@@ -35,7 +35,7 @@ TokenDecoder decoder_of(const SentencePieceProcessor& processor) {
   const int space = processor.PieceToId(kSpaceMark);
   for (int id = 0; id < processor.GetPieceSize(); ++id) {
     const std::string& piece = processor.IdToPiece(id);
-    if (!piece.starts_with(kSpaceMark) || piece.size() < kSpaceMark.size() + 1) continue;
+    if (piece.size() == kSpaceMark.size() || piece.rfind(kSpaceMark) != 0) continue;  // the mark once, at the start
     const bool drops = !processor.DecodeIds({id}).starts_with(' ');
     const bool drops_twice = drops && !processor.IsUnknown(space) && !processor.DecodeIds({space, id}).starts_with(' ');
     return TokenDecoder::sentence_piece(drops, drops_twice);

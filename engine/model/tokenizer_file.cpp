@@ -45,7 +45,7 @@ class EntryReader {
     for (const auto& [content, id] : vocabulary.items()) by_id_.at(place(content, id, "model.vocab")).in_model = true;
   }
 
-  void read_added(const json& added, std::vector<TokenizerFile::Added>& out) {
+  void read_added(const json& added, const Normalizer& normalizer, std::vector<TokenizerFile::Added>& out) {
     if (!added.is_array()) file_.invalid("added_tokens", "must be a list");
     for (std::size_t i = 0; i < added.size(); ++i) {
       const std::string path = "added_tokens[" + std::to_string(i) + "]";
@@ -58,6 +58,7 @@ class EntryReader {
       out.push_back({static_cast<std::int32_t>(id),
                      {special, token.flag("single_word", false), token.flag("lstrip", false),
                       token.flag("rstrip", false), token.flag("normalized", !special)}});
+      if (out.back().flags.normalized) entry.normalized = normalizer.apply(entry.content);
     }
   }
 
@@ -69,7 +70,7 @@ class EntryReader {
       if (found == by_id_.end()) file_.invalid("model.vocab", "no entry has id " + std::to_string(id));
       VocabularyEntry& entry = entries.emplace_back(std::move(found->second));
       if (entry.kind != VocabularyEntry::Kind::kSpecial) {
-        entry.bytes = decoder.token_bytes(entry.content, /*is_first=*/false);
+        entry.bytes = decoder.token_bytes(entry.spelling(), /*is_first=*/false);
       }
     }
     return entries;
@@ -90,7 +91,7 @@ class EntryReader {
     const std::optional<std::int64_t> id = exact_integer(value, {0, kMaxEntries - 1});
     if (!id) file_.invalid(key, "an id is not an integer below " + std::to_string(kMaxEntries));
     const auto [by_content, fresh_content] = ids_.try_emplace(content, *id);
-    const auto [by_id, fresh_id] = by_id_.try_emplace(*id, VocabularyEntry{content, {}, {}});
+    const auto [by_id, fresh_id] = by_id_.try_emplace(*id, VocabularyEntry{content, {}, {}, {}, {}});
     if (fresh_content != fresh_id || by_content->second != *id) {
       file_.invalid(key, "id " + std::to_string(*id) + " and its content do not belong to each other alone");
     }
@@ -169,7 +170,7 @@ TokenizerFile parse_tokenizer_file(std::string_view text, const std::string& whe
   out.decoder = TokenDecoder::read(file.object("decoder"));
   EntryReader entries(file);
   entries.read_vocabulary(model.required("vocab"));
-  if (const json* added = file.find("added_tokens")) entries.read_added(*added, out.added);
+  if (const json* added = file.find("added_tokens")) entries.read_added(*added, out.normalizer, out.added);
   out.merges = read_merges(model.required("merges"), file, entries);
   out.options = read_options(model, entries);
   check_bytes(file, out, entries);

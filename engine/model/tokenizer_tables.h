@@ -41,7 +41,7 @@ struct Tokenizer::Tables {
   // The entry's bytes where it begins the text.
   std::string first_bytes(const VocabularyEntry& entry) const {
     return entry.kind == VocabularyEntry::Kind::kUnknown ? entry.bytes
-                                                         : decoder.token_bytes(entry.content, /*is_first=*/true);
+                                                         : decoder.token_bytes(entry.spelling(), /*is_first=*/true);
   }
   std::vector<std::int32_t> encode(std::string_view text, std::span<const ByteRange> parsed) const;
 };
