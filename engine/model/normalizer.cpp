@@ -5,6 +5,7 @@
 #include <unicode/normalizer2.h>
 #include <unicode/uchar.h>
 
+#include <algorithm>
 #include <map>
 
 #include "common/error.h"
@@ -163,6 +164,11 @@ Normalizer Normalizer::read(const TokenizerFields& fields) {
   std::vector<Step> steps;
   read_steps(fields, steps);
   return Normalizer(std::move(steps));
+}
+
+bool Normalizer::spells_bytes() const {
+  return std::any_of(steps_.begin(), steps_.end(),
+                     [](const Step& step) { return std::holds_alternative<ByteLevel>(step); });
 }
 
 std::string Normalizer::apply(std::string_view text) const {

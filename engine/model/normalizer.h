@@ -23,6 +23,7 @@ class Normalizer {
   static Normalizer read(const TokenizerFields& fields);
 
   bool is_identity() const { return steps_.empty(); }
+  bool spells_bytes() const;  // some step turns text into the byte alphabet
   // Error{kTooLarge} when the text grows beyond 256 MiB.
   std::string apply(std::string_view text) const;
 

@@ -9,6 +9,7 @@
 #include "checkpoints/strict_json.h"
 #include "common/error.h"
 #include "engine/model/byte_alphabet.h"
+#include "engine/model/byte_spelling.h"
 #include "engine/model/tokenizer_fields.h"
 
 namespace slip {
@@ -145,12 +146,17 @@ BytePairOptions read_options(const TokenizerFields& model, const EntryReader& en
   return out;
 }
 
-// A byte without a token would silently disappear from what the model reads.
+// A character without a token would silently disappear from what the model reads.
 void check_bytes(const TokenizerFields& file, const TokenizerFile& out, const EntryReader& entries) {
-  if (!out.pre_tokenizer.spells_bytes() || out.options.unknown >= 0) return;
-  for (int byte = 0; byte < 256; ++byte) {
-    if (entries.find(spelling_of_byte(static_cast<unsigned char>(byte))) < 0) {
-      file.invalid("model.vocab", "byte " + std::to_string(byte) + " has no entry");
+  if (out.options.unknown >= 0) return;
+  const bool spelled = out.pre_tokenizer.spells_bytes() || out.normalizer.spells_bytes();
+  if (!spelled && !out.options.byte_fallback) {
+    file.invalid("model.unk_token", "is missing, and text that no entry spells would be lost");
+  }
+  for (int i = 0; i < 256; ++i) {
+    const auto byte = static_cast<unsigned char>(i);
+    if (entries.find(spelled ? spelling_of_byte(byte) : fallback_spelling(byte)) < 0) {
+      file.invalid("model.vocab", "byte " + std::to_string(i) + " has no entry");
     }
   }
 }

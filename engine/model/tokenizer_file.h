@@ -17,8 +17,8 @@
 
 namespace slip {
 
-// What a tokenizer.json says, checked: ids are 0 … n − 1 without holes, every merge joins entries to an entry, and in a
-// byte-level tokenizer every byte has a token or there is one for the unknown.
+// What a tokenizer.json says, checked: ids are 0 … n − 1 without holes, every merge joins entries to an entry, and
+// every byte has a token or there is one for the unknown.
 struct TokenizerFile {
   struct Added {
     std::int32_t id = 0;

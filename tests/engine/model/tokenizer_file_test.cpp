@@ -132,6 +132,7 @@ TEST(TokenizerFileTest, RefusesContradictions) {
       {"added_tokens", kInvalid, [](json& f) { f["added_tokens"] = "x"; }},
       {"added_tokens[2].lstrip", kInvalid, [](json& f) { f["added_tokens"][2]["lstrip"] = "yes"; }},
       {"pre_tokenizer", kInvalid, [](json& f) { f["pre_tokenizer"] = 3; }},
+      {"model.unk_token", kInvalid, [](json& f) { f.erase("pre_tokenizer"); }},  // nothing spells a space
       {"pre_tokenizer.pretokenizers", kInvalid,
        [](json& f) { f["pre_tokenizer"]["pretokenizers"] = json::array_t(65, step(f, 1)); }},
       {"pre_tokenizer.pretokenizers[0].pattern.String", kInvalid,
