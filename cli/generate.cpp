@@ -114,6 +114,7 @@ class GenerateRun {
     request.sampling = options_.sampling;
     request.max_tokens = options_.max_tokens;
     request.end_ids = model_.weights->config.eos_ids;
+    if (!template_) request.answer_start = StreamDecoder::behind(*model_.tokenizer, request.prompt);
     request.top_logprobs = options_.logprobs.value_or(-1);
     request.checksum = options_.checksums;
     request.draft = slot_;
@@ -128,7 +129,7 @@ class GenerateRun {
   }
 
   std::vector<std::int32_t> encode(const std::string& prompt) const {
-    if (!template_) return model_.tokenizer->encode(prompt, SpecialTokens::kParse);
+    if (!template_) return model_.tokenizer->encode_prompt(prompt);
     return template_->render(*model_.tokenizer, {{"user", prompt}}, /*add_generation_prompt=*/true);
   }
 
@@ -187,7 +188,7 @@ void add_model_options(CLI::App& command, GenerateOptions& options) {
 }
 
 void add_output_options(CLI::App& command, GenerateOptions& options) {
-  command.add_option("--prompt", options.prompt, "The prompt, used as it is");
+  command.add_option("--prompt", options.prompt, "The prompt; without --chat it is used as it is, behind the tokens that the tokenizer puts before a text");
   command.add_option("--prompts", options.prompts, "JSONL with `prompt` and optional `id`");
   command.add_flag("--chat", options.chat, "Apply the chat template: each prompt is a user's message");
   command.add_option("--concurrency", options.concurrency, "Prompts answered at once")->check(CLI::Range(1, 256));

@@ -5,6 +5,8 @@
 
 #include "common/error.h"
 #include "common/file.h"
+#include "engine/model/sentence_piece_file.h"
+#include "engine/model/tokenizer_settings.h"
 
 namespace slip {
 
@@ -43,6 +45,46 @@ TokenDecoder decoder_of(const SentencePieceProcessor& processor) {
   return TokenDecoder::sentence_piece(/*drop_leading_space=*/false, /*until_text=*/false);
 }
 
+std::unique_ptr<SentencePieceProcessor> read_processor(const std::filesystem::path& path) {
+  const std::string bytes = read_file(path, kMaxFileBytes);
+  check_sentence_piece_file(bytes, path.string());
+  auto processor = std::make_unique<SentencePieceProcessor>();
+  const auto status = processor->LoadFromSerializedProto(bytes);
+  if (!status.ok()) {
+    throw Error(ErrorCode::kInvalidArgument, path.string() + ": SentencePiece cannot read it: " + status.ToString());
+  }
+  return processor;
+}
+
+// The tokens that tokenizer_config.json knows beyond the file's pieces, or marks among them.
+void add_tokens(const std::vector<TokenizerSettings::Added>& added, const std::string& where,
+                std::vector<VocabularyEntry>& entries) {
+  for (const TokenizerSettings::Added& token : added) {
+    const auto id = static_cast<std::size_t>(token.id);
+    const std::string key = where + ": added_tokens_decoder." + std::to_string(id);
+    if (id > entries.size()) throw Error(ErrorCode::kInvalidArgument, key + ": the id before it has no token");
+    if (id == entries.size()) entries.push_back({token.content, token.content, Kind::kAdded, false, {}});
+    VocabularyEntry& entry = entries[id];
+    if (entry.content != token.content) {
+      throw Error(ErrorCode::kInvalidArgument, key + ": tokenizer.model has another token of this id");
+    }
+    if (!token.flags.special) continue;
+    entry.kind = Kind::kSpecial;
+    entry.bytes.clear();
+  }
+}
+
+// The id of the token that tokenizer_config.json names, else the one that the model names; none if neither does.
+std::vector<std::int32_t> named_id(const TokenizerSettings& settings, const char* key, int own,
+                                   const std::vector<VocabularyEntry>& entries) {
+  const auto name = settings.special_tokens.find(key);
+  for (std::size_t id = 0; name != settings.special_tokens.end() && id < entries.size(); ++id) {
+    if (entries[id].content == name->second) return {static_cast<std::int32_t>(id)};
+  }
+  if (own < 0) return {};
+  return {own};
+}
+
 }  // namespace
 
 SentencePieceEncoder::SentencePieceEncoder(std::unique_ptr<SentencePieceProcessor> processor)
@@ -50,20 +92,23 @@ SentencePieceEncoder::SentencePieceEncoder(std::unique_ptr<SentencePieceProcesso
 SentencePieceEncoder::~SentencePieceEncoder() = default;
 
 void SentencePieceEncoder::load(const std::filesystem::path& path, Tokenizer::Tables& tables) {
-  auto processor = std::make_unique<SentencePieceProcessor>();
-  const auto status = processor->LoadFromSerializedProto(read_file(path, kMaxFileBytes));
-  if (!status.ok()) {
-    throw Error(ErrorCode::kInvalidArgument, path.string() + ": SentencePiece cannot read it: " + status.ToString());
-  }
+  const TokenizerSettings settings = TokenizerSettings::read(path.parent_path());
+  auto processor = read_processor(path);
   tables.decoder = decoder_of(*processor);
   for (int id = 0; id < processor->GetPieceSize(); ++id) {
-    const VocabularyEntry& entry = tables.entries.emplace_back(entry_of(*processor, id, tables.decoder));
-    if (entry.kind == Kind::kSpecial && !entry.content.empty()) {
-      tables.added.add(entry.content, id, {.special = true});
+    tables.entries.push_back(entry_of(*processor, id, tables.decoder));
+    if (tables.entries.back().kind == Kind::kSpecial) {
+      tables.added.add(tables.entries.back().content, id, {.special = true});
     }
   }
-  // The file does not say so, but the models that come with one (Llama, Gemma) were trained with it.
-  if (processor->bos_id() >= 0) tables.post_processor.before = {processor->bos_id()};
+  add_tokens(settings.added, (path.parent_path() / "tokenizer_config.json").string(), tables.entries);
+  for (const TokenizerSettings::Added& token : settings.added) tables.added.add(token.content, token.id, token.flags);
+  if (settings.add_bos) {
+    tables.post_processor.before = named_id(settings, "bos_token", processor->bos_id(), tables.entries);
+  }
+  if (settings.add_eos) {
+    tables.post_processor.after = named_id(settings, "eos_token", processor->eos_id(), tables.entries);
+  }
   tables.encoder.reset(new SentencePieceEncoder(std::move(processor)));
 }
 

@@ -1,10 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
 #include "engine/model/token_decoder.h"
 #include "engine/model/tokenizer.h"
 #include "engine/model/tokenizer_tables.h"
 #include "engine/model/utf8.h"
 
 namespace slip {
+
+StreamDecoder::Start StreamDecoder::behind(const Tokenizer& tokenizer, const std::vector<std::int32_t>& prompt) {
+  const auto has_text = [&](std::int32_t id) { return !tokenizer.token_bytes(id).empty(); };
+  return std::any_of(prompt.begin(), prompt.end(), has_text) ? Start::kMiddle : Start::kText;
+}
 
 StreamDecoder::StreamDecoder(std::shared_ptr<const Tokenizer> tokenizer, Start start)
     : tokenizer_(std::move(tokenizer)), is_first_(start == Start::kText) {

@@ -84,6 +84,10 @@ std::vector<std::int32_t> Tokenizer::encode(const std::vector<TextPiece>& pieces
   return tables_->encode(text, parsed);
 }
 
+std::vector<std::int32_t> Tokenizer::encode_prompt(std::string_view text) const {
+  return with_special_tokens(encode(text, SpecialTokens::kParse));
+}
+
 std::vector<std::int32_t> Tokenizer::with_special_tokens(std::vector<std::int32_t> ids) const {
   const PostProcessor& around = tables_->post_processor;
   ids.insert(ids.begin(), around.before.begin(), around.before.end());

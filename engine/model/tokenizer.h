@@ -32,6 +32,8 @@ class Tokenizer {
 
   std::vector<std::int32_t> encode(std::string_view text, SpecialTokens specials) const;
   std::vector<std::int32_t> encode(const std::vector<TextPiece>& pieces) const;  // of the pieces' concatenation
+  // A prompt that stands by itself: special tokens in it are parsed, and it gets those around it that the file asks for.
+  std::vector<std::int32_t> encode_prompt(std::string_view text) const;
   // `ids` of one text between the special tokens that the file's post-processor puts around it.
   std::vector<std::int32_t> with_special_tokens(std::vector<std::int32_t> ids) const;
   // Bytes of one token as they stand inside a text; empty for special tokens. Not necessarily whole UTF-8 characters.
@@ -61,6 +63,8 @@ class StreamDecoder {
     kText,    // the first token begins a text: a space that only marks a word's beginning is left out
     kMiddle,  // it continues one
   };
+  // How an answer begins that goes on where a raw prompt ends: in the middle of its text, if it has any.
+  static Start behind(const Tokenizer& tokenizer, const std::vector<std::int32_t>& prompt);
   explicit StreamDecoder(std::shared_ptr<const Tokenizer> tokenizer, Start start = Start::kText);
   std::string push(std::int32_t token);  // the text this token completed, possibly empty
   std::string finish();                  // what is left, incomplete bytes replaced by U+FFFD
