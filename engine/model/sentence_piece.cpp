@@ -63,7 +63,7 @@ void add_tokens(const std::vector<TokenizerSettings::Added>& added, const std::s
     const auto id = static_cast<std::size_t>(token.id);
     const std::string key = where + ": added_tokens_decoder." + std::to_string(id);
     if (id > entries.size()) throw Error(ErrorCode::kInvalidArgument, key + ": the id before it has no token");
-    if (id == entries.size()) entries.push_back({token.content, token.content, Kind::kAdded, false, {}});
+    if (id == entries.size()) entries.push_back({token.content, token.content, Kind::kAdded, /*in_model=*/false, {}});
     VocabularyEntry& entry = entries[id];
     if (entry.content != token.content) {
       throw Error(ErrorCode::kInvalidArgument, key + ": tokenizer.model has another token of this id");

@@ -32,7 +32,8 @@ class Tokenizer {
 
   std::vector<std::int32_t> encode(std::string_view text, SpecialTokens specials) const;
   std::vector<std::int32_t> encode(const std::vector<TextPiece>& pieces) const;  // of the pieces' concatenation
-  // A prompt that stands by itself: special tokens in it are parsed, and it gets those around it that the file asks for.
+  // A prompt that stands by itself: special tokens in it are parsed, and it gets those around it that the file asks
+  // for.
   std::vector<std::int32_t> encode_prompt(std::string_view text) const;
   // `ids` of one text between the special tokens that the file's post-processor puts around it.
   std::vector<std::int32_t> with_special_tokens(std::vector<std::int32_t> ids) const;
@@ -88,14 +89,19 @@ struct ChatMessage {
   std::string content;
 };
 
-// The chat template of tokenizer_config.json, as token ids: template text is parsed for special tokens, message content
-// never is.
+// A model's chat template, as token ids: template text is parsed for special tokens, message content never is, and
+// nothing is put around the whole. Immutable; any thread.
 class ChatTemplate {
  public:
-  // Error{kUnsupported} naming the construct when the template uses Jinja beyond the supported subset.
-  static ChatTemplate load(const std::filesystem::path& folder);
+  // The template in `file`, else the folder's chat_template.jinja, else the one in its tokenizer_config.json, which
+  // names the special tokens in any case. Error{kUnsupported} naming construct and line when it uses Jinja beyond the
+  // supported subset; Error{kNotFound | kInvalidArgument | kTooLarge} naming the file.
+  static ChatTemplate load(const std::filesystem::path& folder, const std::filesystem::path& file = {});
+  // Error{kInvalidArgument} for what the template itself refuses or cannot do with these messages, naming its line;
+  // Error{kTooLarge} for too many messages, too much work or too long a text.
   std::vector<std::int32_t> render(const Tokenizer& tokenizer, const std::vector<ChatMessage>& messages,
                                    bool add_generation_prompt) const;
+  std::vector<TextPiece> render(const std::vector<ChatMessage>& messages, bool add_generation_prompt) const;
   ChatTemplate(const ChatTemplate&);
   ChatTemplate(ChatTemplate&&) noexcept;
   ~ChatTemplate();
