@@ -102,7 +102,11 @@ void SentencePieceEncoder::load(const std::filesystem::path& path, Tokenizer::Ta
     }
   }
   add_tokens(settings.added, (path.parent_path() / "tokenizer_config.json").string(), tables.entries);
-  for (const TokenizerSettings::Added& token : settings.added) tables.added.add(token.content, token.id, token.flags);
+  for (const TokenizerSettings::Added& token : settings.added) {
+    AddedTokenFlags flags = token.flags;  // a control symbol stays special, whatever the settings say
+    flags.special = tables.entries[static_cast<std::size_t>(token.id)].kind == Kind::kSpecial;
+    tables.added.add(token.content, token.id, flags);
+  }
   if (settings.add_bos) {
     tables.post_processor.before = named_id(settings, "bos_token", processor->bos_id(), tables.entries);
   }

@@ -110,9 +110,9 @@ struct PieceCheck {
   }
 };
 
-// The map of characters: the length of a double array (Aoe 1989, in the layout of darts-clone), the array, and the texts
-// that it points into. A unit of the array has a label in bits 0 … 7, whether a value hangs off it in bit 8, and how far
-// its children are in bits 10 … 30 (in steps of 256 with bit 9 set); with bit 31 it is a value.
+// The map of characters: the length of a double array (Aoe 1989, in the layout of darts-clone), the array, and the
+// texts that it points into. A unit of the array has a label in bits 0 … 7, whether a value hangs off it in bit 8, and
+// how far its children are in bits 10 … 30 (in steps of 256 with bit 9 set); with bit 31 it is a value.
 class CharacterMap {
  public:
   CharacterMap(std::string_view blob, const std::string& where) : where_(where) {
@@ -145,7 +145,9 @@ class CharacterMap {
  private:
   static constexpr std::uint32_t kValueBit = 1U << 31;
   static bool has_value(std::uint32_t unit) { return (unit >> 8 & 1) != 0; }
-  static std::size_t offset(std::uint32_t unit) { return static_cast<std::size_t>(unit >> 10) << ((unit & 0x200) >> 6); }
+  static std::size_t offset(std::uint32_t unit) {
+    return static_cast<std::size_t>(unit >> 10) << ((unit & 0x200) >> 6);
+  }
 
   void check_value(std::size_t at) const {
     if (at >= units_.size() || (units_[at] & ~kValueBit) >= texts_.size()) refuse();

@@ -65,7 +65,7 @@ TemplateValue range(const TemplateArguments& call, TemplateWork& work) {
   if (!end || step == 0) work.fail("range without an end, or with a step of 0");
   TemplateValue::Items out;
   for (std::int64_t i = begin; step > 0 ? i < *end : i > *end;) {
-    work.spend(1);
+    work.spend(2);
     out.push_back(TemplateValue::integer(i));
     if (__builtin_add_overflow(i, step, &i)) break;
   }

@@ -111,6 +111,7 @@ TemplateValue integer(const TemplateValue& value, const Call& call, TemplateWork
     return TemplateValue::integer(number ? optional_integer(value, work).value_or(0) : fallback);
   }
   const std::string& text = value.as_text()->bytes();
+  work.spend_bytes(text.size());
   const ByteRange left = stripped(text, {});
   std::int64_t number = 0;
   const auto [end, failed] = std::from_chars(text.data() + left.begin, text.data() + left.end, number);
@@ -190,6 +191,7 @@ TemplateValue indent(const TemplateValue& value, const Call& call, TemplateWork&
     margin.append_own(std::string(static_cast<std::size_t>(width), ' '));
   }
   TemplateText text = value.shown(work);
+  work.spend(text.size());
   text.append_own("\n");  // as in Jinja: keeps an empty last line
   const TemplateTexts lines = split_lines(text);
   work.spend_bytes(text.size() + lines.size() * margin.size());

@@ -167,6 +167,7 @@ TemplateValue call_text_method(const TemplateText& text, const TemplateArguments
   const auto method =
       std::find_if(kMethods.begin(), kMethods.end(), [&](const auto& known) { return known.first == call.callee; });
   if (method == kMethods.end()) work.fail("a text's ." + call.callee + "() is not supported");
+  work.spend_bytes(text.size());
   return method->second(text, call, work);
 }
 

@@ -132,17 +132,24 @@ bool equal(const TemplateValue& a, const TemplateValue& b, TemplateWork& work) {
   if (left || right) return left == right;
   if (a.is_undefined() || b.is_undefined()) return a.is_undefined() && b.is_undefined();
   if (a.is_none() || b.is_none()) return a.is_none() && b.is_none();
-  if (a.as_text() != nullptr && b.as_text() != nullptr) return a.as_text()->bytes() == b.as_text()->bytes();
+  if (a.as_text() != nullptr && b.as_text() != nullptr) {
+    const bool alike = a.as_text()->size() == b.as_text()->size();
+    if (alike) work.spend_bytes(a.as_text()->size());
+    return alike && a.as_text()->bytes() == b.as_text()->bytes();
+  }
   if (a.as_list() != nullptr && b.as_list() != nullptr) return equal_items(*a.as_list(), *b.as_list(), work);
   if (a.as_map() != nullptr && b.as_map() != nullptr) return equal_maps(*a.as_map(), *b.as_map(), work);
   return a.as_namespace() != nullptr && a.as_namespace() == b.as_namespace();
 }
 
-bool less(const TemplateValue& a, const TemplateValue& b, const TemplateWork& work) {
+bool less(const TemplateValue& a, const TemplateValue& b, TemplateWork& work) {
   const auto left = number_of(a), right = number_of(b);
   if (left && right) return *left < *right;
   // UTF-8 in the order of its bytes is in the order of its code points.
-  if (a.as_text() != nullptr && b.as_text() != nullptr) return a.as_text()->bytes() < b.as_text()->bytes();
+  if (a.as_text() != nullptr && b.as_text() != nullptr) {
+    work.spend_bytes(a.as_text()->size());
+    return a.as_text()->bytes() < b.as_text()->bytes();
+  }
   work.fail("a comparison of " + a.kind() + " with " + b.kind());
 }
 
@@ -171,7 +178,7 @@ std::shared_ptr<const TemplateValue::List> items_of(const TemplateValue& value, 
     work.spend(map->entries.size());
     for (const auto& entry : map->entries) items.push_back(TemplateValue::text(TemplateText::own(entry.first)));
   } else if (const TemplateText* text = value.as_text()) {
-    work.spend(text->size());
+    work.spend(4 * text->size());  // each becomes a value, which is some hundred bytes
     for (std::size_t at = 0; at < text->size();) {
       const std::size_t n = first_code_point(std::string_view(text->bytes()).substr(at)).bytes;
       items.push_back(TemplateValue::text(text->slice({at, at + n})));

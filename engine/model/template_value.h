@@ -92,7 +92,7 @@ class TemplateValue {
 
 // Python's == and <; comparisons of what has no order fail.
 bool equal(const TemplateValue& a, const TemplateValue& b, TemplateWork& work);
-bool less(const TemplateValue& a, const TemplateValue& b, const TemplateWork& work);
+bool less(const TemplateValue& a, const TemplateValue& b, TemplateWork& work);
 bool contains(const TemplateValue& whole, const TemplateValue& part, TemplateWork& work);  // part in whole
 // What a loop goes over: items, keys, characters; nothing for what is undefined.
 std::shared_ptr<const TemplateValue::List> items_of(const TemplateValue& value, TemplateWork& work);

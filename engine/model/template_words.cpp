@@ -92,7 +92,7 @@ void TemplateWords::advance() {
   while (n < rest_.size() && is_name_character(rest_[n])) ++n;
   TemplateWord::Kind kind = TemplateWord::Kind::kSign;
   if (n > 0) kind = is_digit(rest_.front()) ? TemplateWord::Kind::kInteger : TemplateWord::Kind::kName;
-  if (n == 0) n = sign_bytes(rest_);
+  if (n == 0) n = std::max(sign_bytes(rest_), first_code_point(rest_).bytes);
   word_ = {kind, std::string(rest_.substr(0, n))};
   rest_.remove_prefix(n);
 }

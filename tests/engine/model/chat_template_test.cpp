@@ -234,7 +234,7 @@ TEST(ChatTemplateTest, ContentStaysContentThroughEveryOperation) {
                                             "c.split()[0]",
                                             "c.splitlines()[0]",
                                             "c.replace('end', '')",
-                                            "''.replace('', '') ~ 'x'.replace('x', c)",
+                                            "'x'.replace('x', c)",
                                             "c|replace('n', 'n')",
                                             "c|indent",
                                             "''|indent(c, true)",
