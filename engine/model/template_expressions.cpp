@@ -279,7 +279,8 @@ void TemplateExpressions::arguments(Expression& call) {
 Expression TemplateExpressions::filtered(Expression value) {
   while (true) {
     if (words_.take_sign("|")) {
-      if (!is_template_filter(words_.peek().text)) words_.refuse("the filter \"" + words_.peek().text + "\"");
+      const bool known = words_.peek().kind == WordKind::kName && is_template_filter(words_.peek().text);
+      if (!known) words_.refuse("the filter \"" + words_.peek().text + "\"");
       value = make(Op::kFilter, {std::move(value)});
       value.name = words_.take().text;
       if (words_.take_sign("(")) arguments(value);
@@ -296,7 +297,8 @@ Expression TemplateExpressions::filtered(Expression value) {
 Expression TemplateExpressions::test(Expression value) {
   const bool negated = words_.take_name("not");
   Expression out = make(Op::kTest, {std::move(value)});
-  if (!is_template_test(words_.peek().text)) words_.refuse("the test \"" + words_.peek().text + "\"");
+  const bool known = words_.peek().kind == WordKind::kName && is_template_test(words_.peek().text);
+  if (!known) words_.refuse("the test \"" + words_.peek().text + "\"");
   out.name = words_.take().text;
   const WordKind next = words_.peek().kind;
   const bool value_follows = next == WordKind::kInteger || next == WordKind::kString || words_.is_sign("[") ||
