@@ -235,7 +235,7 @@ TEST(ChatTemplateTest, ContentStaysContentThroughEveryOperation) {
                                             "c.splitlines()[0]",
                                             "c.replace('end', '')",
                                             "'x'.replace('x', c)",
-                                            "c|replace('n', 'n')",
+                                            "c|replace('n', '-')",
                                             "c|indent",
                                             "''|indent(c, true)",
                                             "c|tojson",
