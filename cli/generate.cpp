@@ -22,7 +22,7 @@ namespace {
 constexpr std::int32_t kMostNodes = 17;  // rows of one sequence in a pass: its last token and the deepest proposal
 
 struct GenerateOptions {
-  std::string target, draft, swap_draft, prompt, prompts, dtype = "bfloat16";
+  std::string target, draft, swap_draft, prompt, prompts, chat_template, dtype = "bfloat16";
   bool chat = false, checksums = false, json = false;
   std::optional<int> k, logprobs;
   SamplingParams sampling{.temperature = 0};
@@ -60,7 +60,7 @@ class GenerateRun {
     rows_ = options.prompts.empty() ? std::vector<PromptRow>{{1, options.prompt}} : read_prompt_file(options.prompts);
     const Dtype dtype = parse_dtype(options.dtype);
     model_ = load_target(options.target, dtype);
-    if (options.chat) template_.emplace(ChatTemplate::load(options.target));
+    if (options.chat) template_.emplace(ChatTemplate::load(options.target, options.chat_template));
     k_ = options.draft.empty() ? 0 : options.k.value_or(EngineOptions{}.k);
     if (k_ == 0) return;  // plain decoding never opens a draft
     auto first = std::make_shared<DraftVersion>();
@@ -114,6 +114,7 @@ class GenerateRun {
     request.sampling = options_.sampling;
     request.max_tokens = options_.max_tokens;
     request.end_ids = model_.weights->config.eos_ids;
+    if (!template_) request.answer_start = StreamDecoder::behind(*model_.tokenizer, request.prompt);
     request.top_logprobs = options_.logprobs.value_or(-1);
     request.checksum = options_.checksums;
     request.draft = slot_;
@@ -128,7 +129,7 @@ class GenerateRun {
   }
 
   std::vector<std::int32_t> encode(const std::string& prompt) const {
-    if (!template_) return model_.tokenizer->encode(prompt, SpecialTokens::kParse);
+    if (!template_) return model_.tokenizer->encode_prompt(prompt);
     return template_->render(*model_.tokenizer, {{"user", prompt}}, /*add_generation_prompt=*/true);
   }
 
@@ -145,6 +146,9 @@ class GenerateRun {
 void check(const GenerateOptions& options) {
   if (options.prompt.empty() == options.prompts.empty()) {
     throw Error(ErrorCode::kInvalidArgument, "give either --prompt TEXT or --prompts FILE");
+  }
+  if (!options.chat_template.empty() && !options.chat) {
+    throw Error(ErrorCode::kInvalidArgument, "--chat-template without --chat", "add --chat");
   }
   if (options.draft.empty() && options.k.value_or(0) > 0) {
     throw Error(ErrorCode::kInvalidArgument, "--k " + std::to_string(*options.k) + " without a draft to propose",
@@ -188,9 +192,12 @@ void add_model_options(CLI::App& command, GenerateOptions& options) {
 }
 
 void add_output_options(CLI::App& command, GenerateOptions& options) {
-  command.add_option("--prompt", options.prompt, "The prompt, used as it is");
+  command.add_option(
+      "--prompt", options.prompt,
+      "The prompt; without --chat it is used as it is, behind the tokens that the tokenizer puts before a text");
   command.add_option("--prompts", options.prompts, "JSONL with `prompt` and optional `id`");
   command.add_flag("--chat", options.chat, "Apply the chat template: each prompt is a user's message");
+  command.add_option("--chat-template", options.chat_template, "With --chat: a Jinja file instead of the target's own");
   command.add_option("--concurrency", options.concurrency, "Prompts answered at once")->check(CLI::Range(1, 256));
   command.add_flag("--checksums", options.checksums, "Add a checksum over the raw logits behind every token");
   command.add_option("--logprobs", options.logprobs, "Add the N best log probabilities of every token")

@@ -12,7 +12,7 @@ namespace {
 // The first id whose entry differs, −1 if none. Ids beyond the smaller of two models differ by existing.
 std::int32_t first_differing_id(const std::filesystem::path& folder, const ModelConfig& draft,
                                 const TargetModel& target) {
-  if (std::filesystem::exists(folder / "tokenizer.json")) {
+  if (std::filesystem::exists(folder / "tokenizer.json") || std::filesystem::exists(folder / "tokenizer.model")) {
     const auto words = Tokenizer::load(folder);
     const std::int32_t different = Tokenizer::first_difference(*words, *target.tokenizer);
     if (different >= 0) return different;

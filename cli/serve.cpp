@@ -77,6 +77,7 @@ void add_serve(CLI::App& app) {
   command->add_option("--target", given->target,
                       "Hugging Face folder of the target model: Llama, Mistral, Qwen2 or Qwen3");
   command->add_option("--draft", given->draft, "Hugging Face folder of the base draft; without it, plain decoding");
+  command->add_option("--chat-template", given->chat_template, "Jinja file; without it, the target's own template");
   command->add_option("--k", given->k, "Drafted tokens per step")->check(CLI::Range(0, 16));
   command->add_option("--host", given->host, "Address to bind; any but loopback needs an API key");
   command->add_option("--port", given->port, "Port to bind; 0 lets the system choose")->check(CLI::Range(0, 65535));

@@ -42,6 +42,7 @@ void read_days(TomlSection& section, const char* key, std::int64_t& out_us) {
 void read_model(TomlSection section, ServeConfig& config) {
   read_path(section, "target", config.target);
   read_path(section, "draft", config.draft);
+  read_path(section, "chat_template", config.chat_template);
   section.read("served_names", config.served_names);
   std::string dtype = config.dtype == Dtype::kFloat32 ? "float32" : "bfloat16";
   section.read_choice("dtype", dtype, {"bfloat16", "float32"});
@@ -158,8 +159,10 @@ void apply(const ServeOverrides& given, ServeConfig& config) {
   if (!given.target.empty()) {
     config.target = given.target;
     config.draft.clear();
+    config.chat_template.clear();
   }
   if (!given.draft.empty()) config.draft = given.draft;
+  if (!given.chat_template.empty()) config.chat_template = given.chat_template;
   if (!given.host.empty()) config.server.host = given.host;
   if (!given.data_dir.empty()) config.data_dir = given.data_dir;
   if (given.k) config.engine.k = *given.k;

@@ -26,6 +26,7 @@ struct GovernorChoice {
 // Everything `serve` can be told, parsed and validated once. Relative paths are taken from the working directory.
 struct ServeConfig {
   std::filesystem::path target, draft;    // draft empty: plain decoding
+  std::filesystem::path chat_template;    // a Jinja file; empty: the target's own
   std::vector<std::string> served_names;  // empty: the target folder's name
   Dtype dtype = Dtype::kBFloat16;
   int threads = 0;                // 0: the cores we may use, less learning's
@@ -46,7 +47,7 @@ struct ServeConfig {
 
 // What the command line overrides.
 struct ServeOverrides {
-  std::string config, target, draft, host, data_dir;
+  std::string config, target, draft, chat_template, host, data_dir;
   std::optional<int> k, port, threads;
   bool no_learning = false, no_speculation = false;
 };
@@ -58,7 +59,7 @@ std::vector<Topic> built_in_topics();
 ServeConfig parse_serve_config(const std::string& toml, const std::string& where, ServeConfig config);
 std::vector<Topic> parse_topics(const std::string& toml, const std::string& where);
 
-// Defaults ← file ← command line. `--target` without `--draft` drops the file's draft: a draft belongs to its target.
+// Defaults ← file ← command line. `--target` drops the file's draft and chat template: they belong to its target.
 ServeConfig load_serve_config(const ServeOverrides& overrides);
 
 // The effective configuration as TOML; no secret is in it.

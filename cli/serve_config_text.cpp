@@ -24,6 +24,7 @@ std::int64_t integer(Integer value) {
 toml::table model_table(const ServeConfig& config) {
   return toml::table{{"target", config.target.string()},
                      {"draft", config.draft.string()},
+                     {"chat_template", config.chat_template.string()},
                      {"served_names", list(config.served_names)},
                      {"dtype", config.dtype == Dtype::kFloat32 ? "float32" : "bfloat16"},
                      {"threads", config.threads},

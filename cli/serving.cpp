@@ -73,11 +73,13 @@ std::filesystem::path private_folder(const std::filesystem::path& path) {
   return path;
 }
 
-std::shared_ptr<const ChatTemplate> load_template(const std::filesystem::path& folder) {
+// A template that was asked for has to work; without one of its own a model still serves completions.
+std::shared_ptr<const ChatTemplate> load_template(const ServeConfig& config) {
   try {
-    return std::make_shared<const ChatTemplate>(ChatTemplate::load(folder));
+    return std::make_shared<const ChatTemplate>(ChatTemplate::load(config.target, config.chat_template));
   } catch (const Error& error) {
-    log_warn("no chat completions: " + error.message());
+    if (!config.chat_template.empty()) throw;
+    log_warn("no chat completions: " + error.message() + (error.hint().empty() ? "" : "; " + error.hint()));
     return nullptr;
   }
 }
@@ -219,7 +221,7 @@ std::shared_ptr<const ServedModel> Serving::model() const {
   model->names = state->config.served_names;
   if (model->names.empty()) model->names = {folder_name(state->config.target)};
   model->tokenizer = state->target.tokenizer;
-  model->chat_template = load_template(state->config.target);
+  model->chat_template = load_template(state->config);
   model->max_positions = state->target.weights->config.max_positions;
   model->end_ids = state->target.weights->config.eos_ids;
   model->topics = state->topics;

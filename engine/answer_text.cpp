@@ -7,8 +7,11 @@
 
 namespace slip {
 
-AnswerText::AnswerText(std::shared_ptr<const Tokenizer> tokenizer, std::vector<std::string> stop_strings)
-    : has_text_(tokenizer != nullptr), decoder_(std::move(tokenizer)), stop_strings_(std::move(stop_strings)) {}
+AnswerText::AnswerText(std::shared_ptr<const Tokenizer> tokenizer, std::vector<std::string> stop_strings,
+                       StreamDecoder::Start start)
+    : has_text_(tokenizer != nullptr),
+      decoder_(std::move(tokenizer), start),
+      stop_strings_(std::move(stop_strings)) {}
 
 bool AnswerText::push(std::int32_t token) {
   if (!has_text_) return false;

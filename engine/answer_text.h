@@ -16,7 +16,8 @@ namespace slip {
 class AnswerText {
  public:
   // `tokenizer` may be null: then there is no text, and `stop_strings` must be empty.
-  AnswerText(std::shared_ptr<const Tokenizer> tokenizer, std::vector<std::string> stop_strings);
+  AnswerText(std::shared_ptr<const Tokenizer> tokenizer, std::vector<std::string> stop_strings,
+             StreamDecoder::Start start = StreamDecoder::Start::kText);
 
   // Adds one token's text; true when it completed a stop string: the text ends before the earliest one.
   bool push(std::int32_t token);

@@ -9,6 +9,7 @@
 
 #include "common/error.h"
 #include "common/ids.h"
+#include "engine/model/tokenizer.h"
 #include "engine/sample/distribution.h"
 #include "engine/speculate/draft_slot.h"
 #include "engine/speculate/proposal.h"
@@ -74,6 +75,8 @@ struct Request {
   std::int32_t max_tokens = 16;       // prompt + max_tokens ≤ the target's max_positions
   std::vector<std::int32_t> end_ids;  // empty: only length and strings stop
   std::vector<std::string> stop_strings;
+  // A text of its own, or the middle of the prompt's: some tokenizers write a space before the first word only then.
+  StreamDecoder::Start answer_start = StreamDecoder::Start::kText;
   std::int32_t top_logprobs = -1;  // −1: none; 0: the token's own; n: and the n best
   bool checksum = false;
   std::shared_ptr<DraftSlot> draft;  // null: plain decoding

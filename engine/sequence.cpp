@@ -26,7 +26,7 @@ Sequence::Sequence(Request asked, std::uint64_t drawn_seed, PagePool& pool, std:
       tokens(request.prompt),
       prompt_tokens(static_cast<std::int32_t>(request.prompt.size())),
       pages(pool),
-      text(std::move(tokenizer), request.stop_strings) {
+      text(std::move(tokenizer), request.stop_strings, request.answer_start) {
   if (!request.sampling.seed) request.sampling.seed = drawn_seed;
   tokens.reserve(static_cast<std::size_t>(most_tokens()));
   figures.prompt_tokens = prompt_tokens;

@@ -34,7 +34,7 @@ std::string session_of(const std::vector<std::int32_t>& prompt) {
 }
 
 std::vector<std::int32_t> tokenise(const ServedModel& model, const CompletionCall& call) {
-  if (call.endpoint == Endpoint::kCompletion) return model.tokenizer->encode(call.prompt, SpecialTokens::kParse);
+  if (call.endpoint == Endpoint::kCompletion) return model.tokenizer->encode_prompt(call.prompt);
   if (!model.chat_template) {
     throw Error(ErrorCode::kUnsupported, "this model has no chat template", "use /v1/completions", "messages");
   }
@@ -149,6 +149,9 @@ AnswerIdentity Service::generate(CompletionCall call, TenantId tenant, std::shar
   request.sampling = call.sampling;
   request.end_ids = served->end_ids;
   request.stop_strings = std::move(call.stop);
+  if (call.endpoint == Endpoint::kCompletion) {
+    request.answer_start = StreamDecoder::behind(*served->tokenizer, request.prompt);
+  }
   request.top_logprobs = call.top_logprobs;
   request.tenant = tenant;
   request.learn = call.learn;

@@ -1,169 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <algorithm>
-#include <array>
 #include <nlohmann/json.hpp>
 #include <utility>
 
 #include "checkpoints/strict_json.h"
 #include "common/error.h"
 #include "common/file.h"
+#include "engine/model/template_interpreter.h"
 #include "engine/model/template_program.h"
 #include "engine/model/tokenizer.h"
+#include "engine/model/tokenizer_settings.h"
 
 namespace slip {
 
 struct ChatTemplate::Program {
   std::vector<TemplateNode> nodes;
+  TemplateInterpreter::Names names;  // those that do not depend on the messages
 };
 
 namespace {
 
-constexpr std::uint64_t kMaxConfigBytes = 8U << 20;
-constexpr std::size_t kMaxMessages = 4096;            // S8
-constexpr std::size_t kMaxRenderedBytes = 64U << 20;  // several times the largest request body
+using nlohmann::json;
 
-using Op = TemplateExpression::Op;
-
-// Python's str.strip(): what Unicode calls white space, and four old separators.
-constexpr std::array<std::string_view, 28> kStripped{
-    "\t",           "\n",           "\v",           "\f",           "\r",
-    "\x1c",         "\x1d",         "\x1e",         "\x1f",         " ",
-    "\xC2\x85",     "\xC2\xA0",     "\xE1\x9A\x80", "\xE2\x80\x80", "\xE2\x80\x81",
-    "\xE2\x80\x82", "\xE2\x80\x83", "\xE2\x80\x84", "\xE2\x80\x85", "\xE2\x80\x86",
-    "\xE2\x80\x87", "\xE2\x80\x88", "\xE2\x80\x89", "\xE2\x80\x8A", "\xE2\x80\xA8",
-    "\xE2\x80\xA9", "\xE2\x80\xAF", "\xE2\x81\x9F"};
-constexpr std::string_view kIdeographicSpace = "\xE3\x80\x80";
-
-std::size_t blank_at_start(std::string_view text) {
-  if (text.starts_with(kIdeographicSpace)) return kIdeographicSpace.size();
-  const auto blank = std::find_if(kStripped.begin(), kStripped.end(), [&](auto b) { return text.starts_with(b); });
-  return blank == kStripped.end() ? 0 : blank->size();
-}
-
-std::size_t blank_at_end(std::string_view text) {
-  if (text.ends_with(kIdeographicSpace)) return kIdeographicSpace.size();
-  const auto blank = std::find_if(kStripped.begin(), kStripped.end(), [&](auto b) { return text.ends_with(b); });
-  return blank == kStripped.end() ? 0 : blank->size();
-}
-
-void trim(std::vector<TextPiece>& pieces) {
-  for (TextPiece& piece : pieces) {
-    std::size_t begin = 0;
-    while (const std::size_t n = blank_at_start(std::string_view(piece.text).substr(begin))) begin += n;
-    piece.text.erase(0, begin);
-    if (!piece.text.empty()) break;
-  }
-  for (auto piece = pieces.rbegin(); piece != pieces.rend(); ++piece) {
-    while (const std::size_t n = blank_at_end(piece->text)) piece->text.resize(piece->text.size() - n);
-    if (!piece->text.empty()) break;
-  }
-}
-
-// One rendering: walks the program and collects text, each stretch marked as the template's own or a message's.
-class Renderer {
- public:
-  Renderer(const std::vector<ChatMessage>& messages, bool add_generation_prompt)
-      : messages_(messages), add_generation_prompt_(add_generation_prompt) {}
-
-  void run(const std::vector<TemplateNode>& nodes) {
-    for (const TemplateNode& node : nodes) {
-      switch (node.kind) {
-        case TemplateNode::Kind::kText:
-          append(node.text, SpecialTokens::kParse, pieces_);
-          break;
-        case TemplateNode::Kind::kOutput:
-          append_text(node.expression, pieces_);
-          break;
-        case TemplateNode::Kind::kIf:
-          run(holds(node.expression) ? node.body : node.otherwise);
-          break;
-        case TemplateNode::Kind::kFor:
-          for (current_ = 0; current_ < messages_.size(); ++current_) run(node.body);
-          break;
-      }
-    }
-  }
-
-  const std::vector<TextPiece>& pieces() const { return pieces_; }
-
- private:
-  void append(std::string_view text, SpecialTokens specials, std::vector<TextPiece>& out) {
-    if (text.empty()) return;
-    rendered_bytes_ += text.size();
-    if (rendered_bytes_ > kMaxRenderedBytes) {
-      throw Error(ErrorCode::kTooLarge, "the rendered chat is over 64 MiB", {}, "messages");
-    }
-    if (out.empty() || out.back().specials != specials) out.push_back({{}, specials});
-    out.back().text += text;
-  }
-
-  void append_text(const TemplateExpression& expression, std::vector<TextPiece>& out) {
-    switch (expression.op) {
-      case Op::kText:
-        return append(expression.text, SpecialTokens::kParse, out);
-      case Op::kRole:
-        return append(messages_[current_].role, SpecialTokens::kParse, out);  // of a fixed set
-      case Op::kContent:
-        return append(messages_[current_].content, SpecialTokens::kAsText, out);
-      case Op::kConcat:
-        for (const TemplateExpression& operand : expression.operands) append_text(operand, out);
-        return;
-      case Op::kTrim: {
-        std::vector<TextPiece> inner;
-        append_text(expression.operands[0], inner);
-        trim(inner);
-        for (const TextPiece& piece : inner) append(piece.text, piece.specials, out);
-        return;
-      }
-      default:
-        SLIP_CHECK(false, "the parser lets only text be text");
-    }
-  }
-
-  std::string text_of(const TemplateExpression& expression) {
-    std::vector<TextPiece> pieces;
-    append_text(expression, pieces);
-    std::string text;
-    for (const TextPiece& piece : pieces) text += piece.text;
-    return text;
-  }
-
-  bool equal(const TemplateExpression& a, const TemplateExpression& b) {
-    return a.is_text() ? text_of(a) == text_of(b) : holds(a) == holds(b);
-  }
-
-  bool holds(const TemplateExpression& expression) {
-    const std::vector<TemplateExpression>& operands = expression.operands;
-    switch (expression.op) {
-      case Op::kBoolean:
-        return expression.boolean;
-      case Op::kFirst:
-        return current_ == 0;
-      case Op::kLast:
-        return current_ + 1 == messages_.size();
-      case Op::kGenerate:
-        return add_generation_prompt_;
-      case Op::kEqual:
-        return equal(operands[0], operands[1]);
-      case Op::kNotEqual:
-        return !equal(operands[0], operands[1]);
-      case Op::kAnd:
-        return holds(operands[0]) && holds(operands[1]);
-      case Op::kOr:
-        return holds(operands[0]) || holds(operands[1]);
-      case Op::kNot:
-        return !holds(operands[0]);
-      default:
-        return !text_of(expression).empty();
-    }
-  }
-
-  const std::vector<ChatMessage>& messages_;
-  const bool add_generation_prompt_;
-  std::size_t current_ = 0;
-  std::size_t rendered_bytes_ = 0;
-  std::vector<TextPiece> pieces_;
-};
+constexpr std::uint64_t kMaxTemplateBytes = 1U << 20;
+constexpr std::size_t kMaxMessages = 4096;  // S8
 
 // A role reaches the special tokens, so only these do.
 void check_messages(const std::vector<ChatMessage>& messages) {
@@ -179,47 +38,81 @@ void check_messages(const std::vector<ChatMessage>& messages) {
   }
 }
 
-// "<s>" or {"content": "<s>", …}, as different versions of transformers write it.
-std::string token_spelling(const JsonFields& config, const char* key) {
-  const nlohmann::json* token = config.find(key);
-  if (token == nullptr) return {};
-  if (token->is_object()) return JsonFields(*token, config.where()).optional_string("content").value_or("");
-  return config.optional_string(key).value_or("");
+// One template, or several with names: then the one for chats without tools.
+std::string read_listed(const json& templates, const std::string& where) {
+  if (templates.is_string()) return templates.get<std::string>();
+  if (templates.is_array()) {
+    for (const json& entry : templates) {
+      const JsonFields fields(entry, where + ": chat_template");
+      if (fields.optional_string("name") != "default") continue;
+      if (auto source = fields.optional_string("template")) return *std::move(source);
+    }
+  }
+  throw Error(ErrorCode::kUnsupported, where + ": chat_template must be a text, or a list with one named default",
+              "give a template with --chat-template FILE", "chat_template");
 }
 
-// In the folder as chat_template.jinja (transformers 5), or in tokenizer_config.json.
-std::string read_source(const std::filesystem::path& folder, const JsonFields& config) {
+// In the folder as chat_template.jinja, or in tokenizer_config.json.
+std::string read_source(const std::filesystem::path& folder, const json& config) {
   const std::filesystem::path file = folder / "chat_template.jinja";
-  if (std::filesystem::exists(file)) return read_file(file, kMaxConfigBytes);
-  const nlohmann::json* source = config.find("chat_template");
-  if (source == nullptr) {
-    throw Error(ErrorCode::kNotFound, config.where() + " has no chat_template",
-                "use completions, or a model with a chat template", "chat_template");
+  if (std::filesystem::exists(file)) return read_file(file, kMaxTemplateBytes);
+  const std::string where = (folder / "tokenizer_config.json").string();
+  const json* source = JsonFields(config, where).find("chat_template");
+  if (source != nullptr) return read_listed(*source, where);
+  throw Error(ErrorCode::kNotFound, where + " has no chat_template",
+              "use completions, or give a template with --chat-template FILE", "chat_template");
+}
+
+TemplateInterpreter::Names fixed_names(const TokenizerSettings& settings) {
+  using Function = TemplateValue::Function;
+  TemplateInterpreter::Names names{{"messages", {}},
+                                   {"add_generation_prompt", {}},
+                                   {"tools", TemplateValue::none()},
+                                   {"documents", TemplateValue::none()},
+                                   {"namespace", TemplateValue::function(Function::kNamespace)},
+                                   {"raise_exception", TemplateValue::function(Function::kRaiseException)},
+                                   {"strftime_now", TemplateValue::function(Function::kStrftimeNow)},
+                                   {"range", TemplateValue::function(Function::kRange)},
+                                   {"dict", TemplateValue::function(Function::kDict)}};
+  for (const auto& [name, spelling] : settings.special_tokens) {
+    names.emplace_back(name, TemplateValue::text(TemplateText::own(spelling)));
   }
-  if (!source->is_string()) {
-    throw Error(ErrorCode::kUnsupported, config.where() + ": chat_template must be one template", {}, "chat_template");
+  return names;
+}
+
+TemplateValue list_of(const std::vector<ChatMessage>& messages) {
+  const TemplateWork work;
+  TemplateValue::Items items;
+  for (const ChatMessage& message : messages) {
+    TemplateValue::Map map;
+    map.entries.emplace_back("role", TemplateValue::text(TemplateText::own(message.role)));
+    map.entries.emplace_back("content", TemplateValue::text(TemplateText::of_message(message.content)));
+    items.push_back(TemplateValue::map(std::move(map), work));
   }
-  return source->get<std::string>();
+  return TemplateValue::list(std::move(items), work);
 }
 
 }  // namespace
 
-ChatTemplate ChatTemplate::load(const std::filesystem::path& folder) {
-  const std::filesystem::path path = folder / "tokenizer_config.json";
-  const nlohmann::json document = parse_strict_json(read_file(path, kMaxConfigBytes), path.string());
-  const JsonFields config(document, path.string());
-  std::map<std::string, std::string> tokens;
-  for (const char* key : {"bos_token", "eos_token", "pad_token", "unk_token"})
-    tokens[key] = token_spelling(config, key);
-  return ChatTemplate(std::make_shared<Program>(Program{parse_template(read_source(folder, config), tokens)}));
+ChatTemplate ChatTemplate::load(const std::filesystem::path& folder, const std::filesystem::path& file) {
+  const json config = read_tokenizer_config(folder);
+  const auto settings = TokenizerSettings::read(config, (folder / "tokenizer_config.json").string());
+  const std::string source = file.empty() ? read_source(folder, config) : read_file(file, kMaxTemplateBytes);
+  return ChatTemplate(std::make_shared<Program>(Program{parse_template(source), fixed_names(settings)}));
 }
 
 std::vector<std::int32_t> ChatTemplate::render(const Tokenizer& tokenizer, const std::vector<ChatMessage>& messages,
                                                bool add_generation_prompt) const {
+  return tokenizer.encode(render(messages, add_generation_prompt));
+}
+
+std::vector<TextPiece> ChatTemplate::render(const std::vector<ChatMessage>& messages,
+                                            bool add_generation_prompt) const {
   check_messages(messages);
-  Renderer renderer(messages, add_generation_prompt);
-  renderer.run(program_->nodes);
-  return tokenizer.encode(renderer.pieces());
+  TemplateInterpreter::Names names = program_->names;
+  names[0].second = list_of(messages);
+  names[1].second = TemplateValue::boolean(add_generation_prompt);
+  return TemplateInterpreter(std::move(names)).run(program_->nodes).pieces();
 }
 
 ChatTemplate::ChatTemplate(std::shared_ptr<const Program> program) : program_(std::move(program)) {}

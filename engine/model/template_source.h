@@ -16,13 +16,14 @@ namespace slip {
 struct TemplatePart {
   enum class Kind : std::uint8_t { kText, kOutput, kStatement };
   Kind kind = Kind::kText;
+  int line = 1;      // where `text` begins
   std::string text;  // of a tag: what stands between its marks
 };
 
 // Error{kUnsupported} for a tag without an end.
 std::vector<TemplatePart> cut_template(std::string_view source);
 
-// "the chat template uses …, which is not supported".
-Error template_error(const std::string& construct);
+// "the chat template uses … in line 3, which is not supported".
+Error template_error(const std::string& construct, int line);
 
 }  // namespace slip

@@ -1,42 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/model/template_words.h"
 
-#include <cctype>
+#include <algorithm>
+#include <array>
+#include <charconv>
 #include <utility>
 
+#include "engine/model/code_points.h"
 #include "engine/model/template_source.h"
 
 namespace slip {
 
 namespace {
 
-bool is_space(char c) {
-  return std::isspace(static_cast<unsigned char>(c)) != 0;
+bool is_digit(char c) {
+  return c >= '0' && c <= '9';
 }
 bool is_name_character(char c) {
-  return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_';
+  return is_digit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
 }
 
-char unescaped(char c) {
-  switch (c) {
-    case 'n':
-      return '\n';
-    case 't':
-      return '\t';
-    case 'r':
-      return '\r';
-    case '\\':
-    case '\'':
-    case '"':
-      return c;
-    default:
-      throw template_error(std::string("the escape \\") + c);
-  }
+std::size_t sign_bytes(std::string_view text) {
+  constexpr std::array<std::string_view, 6> kLong{"==", "!=", "<=", ">=", "//", "**"};
+  return std::any_of(kLong.begin(), kLong.end(), [&](auto sign) { return text.starts_with(sign); }) ? 2 : 1;
 }
 
 }  // namespace
 
-TemplateWords::TemplateWords(std::string_view tag) : rest_(tag) {
+TemplateWords::TemplateWords(std::string_view tag, int line) : rest_(tag), line_(line) {
   advance();
 }
 
@@ -47,39 +38,61 @@ TemplateWord TemplateWords::take() {
 }
 
 bool TemplateWords::take_sign(std::string_view sign) {
-  return take_if(TemplateWord::Kind::kSign, sign);
+  if (!is_sign(sign)) return false;
+  advance();
+  return true;
 }
+
 bool TemplateWords::take_name(std::string_view name) {
-  return take_if(TemplateWord::Kind::kName, name);
+  if (!is_name(name)) return false;
+  advance();
+  return true;
 }
 
 void TemplateWords::expect_sign(std::string_view sign) {
-  if (!take_sign(sign)) throw template_error(described() + " where " + std::string(sign) + " belongs");
+  if (!take_sign(sign)) refuse(described() + " where " + std::string(sign) + " belongs");
+}
+
+std::string TemplateWords::expect_name() {
+  if (word_.kind != TemplateWord::Kind::kName) refuse(described() + " where a name belongs");
+  return take().text;
 }
 
 void TemplateWords::expect_end() const {
-  if (word_.kind != TemplateWord::Kind::kEnd) throw template_error(described());
+  if (word_.kind != TemplateWord::Kind::kEnd) refuse();
+}
+
+void TemplateWords::refuse() const {
+  refuse(described());
+}
+
+void TemplateWords::refuse(const std::string& construct) const {
+  throw template_error(construct, line_);
 }
 
 std::string TemplateWords::described() const {
   return word_.kind == TemplateWord::Kind::kEnd ? "an expression that ends early" : "\"" + word_.text + "\"";
 }
 
-bool TemplateWords::take_if(TemplateWord::Kind kind, std::string_view text) {
-  if (word_.kind != kind || word_.text != text) return false;
-  advance();
-  return true;
+void TemplateWords::skip_white_space() {
+  while (!rest_.empty()) {
+    const CodePoint c = first_code_point(rest_);
+    if (!is_white_space(c.value)) return;
+    if (c.value == '\n') ++line_;
+    rest_.remove_prefix(c.bytes);
+  }
 }
 
 void TemplateWords::advance() {
-  while (!rest_.empty() && is_space(rest_.front())) rest_.remove_prefix(1);
+  skip_white_space();
   word_ = {};
   if (rest_.empty()) return;
   if (rest_.front() == '\'' || rest_.front() == '"') return read_string();
   std::size_t n = 0;
   while (n < rest_.size() && is_name_character(rest_[n])) ++n;
-  const TemplateWord::Kind kind = n > 0 ? TemplateWord::Kind::kName : TemplateWord::Kind::kSign;
-  if (n == 0) n = rest_.starts_with("==") || rest_.starts_with("!=") ? 2 : 1;
+  TemplateWord::Kind kind = TemplateWord::Kind::kSign;
+  if (n > 0) kind = is_digit(rest_.front()) ? TemplateWord::Kind::kInteger : TemplateWord::Kind::kName;
+  if (n == 0) n = std::max(sign_bytes(rest_), first_code_point(rest_).bytes);
   word_ = {kind, std::string(rest_.substr(0, n))};
   rest_.remove_prefix(n);
 }
@@ -87,12 +100,47 @@ void TemplateWords::advance() {
 void TemplateWords::read_string() {
   const char quote = rest_.front();
   word_.kind = TemplateWord::Kind::kString;
-  std::size_t i = 1;
-  for (; i < rest_.size() && rest_[i] != quote; ++i) {
-    word_.text += rest_[i] == '\\' && i + 1 < rest_.size() ? unescaped(rest_[++i]) : rest_[i];
+  std::size_t at = 1;
+  while (at < rest_.size() && rest_[at] != quote) {
+    if (rest_[at] == '\n') ++line_;
+    if (rest_[at] == '\\' && at + 1 < rest_.size()) {
+      read_escape(at);
+    } else {
+      word_.text += rest_[at++];
+    }
   }
-  if (i == rest_.size()) throw template_error("a string without its end");
-  rest_.remove_prefix(i + 1);
+  if (at >= rest_.size()) refuse("a string without its end");
+  rest_.remove_prefix(at + 1);
+}
+
+// Python's escapes; a backslash before anything else stands for itself.
+void TemplateWords::read_escape(std::size_t& at) {
+  constexpr std::string_view kLetters = "ntr\\'\"abfv", kMeanings = "\n\t\r\\'\"\a\b\f\v";
+  const char letter = rest_[at + 1];
+  if (is_digit(letter) || letter == 'N') refuse(std::string("the escape \\") + letter);
+  const std::size_t digits = letter == 'x' ? 2 : letter == 'u' ? 4 : letter == 'U' ? 8 : 0;
+  if (digits > 0) return append_utf8(read_code_point(at, digits), word_.text);
+  at += 2;
+  if (letter == '\n') {
+    ++line_;  // the line goes on
+  } else if (const std::size_t known = kLetters.find(letter); known != std::string_view::npos) {
+    word_.text += kMeanings[known];
+  } else {
+    word_.text += '\\';
+    word_.text += letter;
+  }
+}
+
+std::int32_t TemplateWords::read_code_point(std::size_t& at, std::size_t digits) {
+  const std::string_view spelled = rest_.substr(at + 2, digits);
+  std::uint32_t value = 0;
+  const auto [end, failed] = std::from_chars(spelled.data(), spelled.data() + spelled.size(), value, 16);
+  const bool whole = failed == std::errc() && end == spelled.data() + digits && spelled.size() == digits;
+  if (!whole || value > 0x10FFFF || (value >= 0xD800 && value <= 0xDFFF)) {
+    refuse("the escape " + std::string(rest_.substr(at, 2 + digits)));
+  }
+  at += 2 + digits;
+  return static_cast<std::int32_t>(value);
 }
 
 }  // namespace slip

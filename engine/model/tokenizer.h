@@ -21,7 +21,8 @@ struct TextPiece {
   SpecialTokens specials = SpecialTokens::kAsText;
 };
 
-// A Hugging Face tokenizer.json (byte-level BPE). Immutable after load; encode and decode from any thread.
+// A Hugging Face tokenizer.json (BPE, byte-level or with byte fallback) or a SentencePiece tokenizer.model; the former
+// where a folder has both. Immutable after load; encode and decode from any thread.
 // Errors: Error{kNotFound | kInvalidArgument | kTooLarge | kUnsupported} naming the file and key. Ids outside the
 // vocabulary (a model may have spare rows) have no bytes and no content.
 class Tokenizer {
@@ -31,7 +32,12 @@ class Tokenizer {
 
   std::vector<std::int32_t> encode(std::string_view text, SpecialTokens specials) const;
   std::vector<std::int32_t> encode(const std::vector<TextPiece>& pieces) const;  // of the pieces' concatenation
-  // Bytes of one token as they stand in the text; empty for special tokens. Not necessarily whole UTF-8 characters.
+  // A prompt that stands by itself: special tokens in it are parsed, and it gets those around it that the file asks
+  // for.
+  std::vector<std::int32_t> encode_prompt(std::string_view text) const;
+  // `ids` of one text between the special tokens that the file's post-processor puts around it.
+  std::vector<std::int32_t> with_special_tokens(std::vector<std::int32_t> ids) const;
+  // Bytes of one token as they stand inside a text; empty for special tokens. Not necessarily whole UTF-8 characters.
   std::string_view token_bytes(std::int32_t id) const;
   bool is_special(std::int32_t id) const;
   std::string decode(const std::vector<std::int32_t>& ids) const;  // specials left out, invalid UTF-8 replaced
@@ -42,22 +48,40 @@ class Tokenizer {
   static std::int32_t first_difference(const Tokenizer& a, const Tokenizer& b);
 
  private:
+  friend class StreamDecoder;
+  friend class SentencePieceEncoder;
   struct Tables;
+  static void read_json(const std::filesystem::path& path, Tables& tables);
   explicit Tokenizer(std::unique_ptr<Tables> tables);
   std::unique_ptr<Tables> tables_;
 };
 
 // Turns a growing list of tokens into text that never contains half a character: bytes of an unfinished UTF-8 sequence
-// are held back.
+// are held back. The pieces add up to what Tokenizer::decode() says of the whole list.
 class StreamDecoder {
  public:
-  explicit StreamDecoder(std::shared_ptr<const Tokenizer> tokenizer) : tokenizer_(std::move(tokenizer)) {}
+  enum class Start : std::uint8_t {
+    kText,    // the first token begins a text: a space that only marks a word's beginning is left out
+    kMiddle,  // it continues one
+  };
+  // How an answer begins that goes on where a raw prompt ends: in the middle of its text, if it has any.
+  static Start behind(const Tokenizer& tokenizer, const std::vector<std::int32_t>& prompt);
+  explicit StreamDecoder(std::shared_ptr<const Tokenizer> tokenizer, Start start = Start::kText);
   std::string push(std::int32_t token);  // the text this token completed, possibly empty
   std::string finish();                  // what is left, incomplete bytes replaced by U+FFFD
 
  private:
+  // What a decoder cuts off the text's ends, so far.
+  struct End {
+    std::size_t to_drop = 0;  // at the start
+    std::string held;         // might be the text's end
+  };
+  std::string cut_ends(std::string text);
+
   std::shared_ptr<const Tokenizer> tokenizer_;
+  bool is_first_;
   std::string pending_;
+  std::vector<End> ends_;
 };
 
 struct ChatMessage {
@@ -65,14 +89,19 @@ struct ChatMessage {
   std::string content;
 };
 
-// The chat template of tokenizer_config.json, as token ids: template text is parsed for special tokens, message content
-// never is.
+// A model's chat template, as token ids: template text is parsed for special tokens, message content never is, and
+// nothing is put around the whole. Immutable; any thread.
 class ChatTemplate {
  public:
-  // Error{kUnsupported} naming the construct when the template uses Jinja beyond the supported subset.
-  static ChatTemplate load(const std::filesystem::path& folder);
+  // The template in `file`, else the folder's chat_template.jinja, else the one in its tokenizer_config.json, which
+  // names the special tokens in any case. Error{kUnsupported} naming construct and line when it uses Jinja beyond the
+  // supported subset; Error{kNotFound | kInvalidArgument | kTooLarge} naming the file.
+  static ChatTemplate load(const std::filesystem::path& folder, const std::filesystem::path& file = {});
+  // Error{kInvalidArgument} for what the template itself refuses or cannot do with these messages, naming its line;
+  // Error{kTooLarge} for too many messages, too much work or too long a text.
   std::vector<std::int32_t> render(const Tokenizer& tokenizer, const std::vector<ChatMessage>& messages,
                                    bool add_generation_prompt) const;
+  std::vector<TextPiece> render(const std::vector<ChatMessage>& messages, bool add_generation_prompt) const;
   ChatTemplate(const ChatTemplate&);
   ChatTemplate(ChatTemplate&&) noexcept;
   ~ChatTemplate();

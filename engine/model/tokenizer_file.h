@@ -1,32 +1,40 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "engine/model/added_tokens.h"
 #include "engine/model/byte_pair_merges.h"
+#include "engine/model/byte_pair_model.h"
+#include "engine/model/normalizer.h"
+#include "engine/model/post_processor.h"
+#include "engine/model/pre_tokenizer.h"
+#include "engine/model/token_decoder.h"
+#include "engine/model/vocabulary_entry.h"
 
 namespace slip {
 
-// What a tokenizer.json says, checked: ids are 0 … n − 1 without holes, every merge joins entries to an entry, every
-// byte has a token.
+// What a tokenizer.json says, checked: ids are 0 … n − 1 without holes, every merge joins entries to an entry, and
+// every byte has a token or there is one for the unknown.
 struct TokenizerFile {
-  enum class Kind : std::uint8_t { kVocabulary, kAdded, kSpecial };
-  struct Entry {
-    std::string content;  // as the file spells it
-    std::string bytes;    // what it stands for in text
-    Kind kind = Kind::kVocabulary;
+  struct Added {
+    std::int32_t id = 0;
+    AddedTokenFlags flags;
   };
-  std::vector<Entry> entries;  // by id
-  std::vector<Merge> merges;   // by rank
-  std::array<std::int32_t, 256> byte_ids{};
-  std::string pattern;  // splits text before merging
+  std::vector<VocabularyEntry> entries;  // by id
+  std::vector<Added> added;
+  std::vector<Merge> merges;  // by rank
+  BytePairOptions options;
+  Normalizer normalizer;
+  PreTokenizer pre_tokenizer;
+  TokenDecoder decoder;
+  PostProcessor post_processor;
 };
 
-// Throws Error{kUnsupported} naming the key for anything but byte-level BPE behind one split pattern, and
+// Throws Error{kUnsupported} naming the key for a component that is not implemented, and
 // Error{kInvalidArgument | kTooLarge} for files that contradict themselves. `where` names the file in messages.
 TokenizerFile parse_tokenizer_file(std::string_view json, const std::string& where);
 

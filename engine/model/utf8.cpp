@@ -54,7 +54,26 @@ std::size_t valid_utf8_prefix(std::string_view text) {
   return at;
 }
 
-void take_whole_characters(std::string& pending, std::string& out) {
+std::size_t invalid_utf8_prefix(std::string_view text) {
+  std::size_t at = 0;
+  while (at < text.size()) {
+    const Utf8Step step = next_utf8(text.substr(at));
+    if (step.kind == Utf8Step::Kind::kValid) break;
+    at += step.bytes;
+  }
+  return at;
+}
+
+namespace {
+
+void append_replacement(std::size_t bytes, Utf8Repair repair, std::string& out) {
+  const std::size_t n = repair == Utf8Repair::kPerByte ? bytes : 1;
+  for (std::size_t i = 0; i < n; ++i) out += kReplacementCharacter;
+}
+
+}  // namespace
+
+void take_whole_characters(std::string& pending, std::string& out, Utf8Repair repair) {
   std::size_t at = 0;
   while (at < pending.size()) {
     const Utf8Step step = next_utf8(std::string_view(pending).substr(at));
@@ -62,11 +81,17 @@ void take_whole_characters(std::string& pending, std::string& out) {
     if (step.kind == Utf8Step::Kind::kValid) {
       out.append(pending, at, step.bytes);
     } else {
-      out += kReplacementCharacter;
+      append_replacement(step.bytes, repair, out);
     }
     at += step.bytes;
   }
   pending.erase(0, at);
+}
+
+void take_all_characters(std::string& pending, std::string& out, Utf8Repair repair) {
+  take_whole_characters(pending, out, repair);
+  if (!pending.empty()) append_replacement(pending.size(), repair, out);
+  pending.clear();
 }
 
 }  // namespace slip

@@ -147,16 +147,20 @@ TEST(ServeConfig, CommandLineWins) {
   EXPECT_EQ(config.topics.size(), 4U);
 }
 
-TEST(ServeConfig, ATargetOfItsOwnDropsTheFilesDraft) {
+TEST(ServeConfig, ATargetOfItsOwnDropsTheFilesDraftAndTemplate) {
   const auto file = std::filesystem::temp_directory_path() / ("slip-config-" + std::to_string(::getpid()) + ".toml");
-  replace_file(file, "[model]\ntarget = \"a\"\ndraft = \"b\"\n", "test");
+  replace_file(file, "[model]\ntarget = \"a\"\ndraft = \"b\"\nchat_template = \"t\"\n", "test");
   ServeOverrides given;
   given.config = file.string();
   EXPECT_EQ(load_serve_config(given).draft, "b");
+  EXPECT_EQ(load_serve_config(given).chat_template, "t");
   given.target = "c";
   EXPECT_TRUE(load_serve_config(given).draft.empty());
   given.draft = "d";
+  EXPECT_TRUE(load_serve_config(given).chat_template.empty());
+  given.chat_template = "u";
   EXPECT_EQ(load_serve_config(given).draft, "d");
+  EXPECT_EQ(load_serve_config(given).chat_template, "u");
   std::filesystem::remove(file);
 }
 

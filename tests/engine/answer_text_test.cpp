@@ -56,6 +56,18 @@ TEST(AnswerText, AStopInsideACharactersBytesWaitsForTheWholeCharacter) {
   EXPECT_TRUE(told.stopped);
 }
 
+// On SentencePiece models the answer's first space was lost when it went on from a prompt.
+TEST(AnswerText, InTheMiddleOfATextTheFirstSpaceStays) {
+  const auto tokenizer = Tokenizer::load(std::filesystem::path(SLIPSTREAM_SOURCE_DIR) /
+                                         "tests/data/tokenizers/sentencepiece_bpe");
+  for (const auto start : {StreamDecoder::Start::kText, StreamDecoder::Start::kMiddle}) {
+    AnswerText answer(tokenizer, {}, start);
+    for (const std::int32_t id : tokenizer->encode("fox", SpecialTokens::kAsText)) answer.push(id);
+    answer.finish();
+    EXPECT_EQ(answer.take(), start == StreamDecoder::Start::kMiddle ? " fox" : "fox");
+  }
+}
+
 TEST(AnswerText, WithoutATokenizerThereIsNoText) {
   AnswerText answer(nullptr, {});
   EXPECT_FALSE(answer.push(3));

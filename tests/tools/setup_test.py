@@ -182,7 +182,8 @@ class CudaTest(unittest.TestCase):
 class PackageListTest(unittest.TestCase):
     def test_every_system_header_comes_from_a_listed_package(self):
         """A header that only the author's machine has would break a stranger's first build."""
-        providers = {"xxhash.h": "libxxhash-dev", "pcre2.h": "libpcre2-dev", "sqlite3.h": "libsqlite3-dev",
+        providers = {"xxhash.h": "libxxhash-dev", "pcre2.h": "libpcre2-dev", "unicode": "libicu-dev",
+                     "sentencepiece_processor.h": "libsentencepiece-dev", "sqlite3.h": "libsqlite3-dev",
                      "openssl": "libssl-dev", "boost": "libboost1.81-dev", "spdlog": "libspdlog-dev",
                      "nlohmann": "nlohmann-json3-dev", "CLI": "libcli11-dev", "toml++": "libtomlplusplus-dev",
                      "prometheus": "prometheus-cpp-dev", "gtest": "libgtest-dev", "gmock": "libgmock-dev"}

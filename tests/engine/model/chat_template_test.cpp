@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
+#include <array>
+#include <ctime>
+#include <optional>
+
 #include "common/error.h"
 #include "tests/engine/model/tiny_tokenizer.h"
 
@@ -96,47 +100,185 @@ TEST(ChatTemplateTest, TokensMergeAcrossTheBorderOfTemplateAndContent) {
   EXPECT_EQ(ids, (std::vector<std::int32_t>{256, 'b'}));  // "aab" is aa + b, not a + ab
 }
 
-TEST(ChatTemplateTest, RefusesWhatItDoesNotKnowByName) {
+// The error of reading or rendering; nullopt when there is none.
+std::optional<Error> refusal(const std::string& source) {
+  try {
+    rendered(source, kTalk);
+  } catch (const Error& error) {
+    return error;
+  }
+  return std::nullopt;
+}
+
+TEST(ChatTemplateTest, RefusesWhatItDoesNotKnowByNameAndLine) {
   const std::vector<std::pair<std::string, std::string>> refusals{
-      {"{% set x = 1 %}", "set"},
-      {"{% macro f() %}{% endmacro %}", "macro"},
-      {"{{ raise_exception('no') }}", "raise_exception"},
-      {"{{ messages[0]['role'] }}", "messages"},
-      {"{% for m in tools %}{% endfor %}", "messages"},
-      {"{% for m in messages if m %}{% endfor %}", "if"},
-      {"{% for m in messages %}{% for n in messages %}{% endfor %}{% endfor %}", "loop in a loop"},
-      {"{% for m in messages %}{{ m.tool_calls }}{% endfor %}", "tool_calls"},
-      {"{% for m in messages %}{{ loop.index0 }}{% endfor %}", "loop.index0"},
-      {"{% for m in messages %}{{ m[0] }}{% endfor %}", "index"},
-      {"{{ bos_token | upper }}", "upper"},
-      {"{{ bos_token.strip() }}", "\".\""},
-      {"{{ 1 }}", "\"1\""},
-      {"{{ m.content }}", "\"m\""},
-      {"{{ add_generation_prompt }}", "truth value"},
-      {"{{ 'a' + add_generation_prompt }}", "sum"},
-      {"{% if tools is defined %}{% endif %}", "tools"},
-      {"{% if bos_token is defined %}{% endif %}", "is"},
-      {"{% if 'a' in bos_token %}{% endif %}", "in"},
-      {"{% if bos_token == true %}{% endif %}", "comparison"},
-      {"{{ 'a' if true else 'b' }}", "if"},
+      {"{% include 'x' %}", "include"},
+      {"{% block x %}{% endblock %}", "block"},
+      {"{% call f() %}{% endcall %}", "call"},
+      {"{% raw %}{% endraw %}", "raw"},
+      {"{% macro f() %}{% macro g() %}{% endmacro %}{% endmacro %}", "macro inside"},
+      {"{% for m in messages recursive %}{% endfor %}", "recursive"},
+      {"{{ bos_token | wordwrap }}", "the filter \"wordwrap\""},
+      {"{{ bos_token is weird }}", "the test \"weird\""},
+      {"{{ 1.5 }}", "the number 1."},
+      {"{{ 12345678901234567890 }}", "the number"},
+      {"{{ 1 < 2 < 3 }}", "chain of comparisons"},
+      {"{{ 2 ** 3 }}", "\"**\""},
+      {"{{ 4 / 2 }}", "\"/\""},
+      {"{{ f(*x) }}", "arguments from a list"},
+      {"{{ messages[] }}", "empty index"},
       {"{{ 'unclosed }}", "end"},
-      {"{{ '\\x41' }}", "escape"},
+      {"{{ '\\N{DASH}' }}", "escape"},
+      {"{{ '\\ud83d' }}", "escape"},
       {"{{ bos_token ", "end"},
       {"{% if true %}", "endif"},
       {"{% if true %}{% else %}{% elif true %}{% endif %}", "endif"},
-      {"{% for m in messages %}{% else %}{% endfor %}", "endfor"},
+      {"{% for m in messages %}", "endfor"},
+      {"{% break %}", "outside of a loop"},
       {"{% endif %}", "endif"},
       {"{{ }}", "ends early"},
-      {"{% if " + std::string(200, '(') + "true" + std::string(200, ')') + " %}{% endif %}", "nesting"}};
+      {"{% if " + std::string(200, '(') + "true" + std::string(200, ')') + " %}{% endif %}", "nesting"},
+      {"{{ 1" +
+           [] {
+             std::string sum;
+             for (int i = 0; i < 200; ++i) sum += "+1";
+             return sum;
+           }() +
+           " }}",
+       "128 levels or terms"}};
   for (const auto& [source, named] : refusals) {
-    try {
-      rendered(source, kTalk);
-      ADD_FAILURE() << source << " was accepted";
-    } catch (const Error& error) {
-      EXPECT_EQ(error.code(), ErrorCode::kUnsupported) << source;
-      EXPECT_NE(error.message().find(named), std::string::npos) << source << ": " << error.message();
-    }
+    const auto error = refusal("a\n" + source);
+    ASSERT_TRUE(error) << source << " was accepted";
+    EXPECT_EQ(error->code(), ErrorCode::kUnsupported) << source;
+    EXPECT_NE(error->message().find(named), std::string::npos) << source << ": " << error->message();
+    EXPECT_NE(error->message().find(" in line 2,"), std::string::npos) << error->message();
+    EXPECT_NE(error->hint().find("--chat-template FILE"), std::string::npos) << source;
   }
+}
+
+TEST(ChatTemplateTest, WhatGoesWrongWhileRenderingIsTheRequestsErrorAndNamesTheLine) {
+  const std::vector<std::pair<std::string, std::string>> failures{
+      {"{{ raise_exception('not like this') }}", "refuses these messages: not like this"},
+      {"{{ nope.x }}", "\"nope\", which is undefined"},
+      {"{{ nope() }}", "a call of \"nope\""},
+      {"{{ messages[7].role }}", "undefined"},
+      {"{{ 1 + 'a' }}", "a calculation with a text"},
+      {"{{ 'a' + none }}", "a calculation with"},
+      {"{{ [1] }}", "a list is written out"},
+      {"{{ 1 // 0 }}", "division by 0"},
+      {"{{ 9223372036854775807 + 1 }}", "64 bits"},
+      {"{{ 'a' < 1 }}", "comparison"},
+      {"{{ messages.append(1) }}", ".append() of a list"},
+      {"{{ 'a'.format(1) }}", ".format()"},
+      {"{{ 'a'.split('') }}", "empty text"},
+      {"{{ 'a'.strip(1) }}", "a number where strip takes a text"},
+      {"{{ 'a'.strip('a', 'b') }}", "too many"},
+      {"{{ 'a'|trim(x='a') }}", "does not take"},
+      {"{% set x.y = 1 %}", "an attribute of"},
+      {"{% for a, b in ['x'] %}{% endfor %}", "2 names for 1"},
+      {"{% for a in 3 %}{% endfor %}", "a loop over a number"},
+      {"{% macro f(n) %}{{ f(n + 1) }}{% endmacro %}{{ f(0) }}", "nested too deeply"},
+      {"{% macro f(n) %}{% endmacro %}{{ f(1, n=2) }}", "does not take"},
+      {"{% set s = namespace() %}{% set s.s = s %}", "a namespace inside"},
+      {"{% set s = namespace(x=[]) %}{% for i in range(100) %}{% set s.x = [s.x] %}{% endfor %}", "64 levels"},
+      {"{{ 'x' * 100000000 }}", "repeated"},
+      {"{{ strftime_now('%c' * 1000) }}", "strftime_now"}};
+  for (const auto& [source, named] : failures) {
+    const auto error = refusal("a\n" + source);
+    ASSERT_TRUE(error) << source << " was accepted";
+    EXPECT_EQ(error->code(), ErrorCode::kInvalidArgument) << source << ": " << error->message();
+    EXPECT_EQ(error->param(), "messages") << source;
+    EXPECT_NE(error->message().find(named), std::string::npos) << source << ": " << error->message();
+    const bool own_words = source.find("raise_exception") != std::string::npos;
+    EXPECT_TRUE(own_words || error->message().find("line 2") != std::string::npos) << error->message();
+  }
+}
+
+// Loops, doubling texts and lists, and long replacements end, soon, in an error.
+TEST(ChatTemplateTest, WorkIsBounded) {
+  const std::vector<std::string> greedy{
+      "{% for i in range(1000000000) %}{% endfor %}",
+      "{% for i in range(10000) %}{% for j in range(10000) %}{% endfor %}{% endfor %}",
+      "{% for i in range(3000) %}{% for j in range(3000) %}x{% endfor %}{% endfor %}",
+      "{% set s = namespace(x='xx') %}{% for i in range(100) %}{% set s.x = s.x + s.x %}{% endfor %}",
+      "{% set s = namespace(x='xx') %}{% for i in range(100) %}{% set s.x = s.x ~ s.x %}{% endfor %}",
+      "{% set s = namespace(x='xx') %}{% for i in range(100) %}{% set s.x = s.x.replace('x', s.x) %}{% endfor %}",
+      "{% set s = namespace(x='xx') %}{% for i in range(100) %}{% set s.x = s.x|tojson|tojson|tojson %}{% endfor %}",
+      "{% set s = namespace(x=[1]) %}{% for i in range(100) %}{% set s.x = s.x + s.x %}{% endfor %}",
+      "{% set s = namespace(x=[1]) %}{% for i in range(40) %}{% set s.x = [s.x, s.x] %}{% endfor %}{{ s.x|tojson }}",
+      "{% set s = namespace(x=[1]) %}{% for i in range(40) %}{% set s.x = [s.x, s.x] %}{% endfor %}{{ s.x == s.x }}",
+      "{% set x = 'x' * 60000000 %}{% for i in range(1000) %}{{ x|length }}{% endfor %}",
+      "{% set x = 'x' * 1000000 %}{% for i in range(1000) %}{{ x }}{% endfor %}",
+      "{% macro f(n) %}{% for i in range(100) %}{{ f(n + 1) if n < 9 }}{% endfor %}{% endmacro %}{{ f(0) }}"};
+  for (const std::string& source : greedy) {
+    const auto error = refusal(source);
+    ASSERT_TRUE(error) << source << " was accepted";
+    EXPECT_EQ(error->code(), ErrorCode::kTooLarge) << source << ": " << error->message();
+  }
+}
+
+// Whatever a template does to content, its bytes stay content's.
+TEST(ChatTemplateTest, ContentStaysContentThroughEveryOperation) {
+  const std::vector<std::string> operations{"c",
+                                            "c|trim",
+                                            "c.strip('<')",
+                                            "c[1:]",
+                                            "c[::-1]",
+                                            "c[0] ~ c[-1]",
+                                            "c|upper",
+                                            "c.lower()",
+                                            "c|capitalize",
+                                            "c|title",
+                                            "c.split('|')|join('')",
+                                            "c.rsplit('|', 1)[0]",
+                                            "c.split()[0]",
+                                            "c.splitlines()[0]",
+                                            "c.replace('end', '')",
+                                            "'x'.replace('x', c)",
+                                            "c|replace('n', '-')",
+                                            "c|indent",
+                                            "''|indent(c, true)",
+                                            "c|tojson",
+                                            "[c]|tojson",
+                                            "{'c': c}.c",
+                                            "[c, c]|join(c)",
+                                            "c|list|join",
+                                            "c|reverse|reverse",
+                                            "c|string|safe",
+                                            "c|default('x')",
+                                            "(c + c) if c else c",
+                                            "c * 2",
+                                            "f(c)",
+                                            "s.c",
+                                            "messages|map(attribute='content')|join",
+                                            "messages[0].values()|list|last",
+                                            "c.removeprefix('<')"};
+  const testing::TemporaryFolder folder;
+  folder.write("tokenizer_config.json", "{}");
+  for (const std::string& operation : operations) {
+    folder.write("chat_template.jinja",
+                 "{% macro f(x) %}{{ x }}{% endmacro %}{% set c = messages[0].content %}{% set s = namespace(c=c) %}"
+                 "{% set t %}{{ " +
+                     operation + " }}{% endset %}{{ t }}");
+    std::string parsed, all;
+    for (const TextPiece& piece : ChatTemplate::load(folder.path()).render({{"user", "<|end|>\n<|END|>"}}, false)) {
+      all += piece.text;
+      if (piece.specials == SpecialTokens::kParse) parsed += piece.text;
+    }
+    EXPECT_NE(all, "") << operation;
+    EXPECT_EQ(parsed.find_first_of("<|endENDx>"), std::string::npos) << operation << " gives " << parsed;
+  }
+}
+
+TEST(ChatTemplateTest, TheDateIsToday) {
+  const auto today = [] {
+    const std::time_t now = std::time(nullptr);
+    std::array<char, 16> text{};
+    std::strftime(text.data(), text.size(), "%Y-%m-%d", std::localtime(&now));
+    return std::string(text.data());
+  };
+  const std::string before = today(), told = rendered("{{ strftime_now('%Y-%m-%d') }}", {}), after = today();
+  EXPECT_TRUE(told == before || told == after) << told;
 }
 
 TEST(ChatTemplateTest, RolesAndSizesAreBounded) {
@@ -157,6 +299,22 @@ TEST(ChatTemplateTest, AFolderMayHoldItAsAFileOrNotAtAll) {
   EXPECT_THROW(ChatTemplate::load(folder.path()), Error);
   folder.write("chat_template.jinja", "{% for m in messages %}{{ m.content }}{% endfor %}");
   EXPECT_EQ(ChatTemplate::load(folder.path()).render(*testing::tiny_tokenizer(), {{"user", "x"}}, true).size(), 1U);
+  folder.write("other.jinja", "{% for m in messages %}{{ m.content }}{{ m.content }}{% endfor %}");
+  const auto other = ChatTemplate::load(folder.path(), folder.path() / "other.jinja");
+  EXPECT_EQ(other.render(*testing::tiny_tokenizer(), {{"user", "x"}}, true).size(), 2U);
+  EXPECT_THROW(ChatTemplate::load(folder.path(), folder.path() / "none.jinja"), Error);
+}
+
+TEST(ChatTemplateTest, OfSeveralTemplatesTheDefaultOneCounts) {
+  const testing::TemporaryFolder folder;
+  folder.write("tokenizer_config.json",
+               R"({"chat_template": [{"name": "tool_use", "template": "t"}, {"name": "default", "template": "xyz"}]})");
+  EXPECT_EQ(ChatTemplate::load(folder.path()).render(*testing::tiny_tokenizer(), {}, true).size(), 3U);
+  for (const char* config : {R"({"chat_template": [{"name": "tool_use", "template": "t"}]})",
+                             R"({"chat_template": [3]})", R"({"chat_template": 3})"}) {
+    folder.write("tokenizer_config.json", config);
+    EXPECT_THROW(ChatTemplate::load(folder.path()), Error) << config;
+  }
 }
 
 }  // namespace

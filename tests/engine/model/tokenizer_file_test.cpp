@@ -48,7 +48,7 @@ TEST(TokenizerFileTest, ReadsTheTinyTokenizer) {
   EXPECT_EQ(file.entries[' '].bytes, " ");
   EXPECT_EQ(file.entries[260].bytes, "");
   EXPECT_EQ(file.entries[262].bytes, "[pad]");
-  EXPECT_EQ(file.byte_ids[200], 200);
+  EXPECT_EQ(file.added.size(), 3U);
 }
 
 TEST(TokenizerFileTest, OldMergeSpellingIsTheSame) {
@@ -59,52 +59,46 @@ TEST(TokenizerFileTest, OldMergeSpellingIsTheSame) {
 
 TEST(TokenizerFileTest, RefusesWhatItDoesNotImplementByName) {
   const json replacement{{"type", "Other"}};
+  constexpr ErrorCode kUnsupported = ErrorCode::kUnsupported;
+  const auto decoders = [](json& f, json steps) {
+    f["decoder"] = {{"type", "Sequence"}, {"decoders", std::move(steps)}};
+  };
+  const json fuse{{"type", "Fuse"}}, bytes{{"type", "ByteFallback"}}, byte_level{{"type", "ByteLevel"}};
+  const json single = json::parse(R"([{"Sequence": {"id": "B"}}])");
   const std::vector<Refusal> refusals{
-      {"normalizer", ErrorCode::kUnsupported,
+      {"truncation", kUnsupported, [&](json& f) { f["truncation"]["max_length"] = 3; }},
+      {"padding", kUnsupported, [&](json& f) { f["padding"]["length"] = 3; }},
+      {"normalizer.type", kUnsupported, [&](json& f) { f["normalizer"] = replacement; }},
+      {"normalizer.normalizers[0].type", kUnsupported,
        [&](json& f) {
-         f["normalizer"] = {{"type", "NFC"}};
+         f["normalizer"] = {{"type", "Sequence"}, {"normalizers", {replacement}}};
        }},
-      {"truncation", ErrorCode::kUnsupported,
+      {"post_processor.type", kUnsupported, [&](json& f) { f["post_processor"] = replacement; }},
+      {"post_processor.single[0].Sequence.id", kUnsupported,
        [&](json& f) {
-         f["truncation"] = {{"max_length", 3}};
+         f["post_processor"] = {{"type", "TemplateProcessing"}, {"single", single}};
        }},
-      {"padding", ErrorCode::kUnsupported,
+      {"decoder.type", kUnsupported, [&](json& f) { f["decoder"] = replacement; }},
+      {"decoder.decoders[1].type", kUnsupported,
        [&](json& f) {
-         f["padding"] = {{"length", 3}};
+         decoders(f, {fuse, bytes});
        }},
-      {"post_processor.type", ErrorCode::kUnsupported,
+      {"decoder.decoders[1].type", kUnsupported,
        [&](json& f) {
-         f["post_processor"] = {{"type", "TemplateProcessing"}};
+         decoders(f, {bytes, byte_level});
        }},
-      {"decoder.type", ErrorCode::kUnsupported, [&](json& f) { f["decoder"] = replacement; }},
-      {"model.type", ErrorCode::kUnsupported, [&](json& f) { model(f)["type"] = "Unigram"; }},
-      {"model.byte_fallback", ErrorCode::kUnsupported, [&](json& f) { model(f)["byte_fallback"] = true; }},
-      {"model.ignore_merges", ErrorCode::kUnsupported, [&](json& f) { model(f)["ignore_merges"] = true; }},
-      {"model.dropout", ErrorCode::kUnsupported, [&](json& f) { model(f)["dropout"] = 0.1; }},
-      {"model.continuing_subword_prefix", ErrorCode::kUnsupported,
-       [&](json& f) { model(f)["continuing_subword_prefix"] = "##"; }},
-      {"model.end_of_word_suffix", ErrorCode::kUnsupported, [&](json& f) { model(f)["end_of_word_suffix"] = "</w>"; }},
-      {"pre_tokenizer.type", ErrorCode::kUnsupported, [&](json& f) { f["pre_tokenizer"] = replacement; }},
-      {"pre_tokenizer.pretokenizers", ErrorCode::kUnsupported,
+      {"model.type", kUnsupported, [&](json& f) { model(f)["type"] = "Unigram"; }},
+      {"model.dropout", kUnsupported, [&](json& f) { model(f)["dropout"] = 0.1; }},
+      {"model.continuing_subword_prefix", kUnsupported, [&](json& f) { model(f)["continuing_subword_prefix"] = "##"; }},
+      {"model.end_of_word_suffix", kUnsupported, [&](json& f) { model(f)["end_of_word_suffix"] = "</w>"; }},
+      {"pre_tokenizer.type", kUnsupported, [&](json& f) { f["pre_tokenizer"] = replacement; }},
+      {"pre_tokenizer.pretokenizers[2].type", kUnsupported,
        [&](json& f) { f["pre_tokenizer"]["pretokenizers"].push_back(replacement); }},
-      {"pre_tokenizer.pretokenizers[0].type", ErrorCode::kUnsupported, [&](json& f) { step(f, 0) = replacement; }},
-      {"pre_tokenizer.pretokenizers[0].behavior", ErrorCode::kUnsupported,
-       [&](json& f) { step(f, 0)["behavior"] = "Removed"; }},
-      {"pre_tokenizer.pretokenizers[0].invert", ErrorCode::kUnsupported, [&](json& f) { step(f, 0)["invert"] = true; }},
-      {"pre_tokenizer.pretokenizers[0].pattern", ErrorCode::kUnsupported,
-       [&](json& f) {
-         step(f, 0)["pattern"] = {{"String", " "}};
-       }},
-      {"pre_tokenizer.pretokenizers[1].use_regex", ErrorCode::kUnsupported,
-       [&](json& f) { step(f, 1)["use_regex"] = true; }},
-      {"pre_tokenizer.pretokenizers[1].add_prefix_space", ErrorCode::kUnsupported,
-       [&](json& f) { step(f, 1)["add_prefix_space"] = true; }},
-      {"added_tokens[1].lstrip", ErrorCode::kUnsupported, [&](json& f) { f["added_tokens"][1]["lstrip"] = true; }},
-      {"added_tokens[1].rstrip", ErrorCode::kUnsupported, [&](json& f) { f["added_tokens"][1]["rstrip"] = true; }},
-      {"added_tokens[1].single_word", ErrorCode::kUnsupported,
-       [&](json& f) { f["added_tokens"][1]["single_word"] = true; }},
-      {"added_tokens[1].normalized", ErrorCode::kUnsupported,
-       [&](json& f) { f["added_tokens"][1]["normalized"] = true; }}};
+      {"pre_tokenizer.pretokenizers[0].behavior", kUnsupported, [&](json& f) { step(f, 0)["behavior"] = "Other"; }},
+      {"pre_tokenizer.pretokenizers[0].pattern.Regex", kUnsupported,
+       [&](json& f) { step(f, 0)["pattern"]["Regex"] = "(open"; }},
+      {"pre_tokenizer.pretokenizers[0].pattern.Regex", kUnsupported,
+       [&](json& f) { step(f, 0)["pattern"]["Regex"] = R"(\h)"; }}};
   for (const Refusal& refusal : refusals) expect_refused(refusal);
 }
 
@@ -119,7 +113,6 @@ TEST(TokenizerFileTest, RefusesContradictions) {
       {"model.vocab", kInvalid, [](json& f) { model(f)["vocab"]["ab"] = true; }},
       {"model.vocab", kInvalid, [](json& f) { model(f)["vocab"][""] = 263; }},
       {"model.vocab", kInvalid, [](json& f) { model(f)["vocab"][std::string(5000, 'a')] = 263; }},
-      {"model.vocab", kInvalid, [](json& f) { model(f)["vocab"]["日"] = 263; }},  // not byte-level
       {"model.vocab", kInvalid, [](json& f) { model(f)["vocab"] = json::array(); }},
       {"model.vocab", kInvalid, [](json& f) { f["added_tokens"].erase(0); }},  // a hole again
       {"model.merges[1]", kInvalid,
@@ -137,7 +130,30 @@ TEST(TokenizerFileTest, RefusesContradictions) {
       {"added_tokens[2].id", kInvalid, [](json& f) { f["added_tokens"][2]["content"] = "ab"; }},  // another's content
       {"added_tokens[2].content", kInvalid, [](json& f) { f["added_tokens"][2].erase("content"); }},
       {"added_tokens", kInvalid, [](json& f) { f["added_tokens"] = "x"; }},
-      {"pre_tokenizer", kInvalid, [](json& f) { f.erase("pre_tokenizer"); }},
+      {"added_tokens[2].lstrip", kInvalid, [](json& f) { f["added_tokens"][2]["lstrip"] = "yes"; }},
+      {"pre_tokenizer", kInvalid, [](json& f) { f["pre_tokenizer"] = 3; }},
+      {"model.unk_token", kInvalid, [](json& f) { f.erase("pre_tokenizer"); }},  // nothing spells a space
+      {"pre_tokenizer.pretokenizers", kInvalid,
+       [](json& f) { f["pre_tokenizer"]["pretokenizers"] = json::array_t(65, step(f, 1)); }},
+      {"pre_tokenizer.pretokenizers[0].pattern.String", kInvalid,
+       [](json& f) {
+         step(f, 0)["pattern"] = {{"String", ""}};
+       }},
+      {"normalizer.content", kInvalid,
+       [](json& f) {
+         f["normalizer"] = {{"type", "Replace"}, {"pattern", {{"String", "a"}}}, {"content", std::string(5000, 'b')}};
+       }},
+      {"decoder.content", kInvalid,
+       [](json& f) {
+         f["decoder"] = {{"type", "Strip"}, {"content", "ab"}, {"start", 1}, {"stop", 0}};
+       }},
+      {"model.unk_token", kInvalid, [](json& f) { model(f)["unk_token"] = "nowhere"; }},
+      {"post_processor.special_tokens.<s>.ids", kInvalid,
+       [](json& f) {
+         f["post_processor"] = json::parse(R"({"type": "TemplateProcessing",
+             "single": [{"SpecialToken": {"id": "<s>"}}, {"Sequence": {"id": "A"}}],
+             "special_tokens": {"<s>": {"ids": [263]}}})");
+       }},
       {"decoder", kInvalid, [](json& f) { f.erase("decoder"); }},
       {"model", kInvalid, [](json& f) { f["model"] = 3; }},
       {"model.merges", kInvalid, [](json& f) { model(f).erase("merges"); }}};

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdio>
+#include <string>
+#include <string_view>
+
+namespace slip {
+
+// The spelling byte fallback gives to a byte that no entry covers: "<0x0A>".
+inline std::string fallback_spelling(unsigned char byte) {
+  char text[8];
+  std::snprintf(text, sizeof text, "<0x%02X>", static_cast<unsigned>(byte));
+  return text;
+}
+
+// The byte spelled, −1 when it is none.
+inline int spelled_byte(std::string_view text) {
+  const auto digit = [](char c) {
+    return c >= '0' && c <= '9'   ? c - '0'
+           : c >= 'A' && c <= 'F' ? c - 'A' + 10
+           : c >= 'a' && c <= 'f' ? c - 'a' + 10
+                                  : -1;
+  };
+  if (text.size() != 6 || !text.starts_with("<0x") || text[5] != '>') return -1;
+  const int high = digit(text[3]), low = digit(text[4]);
+  return high < 0 || low < 0 ? -1 : high << 4 | low;
+}
+
+}  // namespace slip

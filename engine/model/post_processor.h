@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace slip {
+
+class TokenizerFields;
+
+// The special tokens that a tokenizer.json's "post_processor" puts around one text.
+struct PostProcessor {
+  std::vector<std::int32_t> before, after;
+
+  // Error{kUnsupported} naming the key of anything but TemplateProcessing, ByteLevel (which moves offsets only) and
+  // sequences of them; ids must be below `n_entries`.
+  static PostProcessor read(const TokenizerFields& fields, std::size_t n_entries);
+};
+
+}  // namespace slip
