@@ -13,7 +13,7 @@ using Symbol = std::uint32_t;  // a character's UTF-8 bytes in one number, folde
 
 constexpr Symbol kSpace = ' ';
 constexpr Symbol kLineFeed = '\n';
-constexpr std::size_t kLongestGram = 4;
+constexpr std::size_t kLongestGram = 3;
 constexpr std::size_t kMaxLabelBytes = 64;
 
 // One hash space for all kinds of n-grams; the kind is hashed in first.
@@ -46,7 +46,7 @@ class BucketSet {
   std::vector<std::uint32_t> take() { return std::move(buckets_); }
 
  private:
-  std::bitset<kFeatureBuckets> seen_;  // 4 KiB
+  std::bitset<kFeatureBuckets> seen_;  // 2 KiB
   std::vector<std::uint32_t> buckets_;
 };
 
