@@ -99,18 +99,19 @@ nlohmann::json judge(const Router& router, const std::vector<Case>& cases) {
   if (cases.empty()) return nullptr;
   const std::size_t n = router.topics().size();
   std::vector<std::vector<int>> confusion(n, std::vector<int>(n));  // [expected][found]
-  int right = 0, unknown = 0;
+  int right = 0, unknown = 0, right_decided = 0;
   for (const Case& one : cases) {
     const Route route = router.route(std::nullopt, one.text);
     ++confusion[one.expected.value][route.topic.value];
     right += route.topic == one.expected ? 1 : 0;
     unknown += route.topic == TopicId{0} ? 1 : 0;
+    right_decided += route.topic == one.expected && route.topic != TopicId{0} ? 1 : 0;
   }
   const double total = static_cast<double>(cases.size()), decided = total - unknown;
   return {{"prompts", cases.size()},
           {"accuracy", right / total},
           {"unknown", unknown / total},
-          {"accuracy_decided", decided > 0 ? nlohmann::json(right / decided) : nlohmann::json()},
+          {"accuracy_decided", decided > 0 ? nlohmann::json(right_decided / decided) : nlohmann::json()},
           {"confusion", confusion}};
 }
 
