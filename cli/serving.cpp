@@ -117,14 +117,14 @@ LearnerOptions learner_options(const ServeConfig& config) {
   return options;
 }
 
-}  // namespace
-
 // A request may keep itself out of learning, and so may a service: then the router learns nothing either.
 std::shared_ptr<Router> make_router(const ServeConfig& config, const TopicTable& topics) {
   RouterOptions options = config.router;
   options.learn = options.learn && config.learning;
   return std::make_shared<Router>(topics, options, load_or_seed(config.data_dir / kRouterFile, topics));
 }
+
+}  // namespace
 
 // Members in the order they are made; what uses another stands below it.
 struct Serving::State {

@@ -135,8 +135,8 @@ CREATE TABLE engine_load (
   rows_dropped INTEGER NOT NULL       -- rows this ledger had to drop
 ) STRICT;
 )sql",
-                                                    // Until then only labels gave a topic, and the rest was unknown.
                                                     R"sql(
+-- Until here only labels gave a topic, and the rest was unknown.
 ALTER TABLE requests ADD COLUMN topic_source TEXT NOT NULL DEFAULT 'none';  -- label, inferred, none
 UPDATE requests SET topic_source = 'label' WHERE topic <> 'unknown';
 )sql"};
