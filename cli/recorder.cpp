@@ -77,6 +77,7 @@ RequestRow request_row(const RequestSummary& summary, const RecordNames& names, 
   row.finished_us = wall_us;
   row.topic = name_at(names.topics, summary.route.topic.value);
   row.draft = name_at(names.drafts, summary.route.topic.value);
+  row.topic_source = topic_source_name(summary.route.source);
   row.first_version = figures.first_version;
   row.last_version = figures.last_version;
   row.rule = rule_name(summary);

@@ -82,6 +82,13 @@ void read_server(TomlSection section, ServeConfig& config) {
   section.finish();
 }
 
+void read_router(TomlSection section, RouterOptions& router) {
+  section.read("classify", router.classify);
+  section.read("learn", router.learn);
+  section.read("min_confidence", router.min_confidence, 0, 1);
+  section.finish();
+}
+
 void read_engine(TomlSection section, EngineOptions& engine) {
   section.read("max_running", engine.max_running, 1, 1024);
   section.read("max_waiting", engine.max_waiting, 1, 65'536);
@@ -174,10 +181,6 @@ void apply(const ServeOverrides& given, ServeConfig& config) {
 
 }  // namespace
 
-std::vector<Topic> built_in_topics() {
-  return {{"sql", {}}, {"math", {}}, {"code", {"python"}}, {"lang", {"lang-*"}}};
-}
-
 std::vector<Topic> parse_topics(const std::string& toml, const std::string& where) {
   const toml::table table = parse_toml(toml, where);
   TomlSection root(table, where, "");
@@ -188,12 +191,13 @@ std::vector<Topic> parse_topics(const std::string& toml, const std::string& wher
       Topic topic;
       section.read("name", topic.name);
       section.read("aliases", topic.aliases);
+      section.read("examples", topic.examples);
       section.finish();
       topics.push_back(std::move(topic));
     }
   }
   root.finish();
-  TopicTable checked(topics);  // names, and that none is there twice
+  TopicTable checked(topics);  // names, that none is there twice, and bounds
   return topics;
 }
 
@@ -211,6 +215,7 @@ ServeConfig parse_serve_config(const std::string& toml, const std::string& where
   if (!topics_file.empty()) {
     config.topics = parse_topics(read_file(topics_file, kMaxConfigBytes), topics_file.string());
   }
+  read_router(root.section("router"), config.router);
   read_server(root.section("server"), config);
   read_engine(root.section("engine"), config.engine);
   auto speculation = root.section("speculation");

@@ -12,6 +12,7 @@
 #include "distill/replay_buffer.h"
 #include "engine/engine.h"
 #include "ledger/ledger.h"
+#include "router/router.h"
 #include "router/topic.h"
 #include "server/options.h"
 
@@ -43,6 +44,7 @@ struct ServeConfig {
   RetentionPolicy retention;
   LedgerOptions ledger;
   std::vector<Topic> topics;
+  RouterOptions router;
 };
 
 // What the command line overrides.
@@ -52,7 +54,7 @@ struct ServeOverrides {
   bool no_learning = false, no_speculation = false;
 };
 
-// The four topics of configs/topics.toml, for a service started without a configuration.
+// configs/topics.toml as it was at build time, for a service started without a configuration.
 std::vector<Topic> built_in_topics();
 
 // Error{kInvalidArgument} naming file, line and key; an unknown key names the nearest known one.

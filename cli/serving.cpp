@@ -18,10 +18,15 @@
 #include "distill/governor.h"
 #include "engine/cache/page_pool.h"
 #include "kernels/thread_pool.h"
+#include "router/router_saver.h"
+#include "router/router_state_file.h"
+#include "router/topic_seeds.h"
 
 namespace slip::cli {
 namespace {
 
+constexpr const char* kRouterFile = "router.state";
+constexpr std::chrono::milliseconds kRouterSaveInterval{1000};  // what promise 5 allows
 constexpr std::uint64_t kCacheShare = 4;  // of the memory we may use, one part is the target's cache at most
 
 std::string folder_name(const std::filesystem::path& folder) {
@@ -121,6 +126,12 @@ std::string learning_text(bool is_on, const ServeConfig& config, const DraftShel
   if (!config.learning || key.empty()) return "off";
   return "off (by \"" + key +
          "\" in its config.json the draft is more than a plain Llama: it serves, but cannot learn)";
+
+// A request may keep itself out of learning, and so may a service: then the router learns nothing either.
+std::shared_ptr<Router> make_router(const ServeConfig& config, const TopicTable& topics) {
+  RouterOptions options = config.router;
+  options.learn = options.learn && config.learning;
+  return std::make_shared<Router>(topics, options, load_or_seed(config.data_dir / kRouterFile, topics));
 }
 
 }  // namespace
@@ -133,6 +144,7 @@ struct Serving::State {
         lock(config.data_dir),
         target(load_target(config.target, config.dtype)),
         topics(config.topics),
+        router(make_router(config, topics)),
         store(private_folder(config.data_dir / "drafts"), config.retention),
         ledger(ledger_options(config)) {
     const bool drafting = !config.draft.empty();
@@ -142,6 +154,7 @@ struct Serving::State {
     }
     reconcile(store, ledger);
     recorder.emplace(names(), ledger, metrics);
+    router_saver.emplace(*router, config.data_dir / kRouterFile, kRouterSaveInterval);
     if (drafting && config.learning && shelf.base->weights->config.beyond_plain_llama().empty()) start_learning();
     start_engine();
   }
@@ -184,10 +197,12 @@ struct Serving::State {
   DataDirectoryLock lock;
   TargetModel target;
   TopicTable topics;
+  std::shared_ptr<Router> router;
   DraftStore store;
   Ledger ledger;
   DraftShelf shelf;
   std::optional<Recorder> recorder;
+  std::optional<RouterSaver> router_saver;
   std::unique_ptr<ReplayBuffer> replay;
   std::unique_ptr<Governor> governor;
   std::unique_ptr<Learner> learner;
@@ -224,7 +239,7 @@ std::shared_ptr<const ServedModel> Serving::model() const {
   model->chat_template = load_template(state->config);
   model->max_positions = state->target.weights->config.max_positions;
   model->end_ids = state->target.weights->config.eos_ids;
-  model->topics = state->topics;
+  model->router = state->router;
   model->slots = state->shelf.slots;
   model->speculates = state->engine->options().k > 0;
   model->drafts = &state->store;
@@ -274,6 +289,7 @@ void Serving::drain(std::chrono::milliseconds patience) {
 void Serving::save() {
   State& state = *state_;
   if (state.learner) state.learner->stop();
+  state.router_saver->stop();
   state.recorder->finish();
   state.ledger.flush();
 }

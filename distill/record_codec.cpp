@@ -5,9 +5,9 @@
 #include <cmath>
 #include <limits>
 
+#include "common/byte_codec.h"
+#include "common/crc32c.h"
 #include "common/error.h"
-#include "distill/byte_codec.h"
-#include "distill/crc32c.h"
 
 namespace slip {
 

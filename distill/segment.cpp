@@ -10,10 +10,10 @@
 #include <cstring>
 #include <string>
 
+#include "common/byte_codec.h"
+#include "common/crc32c.h"
 #include "common/error.h"
 #include "common/fail_point.h"
-#include "distill/byte_codec.h"
-#include "distill/crc32c.h"
 
 namespace slip {
 

@@ -7,10 +7,10 @@
 #include <string>
 #include <string_view>
 
+#include "common/byte_codec.h"
+#include "common/crc32c.h"
 #include "common/error.h"
 #include "common/file.h"
-#include "distill/byte_codec.h"
-#include "distill/crc32c.h"
 
 namespace slip {
 namespace {

@@ -178,6 +178,7 @@ std::string drafts_table(const LedgerReader& ledger, const ReportQuery& query) {
 std::string requests_table(const LedgerReader& ledger, const ReportQuery& query) {
   TextTable table({{"finished (UTC)", kLeft},
                    {"topic", kLeft},
+                   {"by", kLeft},
                    {"draft", kLeft},
                    {"rule", kLeft},
                    {"T"},
@@ -194,11 +195,12 @@ std::string requests_table(const LedgerReader& ledger, const ReportQuery& query)
     const SheetRow row(sheet, i);
     const std::string first = version_of(row, "first_version"), last = version_of(row, "last_version");
     table.add({utc_text(row.integer("finished_us"), "%m-%d %H:%M:%S"), printable(row.text("topic")),
-               first == last ? last : first + "→" + last, printable(row.text("rule")),
-               fixed(row.number("temperature"), 1), std::to_string(row.integer("prompt_tokens")),
-               std::to_string(row.integer("output_tokens")), std::to_string(row.integer("steps")),
-               share_text(row.number("alpha")), fixed(row.number("accepted_length"), 2),
-               fixed(row.number("ttft_ms"), 1), fixed(row.number("tpot_ms"), 1), printable(row.text("stop_reason"))});
+               printable(row.text("topic_source")), first == last ? last : first + "→" + last,
+               printable(row.text("rule")), fixed(row.number("temperature"), 1),
+               std::to_string(row.integer("prompt_tokens")), std::to_string(row.integer("output_tokens")),
+               std::to_string(row.integer("steps")), share_text(row.number("alpha")),
+               fixed(row.number("accepted_length"), 2), fixed(row.number("ttft_ms"), 1),
+               fixed(row.number("tpot_ms"), 1), printable(row.text("stop_reason"))});
   }
   return table.text(query.width, query.color);
 }

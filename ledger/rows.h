@@ -14,6 +14,7 @@ struct RequestRow {
   std::string http_id;  // X-Request-Id as sent to the client
   std::int64_t finished_us = 0;
   std::string topic, draft;
+  std::string topic_source = "none";                  // "label", "inferred", "none"
   std::uint64_t first_version = 0, last_version = 0;  // 0: the base draft's weights
   std::string rule;                                   // "rejection", "coupled", "greedy"
   double temperature = 0;

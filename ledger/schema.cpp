@@ -8,7 +8,7 @@
 namespace slip {
 namespace {
 
-constexpr std::array<const char*, 1> kMigrations = {R"sql(
+constexpr std::array<const char*, 2> kMigrations = {R"sql(
 CREATE TABLE requests (
   id INTEGER PRIMARY KEY,             -- order of recording; request_id counts from 1 in each process
   request_id INTEGER NOT NULL,
@@ -134,6 +134,11 @@ CREATE TABLE engine_load (
   observations_dropped INTEGER NOT NULL,
   rows_dropped INTEGER NOT NULL       -- rows this ledger had to drop
 ) STRICT;
+)sql",
+                                                    R"sql(
+-- Until here only labels gave a topic, and the rest was unknown.
+ALTER TABLE requests ADD COLUMN topic_source TEXT NOT NULL DEFAULT 'none';  -- label, inferred, none
+UPDATE requests SET topic_source = 'label' WHERE topic <> 'unknown';
 )sql"};
 
 void check_ours(Database& database, std::int64_t version) {

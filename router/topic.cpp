@@ -17,12 +17,6 @@ bool is_letter_or_digit(char c) {
   return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9');
 }
 
-// Topic names become folder names, so the alphabet is what keeps `../x` and NUL out of paths.
-bool is_name(std::string_view text) {
-  return !text.empty() && text.size() <= kMaxNameBytes && is_letter_or_digit(text.front()) &&
-         std::all_of(text.begin(), text.end(), [](char c) { return is_letter_or_digit(c) || c == '_' || c == '-'; });
-}
-
 bool is_pattern(std::string_view alias) {
   return alias.ends_with('*');
 }
@@ -45,11 +39,29 @@ std::string quoted(std::string_view text) {
   return out + "\"";
 }
 
+void check_examples(const Topic& topic) {
+  const bool fit = std::all_of(topic.examples.begin(), topic.examples.end(), [](const std::string& example) {
+    return !example.empty() && example.size() <= TopicTable::kMaxExampleBytes;
+  });
+  if (fit && topic.examples.size() <= TopicTable::kMaxExamples) return;
+  throw Error(ErrorCode::kInvalidArgument,
+              "topic " + quoted(topic.name) + " has too many examples, an empty one or one that is too long",
+              "at most " + std::to_string(TopicTable::kMaxExamples) + " of 1 to " +
+                  std::to_string(TopicTable::kMaxExampleBytes) + " bytes",
+              "topics");
+}
+
 }  // namespace
 
+// Topic names become folder names, so the alphabet is what keeps `../x` and NUL out of paths.
+bool is_topic_name(std::string_view text) {
+  return !text.empty() && text.size() <= kMaxNameBytes && is_letter_or_digit(text.front()) &&
+         std::all_of(text.begin(), text.end(), [](char c) { return is_letter_or_digit(c) || c == '_' || c == '-'; });
+}
+
 TopicTable::TopicTable(std::vector<Topic> configured) {
-  topics_.push_back({std::string(kUnknown), {}});
-  std::vector<std::string_view> taken{kUnknown};
+  topics_.push_back({std::string(kUnknown), {}, {}});
+  std::vector<std::string_view> taken;
   const auto take = [&](std::string_view word) {
     if (std::find(taken.begin(), taken.end(), word) != taken.end()) {
       refuse(quoted(word), "names two topics or one twice");
@@ -57,25 +69,39 @@ TopicTable::TopicTable(std::vector<Topic> configured) {
     taken.push_back(word);
   };
   for (const Topic& topic : configured) {
-    if (!is_name(topic.name)) refuse("topic " + quoted(topic.name), "is not a valid name");
+    if (!is_topic_name(topic.name)) refuse("topic " + quoted(topic.name), "is not a valid name");
     take(topic.name);
     for (const std::string& alias : topic.aliases) {
       const std::string_view stem = std::string_view(alias).substr(0, alias.size() - (is_pattern(alias) ? 1 : 0));
-      if (!is_name(stem)) refuse("alias " + quoted(alias) + " of topic " + quoted(topic.name), "is not valid");
+      if (!is_topic_name(stem)) refuse("alias " + quoted(alias) + " of topic " + quoted(topic.name), "is not valid");
+      if (alias == kUnknown) refuse(quoted(alias), "is what no topic is");
       take(alias);
     }
+    check_examples(topic);
   }
-  topics_.insert(topics_.end(), std::make_move_iterator(configured.begin()), std::make_move_iterator(configured.end()));
+  for (Topic& topic : configured) {
+    if (topic.name == kUnknown) {
+      topics_.front() = std::move(topic);
+    } else {
+      topics_.push_back(std::move(topic));
+    }
+  }
+  if (topics_.size() > kMaxTopics) {
+    throw Error(ErrorCode::kInvalidArgument,
+                std::to_string(topics_.size()) + " topics, \"unknown\" included, are more than the most, " +
+                    std::to_string(kMaxTopics),
+                "each topic has a draft of its own in memory", "topics");
+  }
 }
 
-TopicId TopicTable::route(std::optional<std::string_view> label) const {
-  TopicId best{0};
-  if (!label) return best;
+std::optional<TopicId> TopicTable::find(std::optional<std::string_view> label) const {
+  if (!label) return std::nullopt;
+  std::optional<TopicId> best;
   std::size_t best_length = 0;  // the longest pattern that matches wins
   for (std::uint32_t i = 0; i < topics_.size(); ++i) {
-    if (topics_[i].name == *label) return {i};
+    if (topics_[i].name == *label) return TopicId{i};
     for (const std::string& alias : topics_[i].aliases) {
-      if (alias == *label) return {i};
+      if (alias == *label) return TopicId{i};
       if (alias.size() > best_length && matches(alias, *label)) {
         best = {i};
         best_length = alias.size();

@@ -89,7 +89,8 @@ void add_metrics(Json& answer, const AnswerIdentity& who, const RequestFigures& 
                                                {"num_first_rejections", figures.first_rejections},
                                                {"draft", drafted ? Json(who.draft) : Json(nullptr)},
                                                {"draft_version", drafted ? Json(figures.last_version) : Json(nullptr)},
-                                               {"topic", who.topic}};
+                                               {"topic", who.topic},
+                                               {"topic_source", topic_source_name(who.topic_source)}};
 }
 
 Json frame(const AnswerIdentity& who, const char* object) {

@@ -18,6 +18,7 @@ struct AnswerIdentity {
   std::string model;
   std::int64_t created_s = 0;
   std::string topic, draft;  // draft empty: plain decoding
+  TopicSource topic_source = TopicSource::kNone;
   bool stream = false, include_usage = false, expose_acceptance = true, logprobs = false;
   std::shared_ptr<const Tokenizer> tokenizer;
 };

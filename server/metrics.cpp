@@ -64,6 +64,8 @@ struct Metrics::State {
   Family<Counter>& accepted_at = counters("spec_decode_num_accepted_tokens_per_pos_total",
                                           "Drafted tokens the target kept, by position in the draft");
   Family<Counter>& http = counters("http_requests_total", "HTTP requests by route and status");
+  Family<Counter>& routed =
+      counters("requests_routed_total", "Generations by topic and what said it: label, inferred or none");
   Family<Counter>& finished = counters("requests_finished_total", "Generations by the reason they ended");
   Family<Counter>& published = counters("publish_total", "Canary outcomes");
   Family<Counter>& dropped = counters("dropped_total", "What was dropped rather than waited for");
@@ -158,6 +160,7 @@ void Metrics::on_step(const StepFigures& figures) {
 void Metrics::on_request(const RequestSummary& summary, const SeriesKey& key) {
   const RequestFigures& figures = summary.figures;
   state_->finished.Add({{"reason", stop_reason_name(summary.reason)}}).Increment();
+  state_->routed.Add({{"topic", key.topic}, {"source", topic_source_name(summary.route.source)}}).Increment();
   state_->prompt_tokens.Increment(figures.prompt_tokens);
   state_->generated_tokens.Increment(figures.output_tokens);
   if (figures.first_token_us > 0) state_->ttft.Observe(seconds(figures.first_token_us - figures.submitted_us));

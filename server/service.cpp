@@ -41,6 +41,14 @@ std::vector<std::int32_t> tokenise(const ServedModel& model, const CompletionCal
   return model.chat_template->render(*model.tokenizer, call.messages, /*add_generation_prompt=*/true);
 }
 
+// What the user asked for, which says the topic better than what went before: a system prompt is alike for all.
+std::string_view asked_text(const CompletionCall& call) {
+  if (call.endpoint == Endpoint::kCompletion) return call.prompt;
+  const auto last = std::find_if(call.messages.rbegin(), call.messages.rend(),
+                                 [](const ChatMessage& message) { return message.role == "user"; });
+  return last == call.messages.rend() ? std::string_view() : std::string_view(last->content);
+}
+
 std::int32_t answer_length(const ServedModel& model, const CompletionCall& call, std::size_t prompt_tokens) {
   const auto context = static_cast<std::size_t>(model.max_positions);
   const std::size_t wanted = call.max_tokens ? static_cast<std::size_t>(*call.max_tokens) : 1;
@@ -141,7 +149,9 @@ AnswerIdentity Service::generate(CompletionCall call, TenantId tenant, std::shar
   request.prompt = tokenise(*served, call);
   request.max_tokens = answer_length(*served, call, request.prompt.size());
   request.id = {next_id_.fetch_add(1, std::memory_order_relaxed)};
-  request.route.topic = served->topics.route(call.topic_label);
+  const Route route = served->router->route(call.topic_label, asked_text(call));
+  request.route.topic = route.topic;
+  request.route.source = route.source;
   if (!served->slots.empty()) {
     request.draft = served->slots.at(request.route.topic.value);
     request.route.draft = request.draft->id();
@@ -163,7 +173,8 @@ AnswerIdentity Service::generate(CompletionCall call, TenantId tenant, std::shar
   who.id = http_id(call.endpoint, request.id);
   who.model = call.model.value_or(served->names.front());
   who.created_s = wall_us() / 1'000'000;
-  who.topic = served->topics[request.route.topic].name;
+  who.topic = served->router->topics()[route.topic].name;
+  who.topic_source = route.source;
   if (request.draft && served->speculates) who.draft = request.draft->name();
   who.stream = call.stream;
   who.include_usage = call.include_usage;
@@ -172,6 +183,7 @@ AnswerIdentity Service::generate(CompletionCall call, TenantId tenant, std::shar
   who.tokenizer = served->tokenizer;
   if (options_.log_prompts) log_info(who.id + " prompt: " + served->tokenizer->decode(request.prompt));
   served->engine.submit(std::move(request));
+  if (route.source == TopicSource::kLabel && call.learn) served->router->learn(route.topic, asked_text(call));
   return who;
 }
 
@@ -197,7 +209,7 @@ Reply Service::drafts() const {
     const DraftSlot& slot = *served->slots[i];
     const auto live = slot.get();
     Json draft = {{"name", slot.name()},
-                  {"topic", served->topics[{static_cast<std::uint32_t>(i)}].name},
+                  {"topic", served->router->topics()[{static_cast<std::uint32_t>(i)}].name},
                   {"live_version", live ? Json(live->number) : Json(nullptr)},
                   {"parameters", live && live->weights ? Json(live->weights->config.parameters()) : Json(nullptr)},
                   {"versions", versions_json(served->drafts, slot.name(), all)}};
@@ -212,8 +224,8 @@ Reply Service::drafts() const {
 Reply Service::topics() const {
   Json list = Json::array();
   const auto served = model_.load(std::memory_order_acquire);
-  for (std::uint32_t i = 0; served && i < served->topics.size(); ++i) {
-    const Topic& topic = served->topics[{i}];
+  for (std::uint32_t i = 0; served && i < served->router->topics().size(); ++i) {
+    const Topic& topic = served->router->topics()[{i}];
     Json draft = nullptr;
     if (i < served->slots.size()) draft = served->slots[i]->name();
     list.push_back({{"name", topic.name}, {"aliases", topic.aliases}, {"draft", std::move(draft)}});

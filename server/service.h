@@ -13,7 +13,7 @@
 #include "engine/model/tokenizer.h"
 #include "engine/request.h"
 #include "engine/speculate/draft_slot.h"
-#include "router/topic.h"
+#include "router/router.h"
 #include "server/answer.h"
 #include "server/answer_channel.h"
 #include "server/call.h"
@@ -29,14 +29,14 @@ struct EngineDoor {
   std::function<void(RequestId)> cancel;
 };
 
-// What is served once it is loaded. Immutable; the engine behind the door outlives the service's last request.
+// What is served once it is loaded. Immutable but for what the router learns; the engine behind the door outlives the service's last request.
 struct ServedModel {
   std::vector<std::string> names;  // the first is canonical
   std::shared_ptr<const Tokenizer> tokenizer;
   std::shared_ptr<const ChatTemplate> chat_template;  // null: no chat completions
   std::int32_t max_positions = 0;
   std::vector<std::int32_t> end_ids;
-  TopicTable topics{{}};
+  std::shared_ptr<Router> router;                 // never null; learns while it serves, behind a lock of its own
   std::vector<std::shared_ptr<DraftSlot>> slots;  // [topics.size()]; empty: plain decoding
   bool speculates = true;                         // false: drafts are there, but k is 0
   const DraftStore* drafts = nullptr;             // null: no drafts to list

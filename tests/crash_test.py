@@ -4,7 +4,7 @@
 
 Each case arms one fail point, streams requests until the service dies there, and then checks: the ledger passes SQLite's integrity check and has a row
 for every request answered more than a second before the death; the store's current draft is whole (SHA-256) and not older than the last
-version that answered; the service starts again, replays what it had, and answers with that current draft."""
+version that answered; the router's state can be read; the service starts again, replays what it had, and answers with that current draft."""
 import argparse
 import concurrent.futures
 import hashlib
@@ -41,7 +41,7 @@ PUBLISH = [("publish.*", hit) for hit in (1, 2, 3, 4, 6, 8, 10, 11, 12, 13, 14, 
 REPLAY = [("replay.append.write", 2), ("replay.append.write", 5), ("replay.append.write", 9), ("replay.append.write", 14),
           ("replay.sync.fsync", 1), ("replay.sync.fsync", 2), ("replay.segment.*", 1), ("replay.segment.*", 2), ("replay.segment.*", 3),
           ("replay.compact.*", 1), ("replay.compact.*", 2), ("replay.compact.*", 3)]
-OTHER = [("optimizer.*", 1), ("optimizer.*", 2), ("optimizer.*", 3)]
+OTHER = [("optimizer.*", 1), ("optimizer.*", 2), ("optimizer.*", 3), ("router.*", 1), ("router.*", 2), ("router.*", 3), ("router.*", 4)]
 ANYTIME = [(None, 1.5), (None, 2.5), (None, 4.0)]  # no fail point: kill -9 after so many seconds
 
 
@@ -151,6 +151,8 @@ def check_restart(options, data, prompts, served):
     try:
         if not service.await_ready():
             return f"does not start again:\n{service.log.read_text()[-1500:]}", 0
+        if (data / "router.state.bad").exists():
+            return "the router's state could not be read", 0
         number, fault = current_version(data)
         if fault:
             return fault, 0

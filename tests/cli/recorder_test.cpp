@@ -46,6 +46,7 @@ TEST(RequestRow, CarriesNamesAndTimes) {
   RequestSummary summary;
   summary.id = {255};
   summary.route.topic = {1};
+  summary.route.source = TopicSource::kInferred;
   summary.reason = StopReason::kLength;
   summary.rule = AcceptanceRule::kCoupled;
   summary.sampling.temperature = 0.5F;
@@ -59,6 +60,7 @@ TEST(RequestRow, CarriesNamesAndTimes) {
   RequestRow row = request_row(summary, names, 77);
   EXPECT_EQ(row.topic, "sql");
   EXPECT_EQ(row.draft, "sql");
+  EXPECT_EQ(row.topic_source, "inferred");
   EXPECT_EQ(row.rule, "coupled");
   EXPECT_EQ(row.http_id, "00000000000000ff");
   EXPECT_EQ(row.finished_us, 77);

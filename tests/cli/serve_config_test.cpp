@@ -144,7 +144,7 @@ TEST(ServeConfig, CommandLineWins) {
   EXPECT_EQ(config.data_dir, "D");
   EXPECT_FALSE(config.learning);
   EXPECT_FALSE(config.speculation);
-  EXPECT_EQ(config.topics.size(), 4U);
+  EXPECT_EQ(TopicTable(config.topics).size(), 5U) << "four and the unknown";
 }
 
 TEST(ServeConfig, ATargetOfItsOwnDropsTheFilesDraftAndTemplate) {
@@ -181,16 +181,19 @@ TEST(Topics, FileHoldsTheBuiltInOnes) {
   for (std::size_t i = 0; i < topics.size(); ++i) {
     EXPECT_EQ(topics[i].name, built_in[i].name);
     EXPECT_EQ(topics[i].aliases, built_in[i].aliases);
+    EXPECT_EQ(topics[i].examples, built_in[i].examples);
+    EXPECT_GE(topics[i].examples.size(), 12U) << topics[i].name;
   }
   const TopicTable table(topics);
-  EXPECT_EQ(table[table.route("python")].name, "code");
-  EXPECT_EQ(table[table.route("lang-fr")].name, "lang");
-  EXPECT_EQ(table[table.route("cooking")].name, "unknown");
+  EXPECT_EQ(table[table.find("python").value()].name, "code");
+  EXPECT_EQ(table[table.find("lang-fr").value()].name, "lang");
+  EXPECT_FALSE(table.find("cooking"));
 }
 
 TEST(Topics, BadOnesAreRefused) {
   for (const char* toml : {"[[topic]]\nname = \"../x\"", "[[topic]]\nname = \"a\"\n[[topic]]\nname = \"a\"",
-                           "[[topic]]\nnam = \"a\"", "topic = 5", "[[topic]]\nname = \"a\\u0000\""}) {
+                           "[[topic]]\nnam = \"a\"", "topic = 5", "[[topic]]\nname = \"a\"\nexamples = [1]",
+                           "[[topic]]\nname = \"a\"\nexamples = [\"\"]", "[[topic]]\nname = \"a\\u0000\""}) {
     EXPECT_THROW(parse_topics(toml, "topics.toml"), Error) << toml;
   }
 }

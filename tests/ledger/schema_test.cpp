@@ -51,6 +51,19 @@ TEST_F(SchemaTest, ALedgerFromTheFutureIsRefused) {
   }
 }
 
+// Before topics were inferred, a request had one by its label or none.
+TEST_F(SchemaTest, OldRequestsSayWhereTheirTopicCameFrom) {
+  Database database = open();
+  migrate(database, ledger_migrations().first(1));
+  for (const char* topic : {"sql", "unknown"}) {
+    database.execute(std::string("INSERT INTO requests VALUES (NULL, 1, '', 5, '") + topic +
+                     "', '', 0, 0, 'greedy', 0, 'length', 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0)");
+  }
+  migrate(database, ledger_migrations());
+  EXPECT_EQ(database.integer("SELECT COUNT(*) FROM requests WHERE topic = 'sql' AND topic_source = 'label'"), 1);
+  EXPECT_EQ(database.integer("SELECT COUNT(*) FROM requests WHERE topic = 'unknown' AND topic_source = 'none'"), 1);
+}
+
 TEST_F(SchemaTest, ViewsOfAnotherBuildAreReplaced) {
   Database database = open();
   migrate(database, ledger_migrations());

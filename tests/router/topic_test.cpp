@@ -20,7 +20,8 @@ TopicTable four_kinds() {
 }
 
 std::string routed(const TopicTable& table, std::optional<std::string_view> label) {
-  return table[table.route(label)].name;
+  const auto topic = table.find(label);
+  return topic ? table[*topic].name : "(none)";
 }
 
 TEST(TopicTableTest, RoutesNamesAndAliases) {
@@ -38,14 +39,35 @@ TEST(TopicTableTest, TheLongestPatternWins) {
   EXPECT_EQ(routed(table, "lang-de-AT"), "german");
 }
 
-TEST(TopicTableTest, UnknownAndAbsentLabelsAreTopicZero) {
+TEST(TopicTableTest, LabelsThatNameNothingFindNothing) {
   const TopicTable table = four_kinds();
   for (const auto& label : {std::optional<std::string_view>{}, {""}, {"poems"}, {"SQL"}, {"sqlx"}, {"lang-*x"sv}}) {
     const bool is_lang = label && label->starts_with("lang-");
-    EXPECT_EQ(routed(table, label), is_lang ? "lang" : "unknown");
+    EXPECT_EQ(routed(table, label), is_lang ? "lang" : "(none)");
   }
-  EXPECT_EQ(table.route(std::nullopt), TopicId{0});
+  EXPECT_EQ(routed(table, "unknown"), "unknown") << "a client may say that it is none of them";
   EXPECT_EQ(table_of({}).size(), 1U);
+}
+
+TEST(TopicTableTest, UnknownMayBeDescribedAndStaysTopicZero) {
+  const TopicTable table = table_of({{"sql", {}, {"a"}}, {"unknown", {"other"}, {"b", "c"}}});
+  EXPECT_EQ(table.size(), 2U);
+  EXPECT_EQ(table.find("other"), TopicId{0});
+  EXPECT_EQ(table.find("sql"), TopicId{1});
+  EXPECT_EQ(table[TopicId{0}].examples.size(), 2U);
+}
+
+TEST(TopicTableTest, TopicsAndExamplesAreBounded) {
+  std::vector<Topic> topics;
+  for (std::size_t i = 1; i < TopicTable::kMaxTopics; ++i) topics.push_back({"t" + std::to_string(i), {}, {}});
+  EXPECT_NO_THROW(table_of(topics));
+  topics.push_back({"one-more", {}, {}});
+  EXPECT_THROW(table_of(topics), Error);
+  const std::string longest(TopicTable::kMaxExampleBytes, 'x');
+  EXPECT_NO_THROW(table_of({{"a", {}, std::vector<std::string>(TopicTable::kMaxExamples, longest)}}));
+  EXPECT_THROW(table_of({{"a", {}, std::vector<std::string>(TopicTable::kMaxExamples + 1, "x")}}), Error);
+  EXPECT_THROW(table_of({{"a", {}, {longest + "x"}}}), Error);
+  EXPECT_THROW(table_of({{"a", {}, {"x", ""}}}), Error);
 }
 
 TEST(TopicTableTest, RefusesNamesThatCouldLeaveTheirFolder) {
@@ -58,7 +80,8 @@ TEST(TopicTableTest, RefusesNamesThatCouldLeaveTheirFolder) {
 
 TEST(TopicTableTest, RefusesBadAndRepeatedAliases) {
   EXPECT_THROW(table_of({{"sql", {}}, {"sql", {}}}), Error);
-  EXPECT_THROW(table_of({{"unknown", {}}}), Error);
+  EXPECT_THROW(table_of({{"unknown", {}}, {"unknown", {}}}), Error);
+  EXPECT_THROW(table_of({{"sql", {"unknown"}}}), Error);
   EXPECT_THROW(table_of({{"sql", {"db"}}, {"math", {"db"}}}), Error);
   EXPECT_THROW(table_of({{"sql", {"math"}}, {"math", {}}}), Error);
   for (const std::string_view alias : {"*"sv, ""sv, "a*b"sv, "a**"sv, "../*"sv, "a\0*"sv}) {

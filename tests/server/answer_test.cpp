@@ -24,6 +24,7 @@ AnswerIdentity identity(Endpoint endpoint = Endpoint::kChat) {
   who.model = std::string("a-model");
   who.created_s = 5;
   who.topic = "sql";
+  who.topic_source = TopicSource::kLabel;
   who.draft = "sql";
   return who;
 }
@@ -78,6 +79,7 @@ TEST(Answer, WholeChatAnswerHasOpenAisShape) {
   EXPECT_EQ(figures["draft"], "sql");
   EXPECT_EQ(figures["draft_version"], 7);
   EXPECT_EQ(figures["topic"], "sql");
+  EXPECT_EQ(figures["topic_source"], "label");
 }
 
 TEST(Answer, WholeCompletionHasText) {

@@ -58,7 +58,8 @@ class HttpServerTest : public ::testing::Test {
     model->chat_template = std::make_shared<const ChatTemplate>(ChatTemplate::load(folder));
     model->max_positions = 128;
     model->end_ids = {1};
-    model->topics = TopicTable({{"sql", {}}, {"code", {"python"}}});
+    const TopicTable topics(topics_);
+    model->router = router_ = std::make_shared<Router>(topics, RouterOptions{}, seeded_classifier(topics));
     for (std::uint32_t i = 0; i < 3; ++i) {
       model->slots.push_back(std::make_shared<DraftSlot>(DraftId{i}, i == 0 ? "unknown" : i == 1 ? "sql" : "code"));
     }
@@ -91,6 +92,8 @@ class HttpServerTest : public ::testing::Test {
   }
 
   ServerOptions options_;
+  std::vector<Topic> topics_ = {{"sql", {}, {}}, {"code", {"python"}, {}}};  // before open()
+  std::shared_ptr<Router> router_;                                           // after it
   ApiKeys keys_;
   Metrics metrics_;
   FakeEngine engine_;

@@ -40,6 +40,7 @@ TEST(Metrics, UsesTheNamesOthersUse) {
                   "slipstream:spec_decode_num_accepted_tokens_per_pos_total"
                   R"({draft="sql",position="1",topic="sql",version="4"} 2)"));
   EXPECT_TRUE(has(text, R"(slipstream:requests_finished_total{reason="stop_token"} 1)"));
+  EXPECT_TRUE(has(text, R"(slipstream:requests_routed_total{source="none",topic="sql"} 1)"));
   EXPECT_TRUE(has(text, "slipstream:time_to_first_token_seconds_sum 0.02"));
   EXPECT_TRUE(has(text, "slipstream:time_per_output_token_seconds_sum 0.01"));
 }

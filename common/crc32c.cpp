@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "distill/crc32c.h"
+#include "common/crc32c.h"
 
 #include <array>
 

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "router/router.h"
+
+#include <utility>
+
+#include "common/error.h"
+#include "router/prompt_features.h"
+
+namespace slip {
+
+Router::Router(TopicTable topics, RouterOptions options, TopicClassifier classifier)
+    : topics_(std::move(topics)),
+      options_(options),
+      examples_(examples_in_turn(topics_)),
+      classifier_(std::move(classifier)) {
+  SLIP_CHECK(classifier_.n_topics == topics_.size(), "the classifier was made for another table");
+}
+
+Route Router::route(std::optional<std::string_view> label, std::string_view text) const {
+  if (const auto named = topics_.find(label)) return {*named, TopicSource::kLabel};
+  if (!options_.classify) return {};
+  const auto features = prompt_features(label.value_or(std::string_view()), text);
+  std::vector<float> probabilities;
+  {
+    const std::lock_guard lock(mutex_);
+    probabilities = topic_probabilities(classifier_, features);
+  }
+  const TopicGuess guess = decide_topic(probabilities, options_.min_confidence);
+  return {guess.topic, guess.topic == TopicId{0} ? TopicSource::kNone : TopicSource::kInferred, guess.confidence};
+}
+
+void Router::learn(TopicId topic, std::string_view text) {
+  if (!options_.classify || !options_.learn) return;
+  const auto features = prompt_features(text);
+  if (features.empty()) return;
+  const std::lock_guard lock(mutex_);
+  learn_topic(classifier_, features, topic);
+  if (!examples_.empty()) {
+    const TopicExample& again = examples_[classifier_.lessons % examples_.size()];
+    learn_topic(classifier_, again.features, again.topic);
+  }
+  ++classifier_.lessons;
+}
+
+TopicClassifier Router::copy() const {
+  const std::lock_guard lock(mutex_);
+  return classifier_;
+}
+
+std::uint64_t Router::lessons() const {
+  const std::lock_guard lock(mutex_);
+  return classifier_.lessons;
+}
+
+}  // namespace slip

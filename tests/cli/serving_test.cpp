@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+// The service below its sockets: what the router decides changes the draft, never the answer, and what it learned
+// stays.
+#include "cli/serving.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <future>
+#include <string>
+
+#include "common/file.h"
+
+namespace slip::cli {
+namespace {
+
+const std::filesystem::path kSource = SLIPSTREAM_SOURCE_DIR;
+const std::string kQuestion = "Tables: shop(id, name, city). How many shops are there in each city? Write a SQL query.";
+constexpr std::uint64_t kMaxBytes = 1U << 30;
+
+class Listener final : public TokenSink {
+ public:
+  void on_tokens(const TokenDelta& delta) override {
+    tokens_.insert(tokens_.end(), delta.tokens.begin(), delta.tokens.end());
+  }
+  void on_finished(const RequestSummary& summary) override { finished_.set_value(summary); }
+  RequestSummary wait() { return finished_.get_future().get(); }
+  const std::vector<std::int32_t>& tokens() const { return tokens_; }
+
+ private:
+  std::vector<std::int32_t> tokens_;
+  std::promise<RequestSummary> finished_;
+};
+
+struct Answer {
+  std::vector<std::int32_t> tokens;
+  RequestSummary summary;
+};
+
+class ServingTest : public ::testing::Test {
+ protected:
+  ServingTest() {
+    folder_ =
+        std::filesystem::temp_directory_path() / ("slip-serving-" + std::to_string(::getpid()) + "-" +
+                                                  ::testing::UnitTest::GetInstance()->current_test_info()->name());
+    std::filesystem::remove_all(folder_);
+    config_.target = kSource / "checkpoints/demo/target";
+    config_.draft = kSource / "checkpoints/demo/draft";
+    config_.data_dir = folder_;
+    config_.topics = built_in_topics();
+    config_.learning = false;
+  }
+  ~ServingTest() override { std::filesystem::remove_all(folder_); }
+
+  // A draft of sql's own with the base draft's numbers in reverse order: it drafts rubbish.
+  void plant_another_draft() const {
+    ensure_private_directory(folder_);
+    ensure_private_directory(folder_ / "drafts");
+    DraftStore store(folder_ / "drafts");
+    const auto staged = store.staging_folder("sql");
+    std::filesystem::copy_file(config_.draft / "config.json", staged / "config.json");
+    std::string file = read_file(config_.draft / "model.safetensors", kMaxBytes);
+    std::uint64_t header_bytes = 0;
+    std::copy_n(file.data(), sizeof header_bytes, reinterpret_cast<char*>(&header_bytes));
+    auto* numbers = reinterpret_cast<std::uint16_t*>(file.data() + sizeof header_bytes + header_bytes);
+    std::reverse(numbers, reinterpret_cast<std::uint16_t*>(file.data() + file.size()));
+    replace_file(staged / "model.safetensors", file, "test");
+    DraftMeta meta;
+    meta.draft = meta.topic = "sql";
+    meta.reason = "canary";
+    store.publish(staged, meta);
+  }
+
+  static Answer ask(const ServedModel& model, std::optional<std::string_view> label,
+                    std::optional<std::uint64_t> seed) {
+    static std::uint64_t next_id = 1;
+    const Route route = model.router->route(label, kQuestion);
+    Request request;
+    request.id = {next_id++};
+    request.prompt = model.tokenizer->encode(kQuestion, SpecialTokens::kParse);
+    request.max_tokens = 48;
+    request.route = {route.topic, {}, route.source};
+    request.draft = model.slots.at(route.topic.value);
+    request.sampling.temperature = seed ? 0.9F : 0.0F;
+    request.sampling.seed = seed;
+    const auto sink = std::make_shared<Listener>();
+    request.sink = sink;
+    model.engine.submit(std::move(request));
+    Answer answer;
+    answer.summary = sink->wait();
+    answer.tokens = sink->tokens();
+    return answer;
+  }
+
+  std::filesystem::path folder_;
+  ServeConfig config_;
+  Metrics metrics_;
+};
+
+TEST_F(ServingTest, RoutingChangesTheDraftAndNeverTheAnswer) {
+  plant_another_draft();
+  Serving serving(config_, metrics_);
+  const auto model = serving.model();
+  for (const auto& seed : {std::optional<std::uint64_t>{}, std::optional<std::uint64_t>{7}}) {
+    const Answer inferred = ask(*model, std::nullopt, seed), sql = ask(*model, "sql", seed);
+    const Answer math = ask(*model, "math", seed), unknown = ask(*model, "unknown", seed);
+    EXPECT_EQ(inferred.summary.route.source, TopicSource::kInferred);
+    EXPECT_EQ(inferred.summary.route.topic, sql.summary.route.topic);
+    EXPECT_EQ(inferred.summary.figures.last_version, 1U) << "the planted draft";
+    EXPECT_EQ(math.summary.figures.last_version, 0U);
+    EXPECT_LT(inferred.summary.figures.accepted, math.summary.figures.accepted) << "or the drafts do not differ";
+    EXPECT_EQ(inferred.tokens.size(), 48U);
+    for (const Answer* other : {&sql, &math, &unknown}) EXPECT_EQ(other->tokens, inferred.tokens);
+  }
+}
+
+TEST_F(ServingTest, WhatTheRouterLearnedIsThereAfterARestart) {
+  config_.learning = true;
+  TopicClassifier learned;
+  {
+    Serving serving(config_, metrics_);
+    Router& router = *serving.model()->router;
+    const TopicId math = router.topics().find("math").value();
+    for (int i = 0; i < 8; ++i) router.learn(math, "Wie viele Äpfel bleiben übrig?");
+    learned = router.copy();
+    serving.drain(std::chrono::seconds(10));
+    serving.save();
+  }
+  Serving again(config_, metrics_);
+  EXPECT_EQ(again.model()->router->copy(), learned);
+  EXPECT_EQ(again.model()->router->lessons(), 8U);
+  const Route route = again.model()->router->route(std::nullopt, "Wie viele Äpfel sind es?");
+  EXPECT_EQ(again.model()->router->topics()[route.topic].name, "math");
+}
+
+TEST_F(ServingTest, WithoutLearningTheRouterLearnsNothing) {
+  Serving serving(config_, metrics_);
+  Router& router = *serving.model()->router;
+  router.learn({1}, "select");
+  EXPECT_EQ(router.lessons(), 0U);
+  serving.drain(std::chrono::seconds(10));
+  serving.save();
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "router.state"));
+}
+
+TEST_F(ServingTest, AHostileRouterStateIsKeptAsideAndServingStarts) {
+  ensure_private_directory(folder_);
+  replace_file(folder_ / "router.state", std::string(100'000, '\xFF'), "test");
+  Serving serving(config_, metrics_);
+  const Route route = serving.model()->router->route(std::nullopt, kQuestion);
+  EXPECT_EQ(serving.model()->router->topics()[route.topic].name, "sql");
+  EXPECT_EQ(read_file(folder_ / "router.state.bad", kMaxBytes).size(), 100'000U);
+}
+
+}  // namespace
+}  // namespace slip::cli
