@@ -126,6 +126,7 @@ std::string learning_text(bool is_on, const ServeConfig& config, const DraftShel
   if (!config.learning || key.empty()) return "off";
   return "off (by \"" + key +
          "\" in its config.json the draft is more than a plain Llama: it serves, but cannot learn)";
+}
 
 // A request may keep itself out of learning, and so may a service: then the router learns nothing either.
 std::shared_ptr<Router> make_router(const ServeConfig& config, const TopicTable& topics) {
