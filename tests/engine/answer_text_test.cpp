@@ -56,6 +56,31 @@ TEST(AnswerText, AStopInsideACharactersBytesWaitsForTheWholeCharacter) {
   EXPECT_TRUE(told.stopped);
 }
 
+TEST(AnswerText, AStopCompletedTooEarlyNeverCounts) {
+  AnswerText answer(testing::tiny_tokenizer(), {"abcd", "b", "bcx"});
+  EXPECT_FALSE(answer.push('a', /*may_stop=*/false));
+  EXPECT_FALSE(answer.push('b', /*may_stop=*/false));  // completes "b", may yet become "abcd"
+  EXPECT_EQ(answer.take(), "");
+  EXPECT_FALSE(answer.push('c'));
+  EXPECT_TRUE(answer.push('x')) << "begins within what does not count, ends beyond";
+  EXPECT_EQ(answer.take(), "a");
+}
+
+TEST(AnswerText, TheStopMayBeKept) {
+  const auto kept = [](const std::string& text, const std::vector<std::string>& stops) {
+    AnswerText answer(testing::tiny_tokenizer(), stops, /*keep_stop=*/true);
+    for (const char c : text) {
+      if (answer.push(static_cast<unsigned char>(c))) break;
+    }
+    return answer.take();
+  };
+  EXPECT_EQ(kept("one two three", {"two"}), "one two");
+  EXPECT_EQ(kept("abab", {"bx", "b"}), "ab");
+  AnswerText several(testing::tiny_tokenizer(), {"aaa", "aa"}, /*keep_stop=*/true);
+  EXPECT_TRUE(several.push(257));  // aaaa: both stand at its beginning
+  EXPECT_EQ(several.take(), "aa");
+}
+
 TEST(AnswerText, WithoutATokenizerThereIsNoText) {
   AnswerText answer(nullptr, {});
   EXPECT_FALSE(answer.push(3));
