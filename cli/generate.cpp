@@ -5,6 +5,7 @@
 #include <iostream>
 #include <memory>
 #include <optional>
+#include <sstream>
 #include <vector>
 
 #include "cli/command.h"
@@ -26,6 +27,9 @@ struct GenerateOptions {
   bool chat = false, checksums = false, json = false;
   std::optional<int> k, logprobs;
   SamplingParams sampling{.temperature = 0};
+  std::vector<std::string> logit_bias, stops;
+  std::vector<std::int32_t> stop_tokens;
+  bool ignore_eos = false;
   int max_tokens = 0, concurrency = 1, threads = 0, swap_every = 0;
   int catch_up_rows = EngineOptions{}.catch_up_chunk;
 };
@@ -113,7 +117,9 @@ class GenerateRun {
     head.prompt_ids = request.prompt;
     request.sampling = options_.sampling;
     request.max_tokens = options_.max_tokens;
-    request.end_ids = model_.weights->config.eos_ids;
+    if (!options_.ignore_eos) request.end_ids = model_.weights->config.eos_ids;
+    request.end_ids.insert(request.end_ids.end(), options_.stop_tokens.begin(), options_.stop_tokens.end());
+    request.stop_strings = options_.stops;
     if (!template_) request.answer_start = StreamDecoder::behind(*model_.tokenizer, request.prompt);
     request.top_logprobs = options_.logprobs.value_or(-1);
     request.checksum = options_.checksums;
@@ -159,11 +165,43 @@ void check(const GenerateOptions& options) {
   }
 }
 
+LogitBias parse_logit_bias(const std::string& text) {
+  LogitBias bias;
+  std::istringstream in(text);
+  char equals = 0;
+  if (!(in >> bias.id >> equals >> bias.bias) || equals != '=' || !in.eof()) {
+    throw Error(ErrorCode::kInvalidArgument, "--logit-bias takes ID=BIAS, not '" + text + "'");
+  }
+  return bias;
+}
+
+// What edits the logits, and what ends an answer.
+void add_shaping_options(CLI::App& command, GenerateOptions& options) {
+  SamplingParams& sampling = options.sampling;
+  command.add_option("--repetition-penalty", sampling.repetition_penalty, "Above 1: what was said becomes less likely")
+      ->check(CLI::Range(0.01, 2.0));
+  command.add_option("--presence-penalty", sampling.presence_penalty, "Taken once off what the answer holds")
+      ->check(CLI::Range(-2.0, 2.0));
+  command.add_option("--frequency-penalty", sampling.frequency_penalty, "Taken off for each time the answer holds it")
+      ->check(CLI::Range(-2.0, 2.0));
+  command.add_option("--logit-bias", options.logit_bias, "ID=BIAS, added to a token's logit; may be repeated")
+      ->allow_extra_args(false);
+  command.add_option("--min-tokens", sampling.min_tokens, "No end before so many tokens")
+      ->check(CLI::NonNegativeNumber);
+  command.add_option("--stop", options.stops, "A string that ends the answer before it; may be repeated")
+      ->allow_extra_args(false);
+  command.add_option("--stop-token", options.stop_tokens, "A token id that ends the answer; may be repeated")
+      ->allow_extra_args(false);
+  command.add_flag("--ignore-eos", options.ignore_eos, "The model's own end tokens end nothing");
+}
+
 void add_sampling_options(CLI::App& command, GenerateOptions& options) {
   SamplingParams& sampling = options.sampling;
   command.add_option("--temperature", sampling.temperature, "0 is greedy (default)")->check(CLI::Range(0.0, 2.0));
   command.add_option("--top-p", sampling.top_p, "Keep the likeliest tokens of this mass")->check(CLI::Range(0.0, 1.0));
   command.add_option("--top-k", sampling.top_k, "Keep so many tokens; 0 keeps all")->check(CLI::NonNegativeNumber);
+  command.add_option("--min-p", sampling.min_p, "Drop tokens less likely than this share of the likeliest")
+      ->check(CLI::Range(0.0, 1.0));
   command.add_option("--seed", sampling.seed, "Makes sampling repeatable, with or without a draft");
   command.add_option("--max-tokens", options.max_tokens, "At most so many tokens an answer")
       ->required()
@@ -213,8 +251,12 @@ void add_generate(CLI::App& app) {
   add_model_options(*command, *options);
   add_output_options(*command, *options);
   add_sampling_options(*command, *options);
+  add_shaping_options(*command, *options);
   command->callback([options] {
     check(*options);
+    for (const std::string& bias : options->logit_bias) {
+      options->sampling.logit_bias.push_back(parse_logit_bias(bias));
+    }
     GenerateRun(*options).run();
   });
 }

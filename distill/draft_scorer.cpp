@@ -20,6 +20,7 @@ constexpr std::int32_t kChunkRows = 64;  // one forward; logits of a 128k vocabu
 // exp((log p − log p₀) / T) of the stored ids, and an upper bound of the same sum over the tail's tokens.
 struct Weights {
   std::vector<double> kept;
+  std::size_t n_sure = 0;  // of `kept`: in the support whatever the tail really weighs
   double tail = 0;
 };
 
@@ -42,16 +43,24 @@ Weights weigh(const TopK& p, const SamplingParams& sampling, std::int32_t vocab_
     weights.kept.push_back(std::exp((static_cast<double>(logprob) - p.logprobs.front()) / sampling.temperature));
   }
   weights.tail = bound_tail(p, sampling.temperature, vocab_size);
+  const auto unlikely = [&](double weight) { return weight < sampling.min_p; };  // of the likeliest, whose weight is 1
+  if (sampling.min_p > 0 && unlikely(weights.kept.back())) weights.tail = 0;
+  std::erase_if(weights.kept, unlikely);
   const auto top_k = static_cast<std::size_t>(sampling.top_k);
   if (top_k > 0 && top_k <= weights.kept.size()) {
     weights.kept.resize(top_k);
     weights.tail = 0;
   }
+  weights.n_sure = weights.kept.size();
   if (sampling.top_p >= 1) return weights;
-  const double wanted =
-      sampling.top_p * (std::accumulate(weights.kept.begin(), weights.kept.end(), 0.0) + weights.tail);
+  // A tail that weighs less than its bound moves the border up: what lies between the two borders is not sure.
+  const double kept = std::accumulate(weights.kept.begin(), weights.kept.end(), 0.0);
+  const bool tail_is_exact = sampling.temperature == 1 && sampling.min_p == 0 && top_k == 0;
+  const double surely_wanted = sampling.top_p * (kept + (tail_is_exact ? weights.tail : 0));
+  const double wanted = sampling.top_p * (kept + weights.tail);
   double reached = 0;
   for (std::size_t i = 0; i < weights.kept.size(); ++i) {
+    if (reached < surely_wanted) weights.n_sure = i + 1;
     reached += weights.kept[i];
     if (reached < wanted) continue;
     weights.kept.resize(i + 1);
@@ -66,11 +75,14 @@ RowOverlap overlap(const TopK& p, const SamplingParams& sampling, const Distribu
   SLIP_CHECK(sampling.temperature > 0, "greedy rows have no overlap, only an argmax");
   if (p.ids.empty()) return {0, 0};
   const Weights weights = weigh(p, sampling, vocab_size);
-  const double kept = std::accumulate(weights.kept.begin(), weights.kept.end(), 0.0);
-  RowOverlap result{0, kept / (kept + weights.tail)};
-  for (std::size_t i = 0; i < weights.kept.size(); ++i) {
-    result.accepted += std::min(weights.kept[i] / (kept + weights.tail), q.probability(p.ids[i]));
+  const double all = std::accumulate(weights.kept.begin(), weights.kept.end(), weights.tail);
+  double sure = 0;
+  RowOverlap result{0, 0};
+  for (std::size_t i = 0; i < weights.n_sure; ++i) {
+    sure += weights.kept[i];
+    result.accepted += std::min(weights.kept[i] / all, q.probability(p.ids[i]));
   }
+  result.captured = sure / all;
   return result;
 }
 
@@ -151,7 +163,7 @@ double DraftScorer::State::judge_row(const ReplayRecord& record, std::int32_t an
   transform_logits(row, record.sampling, {}, q);
   if (record.sampling.temperature == 0) return q.ids.front() == token ? 1 : 0;
   if (record.rule == AcceptanceRule::kCoupled) {
-    const RandomAddress address{record.seed, 0, static_cast<std::uint32_t>(answer_index)};
+    const RandomAddress address{record.seed, record.choice, static_cast<std::uint32_t>(answer_index)};
     return sample_gumbel(q, address) == token ? 1 : 0;
   }
   const RowOverlap row_overlap = overlap(record.target[index], record.sampling, q, config.vocab_size);

@@ -45,6 +45,7 @@ void RecordAssembler::begin(ObservedRequest request) {
   record.sampling = request.sampling;
   record.rule = request.rule;
   record.seed = request.sampling.seed.value_or(0);
+  record.choice = request.choice;
   record.prompt_tokens = static_cast<std::int32_t>(request.prompt.size());
   record.tokens = std::move(request.prompt);
   if (open_.insert_or_assign(request.request, std::move(assembly)).second) begun_.push_back(request.request);

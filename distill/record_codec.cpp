@@ -75,6 +75,8 @@ void write_served(ByteWriter& out, const ReplayRecord& record) {
   out.number(static_cast<std::uint32_t>(record.sampling.top_k));
   out.number(static_cast<std::uint8_t>(record.sampling.seed.has_value()));
   out.number(record.seed);
+  out.real(record.sampling.min_p);
+  out.number(record.choice);
   out.number(static_cast<std::uint8_t>(record.rule));
   out.short_text(std::string_view(record.draft).substr(0, 255));
   out.number(record.draft_version);
@@ -83,13 +85,17 @@ void write_served(ByteWriter& out, const ReplayRecord& record) {
   out.number(static_cast<std::uint32_t>(record.steps));
 }
 
-void read_served(ByteReader& in, ReplayRecord& record) {
+void read_served(ByteReader& in, std::uint16_t format, ReplayRecord& record) {
   record.sampling.temperature = in.real();
   record.sampling.top_p = in.real();
   record.sampling.top_k = read_token(in);
   const bool seeded = in.number<std::uint8_t>() != 0;
   record.seed = in.number<std::uint64_t>();
   if (seeded) record.sampling.seed = record.seed;
+  if (format >= 2) {
+    record.sampling.min_p = in.real();
+    record.choice = in.number<std::uint32_t>();
+  }
   const auto rule = in.number<std::uint8_t>();
   record.rule = static_cast<AcceptanceRule>(rule);
   record.draft = in.short_text();
@@ -99,7 +105,8 @@ void read_served(ByteReader& in, ReplayRecord& record) {
   record.steps = read_token(in);
   const SamplingParams& sampling = record.sampling;
   const bool legal = sampling.temperature >= 0 && sampling.temperature <= 100 && sampling.top_p > 0 &&
-                     sampling.top_p <= 1 && rule <= static_cast<std::uint8_t>(AcceptanceRule::kCoupled);
+                     sampling.top_p <= 1 && sampling.min_p >= 0 && sampling.min_p <= 1 &&
+                     rule <= static_cast<std::uint8_t>(AcceptanceRule::kCoupled);
   if (!legal) in.fail();
 }
 
@@ -210,8 +217,8 @@ std::optional<FrameHeader> parse_frame(std::span<const std::byte> bytes) {
   if (in.number<std::uint32_t>() != FrameHeader::kMagic) return std::nullopt;
   const auto crc = in.number<std::uint32_t>();
   const std::size_t payload = in.number<std::uint32_t>();
-  const auto format = in.number<std::uint16_t>();
   FrameHeader header;
+  header.format = in.number<std::uint16_t>();
   header.flags = in.number<std::uint16_t>();
   header.sequence = in.number<std::uint64_t>();
   header.ordinal = in.number<std::uint64_t>();
@@ -220,9 +227,8 @@ std::optional<FrameHeader> parse_frame(std::span<const std::byte> bytes) {
   header.session_hash = in.number<std::uint64_t>();
   header.created_us = static_cast<std::int64_t>(in.number<std::uint64_t>());
   header.expires_us = static_cast<std::int64_t>(in.number<std::uint64_t>());
-  if (!in.ok() || format != FrameHeader::kFormat || payload > FrameHeader::kMaxPayloadBytes || payload > in.left()) {
-    return std::nullopt;
-  }
+  const bool known = header.format >= FrameHeader::kOldestFormat && header.format <= FrameHeader::kFormat;
+  if (!in.ok() || !known || payload > FrameHeader::kMaxPayloadBytes || payload > in.left()) return std::nullopt;
   header.frame_bytes = FrameHeader::kBytes + payload;
   if (crc32c(bytes.subspan(kCrcBegin, header.frame_bytes - kCrcBegin)) != crc) return std::nullopt;
   ByteReader body(bytes.subspan(FrameHeader::kBytes, payload));
@@ -243,7 +249,7 @@ std::optional<ReplayRecord> decode_record(std::span<const std::byte> frame) {
   record.sequence = header->sequence;
   ByteReader in(frame.subspan(FrameHeader::kBytes, header->frame_bytes - FrameHeader::kBytes));
   record.topic = in.short_text();
-  read_served(in, record);
+  read_served(in, header->format, record);
   read_text(in, record);
   if (!in.ok() || in.left() != 0) return std::nullopt;
   return record;

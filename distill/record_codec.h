@@ -19,16 +19,18 @@ namespace slip {
 //   sequence u64 | ordinal u64 | request u64 | tenant u64 | session u64 | created i64 | expires i64
 //   payload: topic (u8 length, bytes), then the record; a tombstone has the topic only
 //
+// Format 1 had neither min_p nor choice; it is still read (no min-p, choice 0), never written.
+//
 // A distribution takes 6 bytes an entry: id u32, −log p in 1/2048 nat as u16 (half a step is 0.00024 nat; 32 nats and
 // beyond are the last step). Everything read back is hostile until the CRC and every bound has been checked.
 struct FrameHeader {
   static constexpr std::uint32_t kMagic = 0x43455253;  // "SREC"
-  static constexpr std::uint16_t kFormat = 1;
+  static constexpr std::uint16_t kOldestFormat = 1, kFormat = 2;
   static constexpr std::uint16_t kTombstone = 1;  // removes every earlier record of its request
   static constexpr std::size_t kBytes = 72;
   static constexpr std::size_t kMaxPayloadBytes = std::size_t{64} << 20;
 
-  std::uint16_t flags = 0;
+  std::uint16_t format = kFormat, flags = 0;
   std::uint64_t sequence = 0;
   std::uint64_t ordinal = 0;  // rising in its topic; recency is counted in these
   RequestId request;

@@ -23,7 +23,8 @@ struct ReplayRecord {
   SamplingParams sampling;
   AcceptanceRule rule = AcceptanceRule::kRejection;
   std::uint64_t seed = 0;
-  std::string draft;  // that served it
+  std::uint32_t choice = 0;  // with the seed, the address of its randomness
+  std::string draft;         // that served it
   std::uint64_t draft_version = 0;
   std::int32_t accepted = 0, first_rejections = 0, steps = 0;  // as served
   std::vector<std::int32_t> tokens;                            // prompt then answer

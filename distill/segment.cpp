@@ -19,8 +19,8 @@ namespace slip {
 
 namespace {
 
-constexpr std::uint64_t kSegmentMagic = 0x594C504552504C53;  // "SLPREPLY"
-constexpr std::uint32_t kSegmentFormat = 1;
+constexpr std::uint64_t kSegmentMagic = 0x594C504552504C53;     // "SLPREPLY"
+constexpr std::uint32_t kOldestFormat = 1, kSegmentFormat = 2;  // 2: frames of format 2
 constexpr std::string_view kPrefix = "segment-";
 constexpr std::string_view kSuffix = ".replay";
 constexpr int kNumberDigits = 10;
@@ -37,7 +37,7 @@ FileHandle open_file(const std::filesystem::path& path, int flags) {
   return file;
 }
 
-enum class HeaderKind { kOurs, kForeign, kDamaged };
+enum class HeaderKind { kOurs, kOlder, kForeign, kDamaged };
 
 HeaderKind check_header(std::span<const std::byte> file) {
   if (file.size() < kSegmentHeaderBytes) return HeaderKind::kDamaged;
@@ -49,7 +49,8 @@ HeaderKind check_header(std::span<const std::byte> file) {
   if (magic != kSegmentMagic || crc != crc32c(file.first(kSegmentHeaderBytes - sizeof(crc)))) {
     return HeaderKind::kDamaged;
   }
-  return format == kSegmentFormat ? HeaderKind::kOurs : HeaderKind::kForeign;
+  if (format == kSegmentFormat) return HeaderKind::kOurs;
+  return format >= kOldestFormat && format < kSegmentFormat ? HeaderKind::kOlder : HeaderKind::kForeign;
 }
 
 // Where the next frame magic stands at or after `from`; file.size() when there is none.
@@ -68,7 +69,8 @@ SegmentScan scan_segment(std::span<const std::byte> file) {
   const HeaderKind kind = check_header(file);
   scan.foreign = kind == HeaderKind::kForeign;
   if (scan.foreign) return scan;
-  std::size_t at = kind == HeaderKind::kOurs ? kSegmentHeaderBytes : 0;
+  scan.older = kind == HeaderKind::kOlder;
+  std::size_t at = kind == HeaderKind::kDamaged ? 0 : kSegmentHeaderBytes;
   scan.good_bytes = at;
   int searched = 0;
   while (at < file.size()) {

@@ -24,7 +24,8 @@ struct SegmentScan {
   std::uint64_t good_bytes = 0;     // end of the last good frame; what lies beyond is a torn tail
   std::uint64_t damaged_bytes = 0;  // before good_bytes, in no good frame
   std::uint64_t damaged_gaps = 0;   // runs of such bytes; each was at least one record
-  bool foreign = false;             // a whole header of another format version: leave the file alone
+  bool foreign = false;             // a whole header of a later format version: leave the file alone
+  bool older = false;               // … of an earlier one: read it, but add nothing that its readers do not know
   bool gave_up = false;             // so much damage that the search for further frames was ended
 };
 

@@ -55,6 +55,7 @@ void SegmentLog::load(std::uint64_t number) {
   if (whole && scan.good_bytes < on_disk) cut_segment(path, scan.good_bytes);
   Segment& segment = segments_[number];
   segment.bytes = whole ? scan.good_bytes : std::max(on_disk, segment_bytes_);  // full: nothing is appended to it
+  segment.older = scan.older;
   for (const auto& frame : scan.frames) {
     if (!load_frame(number, segment, frame)) ++figures_.damaged;
   }
@@ -72,7 +73,7 @@ bool SegmentLog::load_frame(std::uint64_t number, Segment& segment, const Segmen
 void SegmentLog::continue_last() {
   if (segments_.empty()) return;
   const auto& [number, segment] = *segments_.rbegin();
-  if (number != highest_ || segment.bytes >= segment_bytes_) return;
+  if (number != highest_ || segment.older || segment.bytes >= segment_bytes_) return;
   active_file_ = open_for_append(segment_path(folder_, number));
   active_ = number;
 }

@@ -56,6 +56,7 @@ class SegmentLog {
   struct Segment {
     std::uint64_t bytes = 0, live_bytes = 0;
     std::vector<Slot> slots;  // by offset
+    bool older = false;       // its header names an earlier format: nothing is appended to it
   };
 
   void load(std::uint64_t number);

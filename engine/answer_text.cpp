@@ -8,18 +8,21 @@
 namespace slip {
 
 AnswerText::AnswerText(std::shared_ptr<const Tokenizer> tokenizer, std::vector<std::string> stop_strings,
-                       StreamDecoder::Start start)
+                       bool keep_stop, StreamDecoder::Start start)
     : has_text_(tokenizer != nullptr),
       decoder_(std::move(tokenizer), start),
-      stop_strings_(std::move(stop_strings)) {}
+      stop_strings_(std::move(stop_strings)),
+      keep_stop_(keep_stop) {}
 
-bool AnswerText::push(std::int32_t token) {
+bool AnswerText::push(std::int32_t token, bool may_stop) {
   if (!has_text_) return false;
   held_ += decoder_.push(token);
+  if (!may_stop) waived_ = held_.size();
   if (cut_at_stop()) return true;
   const std::size_t n_decided = held_.size() - undecided_bytes();
   decided_.append(held_, 0, n_decided);
   held_.erase(0, n_decided);
+  waived_ -= std::min(waived_, n_decided);
   return false;
 }
 
@@ -33,10 +36,16 @@ std::string AnswerText::take() {
 }
 
 bool AnswerText::cut_at_stop() {
-  std::size_t first = std::string::npos;
-  for (const std::string& stop : stop_strings_) first = std::min(first, held_.find(stop));
+  std::size_t first = std::string::npos, end = std::string::npos;
+  for (const std::string& stop : stop_strings_) {
+    // One that lies within what is waived does not count, one that only begins there does.
+    const std::size_t begin = held_.find(stop, waived_ < stop.size() ? 0 : waived_ - stop.size() + 1);
+    if (begin < first) end = std::string::npos;
+    if (begin <= first && begin != std::string::npos) end = std::min(end, begin + stop.size());
+    first = std::min(first, begin);
+  }
   if (first == std::string::npos) return false;
-  decided_.append(held_, 0, first);
+  decided_.append(held_, 0, keep_stop_ ? end : first);
   held_.clear();
   return true;
 }

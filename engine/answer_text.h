@@ -15,12 +15,14 @@ namespace slip {
 // into steps.
 class AnswerText {
  public:
-  // `tokenizer` may be null: then there is no text, and `stop_strings` must be empty.
-  AnswerText(std::shared_ptr<const Tokenizer> tokenizer, std::vector<std::string> stop_strings,
+  // `tokenizer` may be null: then there is no text, and `stop_strings` must be empty. `keep_stop`: the stop string that
+  // ends the text stays in it.
+  AnswerText(std::shared_ptr<const Tokenizer> tokenizer, std::vector<std::string> stop_strings, bool keep_stop = false,
              StreamDecoder::Start start = StreamDecoder::Start::kText);
 
-  // Adds one token's text; true when it completed a stop string: the text ends before the earliest one.
-  bool push(std::int32_t token);
+  // Adds one token's text; true when it completed a stop string: the text ends before the earliest one, the shortest of
+  // several at one place. With `may_stop` false no stop string counts that this token completes, now or later.
+  bool push(std::int32_t token, bool may_stop = true);
   void finish();       // no more tokens: what was held back is text after all, half a character becomes U+FFFD
   std::string take();  // the text decided since the last call
 
@@ -31,8 +33,10 @@ class AnswerText {
   bool has_text_;
   StreamDecoder decoder_;
   std::vector<std::string> stop_strings_;
-  std::string held_;     // the longest end of the text that may begin a stop string
-  std::string decided_;  // not taken yet
+  bool keep_stop_;
+  std::string held_;        // the longest end of the text that may begin a stop string
+  std::size_t waived_ = 0;  // bytes of held_ within which no stop string counts
+  std::string decided_;     // not taken yet
 };
 
 }  // namespace slip

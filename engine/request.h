@@ -75,6 +75,7 @@ struct Request {
   std::int32_t max_tokens = 16;       // prompt + max_tokens ≤ the target's max_positions
   std::vector<std::int32_t> end_ids;  // empty: only length and strings stop
   std::vector<std::string> stop_strings;
+  bool keep_stop = false;          // the text keeps the stop string, or the end token's text, that ended it
   // A text of its own, or the middle of the prompt's: some tokenizers write a space before the first word only then.
   StreamDecoder::Start answer_start = StreamDecoder::Start::kText;
   std::int32_t top_logprobs = -1;  // −1: none; 0: the token's own; n: and the n best

@@ -29,6 +29,22 @@ void check_sampling(const SamplingParams& sampling) {
           "temperature must be between 0 and 2");
   require(sampling.top_p > 0 && sampling.top_p <= 1, "top_p", "top_p must be above 0 and at most 1");
   require(sampling.top_k >= 0, "top_k", "top_k must not be negative");
+  require(sampling.min_p >= 0 && sampling.min_p <= 1, "min_p", "min_p must be between 0 and 1");
+  require(sampling.repetition_penalty > 0 && sampling.repetition_penalty <= 2, "repetition_penalty",
+          "repetition_penalty must be above 0 and at most 2");
+  require(std::abs(sampling.presence_penalty) <= 2, "presence_penalty", "presence_penalty must be between -2 and 2");
+  require(std::abs(sampling.frequency_penalty) <= 2, "frequency_penalty", "frequency_penalty must be between -2 and 2");
+}
+
+void check_logit_bias(const std::vector<LogitBias>& biases, std::int32_t vocab_size) {
+  std::vector<std::int32_t> ids;
+  for (const LogitBias& one : biases) {
+    ids.push_back(one.id);
+    require(std::abs(one.bias) <= 100, "logit_bias", "logit_bias must be between -100 and 100");
+  }
+  check_tokens(ids, "logit_bias", vocab_size);
+  std::sort(ids.begin(), ids.end());
+  require(std::adjacent_find(ids.begin(), ids.end()) == ids.end(), "logit_bias", "logit_bias names a token twice");
 }
 
 void check_length(const Request& request, const RequestLimits& limits) {
@@ -65,6 +81,9 @@ void check_request(const Request& request, const RequestLimits& limits) {
   check_tokens(request.prompt, "prompt", limits.vocab_size);
   check_tokens(request.end_ids, "end_ids", limits.vocab_size);
   check_sampling(request.sampling);
+  check_logit_bias(request.sampling.logit_bias, limits.vocab_size);
+  require(request.sampling.min_tokens >= 0 && request.sampling.min_tokens <= request.max_tokens, "min_tokens",
+          "min_tokens must be between 0 and max_tokens");
   check_length(request, limits);
   require(request.stop_strings.empty() || limits.has_tokenizer, "stop", "stop strings need a tokenizer");
   const auto is_empty = [](const std::string& stop) { return stop.empty(); };

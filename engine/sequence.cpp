@@ -26,7 +26,7 @@ Sequence::Sequence(Request asked, std::uint64_t drawn_seed, PagePool& pool, std:
       tokens(request.prompt),
       prompt_tokens(static_cast<std::int32_t>(request.prompt.size())),
       pages(pool),
-      text(std::move(tokenizer), request.stop_strings, request.answer_start) {
+      text(std::move(tokenizer), request.stop_strings, request.keep_stop, request.answer_start) {
   if (!request.sampling.seed) request.sampling.seed = drawn_seed;
   tokens.reserve(static_cast<std::size_t>(most_tokens()));
   figures.prompt_tokens = prompt_tokens;
@@ -40,6 +40,7 @@ SequenceRef Sequence::ref() const {
   ref.prompt_tokens = prompt_tokens;
   ref.max_total_tokens = most_tokens();
   ref.sampling = &request.sampling;
+  ref.end_ids = request.end_ids;
   ref.rule = rule;
   ref.choice = request.choice;
   ref.slot = request.draft.get();
@@ -58,8 +59,9 @@ bool Sequence::commit(std::int32_t token) {
   const auto& ends = request.end_ids;
   if (std::find(ends.begin(), ends.end(), token) != ends.end()) {
     reason = StopReason::kEndToken;
+    if (request.keep_stop) text.push(token, /*may_stop=*/false);
     text.finish();
-  } else if (text.push(token)) {
+  } else if (text.push(token, figures.output_tokens >= request.sampling.min_tokens)) {
     reason = StopReason::kStopString;
   } else if (remaining() == 0) {
     reason = StopReason::kLength;

@@ -58,10 +58,11 @@ void Engine::State::start(WaitingRequest waiting) {
   SLIP_CHECK(fits, "admission counted pages that are not there");
   sequence->figures.submitted_us = waiting.submitted_us;
   const Request& request = sequence->request;
-  if (observations != nullptr && request.learn) {
+  // What edited logits made is no evidence of how a draft does on plain ones, and the edits are not recorded.
+  if (observations != nullptr && request.learn && !request.sampling.edits_logits()) {
     sequence->observed = true;
-    observations->begin(
-        {request.id, request.route, request.tenant, request.prompt, request.session, request.sampling, sequence->rule});
+    observations->begin({request.id, request.route, request.tenant, request.prompt, request.session, request.sampling,
+                         sequence->rule, request.choice});
   }
   if (request.draft != nullptr && request.k.value_or(options.k) > 0) {
     const auto failure = contain([&] { proposer->begin(sequence->ref()); });
@@ -186,7 +187,7 @@ void Engine::State::accept_one(std::size_t i) {
   // Rows behind a refused token are never looked at, so they are never transformed.
   const TargetLaw p_after = [&](std::int32_t node) -> const Distribution& {
     write_token_path(refs_[i].tokens, proposal, node, path_);
-    transform_logits(verifier.logits(part.task, node + 1), sequence.request.sampling, path_, p_);
+    transform_logits(verifier.logits(part.task, node + 1), sequence.request.sampling, refs_[i].row_context(path_), p_);
     return p_;
   };
   part.verdict = slip::accept(proposal, p_after, sequence.rule, refs_[i].next_address());

@@ -3,7 +3,10 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "engine/request.h"
 #include "server/call.h"
@@ -13,8 +16,10 @@ namespace slip {
 // What an answer's JSON says besides its text, fixed when the request was taken in.
 struct AnswerIdentity {
   Endpoint endpoint = Endpoint::kChat;
-  RequestId request;
-  std::string id;  // "chatcmpl-…" or "cmpl-…"
+  std::vector<RequestId> requests;      // one a choice: all of the first prompt's, all of the next one's, …
+  std::int32_t choices_per_prompt = 1;  // n
+  std::vector<std::string> echoes;      // by prompt: its text, when it is to stand before the answer's; else empty
+  std::string id;                       // "chatcmpl-…" or "cmpl-…"
   std::string model;
   std::int64_t created_s = 0;
   std::string topic, draft;  // draft empty: plain decoding
@@ -27,16 +32,27 @@ struct AnswerIdentity {
 struct AnswerPart {
   std::string text;
   std::vector<TokenLogprobs> logprobs;
+  std::size_t text_offset = 0;  // characters of the choice's tokens before these, with logprobs
 };
 
-// OpenAI's wire forms. Pure; any thread.
-std::string whole_answer(const AnswerIdentity& who, const AnswerPart& part, const RequestSummary& summary);
+// One of the answers a call asked for, as far as it has come.
+struct Choice {
+  AnswerPart part;
+  std::optional<RequestSummary> finished;
+};
+bool all_finished(std::span<const Choice> choices);
+// Characters of the tokens that `part` has log probabilities of.
+std::size_t n_characters(const AnswerIdentity& who, const AnswerPart& part);
 
-// The same as server-sent events, `data: {…}\n\n` each. A stream is: opening_event, delta_event…, closing_events,
-// kDoneEvent; or an error_event instead of the rest.
-std::string opening_event(const AnswerIdentity& who);  // the role; empty for completions
-std::string delta_event(const AnswerIdentity& who, const AnswerPart& part);
-std::string closing_events(const AnswerIdentity& who, const RequestSummary& summary);
+// OpenAI's wire forms. Pure; any thread. REQUIRES: one of `choices` for each of who.requests, all finished.
+std::string whole_answer(const AnswerIdentity& who, std::span<const Choice> choices);
+
+// The same as server-sent events, `data: {…}\n\n` each. A stream is: opening_events, delta_event…, closing_events of
+// each choice, kDoneEvent; or an error_event instead of the rest. The choice that ends last also brings the figures of
+// all.
+std::string opening_events(const AnswerIdentity& who);  // of every choice: the role, the echo; empty when there is none
+std::string delta_event(const AnswerIdentity& who, std::size_t choice, const AnswerPart& part);
+std::string closing_events(const AnswerIdentity& who, std::size_t choice, std::span<const Choice> choices);
 std::string error_event(const Error& error);
 inline constexpr std::string_view kDoneEvent = "data: [DONE]\n\n";
 inline constexpr std::string_view kHeartbeat = ": waiting\n\n";

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <variant>
 #include <vector>
 
 #include "engine/model/tokenizer.h"
@@ -13,6 +14,9 @@
 namespace slip {
 
 enum class Endpoint : std::uint8_t { kChat, kCompletion };
+
+// What a completion goes on from: text, or the token ids it would become.
+using Prompt = std::variant<std::string, std::vector<std::int32_t>>;
 
 // The request headers that mean something to a call; absent ones are empty.
 struct CallHeaders {
@@ -25,11 +29,16 @@ struct CompletionCall {
   Endpoint endpoint = Endpoint::kChat;
   std::optional<std::string> model;
   std::vector<ChatMessage> messages;  // chat
-  std::string prompt;                 // completion
+  std::vector<Prompt> prompts;        // completion: at least one
   SamplingParams sampling;
+  std::int32_t n = 1;                      // choices for each prompt
   std::optional<std::int32_t> max_tokens;  // absent: the rest of the context
   std::vector<std::string> stop;
+  bool keep_stop = false;                    // as in Request
+  std::vector<std::int32_t> stop_token_ids;  // end the answer, besides the model's own end tokens
+  bool ignore_eos = false;                   // the model's own end tokens do not
   bool stream = false, include_usage = false;
+  bool echo = false;               // completion: the prompt's text stands before the answer's
   std::int32_t top_logprobs = -1;  // as in Request
   bool learn = true;
   std::optional<std::string> topic_label;

@@ -77,12 +77,12 @@ Reply plain_reply(const Service& service, std::string_view path) {
 }
 
 Admission admit(Service& service, Endpoint endpoint, std::string_view body, const CallHeaders& headers, TenantId tenant,
-                std::shared_ptr<TokenSink> sink) {
+                const SinkMaker& make_sink) {
   Admission admission;
   bool admitted = false;
   Reply refusal = guarded_reply(
       [&] {
-        admission.who = service.generate(parse_request(endpoint, body, headers), tenant, std::move(sink));
+        admission.who = service.generate(parse_request(endpoint, body, headers), tenant, make_sink);
         admitted = true;
         return Reply{};
       },
@@ -101,13 +101,26 @@ std::optional<Error> fault_of(const RequestSummary& summary) {
   return std::nullopt;
 }
 
-std::string stream_text(const AnswerIdentity& who, const AnswerChannel::Taken& taken) {
+void gather(const AnswerIdentity& who, AnswerChannel::Taken& taken, bool kept, Choice& choice) {
+  if (taken.finished) choice.finished = taken.finished;
+  if (kept) {
+    choice.part.text += taken.part.text;
+    choice.part.logprobs.insert(choice.part.logprobs.end(), taken.part.logprobs.begin(), taken.part.logprobs.end());
+    return;
+  }
+  taken.part.text_offset = choice.part.text_offset;
+  choice.part.text_offset += n_characters(who, taken.part);
+}
+
+std::string stream_text(const AnswerIdentity& who, std::size_t choice, const AnswerChannel::Taken& taken,
+                        std::span<const Choice> choices) {
   if (taken.overflowed) return error_event(Error(ErrorCode::kInternal, "the answer outgrew its buffer"));
   std::string events;
-  if (!taken.part.text.empty() || !taken.part.logprobs.empty()) events = delta_event(who, taken.part);
+  if (!taken.part.text.empty() || !taken.part.logprobs.empty()) events = delta_event(who, choice, taken.part);
   if (!taken.finished) return events;
   if (const auto fault = fault_of(*taken.finished)) return events + error_event(*fault);
-  return events + closing_events(who, *taken.finished) + std::string(kDoneEvent);
+  events += closing_events(who, choice, choices);
+  return all_finished(choices) ? events + std::string(kDoneEvent) : events;
 }
 
 }  // namespace slip

@@ -4,6 +4,7 @@
 #include <exception>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -40,12 +41,15 @@ struct Admission {
 };
 // Parses, tokenises and submits; whatever is wrong becomes a reply. Not for I/O threads.
 Admission admit(Service& service, Endpoint endpoint, std::string_view body, const CallHeaders& headers, TenantId tenant,
-                std::shared_ptr<TokenSink> sink);
+                const SinkMaker& make_sink);
 
 // Why a finished request has no answer to show; nullopt when it has one.
 std::optional<Error> fault_of(const RequestSummary& summary);
-// The events for what was taken; with an end, everything up to [DONE].
-std::string stream_text(const AnswerIdentity& who, const AnswerChannel::Taken& taken);
+// Adds what was taken to what is known of a choice; its text and log probabilities only when they are `kept`.
+void gather(const AnswerIdentity& who, AnswerChannel::Taken& taken, bool kept, Choice& choice);
+// The events for what was taken of one of the choices, and gathered; with the end of the last, everything up to [DONE].
+std::string stream_text(const AnswerIdentity& who, std::size_t choice, const AnswerChannel::Taken& taken,
+                        std::span<const Choice> choices);
 
 template <class Make>
 Reply guarded_reply(Make make, int retry_after_s) {

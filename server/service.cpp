@@ -33,20 +33,34 @@ std::string session_of(const std::vector<std::int32_t>& prompt) {
   return text.data();
 }
 
-std::vector<std::int32_t> tokenise(const ServedModel& model, const CompletionCall& call) {
-  if (call.endpoint == Endpoint::kCompletion) return model.tokenizer->encode_prompt(call.prompt);
+std::vector<std::int32_t> tokenise(const ServedModel& model, const Prompt& prompt) {
+  if (const auto* ids = std::get_if<std::vector<std::int32_t>>(&prompt)) return *ids;
+  return model.tokenizer->encode_prompt(std::get<std::string>(prompt));
+}
+
+std::vector<std::vector<std::int32_t>> tokenise(const ServedModel& model, const CompletionCall& call) {
+  std::vector<std::vector<std::int32_t>> prompts;
+  for (const Prompt& prompt : call.prompts) prompts.push_back(tokenise(model, prompt));
+  if (call.endpoint == Endpoint::kCompletion) return prompts;
   if (!model.chat_template) {
     throw Error(ErrorCode::kUnsupported, "this model has no chat template", "use /v1/completions", "messages");
   }
-  return model.chat_template->render(*model.tokenizer, call.messages, /*add_generation_prompt=*/true);
+  return {model.chat_template->render(*model.tokenizer, call.messages, /*add_generation_prompt=*/true)};
+}
+
+// What OpenAI's clients see of a prompt: the text they sent, or that of their token ids.
+std::string echo_of(const ServedModel& model, const Prompt& prompt) {
+  if (const auto* text = std::get_if<std::string>(&prompt)) return *text;
+  return model.tokenizer->decode(std::get<std::vector<std::int32_t>>(prompt));
 }
 
 // What the user asked for, which says the topic better than what went before: a system prompt is alike for all.
-std::string_view asked_text(const CompletionCall& call) {
-  if (call.endpoint == Endpoint::kCompletion) return call.prompt;
+// The prompts of one call are taken to be of one kind.
+std::string asked_text(const ServedModel& model, const CompletionCall& call) {
+  if (call.endpoint == Endpoint::kCompletion) return echo_of(model, call.prompts.front());
   const auto last = std::find_if(call.messages.rbegin(), call.messages.rend(),
                                  [](const ChatMessage& message) { return message.role == "user"; });
-  return last == call.messages.rend() ? std::string_view() : std::string_view(last->content);
+  return last == call.messages.rend() ? std::string() : last->content;
 }
 
 std::int32_t answer_length(const ServedModel& model, const CompletionCall& call, std::size_t prompt_tokens) {
@@ -142,53 +156,96 @@ std::shared_ptr<const ServedModel> Service::model() const {
   return model_.load(std::memory_order_acquire);
 }
 
-AnswerIdentity Service::generate(CompletionCall call, TenantId tenant, std::shared_ptr<TokenSink> sink) {
-  const auto served = model();
-  check_model(*served, call.model);
+Request Service::prepare(const ServedModel& served, const CompletionCall& call, const Route& route,
+                         std::vector<std::int32_t> prompt) const {
   Request request;
-  request.prompt = tokenise(*served, call);
-  request.max_tokens = answer_length(*served, call, request.prompt.size());
-  request.id = {next_id_.fetch_add(1, std::memory_order_relaxed)};
-  const Route route = served->router->route(call.topic_label, asked_text(call));
+  request.prompt = std::move(prompt);
+  request.max_tokens = answer_length(served, call, request.prompt.size());
   request.route.topic = route.topic;
   request.route.source = route.source;
-  if (!served->slots.empty()) {
-    request.draft = served->slots.at(request.route.topic.value);
+  if (!served.slots.empty()) {
+    request.draft = served.slots.at(request.route.topic.value);
     request.route.draft = request.draft->id();
   }
   request.sampling = call.sampling;
-  request.end_ids = served->end_ids;
-  request.stop_strings = std::move(call.stop);
+  if (!call.ignore_eos) request.end_ids = served.end_ids;
+  request.end_ids.insert(request.end_ids.end(), call.stop_token_ids.begin(), call.stop_token_ids.end());
+  request.stop_strings = call.stop;
+  request.keep_stop = call.keep_stop;
   if (call.endpoint == Endpoint::kCompletion) {
-    request.answer_start = StreamDecoder::behind(*served->tokenizer, request.prompt);
+    request.answer_start = StreamDecoder::behind(*served.tokenizer, request.prompt);
   }
   request.top_logprobs = call.top_logprobs;
-  request.tenant = tenant;
   request.learn = call.learn;
   request.session = session_of(request.prompt);
-  request.sink = std::move(sink);
+  return request;
+}
+
+AnswerIdentity Service::identify(const ServedModel& served, const CompletionCall& call, const Request& first) const {
   AnswerIdentity who;
   who.endpoint = call.endpoint;
-  who.request = request.id;
-  who.id = http_id(call.endpoint, request.id);
-  who.model = call.model.value_or(served->names.front());
+  who.choices_per_prompt = call.n;
+  if (call.echo) {
+    for (const Prompt& prompt : call.prompts) who.echoes.push_back(echo_of(served, prompt));
+  }
+  who.model = call.model.value_or(served.names.front());
   who.created_s = wall_us() / 1'000'000;
-  who.topic = served->router->topics()[route.topic].name;
-  who.topic_source = route.source;
-  if (request.draft && served->speculates) who.draft = request.draft->name();
+  who.topic = served.router->topics()[first.route.topic].name;
+  who.topic_source = first.route.source;
+  if (first.draft && served.speculates) who.draft = first.draft->name();
   who.stream = call.stream;
   who.include_usage = call.include_usage;
   who.logprobs = call.top_logprobs >= 0;
   who.expose_acceptance = options_.expose_acceptance != ExposeAcceptance::kNone;
-  who.tokenizer = served->tokenizer;
-  if (options_.log_prompts) log_info(who.id + " prompt: " + served->tokenizer->decode(request.prompt));
-  served->engine.submit(std::move(request));
-  if (route.source == TopicSource::kLabel && call.learn) served->router->learn(route.topic, asked_text(call));
+  who.tokenizer = served.tokenizer;
   return who;
 }
 
-void Service::cancel(RequestId request) {
-  if (const auto served = model_.load(std::memory_order_acquire)) served->engine.cancel(request);
+AnswerIdentity Service::generate(CompletionCall call, TenantId tenant, const SinkMaker& make_sink) {
+  const auto served = model();
+  check_model(*served, call.model);
+  const std::string asked = asked_text(*served, call);
+  const Route route = served->router->route(call.topic_label, asked);
+  std::vector<Request> prepared;
+  for (auto& prompt : tokenise(*served, call)) {
+    prepared.push_back(prepare(*served, call, route, std::move(prompt)));
+    prepared.back().tenant = tenant;
+  }
+  AnswerIdentity who = identify(*served, call, prepared.front());
+  try {
+    for (const Request& request : prepared) submit_choices(*served, request, call.n, make_sink, who);
+  } catch (...) {
+    for (const RequestId id : who.requests) served->engine.cancel(id);
+    throw;
+  }
+  if (route.source == TopicSource::kLabel && call.learn) served->router->learn(route.topic, asked);
+  who.id = http_id(call.endpoint, who.requests.front());
+  if (options_.log_prompts) {
+    for (const Request& request : prepared) {
+      log_info(who.id + " prompt: " + served->tokenizer->decode(request.prompt));
+    }
+  }
+  return who;
+}
+
+void Service::submit_choices(const ServedModel& served, const Request& prepared, std::int32_t n,
+                             const SinkMaker& make_sink, AnswerIdentity& who) {
+  for (std::int32_t i = 0; i < n; ++i) {
+    Request request = prepared;
+    request.id = {next_id_.fetch_add(1, std::memory_order_relaxed)};
+    request.choice = static_cast<std::uint32_t>(i);
+    request.learn = prepared.learn && i == 0;  // near-copies would count as independent evidence for a new draft
+    request.sink = make_sink();
+    const RequestId id = request.id;
+    served.engine.submit(std::move(request));
+    who.requests.push_back(id);
+  }
+}
+
+void Service::cancel(const AnswerIdentity& answer) {
+  const auto served = model_.load(std::memory_order_acquire);
+  if (!served) return;
+  for (const RequestId id : answer.requests) served->engine.cancel(id);
 }
 
 Reply Service::models() const {

@@ -43,6 +43,9 @@ struct ServedModel {
   EngineDoor engine;
 };
 
+// Where the next choice of a call goes: called once for each, in order, on the thread that calls generate().
+using SinkMaker = std::function<std::shared_ptr<TokenSink>()>;
+
 // Requests in, answers out, in the API's terms: no socket below this line. Threads: any.
 class Service {
  public:
@@ -55,10 +58,11 @@ class Service {
   std::optional<std::string> not_ready() const;
   bool draining() const { return phase_.load(std::memory_order_acquire) == Phase::kDraining; }
 
-  // Tokenises, routes and submits; the answer arrives at `sink`. Takes as long as tokenising does: never on an I/O
-  // thread. Errors: what submit() throws; kNotFound for another model; kTooLarge for a context that does not fit.
-  AnswerIdentity generate(CompletionCall call, TenantId tenant, std::shared_ptr<TokenSink> sink);
-  void cancel(RequestId request);
+  // Tokenises, routes and submits; each choice arrives at a sink of its own. Takes as long as tokenising does: never on
+  // an I/O thread. Errors: what submit() throws, and then none of the choices is made; kNotFound for another model;
+  // kTooLarge for a context that does not fit.
+  AnswerIdentity generate(CompletionCall call, TenantId tenant, const SinkMaker& make_sink);
+  void cancel(const AnswerIdentity& answer);
 
   Reply models() const;
   Reply drafts() const;  // reads the store's files: not on an I/O thread
@@ -72,6 +76,11 @@ class Service {
  private:
   enum class Phase : std::uint8_t { kLoading, kReady, kDraining };
   std::shared_ptr<const ServedModel> model() const;
+  Request prepare(const ServedModel& served, const CompletionCall& call, const Route& route,
+                  std::vector<std::int32_t> prompt) const;
+  AnswerIdentity identify(const ServedModel& served, const CompletionCall& call, const Request& first) const;
+  void submit_choices(const ServedModel& served, const Request& prepared, std::int32_t n, const SinkMaker& make_sink,
+                      AnswerIdentity& who);
 
   const ServerOptions options_;
   Metrics& metrics_;

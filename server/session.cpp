@@ -77,12 +77,13 @@ awaitable<bool> Waker::wait(std::chrono::milliseconds timeout) {
 // One answer in the making; shared with the watcher, which may outlive it by a moment.
 struct Session::Answer {
   AnswerIdentity who;
-  std::shared_ptr<AnswerChannel> channel;
+  std::vector<std::shared_ptr<AnswerChannel>> channels;  // one a choice, as in `who`
+  std::vector<Choice> choices;
   std::shared_ptr<Waker> waker;
   bool done = false;       // the session needs no watching any more
   bool peer_gone = false;  // said by the watcher
   bool head_sent = false;
-  AnswerPart part;  // gathered, when not streamed or when prompts are logged
+  bool broken = false;  // the client was told that it ends here
 };
 
 Session::Session(asio::ip::tcp::socket socket, SessionShare share)
@@ -192,19 +193,22 @@ awaitable<Session::Next> Session::route(const Parser& parser) {
 awaitable<Session::Next> Session::generate(Endpoint endpoint, const Parser& parser) {
   auto answer = std::make_shared<Answer>();
   answer->waker = std::make_shared<Waker>(stream_.get_executor());
-  answer->channel =
-      std::make_shared<AnswerChannel>(options_.max_answer_bytes, [waker = answer->waker] { Waker::notify(waker); });
+  const SinkMaker make_sink = [answer, bytes = options_.max_answer_bytes] {
+    return answer->channels.emplace_back(
+        std::make_shared<AnswerChannel>(bytes, [waker = answer->waker] { Waker::notify(waker); }));
+  };
   const CallHeaders headers{header(parser.get(), "X-Slipstream-Topic"), header(parser.get(), "X-Slipstream-Learn")};
   const ActiveAnswer active(share_.service);
   const auto work = [](Service& service, Endpoint where, std::string_view body, const CallHeaders& extra,
-                       TenantId tenant, std::shared_ptr<TokenSink> sink) -> awaitable<Admission> {
-    co_return admit(service, where, body, extra, tenant, std::move(sink));
+                       TenantId tenant, const SinkMaker& sinks) -> awaitable<Admission> {
+    co_return admit(service, where, body, extra, tenant, sinks);
   };
   Admission admission = co_await asio::co_spawn(
-      share_.desk, work(share_.service, endpoint, parser.get().body(), headers, tenant_, answer->channel),
+      share_.desk, work(share_.service, endpoint, parser.get().body(), headers, tenant_, make_sink),
       asio::use_awaitable);
   if (admission.refusal) co_return co_await reply(std::move(*admission.refusal));
   answer->who = std::move(admission.who);
+  answer->choices.resize(answer->channels.size());
   asio::co_spawn(
       stream_.get_executor(),
       [self = shared_from_this(), answer]() -> awaitable<void> { co_await self->watch_peer(answer); }, asio::detached);
@@ -217,59 +221,70 @@ awaitable<Session::Next> Session::generate(Endpoint endpoint, const Parser& pars
 
 awaitable<Session::Next> Session::collect(Answer& answer) {
   while (true) {
-    auto taken = answer.channel->take();
-    answer.part.text += taken.part.text;
-    answer.part.logprobs.insert(answer.part.logprobs.end(), taken.part.logprobs.begin(), taken.part.logprobs.end());
+    bool overflowed = false;
+    std::optional<Error> fault;
+    for (std::size_t i = 0; i < answer.channels.size(); ++i) {
+      auto taken = answer.channels[i]->take();
+      gather(answer.who, taken, /*kept=*/true, answer.choices[i]);
+      overflowed |= taken.overflowed || answer.choices[i].part.text.size() > options_.max_answer_bytes;
+      if (taken.finished && !fault) fault = fault_of(*taken.finished);
+    }
     if (answer.peer_gone) {
-      share_.service.cancel(answer.who.request);
+      share_.service.cancel(answer.who);
       share_.service.metrics().on_client_gone();
       co_return Next::kClose;
     }
-    if (taken.overflowed || answer.part.text.size() > options_.max_answer_bytes) {
-      share_.service.cancel(answer.who.request);
-      co_return co_await reply(error_reply(Error(ErrorCode::kInternal, "the answer outgrew its buffer"), 0));
+    if (fault) co_return co_await give_up(answer, *fault);
+    if (overflowed) {
+      co_return co_await give_up(answer, Error(ErrorCode::kInternal, "the answer outgrew its buffer"));
     }
-    if (taken.finished) {
-      if (options_.log_prompts) log_info(answer.who.id + " answer: " + answer.part.text);
-      if (const auto fault = fault_of(*taken.finished)) {
-        co_return co_await reply(error_reply(*fault, options_.retry_after_s));
-      }
+    if (all_finished(answer.choices)) {
+      log_answers(answer);
       Reply whole;
-      whole.body = whole_answer(answer.who, answer.part, *taken.finished);
+      whole.body = whole_answer(answer.who, answer.choices);
       co_return co_await reply(std::move(whole));
     }
     co_await answer.waker->wait(options_.heartbeat);
   }
 }
 
+// One choice that cannot be made takes the others with it.
+awaitable<Session::Next> Session::give_up(Answer& answer, const Error& why) {
+  if (!all_finished(answer.choices)) share_.service.cancel(answer.who);
+  co_return co_await reply(error_reply(why, options_.retry_after_s));
+}
+
+void Session::log_answers(const Answer& answer) const {
+  if (!options_.log_prompts) return;
+  for (const Choice& choice : answer.choices) log_info(answer.who.id + " answer: " + choice.part.text);
+}
+
 awaitable<Session::Next> Session::stream(Answer& answer) {
   bool alive = true;
   while (true) {
-    auto taken = answer.channel->take();
-    if (alive && !taken.empty()) alive = co_await send_taken(answer, taken);
+    if (alive) alive = co_await send_what_came(answer);
     if (!alive || answer.peer_gone) {
-      share_.service.cancel(answer.who.request);
+      share_.service.cancel(answer.who);
       share_.service.metrics().on_client_gone();
       co_return Next::kClose;
     }
-    if (taken.finished) {
-      const bool whole = !fault_of(*taken.finished);
-      co_return whole&& keep_alive_ && !http_1_0_ ? Next::kGoOn : Next::kClose;
+    if (all_finished(answer.choices)) {
+      co_return !answer.broken && keep_alive_ && !http_1_0_ ? Next::kGoOn : Next::kClose;
     }
-    if (taken.overflowed) {
-      share_.service.cancel(answer.who.request);
+    if (answer.broken) {
+      share_.service.cancel(answer.who);
       co_return Next::kClose;
     }
     if (!co_await answer.waker->wait(options_.heartbeat)) alive = co_await send_heartbeat(answer);
   }
 }
 
-// Status, headers and the opening event, as late as the first byte: until then an error is still a status.
+// Status, headers and the opening events, as late as the first byte: until then an error is still a status.
 std::string Session::stream_head(const Answer& answer) const {
   Reply head;
   head.content_type = "text/event-stream; charset=utf-8";
   head.headers = {{"Cache-Control", "no-cache"}, {"X-Accel-Buffering", "no"}};
-  std::string opening = opening_event(answer.who);
+  std::string opening = opening_events(answer.who);
   if (!http_1_0_ && !opening.empty()) opening = chunk_text(opening);
   share_.service.metrics().on_http(route_, 200);
   return head_text(head, {keep_alive_ && !http_1_0_, !http_1_0_, now_text()}) + opening;
@@ -281,20 +296,31 @@ awaitable<bool> Session::send_heartbeat(Answer& answer) {
   co_return co_await send(std::move(bytes));
 }
 
-awaitable<bool> Session::send_taken(Answer& answer, AnswerChannel::Taken& taken) {
-  if (!answer.head_sent && taken.finished) {
-    if (const auto fault = fault_of(*taken.finished)) {
+// Everything that came of any choice, in one write.
+awaitable<bool> Session::send_what_came(Answer& answer) {
+  std::string events;
+  bool came = false;
+  for (std::size_t i = 0; i < answer.channels.size() && !answer.broken; ++i) {
+    auto taken = answer.channels[i]->take();
+    if (taken.empty()) continue;
+    gather(answer.who, taken, /*kept=*/false, answer.choices[i]);
+    const auto fault = taken.finished ? fault_of(*taken.finished) : std::nullopt;
+    answer.broken = fault || taken.overflowed;
+    if (fault && !came && !answer.head_sent) {
       keep_alive_ = false;
       co_await reply(error_reply(*fault, options_.retry_after_s));
       co_return true;
     }
+    came = true;
+    events += stream_text(answer.who, i, taken, answer.choices);
+    if (options_.log_prompts) answer.choices[i].part.text += taken.part.text;
   }
-  if (options_.log_prompts) answer.part.text += taken.part.text;
-  if (options_.log_prompts && taken.finished) log_info(answer.who.id + " answer: " + answer.part.text);
+  if (!came) co_return true;
+  const bool ends = answer.broken || all_finished(answer.choices);
+  if (ends) log_answers(answer);
   std::string bytes = std::exchange(answer.head_sent, true) ? std::string() : stream_head(answer);
-  const std::string events = stream_text(answer.who, taken);
   if (!events.empty()) bytes += http_1_0_ ? events : chunk_text(events);
-  if (!http_1_0_ && taken.finished) bytes += kLastChunk;
+  if (!http_1_0_ && ends) bytes += kLastChunk;
   co_return co_await send(std::move(bytes));
 }
 
@@ -308,7 +334,7 @@ awaitable<void> Session::watch_peer(std::shared_ptr<Answer> answer) {
     if (fault || peer_gone()) {
       answer->peer_gone = true;
       Waker::notify(answer->waker);
-      share_.service.cancel(answer->who.request);
+      share_.service.cancel(answer->who);
       co_return;
     }
     pause.expires_after(kPeerCheck);

@@ -57,7 +57,9 @@ class Session : public std::enable_shared_from_this<Session> {
   boost::asio::awaitable<Next> generate(Endpoint endpoint, const Parser& parser);
   boost::asio::awaitable<Next> collect(Answer& answer);
   boost::asio::awaitable<Next> stream(Answer& answer);
-  boost::asio::awaitable<bool> send_taken(Answer& answer, AnswerChannel::Taken& taken);
+  boost::asio::awaitable<bool> send_what_came(Answer& answer);
+  boost::asio::awaitable<Next> give_up(Answer& answer, const Error& why);
+  void log_answers(const Answer& answer) const;
   boost::asio::awaitable<bool> send_heartbeat(Answer& answer);
   std::string stream_head(const Answer& answer) const;
   boost::asio::awaitable<void> watch_peer(std::shared_ptr<Answer> answer);

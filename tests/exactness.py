@@ -4,8 +4,8 @@
 probabilities and raw-logit checksums as plain decoding with no draft loaded, for every draft length, at any concurrency,
 and while the draft is swapped inside every answer.
 
-Each mode (greedy, and coupled sampling with a seed) has a negative control that must differ: greedy against sampled, one
-seed against another. Exit status 0 only if all runs are equal and all controls differ."""
+Each mode (greedy, coupled sampling with a seed, and both with the parameters that edit logits or end answers) has a
+negative control that must differ: greedy against sampled, one seed against another, without what the mode adds. Exit status 0 only if all runs are equal and all controls differ."""
 import argparse
 import json
 import pathlib
@@ -23,12 +23,22 @@ MODES = {
     "greedy": ["--temperature", "0"],
     "T0.7": ["--temperature", "0.7", "--top-p", "0.9", "--seed", "4242"],
     "T1.0": ["--temperature", "1.0", "--top-p", "0.9", "--seed", "4242"],
+    "penalties": ["--temperature", "0", "--repetition-penalty", "1.2", "--presence-penalty", "0.4", "--frequency-penalty", "0.3"],
+    "min-p+bias": ["--temperature", "1.0", "--min-p", "0.05", "--logit-bias", "5=-100", "--logit-bias", "11=1.5", "--min-tokens", "12",
+                   "--seed", "4242"],
+    "everything": ["--temperature", "0.9", "--top-p", "0.95", "--top-k", "40", "--min-p", "0.02", "--repetition-penalty", "1.1",
+                   "--presence-penalty", "0.2", "--frequency-penalty", "-0.1", "--logit-bias", "11=-2", "--min-tokens", "4",
+                   "--stop", "the", "--stop-token", "13", "--seed", "4242"],
 }
 CONTROLS = {  # must give different answers from the mode's own
     "greedy": ["--temperature", "1.0", "--top-p", "0.9", "--seed", "4242"],
     "T0.7": ["--temperature", "0.7", "--top-p", "0.9", "--seed", "4243"],
     "T1.0": ["--temperature", "1.0", "--top-p", "0.9", "--seed", "4243"],
+    "penalties": ["--temperature", "0"],
+    "min-p+bias": ["--temperature", "1.0", "--seed", "4242"],
+    "everything": ["--temperature", "0.9", "--top-p", "0.95", "--top-k", "40", "--seed", "4242"],
 }
+QUICK = ["greedy", "T1.0", "everything"]
 
 SWAPS = {  # how the draft is swapped under way
     "swap": ["--swap-every", "1", "--catch-up-rows", "4096"],  # another draft every step, each taken up at once
@@ -53,10 +63,10 @@ def parse_arguments():
     parser.add_argument("--concurrency", nargs="+", type=int, default=[1, 8])
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--json", help="also write the table here")
-    parser.add_argument("--quick", action="store_true", help="a minute's selection: short answers, two modes, two draft lengths")
+    parser.add_argument("--quick", action="store_true", help="a minute's selection: short answers, three modes, two draft lengths")
     options = parser.parse_args()
     if options.quick:
-        options.max_tokens, options.modes, options.k = 24, ["greedy", "T1.0"], [3, 8]
+        options.max_tokens, options.modes, options.k = 24, QUICK, [3, 8]
     return options
 
 

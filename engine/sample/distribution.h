@@ -10,11 +10,36 @@
 
 namespace slip {
 
+struct LogitBias {
+  std::int32_t id = 0;
+  float bias = 0;  // [−100, 100]
+};
+
+// Named as vLLM and OpenAI have them, and applied in vLLM's order: logit_bias and min_tokens, then the penalties, then
+// temperature, min_p, top_k, top_p. A greedy answer takes the best of the edited logits and cuts nothing.
 struct SamplingParams {
-  float temperature = 1.0F;           // 0 = greedy; else in (0, 2]
-  float top_p = 1.0F;                 // (0, 1]
-  std::int32_t top_k = 0;             // 0 = off
+  float temperature = 1.0F;      // 0 = greedy; else in (0, 2]
+  float top_p = 1.0F;            // (0, 1]
+  std::int32_t top_k = 0;        // 0 = off
+  float min_p = 0;               // [0, 1]: drops what is less likely than this share of the likeliest
+  float repetition_penalty = 1;  // (0, 2]; divides positive and multiplies negative logits of what the prompt or the
+                                 // answer holds (Keskar et al., 2019)
+  float presence_penalty = 0;    // [−2, 2]; subtracted from the logit of what the answer holds …
+  float frequency_penalty = 0;   // [−2, 2]; … and this for each time it does
+  std::vector<LogitBias> logit_bias;  // each id once
+  std::int32_t min_tokens = 0;        // before so many, end tokens are impossible and stop strings do not count
   std::optional<std::uint64_t> seed;  // given: coupled acceptance; else the server draws one and uses rejection
+
+  bool has_penalty() const { return repetition_penalty != 1 || presence_penalty != 0 || frequency_penalty != 0; }
+  // Whether the law of a row depends on more than its logits: on what was said before, or on particular tokens.
+  bool edits_logits() const { return has_penalty() || !logit_bias.empty() || min_tokens > 0; }
+};
+
+// What a row's law may depend on besides its logits.
+struct RowContext {
+  std::span<const std::int32_t> path;     // the prompt, the answer so far and the proposal's way down to the row
+  std::int32_t prompt_tokens = 0;         // of `path`
+  std::span<const std::int32_t> end_ids;  // impossible while min_tokens is not reached
 };
 
 // A sparse probability vector: the support a transform left, ids ascending, probabilities normalised in float64.
@@ -24,10 +49,9 @@ struct Distribution {
   double probability(std::int32_t id) const;  // 0 outside the support
 };
 
-// temperature → top-k → top-p → normalise. The one transform for p and q alike. Greedy gives one-hot at the argmax
-// (lowest id among equals). `path` is the row's own committed tokens plus proposal path, for the transforms that depend
-// on it.
-void transform_logits(std::span<const float> logits, const SamplingParams& params, std::span<const std::int32_t> path,
+// The one transform for p and q alike, in the order SamplingParams names; then normalised. Greedy gives one-hot at the
+// argmax (lowest id among equals) of the edited logits. Error{kDataLoss} when a logit is NaN or +inf or all are −inf.
+void transform_logits(std::span<const float> logits, const SamplingParams& params, const RowContext& context,
                       Distribution& out);
 
 std::int32_t sample_inverse_cdf(const Distribution& distribution, double u);                 // u in [0, 1)

@@ -90,6 +90,18 @@ void keep_head(Distribution& weights, Measure measure, double target) {
   weights.probabilities.resize(kept);
 }
 
+// Drops what is less likely than min_p times the likeliest, whose weight is 1.
+void keep_likely(Distribution& weights, double min_p) {
+  std::size_t kept = 0;
+  for (std::size_t i = 0; i < weights.ids.size(); ++i) {
+    if (weights.probabilities[i] < min_p) continue;
+    weights.ids[kept] = weights.ids[i];
+    weights.probabilities[kept++] = weights.probabilities[i];
+  }
+  weights.ids.resize(kept);
+  weights.probabilities.resize(kept);
+}
+
 // The lowest id of the largest logit. A NaN or +inf comes from broken weights: that request fails, not the process.
 std::size_t find_largest(std::span<const float> logits) {
   const auto best = static_cast<std::size_t>(kernels::argmax(logits));
@@ -98,6 +110,43 @@ std::size_t find_largest(std::span<const float> logits) {
                 "the weights hold NaN or infinite values, or overflow in this dtype; check the checkpoint");
   }
   return best;
+}
+
+// Each token is edited once, whatever the order it came in: the same path gives the same bits.
+void penalise(std::span<float> logits, const SamplingParams& params, const RowContext& context) {
+  thread_local std::vector<std::int32_t> said;  // [vocab] times in the answer; −1: in the prompt only
+  said.assign(logits.size(), 0);
+  for (std::size_t i = 0; i < context.path.size(); ++i) {
+    std::int32_t& times = said[static_cast<std::size_t>(context.path[i])];
+    if (static_cast<std::int32_t>(i) < context.prompt_tokens) {
+      times = -1;
+    } else {
+      times = std::max(times, 0) + 1;
+    }
+  }
+  for (std::size_t id = 0; id < logits.size(); ++id) {
+    if (said[id] == 0) continue;
+    logits[id] = logits[id] > 0 ? logits[id] / params.repetition_penalty : logits[id] * params.repetition_penalty;
+    if (said[id] < 0) continue;
+    logits[id] -= params.frequency_penalty * static_cast<float>(said[id]) + params.presence_penalty;
+  }
+}
+
+// The logits with bias, minimum length and penalties in them; `logits` itself when nothing asks for a change.
+std::span<const float> edit_logits(std::span<const float> logits, const SamplingParams& params,
+                                   const RowContext& context) {
+  if (!params.edits_logits()) return logits;
+  thread_local std::vector<float> edited;  // [vocab], reused by every row of the engine thread
+  edited.assign(logits.begin(), logits.end());
+  for (const LogitBias& one : params.logit_bias) edited[static_cast<std::size_t>(one.id)] += one.bias;
+  const auto n_answer = static_cast<std::int32_t>(context.path.size()) - context.prompt_tokens;
+  if (n_answer < params.min_tokens) {
+    for (const std::int32_t id : context.end_ids) {
+      edited[static_cast<std::size_t>(id)] = -std::numeric_limits<float>::infinity();
+    }
+  }
+  if (params.has_penalty()) penalise(edited, params, context);
+  return edited;
 }
 
 // exp((logit − largest) / temperature) of every token that has any probability in float64; returns their sum.
@@ -120,10 +169,11 @@ double fill_weights(std::span<const float> logits, double largest, double temper
 
 }  // namespace
 
-void transform_logits(std::span<const float> logits, const SamplingParams& params,
-                      std::span<const std::int32_t> /*path*/, Distribution& out) {
-  SLIP_CHECK(!logits.empty(), "a vocabulary has at least one token");
+void transform_logits(std::span<const float> raw_logits, const SamplingParams& params, const RowContext& context,
+                      Distribution& out) {
+  SLIP_CHECK(!raw_logits.empty(), "a vocabulary has at least one token");
   SLIP_CHECK(params.temperature >= 0 && params.top_p > 0 && params.top_k >= 0, "submit() checks the ranges");
+  const std::span<const float> logits = edit_logits(raw_logits, params, context);
   const std::size_t best = find_largest(logits);
   if (params.temperature == 0) {
     out.ids.assign(1, static_cast<std::int32_t>(best));
@@ -131,6 +181,10 @@ void transform_logits(std::span<const float> logits, const SamplingParams& param
     return;
   }
   double total = fill_weights(logits, logits[best], params.temperature, out);
+  if (params.min_p > 0) {
+    keep_likely(out, params.min_p);
+    total = sum_in_lanes(out.probabilities);
+  }
   if (params.top_k > 0 && static_cast<std::size_t>(params.top_k) < out.ids.size()) {
     keep_head(out, Measure::kCount, params.top_k);
     total = sum_in_lanes(out.probabilities);

@@ -228,20 +228,22 @@ void DraftModelProposer::extend(Chain& chain, std::span<const float> logits) {
   address.output_index += depth;
   std::int32_t token = 0;
   double log_q = 0;
-  if (proposal.law == ProposalLaw::kDeterministic) {
+  const bool deterministic = proposal.law == ProposalLaw::kDeterministic;
+  if (deterministic && !sequence.sampling->edits_logits()) {
     token = static_cast<std::int32_t>(kernels::argmax(logits));
     if (sequence.wants_probability) log_q = logits[static_cast<std::size_t>(token)] - log_normalizer(logits);
   } else {
     write_token_path(sequence.tokens, proposal, parent, path_);
     try {
-      transform_logits(logits, *sequence.sampling, path_, q_);
+      transform_logits(logits, *sequence.sampling, sequence.row_context(path_), q_);
     } catch (const Error& error) {  // the draft's numbers broke: the target goes on without it
       log_warn(describe(*chain.drafting->live->version) + ": " + error.message());
       chain.drafting->broken = true;
       return;
     }
-    token = proposal.law == ProposalLaw::kGumbel ? sample_gumbel(q_, address)
-                                                 : sample_inverse_cdf(q_, uniform(address, RandomPurpose::kDraft));
+    token = deterministic                          ? q_.ids.front()
+            : proposal.law == ProposalLaw::kGumbel ? sample_gumbel(q_, address)
+                                                   : sample_inverse_cdf(q_, uniform(address, RandomPurpose::kDraft));
     log_q = std::log(q_.probability(token));
     // Only the rejection rule looks at q; a coupled verdict asks for nothing but the token.
     if (proposal.law == ProposalLaw::kSampled) proposal.q.push_back(q_);

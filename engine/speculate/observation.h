@@ -54,6 +54,7 @@ struct ObservedRequest {
   std::string session;  // groups near-copies: the client's session or a hash of the prompt's prefix
   SamplingParams sampling;
   AcceptanceRule rule = AcceptanceRule::kRejection;
+  std::uint32_t choice = 0;
 };
 
 // Takes what verifications taught. Called on the engine thread: must not block, must not throw; drops oldest and counts

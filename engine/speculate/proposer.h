@@ -27,11 +27,14 @@ struct SequenceRef {
   std::int32_t prompt_tokens = 0;
   std::int32_t max_total_tokens = 0;         // prompt and answer together never grow beyond
   const SamplingParams* sampling = nullptr;  // seed always set
+  std::span<const std::int32_t> end_ids;
   AcceptanceRule rule = AcceptanceRule::kRejection;
   std::uint32_t choice = 0;
   DraftSlot* slot = nullptr;
   bool wants_probability = false;  // path_logprob is looked at
 
+  // For the row that has `path` behind it: these tokens and what is proposed after them.
+  RowContext row_context(std::span<const std::int32_t> path) const { return {path, prompt_tokens, end_ids}; }
   // Address of the randomness behind the next token of the answer.
   RandomAddress next_address() const {
     return {sampling->seed.value_or(0), choice, static_cast<std::uint32_t>(tokens.size()) - prompt_tokens};

@@ -140,7 +140,9 @@ TEST_P(OverlapTest, WithATailItIsALowerBound) {
 INSTANTIATE_TEST_SUITE_P(Transforms, OverlapTest,
                          ::testing::Values(SamplingParams{}, SamplingParams{.temperature = 0.7F},
                                            SamplingParams{.temperature = 1.5F}, SamplingParams{.top_p = 0.8F},
-                                           SamplingParams{.top_k = 10},
+                                           SamplingParams{.top_k = 10}, SamplingParams{.min_p = 0.1F},
+                                           SamplingParams{.min_p = 0.002F},
+                                           SamplingParams{.temperature = 1.3F, .top_p = 0.9F, .min_p = 0.02F},
                                            SamplingParams{.temperature = 0.8F, .top_p = 0.9F, .top_k = 20},
                                            SamplingParams{.top_k = 40}));
 
@@ -186,7 +188,7 @@ class PlainDraft {
     }
     Distribution q;
     transform_logits(logits, record.sampling, {}, q);
-    return sample_gumbel(q, {record.seed, 0, output_index});
+    return sample_gumbel(q, {record.seed, record.choice, output_index});
   }
 
  private:
@@ -228,6 +230,7 @@ ReplayRecord half_known(PlainDraft& draft, std::uint64_t id, float temperature, 
   ReplayRecord record = answered(id, 6, 0);
   record.sampling.temperature = temperature;
   record.rule = AcceptanceRule::kCoupled;
+  record.choice = 2;
   for (int i = 0; i < answer; ++i) {
     std::int32_t token = draft.next(record.tokens, record, static_cast<std::uint32_t>(i));
     if (testing::number_at(id, static_cast<std::uint32_t>(i), 3) == 0) token = (token + 1) % kTinyVocab;

@@ -17,6 +17,7 @@ class RecordAssemblerTest : public ::testing::Test {
     request.prompt = std::move(prompt);
     request.sampling.seed = 77;
     request.rule = AcceptanceRule::kCoupled;
+    request.choice = 5;
     return request;
   }
 
@@ -57,6 +58,7 @@ TEST_F(RecordAssemblerTest, PutsAnAnswerTogether) {
   EXPECT_EQ(record->tokens, (std::vector<std::int32_t>{1, 2, 3, 10, 11, 12, 99, 20, 21, 22}));
   EXPECT_EQ(record->prompt_tokens, 3);
   EXPECT_EQ(record->seed, 77U);
+  EXPECT_EQ(record->choice, 5U);
   EXPECT_EQ(record->rule, AcceptanceRule::kCoupled);
   EXPECT_EQ(record->draft, "draft 4");
   EXPECT_EQ(record->draft_version, 9U);

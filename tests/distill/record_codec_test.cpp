@@ -20,8 +20,9 @@ ReplayRecord round_trip(const ReplayRecord& record) {
 
 TEST(RecordCodec, GivesBackEveryField) {
   ReplayRecord record = make_record(11, "sql");
-  record.sampling = {.temperature = 0.7F, .top_p = 0.9F, .top_k = 40, .seed = 99};
+  record.sampling = {.temperature = 0.7F, .top_p = 0.9F, .top_k = 40, .min_p = 0.05F, .seed = 99};
   record.seed = 99;
+  record.choice = 3;
   record.rule = AcceptanceRule::kCoupled;
   record.sequence = 17;
   record.created_us = 1'700'000'000'000'000;
@@ -37,7 +38,9 @@ TEST(RecordCodec, GivesBackEveryField) {
   EXPECT_EQ(back.sampling.temperature, record.sampling.temperature);
   EXPECT_EQ(back.sampling.top_p, record.sampling.top_p);
   EXPECT_EQ(back.sampling.top_k, record.sampling.top_k);
+  EXPECT_EQ(back.sampling.min_p, record.sampling.min_p);
   EXPECT_EQ(back.sampling.seed, record.sampling.seed);
+  EXPECT_EQ(back.choice, 3U);
   EXPECT_EQ(back.rule, record.rule);
   EXPECT_EQ(back.draft, record.draft);
   EXPECT_EQ(back.draft_version, record.draft_version);
@@ -51,6 +54,21 @@ TEST(RecordCodec, GivesBackEveryField) {
   EXPECT_EQ(back.off_path[0].anchor, 1);
   EXPECT_EQ(back.off_path[0].path, record.off_path[0].path);
   EXPECT_EQ(back.off_path[0].target.ids, record.off_path[0].target.ids);
+}
+
+TEST(RecordCodec, ReadsFormat1) {
+  ReplayRecord record = make_record(11, "sql");
+  record.sampling = {.temperature = 0.7F, .top_p = 0.9F, .top_k = 40, .seed = 99};
+  record.seed = 99;
+  const auto back = decode_record(testing::encode_as_format_1(record, 1));
+  ASSERT_TRUE(back.has_value());
+  EXPECT_EQ(back->sampling.top_k, 40);
+  EXPECT_EQ(back->sampling.seed, 99U);
+  EXPECT_EQ(back->sampling.min_p, 0);
+  EXPECT_EQ(back->choice, 0U);
+  EXPECT_EQ(back->draft, record.draft);
+  EXPECT_EQ(back->tokens, record.tokens);
+  EXPECT_EQ(back->target.size(), record.target.size());
 }
 
 TEST(RecordCodec, LogProbabilitiesAreRightToHalfAStep) {

@@ -275,6 +275,37 @@ TEST(ReplayBuffer, FuzzedFoldersOpenAndGoOn) {
   }
 }
 
+// An update keeps what was learned from before it; and what the older build wrote stays readable to that build, so
+// nothing new is added to its files.
+TEST(ReplayBuffer, SegmentsOfFormat1AreReadAndNotAddedTo) {
+  ScratchFolder folder;
+  const ReplayOptions options = options_in(folder);
+  { ReplayBuffer{options}; }
+  auto file = testing::segment_header_of_format(1, 1);
+  for (std::uint64_t id = 1; id <= 3; ++id) {
+    ReplayRecord record = make_record(id, "sql");
+    record.sequence = id;
+    record.expires_us = wall_us() + 1'000'000'000;
+    const auto frame = testing::encode_as_format_1(record, id);
+    file.insert(file.end(), frame.begin(), frame.end());
+  }
+  const auto old_path = segment_path(options.folder, 1);
+  std::ofstream(old_path, std::ios::binary)
+      .write(reinterpret_cast<const char*>(file.data()), static_cast<std::streamsize>(file.size()));
+  {
+    ReplayBuffer buffer(options);
+    EXPECT_EQ(ids_in(buffer), (std::set<std::uint64_t>{1, 2, 3}));
+    buffer.append(make_record(4, "sql"));
+    EXPECT_EQ(std::filesystem::file_size(old_path), file.size());
+    EXPECT_TRUE(std::filesystem::exists(segment_path(options.folder, 2)));
+  }
+  ReplayBuffer buffer(options);
+  EXPECT_EQ(ids_in(buffer), (std::set<std::uint64_t>{1, 2, 3, 4}));
+  EXPECT_EQ(buffer.purge_request(RequestId{2}), 1U);  // rewrites the old segment
+  buffer.append(make_record(5, "sql"));
+  EXPECT_EQ(ids_in(buffer), (std::set<std::uint64_t>{1, 3, 4, 5}));
+}
+
 TEST(ReplayBuffer, SymlinksAndStrangersInTheFolderAreNotFollowed) {
   ScratchFolder folder;
   const ReplayOptions options = options_in(folder);

@@ -4,12 +4,16 @@
 #include <cmath>
 #include <cstdint>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "distill/crc32c.h"
 #include "distill/record_codec.h"
 #include "distill/replay_record.h"
+#include "distill/segment.h"
 #include "engine/sample/random.h"
 
 namespace slip::testing {
@@ -75,6 +79,29 @@ inline ReplayRecord make_record(std::uint64_t id, const std::string& topic, int 
   }
   record.off_path.push_back({1, {4}, falling_top_k(9, vocab, 4)});
   return record;
+}
+
+// The frame a build before format 2 would have written: no min_p, no choice.
+inline std::vector<std::byte> encode_as_format_1(const ReplayRecord& record, std::uint64_t ordinal) {
+  constexpr std::size_t kNewBytes = 8, kServedBytes = 4 + 4 + 4 + 1 + 8;  // temperature, top_p, top_k, seeded, seed
+  auto frame = encode_record(record, ordinal);
+  const auto new_fields =
+      frame.begin() + static_cast<std::ptrdiff_t>(FrameHeader::kBytes + 1 + record.topic.size() + kServedBytes);
+  frame.erase(new_fields, new_fields + kNewBytes);
+  const auto put = [&](std::size_t at, std::uint32_t value) { std::memcpy(frame.data() + at, &value, sizeof value); };
+  put(8, static_cast<std::uint32_t>(frame.size() - FrameHeader::kBytes));
+  frame[12] = std::byte{1};
+  put(4, crc32c(std::span<const std::byte>(frame).subspan(8)));
+  return frame;
+}
+
+// A segment header of any format version.
+inline std::vector<std::byte> segment_header_of_format(std::uint32_t format, std::uint64_t number) {
+  auto header = encode_segment_header(number);
+  std::memcpy(header.data() + 8, &format, sizeof format);
+  const std::uint32_t crc = crc32c(std::span<const std::byte>(header).first(header.size() - sizeof(std::uint32_t)));
+  std::memcpy(header.data() + header.size() - sizeof crc, &crc, sizeof crc);
+  return header;
 }
 
 }  // namespace slip::testing

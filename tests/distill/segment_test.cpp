@@ -65,10 +65,26 @@ TEST(Segment, ADamagedHeaderCostsNoRecord) {
   EXPECT_EQ(scan_segment(file).frames.size(), 3U);
 }
 
-TEST(Segment, AnotherFormatVersionIsLeftAlone) {
+TEST(Segment, ALaterFormatVersionIsLeftAlone) {
+  EXPECT_TRUE(scan_segment(testing::segment_header_of_format(3, 1)).foreign);
+  EXPECT_TRUE(scan_segment(testing::segment_header_of_format(0, 1)).foreign);
   auto file = encode_segment_header(1);
-  file[8] = std::byte{2};  // format version; and a right CRC for it
+  file[8] = std::byte{3};  // format version, without a right CRC for it
   EXPECT_FALSE(scan_segment(file).foreign) << "a wrong CRC means damage, not another version";
+}
+
+TEST(Segment, AnEarlierFormatVersionIsReadAndSaysSo) {
+  auto file = testing::segment_header_of_format(1, 1);
+  ReplayRecord record = make_record(1, "sql");
+  record.sequence = 1;
+  const auto frame = testing::encode_as_format_1(record, 1);
+  file.insert(file.end(), frame.begin(), frame.end());
+  const SegmentScan scan = scan_segment(file);
+  EXPECT_TRUE(scan.older);
+  EXPECT_FALSE(scan.foreign);
+  EXPECT_EQ(sequences(scan), (std::set<std::uint64_t>{1}));
+  EXPECT_EQ(scan.damaged_bytes, 0U);
+  EXPECT_FALSE(scan_segment(segment_of(1)).older);
 }
 
 // Whatever happens to the bytes: no crash, and only frames that were written come back.

@@ -61,11 +61,36 @@ TEST(AnswerText, InTheMiddleOfATextTheFirstSpaceStays) {
   const auto tokenizer = Tokenizer::load(std::filesystem::path(SLIPSTREAM_SOURCE_DIR) /
                                          "tests/data/tokenizers/sentencepiece_bpe");
   for (const auto start : {StreamDecoder::Start::kText, StreamDecoder::Start::kMiddle}) {
-    AnswerText answer(tokenizer, {}, start);
+    AnswerText answer(tokenizer, {}, /*keep_stop=*/false, start);
     for (const std::int32_t id : tokenizer->encode("fox", SpecialTokens::kAsText)) answer.push(id);
     answer.finish();
     EXPECT_EQ(answer.take(), start == StreamDecoder::Start::kMiddle ? " fox" : "fox");
   }
+}
+
+TEST(AnswerText, AStopCompletedTooEarlyNeverCounts) {
+  AnswerText answer(testing::tiny_tokenizer(), {"abcd", "b", "bcx"});
+  EXPECT_FALSE(answer.push('a', /*may_stop=*/false));
+  EXPECT_FALSE(answer.push('b', /*may_stop=*/false));  // completes "b", may yet become "abcd"
+  EXPECT_EQ(answer.take(), "");
+  EXPECT_FALSE(answer.push('c'));
+  EXPECT_TRUE(answer.push('x')) << "begins within what does not count, ends beyond";
+  EXPECT_EQ(answer.take(), "a");
+}
+
+TEST(AnswerText, TheStopMayBeKept) {
+  const auto kept = [](const std::string& text, const std::vector<std::string>& stops) {
+    AnswerText answer(testing::tiny_tokenizer(), stops, /*keep_stop=*/true);
+    for (const char c : text) {
+      if (answer.push(static_cast<unsigned char>(c))) break;
+    }
+    return answer.take();
+  };
+  EXPECT_EQ(kept("one two three", {"two"}), "one two");
+  EXPECT_EQ(kept("abab", {"bx", "b"}), "ab");
+  AnswerText several(testing::tiny_tokenizer(), {"aaa", "aa"}, /*keep_stop=*/true);
+  EXPECT_TRUE(several.push(257));  // aaaa: both stand at its beginning
+  EXPECT_EQ(several.take(), "aa");
 }
 
 TEST(AnswerText, WithoutATokenizerThereIsNoText) {

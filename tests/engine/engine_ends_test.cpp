@@ -2,6 +2,7 @@
 // Where answers end: stop strings, end tokens, limits, half characters.
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -24,13 +25,15 @@ std::vector<std::int32_t> bytes_of(const std::string& text) {
 }
 
 // What the engine makes of a target that says `script`, with drafts of length k that are always right.
-Answer say(const std::vector<std::int32_t>& script, std::int32_t k, const std::vector<std::string>& stops,
-           std::int32_t max_tokens) {
+Answer say(
+    const std::vector<std::int32_t>& script, std::int32_t k, const std::vector<std::string>& stops,
+    std::int32_t max_tokens, const std::function<void(Request&)>& also = [](Request&) {}) {
   Bench bench({.vocab_size = kTinyVocab, .script = script}, {.k = k}, {}, testing::tiny_tokenizer());
   Answer answer;
   Request request = bench.request(1, answer, max_tokens);
   request.stop_strings = stops;
   request.end_ids = {kTinyEnd};
+  also(request);
   bench.engine->submit(std::move(request));
   EXPECT_TRUE(drain(*bench.engine));
   return answer;
@@ -64,6 +67,36 @@ TEST(EngineEnds, AtAnEndTokenThatIsPartOfTheTokensButNotOfTheText) {
     EXPECT_EQ(answer.summary.reason, StopReason::kEndToken);
     EXPECT_EQ(answer.summary.figures.output_tokens, 4);
     EXPECT_LE(answer.summary.figures.accepted, 4);
+  }
+}
+
+TEST(EngineEnds, NotBeforeMinTokensInsideAProposalEither) {
+  std::vector<std::int32_t> script = bytes_of("yes");
+  script.push_back(kTinyEnd);
+  const auto at_least_six = [](Request& request) {
+    request.sampling.temperature = 0;
+    request.sampling.min_tokens = 6;
+  };
+  std::vector<std::int32_t> expected = bytes_of("yes");
+  expected.push_back(0);  // the best of what is left where the end is forbidden
+  expected.insert(expected.end(), script.begin(), script.end());
+  for (std::int32_t k = 0; k <= 8; ++k) {
+    const Answer answer = say(script, k, {}, 30, at_least_six);
+    EXPECT_EQ(answer.tokens, expected) << k;
+    EXPECT_EQ(answer.summary.reason, StopReason::kEndToken);
+    EXPECT_EQ(say(bytes_of("ab"), k, {"ab"}, 30, at_least_six).text, "abab") << k;
+  }
+}
+
+TEST(EngineEnds, WhatStoppedTheAnswerMayBeKept) {
+  const auto keep = [](Request& request) {
+    request.keep_stop = true;
+    request.end_ids = {'w', kTinyEnd};
+  };
+  for (const std::int32_t k : {0, 3, 8}) {
+    EXPECT_EQ(say(bytes_of("Hello STOP world"), k, {"STOP"}, 30, keep).text, "Hello STOP");
+    EXPECT_EQ(say(bytes_of("Hello STOP world"), k, {}, 30, keep).text, "Hello STOP w");
+    EXPECT_EQ(say({'h', 'i', kTinyEnd}, k, {}, 30, keep).text, "hi") << "special tokens are no text";
   }
 }
 

@@ -7,8 +7,10 @@
 #include <numeric>
 
 #include "engine/speculate/raw_logits_checksum.h"
+#include "tests/engine/answer_law.h"
 #include "tests/engine/engine_answers.h"
 #include "tests/engine/goodness_of_fit.h"
+#include "tests/engine/sampling_parameters.h"
 #include "tests/engine/toy_proposer.h"
 
 namespace slip {
@@ -70,10 +72,12 @@ std::vector<Answer> answers_of(const ToyLanguage& language, const SamplingParams
 // Plain decoding without an engine: tokens and checksum.
 Answer plain_answer(const ToyLanguage& language, std::vector<std::int32_t> tokens, const SamplingParams& sampling) {
   Answer answer;
+  const auto n_prompt = static_cast<std::int32_t>(tokens.size());
+  const std::vector<std::int32_t> end_ids{kEndToken};
   for (std::uint32_t i = 0; i < 40; ++i) {
     const auto logits = language.logits(tokens);
     Distribution p;
-    transform_logits(logits, sampling, tokens, p);
+    transform_logits(logits, sampling, {tokens, n_prompt, end_ids}, p);
     const std::int32_t token = sample_gumbel(p, {sampling.seed.value_or(0), 0, i});
     answer.summary.figures.checksum = raw_logits_checksum(logits, answer.summary.figures.checksum);
     answer.tokens.push_back(token);
@@ -84,8 +88,16 @@ Answer plain_answer(const ToyLanguage& language, std::vector<std::int32_t> token
 }
 
 std::vector<SamplingParams> modes() {
-  return {
-      {.temperature = 0}, {.temperature = 0.7F, .top_p = 0.9F, .seed = 42}, {.temperature = 1, .top_k = 6, .seed = 7}};
+  return {{.temperature = 0},
+          {.temperature = 0.7F, .top_p = 0.9F, .seed = 42},
+          {.temperature = 1, .top_k = 6, .seed = 7},
+          {.temperature = 1, .min_p = 0.1F, .repetition_penalty = 1.3F, .seed = 8},
+          {.temperature = 0, .presence_penalty = 0.5F, .frequency_penalty = 0.3F, .min_tokens = 9},
+          {.temperature = 0.9F,
+           .frequency_penalty = -0.4F,
+           .logit_bias = {{3, 2}, {5, -100}},
+           .min_tokens = 20,
+           .seed = 9}};
 }
 
 bool all_same(const std::vector<Answer>& a, const std::vector<Answer>& b) {
@@ -118,6 +130,23 @@ TEST(EngineLossless, EveryDraftLengthDraftAndCompanyGivesTheSameAnswers) {
           EXPECT_TRUE(all_same(plain, answers_of(language, sampling, setting)))
               << "k " << k << " concurrency " << concurrency << " likeness " << likeness;
         }
+      }
+    }
+  }
+}
+
+TEST(EngineLossless, EveryParameterAloneAndInPairsGivesTheSameAnswers) {
+  const ToyLanguage language{.lowest = -2};
+  for (testing::NamedSampling& one : testing::alone_and_in_pairs()) {
+    for (const bool greedy : {false, true}) {
+      if (greedy) one.sampling.temperature = 0;
+      one.sampling.seed = 11;
+      const auto plain = answers_of(language, one.sampling, {.k = 0});
+      for (const Setting& setting :
+           {Setting{.k = 1, .draft = {.likeness = 0.7}}, Setting{.k = 4, .concurrency = 8, .draft = {.likeness = 0.9}},
+            Setting{.k = 8, .concurrency = 3, .draft = {.likeness = 0.8, .width = 2}}}) {
+        EXPECT_TRUE(all_same(plain, answers_of(language, one.sampling, setting)))
+            << one.name << (greedy ? ", greedy, k " : ", seeded, k ") << setting.k;
       }
     }
   }
@@ -224,64 +253,13 @@ TEST(EngineLosslessNegative, APositionOffByOneIsNoticed) {
 
 // ---- rejection sampling: no seed, so the answer's law is what must not change ----
 
-constexpr std::int32_t kLawVocab = 4, kLawTokens = 3, kLawAnswers = 20000;
-
-ToyLanguage law_language() {
-  return {.vocab_size = kLawVocab, .seed = 3, .spread = 2.5F};
-}
-
-std::vector<double> joint_law(const SamplingParams& sampling, const std::vector<std::int32_t>& prompt) {
-  std::vector<double> law;
-  for (std::int32_t cell = 0; cell < kLawVocab * kLawVocab * kLawVocab; ++cell) {
-    std::vector<std::int32_t> tokens = prompt;
-    double probability = 1;
-    for (const std::int32_t token : {cell / 16, cell / 4 % 4, cell % 4}) {
-      Distribution p;
-      transform_logits(law_language().logits(tokens), sampling, tokens, p);
-      probability *= p.probability(token);
-      tokens.push_back(token);
-    }
-    law.push_back(probability);
-  }
-  return law;
-}
-
-std::vector<std::int64_t> count_answers(const SamplingParams& sampling, std::unique_ptr<Proposer> proposer,
-                                        const std::vector<std::int32_t>& prompt) {
-  EngineOptions options;
-  options.k = 2;
-  options.max_running = 16;
-  options.max_waiting = kLawAnswers;
-  options.seed = 20260101;
-  Engine engine(options, std::make_unique<ToyWorker>(law_language()), nullptr, std::move(proposer), nullptr, {});
-  std::vector<Answer> answers(kLawAnswers);
-  const auto slot = testing::empty_slot();
-  for (std::size_t i = 0; i < answers.size(); ++i) {
-    Request request = testing::full_request(i + 1, prompt, answers[i]);
-    request.sampling = sampling;
-    request.max_tokens = kLawTokens;
-    request.top_logprobs = -1;
-    request.draft = slot;
-    engine.submit(std::move(request));
-  }
-  EXPECT_TRUE(testing::drain(engine));
-  std::vector<std::int64_t> counts(kLawVocab * kLawVocab * kLawVocab);
-  for (const Answer& answer : answers) {
-    EXPECT_EQ(answer.summary.rule, AcceptanceRule::kRejection);
-    ++counts[static_cast<std::size_t>(answer.tokens[0] * 16 + answer.tokens[1] * 4 + answer.tokens[2])];
-  }
-  return counts;
-}
-
 TEST(EngineRejection, AnswersFollowTheTargetsLawWhateverTheDraft) {
   const SamplingParams sampling{.temperature = 0.9F};
-  const std::vector<std::int32_t> prompt{1, 2};
-  const auto law = joint_law(sampling, prompt);
+  const auto law = testing::answer_law(sampling);
   for (const double likeness : {1.0, 0.6, 0.0}) {
     for (const std::int32_t width : {1, 2}) {
-      auto proposer =
-          std::make_unique<ToyProposer>(law_language(), ToyProposer::Options{.likeness = likeness, .width = width});
-      const auto counts = count_answers(sampling, std::move(proposer), prompt);
+      const auto counts =
+          testing::count_answers(sampling, testing::law_proposer({.likeness = likeness, .width = width}));
       EXPECT_GT(testing::chi_square_p_value(counts, law), testing::kSignificance)
           << "likeness " << likeness << " width " << width;
     }
@@ -305,7 +283,8 @@ class LyingProposer final : public Proposer {
                std::span<Proposal> proposals) override {
     inner_->propose(sequences, budget, proposals);
     for (Proposal& proposal : proposals) {
-      for (Distribution& q : proposal.q) std::fill(q.probabilities.begin(), q.probabilities.end(), 1.0 / kLawVocab);
+      for (Distribution& q : proposal.q)
+        std::fill(q.probabilities.begin(), q.probabilities.end(), 1.0 / testing::kLawVocab);
     }
   }
 
@@ -315,10 +294,8 @@ class LyingProposer final : public Proposer {
 
 TEST(EngineRejectionNegative, AProposerThatMisstatesItsLawIsNoticed) {
   const SamplingParams sampling{.temperature = 0.9F};
-  const std::vector<std::int32_t> prompt{1, 2};
-  auto proposer = std::make_unique<ToyProposer>(law_language(), ToyProposer::Options{.likeness = 0.6});
-  const auto counts = count_answers(sampling, std::make_unique<LyingProposer>(std::move(proposer)), prompt);
-  EXPECT_LT(testing::chi_square_p_value(counts, joint_law(sampling, prompt)), testing::kSignificance);
+  const auto counts = testing::count_answers(sampling, std::make_unique<LyingProposer>(testing::law_proposer()));
+  EXPECT_LT(testing::chi_square_p_value(counts, testing::answer_law(sampling)), testing::kSignificance);
 }
 
 }  // namespace

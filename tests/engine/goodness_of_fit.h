@@ -9,7 +9,7 @@ namespace slip::testing {
 
 // The chance that one of all statistical tests of this folder fails although nothing is wrong is at most 1e-6
 // (Bonferroni over kStatisticalTests); seeds are fixed, so a test that passed once passes always.
-inline constexpr int kStatisticalTests = 100;
+inline constexpr int kStatisticalTests = 200;
 inline constexpr double kSignificance = 1e-6 / kStatisticalTests;
 
 // Q(a, x) = Γ(a, x) / Γ(a), the upper regularised incomplete gamma function: a power series below x = a + 1, Lentz's

@@ -50,6 +50,25 @@ TEST(RequestCheck, NamesTheFieldAtFault) {
       {"top_p", kBad, [](Request& r) { r.sampling.top_p = 1.5F; }},
       {"top_p", kBad, [](Request& r) { r.sampling.top_p = std::nanf(""); }},
       {"top_k", kBad, [](Request& r) { r.sampling.top_k = -1; }},
+      {"min_p", kBad, [](Request& r) { r.sampling.min_p = 1.1F; }},
+      {"min_p", kBad, [](Request& r) { r.sampling.min_p = std::nanf(""); }},
+      {"repetition_penalty", kBad, [](Request& r) { r.sampling.repetition_penalty = 0; }},
+      {"presence_penalty", kBad, [](Request& r) { r.sampling.presence_penalty = -2.1F; }},
+      {"frequency_penalty", kBad, [](Request& r) { r.sampling.frequency_penalty = std::nanf(""); }},
+      {"logit_bias", kBad,
+       [](Request& r) {
+         r.sampling.logit_bias = {{10, 1}};
+       }},
+      {"logit_bias", kBad,
+       [](Request& r) {
+         r.sampling.logit_bias = {{1, 101}};
+       }},
+      {"logit_bias", kBad,
+       [](Request& r) {
+         r.sampling.logit_bias = {{1, 1}, {1, 2}};
+       }},
+      {"min_tokens", kBad, [](Request& r) { r.sampling.min_tokens = -1; }},
+      {"min_tokens", kBad, [](Request& r) { r.sampling.min_tokens = r.max_tokens + 1; }},
       {"stop", kBad, [](Request& r) { r.stop_strings = {""}; }},
       {"top_logprobs", kBad, [](Request& r) { r.top_logprobs = -2; }},
       {"top_logprobs", kBad, [](Request& r) { r.top_logprobs = 11; }},

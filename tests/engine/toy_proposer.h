@@ -79,7 +79,7 @@ class ToyProposer final : public Proposer {
       logits[i] = static_cast<float>(options_.likeness * logits[i] + (1 - options_.likeness) * noise[i]);
     }
     Distribution q;
-    transform_logits(logits, *sequence.sampling, path, q);
+    transform_logits(logits, *sequence.sampling, sequence.row_context(path), q);
     RandomAddress address = sequence.next_address();
     address.output_index += depth;
     std::int32_t token = q.ids.front();

@@ -33,6 +33,7 @@ struct ToyLanguage {
   std::int32_t vocab_size = 23;
   std::uint64_t seed = 1;
   float spread = 4;  // larger: more certain
+  float lowest = 0;  // of all logits
   std::size_t order = 0;
   std::vector<std::int32_t> script;  // not empty: what follows a prompt of one token, over and over
 
@@ -51,7 +52,7 @@ struct ToyLanguage {
     std::vector<float> row(static_cast<std::size_t>(vocab_size));
     for (std::size_t i = 0; i < row.size(); ++i) {
       const double u = uniform({state, 0, 7}, RandomPurpose::kDraft, static_cast<std::uint32_t>(i));
-      row[i] = spread * static_cast<float>(u);
+      row[i] = lowest + spread * static_cast<float>(u);
     }
     return row;
   }

@@ -118,6 +118,64 @@ def logprobs(client, model):
     check("completions answer with logprobs", len(completion.choices[0].logprobs.token_logprobs) > 0)
 
 
+def choices(client, model):
+    def ask(**fields):
+        return client.chat.completions.create(**({"model": model, "messages": MESSAGES, "max_tokens": 12, "temperature": 1} | fields))
+
+    three = ask(n=3, seed=7)
+    texts = [choice.message.content for choice in three.choices]
+    check("n gives that many choices", [choice.index for choice in three.choices] == [0, 1, 2] and len(set(texts)) > 1, texts)
+    check("choices repeat with their seed", [choice.message.content for choice in ask(n=3, seed=7).choices] == texts)
+    check("the first is the one without n", ask(seed=7).choices[0].message.content == texts[0])
+    one = ask(seed=7).usage
+    check("usage sums over choices, the prompt once", three.usage.prompt_tokens == one.prompt_tokens and
+          three.usage.completion_tokens > one.completion_tokens, three.usage)
+    streamed = ["", "", ""]
+    reasons = []
+    chunks = list(ask(n=3, seed=7, stream=True, stream_options={"include_usage": True}))
+    for chunk in chunks[:-1]:
+        choice = chunk.choices[0]
+        streamed[choice.index] += choice.delta.content or ""
+        if choice.finish_reason:
+            reasons.append(choice.index)
+    check("streamed choices are the same ones", streamed == texts, (streamed, texts))
+    check("each ends once, then comes the usage", sorted(reasons) == [0, 1, 2] and chunks[-1].choices == [] and
+          chunks[-1].usage.total_tokens == three.usage.total_tokens, chunks[-1])
+    several = client.completions.create(model=model, prompt=["SELECT", "UPDATE"], n=2, best_of=2, max_tokens=4, temperature=0, echo=True)
+    check("prompts times n, each behind its echo", [choice.text[:6] for choice in several.choices] == ["SELECT"] * 2 + ["UPDATE"] * 2,
+          several.choices)
+
+
+def parameters(client, model):
+    def ask(**fields):
+        answer = client.chat.completions.create(**({"model": model, "messages": ENDLESS, "max_tokens": 40, "temperature": 0,
+                                                    "logprobs": True, "top_logprobs": 1} | fields))
+        return answer, [token.token for token in answer.choices[0].logprobs.content]
+
+    _, plain = ask()
+    first = client.completions.create(model=model, prompt="SELECT", max_tokens=1, temperature=0, logprobs=1)
+    best = first.choices[0].logprobs.tokens[0]
+    vocabulary = client.completions.create(model=model, prompt="SELECT", max_tokens=1, temperature=0, logit_bias={"300": 100}, logprobs=5)
+    chosen = vocabulary.choices[0].logprobs
+    check("logit_bias makes a token", chosen.tokens[0] != best and chosen.tokens[0] in chosen.top_logprobs[0], (best, chosen))
+    _, forbidden = ask(extra_body={"stop_token_ids": []}, logit_bias={str(i): -100 for i in range(1000)})
+    check("logit_bias takes a thousand tokens", forbidden != plain)
+    distinct = lambda tokens: len(set(tokens)) / max(1, len(tokens))
+    for name in ("frequency_penalty", "presence_penalty"):
+        _, penalised = ask(**{name: 2})
+        check(f"{name} makes the answer less repetitive", distinct(penalised) > distinct(plain), (distinct(plain), distinct(penalised)))
+        check(f"{name} 0 changes nothing", ask(**{name: 0})[1] == plain)
+    _, repeated = ask(extra_body={"repetition_penalty": 1.5})
+    check("repetition_penalty changes the answer", repeated != plain)
+    sampled = [ask(temperature=1, seed=3, extra_body={"min_p": min_p})[1] for min_p in (0, 1)]
+    check("min_p of 1 is greedy", sampled[1] == plain and sampled[0] != plain, sampled)
+    long, tokens = ask(messages=MESSAGES, extra_body={"min_tokens": 40})
+    check("min_tokens keeps the answer going", long.usage.completion_tokens == 40 and long.choices[0].finish_reason == "length", long.usage)
+    stop = "".join(plain)[4:9]
+    kept, _ = ask(stop=stop, extra_body={"include_stop_str_in_output": True})
+    check("the stop string may be kept", kept.choices[0].message.content.endswith(stop), kept.choices[0].message.content)
+
+
 def refusals(client, model):
     def refused(name, expected_param, **fields):
         try:
@@ -126,9 +184,12 @@ def refusals(client, model):
         except openai.BadRequestError as error:
             check(f"{name} is refused by name", error.param == expected_param, (error.param, str(error)))
 
-    refused("n", "n", n=2)
-    refused("logit_bias", "logit_bias", logit_bias={"5": 1})
-    refused("presence_penalty", "presence_penalty", presence_penalty=0.5)
+    refused("n beyond its bound", "n", n=17)
+    refused("a bias of no token", "logit_bias", logit_bias={"100000000": 1})
+    refused("a bias beyond its bound", "logit_bias.5", logit_bias={"5": 101})
+    refused("presence_penalty", "presence_penalty", presence_penalty=2.5)
+    refused("min_tokens beyond max_tokens", "min_tokens", extra_body={"min_tokens": 3})
+    refused("top_logprobs", "top_logprobs", logprobs=True, top_logprobs=21)
     refused("response_format", "response_format", response_format={"type": "json_object"})
     refused("tools", "tools", tools=[{"type": "function", "function": {"name": "f", "parameters": {}}}])
     refused("temperature", "temperature", temperature=3)
@@ -193,6 +254,8 @@ def main():
             stream(client, model, whole)
             stops(client, model, whole)
             logprobs(client, model)
+            choices(client, model)
+            parameters(client, model)
             refusals(client, model)
             gone_clients(service, client, model)
             drain(service, client, model)

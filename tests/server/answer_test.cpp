@@ -26,6 +26,7 @@ AnswerIdentity identity(Endpoint endpoint = Endpoint::kChat) {
   who.topic = "sql";
   who.topic_source = TopicSource::kLabel;
   who.draft = "sql";
+  who.requests = {RequestId{1}};
   return who;
 }
 
@@ -40,6 +41,24 @@ RequestSummary summary(StopReason reason) {
   summary.figures.first_rejections = 2;
   summary.figures.last_version = 7;
   return summary;
+}
+
+std::vector<Choice> one_choice(AnswerPart part, const RequestSummary& ended) {
+  return {{std::move(part), ended}};
+}
+
+std::string whole(const AnswerIdentity& who, AnswerPart part, const RequestSummary& ended) {
+  return whole_answer(who, one_choice(std::move(part), ended));
+}
+
+std::string closing(const AnswerIdentity& who, const RequestSummary& ended) {
+  return closing_events(who, 0, one_choice({}, ended));
+}
+
+std::string streamed(const AnswerIdentity& who, AnswerChannel::Taken taken) {
+  std::vector<Choice> choices(1);
+  gather(who, taken, /*kept=*/false, choices[0]);
+  return stream_text(who, 0, taken, choices);
 }
 
 // Every event is one `data: ` line and an empty one.
@@ -58,7 +77,7 @@ std::vector<json> events(const std::string& text) {
 }
 
 TEST(Answer, WholeChatAnswerHasOpenAisShape) {
-  const auto answer = json::parse(whole_answer(identity(), {"hi", {}}, summary(StopReason::kEndToken)));
+  const auto answer = json::parse(whole(identity(), {"hi", {}}, summary(StopReason::kEndToken)));
   EXPECT_EQ(answer["object"], "chat.completion");
   EXPECT_EQ(answer["id"], "chatcmpl-1");
   EXPECT_EQ(answer["created"], 5);
@@ -83,8 +102,7 @@ TEST(Answer, WholeChatAnswerHasOpenAisShape) {
 }
 
 TEST(Answer, WholeCompletionHasText) {
-  const auto answer =
-      json::parse(whole_answer(identity(Endpoint::kCompletion), {"hi", {}}, summary(StopReason::kLength)));
+  const auto answer = json::parse(whole(identity(Endpoint::kCompletion), {"hi", {}}, summary(StopReason::kLength)));
   EXPECT_EQ(answer["object"], "text_completion");
   EXPECT_EQ(answer["choices"][0]["text"], "hi");
   EXPECT_EQ(answer["choices"][0]["finish_reason"], "length");
@@ -93,8 +111,8 @@ TEST(Answer, WholeCompletionHasText) {
 TEST(Answer, HiddenAcceptanceIsNowhere) {
   auto who = identity();
   who.expose_acceptance = false;
-  const auto text = whole_answer(who, {"hi", {}}, summary(StopReason::kEndToken)) +
-                    closing_events(who, summary(StopReason::kEndToken));
+  const auto text =
+      whole(who, {"hi", {}}, summary(StopReason::kEndToken)) + closing(who, summary(StopReason::kEndToken));
   EXPECT_EQ(text.find("accepted"), std::string::npos);
   EXPECT_EQ(text.find("speculative"), std::string::npos);
 }
@@ -102,7 +120,7 @@ TEST(Answer, HiddenAcceptanceIsNowhere) {
 TEST(Answer, PlainDecodingNamesNoDraft) {
   auto who = identity();
   who.draft.clear();
-  const auto answer = json::parse(whole_answer(who, {"hi", {}}, summary(StopReason::kStopString)));
+  const auto answer = json::parse(whole(who, {"hi", {}}, summary(StopReason::kStopString)));
   EXPECT_TRUE(answer["metrics"]["speculative_decoding"]["draft"].is_null());
   EXPECT_EQ(answer["choices"][0]["finish_reason"], "stop");
 }
@@ -112,7 +130,7 @@ TEST(Answer, StreamBeginsWithTheRoleAndEndsOnce) {
   AnswerChannel::Taken taken;
   taken.part.text = "a\nb";
   taken.finished = summary(StopReason::kEndToken);
-  const std::string text = opening_event(who) + stream_text(who, taken);
+  const std::string text = opening_events(who) + streamed(who, taken);
   EXPECT_TRUE(text.ends_with("data: [DONE]\n\n"));
   const auto all = events(text);
   ASSERT_EQ(all.size(), 3U);
@@ -131,7 +149,7 @@ TEST(Answer, StreamBeginsWithTheRoleAndEndsOnce) {
 TEST(Answer, UsageComesInALastChunkWithoutChoices) {
   auto who = identity();
   who.include_usage = true;
-  const auto all = events(opening_event(who) + closing_events(who, summary(StopReason::kLength)));
+  const auto all = events(opening_events(who) + closing(who, summary(StopReason::kLength)));
   ASSERT_EQ(all.size(), 3U);
   EXPECT_TRUE(all[0]["usage"].is_null());
   EXPECT_TRUE(all[1]["usage"].is_null());
@@ -146,7 +164,7 @@ TEST(Answer, AnErrorEndsTheStreamWithoutDone) {
   AnswerChannel::Taken taken;
   taken.finished = summary(StopReason::kFailed);
   taken.finished->error = Error(ErrorCode::kInternal, "secret detail");
-  const std::string text = stream_text(identity(), taken);
+  const std::string text = streamed(identity(), taken);
   const auto all = events(text);
   ASSERT_EQ(all.size(), 1U);
   EXPECT_EQ(all[0]["error"]["type"], "server_error");
@@ -155,7 +173,7 @@ TEST(Answer, AnErrorEndsTheStreamWithoutDone) {
 }
 
 TEST(Answer, BrokenUtf8IsReplaced) {
-  const auto answer = json::parse(whole_answer(identity(), {"a\xff\xc3", {}}, summary(StopReason::kEndToken)));
+  const auto answer = json::parse(whole(identity(), {"a\xff\xc3", {}}, summary(StopReason::kEndToken)));
   const auto content = answer["choices"][0]["message"]["content"].get<std::string>();
   EXPECT_TRUE(content.starts_with("a\xEF\xBF\xBD")) << content;
 }
@@ -168,14 +186,124 @@ TEST(Answer, MinusInfinityIsSentAsANumber) {
   token.token = 100;
   token.logprob = -std::numeric_limits<float>::infinity();
   token.top = {{101, -0.5F}};
-  const auto answer = json::parse(whole_answer(who, {"x", {token}}, summary(StopReason::kEndToken)));
+  const auto answer = json::parse(whole(who, {"x", {token}}, summary(StopReason::kEndToken)));
   const auto& entry = answer["choices"][0]["logprobs"]["content"][0];
   EXPECT_EQ(entry["logprob"], -9999.0);
   EXPECT_EQ(entry["top_logprobs"][0]["logprob"], -0.5);
   EXPECT_TRUE(entry["bytes"].is_array());
   who.endpoint = Endpoint::kCompletion;
-  const auto completion = json::parse(whole_answer(who, {"x", {token}}, summary(StopReason::kEndToken)));
+  const auto completion = json::parse(whole(who, {"x", {token}}, summary(StopReason::kEndToken)));
   EXPECT_EQ(completion["choices"][0]["logprobs"]["token_logprobs"][0], -9999.0);
+}
+
+// ---- several choices
+
+AnswerIdentity two_of_two(Endpoint endpoint) {
+  auto who = identity(endpoint);
+  who.requests = {RequestId{1}, RequestId{2}, RequestId{3}, RequestId{4}};
+  who.choices_per_prompt = 2;
+  return who;
+}
+
+std::vector<Choice> four_choices() {
+  std::vector<Choice> choices;
+  for (const char* text : {"a", "b", "c", "d"}) {
+    choices.push_back({{text, {}}, summary(StopReason::kEndToken)});
+    choices.back().finished->figures.prompt_tokens = choices.size() <= 2 ? 4 : 10;
+  }
+  choices[2].finished->reason = StopReason::kLength;
+  choices[3].finished->figures.last_version = 9;
+  return choices;
+}
+
+TEST(AnswerChoices, EachHasItsIndexAndAPromptCountsOnce) {
+  const auto answer = json::parse(whole_answer(two_of_two(Endpoint::kCompletion), four_choices()));
+  ASSERT_EQ(answer["choices"].size(), 4U);
+  for (int i = 0; i < 4; ++i) EXPECT_EQ(answer["choices"][i]["index"], i);
+  EXPECT_EQ(answer["choices"][3]["text"], "d");
+  EXPECT_EQ(answer["choices"][2]["finish_reason"], "length");
+  EXPECT_EQ(answer["usage"]["prompt_tokens"], 14);
+  EXPECT_EQ(answer["usage"]["completion_tokens"], 24);
+  EXPECT_EQ(answer["usage"]["total_tokens"], 38);
+  EXPECT_EQ(answer["metrics"]["speculative_decoding"]["num_spec_steps"], 12);
+  EXPECT_EQ(answer["metrics"]["speculative_decoding"]["draft_version"], 9);
+}
+
+TEST(AnswerChoices, AStreamEndsWithTheLastToEnd) {
+  auto who = two_of_two(Endpoint::kChat);
+  who.include_usage = true;
+  auto choices = four_choices();
+  choices[1].finished.reset();
+  choices[3].finished.reset();
+  AnswerChannel::Taken taken;
+  taken.part.text = "x";
+  taken.finished = summary(StopReason::kEndToken);
+  gather(who, taken, /*kept=*/false, choices[3]);
+  const auto third = events(stream_text(who, 3, taken, choices));
+  ASSERT_EQ(third.size(), 2U) << "its text and its end, and nothing of the call's";
+  EXPECT_EQ(third[1]["choices"][0]["index"], 3);
+  EXPECT_EQ(third[1]["choices"][0]["finish_reason"], "stop");
+  gather(who, taken, /*kept=*/false, choices[1]);
+  const std::string text = stream_text(who, 1, taken, choices);
+  EXPECT_TRUE(text.ends_with("data: [DONE]\n\n"));
+  const auto last = events(text);
+  ASSERT_EQ(last.size(), 3U);
+  EXPECT_EQ(last[1]["choices"][0]["index"], 1);
+  EXPECT_EQ(last[2]["usage"]["completion_tokens"], 24);
+  EXPECT_EQ(events(opening_events(who)).size(), 4U);
+}
+
+TEST(AnswerChoices, AnEchoStandsBeforeEveryChoiceOfItsPrompt) {
+  auto who = two_of_two(Endpoint::kCompletion);
+  who.echoes = {"one ", "two "};
+  const auto answer = json::parse(whole_answer(who, four_choices()));
+  EXPECT_EQ(answer["choices"][1]["text"], "one b");
+  EXPECT_EQ(answer["choices"][2]["text"], "two c");
+  const auto opened = events(opening_events(who));
+  ASSERT_EQ(opened.size(), 4U);
+  EXPECT_EQ(opened[2]["choices"][0]["text"], "two ");
+  EXPECT_EQ(opened[2]["choices"][0]["index"], 2);
+}
+
+TEST(AnswerChoices, TextOffsetsGoOnFromDeltaToDelta) {
+  auto who = identity(Endpoint::kCompletion);
+  who.logprobs = true;
+  who.tokenizer = Tokenizer::load(std::filesystem::path(SLIPSTREAM_SOURCE_DIR) / "checkpoints/demo/target");
+  const auto ids = who.tokenizer->encode("SELECT \xC3\xA9t\xC3\xA9 FROM", SpecialTokens::kAsText);
+  ASSERT_GT(ids.size(), 3U);
+  std::vector<Choice> choices(1);
+  std::vector<std::size_t> offsets;
+  std::string tokens;
+  for (const auto id : ids) {
+    AnswerChannel::Taken taken;
+    taken.part.logprobs = {{id, -1, {{id + 1, -0.5F}}}};
+    gather(who, taken, /*kept=*/false, choices[0]);
+    const auto logprobs = events(delta_event(who, 0, taken.part))[0]["choices"][0]["logprobs"];
+    offsets.push_back(logprobs["text_offset"][0]);
+    EXPECT_EQ(logprobs["top_logprobs"][0].size(), 2U) << "the token itself is always there";
+  }
+  EXPECT_EQ(offsets.front(), 0U);
+  EXPECT_TRUE(std::is_sorted(offsets.begin(), offsets.end()));
+  EXPECT_LT(offsets.back(), 15U);
+  EXPECT_EQ(choices[0].part.text_offset, 15U) << "characters, not bytes";
+}
+
+// Two tokens of broken UTF-8 came out as the same replaced key, twice in one object.
+TEST(AnswerChoices, TokensThatAreNoWholeCharactersAreNamedByTheirBytes) {
+  auto who = identity(Endpoint::kCompletion);
+  who.logprobs = true;
+  who.tokenizer = Tokenizer::load(std::filesystem::path(SLIPSTREAM_SOURCE_DIR) / "checkpoints/demo/target");
+  std::vector<std::int32_t> broken;
+  for (std::int32_t id = 0; id < who.tokenizer->vocab_size() && broken.size() < 2; ++id) {
+    const auto bytes = who.tokenizer->token_bytes(id);
+    if (bytes.size() == 1 && static_cast<unsigned char>(bytes[0]) >= 0x80) broken.push_back(id);
+  }
+  ASSERT_EQ(broken.size(), 2U);
+  const auto answer =
+      json::parse(whole(who, {"", {{broken[0], -1, {{broken[1], -0.5F}}}}}, summary(StopReason::kEndToken)));
+  const auto& logprobs = answer["choices"][0]["logprobs"];
+  EXPECT_EQ(logprobs["top_logprobs"][0].size(), 2U);
+  EXPECT_TRUE(logprobs["tokens"][0].get<std::string>().starts_with("bytes:\\x"));
 }
 
 TEST(AnswerChannel, GathersInOrderAndWakes) {

@@ -29,9 +29,13 @@ Error fault_of_body(Endpoint endpoint, const std::string& body) {
 }
 
 TEST(Call, ReadsEveryField) {
-  const auto call = chat(R"("model":"m","temperature":0.5,"top_p":0.25,"top_k":40,"seed":-1,"max_tokens":7,)"
-                         R"("stop":["a","b"],"stream":true,"stream_options":{"include_usage":true},"logprobs":true,)"
-                         R"("top_logprobs":3,"user":"u","service_tier":"auto","metadata":{"topic":"sql"})");
+  const auto call =
+      chat(R"("model":"m","temperature":0.5,"top_p":0.25,"top_k":40,"seed":-1,"max_tokens":7,)"
+           R"("stop":["a","b"],"stream":true,"stream_options":{"include_usage":true},"logprobs":true,)"
+           R"("top_logprobs":3,"user":"u","service_tier":"auto","metadata":{"topic":"sql"},"min_p":0.125,)"
+           R"("repetition_penalty":1.5,"presence_penalty":-2,"frequency_penalty":0.25,"min_tokens":3,)"
+           R"("logit_bias":{"7":-100,"12":1.5},"ignore_eos":true,"stop_token_ids":[9,0],"n":2,)"
+           R"("include_stop_str_in_output":true)");
   EXPECT_EQ(call.model, "m");
   EXPECT_EQ(call.messages.at(0).role, "user");
   EXPECT_EQ(call.messages.at(0).content, "hi");
@@ -39,6 +43,17 @@ TEST(Call, ReadsEveryField) {
   EXPECT_FLOAT_EQ(call.sampling.top_p, 0.25F);
   EXPECT_EQ(call.sampling.top_k, 40);
   EXPECT_EQ(call.sampling.seed, std::numeric_limits<std::uint64_t>::max());
+  EXPECT_FLOAT_EQ(call.sampling.min_p, 0.125F);
+  EXPECT_FLOAT_EQ(call.sampling.repetition_penalty, 1.5F);
+  EXPECT_FLOAT_EQ(call.sampling.presence_penalty, -2);
+  EXPECT_FLOAT_EQ(call.sampling.frequency_penalty, 0.25F);
+  EXPECT_EQ(call.sampling.min_tokens, 3);
+  ASSERT_EQ(call.sampling.logit_bias.size(), 2U);
+  EXPECT_EQ(call.sampling.logit_bias[0].id + call.sampling.logit_bias[1].id, 19);
+  EXPECT_TRUE(call.ignore_eos);
+  EXPECT_TRUE(call.keep_stop);
+  EXPECT_EQ(call.n, 2);
+  EXPECT_EQ(call.stop_token_ids, (std::vector<std::int32_t>{9, 0}));
   EXPECT_EQ(call.max_tokens, 7);
   EXPECT_EQ(call.stop, (std::vector<std::string>{"a", "b"}));
   EXPECT_TRUE(call.stream);
@@ -130,15 +145,23 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{R"("stream_options":{"include_usage":true})", "stream_options"},
         Refusal{R"("stream":true,"stream_options":{"x":1})", "stream_options.x"},
         Refusal{R"("stream":true,"stream_options":{"include_usage":1})", "stream_options.include_usage"},
-        Refusal{R"("logprobs":1)", "logprobs"}, Refusal{R"("top_logprobs":2)", "top_logprobs"},
+        Refusal{R"("min_p":1.5)", "min_p"}, Refusal{R"("min_p":"0")", "min_p"},
+        Refusal{R"("repetition_penalty":0)", "repetition_penalty"},
+        Refusal{R"("presence_penalty":2.5)", "presence_penalty"},
+        Refusal{R"("frequency_penalty":true)", "frequency_penalty"}, Refusal{R"("logit_bias":[])", "logit_bias"},
+        Refusal{R"("logit_bias":{"x":1})", "logit_bias.x"}, Refusal{R"("logit_bias":{"-1":1})", "logit_bias.-1"},
+        Refusal{R"("logit_bias":{"07":1})", "logit_bias.07"}, Refusal{R"("logit_bias":{"7":101})", "logit_bias.7"},
+        Refusal{R"("logit_bias":{"7":null})", "logit_bias.7"}, Refusal{R"("min_tokens":-1)", "min_tokens"},
+        Refusal{R"("ignore_eos":1)", "ignore_eos"}, Refusal{R"("stop_token_ids":7)", "stop_token_ids"},
+        Refusal{R"("stop_token_ids":[1.5])", "stop_token_ids"},
+        Refusal{R"("include_stop_str_in_output":"x")", "include_stop_str_in_output"}, Refusal{R"("echo":true)", "echo"},
+        Refusal{R"("best_of":2)", "best_of"}, Refusal{R"("logprobs":1)", "logprobs"},
+        Refusal{R"("top_logprobs":2)", "top_logprobs"},
         Refusal{R"("logprobs":true,"top_logprobs":21)", "top_logprobs"}));
 
 INSTANTIATE_TEST_SUITE_P(
     Unsupported, CallRefusal,
-    ::testing::Values(Refusal{R"("n":2)", "n"}, Refusal{R"("n":true)", "n"}, Refusal{R"("n":0)", "n"},
-                      Refusal{R"("presence_penalty":0.1)", "presence_penalty"},
-                      Refusal{R"("frequency_penalty":-1)", "frequency_penalty"},
-                      Refusal{R"("logit_bias":{"5":1})", "logit_bias"},
+    ::testing::Values(Refusal{R"("n":17)", "n"}, Refusal{R"("n":true)", "n"}, Refusal{R"("n":0)", "n"},
                       Refusal{R"("response_format":{"type":"json_object"})", "response_format"},
                       Refusal{R"("tools":[{"type":"function"}])", "tools"}, Refusal{R"("functions":[{}])", "functions"},
                       Refusal{R"("tool_choice":"auto")", "tool_choice"}, Refusal{R"("audio":{})", "audio"},
@@ -175,17 +198,45 @@ TEST(Call, MessagesAreCheckedWhereTheyAreWrong) {
   }
 }
 
-TEST(Call, CompletionsTakeOneStringPrompt) {
-  EXPECT_EQ(parse_request(Endpoint::kCompletion, R"({"prompt":"x","echo":false,"best_of":1,"logprobs":2})", {}).prompt,
-            "x");
-  EXPECT_EQ(parse_request(Endpoint::kCompletion, R"({"prompt":"x","logprobs":2})", {}).top_logprobs, 2);
+CompletionCall completion(const std::string& fields) {
+  return parse_request(Endpoint::kCompletion, "{" + fields + "}", {});
+}
+
+TEST(Call, CompletionsTakeTextsAndTokenIds) {
+  using Ids = std::vector<std::int32_t>;
+  EXPECT_EQ(completion(R"("prompt":"x")").prompts, (std::vector<Prompt>{"x"}));
+  EXPECT_EQ(completion(R"("prompt":["x","y"])").prompts, (std::vector<Prompt>{"x", "y"}));
+  EXPECT_EQ(completion(R"("prompt":[1,2])").prompts, (std::vector<Prompt>{Ids{1, 2}}));
+  EXPECT_EQ(completion(R"("prompt":[[1,2],[3]])").prompts, (std::vector<Prompt>{Ids{1, 2}, Ids{3}}));
   for (const char* body :
-       {R"({"prompt":["x"]})", R"({"prompt":[1,2]})", R"({"prompt":""})", R"({"prompt":1})", R"({})"}) {
+       {R"({"prompt":[]})", R"({"prompt":[[]]})", R"({"prompt":[""]})", R"({"prompt":[1,"x"]})", R"({"prompt":[1.5]})",
+        R"({"prompt":[-1]})", R"({"prompt":[4294967296]})", R"({"prompt":{}})", R"({"prompt":[null]})",
+        R"({"prompt":""})", R"({"prompt":1})", R"({})"}) {
     EXPECT_EQ(fault_of_body(Endpoint::kCompletion, body).param(), "prompt") << body;
   }
-  EXPECT_EQ(fault_of_body(Endpoint::kCompletion, R"({"prompt":"x","echo":true})").param(), "echo");
-  EXPECT_EQ(fault_of_body(Endpoint::kCompletion, R"({"prompt":"x","messages":[]})").param(), "messages");
-  EXPECT_EQ(fault_of_body(Endpoint::kCompletion, R"({"prompt":"x","logprobs":6})").param(), "logprobs");
+}
+
+TEST(Call, CompletionsHaveFieldsOfTheirOwn) {
+  EXPECT_EQ(completion(R"("prompt":"x","echo":false,"best_of":1,"logprobs":2)").top_logprobs, 2);
+  EXPECT_TRUE(completion(R"("prompt":"x","echo":true)").echo);
+  const auto fault = [](const std::string& fields) {
+    return fault_of_body(Endpoint::kCompletion, R"({"prompt":"x",)" + fields + "}").param();
+  };
+  EXPECT_EQ(fault(R"("echo":true,"logprobs":0)"), "echo");
+  EXPECT_EQ(fault(R"("messages":[])"), "messages");
+  EXPECT_EQ(fault(R"("logprobs":6)"), "logprobs");
+}
+
+TEST(Call, ChoicesAreBoundedAndNeverRanked) {
+  EXPECT_EQ(chat("").n, 1);
+  EXPECT_EQ(chat(R"("n":16)").n, 16);
+  EXPECT_EQ(completion(R"("prompt":"x","n":3,"best_of":3)").n, 3);
+  const auto fault = [](const std::string& fields) {
+    return fault_of_body(Endpoint::kCompletion, "{" + fields + "}").param();
+  };
+  EXPECT_EQ(fault(R"("prompt":"x","best_of":2)"), "best_of");
+  EXPECT_EQ(fault(R"("prompt":"x","n":2,"best_of":1)"), "best_of");
+  EXPECT_EQ(fault(R"("prompt":["a","b","c","d","e"],"n":13)"), "n");
 }
 
 // S6: what a parser must survive.

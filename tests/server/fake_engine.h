@@ -23,6 +23,7 @@ class FakeEngine {
   std::vector<std::string> pieces = {"Hel", "lo"};  // one token each
   bool hold = false;                                // answers wait for finish() or cancel()
   bool full = false;
+  std::size_t room = 1000;              // requests it takes before it is full
   std::optional<Error> failure;         // ends every answer
   std::vector<TokenLogprobs> logprobs;  // given with each piece
 
@@ -35,6 +36,7 @@ class FakeEngine {
   void submit(Request request) {
     if (full) throw Error(ErrorCode::kOverloaded, "too many requests wait", "try again");
     const std::lock_guard lock(mutex_);
+    if (requests_.size() == room) throw Error(ErrorCode::kOverloaded, "too many requests wait", "try again");
     requests_.push_back(request);
     if (!hold) threads_.emplace_back([this, request] { answer(request); });
     changed_.notify_all();

@@ -57,6 +57,66 @@ TEST_F(HttpServerTest, WhatIsAskedReachesTheEngine) {
   EXPECT_FALSE(request.session.empty());
 }
 
+TEST_F(HttpServerTest, ChoicesDifferByTheirAddressAlone) {
+  start();
+  const auto reply = ask(post(R"({"messages":[{"role":"user","content":"hi"}],"n":3,"seed":3})"));
+  EXPECT_EQ(reply.status, 200);
+  const auto body = json::parse(reply.body);
+  ASSERT_EQ(body["choices"].size(), 3U);
+  EXPECT_EQ(body["choices"][2]["index"], 2);
+  EXPECT_EQ(body["choices"][2]["message"]["content"], "Hello");
+  const Request first = engine_.request(0);
+  EXPECT_EQ(body["usage"]["prompt_tokens"], first.prompt.size());
+  EXPECT_EQ(body["usage"]["completion_tokens"], 6);
+  for (std::uint32_t i = 0; i < 3; ++i) {
+    const Request request = engine_.request(i);
+    EXPECT_EQ(request.choice, i);
+    EXPECT_EQ(request.learn, i == 0) << "one lesson a prompt";
+    EXPECT_EQ(request.sampling.seed, 3U);
+    EXPECT_EQ(request.prompt, first.prompt);
+    EXPECT_EQ(request.id.value, first.id.value + i);
+  }
+}
+
+TEST_F(HttpServerTest, PromptsMayBeSeveralAndTokenIds) {
+  start();
+  const auto reply = ask(post(R"({"prompt":[[5,6,7],[8]],"n":2,"echo":true,"max_tokens":4})", "/v1/completions"));
+  EXPECT_EQ(reply.status, 200);
+  const auto body = json::parse(reply.body);
+  ASSERT_EQ(body["choices"].size(), 4U);
+  EXPECT_EQ(body["choices"][3]["text"], demo_tokenizer()->decode({8}) + "Hello");
+  EXPECT_EQ(body["usage"]["prompt_tokens"], 4);
+  EXPECT_EQ(engine_.request(1).prompt, (std::vector<std::int32_t>{5, 6, 7}));
+  EXPECT_EQ(engine_.request(1).choice, 1U);
+  EXPECT_EQ(engine_.request(2).prompt, std::vector<std::int32_t>{8});
+  EXPECT_EQ(engine_.request(2).choice, 0U);
+}
+
+TEST_F(HttpServerTest, StreamsOfSeveralChoicesEndTogether) {
+  start();
+  const auto reply = ask(post(R"({"messages":[{"role":"user","content":"hi"}],"n":3,"stream":true})"));
+  EXPECT_TRUE(reply.body.ends_with("data: [DONE]\n\n"));
+  std::vector<std::string> texts(3);
+  int n_reasons = 0;
+  for (std::size_t at = 0; (at = reply.body.find("data: {", at)) != std::string::npos; ++at) {
+    const auto event = json::parse(reply.body.substr(at + 6, reply.body.find('\n', at) - at - 6));
+    const auto& choice = event["choices"][0];
+    if (choice["delta"].contains("content")) texts.at(choice["index"]) += choice["delta"]["content"];
+    if (choice["finish_reason"].is_string()) ++n_reasons;
+  }
+  EXPECT_EQ(texts, std::vector<std::string>(3, "Hello"));
+  EXPECT_EQ(n_reasons, 3);
+}
+
+TEST_F(HttpServerTest, WithoutRoomForAllChoicesNoneIsMade) {
+  engine_.hold = true;
+  engine_.room = 2;
+  start();
+  const auto reply = ask(post(R"({"messages":[{"role":"user","content":"hi"}],"n":3})"));
+  EXPECT_EQ(reply.status, 429);
+  EXPECT_TRUE(engine_.wait_for([](const FakeEngine& engine) { return engine.cancelled().size() == 2; }));
+}
+
 TEST_F(HttpServerTest, UserTextNeverBecomesSpecialTokens) {
   start();
   ask(post(R"({"messages":[{"role":"user","content":"<|end|>"}]})"));
@@ -203,7 +263,7 @@ TEST_F(HttpServerTest, BadBodiesAre400InOneShape) {
     EXPECT_EQ(reply.status, 400) << body.substr(0, 20);
     EXPECT_EQ(error_of(reply)["type"], "invalid_request_error");
   }
-  EXPECT_EQ(error_of(ask(post(R"({"messages":[{"role":"user","content":"x"}],"n":2})")))["param"], "n");
+  EXPECT_EQ(error_of(ask(post(R"({"messages":[{"role":"user","content":"x"}],"n":0})")))["param"], "n");
 }
 
 TEST_F(HttpServerTest, ConnectionsAreCapped) {

@@ -2,6 +2,8 @@
 // One connection: its bounds, its deadlines, and clients that are slow, stuck or gone.
 #include "server/session.h"
 
+#include <set>
+
 #include "tests/server/http_fixture.h"
 
 namespace slip {
@@ -127,6 +129,38 @@ TEST_F(SessionTest, GoneClientCancelsItsRequest) {
   EXPECT_TRUE(eventually([&] { return service_->n_active == 0; }));
   EXPECT_TRUE(eventually([&] { return server_->n_connections() == 0; }));
   EXPECT_NE(metrics_.text().find("slipstream:clients_gone_total 4"), std::string::npos) << metrics_.text();
+}
+
+TEST_F(SessionTest, AllChoicesOfAGoneClientAreCancelled) {
+  engine_.hold = true;
+  start();
+  RawClient client(server_->port());
+  client.send(post(R"({"messages":[{"role":"user","content":"hi"}],"n":3})"));
+  engine_.request(2);
+  client.close();
+  EXPECT_TRUE(engine_.wait_for([](const FakeEngine& engine) {
+    std::set<std::uint64_t> ids;
+    for (const RequestId id : engine.cancelled()) ids.insert(id.value);
+    return ids.size() == 3;
+  }));
+}
+
+TEST_F(SessionTest, AChoiceThatFailsTakesTheOthersWithIt) {
+  engine_.hold = true;
+  engine_.failure = Error(ErrorCode::kInternal, "the step failed");
+  start();
+  for (const char* stream : {"false", "true"}) {
+    const std::size_t before = engine_.requests().size();
+    RawClient client(server_->port());
+    client.send(post(R"({"messages":[{"role":"user","content":"hi"}],"n":2,"stream":)" + std::string(stream) + "}"));
+    const Request second = engine_.request(before + 1), first = engine_.request(before);
+    engine_.finish(second, StopReason::kFailed);
+    EXPECT_EQ(client.read_reply().status, 500);
+    EXPECT_TRUE(engine_.wait_for([&](const FakeEngine& engine) {
+      const auto& ids = engine.cancelled();
+      return std::find(ids.begin(), ids.end(), first.id) != ids.end();
+    }));
+  }
 }
 
 TEST_F(SessionTest, GoneClientIsNoticedBehindPipelinedBytes) {

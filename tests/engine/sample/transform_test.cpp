@@ -10,9 +10,12 @@
 
 #include "common/error.h"
 #include "engine/sample/distribution.h"
+#include "tests/engine/sample/reference_transform.h"
 
 namespace slip {
 namespace {
+
+using testing::reference_transform;
 
 Distribution transform(const std::vector<float>& logits, SamplingParams params) {
   Distribution out;
@@ -28,31 +31,63 @@ std::vector<float> random_logits(std::size_t n, float spread, unsigned seed) {
   return logits;
 }
 
-// The definition, by a full sort: scale, keep k, keep the smallest head of mass top_p, normalise.
-Distribution by_definition(const std::vector<float>& logits, const SamplingParams& params) {
-  const double largest = *std::max_element(logits.begin(), logits.end());
-  std::vector<double> weight(logits.size());
-  for (std::size_t i = 0; i < logits.size(); ++i) weight[i] = std::exp((logits[i] - largest) / params.temperature);
-  std::vector<std::int32_t> order(logits.size());
-  std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return weight[a] > weight[b]; });
-  if (params.top_k > 0 && params.top_k < static_cast<int>(order.size())) order.resize(params.top_k);
-  double kept_mass = 0;
-  for (const int id : order) kept_mass += weight[id];
-  double reached = 0;
-  std::size_t n_kept = 0;
-  while (n_kept < order.size() && (n_kept == 0 || reached < params.top_p * kept_mass))
-    reached += weight[order[n_kept++]];
-  order.resize(n_kept);
-  std::sort(order.begin(), order.end());
-  Distribution out;
+// Probabilities of [vocab] by the textbook: edited logits, softmax.
+std::vector<double> softmax(const std::vector<double>& logits) {
+  std::vector<double> out;
   double total = 0;
-  for (const int id : order) total += weight[id];
-  for (const int id : order) {
-    out.ids.push_back(id);
-    out.probabilities.push_back(weight[id] / total);
-  }
+  for (const double logit : logits) total += std::exp(logit);
+  for (const double logit : logits) out.push_back(std::exp(logit) / total);
   return out;
+}
+
+TEST(TransformTest, PenaltiesCountThePromptAndTheAnswerAsTheyShould) {
+  // Token 0 stands in the prompt only, 1 in both, 2 twice in the answer, 3 nowhere.
+  const std::vector<float> logits{1.5F, -0.5F, 2, 0.25F};
+  const std::vector<std::int32_t> path{0, 1, 0, 2, 1, 2};
+  const SamplingParams params{.repetition_penalty = 1.25F, .presence_penalty = 0.5F, .frequency_penalty = 0.25F};
+  Distribution out;
+  transform_logits(logits, params, {path, 3, {}}, out);
+  const auto expected = softmax({1.5 / 1.25, -0.5 * 1.25 - 0.25 - 0.5, 2 / 1.25 - 2 * 0.25 - 0.5, 0.25});
+  for (int id = 0; id < 4; ++id) EXPECT_NEAR(out.probability(id), expected[static_cast<std::size_t>(id)], 1e-6) << id;
+  EXPECT_EQ(logits[0], 1.5F) << "the row itself is somebody else's";
+}
+
+TEST(TransformTest, PenaltiesComeBeforeGreed) {
+  Distribution out;
+  transform_logits(std::vector<float>{1, 1.2F, 0}, {.temperature = 0, .frequency_penalty = 0.3F},
+                   {std::vector<std::int32_t>{2, 1}, 1, {}}, out);
+  EXPECT_EQ(out.ids, std::vector<std::int32_t>{0});
+}
+
+TEST(TransformTest, BiasAddsToTheLogitAndMayForbid) {
+  Distribution out;
+  transform_logits(std::vector<float>{0, 1, 2}, {.logit_bias = {{0, 1.5F}, {2, -100}}}, {}, out);
+  const auto expected = softmax({1.5, 1, -98});
+  for (int id = 0; id < 3; ++id) EXPECT_NEAR(out.probability(id), expected[static_cast<std::size_t>(id)], 1e-6);
+}
+
+TEST(TransformTest, EndTokensAreImpossibleBeforeMinTokens) {
+  const std::vector<float> logits{0, 5, 4};
+  const std::vector<std::int32_t> ends{1, 2}, path{0, 0, 0};
+  const SamplingParams params{.min_tokens = 2};
+  Distribution out;
+  transform_logits(logits, params, {path, 2, ends}, out);  // one token of the answer so far
+  EXPECT_EQ(out.ids, std::vector<std::int32_t>{0});
+  transform_logits(logits, params, {path, 1, ends}, out);
+  EXPECT_EQ(out.ids.size(), 3U);
+}
+
+TEST(TransformTest, MinPEqualsItsDefinition) {
+  for (unsigned seed = 0; seed < 20; ++seed) {
+    const auto logits = random_logits(500, 2, seed);
+    for (const SamplingParams& params :
+         {SamplingParams{.min_p = 0.05F}, SamplingParams{.temperature = 0.7F, .min_p = 0.2F},
+          SamplingParams{.top_p = 0.8F, .top_k = 20, .min_p = 0.01F}, SamplingParams{.min_p = 1}}) {
+      const Distribution got = transform(logits, params), want = reference_transform(logits, params);
+      ASSERT_EQ(got.ids, want.ids);
+      for (std::size_t i = 0; i < got.ids.size(); ++i) EXPECT_NEAR(got.probabilities[i], want.probabilities[i], 1e-12);
+    }
+  }
 }
 
 TEST(TransformTest, GreedyIsOneHotAtTheLowestOfEquals) {
@@ -102,7 +137,7 @@ TEST(TransformTest, EqualsTheDefinitionByFullSort) {
   unsigned seed = 0;
   for (const SelectionCase& c : cases) {
     const std::vector<float> logits = random_logits(c.vocab, c.spread, ++seed);
-    const Distribution actual = transform(logits, c.params), expected = by_definition(logits, c.params);
+    const Distribution actual = transform(logits, c.params), expected = reference_transform(logits, c.params);
     ASSERT_EQ(actual.ids, expected.ids) << "case " << seed;
     for (std::size_t i = 0; i < actual.ids.size(); ++i) {
       ASSERT_NEAR(actual.probabilities[i], expected.probabilities[i], 1e-15) << "case " << seed;

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/prompt_field.h"
+
+#include <nlohmann/json.hpp>
+
+#include "server/request_fields.h"
+
+namespace slip {
+namespace {
+
+using nlohmann::json;
+
+Prompt read_one(const json& value) {
+  if (value.empty()) refuse_field("prompt", "must not be empty");
+  if (value.is_array()) return read_token_ids(value, "prompt");
+  if (!value.is_string()) refuse_field("prompt", "must be a string, a list of token ids, or a list of these");
+  const auto& text = value.get_ref<const std::string&>();
+  if (text.empty()) refuse_field("prompt", "must not be empty");
+  return text;
+}
+
+}  // namespace
+
+std::vector<Prompt> read_prompt_field(const json& value) {
+  const bool is_list = value.is_array() && !value.empty() && !value.front().is_number();
+  if (!is_list) return {read_one(value)};
+  std::vector<Prompt> prompts;
+  for (const json& one : value) prompts.push_back(read_one(one));
+  return prompts;
+}
+
+}  // namespace slip

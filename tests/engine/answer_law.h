@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "tests/engine/engine_answers.h"
+#include "tests/engine/sample/reference_transform.h"
+#include "tests/engine/toy_proposer.h"
+
+namespace slip::testing {
+
+// The smallest setting in which an answer's law can be written down and every parameter matters: four tokens, one of
+// which ends the answer, and at most three of them. Answers that end early fill the cell of the end token repeated.
+inline constexpr std::int32_t kLawVocab = 4, kLawTokens = 3, kLawEnd = 3;
+inline constexpr std::size_t kLawCells = 64;
+inline const std::vector<std::int32_t> kLawPrompt{1, 1};
+inline const std::vector<std::int32_t> kLawEnds{kLawEnd};
+
+inline ToyLanguage law_language() {
+  return {.vocab_size = kLawVocab, .seed = 3, .spread = 2.5F, .lowest = -1};
+}
+
+inline std::size_t law_cell(std::span<const std::int32_t> answer) {
+  std::size_t cell = 0;
+  for (std::size_t i = 0; i < kLawTokens; ++i) {
+    cell = cell * kLawVocab + static_cast<std::size_t>(i < answer.size() ? answer[i] : kLawEnd);
+  }
+  return cell;
+}
+
+// Adds the law of every answer that goes on from `tokens` to `law`.
+inline void add_answers(const SamplingParams& sampling, Misreading misreading, std::vector<std::int32_t>& tokens,
+                        double probability, std::vector<double>& law) {
+  const auto answer = std::span<const std::int32_t>(tokens).subspan(kLawPrompt.size());
+  if (answer.size() == kLawTokens || (!answer.empty() && answer.back() == kLawEnd)) {
+    law[law_cell(answer)] += probability;
+    return;
+  }
+  const RowContext context{tokens, static_cast<std::int32_t>(kLawPrompt.size()), kLawEnds};
+  const Distribution p = reference_transform(law_language().logits(tokens), sampling, context, misreading);
+  for (std::size_t i = 0; i < p.ids.size(); ++i) {
+    tokens.push_back(p.ids[i]);
+    add_answers(sampling, misreading, tokens, probability * p.probabilities[i], law);
+    tokens.pop_back();
+  }
+}
+
+// [kLawCells] of the answers to kLawPrompt, by the definitions alone.
+inline std::vector<double> answer_law(const SamplingParams& sampling, Misreading misreading = Misreading::kNone) {
+  std::vector<double> law(kLawCells);
+  std::vector<std::int32_t> tokens = kLawPrompt;
+  add_answers(sampling, misreading, tokens, 1, law);
+  return law;
+}
+
+inline std::unique_ptr<Proposer> law_proposer(ToyProposer::Options options = {.likeness = 0.6}) {
+  return std::make_unique<ToyProposer>(law_language(), options);
+}
+
+// [kLawCells] of the answers an engine gives without a seed, drafting two tokens a step.
+inline std::vector<std::int64_t> count_answers(const SamplingParams& sampling, std::unique_ptr<Proposer> proposer,
+                                               std::size_t n_answers = 20000) {
+  EngineOptions options;
+  options.k = 2;
+  options.max_running = 16;
+  options.max_waiting = static_cast<std::int32_t>(n_answers);
+  options.seed = 20260101;
+  Engine engine(options, std::make_unique<ToyWorker>(law_language()), nullptr, std::move(proposer), nullptr, {});
+  std::vector<Answer> answers(n_answers);
+  const auto slot = empty_slot();
+  for (std::size_t i = 0; i < answers.size(); ++i) {
+    Request request = full_request(i + 1, kLawPrompt, answers[i]);
+    request.sampling = sampling;
+    request.max_tokens = kLawTokens;
+    request.end_ids = kLawEnds;
+    request.top_logprobs = -1;
+    request.checksum = false;
+    request.draft = slot;
+    engine.submit(std::move(request));
+  }
+  EXPECT_TRUE(drain(engine));
+  std::vector<std::int64_t> counts(kLawCells);
+  for (const Answer& answer : answers) {
+    EXPECT_EQ(answer.summary.rule, AcceptanceRule::kRejection);
+    ++counts[law_cell(answer.tokens)];
+  }
+  return counts;
+}
+
+}  // namespace slip::testing
