@@ -6,11 +6,13 @@
 #include <memory>
 #include <thread>
 
+#include "cli/check_config.h"
 #include "cli/command.h"
 #include "cli/serve_config.h"
 #include "cli/serving.h"
 #include "cli/stop_signal.h"
 #include "common/clock.h"
+#include "common/error.h"
 #include "common/log.h"
 #include "server/gatekeeper.h"
 #include "server/http_server.h"
@@ -19,6 +21,14 @@ namespace slip::cli {
 namespace {
 
 constexpr std::chrono::milliseconds kFlushCheck{5};
+constexpr const char* kFooter =
+    "Examples:\n"
+    "  slipstream serve -c configs/default.toml --port 8000\n"
+    "  slipstream serve -c configs/default.toml --check-config\n"
+    "  slipstream serve --target checkpoints/demo/target --draft checkpoints/demo/draft --data-dir /tmp/data --k 5\n"
+    "  SLIPSTREAM_API_KEY=… slipstream serve -c configs/default.toml --host 0.0.0.0\n"
+    "SIGTERM and SIGINT: no new work, finish what runs (server.drain_timeout_ms), save, exit 0; a second one exits at "
+    "once.";
 
 Gatekeeper make_gatekeeper(const ServeConfig& config) {
   const char* environment = std::getenv("SLIPSTREAM_API_KEY");
@@ -47,12 +57,22 @@ void end_in_order(const ServeConfig& config, Service& service, Serving& serving,
   log_info("stopped");
 }
 
+void check(const ServeConfig& config) {
+  const char* key = std::getenv("SLIPSTREAM_API_KEY");
+  std::cout << to_toml(config) << std::flush;
+  const std::vector<Error> faults = faults_of(config, key == nullptr ? "" : key);
+  for (const Error& fault : faults) {
+    std::cerr << "slipstream: " << fault.message() << "\n";
+    if (!fault.hint().empty()) std::cerr << "HINT: " << fault.hint() << "\n";
+  }
+  if (faults.empty()) return;
+  throw Error(ErrorCode::kInvalidArgument, "the configuration above would not start: " + std::to_string(faults.size()) +
+                                               (faults.size() == 1 ? " fault" : " faults"));
+}
+
 void serve(const ServeOverrides& overrides, bool check_only) {
   const ServeConfig config = load_serve_config(overrides);
-  if (check_only) {
-    std::cout << to_toml(config);
-    return;
-  }
+  if (check_only) return check(config);
   const StopSignal stop;
   const Gatekeeper gatekeeper = make_gatekeeper(config);
   Metrics metrics;
@@ -84,7 +104,9 @@ void add_serve(CLI::App& app) {
       ->check(CLI::Range(0, 1024));
   command->add_flag("--no-learning", given->no_learning, "Serve the drafts as they are");
   command->add_flag("--no-speculation", given->no_speculation, "Decode plainly (k = 0)");
-  command->add_flag("--check-config", *check_only, "Print the effective configuration and exit");
+  command->add_flag("--check-config", *check_only,
+                    "Print the effective configuration, check all that can be without starting, and exit: 0 or 2");
+  command->footer(kFooter);
   command->callback([given, check_only] { serve(*given, *check_only); });
 }
 

@@ -22,6 +22,15 @@ namespace slip::cli {
 namespace {
 
 constexpr std::uint64_t kMaxConfigBytes = std::uint64_t{1} << 20;
+constexpr const char* kFooter =
+    "Examples:\n"
+    "  slipstream warmup --target checkpoints/demo/target --data prompts.jsonl \\\n"
+    "    --draft-config configs/demo-draft.toml --out drafts/base\n"
+    "  slipstream warmup --target checkpoints/demo/target --data sql.jsonl,math.jsonl --draft drafts/base \\\n"
+    "    --loss jsd --beta 0.5 --steps 2000 --out drafts/better\n"
+    "  slipstream warmup --target checkpoints/demo/target --data answered.jsonl --answers data --draft drafts/base \\\n"
+    "    --out drafts/from-logs --resume\n"
+    "Ctrl-C saves and the same command goes on, to the same weights bit for bit; so it does after kill -9.";
 
 // The flags as given; what is absent comes from the draft's configuration file or from the defaults.
 struct WarmupFlags {
@@ -148,6 +157,7 @@ void add_how(CLI::App& command, WarmupFlags& flags) {
 void add_warmup(CLI::App& app) {
   auto flags = std::make_shared<WarmupFlags>();
   CLI::App* command = app.add_subcommand("warmup", "Distil a draft for a target, offline, from prompts");
+  command->footer(kFooter);
   add_what(*command, *flags);
   add_how(*command, *flags);
   command->callback([flags] {

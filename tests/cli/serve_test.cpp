@@ -374,6 +374,23 @@ TEST_F(ServeTest, CheckConfigPrintsNoSecret) {
   EXPECT_EQ(out_.find("hunter2"), std::string::npos);
 }
 
+TEST_F(ServeTest, CheckConfigNamesEveryFaultAndChangesNothing) {
+  std::filesystem::create_directories(data());
+  ::chmod(data().c_str(), 0777);
+  EXPECT_EQ(run({"--target", kTarget, "--draft", folder_.string(), "--host", "everywhere", "--data-dir", data(),
+                 "--check-config"}),
+            2);
+  for (const char* part : {"config.json", "everywhere", "API key", "can be written by others", "4 faults"}) {
+    EXPECT_NE(err_.find(part), std::string::npos) << part << "\n" << err_;
+  }
+  EXPECT_NE(out_.find("drain_timeout_ms"), std::string::npos);
+  EXPECT_TRUE(std::filesystem::is_empty(data()));
+  ::chmod(data().c_str(), 0700);
+  EXPECT_EQ(run({"--target", kTarget, "--draft", kDraft, "--data-dir", data(), "--check-config"}), 0) << err_;
+  EXPECT_EQ(err_, "");
+  EXPECT_TRUE(std::filesystem::is_empty(data()));
+}
+
 // One start for what an operator sets by hand: a key in the environment, prompts in the log.
 TEST_F(ServeTest, KeysAreNeverShownAndLoggedPromptsAreAnnouncedAndEscaped) {
   std::ofstream(folder_ / "c.toml") << "[server]\nlog_prompts = true\n";
