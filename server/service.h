@@ -48,7 +48,8 @@ class Service {
  public:
   Service(const ServerOptions& options, Metrics& metrics);
 
-  // Loading → ready → draining, each once; not ready means Error{kUnavailable} for new work.
+  // Loading → ready → draining; not ready means Error{kUnavailable} for new work. open() again, before drain(),
+  // replaces what is served for requests to come.
   void open(std::shared_ptr<const ServedModel> model);
   void drain();
   // Why /readyz says no; nullopt when ready.
