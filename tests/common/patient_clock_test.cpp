@@ -36,10 +36,12 @@ TEST(PatientClock, ADateThatIsMendedInTimeLeavesNoTrace) {
   }
 }
 
-TEST(PatientClock, AStepBackIsBelievedAtOnce) {
+TEST(PatientClock, SoIsAStepBack) {
   PatientClock clock(kHourUs);
   clock.believe(kStart, 0);
-  EXPECT_EQ(clock.believe(kStart - kYearUs, 1), kStart - kYearUs);
+  EXPECT_EQ(clock.believe(kStart - kYearUs, 1), kStart + 1);
+  EXPECT_EQ(clock.believe(kStart - kYearUs + kHourUs, kHourUs), kStart - kYearUs + kHourUs);
+  EXPECT_EQ(clock.believe(kStart - kYearUs + kHourUs + 5, kHourUs + 5), kStart - kYearUs + kHourUs + 5);
 }
 
 }  // namespace
