@@ -149,6 +149,10 @@ std::map<std::string, std::vector<TrendPoint>> trend_by_topic(const LedgerReader
     point.alpha_same_text = row.number("alpha_same_text");
     point.base_alpha = row.number("base_alpha");
     point.alpha_interval = interval(row, "alpha_low", "alpha_high");
+    point.accepted_length = row.number("accepted_length");
+    point.length_same_text = row.number("length_same_text");
+    point.base_length = row.number("base_length");
+    point.length_interval = interval(row, "length_low", "length_high");
     trends[row.text("topic")].push_back(point);
   }
   return trends;

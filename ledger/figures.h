@@ -59,7 +59,8 @@ struct TopicFigures {
 struct TrendPoint {
   std::int64_t bucket_us = 0, requests = 0;
   std::optional<double> alpha, alpha_same_text, base_alpha;
-  std::optional<Interval> alpha_interval;  // of alpha_same_text
+  std::optional<double> accepted_length, length_same_text, base_length;
+  std::optional<Interval> alpha_interval, length_interval;  // of the live draft on the same text
 };
 
 struct LedgerEvent {
