@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
+
 #include "common/file.h"
 
 namespace slip::cli {
@@ -9,7 +11,7 @@ namespace slip::cli {
 // with status 1. SIGPIPE is ignored. A service also takes SIGHUP and SIGUSR1. One object a process.
 class StopSignal {
  public:
-  enum class Kind { kStop, kReload, kReopenLog };
+  enum class Kind : std::uint8_t { kStop, kReload, kReopenLog };
 
   StopSignal();
   ~StopSignal();  // default handling again

@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "common/clock.h"
+#include "common/fail_point.h"
 #include "tests/distill/tiny_draft.h"
 
 namespace slip {
@@ -228,6 +229,21 @@ TEST(Learner, ALowDiskPausesItCountsWhatIsLostAndRoomLetsItGoOn) {
   EXPECT_EQ(learner->dropped(), lost);
   EXPECT_EQ(house.replay.records("sql"), 16U);
   EXPECT_EQ(house.notebook.scores().size(), 16U);
+}
+
+TEST(Learner, ARecordThatTheDiskRefusesIsCountedAndTheNextIsKept) {
+  House house;
+  auto learner = house.make_learner(*house.governor);
+  learner->start();
+  arm_fail_point("replay.append.write:8:enospc");
+  stream(*learner, 1, 8);
+  EXPECT_TRUE(learner->replay_refused());
+  EXPECT_GT(learner->dropped(), 0U);
+  stream(*learner, 9, 8);
+  arm_fail_point("");
+  EXPECT_FALSE(learner->replay_refused());
+  learner->stop();
+  EXPECT_EQ(house.replay.records("sql"), 15U);
 }
 
 TEST(Learner, EveryDecisionHasItsFigures) {
