@@ -153,15 +153,9 @@ void draw_events(SvgCanvas& canvas, const DriftPanel& panel, const std::string& 
   }
 }
 
-// The longest name that is allowed (48 letters) would run into the figures beside it.
-std::string shortened(const std::string& name) {
-  constexpr std::size_t kMost = 20;
-  return name.size() <= kMost ? name : name.substr(0, kMost - 1) + "…";
-}
-
 void draw_panel_title(SvgCanvas& canvas, const Plot& plot, const TopicFigures& topic) {
   const double y = plot.top - 20;
-  canvas.text({plot.left - kAxisLabels, y}, shortened(topic.topic), {16, kInk, "start", true});
+  canvas.text({plot.left - kAxisLabels, y}, short_topic(topic.topic), {16, kInk, "start", true});
   std::string figures = std::to_string(topic.requests) + (topic.requests == 1 ? " request" : " requests");
   if (topic.version > 0) figures += " · " + version_text(topic.version);
   if (topic.version > 0 && topic.version_gain) {

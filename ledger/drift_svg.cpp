@@ -107,7 +107,7 @@ DriftPanel place(std::size_t index, std::size_t columns) {
 
 }  // namespace
 
-std::string drift_svg(const LedgerReader& ledger, const ReportQuery&) {
+std::string drift_svg(const LedgerReader& ledger) {
   auto topics = topic_figures(ledger);
   std::stable_partition(topics.begin(), topics.end(),
                         [](const TopicFigures& topic) { return topic.requests >= kLeastRequests; });

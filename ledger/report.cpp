@@ -53,9 +53,9 @@ std::string report_json(const LedgerReader& ledger, const ReportQuery& query) {
 }  // namespace
 
 std::string render_report(const ReportQuery& query) {
-  if (query.format == ReportFormat::kSvg && query.kind != ReportKind::kDrift) {
+  if (query.format == ReportFormat::kSvg && query.kind != ReportKind::kDrift && query.kind != ReportKind::kTopics) {
     throw Error(ErrorCode::kUnsupported, std::string("there is no drawing of the report ") + name_of(query.kind),
-                "only drift has --format svg", "format");
+                "drift and topics have --format svg", "format");
   }
   const LedgerReader ledger(query.database, {query.since_us, query.topic, query.bucket_us});
   switch (query.format) {
@@ -64,7 +64,7 @@ std::string render_report(const ReportQuery& query) {
     case ReportFormat::kCsv:
       return to_csv(ledger.view(view_of(query.kind), limit_of(query)));
     case ReportFormat::kSvg:
-      return drift_svg(ledger, query);
+      return query.kind == ReportKind::kTopics ? topics_svg(ledger) : drift_svg(ledger);
     case ReportFormat::kTable:
       break;
   }

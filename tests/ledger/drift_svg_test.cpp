@@ -27,9 +27,9 @@ class DriftSvg : public ::testing::Test {
     Ledger ledger(options_for(folder_ / "ledger.db"));
     record_sample_story(ledger);
   }
-  std::vector<XmlElement> draw(const std::string& topic = "") const {
+  std::vector<XmlElement> draw(const std::string& topic = "", ReportKind kind = ReportKind::kDrift) const {
     ReportQuery query;
-    query.kind = ReportKind::kDrift;
+    query.kind = kind;
     query.format = ReportFormat::kSvg;
     query.database = folder_ / "ledger.db";
     query.topic = topic;
@@ -111,6 +111,16 @@ TEST_F(DriftSvg, OneTopicFillsThePageAndNamesAreOnlyText) {
   const auto all = draw();
   for (const auto& one : all) EXPECT_NE(one.name, "script");
   EXPECT_EQ(count(draw("sql"), "math", "", [](const XmlElement&) { return true; }), 0);
+}
+
+TEST_F(DriftSvg, TheTopicsReportHasADotAStrokeAndABarForEachScoredTopic) {
+  const auto all = draw("", ReportKind::kTopics);
+  for (const char* topic : {"code", "lang", "math", "sql"}) {
+    EXPECT_EQ(count(all, topic, "", [](const XmlElement& one) { return one.name == "circle"; }), 1) << topic;
+    EXPECT_EQ(count(all, topic, "", [](const XmlElement& one) { return one["stroke"] == kBase; }), 1) << topic;
+    EXPECT_EQ(count(all, topic, "", [](const XmlElement& one) { return one.name == "rect"; }), 1) << topic;
+  }
+  EXPECT_EQ(count(all, "unknown", "", [](const XmlElement& one) { return one["stroke"] == kBase; }), 0);
 }
 
 // WCAG 2: (lighter + 0.05) / (darker + 0.05) of the relative luminances.
