@@ -96,8 +96,8 @@ void add_meta(Inspection& found, const DraftMeta& meta) {
   found.add("reason", meta.reason);
   found.add("optimizer steps", static_cast<std::int64_t>(meta.optimizer_steps));
   found.add("trained requests", static_cast<std::int64_t>(meta.trained_requests));
-  found.add("held-out α before", meta.heldout_alpha_before);
-  found.add("held-out α", meta.heldout_alpha);
+  found.add("held-out alpha before", meta.heldout_alpha_before);
+  found.add("held-out alpha", meta.heldout_alpha);
   found.add("rolled back", std::string(meta.rolled_back ? "yes" : "no"));
 }
 
@@ -167,7 +167,7 @@ Inspection inspect_model(const fs::path& folder) {
     const DraftMeta meta = read_meta(folder);
     add_meta(found, meta);
     const std::string weights = weights_state(folder, meta);
-    found.add("weights' checksum", weights);
+    found.add("weights checksum", weights);
     if (weights == "damaged") found.faults.push_back(folder.string() + ": weights differ from their checksum");
   });
   return found;
@@ -192,8 +192,8 @@ Inspection inspect_safetensors(const fs::path& file) {
 
 Inspection inspect_draft_store(const fs::path& folder) {
   Inspection found{.kind = "draft store"};
-  Sheet versions{
-      .columns = {"draft", "version", "state", "parent", "reason", "made", "steps", "α before", "α", "weights"}};
+  Sheet versions{.columns = {"draft", "version", "state", "parent", "reason", "made", "steps", "alpha_before", "alpha",
+                             "weights"}};
   std::int64_t drafts = 0;
   for (const fs::path& draft : folders_in(folder)) {
     if (!is_valid_draft_name(draft.filename().string())) continue;

@@ -87,7 +87,7 @@ Sheet topics_sheet(const ReplayTotals& totals) {
 // As the files have it: records that were evicted and wait for compaction count too.
 Inspection inspect_replay(const fs::path& path) {
   Inspection found{.kind = "replay"};
-  Sheet segments{.columns = {"segment", "bytes", "frames", "torn bytes", "damaged", "state"}};
+  Sheet segments{.columns = {"segment", "bytes", "frames", "torn_bytes", "damaged", "state"}};
   ReplayTotals totals;
   for (const fs::path& segment : segments_at(path)) {
     try {

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <cerrno>
 #include <charconv>
 #include <cstdio>
@@ -126,6 +127,13 @@ Inspection inspect_file(const fs::path& file) {
               "name a ledger, a .safetensors file, a replay segment, or a folder", "path");
 }
 
+// "kv heads" → kv_heads, which needs no quotes in jq.
+std::string json_key(const std::string& name) {
+  std::string key;
+  for (const char c : name) key += std::isalnum(static_cast<unsigned char>(c)) != 0 ? c : '_';
+  return key;
+}
+
 }  // namespace
 
 Inspection inspect(const fs::path& path) {
@@ -162,7 +170,7 @@ std::string to_text(const Inspection& found) {
 std::string to_json(const Inspection& found) {
   nlohmann::ordered_json out = {{"kind", found.kind}, {"path", found.path}};
   out["facts"] = nlohmann::ordered_json::object();
-  for (const auto& [name, value] : found.facts) out["facts"][name] = slip::to_json(value);
+  for (const auto& [name, value] : found.facts) out["facts"][json_key(name)] = slip::to_json(value);
   for (const auto& [name, sheet] : found.tables) out[name] = slip::to_json(sheet);
   out["faults"] = found.faults;
   return out.dump(/*indent=*/1, ' ', /*ensure_ascii=*/false, nlohmann::ordered_json::error_handler_t::replace) + "\n";

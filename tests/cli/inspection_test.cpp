@@ -70,7 +70,7 @@ TEST_F(InspectionTest, ACheckpointAndADraftSayWhatTheyAre) {
   EXPECT_TRUE(target["faults"].empty()) << target["faults"];
   const json draft = look(kDemo / "draft");
   EXPECT_EQ(draft["kind"], "draft");
-  EXPECT_EQ(draft["facts"]["weights' checksum"], "ok") << draft;
+  EXPECT_EQ(draft["facts"]["weights_checksum"], "ok") << draft;
   const std::string text = to_text(inspect(kDemo / "draft"));
   EXPECT_THAT(text, HasSubstr("vocabulary"));
   EXPECT_THAT(text, HasSubstr("8192"));
@@ -141,7 +141,7 @@ TEST_F(InspectionTest, ALedgerCountsItsRowsWhileItIsWritten) {
   ledger.record(row);
   ledger.flush();
   const json found = look(options.file);
-  EXPECT_EQ(found["facts"]["rows of requests"], 1);
+  EXPECT_EQ(found["facts"]["rows_of_requests"], 1);
   EXPECT_EQ(found["facts"]["integrity"], "ok");
   EXPECT_NEAR(found["topics"][0]["alpha"].get<double>(), 0.6, 1e-9);
   EXPECT_THAT(to_text(inspect(options.file)), Not(HasSubstr("\x1b")));
@@ -149,10 +149,10 @@ TEST_F(InspectionTest, ALedgerCountsItsRowsWhileItIsWritten) {
   record_replay(data / "replay");
   const json all = look(data);
   EXPECT_EQ(all["kind"], "data directory");
-  EXPECT_EQ(all["facts"]["ledger rows of requests"], 1);
-  EXPECT_EQ(all["facts"]["drafts versions"], 2);
-  EXPECT_EQ(all["facts"]["replay records"], 12);
-  EXPECT_EQ(all["facts"]["in use by"], "free");
+  EXPECT_EQ(all["facts"]["ledger_rows_of_requests"], 1);
+  EXPECT_EQ(all["facts"]["drafts_versions"], 2);
+  EXPECT_EQ(all["facts"]["replay_records"], 12);
+  EXPECT_EQ(all["facts"]["in_use_by"], "free");
 }
 
 TEST_F(InspectionTest, WhatIsNothingOfOursOrHostileIsRefusedByName) {
