@@ -89,11 +89,9 @@ void adopt(Inspection& whole, const std::string& part, const fs::path& path, Ins
   if (!fs::exists(path)) return whole.add(part, std::string("none"));
   try {
     Inspection found = look(path);
-    for (auto& [name, value] : found.facts) {
-      std::string full = part;
-      whole.add(full.append(" ").append(name), std::move(value));
-    }
-    for (auto& [name, sheet] : found.tables) whole.tables.emplace_back(name, std::move(sheet));
+    const std::string prefix = part + " ";
+    for (auto& [name, value] : found.facts) whole.add(prefix + name, std::move(value));
+    for (auto& [name, sheet] : found.tables) whole.tables.emplace_back(prefix + name, std::move(sheet));
     for (auto& fault : found.faults) whole.faults.push_back(std::move(fault));
   } catch (const Error& error) {
     whole.faults.push_back(error.message());
@@ -171,7 +169,7 @@ std::string to_json(const Inspection& found) {
   nlohmann::ordered_json out = {{"kind", found.kind}, {"path", found.path}};
   out["facts"] = nlohmann::ordered_json::object();
   for (const auto& [name, value] : found.facts) out["facts"][json_key(name)] = slip::to_json(value);
-  for (const auto& [name, sheet] : found.tables) out[name] = slip::to_json(sheet);
+  for (const auto& [name, sheet] : found.tables) out[json_key(name)] = slip::to_json(sheet);
   out["faults"] = found.faults;
   return out.dump(/*indent=*/1, ' ', /*ensure_ascii=*/false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }

@@ -153,6 +153,8 @@ TEST_F(InspectionTest, ALedgerCountsItsRowsWhileItIsWritten) {
   EXPECT_EQ(all["facts"]["drafts_versions"], 2);
   EXPECT_EQ(all["facts"]["replay_records"], 12);
   EXPECT_EQ(all["facts"]["in_use_by"], "free");
+  EXPECT_EQ(all["ledger_topics"].size(), 1U);
+  EXPECT_EQ(all["replay_topics"].size(), 2U);
 }
 
 TEST_F(InspectionTest, WhatIsNothingOfOursOrHostileIsRefusedByName) {
