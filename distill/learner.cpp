@@ -207,16 +207,14 @@ void Learner::State::take_in() {
 }
 
 void Learner::State::append(ReplayRecord record) {
-  if (!learning.on()) {
-    if (learning.wanted()) wasted.fetch_add(record.target.size(), std::memory_order_relaxed);
-    return;
-  }
+  const auto lose = [&] { wasted.fetch_add(record.target.size(), std::memory_order_relaxed); };
+  if (!learning.on()) return learning.wanted() ? lose() : void();
   record.created_us = wall_us();
   try {
     record.sequence = replay.append(record);
     refused.store(false, std::memory_order_relaxed);
   } catch (const Error& error) {
-    wasted.fetch_add(record.target.size(), std::memory_order_relaxed);
+    lose();
     refused.store(true, std::memory_order_relaxed);
     const std::int64_t now = monotonic_us();
     if (now - complained_us > kExpireEveryUs || complained_us == 0) {
