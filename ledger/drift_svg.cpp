@@ -136,8 +136,8 @@ std::string drift_svg(const LedgerReader& ledger) {
   }
   canvas.text(
       {kMargin, height - 20},
-      "α = accepted / (accepted + first rejections); accepted length = tokens per target step. Live and base draft on "
-      "the same verified answers; intervals count requests, not tokens.",
+      "α = accepted / (accepted + first rejections); length = tokens per target step. Both drafts on the same text; "
+      "intervals count requests.",
       {12, kSoft, "start"});
   return canvas.document(
       kWidth, height, "Drift report",
