@@ -6,7 +6,9 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := build
 JOBS := $(shell bash tools/jobs.sh)
 
-.PHONY: build setup test demo lint format asan tsan clean help
+PREFIX ?= /usr/local
+
+.PHONY: build setup test demo install image lint format asan tsan clean help
 build: setup ## Set up what is missing and build build/slipstream and build/bench/*
 	@bash tools/build.sh release $(JOBS)
 
@@ -18,6 +20,12 @@ test: build ## Build and run all tests
 
 demo: build ## Start a service on a larger copy of the embedded model and watch its drafts learn
 	@bash tools/demo.sh
+
+install: build ## Install under PREFIX (/usr/local): program, configurations, systemd unit, completions (DESTDIR stages)
+	@DESTDIR="$(DESTDIR)" cmake --install build --prefix "$(PREFIX)"
+
+image: ## Build the container image `slipstream` (docker or podman)
+	@$(or $(shell command -v docker),$(shell command -v podman),docker) build -t slipstream .
 
 lint: setup ## clang-format, clang-tidy and include directions on what changed (LINT_BASE=<commit>, default: last commit)
 	@bash tools/lint.sh

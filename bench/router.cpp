@@ -97,7 +97,7 @@ std::vector<Case> after_a_sentence(const std::vector<Case>& cases, TopicId prose
 
 nlohmann::json judge(const Router& router, const std::vector<Case>& cases) {
   if (cases.empty()) return nullptr;
-  const std::size_t n = router.topics().size();
+  const std::size_t n = router.topics()->size();
   std::vector<std::vector<int>> confusion(n, std::vector<int>(n));  // [expected][found]
   int right = 0, unknown = 0, right_decided = 0;
   for (const Case& one : cases) {

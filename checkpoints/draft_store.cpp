@@ -118,6 +118,7 @@ void sweep_version(const StoreFolder& version_folder) {
 
 DraftStore::DraftStore(const std::filesystem::path& root, RetentionPolicy policy)
     : root_folder_(StoreFolder::open_root(root)), policy_(policy) {
+  calendar_.believe(wall_us(), monotonic_us());
   sweep();
 }
 
@@ -326,7 +327,8 @@ void DraftStore::apply_retention(const std::string& draft, std::uint64_t live, s
     const std::uint64_t bytes = stamp_of(version_folder.open_file(kWeightsFile)).bytes;
     stored.push_back({meta.version, meta.created_us, bytes, is_protected});
   }
-  for (const auto version : plan_retirement(stored, policy_, wall_us(), bytes_elsewhere)) {
+  const std::int64_t now = calendar_.believe(wall_us(), monotonic_us());
+  for (const auto version : plan_retirement(stored, policy_, now, bytes_elsewhere)) {
     retire(folder.child(version_name(version)));
   }
 }

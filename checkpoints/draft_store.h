@@ -16,6 +16,7 @@
 #include "checkpoints/draft_meta.h"
 #include "checkpoints/retention.h"
 #include "checkpoints/store_folder.h"
+#include "common/patient_clock.h"
 
 namespace slip {
 
@@ -70,8 +71,12 @@ class DraftStore {
   void sweep() const;
 
   StoreFolder root_folder_;
+  // A date that is a week ahead by mistake must not retire a week of versions before somebody mends it.
+  static constexpr std::int64_t kClockPatienceUs = std::int64_t{24} * 3600 * 1'000'000;
+
   RetentionPolicy policy_;
   std::mutex writing_;
+  PatientClock calendar_{kClockPatienceUs};
   std::atomic<std::uint64_t> n_staged_{0};
   mutable std::mutex verified_mutex_;
   mutable std::map<VersionKey, FileStamp> verified_;

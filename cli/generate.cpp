@@ -165,6 +165,16 @@ void check(const GenerateOptions& options) {
   }
 }
 
+constexpr const char* kFooter =
+    "Examples:\n"
+    "  slipstream generate --target checkpoints/demo/target --prompt 'SELECT name FROM' --max-tokens 32\n"
+    "  slipstream generate --target checkpoints/demo/target --draft checkpoints/demo/draft --k 3 --chat \\\n"
+    "    --prompts prompts.jsonl --max-tokens 64 --json > answers.jsonl\n"
+    "  slipstream generate --target checkpoints/demo/target --chat --prompt 'Tell a story.' --temperature 0.8 --seed 7 "
+    "\\\n"
+    "    --max-tokens 200\n"
+    "Exit status 0 only if every prompt was answered.";
+
 LogitBias parse_logit_bias(const std::string& text) {
   LogitBias bias;
   std::istringstream in(text);
@@ -248,6 +258,7 @@ void add_output_options(CLI::App& command, GenerateOptions& options) {
 void add_generate(CLI::App& app) {
   auto options = std::make_shared<GenerateOptions>();
   CLI::App* command = app.add_subcommand("generate", "Answer prompts, with or without a draft: the answers are equal");
+  command->footer(kFooter);
   add_model_options(*command, *options);
   add_output_options(*command, *options);
   add_sampling_options(*command, *options);

@@ -9,16 +9,26 @@ namespace slip::cli {
 
 namespace {
 
-// The first id whose entry differs, −1 if none. Ids beyond the smaller of two models differ by existing.
-std::int32_t first_differing_id(const std::filesystem::path& folder, const ModelConfig& draft,
-                                const TargetModel& target) {
+// A model's words and how many there are.
+struct Vocabulary {
+  const Tokenizer& words;
+  std::int32_t size;
+};
+
+// The first id whose entry differs decides. Ids beyond the smaller of two models differ by existing. A draft folder
+// without a tokenizer is compared by size alone.
+void require_same_vocabulary(const std::filesystem::path& folder, const Vocabulary& target) {
+  const std::int32_t size = load_model_config(folder).vocab_size;
+  std::int32_t different = size == target.size ? -1 : std::min(size, target.size);
   if (std::filesystem::exists(folder / "tokenizer.json") || std::filesystem::exists(folder / "tokenizer.model")) {
-    const auto words = Tokenizer::load(folder);
-    const std::int32_t different = Tokenizer::first_difference(*words, *target.tokenizer);
-    if (different >= 0) return different;
+    const std::int32_t word = Tokenizer::first_difference(*Tokenizer::load(folder), target.words);
+    if (word >= 0) different = word;
   }
-  const std::int32_t wanted = target.weights->config.vocab_size;
-  return draft.vocab_size == wanted ? -1 : std::min(draft.vocab_size, wanted);
+  if (different < 0) return;
+  throw Error(ErrorCode::kInvalidArgument,
+              "draft " + folder.string() + " has another vocabulary than the target: token id " +
+                  std::to_string(different) + " differs",
+              "a draft must share its target's tokenizer", "draft");
 }
 
 }  // namespace
@@ -37,15 +47,14 @@ TargetModel load_target(const std::filesystem::path& folder, Dtype dtype) {
   return target;
 }
 
+void check_draft_vocabulary(const std::filesystem::path& draft, const std::filesystem::path& target) {
+  const auto words = Tokenizer::load(target);
+  require_same_vocabulary(draft, {*words, load_model_config(target).vocab_size});
+}
+
 std::shared_ptr<const ModelWeights> load_draft_weights(const std::filesystem::path& folder, Dtype dtype,
                                                        const TargetModel& target) {
-  const std::int32_t different = first_differing_id(folder, load_model_config(folder), target);
-  if (different >= 0) {
-    throw Error(ErrorCode::kInvalidArgument,
-                "draft " + folder.string() + " has another vocabulary than the target: token id " +
-                    std::to_string(different) + " differs",
-                "a draft must share its target's tokenizer", "draft");
-  }
+  require_same_vocabulary(folder, {*target.tokenizer, target.weights->config.vocab_size});
   return ModelWeights::load(folder, dtype, /*check_finite=*/true);
 }
 

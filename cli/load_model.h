@@ -21,6 +21,10 @@ struct TargetModel {
 };
 TargetModel load_target(const std::filesystem::path& folder, Dtype dtype);
 
+// Error{kInvalidArgument} naming the first token id in which a draft's vocabulary differs from its target's; reads
+// configurations and tokenizers only.
+void check_draft_vocabulary(const std::filesystem::path& draft, const std::filesystem::path& target);
+
 // Weights of a draft for this target, finite and of its vocabulary; else Error{kInvalidArgument} naming the first token
 // id that differs. A draft folder without a tokenizer is compared by size alone.
 std::shared_ptr<const ModelWeights> load_draft_weights(const std::filesystem::path& folder, Dtype dtype,

@@ -3,7 +3,6 @@
 #include <iostream>
 
 #include "cli/command.h"
-#include "cli/version.h"
 #include "common/error.h"
 
 namespace {
@@ -28,12 +27,7 @@ int exit_status(slip::ErrorCode code) {
 
 int main(int argc, char** argv) {
   CLI::App app{"Slipstream: a speculative-decoding server whose drafts keep learning from the traffic they serve."};
-  app.set_version_flag("--version", slip::cli::version_text());
-  app.require_subcommand(1);
-  slip::cli::add_serve(app);
-  slip::cli::add_generate(app);
-  slip::cli::add_warmup(app);
-  slip::cli::add_report(app);
+  slip::cli::add_commands(app);
   try {
     app.parse(argc, argv);
     return 0;

@@ -44,8 +44,8 @@ void contained(const char* what, Record record) noexcept {
 
 bool LoadBucket::add(const StepFigures& figures, std::int64_t wall_us, EngineLoadRow& done) {
   const std::int64_t bucket = wall_us - wall_us % kBucketUs;
-  // Only forward: a wall clock stepping back adds to the open bucket.
-  const bool begins = bucket > row_.bucket_us;
+  // A clock stepping back opens an earlier bucket anew: the ledger adds the two up.
+  const bool begins = bucket != row_.bucket_us;
   const bool ended = begins && close(done);
   if (begins) row_.bucket_us = bucket;
   row_.steps += 1;

@@ -23,6 +23,7 @@ constexpr const char* kFooter =
     "  slipstream report topics --db slipstream-data/ledger.db\n"
     "  slipstream report drift  --db slipstream-data/ledger.db --since 24h --topic sql\n"
     "  slipstream report drift  --db slipstream-data/ledger.db --format svg --out drift.svg\n"
+    "  slipstream report topics --db slipstream-data/ledger.db --format svg --out topics.svg\n"
     "  slipstream report requests --db slipstream-data/ledger.db --format csv --limit 1000\n"
     "The same questions in SQL: sqlite3 slipstream-data/ledger.db 'select * from topics'\n"
     "(views: topics, drift, trend, drafts, events, positions, recent_requests).\n"
@@ -100,7 +101,7 @@ void add_report(CLI::App& app) {
   command->add_option("--db", options->query.database, "The ledger, <data-dir>/ledger.db")->required();
   command->add_option("--since", options->since, "How far back: 90s, 30m, 24h, 7d, 2w or all")->capture_default_str();
   command->add_option("--topic", options->query.topic, "Only this topic");
-  command->add_option("--format", options->query.format, "svg draws drift only [table]")
+  command->add_option("--format", options->query.format, "svg draws drift and topics [table]")
       ->transform(CLI::CheckedTransformer(formats).description("{table,json,csv,svg}"));
   command->add_option("--step", options->step, "Time step of drift, such as 10m [chosen from the span]");
   command->add_option("--limit", options->query.limit, "Rows of requests")

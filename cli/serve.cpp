@@ -6,11 +6,14 @@
 #include <memory>
 #include <thread>
 
+#include "cli/check_config.h"
 #include "cli/command.h"
+#include "cli/reload.h"
 #include "cli/serve_config.h"
 #include "cli/serving.h"
 #include "cli/stop_signal.h"
 #include "common/clock.h"
+#include "common/error.h"
 #include "common/log.h"
 #include "server/gatekeeper.h"
 #include "server/http_server.h"
@@ -19,6 +22,18 @@ namespace slip::cli {
 namespace {
 
 constexpr std::chrono::milliseconds kFlushCheck{5};
+constexpr const char* kFooter =
+    "Examples:\n"
+    "  slipstream serve -c configs/default.toml --port 8000\n"
+    "  slipstream serve -c configs/default.toml --check-config\n"
+    "  slipstream serve --target checkpoints/demo/target --draft checkpoints/demo/draft --data-dir /tmp/data --k 5\n"
+    "  SLIPSTREAM_API_KEY=… slipstream serve -c configs/default.toml --host 0.0.0.0\n"
+    "SIGHUP reads the configuration again: [log], data.min_free_bytes, learning.enabled (where it was on at the start) "
+    "and\n"
+    "the topics' aliases take effect, the rest is named as needing a restart; a faulty file changes nothing. SIGUSR1\n"
+    "reopens log.file after a rotation, as SIGHUP does too.\n"
+    "SIGTERM and SIGINT: no new work, finish what runs (server.drain_timeout_ms), save, exit 0; a second one exits at "
+    "once.";
 
 Gatekeeper make_gatekeeper(const ServeConfig& config) {
   const char* environment = std::getenv("SLIPSTREAM_API_KEY");
@@ -47,13 +62,61 @@ void end_in_order(const ServeConfig& config, Service& service, Serving& serving,
   log_info("stopped");
 }
 
+void reopen_log_or_say() {
+  try {
+    reopen_log();
+  } catch (const Error& error) {
+    log_error("the log goes on where it was: " + error.message());
+  }
+}
+
+// SIGHUP. Whatever the file says, a service that runs goes on: a refused file changes nothing.
+struct Reloader {
+  void reload() {
+    try {
+      apply(plan_reload(running, load_serve_config(overrides), serving.started_with_learning()));
+    } catch (const Error& error) {
+      log_error("reload refused, everything stays as it was: " + error.message() +
+                (error.hint().empty() ? "" : " (" + error.hint() + ")"));
+    }
+  }
+  // What can fail comes first.
+  void apply(const ReloadPlan& plan) {
+    auto model = serving.model(plan.next.topics);
+    set_log(plan.next.log);
+    service.open(std::move(model));
+    serving.set_min_free(plan.next.min_free_bytes);
+    serving.set_learning(plan.next.learning);
+    running = plan.next;
+    log_info("reloaded; changed: " + listed(plan.changed));
+    if (!plan.needs_restart.empty()) log_warn("needs a restart to change: " + listed(plan.needs_restart));
+  }
+
+  const ServeOverrides& overrides;
+  ServeConfig running;
+  Service& service;
+  Serving& serving;
+};
+
+void check(const ServeConfig& config) {
+  const char* key = std::getenv("SLIPSTREAM_API_KEY");
+  std::cout << to_toml(config) << std::flush;
+  const std::vector<Error> faults = faults_of(config, key == nullptr ? "" : key);
+  for (const Error& fault : faults) {
+    std::cerr << "slipstream: " << fault.message() << "\n";
+    if (!fault.hint().empty()) std::cerr << "HINT: " << fault.hint() << "\n";
+  }
+  if (faults.empty()) return;
+  throw Error(ErrorCode::kInvalidArgument, "the configuration above would not start: " + std::to_string(faults.size()) +
+                                               (faults.size() == 1 ? " fault" : " faults"));
+}
+
 void serve(const ServeOverrides& overrides, bool check_only) {
   const ServeConfig config = load_serve_config(overrides);
-  if (check_only) {
-    std::cout << to_toml(config);
-    return;
-  }
-  const StopSignal stop;
+  if (check_only) return check(config);
+  const StopSignal signals;
+  signals.take_reloads();
+  set_log(config.log);
   const Gatekeeper gatekeeper = make_gatekeeper(config);
   Metrics metrics;
   Service service(config.server, metrics);
@@ -61,9 +124,13 @@ void serve(const ServeOverrides& overrides, bool check_only) {
   server.start();  // answers /readyz while the model loads
   Serving serving(config, metrics);
   for (const auto& line : serving.start_up_lines()) log_info(line);
-  service.open(serving.model());
+  service.open(serving.model(config.topics));
   std::cout << "slipstream is listening on " << server.url() << std::endl;
-  stop.wait();
+  Reloader reloader{overrides, config, service, serving};
+  for (auto kind = signals.next(); kind != StopSignal::Kind::kStop; kind = signals.next()) {
+    if (kind == StopSignal::Kind::kReload) reloader.reload();
+    reopen_log_or_say();
+  }
   end_in_order(config, service, serving, server);
 }
 
@@ -86,7 +153,9 @@ void add_serve(CLI::App& app) {
       ->check(CLI::Range(0, 1024));
   command->add_flag("--no-learning", given->no_learning, "Serve the drafts as they are");
   command->add_flag("--no-speculation", given->no_speculation, "Decode plainly (k = 0)");
-  command->add_flag("--check-config", *check_only, "Print the effective configuration and exit");
+  command->add_flag("--check-config", *check_only,
+                    "Print the effective configuration, check all that can be without starting, and exit: 0 or 2");
+  command->footer(kFooter);
   command->callback([given, check_only] { serve(*given, *check_only); });
 }
 

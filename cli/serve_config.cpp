@@ -89,6 +89,17 @@ void read_router(TomlSection section, RouterOptions& router) {
   section.finish();
 }
 
+void read_log(TomlSection section, LogOptions& log) {
+  std::string level = log_level_name(log.level);
+  section.read_choice("level", level, {"debug", "info", "warn", "error", "off"});
+  log.level = parse_log_level(level);
+  std::string format = log.format == LogFormat::kJson ? "json" : "text";
+  section.read_choice("format", format, {"text", "json"});
+  log.format = format == "json" ? LogFormat::kJson : LogFormat::kText;
+  read_path(section, "file", log.file);
+  section.finish();
+}
+
 void read_engine(TomlSection section, EngineOptions& engine) {
   section.read("max_running", engine.max_running, 1, 1024);
   section.read("max_waiting", engine.max_waiting, 1, 65'536);
@@ -207,6 +218,7 @@ ServeConfig parse_serve_config(const std::string& toml, const std::string& where
   read_model(root.section("model"), config);
   auto data = root.section("data");
   read_path(data, "directory", config.data_dir);
+  data.read("min_free_bytes", config.min_free_bytes, 0, kMaxBytes);
   data.finish();
   auto topics = root.section("topics");
   std::filesystem::path topics_file;
@@ -216,6 +228,7 @@ ServeConfig parse_serve_config(const std::string& toml, const std::string& where
     config.topics = parse_topics(read_file(topics_file, kMaxConfigBytes), topics_file.string());
   }
   read_router(root.section("router"), config.router);
+  read_log(root.section("log"), config.log);
   read_server(root.section("server"), config);
   read_engine(root.section("engine"), config.engine);
   auto speculation = root.section("speculation");

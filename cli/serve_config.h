@@ -3,11 +3,13 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "checkpoints/draft_store.h"
+#include "common/log.h"
 #include "distill/learner.h"
 #include "distill/replay_buffer.h"
 #include "engine/engine.h"
@@ -33,6 +35,8 @@ struct ServeConfig {
   int threads = 0;                // 0: the cores we may use, less learning's
   std::int32_t cache_tokens = 0;  // slots of the target's cache; 0: max_running × context, within a quarter of memory
   std::filesystem::path data_dir = "slipstream-data";
+  std::uint64_t min_free_bytes = std::uint64_t{1} << 30;  // with less, learning and the ledger pause; 0: never
+  LogOptions log;
   std::filesystem::path api_keys_file;
   ServerOptions server;
   EngineOptions engine;
@@ -66,5 +70,7 @@ ServeConfig load_serve_config(const ServeOverrides& overrides);
 
 // The effective configuration as TOML; no secret is in it.
 std::string to_toml(const ServeConfig& config);
+// The same as "section.key" → value, for finding what differs between two; all topics together are "topic".
+std::map<std::string, std::string> effective_values(const ServeConfig& config);
 
 }  // namespace slip::cli

@@ -88,18 +88,20 @@ toml::table learning_table(const ServeConfig& config) {
                      {"seed", integer(learner.seed)}};
 }
 
-}  // namespace
-
-std::string to_toml(const ServeConfig& config) {
+toml::table table_of(const ServeConfig& config) {
   const CanaryOptions& canary = config.learner.canary;
   const ReplayOptions& replay = config.replay;
   toml::array topics;
   for (const Topic& topic : config.topics) {
     topics.push_back(toml::table{{"name", topic.name}, {"aliases", list(topic.aliases)}});
   }
-  const toml::table all{
+  return toml::table{
       {"model", model_table(config)},
-      {"data", toml::table{{"directory", config.data_dir.string()}}},
+      {"data",
+       toml::table{{"directory", config.data_dir.string()}, {"min_free_bytes", integer(config.min_free_bytes)}}},
+      {"log", toml::table{{"level", log_level_name(config.log.level)},
+                          {"format", config.log.format == LogFormat::kJson ? "json" : "text"},
+                          {"file", config.log.file.string()}}},
       {"topic", std::move(topics)},
       {"router", toml::table{{"classify", config.router.classify},
                              {"learn", config.router.learn},
@@ -128,9 +130,34 @@ std::string to_toml(const ServeConfig& config) {
                              {"max_bytes", integer(config.ledger.max_bytes)},
                              {"queue_rows", integer(config.ledger.queue_rows)}}},
   };
+}
+
+template <class Node>
+std::string text_of(const Node& node) {
   std::ostringstream out;
-  out << all << "\n";
+  out << node;
   return out.str();
+}
+
+}  // namespace
+
+std::string to_toml(const ServeConfig& config) {
+  return text_of(table_of(config)) + "\n";
+}
+
+std::map<std::string, std::string> effective_values(const ServeConfig& config) {
+  std::map<std::string, std::string> values;
+  const toml::table all = table_of(config);
+  for (const auto& [section, content] : all) {
+    const std::string name(section.str());
+    if (const toml::array* topics = content.as_array()) values[name] = text_of(*topics);
+    const toml::table* keys = content.as_table();
+    if (keys == nullptr) continue;
+    for (const auto& [key, value] : *keys) {
+      values[name + "." + std::string(key.str())] = value.visit([](const auto& node) { return text_of(node); });
+    }
+  }
+  return values;
 }
 
 }  // namespace slip::cli

@@ -2,6 +2,7 @@
 #include "cli/serving.h"
 
 #include <algorithm>
+#include <atomic>
 #include <future>
 #include <optional>
 #include <thread>
@@ -12,6 +13,7 @@
 #include "cli/recorder.h"
 #include "cli/usable_cores.h"
 #include "cli/usable_memory.h"
+#include "common/disk_space.h"
 #include "common/error.h"
 #include "common/file.h"
 #include "common/log.h"
@@ -98,8 +100,9 @@ void reconcile(const DraftStore& store, Ledger& ledger) {
   ledger.reconcile(rows);
 }
 
-LedgerOptions ledger_options(const ServeConfig& config) {
+LedgerOptions ledger_options(const ServeConfig& config, std::shared_ptr<DiskSpace> disk) {
   LedgerOptions options = config.ledger;
+  options.disk = std::move(disk);
   options.file = config.data_dir / "ledger.db";
   return options;
 }
@@ -110,8 +113,9 @@ ReplayOptions replay_options(const ServeConfig& config) {
   return options;
 }
 
-LearnerOptions learner_options(const ServeConfig& config) {
+LearnerOptions learner_options(const ServeConfig& config, std::shared_ptr<DiskSpace> disk) {
   LearnerOptions options = config.learner;
+  options.disk = std::move(disk);
   options.optimizer_folder = private_folder(config.data_dir / "optimizer");
   options.k = std::max(1, config.engine.k);
   options.serve_dtype = config.dtype;
@@ -143,11 +147,12 @@ struct Serving::State {
       : config(given),
         metrics(given_metrics),
         lock(config.data_dir),
+        disk(std::make_shared<DiskSpace>(config.data_dir, config.min_free_bytes)),
         target(load_target(config.target, config.dtype)),
         topics(config.topics),
         router(make_router(config, topics)),
         store(private_folder(config.data_dir / "drafts"), config.retention),
-        ledger(ledger_options(config)) {
+        ledger(ledger_options(config, disk)) {
     const bool drafting = !config.draft.empty();
     if (drafting) {
       shelf =
@@ -171,7 +176,7 @@ struct Serving::State {
   void start_learning() {
     replay = std::make_unique<ReplayBuffer>(replay_options(config));
     governor = make_governor(config.governor);
-    learner = std::make_unique<Learner>(learner_options(config), topics, shelf.slots, shelf.base, store, *replay,
+    learner = std::make_unique<Learner>(learner_options(config, disk), topics, shelf.slots, shelf.base, store, *replay,
                                         *governor, *recorder);
     learner->start();
   }
@@ -196,6 +201,7 @@ struct Serving::State {
   const ServeConfig config;
   Metrics& metrics;
   DataDirectoryLock lock;
+  const std::shared_ptr<DiskSpace> disk;
   TargetModel target;
   TopicTable topics;
   std::shared_ptr<Router> router;
@@ -207,6 +213,7 @@ struct Serving::State {
   std::unique_ptr<ReplayBuffer> replay;
   std::unique_ptr<Governor> governor;
   std::unique_ptr<Learner> learner;
+  std::atomic<bool> wants_learning{true};
   std::optional<kernels::ThreadPool> pool;
   std::uint64_t cache_bytes = 0;
   std::optional<Engine> engine;
@@ -222,6 +229,10 @@ Serving::Serving(const ServeConfig& config, Metrics& metrics) : state_(std::make
     now.waiting = state->engine->n_waiting();
     if (state->learner) now.replay_records = static_cast<double>(state->learner->replay_records());
     now.ledger_rows_dropped = static_cast<double>(state->ledger.dropped());
+    now.disk_low = state->disk->low();
+    now.ledger_refused = state->ledger.failing();
+    now.replay_refused = state->learner && state->learner->replay_refused();
+    now.learning = state->learner && state->wants_learning && !now.disk_low;
     return now;
   });
 }
@@ -231,7 +242,7 @@ Serving::~Serving() {
   drain(std::chrono::milliseconds(0));
 }
 
-std::shared_ptr<const ServedModel> Serving::model() const {
+std::shared_ptr<const ServedModel> Serving::model(const std::vector<Topic>& topics) const {
   State* state = state_.get();
   auto model = std::make_shared<ServedModel>();
   model->names = state->config.served_names;
@@ -240,6 +251,7 @@ std::shared_ptr<const ServedModel> Serving::model() const {
   model->chat_template = load_template(state->config);
   model->max_positions = state->target.weights->config.max_positions;
   model->end_ids = state->target.weights->config.eos_ids;
+  state->router->set_topics(TopicTable(topics));
   model->router = state->router;
   model->slots = state->shelf.slots;
   model->speculates = state->engine->options().k > 0;
@@ -247,6 +259,20 @@ std::shared_ptr<const ServedModel> Serving::model() const {
   model->engine.submit = [state](Request request) { state->engine->submit(std::move(request)); };
   model->engine.cancel = [state](RequestId id) { state->engine->cancel(id); };
   return model;
+}
+
+bool Serving::started_with_learning() const {
+  return state_->learner != nullptr;
+}
+
+void Serving::set_learning(bool on) {
+  if (!state_->learner) return;
+  state_->wants_learning = on;
+  state_->learner->set_enabled(on);
+}
+
+void Serving::set_min_free(std::uint64_t bytes) {
+  state_->disk->set_least(bytes);
 }
 
 std::vector<std::string> Serving::start_up_lines() const {

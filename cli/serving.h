@@ -16,11 +16,16 @@ class Serving {
   Serving(const ServeConfig& config, Metrics& metrics);
   ~Serving();  // drain() without patience
 
-  std::shared_ptr<const ServedModel> model() const;
+  // What is served, with the topics' aliases as given.
+  std::shared_ptr<const ServedModel> model(const std::vector<Topic>& topics) const;
   std::vector<std::string> start_up_lines() const;
 
   // No new work; waits for what was accepted, at most `patience`, then cancels the rest.
   void drain(std::chrono::milliseconds patience);
+  // What a reload changes, each at once; any thread. Without learning at the start set_learning() has no effect.
+  bool started_with_learning() const;
+  void set_learning(bool on);
+  void set_min_free(std::uint64_t bytes);
   // Saves what was learned and recorded. After drain().
   void save();
 

@@ -19,10 +19,13 @@ namespace {
 std::atomic<int> n_signals{0};
 std::atomic<int> signal_pipe{-1};
 
-void on_signal(int) {
+constexpr char kStopByte = 'S', kReloadByte = 'H', kReopenByte = 'U';
+
+void on_signal(int number) {
   const int saved = errno;
-  if (n_signals.fetch_add(1) > 0) ::_exit(1);
-  const char byte = 1;
+  const bool stop = number != SIGHUP && number != SIGUSR1;
+  if (stop && n_signals.fetch_add(1) > 0) ::_exit(1);
+  const char byte = stop ? kStopByte : number == SIGHUP ? kReloadByte : kReopenByte;
   const auto written = ::write(signal_pipe.load(), &byte, 1);
   static_cast<void>(written);
   errno = saved;
@@ -52,13 +55,26 @@ StopSignal::StopSignal() {
 StopSignal::~StopSignal() {
   handle(SIGTERM, SIG_DFL);
   handle(SIGINT, SIG_DFL);
+  handle(SIGHUP, SIG_DFL);
+  handle(SIGUSR1, SIG_DFL);
   signal_pipe = -1;
 }
 
-void StopSignal::wait() const {
-  pollfd state{read_end_.get(), POLLIN, 0};
-  while (::poll(&state, 1, -1) < 1) {
+void StopSignal::take_reloads() const {
+  handle(SIGHUP, on_signal);
+  handle(SIGUSR1, on_signal);
+}
+
+StopSignal::Kind StopSignal::next() const {
+  char byte = 0;
+  while (::read(read_end_.get(), &byte, 1) != 1) {
+    // A full pipe drops bytes; the stop's may be among them.
+    if (n_signals > 0) return Kind::kStop;
+    pollfd state{read_end_.get(), POLLIN, 0};
+    ::poll(&state, 1, -1);
   }
+  if (byte == kStopByte) return Kind::kStop;
+  return byte == kReloadByte ? Kind::kReload : Kind::kReopenLog;
 }
 
 bool StopSignal::arrived() const {

@@ -4,6 +4,12 @@
 #include <cpuid.h>
 #include <torch/version.h>
 
+#include <iostream>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "cli/command.h"
 #include "kernels/matmul.h"
 
 namespace slip::cli {
@@ -32,14 +38,20 @@ constexpr CpuFeature kFeatures[] = {
     {"avx512_bf16", 7, 1, 0, 5}, {"amx_tile", 7, 0, 3, 24}, {"amx_bf16", 7, 0, 3, 22},
 };
 
-std::string cpu_features() {
-  std::string list;
+std::vector<std::string> cpu_features() {
+  std::vector<std::string> list;
   for (const CpuFeature& feature : kFeatures) {
     unsigned words[4] = {};
     if (__get_cpuid_count(feature.leaf, feature.subleaf, &words[0], &words[1], &words[2], &words[3]) == 0) continue;
-    if ((words[feature.word] >> feature.bit & 1) != 0) list += std::string(list.empty() ? "" : " ") + feature.name;
+    if ((words[feature.word] >> feature.bit & 1) != 0) list.emplace_back(feature.name);
   }
-  return list.empty() ? "none" : list;
+  return list;
+}
+
+std::string joined(const std::vector<std::string>& words) {
+  std::string line;
+  for (const auto& word : words) line += (line.empty() ? "" : " ") + word;
+  return line.empty() ? "none" : line;
 }
 
 }  // namespace
@@ -50,9 +62,30 @@ std::string version_text() {
   text += "compiler: " + compiler_name() + "\n";
   text += "LibTorch: " TORCH_VERSION "\n";
   text += "CUDA: " SLIPSTREAM_CUDA_TEXT "\n";
-  text += "CPU features: " + cpu_features() + "\n";
+  text += "CPU features: " + joined(cpu_features()) + "\n";
   text += std::string("matrix instructions: ") + kernels::isa_class_name(kernels::isa_class());
   return text;
+}
+
+std::string version_json() {
+  const nlohmann::ordered_json facts = {
+      {"version", SLIPSTREAM_VERSION},
+      {"commit", SLIPSTREAM_COMMIT},
+      {"compiler", compiler_name()},
+      {"libtorch", TORCH_VERSION},
+      {"cuda", std::string(SLIPSTREAM_CUDA_TEXT) == "yes"},
+      {"cpu_features", cpu_features()},
+      {"matrix_instructions", kernels::isa_class_name(kernels::isa_class())},
+  };
+  return facts.dump();
+}
+
+void add_version(CLI::App& app) {
+  auto json = std::make_shared<bool>(false);
+  auto* command = app.add_subcommand("version", "What this program was built from and what it found in this machine");
+  command->footer("Examples:\n  slipstream version\n  slipstream version --json");
+  command->add_flag("--json", *json, "One JSON object");
+  command->callback([json] { std::cout << (*json ? version_json() : version_text()) << "\n"; });
 }
 
 }  // namespace slip::cli

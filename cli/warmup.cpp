@@ -22,6 +22,15 @@ namespace slip::cli {
 namespace {
 
 constexpr std::uint64_t kMaxConfigBytes = std::uint64_t{1} << 20;
+constexpr const char* kFooter =
+    "Examples:\n"
+    "  slipstream warmup --target checkpoints/demo/target --data prompts.jsonl \\\n"
+    "    --draft-config configs/demo-draft.toml --out drafts/base\n"
+    "  slipstream warmup --target checkpoints/demo/target --data sql.jsonl,math.jsonl --draft drafts/base \\\n"
+    "    --loss jsd --beta 0.5 --steps 2000 --out drafts/better\n"
+    "  slipstream warmup --target checkpoints/demo/target --data answered.jsonl --answers data --draft drafts/base \\\n"
+    "    --out drafts/from-logs --resume\n"
+    "Ctrl-C saves and the same command goes on, to the same weights bit for bit; so it does after kill -9.";
 
 // The flags as given; what is absent comes from the draft's configuration file or from the defaults.
 struct WarmupFlags {
@@ -32,6 +41,7 @@ struct WarmupFlags {
   std::optional<std::int64_t> steps;
   std::optional<int> batch, max_tokens, threads;
   std::uint64_t seed = 1;
+  double save_every_s = 30;
   int concurrency = 16;
   bool resume = false, force = false, keep_work = false;
 };
@@ -54,6 +64,7 @@ WarmupOptions options_from(const WarmupFlags& flags) {
   options.threads = flags.threads.value_or(usable_cores());
   options.seed = flags.seed;
   options.concurrency = flags.concurrency;
+  options.save_every_us = static_cast<std::int64_t>(flags.save_every_s * 1e6);
   options.resume = flags.resume;
   options.force = flags.force;
   options.keep_work = flags.keep_work;
@@ -139,6 +150,9 @@ void add_how(CLI::App& command, WarmupFlags& flags) {
   command.add_option("--concurrency", flags.concurrency, "Answers written at once (default 16)")
       ->check(CLI::Range(1, 256));
   command.add_option("--dtype", flags.dtype, "The target's, while it answers: bfloat16 (default) or float32");
+  command
+      .add_option("--save-every", flags.save_every_s, "Seconds between two savings of the training so far (default 30)")
+      ->check(CLI::Range(0.0, 86'400.0));
   auto* resume = command.add_flag("--resume", flags.resume, "Go on with an interrupted run, or fail if there is none");
   command.add_flag("--force", flags.force, "Replace what stands at --out, and begin anew")->excludes(resume);
   command.add_flag("--keep-work", flags.keep_work, "Leave <out>.work, the answers included, when done");
@@ -149,6 +163,7 @@ void add_how(CLI::App& command, WarmupFlags& flags) {
 void add_warmup(CLI::App& app) {
   auto flags = std::make_shared<WarmupFlags>();
   CLI::App* command = app.add_subcommand("warmup", "Distil a draft for a target, offline, from prompts");
+  command->footer(kFooter);
   add_what(*command, *flags);
   add_how(*command, *flags);
   command->callback([flags] {

@@ -105,6 +105,10 @@ std::string read_file(const std::filesystem::path& path, std::uint64_t max_bytes
 void ensure_private_directory(const std::filesystem::path& path) {
   if (path.has_parent_path()) std::filesystem::create_directories(path.parent_path());
   if (::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) throw_errno("cannot create " + path.string());
+  require_private_directory(path);
+}
+
+void require_private_directory(const std::filesystem::path& path) {
   struct stat status {};
   if (::lstat(path.c_str(), &status) != 0) throw_errno("cannot stat " + path.string());
   if (!S_ISDIR(status.st_mode)) throw Error(ErrorCode::kPermission, path.string() + " is not a directory");

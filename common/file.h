@@ -43,5 +43,7 @@ void replace_file(const std::filesystem::path& path, std::string_view content, s
 std::string read_file(const std::filesystem::path& path, std::uint64_t max_bytes);
 // Creates (0700) or accepts a directory that belongs to us and that nobody else can write; else Error{kPermission}.
 void ensure_private_directory(const std::filesystem::path& path);
+// The same of a directory that is there, without creating it.
+void require_private_directory(const std::filesystem::path& path);
 
 }  // namespace slip

@@ -2,23 +2,41 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <string_view>
 
 namespace slip {
 
 enum class LogLevel : std::uint8_t { kDebug, kInfo, kWarn, kError, kOff };
+enum class LogFormat : std::uint8_t {
+  kText,  // 2026-11-21T10:22:18.123Z warning message
+  kJson,  // {"time":"2026-11-21T10:22:18.123Z","level":"warning","message":"message"}
+};
 
-// One line to standard error, `2026-11-21T10:22:18.123Z warning message`, with control characters escaped (a file name
-// or a peer's text cannot forge a line or move a terminal's cursor). Standard output belongs to results. The one place
+struct LogOptions {
+  LogLevel level = LogLevel::kInfo;
+  LogFormat format = LogFormat::kText;
+  std::filesystem::path file;  // appended to, made with mode 0600; empty: standard error
+};
+
+// One line to standard error or the log's file, with control characters escaped (a file name or a peer's text cannot
+// forge a line or move a terminal's cursor). Standard output belongs to results. The one place
 // that knows the logging library, whose headers clash with those LibTorch bundles. Any thread; never throws.
 void log_debug(std::string_view message) noexcept;
 void log_info(std::string_view message) noexcept;
 void log_warn(std::string_view message) noexcept;
 void log_error(std::string_view message) noexcept;
 
+// Takes effect with the next line. Error{kIo} when the file cannot be opened: everything stays as it was. Any thread.
+void set_log(const LogOptions& options);
+// Opens the log's file anew by its name, after a rotation has moved the old one away; lines are never torn between the
+// two. Error{kIo}: the old one is kept.
+void reopen_log();
+
 // Lines below `level` are not written; kInfo until set. Any thread.
 void set_log_level(LogLevel level);
 // "debug", "info", "warn", "error" or "off"; Error{kInvalidArgument} naming the choices.
 LogLevel parse_log_level(std::string_view name);
+const char* log_level_name(LogLevel level);
 
 }  // namespace slip

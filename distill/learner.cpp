@@ -1,11 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "distill/learner.h"
 
-#include <pthread.h>
-#include <sched.h>
-#include <sys/resource.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 #include <algorithm>
 #include <atomic>
 #include <condition_variable>
@@ -19,9 +14,12 @@
 #include "common/clock.h"
 #include "common/error.h"
 #include "common/log.h"
+#include "common/patient_clock.h"
 #include "distill/course.h"
 #include "distill/draft_scorer.h"
 #include "distill/examiner.h"
+#include "distill/idle_priority.h"
+#include "distill/learning_switch.h"
 #include "distill/lossy_inbox.h"
 #include "distill/publisher.h"
 #include "distill/record_assembler.h"
@@ -38,20 +36,13 @@ constexpr std::int64_t kIdleTickUs = 1'000'000;
 constexpr std::size_t kMaxUnscored = 512;    // finished records in memory while the governor says no
 constexpr std::size_t kHeldoutRecords = 32;  // a fresh candidate is scored on
 constexpr double kLossMemory = 0.8;          // of the smoothed training loss
-constexpr int kLowestNice = 19;
+constexpr std::int64_t kClockPatienceUs = std::int64_t{3600} * 1'000'000;  // before a step ahead expires records
 
 struct Finish {
   RequestId request;
   bool completed = false;
 };
 using Event = std::variant<ObservedRequest, Observation, Finish>;
-
-// Idle priority for this thread and those it starts: training runs on cycles nobody else wants.
-void sink_to_idle_priority() {
-  sched_param none{};
-  if (::pthread_setschedparam(::pthread_self(), SCHED_IDLE, &none) == 0) return;
-  ::setpriority(PRIO_PROCESS, static_cast<id_t>(::syscall(SYS_gettid)), kLowestNice);
-}
 
 }  // namespace
 
@@ -67,6 +58,7 @@ struct Learner::State {
         replay(buffer),
         governor(policy),
         decisions(sink),
+        learning(options.disk),
         inbox(options.queue_observations),
         assembler(topics, [this](DraftId id) { return name_of(id); }) {}
 
@@ -103,7 +95,9 @@ struct Learner::State {
   Governor& governor;
   DecisionSink& decisions;
 
-  // Shared with the engine thread and with callers of wait_idle().
+  // Shared with the engine thread, with callers of wait_idle() and of set_enabled().
+  LearningSwitch learning;
+  std::atomic<bool> refused{false};  // by the disk, at the last append
   LossyInbox<Event> inbox;
   std::atomic<std::uint64_t> lost{0};     // events that found no room
   std::atomic<std::uint64_t> wasted{0};   // observations taken in that came to no record
@@ -124,6 +118,7 @@ struct Learner::State {
   std::optional<kernels::ThreadPool> pool;
   std::optional<DraftScorer> scorer;
   std::optional<Examiner> examiner;
+  PatientClock calendar{kClockPatienceUs};
   std::uint64_t taken = 0, reported = 0, draws = 0;
   std::int64_t synced_us = 0, expired_us = 0, complained_us = 0;
 };
@@ -177,7 +172,7 @@ bool Learner::State::has_work() {
 
 // One unit, most useful first: a record is scored before anything is trained on it.
 bool Learner::State::work_once() {
-  if (!has_work()) {
+  if (!learning.on() || !has_work()) {
     announce_idle();
     return false;
   }
@@ -212,11 +207,15 @@ void Learner::State::take_in() {
 }
 
 void Learner::State::append(ReplayRecord record) {
+  const auto lose = [&] { wasted.fetch_add(record.target.size(), std::memory_order_relaxed); };
+  if (!learning.on()) return learning.wanted() ? lose() : void();
   record.created_us = wall_us();
   try {
     record.sequence = replay.append(record);
+    refused.store(false, std::memory_order_relaxed);
   } catch (const Error& error) {
-    wasted.fetch_add(record.target.size(), std::memory_order_relaxed);
+    lose();
+    refused.store(true, std::memory_order_relaxed);
     const std::int64_t now = monotonic_us();
     if (now - complained_us > kExpireEveryUs || complained_us == 0) {
       log_warn("learning: records are lost: " + error.message());
@@ -236,7 +235,7 @@ void Learner::State::keep_house() {
     replay.sync();
     if (now - expired_us >= kExpireEveryUs) {
       expired_us = now;
-      replay.expire(wall_us());
+      replay.expire(calendar.believe(wall_us(), now));
     }
   } catch (const Error& error) {
     log_warn("learning: " + error.message());
@@ -255,7 +254,7 @@ bool Learner::State::in_unit() {
     if (stopping.load(std::memory_order_acquire)) return false;
     take_in();
     keep_house();
-    if (governor.allow_unit()) return true;
+    if (learning.on() && governor.allow_unit()) return true;
     inbox.wait_for(kAskAgainUs);
   }
 }
@@ -427,6 +426,15 @@ bool Learner::wait_idle(std::int64_t timeout_us) {
   std::unique_lock lock(state.idle_mutex);
   return state.idle_changed.wait_for(lock, std::chrono::microseconds(timeout_us),
                                      [&] { return state.idle_through >= so_far; });
+}
+
+void Learner::set_enabled(bool enabled) {
+  state_->learning.set_wanted(enabled);
+  state_->inbox.wake();
+}
+
+bool Learner::replay_refused() const {
+  return state_->refused.load(std::memory_order_relaxed);
 }
 
 std::uint64_t Learner::replay_records() const {

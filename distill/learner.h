@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "checkpoints/draft_store.h"
+#include "common/disk_space.h"
 #include "distill/canary.h"
 #include "distill/decision_sink.h"
 #include "distill/draft_trainer.h"
@@ -30,6 +31,7 @@ struct LearnerOptions {
   std::uint64_t seed = 1;
   Dtype serve_dtype = Dtype::kBFloat16;
   std::filesystem::path optimizer_folder;  // <data>/optimizer
+  std::shared_ptr<DiskSpace> disk;         // learning pauses while it is low; null: never
 };
 
 // The learning loop: observations → replay → trainer → candidate → canary → publish → slot, one draft a topic, in one
@@ -59,6 +61,10 @@ class Learner final : public ObservationSink {
   // Waits until every finished request so far has been taken in and the work it allows is done; for benchmarks and
   // tests. False when the time was not enough.
   bool wait_idle(std::int64_t timeout_us);
+  // Off: nothing is recorded, trained or published until it is on again; the drafts serve as they are. Any thread.
+  void set_enabled(bool enabled);
+  // True while the disk refuses replay records although it is not low. Any thread.
+  bool replay_refused() const;
   // Observations that came to no record, because nobody had time for them or parts of their request were lost.
   std::uint64_t dropped() const;
   // Live records in the replay buffer, as of the last second. Any thread.

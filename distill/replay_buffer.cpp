@@ -249,6 +249,13 @@ std::size_t ReplayBuffer::purge_request(RequestId request) {
 }
 
 std::size_t ReplayBuffer::expire(std::int64_t now_us) {
+  // What a clock ahead of its time has dated must not outlive the others.
+  const std::int64_t latest_us = now_us + state_->options.ttl_us;
+  for (auto& [name, topic] : state_->topics) {
+    for (const auto& [sequence, entry] : topic.entries()) {
+      if (entry.expires_us > latest_us) topic.find(sequence)->expires_us = latest_us;
+    }
+  }
   const std::size_t n = state_->kill_where([&](const ReplayEntry& entry) { return entry.expires_us <= now_us; });
   state_->expired += n;
   if (n > 0) state_->log->compact_where_half_is_dead();

@@ -56,6 +56,8 @@ class ReplayBuffer {
   // Removes records, not learned influence: the weights trained on them stay. Survives a restart, and their bytes are
   // off the disk when it returns.
   std::size_t purge_request(RequestId request);
+  // Drops what is past its expiry; what would expire later than a whole TTL from now is dated by a wrong clock, and
+  // expires then.
   std::size_t expire(std::int64_t now_us);
   std::size_t records(const std::string& topic) const;
   std::uint64_t last_sequence() const;

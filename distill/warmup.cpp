@@ -29,7 +29,6 @@ constexpr std::int64_t kStepsBetweenHeldout = 50;
 constexpr std::size_t kFlatWindow = 4;   // measurements: 200 steps without 1 % of gain is flat
 constexpr std::size_t kMaxHeldout = 96;  // answers scored each time: enough for a steady mean, cheap beside 50 steps
 constexpr std::int64_t kMaxSkipsInARow = 50;
-constexpr std::int64_t kSaveEveryUs = 30'000'000;
 constexpr std::int64_t kReportEveryUs = 200'000;
 
 [[noreturn]] void interrupted(const std::string& where) {
@@ -234,7 +233,7 @@ void WarmupJob::train() {
   std::int64_t skips_in_a_row = 0;
   while (!finished()) {
     one_step(skips_in_a_row);
-    if (monotonic_us() - saved_us_ > kSaveEveryUs) save();
+    if (monotonic_us() - saved_us_ >= options_.save_every_us) save();
     report(/*always=*/false);
   }
   if (history_.heldout.back().step != trainer_->steps()) measure_heldout();

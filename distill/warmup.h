@@ -43,10 +43,11 @@ struct WarmupOptions {
   std::int32_t batch = 8;  // answers per optimizer step
   std::uint64_t seed = 1;
   int threads = 1;
-  Dtype dtype = Dtype::kBFloat16;  // the target's, while it answers
-  bool resume = false;             // refuse to begin anew
-  bool force = false;              // discard what stands at `out` and any interrupted work
-  bool keep_work = false;          // leave <out>.work, answers included
+  Dtype dtype = Dtype::kBFloat16;           // the target's, while it answers
+  std::int64_t save_every_us = 30'000'000;  // what kill −9 or a power cut costs; 0: after every step
+  bool resume = false;                      // refuse to begin anew
+  bool force = false;                       // discard what stands at `out` and any interrupted work
+  bool keep_work = false;                   // leave <out>.work, answers included
 };
 
 enum class WarmupPhase : std::uint8_t { kAnswers, kTraining };

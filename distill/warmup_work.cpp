@@ -29,8 +29,12 @@ std::string file_sha256(const fs::path& path) {
 void refuse_existing_outcome(const WarmupOptions& options) {
   if (!fs::exists(options.out)) return;
   if (!options.force) {
-    throw Error(ErrorCode::kConflict, options.out.string() + " exists already",
-                "choose another --out, or pass --force to replace it", "out");
+    throw Error(
+        ErrorCode::kConflict, options.out.string() + " exists already",
+        fs::exists(warmup_work_folder(options.out) / "run.json")
+            ? "the run that made it is finished; " + warmup_work_folder(options.out).string() + " can be removed"
+            : "choose another --out, or pass --force to replace it",
+        "out");
   }
   if (!fs::exists(options.out / "config.json") && !fs::is_empty(options.out)) {
     throw Error(ErrorCode::kInvalidArgument, options.out.string() + " is not a model folder, so it is not replaced",

@@ -15,25 +15,29 @@ namespace slip {
 namespace {
 
 constexpr double kWidth = 1040, kMargin = 32, kGap = 36;
-constexpr double kHeader = 142, kPanelTitle = 48, kPlotHeight = 176, kPanelFoot = 40, kFooter = 46;
+constexpr double kHeader = 142, kPanelTitle = 48, kAlphaHeight = 160, kBetween = 30, kLengthHeight = 64,
+                 kPanelFoot = 40, kFooter = 46;
+constexpr double kPlotHeight = kAlphaHeight + kBetween + kLengthHeight;
+constexpr Range kLegalAlpha{0, 1}, kLegalLength{1, 64};  // a step commits a token at least
 
-// All panels share one scale, in steps of a tenth.
-Range alpha_range(const std::map<std::string, Trend>& trends) {
-  double low = 1, high = 0;
-  const auto include = [&](double value) {
-    low = std::min(low, value);
-    high = std::max(high, value);
-  };
+// All panels share one scale, a whole number of ticks and at least three of them.
+Range shared_range(const std::map<std::string, Trend>& trends, const DriftCurve& curve, Range legal) {
+  double low = legal.high, high = legal.low;
   for (const auto& [topic, trend] : trends) {
     for (const auto& point : trend) {
-      if (const auto live = live_alpha(point)) include(*live);
-      if (point.base_alpha) include(*point.base_alpha);
+      for (const auto value : {curve.live(point), curve.base(point)}) {
+        if (!value) continue;
+        low = std::min(low, *value);
+        high = std::max(high, *value);
+      }
     }
   }
-  if (low > high) return {0, 1};
-  Range range{std::max(0.0, std::floor(low * 10 - 0.3) / 10), std::min(1.0, std::ceil(high * 10 + 0.3) / 10)};
-  if (range.high - range.low < 0.3) range.low = std::max(0.0, range.high - 0.3);
-  if (range.high - range.low < 0.3) range.high = range.low + 0.3;
+  if (low > high) return {legal.low, legal.low + 3 * curve.tick};
+  Range range{std::max(legal.low, std::floor(low / curve.tick - 0.3) * curve.tick),
+              std::min(legal.high, std::ceil(high / curve.tick + 0.3) * curve.tick)};
+  const double least = 3 * curve.tick;
+  if (range.high - range.low < least) range.low = std::max(legal.low, range.high - least);
+  if (range.high - range.low < least) range.high = range.low + least;
   return range;
 }
 
@@ -76,7 +80,7 @@ std::string subtitle(TimeSpan span, const std::vector<TopicFigures>& topics) {
 
 std::string empty_svg() {
   SvgCanvas canvas;
-  canvas.rectangle({0, 0}, kWidth, 220, "#FFFFFF");
+  canvas.rectangle({0, 0}, kWidth, 220, kPaper);
   canvas.text({kMargin, 52}, "How often drafted tokens are accepted", {24, kInk, "start", true});
   canvas.text({kWidth / 2, 132}, "waiting for " + std::to_string(kLeastRequests) + " requests: none in this period yet",
               {16, kSoft, "middle"});
@@ -88,17 +92,22 @@ DriftPanel place(std::size_t index, std::size_t columns) {
   const double left = kMargin + static_cast<double>(index % columns) * (width + kGap);
   const double top =
       kHeader + static_cast<double>(index / columns) * (kPanelTitle + kPlotHeight + kPanelFoot) + kPanelTitle;
-  DriftPanel panel;
-  panel.left = left + kAxisLabels;
-  panel.right = left + width - kEndLabels;
-  panel.top = top;
-  panel.bottom = top + kPlotHeight;
-  return panel;
+  Plot alpha;
+  alpha.left = left + kAxisLabels;
+  alpha.right = left + width - kEndLabels;
+  alpha.top = top;
+  alpha.bottom = top + kAlphaHeight;
+  alpha.head = kMarkStrip;
+  Plot length = alpha;
+  length.top = alpha.bottom + kBetween;
+  length.bottom = length.top + kLengthHeight;
+  length.head = 0;
+  return {alpha, length};
 }
 
 }  // namespace
 
-std::string drift_svg(const LedgerReader& ledger, const ReportQuery&) {
+std::string drift_svg(const LedgerReader& ledger) {
   auto topics = topic_figures(ledger);
   std::stable_partition(topics.begin(), topics.end(),
                         [](const TopicFigures& topic) { return topic.requests >= kLeastRequests; });
@@ -107,29 +116,33 @@ std::string drift_svg(const LedgerReader& ledger, const ReportQuery&) {
   if (topics.empty() || trends.empty()) return empty_svg();
 
   const TimeSpan span = time_span(trends, events, ledger.bucket_us());
-  const Range range = alpha_range(trends);
+  const Range alphas = shared_range(trends, kAlphaCurve, kLegalAlpha);
+  const Range lengths = shared_range(trends, kLengthCurve, kLegalLength);
   const std::size_t columns = topics.size() > 1 ? 2 : 1, rows = (topics.size() + columns - 1) / columns;
   const double height = kHeader + static_cast<double>(rows) * (kPanelTitle + kPlotHeight + kPanelFoot) + kFooter;
   SvgCanvas canvas;
-  canvas.rectangle({0, 0}, kWidth, height, "#FFFFFF");
+  canvas.rectangle({0, 0}, kWidth, height, kPaper);
   canvas.text({kMargin, 52}, "How often drafted tokens are accepted", {24, kInk, "start", true});
   canvas.text({kMargin, 76}, subtitle(span, topics), {14, kSoft, "start"});
   draw_legend(canvas);
   for (std::size_t i = 0; i < topics.size(); ++i) {
     DriftPanel panel = place(i, columns);
-    panel.range = range;
-    panel.span = span;
-    panel.bucket_us = ledger.bucket_us();
+    panel.alpha.range = alphas;
+    panel.length.range = lengths;
+    panel.alpha.span = panel.length.span = span;
+    panel.alpha.bucket_us = panel.length.bucket_us = ledger.bucket_us();
     const auto trend = trends.find(topics[i].topic);
     draw_drift_panel(canvas, panel, topics[i], trend == trends.end() ? Trend() : trend->second, events);
   }
   canvas.text(
       {kMargin, height - 20},
-      "α = accepted / (accepted + first rejections). Live and base draft are scored on the same verified answers; "
-      "intervals count requests, not tokens.",
+      "α = accepted / (accepted + first rejections); length = tokens per target step. Both drafts on the same text; "
+      "intervals count requests.",
       {12, kSoft, "start"});
-  return canvas.document(kWidth, height, "Drift report",
-                         "Acceptance rate of the live and the base draft over time, by topic.");
+  return canvas.document(
+      kWidth, height, "Drift report",
+      "Acceptance rate and accepted length of the live and the base draft over time, by topic, with what was "
+      "published, refused, rolled back, and alarms of drift.");
 }
 
 }  // namespace slip

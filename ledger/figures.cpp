@@ -30,7 +30,7 @@ bool can_share(const std::filesystem::path& file) {
          ::faccessat(AT_FDCWD, folder.c_str(), W_OK, AT_EACCESS) == 0;
 }
 
-Database open_to_read(const std::filesystem::path& file) {
+Database open_database_to_read(const std::filesystem::path& file) {
   check_there(file);
   if (can_share(file)) return {file, Database::Mode::kReadOnly};
   if (!has_wal(file)) return {file, Database::Mode::kImmutable};
@@ -74,9 +74,14 @@ std::optional<Interval> interval(const SheetRow& row, const char* low, const cha
 
 }  // namespace
 
+Database open_ledger_to_read(const std::filesystem::path& file) {
+  Database database = open_database_to_read(file);
+  check_format(database, file);
+  return database;
+}
+
 LedgerReader::LedgerReader(const std::filesystem::path& file, const ReportScope& scope)
-    : database_(open_to_read(file)) {
-  check_format(database_, file);
+    : database_(open_ledger_to_read(file)) {
   database_.execute(
       "PRAGMA temp_store = MEMORY; CREATE TEMP TABLE report_scope (since_us INTEGER, topic TEXT, bucket_us INTEGER)");
   const std::string span =
@@ -144,6 +149,10 @@ std::map<std::string, std::vector<TrendPoint>> trend_by_topic(const LedgerReader
     point.alpha_same_text = row.number("alpha_same_text");
     point.base_alpha = row.number("base_alpha");
     point.alpha_interval = interval(row, "alpha_low", "alpha_high");
+    point.accepted_length = row.number("accepted_length");
+    point.length_same_text = row.number("length_same_text");
+    point.base_length = row.number("base_length");
+    point.length_interval = interval(row, "length_low", "length_high");
     trends[row.text("topic")].push_back(point);
   }
   return trends;

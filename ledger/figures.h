@@ -19,6 +19,10 @@ struct ReportScope {
   std::int64_t bucket_us = 0;            // 0: chosen from the span
 };
 
+// A read-only connection to a ledger of this build's format; sees what a running service has committed. Error{kNotFound
+// | kInvalidArgument | kUnsupported | kDataLoss | kIo}, each naming the file.
+Database open_ledger_to_read(const std::filesystem::path& file);
+
 // A read-only connection that answers from the ledger's views, limited to a scope; sees what a running service has
 // committed. Error{kNotFound | kDataLoss | kUnsupported}. Threads: one at a time.
 class LedgerReader {
@@ -55,7 +59,8 @@ struct TopicFigures {
 struct TrendPoint {
   std::int64_t bucket_us = 0, requests = 0;
   std::optional<double> alpha, alpha_same_text, base_alpha;
-  std::optional<Interval> alpha_interval;  // of alpha_same_text
+  std::optional<double> accepted_length, length_same_text, base_length;
+  std::optional<Interval> alpha_interval, length_interval;  // of the live draft on the same text
 };
 
 struct LedgerEvent {

@@ -18,6 +18,7 @@
 #include "common/error.h"
 #include "common/fail_point.h"
 #include "common/log.h"
+#include "common/patient_clock.h"
 #include "ledger/database.h"
 #include "ledger/row_inbox.h"
 #include "ledger/row_writer.h"
@@ -29,6 +30,8 @@ namespace {
 
 constexpr int kLowestNice = 19;
 constexpr std::int64_t kUpkeepIntervalUs = 60'000'000;
+// A date that is a month ahead by mistake must not delete a month of rows before somebody mends it.
+constexpr std::int64_t kClockPatienceUs = std::int64_t{24} * 3600 * 1'000'000;
 
 constexpr std::uintmax_t kCheckedBytes = std::uintmax_t{256} << 20;  // a larger file would hold up the start
 
@@ -64,6 +67,7 @@ struct Ledger::State {
   void write_or_drop(const LedgerRow& row);
   void keep_small_when_due();
   void report_failure(const Error& error);
+  bool paused() const { return options.disk && options.disk->low(); }
 
   const LedgerOptions options;
   RowInbox inbox;
@@ -74,7 +78,8 @@ struct Ledger::State {
   std::vector<LedgerRow> pending;  // kept while the disk refuses
   std::uint64_t n_dropped_stored = 0;
   std::int64_t next_upkeep_us = 0;  // monotonic; the first one comes soon after the start
-  bool failing = false;
+  PatientClock calendar{kClockPatienceUs};
+  std::atomic<bool> failing{false};
 
   std::mutex mutex;
   std::condition_variable wake, done;
@@ -95,7 +100,7 @@ void Ledger::State::run() {
       flush = flushes_wanted;
       last = closing;
     }
-    write_pending();
+    if (last || !paused()) write_pending();
     {
       const std::lock_guard lock(mutex);
       flushes_done = flush;
@@ -113,7 +118,7 @@ void Ledger::State::write_pending() {
   try {
     commit(pending);
     pending.clear();
-    if (std::exchange(failing, false)) log_info("ledger: writing again");
+    if (failing.exchange(false)) log_info("ledger: writing again");
   } catch (const Error& error) {
     if (sqlite3_get_autocommit(database.get()) == 0) {
       sqlite3_exec(database.get(), "ROLLBACK", nullptr, nullptr, nullptr);
@@ -148,17 +153,17 @@ void Ledger::State::write_or_drop(const LedgerRow& row) {
 }
 
 void Ledger::State::keep_small_when_due() {
-  if (failing || monotonic_us() < next_upkeep_us) return;
+  if (failing || paused() || monotonic_us() < next_upkeep_us) return;
   next_upkeep_us = monotonic_us() + kUpkeepIntervalUs;
   try {
-    keep_small(database, {options.keep_requests_us, options.max_bytes}, wall_us());
+    keep_small(database, {options.keep_requests_us, options.max_bytes}, calendar.believe(wall_us(), monotonic_us()));
   } catch (const Error& error) {
     report_failure(error);
   }
 }
 
 void Ledger::State::report_failure(const Error& error) {
-  if (!std::exchange(failing, true)) {
+  if (!failing.exchange(true)) {
     log_error("ledger: " + error.message() + "; serving goes on, rows wait and then drop until it can be written");
   }
 }
@@ -190,6 +195,10 @@ void Ledger::flush() {
   const std::uint64_t mine = ++state_->flushes_wanted;
   state_->wake.notify_all();
   state_->done.wait(lock, [&] { return state_->flushes_done >= mine; });
+}
+
+bool Ledger::failing() const {
+  return state_->failing;
 }
 
 std::uint64_t Ledger::dropped() const {

@@ -6,6 +6,7 @@
 #include <memory>
 #include <span>
 
+#include "common/disk_space.h"
 #include "ledger/rows.h"
 
 namespace slip {
@@ -16,12 +17,14 @@ struct LedgerOptions {
   std::int64_t commit_interval_us = 500'000;  // kill −9 loses at most one second
   std::int64_t keep_requests_us = std::int64_t{30} * 24 * 3600 * 1'000'000;
   std::uint64_t max_bytes = std::uint64_t{1} << 30;
+  std::shared_ptr<DiskSpace> disk;  // nothing is written while it is low; null: never
 };
 
 // The SQLite ledger: WAL, synchronous=FULL, one writer thread at the lowest nice level, batched transactions,
 // `PRAGMA user_version` migrations. (Not SCHED_IDLE: a machine full of serving threads would starve the writer past the
 // one second that a crash may cost.) The writer also watches every stream of requests for drift and records the alarms.
-// While the disk refuses, rows wait, then drop and are counted in engine_load.rows_dropped; it resumes by itself.
+// While the disk refuses or is low, rows wait, then drop and are counted in engine_load.rows_dropped; it resumes by
+// itself.
 // Threads: record() from any thread, never waits.
 class Ledger {
  public:
@@ -33,6 +36,7 @@ class Ledger {
   void reconcile(std::span<const DraftVersionRow> versions);
   void flush();  // returns once everything recorded so far is committed, or the disk refused it
   std::uint64_t dropped() const;
+  bool failing() const;  // the last write was refused
 
  private:
   struct State;

@@ -33,23 +33,6 @@ int limit_of(const ReportQuery& query) {
   return query.kind == ReportKind::kRequests ? query.limit : -1;
 }
 
-ordered_json to_json(const Cell& cell) {
-  if (const auto* integer = std::get_if<std::int64_t>(&cell)) return *integer;
-  if (const auto* real = std::get_if<double>(&cell)) return *real;
-  if (const auto* text = std::get_if<std::string>(&cell)) return *text;
-  return nullptr;
-}
-
-ordered_json to_json(const Sheet& sheet) {
-  ordered_json rows = ordered_json::array();
-  for (const auto& row : sheet.rows) {
-    ordered_json object = ordered_json::object();
-    for (std::size_t i = 0; i < row.size(); ++i) object[sheet.columns[i]] = to_json(row[i]);
-    rows.push_back(std::move(object));
-  }
-  return rows;
-}
-
 std::string report_json(const LedgerReader& ledger, const ReportQuery& query) {
   ordered_json out = {{"report", name_of(query.kind)}};
   out["since_us"] = query.since_us ? ordered_json(*query.since_us) : ordered_json(nullptr);
@@ -70,9 +53,9 @@ std::string report_json(const LedgerReader& ledger, const ReportQuery& query) {
 }  // namespace
 
 std::string render_report(const ReportQuery& query) {
-  if (query.format == ReportFormat::kSvg && query.kind != ReportKind::kDrift) {
+  if (query.format == ReportFormat::kSvg && query.kind != ReportKind::kDrift && query.kind != ReportKind::kTopics) {
     throw Error(ErrorCode::kUnsupported, std::string("there is no drawing of the report ") + name_of(query.kind),
-                "only drift has --format svg", "format");
+                "drift and topics have --format svg", "format");
   }
   const LedgerReader ledger(query.database, {query.since_us, query.topic, query.bucket_us});
   switch (query.format) {
@@ -81,7 +64,7 @@ std::string render_report(const ReportQuery& query) {
     case ReportFormat::kCsv:
       return to_csv(ledger.view(view_of(query.kind), limit_of(query)));
     case ReportFormat::kSvg:
-      return drift_svg(ledger, query);
+      return query.kind == ReportKind::kTopics ? topics_svg(ledger) : drift_svg(ledger);
     case ReportFormat::kTable:
       break;
   }

@@ -59,6 +59,25 @@ std::string event_text(const LedgerEvent& event) {
   return "candidate after " + live + " refused: " + event.reason;
 }
 
+std::string event_counts(const TopicFigures& topic) {
+  std::string text;
+  const auto append = [&](const char* kind, std::int64_t n) {
+    if (n <= 0) return;
+    if (!text.empty()) text += " ";
+    text += event_mark(kind) + std::to_string(n);
+  };
+  append("publish", topic.published);
+  append("refuse", topic.refused);
+  append("rollback", topic.rolled_back);
+  append("drift", topic.drift_events);
+  return text.empty() ? "–" : text;
+}
+
+std::string short_topic(const std::string& name) {
+  constexpr std::size_t kMost = 20;
+  return name.size() <= kMost ? name : name.substr(0, kMost - 1) + "…";
+}
+
 std::string share_text(std::optional<double> share) {
   return share ? shorten(*share, /*with_sign=*/false) : "–";
 }

@@ -14,7 +14,8 @@ namespace slip {
 
 // The pieces render_report() is put together from.
 std::string report_table(const LedgerReader& ledger, const ReportQuery& query);
-std::string drift_svg(const LedgerReader& ledger, const ReportQuery& query);
+std::string drift_svg(const LedgerReader& ledger);
+std::string topics_svg(const LedgerReader& ledger);
 
 // Term and meaning, printed below tables and carried in JSON: α has been computed in too many ways elsewhere.
 std::span<const std::pair<const char*, const char*>> report_definitions();
@@ -22,7 +23,10 @@ std::span<const std::pair<const char*, const char*>> report_definitions();
 std::string version_text(std::uint64_t version);      // "v3"; 0 is "base"
 const char* event_mark(const std::string& kind);      // ▲ published, ✕ refused, ▼ rolled back, ◆ drift
 std::string event_text(const LedgerEvent& event);     // "v3 → v4 published: …"
-std::string share_text(std::optional<double> share);  // ".71", "–" for nothing
+std::string event_counts(const TopicFigures& topic);  // "▲3 ✕1", "–" for none
+// The longest name that is allowed (48 letters) would run into the figures beside it.
+std::string short_topic(const std::string& name);
+std::string share_text(std::optional<double> share);                                  // ".71", "–" for nothing
 std::string gain_text(std::optional<double> gain, std::optional<Interval> interval);  // "+.19 [+.15, +.23]"
 std::string utc_text(std::int64_t us, const char* format);                            // strftime
 // The text with control characters shown as ␀-style pictures, so that a name cannot move a terminal's cursor.

@@ -38,20 +38,6 @@ std::string alpha_sparkline(const std::vector<TrendPoint>& trend) {
   return sparkline(alphas, kSparkWidth);
 }
 
-std::string counts_text(const TopicFigures& topic) {
-  std::string text;
-  const auto append = [&](const char* kind, std::int64_t n) {
-    if (n <= 0) return;
-    if (!text.empty()) text += " ";
-    text += event_mark(kind) + std::to_string(n);
-  };
-  append("publish", topic.published);
-  append("refuse", topic.refused);
-  append("rollback", topic.rolled_back);
-  append("drift", topic.drift_events);
-  return text.empty() ? "–" : text;
-}
-
 std::string topics_table(const LedgerReader& ledger, const ReportQuery& query) {
   TextTable table({{"topic", kLeft},
                    {"requests"},
@@ -70,7 +56,7 @@ std::string topics_table(const LedgerReader& ledger, const ReportQuery& query) {
     table.add({printable(topic.topic), std::to_string(topic.requests), share_text(topic.alpha),
                share_text(topic.recent_alpha), share_text(topic.base_alpha), gain_text(topic.gain, topic.gain_interval),
                fixed(topic.accepted_length, 2), fixed(topic.tokens_per_s, 0), version_text(topic.version),
-               gain_text(topic.version_gain, topic.version_gain_interval), counts_text(topic),
+               gain_text(topic.version_gain, topic.version_gain_interval), event_counts(topic),
                alpha_sparkline(trends[topic.topic])});
   }
   return table.text(query.width, query.color);

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
+#include <nlohmann/json.hpp>
 #include <string_view>
 
 #include "common/error.h"
@@ -63,6 +64,23 @@ std::int64_t SheetRow::integer(const char* column) const {
 std::string SheetRow::text(const char* column) const {
   const auto* text = std::get_if<std::string>(&cell(column));
   return text == nullptr ? std::string() : *text;
+}
+
+nlohmann::ordered_json to_json(const Cell& cell) {
+  if (const auto* integer = std::get_if<std::int64_t>(&cell)) return *integer;
+  if (const auto* real = std::get_if<double>(&cell)) return *real;
+  if (const auto* text = std::get_if<std::string>(&cell)) return *text;
+  return nullptr;
+}
+
+nlohmann::ordered_json to_json(const Sheet& sheet) {
+  nlohmann::ordered_json rows = nlohmann::ordered_json::array();
+  for (const auto& row : sheet.rows) {
+    nlohmann::ordered_json object = nlohmann::ordered_json::object();
+    for (std::size_t i = 0; i < row.size(); ++i) object[sheet.columns[i]] = to_json(row[i]);
+    rows.push_back(std::move(object));
+  }
+  return rows;
 }
 
 std::string to_csv(const Sheet& sheet) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <variant>
@@ -31,6 +32,8 @@ class SheetRow {
   std::size_t row_;
 };
 
+nlohmann::ordered_json to_json(const Cell& cell);
+nlohmann::ordered_json to_json(const Sheet& sheet);  // a list of objects
 std::string to_csv(const Sheet& sheet);  // RFC 4180; a text that a spreadsheet would take for a formula gets a quote
 
 }  // namespace slip

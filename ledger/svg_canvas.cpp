@@ -15,6 +15,31 @@ constexpr const char* kRefused = "#767676";
 constexpr const char* kRolledBack = "#D55E00";
 constexpr const char* kDrift = "#AA4499";
 
+constexpr std::array<SvgShade, 12> kShades = {{{kPaper, "#14181D"},
+                                               {kInk, "#E8ECF1"},
+                                               {kSoft, "#A3AFBD"},
+                                               {kLive, "#56B4E9"},
+                                               {kBase, "#F0A24A"},
+                                               {kGrid, "#2A323B"},
+                                               {kAxis, "#4A5561"},
+                                               {kEventLine, "#3D4752"},
+                                               {kPublished, "#2CC79B"},
+                                               {kRefused, "#9AA3AD"},
+                                               {kRolledBack, "#FF8A4C"},
+                                               {kDrift, "#D97CC8"}}};
+
+// Selects by the attributes themselves, so that drawing knows one palette only and a viewer without style sheets shows
+// it.
+std::string dark_style() {
+  std::string rules;
+  for (const auto& [light, dark] : kShades) {
+    for (const char* property : {"fill", "stroke"}) {
+      rules += std::string("[") + property + "='" + light + "']{" + property + ":" + dark + "}";
+    }
+  }
+  return "<style>@media (prefers-color-scheme:dark){" + rules + "}</style>\n";
+}
+
 std::string coordinates(std::span<const SvgPoint> points) {
   std::string out;
   for (const auto& point : points) out += svg_number(point.x) + "," + svg_number(point.y) + " ";
@@ -29,6 +54,10 @@ std::string stroke_attributes(const char* stroke, double width, const char* dash
 }
 
 }  // namespace
+
+std::span<const SvgShade> svg_shades() {
+  return kShades;
+}
 
 std::string svg_number(double value) {
   std::array<char, 32> digits{};
@@ -94,9 +123,15 @@ void SvgCanvas::circle(SvgPoint center, double radius, const char* fill) {
            "\" fill=\"" + fill + "\"/>\n";
 }
 
+void SvgCanvas::begin_group(const std::string& name, const std::string& topic) {
+  body_ += "<g class=\"" + svg_escape(name) + "\"";
+  if (!topic.empty()) body_ += " data-topic=\"" + svg_escape(topic) + "\"";
+  body_ += ">\n";
+}
+
 void SvgCanvas::mark(SvgPoint center, const std::string& kind, const std::string& title) {
   const double x = center.x, y = center.y, r = 5;
-  body_ += "<g>";
+  body_ += "<g class=\"mark " + svg_escape(kind) + "\">";
   if (!title.empty()) body_ += "<title>" + svg_escape(title) + "</title>";
   if (kind == "publish") {
     polygon(std::array<SvgPoint, 3>{{{x, y - r}, {x + r, y + r - 1}, {x - r, y + r - 1}}}, kPublished, 1);
@@ -117,7 +152,8 @@ std::string SvgCanvas::document(double width, double height, const std::string& 
   return "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 " + size + "\" width=\"" + svg_number(width) +
          "\" height=\"" + svg_number(height) +
          "\" role=\"img\" font-family=\"Inter, 'Helvetica Neue', Arial, 'DejaVu Sans', sans-serif\">\n<title>" +
-         svg_escape(title) + "</title>\n<desc>" + svg_escape(description) + "</desc>\n" + body_ + "</svg>\n";
+         svg_escape(title) + "</title>\n<desc>" + svg_escape(description) + "</desc>\n" + dark_style() + body_ +
+         "</svg>\n";
 }
 
 }  // namespace slip

@@ -6,13 +6,23 @@
 
 namespace slip {
 
+// Every colour that is drawn, as on paper. In a viewer that prefers dark, document() gives each its counterpart.
+inline constexpr const char* kPaper = "#FFFFFF";
+inline constexpr const char* kInk = "#1F2933";
+inline constexpr const char* kSoft = "#5F6C7B";
+inline constexpr const char* kLive = "#0072B2";
+inline constexpr const char* kBase = "#A85500";
+inline constexpr const char* kGrid = "#E6E9ED";
+inline constexpr const char* kAxis = "#B8C0CA";
+inline constexpr const char* kEventLine = "#C9D1DA";
+
 struct SvgPoint {
   double x = 0, y = 0;
 };
 
 struct SvgTextStyle {
   int size = 12;
-  const char* fill = "#333333";
+  const char* fill = kInk;
   const char* anchor = "start";  // start, middle, end
   bool bold = false;
 };
@@ -29,13 +39,20 @@ class SvgCanvas {
   // An event's shape, told apart without colour: ▲ published, ✕ refused, ▼ rolled back, ◆ drift. `title` is its
   // tooltip.
   void mark(SvgPoint center, const std::string& kind, const std::string& title);
-  void raw(const std::string& element) { body_ += element; }
+  // What is drawn until end_group() is one <g>, for whoever reads or styles the file.
+  void begin_group(const std::string& name, const std::string& topic = {});
+  void end_group() { body_ += "</g>\n"; }
 
   std::string document(double width, double height, const std::string& title, const std::string& description) const;
 
  private:
   std::string body_;
 };
+
+struct SvgShade {
+  const char *light, *dark;
+};
+std::span<const SvgShade> svg_shades();
 
 std::string svg_escape(const std::string& text);  // markup, and control characters XML does not allow
 std::string svg_number(double value);

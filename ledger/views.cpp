@@ -26,13 +26,16 @@ LedgerView scoped(const std::string& table, const std::string& time) {
 // The live and the base draft on the same text, by `keys`. The unit is the request, since tokens of one answer are not
 // independent: the interval is the delete-one jackknife of the difference of the two ratios
 // accepted / (accepted + first rejections), times Student's t for n - 1 degrees (Cornish–Fisher expansion in 1/(n - 1),
-// within 1 % from n = 4 on; below that no interval is given).
+// within 1 % from n = 4 on; below that no interval is given). The length's is that of a ratio estimator (delta method):
+// its residuals need one pass only.
 LedgerView gain_by(const std::string& name, const std::string& keys) {
   const std::string text = R"sql(
 WITH totals AS (
   SELECT $keys, COUNT(*) AS n, SUM(live_accepted) AS la, SUM(live_accepted + live_first_rejections) AS ln,
          SUM(base_accepted) AS ba, SUM(base_accepted + base_first_rejections) AS bn,
-         SUM(tokens) / NULLIF(SUM(live_steps), 0) AS live_length, SUM(tokens) / NULLIF(SUM(base_steps), 0) AS base_length
+         SUM(tokens) / NULLIF(SUM(live_steps), 0) AS live_length, SUM(tokens) / NULLIF(SUM(base_steps), 0) AS base_length,
+         SUM(live_steps) AS ls, SUM(tokens * tokens) AS tt, SUM(tokens * live_steps) AS tl,
+         SUM(live_steps * live_steps) AS ll
   FROM scoped_same_text GROUP BY $keys),
 left_out AS (
   SELECT $keys, (la - live_accepted) / NULLIF(ln - live_accepted - live_first_rejections, 0) - la / ln AS live_shift,
@@ -45,12 +48,15 @@ spread AS (
 half AS (
   SELECT $keys, CASE WHEN n >= 4 THEN
            (1.959964 + 2.372270 / (n - 1) + 2.822503 / (n - 1) / (n - 1) + 2.555853 / (n - 1) / (n - 1) / (n - 1))
-           * sqrt((n - 1.0) / n) END AS factor
+           * sqrt((n - 1.0) / n) END AS factor,
+         n / NULLIF(n - 1.0, 0) * sqrt(MAX(0, tt - 2 * live_length * tl + live_length * live_length * ll)) / NULLIF(ls, 0)
+           AS length_spread
   FROM totals)
 SELECT $keys, n AS scored_requests, la / ln AS alpha_same_text, ba / bn AS base_alpha, la / ln - ba / bn AS gain,
        la / ln - ba / bn - factor * sqrt(gain_ss) AS gain_low, la / ln - ba / bn + factor * sqrt(gain_ss) AS gain_high,
        la / ln - factor * sqrt(live_ss) AS alpha_low, la / ln + factor * sqrt(live_ss) AS alpha_high,
-       live_length AS length_same_text, base_length
+       live_length AS length_same_text, base_length,
+       live_length - factor * length_spread AS length_low, live_length + factor * length_spread AS length_high
 FROM totals JOIN spread USING ($keys) JOIN half USING ($keys))sql";
   return {name, replace_all(text, "$keys", keys)};
 }
@@ -136,7 +142,8 @@ cells AS (
 SELECT scope_bucket_us AS bucket_us, )sql" +
                        time_text("scope_bucket_us") + R"sql( AS time, topic,
        IFNULL(requests, 0) AS requests, alpha, alpha_same_text, alpha_low, alpha_high, base_alpha, gain, gain_low,
-       gain_high, IFNULL(scored_requests, 0) AS scored_requests, accepted_length, length_same_text, base_length
+       gain_high, IFNULL(scored_requests, 0) AS scored_requests, accepted_length, length_same_text, length_low,
+       length_high, base_length
 FROM cells LEFT JOIN judged USING (scope_bucket_us, topic) LEFT JOIN answered USING (scope_bucket_us, topic)
      LEFT JOIN trend_gain USING (scope_bucket_us, topic)
 ORDER BY topic, bucket_us)sql"};

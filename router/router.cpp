@@ -9,15 +9,21 @@
 namespace slip {
 
 Router::Router(TopicTable topics, RouterOptions options, TopicClassifier classifier)
-    : topics_(std::move(topics)),
+    : topics_(std::make_shared<const TopicTable>(std::move(topics))),
       options_(options),
-      examples_(examples_in_turn(topics_)),
+      examples_(examples_in_turn(*this->topics())),
       classifier_(std::move(classifier)) {
-  SLIP_CHECK(classifier_.n_topics == topics_.size(), "the classifier was made for another table");
+  SLIP_CHECK(classifier_.n_topics == this->topics()->size(), "the classifier was made for another table");
+}
+
+void Router::set_topics(TopicTable topics) {
+  const auto now = this->topics();
+  SLIP_CHECK(topics.size() == now->size(), "a draft and a column of the classifier belong to each topic");
+  topics_.store(std::make_shared<const TopicTable>(std::move(topics)), std::memory_order_release);
 }
 
 Route Router::route(std::optional<std::string_view> label, std::string_view text) const {
-  if (const auto named = topics_.find(label)) return {*named, TopicSource::kLabel};
+  if (const auto named = topics()->find(label)) return {*named, TopicSource::kLabel};
   if (!options_.classify) return {};
   const auto features = prompt_features(label.value_or(std::string_view()), text);
   std::vector<float> probabilities;

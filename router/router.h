@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <atomic>
 #include <cstdint>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <string_view>
@@ -36,7 +38,10 @@ class Router {
   // REQUIRES: classifier.n_topics == topics.size().
   Router(TopicTable topics, RouterOptions options, TopicClassifier classifier);
 
-  const TopicTable& topics() const { return topics_; }
+  std::shared_ptr<const TopicTable> topics() const { return topics_.load(std::memory_order_acquire); }
+  // Other aliases for the same topics, for requests that come from now on; their examples count from the next start.
+  // REQUIRES: the same names in the same order.
+  void set_topics(TopicTable topics);
   const RouterOptions& options() const { return options_; }
 
   // `text` is what the user asked; any bytes, of which only both ends are read. A label that names no topic is read as
@@ -51,7 +56,7 @@ class Router {
   std::uint64_t lessons() const;
 
  private:
-  const TopicTable topics_;
+  std::atomic<std::shared_ptr<const TopicTable>> topics_;
   const RouterOptions options_;
   const std::vector<TopicExample> examples_;
   mutable std::mutex mutex_;

@@ -82,6 +82,8 @@ struct Metrics::State {
   Gauge& free_pages = gauges("cache_free_pages", "Free pages of the target's cache").Add({});
   Gauge& connections = gauges("connections", "Open connections").Add({});
   Gauge& replay_records = gauges("replay_records", "Requests kept for learning").Add({});
+  Family<Gauge>& degraded = gauges("degraded", "1 while serving goes on without its ledger or learning, by reason");
+  Gauge& learning = gauges("learning", "1 while learning is on").Add({});
   Gauge& ready = gauges("ready", "1 while /readyz says so").Add({});
   Histogram& ttft = histogram("time_to_first_token_seconds", "From submission to the first token", kLatencySeconds);
   Histogram& tpot = histogram("time_per_output_token_seconds", "Mean time per token after the first", kTokenSeconds);
@@ -133,6 +135,10 @@ void Metrics::State::scrape() {
   running.Set(now.running);
   waiting.Set(now.waiting);
   replay_records.Set(now.replay_records);
+  degraded.Add({{"reason", "disk_low"}}).Set(now.disk_low ? 1 : 0);
+  degraded.Add({{"reason", "ledger"}}).Set(now.ledger_refused ? 1 : 0);
+  degraded.Add({{"reason", "replay"}}).Set(now.replay_refused ? 1 : 0);
+  learning.Set(now.learning ? 1 : 0);
   dropped.Add({{"what", "ledger_rows"}}).Increment(std::max(0.0, now.ledger_rows_dropped - ledger_rows_seen));
   ledger_rows_seen = now.ledger_rows_dropped;
 }

@@ -41,6 +41,8 @@ class Metrics {
   // Read at each scrape.
   struct Gauges {
     double running = 0, waiting = 0, replay_records = 0, ledger_rows_dropped = 0;
+    bool disk_low = false, ledger_refused = false, replay_refused = false;  // serving goes on without them
+    bool learning = false;
   };
   void set_gauges(std::function<Gauges()> read);
 

@@ -190,7 +190,7 @@ AnswerIdentity Service::identify(const ServedModel& served, const CompletionCall
   }
   who.model = call.model.value_or(served.names.front());
   who.created_s = wall_us() / 1'000'000;
-  who.topic = served.router->topics()[first.route.topic].name;
+  who.topic = (*served.router->topics())[first.route.topic].name;
   who.topic_source = first.route.source;
   if (first.draft && served.speculates) who.draft = first.draft->name();
   who.stream = call.stream;
@@ -266,7 +266,7 @@ Reply Service::drafts() const {
     const DraftSlot& slot = *served->slots[i];
     const auto live = slot.get();
     Json draft = {{"name", slot.name()},
-                  {"topic", served->router->topics()[{static_cast<std::uint32_t>(i)}].name},
+                  {"topic", (*served->router->topics())[{static_cast<std::uint32_t>(i)}].name},
                   {"live_version", live ? Json(live->number) : Json(nullptr)},
                   {"parameters", live && live->weights ? Json(live->weights->config.parameters()) : Json(nullptr)},
                   {"versions", versions_json(served->drafts, slot.name(), all)}};
@@ -281,8 +281,9 @@ Reply Service::drafts() const {
 Reply Service::topics() const {
   Json list = Json::array();
   const auto served = model_.load(std::memory_order_acquire);
-  for (std::uint32_t i = 0; served && i < served->router->topics().size(); ++i) {
-    const Topic& topic = served->router->topics()[{i}];
+  const auto topics = served ? served->router->topics() : nullptr;
+  for (std::uint32_t i = 0; topics && i < topics->size(); ++i) {
+    const Topic& topic = (*topics)[{i}];
     Json draft = nullptr;
     if (i < served->slots.size()) draft = served->slots[i]->name();
     list.push_back({{"name", topic.name}, {"aliases", topic.aliases}, {"draft", std::move(draft)}});

@@ -29,7 +29,8 @@ struct EngineDoor {
   std::function<void(RequestId)> cancel;
 };
 
-// What is served once it is loaded. Immutable but for what the router learns; the engine behind the door outlives the service's last request.
+// What is served once it is loaded. Immutable but for what the router learns; the engine behind the door outlives the
+// service's last request.
 struct ServedModel {
   std::vector<std::string> names;  // the first is canonical
   std::shared_ptr<const Tokenizer> tokenizer;
@@ -51,7 +52,8 @@ class Service {
  public:
   Service(const ServerOptions& options, Metrics& metrics);
 
-  // Loading → ready → draining, each once; not ready means Error{kUnavailable} for new work.
+  // Loading → ready → draining; not ready means Error{kUnavailable} for new work. open() again, before drain(),
+  // replaces what is served for requests to come.
   void open(std::shared_ptr<const ServedModel> model);
   void drain();
   // Why /readyz says no; nullopt when ready.

@@ -68,7 +68,7 @@ TEST(BuiltInTopics, ExamplesAloneFindTheTopicOfMostPrompts) {
   const Router router = built_in();
   int right = 0;
   for (const Asked& asked : kAsked) {
-    const std::string found = router.topics()[router.route(std::nullopt, asked.prompt).topic].name;
+    const std::string found = (*router.topics())[router.route(std::nullopt, asked.prompt).topic].name;
     EXPECT_TRUE(found == asked.topic || found == "unknown") << asked.prompt << "\nwas taken for " << found;
     right += found == asked.topic ? 1 : 0;
   }

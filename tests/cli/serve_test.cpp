@@ -223,6 +223,49 @@ TEST_F(ServeTest, ASecondServiceIsRefusedAndASecondSignalExitsAtOnce) {
   EXPECT_TRUE(status == 1 || status == 0) << status;  // 0 when the answer was over before the second one came
 }
 
+TEST_F(ServeTest, SighupTakesWhatCanChangeAndRefusesAFaultyFile) {
+  const auto config = folder_ / "c.toml", log = folder_ / "service.log";
+  const std::string log_section = "[log]\nfile = \"" + log.string() + "\"\n";
+  const auto write = [&](const std::string& text) { std::ofstream(config) << text; };
+  const auto said = [&](const std::string& what) {
+    for (int i = 0; i < 1000; ++i) {
+      if (text_of(log).find(what) != std::string::npos) return true;
+      std::this_thread::sleep_for(milliseconds(10));
+    }
+    return false;
+  };
+  write(log_section + "[data]\nmin_free_bytes = 1000000000000000\n");  // more than there is: degraded from the start
+  auto arguments = usual();
+  arguments.insert(arguments.end(), {"-c", config.string()});
+  Program program(folder_, arguments);
+  const auto port = program.port();
+  ASSERT_NE(port, 0) << program.log();
+  EXPECT_EQ(ask(port, chat_bytes("What is 12 + 30?", 8)).status, 200) << "serving goes on";
+  EXPECT_NE(get(port, "/metrics").body.find("slipstream:degraded{reason=\"disk_low\"} 1"), std::string::npos);
+  EXPECT_TRUE(said("disk: only")) << text_of(log);
+  write(log_section + "[data]\nmin_free_bytes = true\n");
+  program.signal(SIGHUP);
+  EXPECT_TRUE(said("reload refused")) << text_of(log);
+  EXPECT_NE(text_of(log).find("c.toml:4: data.min_free_bytes"), std::string::npos) << text_of(log);
+  EXPECT_NE(get(port, "/metrics").body.find("slipstream:degraded{reason=\"disk_low\"} 1"), std::string::npos);
+  write(log_section +
+        "format = \"json\"\n[data]\nmin_free_bytes = 1\n[server]\nmax_connections = 7\n[learning]\n"
+        "enabled = false\n");
+  program.signal(SIGHUP);
+  EXPECT_TRUE(said("reloaded; changed: data.min_free_bytes, learning.enabled, log.format")) << text_of(log);
+  EXPECT_TRUE(said("needs a restart to change: server.max_connections\"}")) << text_of(log);
+  std::string metrics = get(port, "/metrics").body;
+  EXPECT_NE(metrics.find("slipstream:degraded{reason=\"disk_low\"} 0"), std::string::npos);
+  EXPECT_NE(metrics.find("slipstream:learning 0"), std::string::npos);
+  EXPECT_TRUE(said("\"message\":\"disk: ")) << text_of(log);
+  std::filesystem::rename(log, folder_ / "service.log.1");
+  program.signal(SIGUSR1);
+  for (int i = 0; i < 1000 && !std::filesystem::exists(log); ++i) std::this_thread::sleep_for(milliseconds(10));
+  EXPECT_EQ(program.stop(), 0);
+  EXPECT_TRUE(said("\"message\":\"stopped\"")) << text_of(log);
+  EXPECT_EQ(count("SELECT COUNT(*) FROM requests"), 1) << "the row waited for room";
+}
+
 TEST_F(ServeTest, BadStartsSayWhy) {
   EXPECT_EQ(run({"--target", "org/model", "--data-dir", data()}), 2);
   EXPECT_NE(err_.find("download it first"), std::string::npos) << err_;
@@ -258,6 +301,23 @@ TEST_F(ServeTest, CheckConfigPrintsNoSecret) {
   EXPECT_EQ(run({"--target", kTarget, "--check-config"}, {"SLIPSTREAM_API_KEY=hunter2-hunter2-hunter2"}), 0);
   EXPECT_NE(out_.find("drain_timeout_ms = 30000"), std::string::npos);
   EXPECT_EQ(out_.find("hunter2"), std::string::npos);
+}
+
+TEST_F(ServeTest, CheckConfigNamesEveryFaultAndChangesNothing) {
+  std::filesystem::create_directories(data());
+  ::chmod(data().c_str(), 0777);
+  EXPECT_EQ(run({"--target", kTarget, "--draft", folder_.string(), "--host", "everywhere", "--data-dir", data(),
+                 "--check-config"}),
+            2);
+  for (const char* part : {"config.json", "everywhere", "API key", "can be written by others", "4 faults"}) {
+    EXPECT_NE(err_.find(part), std::string::npos) << part << "\n" << err_;
+  }
+  EXPECT_NE(out_.find("drain_timeout_ms"), std::string::npos);
+  EXPECT_TRUE(std::filesystem::is_empty(data()));
+  ::chmod(data().c_str(), 0700);
+  EXPECT_EQ(run({"--target", kTarget, "--draft", kDraft, "--data-dir", data(), "--check-config"}), 0) << err_;
+  EXPECT_EQ(err_, "");
+  EXPECT_TRUE(std::filesystem::is_empty(data()));
 }
 
 // One start for what an operator sets by hand: a key in the environment, prompts in the log.

@@ -103,7 +103,7 @@ class ServingTest : public ::testing::Test {
 TEST_F(ServingTest, RoutingChangesTheDraftAndNeverTheAnswer) {
   plant_another_draft();
   Serving serving(config_, metrics_);
-  const auto model = serving.model();
+  const auto model = serving.model(config_.topics);
   for (const auto& seed : {std::optional<std::uint64_t>{}, std::optional<std::uint64_t>{7}}) {
     const Answer inferred = ask(*model, std::nullopt, seed), sql = ask(*model, "sql", seed);
     const Answer math = ask(*model, "math", seed), unknown = ask(*model, "unknown", seed);
@@ -122,23 +122,23 @@ TEST_F(ServingTest, WhatTheRouterLearnedIsThereAfterARestart) {
   TopicClassifier learned;
   {
     Serving serving(config_, metrics_);
-    Router& router = *serving.model()->router;
-    const TopicId math = router.topics().find("math").value();
+    Router& router = *serving.model(config_.topics)->router;
+    const TopicId math = router.topics()->find("math").value();
     for (int i = 0; i < 8; ++i) router.learn(math, "Wie viele Äpfel bleiben übrig?");
     learned = router.copy();
     serving.drain(std::chrono::seconds(10));
     serving.save();
   }
   Serving again(config_, metrics_);
-  EXPECT_EQ(again.model()->router->copy(), learned);
-  EXPECT_EQ(again.model()->router->lessons(), 8U);
-  const Route route = again.model()->router->route(std::nullopt, "Wie viele Äpfel sind es?");
-  EXPECT_EQ(again.model()->router->topics()[route.topic].name, "math");
+  EXPECT_EQ(again.model(config_.topics)->router->copy(), learned);
+  EXPECT_EQ(again.model(config_.topics)->router->lessons(), 8U);
+  const Route route = again.model(config_.topics)->router->route(std::nullopt, "Wie viele Äpfel sind es?");
+  EXPECT_EQ((*again.model(config_.topics)->router->topics())[route.topic].name, "math");
 }
 
 TEST_F(ServingTest, WithoutLearningTheRouterLearnsNothing) {
   Serving serving(config_, metrics_);
-  Router& router = *serving.model()->router;
+  Router& router = *serving.model(config_.topics)->router;
   router.learn({1}, "select");
   EXPECT_EQ(router.lessons(), 0U);
   serving.drain(std::chrono::seconds(10));
@@ -150,8 +150,8 @@ TEST_F(ServingTest, AHostileRouterStateIsKeptAsideAndServingStarts) {
   ensure_private_directory(folder_);
   replace_file(folder_ / "router.state", std::string(100'000, '\xFF'), "test");
   Serving serving(config_, metrics_);
-  const Route route = serving.model()->router->route(std::nullopt, kQuestion);
-  EXPECT_EQ(serving.model()->router->topics()[route.topic].name, "sql");
+  const Route route = serving.model(config_.topics)->router->route(std::nullopt, kQuestion);
+  EXPECT_EQ((*serving.model(config_.topics)->router->topics())[route.topic].name, "sql");
   EXPECT_EQ(read_file(folder_ / "router.state.bad", kMaxBytes).size(), 100'000U);
 }
 

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <string>
 
 namespace slip::cli {
@@ -19,6 +20,16 @@ TEST(VersionTest, NamesWhatABugReportNeeds) {
     EXPECT_GT(text.find_first_of('\n', at + 1), at + std::string(line).size()) << line << "says nothing";
   }
   EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 6);
+}
+
+TEST(VersionTest, JsonSaysTheSame) {
+  const auto facts = nlohmann::json::parse(version_json());
+  const std::string text = version_text();
+  for (const char* key : {"version", "commit", "compiler", "libtorch", "matrix_instructions"}) {
+    EXPECT_NE(text.find(facts.at(key).get<std::string>()), std::string::npos) << key;
+  }
+  EXPECT_TRUE(facts.at("cuda").is_boolean());
+  EXPECT_TRUE(facts.at("cpu_features").is_array());
 }
 
 }  // namespace

@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 
 #include "common/error.h"
+#include "common/file.h"
+#include "tests/checkpoints/temporary_folder.h"
 
 namespace slip {
 namespace {
@@ -14,8 +16,12 @@ using ::testing::MatchesRegex;
 
 class Log : public ::testing::Test {
  protected:
-  void TearDown() override { set_log_level(LogLevel::kInfo); }
+  void TearDown() override { set_log({}); }
 };
+
+std::string text_of(const std::filesystem::path& file) {
+  return read_file(file, 1 << 20);
+}
 
 template <class Action>
 std::string written_by(Action action) {
@@ -55,7 +61,39 @@ TEST_F(Log, LevelsBelowAreSilent) {
   EXPECT_EQ(written_by([] { log_error("nothing"); }), "");
 }
 
+TEST_F(Log, JsonLinesHoldAnyText) {
+  set_log({.format = LogFormat::kJson});
+  const auto line = written_by([] { log_warn("say \"hi\"\\\n\x1b\xC2\x9B \xFF\xC0\x80 日本 \xED\xA0\x80"); });
+  EXPECT_THAT(line, MatchesRegex("\\{\"time\":\"[0-9TZ:.-]+\",\"level\":\"warning\",\"message\":\".*\"\\}\n"));
+  EXPECT_THAT(line, HasSubstr("say \\\"hi\\\"\\\\\\u000a\\u001b\\u009b \xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD 日本 "));
+  EXPECT_EQ(std::count(line.begin(), line.end(), '\n'), 1);
+}
+
+TEST_F(Log, AFileIsAppendedToAndReopenedAfterARotation) {
+  const testing::TemporaryFolder folder;
+  const auto file = folder.path() / "service.log", moved = folder.path() / "service.log.1";
+  set_log({.file = file});
+  EXPECT_EQ(written_by([] { log_info("one"); }), "") << "nothing goes to standard error";
+  std::filesystem::rename(file, moved);
+  log_info("two");
+  EXPECT_THAT(text_of(moved), HasSubstr("info two\n")) << "until it is reopened";
+  reopen_log();
+  log_info("three");
+  EXPECT_THAT(text_of(file), MatchesRegex("[^\n]*info three\n"));
+  EXPECT_EQ(std::filesystem::status(file).permissions(), std::filesystem::perms(0600));
+  set_log({.file = file});
+  log_info("four");
+  EXPECT_THAT(text_of(file), HasSubstr("three"));
+  EXPECT_THAT(text_of(file), HasSubstr("four"));
+}
+
+TEST_F(Log, AFileThatCannotBeOpenedChangesNothing) {
+  EXPECT_THROW(set_log({.level = LogLevel::kOff, .file = "/nowhere/at/all.log"}), Error);
+  EXPECT_THAT(written_by([] { log_info("still here"); }), HasSubstr("still here"));
+}
+
 TEST_F(Log, LevelNames) {
+  EXPECT_STREQ(log_level_name(LogLevel::kWarn), "warn");
   EXPECT_EQ(parse_log_level("warn"), LogLevel::kWarn);
   EXPECT_EQ(parse_log_level("off"), LogLevel::kOff);
   EXPECT_THROW(parse_log_level("loud"), Error);

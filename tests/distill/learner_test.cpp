@@ -3,11 +3,13 @@
 
 #include <gtest/gtest.h>
 #include <algorithm>
+#include <atomic>
 #include <fstream>
 #include <mutex>
 #include <thread>
 
 #include "common/clock.h"
+#include "common/fail_point.h"
 #include "tests/distill/tiny_draft.h"
 
 namespace slip {
@@ -193,6 +195,55 @@ TEST(Learner, LearnsPublishesAndServesWhatItLearned) {
   EXPECT_EQ(scores.back().version, live->number);
   EXPECT_EQ(learner->dropped(), 0U);
   EXPECT_EQ(house.replay.records("sql"), 160U);
+}
+
+TEST(Learner, SwitchedOffItKeepsNothingAndGoesOnWhenSwitchedOn) {
+  House house;
+  auto learner = house.make_learner(*house.governor);
+  learner->start();
+  stream(*learner, 1, 16);
+  learner->set_enabled(false);
+  stream(*learner, 17, 48);
+  EXPECT_EQ(learner->dropped(), 0U) << "as the operator wished";
+  learner->set_enabled(true);
+  stream(*learner, 65, 16);
+  learner->stop();
+  EXPECT_EQ(house.replay.records("sql"), 32U);
+  EXPECT_EQ(house.notebook.scores().size(), 32U);
+}
+
+TEST(Learner, ALowDiskPausesItCountsWhatIsLostAndRoomLetsItGoOn) {
+  House house;
+  std::atomic<std::uint64_t> free_bytes{50};
+  house.options.disk = std::make_shared<DiskSpace>(house.folder.path(), 100, [&] { return free_bytes.load(); });
+  auto learner = house.make_learner(*house.governor);
+  learner->start();
+  stream(*learner, 1, 16);
+  EXPECT_GT(learner->dropped(), 0U);
+  EXPECT_TRUE(house.notebook.scores().empty());
+  const std::uint64_t lost = learner->dropped();
+  free_bytes = 1000;
+  house.options.disk->set_least(100);
+  stream(*learner, 17, 16);
+  learner->stop();
+  EXPECT_EQ(learner->dropped(), lost);
+  EXPECT_EQ(house.replay.records("sql"), 16U);
+  EXPECT_EQ(house.notebook.scores().size(), 16U);
+}
+
+TEST(Learner, ARecordThatTheDiskRefusesIsCountedAndTheNextIsKept) {
+  House house;
+  auto learner = house.make_learner(*house.governor);
+  learner->start();
+  arm_fail_point("replay.append.write:8:enospc");
+  stream(*learner, 1, 8);
+  EXPECT_TRUE(learner->replay_refused());
+  EXPECT_GT(learner->dropped(), 0U);
+  stream(*learner, 9, 8);
+  arm_fail_point("");
+  EXPECT_FALSE(learner->replay_refused());
+  learner->stop();
+  EXPECT_EQ(house.replay.records("sql"), 15U);
 }
 
 TEST(Learner, EveryDecisionHasItsFigures) {

@@ -210,6 +210,19 @@ TEST(ReplayBuffer, ExpiredRecordsLeave) {
   EXPECT_FALSE(ids_in(buffer).contains(11)) << "an expiry that passed while nobody ran";
 }
 
+// Recorded while the clock was a year ahead, they would outlive their promise by that year.
+TEST(ReplayBuffer, WhatAWrongClockHasDatedExpiresInTime) {
+  ScratchFolder folder;
+  ReplayBuffer buffer(options_in(folder));
+  const std::int64_t now = wall_us(), year = std::int64_t{365} * 24 * 3600 * 1'000'000;
+  ReplayRecord record = make_record(1, "sql");
+  record.created_us = now + year;
+  buffer.append(record);
+  EXPECT_EQ(buffer.expire(now), 0U);
+  EXPECT_EQ(buffer.expire(now + options_in(folder).ttl_us - 1), 0U);
+  EXPECT_EQ(buffer.expire(now + options_in(folder).ttl_us), 1U);
+}
+
 TEST(ReplayBuffer, ATornTailIsCutAndCounted) {
   ScratchFolder folder;
   const ReplayOptions options = options_in(folder);

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <atomic>
 #include <chrono>
 #include <csignal>
 #include <fstream>
@@ -173,6 +174,45 @@ TEST_F(LedgerTest, AFullDiskDelaysRowsAndLosesNone) {
   ledger.flush();
   EXPECT_EQ(count("SELECT COUNT(*) FROM requests"), 2);
   EXPECT_EQ(ledger.dropped(), 0U);
+}
+
+TEST_F(LedgerTest, ALowDiskPausesItAndRoomLetsItGoOn) {
+  auto options = options_for(file_);
+  std::atomic<std::uint64_t> free_bytes{1000};
+  options.queue_rows = 16;
+  options.disk = std::make_shared<DiskSpace>(folder_.path(), 100, [&] { return free_bytes.load(); });
+  Ledger ledger(options);
+  ledger.record(numbered(1));
+  ledger.flush();
+  EXPECT_EQ(count("SELECT COUNT(*) FROM requests"), 1);
+  free_bytes = 50;
+  options.disk->set_least(100);  // asks anew
+  ledger.flush();                // the writer has seen it
+  for (std::uint64_t i = 2; i <= 30; ++i) ledger.record(numbered(i));
+  ledger.flush();
+  EXPECT_EQ(count("SELECT COUNT(*) FROM requests"), 1);
+  EXPECT_EQ(ledger.dropped(), 13U) << "sixteen wait";
+  EXPECT_FALSE(ledger.failing()) << "nothing was tried";
+  free_bytes = 1000;
+  options.disk->set_least(100);
+  ledger.flush();
+  EXPECT_EQ(count("SELECT COUNT(*) FROM requests"), 17);
+  EXPECT_EQ(count("SELECT SUM(rows_dropped) FROM engine_load"), 13);
+}
+
+TEST_F(LedgerTest, AClockThatStepsBackKeepsTheOrderOfRecording) {
+  Ledger ledger(options_for(file_));
+  for (std::uint64_t i = 1; i <= 6; ++i) {
+    RequestRow row = numbered(i);
+    row.finished_us = kSampleStartUs - static_cast<std::int64_t>(i) * 3600 * kSecondUs;
+    row.reached_at = {10};
+    row.accepted_at = {6};
+    ledger.record(row);
+  }
+  ledger.flush();
+  EXPECT_EQ(count("SELECT request_id FROM recent_requests LIMIT 1"), 6);
+  EXPECT_EQ(count("SELECT SUM(reached) FROM acceptance"), 60);
+  EXPECT_GT(count("SELECT requests FROM topics"), 0);
 }
 
 TEST_F(LedgerTest, WhatIsNotANumberDoesNotStopTheLedger) {

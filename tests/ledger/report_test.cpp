@@ -69,6 +69,7 @@ TEST_F(ReportTest, AnEmptyLedgerSaysSoInEveryFormat) {
   { const Ledger ledger(options_for(file_)); }
   EXPECT_THAT(report(ReportKind::kTopics, ReportFormat::kTable), HasSubstr("No requests"));
   EXPECT_THAT(report(ReportKind::kDrift, ReportFormat::kSvg), HasSubstr("waiting for"));
+  EXPECT_THAT(report(ReportKind::kTopics, ReportFormat::kSvg), HasSubstr("waiting for"));
   EXPECT_TRUE(nlohmann::json::parse(report(ReportKind::kTopics, ReportFormat::kJson)).at("rows").empty());
 }
 
@@ -142,7 +143,7 @@ TEST_F(ReportTest, SvgDrawsCurvesMarksAndEscapesText) {
   EXPECT_THAT(svg, Not(HasSubstr("<script")));
   EXPECT_EQ(svg.find('\x01'), std::string::npos);
   EXPECT_THAT(svg, Not(HasSubstr("nan")));
-  EXPECT_EQ(error_code(ReportKind::kTopics, ReportFormat::kSvg), ErrorCode::kUnsupported);
+  EXPECT_EQ(error_code(ReportKind::kDrafts, ReportFormat::kSvg), ErrorCode::kUnsupported);
 }
 
 TEST_F(ReportTest, ReadsWhileTheServiceWrites) {

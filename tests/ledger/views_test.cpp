@@ -82,6 +82,29 @@ TEST_F(ViewsTest, TheGainIsTheJackknifesByHand) {
   EXPECT_NEAR(real("SELECT alpha_same_text FROM topics"), 125.0 / 176, 1e-12);
 }
 
+TEST_F(ViewsTest, TheLengthsIntervalIsTheRatioEstimatorsByHand) {
+  const std::vector<double> tokens = {60, 40, 80, 30, 50}, steps = {20, 18, 25, 15, 20};
+  std::vector<LedgerRow> rows;
+  for (std::size_t i = 0; i < tokens.size(); ++i) {
+    SameTextRow row = sample_score(sample_request("sql", kSampleStartUs, 3, 1), 0.5, 0.5);
+    row.tokens = tokens[i];
+    row.live_steps = steps[i];
+    rows.emplace_back(row);
+  }
+  write(rows);
+  double sum_tokens = 0, sum_steps = 0, squares = 0;
+  for (std::size_t i = 0; i < tokens.size(); ++i) {
+    sum_tokens += tokens[i];
+    sum_steps += steps[i];
+  }
+  const double length = sum_tokens / sum_steps;
+  for (std::size_t i = 0; i < tokens.size(); ++i) squares += std::pow(tokens[i] - length * steps[i], 2);
+  const double half = 2.7764 * std::sqrt(5.0 / 4 * squares) / sum_steps;  // Student's t at 4 degrees of freedom
+  EXPECT_NEAR(real("SELECT length_same_text FROM trend"), length, 1e-12);
+  EXPECT_NEAR(real("SELECT length_low FROM trend"), length - half, 0.005 * half);
+  EXPECT_NEAR(real("SELECT length_high FROM trend"), length + half, 0.005 * half);
+}
+
 TEST_F(ViewsTest, FewRequestsGiveNoInterval) {
   write(scores("sql", {{30, 10, 20, 20}, {18, 12, 15, 15}, {40, 8, 30, 18}}));
   EXPECT_EQ(database_.integer("SELECT gain IS NOT NULL AND gain_low IS NULL FROM topics"), 1);

@@ -38,6 +38,15 @@ TEST(Router, ALabelWinsOverTheText) {
   EXPECT_EQ(router.route("unknown", text).source, TopicSource::kLabel);
 }
 
+TEST(Router, AliasesMayChangeWhileItRoutes) {
+  Router router = seeded();
+  EXPECT_NE(router.route("toast", "").source, TopicSource::kLabel);
+  router.set_topics(TopicTable({{"bread", {"toast"}, {}}, {"music", {}, {}}, {"alps", {}, {}}}));
+  EXPECT_EQ(router.route("toast", "").topic, kBread);
+  EXPECT_EQ(router.route("toast", "").source, TopicSource::kLabel);
+  EXPECT_EQ(router.route(std::nullopt, "violin sonata melody choir").topic, kMusic) << "what it learned stays";
+}
+
 TEST(Router, ALabelThatNamesNoTopicIsReadAsText) {
   const Router router = seeded();
   EXPECT_EQ(router.route(std::nullopt, "what is it about").source, TopicSource::kNone);

@@ -106,6 +106,10 @@ TEST(Metrics, GaugesAreReadAtScrape) {
   EXPECT_TRUE(has(text, "slipstream:num_requests_running 3"));
   EXPECT_TRUE(has(text, "slipstream:num_requests_waiting 2"));
   EXPECT_TRUE(has(metrics.text(), R"(slipstream:dropped_total{what="ledger_rows"} 7)"));
+  EXPECT_TRUE(has(text, R"(slipstream:degraded{reason="disk_low"} 0)"));
+  metrics.set_gauges([] { return Metrics::Gauges{.disk_low = true, .learning = false}; });
+  EXPECT_TRUE(has(metrics.text(), R"(slipstream:degraded{reason="disk_low"} 1)"));
+  EXPECT_TRUE(has(metrics.text(), "slipstream:learning 0"));
 }
 
 }  // namespace

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/check_config.h"
+
+#include <arpa/inet.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+
+#include "checkpoints/llama_tensors.h"
+#include "checkpoints/safetensors.h"
+#include "cli/load_model.h"
+#include "common/file.h"
+#include "engine/model/tokenizer.h"
+#include "server/gatekeeper.h"
+
+namespace slip::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Shape, tensor names and vocabulary; the weights' values stay unread.
+void check_model(const fs::path& folder) {
+  const ModelConfig config = load_model_config(folder);
+  const fs::path weights = weights_path(folder);
+  check_llama_tensors(SafetensorsFile(weights), config, weights.string());
+}
+
+void check_draft(const ServeConfig& config) {
+  if (config.draft.empty()) return;
+  check_model(config.draft);
+  check_draft_vocabulary(config.draft, config.target);
+}
+
+void check_host(const std::string& host) {
+  std::array<unsigned char, sizeof(in6_addr)> address{};
+  if (::inet_pton(AF_INET, host.c_str(), address.data()) == 1) return;
+  if (::inet_pton(AF_INET6, host.c_str(), address.data()) == 1) return;
+  throw Error(ErrorCode::kInvalidArgument, "server.host \"" + host + "\" is no IP address", "such as 127.0.0.1 or ::1",
+              "server.host");
+}
+
+// What taking it would say, without making it.
+void check_data_directory(const fs::path& folder) {
+  if (fs::exists(fs::symlink_status(folder))) return require_private_directory(folder);
+  fs::path parent = fs::absolute(folder).lexically_normal();
+  while (!fs::exists(parent) && parent.has_relative_path()) parent = parent.parent_path();
+  if (fs::is_directory(parent) && ::access(parent.c_str(), W_OK | X_OK) == 0) return;
+  throw Error(ErrorCode::kPermission, folder.string() + " cannot be made: " + parent.string() + " cannot be written",
+              "choose another --data-dir", "data.directory");
+}
+
+}  // namespace
+
+std::vector<Error> faults_of(const ServeConfig& config, const std::string& key_in_environment) {
+  std::vector<Error> faults;
+  const auto check = [&](auto&& one) {
+    try {
+      one();
+    } catch (const Error& error) {
+      faults.push_back(error);
+    }
+  };
+  check([&] { check_model(config.target); });
+  check([&] { Tokenizer::load(config.target); });
+  check([&] { check_draft(config); });
+  check([&] { check_host(config.server.host); });
+  check([&] {
+    require_key_beyond_loopback(config.server.host, ApiKeys::load(config.api_keys_file, key_in_environment));
+  });
+  check([&] { TopicTable(config.topics); });
+  check([&] { check_data_directory(config.data_dir); });
+  return faults;
+}
+
+}  // namespace slip::cli

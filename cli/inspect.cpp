@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <iostream>
+#include <memory>
+
+#include "cli/command.h"
+#include "cli/inspection.h"
+#include "common/error.h"
+
+namespace slip::cli {
+namespace {
+
+constexpr const char* kFooter =
+    "Examples:\n"
+    "  slipstream inspect checkpoints/demo/target\n"
+    "  slipstream inspect slipstream-data\n"
+    "  slipstream inspect slipstream-data/drafts --json\n"
+    "  slipstream inspect slipstream-data/replay\n"
+    "  slipstream inspect slipstream-data/ledger.db\n"
+    "Nothing is changed, and a service may be running. Exit status 1 when something is damaged.";
+
+}  // namespace
+
+void add_inspect(CLI::App& app) {
+  struct Flags {
+    std::filesystem::path path;
+    bool json = false;
+  };
+  auto flags = std::make_shared<Flags>();
+  auto* command = app.add_subcommand("inspect", "What a model, draft, replay or ledger holds, and whether it is whole");
+  command->footer(kFooter);
+  command
+      ->add_option("path", flags->path,
+                   "A model or draft folder, a .safetensors file, a data directory, or its drafts, replay or ledger.db")
+      ->required();
+  command->add_flag("--json", flags->json, "One JSON object");
+  command->callback([flags] {
+    const Inspection found = inspect(flags->path);
+    std::cout << (flags->json ? to_json(found) : to_text(found)) << std::flush;
+    if (!found.faults.empty()) {
+      throw Error(ErrorCode::kDataLoss, found.path + " is damaged, see above");
+    }
+  });
+}
+
+}  // namespace slip::cli

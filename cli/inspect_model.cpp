@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fcntl.h>
+
+#include <algorithm>
+#include <charconv>
+
+#include "checkpoints/draft_meta.h"
+#include "checkpoints/llama_tensors.h"
+#include "checkpoints/model_config.h"
+#include "checkpoints/safetensors.h"
+#include "checkpoints/store_folder.h"
+#include "cli/inspection.h"
+#include "common/error.h"
+#include "common/file.h"
+#include "engine/model/tokenizer.h"
+#include "ledger/report_parts.h"
+
+namespace slip::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::uint64_t kMaxMetaBytes = std::uint64_t{1} << 20;
+
+const char* dtype_text(Dtype dtype) {
+  switch (dtype) {
+    case Dtype::kFloat32:
+      return "float32";
+    case Dtype::kFloat16:
+      return "float16";
+    case Dtype::kBFloat16:
+      break;
+  }
+  return "bfloat16";
+}
+
+std::string shape_text(const std::vector<std::int64_t>& shape) {
+  std::string text;
+  for (const auto extent : shape) text += (text.empty() ? "" : " × ") + std::to_string(extent);
+  return text.empty() ? "scalar" : text;
+}
+
+std::string ids_text(const std::vector<std::int32_t>& ids) {
+  std::string text;
+  for (const auto id : ids) text += (text.empty() ? "" : ", ") + std::to_string(id);
+  return text.empty() ? "none" : text;
+}
+
+std::string file_sha256(const fs::path& path) {
+  const FileHandle file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (!file) throw Error(ErrorCode::kNotFound, path.string() + " is missing");
+  return sha256_of(file.get(), path.string());
+}
+
+template <class Look>
+void or_fault(Inspection& found, Look look) {
+  try {
+    look();
+  } catch (const Error& error) {
+    found.faults.push_back(error.message());
+  }
+}
+
+void add_shape(Inspection& found, const ModelConfig& config) {
+  found.add("architecture", config.architecture);
+  found.add("parameters", config.parameters());
+  found.add("layers", std::int64_t{config.n_layers});
+  found.add("hidden", std::int64_t{config.hidden_size});
+  found.add("ffn", std::int64_t{config.intermediate_size});
+  found.add("heads", std::int64_t{config.n_heads});
+  found.add("kv heads", std::int64_t{config.n_kv_heads});
+  found.add("head size", std::int64_t{config.head_dim});
+  found.add("vocabulary", std::int64_t{config.vocab_size});
+  found.add("context", std::int64_t{config.max_positions});
+  found.add("tied embeddings", std::string(config.tied_embeddings ? "yes" : "no"));
+  found.add("stored as", std::string(dtype_text(config.stored_dtype)));
+  found.add("end ids", ids_text(config.eos_ids));
+}
+
+void add_weights(Inspection& found, const fs::path& folder, const ModelConfig& config) {
+  const fs::path path = weights_path(folder);
+  const SafetensorsFile file(path);
+  found.add("tensors", static_cast<std::int64_t>(file.tensors().size()));
+  found.add("weight bytes", static_cast<std::int64_t>(fs::file_size(path)));
+  check_llama_tensors(file, config, path.string());
+}
+
+void add_meta(Inspection& found, const DraftMeta& meta) {
+  found.add("draft", meta.draft);
+  found.add("version", static_cast<std::int64_t>(meta.version));
+  found.add("parent", static_cast<std::int64_t>(meta.parent));
+  found.add("topic", meta.topic);
+  found.add("target", meta.target);
+  found.add("target fingerprint", meta.target_fingerprint);
+  found.add("made", utc_text(meta.created_us, "%Y-%m-%dT%H:%M:%SZ"));
+  found.add("reason", meta.reason);
+  found.add("optimizer steps", static_cast<std::int64_t>(meta.optimizer_steps));
+  found.add("trained requests", static_cast<std::int64_t>(meta.trained_requests));
+  found.add("held-out alpha before", meta.heldout_alpha_before);
+  found.add("held-out alpha", meta.heldout_alpha);
+  found.add("rolled back", std::string(meta.rolled_back ? "yes" : "no"));
+}
+
+DraftMeta read_meta(const fs::path& folder) {
+  const fs::path file = folder / "meta.json";
+  return parse_draft_meta(read_file(file, kMaxMetaBytes), file.string());
+}
+
+// "ok", or what is wrong with a version's weights.
+std::string weights_state(const fs::path& folder, const DraftMeta& meta) {
+  if (meta.weights_retired) return "retired";
+  if (!fs::exists(folder / "model.safetensors")) return "missing";
+  return file_sha256(folder / "model.safetensors") == meta.weights_sha256 ? "ok" : "damaged";
+}
+
+// "v000042" → 42; 0 for other names.
+std::uint64_t version_number(const std::string& name) {
+  std::uint64_t number = 0;
+  if (name.size() < 7 || name.front() != 'v') return 0;
+  const auto parsed = std::from_chars(name.data() + 1, name.data() + name.size(), number);
+  return parsed.ec == std::errc{} && parsed.ptr == name.data() + name.size() ? number : 0;
+}
+
+std::vector<fs::path> folders_in(const fs::path& folder) {
+  std::vector<fs::path> folders;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    if (entry.symlink_status().type() == fs::file_type::directory) folders.push_back(entry.path());
+  }
+  std::sort(folders.begin(), folders.end());
+  return folders;
+}
+
+std::uint64_t current_version(const fs::path& draft) {
+  std::string text = read_file(draft / "CURRENT", /*max_bytes=*/64);
+  text.erase(text.find_last_not_of('\n') + 1);
+  const std::uint64_t version = version_number(text);
+  if (version == 0) throw Error(ErrorCode::kDataLoss, (draft / "CURRENT").string() + " names no version");
+  return version;
+}
+
+void add_version(Inspection& found, Sheet& versions, const fs::path& folder, std::uint64_t current) {
+  const DraftMeta meta = read_meta(folder);
+  const std::string weights = weights_state(folder, meta);
+  const bool is_current = meta.version == current;
+  if (weights == "damaged" || weights == "missing") found.faults.push_back(folder.string() + ": weights " + weights);
+  if (is_current && weights == "retired") found.faults.push_back(folder.string() + " is current, but retired");
+  versions.rows.push_back(
+      {meta.draft, static_cast<std::int64_t>(meta.version),
+       std::string(is_current ? "current" : (meta.rolled_back ? "rolled back" : "")),
+       static_cast<std::int64_t>(meta.parent), meta.reason, utc_text(meta.created_us, "%Y-%m-%dT%H:%M:%SZ"),
+       static_cast<std::int64_t>(meta.optimizer_steps), meta.heldout_alpha_before, meta.heldout_alpha, weights});
+}
+
+}  // namespace
+
+Inspection inspect_model(const fs::path& folder) {
+  Inspection found{.kind = fs::exists(folder / "meta.json") ? "draft" : "checkpoint"};
+  const ModelConfig config = load_model_config(folder);
+  add_shape(found, config);
+  or_fault(found, [&] { add_weights(found, folder, config); });
+  or_fault(found, [&] {
+    Tokenizer::load(folder);
+    found.add("tokenizer", std::string("ok"));
+  });
+  if (found.kind != "draft") return found;
+  or_fault(found, [&] {
+    const DraftMeta meta = read_meta(folder);
+    add_meta(found, meta);
+    const std::string weights = weights_state(folder, meta);
+    found.add("weights checksum", weights);
+    if (weights == "damaged") found.faults.push_back(folder.string() + ": weights differ from their checksum");
+  });
+  return found;
+}
+
+Inspection inspect_safetensors(const fs::path& file) {
+  Inspection found{.kind = "safetensors"};
+  const SafetensorsFile weights(file);
+  std::int64_t values = 0;
+  Sheet tensors{.columns = {"tensor", "dtype", "shape", "bytes"}};
+  for (const auto& [name, tensor] : weights.tensors()) {
+    const auto bytes = static_cast<std::int64_t>(tensor.bytes.size());
+    values += bytes / static_cast<std::int64_t>(dtype_bytes(tensor.dtype));
+    tensors.rows.push_back({name, std::string(dtype_text(tensor.dtype)), shape_text(tensor.shape), bytes});
+  }
+  found.add("bytes", static_cast<std::int64_t>(fs::file_size(file)));
+  found.add("values", values);
+  for (const auto& [key, value] : weights.metadata()) found.add("metadata " + key, value);
+  found.tables.emplace_back("tensors", std::move(tensors));
+  return found;
+}
+
+Inspection inspect_draft_store(const fs::path& folder) {
+  Inspection found{.kind = "draft store"};
+  Sheet versions{.columns = {"draft", "version", "state", "parent", "reason", "made", "steps", "alpha_before", "alpha",
+                             "weights"}};
+  std::int64_t drafts = 0;
+  for (const fs::path& draft : folders_in(folder)) {
+    if (!is_valid_draft_name(draft.filename().string())) continue;
+    ++drafts;
+    std::uint64_t current = 0;
+    or_fault(found, [&] { current = current_version(draft); });
+    for (const fs::path& version : folders_in(draft)) {
+      if (version_number(version.filename().string()) == 0) continue;
+      or_fault(found, [&] { add_version(found, versions, version, current); });
+    }
+  }
+  found.add("drafts", drafts);
+  found.add("versions", static_cast<std::int64_t>(versions.rows.size()));
+  found.tables.emplace_back("versions", std::move(versions));
+  return found;
+}
+
+}  // namespace slip::cli

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "ledger/sheet.h"
+
+namespace slip::cli {
+
+// What was found at a path. Everything in it comes from files that may be anybody's.
+struct Inspection {
+  std::string kind;  // "checkpoint", "draft", "draft store", "safetensors", "replay", "ledger", "data directory"
+  std::string path;
+  std::vector<std::pair<std::string, Cell>> facts;
+  std::vector<std::pair<std::string, Sheet>> tables;
+  std::vector<std::string> faults;  // what is damaged or missing, each naming its file
+
+  void add(const std::string& name, Cell value) { facts.emplace_back(name, std::move(value)); }
+};
+
+// Finds out what stands at `path` by its content and reads it without changing anything, beside a running service too.
+// What is partly damaged is described as far as it goes, with its faults. Error{kNotFound | kInvalidArgument} when
+// nothing is there or it is nothing of ours.
+Inspection inspect(const std::filesystem::path& path);
+
+Inspection inspect_model(const std::filesystem::path& folder);        // a Hugging Face folder, a draft's version
+Inspection inspect_safetensors(const std::filesystem::path& file);    // a weight file by itself
+Inspection inspect_draft_store(const std::filesystem::path& folder);  // <data>/drafts
+Inspection inspect_replay(const std::filesystem::path& path);         // <data>/replay, or one segment
+Inspection inspect_ledger(const std::filesystem::path& file);
+
+std::string to_text(const Inspection& found);
+std::string to_json(const Inspection& found);
+
+}  // namespace slip::cli

@@ -1,0 +1,27 @@
+# SPDX-License-Identifier: Apache-2.0
+# Runs while installing; cmake/install.cmake sets source_dir, bin_dir, data_dir and program.
+set(root "$ENV{DESTDIR}${CMAKE_INSTALL_PREFIX}")
+set(SLIPSTREAM_BIN "${CMAKE_INSTALL_PREFIX}/${bin_dir}")
+set(SLIPSTREAM_SHARE "${CMAKE_INSTALL_PREFIX}/${data_dir}/slipstream")
+if(CMAKE_INSTALL_PREFIX STREQUAL "/usr")
+  set(SLIPSTREAM_ETC "/etc/slipstream")
+  set(etc "$ENV{DESTDIR}/etc/slipstream")
+else()
+  set(SLIPSTREAM_ETC "${CMAKE_INSTALL_PREFIX}/etc/slipstream")
+  set(etc "${root}/etc/slipstream")
+endif()
+
+configure_file("${source_dir}/tools/slipstream.service.in" "${root}/lib/systemd/system/slipstream.service" @ONLY)
+if(NOT EXISTS "${etc}/slipstream.toml")
+  file(MAKE_DIRECTORY "${etc}")
+  file(COPY_FILE "${source_dir}/configs/default.toml" "${etc}/slipstream.toml")
+endif()
+
+function(write_completion shell file)
+  get_filename_component(folder "${file}" DIRECTORY)
+  file(MAKE_DIRECTORY "${folder}")
+  execute_process(COMMAND "${program}" completion ${shell} OUTPUT_FILE "${file}" COMMAND_ERROR_IS_FATAL ANY)
+  message(STATUS "Installing: ${file}")
+endfunction()
+write_completion(bash "${root}/${data_dir}/bash-completion/completions/slipstream")
+write_completion(zsh "${root}/${data_dir}/zsh/site-functions/_slipstream")

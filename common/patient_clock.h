@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+namespace slip {
+
+// The wall clock for deciding what is old enough to be deleted. A step against the monotonic clock, either way, may be
+// a wrong date that somebody mends: it is believed only once it has lasted, and until then time goes on from before it.
+// One owner.
+class PatientClock {
+ public:
+  static constexpr std::int64_t kToleranceUs = std::int64_t{600} * 1'000'000;  // slewing and drift, not steps
+  explicit PatientClock(std::int64_t patience_us) : patience_us_(patience_us) {}
+
+  // The time to reckon with, given what both clocks say.
+  std::int64_t believe(std::int64_t wall_us, std::int64_t monotonic_us) {
+    const std::int64_t expected = wall_us_ + (monotonic_us - monotonic_us_);
+    const bool stepped = started_ && (wall_us > expected + kToleranceUs || wall_us < expected - kToleranceUs);
+    if (!stepped) {
+      stepped_after_us_ = monotonic_us;
+    } else if (monotonic_us - stepped_after_us_ < patience_us_) {
+      return expected;
+    }
+    started_ = true;
+    wall_us_ = wall_us;
+    monotonic_us_ = monotonic_us;
+    return wall_us;
+  }
+
+ private:
+  std::int64_t patience_us_;
+  bool started_ = false;
+  std::int64_t wall_us_ = 0, monotonic_us_ = 0;  // when both were last believed
+  std::int64_t stepped_after_us_ = 0;            // monotonic
+};
+
+}  // namespace slip

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every help teaches by examples, and the examples are commands that the program takes.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "cli/command.h"
+#include "common/error.h"
+
+namespace slip::cli {
+namespace {
+
+// Examples begin with the program's name, indented; a line that ends in a backslash goes on.
+std::vector<std::string> examples_of(const CLI::App& command) {
+  std::vector<std::string> examples;
+  std::istringstream lines(command.get_footer());
+  bool goes_on = false;
+  for (std::string line; std::getline(lines, line);) {
+    const bool begins = line.starts_with("  ") && line.find("slipstream ") != std::string::npos;
+    if (!begins && !goes_on) continue;
+    if (!goes_on) examples.emplace_back();
+    goes_on = line.ends_with('\\');
+    if (goes_on) line.pop_back();
+    examples.back() += line + " ";
+  }
+  return examples;
+}
+
+// As a shell would, for what the examples use: blanks, single quotes, NAME=value before the program, > at the end.
+std::vector<std::string> words_of(const std::string& example) {
+  std::vector<std::string> words;
+  std::string word;
+  bool quoted = false, some = false;
+  for (const char c : example) {
+    if (c == '\'') {
+      quoted = !quoted;
+      some = true;
+    } else if (c == ' ' && !quoted) {
+      if (some) words.push_back(std::exchange(word, {}));
+      some = false;
+    } else {
+      word += c;
+      some = true;
+    }
+  }
+  const auto program = std::find(words.begin(), words.end(), "slipstream");
+  const auto redirection = std::find(words.begin(), words.end(), ">");
+  return program == words.end() ? words : std::vector<std::string>(program + 1, redirection);
+}
+
+void disarm(CLI::App& command) {
+  command.callback([] {});
+  for (CLI::App* sub : command.get_subcommands({})) disarm(*sub);
+}
+
+std::string fault_of(const std::string& example) {
+  CLI::App app;
+  add_commands(app);
+  for (CLI::App* command : app.get_subcommands({})) disarm(*command);
+  std::vector<std::string> words = words_of(example);
+  std::reverse(words.begin(), words.end());
+  try {
+    app.parse(words);
+    return "";
+  } catch (const CLI::ParseError& error) {
+    return error.what();
+  }
+}
+
+void check(const CLI::App& command) {
+  SCOPED_TRACE(command.get_display_name());
+  const auto examples = examples_of(command);
+  EXPECT_FALSE(examples.empty()) << "its help has no example";
+  const CLI::App* parent = command.get_parent();
+  for (const auto& example : examples) {
+    EXPECT_EQ(fault_of(example), "") << example;
+    const bool names_it = example.find(" " + command.get_name() + " ") != std::string::npos;
+    EXPECT_TRUE(parent == nullptr || names_it) << example;
+  }
+  for (const CLI::Option* option : command.get_options()) {
+    EXPECT_NE(option->get_description(), "") << option->get_name() << " says nothing";
+  }
+  for (const CLI::App* sub : command.get_subcommands({})) check(*sub);
+}
+
+TEST(Help, EveryCommandHasExamplesThatParse) {
+  CLI::App app;
+  add_commands(app);
+  EXPECT_GE(app.get_subcommands({}).size(), 8U);
+  check(app);
+}
+
+TEST(Help, NegativeAnExampleWithAnOptionThatIsNotThereIsSeen) {
+  EXPECT_NE(fault_of("  slipstream serve --prot 8000 "), "");
+  EXPECT_NE(fault_of("  slipstream serv "), "");
+  EXPECT_EQ(fault_of("  KEY=x slipstream generate --target x --max-tokens 3 --prompt 'a b' > out "), "");
+}
+
+TEST(Help, VersionAndHelpExitInOrder) {
+  CLI::App app;
+  add_commands(app);
+  EXPECT_THROW(app.parse(std::vector<std::string>{"--version"}), CLI::CallForVersion);
+  EXPECT_THROW(app.parse(std::vector<std::string>{"--help"}), CLI::CallForHelp);
+}
+
+}  // namespace
+}  // namespace slip::cli

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "common/disk_space.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "common/log.h"
+
+namespace slip {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST(DiskSpace, GoesLowBelowTheLeastAndBackATenthAbove) {
+  EXPECT_FALSE(is_disk_low(1000, 1000, false));
+  EXPECT_TRUE(is_disk_low(999, 1000, false));
+  EXPECT_TRUE(is_disk_low(1050, 1000, true));
+  EXPECT_FALSE(is_disk_low(1100, 1000, true));
+  EXPECT_FALSE(is_disk_low(0, 0, true)) << "0 never pauses";
+}
+
+TEST(DiskSpace, SaysEveryChangeOnceAndRecovers) {
+  std::optional<std::uint64_t> free_bytes = 50;
+  DiskSpace disk("/data", 100, [&] { return free_bytes; });
+  ::testing::internal::CaptureStderr();
+  EXPECT_TRUE(disk.low());
+  EXPECT_TRUE(disk.low());
+  const std::string said = ::testing::internal::GetCapturedStderr();
+  EXPECT_THAT(said, HasSubstr("serving goes on"));
+  EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 1);
+  free_bytes = 1'000;
+  EXPECT_TRUE(disk.low()) << "asked once a second at most";
+  disk.set_least(200);  // asks anew
+  ::testing::internal::CaptureStderr();
+  EXPECT_FALSE(disk.low());
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr("go on"));
+}
+
+TEST(DiskSpace, UnknownChangesNothing) {
+  std::optional<std::uint64_t> free_bytes = 50;
+  DiskSpace disk("/data", 100, [&] { return free_bytes; });
+  EXPECT_TRUE(disk.low());
+  free_bytes.reset();
+  disk.set_least(100);
+  EXPECT_TRUE(disk.low());
+  DiskSpace nowhere("/no/such/folder", 100);
+  EXPECT_FALSE(nowhere.low());
+  DiskSpace here("/", 1);
+  EXPECT_FALSE(here.low());
+}
+
+}  // namespace
+}  // namespace slip

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "common/patient_clock.h"
+
+#include <gtest/gtest.h>
+
+namespace slip {
+namespace {
+
+constexpr std::int64_t kHourUs = std::int64_t{3600} * 1'000'000, kYearUs = 24 * 365 * kHourUs;
+constexpr std::int64_t kStart = 50 * kYearUs;
+
+TEST(PatientClock, FollowsTheWallClockWhileBothAgree) {
+  PatientClock clock(kHourUs);
+  EXPECT_EQ(clock.believe(kStart, 0), kStart);
+  EXPECT_EQ(clock.believe(kStart + 1'500'000, 1'000'000), kStart + 1'500'000) << "slewed";
+}
+
+TEST(PatientClock, AStepAheadIsBelievedOnceItHasLasted) {
+  PatientClock clock(kHourUs);
+  clock.believe(kStart, 0);
+  const std::int64_t wrong = kStart + kYearUs;
+  EXPECT_EQ(clock.believe(wrong + 60'000'000, 60'000'000), kStart + 60'000'000);
+  EXPECT_EQ(clock.believe(wrong + kHourUs - 1, kHourUs - 1), kStart + kHourUs - 1);
+  EXPECT_EQ(clock.believe(wrong + 2 * kHourUs, 2 * kHourUs), wrong + 2 * kHourUs);
+  EXPECT_EQ(clock.believe(wrong + 3 * kHourUs, 3 * kHourUs), wrong + 3 * kHourUs);
+}
+
+TEST(PatientClock, ADateThatIsMendedInTimeLeavesNoTrace) {
+  PatientClock clock(kHourUs);
+  clock.believe(kStart, 0);
+  for (int minute = 1; minute < 200; ++minute) {
+    const std::int64_t now = minute * std::int64_t{60'000'000};
+    const bool wrong = minute % 50 < 40;
+    const std::int64_t believed = clock.believe(kStart + now + (wrong ? kYearUs : 0), now);
+    EXPECT_EQ(believed, kStart + now) << minute;
+  }
+}
+
+TEST(PatientClock, SoIsAStepBack) {
+  PatientClock clock(kHourUs);
+  clock.believe(kStart, 0);
+  EXPECT_EQ(clock.believe(kStart - kYearUs, 1), kStart + 1);
+  EXPECT_EQ(clock.believe(kStart - kYearUs + kHourUs, kHourUs), kStart - kYearUs + kHourUs);
+  EXPECT_EQ(clock.believe(kStart - kYearUs + kHourUs + 5, kHourUs + 5), kStart - kYearUs + kHourUs + 5);
+}
+
+}  // namespace
+}  // namespace slip

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ledger/backup.h"
+
+#include <gmock/gmock.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <csignal>
+#include <fstream>
+#include <thread>
+
+#include "common/error.h"
+#include "common/fail_point.h"
+#include "ledger/database.h"
+#include "ledger/ledger.h"
+#include "ledger/report.h"
+#include "tests/ledger/sample_ledger.h"
+
+namespace slip {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+
+class BackupTest : public ::testing::Test {
+ protected:
+  ~BackupTest() override { arm_fail_point(""); }
+
+  ErrorCode refused(const fs::path& from, const fs::path& to) {
+    try {
+      back_up_ledger(from, to);
+    } catch (const Error& error) {
+      message_ = error.message();
+      return error.code();
+    }
+    ADD_FAILURE() << "accepted";
+    return ErrorCode::kInternal;
+  }
+  static std::int64_t rows(const fs::path& file) {
+    return Database(file, Database::Mode::kReadOnly).integer("SELECT COUNT(*) FROM requests");
+  }
+
+  TemporaryFolder folder_;
+  const fs::path file_ = folder_ / "ledger.db", copy_ = folder_ / "copy.db";
+  std::string message_;
+};
+
+// What cp would lose: the rows are in the -wal only, and the writer holds the file open.
+TEST_F(BackupTest, CopiesWhatTheWalHolds) {
+  Ledger ledger(options_for(file_));
+  for (int i = 0; i < 200; ++i) ledger.record(sample_request("sql", kSampleStartUs + i * kSecondUs, 6, 4));
+  ledger.flush();
+  ASSERT_GT(fs::file_size(file_.string() + "-wal"), 0U);
+  const LedgerBackup made = back_up_ledger(file_, copy_);
+  EXPECT_EQ(made.requests, 200);
+  EXPECT_EQ(made.bytes, fs::file_size(copy_));
+  EXPECT_EQ(rows(copy_), 200);
+  EXPECT_EQ(fs::status(copy_).permissions() & fs::perms::mask, fs::perms(0600));
+  for (const char* suffix : {".part", ".part-wal", ".part-journal"}) {
+    EXPECT_FALSE(fs::exists(copy_.string() + suffix)) << suffix;
+  }
+  ReportQuery query;
+  query.kind = ReportKind::kTopics;
+  query.database = copy_;
+  EXPECT_THAT(render_report(query), HasSubstr("sql"));
+  const Ledger again(options_for(copy_));  // a service can go on from it
+}
+
+TEST_F(BackupTest, CopiesAreWholeWhileTheServiceWrites) {
+  Ledger ledger(options_for(file_));
+  std::atomic<bool> over{false};
+  std::thread writer([&] {
+    for (std::int64_t i = 0; !over; ++i) {
+      ledger.record(sample_request("sql", kSampleStartUs + i * kSecondUs, 6, 4));
+      ledger.flush();
+    }
+  });
+  std::int64_t before = 0;
+  for (int i = 0; i < 5; ++i) {
+    const fs::path copy = folder_ / ("copy" + std::to_string(i));
+    const LedgerBackup made = back_up_ledger(file_, copy);
+    EXPECT_GE(made.requests, before);
+    EXPECT_EQ(rows(copy), made.requests);
+    before = made.requests;
+  }
+  over = true;
+  writer.join();
+}
+
+TEST_F(BackupTest, NothingIsReplacedAndNothingIsLeftBehind) {
+  { Ledger ledger(options_for(file_)); }
+  std::ofstream(copy_) << "precious";
+  EXPECT_EQ(refused(file_, copy_), ErrorCode::kConflict);
+  EXPECT_EQ(fs::file_size(copy_), 8U);
+  fs::remove(copy_);
+  fs::create_symlink(folder_ / "elsewhere", copy_);  // dangling
+  EXPECT_EQ(refused(file_, copy_), ErrorCode::kConflict);
+  fs::remove(copy_);
+  std::ofstream(copy_.string() + ".part") << "another backup";
+  EXPECT_EQ(refused(file_, copy_), ErrorCode::kConflict);
+  EXPECT_THAT(message_, HasSubstr(".part"));
+  EXPECT_TRUE(fs::exists(copy_.string() + ".part")) << "not ours to remove";
+  fs::remove(copy_.string() + ".part");
+  EXPECT_EQ(refused(folder_ / "none.db", copy_), ErrorCode::kNotFound);
+  EXPECT_EQ(refused(file_, folder_ / "no" / "such" / "folder"), ErrorCode::kIo);
+  for (const char* point : {"backup.copy:1:enospc", "backup.fsync:1:enospc", "backup.rename:1:enospc"}) {
+    arm_fail_point(point);
+    EXPECT_EQ(refused(file_, copy_), ErrorCode::kIo) << point;
+    EXPECT_FALSE(fs::exists(copy_)) << point;
+    EXPECT_FALSE(fs::exists(copy_.string() + ".part")) << point;
+  }
+}
+
+TEST_F(BackupTest, RefusesWhatIsNoLedgerAndWhatIsDamaged) {
+  { Database(folder_ / "theirs.db", Database::Mode::kReadWrite).execute("CREATE TABLE theirs (x)"); }
+  EXPECT_EQ(refused(folder_ / "theirs.db", copy_), ErrorCode::kInvalidArgument);
+  std::ofstream(folder_ / "text.db") << "no database at all, but long enough to have a header of a hundred bytes or so "
+                                        "as SQLite would want to see it";
+  EXPECT_EQ(refused(folder_ / "text.db", copy_), ErrorCode::kDataLoss);
+  {
+    Ledger ledger(options_for(file_));
+    for (int i = 0; i < 2000; ++i) ledger.record(sample_request("sql", kSampleStartUs + i * kSecondUs, 6, 4));
+  }
+  std::fstream bytes(file_, std::ios::in | std::ios::out | std::ios::binary);
+  bytes.seekp(static_cast<std::streamoff>(fs::file_size(file_) / 2 / 4096 * 4096));
+  bytes << std::string(8192, '\x5A');
+  bytes.close();
+  EXPECT_EQ(refused(file_, copy_), ErrorCode::kDataLoss) << message_;
+  EXPECT_FALSE(fs::exists(copy_));
+}
+
+TEST_F(BackupTest, KilledAtAnyPointTheCopyIsWholeOrNotThere) {
+  {
+    Ledger ledger(options_for(file_));
+    for (int i = 0; i < 50; ++i) ledger.record(sample_request("sql", kSampleStartUs + i * kSecondUs, 6, 4));
+  }
+  for (const char* point : {"backup.copy", "backup.fsync", "backup.rename"}) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      arm_fail_point(std::string(point) + ":1:kill");
+      back_up_ledger(file_, copy_);
+      ::_exit(0);
+    }
+    int status = 0;
+    ::waitpid(child, &status, 0);
+    ASSERT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) << point;
+    EXPECT_FALSE(fs::exists(copy_)) << point;
+    for (const char* suffix : {".part", ".part-journal", ".part-wal", ".part-shm"}) fs::remove(copy_.string() + suffix);
+  }
+  EXPECT_EQ(back_up_ledger(file_, copy_).requests, 50);
+}
+
+}  // namespace
+}  // namespace slip
