@@ -56,6 +56,7 @@ struct RequestSummary {
   StopReason reason = StopReason::kNone;
   std::optional<Error> error;  // with kFailed
   RequestFigures figures;
+  std::string name;  // as in Request
 };
 
 // Where an answer goes. Called on the engine thread, in order, on_finished exactly once and last. Must not block, must
@@ -69,6 +70,7 @@ class TokenSink {
 
 struct Request {
   RequestId id;                      // unique in the process; the submitter numbers
+  std::string name;                  // what else the submitter calls it: copied, never read
   std::vector<std::int32_t> prompt;  // at least one token
   SamplingParams sampling;
   std::int32_t max_tokens = 16;       // prompt + max_tokens ≤ the target's max_positions

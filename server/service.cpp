@@ -33,12 +33,17 @@ std::string session_of(const std::vector<std::int32_t>& prompt) {
   return text.data();
 }
 
-std::vector<std::int32_t> tokenise(const ServedModel& model, const CompletionCall& call) {
-  if (call.endpoint == Endpoint::kCompletion) return model.tokenizer->encode(call.prompt, SpecialTokens::kParse);
+std::vector<std::int32_t> render(const ServedModel& model, const std::vector<ChatMessage>& messages,
+                                 bool add_generation_prompt) {
   if (!model.chat_template) {
     throw Error(ErrorCode::kUnsupported, "this model has no chat template", "use /v1/completions", "messages");
   }
-  return model.chat_template->render(*model.tokenizer, call.messages, /*add_generation_prompt=*/true);
+  return model.chat_template->render(*model.tokenizer, messages, add_generation_prompt);
+}
+
+std::vector<std::int32_t> tokenise(const ServedModel& model, const CompletionCall& call) {
+  if (call.endpoint == Endpoint::kCompletion) return model.tokenizer->encode(call.prompt, SpecialTokens::kParse);
+  return render(model, call.messages, /*add_generation_prompt=*/true);
 }
 
 std::int32_t answer_length(const ServedModel& model, const CompletionCall& call, std::size_t prompt_tokens) {
@@ -58,6 +63,15 @@ void check_model(const ServedModel& model, const std::optional<std::string>& wan
   if (!wanted || std::find(model.names.begin(), model.names.end(), *wanted) != model.names.end()) return;
   throw Error(ErrorCode::kNotFound, "the model '" + wanted->substr(0, 128) + "' does not exist",
               "this server has '" + model.names.front() + "'", "model");
+}
+
+Json model_json(const ServedModel& model, const std::string& name) {
+  return {{"id", name},
+          {"object", "model"},
+          {"created", 0},
+          {"owned_by", "slipstream"},
+          {"root", model.names.front()},
+          {"max_model_len", model.max_positions}};
 }
 
 Json acceptance_json(const AcceptanceCount& count) {
@@ -134,7 +148,7 @@ std::shared_ptr<const ServedModel> Service::model() const {
   return model_.load(std::memory_order_acquire);
 }
 
-AnswerIdentity Service::generate(CompletionCall call, TenantId tenant, std::shared_ptr<TokenSink> sink) {
+AnswerIdentity Service::generate(CompletionCall call, const Caller& caller, std::shared_ptr<TokenSink> sink) {
   const auto served = model();
   check_model(*served, call.model);
   Request request;
@@ -150,7 +164,8 @@ AnswerIdentity Service::generate(CompletionCall call, TenantId tenant, std::shar
   request.end_ids = served->end_ids;
   request.stop_strings = std::move(call.stop);
   request.top_logprobs = call.top_logprobs;
-  request.tenant = tenant;
+  request.tenant = caller.tenant;
+  request.name = caller.request_id;
   request.learn = call.learn;
   request.session = session_of(request.prompt);
   request.sink = std::move(sink);
@@ -176,14 +191,38 @@ void Service::cancel(RequestId request) {
   if (const auto served = model_.load(std::memory_order_acquire)) served->engine.cancel(request);
 }
 
+Reply Service::tokenize(const TokenizeCall& call) const {
+  const auto served = model();
+  check_model(*served, call.model);
+  const auto ids = call.prompt ? served->tokenizer->encode(*call.prompt, SpecialTokens::kParse)
+                               : render(*served, call.messages, call.add_generation_prompt);
+  Json body = {{"count", ids.size()}, {"max_model_len", served->max_positions}, {"tokens", ids}};
+  if (call.return_token_strs) {
+    Json spellings = Json::array();
+    for (const std::int32_t id : ids) spellings.push_back(std::string(served->tokenizer->token_content(id)));
+    body["token_strs"] = std::move(spellings);
+  }
+  return json_reply(body);
+}
+
+Reply Service::detokenize(const DetokenizeCall& call) const {
+  const auto served = model();
+  check_model(*served, call.model);
+  return json_reply({{"prompt", text_with_specials(*served->tokenizer, call.tokens)}});
+}
+
 Reply Service::models() const {
   Json list = Json::array();
   if (const auto served = model_.load(std::memory_order_acquire)) {
-    for (const auto& name : served->names) {
-      list.push_back({{"id", name}, {"object", "model"}, {"created", 0}, {"owned_by", "slipstream"}});
-    }
+    for (const auto& name : served->names) list.push_back(model_json(*served, name));
   }
   return json_reply({{"object", "list"}, {"data", std::move(list)}});
+}
+
+Reply Service::model_named(const std::string& name) const {
+  const auto served = model();
+  check_model(*served, name);
+  return json_reply(model_json(*served, name));
 }
 
 Reply Service::drafts() const {
