@@ -2,11 +2,10 @@
 #include "cli/recorder.h"
 
 #include <algorithm>
-#include <array>
-#include <cstdio>
 
 #include "common/clock.h"
 #include "common/log.h"
+#include "server/request_id.h"
 
 namespace slip::cli {
 namespace {
@@ -22,12 +21,6 @@ std::string name_at(const std::vector<std::string>& names, std::uint32_t index) 
 const char* rule_name(const RequestSummary& summary) {
   if (summary.sampling.temperature <= 0) return "greedy";
   return summary.rule == AcceptanceRule::kCoupled ? "coupled" : "rejection";
-}
-
-std::string hex(std::uint64_t value) {
-  std::array<char, 17> text{};
-  std::snprintf(text.data(), text.size(), "%016llx", static_cast<unsigned long long>(value));
-  return text.data();
 }
 
 // Listeners must not throw: what memory cannot hold is lost, and said.
@@ -73,7 +66,7 @@ RequestRow request_row(const RequestSummary& summary, const RecordNames& names, 
   const RequestFigures& figures = summary.figures;
   RequestRow row;
   row.request_id = summary.id.value;
-  row.http_id = hex(summary.id.value);
+  row.http_id = summary.name.empty() ? request_id_text(summary.id.value) : summary.name;
   row.finished_us = wall_us;
   row.topic = name_at(names.topics, summary.route.topic.value);
   row.draft = name_at(names.drafts, summary.route.topic.value);

@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <string.h>
+#include <sys/prctl.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
@@ -35,12 +38,17 @@ constexpr const char* kFooter =
     "SIGTERM and SIGINT: no new work, finish what runs (server.drain_timeout_ms), save, exit 0; a second one exits at "
     "once.";
 
-Gatekeeper make_gatekeeper(const ServeConfig& config) {
-  const char* environment = std::getenv("SLIPSTREAM_API_KEY");
-  ApiKeys keys = ApiKeys::load(config.api_keys_file, environment == nullptr ? "" : environment);
-  ::unsetenv("SLIPSTREAM_API_KEY");  // nothing that this process may start needs it
+// From the file and the environment, whose copy is wiped: neither /proc nor what this process may start needs it.
+ApiKeys load_keys(const ServeConfig& config) {
+  char* const environment = std::getenv("SLIPSTREAM_API_KEY");
+  const std::string given = environment == nullptr ? "" : environment;
+  if (environment != nullptr) ::explicit_bzero(environment, given.size());
+  ::unsetenv("SLIPSTREAM_API_KEY");
+  ApiKeys keys = ApiKeys::load(config.api_keys_file, given, config.server.key_limits);
   require_key_beyond_loopback(config.server.host, keys);
-  return Gatekeeper(config.server, std::move(keys));
+  // A core dump would hold the requests under way, with their keys.
+  if (!keys.empty()) ::prctl(PR_SET_DUMPABLE, 0);
+  return keys;
 }
 
 // The engine has ended; the last bytes may still be on their way.
@@ -117,12 +125,13 @@ void serve(const ServeOverrides& overrides, bool check_only) {
   const StopSignal signals;
   signals.take_reloads();
   set_log(config.log);
-  const Gatekeeper gatekeeper = make_gatekeeper(config);
+  const Gatekeeper gatekeeper(config.server, load_keys(config));
+  KeyQuotas quotas(gatekeeper.keys());
   Metrics metrics;
-  Service service(config.server, metrics);
-  HttpServer server(service, gatekeeper);
+  Service service(server_options(config, gatekeeper.keys().size()), metrics);
+  HttpServer server(service, gatekeeper, quotas);
   server.start();  // answers /readyz while the model loads
-  Serving serving(config, metrics);
+  Serving serving(config, metrics, quotas);
   for (const auto& line : serving.start_up_lines()) log_info(line);
   service.open(serving.model(config.topics));
   std::cout << "slipstream is listening on " << server.url() << std::endl;

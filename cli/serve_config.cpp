@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/serve_config.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <sstream>
@@ -18,6 +19,7 @@ constexpr std::int64_t kDayUs = std::int64_t{24} * 3600 * 1'000'000;
 constexpr std::int64_t kMaxInt32 = std::numeric_limits<std::int32_t>::max();
 constexpr std::int64_t kMaxBytes = std::int64_t{1} << 50;
 constexpr std::int64_t kMaxDays = 36'500;
+constexpr std::size_t kMaxServedName = 256;  // bytes
 constexpr double kMaxStepsPerRequest = 64;
 constexpr std::string_view kStepsPerRequest = "steps_per_request:";
 
@@ -39,11 +41,20 @@ void read_days(TomlSection& section, const char* key, std::int64_t& out_us) {
   out_us = days * kDayUs;
 }
 
+// What clients ask for and answers repeat: "org/name:tag", in any script, but nothing that hides.
+bool is_served_name(const std::string& name) {
+  return !name.empty() && name.size() <= kMaxServedName &&
+         std::none_of(name.begin(), name.end(), [](unsigned char c) { return c <= ' ' || c == 0x7f; });
+}
+
 void read_model(TomlSection section, ServeConfig& config) {
   read_path(section, "target", config.target);
   read_path(section, "draft", config.draft);
   read_path(section, "chat_template", config.chat_template);
   section.read("served_names", config.served_names);
+  if (!std::all_of(config.served_names.begin(), config.served_names.end(), is_served_name)) {
+    section.refuse("served_names", "must hold names of 1 to 256 characters, none of them a control character or blank");
+  }
   std::string dtype = config.dtype == Dtype::kFloat32 ? "float32" : "bfloat16";
   section.read_choice("dtype", dtype, {"bfloat16", "float32"});
   config.dtype = dtype == "float32" ? Dtype::kFloat32 : Dtype::kBFloat16;
@@ -52,20 +63,29 @@ void read_model(TomlSection section, ServeConfig& config) {
   section.finish();
 }
 
+void read_exposure(TomlSection& section, ServeConfig& config) {
+  std::string name = exposure_name(config);
+  section.read_choice("expose_acceptance", name, {"auto", "all", "own", "none"});
+  config.expose_auto = name == "auto";
+  config.server.expose_acceptance = name == "own"    ? ExposeAcceptance::kOwn
+                                    : name == "none" ? ExposeAcceptance::kNone
+                                                     : ExposeAcceptance::kAll;
+}
+
 void read_server(TomlSection section, ServeConfig& config) {
   ServerOptions& server = config.server;
   section.read("host", server.host);
   section.read("port", server.port, 0, 65535);
   read_path(section, "api_keys_file", config.api_keys_file);
+  read_path(section, "tls_certificate", server.tls_certificate);
+  read_path(section, "tls_key", server.tls_key);
+  KeyLimits& limits = server.key_limits;
+  section.read("key_requests_in_flight", limits.requests_in_flight, 0, KeyLimits::kMostInFlight);
+  section.read("key_requests_per_minute", limits.requests_per_minute, 0, KeyLimits::kMostPerMinute);
+  section.read("key_tokens_per_minute", limits.tokens_per_minute, 0, KeyLimits::kMostPerMinute);
   section.read("allowed_hosts", server.allowed_hosts);
   section.read("allowed_origins", server.allowed_origins);
-  std::string expose = server.expose_acceptance == ExposeAcceptance::kAll   ? "all"
-                       : server.expose_acceptance == ExposeAcceptance::kOwn ? "own"
-                                                                            : "none";
-  section.read_choice("expose_acceptance", expose, {"all", "own", "none"});
-  server.expose_acceptance = expose == "all"   ? ExposeAcceptance::kAll
-                             : expose == "own" ? ExposeAcceptance::kOwn
-                                               : ExposeAcceptance::kNone;
+  read_exposure(section, config);
   section.read("io_threads", server.io_threads, 1, 2);
   section.read("max_connections", server.max_connections, 1, 65'536);
   section.read("max_header_bytes", server.max_header_bytes, 1 << 10, 1 << 20);
@@ -239,6 +259,12 @@ ServeConfig parse_serve_config(const std::string& toml, const std::string& where
   read_storage(root, config);
   root.finish();
   return config;
+}
+
+ServerOptions server_options(const ServeConfig& config, std::size_t n_keys) {
+  ServerOptions options = config.server;
+  if (config.expose_auto) options.expose_acceptance = n_keys > 1 ? ExposeAcceptance::kNone : ExposeAcceptance::kAll;
+  return options;
 }
 
 ServeConfig load_serve_config(const ServeOverrides& overrides) {

@@ -39,6 +39,7 @@ struct ServeConfig {
   LogOptions log;
   std::filesystem::path api_keys_file;
   ServerOptions server;
+  bool expose_auto = true;  // expose_acceptance follows from how many keys share the drafts
   EngineOptions engine;
   bool speculation = true;
   bool learning = true;
@@ -67,6 +68,10 @@ std::vector<Topic> parse_topics(const std::string& toml, const std::string& wher
 
 // Defaults ← file ← command line. `--target` drops the file's draft and chat template: they belong to its target.
 ServeConfig load_serve_config(const ServeOverrides& overrides);
+
+const char* exposure_name(const ServeConfig& config);  // as server.expose_acceptance says it
+// With more than one key, acceptance counts tell one client what another taught a draft: "auto" then hides them (S14).
+ServerOptions server_options(const ServeConfig& config, std::size_t n_keys);
 
 // The effective configuration as TOML; no secret is in it.
 std::string to_toml(const ServeConfig& config);

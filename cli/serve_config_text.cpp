@@ -31,26 +31,19 @@ toml::table model_table(const ServeConfig& config) {
                      {"cache_tokens", config.cache_tokens}};
 }
 
-const char* expose_name(ExposeAcceptance expose) {
-  switch (expose) {
-    case ExposeAcceptance::kAll:
-      return "all";
-    case ExposeAcceptance::kOwn:
-      return "own";
-    case ExposeAcceptance::kNone:
-      break;
-  }
-  return "none";
-}
-
 toml::table server_table(const ServeConfig& config) {
   const ServerOptions& server = config.server;
   return toml::table{{"host", server.host},
                      {"port", server.port},
                      {"api_keys_file", config.api_keys_file.string()},
+                     {"tls_certificate", server.tls_certificate.string()},
+                     {"tls_key", server.tls_key.string()},
+                     {"key_requests_in_flight", server.key_limits.requests_in_flight},
+                     {"key_requests_per_minute", server.key_limits.requests_per_minute},
+                     {"key_tokens_per_minute", server.key_limits.tokens_per_minute},
                      {"allowed_hosts", list(server.allowed_hosts)},
                      {"allowed_origins", list(server.allowed_origins)},
-                     {"expose_acceptance", expose_name(server.expose_acceptance)},
+                     {"expose_acceptance", exposure_name(config)},
                      {"io_threads", server.io_threads},
                      {"max_connections", server.max_connections},
                      {"max_header_bytes", integer(server.max_header_bytes)},
@@ -86,6 +79,21 @@ toml::table learning_table(const ServeConfig& config) {
                      {"steps_between_canaries", learner.steps_between_canaries},
                      {"queue_observations", integer(learner.queue_observations)},
                      {"seed", integer(learner.seed)}};
+}
+
+}  // namespace
+
+const char* exposure_name(const ServeConfig& config) {
+  if (config.expose_auto) return "auto";
+  switch (config.server.expose_acceptance) {
+    case ExposeAcceptance::kAll:
+      return "all";
+    case ExposeAcceptance::kOwn:
+      return "own";
+    case ExposeAcceptance::kNone:
+      break;
+  }
+  return "none";
 }
 
 toml::table table_of(const ServeConfig& config) {

@@ -143,9 +143,10 @@ std::shared_ptr<Router> make_router(const ServeConfig& config, const TopicTable&
 
 // Members in the order they are made; what uses another stands below it.
 struct Serving::State {
-  State(const ServeConfig& given, Metrics& given_metrics)
+  State(const ServeConfig& given, Metrics& given_metrics, StepListener& given_quotas)
       : config(given),
         metrics(given_metrics),
+        quotas(given_quotas),
         lock(config.data_dir),
         disk(std::make_shared<DiskSpace>(config.data_dir, config.min_free_bytes)),
         target(load_target(config.target, config.dtype)),
@@ -186,7 +187,7 @@ struct Serving::State {
     auto worker = make_worker(config, target.weights, *pool);
     cache_bytes = static_cast<std::uint64_t>(worker->cache().n_pages()) *
                   PagePool::page_bytes(target.weights->config, config.dtype);
-    std::vector<StepListener*> listeners = {&*recorder};
+    std::vector<StepListener*> listeners = {&*recorder, &quotas};
     if (governor) listeners.push_back(governor.get());
     engine.emplace(engine_options(config), std::move(worker), target.tokenizer, *pool, learner.get(),
                    std::move(listeners));
@@ -200,6 +201,7 @@ struct Serving::State {
 
   const ServeConfig config;
   Metrics& metrics;
+  StepListener& quotas;
   DataDirectoryLock lock;
   const std::shared_ptr<DiskSpace> disk;
   TargetModel target;
@@ -221,7 +223,8 @@ struct Serving::State {
   std::jthread engine_thread;
 };
 
-Serving::Serving(const ServeConfig& config, Metrics& metrics) : state_(std::make_unique<State>(config, metrics)) {
+Serving::Serving(const ServeConfig& config, Metrics& metrics, StepListener& quotas)
+    : state_(std::make_unique<State>(config, metrics, quotas)) {
   State* state = state_.get();
   metrics.set_gauges([state] {
     Metrics::Gauges now;

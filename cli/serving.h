@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "cli/serve_config.h"
+#include "engine/step_listener.h"
 #include "server/service.h"
 
 namespace slip::cli {
@@ -12,8 +13,9 @@ namespace slip::cli {
 // this order and ended in the reverse one.
 class Serving {
  public:
-  // Loads everything and starts the engine and the learner. Errors: whatever a wrong model, draft or data directory is.
-  Serving(const ServeConfig& config, Metrics& metrics);
+  // Loads everything and starts the engine and the learner. `metrics` and `quotas`, which hears what the engine did,
+  // outlive it. Errors: whatever a wrong model, draft or data directory is.
+  Serving(const ServeConfig& config, Metrics& metrics, StepListener& quotas);
   ~Serving();  // drain() without patience
 
   // What is served, with the topics' aliases as given.

@@ -102,6 +102,17 @@ std::string read_file(const std::filesystem::path& path, std::uint64_t max_bytes
   return content;
 }
 
+void require_private_file(const std::filesystem::path& path, const std::string& what, const std::string& param) {
+  struct stat status {};
+  if (::stat(path.c_str(), &status) != 0) {
+    throw Error(ErrorCode::kNotFound, "no " + what + " " + path.string(), {}, param);
+  }
+  if ((status.st_mode & 077) != 0) {
+    throw Error(ErrorCode::kPermission, "the " + what + " " + path.string() + " can be read or written by others",
+                "chmod 600 " + path.string(), param);
+  }
+}
+
 void ensure_private_directory(const std::filesystem::path& path) {
   if (path.has_parent_path()) std::filesystem::create_directories(path.parent_path());
   if (::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) throw_errno("cannot create " + path.string());

@@ -41,6 +41,9 @@ void replace_file(const std::filesystem::path& path, std::string_view content, s
 
 // The whole file, refused with Error{kTooLarge} over `max_bytes` and Error{kNotFound} when absent.
 std::string read_file(const std::filesystem::path& path, std::uint64_t max_bytes);
+// A file that holds a secret: Error{kNotFound}, or Error{kPermission} when anybody but its owner can read or write it.
+// `what` names the file's kind in the message, `param` the setting it came from.
+void require_private_file(const std::filesystem::path& path, const std::string& what, const std::string& param);
 // Creates (0700) or accepts a directory that belongs to us and that nobody else can write; else Error{kPermission}.
 void ensure_private_directory(const std::filesystem::path& path);
 // The same of a directory that is there, without creating it.

@@ -57,6 +57,7 @@ struct RequestSummary {
   StopReason reason = StopReason::kNone;
   std::optional<Error> error;  // with kFailed
   RequestFigures figures;
+  std::string name;  // as in Request
 };
 
 // Where an answer goes. Called on the engine thread, in order, on_finished exactly once and last. Must not block, must
@@ -70,12 +71,13 @@ class TokenSink {
 
 struct Request {
   RequestId id;                      // unique in the process; the submitter numbers
+  std::string name;                  // what else the submitter calls it: copied, never read
   std::vector<std::int32_t> prompt;  // at least one token
   SamplingParams sampling;
   std::int32_t max_tokens = 16;       // prompt + max_tokens ≤ the target's max_positions
   std::vector<std::int32_t> end_ids;  // empty: only length and strings stop
   std::vector<std::string> stop_strings;
-  bool keep_stop = false;          // the text keeps the stop string, or the end token's text, that ended it
+  bool keep_stop = false;  // the text keeps the stop string, or the end token's text, that ended it
   // A text of its own, or the middle of the prompt's: some tokenizers write a space before the first word only then.
   StreamDecoder::Start answer_start = StreamDecoder::Start::kText;
   std::int32_t top_logprobs = -1;  // −1: none; 0: the token's own; n: and the n best

@@ -49,7 +49,7 @@ SequenceRef Sequence::ref() const {
 }
 
 RequestSummary Sequence::summary() const {
-  return {request.id, request.route, request.tenant, rule, request.sampling, reason, error, figures};
+  return {request.id, request.route, request.tenant, rule, request.sampling, reason, error, figures, request.name};
 }
 
 bool Sequence::commit(std::int32_t token) {

@@ -93,6 +93,14 @@ class CallReader {
     return std::move(call_);
   }
 
+  static std::vector<std::string> known_fields(Endpoint endpoint) {
+    std::vector<std::string> names(kCommon.begin(), kCommon.end());
+    if (endpoint == Endpoint::kChat) names.insert(names.end(), kChatOnly.begin(), kChatOnly.end());
+    if (endpoint == Endpoint::kCompletion) names.insert(names.end(), kCompletionOnly.begin(), kCompletionOnly.end());
+    for (const NeutralField& field : neutral_fields()) names.emplace_back(field.name);
+    return names;
+  }
+
  private:
   static constexpr std::array kCommon = {"model",
                                          "temperature",
@@ -119,10 +127,12 @@ class CallReader {
                                          "stream_options",
                                          "service_tier"};
 
+  static constexpr std::array kChatOnly = {"messages", "max_completion_tokens", "top_logprobs"};
+  static constexpr std::array kCompletionOnly = {"prompt", "best_of", "echo"};
+
   bool is_known(const std::string& name) const {
-    if (std::find(kCommon.begin(), kCommon.end(), name) != kCommon.end()) return true;
-    if (call_.endpoint == Endpoint::kCompletion) return name == "prompt" || name == "best_of" || name == "echo";
-    return name == "messages" || name == "max_completion_tokens" || name == "top_logprobs";
+    const auto in = [&](const auto& names) { return std::find(names.begin(), names.end(), name) != names.end(); };
+    return in(kCommon) || (call_.endpoint == Endpoint::kChat ? in(kChatOnly) : in(kCompletionOnly));
   }
 
   void check_names() const {
@@ -268,6 +278,10 @@ class CallReader {
 };
 
 }  // namespace
+
+std::vector<std::string> request_fields(Endpoint endpoint) {
+  return CallReader::known_fields(endpoint);
+}
 
 CompletionCall parse_request(Endpoint endpoint, std::string_view body, const CallHeaders& headers) {
   const json parsed = parse_strict_json(body, "request body", {.max_values = kMaxValues});

@@ -44,6 +44,9 @@ struct CompletionCall {
   std::optional<std::string> topic_label;
 };
 
+// Every field that a body may have, also those of which only the value that changes nothing is taken.
+std::vector<std::string> request_fields(Endpoint endpoint);
+
 // Throws Error{kInvalidArgument | kUnsupported} whose param() names the field. Pure; any thread.
 CompletionCall parse_request(Endpoint endpoint, std::string_view body, const CallHeaders& headers);
 

@@ -1,25 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/gatekeeper.h"
 
-#include <openssl/crypto.h>
-#include <openssl/hmac.h>
-#include <openssl/sha.h>
-#include <sys/stat.h>
-
 #include <algorithm>
 #include <boost/asio/ip/address.hpp>
 #include <cctype>
-#include <cstring>
-#include <sstream>
 
 #include "common/error.h"
-#include "common/file.h"
 
 namespace slip {
 namespace {
 
-constexpr std::size_t kMaxKeyBytes = 512;
-constexpr std::uint64_t kMaxKeyFileBytes = 1U << 20;
 constexpr std::string_view kBearer = "Bearer ";
 
 std::string lower(std::string_view text) {
@@ -49,104 +39,97 @@ bool is_json(std::string_view content_type) {
   return end != std::string::npos && type.substr(0, end + 1) == "application/json";
 }
 
-void check_key_file(const std::filesystem::path& file) {
-  struct stat status {};
-  if (::stat(file.c_str(), &status) != 0) {
-    throw Error(ErrorCode::kNotFound, "no API key file " + file.string(), {}, "server.api_keys_file");
+constexpr std::string_view kSchemes[] = {"http://", "https://"};
+
+bool is_printable(std::string_view text) {
+  return std::all_of(text.begin(), text.end(), [](char c) { return c > ' ' && c < 0x7f; });
+}
+
+// "https://example.org:8443": what browsers send, so that it can be compared byte for byte and sent back.
+void check_origin(const std::string& origin) {
+  for (const std::string_view scheme : kSchemes) {
+    if (!origin.starts_with(scheme)) continue;
+    const std::string_view host = std::string_view(origin).substr(scheme.size());
+    if (!host.empty() && host.find_first_of("/*?#@\\,") == std::string_view::npos && is_printable(host) &&
+        lower(host) == host) {
+      return;
+    }
   }
-  if ((status.st_mode & 077) != 0) {
-    throw Error(ErrorCode::kPermission, "the API key file " + file.string() + " can be read by others",
-                "chmod 600 " + file.string(), "server.api_keys_file");
+  throw Error(ErrorCode::kInvalidArgument, "the allowed origin '" + origin + "' is not like https://example.org",
+              "scheme, host in lower case and port if it is not the usual one; no path, no *",
+              "server.allowed_origins");
+}
+
+void check_host(const std::string& host) {
+  if (!host.empty() && is_printable(host) && host.find_first_of("/*?#@\\,") == std::string::npos &&
+      without_port(host) == host) {
+    return;
   }
+  throw Error(ErrorCode::kInvalidArgument, "the allowed host '" + host + "' is no plain host name",
+              "without scheme, port and path", "server.allowed_hosts");
 }
 
 }  // namespace
 
-void ApiKeys::add(std::string_view key) {
-  if (key.empty() || key.size() > kMaxKeyBytes) {
-    throw Error(ErrorCode::kInvalidArgument, "an API key has " + std::to_string(key.size()) + " bytes; 512 at most",
-                "make one with: openssl rand -hex 32");
-  }
-  Digest digest;
-  ::SHA256(reinterpret_cast<const unsigned char*>(key.data()), key.size(), digest.data());
-  digests_.push_back(digest);
-}
-
-ApiKeys ApiKeys::load(const std::filesystem::path& file, const std::string& environment) {
-  ApiKeys keys;
-  if (!environment.empty()) keys.add(environment);
-  if (file.empty()) return keys;
-  check_key_file(file);
-  std::istringstream lines(read_file(file, kMaxKeyFileBytes));
-  for (std::string line; std::getline(lines, line);) {
-    const auto begin = line.find_first_not_of(" \t\r");
-    if (begin == std::string::npos || line[begin] == '#') continue;
-    keys.add(std::string_view(line).substr(begin, line.find_last_not_of(" \t\r") - begin + 1));
-  }
-  if (keys.empty()) {
-    throw Error(ErrorCode::kInvalidArgument, "the API key file " + file.string() + " holds no key", {},
-                "server.api_keys_file");
-  }
-  return keys;
-}
-
-std::optional<TenantId> ApiKeys::find(std::string_view key) const {
-  Digest given;
-  ::SHA256(reinterpret_cast<const unsigned char*>(key.data()), key.size(), given.data());
-  bool found = false;
-  for (const Digest& digest : digests_) found |= ::CRYPTO_memcmp(digest.data(), given.data(), given.size()) == 0;
-  if (!found) return std::nullopt;
-  // Keyed by the API key itself, so that a stored tenant says nothing about who it is.
-  static constexpr std::string_view kPurpose = "slipstream tenant";
-  Digest tenant;
-  unsigned int n = 0;
-  ::HMAC(::EVP_sha256(), key.data(), static_cast<int>(std::min(key.size(), kMaxKeyBytes)),
-         reinterpret_cast<const unsigned char*>(kPurpose.data()), kPurpose.size(), tenant.data(), &n);
-  TenantId id;
-  std::memcpy(&id.value, tenant.data(), sizeof id.value);
-  return id;
-}
-
 Gatekeeper::Gatekeeper(const ServerOptions& options, ApiKeys keys)
     : hosts_({"localhost", "127.0.0.1", "[::1]"}), origins_(options.allowed_origins), keys_(std::move(keys)) {
-  for (const auto& host : options.allowed_hosts) hosts_.push_back(lower(host));
+  for (const auto& origin : origins_) check_origin(origin);
+  for (const auto& host : options.allowed_hosts) {
+    check_host(host);
+    hosts_.push_back(lower(host));
+  }
 }
 
 bool Gatekeeper::is_known_host(std::string_view host) const {
   return std::find(hosts_.begin(), hosts_.end(), lower(without_port(host))) != hosts_.end();
 }
 
-bool Gatekeeper::is_known_origin(std::string_view origin) const {
-  if (std::find(origins_.begin(), origins_.end(), origin) != origins_.end()) return true;
-  constexpr std::string_view kScheme = "http://";
-  return origin.starts_with(kScheme) && is_known_host(origin.substr(kScheme.size()));
+bool Gatekeeper::is_own_origin(std::string_view origin) const {
+  return std::any_of(std::begin(kSchemes), std::end(kSchemes), [&](std::string_view scheme) {
+    return origin.starts_with(scheme) && is_known_host(origin.substr(scheme.size()));
+  });
 }
 
-std::optional<Reply> Gatekeeper::refuse(const Visitor& visitor, TenantId& tenant) const {
-  tenant = {};
-  if (!visitor.one_host) return refusal(400, "the request must have exactly one Host header", "bad_request");
-  if (keys_.empty()) {
-    if (!visitor.host || !is_known_host(*visitor.host)) {
-      return refusal(421, "this server does not answer for that Host; see server.allowed_hosts", "unknown_host");
-    }
-    if (visitor.origin && !is_known_origin(*visitor.origin)) {
-      return refusal(403, "requests from that Origin are not allowed; see server.allowed_origins", "foreign_origin");
-    }
-  } else if (visitor.path != "/healthz" && visitor.path != "/readyz") {
-    const auto given = visitor.authorization.value_or("");
-    const bool bearer = lower(given.substr(0, kBearer.size())) == lower(kBearer);
-    const auto found = keys_.find(bearer ? given.substr(kBearer.size()) : std::string_view());
-    if (!found) {
-      Reply reply = refusal(401, "send a valid API key as 'Authorization: Bearer KEY'", "invalid_api_key");
-      reply.headers.emplace_back("WWW-Authenticate", "Bearer");
-      return reply;
-    }
-    tenant = *found;
+std::optional<Reply> Gatekeeper::refuse_stranger(const Visitor& visitor, const Guest& guest) const {
+  if (!visitor.host || !is_known_host(*visitor.host)) {
+    return refusal(421, "this server does not answer for that Host; see server.allowed_hosts", "unknown_host");
   }
-  if (visitor.method == "POST" && !is_json(visitor.content_type.value_or(""))) {
-    return refusal(415, "a POST must have Content-Type: application/json", "unsupported_media_type");
+  if (visitor.origin && guest.allowed_origin.empty() && !is_own_origin(*visitor.origin)) {
+    return refusal(403, "requests from that Origin are not allowed; see server.allowed_origins", "foreign_origin");
   }
   return std::nullopt;
+}
+
+std::optional<Reply> Gatekeeper::refuse_key(const Visitor& visitor, Guest& guest) const {
+  const auto given = visitor.authorization.value_or("");
+  const bool bearer = lower(given.substr(0, kBearer.size())) == lower(kBearer);
+  const ApiKey* found = keys_.find(bearer ? given.substr(kBearer.size()) : std::string_view());
+  if (found == nullptr) {
+    Reply reply = refusal(401, "send a valid API key as 'Authorization: Bearer KEY'", "invalid_api_key");
+    reply.headers.emplace_back("WWW-Authenticate", "Bearer");
+    return reply;
+  }
+  guest.tenant = found->tenant;
+  guest.key_name = found->name;
+  return std::nullopt;
+}
+
+std::optional<Reply> Gatekeeper::refuse(const Visitor& visitor, Guest& guest) const {
+  guest = {};
+  if (visitor.origin && std::find(origins_.begin(), origins_.end(), *visitor.origin) != origins_.end()) {
+    guest.allowed_origin = *visitor.origin;
+  }
+  if (keys_.empty()) {
+    if (auto stranger = refuse_stranger(visitor, guest)) return stranger;
+  }
+  if (visitor.method == "OPTIONS" && !guest.allowed_origin.empty()) return std::nullopt;
+  const bool open = keys_.empty() || visitor.path == "/healthz" || visitor.path == "/readyz";
+  return open ? std::nullopt : refuse_key(visitor, guest);
+}
+
+std::optional<Reply> refuse_content_type(const Visitor& visitor) {
+  if (visitor.method != "POST" || is_json(visitor.content_type.value_or(""))) return std::nullopt;
+  return refusal(415, "a POST must have Content-Type: application/json", "unsupported_media_type");
 }
 
 bool is_loopback(const std::string& host) {

@@ -15,6 +15,7 @@
 #include "common/error.h"
 #include "common/log.h"
 #include "server/session.h"
+#include "server/tls.h"
 
 namespace slip {
 
@@ -41,17 +42,19 @@ tcp::endpoint endpoint_of(const ServerOptions& options) {
 }  // namespace
 
 struct HttpServer::State {
-  State(Service& given_service, const Gatekeeper& gatekeeper)
+  State(Service& given_service, const Gatekeeper& gatekeeper, KeyQuotas& quotas)
       : service(given_service),
+        tls(load_tls(given_service.options())),
         io(given_service.options().io_threads),
         acceptor(io),
-        share{given_service, gatekeeper, desk} {}
+        share{given_service, gatekeeper, quotas, desk} {}
 
   void bind();
   awaitable<void> listen();
   void begin_session(tcp::socket socket);
 
   Service& service;
+  std::unique_ptr<asio::ssl::context> tls;  // null: plain HTTP
   asio::thread_pool desk{1};
   asio::io_context io;
   tcp::acceptor acceptor;
@@ -100,7 +103,8 @@ void HttpServer::State::begin_session(tcp::socket socket) {
   socket.set_option(tcp::no_delay(true), ignored);
   service.metrics().set_connections(++n_connections);
   const auto strand = socket.get_executor();
-  auto session = std::make_shared<Session>(std::move(socket), share);
+  auto wire = tls ? make_tls_wire(std::move(socket), *tls) : make_wire(std::move(socket));
+  auto session = std::make_shared<Session>(std::move(wire), share);
   asio::co_spawn(
       strand, [session]() -> awaitable<void> { co_await session->run(); },
       [this](const std::exception_ptr& fault) {
@@ -114,8 +118,8 @@ void HttpServer::State::begin_session(tcp::socket socket) {
       });
 }
 
-HttpServer::HttpServer(Service& service, const Gatekeeper& gatekeeper)
-    : state_(std::make_unique<State>(service, gatekeeper)) {
+HttpServer::HttpServer(Service& service, const Gatekeeper& gatekeeper, KeyQuotas& quotas)
+    : state_(std::make_unique<State>(service, gatekeeper, quotas)) {
   state_->bind();
 }
 
@@ -144,7 +148,7 @@ std::string HttpServer::url() const {
   const auto endpoint = state_->acceptor.local_endpoint();
   const std::string address = endpoint.address().to_string();
   const std::string host = endpoint.address().is_v6() ? "[" + address + "]" : address;
-  return "http://" + host + ":" + std::to_string(endpoint.port());
+  return (state_->tls ? "https://" : "http://") + host + ":" + std::to_string(endpoint.port());
 }
 
 int HttpServer::n_connections() const {

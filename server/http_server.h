@@ -6,16 +6,18 @@
 #include <string>
 
 #include "server/gatekeeper.h"
+#include "server/key_quotas.h"
 #include "server/service.h"
 
 namespace slip {
 
-// The sockets: a listener that survives accept errors, and a session a connection. `service` and `gatekeeper` outlive
-// it; so must every TokenSink it handed out be gone (the engine ended) before it is destroyed.
+// The sockets: a listener that survives accept errors, and a session a connection. What it is given outlives it; so
+// must every TokenSink it handed out be gone (the engine ended) before it is destroyed.
 class HttpServer {
  public:
-  // Binds and listens. Error{kConflict} when the port is taken, Error{kInvalidArgument} for a host that is no address.
-  HttpServer(Service& service, const Gatekeeper& gatekeeper);
+  // Binds and listens, with TLS if the options have a certificate. Error{kConflict} when the port is taken,
+  // Error{kInvalidArgument} for a host that is no address, and what load_tls() throws.
+  HttpServer(Service& service, const Gatekeeper& gatekeeper, KeyQuotas& quotas);
   ~HttpServer();  // stop()
 
   void start();  // begins to accept

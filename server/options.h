@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -15,11 +16,25 @@ enum class ExposeAcceptance : std::uint8_t {
   kNone,  // neither; /metrics is the operator's and keeps them
 };
 
+// How much one API key may ask for; 0 sets no limit.
+struct KeyLimits {
+  static constexpr std::int64_t kMostInFlight = 65'536;
+  static constexpr std::int64_t kMostPerMinute = 1'000'000'000;
+  int requests_in_flight = 0;
+  std::int64_t requests_per_minute = 0;
+  std::int64_t tokens_per_minute = 0;  // of prompts and answers; counted when an answer ends, so one may overshoot
+};
+
 struct ServerOptions {
-  std::string host = "127.0.0.1";            // any other than a loopback address needs an API key
-  std::uint16_t port = 8000;                 // 0: one the system chooses
-  std::vector<std::string> allowed_hosts;    // Host names besides localhost, 127.0.0.1 and [::1], without keys
-  std::vector<std::string> allowed_origins;  // browser origins besides our own, "https://example.org"
+  std::string host = "127.0.0.1";          // any other than a loopback address needs an API key
+  std::uint16_t port = 8000;               // 0: one the system chooses
+  std::vector<std::string> allowed_hosts;  // Host names besides localhost, 127.0.0.1 and [::1], without keys
+  // Browser origins that may call us and read the answers (CORS), "https://example.org"; without keys any other than
+  // this service's own is refused.
+  std::vector<std::string> allowed_origins;
+  std::filesystem::path tls_certificate;  // PEM, the chain; empty: plain HTTP
+  std::filesystem::path tls_key;          // PEM, mode 0600
+  KeyLimits key_limits;                   // of keys that bring none of their own
   ExposeAcceptance expose_acceptance = ExposeAcceptance::kAll;
   int io_threads = 1;                                // 1 … 2
   int max_connections = 1024;                        // 1 … 65536

@@ -117,6 +117,8 @@ const char* reason_phrase(int status) {
   switch (status) {
     case 200:
       return "OK";
+    case 204:
+      return "No Content";
     case 400:
       return "Bad Request";
     case 401:
@@ -150,11 +152,13 @@ const char* reason_phrase(int status) {
 
 std::string head_text(const Reply& reply, const WireForm& form) {
   std::string head = "HTTP/1.1 " + std::to_string(reply.status) + " " + reason_phrase(reply.status) + "\r\n";
-  head += "Date: " + form.date + "\r\nServer: slipstream\r\nContent-Type: " + reply.content_type + "\r\n";
+  const bool has_body = reply.status != 204;  // which must have no Content-Length either (RFC 9110, 8.6)
+  head += "Date: " + form.date + "\r\nServer: slipstream\r\n";
+  if (has_body) head += "Content-Type: " + reply.content_type + "\r\nX-Content-Type-Options: nosniff\r\n";
   for (const auto& [name, value] : reply.headers) head += name + ": " + value + "\r\n";
   if (form.chunked) {
     head += "Transfer-Encoding: chunked\r\n";
-  } else if (form.keep_alive || !reply.body.empty()) {
+  } else if (has_body && (form.keep_alive || !reply.body.empty())) {
     head += "Content-Length: " + std::to_string(reply.body.size()) + "\r\n";
   }
   head += form.keep_alive ? "Connection: keep-alive\r\n\r\n" : "Connection: close\r\n\r\n";

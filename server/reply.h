@@ -16,7 +16,7 @@ struct Reply {
   int status = 200;
   std::string body;
   std::string content_type = "application/json";
-  std::vector<std::pair<std::string, std::string>> headers;  // ours only, never a client's bytes
+  std::vector<std::pair<std::string, std::string>> headers;  // a client's bytes only where they were checked
   bool close = false;
 };
 

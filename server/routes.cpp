@@ -4,33 +4,75 @@
 #include <algorithm>
 #include <array>
 #include <nlohmann/json.hpp>
+#include <utility>
+
+#include "server/openapi.h"
 
 namespace slip {
 namespace {
 
-struct Route {
-  std::string_view path, method;
-};
 constexpr std::array kRoutes = {
-    Route{"/v1/chat/completions", "POST"},
-    Route{"/v1/completions", "POST"},
-    Route{"/v1/models", "GET"},
-    Route{"/v1/drafts", "GET"},
-    Route{"/v1/topics", "GET"},
-    Route{"/healthz", "GET"},
-    Route{"/readyz", "GET"},
-    Route{"/metrics", "GET"},
+    RouteEntry{"/v1/chat/completions", "POST"},
+    RouteEntry{"/v1/completions", "POST"},
+    RouteEntry{"/v1/models", "GET"},
+    RouteEntry{"/v1/models/{model}", "GET"},
+    RouteEntry{"/v1/drafts", "GET"},
+    RouteEntry{"/v1/topics", "GET"},
+    RouteEntry{"/tokenize", "POST"},
+    RouteEntry{"/detokenize", "POST"},
+    RouteEntry{"/version", "GET"},
+    RouteEntry{"/openapi.json", "GET"},
+    RouteEntry{"/healthz", "GET"},
+    RouteEntry{"/readyz", "GET"},
+    RouteEntry{"/metrics", "GET"},
 };
+constexpr std::string_view kModelPrefix = "/v1/models/";
 
-const Route* find_route(std::string_view path) {
-  const auto found = std::find_if(kRoutes.begin(), kRoutes.end(), [&](const Route& one) { return one.path == path; });
+const RouteEntry* find_route(std::string_view path) {
+  if (path.size() > kModelPrefix.size() && path.starts_with(kModelPrefix)) path = "/v1/models/{model}";
+  const auto found =
+      std::find_if(kRoutes.begin(), kRoutes.end(), [&](const RouteEntry& one) { return one.path == path; });
   return found == kRoutes.end() ? nullptr : &*found;
 }
 
-Reply status_reply(const char* status) {
+std::string methods_of(const RouteEntry& route) {
+  return route.method == "GET" ? "GET, HEAD" : std::string(route.method);
+}
+
+std::string route_list() {
+  std::string list;
+  for (const RouteEntry& route : kRoutes) {
+    list += (list.empty() ? "" : &route == &kRoutes.back() ? " and " : ", ") + std::string(route.path);
+  }
+  return list;
+}
+
+int hex_digit(char c) {
+  if (c >= '0' && c <= '9') return c - '0';
+  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+  return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+}
+
+// "org%2Fname" → "org/name"; what is no escape stays as it is. Only compared with names, never a path.
+std::string percent_decoded(std::string_view text) {
+  std::string out;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const bool escape = text[i] == '%' && i + 2 < text.size();
+    const int high = escape ? hex_digit(text[i + 1]) : -1, low = escape ? hex_digit(text[i + 2]) : -1;
+    out += high < 0 || low < 0 ? text[i] : static_cast<char>(high * 16 + low);
+    if (high >= 0 && low >= 0) i += 2;
+  }
+  return out;
+}
+
+Reply json_text(std::string body) {
   Reply reply;
-  reply.body = std::string("{\"status\":\"") + status + "\"}";
+  reply.body = std::move(body);
   return reply;
+}
+
+Reply status_reply(const char* status) {
+  return json_text(std::string("{\"status\":\"") + status + "\"}");
 }
 
 Reply readiness(const Service& service) {
@@ -46,43 +88,79 @@ std::string_view path_of(std::string_view target) {
 }
 
 std::string route_label(std::string_view target) {
-  const Route* route = find_route(path_of(target));
+  const RouteEntry* route = find_route(path_of(target));
   return route == nullptr ? "other" : std::string(route->path);
 }
 
+std::span<const RouteEntry> routes() {
+  return kRoutes;
+}
+
 std::optional<Reply> refuse_route(std::string_view method, std::string_view target) {
-  const Route* route = find_route(path_of(target));
+  const RouteEntry* route = find_route(path_of(target));
   if (route == nullptr) {
-    return error_reply(404, {.message = "no such route; there are /v1/chat/completions, /v1/completions, /v1/models, "
-                                        "/v1/drafts, /v1/topics, /healthz, /readyz and /metrics",
-                             .code = "unknown_url"});
+    return error_reply(404, {.message = "no such route; there are " + route_list(), .code = "unknown_url"});
   }
-  if (route->method == method) return std::nullopt;
-  Reply refusal =
-      error_reply(405, {.message = std::string(route->path) + " takes " + std::string(route->method) + " only",
-                        .code = "method_not_allowed"});
-  refusal.headers.emplace_back("Allow", std::string(route->method));
+  if (route->method == method || (route->method == "GET" && method == "HEAD")) return std::nullopt;
+  Reply refusal = error_reply(405, {.message = std::string(route->path) + " takes " + methods_of(*route) + " only",
+                                    .code = "method_not_allowed"});
+  refusal.headers.emplace_back("Allow", methods_of(*route));
   return refusal;
 }
 
-Reply plain_reply(const Service& service, std::string_view path) {
+Reply preflight_reply(std::string_view target) {
+  const RouteEntry* route = find_route(path_of(target));
+  if (route == nullptr) return *refuse_route("OPTIONS", target);
+  Reply reply;
+  reply.status = 204;
+  reply.headers = {{"Access-Control-Allow-Methods", methods_of(*route)},
+                   // Any header may be sent, but * does not mean this one (Fetch standard).
+                   {"Access-Control-Allow-Headers", "*, Authorization"},
+                   {"Access-Control-Max-Age", "600"}};
+  return reply;
+}
+
+Reply plain_reply(const Service& service, std::string_view target) {
+  const std::string_view path = path_of(target);
   if (path == "/healthz") return status_reply("ok");
   if (path == "/readyz") return readiness(service);
   if (path == "/v1/models") return service.models();
   if (path == "/v1/topics") return service.topics();
+  if (path == "/version") return json_text("{\"version\":\"" SLIPSTREAM_VERSION "\"}");
+  if (path == "/openapi.json") return json_text(std::string(openapi_document()));
+  if (path.starts_with(kModelPrefix)) {
+    const std::string name = percent_decoded(path.substr(kModelPrefix.size()));
+    return guarded_reply([&] { return service.model_named(name); }, service.options().retry_after_s);
+  }
   Reply reply;
   reply.content_type = "text/plain; version=0.0.4; charset=utf-8";
   reply.body = service.metrics().text();
   return reply;
 }
 
-Admission admit(Service& service, Endpoint endpoint, std::string_view body, const CallHeaders& headers, TenantId tenant,
+Reply refuse_request_id() {
+  return error_reply(400, {.message = "X-Request-Id must be one word of 1 to 128 of A-Z a-z 0-9 . _ : / + = - that "
+                                      "begins with a letter or digit",
+                           .param = "X-Request-Id"});
+}
+
+Reply quota_reply(const KeyQuotas::Entry& entry, int retry_after_s) {
+  Error over(ErrorCode::kOverloaded, "this API key may make " + entry.limit);
+  const auto wait = std::max<std::int64_t>(entry.retry_after_s, retry_after_s);
+  Reply reply = error_reply(over, static_cast<int>(wait));
+  ErrorBody body = error_body(over);
+  body.code = "rate_limit_exceeded";
+  reply.body = error_json(body);
+  return reply;
+}
+
+Admission admit(Service& service, Endpoint endpoint, std::string_view body, const CallHeaders& headers, Caller caller,
                 const SinkMaker& make_sink) {
   Admission admission;
   bool admitted = false;
   Reply refusal = guarded_reply(
       [&] {
-        admission.who = service.generate(parse_request(endpoint, body, headers), tenant, make_sink);
+        admission.who = service.generate(parse_request(endpoint, body, headers), caller, make_sink);
         admitted = true;
         return Reply{};
       },

@@ -10,6 +10,7 @@
 
 #include "common/error.h"
 #include "common/log.h"
+#include "server/key_quotas.h"
 #include "server/service.h"
 
 namespace slip {
@@ -18,10 +19,22 @@ namespace slip {
 
 std::string_view path_of(std::string_view target);  // without the query; never decoded, so %2e stays %2e
 std::string route_label(std::string_view target);   // one of our routes, or "other": bounded for metrics
-// 404, or 405 with Allow; nullopt when the route takes the method.
+// 404, or 405 with Allow; nullopt when the route takes the method. A GET takes HEAD too.
 std::optional<Reply> refuse_route(std::string_view method, std::string_view target);
+// What a browser asks before it sends a listed origin's request. REQUIRES: the origin is listed.
+Reply preflight_reply(std::string_view target);
 // The routes that answer from memory. REQUIRES: refuse_route() let it pass.
-Reply plain_reply(const Service& service, std::string_view path);
+Reply plain_reply(const Service& service, std::string_view target);
+
+// Method and path of every route, "{model}" standing for a name: what /openapi.json must describe.
+struct RouteEntry {
+  std::string_view path, method;
+};
+std::span<const RouteEntry> routes();
+
+Reply refuse_request_id();  // 400: it is not one word of the right letters
+// 429 with Retry-After for a key over its limits. REQUIRES: no stay.
+Reply quota_reply(const KeyQuotas::Entry& entry, int retry_after_s);
 
 // An answer being made: draining waits for it.
 class ActiveAnswer {
@@ -40,7 +53,7 @@ struct Admission {
   std::optional<Reply> refusal;
 };
 // Parses, tokenises and submits; whatever is wrong becomes a reply. Not for I/O threads.
-Admission admit(Service& service, Endpoint endpoint, std::string_view body, const CallHeaders& headers, TenantId tenant,
+Admission admit(Service& service, Endpoint endpoint, std::string_view body, const CallHeaders& headers, Caller caller,
                 const SinkMaker& make_sink);
 
 // Why a finished request has no answer to show; nullopt when it has one.

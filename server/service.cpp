@@ -33,6 +33,14 @@ std::string session_of(const std::vector<std::int32_t>& prompt) {
   return text.data();
 }
 
+std::vector<std::int32_t> render(const ServedModel& model, const std::vector<ChatMessage>& messages,
+                                 bool add_generation_prompt) {
+  if (!model.chat_template) {
+    throw Error(ErrorCode::kUnsupported, "this model has no chat template", "use /v1/completions", "messages");
+  }
+  return model.chat_template->render(*model.tokenizer, messages, add_generation_prompt);
+}
+
 std::vector<std::int32_t> tokenise(const ServedModel& model, const Prompt& prompt) {
   if (const auto* ids = std::get_if<std::vector<std::int32_t>>(&prompt)) return *ids;
   return model.tokenizer->encode_prompt(std::get<std::string>(prompt));
@@ -42,10 +50,7 @@ std::vector<std::vector<std::int32_t>> tokenise(const ServedModel& model, const 
   std::vector<std::vector<std::int32_t>> prompts;
   for (const Prompt& prompt : call.prompts) prompts.push_back(tokenise(model, prompt));
   if (call.endpoint == Endpoint::kCompletion) return prompts;
-  if (!model.chat_template) {
-    throw Error(ErrorCode::kUnsupported, "this model has no chat template", "use /v1/completions", "messages");
-  }
-  return {model.chat_template->render(*model.tokenizer, call.messages, /*add_generation_prompt=*/true)};
+  return {render(model, call.messages, /*add_generation_prompt=*/true)};
 }
 
 // What OpenAI's clients see of a prompt: the text they sent, or that of their token ids.
@@ -80,6 +85,15 @@ void check_model(const ServedModel& model, const std::optional<std::string>& wan
   if (!wanted || std::find(model.names.begin(), model.names.end(), *wanted) != model.names.end()) return;
   throw Error(ErrorCode::kNotFound, "the model '" + wanted->substr(0, 128) + "' does not exist",
               "this server has '" + model.names.front() + "'", "model");
+}
+
+Json model_json(const ServedModel& model, const std::string& name) {
+  return {{"id", name},
+          {"object", "model"},
+          {"created", 0},
+          {"owned_by", "slipstream"},
+          {"root", model.names.front()},
+          {"max_model_len", model.max_positions}};
 }
 
 Json acceptance_json(const AcceptanceCount& count) {
@@ -201,7 +215,7 @@ AnswerIdentity Service::identify(const ServedModel& served, const CompletionCall
   return who;
 }
 
-AnswerIdentity Service::generate(CompletionCall call, TenantId tenant, const SinkMaker& make_sink) {
+AnswerIdentity Service::generate(CompletionCall call, const Caller& caller, const SinkMaker& make_sink) {
   const auto served = model();
   check_model(*served, call.model);
   const std::string asked = asked_text(*served, call);
@@ -209,7 +223,8 @@ AnswerIdentity Service::generate(CompletionCall call, TenantId tenant, const Sin
   std::vector<Request> prepared;
   for (auto& prompt : tokenise(*served, call)) {
     prepared.push_back(prepare(*served, call, route, std::move(prompt)));
-    prepared.back().tenant = tenant;
+    prepared.back().tenant = caller.tenant;
+    prepared.back().name = caller.request_id;
   }
   AnswerIdentity who = identify(*served, call, prepared.front());
   try {
@@ -248,14 +263,38 @@ void Service::cancel(const AnswerIdentity& answer) {
   for (const RequestId id : answer.requests) served->engine.cancel(id);
 }
 
+Reply Service::tokenize(const TokenizeCall& call) const {
+  const auto served = model();
+  check_model(*served, call.model);
+  const auto ids = call.prompt ? served->tokenizer->encode_prompt(*call.prompt)
+                               : render(*served, call.messages, call.add_generation_prompt);
+  Json body = {{"count", ids.size()}, {"max_model_len", served->max_positions}, {"tokens", ids}};
+  if (call.return_token_strs) {
+    Json spellings = Json::array();
+    for (const std::int32_t id : ids) spellings.push_back(std::string(served->tokenizer->token_content(id)));
+    body["token_strs"] = std::move(spellings);
+  }
+  return json_reply(body);
+}
+
+Reply Service::detokenize(const DetokenizeCall& call) const {
+  const auto served = model();
+  check_model(*served, call.model);
+  return json_reply({{"prompt", text_with_specials(*served->tokenizer, call.tokens)}});
+}
+
 Reply Service::models() const {
   Json list = Json::array();
   if (const auto served = model_.load(std::memory_order_acquire)) {
-    for (const auto& name : served->names) {
-      list.push_back({{"id", name}, {"object", "model"}, {"created", 0}, {"owned_by", "slipstream"}});
-    }
+    for (const auto& name : served->names) list.push_back(model_json(*served, name));
   }
   return json_reply({{"object", "list"}, {"data", std::move(list)}});
+}
+
+Reply Service::model_named(const std::string& name) const {
+  const auto served = model();
+  check_model(*served, name);
+  return json_reply(model_json(*served, name));
 }
 
 Reply Service::drafts() const {

@@ -20,6 +20,8 @@
 #include "server/metrics.h"
 #include "server/options.h"
 #include "server/reply.h"
+#include "server/request_id.h"
+#include "server/token_call.h"
 
 namespace slip {
 
@@ -47,6 +49,12 @@ struct ServedModel {
 // Where the next choice of a call goes: called once for each, in order, on the thread that calls generate().
 using SinkMaker = std::function<std::shared_ptr<TokenSink>()>;
 
+// On whose behalf, and under which name in ledger and log, a request is made.
+struct Caller {
+  TenantId tenant;
+  std::string request_id;
+};
+
 // Requests in, answers out, in the API's terms: no socket below this line. Threads: any.
 class Service {
  public:
@@ -63,12 +71,17 @@ class Service {
   // Tokenises, routes and submits; each choice arrives at a sink of its own. Takes as long as tokenising does: never on
   // an I/O thread. Errors: what submit() throws, and then none of the choices is made; kNotFound for another model;
   // kTooLarge for a context that does not fit.
-  AnswerIdentity generate(CompletionCall call, TenantId tenant, const SinkMaker& make_sink);
+  AnswerIdentity generate(CompletionCall call, const Caller& caller, const SinkMaker& make_sink);
   void cancel(const AnswerIdentity& answer);
+  // vLLM's /tokenize and /detokenize. They take as long as tokenising does: never on an I/O thread. Errors as above.
+  Reply tokenize(const TokenizeCall& call) const;
+  Reply detokenize(const DetokenizeCall& call) const;
 
   Reply models() const;
-  Reply drafts() const;  // reads the store's files: not on an I/O thread
+  Reply model_named(const std::string& name) const;  // Error{kNotFound}
+  Reply drafts() const;                              // reads the store's files: not on an I/O thread
   Reply topics() const;
+  std::string new_request_id() { return request_id_text(next_id_.fetch_add(1, std::memory_order_relaxed)); }
   const ServerOptions& options() const { return options_; }
   Metrics& metrics() const { return metrics_; }
 

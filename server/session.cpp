@@ -3,18 +3,19 @@
 
 #include <poll.h>
 
+#include <algorithm>
 #include <boost/asio/as_tuple.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
-#include <boost/asio/post.hpp>
+#include <boost/asio/steady_timer.hpp>
 #include <boost/asio/use_awaitable.hpp>
-#include <boost/beast/http/error.hpp>
-#include <boost/beast/http/read.hpp>
 #include <utility>
 
 #include "common/clock.h"
 #include "common/log.h"
+#include "server/request_id.h"
 #include "server/routes.h"
+#include "server/waker.h"
 
 namespace slip {
 namespace {
@@ -25,8 +26,8 @@ namespace http = beast::http;
 using asio::awaitable;
 
 constexpr auto kTuple = asio::as_tuple(asio::use_awaitable);
-constexpr std::size_t kLingerBytes = std::size_t{8} << 20;
-constexpr std::chrono::milliseconds kLingerTime{2000};
+constexpr const char* kRequestId = "X-Request-Id";
+constexpr std::size_t kLoggedMethodBytes = 16;
 constexpr std::chrono::milliseconds kPeerCheck{1000};
 constexpr std::size_t kWriteBytes = std::size_t{64} << 10;
 
@@ -36,43 +37,24 @@ std::optional<std::string> header(const http::request<http::string_body>& reques
   return std::string(found->value());
 }
 
-// A request that cannot be read as HTTP, as an answer where one can still be given.
-std::optional<Reply> unreadable(const beast::error_code& fault) {
-  const auto refusal = [](int status, const std::string& message, const std::string& code) {
-    Reply reply = error_reply(status, {.message = message, .code = code});
-    reply.close = true;
-    return reply;
+Visitor visitor_of(const RequestParser& parser) {
+  const auto& request = parser.get();
+  const auto value = [&](http::field name) -> std::optional<std::string_view> {
+    const auto found = request.find(name);
+    if (found == request.end()) return std::nullopt;
+    return std::string_view(found->value().data(), found->value().size());
   };
-  if (fault == http::error::header_limit)
-    return refusal(431, "the request's headers are too large", "headers_too_large");
-  if (fault == http::error::body_limit) return refusal(413, "the request's body is too large", "body_too_large");
-  if (fault == http::error::end_of_stream || fault == http::error::partial_message) return std::nullopt;
-  if (fault.category() == http::make_error_code(http::error::bad_method).category()) {
-    return refusal(400, "not a valid HTTP request: " + fault.message(), "bad_request");
-  }
-  return std::nullopt;  // the connection itself failed or timed out
+  Visitor visitor;
+  visitor.method = {request.method_string().data(), request.method_string().size()};
+  visitor.path = path_of(std::string_view(request.target().data(), request.target().size()));
+  visitor.host = value(http::field::host);
+  visitor.origin = value(http::field::origin);
+  visitor.authorization = value(http::field::authorization);
+  visitor.content_type = value(http::field::content_type);
+  return visitor;
 }
 
 }  // namespace
-
-void Waker::notify(const std::shared_ptr<Waker>& waker) noexcept {
-  try {
-    asio::post(waker->timer_.get_executor(), [waker] {
-      waker->notified_ = true;
-      waker->timer_.cancel();
-    });
-  } catch (const std::exception& error) {
-    log_error(std::string("cannot wake a connection: ") + error.what());
-  }
-}
-
-awaitable<bool> Waker::wait(std::chrono::milliseconds timeout) {
-  if (!notified_) {
-    timer_.expires_after(timeout);
-    co_await timer_.async_wait(kTuple);
-  }
-  co_return std::exchange(notified_, false);
-}
 
 // One answer in the making; shared with the watcher, which may outlive it by a moment.
 struct Session::Answer {
@@ -86,136 +68,142 @@ struct Session::Answer {
   bool broken = false;  // the client was told that it ends here
 };
 
-Session::Session(asio::ip::tcp::socket socket, SessionShare share)
-    : stream_(std::move(socket)),
-      buffer_(share.service.options().max_header_bytes + (std::size_t{64} << 10)),
+Session::Session(std::unique_ptr<Wire> wire, SessionShare share)
+    : wire_(std::move(wire)),
       share_(share),
-      options_(share.service.options()) {}
+      options_(share.service.options()),
+      reader_(*wire_, share.service.options()) {}
 
 awaitable<void> Session::run() {
   const auto self = shared_from_this();
-  auto next = Next::kGoOn;
+  wire_->expires_after(options_.header_timeout);
+  auto next = Next::kClose;
+  if (co_await wire_->open()) next = Next::kGoOn;
   while (next == Next::kGoOn) next = co_await serve_one();
-  if (next == Next::kCloseUnread) co_await linger();
-  beast::error_code ignored;
-  stream_.socket().shutdown(asio::ip::tcp::socket::shutdown_both, ignored);
-  stream_.socket().close(ignored);
+  co_await wire_->close(next == Next::kCloseUnread);
 }
 
 awaitable<Session::Next> Session::serve_one() {
-  Parser parser;
+  RequestParser parser;
   parser.header_limit(options_.max_header_bytes);
   parser.body_limit(options_.max_body_bytes);
-  route_ = "other";
+  log_ = {};
+  guest_ = {};
   keep_alive_ = false;
   http_1_0_ = false;
   head_only_ = false;
-  auto next = Next::kClose;
-  if (!co_await read_head(parser, next)) co_return next;
+  const auto next = co_await receive(parser);
+  if (!log_.id.empty()) log_request();
+  co_return next;
+}
+
+awaitable<Session::Next> Session::receive(RequestParser& parser) {
+  auto head = co_await reader_.read_head(parser);
+  if (head.outcome == RequestReader::Outcome::kGone) co_return Next::kClose;
+  log_.begun_us = monotonic_us();
+  log_.id = share_.service.new_request_id();
+  log_.method = "-";
+  log_.route = "other";
+  if (head.outcome == RequestReader::Outcome::kRefused) co_return co_await reply(std::move(head.refusal));
+  co_return co_await answer_head(parser);
+}
+
+awaitable<Session::Next> Session::answer_head(RequestParser& parser) {
+  const Visitor visitor = visitor_of(parser);
+  const auto target = parser.get().target();
   keep_alive_ = parser.get().keep_alive() && !share_.service.draining();
   http_1_0_ = parser.get().version() < 11;
   head_only_ = parser.get().method() == http::verb::head;
-  route_ = route_label(parser.get().target());
-  if (auto refusal = share_.gatekeeper.refuse(visitor(parser), tenant_)) co_return co_await reply(std::move(*refusal));
-  if (auto refusal = refuse_route(parser.get().method_string(), parser.get().target())) {
-    refusal->close = refusal->close || !parser.is_done();
-    co_return co_await reply(std::move(*refusal));
+  log_.method = std::string(visitor.method.substr(0, kLoggedMethodBytes));
+  log_.route = route_label(target);
+  const bool good_id = take_request_id(parser);
+  if (auto refusal = share_.gatekeeper.refuse(visitor, guest_)) co_return co_await reply(std::move(*refusal));
+  log_.key = guest_.key_name;
+  std::optional<Reply> early;
+  if (visitor.method == "OPTIONS" && !guest_.allowed_origin.empty()) early = preflight_reply(target);
+  if (!early) early = refuse_route(visitor.method, target);
+  if (!early && !good_id) early = refuse_request_id();
+  if (!early) early = refuse_content_type(visitor);
+  if (early) {
+    early->close = early->close || !parser.is_done();
+    co_return co_await reply(std::move(*early));
   }
-  if (!co_await read_body(parser, next)) co_return next;
+  if (!parser.is_done() && parser.get()[http::field::expect] == "100-continue") {
+    if (!co_await send("HTTP/1.1 100 Continue\r\n\r\n")) co_return Next::kClose;
+  }
+  auto body = co_await reader_.read_body(parser);
+  if (body.outcome == RequestReader::Outcome::kRefused) co_return co_await reply(std::move(body.refusal));
+  if (body.outcome == RequestReader::Outcome::kGone) co_return Next::kClose;
   co_return co_await route(parser);
 }
 
-awaitable<bool> Session::read_head(Parser& parser, Next& next) {
-  if (buffer_.size() == 0) {
-    stream_.expires_after(options_.idle_timeout);
-    auto [fault, n] = co_await stream_.async_read_some(buffer_.prepare(4096), kTuple);
-    if (fault) co_return false;
-    buffer_.commit(n);
-  }
-  stream_.expires_after(options_.header_timeout);
-  auto [fault, n] = co_await http::async_read_header(stream_, buffer_, parser, kTuple);
-  if (!fault) co_return true;
-  if (auto refusal = unreadable(fault)) next = co_await reply(std::move(*refusal));
-  co_return false;
+// The client's own X-Request-Id from here on, if it sent a good one. True when there is none or it is good.
+bool Session::take_request_id(const RequestParser& parser) {
+  const auto given = header(parser.get(), kRequestId);
+  const bool good = !given || (is_request_id(*given) && parser.get().count(kRequestId) == 1);
+  if (given && good) log_.id = *given;
+  return good;
 }
 
-awaitable<bool> Session::read_body(Parser& parser, Next& next) {
-  if (!parser.is_done() && parser.get()[http::field::expect] == "100-continue") {
-    if (!co_await send("HTTP/1.1 100 Continue\r\n\r\n")) co_return false;
-  }
-  stream_.expires_after(options_.body_timeout);
-  beast::error_code fault;
-  while (!parser.is_done() && !fault) {
-    // In pieces: the connection's buffer holds one piece, the parser holds the body.
-    auto [piece_fault, n] = co_await http::async_read_some(stream_, buffer_, parser, kTuple);
-    fault = piece_fault;
-  }
-  if (!fault) co_return true;
-  if (auto refusal = unreadable(fault)) next = co_await reply(std::move(*refusal));
-  co_return false;
+// On the desk's thread, where reading files and tokenising keeps no other connection waiting.
+template <class Work>
+awaitable<Session::Next> Session::reply_from_desk(Work work) {
+  Reply made = co_await asio::co_spawn(
+      share_.desk,
+      [](Work job, int retry_after_s) -> awaitable<Reply> { co_return guarded_reply(job, retry_after_s); }(
+                                          std::move(work), options_.retry_after_s),
+      asio::use_awaitable);
+  co_return co_await reply(std::move(made));
 }
 
-Visitor Session::visitor(const Parser& parser) const {
-  const auto& request = parser.get();
-  const auto value = [&](http::field name) -> std::optional<std::string_view> {
-    const auto found = request.find(name);
-    if (found == request.end()) return std::nullopt;
-    return std::string_view(found->value().data(), found->value().size());
-  };
-  const std::size_t hosts = request.count(http::field::host);
-  Visitor visitor;
-  visitor.method = {request.method_string().data(), request.method_string().size()};
-  visitor.path = path_of(std::string_view(request.target().data(), request.target().size()));
-  visitor.host = value(http::field::host);
-  visitor.origin = value(http::field::origin);
-  visitor.authorization = value(http::field::authorization);
-  visitor.content_type = value(http::field::content_type);
-  visitor.one_host = hosts == 1 || (hosts == 0 && request.version() < 11);
-  return visitor;
-}
-
-awaitable<Session::Next> Session::route(const Parser& parser) {
+awaitable<Session::Next> Session::route(const RequestParser& parser) {
   const auto path = path_of(parser.get().target());
+  const Service& service = share_.service;
+  if (parser.get().method() != http::verb::post) {
+    if (path == "/v1/drafts") co_return co_await reply_from_desk([&service] { return service.drafts(); });
+    co_return co_await reply(plain_reply(service, parser.get().target()));
+  }
+  const auto entry = share_.quotas.enter(guest_.tenant, monotonic_us());
+  if (!entry.stay) co_return co_await reply(quota_reply(entry, options_.retry_after_s));
+  const std::string_view body = parser.get().body();
   if (path == "/v1/chat/completions") co_return co_await generate(Endpoint::kChat, parser);
   if (path == "/v1/completions") co_return co_await generate(Endpoint::kCompletion, parser);
-  if (path == "/v1/drafts") {
-    Reply drafts = co_await asio::co_spawn(
-        share_.desk,
-        [](Service& service) -> awaitable<Reply> {
-          co_return guarded_reply([&] { return service.drafts(); }, service.options().retry_after_s);
-        }(share_.service),
-        asio::use_awaitable);
-    co_return co_await reply(std::move(drafts));
+  if (path == "/tokenize") {
+    co_return co_await reply_from_desk([&service, body] { return service.tokenize(parse_tokenize(body)); });
   }
-  co_return co_await reply(plain_reply(share_.service, path));
+  co_return co_await reply_from_desk([&service, body] { return service.detokenize(parse_detokenize(body)); });
 }
 
-awaitable<Session::Next> Session::generate(Endpoint endpoint, const Parser& parser) {
+awaitable<Session::Next> Session::generate(Endpoint endpoint, const RequestParser& parser) {
   auto answer = std::make_shared<Answer>();
-  answer->waker = std::make_shared<Waker>(stream_.get_executor());
+  answer->waker = std::make_shared<Waker>(wire_->socket().get_executor());
   const SinkMaker make_sink = [answer, bytes = options_.max_answer_bytes] {
     return answer->channels.emplace_back(
         std::make_shared<AnswerChannel>(bytes, [waker = answer->waker] { Waker::notify(waker); }));
   };
   const CallHeaders headers{header(parser.get(), "X-Slipstream-Topic"), header(parser.get(), "X-Slipstream-Learn")};
   const ActiveAnswer active(share_.service);
-  const auto work = [](Service& service, Endpoint where, std::string_view body, const CallHeaders& extra,
-                       TenantId tenant, const SinkMaker& sinks) -> awaitable<Admission> {
-    co_return admit(service, where, body, extra, tenant, sinks);
+  const auto work = [](Service& service, Endpoint where, std::string_view body, const CallHeaders& extra, Caller who,
+                       const SinkMaker& sinks) -> awaitable<Admission> {
+    co_return admit(service, where, body, extra, std::move(who), sinks);
   };
+  Caller caller{guest_.tenant, log_.id};
   Admission admission = co_await asio::co_spawn(
-      share_.desk, work(share_.service, endpoint, parser.get().body(), headers, tenant_, make_sink),
+      share_.desk, work(share_.service, endpoint, parser.get().body(), headers, std::move(caller), make_sink),
       asio::use_awaitable);
   if (admission.refusal) co_return co_await reply(std::move(*admission.refusal));
   answer->who = std::move(admission.who);
   answer->choices.resize(answer->channels.size());
+  log_.answer = answer->who.id;
+  log_.topic = answer->who.topic;
+  log_.draft = answer->who.draft;
   asio::co_spawn(
-      stream_.get_executor(),
+      wire_->socket().get_executor(),
       [self = shared_from_this(), answer]() -> awaitable<void> { co_await self->watch_peer(answer); }, asio::detached);
   const auto next = answer->who.stream ? co_await stream(*answer) : co_await collect(*answer);
   answer->done = true;
   beast::error_code ignored;
-  stream_.socket().cancel(ignored);  // ends the watcher's wait; nothing else is under way here
+  wire_->socket().cancel(ignored);  // ends the watcher's wait; nothing else is under way here
   co_return next;
 }
 
@@ -227,11 +215,11 @@ awaitable<Session::Next> Session::collect(Answer& answer) {
       auto taken = answer.channels[i]->take();
       gather(answer.who, taken, /*kept=*/true, answer.choices[i]);
       overflowed |= taken.overflowed || answer.choices[i].part.text.size() > options_.max_answer_bytes;
+      if (taken.finished) log_.add(*taken.finished);
       if (taken.finished && !fault) fault = fault_of(*taken.finished);
     }
     if (answer.peer_gone) {
-      share_.service.cancel(answer.who);
-      share_.service.metrics().on_client_gone();
+      on_client_gone(answer);
       co_return Next::kClose;
     }
     if (fault) co_return co_await give_up(answer, *fault);
@@ -264,8 +252,7 @@ awaitable<Session::Next> Session::stream(Answer& answer) {
   while (true) {
     if (alive) alive = co_await send_what_came(answer);
     if (!alive || answer.peer_gone) {
-      share_.service.cancel(answer.who);
-      share_.service.metrics().on_client_gone();
+      on_client_gone(answer);
       co_return Next::kClose;
     }
     if (all_finished(answer.choices)) {
@@ -280,13 +267,15 @@ awaitable<Session::Next> Session::stream(Answer& answer) {
 }
 
 // Status, headers and the opening events, as late as the first byte: until then an error is still a status.
-std::string Session::stream_head(const Answer& answer) const {
+std::string Session::stream_head(const Answer& answer) {
   Reply head;
   head.content_type = "text/event-stream; charset=utf-8";
   head.headers = {{"Cache-Control", "no-cache"}, {"X-Accel-Buffering", "no"}};
   std::string opening = opening_events(answer.who);
   if (!http_1_0_ && !opening.empty()) opening = chunk_text(opening);
-  share_.service.metrics().on_http(route_, 200);
+  add_own_headers(head);
+  log_.status = head.status;
+  share_.service.metrics().on_http(log_.route, head.status);
   return head_text(head, {keep_alive_ && !http_1_0_, !http_1_0_, now_text()}) + opening;
 }
 
@@ -304,6 +293,7 @@ awaitable<bool> Session::send_what_came(Answer& answer) {
     auto taken = answer.channels[i]->take();
     if (taken.empty()) continue;
     gather(answer.who, taken, /*kept=*/false, answer.choices[i]);
+    if (taken.finished) log_.add(*taken.finished);
     const auto fault = taken.finished ? fault_of(*taken.finished) : std::nullopt;
     answer.broken = fault || taken.overflowed;
     if (fault && !came && !answer.head_sent) {
@@ -327,9 +317,9 @@ awaitable<bool> Session::send_what_came(Answer& answer) {
 // Waits for the socket to become readable: an end of file or a reset means that nobody waits for the answer. Bytes of a
 // next request say nothing, so then the peer is asked now and again.
 awaitable<void> Session::watch_peer(std::shared_ptr<Answer> answer) {
-  asio::steady_timer pause(stream_.get_executor());
-  while (!answer->done && stream_.socket().is_open()) {
-    auto [fault] = co_await stream_.socket().async_wait(asio::ip::tcp::socket::wait_read, kTuple);
+  asio::steady_timer pause(wire_->socket().get_executor());
+  while (!answer->done && wire_->socket().is_open()) {
+    auto [fault] = co_await wire_->socket().async_wait(asio::ip::tcp::socket::wait_read, kTuple);
     if (answer->done || fault == asio::error::operation_aborted) co_return;
     if (fault || peer_gone()) {
       answer->peer_gone = true;
@@ -343,13 +333,35 @@ awaitable<void> Session::watch_peer(std::shared_ptr<Answer> answer) {
 }
 
 bool Session::peer_gone() {
-  pollfd state{stream_.socket().native_handle(), POLLRDHUP, 0};
+  pollfd state{wire_->socket().native_handle(), POLLRDHUP, 0};
   return ::poll(&state, 1, 0) > 0 && (state.revents & (POLLRDHUP | POLLHUP | POLLERR | POLLNVAL)) != 0;
+}
+
+void Session::on_client_gone(const Answer& answer) {
+  share_.service.cancel(answer.who);
+  share_.service.metrics().on_client_gone();
+  log_.client_gone = true;
+}
+
+// What every answer carries whatever it says.
+void Session::add_own_headers(Reply& reply) const {
+  reply.headers.emplace_back(kRequestId, log_.id);
+  if (guest_.allowed_origin.empty()) return;
+  reply.headers.emplace_back("Access-Control-Allow-Origin", guest_.allowed_origin);
+  reply.headers.emplace_back("Access-Control-Expose-Headers", "X-Request-Id, Retry-After");
+  reply.headers.emplace_back("Vary", "Origin");
+}
+
+void Session::log_request() const {
+  const std::string line = request_line(log_, monotonic_us());
+  is_routine(log_) ? log_debug(line) : log_info(line);
 }
 
 awaitable<Session::Next> Session::reply(Reply reply) {
   const bool keep = keep_alive_ && !reply.close;
-  share_.service.metrics().on_http(route_, reply.status);
+  log_.status = reply.status;
+  share_.service.metrics().on_http(log_.route, reply.status);
+  add_own_headers(reply);
   std::string bytes = head_text(reply, {keep, /*chunked=*/false, now_text()});
   if (!head_only_) bytes += reply.body;
   const bool sent = co_await send(std::move(bytes));
@@ -361,26 +373,13 @@ awaitable<Session::Next> Session::reply(Reply reply) {
 // Each piece has the whole write timeout: slow clients are served, stuck ones are not.
 awaitable<bool> Session::send(std::string bytes) {
   for (std::size_t sent = 0; sent < bytes.size();) {
-    stream_.expires_after(options_.write_timeout);
-    const auto piece = asio::buffer(bytes.data() + sent, std::min(kWriteBytes, bytes.size() - sent));
-    auto [fault, n] = co_await stream_.async_write_some(piece, kTuple);
-    if (fault) co_return false;
+    wire_->expires_after(options_.write_timeout);
+    const std::size_t piece = std::min(kWriteBytes, bytes.size() - sent);
+    const std::size_t n = co_await wire_->write_some(asio::buffer(bytes.data() + sent, piece));
+    if (n == 0) co_return false;
     sent += n;
   }
   co_return true;
-}
-
-// Closing with unread bytes makes the kernel send a reset, which may overtake our answer: read a little first.
-awaitable<void> Session::linger() {
-  beast::error_code ignored;
-  stream_.socket().shutdown(asio::ip::tcp::socket::shutdown_send, ignored);
-  stream_.expires_after(kLingerTime);
-  buffer_.clear();
-  for (std::size_t total = 0; total < kLingerBytes;) {
-    auto [fault, n] = co_await stream_.async_read_some(buffer_.prepare(kWriteBytes), kTuple);
-    if (fault) co_return;
-    total += n;
-  }
 }
 
 std::string Session::now_text() const {

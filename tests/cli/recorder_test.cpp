@@ -65,14 +65,16 @@ TEST(RequestRow, CarriesNamesAndTimes) {
   EXPECT_EQ(row.draft, "sql");
   EXPECT_EQ(row.topic_source, "inferred");
   EXPECT_EQ(row.rule, "coupled");
-  EXPECT_EQ(row.http_id, "00000000000000ff");
+  EXPECT_EQ(row.http_id, "00000000000000ff") << "made elsewhere than over HTTP";
   EXPECT_EQ(row.finished_us, 77);
   EXPECT_DOUBLE_EQ(row.ttft_ms, 5.0);
   EXPECT_DOUBLE_EQ(row.tpot_ms, 2.0);
   EXPECT_DOUBLE_EQ(row.total_ms, 25.0);
   EXPECT_EQ(row.accepted_at, (std::vector<int>{3, 1}));
+  summary.name = "order-66";
   summary.sampling.temperature = 0;
   row = request_row(summary, {{"unknown", "sql"}, {}}, 77);
+  EXPECT_EQ(row.http_id, "order-66");
   EXPECT_EQ(row.rule, "greedy");
   EXPECT_EQ(row.draft, "");
 }

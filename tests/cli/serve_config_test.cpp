@@ -60,9 +60,13 @@ TEST(ServeConfig, EffectiveConfigurationReadsBackTheSame) {
 [model]
 target = "t"
 dtype = "float32"
-served_names = ["a", "b"]
+served_names = ["a", "org/b:größer"]
 [server]
 port = 0
+tls_certificate = "c.pem"
+tls_key = "k.pem"
+key_requests_in_flight = 2
+key_tokens_per_minute = 600
 expose_acceptance = "own"
 [learning]
 governor = "steps_per_request:2.5"
@@ -74,6 +78,7 @@ commit_interval_ms = 250
   EXPECT_TRUE(config.governor.deterministic);
   EXPECT_DOUBLE_EQ(config.governor.steps_per_request, 2.5);
   EXPECT_EQ(config.server.expose_acceptance, ExposeAcceptance::kOwn);
+  EXPECT_EQ(config.server.key_limits.tokens_per_minute, 600);
   EXPECT_EQ(config.ledger.commit_interval_us, 250'000);
   EXPECT_EQ(config.dtype, Dtype::kFloat32);
   std::string effective = to_toml(config);
@@ -102,6 +107,10 @@ TEST(ServeConfig, ValuesAreChecked) {
       {"[server]\nallowed_hosts = \"x\"", "server.allowed_hosts"},
       {"[server]\nallowed_hosts = [1]", "server.allowed_hosts"},
       {"[model]\ndtype = \"int8\"", "model.dtype"},
+      {"[server]\nkey_requests_per_minute = -1", "server.key_requests_per_minute"},
+      {"[server]\nkey_requests_in_flight = 4294967297", "server.key_requests_in_flight"},
+      {"[model]\nserved_names = [\"\"]", "model.served_names"},
+      {"[model]\nserved_names = [\"a\", \"b\\nc\"]", "model.served_names"},
       {"[model]\ntarget = 5", "model.target"},
       {"[model]\ntarget = \"a\\u0000b\"", "model.target"},
       {"[engine]\nmax_running = 0", "engine.max_running"},
@@ -123,6 +132,19 @@ TEST(ServeConfig, ValuesAreChecked) {
     EXPECT_EQ(error.param(), param) << toml;
     EXPECT_NE(error.message().find("my.toml:"), std::string::npos) << error.message();
   }
+}
+
+// S14: acceptance counts are an oracle on what others taught a draft.
+TEST(ServeConfig, SeveralKeysHideAcceptanceUnlessToldOtherwise) {
+  const auto exposed = [](const std::string& toml, std::size_t n_keys) {
+    return server_options(parse_serve_config(toml, "my.toml", defaults()), n_keys).expose_acceptance;
+  };
+  EXPECT_EQ(exposed("", 0), ExposeAcceptance::kAll);
+  EXPECT_EQ(exposed("", 1), ExposeAcceptance::kAll);
+  EXPECT_EQ(exposed("", 2), ExposeAcceptance::kNone);
+  EXPECT_EQ(exposed("[server]\nexpose_acceptance = \"all\"", 2), ExposeAcceptance::kAll);
+  EXPECT_EQ(exposed("[server]\nexpose_acceptance = \"own\"", 2), ExposeAcceptance::kOwn);
+  EXPECT_EQ(exposed("[server]\nexpose_acceptance = \"none\"", 0), ExposeAcceptance::kNone);
 }
 
 TEST(ServeConfig, BrokenTomlNamesTheLine) {

@@ -68,6 +68,7 @@ class Program {
     return wait();
   }
   void signal(int number) const { ::kill(pid_, number); }
+  pid_t pid() const { return pid_; }
   std::string out() const { return text_of(folder_ / "out"); }
   std::string err() const { return text_of(folder_ / "err"); }
   std::string log() const { return out() + err(); }

@@ -42,8 +42,11 @@ TEST_F(ServeTest, AnswersRecordsAndStopsInOrder) {
   const auto port = program.port();
   ASSERT_NE(port, 0) << program.log();
   EXPECT_EQ(get(port, "/readyz").status, 200);
-  const auto reply = ask(port, chat_bytes("What is 12 + 30?", 24));
+  std::string bytes = chat_bytes("What is 12 + 30?", 24);
+  bytes.insert(bytes.find("Host:"), "X-Request-Id: order-66\r\n");
+  const auto reply = ask(port, bytes);
   ASSERT_EQ(reply.status, 200) << reply.body;
+  EXPECT_EQ(reply.headers.at("x-request-id"), "order-66");
   const auto body = json::parse(reply.body);
   EXPECT_EQ(body["usage"]["completion_tokens"].get<int>() <= 24, true);
   EXPECT_GT(body["metrics"]["speculative_decoding"]["num_draft_tokens"].get<int>(), 0);
@@ -53,11 +56,14 @@ TEST_F(ServeTest, AnswersRecordsAndStopsInOrder) {
   EXPECT_NE(get(port, "/metrics").body.find("spec_decode_num_draft_tokens_total{draft=\"math\""), std::string::npos);
   EXPECT_EQ(program.stop(), 0);
   const std::string log = program.log();
-  EXPECT_LE(std::count(log.begin(), log.end(), '\n'), 12 + 2) << "start-up in 12 lines, and two for the end:\n" << log;
+  const auto lines = std::count(log.begin(), log.end(), '\n') - 4;  // the chat and three lists; probes leave no line
+  EXPECT_LE(lines, 12 + 2) << "start-up in 12 lines, and two for the end:\n" << log;
+  EXPECT_NE(log.find("request order-66 POST /v1/chat/completions 200 total_ms="), std::string::npos) << log;
   for (const char* word : {"12.", "bfloat16", "MiB", "threads", "http://", "learning on,"}) {
     EXPECT_NE(log.find(word), std::string::npos) << word;
   }
   EXPECT_EQ(count("SELECT COUNT(*) FROM requests WHERE topic = 'math' AND draft = 'math'"), 1);
+  EXPECT_EQ(count("SELECT COUNT(*) FROM requests WHERE http_id = 'order-66'"), 1);
   EXPECT_EQ(count("SELECT COUNT(*) FROM draft_versions WHERE draft = 'base' AND reason = 'base'"), 1);
   EXPECT_EQ(count("SELECT COUNT(*) FROM engine_load"), 1);
   EXPECT_EQ(log.find("12 + 30"), std::string::npos) << "prompts are not logged";
@@ -322,7 +328,7 @@ TEST_F(ServeTest, CheckConfigNamesEveryFaultAndChangesNothing) {
 
 // One start for what an operator sets by hand: a key in the environment, prompts in the log.
 TEST_F(ServeTest, KeysAreNeverShownAndLoggedPromptsAreAnnouncedAndEscaped) {
-  std::ofstream(folder_ / "c.toml") << "[server]\nlog_prompts = true\n";
+  std::ofstream(folder_ / "c.toml") << "[server]\nlog_prompts = true\nkey_tokens_per_minute = 10\n";
   auto arguments = usual();
   arguments.insert(arguments.end(), {"-c", (folder_ / "c.toml").string()});
   Program program(folder_, arguments, {"SLIPSTREAM_API_KEY=hunter2-hunter2-hunter2"});
@@ -332,9 +338,15 @@ TEST_F(ServeTest, KeysAreNeverShownAndLoggedPromptsAreAnnouncedAndEscaped) {
   std::string bytes = chat_bytes("first\nsecond", 4);
   bytes.insert(bytes.find("Host:"), "Authorization: Bearer hunter2-hunter2-hunter2\r\n");
   EXPECT_EQ(ask(port, bytes).status, 200);
+  const auto over = ask(port, bytes);  // the first one cost more than a minute's tokens
+  EXPECT_EQ(over.status, 429);
+  EXPECT_NE(over.body.find("10 tokens a minute"), std::string::npos) << over.body;
+  EXPECT_GT(std::stoi(over.headers.at("retry-after")), 1);
+  EXPECT_EQ(text_of("/proc/" + std::to_string(program.pid()) + "/environ").find("hunter2"), std::string::npos);
   EXPECT_EQ(program.stop(), 0);
   const std::string log = program.log();
   EXPECT_EQ(log.find("hunter2"), std::string::npos);
+  EXPECT_NE(log.find(" key=environment-1 "), std::string::npos) << log;
   EXPECT_NE(log.find("PROMPTS AND ANSWERS ARE LOGGED"), std::string::npos) << log;
   EXPECT_NE(log.find("first\\x0asecond"), std::string::npos) << log;
   for (const auto& entry : std::filesystem::recursive_directory_iterator(data())) {

@@ -5,17 +5,14 @@
 
     python tests/http/openai_client.py build/slipstream checkpoints/demo/target checkpoints/demo/draft
 """
-import pathlib
-import re
-import signal
-import subprocess
 import sys
 import tempfile
 import threading
 import time
-import urllib.request
 
 import openai
+
+from service import Service
 
 FAILURES = []
 
@@ -24,30 +21,6 @@ def check(name, condition, detail=""):
     print(f"{'ok  ' if condition else 'FAIL'} {name}{'' if condition else f': {detail}'}", flush=True)
     if not condition:
         FAILURES.append(name)
-
-
-class Service:
-    def __init__(self, program, arguments, folder):
-        self.log = pathlib.Path(folder) / "serve.log"
-        with open(self.log, "w") as log:
-            self.process = subprocess.Popen([program, "serve", "--port", "0", "--data-dir", str(pathlib.Path(folder) / "data")]
-                                            + arguments, stdout=log, stderr=log)
-        for _ in range(300):
-            found = re.search(r"listening on (http://\S+)", self.log.read_text())
-            if found or self.process.poll() is not None:
-                break
-            time.sleep(0.1)
-        if not found:
-            sys.exit("the service did not start:\n" + self.log.read_text())
-        self.url = found[1]
-
-    def get(self, path):
-        with urllib.request.urlopen(self.url + path, timeout=10) as reply:
-            return reply.read().decode()
-
-    def stop(self):
-        self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(60)
 
 
 MESSAGES = [{"role": "system", "content": "Be brief."},
@@ -216,10 +189,10 @@ def gone_clients(service, client, model):
         except openai.APITimeoutError:
             pass
         for _ in range(100):
-            if "slipstream:num_requests_running 0\n" in service.get("/metrics"):
+            if "slipstream:num_requests_running 0\n" in service.ask("/metrics"):
                 break
             time.sleep(0.05)
-        metrics = service.get("/metrics")
+        metrics = service.ask("/metrics")
         check(f"a gone client's request ends (stream {streaming})", "slipstream:num_requests_running 0\n" in metrics and
               f"slipstream:clients_gone_total {count}\n" in metrics)
 

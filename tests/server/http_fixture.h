@@ -46,7 +46,8 @@ class HttpServerTest : public ::testing::Test {
   void start(bool ready = true) {
     service_.emplace(options_, metrics_);
     gatekeeper_.emplace(options_, keys_);
-    server_.emplace(*service_, *gatekeeper_);
+    quotas_.emplace(keys_);
+    server_.emplace(*service_, *gatekeeper_, *quotas_);
     server_->start();
     if (ready) open();
   }
@@ -99,6 +100,7 @@ class HttpServerTest : public ::testing::Test {
   FakeEngine engine_;
   std::optional<Service> service_;
   std::optional<Gatekeeper> gatekeeper_;
+  std::optional<KeyQuotas> quotas_;
   std::optional<HttpServer> server_;
 };
 

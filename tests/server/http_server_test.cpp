@@ -240,21 +240,6 @@ TEST_F(HttpServerTest, KeysAreAsked) {
   EXPECT_NE(engine_.request(0).tenant, TenantId{});
 }
 
-TEST_F(HttpServerTest, RoutesAndMethods) {
-  start();
-  EXPECT_EQ(ask(get("/v1/nothing")).status, 404);
-  EXPECT_EQ(ask(get("/v1/%6dodels")).status, 404);
-  EXPECT_EQ(ask(get("/../v1/models")).status, 404);
-  const auto reply = ask(get("/v1/completions"));
-  EXPECT_EQ(reply.status, 405);
-  EXPECT_EQ(reply.headers.at("allow"), "POST");
-  error_of(reply);
-  EXPECT_EQ(ask("DELETE /v1/models HTTP/1.1\r\nHost: localhost\r\n\r\n").headers.at("allow"), "GET");
-  RawClient head(server_->port());
-  head.send("HEAD /v1/models HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
-  EXPECT_TRUE(head.read_to_end().ends_with("\r\n\r\n")) << "an answer to HEAD has no body";
-}
-
 TEST_F(HttpServerTest, BadBodiesAre400InOneShape) {
   start();
   for (const std::string& body : {std::string("{"), std::string("[]"), std::string(R"({"a":1,"a":2})"),
@@ -328,7 +313,7 @@ TEST_F(HttpServerTest, APortInUseIsSaid) {
   same.port = server_->port();
   Service other(same, metrics_);
   try {
-    HttpServer second(other, *gatekeeper_);
+    HttpServer second(other, *gatekeeper_, *quotas_);
     FAIL() << "two servers on one port";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::kConflict);

@@ -57,6 +57,96 @@ TEST_F(SessionTest, RubbishIs400) {
   EXPECT_EQ(ask("POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: -5\r\n\r\n").status, 400);
 }
 
+// What a proxy in front might read otherwise is refused before anything is made of it, and the connection ends.
+TEST_F(SessionTest, SmugglingIsRefused) {
+  start();
+  const std::string head = "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n";
+  for (const std::string& bytes :
+       {head + "Content-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        head + "Transfer-Encoding : chunked\r\n\r\n0\r\n\r\n",
+        head + "Content-Length: 2\r\nContent-Length: 2\r\n\r\n{}", head + "X: a\r\n b\r\nContent-Length: 2\r\n\r\n{}",
+        head + "Content-Length: 2\n\r\n{}", std::string("GET /healthz HTTP/1.1\nHost: localhost\n\n"),
+        head + "Content-Length: +2\r\n\r\n{}"}) {
+    RawClient client(server_->port());
+    client.send(bytes + get("/healthz"));
+    const auto reply = client.read_reply();
+    EXPECT_EQ(reply.status, 400) << bytes;
+    EXPECT_EQ(reply.headers.at("connection"), "close");
+    EXPECT_EQ(client.read_to_end().find("HTTP/1.1 200"), std::string::npos) << bytes;
+  }
+}
+
+TEST_F(SessionTest, BadChunksAreRefused) {
+  start();
+  const std::string head =
+      "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+      "Transfer-Encoding: chunked\r\n\r\n";
+  for (const char* chunks :
+       {"-1\r\n", "+2\r\n{}\r\n0\r\n\r\n", "0x2\r\n{}\r\n0\r\n\r\n", "g\r\n", "\r\n", "10000000000000000\r\n",
+        "fffffffffffffffff\r\n", "2\n{}\r\n0\r\n\r\n", "2\r\n{}0\r\n\r\n"}) {
+    const auto reply = ask(head + chunks);
+    EXPECT_TRUE(reply.status == 400 || reply.status == 413) << chunks << reply.status;
+  }
+  const std::string body = R"({"prompt":"x","max_tokens":2})";
+  EXPECT_EQ(ask(head + "1d;ext=1\r\n" + body + "\r\n0\r\n\r\n").status, 200);
+  // Bytewise: every split of the body arrives the same.
+  RawClient slow(server_->port());
+  for (const char byte : head + "1d\r\n" + body + "\r\n0\r\nX-Trailer: 1\r\n\r\n") slow.send(std::string(1, byte));
+  EXPECT_EQ(slow.read_reply().status, 200);
+  slow.send(get("/healthz"));
+  EXPECT_EQ(slow.read_reply().status, 200) << "nothing of the body is left over";
+}
+
+TEST_F(SessionTest, ATrickledHeadHasOneDeadline) {
+  start();
+  RawClient client(server_->port());
+  const auto begin = std::chrono::steady_clock::now();
+  const std::string head = get("/healthz", "X-Slow: " + std::string(1000, 'x') + "\r\n");
+  for (const char byte : head) {
+    if (!client.send(std::string(1, byte))) break;
+    std::this_thread::sleep_for(milliseconds(10));
+    if (server_->n_connections() == 0) break;
+  }
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(5)) << "of the ten that it would take";
+  EXPECT_EQ(client.read_to_end(), "");
+}
+
+TEST_F(SessionTest, SlowBodiesEndTheConnection) {
+  options_.body_timeout = milliseconds(200);
+  start();
+  RawClient client(server_->port());
+  client.send(post(kChat).substr(0, post(kChat).size() - 1));
+  EXPECT_EQ(client.read_to_end(), "");
+}
+
+TEST_F(SessionTest, IdleConnectionsEnd) {
+  options_.idle_timeout = milliseconds(200);
+  start();
+  RawClient silent(server_->port());
+  EXPECT_EQ(silent.read_to_end(), "");
+  RawClient kept(server_->port());
+  kept.send(get("/healthz"));
+  EXPECT_EQ(kept.read_reply().status, 200);
+  EXPECT_FALSE(kept.receive());
+}
+
+// S8: the default bounds, each one above.
+TEST_F(SessionTest, TheBoundsAreWhatTheySay) {
+  options_.header_timeout = milliseconds(10'000);
+  start();
+  const std::string frame = get("/healthz", "X-Long: \r\n");
+  const auto with_size = [&](std::size_t bytes) {
+    return get("/healthz", "X-Long: " + std::string(bytes - frame.size(), 'x') + "\r\n");
+  };
+  EXPECT_EQ(with_size(16384).size(), 16384U);
+  EXPECT_EQ(ask(with_size(16384)).status, 200);
+  EXPECT_EQ(ask(with_size(16385)).status, 431);
+  std::string body = kChat;
+  body.resize(std::size_t{4} << 20, ' ');
+  EXPECT_EQ(ask(post(body)).status, 200);
+  EXPECT_EQ(ask(post(body + " ")).status, 413);
+}
+
 TEST_F(SessionTest, SlowHeadersEndTheConnection) {
   start();
   RawClient client(server_->port());

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/ids.h"
+#include "server/options.h"
+
+namespace slip {
+
+// What is kept of one API key. The name is for logs; the key itself is forgotten once its digest is made.
+struct ApiKey {
+  std::string name;
+  KeyLimits limits;
+  TenantId tenant;  // a keyed hash, so that a stored tenant says nothing about who it is
+  std::array<unsigned char, 32> digest{};
+};
+
+// The keys that open the service. Immutable once made; any thread.
+class ApiKeys {
+ public:
+  // From `file` (mode 0600 or stricter; empty: none) and `environment` (keys with blanks between them; may be empty).
+  // The file has one key a line and # comments; behind the key may stand `name=LABEL`, `requests_in_flight=N`,
+  // `requests_per_minute=N` and `tokens_per_minute=N`, which else are `fallback`'s. Error{kPermission |
+  // kInvalidArgument} naming file and line, never a key.
+  static ApiKeys load(const std::filesystem::path& file, const std::string& environment,
+                      const KeyLimits& fallback = {});
+
+  // Unnamed keys are called by their number. Error{kInvalidArgument} for a key that is none, or known already.
+  void add(std::string_view key, std::string name = {}, const KeyLimits& limits = {});
+
+  bool empty() const { return keys_.empty(); }
+  std::size_t size() const { return keys_.size(); }
+  const std::vector<ApiKey>& all() const { return keys_; }
+  // Compared in constant time with every key there is; null when it is none of ours.
+  const ApiKey* find(std::string_view key) const;
+
+ private:
+  std::vector<ApiKey> keys_;
+};
+
+}  // namespace slip

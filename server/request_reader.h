@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <boost/asio/awaitable.hpp>
+#include <boost/beast/core/flat_buffer.hpp>
+#include <boost/beast/http/parser.hpp>
+#include <boost/beast/http/string_body.hpp>
+#include <cstdint>
+#include <optional>
+
+#include "server/options.h"
+#include "server/reply.h"
+#include "server/wire.h"
+
+namespace slip {
+
+using RequestParser = boost::beast::http::request_parser<boost::beast::http::string_body>;
+
+// Reads one connection's requests, one after the other, within the bounds and deadlines of `options`. A head is looked
+// at as raw bytes before it is parsed (server/request_head.h). On the connection's strand.
+class RequestReader {
+ public:
+  RequestReader(Wire& wire, const ServerOptions& options);
+
+  enum class Outcome : std::uint8_t { kRead, kRefused, kGone };
+  struct Result {
+    Outcome outcome = Outcome::kGone;
+    Reply refusal;  // with kRefused; the connection cannot go on after it
+  };
+  // Up to the end of the headers, which wait between requests for `idle_timeout`.
+  boost::asio::awaitable<Result> read_head(RequestParser& parser);
+  // The rest. REQUIRES: read_head() came back with kRead.
+  boost::asio::awaitable<Result> read_body(RequestParser& parser);
+
+ private:
+  boost::asio::awaitable<std::size_t> read_more();
+  std::string_view unread() const;
+  // The head's bytes once they are whole, 0 before; a refusal where it can be none.
+  std::size_t find_head(std::size_t seen, std::optional<Reply>& refusal);
+  std::optional<Reply> parse(RequestParser& parser, std::size_t n_bytes);
+
+  Wire& wire_;
+  const ServerOptions& options_;
+  boost::beast::flat_buffer buffer_;
+};
+
+}  // namespace slip

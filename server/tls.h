@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <boost/asio/ssl/context.hpp>
+#include <memory>
+
+#include "server/options.h"
+
+namespace slip {
+
+// TLS 1.2 or later with `tls_certificate` and `tls_key`; null when neither is set. Error{kInvalidArgument | kNotFound |
+// kPermission} naming the setting: one without the other, a key that others can read, files that are not PEM or do not
+// belong together.
+std::unique_ptr<boost::asio::ssl::context> load_tls(const ServerOptions& options);
+
+}  // namespace slip

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/model/tokenizer.h"
+
+namespace slip {
+
+// A body of /tokenize: a prompt as /v1/completions would take it, or messages as /v1/chat/completions would.
+struct TokenizeCall {
+  std::optional<std::string> model, prompt;
+  std::vector<ChatMessage> messages;  // when there is no prompt
+  bool add_generation_prompt = true;
+  bool return_token_strs = false;
+};
+
+struct DetokenizeCall {
+  std::optional<std::string> model;
+  std::vector<std::int32_t> tokens;
+};
+
+// Every field the two bodies may have.
+inline constexpr std::array<std::string_view, 6> kTokenizeFields = {
+    "model", "prompt", "messages", "add_special_tokens", "add_generation_prompt", "return_token_strs"};
+inline constexpr std::array<std::string_view, 2> kDetokenizeFields = {"model", "tokens"};
+
+// Both throw Error{kInvalidArgument | kUnsupported} whose param() names the field. Pure; any thread.
+TokenizeCall parse_tokenize(std::string_view body);
+DetokenizeCall parse_detokenize(std::string_view body);
+
+// What a client sent as token ids, special ones spelled out. Error{kInvalidArgument} naming the first id that the
+// tokenizer does not have.
+std::string text_with_specials(const Tokenizer& tokenizer, const std::vector<std::int32_t>& ids);
+
+}  // namespace slip

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <boost/asio/awaitable.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <chrono>
+#include <memory>
+
+namespace slip {
+
+// Wakes a connection's coroutine from another thread. It lives as long as anyone may call notify().
+class Waker {
+ public:
+  explicit Waker(boost::asio::any_io_executor strand) : timer_(std::move(strand)) {}
+  // Any thread; never throws.
+  static void notify(const std::shared_ptr<Waker>& waker) noexcept;
+  // On the strand: true when notified (also since the last wait), false after `timeout`.
+  boost::asio::awaitable<bool> wait(std::chrono::milliseconds timeout);
+
+ private:
+  boost::asio::steady_timer timer_;
+  bool notified_ = false;
+};
+
+}  // namespace slip

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/key_quotas.h"
+
+#include <gtest/gtest.h>
+
+#include "common/clock.h"
+
+namespace slip {
+namespace {
+
+constexpr std::int64_t kSecond = 1'000'000;
+
+TEST(MinuteAllowance, FillsEvenlyUpToAMinutesWorth) {
+  MinuteAllowance allowance(60);
+  std::int64_t now = 1000 * kSecond;
+  for (int i = 0; i < 60; ++i) {
+    EXPECT_EQ(allowance.wait_us(now), 0) << i;
+    allowance.spend(now, 1);
+  }
+  EXPECT_EQ(allowance.wait_us(now), kSecond);
+  EXPECT_EQ(allowance.wait_us(now + kSecond / 2), kSecond / 2);
+  now += kSecond;
+  EXPECT_EQ(allowance.wait_us(now), 0);
+  allowance.spend(now, 1);
+  EXPECT_GT(allowance.wait_us(now), 0);
+  now += 3600 * kSecond;
+  for (int i = 0; i < 60; ++i) allowance.spend(now, 1);
+  EXPECT_GT(allowance.wait_us(now), 0) << "an hour of silence saves up no more than a minute";
+}
+
+TEST(MinuteAllowance, DebtIsWaitedOff) {
+  MinuteAllowance allowance(600);
+  allowance.spend(kSecond, 900);  // 600 + what a first second brings stay capped at 600
+  EXPECT_EQ(allowance.wait_us(kSecond), 30 * kSecond + kSecond / 10);
+  EXPECT_EQ(allowance.wait_us(32 * kSecond), 0);
+}
+
+TEST(MinuteAllowance, AClockThatStandsOrStepsBackGivesNothing) {
+  MinuteAllowance allowance(1);
+  allowance.spend(100 * kSecond, 1);
+  EXPECT_EQ(allowance.wait_us(100 * kSecond), 60 * kSecond);
+  EXPECT_EQ(allowance.wait_us(10 * kSecond), 60 * kSecond);
+  EXPECT_EQ(allowance.wait_us(100 * kSecond), 60 * kSecond);
+  MinuteAllowance unbounded(0);
+  unbounded.spend(0, 1'000'000);
+  EXPECT_EQ(unbounded.wait_us(0), 0);
+}
+
+class KeyQuotasTest : public ::testing::Test {
+ protected:
+  KeyQuotasTest() {
+    keys_.add("key-a", "a", {.requests_in_flight = 2, .tokens_per_minute = 60});
+    keys_.add("key-b", "b");
+  }
+  TenantId tenant(const char* key) const { return keys_.find(key)->tenant; }
+  ApiKeys keys_;
+};
+
+TEST_F(KeyQuotasTest, PlacesComeBackWhenTheRequestGoes) {
+  KeyQuotas quotas(keys_);
+  {
+    const auto first = quotas.enter(tenant("key-a"), kSecond), second = quotas.enter(tenant("key-a"), kSecond);
+    EXPECT_TRUE(first.stay && second.stay);
+    const auto third = quotas.enter(tenant("key-a"), kSecond);
+    EXPECT_FALSE(third.stay);
+    EXPECT_EQ(third.limit, "2 requests at a time");
+    EXPECT_TRUE(quotas.enter(tenant("key-b"), kSecond).stay) << "another key is not affected";
+    EXPECT_TRUE(quotas.enter({}, kSecond).stay) << "without keys there are no limits";
+  }
+  EXPECT_TRUE(quotas.enter(tenant("key-a"), kSecond).stay);
+}
+
+TEST_F(KeyQuotasTest, AnswersArePaidWhenTheyEndAlsoForClientsThatLeft) {
+  KeyQuotas quotas(keys_);
+  const std::int64_t now = monotonic_us();
+  RequestSummary summary;
+  summary.tenant = tenant("key-a");
+  summary.reason = StopReason::kCancelled;
+  summary.figures.prompt_tokens = 50;
+  summary.figures.output_tokens = 40;
+  EXPECT_TRUE(quotas.enter(tenant("key-a"), now).stay);
+  quotas.on_finished(summary);
+  const auto entry = quotas.enter(tenant("key-a"), monotonic_us());
+  EXPECT_FALSE(entry.stay);
+  EXPECT_EQ(entry.limit, "60 tokens a minute");
+  EXPECT_GE(entry.retry_after_s, 30);
+  EXPECT_LE(entry.retry_after_s, 32);
+  summary.tenant = {};
+  quotas.on_finished(summary);
+}
+
+}  // namespace
+}  // namespace slip

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/tls.h"
+
+#include <fstream>
+
+#include "tests/server/http_fixture.h"
+#include "tests/server/tls_client.h"
+
+namespace slip {
+namespace {
+
+class TlsTest : public HttpServerTest {
+ protected:
+  TlsTest() {
+    folder_ = std::filesystem::temp_directory_path() / ("slip-tls-" + std::to_string(::getpid()));
+    std::filesystem::create_directories(folder_);
+    papers_.emplace(folder_);
+    options_.tls_certificate = papers_->certificate;
+    options_.tls_key = papers_->key;
+  }
+  ~TlsTest() override { std::filesystem::remove_all(folder_); }
+
+  ErrorCode refusal() {
+    try {
+      load_tls(options_);
+    } catch (const Error& error) {
+      EXPECT_TRUE(error.param().starts_with("server.tls_")) << error.param();
+      EXPECT_EQ(error.message().find("PRIVATE"), std::string::npos);
+      return error.code();
+    }
+    ADD_FAILURE() << "accepted";
+    return ErrorCode::kInternal;
+  }
+
+  std::filesystem::path folder_;
+  std::optional<SelfSigned> papers_;
+};
+
+TEST_F(TlsTest, AnswersStreamsAndKeepsConnections) {
+  start();
+  EXPECT_TRUE(server_->url().starts_with("https://127.0.0.1:"));
+  TlsClient client(server_->port(), papers_->certificate);
+  ASSERT_TRUE(client.open());
+  EXPECT_EQ(client.version(), "TLSv1.3");
+  client.send(get("/healthz") + post(kChat) + post(kStream));
+  ASSERT_TRUE(client.read_until("data: [DONE]\n\n"));
+  EXPECT_NE(client.received.find("{\"status\":\"ok\"}"), std::string::npos);
+  EXPECT_NE(client.received.find("\"content\":\"Hello\""), std::string::npos);
+  client.send(get("/healthz", "Connection: close\r\n"));
+  EXPECT_TRUE(client.ended_properly());
+}
+
+TEST_F(TlsTest, OldVersionsAndPlainHttpAreRefused) {
+  start();
+  EXPECT_TRUE(TlsClient(server_->port(), papers_->certificate, TLS1_2_VERSION).open());
+  EXPECT_FALSE(TlsClient(server_->port(), papers_->certificate, TLS1_1_VERSION).open());
+  EXPECT_FALSE(TlsClient(server_->port(), papers_->certificate, TLS1_VERSION).open());
+  RawClient plain(server_->port());
+  plain.send(get("/healthz"));
+  EXPECT_EQ(plain.read_to_end().find("HTTP/1.1 200"), std::string::npos);
+  EXPECT_TRUE(TlsClient(server_->port(), papers_->certificate).open()) << "others are served on";
+}
+
+TEST_F(TlsTest, AHandshakeHasADeadline) {
+  start();
+  RawClient silent(server_->port());
+  EXPECT_EQ(silent.read_to_end(), "");
+  EXPECT_TRUE(eventually([&] { return server_->n_connections() == 0; }));
+}
+
+TEST_F(TlsTest, GoneClientsAreNoticed) {
+  engine_.hold = true;
+  start();
+  {
+    TlsClient client(server_->port(), papers_->certificate);
+    client.send(post(kStream));
+    engine_.request(0);
+    client.say_goodbye();
+  }
+  EXPECT_TRUE(engine_.wait_for([](const FakeEngine& engine) { return !engine.cancelled().empty(); }));
+  EXPECT_TRUE(eventually([&] { return server_->n_connections() == 0; }));
+}
+
+TEST_F(TlsTest, ALargeAnswerArrivesWhole) {
+  engine_.pieces = std::vector<std::string>(100, std::string(10'000, 'x'));
+  start();
+  TlsClient client(server_->port(), papers_->certificate);
+  client.send(post(kStream));
+  EXPECT_TRUE(client.read_until("data: [DONE]\n\n"));
+  EXPECT_GE(client.received.size(), 1'000'000U);
+}
+
+TEST_F(TlsTest, KeysThatOthersCanReadAreRefused) {
+  for (const mode_t mode : {0640U, 0604U}) {
+    ::chmod(papers_->key.c_str(), mode);
+    EXPECT_EQ(refusal(), ErrorCode::kPermission);
+  }
+}
+
+TEST_F(TlsTest, WhatDoesNotFitTogetherIsRefused) {
+  const SelfSigned other(folder_, "other");
+  options_.tls_key = other.key;
+  EXPECT_EQ(refusal(), ErrorCode::kInvalidArgument);
+  options_.tls_key = papers_->certificate;
+  ::chmod(papers_->certificate.c_str(), 0600);
+  EXPECT_EQ(refusal(), ErrorCode::kInvalidArgument);
+  options_.tls_key = papers_->key;
+  options_.tls_certificate = papers_->key;
+  EXPECT_EQ(refusal(), ErrorCode::kInvalidArgument);
+  options_.tls_certificate.clear();
+  EXPECT_EQ(refusal(), ErrorCode::kInvalidArgument);
+  options_.tls_certificate = folder_ / "none";
+  options_.tls_key = folder_ / "none";
+  EXPECT_EQ(refusal(), ErrorCode::kNotFound);
+  options_.tls_key.clear();
+  options_.tls_certificate.clear();
+  EXPECT_EQ(load_tls(options_), nullptr);
+}
+
+}  // namespace
+}  // namespace slip
