@@ -8,22 +8,23 @@
 namespace slip {
 namespace {
 
-struct Route {
+struct KnownRoute {
   std::string_view path, method;
 };
 constexpr std::array kRoutes = {
-    Route{"/v1/chat/completions", "POST"},
-    Route{"/v1/completions", "POST"},
-    Route{"/v1/models", "GET"},
-    Route{"/v1/drafts", "GET"},
-    Route{"/v1/topics", "GET"},
-    Route{"/healthz", "GET"},
-    Route{"/readyz", "GET"},
-    Route{"/metrics", "GET"},
+    KnownRoute{"/v1/chat/completions", "POST"},
+    KnownRoute{"/v1/completions", "POST"},
+    KnownRoute{"/v1/models", "GET"},
+    KnownRoute{"/v1/drafts", "GET"},
+    KnownRoute{"/v1/topics", "GET"},
+    KnownRoute{"/healthz", "GET"},
+    KnownRoute{"/readyz", "GET"},
+    KnownRoute{"/metrics", "GET"},
 };
 
-const Route* find_route(std::string_view path) {
-  const auto found = std::find_if(kRoutes.begin(), kRoutes.end(), [&](const Route& one) { return one.path == path; });
+const KnownRoute* find_route(std::string_view path) {
+  const auto found =
+      std::find_if(kRoutes.begin(), kRoutes.end(), [&](const KnownRoute& one) { return one.path == path; });
   return found == kRoutes.end() ? nullptr : &*found;
 }
 
@@ -46,12 +47,12 @@ std::string_view path_of(std::string_view target) {
 }
 
 std::string route_label(std::string_view target) {
-  const Route* route = find_route(path_of(target));
+  const KnownRoute* route = find_route(path_of(target));
   return route == nullptr ? "other" : std::string(route->path);
 }
 
 std::optional<Reply> refuse_route(std::string_view method, std::string_view target) {
-  const Route* route = find_route(path_of(target));
+  const KnownRoute* route = find_route(path_of(target));
   if (route == nullptr) {
     return error_reply(404, {.message = "no such route; there are /v1/chat/completions, /v1/completions, /v1/models, "
                                         "/v1/drafts, /v1/topics, /healthz, /readyz and /metrics",
