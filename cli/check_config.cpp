@@ -8,7 +8,7 @@
 #include <array>
 
 #include "checkpoints/llama_tensors.h"
-#include "checkpoints/safetensors.h"
+#include "checkpoints/weight_files.h"
 #include "cli/load_model.h"
 #include "common/file.h"
 #include "engine/model/tokenizer.h"
@@ -22,8 +22,8 @@ namespace fs = std::filesystem;
 // Shape, tensor names and vocabulary; the weights' values stay unread.
 void check_model(const fs::path& folder) {
   const ModelConfig config = load_model_config(folder);
-  const fs::path weights = weights_path(folder);
-  check_llama_tensors(SafetensorsFile(weights), config, weights.string());
+  const WeightFiles weights(folder);
+  check_llama_tensors(weights.tensors(), config, weights.where());
 }
 
 void check_draft(const ServeConfig& config) {

@@ -7,8 +7,8 @@
 #include "checkpoints/draft_meta.h"
 #include "checkpoints/llama_tensors.h"
 #include "checkpoints/model_config.h"
-#include "checkpoints/safetensors.h"
 #include "checkpoints/store_folder.h"
+#include "checkpoints/weight_files.h"
 #include "cli/inspection.h"
 #include "common/error.h"
 #include "common/file.h"
@@ -78,11 +78,12 @@ void add_shape(Inspection& found, const ModelConfig& config) {
 }
 
 void add_weights(Inspection& found, const fs::path& folder, const ModelConfig& config) {
-  const fs::path path = weights_path(folder);
-  const SafetensorsFile file(path);
-  found.add("tensors", static_cast<std::int64_t>(file.tensors().size()));
-  found.add("weight bytes", static_cast<std::int64_t>(fs::file_size(path)));
-  check_llama_tensors(file, config, path.string());
+  const WeightFiles weights(folder);
+  std::int64_t bytes = 0;
+  for (const fs::path& path : weights.paths()) bytes += static_cast<std::int64_t>(fs::file_size(path));
+  found.add("tensors", static_cast<std::int64_t>(weights.tensors().size()));
+  found.add("weight bytes", bytes);
+  check_llama_tensors(weights.tensors(), config, weights.where());
 }
 
 void add_meta(Inspection& found, const DraftMeta& meta) {
