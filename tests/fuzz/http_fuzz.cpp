@@ -42,7 +42,7 @@ class Server {
     model->tokenizer = Tokenizer::load(folder);
     model->chat_template = std::make_shared<const ChatTemplate>(ChatTemplate::load(folder));
     model->max_positions = 4096;
-    model->topics = TopicTable({{"sql", {}}});
+    model->topics = TopicTable(std::vector<Topic>{{"sql", {}}});
     for (const char* name : {"unknown", "sql"}) {
       model->slots.push_back(
           std::make_shared<DraftSlot>(DraftId{static_cast<std::uint32_t>(model->slots.size())}, name));
