@@ -85,6 +85,7 @@ class RawClient {
     }
     return reply;
   }
+  void end_sending() { ::shutdown(fd_, SHUT_WR); }
   void close() {
     if (fd_ >= 0) ::close(fd_);
     fd_ = -1;
