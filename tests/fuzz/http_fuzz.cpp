@@ -35,14 +35,19 @@ ServerOptions options() {
 
 class Server {
  public:
-  Server() : service_(options(), metrics_), gatekeeper_(service_.options(), keys_), server_(service_, gatekeeper_) {
+  Server()
+      : service_(options(), metrics_),
+        gatekeeper_(service_.options(), keys_),
+        quotas_(keys_),
+        server_(service_, gatekeeper_, quotas_) {
     const auto folder = std::filesystem::path(SLIPSTREAM_SOURCE_DIR) / "checkpoints/demo/target";
     auto model = std::make_shared<ServedModel>();
     model->names = {"demo"};
     model->tokenizer = Tokenizer::load(folder);
     model->chat_template = std::make_shared<const ChatTemplate>(ChatTemplate::load(folder));
     model->max_positions = 4096;
-    model->topics = TopicTable(std::vector<Topic>{{"sql", {}}});
+    const TopicTable topics(std::vector<Topic>{{"sql", {}, {}}});
+    model->router = std::make_shared<Router>(topics, RouterOptions{}, seeded_classifier(topics));
     for (const char* name : {"unknown", "sql"}) {
       model->slots.push_back(
           std::make_shared<DraftSlot>(DraftId{static_cast<std::uint32_t>(model->slots.size())}, name));
@@ -64,6 +69,7 @@ class Server {
   ApiKeys keys_;
   Service service_;
   Gatekeeper gatekeeper_;
+  KeyQuotas quotas_;
   HttpServer server_;
 };
 
