@@ -3,6 +3,7 @@
 #include <memory>
 #include <string>
 
+#include "router/topic_seeds.h"
 #include "server/http_server.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/server/raw_client.h"
