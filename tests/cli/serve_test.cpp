@@ -236,7 +236,7 @@ TEST_F(ServeTest, SighupTakesWhatCanChangeAndRefusesAFaultyFile) {
   const auto said = [&](const std::string& what) {
     for (int i = 0; i < 1000; ++i) {
       if (text_of(log).find(what) != std::string::npos) return true;
-      std::this_thread::sleep_for(milliseconds(10));
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
     }
     return false;
   };
@@ -266,7 +266,8 @@ TEST_F(ServeTest, SighupTakesWhatCanChangeAndRefusesAFaultyFile) {
   EXPECT_TRUE(said("\"message\":\"disk: ")) << text_of(log);
   std::filesystem::rename(log, folder_ / "service.log.1");
   program.signal(SIGUSR1);
-  for (int i = 0; i < 1000 && !std::filesystem::exists(log); ++i) std::this_thread::sleep_for(milliseconds(10));
+  for (int i = 0; i < 1000 && !std::filesystem::exists(log); ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
   EXPECT_EQ(program.stop(), 0);
   EXPECT_TRUE(said("\"message\":\"stopped\"")) << text_of(log);
   EXPECT_EQ(count("SELECT COUNT(*) FROM requests"), 1) << "the row waited for room";

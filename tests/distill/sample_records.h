@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "distill/crc32c.h"
+#include "common/crc32c.h"
 #include "distill/record_codec.h"
 #include "distill/replay_record.h"
 #include "distill/segment.h"
