@@ -62,8 +62,9 @@ TEST_F(RoutingTest, ALabelWins) {
   EXPECT_EQ(figures["topic"], "code");
   EXPECT_EQ(figures["topic_source"], "label");
   EXPECT_EQ(figures_of(kQuery, "unknown")["topic_source"], "label");
-  EXPECT_EQ(figures_of(kQuery, "customer-table")["topic"], "sql") << "a label nobody configured is read as text";
-  EXPECT_EQ(figures_of(kQuery, "customer-table")["topic_source"], "inferred");
+  const auto unconfigured = figures_of("count the orders of each customer in the table", "orders");
+  EXPECT_EQ(unconfigured["topic"], "sql") << "a label nobody configured is read as text";
+  EXPECT_EQ(unconfigured["topic_source"], "inferred");
 }
 
 TEST_F(RoutingTest, TheLastQuestionCounts) {
