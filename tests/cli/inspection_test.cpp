@@ -166,7 +166,7 @@ TEST_F(InspectionTest, WhatIsNothingOfOursOrHostileIsRefusedByName) {
   EXPECT_EQ(refused(folder_.path() / "pipe"), ErrorCode::kInvalidArgument);
   EXPECT_EQ(refused(folder_.write("short.safetensors", "abc")), ErrorCode::kDataLoss);
   EXPECT_EQ(refused(folder_.write("huge.safetensors", std::string("\xff\xff\xff\xff\xff\xff\xff\x7f{}", 10))),
-            ErrorCode::kDataLoss);
+            ErrorCode::kInvalidArgument);
   EXPECT_EQ(refused(folder_.write("ledger.db", "SQLite format 3" + std::string(2000, '\0'))), ErrorCode::kDataLoss);
   fs::remove(folder_.path() / "ledger.db");
   const fs::path model = folder_.path() / "model";

@@ -98,6 +98,9 @@ TEST(PromptFeatures, CutsFallBetweenCharacters) {
       for (const auto& part : {marks + some, marks + some + character, some + marks, "." + some + marks}) {
         whole.merge(set_of(part));
       }
+      for (const auto& begin : {some, some + character}) {  // the two ends that are read are lines
+        for (const auto& end : {some, "." + some}) whole.merge(set_of(begin + "\n" + end));
+      }
       for (const std::uint32_t bucket : prompt_features(text))
         EXPECT_TRUE(whole.contains(bucket)) << character << shift;
     }

@@ -62,8 +62,9 @@ TEST_F(RoutingTest, ALabelWins) {
   EXPECT_EQ(figures["topic"], "code");
   EXPECT_EQ(figures["topic_source"], "label");
   EXPECT_EQ(figures_of(kQuery, "unknown")["topic_source"], "label");
-  EXPECT_EQ(figures_of(kQuery, "poems")["topic"], "sql") << "a label nobody configured decides nothing";
-  EXPECT_EQ(figures_of(kQuery, "poems")["topic_source"], "inferred");
+  const auto unconfigured = figures_of("count the orders of each customer in the table", "orders");
+  EXPECT_EQ(unconfigured["topic"], "sql") << "a label nobody configured is read as text";
+  EXPECT_EQ(unconfigured["topic_source"], "inferred");
 }
 
 TEST_F(RoutingTest, TheLastQuestionCounts) {
@@ -77,7 +78,7 @@ TEST_F(RoutingTest, TheLastQuestionCounts) {
 TEST_F(RoutingTest, OnlyLabelledRequestsThatMayBeLearnedFromTeachTheRouter) {
   start();
   figures_of(kQuery);
-  figures_of(kQuery, "poems");
+  figures_of(kQuery, "customer-table");
   figures_of(kQuery, "sql", {{"store", false}});
   EXPECT_EQ(router_->lessons(), 0U);
   figures_of("an invoice for the warehouse", "sql");
