@@ -35,6 +35,7 @@ struct Proposal {
     parents.clear();
     path_logprob.clear();
     q.clear();
+    law = ProposalLaw::kDeterministic;
   }
 };
 

@@ -249,6 +249,20 @@ TEST_F(ServeTest, AnswersAreTheSameWithAndWithoutSpeculation) {
   EXPECT_EQ(answers[0], answers[2]);
 }
 
+// A seeded request left its law behind in the proposal that the next one found; a next one without a seed that drafts
+// nothing, since it has one token to go, then stopped the whole program.
+TEST_F(ServeTest, NothingOfARequestReachesTheNext) {
+  Program program(folder_, usual());
+  const auto port = program.port();
+  ASSERT_NE(port, 0) << program.log();
+  std::string seeded = chat_bytes("What is 7 times 8?", 16, R"(,"seed":7)"), short_one = chat_bytes("Hello", 1);
+  for (std::string* bytes : {&seeded, &short_one})
+    bytes->replace(bytes->find("\"temperature\":0"), 15, "\"temperature\":1");
+  EXPECT_EQ(ask(port, seeded).status, 200);
+  EXPECT_EQ(ask(port, short_one).status, 200);
+  EXPECT_EQ(program.stop(), 0) << program.log();
+}
+
 TEST_F(ServeTest, TheServiceConnectsToNobody) {
   Program program(folder_, usual(), {}, forbid_outbound_connections);
   const auto port = program.port();
