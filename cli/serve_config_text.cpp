@@ -81,21 +81,6 @@ toml::table learning_table(const ServeConfig& config) {
                      {"seed", integer(learner.seed)}};
 }
 
-}  // namespace
-
-const char* exposure_name(const ServeConfig& config) {
-  if (config.expose_auto) return "auto";
-  switch (config.server.expose_acceptance) {
-    case ExposeAcceptance::kAll:
-      return "all";
-    case ExposeAcceptance::kOwn:
-      return "own";
-    case ExposeAcceptance::kNone:
-      break;
-  }
-  return "none";
-}
-
 toml::table table_of(const ServeConfig& config) {
   const CanaryOptions& canary = config.learner.canary;
   const ReplayOptions& replay = config.replay;
@@ -148,6 +133,19 @@ std::string text_of(const Node& node) {
 }
 
 }  // namespace
+
+const char* exposure_name(const ServeConfig& config) {
+  if (config.expose_auto) return "auto";
+  switch (config.server.expose_acceptance) {
+    case ExposeAcceptance::kAll:
+      return "all";
+    case ExposeAcceptance::kOwn:
+      return "own";
+    case ExposeAcceptance::kNone:
+      break;
+  }
+  return "none";
+}
 
 std::string to_toml(const ServeConfig& config) {
   return text_of(table_of(config)) + "\n";

@@ -13,6 +13,7 @@
 #include <string>
 
 #include "common/file.h"
+#include "server/key_quotas.h"
 
 namespace slip::cli {
 namespace {
@@ -97,12 +98,13 @@ class ServingTest : public ::testing::Test {
 
   std::filesystem::path folder_;
   ServeConfig config_;
+  KeyQuotas quotas_{ApiKeys{}};
   Metrics metrics_;
 };
 
 TEST_F(ServingTest, RoutingChangesTheDraftAndNeverTheAnswer) {
   plant_another_draft();
-  Serving serving(config_, metrics_);
+  Serving serving(config_, metrics_, quotas_);
   const auto model = serving.model(config_.topics);
   for (const auto& seed : {std::optional<std::uint64_t>{}, std::optional<std::uint64_t>{7}}) {
     const Answer inferred = ask(*model, std::nullopt, seed), sql = ask(*model, "sql", seed);
@@ -121,7 +123,7 @@ TEST_F(ServingTest, WhatTheRouterLearnedIsThereAfterARestart) {
   config_.learning = true;
   TopicClassifier learned;
   {
-    Serving serving(config_, metrics_);
+    Serving serving(config_, metrics_, quotas_);
     Router& router = *serving.model(config_.topics)->router;
     const TopicId math = router.topics()->find("math").value();
     for (int i = 0; i < 8; ++i) router.learn(math, "Wie viele Äpfel bleiben übrig?");
@@ -129,7 +131,7 @@ TEST_F(ServingTest, WhatTheRouterLearnedIsThereAfterARestart) {
     serving.drain(std::chrono::seconds(10));
     serving.save();
   }
-  Serving again(config_, metrics_);
+  Serving again(config_, metrics_, quotas_);
   EXPECT_EQ(again.model(config_.topics)->router->copy(), learned);
   EXPECT_EQ(again.model(config_.topics)->router->lessons(), 8U);
   const Route route = again.model(config_.topics)->router->route(std::nullopt, "Wie viele Äpfel sind es?");
@@ -137,7 +139,7 @@ TEST_F(ServingTest, WhatTheRouterLearnedIsThereAfterARestart) {
 }
 
 TEST_F(ServingTest, WithoutLearningTheRouterLearnsNothing) {
-  Serving serving(config_, metrics_);
+  Serving serving(config_, metrics_, quotas_);
   Router& router = *serving.model(config_.topics)->router;
   router.learn({1}, "select");
   EXPECT_EQ(router.lessons(), 0U);
@@ -149,7 +151,7 @@ TEST_F(ServingTest, WithoutLearningTheRouterLearnsNothing) {
 TEST_F(ServingTest, AHostileRouterStateIsKeptAsideAndServingStarts) {
   ensure_private_directory(folder_);
   replace_file(folder_ / "router.state", std::string(100'000, '\xFF'), "test");
-  Serving serving(config_, metrics_);
+  Serving serving(config_, metrics_, quotas_);
   const Route route = serving.model(config_.topics)->router->route(std::nullopt, kQuestion);
   EXPECT_EQ((*serving.model(config_.topics)->router->topics())[route.topic].name, "sql");
   EXPECT_EQ(read_file(folder_ / "router.state.bad", kMaxBytes).size(), 100'000U);

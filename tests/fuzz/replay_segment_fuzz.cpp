@@ -7,7 +7,7 @@
 #include <cstring>
 #include <vector>
 
-#include "distill/crc32c.h"
+#include "common/crc32c.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace slip {
