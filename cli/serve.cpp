@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <string.h>
 #include <sys/prctl.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
+#include <cstring>
 #include <iostream>
 #include <memory>
 #include <thread>

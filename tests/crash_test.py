@@ -4,7 +4,7 @@
 
 Each case arms one fail point, streams requests until the service dies there, and then checks: the ledger passes SQLite's integrity check and has a row
 for every request answered more than a second before the death; the store's current draft is whole (SHA-256) and not older than the last
-version that answered; the router's state can be read; the service starts again, replays what it had, and answers with that current draft."""
+version that answered, unless that one was rolled back; the router's state can be read; the service starts again, replays what it had, and answers with that current draft."""
 import argparse
 import concurrent.futures
 import hashlib
@@ -86,20 +86,20 @@ class Service:
         reply = json.loads(response.read())
         if response.status != 200:
             raise RuntimeError(f"{response.status}: {reply}")
-        return reply
+        return response.headers["X-Request-Id"], reply
 
 
 def stream_until_death(service, prompts, kill_after):
-    """Four clients until the process is gone; returns [(reply id, wall seconds when answered, draft version)] and the time of death."""
+    """Four clients until the process is gone; returns [(request id, wall seconds when answered, draft version)] and the time of death."""
     answered, index = [], 0
     started = time.time()
 
     def one(prompt):
         try:
-            reply = service.chat("sql", prompt)
+            request_id, reply = service.chat("sql", prompt)
         except (OSError, http.client.HTTPException, RuntimeError, ValueError):
             return
-        answered.append((reply["id"], time.time(), reply["metrics"]["speculative_decoding"].get("draft_version") or 0))
+        answered.append((request_id, time.time(), reply["metrics"]["speculative_decoding"].get("draft_version") or 0))
 
     with concurrent.futures.ThreadPoolExecutor(4) as pool:
         pending = set()
@@ -123,7 +123,7 @@ def check_ledger(data, answered, death):
         if ledger.execute("PRAGMA integrity_check").fetchone()[0] != "ok":
             return "ledger fails its integrity check"
         known = {row[0] for row in ledger.execute("SELECT http_id FROM requests")}
-    missing = [reply_id for reply_id, at, _ in answered if at < death - 1.0 and not any(reply_id in (k, f"chatcmpl-{k}") for k in known)]
+    missing = [request_id for request_id, at, _ in answered if at < death - 1.0 and request_id not in known]
     return f"{len(missing)} answered requests have no ledger row, first {missing[0]}" if missing else None
 
 
@@ -142,6 +142,11 @@ def current_version(data):
     return number, None if whole else f"current draft v{number} fails its checksum"
 
 
+def was_rolled_back(data, number):
+    meta = data / "drafts" / "sql" / f"v{number:06d}" / "meta.json"
+    return meta.exists() and json.loads(meta.read_text()).get("rolled_back", False)
+
+
 def metric(text, name):
     return sum(float(line.rsplit(" ", 1)[1]) for line in text.splitlines() if line.startswith(name))
 
@@ -156,9 +161,9 @@ def check_restart(options, data, prompts, served):
         number, fault = current_version(data)
         if fault:
             return fault, 0
-        if number and number < served:
+        if number and number < served and not was_rolled_back(data, served):
             return f"v{number} is current, but v{served} already answered", 0
-        version = service.chat("sql", prompts[0])["metrics"]["speculative_decoding"].get("draft_version") or 0
+        version = service.chat("sql", prompts[0])[1]["metrics"]["speculative_decoding"].get("draft_version") or 0
         if number and version < number:
             return f"v{number} is current, but v{version} answered", 0
         records = metric(service.get("/metrics")[1], "slipstream:replay_records")
