@@ -31,7 +31,7 @@ CodePoint code_point_at(std::string_view text) {
 }
 
 std::string escaped(std::uint32_t value) {
-  std::array<char, 8> text{};
+  std::array<char, 12> text{};
   std::snprintf(text.data(), text.size(), "\\u%04x", static_cast<unsigned>(value));
   return text.data();
 }
