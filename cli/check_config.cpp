@@ -66,7 +66,8 @@ std::vector<Error> faults_of(const ServeConfig& config, const std::string& key_i
   check([&] { check_draft(config); });
   check([&] { check_host(config.server.host); });
   check([&] {
-    require_key_beyond_loopback(config.server.host, ApiKeys::load(config.api_keys_file, key_in_environment, config.server.key_limits));
+    require_key_beyond_loopback(config.server.host,
+                                ApiKeys::load(config.api_keys_file, key_in_environment, config.server.key_limits));
   });
   check([&] { TopicTable(config.topics); });
   check([&] { check_data_directory(config.data_dir); });

@@ -58,8 +58,8 @@ TEST(AnswerText, AStopInsideACharactersBytesWaitsForTheWholeCharacter) {
 
 // On SentencePiece models the answer's first space was lost when it went on from a prompt.
 TEST(AnswerText, InTheMiddleOfATextTheFirstSpaceStays) {
-  const auto tokenizer = Tokenizer::load(std::filesystem::path(SLIPSTREAM_SOURCE_DIR) /
-                                         "tests/data/tokenizers/sentencepiece_bpe");
+  const auto tokenizer =
+      Tokenizer::load(std::filesystem::path(SLIPSTREAM_SOURCE_DIR) / "tests/data/tokenizers/sentencepiece_bpe");
   for (const auto start : {StreamDecoder::Start::kText, StreamDecoder::Start::kMiddle}) {
     AnswerText answer(tokenizer, {}, /*keep_stop=*/false, start);
     for (const std::int32_t id : tokenizer->encode("fox", SpecialTokens::kAsText)) answer.push(id);

@@ -33,7 +33,8 @@ std::string bytes_field(unsigned number, const std::string& content) {
 }
 
 std::string piece(const std::string& content, float score = 0, char type = 1) {
-  return bytes_field(1, bytes_field(1, content) + "\x15" + fixed32(std::bit_cast<std::uint32_t>(score)) + "\x18" + type);
+  return bytes_field(1,
+                     bytes_field(1, content) + "\x15" + fixed32(std::bit_cast<std::uint32_t>(score)) + "\x18" + type);
 }
 
 // A double array of `units`, texts behind it.

@@ -63,8 +63,9 @@ TEST(SentencePieceTest, TheSettingsSayWhatStandsAroundAPrompt) {
 
 TEST(SentencePieceTest, TheSettingsAddTokensBehindThePieces) {
   const std::string next = std::to_string(Tokenizer::load(kFolder)->vocab_size());
-  const auto tokenizer = with_settings(
-      {{"added_tokens_decoder", {{next, {{"content", "<|im_end|>"}, {"special", true}}}, {"1", {{"content", "<s>"}}}}}});
+  const auto tokenizer =
+      with_settings({{"added_tokens_decoder",
+                      {{next, {{"content", "<|im_end|>"}, {"special", true}}}, {"1", {{"content", "<s>"}}}}}});
   const std::int32_t id = tokenizer->token_id("<|im_end|>");
   EXPECT_EQ(id, std::stoi(next));
   EXPECT_TRUE(tokenizer->is_special(id));
