@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/grammar/byte_automaton.h"
+
+namespace slip {
+
+using Lexeme = std::shared_ptr<const ByteAutomaton>;
+
+// The pieces that JSON text is made of, each built once in the process. Between two pieces stands at most one gap: a
+// line end or none, then up to kMostBlanks blanks and tabs. Without a bound a model that leans to blanks writes nothing
+// else for ever. Before the document there may be a gap, after it there is none.
+struct JsonLexemes {
+  static constexpr std::int32_t kMostBlanks = 32;
+
+  Lexeme gap;
+  Lexeme open_object, open_array;    // the bracket, then a gap
+  Lexeme close_object, close_array;  // a gap, then the bracket
+  Lexeme close_empty_object, close_empty_array;
+  Lexeme colon, comma;  // between gaps
+  Lexeme string, number, integer, boolean, null;
+  Lexeme scalar;  // any of string, number, boolean, null
+
+  static const JsonLexemes& shared();  // any thread
+};
+
+// One of the texts, exactly.
+ByteAutomaton literals(const std::vector<std::string>& texts, AutomatonBudget& budget);
+// Strings of so many code points, canonically spelled, which keeps the automaton small; `most` < 0: no upper bound.
+ByteAutomaton counted_string(std::int32_t least, std::int32_t most, AutomatonBudget& budget);
+// Strings in canonical spelling other than those of `texts`, which are quoted.
+ByteAutomaton string_besides(const std::vector<std::string>& texts, AutomatonBudget& budget);
+
+}  // namespace slip

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "engine/grammar/byte_automaton.h"
+
+namespace slip {
+
+// A decimal number without an exponent.
+struct Decimal {
+  bool negative = false;
+  std::string whole;     // digits without leading zeros; empty for 0.…
+  std::string fraction;  // digits without trailing zeros
+  bool is_zero() const { return whole.empty() && fraction.empty(); }
+};
+
+// What a JSON number says, "-1.5e3" included; nullopt when it takes more than NumberShape::kMostDigits on either side
+// of the point.
+std::optional<Decimal> parse_decimal(const std::string& text);
+
+// Which numbers may be written. With a limit, numbers are written without an exponent.
+struct NumberShape {
+  // Digits before and after the point; exponents have two. So every number is finite as a double, and a model cannot
+  // write digits for ever.
+  static constexpr std::int32_t kMostDigits = 32;
+  struct Limit {
+    Decimal value;
+    bool exclusive = false;
+  };
+  bool integer = false;
+  std::optional<Limit> low, high;
+};
+
+// JSON's numbers of that shape.
+ByteAutomaton number_automaton(const NumberShape& shape, AutomatonBudget& budget);
+
+}  // namespace slip

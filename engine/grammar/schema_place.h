@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+
+namespace slip {
+
+// Keeps the order of keys: properties are written in the order in which the schema has them.
+using SchemaJson = nlohmann::ordered_json;
+
+// One schema within a JSON schema and the way to it as its author would write it ("….properties.a"). A view: the
+// document outlives it. Errors are Error{kInvalidArgument | kUnsupported} whose param() is the way.
+class SchemaPlace {
+ public:
+  SchemaPlace(const SchemaJson& json, std::string path) : json_(&json), path_(std::move(path)) {}
+
+  const SchemaJson& json() const { return *json_; }
+  const std::string& path() const { return path_; }
+  bool has(const char* key) const { return json_->is_object() && json_->contains(key); }
+  SchemaPlace at(const std::string& key) const;
+  SchemaPlace at(std::size_t index) const;
+  // A count that is not there is nullopt; counts beyond 2^30 are refused.
+  std::optional<std::int32_t> count(const char* key) const;
+
+  [[noreturn]] void refuse(const std::string& why) const;
+  [[noreturn]] void refuse_unsupported(const std::string& why = "is not supported") const;
+
+ private:
+  const SchemaJson* json_;
+  std::string path_;
+};
+
+// Sets of JSON's types; integers are numbers here.
+enum class JsonKind : std::uint8_t { kNull = 1, kBoolean = 2, kNumber = 4, kString = 8, kArray = 16, kObject = 32 };
+using JsonKinds = std::uint8_t;
+inline constexpr JsonKinds kAllKinds = 63;
+JsonKinds kind_of(const SchemaJson& value);
+
+// The document a schema stands in, for its references.
+class SchemaDocument {
+ public:
+  explicit SchemaDocument(SchemaPlace root) : root_(std::move(root)) {}
+  const SchemaPlace& root() const { return root_; }
+  // The schema that `place`'s "$ref" names; only places in this document can be.
+  SchemaPlace resolve(const SchemaPlace& place) const;
+  // The same through a chain of references that say nothing else; `place` itself when it is none.
+  SchemaPlace resolve_all(SchemaPlace place) const;
+
+ private:
+  SchemaPlace root_;
+};
+
+// "type", a name or a list of them, as names in order; empty when it is not there.
+std::vector<std::string> declared_types(const SchemaPlace& place);
+
+}  // namespace slip
