@@ -84,6 +84,10 @@ void check_request(const Request& request, const RequestLimits& limits) {
   check_logit_bias(request.sampling.logit_bias, limits.vocab_size);
   require(request.sampling.min_tokens >= 0 && request.sampling.min_tokens <= request.max_tokens, "min_tokens",
           "min_tokens must be between 0 and max_tokens");
+  require(request.sampling.grammar == nullptr || limits.has_tokenizer, "response_format",
+          "response_format needs a tokenizer");
+  require(request.sampling.grammar == nullptr || request.sampling.min_tokens == 0, "min_tokens",
+          "min_tokens cannot be kept together with response_format: the document may be complete before");
   check_length(request, limits);
   require(request.stop_strings.empty() || limits.has_tokenizer, "stop", "stop strings need a tokenizer");
   const auto is_empty = [](const std::string& stop) { return stop.empty(); };

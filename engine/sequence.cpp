@@ -44,6 +44,7 @@ SequenceRef Sequence::ref() const {
   ref.rule = rule;
   ref.choice = request.choice;
   ref.slot = request.draft.get();
+  ref.grammar = grammar.get();
   ref.wants_probability = observed;
   return ref;
 }
@@ -63,6 +64,9 @@ bool Sequence::commit(std::int32_t token) {
     text.finish();
   } else if (text.push(token, figures.output_tokens >= request.sampling.min_tokens)) {
     reason = StopReason::kStopString;
+  } else if (grammar != nullptr && grammar->commit(token)) {
+    reason = StopReason::kEndToken;  // nothing but an end token could follow, so there is no need to wait for one
+    text.finish();
   } else if (remaining() == 0) {
     reason = StopReason::kLength;
     text.finish();

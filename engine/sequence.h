@@ -9,6 +9,7 @@
 
 #include "engine/answer_text.h"
 #include "engine/cache/page_pool.h"
+#include "engine/grammar/answer_grammar.h"
 #include "engine/request.h"
 #include "engine/speculate/proposer.h"
 
@@ -25,6 +26,7 @@ struct Sequence {
   PageTable pages;
   std::int32_t n_cached = 0;  // tokens the target has read
   AnswerText text;
+  std::unique_ptr<AnswerGrammar> grammar;  // null: any text
   RequestFigures figures;
   bool observed = false;  // the observation sink knows it
   bool drafting = false;  // the proposer knows it

@@ -23,7 +23,9 @@ Engine::State::State(const EngineOptions& engine_options, std::unique_ptr<Worker
       observations(sink),
       listeners(std::move(step_listeners)),
       verifier(*target),
-      intake(options.max_waiting, options.seed) {}
+      intake(options.max_waiting, options.seed) {
+  if (tokenizer != nullptr) masks = std::make_unique<TokenMasks>(token_texts(*tokenizer));
+}
 
 // ---- admit ----
 
@@ -58,6 +60,9 @@ void Engine::State::start(WaitingRequest waiting) {
   SLIP_CHECK(fits, "admission counted pages that are not there");
   sequence->figures.submitted_us = waiting.submitted_us;
   const Request& request = sequence->request;
+  if (request.sampling.grammar != nullptr) {
+    sequence->grammar = std::make_unique<AnswerGrammar>(request.sampling.grammar, *masks);
+  }
   // What edited logits made is no evidence of how a draft does on plain ones, and the edits are not recorded.
   if (observations != nullptr && request.learn && !request.sampling.edits_logits()) {
     sequence->observed = true;

@@ -36,6 +36,7 @@ struct Engine::State {
   std::unique_ptr<Worker> target;
   std::shared_ptr<const Tokenizer> tokenizer;
   std::unique_ptr<Proposer> proposer;
+  std::unique_ptr<TokenMasks> masks;  // null without a tokenizer
   ObservationSink* observations;
   std::vector<StepListener*> listeners;
   Verifier verifier;

@@ -48,10 +48,6 @@ constexpr auto kFalse = [](const json& value) { return value.is_boolean() && !va
 const std::vector<NeutralField>& neutral_fields() {
   static const std::vector<NeutralField> fields = {
       {"best_of", [](const json& value) { return is_one(value); }},
-      {"response_format",
-       [](const json& value) {
-         return value == json{{"type", "text"}};
-       }},
       {"echo", kFalse},
       {"suffix", [](const json& value) { return value.is_string() && value.get_ref<const std::string&>().empty(); }},
       {"tools", kEmpty},
@@ -75,7 +71,9 @@ const std::vector<NeutralField>& neutral_fields() {
 
 class CallReader {
  public:
-  CallReader(Endpoint endpoint, const json& body) : body_(body), fields_(body) { call_.endpoint = endpoint; }
+  CallReader(Endpoint endpoint, const json& body, std::string_view text) : body_(body), text_(text), fields_(body) {
+    call_.endpoint = endpoint;
+  }
 
   CompletionCall read(const CallHeaders& headers) {
     check_names();
@@ -83,6 +81,7 @@ class CallReader {
     read_prompt();
     read_choices();
     call_.sampling = read_sampling_fields(fields_);
+    call_.format = read_response_format(fields_, text_);
     read_end_tokens();
     read_lengths();
     read_stops();
@@ -113,6 +112,7 @@ class CallReader {
                                          "logit_bias",
                                          "min_tokens",
                                          "ignore_eos",
+                                         "response_format",
                                          "stop_token_ids",
                                          "include_stop_str_in_output",
                                          "n",
@@ -273,6 +273,7 @@ class CallReader {
   }
 
   const json& body_;
+  const std::string_view text_;
   RequestFields fields_;
   CompletionCall call_;
 };
@@ -286,7 +287,7 @@ std::vector<std::string> request_fields(Endpoint endpoint) {
 CompletionCall parse_request(Endpoint endpoint, std::string_view body, const CallHeaders& headers) {
   const json parsed = parse_strict_json(body, "request body", {.max_values = kMaxValues});
   if (!parsed.is_object()) throw Error(ErrorCode::kInvalidArgument, "the request body must be a JSON object");
-  return CallReader(endpoint, parsed).read(headers);
+  return CallReader(endpoint, parsed, body).read(headers);
 }
 
 }  // namespace slip

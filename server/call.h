@@ -10,6 +10,7 @@
 
 #include "engine/model/tokenizer.h"
 #include "engine/sample/distribution.h"
+#include "server/response_format.h"
 
 namespace slip {
 
@@ -30,7 +31,8 @@ struct CompletionCall {
   std::optional<std::string> model;
   std::vector<ChatMessage> messages;  // chat
   std::vector<Prompt> prompts;        // completion: at least one
-  SamplingParams sampling;
+  SamplingParams sampling;            // its grammar is made from `format` when the request is
+  ResponseFormat format;
   std::int32_t n = 1;                      // choices for each prompt
   std::optional<std::int32_t> max_tokens;  // absent: the rest of the context
   std::vector<std::string> stop;

@@ -218,6 +218,7 @@ AnswerIdentity Service::identify(const ServedModel& served, const CompletionCall
 AnswerIdentity Service::generate(CompletionCall call, const Caller& caller, const SinkMaker& make_sink) {
   const auto served = model();
   check_model(*served, call.model);
+  call.sampling.grammar = grammars_.grammar(call.format);
   const std::string asked = asked_text(*served, call);
   const Route route = served->router->route(call.topic_label, asked);
   std::vector<Request> prepared;

@@ -68,9 +68,9 @@ class Service {
   std::optional<std::string> not_ready() const;
   bool draining() const { return phase_.load(std::memory_order_acquire) == Phase::kDraining; }
 
-  // Tokenises, routes and submits; each choice arrives at a sink of its own. Takes as long as tokenising does: never on
-  // an I/O thread. Errors: what submit() throws, and then none of the choices is made; kNotFound for another model;
-  // kTooLarge for a context that does not fit.
+  // Tokenises, compiles a schema, routes and submits; each choice arrives at a sink of its own. Takes as long as that
+  // does: never on an I/O thread. Errors: what submit() throws, and then none of the choices is made; kNotFound for
+  // another model; kTooLarge for a context that does not fit.
   AnswerIdentity generate(CompletionCall call, const Caller& caller, const SinkMaker& make_sink);
   void cancel(const AnswerIdentity& answer);
   // vLLM's /tokenize and /detokenize. They take as long as tokenising does: never on an I/O thread. Errors as above.
@@ -102,6 +102,7 @@ class Service {
   std::atomic<Phase> phase_{Phase::kLoading};
   std::atomic<std::shared_ptr<const ServedModel>> model_;
   std::atomic<std::uint64_t> next_id_;
+  GrammarCache grammars_;
 };
 
 // The id clients see for a request; unique across restarts, as request ids are.

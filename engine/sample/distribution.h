@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <vector>
@@ -10,13 +11,17 @@
 
 namespace slip {
 
+class AnswerGrammar;
+class Grammar;
+
 struct LogitBias {
   std::int32_t id = 0;
   float bias = 0;  // [−100, 100]
 };
 
-// Named as vLLM and OpenAI have them, and applied in vLLM's order: logit_bias and min_tokens, then the penalties, then
-// temperature, min_p, top_k, top_p. A greedy answer takes the best of the edited logits and cuts nothing.
+// Named as vLLM and OpenAI have them, and applied in vLLM's order: logit_bias and min_tokens, then the penalties, the
+// grammar's mask, temperature, min_p, top_k, top_p. A greedy answer takes the best of the edited logits and cuts
+// nothing.
 struct SamplingParams {
   float temperature = 1.0F;      // 0 = greedy; else in (0, 2]
   float top_p = 1.0F;            // (0, 1]
@@ -26,20 +31,22 @@ struct SamplingParams {
                                  // answer holds (Keskar et al., 2019)
   float presence_penalty = 0;    // [−2, 2]; subtracted from the logit of what the answer holds …
   float frequency_penalty = 0;   // [−2, 2]; … and this for each time it does
-  std::vector<LogitBias> logit_bias;  // each id once
-  std::int32_t min_tokens = 0;        // before so many, end tokens are impossible and stop strings do not count
-  std::optional<std::uint64_t> seed;  // given: coupled acceptance; else the server draws one and uses rejection
+  std::vector<LogitBias> logit_bias;       // each id once
+  std::int32_t min_tokens = 0;             // before so many, end tokens are impossible and stop strings do not count
+  std::optional<std::uint64_t> seed;       // given: coupled acceptance; else the server draws one and uses rejection
+  std::shared_ptr<const Grammar> grammar;  // the answer is a document of it, or cut short; null: any text
 
   bool has_penalty() const { return repetition_penalty != 1 || presence_penalty != 0 || frequency_penalty != 0; }
   // Whether the law of a row depends on more than its logits: on what was said before, or on particular tokens.
-  bool edits_logits() const { return has_penalty() || !logit_bias.empty() || min_tokens > 0; }
+  bool edits_logits() const { return has_penalty() || !logit_bias.empty() || min_tokens > 0 || grammar != nullptr; }
 };
 
 // What a row's law may depend on besides its logits.
 struct RowContext {
   std::span<const std::int32_t> path;     // the prompt, the answer so far and the proposal's way down to the row
   std::int32_t prompt_tokens = 0;         // of `path`
-  std::span<const std::int32_t> end_ids;  // impossible while min_tokens is not reached
+  std::span<const std::int32_t> end_ids;  // impossible while min_tokens is not reached or the document not complete
+  AnswerGrammar* grammar = nullptr;       // where SamplingParams has one: the answer's way through it
 };
 
 // A sparse probability vector: the support a transform left, ids ascending, probabilities normalised in float64.
@@ -50,7 +57,8 @@ struct Distribution {
 };
 
 // The one transform for p and q alike, in the order SamplingParams names; then normalised. Greedy gives one-hot at the
-// argmax (lowest id among equals) of the edited logits. Error{kDataLoss} when a logit is NaN or +inf or all are −inf.
+// argmax (lowest id among equals) of the edited logits. Error{kDataLoss} when a logit is NaN or +inf or all are −inf;
+// Error{kInvalidArgument} when no token goes on with the grammar.
 void transform_logits(std::span<const float> logits, const SamplingParams& params, const RowContext& context,
                       Distribution& out);
 

@@ -9,6 +9,7 @@
 #include <numeric>
 
 #include "common/error.h"
+#include "engine/grammar/answer_grammar.h"
 #include "engine/sample/distribution.h"
 #include "engine/sample/vocabulary_math.h"
 #include "kernels/elementwise.h"
@@ -132,7 +133,8 @@ void penalise(std::span<float> logits, const SamplingParams& params, const RowCo
   }
 }
 
-// The logits with bias, minimum length and penalties in them; `logits` itself when nothing asks for a change.
+// The logits with bias, minimum length, penalties and the grammar's mask in them; `logits` itself when nothing asks for
+// a change.
 std::span<const float> edit_logits(std::span<const float> logits, const SamplingParams& params,
                                    const RowContext& context) {
   if (!params.edits_logits()) return logits;
@@ -146,6 +148,11 @@ std::span<const float> edit_logits(std::span<const float> logits, const Sampling
     }
   }
   if (params.has_penalty()) penalise(edited, params, context);
+  SLIP_CHECK((params.grammar == nullptr) == (context.grammar == nullptr), "a grammar comes with the way through it");
+  if (context.grammar != nullptr) {
+    const auto answer = context.path.subspan(static_cast<std::size_t>(context.prompt_tokens));
+    if (const TokenMask* mask = context.grammar->mask_after(answer)) keep_allowed(*mask, context.end_ids, edited);
+  }
   return edited;
 }
 

@@ -31,10 +31,11 @@ struct SequenceRef {
   AcceptanceRule rule = AcceptanceRule::kRejection;
   std::uint32_t choice = 0;
   DraftSlot* slot = nullptr;
-  bool wants_probability = false;  // path_logprob is looked at
+  AnswerGrammar* grammar = nullptr;  // null: any text
+  bool wants_probability = false;    // path_logprob is looked at
 
   // For the row that has `path` behind it: these tokens and what is proposed after them.
-  RowContext row_context(std::span<const std::int32_t> path) const { return {path, prompt_tokens, end_ids}; }
+  RowContext row_context(std::span<const std::int32_t> path) const { return {path, prompt_tokens, end_ids, grammar}; }
   // Address of the randomness behind the next token of the answer.
   RandomAddress next_address() const {
     return {sampling->seed.value_or(0), choice, static_cast<std::uint32_t>(tokens.size()) - prompt_tokens};

@@ -163,7 +163,10 @@ def refusals(client, model):
     refused("presence_penalty", "presence_penalty", presence_penalty=2.5)
     refused("min_tokens beyond max_tokens", "min_tokens", extra_body={"min_tokens": 3})
     refused("top_logprobs", "top_logprobs", logprobs=True, top_logprobs=21)
-    refused("response_format", "response_format", response_format={"type": "json_object"})
+    refused("response_format", "response_format.json_schema.schema.not",
+            response_format={"type": "json_schema", "json_schema": {"name": "n", "schema": {"not": {}}}})
+    refused("min_tokens with response_format", "min_tokens", response_format={"type": "json_object"},
+            extra_body={"min_tokens": 1})
     refused("tools", "tools", tools=[{"type": "function", "function": {"name": "f", "parameters": {}}}])
     refused("temperature", "temperature", temperature=3)
     refused("an unknown field", "foo", extra_body={"foo": 1})

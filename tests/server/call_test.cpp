@@ -162,7 +162,6 @@ INSTANTIATE_TEST_SUITE_P(
 INSTANTIATE_TEST_SUITE_P(
     Unsupported, CallRefusal,
     ::testing::Values(Refusal{R"("n":17)", "n"}, Refusal{R"("n":true)", "n"}, Refusal{R"("n":0)", "n"},
-                      Refusal{R"("response_format":{"type":"json_object"})", "response_format"},
                       Refusal{R"("tools":[{"type":"function"}])", "tools"}, Refusal{R"("functions":[{}])", "functions"},
                       Refusal{R"("tool_choice":"auto")", "tool_choice"}, Refusal{R"("audio":{})", "audio"},
                       Refusal{R"("modalities":["audio"])", "modalities"}, Refusal{R"("prediction":{})", "prediction"},

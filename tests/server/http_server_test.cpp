@@ -57,6 +57,23 @@ TEST_F(HttpServerTest, WhatIsAskedReachesTheEngine) {
   EXPECT_FALSE(request.session.empty());
 }
 
+TEST_F(HttpServerTest, AResponseFormatReachesTheEngineAsAGrammar) {
+  start();
+  const auto ask_for = [&](const std::string& format) {
+    return ask(post(R"({"messages":[{"role":"user","content":"hi"}],"response_format":)" + format + "}"));
+  };
+  EXPECT_EQ(ask_for(R"({"type":"text"})").status, 200);
+  EXPECT_EQ(engine_.request(0).sampling.grammar, nullptr);
+  EXPECT_EQ(ask_for(R"({"type":"json_object"})").status, 200);
+  EXPECT_EQ(engine_.request(1).sampling.grammar, json_object_grammar());
+  const std::string schema = R"({"type":"json_schema","json_schema":{"name":"n","schema":{"type":"array","items":)";
+  EXPECT_EQ(ask_for(schema + R"({"type":"integer"}}}})").status, 200);
+  EXPECT_NE(engine_.request(2).sampling.grammar, nullptr);
+  const auto refused = ask_for(schema + R"({"type":"integer","multipleOf":2}}}})");
+  EXPECT_EQ(refused.status, 400);
+  EXPECT_EQ(error_of(refused)["param"], "response_format.json_schema.schema.items.multipleOf");
+}
+
 TEST_F(HttpServerTest, ChoicesDifferByTheirAddressAlone) {
   start();
   const auto reply = ask(post(R"({"messages":[{"role":"user","content":"hi"}],"n":3,"seed":3})"));

@@ -1,0 +1,306 @@
+// SPDX-License-Identifier: Apache-2.0
+// Answers under a grammar: always within it, the same with speculation as without, and by the masked target's law.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <map>
+#include <utility>
+
+#include "common/error.h"
+#include "tests/engine/engine_answers.h"
+#include "tests/engine/goodness_of_fit.h"
+#include "tests/engine/grammar/grammar_walks.h"
+#include "tests/engine/grammar/schema_validator.h"
+#include "tests/engine/model/tiny_tokenizer.h"
+#include "tests/engine/toy_proposer.h"
+
+namespace slip {
+namespace {
+
+using testing::Answer;
+using testing::ToyLanguage;
+using testing::ToyProposer;
+using testing::ToyWorker;
+
+constexpr std::int32_t kEndToken = 260;
+constexpr std::int32_t kVocab = 263;
+
+const std::string kSchema = R"({"properties": {"a": {"enum": ["aa", "ab\"", "aaaab"]},
+    "n": {"type": "integer", "minimum": -20, "maximum": 300}, "l": {"type": "array", "items": {"type": "boolean"}, "maxItems": 3},
+    "s": {"type": "string", "pattern": "^a+$", "maxLength": 9}}, "required": ["a", "l"], "additionalProperties": false})";
+
+const std::shared_ptr<const Tokenizer>& tokenizer() {
+  static const auto loaded = testing::tiny_tokenizer();
+  return loaded;
+}
+
+ToyLanguage language() {
+  return {.vocab_size = kVocab, .seed = 5};
+}
+
+struct Setting {
+  std::int32_t k = 3;
+  std::int32_t concurrency = 4;
+  ToyProposer::Options draft;
+  std::int32_t max_tokens = 150;
+};
+
+std::vector<Answer> answers_of(const SamplingParams& sampling, const Setting& setting,
+                               std::vector<std::int32_t> end_ids = {kEndToken}) {
+  EngineOptions options;
+  options.k = setting.k;
+  options.max_running = setting.concurrency;
+  testing::RecordingObservations observations;
+  Engine engine(options, std::make_unique<ToyWorker>(language()), tokenizer(),
+                std::make_unique<ToyProposer>(language(), setting.draft), &observations, {});
+  std::vector<Answer> answers(8);
+  for (std::size_t i = 0; i < answers.size(); ++i) {
+    Request request = testing::full_request(i + 1, {static_cast<std::int32_t>(i) + 7, 3}, answers[i]);
+    request.sampling = sampling;
+    request.max_tokens = setting.max_tokens;
+    request.end_ids = end_ids;
+    request.draft = testing::empty_slot();
+    engine.submit(std::move(request));
+  }
+  EXPECT_TRUE(testing::drain(engine));
+  EXPECT_TRUE(observations.begun.empty()) << "masked rows are no evidence about a draft";
+  return answers;
+}
+
+std::vector<SamplingParams> modes() {
+  const auto grammar = testing::grammar_of(kSchema);
+  return {{.temperature = 0, .grammar = grammar},
+          {.temperature = 1, .seed = 42, .grammar = grammar},
+          {.temperature = 0.8F, .top_p = 0.9F, .frequency_penalty = 0.5F, .seed = 43, .grammar = grammar},
+          {.temperature = 1, .top_k = 4, .logit_bias = {{'\n', 3}, {kEndToken, 5}}, .seed = 44, .grammar = grammar}};
+}
+
+// Logits with every token that leaves the grammar made impossible, each token tried by itself.
+std::vector<float> masked_logits(const Grammar& grammar, const GrammarState& state, std::vector<float> logits) {
+  for (std::int32_t id = 0; id < kVocab; ++id) {
+    GrammarState after = state;
+    const std::string_view text = tokenizer()->is_special(id) ? "" : tokenizer()->token_bytes(id);
+    const bool allowed = id == kEndToken ? state.is_complete() : !text.empty() && after.advance(grammar, text);
+    if (!allowed) logits[static_cast<std::size_t>(id)] = -std::numeric_limits<float>::infinity();
+  }
+  return logits;
+}
+
+// Plain decoding without an engine or masks. Penalties and bias come before the mask and are not done here.
+std::vector<std::int32_t> plain_tokens(std::vector<std::int32_t> tokens, SamplingParams sampling) {
+  const auto grammar = std::exchange(sampling.grammar, nullptr);
+  const auto n_prompt = static_cast<std::int32_t>(tokens.size());
+  GrammarState state = GrammarState::start(*grammar);
+  for (std::uint32_t i = 0; i < 150 && !state.is_over(); ++i) {
+    const auto logits = masked_logits(*grammar, state, language().logits(tokens));
+    Distribution p;
+    transform_logits(logits, sampling, {tokens, n_prompt, {}}, p);
+    tokens.push_back(sample_gumbel(p, {sampling.seed.value_or(0), 0, i}));
+    if (tokens.back() == kEndToken) break;
+    state.advance(*grammar, tokenizer()->token_bytes(tokens.back()));
+  }
+  return {tokens.begin() + n_prompt, tokens.end()};
+}
+
+TEST(EngineGrammar, PlainDecodingIsTheMaskedLanguage) {
+  for (const SamplingParams& sampling : {modes()[0], modes()[1]}) {
+    const auto answers = answers_of(sampling, {.k = 0});
+    for (std::size_t i = 0; i < answers.size(); ++i) {
+      EXPECT_EQ(answers[i].tokens, plain_tokens({static_cast<std::int32_t>(i) + 7, 3}, sampling)) << i;
+    }
+  }
+}
+
+TEST(EngineGrammar, SpeculationChangesNothing) {
+  for (const SamplingParams& sampling : modes()) {
+    const auto plain = answers_of(sampling, {.k = 0});
+    for (const Setting& setting :
+         {Setting{.k = 3}, Setting{.k = 7, .draft = {.likeness = 1}}, Setting{.k = 4, .draft = {.likeness = 0}},
+          Setting{.k = 6, .draft = {.likeness = 0.8, .width = 2}}, Setting{.k = 2, .concurrency = 1}}) {
+      const auto answers = answers_of(sampling, setting);
+      for (std::size_t i = 0; i < answers.size(); ++i) {
+        EXPECT_TRUE(answers[i].same_as(plain[i])) << "k " << setting.k << " answer " << i << "\n"
+                                                  << plain[i].text << "\n"
+                                                  << answers[i].text;
+      }
+    }
+  }
+}
+
+TEST(EngineGrammar, AnswersAreDocumentsOrCutShort) {
+  const testing::SchemaValidator validator(nlohmann::json::parse(kSchema));
+  const auto grammar = testing::grammar_of(kSchema);
+  int n_complete = 0, n_cut = 0;
+  for (const std::int32_t max_tokens : {10, 150}) {
+    for (SamplingParams sampling : modes()) {
+      if (sampling.temperature > 0) sampling.seed.reset();  // rejection
+      for (const Answer& answer : answers_of(sampling, {.max_tokens = max_tokens})) {
+        if (answer.summary.reason == StopReason::kEndToken) {
+          ASSERT_TRUE(nlohmann::json::accept(answer.text)) << answer.text;
+          EXPECT_TRUE(validator.is_valid(nlohmann::json::parse(answer.text))) << answer.text;
+          ++n_complete;
+          continue;
+        }
+        EXPECT_EQ(answer.summary.reason, StopReason::kLength);
+        GrammarState state = GrammarState::start(*grammar);
+        EXPECT_TRUE(state.advance(*grammar, answer.text)) << answer.text;
+        ++n_cut;
+      }
+    }
+  }
+  EXPECT_GT(n_complete, 10);
+  EXPECT_GT(n_cut, 10);
+}
+
+TEST(EngineGrammar, ADocumentThatIsOverEndsTheAnswer) {
+  SamplingParams sampling{.temperature = 0, .grammar = testing::grammar_of(R"({"const": {"a": 1}})")};
+  for (const bool has_end : {true, false}) {
+    for (const std::int32_t k : {0, 5}) {
+      for (const Answer& answer :
+           answers_of(sampling, {.k = k}, has_end ? std::vector{kEndToken} : std::vector<int>{})) {
+        EXPECT_EQ(answer.summary.reason, StopReason::kEndToken);
+        EXPECT_TRUE(answer.text.ends_with(R"({"a":1})")) << answer.text;
+        EXPECT_NE(answer.tokens.back(), kEndToken);
+      }
+    }
+  }
+  // A number may go on, so its end has to be said.
+  sampling = {
+      .temperature = 0, .logit_bias = {{kEndToken, 50}}, .grammar = testing::grammar_of(R"({"type": "integer"})")};
+  for (const Answer& answer : answers_of(sampling, {})) EXPECT_EQ(answer.tokens.back(), kEndToken);
+}
+
+TEST(EngineGrammar, WhatCannotGoTogetherIsRefused) {
+  Answer answer;
+  Request request = testing::full_request(1, {1}, answer);
+  request.sampling.grammar = json_object_grammar();
+  const auto refusal = [&](const std::shared_ptr<const Tokenizer>& words) -> std::string {
+    Engine engine({}, std::make_unique<ToyWorker>(language()), words,
+                  std::make_unique<ToyProposer>(language(), ToyProposer::Options{}), nullptr, {});
+    try {
+      engine.submit(request);
+    } catch (const Error& error) {
+      return error.param();
+    }
+    return "none";
+  };
+  EXPECT_EQ(refusal(nullptr), "response_format");
+  EXPECT_EQ(refusal(tokenizer()), "none");
+  request.sampling.min_tokens = 2;
+  EXPECT_EQ(refusal(tokenizer()), "min_tokens");
+}
+
+// ---- rejection sampling: the law of the answers ----
+
+// Blanks may stand before a document; without them there are few answers.
+SamplingParams law_sampling() {
+  SamplingParams sampling{
+      .temperature = 1, .top_k = 3, .grammar = testing::grammar_of(R"({"enum": ["a", "aa", "ab", "aaab", 1, 12]})")};
+  for (const std::int32_t blank : {' ', '\t', '\n', '\r'}) sampling.logit_bias.push_back({blank, -100});
+  return sampling;
+}
+
+using Law = std::map<std::vector<std::int32_t>, double>;
+
+void add_answers(const SamplingParams& unmasked, const Grammar& grammar, const GrammarState& state,
+                 std::vector<std::int32_t>& tokens, double probability, Law& law) {
+  const std::vector<std::int32_t> answer(tokens.begin() + 2, tokens.end());
+  if (state.is_over() || (!answer.empty() && answer.back() == kEndToken)) {
+    law[answer] += probability;
+    return;
+  }
+  Distribution p;
+  transform_logits(masked_logits(grammar, state, language().logits(tokens)), unmasked, {tokens, 2, {}}, p);
+  for (std::size_t i = 0; i < p.ids.size(); ++i) {
+    if (p.probabilities[i] < 1e-12) continue;
+    GrammarState after = state;
+    if (p.ids[i] != kEndToken) after.advance(grammar, tokenizer()->token_bytes(p.ids[i]));
+    tokens.push_back(p.ids[i]);
+    add_answers(unmasked, grammar, after, tokens, probability * p.probabilities[i], law);
+    tokens.pop_back();
+  }
+}
+
+Law answer_law() {
+  SamplingParams sampling = law_sampling();
+  const auto grammar = std::exchange(sampling.grammar, nullptr);
+  Law law;
+  std::vector<std::int32_t> tokens{7, 3};
+  add_answers(sampling, *grammar, GrammarState::start(*grammar), tokens, 1, law);
+  return law;
+}
+
+double p_value_of_answers(std::unique_ptr<Proposer> proposer) {
+  const Law law = answer_law();
+  EXPECT_GT(law.size(), 8U);
+  EngineOptions options;
+  options.k = 2;
+  options.max_waiting = 5000;
+  options.seed = 20260101;
+  Engine engine(options, std::make_unique<ToyWorker>(language()), tokenizer(), std::move(proposer), nullptr, {});
+  std::vector<Answer> answers(5000);
+  const auto slot = testing::empty_slot();
+  for (std::size_t i = 0; i < answers.size(); ++i) {
+    Request request = testing::full_request(i + 1, {7, 3}, answers[i]);
+    request.sampling = law_sampling();
+    request.end_ids = {kEndToken};
+    request.top_logprobs = -1;
+    request.checksum = false;
+    request.draft = slot;
+    engine.submit(std::move(request));
+  }
+  EXPECT_TRUE(testing::drain(engine));
+  std::map<std::vector<std::int32_t>, std::size_t> cells;
+  std::vector<double> expected;
+  for (const auto& [answer, probability] : law) {
+    cells.emplace(answer, expected.size());
+    expected.push_back(probability);
+  }
+  std::vector<std::int64_t> counts(expected.size());
+  for (const Answer& answer : answers) {
+    EXPECT_TRUE(cells.contains(answer.tokens)) << answer.text;
+    ++counts[cells[answer.tokens]];
+  }
+  return testing::chi_square_p_value(counts, expected);
+}
+
+TEST(EngineGrammar, UnseededAnswersFollowTheMaskedLaw) {
+  for (const ToyProposer::Options& draft :
+       {ToyProposer::Options{.likeness = 0.6}, ToyProposer::Options{.likeness = 0, .width = 2}}) {
+    EXPECT_GT(p_value_of_answers(std::make_unique<ToyProposer>(language(), draft)), testing::kSignificance);
+  }
+}
+
+// Says of a drafted token that the draft's mask left twice as many.
+class UnmaskedProposer final : public Proposer {
+ public:
+  Needs needs() const override { return inner_.needs(); }
+  void begin(const SequenceRef& sequence) override { inner_.begin(sequence); }
+  std::int64_t catch_up(std::span<const SequenceRef> s, CatchUpBudget b) override { return inner_.catch_up(s, b); }
+  std::int32_t ready_depth(const SequenceRef& sequence) const override { return inner_.ready_depth(sequence); }
+  std::int32_t lag_tokens(const SequenceRef& sequence) const override { return inner_.lag_tokens(sequence); }
+  void release(RequestId sequence) override { inner_.release(sequence); }
+  void on_verified(const SequenceRef& sequence, const Verdict& verdict, TensorView taps) override {
+    inner_.on_verified(sequence, verdict, taps);
+  }
+  void propose(std::span<const SequenceRef> sequences, const ProposeBudget& budget,
+               std::span<Proposal> proposals) override {
+    inner_.propose(sequences, budget, proposals);
+    for (Proposal& proposal : proposals) {
+      for (Distribution& q : proposal.q) {
+        for (double& probability : q.probabilities) probability /= 2;
+      }
+    }
+  }
+
+ private:
+  ToyProposer inner_{language(), {.likeness = 0.6}};
+};
+
+TEST(EngineGrammarNegative, AProposerThatForgetsTheMaskIsNoticed) {
+  EXPECT_LT(p_value_of_answers(std::make_unique<UnmaskedProposer>()), testing::kSignificance);
+}
+
+}  // namespace
+}  // namespace slip
