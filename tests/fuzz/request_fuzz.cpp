@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The body of a chat or completion request.
+// The body of a chat or completion request, and the grammar its response_format asks for.
 #include <cmath>
 
 #include "server/call.h"
@@ -12,6 +12,7 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
       SLIP_CHECK(call.sampling.temperature >= 0 && call.sampling.temperature <= 2, "temperature is in its range");
       SLIP_CHECK(call.sampling.top_p > 0 && call.sampling.top_p <= 1, "top_p is in its range");
       SLIP_CHECK(!call.max_tokens || *call.max_tokens > 0, "max_tokens is in its range");
+      slip::GrammarCache().grammar(call.format);
     });
   }
   return 0;
