@@ -6,9 +6,9 @@ neither the build nor CI installs. Exit 0 when there is no finding; more argumen
 
     python tests/http/schemathesis_run.py build/slipstream checkpoints/demo/target checkpoints/demo/draft --seed 1
 
-Bad requests are made from the document as it is; good ones from one that is narrowed by what it cannot know, the
-context and vocabulary of the model that is served, and never with 1.0 for an integer: JSON Schema calls that one, this
-API does not.
+Bad requests are made from the document as it is; good ones from one that is narrowed by what it cannot say: the
+context of the model that is served, which schemas can be answered in, that best_of equals n. No request has 1.0 for an
+integer: JSON Schema calls that one, this API does not.
 """
 import json
 import os
@@ -21,7 +21,8 @@ from service import KEY, Service
 
 MAX_TOKENS = 8
 MAX_CHARACTERS = 200
-MAX_TOKEN_ID = 8000
+VOCABULARY = 8192  # of the embedded model, and as a pattern:
+TOKEN_ID = r"^(0|[1-9][0-9]{0,2}|[1-7][0-9]{3}|80[0-9]{2}|81[0-8][0-9]|819[01])$"
 
 
 HOOKS = """
@@ -36,8 +37,29 @@ def whole(value):
 
 @schemathesis.hook
 def map_body(context, body):
-    return whole(body)
+    body = whole(body)
+    if not isinstance(body, dict):
+        return body
+    if "prompt" in body and isinstance(body.get("best_of"), int):
+        body["best_of"] = body.get("n") or 1
+    return body
 """
+SCHEMAS = [
+    {"type": "object"},
+    {"type": "array", "items": {"type": "integer"}, "maxItems": 2},
+    {"type": "object", "properties": {"a": {"enum": ["x", 1, None]}, "b": {"type": "string", "maxLength": 3}}, "required": ["a"]},
+]
+
+
+def know_vocabulary(document):
+    schemas = document["components"]["schemas"]
+    for tokens in schemas["CompletionRequest"]["properties"]["prompt"]["anyOf"][2:]:
+        ids = tokens["items"] if tokens["items"]["type"] == "integer" else tokens["items"]["items"]
+        ids["maximum"] = VOCABULARY - 1
+    for name in ("ChatRequest", "CompletionRequest"):
+        schemas[name]["properties"]["stop_token_ids"]["items"]["maximum"] = VOCABULARY - 1
+        schemas[name]["properties"]["logit_bias"]["propertyNames"]["pattern"] = TOKEN_ID
+    schemas["DetokenizeRequest"]["properties"]["tokens"]["items"]["maximum"] = VOCABULARY - 1
 
 
 def narrow(document):
@@ -47,6 +69,7 @@ def narrow(document):
         for field in ("max_tokens", "max_completion_tokens"):
             if field in properties:
                 properties[field] = {"type": "integer", "minimum": 1, "maximum": MAX_TOKENS}
+        properties["min_tokens"]["maximum"] = 1
         schemas[name]["required"].append("max_tokens")
     schemas["TextPart"]["properties"]["text"]["maxLength"] = MAX_CHARACTERS // 8
     content = schemas["Message"]["properties"]["content"]
@@ -54,7 +77,7 @@ def narrow(document):
     content["anyOf"][1]["maxItems"] = 2
     schemas["ChatRequest"]["properties"]["messages"]["maxItems"] = 3
     schemas["CompletionRequest"]["properties"]["prompt"]["maxLength"] = MAX_CHARACTERS
-    schemas["DetokenizeRequest"]["properties"]["tokens"]["items"]["maximum"] = MAX_TOKEN_ID
+    schemas["ResponseFormat"]["oneOf"][1]["properties"]["json_schema"]["properties"]["schema"] = {"enum": SCHEMAS}
 
 
 def run(service, folder, document, mode, more):
@@ -64,8 +87,8 @@ def run(service, folder, document, mode, more):
     command = [sys.executable, "-m", "schemathesis.cli", "run", str(path), "--url", service.url, "--checks", "all",
                "--mode", mode, "--header", f"Authorization: Bearer {KEY}", "--phases", "examples,coverage,fuzzing",
                "--generation-database", "none"] + more
-    hooks = {"SCHEMATHESIS_HOOKS": "hooks"} if mode == "positive" else {}
-    return subprocess.run(command, cwd=folder, env=dict(os.environ, PYTHONPATH=folder, **hooks)).returncode
+    environment = dict(os.environ, PYTHONPATH=folder, SCHEMATHESIS_HOOKS="hooks")
+    return subprocess.run(command, cwd=folder, env=environment).returncode
 
 
 def main():
@@ -74,9 +97,11 @@ def main():
         (pathlib.Path(folder) / "hooks.py").write_text(HOOKS)
         service = Service(program, ["--target", target, "--draft", draft, "--no-learning"], folder, with_key=True)
         text = service.ask("/openapi.json")
-        narrowed = json.loads(text)
+        document = json.loads(text)
+        know_vocabulary(document)
+        narrowed = json.loads(json.dumps(document))
         narrow(narrowed)
-        found = run(service, folder, json.loads(text), "negative", more)
+        found = run(service, folder, document, "negative", more)
         found += run(service, folder, narrowed, "positive", more)
         alive = service.process.poll() is None
         ended = service.stop()
