@@ -13,6 +13,7 @@
 #include "tests/engine/grammar/grammar_walks.h"
 #include "tests/engine/grammar/schema_validator.h"
 #include "tests/engine/model/tiny_tokenizer.h"
+#include "tests/engine/sampling_parameters.h"
 #include "tests/engine/toy_proposer.h"
 
 namespace slip {
@@ -194,9 +195,8 @@ TEST(EngineGrammar, WhatCannotGoTogetherIsRefused) {
 // ---- rejection sampling: the law of the answers ----
 
 // Blanks may stand before a document; without them there are few answers.
-SamplingParams law_sampling() {
-  SamplingParams sampling{
-      .temperature = 1, .top_k = 3, .grammar = testing::grammar_of(R"({"enum": ["a", "aa", "ab", "aaab", 1, 12]})")};
+SamplingParams law_sampling(SamplingParams sampling = {.top_k = 3}) {
+  sampling.grammar = testing::grammar_of(R"({"enum": ["a", "aa", "ab", "aaab", 1, 12]})");
   for (const std::int32_t blank : {' ', '\t', '\n', '\r'}) sampling.logit_bias.push_back({blank, -100});
   return sampling;
 }
@@ -222,8 +222,8 @@ void add_answers(const SamplingParams& unmasked, const Grammar& grammar, const G
   }
 }
 
-Law answer_law() {
-  SamplingParams sampling = law_sampling();
+// A mask changes no logit but to −inf, so it may come before what the parameters do to them.
+Law answer_law(SamplingParams sampling) {
   const auto grammar = std::exchange(sampling.grammar, nullptr);
   Law law;
   std::vector<std::int32_t> tokens{7, 3};
@@ -231,9 +231,9 @@ Law answer_law() {
   return law;
 }
 
-double p_value_of_answers(std::unique_ptr<Proposer> proposer) {
-  const Law law = answer_law();
-  EXPECT_GT(law.size(), 8U);
+using Counts = std::map<std::vector<std::int32_t>, std::int64_t>;
+
+Counts count_answers(const SamplingParams& sampling, std::unique_ptr<Proposer> proposer) {
   EngineOptions options;
   options.k = 2;
   options.max_waiting = 5000;
@@ -243,7 +243,7 @@ double p_value_of_answers(std::unique_ptr<Proposer> proposer) {
   const auto slot = testing::empty_slot();
   for (std::size_t i = 0; i < answers.size(); ++i) {
     Request request = testing::full_request(i + 1, {7, 3}, answers[i]);
-    request.sampling = law_sampling();
+    request.sampling = sampling;
     request.end_ids = {kEndToken};
     request.top_logprobs = -1;
     request.checksum = false;
@@ -251,24 +251,50 @@ double p_value_of_answers(std::unique_ptr<Proposer> proposer) {
     engine.submit(std::move(request));
   }
   EXPECT_TRUE(testing::drain(engine));
-  std::map<std::vector<std::int32_t>, std::size_t> cells;
+  Counts counts;
+  for (const Answer& answer : answers) ++counts[answer.tokens];
+  return counts;
+}
+
+double p_value_of_counts(const Counts& counts, const Law& law) {
+  EXPECT_GT(law.size(), 2U);
+  std::vector<std::int64_t> observed;
   std::vector<double> expected;
   for (const auto& [answer, probability] : law) {
-    cells.emplace(answer, expected.size());
+    const auto found = counts.find(answer);
+    observed.push_back(found == counts.end() ? 0 : found->second);
     expected.push_back(probability);
   }
-  std::vector<std::int64_t> counts(expected.size());
-  for (const Answer& answer : answers) {
-    EXPECT_TRUE(cells.contains(answer.tokens)) << answer.text;
-    ++counts[cells[answer.tokens]];
+  for (const auto& [answer, count] : counts) {
+    if (!law.contains(answer)) return 0;
   }
-  return testing::chi_square_p_value(counts, expected);
+  return testing::chi_square_p_value(observed, expected);
+}
+
+double p_value_of_answers(std::unique_ptr<Proposer> proposer) {
+  return p_value_of_counts(count_answers(law_sampling(), std::move(proposer)), answer_law(law_sampling()));
 }
 
 TEST(EngineGrammar, UnseededAnswersFollowTheMaskedLaw) {
   for (const ToyProposer::Options& draft :
        {ToyProposer::Options{.likeness = 0.6}, ToyProposer::Options{.likeness = 0, .width = 2}}) {
     EXPECT_GT(p_value_of_answers(std::make_unique<ToyProposer>(language(), draft)), testing::kSignificance);
+  }
+}
+
+// Every other parameter that goes with a grammar, by itself and not left out unnoticed.
+TEST(EngineGrammar, TheMaskedLawWithEveryOtherParameter) {
+  const auto plain_law = answer_law(law_sampling({}));
+  for (const testing::SamplingParameter& parameter : testing::sampling_parameters()) {
+    SamplingParams sampling;
+    parameter.set(sampling);
+    if (sampling.min_tokens > 0) continue;  // refused together
+    if (!sampling.logit_bias.empty()) sampling.logit_bias = {{'a', 1.5F}, {'1', -1}};
+    sampling = law_sampling(sampling);
+    const auto counts =
+        count_answers(sampling, std::make_unique<ToyProposer>(language(), ToyProposer::Options{.likeness = 0.6}));
+    EXPECT_GT(p_value_of_counts(counts, answer_law(sampling)), testing::kSignificance) << parameter.name;
+    EXPECT_LT(p_value_of_counts(counts, plain_law), testing::kSignificance) << parameter.name << " does nothing";
   }
 }
 
