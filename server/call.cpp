@@ -136,7 +136,9 @@ class CallReader {
   }
 
   void check_names() const {
-    for (const auto& [name, value] : body_.items()) {
+    for (const auto& field : body_.items()) {
+      const std::string& name = field.key();
+      const json& value = field.value();
       if (is_known(name)) continue;
       const auto& neutral = neutral_fields();
       const auto found =
