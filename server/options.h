@@ -23,6 +23,8 @@ struct KeyLimits {
   int requests_in_flight = 0;
   std::int64_t requests_per_minute = 0;
   std::int64_t tokens_per_minute = 0;  // of prompts and answers; counted when an answer ends, so one may overshoot
+
+  friend bool operator==(const KeyLimits&, const KeyLimits&) = default;
 };
 
 struct ServerOptions {
