@@ -153,7 +153,7 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{R"("logit_bias":{"07":1})", "logit_bias.07"}, Refusal{R"("logit_bias":{"7":101})", "logit_bias.7"},
         Refusal{R"("logit_bias":{"7":null})", "logit_bias.7"}, Refusal{R"("min_tokens":-1)", "min_tokens"},
         Refusal{R"("ignore_eos":1)", "ignore_eos"}, Refusal{R"("stop_token_ids":7)", "stop_token_ids"},
-        Refusal{R"("stop_token_ids":[1.5])", "stop_token_ids"},
+        Refusal{R"("stop_token_ids":[1.5])", "stop_token_ids[0]"},
         Refusal{R"("include_stop_str_in_output":"x")", "include_stop_str_in_output"}, Refusal{R"("echo":true)", "echo"},
         Refusal{R"("best_of":2)", "best_of"}, Refusal{R"("logprobs":1)", "logprobs"},
         Refusal{R"("top_logprobs":2)", "top_logprobs"},
