@@ -102,7 +102,8 @@ void KeyQuotas::leave(Account& account) {
 void KeyQuotas::on_finished(const RequestSummary& summary) noexcept {
   const std::lock_guard lock(mutex_);
   if (const auto account = find(summary.tenant)) {
-    account->tokens.spend(monotonic_us(), summary.figures.prompt_tokens + summary.figures.output_tokens);
+    const std::int64_t prompt = summary.choice == 0 ? summary.figures.prompt_tokens : 0;
+    account->tokens.spend(monotonic_us(), prompt + summary.figures.output_tokens);
   }
 }
 

@@ -68,7 +68,8 @@ class KeyQuotas final : public StepListener {
   Entry enter(TenantId tenant, std::int64_t now_us);
 
   void on_step(const StepFigures&) noexcept override {}
-  void on_finished(const RequestSummary& summary) noexcept override;  // prompt and answer count
+  void on_finished(
+      const RequestSummary& summary) noexcept override;  // each answer, and a prompt once for all its choices
 
  private:
   struct Account {

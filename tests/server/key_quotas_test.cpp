@@ -70,6 +70,20 @@ TEST_F(KeyQuotasTest, PlacesComeBackWhenTheRequestGoes) {
   EXPECT_TRUE(quotas.enter(tenant("key-a"), kSecond).stay);
 }
 
+// Each of n choices paid for the prompt that they share.
+TEST_F(KeyQuotasTest, APromptIsPaidOnceForAllItsChoices) {
+  KeyQuotas quotas(keys_);
+  RequestSummary summary;
+  summary.tenant = tenant("key-a");
+  summary.figures.prompt_tokens = 40;
+  summary.figures.output_tokens = 4;
+  for (summary.choice = 0; summary.choice < 3; ++summary.choice) quotas.on_finished(summary);  // 52 of 60
+  EXPECT_TRUE(quotas.enter(tenant("key-a"), monotonic_us()).stay);
+  summary.choice = 0;  // of the next prompt
+  quotas.on_finished(summary);
+  EXPECT_FALSE(quotas.enter(tenant("key-a"), monotonic_us()).stay);
+}
+
 TEST(MinuteAllowance, AnotherLimitForgetsNothing) {
   MinuteAllowance allowance(600);
   allowance.spend(kSecond, 600);
