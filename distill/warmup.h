@@ -30,6 +30,7 @@ enum class AnswersFrom : std::uint8_t {
 
 struct WarmupOptions {
   std::filesystem::path target, out;
+  std::filesystem::path chat_template;      // a Jinja file; empty: the target's own
   std::vector<std::filesystem::path> data;  // JSONL with `prompt` [and `response`]; each is a user's message
   std::filesystem::path draft;              // go on from this folder's weights; empty: random weights of `shape`
   DraftShape shape;

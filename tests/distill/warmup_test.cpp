@@ -19,6 +19,7 @@
 #include "distill/warmup_answers.h"
 #include "distill/warmup_prompts.h"
 #include "distill/warmup_work.h"
+#include "engine/model/tokenizer.h"
 #include "engine/model/transformer.h"
 
 namespace slip {
@@ -255,6 +256,24 @@ TEST_F(WarmupTest, GivenResponsesAreTaughtWithTheirEnd) {
   EXPECT_EQ(read_warmup_prompts(given, left_out)[3].response.size(), 2U);
   StopAt observer;
   EXPECT_EQ(run_warmup(given, observer).steps, 6);
+}
+
+TEST_F(WarmupTest, AnotherChatTemplateIsAnotherRun) {
+  write("plain.jinja", "{% for m in messages %}Q: {{ m['content'] }} A:{% endfor %}");
+  WarmupOptions plain = options("sql");
+  plain.chat_template = folder_ / "plain.jinja";
+  std::int64_t left_out = 0;
+  const auto tokenizer = Tokenizer::load(plain.target);
+  EXPECT_EQ(tokenizer->decode(read_warmup_prompts(plain, left_out)[0].tokens), "Q: What is 0 and 0? A:");
+  StopAt soon(5);
+  EXPECT_THROW(run_warmup(plain, soon), Error);
+  std::string message;
+  EXPECT_EQ(refused(options("sql"), &message), ErrorCode::kConflict);
+  EXPECT_NE(message.find("another \"chat_template\""), std::string::npos) << message;
+  write("plain.jinja", "{% for m in messages %}Question: {{ m['content'] }} A:{% endfor %}");
+  EXPECT_EQ(refused(plain, &message), ErrorCode::kConflict) << "the same file with other contents";
+  plain.chat_template = folder_ / "none.jinja";
+  EXPECT_EQ(refused(plain), ErrorCode::kNotFound);
 }
 
 TEST_F(WarmupTest, ShareTakesTheFirstRowsRoundedDown) {
