@@ -11,6 +11,7 @@
 #include "checkpoints/weight_files.h"
 #include "common/error.h"
 #include "common/file.h"
+#include "engine/model/tokenizer_paths.h"
 
 namespace slip {
 namespace {
@@ -76,7 +77,7 @@ bool is_flat(const std::vector<HeldoutPoint>& heldout, std::size_t window) {
 }
 
 std::string target_fingerprint(const fs::path& target) {
-  return file_sha256(target / "config.json").substr(0, 32) + file_sha256(target / "tokenizer.json").substr(0, 32);
+  return file_sha256(target / "config.json").substr(0, 32) + file_sha256(vocabulary_file(target)).substr(0, 32);
 }
 
 // Of one file its hash; of shards their hashes one behind the other.

@@ -40,6 +40,24 @@ TEST_F(WarmupTest, WritesAWholeCheckpointWithItsHistory) {
   EXPECT_FALSE(fs::exists(folder_ / "sql.work"));
 }
 
+// Its fingerprint was of a tokenizer.json that such a folder does not have.
+TEST_F(WarmupTest, ATargetWithATokenizerModelAloneWillDo) {
+  const fs::path target = folder_ / "target", words = fs::path(SLIPSTREAM_SOURCE_DIR) / "tests/data/tokenizers";
+  fs::remove(target / "tokenizer.json");
+  fs::copy_file(words / "sentencepiece_bpe" / "tokenizer.model", target / "tokenizer.model");
+  fs::permissions(target / "tokenizer_config.json", fs::perms::owner_all);
+  write("target/tokenizer_config.json", R"({"chat_template": "{% for m in messages %}{{ m.content }}{% endfor %}"})");
+  write("target/special_tokens_map.json", "{}");
+  StopAt observer;
+  run_warmup(options("sql"), observer);
+  for (const char* name : {"tokenizer.model", "tokenizer_config.json", "special_tokens_map.json"}) {
+    EXPECT_TRUE(fs::exists(folder_ / "sql" / name)) << name;
+  }
+  const std::string before = target_fingerprint(target);
+  write("target/tokenizer.model", "other");
+  EXPECT_NE(target_fingerprint(target), before);
+}
+
 TEST_F(WarmupTest, AnInterruptedRunComesToTheSameWeights) {
   StopAt never;
   run_warmup(options("whole"), never);
