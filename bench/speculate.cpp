@@ -20,7 +20,7 @@ namespace slip::bench {
 namespace {
 
 struct Options {
-  std::string target, draft, prompts;
+  std::string target, draft, chat_template, prompts;
   std::vector<int> k = {0, 3, 5};
   std::size_t n_prompts = 40;
   int max_tokens = 96, rounds = 3, threads = 1, concurrency = 1;
@@ -65,7 +65,7 @@ class Bench {
       version->weights = ModelWeights::load(options.draft, Dtype::kBFloat16);
       slot_ = std::make_shared<DraftSlot>(DraftId{0}, "draft", version);
     }
-    const auto chat = ChatTemplate::load(options.target);
+    const auto chat = ChatTemplate::load(options.target, options.chat_template);
     for (const auto& prompt : read_prompts(options.prompts, options.skip_share, options.n_prompts)) {
       prompts_.push_back(chat.render(*tokenizer_, {{"user", prompt.text}}, /*add_generation_prompt=*/true));
     }
@@ -174,6 +174,7 @@ int main(int argc, char** argv) {
       "them."};
   app.add_option("--target", options.target, "Target folder")->required();
   app.add_option("--draft", options.draft, "Draft folder")->required();
+  app.add_option("--chat-template", options.chat_template, "Jinja file; without it, the target's own template");
   app.add_option("--prompts", options.prompts, "JSONL with `prompt`; the chat template is applied")->required();
   app.add_option("--n-prompts", options.n_prompts, "How many of them");
   app.add_option("--skip-share", options.skip_share, "First share of the file to leave out");

@@ -13,6 +13,7 @@
 #include "common/file.h"
 #include "engine/model/tokenizer.h"
 #include "server/gatekeeper.h"
+#include "server/tls.h"
 
 namespace slip::cli {
 namespace {
@@ -66,9 +67,12 @@ std::vector<Error> faults_of(const ServeConfig& config, const std::string& key_i
   check([&] { check_draft(config); });
   check([&] { check_host(config.server.host); });
   check([&] {
-    require_key_beyond_loopback(config.server.host,
-                                ApiKeys::load(config.api_keys_file, key_in_environment, config.server.key_limits));
+    const ApiKeys environment = ApiKeys::of_environment(key_in_environment);
+    ApiKeys keys = ApiKeys::load(config.api_keys_file, environment, config.server.key_limits);
+    require_key_beyond_loopback(config.server.host, keys);
   });
+  check([&] { Gatekeeper(config.server, {}); });
+  check([&] { load_tls(config.server); });
   check([&] { TopicTable(config.topics); });
   check([&] { check_data_directory(config.data_dir); });
   return faults;

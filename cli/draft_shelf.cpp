@@ -11,19 +11,18 @@
 #include "common/error.h"
 #include "common/file.h"
 #include "common/log.h"
+#include "engine/model/tokenizer_paths.h"
 
 namespace slip::cli {
 namespace {
 
 constexpr std::uint64_t kMaxJsonBytes = std::uint64_t{256} << 20;
 constexpr const char* kWeightsFile = "model.safetensors";
-constexpr std::array kCompanions = {"config.json",           "generation_config.json",  "tokenizer.json",
-                                    "tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja"};
 
 // Of what a draft must agree with: the target's shape and its words.
 std::string target_fingerprint(const std::filesystem::path& folder) {
   const std::string both =
-      read_file(folder / "config.json", kMaxJsonBytes) + read_file(folder / "tokenizer.json", kMaxJsonBytes);
+      read_file(folder / "config.json", kMaxJsonBytes) + read_file(vocabulary_file(folder), kMaxJsonBytes);
   std::array<unsigned char, SHA256_DIGEST_LENGTH> digest{};
   ::SHA256(reinterpret_cast<const unsigned char*>(both.data()), both.size(), digest.data());
   constexpr std::string_view kHex = "0123456789abcdef";
@@ -46,9 +45,11 @@ DraftMeta import_base(DraftStore& store, const std::filesystem::path& folder, co
   const WeightFiles weights(folder);
   if (stored && weights.tensors() == WeightFiles(store.folder(kBaseDraft, stored->version)).tensors()) return *stored;
   const auto staged = store.staging_folder(kBaseDraft);
-  for (const char* name : kCompanions) {
+  const auto copy = [&](const char* name) {
     if (std::filesystem::exists(folder / name)) std::filesystem::copy_file(folder / name, staged / name);
-  }
+  };
+  copy("config.json");
+  for (const char* name : kTokenizerFiles) copy(name);
   write_safetensors(staged / kWeightsFile, weights.tensors(), {{"format", "pt"}}, "import");
   DraftMeta meta;
   meta.draft = kBaseDraft;

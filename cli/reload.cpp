@@ -12,6 +12,11 @@ bool same_names(const std::vector<Topic>& a, const std::vector<Topic>& b) {
                     [](const Topic& one, const Topic& other) { return one.name == other.name; });
 }
 
+// One of the two alone is a fault, which reading them will name.
+bool wants_tls(const ServerOptions& server) {
+  return !server.tls_certificate.empty() || !server.tls_key.empty();
+}
+
 std::vector<std::string> differing_keys(const ServeConfig& a, const ServeConfig& b) {
   const auto before = effective_values(a), after = effective_values(b);
   std::vector<std::string> keys;
@@ -33,6 +38,12 @@ ReloadPlan plan_reload(const ServeConfig& running, const ServeConfig& file, bool
   plan.next.min_free_bytes = file.min_free_bytes;
   if (started_with_learning) plan.next.learning = file.learning;
   if (same_names(running.topics, file.topics)) plan.next.topics = file.topics;
+  plan.next.api_keys_file = file.api_keys_file;
+  plan.next.server.key_limits = file.server.key_limits;
+  if (wants_tls(running.server) == wants_tls(file.server)) {
+    plan.next.server.tls_certificate = file.server.tls_certificate;
+    plan.next.server.tls_key = file.server.tls_key;
+  }
   plan.changed = differing_keys(running, plan.next);
   plan.needs_restart = differing_keys(plan.next, file);
   return plan;

@@ -20,6 +20,8 @@
 #include "common/log.h"
 #include "server/gatekeeper.h"
 #include "server/http_server.h"
+#include "server/key_quotas.h"
+#include "server/tls.h"
 
 namespace slip::cli {
 namespace {
@@ -31,20 +33,25 @@ constexpr const char* kFooter =
     "  slipstream serve -c configs/default.toml --check-config\n"
     "  slipstream serve --target checkpoints/demo/target --draft checkpoints/demo/draft --data-dir /tmp/data --k 5\n"
     "  SLIPSTREAM_API_KEY=… slipstream serve -c configs/default.toml --host 0.0.0.0\n"
-    "SIGHUP reads the configuration again: [log], data.min_free_bytes, learning.enabled (where it was on at the start) "
-    "and\n"
-    "the topics' aliases take effect, the rest is named as needing a restart; a faulty file changes nothing. SIGUSR1\n"
-    "reopens log.file after a rotation, as SIGHUP does too.\n"
+    "SIGHUP reads the configuration again: [log], data.min_free_bytes, learning.enabled (where it was on at the "
+    "start),\n"
+    "topics' aliases and examples, API keys (of the file; the environment's stay) with their limits, and the TLS\n"
+    "certificate, for new connections, take effect; the rest is named as needing a restart. One faulty file, and\n"
+    "nothing changes. SIGUSR1 reopens log.file after a rotation, as SIGHUP does too.\n"
     "SIGTERM and SIGINT: no new work, finish what runs (server.drain_timeout_ms), save, exit 0; a second one exits at "
     "once.";
 
-// From the file and the environment, whose copy is wiped: neither /proc nor what this process may start needs it.
-ApiKeys load_keys(const ServeConfig& config) {
+// The environment's copy is wiped: neither /proc nor what this process may start needs it.
+ApiKeys take_environment_keys() {
   char* const environment = std::getenv("SLIPSTREAM_API_KEY");
   const std::string given = environment == nullptr ? "" : environment;
   if (environment != nullptr) ::explicit_bzero(environment, given.size());
   ::unsetenv("SLIPSTREAM_API_KEY");
-  ApiKeys keys = ApiKeys::load(config.api_keys_file, given, config.server.key_limits);
+  return ApiKeys::of_environment(given);
+}
+
+ApiKeys load_keys(const ServeConfig& config, const ApiKeys& environment) {
+  ApiKeys keys = ApiKeys::load(config.api_keys_file, environment, config.server.key_limits);
   require_key_beyond_loopback(config.server.host, keys);
   // A core dump would hold the requests under way, with their keys.
   if (!keys.empty()) ::prctl(PR_SET_DUMPABLE, 0);
@@ -78,7 +85,7 @@ void reopen_log_or_say() {
   }
 }
 
-// SIGHUP. Whatever the file says, a service that runs goes on: a refused file changes nothing.
+// SIGHUP. Whatever the files say, a service that runs goes on: one that is refused, and nothing changes.
 struct Reloader {
   void reload() {
     try {
@@ -88,21 +95,35 @@ struct Reloader {
                 (error.hint().empty() ? "" : " (" + error.hint() + ")"));
     }
   }
-  // What can fail comes first.
+  // What can be refused comes first, the log last of it.
   void apply(const ReloadPlan& plan) {
-    auto model = serving.model(plan.next.topics);
+    ApiKeys keys = load_keys(plan.next, environment_keys);
+    auto tls = load_tls(plan.next.server);
+    TopicTable topics(plan.next.topics);
+    auto model = serving.model();
     set_log(plan.next.log);
+    std::vector<std::string> changed = plan.changed;
+    if (tls && server.set_tls(std::move(tls))) changed.emplace_back("the TLS certificate");
+    if (keys != *gatekeeper.keys()) changed.emplace_back("the API keys");
+    service.set_expose_acceptance(server_options(plan.next, keys.size()).expose_acceptance);
+    quotas.set_keys(keys, monotonic_us());
+    gatekeeper.set_keys(std::move(keys));
+    serving.set_topics(std::move(topics));
     service.open(std::move(model));
     serving.set_min_free(plan.next.min_free_bytes);
     serving.set_learning(plan.next.learning);
     running = plan.next;
-    log_info("reloaded; changed: " + listed(plan.changed));
+    log_info("reloaded; changed: " + listed(changed));
     if (!plan.needs_restart.empty()) log_warn("needs a restart to change: " + listed(plan.needs_restart));
   }
 
   const ServeOverrides& overrides;
+  const ApiKeys& environment_keys;
   ServeConfig running;
+  Gatekeeper& gatekeeper;
+  KeyQuotas& quotas;
   Service& service;
+  HttpServer& server;
   Serving& serving;
 };
 
@@ -125,17 +146,18 @@ void serve(const ServeOverrides& overrides, bool check_only) {
   const StopSignal signals;
   signals.take_reloads();
   set_log(config.log);
-  const Gatekeeper gatekeeper(config.server, load_keys(config));
-  KeyQuotas quotas(gatekeeper.keys());
+  const ApiKeys environment_keys = take_environment_keys();
+  Gatekeeper gatekeeper(config.server, load_keys(config, environment_keys));
+  KeyQuotas quotas(*gatekeeper.keys());
   Metrics metrics;
-  Service service(server_options(config, gatekeeper.keys().size()), metrics);
+  Service service(server_options(config, gatekeeper.keys()->size()), metrics);
   HttpServer server(service, gatekeeper, quotas);
   server.start();  // answers /readyz while the model loads
   Serving serving(config, metrics, quotas);
   for (const auto& line : serving.start_up_lines()) log_info(line);
-  service.open(serving.model(config.topics));
+  service.open(serving.model());
   std::cout << "slipstream is listening on " << server.url() << std::endl;
-  Reloader reloader{overrides, config, service, serving};
+  Reloader reloader{overrides, environment_keys, config, gatekeeper, quotas, service, server, serving};
   for (auto kind = signals.next(); kind != StopSignal::Kind::kStop; kind = signals.next()) {
     if (kind == StopSignal::Kind::kReload) reloader.reload();
     reopen_log_or_say();

@@ -228,7 +228,11 @@ std::vector<Topic> parse_topics(const std::string& toml, const std::string& wher
     }
   }
   root.finish();
-  TopicTable checked(topics);  // names, that none is there twice, and bounds
+  try {
+    TopicTable checked(topics);  // names, that none is there twice, and bounds
+  } catch (const Error& error) {
+    throw Error(error.code(), where + ": " + error.message(), error.hint(), error.param());
+  }
   return topics;
 }
 

@@ -86,7 +86,8 @@ toml::table table_of(const ServeConfig& config) {
   const ReplayOptions& replay = config.replay;
   toml::array topics;
   for (const Topic& topic : config.topics) {
-    topics.push_back(toml::table{{"name", topic.name}, {"aliases", list(topic.aliases)}});
+    topics.push_back(
+        toml::table{{"name", topic.name}, {"aliases", list(topic.aliases)}, {"examples", list(topic.examples)}});
   }
   return toml::table{
       {"model", model_table(config)},

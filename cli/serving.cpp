@@ -133,9 +133,13 @@ std::string learning_text(bool is_on, const ServeConfig& config, const DraftShel
 }
 
 // A request may keep itself out of learning, and so may a service: then the router learns nothing either.
+bool router_learns(const ServeConfig& config, bool learning) {
+  return config.router.learn && learning;
+}
+
 std::shared_ptr<Router> make_router(const ServeConfig& config, const TopicTable& topics) {
   RouterOptions options = config.router;
-  options.learn = options.learn && config.learning;
+  options.learn = router_learns(config, config.learning);
   return std::make_shared<Router>(topics, options, load_or_seed(config.data_dir / kRouterFile, topics));
 }
 
@@ -245,7 +249,7 @@ Serving::~Serving() {
   drain(std::chrono::milliseconds(0));
 }
 
-std::shared_ptr<const ServedModel> Serving::model(const std::vector<Topic>& topics) const {
+std::shared_ptr<const ServedModel> Serving::model() const {
   State* state = state_.get();
   auto model = std::make_shared<ServedModel>();
   model->names = state->config.served_names;
@@ -254,7 +258,6 @@ std::shared_ptr<const ServedModel> Serving::model(const std::vector<Topic>& topi
   model->chat_template = load_template(state->config);
   model->max_positions = state->target.weights->config.max_positions;
   model->end_ids = state->target.weights->config.eos_ids;
-  state->router->set_topics(TopicTable(topics));
   model->router = state->router;
   model->slots = state->shelf.slots;
   model->speculates = state->engine->options().k > 0;
@@ -265,13 +268,18 @@ std::shared_ptr<const ServedModel> Serving::model(const std::vector<Topic>& topi
 }
 
 bool Serving::started_with_learning() const {
-  return state_->learner != nullptr;
+  return state_->config.learning;
 }
 
 void Serving::set_learning(bool on) {
+  state_->router->set_learning(router_learns(state_->config, on));
   if (!state_->learner) return;
   state_->wants_learning = on;
   state_->learner->set_enabled(on);
+}
+
+void Serving::set_topics(TopicTable topics) {
+  state_->router->set_topics(std::move(topics));
 }
 
 void Serving::set_min_free(std::uint64_t bytes) {

@@ -18,15 +18,17 @@ class Serving {
   Serving(const ServeConfig& config, Metrics& metrics, StepListener& quotas);
   ~Serving();  // drain() without patience
 
-  // What is served, with the topics' aliases as given.
-  std::shared_ptr<const ServedModel> model(const std::vector<Topic>& topics) const;
+  // What is served; reads the chat template again. Errors: those of a template that was asked for.
+  std::shared_ptr<const ServedModel> model() const;
   std::vector<std::string> start_up_lines() const;
 
   // No new work; waits for what was accepted, at most `patience`, then cancels the rest.
   void drain(std::chrono::milliseconds patience);
-  // What a reload changes, each at once; any thread. Without learning at the start set_learning() has no effect.
+  // What a reload changes, each at once; one thread at a time. Without learning at the start drafts stay as they are;
+  // else set_learning() is for them and for the router. set_topics() as Router's.
   bool started_with_learning() const;
   void set_learning(bool on);
+  void set_topics(TopicTable topics);
   void set_min_free(std::uint64_t bytes);
   // Saves what was learned and recorded. After drain().
   void save();

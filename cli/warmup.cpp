@@ -34,7 +34,7 @@ constexpr const char* kFooter =
 
 // The flags as given; what is absent comes from the draft's configuration file or from the defaults.
 struct WarmupFlags {
-  std::string target, draft, draft_config, out, dtype = "bfloat16";
+  std::string target, draft, draft_config, chat_template, out, dtype = "bfloat16";
   std::vector<std::string> data;
   std::optional<std::string> loss, answers, temperature;
   std::optional<double> beta, share, learning_rate;
@@ -57,6 +57,7 @@ WarmupOptions options_from(const WarmupFlags& flags) {
     apply_draft_config(read_file(flags.draft_config, kMaxConfigBytes), flags.draft_config, options);
   }
   options.target = flags.target;
+  options.chat_template = flags.chat_template;
   options.out = flags.out;
   options.draft = flags.draft;
   options.data.assign(flags.data.begin(), flags.data.end());
@@ -123,6 +124,7 @@ void add_what(CLI::App& command, WarmupFlags& flags) {
   command.add_option("--data", flags.data, "JSONL files with `prompt` [and `response`], separated by commas")
       ->required()
       ->delimiter(',');
+  command.add_option("--chat-template", flags.chat_template, "Jinja file; without it, the target's own template");
   auto* draft = command.add_option("--draft", flags.draft, "Go on from this draft's weights (a plain Llama's)");
   command.add_option("--draft-config", flags.draft_config, "Begin a new draft of this TOML file's shape")
       ->excludes(draft);

@@ -1,27 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "distill/publisher.h"
 
-#include <array>
 #include <optional>
 #include <utility>
 
 #include "common/clock.h"
 #include "common/error.h"
 #include "common/log.h"
+#include "engine/model/tokenizer_paths.h"
 
 namespace slip {
 
 namespace {
-
-// What makes a folder of weights a draft other engines can load; the trainer writes only config and weights.
-constexpr std::array kTokenizerFiles = {"tokenizer.json",          "tokenizer_config.json",  "tokenizer.model",
-                                        "special_tokens_map.json", "generation_config.json", "chat_template.jinja"};
 
 void copy_if_there(const std::filesystem::path& from, const std::filesystem::path& to, const std::string& name) {
   if (!std::filesystem::is_regular_file(std::filesystem::symlink_status(from / name))) return;
   std::filesystem::copy_file(from / name, to / name, std::filesystem::copy_options::overwrite_existing);
 }
 
+// The trainer writes only config and weights.
 void copy_tokenizer(const std::filesystem::path& from, const std::filesystem::path& to) {
   for (const char* name : kTokenizerFiles) copy_if_there(from, to, name);
 }

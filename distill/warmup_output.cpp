@@ -3,22 +3,19 @@
 
 #include <fcntl.h>
 
-#include <array>
 #include <utility>
 
 #include "checkpoints/store_folder.h"
 #include "common/clock.h"
 #include "common/error.h"
 #include "common/file.h"
+#include "engine/model/tokenizer_paths.h"
 
 namespace slip {
 namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::array kTargetFiles = {"tokenizer.json",        "tokenizer_config.json", "special_tokens_map.json",
-                                     "added_tokens.json",     "tokenizer.model",       "chat_template.jinja",
-                                     "generation_config.json"};
 constexpr std::uint64_t kMaxWordsBytes = std::uint64_t{256} << 20;
 
 // "drafts/sql/" and "drafts/sql" are both called sql.
@@ -30,7 +27,7 @@ std::string folder_name(const fs::path& path) {
 }  // namespace
 
 void copy_target_words(const fs::path& target, const fs::path& folder) {
-  for (const char* name : kTargetFiles) {
+  for (const char* name : kTokenizerFiles) {
     if (fs::exists(target / name))
       replace_file(folder / name, read_file(target / name, kMaxWordsBytes), "warmup.words");
   }

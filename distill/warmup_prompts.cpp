@@ -46,7 +46,7 @@ std::vector<PromptRowText> parse_prompt_rows(std::string_view jsonl, const std::
 
 std::vector<WarmupPrompt> read_warmup_prompts(const WarmupOptions& options, std::int64_t& left_out) {
   const auto tokenizer = Tokenizer::load(options.target);
-  const ChatTemplate chat = ChatTemplate::load(options.target);
+  const ChatTemplate chat = ChatTemplate::load(options.target, options.chat_template);
   const ModelConfig config = load_model_config(options.target);
   const bool forced = options.answers_from == AnswersFrom::kData;
   if (forced && config.eos_ids.empty()) {

@@ -11,6 +11,7 @@
 #include "checkpoints/weight_files.h"
 #include "common/error.h"
 #include "common/file.h"
+#include "engine/model/tokenizer_paths.h"
 
 namespace slip {
 namespace {
@@ -45,11 +46,16 @@ void refuse_existing_outcome(const WarmupOptions& options) {
 void check_same_run(const fs::path& file, const std::string& wanted, const fs::path& folder) {
   const nlohmann::json before = parse_strict_json(read_file(file, kMaxJsonBytes), file.string());
   const nlohmann::json now = nlohmann::json::parse(wanted);
-  for (const auto& [key, value] : now.items()) {
-    if (before.contains(key) && before[key] == value) continue;
+  const auto said = [](const nlohmann::json& run, const std::string& key) {
+    return run.contains(key) ? run[key].dump() : std::string("none");
+  };
+  nlohmann::json both = now;  // an option may be there in one of the two only
+  both.update(before);
+  for (const auto& [key, value] : both.items()) {
+    if (said(before, key) == said(now, key)) continue;
     throw Error(ErrorCode::kConflict,
                 "the interrupted run in " + folder.string() + " was started with another \"" + key + "\" (" +
-                    (before.contains(key) ? before[key].dump() : "none") + ", now " + value.dump() + ")",
+                    said(before, key) + ", now " + said(now, key) + ")",
                 "start it with the same options to go on, or pass --force to begin anew", key);
   }
 }
@@ -71,7 +77,7 @@ bool is_flat(const std::vector<HeldoutPoint>& heldout, std::size_t window) {
 }
 
 std::string target_fingerprint(const fs::path& target) {
-  return file_sha256(target / "config.json").substr(0, 32) + file_sha256(target / "tokenizer.json").substr(0, 32);
+  return file_sha256(target / "config.json").substr(0, 32) + file_sha256(vocabulary_file(target)).substr(0, 32);
 }
 
 // Of one file its hash; of shards their hashes one behind the other.
@@ -103,6 +109,7 @@ std::string describe_run(const WarmupOptions& options) {
       {"dtype", options.dtype == Dtype::kFloat32 ? "float32" : "bfloat16"},
   };
   run["temperature"] = options.temperature ? nlohmann::json(*options.temperature) : nlohmann::json("mixed");
+  if (!options.chat_template.empty()) run["chat_template"] = file_sha256(options.chat_template);
   if (options.draft.empty()) {
     const DraftShape& shape = options.shape;
     run["draft"] = {shape.hidden, shape.layers, shape.ffn, shape.heads, shape.kv_heads, shape.tied};

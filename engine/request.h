@@ -57,7 +57,8 @@ struct RequestSummary {
   StopReason reason = StopReason::kNone;
   std::optional<Error> error;  // with kFailed
   RequestFigures figures;
-  std::string name;  // as in Request
+  std::string name;          // as in Request
+  std::uint32_t choice = 0;  // likewise
 };
 
 // Where an answer goes. Called on the engine thread, in order, on_finished exactly once and last. Must not block, must

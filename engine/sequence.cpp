@@ -50,7 +50,8 @@ SequenceRef Sequence::ref() const {
 }
 
 RequestSummary Sequence::summary() const {
-  return {request.id, request.route, request.tenant, rule, request.sampling, reason, error, figures, request.name};
+  return {request.id, request.route, request.tenant, rule,         request.sampling,
+          reason,     error,         figures,        request.name, request.choice};
 }
 
 bool Sequence::commit(std::int32_t token) {

@@ -39,9 +39,12 @@ class Router {
   Router(TopicTable topics, RouterOptions options, TopicClassifier classifier);
 
   std::shared_ptr<const TopicTable> topics() const { return topics_.load(std::memory_order_acquire); }
-  // Other aliases for the same topics, for requests that come from now on; their examples count from the next start.
-  // REQUIRES: the same names in the same order.
+  // Other aliases and examples for the same topics, for requests that come from now on. Other examples are gone over as
+  // at a start, beside what was learned, which takes milliseconds to seconds of the caller's time and no one else's;
+  // what lessons teach meanwhile is lost. One caller at a time. REQUIRES: the same names in the same order.
   void set_topics(TopicTable topics);
+  // Whether labelled requests teach from now on, as RouterOptions::learn says for the start.
+  void set_learning(bool on) { learns_.store(on, std::memory_order_relaxed); }
   const RouterOptions& options() const { return options_; }
 
   // `text` is what the user asked; any bytes, of which only both ends are read. A label that names no topic is read as
@@ -52,15 +55,22 @@ class Router {
   // is gone over again, in turn, so that traffic with one label alone does not wash out the others.
   void learn(TopicId topic, std::string_view text);
 
-  TopicClassifier copy() const;
+  // What was learned, and the topics whose examples it went over.
+  struct Snapshot {
+    std::shared_ptr<const TopicTable> topics;
+    TopicClassifier classifier;
+  };
+  Snapshot snapshot() const;
+  TopicClassifier copy() const { return snapshot().classifier; }
   std::uint64_t lessons() const;
 
  private:
   std::atomic<std::shared_ptr<const TopicTable>> topics_;
   const RouterOptions options_;
-  const std::vector<TopicExample> examples_;
+  std::atomic<bool> learns_;
   mutable std::mutex mutex_;
-  TopicClassifier classifier_;  // under mutex_
+  std::vector<TopicExample> examples_;  // this and what follows under mutex_, which topics_ is changed under
+  TopicClassifier classifier_;
 };
 
 }  // namespace slip

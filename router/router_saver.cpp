@@ -39,7 +39,8 @@ void RouterSaver::run(const std::stop_token& stopping) {
 void RouterSaver::save() {
   if (router_.lessons() == saved_lessons_) return;
   try {
-    const RouterState state = router_state(*router_.topics(), router_.copy());
+    auto now = router_.snapshot();
+    const RouterState state = router_state(*now.topics, std::move(now.classifier));
     write_router_state(file_, state);
     saved_lessons_ = state.classifier.lessons;
     if (std::exchange(failing_, false)) log_info("the router's state is saved again");

@@ -126,13 +126,18 @@ void ApiKeys::add(std::string_view key, std::string name, const KeyLimits& limit
   keys_.push_back(std::move(fresh));
 }
 
-ApiKeys ApiKeys::load(const std::filesystem::path& file, const std::string& environment, const KeyLimits& fallback) {
+ApiKeys ApiKeys::of_environment(const std::string& value) {
   ApiKeys keys;
-  std::istringstream words(environment);
+  std::istringstream words(value);
   for (std::string key; words >> key;) {
-    take_placed("SLIPSTREAM_API_KEY",
-                [&] { keys.add(key, "environment-" + std::to_string(keys.size() + 1), fallback); });
+    take_placed("SLIPSTREAM_API_KEY", [&] { keys.add(key, "environment-" + std::to_string(keys.size() + 1)); });
   }
+  return keys;
+}
+
+ApiKeys ApiKeys::load(const std::filesystem::path& file, const ApiKeys& environment, const KeyLimits& fallback) {
+  ApiKeys keys = environment;
+  for (ApiKey& key : keys.keys_) key.limits = fallback;
   if (!file.empty()) read_key_file(file, fallback, keys);
   return keys;
 }

@@ -19,17 +19,20 @@ struct ApiKey {
   KeyLimits limits;
   TenantId tenant;  // a keyed hash, so that a stored tenant says nothing about who it is
   std::array<unsigned char, 32> digest{};
+
+  friend bool operator==(const ApiKey&, const ApiKey&) = default;
 };
 
 // The keys that open the service. Immutable once made; any thread.
 class ApiKeys {
  public:
-  // From `file` (mode 0600 or stricter; empty: none) and `environment` (keys with blanks between them; may be empty).
-  // The file has one key a line and # comments; behind the key may stand `name=LABEL`, `requests_in_flight=N`,
-  // `requests_per_minute=N` and `tokens_per_minute=N`, which else are `fallback`'s. Error{kPermission |
-  // kInvalidArgument} naming file and line, never a key.
-  static ApiKeys load(const std::filesystem::path& file, const std::string& environment,
-                      const KeyLimits& fallback = {});
+  // What SLIPSTREAM_API_KEY held: keys with blanks between them, or nothing. Error{kInvalidArgument}, never with a key.
+  static ApiKeys of_environment(const std::string& value);
+  // The environment's, and those of `file` (mode 0600 or stricter; empty: none), which has one key a line and #
+  // comments; behind the key may stand `name=LABEL`, `requests_in_flight=N`, `requests_per_minute=N` and
+  // `tokens_per_minute=N`, which else are `fallback`'s. Error{kPermission | kInvalidArgument} naming file and line,
+  // never a key.
+  static ApiKeys load(const std::filesystem::path& file, const ApiKeys& environment, const KeyLimits& fallback = {});
 
   // Unnamed keys are called by their number. Error{kInvalidArgument} for a key that is none, or known already.
   void add(std::string_view key, std::string name = {}, const KeyLimits& limits = {});
@@ -39,6 +42,8 @@ class ApiKeys {
   const std::vector<ApiKey>& all() const { return keys_; }
   // Compared in constant time with every key there is; null when it is none of ours.
   const ApiKey* find(std::string_view key) const;
+
+  friend bool operator==(const ApiKeys&, const ApiKeys&) = default;
 
  private:
   std::vector<ApiKey> keys_;

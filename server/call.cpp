@@ -141,8 +141,8 @@ class CallReader {
       const json& value = field.value();
       if (is_known(name)) continue;
       const auto& neutral = neutral_fields();
-      const auto found =
-          std::find_if(neutral.begin(), neutral.end(), [&](const auto& one) { return one.name == name; });
+      const auto found = std::find_if(neutral.begin(), neutral.end(),
+                                      [&wanted = name](const NeutralField& one) { return one.name == wanted; });
       if (found == neutral.end()) refuse_field(name.substr(0, 64), "is not a field of this request");
       if (value.is_null() || found->is_neutral(value)) continue;
       refuse_unsupported_field(name);

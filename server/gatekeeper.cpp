@@ -39,6 +39,20 @@ bool is_json(std::string_view content_type) {
   return end != std::string::npos && type.substr(0, end + 1) == "application/json";
 }
 
+std::optional<Reply> refuse_key(const ApiKeys& keys, const Visitor& visitor, Guest& guest) {
+  const auto given = visitor.authorization.value_or("");
+  const bool bearer = lower(given.substr(0, kBearer.size())) == lower(kBearer);
+  const ApiKey* found = keys.find(bearer ? given.substr(kBearer.size()) : std::string_view());
+  if (found == nullptr) {
+    Reply reply = refusal(401, "send a valid API key as 'Authorization: Bearer KEY'", "invalid_api_key");
+    reply.headers.emplace_back("WWW-Authenticate", "Bearer");
+    return reply;
+  }
+  guest.tenant = found->tenant;
+  guest.key_name = found->name;
+  return std::nullopt;
+}
+
 constexpr std::string_view kSchemes[] = {"http://", "https://"};
 
 bool is_printable(std::string_view text) {
@@ -72,7 +86,8 @@ void check_host(const std::string& host) {
 }  // namespace
 
 Gatekeeper::Gatekeeper(const ServerOptions& options, ApiKeys keys)
-    : hosts_({"localhost", "127.0.0.1", "[::1]"}), origins_(options.allowed_origins), keys_(std::move(keys)) {
+    : hosts_({"localhost", "127.0.0.1", "[::1]"}), origins_(options.allowed_origins) {
+  set_keys(std::move(keys));
   for (const auto& origin : origins_) check_origin(origin);
   for (const auto& host : options.allowed_hosts) {
     check_host(host);
@@ -100,31 +115,18 @@ std::optional<Reply> Gatekeeper::refuse_stranger(const Visitor& visitor, const G
   return std::nullopt;
 }
 
-std::optional<Reply> Gatekeeper::refuse_key(const Visitor& visitor, Guest& guest) const {
-  const auto given = visitor.authorization.value_or("");
-  const bool bearer = lower(given.substr(0, kBearer.size())) == lower(kBearer);
-  const ApiKey* found = keys_.find(bearer ? given.substr(kBearer.size()) : std::string_view());
-  if (found == nullptr) {
-    Reply reply = refusal(401, "send a valid API key as 'Authorization: Bearer KEY'", "invalid_api_key");
-    reply.headers.emplace_back("WWW-Authenticate", "Bearer");
-    return reply;
-  }
-  guest.tenant = found->tenant;
-  guest.key_name = found->name;
-  return std::nullopt;
-}
-
 std::optional<Reply> Gatekeeper::refuse(const Visitor& visitor, Guest& guest) const {
   guest = {};
   if (visitor.origin && std::find(origins_.begin(), origins_.end(), *visitor.origin) != origins_.end()) {
     guest.allowed_origin = *visitor.origin;
   }
-  if (keys_.empty()) {
+  const auto keys = this->keys();
+  if (keys->empty()) {
     if (auto stranger = refuse_stranger(visitor, guest)) return stranger;
   }
   if (visitor.method == "OPTIONS" && !guest.allowed_origin.empty()) return std::nullopt;
-  const bool open = keys_.empty() || visitor.path == "/healthz" || visitor.path == "/readyz";
-  return open ? std::nullopt : refuse_key(visitor, guest);
+  const bool open = keys->empty() || visitor.path == "/healthz" || visitor.path == "/readyz";
+  return open ? std::nullopt : refuse_key(*keys, visitor, guest);
 }
 
 std::optional<Reply> refuse_content_type(const Visitor& visitor) {

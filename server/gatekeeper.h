@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <atomic>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "common/ids.h"
@@ -27,8 +30,7 @@ struct Guest {
 };
 
 // Without keys only loopback is bound, and the checks on Host and Origin keep web pages out (DNS rebinding, forms);
-// with keys the key does. A listed origin's preflight passes without a key, since browsers send none. Immutable; any
-// thread.
+// with keys the key does. A listed origin's preflight passes without a key, since browsers send none. Any thread.
 class Gatekeeper {
  public:
   // Error{kInvalidArgument} for an allowed origin or host that is none.
@@ -36,15 +38,18 @@ class Gatekeeper {
 
   // The refusal, or nullopt and the guest.
   std::optional<Reply> refuse(const Visitor& visitor, Guest& guest) const;
-  const ApiKeys& keys() const { return keys_; }
+  std::shared_ptr<const ApiKeys> keys() const { return keys_.load(std::memory_order_acquire); }
+  // For requests whose headers come from now on; what was let in before goes on.
+  void set_keys(ApiKeys keys) {
+    keys_.store(std::make_shared<const ApiKeys>(std::move(keys)), std::memory_order_release);
+  }
 
  private:
   bool is_known_host(std::string_view host) const;
   bool is_own_origin(std::string_view origin) const;
   std::optional<Reply> refuse_stranger(const Visitor& visitor, const Guest& guest) const;
-  std::optional<Reply> refuse_key(const Visitor& visitor, Guest& guest) const;
   std::vector<std::string> hosts_, origins_;
-  ApiKeys keys_;
+  std::atomic<std::shared_ptr<const ApiKeys>> keys_;
 };
 
 // 415 for a POST that is not JSON: no web page can send JSON elsewhere without asking first.

@@ -15,7 +15,6 @@
 #include "common/error.h"
 #include "common/log.h"
 #include "server/session.h"
-#include "server/tls.h"
 
 namespace slip {
 
@@ -44,7 +43,7 @@ tcp::endpoint endpoint_of(const ServerOptions& options) {
 struct HttpServer::State {
   State(Service& given_service, const Gatekeeper& gatekeeper, KeyQuotas& quotas)
       : service(given_service),
-        tls(load_tls(given_service.options())),
+        tls(std::shared_ptr<asio::ssl::context>(load_tls(given_service.options()))),
         io(given_service.options().io_threads),
         acceptor(io),
         share{given_service, gatekeeper, quotas, desk} {}
@@ -54,7 +53,7 @@ struct HttpServer::State {
   void begin_session(tcp::socket socket);
 
   Service& service;
-  std::unique_ptr<asio::ssl::context> tls;  // null: plain HTTP
+  std::atomic<std::shared_ptr<asio::ssl::context>> tls;  // null: plain HTTP
   asio::thread_pool desk{1};
   asio::io_context io;
   tcp::acceptor acceptor;
@@ -103,7 +102,8 @@ void HttpServer::State::begin_session(tcp::socket socket) {
   socket.set_option(tcp::no_delay(true), ignored);
   service.metrics().set_connections(++n_connections);
   const auto strand = socket.get_executor();
-  auto wire = tls ? make_tls_wire(std::move(socket), *tls) : make_wire(std::move(socket));
+  const auto with_tls = tls.load(std::memory_order_acquire);  // a connection holds what OpenSSL needs of it
+  auto wire = with_tls ? make_tls_wire(std::move(socket), *with_tls) : make_wire(std::move(socket));
   auto session = std::make_shared<Session>(std::move(wire), share);
   asio::co_spawn(
       strand, [session]() -> awaitable<void> { co_await session->run(); },
@@ -134,6 +134,14 @@ void HttpServer::start() {
   }
 }
 
+bool HttpServer::set_tls(std::unique_ptr<asio::ssl::context> tls) {
+  const auto now = state_->tls.load(std::memory_order_acquire);
+  SLIP_CHECK(tls != nullptr && now != nullptr, "addresses would change between http and https");
+  const bool same = same_certificate(*now, *tls);
+  state_->tls.store(std::move(tls), std::memory_order_release);
+  return !same;
+}
+
 void HttpServer::stop() {
   state_->io.stop();
   state_->threads.clear();  // joins
@@ -148,7 +156,7 @@ std::string HttpServer::url() const {
   const auto endpoint = state_->acceptor.local_endpoint();
   const std::string address = endpoint.address().to_string();
   const std::string host = endpoint.address().is_v6() ? "[" + address + "]" : address;
-  return (state_->tls ? "https://" : "http://") + host + ":" + std::to_string(endpoint.port());
+  return (state_->tls.load() ? "https://" : "http://") + host + ":" + std::to_string(endpoint.port());
 }
 
 int HttpServer::n_connections() const {

@@ -8,6 +8,7 @@
 #include "server/gatekeeper.h"
 #include "server/key_quotas.h"
 #include "server/service.h"
+#include "server/tls.h"
 
 namespace slip {
 
@@ -23,6 +24,10 @@ class HttpServer {
   void start();  // begins to accept
   // Ends every connection as it is. Draining first is the caller's business.
   void stop();
+
+  // For connections from now on; those that are open keep theirs. True when the certificate is another one. One caller
+  // at a time. REQUIRES: it serves TLS already.
+  bool set_tls(std::unique_ptr<boost::asio::ssl::context> tls);
 
   std::uint16_t port() const;
   std::string url() const;

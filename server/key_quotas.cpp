@@ -34,24 +34,46 @@ void MinuteAllowance::spend(std::int64_t now_us, std::int64_t amount) {
   available_ -= static_cast<double>(amount);
 }
 
-KeyQuotas::KeyQuotas(const ApiKeys& keys) {
-  for (const ApiKey& key : keys.all()) {
-    accounts_.push_back({key.tenant, key.limits, MinuteAllowance(key.limits.requests_per_minute),
-                         MinuteAllowance(key.limits.tokens_per_minute)});
-  }
+void MinuteAllowance::set_per_minute(std::int64_t now_us, std::int64_t per_minute) {
+  fill(now_us);
+  const double spent = per_minute_ == 0 ? 0 : static_cast<double>(per_minute_) - available_;
+  per_minute_ = per_minute;
+  available_ = static_cast<double>(per_minute) - spent;
 }
 
-KeyQuotas::Account* KeyQuotas::find(TenantId tenant) {
+KeyQuotas::KeyQuotas(const ApiKeys& keys) {
+  set_keys(keys, monotonic_us());
+}
+
+void KeyQuotas::set_keys(const ApiKeys& keys, std::int64_t now_us) {
+  const std::lock_guard lock(mutex_);
+  std::vector<std::shared_ptr<Account>> accounts;
+  for (const ApiKey& key : keys.all()) {
+    auto account = find(key.tenant);
+    if (!account) {
+      account =
+          std::make_shared<Account>(Account{key.tenant, key.limits, MinuteAllowance(key.limits.requests_per_minute),
+                                            MinuteAllowance(key.limits.tokens_per_minute)});
+    }
+    account->limits = key.limits;
+    account->requests.set_per_minute(now_us, key.limits.requests_per_minute);
+    account->tokens.set_per_minute(now_us, key.limits.tokens_per_minute);
+    accounts.push_back(std::move(account));
+  }
+  accounts_ = std::move(accounts);
+}
+
+std::shared_ptr<KeyQuotas::Account> KeyQuotas::find(TenantId tenant) const {
   const auto found =
-      std::find_if(accounts_.begin(), accounts_.end(), [&](const Account& one) { return one.tenant == tenant; });
-  return found == accounts_.end() ? nullptr : &*found;
+      std::find_if(accounts_.begin(), accounts_.end(), [&](const auto& one) { return one->tenant == tenant; });
+  return found == accounts_.end() ? nullptr : *found;
 }
 
 KeyQuotas::Entry KeyQuotas::enter(TenantId tenant, std::int64_t now_us) {
   const std::lock_guard lock(mutex_);
-  Account* account = find(tenant);
+  auto account = find(tenant);
   Entry entry;
-  if (account != nullptr) {
+  if (account) {
     const KeyLimits& limits = account->limits;
     if (limits.requests_in_flight > 0 && account->in_flight >= limits.requests_in_flight) {
       entry.limit = std::to_string(limits.requests_in_flight) + " requests at a time";
@@ -68,19 +90,20 @@ KeyQuotas::Entry KeyQuotas::enter(TenantId tenant, std::int64_t now_us) {
     account->requests.spend(now_us, 1);
     ++account->in_flight;
   }
-  entry.stay.emplace(*this, tenant);
+  entry.stay.emplace(*this, std::move(account));
   return entry;
 }
 
-void KeyQuotas::leave(TenantId tenant) {
+void KeyQuotas::leave(Account& account) {
   const std::lock_guard lock(mutex_);
-  if (Account* account = find(tenant)) --account->in_flight;
+  --account.in_flight;
 }
 
 void KeyQuotas::on_finished(const RequestSummary& summary) noexcept {
   const std::lock_guard lock(mutex_);
-  if (Account* account = find(summary.tenant)) {
-    account->tokens.spend(monotonic_us(), summary.figures.prompt_tokens + summary.figures.output_tokens);
+  if (const auto account = find(summary.tenant)) {
+    const std::int64_t prompt = summary.choice == 0 ? summary.figures.prompt_tokens : 0;
+    account->tokens.spend(monotonic_us(), prompt + summary.figures.output_tokens);
   }
 }
 

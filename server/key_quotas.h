@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -23,6 +24,8 @@ class MinuteAllowance {
   // Until something may be spent; 0: now.
   std::int64_t wait_us(std::int64_t now_us);
   void spend(std::int64_t now_us, std::int64_t amount);
+  // Another limit from now on: what was spent stays spent, as far as the new limit knows it.
+  void set_per_minute(std::int64_t now_us, std::int64_t per_minute);
 
  private:
   void fill(std::int64_t now_us);
@@ -34,22 +37,27 @@ class MinuteAllowance {
 
 // Keeps each API key within its limits. It listens to the engine for what answers really cost. Any thread; short locks.
 class KeyQuotas final : public StepListener {
+  struct Account;
+
  public:
   explicit KeyQuotas(const ApiKeys& keys);
 
-  // One request's place among its key's; gives it back when it goes.
+  // Other keys or limits, for requests to come; a key that stays keeps what it spent.
+  void set_keys(const ApiKeys& keys, std::int64_t now_us);
+
+  // One request's place among its key's; gives it back when it goes, also when the key has gone meanwhile.
   class Stay {
    public:
-    Stay(KeyQuotas& quotas, TenantId tenant) : quotas_(&quotas), tenant_(tenant) {}
-    Stay(Stay&& other) noexcept : quotas_(std::exchange(other.quotas_, nullptr)), tenant_(other.tenant_) {}
+    Stay(KeyQuotas& quotas, std::shared_ptr<Account> account) : quotas_(&quotas), account_(std::move(account)) {}
+    Stay(Stay&&) noexcept = default;
     Stay& operator=(Stay&&) = delete;
     ~Stay() {
-      if (quotas_ != nullptr) quotas_->leave(tenant_);
+      if (account_) quotas_->leave(*account_);
     }
 
    private:
     KeyQuotas* quotas_;
-    TenantId tenant_;
+    std::shared_ptr<Account> account_;  // null: a tenant of no key, or moved from
   };
   struct Entry {
     std::optional<Stay> stay;        // empty: refused
@@ -60,7 +68,8 @@ class KeyQuotas final : public StepListener {
   Entry enter(TenantId tenant, std::int64_t now_us);
 
   void on_step(const StepFigures&) noexcept override {}
-  void on_finished(const RequestSummary& summary) noexcept override;  // prompt and answer count
+  void on_finished(
+      const RequestSummary& summary) noexcept override;  // each answer, and a prompt once for all its choices
 
  private:
   struct Account {
@@ -69,11 +78,11 @@ class KeyQuotas final : public StepListener {
     MinuteAllowance requests, tokens;
     int in_flight = 0;
   };
-  Account* find(TenantId tenant);
-  void leave(TenantId tenant);
+  std::shared_ptr<Account> find(TenantId tenant) const;
+  void leave(Account& account);
 
   std::mutex mutex_;
-  std::vector<Account> accounts_;
+  std::vector<std::shared_ptr<Account>> accounts_;  // list and contents under mutex_
 };
 
 }  // namespace slip

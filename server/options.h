@@ -22,7 +22,9 @@ struct KeyLimits {
   static constexpr std::int64_t kMostPerMinute = 1'000'000'000;
   int requests_in_flight = 0;
   std::int64_t requests_per_minute = 0;
-  std::int64_t tokens_per_minute = 0;  // of prompts and answers; counted when an answer ends, so one may overshoot
+  std::int64_t tokens_per_minute = 0;  // of prompts and answers; counted when answers end: one may overshoot
+
+  friend bool operator==(const KeyLimits&, const KeyLimits&) = default;
 };
 
 struct ServerOptions {

@@ -58,9 +58,10 @@ std::optional<float> RequestFields::number(const char* name, const std::function
 std::vector<std::int32_t> read_token_ids(const json& list, const std::string& field) {
   if (!list.is_array()) refuse_field(field, "must be a list of token ids");
   std::vector<std::int32_t> ids;
+  ids.reserve(list.size());
   for (const json& one : list) {
     const auto id = exact_integer(one, {0, std::numeric_limits<std::int32_t>::max()});
-    if (!id) refuse_field(field, "must hold token ids");
+    if (!id) refuse_field(field + "[" + std::to_string(ids.size()) + "]", "is no token id");
     ids.push_back(static_cast<std::int32_t>(*id));
   }
   return ids;

@@ -31,7 +31,7 @@ class RequestFields {
   const nlohmann::json& body_;
 };
 
-// A list of token ids, whatever the vocabulary; refused by `field`'s name when it is anything else.
+// A list of token ids, whatever the vocabulary; refused by `field`'s name, with the place of what is none.
 std::vector<std::int32_t> read_token_ids(const nlohmann::json& list, const std::string& field);
 
 }  // namespace slip

@@ -59,7 +59,8 @@ SamplingParams read_sampling_fields(const RequestFields& fields) {
        sampling.top_p);
   // A positive double may still vanish as a float, which would mean something else.
   if (sampling.top_p <= 0) sampling.top_p = std::numeric_limits<float>::min();
-  take(fields.integer("top_k", 0, kMaxInt32), sampling.top_k);
+  take(fields.integer("top_k", -1, kMaxInt32), sampling.top_k);
+  if (sampling.top_k < 0) sampling.top_k = 0;  // vLLM's way to say it
   take(fields.number("min_p", in_unit, "from 0 to 1"), sampling.min_p);
   take(fields.number(
            "repetition_penalty", [](double p) { return p >= 0.01 && p <= 2; }, "from 0.01 to 2"),

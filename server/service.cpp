@@ -140,7 +140,10 @@ std::string http_id(Endpoint endpoint, RequestId id) {
 
 // Ids go on from the wall clock's microseconds, so that no two runs of the service give one twice.
 Service::Service(const ServerOptions& options, Metrics& metrics)
-    : options_(options), metrics_(metrics), next_id_(static_cast<std::uint64_t>(wall_us())) {}
+    : options_(options),
+      metrics_(metrics),
+      expose_acceptance_(options.expose_acceptance),
+      next_id_(static_cast<std::uint64_t>(wall_us())) {}
 
 void Service::open(std::shared_ptr<const ServedModel> model) {
   model_.store(std::move(model), std::memory_order_release);
@@ -210,7 +213,7 @@ AnswerIdentity Service::identify(const ServedModel& served, const CompletionCall
   who.stream = call.stream;
   who.include_usage = call.include_usage;
   who.logprobs = call.top_logprobs >= 0;
-  who.expose_acceptance = options_.expose_acceptance != ExposeAcceptance::kNone;
+  who.expose_acceptance = expose_acceptance_.load(std::memory_order_relaxed) != ExposeAcceptance::kNone;
   who.tokenizer = served.tokenizer;
   return who;
 }
@@ -300,7 +303,7 @@ Reply Service::model_named(const std::string& name) const {
 
 Reply Service::drafts() const {
   Json list = Json::array();
-  const bool all = options_.expose_acceptance == ExposeAcceptance::kAll;
+  const bool all = expose_acceptance_.load(std::memory_order_relaxed) == ExposeAcceptance::kAll;
   const auto served = model_.load(std::memory_order_acquire);
   for (std::size_t i = 0; served && i < served->slots.size(); ++i) {
     const DraftSlot& slot = *served->slots[i];

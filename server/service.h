@@ -64,6 +64,8 @@ class Service {
   // replaces what is served for requests to come.
   void open(std::shared_ptr<const ServedModel> model);
   void drain();
+  // Other than the options' from now on.
+  void set_expose_acceptance(ExposeAcceptance expose) { expose_acceptance_.store(expose, std::memory_order_relaxed); }
   // Why /readyz says no; nullopt when ready.
   std::optional<std::string> not_ready() const;
   bool draining() const { return phase_.load(std::memory_order_acquire) == Phase::kDraining; }
@@ -99,6 +101,7 @@ class Service {
 
   const ServerOptions options_;
   Metrics& metrics_;
+  std::atomic<ExposeAcceptance> expose_acceptance_;
   std::atomic<Phase> phase_{Phase::kLoading};
   std::atomic<std::shared_ptr<const ServedModel>> model_;
   std::atomic<std::uint64_t> next_id_;

@@ -2,6 +2,7 @@
 #include "server/tls.h"
 
 #include <openssl/ssl.h>
+#include <openssl/x509.h>
 
 #include "common/error.h"
 #include "common/file.h"
@@ -55,6 +56,12 @@ std::unique_ptr<ssl::context> load_tls(const ServerOptions& options) {
                 options.tls_key.string() + " is not the key of " + options.tls_certificate.string(), {}, kKey);
   }
   return tls;
+}
+
+bool same_certificate(ssl::context& one, ssl::context& other) {
+  const X509 *first = SSL_CTX_get0_certificate(one.native_handle()),
+             *second = SSL_CTX_get0_certificate(other.native_handle());
+  return ::X509_cmp(first, second) == 0;
 }
 
 }  // namespace slip

@@ -13,4 +13,7 @@ namespace slip {
 // belong together.
 std::unique_ptr<boost::asio::ssl::context> load_tls(const ServerOptions& options);
 
+// Whether both show clients the same certificate. REQUIRES: load_tls() made both.
+bool same_certificate(boost::asio::ssl::context& one, boost::asio::ssl::context& other);
+
 }  // namespace slip

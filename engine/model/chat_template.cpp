@@ -96,7 +96,7 @@ TemplateValue list_of(const std::vector<ChatMessage>& messages) {
 
 ChatTemplate ChatTemplate::load(const std::filesystem::path& folder, const std::filesystem::path& file) {
   const json config = read_tokenizer_config(folder);
-  const auto settings = TokenizerSettings::read(config, (folder / "tokenizer_config.json").string());
+  const auto settings = TokenizerSettings::read(folder);
   const std::string source = file.empty() ? read_source(folder, config) : read_file(file, kMaxTemplateBytes);
   return ChatTemplate(std::make_shared<Program>(Program{parse_template(source), fixed_names(settings)}));
 }

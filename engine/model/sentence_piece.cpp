@@ -56,17 +56,15 @@ std::unique_ptr<SentencePieceProcessor> read_processor(const std::filesystem::pa
   return processor;
 }
 
-// The tokens that tokenizer_config.json knows beyond the file's pieces, or marks among them.
-void add_tokens(const std::vector<TokenizerSettings::Added>& added, const std::string& where,
-                std::vector<VocabularyEntry>& entries) {
+// The tokens that the folder's settings know beyond the file's pieces, or mark among them.
+void add_tokens(const std::vector<TokenizerSettings::Added>& added, std::vector<VocabularyEntry>& entries) {
   for (const TokenizerSettings::Added& token : added) {
     const auto id = static_cast<std::size_t>(token.id);
-    const std::string key = where + ": added_tokens_decoder." + std::to_string(id);
-    if (id > entries.size()) throw Error(ErrorCode::kInvalidArgument, key + ": the id before it has no token");
+    if (id > entries.size()) throw Error(ErrorCode::kInvalidArgument, token.where + ": the id before it has no token");
     if (id == entries.size()) entries.push_back({token.content, token.content, Kind::kAdded, /*in_model=*/false, {}});
     VocabularyEntry& entry = entries[id];
     if (entry.content != token.content) {
-      throw Error(ErrorCode::kInvalidArgument, key + ": tokenizer.model has another token of this id");
+      throw Error(ErrorCode::kInvalidArgument, token.where + ": tokenizer.model has another token of this id");
     }
     if (!token.flags.special) continue;
     entry.kind = Kind::kSpecial;
@@ -74,7 +72,7 @@ void add_tokens(const std::vector<TokenizerSettings::Added>& added, const std::s
   }
 }
 
-// The id of the token that tokenizer_config.json names, else the one that the model names; none if neither does.
+// The id of the token that the settings name, else the one that the model names; none if neither does.
 std::vector<std::int32_t> named_id(const TokenizerSettings& settings, const char* key, int own,
                                    const std::vector<VocabularyEntry>& entries) {
   const auto name = settings.special_tokens.find(key);
@@ -101,7 +99,7 @@ void SentencePieceEncoder::load(const std::filesystem::path& path, Tokenizer::Ta
       tables.added.add(tables.entries.back().content, id, {.special = true});
     }
   }
-  add_tokens(settings.added, (path.parent_path() / "tokenizer_config.json").string(), tables.entries);
+  add_tokens(settings.added, tables.entries);
   for (const TokenizerSettings::Added& token : settings.added) {
     AddedTokenFlags flags = token.flags;  // a control symbol stays special, whatever the settings say
     flags.special = tables.entries[static_cast<std::size_t>(token.id)].kind == Kind::kSpecial;

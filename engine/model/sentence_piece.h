@@ -18,7 +18,7 @@ namespace slip {
 // A SentencePiece tokenizer.model, read and encoded by Google's library.
 class SentencePieceEncoder final : public TextEncoder {
  public:
-  // Fills everything of `tables`, itself included, with what the tokenizer_config.json beside it adds.
+  // Fills everything of `tables`, itself included, with what the settings beside it add.
   // Error{kInvalidArgument | kTooLarge | kNotFound} naming the file.
   static void load(const std::filesystem::path& path, Tokenizer::Tables& tables);
   ~SentencePieceEncoder() override;

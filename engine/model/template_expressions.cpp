@@ -140,8 +140,9 @@ Expression TemplateExpressions::concatenation() {
 Expression TemplateExpressions::product() {
   Expression left = signed_value(/*with_filters=*/true);
   while (words_.is_sign("*") || words_.is_sign("//") || words_.is_sign("%")) {
-    const std::string sign = words_.take().text;
-    const Op op = sign == "*" ? Op::kMultiply : sign == "//" ? Op::kFloorDivide : Op::kRemainder;
+    // Decided before the word is taken: of a std::string compared twice GCC 12 believes that it may hold nothing.
+    const Op op = words_.is_sign("*") ? Op::kMultiply : words_.is_sign("//") ? Op::kFloorDivide : Op::kRemainder;
+    words_.take();
     left = make(op, std::move(left), signed_value(/*with_filters=*/true));
   }
   return left;

@@ -9,6 +9,7 @@
 #include "engine/model/byte_pair_encoder.h"
 #include "engine/model/sentence_piece.h"
 #include "engine/model/tokenizer_file.h"
+#include "engine/model/tokenizer_paths.h"
 #include "engine/model/tokenizer_tables.h"
 
 namespace slip {
@@ -53,10 +54,10 @@ void Tokenizer::read_json(const std::filesystem::path& path, Tables& tables) {
 }
 
 std::shared_ptr<const Tokenizer> Tokenizer::load(const std::filesystem::path& folder) {
-  const std::filesystem::path file = folder / "tokenizer.json", model = folder / "tokenizer.model";
+  const std::filesystem::path file = vocabulary_file(folder);
   auto tables = std::make_unique<Tables>();
-  if (!std::filesystem::exists(file) && std::filesystem::exists(model)) {
-    SentencePieceEncoder::load(model, *tables);
+  if (file.extension() == ".model") {
+    SentencePieceEncoder::load(file, *tables);
   } else {
     read_json(file, *tables);
   }

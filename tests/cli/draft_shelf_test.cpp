@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "checkpoints/weight_files.h"
+#include "engine/model/tokenizer.h"
 #include "tests/engine/model/formula_model.h"
 
 namespace slip::cli {
@@ -83,6 +84,31 @@ TEST_F(OpenShelf, AnotherDraftBecomesTheNextVersionOfTheBase) {
   EXPECT_EQ(shelf.base->number, 2U);
   EXPECT_EQ(shelf.base->parent, 1U);
   EXPECT_EQ(shelf.base->weights->config.n_layers, 2);
+}
+
+// What such a draft's fingerprint is of, and what is stored beside its weights.
+TEST(OpenShelfOfATokenizerModel, TakesItsWordsAlong) {
+  const testing::TemporaryFolder folder;
+  const auto both = folder.path() / "both",
+             words = std::filesystem::path(SLIPSTREAM_SOURCE_DIR) / "tests/data/tokenizers";
+  std::filesystem::create_directories(both);
+  std::filesystem::copy_file(words / "sentencepiece_bpe" / "tokenizer.model", both / "tokenizer.model");
+  const auto tokenizer = Tokenizer::load(both);
+  std::ofstream(both / "added_tokens.json") << json{{"<extra>", tokenizer->vocab_size()}};
+  testing::write_formula_model(both,
+                               {{"architectures", {"LlamaForCausalLM"}},
+                                {"vocab_size", tokenizer->vocab_size() + 1},
+                                {"hidden_size", 16},
+                                {"intermediate_size", 16},
+                                {"num_hidden_layers", 1},
+                                {"num_attention_heads", 2},
+                                {"max_position_embeddings", 64},
+                                {"tie_word_embeddings", true}},
+                               Dtype::kBFloat16);
+  DraftStore store(folder.path() / "store");
+  const DraftTarget target{"target", both, Dtype::kBFloat16, load_target(both, Dtype::kBFloat16)};
+  open_shelf(store, both, target, TopicTable({Topic{"sql", {}}}));
+  EXPECT_EQ(Tokenizer::load(store.folder("base", 1))->token_id("<extra>"), tokenizer->vocab_size());
 }
 
 }  // namespace

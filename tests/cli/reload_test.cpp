@@ -41,6 +41,31 @@ TEST(Reload, WhatCanChangeIsTakenAndTheRestIsNamed) {
   EXPECT_EQ(listed(plan.needs_restart), "server.port, speculation.k");
 }
 
+TEST(Reload, KeysCertificatesAndExamplesAreTaken) {
+  ServeConfig now = running(), file = running();
+  now.server.tls_certificate = "old.crt";
+  now.server.tls_key = "old.key";
+  file.server.tls_certificate = "new.crt";
+  file.server.tls_key = "new.key";
+  file.api_keys_file = "keys";
+  file.server.key_limits.tokens_per_minute = 9;
+  file.topics[0].examples.push_back("one more");
+  const ReloadPlan plan = plan_reload(now, file, true);
+  EXPECT_THAT(plan.changed, ElementsAre("server.api_keys_file", "server.key_tokens_per_minute",
+                                        "server.tls_certificate", "server.tls_key", "topic"));
+  EXPECT_THAT(plan.needs_restart, IsEmpty());
+  EXPECT_EQ(plan.next.topics[0].examples.back(), "one more");
+}
+
+TEST(Reload, BetweenHttpAndHttpsIsARestart) {
+  ServeConfig plain = running(), tls = running(), half = running();
+  tls.server.tls_certificate = half.server.tls_certificate = "c";
+  tls.server.tls_key = "k";
+  EXPECT_THAT(plan_reload(plain, tls, true).needs_restart, ElementsAre("server.tls_certificate", "server.tls_key"));
+  EXPECT_THAT(plan_reload(tls, plain, true).needs_restart, ElementsAre("server.tls_certificate", "server.tls_key"));
+  EXPECT_EQ(plan_reload(tls, half, true).next.server.tls_key, "") << "so that reading them names the fault";
+}
+
 TEST(Reload, AnotherSetOfTopicsNeedsARestart) {
   ServeConfig file = running();
   file.topics.push_back({"law", {}});

@@ -75,7 +75,7 @@ class Program {
 
   // The port it says it listens on; 0 when it does not within 20 s.
   std::uint16_t port() const {
-    static const std::regex url("http://127\\.0\\.0\\.1:([0-9]+)");
+    static const std::regex url("https?://127\\.0\\.0\\.1:([0-9]+)");
     for (int i = 0; i < 2000; ++i) {
       const std::string text = out();
       std::smatch match;

@@ -105,7 +105,7 @@ class ServingTest : public ::testing::Test {
 TEST_F(ServingTest, RoutingChangesTheDraftAndNeverTheAnswer) {
   plant_another_draft();
   Serving serving(config_, metrics_, quotas_);
-  const auto model = serving.model(config_.topics);
+  const auto model = serving.model();
   for (const auto& seed : {std::optional<std::uint64_t>{}, std::optional<std::uint64_t>{7}}) {
     const Answer inferred = ask(*model, std::nullopt, seed), sql = ask(*model, "sql", seed);
     const Answer math = ask(*model, "math", seed), unknown = ask(*model, "unknown", seed);
@@ -124,7 +124,7 @@ TEST_F(ServingTest, WhatTheRouterLearnedIsThereAfterARestart) {
   TopicClassifier learned;
   {
     Serving serving(config_, metrics_, quotas_);
-    Router& router = *serving.model(config_.topics)->router;
+    Router& router = *serving.model()->router;
     const TopicId math = router.topics()->find("math").value();
     for (int i = 0; i < 8; ++i) router.learn(math, "Wie viele Äpfel bleiben übrig?");
     learned = router.copy();
@@ -132,15 +132,15 @@ TEST_F(ServingTest, WhatTheRouterLearnedIsThereAfterARestart) {
     serving.save();
   }
   Serving again(config_, metrics_, quotas_);
-  EXPECT_EQ(again.model(config_.topics)->router->copy(), learned);
-  EXPECT_EQ(again.model(config_.topics)->router->lessons(), 8U);
-  const Route route = again.model(config_.topics)->router->route(std::nullopt, "Wie viele Äpfel sind es?");
-  EXPECT_EQ((*again.model(config_.topics)->router->topics())[route.topic].name, "math");
+  EXPECT_EQ(again.model()->router->copy(), learned);
+  EXPECT_EQ(again.model()->router->lessons(), 8U);
+  const Route route = again.model()->router->route(std::nullopt, "Wie viele Äpfel sind es?");
+  EXPECT_EQ((*again.model()->router->topics())[route.topic].name, "math");
 }
 
 TEST_F(ServingTest, WithoutLearningTheRouterLearnsNothing) {
   Serving serving(config_, metrics_, quotas_);
-  Router& router = *serving.model(config_.topics)->router;
+  Router& router = *serving.model()->router;
   router.learn({1}, "select");
   EXPECT_EQ(router.lessons(), 0U);
   serving.drain(std::chrono::seconds(10));
@@ -148,12 +148,40 @@ TEST_F(ServingTest, WithoutLearningTheRouterLearnsNothing) {
   EXPECT_FALSE(std::filesystem::exists(folder_ / "router.state"));
 }
 
+// Switching learning off while it serves stopped the drafts' trainer, and the router went on.
+TEST_F(ServingTest, SwitchingLearningOffFreezesTheRouterToo) {
+  config_.learning = true;
+  for (const bool router_learns : {true, false}) {
+    config_.router.learn = router_learns;
+    Serving serving(config_, metrics_, quotas_);
+    EXPECT_TRUE(serving.started_with_learning());
+    Router& router = *serving.model()->router;
+    serving.set_learning(false);
+    router.learn({1}, "select");
+    EXPECT_EQ(router.lessons(), 0U);
+    serving.set_learning(true);
+    router.learn({1}, "select");
+    EXPECT_EQ(router.lessons(), router_learns ? 1U : 0U) << "router.learn has its own say";
+    std::filesystem::remove(folder_ / "router.state");
+  }
+}
+
+TEST_F(ServingTest, LearningThatIsTheRoutersAloneMayBeSwitchedToo) {
+  config_.learning = true;
+  config_.draft.clear();
+  Serving serving(config_, metrics_, quotas_);
+  EXPECT_TRUE(serving.started_with_learning());
+  serving.set_learning(false);
+  serving.model()->router->learn({1}, "select");
+  EXPECT_EQ(serving.model()->router->lessons(), 0U);
+}
+
 TEST_F(ServingTest, AHostileRouterStateIsKeptAsideAndServingStarts) {
   ensure_private_directory(folder_);
   replace_file(folder_ / "router.state", std::string(100'000, '\xFF'), "test");
   Serving serving(config_, metrics_, quotas_);
-  const Route route = serving.model(config_.topics)->router->route(std::nullopt, kQuestion);
-  EXPECT_EQ((*serving.model(config_.topics)->router->topics())[route.topic].name, "sql");
+  const Route route = serving.model()->router->route(std::nullopt, kQuestion);
+  EXPECT_EQ((*serving.model()->router->topics())[route.topic].name, "sql");
   EXPECT_EQ(read_file(folder_ / "router.state.bad", kMaxBytes).size(), 100'000U);
 }
 

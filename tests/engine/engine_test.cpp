@@ -26,7 +26,9 @@ TEST(EngineCancels, ARunningAndAWaitingRequest) {
   Answer running, waiting, kept;
   bench.engine->submit(bench.request(1, running, 400));
   bench.engine->submit(bench.request(2, waiting));
-  bench.engine->submit(bench.request(3, kept));
+  Request third = bench.request(3, kept);
+  third.choice = 2;
+  bench.engine->submit(std::move(third));
   EXPECT_TRUE(bench.engine->step());
   EXPECT_EQ(bench.engine->n_running(), 1);
   EXPECT_EQ(bench.engine->n_waiting(), 2);
@@ -40,6 +42,7 @@ TEST(EngineCancels, ARunningAndAWaitingRequest) {
   EXPECT_EQ(waiting.n_finished, 1);
   EXPECT_TRUE(waiting.tokens.empty());
   EXPECT_EQ(kept.summary.reason, StopReason::kLength);
+  EXPECT_EQ(kept.summary.choice, 2U);
   EXPECT_EQ(bench.worker->cache().n_free(), free_pages);
   EXPECT_FALSE(bench.observations.finished.at(1));
   EXPECT_FALSE(bench.observations.begun.contains(2));

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <string>
 #include <thread>
 
 #include "router/prompt_features.h"
@@ -45,6 +47,52 @@ TEST(Router, AliasesMayChangeWhileItRoutes) {
   EXPECT_EQ(router.route("toast", "").topic, kBread);
   EXPECT_EQ(router.route("toast", "").source, TopicSource::kLabel);
   EXPECT_EQ(router.route(std::nullopt, "violin sonata melody choir").topic, kMusic) << "what it learned stays";
+}
+
+// Other examples than the start's did nothing until the next one.
+TEST(Router, ExamplesMayChangeWhileItRoutes) {
+  Router router = seeded();
+  for (const auto& prompt : sample_prompts(40, /*seed=*/3)) router.learn(prompt.topic, prompt.text);
+  const TopicClassifier before = router.copy();
+  EXPECT_EQ(router.route(std::nullopt, "zarquon wibble").topic, kUnknown);
+  const TopicTable next({{"bread", {}, {"zarquon wibble"}}, {"music", {}, {"violin choir"}}, {"alps", {}, {"summit"}}});
+  router.set_topics(next);
+  EXPECT_EQ(router.route(std::nullopt, "zarquon wibble").topic, kBread);
+  EXPECT_EQ(router.lessons(), 40U);
+  EXPECT_EQ(router.copy(), reseeded_classifier(next, before, {"unknown", "bread", "music", "alps"})) << "as a restart";
+  Router restarted(next, {}, router.copy());
+  for (Router* one : {&router, &restarted}) one->learn(kAlps, "a hut");
+  EXPECT_EQ(router.copy(), restarted.copy()) << "and the examples that are gone over again are the new ones";
+}
+
+TEST(Router, WhatIsSavedBelongsToTheTopicsItIsSavedWith) {
+  Router router = seeded();
+  const TopicTable tables[2] = {TopicTable({{"bread", {}, {"zarquon"}}, {"music", {}, {}}, {"alps", {}, {}}}),
+                                TopicTable({{"bread", {}, {"wibble"}}, {"music", {}, {}}, {"alps", {}, {}}})};
+  const std::string examples[2] = {"zarquon", "wibble"};
+  std::atomic<bool> done{false};
+  std::jthread reloader([&] {
+    for (int i = 0; i < 40; ++i) router.set_topics(tables[i % 2]);
+    done = true;
+  });
+  const auto n_classes = router.topics()->size();
+  while (!done) {
+    const Router::Snapshot now = router.snapshot();
+    ASSERT_EQ(now.classifier.n_topics, n_classes);
+    const auto& given = (*now.topics)[kBread].examples;
+    if (given.size() != 1) continue;
+    EXPECT_EQ(decide_topic(topic_probabilities(now.classifier, prompt_features(given[0])), 0.5).topic, kBread);
+  }
+}
+
+TEST(Router, LearningMayBeSwitchedWhileItRoutes) {
+  Router router = seeded();
+  router.set_learning(false);
+  router.learn(kMusic, "violin");
+  EXPECT_EQ(router.lessons(), 0U);
+  router.set_learning(true);
+  router.learn(kMusic, "violin");
+  EXPECT_EQ(router.lessons(), 1U);
 }
 
 TEST(Router, ALabelThatNamesNoTopicIsReadAsText) {

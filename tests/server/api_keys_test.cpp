@@ -26,7 +26,7 @@ class KeyFile : public ::testing::Test {
   std::string refusal(const std::string& text, ErrorCode code = ErrorCode::kInvalidArgument) {
     write(text);
     try {
-      ApiKeys::load(path_, "");
+      ApiKeys::load(path_, {});
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), code);
       const std::string all = error.message() + error.hint() + error.param();
@@ -44,7 +44,8 @@ TEST_F(KeyFile, HoldsKeysWithNamesAndLimits) {
       "# ours\n  a-key-with-spaces-around  \n\n"
       "second-key-here name=team-a tokens_per_minute=600 requests_in_flight=2 # until May\r\n"
       "third-key-here\trequests_per_minute=0\n");
-  const ApiKeys keys = ApiKeys::load(path_, "from-the-environment and-one-more", {.requests_per_minute = 9});
+  const ApiKeys keys =
+      ApiKeys::load(path_, ApiKeys::of_environment("from-the-environment and-one-more"), {.requests_per_minute = 9});
   ASSERT_EQ(keys.size(), 5U);
   ASSERT_TRUE(keys.find("a-key-with-spaces-around"));
   EXPECT_EQ(keys.find("a-key-with-spaces-around")->name, "key-3");
@@ -85,14 +86,14 @@ TEST_F(KeyFile, IsRefusedWhenOthersCanReadIt) {
   for (const mode_t mode : {0640U, 0604U, 0620U, 0602U}) {
     write("my-secret-key\n", mode);
     try {
-      ApiKeys::load(path_, "");
+      ApiKeys::load(path_, {});
       ADD_FAILURE() << "taken with mode " << std::oct << mode;
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), ErrorCode::kPermission);
       EXPECT_EQ(error.message().find("secret"), std::string::npos);
     }
   }
-  EXPECT_THROW(ApiKeys::load(path_.string() + "-none", ""), Error);
+  EXPECT_THROW(ApiKeys::load(path_.string() + "-none", {}), Error);
 }
 
 TEST(ApiKeys, TenantsAreTheKeysOwnWhateverTheOrder) {

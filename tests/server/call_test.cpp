@@ -28,6 +28,12 @@ Error fault_of_body(Endpoint endpoint, const std::string& body) {
   return Error(ErrorCode::kInternal, "accepted");
 }
 
+// vLLM's clients say -1 for "all tokens".
+TEST(Call, TopKOfMinusOneIsOff) {
+  EXPECT_EQ(chat(R"("top_k":-1)").sampling.top_k, 0);
+  EXPECT_EQ(chat(R"("top_k":0)").sampling.top_k, 0);
+}
+
 TEST(Call, ReadsEveryField) {
   const auto call =
       chat(R"("model":"m","temperature":0.5,"top_p":0.25,"top_k":40,"seed":-1,"max_tokens":7,)"
@@ -130,7 +136,7 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(
         Refusal{R"("temperature":"1")", "temperature"}, Refusal{R"("temperature":true)", "temperature"},
         Refusal{R"("temperature":-0.1)", "temperature"}, Refusal{R"("temperature":2.01)", "temperature"},
-        Refusal{R"("top_p":0)", "top_p"}, Refusal{R"("top_p":1.5)", "top_p"}, Refusal{R"("top_k":-1)", "top_k"},
+        Refusal{R"("top_p":0)", "top_p"}, Refusal{R"("top_p":1.5)", "top_p"}, Refusal{R"("top_k":-2)", "top_k"},
         Refusal{R"("top_k":4294967297)", "top_k"}, Refusal{R"("top_k":1.0)", "top_k"},
         Refusal{R"("max_tokens":0)", "max_tokens"}, Refusal{R"("max_tokens":true)", "max_tokens"},
         Refusal{R"("max_tokens":1e3)", "max_tokens"}, Refusal{R"("max_tokens":4294967297)", "max_tokens"},
@@ -153,7 +159,7 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{R"("logit_bias":{"07":1})", "logit_bias.07"}, Refusal{R"("logit_bias":{"7":101})", "logit_bias.7"},
         Refusal{R"("logit_bias":{"7":null})", "logit_bias.7"}, Refusal{R"("min_tokens":-1)", "min_tokens"},
         Refusal{R"("ignore_eos":1)", "ignore_eos"}, Refusal{R"("stop_token_ids":7)", "stop_token_ids"},
-        Refusal{R"("stop_token_ids":[1.5])", "stop_token_ids"},
+        Refusal{R"("stop_token_ids":[1.5])", "stop_token_ids[0]"},
         Refusal{R"("include_stop_str_in_output":"x")", "include_stop_str_in_output"}, Refusal{R"("echo":true)", "echo"},
         Refusal{R"("best_of":2)", "best_of"}, Refusal{R"("logprobs":1)", "logprobs"},
         Refusal{R"("top_logprobs":2)", "top_logprobs"},

@@ -322,6 +322,23 @@ TEST_F(HttpServerTest, HiddenAcceptanceIsNotInDraftsEither) {
   start();
   EXPECT_EQ(ask(get("/v1/drafts")).body.find("acceptance"), std::string::npos);
   EXPECT_EQ(ask(post(kChat)).body.find("accepted"), std::string::npos);
+  service_->set_expose_acceptance(ExposeAcceptance::kOwn);
+  EXPECT_EQ(ask(get("/v1/drafts")).body.find("acceptance"), std::string::npos);
+  EXPECT_NE(ask(post(kChat)).body.find("accepted"), std::string::npos);
+}
+
+TEST_F(HttpServerTest, OtherKeysCountFromTheNextRequestOn) {
+  keys_.add("first-key");
+  start();
+  RawClient client(server_->port());
+  client.send(get("/v1/models", "Authorization: Bearer first-key\r\n"));
+  EXPECT_EQ(client.read_reply().status, 200);
+  ApiKeys next;
+  next.add("second-key");
+  gatekeeper_->set_keys(next);
+  client.send(get("/v1/models", "Authorization: Bearer first-key\r\n"));
+  EXPECT_EQ(client.read_reply().status, 401);
+  EXPECT_EQ(ask(get("/v1/models", "Authorization: Bearer second-key\r\n")).status, 200);
 }
 
 TEST_F(HttpServerTest, APortInUseIsSaid) {

@@ -70,6 +70,53 @@ TEST_F(KeyQuotasTest, PlacesComeBackWhenTheRequestGoes) {
   EXPECT_TRUE(quotas.enter(tenant("key-a"), kSecond).stay);
 }
 
+// Each of n choices paid for the prompt that they share.
+TEST_F(KeyQuotasTest, APromptIsPaidOnceForAllItsChoices) {
+  KeyQuotas quotas(keys_);
+  RequestSummary summary;
+  summary.tenant = tenant("key-a");
+  summary.figures.prompt_tokens = 40;
+  summary.figures.output_tokens = 4;
+  for (summary.choice = 0; summary.choice < 3; ++summary.choice) quotas.on_finished(summary);  // 52 of 60
+  EXPECT_TRUE(quotas.enter(tenant("key-a"), monotonic_us()).stay);
+  summary.choice = 0;  // of the next prompt
+  quotas.on_finished(summary);
+  EXPECT_FALSE(quotas.enter(tenant("key-a"), monotonic_us()).stay);
+}
+
+TEST(MinuteAllowance, AnotherLimitForgetsNothing) {
+  MinuteAllowance allowance(600);
+  allowance.spend(kSecond, 600);
+  allowance.set_per_minute(kSecond, 1200);
+  EXPECT_EQ(allowance.wait_us(kSecond), 0) << "600 are left of 1200";
+  allowance.set_per_minute(kSecond, 60);
+  EXPECT_EQ(allowance.wait_us(kSecond), 541 * kSecond) << "540 more than its minute's were spent";
+  allowance.set_per_minute(kSecond, 0);
+  allowance.spend(kSecond, 1'000'000);
+  allowance.set_per_minute(kSecond, 60);
+  EXPECT_EQ(allowance.wait_us(kSecond), 0) << "what was free was not counted";
+}
+
+TEST_F(KeyQuotasTest, OtherKeysAndLimitsKeepWhatAStayingKeySpent) {
+  KeyQuotas quotas(keys_);
+  std::optional<KeyQuotas::Entry> of_a = quotas.enter(tenant("key-a"), kSecond);
+  std::optional<KeyQuotas::Entry> of_b = quotas.enter(tenant("key-b"), kSecond);
+  ApiKeys next;
+  next.add("key-a", "a", {.requests_in_flight = 1});
+  next.add("key-c", "c", {.requests_in_flight = 1});
+  quotas.set_keys(next, kSecond);
+  EXPECT_EQ(quotas.enter(tenant("key-a"), kSecond).limit, "1 requests at a time");
+  of_a.reset();
+  EXPECT_TRUE(quotas.enter(tenant("key-a"), kSecond).stay);
+  // A key that went and came back owes nothing for what it has under way, and gets no place for it either.
+  next.add("key-b", "b", {.requests_in_flight = 1});
+  quotas.set_keys(next, kSecond);
+  of_b.reset();
+  const auto again = quotas.enter(tenant("key-b"), kSecond);
+  EXPECT_TRUE(again.stay);
+  EXPECT_FALSE(quotas.enter(tenant("key-b"), kSecond).stay);
+}
+
 TEST_F(KeyQuotasTest, AnswersArePaidWhenTheyEndAlsoForClientsThatLeft) {
   KeyQuotas quotas(keys_);
   const std::int64_t now = monotonic_us();

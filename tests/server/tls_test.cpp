@@ -68,6 +68,21 @@ TEST_F(TlsTest, AHandshakeHasADeadline) {
   EXPECT_TRUE(eventually([&] { return server_->n_connections() == 0; }));
 }
 
+TEST_F(TlsTest, AnotherCertificateIsForNewConnections) {
+  start();
+  TlsClient before(server_->port(), papers_->certificate);
+  ASSERT_TRUE(before.open());
+  EXPECT_FALSE(server_->set_tls(load_tls(options_))) << "the same one again";
+  const SelfSigned fresh(folder_, "fresh");
+  options_.tls_certificate = fresh.certificate;
+  options_.tls_key = fresh.key;
+  EXPECT_TRUE(server_->set_tls(load_tls(options_)));
+  EXPECT_TRUE(TlsClient(server_->port(), fresh.certificate).open());
+  EXPECT_FALSE(TlsClient(server_->port(), papers_->certificate).open());
+  before.send(get("/healthz"));
+  EXPECT_TRUE(before.read_until("{\"status\":\"ok\"}")) << "an open one goes on";
+}
+
 TEST_F(TlsTest, GoneClientsAreNoticed) {
   engine_.hold = true;
   start();

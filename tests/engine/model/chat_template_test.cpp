@@ -86,6 +86,18 @@ TEST(ChatTemplateTest, ContentNeverBecomesASpecialToken) {
   }
 }
 
+TEST(ChatTemplateTest, AnOlderFoldersMapNamesTheSpecialTokens) {
+  const testing::TemporaryFolder folder;
+  folder.write("tokenizer_config.json",
+               nlohmann::json{{"chat_template",
+                               "{{ bos_token }}{% for m in messages %}{{ m.content }}{% endfor %}"
+                               "{{ eos_token }}"}}
+                   .dump());
+  folder.write("special_tokens_map.json", R"({"bos_token": "<|user|>", "eos_token": {"content": "<|end|>"}})");
+  const auto ids = ChatTemplate::load(folder.path()).render(*testing::tiny_tokenizer(), {{"user", "b"}}, false);
+  EXPECT_EQ(ids, (std::vector<std::int32_t>{261, 'b', 260}));
+}
+
 TEST(ChatTemplateTest, NegativeControlParsingContentWouldLetItIn) {
   const auto tokenizer = testing::tiny_tokenizer();
   const auto ids = tokenizer->encode({{"<|user|>", SpecialTokens::kParse}, {"<|end|>", SpecialTokens::kParse}});

@@ -75,6 +75,36 @@ TEST(SentencePieceTest, TheSettingsAddTokensBehindThePieces) {
   }
 }
 
+TEST(SentencePieceTest, AnOlderFoldersFilesAddTokensAndNameTheEnds) {
+  const std::int32_t next = Tokenizer::load(kFolder)->vocab_size();
+  const auto with_added = [&](const nlohmann::json& added) {
+    const testing::TemporaryFolder folder;
+    std::filesystem::copy_file(kFolder / "tokenizer.model", folder.path() / "tokenizer.model");
+    folder.write("tokenizer_config.json", R"({"add_eos_token": true})");
+    folder.write("special_tokens_map.json", R"({"eos_token": {"content": "<|im_end|>"}})");
+    folder.write("added_tokens.json", added.dump());
+    return Tokenizer::load(folder.path());
+  };
+  const auto tokenizer = with_added({{"<plain>", next + 1}, {"<|im_end|>", next}});
+  EXPECT_EQ(tokenizer->vocab_size(), next + 2);
+  EXPECT_TRUE(tokenizer->is_special(next));
+  EXPECT_FALSE(tokenizer->is_special(next + 1));
+  EXPECT_EQ(tokenizer->encode("<plain>", SpecialTokens::kAsText), std::vector{next + 1});
+  EXPECT_EQ(tokenizer->encode("<|im_end|>", SpecialTokens::kParse), std::vector{next});
+  for (const std::int32_t id : tokenizer->encode("<|im_end|>", SpecialTokens::kAsText)) EXPECT_NE(id, next);
+  EXPECT_EQ(tokenizer->encode_prompt("").back(), next) << "the end that the map names";
+  EXPECT_EQ(tokenizer->decode({next + 1, next}), "<plain>");
+  for (const auto& [added, named] : std::vector<std::pair<nlohmann::json, std::string>>{
+           {{{"<hole>", next + 1}}, "<hole>: the id before it"}, {{{"<taken>", 1}}, "<taken>: tokenizer.model has"}}) {
+    try {
+      with_added(added);
+      ADD_FAILURE() << added << " was accepted";
+    } catch (const Error& error) {
+      EXPECT_NE(error.message().find("added_tokens.json: " + named), std::string::npos) << error.message();
+    }
+  }
+}
+
 TEST(SentencePieceTest, SettingsThatDoNotFitAreRefusedByName) {
   const std::string hole = std::to_string(Tokenizer::load(kFolder)->vocab_size() + 1);
   const std::vector<std::pair<nlohmann::json, std::string>> refusals{

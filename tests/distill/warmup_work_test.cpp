@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "distill/warmup_work.h"
+
+#include <gtest/gtest.h>
+
+#include <initializer_list>
+#include <string>
+#include <vector>
+
+#include "checkpoints/data_directory_lock.h"
+#include "distill/warmup_prompts.h"
+#include "engine/model/tokenizer.h"
+#include "tests/distill/warmup_fixture.h"
+
+namespace slip {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::StopAt;
+
+class WarmupWorkTest : public testing::WarmupTest {};
+
+TEST_F(WarmupWorkTest, AnOutcomeThatStandsThereIsNotReplacedUnasked) {
+  StopAt observer;
+  run_warmup(options("sql"), observer);
+  const std::string before = weights("sql");
+  EXPECT_EQ(refused(options("sql")), ErrorCode::kConflict);
+  EXPECT_TRUE(weights("sql") == before);
+  EXPECT_FALSE(fs::exists(folder_ / "sql.work"));
+  WarmupOptions again = options("sql");
+  again.force = true;
+  again.seed = 2;
+  run_warmup(again, observer);
+  EXPECT_FALSE(weights("sql") == before);
+  again.out = folder_ / "other" / "";  // a slash at the end
+  run_warmup(again, observer);
+  EXPECT_TRUE(weights("other") == weights("sql"));
+  EXPECT_FALSE(fs::exists(folder_ / "other.work"));
+  fs::create_directories(folder_ / "precious");
+  write("precious/notes.txt", "mine");
+  again.out = folder_ / "precious";
+  EXPECT_EQ(refused(again), ErrorCode::kInvalidArgument) << "--force does not delete what is no model";
+  EXPECT_TRUE(fs::exists(folder_ / "precious/notes.txt"));
+}
+
+TEST_F(WarmupWorkTest, ResumeNeedsTheSameOptions) {
+  WarmupOptions resume = options("sql");
+  resume.resume = true;
+  EXPECT_EQ(refused(resume), ErrorCode::kNotFound);
+  StopAt soon(5);
+  EXPECT_THROW(run_warmup(options("sql"), soon), Error);
+  WarmupOptions other = options("sql");
+  other.batch = 3;
+  std::string message;
+  EXPECT_EQ(refused(other, &message), ErrorCode::kConflict);
+  EXPECT_NE(message.find("\"batch\" (4, now 3)"), std::string::npos) << message;
+  StopAt observer;
+  EXPECT_EQ(run_warmup(resume, observer).steps, 6);
+}
+
+TEST_F(WarmupWorkTest, AnotherChatTemplateIsAnotherRun) {
+  write("plain.jinja", "{% for m in messages %}Q: {{ m['content'] }} A:{% endfor %}");
+  WarmupOptions plain = options("sql");
+  plain.chat_template = folder_ / "plain.jinja";
+  std::int64_t left_out = 0;
+  const auto tokenizer = Tokenizer::load(plain.target);
+  EXPECT_EQ(tokenizer->decode(read_warmup_prompts(plain, left_out)[0].tokens), "Q: What is 0 and 0? A:");
+  StopAt soon(5);
+  EXPECT_THROW(run_warmup(plain, soon), Error);
+  std::string message;
+  EXPECT_EQ(refused(options("sql"), &message), ErrorCode::kConflict);
+  EXPECT_NE(message.find("another \"chat_template\""), std::string::npos) << message;
+  write("plain.jinja", "{% for m in messages %}Question: {{ m['content'] }} A:{% endfor %}");
+  EXPECT_EQ(refused(plain, &message), ErrorCode::kConflict) << "the same file with other contents";
+  plain.chat_template = folder_ / "none.jinja";
+  EXPECT_EQ(refused(plain), ErrorCode::kNotFound);
+}
+
+TEST_F(WarmupWorkTest, TwoRunsDoNotShareAPlaceNorEnterAServedDataDirectory) {
+  fs::create_directory(folder_ / "sql.work");
+  fs::permissions(folder_ / "sql.work", fs::perms::owner_all);
+  {
+    const DataDirectoryLock other(folder_ / "sql.work");
+    EXPECT_EQ(refused(options("sql")), ErrorCode::kConflict);
+  }
+  const DataDirectoryLock service(folder_ / "data");
+  EXPECT_EQ(refused(options("data/drafts/sql")), ErrorCode::kConflict);
+}
+
+TEST(WarmupFlatness, IsNoGainOfOnePercentOverTheWindow) {
+  auto points = [](std::initializer_list<double> losses) {
+    std::vector<HeldoutPoint> all;
+    for (double loss : losses) all.push_back({static_cast<std::int64_t>(all.size()), loss, 0});
+    return all;
+  };
+  EXPECT_FALSE(is_flat(points({}), 3));
+  EXPECT_FALSE(is_flat(points({3, 3, 3}), 3));
+  EXPECT_TRUE(is_flat(points({3, 3, 3, 2.98}), 3));
+  EXPECT_FALSE(is_flat(points({3, 3, 3, 2.96}), 3));
+  EXPECT_FALSE(is_flat(points({3, 2.96, 3.2, 3.3}), 3)) << "one good measurement in the window is enough";
+  EXPECT_TRUE(is_flat(points({3, 2.96, 3.2, 3.3, 2.95}), 3));
+}
+
+}  // namespace
+}  // namespace slip
