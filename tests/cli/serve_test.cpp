@@ -11,7 +11,6 @@
 
 #include "tests/cli/serve_fixture.h"
 #include "tests/engine/model/formula_model.h"
-#include "tests/server/tls_client.h"
 
 namespace slip {
 namespace {
@@ -242,124 +241,6 @@ TEST_F(ServeTest, ASecondServiceIsRefusedAndASecondSignalExitsAtOnce) {
   program.signal(SIGINT);
   const int status = program.wait();
   EXPECT_TRUE(status == 1 || status == 0) << status;  // 0 when the answer was over before the second one came
-}
-
-TEST_F(ServeTest, SighupTakesWhatCanChangeAndRefusesAFaultyFile) {
-  const auto config = folder_ / "c.toml", log = folder_ / "service.log";
-  const std::string log_section = "[log]\nfile = \"" + log.string() + "\"\n";
-  const auto write = [&](const std::string& text) { std::ofstream(config) << text; };
-  const auto said = [&](const std::string& what) {
-    for (int i = 0; i < 1000; ++i) {
-      if (text_of(log).find(what) != std::string::npos) return true;
-      std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    }
-    return false;
-  };
-  write(log_section + "[data]\nmin_free_bytes = 1000000000000000\n");  // more than there is: degraded from the start
-  auto arguments = usual();
-  arguments.insert(arguments.end(), {"-c", config.string()});
-  Program program(folder_, arguments);
-  const auto port = program.port();
-  ASSERT_NE(port, 0) << program.log();
-  EXPECT_EQ(ask(port, chat_bytes("What is 12 + 30?", 8)).status, 200) << "serving goes on";
-  EXPECT_NE(get(port, "/metrics").body.find("slipstream:degraded{reason=\"disk_low\"} 1"), std::string::npos);
-  EXPECT_TRUE(said("disk: only")) << text_of(log);
-  write(log_section + "[data]\nmin_free_bytes = true\n");
-  program.signal(SIGHUP);
-  EXPECT_TRUE(said("reload refused")) << text_of(log);
-  EXPECT_NE(text_of(log).find("c.toml:4: data.min_free_bytes"), std::string::npos) << text_of(log);
-  EXPECT_NE(get(port, "/metrics").body.find("slipstream:degraded{reason=\"disk_low\"} 1"), std::string::npos);
-  write(log_section +
-        "format = \"json\"\n[data]\nmin_free_bytes = 1\n[server]\nmax_connections = 7\n[learning]\n"
-        "enabled = false\n");
-  program.signal(SIGHUP);
-  EXPECT_TRUE(said("reloaded; changed: data.min_free_bytes, learning.enabled, log.format")) << text_of(log);
-  EXPECT_TRUE(said("needs a restart to change: server.max_connections\"}")) << text_of(log);
-  std::string metrics = get(port, "/metrics").body;
-  EXPECT_NE(metrics.find("slipstream:degraded{reason=\"disk_low\"} 0"), std::string::npos);
-  EXPECT_NE(metrics.find("slipstream:learning 0"), std::string::npos);
-  EXPECT_TRUE(said("\"message\":\"disk: ")) << text_of(log);
-  std::filesystem::rename(log, folder_ / "service.log.1");
-  program.signal(SIGUSR1);
-  for (int i = 0; i < 1000 && !std::filesystem::exists(log); ++i)
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  EXPECT_EQ(program.stop(), 0);
-  EXPECT_TRUE(said("\"message\":\"stopped\"")) << text_of(log);
-  EXPECT_EQ(count("SELECT COUNT(*) FROM requests"), 1) << "the row waited for room";
-}
-
-// Keys, certificate and examples are taken together or not at all.
-TEST_F(ServeTest, SighupTakesKeysCertificateAndExamplesOrNothing) {
-  const auto write = [&](const std::string& name, const std::string& text) {
-    const auto file = folder_ / name;
-    std::ofstream(file) << text;
-    ::chmod(file.c_str(), 0600);
-    return file.string();
-  };
-  const auto topics = [&](const std::string& of_math) {
-    return write("topics.toml", "[[topic]]\nname = \"math\"\nexamples = [\"" + of_math +
-                                    "\"]\n[[topic]]\nname = \"sql\"\nexamples = [\"select from table\"]\n");
-  };
-  const SelfSigned old(folder_);
-  const std::string config =
-      write("c.toml", "[topics]\nfile = \"" + topics("add numbers") + "\"\n[server]\napi_keys_file = \"" +
-                          write("keys", "first-of-two-keys\n") + "\"\ntls_certificate = \"" + old.certificate.string() +
-                          "\"\ntls_key = \"" + old.key.string() + "\"\n[speculation]\nk = 3\n");
-  Program program(folder_, {"-c", config, "--target", kTarget, "--draft", kDraft, "--port", "0", "--data-dir", data()});
-  const auto port = program.port();
-  ASSERT_NE(port, 0) << program.log();
-  // The status, and for a chat the topic, as one connection that trusts `certificate` gets them; "" for no connection.
-  const auto outcome = [&](const std::filesystem::path& certificate, const std::string& key) -> std::string {
-    TlsClient client(port, certificate);
-    if (!client.open()) return "";
-    std::string bytes = chat_bytes("zarquon wibble", 2);
-    const std::string label = R"("metadata":{"topic":"math"})", none = R"("metadata":{"of":"none"})";
-    bytes.replace(bytes.find(label), label.size(), none);
-    bytes.insert(bytes.find("Host:"), "Connection: close\r\nAuthorization: Bearer " + key + "\r\n");
-    bytes.replace(bytes.find("Content-Length: "), bytes.find("\r\n\r\n") - bytes.find("Content-Length: "),
-                  "Content-Length: " + std::to_string(bytes.size() - bytes.find("\r\n\r\n") - 4));
-    client.send(bytes);
-    EXPECT_TRUE(client.ended_properly());
-    const auto body = json::parse(client.received.substr(client.received.find("\r\n\r\n") + 4));
-    const std::string status = client.received.substr(9, 3);
-    if (status != "200") return status;
-    return status + " " + body["metrics"]["speculative_decoding"]["topic"].get<std::string>();
-  };
-  const auto reload = [&](const std::string& expected) {
-    program.signal(SIGHUP);
-    for (int i = 0; i < 1000 && program.err().find(expected) == std::string::npos; ++i)
-      std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    EXPECT_NE(program.err().find(expected), std::string::npos) << program.err();
-  };
-  EXPECT_EQ(outcome(old.certificate, "first-of-two-keys"), "200 unknown");
-  EXPECT_EQ(outcome(old.certificate, "other-of-two-keys"), "401");
-
-  std::filesystem::create_directories(folder_ / "fresh");
-  const SelfSigned fresh(folder_ / "fresh");
-  write("keys", "other-of-two-keys\n");
-  topics("zarquon wibble");
-  const auto still_as_it_was = [&] {
-    EXPECT_EQ(outcome(old.certificate, "first-of-two-keys"), "200 unknown");
-    EXPECT_EQ(outcome(old.certificate, "other-of-two-keys"), "401");
-  };
-  std::filesystem::copy_file(fresh.certificate, old.certificate, std::filesystem::copy_options::overwrite_existing);
-  reload("server.key is no private key in PEM form, or not the certificate's");
-  still_as_it_was();
-  std::filesystem::copy_file(fresh.key, old.key, std::filesystem::copy_options::overwrite_existing);
-  write("keys", "other-of-two-keys requests_per_minute=many\n");
-  reload("keys:1: requests_per_minute must be a whole number");
-  still_as_it_was();
-  write("keys", "other-of-two-keys\n");
-  topics("zarquon wibble\", \"");
-  reload("topics.toml: topic \"math\" has too many examples, an empty one");
-  still_as_it_was();
-
-  topics("zarquon wibble");
-  reload("reloaded; changed: topic, the TLS certificate, the API keys");
-  EXPECT_EQ(outcome(fresh.certificate, "other-of-two-keys"), "200 math");
-  EXPECT_EQ(outcome(fresh.certificate, "first-of-two-keys"), "401");
-  EXPECT_EQ(outcome(folder_ / "none", "other-of-two-keys"), "");
-  EXPECT_EQ(program.stop(), 0) << program.log();
 }
 
 TEST_F(ServeTest, BadStartsSayWhy) {

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the trainer makes of it: LibTorch's headers stay out of tests.
+#include "distill/draft_trainer.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <vector>
+
+#include "distill/trainer_state_file.h"
+#include "engine/model/transformer.h"
+#include "engine/sample/random.h"
+#include "tests/distill/trainer_fixture.h"
+
+namespace slip {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::make_batch;
+using testing::make_record;
+using testing::relative_difference;
+using testing::small_config;
+
+class TorchDraftTest : public testing::TrainerTest {};
+
+// Logits of a whole sequence from the serving forward pass in float32.
+std::vector<float> served_logits(const fs::path& folder, const std::vector<std::int32_t>& tokens) {
+  kernels::ThreadPool pool(1);
+  const auto n = static_cast<std::int32_t>(tokens.size());
+  LocalWorker worker(ModelWeights::load(folder, Dtype::kFloat32), n, n, n / PagePool::kPageTokens + 1, pool);
+  std::vector<std::int32_t> positions(tokens.size());
+  for (std::int32_t i = 0; i < n; ++i) positions[i] = i;
+  const std::vector<std::int32_t> row_begin{0, n};
+  PageTable pages(worker.cache());
+  EXPECT_TRUE(pages.reserve(n));
+  KvView kv;
+  kv.pages = &pages;
+  StepInput input;
+  input.tokens = tokens;
+  input.positions = positions;
+  input.row_begin = row_begin;
+  input.kv = {&kv, 1};
+  input.logit_rows = positions;
+  const std::int64_t vocab = worker.config().vocab_size;
+  std::vector<float> logits(tokens.size() * static_cast<std::size_t>(vocab));
+  StepOutput output;
+  output.logits = TensorView::contiguous(logits.data(), {n, vocab});
+  worker.run(input, output);
+  return logits;
+}
+
+TEST_F(TorchDraftTest, SaysWhatTheServedModelSays) {
+  for (const bool tied : {true, false}) {
+    DraftTrainer trainer(small_config(tied), 5, {});
+    for (int i = 0; i < 5; ++i) trainer.step(make_batch(3));
+    const std::vector<std::int32_t> tokens = make_record(9, 50, 0).tokens;
+    trainer.export_draft(folder_, Dtype::kFloat32);
+    EXPECT_LT(relative_difference(trainer.logits(tokens), served_logits(folder_, tokens)), 1e-4);
+    const DraftTrainer again(folder_, {});
+    EXPECT_EQ(again.logits(tokens), trainer.logits(tokens)) << "float32 goes to disk and back whole";
+    trainer.export_draft(folder_);
+    const DraftTrainer rounded(folder_, {});
+    EXPECT_LT(relative_difference(rounded.logits(tokens), served_logits(folder_, tokens)), 1e-4);
+    EXPECT_LT(relative_difference(rounded.logits(tokens), trainer.logits(tokens)), 2e-2) << "bfloat16 keeps 8 bits";
+    fs::remove_all(folder_);
+    fs::create_directories(folder_);
+  }
+}
+
+// The first moment after one unclipped step is (1 − β1) · gradient: compared with central differences of the loss.
+double worst_gradient_error(const fs::path& folder, const ModelConfig& config, const std::vector<ReplayRecord>& batch,
+                            double planted_factor) {
+  TrainerOptions options;
+  options.max_grad_norm = 0;
+  options.microbatch_tokens = 20;  // several microbatches
+  DraftTrainer trainer(config, 3, options);
+  trainer.save(folder / "before");
+  trainer.step(batch);
+  trainer.save(folder / "after");
+  const TrainerState before = read_trainer_state(folder / "before", config);
+  const TrainerState after = read_trainer_state(folder / "after", config);
+  const std::size_t n = before.floats.size() / TrainerState::kParts;
+  double worst = 0;
+  double largest = 0;
+  for (std::uint32_t i = 0; i < 80; ++i) {
+    const auto at = static_cast<std::size_t>(uniform({77, 0, i}, RandomPurpose::kDraft) * static_cast<double>(n));
+    double loss[2];
+    for (int side : {0, 1}) {
+      TrainerState moved = before;
+      moved.floats[at] += side == 0 ? 4e-3F : -4e-3F;
+      write_trainer_state(folder / "moved", config, moved);
+      trainer.load(folder / "moved");
+      loss[side] = trainer.evaluate(batch).loss;
+    }
+    const double slope = (loss[0] - loss[1]) / 8e-3;
+    const double gradient = planted_factor * after.floats[n + at] / (1 - options.beta1);
+    largest = std::max(largest, std::abs(slope));
+    worst = std::max(worst, std::abs(slope - gradient));
+  }
+  return worst / largest;
+}
+
+TEST_F(TorchDraftTest, GradientOfTheWholeModelEqualsCentralDifferences) {
+  EXPECT_LT(worst_gradient_error(folder_, small_config(true), make_batch(3), 1.0), 0.02);
+  EXPECT_LT(worst_gradient_error(folder_, small_config(false), make_batch(3), 1.0), 0.02);
+}
+
+TEST_F(TorchDraftTest, NegativeAGradientOffByATenthIsCaught) {
+  EXPECT_GT(worst_gradient_error(folder_, small_config(true), make_batch(3), 1.1), 0.05);
+}
+
+}  // namespace
+}  // namespace slip
