@@ -2,6 +2,7 @@
 #include "server/prompt_field.h"
 
 #include <nlohmann/json.hpp>
+#include <string>
 
 #include "server/request_fields.h"
 
@@ -10,12 +11,12 @@ namespace {
 
 using nlohmann::json;
 
-Prompt read_one(const json& value) {
-  if (value.empty()) refuse_field("prompt", "must not be empty");
-  if (value.is_array()) return read_token_ids(value, "prompt");
-  if (!value.is_string()) refuse_field("prompt", "must be a string, a list of token ids, or a list of these");
+Prompt read_one(const json& value, const std::string& field) {
+  if (value.empty()) refuse_field(field, "must not be empty");
+  if (value.is_array()) return read_token_ids(value, field);
+  if (!value.is_string()) refuse_field(field, "must be a string, a list of token ids, or a list of these");
   const auto& text = value.get_ref<const std::string&>();
-  if (text.empty()) refuse_field("prompt", "must not be empty");
+  if (text.empty()) refuse_field(field, "must not be empty");
   return text;
 }
 
@@ -23,9 +24,9 @@ Prompt read_one(const json& value) {
 
 std::vector<Prompt> read_prompt_field(const json& value) {
   const bool is_list = value.is_array() && !value.empty() && !value.front().is_number();
-  if (!is_list) return {read_one(value)};
+  if (!is_list) return {read_one(value, "prompt")};
   std::vector<Prompt> prompts;
-  for (const json& one : value) prompts.push_back(read_one(one));
+  for (const json& one : value) prompts.push_back(read_one(one, "prompt[" + std::to_string(prompts.size()) + "]"));
   return prompts;
 }
 

@@ -213,12 +213,23 @@ TEST(Call, CompletionsTakeTextsAndTokenIds) {
   EXPECT_EQ(completion(R"("prompt":["x","y"])").prompts, (std::vector<Prompt>{"x", "y"}));
   EXPECT_EQ(completion(R"("prompt":[1,2])").prompts, (std::vector<Prompt>{Ids{1, 2}}));
   EXPECT_EQ(completion(R"("prompt":[[1,2],[3]])").prompts, (std::vector<Prompt>{Ids{1, 2}, Ids{3}}));
-  for (const char* body :
-       {R"({"prompt":[]})", R"({"prompt":[[]]})", R"({"prompt":[""]})", R"({"prompt":[1,"x"]})", R"({"prompt":[1.5]})",
-        R"({"prompt":[-1]})", R"({"prompt":[4294967296]})", R"({"prompt":{}})", R"({"prompt":[null]})",
-        R"({"prompt":""})", R"({"prompt":1})", R"({})"}) {
-    EXPECT_EQ(fault_of_body(Endpoint::kCompletion, body).param(), "prompt") << body;
+  const std::vector<std::pair<std::string, std::string>> refusals = {{R"([])", "prompt"},
+                                                                     {R"([[]])", "prompt[0]"},
+                                                                     {R"(["x",""])", "prompt[1]"},
+                                                                     {R"([1,"x"])", "prompt[1]"},
+                                                                     {R"([1.5])", "prompt[0]"},
+                                                                     {R"([-1])", "prompt[0]"},
+                                                                     {R"([4294967296])", "prompt[0]"},
+                                                                     {R"([[1],[2,-3]])", "prompt[1][1]"},
+                                                                     {R"({})", "prompt"},
+                                                                     {R"([null])", "prompt[0]"},
+                                                                     {R"("")", "prompt"},
+                                                                     {R"(1)", "prompt"},
+                                                                     {R"(null)", "prompt"}};
+  for (const auto& [prompt, param] : refusals) {
+    EXPECT_EQ(fault_of_body(Endpoint::kCompletion, R"({"prompt":)" + prompt + "}").param(), param) << prompt;
   }
+  EXPECT_EQ(fault_of_body(Endpoint::kCompletion, "{}").param(), "prompt");
 }
 
 TEST(Call, CompletionsHaveFieldsOfTheirOwn) {
