@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+// A data directory in which something is learned, what an engine would tell about records, and what was decided.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <fstream>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "distill/learner.h"
+#include "tests/distill/tiny_draft.h"
+
+namespace slip::testing {
+
+inline constexpr std::int64_t kPatienceUs = 60'000'000;
+
+// Keeps what learning decided.
+class Notebook final : public DecisionSink {
+ public:
+  void on_decision(const CanaryDecision& decision) noexcept override {
+    const std::lock_guard lock(mutex_);
+    decisions_.push_back(decision);
+  }
+  void on_published(const DraftMeta& meta) noexcept override {
+    const std::lock_guard lock(mutex_);
+    published_.push_back(meta);
+  }
+  void on_scored(const SameTextScore& score) noexcept override {
+    const std::lock_guard lock(mutex_);
+    scores_.push_back(score);
+  }
+  void on_dropped(std::uint64_t observations) noexcept override {
+    const std::lock_guard lock(mutex_);
+    dropped_ += observations;
+  }
+
+  std::size_t count(const std::string& kind) const {
+    const std::lock_guard lock(mutex_);
+    return static_cast<std::size_t>(
+        std::count_if(decisions_.begin(), decisions_.end(), [&](const CanaryDecision& d) { return d.kind == kind; }));
+  }
+  std::vector<CanaryDecision> decisions() const {
+    const std::lock_guard lock(mutex_);
+    return decisions_;
+  }
+  std::vector<SameTextScore> scores() const {
+    const std::lock_guard lock(mutex_);
+    return scores_;
+  }
+  std::vector<DraftMeta> published() const {
+    const std::lock_guard lock(mutex_);
+    return published_;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::vector<CanaryDecision> decisions_;
+  std::vector<DraftMeta> published_;
+  std::vector<SameTextScore> scores_;
+  std::uint64_t dropped_ = 0;
+};
+
+// A data directory with a base draft in its store, as `serve` sets one up.
+class House {
+ public:
+  House() : store(folder.path() / "drafts"), replay(replay_options()) {
+    options.trainer.learning_rate = 5e-3;
+    options.steps_between_canaries = 16;
+    options.at_idle_priority = false;
+    options.optimizer_folder = folder.path() / "optimizer";
+    options.serve_dtype = Dtype::kFloat32;
+    base = adopt("base", 1);
+    slot = std::make_shared<DraftSlot>(DraftId{1}, "sql", under_own_name());
+  }
+
+  // Publishes random weights as the next version of `draft`.
+  std::shared_ptr<const DraftVersion> adopt(const std::string& draft, std::uint64_t seed, std::uint64_t parent = 0) {
+    const auto staged = store.staging_folder(draft);
+    DraftTrainer(tiny_config(), seed, {}).export_draft(staged);
+    std::ofstream(staged / "tokenizer.json") << "{}";
+    DraftMeta meta;
+    meta.draft = draft;
+    meta.parent = parent;
+    meta.reason = parent == 0 ? "base" : "canary";
+    meta = store.publish(staged, meta);
+    return load(draft, meta.version);
+  }
+  std::shared_ptr<const DraftVersion> load(const std::string& draft, std::uint64_t version) {
+    DraftVersion loaded{DraftId{draft == "base" ? 0U : 1U}, draft, version, 0,
+                        ModelWeights::load(store.folder(draft, version), Dtype::kFloat32, true)};
+    return std::make_shared<DraftVersion>(loaded);
+  }
+  // A topic without a version of its own serves the base draft's weights as version 0.
+  std::shared_ptr<const DraftVersion> under_own_name() const {
+    return std::make_shared<DraftVersion>(DraftVersion{DraftId{1}, "sql", 0, 0, base->weights});
+  }
+  std::unique_ptr<Learner> make_learner(Governor& policy) {
+    return std::make_unique<Learner>(options, topics, std::vector<std::shared_ptr<DraftSlot>>{nullptr, slot}, base,
+                                     store, replay, policy, notebook);
+  }
+  ReplayOptions replay_options() const {
+    ReplayOptions given;
+    given.folder = folder.path() / "replay";
+    return given;
+  }
+  double alpha(const ModelWeights& draft, std::uint64_t first_id = 900'000) const {
+    kernels::ThreadPool pool(1);
+    DraftScorer scorer(tiny_config(), 256, pool);
+    AcceptanceScore sum;
+    for (std::uint64_t id = first_id; id < first_id + 20; ++id) {
+      const AcceptanceScore score = scorer.score(draft, answered(id), 3);
+      sum.accepted += score.accepted;
+      sum.first_rejections += score.first_rejections;
+    }
+    return sum.alpha();
+  }
+
+  ScratchFolder folder;
+  DraftStore store;
+  ReplayBuffer replay;
+  TopicTable topics{{{"sql", {}}}};
+  LearnerOptions options;
+  Notebook notebook;
+  std::unique_ptr<Governor> governor = make_steps_per_request_governor(1.0);
+  std::shared_ptr<const DraftVersion> base;
+  std::shared_ptr<DraftSlot> slot;
+};
+
+// What the engine would tell about `record`, decoded plainly.
+inline void tell(ObservationSink& sink, const ReplayRecord& record, bool completed = true, std::uint32_t topic = 1) {
+  ObservedRequest request;
+  request.request = record.request;
+  request.route.topic = TopicId{topic};
+  request.sampling = record.sampling;
+  request.prompt.assign(record.tokens.begin(), record.tokens.begin() + record.prompt_tokens);
+  request.session = "session " + std::to_string(record.request.value);
+  sink.begin(request);
+  for (std::size_t i = 0; i < record.target.size(); ++i) {
+    Observation observation;
+    observation.request = record.request;
+    observation.base_position = record.prompt_tokens + static_cast<std::int32_t>(i);
+    observation.committed = {record.tokens[static_cast<std::size_t>(observation.base_position)]};
+    observation.rows = {{record.target[i], true}};
+    sink.record(observation);
+  }
+  sink.finish(record.request, completed);
+}
+
+inline void stream(Learner& learner, std::uint64_t first_id, int n) {
+  for (std::uint64_t id = first_id; id < first_id + static_cast<std::uint64_t>(n); ++id) {
+    tell(learner, answered(id));
+    if (id % 8 != 0) continue;
+    ASSERT_TRUE(learner.wait_idle(kPatienceUs));
+  }
+  ASSERT_TRUE(learner.wait_idle(kPatienceUs));
+}
+
+}  // namespace slip::testing

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+// What becomes of candidates and of versions that went live: published, refused, rolled back.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <fstream>
+
+#include "distill/learner.h"
+#include "tests/distill/learner_fixture.h"
+
+namespace slip {
+namespace {
+
+using testing::answered;
+using testing::House;
+using testing::kPatienceUs;
+using testing::kTinyVocab;
+using testing::stream;
+using testing::tell;
+using testing::tiny_config;
+
+TEST(Learner, EveryDecisionHasItsFigures) {
+  House house;
+  auto learner = house.make_learner(*house.governor);
+  learner->start();
+  stream(*learner, 1, 96);
+  learner->stop();
+  ASSERT_FALSE(house.notebook.decisions().empty());
+  for (const CanaryDecision& decision : house.notebook.decisions()) {
+    EXPECT_EQ(decision.topic, "sql");
+    EXPECT_EQ(decision.draft, "sql");
+    EXPECT_GT(decision.at_us, 0);
+    EXPECT_GE(decision.verdict.requests, house.options.canary.min_requests);
+    EXPECT_FALSE(decision.verdict.reason.empty());
+    EXPECT_EQ(decision.candidate_version != 0, decision.kind == "publish");
+    EXPECT_GT(decision.train_steps, 0U);
+  }
+}
+
+// Answers that are right, taught with distributions that are not: what such training gives never goes live.
+TEST(Learner, NegativeACandidateTrainedOnShuffledLabelsIsNeverPublished) {
+  House house;
+  {
+    auto learner = house.make_learner(*house.governor);
+    learner->start();
+    stream(*learner, 1, 160);
+    learner->stop();
+  }
+  const auto good = house.slot->get();
+  const double alpha = house.alpha(*good->weights);
+  ASSERT_GT(alpha, 0.5);
+  const std::size_t published = house.notebook.count("publish");
+  house.options.trainer.learning_rate = 2e-2;
+  auto learner = house.make_learner(*house.governor);
+  learner->start();
+  for (std::uint64_t id = 1001; id <= 1160; ++id) {
+    ReplayRecord record = answered(id);
+    for (TopK& top : record.target) {
+      for (std::int32_t& token : top.ids) token = (token + 17) % kTinyVocab;
+    }
+    tell(*learner, record);
+    if (id % 8 != 0) continue;
+    ASSERT_TRUE(learner->wait_idle(kPatienceUs));
+  }
+  learner->stop();
+  EXPECT_EQ(house.notebook.count("publish"), published);
+  EXPECT_GE(house.notebook.count("refuse"), 1U);
+  EXPECT_EQ(house.slot->get()->number, good->number);
+  EXPECT_EQ(house.alpha(*house.slot->get()->weights), alpha);
+}
+
+TEST(Learner, NegativeWeightsThatAreNotFiniteNeverLeave) {
+  House house;
+  house.options.trainer.learning_rate = std::nan("");
+  house.options.steps_between_canaries = 4;
+  auto learner = house.make_learner(*house.governor);
+  learner->start();
+  stream(*learner, 1, 64);
+  learner->stop();
+  EXPECT_EQ(house.notebook.count("publish"), 0U);
+  EXPECT_GE(house.notebook.count("refuse"), 1U);
+  EXPECT_EQ(house.slot->get()->weights, house.base->weights);
+  for (const CanaryDecision& decision : house.notebook.decisions()) {
+    EXPECT_NE(decision.verdict.reason.find("not exported"), std::string::npos) << decision.verdict.reason;
+  }
+}
+
+// A bad version that went live all the same (here: put there by hand) is found out and rolled back.
+TEST(Learner, AForcedBadPublishIsRolledBack) {
+  House house;
+  {
+    auto learner = house.make_learner(*house.governor);
+    learner->start();
+    stream(*learner, 1, 160);
+    learner->stop();
+  }
+  const auto good = house.slot->get();
+  const auto bad = house.adopt("sql", 77, good->number);
+  house.slot->set(bad);
+  auto no_training = make_steps_per_request_governor(0);
+  auto learner = house.make_learner(*no_training);
+  learner->start();
+  stream(*learner, 2001, 32);
+  learner->stop();
+  EXPECT_EQ(house.notebook.count("rollback"), 1U);
+  EXPECT_EQ(house.slot->get()->number, good->number);
+  EXPECT_EQ(house.store.current("sql")->version, good->number);
+  EXPECT_GT(house.alpha(*house.slot->get()->weights), house.alpha(*bad->weights) + 0.2);
+}
+
+// The first version has the base draft before it, which is no version of the topic's draft: its weights become one.
+TEST(Learner, ABadFirstVersionGoesBackToTheBaseWeights) {
+  House house;
+  ReplayRecord lesson = answered(1);
+  DraftTrainer good({tiny_config(), 5, {.learning_rate = 5e-3}});
+  for (int i = 0; i < 150; ++i) good.step(std::span(&lesson, 1));
+  const auto staged = house.store.staging_folder("base");
+  good.export_draft(staged);
+  DraftMeta meta;
+  meta.draft = "base";
+  meta.reason = "base";
+  meta = house.store.publish(staged, meta);
+  house.base = house.load("base", meta.version);
+  house.slot->set(house.adopt("sql", 77, house.base->number));
+  auto no_training = make_steps_per_request_governor(0);
+  auto learner = house.make_learner(*no_training);
+  learner->start();
+  stream(*learner, 1, 32);
+  learner->stop();
+  EXPECT_EQ(house.notebook.count("rollback"), 1U);
+  EXPECT_EQ(house.slot->get()->weights, house.base->weights);
+  const auto current = house.store.current("sql");
+  EXPECT_EQ(current->version, 2U);
+  EXPECT_EQ(current->version, house.slot->get()->number);
+  EXPECT_EQ(current->reason, "rollback");
+}
+
+}  // namespace
+}  // namespace slip
