@@ -73,7 +73,7 @@ const char* exposure_name(const ServeConfig& config);  // as server.expose_accep
 // With more than one key, acceptance counts tell one client what another taught a draft: "auto" then hides them (S14).
 ServerOptions server_options(const ServeConfig& config, std::size_t n_keys);
 
-// The effective configuration as TOML; no secret is in it.
+// The effective configuration as TOML, but for topics' examples; no secret is in it.
 std::string to_toml(const ServeConfig& config);
 // The same as "section.key" → value, for finding what differs between two; all topics together are "topic".
 std::map<std::string, std::string> effective_values(const ServeConfig& config);

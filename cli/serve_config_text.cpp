@@ -81,14 +81,20 @@ toml::table learning_table(const ServeConfig& config) {
                      {"seed", integer(learner.seed)}};
 }
 
+// Examples are text for pages: they count when configurations are compared, and are not printed.
+toml::array topic_tables(const ServeConfig& config, bool with_examples) {
+  toml::array topics;
+  for (const Topic& topic : config.topics) {
+    toml::table one{{"name", topic.name}, {"aliases", list(topic.aliases)}};
+    if (with_examples) one.insert("examples", list(topic.examples));
+    topics.push_back(std::move(one));
+  }
+  return topics;
+}
+
 toml::table table_of(const ServeConfig& config) {
   const CanaryOptions& canary = config.learner.canary;
   const ReplayOptions& replay = config.replay;
-  toml::array topics;
-  for (const Topic& topic : config.topics) {
-    topics.push_back(
-        toml::table{{"name", topic.name}, {"aliases", list(topic.aliases)}, {"examples", list(topic.examples)}});
-  }
   return toml::table{
       {"model", model_table(config)},
       {"data",
@@ -96,7 +102,7 @@ toml::table table_of(const ServeConfig& config) {
       {"log", toml::table{{"level", log_level_name(config.log.level)},
                           {"format", config.log.format == LogFormat::kJson ? "json" : "text"},
                           {"file", config.log.file.string()}}},
-      {"topic", std::move(topics)},
+      {"topic", topic_tables(config, /*with_examples=*/false)},
       {"router", toml::table{{"classify", config.router.classify},
                              {"learn", config.router.learn},
                              {"min_confidence", config.router.min_confidence}}},
@@ -155,9 +161,9 @@ std::string to_toml(const ServeConfig& config) {
 std::map<std::string, std::string> effective_values(const ServeConfig& config) {
   std::map<std::string, std::string> values;
   const toml::table all = table_of(config);
+  values["topic"] = text_of(topic_tables(config, /*with_examples=*/true));
   for (const auto& [section, content] : all) {
     const std::string name(section.str());
-    if (const toml::array* topics = content.as_array()) values[name] = text_of(*topics);
     const toml::table* keys = content.as_table();
     if (keys == nullptr) continue;
     for (const auto& [key, value] : *keys) {
