@@ -41,7 +41,7 @@ inline std::string allowed_bytes(const Grammar& grammar, const GrammarState& sta
 }
 
 // A document byte by byte, each one of those the grammar allows: at random for `n_free` bytes, then mostly what closes
-// soonest: always that, and a pattern such as \\d+\\. would never see its end. Empty if the grammar ever led to a dead
+// soonest: always that, and a pattern such as \d+\. would never see its end. Empty if the grammar ever led to a dead
 // end.
 inline std::string random_document(const Grammar& grammar, std::mt19937_64& random, std::size_t n_free = 60) {
   static const std::string closing = "\"}]0nt:,";
