@@ -13,6 +13,7 @@
 #include "cli/generated_answer.h"
 #include "cli/load_model.h"
 #include "cli/prompt_file.h"
+#include "cli/response_format_file.h"
 #include "cli/usable_cores.h"
 #include "common/error.h"
 #include "engine/engine.h"
@@ -24,7 +25,7 @@ namespace {
 constexpr std::int32_t kMostNodes = 17;  // rows of one sequence in a pass: its last token and the deepest proposal
 
 struct GenerateOptions {
-  std::string target, draft, swap_draft, prompt, prompts, chat_template, dtype = "bfloat16";
+  std::string target, draft, swap_draft, prompt, prompts, chat_template, response_format, dtype = "bfloat16";
   bool chat = false, checksums = false, json = false;
   std::optional<int> k, logprobs;
   SamplingParams sampling{.temperature = 0};
@@ -174,6 +175,8 @@ constexpr const char* kFooter =
     "  slipstream generate --target checkpoints/demo/target --chat --prompt 'Tell a story.' --temperature 0.8 --seed 7 "
     "\\\n"
     "    --max-tokens 200\n"
+    "  slipstream generate --target checkpoints/demo/target --chat --prompt 'Describe a cat.' --max-tokens 200 \\\n"
+    "    --response-format format.json\n"
     "Exit status 0 only if every prompt was answered.";
 
 LogitBias parse_logit_bias(const std::string& text) {
@@ -204,6 +207,10 @@ void add_shaping_options(CLI::App& command, GenerateOptions& options) {
   command.add_option("--stop-token", options.stop_tokens, "A token id that ends the answer; may be repeated")
       ->allow_extra_args(false);
   command.add_flag("--ignore-eos", options.ignore_eos, "The model's own end tokens end nothing");
+  command.add_option(
+      "--response-format", options.response_format,
+      "json_object: each answer is a JSON object; or a file with what response_format holds in a request, "
+      "such as {\"type\":\"json_schema\",\"json_schema\":{\"name\":\"answer\",\"schema\":{...}}}");
 }
 
 void add_sampling_options(CLI::App& command, GenerateOptions& options) {
@@ -270,6 +277,9 @@ void add_generate(CLI::App& app) {
     if (options->sampling.top_k < 0) options->sampling.top_k = 0;  // as the API takes it
     for (const std::string& bias : options->logit_bias) {
       options->sampling.logit_bias.push_back(parse_logit_bias(bias));
+    }
+    if (!options->response_format.empty()) {
+      options->sampling.grammar = read_response_format_file(options->response_format);
     }
     GenerateRun(*options).run();
   });

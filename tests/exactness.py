@@ -4,8 +4,10 @@
 probabilities and raw-logit checksums as plain decoding with no draft loaded, for every draft length, at any concurrency,
 and while the draft is swapped inside every answer.
 
-Each mode (greedy, coupled sampling with a seed, and both with the parameters that edit logits or end answers) has a
-negative control that must differ: greedy against sampled, one seed against another, without what the mode adds. Exit status 0 only if all runs are equal and all controls differ."""
+Each mode (greedy, coupled sampling with a seed, both with the parameters that edit logits or end answers, and a response
+format) has a negative control that must differ: greedy against sampled, one seed against another, without what the mode
+adds. Answers in a response format must satisfy its schema unless they were cut. Exit status 0 only if all runs are equal,
+all controls differ and all documents are right."""
 import argparse
 import json
 import pathlib
@@ -18,6 +20,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tools"))
 import demo_prompts  # noqa: E402
 
+FORMAT = ROOT / "tests/data/response_format.json"  # asks for documents of many tokens, so that swaps come within
 FIELDS = ("token_ids", "top_logprobs", "checksum", "text", "stop_reason")
 MODES = {
     "greedy": ["--temperature", "0"],
@@ -29,6 +32,8 @@ MODES = {
     "everything": ["--temperature", "0.9", "--top-p", "0.95", "--top-k", "40", "--min-p", "0.02", "--repetition-penalty", "1.1",
                    "--presence-penalty", "0.2", "--frequency-penalty", "-0.1", "--logit-bias", "11=-2", "--min-tokens", "4",
                    "--stop", "the", "--stop-token", "13", "--seed", "4242"],
+    # The penalty keeps a small model from filling the gaps of a document with all the blanks it may write.
+    "schema": ["--temperature", "0.9", "--frequency-penalty", "0.2", "--seed", "4242", "--response-format", str(FORMAT)],
 }
 CONTROLS = {  # must give different answers from the mode's own
     "greedy": ["--temperature", "1.0", "--top-p", "0.9", "--seed", "4242"],
@@ -37,8 +42,10 @@ CONTROLS = {  # must give different answers from the mode's own
     "penalties": ["--temperature", "0"],
     "min-p+bias": ["--temperature", "1.0", "--seed", "4242"],
     "everything": ["--temperature", "0.9", "--top-p", "0.95", "--top-k", "40", "--seed", "4242"],
+    "schema": ["--temperature", "0.9", "--frequency-penalty", "0.2", "--seed", "4242"],
 }
-QUICK = ["greedy", "T1.0", "everything"]
+QUICK = {"bfloat16": ["greedy", "T1.0", "everything", "schema"], "float32": ["greedy", "T1.0", "everything"]}
+MAX_TOKENS = {"schema": 256}  # most documents are shorter
 
 SWAPS = {  # how the draft is swapped under way
     "swap": ["--swap-every", "1", "--catch-up-rows", "4096"],  # another draft every step, each taken up at once
@@ -63,10 +70,11 @@ def parse_arguments():
     parser.add_argument("--concurrency", nargs="+", type=int, default=[1, 8])
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--json", help="also write the table here")
-    parser.add_argument("--quick", action="store_true", help="a minute's selection: short answers, three modes, two draft lengths")
+    parser.add_argument("--quick", action="store_true", help="a minute's selection: short answers, four modes, two draft lengths")
     options = parser.parse_args()
+    options.max_tokens_of = MAX_TOKENS
     if options.quick:
-        options.max_tokens, options.modes, options.k = 24, QUICK, [3, 8]
+        options.max_tokens, options.max_tokens_of, options.k = 24, {}, [3, 8]
     return options
 
 
@@ -91,9 +99,9 @@ def make_swap_draft(options, prompts, folder):
     return str(draft)
 
 
-def generate(options, prompts, dtype, extra):
+def generate(options, prompts, dtype, mode, extra):
     command = [options.slipstream, "generate", "--target", options.target, "--prompts", str(prompts), "--chat", "--json",
-               "--max-tokens", str(options.max_tokens), "--dtype", dtype, "--checksums", "--logprobs", "2",
+               "--max-tokens", str(options.max_tokens_of.get(mode, options.max_tokens)), "--dtype", dtype, "--checksums", "--logprobs", "2",
                "--threads", str(options.threads)] + extra
     started = time.monotonic()
     done = subprocess.run(command, capture_output=True, text=True)
@@ -112,6 +120,31 @@ def first_difference(reference, answers):
     return None
 
 
+def satisfies(schema, value):
+    """Whether a value is as `schema` says, for the keywords that FORMAT uses."""
+    if "enum" in schema:
+        return value in schema["enum"]
+    if schema["type"] == "string":
+        return isinstance(value, str) and len(value) <= schema["maxLength"]
+    if schema["type"] == "integer":
+        return type(value) is int and schema["minimum"] <= value <= schema["maximum"]
+    if schema["type"] == "array":
+        return (isinstance(value, list) and schema.get("minItems", 0) <= len(value) <= schema["maxItems"] and
+                all(satisfies(schema["items"], item) for item in value))
+    properties = schema["properties"]
+    return isinstance(value, dict) and list(value) == list(properties) and all(satisfies(properties[name], value[name]) for name in value)
+
+
+def count_documents(answers):
+    """How many answers are documents of FORMAT's schema; None when one that was not cut is not."""
+    schema = json.loads(FORMAT.read_text())["json_schema"]["schema"]
+    whole = [answer["text"] for answer in answers if answer["stop_reason"] != "length"]
+    try:
+        return len(whole) if all(satisfies(schema, json.loads(text)) for text in whole) else None
+    except json.JSONDecodeError:
+        return None
+
+
 def runs_with_speculation(options):
     draft = ["--draft", options.draft]
     for k in options.k:
@@ -123,16 +156,21 @@ def runs_with_speculation(options):
 
 
 def compare_mode(options, prompts, dtype, mode, table):
-    reference, seconds = generate(options, prompts, dtype, MODES[mode] + ["--k", "0", "--concurrency", "1"])
+    reference, seconds = generate(options, prompts, dtype, mode, MODES[mode] + ["--k", "0", "--concurrency", "1"])
     tokens = sum(len(answer["token_ids"]) for answer in reference)
     print(f"{dtype} {mode}: plain decoding, {len(reference)} answers, {tokens} tokens, {seconds:.1f} s", flush=True)
     failed = False
-    control, _ = generate(options, prompts, dtype, CONTROLS[mode] + ["--k", "0", "--concurrency", "8"])
+    if mode == "schema":
+        documents = count_documents(reference)  # the other runs' answers are equal to these
+        enough = documents is not None and (options.quick or documents > 0)
+        print(f"  {documents} whole documents of the schema" if enough else "  NO DOCUMENTS OF THE SCHEMA: " + reference[0]["text"])
+        failed = not enough
+    control, _ = generate(options, prompts, dtype, mode, CONTROLS[mode] + ["--k", "0", "--concurrency", "8"])
     if first_difference(reference, control) is None:
         print("  NEGATIVE CONTROL FAILED: other sampling parameters gave the same answers")
         failed = True
     for name, extra, swapping in runs_with_speculation(options):
-        answers, seconds = generate(options, prompts, dtype, MODES[mode] + extra)
+        answers, seconds = generate(options, prompts, dtype, mode, MODES[mode] + extra)
         difference = first_difference(reference, answers)
         accepted = sum(a["accepted"] for a in answers)
         rejections = sum(a["first_rejections"] for a in answers)
@@ -160,7 +198,7 @@ def main():
         write_prompts(options, prompts)
         options.swap_draft = options.swap_draft or make_swap_draft(options, prompts, pathlib.Path(folder))
         for dtype in options.dtypes:
-            for mode in options.modes:
+            for mode in QUICK[dtype] if options.quick else options.modes:
                 failed |= compare_mode(options, prompts, dtype, mode, table)
     if options.json:
         pathlib.Path(options.json).write_text(json.dumps(table, indent=1))

@@ -38,6 +38,11 @@ void AutomatonBudget::take_steps(std::size_t n) {
   if (steps_left < 0) refuse_as_too_large(where);
 }
 
+void AutomatonBudget::take_looks(std::size_t n) {
+  looks_left -= static_cast<std::int64_t>(n);
+  if (looks_left < 0) refuse_as_too_large(where);
+}
+
 ByteAutomaton::ByteAutomaton(const ByteClasses& classes) : classes_(classes), serial_(next_serial()) {
   for (std::size_t byte = 0; byte < 256; ++byte) {
     if (classes.begins(byte)) first_bytes_.push_back(static_cast<std::uint8_t>(byte));

@@ -33,10 +33,12 @@ class ByteClasses {
 struct AutomatonBudget {
   std::int32_t states_left = 1 << 16;
   std::int64_t steps_left = std::int64_t{1} << 22;  // also bounds what the finished tables take: 4 bytes each
+  std::int64_t looks_left = std::int64_t{1} << 27;  // at edges of a nondeterministic automaton
   std::string where;
   // Error{kInvalidArgument} naming `where` when there are no more.
   void take_state();
   void take_steps(std::size_t n);
+  void take_looks(std::size_t n);
 };
 
 // A deterministic automaton over bytes in which every state can still reach an accepting one; without states it accepts

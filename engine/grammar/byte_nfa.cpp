@@ -127,7 +127,9 @@ ByteAutomaton ByteNfa::determinise(Fragment whole) {
     Set to;
     budget_.take_steps(from.size());
     for (const std::int32_t node : from) {
-      for (const Edge& edge : nodes_[static_cast<std::size_t>(node)].edges) {
+      const auto& edges = nodes_[static_cast<std::size_t>(node)].edges;
+      budget_.take_looks(edges.size());
+      for (const Edge& edge : edges) {
         if (edge.low <= byte && byte <= edge.high) to.push_back(edge.to);
       }
     }

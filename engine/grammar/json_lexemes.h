@@ -30,7 +30,7 @@ struct JsonLexemes {
 };
 
 // One of the texts, exactly.
-ByteAutomaton literals(const std::vector<std::string>& texts, AutomatonBudget& budget);
+ByteAutomaton literals(std::vector<std::string> texts, AutomatonBudget& budget);
 // Strings of so many code points, canonically spelled, which keeps the automaton small; `most` < 0: no upper bound.
 ByteAutomaton counted_string(std::int32_t least, std::int32_t most, AutomatonBudget& budget);
 // Strings in canonical spelling other than those of `texts`, which are quoted.

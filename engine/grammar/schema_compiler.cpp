@@ -141,9 +141,10 @@ class SchemaCompiler {
       list.refuse_unsupported("of more than " + std::to_string(kMostAlternatives) +
                               " schemas is not supported: use anyOf");
     }
+    SchemaOverlap overlap(document_);
     for (std::size_t j = 1; j < list.json().size(); ++j) {
       for (std::size_t i = 0; i < j; ++i) {
-        if (!may_overlap(document_, list.at(i), list.at(j))) continue;
+        if (!overlap.might(list.at(i), list.at(j))) continue;
         list.at(j).refuse_unsupported("may be satisfied together with alternative " + std::to_string(i) +
                                       ": use anyOf, or a required property whose constants differ");
       }

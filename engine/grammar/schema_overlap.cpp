@@ -9,10 +9,8 @@ namespace slip {
 
 namespace {
 
-bool share_a_value(const std::vector<SchemaJson>& a, const std::vector<SchemaJson>& b) {
-  return std::any_of(a.begin(), a.end(),
-                     [&](const SchemaJson& value) { return std::find(b.begin(), b.end(), value) != b.end(); });
-}
+constexpr std::size_t kMostSteps = std::size_t{1} << 22;  // values and names looked at
+constexpr int kDeepest = 64;                              // alternatives within alternatives
 
 bool requires_property(const SchemaPlace& place, const std::string& name) {
   if (!place.has("required") || !place.json().at("required").is_array()) return false;
@@ -29,6 +27,13 @@ bool is_closed(const SchemaPlace& place) {
   return place.has("additionalProperties") && place.json().at("additionalProperties") == SchemaJson(false);
 }
 
+// How much there is to look through for one property.
+std::size_t n_names(const SchemaPlace& place) {
+  std::size_t n = 1;
+  for (const char* list : {"properties", "required"}) n += place.has(list) ? place.json().at(list).size() : 0;
+  return n;
+}
+
 JsonKinds kind_named(const std::string& type) {
   const JsonKind kind = type == "null"      ? JsonKind::kNull
                         : type == "boolean" ? JsonKind::kBoolean
@@ -39,74 +44,95 @@ JsonKinds kind_named(const std::string& type) {
   return static_cast<JsonKinds>(kind);
 }
 
-// One comparison; what takes too long is left undecided.
-class Comparison {
- public:
-  explicit Comparison(const SchemaDocument& document) : document_(document) {}
-
-  JsonKinds kinds_of(const SchemaPlace& reference) {
-    if (!take_steps(1)) return kAllKinds;
-    const SchemaPlace place = document_.resolve_all(reference);
-    if (place.json().is_boolean()) return place.json().get<bool>() ? kAllKinds : 0;
-    JsonKinds kinds = 0;
-    if (const auto values = listed_values(place)) {
-      for (const SchemaJson& value : *values) kinds |= kind_of(value);
-      return kinds;
-    }
-    for (const char* key : {"anyOf", "oneOf"}) {
-      if (!place.has(key) || !place.at(key).json().is_array()) continue;
-      const SchemaPlace list = place.at(key);
-      for (std::size_t i = 0; i < list.json().size(); ++i) kinds |= kinds_of(list.at(i));
-      return kinds;
-    }
-    const auto types = declared_types(place);
-    if (types.empty()) return kAllKinds;
-    for (const std::string& type : types) kinds |= kind_named(type);
-    return kinds;
-  }
-
-  // Whether objects of `a` have a property that no object of `b` has, or has with another value.
-  bool are_told_apart(const SchemaPlace& a, const SchemaPlace& b) {
-    if (!a.has("properties") || !a.json().at("properties").is_object()) return false;
-    const SchemaPlace properties = a.at("properties");
-    for (const auto& [name, schema] : properties.json().items()) {
-      if (!take_steps(properties.json().size() + b.json().size())) return false;
-      if (!requires_property(a, name)) continue;
-      if (!declares(b, name)) {
-        if (is_closed(b)) return true;
-        continue;
-      }
-      const auto of_a = listed_values(document_.resolve_all(properties.at(name)));
-      const auto of_b = listed_values(document_.resolve_all(b.at("properties").at(name)));
-      if (of_a && of_b && !share_a_value(*of_a, *of_b)) return true;
-    }
-    return false;
-  }
-
- private:
-  // Also bounds how deep kinds_of() goes into itself.
-  static constexpr std::size_t kMostSteps = 2000;
-  bool take_steps(std::size_t n) {
-    n_steps_ += n;
-    return n_steps_ <= kMostSteps;
-  }
-
-  const SchemaDocument& document_;
-  std::size_t n_steps_ = 0;
-};
-
 }  // namespace
 
-bool may_overlap(const SchemaDocument& document, const SchemaPlace& a, const SchemaPlace& b) {
-  Comparison comparison(document);
-  const JsonKinds both = comparison.kinds_of(a) & comparison.kinds_of(b);
+bool SchemaOverlap::take_steps(std::size_t n) {
+  n_steps_ += n;
+  return n_steps_ <= kMostSteps;
+}
+
+const SchemaOverlap::Values* SchemaOverlap::values_of(const SchemaPlace& place) {
+  const auto [found, is_new] = values_.try_emplace(&place.json());
+  if (is_new) {
+    if (const auto listed = listed_values(place)) {
+      Values& values = found->second.emplace(listed->begin(), listed->end());
+      std::sort(values.begin(), values.end());
+    }
+  }
+  return found->second ? &*found->second : nullptr;
+}
+
+bool SchemaOverlap::share_a_value(const Values& a, const Values& b) {
+  if (!take_steps(a.size() + b.size())) return true;
+  auto in_a = a.begin(), in_b = b.begin();
+  while (in_a != a.end() && in_b != b.end()) {
+    if (*in_a < *in_b) {
+      ++in_a;
+    } else if (*in_b < *in_a) {
+      ++in_b;
+    } else {
+      return true;
+    }
+  }
+  return false;
+}
+
+JsonKinds SchemaOverlap::kinds_of(const SchemaPlace& reference, int depth) {
+  if (depth > kDeepest || !take_steps(1)) return kAllKinds;
+  const SchemaPlace place = document_.resolve_all(reference);
+  // A schema that leads back to itself is met as one of any kind.
+  const auto [found, is_new] = kinds_.try_emplace(&place.json(), kAllKinds);
+  if (is_new) found->second = find_kinds(place, depth);
+  return found->second;
+}
+
+JsonKinds SchemaOverlap::find_kinds(const SchemaPlace& place, int depth) {
+  if (place.json().is_boolean()) return place.json().get<bool>() ? kAllKinds : 0;
+  JsonKinds kinds = 0;
+  if (const Values* values = values_of(place)) {
+    for (const nlohmann::json& value : *values) kinds |= kind_of(value);
+    return kinds;
+  }
+  for (const char* key : {"anyOf", "oneOf"}) {
+    if (!place.has(key) || !place.at(key).json().is_array()) continue;
+    const SchemaPlace list = place.at(key);
+    for (std::size_t i = 0; i < list.json().size(); ++i) kinds |= kinds_of(list.at(i), depth + 1);
+    return kinds;
+  }
+  const auto types = declared_types(place);
+  if (types.empty()) return kAllKinds;
+  for (const std::string& type : types) kinds |= kind_named(type);
+  return kinds;
+}
+
+// Whether objects of `a` have a property that no object of `b` has, or has with another value.
+bool SchemaOverlap::are_told_apart(const SchemaPlace& a, const SchemaPlace& b) {
+  if (!a.has("properties") || !a.json().at("properties").is_object()) return false;
+  const SchemaPlace properties = a.at("properties");
+  const std::size_t n_steps = n_names(a) + n_names(b);
+  for (const auto& [name, schema] : properties.json().items()) {
+    if (!take_steps(n_steps)) return false;
+    if (!requires_property(a, name)) continue;
+    if (!declares(b, name)) {
+      if (is_closed(b)) return true;
+      continue;
+    }
+    const Values* of_a = values_of(document_.resolve_all(properties.at(name)));
+    const Values* of_b = values_of(document_.resolve_all(b.at("properties").at(name)));
+    if (of_a != nullptr && of_b != nullptr && !share_a_value(*of_a, *of_b)) return true;
+  }
+  return false;
+}
+
+bool SchemaOverlap::might(const SchemaPlace& a, const SchemaPlace& b) {
+  const JsonKinds both = kinds_of(a, 0) & kinds_of(b, 0);
   if (both == 0) return false;
-  const SchemaPlace first = document.resolve_all(a), second = document.resolve_all(b);
-  const auto of_a = listed_values(first), of_b = listed_values(second);
-  if (of_a && of_b) return share_a_value(*of_a, *of_b);
+  const SchemaPlace first = document_.resolve_all(a), second = document_.resolve_all(b);
+  const Values *of_a = values_of(first), *of_b = values_of(second);
+  if (of_a != nullptr && of_b != nullptr) return share_a_value(*of_a, *of_b);
   const bool objects_only = both == static_cast<JsonKinds>(JsonKind::kObject);
   if (!objects_only || first.has("$ref") || second.has("$ref")) return true;
-  return !comparison.are_told_apart(first, second) && !comparison.are_told_apart(second, first);
+  return !are_told_apart(first, second) && !are_told_apart(second, first);
 }
 
 }  // namespace slip

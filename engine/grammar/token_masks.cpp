@@ -2,6 +2,7 @@
 #include "engine/grammar/token_masks.h"
 
 #include <algorithm>
+#include <bit>
 #include <limits>
 #include <utility>
 
@@ -31,7 +32,11 @@ void keep_allowed(const TokenMask& mask, std::span<const std::int32_t> end_ids, 
       std::fill(block.begin(), block.end(), kImpossible);
       continue;
     }
-    for (std::size_t i = 0; i < block.size(); ++i) block[i] = (bits >> i & 1) != 0 ? block[i] : kImpossible;
+    // Most words of a mask allow nearly everything, inside a string, or nearly nothing.
+    const std::uint64_t all = ~std::uint64_t{0} >> (64 - block.size());
+    for (std::uint64_t rest = ~bits & all; rest != 0; rest &= rest - 1) {
+      block[static_cast<std::size_t>(std::countr_zero(rest))] = kImpossible;
+    }
   }
   for (const auto& [id, logit] : ends) logits[id] = mask.ends ? logit : kImpossible;
   const auto is_possible = [](float logit) { return logit != kImpossible; };

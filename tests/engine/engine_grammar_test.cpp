@@ -192,6 +192,52 @@ TEST(EngineGrammar, WhatCannotGoTogetherIsRefused) {
   EXPECT_EQ(refusal(tokenizer()), "min_tokens");
 }
 
+// A vocabulary whose '{' is no text: there are tokens for what may stand before it, then none.
+std::shared_ptr<const Tokenizer> tokenizer_without_brace() {
+  nlohmann::json file = testing::tiny_tokenizer_json();
+  nlohmann::json brace = file["added_tokens"].front();
+  brace["id"] = '{';
+  brace["content"] = "{";
+  file["added_tokens"].push_back(brace);
+  return testing::load_tokenizer(file);
+}
+
+TEST(EngineGrammar, WithoutATokenThatFitsAnAnswerEndsAndItsNeighboursGoOn) {
+  const auto words = tokenizer_without_brace();
+  const auto list = testing::grammar_of(R"({"type": "array", "items": {"type": "boolean"}, "maxItems": 3})");
+  for (const std::int32_t k : {0, 4}) {
+    EngineOptions options;
+    options.k = k;
+    Engine engine(options, std::make_unique<ToyWorker>(language()), words,
+                  std::make_unique<ToyProposer>(language(), ToyProposer::Options{}), nullptr, {});
+    std::vector<Answer> answers(9);
+    for (std::size_t i = 0; i < answers.size(); ++i) {
+      Request request = testing::full_request(i + 1, {static_cast<std::int32_t>(i) + 7, 3}, answers[i]);
+      request.sampling = {.temperature = 1, .seed = i};
+      if (i % 3 == 0) request.sampling.grammar = json_object_grammar();
+      if (i % 3 == 1) request.sampling.grammar = list;
+      request.max_tokens = 150;
+      request.end_ids = {kEndToken};
+      request.draft = testing::empty_slot();
+      engine.submit(std::move(request));
+    }
+    EXPECT_TRUE(testing::drain(engine));
+    for (std::size_t i = 0; i < answers.size(); ++i) {
+      const RequestSummary& summary = answers[i].summary;
+      if (i % 3 != 0) {
+        EXPECT_NE(summary.reason, StopReason::kFailed) << i;
+        continue;
+      }
+      EXPECT_EQ(answers[i].text.find_first_not_of(" \t\r\n"), std::string::npos) << answers[i].text;
+      ASSERT_EQ(summary.reason, StopReason::kFailed) << i;
+      EXPECT_EQ(summary.error->code(), ErrorCode::kInvalidArgument);
+      EXPECT_EQ(summary.error->param(), "response_format");
+      EXPECT_NE(summary.error->message().find("no token"), std::string::npos) << summary.error->message();
+    }
+    EXPECT_TRUE(nlohmann::json::accept(answers[1].text)) << answers[1].text;
+  }
+}
+
 // ---- rejection sampling: the law of the answers ----
 
 // Blanks may stand before a document; without them there are few answers.

@@ -1,16 +1,22 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """The unmodified `openai` client against the built service, as its users would call it. Development only: it needs the
-`openai` package in the Python that runs it, which neither the build nor CI installs.
+`openai` package in the Python that runs it (pydantic comes with it), which neither the build nor CI installs.
 
     python tests/http/openai_client.py build/slipstream checkpoints/demo/target checkpoints/demo/draft
 """
+import datetime
+import enum
+import json
 import sys
 import tempfile
 import threading
 import time
+import typing
+import uuid
 
 import openai
+import pydantic
 
 from service import Service
 
@@ -149,6 +155,97 @@ def parameters(client, model):
     check("the stop string may be kept", kept.choices[0].message.content.endswith(stop), kept.choices[0].message.content)
 
 
+# What people's models hold, so that the schema has what pydantic writes of its own: $defs and $ref, anyOf with null, const,
+# discriminated unions, formats, titles, defaults and examples.
+class Size(str, enum.Enum):
+    small = "small"
+    large = "large"
+
+
+class Book(pydantic.BaseModel):
+    """A docstring becomes a description."""
+    kind: typing.Literal["book"]
+    pages: int = pydantic.Field(ge=1, le=2000, description="how many", examples=[3])
+
+
+class Tool(pydantic.BaseModel):
+    kind: typing.Literal["tool"]
+    sharp: bool
+
+
+class Part(pydantic.BaseModel):
+    number: int
+    parts: list["Part"] = pydantic.Field(max_length=1)
+
+
+class Article(pydantic.BaseModel):
+    name: str = pydantic.Field(min_length=1, max_length=12)
+    size: Size
+    thing: typing.Union[Book, Tool] = pydantic.Field(discriminator="kind")
+    code: str = pydantic.Field(pattern="^[A-Z]{2}-[0-9]{3}$")
+    share: float = pydantic.Field(gt=0, lt=1, default=0.5)
+    note: typing.Optional[typing.Annotated[str, pydantic.Field(max_length=8)]] = None
+    made: typing.Optional[datetime.date] = None
+    pair: tuple[bool, Size]
+    whole: Part
+    id: uuid.UUID
+
+
+def structured(client, model):
+    def ask(create=client.chat.completions.create, **fields):
+        # The penalty keeps a small model from filling the gaps of a document with all the blanks it may write.
+        return create(**({"model": model, "messages": MESSAGES, "max_tokens": 400, "temperature": 0.9, "seed": 11,
+                          "frequency_penalty": 0.4} | fields))
+
+    def strict(model_type):
+        return openai.lib._pydantic.to_strict_json_schema(model_type)
+
+    def schema_format(schema, **fields):
+        return {"type": "json_schema", "json_schema": {"name": "article", "schema": schema} | fields}
+
+    def valid(text, model_type=Article):
+        try:
+            model_type.model_validate_json(text)
+            return True
+        except pydantic.ValidationError:
+            return False
+
+    short = {"type": "object", "properties": {"z": {"type": "integer", "maximum": 99, "minimum": 0}, "a": {"enum": ["x", "y"]}},
+             "required": ["z", "a"], "additionalProperties": False}
+    objects = [ask(seed=seed, response_format={"type": "json_object"}).choices[0] for seed in range(4)]
+    whole = [json.loads(choice.message.content) for choice in objects if choice.finish_reason == "stop"]
+    check(f"json_object: {len(whole)} whole answers are objects", all(isinstance(one, dict) for one in whole), whole)
+    answers = [ask(seed=seed, response_format=schema_format(short, strict=True)).choices[0] for seed in range(8)]
+    texts = [choice.message.content for choice in answers if choice.finish_reason == "stop"]
+    check(f"json_schema: {len(texts)} whole answers hold the schema's keys in order",
+          len(texts) > 4 and all(list(json.loads(text)) == ["z", "a"] for text in texts), answers)
+
+    for name, schema in (("pydantic's own schema", Article.model_json_schema()), ("its strict schema", strict(Article))):
+        both = ask(n=2, response_format=schema_format(schema))
+        ends = [choice.finish_reason for choice in both.choices]
+        check(f"{name} with n", len(both.choices) == 2 and all(
+            valid(choice.message.content) for choice in both.choices if choice.finish_reason == "stop") and "stop" in ends, both)
+        chunks = list(ask(n=1, response_format=schema_format(schema), stream=True))
+        text = "".join(chunk.choices[0].delta.content or "" for chunk in chunks)
+        check(f"{name} streamed", text == both.choices[0].message.content, (text, both))
+
+    for name, parse in (("parse", client.chat.completions.parse), ("beta.parse", client.beta.chat.completions.parse)):
+        parsed = ask(parse, response_format=Article).choices[0].message.parsed
+        check(f"{name} gives the model's object", isinstance(parsed, Article) and 0 < parsed.share < 1, parsed)
+    with client.chat.completions.stream(model=model, messages=MESSAGES, max_tokens=400, temperature=0.9, seed=11,
+                                        frequency_penalty=0.4, response_format=Article) as events:
+        final = events.get_final_completion().choices[0].message.parsed
+    check("a parsed stream gives the same object", final == parsed, (final, parsed))
+
+    cut = ask(max_tokens=5, response_format=schema_format(strict(Article))).choices[0]
+    check("a cut document says length", cut.finish_reason == "length" and not valid(cut.message.content), cut)
+    try:
+        ask(client.chat.completions.parse, max_tokens=5, response_format=Article)
+        check("parse refuses a cut document", False)
+    except openai.LengthFinishReasonError:
+        check("parse refuses a cut document", True)
+
+
 def refusals(client, model):
     def refused(name, expected_param, **fields):
         try:
@@ -232,6 +329,7 @@ def main():
             logprobs(client, model)
             choices(client, model)
             parameters(client, model)
+            structured(client, model)
             refusals(client, model)
             gone_clients(service, client, model)
             drain(service, client, model)

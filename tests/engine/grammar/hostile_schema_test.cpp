@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+// Schemas made to cost much: each is refused by name, or compiled and then followed for a while.
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "common/error.h"
+#include "engine/grammar/token_masks.h"
+#include "tests/engine/grammar/grammar_walks.h"
+
+namespace slip {
+namespace {
+
+using testing::accepts;
+using testing::grammar_of;
+
+std::string numbers(int first, int last) {
+  std::string text;
+  for (int i = first; i < last; ++i) text += (i == first ? "" : ",") + std::to_string(i);
+  return "[" + text + "]";
+}
+
+std::string list_of(int n, const std::function<std::string(int)>& one) {
+  std::string text;
+  for (int i = 0; i < n; ++i) text += (i == 0 ? "" : ",") + one(i);
+  return text;
+}
+
+std::string pattern(const std::string& text) {
+  return R"({"type": "string", "pattern": ")" + text + "\"}";
+}
+
+// A class of so many characters, none beside another.
+std::string scattered(int n) {
+  std::string text = "[";
+  for (int i = 0; i < n; ++i) {
+    const unsigned point = 0x3400U + 2U * static_cast<unsigned>(i);
+    for (const unsigned byte : {0xE0 | point >> 12, 0x80 | (point >> 6 & 0x3F), 0x80 | (point & 0x3F)}) {
+      text.push_back(static_cast<char>(byte));
+    }
+  }
+  return text + "]";
+}
+
+// How it is refused; empty when it compiled, and answers were followed or ended with the same kind of error.
+std::string refusal_of(const std::string& schema) {
+  EXPECT_LE(schema.size(), std::size_t{1} << 16) << "more than a request may send";
+  try {
+    const auto grammar = grammar_of(schema);
+    std::vector<std::string> owned;
+    for (int byte = 0; byte < 256; ++byte) owned.emplace_back(1, static_cast<char>(byte));
+    owned.insert(owned.end(), {"[[", "[ [", ",\"", ", ", "\":", "\",\"", "{\"", "]]", "  ", "\n  ", "aa", "ab"});
+    TokenMasks masks(std::vector<std::string_view>(owned.begin(), owned.end()));
+    std::mt19937_64 random(7);
+    for (int i = 0; i < 2; ++i) {
+      GrammarState state = GrammarState::start(*grammar);
+      for (int length = 0; length < 60 && !state.is_over(); ++length) {
+        const TokenMask& mask = masks.mask(*grammar, state);
+        std::vector<std::string> allowed;
+        for (std::size_t id = 0; id < owned.size(); ++id) {
+          if (mask.allows(static_cast<std::int32_t>(id))) allowed.push_back(owned[id]);
+        }
+        if (allowed.empty()) return "a dead end";
+        if (!state.advance(*grammar, allowed[random() % allowed.size()])) return "a mask that allows too much";
+      }
+    }
+  } catch (const Error& error) {
+    EXPECT_TRUE(error.code() == ErrorCode::kInvalidArgument || error.code() == ErrorCode::kUnsupported);
+    EXPECT_FALSE(error.param().empty()) << error.message();
+    return error.message();
+  }
+  return {};
+}
+
+TEST(HostileSchema, WhatIsTooLargeIsRefused) {
+  const std::vector<std::string> schemas = {
+      R"({"type": "string", "minLength": 1000000})",
+      R"({"type": "string", "maxLength": 1073741824})",
+      R"({"type": "string", "minLength": 3000, "maxLength": 4000, "pattern": "a.*b"})",
+      pattern("(a|b)*a(a|b){15}"),
+      pattern("^(([a-z]{1,50}){1,50}){1,50}$"),
+      pattern("^((){10000}){10000}$"),
+      pattern("^(a?){2000}a{2000}$"),
+      pattern("[^a]{300}[^b]{300}"),
+      pattern(scattered(9000) + "{12}"),
+      // Few nodes, and from one of them thousands of edges that all sets of nodes have.
+      pattern("^((a|b)*a(a|b){11}|(" + scattered(9000) + "|a|b)*Z)$"),
+      R"({"type": "array", "prefixItems": [)" + list_of(20000, [](int) { return "{}"; }) + "]}",
+      R"({"anyOf": [)" + list_of(4000, [](int i) { return R"({"const":)" + std::to_string(i) + "}"; }) + "]}",
+      // A value that may be read in 2^40 ways.
+      R"({"$defs": {)" +
+          list_of(40,
+                  [](int i) {
+                    const std::string next = R"("$ref": "#/$defs/a)" + std::to_string(i + 1) + "\"";
+                    return "\"a" + std::to_string(i) + R"(": {"anyOf": [{)" + next + "}, {" + next +
+                           R"(, "title": "again"}]})";
+                  }) +
+          R"(, "a40": {}}, "$ref": "#/$defs/a0"})",
+      R"({"$defs": {)" +
+          list_of(1500,
+                  [](int i) {
+                    return "\"d" + std::to_string(i) + R"(":{"$ref":"#/$defs/d)" + std::to_string((i + 1) % 1500) +
+                           "\"}";
+                  }) +
+          R"(}, "$ref": "#/$defs/d0"})",
+      R"({"$defs": {"n": {"type": "array", "items": {"$ref": "#/$defs/n"}, "minItems": 1}}, "$ref": "#/$defs/n"})",
+  };
+  for (const std::string& schema : schemas) EXPECT_NE(refusal_of(schema), "") << schema.substr(0, 200);
+}
+
+TEST(HostileSchema, WhatIsOnlyOddIsFollowed) {
+  const std::vector<std::string> schemas = {
+      R"({"type": "array", "minItems": 1073741823, "maxItems": 1073741824})",
+      R"({"type": "string", "maxLength": 4000})",
+      R"({"enum": )" + numbers(0, 11000) + "}",
+      R"({"enum": [)" + list_of(3000, [](int i) { return "\"value number " + std::to_string(i) + "\""; }) + "]}",
+      R"({"properties": {)" + list_of(900, [](int i) { return "\"p" + std::to_string(i) + "\":{}"; }) + "}}",
+      R"({"$defs": {"d": {"type": "array", "prefixItems": [{"$ref": "#/$defs/d"}, {"$ref": "#/$defs/d"}]}},
+          "$ref": "#/$defs/d"})",
+      R"({"oneOf": [)" + list_of(64, [](int i) { return R"({"enum":)" + numbers(i * 100, i * 100 + 100) + "}"; }) +
+          "]}",
+      pattern("^(.*a){12}$"),
+      pattern("(x+x+)+y"),
+  };
+  for (const std::string& schema : schemas) EXPECT_EQ(refusal_of(schema), "") << schema.substr(0, 200);
+}
+
+// Ambiguous all the way down: an answer goes on until there are too many ways, then ends with that as its error.
+TEST(HostileSchema, TooManyWaysEndAnAnswer) {
+  const auto grammar = grammar_of(R"({"$defs": {"n": {"anyOf": [{"type": "array", "items": {"$ref": "#/$defs/n"}},
+      {"type": "array", "items": {"$ref": "#/$defs/n"}, "title": "again"}]}}, "$ref": "#/$defs/n"})");
+  GrammarState state = GrammarState::start(*grammar);
+  EXPECT_TRUE(state.advance(*grammar, "[[[[["));
+  EXPECT_THROW(state.advance(*grammar, std::string(20, '[')), Error);
+}
+
+// Comparing every alternative of this with every other, value by value, took hours.
+TEST(HostileSchema, OneOfIsComparedWithinBounds) {
+  const std::string schema =
+      R"({"$defs": {"e": {"enum": )" + numbers(0, 2000) + R"(}, "f": {"enum": )" + numbers(1999, 4000) +
+      R"(}}, "oneOf": [)" +
+      list_of(60,
+              [](int i) {
+                const std::string shared = list_of(12, [i](int j) {
+                  return "\"p" + std::to_string(j) + R"(":{"$ref":"#/$defs/)" + (i % 2 == 0 ? "e" : "f") + "\"}";
+                });
+                return R"({"type":"object","properties":{)" + shared + R"(,"z":{"const":)" + std::to_string(i) +
+                       R"(}},"required":["z",)" + list_of(12, [](int j) { return "\"p" + std::to_string(j) + "\""; }) +
+                       "]}";
+              }) +
+      "]}";
+  EXPECT_NE(refusal_of(schema).find("use anyOf"), std::string::npos);
+}
+
+// Alternatives that list one object with its keys in another order are one alternative.
+TEST(HostileSchema, OneOfKnowsAnObjectByItsKeysInAnyOrder) {
+  EXPECT_NE(refusal_of(R"({"oneOf": [{"const": {"a": 1, "b": [2]}}, {"enum": [3, {"b": [2], "a": 1.0}]}]})"), "");
+  EXPECT_EQ(refusal_of(R"({"oneOf": [{"const": {"a": 1, "b": [2]}}, {"enum": [3, {"b": [1], "a": 1.0}]}]})"), "");
+}
+
+}  // namespace
+}  // namespace slip
