@@ -134,6 +134,7 @@ Json usage(const AnswerIdentity& who, const RequestFigures& figures) {
 }
 
 void add_metrics(Json& answer, const AnswerIdentity& who, const RequestFigures& figures) {
+  if (who.seed) answer["metrics"]["seed"] = *who.seed;
   if (!who.expose_acceptance) return;
   const bool drafted = !who.draft.empty();
   answer["metrics"]["speculative_decoding"] = {{"num_spec_steps", figures.steps},
@@ -147,7 +148,11 @@ void add_metrics(Json& answer, const AnswerIdentity& who, const RequestFigures& 
 }
 
 Json frame(const AnswerIdentity& who, const char* object) {
-  return {{"id", who.id}, {"object", object}, {"created", who.created_s}, {"model", who.model}};
+  return {{"id", who.id},
+          {"object", object},
+          {"created", who.created_s},
+          {"model", who.model},
+          {"system_fingerprint", who.system_fingerprint}};
 }
 
 Json chunk(const AnswerIdentity& who, Json choice) {

@@ -21,6 +21,10 @@ struct AnswerIdentity {
   std::vector<std::string> echoes;      // by prompt: its text, when it is to stand before the answer's; else empty
   std::string id;                       // "chatcmpl-…" or "cmpl-…"
   std::string model;
+  std::string system_fingerprint;  // as in ServedModel
+  // As it was given. One that the server drew is not told: a request that brings it is accepted by another rule, and so
+  // answered otherwise.
+  std::optional<std::int64_t> seed;
   std::int64_t created_s = 0;
   std::string topic, draft;  // draft empty: plain decoding
   TopicSource topic_source = TopicSource::kNone;

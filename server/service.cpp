@@ -206,6 +206,8 @@ AnswerIdentity Service::identify(const ServedModel& served, const CompletionCall
     for (const Prompt& prompt : call.prompts) who.echoes.push_back(echo_of(served, prompt));
   }
   who.model = call.model.value_or(served.names.front());
+  who.system_fingerprint = served.system_fingerprint;
+  if (call.sampling.seed) who.seed = static_cast<std::int64_t>(*call.sampling.seed);
   who.created_s = wall_us() / 1'000'000;
   who.topic = (*served.router->topics())[first.route.topic].name;
   who.topic_source = first.route.source;

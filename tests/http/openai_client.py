@@ -46,8 +46,12 @@ def chat(client):
     check("an answer's message can be sent back", again.usage.completion_tokens <= 10)
     check("a cut answer says length", answer.choices[0].finish_reason in ("stop", "length"))
     seeded = [client.chat.completions.create(model=model, messages=MESSAGES, max_tokens=30, temperature=1, top_p=0.9, seed=5)
-              .choices[0].message.content for _ in range(2)]
-    check("a seed repeats its answer", seeded[0] == seeded[1], seeded)
+              for _ in range(2)]
+    texts = [one.choices[0].message.content for one in seeded]
+    check("a seed repeats its answer", texts[0] == texts[1], texts)
+    check("a seed comes back", seeded[0].model_extra["metrics"]["seed"] == 5 and "seed" not in answer.model_extra["metrics"], seeded[0])
+    check("all name one system", answer.system_fingerprint.startswith("fp_") and
+          {one.system_fingerprint for one in seeded} == {answer.system_fingerprint}, answer.system_fingerprint)
     return model, answer.choices[0].message.content
 
 
@@ -60,6 +64,8 @@ def stream(client, model, whole):
     reasons = [chunk.choices[0].finish_reason for chunk in chunks if chunk.choices and chunk.choices[0].finish_reason]
     check("one finish reason", len(reasons) == 1, reasons)
     check("usage in a last chunk without choices", chunks[-1].choices == [] and chunks[-1].usage.completion_tokens > 0)
+    check("every chunk names the system", len({chunk.system_fingerprint for chunk in chunks}) == 1 and
+          chunks[0].system_fingerprint.startswith("fp_"), chunks[0])
     check("no usage before", all(chunk.usage is None for chunk in chunks[:-1]))
     check("metrics in the last chunk", chunks[-1].model_extra["metrics"]["speculative_decoding"]["num_spec_steps"] > 0)
 

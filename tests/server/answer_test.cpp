@@ -22,6 +22,7 @@ AnswerIdentity identity(Endpoint endpoint = Endpoint::kChat) {
   who.endpoint = endpoint;
   who.id = "chatcmpl-1";
   who.model = std::string("a-model");
+  who.system_fingerprint = "fp_0123";
   who.created_s = 5;
   who.topic = "sql";
   who.topic_source = TopicSource::kLabel;
@@ -170,6 +171,39 @@ TEST(Answer, AnErrorEndsTheStreamWithoutDone) {
   EXPECT_EQ(all[0]["error"]["type"], "server_error");
   EXPECT_EQ(text.find("[DONE]"), std::string::npos);
   EXPECT_EQ(text.find("secret"), std::string::npos);
+}
+
+// A client tells by it whether a seed still means the same answer: drafts, which change with traffic, have no part in
+// it.
+TEST(Answer, EveryObjectNamesBuildAndTarget) {
+  auto who = identity();
+  who.include_usage = true;
+  AnswerChannel::Taken taken;
+  taken.part.text = "x";
+  taken.finished = summary(StopReason::kEndToken);
+  for (const auto endpoint : {Endpoint::kChat, Endpoint::kCompletion}) {
+    who.endpoint = endpoint;
+    who.echoes = {"y"};
+    EXPECT_EQ(json::parse(whole(who, {"hi", {}}, summary(StopReason::kLength)))["system_fingerprint"], "fp_0123");
+    const auto all = events(opening_events(who) + streamed(who, taken));
+    EXPECT_EQ(all.size(), 4U);
+    for (const auto& event : all) EXPECT_EQ(event["system_fingerprint"], "fp_0123") << event;
+  }
+}
+
+TEST(Answer, AGivenSeedComesBackAlsoWhereAcceptanceIsHidden) {
+  auto who = identity();
+  const auto metrics_of = [&] {
+    return json::parse(whole(who, {"hi", {}}, summary(StopReason::kLength))).value("metrics", json::object());
+  };
+  EXPECT_FALSE(metrics_of().contains("seed"));
+  who.seed = std::numeric_limits<std::int64_t>::min();
+  EXPECT_EQ(metrics_of()["seed"], std::numeric_limits<std::int64_t>::min());
+  EXPECT_TRUE(metrics_of().contains("speculative_decoding"));
+  who.expose_acceptance = false;
+  EXPECT_EQ(metrics_of().size(), 1U);
+  const auto all = events(closing(who, summary(StopReason::kLength)));
+  EXPECT_EQ(all.back()["metrics"]["seed"], *who.seed);
 }
 
 TEST(Answer, BrokenUtf8IsReplaced) {

@@ -55,6 +55,7 @@ class HttpServerTest : public ::testing::Test {
     const auto folder = std::filesystem::path(SLIPSTREAM_SOURCE_DIR) / "checkpoints/demo/target";
     auto model = std::make_shared<ServedModel>();
     model->names = {"demo", "alias"};
+    model->system_fingerprint = "fp_0123";
     model->tokenizer = demo_tokenizer();
     model->chat_template = std::make_shared<const ChatTemplate>(ChatTemplate::load(folder));
     model->max_positions = 128;
