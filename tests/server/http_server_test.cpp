@@ -281,6 +281,31 @@ TEST_F(HttpServerTest, ConnectionsAreCapped) {
   EXPECT_EQ(ask(get("/healthz")).status, 200);
 }
 
+// S8: as many as the default says, and not one more.
+TEST_F(HttpServerTest, AThousandConnectionsAreTheDefaultCap) {
+  constexpr int kCap = 1024;
+  rlimit before{};
+  ::getrlimit(RLIMIT_NOFILE, &before);
+  const rlimit both_ends{std::min<rlim_t>(before.rlim_max, 2 * kCap + 500), before.rlim_max};
+  if (both_ends.rlim_cur < 2 * kCap + 200) GTEST_SKIP() << "too few descriptors for both ends of them";
+  ::setrlimit(RLIMIT_NOFILE, &both_ends);
+  options_.header_timeout = options_.idle_timeout = std::chrono::seconds(60);
+  start();
+  {
+    std::vector<std::unique_ptr<RawClient>> clients;
+    for (int i = 0; i < kCap; ++i) clients.push_back(std::make_unique<RawClient>(server_->port()));
+    ASSERT_TRUE(eventually([&] { return server_->n_connections() == kCap; }));
+    RawClient beyond(server_->port());
+    beyond.send(get("/healthz"));
+    EXPECT_FALSE(beyond.receive());
+    clients.back()->send(get("/healthz"));
+    EXPECT_EQ(clients.back()->read_reply().status, 200);
+    EXPECT_EQ(server_->n_connections(), kCap);
+  }
+  EXPECT_TRUE(eventually([&] { return server_->n_connections() == 0; }));
+  ::setrlimit(RLIMIT_NOFILE, &before);
+}
+
 // Out of descriptors, accept fails; the listener waits and goes on.
 TEST_F(HttpServerTest, ListeningSurvivesAcceptErrors) {
   start();
