@@ -193,6 +193,7 @@ Request Service::prepare(const ServedModel& served, const CompletionCall& call, 
     request.answer_start = StreamDecoder::behind(*served.tokenizer, request.prompt);
   }
   request.top_logprobs = call.top_logprobs;
+  request.score_prompt = call.echo && call.top_logprobs >= 0;
   request.learn = call.learn;
   request.session = session_of(request.prompt);
   return request;
@@ -215,6 +216,7 @@ AnswerIdentity Service::identify(const ServedModel& served, const CompletionCall
   who.stream = call.stream;
   who.include_usage = call.include_usage;
   who.logprobs = call.top_logprobs >= 0;
+  who.prompt_scored = first.score_prompt;
   who.expose_acceptance = expose_acceptance_.load(std::memory_order_relaxed) != ExposeAcceptance::kNone;
   who.tokenizer = served.tokenizer;
   return who;

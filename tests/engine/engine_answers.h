@@ -37,7 +37,7 @@ class CollectingSink final : public TokenSink {
     if (answer_.n_finished > 0) throw std::logic_error("tokens after the end");
     answer_.tokens.insert(answer_.tokens.end(), delta.tokens.begin(), delta.tokens.end());
     answer_.text += delta.text;
-    if (!answer_.tokens.empty() && answer_.tokens.size() > delta.tokens.size() && !delta.prompt_logprobs.empty()) {
+    if (answer_.tokens.size() > delta.tokens.size() && !delta.prompt_logprobs.empty()) {
       throw std::logic_error("the prompt behind its answer");
     }
     answer_.prompt_logprobs.insert(answer_.prompt_logprobs.end(), delta.prompt_logprobs.begin(),

@@ -227,7 +227,11 @@ TEST(Call, CompletionsHaveFieldsOfTheirOwn) {
   const auto fault = [](const std::string& fields) {
     return fault_of_body(Endpoint::kCompletion, R"({"prompt":"x",)" + fields + "}").param();
   };
-  EXPECT_EQ(fault(R"("echo":true,"logprobs":0)"), "echo");
+  EXPECT_EQ(completion(R"("prompt":"x","echo":true,"logprobs":0)").top_logprobs, 0);
+  EXPECT_EQ(completion(R"("prompt":"x","echo":true,"max_tokens":0)").max_tokens, 0);
+  EXPECT_EQ(fault(R"("prompt":"x","max_tokens":0)"), "max_tokens");
+  EXPECT_EQ(fault(R"("prompt":"x","echo":false,"max_tokens":0)"), "max_tokens");
+  EXPECT_EQ(fault(R"("prompt":"x","echo":true,"max_tokens":-1)"), "max_tokens");
   EXPECT_EQ(fault(R"("messages":[])"), "messages");
   EXPECT_EQ(fault(R"("logprobs":6)"), "logprobs");
 }

@@ -3,6 +3,8 @@
 
 #include <sys/resource.h>
 
+#include <cmath>
+
 #include "tests/common/patience.h"
 #include "tests/server/http_fixture.h"
 
@@ -107,6 +109,29 @@ TEST_F(HttpServerTest, PromptsMayBeSeveralAndTokenIds) {
   EXPECT_EQ(engine_.request(1).choice, 1U);
   EXPECT_EQ(engine_.request(2).prompt, std::vector<std::int32_t>{8});
   EXPECT_EQ(engine_.request(2).choice, 0U);
+}
+
+// A text is scored as lm-eval does it: the prompt's entries first, then the answer's, if there is any.
+TEST_F(HttpServerTest, AnEchoWithLogprobsScoresThePrompt) {
+  engine_.logprobs = {{7, -1, {}}};
+  engine_.prompt_logprobs = {{5, std::nanf(""), {}}, {6, -2, {{9, -0.5F}}}};
+  start();
+  const auto ask_for = [&](const std::string& fields) {
+    return ask(post(R"({"prompt":[5,6],"echo":true,"logprobs":1,)" + fields + "}", "/v1/completions"));
+  };
+  const auto choice = json::parse(ask_for(R"("max_tokens":2)").body)["choices"][0];
+  EXPECT_TRUE(engine_.request(0).score_prompt);
+  EXPECT_EQ(choice["logprobs"]["token_logprobs"], json::parse("[null,-2.0,-1.0,-1.0]"));
+  EXPECT_EQ(choice["logprobs"]["top_logprobs"][1].size(), 2U);
+  const auto none = json::parse(ask_for(R"("max_tokens":0)").body)["choices"][0];
+  EXPECT_EQ(engine_.request(1).max_tokens, 0);
+  EXPECT_EQ(none["logprobs"]["token_logprobs"], json::parse("[null,-2.0]"));
+  EXPECT_EQ(none["text"], demo_tokenizer()->decode(std::vector<std::int32_t>{5, 6}));
+  const auto streamed = ask_for(R"("max_tokens":0,"stream":true)").body;
+  EXPECT_NE(streamed.find(R"("token_logprobs":[null)"), std::string::npos) << streamed;
+  EXPECT_TRUE(streamed.ends_with("data: [DONE]\n\n"));
+  ask(post(R"({"prompt":[5,6],"echo":true,"max_tokens":0})", "/v1/completions"));
+  EXPECT_FALSE(engine_.request(3).score_prompt) << "nobody asked";
 }
 
 TEST_F(HttpServerTest, StreamsOfSeveralChoicesEndTogether) {
