@@ -81,6 +81,22 @@ std::int32_t answer_length(const ServedModel& model, const CompletionCall& call,
   return call.max_tokens.value_or(static_cast<std::int32_t>(context - prompt_tokens));
 }
 
+// An answer that scores prompts is held whole and costs the engine next to nothing a token, unlike one of as many
+// tokens that it had to make.
+void check_scores(const std::vector<Request>& prepared, std::int32_t choices_of_each) {
+  constexpr std::int64_t kMostScores = std::int64_t{1} << 18;
+  std::int64_t scores = 0;
+  for (const Request& request : prepared) {
+    if (!request.score_prompt) return;
+    scores += static_cast<std::int64_t>(request.prompt.size()) * choices_of_each * (1 + request.top_logprobs);
+  }
+  if (scores <= kMostScores) return;
+  throw Error(ErrorCode::kInvalidArgument,
+              "'logprobs' of these prompts are " + std::to_string(scores) +
+                  " (tokens times n times 1 + logprobs), over " + std::to_string(kMostScores),
+              "send fewer prompts at a time", "logprobs");
+}
+
 void check_model(const ServedModel& model, const std::optional<std::string>& wanted) {
   if (!wanted || std::find(model.names.begin(), model.names.end(), *wanted) != model.names.end()) return;
   throw Error(ErrorCode::kNotFound, "the model '" + wanted->substr(0, 128) + "' does not exist",
@@ -234,6 +250,7 @@ AnswerIdentity Service::generate(CompletionCall call, const Caller& caller, cons
     prepared.back().tenant = caller.tenant;
     prepared.back().name = caller.request_id;
   }
+  check_scores(prepared, call.n);
   AnswerIdentity who = identify(*served, call, prepared.front());
   try {
     for (const Request& request : prepared) submit_choices(*served, request, call.n, make_sink, who);

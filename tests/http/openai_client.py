@@ -97,6 +97,34 @@ def logprobs(client, model):
     check("completions answer with logprobs", len(completion.choices[0].logprobs.token_logprobs) > 0)
 
 
+def scoring(client, model):
+    text = "SELECT name FROM users WHERE id = 1;"
+    score = lambda **fields: client.completions.create(**({"model": model, "prompt": text, "temperature": 0, "echo": True,
+                                                           "logprobs": 2} | fields))
+    alone, answered = score(max_tokens=0).choices[0], score(max_tokens=6).choices[0]
+    scores = alone.logprobs
+    n = len(scores.tokens)
+    check("a text is scored and nothing answered", alone.text == text and alone.finish_reason == "length" and n > 5 and
+          scores.token_logprobs[0] is None and all(one < 0 for one in scores.token_logprobs[1:]), scores)
+    check("offsets cut the text into its tokens", [text[start:end] for start, end in zip(scores.text_offset, scores.text_offset[1:] + [len(text)])]
+          == scores.tokens, scores)
+    check("an answer behind it changes no score", answered.logprobs.token_logprobs[:n] == scores.token_logprobs and
+          answered.logprobs.text_offset[n] == len(text) and answered.text.startswith(text), answered.logprobs)
+    prefix = client.completions.create(model=model, prompt=text[:scores.text_offset[4]], max_tokens=1, temperature=0, logprobs=5)
+    known = prefix.choices[0].logprobs.top_logprobs[0]
+    check("a score is what the target says behind the tokens before", all(known[token] == value for token, value in
+                                                                        scores.top_logprobs[4].items() if token in known) and
+          set(scores.top_logprobs[4]) & set(known), (known, scores.top_logprobs[4]))
+    streamed = [None]
+    for chunk in score(max_tokens=6, stream=True):
+        if chunk.choices and chunk.choices[0].logprobs:
+            streamed += chunk.choices[0].logprobs.token_logprobs
+    check("streams bring the same scores", streamed[1:] == answered.logprobs.token_logprobs, streamed)
+    prompts = client.completions.create(model=model, prompt=[text, "UPDATE"], max_tokens=0, echo=True, logprobs=0)
+    check("several texts at once", [choice.text for choice in prompts.choices] == [text, "UPDATE"] and
+          prompts.choices[0].logprobs.token_logprobs == scores.token_logprobs, prompts)
+
+
 def choices(client, model):
     def ask(**fields):
         return client.chat.completions.create(**({"model": model, "messages": MESSAGES, "max_tokens": 12, "temperature": 1} | fields))
@@ -236,6 +264,7 @@ def main():
             stream(client, model, whole)
             stops(client, model, whole)
             logprobs(client, model)
+            scoring(client, model)
             choices(client, model)
             parameters(client, model)
             refusals(client, model)

@@ -134,6 +134,21 @@ TEST_F(HttpServerTest, AnEchoWithLogprobsScoresThePrompt) {
   EXPECT_FALSE(engine_.request(3).score_prompt) << "nobody asked";
 }
 
+TEST_F(HttpServerTest, ScoresAreBounded) {
+  max_positions_ = 4096;
+  start();
+  const auto ask_for = [&](std::size_t n_tokens, const std::string& fields) {
+    const json body = json::array({std::vector<int>(n_tokens, 5), std::vector<int>(n_tokens, 6)});
+    return ask(post(R"({"prompt":)" + body.dump() + R"(,"n":16,"max_tokens":4,)" + fields + "}", "/v1/completions"));
+  };
+  EXPECT_EQ(ask_for(2048, R"("echo":true,"logprobs":3)").status, 200) << "2 times 2048 times 16 times 4";
+  const auto refused = ask_for(2049, R"("echo":true,"logprobs":3)");
+  EXPECT_EQ(refused.status, 400);
+  EXPECT_EQ(error_of(refused)["param"], "logprobs");
+  EXPECT_EQ(ask_for(2049, R"("logprobs":3)").status, 200);
+  EXPECT_EQ(ask_for(2049, R"("echo":true)").status, 200);
+}
+
 TEST_F(HttpServerTest, StreamsOfSeveralChoicesEndTogether) {
   start();
   const auto reply = ask(post(R"({"messages":[{"role":"user","content":"hi"}],"n":3,"stream":true})"));
