@@ -34,6 +34,29 @@ struct DirectoryCloser {
   void operator()(DIR* directory) const { ::closedir(directory); }
 };
 
+class Sha256 {
+ public:
+  Sha256() : context_(EVP_MD_CTX_new(), EVP_MD_CTX_free) {
+    SLIP_CHECK(context_ && EVP_DigestInit_ex(context_.get(), EVP_sha256(), nullptr) == 1, "OpenSSL has no SHA-256");
+  }
+  void add(std::string_view bytes) { EVP_DigestUpdate(context_.get(), bytes.data(), bytes.size()); }
+  std::string hex() {
+    std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};
+    unsigned n_bytes = 0;
+    EVP_DigestFinal_ex(context_.get(), digest.data(), &n_bytes);
+    std::string text;
+    for (unsigned i = 0; i < n_bytes; ++i) {
+      std::array<char, 3> two{};
+      std::snprintf(two.data(), two.size(), "%02x", digest[i]);
+      text += two.data();
+    }
+    return text;
+  }
+
+ private:
+  std::unique_ptr<EVP_MD_CTX, void (*)(EVP_MD_CTX*)> context_;
+};
+
 }  // namespace
 
 void StoreFolder::refuse(const std::string& name, int error) const {
@@ -169,28 +192,23 @@ void StoreFolder::remove_tree(const std::string& name, int depth) const {
 }
 
 std::string sha256_of(int fd, const std::string& where) {
-  const std::unique_ptr<EVP_MD_CTX, void (*)(EVP_MD_CTX*)> context(EVP_MD_CTX_new(), EVP_MD_CTX_free);
-  SLIP_CHECK(context && EVP_DigestInit_ex(context.get(), EVP_sha256(), nullptr) == 1, "OpenSSL has no SHA-256");
-  std::vector<std::byte> chunk(std::size_t{1} << 20);
+  Sha256 hash;
+  std::vector<char> chunk(std::size_t{1} << 20);
   off_t offset = 0;
   while (true) {
     const ssize_t n = ::pread(fd, chunk.data(), chunk.size(), offset);
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) throw Error(ErrorCode::kIo, "cannot read " + where + ": " + std::strerror(errno));
-    if (n == 0) break;
-    EVP_DigestUpdate(context.get(), chunk.data(), static_cast<std::size_t>(n));
+    if (n == 0) return hash.hex();
+    hash.add({chunk.data(), static_cast<std::size_t>(n)});
     offset += n;
   }
-  std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};
-  unsigned n_bytes = 0;
-  EVP_DigestFinal_ex(context.get(), digest.data(), &n_bytes);
-  std::string hex;
-  for (unsigned i = 0; i < n_bytes; ++i) {
-    std::array<char, 3> two{};
-    std::snprintf(two.data(), two.size(), "%02x", digest[i]);
-    hex += two.data();
-  }
-  return hex;
+}
+
+std::string sha256_of(std::string_view bytes) {
+  Sha256 hash;
+  hash.add(bytes);
+  return hash.hex();
 }
 
 }  // namespace slip

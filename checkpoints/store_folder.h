@@ -50,5 +50,6 @@ class StoreFolder {
 
 // Hex digits of the SHA-256 of what `fd` holds from its start.
 std::string sha256_of(int fd, const std::string& where);
+std::string sha256_of(std::string_view bytes);  // of these
 
 }  // namespace slip

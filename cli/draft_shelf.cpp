@@ -1,38 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/draft_shelf.h"
 
-#include <openssl/sha.h>
-
-#include <algorithm>
-#include <array>
-#include <string_view>
-
 #include "checkpoints/weight_files.h"
 #include "common/error.h"
-#include "common/file.h"
 #include "common/log.h"
+#include "engine/model/fingerprint.h"
 #include "engine/model/tokenizer_paths.h"
 
 namespace slip::cli {
 namespace {
 
-constexpr std::uint64_t kMaxJsonBytes = std::uint64_t{256} << 20;
 constexpr const char* kWeightsFile = "model.safetensors";
-
-// Of what a draft must agree with: the target's shape and its words.
-std::string target_fingerprint(const std::filesystem::path& folder) {
-  const std::string both =
-      read_file(folder / "config.json", kMaxJsonBytes) + read_file(vocabulary_file(folder), kMaxJsonBytes);
-  std::array<unsigned char, SHA256_DIGEST_LENGTH> digest{};
-  ::SHA256(reinterpret_cast<const unsigned char*>(both.data()), both.size(), digest.data());
-  constexpr std::string_view kHex = "0123456789abcdef";
-  std::string text;
-  for (const unsigned char byte : digest) {
-    text += kHex[byte >> 4];
-    text += kHex[byte & 15];
-  }
-  return text;
-}
 
 DraftMeta import_base(DraftStore& store, const std::filesystem::path& folder, const DraftTarget& target) {
   const auto stored = store.current(kBaseDraft);

@@ -11,6 +11,7 @@
 
 #include "cli/check_config.h"
 #include "cli/command.h"
+#include "cli/open_files.h"
 #include "cli/reload.h"
 #include "cli/serve_config.h"
 #include "cli/serving.h"
@@ -27,6 +28,7 @@ namespace slip::cli {
 namespace {
 
 constexpr std::chrono::milliseconds kFlushCheck{5};
+constexpr std::uint64_t kOwnFiles = 256;  // ledger, replay segments, drafts, log: more than they ever are at once
 constexpr const char* kFooter =
     "Examples:\n"
     "  slipstream serve -c configs/default.toml --port 8000\n"
@@ -56,6 +58,14 @@ ApiKeys load_keys(const ServeConfig& config, const ApiKeys& environment) {
   // A core dump would hold the requests under way, with their keys.
   if (!keys.empty()) ::prctl(PR_SET_DUMPABLE, 0);
   return keys;
+}
+
+void make_room_for_connections(int max_connections) {
+  const std::uint64_t wanted = static_cast<std::uint64_t>(max_connections) + kOwnFiles;
+  const std::uint64_t allowed = allow_open_files(wanted);
+  if (allowed >= wanted) return;
+  log_warn("this process may have " + std::to_string(allowed) + " files open, fewer than the " +
+           std::to_string(wanted) + " that server.max_connections can take: raise its hard limit (ulimit -Hn)");
 }
 
 // The engine has ended; the last bytes may still be on their way.
@@ -146,6 +156,7 @@ void serve(const ServeOverrides& overrides, bool check_only) {
   const StopSignal signals;
   signals.take_reloads();
   set_log(config.log);
+  make_room_for_connections(config.server.max_connections);
   const ApiKeys environment_keys = take_environment_keys();
   Gatekeeper gatekeeper(config.server, load_keys(config, environment_keys));
   KeyQuotas quotas(*gatekeeper.keys());

@@ -13,6 +13,7 @@
 #include "cli/recorder.h"
 #include "cli/usable_cores.h"
 #include "cli/usable_memory.h"
+#include "cli/version.h"
 #include "common/disk_space.h"
 #include "common/error.h"
 #include "common/file.h"
@@ -154,6 +155,7 @@ struct Serving::State {
         lock(config.data_dir),
         disk(std::make_shared<DiskSpace>(config.data_dir, config.min_free_bytes)),
         target(load_target(config.target, config.dtype)),
+        fingerprint(system_fingerprint(config.target, config.dtype)),
         topics(config.topics),
         router(make_router(config, topics)),
         store(private_folder(config.data_dir / "drafts"), config.retention),
@@ -209,6 +211,7 @@ struct Serving::State {
   DataDirectoryLock lock;
   const std::shared_ptr<DiskSpace> disk;
   TargetModel target;
+  const std::string fingerprint;
   TopicTable topics;
   std::shared_ptr<Router> router;
   DraftStore store;
@@ -254,6 +257,7 @@ std::shared_ptr<const ServedModel> Serving::model() const {
   auto model = std::make_shared<ServedModel>();
   model->names = state->config.served_names;
   if (model->names.empty()) model->names = {folder_name(state->config.target)};
+  model->system_fingerprint = state->fingerprint;
   model->tokenizer = state->target.tokenizer;
   model->chat_template = load_template(state->config);
   model->max_positions = state->target.weights->config.max_positions;

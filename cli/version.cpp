@@ -9,7 +9,9 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
+#include "checkpoints/store_folder.h"
 #include "cli/command.h"
+#include "engine/model/fingerprint.h"
 #include "kernels/matmul.h"
 
 namespace slip::cli {
@@ -78,6 +80,15 @@ std::string version_json() {
       {"matrix_instructions", kernels::isa_class_name(kernels::isa_class())},
   };
   return facts.dump();
+}
+
+std::string system_fingerprint(const std::filesystem::path& target, Dtype dtype) {
+  constexpr std::size_t kDigits = 16;
+  const std::string build =
+      SLIPSTREAM_VERSION "\n" SLIPSTREAM_COMMIT "\n" + compiler_name() + "\n" SLIPSTREAM_CUDA_TEXT;
+  const std::string machine = kernels::isa_class_name(kernels::isa_class());
+  const std::string model = model_fingerprint(target) + "\n" + std::to_string(static_cast<int>(dtype));
+  return "fp_" + sha256_of(build + "\n" + machine + "\n" + model).substr(0, kDigits);
 }
 
 void add_version(CLI::App& app) {

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <filesystem>
 #include <string>
+
+#include "common/tensor_view.h"
 
 namespace slip::cli {
 
@@ -9,5 +12,10 @@ namespace slip::cli {
 std::string version_text();
 // The same as one JSON object.
 std::string version_json();
+
+// "fp_" and 16 hex digits for what a seeded answer depends on besides the request: this build, the instructions that
+// this machine chose, and the target in `target` (model_fingerprint(), whose errors it throws) computed in `dtype`.
+// Which draft runs ahead makes no difference, so none has a part in it.
+std::string system_fingerprint(const std::filesystem::path& target, Dtype dtype);
 
 }  // namespace slip::cli

@@ -11,7 +11,7 @@
 #include "checkpoints/weight_files.h"
 #include "common/error.h"
 #include "common/file.h"
-#include "engine/model/tokenizer_paths.h"
+#include "engine/model/fingerprint.h"
 
 namespace slip {
 namespace {
@@ -74,10 +74,6 @@ bool is_flat(const std::vector<HeldoutPoint>& heldout, std::size_t window) {
   const double before = std::min_element(heldout.begin(), recent, less)->loss;
   const double since = std::min_element(recent, heldout.end(), less)->loss;
   return since > before * (1 - kLeastGain);
-}
-
-std::string target_fingerprint(const fs::path& target) {
-  return file_sha256(target / "config.json").substr(0, 32) + file_sha256(vocabulary_file(target)).substr(0, 32);
 }
 
 // Of one file its hash; of shards their hashes one behind the other.

@@ -60,7 +60,5 @@ class WarmupWork {
 
 // The options that decide the weights, as JSON; equal text means an equal run.
 std::string describe_run(const WarmupOptions& options);
-// 64 hex digits: the first half of the SHA-256 of config.json, then of the vocabulary's file.
-std::string target_fingerprint(const std::filesystem::path& target);
 
 }  // namespace slip

@@ -21,7 +21,7 @@ const char* stop_reason_name(StopReason reason);  // "stop_token", "stop_string"
 
 struct TokenLogprobs {
   std::int32_t token = 0;
-  float logprob = 0;              // raw: T = 1, before any transform
+  float logprob = 0;              // raw: T = 1, before any transform; NaN for a prompt's first token
   std::vector<TokenLogprob> top;  // [Request::top_logprobs]
 };
 
@@ -30,6 +30,8 @@ struct TokenDelta {
   std::vector<std::int32_t> tokens;
   std::string text;
   std::vector<TokenLogprobs> logprobs;  // one per token when asked for, else empty
+  // Of a scored prompt's tokens, in order; all come before the answer's first token or with it.
+  std::vector<TokenLogprobs> prompt_logprobs;
 };
 
 struct RequestFigures {
@@ -75,13 +77,14 @@ struct Request {
   std::string name;                  // what else the submitter calls it: copied, never read
   std::vector<std::int32_t> prompt;  // at least one token
   SamplingParams sampling;
-  std::int32_t max_tokens = 16;       // prompt + max_tokens ≤ the target's max_positions
+  std::int32_t max_tokens = 16;       // prompt + max_tokens ≤ the target's max_positions; 0: the prompt is only read
   std::vector<std::int32_t> end_ids;  // empty: only length and strings stop
   std::vector<std::string> stop_strings;
   bool keep_stop = false;  // the text keeps the stop string, or the end token's text, that ended it
   // A text of its own, or the middle of the prompt's: some tokenizers write a space before the first word only then.
   StreamDecoder::Start answer_start = StreamDecoder::Start::kText;
   std::int32_t top_logprobs = -1;  // −1: none; 0: the token's own; n: and the n best
+  bool score_prompt = false;       // log probabilities of the prompt's tokens too; with top_logprobs ≥ 0
   bool checksum = false;
   std::shared_ptr<DraftSlot> draft;  // null: plain decoding
   std::optional<std::int32_t> k;     // overrides EngineOptions::k

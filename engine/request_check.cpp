@@ -48,7 +48,7 @@ void check_logit_bias(const std::vector<LogitBias>& biases, std::int32_t vocab_s
 }
 
 void check_length(const Request& request, const RequestLimits& limits) {
-  require(request.max_tokens >= 1, "max_tokens", "max_tokens must be at least 1");
+  require(request.max_tokens >= 0, "max_tokens", "max_tokens must not be negative");
   const std::int64_t total = static_cast<std::int64_t>(request.prompt.size()) + request.max_tokens;
   const auto lengths =
       std::to_string(request.prompt.size()) + " prompt tokens and max_tokens " + std::to_string(request.max_tokens);
@@ -95,6 +95,8 @@ void check_request(const Request& request, const RequestLimits& limits) {
           "a stop string must not be empty");
   require(request.top_logprobs >= -1 && request.top_logprobs <= limits.vocab_size, "top_logprobs",
           "top_logprobs must be between 0 and the vocabulary's size");
+  require(!request.score_prompt || request.top_logprobs >= 0, "top_logprobs",
+          "a prompt is scored only with top_logprobs");
   require(!request.k || (*request.k >= 0 && *request.k <= limits.max_k), "k",
           "k must be between 0 and " + std::to_string(limits.max_k));
   check_draft(request, limits.vocab_size);

@@ -75,6 +75,11 @@ bool Sequence::commit(std::int32_t token) {
   return reason != StopReason::kNone;
 }
 
+void Sequence::end_unanswered() {
+  n_cached = n_tokens();
+  reason = StopReason::kLength;
+}
+
 void Sequence::fail(const Error& cause) {
   reason = StopReason::kFailed;
   error = cause;

@@ -42,6 +42,7 @@ struct Sequence {
   RequestSummary summary() const;
   // Adds one token of the answer; true when it ended the answer (`reason` says why).
   bool commit(std::int32_t token);
+  void end_unanswered();  // the prompt was read, and nothing more was asked for
   void fail(const Error& cause);
 };
 

@@ -64,12 +64,13 @@ void Engine::State::start(WaitingRequest waiting) {
     sequence->grammar = std::make_unique<AnswerGrammar>(request.sampling.grammar, *masks);
   }
   // What edited logits made is no evidence of how a draft does on plain ones, and the edits are not recorded.
-  if (observations != nullptr && request.learn && !request.sampling.edits_logits()) {
+  const bool answers = request.max_tokens > 0;
+  if (observations != nullptr && answers && request.learn && !request.sampling.edits_logits()) {
     sequence->observed = true;
     observations->begin({request.id, request.route, request.tenant, request.prompt, request.session, request.sampling,
                          sequence->rule, request.choice});
   }
-  if (request.draft != nullptr && request.k.value_or(options.k) > 0) {
+  if (request.draft != nullptr && answers && request.k.value_or(options.k) > 0) {
     const auto failure = contain([&] { proposer->begin(sequence->ref()); });
     sequence->drafting = !failure;
     if (failure) log_error("no draft for a request: " + failure->message());
@@ -88,6 +89,7 @@ void Engine::State::plan_next() {
     load.n_tokens = sequence->n_tokens();
     load.n_pending = sequence->n_pending();
     load.remaining = sequence->remaining();
+    load.scored = sequence->request.score_prompt;
     load.k_wanted = sequence->drafting ? sequence->request.k.value_or(options.k) : 0;
     load.ready_depth = sequence->drafting ? proposer->ready_depth(refs_.back()) : 0;
     loads_.push_back(load);
@@ -106,6 +108,7 @@ void Engine::State::plan_next() {
     proposals_[i].clear();
     proposals_[i].version = 0;
     parts_[i].scored = false;
+    parts_[i].first_prompt_row = -1;
     parts_[i].committed.clear();
   }
 }
@@ -163,6 +166,10 @@ void Engine::State::verify() {
     task.n_cached = sequence.n_cached;
     task.proposal = &proposals_[i];
     task.wants_logits = n_rows == sequence.n_pending();
+    if (sequence.request.score_prompt && sequence.n_cached < sequence.prompt_tokens) {
+      task.wants_all_logits = is_prompt;
+      parts_[i].first_prompt_row = sequence.n_cached;
+    }
     parts_[i].task = tasks_.size();
     parts_[i].scored = task.wants_logits;
     tasks_.push_back(task);
@@ -187,6 +194,7 @@ void Engine::State::accept() {
 
 void Engine::State::accept_one(std::size_t i) {
   Sequence& sequence = *running[i];
+  if (sequence.remaining() == 0) return sequence.end_unanswered();
   const Proposal& proposal = proposals_[i];
   Part& part = parts_[i];
   // Rows behind a refused token are never looked at, so they are never transformed.

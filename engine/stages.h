@@ -47,8 +47,9 @@ struct Engine::State {
  private:
   // What the current step does with one sequence.
   struct Part {
-    std::size_t task = 0;  // in `tasks`, when it has rows
-    bool scored = false;   // the target spoke about its next token
+    std::size_t task = 0;                // in `tasks`, when it has rows
+    bool scored = false;                 // the target spoke about its next token
+    std::int32_t first_prompt_row = -1;  // of a prompt that is scored: where the rows of this step begin in it
     Verdict verdict;
     std::vector<std::int32_t> committed;
   };
@@ -59,6 +60,7 @@ struct Engine::State {
   void accept_one(std::size_t i);
   void count_verdict(std::size_t i);
   void emit_one(std::size_t i);
+  void add_prompt_logprobs(std::size_t i, TokenDelta& delta) const;
   void observe_one(std::size_t i);
   std::int32_t row_of_committed(const Part& part, std::size_t index) const;
   TokenLogprobs logprobs_of(std::span<const float> logits, std::int32_t token, std::int32_t n_top) const;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The stages that tell: clients of their tokens, the learner of what was seen, listeners of figures.
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <utility>
 
 #include "common/clock.h"
@@ -16,7 +18,8 @@ namespace slip {
 
 void Engine::State::emit() {
   for (std::size_t i = 0; i < running.size(); ++i) {
-    if (parts_[i].committed.empty() || running[i]->reason == StopReason::kFailed) continue;
+    if ((parts_[i].committed.empty() && parts_[i].first_prompt_row < 0) || running[i]->reason == StopReason::kFailed)
+      continue;
     if (const auto failure = contain([&] { emit_one(i); })) running[i]->fail(*failure);
   }
 }
@@ -29,10 +32,23 @@ std::int32_t Engine::State::row_of_committed(const Part& part, std::size_t index
 TokenLogprobs Engine::State::logprobs_of(std::span<const float> logits, std::int32_t token, std::int32_t n_top) const {
   TokenLogprobs logprobs;
   const double normalizer = log_normalizer(logits);
+  if (!std::isfinite(normalizer)) throw Error(ErrorCode::kDataLoss, "the target's logits are not finite");
   logprobs.token = token;
   logprobs.logprob = static_cast<float>(logits[static_cast<std::size_t>(token)] - normalizer);
   top_logprobs(logits, normalizer, n_top, logprobs.top);
   return logprobs;
+}
+
+// Each row tells of the token behind it, whose log probability is taken while the row's logits are still there.
+void Engine::State::add_prompt_logprobs(std::size_t i, TokenDelta& delta) const {
+  const Sequence& sequence = *running[i];
+  const std::int32_t first = parts_[i].first_prompt_row, n_rows = plan_.sequences[i].n_rows;
+  const auto token_at = [&](std::int32_t at) { return sequence.tokens[static_cast<std::size_t>(at)]; };
+  if (first == 0) delta.prompt_logprobs.push_back({token_at(0), std::numeric_limits<float>::quiet_NaN(), {}});
+  for (std::int32_t at = first + 1; at <= std::min(first + n_rows, sequence.prompt_tokens - 1); ++at) {
+    const auto logits = verifier.logits(parts_[i].task, at - first - n_rows);
+    delta.prompt_logprobs.push_back(logprobs_of(logits, token_at(at), sequence.request.top_logprobs));
+  }
 }
 
 void Engine::State::emit_one(std::size_t i) {
@@ -41,6 +57,7 @@ void Engine::State::emit_one(std::size_t i) {
   TokenDelta delta;
   delta.tokens = part.committed;
   delta.text = sequence.text.take();
+  if (part.first_prompt_row >= 0) add_prompt_logprobs(i, delta);
   for (std::size_t j = 0; j < part.committed.size(); ++j) {
     const auto logits = verifier.logits(part.task, row_of_committed(part, j));
     if (sequence.request.top_logprobs >= 0) {

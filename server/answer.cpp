@@ -2,12 +2,9 @@
 #include "server/answer.h"
 
 #include <algorithm>
-#include <array>
-#include <cmath>
-#include <cstdio>
 #include <nlohmann/json.hpp>
 
-#include "engine/model/utf8.h"
+#include "server/answer_logprobs.h"
 #include "server/reply.h"
 
 namespace slip {
@@ -15,95 +12,12 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr double kNoLogprob = -9999.0;  // JSON has no infinity
-
 std::string event(const Json& data) {
   return "data: " + dump_json(data) + "\n\n";
 }
 
 const char* finish_reason(StopReason reason) {
   return reason == StopReason::kEndToken || reason == StopReason::kStopString ? "stop" : "length";
-}
-
-double sendable(float logprob) {
-  return std::isfinite(logprob) ? static_cast<double>(logprob) : kNoLogprob;
-}
-
-std::string token_text(const Tokenizer& tokenizer, std::int32_t id) {
-  const auto bytes = tokenizer.token_bytes(id);
-  return std::string(bytes.empty() ? tokenizer.token_content(id) : bytes);
-}
-
-// Bytes of a character's middle are none: each character counts where it begins.
-std::size_t n_characters(std::string_view text) {
-  return static_cast<std::size_t>(
-      std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));
-}
-
-std::string_view echo_of(const AnswerIdentity& who, std::size_t choice) {
-  if (who.echoes.empty()) return {};
-  return who.echoes[choice / static_cast<std::size_t>(who.choices_per_prompt)];
-}
-
-Json chat_logprob(const Tokenizer& tokenizer, std::int32_t id, float logprob) {
-  const std::string text = token_text(tokenizer, id);
-  Json bytes = Json::array();
-  for (const char c : text) bytes.push_back(static_cast<int>(static_cast<unsigned char>(c)));
-  return {{"token", text}, {"logprob", sendable(logprob)}, {"bytes", std::move(bytes)}};
-}
-
-Json chat_logprobs(const AnswerIdentity& who, const AnswerPart& part) {
-  Json content = Json::array();
-  for (const auto& token : part.logprobs) {
-    if (who.tokenizer->is_special(token.token)) continue;  // the end token is no part of the text
-    Json entry = chat_logprob(*who.tokenizer, token.token, token.logprob);
-    entry["top_logprobs"] = Json::array();
-    for (const auto& other : token.top) {
-      entry["top_logprobs"].push_back(chat_logprob(*who.tokenizer, other.id, other.logprob));
-    }
-    content.push_back(std::move(entry));
-  }
-  return {{"content", std::move(content)}, {"refusal", nullptr}};
-}
-
-// Names a token by its text, or by its bytes where these are no whole characters: as JSON, replaced, they would be one
-// another's doubles.
-std::string token_name(const std::string& text) {
-  if (valid_utf8_prefix(text) == text.size()) return text;
-  std::string name = "bytes:";
-  for (const char c : text) {
-    std::array<char, 5> hex{};
-    std::snprintf(hex.data(), hex.size(), "\\x%02x", static_cast<unsigned>(static_cast<unsigned char>(c)));
-    name += hex.data();
-  }
-  return name;
-}
-
-// As OpenAI has it, the token itself is among the best whether it was or not.
-Json completion_logprobs(const AnswerIdentity& who, const AnswerPart& part) {
-  Json tokens = Json::array(), logprobs = Json::array(), tops = Json::array(), offsets = Json::array();
-  std::size_t offset = part.text_offset;
-  for (const auto& token : part.logprobs) {
-    if (who.tokenizer->is_special(token.token)) continue;
-    const std::string text = token_text(*who.tokenizer, token.token);
-    Json top = Json::object();
-    for (const auto& other : token.top) top[token_name(token_text(*who.tokenizer, other.id))] = sendable(other.logprob);
-    top[token_name(text)] = sendable(token.logprob);
-    tops.push_back(std::move(top));
-    logprobs.push_back(sendable(token.logprob));
-    offsets.push_back(offset);
-    offset += n_characters(text);
-    tokens.push_back(token_name(text));
-  }
-  return {{"tokens", std::move(tokens)},
-          {"token_logprobs", std::move(logprobs)},
-          {"top_logprobs", std::move(tops)},
-          {"text_offset", std::move(offsets)}};
-}
-
-Json logprobs(const AnswerIdentity& who, const AnswerPart& part) {
-  if (!who.logprobs) return nullptr;
-  return who.endpoint == Endpoint::kChat ? chat_logprobs(who, part) : completion_logprobs(who, part);
 }
 
 // What the whole call cost: a prompt counts once, however many choices it has.
@@ -134,6 +48,7 @@ Json usage(const AnswerIdentity& who, const RequestFigures& figures) {
 }
 
 void add_metrics(Json& answer, const AnswerIdentity& who, const RequestFigures& figures) {
+  if (who.seed) answer["metrics"]["seed"] = *who.seed;
   if (!who.expose_acceptance) return;
   const bool drafted = !who.draft.empty();
   answer["metrics"]["speculative_decoding"] = {{"num_spec_steps", figures.steps},
@@ -147,7 +62,11 @@ void add_metrics(Json& answer, const AnswerIdentity& who, const RequestFigures& 
 }
 
 Json frame(const AnswerIdentity& who, const char* object) {
-  return {{"id", who.id}, {"object", object}, {"created", who.created_s}, {"model", who.model}};
+  return {{"id", who.id},
+          {"object", object},
+          {"created", who.created_s},
+          {"model", who.model},
+          {"system_fingerprint", who.system_fingerprint}};
 }
 
 Json chunk(const AnswerIdentity& who, Json choice) {
@@ -176,7 +95,7 @@ Json whole_choice(const AnswerIdentity& who, std::size_t index, const Choice& wh
   } else {
     choice["text"] = std::string(echo_of(who, index)) + whole.part.text;
   }
-  choice["logprobs"] = logprobs(who, whole.part);
+  choice["logprobs"] = logprobs_json(who, index, whole.part);
   choice["finish_reason"] = finish_reason(whole.finished->reason);
   return choice;
 }
@@ -187,12 +106,9 @@ bool all_finished(std::span<const Choice> choices) {
   return std::all_of(choices.begin(), choices.end(), [](const Choice& one) { return one.finished.has_value(); });
 }
 
-std::size_t n_characters(const AnswerIdentity& who, const AnswerPart& part) {
-  std::size_t n = 0;
-  for (const auto& token : part.logprobs) {
-    if (!who.tokenizer->is_special(token.token)) n += n_characters(token_text(*who.tokenizer, token.token));
-  }
-  return n;
+std::string_view echo_of(const AnswerIdentity& who, std::size_t choice) {
+  if (who.echoes.empty()) return {};
+  return who.echoes[choice / static_cast<std::size_t>(who.choices_per_prompt)];
 }
 
 std::string whole_answer(const AnswerIdentity& who, std::span<const Choice> choices) {
@@ -217,7 +133,7 @@ std::string opening_events(const AnswerIdentity& who) {
 
 std::string delta_event(const AnswerIdentity& who, std::size_t choice, const AnswerPart& part) {
   Json delta = delta_choice(who, choice, part.text);
-  delta["logprobs"] = logprobs(who, part);
+  delta["logprobs"] = logprobs_json(who, choice, part);
   return event(chunk(who, std::move(delta)));
 }
 

@@ -6,6 +6,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "engine/request.h"
@@ -21,18 +22,29 @@ struct AnswerIdentity {
   std::vector<std::string> echoes;      // by prompt: its text, when it is to stand before the answer's; else empty
   std::string id;                       // "chatcmpl-…" or "cmpl-…"
   std::string model;
+  std::string system_fingerprint;  // as in ServedModel
+  // As it was given. One that the server drew is not told: a request that brings it is accepted by another rule, and so
+  // answered otherwise.
+  std::optional<std::int64_t> seed;
   std::int64_t created_s = 0;
   std::string topic, draft;  // draft empty: plain decoding
   TopicSource topic_source = TopicSource::kNone;
   bool stream = false, include_usage = false, expose_acceptance = true, logprobs = false;
+  bool prompt_scored = false;  // with logprobs and echoes: as in Request
   std::shared_ptr<const Tokenizer> tokenizer;
+};
+
+// How far the tokens before have come in a choice's text: in its echo, and behind it.
+struct TextPlace {
+  std::size_t echo_bytes = 0, echo_characters = 0, answer_characters = 0;
 };
 
 // Tokens and text gathered from deltas.
 struct AnswerPart {
   std::string text;
   std::vector<TokenLogprobs> logprobs;
-  std::size_t text_offset = 0;  // characters of the choice's tokens before these, with logprobs
+  std::vector<TokenLogprobs> prompt_logprobs;
+  TextPlace begins;  // with logprobs
 };
 
 // One of the answers a call asked for, as far as it has come.
@@ -41,8 +53,8 @@ struct Choice {
   std::optional<RequestSummary> finished;
 };
 bool all_finished(std::span<const Choice> choices);
-// Characters of the tokens that `part` has log probabilities of.
-std::size_t n_characters(const AnswerIdentity& who, const AnswerPart& part);
+// The prompt's text that stands before the choice's own; empty when there is none.
+std::string_view echo_of(const AnswerIdentity& who, std::size_t choice);
 
 // OpenAI's wire forms. Pure; any thread. REQUIRES: one of `choices` for each of who.requests, all finished.
 std::string whole_answer(const AnswerIdentity& who, std::span<const Choice> choices);

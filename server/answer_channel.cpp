@@ -10,7 +10,9 @@ namespace {
 std::size_t wire_bytes(const TokenDelta& delta) {
   constexpr std::size_t kPerLogprob = 60;
   std::size_t bytes = delta.text.size();
-  for (const auto& token : delta.logprobs) bytes += kPerLogprob * (1 + token.top.size());
+  for (const auto* tokens : {&delta.logprobs, &delta.prompt_logprobs}) {
+    for (const auto& token : *tokens) bytes += kPerLogprob * (1 + token.top.size());
+  }
   return bytes;
 }
 
@@ -24,7 +26,9 @@ void AnswerChannel::on_tokens(const TokenDelta& delta) {
       pending_.overflowed = true;
     } else {
       pending_.part.text += delta.text;
-      pending_.part.logprobs.insert(pending_.part.logprobs.end(), delta.logprobs.begin(), delta.logprobs.end());
+      const auto append = [](const auto& more, auto& to) { to.insert(to.end(), more.begin(), more.end()); };
+      append(delta.logprobs, pending_.part.logprobs);
+      append(delta.prompt_logprobs, pending_.part.prompt_logprobs);
       pending_.n_tokens += delta.tokens.size();
     }
   }

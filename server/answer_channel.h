@@ -27,7 +27,9 @@ class AnswerChannel final : public TokenSink {
     std::size_t n_tokens = 0;
     std::optional<RequestSummary> finished;
     bool overflowed = false;
-    bool empty() const { return n_tokens == 0 && part.text.empty() && !finished && !overflowed; }
+    bool empty() const {
+      return n_tokens == 0 && part.text.empty() && part.prompt_logprobs.empty() && !finished && !overflowed;
+    }
   };
   Taken take();  // the connection
 

@@ -171,9 +171,6 @@ class CallReader {
     const auto best_of = fields_.integer("best_of", 1, kMaxChoicesOfPrompt);
     if (best_of && *best_of != call_.n) refuse_unsupported_field("best_of", "must equal 'n': choices are not ranked");
     call_.echo = fields_.boolean("echo").value_or(false);
-    if (call_.echo && fields_.find("logprobs") != nullptr) {
-      refuse_unsupported_field("echo", "with 'logprobs' is not supported: prompts are not scored");
-    }
   }
 
   void read_end_tokens() {
@@ -188,7 +185,7 @@ class CallReader {
   }
 
   void read_lengths() {
-    const auto old_name = fields_.integer("max_tokens", 1, kMaxInt32);
+    const auto old_name = fields_.integer("max_tokens", call_.echo ? 0 : 1, kMaxInt32);  // 0: the echo is all
     const auto new_name =
         call_.endpoint == Endpoint::kChat ? fields_.integer("max_completion_tokens", 1, kMaxInt32) : std::nullopt;
     if (old_name && new_name && *old_name != *new_name) {

@@ -40,7 +40,7 @@ struct CompletionCall {
   std::vector<std::int32_t> stop_token_ids;  // end the answer, besides the model's own end tokens
   bool ignore_eos = false;                   // the model's own end tokens do not
   bool stream = false, include_usage = false;
-  bool echo = false;               // completion: the prompt's text stands before the answer's
+  bool echo = false;               // completion: the prompt's text stands before the answer's, its scores likewise
   std::int32_t top_logprobs = -1;  // as in Request
   bool learn = true;
   std::optional<std::string> topic_label;

@@ -6,6 +6,8 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "server/absent_routes.h"
+#include "server/answer_logprobs.h"
 #include "server/openapi.h"
 
 namespace slip {
@@ -99,7 +101,8 @@ std::span<const RouteEntry> routes() {
 std::optional<Reply> refuse_route(std::string_view method, std::string_view target) {
   const RouteEntry* route = find_route(path_of(target));
   if (route == nullptr) {
-    return error_reply(404, {.message = "no such route; there are " + route_list(), .code = "unknown_url"});
+    const std::string why = absent_route(path_of(target)).value_or("no such route");
+    return error_reply(404, {.message = why + "; there are " + route_list(), .code = "unknown_url"});
   }
   if (route->method == method || (route->method == "GET" && method == "HEAD")) return std::nullopt;
   Reply refusal = error_reply(405, {.message = std::string(route->path) + " takes " + methods_of(*route) + " only",
@@ -179,22 +182,26 @@ std::optional<Error> fault_of(const RequestSummary& summary) {
   return std::nullopt;
 }
 
-void gather(const AnswerIdentity& who, AnswerChannel::Taken& taken, bool kept, Choice& choice) {
+void gather(const AnswerIdentity& who, std::size_t index, AnswerChannel::Taken& taken, bool kept, Choice& choice) {
   if (taken.finished) choice.finished = taken.finished;
   if (kept) {
     choice.part.text += taken.part.text;
-    choice.part.logprobs.insert(choice.part.logprobs.end(), taken.part.logprobs.begin(), taken.part.logprobs.end());
+    const auto append = [](const auto& more, auto& to) { to.insert(to.end(), more.begin(), more.end()); };
+    append(taken.part.logprobs, choice.part.logprobs);
+    append(taken.part.prompt_logprobs, choice.part.prompt_logprobs);
     return;
   }
-  taken.part.text_offset = choice.part.text_offset;
-  choice.part.text_offset += n_characters(who, taken.part);
+  taken.part.begins = choice.part.begins;
+  choice.part.begins = place_behind(who, index, taken.part);
 }
 
 std::string stream_text(const AnswerIdentity& who, std::size_t choice, const AnswerChannel::Taken& taken,
                         std::span<const Choice> choices) {
   if (taken.overflowed) return error_event(Error(ErrorCode::kInternal, "the answer outgrew its buffer"));
   std::string events;
-  if (!taken.part.text.empty() || !taken.part.logprobs.empty()) events = delta_event(who, choice, taken.part);
+  const AnswerPart& part = taken.part;
+  if (!part.text.empty() || !part.logprobs.empty() || !part.prompt_logprobs.empty())
+    events = delta_event(who, choice, part);
   if (!taken.finished) return events;
   if (const auto fault = fault_of(*taken.finished)) return events + error_event(*fault);
   events += closing_events(who, choice, choices);

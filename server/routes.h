@@ -58,8 +58,8 @@ Admission admit(Service& service, Endpoint endpoint, std::string_view body, cons
 
 // Why a finished request has no answer to show; nullopt when it has one.
 std::optional<Error> fault_of(const RequestSummary& summary);
-// Adds what was taken to what is known of a choice; its text and log probabilities only when they are `kept`.
-void gather(const AnswerIdentity& who, AnswerChannel::Taken& taken, bool kept, Choice& choice);
+// Adds what was taken to what is known of the choice `index`; its text and log probabilities only when they are `kept`.
+void gather(const AnswerIdentity& who, std::size_t index, AnswerChannel::Taken& taken, bool kept, Choice& choice);
 // The events for what was taken of one of the choices, and gathered; with the end of the last, everything up to [DONE].
 std::string stream_text(const AnswerIdentity& who, std::size_t choice, const AnswerChannel::Taken& taken,
                         std::span<const Choice> choices);

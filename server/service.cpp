@@ -81,6 +81,22 @@ std::int32_t answer_length(const ServedModel& model, const CompletionCall& call,
   return call.max_tokens.value_or(static_cast<std::int32_t>(context - prompt_tokens));
 }
 
+// An answer that scores prompts is held whole and costs the engine next to nothing a token, unlike one of as many
+// tokens that it had to make.
+void check_scores(const std::vector<Request>& prepared, std::int32_t choices_of_each) {
+  constexpr std::int64_t kMostScores = std::int64_t{1} << 18;
+  std::int64_t scores = 0;
+  for (const Request& request : prepared) {
+    if (!request.score_prompt) return;
+    scores += static_cast<std::int64_t>(request.prompt.size()) * choices_of_each * (1 + request.top_logprobs);
+  }
+  if (scores <= kMostScores) return;
+  throw Error(ErrorCode::kInvalidArgument,
+              "'logprobs' of these prompts are " + std::to_string(scores) +
+                  " (tokens times n times 1 + logprobs), over " + std::to_string(kMostScores),
+              "send fewer prompts at a time", "logprobs");
+}
+
 void check_model(const ServedModel& model, const std::optional<std::string>& wanted) {
   if (!wanted || std::find(model.names.begin(), model.names.end(), *wanted) != model.names.end()) return;
   throw Error(ErrorCode::kNotFound, "the model '" + wanted->substr(0, 128) + "' does not exist",
@@ -193,6 +209,7 @@ Request Service::prepare(const ServedModel& served, const CompletionCall& call, 
     request.answer_start = StreamDecoder::behind(*served.tokenizer, request.prompt);
   }
   request.top_logprobs = call.top_logprobs;
+  request.score_prompt = call.echo && call.top_logprobs >= 0;
   request.learn = call.learn;
   request.session = session_of(request.prompt);
   return request;
@@ -206,6 +223,8 @@ AnswerIdentity Service::identify(const ServedModel& served, const CompletionCall
     for (const Prompt& prompt : call.prompts) who.echoes.push_back(echo_of(served, prompt));
   }
   who.model = call.model.value_or(served.names.front());
+  who.system_fingerprint = served.system_fingerprint;
+  if (call.sampling.seed) who.seed = static_cast<std::int64_t>(*call.sampling.seed);
   who.created_s = wall_us() / 1'000'000;
   who.topic = (*served.router->topics())[first.route.topic].name;
   who.topic_source = first.route.source;
@@ -213,6 +232,7 @@ AnswerIdentity Service::identify(const ServedModel& served, const CompletionCall
   who.stream = call.stream;
   who.include_usage = call.include_usage;
   who.logprobs = call.top_logprobs >= 0;
+  who.prompt_scored = first.score_prompt;
   who.expose_acceptance = expose_acceptance_.load(std::memory_order_relaxed) != ExposeAcceptance::kNone;
   who.tokenizer = served.tokenizer;
   return who;
@@ -230,6 +250,7 @@ AnswerIdentity Service::generate(CompletionCall call, const Caller& caller, cons
     prepared.back().tenant = caller.tenant;
     prepared.back().name = caller.request_id;
   }
+  check_scores(prepared, call.n);
   AnswerIdentity who = identify(*served, call, prepared.front());
   try {
     for (const Request& request : prepared) submit_choices(*served, request, call.n, make_sink, who);

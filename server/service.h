@@ -35,6 +35,7 @@ struct EngineDoor {
 // service's last request.
 struct ServedModel {
   std::vector<std::string> names;  // the first is canonical
+  std::string system_fingerprint;  // of what answers depend on: build and target, never a draft
   std::shared_ptr<const Tokenizer> tokenizer;
   std::shared_ptr<const ChatTemplate> chat_template;  // null: no chat completions
   std::int32_t max_positions = 0;

@@ -213,7 +213,7 @@ awaitable<Session::Next> Session::collect(Answer& answer) {
     std::optional<Error> fault;
     for (std::size_t i = 0; i < answer.channels.size(); ++i) {
       auto taken = answer.channels[i]->take();
-      gather(answer.who, taken, /*kept=*/true, answer.choices[i]);
+      gather(answer.who, i, taken, /*kept=*/true, answer.choices[i]);
       overflowed |= taken.overflowed || answer.choices[i].part.text.size() > options_.max_answer_bytes;
       if (taken.finished) log_.add(*taken.finished);
       if (taken.finished && !fault) fault = fault_of(*taken.finished);
@@ -292,7 +292,7 @@ awaitable<bool> Session::send_what_came(Answer& answer) {
   for (std::size_t i = 0; i < answer.channels.size() && !answer.broken; ++i) {
     auto taken = answer.channels[i]->take();
     if (taken.empty()) continue;
-    gather(answer.who, taken, /*kept=*/false, answer.choices[i]);
+    gather(answer.who, i, taken, /*kept=*/false, answer.choices[i]);
     if (taken.finished) log_.add(*taken.finished);
     const auto fault = taken.finished ? fault_of(*taken.finished) : std::nullopt;
     answer.broken = fault || taken.overflowed;

@@ -28,16 +28,28 @@ void plan_decoding(std::span<const SequenceLoad> loads, Budget& budget, Plan& pl
   }
 }
 
-void plan_prompts(std::span<const SequenceLoad> loads, Budget& budget, Plan& plan) {
+// Logit rows that a scored prompt leaves to the rest: one for each prompt that may come to its end, and all that the
+// proposals could use.
+std::int32_t logit_rows_of_others(std::span<const SequenceLoad> loads, const StepLimits& limits) {
+  std::int32_t rows = 0;
+  for (const SequenceLoad& load : loads) rows += load.n_pending > 1 ? 1 : most_nodes(load, limits);
+  return rows;
+}
+
+void plan_prompts(std::span<const SequenceLoad> loads, const StepLimits& limits, Budget& budget, Plan& plan) {
   for (std::size_t i = 0; i < loads.size(); ++i) {
     if (loads[i].n_pending == 1) continue;
-    const std::int32_t n = std::min({loads[i].n_pending, budget.prompt_rows, budget.rows});
+    std::int32_t n = std::min({loads[i].n_pending, budget.prompt_rows, budget.rows});
+    if (loads[i].scored) {
+      const std::int32_t spare = budget.logit_rows - logit_rows_of_others(loads, limits);
+      n = std::min({n, budget.logit_rows, std::max(spare, 1)});
+    }
     const bool finishes = n == loads[i].n_pending;
     if (n <= 0 || (finishes && budget.logit_rows == 0)) continue;
     plan.sequences[i].n_rows = n;
     budget.rows -= n;
     budget.prompt_rows -= n;
-    budget.logit_rows -= finishes ? 1 : 0;
+    budget.logit_rows -= loads[i].scored ? n : finishes ? 1 : 0;
   }
 }
 
@@ -63,7 +75,7 @@ void plan_step(std::span<const SequenceLoad> loads, const StepLimits& limits, Pl
   plan.sequences.assign(loads.size(), {});
   Budget budget{limits.max_rows, limits.max_logit_rows, limits.prefill_chunk};
   plan_decoding(loads, budget, plan);
-  plan_prompts(loads, budget, plan);
+  plan_prompts(loads, limits, budget, plan);
   plan_proposals(loads, limits, budget, plan);
 }
 

@@ -11,9 +11,10 @@ namespace slip {
 struct SequenceLoad {
   std::int32_t n_tokens = 1;     // committed: prompt and answer so far
   std::int32_t n_pending = 1;    // of those, not read by the target yet; 1 while decoding
-  std::int32_t remaining = 1;    // answer tokens still allowed, at least one
+  std::int32_t remaining = 1;    // answer tokens still allowed; 0 only for a prompt that is not answered
   std::int32_t k_wanted = 0;     // the request's or the engine's draft length
   std::int32_t ready_depth = 0;  // what its proposer can do now
+  bool scored = false;           // while it is a prompt, every row of it wants its logits
 };
 
 struct StepLimits {
@@ -33,7 +34,8 @@ struct Plan {
 
 // One pass: every decoding sequence gets its row, then prompts are read oldest first, then what is left of the budget
 // goes to proposals, one node a sequence in turn, so that a tight budget shortens all chains alike. k never exceeds
-// what could still be committed (one token is always the target's own), the context, or what the proposer can do. Pure.
+// what could still be committed (one token is always the target's own), the context, or what the proposer can do. A
+// scored prompt is read in pieces that leave the others the logit rows they want. Pure.
 // REQUIRES: limits.max_rows and max_logit_rows > loads.size(), so that every sequence advances.
 void plan_step(std::span<const SequenceLoad> loads, const StepLimits& limits, Plan& plan);
 

@@ -56,11 +56,13 @@ void Verifier::gather(std::span<const ScoreTask> tasks) {
       tokens_.push_back(task.tokens[i]);
       positions_.push_back(task.n_cached + static_cast<std::int32_t>(i));
     }
-    first_logit_row_.push_back(static_cast<std::int32_t>(logit_rows_.size()));
     const auto last = static_cast<std::int32_t>(tokens_.size()) - 1;
+    const std::int32_t first = task.wants_all_logits ? row_begin_.back() : last;
+    first_logit_row_.push_back(static_cast<std::int32_t>(logit_rows_.size()) + last - first);
     add_nodes(task);
     row_begin_.push_back(static_cast<std::int32_t>(tokens_.size()));
-    for (std::int32_t row = last; task.wants_logits && row < row_begin_.back(); ++row) logit_rows_.push_back(row);
+    const bool wants_some = task.wants_logits || task.wants_all_logits;
+    for (std::int32_t row = first; wants_some && row < row_begin_.back(); ++row) logit_rows_.push_back(row);
     KvView view;
     view.pages = task.pages;
     view.n_cached = task.n_cached;

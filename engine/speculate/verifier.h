@@ -18,6 +18,7 @@ struct ScoreTask {
   std::int32_t n_cached = 0;
   const Proposal* proposal = nullptr;  // null: none
   bool wants_logits = true;            // false in the middle of a prompt
+  bool wants_all_logits = false;       // of every row, not only from the last token on
 };
 
 // The target's word on many sequences at once: one pass over the ragged rows of all of them. A chain is a tree that
@@ -29,7 +30,8 @@ class Verifier {
 
   // REQUIRES: rows and logit rows within the worker's bounds, room for every row in the page tables.
   void score(std::span<const ScoreTask> tasks);
-  // Raw logits [vocab] of task `task`: row 0 after its last token, row 1 + i after node i.
+  // Raw logits [vocab] of task `task`: row 0 after its last token, row 1 + i after node i; with wants_all_logits also
+  // row −i after the token i places before the last.
   std::span<const float> logits(std::size_t task, std::int32_t row) const;
   // Moves the keys and values of accepted nodes to where committed ones belong; a chain has nothing to move.
   void keep_path(const ScoreTask& task, std::span<const std::int32_t> accepted);
@@ -41,7 +43,7 @@ class Verifier {
 
   Worker& worker_;
   std::unique_ptr<float[]> logits_;            // [max_logit_rows, vocab]
-  std::vector<std::int32_t> first_logit_row_;  // [n_task]
+  std::vector<std::int32_t> first_logit_row_;  // [n_task], of row 0
   std::vector<std::int32_t> tokens_, positions_, row_begin_, logit_rows_;
   std::vector<std::uint64_t> ancestors_;  // [n_row, ancestor_words_]; empty when all are chains
   std::int32_t ancestor_words_ = 0;

@@ -10,6 +10,7 @@
 #include <chrono>
 #include <filesystem>
 #include <future>
+#include <set>
 #include <string>
 
 #include "common/file.h"
@@ -117,6 +118,28 @@ TEST_F(ServingTest, RoutingChangesTheDraftAndNeverTheAnswer) {
     EXPECT_EQ(inferred.tokens.size(), 48U);
     for (const Answer* other : {&sql, &math, &unknown}) EXPECT_EQ(other->tokens, inferred.tokens);
   }
+}
+
+// It says whether a seed still means the same answer, so a draft that was swapped must not change it.
+TEST_F(ServingTest, TheSystemFingerprintIsTheTargetsWhateverTheDrafts) {
+  std::set<std::string> seen;
+  const auto look = [&] {
+    Serving serving(config_, metrics_, quotas_);
+    seen.insert(serving.model()->system_fingerprint);
+    const DraftSlot& slot = *serving.model()->slots.at(1);
+    auto swapped = std::make_shared<DraftVersion>(*slot.get());
+    swapped->number += 1;
+    serving.model()->slots.at(1)->set(std::move(swapped));
+    seen.insert(serving.model()->system_fingerprint);
+  };
+  look();
+  plant_another_draft();
+  look();
+  ASSERT_EQ(seen.size(), 1U);
+  config_.draft.clear();
+  seen.insert(Serving(config_, metrics_, quotas_).model()->system_fingerprint);
+  EXPECT_EQ(seen.size(), 1U) << "nor whether there are any";
+  EXPECT_TRUE(seen.begin()->starts_with("fp_"));
 }
 
 TEST_F(ServingTest, WhatTheRouterLearnedIsThereAfterARestart) {

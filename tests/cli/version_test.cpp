@@ -7,6 +7,8 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "tests/checkpoints/tiny_llama.h"
+
 namespace slip::cli {
 namespace {
 
@@ -30,6 +32,23 @@ TEST(VersionTest, JsonSaysTheSame) {
   }
   EXPECT_TRUE(facts.at("cuda").is_boolean());
   EXPECT_TRUE(facts.at("cpu_features").is_array());
+}
+
+TEST(VersionTest, TheSystemFingerprintIsShortAndTheTargetsOwn) {
+  const slip::testing::TemporaryFolder folder;
+  const auto fingerprint_of = [&](const char* name, bool tied, Dtype dtype) {
+    const auto target = folder.path() / name;
+    slip::testing::TinyLlama(tied).write(target);
+    std::ofstream(target / "tokenizer.json") << "{}";
+    return system_fingerprint(target, dtype);
+  };
+  const std::string one = fingerprint_of("one", false, Dtype::kBFloat16);
+  EXPECT_EQ(one.size(), 19U);
+  EXPECT_TRUE(one.starts_with("fp_"));
+  EXPECT_EQ(one.find_first_not_of("0123456789abcdef", 3), std::string::npos);
+  EXPECT_EQ(fingerprint_of("same", false, Dtype::kBFloat16), one) << "whatever its folder is called";
+  EXPECT_NE(fingerprint_of("other", true, Dtype::kBFloat16), one);
+  EXPECT_NE(fingerprint_of("other", false, Dtype::kFloat32), one);
 }
 
 }  // namespace

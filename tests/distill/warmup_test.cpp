@@ -5,6 +5,7 @@
 
 #include "checkpoints/draft_meta.h"
 #include "distill/warmup_work.h"
+#include "engine/model/fingerprint.h"
 #include "engine/model/transformer.h"
 #include "tests/distill/warmup_fixture.h"
 

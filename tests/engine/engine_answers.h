@@ -18,6 +18,7 @@ struct Answer {
   std::vector<std::int32_t> tokens;
   std::string text;
   std::vector<float> logprobs;  // the tokens' own, then the best of each
+  std::vector<TokenLogprobs> prompt_logprobs;
   RequestSummary summary;
   int n_deltas = 0, n_finished = 0;
 
@@ -36,6 +37,11 @@ class CollectingSink final : public TokenSink {
     if (answer_.n_finished > 0) throw std::logic_error("tokens after the end");
     answer_.tokens.insert(answer_.tokens.end(), delta.tokens.begin(), delta.tokens.end());
     answer_.text += delta.text;
+    if (answer_.tokens.size() > delta.tokens.size() && !delta.prompt_logprobs.empty()) {
+      throw std::logic_error("the prompt behind its answer");
+    }
+    answer_.prompt_logprobs.insert(answer_.prompt_logprobs.end(), delta.prompt_logprobs.begin(),
+                                   delta.prompt_logprobs.end());
     for (const TokenLogprobs& token : delta.logprobs) {
       answer_.logprobs.push_back(token.logprob);
       for (const TokenLogprob& best : token.top) answer_.logprobs.push_back(best.logprob);

@@ -8,6 +8,7 @@
 #include "checkpoints/safetensors.h"
 #include "tests/engine/engine_answers.h"
 #include "tests/engine/model/embedded_target.h"
+#include "tests/engine/model/plain_decode.h"
 #include "tests/engine/model/tiny_tokenizer.h"
 
 namespace slip {
@@ -57,6 +58,8 @@ struct Case {
   SamplingParams sampling;
   std::int32_t k = 0, concurrency = 1;
   int swap_every = 0;
+  std::int32_t prefill_chunk = 20;
+  bool score_prompts = false;
 };
 
 std::vector<Answer> answers_of(const Case& run) {
@@ -74,7 +77,7 @@ std::vector<Answer> answers_of(const Case& run) {
   swapper.slot = std::make_shared<DraftSlot>(DraftId{0}, "cut", first);
   swapper.weights = pair;
   swapper.every = run.swap_every;
-  EngineOptions options{.k = run.k, .max_running = run.concurrency, .prefill_chunk = 20};
+  EngineOptions options{.k = run.k, .max_running = run.concurrency, .prefill_chunk = run.prefill_chunk};
   auto worker = std::make_unique<LocalWorker>(weights, 256, 128, 64 * run.concurrency, pool);
   Engine engine(options, std::move(worker), tokenizer, pool, nullptr, {&swapper});
   const std::vector<std::string> prompts{"How many apples are left if Tom eats 3 of 12?",
@@ -84,6 +87,7 @@ std::vector<Answer> answers_of(const Case& run) {
     Request request = testing::full_request(i + 1, chat.render(*tokenizer, {{"user", prompts[i]}}, true), answers[i]);
     request.sampling = run.sampling;
     request.max_tokens = 16;
+    request.score_prompt = run.score_prompts;
     request.end_ids = weights->config.eos_ids;
     request.draft = swapper.slot;
     engine.submit(std::move(request));
@@ -112,6 +116,52 @@ TEST_P(EngineOnTheTarget, SpeculationChangesNoBit) {
       }
     }
     EXPECT_GT(accepted, 20);
+  }
+}
+
+// Log probabilities [2 a token] of a prompt as one forward pass gives them: each token's own and the best of its row.
+std::vector<float> plain_scores(const std::vector<std::int32_t>& prompt, Dtype dtype) {
+  kernels::ThreadPool pool(1);
+  const auto n = static_cast<std::int32_t>(prompt.size());
+  LocalWorker worker(testing::embedded_target(dtype), n, n, 64, pool);
+  testing::PlainSequence sequence(worker);
+  const auto& logits = sequence.feed_at_once(prompt, n);
+  const auto vocabulary = static_cast<std::size_t>(worker.config().vocab_size);
+  std::vector<float> scores;
+  for (std::size_t i = 1; i < prompt.size(); ++i) {
+    const auto row = std::span(logits).subspan((i - 1) * vocabulary, vocabulary);
+    const double normalizer = log_normalizer(row);
+    scores.push_back(static_cast<float>(row[static_cast<std::size_t>(prompt[i])] - normalizer));
+    scores.push_back(static_cast<float>(*std::max_element(row.begin(), row.end()) - normalizer));
+  }
+  return scores;
+}
+
+TEST_P(EngineOnTheTarget, AScoredPromptIsAPlainForwardPassToTheBit) {
+  const SamplingParams sampling{.temperature = 0.7F, .top_p = 0.9F, .repetition_penalty = 1.2F, .seed = 42};
+  const auto unscored = answers_of({.dtype = GetParam(), .sampling = sampling});
+  for (const std::int32_t chunk : {1, 7, 200}) {
+    for (const std::int32_t k : {0, 3}) {
+      const auto answers = answers_of({.dtype = GetParam(),
+                                       .sampling = sampling,
+                                       .k = k,
+                                       .concurrency = chunk == 7 ? 1 : 8,
+                                       .swap_every = chunk == 7 ? 3 : 0,
+                                       .prefill_chunk = chunk,
+                                       .score_prompts = true});
+      for (std::size_t i = 0; i < answers.size(); ++i) {
+        std::vector<std::int32_t> prompt;
+        std::vector<float> scores;
+        for (const TokenLogprobs& token : answers[i].prompt_logprobs) {
+          prompt.push_back(token.token);
+          if (prompt.size() == 1) continue;
+          scores.insert(scores.end(), {token.logprob, token.top.at(0).logprob});
+        }
+        ASSERT_GT(prompt.size(), 8U);
+        EXPECT_EQ(scores, plain_scores(prompt, GetParam())) << "chunk " << chunk << " k " << k << " answer " << i;
+        EXPECT_TRUE(answers[i].same_as(unscored[i]));
+      }
+    }
   }
 }
 

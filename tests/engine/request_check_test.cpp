@@ -39,7 +39,7 @@ TEST(RequestCheck, NamesTheFieldAtFault) {
        }},
       {"prompt", kBad, [](Request& r) { r.prompt = {-1}; }},
       {"end_ids", kBad, [](Request& r) { r.end_ids = {10}; }},
-      {"max_tokens", kBad, [](Request& r) { r.max_tokens = 0; }},
+      {"max_tokens", kBad, [](Request& r) { r.max_tokens = -1; }},
       {"max_tokens", ErrorCode::kTooLarge, [](Request& r) { r.max_tokens = 99; }},
       {"max_tokens", ErrorCode::kTooLarge, [](Request& r) { r.max_tokens = 79; }},  // fits the model, not the cache
       {"max_tokens", ErrorCode::kTooLarge, [](Request& r) { r.max_tokens = 0x7fffffff; }},
@@ -68,6 +68,7 @@ TEST(RequestCheck, NamesTheFieldAtFault) {
          r.sampling.logit_bias = {{1, 1}, {1, 2}};
        }},
       {"min_tokens", kBad, [](Request& r) { r.sampling.min_tokens = -1; }},
+      {"top_logprobs", kBad, [](Request& r) { r.score_prompt = true, r.top_logprobs = -1; }},
       {"min_tokens", kBad, [](Request& r) { r.sampling.min_tokens = r.max_tokens + 1; }},
       {"stop", kBad, [](Request& r) { r.stop_strings = {""}; }},
       {"top_logprobs", kBad, [](Request& r) { r.top_logprobs = -2; }},

@@ -11,7 +11,8 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
       const auto call = slip::parse_request(endpoint, slip::as_text(data, size), {});
       SLIP_CHECK(call.sampling.temperature >= 0 && call.sampling.temperature <= 2, "temperature is in its range");
       SLIP_CHECK(call.sampling.top_p > 0 && call.sampling.top_p <= 1, "top_p is in its range");
-      SLIP_CHECK(!call.max_tokens || *call.max_tokens > 0, "max_tokens is in its range");
+      SLIP_CHECK(!call.max_tokens || *call.max_tokens > 0 || (call.echo && *call.max_tokens == 0),
+                 "max_tokens is in its range");
       slip::GrammarCache().grammar(call.format);
     });
   }

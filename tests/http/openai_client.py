@@ -52,8 +52,12 @@ def chat(client):
     check("an answer's message can be sent back", again.usage.completion_tokens <= 10)
     check("a cut answer says length", answer.choices[0].finish_reason in ("stop", "length"))
     seeded = [client.chat.completions.create(model=model, messages=MESSAGES, max_tokens=30, temperature=1, top_p=0.9, seed=5)
-              .choices[0].message.content for _ in range(2)]
-    check("a seed repeats its answer", seeded[0] == seeded[1], seeded)
+              for _ in range(2)]
+    texts = [one.choices[0].message.content for one in seeded]
+    check("a seed repeats its answer", texts[0] == texts[1], texts)
+    check("a seed comes back", seeded[0].model_extra["metrics"]["seed"] == 5 and "seed" not in answer.model_extra["metrics"], seeded[0])
+    check("all name one system", answer.system_fingerprint.startswith("fp_") and
+          {one.system_fingerprint for one in seeded} == {answer.system_fingerprint}, answer.system_fingerprint)
     return model, answer.choices[0].message.content
 
 
@@ -66,6 +70,8 @@ def stream(client, model, whole):
     reasons = [chunk.choices[0].finish_reason for chunk in chunks if chunk.choices and chunk.choices[0].finish_reason]
     check("one finish reason", len(reasons) == 1, reasons)
     check("usage in a last chunk without choices", chunks[-1].choices == [] and chunks[-1].usage.completion_tokens > 0)
+    check("every chunk names the system", len({chunk.system_fingerprint for chunk in chunks}) == 1 and
+          chunks[0].system_fingerprint.startswith("fp_"), chunks[0])
     check("no usage before", all(chunk.usage is None for chunk in chunks[:-1]))
     check("metrics in the last chunk", chunks[-1].model_extra["metrics"]["speculative_decoding"]["num_spec_steps"] > 0)
 
@@ -95,6 +101,34 @@ def logprobs(client, model):
     check("greedy tokens are the best ones", all(abs(token.logprob - token.top_logprobs[0].logprob) < 1e-6 for token in content))
     completion = client.completions.create(model=model, prompt="SELECT", max_tokens=5, temperature=0, logprobs=2)
     check("completions answer with logprobs", len(completion.choices[0].logprobs.token_logprobs) > 0)
+
+
+def scoring(client, model):
+    text = "SELECT name FROM users WHERE id = 1;"
+    score = lambda **fields: client.completions.create(**({"model": model, "prompt": text, "temperature": 0, "echo": True,
+                                                           "logprobs": 2} | fields))
+    alone, answered = score(max_tokens=0).choices[0], score(max_tokens=6).choices[0]
+    scores = alone.logprobs
+    n = len(scores.tokens)
+    check("a text is scored and nothing answered", alone.text == text and alone.finish_reason == "length" and n > 5 and
+          scores.token_logprobs[0] is None and all(one < 0 for one in scores.token_logprobs[1:]), scores)
+    check("offsets cut the text into its tokens", [text[start:end] for start, end in zip(scores.text_offset, scores.text_offset[1:] + [len(text)])]
+          == scores.tokens, scores)
+    check("an answer behind it changes no score", answered.logprobs.token_logprobs[:n] == scores.token_logprobs and
+          answered.logprobs.text_offset[n] == len(text) and answered.text.startswith(text), answered.logprobs)
+    prefix = client.completions.create(model=model, prompt=text[:scores.text_offset[4]], max_tokens=1, temperature=0, logprobs=5)
+    known = prefix.choices[0].logprobs.top_logprobs[0]
+    check("a score is what the target says behind the tokens before", all(known[token] == value for token, value in
+                                                                        scores.top_logprobs[4].items() if token in known) and
+          set(scores.top_logprobs[4]) & set(known), (known, scores.top_logprobs[4]))
+    streamed = [None]
+    for chunk in score(max_tokens=6, stream=True):
+        if chunk.choices and chunk.choices[0].logprobs:
+            streamed += chunk.choices[0].logprobs.token_logprobs
+    check("streams bring the same scores", streamed[1:] == answered.logprobs.token_logprobs, streamed)
+    prompts = client.completions.create(model=model, prompt=[text, "UPDATE"], max_tokens=0, echo=True, logprobs=0)
+    check("several texts at once", [choice.text for choice in prompts.choices] == [text, "UPDATE"] and
+          prompts.choices[0].logprobs.token_logprobs == scores.token_logprobs, prompts)
 
 
 def choices(client, model):
@@ -327,6 +361,7 @@ def main():
             stream(client, model, whole)
             stops(client, model, whole)
             logprobs(client, model)
+            scoring(client, model)
             choices(client, model)
             parameters(client, model)
             structured(client, model)

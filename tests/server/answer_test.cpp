@@ -22,6 +22,7 @@ AnswerIdentity identity(Endpoint endpoint = Endpoint::kChat) {
   who.endpoint = endpoint;
   who.id = "chatcmpl-1";
   who.model = std::string("a-model");
+  who.system_fingerprint = "fp_0123";
   who.created_s = 5;
   who.topic = "sql";
   who.topic_source = TopicSource::kLabel;
@@ -43,6 +44,16 @@ RequestSummary summary(StopReason reason) {
   return summary;
 }
 
+std::shared_ptr<const Tokenizer> demo_words() {
+  return Tokenizer::load(std::filesystem::path(SLIPSTREAM_SOURCE_DIR) / "checkpoints/demo/target");
+}
+
+std::int32_t first_special(const Tokenizer& tokenizer) {
+  std::int32_t id = 0;
+  while (!tokenizer.is_special(id)) ++id;
+  return id;
+}
+
 std::vector<Choice> one_choice(AnswerPart part, const RequestSummary& ended) {
   return {{std::move(part), ended}};
 }
@@ -57,7 +68,7 @@ std::string closing(const AnswerIdentity& who, const RequestSummary& ended) {
 
 std::string streamed(const AnswerIdentity& who, AnswerChannel::Taken taken) {
   std::vector<Choice> choices(1);
-  gather(who, taken, /*kept=*/false, choices[0]);
+  gather(who, 0, taken, /*kept=*/false, choices[0]);
   return stream_text(who, 0, taken, choices);
 }
 
@@ -172,6 +183,39 @@ TEST(Answer, AnErrorEndsTheStreamWithoutDone) {
   EXPECT_EQ(text.find("secret"), std::string::npos);
 }
 
+// A client tells by it whether a seed still means the same answer: drafts, which change with traffic, have no part in
+// it.
+TEST(Answer, EveryObjectNamesBuildAndTarget) {
+  auto who = identity();
+  who.include_usage = true;
+  AnswerChannel::Taken taken;
+  taken.part.text = "x";
+  taken.finished = summary(StopReason::kEndToken);
+  for (const auto endpoint : {Endpoint::kChat, Endpoint::kCompletion}) {
+    who.endpoint = endpoint;
+    who.echoes = {"y"};
+    EXPECT_EQ(json::parse(whole(who, {"hi", {}}, summary(StopReason::kLength)))["system_fingerprint"], "fp_0123");
+    const auto all = events(opening_events(who) + streamed(who, taken));
+    EXPECT_EQ(all.size(), 4U);
+    for (const auto& event : all) EXPECT_EQ(event["system_fingerprint"], "fp_0123") << event;
+  }
+}
+
+TEST(Answer, AGivenSeedComesBackAlsoWhereAcceptanceIsHidden) {
+  auto who = identity();
+  const auto metrics_of = [&] {
+    return json::parse(whole(who, {"hi", {}}, summary(StopReason::kLength))).value("metrics", json::object());
+  };
+  EXPECT_FALSE(metrics_of().contains("seed"));
+  who.seed = std::numeric_limits<std::int64_t>::min();
+  EXPECT_EQ(metrics_of()["seed"], std::numeric_limits<std::int64_t>::min());
+  EXPECT_TRUE(metrics_of().contains("speculative_decoding"));
+  who.expose_acceptance = false;
+  EXPECT_EQ(metrics_of().size(), 1U);
+  const auto all = events(closing(who, summary(StopReason::kLength)));
+  EXPECT_EQ(all.back()["metrics"]["seed"], *who.seed);
+}
+
 TEST(Answer, BrokenUtf8IsReplaced) {
   const auto answer = json::parse(whole(identity(), {"a\xff\xc3", {}}, summary(StopReason::kEndToken)));
   const auto content = answer["choices"][0]["message"]["content"].get<std::string>();
@@ -238,12 +282,12 @@ TEST(AnswerChoices, AStreamEndsWithTheLastToEnd) {
   AnswerChannel::Taken taken;
   taken.part.text = "x";
   taken.finished = summary(StopReason::kEndToken);
-  gather(who, taken, /*kept=*/false, choices[3]);
+  gather(who, 3, taken, /*kept=*/false, choices[3]);
   const auto third = events(stream_text(who, 3, taken, choices));
   ASSERT_EQ(third.size(), 2U) << "its text and its end, and nothing of the call's";
   EXPECT_EQ(third[1]["choices"][0]["index"], 3);
   EXPECT_EQ(third[1]["choices"][0]["finish_reason"], "stop");
-  gather(who, taken, /*kept=*/false, choices[1]);
+  gather(who, 1, taken, /*kept=*/false, choices[1]);
   const std::string text = stream_text(who, 1, taken, choices);
   EXPECT_TRUE(text.ends_with("data: [DONE]\n\n"));
   const auto last = events(text);
@@ -277,7 +321,7 @@ TEST(AnswerChoices, TextOffsetsGoOnFromDeltaToDelta) {
   for (const auto id : ids) {
     AnswerChannel::Taken taken;
     taken.part.logprobs = {{id, -1, {{id + 1, -0.5F}}}};
-    gather(who, taken, /*kept=*/false, choices[0]);
+    gather(who, 0, taken, /*kept=*/false, choices[0]);
     const auto logprobs = events(delta_event(who, 0, taken.part))[0]["choices"][0]["logprobs"];
     offsets.push_back(logprobs["text_offset"][0]);
     EXPECT_EQ(logprobs["top_logprobs"][0].size(), 2U) << "the token itself is always there";
@@ -285,7 +329,96 @@ TEST(AnswerChoices, TextOffsetsGoOnFromDeltaToDelta) {
   EXPECT_EQ(offsets.front(), 0U);
   EXPECT_TRUE(std::is_sorted(offsets.begin(), offsets.end()));
   EXPECT_LT(offsets.back(), 15U);
-  EXPECT_EQ(choices[0].part.text_offset, 15U) << "characters, not bytes";
+  EXPECT_EQ(choices[0].part.begins.answer_characters, 15U) << "characters, not bytes";
+}
+
+// ---- scored prompts
+
+struct ScoredPrompt {
+  AnswerIdentity who = identity(Endpoint::kCompletion);
+  AnswerPart part;
+
+  // The prompt's tokens as the tokenizer has them, behind `first` if it is one; the answer's are `answered`.
+  ScoredPrompt(const std::string& text, std::int32_t first, const std::vector<std::int32_t>& answered) {
+    who.tokenizer = demo_words();
+    who.logprobs = who.prompt_scored = true;
+    who.echoes = {text};
+    auto ids = who.tokenizer->encode(text, SpecialTokens::kParse);
+    if (first >= 0) ids.insert(ids.begin(), first);
+    for (const auto id : ids) part.prompt_logprobs.push_back({id, -2, {{id + 1, -0.5F}}});
+    part.prompt_logprobs[0].logprob = std::numeric_limits<float>::quiet_NaN();
+    part.prompt_logprobs[0].top.clear();
+    for (const auto id : answered) part.logprobs.push_back({id, -1, {{id, -1}}});
+    part.text = who.tokenizer->decode(answered);
+  }
+  json whole() const {
+    return json::parse(slip::whole_answer(who, one_choice(part, summary(StopReason::kLength))))["choices"][0];
+  }
+};
+
+TEST(ScoredPrompt, ItsTokensStandBeforeTheAnswersFromOffsetZero) {
+  ScoredPrompt scored("SELECT \xC3\xA9t\xC3\xA9", -1, {});
+  const auto answered = scored.who.tokenizer->encode(" FROM users", SpecialTokens::kAsText);
+  scored = ScoredPrompt("SELECT \xC3\xA9t\xC3\xA9", -1, answered);
+  const auto choice = scored.whole();
+  const auto& columns = choice["logprobs"];
+  const std::size_t n_prompt = scored.part.prompt_logprobs.size(), n = n_prompt + answered.size();
+  for (const char* name : {"tokens", "token_logprobs", "top_logprobs", "text_offset"}) {
+    ASSERT_EQ(columns[name].size(), n) << name;
+  }
+  EXPECT_TRUE(columns["token_logprobs"][0].is_null());
+  EXPECT_TRUE(columns["top_logprobs"][0].is_null());
+  EXPECT_EQ(columns["token_logprobs"][1], -2.0);
+  EXPECT_EQ(columns["top_logprobs"][1].size(), 2U);
+  EXPECT_EQ(columns["token_logprobs"][n_prompt], -1.0);
+  EXPECT_EQ(columns["text_offset"][0], 0);
+  EXPECT_EQ(columns["text_offset"][n_prompt], 10) << "characters of the echo";
+  EXPECT_EQ(choice["text"], "SELECT \xC3\xA9t\xC3\xA9 FROM users");
+  const auto last_name = columns["tokens"][n - 1].get<std::string>();
+  EXPECT_EQ(columns["text_offset"][n - 1], 21 - last_name.size());
+}
+
+// Clients cut the context off by counting its tokens: each has an entry, whether it is seen in the text or not.
+TEST(ScoredPrompt, SpecialTokensHaveEntriesAndTakeTheRoomTheyHaveInTheText) {
+  const auto tokenizer = demo_words();
+  const std::int32_t special = first_special(*tokenizer);
+  const std::string content(tokenizer->token_content(special));
+  const auto put_before = ScoredPrompt("SELECT", special, {special}).whole()["logprobs"];
+  EXPECT_EQ(put_before["tokens"][0], content);
+  EXPECT_EQ(put_before["text_offset"][1], 0) << "the echo does not show it";
+  EXPECT_EQ(put_before["tokens"].back(), content) << "the end token counts too";
+  EXPECT_EQ(put_before["text_offset"].back(), 6);
+  const auto in_text = ScoredPrompt(content + "SELECT", -1, {}).whole()["logprobs"];
+  EXPECT_EQ(in_text["tokens"][0], content);
+  EXPECT_EQ(in_text["text_offset"][1], content.size());
+}
+
+TEST(ScoredPrompt, StreamsPieceByPieceWhatTheWholeAnswerSays) {
+  const ScoredPrompt scored("SELECT \xC3\xA9t\xC3\xA9 FROM", -1, {300, 301, 302});
+  json streamed = {{"tokens", {}}, {"token_logprobs", {}}, {"top_logprobs", {}}, {"text_offset", {}}};
+  std::vector<Choice> choices(1);
+  const auto take = [&](AnswerChannel::Taken taken) {
+    EXPECT_FALSE(taken.empty());
+    gather(scored.who, 0, taken, /*kept=*/false, choices[0]);
+    const auto delta = events(stream_text(scored.who, 0, taken, choices)).at(0)["choices"][0];
+    EXPECT_EQ(delta["text"], "") << "the echo came in the opening";
+    for (auto& [name, column] : streamed.items()) {
+      for (const auto& value : delta["logprobs"][name]) column.push_back(value);
+    }
+  };
+  for (const auto& token : scored.part.prompt_logprobs) {
+    AnswerChannel::Taken taken;
+    taken.part.prompt_logprobs = {token};
+    take(taken);
+  }
+  for (const auto& token : scored.part.logprobs) {
+    AnswerChannel::Taken taken;
+    taken.part.logprobs = {token};
+    taken.n_tokens = 1;
+    take(taken);
+  }
+  EXPECT_EQ(streamed, scored.whole()["logprobs"]);
+  EXPECT_EQ(events(opening_events(scored.who)).at(0)["choices"][0]["text"], scored.who.echoes[0]);
 }
 
 // Two tokens of broken UTF-8 came out as the same replaced key, twice in one object.

@@ -238,9 +238,34 @@ TEST(Call, CompletionsHaveFieldsOfTheirOwn) {
   const auto fault = [](const std::string& fields) {
     return fault_of_body(Endpoint::kCompletion, R"({"prompt":"x",)" + fields + "}").param();
   };
-  EXPECT_EQ(fault(R"("echo":true,"logprobs":0)"), "echo");
+  EXPECT_EQ(completion(R"("prompt":"x","echo":true,"logprobs":0)").top_logprobs, 0);
+  EXPECT_EQ(completion(R"("prompt":"x","echo":true,"max_tokens":0)").max_tokens, 0);
+  EXPECT_EQ(fault(R"("prompt":"x","max_tokens":0)"), "max_tokens");
+  EXPECT_EQ(fault(R"("prompt":"x","echo":false,"max_tokens":0)"), "max_tokens");
+  EXPECT_EQ(fault(R"("prompt":"x","echo":true,"max_tokens":-1)"), "max_tokens");
   EXPECT_EQ(fault(R"("messages":[])"), "messages");
   EXPECT_EQ(fault(R"("logprobs":6)"), "logprobs");
+}
+
+// S8: each at its bound and one above.
+TEST(Call, TheBoundsAreWhatTheySay) {
+  const auto biased = [](int n) {
+    std::string entries;
+    for (int i = 0; i < n; ++i) entries += (i == 0 ? "\"" : ",\"") + std::to_string(i) + "\":1";
+    return "\"logit_bias\":{" + entries + "}";
+  };
+  const auto messages = [](int n) {
+    std::string list;
+    for (int i = 0; i < n; ++i) list += (i == 0 ? "" : ",") + std::string(R"({"role":"user","content":"x"})");
+    return R"({"messages":[)" + list + "]}";
+  };
+  EXPECT_EQ(chat(biased(1024)).sampling.logit_bias.size(), 1024U);
+  EXPECT_EQ(fault_of_body(Endpoint::kChat, "{" + kMessages + "," + biased(1025) + "}").param(), "logit_bias");
+  EXPECT_EQ(chat(R"("logprobs":true,"top_logprobs":20)").top_logprobs, 20);
+  EXPECT_EQ(fault_of_body(Endpoint::kChat, "{" + kMessages + R"(,"logprobs":true,"top_logprobs":21})").param(),
+            "top_logprobs");
+  EXPECT_EQ(parse_request(Endpoint::kChat, messages(4096), {}).messages.size(), 4096U);
+  EXPECT_EQ(fault_of_body(Endpoint::kChat, messages(4097)).param(), "messages");
 }
 
 TEST(Call, ChoicesAreBoundedAndNeverRanked) {

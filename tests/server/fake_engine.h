@@ -23,9 +23,10 @@ class FakeEngine {
   std::vector<std::string> pieces = {"Hel", "lo"};  // one token each
   bool hold = false;                                // answers wait for finish() or cancel()
   bool full = false;
-  std::size_t room = 1000;              // requests it takes before it is full
-  std::optional<Error> failure;         // ends every answer
-  std::vector<TokenLogprobs> logprobs;  // given with each piece
+  std::size_t room = 1000;                     // requests it takes before it is full
+  std::optional<Error> failure;                // ends every answer
+  std::vector<TokenLogprobs> logprobs;         // given with each piece
+  std::vector<TokenLogprobs> prompt_logprobs;  // given one by one, before the pieces
 
   ~FakeEngine() { end(); }
 
@@ -55,7 +56,13 @@ class FakeEngine {
   }
 
   void answer(const Request& request) {
+    for (const auto& token : prompt_logprobs) {
+      TokenDelta delta;
+      delta.prompt_logprobs = {token};
+      if (request.score_prompt) request.sink->on_tokens(delta);
+    }
     for (const auto& piece : pieces) {
+      if (request.max_tokens == 0) break;
       TokenDelta delta;
       delta.tokens = {7};
       delta.text = piece;

@@ -55,9 +55,10 @@ class HttpServerTest : public ::testing::Test {
     const auto folder = std::filesystem::path(SLIPSTREAM_SOURCE_DIR) / "checkpoints/demo/target";
     auto model = std::make_shared<ServedModel>();
     model->names = {"demo", "alias"};
+    model->system_fingerprint = "fp_0123";
     model->tokenizer = demo_tokenizer();
     model->chat_template = std::make_shared<const ChatTemplate>(ChatTemplate::load(folder));
-    model->max_positions = 128;
+    model->max_positions = max_positions_;
     model->end_ids = {1};
     const TopicTable topics(topics_);
     model->router = router_ = std::make_shared<Router>(topics, RouterOptions{}, seeded_classifier(topics));
@@ -95,6 +96,7 @@ class HttpServerTest : public ::testing::Test {
   ServerOptions options_;
   std::vector<Topic> topics_ = {{"sql", {}, {}}, {"code", {"python"}, {}}};  // before open()
   std::shared_ptr<Router> router_;                                           // after it
+  std::int32_t max_positions_ = 128;                                         // before open()
   ApiKeys keys_;
   Metrics metrics_;
   FakeEngine engine_;

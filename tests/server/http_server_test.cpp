@@ -3,6 +3,8 @@
 
 #include <sys/resource.h>
 
+#include <cmath>
+
 #include "tests/common/patience.h"
 #include "tests/server/http_fixture.h"
 
@@ -107,6 +109,44 @@ TEST_F(HttpServerTest, PromptsMayBeSeveralAndTokenIds) {
   EXPECT_EQ(engine_.request(1).choice, 1U);
   EXPECT_EQ(engine_.request(2).prompt, std::vector<std::int32_t>{8});
   EXPECT_EQ(engine_.request(2).choice, 0U);
+}
+
+// A text is scored as lm-eval does it: the prompt's entries first, then the answer's, if there is any.
+TEST_F(HttpServerTest, AnEchoWithLogprobsScoresThePrompt) {
+  engine_.logprobs = {{7, -1, {}}};
+  engine_.prompt_logprobs = {{5, std::nanf(""), {}}, {6, -2, {{9, -0.5F}}}};
+  start();
+  const auto ask_for = [&](const std::string& fields) {
+    return ask(post(R"({"prompt":[5,6],"echo":true,"logprobs":1,)" + fields + "}", "/v1/completions"));
+  };
+  const auto choice = json::parse(ask_for(R"("max_tokens":2)").body)["choices"][0];
+  EXPECT_TRUE(engine_.request(0).score_prompt);
+  EXPECT_EQ(choice["logprobs"]["token_logprobs"], json::parse("[null,-2.0,-1.0,-1.0]"));
+  EXPECT_EQ(choice["logprobs"]["top_logprobs"][1].size(), 2U);
+  const auto none = json::parse(ask_for(R"("max_tokens":0)").body)["choices"][0];
+  EXPECT_EQ(engine_.request(1).max_tokens, 0);
+  EXPECT_EQ(none["logprobs"]["token_logprobs"], json::parse("[null,-2.0]"));
+  EXPECT_EQ(none["text"], demo_tokenizer()->decode(std::vector<std::int32_t>{5, 6}));
+  const auto streamed = ask_for(R"("max_tokens":0,"stream":true)").body;
+  EXPECT_NE(streamed.find(R"("token_logprobs":[null)"), std::string::npos) << streamed;
+  EXPECT_TRUE(streamed.ends_with("data: [DONE]\n\n"));
+  ask(post(R"({"prompt":[5,6],"echo":true,"max_tokens":0})", "/v1/completions"));
+  EXPECT_FALSE(engine_.request(3).score_prompt) << "nobody asked";
+}
+
+TEST_F(HttpServerTest, ScoresAreBounded) {
+  max_positions_ = 4096;
+  start();
+  const auto ask_for = [&](std::size_t n_tokens, const std::string& fields) {
+    const json body = json::array({std::vector<int>(n_tokens, 5), std::vector<int>(n_tokens, 6)});
+    return ask(post(R"({"prompt":)" + body.dump() + R"(,"n":16,"max_tokens":4,)" + fields + "}", "/v1/completions"));
+  };
+  EXPECT_EQ(ask_for(2048, R"("echo":true,"logprobs":3)").status, 200) << "2 times 2048 times 16 times 4";
+  const auto refused = ask_for(2049, R"("echo":true,"logprobs":3)");
+  EXPECT_EQ(refused.status, 400);
+  EXPECT_EQ(error_of(refused)["param"], "logprobs");
+  EXPECT_EQ(ask_for(2049, R"("logprobs":3)").status, 200);
+  EXPECT_EQ(ask_for(2049, R"("echo":true)").status, 200);
 }
 
 TEST_F(HttpServerTest, StreamsOfSeveralChoicesEndTogether) {
@@ -279,6 +319,31 @@ TEST_F(HttpServerTest, ConnectionsAreCapped) {
   first.close();
   ASSERT_TRUE(eventually([&] { return server_->n_connections() == 1; }));
   EXPECT_EQ(ask(get("/healthz")).status, 200);
+}
+
+// S8: as many as the default says, and not one more.
+TEST_F(HttpServerTest, AThousandConnectionsAreTheDefaultCap) {
+  constexpr int kCap = 1024;
+  rlimit before{};
+  ::getrlimit(RLIMIT_NOFILE, &before);
+  const rlimit both_ends{std::min<rlim_t>(before.rlim_max, 2 * kCap + 500), before.rlim_max};
+  if (both_ends.rlim_cur < 2 * kCap + 200) GTEST_SKIP() << "too few descriptors for both ends of them";
+  ::setrlimit(RLIMIT_NOFILE, &both_ends);
+  options_.header_timeout = options_.idle_timeout = std::chrono::seconds(60);
+  start();
+  {
+    std::vector<std::unique_ptr<RawClient>> clients;
+    for (int i = 0; i < kCap; ++i) clients.push_back(std::make_unique<RawClient>(server_->port()));
+    ASSERT_TRUE(eventually([&] { return server_->n_connections() == kCap; }));
+    RawClient beyond(server_->port());
+    beyond.send(get("/healthz"));
+    EXPECT_FALSE(beyond.receive());
+    clients.back()->send(get("/healthz"));
+    EXPECT_EQ(clients.back()->read_reply().status, 200);
+    EXPECT_EQ(server_->n_connections(), kCap);
+  }
+  EXPECT_TRUE(eventually([&] { return server_->n_connections() == 0; }));
+  ::setrlimit(RLIMIT_NOFILE, &before);
 }
 
 // Out of descriptors, accept fails; the listener waits and goes on.

@@ -193,7 +193,51 @@ TEST_F(RoutesTest, RoutesAndMethods) {
   EXPECT_EQ(reply.headers.at("allow"), "POST");
   error_of(reply);
   EXPECT_EQ(ask("DELETE /v1/models HTTP/1.1\r\nHost: localhost\r\n\r\n").headers.at("allow"), "GET, HEAD");
-  for (const auto& route : routes()) EXPECT_NE(ask(get("/v1/embeddings")).body.find(route.path), std::string::npos);
+}
+
+// What clients of OpenAI's API may ask for: that it is not here, why, and what is instead.
+TEST_F(RoutesTest, WhatOthersServeAndWeDoNotIs404ThatNamesWhatExists) {
+  start();
+  for (const char* path : {"/v1/responses",
+                           "/v1/responses/resp_1/cancel",
+                           "/v1/embeddings",
+                           "/v1/audio/speech",
+                           "/v1/images/generations",
+                           "/v1/moderations",
+                           "/v1/assistants",
+                           "/v1/threads/t/runs",
+                           "/v1/files",
+                           "/v1/files/f/content",
+                           "/v1/batches",
+                           "/v1/fine_tuning/jobs",
+                           "/v1/rerank",
+                           "/rerank",
+                           "/v1/score",
+                           "/v1/realtime",
+                           "/v1/vector_stores",
+                           "/v1/chat/completions/chatcmpl-1",
+                           "/v1/messages",
+                           "/chat/completions",
+                           "/v1/v1/models"}) {
+    for (const auto& reply : {ask(post("{}", path)), ask(get(path)), ask(get(std::string(path) + "?limit=1"))}) {
+      EXPECT_EQ(reply.status, 404) << path;
+      const auto error = error_of(reply);
+      EXPECT_EQ(error["code"], "unknown_url");
+      const auto message = error["message"].get<std::string>();
+      EXPECT_NE(message.find(" is not served: "), std::string::npos) << message;
+      for (const auto& route : routes()) EXPECT_NE(message.find(route.path), std::string::npos) << message;
+    }
+  }
+  EXPECT_EQ(error_of(ask(get("/v1/embeddings")))["type"], "invalid_request_error");
+  const auto message = error_of(ask(get("/v1/embeddingsx")))["message"].get<std::string>();
+  EXPECT_TRUE(message.starts_with("no such route; ")) << message;
+}
+
+TEST_F(RoutesTest, NoAbsentRouteHidesOneOfOurs) {
+  for (const auto& route : routes()) {
+    EXPECT_FALSE(refuse_route(route.method, route.path)) << route.path;
+    EXPECT_NE(route_label(route.path), "other");
+  }
 }
 
 }  // namespace

@@ -147,6 +147,13 @@ TEST_F(SessionTest, TheBoundsAreWhatTheySay) {
   EXPECT_EQ(ask(post(body + " ")).status, 413);
 }
 
+// S8: what the deadlines are; that they end connections is tested with shorter ones.
+TEST(ServerOptionsTest, DeadlinesAreWhatTheySay) {
+  EXPECT_EQ(ServerOptions{}.header_timeout, std::chrono::seconds(10));
+  EXPECT_EQ(ServerOptions{}.idle_timeout, std::chrono::seconds(75));
+  EXPECT_EQ(ServerOptions{}.max_connections, 1024);
+}
+
 TEST_F(SessionTest, SlowHeadersEndTheConnection) {
   start();
   RawClient client(server_->port());

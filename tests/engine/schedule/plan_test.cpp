@@ -16,6 +16,12 @@ SequenceLoad reading(std::int32_t n_pending) {
   return {.n_tokens = n_pending, .n_pending = n_pending, .remaining = 100, .k_wanted = 5, .ready_depth = 0};
 }
 
+SequenceLoad scoring(std::int32_t n_pending) {
+  SequenceLoad load = reading(n_pending);
+  load.scored = true;
+  return load;
+}
+
 const StepLimits kRoomy{.max_rows = 500, .max_logit_rows = 200, .prefill_chunk = 64, .max_positions = 1024};
 
 std::vector<std::int32_t> rows_of(const Plan& plan) {
@@ -78,15 +84,29 @@ TEST(Plan, PromptsComeBeforeProposalsSoThatTheyNeverStarve) {
   EXPECT_EQ(ks_of(plan), (Ints{0, 0, 0}));
 }
 
+// Its rows' logits are wanted too, and there is room for few: those who did not ask get all that they would have had.
+TEST(Plan, AScoredPromptTakesTheLogitRowsThatOthersLeave) {
+  StepLimits limits = kRoomy;
+  limits.max_logit_rows = 30;
+  const Plan plan = planned({scoring(100), decoding(5), reading(40), decoding(2)}, limits);
+  EXPECT_EQ(rows_of(plan), (Ints{19, 1, 40, 1})) << "30 less 2 to decode, 7 to propose and 1 for each prompt's end";
+  EXPECT_EQ(ks_of(plan), (Ints{0, 5, 0, 2}));
+  EXPECT_EQ(rows_of(planned({scoring(100)}, limits)), (Ints{29}));
+  EXPECT_EQ(rows_of(planned({reading(100)}, limits)), (Ints{64}));
+  limits.max_logit_rows = 5;
+  EXPECT_EQ(rows_of(planned({scoring(100), decoding(5), scoring(9)}, limits)), (Ints{1, 1, 1})) << "it never starves";
+}
+
 TEST(Plan, EveryPlanKeepsToItsLimitsAndMovesSomething) {
-  // Every mixture of five kinds of sequence over four places, under tight and roomy limits.
-  const std::vector<SequenceLoad> kinds{decoding(5), decoding(0), reading(7), reading(300), decoding(16)};
+  // Every mixture of seven kinds of sequence over four places, under tight and roomy limits.
+  const std::vector<SequenceLoad> kinds{decoding(5),  decoding(0), reading(7),  reading(300),
+                                        decoding(16), scoring(7),  scoring(300)};
   for (const std::int32_t max_rows : {5, 9, 40, 500}) {
     for (const std::int32_t max_logit_rows : {5, 11, 200}) {
-      for (std::int32_t mixture = 0; mixture < 625; ++mixture) {
+      for (std::int32_t mixture = 0; mixture < 7 * 7 * 7 * 7; ++mixture) {
         std::vector<SequenceLoad> loads;
-        for (std::int32_t rest = mixture, i = 0; i < 4; ++i, rest /= 5)
-          loads.push_back(kinds[static_cast<std::size_t>(rest % 5)]);
+        for (std::int32_t rest = mixture, i = 0; i < 4; ++i, rest /= 7)
+          loads.push_back(kinds[static_cast<std::size_t>(rest % 7)]);
         StepLimits limits = kRoomy;
         limits.max_rows = max_rows;
         limits.max_logit_rows = max_logit_rows;
@@ -98,7 +118,7 @@ TEST(Plan, EveryPlanKeepsToItsLimitsAndMovesSomething) {
           ASSERT_TRUE(part.k == 0 || (part.n_rows == 1 && loads[i].n_pending == 1));
           ASSERT_TRUE(loads[i].n_pending > 1 || part.n_rows == 1);
           rows += part.n_rows + part.k;
-          logit_rows += (scores ? 1 : 0) + part.k;
+          logit_rows += (loads[i].scored ? part.n_rows : scores ? 1 : 0) + part.k;
           prompt_rows += loads[i].n_pending > 1 ? part.n_rows : 0;
         }
         ASSERT_GT(rows, 0);

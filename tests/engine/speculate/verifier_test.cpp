@@ -66,6 +66,34 @@ TEST(Verifier, EveryRowSeesItsOwnPathAndNothingElse) {
   EXPECT_EQ(row_of(verifier, 0, 0), language.logits(std::vector<std::int32_t>{1, 2, 3, 4, 5, 8, 11, 12}));
 }
 
+TEST(Verifier, EveryRowOfAPromptHasLogitsWhenTheyAreWanted) {
+  const ToyLanguage language;
+  ToyWorker worker(language);
+  Verifier verifier(worker);
+  const std::vector<std::int32_t> prompt{1, 2, 3, 4, 5};
+  const Proposal chain = proposal_of({7, 8}, {-1, 0});
+  std::vector<PageTable> pages;
+  std::vector<ScoreTask> tasks{{.tokens = prompt},
+                               {.tokens = prompt, .wants_logits = false, .wants_all_logits = true},
+                               {.tokens = prompt, .proposal = &chain, .wants_all_logits = true},
+                               {.tokens = prompt}};
+  for (std::size_t i = 0; i < tasks.size(); ++i) {
+    pages.emplace_back(worker.cache());
+    ASSERT_TRUE(pages.back().reserve(40));
+  }
+  for (std::size_t i = 0; i < tasks.size(); ++i) tasks[i].pages = &pages[i];
+  verifier.score(tasks);
+  const auto after = [&](std::size_t n) { return language.logits(std::span(prompt).first(n)); };
+  for (const std::size_t task : {1, 2}) {
+    for (std::int32_t row = -4; row <= 0; ++row) {
+      EXPECT_EQ(row_of(verifier, task, row), after(static_cast<std::size_t>(5 + row))) << task << " " << row;
+    }
+  }
+  EXPECT_EQ(row_of(verifier, 2, 2), language.logits(std::vector<std::int32_t>{1, 2, 3, 4, 5, 7, 8}));
+  EXPECT_EQ(row_of(verifier, 0, 0), after(5));
+  EXPECT_EQ(row_of(verifier, 3, 0), after(5));
+}
+
 TEST(VerifierNegative, APathThatWasNotMovedIsNoticed) {
   const ToyLanguage language;
   ToyWorker worker(language);

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/open_files.h"
+
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+
+namespace slip::cli {
+namespace {
+
+// A service took 1,024 connections under a shell's limit of 1,024 files, and then had none for its ledger.
+TEST(OpenFiles, AreAllowedAsFarAsTheHardLimitLets) {
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  ASSERT_GE(before.rlim_max, 500U);
+  const rlimit tight{300, before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &tight), 0);
+  const auto now = [] {
+    rlimit limit{};
+    ::getrlimit(RLIMIT_NOFILE, &limit);
+    return limit.rlim_cur;
+  };
+  EXPECT_EQ(allow_open_files(400), 400U);
+  EXPECT_EQ(now(), 400U);
+  EXPECT_EQ(allow_open_files(100), 400U) << "never lowered";
+  EXPECT_EQ(allow_open_files(RLIM_INFINITY), before.rlim_max);
+  EXPECT_EQ(now(), before.rlim_max);
+  ::setrlimit(RLIMIT_NOFILE, &before);
+}
+
+}  // namespace
+}  // namespace slip::cli
