@@ -5,7 +5,7 @@
 SHELL := /bin/bash
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := build
-export PATH := $(PATH):$(CURDIR)/.deps/bin
+export PATH := $(PATH):$(CURDIR)/.deps/programs
 JOBS := $(shell bash tools/jobs.sh)
 
 PREFIX ?= /usr/local

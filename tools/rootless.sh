@@ -65,10 +65,10 @@ download() {
 
 unpack() {
   local deb folder
-  rm -rf .deps/usr .deps/bin .deps/lib .deps/lib64 .deps/sbin
-  for folder in bin lib lib64 sbin; do # archives from before the merged /usr hold /lib/x86_64-linux-gnu
+  rm -rf .deps/{usr,bin,lib,lib64,sbin,programs}
+  for folder in bin lib lib64 sbin; do # some archives hold /bin and /lib/x86_64-linux-gnu, from before the merged /usr
     mkdir -p ".deps/usr/$folder"
-    [ "$folder" = bin ] || ln -s "usr/$folder" ".deps/$folder"
+    ln -s "usr/$folder" ".deps/$folder"
   done
   for deb in .deps/apt/cache/archives/*.deb; do
     [[ $(dpkg-deb -f "$deb" Package) =~ $toolchain ]] && continue
@@ -99,15 +99,15 @@ mend_pkg_config() {
 # Programs find the libraries they came with, and only they do: the environment of others stays as it is.
 write_wrappers() {
   local program
-  mkdir .deps/bin
+  mkdir .deps/programs
   for program in .deps/usr/bin/*; do
     [ -f "$program" ] && [ -x "$program" ] || continue
-    cat >".deps/bin/${program##*/}" <<END
+    cat >".deps/programs/${program##*/}" <<END
 #!/bin/sh
 export LD_LIBRARY_PATH="$library_path\${LD_LIBRARY_PATH:+:\$LD_LIBRARY_PATH}"
 exec "$deps/usr/bin/${program##*/}" "\$@"
 END
-    chmod +x ".deps/bin/${program##*/}"
+    chmod +x ".deps/programs/${program##*/}"
   done
 }
 
