@@ -83,13 +83,12 @@ mend_links() {
   find .deps/usr -type l | while read -r link; do
     target=$(readlink "$link")
     if [[ $target = /* ]]; then
-      [ -e "$deps$target" ] && ln -sfn "$deps$target" "$link"
+      if [ -e "$deps$target" ]; then ln -sfn "$deps$target" "$link"; fi
     elif [ ! -e "$link" ]; then
       target=$(realpath -m "$link")
-      [ -e "${target#"$deps"}" ] && ln -sfn "${target#"$deps"}" "$link"
+      if [ -e "${target#"$deps"}" ]; then ln -sfn "${target#"$deps"}" "$link"; fi
     fi
   done
-  return 0
 }
 
 mend_pkg_config() {

@@ -113,7 +113,7 @@ class ContainerTest(unittest.TestCase):
         """Only `serve` takes signals itself, and not from its first instruction on."""
         pipe = pathlib.Path(self.folder.name) / "never"
         os.mkfifo(pipe)  # whoever reads it waits
-        for command in (["serve", "-c", pipe], ["generate", "--target", DEMO / "target", "--prompt-file", pipe]):
+        for command in (["serve", "-c", pipe], ["generate", "--target", DEMO / "target", "--prompts", pipe]):
             for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
                 with self.subTest(command=command[0], signal=number.name):
                     container = self.start(OPTIONS.slipstream, *command)
