@@ -4,6 +4,8 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <initializer_list>
+
 namespace slip::cli {
 
 void end_by_signals_as_first_process() {

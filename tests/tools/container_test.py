@@ -44,11 +44,17 @@ class Container:
         self.first = self.wait_for(self.child_of_unshare, "the namespace's first process")
         # The shell has handlers for nothing either: what stands there by now must be the command.
         name = pathlib.Path(command[0]).name[:15]
-        self.wait_for(lambda: pathlib.Path(f"/proc/{self.first}/comm").read_text().strip() == name, f"{name} to be started")
+        self.wait_for(lambda: self.name_of_first() == name, f"{name} to be started")
 
     def child_of_unshare(self):
         children = pathlib.Path(f"/proc/{self.outer.pid}/task/{self.outer.pid}/children").read_text().split()
         return int(children[0]) if children else None
+
+    def name_of_first(self):
+        try:
+            return pathlib.Path(f"/proc/{self.first}/comm").read_text().strip()
+        except OSError:
+            return None  # it has ended
 
     def wait_for(self, found, what):
         until = time.monotonic() + SECONDS
