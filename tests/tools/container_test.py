@@ -72,6 +72,10 @@ class Container:
     def wait_for_text(self, pattern):
         return self.wait_for(lambda: re.search(pattern, self.log()), pattern)
 
+    def hears(self, number):
+        status = pathlib.Path(f"/proc/{self.first}/status").read_text()
+        return int(re.search(r"^SigCgt:\s*(\w+)", status, re.M)[1], 16) >> (number - 1) & 1
+
     def signal(self, number):
         os.kill(self.first, number)
 
@@ -115,17 +119,16 @@ class ContainerTest(unittest.TestCase):
                 self.assertEqual(container.ended(), 0, container.log())
                 self.assertRegex(container.log(), r"stopped\s*$")
 
-    def test_every_command_can_be_stopped_as_process_1(self):
-        """Only `serve` takes signals itself, and not from its first instruction on."""
-        pipe = pathlib.Path(self.folder.name) / "never"
-        os.mkfifo(pipe)  # whoever reads it waits
-        for command in (["serve", "-c", pipe], ["generate", "--target", DEMO / "target", "--prompts", pipe]):
-            for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-                with self.subTest(command=command[0], signal=number.name):
-                    container = self.start(OPTIONS.slipstream, *command)
-                    time.sleep(0.5)  # until main() has begun
-                    container.signal(number)
-                    self.assertEqual(container.ended(), 128 + number, container.log())
+    def test_a_command_without_signals_of_its_own_ends_at_them_as_process_1(self):
+        prompts = pathlib.Path(self.folder.name) / "prompts.jsonl"
+        prompts.write_text('{"prompt": "Tell a long story."}\n' * 5000)
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            with self.subTest(number.name):
+                container = self.start(OPTIONS.slipstream, "generate", "--target", DEMO / "target", "--prompts", prompts,
+                                       "--max-tokens", "900")
+                container.wait_for(lambda: container.hears(number), f"a handler of {number.name}")
+                container.signal(number)
+                self.assertEqual(container.ended(), 128 + number, container.log()[:1000])
 
     def test_negative_process_1_without_handlers_does_not_hear(self):
         container = self.start("sleep", "600")
