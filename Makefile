@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 # `make` sets up and builds · `make demo` · `make test` · `make help` lists the rest.
+# ROOTLESS=1, needed once, unpacks packages under .deps/ instead of installing them; remove .deps/ to go back.
 # SLIPSTREAM_NO_INSTALL=1 never installs anything; SLIPSTREAM_CUDA=ON|OFF overrides the detection of a CUDA toolkit.
 SHELL := /bin/bash
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := build
+export PATH := $(PATH):$(CURDIR)/.deps/programs
 JOBS := $(shell bash tools/jobs.sh)
 
 PREFIX ?= /usr/local
@@ -42,7 +44,7 @@ tsan: setup ## The threading tests under ThreadSanitizer
 	@TSAN_OPTIONS="suppressions=$(CURDIR)/tests/tsan.supp halt_on_error=1" \
 	  ctest --test-dir build-tsan --output-on-failure --no-tests=error -j $(JOBS) --timeout 1800
 
-clean: ## Remove build folders (the .venv stays)
+clean: ## Remove build folders (.venv and .deps stay)
 	@rm -rf build build-*
 
 help: ## This list

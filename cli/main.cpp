@@ -3,6 +3,7 @@
 #include <iostream>
 
 #include "cli/command.h"
+#include "cli/first_process.h"
 #include "common/error.h"
 
 namespace {
@@ -26,6 +27,7 @@ int exit_status(slip::ErrorCode code) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  slip::cli::end_by_signals_as_first_process();
   CLI::App app{"Slipstream: a speculative-decoding server whose drafts keep learning from the traffic they serve."};
   slip::cli::add_commands(app);
   try {

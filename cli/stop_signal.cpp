@@ -10,6 +10,7 @@
 #include <atomic>
 #include <cerrno>
 
+#include "cli/first_process.h"
 #include "common/error.h"
 
 namespace slip::cli {
@@ -57,6 +58,7 @@ StopSignal::~StopSignal() {
   handle(SIGINT, SIG_DFL);
   handle(SIGHUP, SIG_DFL);
   handle(SIGUSR1, SIG_DFL);
+  end_by_signals_as_first_process();
   signal_pipe = -1;
 }
 

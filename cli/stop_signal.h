@@ -14,7 +14,7 @@ class StopSignal {
   enum class Kind : std::uint8_t { kStop, kReload, kReopenLog };
 
   StopSignal();
-  ~StopSignal();  // default handling again
+  ~StopSignal();  // the handling that a command starts with again
   StopSignal(const StopSignal&) = delete;
   StopSignal& operator=(const StopSignal&) = delete;
 

@@ -65,16 +65,18 @@ struct HttpServer::State {
 void HttpServer::State::bind() {
   const auto endpoint = endpoint_of(service.options());
   boost::system::error_code fault;
-  acceptor.open(endpoint.protocol());
-  acceptor.set_option(asio::socket_base::reuse_address(true));
-  acceptor.bind(endpoint, fault);
+  acceptor.open(endpoint.protocol(), fault);  // refused where the kernel has no IPv6
+  if (!fault) acceptor.set_option(asio::socket_base::reuse_address(true), fault);
+  if (!fault) acceptor.bind(endpoint, fault);
   if (!fault) acceptor.listen(asio::socket_base::max_listen_connections, fault);
-  if (fault) {
-    throw Error(
-        ErrorCode::kConflict,
-        "cannot listen on " + service.options().host + ":" + std::to_string(endpoint.port()) + ": " + fault.message(),
-        "choose another --port; 0 lets the system choose", "server.port");
-  }
+  if (!fault) return;
+  const bool no_such_address =
+      fault == asio::error::address_family_not_supported || fault == boost::system::errc::address_not_available;
+  throw Error(
+      ErrorCode::kConflict,
+      "cannot listen on " + service.options().host + ":" + std::to_string(endpoint.port()) + ": " + fault.message(),
+      no_such_address ? "choose a --host that this machine has" : "choose another --port; 0 lets the system choose",
+      no_such_address ? "server.host" : "server.port");
 }
 
 // Accepting goes on whatever happens: out of descriptors is a reason to wait, not to die.

@@ -6,6 +6,8 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 preset=$1
 jobs=$2
 shift 2
+# Ninja runs the CMake of .deps/ by its own path.
+[ ! -e .deps/ready ] || export LD_LIBRARY_PATH="$PWD/.deps/usr/lib/x86_64-linux-gnu${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
 folder=build
 [ "$preset" = release ] || folder=build-$preset
 if [ ! -e "$folder/build.ninja" ]; then

@@ -1,21 +1,40 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Brings a Debian 12 machine to where Slipstream builds. Checks first, installs only what is missing, says what it does,
-# and prints nothing when nothing is to do. Safe to interrupt and to run again.
+# Brings a Debian 12 or Ubuntu 24.04 machine to where Slipstream builds. Checks first, installs only what is missing, says
+# what it does, and prints nothing when nothing is to do. Safe to interrupt and to run again. ROOTLESS=1 unpacks packages
+# under .deps/ instead of installing them, and so does every later run while .deps/ is there.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 fail() { printf 'setup: %s\n' "$1" >&2; exit 2; }
 no_install() { [ "${SLIPSTREAM_NO_INSTALL:-0}" = 1 ]; }
+rootless() { [ "${ROOTLESS:-0}" = 1 ] || [ -e .deps/ready ]; }
+
+os_release() { # FIELD...: the first of them that the system's description has
+  local field value
+  for field in "$@"; do
+    value=$(sed -n "s/^$field=\"\{0,1\}\([^\"]*\)\"\{0,1\}$/\1/p" "${SLIPSTREAM_OS_RELEASE:-/etc/os-release}" 2>/dev/null) || true
+    [ -z "$value" ] || { echo "$value"; return; }
+  done
+  echo unknown
+}
 
 check_platform() {
   [ "$(uname -sm)" = "Linux x86_64" ] || fail "Slipstream runs on x86-64 Linux; this is $(uname -sm)."
-  command -v dpkg-query >/dev/null ||
-    fail "this is no Debian system; install the counterparts of tools/packages-debian.txt, then run with SLIPSTREAM_NO_INSTALL=1."
+}
+
+# Elsewhere CMake says what is not there: names and versions of packages would be guesses.
+release_is_known() {
+  release=$(os_release DEBIAN_CODENAME UBUNTU_CODENAME VERSION_CODENAME)  # a derivative names what it stands on
+  case "$release" in bookworm | noble) command -v dpkg-query >/dev/null && return ;; esac
+  no_install || fail "tools/packages-debian.txt is for Debian 12 and Ubuntu 24.04; this is $(os_release PRETTY_NAME ID). \
+Install the counterparts of its packages, then run with SLIPSTREAM_NO_INSTALL=1."
+  return 1
 }
 
 missing_packages() {
-  grep -v '^#' tools/packages-debian.txt | while read -r package; do
+  grep -v '^#' tools/packages-debian.txt | while read -r package releases; do
+    [[ " ${releases:-$release} " = *" $release "* ]] || continue
     [ "$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null)" = installed ] || echo "$package"
   done
 }
@@ -38,7 +57,8 @@ install_packages() {
       [[ "${answer:-y}" =~ ^[Yy] ]] || fail "run: sudo sh -c '$manual'"
       as_root=(sudo)
     else
-      fail "run as root: $manual"
+      fail "run as root: $manual
+setup: or, without root: make ROOTLESS=1 (unpacks them under .deps/)"
     fi
   fi
   local apt=("${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=300 -qq)
@@ -55,6 +75,17 @@ check_disk() {
     fail "LibTorch and the build need 4 GB of disk; $((free_kib / 1024)) MB are free in $(pwd)."
 }
 
+# Where Python's ensurepip is not installed, its package lies unpacked under .deps/, and the wheel in it can install itself.
+make_environment() {
+  if python3 -c 'import ensurepip' 2>/dev/null; then
+    python3 -m venv .venv
+  else
+    local wheels=.deps/usr/share/python-wheels
+    python3 -m venv --without-pip .venv &&
+      .venv/bin/python "$(echo "$wheels"/pip-*.whl)/pip" install --quiet --no-index --find-links "$wheels" pip
+  fi
+}
+
 install_wheels() {
   local list=tools/requirements-cpu.txt arguments=(--no-deps --require-hashes) flavour
   if [ "$(bash tools/cuda.sh)" = ON ]; then
@@ -66,13 +97,17 @@ install_wheels() {
   no_install && fail "LibTorch is not in .venv and SLIPSTREAM_NO_INSTALL is set. Run: python3 -m venv .venv && .venv/bin/pip install ${arguments[*]} -r $list"
   check_disk
   echo "setup: installing LibTorch into .venv (about 600 MB to download for the CPU build)"
-  [ -x .venv/bin/python ] || python3 -m venv .venv
+  [ -x .venv/bin/pip ] || make_environment || fail "could not make the Python environment .venv; what python3 said stands above."
   .venv/bin/pip install --quiet --disable-pip-version-check "${arguments[@]}" -r "$list" ||
     fail "pip could not install LibTorch; what it said stands above. Run make again to go on from here."
   touch ".venv/.ready-$flavour"
 }
 
 check_platform
-mapfile -t missing < <(missing_packages)
-[ "${#missing[@]}" -eq 0 ] || install_packages "${missing[@]}"
+if release_is_known; then
+  mapfile -t missing < <(missing_packages)
+  if [ "${#missing[@]}" -gt 0 ]; then
+    if rootless; then bash tools/rootless.sh "${missing[@]}"; else install_packages "${missing[@]}"; fi
+  fi
+fi
 install_wheels

@@ -120,6 +120,37 @@ TEST_F(ServeTest, TheServiceConnectsToNobody) {
   EXPECT_EQ(program.stop(), 0) << program.log();
 }
 
+// As on a kernel that was booted without IPv6.
+bool take_ipv6_away() {
+  sock_filter program[] = {
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_socket, 0, 3),
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, args[0])),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, AF_INET6, 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EAFNOSUPPORT),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+  };
+  const sock_fprog filter = {sizeof(program) / sizeof(program[0]), program};
+  return ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0;
+}
+
+TEST_F(ServeTest, ItNeedsNoIpv6) {
+  Program program(folder_, usual(), {}, take_ipv6_away);
+  const auto port = program.port();
+  ASSERT_NE(port, 0) << program.log();
+  EXPECT_EQ(ask(port, chat_bytes("What is 12 + 30?", 8)).status, 200);
+  EXPECT_EQ(program.stop(), 0) << program.log();
+}
+
+TEST_F(ServeTest, AnIpv6AddressWithoutIpv6IsAnErrorThatNamesIt) {
+  auto arguments = usual();
+  arguments.insert(arguments.end(), {"--host", "::1"});
+  Program program(folder_, arguments, {}, take_ipv6_away);
+  EXPECT_EQ(program.wait(), 1);
+  EXPECT_NE(program.err().find("cannot listen on ::1:"), std::string::npos) << program.err();
+  EXPECT_NE(program.err().find("HINT: choose a --host"), std::string::npos) << program.err();
+}
+
 TEST_F(ServeTest, NegativeAConnectionOrADatagramSocketWouldHaveBeenSeen) {
   for (const bool connecting : {true, false}) {
     const pid_t child = ::fork();

@@ -21,17 +21,33 @@ case " $FAKE_MISSING " in *" $last "*) [ -e "$STATE/apt" ] || { echo "no package
 printf installed''',
     "apt-cache": '[ "${FAKE_LISTS:-fresh}" = fresh ] || [ -e "$STATE/updated" ]',
     "apt-get": '''echo "apt-get $* frontend=$DEBIAN_FRONTEND" >> "$STATE/calls"
-case " $* " in *" update "*) touch "$STATE/updated";; *" install "*) touch "$STATE/apt";; esac''',
+case " $* " in
+*" update "*) touch "$STATE/updated";;
+*" --download-only "*)
+  [ ! -e "$STATE/offline" ] || { echo "no route to the archive"; exit 100; }
+  for word; do case "$word" in Dir::Cache=*) cp "$STATE"/debs/*.deb "${word#*=}/archives/";; esac; done;;
+*" install "*) touch "$STATE/apt";;
+esac''',
     "sudo": '''echo "sudo $*" >> "$STATE/calls"
 if [ "$1" = -n ]; then [ "${FAKE_SUDO:-no}" = free ] || exit 1; shift; fi
 exec "$@"''',
-    "python3": '''echo "python3 $*" >> "$STATE/calls"
-mkdir -p .venv/bin; printf '#!/bin/sh\\n' > .venv/bin/python; chmod +x .venv/bin/python
+    "python3": '''[ "$1" != -c ] || exit "${FAKE_NO_ENSUREPIP:-0}"
+echo "python3 $*" >> "$STATE/calls"
+mkdir -p .venv/bin; printf '#!/bin/sh\\necho "venv python $*" >> "%s/calls"\\n' "$STATE" > .venv/bin/python; chmod +x .venv/bin/python
 printf '#!/bin/sh\\necho "pip $*" >> "%s/calls"\\n[ ! -e "%s/offline" ]\\n' "$STATE" "$STATE" > .venv/bin/pip; chmod +x .venv/bin/pip''',
 }
 
 
-class SetupTest(unittest.TestCase):
+OS_RELEASES = {
+    "bookworm": 'PRETTY_NAME="Debian GNU/Linux 12 (bookworm)"\nID=debian\nVERSION_ID="12"\nVERSION_CODENAME=bookworm\n',
+    "noble": 'PRETTY_NAME="Ubuntu 24.04.2 LTS"\nID=ubuntu\nVERSION_ID="24.04"\nVERSION_CODENAME=noble\nUBUNTU_CODENAME=noble\n',
+    "mint": 'PRETTY_NAME="Linux Mint 22"\nID=linuxmint\nVERSION_ID="22"\nVERSION_CODENAME=wilma\nUBUNTU_CODENAME=noble\n',
+    "trixie": 'PRETTY_NAME="Debian GNU/Linux 13 (trixie)"\nID=debian\nVERSION_ID="13"\nVERSION_CODENAME=trixie\n',
+    "empty": "",
+}
+
+
+class StandInMachine(unittest.TestCase):
     def setUp(self):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="slip-setup-"))
         self.addCleanup(shutil.rmtree, self.folder)
@@ -43,9 +59,11 @@ class SetupTest(unittest.TestCase):
             (self.path / name).write_text(f"#!/bin/bash\n{body}\n")
             (self.path / name).chmod(0o755)
 
-    def environment(self, **fakes):
+    def environment(self, release="bookworm", **fakes):
+        os_release = self.folder / "os-release"
+        os_release.write_text(OS_RELEASES[release])
         return {"PATH": f"{self.path}:/usr/bin:/bin", "HOME": str(self.folder), "STATE": str(self.state), "FAKE_MISSING": "",
-                "SLIPSTREAM_CUDA": "OFF", **fakes}
+                "SLIPSTREAM_CUDA": "OFF", "SLIPSTREAM_OS_RELEASE": str(os_release), **fakes}
 
     def run_setup(self, **fakes):
         return subprocess.run(["bash", "tools/setup.sh"], cwd=self.project, env=self.environment(**fakes), text=True,
@@ -68,6 +86,8 @@ class SetupTest(unittest.TestCase):
         file = self.state / "calls"
         return file.read_text() if file.exists() else ""
 
+
+class SetupTest(StandInMachine):
     def test_as_root_it_installs_only_what_is_missing_and_says_so(self):
         done = self.run_setup(FAKE_MISSING="libxxhash-dev ccache")
         self.assertEqual(done.returncode, 0, done.stderr)
@@ -97,6 +117,7 @@ class SetupTest(unittest.TestCase):
         done = self.run_setup(FAKE_UID="1000", FAKE_MISSING="ccache")
         self.assertEqual(done.returncode, 2)
         self.assertIn("run as root: apt-get update && apt-get install -y --no-install-recommends ccache\n", done.stderr)
+        self.assertIn("without root: make ROOTLESS=1", done.stderr)
         self.assertNotIn("apt-get -o", self.calls())
 
     def test_on_a_terminal_it_asks(self):
@@ -140,10 +161,140 @@ class SetupTest(unittest.TestCase):
             file.write("# newer\n")
         self.assertIn("installing LibTorch", self.run_setup().stdout)
 
+    def test_the_release_decides_which_packages(self):
+        wanted = {"bookworm": "libboost1.81-dev", "noble": "libboost1.83-dev libprotobuf-dev", "mint": "libboost1.83-dev libprotobuf-dev"}
+        for release, packages in wanted.items():
+            with self.subTest(release):
+                done = self.run_setup(release=release, FAKE_UID="1000", FAKE_MISSING="libboost1.81-dev libboost1.83-dev libprotobuf-dev")
+                self.assertEqual(done.stdout, f"setup: missing packages: {packages}\n", done.stderr)
+
+    def test_another_release_is_told_what_to_do_and_it_works(self):
+        for release, name in {"trixie": "Debian GNU/Linux 13 (trixie)", "empty": "unknown"}.items():
+            with self.subTest(release):
+                done = self.run_setup(release=release, FAKE_MISSING="ccache")
+                self.assertEqual(done.returncode, 2)
+                self.assertIn(f"for Debian 12 and Ubuntu 24.04; this is {name}. Install the counterparts of its packages, then run with "
+                              "SLIPSTREAM_NO_INSTALL=1.\n", done.stderr)
+                self.assertEqual(self.calls(), "")
+        done = self.run_setup(release="trixie", FAKE_MISSING="ccache", SLIPSTREAM_NO_INSTALL="1")
+        self.assertIn("LibTorch is not in .venv", done.stderr)
+        self.assertNotIn("ccache", done.stderr)
+
     def test_other_machines_are_told_plainly(self):
         done = self.run_setup(FAKE_PLATFORM="Linux aarch64")
         self.assertEqual(done.returncode, 2)
         self.assertIn("x86-64 Linux", done.stderr)
+
+
+@unittest.skipUnless(shutil.which("dpkg-deb"), "dpkg-deb is not there to make packages with")
+class RootlessTest(StandInMachine):
+    """ROOTLESS=1: real archives, fetched by the stand-in of apt-get and unpacked by the real tools/rootless.sh."""
+
+    MACHINE = "usr/lib/x86_64-linux-gnu"
+
+    def setUp(self):
+        super().setUp()
+        (self.state / "debs").mkdir()
+        self.deps = self.project / ".deps"
+        self.make_package("libdemo1", {"lib/x86_64-linux-gnu/libdemo.so.1": "demo"})  # an archive from before the merged /usr
+        self.make_package("libdemo-dev", {f"{self.MACHINE}/pkgconfig/demo.pc": "prefix=/usr\nCflags: -I/usr/include/demo -I${prefix}/x\n"},
+                          {f"{self.MACHINE}/libdemo.so": "/lib/x86_64-linux-gnu/libdemo.so.1",
+                           f"{self.MACHINE}/libmachine.so": "libc.so.6", f"{self.MACHINE}/libgone.so": "libgone.so.7"})
+        self.make_package("demo-tools", {"usr/bin/demo": '#!/bin/sh\necho "$LD_LIBRARY_PATH" "$@"\n', "bin/old": "#!/bin/sh\n",
+                                         "usr/share/python-wheels/pip-23-py3-none-any.whl": ""})
+        self.make_package("libc6", {"lib/x86_64-linux-gnu/libm.so.6": "the machine has its own"})
+
+    def make_package(self, name, files, links=None):
+        tree = self.folder / "tree" / name
+        (tree / "DEBIAN").mkdir(parents=True)
+        (tree / "DEBIAN/control").write_text(f"Package: {name}\nVersion: 1\nArchitecture: amd64\nMaintainer: x <x@example.org>\nDescription: x\n")
+        for path, text in files.items():
+            (tree / path).parent.mkdir(parents=True, exist_ok=True)
+            (tree / path).write_text(text)
+            (tree / path).chmod(0o755 if "bin" in path else 0o644)
+        for path, target in (links or {}).items():
+            (tree / path).symlink_to(target)
+        subprocess.run(["dpkg-deb", "--build", "--root-owner-group", tree, self.state / "debs"], check=True, capture_output=True)
+
+    def run_rootless(self, **fakes):
+        return self.run_setup(**{"FAKE_UID": "1000", "FAKE_MISSING": "cmake ccache", "ROOTLESS": "1", **fakes})
+
+    def test_packages_are_usable_where_they_were_unpacked(self):
+        done = self.run_rootless()
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("unpacking under .deps/: cmake ccache\n", done.stdout)
+        self.assertNotIn("sudo", self.calls())
+        libraries = self.deps / self.MACHINE
+        self.assertEqual((libraries / "libdemo.so").read_text(), "demo")
+        self.assertTrue((libraries / "libdemo.so").resolve().is_relative_to(self.deps))
+        self.assertEqual(os.readlink(libraries / "libmachine.so"), "/usr/lib/x86_64-linux-gnu/libc.so.6")
+        self.assertEqual((libraries / "pkgconfig/demo.pc").read_text(),
+                         f"prefix={self.deps}/usr\nCflags: -I{self.deps}/usr/include/demo -I${{prefix}}/x\n")
+        said = subprocess.run([self.deps / "programs/demo", "one", "two words"], capture_output=True, text=True, check=True,
+                              env={"LD_LIBRARY_PATH": "/mine"})
+        self.assertEqual(said.stdout, f"{libraries}:{self.deps}/usr/lib:/mine one two words\n")
+        self.assertTrue((self.deps / "usr/bin/old").exists())
+        self.assertFalse((libraries / "libm.so.6").exists(), "the C library is the machine's")
+
+    def test_a_second_run_is_silent_and_needs_no_asking(self):
+        self.assertEqual(self.run_rootless().returncode, 0)
+        before = self.calls()
+        for more in ({}, {"ROOTLESS": "0"}, {"FAKE_MISSING": "cmake"}):
+            again = self.run_rootless(**more)
+            self.assertEqual((again.returncode, again.stdout, again.stderr), (0, "", ""))
+        self.assertEqual(self.calls(), before)
+
+    def test_another_missing_package_or_a_moved_folder_unpacks_anew(self):
+        self.assertEqual(self.run_rootless().returncode, 0)
+        self.assertIn("unpacking", self.run_rootless(FAKE_MISSING="cmake ccache sqlite3").stdout)
+        moved = self.folder / "moved"
+        self.project.rename(moved)
+        self.project = moved
+        self.assertIn("unpacking", self.run_rootless().stdout)
+        self.assertIn(f"prefix={moved}/.deps/usr", (moved / ".deps" / self.MACHINE / "pkgconfig/demo.pc").read_text())
+
+    def test_an_interrupted_download_is_taken_up_again(self):
+        (self.state / "offline").touch()
+        done = self.run_rootless()
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("no route to the archive", done.stderr)
+        self.assertIn("Run make ROOTLESS=1 again", done.stderr)
+        self.assertFalse((self.deps / "ready").exists())
+        self.assertNotIn("pip", self.calls())
+        (self.state / "offline").unlink()
+        self.assertEqual(self.run_rootless().returncode, 0)
+        self.assertTrue((self.deps / "ready").exists())
+
+    def test_apt_keeps_its_state_under_deps(self):
+        self.run_rootless()
+        for line in self.calls().splitlines():
+            if line.startswith("apt-get"):
+                self.assertIn(f"Dir::State={self.deps}/apt/state", line)
+                self.assertIn(f"Dir::Cache={self.deps}/apt/cache", line)
+        self.assertIn(" install -y --no-install-recommends --download-only cmake ccache ", self.calls())
+
+    def test_what_the_machine_itself_must_have_is_named(self):
+        done = self.run_rootless(CXX="/nonexistent/c++")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("takes a C++ compiler with its C library's headers from the machine, and /nonexistent/c++ is none", done.stderr)
+        done = self.run_rootless(FAKE_MISSING="g++ git ca-certificates")  # by dpkg; a compiler of another origin will do
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertNotIn("unpacking", done.stdout)
+
+    def test_it_is_refused_before_anything_is_fetched(self):
+        done = self.run_rootless(FAKE_FREE_KIB=str(512 * 1024))
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("need 1 GB of disk; 512 MB are free", done.stderr)
+        done = self.run_rootless(SLIPSTREAM_NO_INSTALL="1")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("not under .deps/: cmake ccache. Run: make ROOTLESS=1 setup", done.stderr)
+        self.assertEqual(self.calls(), "")
+
+    def test_without_ensurepip_the_unpacked_wheel_installs_pip(self):
+        done = self.run_rootless(FAKE_NO_ENSUREPIP="1")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("python3 -m venv --without-pip .venv\n", self.calls())
+        self.assertIn("venv python .deps/usr/share/python-wheels/pip-23-py3-none-any.whl/pip install --quiet --no-index", self.calls())
 
 
 class CudaTest(unittest.TestCase):
@@ -180,6 +331,12 @@ class CudaTest(unittest.TestCase):
 
 
 class PackageListTest(unittest.TestCase):
+    def test_each_release_has_one_boost(self):
+        for release in ("bookworm", "noble"):
+            lines = [line.split() for line in (ROOT / "tools/packages-debian.txt").read_text().splitlines() if not line.startswith("#")]
+            boost = [line[0] for line in lines if "libboost" in line[0] and (len(line) == 1 or release in line[1:])]
+            self.assertEqual(len(boost), 1, release)
+
     def test_every_system_header_comes_from_a_listed_package(self):
         """A header that only the author's machine has would break a stranger's first build."""
         providers = {"xxhash.h": "libxxhash-dev", "pcre2.h": "libpcre2-dev", "unicode": "libicu-dev",
@@ -189,7 +346,7 @@ class PackageListTest(unittest.TestCase):
                      "prometheus": "prometheus-cpp-dev", "gtest": "libgtest-dev", "gmock": "libgmock-dev"}
         system = {"ATen", "torch", "c10", "sys", "netinet", "arpa", "linux"} | {
             name + ".h" for name in ("unistd fcntl stdlib signal poll sched pthread dirent cpuid immintrin").split()}
-        listed = set((ROOT / "tools/packages-debian.txt").read_text().split("\n"))
+        listed = {line.split()[0] for line in (ROOT / "tools/packages-debian.txt").read_text().splitlines()}
         unknown = set()
         for folder in "cli server distill router engine ledger checkpoints kernels common tests bench".split():
             for file in (ROOT / folder).rglob("*"):
