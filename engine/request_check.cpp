@@ -48,7 +48,6 @@ void check_logit_bias(const std::vector<LogitBias>& biases, std::int32_t vocab_s
 }
 
 void check_length(const Request& request, const RequestLimits& limits) {
-  require(request.max_tokens >= 0, "max_tokens", "max_tokens must not be negative");
   const std::int64_t total = static_cast<std::int64_t>(request.prompt.size()) + request.max_tokens;
   const auto lengths =
       std::to_string(request.prompt.size()) + " prompt tokens and max_tokens " + std::to_string(request.max_tokens);
@@ -82,6 +81,7 @@ void check_request(const Request& request, const RequestLimits& limits) {
   check_tokens(request.end_ids, "end_ids", limits.vocab_size);
   check_sampling(request.sampling);
   check_logit_bias(request.sampling.logit_bias, limits.vocab_size);
+  require(request.max_tokens >= 0, "max_tokens", "max_tokens must not be negative");
   require(request.sampling.min_tokens >= 0 && request.sampling.min_tokens <= request.max_tokens, "min_tokens",
           "min_tokens must be between 0 and max_tokens");
   require(request.sampling.grammar == nullptr || limits.has_tokenizer, "response_format",
