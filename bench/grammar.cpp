@@ -24,7 +24,7 @@ namespace {
 struct Options {
   std::string target;
   std::vector<std::int32_t> vocabularies;
-  int rounds = 5;
+  int rounds = 20;
   bool json = false;
 };
 

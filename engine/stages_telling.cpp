@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The stages that tell: clients of their tokens, the learner of what was seen, listeners of figures.
 #include <algorithm>
-#include <cmath>
 #include <limits>
 #include <utility>
 
@@ -32,7 +31,6 @@ std::int32_t Engine::State::row_of_committed(const Part& part, std::size_t index
 TokenLogprobs Engine::State::logprobs_of(std::span<const float> logits, std::int32_t token, std::int32_t n_top) const {
   TokenLogprobs logprobs;
   const double normalizer = log_normalizer(logits);
-  if (!std::isfinite(normalizer)) throw Error(ErrorCode::kDataLoss, "the target's logits are not finite");
   logprobs.token = token;
   logprobs.logprob = static_cast<float>(logits[static_cast<std::size_t>(token)] - normalizer);
   top_logprobs(logits, normalizer, n_top, logprobs.top);
@@ -47,6 +45,7 @@ void Engine::State::add_prompt_logprobs(std::size_t i, TokenDelta& delta) const 
   if (first == 0) delta.prompt_logprobs.push_back({token_at(0), std::numeric_limits<float>::quiet_NaN(), {}});
   for (std::int32_t at = first + 1; at <= std::min(first + n_rows, sequence.prompt_tokens - 1); ++at) {
     const auto logits = verifier.logits(parts_[i].task, at - first - n_rows);
+    check_logits(logits);
     delta.prompt_logprobs.push_back(logprobs_of(logits, token_at(at), sequence.request.top_logprobs));
   }
 }

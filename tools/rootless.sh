@@ -117,7 +117,7 @@ check_given
 [ "${SLIPSTREAM_NO_INSTALL:-0}" != 1 ] ||
   fail "SLIPSTREAM_NO_INSTALL is set, and not under .deps/: ${wanted[*]}. Run: make ROOTLESS=1 setup"
 check_disk
-echo "setup: unpacking under .deps/: ${wanted[*]}"
+echo "setup: unpacking under .deps/ (about 100 MB to download): ${wanted[*]}"
 rm -f .deps/ready
 download "${wanted[@]}"
 unpack

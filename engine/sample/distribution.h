@@ -62,6 +62,9 @@ struct Distribution {
 void transform_logits(std::span<const float> logits, const SamplingParams& params, const RowContext& context,
                       Distribution& out);
 
+// What transform_logits() refuses in any row: Error{kDataLoss} likewise.
+void check_logits(std::span<const float> logits);
+
 std::int32_t sample_inverse_cdf(const Distribution& distribution, double u);                 // u in [0, 1)
 std::int32_t sample_gumbel(const Distribution& distribution, const RandomAddress& address);  // argmax(log p + g)
 

@@ -176,6 +176,10 @@ double fill_weights(std::span<const float> logits, double largest, double temper
 
 }  // namespace
 
+void check_logits(std::span<const float> logits) {
+  find_largest(logits);
+}
+
 void transform_logits(std::span<const float> raw_logits, const SamplingParams& params, const RowContext& context,
                       Distribution& out) {
   SLIP_CHECK(!raw_logits.empty(), "a vocabulary has at least one token");

@@ -222,7 +222,7 @@ class RootlessTest(StandInMachine):
     def test_packages_are_usable_where_they_were_unpacked(self):
         done = self.run_rootless()
         self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertIn("unpacking under .deps/: cmake ccache\n", done.stdout)
+        self.assertIn("unpacking under .deps/ (about 100 MB to download): cmake ccache\n", done.stdout)
         self.assertNotIn("sudo", self.calls())
         libraries = self.deps / self.MACHINE
         self.assertEqual((libraries / "libdemo.so").read_text(), "demo")
