@@ -19,6 +19,7 @@
 #include <thread>
 #include <vector>
 
+#include "tests/common/patience.h"
 #include "tests/server/raw_client.h"
 
 namespace slip {
@@ -51,9 +52,9 @@ class Program {
       ::waitpid(pid_, nullptr, 0);
     }
   }
-  // The exit status; 128 + n when signal n ended it; −1 when it has not ended after 20 s.
+  // The exit status; 128 + n when signal n ended it; −1 when it has not ended after 20 s of patience.
   int wait() {
-    for (int i = 0; i < 2000; ++i) {
+    for (int i = 0; i < 2000 * testing::kPatience; ++i) {
       int status = 0;
       if (::waitpid(pid_, &status, WNOHANG) == pid_) {
         pid_ = -1;
@@ -73,10 +74,10 @@ class Program {
   std::string err() const { return text_of(folder_ / "err"); }
   std::string log() const { return out() + err(); }
 
-  // The port it says it listens on; 0 when it does not within 20 s.
+  // The port it says it listens on; 0 when it does not within as long.
   std::uint16_t port() const {
     static const std::regex url("https?://127\\.0\\.0\\.1:([0-9]+)");
-    for (int i = 0; i < 2000; ++i) {
+    for (int i = 0; i < 2000 * testing::kPatience; ++i) {
       const std::string text = out();
       std::smatch match;
       if (std::regex_search(text, match, url)) return static_cast<std::uint16_t>(std::stoi(match[1]));
