@@ -3,6 +3,7 @@
 // speculation equal those without, in both dtypes, through swaps in mid-answer.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <fstream>
 
 #include "checkpoints/safetensors.h"
@@ -140,27 +141,20 @@ std::vector<float> plain_scores(const std::vector<std::int32_t>& prompt, Dtype d
 TEST_P(EngineOnTheTarget, AScoredPromptIsAPlainForwardPassToTheBit) {
   const SamplingParams sampling{.temperature = 0.7F, .top_p = 0.9F, .repetition_penalty = 1.2F, .seed = 42};
   const auto unscored = answers_of({.dtype = GetParam(), .sampling = sampling});
-  for (const std::int32_t chunk : {1, 7, 200}) {
-    for (const std::int32_t k : {0, 3}) {
-      const auto answers = answers_of({.dtype = GetParam(),
-                                       .sampling = sampling,
-                                       .k = k,
-                                       .concurrency = chunk == 7 ? 1 : 8,
-                                       .swap_every = chunk == 7 ? 3 : 0,
-                                       .prefill_chunk = chunk,
-                                       .score_prompts = true});
-      for (std::size_t i = 0; i < answers.size(); ++i) {
-        std::vector<std::int32_t> prompt;
-        std::vector<float> scores;
-        for (const TokenLogprobs& token : answers[i].prompt_logprobs) {
-          prompt.push_back(token.token);
-          if (prompt.size() == 1) continue;
-          scores.insert(scores.end(), {token.logprob, token.top.at(0).logprob});
-        }
-        ASSERT_GT(prompt.size(), 8U);
-        EXPECT_EQ(scores, plain_scores(prompt, GetParam())) << "chunk " << chunk << " k " << k << " answer " << i;
-        EXPECT_TRUE(answers[i].same_as(unscored[i]));
+  for (const auto& [chunk, k, concurrency, swap_every] :
+       {std::array{1, 0, 8, 0}, std::array{7, 3, 1, 3}, std::array{200, 3, 8, 0}}) {
+    const auto answers = answers_of({GetParam(), sampling, k, concurrency, swap_every, chunk, /*score_prompts=*/true});
+    for (std::size_t i = 0; i < answers.size(); ++i) {
+      std::vector<std::int32_t> prompt;
+      std::vector<float> scores;
+      for (const TokenLogprobs& token : answers[i].prompt_logprobs) {
+        prompt.push_back(token.token);
+        if (prompt.size() == 1) continue;
+        scores.insert(scores.end(), {token.logprob, token.top.at(0).logprob});
       }
+      ASSERT_GT(prompt.size(), 8U);
+      EXPECT_EQ(scores, plain_scores(prompt, GetParam())) << "chunk " << chunk << " k " << k << " answer " << i;
+      EXPECT_TRUE(answers[i].same_as(unscored[i]));
     }
   }
 }
