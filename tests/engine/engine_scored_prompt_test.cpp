@@ -167,7 +167,7 @@ TEST(EngineScoredPrompt, LogitsThatAreNotFiniteEndTheirRequestAlone) {
   bench.engine->step();
   bench.engine->submit(bench.request(2, fine));
   EXPECT_TRUE(drain(*bench.engine));
-  EXPECT_EQ(broken.summary.reason, StopReason::kFailed);
+  ASSERT_EQ(broken.summary.reason, StopReason::kFailed);
   EXPECT_EQ(broken.summary.error->code(), ErrorCode::kDataLoss);
   EXPECT_EQ(fine.summary.reason, StopReason::kLength);
 }
