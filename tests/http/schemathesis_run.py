@@ -76,7 +76,10 @@ def narrow(document):
     content["anyOf"][0]["maxLength"] = MAX_CHARACTERS // 4
     content["anyOf"][1]["maxItems"] = 2
     schemas["ChatRequest"]["properties"]["messages"]["maxItems"] = 3
-    schemas["CompletionRequest"]["properties"]["prompt"]["maxLength"] = MAX_CHARACTERS
+    prompt = schemas["CompletionRequest"]["properties"]["prompt"]
+    prompt["maxLength"] = MAX_CHARACTERS
+    for several in (prompt["anyOf"][1], prompt["anyOf"][3]):
+        several["maxItems"] = 4  # times n of at most 16
     schemas["ResponseFormat"]["oneOf"][1]["properties"]["json_schema"]["properties"]["schema"] = {"enum": SCHEMAS}
 
 
