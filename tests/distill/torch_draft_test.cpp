@@ -11,6 +11,7 @@
 #include "engine/model/transformer.h"
 #include "engine/sample/random.h"
 #include "tests/distill/trainer_fixture.h"
+#include "tests/engine/model/plain_decode.h"
 
 namespace slip {
 namespace {
@@ -28,25 +29,7 @@ std::vector<float> served_logits(const fs::path& folder, const std::vector<std::
   kernels::ThreadPool pool(1);
   const auto n = static_cast<std::int32_t>(tokens.size());
   LocalWorker worker(ModelWeights::load(folder, Dtype::kFloat32), n, n, n / PagePool::kPageTokens + 1, pool);
-  std::vector<std::int32_t> positions(tokens.size());
-  for (std::int32_t i = 0; i < n; ++i) positions[i] = i;
-  const std::vector<std::int32_t> row_begin{0, n};
-  PageTable pages(worker.cache());
-  EXPECT_TRUE(pages.reserve(n));
-  KvView kv;
-  kv.pages = &pages;
-  StepInput input;
-  input.tokens = tokens;
-  input.positions = positions;
-  input.row_begin = row_begin;
-  input.kv = {&kv, 1};
-  input.logit_rows = positions;
-  const std::int64_t vocab = worker.config().vocab_size;
-  std::vector<float> logits(tokens.size() * static_cast<std::size_t>(vocab));
-  StepOutput output;
-  output.logits = TensorView::contiguous(logits.data(), {n, vocab});
-  worker.run(input, output);
-  return logits;
+  return testing::PlainSequence(worker).feed_at_once(tokens, n);
 }
 
 TEST_F(TorchDraftTest, SaysWhatTheServedModelSays) {
