@@ -32,8 +32,7 @@ MODES = {
     "everything": ["--temperature", "0.9", "--top-p", "0.95", "--top-k", "40", "--min-p", "0.02", "--repetition-penalty", "1.1",
                    "--presence-penalty", "0.2", "--frequency-penalty", "-0.1", "--logit-bias", "11=-2", "--min-tokens", "4",
                    "--stop", "the", "--stop-token", "13", "--seed", "4242"],
-    # The penalty keeps a small model from filling the gaps of a document with all the blanks it may write.
-    "schema": ["--temperature", "0.9", "--frequency-penalty", "0.2", "--seed", "4242", "--response-format", str(FORMAT)],
+    "schema": ["--temperature", "0.9", "--seed", "4242", "--response-format", str(FORMAT)],
 }
 CONTROLS = {  # must give different answers from the mode's own
     "greedy": ["--temperature", "1.0", "--top-p", "0.9", "--seed", "4242"],
@@ -42,7 +41,7 @@ CONTROLS = {  # must give different answers from the mode's own
     "penalties": ["--temperature", "0"],
     "min-p+bias": ["--temperature", "1.0", "--seed", "4242"],
     "everything": ["--temperature", "0.9", "--top-p", "0.95", "--top-k", "40", "--seed", "4242"],
-    "schema": ["--temperature", "0.9", "--frequency-penalty", "0.2", "--seed", "4242"],
+    "schema": ["--temperature", "0.9", "--seed", "4242"],
 }
 QUICK = {"bfloat16": ["greedy", "T1.0", "everything", "schema"], "float32": ["greedy", "T1.0", "everything"]}
 MAX_TOKENS = {"schema": 256}  # most documents are shorter

@@ -91,7 +91,7 @@ std::int32_t GrammarBuilder::any_array(std::int32_t next) {
 }
 
 std::shared_ptr<const Grammar> GrammarBuilder::finish(std::int32_t root) {
-  made_->root_ = lexeme(JsonLexemes::shared().gap, root);
+  made_->root_ = root;
   check_progress();
   measure_depths();
   if (made_->least_depth(made_->root_) > Grammar::kMostDepth) {

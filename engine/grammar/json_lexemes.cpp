@@ -20,8 +20,9 @@ Lexeme share(ByteAutomaton automaton) {
 }
 
 Fragment gap(ByteNfa& nfa) {
-  const Fragment line_end = nfa.maybe(nfa.then(nfa.maybe(nfa.literal("\r")), nfa.literal("\n")));
-  return nfa.then(line_end, nfa.repeat([&] { return nfa.any_of(" \t"); }, 0, JsonLexemes::kMostBlanks));
+  const Fragment line_end = nfa.then(nfa.maybe(nfa.literal("\r")), nfa.literal("\n"));
+  const Fragment indent = nfa.repeat([&] { return nfa.any_of(" \t"); }, 0, JsonLexemes::kMostIndent);
+  return nfa.maybe(nfa.either(nfa.literal(" "), nfa.then(line_end, indent)));
 }
 
 enum class Gaps : std::uint8_t { kNone, kBefore, kAfter, kAround };
@@ -33,12 +34,6 @@ Lexeme punctuation(const char* mark, Gaps gaps) {
   if (gaps == Gaps::kBefore || gaps == Gaps::kAround) whole = nfa.then(gap(nfa), whole);
   if (gaps == Gaps::kAfter || gaps == Gaps::kAround) whole = nfa.then(whole, gap(nfa));
   return share(nfa.determinise(whole));
-}
-
-Lexeme lone_gap() {
-  AutomatonBudget budget;
-  ByteNfa nfa(budget);
-  return share(nfa.determinise(gap(nfa)));
 }
 
 Lexeme words(const std::vector<std::string>& texts) {
@@ -82,7 +77,6 @@ ByteAutomaton either(const ByteAutomaton& a, const ByteAutomaton& b) {
 const JsonLexemes& JsonLexemes::shared() {
   static const JsonLexemes all = [] {
     JsonLexemes made;
-    made.gap = lone_gap();
     made.open_object = punctuation("{", Gaps::kAfter);
     made.open_array = punctuation("[", Gaps::kAfter);
     made.close_object = punctuation("}", Gaps::kBefore);

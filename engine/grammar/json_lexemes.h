@@ -12,13 +12,12 @@ namespace slip {
 
 using Lexeme = std::shared_ptr<const ByteAutomaton>;
 
-// The pieces that JSON text is made of, each built once in the process. Between two pieces stands at most one gap: a
-// line end or none, then up to kMostBlanks blanks and tabs. Without a bound a model that leans to blanks writes nothing
-// else for ever. Before the document there may be a gap, after it there is none.
+// The pieces that JSON text is made of, each built once in the process. Between two pieces stands at most one gap: one
+// space, or a line end and its indent of up to kMostIndent blanks and tabs. Neither before nor after the document is
+// there one. A grammar that let more through would let a model that leans to blanks write nothing else.
 struct JsonLexemes {
-  static constexpr std::int32_t kMostBlanks = 32;
+  static constexpr std::int32_t kMostIndent = 20;
 
-  Lexeme gap;
   Lexeme open_object, open_array;    // the bracket, then a gap
   Lexeme close_object, close_array;  // a gap, then the bracket
   Lexeme close_empty_object, close_empty_array;

@@ -15,9 +15,11 @@ using testing::accepts;
 
 // The language of json_object by another parser, and by our own rules about gaps and digits read off the text.
 bool gap_is_right(std::string_view gap) {
+  if (gap == " ") return true;
   if (gap.substr(0, 2) == "\r\n") gap.remove_prefix(1);
-  if (gap.substr(0, 1) == "\n") gap.remove_prefix(1);
-  return gap.size() <= JsonLexemes::kMostBlanks && gap.find_first_not_of(" \t") == std::string_view::npos;
+  if (gap.substr(0, 1) != "\n") return false;
+  gap.remove_prefix(1);
+  return gap.size() <= JsonLexemes::kMostIndent && gap.find_first_not_of(" \t") == std::string_view::npos;
 }
 
 bool numbers_and_gaps_are_right(std::string_view text) {
@@ -34,7 +36,7 @@ bool numbers_and_gaps_are_right(std::string_view text) {
     const bool exponent = digit && i > 0 && std::string_view("eE+").find(text[i - 1]) != std::string_view::npos;
     const bool negative_exponent = digit && i > 1 && text[i - 1] == '-' && (text[i - 2] == 'e' || text[i - 2] == 'E');
     if (digit && end - i > (exponent || negative_exponent ? 2U : 32U)) return false;
-    if (blank && (end == text.size() || !gap_is_right(text.substr(i, end - i)))) return false;
+    if (blank && (i == 0 || end == text.size() || !gap_is_right(text.substr(i, end - i)))) return false;
     i = end;
   }
   return true;
@@ -108,14 +110,19 @@ TEST(JsonObjectGrammarTest, AcceptsExactlyJsonsObjects) {
   EXPECT_GT(n_wrong, 1000);
 }
 
-TEST(JsonObjectGrammarTest, BlanksAndDepthAreBounded) {
+TEST(JsonObjectGrammarTest, AGapIsOneSpaceOrALineEndAndItsIndent) {
   const auto grammar = json_object_grammar();
-  const std::string blanks(JsonLexemes::kMostBlanks, ' ');
-  EXPECT_TRUE(
-      accepts(*grammar, "\r\n" + blanks + "{\n" + blanks + "\"a\"" + blanks + ":" + blanks + "1" + blanks + "}"));
-  EXPECT_FALSE(accepts(*grammar, blanks + " {}"));
-  EXPECT_FALSE(accepts(*grammar, "{\n\n}"));
-  EXPECT_FALSE(accepts(*grammar, "{} ")) << "nothing comes after the document";
+  const std::string line = "\r\n" + std::string(JsonLexemes::kMostIndent, ' ');
+  EXPECT_TRUE(accepts(*grammar, "{" + line + "\"a\"" + line + ":" + line + "1" + line + "," + line + "\"b\" : 2 }"));
+  EXPECT_TRUE(accepts(*grammar, "{\n\t\"a\":{}\n}"));
+  for (const char* text : {" {}", "\n{}", "{} ", "{}\n", "{  }", "{\t}", "{ \n}", "{\n\n}", "{\r}", "{\"a\":  1}"}) {
+    EXPECT_FALSE(accepts(*grammar, text)) << text;
+  }
+  EXPECT_FALSE(accepts(*grammar, "{" + line + " }"));
+}
+
+TEST(JsonObjectGrammarTest, DepthIsBoundedAndTheRootIsAnObject) {
+  const auto grammar = json_object_grammar();
   const auto nested = [](int depth) {
     std::string text = "{}";
     for (int i = 0; i < depth; ++i) text = R"({"a":)" + text + "}";
