@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// From a small trained Llama, a folder of a larger shape that computes exactly the same function: real acceptance at a
+// From a small trained Llama, a folder of a larger shape that computes the same function: real acceptance at a
 // realistic cost.
 #include "checkpoints/inflate.h"
 
@@ -29,16 +29,19 @@ int inflate(const std::string& from, const std::string& to, const slip::InflateS
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app("Writes a larger Llama that computes exactly what a small one computes.", "inflate");
+  CLI::App app("Writes a larger Llama that computes what a small one computes.", "inflate");
   std::string from, to;
   slip::InflateShape shape;
   app.add_option("--from", from, "folder of the small model")->required();
   app.add_option("--to", to, "folder to write")->required();
-  app.add_option("--hidden", shape.hidden_size, "hidden size; in bfloat16 the small one's times a power of 4");
+  app.add_option(
+      "--hidden", shape.hidden_size,
+      "hidden size; exact where it is the small one's times a power of 4, else up to a rounding of the norms");
   app.add_option("--layers", shape.n_layers, "layers");
   app.add_option("--ffn", shape.intermediate_size, "FFN width");
   app.add_option("--heads", shape.n_heads, "query heads");
   app.add_option("--kv-heads", shape.n_kv_heads, "key/value heads");
+  app.add_option("--positions", shape.max_positions, "longest context in tokens");
   CLI11_PARSE(app, argc, argv);
   return inflate(from, to, shape);
 }

@@ -36,9 +36,11 @@ std::int32_t at_least(const char* option, std::int32_t wanted, std::int32_t smal
   return wanted;
 }
 
-bool is_power_of_four(std::int64_t ratio) {
-  return ratio > 0 && std::has_single_bit(static_cast<std::uint64_t>(ratio)) &&
-         std::countr_zero(static_cast<std::uint64_t>(ratio)) % 2 == 0;
+// Then the norms' factor sqrt(d/d') is a power of 2, which every format holds exactly.
+bool widens_by_power_of_four(const ModelConfig& small, const ModelConfig& large) {
+  if (large.hidden_size % small.hidden_size != 0) return false;
+  const auto ratio = static_cast<std::uint32_t>(large.hidden_size / small.hidden_size);
+  return std::has_single_bit(ratio) && std::countr_zero(ratio) % 2 == 0;
 }
 
 // A group of g query heads needs ceil(g / g') copies of its key/value head where groups have g' queries.
@@ -201,11 +203,13 @@ class Inflation {
 
   void scale_norm(const std::string& name) {
     const StoredTensor& small = file_.get(name);
-    Matrix large = filled(large_shape(name), small.dtype, Padding::kZero, random_);
+    const Dtype dtype = widens_by_power_of_four(small_, large_) ? small.dtype : Dtype::kFloat32;
+    Matrix large = filled(large_shape(name), dtype, Padding::kZero, random_);
     const double scale = std::sqrt(static_cast<double>(small_.hidden_size) / large_.hidden_size);
-    const std::size_t width = dtype_bytes(small.dtype);
-    for (std::size_t at = 0; at < small.bytes.size(); at += width) {
-      put(large.bytes.data() + at, static_cast<float>(take(small.bytes.data() + at, small.dtype) * scale), small.dtype);
+    const std::size_t width = dtype_bytes(small.dtype), new_width = dtype_bytes(dtype);
+    for (std::size_t i = 0; i < small.bytes.size() / width; ++i) {
+      const double weight = take(small.bytes.data() + i * width, small.dtype) * scale;
+      put(large.bytes.data() + i * new_width, static_cast<float>(weight), dtype);
     }
     tensors_.emplace(name, std::move(large));
   }
@@ -247,12 +251,7 @@ ModelConfig inflated_config(const ModelConfig& small, const InflateShape& shape)
   large.n_heads = at_least("--heads", shape.n_heads, small.n_heads);
   large.n_kv_heads = at_least("--kv-heads", shape.n_kv_heads, small.n_kv_heads);
   check_heads(small, large);
-  const bool exact =
-      large.hidden_size % small.hidden_size == 0 && is_power_of_four(large.hidden_size / small.hidden_size);
-  if (small.stored_dtype != Dtype::kFloat32 && !exact) {
-    refuse("--hidden", "must be the model's own " + std::to_string(small.hidden_size) + " times a power of 4",
-           "then the norms' factor is a power of 2, which bfloat16 holds exactly");
-  }
+  large.max_positions = at_least("--positions", shape.max_positions, small.max_positions);
   large.rms_norm_eps = small.rms_norm_eps * small.hidden_size / large.hidden_size;
   return large;
 }
@@ -262,8 +261,7 @@ void inflate_checkpoint(const std::filesystem::path& from, const std::filesystem
   ModelConfig small = load_model_config(from);
   const WeightFiles file(from);
   check_llama_tensors(file.tensors(), small, file.where());
-  small.stored_dtype =
-      file.get(kEmbeddingTensor).dtype;  // exactness is about the weights, whatever config.json calls them
+  small.stored_dtype = file.get(kEmbeddingTensor).dtype;  // whatever config.json calls it
   const ModelConfig large = inflated_config(small, shape);
   require_no_float16(file);
   std::filesystem::create_directories(to);

@@ -42,14 +42,12 @@ TEST(InflatedConfig, TheDemoShapeHasTheParametersOfALargerModel) {
   EXPECT_NEAR(static_cast<double>(large.parameters()), 160e6, 10e6);
 }
 
-TEST(InflatedConfig, InBfloat16TheHiddenSizeGrowsByPowersOfFour) {
+TEST(InflatedConfig, AnyWidthFromTheModelsOwnOn) {
   const ModelConfig small = demo_target();
-  for (const std::int32_t hidden : {384, 1536, 6144}) EXPECT_EQ(refused_option(small, {.hidden_size = hidden}), "none");
-  for (const std::int32_t hidden : {768, 1152, 1537, 3072})
-    EXPECT_EQ(refused_option(small, {.hidden_size = hidden}), "--hidden");
-  ModelConfig exact = small;
-  exact.stored_dtype = Dtype::kFloat32;
-  EXPECT_EQ(refused_option(exact, {.hidden_size = 1000}), "none");
+  for (const std::int32_t hidden : {384, 1000, 1536, 2048}) {
+    EXPECT_EQ(refused_option(small, {.hidden_size = hidden}), "none") << hidden;
+  }
+  EXPECT_EQ(inflated_config(small, {.max_positions = 8192}).max_positions, 8192);
 }
 
 TEST(InflatedConfig, NothingShrinks) {
@@ -60,6 +58,7 @@ TEST(InflatedConfig, NothingShrinks) {
   EXPECT_EQ(refused_option(small, {.n_heads = 3}), "--heads");
   EXPECT_EQ(refused_option(small, {.n_kv_heads = 1}), "--kv-heads");
   EXPECT_EQ(refused_option(small, {.n_layers = -1}), "--layers");
+  EXPECT_EQ(refused_option(small, {.max_positions = 512}), "--positions");
 }
 
 TEST(InflatedConfig, GroupedQueriesMustFindRoom) {

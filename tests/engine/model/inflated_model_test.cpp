@@ -81,6 +81,17 @@ TEST_F(InflatedModel, TheEmbeddedTargetSaysTheSameInBfloat16) {
   }
 }
 
+TEST_F(InflatedModel, AtOtherWidthsOnlyTheNormsAreRounded) {
+  const Pair pair =
+      load(testing::embedded_target_folder(), {.hidden_size = 512, .n_heads = 8, .n_kv_heads = 4}, Dtype::kFloat32);
+  const auto tokenizer = Tokenizer::load(testing::embedded_target_folder());
+  const auto ids = tokenizer->encode("<|bos|><|user|>\nMira has 12 apples and buys 5 more. How many?<|end|>\n",
+                                     SpecialTokens::kParse);
+  PlainSequence small(*pair.small), large(*pair.large);
+  EXPECT_LT(largest_difference(small.feed(ids, 64), large.feed(ids, 64)), 1e-4);
+  EXPECT_EQ(small.greedy(48), large.greedy(48));
+}
+
 // The comparison notices when one output projection of the padding is not zero.
 TEST_F(InflatedModel, NegativeAPaddedColumnThatIsNotZeroIsSeen) {
   TinyLlama tiny;
