@@ -62,7 +62,7 @@ double read_bandwidth_gb_s(kernels::ThreadPool& pool) {
 
 // How fast this instruction class multiplies bfloat16 when everything it needs is in the first-level cache.
 double bf16_peak_tflop_s(kernels::ThreadPool& pool) {
-  constexpr std::int64_t kDepth = 32, kRepeats = 20000, kMostRows = 16;
+  constexpr std::int64_t kDepth = 32, kRepeats = 20000, kMostRows = 32;
   const auto& table = kernels::kernel_table();
   SLIP_CHECK(table.bf16_tile_rows <= kMostRows, "the operands have room for a tile");
   struct alignas(64) Operands {
@@ -75,7 +75,7 @@ double bf16_peak_tflop_s(kernels::ThreadPool& pool) {
     kernels::MatmulTile tile;
     tile.weight = operands->weight;
     tile.x = operands->x;
-    tile.x_stride_bytes = kDepth * table.bf16_pair_bytes;
+    tile.x_stride_bytes = (table.bf16_block_steps > 0 ? table.bf16_block_steps : kDepth) * table.bf16_pair_bytes;
     tile.sums = operands->sums;
     tile.depth = kDepth;
     tile.n_rows = table.bf16_tile_rows;

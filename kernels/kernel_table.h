@@ -23,11 +23,11 @@ constexpr int kMaxHeadDim = 1024;  // as far as a config may go
 struct MatmulTile {
   const std::byte* weight = nullptr;  // [depth][kPanelColumns] at this stretch
   const std::byte* x = nullptr;       // row 0 at this stretch
-  std::int64_t x_stride_bytes = 0;
+  std::int64_t x_stride_bytes = 0;    // from one row to the next
   float* sums = nullptr;
   std::int64_t depth = 0;
   int n_rows = 0;                          // 1 … KernelTable::f32_tile_rows or bf16_tile_rows
-  const std::byte* next_weight = nullptr;  // weights wanted soon, spread over this tile; null: none
+  const std::byte* next_weight = nullptr;  // weights wanted soon, fetched while this tile is worked on; null: none
   std::int64_t next_step_bytes = 0;        // how much of them to fetch at each step of depth
 };
 
@@ -62,9 +62,14 @@ struct KernelTable {
   void (*matmul_f32)(const MatmulTile&) = nullptr;
   void (*matmul_bf16)(const MatmulTile&) = nullptr;
   int f32_tile_rows = 0, bf16_tile_rows = 0;  // at most so many rows a tile
-  // One row of activations for matmul_bf16, padded with zero to an even length.
-  void (*bf16_activations)(const float* x, std::int64_t n, void* out) = nullptr;
-  std::int64_t bf16_pair_bytes = 0;  // bytes that a pair of these activations takes
+  // Steps of weights that all rows pass over before the next ones: they stay in a cache, the sums wait in memory
+  // meanwhile, which changes no bit.
+  std::int64_t f32_stretch = 0, bf16_stretch = 0;
+  // A tile's activations for matmul_bf16, from rows x_stride floats apart: [blocks][n_rows][steps of a block] pairs,
+  // filled up with zeros.
+  void (*bf16_activations)(const float* x, std::int64_t x_stride, int n_rows, std::int64_t n, void* out) = nullptr;
+  std::int64_t bf16_pair_bytes = 0;   // bytes that a pair of these activations takes
+  std::int64_t bf16_block_steps = 0;  // 0: one block holds the whole depth
   void (*attention)(const AttentionTile&) = nullptr;
   void (*rms_norm)(const float* x, const float* weight, std::int64_t n, float eps, float* y) = nullptr;
   void (*rope)(float* x, int n_heads, int head_dim, const float* cos, const float* sin) = nullptr;
