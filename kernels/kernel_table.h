@@ -31,24 +31,29 @@ struct MatmulTile {
   std::int64_t next_step_bytes = 0;        // how much of them to fetch at each step of depth
 };
 
-// One query row, seen by visible rank: ranks [0, n_identity) are the slots of the same number; later ranks follow the
-// set bits of `ancestors`. Ranks before first_visible lie outside the row's window.
+// One query row, seen by visible rank: ranks [0, n_listed) are committed slots as the tile lists them, those up to
+// n_plain the slots from n_committed on, and later ranks follow the set bits of `ancestors`. Ranks before first_visible
+// lie outside the row's window.
 struct AttentionRowView {
   const float* q = nullptr;  // of the tile's first head
   float* out = nullptr;
   const std::uint64_t* ancestors = nullptr;
   std::int32_t n_committed = 0;
-  std::int32_t n_identity = 0;
+  std::int32_t n_listed = 0;
+  std::int32_t n_plain = 0;
   std::int32_t first_visible = 0;
   std::int32_t n_visible = 0;  // ranks, those outside the window included
 };
 
-// Rows of one sequence × query heads of one key head.
+// Rows of one sequence × query heads of one key head. Committed rank r is slot r, or the r-th slot of the `visible`
+// ranges if there are any, and then all rows have the same n_committed.
 struct AttentionTile {
   AttentionRowView rows[kAttentionTileRows];
   int n_rows = 0;
   int n_heads = 0;
   const std::int32_t* pages = nullptr;
+  const SlotRange* visible = nullptr;
+  std::size_t n_visible_ranges = 0;
   const std::byte* keys = nullptr;  // this kv head in page 0
   std::int64_t values_offset_bytes = 0;
   std::int64_t page_stride_bytes = 0;
