@@ -22,7 +22,7 @@ std::int32_t pages_for(std::int32_t slots) {
 }
 
 std::int32_t rows_of(const DecodingSize& size) {
-  return std::max({size.most_rows, size.most_sequences, size.most_chunk});
+  return std::max(size.most_step_rows, size.most_chunk);
 }
 
 const DecodingSize& checked(const DecodingSize& size, const ModelConfig& config) {
@@ -38,15 +38,11 @@ const DecodingSize& checked(const DecodingSize& size, const ModelConfig& config)
 
 }  // namespace
 
-const char* layout_name(Layout layout) {
-  return layout == Layout::kRows ? "rows" : "sequences";
-}
-
 Decoding::Decoding(std::shared_ptr<const ModelWeights> weights, const DecodingSize& size, kernels::ThreadPool& pool)
     : weights_(std::move(weights)),
       size_(checked(size, weights_->config)),
-      worker_(weights_, rows_of(size_), std::max(size_.most_rows, size_.most_sequences),
-              (size_.most_sequences + 1) * pages_for(slots_of(size_)), pool) {
+      worker_(weights_, rows_of(size_), size_.most_step_rows, (size_.most_sequences + 1) * pages_for(slots_of(size_)),
+              pool) {
   for (std::int32_t s = 0; s < size_.most_sequences; ++s) {
     sequences_.emplace_back(worker_.cache());
     SLIP_CHECK(sequences_.back().reserve(slots_of(size_)), "the pool was made for these sequences");
@@ -55,8 +51,10 @@ Decoding::Decoding(std::shared_ptr<const ModelWeights> weights, const DecodingSi
                  static_cast<std::size_t>(weights_->config.vocab_size));
 }
 
-std::int32_t Decoding::token_at(std::int32_t position) const {
-  return (7919 * (position % 100'000) + 11) % weights_->config.vocab_size;
+// The first sequence holds the same tokens in its cache and in its rows, which so leave its bits as they were. The
+// others have rows of their own, so that none could stand for another.
+std::int32_t Decoding::token_at(std::int32_t sequence, std::int32_t position) const {
+  return (7919 * (position % 100'000) + 11 + sequence) % weights_->config.vocab_size;
 }
 
 void Decoding::fill() {
@@ -70,52 +68,30 @@ void Decoding::fill() {
 }
 
 void Decoding::step(const StepShape& shape) {
-  if (shape.layout == Layout::kRows) {
-    step_rows(shape.context, shape.n, /*all_logits=*/true);
-  } else {
-    step_sequences(0, shape.n, shape.context);
-  }
+  run({0, shape.n_sequences, shape.context, shape.n_rows}, /*all_logits=*/true);
 }
 
 void Decoding::prefill(std::int32_t n_tokens, std::int32_t chunk) {
   for (std::int32_t at = 0; at < n_tokens; at += chunk) {
-    step_rows(at, std::min(chunk, n_tokens - at), /*all_logits=*/false);
+    run({0, 1, at, std::min(chunk, n_tokens - at)}, /*all_logits=*/false);
   }
 }
 
-// Rows [first, first + n) of the first sequence. They hold the tokens that are in the cache there, if any, and so leave
-// its bits as they were.
-void Decoding::step_rows(std::int32_t first, std::int32_t n, bool all_logits) {
-  std::vector<std::int32_t> tokens(static_cast<std::size_t>(n)), positions(tokens.size());
-  std::iota(positions.begin(), positions.end(), first);
-  std::transform(positions.begin(), positions.end(), tokens.begin(), [&](std::int32_t at) { return token_at(at); });
-  std::vector<std::int32_t> logit_rows(all_logits ? tokens.size() : 1, n - 1);
+void Decoding::run(const Rows& rows, bool all_logits) {
+  std::vector<std::int32_t> tokens, positions, row_begin = {0};
+  std::vector<KvView> kv(static_cast<std::size_t>(rows.n_sequences));
+  for (std::int32_t i = 0; i < rows.n_sequences; ++i) {
+    KvView& view = kv[static_cast<std::size_t>(i)];
+    view.pages = &sequences_[static_cast<std::size_t>(rows.first + i)];
+    view.n_cached = rows.first_row;
+    for (std::int32_t at = rows.first_row; at < rows.first_row + rows.n_rows; ++at) {
+      tokens.push_back(token_at(rows.first + i, at));
+      positions.push_back(at);
+    }
+    row_begin.push_back(static_cast<std::int32_t>(tokens.size()));
+  }
+  std::vector<std::int32_t> logit_rows(all_logits ? tokens.size() : 1, row_begin.back() - 1);
   if (all_logits) std::iota(logit_rows.begin(), logit_rows.end(), 0);
-  const std::int32_t row_begin[2] = {0, n};
-  KvView kv;
-  kv.pages = sequences_.data();
-  kv.n_cached = first;
-  StepInput input;
-  input.tokens = tokens;
-  input.positions = positions;
-  input.row_begin = row_begin;
-  input.kv = std::span(&kv, 1);
-  run(input, logit_rows);
-}
-
-// A row for each of sequences [first, first + n), all with other tokens, so that none could stand for another.
-void Decoding::step_sequences(std::int32_t first, std::int32_t n, std::int32_t context) {
-  const auto count = static_cast<std::size_t>(n);
-  std::vector<std::int32_t> tokens(count), positions(count, context), logit_rows(count), row_begin(count + 1);
-  std::vector<KvView> kv(count);
-  for (std::size_t i = 0; i < count; ++i) {
-    const auto sequence = first + static_cast<std::int32_t>(i);
-    tokens[i] = (token_at(context) + sequence) % weights_->config.vocab_size;
-    kv[i].pages = &sequences_[static_cast<std::size_t>(sequence)];
-    kv[i].n_cached = context;
-  }
-  std::iota(logit_rows.begin(), logit_rows.end(), 0);
-  std::iota(row_begin.begin(), row_begin.end(), 0);
   StepInput input;
   input.tokens = tokens;
   input.positions = positions;
@@ -171,13 +147,11 @@ std::vector<std::int32_t> Decoding::continue_greedily(const std::vector<std::int
 void Decoding::check(const StepShape& shape) {
   const auto vocab = static_cast<std::ptrdiff_t>(weights_->config.vocab_size);
   std::vector<float> singly;
-  for (std::int32_t i = 0; i < shape.n; ++i) {
-    if (shape.layout == Layout::kRows) {
-      step_rows(shape.context + i, 1, /*all_logits=*/true);
-    } else {
-      step_sequences(i, 1, shape.context);
+  for (std::int32_t sequence = 0; sequence < shape.n_sequences; ++sequence) {
+    for (std::int32_t row = 0; row < shape.n_rows; ++row) {
+      run({sequence, 1, shape.context + row, 1}, /*all_logits=*/true);
+      singly.insert(singly.end(), logits_.begin(), logits_.begin() + vocab);
     }
-    singly.insert(singly.end(), logits_.begin(), logits_.begin() + vocab);
   }
   step(shape);
   SLIP_CHECK(std::memcmp(singly.data(), logits_.data(), singly.size() * sizeof(float)) == 0,
@@ -190,8 +164,7 @@ std::size_t Decoding::bytes_read(const StepShape& shape) const {
     bytes += layer.qkv.bytes() + layer.attention_out.bytes() + layer.gate_up.bytes() + layer.down.bytes();
   }
   const std::size_t token_bytes = PagePool::page_bytes(weights_->config, weights_->dtype) / PagePool::kPageTokens;
-  const std::int32_t n_sequences = shape.layout == Layout::kRows ? 1 : shape.n;
-  return bytes + token_bytes * static_cast<std::size_t>(shape.context) * static_cast<std::size_t>(n_sequences);
+  return bytes + token_bytes * static_cast<std::size_t>(shape.context) * static_cast<std::size_t>(shape.n_sequences);
 }
 
 }  // namespace slip::bench

@@ -12,19 +12,19 @@
 
 namespace slip::bench {
 
-// How the rows of a step belong together: all to one sequence, as in verification, or one to each of several.
-enum class Layout : std::uint8_t { kRows, kSequences };
-const char* layout_name(Layout layout);
-
+// The rows of a step: of one sequence, as in verification; one of each sequence, as in plain decoding of a batch; or
+// several of each.
 struct StepShape {
-  Layout layout = Layout::kRows;
   std::int32_t context = 0;  // committed tokens of each sequence before the step
-  std::int32_t n = 1;        // rows of the one sequence, or sequences of one row
+  std::int32_t n_sequences = 1;
+  std::int32_t n_rows = 1;  // of each sequence
 };
 
-// What there is to decode: as many sequences, with so many committed tokens each, and room for a step's rows.
+// What there is to decode.
 struct DecodingSize {
-  std::int32_t most_context = 0, most_rows = 1, most_sequences = 1;
+  std::int32_t most_context = 0, most_sequences = 1;
+  std::int32_t most_rows = 1;       // of one sequence in a step
+  std::int32_t most_step_rows = 1;  // of all of them
   std::int32_t prefill_tokens = 0, most_chunk = 256;
 };
 
@@ -54,10 +54,13 @@ class Decoding {
   const ModelWeights& weights() const { return *weights_; }
 
  private:
-  void step_rows(std::int32_t first, std::int32_t n, bool all_logits);
-  void step_sequences(std::int32_t first, std::int32_t n, std::int32_t context);
+  // Rows [first_row, first_row + n_rows) of sequences [first, first + n_sequences).
+  struct Rows {
+    std::int32_t first, n_sequences, first_row, n_rows;
+  };
+  void run(const Rows& rows, bool all_logits);
   void run(StepInput& input, std::span<const std::int32_t> logit_rows);
-  std::int32_t token_at(std::int32_t position) const;
+  std::int32_t token_at(std::int32_t sequence, std::int32_t position) const;
 
   std::shared_ptr<const ModelWeights> weights_;
   DecodingSize size_;

@@ -6,6 +6,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
+#include <filesystem>
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -36,6 +37,17 @@ struct Options {
   bool turns = false, json = false;
 };
 
+// How the rows of a step belong together: all to one sequence, or one to each of several.
+enum class Layout : std::uint8_t { kRows, kSequences };
+
+const char* layout_name(Layout layout) {
+  return layout == Layout::kRows ? "rows" : "sequences";
+}
+
+StepShape step_shape(Layout layout, std::int32_t context, std::int32_t n) {
+  return layout == Layout::kRows ? StepShape{context, 1, n} : StepShape{context, n, 1};
+}
+
 std::vector<std::int32_t> sorted_with(std::vector<std::int32_t> values, std::int32_t also) {
   values.push_back(also);
   std::sort(values.begin(), values.end());
@@ -49,6 +61,7 @@ DecodingSize size_of(const Options& options) {
   const std::int32_t most = *std::max_element(options.rows.begin(), options.rows.end());
   size.most_rows = options.layout == "sequences" ? 1 : most;
   size.most_sequences = options.layout == "rows" ? 1 : most;
+  size.most_step_rows = most;
   size.prefill_tokens = options.prefill;
   size.most_chunk = *std::max_element(options.chunks.begin(), options.chunks.end());
   return size;
@@ -74,7 +87,7 @@ class DecodeBench {
     for (const std::int32_t context : options.contexts) {
       for (const Layout layout : {Layout::kRows, Layout::kSequences}) {
         if (options.layout != "both" && options.layout != layout_name(layout)) continue;
-        for (const std::int32_t n : sorted_with(options.rows, 1)) steps_.push_back({{layout, context, n}, {}});
+        for (const std::int32_t n : sorted_with(options.rows, 1)) steps_.push_back({layout, context, n, {}});
       }
     }
     for (const std::int32_t n : sorted_with(options.rows, 1)) step_products_.push_back({n, {}});
@@ -88,7 +101,7 @@ class DecodeBench {
       std::cout << "greedy " << greedy << std::endl;
     }
     decoding_.fill();
-    for (const Step& step : steps_) decoding_.check(step.shape);
+    for (const Step& step : steps_) decoding_.check(step.shape());
     for (int round = 0; round < options_.rounds; ++round) {
       await_turn();
       measure_round();
@@ -100,8 +113,10 @@ class DecodeBench {
 
  private:
   struct Step {
-    StepShape shape;
+    Layout layout;
+    std::int32_t context, n;
     Samples samples;
+    StepShape shape() const { return step_shape(layout, context, n); }
   };
   struct StepProducts {
     std::int32_t n;
@@ -114,7 +129,7 @@ class DecodeBench {
 
   static std::int32_t most_rows(const Options& options) {
     const DecodingSize size = size_of(options);
-    return std::max({size.most_rows, size.most_sequences, size.most_chunk});
+    return std::max(size.most_step_rows, size.most_chunk);
   }
 
   // Another program may want to measure between the rounds: it sends a line when this one shall go on.
@@ -129,10 +144,10 @@ class DecodeBench {
     reads_.round();
     peak_.round();
     for (Step& step : steps_) {
-      step.samples.measure([&] { decoding_.step(step.shape); }, kStepBudgetSeconds);
+      step.samples.measure([&] { decoding_.step(step.shape()); }, kStepBudgetSeconds);
       // Beside the steps of its size, whose share of it is asked for.
       for (StepProducts& products : step_products_) {
-        if (products.n != step.shape.n) continue;
+        if (products.n != step.n) continue;
         products.samples.measure([&] { products_.run(products.n, products.n); }, kStepBudgetSeconds);
       }
     }
@@ -156,24 +171,24 @@ class DecodeBench {
     return sum;
   }
 
-  const Step& one_row(const StepShape& shape) const {
+  const Step& one_row(const Step& as) const {
     return *std::find_if(steps_.begin(), steps_.end(), [&](const Step& step) {
-      return step.shape.layout == shape.layout && step.shape.context == shape.context && step.shape.n == 1;
+      return step.layout == as.layout && step.context == as.context && step.n == 1;
     });
   }
 
   nlohmann::json step_json(const Step& step) const {
-    const Step& first = one_row(step.shape);
+    const Step& first = one_row(step);
     const Samples& products = std::find_if(step_products_.begin(), step_products_.end(), [&](const auto& entry) {
-                                return entry.n == step.shape.n;
+                                return entry.n == step.n;
                               })->samples;
-    const auto bytes = static_cast<double>(decoding_.bytes_read(step.shape));
-    const double operations = product_operations(*weights_, step.shape.n, step.shape.n);
+    const auto bytes = static_cast<double>(decoding_.bytes_read(step.shape()));
+    const double operations = product_operations(*weights_, step.n, step.n);
     const double bound = std::max(bytes / reads_.best_bytes_per_s(), operations / peak_.best_flop_per_s());
     const double best = step.samples.best(), median = step.samples.median();
-    return {{"layout", layout_name(step.shape.layout)},
-            {"context", step.shape.context},
-            {"rows", step.shape.n},
+    return {{"layout", layout_name(step.layout)},
+            {"context", step.context},
+            {"rows", step.n},
             {"ms", 1e3 * median},
             {"best_ms", 1e3 * best},
             {"ratio", median / first.samples.median()},
@@ -204,12 +219,12 @@ class DecodeBench {
 
   nlohmann::json to_json() const {
     nlohmann::json result = {{"benchmark", "decode"},
-                             {"model", options_.model},
+                             {"model", std::filesystem::path(options_.model).filename()},
                              {"dtype", options_.dtype},
                              {"isa", kernels::isa_class_name(kernels::isa_class())},
                              {"threads", options_.threads},
                              {"rounds", options_.rounds},
-                             {"weight_bytes", decoding_.bytes_read({Layout::kRows, 0, 1})},
+                             {"weight_bytes", decoding_.bytes_read({0, 1, 1})},
                              {"memory", reads_.to_json()},
                              {"arithmetic", peak_.to_json()},
                              {"steps", nlohmann::json::array()},

@@ -4,7 +4,7 @@
 
 By hand only. A Python environment with `llama-cpp-python gguf tokenizers numpy` runs it:
 
-    python bench/peers.py --model checkpoints/demo/target --context 128,960 --threads 2 --out bench/results/NAME.json
+    python bench/peers.py --model checkpoints/demo/target --context 128,960 --threads 2
 
 The folder is written as GGUF (bfloat16) beside --gguf first. Both programs then continue one prompt greedily; tokens
 are compared, not bits, because the two round differently, and nothing is timed when they part before --agree tokens.
@@ -100,7 +100,7 @@ def agreement(a, b):
 def check(arguments, ours, theirs, prompt):
     other = theirs.prompt.continue_greedily(prompt, arguments.greedy)
     same = agreement(ours.greedy, other)
-    print(f"greedy continuation of {len(prompt)} tokens: the first {same} of {arguments.greedy} are the same")
+    print(f"greedy continuation of {len(prompt)} tokens: the first {same} of {arguments.greedy} are the same", file=sys.stderr)
     if same < min(arguments.agree, arguments.greedy):
         raise SystemExit(f"not timed: ours {ours.greedy}\n         theirs {other}")
     return same
@@ -148,7 +148,7 @@ def parse():
     parser.add_argument("--prompt", default="Write a query that lists the ten customers with the most orders.")
     parser.add_argument("--greedy", type=int, default=32, help="tokens to continue it by")
     parser.add_argument("--agree", type=int, default=8, help="so many of them must be the same")
-    parser.add_argument("--out", help="JSON file to write")
+    parser.add_argument("--json", action="store_true", help="print JSON")
     return parser.parse_args()
 
 
@@ -170,12 +170,12 @@ def main():
             print(f"round {number + 1} of {arguments.rounds}", file=sys.stderr)
         result = ours.result()
     rows = compare(result, theirs)
-    print_table(rows)
-    if arguments.out:
-        record = {"benchmark": "peers", "llama_cpp": f"llama-cpp-python {llama_cpp.__version__}",
-                  "llama_cpp_system": theirs.model.system(), "greedy_tokens_compared": arguments.greedy,
-                  "greedy_tokens_equal": same, "comparison": rows, "ours": result}
-        pathlib.Path(arguments.out).write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n")
+    if not arguments.json:
+        print_table(rows)
+        return
+    print(json.dumps({"benchmark": "peers", "llama_cpp": f"llama-cpp-python {llama_cpp.__version__}",
+                      "llama_cpp_system": theirs.model.system(), "greedy_tokens_compared": arguments.greedy,
+                      "greedy_tokens_equal": same, "comparison": rows, "ours": result}, indent=1, ensure_ascii=False))
 
 
 if __name__ == "__main__":
