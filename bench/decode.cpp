@@ -1,234 +1,311 @@
 // SPDX-License-Identifier: Apache-2.0
-// Milliseconds a forward pass takes by its number of rows, beside what the machine could do: decoding one token reads
-// every weight once, so the bytes over the memory's speed are the floor, and rows verified together should cost little
-// more than one until arithmetic takes longer than reading.
+// What a forward pass costs by its number of rows, beside what the machine could do. Decoding one token reads every
+// weight once, so the bytes over the memory's speed are the floor, and rows verified together should cost little more
+// than one until arithmetic takes longer than reading; a prompt is arithmetic alone. Everything that is compared is
+// measured in turns within one run, so that a drifting machine touches all of it alike.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
-#include <cstring>
-#include <functional>
+#include <filesystem>
+#include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <numeric>
+#include <string>
 #include <vector>
 
-#include "bench/common_prompts.h"
+#include "bench/common_decoding.h"
+#include "bench/common_matrix_peak.h"
+#include "bench/common_products.h"
+#include "bench/common_read_probes.h"
 #include "bench/common_result.h"
-#include "common/clock.h"
+#include "bench/common_samples.h"
 #include "common/error.h"
-#include "engine/model/transformer.h"
-#include "kernels/kernel_table.h"
+#include "engine/engine.h"
 
 namespace slip::bench {
 namespace {
 
-constexpr std::int32_t kPrefillChunk = 256;
+constexpr std::int32_t kMostRows = 1024;
+constexpr double kStepBudgetSeconds = 0.03;  // of one kind of step in one round
 
 struct Options {
-  std::string model, dtype = "bfloat16";
-  std::vector<std::int32_t> rows = {1, 4, 8};
-  std::int32_t context = 256;
-  int threads = 1, rounds = 20;
-  bool json = false;
+  std::string model, dtype = "bfloat16", layout = "both";
+  std::vector<std::int32_t> rows = {1, 2, 4, 8, 16, 32}, contexts = {128}, chunks = {EngineOptions{}.prefill_chunk};
+  std::vector<std::int32_t> prompt_ids;
+  std::int32_t prefill = 512, n_greedy = 32;
+  int threads = 1, rounds = 10;
+  bool turns = false, json = false;
 };
 
-double seconds_of(const std::function<void()>& work) {
-  const auto start = monotonic_us();
-  work();
-  return static_cast<double>(std::max<std::int64_t>(monotonic_us() - start, 1)) / 1e6;
+// How the rows of a step belong together: all to one sequence, or one to each of several.
+enum class Layout : std::uint8_t { kRows, kSequences };
+
+const char* layout_name(Layout layout) {
+  return layout == Layout::kRows ? "rows" : "sequences";
 }
 
-// Best of several sums over 256 MiB, far beyond any cache, by all threads.
-double read_bandwidth_gb_s(kernels::ThreadPool& pool) {
-  constexpr std::size_t kBytes = std::size_t{256} << 20, kPiece = std::size_t{1} << 20;
-  const std::vector<std::uint64_t> data(kBytes / sizeof(std::uint64_t), 1);
-  std::vector<std::uint64_t> sums(kBytes / kPiece);
-  const auto sum_piece = [&](std::size_t piece, int) {
-    const auto* from = data.data() + piece * (kPiece / sizeof(std::uint64_t));
-    std::uint64_t sum[8] = {};
-    for (std::size_t i = 0; i < kPiece / sizeof(std::uint64_t); i += 8) {
-      for (std::size_t lane = 0; lane < 8; ++lane) sum[lane] += from[i + lane];
-    }
-    sums[piece] = std::accumulate(sum, sum + 8, std::uint64_t{0});
-  };
-  double best = 1e30;
-  for (int i = 0; i < 6; ++i) {
-    best = std::min(best, seconds_of([&] { pool.parallel_for(sums.size(), std::cref(sum_piece)); }));
-  }
-  const std::uint64_t total = std::accumulate(sums.begin(), sums.end(), std::uint64_t{0});
-  SLIP_CHECK(total == data.size(), "the memory was read wrongly");
-  return static_cast<double>(kBytes) / best / 1e9;
+StepShape step_shape(Layout layout, std::int32_t context, std::int32_t n) {
+  return layout == Layout::kRows ? StepShape{context, 1, n} : StepShape{context, n, 1};
 }
 
-// How fast this instruction class multiplies bfloat16 when everything it needs is in the first-level cache.
-double bf16_peak_tflop_s(kernels::ThreadPool& pool) {
-  constexpr std::int64_t kDepth = 32, kRepeats = 20000, kMostRows = 32;
-  const auto& table = kernels::kernel_table();
-  SLIP_CHECK(table.bf16_tile_rows <= kMostRows, "the operands have room for a tile");
-  struct alignas(64) Operands {
-    std::byte weight[kDepth * kernels::kPanelColumns * 4] = {};
-    std::byte x[kMostRows * kDepth * 8] = {};
-    float sums[kMostRows * kernels::kPanelColumns] = {};
-  };
-  const auto work = [&](std::size_t, int) {
-    const auto operands = std::make_unique<Operands>();
-    kernels::MatmulTile tile;
-    tile.weight = operands->weight;
-    tile.x = operands->x;
-    tile.x_stride_bytes = (table.bf16_block_steps > 0 ? table.bf16_block_steps : kDepth) * table.bf16_pair_bytes;
-    tile.sums = operands->sums;
-    tile.depth = kDepth;
-    tile.n_rows = table.bf16_tile_rows;
-    for (int i = 0; i < kRepeats; ++i) table.matmul_bf16(tile);
-  };
-  const auto n = static_cast<std::size_t>(pool.n_threads());
-  double best = 1e30;
-  for (int i = 0; i < 4; ++i) best = std::min(best, seconds_of([&] { pool.parallel_for(n, std::cref(work)); }));
-  const double operations = 4.0 * kDepth * kernels::kPanelColumns * table.bf16_tile_rows * kRepeats;
-  return operations * static_cast<double>(n) / best / 1e12;
+std::vector<std::int32_t> sorted_with(std::vector<std::int32_t> values, std::int32_t also) {
+  values.push_back(also);
+  std::sort(values.begin(), values.end());
+  values.erase(std::unique(values.begin(), values.end()), values.end());
+  return values;
 }
 
-// A model with a sequence of `context` committed tokens in its cache, and rows that follow it.
-class Decoding {
+DecodingSize size_of(const Options& options) {
+  DecodingSize size;
+  size.most_context = *std::max_element(options.contexts.begin(), options.contexts.end());
+  const std::int32_t most = *std::max_element(options.rows.begin(), options.rows.end());
+  size.most_rows = options.layout == "sequences" ? 1 : most;
+  size.most_sequences = options.layout == "rows" ? 1 : most;
+  size.most_step_rows = most;
+  size.prefill_tokens = options.prefill;
+  size.most_chunk = *std::max_element(options.chunks.begin(), options.chunks.end());
+  return size;
+}
+
+// The model's own shapes at a prompt's length, and two square ones that libraries are tuned for.
+std::vector<ProductShape> onednn_shapes(const ModelConfig& config, std::int32_t rows) {
+  const std::int64_t hidden = config.hidden_size, ffn = config.intermediate_size;
+  return {{rows, hidden, ffn}, {rows, hidden, hidden}, {rows, ffn, hidden}, {1024, 1024, 1024}, {2048, 2048, 2048}};
+}
+
+class DecodeBench {
  public:
-  Decoding(const Options& options, std::int32_t most_rows)
+  explicit DecodeBench(const Options& options)
       : options_(options),
+        dtype_(options.dtype == "float32" ? Dtype::kFloat32 : Dtype::kBFloat16),
         pool_(options.threads),
-        weights_(ModelWeights::load(options.model, options.dtype == "float32" ? Dtype::kFloat32 : Dtype::kBFloat16)) {
-    const ModelConfig& config = weights_->config;
-    if (options.context < 1 || options.context + most_rows > config.max_positions) {
-      throw Error(ErrorCode::kInvalidArgument,
-                  "--context " + std::to_string(options.context) + " and its rows do not fit the model's " +
-                      std::to_string(config.max_positions) + " positions",
-                  "give a smaller --context", "context");
+        weights_(ModelWeights::load(options.model, dtype_)),
+        decoding_(weights_, size_of(options), pool_),
+        products_(weights_, most_rows(options), pool_),
+        reads_(options.threads),
+        peak_(dtype_, onednn_shapes(weights_->config, std::max(options.prefill, 1)), pool_) {
+    for (const std::int32_t context : options.contexts) {
+      for (const Layout layout : {Layout::kRows, Layout::kSequences}) {
+        if (options.layout != "both" && options.layout != layout_name(layout)) continue;
+        for (const std::int32_t n : sorted_with(options.rows, 1)) steps_.push_back({layout, context, n, {}});
+      }
     }
-    n_slots_ = options.context + most_rows;
-    const std::int32_t n_pages = n_slots_ / PagePool::kPageTokens + 1;
-    worker_ = std::make_unique<LocalWorker>(weights_, kPrefillChunk, kPrefillChunk, n_pages, pool_);
-    pages_ = PageTable(worker_->cache());
-    SLIP_CHECK(pages_.reserve(n_slots_), "the pool was made for this many slots");
-    logits_.resize(static_cast<std::size_t>(kPrefillChunk) * static_cast<std::size_t>(config.vocab_size));
-    for (std::int32_t i = 0; i < n_slots_; ++i) tokens_.push_back((7919 * i + 11) % config.vocab_size);
-    positions_.resize(tokens_.size());
-    std::iota(positions_.begin(), positions_.end(), 0);
+    for (const std::int32_t n : sorted_with(options.rows, 1)) step_products_.push_back({n, {}});
+    if (options.prefill == 0) return;
+    for (const std::int32_t chunk : options.chunks) prefills_.push_back({std::min(chunk, options.prefill), {}, {}});
   }
 
-  // Rows [begin, begin + n) of the sequence in one pass; all their logits, or only the last row's.
-  void run(std::int32_t begin, std::int32_t n, bool all_logits) {
-    const auto at = static_cast<std::size_t>(begin), count = static_cast<std::size_t>(n);
-    const std::int32_t row_begin[2] = {0, n};
-    std::vector<std::int32_t> logit_rows(all_logits ? count : 1, n - 1);
-    if (all_logits) std::iota(logit_rows.begin(), logit_rows.end(), 0);
-    KvView kv;
-    kv.pages = &pages_;
-    kv.n_cached = begin;
-    StepInput input;
-    input.tokens = std::span(tokens_).subspan(at, count);
-    input.positions = std::span(positions_).subspan(at, count);
-    input.row_begin = row_begin;
-    input.kv = std::span(&kv, 1);
-    input.logit_rows = logit_rows;
-    StepOutput output;
-    output.logits =
-        TensorView::contiguous(logits_.data(), {std::ssize(logit_rows), std::int64_t{weights_->config.vocab_size}});
-    worker_->run(input, output);
-  }
-
-  void prefill() {
-    for (std::int32_t at = 0; at < options_.context; at += kPrefillChunk) {
-      run(at, std::min(kPrefillChunk, options_.context - at), /*all_logits=*/false);
+  nlohmann::json run() {
+    if (!options_.prompt_ids.empty()) {
+      const nlohmann::json greedy = decoding_.continue_greedily(options_.prompt_ids, options_.n_greedy);
+      std::cout << "greedy " << greedy << std::endl;
     }
-  }
-
-  // Nothing is timed that does not compute what it should: the rows together give the bits of the rows one by one.
-  void check_rows(std::int32_t n) {
-    const auto vocab = static_cast<std::size_t>(weights_->config.vocab_size);
-    std::vector<float> singly;
-    for (std::int32_t i = 0; i < n; ++i) {
-      run(options_.context + i, 1, /*all_logits=*/true);
-      singly.insert(singly.end(), logits_.begin(), logits_.begin() + static_cast<std::ptrdiff_t>(vocab));
+    decoding_.fill();
+    for (const Step& step : steps_) decoding_.check(step.shape());
+    for (int round = 0; round < options_.rounds; ++round) {
+      await_turn();
+      measure_round();
+      show_progress("decode: round " + std::to_string(round + 1) + "/" + std::to_string(options_.rounds));
     }
-    run(options_.context, n, /*all_logits=*/true);
-    SLIP_CHECK(std::memcmp(singly.data(), logits_.data(), singly.size() * sizeof(float)) == 0,
-               "a pass over several rows gives other logits than one row at a time");
+    show_progress("");
+    return to_json();
   }
-
-  std::size_t bytes_read_per_step() const {
-    std::size_t bytes = weights_->lm_head.bytes();
-    for (const auto& layer : weights_->layers) {
-      bytes += layer.qkv.bytes() + layer.attention_out.bytes() + layer.gate_up.bytes() + layer.down.bytes();
-    }
-    const std::size_t page = PagePool::page_bytes(weights_->config, weights_->dtype);
-    return bytes + page * static_cast<std::size_t>(options_.context) / PagePool::kPageTokens;
-  }
-
-  kernels::ThreadPool& pool() { return pool_; }
 
  private:
-  const Options& options_;
-  kernels::ThreadPool pool_;
-  std::shared_ptr<const ModelWeights> weights_;
-  std::unique_ptr<LocalWorker> worker_;
-  PageTable pages_;
-  std::int32_t n_slots_ = 0;
-  std::vector<std::int32_t> tokens_, positions_;
-  std::vector<float> logits_;
-};
+  struct Step {
+    Layout layout;
+    std::int32_t context, n;
+    Samples samples;
+    StepShape shape() const { return step_shape(layout, context, n); }
+  };
+  struct StepProducts {
+    std::int32_t n;
+    Samples samples;
+  };
+  struct Prefill {
+    std::int32_t chunk;
+    Samples samples, products;
+  };
 
-// Per row count, the milliseconds of each round, ascending. The row counts take turns, so that a drifting machine
-// touches all of them alike.
-std::vector<std::vector<double>> time_rows(Decoding& decoding, const Options& options,
-                                           const std::vector<std::int32_t>& rows) {
-  std::vector<std::vector<double>> ms(rows.size());
-  for (int round = 0; round < options.rounds; ++round) {
-    for (std::size_t i = 0; i < rows.size(); ++i) {
-      ms[i].push_back(1e3 * seconds_of([&] { decoding.run(options.context, rows[i], /*all_logits=*/true); }));
+  static std::int32_t most_rows(const Options& options) {
+    const DecodingSize size = size_of(options);
+    return std::max(size.most_step_rows, size.most_chunk);
+  }
+
+  // Another program may want to measure between the rounds: it sends a line when this one shall go on.
+  void await_turn() const {
+    if (!options_.turns) return;
+    std::cout << "turn" << std::endl;
+    std::string line;
+    if (!std::getline(std::cin, line)) throw Error(ErrorCode::kCancelled, "standard input ended before the last turn");
+  }
+
+  void measure_round() {
+    reads_.round();
+    peak_.round();
+    for (Step& step : steps_) {
+      step.samples.measure([&] { decoding_.step(step.shape()); }, kStepBudgetSeconds);
+      // Beside the steps of its size, whose share of it is asked for.
+      for (StepProducts& products : step_products_) {
+        if (products.n != step.n) continue;
+        products.samples.measure([&] { products_.run(products.n, products.n); }, kStepBudgetSeconds);
+      }
+    }
+    for (Prefill& prefill : prefills_) {
+      prefill.samples.add(seconds_of([&] { decoding_.prefill(options_.prefill, prefill.chunk); }));
+      prefill.products.add(seconds_of([&] { prefill_products(prefill.chunk); }));
     }
   }
-  for (auto& times : ms) std::sort(times.begin(), times.end());
-  return ms;
-}
 
-nlohmann::json run(const Options& options) {
-  const auto& rows = options.rows;
-  Decoding decoding(options, *std::max_element(rows.begin(), rows.end()));
-  decoding.prefill();
-  for (const std::int32_t n : rows) decoding.check_rows(n);
-  double prefill_seconds = 1e30;
-  for (int i = 0; i < 3; ++i) prefill_seconds = std::min(prefill_seconds, seconds_of([&] { decoding.prefill(); }));
-  const auto ms = time_rows(decoding, options, rows);
-  nlohmann::json result = {
-      {"isa", kernels::isa_class_name(kernels::isa_class())},
-      {"threads", options.threads},
-      {"read_bandwidth_gb_s", read_bandwidth_gb_s(decoding.pool())},
-      {"bf16_peak_tflop_s", bf16_peak_tflop_s(decoding.pool())},
-      {"bytes_read_per_step", decoding.bytes_read_per_step()},
-      {"steps", nlohmann::json::array()},
-      {"prefill", {{"tokens", options.context}, {"tokens_per_s", options.context / prefill_seconds}}}};
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    result["steps"].push_back(
-        {{"rows", rows[i]}, {"context", options.context}, {"ms", ms[i][ms[i].size() / 2]}, {"best_ms", ms[i].front()}});
+  void prefill_products(std::int32_t chunk) {
+    for (std::int32_t at = 0; at < options_.prefill; at += chunk) {
+      products_.run(std::min(chunk, options_.prefill - at), /*n_logit_rows=*/1);
+    }
   }
-  return result;
+
+  double prefill_operations(std::int32_t chunk) const {
+    double sum = 0;
+    for (std::int32_t at = 0; at < options_.prefill; at += chunk) {
+      sum += product_operations(*weights_, std::min(chunk, options_.prefill - at), /*n_logit_rows=*/1);
+    }
+    return sum;
+  }
+
+  const Step& one_row(const Step& as) const {
+    return *std::find_if(steps_.begin(), steps_.end(), [&](const Step& step) {
+      return step.layout == as.layout && step.context == as.context && step.n == 1;
+    });
+  }
+
+  nlohmann::json step_json(const Step& step) const {
+    const Step& first = one_row(step);
+    const Samples& products = std::find_if(step_products_.begin(), step_products_.end(), [&](const auto& entry) {
+                                return entry.n == step.n;
+                              })->samples;
+    const auto bytes = static_cast<double>(decoding_.bytes_read(step.shape()));
+    const double operations = product_operations(*weights_, step.n, step.n);
+    const double bound = std::max(bytes / reads_.best_bytes_per_s(), operations / peak_.best_flop_per_s());
+    const double best = step.samples.best(), median = step.samples.median();
+    return {{"layout", layout_name(step.layout)},
+            {"context", step.context},
+            {"rows", step.n},
+            {"ms", 1e3 * median},
+            {"best_ms", 1e3 * best},
+            {"ratio", median / first.samples.median()},
+            {"best_ratio", best / first.samples.best()},
+            {"bytes_read", bytes},
+            {"operations", operations},
+            {"bound_ms", 1e3 * bound},
+            {"best_over_bound", best / bound},
+            {"bandwidth_share", bytes / median / reads_.median_bytes_per_s()},
+            {"best_bandwidth_share", bytes / best / reads_.best_bytes_per_s()},
+            {"products_ms", 1e3 * products.median()},
+            {"over_products", median / products.median()},
+            {"best_over_products", best / products.best()}};
+  }
+
+  nlohmann::json prefill_json(const Prefill& prefill) const {
+    const double operations = prefill_operations(prefill.chunk), best = prefill.samples.best();
+    return {{"tokens", options_.prefill},
+            {"chunk", prefill.chunk},
+            {"ms", 1e3 * prefill.samples.median()},
+            {"best_ms", 1e3 * best},
+            {"tokens_per_s", options_.prefill / best},
+            {"tflop_s", operations / best / 1e12},
+            {"share_of_onednn", operations / best / peak_.onednn_flop_per_s()},
+            {"products_tflop_s", operations / prefill.products.best() / 1e12},
+            {"products_share_of_onednn", operations / prefill.products.best() / peak_.onednn_flop_per_s()}};
+  }
+
+  nlohmann::json to_json() const {
+    nlohmann::json result = {{"benchmark", "decode"},
+                             {"model", std::filesystem::path(options_.model).filename()},
+                             {"dtype", options_.dtype},
+                             {"isa", kernels::isa_class_name(kernels::isa_class())},
+                             {"threads", options_.threads},
+                             {"rounds", options_.rounds},
+                             {"weight_bytes", decoding_.bytes_read({0, 1, 1})},
+                             {"memory", reads_.to_json()},
+                             {"arithmetic", peak_.to_json()},
+                             {"steps", nlohmann::json::array()},
+                             {"prefill", nlohmann::json::array()}};
+    for (const Step& step : steps_) result["steps"].push_back(step_json(step));
+    for (const Prefill& prefill : prefills_) result["prefill"].push_back(prefill_json(prefill));
+    return result;
+  }
+
+  const Options& options_;
+  Dtype dtype_;
+  kernels::ThreadPool pool_;
+  std::shared_ptr<const ModelWeights> weights_;
+  Decoding decoding_;
+  Products products_;
+  ReadProbes reads_;
+  MatrixPeak peak_;
+  std::vector<Step> steps_;
+  std::vector<StepProducts> step_products_;
+  std::vector<Prefill> prefills_;
+};
+
+double number(const nlohmann::json& row, const char* key) {
+  return row[key].get<double>();
 }
 
 void print_table(const nlohmann::json& result) {
-  const double bytes = result["bytes_read_per_step"].get<double>();
-  std::printf("%s, %d threads: memory reads %.1f GB/s, bfloat16 multiplies at %.3f TFLOP/s in cache\n",
-              result["isa"].get<std::string>().c_str(), result["threads"].get<int>(),
-              result["read_bandwidth_gb_s"].get<double>(), result["bf16_peak_tflop_s"].get<double>());
-  std::printf("a step reads %.1f MB: at least %.2f ms at that speed\n", bytes / 1e6,
-              bytes / 1e6 / result["read_bandwidth_gb_s"].get<double>());
-  std::printf("rows  context   median ms   best ms   median / first   best / first\n");
-  const auto& first = result["steps"][0];
+  const auto& memory = result["memory"];
+  const auto& arithmetic = result["arithmetic"];
+  std::printf("%s, %d threads, %s weights of %.1f MB\n", result["isa"].get<std::string>().c_str(),
+              result["threads"].get<int>(), result["dtype"].get<std::string>().c_str(),
+              number(result, "weight_bytes") / 1e6);
+  std::printf("memory reads %.1f GB/s (median %.1f): %s\n", number(memory, "best_gb_s"), number(memory, "median_gb_s"),
+              memory["won"].get<std::string>().c_str());
+  std::printf("matrices multiply at %.3f TFLOP/s: %s; oneDNN reaches %.3f\n\n", number(arithmetic, "best_tflop_s"),
+              arithmetic["won"].get<std::string>().c_str(), number(arithmetic, "onednn_tflop_s"));
+  std::printf("           con-         median     best    / one row      bound   best /  bandwidth   median /\n");
+  std::printf("layout     text  rows       ms       ms  median  best       ms    bound      share   products\n");
   for (const auto& step : result["steps"]) {
-    std::printf("%4d  %7d  %10.3f  %8.3f  %15.2f  %13.2f\n", step["rows"].get<int>(), step["context"].get<int>(),
-                step["ms"].get<double>(), step["best_ms"].get<double>(),
-                step["ms"].get<double>() / first["ms"].get<double>(),
-                step["best_ms"].get<double>() / first["best_ms"].get<double>());
+    std::printf("%-9s %5d  %4d  %7.3f  %7.3f  %6.2f  %4.2f  %7.3f  %7.2f  %8.0f%%  %9.2f\n",
+                step["layout"].get<std::string>().c_str(), step["context"].get<int>(), step["rows"].get<int>(),
+                number(step, "ms"), number(step, "best_ms"), number(step, "ratio"), number(step, "best_ratio"),
+                number(step, "bound_ms"), number(step, "best_over_bound"), 100 * number(step, "best_bandwidth_share"),
+                number(step, "over_products"));
   }
-  std::printf("prefill of %d tokens: %.0f tokens/s\n", result["prefill"]["tokens"].get<int>(),
-              result["prefill"]["tokens_per_s"].get<double>());
+  for (const auto& prefill : result["prefill"]) {
+    std::printf(
+        "\nprefill of %d tokens in chunks of %d: %.0f tokens/s, %.3f TFLOP/s, %.0f %% of oneDNN's best; its "
+        "products alone %.0f %%",
+        prefill["tokens"].get<int>(), prefill["chunk"].get<int>(), number(prefill, "tokens_per_s"),
+        number(prefill, "tflop_s"), 100 * number(prefill, "share_of_onednn"),
+        100 * number(prefill, "products_share_of_onednn"));
+  }
+  std::printf("\n");
+}
+
+void add_options(CLI::App& app, Options& options) {
+  const auto rows = CLI::Range(1, kMostRows);
+  app.add_option("--model", options.model, "Model folder")->required();
+  app.add_option("--layout", options.layout, "The rows are of one sequence, of one sequence each, or both in turns")
+      ->check(CLI::IsMember({"rows", "sequences", "both"}));
+  app.add_option("--rows", options.rows, "Row counts, comma separated")->delimiter(',')->check(rows);
+  app.add_option("--context", options.contexts, "Tokens in the cache before the rows, comma separated")
+      ->delimiter(',')
+      ->check(CLI::PositiveNumber);
+  app.add_option("--prefill", options.prefill, "Tokens of the prompt that is read; 0: none")
+      ->check(CLI::Range(0, 1 << 20));
+  app.add_option("--chunk", options.chunks, "Rows of one pass over the prompt, comma separated")
+      ->delimiter(',')
+      ->check(rows);
+  app.add_option("--dtype", options.dtype, "Number format of the weights")
+      ->check(CLI::IsMember({"bfloat16", "float32"}));
+  app.add_option("--threads", options.threads, "Threads of the forward pass, and the most of the probes")
+      ->check(CLI::PositiveNumber);
+  app.add_option("--rounds", options.rounds, "Times that everything is measured")->check(CLI::PositiveNumber);
+  app.add_option("--prompt-ids", options.prompt_ids,
+                 "Token ids to continue greedily first, for other programs to compare with")
+      ->delimiter(',');
+  app.add_option("--greedy", options.n_greedy, "How many tokens of that")->check(CLI::PositiveNumber);
+  app.add_flag("--turns", options.turns, "Before each round print `turn` and wait for a line on standard input");
+  app.add_flag("--json", options.json, "Print JSON");
 }
 
 }  // namespace
@@ -236,18 +313,9 @@ void print_table(const nlohmann::json& result) {
 
 int main(int argc, char** argv) {
   slip::bench::Options options;
-  CLI::App app{"Measures the forward pass by its number of rows, all of one sequence, against memory and arithmetic."};
-  app.add_option("--model", options.model, "Model folder")->required();
-  app.add_option("--rows", options.rows, "Row counts, comma separated")
-      ->delimiter(',')
-      ->check(CLI::Range(1, slip::bench::kPrefillChunk));
-  app.add_option("--context", options.context, "Tokens in the cache before the rows");
-  app.add_option("--dtype", options.dtype, "Number format of the weights")
-      ->check(CLI::IsMember({"bfloat16", "float32"}));
-  app.add_option("--threads", options.threads, "Threads of the forward pass")->check(CLI::PositiveNumber);
-  app.add_option("--rounds", options.rounds, "Times each row count is measured")->check(CLI::PositiveNumber);
-  app.add_flag("--json", options.json, "Print JSON");
+  CLI::App app{"Measures the forward pass by its number of rows against memory, arithmetic and its products alone."};
+  slip::bench::add_options(app, options);
   CLI11_PARSE(app, argc, argv);
   return slip::bench::show_result(
-      "decode", options.json, [&] { return slip::bench::run(options); }, slip::bench::print_table);
+      "decode", options.json, [&] { return slip::bench::DecodeBench(options).run(); }, slip::bench::print_table);
 }

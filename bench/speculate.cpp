@@ -1,16 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tokens per second by draft length on real prompts, with what explains them: α, accepted length, the draft's cost per
-// token and the price of verifying k + 1 rows at once. k = 0 is plain decoding with no draft loaded; the lengths take
-// turns, so that a drifting machine touches all of them alike.
+// Tokens per second by draft length on real prompts, with what explains them: α, accepted length L, the draft's cost
+// per token c and the price of verifying k + 1 rows at once; and what these allow at most, L / (c·k + T(k+1)/T(1)),
+// beside what is reached. k = 0 is plain decoding with no draft loaded. The lengths, and the passes whose times are T,
+// take turns, so that a drifting machine touches all of them alike.
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
+#include <filesystem>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <numeric>
+#include <string>
 #include <vector>
 
+#include "bench/common_decoding.h"
 #include "bench/common_prompts.h"
 #include "bench/common_result.h"
+#include "bench/common_samples.h"
 #include "common/clock.h"
 #include "common/error.h"
 #include "engine/engine.h"
@@ -18,6 +26,8 @@
 
 namespace slip::bench {
 namespace {
+
+constexpr double kStepBudgetSeconds = 0.1;  // of one kind of step between two runs
 
 struct Options {
   std::string target, draft, chat_template, prompts;
@@ -28,28 +38,34 @@ struct Options {
   bool json = false;
 };
 
-// Sums over the decoding steps of one run; prefill steps are left out of the step times.
+// Sums over one draft length's runs. What is `decoding_` leaves out the steps that read prompts, of the target or of
+// the draft, whose cost no draft length changes.
 struct Totals final : StepListener {
-  std::int64_t tokens = 0, steps = 0, proposed = 0, accepted = 0, first_rejections = 0, answer_steps = 0;
-  std::int64_t draft_us = 0, verify_us = 0;
+  std::int64_t tokens = 0, proposed = 0, accepted = 0, first_rejections = 0;
+  std::int64_t decoding_tokens = 0, decoding_steps = 0;  // a step counts once for each of its sequences
+  std::int64_t decoding_us = 0, draft_us = 0, drafted = 0;
   double seconds = 0;
   void on_step(const StepFigures& figures) noexcept override {
     if (figures.prefill_rows > 0) return;
-    ++steps;
+    decoding_tokens += figures.committed;
+    decoding_steps += figures.n_decoding;
+    decoding_us += figures.step_us;
     draft_us += figures.draft_us;
-    verify_us += figures.verify_us;
+    drafted += figures.proposed;
   }
   void on_finished(const RequestSummary& summary) noexcept override {
     tokens += summary.figures.output_tokens;
     proposed += summary.figures.proposed;
     accepted += summary.figures.accepted;
     first_rejections += summary.figures.first_rejections;
-    answer_steps += summary.figures.steps;
   }
 };
 
-struct Discard final : TokenSink {
-  void on_tokens(const TokenDelta&) override {}
+struct Answer final : TokenSink {
+  std::vector<std::int32_t> tokens;
+  void on_tokens(const TokenDelta& delta) override {
+    tokens.insert(tokens.end(), delta.tokens.begin(), delta.tokens.end());
+  }
   void on_finished(const RequestSummary&) override {}
 };
 
@@ -81,12 +97,35 @@ class Bench {
     const std::int32_t rows = engine_options.prefill_chunk + 32 * options_.concurrency;
     auto worker = std::make_unique<LocalWorker>(weights_, rows, 32 * options_.concurrency, pages, pool_);
     Engine engine(engine_options, std::move(worker), tokenizer_, pool_, nullptr, {&totals});
-    const auto sink = std::make_shared<Discard>();
+    std::vector<std::shared_ptr<Answer>> answers;
+    for (std::size_t i = 0; i < prompts_.size(); ++i) answers.push_back(std::make_shared<Answer>());
     const auto start = monotonic_us();
-    for (std::size_t i = 0; i < prompts_.size(); ++i) engine.submit(request(i, k, sink));
+    for (std::size_t i = 0; i < prompts_.size(); ++i) engine.submit(request(i, k, answers[i]));
     while (engine.step()) {
     }
     totals.seconds += static_cast<double>(monotonic_us() - start) / 1e6;
+    check(k, answers);
+  }
+
+  // A step of k + 1 rows of each sequence as far into an answer as a step is on average.
+  StepShape step_shape(int k) const {
+    std::size_t prompt_tokens = 0;
+    for (const auto& prompt : prompts_) prompt_tokens += prompt.size();
+    const auto mean = static_cast<std::int32_t>(prompt_tokens / std::max<std::size_t>(1, prompts_.size()));
+    const std::int32_t room = weights_->config.max_positions - k - 1;
+    return {std::min(mean + options_.max_tokens / 2, room), options_.concurrency, k + 1};
+  }
+
+  std::unique_ptr<Decoding> decoding(int most_k) {
+    const StepShape shape = step_shape(most_k);
+    DecodingSize size;
+    size.most_context = shape.context;
+    size.most_sequences = shape.n_sequences;
+    size.most_rows = shape.n_rows;
+    size.most_step_rows = shape.n_rows * shape.n_sequences;
+    auto decoding = std::make_unique<Decoding>(weights_, size, pool_);
+    decoding->fill();
+    return decoding;
   }
 
  private:
@@ -105,62 +144,113 @@ class Bench {
     return request;
   }
 
+  // Speed at the price of another answer is none.
+  void check(int k, const std::vector<std::shared_ptr<Answer>>& answers) {
+    for (std::size_t i = 0; i < answers.size(); ++i) {
+      if (expected_.size() == i) expected_.push_back(answers[i]->tokens);
+      if (answers[i]->tokens == expected_[i]) continue;
+      throw Error(ErrorCode::kInternal,
+                  "prompt " + std::to_string(i + 1) + " is answered differently with k = " + std::to_string(k));
+    }
+  }
+
   const Options& options_;
   kernels::ThreadPool pool_;
   std::shared_ptr<const Tokenizer> tokenizer_;
   std::shared_ptr<const ModelWeights> weights_;
   std::shared_ptr<DraftSlot> slot_;
   std::vector<std::vector<std::int32_t>> prompts_;
+  std::vector<std::vector<std::int32_t>> expected_;  // of each prompt, from the first run
 };
 
-nlohmann::json report(int k, const Totals& totals, double plain_step_us) {
-  const double steps = std::max<double>(1, static_cast<double>(totals.steps));
-  const double reached = static_cast<double>(totals.accepted + totals.first_rejections);
-  const double draft_token_us =
-      static_cast<double>(totals.draft_us) / std::max<double>(1, static_cast<double>(totals.proposed));
-  return {
-      {"k", k},
-      {"tokens_per_s", static_cast<double>(totals.tokens) / totals.seconds},
-      {"alpha", reached > 0 ? nlohmann::json(static_cast<double>(totals.accepted) / reached) : nlohmann::json(nullptr)},
-      {"accepted_length",
-       static_cast<double>(totals.tokens) / std::max<double>(1, static_cast<double>(totals.answer_steps))},
-      {"c", plain_step_us > 0 ? draft_token_us / plain_step_us : 0},
-      {"t_ratio", plain_step_us > 0 ? static_cast<double>(totals.verify_us) / steps / plain_step_us : 1}};
+double ratio(double a, double b) {
+  return b > 0 ? a / b : 0;
+}
+
+// What online speculative decoding's analysis (after Leviathan et al., 2023) expects of k drafted tokens when each is
+// accepted with probability α and costs c target steps, and verifying is free: (1 − α^(k+1)) / ((1 − α)(c·k + 1)).
+double osd_speedup(double alpha, double c, int k) {
+  const double length = alpha < 1 ? (1 - std::pow(alpha, k + 1)) / (1 - alpha) : k + 1;
+  return length / (c * k + 1);
+}
+
+// `step_seconds`: T(k + 1) and T(1).
+nlohmann::json report(int k, const Totals& totals, const Totals& plain, double step_seconds,
+                      double plain_step_seconds) {
+  const auto per_second = [](const Totals& of) { return ratio(static_cast<double>(of.tokens), of.seconds); };
+  const auto decoding_per_us = [](const Totals& of) {
+    return ratio(static_cast<double>(of.decoding_tokens), static_cast<double>(of.decoding_us));
+  };
+  const double length = ratio(static_cast<double>(totals.decoding_tokens), static_cast<double>(totals.decoding_steps));
+  const double draft_us = ratio(static_cast<double>(totals.draft_us), static_cast<double>(totals.drafted));
+  const double alpha =
+      ratio(static_cast<double>(totals.accepted), static_cast<double>(totals.accepted + totals.first_rejections));
+  const double c = draft_us / 1e6 / plain_step_seconds, t_ratio = step_seconds / plain_step_seconds;
+  const double speedup = ratio(decoding_per_us(totals), decoding_per_us(plain)), bound = length / (c * k + t_ratio);
+  return {{"k", k},
+          {"tokens_per_s", per_second(totals)},
+          {"speedup_with_prompts", ratio(per_second(totals), per_second(plain))},
+          {"speedup", speedup},
+          {"alpha", totals.proposed > 0 ? nlohmann::json(alpha) : nlohmann::json(nullptr)},
+          {"accepted_length", length},
+          {"draft_token_us", draft_us},
+          {"c", c},
+          {"t_ratio", t_ratio},
+          {"bound", bound},
+          {"share_of_bound", speedup / bound},
+          {"osd_speedup", osd_speedup(alpha, c, k)}};
+}
+
+std::vector<int> with_plain(std::vector<int> lengths) {
+  if (std::find(lengths.begin(), lengths.end(), 0) == lengths.end()) lengths.insert(lengths.begin(), 0);
+  return lengths;
 }
 
 nlohmann::json run(const Options& options) {
   Bench bench(options);
-  std::vector<int> lengths = options.k;
-  if (std::find(lengths.begin(), lengths.end(), 0) == lengths.end()) lengths.insert(lengths.begin(), 0);
-  std::vector<Totals> totals(lengths.size());
+  const std::vector<int> lengths = with_plain(options.k);
+  const auto decoding = bench.decoding(*std::max_element(lengths.begin(), lengths.end()));
+  std::map<int, Totals> totals;
+  std::map<int, Samples> steps;
+  for (const int k : lengths) decoding->check(bench.step_shape(k));
   for (int round = 0; round < options.rounds; ++round) {
-    for (std::size_t i = 0; i < lengths.size(); ++i) {
-      bench.run(lengths[i], totals[i]);
+    for (const int k : lengths) {
+      bench.run(k, totals[k]);
+      for (const int also : lengths) {
+        steps[also].measure([&] { decoding->step(bench.step_shape(also)); }, kStepBudgetSeconds);
+      }
       show_progress("speculate: round " + std::to_string(round + 1) + "/" + std::to_string(options.rounds) +
-                    " k=" + std::to_string(lengths[i]));
+                    " k=" + std::to_string(k));
     }
   }
   show_progress("");
-  const auto plain = static_cast<std::size_t>(std::find(lengths.begin(), lengths.end(), 0) - lengths.begin());
-  const double plain_us =
-      static_cast<double>(totals[plain].verify_us) / std::max<double>(1, static_cast<double>(totals[plain].steps));
-  nlohmann::json result = {{"plain_step_ms", plain_us / 1000}, {"runs", nlohmann::json::array()}};
-  for (std::size_t i = 0; i < lengths.size(); ++i) {
-    auto row = report(lengths[i], totals[i], plain_us);
-    row["speedup"] =
-        row["tokens_per_s"].get<double>() / (static_cast<double>(totals[plain].tokens) / totals[plain].seconds);
-    result["runs"].push_back(row);
+  nlohmann::json result = {{"benchmark", "speculate"},
+                           {"target", std::filesystem::path(options.target).filename()},
+                           {"draft", std::filesystem::path(options.draft).filename()},
+                           {"prompts", std::filesystem::path(options.prompts).filename()},
+                           {"isa", kernels::isa_class_name(kernels::isa_class())},
+                           {"threads", options.threads},
+                           {"concurrency", options.concurrency},
+                           {"temperature", options.temperature},
+                           {"plain_step_ms", 1e3 * steps[0].median()},
+                           {"step_context", bench.step_shape(0).context},
+                           {"runs", nlohmann::json::array()}};
+  for (const int k : lengths) {
+    result["runs"].push_back(report(k, totals[k], totals[0], steps[k].median(), steps[0].median()));
   }
   return result;
 }
 
 void print_table(const nlohmann::json& result) {
-  std::printf("plain decoding: %.3f ms a step\n   k  tokens/s  speed-up      α  length  draft/plain  T(k+1)/T(1)\n",
-              result["plain_step_ms"].get<double>());
+  std::printf("%s, %d threads; T(1) = %.3f ms behind %d tokens\n", result["isa"].get<std::string>().c_str(),
+              result["threads"].get<int>(), result["plain_step_ms"].get<double>(), result["step_context"].get<int>());
+  std::printf("              speed-up                                               bound: L/    reached    OSD\n");
+  std::printf("   k  tokens/s  decoding   all      α      L       c  T(k+1)/T(1)  (ck+T/T(1))   of it  formula\n");
   for (const auto& row : result["runs"]) {
-    std::printf("%4d %9.1f %9.2f %6.3f %7.2f %12.3f %12.2f\n", row["k"].get<int>(), row["tokens_per_s"].get<double>(),
-                row["speedup"].get<double>(), row["alpha"].is_null() ? 0.0 : row["alpha"].get<double>(),
-                row["accepted_length"].get<double>(), row["c"].get<double>(), row["t_ratio"].get<double>());
+    const auto of = [&](const char* key) { return row[key].is_null() ? 0.0 : row[key].get<double>(); };
+    std::printf("%4d %9.1f %9.2f %5.2f %6.3f %6.2f %7.4f %12.2f %12.2f %7.3f %8.2f\n", row["k"].get<int>(),
+                of("tokens_per_s"), of("speedup"), of("speedup_with_prompts"), of("alpha"), of("accepted_length"),
+                of("c"), of("t_ratio"), of("bound"), of("share_of_bound"), of("osd_speedup"));
   }
 }
 
@@ -170,8 +260,7 @@ void print_table(const nlohmann::json& result) {
 int main(int argc, char** argv) {
   slip::bench::Options options;
   CLI::App app{
-      "Measures tokens per second by draft length, prefill included, with α, accepted length and the costs behind "
-      "them."};
+      "Measures tokens per second by draft length with α, accepted length and costs, beside what these allow at most."};
   app.add_option("--target", options.target, "Target folder")->required();
   app.add_option("--draft", options.draft, "Draft folder")->required();
   app.add_option("--chat-template", options.chat_template, "Jinja file; without it, the target's own template");

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "engine/model/transformer.h"
+#include "kernels/thread_pool.h"
+
+namespace slip::bench {
+
+// The rows of a step: of one sequence, as in verification; one of each sequence, as in plain decoding of a batch; or
+// several of each.
+struct StepShape {
+  std::int32_t context = 0;  // committed tokens of each sequence before the step
+  std::int32_t n_sequences = 1;
+  std::int32_t n_rows = 1;  // of each sequence
+};
+
+// What there is to decode.
+struct DecodingSize {
+  std::int32_t most_context = 0, most_sequences = 1;
+  std::int32_t most_rows = 1;       // of one sequence in a step
+  std::int32_t most_step_rows = 1;  // of all of them
+  std::int32_t prefill_tokens = 0, most_chunk = 256;
+};
+
+// A model with sequences whose keys and values lie in its cache, and steps on them that leave the cache as it was.
+// Threads: one, the pool's caller.
+class Decoding {
+ public:
+  // Throws Error{kInvalidArgument} naming --context when the model has too few positions.
+  Decoding(std::shared_ptr<const ModelWeights> weights, const DecodingSize& size, kernels::ThreadPool& pool);
+
+  // Fills the caches: one sequence is read, the others are copies of it in pages of their own.
+  void fill();
+
+  // One step of this shape; the logits of all its rows.
+  void step(const StepShape& shape);
+  // Reads `n_tokens` of a prompt in chunks; the logits of the last token.
+  void prefill(std::int32_t n_tokens, std::int32_t chunk);
+  // Greedy continuation of a prompt, on pages of its own.
+  std::vector<std::int32_t> continue_greedily(const std::vector<std::int32_t>& prompt, std::int32_t n_tokens);
+
+  // Nothing is timed that does not compute what it should: the rows together give the bits of the rows one by one.
+  // A failure ends the program.
+  void check(const StepShape& shape);
+
+  // Read by one such step: all matrices once, and the keys and values of the visible tokens of each sequence.
+  std::size_t bytes_read(const StepShape& shape) const;
+  const ModelWeights& weights() const { return *weights_; }
+
+ private:
+  // Rows [first_row, first_row + n_rows) of sequences [first, first + n_sequences).
+  struct Rows {
+    std::int32_t first, n_sequences, first_row, n_rows;
+  };
+  void run(const Rows& rows, bool all_logits);
+  void run(StepInput& input, std::span<const std::int32_t> logit_rows);
+  std::int32_t token_at(std::int32_t sequence, std::int32_t position) const;
+
+  std::shared_ptr<const ModelWeights> weights_;
+  DecodingSize size_;
+  LocalWorker worker_;
+  std::vector<PageTable> sequences_;
+  std::vector<float> logits_;
+};
+
+}  // namespace slip::bench

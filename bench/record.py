@@ -1,0 +1,56 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Runs a benchmark and keeps its JSON in bench/results/ with what it was run on (see the README there).
+
+    python3 bench/record.py NAME.json -- build/bench/decode --model T1B --threads 2 --json
+"""
+import argparse
+import datetime
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+QUIET_LOAD = 0.5  # runnable threads on average over the last minute
+
+
+def git(*arguments):
+    return subprocess.run(["git", "-C", str(ROOT), *arguments], check=True, capture_output=True, text=True).stdout.strip()
+
+
+def device():
+    cpuinfo = pathlib.Path("/proc/cpuinfo").read_text()
+    model = re.search(r"^model name\s*:\s*(.*)$", cpuinfo, re.M)
+    flags = set((re.search(r"^flags\s*:\s*(.*)$", cpuinfo, re.M) or re.match("()", "")).group(1).split())
+    widest = next((name for flag, name in [("amx_bf16", "AMX"), ("avx512_bf16", "AVX-512 bf16"), ("avx512f", "AVX-512"),
+                                           ("avx2", "AVX2")] if flag in flags), "no AVX2")
+    return f"{model.group(1) if model else os.uname().machine}, {os.cpu_count()} cores, {widest}"
+
+
+def portable(argument):
+    """Folders of one machine mean nothing on another."""
+    return pathlib.Path(argument).name if argument.startswith("/") else argument
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("name", help="file in bench/results/")
+    parser.add_argument("command", nargs="+", help="after --: a command that prints JSON")
+    arguments = parser.parse_args()
+    if git("status", "--porcelain", "--untracked-files=no"):
+        sys.exit("record: the working tree has changes that no commit names; commit first")
+    run = {"date": datetime.date.today().isoformat(), "device": device(), "commit": git("rev-parse", "--short", "HEAD"),
+           "command": " ".join(map(portable, arguments.command)), "quiet": os.getloadavg()[0] < QUIET_LOAD}
+    done = subprocess.run(arguments.command, stdout=subprocess.PIPE, text=True)
+    if done.returncode != 0:
+        sys.exit(f"record: the benchmark ended with status {done.returncode}; nothing is kept")
+    path = ROOT / "bench/results" / arguments.name
+    path.write_text(json.dumps({"run": run, **json.loads(done.stdout)}, indent=1, ensure_ascii=False) + "\n")
+    print(path.relative_to(ROOT))
+
+
+if __name__ == "__main__":
+    main()
