@@ -75,7 +75,9 @@ TEST(ThreadPool, StretchesCoverEveryIndexOnceAndShrink) {
       }
     });
     for (std::size_t i = 0; i < n; ++i) ASSERT_EQ(seen[i], 1) << i << " of " << n;
-    if (n >= 100) EXPECT_EQ(longest, n / 6);
+    if (n >= 100) {
+      EXPECT_EQ(longest, n / 6);
+    }
   }
 }
 
