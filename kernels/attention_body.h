@@ -7,13 +7,11 @@
 // over the dimensions in order, outputs over the slots in order.
 #pragma once
 
-#include "kernels/kernel_table.h"
-#include "kernels/lanes.h"
+#include "kernels/attention_ranks.h"
 
 namespace slip::kernels {
 namespace {
 
-constexpr int kBlockSlots = 32;
 constexpr int kGroups = kBlockSlots / kLanes;
 constexpr int kHeadsInFlight = kParts == 1 ? 4 : 2;  // accumulators that fit the register file
 constexpr int kDimsInFlight = kParts == 1 ? 4 : 2;   // in units of 16
@@ -21,26 +19,13 @@ constexpr int kDimsInFlight = kParts == 1 ? 4 : 2;   // in units of 16
 struct KeyValueBlock {
   alignas(64) float keys[kGroups][kMaxHeadDim][kLanes];
   alignas(64) float values[kBlockSlots * kMaxHeadDim];  // [kBlockSlots][head_dim rounded up to lanes]
-  std::int32_t slots[kBlockSlots];
-  int n = 0;
-};
-
-// Ranks of a block, counted from its first.
-struct RankRange {
-  int begin, end;
+  BlockSlots at;
 };
 
 struct RowState {
   float most[kAttentionTileHeads];
   float total[kAttentionTileHeads];
-  std::int32_t next_bit = 0;   // of the ancestors not looked at yet …
-  std::int32_t next_rank = 0;  // … and the rank of the first set bit from there on
-};
-
-// Where the walk along the visible ranges stands.
-struct RangeCursor {
-  std::size_t range = 0;
-  std::int32_t first_rank = 0;  // of that range
+  AncestorCursor ancestors;
 };
 
 // The outputs so far of every row and head of the tile, before the division by the total.
@@ -50,17 +35,8 @@ struct TileState {
   alignas(64) float sums[kAttentionTileRows * kAttentionTileHeads * kMaxHeadDim];  // rows of n_heads × rounded head_dim
 };
 
-SLIP_LANES int round_to_lanes(int n) {
-  return (n + kLanes - 1) / kLanes * kLanes;
-}
-
 SLIP_LANES float* sums_of(const AttentionTile& tile, TileState& state, int row, int head) {
   return state.sums + (row * tile.n_heads + head) * round_to_lanes(tile.head_dim);
-}
-
-SLIP_LANES const std::byte* slot_address(const AttentionTile& tile, std::int32_t slot, std::int64_t slot_bytes) {
-  return tile.keys + tile.pages[slot / tile.page_tokens] * tile.page_stride_bytes +
-         slot % tile.page_tokens * slot_bytes;
 }
 
 // 64 bytes of a slot's key from byte `at` on; zero beyond its end.
@@ -112,12 +88,12 @@ void widen_value(const AttentionTile& tile, const std::byte* value, float* to) {
 void stage(const AttentionTile& tile, KeyValueBlock& block) {
   const std::int64_t slot_bytes = tile.head_dim * (tile.dtype == Dtype::kBFloat16 ? 2 : 4);
   const std::byte* keys[kBlockSlots];
-  for (int i = 0; i < block.n; ++i) {
-    keys[i] = slot_address(tile, block.slots[i], slot_bytes);
+  for (int i = 0; i < block.at.n; ++i) {
+    keys[i] = slot_address(tile, block.at.slots[i], slot_bytes);
     widen_value(tile, keys[i] + tile.values_offset_bytes, block.values + i * round_to_lanes(tile.head_dim));
   }
-  for (int group = 0; group * kLanes < block.n; ++group) {
-    turn_keys(tile, group, keys + group * kLanes, block.n - group * kLanes, block);
+  for (int group = 0; group * kLanes < block.at.n; ++group) {
+    turn_keys(tile, group, keys + group * kLanes, block.at.n - group * kLanes, block);
   }
 }
 
@@ -226,45 +202,9 @@ void attend_row(const AttentionTile& tile, const KeyValueBlock& block, int row, 
   if (left == 1) attend_heads<1>(tile, block, row, head, ranks, state);
 }
 
-// Empty (begin >= end) when the row sees nothing of the block that begins at rank `first`.
-SLIP_LANES RankRange ranks_in_block(const AttentionRowView& row, std::int32_t first) {
-  const std::int32_t begin = row.first_visible - first, end = row.n_visible - first;
-  return {begin > 0 ? begin : 0, end < kBlockSlots ? end : kBlockSlots};
-}
-SLIP_LANES bool is_empty(RankRange ranks) {
-  return ranks.begin >= ranks.end;
-}
-// The row's visible slots of this block are those that a chain would see.
-SLIP_LANES bool is_plain(const AttentionRowView& row, std::int32_t first) {
-  return first + ranks_in_block(row, first).end <= row.n_plain;
-}
-
-// The slot of a rank < n_listed; ranks asked of one cursor ascend.
-SLIP_LANES std::int32_t listed_slot(const AttentionTile& tile, std::int32_t rank, RangeCursor& cursor) {
-  if (tile.n_visible_ranges == 0) return rank;
-  for (;; ++cursor.range) {
-    const SlotRange range = tile.visible[cursor.range];
-    if (rank - cursor.first_rank < range.end - range.begin) return range.begin + rank - cursor.first_rank;
-    cursor.first_rank += range.end - range.begin;
-  }
-}
-
-// The slot of a rank < n_plain, the same for all rows of the tile: without ranges it is the rank.
-SLIP_LANES std::int32_t plain_slot(const AttentionTile& tile, std::int32_t rank, RangeCursor& cursor) {
-  const AttentionRowView& any = tile.rows[0];
-  if (tile.n_visible_ranges == 0 || rank < any.n_listed) return listed_slot(tile, rank, cursor);
-  return any.n_committed + rank - any.n_listed;
-}
-
 void attend_plain_rows(const AttentionTile& tile, std::int32_t first, KeyValueBlock& block, TileState& state) {
-  block.n = 0;
-  for (int r = 0; r < tile.n_rows; ++r) {
-    const RankRange ranks = ranks_in_block(tile.rows[r], first);
-    if (!is_empty(ranks) && ranks.end > block.n && is_plain(tile.rows[r], first)) block.n = ranks.end;
-  }
-  if (block.n == 0) return;
-  RangeCursor cursor = state.block_begin;
-  for (int i = 0; i < block.n; ++i) block.slots[i] = plain_slot(tile, first + i, cursor);
+  find_plain_slots(tile, first, state.block_begin, block.at);
+  if (block.at.n == 0) return;
   stage(tile, block);
   for (int r = 0; r < tile.n_rows; ++r) {
     const RankRange ranks = ranks_in_block(tile.rows[r], first);
@@ -272,34 +212,16 @@ void attend_plain_rows(const AttentionTile& tile, std::int32_t first, KeyValueBl
   }
 }
 
-SLIP_LANES std::int32_t take_bit(const AttentionRowView& row, RowState& state) {
-  while ((row.ancestors[state.next_bit / 64] >> (state.next_bit % 64) & 1) == 0) ++state.next_bit;
-  ++state.next_rank;
-  return state.next_bit++;
-}
-
-// A tree row's block with gaps: the slots are those of its ancestors' set bits, in order.
 void attend_gapped_row(const AttentionTile& tile, std::int32_t first, int r, KeyValueBlock& block, TileState& state) {
-  const AttentionRowView& row = tile.rows[r];
-  RowState& at = state.rows[r];
-  const RankRange ranks = ranks_in_block(row, first);
-  block.n = ranks.end;
-  // Ranks of blocks that were plain, or before the window, have not been looked up.
-  while (at.next_rank < first) take_bit(row, at);
-  RangeCursor cursor = state.block_begin;
-  for (int i = 0; i < block.n; ++i) {
-    const bool committed = first + i < row.n_listed;
-    block.slots[i] = committed ? listed_slot(tile, first + i, cursor) : row.n_committed + take_bit(row, at);
-  }
+  find_gapped_slots(tile, first, tile.rows[r], state.block_begin, state.rows[r].ancestors, block.at);
   stage(tile, block);
-  attend_row(tile, block, r, ranks, state);
+  attend_row(tile, block, r, ranks_in_block(tile.rows[r], first), state);
 }
 
 void clear(const AttentionTile& tile, TileState& state) {
   state.block_begin = {};
   for (int r = 0; r < tile.n_rows; ++r) {
-    state.rows[r].next_bit = 0;
-    state.rows[r].next_rank = tile.rows[r].n_listed;
+    state.rows[r].ancestors = {0, tile.rows[r].n_listed};
     for (int h = 0; h < tile.n_heads; ++h) {
       state.rows[r].most[h] = -__builtin_inff();
       state.rows[r].total[h] = 0;
@@ -329,12 +251,8 @@ void attention_tile(const AttentionTile& tile) {
   KeyValueBlock block;
   TileState state;
   clear(tile, state);
-  std::int32_t begin = tile.rows[0].first_visible, end = 0;
-  for (int r = 0; r < tile.n_rows; ++r) {
-    begin = tile.rows[r].first_visible < begin ? tile.rows[r].first_visible : begin;
-    end = tile.rows[r].n_visible > end ? tile.rows[r].n_visible : end;
-  }
-  for (std::int32_t first = begin / kBlockSlots * kBlockSlots; first < end; first += kBlockSlots) {
+  const TileRanks ranks = ranks_of(tile);
+  for (std::int32_t first = ranks.begin; first < ranks.end; first += kBlockSlots) {
     if (first < tile.rows[0].n_listed) listed_slot(tile, first, state.block_begin);
     attend_plain_rows(tile, first, block, state);
     for (int r = 0; r < tile.n_rows; ++r) {

@@ -9,9 +9,9 @@ set_property(SOURCE kernels/kernels_scalar.cpp APPEND PROPERTY COMPILE_OPTIONS $
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   set(avx2 ${always} -mavx2 -mfma)
   # GCC 12 takes its own AVX-512 headers' "undefined" values for ours (GCC bug 105593).
-  set(avx512 ${avx2} -Wno-maybe-uninitialized -mavx512f -mavx512bw -mavx512dq -mavx512vl -mprefer-vector-width=512)
+  set(avx512 ${avx2} -Wno-maybe-uninitialized -Wno-uninitialized -mavx512f -mavx512bw -mavx512dq -mavx512vl -mprefer-vector-width=512)
   set_property(SOURCE kernels/kernels_avx2.cpp APPEND PROPERTY COMPILE_OPTIONS ${avx2})
   set_property(SOURCE kernels/kernels_avx512.cpp APPEND PROPERTY COMPILE_OPTIONS ${avx512})
   set_property(SOURCE kernels/kernels_avx512_bf16.cpp APPEND PROPERTY COMPILE_OPTIONS ${avx512} -mavx512bf16)
-  set_property(SOURCE kernels/kernels_amx_bf16.cpp APPEND PROPERTY COMPILE_OPTIONS ${avx512} -mamx-tile -mamx-bf16)
+  set_property(SOURCE kernels/kernels_amx_bf16.cpp APPEND PROPERTY COMPILE_OPTIONS ${avx512} -mavx512bf16 -mamx-tile -mamx-bf16)
 endif()

@@ -10,7 +10,7 @@ extern const KernelTable scalar_kernels;
 #if defined(__x86_64__)
 extern const KernelTable avx2_kernels;
 extern const KernelTable avx512_kernels;
-// Of matmul_bf16, its rows a tile and its activations only; the rest is AVX-512's.
+// Of matmul_bf16 and what belongs to it, and where AMX has it attention; the rest is AVX-512's.
 extern const KernelTable avx512_bf16_kernels;
 extern const KernelTable amx_bf16_kernels;
 #endif

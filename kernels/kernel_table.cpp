@@ -23,6 +23,10 @@ KernelTable avx512_with(const KernelTable& bf16) {
   table.bf16_activations = bf16.bf16_activations;
   table.bf16_pair_bytes = bf16.bf16_pair_bytes;
   table.bf16_block_steps = bf16.bf16_block_steps;
+  if (bf16.attention != nullptr) {
+    table.attention = bf16.attention;
+    table.attention_rounds = bf16.attention_rounds;
+  }
   return table;
 }
 
@@ -54,7 +58,7 @@ bool isa_supported(IsaClass isa) {
       return isa_supported(IsaClass::kAvx512) && __builtin_cpu_supports("avx512bf16");
     case IsaClass::kAmxBf16: {
       static const bool granted = amx_granted();
-      return granted && isa_supported(IsaClass::kAvx512);
+      return granted && isa_supported(IsaClass::kAvx512Bf16);
     }
 #endif
     default:

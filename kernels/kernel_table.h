@@ -14,7 +14,7 @@ namespace slip::kernels {
 // the one that a process uses. Only plain data crosses it, because each version is compiled with flags of its own.
 
 constexpr int kPanelColumns = 64;      // output columns that one packed panel of weights holds
-constexpr int kAttentionTileRows = 8;  // rows of one sequence that share a pass over its keys
+constexpr int kAttentionTileRows = 16;  // rows of one sequence that share a pass over its keys
 constexpr int kAttentionTileHeads = 8;
 constexpr int kMaxHeadDim = 1024;  // as far as a config may go
 
@@ -76,6 +76,7 @@ struct KernelTable {
   std::int64_t bf16_pair_bytes = 0;   // bytes that a pair of these activations takes
   std::int64_t bf16_block_steps = 0;  // 0: one block holds the whole depth
   void (*attention)(const AttentionTile&) = nullptr;
+  bool attention_rounds = false;  // queries and softmax weights to bfloat16 where keys and values are
   void (*rms_norm)(const float* x, const float* weight, std::int64_t n, float eps, float* y) = nullptr;
   void (*rope)(float* x, int n_heads, int head_dim, const float* cos, const float* sin) = nullptr;
   void (*silu_multiply)(float* gate, const float* up, std::int64_t n) = nullptr;

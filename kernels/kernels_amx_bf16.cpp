@@ -7,12 +7,12 @@
 #include <immintrin.h>
 
 #include "kernels/activations_body.h"
+#include "kernels/attention_amx_body.h"
+#include "kernels/tile_config.h"
 
 namespace slip::kernels {
 namespace {
 
-constexpr int kRegisterRows = 16;                          // rows of a tile register
-constexpr int kRegisterBytes = 64;                         // of one row of it
 constexpr int kTileRows = 2 * kRegisterRows;               // rows that share a pass over the weights
 constexpr int kBlockSteps = 16;                            // steps of depth that a tile register of weights holds
 constexpr std::int64_t kWeightStride = kPanelColumns * 4;  // bytes between two steps of depth
@@ -20,20 +20,6 @@ constexpr std::int64_t kBlockWeights = kBlockSteps * kWeightStride;
 constexpr std::int64_t kPairBytes = 4;
 constexpr std::int64_t kSumsStride = kPanelColumns * sizeof(float);
 constexpr std::int64_t kLineBytes = 64;
-
-// As LDTILECFG reads it (Intel 64 manual, volume 1, chapter 18).
-struct alignas(64) TileConfig {
-  std::uint8_t palette = 1;
-  std::uint8_t start_row = 0;
-  std::uint8_t reserved[14] = {};
-  std::uint16_t row_bytes[16] = {};
-  std::uint8_t rows[16] = {};
-
-  void set(int index, int n_rows) {
-    row_bytes[index] = kRegisterBytes;
-    rows[index] = static_cast<std::uint8_t>(n_rows);
-  }
-};
 
 // One block of depth: activations [n_rows][64 bytes] and weights [kBlockSteps][kPanelColumns pairs], where they lie or
 // filled up with zeros, whose products change nothing.
@@ -101,6 +87,18 @@ void narrow_tile(const MatmulTile& tile) {
   _tile_release();
 }
 
+// What the next block needs, from the second-level cache into the first: it holds too little for rows or weights to
+// stay.
+void bring_near(const MatmulTile& tile, const Block& block, int half) {
+  const std::byte* weight = block.weight + kBlockWeights + 128 * half;
+  for (int step = 0; step < kBlockSteps; ++step) {
+    __builtin_prefetch(weight + step * kWeightStride, 0, 3);
+    __builtin_prefetch(weight + step * kWeightStride + kLineBytes, 0, 3);
+  }
+  const std::byte* x = block.x + tile.n_rows * kRegisterBytes;
+  for (int row = 0; row < tile.n_rows; ++row) __builtin_prefetch(x + row * kRegisterBytes, 0, 3);
+}
+
 // Sums of 16 rows and of up to 16 more × two times sixteen columns: four loads for four products, where one row of
 // registers would need five.
 void multiply_columns(const MatmulTile& tile, int half) {
@@ -115,6 +113,7 @@ void multiply_columns(const MatmulTile& tile, int half) {
   for (std::int64_t at = 0; at < tile.depth; at += kBlockSteps) {
     const Block block = block_at(tile, at, last);
     const std::byte* weight = block.weight + 128 * half;
+    bring_near(tile, block, half);
     fetch(tile, at, 2 * half, 4);
     _tile_loadd(4, block.x, kRegisterBytes);
     _tile_loadd(6, weight, kWeightStride);
@@ -159,14 +158,20 @@ void blocked_activations(const float* x, std::int64_t x_stride, int n_rows, std:
   }
 }
 
+void attention(const AttentionTile& tile) {
+  tile.dtype == Dtype::kBFloat16 ? amx_attention_tile(tile) : avx512_kernels.attention(tile);
+}
+
 }  // namespace
 
 const KernelTable amx_bf16_kernels = {.matmul_bf16 = amx_tile,
                                       .bf16_tile_rows = kTileRows,
-                                      .bf16_stretch = 256,  // sums in registers are dear to change
+                                      .bf16_stretch = 512,  // sums in registers are dear to change
                                       .bf16_activations = blocked_activations,
                                       .bf16_pair_bytes = kPairBytes,
-                                      .bf16_block_steps = kBlockSteps};
+                                      .bf16_block_steps = kBlockSteps,
+                                      .attention = attention,
+                                      .attention_rounds = true};
 
 }  // namespace slip::kernels
 #endif

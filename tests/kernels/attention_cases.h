@@ -18,6 +18,7 @@ namespace slip::kernels {
 struct AttentionShape {
   int n_heads = 6, n_kv_heads = 2, head_dim = 64, page_tokens = 16;
   Dtype dtype = Dtype::kBFloat16;
+  bool rounds = false;  // as KernelTable::attention_rounds
   float scale() const { return 1.0F / std::sqrt(static_cast<float>(head_dim)); }
 };
 
@@ -104,7 +105,8 @@ class AttentionTest : public testing::TestWithParam<std::tuple<IsaClass, Dtype>>
  protected:
   const KernelTable& table() const { return kernel_table(std::get<0>(GetParam())); }
   AttentionShape shape(int n_heads = 6, int n_kv_heads = 2, int head_dim = 64, int page_tokens = 16) const {
-    return {n_heads, n_kv_heads, head_dim, page_tokens, std::get<1>(GetParam())};
+    const Dtype dtype = std::get<1>(GetParam());
+    return {n_heads, n_kv_heads, head_dim, page_tokens, dtype, table().attention_rounds && dtype == Dtype::kBFloat16};
   }
   ThreadPool pool_{1};
 };
@@ -125,7 +127,9 @@ inline void expect_reference(const AttentionShape& shape, const PagedSequence& s
   double most = -1e300, total = 0;
   for (const int slot : slots) {
     double score = 0;
-    for (int d = 0; d < shape.head_dim; ++d) score += q[d] * sequence.key(slot, kv_head, d);
+    for (int d = 0; d < shape.head_dim; ++d) {
+      score += (shape.rounds ? bf16_to_float(float_to_bf16(q[d])) : q[d]) * sequence.key(slot, kv_head, d);
+    }
     weights.push_back(score * shape.scale());
     most = std::max(most, weights.back());
   }
@@ -136,7 +140,8 @@ inline void expect_reference(const AttentionShape& shape, const PagedSequence& s
       sum += weights[i] / total * sequence.value(slots[i], kv_head, d);
       size += weights[i] / total * std::abs(sequence.value(slots[i], kv_head, d));
     }
-    ASSERT_NEAR(out[d], sum, Tolerance::kAttention * size) << "head " << head << " dimension " << d;
+    const double tolerance = shape.rounds ? Tolerance::kRoundedAttention : Tolerance::kAttention;
+    ASSERT_NEAR(out[d], sum, tolerance * size) << "head " << head << " dimension " << d;
   }
 }
 

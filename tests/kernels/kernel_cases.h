@@ -22,6 +22,7 @@ namespace slip::kernels {
 struct Tolerance {
   static constexpr double kMatmul = 2e-6;  // float32 accumulation of up to 4096 terms, in order
   static constexpr double kAttention = 2e-6;
+  static constexpr double kRoundedAttention = 0x1p-8;  // half an ulp of bfloat16 in each weight, for q is rounded alike
   static constexpr double kRmsNorm = 1e-6;
   static constexpr double kRope = 2e-7;
   static constexpr double kSilu = 5e-7;  // of which e^x takes 1.2e-7
