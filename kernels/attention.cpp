@@ -20,30 +20,42 @@ std::int64_t head_bytes(const PagedKv& kv) {
   return kv.page_tokens * slot_bytes(kv);
 }
 
-AttentionRowView unwindowed_view(const AttentionRow& row) {
-  AttentionRowView view;
-  view.n_committed = row.n_committed;
-  if (row.ancestors.empty()) {
-    view.n_visible = view.n_identity = row.n_committed + row.own_index + 1;
-    return view;
-  }
-  view.ancestors = row.ancestors.data();
-  bool leading = true;
-  std::int32_t n_leading = 0, n_set = 0;
-  for (const std::uint64_t word : row.ancestors) {
-    n_set += std::popcount(word);
-    if (leading) n_leading += std::countr_one(word);
-    leading = leading && ~word == 0;
-  }
-  view.n_identity = row.n_committed + n_leading;
-  view.n_visible = row.n_committed + n_set;
-  return view;
+// How many of the row's committed slots before `slot` it may see.
+std::int32_t n_listed_before(const AttentionRow& row, std::int32_t slot) {
+  if (row.visible.empty()) return slot;
+  std::int32_t n = 0;
+  for (const SlotRange& range : row.visible) n += std::max(0, std::min(range.end, slot) - range.begin);
+  return n;
 }
 
 AttentionRowView view_of(const AttentionRow& row) {
-  AttentionRowView view = unwindowed_view(row);
-  if (row.window > 0) view.first_visible = std::max(0, view.n_visible - row.window);
+  AttentionRowView view;
+  view.n_committed = row.n_committed;
+  view.n_listed = n_listed_before(row, row.n_committed);
+  std::int32_t n_leading = row.own_index + 1, n_of_step = row.own_index + 1;
+  if (!row.ancestors.empty()) {
+    view.ancestors = row.ancestors.data();
+    bool leading = true;
+    n_leading = n_of_step = 0;
+    for (const std::uint64_t word : row.ancestors) {
+      n_of_step += std::popcount(word);
+      if (leading) n_leading += std::countr_one(word);
+      leading = leading && ~word == 0;
+    }
+  }
+  view.n_plain = view.n_listed + n_leading;
+  view.n_visible = view.n_listed + n_of_step;
+  if (row.window > 0) {
+    const std::int32_t oldest = std::max(0, row.n_committed + n_of_step - row.window);  // position in the window
+    view.first_visible =
+        oldest < row.n_committed ? n_listed_before(row, oldest) : view.n_listed + oldest - row.n_committed;
+  }
   return view;
+}
+
+bool see_one_cache(const AttentionRow& a, const AttentionRow& b) {
+  if (a.pages != b.pages || a.visible.data() != b.visible.data() || a.visible.size() != b.visible.size()) return false;
+  return a.visible.empty() || a.n_committed == b.n_committed;
 }
 
 struct TileGrid {
@@ -69,7 +81,7 @@ AttentionTile tile_for_heads(const TileGrid& grid, int kv_head, int first_in_gro
   return tile;
 }
 
-// The rows of one stretch, cut where the sequence changes: each cut is a tile.
+// The rows of one stretch, cut where the sequence or its visible part changes: each cut is a tile.
 void attend_stretch(const KernelTable& table, const TileGrid& grid, std::size_t stretch, std::size_t column) {
   const AttentionArguments& arguments = grid.arguments;
   const int kv_head = static_cast<int>(column) / grid.head_stretches();
@@ -83,8 +95,10 @@ void attend_stretch(const KernelTable& table, const TileGrid& grid, std::size_t 
     view = view_of(from);
     view.q = arguments.q + static_cast<std::int64_t>(row) * arguments.q_stride + first_dim;
     view.out = arguments.out + static_cast<std::int64_t>(row) * arguments.out_stride + first_dim;
-    if (row + 1 < end && arguments.rows[row + 1].pages == from.pages) continue;
+    if (row + 1 < end && see_one_cache(from, arguments.rows[row + 1])) continue;
     tile.pages = from.pages;
+    tile.visible = from.visible.data();
+    tile.n_visible_ranges = from.visible.size();
     table.attention(tile);
     tile.n_rows = 0;
   }

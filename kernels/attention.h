@@ -19,23 +19,31 @@ struct PagedKv {
   int page_tokens = 16;
 };
 
+// Cache slots [begin, end).
+struct SlotRange {
+  std::int32_t begin = 0, end = 0;
+};
+
 // Which keys one query row sees. Slot s of a sequence lies in page pages[s / page_tokens] at offset s % page_tokens.
-// The row sees slots [0, n_committed), then, in ascending order, those slots n_committed + i whose bit i is set in
-// `ancestors` (its own included). An empty `ancestors` means slots [0, n_committed + own_index] (a chain). Of these it
-// sees the last `window` only, when that is not 0: since the r-th visible slot holds position r, a row sees the same
-// positions whether its predecessors are committed or rows of this step.
+// The row sees those slots before n_committed that lie in `visible` (empty: all of them), then, in ascending order,
+// those slots n_committed + i whose bit i is set in `ancestors` (its own included). An empty `ancestors` means all up
+// to its own (a chain). Of these it sees the last `window` positions only, when that is not 0: a committed slot holds
+// the position of its number, and the j-th ancestor position n_committed + j, so a row sees the same positions whether
+// its predecessors are committed or rows of this step.
 struct AttentionRow {
   const std::int32_t* pages = nullptr;
   std::int32_t n_committed = 0;  // cache slots before this step's rows
   std::int32_t own_index = 0;    // index of this row among its sequence's rows of this step
   std::span<const std::uint64_t> ancestors;
-  std::int32_t window = 0;  // 0: all
+  std::int32_t window = 0;             // 0: all
+  std::span<const SlotRange> visible;  // ascending, disjoint, within [0, n_committed): sinks and a window, or pages
 };
 
 // out [n_rows, n_heads * head_dim] = softmax(q kᵀ · scale) v, float32 accumulation, grouped-query (query head h reads
 // kv head h / (n_heads / n_kv_heads)). Batch-invariant: a row's result is accumulated over its visible slots in
-// ascending order in blocks counted from slot 0 by visible rank, with or without a window, so neither the page layout,
-// nor the other rows, nor the way a prompt was chunked can change a bit. q, out: float32, row strides in elements.
+// ascending order in blocks counted by visible rank from the first visible slot, with or without a window, so neither
+// the page layout, nor the other rows, nor the way a prompt was chunked can change a bit, and a subset of everything
+// gives the bits of no subset. q, out: float32, row strides in elements.
 void paged_attention(const float* q, std::int64_t q_stride, const PagedKv& kv, std::span<const AttentionRow> rows,
                      int n_heads, float scale, float* out, std::int64_t out_stride, ThreadPool& pool);
 

@@ -37,9 +37,16 @@ struct RowState {
   std::int32_t next_rank = 0;  // … and the rank of the first set bit from there on
 };
 
+// Where the walk along the visible ranges stands.
+struct RangeCursor {
+  std::size_t range = 0;
+  std::int32_t first_rank = 0;  // of that range
+};
+
 // The outputs so far of every row and head of the tile, before the division by the total.
 struct TileState {
   RowState rows[kAttentionTileRows];
+  RangeCursor block_begin;
   alignas(64) float sums[kAttentionTileRows * kAttentionTileHeads * kMaxHeadDim];  // rows of n_heads × rounded head_dim
 };
 
@@ -227,9 +234,26 @@ SLIP_LANES RankRange ranks_in_block(const AttentionRowView& row, std::int32_t fi
 SLIP_LANES bool is_empty(RankRange ranks) {
   return ranks.begin >= ranks.end;
 }
-// The row's visible slots of this block are those whose numbers are the ranks.
+// The row's visible slots of this block are those that a chain would see.
 SLIP_LANES bool is_plain(const AttentionRowView& row, std::int32_t first) {
-  return first + ranks_in_block(row, first).end <= row.n_identity;
+  return first + ranks_in_block(row, first).end <= row.n_plain;
+}
+
+// The slot of a rank < n_listed; ranks asked of one cursor ascend.
+SLIP_LANES std::int32_t listed_slot(const AttentionTile& tile, std::int32_t rank, RangeCursor& cursor) {
+  if (tile.n_visible_ranges == 0) return rank;
+  for (;; ++cursor.range) {
+    const SlotRange range = tile.visible[cursor.range];
+    if (rank - cursor.first_rank < range.end - range.begin) return range.begin + rank - cursor.first_rank;
+    cursor.first_rank += range.end - range.begin;
+  }
+}
+
+// The slot of a rank < n_plain, the same for all rows of the tile: without ranges it is the rank.
+SLIP_LANES std::int32_t plain_slot(const AttentionTile& tile, std::int32_t rank, RangeCursor& cursor) {
+  const AttentionRowView& any = tile.rows[0];
+  if (tile.n_visible_ranges == 0 || rank < any.n_listed) return listed_slot(tile, rank, cursor);
+  return any.n_committed + rank - any.n_listed;
 }
 
 void attend_plain_rows(const AttentionTile& tile, std::int32_t first, KeyValueBlock& block, TileState& state) {
@@ -239,7 +263,8 @@ void attend_plain_rows(const AttentionTile& tile, std::int32_t first, KeyValueBl
     if (!is_empty(ranks) && ranks.end > block.n && is_plain(tile.rows[r], first)) block.n = ranks.end;
   }
   if (block.n == 0) return;
-  for (int i = 0; i < block.n; ++i) block.slots[i] = first + i;
+  RangeCursor cursor = state.block_begin;
+  for (int i = 0; i < block.n; ++i) block.slots[i] = plain_slot(tile, first + i, cursor);
   stage(tile, block);
   for (int r = 0; r < tile.n_rows; ++r) {
     const RankRange ranks = ranks_in_block(tile.rows[r], first);
@@ -261,17 +286,20 @@ void attend_gapped_row(const AttentionTile& tile, std::int32_t first, int r, Key
   block.n = ranks.end;
   // Ranks of blocks that were plain, or before the window, have not been looked up.
   while (at.next_rank < first) take_bit(row, at);
+  RangeCursor cursor = state.block_begin;
   for (int i = 0; i < block.n; ++i) {
-    block.slots[i] = first + i < row.n_committed ? first + i : row.n_committed + take_bit(row, at);
+    const bool committed = first + i < row.n_listed;
+    block.slots[i] = committed ? listed_slot(tile, first + i, cursor) : row.n_committed + take_bit(row, at);
   }
   stage(tile, block);
   attend_row(tile, block, r, ranks, state);
 }
 
 void clear(const AttentionTile& tile, TileState& state) {
+  state.block_begin = {};
   for (int r = 0; r < tile.n_rows; ++r) {
     state.rows[r].next_bit = 0;
-    state.rows[r].next_rank = tile.rows[r].n_committed;
+    state.rows[r].next_rank = tile.rows[r].n_listed;
     for (int h = 0; h < tile.n_heads; ++h) {
       state.rows[r].most[h] = -__builtin_inff();
       state.rows[r].total[h] = 0;
@@ -307,6 +335,7 @@ void attention_tile(const AttentionTile& tile) {
     end = tile.rows[r].n_visible > end ? tile.rows[r].n_visible : end;
   }
   for (std::int32_t first = begin / kBlockSlots * kBlockSlots; first < end; first += kBlockSlots) {
+    if (first < tile.rows[0].n_listed) listed_slot(tile, first, state.block_begin);
     attend_plain_rows(tile, first, block, state);
     for (int r = 0; r < tile.n_rows; ++r) {
       const bool seen = !is_empty(ranks_in_block(tile.rows[r], first));

@@ -23,32 +23,37 @@ constexpr int kMaxHeadDim = 1024;  // as far as a config may go
 struct MatmulTile {
   const std::byte* weight = nullptr;  // [depth][kPanelColumns] at this stretch
   const std::byte* x = nullptr;       // row 0 at this stretch
-  std::int64_t x_stride_bytes = 0;
+  std::int64_t x_stride_bytes = 0;    // from one row to the next
   float* sums = nullptr;
   std::int64_t depth = 0;
   int n_rows = 0;                          // 1 … KernelTable::f32_tile_rows or bf16_tile_rows
-  const std::byte* next_weight = nullptr;  // weights wanted soon, spread over this tile; null: none
+  const std::byte* next_weight = nullptr;  // weights wanted soon, fetched while this tile is worked on; null: none
   std::int64_t next_step_bytes = 0;        // how much of them to fetch at each step of depth
 };
 
-// One query row, seen by visible rank: ranks [0, n_identity) are the slots of the same number; later ranks follow the
-// set bits of `ancestors`. Ranks before first_visible lie outside the row's window.
+// One query row, seen by visible rank: ranks [0, n_listed) are committed slots as the tile lists them, those up to
+// n_plain the slots from n_committed on, and later ranks follow the set bits of `ancestors`. Ranks before first_visible
+// lie outside the row's window.
 struct AttentionRowView {
   const float* q = nullptr;  // of the tile's first head
   float* out = nullptr;
   const std::uint64_t* ancestors = nullptr;
   std::int32_t n_committed = 0;
-  std::int32_t n_identity = 0;
+  std::int32_t n_listed = 0;
+  std::int32_t n_plain = 0;
   std::int32_t first_visible = 0;
   std::int32_t n_visible = 0;  // ranks, those outside the window included
 };
 
-// Rows of one sequence × query heads of one key head.
+// Rows of one sequence × query heads of one key head. Committed rank r is slot r, or the r-th slot of the `visible`
+// ranges if there are any, and then all rows have the same n_committed.
 struct AttentionTile {
   AttentionRowView rows[kAttentionTileRows];
   int n_rows = 0;
   int n_heads = 0;
   const std::int32_t* pages = nullptr;
+  const SlotRange* visible = nullptr;
+  std::size_t n_visible_ranges = 0;
   const std::byte* keys = nullptr;  // this kv head in page 0
   std::int64_t values_offset_bytes = 0;
   std::int64_t page_stride_bytes = 0;
@@ -62,9 +67,14 @@ struct KernelTable {
   void (*matmul_f32)(const MatmulTile&) = nullptr;
   void (*matmul_bf16)(const MatmulTile&) = nullptr;
   int f32_tile_rows = 0, bf16_tile_rows = 0;  // at most so many rows a tile
-  // One row of activations for matmul_bf16, padded with zero to an even length.
-  void (*bf16_activations)(const float* x, std::int64_t n, void* out) = nullptr;
-  std::int64_t bf16_pair_bytes = 0;  // bytes that a pair of these activations takes
+  // Steps of weights that all rows pass over before the next ones: they stay in a cache, the sums wait in memory
+  // meanwhile, which changes no bit.
+  std::int64_t f32_stretch = 0, bf16_stretch = 0;
+  // A tile's activations for matmul_bf16, from rows x_stride floats apart: [blocks][n_rows][steps of a block] pairs,
+  // filled up with zeros.
+  void (*bf16_activations)(const float* x, std::int64_t x_stride, int n_rows, std::int64_t n, void* out) = nullptr;
+  std::int64_t bf16_pair_bytes = 0;   // bytes that a pair of these activations takes
+  std::int64_t bf16_block_steps = 0;  // 0: one block holds the whole depth
   void (*attention)(const AttentionTile&) = nullptr;
   void (*rms_norm)(const float* x, const float* weight, std::int64_t n, float eps, float* y) = nullptr;
   void (*rope)(float* x, int n_heads, int head_dim, const float* cos, const float* sin) = nullptr;

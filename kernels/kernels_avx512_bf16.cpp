@@ -31,6 +31,7 @@ struct DotPairStep {
 // Activations are rounded in integer arithmetic: VCVTNEPS2BF16 would flush subnormal numbers.
 const KernelTable avx512_bf16_kernels = {.matmul_bf16 = matmul_tile<DotPairStep>,
                                          .bf16_tile_rows = kTileRows,
+                                         .bf16_stretch = kStretch,
                                          .bf16_activations = paired_activations,
                                          .bf16_pair_bytes = DotPairStep::kStepBytes};
 

@@ -10,87 +10,130 @@ namespace slip::kernels {
 namespace {
 
 constexpr std::int64_t kStepBytes = kPanelColumns * 4;  // of weights, in both number formats
-// 16 KiB of weights stay in the first-level cache while all rows pass over them; sums wait in memory meanwhile, which
-// changes no bit.
-constexpr std::int64_t kStretchDepth = 64;
-constexpr std::int64_t kMostTaskRows = 48;          // their sums are 12 KiB
-constexpr std::int64_t kRowsWorthThreads = 16;      // fewer rows are converted before another thread would wake
+constexpr std::int64_t kFetchAhead = 64;                // steps that a lone tile's fetching is ahead of its products
+constexpr std::int64_t kMostTaskRows = 256;             // their sums are 64 KiB
+constexpr std::int64_t kTasksPerThread = 4;
 constexpr std::int64_t kBytesWorthThreads = 65536;  // of weights × row tiles; less is done before another thread wakes
 
+// The rows of x are dealt out evenly to tiles. A tile's activations lie together, in blocks of depth.
 struct Multiplication {
   const KernelTable& table;
   const PackedMatrix& weight;
   const MatmulArguments& arguments;
   void (*tile)(const MatmulTile&);
-  const std::byte* x;  // as the tile wants it
-  std::int64_t x_stride_bytes;
+  std::int64_t stretch;  // steps
+  std::int64_t n_tiles;
+  const std::byte* x;           // as the tile wants it
+  std::int64_t row_bytes;       // of x, from one row's beginning to the next
+  std::int64_t x_stride_bytes;  // within a block
   std::int64_t x_step_bytes;
   std::int64_t depth;
-  int tile_rows;
+  bool in_blocks;
+
+  std::int64_t first_row(std::int64_t tile_index) const { return arguments.n_rows * tile_index / n_tiles; }
+  std::int64_t n_panels() const { return (weight.n_out() + kPanelColumns - 1) / kPanelColumns; }
 };
 
-void convert_rows(const KernelTable& table, const MatmulArguments& arguments, std::int64_t n_in,
-                  std::int64_t stride_bytes, ThreadPool& pool) {
-  const auto convert = [&](std::size_t row, int) {
-    const auto r = static_cast<std::int64_t>(row);
-    table.bf16_activations(arguments.x + r * arguments.x_stride, n_in,
-                           static_cast<std::byte*>(arguments.scratch) + r * stride_bytes);
+std::int64_t tiles_for(std::int64_t n_rows, int tile_rows) {
+  return (n_rows + tile_rows - 1) / tile_rows;
+}
+
+// Bytes that a row of activations for matmul_bf16 takes.
+std::int64_t bf16_row_bytes(const KernelTable& table, std::int64_t depth) {
+  const std::int64_t block = std::max<std::int64_t>(table.bf16_block_steps, 1);
+  return (depth + block - 1) / block * block * table.bf16_pair_bytes;
+}
+
+void convert_rows(const Multiplication& job, std::int64_t n_in, ThreadPool& pool) {
+  const MatmulArguments& arguments = job.arguments;
+  const auto convert = [&](std::size_t index, int) {
+    const auto t = static_cast<std::int64_t>(index);
+    const std::int64_t begin = job.first_row(t);
+    job.table.bf16_activations(arguments.x + begin * arguments.x_stride, arguments.x_stride,
+                               static_cast<int>(job.first_row(t + 1) - begin), n_in,
+                               static_cast<std::byte*>(arguments.scratch) + begin * job.row_bytes);
   };
-  if (arguments.n_rows >= kRowsWorthThreads) {
-    pool.parallel_for(static_cast<std::size_t>(arguments.n_rows), std::cref(convert));
-  } else {
-    for (std::int64_t r = 0; r < arguments.n_rows; ++r) convert(static_cast<std::size_t>(r), 0);
-  }
+  pool.parallel_for(static_cast<std::size_t>(job.n_tiles), std::cref(convert));
 }
 
 Multiplication prepare(const KernelTable& table, const PackedMatrix& weight, const MatmulArguments& arguments,
                        ThreadPool& pool) {
   const std::int64_t n_in = weight.n_in();
   if (weight.compute_dtype() == Dtype::kFloat32) {
-    const auto* x = reinterpret_cast<const std::byte*>(arguments.x);
-    return {table, weight, arguments, table.matmul_f32, x, arguments.x_stride * 4, 4, n_in, table.f32_tile_rows};
+    return {.table = table,
+            .weight = weight,
+            .arguments = arguments,
+            .tile = table.matmul_f32,
+            .stretch = table.f32_stretch,
+            .n_tiles = tiles_for(arguments.n_rows, table.f32_tile_rows),
+            .x = reinterpret_cast<const std::byte*>(arguments.x),
+            .row_bytes = arguments.x_stride * 4,
+            .x_stride_bytes = arguments.x_stride * 4,
+            .x_step_bytes = 4,
+            .depth = n_in,
+            .in_blocks = false};
   }
-  const std::int64_t depth = (n_in + 1) / 2, step_bytes = table.bf16_pair_bytes;
-  convert_rows(table, arguments, n_in, depth * step_bytes, pool);
-  const auto* x = static_cast<const std::byte*>(arguments.scratch);
-  return {table, weight, arguments, table.matmul_bf16, x, depth * step_bytes, step_bytes, depth, table.bf16_tile_rows};
+  const std::int64_t depth = (n_in + 1) / 2, row_bytes = bf16_row_bytes(table, depth);
+  const bool in_blocks = table.bf16_block_steps > 0;
+  const Multiplication job{.table = table,
+                           .weight = weight,
+                           .arguments = arguments,
+                           .tile = table.matmul_bf16,
+                           .stretch = table.bf16_stretch,
+                           .n_tiles = tiles_for(arguments.n_rows, table.bf16_tile_rows),
+                           .x = static_cast<const std::byte*>(arguments.scratch),
+                           .row_bytes = row_bytes,
+                           .x_stride_bytes = in_blocks ? table.bf16_block_steps * table.bf16_pair_bytes : row_bytes,
+                           .x_step_bytes = table.bf16_pair_bytes,
+                           .depth = depth,
+                           .in_blocks = in_blocks};
+  convert_rows(job, n_in, pool);
+  return job;
 }
 
 // Tiles that work on a stretch of weights from the cache leave the memory idle: the first of them share out the next
-// stretch and fetch it. A single tile does too: left to the processor's own prefetching, its reads and its arithmetic
-// took turns (four rows at 1.5 times the time of one instead of 1.2, on a Xeon with AVX512-BF16).
-void fetch_share(MatmulTile& tile, std::int64_t t, std::int64_t n_tiles) {
+// stretch and fetch it, whichever panel it belongs to. A single tile does too, from a little ahead of its own place:
+// left to the processor's own prefetching, its reads and its arithmetic took turns (four rows at 1.5 times the time of
+// one instead of 1.2, on a Xeon with AVX512-BF16).
+void fetch_share(const Multiplication& job, MatmulTile& tile, std::int64_t t, std::int64_t n_tiles) {
   const std::int64_t n_sharing = n_tiles >= 4 ? 4 : n_tiles >= 2 ? 2 : 1;
   tile.next_weight = nullptr;
   if (t >= n_sharing) return;
+  const std::int64_t ahead = n_sharing == 1 ? kFetchAhead : job.stretch;
   tile.next_step_bytes = kStepBytes / n_sharing;
-  tile.next_weight = tile.weight + kStretchDepth * (kStepBytes + t * tile.next_step_bytes);
+  tile.next_weight = tile.weight + ahead * kStepBytes + t * tile.depth * tile.next_step_bytes;
 }
 
-// sums [n_rows, kPanelColumns] of rows from first_row on, over the panel's whole depth.
-void sum_panel(const Multiplication& job, const std::byte* panel, std::int64_t first_row, std::int64_t n_rows,
-               float* sums) {
-  const std::int64_t n_tiles = (n_rows + job.tile_rows - 1) / job.tile_rows;
-  for (std::int64_t at = 0; at < job.depth; at += kStretchDepth) {
+// Neighbouring tiles of rows.
+struct Share {
+  std::int64_t first_tile, end_tile;
+};
+
+// sums [rows of the share, kPanelColumns] over the panel's whole depth.
+void sum_panel(const Multiplication& job, const std::byte* panel, Share share, float* sums) {
+  const std::int64_t share_row = job.first_row(share.first_tile);
+  for (std::int64_t at = 0; at < job.depth; at += job.stretch) {
     MatmulTile tile;
     tile.weight = panel + at * kStepBytes;
-    tile.depth = std::min(kStretchDepth, job.depth - at);
+    tile.depth = std::min(job.stretch, job.depth - at);
     tile.x_stride_bytes = job.x_stride_bytes;
-    for (std::int64_t t = 0; t < n_tiles; ++t) {
-      const std::int64_t begin = n_rows * t / n_tiles;
-      tile.n_rows = static_cast<int>(n_rows * (t + 1) / n_tiles - begin);
-      tile.x = job.x + (first_row + begin) * job.x_stride_bytes + at * job.x_step_bytes;
-      tile.sums = sums + begin * kPanelColumns;
-      fetch_share(tile, t, n_tiles);
+    for (std::int64_t t = share.first_tile; t < share.end_tile; ++t) {
+      const std::int64_t row = job.first_row(t);
+      tile.n_rows = static_cast<int>(job.first_row(t + 1) - row);
+      tile.x = job.x + row * job.row_bytes + at * job.x_step_bytes * (job.in_blocks ? tile.n_rows : 1);
+      tile.sums = sums + (row - share_row) * kPanelColumns;
+      fetch_share(job, tile, t - share.first_tile, share.end_tile - share.first_tile);
       job.tile(tile);
     }
   }
 }
 
-void multiply_panel(const Multiplication& job, std::int64_t panel, std::int64_t first_row, std::int64_t n_rows) {
+void multiply_panel(const Multiplication& job, std::int64_t panel, Share share) {
+  const std::int64_t first_row = job.first_row(share.first_tile);
+  const std::int64_t n_rows = job.first_row(share.end_tile) - first_row;
   alignas(64) float sums[kMostTaskRows * kPanelColumns];
   std::fill_n(sums, n_rows * kPanelColumns, 0.0F);
-  sum_panel(job, job.weight.data() + panel * job.depth * kStepBytes, first_row, n_rows, sums);
+  sum_panel(job, job.weight.data() + panel * job.depth * kStepBytes, share, sums);
   const std::int64_t first = panel * kPanelColumns;
   const std::int64_t columns = std::min<std::int64_t>(kPanelColumns, job.weight.n_out() - first);
   for (std::int64_t r = 0; r < n_rows; ++r) {
@@ -104,25 +147,34 @@ void multiply_panel(const Multiplication& job, std::int64_t panel, std::int64_t 
   }
 }
 
+// As few as the sums' place allows, but enough that every thread has some to do.
+std::int64_t shares_of_a_panel(const Multiplication& job, int tile_rows, int n_threads) {
+  const std::int64_t least = tiles_for(job.n_tiles, static_cast<int>(kMostTaskRows / tile_rows));
+  const std::int64_t wanted = n_threads == 1 ? 1 : kTasksPerThread * n_threads / job.n_panels();
+  return std::clamp(wanted, least, job.n_tiles);
+}
+
 }  // namespace
 
 void matmul_with(const KernelTable& table, const PackedMatrix& weight, const MatmulArguments& arguments,
                  ThreadPool& pool) {
+  if (arguments.n_rows == 0) return;
   const Multiplication job = prepare(table, weight, arguments, pool);
-  const std::int64_t panels = (weight.n_out() + kPanelColumns - 1) / kPanelColumns;
-  const std::int64_t shares = (arguments.n_rows + kMostTaskRows - 1) / kMostTaskRows;
-  // The shares of one panel are neighbouring tasks: its weights are still in a cache.
-  const auto task = [&](std::size_t index, int) {
-    const auto share = static_cast<std::int64_t>(index) % shares;
-    const std::int64_t begin = arguments.n_rows * share / shares, end = arguments.n_rows * (share + 1) / shares;
-    multiply_panel(job, static_cast<std::int64_t>(index) / shares, begin, end - begin);
+  const int tile_rows = weight.compute_dtype() == Dtype::kFloat32 ? table.f32_tile_rows : table.bf16_tile_rows;
+  const std::int64_t shares = shares_of_a_panel(job, tile_rows, pool.n_threads());
+  // The shares of one panel are neighbouring tasks, whose weights are still in a cache, and panels follow each other in
+  // memory as they do in a stretch of tasks.
+  const auto tasks = [&](std::size_t begin, std::size_t end, int) {
+    for (auto index = static_cast<std::int64_t>(begin); index < static_cast<std::int64_t>(end); ++index) {
+      const std::int64_t share = index % shares;
+      multiply_panel(job, index / shares, {job.n_tiles * share / shares, job.n_tiles * (share + 1) / shares});
+    }
   };
-  const auto n_tasks = static_cast<std::size_t>(panels * shares);
-  const std::int64_t row_tiles = (arguments.n_rows + job.tile_rows - 1) / job.tile_rows;
-  if (static_cast<std::int64_t>(weight.bytes()) * row_tiles < kBytesWorthThreads) {
-    for (std::size_t i = 0; i < n_tasks; ++i) task(i, 0);
+  const auto n_tasks = static_cast<std::size_t>(job.n_panels() * shares);
+  if (static_cast<std::int64_t>(weight.bytes()) * job.n_tiles < kBytesWorthThreads) {
+    tasks(0, n_tasks, 0);
   } else {
-    pool.parallel_for(n_tasks, std::cref(task));
+    pool.parallel_stretches(n_tasks, std::cref(tasks));
   }
 }
 
@@ -131,9 +183,11 @@ void matmul(const PackedMatrix& weight, const float* x, std::int64_t x_stride, s
   matmul_with(kernel_table(), weight, {x, x_stride, n_rows, y, y_stride, accumulate, scratch}, pool);
 }
 
-// Four bytes a value: what widened bfloat16 takes.
+// What the class that wants most takes: four bytes a value, or blocks of 64 bytes.
 std::size_t matmul_scratch_bytes(std::int64_t n_rows, std::int64_t n_in) {
-  return static_cast<std::size_t>((n_rows * (n_in + 1) * 4 + 63) / 64 * 64);
+  constexpr std::int64_t kBlockBytes = 64;
+  return static_cast<std::size_t>(n_rows * ((n_in + 1) * 4 + kBlockBytes - 1) / kBlockBytes * kBlockBytes +
+                                  n_rows * kBlockBytes);
 }
 
 }  // namespace slip::kernels

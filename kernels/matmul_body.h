@@ -15,6 +15,7 @@ constexpr int blocks_in_flight(int rows) {
 }
 // 6 rows × 4 blocks leave 8 of AVX-512's 32 registers for weights and activations; AVX2 has 16 of half the size.
 [[maybe_unused]] constexpr int kTileRows = kParts == 1 ? 6 : 5;
+[[maybe_unused]] constexpr std::int64_t kStretch = 64;  // 16 KiB of weights: they stay in the first-level cache
 
 // Into the second-level cache: the first is full of what is being worked on. The passes of a tile over its columns take
 // turns, so that the memory is busy during all of them.

@@ -35,7 +35,8 @@ struct ThreadPool::State {
   alignas(64) std::atomic<std::uint64_t> gate{0};
   alignas(64) std::atomic<std::size_t> next{0};
   alignas(64) std::size_t n = 0;
-  const std::function<void(std::size_t, int)>* body = nullptr;
+  bool in_stretches = false;
+  const std::function<void(std::size_t, std::size_t, int)>* body = nullptr;
   int n_threads = 1;
   std::mutex mutex;
   std::condition_variable wake;
@@ -45,8 +46,21 @@ struct ThreadPool::State {
 
   void take_indices(int worker) {
     const auto take = [&] { return next.fetch_add(1, std::memory_order_relaxed); };
-    for (std::size_t i = take(); i < n; i = take()) (*body)(i, worker);
+    for (std::size_t i = take(); i < n; i = take()) (*body)(i, i + 1, worker);
   }
+
+  // Half of a fair share of what is left, each time (guided self-scheduling; Polychronopoulos and Kuck, 1987).
+  void take_stretches(int worker) {
+    std::size_t begin = next.load(std::memory_order_relaxed);
+    while (begin < n) {
+      const std::size_t size = std::max<std::size_t>((n - begin) / (2 * static_cast<std::size_t>(n_threads)), 1);
+      if (!next.compare_exchange_weak(begin, begin + size, std::memory_order_relaxed)) continue;
+      (*body)(begin, begin + size, worker);
+      begin = next.load(std::memory_order_relaxed);
+    }
+  }
+
+  void take(int worker) { in_stretches ? take_stretches(worker) : take_indices(worker); }
 
   // Enters the open loop of a generation after `seen`; false when there is none (any more).
   bool enter(std::uint64_t& seen) {
@@ -83,7 +97,7 @@ struct ThreadPool::State {
         await_news(seen);
         continue;
       }
-      take_indices(worker);
+      take(worker);
       gate.fetch_sub(1, std::memory_order_release);
     }
   }
@@ -128,17 +142,27 @@ int ThreadPool::n_threads() const {
 }
 
 void ThreadPool::parallel_for(std::size_t n, const std::function<void(std::size_t, int)>& body) {
-  if (state_->n_threads == 1 || n <= 1) {
-    for (std::size_t i = 0; i < n; ++i) body(i, 0);
-    return;
-  }
+  const auto each = [&](std::size_t begin, std::size_t end, int worker) {
+    for (std::size_t i = begin; i < end; ++i) body(i, worker);
+  };
+  run(n, /*in_stretches=*/false, std::cref(each));
+}
+
+void ThreadPool::parallel_stretches(std::size_t n, const std::function<void(std::size_t, std::size_t, int)>& body) {
+  run(n, /*in_stretches=*/true, body);
+}
+
+void ThreadPool::run(std::size_t n, bool in_stretches, const std::function<void(std::size_t, std::size_t, int)>& body) {
+  if (n == 0) return;
+  if (state_->n_threads == 1 || n == 1) return body(0, n, 0);
   state_->n = n;
+  state_->in_stretches = in_stretches;
   state_->body = &body;
   state_->next.store(0, std::memory_order_relaxed);
   const std::uint64_t generation = state_->gate.load(std::memory_order_relaxed) / State::kGeneration + 1;
   state_->gate.store(generation * State::kGeneration + State::kOpen);
   state_->wake_sleepers();
-  state_->take_indices(0);
+  state_->take(0);
   state_->close_and_await();
 }
 

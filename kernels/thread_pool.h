@@ -21,9 +21,14 @@ class ThreadPool {
   int n_threads() const;
   // Calls body(index, worker) once for every index in [0, n), worker in [0, n_threads). Returns when all are done.
   void parallel_for(std::size_t n, const std::function<void(std::size_t index, int worker)>& body);
+  // Likewise body(begin, end, worker) for neighbours, for who streams through memory: first long stretches, then ever
+  // shorter ones, so that the threads end together.
+  void parallel_stretches(std::size_t n,
+                          const std::function<void(std::size_t begin, std::size_t end, int worker)>& body);
 
  private:
   struct State;
+  void run(std::size_t n, bool in_stretches, const std::function<void(std::size_t, std::size_t, int)>& body);
   std::unique_ptr<State> state_;
 };
 

@@ -68,6 +68,15 @@ void check_rows(const Pass& pass) {
   }
 }
 
+void check_visible(const KvView& kv) {
+  std::int32_t end = 0;
+  for (const PageRange& range : kv.visible) {
+    SLIP_CHECK(range.begin >= end && range.end >= range.begin && range.end <= kv.n_cached,
+               "visible ranges ascend, are disjoint and lie within the cached slots");
+    end = range.end;
+  }
+}
+
 void check_sequences(const Pass& pass) {
   const StepInput& input = pass.input;
   const std::size_t n_sequences = input.kv.size();
@@ -84,8 +93,9 @@ void check_sequences(const Pass& pass) {
     SLIP_CHECK(n_rows >= 0, "row borders ascend");
     SLIP_CHECK(input.ancestors.empty() || n_rows <= 64 * input.ancestor_words, "an ancestor bit for each row");
     SLIP_CHECK(kv.pages != nullptr && kv.n_cached + n_rows <= kv.pages->capacity_slots(), "no room was reserved");
-    SLIP_CHECK(kv.visible.empty() && kv.encoder == nullptr && kv.positions == CachePositions::kOriginal,
-               "windows and encoders are not built yet");
+    SLIP_CHECK(kv.encoder == nullptr && kv.positions == CachePositions::kOriginal,
+               "encoders and compacted positions are not built yet");
+    check_visible(kv);
   }
   for (const ModelWeights* weights : pass.family) {
     SLIP_CHECK(weights != nullptr && weights->config.same_shape(pass.config), "a family shares one shape");
@@ -125,7 +135,8 @@ void gather_attention_rows(const Pass& pass) {
     const KvView& kv = pass.input.kv[at];
     for (std::int32_t row = pass.input.row_begin[at]; row < pass.input.row_begin[at + 1]; ++row) {
       kernels::AttentionRow& view = pass.buffers.attention_rows[static_cast<std::size_t>(row)];
-      view = {kv.pages->pages(), kv.n_cached, row - pass.input.row_begin[at], {}};
+      view = {kv.pages->pages(), kv.n_cached, row - pass.input.row_begin[at]};
+      view.visible = kv.visible;
       if (pass.input.ancestors.empty()) continue;
       const auto words = static_cast<std::size_t>(pass.input.ancestor_words);
       view.ancestors = pass.input.ancestors.subspan(static_cast<std::size_t>(row) * words, words);

@@ -62,6 +62,25 @@ TEST(ThreadPool, WakesWorkersThatWentToSleep) {
   }
 }
 
+TEST(ThreadPool, StretchesCoverEveryIndexOnceAndShrink) {
+  ThreadPool pool(3);
+  for (const std::size_t n : {0, 1, 2, 7, 100, 4096}) {
+    std::vector<std::atomic<int>> seen(n);
+    std::atomic<std::size_t> longest{0};
+    pool.parallel_stretches(n, [&](std::size_t begin, std::size_t end, int worker) {
+      EXPECT_LT(begin, end);
+      EXPECT_LT(worker, 3);
+      for (std::size_t i = begin; i < end; ++i) ++seen[i];
+      for (std::size_t old = longest; old < end - begin && !longest.compare_exchange_weak(old, end - begin);) {
+      }
+    });
+    for (std::size_t i = 0; i < n; ++i) ASSERT_EQ(seen[i], 1) << i << " of " << n;
+    if (n >= 100) {
+      EXPECT_EQ(longest, n / 6);
+    }
+  }
+}
+
 TEST(ThreadPool, WorkersAreThreadsOfTheirOwnAndTheCallerTakesPart) {
   ThreadPool pool(2);
   std::atomic<int> arrived{0};
