@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
+#include <numeric>
 #include <vector>
 
 namespace slip::bench {
@@ -16,13 +17,17 @@ double seconds_of(const Work& work) {
   return std::max(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(), 1e-9);
 }
 
-// Measurements of one thing, in seconds. The best is what the machine can do, the median what it did.
+// Measurements of one thing, in seconds. The best is what the machine can do, the median what it mostly did; the mean
+// is what sums over many steps are compared with.
 class Samples {
  public:
   void add(double seconds) { seconds_.push_back(seconds); }
   bool empty() const { return seconds_.empty(); }
-  // REQUIRES of both: !empty().
+  // REQUIRES of all three: !empty().
   double best() const { return *std::min_element(seconds_.begin(), seconds_.end()); }
+  double mean() const {
+    return std::accumulate(seconds_.begin(), seconds_.end(), 0.0) / static_cast<double>(seconds_.size());
+  }
   double median() const {
     std::vector<double> sorted = seconds_;
     const auto middle = sorted.begin() + static_cast<std::ptrdiff_t>(sorted.size() / 2);

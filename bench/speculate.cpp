@@ -11,7 +11,6 @@
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <numeric>
 #include <string>
 #include <vector>
 
@@ -174,7 +173,7 @@ double osd_speedup(double alpha, double c, int k) {
   return length / (c * k + 1);
 }
 
-// `step_seconds`: T(k + 1) and T(1).
+// `step_seconds`, `plain_step_seconds`: T(k + 1) and T(1), as means, since what the engine's steps took are sums.
 nlohmann::json report(int k, const Totals& totals, const Totals& plain, double step_seconds,
                       double plain_step_seconds) {
   const auto per_second = [](const Totals& of) { return ratio(static_cast<double>(of.tokens), of.seconds); };
@@ -232,11 +231,11 @@ nlohmann::json run(const Options& options) {
                            {"threads", options.threads},
                            {"concurrency", options.concurrency},
                            {"temperature", options.temperature},
-                           {"plain_step_ms", 1e3 * steps[0].median()},
+                           {"plain_step_ms", 1e3 * steps[0].mean()},
                            {"step_context", bench.step_shape(0).context},
                            {"runs", nlohmann::json::array()}};
   for (const int k : lengths) {
-    result["runs"].push_back(report(k, totals[k], totals[0], steps[k].median(), steps[0].median()));
+    result["runs"].push_back(report(k, totals[k], totals[0], steps[k].mean(), steps[0].mean()));
   }
   return result;
 }
