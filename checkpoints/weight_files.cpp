@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "checkpoints/weight_files.h"
 
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cctype>
 #include <cstdint>
@@ -99,6 +102,13 @@ void WeightFiles::open_shards(const std::filesystem::path& folder) {
   for (const auto& [name, shard] : shard_of) {
     if (!contains(name)) disagree(where_, "tensor " + name + " is not in " + shard);
   }
+}
+
+void WeightFiles::release(const StoredTensor& tensor) {
+  static const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
+  const auto begin = reinterpret_cast<std::uintptr_t>(tensor.bytes.data());
+  const std::uintptr_t first = (begin + page - 1) / page * page, end = (begin + tensor.bytes.size()) / page * page;
+  if (first < end) ::madvise(reinterpret_cast<void*>(first), end - first, MADV_DONTNEED);
 }
 
 const StoredTensor& WeightFiles::get(std::string_view name) const {

@@ -22,6 +22,8 @@ class WeightFiles {
   bool contains(std::string_view name) const { return tensors_.find(name) != tensors_.end(); }
   const StoredTensor& get(std::string_view name) const;  // Error{kNotFound} naming tensor and file
   const TensorMap& tensors() const { return tensors_; }
+  // Hands the memory that reading a tensor took back to the system: who reads again gets the same bytes from the file.
+  static void release(const StoredTensor& tensor);
   const std::vector<std::filesystem::path>& paths() const { return paths_; }  // in the order of their names
   const std::string& where() const { return where_; }                         // the file, or the index, for messages
 

@@ -33,7 +33,7 @@ struct GenerateOptions {
   std::vector<std::int32_t> stop_tokens;
   bool ignore_eos = false;
   int max_tokens = 0, concurrency = 1, threads = 0, swap_every = 0;
-  int catch_up_rows = EngineOptions{}.catch_up_chunk;
+  int prefill_chunk = EngineOptions{}.prefill_chunk, catch_up_rows = EngineOptions{}.catch_up_chunk;
 };
 
 // Alternates the live draft between two folders every few steps: how the exactness runs get a swap into every answer.
@@ -98,6 +98,7 @@ class GenerateRun {
     EngineOptions options;
     options.k = k_;
     options.max_running = options_.concurrency;
+    options.prefill_chunk = options_.prefill_chunk;
     options.catch_up_chunk = options_.catch_up_rows;
     options.max_waiting = static_cast<std::int32_t>(rows_.size());
     const ModelConfig& config = model_.weights->config;
@@ -240,6 +241,9 @@ void add_model_options(CLI::App& command, GenerateOptions& options) {
       ->group("Testing");
   command.add_option("--swap-every", options.swap_every, "For testing: steps between two swaps")
       ->check(CLI::PositiveNumber)
+      ->group("Testing");
+  command.add_option("--prefill-chunk", options.prefill_chunk, "For testing: prompt rows a step")
+      ->check(CLI::Range(1, 16'384))
       ->group("Testing");
   command
       .add_option("--catch-up-rows", options.catch_up_rows,

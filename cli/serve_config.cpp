@@ -59,6 +59,7 @@ void read_model(TomlSection section, ServeConfig& config) {
   section.read_choice("dtype", dtype, {"bfloat16", "float32"});
   config.dtype = dtype == "float32" ? Dtype::kFloat32 : Dtype::kBFloat16;
   section.read("threads", config.threads, 0, 1024);
+  section.read("pin_threads", config.pin_threads);
   section.read("cache_tokens", config.cache_tokens, 0, kMaxInt32);
   section.finish();
 }

@@ -33,6 +33,7 @@ struct ServeConfig {
   std::vector<std::string> served_names;  // empty: the target folder's name
   Dtype dtype = Dtype::kBFloat16;
   int threads = 0;                // 0: the cores we may use, less learning's
+  bool pin_threads = true;        // each stays on a CPU of its own, if there is one for each
   std::int32_t cache_tokens = 0;  // slots of the target's cache; 0: max_running × context, within a quarter of memory
   std::filesystem::path data_dir = "slipstream-data";
   std::uint64_t min_free_bytes = std::uint64_t{1} << 30;  // with less, learning and the ledger pause; 0: never

@@ -28,6 +28,7 @@ toml::table model_table(const ServeConfig& config) {
                      {"served_names", list(config.served_names)},
                      {"dtype", config.dtype == Dtype::kFloat32 ? "float32" : "bfloat16"},
                      {"threads", config.threads},
+                     {"pin_threads", config.pin_threads},
                      {"cache_tokens", config.cache_tokens}};
 }
 

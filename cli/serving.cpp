@@ -20,6 +20,7 @@
 #include "common/log.h"
 #include "distill/governor.h"
 #include "engine/cache/page_pool.h"
+#include "kernels/matmul.h"
 #include "kernels/thread_pool.h"
 #include "router/router_saver.h"
 #include "router/router_state_file.h"
@@ -54,6 +55,12 @@ std::int32_t cache_pages(const ServeConfig& config, const ModelConfig& target) {
 int engine_threads(const ServeConfig& config, bool learning) {
   if (config.threads > 0) return config.threads;
   return std::max(1, usable_cores() - (learning ? config.learner.cores : 0));
+}
+
+// With a quota of time instead of CPUs of our own, the first CPUs would be everybody's choice.
+kernels::Pinning engine_pinning(const ServeConfig& config) {
+  const bool own_cpus = usable_cores() == std::ssize(kernels::allowed_cpus());
+  return config.pin_threads && own_cpus ? kernels::Pinning::kOwnCpus : kernels::Pinning::kNone;
 }
 
 EngineOptions engine_options(const ServeConfig& config) {
@@ -189,7 +196,7 @@ struct Serving::State {
   }
 
   void start_engine() {
-    pool.emplace(engine_threads(config, learner != nullptr));
+    pool.emplace(engine_threads(config, learner != nullptr), engine_pinning(config));
     auto worker = make_worker(config, target.weights, *pool);
     cache_bytes = static_cast<std::uint64_t>(worker->cache().n_pages()) *
                   PagePool::page_bytes(target.weights->config, config.dtype);
@@ -200,6 +207,7 @@ struct Serving::State {
     std::promise<void> ended;
     engine_ended = ended.get_future();
     engine_thread = std::jthread([this, done = std::move(ended)](const std::stop_token& stop) mutable {
+      pool->pin_caller();  // this thread starts no other
       engine->run(stop);
       done.set_value();
     });
@@ -299,11 +307,13 @@ std::vector<std::string> Serving::start_up_lines() const {
   lines.push_back("model " + folder_name(config.target) + ": " + std::to_string(shape.parameters() / 100'000 / 10) +
                   "." + std::to_string(shape.parameters() / 100'000 % 10) + "M parameters, " + dtype + ", context " +
                   std::to_string(shape.max_positions));
-  lines.push_back("memory: weights " + megabytes(state.target.weights->bytes()) + ", cache " +
-                  megabytes(state.cache_bytes) +
+  lines.push_back("memory: weights " + megabytes(state.target.weights->bytes()) + " packed for " +
+                  kernels::isa_class_name(kernels::isa_class()) + " in " +
+                  std::to_string(state.target.weights->load_us / 1000) + " ms, cache " + megabytes(state.cache_bytes) +
                   (state.shelf.base ? ", base draft " + megabytes(state.shelf.base->weights->bytes()) : "") + " of " +
                   megabytes(usable_memory_bytes()));
   lines.push_back("threads: engine " + std::to_string(state.pool->n_threads()) +
+                  (state.pool->is_pinned() ? " on cores of their own" : "") +
                   (state.learner ? ", learning " + std::to_string(config.learner.cores) + " at idle priority" : "") +
                   ", " + std::to_string(usable_cores()) + " cores usable");
   if (config.draft.empty()) {

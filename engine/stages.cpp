@@ -2,6 +2,7 @@
 #include "engine/stages.h"
 
 #include <algorithm>
+#include <functional>
 #include <utility>
 
 #include "common/clock.h"
@@ -198,12 +199,12 @@ void Engine::State::accept_one(std::size_t i) {
   const Proposal& proposal = proposals_[i];
   Part& part = parts_[i];
   // Rows behind a refused token are never looked at, so they are never transformed.
-  const TargetLaw p_after = [&](std::int32_t node) -> const Distribution& {
+  const auto p_after = [&](std::int32_t node) -> const Distribution& {
     write_token_path(refs_[i].tokens, proposal, node, path_);
     transform_logits(verifier.logits(part.task, node + 1), sequence.request.sampling, refs_[i].row_context(path_), p_);
     return p_;
   };
-  part.verdict = slip::accept(proposal, p_after, sequence.rule, refs_[i].next_address());
+  slip::accept(proposal, std::cref(p_after), sequence.rule, refs_[i].next_address(), part.verdict);
   verifier.keep_path(tasks_[part.task], part.verdict.accepted);
   if (sequence.drafting) proposer->on_verified(refs_[i], part.verdict, {});
   sequence.n_cached += plan_.sequences[i].n_rows + static_cast<std::int32_t>(part.verdict.accepted.size());

@@ -30,10 +30,9 @@ std::int32_t Engine::State::row_of_committed(const Part& part, std::size_t index
 
 TokenLogprobs Engine::State::logprobs_of(std::span<const float> logits, std::int32_t token, std::int32_t n_top) const {
   TokenLogprobs logprobs;
-  const double normalizer = log_normalizer(logits);
+  const double normalizer = top_logprobs(logits, n_top, logprobs.top);
   logprobs.token = token;
   logprobs.logprob = static_cast<float>(logits[static_cast<std::size_t>(token)] - normalizer);
-  top_logprobs(logits, normalizer, n_top, logprobs.top);
   return logprobs;
 }
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/kernel_table.h"
 
+#include <cstdlib>
+#include <string>
 #if defined(__x86_64__)
 #include <cpuid.h>
 #include <sys/syscall.h>
@@ -66,12 +68,22 @@ bool isa_supported(IsaClass isa) {
   }
 }
 
+IsaClass choose_isa(std::string_view wanted) {
+  std::string names;
+  for (const IsaClass isa :
+       {IsaClass::kAmxBf16, IsaClass::kAvx512Bf16, IsaClass::kAvx512, IsaClass::kAvx2, IsaClass::kScalar}) {
+    if (!isa_supported(isa)) continue;
+    if (wanted.empty() || wanted == isa_class_name(isa)) return isa;
+    names += std::string(names.empty() ? "" : ", ") + isa_class_name(isa);
+  }
+  throw Error(ErrorCode::kInvalidArgument,
+              "SLIPSTREAM_ISA=" + std::string(wanted) + ": this machine has no such instructions", "it has " + names);
+}
+
 IsaClass isa_class() {
   static const IsaClass chosen = [] {
-    for (const IsaClass isa : {IsaClass::kAmxBf16, IsaClass::kAvx512Bf16, IsaClass::kAvx512, IsaClass::kAvx2}) {
-      if (isa_supported(isa)) return isa;
-    }
-    return IsaClass::kScalar;
+    const char* wanted = std::getenv("SLIPSTREAM_ISA");
+    return choose_isa(wanted == nullptr ? "" : wanted);
   }();
   return chosen;
 }

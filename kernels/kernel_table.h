@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string_view>
 
 #include "kernels/attention.h"
 #include "kernels/matmul.h"
@@ -86,6 +87,7 @@ struct KernelTable {
 };
 
 bool isa_supported(IsaClass isa);               // by this build and this CPU
+IsaClass choose_isa(std::string_view wanted);   // isa_class() for this SLIPSTREAM_ISA; empty: the best there is
 const KernelTable& kernel_table(IsaClass isa);  // REQUIRES: isa_supported(isa)
 const KernelTable& kernel_table();              // of isa_class()
 

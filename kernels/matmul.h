@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 
 #include "common/tensor_view.h"
 #include "kernels/thread_pool.h"
@@ -11,10 +12,18 @@
 namespace slip::kernels {
 
 // The matrix instruction class of this process, chosen once from the CPU and used for every weight and row count:
-// AMX and AVX-512-bf16 accumulate differently, so mixing them would break batch invariance.
+// AMX and AVX-512-bf16 accumulate differently, so mixing them would break batch invariance. SLIPSTREAM_ISA in the
+// environment names another than the best: for tests, and to give a fleet of unlike machines one class.
 enum class IsaClass : std::uint8_t { kScalar, kAvx2, kAvx512, kAvx512Bf16, kAmxBf16 };
-IsaClass isa_class();
+IsaClass isa_class();  // Error{kInvalidArgument} when SLIPSTREAM_ISA names none, or one that is not there
 const char* isa_class_name(IsaClass isa);
+
+// Some rows of a weight matrix as a checkpoint stores them: [n_out, n_in], at any address.
+struct MatrixRows {
+  const void* data = nullptr;
+  Dtype dtype = Dtype::kFloat32;
+  std::int64_t n_out = 0;
+};
 
 // A weight matrix W [n_out, n_in] (row-major, as PyTorch's Linear stores it) repacked for this machine's kernel.
 // Immutable after construction; any number of threads may multiply with it.
@@ -24,12 +33,16 @@ class PackedMatrix {
   // `source` is W [n_out, n_in] in `source_dtype`; `compute` is kBFloat16 (weights and activations rounded to bf16,
   // products accumulated in float32) or kFloat32. n_in and n_out are arbitrary; padding is internal.
   PackedMatrix(const void* source, Dtype source_dtype, std::int64_t n_out, std::int64_t n_in, Dtype compute);
+  // Of several matrices, one below the other.
+  PackedMatrix(std::span<const MatrixRows> parts, std::int64_t n_in, Dtype compute);
 
   std::int64_t n_out() const { return n_out_; }
   std::int64_t n_in() const { return n_in_; }
   Dtype compute_dtype() const { return dtype_; }
   std::size_t bytes() const { return bytes_; }
   const std::byte* data() const { return storage_.get(); }
+  // Row `index` of W as it is multiplied with, out [n_in]: an output matrix that is the embedding too is kept once.
+  void copy_row(std::int64_t index, float* out) const;
 
  private:
   struct Free {

@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/thread_pool.h"
 
+#include <pthread.h>
+#include <sched.h>
+
 #include <algorithm>
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
+#include <fstream>
 #include <mutex>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -23,7 +28,47 @@ void pause_briefly() {
 #endif
 }
 
+// The first CPU of the core that `cpu` belongs to, as "0-1" or "0,64" begins; `cpu` itself where nothing tells.
+int first_of_core(int cpu) {
+  std::ifstream file("/sys/devices/system/cpu/cpu" + std::to_string(cpu) + "/topology/thread_siblings_list");
+  int first = cpu;
+  return file >> first ? first : cpu;
+}
+
+// Best effort: a container may forbid it, and a team that moves about is only slower.
+void pin(pthread_t thread, int cpu) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  CPU_SET(static_cast<std::size_t>(cpu), &set);
+  ::pthread_setaffinity_np(thread, sizeof set, &set);
+}
+
 }  // namespace
+
+std::vector<int> plan_pins(std::span<const AllowedCpu> allowed, int n_threads) {
+  if (n_threads > std::ssize(allowed)) return {};
+  std::vector<AllowedCpu> order(allowed.begin(), allowed.end());
+  std::stable_sort(order.begin(), order.end(),
+                   [](const AllowedCpu& a, const AllowedCpu& b) { return a.sibling < b.sibling; });
+  std::vector<int> cpus;
+  for (int worker = 0; worker < n_threads; ++worker) cpus.push_back(order[static_cast<std::size_t>(worker)].cpu);
+  return cpus;
+}
+
+std::vector<AllowedCpu> allowed_cpus() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (::sched_getaffinity(0, sizeof set, &set) != 0) return {};
+  std::vector<AllowedCpu> cpus;
+  std::vector<int> cores;
+  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+    if (!CPU_ISSET(static_cast<std::size_t>(cpu), &set)) continue;
+    const int core = first_of_core(cpu);
+    cpus.push_back({cpu, static_cast<int>(std::count(cores.begin(), cores.end(), core))});
+    cores.push_back(core);
+  }
+  return cpus;
+}
 
 // `gate` is generation << 32 | open << 31 | workers inside. A worker may enter a loop only while it is open, so the
 // caller waits for those who came, never for one who still sleeps.
@@ -38,6 +83,7 @@ struct ThreadPool::State {
   bool in_stretches = false;
   const std::function<void(std::size_t, std::size_t, int)>* body = nullptr;
   int n_threads = 1;
+  std::vector<int> pins;  // a CPU for each worker; empty: pinned to none
   std::mutex mutex;
   std::condition_variable wake;
   std::atomic<int> n_sleeping{0};
@@ -121,10 +167,14 @@ struct ThreadPool::State {
   }
 };
 
-ThreadPool::ThreadPool(int n_threads) : state_(std::make_unique<State>()) {
+ThreadPool::ThreadPool(int n_threads, Pinning pinning) : state_(std::make_unique<State>()) {
   state_->n_threads = std::max(n_threads, 1);
+  if (pinning == Pinning::kOwnCpus) state_->pins = plan_pins(allowed_cpus(), state_->n_threads);
   for (int worker = 1; worker < state_->n_threads; ++worker) {
     state_->workers.emplace_back([state = state_.get(), worker] { state->work(worker); });
+    if (is_pinned()) {
+      pin(state_->workers.back().native_handle(), state_->pins[static_cast<std::size_t>(worker)]);
+    }
   }
 }
 
@@ -139,6 +189,14 @@ ThreadPool::~ThreadPool() {
 
 int ThreadPool::n_threads() const {
   return state_->n_threads;
+}
+
+bool ThreadPool::is_pinned() const {
+  return !state_->pins.empty();
+}
+
+void ThreadPool::pin_caller() const {
+  if (is_pinned()) pin(::pthread_self(), state_->pins.front());
 }
 
 void ThreadPool::parallel_for(std::size_t n, const std::function<void(std::size_t, int)>& body) {

@@ -7,8 +7,13 @@ and while the draft is swapped inside every answer.
 Each mode (greedy, coupled sampling with a seed, both with the parameters that edit logits or end answers, and a response
 format) has a negative control that must differ: greedy against sampled, one seed against another, without what the mode
 adds. Answers in a response format must satisfy its schema unless they were cut. Exit status 0 only if all runs are equal,
-all controls differ and all documents are right."""
+all controls differ and all documents are right.
+
+`--matrix` is about batch invariance instead of swaps: every draft length 0 to 8 with batches up to 32, prompts read in
+chunks of 1 to 256 rows, and 1 to 3 threads, all against one prompt after the other on one thread. All combinations take
+hours; with `--quick` each value of each comes once."""
 import argparse
+import itertools
 import json
 import pathlib
 import subprocess
@@ -53,6 +58,10 @@ SWAPS = {  # how the draft is swapped under way
 MOST_STEPS_WITHOUT_SWAP = {"swap": 2, "late": 12}  # an answer of one verified proposal cannot see any
 
 
+MATRIX = {"modes": ["greedy", "T1.0"], "k": list(range(9)), "concurrency": [1, 2, 3, 4, 8, 16, 32],
+          "prefill_chunk": [1, 3, 16, 64, 256], "threads": [1, 2, 3]}
+
+
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--slipstream", default=str(ROOT / "build/slipstream"))
@@ -67,12 +76,19 @@ def parse_arguments():
     parser.add_argument("--modes", nargs="+", default=list(MODES), choices=list(MODES))
     parser.add_argument("--k", nargs="+", type=int, default=[1, 3, 5, 8])
     parser.add_argument("--concurrency", nargs="+", type=int, default=[1, 8])
-    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--prefill-chunk", nargs="+", type=int, default=[256])
+    parser.add_argument("--threads", nargs="+", type=int, default=[1])
+    parser.add_argument("--matrix", action="store_true", help="all draft lengths, batches, prompt chunks and thread counts, without swaps")
     parser.add_argument("--json", help="also write the table here")
     parser.add_argument("--quick", action="store_true", help="a minute's selection: short answers, four modes, two draft lengths")
     options = parser.parse_args()
     options.max_tokens_of = MAX_TOKENS
-    if options.quick:
+    if options.matrix:
+        for name in ("modes", "k", "concurrency", "prefill_chunk", "threads"):
+            if getattr(options, name) == parser.get_default(name):
+                setattr(options, name, MATRIX[name])
+        options.max_tokens, options.dtypes = 24, options.dtypes if not options.quick else ["bfloat16"]
+    elif options.quick:
         options.max_tokens, options.max_tokens_of, options.k = 24, {}, [3, 8]
     return options
 
@@ -84,6 +100,8 @@ def write_prompts(options, file):
         drawn = demo_prompts.stream(20)
         topics = dict.fromkeys(topic for topic, _, _ in drawn)
         lines = [json.dumps({"prompt": text}) for topic in topics for text in [t for kind, _, t in drawn if kind == topic][:2]]
+        if options.matrix:  # as many as the largest batch
+            lines = [json.dumps({"prompt": text}) for _, _, text in demo_prompts.stream(8)][:32]
     file.write_text("\n".join(lines) + "\n")
 
 
@@ -100,8 +118,7 @@ def make_swap_draft(options, prompts, folder):
 
 def generate(options, prompts, dtype, mode, extra):
     command = [options.slipstream, "generate", "--target", options.target, "--prompts", str(prompts), "--chat", "--json",
-               "--max-tokens", str(options.max_tokens_of.get(mode, options.max_tokens)), "--dtype", dtype, "--checksums", "--logprobs", "2",
-               "--threads", str(options.threads)] + extra
+               "--max-tokens", str(options.max_tokens_of.get(mode, options.max_tokens)), "--dtype", dtype, "--checksums", "--logprobs", "2"] + extra
     started = time.monotonic()
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode != 0:
@@ -144,8 +161,24 @@ def count_documents(answers):
         return None
 
 
+def matrix_runs(options):
+    """All combinations, or with --quick as few as bring each value once."""
+    axes = (options.k, options.concurrency, options.prefill_chunk, options.threads)
+    if options.quick:
+        cells = [tuple(axis[i % len(axis)] for axis in axes) for i in range(max(len(axis) for axis in axes))]
+    else:
+        cells = itertools.product(*axes)
+    for k, concurrency, chunk, threads in cells:
+        yield (f"k={k} c={concurrency} chunk={chunk} t={threads}",
+               ["--draft", options.draft, "--k", str(k), "--concurrency", str(concurrency), "--prefill-chunk", str(chunk),
+                "--threads", str(threads)], None)
+
+
 def runs_with_speculation(options):
-    draft = ["--draft", options.draft]
+    if options.matrix:
+        yield from matrix_runs(options)
+        return
+    draft = ["--draft", options.draft, "--prefill-chunk", str(options.prefill_chunk[0]), "--threads", str(options.threads[0])]
     for k in options.k:
         for concurrency in options.concurrency:
             run = draft + ["--k", str(k), "--concurrency", str(concurrency)]
@@ -155,7 +188,7 @@ def runs_with_speculation(options):
 
 
 def compare_mode(options, prompts, dtype, mode, table):
-    reference, seconds = generate(options, prompts, dtype, mode, MODES[mode] + ["--k", "0", "--concurrency", "1"])
+    reference, seconds = generate(options, prompts, dtype, mode, MODES[mode] + ["--k", "0", "--concurrency", "1", "--threads", "1"])
     tokens = sum(len(answer["token_ids"]) for answer in reference)
     print(f"{dtype} {mode}: plain decoding, {len(reference)} answers, {tokens} tokens, {seconds:.1f} s", flush=True)
     failed = False
@@ -164,7 +197,7 @@ def compare_mode(options, prompts, dtype, mode, table):
         enough = documents is not None and (options.quick or documents > 0)
         print(f"  {documents} whole documents of the schema" if enough else "  NO DOCUMENTS OF THE SCHEMA: " + reference[0]["text"])
         failed = not enough
-    control, _ = generate(options, prompts, dtype, mode, CONTROLS[mode] + ["--k", "0", "--concurrency", "8"])
+    control, _ = generate(options, prompts, dtype, mode, CONTROLS[mode] + ["--k", "0", "--concurrency", "8", "--threads", "1"])
     if first_difference(reference, control) is None:
         print("  NEGATIVE CONTROL FAILED: other sampling parameters gave the same answers")
         failed = True
@@ -184,7 +217,7 @@ def compare_mode(options, prompts, dtype, mode, table):
         table.append(row)
         swaps = (f"  {row['swaps']:.1f} swaps an answer, none in {row['without_swap']} (of {row['steps_without']} steps at most)"
                  if swapping else "")
-        print(f"  {name:<14} α {row['alpha']:.3f}  {seconds:6.1f} s  {difference or 'equal'}{swaps}", flush=True)
+        print(f"  {name:<{30 if options.matrix else 14}} α {row['alpha']:.3f}  {seconds:6.1f} s  {difference or 'equal'}{swaps}", flush=True)
         failed |= difference is not None
     return failed
 
@@ -195,9 +228,10 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         prompts = pathlib.Path(folder) / "prompts.jsonl"
         write_prompts(options, prompts)
-        options.swap_draft = options.swap_draft or make_swap_draft(options, prompts, pathlib.Path(folder))
+        if not options.matrix:
+            options.swap_draft = options.swap_draft or make_swap_draft(options, prompts, pathlib.Path(folder))
         for dtype in options.dtypes:
-            for mode in QUICK[dtype] if options.quick else options.modes:
+            for mode in QUICK[dtype] if options.quick and not options.matrix else options.modes:
                 failed |= compare_mode(options, prompts, dtype, mode, table)
     if options.json:
         pathlib.Path(options.json).write_text(json.dumps(table, indent=1))

@@ -145,6 +145,7 @@ void gather_attention_rows(const Pass& pass) {
 }
 
 void embed_row(const ModelWeights& weights, std::int32_t token, float* out) {
+  if (weights.embedding.empty()) return weights.lm_head.copy_row(token, out);
   const auto n = static_cast<std::size_t>(weights.config.hidden_size);
   const std::byte* row = weights.embedding.data() + static_cast<std::size_t>(token) * n * dtype_bytes(weights.dtype);
   if (weights.dtype == Dtype::kFloat32) {

@@ -81,10 +81,11 @@ class ModelWeights {
   };
   ModelConfig config;
   Dtype dtype = Dtype::kBFloat16;
-  std::vector<std::byte> embedding;  // [vocab, hidden] in `dtype`
+  std::vector<std::byte> embedding;  // [vocab, hidden] in `dtype`; empty where the head's rows are the embedding
   std::vector<Layer> layers;
   std::vector<float> final_norm;  // [hidden]
   kernels::PackedMatrix lm_head;  // [vocab, hidden]
+  std::int64_t load_us = 0;       // reading and packing took so long
   std::size_t bytes() const;
 };
 

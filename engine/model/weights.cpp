@@ -6,6 +6,7 @@
 
 #include "checkpoints/llama_tensors.h"
 #include "checkpoints/weight_files.h"
+#include "common/clock.h"
 #include "common/error.h"
 #include "engine/model/transformer.h"
 #include "kernels/elementwise.h"
@@ -54,33 +55,29 @@ class WeightReader {
  public:
   WeightReader(const WeightFiles& file, Dtype compute) : file_(file), compute_(compute) {}
 
-  // The rows of the named matrices one below the other: a fused projection.
+  // The rows of the named matrices one below the other: a fused projection. What was read of the file is given back,
+  // so that a model is never in memory twice.
   kernels::PackedMatrix stacked(std::initializer_list<std::string> names) const {
-    std::vector<const StoredTensor*> parts;
-    for (const auto& name : names) parts.push_back(&file_.get(name));
-    const Dtype stored = parts.front()->dtype;
-    const bool alike = std::ranges::all_of(parts, [&](const auto* part) { return part->dtype == stored; });
-    std::int64_t n_out = 0;
-    std::vector<std::byte> rows;
-    for (const auto* part : parts) {
-      n_out += part->shape[0];
-      if (alike) {
-        rows.insert(rows.end(), part->bytes.begin(), part->bytes.end());
-      } else {
-        const auto floats = to_floats(*part);
-        const auto bytes = std::as_bytes(std::span(floats));
-        rows.insert(rows.end(), bytes.begin(), bytes.end());
-      }
+    std::vector<kernels::MatrixRows> parts;
+    for (const auto& name : names) {
+      const StoredTensor& stored = file_.get(name);
+      parts.push_back({stored.bytes.data(), stored.dtype, stored.shape[0]});
     }
-    return {rows.data(), alike ? stored : Dtype::kFloat32, n_out, parts.front()->shape[1], compute_};
+    kernels::PackedMatrix packed(parts, file_.get(*names.begin()).shape[1], compute_);
+    for (const auto& name : names) WeightFiles::release(file_.get(name));
+    return packed;
   }
 
   std::vector<float> vector(const std::string& name) const { return to_floats(file_.get(name)); }
 
   std::vector<std::byte> table(const std::string& name) const {
     const StoredTensor& stored = file_.get(name);
-    if (stored.dtype == compute_) return {stored.bytes.begin(), stored.bytes.end()};
     std::vector<std::byte> bytes(n_elements(stored) * dtype_bytes(compute_));
+    if (stored.dtype == compute_) {
+      std::copy(stored.bytes.begin(), stored.bytes.end(), bytes.begin());
+      WeightFiles::release(stored);
+      return bytes;
+    }
     for (std::size_t i = 0; i < n_elements(stored); ++i) {
       const float value = element(stored, i);
       const std::uint16_t half = kernels::float_to_bf16(value);
@@ -90,6 +87,7 @@ class WeightReader {
         std::memcpy(bytes.data() + 2 * i, &half, 2);
       }
     }
+    WeightFiles::release(stored);
     return bytes;
   }
 
@@ -140,7 +138,9 @@ class WeightReader {
 
 void require_finite(const WeightFiles& file) {
   for (const auto& [name, tensor] : file.tensors()) {
-    if (is_finite(tensor)) continue;
+    const bool finite = is_finite(tensor);
+    WeightFiles::release(tensor);
+    if (finite) continue;
     throw Error(ErrorCode::kDataLoss, file.where() + ": tensor " + name + " holds a NaN or an infinity",
                 "the training that wrote it diverged; use an earlier version");
   }
@@ -153,6 +153,8 @@ std::shared_ptr<const ModelWeights> ModelWeights::load(const std::filesystem::pa
   if (dtype == Dtype::kFloat16) {
     throw Error(ErrorCode::kUnsupported, "float16 is not a serving format", "choose bfloat16 or float32", "dtype");
   }
+  kernels::isa_class();  // throws here, not in a worker of a pool, when the environment names a wrong one
+  const std::int64_t start_us = monotonic_us();
   auto weights = std::make_shared<ModelWeights>();
   weights->config = load_model_config(folder);
   weights->dtype = dtype;
@@ -160,11 +162,12 @@ std::shared_ptr<const ModelWeights> ModelWeights::load(const std::filesystem::pa
   check_llama_tensors(file.tensors(), weights->config, file.where());
   if (check_finite) require_finite(file);
   const WeightReader reader(file, dtype);
-  weights->embedding = reader.table(kEmbeddingTensor);
+  if (!weights->config.tied_embeddings) weights->embedding = reader.table(kEmbeddingTensor);
   for (std::int32_t layer = 0; layer < weights->config.n_layers; ++layer)
     weights->layers.push_back(reader.layer(weights->config, layer));
   weights->final_norm = reader.vector(kFinalNormTensor);
   weights->lm_head = reader.stacked({weights->config.tied_embeddings ? kEmbeddingTensor : kLmHeadTensor});
+  weights->load_us = monotonic_us() - start_us;
   return weights;
 }
 

@@ -74,6 +74,7 @@ struct TokenLogprob {
   float logprob = 0;
 };
 double log_normalizer(std::span<const float> logits);
-void top_logprobs(std::span<const float> logits, double log_normalizer, std::int32_t n, std::vector<TokenLogprob>& out);
+// Returns log_normalizer(logits), for which it needs no look of its own.
+double top_logprobs(std::span<const float> logits, std::int32_t n, std::vector<TokenLogprob>& out);
 
 }  // namespace slip

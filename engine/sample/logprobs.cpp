@@ -12,58 +12,64 @@ namespace slip {
 
 namespace {
 
-// A bound below the `wanted` largest values: that many blocks have a maximum no smaller. `maxima` gets every whole
-// block's.
-float lower_bound_of_head(std::span<const float> logits, std::size_t wanted, std::vector<float>& maxima) {
+// A bound below the `wanted` largest values: that many blocks have a maximum no smaller.
+float lower_bound_of_head(const std::vector<float>& maxima, std::size_t wanted) {
   thread_local std::vector<float> ranked;
-  maxima.resize(logits.size() / kMaximaBlock);
-  block_maxima(logits, maxima);
-  if (wanted > maxima.size()) return -std::numeric_limits<float>::infinity();
   ranked = maxima;
+  if (wanted > ranked.size()) return -std::numeric_limits<float>::infinity();
   const auto last = ranked.begin() + static_cast<std::ptrdiff_t>(wanted) - 1;
   std::nth_element(ranked.begin(), last, ranked.end(), std::greater<>());
   return *last;
 }
 
-}  // namespace
-
-double log_normalizer(std::span<const float> logits) {
+// One look finds each block's largest value, and with them the row's; a second adds up.
+double scan_and_sum(std::span<const float> logits, std::vector<float>& maxima) {
   SLIP_CHECK(!logits.empty(), "a vocabulary has at least one token");
-  const double largest = largest_of(logits);
+  const double largest = scan_row(logits, maxima).largest;
   return largest + std::log(sum_exp_differences(logits, largest));
 }
 
-void top_logprobs(std::span<const float> logits, double log_normalizer, std::int32_t n,
-                  std::vector<TokenLogprob>& out) {
+thread_local std::vector<float> block_maxima;  // of the row at hand
+
+}  // namespace
+
+double log_normalizer(std::span<const float> logits) {
+  return scan_and_sum(logits, block_maxima);
+}
+
+double top_logprobs(std::span<const float> logits, std::int32_t n, std::vector<TokenLogprob>& out) {
+  const double normalizer = scan_and_sum(logits, block_maxima);
   const auto ranks_before = [](const TokenLogprob& a, const TokenLogprob& b) {
     return a.logprob != b.logprob ? a.logprob > b.logprob : a.id < b.id;
   };
   out.clear();
   const std::size_t wanted = std::min(logits.size(), static_cast<std::size_t>(std::max(n, 0)));
-  if (wanted == 0) return;
+  if (wanted == 0) return normalizer;
   // A heap with the last-ranked on top, holding raw logits until the end: ranks must not be lost to the rounding of the
   // subtraction.
   const auto consider = [&](std::size_t i) {
-    if (out.size() == wanted && !(logits[i] > out.front().logprob)) return;
+    const TokenLogprob entry{static_cast<std::int32_t>(i), logits[i]};
     if (out.size() == wanted) {
+      if (!ranks_before(entry, out.front())) return;
       std::pop_heap(out.begin(), out.end(), ranks_before);
       out.pop_back();
     }
-    out.push_back({static_cast<std::int32_t>(i), logits[i]});
+    out.push_back(entry);
     std::push_heap(out.begin(), out.end(), ranks_before);
   };
-  // Most blocks hold nothing that ranks, which one vector pass over the row tells.
-  thread_local std::vector<float> maxima;
-  const float bound = lower_bound_of_head(logits, wanted, maxima);
-  for (std::size_t begin = 0; begin < logits.size(); begin += kMaximaBlock) {
-    const std::size_t block = begin / kMaximaBlock;
-    if (block < maxima.size() && maxima[block] < bound) continue;
-    for (std::size_t i = begin; i < std::min(begin + kMaximaBlock, logits.size()); ++i) {
+  // Most blocks hold nothing that ranks.
+  const float bound = lower_bound_of_head(block_maxima, wanted);
+  for (std::size_t block = 0; block < block_maxima.size(); ++block) {
+    if (block_maxima[block] < bound) continue;
+    const std::size_t begin = block / kScanLanes * kScanStretch;
+    const std::size_t end = std::min(begin + kScanStretch, logits.size());
+    for (std::size_t i = begin + block % kScanLanes; i < end; i += kScanLanes) {
       if (!(logits[i] < bound)) consider(i);
     }
   }
   std::sort_heap(out.begin(), out.end(), ranks_before);
-  for (TokenLogprob& entry : out) entry.logprob = static_cast<float>(entry.logprob - log_normalizer);
+  for (TokenLogprob& entry : out) entry.logprob = static_cast<float>(entry.logprob - normalizer);
+  return normalizer;
 }
 
 }  // namespace slip

@@ -12,7 +12,6 @@
 #include "engine/grammar/answer_grammar.h"
 #include "engine/sample/distribution.h"
 #include "engine/sample/vocabulary_math.h"
-#include "kernels/elementwise.h"
 
 namespace slip {
 
@@ -62,7 +61,8 @@ Border find_border(const Distribution& weights, Measure measure, double target) 
 // The last candidate of the smallest head whose measure reaches `target`.
 Candidate last_kept(const Distribution& weights, Measure measure, double target) {
   const Border border = find_border(weights, measure, target);
-  std::vector<Candidate> members;
+  thread_local std::vector<Candidate> members;  // reused by every row
+  members.clear();
   for (std::size_t i = 0; i < weights.ids.size(); ++i) {
     if (bucket_of(weights.probabilities[i]) == border.bucket) {
       members.push_back({weights.probabilities[i], weights.ids[i]});
@@ -105,12 +105,13 @@ void keep_likely(Distribution& weights, double min_p) {
 
 // The lowest id of the largest logit. A NaN or +inf comes from broken weights: that request fails, not the process.
 std::size_t find_largest(std::span<const float> logits) {
-  const auto best = static_cast<std::size_t>(kernels::argmax(logits));
-  if (!all_below_infinity(logits) || logits[best] == -std::numeric_limits<float>::infinity()) {
+  thread_local std::vector<float> block_maxima;
+  const RowScan scan = scan_row(logits, block_maxima);
+  if (scan.is_broken || scan.largest == -std::numeric_limits<float>::infinity()) {
     throw Error(ErrorCode::kDataLoss, "the model computed a logit that is not a number",
                 "the weights hold NaN or infinite values, or overflow in this dtype; check the checkpoint");
   }
-  return best;
+  return index_of_largest(logits, block_maxima, scan.largest);
 }
 
 // Each token is edited once, whatever the order it came in: the same path gives the same bits.
@@ -160,9 +161,9 @@ std::span<const float> edit_logits(std::span<const float> logits, const Sampling
 double fill_weights(std::span<const float> logits, double largest, double temperature, Distribution& out) {
   out.ids.resize(logits.size());
   out.probabilities.resize(logits.size());
-  const double sum = exp_differences(logits, largest, temperature, out.probabilities.data());
+  const ExpSum weights = exp_differences(logits, largest, temperature, out.probabilities.data());
   std::iota(out.ids.begin(), out.ids.end(), 0);
-  if (std::find(out.probabilities.begin(), out.probabilities.end(), 0.0) == out.probabilities.end()) return sum;
+  if (!weights.has_zero) return weights.sum;
   std::size_t n = 0;
   for (std::size_t i = 0; i < logits.size(); ++i) {
     out.ids[n] = static_cast<std::int32_t>(i);
@@ -171,7 +172,7 @@ double fill_weights(std::span<const float> logits, double largest, double temper
   }
   out.ids.resize(n);
   out.probabilities.resize(n);
-  return sum;
+  return weights.sum;
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cstring>
 #include <limits>
 
 // A body is inlined into one function an instruction set; -O3 vectorises it there.
@@ -52,10 +53,20 @@ SLIP_BODY double sum_body(const double* values, std::size_t n) {
   return ((lanes[0] + lanes[4]) + (lanes[1] + lanes[5])) + ((lanes[2] + lanes[6]) + (lanes[3] + lanes[7]));
 }
 
-SLIP_BODY void exp_body(const float* logits, std::size_t n, double largest, double temperature, double* out) {
-  for (std::size_t i = 0; i < n; ++i) {
-    out[i] = exp_nonpositive((static_cast<double>(logits[i]) - largest) / temperature);
+SLIP_BODY ExpSum exp_body(const float* logits, std::size_t n, double largest, double temperature, double* out) {
+  ExpSum total;
+  std::int64_t zeros = 0;
+  for (std::size_t begin = 0; begin < n; begin += kBlock) {
+    const std::size_t size = std::min(kBlock, n - begin);
+    double* block = out + begin;
+    for (std::size_t i = 0; i < size; ++i) {
+      block[i] = exp_nonpositive((static_cast<double>(logits[begin + i]) - largest) / temperature);
+    }
+    for (std::size_t i = 0; i < size; ++i) zeros += block[i] == 0 ? 1 : 0;
+    total.sum += sum_body(block, size);
   }
+  total.has_zero = zeros > 0;
+  return total;
 }
 
 SLIP_BODY double sum_exp_body(const float* logits, std::size_t n, double largest) {
@@ -69,44 +80,52 @@ SLIP_BODY double sum_exp_body(const float* logits, std::size_t n, double largest
   return sum;
 }
 
-SLIP_BODY bool finite_body(const float* logits, std::size_t n) {
-  std::int32_t broken = 0;
-  for (std::size_t i = 0; i < n; ++i) broken |= logits[i] < std::numeric_limits<float>::infinity() ? 0 : 1;
-  return broken == 0;
-}
-
 SLIP_BODY bool within_body(const double* u, const double* p, std::size_t n, double bound) {
   std::int64_t any = 0;
   for (std::size_t i = 0; i < n; ++i) any |= 1 - u[i] <= p[i] * bound ? 1 : 0;
   return any != 0;
 }
 
-SLIP_BODY float largest_body(const float* values, std::size_t n) {
-  constexpr std::size_t kWide = 16;
-  std::array<float, kWide> lanes;
-  lanes.fill(-std::numeric_limits<float>::infinity());
+typedef float WideFloats __attribute__((vector_size(4 * kScanLanes)));
+typedef std::int32_t WideBits __attribute__((vector_size(4 * kScanLanes)));
+
+// The first n of a stretch. Vectors by name: as arrays, lanes that last over a loop stay in memory.
+SLIP_BODY std::int32_t scan_stretch(const float* values, std::size_t n, float* maxima) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  WideFloats most = WideFloats{} - kInfinity;
+  WideBits whole = WideBits{} - 1;
   std::size_t i = 0;
-  for (; i + kWide <= n; i += kWide) {
-    for (std::size_t lane = 0; lane < kWide; ++lane) {
-      lanes[lane] = values[i + lane] > lanes[lane] ? values[i + lane] : lanes[lane];
-    }
+  for (; i + kScanLanes <= n; i += kScanLanes) {
+    WideFloats some;
+    std::memcpy(&some, values + i, sizeof some);
+    most = some > most ? some : most;
+    whole &= some < kInfinity;
   }
-  for (; i < n; ++i) lanes[0] = values[i] > lanes[0] ? values[i] : lanes[0];
-  return *std::max_element(lanes.begin(), lanes.end());
+  std::int32_t broken = 0;
+  for (std::size_t lane = 0; lane < kScanLanes; ++lane) {
+    maxima[lane] = most[lane];
+    broken |= ~whole[lane];
+  }
+  for (std::size_t lane = 0; i + lane < n; ++lane) {
+    maxima[lane] = values[i + lane] > maxima[lane] ? values[i + lane] : maxima[lane];
+    broken |= values[i + lane] < kInfinity ? 0 : 1;
+  }
+  return broken;
 }
 
-SLIP_BODY void maxima_body(const float* values, std::size_t n_blocks, float* out) {
-  for (std::size_t block = 0; block < n_blocks; ++block, values += kMaximaBlock) {
-    std::array<float, kMaximaBlock / 2> lanes;
-    for (std::size_t i = 0; i < lanes.size(); ++i) {
-      lanes[i] = values[i] > values[i + lanes.size()] ? values[i] : values[i + lanes.size()];
-    }
-#pragma GCC unroll 4
-    for (std::size_t half = lanes.size() / 2; half > 0; half /= 2) {
-      for (std::size_t i = 0; i < half; ++i) lanes[i] = lanes[i] > lanes[i + half] ? lanes[i] : lanes[i + half];
-    }
-    out[block] = lanes[0];
+SLIP_BODY RowScan scan_body(const float* values, std::size_t n, float* maxima) {
+  std::int32_t broken = 0;
+  std::size_t begin = 0, block = 0;
+  for (; begin + kScanStretch <= n; begin += kScanStretch, block += kScanLanes) {
+    broken |= scan_stretch(values + begin, kScanStretch, maxima + block);
   }
+  if (begin < n) {
+    broken |= scan_stretch(values + begin, n - begin, maxima + block);
+    block += kScanLanes;
+  }
+  float largest = -std::numeric_limits<float>::infinity();
+  for (std::size_t i = 0; i < block; ++i) largest = maxima[i] > largest ? maxima[i] : largest;
+  return {largest, broken != 0};
 }
 
 // philox4x32 (random.cpp) over many tokens at once; a test holds the two together.
@@ -136,33 +155,29 @@ SLIP_BODY void uniforms_body(const RandomAddress& address, const std::int32_t* t
 }
 
 struct Sweeps {
-  void (*exps)(const float*, std::size_t, double, double, double*);
+  ExpSum (*exps)(const float*, std::size_t, double, double, double*);
   double (*sum_exp)(const float*, std::size_t, double);
   double (*sum)(const double*, std::size_t);
-  bool (*finite)(const float*, std::size_t);
-  float (*largest)(const float*, std::size_t);
-  void (*maxima)(const float*, std::size_t, float*);
+  RowScan (*scan)(const float*, std::size_t, float*);
   bool (*within)(const double*, const double*, std::size_t, double);
   void (*uniforms)(const RandomAddress&, const std::int32_t*, std::size_t, double*);
 };
 
 #define SLIP_SWEEPS(name, target)                                                                              \
   struct name {                                                                                                \
-    target static void exps(const float* x, std::size_t n, double m, double t, double* out) {                  \
-      exp_body(x, n, m, t, out);                                                                               \
+    target static ExpSum exps(const float* x, std::size_t n, double m, double t, double* out) {                \
+      return exp_body(x, n, m, t, out);                                                                        \
     }                                                                                                          \
     target static double sum_exp(const float* x, std::size_t n, double m) { return sum_exp_body(x, n, m); }    \
     target static double sum(const double* x, std::size_t n) { return sum_body(x, n); }                        \
-    target static bool finite(const float* x, std::size_t n) { return finite_body(x, n); }                     \
-    target static float largest(const float* x, std::size_t n) { return largest_body(x, n); }                  \
-    target static void maxima(const float* x, std::size_t n, float* out) { maxima_body(x, n, out); }           \
+    target static RowScan scan(const float* x, std::size_t n, float* out) { return scan_body(x, n, out); }     \
     target static bool within(const double* u, const double* p, std::size_t n, double b) {                     \
       return within_body(u, p, n, b);                                                                          \
     }                                                                                                          \
     target static void uniforms(const RandomAddress& a, const std::int32_t* ids, std::size_t n, double* out) { \
       uniforms_body(a, ids, n, out);                                                                           \
     }                                                                                                          \
-    static constexpr Sweeps kTable{exps, sum_exp, sum, finite, largest, maxima, within, uniforms};             \
+    static constexpr Sweeps kTable{exps, sum_exp, sum, scan, within, uniforms};                                \
   }
 
 SLIP_SWEEPS(BaselineSweeps, );
@@ -187,9 +202,8 @@ const Sweeps& sweeps() {
 
 }  // namespace
 
-double exp_differences(std::span<const float> logits, double largest, double temperature, double* out) {
-  sweeps().exps(logits.data(), logits.size(), largest, temperature, out);
-  return sweeps().sum(out, logits.size());
+ExpSum exp_differences(std::span<const float> logits, double largest, double temperature, double* out) {
+  return sweeps().exps(logits.data(), logits.size(), largest, temperature, out);
 }
 
 double sum_exp_differences(std::span<const float> logits, double largest) {
@@ -204,20 +218,20 @@ bool any_within(std::span<const double> u, std::span<const double> p, double bou
   return sweeps().within(u.data(), p.data(), u.size(), bound);
 }
 
-bool all_below_infinity(std::span<const float> logits) {
-  return sweeps().finite(logits.data(), logits.size());
-}
-
 void open_uniforms(const RandomAddress& address, std::span<const std::int32_t> tokens, double* out) {
   sweeps().uniforms(address, tokens.data(), tokens.size(), out);
 }
 
-void block_maxima(std::span<const float> values, std::span<float> out) {
-  sweeps().maxima(values.data(), out.size(), out.data());
+RowScan scan_row(std::span<const float> values, std::vector<float>& block_maxima) {
+  block_maxima.resize((values.size() + kScanStretch - 1) / kScanStretch * kScanLanes);
+  return sweeps().scan(values.data(), values.size(), block_maxima.data());
 }
 
-float largest_of(std::span<const float> values) {
-  return sweeps().largest(values.data(), values.size());
+std::size_t index_of_largest(std::span<const float> values, std::span<const float> block_maxima, float largest) {
+  const auto block =
+      static_cast<std::size_t>(std::find(block_maxima.begin(), block_maxima.end(), largest) - block_maxima.begin());
+  const auto from = values.begin() + static_cast<std::ptrdiff_t>(block / kScanLanes * kScanStretch);
+  return static_cast<std::size_t>(std::find(from, values.end(), largest) - values.begin());
 }
 
 }  // namespace slip

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "engine/sample/random.h"
 
@@ -13,21 +14,30 @@ namespace slip {
 // instruction sets and chosen at run time. Additions run in eight fixed lanes and nothing is contracted, so the bits
 // are the same on all of them. Pure; any thread.
 
-// out[i] = exp((logits[i] − largest) / temperature), 0 below exp(−708); returns their sum. REQUIRES: logits ≤ largest.
-double exp_differences(std::span<const float> logits, double largest, double temperature, double* out);
-// Σ exp(logits[i] − largest).
+// out[i] = exp((logits[i] − largest) / temperature), 0 below exp(−708); returns their sum, and whether one is 0.
+// REQUIRES: logits ≤ largest.
+struct ExpSum {
+  double sum = 0;
+  bool has_zero = false;
+};
+ExpSum exp_differences(std::span<const float> logits, double largest, double temperature, double* out);
+// Σ exp(logits[i] − largest), bit for bit the sum of exp_differences() at temperature 1.
 double sum_exp_differences(std::span<const float> logits, double largest);
 double sum_in_lanes(std::span<const double> values);
-// Neither NaN nor +inf anywhere.
-bool all_below_infinity(std::span<const float> logits);
 // out[i] = open_uniform(address, tokens[i]), bit for bit.
 void open_uniforms(const RandomAddress& address, std::span<const std::int32_t> tokens, double* out);
 // Whether any 1 − u[i] ≤ p[i] · bound. REQUIRES: equal sizes.
 bool any_within(std::span<const double> u, std::span<const double> p, double bound);
-// The largest of some floats, −inf for none.
-float largest_of(std::span<const float> values);
-// out[b] = the largest of the b-th kMaximaBlock values, for whole blocks only.
-inline constexpr std::size_t kMaximaBlock = 32;
-void block_maxima(std::span<const float> values, std::span<float> out);
+// What one look over a row tells: its largest value (−inf for none), whether there is a NaN or +inf, and the largest of
+// each block of 32. Blocks are the lanes of a stretch, 16 apart, so that finding their largest needs no step across
+// lanes: value i is in block i / 512 · 16 + i % 16. With a NaN in it a block's largest may be any of the others.
+inline constexpr std::size_t kScanLanes = 16, kScanStretch = 512;
+struct RowScan {
+  float largest = 0;
+  bool is_broken = false;
+};
+RowScan scan_row(std::span<const float> values, std::vector<float>& block_maxima);
+// The lowest index of a row's largest value. REQUIRES: of scan_row(values), not broken, values not empty.
+std::size_t index_of_largest(std::span<const float> values, std::span<const float> block_maxima, float largest);
 
 }  // namespace slip

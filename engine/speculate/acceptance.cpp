@@ -17,9 +17,10 @@ RandomAddress at_depth(const RandomAddress& first, std::size_t depth) {
   return address;
 }
 
-// norm(max(0, r − q)), both supports ascending.
-Distribution residual_after(const Distribution& r, const Distribution& q) {
-  Distribution out;
+// norm(max(0, r − q)), both supports ascending; `out` is neither of the two.
+void residual_after(const Distribution& r, const Distribution& q, Distribution& out) {
+  out.ids.clear();
+  out.probabilities.clear();
   double total = 0;
   std::size_t j = 0;
   for (std::size_t i = 0; i < r.ids.size(); ++i) {
@@ -32,17 +33,31 @@ Distribution residual_after(const Distribution& r, const Distribution& q) {
     total += left;
   }
   // r = q up to rounding: a refusal then has probability 2^−53, and r itself is the law to draw from.
-  if (out.ids.empty()) return r;
-  for (double& probability : out.probabilities) probability /= total;
-  return out;
+  if (out.ids.empty()) {
+    out = r;
+  } else {
+    for (double& probability : out.probabilities) probability /= total;
+  }
 }
 
-Distribution one_hot(std::int32_t token) {
-  Distribution out;
-  out.ids.assign(1, token);
-  out.probabilities.assign(1, 1.0);
-  return out;
-}
+// What refusals leave of p, one after the other, in memory that is used again.
+struct Residuals {
+  Distribution laws[2];
+  Distribution one_hot;
+  int next = 0;
+
+  const Distribution& after(const Distribution& r, const Distribution& q) {
+    Distribution& out = laws[next];
+    next = 1 - next;
+    residual_after(r, q, out);
+    return out;
+  }
+  const Distribution& after(const Distribution& r, std::int32_t token) {
+    one_hot.ids.assign(1, token);
+    one_hot.probabilities.assign(1, 1.0);
+    return after(r, one_hot);
+  }
+};
 
 // What happened at one node of the tree: a child survived, or the target speaks.
 struct Judgement {
@@ -58,7 +73,7 @@ Judgement judge_by_rejection(const Proposal& proposal, const Distribution& p, st
                              const RandomAddress& address) {
   Judgement judgement;
   const Distribution* r = &p;
-  Distribution residual;
+  thread_local Residuals residuals;
   // Siblings may hold the same token, so their draws are told apart by rank.
   std::uint32_t rank = 0;
   for (std::size_t i = static_cast<std::size_t>(node + 1); i < proposal.size(); ++i) {
@@ -72,8 +87,7 @@ Judgement judge_by_rejection(const Proposal& proposal, const Distribution& p, st
       judgement.child = static_cast<std::int32_t>(i);
       return judgement;
     }
-    residual = residual_after(*r, deterministic ? one_hot(token) : proposal.q[i]);
-    r = &residual;
+    r = deterministic ? &residuals.after(*r, token) : &residuals.after(*r, proposal.q[i]);
   }
   judgement.token = sample_inverse_cdf(*r, uniform(address, RandomPurpose::kResidual));
   return judgement;
@@ -115,13 +129,16 @@ Verdict accept(const Proposal& proposal, std::span<const Distribution> p, Accept
   const TargetLaw p_after = [p](std::int32_t node) -> const Distribution& {
     return p[static_cast<std::size_t>(node + 1)];
   };
-  return accept(proposal, p_after, rule, first);
+  Verdict verdict;
+  accept(proposal, p_after, rule, first, verdict);
+  return verdict;
 }
 
-Verdict accept(const Proposal& proposal, const TargetLaw& p_after, AcceptanceRule rule, const RandomAddress& first) {
+void accept(const Proposal& proposal, const TargetLaw& p_after, AcceptanceRule rule, const RandomAddress& first,
+            Verdict& verdict) {
   check_shapes(proposal, rule);
   const auto judge = rule == AcceptanceRule::kCoupled ? judge_coupled : judge_by_rejection;
-  Verdict verdict;
+  verdict.accepted.clear();
   std::int32_t node = kRoot;
   while (true) {
     const RandomAddress address = at_depth(first, verdict.accepted.size());
@@ -129,7 +146,7 @@ Verdict accept(const Proposal& proposal, const TargetLaw& p_after, AcceptanceRul
     if (judgement.child == kRoot) {
       verdict.added_token = judgement.token;
       verdict.rejected_one = judgement.had_children;
-      return verdict;
+      return;
     }
     node = judgement.child;
     verdict.accepted.push_back(node);

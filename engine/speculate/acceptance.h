@@ -27,9 +27,11 @@ Verdict accept(const Proposal& proposal, std::span<const Distribution> p, Accept
                const RandomAddress& first);
 
 // The same, asking for a distribution only where a verdict needs one: `p_after(node)`, −1 for the last committed token,
-// is called once for each node of the accepted path, and its result read until the next call.
+// is called once for each node of the accepted path, and its result read until the next call. A verdict that is used
+// again, and a law passed by std::cref, keep it from allocating.
 using TargetLaw = std::function<const Distribution&(std::int32_t node)>;
-Verdict accept(const Proposal& proposal, const TargetLaw& p_after, AcceptanceRule rule, const RandomAddress& first);
+void accept(const Proposal& proposal, const TargetLaw& p_after, AcceptanceRule rule, const RandomAddress& first,
+            Verdict& verdict);
 
 // The one comparison of the rejection rule. Strict, so that p = 0 is never kept, not even at u = 0.
 inline bool survives(double u, double p, double q) {

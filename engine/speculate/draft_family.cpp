@@ -54,6 +54,7 @@ void DraftFamily::run(std::span<const DraftFeed> feeds) {
   output.logits =
       TensorView::contiguous(logits_.get(), {static_cast<std::int64_t>(logit_rows_.size()), config().vocab_size});
   transformer_.forward(members_, input, cache_, workspace_, output);
+  ++n_passes_;
 }
 
 std::span<const float> DraftFamily::logits(std::size_t i) const {

@@ -37,6 +37,7 @@ class DraftFamily {
   void run(std::span<const DraftFeed> feeds);
   // After run(): the logits of the i-th feed that wanted them, [vocab].
   std::span<const float> logits(std::size_t i) const;
+  std::int64_t n_passes() const { return n_passes_; }
 
  private:
   void gather(std::span<const DraftFeed> feeds);
@@ -50,6 +51,7 @@ class DraftFamily {
   std::vector<KvView> kv_;
   std::vector<std::uint16_t> weight_index_;
   std::vector<const ModelWeights*> members_;
+  std::int64_t n_passes_ = 0;
 };
 
 }  // namespace slip

@@ -140,8 +140,8 @@ void DraftModelProposer::read_behind(DraftFamily& family, std::span<const Sequen
   for (std::size_t i = 0; i < feeds_.size(); ++i) {
     fed_homes_[i]->n_cached += static_cast<std::int32_t>(feeds_[i].tokens.size());
   }
-  std::stable_sort(feeds_.begin(), feeds_.end(),
-                   [](const DraftFeed& a, const DraftFeed& b) { return a.weights < b.weights; });
+  // Not a stable sort, which allocates: in which order equals come changes no bit.
+  std::sort(feeds_.begin(), feeds_.end(), [](const DraftFeed& a, const DraftFeed& b) { return a.weights < b.weights; });
   family.run(feeds_);
 }
 
@@ -189,8 +189,7 @@ void DraftModelProposer::propose(std::span<const SequenceRef> sequences, const P
 
 void DraftModelProposer::propose_family(DraftFamily& family) {
   const auto weights = [](const Chain& chain) { return chain.drafting->live->version->weights.get(); };
-  std::stable_sort(chains_.begin(), chains_.end(),
-                   [&](const Chain& a, const Chain& b) { return weights(a) < weights(b); });
+  std::sort(chains_.begin(), chains_.end(), [&](const Chain& a, const Chain& b) { return weights(a) < weights(b); });
   for (std::int32_t depth = 0; feed_depth(family, depth); ++depth) {
     for (std::size_t i = 0; i < fed_.size(); ++i) extend(*fed_[i], family.logits(i));
   }
@@ -246,7 +245,7 @@ void DraftModelProposer::extend(Chain& chain, std::span<const float> logits) {
                                                    : sample_inverse_cdf(q_, uniform(address, RandomPurpose::kDraft));
     log_q = std::log(q_.probability(token));
     // Only the rejection rule looks at q; a coupled verdict asks for nothing but the token.
-    if (proposal.law == ProposalLaw::kSampled) proposal.q.push_back(q_);
+    if (proposal.law == ProposalLaw::kSampled) proposal.add_q(q_);
   }
   proposal.tokens.push_back(token);
   proposal.parents.push_back(parent);
@@ -259,6 +258,12 @@ void DraftModelProposer::on_verified(const SequenceRef& sequence, const Verdict&
   // What was read along the accepted path stays; rows of refused tokens are overwritten by the next that come.
   const std::int32_t valid = n_committed(sequence) + static_cast<std::int32_t>(verdict.accepted.size());
   drafting->live->n_cached = std::min(drafting->live->n_cached, valid);
+}
+
+std::int64_t DraftModelProposer::n_passes() const {
+  std::int64_t n = 0;
+  for (const auto& family : families_) n += family->n_passes();
+  return n;
 }
 
 void DraftModelProposer::release(RequestId sequence) {

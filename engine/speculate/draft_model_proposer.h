@@ -36,6 +36,7 @@ class DraftModelProposer final : public Proposer {
   void on_verified(const SequenceRef& sequence, const Verdict& verdict, TensorView taps) override;
   std::int32_t lag_tokens(const SequenceRef& sequence) const override;
   void release(RequestId sequence) override;
+  std::int64_t n_passes() const;  // forward passes so far, over all shapes of draft
 
  private:
   // The cache that one version built of one sequence.

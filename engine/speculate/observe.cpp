@@ -9,7 +9,7 @@ namespace slip {
 
 TopK observe_row(std::span<const float> logits, std::int32_t k) {
   thread_local std::vector<TokenLogprob> best;
-  top_logprobs(logits, log_normalizer(logits), k, best);
+  top_logprobs(logits, k, best);
   TopK top;
   top.ids.reserve(best.size());
   top.logprobs.reserve(best.size());

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/ids.h"
@@ -26,6 +27,7 @@ struct Proposal {
   std::vector<std::int32_t> parents;  // [n]
   std::vector<float> path_logprob;    // [n] Σ log q along the path
   std::vector<Distribution> q;        // [n] transformed q each token was drawn from; only with kSampled
+  std::vector<Distribution> spare_q;  // what cleared proposals left, to be used again
   ProposalLaw law = ProposalLaw::kDeterministic;
   DraftId draft;
   std::uint64_t version = 0;  // DraftVersion::number; 0: no draft
@@ -34,8 +36,19 @@ struct Proposal {
     tokens.clear();
     parents.clear();
     path_logprob.clear();
-    q.clear();
+    while (!q.empty()) {
+      spare_q.push_back(std::move(q.back()));
+      q.pop_back();
+    }
     law = ProposalLaw::kDeterministic;
+  }
+  // Appends a copy of `law_of_node` to `q`, in memory that an earlier proposal left: a vocabulary each is much to ask
+  // for at every node.
+  void add_q(const Distribution& law_of_node) {
+    if (spare_q.empty()) spare_q.emplace_back();
+    q.push_back(std::move(spare_q.back()));
+    spare_q.pop_back();
+    q.back() = law_of_node;
   }
 };
 

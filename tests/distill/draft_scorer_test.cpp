@@ -31,7 +31,7 @@ std::vector<float> random_logits(std::uint64_t seed, int n, double spread) {
 
 TopK top_of(const std::vector<float>& logits, int k) {
   std::vector<TokenLogprob> best;
-  top_logprobs(logits, log_normalizer(logits), k, best);
+  top_logprobs(logits, k, best);
   TopK top;
   double mass = 0;
   for (const TokenLogprob& entry : best) {

@@ -38,7 +38,7 @@ std::vector<TokenLogprobs> plain_scores(const ToyLanguage& language, const std::
     TokenLogprobs& one = scores.emplace_back();
     one.token = prompt[i];
     one.logprob = static_cast<float>(logits[static_cast<std::size_t>(prompt[i])] - normalizer);
-    top_logprobs(logits, normalizer, kTop, one.top);
+    top_logprobs(logits, kTop, one.top);
   }
   return scores;
 }

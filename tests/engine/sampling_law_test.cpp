@@ -106,7 +106,8 @@ class Miniature {
       const RandomAddress first{seed, 0, static_cast<std::uint32_t>(n_answer())};
       propose(first);
       const TargetLaw p_after = [&](std::int32_t node) -> const Distribution& { return judge(node); };
-      const Verdict verdict = accept(proposal_, p_after, AcceptanceRule::kRejection, first);
+      Verdict verdict;
+      accept(proposal_, p_after, AcceptanceRule::kRejection, first, verdict);
       for (const std::int32_t node : verdict.accepted) commit(proposal_.tokens[static_cast<std::size_t>(node)]);
       commit(verdict.added_token);
     }

@@ -146,6 +146,37 @@ TEST_P(Matmul, PacksEverySourceFormat) {
       same_bits(from_f32, multiply(table(), PackedMatrix(f16.data(), Dtype::kFloat16, 10, 6, dtype()), x, pool_)));
 }
 
+// Parts of unlike formats at odd addresses, one below the other, whose borders are no panels'.
+TEST_P(Matmul, PacksPartsOneBelowTheOtherAndGivesItsRowsBack) {
+  for (const std::int64_t n_in : {1, 6, 65, 130}) {
+    const std::int64_t n_first = 70, n_second = 3;
+    const auto n = static_cast<std::size_t>((n_first + n_second) * n_in),
+               n_half = static_cast<std::size_t>(n_first * n_in);
+    const auto values = random_floats(n, 12);
+    std::vector<std::byte> halves(2 * n_half + 1), floats(4 * (n - n_half) + 1);
+    std::vector<float> whole(values);
+    for (std::size_t i = 0; i < n_half; ++i) {
+      const std::uint16_t half = float_to_bf16(values[i]);
+      std::memcpy(halves.data() + 1 + 2 * i, &half, 2);
+      whole[i] = bf16_to_float(half);
+    }
+    std::memcpy(floats.data() + 1, values.data() + n_half, 4 * (n - n_half));
+    const std::vector<MatrixRows> parts{{halves.data() + 1, Dtype::kBFloat16, n_first},
+                                        {floats.data() + 1, Dtype::kFloat32, n_second}};
+    const PackedMatrix stacked(parts, n_in, dtype());
+    const PackedMatrix at_once(whole.data(), Dtype::kFloat32, n_first + n_second, n_in, dtype());
+    const auto x = random_floats(static_cast<std::size_t>(2 * n_in), 13);
+    EXPECT_TRUE(same_bits(multiply(table(), stacked, x, pool_), multiply(table(), at_once, x, pool_)));
+    std::vector<float> row(static_cast<std::size_t>(n_in));
+    for (std::int64_t r = 0; r < n_first + n_second; ++r) {
+      stacked.copy_row(r, row.data());
+      for (std::int64_t k = 0; k < n_in; ++k) {
+        ASSERT_EQ(row[static_cast<std::size_t>(k)], rounded(whole[static_cast<std::size_t>(r * n_in + k)]));
+      }
+    }
+  }
+}
+
 // Sums several rows against the order of one row: what a kernel tuned by row count does.
 template <void (*KernelTable::*kTile)(const MatmulTile&)>
 struct BackwardForSeveralRows {
@@ -205,7 +236,9 @@ TEST(MatmulClasses, ThePublicFunctionUsesTheProcessClass) {
   const AlignedBytes scratch(matmul_scratch_bytes(4, 50));
   matmul(problem.packed, x.data(), 50, 4, y.data(), 70, false, scratch.data(), pool);
   EXPECT_TRUE(same_bits(y, multiply(kernel_table(isa_class()), problem.packed, x, pool)));
-  EXPECT_EQ(available_isas().back(), isa_class());
+  EXPECT_EQ(available_isas().back(), choose_isa(""));
+  for (const IsaClass isa : available_isas()) EXPECT_EQ(choose_isa(isa_class_name(isa)), isa);
+  EXPECT_THROW(choose_isa("avx1024"), Error);
 }
 
 TEST(MatmulClasses, MemoryThatTheMachineLacksIsAnError) {

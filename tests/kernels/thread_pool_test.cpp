@@ -2,6 +2,7 @@
 #include "kernels/thread_pool.h"
 
 #include <gtest/gtest.h>
+#include <sched.h>
 
 #include <atomic>
 #include <chrono>
@@ -95,6 +96,57 @@ TEST(ThreadPool, WorkersAreThreadsOfTheirOwnAndTheCallerTakesPart) {
   EXPECT_EQ(std::set<int>(workers.begin(), workers.end()), (std::set<int>{0, 1}));
   EXPECT_NE(ids[0], ids[1]);
   EXPECT_EQ(ids[workers[0] == 0 ? 0 : 1], std::this_thread::get_id());
+}
+
+TEST(ThreadPoolPins, ACoreEachBeforeAnybodySharesOne) {
+  const std::vector<AllowedCpu> neighbours{{2, 0}, {3, 1}, {4, 0}, {5, 1}, {9, 0}};
+  EXPECT_EQ(plan_pins(neighbours, 1), (std::vector<int>{2}));
+  EXPECT_EQ(plan_pins(neighbours, 3), (std::vector<int>{2, 4, 9}));
+  EXPECT_EQ(plan_pins(neighbours, 5), (std::vector<int>{2, 4, 9, 3, 5}));
+  EXPECT_EQ(plan_pins(neighbours, 6), std::vector<int>{});
+  EXPECT_EQ(plan_pins({}, 1), std::vector<int>{});
+}
+
+std::vector<int> own_cpus() {
+  std::vector<int> cpus;
+  for (const AllowedCpu& allowed : allowed_cpus()) cpus.push_back(allowed.cpu);
+  return cpus;
+}
+
+TEST(ThreadPoolPins, EachWorkerStaysOnItsOwnCpuAndTheCallerIsAsked) {
+  const std::vector<int> mine = own_cpus();
+  const auto n = static_cast<int>(std::min<std::size_t>(mine.size(), 4));
+  // In a thread of its own, which may be pinned without harm to the tests that follow.
+  std::thread([&] {
+    ThreadPool pool(n, Pinning::kOwnCpus);
+    EXPECT_TRUE(pool.is_pinned());
+    EXPECT_EQ(own_cpus(), mine) << "the constructor left the caller alone";
+    pool.pin_caller();
+    std::vector<std::vector<int>> cpus(static_cast<std::size_t>(n));
+    std::atomic<int> arrived{0};
+    pool.parallel_for(static_cast<std::size_t>(n), [&](std::size_t, int worker) {
+      cpus[static_cast<std::size_t>(worker)] = own_cpus();
+      ++arrived;
+      while (arrived < n) std::this_thread::yield();
+    });
+    std::set<int> taken;
+    for (const auto& of_worker : cpus) {
+      ASSERT_EQ(of_worker.size(), 1U);
+      taken.insert(of_worker.front());
+    }
+    EXPECT_EQ(std::ssize(taken), n);
+  }).join();
+}
+
+TEST(ThreadPoolPins, NobodyIsPinnedWhenThereAreMoreThreadsThanCpusOrNobodyAsked) {
+  const std::vector<int> mine = own_cpus();
+  const auto n = static_cast<int>(mine.size());
+  const ThreadPool crowded(n + 1, Pinning::kOwnCpus), plain(n);
+  for (const ThreadPool* pool : {&crowded, &plain}) {
+    EXPECT_FALSE(pool->is_pinned());
+    pool->pin_caller();
+    EXPECT_EQ(own_cpus(), mine);
+  }
 }
 
 TEST(ThreadPool, EndsWhileWorkersSpinOrSleep) {

@@ -17,7 +17,7 @@ TEST(VocabularyMath, ExponentialsAreRightToTheLastBits) {
   std::vector<float> logits;
   for (int i = 0; i < 5003; ++i) logits.push_back(-static_cast<float>(i) * 0.1371F);
   std::vector<double> out(logits.size());
-  const double sum = exp_differences(logits, 0, 1, out.data());
+  const double sum = exp_differences(logits, 0, 1, out.data()).sum;
   EXPECT_EQ(out[0], 1.0);
   double expected_sum = 0;
   for (std::size_t i = 0; i < out.size(); ++i) {
@@ -26,18 +26,19 @@ TEST(VocabularyMath, ExponentialsAreRightToTheLastBits) {
     expected_sum += expected;
   }
   EXPECT_NEAR(sum / expected_sum, 1, 1e-14);
-  EXPECT_NEAR(sum_exp_differences(logits, 0) / expected_sum, 1, 1e-14);
-  EXPECT_EQ(sum_in_lanes(out), sum);
+  EXPECT_EQ(sum_exp_differences(logits, 0), sum);
+  EXPECT_NEAR(sum_in_lanes(out) / expected_sum, 1, 1e-14);
 }
 
 TEST(VocabularyMath, WhatIsTooSmallIsZero) {
   const std::vector<float> logits{0, -709, -100000, -kInfinity, -354.5F};
   std::vector<double> out(logits.size());
-  exp_differences(logits, 0, 1, out.data());
+  EXPECT_TRUE(exp_differences(logits, 0, 1, out.data()).has_zero);
   EXPECT_EQ(out, (std::vector<double>{1, 0, 0, 0, out[4]}));
   EXPECT_GT(out[4], 0);
   exp_differences(logits, 0, 0.5, out.data());  // colder
   EXPECT_EQ(out[4], 0);
+  EXPECT_FALSE(exp_differences(std::span(logits).first(1), 0, 1, out.data()).has_zero);
 }
 
 TEST(VocabularyMath, ManyUniformsAreTheOnesDrawnAlone) {
@@ -51,27 +52,35 @@ TEST(VocabularyMath, ManyUniformsAreTheOnesDrawnAlone) {
   }
 }
 
-TEST(VocabularyMath, FindsBrokenNumbersAnywhere) {
-  for (std::size_t at = 0; at < 70; ++at) {
-    std::vector<float> logits(70, -1);
-    EXPECT_TRUE(all_below_infinity(logits));
+TEST(VocabularyMath, OneLookFindsBrokenNumbersAndTheLargestAnywhere) {
+  std::vector<float> maxima;
+  constexpr std::size_t kSize = 2 * kScanStretch + 37;
+  for (std::size_t at = 0; at < kSize; ++at) {
+    std::vector<float> logits(kSize, -1);
+    EXPECT_FALSE(scan_row(logits, maxima).is_broken);
     logits[at] = kInfinity;
-    EXPECT_FALSE(all_below_infinity(logits));
+    EXPECT_TRUE(scan_row(logits, maxima).is_broken);
     logits[at] = std::nanf("");
-    EXPECT_FALSE(all_below_infinity(logits));
-    logits[at] = 5;
-    EXPECT_EQ(largest_of(logits), 5);
+    EXPECT_TRUE(scan_row(logits, maxima).is_broken);
+    for (std::size_t equal = at; equal < kSize; equal += 7) logits[equal] = 5;
+    EXPECT_EQ(scan_row(logits, maxima).largest, 5);
+    EXPECT_EQ(index_of_largest(logits, maxima, 5), at);
   }
-  EXPECT_EQ(largest_of({}), -kInfinity);
+  EXPECT_EQ(scan_row({}, maxima).largest, -kInfinity);
+  EXPECT_FALSE(scan_row({}, maxima).is_broken);
+  EXPECT_EQ(scan_row(std::vector<float>(40, -kInfinity), maxima).largest, -kInfinity);
 }
 
 TEST(VocabularyMath, EveryBlockTellsItsLargest) {
-  for (std::size_t at = 0; at < 3 * kMaximaBlock; ++at) {
-    std::vector<float> values(3 * kMaximaBlock + 5, -2);
+  constexpr std::size_t kSize = 2 * kScanStretch + 37;
+  for (std::size_t at = 0; at < kSize; ++at) {
+    std::vector<float> values(kSize, -2), maxima;
     values[at] = 7;
-    std::vector<float> maxima(3);
-    block_maxima(values, maxima);
-    for (std::size_t block = 0; block < 3; ++block) EXPECT_EQ(maxima[block], block == at / kMaximaBlock ? 7 : -2);
+    scan_row(values, maxima);
+    ASSERT_EQ(maxima.size(), 3 * kScanLanes);
+    for (std::size_t block = 0; block < maxima.size(); ++block) {
+      EXPECT_EQ(maxima[block], block == at / kScanStretch * kScanLanes + at % kScanLanes ? 7 : -2);
+    }
   }
 }
 

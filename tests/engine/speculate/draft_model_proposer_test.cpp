@@ -123,6 +123,28 @@ TEST_F(DraftModelProposerTest, CompanyAndVersionsInOneBatchDoNotChangeAProposal)
   EXPECT_NE(together[0].tokens, together[1].tokens);
 }
 
+// However many versions the batch mixes: one pass a depth for each shape, not one a version or a sequence.
+TEST_F(DraftModelProposerTest, VersionsOfOneShapeShareEveryPass) {
+  std::vector<std::shared_ptr<DraftSlot>> slots;
+  for (const std::uint64_t seed : {1, 2, 3}) slots.push_back(draft_slot(tiny_draft(tiny_draft_config(kVocab), seed)));
+  slots.push_back(draft_slot(tiny_draft(tiny_draft_config(kVocab, 512, 48), 4)));  // another shape
+  for (const std::size_t n_slots : {1, 3, 4}) {
+    auto proposer = make();
+    std::vector<std::unique_ptr<Drafted>> sequences;
+    std::vector<SequenceRef> refs;
+    for (std::uint64_t id = 0; id < 8; ++id) {
+      sequences.push_back(std::make_unique<Drafted>(id, prompt_of(5, 3), slots[id % n_slots]));
+      proposer.begin(sequences.back()->view());
+      refs.push_back(sequences.back()->ref);
+    }
+    const std::vector<std::int32_t> nodes(refs.size(), 5);
+    std::vector<Proposal> proposals(refs.size());
+    proposer.propose(refs, {nodes}, proposals);
+    for (const Proposal& proposal : proposals) EXPECT_EQ(proposal.size(), 5U);
+    EXPECT_EQ(proposer.n_passes(), n_slots == 4 ? 10 : 5);
+  }
+}
+
 TEST_F(DraftModelProposerTest, ASwapCatchesUpInChunksThenSwitches) {
   const auto slot = draft_slot(tiny_draft(tiny_draft_config(kVocab), 1));
   auto proposer = make();
