@@ -20,6 +20,7 @@ constexpr int kMostRegisters = kMostQueries / kLanes;
 constexpr int kDimsAtOnce = 32;  // of keys and queries, that one product sums over
 constexpr int kRegisterSlots = 16;
 constexpr int kSlotGroups = kBlockSlots / kRegisterSlots;
+constexpr int kBlocksAhead = 2;  // that fetching is before its use
 
 // Lanes of one register that see slots [begin, end) of a block.
 struct LaneRanks {
@@ -40,11 +41,18 @@ struct KeyGroup {
   std::int64_t stride;
 };
 
+// Keys of a block that comes soon, for fetching; null where none are known. They and their values lie in places that no
+// processor guesses.
+struct KeysAhead {
+  const std::byte* keys[kSlotGroups] = {};
+};
+
 struct PagedBlock {
   alignas(64) std::uint16_t copied_keys[kBlockSlots][kMaxHeadDim];  // of slots that do not follow each other in a page
   alignas(64) float values[kMaxHeadDim][kLanes];                    // [dim][pairs of slots]
   KeyGroup keys[kSlotGroups];
   BlockSlots at;
+  KeysAhead ahead;
 };
 
 SLIP_LANES int round_to_dims_at_once(int n) {
@@ -131,6 +139,27 @@ SLIP_LANES bool is_seen(const BlockSlots& block, int rank) {
   return rank >= block.begin && rank < block.n;
 }
 
+KeysAhead find_ahead(const AttentionTile& tile, std::int32_t first) {
+  KeysAhead ahead;
+  if (tile.n_visible_ranges != 0) return ahead;
+  for (int group = 0; group < kSlotGroups; ++group) {
+    const std::int32_t slot = first + group * kRegisterSlots;
+    if (slot < tile.rows[0].n_committed) ahead.keys[group] = slot_address(tile, slot, std::int64_t{tile.head_dim} * 2);
+  }
+  return ahead;
+}
+
+// One line of keys and one of values at a time, between other work: a whole block at once would fill every queue. A
+// group has head_dim / 2 lines of each.
+SLIP_LANES void fetch_line(const AttentionTile& tile, const KeysAhead& ahead, int line) {
+  static_assert(kSlotGroups == 2);
+  const int n = tile.head_dim / kSlotGroups, group = line < n ? 0 : 1;
+  if (line >= kSlotGroups * n || ahead.keys[group] == nullptr) return;
+  const std::byte* at = ahead.keys[group] + (line - group * n) * 64;
+  __builtin_prefetch(at, 0, 2);
+  __builtin_prefetch(at + tile.values_offset_bytes, 0, 2);
+}
+
 void turn_values(const AttentionTile& tile, PagedBlock& block) {
   const std::int64_t slot_bytes = std::int64_t{tile.head_dim} * 2;
   const std::byte* values[kBlockSlots];
@@ -141,6 +170,7 @@ void turn_values(const AttentionTile& tile, PagedBlock& block) {
     Lanes square[kLanes];
     for (int pair = 0; pair < kLanes; ++pair) {
       // Zeros for slots that nobody sees: what lies there may be no number, which no weight makes nothing of.
+      fetch_line(tile, block.ahead, d + pair);
       BitPart both{};
       if (is_seen(block.at, 2 * pair)) both = sixteen_values(values[2 * pair], d, tile.head_dim);
       if (is_seen(block.at, 2 * pair + 1)) both |= sixteen_values(values[2 * pair + 1], d, tile.head_dim) << 16;
@@ -251,20 +281,6 @@ SLIP_LANES void add_values(const AttentionTile& tile, const PagedBlock& block, c
   }
 }
 
-// `ranks` null: every lane sees the whole block.
-void attend_register(const AttentionTile& tile, const PagedBlock& block, int index, const LaneRanks* ranks,
-                     QueryState& state) {
-  alignas(64) float scores[kBlockSlots][kLanes], weights[kBlockSlots / 2][kLanes];
-  score(tile, block, state.queries[index], scores);
-  const Lanes shrink = weigh(tile, ranks, scores, state.most[index], state.total[index], weights);
-  if (_mm512_cmp_ps_mask(shrink.part[0], _mm512_set1_ps(1), _CMP_NEQ_UQ) != 0) {
-    for (int d = 0; d < round_to_lanes(tile.head_dim); ++d) {
-      store(state.sums[index][d], load(state.sums[index][d]) * shrink);
-    }
-  }
-  add_values(tile, block, weights, state.sums[index]);
-}
-
 // What the rows for which `sees` holds see of the block, lane by lane; returns whether all lanes see all of it.
 template <class Sees>
 SLIP_LANES bool find_lane_ranks(const AttentionTile& tile, std::int32_t first, const Sees& sees, QueryState& state) {
@@ -288,35 +304,48 @@ SLIP_LANES bool anyone_sees(const LaneRanks& ranks) {
   return _mm512_cmplt_epi32_mask(_mm512_load_si512(ranks.begin), _mm512_load_si512(ranks.end)) != 0;
 }
 
+// What one register of queries has in hand between its three steps.
+struct RegisterWork {
+  alignas(64) float scores[kBlockSlots][kLanes];
+  alignas(64) float weights[kBlockSlots / 2][kLanes];
+  Lanes shrink;
+  int index;
+};
+
+void add_block(const AttentionTile& tile, const PagedBlock& block, const RegisterWork& work, QueryState& state) {
+  float(*sums)[kLanes] = state.sums[work.index];
+  if (_mm512_cmp_ps_mask(work.shrink.part[0], _mm512_set1_ps(1), _CMP_NEQ_UQ) != 0) {
+    for (int d = 0; d < round_to_lanes(tile.head_dim); ++d) store(sums[d], load(sums[d]) * work.shrink);
+  }
+  add_values(tile, block, work.weights, sums);
+}
+
+// The registers follow each other through the three steps one behind the other: the tile unit works on one while the
+// vector units weigh another, and nobody waits for what was stored just now.
 template <class Sees>
 void attend_block(const AttentionTile& tile, std::int32_t first, const Sees& sees, PagedBlock& block,
                   QueryState& state) {
   find_keys(tile, block);
   turn_values(tile, block);
   const bool whole = find_lane_ranks(tile, first, sees, state);
+  RegisterWork work[3];
+  int n = 0;
+  const auto weigh_one = [&](int turn) {
+    RegisterWork& at = work[turn % 3];
+    at.shrink = weigh(tile, whole ? nullptr : &state.ranks[at.index], at.scores, state.most[at.index],
+                      state.total[at.index], at.weights);
+  };
   for (int i = 0; i < n_registers(tile); ++i) {
-    if (whole) {
-      attend_register(tile, block, i, nullptr, state);
-    } else if (anyone_sees(state.ranks[i])) {
-      attend_register(tile, block, i, &state.ranks[i], state);
-    }
+    if (!whole && !anyone_sees(state.ranks[i])) continue;
+    work[n % 3].index = i;
+    score(tile, block, state.queries[i], work[n % 3].scores);
+    if (n >= 1) weigh_one(n - 1);
+    if (n >= 2) add_block(tile, block, work[(n - 2) % 3], state);
+    ++n;
   }
-}
-
-// Into the second-level cache, where the slots follow their pages: the next block's keys and values come from places
-// that no processor guesses.
-void fetch_block(const AttentionTile& tile, std::int32_t first, std::int32_t end) {
-  if (tile.n_visible_ranges != 0) return;
-  const std::int64_t slot_bytes = std::int64_t{tile.head_dim} * 2;
-  for (int group = 0; group < kSlotGroups; ++group) {
-    const std::int32_t slot = first + group * kRegisterSlots;
-    if (slot >= end || slot >= tile.rows[0].n_committed) return;
-    const std::byte* keys = slot_address(tile, slot, slot_bytes);
-    for (std::int64_t byte = 0; byte < kRegisterSlots * slot_bytes; byte += 64) {
-      __builtin_prefetch(keys + byte, 0, 2);
-      __builtin_prefetch(keys + tile.values_offset_bytes + byte, 0, 2);
-    }
-  }
+  if (n >= 1) weigh_one(n - 1);
+  if (n >= 2) add_block(tile, block, work[(n - 2) % 3], state);
+  if (n >= 1) add_block(tile, block, work[(n - 1) % 3], state);
 }
 
 void write_queries(const AttentionTile& tile, int index, const QueryState& state) {
@@ -347,7 +376,7 @@ void amx_attention_tile(const AttentionTile& tile) {
   _tile_loadconfig(&config);
   const TileRanks ranks = ranks_of(tile);
   for (std::int32_t first = ranks.begin; first < ranks.end; first += kBlockSlots) {
-    fetch_block(tile, first + kBlockSlots, ranks.end);
+    block.ahead = find_ahead(tile, first + kBlocksAhead * kBlockSlots);
     if (first < tile.rows[0].n_listed) listed_slot(tile, first, state.block_begin);
     const auto is_plain_to = [&](int r) { return is_plain(tile.rows[r], first); };
     find_plain_slots(tile, first, state.block_begin, block.at);

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # One source file an instruction class, each with its own flags; kernel_table.cpp chooses among them at run time.
 # -O3 even in sanitizer builds: registers hold the tiles only when the short loops over them are unrolled.
-set(always -O3)
+# Rounding is said outright (lanes.h): a compiler that fused here and not there would make classes of functions differ.
+set(always -O3 -ffp-contract=off)
 if(SLIPSTREAM_SANITIZE)  # GCC follows the null branch of the checks that UBSan adds, and warns about what it does there
   list(APPEND always -Wno-array-bounds -Wno-stringop-overflow)
 endif()

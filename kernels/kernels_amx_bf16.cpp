@@ -21,38 +21,59 @@ constexpr std::int64_t kPairBytes = 4;
 constexpr std::int64_t kSumsStride = kPanelColumns * sizeof(float);
 constexpr std::int64_t kLineBytes = 64;
 
-// One block of depth: activations [n_rows][64 bytes] and weights [kBlockSteps][kPanelColumns pairs], where they lie or
-// filled up with zeros, whose products change nothing.
+// One block of depth: activations [n_rows][64 bytes] and weights [kBlockSteps][kPanelColumns pairs].
 struct Block {
   const std::byte* x;
   const std::byte* weight;
 };
 
+// The weights of a depth that sixteen does not divide end before their block does: they are filled up with zeros, whose
+// products change nothing.
 struct LastBlock {
+  LastBlock(const MatmulTile& tile, std::int64_t at) : block{tile.x + at * kPairBytes * tile.n_rows, weight} {
+    const auto n = static_cast<std::size_t>((tile.depth - at) * kWeightStride);
+    __builtin_memcpy(weight, tile.weight + at * kWeightStride, n);
+    __builtin_memset(weight + n, 0, sizeof weight - n);
+  }
   alignas(64) std::byte weight[kBlockWeights];
+  Block block;
 };
 
-// The block at `at`; the weights of a depth that sixteen does not divide are copied, for they end before it does.
-Block block_at(const MatmulTile& tile, std::int64_t at, LastBlock& last) {
-  const std::byte* x = tile.x + at * kPairBytes * tile.n_rows;
-  const std::byte* weight = tile.weight + at * kWeightStride;
-  if (at + kBlockSteps <= tile.depth) return {x, weight};
-  const auto n = static_cast<std::size_t>((tile.depth - at) * kWeightStride);
-  __builtin_memcpy(last.weight, weight, n);
-  __builtin_memset(last.weight + n, 0, sizeof last.weight - n);
-  return {x, last.weight};
-}
+// Weights fetched into the second-level cache during a block, a quarter at a time: fetching and multiplying take turns,
+// so that neither waits for a queue of the other's.
+class Fetching {
+ public:
+  explicit Fetching(const MatmulTile& tile) : next_(tile.next_weight), bytes_(kBlockSteps * tile.next_step_bytes / 4) {}
+  void skip_quarters(int n) { next_ += next_ == nullptr ? 0 : n * bytes_; }
+  SLIP_LANES void quarter() {
+    if (next_ == nullptr) return;
+    for (std::int64_t byte = 0; byte < bytes_; byte += kLineBytes) __builtin_prefetch(next_ + byte, 0, 2);
+    next_ += bytes_;
+  }
 
-// The `part`-th of `n_parts` shares of what is fetched during a block, into the second-level cache.
-void fetch(const MatmulTile& tile, std::int64_t at, int part, int n_parts) {
-  if (tile.next_weight == nullptr) return;
-  const std::int64_t bytes = kBlockSteps * tile.next_step_bytes / n_parts;
-  const std::byte* from = tile.next_weight + at * tile.next_step_bytes + part * bytes;
-  for (std::int64_t byte = 0; byte < bytes; byte += kLineBytes) __builtin_prefetch(from + byte, 0, 2);
+ private:
+  const std::byte* next_;
+  std::int64_t bytes_;
+};
+
+SLIP_LANES void multiply_narrow(const Block& block, Fetching& fetching) {
+  fetching.quarter();
+  _tile_loadd(4, block.x, kRegisterBytes);
+  _tile_loadd(5, block.weight, kWeightStride);
+  _tile_dpbf16ps(0, 4, 5);
+  fetching.quarter();
+  _tile_loadd(6, block.weight + 64, kWeightStride);
+  _tile_dpbf16ps(1, 4, 6);
+  fetching.quarter();
+  _tile_loadd(5, block.weight + 128, kWeightStride);
+  _tile_dpbf16ps(2, 4, 5);
+  fetching.quarter();
+  _tile_loadd(6, block.weight + 192, kWeightStride);
+  _tile_dpbf16ps(3, 4, 6);
 }
 
 // Up to 16 rows against the panel's four times sixteen columns: sums in registers 0 to 3, activations in 4, weights in
-// 5 and 6 in turn. Fetching and multiplying take turns too, so that neither waits for a queue of the other's.
+// 5 and 6 in turn.
 void narrow_tile(const MatmulTile& tile) {
   TileConfig config;
   for (int i = 0; i < 5; ++i) config.set(i, tile.n_rows);
@@ -63,23 +84,12 @@ void narrow_tile(const MatmulTile& tile) {
   _tile_loadd(1, tile.sums + 16, kSumsStride);
   _tile_loadd(2, tile.sums + 32, kSumsStride);
   _tile_loadd(3, tile.sums + 48, kSumsStride);
-  LastBlock last;
-  for (std::int64_t at = 0; at < tile.depth; at += kBlockSteps) {
-    const Block block = block_at(tile, at, last);
-    fetch(tile, at, 0, 4);
-    _tile_loadd(4, block.x, kRegisterBytes);
-    _tile_loadd(5, block.weight, kWeightStride);
-    _tile_dpbf16ps(0, 4, 5);
-    fetch(tile, at, 1, 4);
-    _tile_loadd(6, block.weight + 64, kWeightStride);
-    _tile_dpbf16ps(1, 4, 6);
-    fetch(tile, at, 2, 4);
-    _tile_loadd(5, block.weight + 128, kWeightStride);
-    _tile_dpbf16ps(2, 4, 5);
-    fetch(tile, at, 3, 4);
-    _tile_loadd(6, block.weight + 192, kWeightStride);
-    _tile_dpbf16ps(3, 4, 6);
+  Fetching fetching(tile);
+  std::int64_t at = 0;
+  for (; at + kBlockSteps <= tile.depth; at += kBlockSteps) {
+    multiply_narrow({tile.x + at * kPairBytes * tile.n_rows, tile.weight + at * kWeightStride}, fetching);
   }
+  if (at < tile.depth) multiply_narrow(LastBlock(tile, at).block, fetching);
   _tile_stored(0, tile.sums, kSumsStride);
   _tile_stored(1, tile.sums + 16, kSumsStride);
   _tile_stored(2, tile.sums + 32, kSumsStride);
@@ -89,41 +99,51 @@ void narrow_tile(const MatmulTile& tile) {
 
 // What the next block needs, from the second-level cache into the first: it holds too little for rows or weights to
 // stay.
-void bring_near(const MatmulTile& tile, const Block& block, int half) {
-  const std::byte* weight = block.weight + kBlockWeights + 128 * half;
+SLIP_LANES void bring_near(const std::byte* weight, const std::byte* x) {
+#pragma GCC unroll 16
   for (int step = 0; step < kBlockSteps; ++step) {
     __builtin_prefetch(weight + step * kWeightStride, 0, 3);
     __builtin_prefetch(weight + step * kWeightStride + kLineBytes, 0, 3);
   }
-  const std::byte* x = block.x + tile.n_rows * kRegisterBytes;
-  for (int row = 0; row < tile.n_rows; ++row) __builtin_prefetch(x + row * kRegisterBytes, 0, 3);
+#pragma GCC unroll 32
+  for (int row = 0; row < kTileRows; ++row) __builtin_prefetch(x + row * kRegisterBytes, 0, 3);
+}
+
+SLIP_LANES void multiply_wide(const Block& block, std::int64_t block_bytes, Fetching& fetching) {
+  bring_near(block.weight + kBlockWeights, block.x + block_bytes);
+  fetching.quarter();
+  _tile_loadd(4, block.x, kRegisterBytes);
+  _tile_loadd(6, block.weight, kWeightStride);
+  _tile_dpbf16ps(0, 4, 6);
+  _tile_loadd(5, block.x + kRegisterRows * kRegisterBytes, kRegisterBytes);
+  _tile_dpbf16ps(2, 5, 6);
+  fetching.quarter();
+  _tile_loadd(7, block.weight + 64, kWeightStride);
+  _tile_dpbf16ps(1, 4, 7);
+  _tile_dpbf16ps(3, 5, 7);
 }
 
 // Sums of 16 rows and of up to 16 more × two times sixteen columns: four loads for four products, where one row of
 // registers would need five.
 void multiply_columns(const MatmulTile& tile, int half) {
-  const std::byte* second_x = tile.x + kRegisterRows * kRegisterBytes;
   float* upper = tile.sums + 32 * half;
   float* lower = upper + kRegisterRows * kPanelColumns;
   _tile_loadd(0, upper, kSumsStride);
   _tile_loadd(1, upper + 16, kSumsStride);
   _tile_loadd(2, lower, kSumsStride);
   _tile_loadd(3, lower + 16, kSumsStride);
-  LastBlock last;
-  for (std::int64_t at = 0; at < tile.depth; at += kBlockSteps) {
-    const Block block = block_at(tile, at, last);
-    const std::byte* weight = block.weight + 128 * half;
-    bring_near(tile, block, half);
-    fetch(tile, at, 2 * half, 4);
-    _tile_loadd(4, block.x, kRegisterBytes);
-    _tile_loadd(6, weight, kWeightStride);
-    _tile_dpbf16ps(0, 4, 6);
-    _tile_loadd(5, block.x + (second_x - tile.x), kRegisterBytes);
-    _tile_dpbf16ps(2, 5, 6);
-    fetch(tile, at, 2 * half + 1, 4);
-    _tile_loadd(7, weight + 64, kWeightStride);
-    _tile_dpbf16ps(1, 4, 7);
-    _tile_dpbf16ps(3, 5, 7);
+  const std::int64_t block_bytes = std::int64_t{tile.n_rows} * kRegisterBytes, offset = 128 * half;
+  Fetching fetching(tile);
+  fetching.skip_quarters(half * static_cast<int>(tile.depth / kBlockSteps) * 2);
+  Block block{tile.x, tile.weight + offset};
+  std::int64_t at = 0;
+  for (; at + kBlockSteps <= tile.depth; at += kBlockSteps) {
+    multiply_wide(block, block_bytes, fetching);
+    block = {block.x + block_bytes, block.weight + kBlockWeights};
+  }
+  if (at < tile.depth) {
+    const LastBlock last(tile, at);
+    multiply_wide({last.block.x, last.block.weight + offset}, block_bytes, fetching);
   }
   _tile_stored(0, upper, kSumsStride);
   _tile_stored(1, upper + 16, kSumsStride);
@@ -166,7 +186,7 @@ void attention(const AttentionTile& tile) {
 
 const KernelTable amx_bf16_kernels = {.matmul_bf16 = amx_tile,
                                       .bf16_tile_rows = kTileRows,
-                                      .bf16_stretch = 512,  // sums in registers are dear to change
+                                      .bf16_stretch = 1024,  // sums in registers are dear to change
                                       .bf16_activations = blocked_activations,
                                       .bf16_pair_bytes = kPairBytes,
                                       .bf16_block_steps = kBlockSteps,
