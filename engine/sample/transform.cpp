@@ -63,6 +63,7 @@ Candidate last_kept(const Distribution& weights, Measure measure, double target)
   const Border border = find_border(weights, measure, target);
   thread_local std::vector<Candidate> members;  // reused by every row
   members.clear();
+  members.reserve(weights.ids.size());
   for (std::size_t i = 0; i < weights.ids.size(); ++i) {
     if (bucket_of(weights.probabilities[i]) == border.bucket) {
       members.push_back({weights.probabilities[i], weights.ids[i]});

@@ -139,6 +139,7 @@ void accept(const Proposal& proposal, const TargetLaw& p_after, AcceptanceRule r
   check_shapes(proposal, rule);
   const auto judge = rule == AcceptanceRule::kCoupled ? judge_coupled : judge_by_rejection;
   verdict.accepted.clear();
+  verdict.accepted.reserve(proposal.size());
   std::int32_t node = kRoot;
   while (true) {
     const RandomAddress address = at_depth(first, verdict.accepted.size());

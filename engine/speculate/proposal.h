@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
+#include <bit>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -48,6 +51,10 @@ struct Proposal {
     if (spare_q.empty()) spare_q.emplace_back();
     q.push_back(std::move(spare_q.back()));
     spare_q.pop_back();
+    // Rounded up, so that laws of changing size soon find room wherever they come.
+    const std::size_t room = std::max<std::size_t>(256, std::bit_ceil(law_of_node.ids.size()));
+    q.back().ids.reserve(room);
+    q.back().probabilities.reserve(room);
     q.back() = law_of_node;
   }
 };

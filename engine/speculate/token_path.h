@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -14,8 +15,9 @@ namespace slip {
 // (−1: the root itself). What transforms that count tokens look at, for chains and trees alike.
 inline void write_token_path(std::span<const std::int32_t> committed, const Proposal& proposal, std::int32_t node,
                              std::vector<std::int32_t>& out) {
-  // An answer grows by a token or so a step: room for twice as much, or every step would allocate.
-  if (out.capacity() < committed.size() + proposal.size()) out.reserve(2 * (committed.size() + proposal.size()));
+  // An answer grows by a token or so a step: room for many more, or every step would allocate.
+  const std::size_t most = committed.size() + proposal.size();
+  if (out.capacity() < most) out.reserve(std::max<std::size_t>(4096, 2 * most));
   out.assign(committed.begin(), committed.end());
   for (; node >= 0; node = proposal.parents[static_cast<std::size_t>(node)]) {
     out.push_back(proposal.tokens[static_cast<std::size_t>(node)]);

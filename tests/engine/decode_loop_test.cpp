@@ -206,7 +206,7 @@ INSTANTIATE_TEST_SUITE_P(Modes, DecodeLoopTest, ::testing::ValuesIn(modes()),
 TEST_P(DecodeLoopTest, AllocatesNothingAndTakesNoLockOnceWarm) {
   for (const int n_threads : {1, 2}) {
     DecodeLoop loop(GetParam().sampling, GetParam().rule, n_threads);
-    for (int i = 0; i < 16; ++i) loop.step();
+    for (int i = 0; i < 24; ++i) loop.step();
     const std::int32_t before = loop.n_committed();
     const Counts counts = count([&] {
       for (int i = 0; i < 12; ++i) loop.step();

@@ -4,8 +4,11 @@
 
 #include <cmath>
 #include <cstring>
+#include <fstream>
 #include <limits>
+#include <string>
 
+#include "checkpoints/weight_files.h"
 #include "common/error.h"
 #include "engine/model/transformer.h"
 #include "tests/checkpoints/tiny_llama.h"
@@ -41,6 +44,50 @@ TEST(ModelWeights, LoadTheEmbeddedTargetInBothFormats) {
     EXPECT_LE(weights->bytes(), 12587904U * dtype_bytes(dtype) + 13 * 384 * 4);
   }
 }
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // whose own memory would be counted
+std::int64_t status_kib(const std::string& field) {
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);) {
+    if (line.starts_with(field + ":")) return std::stoll(line.substr(field.size() + 1));
+  }
+  return -1;
+}
+
+// Peak memory of a load beyond what was there before, in units of the packed weights.
+double peak_of_loading(bool keep_source) {
+  std::ofstream("/proc/self/clear_refs") << "5";  // forgets the peak so far
+  const std::int64_t before_kib = status_kib("VmRSS");
+  if (status_kib("VmHWM") > before_kib + 1024) return -1;  // it may not be forgotten here
+  std::shared_ptr<const ModelWeights> weights;
+  if (keep_source) {
+    const WeightFiles source(testing::embedded_target_folder());
+    std::byte sum{};
+    for (const auto& [name, tensor] : source.tensors()) {
+      for (const std::byte byte : tensor.bytes) sum ^= byte;
+    }
+    EXPECT_NE(sum, std::byte{0xA5});  // whatever it is: it has to be read
+    weights = ModelWeights::load(testing::embedded_target_folder(), Dtype::kBFloat16);
+  } else {
+    weights = ModelWeights::load(testing::embedded_target_folder(), Dtype::kBFloat16);
+  }
+  return 1024.0 * static_cast<double>(status_kib("VmHWM") - before_kib) / static_cast<double>(weights->bytes());
+}
+
+// The largest matrix is a quarter of this model, so that a load may peak at 1.25 and some pages' rounding.
+TEST(ModelWeights, LoadingNeverHoldsThemTwice) {
+  const double peak = peak_of_loading(/*keep_source=*/false);
+  if (peak < 0) GTEST_SKIP() << "the peak of this process cannot be reset";
+  EXPECT_GT(peak, 0.5);
+  EXPECT_LT(peak, 1.6);
+}
+
+TEST(ModelWeights, NegativeASecondCopyShowsInThePeak) {
+  const double peak = peak_of_loading(/*keep_source=*/true);
+  if (peak < 0) GTEST_SKIP() << "the peak of this process cannot be reset";
+  EXPECT_GT(peak, 1.6);
+}
+#endif
 
 TEST(ModelWeights, NonFiniteWeightsAreRefusedByNameWhenAsked) {
   for (const float bad : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(),
