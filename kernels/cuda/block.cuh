@@ -7,16 +7,7 @@
 
 #include <cstdint>
 
-#if defined(__CUDACC__)
-#define SLIP_DEVICE __host__ __device__ __forceinline__
-#define SLIP_PRAGMA(text) _Pragma(#text)
-#define SLIP_UNROLL SLIP_PRAGMA(unroll)
-#define SLIP_UNROLL_BY(n) SLIP_PRAGMA(unroll n)
-#else
-#define SLIP_DEVICE inline
-#define SLIP_UNROLL
-#define SLIP_UNROLL_BY(n)
-#endif
+#include "kernels/device_code.h"
 
 namespace slip::kernels::cuda {
 
