@@ -83,6 +83,11 @@ void enqueue(const MakeLaws& job, int n_rows, cudaStream_t stream) {
   if (n_rows > 0) check(launch_make_laws(job, n_rows, stream), "make_laws");
 }
 
+void enqueue(const GumbelParts& job, int n_rows, cudaStream_t stream) {
+  check_vocabulary(job.vocab, job.stride);
+  if (n_rows > 0) check(launch_gumbel_parts(job, n_rows, stream), "gumbel_parts");
+}
+
 void enqueue(const DrawTokens& job, int n_rows, cudaStream_t stream) {
   check_vocabulary(job.vocab, job.stride);
   if (n_rows > 0) check(launch_draw_tokens(job, n_rows, stream), "draw_tokens");

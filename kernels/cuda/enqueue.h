@@ -35,6 +35,7 @@ struct AttentionGrid {
 };
 void enqueue(const Attention& job, const AttentionGrid& grid, cudaStream_t stream);
 void enqueue(const MakeLaws& job, int n_rows, cudaStream_t stream);
+void enqueue(const GumbelParts& job, int n_rows, cudaStream_t stream);
 void enqueue(const DrawTokens& job, int n_rows, cudaStream_t stream);
 void enqueue(const Accept& job, int n_proposals, cudaStream_t stream);
 void enqueue(const Observe& job, int n_rows, cudaStream_t stream);

@@ -190,50 +190,96 @@ struct MassKept {
   }
 };
 
+struct IdRange {
+  std::int32_t begin, end;
+};
+
 template <class Measure>
-SLIP_DEVICE Mass sum_over(const LawBlock& block, std::int32_t vocab, const Measure& measure, LawShared& shared) {
+SLIP_DEVICE Mass sum_over(const LawBlock& block, const IdRange& ids, const Measure& measure, LawShared& shared) {
   LawBlock::Per<Mass> sum;
   block.each_apart([&](int thread) {
     Mass own = 0;
-    for (std::int32_t id = thread; id < vocab; id += kLawThreads) own += measure(id);
+    for (std::int32_t id = ids.begin + thread; id < ids.end; id += kLawThreads) own += measure(id);
     sum[thread] = own;
   });
   return block.combine(sum, shared.sums, Add{});
 }
+template <class Measure>
+SLIP_DEVICE Mass sum_over(const LawBlock& block, std::int32_t vocab, const Measure& measure, LawShared& shared) {
+  return sum_over(block, IdRange{0, vocab}, measure, shared);
+}
 
-// The greatest logit and its lowest id, and whether all are numbers below +inf and one is above −inf.
-SLIP_DEVICE void find_best(const LawBlock& block, const LogitRow& row, RowLaw& law, LawShared& shared) {
+// What one part of a row comes to. Few rows leave most of a device idle, so a row may be cut into parts, each a block
+// of its own: what is taken from them is a greatest or an integer sum, and so the same however many there are.
+inline constexpr int kRowParts = 32;
+struct RowPart {
+  std::uint64_t best_key = 0;  // 0: nothing but what is not a number
+  Mass mass = 0;               // of what min_p lets through
+  double soonest = 0;          // of draw_gumbel(): the least arrival …
+  std::int32_t winner = 0;     // … and whose it is
+  std::int32_t broken = 0;     // not 0: a NaN or +inf
+};
+
+SLIP_DEVICE IdRange part_of(std::int32_t vocab, int part) {
+  const std::int32_t size = (vocab + kRowParts - 1) / kRowParts, begin = part * size, end = begin + size;
+  return {begin < vocab ? begin : vocab, end < vocab ? end : vocab};
+}
+
+// The rank_key() of the greatest logit, and whether all are numbers below +inf.
+SLIP_DEVICE RowPart best_of(const LawBlock& block, const LogitRow& row, const IdRange& ids, LawShared& shared) {
   LawBlock::Per<std::uint64_t> best;
   LawBlock::Per<std::int32_t> broken;
   block.each_apart([&](int thread) {
     best[thread] = 0;
     broken[thread] = 0;
-    for (std::int32_t id = thread; id < row.vocab; id += kLawThreads) {
+    for (std::int32_t id = ids.begin + thread; id < ids.end; id += kLawThreads) {
       const float logit = row.logits[id];
       broken[thread] |= logit < infinity() ? 0 : 1;
       const std::uint64_t key = logit < infinity() ? rank_key(logit, id) : 0;
       best[thread] = key > best[thread] ? key : best[thread];
     }
   });
-  const std::uint64_t first = block.combine(best, shared.keys, Larger{});
-  const std::int32_t any_broken = block.combine(broken, shared.counts, AsOr{});
-  law.best = first == 0 ? 0 : id_of_key(first);
-  law.largest = row.logits[law.best];
-  law.state = any_broken != 0 || !(law.largest > -infinity()) ? LawState::kNotANumber : LawState::kFine;
+  RowPart part;
+  part.best_key = block.combine(best, shared.keys, Larger{});
+  part.broken = block.combine(broken, shared.counts, AsOr{});
+  return part;
 }
 
-// The law of one row, the same in all threads.
-SLIP_DEVICE RowLaw law_of(const LawBlock& block, const LogitRow& row, const Transform& transform, LawShared& shared) {
+SLIP_DEVICE void set_best(const LogitRow& row, const RowPart& of, RowLaw& law) {
+  law.best = of.best_key == 0 ? 0 : id_of_key(of.best_key);
+  law.largest = row.logits[law.best];
+  law.state = of.broken != 0 || !(law.largest > -infinity()) ? LawState::kNotANumber : LawState::kFine;
+}
+SLIP_DEVICE void find_best(const LawBlock& block, const LogitRow& row, RowLaw& law, LawShared& shared) {
+  set_best(row, best_of(block, row, {0, row.vocab}, shared), law);
+}
+
+// A row's parts as one; few enough for every thread to go through them.
+SLIP_DEVICE RowPart together(const RowPart* parts) {
+  RowPart all = parts[0];
+  for (int i = 1; i < kRowParts; ++i) {
+    all.best_key = Larger{}(all.best_key, parts[i].best_key);
+    all.broken |= parts[i].broken;
+    all.mass += parts[i].mass;
+  }
+  return all;
+}
+
+// The law of one row, the same in all threads. `parts`: what scan_best() and scan_mass() found, or null.
+SLIP_DEVICE RowLaw law_of(const LawBlock& block, const LogitRow& row, const Transform& transform, const RowPart* parts,
+                          LawShared& shared) {
   RowLaw law;
   law.temperature = transform.temperature;
   law.min_p = transform.min_p;
-  find_best(block, row, law, shared);
+  const RowPart known = parts == nullptr ? best_of(block, row, {0, row.vocab}, shared) : together(parts);
+  set_best(row, known, law);
   if (transform.temperature == 0 || law.state != LawState::kFine) return law;
   const int bits = fraction_bits(row.vocab);
   if (transform.top_k > 0) {
     law.border = last_of_head(block, row, CountKept{row, law}, transform.top_k, shared);
   }
-  Mass total = sum_over(block, row.vocab, MassKept{row, law, bits}, shared);
+  const bool is_known = parts != nullptr && transform.top_k == 0;
+  Mass total = is_known ? known.mass : sum_over(block, row.vocab, MassKept{row, law, bits}, shared);
   if (transform.top_p < 1) {
     const double target = transform.top_p * static_cast<double>(total);
     const std::uint64_t border = last_of_head(block, row, MassKept{row, law, bits}, target, shared);
@@ -244,18 +290,44 @@ SLIP_DEVICE RowLaw law_of(const LawBlock& block, const LogitRow& row, const Tran
   return law;
 }
 
-// Laws of many rows: block x takes row x.
+// Laws of many rows: block x takes row x. With `parts`, scan_best() and scan_mass() go before, block (x, y) taking part
+// y of row x.
 struct MakeLaws {
   const float* logits = nullptr;  // [n_rows, stride]
   std::int64_t stride = 0;
   std::int32_t vocab = 0;
   const Transform* transforms = nullptr;  // [n_rows]
   RowLaw* laws = nullptr;                 // [n_rows]
+  RowPart* parts = nullptr;               // [n_rows, kRowParts] to work in; null: one block does all of a row
 };
+
+SLIP_DEVICE void scan_best(const LawBlock& block, const MakeLaws& job, LawShared& shared) {
+  const LogitRow row{job.logits + block.x * job.stride, job.vocab};
+  const RowPart part = best_of(block, row, part_of(job.vocab, block.y), shared);
+  block.each_apart([&](int thread) {
+    if (thread == 0) job.parts[block.x * kRowParts + block.y] = part;
+  });
+}
+
+SLIP_DEVICE void scan_mass(const LawBlock& block, const MakeLaws& job, LawShared& shared) {
+  const LogitRow row{job.logits + block.x * job.stride, job.vocab};
+  const Transform transform = job.transforms[block.x];
+  RowLaw law;
+  law.temperature = transform.temperature;
+  law.min_p = transform.min_p;
+  set_best(row, together(job.parts + block.x * kRowParts), law);
+  if (law.temperature == 0 || law.state != LawState::kFine) return;
+  const MassKept kept{row, law, fraction_bits(job.vocab)};
+  const Mass mass = sum_over(block, part_of(job.vocab, block.y), kept, shared);
+  block.each_apart([&](int thread) {
+    if (thread == 0) job.parts[block.x * kRowParts + block.y].mass = mass;
+  });
+}
 
 SLIP_DEVICE void make_law(const LawBlock& block, const MakeLaws& job, LawShared& shared) {
   const LogitRow row{job.logits + block.x * job.stride, job.vocab};
-  const RowLaw law = law_of(block, row, job.transforms[block.x], shared);
+  const RowPart* parts = job.parts == nullptr ? nullptr : job.parts + block.x * kRowParts;
+  const RowLaw law = law_of(block, row, job.transforms[block.x], parts, shared);
   block.each_apart([&](int thread) {
     if (thread == 0) job.laws[block.x] = law;
   });

@@ -40,31 +40,69 @@ SLIP_DEVICE std::int32_t draw_inverse_cdf(const LawBlock& block, std::int32_t vo
   }
 }
 
-// argmax(log p + g), as argmin(−log u / p): the same uniform numbers as the CPU's.
-SLIP_DEVICE std::int32_t draw_gumbel(const LawBlock& block, const LogitRow& row, const RowLaw& law,
-                                     const RandomAddress& address, LawShared& shared) {
-  if (law.temperature == 0) return law.best;
-  LawBlock::Per<double> soonest;
+// argmax(log p + g) over some ids, as argmin(−log u / p): the same uniform numbers as the CPU's. winner ≥ vocab: no id
+// there has any probability.
+SLIP_DEVICE RowPart soonest_of(const LawBlock& block, const LogitRow& row, const RowLaw& law,
+                               const RandomAddress& address, const IdRange& ids, LawShared& shared) {
+  LawBlock::Per<double> soonest, own;
   LawBlock::Per<std::int32_t> winner;
   block.each_apart([&](int thread) {
     soonest[thread] = static_cast<double>(infinity());
     winner[thread] = row.vocab;
-    for (std::int32_t id = thread; id < row.vocab; id += kLawThreads) {
+    for (std::int32_t id = ids.begin + thread; id < ids.end; id += kLawThreads) {
       const double p = probability(row, law, id);
       if (!(p > 0)) continue;
       const double u = open_unit_interval(random_bits(address, RandomPurpose::kGumbel, static_cast<std::uint32_t>(id)));
+      if (1 - u > p * soonest[thread] * (1 + 1e-12)) continue;  // 1 − u ≤ −log u rules out most without a logarithm
       const double arrival = -log(u) / p;
       if (arrival < soonest[thread]) {
         soonest[thread] = arrival;
         winner[thread] = id;
       }
     }
+    own[thread] = soonest[thread];
   });
-  LawBlock::Per<double> own;
-  block.each_apart([&](int thread) { own[thread] = soonest[thread]; });
-  const double least = block.combine(own, shared.times, Smaller{});
-  block.each_apart([&](int thread) { winner[thread] = soonest[thread] == least ? winner[thread] : row.vocab; });
-  return block.combine(winner, shared.counts, Smaller{});
+  RowPart part;
+  part.soonest = block.combine(own, shared.times, Smaller{});
+  block.each_apart([&](int thread) { winner[thread] = soonest[thread] == part.soonest ? winner[thread] : row.vocab; });
+  part.winner = block.combine(winner, shared.counts, Smaller{});
+  return part;
+}
+
+// Block (x, y) takes part y of row x: what DrawTokens and Accept then find in `parts`.
+struct GumbelParts {
+  const float* logits = nullptr;  // [n_rows, stride]
+  std::int64_t stride = 0;
+  std::int32_t vocab = 0;
+  const RowLaw* laws = nullptr;              // [n_rows]
+  const RandomAddress* addresses = nullptr;  // [n_rows]
+  RowPart* parts = nullptr;                  // [n_rows, kRowParts]
+};
+
+SLIP_DEVICE void scan_gumbel(const LawBlock& block, const GumbelParts& job, LawShared& shared) {
+  const RowLaw law = job.laws[block.x];
+  RowPart part;
+  part.winner = job.vocab;
+  part.soonest = static_cast<double>(infinity());
+  if (law.state == LawState::kFine && law.temperature > 0) {
+    const LogitRow row{job.logits + block.x * job.stride, job.vocab};
+    part = soonest_of(block, row, law, job.addresses[block.x], part_of(job.vocab, block.y), shared);
+  }
+  block.each_apart([&](int thread) {
+    if (thread == 0) job.parts[block.x * kRowParts + block.y] = part;
+  });
+}
+
+// `parts`: the row's of scan_gumbel() at this address, or null.
+SLIP_DEVICE std::int32_t draw_gumbel(const LawBlock& block, const LogitRow& row, const RowLaw& law,
+                                     const RandomAddress& address, const RowPart* parts, LawShared& shared) {
+  if (law.temperature == 0) return law.best;
+  if (parts == nullptr) return soonest_of(block, row, law, address, {0, row.vocab}, shared).winner;
+  RowPart best = parts[0];
+  for (int i = 1; i < kRowParts; ++i) {  // ids rise with the parts, so the first of equals has the lowest
+    if (parts[i].soonest < best.soonest) best = parts[i];
+  }
+  return best.winner;
 }
 
 // A token a row: block x takes row x.
@@ -72,9 +110,10 @@ struct DrawTokens {
   const float* logits = nullptr;  // [n_rows, stride]
   std::int64_t stride = 0;
   std::int32_t vocab = 0;
-  const RowLaw* laws = nullptr;                   // [n_rows]
-  const RandomAddress* addresses = nullptr;       // [n_rows]
-  bool coupled = false;                           // by Gumbel noise; else by inverse CDF
+  const RowLaw* laws = nullptr;              // [n_rows]
+  const RandomAddress* addresses = nullptr;  // [n_rows]
+  bool coupled = false;                      // by Gumbel noise; else by inverse CDF
+  const RowPart* parts = nullptr;            // [n_rows, kRowParts] of GumbelParts at these addresses; null: drawn here
   RandomPurpose purpose = RandomPurpose::kDraft;  // of the uniform number, when not coupled
   std::int32_t* tokens = nullptr;                 // [n_rows]
   float* logprobs = nullptr;                      // [n_rows] log of the drawn token's probability; null: not wanted
@@ -93,7 +132,8 @@ SLIP_DEVICE void draw_token(const LawBlock& block, const DrawTokens& job, LawSha
   if (law.state == LawState::kFine && law.temperature > 0) {
     const RandomAddress address = job.addresses[block.x];
     if (job.coupled) {
-      token = draw_gumbel(block, row, law, address, shared);
+      const RowPart* parts = job.parts == nullptr ? nullptr : job.parts + block.x * kRowParts;
+      token = draw_gumbel(block, row, law, address, parts, shared);
     } else {
       const ShareOfLaw share{row, law};
       const Mass total = sum_over(block, job.vocab, share, shared);
@@ -138,6 +178,8 @@ struct Accept {
   const float* target_logits = nullptr;
   std::int64_t target_stride = 0;
   const RowLaw* target_laws = nullptr;
+  const RowPart* target_parts =
+      nullptr;  // [target rows, kRowParts] of GumbelParts, for coupled proposals; null: drawn here
   const float* draft_logits = nullptr;  // not read for deterministic and coupled proposals
   std::int64_t draft_stride = 0;
   const RowLaw* draft_laws = nullptr;
@@ -228,7 +270,8 @@ SLIP_DEVICE Judged judge_coupled(const LawBlock& block, const Accept& job, const
   Judged judged;
   const std::int32_t row = proposal.first_row + node + 1;
   const LogitRow target{job.target_logits + row * job.target_stride, job.vocab};
-  judged.token = draw_gumbel(block, target, job.target_laws[row], address, shared.law);
+  const RowPart* parts = job.target_parts == nullptr ? nullptr : job.target_parts + std::int64_t{row} * kRowParts;
+  judged.token = draw_gumbel(block, target, job.target_laws[row], address, parts, shared.law);
   for (std::int32_t i = node + 1; i < proposal.n_nodes; ++i) {
     if (job.parents[proposal.first_node + i] != node) continue;
     judged.had_children = true;

@@ -5,7 +5,26 @@ namespace slip::kernels::cuda {
 namespace {
 
 __device__ LawBlock this_block() {
-  return LawBlock{static_cast<int>(blockIdx.x), 0, 0};
+  return LawBlock{static_cast<int>(blockIdx.x), static_cast<int>(blockIdx.y), 0};
+}
+
+dim3 parts_of(int n_rows) {
+  return dim3(static_cast<unsigned>(n_rows), kRowParts);
+}
+
+__global__ void __launch_bounds__(kLawThreads) scan_bests(MakeLaws job) {
+  __shared__ LawShared shared;
+  scan_best(this_block(), job, shared);
+}
+
+__global__ void __launch_bounds__(kLawThreads) scan_masses(MakeLaws job) {
+  __shared__ LawShared shared;
+  scan_mass(this_block(), job, shared);
+}
+
+__global__ void __launch_bounds__(kLawThreads) scan_gumbels(GumbelParts job) {
+  __shared__ LawShared shared;
+  scan_gumbel(this_block(), job, shared);
 }
 
 __global__ void __launch_bounds__(kLawThreads) make_laws(MakeLaws job) {
@@ -36,7 +55,16 @@ __global__ void __launch_bounds__(kLawThreads) fused_losses(FusedLoss job) {
 }  // namespace
 
 cudaError_t launch_make_laws(const MakeLaws& job, int n_rows, cudaStream_t stream) {
+  if (job.parts != nullptr) {
+    scan_bests<<<parts_of(n_rows), kLawThreads, 0, stream>>>(job);
+    scan_masses<<<parts_of(n_rows), kLawThreads, 0, stream>>>(job);
+  }
   make_laws<<<n_rows, kLawThreads, 0, stream>>>(job);
+  return cudaGetLastError();
+}
+
+cudaError_t launch_gumbel_parts(const GumbelParts& job, int n_rows, cudaStream_t stream) {
+  scan_gumbels<<<parts_of(n_rows), kLawThreads, 0, stream>>>(job);
   return cudaGetLastError();
 }
 

@@ -32,9 +32,19 @@ std::vector<float> random_logits(std::int32_t vocab, std::uint64_t seed, double 
 RowLaw law_on_host(const std::vector<float>& logits, const SamplingParams& params) {
   const auto shared = std::make_unique<LawShared>();
   const Transform transform{params.temperature, params.min_p, params.top_p, params.top_k};
-  RowLaw law;
+  RowLaw law, by_parts;
   MakeLaws job{logits.data(), std::ssize(logits), static_cast<std::int32_t>(logits.size()), &transform, &law};
   run_on_host<kLawThreads>({}, [&](const LawBlock& block) { make_law(block, job, *shared); });
+  std::vector<RowPart> parts(kRowParts);
+  job.parts = parts.data();
+  job.laws = &by_parts;
+  run_on_host<kLawThreads>({1, kRowParts}, [&](const LawBlock& block) { scan_best(block, job, *shared); });
+  run_on_host<kLawThreads>({1, kRowParts}, [&](const LawBlock& block) { scan_mass(block, job, *shared); });
+  run_on_host<kLawThreads>({}, [&](const LawBlock& block) { make_law(block, job, *shared); });
+  EXPECT_EQ(by_parts.total, law.total);
+  EXPECT_EQ(by_parts.border, law.border);
+  EXPECT_EQ(by_parts.best, law.best);
+  EXPECT_EQ(by_parts.state, law.state);
   return law;
 }
 
@@ -116,6 +126,16 @@ std::int32_t draw_on_host(const std::vector<float>& logits, const SamplingParams
   job.tokens = &token;
   job.logprobs = &logprob;
   run_on_host<kLawThreads>({}, [&](const LawBlock& block) { draw_token(block, job, *shared); });
+  if (coupled) {
+    std::vector<RowPart> parts(kRowParts);
+    const GumbelParts scan{logits.data(), std::ssize(logits), job.vocab, &law, &address, parts.data()};
+    run_on_host<kLawThreads>({1, kRowParts}, [&](const LawBlock& block) { scan_gumbel(block, scan, *shared); });
+    std::int32_t by_parts = -1;
+    job.parts = parts.data();
+    job.tokens = &by_parts;
+    run_on_host<kLawThreads>({}, [&](const LawBlock& block) { draw_token(block, job, *shared); });
+    EXPECT_EQ(by_parts, token);
+  }
   Distribution expected;
   transform_logits(logits, params, {}, expected);
   EXPECT_NEAR(logprob, std::log(expected.probability(token)), 1e-6);
