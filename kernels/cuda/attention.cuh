@@ -19,7 +19,7 @@ inline constexpr int kMostTileRows = 16, kMostTileQueries = 64;
 using AttentionBlock = Block<kAttentionThreads>;
 static_assert(kBlockRanks == kWarp);
 
-// Rows [first_row, first_row + n_rows) of one sequence; n_rows 0: nothing to do.
+// Rows [first_row, first_row + n_rows) of one sequence, with the same visible ranges; n_rows 0: nothing to do.
 struct AttentionTileRows {
   std::int32_t first_row = 0, n_rows = 0;
 };
@@ -52,34 +52,59 @@ struct Ranks {
   std::int32_t begin, end;
 };
 
-// What a row sees by rank: ranks below n_identity are the slots of the same number, later ones follow the set bits.
+// What a row sees by rank: ranks below n_listed are those of its committed slots that it may see, those up to n_plain
+// the slots after them in order, as a chain has it; later ones follow the set bits.
 struct RankView {
-  std::int32_t n_committed, n_identity, first_visible, n_visible;
+  std::int32_t n_committed, n_listed, n_plain, first_visible, n_visible;
 };
 
+// How many of the row's committed slots before `slot` it may see.
+SLIP_DEVICE std::int32_t listed_before(const DeviceRow& row, std::int32_t slot) {
+  if (row.n_ranges == 0) return slot;
+  std::int32_t n = 0;
+  for (std::int32_t i = 0; i < row.n_ranges; ++i) {
+    const DeviceRange range = row.visible[i];
+    const std::int32_t end = range.end < slot ? range.end : slot;
+    n += end > range.begin ? end - range.begin : 0;
+  }
+  return n;
+}
+
 SLIP_DEVICE RankView view_of(const DeviceRow& row) {
-  RankView view{row.n_committed, 0, 0, 0};
-  if (row.n_words == 0) {
-    view.n_visible = view.n_identity = row.n_committed + row.own_index + 1;
-  } else {
-    std::int32_t n_leading = 0, n_set = 0;
+  RankView view{row.n_committed, listed_before(row, row.n_committed), 0, 0, 0};
+  std::int32_t n_leading = row.own_index + 1, n_of_step = row.own_index + 1;
+  if (row.n_words > 0) {
     bool leading = true;
+    n_leading = n_of_step = 0;
     for (std::int32_t i = 0; i < row.n_words; ++i) {
       const std::uint64_t word = row.ancestors[i];
-      n_set += count_bits(word);
+      n_of_step += count_bits(word);
       if (leading) n_leading += count_bits(word & ~(word + 1));  // the ones below the lowest zero
       leading = leading && ~word == 0;
     }
-    view.n_identity = row.n_committed + n_leading;
-    view.n_visible = row.n_committed + n_set;
   }
-  if (row.window > 0 && view.n_visible > row.window) view.first_visible = view.n_visible - row.window;
+  view.n_plain = view.n_listed + n_leading;
+  view.n_visible = view.n_listed + n_of_step;
+  const std::int32_t n_positions = row.n_committed + n_of_step;
+  if (row.window > 0 && n_positions > row.window) {
+    const std::int32_t oldest = n_positions - row.window;  // position in the window
+    view.first_visible =
+        oldest < row.n_committed ? listed_before(row, oldest) : view.n_listed + oldest - row.n_committed;
+  }
   return view;
 }
 
 SLIP_DEVICE std::int32_t slot_of_rank(const DeviceRow& row, const RankView& view, std::int32_t rank) {
-  if (rank < view.n_identity) return rank;
-  std::int32_t left = rank - row.n_committed;  // so many set bits come first
+  if (rank < view.n_listed) {
+    if (row.n_ranges == 0) return rank;
+    std::int32_t range = 0;
+    for (; rank >= row.visible[range].end - row.visible[range].begin; ++range) {
+      rank -= row.visible[range].end - row.visible[range].begin;
+    }
+    return row.visible[range].begin + rank;
+  }
+  std::int32_t left = rank - view.n_listed;  // so many set bits come first
+  if (rank < view.n_plain) return row.n_committed + left;
   std::int32_t word = 0;
   while (count_bits(row.ancestors[word]) <= left) left -= count_bits(row.ancestors[word++]);
   std::uint64_t bits = row.ancestors[word];
@@ -159,7 +184,7 @@ SLIP_DEVICE bool sees(const RankView& view, std::int32_t first) {
   return ranks.begin < ranks.end;
 }
 SLIP_DEVICE bool is_plain(const RankView& view, std::int32_t first) {
-  return first + ranks_in_block(view, first).end <= view.n_identity;
+  return first + ranks_in_block(view, first).end <= view.n_plain;
 }
 
 SLIP_DEVICE void prepare_tile(const AttentionBlock& block, const Attention& job, const TileWork& work,

@@ -78,6 +78,11 @@ struct DeviceKv {
   SLIP_DEVICE std::int64_t value_offset() const { return std::int64_t{n_kv_heads} * page_tokens * head_dim; }
 };
 
+// Cache slots [begin, end).
+struct DeviceRange {
+  std::int32_t begin = 0, end = 0;
+};
+
 // AttentionRow of kernels/attention.h in device memory.
 struct DeviceRow {
   const std::int32_t* pages = nullptr;
@@ -86,6 +91,8 @@ struct DeviceRow {
   std::int32_t n_committed = 0;
   std::int32_t own_index = 0;
   std::int32_t window = 0;
+  const DeviceRange* visible = nullptr;
+  std::int32_t n_ranges = 0;  // of `visible`; 0: all committed slots
 };
 
 // A row's query and key heads normalised (where the model does), turned to its position, and its keys and values put

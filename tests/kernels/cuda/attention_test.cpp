@@ -16,10 +16,12 @@ AttentionShape shape_of(int n_heads, int n_kv_heads, int head_dim, int page_toke
 }
 
 std::vector<DeviceRow> device_rows(const std::vector<AttentionRow>& rows) {
+  static_assert(sizeof(DeviceRange) == sizeof(SlotRange));
   std::vector<DeviceRow> out;
   for (const AttentionRow& row : rows) {
     out.push_back({row.pages, row.ancestors.data(), static_cast<std::int32_t>(row.ancestors.size()), row.n_committed,
-                   row.own_index, row.window});
+                   row.own_index, row.window, reinterpret_cast<const DeviceRange*>(row.visible.data()),
+                   static_cast<std::int32_t>(row.visible.size())});
   }
   return out;
 }
@@ -109,6 +111,39 @@ TEST(CudaAttention, ATreeEqualsTheReference) {
     expect_reference(shape, sequence, visible_slots(tree, 70, 2, n_committed), out);
     EXPECT_TRUE(same_bits(out, attend_on_host(shape, sequence.kv(), rows, 0, {false, 16, 1})));
   }
+}
+
+// Sinks and a window of the cache, pieces of it, and nothing of it.
+TEST(CudaAttention, ASubsetEqualsTheReferenceAndAllOfItIsNoSubset) {
+  const AttentionShape shape = shape_of(6, 2, 64);
+  const int n_committed = 300, n_rows = 12;
+  const PagedSequence sequence(shape, n_committed + n_rows, 1);
+  const auto tree = random_tree(n_rows, 1, 8);
+  using Ranges = std::vector<SlotRange>;
+  for (const Ranges& visible : {Ranges{{0, 0}}, Ranges{{0, 4}, {250, 300}}, Ranges{{3, 40}, {41, 42}, {90, 299}}}) {
+    for (const int window : {0, 5, 100}) {
+      auto rows = windowed(tree_rows(sequence, tree, n_rows, 1, n_committed), window);
+      for (AttentionRow& row : rows) row.visible = visible;
+      std::vector<std::vector<int>> slots;
+      for (const auto& seen : visible_slots(tree, n_rows, 1, n_committed)) {
+        slots.emplace_back();
+        for (std::size_t position = 0; position < seen.size(); ++position) {
+          const bool listed =
+              seen[position] >= n_committed || std::any_of(visible.begin(), visible.end(), [&](SlotRange r) {
+                return r.begin <= seen[position] && seen[position] < r.end;
+              });
+          const bool recent = window == 0 || seen.size() - position <= static_cast<std::size_t>(window);
+          if (listed && recent) slots.back().push_back(seen[position]);
+        }
+      }
+      expect_reference(shape, sequence, slots, attend_on_host(shape, sequence.kv(), rows, 0, {window != 5}));
+    }
+  }
+  const Ranges all{{0, 100}, {100, 300}};
+  auto rows = tree_rows(sequence, tree, n_rows, 1, n_committed);
+  const auto expected = attend_on_host(shape, sequence.kv(), rows, 0, {});
+  for (AttentionRow& row : rows) row.visible = all;
+  EXPECT_TRUE(same_bits(expected, attend_on_host(shape, sequence.kv(), rows, 0, {})));
 }
 
 // Splits of their own or in one block, rows and heads a tile, and pages: none of it is in the bits.
