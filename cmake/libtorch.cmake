@@ -1,17 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 # LibTorch as the target `slipstream::torch`.
 #
-# The PyPI wheel is the default: a CPU build needs of it only libtorch_cpu and libc10, which in turn need libcudart and
-# libcupti from two small wheels beside it (no CUDA toolkit, no 3 GB of other packages). Any other LibTorch is taken
-# through CMAKE_PREFIX_PATH by find_package.
+# The PyPI wheel is the default: of it we link only libtorch_cpu and libc10, which in turn need libcudart and libcupti
+# from two small wheels beside it (no CUDA toolkit, no 3 GB of other packages), whether or not our own kernels are built
+# for CUDA. Any other LibTorch, one with CUDA too, is taken through CMAKE_PREFIX_PATH by find_package.
 set(SLIPSTREAM_VENV "${CMAKE_SOURCE_DIR}/.venv" CACHE PATH "Python environment that holds the torch wheel")
 
-if(SLIPSTREAM_CUDA OR CMAKE_PREFIX_PATH)
-  if(NOT CMAKE_PREFIX_PATH)
-    execute_process(COMMAND "${SLIPSTREAM_VENV}/bin/python" -c "import torch.utils; print(torch.utils.cmake_prefix_path)"
-                    OUTPUT_VARIABLE torch_prefix OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
-    list(APPEND CMAKE_PREFIX_PATH "${torch_prefix}")
-  endif()
+if(CMAKE_PREFIX_PATH)
   find_package(Torch REQUIRED)
   add_library(slipstream_torch INTERFACE)
   target_link_libraries(slipstream_torch INTERFACE ${TORCH_LIBRARIES})

@@ -22,7 +22,6 @@ namespace slip {
 namespace {
 
 constexpr int kLanes = 16;
-constexpr double kSmallestTail = 1e-8;
 // Below this share the bucket is summed by itself: whole minus kept would cancel.
 constexpr double kCancelling = 1e-4;
 
@@ -84,37 +83,12 @@ SLIP_VECTOR_CLONES void scale_all(float* x, std::int64_t n, float factor) {
   for (std::int64_t i = 0; i < n; ++i) x[i] *= factor;
 }
 
-// One bucket's view of a loss: its term, and g = d loss / d Q where Q is the bucket's share under the draft.
-struct Term {
-  double loss = 0;
-  double slope = 0;
-};
-
-Term bucket_term(const LossOptions& options, double p, double log_p, double q, double log_q) {
-  switch (options.kind) {
-    case LossKind::kForwardKl:
-      return {p > 0 ? p * (log_p - log_q) : 0.0, -p / q};
-    case LossKind::kReverseKl:
-      return {q * (log_q - log_p), log_q - log_p + 1};
-    case LossKind::kJsd: {
-      const double b = options.beta;
-      const double m = b * p + (1 - b) * q;
-      const double log_m = std::log(m);
-      const double from_p = p > 0 ? b * p * (log_p - log_m) : 0.0;
-      return {from_p + (1 - b) * q * (log_q - log_m), (1 - b) * (log_q - log_m)};
-    }
-    case LossKind::kTotalVariation:
-      return {p - std::min(p, q), q < p ? -1.0 : 0.0};
-  }
-  return {};
-}
-
 // p at temperature T on the kept ids and, last, the bucket: log p, normalised.
 void log_targets(const LossOptions& options, const float* logprobs, std::int64_t k, float log_tail, bool has_tail,
                  std::vector<double>& log_p) {
   log_p.resize(static_cast<std::size_t>(k) + (has_tail ? 1 : 0));
   for (std::int64_t i = 0; i < k; ++i) log_p[i] = logprobs[i];
-  if (has_tail) log_p[k] = std::max<double>(log_tail, std::log(kSmallestTail));
+  if (has_tail) log_p[k] = std::max<double>(log_tail, std::log(kernels::kSmallestTail));
   double top = -INFINITY;
   for (double& value : log_p) top = std::max(top, value /= options.temperature);
   double sum = 0;
@@ -182,7 +156,7 @@ double fused_loss_row(const LossOptions& options, const float* logits, std::int6
   double mean_slope = 0;  // Σ Q g: what the softmax's normalisation takes from every slope
   auto add_bucket = [&](std::size_t bucket, double q, double log_q) {
     const double p = std::exp(log_p[bucket]);
-    const Term term = bucket_term(options, p, log_p[bucket], q, log_q);
+    const kernels::LossTerm term = kernels::bucket_term(options, p, log_p[bucket], q, log_q);
     loss += term.loss;
     slopes[bucket] = term.slope;
     mean_slope += q * term.slope;

@@ -4,20 +4,9 @@
 #include <cstdint>
 #include <string>
 
+#include "kernels/loss_terms.h"
+
 namespace slip {
-
-enum class LossKind : std::uint8_t {
-  kForwardKl,       // KL(p‖q)
-  kReverseKl,       // KL(q‖p)
-  kJsd,             // β·KL(p‖m) + (1−β)·KL(q‖m), m = βp + (1−β)q
-  kTotalVariation,  // 1 − Σ min(p, q): the rejection rate itself
-};
-
-struct LossOptions {
-  LossKind kind = LossKind::kForwardKl;
-  double beta = 0.5;         // kJsd only, (0, 1)
-  double temperature = 1.0;  // > 0; p and q are compared at this temperature; the traffic's own
-};
 
 LossKind parse_loss(const std::string& name);  // "kl", "rkl", "jsd", "tv"; Error{kInvalidArgument} listing them
 const char* loss_name(LossKind kind);

@@ -4,7 +4,7 @@
 set -u
 why=${1:-}
 wanted=${SLIPSTREAM_CUDA:-auto}
-wheel_major=13
+kernels_major=13
 tell() { [ "$why" = why ] && echo "cuda: $1" >&2; return 0; }
 refuse() { # the reason a CUDA build cannot be
   if [ "$wanted" = ON ]; then echo "cuda: SLIPSTREAM_CUDA=ON, but $1" >&2; exit 2; fi
@@ -17,7 +17,7 @@ sources=$(git ls-files '*.cu' 2>/dev/null | head -1)
 [ -n "$sources" ] || refuse "this version has no CUDA sources yet"
 command -v nvcc >/dev/null || refuse "nvcc is not on PATH"
 major=$(nvcc --version | sed -n 's/.*release \([0-9]*\)\..*/\1/p')
-[ "$major" = "$wheel_major" ] || refuse "nvcc is CUDA $major and LibTorch's wheel is CUDA $wheel_major"
+[ "$major" = "$kernels_major" ] || refuse "nvcc is CUDA $major and the kernels are written for CUDA $kernels_major"
 gcc_major=$(g++ -dumpversion | cut -d. -f1)
 [ "$gcc_major" -le 15 ] || refuse "CUDA $major does not support g++ $gcc_major"
 tell "CUDA $major build"

@@ -88,15 +88,11 @@ make_environment() {
 
 install_wheels() {
   local list=tools/requirements-cpu.txt arguments=(--no-deps --require-hashes) flavour
-  if [ "$(bash tools/cuda.sh)" = ON ]; then
-    list=tools/requirements-cuda.txt
-    arguments=()
-  fi
   flavour=$(sha256sum "$list" | cut -c1-16)
   [ -e ".venv/.ready-$flavour" ] && return
   no_install && fail "LibTorch is not in .venv and SLIPSTREAM_NO_INSTALL is set. Run: python3 -m venv .venv && .venv/bin/pip install ${arguments[*]} -r $list"
   check_disk
-  echo "setup: installing LibTorch into .venv (about 600 MB to download for the CPU build)"
+  echo "setup: installing LibTorch into .venv (about 600 MB to download)"
   [ -x .venv/bin/pip ] || make_environment || fail "could not make the Python environment .venv; what python3 said stands above."
   .venv/bin/pip install --quiet --disable-pip-version-check "${arguments[@]}" -r "$list" ||
     fail "pip could not install LibTorch; what it said stands above. Run make again to go on from here."

@@ -128,7 +128,7 @@ SLIP_BODY RowScan scan_body(const float* values, std::size_t n, float* maxima) {
   return {largest, broken != 0};
 }
 
-// philox4x32 (random.cpp) over many tokens at once; a test holds the two together.
+// kernels::philox over many tokens at once; a test holds the two together.
 SLIP_BODY void uniforms_body(const RandomAddress& address, const std::int32_t* tokens, std::size_t n, double* out) {
   constexpr std::uint64_t kMultiplier0 = 0xD2511F53, kMultiplier1 = 0xCD9E8D57;
   constexpr std::uint32_t kWeyl0 = 0x9E3779B9, kWeyl1 = 0xBB67AE85;

@@ -313,11 +313,11 @@ class CudaTest(unittest.TestCase):
             done = subprocess.run(["bash", str(ROOT / "tools/cuda.sh"), "why"], env=environment, capture_output=True, text=True)
             return done.returncode, done.stdout.strip(), done.stderr
 
-    def test_it_needs_the_wheels_major_version(self):
+    def test_it_needs_the_kernels_major_version(self):
         self.assertEqual(self.ask(None, nvcc="13.0")[:2], (0, "ON"))
         status, answer, why = self.ask(None, nvcc="12.4")
         self.assertEqual((status, answer), (0, "OFF"))
-        self.assertIn("nvcc is CUDA 12 and LibTorch's wheel is CUDA 13", why)
+        self.assertIn("nvcc is CUDA 12 and the kernels are written for CUDA 13", why)
 
     def test_it_needs_a_compiler_that_cuda_supports(self):
         status, answer, why = self.ask(None, nvcc="13.0", gcc="16.1")

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/cuda/launch.h"
+
+namespace slip::kernels::cuda {
+namespace {
+
+__global__ void __launch_bounds__(kAttentionThreads) attend_tiles(Attention job) {
+  extern __shared__ float4 memory[];
+  const AttentionBlock block{static_cast<int>(blockIdx.x), static_cast<int>(blockIdx.y), static_cast<int>(blockIdx.z)};
+  attend(block, job, reinterpret_cast<float*>(memory));
+}
+
+__global__ void __launch_bounds__(kWarp) merge_rows(Attention job) {
+  combine_splits(Block<kWarp>{static_cast<int>(blockIdx.x), static_cast<int>(blockIdx.y), 0}, job);
+}
+
+}  // namespace
+
+cudaError_t launch_attention(const Attention& job, int n_tiles, int n_queries, cudaStream_t stream) {
+  const auto bytes = static_cast<int>(attention_shared_bytes(job.kv.head_dim, n_queries, job.whole));
+  const cudaError_t error = cudaFuncSetAttribute(attend_tiles, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+  if (error != cudaSuccess) return error;
+  const auto heads = static_cast<unsigned>(job.kv.n_kv_heads * job.stretches());
+  const dim3 grid(static_cast<unsigned>(n_tiles), heads, job.whole ? 1U : static_cast<unsigned>(job.n_splits));
+  attend_tiles<<<grid, kAttentionThreads, static_cast<std::size_t>(bytes), stream>>>(job);
+  return cudaGetLastError();
+}
+
+cudaError_t launch_combine_splits(const Attention& job, int n_rows, cudaStream_t stream) {
+  merge_rows<<<dim3(static_cast<unsigned>(n_rows), static_cast<unsigned>(job.n_heads)), kWarp, 0, stream>>>(job);
+  return cudaGetLastError();
+}
+
+}  // namespace slip::kernels::cuda

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// Launchers: each puts one operation on a stream and returns what the runtime said. They check nothing else; callers go
+// through enqueue.h.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include "kernels/cuda/attention.cuh"
+#include "kernels/cuda/loss.cuh"
+#include "kernels/cuda/matmul.cuh"
+#include "kernels/cuda/observe.cuh"
+#include "kernels/cuda/rows.cuh"
+#include "kernels/cuda/sample.cuh"
+
+namespace slip::kernels::cuda {
+
+cudaError_t launch_embed(const Embed& job, int n_rows, cudaStream_t stream);
+cudaError_t launch_rms_norm(const RmsNorm& job, int n_rows, cudaStream_t stream);
+cudaError_t launch_rotate_and_store(const RotateAndStore& job, int n_rows, cudaStream_t stream);
+cudaError_t launch_matmul(const Matmul& job, cudaStream_t stream);
+// n_queries: the most that a tile has, rows times heads.
+cudaError_t launch_attention(const Attention& job, int n_tiles, int n_queries, cudaStream_t stream);
+// After launch_attention() of a job that is not `whole`.
+cudaError_t launch_combine_splits(const Attention& job, int n_rows, cudaStream_t stream);
+cudaError_t launch_make_laws(const MakeLaws& job, int n_rows, cudaStream_t stream);
+cudaError_t launch_gumbel_parts(const GumbelParts& job, int n_rows, cudaStream_t stream);
+cudaError_t launch_draw_tokens(const DrawTokens& job, int n_rows, cudaStream_t stream);
+cudaError_t launch_accept(const Accept& job, int n_proposals, cudaStream_t stream);
+cudaError_t launch_observe(const Observe& job, int n_rows, cudaStream_t stream);
+cudaError_t launch_fused_loss(const FusedLoss& job, int n_rows, cudaStream_t stream);
+
+}  // namespace slip::kernels::cuda

@@ -1,0 +1,336 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a row of logits means under a request's sampling transform, without sorting it and without writing it out: a law
+// is the few numbers from which any token's probability follows. Everything that is added up over a vocabulary is added
+// as integers in fixed point, so that no order of threads shows.
+#pragma once
+
+#include "kernels/cuda/numbers.cuh"
+
+namespace slip::kernels::cuda {
+
+inline constexpr int kLawThreads = 512;
+using LawBlock = Block<kLawThreads>;
+using Mass = unsigned long long;  // fixed point; what the device's atomics take
+
+// temperature, min_p, top_k and top_p of SamplingParams (engine/sample/distribution.h), in that order.
+struct Transform {
+  double temperature = 1;  // 0: greedy
+  double min_p = 0;
+  double top_p = 1;
+  std::int32_t top_k = 0;
+};
+
+enum class LawState : std::int32_t { kFine = 0, kNotANumber = 1 };  // NaN, +inf, or −inf everywhere
+
+struct RowLaw {
+  double temperature = 1, min_p = 0;
+  double total = 0;          // Σ weights of what is kept, as fixed point has it
+  std::uint64_t border = 0;  // the rank_key() of the last token kept
+  float largest = 0;
+  std::int32_t best = 0;  // the lowest id of the largest logit
+  LawState state = LawState::kFine;
+};
+
+// Larger for what ranks earlier: by logit, among equals by falling id. Total for all logits but NaN.
+SLIP_DEVICE std::uint64_t rank_key(float logit, std::int32_t id) {
+  const std::uint32_t bits = bits_of(logit + 0.0F);  // −0 ranks as 0
+  const std::uint32_t ordered = bits ^ ((bits >> 31) != 0 ? 0xFFFFFFFFU : 0x80000000U);
+  return static_cast<std::uint64_t>(ordered) << 32 | (0xFFFFFFFFU - static_cast<std::uint32_t>(id));
+}
+SLIP_DEVICE std::int32_t id_of_key(std::uint64_t key) {
+  return static_cast<std::int32_t>(0xFFFFFFFFU - static_cast<std::uint32_t>(key));
+}
+
+// Bits behind the point: as many as leave room for a whole vocabulary of ones.
+SLIP_DEVICE int fraction_bits(std::int64_t vocab) {
+  int bits = 62;
+  while ((std::int64_t{1} << (62 - bits)) < vocab) --bits;
+  return bits;
+}
+SLIP_DEVICE Mass to_fixed(double share, int bits) {
+  return static_cast<Mass>(share * double_of(static_cast<std::uint64_t>(1023 + bits) << 52) + 0.5);
+}
+SLIP_DEVICE double from_fixed(Mass mass, int bits) {
+  return static_cast<double>(mass) * double_of(static_cast<std::uint64_t>(1023 - bits) << 52);
+}
+
+// A token's weight relative to the likeliest, in [0, 1].
+SLIP_DEVICE double weight_of(float logit, float largest, double temperature) {
+  return exp_nonpositive((static_cast<double>(logit) - static_cast<double>(largest)) / temperature);
+}
+
+struct LogitRow {
+  const float* logits = nullptr;
+  std::int32_t vocab = 0;
+};
+
+// The probability of a token under a law.
+SLIP_DEVICE double probability(const LogitRow& row, const RowLaw& law, std::int32_t id) {
+  if (law.temperature == 0) return id == law.best ? 1.0 : 0.0;
+  if (rank_key(row.logits[id], id) < law.border) return 0;
+  const double weight = weight_of(row.logits[id], law.largest, law.temperature);
+  return weight < law.min_p ? 0.0 : weight / law.total;
+}
+
+inline constexpr int kDigitBits = 11, kBins = 1 << kDigitBits;
+inline constexpr int kBinsAThread = kBins / kLawThreads;
+
+struct LawShared {
+  Mass mass[kBins];
+  Mass scan[2][kLawThreads];
+  std::uint64_t keys[LawBlock::kWarps];
+  double times[LawBlock::kWarps];
+  Mass sums[LawBlock::kWarps];
+  std::int32_t counts[LawBlock::kWarps];
+  std::int32_t members[kBins];
+  std::int32_t one[kBins];  // an id of the bin: the one, where it has one
+  // What one thread found: the bin that reaches the target, and the measure of all that rank before it.
+  std::int32_t found;
+  Mass before;
+};
+
+struct AsOr {
+  SLIP_DEVICE std::int32_t operator()(std::int32_t a, std::int32_t b) const { return a | b; }
+};
+
+// The sum of `value` over the threads before each; returns the sum over all.
+SLIP_DEVICE Mass scan_threads(const LawBlock& block, LawBlock::Per<Mass>& value, LawShared& shared) {
+  block.each([&](int thread) { shared.scan[0][thread] = value[thread]; });
+  int from = 0;
+  for (int by = 1; by < kLawThreads; by *= 2, from = 1 - from) {
+    block.each([&](int thread) {
+      const Mass left = thread >= by ? shared.scan[from][thread - by] : 0;
+      shared.scan[1 - from][thread] = shared.scan[from][thread] + left;
+    });
+  }
+  const Mass all = shared.scan[from][kLawThreads - 1];
+  block.each([&](int thread) { value[thread] = thread > 0 ? shared.scan[from][thread - 1] : 0; });
+  return all;
+}
+
+// Among tokens with any measure, the rank_key() of the last one of the smallest head whose measure reaches
+// `target`, or 0 when all together do not; measure(id) is a count or a mass, 0 for what is not to count. Digits of the
+// key are settled from the top, eleven bits a pass; a bin with one member ends the search.
+template <class Measure>
+SLIP_DEVICE std::uint64_t last_of_head(const LawBlock& block, const LogitRow& row, const Measure& measure,
+                                       double target, LawShared& shared) {
+  std::uint64_t settled = 0;  // the key's digits so far
+  Mass before = 0;
+  int low = 64 - kDigitBits, width = kDigitBits;
+  while (true) {
+    block.each([&](int thread) {
+      for (int bin = thread; bin < kBins; bin += kLawThreads) {
+        shared.mass[bin] = 0;
+        shared.members[bin] = 0;
+      }
+      if (thread == 0) shared.found = -1;
+    });
+    block.each([&](int thread) {
+      for (std::int32_t id = thread; id < row.vocab; id += kLawThreads) {
+        const std::uint64_t key = rank_key(row.logits[id], id);
+        if (low + width < 64 && (key >> (low + width)) != settled) continue;
+        const Mass share = measure(id);
+        if (share == 0) continue;
+        const auto bin = static_cast<std::int32_t>(key >> low & ((std::uint64_t{1} << width) - 1));
+        add_shared(&shared.mass[bin], share);
+        add_shared(&shared.members[bin], 1);
+        shared.one[bin] = id;
+      }
+    });
+    // Thread t looks at bins from the top down, four of them from 4 t on.
+    LawBlock::Per<Mass> above;
+    block.each_apart([&](int thread) {
+      Mass sum = 0;
+      for (int i = 0; i < kBinsAThread; ++i) sum += shared.mass[kBins - 1 - (thread * kBinsAThread + i)];
+      above[thread] = sum;
+    });
+    scan_threads(block, above, shared);
+    block.each([&](int thread) {
+      Mass reached = before + above[thread];
+      for (int i = 0; i < kBinsAThread; ++i) {
+        const int bin = kBins - 1 - (thread * kBinsAThread + i);
+        const Mass next = reached + shared.mass[bin];
+        if (shared.members[bin] > 0 && static_cast<double>(reached) < target && static_cast<double>(next) >= target) {
+          shared.found = bin;
+          shared.before = reached;
+        }
+        reached = next;
+      }
+    });
+    const std::int32_t found = shared.found;
+    const std::int32_t members = found < 0 ? 0 : shared.members[found], one = found < 0 ? 0 : shared.one[found];
+    before = shared.before;
+    block.each([](int) {});  // all have read what the next pass writes over
+    if (found < 0) return 0;
+    settled = settled << width | static_cast<std::uint64_t>(found);
+    if (members == 1) return rank_key(row.logits[one], one);
+    if (low == 0) return settled;
+    width = low < kDigitBits ? low : kDigitBits;
+    low -= width;
+  }
+}
+
+// What a law keeps, as measures for last_of_head().
+struct CountKept {
+  LogitRow row;
+  RowLaw law;
+  SLIP_DEVICE Mass operator()(std::int32_t id) const {
+    const double weight = weight_of(row.logits[id], law.largest, law.temperature);
+    return weight > 0 && weight >= law.min_p ? 1 : 0;
+  }
+};
+struct MassKept {
+  LogitRow row;
+  RowLaw law;
+  int bits;
+  SLIP_DEVICE Mass operator()(std::int32_t id) const {
+    if (rank_key(row.logits[id], id) < law.border) return 0;
+    const double weight = weight_of(row.logits[id], law.largest, law.temperature);
+    return weight >= law.min_p ? to_fixed(weight, bits) : 0;
+  }
+};
+
+struct IdRange {
+  std::int32_t begin, end;
+};
+
+template <class Measure>
+SLIP_DEVICE Mass sum_over(const LawBlock& block, const IdRange& ids, const Measure& measure, LawShared& shared) {
+  LawBlock::Per<Mass> sum;
+  block.each_apart([&](int thread) {
+    Mass own = 0;
+    for (std::int32_t id = ids.begin + thread; id < ids.end; id += kLawThreads) own += measure(id);
+    sum[thread] = own;
+  });
+  return block.combine(sum, shared.sums, Add{});
+}
+template <class Measure>
+SLIP_DEVICE Mass sum_over(const LawBlock& block, std::int32_t vocab, const Measure& measure, LawShared& shared) {
+  return sum_over(block, IdRange{0, vocab}, measure, shared);
+}
+
+// What one part of a row comes to. Few rows leave most of a device idle, so a row may be cut into parts, each a block
+// of its own: what is taken from them is a greatest or an integer sum, and so the same however many there are.
+inline constexpr int kRowParts = 32;
+struct RowPart {
+  std::uint64_t best_key = 0;  // 0: nothing but what is not a number
+  Mass mass = 0;               // of what min_p lets through
+  double soonest = 0;          // of draw_gumbel(): the least arrival …
+  std::int32_t winner = 0;     // … and whose it is
+  std::int32_t broken = 0;     // not 0: a NaN or +inf
+};
+
+SLIP_DEVICE IdRange part_of(std::int32_t vocab, int part) {
+  const std::int32_t size = (vocab + kRowParts - 1) / kRowParts, begin = part * size, end = begin + size;
+  return {begin < vocab ? begin : vocab, end < vocab ? end : vocab};
+}
+
+// The rank_key() of the greatest logit, and whether all are numbers below +inf.
+SLIP_DEVICE RowPart best_of(const LawBlock& block, const LogitRow& row, const IdRange& ids, LawShared& shared) {
+  LawBlock::Per<std::uint64_t> best;
+  LawBlock::Per<std::int32_t> broken;
+  block.each_apart([&](int thread) {
+    best[thread] = 0;
+    broken[thread] = 0;
+    for (std::int32_t id = ids.begin + thread; id < ids.end; id += kLawThreads) {
+      const float logit = row.logits[id];
+      broken[thread] |= logit < infinity() ? 0 : 1;
+      const std::uint64_t key = logit < infinity() ? rank_key(logit, id) : 0;
+      best[thread] = key > best[thread] ? key : best[thread];
+    }
+  });
+  RowPart part;
+  part.best_key = block.combine(best, shared.keys, Larger{});
+  part.broken = block.combine(broken, shared.counts, AsOr{});
+  return part;
+}
+
+SLIP_DEVICE void set_best(const LogitRow& row, const RowPart& of, RowLaw& law) {
+  law.best = of.best_key == 0 ? 0 : id_of_key(of.best_key);
+  law.largest = row.logits[law.best];
+  law.state = of.broken != 0 || !(law.largest > -infinity()) ? LawState::kNotANumber : LawState::kFine;
+}
+SLIP_DEVICE void find_best(const LawBlock& block, const LogitRow& row, RowLaw& law, LawShared& shared) {
+  set_best(row, best_of(block, row, {0, row.vocab}, shared), law);
+}
+
+// A row's parts as one; few enough for every thread to go through them.
+SLIP_DEVICE RowPart together(const RowPart* parts) {
+  RowPart all = parts[0];
+  for (int i = 1; i < kRowParts; ++i) {
+    all.best_key = Larger{}(all.best_key, parts[i].best_key);
+    all.broken |= parts[i].broken;
+    all.mass += parts[i].mass;
+  }
+  return all;
+}
+
+// The law of one row, the same in all threads. `parts`: what scan_best() and scan_mass() found, or null.
+SLIP_DEVICE RowLaw law_of(const LawBlock& block, const LogitRow& row, const Transform& transform, const RowPart* parts,
+                          LawShared& shared) {
+  RowLaw law;
+  law.temperature = transform.temperature;
+  law.min_p = transform.min_p;
+  const RowPart known = parts == nullptr ? best_of(block, row, {0, row.vocab}, shared) : together(parts);
+  set_best(row, known, law);
+  if (transform.temperature == 0 || law.state != LawState::kFine) return law;
+  const int bits = fraction_bits(row.vocab);
+  if (transform.top_k > 0) {
+    law.border = last_of_head(block, row, CountKept{row, law}, transform.top_k, shared);
+  }
+  const bool is_known = parts != nullptr && transform.top_k == 0;
+  Mass total = is_known ? known.mass : sum_over(block, row.vocab, MassKept{row, law, bits}, shared);
+  if (transform.top_p < 1) {
+    const double target = transform.top_p * static_cast<double>(total);
+    const std::uint64_t border = last_of_head(block, row, MassKept{row, law, bits}, target, shared);
+    law.border = border > law.border ? border : law.border;
+    total = sum_over(block, row.vocab, MassKept{row, law, bits}, shared);
+  }
+  law.total = from_fixed(total, bits);
+  return law;
+}
+
+// Laws of many rows: block x takes row x. With `parts`, scan_best() and scan_mass() go before, block (x, y) taking part
+// y of row x.
+struct MakeLaws {
+  const float* logits = nullptr;  // [n_rows, stride]
+  std::int64_t stride = 0;
+  std::int32_t vocab = 0;
+  const Transform* transforms = nullptr;  // [n_rows]
+  RowLaw* laws = nullptr;                 // [n_rows]
+  RowPart* parts = nullptr;               // [n_rows, kRowParts] to work in; null: one block does all of a row
+};
+
+SLIP_DEVICE void scan_best(const LawBlock& block, const MakeLaws& job, LawShared& shared) {
+  const LogitRow row{job.logits + block.x * job.stride, job.vocab};
+  const RowPart part = best_of(block, row, part_of(job.vocab, block.y), shared);
+  block.each_apart([&](int thread) {
+    if (thread == 0) job.parts[block.x * kRowParts + block.y] = part;
+  });
+}
+
+SLIP_DEVICE void scan_mass(const LawBlock& block, const MakeLaws& job, LawShared& shared) {
+  const LogitRow row{job.logits + block.x * job.stride, job.vocab};
+  const Transform transform = job.transforms[block.x];
+  RowLaw law;
+  law.temperature = transform.temperature;
+  law.min_p = transform.min_p;
+  set_best(row, together(job.parts + block.x * kRowParts), law);
+  if (law.temperature == 0 || law.state != LawState::kFine) return;
+  const MassKept kept{row, law, fraction_bits(job.vocab)};
+  const Mass mass = sum_over(block, part_of(job.vocab, block.y), kept, shared);
+  block.each_apart([&](int thread) {
+    if (thread == 0) job.parts[block.x * kRowParts + block.y].mass = mass;
+  });
+}
+
+SLIP_DEVICE void make_law(const LawBlock& block, const MakeLaws& job, LawShared& shared) {
+  const LogitRow row{job.logits + block.x * job.stride, job.vocab};
+  const RowPart* parts = job.parts == nullptr ? nullptr : job.parts + block.x * kRowParts;
+  const RowLaw law = law_of(block, row, job.transforms[block.x], parts, shared);
+  block.each_apart([&](int thread) {
+    if (thread == 0) job.laws[block.x] = law;
+  });
+}
+
+}  // namespace slip::kernels::cuda

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+// The distillation loss and its gradient with respect to the draft's logits, with the meaning of fused_loss_row() in
+// distill/loss.h: q on the K kept ids and one bucket for everything else, against p's K and tail.
+#pragma once
+
+#include "kernels/cuda/law.cuh"
+#include "kernels/cuda/observe.cuh"
+#include "kernels/loss_terms.h"
+
+namespace slip::kernels::cuda {
+
+// Block x takes row x.
+struct FusedLoss {
+  LossOptions options;
+  const float* logits = nullptr;  // [n_rows, stride]
+  std::int64_t stride = 0;
+  std::int32_t vocab = 0;
+  std::int32_t k = 0;                 // kept ids a row, at most kMostKept; with k = vocab there is no bucket
+  const std::int32_t* ids = nullptr;  // [n_rows, k] distinct
+  const float* logprobs = nullptr;    // [n_rows, k] at T = 1
+  const float* log_tail = nullptr;    // [n_rows]
+  const float* weights = nullptr;     // [n_rows] scales the gradient; null: 1
+  double* losses = nullptr;           // [n_rows] not scaled
+  float* grad = nullptr;              // [n_rows, stride]; must not overlap the logits
+};
+
+struct LossShared {
+  LawShared law;
+  double log_p[kMostKept + 1], q[kMostKept + 1], log_q[kMostKept + 1], slope[kMostKept + 1];
+  double loss, mean_slope;
+};
+
+struct TailMass {
+  LogitRow row;
+  const std::int32_t* ids;
+  std::int32_t k;
+  float largest;
+  double temperature;
+  int bits;
+  SLIP_DEVICE Mass operator()(std::int32_t id) const {
+    for (std::int32_t i = 0; i < k; ++i) {
+      if (ids[i] == id) return 0;
+    }
+    return to_fixed(weight_of(row.logits[id], largest, temperature), bits);
+  }
+};
+struct AllMass {
+  LogitRow row;
+  float largest;
+  double temperature;
+  int bits;
+  SLIP_DEVICE Mass operator()(std::int32_t id) const {
+    return to_fixed(weight_of(row.logits[id], largest, temperature), bits);
+  }
+};
+
+// log p at the options' temperature on the kept ids and, last, the bucket, normalised. One thread: K + 1 numbers.
+SLIP_DEVICE void log_targets(const FusedLoss& job, std::int64_t row, LossShared& shared) {
+  const std::int32_t n = job.k + (job.k < job.vocab ? 1 : 0);
+  const double smallest = log(kSmallestTail);
+  double top = -static_cast<double>(infinity());
+  for (std::int32_t i = 0; i < n; ++i) {
+    double value = i < job.k ? job.logprobs[row * job.k + i] : job.log_tail[row];
+    if (i == job.k && value < smallest) value = smallest;
+    shared.log_p[i] = value / job.options.temperature;
+    top = Larger{}(top, shared.log_p[i]);
+  }
+  double sum = 0;
+  for (std::int32_t i = 0; i < n; ++i) sum += exp(shared.log_p[i] - top);
+  const double normalizer = top + log(sum);
+  for (std::int32_t i = 0; i < n; ++i) shared.log_p[i] = Larger{}(-700.0, shared.log_p[i] - normalizer);
+}
+
+// Terms and slopes of all buckets; again one thread, in order.
+SLIP_DEVICE void sum_terms(const FusedLoss& job, LossShared& shared) {
+  const std::int32_t n = job.k + (job.k < job.vocab ? 1 : 0);
+  shared.loss = shared.mean_slope = 0;
+  for (std::int32_t i = 0; i < n; ++i) {
+    const LossTerm term = bucket_term(job.options, exp(shared.log_p[i]), shared.log_p[i], shared.q[i], shared.log_q[i]);
+    shared.loss += term.loss;
+    shared.slope[i] = term.slope;
+    shared.mean_slope += shared.q[i] * term.slope;
+  }
+}
+
+SLIP_DEVICE void fused_loss(const LawBlock& block, const FusedLoss& job, LossShared& shared) {
+  const std::int64_t at = block.x;
+  const LogitRow row{job.logits + at * job.stride, job.vocab};
+  const std::int32_t* ids = job.ids + at * job.k;
+  const double temperature = job.options.temperature;
+  const bool has_tail = job.k < job.vocab;
+  RowLaw law;
+  find_best(block, row, law, shared.law);
+  const int bits = fraction_bits(job.vocab);
+  const double sum =
+      from_fixed(sum_over(block, job.vocab, AllMass{row, law.largest, temperature, bits}, shared.law), bits);
+  // Summed by itself: whole minus kept would cancel.
+  const Mass tail =
+      has_tail ? sum_over(block, job.vocab, TailMass{row, ids, job.k, law.largest, temperature, bits}, shared.law) : 0;
+  block.each([&](int thread) {
+    if (thread == 0) log_targets(job, at, shared);
+    for (std::int32_t i = thread; i < job.k; i += kLawThreads) {
+      const double log_q = (static_cast<double>(row.logits[ids[i]]) - law.largest) / temperature - log(sum);
+      shared.q[i] = Larger{}(1e-300, exp(log_q));
+      shared.log_q[i] = Larger{}(-690.0, log_q);
+    }
+    if (thread == kLawThreads - 1 && has_tail) {
+      shared.q[job.k] = Larger{}(1e-38, from_fixed(tail, bits) / sum);
+      shared.log_q[job.k] = log(shared.q[job.k]);
+    }
+  });
+  block.each([&](int thread) {
+    if (thread == 0) sum_terms(job, shared);
+  });
+  // d loss / d z = q (slope of its bucket − Σ q slope) / T.
+  const double step = (job.weights == nullptr ? 1.0 : static_cast<double>(job.weights[at])) / temperature;
+  const double rest = has_tail ? step * (shared.slope[job.k] - shared.mean_slope) / sum : 0.0;
+  float* grad = job.grad + at * job.stride;
+  block.each([&](int thread) {
+    if (thread == 0) job.losses[at] = shared.loss;
+    for (std::int32_t id = thread; id < job.vocab; id += kLawThreads) {
+      grad[id] = static_cast<float>(rest * weight_of(row.logits[id], law.largest, temperature));
+    }
+  });
+  block.each_apart([&](int thread) {
+    for (std::int32_t i = thread; i < job.k; i += kLawThreads) {
+      grad[ids[i]] = static_cast<float>(step * shared.q[i] * (shared.slope[i] - shared.mean_slope));
+    }
+  });
+}
+
+}  // namespace slip::kernels::cuda

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a verification teaches: the K largest raw logits of a row as log p at T = 1, and the log of the mass left over,
+// with the meaning of observe_row() in engine/speculate/observe.h.
+#pragma once
+
+#include "kernels/cuda/law.cuh"
+
+namespace slip::kernels::cuda {
+
+inline constexpr std::int32_t kMostKept = 128;
+
+// Block x takes row x.
+struct Observe {
+  const float* logits = nullptr;  // [n_rows, stride]
+  std::int64_t stride = 0;
+  std::int32_t vocab = 0;
+  std::int32_t k = 0;           // at most kMostKept and vocab
+  std::int32_t* ids = nullptr;  // [n_rows, k] by falling logit, ties by rising id
+  float* logprobs = nullptr;    // [n_rows, k]
+  float* log_tail = nullptr;    // [n_rows] −inf when nothing is left
+};
+
+struct ObserveShared {
+  LawShared law;
+  std::uint64_t keys[kMostKept];
+  float logprobs[kMostKept];
+  std::int32_t n;
+};
+
+struct CountAll {
+  SLIP_DEVICE Mass operator()(std::int32_t) const { return 1; }
+};
+struct RawMass {
+  LogitRow row;
+  float largest;
+  int bits;
+  SLIP_DEVICE Mass operator()(std::int32_t id) const { return to_fixed(weight_of(row.logits[id], largest, 1), bits); }
+};
+
+SLIP_DEVICE void observe_row(const LawBlock& block, const Observe& job, ObserveShared& shared) {
+  const LogitRow row{job.logits + block.x * job.stride, job.vocab};
+  RowLaw law;
+  find_best(block, row, law, shared.law);
+  const int bits = fraction_bits(job.vocab);
+  const Mass total = sum_over(block, job.vocab, RawMass{row, law.largest, bits}, shared.law);
+  const double log_normalizer = law.largest + log(from_fixed(total, bits));
+  const std::uint64_t border = last_of_head(block, row, CountAll{}, job.k, shared.law);
+  block.each([&](int thread) {
+    if (thread == 0) shared.n = 0;
+  });
+  block.each([&](int thread) {
+    for (std::int32_t id = thread; id < job.vocab; id += kLawThreads) {
+      const std::uint64_t key = rank_key(row.logits[id], id);
+      if (key < border) continue;
+      const std::int32_t place = take_ticket(&shared.n);
+      if (place < job.k) shared.keys[place] = key;
+    }
+  });
+  // Keys differ from each other, so a key's place is the number of those above it.
+  block.each([&](int thread) {
+    if (thread >= job.k) return;
+    std::int32_t place = 0;
+    for (std::int32_t i = 0; i < job.k; ++i) place += shared.keys[i] > shared.keys[thread] ? 1 : 0;
+    const std::int32_t id = id_of_key(shared.keys[thread]);
+    const auto logprob = static_cast<float>(row.logits[id] - log_normalizer);
+    shared.logprobs[place] = logprob;
+    job.ids[std::int64_t{block.x} * job.k + place] = id;
+    job.logprobs[std::int64_t{block.x} * job.k + place] = logprob;
+  });
+  block.each_apart([&](int thread) {
+    if (thread != 0) return;
+    double mass = 0;
+    for (std::int32_t i = 0; i < job.k; ++i) mass += exp(static_cast<double>(shared.logprobs[i]));
+    const bool all = job.k == job.vocab || mass >= 1;
+    job.log_tail[block.x] = all ? -infinity() : static_cast<float>(log1p(-mass));
+  });
+}
+
+}  // namespace slip::kernels::cuda

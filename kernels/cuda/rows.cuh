@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+// Row-wise operations between the matrix products: one block a row.
+#pragma once
+
+#include "kernels/cuda/numbers.cuh"
+#include "kernels/cuda/weights.cuh"
+
+namespace slip::kernels::cuda {
+
+inline constexpr int kRowThreads = 256;
+using RowBlock = Block<kRowThreads>;
+
+// hidden[row] = embedding[tokens[row]].
+struct Embed {
+  Weight<std::uint16_t> embedding;  // [vocab, n] bfloat16
+  const std::int32_t* tokens = nullptr;
+  std::int64_t n = 0;
+  float* hidden = nullptr;  // [n_rows, n]
+};
+
+SLIP_DEVICE void embed(const RowBlock& block, const Embed& job) {
+  const std::uint16_t* from = job.embedding.get() + job.tokens[block.x] * job.n;
+  float* to = job.hidden + block.x * job.n;
+  block.each_apart([&](int thread) {
+    for (std::int64_t i = thread; i < job.n; i += kRowThreads) to[i] = widen(from[i]);
+  });
+}
+
+// y = x / sqrt(mean(x²) + eps) · weight, as floats and as the next product's activations.
+struct RmsNorm {
+  const float* x = nullptr;  // [n_rows, n]
+  std::int64_t x_stride = 0;
+  Weight<float> weight;  // [n]
+  std::int64_t n = 0;
+  float eps = 0;
+  const std::int32_t* rows = nullptr;  // row i of y is row rows[i] of x; null: row i
+  float* y = nullptr;                  // null: not wanted
+  std::int64_t y_stride = 0;
+  std::uint16_t* activations = nullptr;  // null: not wanted
+};
+
+struct RmsNormShared {
+  float slots[RowBlock::kWarps];
+};
+
+// Thread i sums x[i], x[i + 256], … in order: zeros appended to a row change nothing.
+SLIP_DEVICE void rms_norm(const RowBlock& block, const RmsNorm& job, RmsNormShared& shared) {
+  const std::int64_t row = job.rows == nullptr ? block.x : job.rows[block.x];
+  const float* x = job.x + row * job.x_stride;
+  const float* weight = job.weight.get();
+  RowBlock::Per<float> squares;
+  block.each_apart([&](int thread) {
+    float sum = 0;
+    for (std::int64_t i = thread; i < job.n; i += kRowThreads) sum = fused(x[i], x[i], sum);
+    squares[thread] = sum;
+  });
+  const float total = block.combine(squares, shared.slots, Add{});
+  const float inverse = 1.0F / sqrtf(total / static_cast<float>(job.n) + job.eps);
+  block.each_apart([&](int thread) {
+    for (std::int64_t i = thread; i < depth_tiles(job.n) * kTileDepth; i += kRowThreads) {
+      const float value = i < job.n ? x[i] * inverse * weight[i] : 0.0F;
+      if (job.y != nullptr && i < job.n) job.y[block.x * job.y_stride + i] = value;
+      if (job.activations != nullptr) job.activations[activation_at(block.x, i, job.n)] = round_to_bf16(value);
+    }
+  });
+}
+
+// One layer's pages: page p at base + p · page_stride holds k [n_kv_heads, page_tokens, head_dim], then v likewise.
+struct DeviceKv {
+  std::uint16_t* base = nullptr;
+  std::int64_t page_stride = 0;  // in elements
+  std::int32_t n_kv_heads = 0, head_dim = 0, page_tokens = 16;
+
+  // Of the keys; the values of the same slot stand value_offset() later.
+  SLIP_DEVICE std::int64_t at(std::int32_t page, std::int32_t slot, std::int32_t kv_head) const {
+    return page * page_stride + (std::int64_t{kv_head} * page_tokens + slot % page_tokens) * head_dim;
+  }
+  SLIP_DEVICE std::int64_t value_offset() const { return std::int64_t{n_kv_heads} * page_tokens * head_dim; }
+};
+
+// Cache slots [begin, end).
+struct DeviceRange {
+  std::int32_t begin = 0, end = 0;
+};
+
+// AttentionRow of kernels/attention.h in device memory.
+struct DeviceRow {
+  const std::int32_t* pages = nullptr;
+  const std::uint64_t* ancestors = nullptr;
+  std::int32_t n_words = 0;  // of `ancestors`; 0: a chain
+  std::int32_t n_committed = 0;
+  std::int32_t own_index = 0;
+  std::int32_t window = 0;
+  const DeviceRange* visible = nullptr;
+  std::int32_t n_ranges = 0;  // of `visible`; 0: all committed slots
+};
+
+// A row's query and key heads normalised (where the model does), turned to its position, and its keys and values put
+// into their pages: one pass over what the product left. Queries stay in `qkv`; keys and values there are not changed.
+struct RotateAndStore {
+  float* qkv = nullptr;  // [n_rows, (n_heads + 2 n_kv_heads) · head_dim]
+  std::int64_t stride = 0;
+  std::int32_t n_heads = 0;
+  DeviceKv kv;
+  const DeviceRow* rows = nullptr;
+  const std::int32_t* positions = nullptr;
+  const float *cos = nullptr, *sin = nullptr;  // [positions, head_dim / 2]
+  Weight<float> q_norm, k_norm;                // [head_dim]; empty: none
+  float eps = 0;
+};
+
+struct HeadPlace {
+  const float* from;
+  float* query;          // where a query goes, else null …
+  std::uint16_t* cache;  // … and where a key or value goes
+  const float* norm;     // null: none
+  bool turned;
+};
+
+SLIP_DEVICE HeadPlace place_of(const RotateAndStore& job, std::int32_t row, std::int32_t head) {
+  const DeviceKv& kv = job.kv;
+  float* at = job.qkv + row * job.stride + std::int64_t{head} * kv.head_dim;
+  if (head < job.n_heads) return {at, at, nullptr, job.q_norm.empty() ? nullptr : job.q_norm.get(), true};
+  const DeviceRow& view = job.rows[row];
+  const std::int32_t slot = view.n_committed + view.own_index, index = head - job.n_heads;
+  const bool key = index < kv.n_kv_heads;
+  std::uint16_t* cache = kv.base + kv.at(view.pages[slot / kv.page_tokens], slot, index % kv.n_kv_heads);
+  if (!key) return {at, nullptr, cache + kv.value_offset(), nullptr, false};
+  return {at, nullptr, cache, job.k_norm.empty() ? nullptr : job.k_norm.get(), true};
+}
+
+SLIP_DEVICE void put(const HeadPlace& place, std::int32_t i, float value) {
+  if (place.query != nullptr) {
+    place.query[i] = value;
+  } else {
+    place.cache[i] = round_to_bf16(value);
+  }
+}
+
+SLIP_DEVICE void turn_head(const RotateAndStore& job, const HeadPlace& place, std::int64_t position, float inverse,
+                           int lane) {
+  const std::int32_t half = job.kv.head_dim / 2;
+  for (std::int32_t i = lane; i < half; i += kWarp) {
+    float a = place.from[i], b = place.from[i + half];
+    if (place.norm != nullptr) {
+      a = a * inverse * place.norm[i];
+      b = b * inverse * place.norm[i + half];
+    }
+    if (place.turned) {
+      const float c = job.cos[position * half + i], s = job.sin[position * half + i];
+      const float turned = a * c - b * s;
+      b = b * c + a * s;
+      a = turned;
+    }
+    put(place, i, a);
+    put(place, i + half, b);
+  }
+}
+
+// A warp a head.
+SLIP_DEVICE void rotate_and_store(const RowBlock& block, const RotateAndStore& job) {
+  const std::int32_t n = job.n_heads + 2 * job.kv.n_kv_heads;
+  for (std::int32_t first = 0; first < n; first += RowBlock::kWarps) {
+    RowBlock::Per<float> squares;
+    block.each_apart([&](int thread) {
+      const std::int32_t head = first + thread / kWarp;
+      squares[thread] = 0;
+      if (head >= n) return;
+      const HeadPlace place = place_of(job, block.x, head);
+      if (place.norm == nullptr) return;
+      float sum = 0;
+      for (std::int32_t i = thread % kWarp; i < job.kv.head_dim; i += kWarp)
+        sum = fused(place.from[i], place.from[i], sum);
+      squares[thread] = sum;
+    });
+    block.combine_in_warps(squares, Add{});
+    block.each_apart([&](int thread) {
+      const std::int32_t head = first + thread / kWarp;
+      if (head >= n) return;
+      const float inverse = 1.0F / sqrtf(squares[thread] / static_cast<float>(job.kv.head_dim) + job.eps);
+      turn_head(job, place_of(job, block.x, head), job.positions[block.x], inverse, thread % kWarp);
+    });
+  }
+}
+
+}  // namespace slip::kernels::cuda

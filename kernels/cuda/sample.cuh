@@ -1,0 +1,316 @@
+// SPDX-License-Identifier: Apache-2.0
+// Drawing tokens from laws, and both acceptance rules with the meaning of engine/speculate/acceptance.h.
+#pragma once
+
+#include "kernels/addressed_random.h"
+#include "kernels/cuda/law.cuh"
+
+namespace slip::kernels::cuda {
+
+inline constexpr int kShareBits = 62;  // fixed point of probabilities, which add up to one
+
+// The first id at which the running sum of shares exceeds u, by rising id; the last with any share where rounding left
+// the sum below u. `total` comes from the caller's pass over the shares.
+template <class Share>
+SLIP_DEVICE std::int32_t draw_inverse_cdf(const LawBlock& block, std::int32_t vocab, const Share& share, double u,
+                                          Mass total, LawShared& shared) {
+  // u · total, and never as much as the total.
+  const auto scaled = static_cast<Mass>(u * static_cast<double>(total));
+  const Mass target = scaled < total ? scaled : total - 1;
+  Mass before = 0;
+  for (std::int32_t first = 0;; first += kLawThreads) {
+    LawBlock::Per<Mass> own, sum;
+    block.each([&](int thread) {
+      own[thread] = first + thread < vocab ? share(first + thread) : 0;
+      sum[thread] = own[thread];
+      if (thread == 0) shared.found = -1;
+    });
+    const Mass stretch = scan_threads(block, sum, shared);
+    if (before + stretch > target) {
+      block.each([&](int thread) {
+        const Mass reached = before + sum[thread];
+        if (reached <= target && reached + own[thread] > target) shared.found = first + thread;
+      });
+      const std::int32_t found = shared.found;
+      block.each([](int) {});
+      return found;
+    }
+    before += stretch;
+    if (first + kLawThreads >= vocab) return -1;  // only when there is no mass at all
+  }
+}
+
+// argmax(log p + g) over some ids, as argmin(−log u / p): the same uniform numbers as the CPU's. winner ≥ vocab: no id
+// there has any probability.
+SLIP_DEVICE RowPart soonest_of(const LawBlock& block, const LogitRow& row, const RowLaw& law,
+                               const RandomAddress& address, const IdRange& ids, LawShared& shared) {
+  LawBlock::Per<double> soonest, own;
+  LawBlock::Per<std::int32_t> winner;
+  block.each_apart([&](int thread) {
+    soonest[thread] = static_cast<double>(infinity());
+    winner[thread] = row.vocab;
+    for (std::int32_t id = ids.begin + thread; id < ids.end; id += kLawThreads) {
+      const double p = probability(row, law, id);
+      if (!(p > 0)) continue;
+      const double u = open_unit_interval(random_bits(address, RandomPurpose::kGumbel, static_cast<std::uint32_t>(id)));
+      if (1 - u > p * soonest[thread] * (1 + 1e-12)) continue;  // 1 − u ≤ −log u rules out most without a logarithm
+      const double arrival = -log(u) / p;
+      if (arrival < soonest[thread]) {
+        soonest[thread] = arrival;
+        winner[thread] = id;
+      }
+    }
+    own[thread] = soonest[thread];
+  });
+  RowPart part;
+  part.soonest = block.combine(own, shared.times, Smaller{});
+  block.each_apart([&](int thread) { winner[thread] = soonest[thread] == part.soonest ? winner[thread] : row.vocab; });
+  part.winner = block.combine(winner, shared.counts, Smaller{});
+  return part;
+}
+
+// Block (x, y) takes part y of row x: what DrawTokens and Accept then find in `parts`.
+struct GumbelParts {
+  const float* logits = nullptr;  // [n_rows, stride]
+  std::int64_t stride = 0;
+  std::int32_t vocab = 0;
+  const RowLaw* laws = nullptr;              // [n_rows]
+  const RandomAddress* addresses = nullptr;  // [n_rows]
+  RowPart* parts = nullptr;                  // [n_rows, kRowParts]
+};
+
+SLIP_DEVICE void scan_gumbel(const LawBlock& block, const GumbelParts& job, LawShared& shared) {
+  const RowLaw law = job.laws[block.x];
+  RowPart part;
+  part.winner = job.vocab;
+  part.soonest = static_cast<double>(infinity());
+  if (law.state == LawState::kFine && law.temperature > 0) {
+    const LogitRow row{job.logits + block.x * job.stride, job.vocab};
+    part = soonest_of(block, row, law, job.addresses[block.x], part_of(job.vocab, block.y), shared);
+  }
+  block.each_apart([&](int thread) {
+    if (thread == 0) job.parts[block.x * kRowParts + block.y] = part;
+  });
+}
+
+// `parts`: the row's of scan_gumbel() at this address, or null.
+SLIP_DEVICE std::int32_t draw_gumbel(const LawBlock& block, const LogitRow& row, const RowLaw& law,
+                                     const RandomAddress& address, const RowPart* parts, LawShared& shared) {
+  if (law.temperature == 0) return law.best;
+  if (parts == nullptr) return soonest_of(block, row, law, address, {0, row.vocab}, shared).winner;
+  RowPart best = parts[0];
+  for (int i = 1; i < kRowParts; ++i) {  // ids rise with the parts, so the first of equals has the lowest
+    if (parts[i].soonest < best.soonest) best = parts[i];
+  }
+  return best.winner;
+}
+
+// A token a row: block x takes row x.
+struct DrawTokens {
+  const float* logits = nullptr;  // [n_rows, stride]
+  std::int64_t stride = 0;
+  std::int32_t vocab = 0;
+  const RowLaw* laws = nullptr;              // [n_rows]
+  const RandomAddress* addresses = nullptr;  // [n_rows]
+  bool coupled = false;                      // by Gumbel noise; else by inverse CDF
+  const RowPart* parts = nullptr;            // [n_rows, kRowParts] of GumbelParts at these addresses; null: drawn here
+  RandomPurpose purpose = RandomPurpose::kDraft;  // of the uniform number, when not coupled
+  std::int32_t* tokens = nullptr;                 // [n_rows]
+  float* logprobs = nullptr;                      // [n_rows] log of the drawn token's probability; null: not wanted
+};
+
+struct ShareOfLaw {
+  LogitRow row;
+  RowLaw law;
+  SLIP_DEVICE Mass operator()(std::int32_t id) const { return to_fixed(probability(row, law, id), kShareBits); }
+};
+
+SLIP_DEVICE void draw_token(const LawBlock& block, const DrawTokens& job, LawShared& shared) {
+  const LogitRow row{job.logits + block.x * job.stride, job.vocab};
+  const RowLaw law = job.laws[block.x];
+  std::int32_t token = law.best;
+  if (law.state == LawState::kFine && law.temperature > 0) {
+    const RandomAddress address = job.addresses[block.x];
+    if (job.coupled) {
+      const RowPart* parts = job.parts == nullptr ? nullptr : job.parts + block.x * kRowParts;
+      token = draw_gumbel(block, row, law, address, parts, shared);
+    } else {
+      const ShareOfLaw share{row, law};
+      const Mass total = sum_over(block, job.vocab, share, shared);
+      const double u = unit_interval(random_bits(address, job.purpose, 0));
+      token = draw_inverse_cdf(block, job.vocab, share, u, total, shared);
+    }
+  }
+  block.each_apart([&](int thread) {
+    if (thread != 0) return;
+    job.tokens[block.x] = token;
+    if (job.logprobs != nullptr) job.logprobs[block.x] = static_cast<float>(log(probability(row, law, token)));
+  });
+}
+
+inline constexpr int kMostNodes = 64;  // of one proposal
+
+// One sequence's proposal and where its rows stand. Row 0 of the target's follows the last committed token, row 1 + i
+// node i.
+struct ProposalRows {
+  std::int32_t first_node = 0, n_nodes = 0;  // in tokens, parents and draft_row
+  std::int32_t first_row = 0;                // of the target's logits and laws
+  bool coupled = false;
+  bool deterministic = false;  // one-hot q
+  RandomAddress first;         // of the first proposed token; depth d uses output_index + d
+};
+
+struct DeviceVerdict {
+  std::int32_t n_accepted = 0;
+  std::int32_t added_token = -1;
+  std::int32_t rejected_one = 0;
+  LawState state = LawState::kFine;
+  std::int32_t accepted[kMostNodes] = {};  // node indices
+};
+
+// Block x takes proposal x.
+struct Accept {
+  const ProposalRows* proposals = nullptr;
+  const std::int32_t* tokens = nullptr;     // [Σ n_nodes]
+  const std::int32_t* parents = nullptr;    // [Σ n_nodes] −1: the last committed token
+  const std::int32_t* draft_row = nullptr;  // [Σ n_nodes] the row whose law the token was drawn from, siblings alike
+  std::int32_t vocab = 0;
+  const float* target_logits = nullptr;
+  std::int64_t target_stride = 0;
+  const RowLaw* target_laws = nullptr;
+  const RowPart* target_parts =
+      nullptr;  // [target rows, kRowParts] of GumbelParts, for coupled proposals; null: drawn here
+  const float* draft_logits = nullptr;  // not read for deterministic and coupled proposals
+  std::int64_t draft_stride = 0;
+  const RowLaw* draft_laws = nullptr;
+  DeviceVerdict* verdicts = nullptr;
+};
+
+// What refusals left of p after a node: r ← max(0, r − q) / total for each refused sibling in turn.
+struct Residual {
+  const Accept* job;
+  const ProposalRows* proposal;
+  std::int32_t target_row;
+  const std::int32_t* refused;  // nodes, in order
+  const double* totals;
+  std::int32_t n_refused;
+
+  SLIP_DEVICE LogitRow target() const { return {job->target_logits + target_row * job->target_stride, job->vocab}; }
+  SLIP_DEVICE double q_of(std::int32_t node, std::int32_t id) const {
+    if (proposal->deterministic) return job->tokens[proposal->first_node + node] == id ? 1.0 : 0.0;
+    const std::int32_t row = job->draft_row[proposal->first_node + node];
+    return probability({job->draft_logits + row * job->draft_stride, job->vocab}, job->draft_laws[row], id);
+  }
+  SLIP_DEVICE double operator()(std::int32_t id) const {
+    double r = probability(target(), job->target_laws[target_row], id);
+    for (std::int32_t i = 0; i < n_refused && r > 0; ++i) {
+      const double left = r - q_of(refused[i], id);
+      r = left > 0 ? left / totals[i] : 0.0;
+    }
+    return r;
+  }
+};
+struct ShareOfResidual {
+  Residual residual;
+  SLIP_DEVICE Mass operator()(std::int32_t id) const { return to_fixed(residual(id), kShareBits); }
+};
+// What would be left after one more refusal.
+struct ShareLeft {
+  Residual residual;
+  std::int32_t node;
+  SLIP_DEVICE Mass operator()(std::int32_t id) const {
+    const double left = residual(id) - residual.q_of(node, id);
+    return left > 0 ? to_fixed(left, kShareBits) : 0;
+  }
+};
+
+struct AcceptShared {
+  LawShared law;
+  std::int32_t refused[kMostNodes];
+  double totals[kMostNodes];
+};
+
+struct Judged {
+  std::int32_t child = -1, token = -1;
+  bool had_children = false;
+};
+
+SLIP_DEVICE Judged judge_by_rejection(const LawBlock& block, const Accept& job, const ProposalRows& proposal,
+                                      std::int32_t node, const RandomAddress& address, AcceptShared& shared) {
+  Judged judged;
+  Residual residual{&job, &proposal, proposal.first_row + node + 1, shared.refused, shared.totals, 0};
+  std::uint32_t rank = 0;
+  for (std::int32_t i = node + 1; i < proposal.n_nodes; ++i) {
+    if (job.parents[proposal.first_node + i] != node) continue;
+    judged.had_children = true;
+    const std::int32_t token = job.tokens[proposal.first_node + i];
+    const double u = unit_interval(random_bits(address, RandomPurpose::kAccept, rank++));
+    if (u < residual(token) / residual.q_of(i, token)) {
+      judged.child = i;
+      return judged;
+    }
+    const Mass left = sum_over(block, job.vocab, ShareLeft{residual, i}, shared.law);
+    if (left == 0) continue;  // r = q up to rounding: r itself is the law to go on with
+    block.each([&](int thread) {
+      if (thread != 0) return;
+      shared.refused[residual.n_refused] = i;
+      shared.totals[residual.n_refused] = from_fixed(left, kShareBits);
+    });
+    ++residual.n_refused;
+  }
+  const ShareOfResidual share{residual};
+  const Mass total = sum_over(block, job.vocab, share, shared.law);
+  const double u = unit_interval(random_bits(address, RandomPurpose::kResidual, 0));
+  judged.token = draw_inverse_cdf(block, job.vocab, share, u, total, shared.law);
+  return judged;
+}
+
+SLIP_DEVICE Judged judge_coupled(const LawBlock& block, const Accept& job, const ProposalRows& proposal,
+                                 std::int32_t node, const RandomAddress& address, AcceptShared& shared) {
+  Judged judged;
+  const std::int32_t row = proposal.first_row + node + 1;
+  const LogitRow target{job.target_logits + row * job.target_stride, job.vocab};
+  const RowPart* parts = job.target_parts == nullptr ? nullptr : job.target_parts + std::int64_t{row} * kRowParts;
+  judged.token = draw_gumbel(block, target, job.target_laws[row], address, parts, shared.law);
+  for (std::int32_t i = node + 1; i < proposal.n_nodes; ++i) {
+    if (job.parents[proposal.first_node + i] != node) continue;
+    judged.had_children = true;
+    if (job.tokens[proposal.first_node + i] != judged.token) continue;
+    judged.child = i;
+    return judged;
+  }
+  return judged;
+}
+
+SLIP_DEVICE void accept_proposal(const LawBlock& block, const Accept& job, AcceptShared& shared) {
+  const ProposalRows proposal = job.proposals[block.x];
+  DeviceVerdict* verdict = job.verdicts + block.x;
+  RandomAddress address = proposal.first;
+  std::int32_t node = -1, n_accepted = 0;
+  while (true) {
+    const LawState state = job.target_laws[proposal.first_row + node + 1].state;
+    Judged judged;
+    if (state == LawState::kFine) {
+      judged = proposal.coupled ? judge_coupled(block, job, proposal, node, address, shared)
+                                : judge_by_rejection(block, job, proposal, node, address, shared);
+    }
+    const bool ends = judged.child < 0;
+    block.each_apart([&](int thread) {
+      if (thread != 0) return;
+      if (!ends) {
+        verdict->accepted[n_accepted] = judged.child;
+        return;
+      }
+      verdict->n_accepted = n_accepted;
+      verdict->added_token = judged.token;
+      verdict->rejected_one = judged.had_children ? 1 : 0;
+      verdict->state = state;
+    });
+    if (ends) return;
+    node = judged.child;
+    ++n_accepted;
+    ++address.output_index;
+  }
+}
+
+}  // namespace slip::kernels::cuda

@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+// Marks functions that a CUDA build compiles for the device as well. Host code may use them as they are.
+#pragma once
+
+#if defined(__CUDACC__)
+#define SLIP_DEVICE __host__ __device__ __forceinline__
+#define SLIP_PRAGMA(text) _Pragma(#text)
+#define SLIP_UNROLL SLIP_PRAGMA(unroll)
+#else
+#define SLIP_DEVICE inline
+#define SLIP_UNROLL
+#endif

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+// Both acceptance rules of the device code, run on the host, against the CPU's verdicts on the same proposals.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <memory>
+
+#include "engine/speculate/acceptance.h"
+#include "kernels/cuda/sample.cuh"
+#include "tests/kernels/cuda/host_grid.h"
+
+namespace slip {
+namespace {
+
+using namespace kernels::cuda;  // NOLINT: the tested names are its
+
+constexpr std::int32_t kVocab = 700;
+
+double draw(std::uint64_t seed, std::uint32_t row, std::uint32_t token) {
+  return uniform({seed, row, 0}, RandomPurpose::kDraft, token);
+}
+
+// A small tree, or a chain, with target rows and draft rows of which the draft's roughly agree.
+struct Trial {
+  Trial(std::uint64_t trial_seed, std::vector<std::int32_t> parents_of, const SamplingParams& sampling, ProposalLaw law)
+      : seed(trial_seed), params(sampling) {
+    proposal.parents = std::move(parents_of);
+    proposal.law = law;
+    const auto n = static_cast<std::uint32_t>(proposal.parents.size());
+    for (std::uint32_t row = 0; row <= n; ++row) {
+      for (std::uint32_t token = 0; token < kVocab; ++token) {
+        target.push_back(static_cast<float>(7 * draw(seed, row, token) - (token >= 30 ? 6 : 0)));
+        draft.push_back(target.back() + static_cast<float>(2 * draw(seed + 1, row, token)));
+      }
+    }
+    for (std::uint32_t row = 0; row <= n; ++row) {
+      p.push_back(law_of_row(target, row));
+      q.push_back(law_of_row(draft, row));
+    }
+    for (std::uint32_t node = 0; node < n; ++node) {
+      const auto row = static_cast<std::size_t>(proposal.parents[node] + 1);
+      draft_row.push_back(static_cast<std::int32_t>(row));
+      proposal.q.push_back(q[row]);
+      const RandomAddress address{seed + 2, node, 0};
+      proposal.tokens.push_back(law == ProposalLaw::kDeterministic
+                                    ? q[row].ids[node % q[row].ids.size()]
+                                    : sample_inverse_cdf(q[row], uniform(address, RandomPurpose::kDraft)));
+    }
+  }
+  Distribution law_of_row(const std::vector<float>& logits, std::uint32_t row) const {
+    Distribution out;
+    transform_logits(std::span(logits).subspan(row * std::size_t{kVocab}, kVocab), params, {}, out);
+    return out;
+  }
+  std::vector<RowLaw> laws(const std::vector<float>& logits) const {
+    const auto n = static_cast<int>(p.size());
+    const auto shared = std::make_unique<LawShared>();
+    const std::vector<Transform> transforms(p.size(), {params.temperature, params.min_p, params.top_p, params.top_k});
+    std::vector<RowLaw> out(p.size());
+    const MakeLaws job{logits.data(), kVocab, kVocab, transforms.data(), out.data()};
+    run_on_host<kLawThreads>({n}, [&](const LawBlock& block) { make_law(block, job, *shared); });
+    return out;
+  }
+  // Of every target row, at the address of its depth.
+  std::vector<RowPart> gumbel_parts(const std::vector<RowLaw>& target_laws) const {
+    std::vector<RandomAddress> addresses(1, first);
+    for (const std::int32_t parent : proposal.parents) {
+      addresses.push_back(addresses[static_cast<std::size_t>(parent + 1)]);
+      ++addresses.back().output_index;
+    }
+    std::vector<RowPart> parts(p.size() * kRowParts);
+    const GumbelParts job{target.data(), kVocab, kVocab, target_laws.data(), addresses.data(), parts.data()};
+    const auto shared = std::make_unique<LawShared>();
+    const Grid grid{static_cast<int>(p.size()), kRowParts};
+    run_on_host<kLawThreads>(grid, [&](const LawBlock& block) { scan_gumbel(block, job, *shared); });
+    return parts;
+  }
+  DeviceVerdict on_host(AcceptanceRule rule, bool with_parts = false) const {
+    const auto target_laws = laws(target), draft_laws = laws(draft);
+    const ProposalRows rows{.n_nodes = static_cast<std::int32_t>(proposal.size()),
+                            .coupled = rule == AcceptanceRule::kCoupled,
+                            .deterministic = proposal.law == ProposalLaw::kDeterministic,
+                            .first = first};
+    DeviceVerdict verdict;
+    Accept job;
+    job.proposals = &rows;
+    job.tokens = proposal.tokens.data();
+    job.parents = proposal.parents.data();
+    job.draft_row = draft_row.data();
+    job.vocab = kVocab;
+    job.target_logits = target.data();
+    job.draft_logits = draft.data();
+    job.target_stride = job.draft_stride = kVocab;
+    job.target_laws = target_laws.data();
+    job.draft_laws = draft_laws.data();
+    job.verdicts = &verdict;
+    const auto parts = gumbel_parts(target_laws);
+    job.target_parts = with_parts ? parts.data() : nullptr;
+    const auto shared = std::make_unique<AcceptShared>();
+    run_on_host<kLawThreads>({}, [&](const LawBlock& block) { accept_proposal(block, job, *shared); });
+    return verdict;
+  }
+  void expect_the_cpus_verdict(AcceptanceRule rule) const {
+    const Verdict expected = accept(proposal, p, rule, first);
+    for (const bool with_parts : {false, rule == AcceptanceRule::kCoupled}) {
+      const DeviceVerdict verdict = on_host(rule, with_parts);
+      EXPECT_EQ(std::vector(verdict.accepted, verdict.accepted + verdict.n_accepted), expected.accepted) << seed;
+      EXPECT_EQ(verdict.added_token, expected.added_token) << seed;
+      EXPECT_EQ(verdict.rejected_one != 0, expected.rejected_one) << seed;
+    }
+  }
+
+  std::uint64_t seed;
+  SamplingParams params;
+  RandomAddress first{91, 1, 5};
+  Proposal proposal;
+  std::vector<float> target, draft;
+  std::vector<Distribution> p, q;
+  std::vector<std::int32_t> draft_row;
+};
+
+const std::vector<std::int32_t> kChain = {-1, 0, 1, 2};
+const std::vector<std::int32_t> kTree = {-1, -1, -1, 0, 0, 1, 3, 3, 3};
+
+TEST(DeviceAcceptanceTest, RejectionIsTheCpusOnChainsAndTrees) {
+  int n_accepted = 0;
+  for (std::uint64_t seed = 0; seed < 24; ++seed) {
+    const SamplingParams params{.temperature = 0.8F, .top_p = seed % 2 == 0 ? 1.0F : 0.95F};
+    for (const auto& parents : {kChain, kTree}) {
+      for (const ProposalLaw law : {ProposalLaw::kSampled, ProposalLaw::kDeterministic}) {
+        const Trial trial(seed, parents, params, law);
+        trial.expect_the_cpus_verdict(AcceptanceRule::kRejection);
+        n_accepted += trial.on_host(AcceptanceRule::kRejection).n_accepted;
+      }
+    }
+  }
+  EXPECT_GT(n_accepted, 20);  // otherwise nothing but first refusals was compared
+}
+
+TEST(DeviceAcceptanceTest, CoupledIsTheCpus) {
+  for (std::uint64_t seed = 0; seed < 30; ++seed) {
+    Trial trial(seed, kTree, {.temperature = 0.7F}, ProposalLaw::kSampled);
+    trial.proposal.tokens[1] = sample_gumbel(trial.p[0], trial.first);  // so that there is something to accept
+    trial.expect_the_cpus_verdict(AcceptanceRule::kCoupled);
+    EXPECT_GE(trial.on_host(AcceptanceRule::kCoupled).n_accepted, 1);
+  }
+}
+
+TEST(DeviceAcceptanceTest, GreedyIsTheCpus) {
+  for (std::uint64_t seed = 0; seed < 20; ++seed) {
+    const Trial trial(seed, kChain, {.temperature = 0}, ProposalLaw::kDeterministic);
+    trial.expect_the_cpus_verdict(AcceptanceRule::kRejection);
+    trial.expect_the_cpus_verdict(AcceptanceRule::kCoupled);
+  }
+}
+
+TEST(DeviceAcceptanceTest, NothingProposedIsOneTokenOfTheTargets) {
+  const Trial trial(3, {}, {}, ProposalLaw::kSampled);
+  trial.expect_the_cpus_verdict(AcceptanceRule::kRejection);
+  trial.expect_the_cpus_verdict(AcceptanceRule::kCoupled);
+}
+
+TEST(DeviceAcceptanceTest, ABrokenRowIsSaid) {
+  Trial trial(4, kChain, {}, ProposalLaw::kSampled);
+  trial.target[5] = std::nanf("");
+  EXPECT_EQ(trial.on_host(AcceptanceRule::kCoupled).state, LawState::kNotANumber);
+}
+
+}  // namespace
+}  // namespace slip

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+// The device's matrix product, its body run on the host with the instruction's operands gathered as the manual says.
+#include "kernels/cuda/matmul.cuh"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <memory>
+
+#include "kernels/elementwise.h"
+#include "tests/kernels/cuda/host_grid.h"
+#include "tests/kernels/kernel_cases.h"
+
+namespace slip::kernels::cuda {
+namespace {
+
+template <int kTiles, int kRowTiles>
+void multiply_on_host(const Matmul& job) {
+  const auto shared = std::make_unique<MatmulShared<kTiles, kRowTiles>>();
+  const Grid grid{static_cast<int>((output_tiles(job.n_out) + kTiles - 1) / kTiles),
+                  static_cast<int>((row_tiles(job.n_rows) + kRowTiles - 1) / kRowTiles)};
+  run_on_host<kMatmulThreads>(grid, [&](const MatmulBlock& block) { matmul(block, job, *shared); });
+}
+
+struct Shape {
+  std::int64_t n_rows, n_out, n_in;
+};
+
+struct Case {
+  explicit Case(const Shape& of)
+      : shape(of),
+        w(random_floats(static_cast<std::size_t>(of.n_out * of.n_in), 1)),
+        x(random_floats(static_cast<std::size_t>(of.n_rows * of.n_in), 2)),
+        weights(packed_weights(w, of.n_out, of.n_in)),
+        activations(packed_activations(x, of.n_rows, of.n_in)),
+        y(static_cast<std::size_t>(of.n_rows * of.n_out), -1.0F) {
+    job.weight.data = weights.data();
+    job.activations = activations.data();
+    job.n_rows = of.n_rows;
+    job.n_out = of.n_out;
+    job.n_in = of.n_in;
+    job.y = y.data();
+    job.y_stride = of.n_out;
+  }
+  double term(std::int64_t row, std::int64_t output, std::int64_t k) const {
+    const auto rounded = [](float value) { return double{bf16_to_float(float_to_bf16(value))}; };
+    return rounded(x[static_cast<std::size_t>(row * shape.n_in + k)]) *
+           rounded(w[static_cast<std::size_t>(output * shape.n_in + k)]);
+  }
+  void expect_reference(const std::vector<float>& out) const {
+    for (std::int64_t row = 0; row < shape.n_rows; ++row) {
+      for (std::int64_t output = 0; output < shape.n_out; ++output) {
+        double sum = 0, size = 0;
+        for (std::int64_t k = 0; k < shape.n_in; ++k) {
+          sum += term(row, output, k);
+          size += std::abs(term(row, output, k));
+        }
+        ASSERT_NEAR(out[static_cast<std::size_t>(row * shape.n_out + output)], sum, Tolerance::kMatmul * size)
+            << row << ", " << output;
+      }
+    }
+  }
+  Shape shape;
+  std::vector<float> w, x;
+  std::vector<std::uint16_t> weights, activations;
+  std::vector<float> y;
+  Matmul job;
+};
+
+TEST(CudaMatmul, EqualsTheReferenceAtOddShapes) {
+  for (const Shape& shape : {Shape{1, 1, 1}, Shape{3, 33, 200}, Shape{8, 48, 1030}, Shape{9, 16, 16}}) {
+    Case one(shape), two(shape);
+    multiply_on_host<1, 1>(one.job);
+    one.expect_reference(one.y);
+    multiply_on_host<2, 2>(two.job);
+    EXPECT_TRUE(same_bits(one.y, two.y)) << "tiles a block must not show";
+  }
+}
+
+TEST(CudaMatmul, ARowsBitsDoNotDependOnTheOthers) {
+  const Shape all{37, 40, 600};
+  Case together(all);
+  multiply_on_host<1, 8>(together.job);
+  for (const std::int64_t row : {0, 7, 8, 36}) {
+    Case alone({1, all.n_out, all.n_in});
+    std::copy_n(together.x.begin() + row * all.n_in, all.n_in, alone.x.begin());
+    alone.activations = packed_activations(alone.x, 1, all.n_in);
+    alone.weights = together.weights;
+    alone.job.weight.data = alone.weights.data();
+    alone.job.activations = alone.activations.data();
+    multiply_on_host<2, 1>(alone.job);
+    EXPECT_TRUE(same_bits(alone.y, std::span(together.y).subspan(static_cast<std::size_t>(row * all.n_out), 40)))
+        << row;
+  }
+}
+
+TEST(CudaMatmul, AddsToWhatIsThereAndToTheBias) {
+  const Shape shape{5, 35, 64};
+  Case plain(shape), added(shape);
+  multiply_on_host<1, 1>(plain.job);
+  const auto bias = random_floats(35, 5);
+  added.job.bias.data = bias.data();
+  added.job.epilogue = Epilogue::kAdd;
+  multiply_on_host<1, 4>(added.job);
+  for (std::size_t i = 0; i < plain.y.size(); ++i) ASSERT_EQ(added.y[i], -1.0F + (plain.y[i] + bias[i % 35]));
+}
+
+TEST(CudaMatmul, TheLiveHomeIsTheOneThatIsRead) {
+  const Shape shape{2, 16, 32};
+  Case first(shape), second(shape);
+  std::vector<std::uint16_t> homes(first.weights.size(), kHalfNan);
+  homes.insert(homes.end(), first.weights.begin(), first.weights.end());
+  const std::int32_t live = 1;
+  second.job.weight = {homes.data(), &live, static_cast<std::int64_t>(first.weights.size())};
+  multiply_on_host<1, 1>(first.job);
+  multiply_on_host<1, 1>(second.job);
+  EXPECT_TRUE(same_bits(first.y, second.y));
+}
+
+TEST(CudaMatmul, GateAndUpBecomeTheNextProductsActivations) {
+  const std::int64_t n_rows = 11, n_in = 96, ffn = 48;
+  Case pair({n_rows, 2 * ffn, n_in});
+  std::vector<float> plain(pair.y.size());
+  Matmul separate = pair.job;
+  separate.y = plain.data();
+  multiply_on_host<2, 2>(separate);
+  std::vector<float> y(static_cast<std::size_t>(n_rows * ffn));
+  std::vector<std::uint16_t> next(static_cast<std::size_t>(activation_elements(n_rows, ffn)), kHalfNan);
+  pair.job.epilogue = Epilogue::kGateUp;
+  pair.job.y = y.data();
+  pair.job.y_stride = ffn;
+  pair.job.y_activations = next.data();
+  multiply_on_host<2, 2>(pair.job);
+  for (std::int64_t row = 0; row < n_rows; ++row) {
+    for (std::int64_t i = 0; i < ffn; ++i) {
+      const auto at = static_cast<std::size_t>(row * 2 * ffn + i / 16 * 32 + i % 16);
+      float gate = plain[at];
+      kernels::silu_multiply(&gate, &plain[at + 16], 1);
+      const float got = y[static_cast<std::size_t>(row * ffn + i)];
+      ASSERT_NEAR(got, gate, Tolerance::kSilu * std::abs(gate)) << row << ", " << i;
+      ASSERT_EQ(next[static_cast<std::size_t>(activation_at(row, i, ffn))], float_to_bf16(got));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace slip::kernels::cuda

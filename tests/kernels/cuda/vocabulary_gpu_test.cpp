@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+// Launched laws, draws, verdicts, observations and losses against the same bodies run on the host. Laws are integers
+// and agree to the bit; what goes through the mathematics library's logarithms agrees to their last bits.
+#include <memory>
+
+#include "tests/kernels/cuda/device_array.h"
+#include "tests/kernels/cuda/host_grid.h"
+#include "tests/kernels/kernel_cases.h"
+
+namespace slip::kernels::cuda {
+namespace {
+
+constexpr cudaStream_t kStream = nullptr;
+constexpr std::int32_t kVocab = 32000, kRows = 5;
+
+// Rows of the target and of a draft that roughly agrees, each with a transform of its own.
+struct Rows {
+  Rows() {
+    logits = random_floats(kRows * kVocab, 1);
+    draft = random_floats(kRows * kVocab, 2);
+    for (std::size_t i = 0; i < logits.size(); ++i) {
+      logits[i] *= 3;
+      draft[i] = logits[i] + 0.3F * draft[i];
+    }
+    for (std::uint32_t row = 0; row < kRows; ++row) addresses.push_back({7, 0, row});
+  }
+  std::vector<RowLaw> laws_on_host(const std::vector<float>& of) const {
+    std::vector<RowLaw> laws(kRows);
+    const auto shared = std::make_unique<LawShared>();
+    const MakeLaws job{of.data(), kVocab, kVocab, transforms.data(), laws.data()};
+    run_on_host<kLawThreads>({kRows}, [&](const LawBlock& block) { make_law(block, job, *shared); });
+    return laws;
+  }
+  std::vector<float> logits, draft;
+  std::vector<Transform> transforms = {{1}, {0}, {0.7, 0.02}, {1, 0, 0.9}, {1.3, 0, 0.95, 40}};
+  std::vector<RandomAddress> addresses;
+};
+
+using GpuVocabulary = GpuTest;
+
+TEST_F(GpuVocabulary, LawsAreTheHostsInOneBlockOrInParts) {
+  const Rows rows;
+  const auto expected = rows.laws_on_host(rows.logits);
+  const DeviceArray<float> logits(rows.logits);
+  const DeviceArray<Transform> transforms(rows.transforms);
+  for (const bool with_parts : {false, true}) {
+    const DeviceArray<RowLaw> laws{std::vector<RowLaw>(kRows)};
+    const DeviceArray<RowPart> parts(std::vector<RowPart>(kRows * kRowParts));
+    MakeLaws job{logits.get(), kVocab, kVocab, transforms.get(), laws.get()};
+    if (with_parts) job.parts = parts.get();
+    enqueue(job, kRows, kStream);
+    const auto got = laws.values();
+    for (std::size_t row = 0; row < kRows; ++row) {
+      EXPECT_EQ(got[row].total, expected[row].total) << row;
+      EXPECT_EQ(got[row].border, expected[row].border) << row;
+      EXPECT_EQ(got[row].best, expected[row].best) << row;
+      EXPECT_EQ(got[row].state, LawState::kFine) << row;
+    }
+  }
+}
+
+TEST_F(GpuVocabulary, DrawsAreTheHosts) {
+  const Rows rows;
+  const auto host_laws = rows.laws_on_host(rows.logits);
+  const DeviceArray<float> logits(rows.logits);
+  const DeviceArray<RowLaw> laws(host_laws);
+  const DeviceArray<RandomAddress> addresses(rows.addresses);
+  for (const bool coupled : {false, true}) {
+    std::vector<std::int32_t> expected(kRows, -1);
+    DrawTokens job;
+    job.logits = rows.logits.data();
+    job.stride = job.vocab = kVocab;
+    job.laws = host_laws.data();
+    job.addresses = rows.addresses.data();
+    job.coupled = coupled;
+    job.tokens = expected.data();
+    const auto shared = std::make_unique<LawShared>();
+    run_on_host<kLawThreads>({kRows}, [&](const LawBlock& block) { draw_token(block, job, *shared); });
+    const DeviceArray<std::int32_t> tokens(std::vector<std::int32_t>(kRows, -1));
+    job.logits = logits.get();
+    job.laws = laws.get();
+    job.addresses = addresses.get();
+    job.tokens = tokens.get();
+    enqueue(job, kRows, kStream);
+    EXPECT_EQ(tokens.values(), expected) << "coupled " << coupled;
+    if (!coupled) continue;
+    const DeviceArray<RowPart> parts(std::vector<RowPart>(kRows * kRowParts));
+    enqueue(GumbelParts{logits.get(), kVocab, kVocab, laws.get(), addresses.get(), parts.get()}, kRows, kStream);
+    job.parts = parts.get();
+    enqueue(job, kRows, kStream);
+    EXPECT_EQ(tokens.values(), expected) << "in parts";
+  }
+}
+
+TEST_F(GpuVocabulary, VerdictsAreTheHosts) {
+  Rows rows;
+  rows.transforms.assign(kRows, {0.8});
+  const auto target_laws = rows.laws_on_host(rows.logits), draft_laws = rows.laws_on_host(rows.draft);
+  const std::vector<std::int32_t> parents = {-1, 0, 1, 2}, draft_rows = {0, 1, 2, 3};
+  std::vector<std::int32_t> tokens;
+  for (std::size_t node = 0; node < parents.size(); ++node) tokens.push_back(draft_laws[node].best);
+  std::vector<ProposalRows> proposals;
+  for (std::uint64_t seed = 0; seed < 16; ++seed) {
+    proposals.push_back({.n_nodes = 4, .coupled = seed % 2 == 1, .first = {seed, 0, 3}});
+  }
+  std::vector<DeviceVerdict> expected(proposals.size());
+  Accept job{proposals.data(), tokens.data(),      parents.data(), draft_rows.data(), kVocab, rows.logits.data(),
+             kVocab,           target_laws.data(), nullptr,        rows.draft.data(), kVocab, draft_laws.data(),
+             expected.data()};
+  const auto n = static_cast<int>(proposals.size());
+  const auto shared = std::make_unique<AcceptShared>();
+  run_on_host<kLawThreads>({n}, [&](const LawBlock& block) { accept_proposal(block, job, *shared); });
+  const DeviceArray<ProposalRows> device_proposals(proposals);
+  const DeviceArray<std::int32_t> device_tokens(tokens), device_parents(parents), device_rows(draft_rows);
+  const DeviceArray<float> logits(rows.logits), draft(rows.draft);
+  const DeviceArray<RowLaw> device_target(target_laws), device_draft(draft_laws);
+  const DeviceArray<DeviceVerdict> verdicts{std::vector<DeviceVerdict>(proposals.size())};
+  job = {device_proposals.get(),
+         device_tokens.get(),
+         device_parents.get(),
+         device_rows.get(),
+         kVocab,
+         logits.get(),
+         kVocab,
+         device_target.get(),
+         nullptr,
+         draft.get(),
+         kVocab,
+         device_draft.get(),
+         verdicts.get()};
+  enqueue(job, n, kStream);
+  const auto got = verdicts.values();
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    EXPECT_EQ(got[i].n_accepted, expected[i].n_accepted) << i;
+    EXPECT_EQ(got[i].added_token, expected[i].added_token) << i;
+    EXPECT_EQ(got[i].rejected_one, expected[i].rejected_one) << i;
+  }
+}
+
+TEST_F(GpuVocabulary, ObservationsAndLossesAreTheHosts) {
+  const Rows rows;
+  constexpr std::int32_t kKept = 32;
+  std::vector<std::int32_t> ids(kRows * kKept);
+  std::vector<float> logprobs(ids.size()), tails(kRows), grad(rows.draft.size(), 1e9F);
+  std::vector<double> losses(kRows);
+  Observe observe{rows.logits.data(), kVocab, kVocab, kKept, ids.data(), logprobs.data(), tails.data()};
+  const auto shared = std::make_unique<ObserveShared>();
+  run_on_host<kLawThreads>({kRows}, [&](const LawBlock& block) { observe_row(block, observe, *shared); });
+  FusedLoss loss;
+  loss.options = {LossKind::kJsd, 0.4, 0.9};
+  loss.logits = rows.draft.data();
+  loss.stride = loss.vocab = kVocab;
+  loss.k = kKept;
+  loss.ids = ids.data();
+  loss.logprobs = logprobs.data();
+  loss.log_tail = tails.data();
+  loss.losses = losses.data();
+  loss.grad = grad.data();
+  const auto loss_shared = std::make_unique<LossShared>();
+  run_on_host<kLawThreads>({kRows}, [&](const LawBlock& block) { fused_loss(block, loss, *loss_shared); });
+
+  const DeviceArray<float> logits(rows.logits), draft(rows.draft), device_logprobs(std::vector<float>(ids.size())),
+      device_tails{std::vector<float>(kRows)}, device_grad(std::vector<float>(grad.size(), 1e9F));
+  const DeviceArray<std::int32_t> device_ids(std::vector<std::int32_t>(ids.size(), -1));
+  const DeviceArray<double> device_losses{std::vector<double>(kRows)};
+  observe = {logits.get(), kVocab, kVocab, kKept, device_ids.get(), device_logprobs.get(), device_tails.get()};
+  enqueue(observe, kRows, kStream);
+  loss.logits = draft.get();
+  loss.ids = device_ids.get();
+  loss.logprobs = device_logprobs.get();
+  loss.log_tail = device_tails.get();
+  loss.losses = device_losses.get();
+  loss.grad = device_grad.get();
+  enqueue(loss, kRows, kStream);
+  EXPECT_EQ(device_ids.values(), ids);
+  const auto got_logprobs = device_logprobs.values(), got_grad = device_grad.values();
+  const auto got_losses = device_losses.values();
+  for (std::size_t i = 0; i < ids.size(); ++i) ASSERT_NEAR(got_logprobs[i], logprobs[i], 1e-6);
+  for (std::size_t row = 0; row < kRows; ++row) EXPECT_NEAR(got_losses[row], losses[row], 1e-6 * losses[row]);
+  for (std::size_t i = 0; i < grad.size(); ++i) ASSERT_NEAR(got_grad[i], grad[i], 1e-7 + 1e-5 * std::abs(grad[i]));
+}
+
+}  // namespace
+}  // namespace slip::kernels::cuda

@@ -1,0 +1,23 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# carry.sh: fills .carry/ from this machine's Debian packages with what the `core` preset needs on a host that has only
+# LibTorch, the CUDA toolkit and CMake (about 30 MB, ignored by git). There:
+#   cmake --preset core -DSLIPSTREAM_CUDA=ON -DCMAKE_PREFIX_PATH="$(python3 -c 'import torch.utils; print(torch.utils.cmake_prefix_path)')"
+#   cmake --build build-core -j && ctest --test-dir build-core -L gpu
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+fail() { printf 'carry: %s\n' "$1" >&2; exit 2; }
+
+library=/usr/lib/x86_64-linux-gnu
+for needed in /usr/src/googletest/CMakeLists.txt /usr/include/{spdlog/spdlog.h,fmt/format.h,nlohmann/json.hpp,xxhash.h,openssl/evp.h} "$library/libcrypto.a"; do
+  [ -e "$needed" ] || fail "$needed is missing; run: make setup"
+done
+rm -rf .carry
+mkdir -p .carry/include .carry/lib
+cp -r /usr/src/googletest .carry/googletest
+cp -r /usr/include/{spdlog,fmt,nlohmann,openssl} .carry/include/
+cp -r /usr/include/x86_64-linux-gnu/openssl .carry/include/
+cp /usr/include/xxh*.h .carry/include/
+cp "$library/libcrypto.a" .carry/lib/
+touch .carry/ready
+echo "carry: .carry/ has $(du -sm .carry | cut -f1) MB"
