@@ -43,7 +43,8 @@ struct AttentionRow {
 // kv head h / (n_heads / n_kv_heads)). Batch-invariant: a row's result is accumulated over its visible slots in
 // ascending order in blocks counted by visible rank from the first visible slot, with or without a window, so neither
 // the page layout, nor the other rows, nor the way a prompt was chunked can change a bit, and a subset of everything
-// gives the bits of no subset. q, out: float32, row strides in elements.
+// gives the bits of no subset. q, out: float32, row strides in elements; scale > 0. With bfloat16 keys, AMX takes the
+// queries and the softmax weights in bfloat16 as well, as it multiplies nothing else.
 void paged_attention(const float* q, std::int64_t q_stride, const PagedKv& kv, std::span<const AttentionRow> rows,
                      int n_heads, float scale, float* out, std::int64_t out_stride, ThreadPool& pool);
 

@@ -14,7 +14,7 @@ namespace slip::kernels {
 // The seam between the public operations and their versions by instruction class. One table a class; isa_class() picks
 // the one that a process uses. Only plain data crosses it, because each version is compiled with flags of its own.
 
-constexpr int kPanelColumns = 64;      // output columns that one packed panel of weights holds
+constexpr int kPanelColumns = 64;       // output columns that one packed panel of weights holds
 constexpr int kAttentionTileRows = 16;  // rows of one sequence that share a pass over its keys
 constexpr int kAttentionTileHeads = 8;
 constexpr int kMaxHeadDim = 1024;  // as far as a config may go
