@@ -35,10 +35,11 @@ class EnginesPool {
   }
   void work() {
     std::atomic<int> arrived{0};
+    const std::int64_t end_us =
+        worker_us() + 20'000;  // one for both: the worker's clock stands when it has done its part
     pool_.parallel_for(2, [&](std::size_t, int) {
       ++arrived;
       while (arrived < 2) std::this_thread::yield();
-      const std::int64_t end_us = worker_us() + 20'000;
       while (worker_us() < end_us) {
       }
     });
