@@ -2,9 +2,9 @@
 // Training has threads of its own: the engine's pool does none of its work.
 #include <gtest/gtest.h>
 #include <pthread.h>
-#include <time.h>
 
 #include <atomic>
+#include <ctime>
 #include <thread>
 
 #include "kernels/thread_pool.h"
