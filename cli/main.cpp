@@ -29,8 +29,8 @@ int exit_status(slip::ErrorCode code) {
 int main(int argc, char** argv) {
   slip::cli::end_by_signals_as_first_process();
   CLI::App app{"Slipstream: a speculative-decoding server whose drafts keep learning from the traffic they serve."};
-  slip::cli::add_commands(app);
   try {
+    slip::cli::add_commands(app);  // asks for the machine's instructions, which the environment may get wrong
     app.parse(argc, argv);
     return 0;
   } catch (const CLI::ParseError& error) {
