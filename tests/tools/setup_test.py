@@ -345,7 +345,7 @@ class PackageListTest(unittest.TestCase):
                      "nlohmann": "nlohmann-json3-dev", "CLI": "libcli11-dev", "toml++": "libtomlplusplus-dev",
                      "prometheus": "prometheus-cpp-dev", "gtest": "libgtest-dev", "gmock": "libgmock-dev"}
         system = {"ATen", "torch", "c10", "sys", "netinet", "arpa", "linux"} | {
-            name + ".h" for name in ("unistd fcntl stdlib signal poll sched pthread dirent dlfcn cpuid immintrin").split()}
+            name + ".h" for name in ("unistd fcntl stdlib signal poll sched pthread dirent dlfcn malloc cpuid immintrin").split()}
         system.add("cuda_runtime_api.h")  # included where a CUDA toolkit was found only
         listed = {line.split()[0] for line in (ROOT / "tools/packages-debian.txt").read_text().splitlines()}
         unknown = set()
