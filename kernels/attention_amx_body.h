@@ -17,10 +17,9 @@ namespace {
 
 constexpr int kMostQueries = kAttentionTileRows * kAttentionTileHeads;
 constexpr int kMostRegisters = kMostQueries / kLanes;
-constexpr int kDimsAtOnce = 32;  // of keys and queries, that one product sums over
-constexpr int kRegisterSlots = 16;
-constexpr int kSlotGroups = kBlockSlots / kRegisterSlots;
-constexpr int kBlocksAhead = 2;  // that fetching is before its use
+constexpr int kDimsAtOnce = 32;                           // of keys and queries, that one product sums over
+constexpr int kSlotGroups = kBlockSlots / kRegisterRows;  // a register holds so many slots
+constexpr int kBlocksAhead = 2;                           // that fetching is before its use
 
 // Lanes of one register that see slots [begin, end) of a block.
 struct LaneRanks {
@@ -96,7 +95,7 @@ void begin_queries(const AttentionTile& tile, QueryState& state) {
 // Sixteen slots whose keys can be multiplied where they are.
 bool lie_together(const AttentionTile& tile, const std::int32_t* slots, int n) {
   if (tile.head_dim % kDimsAtOnce != 0) return false;
-  if (slots[0] % tile.page_tokens + kRegisterSlots > tile.page_tokens) return false;
+  if (slots[0] % tile.page_tokens + kRegisterRows > tile.page_tokens) return false;
   for (int i = 1; i < n; ++i) {
     if (slots[i] != slots[0] + i) return false;
   }
@@ -106,15 +105,15 @@ bool lie_together(const AttentionTile& tile, const std::int32_t* slots, int n) {
 void find_keys(const AttentionTile& tile, PagedBlock& block) {
   const std::int64_t slot_bytes = std::int64_t{tile.head_dim} * 2;
   for (int group = 0; group < kSlotGroups; ++group) {
-    const int first = group * kRegisterSlots;
-    const int n = block.at.n - first < kRegisterSlots ? block.at.n - first : kRegisterSlots;
+    const int first = group * kRegisterRows;
+    const int n = block.at.n - first < kRegisterRows ? block.at.n - first : kRegisterRows;
     if (n <= 0) {
       block.keys[group] = block.keys[0];  // any finite or infinite nonsense will do: nobody sees these slots
     } else if (lie_together(tile, block.at.slots + first, n)) {
       block.keys[group] = {slot_address(tile, block.at.slots[first], slot_bytes), slot_bytes};
     } else {
       const int dims = round_to_dims_at_once(tile.head_dim);
-      for (int i = 0; i < kRegisterSlots; ++i) {
+      for (int i = 0; i < kRegisterRows; ++i) {
         std::uint16_t* to = block.copied_keys[first + i];
         const std::int64_t bytes = i < n ? slot_bytes : 0;
         if (i < n) {
@@ -143,7 +142,7 @@ KeysAhead find_ahead(const AttentionTile& tile, std::int32_t first) {
   KeysAhead ahead;
   if (tile.n_visible_ranges != 0) return ahead;
   for (int group = 0; group < kSlotGroups; ++group) {
-    const std::int32_t slot = first + group * kRegisterSlots;
+    const std::int32_t slot = first + group * kRegisterRows;
     if (slot < tile.rows[0].n_committed) ahead.keys[group] = slot_address(tile, slot, std::int64_t{tile.head_dim} * 2);
   }
   return ahead;
@@ -193,7 +192,7 @@ SLIP_LANES void score(const AttentionTile& tile, const PagedBlock& block, const 
     _tile_dpbf16ps(1, 6, 4);
   }
   _tile_stored(0, scores[0], 64);
-  _tile_stored(1, scores[kRegisterSlots], 64);
+  _tile_stored(1, scores[kRegisterRows], 64);
 }
 
 SLIP_LANES Lanes where(__mmask16 mask, const Lanes& yes, const Lanes& no) {
@@ -372,7 +371,7 @@ void amx_attention_tile(const AttentionTile& tile) {
   QueryState state;
   begin_queries(tile, state);
   TileConfig config;
-  for (int i = 0; i < 8; ++i) config.set(i, kRegisterSlots);
+  for (int i = 0; i < 8; ++i) config.set(i, kRegisterRows);
   _tile_loadconfig(&config);
   const TileRanks ranks = ranks_of(tile);
   for (std::int32_t first = ranks.begin; first < ranks.end; first += kBlockSlots) {

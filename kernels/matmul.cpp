@@ -13,81 +13,80 @@ constexpr std::int64_t kStepBytes = kPanelColumns * 4;  // of weights, in both n
 constexpr std::int64_t kFetchAhead = 64;                // steps that a lone tile's fetching is ahead of its products
 constexpr std::int64_t kMostTaskRows = 256;             // their sums are 64 KiB
 constexpr std::int64_t kTasksPerThread = 4;
+constexpr std::int64_t kRowsWorthThreads = 16;      // fewer rows are converted before another thread would wake
 constexpr std::int64_t kBytesWorthThreads = 65536;  // of weights × row tiles; less is done before another thread wakes
+
+std::int64_t ceil_div(std::int64_t n, std::int64_t by) {
+  return (n + by - 1) / by;
+}
 
 // The rows of x are dealt out evenly to tiles. A tile's activations lie together, in blocks of depth.
 struct Multiplication {
   const KernelTable& table;
   const PackedMatrix& weight;
   const MatmulArguments& arguments;
-  void (*tile)(const MatmulTile&);
-  std::int64_t stretch;  // steps
-  std::int64_t n_tiles;
-  const std::byte* x;           // as the tile wants it
-  std::int64_t row_bytes;       // of x, from one row's beginning to the next
-  std::int64_t x_stride_bytes;  // within a block
-  std::int64_t x_step_bytes;
-  std::int64_t depth;
-  bool in_blocks;
+  void (*tile)(const MatmulTile&) = nullptr;
+  int tile_rows = 0;
+  std::int64_t stretch = 0;  // steps
+  std::int64_t depth = 0;
+  std::int64_t n_tiles = 0;
+  const std::byte* x = nullptr;     // as the tile wants it
+  std::int64_t row_bytes = 0;       // of x, from one row's beginning to the next
+  std::int64_t x_stride_bytes = 0;  // within a block
+  std::int64_t x_step_bytes = 0;
+  bool in_blocks = false;
 
   std::int64_t first_row(std::int64_t tile_index) const { return arguments.n_rows * tile_index / n_tiles; }
-  std::int64_t n_panels() const { return (weight.n_out() + kPanelColumns - 1) / kPanelColumns; }
+  std::int64_t n_panels() const { return ceil_div(weight.n_out(), kPanelColumns); }
 };
 
-std::int64_t tiles_for(std::int64_t n_rows, int tile_rows) {
-  return (n_rows + tile_rows - 1) / tile_rows;
+void use_rows_as_they_are(Multiplication& job) {
+  job.tile = job.table.matmul_f32;
+  job.tile_rows = job.table.f32_tile_rows;
+  job.stretch = job.table.f32_stretch;
+  job.depth = job.weight.n_in();
+  job.x = reinterpret_cast<const std::byte*>(job.arguments.x);
+  job.x_step_bytes = 4;
+  job.row_bytes = job.x_stride_bytes = job.arguments.x_stride * 4;
 }
 
-// Bytes that a row of activations for matmul_bf16 takes.
-std::int64_t bf16_row_bytes(const KernelTable& table, std::int64_t depth) {
-  const std::int64_t block = std::max<std::int64_t>(table.bf16_block_steps, 1);
-  return (depth + block - 1) / block * block * table.bf16_pair_bytes;
+void use_converted_rows(Multiplication& job) {
+  const KernelTable& table = job.table;
+  const std::int64_t block = table.bf16_block_steps;
+  job.tile = table.matmul_bf16;
+  job.tile_rows = table.bf16_tile_rows;
+  job.stretch = table.bf16_stretch;
+  job.depth = ceil_div(job.weight.n_in(), 2);
+  job.x = static_cast<const std::byte*>(job.arguments.scratch);
+  job.x_step_bytes = table.bf16_pair_bytes;
+  job.in_blocks = block > 0;
+  job.row_bytes = (job.in_blocks ? ceil_div(job.depth, block) * block : job.depth) * job.x_step_bytes;
+  job.x_stride_bytes = job.in_blocks ? block * job.x_step_bytes : job.row_bytes;
 }
 
-void convert_rows(const Multiplication& job, std::int64_t n_in, ThreadPool& pool) {
+void convert_rows(const Multiplication& job, ThreadPool& pool) {
   const MatmulArguments& arguments = job.arguments;
   const auto convert = [&](std::size_t index, int) {
     const auto t = static_cast<std::int64_t>(index);
     const std::int64_t begin = job.first_row(t);
     job.table.bf16_activations(arguments.x + begin * arguments.x_stride, arguments.x_stride,
-                               static_cast<int>(job.first_row(t + 1) - begin), n_in,
+                               static_cast<int>(job.first_row(t + 1) - begin), job.weight.n_in(),
                                static_cast<std::byte*>(arguments.scratch) + begin * job.row_bytes);
   };
-  pool.parallel_for(static_cast<std::size_t>(job.n_tiles), std::cref(convert));
+  if (arguments.n_rows >= kRowsWorthThreads) {
+    pool.parallel_for(static_cast<std::size_t>(job.n_tiles), std::cref(convert));
+  } else {
+    for (std::int64_t t = 0; t < job.n_tiles; ++t) convert(static_cast<std::size_t>(t), 0);
+  }
 }
 
 Multiplication prepare(const KernelTable& table, const PackedMatrix& weight, const MatmulArguments& arguments,
                        ThreadPool& pool) {
-  const std::int64_t n_in = weight.n_in();
-  if (weight.compute_dtype() == Dtype::kFloat32) {
-    return {.table = table,
-            .weight = weight,
-            .arguments = arguments,
-            .tile = table.matmul_f32,
-            .stretch = table.f32_stretch,
-            .n_tiles = tiles_for(arguments.n_rows, table.f32_tile_rows),
-            .x = reinterpret_cast<const std::byte*>(arguments.x),
-            .row_bytes = arguments.x_stride * 4,
-            .x_stride_bytes = arguments.x_stride * 4,
-            .x_step_bytes = 4,
-            .depth = n_in,
-            .in_blocks = false};
-  }
-  const std::int64_t depth = (n_in + 1) / 2, row_bytes = bf16_row_bytes(table, depth);
-  const bool in_blocks = table.bf16_block_steps > 0;
-  const Multiplication job{.table = table,
-                           .weight = weight,
-                           .arguments = arguments,
-                           .tile = table.matmul_bf16,
-                           .stretch = table.bf16_stretch,
-                           .n_tiles = tiles_for(arguments.n_rows, table.bf16_tile_rows),
-                           .x = static_cast<const std::byte*>(arguments.scratch),
-                           .row_bytes = row_bytes,
-                           .x_stride_bytes = in_blocks ? table.bf16_block_steps * table.bf16_pair_bytes : row_bytes,
-                           .x_step_bytes = table.bf16_pair_bytes,
-                           .depth = depth,
-                           .in_blocks = in_blocks};
-  convert_rows(job, n_in, pool);
+  Multiplication job{table, weight, arguments};
+  const bool is_bf16 = weight.compute_dtype() == Dtype::kBFloat16;
+  is_bf16 ? use_converted_rows(job) : use_rows_as_they_are(job);
+  job.n_tiles = ceil_div(arguments.n_rows, job.tile_rows);
+  if (is_bf16) convert_rows(job, pool);
   return job;
 }
 
@@ -148,8 +147,8 @@ void multiply_panel(const Multiplication& job, std::int64_t panel, Share share) 
 }
 
 // As few as the sums' place allows, but enough that every thread has some to do.
-std::int64_t shares_of_a_panel(const Multiplication& job, int tile_rows, int n_threads) {
-  const std::int64_t least = tiles_for(job.n_tiles, static_cast<int>(kMostTaskRows / tile_rows));
+std::int64_t shares_of_a_panel(const Multiplication& job, int n_threads) {
+  const std::int64_t least = ceil_div(job.n_tiles, kMostTaskRows / job.tile_rows);
   const std::int64_t wanted = n_threads == 1 ? 1 : kTasksPerThread * n_threads / job.n_panels();
   return std::clamp(wanted, least, job.n_tiles);
 }
@@ -160,8 +159,7 @@ void matmul_with(const KernelTable& table, const PackedMatrix& weight, const Mat
                  ThreadPool& pool) {
   if (arguments.n_rows == 0) return;
   const Multiplication job = prepare(table, weight, arguments, pool);
-  const int tile_rows = weight.compute_dtype() == Dtype::kFloat32 ? table.f32_tile_rows : table.bf16_tile_rows;
-  const std::int64_t shares = shares_of_a_panel(job, tile_rows, pool.n_threads());
+  const std::int64_t shares = shares_of_a_panel(job, pool.n_threads());
   // The shares of one panel are neighbouring tasks, whose weights are still in a cache, and panels follow each other in
   // memory as they do in a stretch of tasks.
   const auto tasks = [&](std::size_t begin, std::size_t end, int) {

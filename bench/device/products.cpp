@@ -22,7 +22,7 @@ struct Shape {
 
 double copy_gb_per_s(cudaStream_t stream) {
   const std::size_t bytes = std::size_t{2} << 30;
-  const DeviceMemory<char> from(bytes), to(bytes);
+  const DeviceArray<char> from(bytes), to(bytes);
   const double ms = median_ms(stream, 10, [&](int) {
     check(cudaMemcpyAsync(to.get(), from.get(), bytes, cudaMemcpyDeviceToDevice, stream), "copy");
   });
@@ -91,8 +91,8 @@ class Product {
   std::size_t weights_;
   int n_copies_;
   std::vector<std::uint16_t> host_weight_, host_x_;
-  DeviceMemory<std::uint16_t> weight_, x_;
-  DeviceMemory<float> y_;
+  DeviceArray<std::uint16_t> weight_, x_;
+  DeviceArray<float> y_;
 };
 
 int run() {

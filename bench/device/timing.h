@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the device benchmarks share: memory filled with random bits of sane size, and the median time of a piece of
-// work.
+// What the device benchmarks share: random bits of sane size, and the median time of a piece of work.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -11,34 +10,12 @@
 #include <random>
 #include <vector>
 
-#include "kernels/cuda/enqueue.h"
+#include "kernels/cuda/device_array.h"
 
 namespace slip::bench {
 
 using kernels::cuda::check;
-
-template <class T>
-class DeviceMemory {
- public:
-  explicit DeviceMemory(std::size_t n) : n_(n) { check(cudaMalloc(&data_, n * sizeof(T)), "cudaMalloc"); }
-  explicit DeviceMemory(const std::vector<T>& values) : DeviceMemory(values.size()) {
-    check(cudaMemcpy(data_, values.data(), n_ * sizeof(T), cudaMemcpyHostToDevice), "copy to the device");
-  }
-  DeviceMemory(const DeviceMemory&) = delete;
-  DeviceMemory& operator=(const DeviceMemory&) = delete;
-  ~DeviceMemory() { cudaFree(data_); }
-  T* get() const { return static_cast<T*>(data_); }
-  std::size_t bytes() const { return n_ * sizeof(T); }
-  std::vector<T> values(std::size_t n) const {
-    std::vector<T> out(n);
-    check(cudaMemcpy(out.data(), data_, n * sizeof(T), cudaMemcpyDeviceToHost), "copy from the device");
-    return out;
-  }
-
- private:
-  void* data_ = nullptr;
-  std::size_t n_;
-};
+using kernels::cuda::DeviceArray;
 
 // bfloat16 of either sign between 0.0078 and 1: a repeated block, for drawing gigabytes would take longer than the
 // runs.

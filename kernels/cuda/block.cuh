@@ -70,11 +70,9 @@ struct Block {
 
   template <class Body>
   SLIP_DEVICE void each(const Body& body) const {
+    each_apart(body);
 #if defined(__CUDA_ARCH__)
-    body(static_cast<int>(threadIdx.x));
     __syncthreads();
-#else
-    for (int thread = 0; thread < kThreads; ++thread) body(thread);
 #endif
   }
   // Without the barrier: for what the same thread, or nobody in this kernel, reads.
@@ -89,11 +87,9 @@ struct Block {
   // With a barrier of each warp only: for what lanes of one warp pass to each other through shared memory.
   template <class Body>
   SLIP_DEVICE void each_in_warps(const Body& body) const {
+    each_apart(body);
 #if defined(__CUDA_ARCH__)
-    body(static_cast<int>(threadIdx.x));
     __syncwarp();
-#else
-    for (int thread = 0; thread < kThreads; ++thread) body(thread);
 #endif
   }
 

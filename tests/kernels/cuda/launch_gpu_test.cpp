@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "tests/kernels/attention_cases.h"
-#include "tests/kernels/cuda/device_array.h"
+#include "tests/kernels/cuda/gpu_test.h"
 #include "tests/kernels/cuda/host_grid.h"
 
 namespace slip::kernels::cuda {

@@ -3,7 +3,7 @@
 // and agree to the bit; what goes through the mathematics library's logarithms agrees to their last bits.
 #include <memory>
 
-#include "tests/kernels/cuda/device_array.h"
+#include "tests/kernels/cuda/gpu_test.h"
 #include "tests/kernels/cuda/host_grid.h"
 #include "tests/kernels/kernel_cases.h"
 
