@@ -110,10 +110,11 @@ struct DrawTokens {
   const float* logits = nullptr;  // [n_rows, stride]
   std::int64_t stride = 0;
   std::int32_t vocab = 0;
-  const RowLaw* laws = nullptr;              // [n_rows]
-  const RandomAddress* addresses = nullptr;  // [n_rows]
-  bool coupled = false;                      // by Gumbel noise; else by inverse CDF
-  const RowPart* parts = nullptr;            // [n_rows, kRowParts] of GumbelParts at these addresses; null: drawn here
+  const RowLaw* laws = nullptr;                // [n_rows]
+  const RandomAddress* addresses = nullptr;    // [n_rows]
+  bool coupled = false;                        // by Gumbel noise; else by inverse CDF
+  const std::int32_t* coupled_rows = nullptr;  // [n_rows] not 0: coupled; null: all as `coupled` says
+  const RowPart* parts = nullptr;  // [n_rows, kRowParts] of GumbelParts at these addresses; null: drawn here
   RandomPurpose purpose = RandomPurpose::kDraft;  // of the uniform number, when not coupled
   std::int32_t* tokens = nullptr;                 // [n_rows]
   float* logprobs = nullptr;                      // [n_rows] log of the drawn token's probability; null: not wanted
@@ -131,7 +132,7 @@ SLIP_DEVICE void draw_token(const LawBlock& block, const DrawTokens& job, LawSha
   std::int32_t token = law.best;
   if (law.state == LawState::kFine && law.temperature > 0) {
     const RandomAddress address = job.addresses[block.x];
-    if (job.coupled) {
+    if (job.coupled_rows == nullptr ? job.coupled : job.coupled_rows[block.x] != 0) {
       const RowPart* parts = job.parts == nullptr ? nullptr : job.parts + block.x * kRowParts;
       token = draw_gumbel(block, row, law, address, parts, shared);
     } else {
