@@ -84,8 +84,7 @@ class DeviceMemory {
 template <class T>
 class CopyMemory {
  public:
-  CopyMemory(DeviceQueue& queue, std::size_t n)
-      : memory_(queue.allocate_host(n * sizeof(T)), Release{&queue}), n_(n) {}
+  CopyMemory(DeviceQueue& queue, std::size_t n) : memory_(queue.allocate_host(n * sizeof(T)), Release{&queue}), n_(n) {}
 
   T* get() const { return static_cast<T*>(memory_.get()); }
   std::size_t size() const { return n_; }

@@ -27,13 +27,10 @@ struct RunOnHost {
   void operator()(const OnRows<RotateAndStore>& job) const {
     run_on_host<kRowThreads>({job.n_rows}, [&](const RowBlock& block) { rotate_and_store(block, job.operation); });
   }
-  void operator()(const Matmul& job) const {
-    job.epilogue == Epilogue::kGateUp ? multiply<2>(job) : multiply<1>(job);
-  }
+  void operator()(const Matmul& job) const { job.epilogue == Epilogue::kGateUp ? multiply<2>(job) : multiply<1>(job); }
   void operator()(const TiledAttention& tiled) const {
     const Attention& job = tiled.operation;
-    const auto bytes =
-        static_cast<std::size_t>(attention_shared_bytes(job.kv.head_dim, tiled.n_queries(), job.whole));
+    const auto bytes = static_cast<std::size_t>(attention_shared_bytes(job.kv.head_dim, tiled.n_queries(), job.whole));
     std::vector<float> memory(bytes / sizeof(float) + 1, std::nanf(""));
     const Grid grid{tiled.grid.n_tiles, static_cast<int>(job.kv.n_kv_heads * job.stretches()),
                     job.whole ? 1 : job.n_splits};
@@ -53,12 +50,13 @@ struct RunOnHost {
     run_on_host<kLawThreads>({job.n_rows}, [&](const LawBlock& block) { make_law(block, laws, *shared); });
   }
   void operator()(const OnRows<GumbelParts>& job) const {
-    on_vocabulary<LawShared>({job.n_rows, kRowParts},
-                             [&](const LawBlock& block, LawShared& shared) { scan_gumbel(block, job.operation, shared); });
+    on_vocabulary<LawShared>({job.n_rows, kRowParts}, [&](const LawBlock& block, LawShared& shared) {
+      scan_gumbel(block, job.operation, shared);
+    });
   }
   void operator()(const OnRows<DrawTokens>& job) const {
-    on_vocabulary<LawShared>({job.n_rows},
-                             [&](const LawBlock& block, LawShared& shared) { draw_token(block, job.operation, shared); });
+    on_vocabulary<LawShared>(
+        {job.n_rows}, [&](const LawBlock& block, LawShared& shared) { draw_token(block, job.operation, shared); });
   }
   void operator()(const OnRows<Accept>& job) const {
     on_vocabulary<AcceptShared>({job.n_rows}, [&](const LawBlock& block, AcceptShared& shared) {
@@ -66,13 +64,12 @@ struct RunOnHost {
     });
   }
   void operator()(const OnRows<Observe>& job) const {
-    on_vocabulary<ObserveShared>({job.n_rows}, [&](const LawBlock& block, ObserveShared& shared) {
-      observe_row(block, job.operation, shared);
-    });
+    on_vocabulary<ObserveShared>(
+        {job.n_rows}, [&](const LawBlock& block, ObserveShared& shared) { observe_row(block, job.operation, shared); });
   }
   void operator()(const OnRows<FusedLoss>& job) const {
-    on_vocabulary<LossShared>({job.n_rows},
-                              [&](const LawBlock& block, LossShared& shared) { fused_loss(block, job.operation, shared); });
+    on_vocabulary<LossShared>(
+        {job.n_rows}, [&](const LawBlock& block, LossShared& shared) { fused_loss(block, job.operation, shared); });
   }
 
  private:
@@ -93,13 +90,13 @@ struct RunOnHost {
 class HostQueue final : public DeviceQueue {
  public:
   void* allocate(std::size_t bytes) override {
-    void* memory = ::operator new(bytes, std::align_val_t{256});
+    void* memory = ::operator new (bytes, std::align_val_t{256});
     std::memset(memory, 0xFF, bytes);
     ++n_allocations_;
     return memory;
   }
   void release(void* memory) noexcept override {
-    ::operator delete(memory, std::align_val_t{256});
+    ::operator delete (memory, std::align_val_t{256});
     --n_allocations_;
   }
   void* allocate_host(std::size_t bytes) override { return allocate(bytes); }
