@@ -28,8 +28,7 @@ class DeviceStep {
   // shape_of(needs(input)) gave the shape of; the queue has done the copy before.
   void put(const StepInput& input, const PassShape& shape);
 
-  // On the device they may be written over before the pass that reads them: a drawn token is the next step's.
-  std::int32_t* tokens() const { return reinterpret_cast<std::int32_t*>(device_.get() + tables_.tokens); }
+  const std::int32_t* tokens() const { return device_table<std::int32_t>(tables_.tokens); }
   const std::int32_t* positions() const { return device_table<std::int32_t>(tables_.positions); }
   const std::int32_t* logit_rows() const { return device_table<std::int32_t>(tables_.logit_rows); }
   const kernels::cuda::AttentionTileRows* tiles() const {

@@ -31,7 +31,7 @@ std::size_t partial_elements(const ModelConfig& config, std::int64_t max_rows) {
       std::bit_ceil(static_cast<std::uint64_t>((n_ranks - 1) / kernels::cuda::kSplitRanks + 1)));
   const std::int64_t rows = std::min<std::int64_t>(max_rows, kMostCapturedRows);
   return elements(std::min<std::int64_t>(rows * n_splits, kMostSplitSums),
-                 std::int64_t{config.n_heads} * (config.head_dim + 2));
+                  std::int64_t{config.n_heads} * (config.head_dim + 2));
 }
 
 DeviceKv device_kv(const kernels::PagedKv& kv) {
@@ -46,10 +46,7 @@ DeviceKv device_kv(const kernels::PagedKv& kv) {
 
 }  // namespace
 
-struct DeviceTransformer::Pass {
-  const DeviceModel& model;
-  const DeviceStep& step;
-  const PagePool& cache;
+struct DeviceTransformer::Pass : Operands {
   const PassShape& shape;
 
   const DeviceModel::Layer& layer(std::int32_t index) const { return model.layers[static_cast<std::size_t>(index)]; }
@@ -152,7 +149,7 @@ void DeviceTransformer::put_ffn(const Pass& pass, std::int32_t index) const {
   queue_->enqueue(down);
 }
 
-void DeviceTransformer::put_head(const Pass& pass, float* logits) const {
+void DeviceTransformer::put_head(const Pass& pass) const {
   RmsNorm norm;
   norm.x = residual_.get();
   norm.x_stride = norm.n = norm.y_stride = hidden_;
@@ -162,27 +159,31 @@ void DeviceTransformer::put_head(const Pass& pass, float* logits) const {
   norm.y = final_hidden_.get();
   norm.activations = head_activations_.get();
   queue_->enqueue(norm, pass.shape.n_logit_rows);
-  if (logits == nullptr) return;
+  if (pass.logits == nullptr) return;
   Matmul head = product(pass, pass.model.lm_head, head_activations_);
   head.n_rows = pass.shape.n_logit_rows;
   head.n_out = head.y_stride = config_.vocab_size;
-  head.y = logits;
+  head.y = pass.logits;
   queue_->enqueue(head);
 }
 
-void DeviceTransformer::put(const DeviceModel& model, const DeviceStep& step, const PagePool& cache,
-                            const PassShape& shape, float* logits,
+void DeviceTransformer::put(const Operands& operands, const PassShape& shape,
                             const std::function<void(std::int32_t layer)>& after_layer) const {
-  const Pass pass{model, step, cache, shape};
-  const bool tied = model.embedding.empty();
-  queue_->enqueue(Embed{tied ? model.lm_head : model.embedding, step.tokens(), hidden_, residual_.get(), tied},
-                  shape.n_rows);
+  const Pass pass{operands, shape};
+  const bool tied = pass.model.embedding.empty();
+  Embed embed;
+  embed.embedding = tied ? pass.model.lm_head : pass.model.embedding;
+  embed.packed = tied;
+  embed.tokens = pass.tokens == nullptr ? pass.step.tokens() : pass.tokens;
+  embed.n = hidden_;
+  embed.hidden = residual_.get();
+  queue_->enqueue(embed, shape.n_rows);
   for (std::int32_t layer = 0; layer < config_.n_layers; ++layer) {
     put_attention(pass, layer);
     put_ffn(pass, layer);
     if (after_layer) after_layer(layer);
   }
-  put_head(pass, logits);
+  put_head(pass);
 }
 
 }  // namespace slip

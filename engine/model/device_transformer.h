@@ -20,10 +20,18 @@ class DeviceTransformer {
   // Error{kTooLarge}.
   DeviceTransformer(std::shared_ptr<kernels::cuda::DeviceQueue> queue, const ModelConfig& config, const Bounds& bounds);
 
-  // Puts a pass on the queue; logits [shape.n_logit_rows, vocab] to device memory. `after_layer` is called as soon as a
-  // layer's jobs are put. REQUIRES: the shape is within the bounds, and the step was, or will be, put with it.
-  void put(const DeviceModel& model, const DeviceStep& step, const PagePool& cache, const PassShape& shape,
-           float* logits, const std::function<void(std::int32_t layer)>& after_layer = {}) const;
+  // What a pass reads and writes, in device memory.
+  struct Operands {
+    const DeviceModel& model;
+    const DeviceStep& step;
+    const PagePool& cache;
+    float* logits = nullptr;               // [shape.n_logit_rows, vocab]; null: not wanted
+    const std::int32_t* tokens = nullptr;  // [shape.n_rows]; null: the step's own
+  };
+  // Puts a pass on the queue. `after_layer` is called as soon as a layer's jobs are put. REQUIRES: the shape is within
+  // the bounds, and the step was, or will be, put with it.
+  void put(const Operands& operands, const PassShape& shape,
+           const std::function<void(std::int32_t layer)>& after_layer = {}) const;
 
   const ModelConfig& config() const { return config_; }
   const float* residual() const { return residual_.get(); }          // [n_rows, hidden] after the layer put last
@@ -33,7 +41,7 @@ class DeviceTransformer {
   struct Pass;
   void put_attention(const Pass& pass, std::int32_t layer) const;
   void put_ffn(const Pass& pass, std::int32_t layer) const;
-  void put_head(const Pass& pass, float* logits) const;
+  void put_head(const Pass& pass) const;
   kernels::cuda::Matmul product(const Pass& pass, const kernels::cuda::Weight<std::uint16_t>& weight,
                                 const kernels::cuda::DeviceMemory<std::uint16_t>& from) const;
   void put_norm(const Pass& pass, const kernels::cuda::Weight<float>& weight) const;

@@ -60,14 +60,14 @@ void DeviceWorker::put_tap(const StepInput& input, const StepOutput& output, std
 }
 
 void DeviceWorker::put_pass(const StepInput& input, const StepOutput& output, const PassShape& shape) {
+  const DeviceTransformer::Operands operands{weights_.live(), step_, cache_, logits_.get()};
   if (!shape.captured) {
-    transformer_.put(weights_.live(), step_, cache_, shape, logits_.get(),
-                     [&](std::int32_t layer) { put_tap(input, output, layer); });
+    transformer_.put(operands, shape, [&](std::int32_t layer) { put_tap(input, output, layer); });
     return;
   }
   auto& graph = graphs_[shape];
   if (graph == nullptr) {
-    graph = queue_->capture([&] { transformer_.put(weights_.live(), step_, cache_, shape, logits_.get()); });
+    graph = queue_->capture([&] { transformer_.put(operands, shape); });
   }
   queue_->replay(*graph);
 }
