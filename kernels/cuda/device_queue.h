@@ -43,6 +43,7 @@ class DeviceQueue {
   // Host memory that copies go to and from without another copy. Error{kTooLarge}.
   virtual void* allocate_host(std::size_t bytes) = 0;
   virtual void release_host(void* memory) noexcept = 0;
+  virtual std::size_t free_bytes() = 0;  // that allocate() could still give, by and large
 
   // In order with the jobs. The host's side must stay as it is until wait().
   virtual void copy_in(void* to, const void* from, std::size_t bytes) = 0;

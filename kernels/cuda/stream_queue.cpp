@@ -64,6 +64,11 @@ class StreamQueue final : public DeviceQueue {
     return allocated(error, memory, bytes, "that the device can copy from");
   }
   void release_host(void* memory) noexcept override { cudaFreeHost(memory); }
+  std::size_t free_bytes() override {
+    std::size_t free = 0, total = 0;
+    check(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
+    return free;
+  }
 
   void copy_in(void* to, const void* from, std::size_t bytes) override {
     if (bytes > 0) check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, stream_), "copy to the device");
