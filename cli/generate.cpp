@@ -109,7 +109,8 @@ class GenerateRun {
     const std::int32_t scored_rows = kMostNodes * options.max_running + 1;
     const WorkerSize size{options.prefill_chunk + scored_rows, scored_rows, pages_each * options.max_running};
     auto worker = make_target_worker(device_, model_.weights, size, pool_);
-    return {options, std::move(worker), model_.tokenizer, pool_, nullptr, {&swaps}};
+    auto proposer = make_proposer(device_, options, *worker, pool_);
+    return {options, std::move(worker), model_.tokenizer, std::move(proposer), nullptr, {&swaps}};
   }
 
   void submit(Engine& engine, AnswerPrinter& printer, std::size_t i) {
@@ -239,7 +240,7 @@ void add_model_options(CLI::App& command, GenerateOptions& options) {
   command.add_option("--k", options.k, "Tokens drafted a step (default 3 with a draft); 0 decodes plainly")
       ->check(CLI::Range(0, 16));
   command.add_option("--dtype", options.dtype, "bfloat16 (default) or float32");
-  command.add_option("--device", options.device, "cpu (default) or cuda: where the target's passes run");
+  command.add_option("--device", options.device, "cpu (default) or cuda: where target and draft run");
   command.add_option("--threads", options.threads, "Threads of the forward pass (default: the cores we may use)")
       ->check(CLI::PositiveNumber);
   command.add_option("--swap-draft", options.swap_draft, "For testing: a second draft, swapped in and out")

@@ -206,7 +206,9 @@ struct Serving::State {
                   PagePool::page_bytes(target.weights->config, config.dtype);
     std::vector<StepListener*> listeners = {&*recorder, &quotas};
     if (governor) listeners.push_back(governor.get());
-    engine.emplace(engine_options(config), std::move(worker), target.tokenizer, *pool, learner.get(),
+    const EngineOptions options = engine_options(config);
+    auto proposer = make_proposer(device, options, *worker, *pool);
+    engine.emplace(options, std::move(worker), target.tokenizer, std::move(proposer), learner.get(),
                    std::move(listeners));
     std::promise<void> ended;
     engine_ended = ended.get_future();
@@ -318,7 +320,7 @@ std::vector<std::string> Serving::start_up_lines() const {
                   (state.shelf.base ? ", base draft " + megabytes(state.shelf.base->weights->bytes()) : "") + " of " +
                   megabytes(usable_memory_bytes()));
   if (state.device != nullptr) {
-    lines.push_back("device: " + kernels::cuda::describe_device() + ", for the target; drafts run on the CPU");
+    lines.push_back("device: " + kernels::cuda::describe_device() + ", for target and drafts");
   }
   lines.push_back("threads: engine " + std::to_string(state.pool->n_threads()) +
                   (state.pool->is_pinned() ? " on cores of their own" : "") +

@@ -3,12 +3,12 @@
 
 #include <memory>
 
-#include "engine/model/transformer.h"
+#include "engine/engine.h"
 #include "kernels/cuda/device_queue.h"
 
 namespace slip::cli {
 
-// The device that the target's passes run on; null: the CPU. Errors as kernels::cuda::open_device().
+// The device that the passes of target and drafts run on; null: the CPU. Errors as kernels::cuda::open_device().
 using TargetDevice = std::shared_ptr<kernels::cuda::DeviceQueue>;
 TargetDevice open_target_device(Device device);
 
@@ -20,6 +20,10 @@ struct WorkerSize {
 // A worker for the target there. Error{kTooLarge} when there is no memory for it.
 std::unique_ptr<Worker> make_target_worker(const TargetDevice& device, std::shared_ptr<const ModelWeights> weights,
                                            const WorkerSize& size, kernels::ThreadPool& pool);
+
+// What runs ahead of the target, on the same device.
+std::unique_ptr<Proposer> make_proposer(const TargetDevice& device, const EngineOptions& options, Worker& target,
+                                        kernels::ThreadPool& pool);
 
 // Memory that the target's cache may take when nobody says how much: a quarter of what this process may use, or half of
 // what a device has left beside the weights.

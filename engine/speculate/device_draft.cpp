@@ -104,16 +104,27 @@ StepInput DeviceDraft::gathered() const {
   return input;
 }
 
-void DeviceDraft::read(int home, std::span<const DraftFeed> feeds) {
+void DeviceDraft::put_pass(int home, std::span<const DraftFeed> feeds, float* logits) {
   gather(feeds);
   const StepInput input = gathered();
-  check_step(input, config(), {max_rows_, 1});
-  SLIP_CHECK(logit_rows_.empty(), "what is only read has no logits");
-  const DeviceStep& step = *steps_.front();
+  check_step(input, config(), {max_rows_, max_chains_});
+  DeviceStep& step = *steps_.front();
   const PassShape shape = shape_of(step.needs(input));
-  steps_.front()->put(input, shape);
+  step.put(input, shape);
   const DeviceModel model = weights_.at(home);
-  transformer_.put({model, step, cache_}, shape);
+  transformer_.put({model, step, cache_, logits}, shape);
+}
+
+void DeviceDraft::read(int home, std::span<const DraftFeed> feeds) {
+  put_pass(home, feeds, nullptr);
+  queue_->wait();
+}
+
+void DeviceDraft::score(int home, std::span<const DraftFeed> feeds, std::span<float> out) {
+  put_pass(home, feeds, logits(0));
+  const std::size_t n = logit_rows_.size() * static_cast<std::size_t>(config().vocab_size);
+  SLIP_CHECK(n <= out.size(), "room for the logits that are wanted");
+  queue_->copy_out(out.data(), logits(0), n * sizeof(float));
   queue_->wait();
 }
 

@@ -46,6 +46,8 @@ class DeviceDraft {
 
   // Caches what `feeds` hold, read with the weights of `home`; nothing comes back.
   void read(int home, std::span<const DraftFeed> feeds);
+  // The same; the logits of the feeds that want them come to the host, [n, vocab].
+  void score(int home, std::span<const DraftFeed> feeds, std::span<float> logits);
   // REQUIRES: chains by falling depth, each of 1 … max_depth; no position beyond the model's context.
   void draw(int home, std::span<const DraftChain> chains);
 
@@ -78,6 +80,7 @@ class DeviceDraft {
   LoopShape put_steps(std::span<const DraftChain> chains);
   void put_later_step(std::span<const DraftChain> chains, std::int32_t depth, const PassShape& shape);
   void put_draw_tables(std::span<const DraftChain> chains, std::int32_t depth);
+  void put_pass(int home, std::span<const DraftFeed> feeds, float* logits);
   void put_loop(const LoopShape& shape);
   void put_draw(std::int32_t depth, std::int32_t n_rows);
   void gather(std::span<const DraftFeed> feeds);
