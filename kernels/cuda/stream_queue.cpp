@@ -84,7 +84,8 @@ class StreamQueue final : public DeviceQueue {
   void wait() override { check(cudaStreamSynchronize(stream_), "the work of the stream"); }
 
   std::unique_ptr<DeviceGraph> capture(const std::function<void()>& put_jobs) override {
-    check(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal), "begin a capture");
+    // Relaxed: a kernel that is launched for the first time is loaded while it is captured.
+    check(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeRelaxed), "begin a capture");
     cudaGraph_t graph = nullptr;
     try {
       put_jobs();
