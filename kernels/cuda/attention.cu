@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/cuda/launch.h"
 
-#include <atomic>
+#include <mutex>
 
 namespace slip::kernels::cuda {
 namespace {
@@ -18,10 +18,12 @@ __global__ void __launch_bounds__(kWarp) merge_rows(Attention job) {
 
 // Never less than before: a graph may hold launches that asked for more.
 cudaError_t allow_shared_bytes(int bytes) {
-  static std::atomic<int> allowed{48 * 1024};
-  if (bytes <= allowed.load()) return cudaSuccess;
+  static std::mutex mutex;
+  static int allowed = 48 * 1024;
+  const std::scoped_lock lock(mutex);
+  if (bytes <= allowed) return cudaSuccess;
   const cudaError_t error = cudaFuncSetAttribute(attend_tiles, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
-  if (error == cudaSuccess) allowed.store(bytes);
+  if (error == cudaSuccess) allowed = bytes;
   return error;
 }
 
