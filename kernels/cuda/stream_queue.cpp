@@ -114,11 +114,13 @@ void require_device() {
   const cudaError_t error = cudaGetDeviceCount(&n);
   if (error == cudaSuccess && n > 0) return;
   cudaGetLastError();
-  const bool old = error == cudaErrorInsufficientDriver;
+  const bool no_driver = error == cudaErrorInsufficientDriver;  // or one that is too old
   throw Error(ErrorCode::kUnavailable,
               std::string("no CUDA device can be used: ") +
                   (error == cudaSuccess ? "none is visible" : cudaGetErrorString(error)),
-              old ? "update the driver (`nvidia-smi` shows its version), or use device = \"cpu\""
+              no_driver
+                  ? "install a driver for CUDA 13 or newer (`nvidia-smi` shows which one there is), or use device = "
+                    "\"cpu\""
                   : "check that `nvidia-smi` lists one and that CUDA_VISIBLE_DEVICES does not hide it, or use device = "
                     "\"cpu\"",
               "device");

@@ -1,129 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
 // The draft loop of a device, its kernels' bodies run on the host, against passes one by one whose logits go through
 // the CPU's transform and draws.
-#include "engine/speculate/device_draft.h"
-
-#include <gtest/gtest.h>
-
-#include <cmath>
-
 #include "tests/engine/model/device_bench.h"
 #include "tests/engine/model/embedded_target.h"
-#include "tests/engine/model/plain_decode.h"
+#include "tests/engine/speculate/draft_loops.h"
 #include "tests/engine/tiny_draft.h"
 
 namespace slip {
 namespace {
 
 using kernels::cuda::DrawRule;
+using testing::Asked;
 using testing::DeviceBench;
-using testing::PlainSequence;
+using testing::different_ones;
+using testing::Drawn;
+using testing::kDraftVocab;
+using testing::one_by_one;
+using testing::prompt_of;
 using testing::tiny_draft;
 using testing::tiny_draft_config;
+using testing::tokens_of;
 
-constexpr std::int32_t kVocab = 200;
-
-// What one sequence asks for.
-struct Asked {
-  std::vector<std::int32_t> prompt;
-  std::int32_t depth;
-  SamplingParams sampling;
-  bool coupled;
-
-  RandomAddress address(std::int32_t depth_of_token) const {
-    return {*sampling.seed, 3, 10 + static_cast<std::uint32_t>(depth_of_token)};
-  }
-  DrawRule rule() const {
-    return sampling.temperature == 0 ? DrawRule::kBest : coupled ? DrawRule::kCoupled : DrawRule::kInverseCdf;
-  }
-};
-
-std::vector<std::int32_t> prompt_of(std::int32_t n, std::int32_t step) {
-  std::vector<std::int32_t> prompt;
-  for (std::int32_t i = 0; i < n; ++i) prompt.push_back((i * step + step) % kVocab);
-  return prompt;
-}
-
-// All rules and transforms, by falling depth.
-std::vector<Asked> different_ones() {
-  return {{prompt_of(1, 3), 5, {.temperature = 0, .seed = 1}, true},
-          {prompt_of(4, 5), 5, {.temperature = 1, .seed = 2}, true},
-          {prompt_of(2, 7), 4, {.temperature = 0.7F, .top_p = 0.9F, .seed = 3}, false},
-          {prompt_of(8, 11), 3, {.temperature = 1.3F, .top_k = 20, .seed = 4}, true},
-          {prompt_of(3, 13), 1, {.temperature = 0.9F, .min_p = 0.02F, .seed = 5}, false}};
-}
-
-struct Drawn {
-  std::vector<std::int32_t> tokens;
-  std::vector<double> logprobs;
-  std::vector<Distribution> laws;
-};
-
-// Token by token, on a worker of its own and with the CPU's sampling.
-Drawn one_by_one(Worker& worker, const Asked& asked) {
-  Drawn drawn;
-  PlainSequence sequence(worker);
-  sequence.feed(asked.prompt, 64);
-  for (std::int32_t depth = 0; depth < asked.depth; ++depth) {
-    if (depth > 0) sequence.feed(std::span(drawn.tokens).last(1), 1);
-    Distribution law;
-    SamplingParams sampling = asked.sampling;
-    if (asked.rule() == DrawRule::kBest) sampling.temperature = 1;
-    transform_logits(sequence.logits(), sampling, {}, law);
-    const std::int32_t token = asked.rule() == DrawRule::kBest
-                                   ? static_cast<std::int32_t>(kernels::argmax(sequence.logits()))
-                               : asked.rule() == DrawRule::kCoupled
-                                   ? sample_gumbel(law, asked.address(depth))
-                                   : sample_inverse_cdf(law, uniform(asked.address(depth), RandomPurpose::kDraft));
-    drawn.tokens.push_back(token);
-    drawn.logprobs.push_back(std::log(law.probability(token)));
-    drawn.laws.push_back(law);
-  }
-  return drawn;
-}
-
-// A draft with a cache of each sequence.
-class Loop {
- public:
+struct Loop : testing::Loop<kernels::cuda::HostQueue> {
   explicit Loop(const ModelWeights& shape, std::int32_t max_chains = 6)
-      : draft(queue, shape, {.n_pages = 80, .max_chains = max_chains, .max_depth = 6, .max_rows_fed = 48}) {}
-
-  void draw(int home, const std::vector<Asked>& asked) {
-    chains_.clear();
-    pages_.clear();
-    for (const Asked& one : asked) {
-      pages_.push_back(std::make_unique<PageTable>(draft.cache()));
-      const auto n = static_cast<std::int32_t>(one.prompt.size());
-      EXPECT_TRUE(pages_.back()->reserve(n + one.depth));
-      DraftChain chain;
-      chain.pages = pages_.back().get();
-      chain.tokens = one.prompt;
-      chain.depth = one.depth;
-      chain.rule = one.rule();
-      const bool best = chain.rule == DrawRule::kBest;
-      chain.transform = {best ? 1.0 : one.sampling.temperature, one.sampling.min_p, one.sampling.top_p,
-                         one.sampling.top_k};
-      chain.first = one.address(0);
-      chains_.push_back(chain);
-    }
-    draft.draw(home, chains_);
-  }
-  std::shared_ptr<kernels::cuda::HostQueue> queue = std::make_shared<kernels::cuda::HostQueue>();
-  DeviceDraft draft;
-
- private:
-  std::vector<std::unique_ptr<PageTable>> pages_;
-  std::vector<DraftChain> chains_;
+      : testing::Loop<kernels::cuda::HostQueue>(std::make_shared<kernels::cuda::HostQueue>(), shape, max_chains) {}
 };
-
-std::vector<std::int32_t> tokens_of(const DeviceDraft& draft, std::size_t chain, std::int32_t depth) {
-  std::vector<std::int32_t> tokens;
-  for (std::int32_t d = 0; d < depth; ++d) tokens.push_back(draft.token(chain, d));
-  return tokens;
-}
 
 TEST(DeviceDraft, EveryChainIsWhatPassesOneByOneDraw) {
-  const auto weights = tiny_draft(tiny_draft_config(kVocab), 1);
+  const auto weights = tiny_draft(tiny_draft_config(kDraftVocab), 1);
   Loop loop(*weights);
   loop.draft.load(*weights, 0);
   const auto asked = different_ones();
@@ -151,7 +55,7 @@ TEST(DeviceDraft, EveryChainIsWhatPassesOneByOneDraw) {
 
 // Who shares the loop, how it is captured and what was read before: none of it is in the tokens.
 TEST(DeviceDraft, ReplaysOnOtherSequencesAndLengths) {
-  const auto weights = tiny_draft(tiny_draft_config(kVocab), 1);
+  const auto weights = tiny_draft(tiny_draft_config(kDraftVocab), 1);
   Loop loop(*weights);
   loop.draft.load(*weights, 0);
   const auto asked = different_ones();
@@ -167,7 +71,8 @@ TEST(DeviceDraft, ReplaysOnOtherSequencesAndLengths) {
 }
 
 TEST(DeviceDraft, ASwapNeedsNoCapture) {
-  const auto first = tiny_draft(tiny_draft_config(kVocab), 1), second = tiny_draft(tiny_draft_config(kVocab), 2);
+  const auto first = tiny_draft(tiny_draft_config(kDraftVocab), 1),
+             second = tiny_draft(tiny_draft_config(kDraftVocab), 2);
   Loop loop(*first);
   const auto asked = different_ones();
   const auto expect = [&](const ModelWeights& weights, int home) {
@@ -184,7 +89,7 @@ TEST(DeviceDraft, ASwapNeedsNoCapture) {
   expect(*second, 1);
   EXPECT_NE(tokens_of(loop.draft, 1, 5), before);
   expect(*first, 0);  // sequences that have not caught up go on with the older one
-  const auto third = tiny_draft(tiny_draft_config(kVocab), 3);
+  const auto third = tiny_draft(tiny_draft_config(kDraftVocab), 3);
   loop.draft.load(*third, 0);
   expect(*third, 0);
   EXPECT_EQ(loop.queue->n_captures(), 1);
@@ -193,7 +98,8 @@ TEST(DeviceDraft, ASwapNeedsNoCapture) {
 // What was read ahead in chunks is as good as what the loop reads itself; and the other home's weights read the same
 // text into a cache of their own.
 TEST(DeviceDraft, ReadsAheadWithEitherHome) {
-  const auto first = tiny_draft(tiny_draft_config(kVocab), 1), second = tiny_draft(tiny_draft_config(kVocab), 2);
+  const auto first = tiny_draft(tiny_draft_config(kDraftVocab), 1),
+             second = tiny_draft(tiny_draft_config(kDraftVocab), 2);
   Loop loop(*first);
   loop.draft.load(*first, 0);
   loop.draft.load(*second, 1);
@@ -219,7 +125,7 @@ TEST(DeviceDraft, ReadsAheadWithEitherHome) {
 
 // More chains than a graph is made for are put one job after the other, to the same tokens.
 TEST(DeviceDraft, ALoopThatIsTooWideToBeCapturedDrawsTheSame) {
-  const auto weights = tiny_draft(tiny_draft_config(kVocab), 1);
+  const auto weights = tiny_draft(tiny_draft_config(kDraftVocab), 1);
   Loop narrow(*weights), wide(*weights, 70);
   narrow.draft.load(*weights, 0);
   wide.draft.load(*weights, 0);
@@ -234,7 +140,7 @@ TEST(DeviceDraft, ALoopThatIsTooWideToBeCapturedDrawsTheSame) {
 }
 
 TEST(DeviceDraft, NumbersThatAreNotFiniteAreTold) {
-  const auto weights = std::const_pointer_cast<ModelWeights>(tiny_draft(tiny_draft_config(kVocab), 1));
+  const auto weights = std::const_pointer_cast<ModelWeights>(tiny_draft(tiny_draft_config(kDraftVocab), 1));
   weights->final_norm[3] = NAN;
   Loop loop(*weights);
   loop.draft.load(*weights, 0);
@@ -245,7 +151,7 @@ TEST(DeviceDraft, NumbersThatAreNotFiniteAreTold) {
 
 // Without laws nobody asked for, all that crosses to the host is tokens, log probabilities and the laws' few numbers.
 TEST(DeviceDraft, LogitsStayOnTheDevice) {
-  const auto weights = tiny_draft(tiny_draft_config(kVocab), 1);
+  const auto weights = tiny_draft(tiny_draft_config(kDraftVocab), 1);
   Loop loop(*weights);
   loop.draft.load(*weights, 0);
   loop.draw(0, different_ones());
