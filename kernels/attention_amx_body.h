@@ -372,7 +372,7 @@ void amx_attention_tile(const AttentionTile& tile) {
   begin_queries(tile, state);
   TileConfig config;
   for (int i = 0; i < 8; ++i) config.set(i, kRegisterRows);
-  _tile_loadconfig(&config);
+  use(config);
   const TileRanks ranks = ranks_of(tile);
   for (std::int32_t first = ranks.begin; first < ranks.end; first += kBlockSlots) {
     block.ahead = find_ahead(tile, first + kBlocksAhead * kBlockSlots);
