@@ -9,6 +9,7 @@
 #include "kernels/activations.h"
 #include "kernels/activations_body.h"
 #include "kernels/attention_amx_body.h"
+#include "kernels/attention_narrow_body.h"
 #include "kernels/tile_config.h"
 
 namespace slip::kernels {
@@ -193,7 +194,8 @@ void blocked_rows(const Bf16Rows& rows) {
 }
 
 void attention(const AttentionTile& tile) {
-  tile.dtype == Dtype::kBFloat16 ? amx_attention_tile(tile) : avx512_kernels.attention(tile);
+  if (tile.dtype != Dtype::kBFloat16) return avx512_kernels.attention(tile);
+  n_queries(tile) <= kNarrowQueries ? narrow_attention_tile(tile) : amx_attention_tile(tile);
 }
 
 }  // namespace
