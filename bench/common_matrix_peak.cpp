@@ -124,7 +124,7 @@ struct MatrixPeak::Ours {
         weight(operands.weight.data(), Dtype::kFloat32, shape.n_out, shape.n_in, dtype),
         x(operands.x),
         y(static_cast<std::size_t>(shape.rows * shape.n_out)),
-        scratch(kernels::matmul_scratch_bytes(shape.rows, shape.n_in)),
+        scratch(kernels::Activations::bytes(shape.rows, shape.n_in)),
         pool(threads) {
     multiply();
     operands.check(y.data(), /*rounding=*/0, "our kernel");

@@ -3,47 +3,60 @@
 
 #include <algorithm>
 #include <utility>
+#include <vector>
 
-#include "engine/model/workspace_buffers.h"
 
 namespace slip::bench {
+namespace {
+
+std::vector<const kernels::PackedMatrix*> products(const ModelWeights& weights) {
+  std::vector<const kernels::PackedMatrix*> all{&weights.lm_head};
+  for (const ModelWeights::Layer& layer : weights.layers) {
+    all.insert(all.end(), {&layer.qkv, &layer.attention_out, &layer.gate_up, &layer.down});
+  }
+  return all;
+}
+
+std::size_t values(const ModelWeights& weights, std::int32_t n_rows) {
+  std::int64_t most = 0;
+  for (const auto* weight : products(weights)) most = std::max(most, weight->n_out());
+  return static_cast<std::size_t>(n_rows * most);
+}
+
+std::size_t activation_bytes(const ModelWeights& weights, std::int32_t n_rows) {
+  std::int64_t most = 0;
+  for (const auto* weight : products(weights)) most = std::max(most, weight->n_in());
+  return kernels::Activations::bytes(n_rows, most);
+}
+
+}  // namespace
 
 Products::Products(std::shared_ptr<const ModelWeights> weights, std::int32_t most_rows, kernels::ThreadPool& pool)
     : weights_(std::move(weights)),
       pool_(pool),
-      workspace_(weights_->config, most_rows, most_rows),
-      logits_(static_cast<std::size_t>(most_rows) * static_cast<std::size_t>(weights_->config.vocab_size)) {
-  // Zeros would be easier on the machine than a model's activations are.
-  const ModelConfig& config = weights_->config;
-  Workspace::Buffers& buffers = workspace_.buffers();
-  const auto fill = [&](float* data, std::int64_t width) {
-    for (std::int64_t i = 0; i < most_rows * width; ++i) data[i] = static_cast<float>(i % 17 - 8) * 0.01F;
-  };
-  fill(buffers.normed.data(), config.hidden_size);
-  fill(buffers.attention.data(), std::int64_t{config.n_heads} * config.head_dim);
-  fill(buffers.final_hidden.data(), config.hidden_size);
+      activations_(activation_bytes(*weights_, most_rows)),
+      residual_(static_cast<std::size_t>(most_rows) * static_cast<std::size_t>(weights_->config.hidden_size)),
+      wide_(values(*weights_, most_rows)) {
+  // About 0.01 in bfloat16 as in float32: zeros would be easier on the machine than a model's activations are.
+  std::fill_n(activations_.data(), activation_bytes(*weights_, most_rows), std::byte{0x3C});
 }
 
-void Products::multiply(const kernels::PackedMatrix& weight, const float* x, std::int64_t x_stride, std::int64_t n_rows,
-                        float* y, bool accumulate) {
-  kernels::matmul(weight, x, x_stride, n_rows, y, weight.n_out(), accumulate, workspace_.buffers().scratch.data(),
-                  pool_);
+void Products::multiply(const kernels::PackedMatrix& weight, std::int32_t n_rows, std::vector<float>& y,
+                        bool accumulate) {
+  const kernels::Activations x(weight.compute_dtype(), n_rows, weight.n_in(), activations_.data());
+  kernels::matmul(weight, x, {y.data(), weight.n_out(), accumulate}, pool_);
 }
 
 void Products::run(std::int32_t n_rows, std::int32_t n_logit_rows) {
-  const std::int64_t hidden = weights_->config.hidden_size;
-  const Workspace::Buffers& buffers = workspace_.buffers();
   // What a pass before this one added up would grow without end.
-  std::fill_n(buffers.residual.data(), n_rows * hidden, 0.0F);
+  std::fill_n(residual_.data(), std::int64_t{n_rows} * weights_->config.hidden_size, 0.0F);
   for (const ModelWeights::Layer& layer : weights_->layers) {
-    multiply(layer.qkv, buffers.normed.data(), hidden, n_rows, buffers.qkv.data(), /*accumulate=*/false);
-    multiply(layer.attention_out, buffers.attention.data(), layer.attention_out.n_in(), n_rows, buffers.residual.data(),
-             /*accumulate=*/true);
-    multiply(layer.gate_up, buffers.normed.data(), hidden, n_rows, buffers.gate_up.data(), /*accumulate=*/false);
-    multiply(layer.down, buffers.gate_up.data(), layer.gate_up.n_out(), n_rows, buffers.residual.data(),
-             /*accumulate=*/true);
+    multiply(layer.qkv, n_rows, wide_, /*accumulate=*/false);
+    multiply(layer.attention_out, n_rows, residual_, /*accumulate=*/true);
+    multiply(layer.gate_up, n_rows, wide_, /*accumulate=*/false);
+    multiply(layer.down, n_rows, residual_, /*accumulate=*/true);
   }
-  multiply(weights_->lm_head, buffers.final_hidden.data(), hidden, n_logit_rows, logits_.data(), /*accumulate=*/false);
+  multiply(weights_->lm_head, n_logit_rows, wide_, /*accumulate=*/false);
 }
 
 double product_operations(const ModelWeights& weights, std::int32_t n_rows, std::int32_t n_logit_rows) {

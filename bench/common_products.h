@@ -6,12 +6,13 @@
 #include <vector>
 
 #include "engine/model/transformer.h"
+#include "engine/model/workspace_buffers.h"
 #include "kernels/thread_pool.h"
 
 namespace slip::bench {
 
-// The matrix products of a step and nothing else: the calls that a forward pass makes, in their order, on its weights
-// and in buffers like its own.
+// The matrix products of a step and nothing else, in their order, on its weights: no activation is converted, no gate
+// multiplied.
 class Products {
  public:
   Products(std::shared_ptr<const ModelWeights> weights, std::int32_t most_rows, kernels::ThreadPool& pool);
@@ -19,13 +20,12 @@ class Products {
   void run(std::int32_t n_rows, std::int32_t n_logit_rows);
 
  private:
-  void multiply(const kernels::PackedMatrix& weight, const float* x, std::int64_t x_stride, std::int64_t n_rows,
-                float* y, bool accumulate);
+  void multiply(const kernels::PackedMatrix& weight, std::int32_t n_rows, std::vector<float>& y, bool accumulate);
 
   std::shared_ptr<const ModelWeights> weights_;
   kernels::ThreadPool& pool_;
-  Workspace workspace_;
-  std::vector<float> logits_;
+  AlignedArray<std::byte> activations_;  // as many as any product takes
+  std::vector<float> residual_, wide_;   // [most_rows, hidden], and of the other products
 };
 
 // Multiplications and additions of these products.

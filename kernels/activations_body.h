@@ -3,6 +3,7 @@
 // class.
 #pragma once
 
+#include "kernels/kernel_table.h"
 #include "kernels/lanes.h"
 
 namespace slip::kernels {
@@ -18,22 +19,22 @@ namespace {
 }
 
 // As bfloat16, two to a 32-bit lane.
-[[maybe_unused]] void paired_activations(const float* x, std::int64_t x_stride, int n_rows, std::int64_t n, void* out) {
-  auto* to = static_cast<std::uint16_t*>(out);
-  for (int row = 0; row < n_rows; ++row, x += x_stride, to += n + n % 2) {
-    to_bf16_lanes(x, n, to);
-    if (n % 2 != 0) to[n] = 0;
+[[maybe_unused]] void paired_rows(const Bf16Rows& rows) {
+  for (std::int64_t row = 0; row < rows.n_rows; ++row) {
+    auto* to = reinterpret_cast<std::uint16_t*>(rows.out + row * rows.row_stride_bytes);
+    to_bf16_lanes(rows.x + row * rows.x_stride, rows.n, to);
+    if (rows.n % 2 != 0) to[rows.n] = 0;
   }
 }
 
 // As float32.
-[[maybe_unused]] void widened_activations(const float* x, std::int64_t x_stride, int n_rows, std::int64_t n,
-                                          void* out) {
-  auto* to = static_cast<float*>(out);
-  for (int row = 0; row < n_rows; ++row, x += x_stride, to += n + n % 2) {
+[[maybe_unused]] void widened_rows(const Bf16Rows& rows) {
+  for (std::int64_t row = 0; row < rows.n_rows; ++row) {
+    const float* x = rows.x + row * rows.x_stride;
+    auto* to = reinterpret_cast<float*>(rows.out + row * rows.row_stride_bytes);
     std::int64_t i = 0;
-    for (; i + kLanes <= n; i += kLanes) store(to + i, round_to_bf16(load(x + i)));
-    store_first(to + i, round_to_bf16(load_first(x + i, n - i)), n - i + n % 2);
+    for (; i + kLanes <= rows.n; i += kLanes) store(to + i, round_to_bf16(load(x + i)));
+    store_first(to + i, round_to_bf16(load_first(x + i, rows.n - i)), rows.n - i + rows.n % 2);
   }
 }
 

@@ -9,7 +9,7 @@
 #pragma once
 
 #include "kernels/activations_body.h"
-#include "kernels/attention_ranks.h"
+#include "kernels/attention_bf16_body.h"
 #include "kernels/tile_config.h"
 
 namespace slip::kernels {
@@ -17,10 +17,6 @@ namespace {
 
 constexpr int kMostQueries = kAttentionTileRows * kAttentionTileHeads;
 constexpr int kMostRegisters = kMostQueries / kLanes;
-constexpr int kDimsAtOnce = 32;                           // of keys and queries, that one product sums over
-constexpr int kSlotGroups = kBlockSlots / kRegisterRows;  // a register holds so many slots
-constexpr int kBlocksAhead = 2;                           // that fetching is before its use
-
 // Lanes of one register that see slots [begin, end) of a block.
 struct LaneRanks {
   alignas(64) std::int32_t begin[kLanes], end[kLanes];
@@ -40,12 +36,6 @@ struct KeyGroup {
   std::int64_t stride;
 };
 
-// Keys of a block that comes soon, for fetching; null where none are known. They and their values lie in places that no
-// processor guesses.
-struct KeysAhead {
-  const std::byte* keys[kSlotGroups] = {};
-};
-
 struct PagedBlock {
   alignas(64) std::uint16_t copied_keys[kBlockSlots][kMaxHeadDim];  // of slots that do not follow each other in a page
   alignas(64) float values[kMaxHeadDim][kLanes];                    // [dim][pairs of slots]
@@ -54,12 +44,6 @@ struct PagedBlock {
   KeysAhead ahead;
 };
 
-SLIP_LANES int round_to_dims_at_once(int n) {
-  return (n + kDimsAtOnce - 1) / kDimsAtOnce * kDimsAtOnce;
-}
-SLIP_LANES int n_queries(const AttentionTile& tile) {
-  return tile.n_rows * tile.n_heads;
-}
 SLIP_LANES int n_registers(const AttentionTile& tile) {
   return (n_queries(tile) + kLanes - 1) / kLanes;
 }
@@ -129,34 +113,8 @@ void find_keys(const AttentionTile& tile, PagedBlock& block) {
 
 // Sixteen of a slot's values from dimension d on, each in the lower half of a lane.
 SLIP_LANES BitPart sixteen_values(const std::byte* value, int d, int head_dim) {
-  const auto n = head_dim - d < kLanes ? static_cast<unsigned>(head_dim - d) : unsigned{kLanes};
-  const auto some = static_cast<__mmask16>((1U << n) - 1);
-  return reinterpret_cast<BitPart>(_mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(some, value + 2 * d)));
-}
-
-SLIP_LANES bool is_seen(const BlockSlots& block, int rank) {
-  return rank >= block.begin && rank < block.n;
-}
-
-KeysAhead find_ahead(const AttentionTile& tile, std::int32_t first) {
-  KeysAhead ahead;
-  if (tile.n_visible_ranges != 0) return ahead;
-  for (int group = 0; group < kSlotGroups; ++group) {
-    const std::int32_t slot = first + group * kRegisterRows;
-    if (slot < tile.rows[0].n_committed) ahead.keys[group] = slot_address(tile, slot, std::int64_t{tile.head_dim} * 2);
-  }
-  return ahead;
-}
-
-// One line of keys and one of values at a time, between other work: a whole block at once would fill every queue. A
-// group has head_dim / 2 lines of each.
-SLIP_LANES void fetch_line(const AttentionTile& tile, const KeysAhead& ahead, int line) {
-  static_assert(kSlotGroups == 2);
-  const int n = tile.head_dim / kSlotGroups, group = line < n ? 0 : 1;
-  if (line >= kSlotGroups * n || ahead.keys[group] == nullptr) return;
-  const std::byte* at = ahead.keys[group] + (line - group * n) * 64;
-  __builtin_prefetch(at, 0, 2);
-  __builtin_prefetch(at + tile.values_offset_bytes, 0, 2);
+  return reinterpret_cast<BitPart>(
+      _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(first_lanes(head_dim - d), value + 2 * d)));
 }
 
 void turn_values(const AttentionTile& tile, PagedBlock& block) {
@@ -195,24 +153,6 @@ SLIP_LANES void score(const AttentionTile& tile, const PagedBlock& block, const 
   _tile_stored(1, scores[kRegisterRows], 64);
 }
 
-SLIP_LANES Lanes where(__mmask16 mask, const Lanes& yes, const Lanes& no) {
-  return {_mm512_mask_blend_ps(mask, no.part[0], yes.part[0])};
-}
-
-// 2^x for x up to about 0: 2^n · 2^r with |r| ≤ 1/2 and a polynomial of degree 4 that is 1 at 0, fitted to the
-// least relative error, 2.9e-6: far below the rounding to bfloat16 that follows. Zero below −159.5; NaN is kept.
-SLIP_LANES Lanes power_of_two(const Lanes& x) {
-  const __m512 bounded = x.part[0] < -160.0F ? Part{} - 160.0F : x.part[0];
-  const __m512 n = _mm512_roundscale_ps(bounded, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
-  const Part r = bounded - n, zero{};
-  Part sum = zero + 0x1.3a02ccp-7F;
-  sum = fused(sum, r, zero + 0x1.c9fc46p-5F);
-  sum = fused(sum, r, zero + 0x1.ec0378p-3F);
-  sum = fused(sum, r, zero + 0x1.62e12cp-1F);
-  sum = fused(sum, r, zero + 1.0F);
-  return {_mm512_scalef_ps(sum, n)};
-}
-
 // The greatest score of each lane; scores that a lane does not see become −∞.
 SLIP_LANES Lanes greatest(const LaneRanks* ranks, float (*scores)[kLanes]) {
   const Lanes least = broadcast(-__builtin_inff());
@@ -240,28 +180,33 @@ SLIP_LANES __m512i paired(const Lanes& first, const Lanes& second) {
   return _mm512_permutexvar_epi16(_mm512_load_si512(kInTurns), both);
 }
 
-// Scores become their softmax weights relative to the greatest so far; returns the factor by which what was summed
-// before shrinks, 1 where nothing greater came. `most` is kept in units in which a weight is a power of two.
+// The sum of sixteen along the tree of reduce(), lane by lane.
+SLIP_LANES Lanes sum_down(Lanes (&values)[kLanes]) {
+#pragma GCC unroll 4
+  for (int half = kLanes / 2; half > 0; half /= 2) {
+#pragma GCC unroll 8
+    for (int i = 0; i < half; ++i) values[i] = values[i] + values[i + half];
+  }
+  return values[0];
+}
+
+// Scores become their softmax weights; returns the factor by which what was summed before shrinks.
 SLIP_LANES Lanes weigh(const AttentionTile& tile, const LaneRanks* ranks, float (*scores)[kLanes], Lanes& most,
                        Lanes& total, float (*weights)[kLanes]) {
-  constexpr float kLog2E = 1.44269504F;
-  const Lanes scale = broadcast(tile.scale * kLog2E), least = broadcast(-__builtin_inff());
-  const Lanes top = larger(most, greatest(ranks, scores) * scale);
-  const __mmask16 grows = _mm512_cmp_ps_mask(top.part[0], most.part[0], _CMP_GT_OQ);
-  // A query that has seen nothing yet has no greatest score, and infinities have no difference.
-  const Lanes base = where(_mm512_cmp_ps_mask(top.part[0], least.part[0], _CMP_EQ_OQ), broadcast(0), top);
-  const Lanes shrink = where(grows, power_of_two(most - base), broadcast(1));
-  most = top;
-  Lanes sums[2] = {broadcast(0), broadcast(0)};
+  const Lanes scale = softmax_scale(tile);
+  const SoftmaxStep step = raise(greatest(ranks, scores), scale, most);
+  Lanes sums[kGroupSlots];
+#pragma GCC unroll 16
   for (int slot = 0; slot < kBlockSlots; slot += 2) {
-    const Lanes first = power_of_two(load(scores[slot]) * scale - base);
-    const Lanes second = power_of_two(load(scores[slot + 1]) * scale - base);
-    sums[0] = sums[0] + first;
-    sums[1] = sums[1] + second;
+    const Lanes first = softmax_weight(load(scores[slot]), scale, step.base);
+    const Lanes second = softmax_weight(load(scores[slot + 1]), scale, step.base);
+    Lanes* sum = sums + slot % kGroupSlots;
+    sum[0] = slot < kGroupSlots ? first : sum[0] + first;
+    sum[1] = slot < kGroupSlots ? second : sum[1] + second;
     _mm512_store_si512(weights[slot / 2], paired(first, second));
   }
-  total = total * shrink + (sums[0] + sums[1]);
-  return shrink;
+  total = total * step.shrink + sum_down(sums);
+  return step.shrink;
 }
 
 SLIP_LANES void add_values(const AttentionTile& tile, const PagedBlock& block, const float (*weights)[kLanes],
@@ -367,26 +312,14 @@ void write_queries(const AttentionTile& tile, int index, const QueryState& state
 }
 
 void amx_attention_tile(const AttentionTile& tile) {
+  const FlushDenormals flush;
   PagedBlock block;
   QueryState state;
   begin_queries(tile, state);
   TileConfig config;
   for (int i = 0; i < 8; ++i) config.set(i, kRegisterRows);
-  _tile_loadconfig(&config);
-  const TileRanks ranks = ranks_of(tile);
-  for (std::int32_t first = ranks.begin; first < ranks.end; first += kBlockSlots) {
-    block.ahead = find_ahead(tile, first + kBlocksAhead * kBlockSlots);
-    if (first < tile.rows[0].n_listed) listed_slot(tile, first, state.block_begin);
-    const auto is_plain_to = [&](int r) { return is_plain(tile.rows[r], first); };
-    find_plain_slots(tile, first, state.block_begin, block.at);
-    if (block.at.n > 0) attend_block(tile, first, is_plain_to, block, state);
-    for (int r = 0; r < tile.n_rows; ++r) {
-      if (is_empty(ranks_in_block(tile.rows[r], first)) || is_plain_to(r)) continue;
-      find_gapped_slots(tile, first, tile.rows[r], state.block_begin, state.ancestors[r], block.at);
-      attend_block(
-          tile, first, [&](int other) { return other == r; }, block, state);
-    }
-  }
+  use(config);
+  attend_blocks(tile, block, state);
   _tile_release();
   for (int i = 0; i < n_registers(tile); ++i) write_queries(tile, i, state);
 }

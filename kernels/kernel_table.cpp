@@ -22,9 +22,9 @@ KernelTable avx512_with(const KernelTable& bf16) {
   table.matmul_bf16 = bf16.matmul_bf16;
   table.bf16_tile_rows = bf16.bf16_tile_rows;
   table.bf16_stretch = bf16.bf16_stretch;
-  table.bf16_activations = bf16.bf16_activations;
+  table.bf16_rows = bf16.bf16_rows;
   table.bf16_pair_bytes = bf16.bf16_pair_bytes;
-  table.bf16_block_steps = bf16.bf16_block_steps;
+  table.bf16_in_blocks = bf16.bf16_in_blocks;
   if (bf16.attention != nullptr) {
     table.attention = bf16.attention;
     table.attention_rounds = bf16.attention_rounds;

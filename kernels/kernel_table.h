@@ -32,6 +32,15 @@ struct MatmulTile {
   std::int64_t next_step_bytes = 0;        // how much of them to fetch at each step of depth
 };
 
+// Rows of activations for matmul_bf16: `out` takes x [n_rows, n] in pairs, filled up with zeros to a pair or, in a class
+// that wants blocks, to a block.
+struct Bf16Rows {
+  const float* x = nullptr;
+  std::int64_t x_stride = 0, n_rows = 0, n = 0;
+  std::byte* out = nullptr;
+  std::int64_t row_stride_bytes = 0, block_stride_bytes = 0;
+};
+
 // One query row, seen by visible rank: ranks [0, n_listed) are committed slots as the tile lists them, those up to
 // n_plain the slots from n_committed on, and later ranks follow the set bits of `ancestors`. Ranks before first_visible
 // lie outside the row's window.
@@ -71,11 +80,9 @@ struct KernelTable {
   // Steps of weights that all rows pass over before the next ones: they stay in a cache, the sums wait in memory
   // meanwhile, which changes no bit.
   std::int64_t f32_stretch = 0, bf16_stretch = 0;
-  // A tile's activations for matmul_bf16, from rows x_stride floats apart: [blocks][n_rows][steps of a block] pairs,
-  // filled up with zeros.
-  void (*bf16_activations)(const float* x, std::int64_t x_stride, int n_rows, std::int64_t n, void* out) = nullptr;
-  std::int64_t bf16_pair_bytes = 0;   // bytes that a pair of these activations takes
-  std::int64_t bf16_block_steps = 0;  // 0: one block holds the whole depth
+  void (*bf16_rows)(const Bf16Rows&) = nullptr;
+  std::int64_t bf16_pair_bytes = 0;  // bytes that a pair of these activations takes
+  bool bf16_in_blocks = false;       // of Activations::kBlockValues; else a row lies together
   void (*attention)(const AttentionTile&) = nullptr;
   bool attention_rounds = false;  // queries and softmax weights to bfloat16 where keys and values are
   void (*rms_norm)(const float* x, const float* weight, std::int64_t n, float eps, float* y) = nullptr;
@@ -91,18 +98,7 @@ IsaClass choose_isa(std::string_view wanted);   // isa_class() for this SLIPSTRE
 const KernelTable& kernel_table(IsaClass isa);  // REQUIRES: isa_supported(isa)
 const KernelTable& kernel_table();              // of isa_class()
 
-// matmul() and paged_attention() with a table of the caller's choice: tests compare the classes through these.
-struct MatmulArguments {
-  const float* x = nullptr;
-  std::int64_t x_stride = 0, n_rows = 0;
-  float* y = nullptr;
-  std::int64_t y_stride = 0;
-  bool accumulate = false;
-  void* scratch = nullptr;
-};
-void matmul_with(const KernelTable& table, const PackedMatrix& weight, const MatmulArguments& arguments,
-                 ThreadPool& pool);
-
+// paged_attention() with a table of the caller's choice: tests compare the classes through it.
 struct AttentionArguments {
   const float* q = nullptr;
   std::int64_t q_stride = 0;

@@ -6,8 +6,10 @@
 #if defined(__x86_64__)
 #include <immintrin.h>
 
+#include "kernels/activations.h"
 #include "kernels/activations_body.h"
 #include "kernels/attention_amx_body.h"
+#include "kernels/attention_narrow_body.h"
 #include "kernels/tile_config.h"
 
 namespace slip::kernels {
@@ -15,6 +17,7 @@ namespace {
 
 constexpr int kTileRows = 2 * kRegisterRows;               // rows that share a pass over the weights
 constexpr int kBlockSteps = 16;                            // steps of depth that a tile register of weights holds
+static_assert(2 * kBlockSteps == Activations::kBlockValues);
 constexpr std::int64_t kWeightStride = kPanelColumns * 4;  // bytes between two steps of depth
 constexpr std::int64_t kBlockWeights = kBlockSteps * kWeightStride;
 constexpr std::int64_t kPairBytes = 4;
@@ -56,18 +59,30 @@ class Fetching {
   std::int64_t bytes_;
 };
 
+// A quarter of the next block, from the second-level cache into the first: a load of a register asks for sixteen lines
+// at once and waits for the slowest.
+SLIP_LANES void bring_quarter_near(const Block& block, int quarter) {
+  const std::byte* next = block.weight + kBlockWeights + quarter * (kBlockWeights / 4);
+#pragma GCC unroll 16
+  for (std::int64_t byte = 0; byte < kBlockWeights / 4; byte += kLineBytes) __builtin_prefetch(next + byte, 0, 3);
+}
+
 SLIP_LANES void multiply_narrow(const Block& block, Fetching& fetching) {
   fetching.quarter();
+  bring_quarter_near(block, 0);
   _tile_loadd(4, block.x, kRegisterBytes);
   _tile_loadd(5, block.weight, kWeightStride);
   _tile_dpbf16ps(0, 4, 5);
   fetching.quarter();
+  bring_quarter_near(block, 1);
   _tile_loadd(6, block.weight + 64, kWeightStride);
   _tile_dpbf16ps(1, 4, 6);
   fetching.quarter();
+  bring_quarter_near(block, 2);
   _tile_loadd(5, block.weight + 128, kWeightStride);
   _tile_dpbf16ps(2, 4, 5);
   fetching.quarter();
+  bring_quarter_near(block, 3);
   _tile_loadd(6, block.weight + 192, kWeightStride);
   _tile_dpbf16ps(3, 4, 6);
 }
@@ -79,7 +94,7 @@ void narrow_tile(const MatmulTile& tile) {
   for (int i = 0; i < 5; ++i) config.set(i, tile.n_rows);
   for (int i = 5; i < 7; ++i) config.set(i, kBlockSteps);
   // Set anew each time: LibTorch sets its own on the threads it shares with us.
-  _tile_loadconfig(&config);
+  use(config);
   _tile_loadd(0, tile.sums, kSumsStride);
   _tile_loadd(1, tile.sums + 16, kSumsStride);
   _tile_loadd(2, tile.sums + 32, kSumsStride);
@@ -97,20 +112,18 @@ void narrow_tile(const MatmulTile& tile) {
   _tile_release();
 }
 
-// What the next block needs, from the second-level cache into the first: it holds too little for rows or weights to
-// stay.
-SLIP_LANES void bring_near(const std::byte* weight, const std::byte* x) {
+// The next block's weights, from the second-level cache into the first. Rows are left to the processor, which guesses
+// right: their lines follow each other.
+SLIP_LANES void bring_near(const std::byte* weight) {
 #pragma GCC unroll 16
   for (int step = 0; step < kBlockSteps; ++step) {
     __builtin_prefetch(weight + step * kWeightStride, 0, 3);
     __builtin_prefetch(weight + step * kWeightStride + kLineBytes, 0, 3);
   }
-#pragma GCC unroll 32
-  for (int row = 0; row < kTileRows; ++row) __builtin_prefetch(x + row * kRegisterBytes, 0, 3);
 }
 
-SLIP_LANES void multiply_wide(const Block& block, std::int64_t block_bytes, Fetching& fetching) {
-  bring_near(block.weight + kBlockWeights, block.x + block_bytes);
+SLIP_LANES void multiply_wide(const Block& block, Fetching& fetching) {
+  bring_near(block.weight + kBlockWeights);
   fetching.quarter();
   _tile_loadd(4, block.x, kRegisterBytes);
   _tile_loadd(6, block.weight, kWeightStride);
@@ -138,12 +151,12 @@ void multiply_columns(const MatmulTile& tile, int half) {
   Block block{tile.x, tile.weight + offset};
   std::int64_t at = 0;
   for (; at + kBlockSteps <= tile.depth; at += kBlockSteps) {
-    multiply_wide(block, block_bytes, fetching);
+    multiply_wide(block, fetching);
     block = {block.x + block_bytes, block.weight + kBlockWeights};
   }
   if (at < tile.depth) {
     const LastBlock last(tile, at);
-    multiply_wide({last.block.x, last.block.weight + offset}, block_bytes, fetching);
+    multiply_wide({last.block.x, last.block.weight + offset}, fetching);
   }
   _tile_stored(0, upper, kSumsStride);
   _tile_stored(1, upper + 16, kSumsStride);
@@ -156,7 +169,7 @@ void wide_tile(const MatmulTile& tile) {
   for (const int i : {0, 1, 4}) config.set(i, kRegisterRows);
   for (const int i : {2, 3, 5}) config.set(i, tile.n_rows - kRegisterRows);
   for (const int i : {6, 7}) config.set(i, kBlockSteps);
-  _tile_loadconfig(&config);
+  use(config);
   multiply_columns(tile, 0);
   multiply_columns(tile, 1);
   _tile_release();
@@ -166,20 +179,23 @@ void amx_tile(const MatmulTile& tile) {
   tile.n_rows <= kRegisterRows ? narrow_tile(tile) : wide_tile(tile);
 }
 
-void blocked_activations(const float* x, std::int64_t x_stride, int n_rows, std::int64_t n, void* out) {
-  constexpr std::int64_t kBlockValues = 2 * kBlockSteps;
-  auto* to = static_cast<std::uint16_t*>(out);
-  for (std::int64_t at = 0; at < n; at += kBlockValues) {
-    const std::int64_t here = n - at < kBlockValues ? n - at : kBlockValues;
-    for (int row = 0; row < n_rows; ++row, to += kBlockValues) {
-      to_bf16_lanes(x + row * x_stride + at, here, to);
-      for (std::int64_t i = here; i < kBlockValues; ++i) to[i] = 0;
+// In blocks, as the tile registers take them.
+void blocked_rows(const Bf16Rows& rows) {
+  constexpr std::int64_t kBlock = Activations::kBlockValues;
+  for (std::int64_t row = 0; row < rows.n_rows; ++row) {
+    std::byte* to = rows.out + row * rows.row_stride_bytes;
+    for (std::int64_t at = 0; at < rows.n; at += kBlock, to += rows.block_stride_bytes) {
+      const std::int64_t here = rows.n - at < kBlock ? rows.n - at : kBlock;
+      auto* values = reinterpret_cast<std::uint16_t*>(to);
+      to_bf16_lanes(rows.x + row * rows.x_stride + at, here, values);
+      for (std::int64_t i = here; i < kBlock; ++i) values[i] = 0;
     }
   }
 }
 
 void attention(const AttentionTile& tile) {
-  tile.dtype == Dtype::kBFloat16 ? amx_attention_tile(tile) : avx512_kernels.attention(tile);
+  if (tile.dtype != Dtype::kBFloat16) return avx512_kernels.attention(tile);
+  n_queries(tile) <= kNarrowQueries ? narrow_attention_tile(tile) : amx_attention_tile(tile);
 }
 
 }  // namespace
@@ -187,9 +203,9 @@ void attention(const AttentionTile& tile) {
 const KernelTable amx_bf16_kernels = {.matmul_bf16 = amx_tile,
                                       .bf16_tile_rows = kTileRows,
                                       .bf16_stretch = 1024,  // sums in registers are dear to change
-                                      .bf16_activations = blocked_activations,
+                                      .bf16_rows = blocked_rows,
                                       .bf16_pair_bytes = kPairBytes,
-                                      .bf16_block_steps = kBlockSteps,
+                                      .bf16_in_blocks = true,
                                       .attention = attention,
                                       .attention_rounds = true};
 

@@ -32,7 +32,7 @@ struct DotPairStep {
 const KernelTable avx512_bf16_kernels = {.matmul_bf16 = matmul_tile<DotPairStep>,
                                          .bf16_tile_rows = kTileRows,
                                          .bf16_stretch = kStretch,
-                                         .bf16_activations = paired_activations,
+                                         .bf16_rows = paired_rows,
                                          .bf16_pair_bytes = DotPairStep::kStepBytes};
 
 }  // namespace slip::kernels

@@ -5,8 +5,10 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <vector>
 
 #include "common/tensor_view.h"
+#include "kernels/activations.h"
 #include "kernels/thread_pool.h"
 
 namespace slip::kernels {
@@ -20,7 +22,7 @@ const char* isa_class_name(IsaClass isa);
 
 // Some rows of a weight matrix as a checkpoint stores them: [n_out, n_in], at any address.
 struct MatrixRows {
-  const void* data = nullptr;
+  const void* data = nullptr;  // null: rows of zeros
   Dtype dtype = Dtype::kFloat32;
   std::int64_t n_out = 0;
 };
@@ -55,12 +57,28 @@ class PackedMatrix {
   Dtype dtype_ = Dtype::kBFloat16;
 };
 
-// y [n_rows, n_out] (+)= x [n_rows, n_in] · Wᵀ, float32 in and out, rows contiguous with the given strides (in
-// elements). Batch-invariant: y[r, o] is accumulated in one fixed order that depends on n_in alone; not on n_rows,
-// thread count or r. `scratch` holds the converted activations: matmul_scratch_bytes(n_rows, n_in) bytes, 64-byte
-// aligned.
+// The parts of the weight that gated_matmul() takes, of gate and up [n, n_in]: kGatedRows rows of the one and of the
+// other in turn, filled up with zeros, so that a panel holds both that an output value needs.
+inline constexpr std::int64_t kGatedRows = 32;
+std::vector<MatrixRows> gated_parts(const MatrixRows& gate, const MatrixRows& up, std::int64_t n_in);
+
+// y [n_rows, n_out] (+)= x [n_rows, n_in] · Wᵀ, float32 out, rows contiguous with the given stride (in elements).
+// Batch-invariant: y[r, o] is accumulated in one fixed order that depends on n_in alone; not on n_rows, thread count
+// or r.
+struct MatmulOutput {
+  float* y = nullptr;
+  std::int64_t y_stride = 0;
+  bool accumulate = false;
+};
+void matmul(const PackedMatrix& weight, const Activations& x, const MatmulOutput& output, ThreadPool& pool);
+// The same of rows that still lie in float32, x_stride apart: `scratch` takes their activations.
 void matmul(const PackedMatrix& weight, const float* x, std::int64_t x_stride, std::int64_t n_rows, float* y,
             std::int64_t y_stride, bool accumulate, void* scratch, ThreadPool& pool);
-std::size_t matmul_scratch_bytes(std::int64_t n_rows, std::int64_t n_in);
+
+// to [n_rows, n] = silu(gate · x + its bias) · (up · x + its bias), with a weight of gated_parts(). bias: gate's [n],
+// then up's; or empty. The gates are multiplied while they are in a register's reach: [n_rows, 2 n] values are neither
+// written nor read again.
+void gated_matmul(const PackedMatrix& gate_up, std::span<const float> bias, const Activations& x,
+                  const Activations& to, ThreadPool& pool);
 
 }  // namespace slip::kernels

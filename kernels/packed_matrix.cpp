@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <string>
+#include <vector>
 
 #include "common/error.h"
 #include "kernels/elementwise.h"
@@ -64,22 +65,25 @@ struct Bf16Row {
 // Where W's rows lie, whichever part they belong to.
 class RowSource {
  public:
-  RowSource(std::span<const MatrixRows> parts, std::int64_t n_in) : parts_(parts), n_in_(n_in) {}
+  RowSource(std::span<const MatrixRows> parts, std::int64_t n_in) : parts_(parts), n_in_(n_in) {
+    for (const MatrixRows& part : parts) ends_.push_back((ends_.empty() ? 0 : ends_.back()) + part.n_out);
+  }
   struct Row {
-    const std::byte* data;
+    const std::byte* data;  // null: zeros
     Dtype dtype;
   };
   Row operator[](std::int64_t row) const {
-    std::size_t part = 0;
-    while (row >= parts_[part].n_out) row -= parts_[part++].n_out;
-    const Dtype dtype = parts_[part].dtype;
-    const auto bytes = static_cast<std::int64_t>(dtype_bytes(dtype));
-    return {static_cast<const std::byte*>(parts_[part].data) + row * n_in_ * bytes, dtype};
+    const auto part = static_cast<std::size_t>(std::upper_bound(ends_.begin(), ends_.end(), row) - ends_.begin());
+    const MatrixRows& from = parts_[part];
+    if (from.data == nullptr) return {nullptr, from.dtype};
+    const auto bytes = static_cast<std::int64_t>(dtype_bytes(from.dtype));
+    return {static_cast<const std::byte*>(from.data) + (row - ends_[part] + from.n_out) * n_in_ * bytes, from.dtype};
   }
 
  private:
   std::span<const MatrixRows> parts_;
   std::int64_t n_in_;
+  std::vector<std::int64_t> ends_;  // the row after each part's last
 };
 
 // Elements [begin, end) of one row to their places: `to` is element 0's.
@@ -92,7 +96,14 @@ void pack_stretch(const std::byte* row, std::int64_t begin, std::int64_t end, ty
 }
 
 template <class Form>
+void pack_zeros(std::int64_t begin, std::int64_t end, typename Form::Value* to) {
+  constexpr std::int64_t kStep = kPanelColumns * Form::kGroup;
+  for (std::int64_t k = begin; k < end; ++k) to[k / Form::kGroup * kStep + k % Form::kGroup] = 0;
+}
+
+template <class Form>
 void pack_stretch(const RowSource::Row& row, std::int64_t begin, std::int64_t end, typename Form::Value* to) {
+  if (row.data == nullptr) return pack_zeros<Form>(begin, end, to);
   switch (row.dtype) {
     case Dtype::kFloat32:
       return pack_stretch<Form, Dtype::kFloat32>(row.data, begin, end, to);

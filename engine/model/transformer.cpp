@@ -124,13 +124,24 @@ void embed(const Pass& pass) {
   }
 }
 
-void normalise(const Pass& pass, const WeightRun& run, const std::vector<float>& weight) {
+// A product's activations for the rows of a run.
+kernels::Activations activations(const WeightRun& run, const kernels::PackedMatrix& weight, std::int64_t width,
+                                 const AlignedArray<std::byte>& memory) {
+  return {weight.compute_dtype(), run.row_end - run.row_begin, width, memory.data()};
+}
+
+// The norm of the run's rows, for the product with `next`.
+kernels::Activations normalised(const Pass& pass, const WeightRun& run, const std::vector<float>& weight,
+                                const kernels::PackedMatrix& next) {
   const auto eps = static_cast<float>(pass.config.rms_norm_eps);
+  const kernels::Activations to = activations(run, next, pass.hidden(), pass.buffers.scratch);
   for_rows(pass.pool, run.row_begin, run.row_end, [&](std::int32_t row) {
     const std::int64_t at = row * pass.hidden();
-    kernels::rms_norm(pass.buffers.residual.data() + at, weight.data(), pass.hidden(), eps,
-                      pass.buffers.normed.data() + at);
+    float* normed = pass.buffers.normed.data() + at;
+    kernels::rms_norm(pass.buffers.residual.data() + at, weight.data(), pass.hidden(), eps, normed);
+    to.set_row(row - run.row_begin, normed);
   });
+  return to;
 }
 
 // One activation matrix of the pass: `width` values a row, rows without gaps.
@@ -139,10 +150,8 @@ struct Activation {
   std::int64_t width;
 };
 
-void multiply(const Pass& pass, const WeightRun& run, const kernels::PackedMatrix& weight, Activation from,
-              Activation to, bool accumulate) {
-  kernels::matmul(weight, from.data + run.row_begin * from.width, from.width, run.row_end - run.row_begin,
-                  to.data + run.row_begin * to.width, to.width, accumulate, pass.buffers.scratch.data(), pass.pool);
+kernels::MatmulOutput output_of(const WeightRun& run, Activation to, bool accumulate) {
+  return {to.data + run.row_begin * to.width, to.width, accumulate};
 }
 
 void add_bias(const Pass& pass, const WeightRun& run, const std::vector<float>& bias, Activation to) {
@@ -183,14 +192,14 @@ void rotate_and_store(const Pass& pass, const kernels::PagedKv& kv) {
 void attention_block(const Pass& pass, std::int32_t layer) {
   const auto at = static_cast<std::size_t>(layer);
   const Activation residual{pass.buffers.residual.data(), pass.hidden()};
-  const Activation normed{pass.buffers.normed.data(), pass.hidden()};
   const Activation qkv{pass.buffers.qkv.data(), pass.qkv_width()};
   const Activation attended{pass.buffers.attention.data(), pass.query_width()};
   for (const WeightRun& run : pass.buffers.runs) {
-    normalise(pass, run, run.weights->layers[at].attention_norm);
-    multiply(pass, run, run.weights->layers[at].qkv, normed, qkv, /*accumulate=*/false);
-    add_bias(pass, run, run.weights->layers[at].qkv_bias, qkv);
-    normalise_heads(pass, run, run.weights->layers[at]);
+    const ModelWeights::Layer& weights = run.weights->layers[at];
+    const kernels::Activations normed = normalised(pass, run, weights.attention_norm, weights.qkv);
+    kernels::matmul(weights.qkv, normed, output_of(run, qkv, /*accumulate=*/false), pass.pool);
+    add_bias(pass, run, weights.qkv_bias, qkv);
+    normalise_heads(pass, run, weights);
   }
   const kernels::PagedKv kv = pass.cache.layer(layer);
   rotate_and_store(pass, kv);
@@ -200,26 +209,23 @@ void attention_block(const Pass& pass, std::int32_t layer) {
   kernels::paged_attention(qkv.data, qkv.width, kv, rows, pass.config.n_heads, scale, attended.data, attended.width,
                            pass.pool);
   for (const WeightRun& run : pass.buffers.runs) {
-    multiply(pass, run, run.weights->layers[at].attention_out, attended, residual, /*accumulate=*/true);
-    add_bias(pass, run, run.weights->layers[at].attention_out_bias, residual);
+    const ModelWeights::Layer& weights = run.weights->layers[at];
+    kernels::matmul(weights.attention_out, attended.data + run.row_begin * attended.width, attended.width,
+                    run.row_end - run.row_begin, residual.data + run.row_begin * residual.width, residual.width,
+                    /*accumulate=*/true, pass.buffers.scratch.data(), pass.pool);
+    add_bias(pass, run, weights.attention_out_bias, residual);
   }
 }
 
 void ffn_block(const Pass& pass, std::int32_t layer) {
-  const std::int64_t ffn = pass.config.intermediate_size;
   const Activation residual{pass.buffers.residual.data(), pass.hidden()};
-  const Activation normed{pass.buffers.normed.data(), pass.hidden()};
-  const Activation gate_up{pass.buffers.gate_up.data(), 2 * ffn};
   for (const WeightRun& run : pass.buffers.runs) {
     const ModelWeights::Layer& weights = run.weights->layers[static_cast<std::size_t>(layer)];
-    normalise(pass, run, weights.ffn_norm);
-    multiply(pass, run, weights.gate_up, normed, gate_up, /*accumulate=*/false);
-    add_bias(pass, run, weights.gate_up_bias, gate_up);
-    for_rows(pass.pool, run.row_begin, run.row_end, [&](std::int32_t row) {
-      float* gate = gate_up.data + row * gate_up.width;
-      kernels::silu_multiply(gate, gate + ffn, ffn);
-    });
-    multiply(pass, run, weights.down, gate_up, residual, /*accumulate=*/true);
+    const kernels::Activations normed = normalised(pass, run, weights.ffn_norm, weights.gate_up);
+    const kernels::Activations gated =
+        activations(run, weights.down, pass.config.intermediate_size, pass.buffers.gated);
+    kernels::gated_matmul(weights.gate_up, weights.gate_up_bias, normed, gated, pass.pool);
+    kernels::matmul(weights.down, gated, output_of(run, residual, /*accumulate=*/true), pass.pool);
     add_bias(pass, run, weights.down_bias, residual);
   }
 }

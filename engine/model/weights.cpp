@@ -68,6 +68,17 @@ class WeightReader {
     return packed;
   }
 
+  kernels::PackedMatrix gated(const std::string& gate, const std::string& up) const {
+    const auto rows = [&](const std::string& name) {
+      const StoredTensor& stored = file_.get(name);
+      return kernels::MatrixRows{stored.bytes.data(), stored.dtype, stored.shape[0]};
+    };
+    const std::int64_t n_in = file_.get(gate).shape[1];
+    kernels::PackedMatrix packed(kernels::gated_parts(rows(gate), rows(up), n_in), n_in, compute_);
+    for (const auto& name : {gate, up}) WeightFiles::release(file_.get(name));
+    return packed;
+  }
+
   std::vector<float> vector(const std::string& name) const { return to_floats(file_.get(name)); }
 
   std::vector<std::byte> table(const std::string& name) const {
@@ -125,7 +136,7 @@ class WeightReader {
     layer.ffn_norm = vector(name("post_attention_layernorm"));
     layer.qkv = stacked({name("self_attn.q_proj"), name("self_attn.k_proj"), name("self_attn.v_proj")});
     layer.attention_out = stacked({name("self_attn.o_proj")});
-    layer.gate_up = stacked({name("mlp.gate_proj"), name("mlp.up_proj")});
+    layer.gate_up = gated(name("mlp.gate_proj"), name("mlp.up_proj"));
     layer.down = stacked({name("mlp.down_proj")});
     read_features(config, index, layer);
     return layer;

@@ -11,14 +11,10 @@ std::size_t product(std::int64_t a, std::int64_t b) {
   return static_cast<std::size_t>(a) * static_cast<std::size_t>(b);
 }
 
+// Of the products with what is `hidden` or `attention` wide.
 std::size_t scratch_bytes(const ModelConfig& config, std::int64_t n_rows) {
   const std::int64_t attention = std::int64_t{config.n_heads} * config.head_dim;
-  std::size_t bytes = 64;
-  for (const std::int64_t n_in :
-       {std::int64_t{config.hidden_size}, attention, std::int64_t{config.intermediate_size}}) {
-    bytes = std::max(bytes, kernels::matmul_scratch_bytes(n_rows, n_in));
-  }
-  return bytes;
+  return kernels::Activations::bytes(n_rows, std::max<std::int64_t>(config.hidden_size, attention));
 }
 
 }  // namespace
@@ -30,7 +26,7 @@ Workspace::Buffers::Buffers(const ModelConfig& config, std::int32_t rows, std::i
       normed(product(rows, config.hidden_size)),
       qkv(product(rows, std::int64_t{config.n_heads + 2 * config.n_kv_heads} * config.head_dim)),
       attention(product(rows, std::int64_t{config.n_heads} * config.head_dim)),
-      gate_up(product(rows, std::int64_t{2} * config.intermediate_size)),
+      gated(kernels::Activations::bytes(rows, config.intermediate_size)),
       final_hidden(product(logit_rows, config.hidden_size)),
       scratch(scratch_bytes(config, std::max(rows, logit_rows))),
       attention_rows(static_cast<std::size_t>(rows)) {

@@ -45,9 +45,9 @@ struct Workspace::Buffers {
   AlignedArray<float> normed;                         // [max_rows, hidden]
   AlignedArray<float> qkv;                            // [max_rows, (n_heads + 2 n_kv_heads) head_dim]
   AlignedArray<float> attention;                      // [max_rows, n_heads head_dim]
-  AlignedArray<float> gate_up;                        // [max_rows, 2 intermediate]
+  AlignedArray<std::byte> gated;                      // activations [max_rows, intermediate]
   AlignedArray<float> final_hidden;                   // [max_logit_rows, hidden]
-  AlignedArray<std::byte> scratch;                    // a matmul's converted activations
+  AlignedArray<std::byte> scratch;                    // activations of the other products, one at a time
   std::vector<kernels::AttentionRow> attention_rows;  // [max_rows]
   std::vector<WeightRun> runs;                        // capacity max_rows
 };

@@ -44,6 +44,11 @@ inline std::shared_ptr<const ModelWeights> tiny_draft(const ModelConfig& config,
   const auto matrix = [&](std::int64_t n_out, std::int64_t n_in) {
     return kernels::PackedMatrix(numbers(n_out * n_in).data(), Dtype::kFloat32, n_out, n_in, Dtype::kFloat32);
   };
+  const auto gated = [&](std::int64_t n_out, std::int64_t n_in) {
+    const auto both = numbers(2 * n_out * n_in);
+    const kernels::MatrixRows gate{both.data(), Dtype::kFloat32, n_out}, up{&both[both.size() / 2], gate.dtype, n_out};
+    return kernels::PackedMatrix(kernels::gated_parts(gate, up, n_in), n_in, Dtype::kFloat32);
+  };
   const std::int64_t hidden = config.hidden_size, queries = config.n_heads * config.head_dim,
                      keys = config.n_kv_heads * config.head_dim;
   const auto norm = std::vector<float>(static_cast<std::size_t>(hidden), 1.0F);
@@ -52,7 +57,7 @@ inline std::shared_ptr<const ModelWeights> tiny_draft(const ModelConfig& config,
   std::memcpy(weights->embedding.data(), embedding.data(), weights->embedding.size());
   for (std::int32_t layer = 0; layer < config.n_layers; ++layer) {
     weights->layers.push_back({norm, norm, matrix(queries + 2 * keys, hidden), matrix(hidden, queries),
-                               matrix(2 * config.intermediate_size, hidden), matrix(hidden, config.intermediate_size)});
+                               gated(config.intermediate_size, hidden), matrix(hidden, config.intermediate_size)});
   }
   weights->final_norm = norm;
   weights->lm_head = matrix(config.vocab_size, hidden);

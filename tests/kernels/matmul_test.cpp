@@ -37,8 +37,10 @@ std::vector<float> multiply(const KernelTable& table, const PackedMatrix& weight
                             ThreadPool& pool) {
   const std::int64_t n_rows = std::ssize(x) / weight.n_in();
   std::vector<float> y(static_cast<std::size_t>(n_rows * weight.n_out()), -1.0F);
-  const AlignedBytes scratch(matmul_scratch_bytes(n_rows, weight.n_in()));
-  matmul_with(table, weight, {x.data(), weight.n_in(), n_rows, y.data(), weight.n_out(), false, scratch.data()}, pool);
+  const AlignedBytes memory(Activations::bytes(n_rows, weight.n_in()));
+  const Activations activations(table, weight.compute_dtype(), n_rows, weight.n_in(), memory.data());
+  for (std::int64_t row = 0; row < n_rows; ++row) activations.set_row(row, x.data() + row * weight.n_in());
+  matmul(weight, activations, {y.data(), weight.n_out()}, pool);
   return y;
 }
 
@@ -120,8 +122,10 @@ TEST_P(Matmul, AddsToWhatIsThereAndKeepsToItsStrides) {
   const auto product = multiply(table(), problem.packed, dense, pool_);
   auto y = random_floats(3 * 70, 6);
   const auto before = y;
-  const AlignedBytes scratch(matmul_scratch_bytes(3, 33));
-  matmul_with(table(), problem.packed, {x.data(), 40, 3, y.data(), 70, true, scratch.data()}, pool_);
+  const AlignedBytes memory(Activations::bytes(3, 33));
+  const Activations activations(table(), dtype(), 3, 33, memory.data());
+  for (std::size_t r = 0; r < 3; ++r) activations.set_row(static_cast<std::int64_t>(r), &x[r * 40]);
+  matmul(problem.packed, activations, {y.data(), 70, /*accumulate=*/true}, pool_);
   for (std::size_t r = 0; r < 3; ++r) {
     for (std::size_t o = 0; o < 70; ++o) {
       const float added = o < 65 ? product[r * 65 + o] : 0.0F;
@@ -233,7 +237,7 @@ TEST(MatmulClasses, ThePublicFunctionUsesTheProcessClass) {
   const auto x = random_floats(4 * 50, 10);
   ThreadPool pool(2);
   std::vector<float> y(4 * 70);
-  const AlignedBytes scratch(matmul_scratch_bytes(4, 50));
+  const AlignedBytes scratch(Activations::bytes(4, 50));
   matmul(problem.packed, x.data(), 50, 4, y.data(), 70, false, scratch.data(), pool);
   EXPECT_TRUE(same_bits(y, multiply(kernel_table(isa_class()), problem.packed, x, pool)));
   EXPECT_EQ(available_isas().back(), choose_isa(""));

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the two ways of attending over bfloat16 share on a machine with AMX: in tile registers (attention_amx_body.h),
+// which are worth filling for many queries, and in vectors (attention_narrow_body.h) for a few. They give the same bits
+// by doing the same arithmetic in the same order, so a row may go either way.
+#pragma once
+
+#include "kernels/attention_ranks.h"
+
+namespace slip::kernels {
+namespace {
+
+constexpr int kDimsAtOnce = 32;                    // of keys and queries, that one product sums over
+constexpr int kGroupSlots = 16;                    // whose keys are multiplied at once
+constexpr int kSlotGroups = kBlockSlots / kGroupSlots;
+constexpr int kBlocksAhead = 2;                    // that fetching is before its use
+
+SLIP_LANES int round_to_dims_at_once(int n) {
+  return (n + kDimsAtOnce - 1) / kDimsAtOnce * kDimsAtOnce;
+}
+SLIP_LANES int n_queries(const AttentionTile& tile) {
+  return tile.n_rows * tile.n_heads;
+}
+SLIP_LANES bool is_seen(const BlockSlots& block, int rank) {
+  return rank >= block.begin && rank < block.n;
+}
+SLIP_LANES __mmask16 first_lanes(int n) {
+  return static_cast<__mmask16>((1U << (n < kLanes ? n : kLanes)) - 1);
+}
+
+// TDPBF16PS takes denormal numbers for zeros and makes none, whatever MXCSR says (Intel's manual): so do the vectors
+// around it and in its place.
+class FlushDenormals {
+ public:
+  FlushDenormals() : before_(_mm_getcsr()) { _mm_setcsr(before_ | kFlushToZero | kDenormalsAreZero); }
+  ~FlushDenormals() { _mm_setcsr(before_); }
+  FlushDenormals(const FlushDenormals&) = delete;
+  FlushDenormals& operator=(const FlushDenormals&) = delete;
+
+ private:
+  static constexpr unsigned kFlushToZero = 0x8000, kDenormalsAreZero = 0x40;
+  unsigned before_;
+};
+
+// Keys of a block that comes soon, for fetching; null where none are known. They and their values lie in places that no
+// processor guesses.
+struct KeysAhead {
+  const std::byte* keys[kSlotGroups] = {};
+};
+
+KeysAhead find_ahead(const AttentionTile& tile, std::int32_t first) {
+  KeysAhead ahead;
+  if (tile.n_visible_ranges != 0) return ahead;
+  for (int group = 0; group < kSlotGroups; ++group) {
+    const std::int32_t slot = first + group * kGroupSlots;
+    if (slot < tile.rows[0].n_committed) ahead.keys[group] = slot_address(tile, slot, std::int64_t{tile.head_dim} * 2);
+  }
+  return ahead;
+}
+
+// One line of keys and one of values at a time, between other work: a whole block at once would fill every queue. A
+// group has head_dim / 2 lines of each.
+SLIP_LANES void fetch_line(const AttentionTile& tile, const KeysAhead& ahead, int line) {
+  static_assert(kSlotGroups == 2);
+  const int n = tile.head_dim / kSlotGroups, group = line < n ? 0 : 1;
+  if (line >= kSlotGroups * n || ahead.keys[group] == nullptr) return;
+  const std::byte* at = ahead.keys[group] + (line - group * n) * 64;
+  __builtin_prefetch(at, 0, 2);
+  __builtin_prefetch(at + tile.values_offset_bytes, 0, 2);
+}
+
+SLIP_LANES Lanes where(__mmask16 mask, const Lanes& yes, const Lanes& no) {
+  return {_mm512_mask_blend_ps(mask, no.part[0], yes.part[0])};
+}
+
+// 2^x for x up to about 0: 2^n · 2^r, n the integer below and a polynomial of degree 4 in r that is 1 at 0, fitted to
+// the least relative error, 2.9e-6: far below the rounding to bfloat16 that follows. Zero below −149; NaN is kept.
+SLIP_LANES Lanes power_of_two(const Lanes& x) {
+  constexpr int kBelow = _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC;
+  const Part zero{}, bounded = _mm512_max_ps(zero - 160.0F, x.part[0]);  // gives the second where one is NaN
+  const Part r = _mm512_reduce_ps(bounded, kBelow);
+  Part sum = zero + 0x1.b7f81ep-7F;
+  sum = fused(sum, r, zero + 0x1.abf80ap-5F);
+  sum = fused(sum, r, zero + 0x1.ee245cp-3F);
+  sum = fused(sum, r, zero + 0x1.62d6c6p-1F);
+  sum = fused(sum, r, zero + 1.0F);
+  return {_mm512_scalef_ps(sum, bounded)};  // of its second it takes the integer below
+}
+
+// Where the softmax of some queries stands. `most` is the greatest score so far, in units in which a weight is a power
+// of two, and `total` the sum of the weights relative to it.
+struct SoftmaxStep {
+  Lanes base;    // what the weights of this block are relative to
+  Lanes shrink;  // the factor of what was summed before; 1 where nothing greater came
+};
+// `greatest` are the block's greatest scores before scaling.
+SLIP_LANES SoftmaxStep raise(const Lanes& greatest, const Lanes& scale, Lanes& most) {
+  const Lanes least = broadcast(-__builtin_inff()), top = larger(most, greatest * scale);
+  const __mmask16 grows = _mm512_cmp_ps_mask(top.part[0], most.part[0], _CMP_GT_OQ);
+  // A query that has seen nothing yet has no greatest score, and infinities have no difference.
+  const Lanes base = where(_mm512_cmp_ps_mask(top.part[0], least.part[0], _CMP_EQ_OQ), broadcast(0), top);
+  const Lanes shrink = where(grows, power_of_two(most - base), broadcast(1));
+  most = top;
+  return {base, shrink};
+}
+SLIP_LANES Lanes softmax_scale(const AttentionTile& tile) {
+  constexpr float kLog2E = 1.44269504F;
+  return broadcast(tile.scale * kLog2E);
+}
+// Scaled and rounded first, as the greatest was: fused, a great score would differ from itself by its rounding.
+SLIP_LANES Lanes softmax_weight(const Lanes& score, const Lanes& scale, const Lanes& base) {
+  return power_of_two(score * scale - base);
+}
+
+// Every block of the tile that anybody sees, by attend_block(tile, first, sees, block, state): first for the rows to
+// which it is plain, then for each row that sees it with gaps.
+template <class Block, class State>
+void attend_blocks(const AttentionTile& tile, Block& block, State& state) {
+  const TileRanks ranks = ranks_of(tile);
+  for (std::int32_t first = ranks.begin; first < ranks.end; first += kBlockSlots) {
+    block.ahead = find_ahead(tile, first + kBlocksAhead * kBlockSlots);
+    if (first < tile.rows[0].n_listed) listed_slot(tile, first, state.block_begin);
+    const auto is_plain_to = [&](int r) { return is_plain(tile.rows[r], first); };
+    find_plain_slots(tile, first, state.block_begin, block.at);
+    if (block.at.n > 0) attend_block(tile, first, is_plain_to, block, state);
+    for (int r = 0; r < tile.n_rows; ++r) {
+      if (is_empty(ranks_in_block(tile.rows[r], first)) || is_plain_to(r)) continue;
+      find_gapped_slots(tile, first, tile.rows[r], state.block_begin, state.ancestors[r], block.at);
+      attend_block(
+          tile, first, [&](int other) { return other == r; }, block, state);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace slip::kernels

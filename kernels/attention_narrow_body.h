@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0
+// Attention over bfloat16 keys and values for a few queries, who would leave most of a tile register empty: one query
+// at a time against sixteen slots or dims in lanes. Included by the source file of the AMX class, whose arithmetic it
+// repeats to the bit: TDPBF16PS sums the even and the odd members of up to sixteen pairs one behind the other in two
+// chains of fused multiplications, adds the chains, and adds that to what was there (Intel's manual, its operation).
+#pragma once
+
+#include "kernels/activations_body.h"
+#include "kernels/attention_bf16_body.h"
+
+namespace slip::kernels {
+namespace {
+
+constexpr int kNarrowQueries = 8;  // more are worth a tile register
+constexpr int kQueriesAtOnce = 4;  // whose chains stay in registers
+
+struct NarrowQueries {
+  alignas(64) float queries[kNarrowQueries][kMaxHeadDim];  // rounded to bfloat16; dims rounded to kDimsAtOnce
+  alignas(64) float sums[kNarrowQueries][kMaxHeadDim];     // before the division by the total
+  Lanes most[kNarrowQueries];                              // the same in all lanes
+  float total[kNarrowQueries];
+  AncestorCursor ancestors[kAttentionTileRows];
+  RangeCursor block_begin;
+};
+
+struct NarrowBlock {
+  alignas(64) float keys[kSlotGroups][kMaxHeadDim / 2][kLanes];  // [pairs of dims][slots]
+  alignas(64) float weights[kNarrowQueries][kBlockSlots];        // rounded to bfloat16
+  Lanes shrink[kNarrowQueries];
+  BlockSlots at;
+  KeysAhead ahead;
+};
+
+void begin_queries(const AttentionTile& tile, NarrowQueries& state) {
+  state.block_begin = {};
+  for (int r = 0; r < tile.n_rows; ++r) state.ancestors[r] = {0, tile.rows[r].n_listed};
+  for (int query = 0; query < n_queries(tile); ++query) {
+    const float* from = tile.rows[query / tile.n_heads].q + query % tile.n_heads * tile.head_dim;
+    for (int d = 0; d < round_to_dims_at_once(tile.head_dim); d += kLanes) {
+      const Lanes values = tile.head_dim - d >= kLanes ? load(from + d)
+                           : tile.head_dim > d         ? load_first(from + d, tile.head_dim - d)
+                                                       : broadcast(0);
+      store(state.queries[query] + d, round_to_bf16(values));
+      store(state.sums[query] + d, broadcast(0));
+    }
+    state.most[query] = broadcast(-__builtin_inff());
+    state.total[query] = 0;
+  }
+}
+
+// Keys of sixteen slots, from rows to lanes. What slots hold that nobody sees does not matter.
+void turn_keys(const AttentionTile& tile, int group, NarrowBlock& block) {
+  const std::int64_t slot_bytes = std::int64_t{tile.head_dim} * 2;
+  const int n = block.at.n - group * kGroupSlots;
+  int line = group * tile.head_dim / kSlotGroups;
+  for (int d = 0; d < tile.head_dim; d += kDimsAtOnce) {
+    const int here = tile.head_dim - d < kDimsAtOnce ? tile.head_dim - d : kDimsAtOnce;
+    const auto some = static_cast<__mmask32>((std::uint64_t{1} << here) - 1);
+    Lanes square[kLanes];
+    for (int i = 0; i < kGroupSlots; ++i) {
+      fetch_line(tile, block.ahead, line++);
+      const std::byte* key = slot_address(tile, block.at.slots[group * kGroupSlots + (i < n ? i : 0)], slot_bytes);
+      square[i].part[0] = reinterpret_cast<Part>(_mm512_maskz_loadu_epi16(some, key + 2 * d));
+    }
+    transpose(square);
+    for (int pair = 0; pair < kLanes; ++pair) store(block.keys[group][d / 2 + pair], square[pair]);
+  }
+}
+
+// Scores of kQueries queries from `query` on, before scaling, over a group's slots.
+template <int kQueries>
+SLIP_LANES void score(const AttentionTile& tile, const NarrowQueries& state, int query, const float (*keys)[kLanes],
+                      Lanes (&scores)[kQueries]) {
+  for (Lanes& score : scores) score = broadcast(0);
+  for (int d = 0; d < tile.head_dim; d += kDimsAtOnce) {
+    Lanes even[kQueries], odd[kQueries];
+    for (int q = 0; q < kQueries; ++q) even[q] = odd[q] = broadcast(0);
+    for (int pair = 0; pair < kDimsAtOnce / 2; ++pair) {
+      const Lanes both = load(keys[d / 2 + pair]);
+      const Lanes first = first_of_pairs(both), second = second_of_pairs(both);
+#pragma GCC unroll 4
+      for (int q = 0; q < kQueries; ++q) {
+        const float* of_query = state.queries[query + q] + d + 2 * pair;
+        even[q] = fused(first, broadcast(of_query[0]), even[q]);
+        odd[q] = fused(second, broadcast(of_query[1]), odd[q]);
+      }
+    }
+    for (int q = 0; q < kQueries; ++q) scores[q] = scores[q] + (even[q] + odd[q]);
+  }
+}
+
+SLIP_LANES Lanes rounded_weights(const Lanes& weights) {
+  const auto halves = (__m256i)_mm512_cvtneps_pbh(weights.part[0]);
+  return {reinterpret_cast<Part>(_mm512_slli_epi32(_mm512_cvtepu16_epi32(halves), 16))};
+}
+
+// One query's scores become its softmax weights.
+SLIP_LANES void weigh(const AttentionTile& tile, RankRange ranks, int query, Lanes (&scores)[kSlotGroups],
+                      NarrowBlock& block, NarrowQueries& state) {
+  const Lanes scale = softmax_scale(tile);
+  Lanes greatest = broadcast(-__builtin_inff());
+  for (int group = 0; group < kSlotGroups; ++group) {
+    const int first = group * kGroupSlots;
+    const int begin = ranks.begin < first ? 0 : ranks.begin - first, end = ranks.end < first ? 0 : ranks.end - first;
+    const auto seen = static_cast<__mmask16>(first_lanes(end) & ~first_lanes(begin));
+    scores[group] = where(seen, scores[group], broadcast(-__builtin_inff()));
+    greatest = larger(greatest, scores[group]);
+  }
+  const SoftmaxStep step = raise(broadcast(max_lanes(greatest)), scale, state.most[query]);
+  Lanes sum = broadcast(0);
+  for (int group = 0; group < kSlotGroups; ++group) {
+    const Lanes weights = softmax_weight(scores[group], scale, step.base);
+    sum = group == 0 ? weights : sum + weights;
+    store(block.weights[query] + group * kGroupSlots, rounded_weights(weights));
+  }
+  block.shrink[query] = step.shrink;
+  state.total[query] = state.total[query] * step.shrink.part[0][0] + sum_lanes(sum);
+}
+
+SLIP_LANES Lanes sixteen_floats(const std::byte* value, int d, int head_dim) {
+  return {reinterpret_cast<Part>(_mm512_slli_epi32(
+      _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(first_lanes(head_dim - d), value + 2 * d)), 16))};
+}
+
+// kQueries queries' sums of the dims [d, d + 32) take their weights times the block's values.
+template <int kQueries>
+SLIP_LANES void add_values(const AttentionTile& tile, const NarrowBlock& block, const std::byte* const* values,
+                           int query, int d, NarrowQueries& state) {
+  Lanes chains[2][kQueries][2];  // of even and of odd slots
+  for (auto& chain : chains) {
+    for (auto& of_query : chain) of_query[0] = of_query[1] = broadcast(0);
+  }
+  const bool wide = d + kLanes < tile.head_dim;
+  // What nobody sees is left out: it may be no number, which no weight makes nothing of.
+  for (int slot = block.at.begin; slot < block.at.n; ++slot) {
+    const Lanes low = sixteen_floats(values[slot], d, tile.head_dim);
+    const Lanes high = wide ? sixteen_floats(values[slot], d + kLanes, tile.head_dim) : broadcast(0);
+    const auto add = [&](Lanes(&chain)[kQueries][2]) {
+#pragma GCC unroll 4
+      for (int q = 0; q < kQueries; ++q) {
+        const Lanes weight = broadcast(block.weights[query + q][slot]);
+        chain[q][0] = fused(low, weight, chain[q][0]);
+        chain[q][1] = fused(high, weight, chain[q][1]);
+      }
+    };
+    slot % 2 == 0 ? add(chains[0]) : add(chains[1]);
+  }
+  for (int q = 0; q < kQueries; ++q) {
+    for (int half = 0; half < (wide ? 2 : 1); ++half) {
+      float* sums = state.sums[query + q] + d + half * kLanes;
+      store(sums, load(sums) * block.shrink[query + q] + (chains[0][q][half] + chains[1][q][half]));
+    }
+  }
+}
+
+template <int kQueries, class Sees>
+void attend_queries(const AttentionTile& tile, std::int32_t first, const Sees& sees, const std::byte* const* values,
+                    int query, NarrowBlock& block, NarrowQueries& state) {
+  Lanes scores[kSlotGroups][kQueries];
+  for (int group = 0; group < kSlotGroups; ++group) {
+    if (group * kGroupSlots < block.at.n) score<kQueries>(tile, state, query, block.keys[group], scores[group]);
+  }
+  for (int q = 0; q < kQueries; ++q) {
+    const int row = (query + q) / tile.n_heads;
+    const RankRange ranks = sees(row) ? ranks_in_block(tile.rows[row], first) : RankRange{0, 0};
+    Lanes of_query[kSlotGroups];
+    for (int group = 0; group < kSlotGroups; ++group) {
+      of_query[group] = group * kGroupSlots < block.at.n ? scores[group][q] : broadcast(0);
+    }
+    weigh(tile, ranks, query + q, of_query, block, state);
+  }
+  for (int d = 0; d < tile.head_dim; d += 2 * kLanes) add_values<kQueries>(tile, block, values, query, d, state);
+}
+
+template <class Sees>
+void attend_block(const AttentionTile& tile, std::int32_t first, const Sees& sees, NarrowBlock& block,
+                  NarrowQueries& state) {
+  const std::int64_t slot_bytes = std::int64_t{tile.head_dim} * 2;
+  const std::byte* values[kBlockSlots];
+  for (int i = 0; i < block.at.n; ++i) {
+    values[i] = slot_address(tile, block.at.slots[i], slot_bytes) + tile.values_offset_bytes;
+  }
+  for (int group = 0; group < kSlotGroups; ++group) {
+    if (group * kGroupSlots < block.at.n) turn_keys(tile, group, block);
+  }
+  int query = 0;
+  for (; query + kQueriesAtOnce <= n_queries(tile); query += kQueriesAtOnce) {
+    attend_queries<kQueriesAtOnce>(tile, first, sees, values, query, block, state);
+  }
+  switch (n_queries(tile) - query) {
+    case 3:
+      return attend_queries<3>(tile, first, sees, values, query, block, state);
+    case 2:
+      return attend_queries<2>(tile, first, sees, values, query, block, state);
+    case 1:
+      return attend_queries<1>(tile, first, sees, values, query, block, state);
+    default:
+      return;
+  }
+}
+
+void narrow_attention_tile(const AttentionTile& tile) {
+  const FlushDenormals flush;
+  NarrowBlock block;
+  NarrowQueries state;
+  begin_queries(tile, state);
+  attend_blocks(tile, block, state);
+  for (int query = 0; query < n_queries(tile); ++query) {
+    float* to = tile.rows[query / tile.n_heads].out + query % tile.n_heads * tile.head_dim;
+    const Lanes total = broadcast(state.total[query]);
+    for (int d = 0; d < tile.head_dim; d += kLanes) {
+      const Lanes mean = load(state.sums[query] + d) / total + broadcast(0);  // as the tiles' way makes +0 of −0
+      if (tile.head_dim - d >= kLanes) {
+        store(to + d, mean);
+      } else {
+        store_first(to + d, mean, tile.head_dim - d);
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace slip::kernels
