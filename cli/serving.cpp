@@ -314,14 +314,16 @@ std::vector<std::string> Serving::start_up_lines() const {
   lines.push_back("model " + folder_name(config.target) + ": " + std::to_string(shape.parameters() / 100'000 / 10) +
                   "." + std::to_string(shape.parameters() / 100'000 % 10) + "M parameters, " + dtype + ", context " +
                   std::to_string(shape.max_positions));
+  if (state.device != nullptr) {
+    lines.push_back("device: " + kernels::cuda::describe_device() + ", for target and drafts: weights and a cache of " +
+                    megabytes(state.cache_bytes) + " there");
+  }
   lines.push_back("memory: weights " + megabytes(state.target.weights->bytes()) + " packed for " +
                   kernels::isa_class_name(kernels::isa_class()) + " in " +
-                  std::to_string(state.target.weights->load_us / 1000) + " ms, cache " + megabytes(state.cache_bytes) +
+                  std::to_string(state.target.weights->load_us / 1000) + " ms" +
+                  (state.device == nullptr ? ", cache " + megabytes(state.cache_bytes) : "") +
                   (state.shelf.base ? ", base draft " + megabytes(state.shelf.base->weights->bytes()) : "") + " of " +
                   megabytes(usable_memory_bytes()));
-  if (state.device != nullptr) {
-    lines.push_back("device: " + kernels::cuda::describe_device() + ", for target and drafts");
-  }
   lines.push_back("threads: engine " + std::to_string(state.pool->n_threads()) +
                   (state.pool->is_pinned() ? " on cores of their own" : "") +
                   (state.learner ? ", learning " + std::to_string(config.learner.cores) + " at idle priority" : "") +

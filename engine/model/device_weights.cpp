@@ -99,12 +99,27 @@ using SourceRow = std::function<std::int64_t(std::int64_t output)>;
 SourceRow as_it_is(std::int64_t n_out) {
   return [n_out](std::int64_t output) { return output < n_out ? output : -1; };
 }
-// Tiles of gates and of their ups in turn: gates are the original's rows before n, ups those from n on.
-SourceRow gates_and_ups(std::int64_t n) {
+// Gates and ups, n of each, take turns in tiles of the device's.
+struct GateOrUp {
+  std::int64_t index;
+  bool is_up;
+};
+GateOrUp gate_or_up(std::int64_t output) {
+  constexpr std::int64_t kTile = kernels::cuda::kTileOutputs;
+  return {output / (2 * kTile) * kTile + output % kTile, output % (2 * kTile) >= kTile};
+}
+// From a weight of kernels::gated_parts().
+SourceRow gated_rows(std::int64_t n) {
   return [n](std::int64_t output) {
-    constexpr std::int64_t kTile = kernels::cuda::kTileOutputs;
-    const std::int64_t index = output / (2 * kTile) * kTile + output % kTile;
-    const bool is_up = output % (2 * kTile) >= kTile;
+    constexpr std::int64_t kRows = kernels::kGatedRows;
+    const auto [index, is_up] = gate_or_up(output);
+    return index >= n ? -1 : index / kRows * 2 * kRows + (is_up ? kRows : 0) + index % kRows;
+  };
+}
+// From gates' values, then ups'.
+SourceRow gates_then_ups(std::int64_t n) {
+  return [n](std::int64_t output) {
+    const auto [index, is_up] = gate_or_up(output);
     return index >= n ? -1 : is_up ? n + index : index;
   };
 }
@@ -181,12 +196,11 @@ void upload_layer(const ModelConfig& config, const ModelWeights::Layer& from, co
   upload.vector(to.ffn_norm, from.ffn_norm);
   upload.matrix(to.qkv, from.qkv, qkv_width(config), hidden, as_it_is(qkv_width(config)));
   upload.matrix(to.attention_out, from.attention_out, hidden, queries, as_it_is(hidden));
-  const SourceRow pairs = gates_and_ups(config.intermediate_size);
-  upload.matrix(to.gate_up, from.gate_up, 2 * ffn, hidden, pairs);
+  upload.matrix(to.gate_up, from.gate_up, 2 * ffn, hidden, gated_rows(config.intermediate_size));
   upload.matrix(to.down, from.down, hidden, ffn, as_it_is(hidden));
   upload.vector(to.qkv_bias, from.qkv_bias);
   upload.vector(to.attention_out_bias, from.attention_out_bias);
-  upload.vector(to.gate_up_bias, from.gate_up_bias, 2 * ffn, pairs);
+  upload.vector(to.gate_up_bias, from.gate_up_bias, 2 * ffn, gates_then_ups(config.intermediate_size));
   upload.vector(to.down_bias, from.down_bias);
   upload.vector(to.q_norm, from.q_norm);
   upload.vector(to.k_norm, from.k_norm);
