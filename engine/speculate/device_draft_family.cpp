@@ -95,6 +95,7 @@ void DeviceDraftFamily::read(std::span<const DraftFeed> feeds) {
   }
 }
 
+// All that grow_by_logits() feeds wants logits.
 void DeviceDraftFamily::run(std::span<const DraftFeed> feeds) {
   const auto vocab = static_cast<std::size_t>(config().vocab_size);
   std::size_t done = 0;

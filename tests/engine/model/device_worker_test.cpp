@@ -47,21 +47,23 @@ struct Rounding {
   bool is_alike() const { return device <= 1.5 * cpu; }
 };
 
+Rounding rounding_of(const nlohmann::json& config, const ModelWeights& on_device) {
+  kernels::ThreadPool pool(1);
+  const auto exact_weights = testing::formula_weights(config, Dtype::kFloat32);
+  LocalWorker exact(exact_weights, 64, 64, 8, pool);
+  LocalWorker rounded(testing::formula_weights(config, Dtype::kBFloat16), 64, 64, 8, pool);
+  DeviceBench device(on_device);
+  const auto prompt = random_tokens(45, 1, exact_weights->config.vocab_size);
+  const auto expected = logits_of(exact, prompt);
+  return {largest_difference(expected, logits_of(rounded, prompt)),
+          largest_difference(expected, logits_of(device.worker, prompt))};
+}
+
 class DeviceArchitectures : public ::testing::TestWithParam<std::string> {
  protected:
   static std::vector<std::int32_t> tokens(int n, unsigned seed) { return random_tokens(n, seed, 96); }
-  std::shared_ptr<const ModelWeights> weights(Dtype dtype = Dtype::kBFloat16) const {
-    return testing::formula_weights(testing::architecture_golden(GetParam())["config"], dtype);
-  }
-  Rounding rounding(const ModelWeights& on_device) const {
-    kernels::ThreadPool pool(1);
-    LocalWorker exact(weights(Dtype::kFloat32), 64, 64, 8, pool), rounded(weights(), 64, 64, 8, pool);
-    DeviceBench device(on_device);
-    const auto prompt = tokens(45, 1);
-    const auto expected = logits_of(exact, prompt);
-    return {largest_difference(expected, logits_of(rounded, prompt)),
-            largest_difference(expected, logits_of(device.worker, prompt))};
-  }
+  static const nlohmann::json& config() { return testing::architecture_golden(GetParam())["config"]; }
+  static std::shared_ptr<const ModelWeights> weights() { return testing::formula_weights(config(), Dtype::kBFloat16); }
 };
 using DeviceArchitecturesNegative = DeviceArchitectures;
 
@@ -77,14 +79,14 @@ INSTANTIATE_TEST_SUITE_P(Models, DeviceArchitectures, ::testing::ValuesIn(archit
 INSTANTIATE_TEST_SUITE_P(Models, DeviceArchitecturesNegative, ::testing::Values("llama_grouped", "qwen3"), kName);
 
 TEST_P(DeviceArchitectures, LogitsAreAsNearToFloat32AsTheCpus) {
-  const Rounding found = rounding(*weights());
+  const Rounding found = rounding_of(config(), *weights());
   EXPECT_TRUE(found.is_alike()) << "device " << found.device << ", CPU " << found.cpu;
 }
 
 TEST_P(DeviceArchitecturesNegative, ASmallFaultIsSeen) {
   const auto wrong = std::const_pointer_cast<ModelWeights>(weights());
   for (float& value : wrong->layers.back().ffn_norm) value *= 1.05F;
-  EXPECT_FALSE(rounding(*wrong).is_alike());
+  EXPECT_FALSE(rounding_of(config(), *wrong).is_alike());
 }
 
 // Chunks of 65 rows and more are not captured, smaller ones are, filled up to 8, 16, 32 or 64 rows.
@@ -159,6 +161,18 @@ TEST_P(DeviceArchitectures, AMovedSlotIsTheSlot) {
   clean.feed(prompt, 64);
   const auto expected = clean.feed(right, 1);
   EXPECT_TRUE(same_bits(next.logits(1), expected.data(), expected.size()));
+}
+
+// What fills no tile of the matrix instruction: gates and ups, depths, outputs, words.
+TEST(DeviceWorker, SizesThatFillNoTileAreFilledUpWithNothing) {
+  for (const char* name : {"llama_both_biases", "llama_one_key_head_tied"}) {
+    auto config = testing::architecture_golden(name)["config"];
+    config["hidden_size"] = 42;
+    config["intermediate_size"] = 37;
+    config["vocab_size"] = 91;
+    const Rounding found = rounding_of(config, *testing::formula_weights(config, Dtype::kBFloat16));
+    EXPECT_TRUE(found.is_alike()) << name << ": device " << found.device << ", CPU " << found.cpu;
+  }
 }
 
 // Beyond 256 slots a row's attention is cut into splits, which captured steps of few rows give to blocks of their own

@@ -114,7 +114,7 @@ class HostQueue final : public DeviceQueue {
            blocks.bytes);
     }
   }
-  void wait() override { ++n_waits_; }
+  void wait() override {}
 
   std::unique_ptr<DeviceGraph> capture(const std::function<void()>& put_jobs) override {
     auto graph = std::make_unique<Recorded>();
@@ -137,7 +137,6 @@ class HostQueue final : public DeviceQueue {
   int n_allocations() const { return n_allocations_; }  // not released yet
   int n_captures() const { return n_captures_; }
   int n_replays() const { return n_replays_; }
-  int n_waits() const { return n_waits_; }
   int n_puts() const { return n_puts_; }  // jobs that were run outside of graphs
   std::size_t bytes_out() const { return bytes_out_; }
 
@@ -157,7 +156,7 @@ class HostQueue final : public DeviceQueue {
   }
 
   std::vector<Job>* recording_ = nullptr;
-  int n_allocations_ = 0, n_captures_ = 0, n_replays_ = 0, n_waits_ = 0, n_puts_ = 0;
+  int n_allocations_ = 0, n_captures_ = 0, n_replays_ = 0, n_puts_ = 0;
   std::size_t bytes_out_ = 0;
 };
 
