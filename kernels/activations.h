@@ -28,7 +28,7 @@ class Activations {
   // values [n_in], float32.
   void set_row(std::int64_t row, const float* values) const { set_values({row, 1, 0, n_in_}, values, 0); }
   struct Part {
-    std::int64_t row = 0, n_rows = 0;   // within one tile
+    std::int64_t row = 0, n_rows = 0;  // within one tile
     std::int64_t first = 0, n_in = 0;  // values; all rows are whole once every part up to n_in is set
   };
   // values [part.n_rows, part.n_in], float32, rows `stride` apart.

@@ -9,10 +9,10 @@
 namespace slip::kernels {
 namespace {
 
-constexpr int kDimsAtOnce = 32;                    // of keys and queries, that one product sums over
-constexpr int kGroupSlots = 16;                    // whose keys are multiplied at once
+constexpr int kDimsAtOnce = 32;  // of keys and queries, that one product sums over
+constexpr int kGroupSlots = 16;  // whose keys are multiplied at once
 constexpr int kSlotGroups = kBlockSlots / kGroupSlots;
-constexpr int kBlocksAhead = 2;                    // that fetching is before its use
+constexpr int kBlocksAhead = 2;  // that fetching is before its use
 
 SLIP_LANES int round_to_dims_at_once(int n) {
   return (n + kDimsAtOnce - 1) / kDimsAtOnce * kDimsAtOnce;
