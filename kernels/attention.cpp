@@ -97,6 +97,8 @@ void attend_stretch(const KernelTable& table, const TileGrid& grid, std::size_t 
     view.out = arguments.out + static_cast<std::int64_t>(row) * arguments.out_stride + first_dim;
     if (row + 1 < end && see_one_cache(from, arguments.rows[row + 1])) continue;
     tile.pages = from.pages;
+    tile.next_pages = row + 1 < end ? arguments.rows[row + 1].pages : nullptr;
+    tile.next_committed = row + 1 < end ? arguments.rows[row + 1].n_committed : 0;
     tile.visible = from.visible.data();
     tile.n_visible_ranges = from.visible.size();
     table.attention(tile);

@@ -47,12 +47,18 @@ struct KeysAhead {
   const std::byte* keys[kSlotGroups] = {};
 };
 
-KeysAhead find_ahead(const AttentionTile& tile, std::int32_t first) {
+// Of the block whose first rank is `first`, or as far behind this tile's last block (rank `end`) in the next tile.
+KeysAhead find_ahead(const AttentionTile& tile, std::int32_t first, std::int32_t end) {
   KeysAhead ahead;
   if (tile.n_visible_ranges != 0) return ahead;
+  const std::int32_t past = first - (end + kBlockSlots - 1) / kBlockSlots * kBlockSlots;
+  const bool is_next = past >= 0 && tile.next_pages != nullptr;
+  const std::int32_t* pages = is_next ? tile.next_pages : tile.pages;
+  const std::int32_t n_committed = is_next ? tile.next_committed : tile.rows[0].n_committed;
   for (int group = 0; group < kSlotGroups; ++group) {
-    const std::int32_t slot = first + group * kGroupSlots;
-    if (slot < tile.rows[0].n_committed) ahead.keys[group] = slot_address(tile, slot, std::int64_t{tile.head_dim} * 2);
+    const std::int32_t slot = (is_next ? past : first) + group * kGroupSlots;
+    if (slot >= n_committed) continue;
+    ahead.keys[group] = slot_address(tile, pages, slot, std::int64_t{tile.head_dim} * 2);
   }
   return ahead;
 }
@@ -117,7 +123,7 @@ template <class Block, class State>
 void attend_blocks(const AttentionTile& tile, Block& block, State& state) {
   const TileRanks ranks = ranks_of(tile);
   for (std::int32_t first = ranks.begin; first < ranks.end; first += kBlockSlots) {
-    block.ahead = find_ahead(tile, first + kBlocksAhead * kBlockSlots);
+    block.ahead = find_ahead(tile, first + kBlocksAhead * kBlockSlots, ranks.end);
     if (first < tile.rows[0].n_listed) listed_slot(tile, first, state.block_begin);
     const auto is_plain_to = [&](int r) { return is_plain(tile.rows[r], first); };
     find_plain_slots(tile, first, state.block_begin, block.at);

@@ -114,9 +114,12 @@ SLIP_LANES TileRanks ranks_of(const AttentionTile& tile) {
   return all;
 }
 
+SLIP_LANES const std::byte* slot_address(const AttentionTile& tile, const std::int32_t* pages, std::int32_t slot,
+                                         std::int64_t slot_bytes) {
+  return tile.keys + pages[slot / tile.page_tokens] * tile.page_stride_bytes + slot % tile.page_tokens * slot_bytes;
+}
 SLIP_LANES const std::byte* slot_address(const AttentionTile& tile, std::int32_t slot, std::int64_t slot_bytes) {
-  return tile.keys + tile.pages[slot / tile.page_tokens] * tile.page_stride_bytes +
-         slot % tile.page_tokens * slot_bytes;
+  return slot_address(tile, tile.pages, slot, slot_bytes);
 }
 
 SLIP_LANES int round_to_lanes(int n) {

@@ -32,8 +32,8 @@ struct MatmulTile {
   std::int64_t next_step_bytes = 0;        // how much of them to fetch at each step of depth
 };
 
-// Rows of activations for matmul_bf16: `out` takes x [n_rows, n] in pairs, filled up with zeros to a pair or, in a class
-// that wants blocks, to a block.
+// Rows of activations for matmul_bf16: `out` takes x [n_rows, n] in pairs, filled up with zeros to a pair or, in a
+// class that wants blocks, to a block.
 struct Bf16Rows {
   const float* x = nullptr;
   std::int64_t x_stride = 0, n_rows = 0, n = 0;
@@ -62,6 +62,8 @@ struct AttentionTile {
   int n_rows = 0;
   int n_heads = 0;
   const std::int32_t* pages = nullptr;
+  const std::int32_t* next_pages = nullptr;  // of the tile that the same thread takes next, for fetching; null: unknown
+  std::int32_t next_committed = 0;
   const SlotRange* visible = nullptr;
   std::size_t n_visible_ranges = 0;
   const std::byte* keys = nullptr;  // this kv head in page 0

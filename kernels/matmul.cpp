@@ -180,8 +180,8 @@ std::vector<MatrixRows> gated_parts(const MatrixRows& gate, const MatrixRows& up
   return parts;
 }
 
-void gated_matmul(const PackedMatrix& gate_up, std::span<const float> bias, const Activations& x,
-                  const Activations& to, ThreadPool& pool) {
+void gated_matmul(const PackedMatrix& gate_up, std::span<const float> bias, const Activations& x, const Activations& to,
+                  ThreadPool& pool) {
   static_assert(2 * kGatedRows == kPanelColumns && kGatedRows % Activations::kBlockValues == 0);
   SLIP_CHECK(gate_up.n_out() == ceil_div(to.n_in(), kGatedRows) * kPanelColumns, "a weight of gated_parts()");
   SLIP_CHECK(to.n_rows() == x.n_rows() && to.n_tiles() == x.n_tiles(), "as many rows, of the same format");
