@@ -12,6 +12,7 @@
 #include "cli/load_model.h"
 #include "common/file.h"
 #include "engine/model/tokenizer.h"
+#include "kernels/cuda/stream_queue.h"
 #include "server/gatekeeper.h"
 #include "server/tls.h"
 
@@ -65,6 +66,9 @@ std::vector<Error> faults_of(const ServeConfig& config, const std::string& key_i
   check([&] { check_model(config.target); });
   check([&] { Tokenizer::load(config.target); });
   check([&] { check_draft(config); });
+  check([&] {
+    if (config.device == Device::kCuda) kernels::cuda::describe_device();
+  });
   check([&] { check_host(config.server.host); });
   check([&] {
     const ApiKeys environment = ApiKeys::of_environment(key_in_environment);

@@ -14,6 +14,7 @@
 #include "cli/load_model.h"
 #include "cli/prompt_file.h"
 #include "cli/response_format_file.h"
+#include "cli/target_worker.h"
 #include "cli/usable_cores.h"
 #include "common/error.h"
 #include "engine/engine.h"
@@ -25,7 +26,8 @@ namespace {
 constexpr std::int32_t kMostNodes = 17;  // rows of one sequence in a pass: its last token and the deepest proposal
 
 struct GenerateOptions {
-  std::string target, draft, swap_draft, prompt, prompts, chat_template, response_format, dtype = "bfloat16";
+  std::string target, draft, swap_draft, prompt, prompts, chat_template, response_format, dtype = "bfloat16",
+                                                                                          device = "cpu";
   bool chat = false, checksums = false, json = false;
   std::optional<int> k, logprobs;
   SamplingParams sampling{.temperature = 0};
@@ -65,6 +67,7 @@ class GenerateRun {
       : options_(options), pool_(options.threads > 0 ? options.threads : usable_cores()) {
     rows_ = options.prompts.empty() ? std::vector<PromptRow>{{1, options.prompt}} : read_prompt_file(options.prompts);
     const Dtype dtype = parse_dtype(options.dtype);
+    device_ = open_target_device(parse_device(options.device, dtype));
     model_ = load_target(options.target, dtype);
     if (options.chat) template_.emplace(ChatTemplate::load(options.target, options.chat_template));
     k_ = options.draft.empty() ? 0 : options.k.value_or(EngineOptions{}.k);
@@ -104,9 +107,10 @@ class GenerateRun {
     const ModelConfig& config = model_.weights->config;
     const std::int32_t pages_each = (config.max_positions + PagePool::kPageTokens - 1) / PagePool::kPageTokens;
     const std::int32_t scored_rows = kMostNodes * options.max_running + 1;
-    auto worker = std::make_unique<LocalWorker>(model_.weights, options.prefill_chunk + scored_rows, scored_rows,
-                                                pages_each * options.max_running, pool_);
-    return {options, std::move(worker), model_.tokenizer, pool_, nullptr, {&swaps}};
+    const WorkerSize size{options.prefill_chunk + scored_rows, scored_rows, pages_each * options.max_running};
+    auto worker = make_target_worker(device_, model_.weights, size, pool_);
+    auto proposer = make_proposer(device_, options, *worker, pool_);
+    return {options, std::move(worker), model_.tokenizer, std::move(proposer), nullptr, {&swaps}};
   }
 
   void submit(Engine& engine, AnswerPrinter& printer, std::size_t i) {
@@ -145,6 +149,7 @@ class GenerateRun {
   const GenerateOptions& options_;
   kernels::ThreadPool pool_;
   std::vector<PromptRow> rows_;
+  TargetDevice device_;
   TargetModel model_;
   std::optional<ChatTemplate> template_;
   int k_ = 0;
@@ -235,6 +240,7 @@ void add_model_options(CLI::App& command, GenerateOptions& options) {
   command.add_option("--k", options.k, "Tokens drafted a step (default 3 with a draft); 0 decodes plainly")
       ->check(CLI::Range(0, 16));
   command.add_option("--dtype", options.dtype, "bfloat16 (default) or float32");
+  command.add_option("--device", options.device, "cpu (default) or cuda: where target and draft run");
   command.add_option("--threads", options.threads, "Threads of the forward pass (default: the cores we may use)")
       ->check(CLI::PositiveNumber);
   command.add_option("--swap-draft", options.swap_draft, "For testing: a second draft, swapped in and out")

@@ -40,6 +40,19 @@ Dtype parse_dtype(const std::string& name) {
               "dtype");
 }
 
+Device parse_device(const std::string& name, Dtype dtype) {
+  if (name != "cpu" && name != "cuda") {
+    throw Error(ErrorCode::kInvalidArgument, "device \"" + name + "\" is not one we run on", "use cpu or cuda",
+                "device");
+  }
+  if (name == "cpu") return Device::kCpu;
+  if (dtype != Dtype::kBFloat16) {
+    throw Error(ErrorCode::kUnsupported, "device \"cuda\" computes in bfloat16 alone",
+                "leave dtype at bfloat16, or use device cpu", "device");
+  }
+  return Device::kCuda;
+}
+
 TargetModel load_target(const std::filesystem::path& folder, Dtype dtype) {
   TargetModel target;
   target.weights = ModelWeights::load(folder, dtype);

@@ -13,6 +13,8 @@ namespace slip::cli {
 
 // "bfloat16" or "float32"; anything else is Error{kInvalidArgument}.
 Dtype parse_dtype(const std::string& name);
+// Error{kInvalidArgument} for another than "cpu" and "cuda"; Error{kUnsupported} for a dtype that a device does not do.
+Device parse_device(const std::string& name, Dtype dtype);
 
 // A target as commands use it: weights and words, read from one Hugging Face folder.
 struct TargetModel {

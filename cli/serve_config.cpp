@@ -58,6 +58,12 @@ void read_model(TomlSection section, ServeConfig& config) {
   std::string dtype = config.dtype == Dtype::kFloat32 ? "float32" : "bfloat16";
   section.read_choice("dtype", dtype, {"bfloat16", "float32"});
   config.dtype = dtype == "float32" ? Dtype::kFloat32 : Dtype::kBFloat16;
+  std::string device = config.device == Device::kCuda ? "cuda" : "cpu";
+  section.read_choice("device", device, {"cpu", "cuda"});
+  config.device = device == "cuda" ? Device::kCuda : Device::kCpu;
+  if (config.device == Device::kCuda && config.dtype != Dtype::kBFloat16) {
+    section.refuse("device", "\"cuda\" computes in bfloat16 alone: leave dtype at \"bfloat16\", or use \"cpu\"");
+  }
   section.read("threads", config.threads, 0, 1024);
   section.read("pin_threads", config.pin_threads);
   section.read("cache_tokens", config.cache_tokens, 0, kMaxInt32);

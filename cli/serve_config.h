@@ -32,6 +32,7 @@ struct ServeConfig {
   std::filesystem::path chat_template;    // a Jinja file; empty: the target's own
   std::vector<std::string> served_names;  // empty: the target folder's name
   Dtype dtype = Dtype::kBFloat16;
+  Device device = Device::kCpu;   // of target and drafts
   int threads = 0;                // 0: the cores we may use, less learning's
   bool pin_threads = true;        // each stays on a CPU of its own, if there is one for each
   std::int32_t cache_tokens = 0;  // slots of the target's cache; 0: max_running × context, within a quarter of memory

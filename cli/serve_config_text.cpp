@@ -27,6 +27,7 @@ toml::table model_table(const ServeConfig& config) {
                      {"chat_template", config.chat_template.string()},
                      {"served_names", list(config.served_names)},
                      {"dtype", config.dtype == Dtype::kFloat32 ? "float32" : "bfloat16"},
+                     {"device", config.device == Device::kCuda ? "cuda" : "cpu"},
                      {"threads", config.threads},
                      {"pin_threads", config.pin_threads},
                      {"cache_tokens", config.cache_tokens}};

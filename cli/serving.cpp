@@ -11,6 +11,7 @@
 #include "cli/draft_shelf.h"
 #include "cli/load_model.h"
 #include "cli/recorder.h"
+#include "cli/target_worker.h"
 #include "cli/usable_cores.h"
 #include "cli/usable_memory.h"
 #include "cli/version.h"
@@ -20,6 +21,7 @@
 #include "common/log.h"
 #include "distill/governor.h"
 #include "engine/cache/page_pool.h"
+#include "kernels/cuda/stream_queue.h"
 #include "kernels/matmul.h"
 #include "kernels/thread_pool.h"
 #include "router/router_saver.h"
@@ -31,7 +33,6 @@ namespace {
 
 constexpr const char* kRouterFile = "router.state";
 constexpr std::chrono::milliseconds kRouterSaveInterval{1000};  // what promise 5 allows
-constexpr std::uint64_t kCacheShare = 4;  // of the memory we may use, one part is the target's cache at most
 
 std::string folder_name(const std::filesystem::path& folder) {
   const auto normal = std::filesystem::absolute(folder).lexically_normal();
@@ -42,12 +43,13 @@ std::string megabytes(std::uint64_t bytes) {
   return std::to_string((bytes + (1U << 20) - 1) >> 20) + " MiB";
 }
 
-std::int32_t cache_pages(const ServeConfig& config, const ModelConfig& target) {
+std::int32_t cache_pages(const ServeConfig& config, const TargetDevice& device, const ModelWeights& weights) {
+  const ModelConfig& target = weights.config;
   const auto per_page = static_cast<std::int64_t>(PagePool::kPageTokens);
   const std::int64_t one_context = (target.max_positions + per_page - 1) / per_page;
   if (config.cache_tokens > 0) return static_cast<std::int32_t>((config.cache_tokens + per_page - 1) / per_page);
   const auto affordable =
-      static_cast<std::int64_t>(usable_memory_bytes() / kCacheShare / PagePool::page_bytes(target, config.dtype));
+      static_cast<std::int64_t>(affordable_cache_bytes(device, weights) / PagePool::page_bytes(target, config.dtype));
   return static_cast<std::int32_t>(
       std::max(one_context, std::min(one_context * config.engine.max_running, affordable)));
 }
@@ -69,13 +71,14 @@ EngineOptions engine_options(const ServeConfig& config) {
   return options;
 }
 
-std::unique_ptr<Worker> make_worker(const ServeConfig& config, const std::shared_ptr<const ModelWeights>& weights,
-                                    kernels::ThreadPool& pool) {
+std::unique_ptr<Worker> make_worker(const ServeConfig& config, const TargetDevice& device,
+                                    const std::shared_ptr<const ModelWeights>& weights, kernels::ThreadPool& pool) {
   const EngineOptions& engine = config.engine;
   // A step verifies every running sequence's proposal beside a chunk of prompts.
   const std::int32_t decode_rows = engine.max_running * (engine.k + 1);
-  return std::make_unique<LocalWorker>(weights, decode_rows + engine.prefill_chunk, decode_rows + engine.max_running,
-                                       cache_pages(config, weights->config), pool);
+  const WorkerSize size{decode_rows + engine.prefill_chunk, decode_rows + engine.max_running,
+                        cache_pages(config, device, *weights)};
+  return make_target_worker(device, weights, size, pool);
 }
 
 std::unique_ptr<Governor> make_governor(const GovernorChoice& choice) {
@@ -161,8 +164,9 @@ struct Serving::State {
         quotas(given_quotas),
         lock(config.data_dir),
         disk(std::make_shared<DiskSpace>(config.data_dir, config.min_free_bytes)),
+        device(open_target_device(config.device)),
         target(load_target(config.target, config.dtype)),
-        fingerprint(system_fingerprint(config.target, config.dtype)),
+        fingerprint(system_fingerprint(config.target, config.dtype, config.device)),
         topics(config.topics),
         router(make_router(config, topics)),
         store(private_folder(config.data_dir / "drafts"), config.retention),
@@ -197,12 +201,14 @@ struct Serving::State {
 
   void start_engine() {
     pool.emplace(engine_threads(config, learner != nullptr), engine_pinning(config));
-    auto worker = make_worker(config, target.weights, *pool);
+    auto worker = make_worker(config, device, target.weights, *pool);
     cache_bytes = static_cast<std::uint64_t>(worker->cache().n_pages()) *
                   PagePool::page_bytes(target.weights->config, config.dtype);
     std::vector<StepListener*> listeners = {&*recorder, &quotas};
     if (governor) listeners.push_back(governor.get());
-    engine.emplace(engine_options(config), std::move(worker), target.tokenizer, *pool, learner.get(),
+    const EngineOptions options = engine_options(config);
+    auto proposer = make_proposer(device, options, *worker, *pool);
+    engine.emplace(options, std::move(worker), target.tokenizer, std::move(proposer), learner.get(),
                    std::move(listeners));
     std::promise<void> ended;
     engine_ended = ended.get_future();
@@ -218,6 +224,7 @@ struct Serving::State {
   StepListener& quotas;
   DataDirectoryLock lock;
   const std::shared_ptr<DiskSpace> disk;
+  const TargetDevice device;  // null: the CPU
   TargetModel target;
   const std::string fingerprint;
   TopicTable topics;
@@ -307,9 +314,14 @@ std::vector<std::string> Serving::start_up_lines() const {
   lines.push_back("model " + folder_name(config.target) + ": " + std::to_string(shape.parameters() / 100'000 / 10) +
                   "." + std::to_string(shape.parameters() / 100'000 % 10) + "M parameters, " + dtype + ", context " +
                   std::to_string(shape.max_positions));
+  if (state.device != nullptr) {
+    lines.push_back("device: " + kernels::cuda::describe_device() + ", for target and drafts: weights and a cache of " +
+                    megabytes(state.cache_bytes) + " there");
+  }
   lines.push_back("memory: weights " + megabytes(state.target.weights->bytes()) + " packed for " +
                   kernels::isa_class_name(kernels::isa_class()) + " in " +
-                  std::to_string(state.target.weights->load_us / 1000) + " ms, cache " + megabytes(state.cache_bytes) +
+                  std::to_string(state.target.weights->load_us / 1000) + " ms" +
+                  (state.device == nullptr ? ", cache " + megabytes(state.cache_bytes) : "") +
                   (state.shelf.base ? ", base draft " + megabytes(state.shelf.base->weights->bytes()) : "") + " of " +
                   megabytes(usable_memory_bytes()));
   lines.push_back("threads: engine " + std::to_string(state.pool->n_threads()) +

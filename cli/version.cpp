@@ -7,11 +7,13 @@
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <vector>
 
 #include "checkpoints/store_folder.h"
 #include "cli/command.h"
 #include "engine/model/fingerprint.h"
+#include "kernels/cuda/stream_queue.h"
 #include "kernels/matmul.h"
 
 namespace slip::cli {
@@ -56,6 +58,15 @@ std::string joined(const std::vector<std::string>& words) {
   return line.empty() ? "none" : line;
 }
 
+// What `device = "cuda"` would take; empty: it would be refused.
+std::optional<std::string> cuda_device() {
+  try {
+    return kernels::cuda::describe_device();
+  } catch (const std::exception&) {
+    return std::nullopt;
+  }
+}
+
 }  // namespace
 
 std::string version_text() {
@@ -64,6 +75,7 @@ std::string version_text() {
   text += "compiler: " + compiler_name() + "\n";
   text += "LibTorch: " TORCH_VERSION "\n";
   text += "CUDA: " SLIPSTREAM_CUDA_TEXT "\n";
+  text += "CUDA device: " + cuda_device().value_or("none") + "\n";
   text += "CPU features: " + joined(cpu_features()) + "\n";
   text += std::string("matrix instructions: ") + kernels::isa_class_name(kernels::isa_class());
   return text;
@@ -76,17 +88,19 @@ std::string version_json() {
       {"compiler", compiler_name()},
       {"libtorch", TORCH_VERSION},
       {"cuda", std::string(SLIPSTREAM_CUDA_TEXT) == "yes"},
+      {"cuda_device", cuda_device() ? nlohmann::ordered_json(*cuda_device()) : nlohmann::ordered_json()},
       {"cpu_features", cpu_features()},
       {"matrix_instructions", kernels::isa_class_name(kernels::isa_class())},
   };
   return facts.dump();
 }
 
-std::string system_fingerprint(const std::filesystem::path& target, Dtype dtype) {
+std::string system_fingerprint(const std::filesystem::path& target, Dtype dtype, Device device) {
   constexpr std::size_t kDigits = 16;
   const std::string build =
       SLIPSTREAM_VERSION "\n" SLIPSTREAM_COMMIT "\n" + compiler_name() + "\n" SLIPSTREAM_CUDA_TEXT;
-  const std::string machine = kernels::isa_class_name(kernels::isa_class());
+  const std::string machine =
+      device == Device::kCuda ? kernels::cuda::describe_device() : kernels::isa_class_name(kernels::isa_class());
   const std::string model = model_fingerprint(target) + "\n" + std::to_string(static_cast<int>(dtype));
   return "fp_" + sha256_of(build + "\n" + machine + "\n" + model).substr(0, kDigits);
 }

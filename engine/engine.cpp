@@ -6,7 +6,6 @@
 #include "common/clock.h"
 #include "engine/contain.h"
 #include "engine/request_check.h"
-#include "engine/speculate/draft_model_proposer.h"
 #include "engine/stages.h"
 
 namespace slip {
@@ -14,16 +13,6 @@ namespace slip {
 namespace {
 
 constexpr std::int32_t kDeepest = 16;
-
-std::unique_ptr<Proposer> draft_model_proposer(const EngineOptions& options, Worker& target,
-                                               kernels::ThreadPool& pool) {
-  DraftModelOptions draft;
-  draft.n_pages = options.draft_pages > 0 ? options.draft_pages : 2 * target.cache().n_pages();
-  draft.max_running = options.max_running;
-  draft.prompt_chunk = options.prefill_chunk;
-  draft.catch_up_chunk = options.catch_up_chunk;
-  return std::make_unique<DraftModelProposer>(draft, target.config(), pool);
-}
 
 void check_options(const EngineOptions& options, const Worker& target) {
   const auto require = [](bool condition, const char* param, const char* message) {
@@ -40,11 +29,20 @@ void check_options(const EngineOptions& options, const Worker& target) {
 
 }  // namespace
 
+DraftModelOptions draft_model_options(const EngineOptions& options, Worker& target) {
+  DraftModelOptions draft;
+  draft.n_pages = options.draft_pages > 0 ? options.draft_pages : 2 * target.cache().n_pages();
+  draft.max_running = options.max_running;
+  draft.prompt_chunk = options.prefill_chunk;
+  draft.catch_up_chunk = options.catch_up_chunk;
+  return draft;
+}
+
 Engine::Engine(EngineOptions options, std::unique_ptr<Worker> target, std::shared_ptr<const Tokenizer> tokenizer,
                kernels::ThreadPool& pool, ObservationSink* observations, std::vector<StepListener*> listeners)
     : options_(options) {
   check_options(options, *target);
-  auto proposer = draft_model_proposer(options, *target, pool);
+  auto proposer = std::make_unique<DraftModelProposer>(draft_model_options(options, *target), target->config(), pool);
   state_ = std::make_unique<State>(options_, std::move(target), std::move(tokenizer), std::move(proposer), observations,
                                    std::move(listeners));
 }

@@ -10,6 +10,7 @@
 #include "engine/model/tokenizer.h"
 #include "engine/model/transformer.h"
 #include "engine/request.h"
+#include "engine/speculate/draft_model_proposer.h"
 #include "engine/speculate/observation.h"
 #include "engine/speculate/proposer.h"
 #include "engine/step_listener.h"
@@ -26,6 +27,9 @@ struct EngineOptions {
   std::int32_t top_k_observed = TopK::kDefault;
   std::optional<std::uint64_t> seed;  // of the seeds drawn for requests that bring none; empty: from the system
 };
+
+// What a draft model that runs ahead of `target` gets to know of the engine's options.
+DraftModelOptions draft_model_options(const EngineOptions& options, Worker& target);
 
 // Continuous batching with speculative decoding. `step()` reads plan → propose → select → verify → accept → emit →
 // record. Threads: submit() and cancel() from any thread; step(), run() and all state belong to one engine thread. A

@@ -11,14 +11,27 @@
 
 namespace slip {
 
+// Where the bytes of a PagePool's pages are: in the host's memory or a device's.
+class PageMemory {
+ public:
+  virtual ~PageMemory() = default;
+  virtual std::byte* data() const = 0;
+  // `count` blocks of `bytes` each, `stride` from one to the next on either side. A block may be its own copy.
+  virtual void copy_blocks(std::byte* to, const std::byte* from, std::size_t bytes, std::size_t stride,
+                           std::size_t count) = 0;
+};
+
 // The memory of one model shape's keys and values, in pages of `page_tokens` slots that each span all layers.
 // Threads: the engine thread only (or whoever owns this pool).
 class PagePool {
  public:
   static constexpr int kPageTokens = 16;
 
-  // Error{kTooLarge} when the machine cannot give n_pages × page_bytes. Memory is touched only as pages are used.
+  // In the host's memory. Error{kTooLarge} when the machine cannot give n_pages × page_bytes. Memory is touched only as
+  // pages are used.
   PagePool(const ModelConfig& config, Dtype dtype, std::int32_t n_pages);
+  // REQUIRES: n_pages × page_bytes bytes in `memory`.
+  PagePool(const ModelConfig& config, Dtype dtype, std::int32_t n_pages, std::unique_ptr<PageMemory> memory);
 
   // A page's index, or -1 when none is free.
   std::int32_t allocate();
@@ -27,7 +40,7 @@ class PagePool {
   std::int32_t n_pages() const { return n_pages_; }
   static std::size_t page_bytes(const ModelConfig& config, Dtype dtype);
 
-  kernels::PagedKv layer(int index) const;
+  kernels::PagedKv layer(int index) const;  // addresses in the pool's memory
   // All layers; tree compaction.
   void copy_slot(std::int32_t from_page, int from_offset, std::int32_t to_page, int to_offset);
 
@@ -35,11 +48,7 @@ class PagePool {
   ModelConfig config_;
   Dtype dtype_;
   std::int32_t n_pages_;
-  struct Unmap {
-    std::size_t bytes;
-    void operator()(std::byte* memory) const;
-  };
-  std::unique_ptr<std::byte[], Unmap> memory_;  // page-aligned: [page][layer][k, v][kv head][slot][head_dim]
+  std::unique_ptr<PageMemory> memory_;  // [page][layer][k, v][kv head][slot][head_dim]
   std::vector<std::int32_t> free_;
   std::vector<bool> taken_;  // [n_pages], so that a page given back twice is noticed
 };

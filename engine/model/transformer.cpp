@@ -8,6 +8,7 @@
 #include <functional>
 
 #include "common/error.h"
+#include "engine/model/step_check.h"
 #include "engine/model/workspace_buffers.h"
 #include "kernels/attention.h"
 #include "kernels/elementwise.h"
@@ -51,52 +52,7 @@ void for_rows(kernels::ThreadPool& pool, std::int32_t begin, std::int32_t end, c
   }
 }
 
-void check_rows(const Pass& pass) {
-  const StepInput& input = pass.input;
-  SLIP_CHECK(input.positions.size() == input.tokens.size(), "a position for each token");
-  SLIP_CHECK(pass.n_rows() <= pass.buffers.max_rows, "the step has more rows than the workspace");
-  SLIP_CHECK(static_cast<std::int32_t>(input.logit_rows.size()) <= pass.buffers.max_logit_rows,
-             "the step wants more logits than the workspace has rows for");
-  for (std::size_t row = 0; row < input.tokens.size(); ++row) {
-    SLIP_CHECK(input.tokens[row] >= 0 && input.tokens[row] < pass.config.vocab_size, "a token outside the vocabulary");
-    SLIP_CHECK(input.positions[row] >= 0 && input.positions[row] < pass.config.max_positions,
-               "a position outside the model's context");
-  }
-  for (std::size_t i = 0; i < input.logit_rows.size(); ++i) {
-    SLIP_CHECK(input.logit_rows[i] > (i == 0 ? -1 : input.logit_rows[i - 1]) && input.logit_rows[i] < pass.n_rows(),
-               "logit rows ascend and lie within the step");
-  }
-}
-
-void check_visible(const KvView& kv) {
-  std::int32_t end = 0;
-  for (const PageRange& range : kv.visible) {
-    SLIP_CHECK(range.begin >= end && range.end >= range.begin && range.end <= kv.n_cached,
-               "visible ranges ascend, are disjoint and lie within the cached slots");
-    end = range.end;
-  }
-}
-
-void check_sequences(const Pass& pass) {
-  const StepInput& input = pass.input;
-  const std::size_t n_sequences = input.kv.size();
-  SLIP_CHECK(input.row_begin.size() == n_sequences + 1 && input.row_begin.front() == 0 &&
-                 input.row_begin.back() == pass.n_rows(),
-             "row borders cover the step");
-  SLIP_CHECK(input.weights.empty() || input.weights.size() == n_sequences, "a weight index for each sequence");
-  SLIP_CHECK(input.ancestors.empty() ||
-                 input.ancestors.size() == input.tokens.size() * static_cast<std::size_t>(input.ancestor_words),
-             "ancestor words for each row");
-  for (std::size_t s = 0; s < n_sequences; ++s) {
-    const KvView& kv = input.kv[s];
-    const std::int32_t n_rows = input.row_begin[s + 1] - input.row_begin[s];
-    SLIP_CHECK(n_rows >= 0, "row borders ascend");
-    SLIP_CHECK(input.ancestors.empty() || n_rows <= 64 * input.ancestor_words, "an ancestor bit for each row");
-    SLIP_CHECK(kv.pages != nullptr && kv.n_cached + n_rows <= kv.pages->capacity_slots(), "no room was reserved");
-    SLIP_CHECK(kv.encoder == nullptr && kv.positions == CachePositions::kOriginal,
-               "encoders and compacted positions are not built yet");
-    check_visible(kv);
-  }
+void check_family(const Pass& pass) {
   for (const ModelWeights* weights : pass.family) {
     SLIP_CHECK(weights != nullptr && weights->config.same_shape(pass.config), "a family shares one shape");
   }
@@ -312,8 +268,8 @@ Transformer::Transformer(const ModelConfig& config, kernels::ThreadPool& pool)
 void Transformer::forward(std::span<const ModelWeights* const> family, const StepInput& input, PagePool& cache,
                           Workspace& workspace, StepOutput& output) const {
   const Pass pass{config_, family, input, cache, workspace.buffers(), *pool_, rope_};
-  check_rows(pass);
-  check_sequences(pass);
+  check_step(input, config_, {pass.buffers.max_rows, pass.buffers.max_logit_rows});
+  check_family(pass);
   gather_runs(pass);
   gather_attention_rows(pass);
   embed(pass);

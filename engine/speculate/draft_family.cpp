@@ -1,65 +1,79 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/speculate/draft_family.h"
 
+#include <algorithm>
+#include <cmath>
+
 #include "common/error.h"
+#include "common/log.h"
+#include "engine/speculate/token_path.h"
+#include "kernels/elementwise.h"
 
 namespace slip {
 
-DraftFamily::DraftFamily(const ModelWeights& first, Size size, kernels::ThreadPool& pool)
-    : dtype_(first.dtype),
-      transformer_(first.config, pool),
-      cache_(first.config, first.dtype, size.n_pages),
-      workspace_(first.config, size.max_rows, size.max_logit_rows),
-      logits_(std::make_unique_for_overwrite<float[]>(static_cast<std::size_t>(size.max_logit_rows) *
-                                                      static_cast<std::size_t>(first.config.vocab_size))) {}
-
-bool DraftFamily::fits(const ModelWeights& weights) const {
-  return weights.dtype == dtype_ && weights.config.same_shape(config());
+std::string describe(const DraftVersion& version) {
+  return "draft " + version.name + " v" + std::to_string(version.number);
 }
 
-void DraftFamily::gather(std::span<const DraftFeed> feeds) {
-  tokens_.clear();
-  positions_.clear();
-  row_begin_.assign(1, 0);
-  logit_rows_.clear();
-  kv_.clear();
-  weight_index_.clear();
-  members_.clear();
-  for (const DraftFeed& feed : feeds) {
-    if (members_.empty() || members_.back() != feed.weights) members_.push_back(feed.weights);
-    weight_index_.push_back(static_cast<std::uint16_t>(members_.size() - 1));
-    for (std::size_t i = 0; i < feed.tokens.size(); ++i) {
-      tokens_.push_back(feed.tokens[i]);
-      positions_.push_back(feed.n_cached + static_cast<std::int32_t>(i));
-    }
-    row_begin_.push_back(static_cast<std::int32_t>(tokens_.size()));
-    if (feed.wants_logits) logit_rows_.push_back(row_begin_.back() - 1);
-    KvView view;
-    view.pages = feed.pages;
-    view.n_cached = feed.n_cached;
-    kv_.push_back(view);
+std::span<const std::int32_t> GrowingChain::unread() const {
+  *n_cached = std::min(*n_cached, static_cast<std::int32_t>(sequence->tokens.size()) - 1);
+  return sequence->tokens.subspan(static_cast<std::size_t>(*n_cached));
+}
+
+void DraftFamily::grow_by_logits(std::span<GrowingChain> chains) {
+  for (std::int32_t depth = 0; feed_depth(chains, depth); ++depth) {
+    for (std::size_t i = 0; i < fed_.size(); ++i) extend(*fed_[i], logits(i));
   }
 }
 
-void DraftFamily::run(std::span<const DraftFeed> feeds) {
-  gather(feeds);
-  StepInput input;
-  input.tokens = tokens_;
-  input.positions = positions_;
-  input.row_begin = row_begin_;
-  input.kv = kv_;
-  input.logit_rows = logit_rows_;
-  input.weights = weight_index_;
-  StepOutput output;
-  output.logits =
-      TensorView::contiguous(logits_.get(), {static_cast<std::int64_t>(logit_rows_.size()), config().vocab_size});
-  transformer_.forward(members_, input, cache_, workspace_, output);
-  ++n_passes_;
+// One pass for every chain that still grows; false when none does.
+bool DraftFamily::feed_depth(std::span<GrowingChain> chains, std::int32_t depth) {
+  feeds_.clear();
+  fed_.clear();
+  for (GrowingChain& chain : chains) {
+    if (depth >= chain.nodes || *chain.broken) continue;
+    const auto tokens = depth == 0 ? chain.unread() : std::span<const std::int32_t>(chain.proposal->tokens).last(1);
+    feeds_.push_back({chain.version->weights.get(), chain.pages, *chain.n_cached, tokens, /*wants_logits=*/true});
+    fed_.push_back(&chain);
+  }
+  if (feeds_.empty()) return false;
+  run(feeds_);
+  for (std::size_t i = 0; i < fed_.size(); ++i) {
+    *fed_[i]->n_cached += static_cast<std::int32_t>(feeds_[i].tokens.size());
+  }
+  return true;
 }
 
-std::span<const float> DraftFamily::logits(std::size_t i) const {
-  const auto vocab = static_cast<std::size_t>(config().vocab_size);
-  return {logits_.get() + i * vocab, vocab};
+void DraftFamily::extend(GrowingChain& chain, std::span<const float> logits) {
+  const SequenceRef& sequence = *chain.sequence;
+  Proposal& proposal = *chain.proposal;
+  const auto depth = static_cast<std::uint32_t>(proposal.size());
+  const std::int32_t parent = static_cast<std::int32_t>(depth) - 1;
+  RandomAddress address = sequence.next_address();
+  address.output_index += depth;
+  std::int32_t token = 0;
+  double log_q = 0;
+  const bool deterministic = proposal.law == ProposalLaw::kDeterministic;
+  if (deterministic && !sequence.sampling->edits_logits()) {
+    token = static_cast<std::int32_t>(kernels::argmax(logits));
+    if (sequence.wants_probability) log_q = logits[static_cast<std::size_t>(token)] - log_normalizer(logits);
+  } else {
+    write_token_path(sequence.tokens, proposal, parent, path_);
+    try {
+      transform_logits(logits, *sequence.sampling, sequence.row_context(path_), q_);
+    } catch (const Error& error) {  // the draft's numbers broke: the target goes on without it
+      log_warn(describe(*chain.version) + ": " + error.message());
+      *chain.broken = true;
+      return;
+    }
+    token = deterministic                          ? q_.ids.front()
+            : proposal.law == ProposalLaw::kGumbel ? sample_gumbel(q_, address)
+                                                   : sample_inverse_cdf(q_, uniform(address, RandomPurpose::kDraft));
+    log_q = std::log(q_.probability(token));
+    // Only the rejection rule looks at q; a coupled verdict asks for nothing but the token.
+    if (proposal.law == ProposalLaw::kSampled) proposal.add_q(q_);
+  }
+  proposal.add_to_chain(token, log_q);
 }
 
 }  // namespace slip

@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "engine/model/transformer.h"
+#include "engine/speculate/proposer.h"
 
 namespace slip {
 
@@ -19,39 +19,64 @@ struct DraftFeed {
   bool wants_logits = false;             // of the last token
 };
 
-// Drafts of one shape and dtype: one cache, one workspace, one forward pass for all of them, whichever weights a
-// sequence uses. Threads: one owner.
+// One sequence's chain while a draft runs ahead.
+struct GrowingChain {
+  const SequenceRef* sequence = nullptr;
+  const DraftVersion* version = nullptr;
+  PageTable* pages = nullptr;
+  std::int32_t* n_cached = nullptr;  // of the draft's cache: moves along
+  Proposal* proposal = nullptr;      // its law is set
+  std::int32_t nodes = 0;            // at most so many
+  bool* broken = nullptr;            // set when the draft's numbers are not finite
+
+  // Committed tokens that the draft has not read, the last one at least. Rows of a proposal that was never judged are
+  // not committed ones: forgets them first.
+  std::span<const std::int32_t> unread() const;
+};
+
+// Drafts that share a cache and their passes: all of one shape on the CPU (LocalDraftFamily), the versions of one draft
+// on a device (DeviceDraftFamily). Threads: one owner.
 class DraftFamily {
  public:
   struct Size {
     std::int32_t n_pages = 0, max_rows = 0, max_logit_rows = 0;
   };
-  // Error{kTooLarge} when there is no memory for the cache.
-  DraftFamily(const ModelWeights& first, Size size, kernels::ThreadPool& pool);
+  virtual ~DraftFamily() = default;
 
-  bool fits(const ModelWeights& weights) const;
-  const ModelConfig& config() const { return transformer_.config(); }
-  PagePool& cache() { return cache_; }
+  virtual bool fits(const DraftVersion& version) const = 0;
+  // Makes a version that fits ready for passes, and keeps it so as long as what comes back is held. Null: there is no
+  // room for it at the moment.
+  virtual std::shared_ptr<const void> admit(const std::shared_ptr<const DraftVersion>& version) = 0;
+  virtual const ModelConfig& config() const = 0;
+  virtual PagePool& cache() = 0;
+  virtual std::int64_t n_passes() const = 0;
 
-  // REQUIRES: feeds of equal weights stand together; every page table has room; rows within Size.
-  void run(std::span<const DraftFeed> feeds);
-  // After run(): the logits of the i-th feed that wanted them, [vocab].
-  std::span<const float> logits(std::size_t i) const;
-  std::int64_t n_passes() const { return n_passes_; }
+  // Caches what the feeds hold. REQUIRES of both: admitted weights, those that are equal stand together; room in every
+  // page table; rows within Size.
+  virtual void read(std::span<const DraftFeed> feeds) = 0;
+  // Chooses each chain's tokens by the request's own law: the target's transform, the target's noise. May reorder
+  // chains that use the same weights.
+  virtual void propose(std::span<GrowingChain> chains) = 0;
+
+ protected:
+  // propose() with one pass a depth, whose logits go through the CPU's transform and draws.
+  void grow_by_logits(std::span<GrowingChain> chains);
+  // One pass; then the logits [vocab] of the i-th feed that wanted them, until the next.
+  virtual void run(std::span<const DraftFeed> feeds) = 0;
+  virtual std::span<const float> logits(std::size_t i) const = 0;
 
  private:
-  void gather(std::span<const DraftFeed> feeds);
+  bool feed_depth(std::span<GrowingChain> chains, std::int32_t depth);
+  void extend(GrowingChain& chain, std::span<const float> logits);
 
-  Dtype dtype_;
-  Transformer transformer_;
-  PagePool cache_;
-  Workspace workspace_;
-  std::unique_ptr<float[]> logits_;  // [max_logit_rows, vocab]
-  std::vector<std::int32_t> tokens_, positions_, row_begin_, logit_rows_;
-  std::vector<KvView> kv_;
-  std::vector<std::uint16_t> weight_index_;
-  std::vector<const ModelWeights*> members_;
-  std::int64_t n_passes_ = 0;
+  // Scratch of one call.
+  std::vector<DraftFeed> feeds_;
+  std::vector<GrowingChain*> fed_;
+  std::vector<std::int32_t> path_;
+  Distribution q_;
 };
+
+// "draft NAME vNUMBER", for the log.
+std::string describe(const DraftVersion& version);
 
 }  // namespace slip

@@ -2,13 +2,12 @@
 #include "engine/speculate/draft_model_proposer.h"
 
 #include <algorithm>
-#include <cmath>
+#include <utility>
 
 #include "common/clock.h"
 #include "common/error.h"
 #include "common/log.h"
-#include "engine/speculate/token_path.h"
-#include "kernels/elementwise.h"
+#include "engine/speculate/local_draft_family.h"
 
 namespace slip {
 
@@ -17,21 +16,26 @@ namespace {
 // A proposal's first pass reads what the draft is behind by: one token, two after a fully accepted chain, a few more
 // after steps without speculation. Beyond this it catches up in chunks first.
 constexpr std::int32_t kMostRowsFed = 8;
-constexpr std::int32_t kDeepest = 16;
 constexpr std::size_t kMostFamilies = 8;  // each keeps a cache and a workspace
 
 std::int32_t n_committed(const SequenceRef& sequence) {
   return static_cast<std::int32_t>(sequence.tokens.size());
 }
 
-std::string describe(const DraftVersion& version) {
-  return "draft " + version.name + " v" + std::to_string(version.number);
+MakeDraftFamily on_the_cpu(kernels::ThreadPool& pool) {
+  return [&pool](const DraftVersion& first, DraftFamily::Size size) {
+    return std::make_unique<LocalDraftFamily>(*first.weights, size, pool);
+  };
 }
 
 }  // namespace
 
 DraftModelProposer::DraftModelProposer(DraftModelOptions options, const ModelConfig& target, kernels::ThreadPool& pool)
-    : options_(options), target_vocab_(target.vocab_size), pool_(pool) {}
+    : DraftModelProposer(options, target, on_the_cpu(pool)) {}
+
+DraftModelProposer::DraftModelProposer(DraftModelOptions options, const ModelConfig& target,
+                                       MakeDraftFamily make_family)
+    : options_(options), target_vocab_(target.vocab_size), make_family_(std::move(make_family)) {}
 
 DraftModelProposer::~DraftModelProposer() = default;
 
@@ -41,18 +45,18 @@ DraftModelProposer::Drafting* DraftModelProposer::find(RequestId id) {
 }
 
 // Null when a draft of this shape cannot be used.
-DraftFamily* DraftModelProposer::family_for(const ModelWeights& weights) {
+DraftFamily* DraftModelProposer::family_for(const DraftVersion& version) {
   for (const auto& family : families_) {
-    if (family->fits(weights)) return family.get();
+    if (family->fits(version)) return family.get();
   }
-  if (weights.config.vocab_size != target_vocab_ || families_.size() == kMostFamilies) return nullptr;
+  if (version.weights->config.vocab_size != target_vocab_ || families_.size() == kMostFamilies) return nullptr;
   DraftFamily::Size size;
   size.n_pages = options_.n_pages;
   size.max_rows =
       std::max({options_.prompt_chunk, options_.catch_up_chunk, options_.max_running * kMostRowsFed, std::int32_t{1}});
   size.max_logit_rows = options_.max_running;
   try {
-    families_.push_back(std::make_unique<DraftFamily>(weights, size, pool_));
+    families_.push_back(make_family_(version, size));
   } catch (const Error& error) {
     log_warn("no cache for a draft: " + error.message());
     return nullptr;
@@ -64,13 +68,14 @@ DraftFamily* DraftModelProposer::family_for(const ModelWeights& weights) {
 // a version that can never be used is remembered as refused.
 std::optional<DraftModelProposer::Home> DraftModelProposer::open_home(
     Drafting& drafting, const SequenceRef& sequence, const std::shared_ptr<const DraftVersion>& version) {
-  DraftFamily* family = drafting.family != nullptr ? drafting.family : family_for(*version->weights);
-  if (family == nullptr || !family->fits(*version->weights)) {
+  DraftFamily* family = drafting.family != nullptr ? drafting.family : family_for(*version);
+  if (family == nullptr || !family->fits(*version)) {
     log_warn(describe(*version) + " is refused: its shape or vocabulary is not the one in use");
     drafting.refused = version;
     return std::nullopt;
   }
-  Home home{version, PageTable(family->cache()), 0};
+  Home home{version, family->admit(version), PageTable(family->cache()), 0};
+  if (home.admitted == nullptr) return std::nullopt;
   if (!home.pages.reserve(std::min(sequence.max_total_tokens, family->config().max_positions))) return std::nullopt;
   drafting.family = family;
   return home;
@@ -142,7 +147,7 @@ void DraftModelProposer::read_behind(DraftFamily& family, std::span<const Sequen
   }
   // Not a stable sort, which allocates: in which order equals come changes no bit.
   std::sort(feeds_.begin(), feeds_.end(), [](const DraftFeed& a, const DraftFeed& b) { return a.weights < b.weights; });
-  family.run(feeds_);
+  family.read(feeds_);
 }
 
 void DraftModelProposer::switch_if_ready(Drafting& drafting, const SequenceRef& sequence) {
@@ -181,75 +186,16 @@ void DraftModelProposer::propose(std::span<const SequenceRef> sequences, const P
       proposals[i].law = greedy ? ProposalLaw::kDeterministic : coupled ? ProposalLaw::kGumbel : ProposalLaw::kSampled;
       proposals[i].draft = drafting->live->version->draft;
       proposals[i].version = drafting->live->version->number;
-      chains_.push_back({i, &sequences[i], drafting, &proposals[i], budget.nodes[i]});
+      Home& home = *drafting->live;
+      chains_.push_back({&sequences[i], home.version.get(), &home.pages, &home.n_cached, &proposals[i], budget.nodes[i],
+                         &drafting->broken});
     }
-    propose_family(*family);
+    if (chains_.empty()) continue;
+    std::sort(chains_.begin(), chains_.end(), [](const GrowingChain& a, const GrowingChain& b) {
+      return a.version->weights.get() < b.version->weights.get();
+    });
+    family->propose(chains_);
   }
-}
-
-void DraftModelProposer::propose_family(DraftFamily& family) {
-  const auto weights = [](const Chain& chain) { return chain.drafting->live->version->weights.get(); };
-  std::sort(chains_.begin(), chains_.end(), [&](const Chain& a, const Chain& b) { return weights(a) < weights(b); });
-  for (std::int32_t depth = 0; feed_depth(family, depth); ++depth) {
-    for (std::size_t i = 0; i < fed_.size(); ++i) extend(*fed_[i], family.logits(i));
-  }
-}
-
-// One pass for every chain that still grows; false when none does.
-bool DraftModelProposer::feed_depth(DraftFamily& family, std::int32_t depth) {
-  feeds_.clear();
-  fed_.clear();
-  for (Chain& chain : chains_) {
-    if (depth >= chain.nodes || chain.drafting->broken) continue;
-    Home& home = *chain.drafting->live;
-    // Rows of a proposal that was never judged are not committed ones.
-    if (depth == 0) home.n_cached = std::min(home.n_cached, n_committed(*chain.sequence) - 1);
-    const auto tokens = depth == 0 ? chain.sequence->tokens.subspan(static_cast<std::size_t>(home.n_cached))
-                                   : std::span<const std::int32_t>(chain.proposal->tokens).last(1);
-    feeds_.push_back({home.version->weights.get(), &home.pages, home.n_cached, tokens, /*wants_logits=*/true});
-    fed_.push_back(&chain);
-  }
-  if (feeds_.empty()) return false;
-  family.run(feeds_);
-  for (std::size_t i = 0; i < fed_.size(); ++i) {
-    fed_[i]->drafting->live->n_cached += static_cast<std::int32_t>(feeds_[i].tokens.size());
-  }
-  return true;
-}
-
-// Chooses the chain's next token by the request's own law: the target's transform, the target's noise.
-void DraftModelProposer::extend(Chain& chain, std::span<const float> logits) {
-  const SequenceRef& sequence = *chain.sequence;
-  Proposal& proposal = *chain.proposal;
-  const auto depth = static_cast<std::uint32_t>(proposal.size());
-  const std::int32_t parent = static_cast<std::int32_t>(depth) - 1;
-  RandomAddress address = sequence.next_address();
-  address.output_index += depth;
-  std::int32_t token = 0;
-  double log_q = 0;
-  const bool deterministic = proposal.law == ProposalLaw::kDeterministic;
-  if (deterministic && !sequence.sampling->edits_logits()) {
-    token = static_cast<std::int32_t>(kernels::argmax(logits));
-    if (sequence.wants_probability) log_q = logits[static_cast<std::size_t>(token)] - log_normalizer(logits);
-  } else {
-    write_token_path(sequence.tokens, proposal, parent, path_);
-    try {
-      transform_logits(logits, *sequence.sampling, sequence.row_context(path_), q_);
-    } catch (const Error& error) {  // the draft's numbers broke: the target goes on without it
-      log_warn(describe(*chain.drafting->live->version) + ": " + error.message());
-      chain.drafting->broken = true;
-      return;
-    }
-    token = deterministic                          ? q_.ids.front()
-            : proposal.law == ProposalLaw::kGumbel ? sample_gumbel(q_, address)
-                                                   : sample_inverse_cdf(q_, uniform(address, RandomPurpose::kDraft));
-    log_q = std::log(q_.probability(token));
-    // Only the rejection rule looks at q; a coupled verdict asks for nothing but the token.
-    if (proposal.law == ProposalLaw::kSampled) proposal.add_q(q_);
-  }
-  proposal.tokens.push_back(token);
-  proposal.parents.push_back(parent);
-  proposal.path_logprob.push_back(static_cast<float>(log_q + (depth == 0 ? 0 : proposal.path_logprob.back())));
 }
 
 void DraftModelProposer::on_verified(const SequenceRef& sequence, const Verdict& verdict, TensorView /*taps*/) {

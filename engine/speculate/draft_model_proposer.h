@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <unordered_map>
@@ -18,13 +19,21 @@ struct DraftModelOptions {
   std::int32_t catch_up_chunk = 256;
 };
 
+// A family for drafts like `first`. Error{kTooLarge} when there is no memory for it.
+using MakeDraftFamily = std::function<std::unique_ptr<DraftFamily>(const DraftVersion& first, DraftFamily::Size size)>;
+
 // A small model runs ahead of the target, one chain a sequence: one forward pass a depth serves all sequences, whatever
 // version each is on. It keeps its own cache, and after a publish builds the new version's beside the live one in
 // chunks, then switches; a sequence never holds more than two versions. A draft of another vocabulary is never used; a
 // new version of another shape than its slot's is refused and the sequence stays on the old one.
 class DraftModelProposer final : public Proposer {
  public:
+  static constexpr std::int32_t kDeepest = 16;  // tokens it ever proposes at once
+
+  // Drafts on the CPU.
   DraftModelProposer(DraftModelOptions options, const ModelConfig& target, kernels::ThreadPool& pool);
+  // Drafts wherever their families are.
+  DraftModelProposer(DraftModelOptions options, const ModelConfig& target, MakeDraftFamily make_family);
   ~DraftModelProposer() override;
 
   Needs needs() const override { return {.own_kv = true}; }
@@ -42,6 +51,7 @@ class DraftModelProposer final : public Proposer {
   // The cache that one version built of one sequence.
   struct Home {
     std::shared_ptr<const DraftVersion> version;
+    std::shared_ptr<const void> admitted;  // keeps the version ready for passes
     PageTable pages;
     std::int32_t n_cached = 0;
   };
@@ -51,40 +61,25 @@ class DraftModelProposer final : public Proposer {
     std::shared_ptr<const DraftVersion> refused;  // held, so that its address names no other
     bool broken = false;                          // its numbers are not finite: propose no more
   };
-  // One sequence's growing proposal during propose().
-  struct Chain {
-    std::size_t index;
-    const SequenceRef* sequence;
-    Drafting* drafting;
-    Proposal* proposal;
-    std::int32_t nodes;
-  };
-
-  DraftFamily* family_for(const ModelWeights& weights);
+  DraftFamily* family_for(const DraftVersion& version);
   std::optional<Home> open_home(Drafting& drafting, const SequenceRef& sequence,
                                 const std::shared_ptr<const DraftVersion>& version);
   void refresh(Drafting& drafting, const SequenceRef& sequence);
   void read_behind(DraftFamily& family, std::span<const SequenceRef> sequences, bool of_next, std::int32_t& rows);
   void switch_if_ready(Drafting& drafting, const SequenceRef& sequence);
-  void propose_family(DraftFamily& family);
-  bool feed_depth(DraftFamily& family, std::int32_t depth);
-  void extend(Chain& chain, std::span<const float> logits);
   Drafting* find(RequestId id);
 
   DraftModelOptions options_;
   std::int32_t target_vocab_;
-  kernels::ThreadPool& pool_;
+  MakeDraftFamily make_family_;
   std::vector<std::unique_ptr<DraftFamily>> families_;
   std::unordered_map<RequestId, Drafting> drafting_;
   std::optional<RequestId> swap_turn_;  // the sequence that the last swap budget ended at
   // Scratch of one call.
   std::vector<SequenceRef> swap_order_;
-  std::vector<Chain> chains_;
+  std::vector<GrowingChain> chains_;
   std::vector<DraftFeed> feeds_;
-  std::vector<Chain*> fed_;
   std::vector<Home*> fed_homes_;
-  std::vector<std::int32_t> path_;
-  Distribution q_;
 };
 
 }  // namespace slip

@@ -35,6 +35,12 @@ struct Proposal {
   DraftId draft;
   std::uint64_t version = 0;  // DraftVersion::number; 0: no draft
   std::size_t size() const { return tokens.size(); }
+  // Appends a node behind the last one.
+  void add_to_chain(std::int32_t token, double log_q) {
+    parents.push_back(static_cast<std::int32_t>(tokens.size()) - 1);
+    path_logprob.push_back(static_cast<float>(log_q + (tokens.empty() ? 0 : path_logprob.back())));
+    tokens.push_back(token);
+  }
   void clear() {
     tokens.clear();
     parents.clear();

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/cuda/launch.h"
 
+#include <mutex>
+
 namespace slip::kernels::cuda {
 namespace {
 
@@ -14,11 +16,22 @@ __global__ void __launch_bounds__(kWarp) merge_rows(Attention job) {
   combine_splits(Block<kWarp>{static_cast<int>(blockIdx.x), static_cast<int>(blockIdx.y), 0}, job);
 }
 
+// Never less than before: a graph may hold launches that asked for more.
+cudaError_t allow_shared_bytes(int bytes) {
+  static std::mutex mutex;
+  static int allowed = 48 * 1024;
+  const std::scoped_lock lock(mutex);
+  if (bytes <= allowed) return cudaSuccess;
+  const cudaError_t error = cudaFuncSetAttribute(attend_tiles, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+  if (error == cudaSuccess) allowed = bytes;
+  return error;
+}
+
 }  // namespace
 
 cudaError_t launch_attention(const Attention& job, int n_tiles, int n_queries, cudaStream_t stream) {
   const auto bytes = static_cast<int>(attention_shared_bytes(job.kv.head_dim, n_queries, job.whole));
-  const cudaError_t error = cudaFuncSetAttribute(attend_tiles, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+  const cudaError_t error = allow_shared_bytes(bytes);
   if (error != cudaSuccess) return error;
   const auto heads = static_cast<unsigned>(job.kv.n_kv_heads * job.stretches());
   const dim3 grid(static_cast<unsigned>(n_tiles), heads, job.whole ? 1U : static_cast<unsigned>(job.n_splits));

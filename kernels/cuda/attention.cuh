@@ -113,7 +113,12 @@ SLIP_DEVICE void merge_split(const AttentionBlock& block, const TileWork& work, 
 SLIP_DEVICE void put_attended(const Attention& job, std::int64_t row, std::int32_t head, std::int32_t d, float value) {
   const std::int64_t at = std::int64_t{head} * job.kv.head_dim + d;
   if (job.out != nullptr) job.out[row * job.out_stride + at] = value;
-  if (job.activations != nullptr) job.activations[activation_at(row, at, job.width())] = round_to_bf16(value);
+  if (job.activations == nullptr) return;
+  job.activations[activation_at(row, at, job.width())] = round_to_bf16(value);
+  if (at + 1 < job.width()) return;
+  for (std::int64_t i = job.width(); i < depth_tiles(job.width()) * kTileDepth; ++i) {
+    job.activations[activation_at(row, i, job.width())] = 0;
+  }
 }
 
 SLIP_DEVICE void write_whole(const AttentionBlock& block, const Attention& job, const TileWork& work,
@@ -168,6 +173,7 @@ SLIP_DEVICE void attend(const AttentionBlock& block, const Attention& job, float
 
 // Block (row, head): merges the splits of one row and head in order.
 SLIP_DEVICE void combine_splits(const Block<kWarp>& block, const Attention& job) {
+  if (job.rows[block.x].pages == nullptr) return;
   const RankView view = view_of(job.rows[block.x]);
   const std::int32_t first = view.first_visible / kSplitRanks, end = (view.n_visible + kSplitRanks - 1) / kSplitRanks;
   block.each_apart([&](int thread) {

@@ -9,12 +9,7 @@
 #include <stdexcept>
 #include <string>
 
-#include "kernels/cuda/attention.cuh"
-#include "kernels/cuda/loss.cuh"
-#include "kernels/cuda/matmul.cuh"
-#include "kernels/cuda/observe.cuh"
-#include "kernels/cuda/rows.cuh"
-#include "kernels/cuda/sample.cuh"
+#include "kernels/cuda/jobs.h"
 
 namespace slip::kernels::cuda {
 
@@ -25,20 +20,13 @@ class DeviceFailure : public std::runtime_error {
 };
 void check(cudaError_t error, const char* what);
 
-void enqueue(const Embed& job, int n_rows, cudaStream_t stream);
-void enqueue(const RmsNorm& job, int n_rows, cudaStream_t stream);
-void enqueue(const RotateAndStore& job, int n_rows, cudaStream_t stream);
-void enqueue(const Matmul& job, cudaStream_t stream);
-// Of n_rows rows in n_tiles tiles of at most rows_a_tile; merges the splits, if they are to be.
-struct AttentionGrid {
-  int n_rows = 0, n_tiles = 0, rows_a_tile = 0;
-};
-void enqueue(const Attention& job, const AttentionGrid& grid, cudaStream_t stream);
-void enqueue(const MakeLaws& job, int n_rows, cudaStream_t stream);
-void enqueue(const GumbelParts& job, int n_rows, cudaStream_t stream);
-void enqueue(const DrawTokens& job, int n_rows, cudaStream_t stream);
-void enqueue(const Accept& job, int n_proposals, cudaStream_t stream);
-void enqueue(const Observe& job, int n_rows, cudaStream_t stream);
-void enqueue(const FusedLoss& job, int n_rows, cudaStream_t stream);
+void enqueue(const Job& job, cudaStream_t stream);
+template <class Operation>
+void enqueue(const Operation& operation, int n_rows, cudaStream_t stream) {
+  enqueue(Job(OnRows<Operation>{operation, n_rows}), stream);
+}
+inline void enqueue(const Attention& operation, const AttentionGrid& grid, cudaStream_t stream) {
+  enqueue(Job(TiledAttention{operation, grid}), stream);
+}
 
 }  // namespace slip::kernels::cuda

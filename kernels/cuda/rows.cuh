@@ -16,13 +16,17 @@ struct Embed {
   const std::int32_t* tokens = nullptr;
   std::int64_t n = 0;
   float* hidden = nullptr;  // [n_rows, n]
+  bool packed = false;      // the embedding stands as weight_at() has it: it is the head's matrix too
 };
 
 SLIP_DEVICE void embed(const RowBlock& block, const Embed& job) {
-  const std::uint16_t* from = job.embedding.get() + job.tokens[block.x] * job.n;
+  const std::uint16_t* from = job.embedding.get();
+  const std::int64_t token = job.tokens[block.x];
   float* to = job.hidden + block.x * job.n;
   block.each_apart([&](int thread) {
-    for (std::int64_t i = thread; i < job.n; i += kRowThreads) to[i] = widen(from[i]);
+    for (std::int64_t i = thread; i < job.n; i += kRowThreads) {
+      to[i] = widen(from[job.packed ? weight_at(token, i, job.n) : token * job.n + i]);
+    }
   });
 }
 
@@ -85,7 +89,7 @@ struct DeviceRange {
 
 // AttentionRow of kernels/attention.h in device memory.
 struct DeviceRow {
-  const std::int32_t* pages = nullptr;
+  const std::int32_t* pages = nullptr;  // null: no row, only one that a captured grid has room for; nothing is stored
   const std::uint64_t* ancestors = nullptr;
   std::int32_t n_words = 0;  // of `ancestors`; 0: a chain
   std::int32_t n_committed = 0;
@@ -159,6 +163,7 @@ SLIP_DEVICE void turn_head(const RotateAndStore& job, const HeadPlace& place, st
 
 // A warp a head.
 SLIP_DEVICE void rotate_and_store(const RowBlock& block, const RotateAndStore& job) {
+  if (job.rows[block.x].pages == nullptr) return;
   const std::int32_t n = job.n_heads + 2 * job.kv.n_kv_heads;
   for (std::int32_t first = 0; first < n; first += RowBlock::kWarps) {
     RowBlock::Per<float> squares;

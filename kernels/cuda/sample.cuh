@@ -105,6 +105,13 @@ SLIP_DEVICE std::int32_t draw_gumbel(const LawBlock& block, const LogitRow& row,
   return best.winner;
 }
 
+// How a row's token is chosen.
+enum class DrawRule : std::int32_t {
+  kInverseCdf = 0,
+  kCoupled = 1,  // by Gumbel noise
+  kBest = 2,     // the likeliest, whatever the law's temperature
+};
+
 // A token a row: block x takes row x.
 struct DrawTokens {
   const float* logits = nullptr;  // [n_rows, stride]
@@ -113,6 +120,7 @@ struct DrawTokens {
   const RowLaw* laws = nullptr;              // [n_rows]
   const RandomAddress* addresses = nullptr;  // [n_rows]
   bool coupled = false;                      // by Gumbel noise; else by inverse CDF
+  const DrawRule* rules = nullptr;           // [n_rows]; null: all as `coupled` says
   const RowPart* parts = nullptr;            // [n_rows, kRowParts] of GumbelParts at these addresses; null: drawn here
   RandomPurpose purpose = RandomPurpose::kDraft;  // of the uniform number, when not coupled
   std::int32_t* tokens = nullptr;                 // [n_rows]
@@ -128,10 +136,12 @@ struct ShareOfLaw {
 SLIP_DEVICE void draw_token(const LawBlock& block, const DrawTokens& job, LawShared& shared) {
   const LogitRow row{job.logits + block.x * job.stride, job.vocab};
   const RowLaw law = job.laws[block.x];
+  const DrawRule same = job.coupled ? DrawRule::kCoupled : DrawRule::kInverseCdf;
+  const DrawRule rule = job.rules == nullptr ? same : job.rules[block.x];
   std::int32_t token = law.best;
-  if (law.state == LawState::kFine && law.temperature > 0) {
+  if (law.state == LawState::kFine && law.temperature > 0 && rule != DrawRule::kBest) {
     const RandomAddress address = job.addresses[block.x];
-    if (job.coupled) {
+    if (rule == DrawRule::kCoupled) {
       const RowPart* parts = job.parts == nullptr ? nullptr : job.parts + block.x * kRowParts;
       token = draw_gumbel(block, row, law, address, parts, shared);
     } else {

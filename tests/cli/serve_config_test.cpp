@@ -85,6 +85,13 @@ commit_interval_ms = 250
   EXPECT_NE(effective.find("steps_per_request:2.5"), std::string::npos);
 }
 
+TEST(ServeConfig, TheDeviceIsTheCpuUnlessToldOtherwise) {
+  EXPECT_EQ(parse_serve_config("", "my.toml", defaults()).device, Device::kCpu);
+  const ServeConfig config = parse_serve_config("[model]\ndevice = \"cuda\"\n", "my.toml", defaults());
+  EXPECT_EQ(config.device, Device::kCuda);
+  EXPECT_NE(to_toml(config).find("device = 'cuda'"), std::string::npos);
+}
+
 TEST(ServeConfig, UnknownKeysNameLineAndNearest) {
   const Error error = fault_of("[server]\nhost = \"127.0.0.1\"\nprot = 1\n");
   EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
@@ -107,6 +114,8 @@ TEST(ServeConfig, ValuesAreChecked) {
       {"[server]\nallowed_hosts = \"x\"", "server.allowed_hosts"},
       {"[server]\nallowed_hosts = [1]", "server.allowed_hosts"},
       {"[model]\ndtype = \"int8\"", "model.dtype"},
+      {"[model]\ndevice = \"gpu\"", "model.device"},
+      {"[model]\ndevice = \"cuda\"\ndtype = \"float32\"", "model.device"},
       {"[server]\nkey_requests_per_minute = -1", "server.key_requests_per_minute"},
       {"[server]\nkey_requests_in_flight = 4294967297", "server.key_requests_in_flight"},
       {"[model]\nserved_names = [\"\"]", "model.served_names"},

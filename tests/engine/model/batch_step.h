@@ -43,16 +43,12 @@ class BatchStep {
 
   void run(const Transformer& transformer, std::span<const ModelWeights* const> family, PagePool& cache,
            Workspace& workspace) {
-    const ModelConfig& config = transformer.config();
-    StepInput input = describe();
-    logits_.resize(tokens_.size() * static_cast<std::size_t>(config.vocab_size));
-    hidden_.resize(tokens_.size() * static_cast<std::size_t>(config.hidden_size));
-    vocabulary_ = static_cast<std::size_t>(config.vocab_size);
-    StepOutput output;
-    const auto n = static_cast<std::int64_t>(tokens_.size());
-    output.logits = TensorView::contiguous(logits_.data(), {n, config.vocab_size});
-    output.final_hidden = TensorView::contiguous(hidden_.data(), {n, config.hidden_size});
-    transformer.forward(family, input, cache, workspace, output);
+    StepOutput output = make_room(transformer.config());
+    transformer.forward(family, describe(), cache, workspace, output);
+  }
+  void run(Worker& worker) {
+    StepOutput output = make_room(worker.config());
+    worker.run(describe(), output);
   }
   const float* logits(std::size_t row) const { return logits_.data() + row * vocabulary_; }
   const std::vector<float>& hidden() const { return hidden_; }
@@ -78,6 +74,17 @@ class BatchStep {
     view.pages = &part.past->pages();
     view.n_cached = part.past->length();
     kv_.push_back(view);
+  }
+
+  StepOutput make_room(const ModelConfig& config) {
+    logits_.resize(tokens_.size() * static_cast<std::size_t>(config.vocab_size));
+    hidden_.resize(tokens_.size() * static_cast<std::size_t>(config.hidden_size));
+    vocabulary_ = static_cast<std::size_t>(config.vocab_size);
+    StepOutput output;
+    const auto n = static_cast<std::int64_t>(tokens_.size());
+    output.logits = TensorView::contiguous(logits_.data(), {n, config.vocab_size});
+    output.final_hidden = TensorView::contiguous(hidden_.data(), {n, config.hidden_size});
+    return output;
   }
 
   StepInput describe() {

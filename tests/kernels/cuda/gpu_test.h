@@ -9,7 +9,7 @@
 
 namespace slip::kernels::cuda {
 
-class GpuTest : public testing::Test {
+class GpuTest : public ::testing::Test {
  protected:
   void SetUp() override {
     int n_devices = 0;

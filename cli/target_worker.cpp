@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/target_worker.h"
+
+#include <utility>
+
+#include "cli/usable_memory.h"
+#include "engine/model/device_worker.h"
+#include "engine/speculate/device_draft_family.h"
+#include "kernels/cuda/stream_queue.h"
+
+namespace slip::cli {
+namespace {
+
+constexpr std::size_t kShareOfHost = 4, kShareOfDevice = 2;  // one part of so many
+
+}  // namespace
+
+TargetDevice open_target_device(Device device) {
+  return device == Device::kCuda ? TargetDevice(kernels::cuda::open_device()) : nullptr;
+}
+
+std::unique_ptr<Worker> make_target_worker(const TargetDevice& device, std::shared_ptr<const ModelWeights> weights,
+                                           const WorkerSize& size, kernels::ThreadPool& pool) {
+  if (device != nullptr) {
+    return std::make_unique<DeviceWorker>(device, *weights, size.max_rows, size.max_logit_rows, size.n_pages);
+  }
+  return std::make_unique<LocalWorker>(std::move(weights), size.max_rows, size.max_logit_rows, size.n_pages, pool);
+}
+
+std::unique_ptr<Proposer> make_proposer(const TargetDevice& device, const EngineOptions& options, Worker& target,
+                                        kernels::ThreadPool& pool) {
+  const DraftModelOptions draft = draft_model_options(options, target);
+  if (device == nullptr) return std::make_unique<DraftModelProposer>(draft, target.config(), pool);
+  const MakeDraftFamily on_device = [device](const DraftVersion& first, DraftFamily::Size size) {
+    return std::make_unique<DeviceDraftFamily>(device, first, size, DraftModelProposer::kDeepest);
+  };
+  return std::make_unique<DraftModelProposer>(draft, target.config(), on_device);
+}
+
+std::size_t affordable_cache_bytes(const TargetDevice& device, const ModelWeights& weights) {
+  if (device == nullptr) return usable_memory_bytes() / kShareOfHost;
+  const std::size_t free = device->free_bytes(), taken = weights.bytes();
+  return free > taken ? (free - taken) / kShareOfDevice : 0;
+}
+
+}  // namespace slip::cli

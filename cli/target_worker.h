@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <memory>
+
+#include "engine/engine.h"
+#include "kernels/cuda/device_queue.h"
+
+namespace slip::cli {
+
+// The device that the passes of target and drafts run on; null: the CPU. Errors as kernels::cuda::open_device().
+using TargetDevice = std::shared_ptr<kernels::cuda::DeviceQueue>;
+TargetDevice open_target_device(Device device);
+
+struct WorkerSize {
+  std::int32_t max_rows = 0, max_logit_rows = 0;
+  std::int32_t n_pages = 0;
+};
+
+// A worker for the target there. Error{kTooLarge} when there is no memory for it.
+std::unique_ptr<Worker> make_target_worker(const TargetDevice& device, std::shared_ptr<const ModelWeights> weights,
+                                           const WorkerSize& size, kernels::ThreadPool& pool);
+
+// What runs ahead of the target, on the same device.
+std::unique_ptr<Proposer> make_proposer(const TargetDevice& device, const EngineOptions& options, Worker& target,
+                                        kernels::ThreadPool& pool);
+
+// Memory that the target's cache may take when nobody says how much: a quarter of what this process may use, or half of
+// what a device has left beside the weights.
+std::size_t affordable_cache_bytes(const TargetDevice& device, const ModelWeights& weights);
+
+}  // namespace slip::cli

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/model/device_worker.h"
+
+#include <algorithm>
+#include <bit>
+#include <utility>
+
+#include "common/error.h"
+#include "engine/model/step_check.h"
+
+namespace slip {
+namespace {
+
+using kernels::cuda::DeviceQueue;
+
+DeviceTransformer::Bounds bounds_of(std::int32_t max_rows, std::int32_t max_logit_rows) {
+  SLIP_CHECK(max_rows > 0 && max_logit_rows > 0, "a workspace without rows");
+  return {row_capacity(max_rows), row_capacity(max_logit_rows)};
+}
+
+}  // namespace
+
+DevicePages::DevicePages(std::shared_ptr<DeviceQueue> queue, std::size_t bytes)
+    : queue_(std::move(queue)), memory_(*queue_, bytes) {}
+
+void DevicePages::copy_blocks(std::byte* to, const std::byte* from, std::size_t bytes, std::size_t stride,
+                              std::size_t count) {
+  if (to != from) queue_->copy_blocks(to, from, {bytes, stride, count});
+}
+
+DeviceWorker::DeviceWorker(std::shared_ptr<DeviceQueue> queue, const ModelWeights& weights, std::int32_t max_rows,
+                           std::int32_t max_logit_rows, std::int32_t n_pages)
+    : queue_(std::move(queue)),
+      max_rows_(max_rows),
+      max_logit_rows_(max_logit_rows),
+      weights_(queue_, weights, /*n_homes=*/1),
+      transformer_(queue_, weights.config, bounds_of(max_rows, max_logit_rows)),
+      cache_(weights.config, Dtype::kBFloat16, n_pages,
+             std::make_unique<DevicePages>(
+                 queue_, PagePool::page_bytes(weights.config, Dtype::kBFloat16) * static_cast<std::size_t>(n_pages))),
+      step_(*queue_, weights.config, {row_capacity(max_rows), row_capacity(max_logit_rows), n_pages}),
+      logits_(*queue_, static_cast<std::size_t>(row_capacity(max_logit_rows)) *
+                           static_cast<std::size_t>(weights.config.vocab_size)) {
+  weights_.load(weights, 0);
+}
+
+// `to`'s rows may lie apart from each other.
+void DeviceWorker::copy_rows_out(const TensorView& to, const float* from, std::int64_t n_rows, std::int64_t width) {
+  const auto bytes = static_cast<std::size_t>(width) * sizeof(float);
+  if (to.strides[0] == width) return queue_->copy_out(to.data, from, static_cast<std::size_t>(n_rows) * bytes);
+  for (std::int64_t row = 0; row < n_rows; ++row) queue_->copy_out(to.row<float>(row), from + row * width, bytes);
+}
+
+void DeviceWorker::put_tap(const StepInput& input, const StepOutput& output, std::int32_t layer) {
+  if (layer >= 64 || ((input.taps.layers >> layer) & 1) == 0) return;
+  const std::uint64_t before = input.taps.layers & ((std::uint64_t{1} << layer) - 1);
+  const auto index = static_cast<std::size_t>(std::popcount(before));
+  SLIP_CHECK(index < output.taps.size(), "a view for each wanted tap");
+  copy_rows_out(output.taps[index], transformer_.residual(), std::ssize(input.tokens), config().hidden_size);
+}
+
+void DeviceWorker::put_pass(const StepInput& input, const StepOutput& output, const PassShape& shape) {
+  const DeviceTransformer::Operands operands{weights_.live(), step_, cache_, logits_.get()};
+  if (!shape.captured) {
+    transformer_.put(operands, shape, [&](std::int32_t layer) { put_tap(input, output, layer); });
+    return;
+  }
+  auto& graph = graphs_[shape];
+  if (graph == nullptr) {
+    graph = queue_->capture([&] { transformer_.put(operands, shape); });
+  }
+  queue_->replay(*graph);
+}
+
+void DeviceWorker::run(const StepInput& input, StepOutput& output) {
+  check_step(input, config(), {max_rows_, max_logit_rows_});
+  SLIP_CHECK(std::all_of(input.weights.begin(), input.weights.end(), [](std::uint16_t index) { return index == 0; }),
+             "a target is a family of one");
+  if (input.tokens.empty()) return;
+  const PassShape shape = shape_of(step_.needs(input));
+  step_.put(input, shape);
+  put_pass(input, output, shape);
+  const auto n = static_cast<std::int64_t>(input.logit_rows.size());
+  if (output.final_hidden.data != nullptr) {
+    copy_rows_out(output.final_hidden, transformer_.final_hidden(), n, config().hidden_size);
+  }
+  if (output.logits.data != nullptr) copy_rows_out(output.logits, logits_.get(), n, config().vocab_size);
+  queue_->wait();
+}
+
+}  // namespace slip

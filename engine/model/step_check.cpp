@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/model/step_check.h"
+
+#include "common/error.h"
+
+namespace slip {
+namespace {
+
+void check_rows(const StepInput& input, const ModelConfig& config, const StepBounds& bounds) {
+  const auto n_rows = static_cast<std::int32_t>(input.tokens.size());
+  SLIP_CHECK(input.positions.size() == input.tokens.size(), "a position for each token");
+  SLIP_CHECK(n_rows <= bounds.max_rows, "the step has more rows than the workspace");
+  SLIP_CHECK(static_cast<std::int32_t>(input.logit_rows.size()) <= bounds.max_logit_rows,
+             "the step wants more logits than the workspace has rows for");
+  for (std::size_t row = 0; row < input.tokens.size(); ++row) {
+    SLIP_CHECK(input.tokens[row] >= 0 && input.tokens[row] < config.vocab_size, "a token outside the vocabulary");
+    SLIP_CHECK(input.positions[row] >= 0 && input.positions[row] < config.max_positions,
+               "a position outside the model's context");
+  }
+  for (std::size_t i = 0; i < input.logit_rows.size(); ++i) {
+    SLIP_CHECK(input.logit_rows[i] > (i == 0 ? -1 : input.logit_rows[i - 1]) && input.logit_rows[i] < n_rows,
+               "logit rows ascend and lie within the step");
+  }
+}
+
+void check_visible(const KvView& kv) {
+  std::int32_t end = 0;
+  for (const PageRange& range : kv.visible) {
+    SLIP_CHECK(range.begin >= end && range.end >= range.begin && range.end <= kv.n_cached,
+               "visible ranges ascend, are disjoint and lie within the cached slots");
+    end = range.end;
+  }
+}
+
+}  // namespace
+
+void check_step(const StepInput& input, const ModelConfig& config, const StepBounds& bounds) {
+  check_rows(input, config, bounds);
+  const std::size_t n_sequences = input.kv.size();
+  SLIP_CHECK(input.row_begin.size() == n_sequences + 1 && input.row_begin.front() == 0 &&
+                 input.row_begin.back() == static_cast<std::int32_t>(input.tokens.size()),
+             "row borders cover the step");
+  SLIP_CHECK(input.weights.empty() || input.weights.size() == n_sequences, "a weight index for each sequence");
+  SLIP_CHECK(input.ancestors.empty() ||
+                 input.ancestors.size() == input.tokens.size() * static_cast<std::size_t>(input.ancestor_words),
+             "ancestor words for each row");
+  for (std::size_t s = 0; s < n_sequences; ++s) {
+    const KvView& kv = input.kv[s];
+    const std::int32_t n_rows = input.row_begin[s + 1] - input.row_begin[s];
+    SLIP_CHECK(n_rows >= 0, "row borders ascend");
+    SLIP_CHECK(input.ancestors.empty() || n_rows <= 64 * input.ancestor_words, "an ancestor bit for each row");
+    SLIP_CHECK(kv.pages != nullptr && kv.n_cached + n_rows <= kv.pages->capacity_slots(), "no room was reserved");
+    SLIP_CHECK(kv.encoder == nullptr && kv.positions == CachePositions::kOriginal,
+               "encoders and compacted positions are not built yet");
+    check_visible(kv);
+  }
+}
+
+}  // namespace slip

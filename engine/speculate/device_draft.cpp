@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/speculate/device_draft.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "common/error.h"
+#include "engine/model/device_worker.h"
+#include "engine/model/step_check.h"
+
+namespace slip {
+namespace {
+
+using kernels::cuda::DeviceQueue;
+using kernels::cuda::DrawRule;
+using kernels::cuda::DrawTokens;
+using kernels::cuda::GumbelParts;
+using kernels::cuda::kRowParts;
+using kernels::cuda::MakeLaws;
+using kernels::cuda::Transform;
+
+std::int32_t most_rows(const DeviceDraft::Size& size) {
+  SLIP_CHECK(size.max_chains > 0 && size.max_depth > 0 && size.n_pages > 0, "a draft without room");
+  return std::max(size.max_rows_fed, size.max_chains);
+}
+
+std::int32_t slots_after(const DraftChain& chain, std::int32_t depth) {
+  return chain.n_cached + static_cast<std::int32_t>(chain.tokens.size()) + depth;
+}
+
+}  // namespace
+
+DeviceDraft::DeviceDraft(std::shared_ptr<DeviceQueue> queue, const ModelWeights& shape, const Size& size)
+    : queue_(std::move(queue)),
+      n_rows_(static_cast<std::size_t>(row_capacity(size.max_chains))),
+      max_chains_(size.max_chains),
+      max_depth_(size.max_depth),
+      max_rows_(most_rows(size)),
+      weights_(queue_, shape, /*n_homes=*/2),
+      transformer_(queue_, shape.config, {row_capacity(max_rows_), row_capacity(max_chains_)}),
+      cache_(shape.config, Dtype::kBFloat16, size.n_pages,
+             std::make_unique<DevicePages>(queue_, PagePool::page_bytes(shape.config, Dtype::kBFloat16) *
+                                                       static_cast<std::size_t>(size.n_pages))),
+      tables_(lay_out(n_rows_, size.max_depth)),
+      host_tables_(*queue_, tables_.bytes),
+      device_tables_(*queue_, tables_.bytes),
+      logits_(*queue_,
+              n_rows_ * static_cast<std::size_t>(size.max_depth) * static_cast<std::size_t>(shape.config.vocab_size)),
+      laws_(*queue_, n_rows_ * static_cast<std::size_t>(size.max_depth)),
+      law_parts_(*queue_, n_rows_ * kRowParts),
+      gumbel_parts_(*queue_, n_rows_ * kRowParts),
+      tokens_(*queue_, laws_.size()),
+      logprobs_(*queue_, laws_.size()),
+      drawn_tokens_(laws_.size()),
+      drawn_logprobs_(laws_.size()),
+      drawn_laws_(laws_.size()),
+      logit_row_(static_cast<std::size_t>(shape.config.vocab_size)) {
+  for (std::int32_t depth = 0; depth < max_depth_; ++depth) {
+    const DeviceStep::Bounds bounds{row_capacity(depth == 0 ? max_rows_ : max_chains_), row_capacity(max_chains_),
+                                    size.n_pages};
+    steps_.push_back(std::make_unique<DeviceStep>(*queue_, shape.config, bounds));
+  }
+}
+
+DeviceDraft::DrawTables DeviceDraft::lay_out(std::size_t n_rows, std::int32_t max_depth) {
+  DrawTables tables{};
+  tables.rules = n_rows * sizeof(Transform);
+  tables.addresses = tables.rules + (n_rows * sizeof(DrawRule) + 15) / 16 * 16;
+  tables.bytes = tables.addresses + n_rows * static_cast<std::size_t>(max_depth) * sizeof(RandomAddress);
+  return tables;
+}
+
+float* DeviceDraft::logits(std::int32_t depth) const {
+  return logits_.get() + at(0, depth) * static_cast<std::size_t>(config().vocab_size);
+}
+
+void DeviceDraft::gather(std::span<const DraftFeed> feeds) {
+  step_tokens_.clear();
+  positions_.clear();
+  row_begin_.assign(1, 0);
+  logit_rows_.clear();
+  kv_.clear();
+  for (const DraftFeed& feed : feeds) {
+    step_tokens_.insert(step_tokens_.end(), feed.tokens.begin(), feed.tokens.end());
+    for (std::size_t i = 0; i < feed.tokens.size(); ++i) {
+      positions_.push_back(feed.n_cached + static_cast<std::int32_t>(i));
+    }
+    row_begin_.push_back(static_cast<std::int32_t>(step_tokens_.size()));
+    if (feed.wants_logits) logit_rows_.push_back(row_begin_.back() - 1);
+    KvView view;
+    view.pages = feed.pages;
+    view.n_cached = feed.n_cached;
+    kv_.push_back(view);
+  }
+}
+
+StepInput DeviceDraft::gathered() const {
+  StepInput input;
+  input.tokens = step_tokens_;
+  input.positions = positions_;
+  input.row_begin = row_begin_;
+  input.kv = kv_;
+  input.logit_rows = logit_rows_;
+  return input;
+}
+
+void DeviceDraft::put_pass(int home, std::span<const DraftFeed> feeds, float* logits) {
+  gather(feeds);
+  const StepInput input = gathered();
+  check_step(input, config(), {max_rows_, max_chains_});
+  DeviceStep& step = *steps_.front();
+  const PassShape shape = shape_of(step.needs(input));
+  step.put(input, shape);
+  const DeviceModel model = weights_.at(home);
+  transformer_.put({model, step, cache_, logits}, shape);
+}
+
+void DeviceDraft::read(int home, std::span<const DraftFeed> feeds) {
+  put_pass(home, feeds, nullptr);
+  queue_->wait();
+}
+
+void DeviceDraft::score(int home, std::span<const DraftFeed> feeds, std::span<float> out) {
+  put_pass(home, feeds, logits(0));
+  const std::size_t n = logit_rows_.size() * static_cast<std::size_t>(config().vocab_size);
+  SLIP_CHECK(n <= out.size(), "room for the logits that are wanted");
+  queue_->copy_out(out.data(), logits(0), n * sizeof(float));
+  queue_->wait();
+}
+
+DeviceDraft::LoopShape DeviceDraft::put_steps(std::span<const DraftChain> chains) {
+  feeds_.clear();
+  StepNeeds later;
+  later.n_rows = later.n_logit_rows = later.n_tiles = static_cast<std::int32_t>(chains.size());
+  for (const DraftChain& chain : chains) {
+    feeds_.push_back({nullptr, chain.pages, chain.n_cached, chain.tokens, /*wants_logits=*/true});
+    later.n_ranks = std::max(later.n_ranks, slots_after(chain, chain.depth - 1));
+  }
+  gather(feeds_);
+  const StepInput input = gathered();
+  check_step(input, config(), {max_rows_, max_chains_});
+  const LoopShape shape{shape_of(steps_.front()->needs(input)), shape_of(later), chains.front().depth};
+  steps_.front()->put(input, shape.first);
+  for (std::int32_t depth = 1; depth < shape.depth; ++depth) put_later_step(chains, depth, shape.later);
+  return shape;
+}
+
+// A row for each chain that still grows; what it reads is drawn on the device.
+void DeviceDraft::put_later_step(std::span<const DraftChain> chains, std::int32_t depth, const PassShape& shape) {
+  static constexpr std::int32_t kDrawnLater[] = {0};
+  feeds_.clear();
+  for (const DraftChain& chain : chains) {
+    if (depth >= chain.depth) break;
+    feeds_.push_back({nullptr, chain.pages, slots_after(chain, depth - 1), kDrawnLater, /*wants_logits=*/true});
+  }
+  gather(feeds_);
+  const StepInput input = gathered();
+  check_step(input, config(), {max_rows_, max_chains_});
+  steps_[static_cast<std::size_t>(depth)]->put(input, shape);
+}
+
+void DeviceDraft::put_draw_tables(std::span<const DraftChain> chains, std::int32_t depth) {
+  auto* transforms = reinterpret_cast<Transform*>(host_tables_.get());
+  auto* rules = reinterpret_cast<DrawRule*>(host_tables_.get() + tables_.rules);
+  auto* addresses = reinterpret_cast<RandomAddress*>(host_tables_.get() + tables_.addresses);
+  std::fill_n(transforms, n_rows_, Transform{});
+  std::fill_n(rules, n_rows_, DrawRule::kBest);
+  std::fill_n(addresses, n_rows_ * static_cast<std::size_t>(depth), RandomAddress{});
+  for (std::size_t i = 0; i < chains.size(); ++i) {
+    transforms[i] = chains[i].transform;
+    rules[i] = chains[i].rule;
+    for (std::int32_t d = 0; d < chains[i].depth; ++d) {
+      addresses[at(i, d)] = chains[i].first;
+      addresses[at(i, d)].output_index += static_cast<std::uint32_t>(d);
+    }
+  }
+  const std::size_t used = tables_.addresses + at(0, depth) * sizeof(RandomAddress);
+  queue_->copy_in(device_tables_.get(), host_tables_.get(), used);
+}
+
+// The law of each row that a pass ended in, a token drawn from it.
+void DeviceDraft::put_draw(std::int32_t depth, std::int32_t n_rows) {
+  MakeLaws laws;
+  laws.logits = logits(depth);
+  laws.stride = laws.vocab = config().vocab_size;
+  laws.transforms = reinterpret_cast<const Transform*>(device_tables_.get());
+  laws.laws = laws_.get() + at(0, depth);
+  laws.parts = law_parts_.get();
+  queue_->enqueue(laws, n_rows);
+  const auto* addresses = reinterpret_cast<const RandomAddress*>(device_tables_.get() + tables_.addresses);
+  DrawTokens draw;
+  draw.logits = laws.logits;
+  draw.stride = draw.vocab = laws.vocab;
+  draw.laws = laws.laws;
+  draw.addresses = addresses + at(0, depth);
+  draw.rules = reinterpret_cast<const DrawRule*>(device_tables_.get() + tables_.rules);
+  draw.parts = gumbel_parts_.get();
+  draw.tokens = tokens_.get() + at(0, depth);
+  draw.logprobs = logprobs_.get() + at(0, depth);
+  queue_->enqueue(GumbelParts{draw.logits, draw.stride, draw.vocab, draw.laws, draw.addresses, gumbel_parts_.get()},
+                  n_rows);
+  queue_->enqueue(draw, n_rows);
+}
+
+void DeviceDraft::put_loop(const LoopShape& shape) {
+  for (std::int32_t depth = 0; depth < shape.depth; ++depth) {
+    const std::int32_t* drawn = depth == 0 ? nullptr : tokens_.get() + at(0, depth - 1);
+    transformer_.put({weights_.live(), *steps_[static_cast<std::size_t>(depth)], cache_, logits(depth), drawn},
+                     depth == 0 ? shape.first : shape.later);
+    put_draw(depth, shape.later.n_rows);
+  }
+}
+
+void DeviceDraft::draw(int home, std::span<const DraftChain> chains) {
+  SLIP_CHECK(!chains.empty() && chains.front().depth <= max_depth_ && chains.back().depth > 0, "a chain has a depth");
+  SLIP_CHECK(std::is_sorted(chains.begin(), chains.end(),
+                            [](const DraftChain& a, const DraftChain& b) { return a.depth > b.depth; }),
+             "chains come by falling depth");
+  const LoopShape shape = put_steps(chains);
+  put_draw_tables(chains, shape.depth);
+  if (home != weights_.live_home()) weights_.set_live(home);
+  if (shape.first.captured && shape.later.captured) {
+    auto& graph = graphs_[shape];
+    if (graph == nullptr) graph = queue_->capture([&] { put_loop(shape); });
+    queue_->replay(*graph);
+  } else {
+    put_loop(shape);
+  }
+  const std::size_t n = at(0, shape.depth);
+  queue_->copy_out(drawn_tokens_.data(), tokens_.get(), n * sizeof(std::int32_t));
+  queue_->copy_out(drawn_logprobs_.data(), logprobs_.get(), n * sizeof(float));
+  queue_->copy_out(drawn_laws_.data(), laws_.get(), n * sizeof(kernels::cuda::RowLaw));
+  queue_->wait();
+}
+
+void DeviceDraft::law(std::size_t chain, std::int32_t depth, Distribution& out) {
+  const auto vocab = static_cast<std::size_t>(config().vocab_size);
+  queue_->copy_out(logit_row_.data(), logits(depth) + chain * vocab, vocab * sizeof(float));
+  queue_->wait();
+  out.ids.clear();
+  out.probabilities.clear();
+  for (std::int32_t id = 0; id < config().vocab_size; ++id) {
+    const double p =
+        kernels::cuda::probability({logit_row_.data(), config().vocab_size}, drawn_laws_[at(chain, depth)], id);
+    if (!(p > 0)) continue;
+    out.ids.push_back(id);
+    out.probabilities.push_back(p);
+  }
+}
+
+}  // namespace slip

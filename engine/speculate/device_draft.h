@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <map>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "engine/model/device_transformer.h"
+#include "engine/sample/distribution.h"
+#include "engine/speculate/draft_family.h"
+
+namespace slip {
+
+// One sequence's part of a draft loop.
+struct DraftChain {
+  PageTable* pages = nullptr;  // of the draft's cache, with room for all that is read
+  std::int32_t n_cached = 0;
+  std::span<const std::int32_t> tokens;  // committed ones it has not read, at least the last: at positions n_cached …
+  std::int32_t depth = 0;                // so many tokens are drawn
+  kernels::cuda::Transform transform;
+  kernels::cuda::DrawRule rule = kernels::cuda::DrawRule::kBest;
+  RandomAddress first;  // of the first token drawn; that of depth d has output_index + d
+};
+
+// A draft on a device: two versions of its weights at fixed homes, its cache, and the loop that draws a chain of tokens
+// for each of several sequences (pass, law, draw, and the token drawn is what the next pass reads) as one captured
+// graph, which goes on with the other home's weights without being captured again. Only tokens and their laws come
+// back. Threads: those of the queue.
+class DeviceDraft {
+ public:
+  struct Size {
+    std::int32_t n_pages = 0;
+    std::int32_t max_chains = 0;    // sequences of one loop
+    std::int32_t max_depth = 0;     // tokens it draws for each
+    std::int32_t max_rows_fed = 0;  // tokens that a loop's first pass, or one read(), takes in all
+  };
+  // Weights are to be loaded before the first pass. Error{kTooLarge}.
+  DeviceDraft(std::shared_ptr<kernels::cuda::DeviceQueue> queue, const ModelWeights& shape, const Size& size);
+
+  bool fits(const ModelWeights& weights) const { return weights_.fits(weights); }
+  // As DeviceWeights::load().
+  void load(const ModelWeights& weights, int home) { weights_.load(weights, home); }
+  const ModelConfig& config() const { return transformer_.config(); }
+  PagePool& cache() { return cache_; }
+
+  // Caches what `feeds` hold, read with the weights of `home`; nothing comes back.
+  void read(int home, std::span<const DraftFeed> feeds);
+  // The same; the logits of the feeds that want them come to the host, [n, vocab].
+  void score(int home, std::span<const DraftFeed> feeds, std::span<float> logits);
+  // REQUIRES: chains by falling depth, each of 1 … max_depth; no position beyond the model's context.
+  void draw(int home, std::span<const DraftChain> chains);
+
+  // Of the last draw(): chain i's token at a depth, its log probability under its law, and whether the draft's numbers
+  // were finite there; if not, the tokens from there on mean nothing.
+  std::int32_t token(std::size_t chain, std::int32_t depth) const { return drawn_tokens_[at(chain, depth)]; }
+  float logprob(std::size_t chain, std::int32_t depth) const { return drawn_logprobs_[at(chain, depth)]; }
+  bool is_finite(std::size_t chain, std::int32_t depth) const {
+    return drawn_laws_[at(chain, depth)].state == kernels::cuda::LawState::kFine;
+  }
+  // The law itself, number for number that which the token was drawn from: copies a row of logits.
+  void law(std::size_t chain, std::int32_t depth, Distribution& out);
+
+ private:
+  struct LoopShape {
+    PassShape first, later;
+    std::int32_t depth = 0;
+    auto operator<=>(const LoopShape&) const = default;
+  };
+  // What draws read, as it stands in device memory.
+  struct DrawTables {
+    std::size_t rules = 0, addresses = 0, bytes = 0;  // transforms come first
+  };
+  static DrawTables lay_out(std::size_t n_rows, std::int32_t max_depth);
+
+  std::size_t at(std::size_t chain, std::int32_t depth) const {
+    return static_cast<std::size_t>(depth) * n_rows_ + chain;
+  }
+  float* logits(std::int32_t depth) const;
+  LoopShape put_steps(std::span<const DraftChain> chains);
+  void put_later_step(std::span<const DraftChain> chains, std::int32_t depth, const PassShape& shape);
+  void put_draw_tables(std::span<const DraftChain> chains, std::int32_t depth);
+  void put_pass(int home, std::span<const DraftFeed> feeds, float* logits);
+  void put_loop(const LoopShape& shape);
+  void put_draw(std::int32_t depth, std::int32_t n_rows);
+  void gather(std::span<const DraftFeed> feeds);
+  StepInput gathered() const;
+
+  std::shared_ptr<kernels::cuda::DeviceQueue> queue_;
+  std::size_t n_rows_;  // of each table of a depth; chains, filled up
+  std::int32_t max_chains_, max_depth_, max_rows_;
+  DeviceWeights weights_;
+  DeviceTransformer transformer_;
+  PagePool cache_;
+  std::vector<std::unique_ptr<DeviceStep>> steps_;  // [max_depth]
+  DrawTables tables_;
+  kernels::cuda::CopyMemory<std::byte> host_tables_;
+  kernels::cuda::DeviceMemory<std::byte> device_tables_;
+  kernels::cuda::DeviceMemory<float> logits_;  // [max_depth, n_rows, vocab]
+  kernels::cuda::DeviceMemory<kernels::cuda::RowLaw> laws_;
+  kernels::cuda::DeviceMemory<kernels::cuda::RowPart> law_parts_, gumbel_parts_;
+  kernels::cuda::DeviceMemory<std::int32_t> tokens_;
+  kernels::cuda::DeviceMemory<float> logprobs_;
+  std::map<LoopShape, std::unique_ptr<kernels::cuda::DeviceGraph>> graphs_;
+  std::vector<std::int32_t> drawn_tokens_;  // [max_depth, n_rows], as the next two
+  std::vector<float> drawn_logprobs_;
+  std::vector<kernels::cuda::RowLaw> drawn_laws_;
+  // Scratch of one call.
+  std::vector<std::int32_t> step_tokens_, positions_, row_begin_, logit_rows_;
+  std::vector<KvView> kv_;
+  std::vector<DraftFeed> feeds_;
+  std::vector<float> logit_row_;
+};
+
+}  // namespace slip

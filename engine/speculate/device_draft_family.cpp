@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/speculate/device_draft_family.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "common/error.h"
+#include "common/log.h"
+
+namespace slip {
+namespace {
+
+using kernels::cuda::DrawRule;
+
+DrawRule draw_rule(ProposalLaw law) {
+  switch (law) {
+    case ProposalLaw::kGumbel:
+      return DrawRule::kCoupled;
+    case ProposalLaw::kSampled:
+      return DrawRule::kInverseCdf;
+    case ProposalLaw::kDeterministic:
+      break;
+  }
+  return DrawRule::kBest;
+}
+
+// The best token of a greedy request is told with its probability at T = 1.
+kernels::cuda::Transform device_transform(const SamplingParams& sampling) {
+  if (sampling.temperature == 0) return {};
+  return {sampling.temperature, sampling.min_p, sampling.top_p, sampling.top_k};
+}
+
+DraftChain device_chain(const GrowingChain& chain) {
+  DraftChain out;
+  out.pages = chain.pages;
+  out.tokens = chain.unread();
+  out.n_cached = *chain.n_cached;
+  out.depth = chain.nodes;
+  out.transform = device_transform(*chain.sequence->sampling);
+  out.rule = draw_rule(chain.proposal->law);
+  out.first = chain.sequence->next_address();
+  return out;
+}
+
+// Feeds of equal weights stand together: the end of those that are like the first.
+std::size_t end_of_run(std::span<const DraftFeed> feeds) {
+  std::size_t n = 1;
+  while (n < feeds.size() && feeds[n].weights == feeds[0].weights) ++n;
+  return n;
+}
+
+}  // namespace
+
+DeviceDraftFamily::DeviceDraftFamily(std::shared_ptr<kernels::cuda::DeviceQueue> queue, const DraftVersion& first,
+                                     const Size& size, std::int32_t max_depth)
+    : id_(first.draft),
+      draft_(std::move(queue), *first.weights, {size.n_pages, size.max_logit_rows, max_depth, size.max_rows}),
+      logits_(static_cast<std::size_t>(size.max_logit_rows) *
+              static_cast<std::size_t>(first.weights->config.vocab_size)) {}
+
+bool DeviceDraftFamily::fits(const DraftVersion& version) const {
+  return version.draft == id_ && draft_.fits(*version.weights);
+}
+
+std::shared_ptr<const void> DeviceDraftFamily::admit(const std::shared_ptr<const DraftVersion>& version) {
+  for (const Home& home : homes_) {
+    if (home.version != nullptr && home.version->weights == version->weights) return home.lease;
+  }
+  // Of two that are idle the older goes, an empty one first of all.
+  Home* chosen = nullptr;
+  const auto number = [](const Home& home) { return home.version == nullptr ? 0 : home.version->number; };
+  for (Home& home : homes_) {
+    if (home.is_idle() && (chosen == nullptr || number(home) < number(*chosen))) chosen = &home;
+  }
+  if (chosen == nullptr) return nullptr;
+  chosen->version = nullptr;  // should the copy fail, nobody takes half of it
+  draft_.load(*version->weights, static_cast<int>(chosen - homes_.data()));
+  chosen->version = version;
+  chosen->lease = std::make_shared<const int>(0);
+  return chosen->lease;
+}
+
+int DeviceDraftFamily::home_of(const ModelWeights* weights) const {
+  for (std::size_t i = 0; i < homes_.size(); ++i) {
+    if (homes_[i].version != nullptr && homes_[i].version->weights.get() == weights) return static_cast<int>(i);
+  }
+  SLIP_CHECK(false, "a draft that was not admitted");
+}
+
+void DeviceDraftFamily::read(std::span<const DraftFeed> feeds) {
+  for (std::size_t n = 0; !feeds.empty(); feeds = feeds.subspan(n)) {
+    n = end_of_run(feeds);
+    draft_.read(home_of(feeds[0].weights), feeds.first(n));
+    ++n_passes_;
+  }
+}
+
+// All that grow_by_logits() feeds wants logits.
+void DeviceDraftFamily::run(std::span<const DraftFeed> feeds) {
+  const auto vocab = static_cast<std::size_t>(config().vocab_size);
+  std::size_t done = 0;
+  for (std::size_t n = 0; !feeds.empty(); feeds = feeds.subspan(n)) {
+    n = end_of_run(feeds);
+    draft_.score(home_of(feeds[0].weights), feeds.first(n), std::span(logits_).subspan(done * vocab));
+    done += n;
+    ++n_passes_;
+  }
+}
+
+std::span<const float> DeviceDraftFamily::logits(std::size_t i) const {
+  const auto vocab = static_cast<std::size_t>(config().vocab_size);
+  return std::span(logits_).subspan(i * vocab, vocab);
+}
+
+void DeviceDraftFamily::propose(std::span<GrowingChain> chains) {
+  const auto order = [&](const GrowingChain& chain) {
+    const bool edits = chain.sequence->sampling->edits_logits();
+    return std::make_tuple(edits, home_of(chain.version->weights.get()), -chain.nodes, chain.sequence->id.value);
+  };
+  std::sort(chains.begin(), chains.end(),
+            [&](const GrowingChain& a, const GrowingChain& b) { return order(a) < order(b); });
+  while (!chains.empty() && !chains[0].sequence->sampling->edits_logits()) {
+    std::size_t n = 0;
+    const auto alike = [&](const GrowingChain& chain) {
+      return !chain.sequence->sampling->edits_logits() && chain.version->weights == chains[0].version->weights;
+    };
+    while (n < chains.size() && alike(chains[n])) ++n;
+    draw(home_of(chains[0].version->weights.get()), chains.first(n));
+    chains = chains.subspan(n);
+  }
+  grow_by_logits(chains);
+}
+
+void DeviceDraftFamily::draw(int home, std::span<GrowingChain> chains) {
+  drawn_.clear();
+  for (const GrowingChain& chain : chains) drawn_.push_back(device_chain(chain));
+  draft_.draw(home, drawn_);
+  n_passes_ += chains[0].nodes;
+  for (std::size_t i = 0; i < chains.size(); ++i) take(i, chains[i]);
+}
+
+// The tokens of a chain. All but the last were read.
+void DeviceDraftFamily::take(std::size_t drawn, GrowingChain& chain) {
+  *chain.n_cached += static_cast<std::int32_t>(drawn_[drawn].tokens.size()) + chain.nodes - 1;
+  Proposal& proposal = *chain.proposal;
+  const bool counts = proposal.law != ProposalLaw::kDeterministic || chain.sequence->wants_probability;
+  for (std::int32_t depth = 0; depth < chain.nodes; ++depth) {
+    if (!draft_.is_finite(drawn, depth)) {
+      log_warn(describe(*chain.version) + ": a logit is not a number, or all are impossible");
+      *chain.broken = true;
+      return;
+    }
+    if (proposal.law == ProposalLaw::kSampled) {
+      draft_.law(drawn, depth, q_);
+      proposal.add_q(q_);
+    }
+    proposal.add_to_chain(draft_.token(drawn, depth), counts ? draft_.logprob(drawn, depth) : 0);
+  }
+}
+
+}  // namespace slip

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+
+#include "engine/speculate/device_draft.h"
+#include "engine/speculate/draft_family.h"
+
+namespace slip {
+
+// The versions of one draft on a device, two at a time: a third waits until no sequence uses one of them any more.
+// Chains grow in one launch for each version, but for those whose requests edit logits: these take a pass a depth,
+// whose logits go through the CPU's transform.
+class DeviceDraftFamily final : public DraftFamily {
+ public:
+  // Error{kTooLarge} when the device has no room.
+  DeviceDraftFamily(std::shared_ptr<kernels::cuda::DeviceQueue> queue, const DraftVersion& first, const Size& size,
+                    std::int32_t max_depth);
+
+  bool fits(const DraftVersion& version) const override;
+  // Copies a version's weights to the device where they are not there yet.
+  std::shared_ptr<const void> admit(const std::shared_ptr<const DraftVersion>& version) override;
+  const ModelConfig& config() const override { return draft_.config(); }
+  PagePool& cache() override { return draft_.cache(); }
+  std::int64_t n_passes() const override { return n_passes_; }
+  void read(std::span<const DraftFeed> feeds) override;
+  void propose(std::span<GrowingChain> chains) override;
+
+ private:
+  struct Home {
+    std::shared_ptr<const DraftVersion> version;
+    std::shared_ptr<const int> lease;  // held by whoever uses the version, and here
+    bool is_idle() const { return lease.use_count() <= 1; }
+  };
+
+  void run(std::span<const DraftFeed> feeds) override;
+  std::span<const float> logits(std::size_t i) const override;
+  int home_of(const ModelWeights* weights) const;
+  void draw(int home, std::span<GrowingChain> chains);
+  void take(std::size_t drawn, GrowingChain& chain);
+
+  DraftId id_;
+  DeviceDraft draft_;
+  std::array<Home, 2> homes_;
+  std::int64_t n_passes_ = 0;
+  // Scratch of one call.
+  std::vector<DraftChain> drawn_;
+  std::vector<float> logits_;
+  Distribution q_;
+};
+
+}  // namespace slip

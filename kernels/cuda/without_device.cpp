@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// What stands in for stream_queue.cpp in a build without CUDA.
+#include "common/error.h"
+#include "kernels/cuda/stream_queue.h"
+
+namespace slip::kernels::cuda {
+namespace {
+
+[[noreturn]] void refuse() {
+  throw Error(ErrorCode::kUnsupported, "this program was built without CUDA",
+              "build it where nvcc 13 is on PATH (`slipstream version` then says `CUDA: yes`), or use device = \"cpu\"",
+              "device");
+}
+
+}  // namespace
+
+std::unique_ptr<DeviceQueue> open_device() {
+  refuse();
+}
+
+std::string describe_device() {
+  refuse();
+}
+
+}  // namespace slip::kernels::cuda

@@ -1,0 +1,294 @@
+// SPDX-License-Identifier: Apache-2.0
+// A draft that runs ahead on a device, its kernels' bodies run on the host, seen as the engine sees it: through a
+// DraftModelProposer.
+#include "engine/speculate/device_draft_family.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <numeric>
+
+#include "engine/speculate/draft_model_proposer.h"
+#include "tests/engine/engine_answers.h"
+#include "tests/engine/model/device_bench.h"
+#include "tests/engine/tiny_draft.h"
+
+namespace slip {
+namespace {
+
+using testing::Answer;
+using testing::draft_version;
+using testing::tiny_draft;
+using testing::tiny_draft_config;
+
+constexpr std::int32_t kVocab = 60;
+
+std::shared_ptr<const ModelWeights> draft_of(std::uint64_t seed) {
+  return tiny_draft(tiny_draft_config(kVocab), seed);
+}
+
+struct Device {
+  MakeDraftFamily make_family() {
+    return [this](const DraftVersion& first, DraftFamily::Size size) {
+      ++n_families;
+      return std::make_unique<DeviceDraftFamily>(queue, first, size, DraftModelProposer::kDeepest);
+    };
+  }
+  DraftModelProposer proposer(std::int32_t n_pages = 200) {
+    const DraftModelOptions options{.n_pages = n_pages, .max_running = 8, .prompt_chunk = 16, .catch_up_chunk = 16};
+    return {options, tiny_draft_config(kVocab), make_family()};
+  }
+  std::shared_ptr<kernels::cuda::HostQueue> queue = std::make_shared<kernels::cuda::HostQueue>();
+  int n_families = 0;
+};
+
+// A sequence as a proposer sees it.
+struct Sequence {
+  Sequence(std::uint64_t id, std::int32_t n_prompt, std::shared_ptr<DraftSlot> from, SamplingParams with,
+           AcceptanceRule rule)
+      : slot(std::move(from)), sampling(std::move(with)) {
+    for (std::int32_t i = 0; i < n_prompt; ++i) {
+      tokens.push_back((i * 7 + static_cast<std::int32_t>(id)) % kVocab);
+    }
+    ref.id = {id};
+    ref.prompt_tokens = n_prompt;
+    ref.max_total_tokens = 200;
+    ref.sampling = &sampling;
+    ref.rule = rule;
+    ref.slot = slot.get();
+  }
+  SequenceRef view() {
+    ref.tokens = tokens;
+    return ref;
+  }
+  std::vector<std::int32_t> tokens;
+  std::shared_ptr<DraftSlot> slot;
+  SamplingParams sampling;
+  SequenceRef ref;
+};
+
+std::vector<Proposal> propose(DraftModelProposer& proposer, std::span<const std::unique_ptr<Sequence>> sequences,
+                              std::int32_t k) {
+  std::vector<SequenceRef> refs;
+  for (const auto& sequence : sequences) refs.push_back(sequence->view());
+  for (int i = 0; i < 20; ++i) proposer.catch_up(refs, {16, 16});
+  std::vector<std::int32_t> nodes(refs.size(), k);
+  for (std::size_t i = 0; i < nodes.size(); ++i) nodes[i] -= static_cast<std::int32_t>(i % 2);
+  std::vector<Proposal> proposals(refs.size());
+  proposer.propose(refs, {nodes}, proposals);
+  return proposals;
+}
+
+// Every law, and one that edits logits.
+std::vector<std::unique_ptr<Sequence>> different_sequences(const std::shared_ptr<DraftSlot>& slot) {
+  std::vector<std::unique_ptr<Sequence>> out;
+  const auto add = [&](std::int32_t n, SamplingParams sampling, AcceptanceRule rule) {
+    out.push_back(std::make_unique<Sequence>(out.size() + 1, n, slot, std::move(sampling), rule));
+  };
+  add(9, {.temperature = 1, .seed = 1}, AcceptanceRule::kCoupled);
+  add(40, {.temperature = 0, .seed = 2}, AcceptanceRule::kCoupled);
+  add(21, {.temperature = 0.8F, .top_p = 0.9F, .seed = 3}, AcceptanceRule::kRejection);
+  add(5, {.temperature = 1, .presence_penalty = 1.5F, .seed = 4}, AcceptanceRule::kRejection);
+  add(3, {.temperature = 1, .repetition_penalty = 1.3F, .seed = 5}, AcceptanceRule::kCoupled);
+  for (const auto& sequence : out) sequence->ref.wants_probability = true;
+  return out;
+}
+
+// The same passes, one token at a time and with the CPU's sampling, by way of what a draft does for edited logits.
+class ByLogits final : public DraftFamily {
+ public:
+  explicit ByLogits(DeviceWorker& worker) : worker_(worker) {}
+  bool fits(const DraftVersion&) const override { return true; }
+  std::shared_ptr<const void> admit(const std::shared_ptr<const DraftVersion>& version) override { return version; }
+  const ModelConfig& config() const override { return worker_.config(); }
+  PagePool& cache() override { return worker_.cache(); }
+  std::int64_t n_passes() const override { return 0; }
+  void read(std::span<const DraftFeed> feeds) override { run(feeds); }
+  void propose(std::span<GrowingChain> chains) override { grow_by_logits(chains); }
+
+ private:
+  void run(std::span<const DraftFeed> feeds) override {
+    logits_.assign(feeds.size(), std::vector<float>(kVocab));
+    for (std::size_t i = 0; i < feeds.size(); ++i) run_one(feeds[i], logits_[i]);
+  }
+  void run_one(const DraftFeed& feed, std::vector<float>& logits) {
+    const auto n = static_cast<std::int32_t>(feed.tokens.size());
+    std::vector<std::int32_t> positions(feed.tokens.size());
+    std::iota(positions.begin(), positions.end(), feed.n_cached);
+    const std::vector<std::int32_t> row_begin{0, n}, logit_rows{n - 1};
+    KvView kv;
+    kv.pages = feed.pages;
+    kv.n_cached = feed.n_cached;
+    StepInput input;
+    input.tokens = feed.tokens;
+    input.positions = positions;
+    input.row_begin = row_begin;
+    input.kv = {&kv, 1};
+    input.logit_rows = logit_rows;
+    StepOutput output;
+    output.logits = TensorView::contiguous(logits.data(), {1, kVocab});
+    worker_.run(input, output);
+  }
+  std::span<const float> logits(std::size_t i) const override { return logits_[i]; }
+
+  DeviceWorker& worker_;
+  std::vector<std::vector<float>> logits_;
+};
+
+std::vector<Proposal> expected_proposals(const ModelWeights& weights, const std::shared_ptr<DraftSlot>& slot,
+                                         std::int32_t k) {
+  testing::DeviceBench bench(weights);
+  DraftModelProposer proposer(
+      {.n_pages = 1, .max_running = 8}, weights.config,
+      [&](const DraftVersion&, DraftFamily::Size) { return std::make_unique<ByLogits>(bench.worker); });
+  const auto sequences = different_sequences(slot);
+  for (const auto& sequence : sequences) proposer.begin(sequence->view());
+  return propose(proposer, sequences, k);
+}
+
+TEST(DeviceDraftFamily, ProposesWhatPassesOneByOneDo) {
+  const auto weights = draft_of(1);
+  const auto slot = testing::draft_slot(weights);
+  Device device;
+  auto proposer = device.proposer();
+  const auto sequences = different_sequences(slot);
+  for (const auto& sequence : sequences) proposer.begin(sequence->view());
+  const auto got = propose(proposer, sequences, 4), expected = expected_proposals(*weights, slot, 4);
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    EXPECT_EQ(got[i].tokens, expected[i].tokens) << i;
+    EXPECT_EQ(got[i].parents, expected[i].parents) << i;
+    EXPECT_EQ(got[i].law, expected[i].law) << i;
+    ASSERT_EQ(got[i].q.size(), expected[i].q.size()) << i;
+    for (std::size_t node = 0; node < got[i].size(); ++node) {
+      EXPECT_NEAR(got[i].path_logprob[node], expected[i].path_logprob[node], 1e-4) << i;
+      if (!got[i].q.empty()) {
+        EXPECT_EQ(got[i].q[node].ids, expected[i].q[node].ids);
+      }
+    }
+  }
+  EXPECT_EQ(device.n_families, 1);
+}
+
+// After any verdict the cache holds exactly the committed tokens.
+TEST(DeviceDraftFamily, WhatItReadBeforeNeverShows) {
+  const auto slot = testing::draft_slot(draft_of(1));
+  Device device;
+  auto proposer = device.proposer();
+  std::vector<std::unique_ptr<Sequence>> sequences;
+  const SamplingParams sampling{.temperature = 1, .seed = 11};
+  sequences.push_back(std::make_unique<Sequence>(1, 20, slot, sampling, AcceptanceRule::kCoupled));
+  proposer.begin(sequences[0]->view());
+  for (std::int32_t turn = 0; turn < 6; ++turn) {
+    const Proposal proposal = propose(proposer, sequences, 4)[0];
+    Device other;
+    auto fresh = other.proposer();
+    fresh.begin(sequences[0]->view());
+    ASSERT_EQ(proposal.tokens, propose(fresh, sequences, 4)[0].tokens) << "turn " << turn;
+    Verdict verdict;
+    for (std::int32_t i = 0; i < turn % 5; ++i) verdict.accepted.push_back(i);
+    verdict.added_token = turn;
+    proposer.on_verified(sequences[0]->view(), verdict, {});
+    for (const std::int32_t node : verdict.accepted) {
+      sequences[0]->tokens.push_back(proposal.tokens[static_cast<std::size_t>(node)]);
+    }
+    sequences[0]->tokens.push_back(verdict.added_token);
+  }
+}
+
+TEST(DeviceDraftFamily, ASwapCatchesUpAndNeedsNoNewGraphs) {
+  const auto slot = testing::draft_slot(draft_of(1));
+  Device device;
+  auto proposer = device.proposer();
+  const auto sequences = different_sequences(slot);
+  for (const auto& sequence : sequences) proposer.begin(sequence->view());
+  propose(proposer, sequences, 4);
+  const int n_captures = device.queue->n_captures();
+  const auto newer = draft_of(2);
+  slot->set(draft_version(newer, 2));
+  const auto got = propose(proposer, sequences, 4), expected = expected_proposals(*newer, slot, 4);
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    EXPECT_EQ(got[i].version, 2U);
+    EXPECT_EQ(got[i].tokens, expected[i].tokens) << i;
+  }
+  EXPECT_EQ(device.queue->n_captures(), n_captures);
+}
+
+// Two homes: a third version waits until nobody uses the first any more, and of those that wait the newest wins.
+TEST(DeviceDraftFamily, AThirdVersionWaits) {
+  const auto slot = testing::draft_slot(draft_of(1));
+  Device device;
+  auto proposer = device.proposer();
+  const auto sequences = different_sequences(slot);
+  proposer.begin(sequences[0]->view());
+  slot->set(draft_version(draft_of(2), 2));
+  proposer.begin(sequences[1]->view());  // on the second, the first sequence still on the first
+  for (std::uint64_t number = 3; number <= 4; ++number) {
+    slot->set(draft_version(draft_of(number), number));
+    proposer.begin(sequences[2]->view());
+    EXPECT_EQ(proposer.ready_depth(sequences[2]->view()), 0) << "no home for version " << number;
+  }
+  proposer.release({1});
+  const std::vector<SequenceRef> refs{sequences[2]->view()};
+  for (int i = 0; i < 5; ++i) proposer.catch_up(refs, {16, 16});
+  std::vector<Proposal> proposals(1);
+  proposer.propose(refs, {std::vector<std::int32_t>{2}}, proposals);
+  EXPECT_EQ(proposals[0].version, 4U);
+  EXPECT_EQ(proposals[0].size(), 2U);
+}
+
+TEST(DeviceDraftFamily, ADraftWhoseNumbersBrokeProposesNoMore) {
+  auto weights = std::const_pointer_cast<ModelWeights>(draft_of(1));
+  weights->final_norm[0] = NAN;
+  const auto slot = testing::draft_slot(weights);
+  Device device;
+  auto proposer = device.proposer();
+  const auto sequences = different_sequences(slot);
+  for (const auto& sequence : sequences) proposer.begin(sequence->view());
+  for (const Proposal& proposal : propose(proposer, sequences, 3)) EXPECT_EQ(proposal.size(), 0U);
+  for (const auto& sequence : sequences) EXPECT_EQ(proposer.ready_depth(sequence->view()), 0);
+}
+
+// Target and draft on the device, swaps in the middle of answers: the answers of plain decoding, bit by bit.
+TEST(DeviceDraftFamily, AnEngineThatDraftsOnTheDeviceChangesNoBit) {
+  const auto weights = draft_of(1);
+  const auto answers_of = [&](std::int32_t k, const SamplingParams& sampling, int swap_every) {
+    Device device;
+    auto worker = std::make_unique<DeviceWorker>(device.queue, *weights, 100, 40, 64);
+    const auto slot = testing::draft_slot(weights);
+    const EngineOptions options{.k = k, .max_running = 2, .prefill_chunk = 9};
+    auto proposer = std::make_unique<DraftModelProposer>(draft_model_options(options, *worker), weights->config,
+                                                         device.make_family());
+    Engine engine(options, std::move(worker), nullptr, std::move(proposer), nullptr, {});
+    std::vector<Answer> answers(3);
+    for (std::size_t i = 0; i < answers.size(); ++i) {
+      std::vector<std::int32_t> prompt(4 + 11 * i, static_cast<std::int32_t>(i));
+      Request request = testing::full_request(i + 1, prompt, answers[i]);
+      request.sampling = sampling;
+      request.max_tokens = 16;
+      request.draft = slot;
+      engine.submit(std::move(request));
+    }
+    for (std::uint64_t step = 1; engine.step(); ++step) {
+      if (swap_every > 0 && step % static_cast<std::uint64_t>(swap_every) == 0) {
+        slot->set(draft_version(draft_of(step % 3), step + 1));
+      }
+    }
+    return answers;
+  };
+  for (const SamplingParams& sampling :
+       {SamplingParams{.temperature = 0}, SamplingParams{.temperature = 0.8F, .top_k = 30, .seed = 5}}) {
+    const auto plain = answers_of(0, sampling, 0);
+    std::int32_t accepted = 0;
+    for (const int swap_every : {0, 3}) {
+      const auto answers = answers_of(4, sampling, swap_every);
+      for (std::size_t i = 0; i < answers.size(); ++i) {
+        EXPECT_TRUE(answers[i].same_as(plain[i])) << "answer " << i << ", swaps every " << swap_every;
+        accepted += answers[i].summary.figures.accepted;
+      }
+    }
+    EXPECT_GT(accepted, 30) << "a draft that is the target is nearly always right";
+  }
+}
+
+}  // namespace
+}  // namespace slip
