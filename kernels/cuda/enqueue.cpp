@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/cuda/enqueue.h"
 
+#include "kernels/cuda/foreign_stream.h"
 #include "kernels/cuda/launch.h"
 
 namespace slip::kernels::cuda {
@@ -55,6 +56,10 @@ void check(cudaError_t error, const char* what) {
 void enqueue(const Job& job, cudaStream_t stream) {
   check_job(job);
   if (has_rows(job)) std::visit(Launch{stream}, job);
+}
+
+void enqueue_on(void* stream, const Job& job) {
+  enqueue(job, static_cast<cudaStream_t>(stream));
 }
 
 }  // namespace slip::kernels::cuda
