@@ -3,6 +3,8 @@
 """Runs a benchmark and keeps its JSON in bench/results/ with what it was run on (see the README there).
 
     python3 bench/record.py NAME.json -- build/bench/decode --model T1B --threads 2 --json
+
+A GPU host has no history to ask and not the device to name, so tools/device.sh gives both.
 """
 import argparse
 import datetime
@@ -39,17 +41,21 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("name", help="file in bench/results/")
     parser.add_argument("command", nargs="+", help="after --: a command that prints JSON")
+    parser.add_argument("--into", type=pathlib.Path, default=ROOT / "bench/results", help="folder in place of bench/results")
+    parser.add_argument("--device", help="what the benchmark runs on, where it is not the processor")
+    parser.add_argument("--commit", help="what is built, where git cannot tell")
     arguments = parser.parse_args()
-    if git("status", "--porcelain", "--untracked-files=no"):
+    if not arguments.commit and git("status", "--porcelain", "--untracked-files=no"):
         sys.exit("record: the working tree has changes that no commit names; commit first")
-    run = {"date": datetime.date.today().isoformat(), "device": device(), "commit": git("rev-parse", "--short", "HEAD"),
+    run = {"date": datetime.date.today().isoformat(), "device": arguments.device or device(),
+           "commit": arguments.commit or git("rev-parse", "--short", "HEAD"),
            "command": " ".join(map(portable, arguments.command)), "quiet": os.getloadavg()[0] < QUIET_LOAD}
     done = subprocess.run(arguments.command, stdout=subprocess.PIPE, text=True)
     if done.returncode != 0:
         sys.exit(f"record: the benchmark ended with status {done.returncode}; nothing is kept")
-    path = ROOT / "bench/results" / arguments.name
+    path = arguments.into / arguments.name
     path.write_text(json.dumps({"run": run, **json.loads(done.stdout)}, indent=1, ensure_ascii=False) + "\n")
-    print(path.relative_to(ROOT))
+    print(path)
 
 
 if __name__ == "__main__":

@@ -79,6 +79,9 @@ std::vector<Error> faults_of(const ServeConfig& config, const std::string& key_i
   check([&] { load_tls(config.server); });
   check([&] { TopicTable(config.topics); });
   check([&] { check_data_directory(config.data_dir); });
+  check([&] {
+    if (config.learning) check_training_device(config.learner.trainer.device);
+  });
   return faults;
 }
 

@@ -155,6 +155,9 @@ void read_learning(TomlSection section, ServeConfig& config) {
   section.read("governor", governor);
   config.governor = parse_governor(governor, config.governor, section);
   section.read("cores", learner.cores, 1, 1024);
+  std::string device = "cpu";
+  section.read_choice("device", device, {"cpu", "cuda"});
+  learner.trainer.device = device == "cuda" ? TrainingDevice::kCuda : TrainingDevice::kCpu;
   std::string loss = loss_name(learner.trainer.loss.kind);
   section.read_choice("loss", loss, {"kl", "rkl", "jsd", "tv"});
   learner.trainer.loss.kind = parse_loss(loss);

@@ -70,6 +70,7 @@ toml::table learning_table(const ServeConfig& config) {
                      {"latency_slack", config.governor.latency_slack},
                      {"steps_per_request", config.governor.steps_per_request},
                      {"cores", learner.cores},
+                     {"device", learner.trainer.device == TrainingDevice::kCuda ? "cuda" : "cpu"},
                      {"loss", loss_name(learner.trainer.loss.kind)},
                      {"jsd_beta", learner.trainer.loss.beta},
                      {"learning_rate", learner.trainer.learning_rate},

@@ -192,6 +192,7 @@ struct Serving::State {
   }
 
   void start_learning() {
+    check_training_device(config.learner.trainer.device);
     replay = std::make_unique<ReplayBuffer>(replay_options(config));
     governor = make_governor(config.governor);
     learner = std::make_unique<Learner>(learner_options(config, disk), topics, shelf.slots, shelf.base, store, *replay,

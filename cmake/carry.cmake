@@ -16,7 +16,6 @@ carried(spdlog::spdlog)
 target_compile_definitions(spdlog::spdlog INTERFACE SPDLOG_FMT_EXTERNAL FMT_HEADER_ONLY)
 carried(nlohmann_json::nlohmann_json)
 carried(PkgConfig::xxhash)
-target_compile_definitions(PkgConfig::xxhash INTERFACE XXH_INLINE_ALL)
 carried(OpenSSL::Crypto)
 target_link_libraries(OpenSSL::Crypto INTERFACE "${SLIPSTREAM_CARRY}/lib/libcrypto.a" ${CMAKE_DL_LIBS})
 

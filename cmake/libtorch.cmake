@@ -7,8 +7,15 @@
 set(SLIPSTREAM_VENV "${CMAKE_SOURCE_DIR}/.venv" CACHE PATH "Python environment that holds the torch wheel")
 
 if(CMAKE_PREFIX_PATH)
+  set(kept_flags "${CMAKE_CUDA_FLAGS}")
+  set(kept_architectures "${CMAKE_CUDA_ARCHITECTURES}")
   find_package(Torch REQUIRED)
+  # It adds its own architectures and options for its own headers, which no device code of ours includes.
+  set(CMAKE_CUDA_FLAGS "${kept_flags}")
+  set(CMAKE_CUDA_ARCHITECTURES "${kept_architectures}")
   add_library(slipstream_torch INTERFACE)
+  # Ahead of libtorch.so, which exports parts of the C++ library of its own that call what it has not got.
+  target_link_options(slipstream_torch INTERFACE "LINKER:--push-state,--no-as-needed,-lstdc++,--pop-state")
   target_link_libraries(slipstream_torch INTERFACE ${TORCH_LIBRARIES})
   target_include_directories(slipstream_torch SYSTEM INTERFACE ${TORCH_INCLUDE_DIRS})
 else()

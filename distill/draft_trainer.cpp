@@ -14,25 +14,19 @@
 #include "distill/outlier_guard.h"
 #include "distill/torch_adamw.h"
 #include "distill/torch_average.h"
+#include "distill/torch_device.h"
 #include "distill/torch_draft.h"
+#include "distill/torch_head.h"
 #include "distill/trainer_state_file.h"
 #include "kernels/elementwise.h"
 
 namespace slip {
 namespace {
 
-// Logits of the vocabulary are made and used up in pieces of this size, which stay in the cache.
-constexpr std::int64_t kHeadBytes = std::int64_t{4} << 20;
-
 // One forward's worth of records.
 struct Microbatch {
   PackedSequences input;
   std::vector<const TopK*> targets;  // [Σ wanted]
-};
-
-struct RowSums {
-  double loss = 0;
-  std::int64_t rows = 0, greedy_hits = 0;
 };
 
 void check_record(const ReplayRecord& record, std::int32_t vocab) {
@@ -98,82 +92,57 @@ void zero_gradients(std::vector<NamedTensor>& parameters) {
 }  // namespace
 
 struct DraftTrainer::State {
-  State(TorchDraft model, TrainerOptions trainer_options)
+  // REQUIRES: a turn of `where`.
+  State(TorchDraft model, TrainerOptions trainer_options, const TorchDevice& where)
       : options(trainer_options),
+        device(where),
         draft(std::move(model)),
         optimizer(draft.parameters()),
-        average(draft.parameters(), trainer_options.average_decay) {
-    const std::int64_t vocab = draft.config().vocab_size;
-    head_rows = std::clamp<std::int64_t>(kHeadBytes / (4 * vocab), 16, 256);
+        average(draft.parameters(), trainer_options.average_decay),
+        head(draft.config().vocab_size, trainer_options.loss, where) {}
+
+  static std::unique_ptr<State> make(TorchDraft model, TrainerOptions options) {
+    const TorchDevice device(options.device);
+    const TorchDevice::Turn turn(device);
+    model.move_to(device.get());
+    return std::make_unique<State>(std::move(model), options, device);
   }
 
   // Threads are LibTorch's per-thread setting, so each entry states it.
-  void enter() const { at::set_num_threads(options.threads); }
+  TorchDevice::Turn enter() const {
+    at::set_num_threads(options.threads);
+    return TorchDevice::Turn(device);
+  }
 
   RowSums forward(const Microbatch& batch, double weight, bool backward);
-  RowSums head_pass(const at::Tensor& hidden, std::span<const TopK* const> targets, double weight,
-                    at::Tensor* gradient);
   std::vector<at::Tensor*> all_tensors();
   void finish(TrainStep& result);
 
   TrainerOptions options;
+  TorchDevice device;
   TorchDraft draft;
   TorchAdamW optimizer;
   TorchAverage average;
   OutlierGuard guard;
-  std::int64_t head_rows = 0;
-  at::Tensor head_logits, head_gradient;  // [head_rows, vocab], reused
+  TorchHead head;
 };
-
-// hidden [n, hidden] → loss, and with `gradient` the gradient with respect to `hidden` and to the output matrix. By
-// hand and in pieces, because [n, vocab] of logits and as much of gradient would not fit the cache.
-RowSums DraftTrainer::State::head_pass(const at::Tensor& hidden, std::span<const TopK* const> targets, double weight,
-                                       at::Tensor* gradient) {
-  const std::int64_t vocab = draft.config().vocab_size;
-  const at::Tensor matrix = draft.output_weight().detach();
-  if (!head_logits.defined()) head_logits = at::empty({head_rows, vocab}, at::kFloat);
-  if (!head_gradient.defined()) head_gradient = at::empty({head_rows, vocab}, at::kFloat);
-  RowSums sums;
-  const auto n_rows = static_cast<std::int64_t>(targets.size());
-  for (std::int64_t from = 0; from < n_rows; from += head_rows) {
-    const std::int64_t n = std::min(head_rows, n_rows - from);
-    at::Tensor logits = head_logits.narrow(0, 0, n);
-    at::Tensor slope = head_gradient.narrow(0, 0, n);
-    const at::Tensor piece = hidden.narrow(0, from, n);
-    at::mm_out(logits, piece, matrix.t());
-    for (std::int64_t i = 0; i < n; ++i) {
-      const TopK& target = *targets[from + i];
-      const float* row = logits.data_ptr<float>() + i * vocab;
-      sums.loss += fused_loss_row(options.loss, row, vocab, target.ids.data(), target.logprobs.data(),
-                                  static_cast<std::int64_t>(target.ids.size()), target.log_tail, weight,
-                                  slope.data_ptr<float>() + i * vocab);
-      sums.greedy_hits += kernels::argmax({row, static_cast<std::size_t>(vocab)}) == target.ids[0] ? 1 : 0;
-    }
-    sums.rows += n;
-    if (gradient == nullptr) continue;
-    at::Tensor hidden_slope = gradient->narrow(0, from, n);
-    at::mm_out(hidden_slope, slope, matrix);
-    at::Tensor accumulated = draft.output_weight().grad();
-    accumulated.addmm_(slope.t(), piece);
-  }
-  return sums;
-}
 
 RowSums DraftTrainer::State::forward(const Microbatch& batch, double weight, bool backward) {
   if (!backward) {
     at::NoGradGuard no_grad;
-    return head_pass(draft.hidden(batch.input), batch.targets, weight, nullptr);
+    return head.pass(draft.hidden(batch.input), draft.output_weight().detach(), batch.targets, weight, nullptr);
   }
   const at::Tensor hidden = draft.hidden(batch.input);
-  at::Tensor gradient = at::empty_like(hidden);
+  TorchHead::Backward slopes{at::empty_like(hidden), {}};
   RowSums sums;
   {
     at::NoGradGuard no_grad;
     const at::Tensor& matrix = draft.output_weight();
     if (!matrix.grad().defined()) matrix.mutable_grad() = at::zeros_like(matrix);
-    sums = head_pass(hidden.detach(), batch.targets, weight, &gradient);
+    slopes.matrix_gradient = matrix.grad();
+    sums = head.pass(hidden.detach(), matrix.detach(), batch.targets, weight, &slopes);
   }
-  hidden.backward(gradient);
+  hidden.backward(slopes.gradient);
   return sums;
 }
 
@@ -206,16 +175,16 @@ void check_trainable(const ModelConfig& draft) {
 }
 
 DraftTrainer::DraftTrainer(const std::filesystem::path& draft_folder, TrainerOptions options)
-    : state_(std::make_unique<State>(TorchDraft(load_model_config(draft_folder), draft_folder), options)) {}
+    : state_(State::make(TorchDraft(load_model_config(draft_folder), draft_folder), options)) {}
 
 DraftTrainer::DraftTrainer(const ModelConfig& config, std::uint64_t seed, TrainerOptions options)
-    : state_(std::make_unique<State>(TorchDraft(config, seed), options)) {}
+    : state_(State::make(TorchDraft(config, seed), options)) {}
 
 DraftTrainer::~DraftTrainer() = default;
 
 TrainStep DraftTrainer::step(std::span<const ReplayRecord> batch, const std::function<bool()>& between) {
   State& state = *state_;
-  state.enter();
+  const auto turn = state.enter();
   TrainStep result;
   result.step = state.optimizer.steps();
   const std::vector<Microbatch> microbatches =
@@ -244,7 +213,7 @@ TrainStep DraftTrainer::step(std::span<const ReplayRecord> batch, const std::fun
 
 TrainStep DraftTrainer::evaluate(std::span<const ReplayRecord> batch) const {
   State& state = *state_;
-  state.enter();
+  const auto turn = state.enter();
   RowSums sums;
   for (const Microbatch& microbatch : plan_microbatches(batch, state.draft.config(), state.options.microbatch_tokens)) {
     const RowSums part = state.forward(microbatch, 1.0, /*backward=*/false);
@@ -271,26 +240,28 @@ const ModelConfig& DraftTrainer::config() const {
 }
 
 std::vector<float> DraftTrainer::logits(std::span<const std::int32_t> tokens) const {
-  state_->enter();
+  const auto turn = state_->enter();
   at::NoGradGuard no_grad;
   PackedSequences input;
   input.tokens.assign(tokens.begin(), tokens.end());
   input.lengths = {static_cast<std::int64_t>(tokens.size())};
   input.wanted = input.lengths;
-  const at::Tensor out = at::mm(state_->draft.hidden(input), state_->draft.output_weight().t()).contiguous();
+  const at::Tensor out = at::mm(state_->draft.hidden(input), state_->draft.output_weight().t()).cpu().contiguous();
   return {out.data_ptr<float>(), out.data_ptr<float>() + out.numel()};
 }
 
 void DraftTrainer::export_draft(const std::filesystem::path& folder, Dtype dtype) const {
   SLIP_CHECK(dtype != Dtype::kFloat16, "drafts are published in bfloat16 or float32");
+  const auto turn = state_->enter();
   std::map<std::string, StoredTensor, std::less<>> tensors;
   std::map<std::string, std::vector<std::byte>> memory;
   const std::vector<NamedTensor>& parameters = state_->draft.parameters();
   for (std::size_t p = 0; p < parameters.size(); ++p) {
     const NamedTensor& parameter = parameters[p];
     const auto n = static_cast<std::size_t>(parameter.value.numel());
-    const float* values = state_->average.values()[p].data_ptr<float>();
-    if (!all_finite(values, n) || !all_finite(parameter.value.data_ptr<float>(), n)) {
+    const at::Tensor mean = state_->average.values()[p].cpu(), master = parameter.value.detach().cpu();
+    const float* values = mean.data_ptr<float>();
+    if (!all_finite(values, n) || !all_finite(master.data_ptr<float>(), n)) {
       throw Error(ErrorCode::kDataLoss, "weight \"" + parameter.name + "\" of the draft is not finite",
                   "the training run diverged; lower the learning rate");
     }
@@ -311,21 +282,25 @@ void DraftTrainer::export_draft(const std::filesystem::path& folder, Dtype dtype
 }
 
 void DraftTrainer::save(const std::filesystem::path& file) const {
+  const auto turn = state_->enter();
   TrainerState saved;
   saved.steps = static_cast<std::uint64_t>(state_->optimizer.steps());
   saved.recent_losses.assign(state_->guard.values().begin(), state_->guard.values().end());
   for (const at::Tensor* tensor : state_->all_tensors()) {
-    const float* values = tensor->data_ptr<float>();
-    saved.floats.insert(saved.floats.end(), values, values + tensor->numel());
+    const at::Tensor host = tensor->detach().cpu();
+    const float* values = host.data_ptr<float>();
+    saved.floats.insert(saved.floats.end(), values, values + host.numel());
   }
   write_trainer_state(file, config(), saved);
 }
 
 void DraftTrainer::load(const std::filesystem::path& file) {
-  const TrainerState saved = read_trainer_state(file, config());
-  const float* values = saved.floats.data();
+  TrainerState saved = read_trainer_state(file, config());
+  const auto turn = state_->enter();
+  const at::NoGradGuard no_grad;
+  float* values = saved.floats.data();
   for (at::Tensor* tensor : state_->all_tensors()) {
-    std::memcpy(tensor->data_ptr<float>(), values, static_cast<std::size_t>(tensor->numel()) * sizeof(float));
+    tensor->copy_(at::from_blob(values, tensor->sizes(), at::kFloat));
     values += tensor->numel();
   }
   state_->optimizer.set_steps(static_cast<std::int64_t>(saved.steps));

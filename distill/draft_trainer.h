@@ -15,6 +15,12 @@
 
 namespace slip {
 
+// Where a draft's masters, moments and averages live and its steps run.
+enum class TrainingDevice : std::uint8_t {
+  kCpu,
+  kCuda,  // the first CUDA device, on a stream of low priority; what is published or saved is copied to the host
+};
+
 struct TrainerOptions {
   LossOptions loss;
   double learning_rate = 2e-3;
@@ -26,6 +32,7 @@ struct TrainerOptions {
   double average_decay = 0;               // of the exported weights' moving average over steps; 0: the last step's
   std::int32_t microbatch_tokens = 2048;  // bounds one unit of work, and so how long serving can be delayed
   int threads = 1;                        // ATen intra-op threads
+  TrainingDevice device = TrainingDevice::kCpu;
 };
 
 struct TrainStep {
@@ -40,6 +47,10 @@ struct TrainStep {
 // Error{kUnsupported} naming the config.json key that makes a draft more than a plain Llama, which is what we can
 // train.
 void check_trainable(const ModelConfig& draft);
+
+// Error{kUnsupported | kUnavailable} naming learning.device where a trainer could not be there. kCuda: REQUIRES that
+// nothing has asked LibTorch for a device yet, since it looks once.
+void check_training_device(TrainingDevice device);
 
 // AdamW on float32 masters of one draft, by LibTorch; no LibTorch type shows. One lives at a time per process, others
 // rest on disk (save / load). Threads: one owner.

@@ -36,12 +36,22 @@ void update_tensor(const Slots& slots, std::int64_t n, const Rates& rates) {
   }
 }
 
+// The same where memory is a device's.
+void update_on_device(const at::Tensor& weight, const at::Tensor& gradient, const at::Tensor& first,
+                      const at::Tensor& second, const Rates& rates) {
+  const at::Tensor g = gradient * rates.gradient_scale;
+  first.mul_(rates.beta1).add_(g, 1 - rates.beta1);
+  second.mul_(rates.beta2).addcmul_(g, g, 1 - rates.beta2);
+  const at::Tensor root = second.sqrt().mul_(rates.inverse_root_bias2).add_(kEpsilon);
+  weight.mul_(rates.keep).addcdiv_(first, root, -rates.step_size);
+}
+
 }  // namespace
 
 TorchAdamW::TorchAdamW(const std::vector<NamedTensor>& parameters) {
   for (const NamedTensor& parameter : parameters) {
-    first_.push_back(at::zeros(parameter.value.sizes(), at::kFloat));
-    second_.push_back(at::zeros(parameter.value.sizes(), at::kFloat));
+    first_.push_back(at::zeros_like(parameter.value.detach()));
+    second_.push_back(at::zeros_like(parameter.value.detach()));
   }
 }
 
@@ -72,6 +82,10 @@ void TorchAdamW::update(std::vector<NamedTensor>& parameters, const TrainerOptio
     if (!value.grad().defined()) continue;
     const at::Tensor gradient = value.grad().contiguous();
     rates.keep = value.dim() > 1 ? static_cast<float>(1 - rate * options.weight_decay) : 1.0F;
+    if (!value.is_cpu()) {
+      update_on_device(value, gradient, first_[p], second_[p], rates);
+      continue;
+    }
     const Slots slots{value.data_ptr<float>(), gradient.data_ptr<float>(), first_[p].data_ptr<float>(),
                       second_[p].data_ptr<float>()};
     update_tensor(slots, value.numel(), rates);

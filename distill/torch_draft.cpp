@@ -107,6 +107,14 @@ TorchDraft::TorchDraft(const ModelConfig& config, const std::filesystem::path& f
   for (NamedTensor& parameter : parameters_) copy_stored(file.get(parameter.name), parameter.value, parameter.name);
 }
 
+// Each parameter stays the same variable, which layers_ refer to as well.
+void TorchDraft::move_to(at::Device device) {
+  const at::NoGradGuard no_grad;
+  for (NamedTensor& parameter : parameters_) {
+    if (parameter.value.device() != device) parameter.value.set_data(parameter.value.detach().to(device));
+  }
+}
+
 at::Tensor TorchDraft::norm(const at::Tensor& x, const at::Tensor& weight) const {
   return x * (x.square().mean(-1, /*keepdim=*/true) + config_.rms_norm_eps).rsqrt() * weight;
 }
@@ -116,7 +124,7 @@ TorchDraft::Rotation TorchDraft::rotation(const PackedSequences& input) const {
   for (std::int64_t length : input.lengths) positions.push_back(at::arange(length, at::kFloat));
   const at::Tensor half = at::arange(0, config_.head_dim, 2, at::kDouble) / config_.head_dim;
   const at::Tensor frequency = at::pow(config_.rope_theta, half.neg()).to(at::kFloat);
-  const at::Tensor angle = at::outer(at::cat(positions), frequency).unsqueeze(1);
+  const at::Tensor angle = at::outer(at::cat(positions), frequency).unsqueeze(1).to(embedding().device());
   return {angle.cos(), angle.sin()};
 }
 
@@ -156,7 +164,7 @@ at::Tensor TorchDraft::attention(const at::Tensor& q, const at::Tensor& k, const
       return x.narrow(0, from, rows).transpose(0, 1).unsqueeze(0);
     };
     std::optional<at::Tensor> mask;
-    if (m != n) mask = at::ones({m, n}, at::kBool).tril(n - m);
+    if (m != n) mask = at::ones({m, n}, q.options().dtype(at::kBool)).tril(n - m);
     const at::Tensor keys = heads(k, k_at, n).repeat_interleave(group, 1);
     const at::Tensor values = heads(v, k_at, n).repeat_interleave(group, 1);
     const at::Tensor out = at::scaled_dot_product_attention(heads(q, q_at, m), keys, values, mask, /*dropout_p=*/0.0,
@@ -171,8 +179,9 @@ at::Tensor TorchDraft::attention(const at::Tensor& q, const at::Tensor& k, const
 at::Tensor TorchDraft::hidden(const PackedSequences& input) const {
   const std::int64_t head_dim = config_.head_dim;
   const Rotation all = rotation(input);
-  const at::Tensor wanted = last_rows(input);
-  at::Tensor x = at::embedding(embedding(), at::tensor(input.tokens, at::kLong));
+  const at::Device device = embedding().device();
+  const at::Tensor wanted = last_rows(input).to(device);
+  at::Tensor x = at::embedding(embedding(), at::tensor(input.tokens, at::kLong).to(device));
   for (std::size_t l = 0; l < layers_.size(); ++l) {
     const Layer& layer = layers_[l];
     const bool last = l + 1 == layers_.size();

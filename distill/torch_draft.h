@@ -38,6 +38,9 @@ class TorchDraft {
   // Error{kDataLoss | kInvalidArgument | kNotFound} naming the tensor.
   TorchDraft(const ModelConfig& config, const std::filesystem::path& folder);
 
+  // Moves all weights; before anything holds a gradient of them.
+  void move_to(at::Device device);
+
   // [Σ wanted, hidden] after the final norm, differentiable. The last layer computes the wanted rows only.
   at::Tensor hidden(const PackedSequences& input) const;
 

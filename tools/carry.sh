@@ -1,9 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # carry.sh: fills .carry/ from this machine's Debian packages with what the `core` preset needs on a host that has only
-# LibTorch, the CUDA toolkit and CMake (about 30 MB, ignored by git). There:
-#   cmake --preset core -DSLIPSTREAM_CUDA=ON -DCMAKE_PREFIX_PATH="$(python3 -c 'import torch.utils; print(torch.utils.cmake_prefix_path)')"
-#   cmake --build build-core -j && ctest --test-dir build-core -L gpu
+# LibTorch, the CUDA toolkit and CMake (17 MB, ignored by git). There: bash tools/device.sh RESULTS
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 fail() { printf 'carry: %s\n' "$1" >&2; exit 2; }

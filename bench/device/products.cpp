@@ -1,137 +1,221 @@
 // SPDX-License-Identifier: Apache-2.0
-// The matrix products of an 8B-shaped layer at 1 … 64 rows: time, share of the copy bandwidth, and what n rows cost
-// over one. Before a shape is timed, an element is compared with a sum in double and one row alone with the same
-// among 64.
-#include <cmath>
+// The matrix products of an 8B-shaped and a 1B-shaped target at 1 … 64 and 512 rows, beside cuBLASLt's: with the best
+// algorithm for each number of rows, and with the best of those that serve all of them, which is what exact speculation
+// would need of it. What is wrong, or has other bits at other numbers of rows where it may not, is not timed.
+#include <algorithm>
 #include <cstdio>
-#include <exception>
+#include <limits>
+#include <stdexcept>
+#include <string>
 
-#include "bench/device/timing.h"
+#include "bench/device/common_cublaslt.h"
+#include "bench/device/common_products.h"
 
 namespace slip::bench {
 namespace {
 
+using nlohmann::json;
 using namespace kernels::cuda;  // NOLINT: the benchmark is of these
 
-constexpr int kMostRows = 64, kRepeats = 50;
+constexpr int kMostRows = 512;
+constexpr std::int64_t kDecodeRows[] = {1, 2, 4, 8, 16, 32, 64};
+constexpr double kBeyondCache = 512e6;  // bytes; the largest cache of such a device has 60 MB
 
-struct Shape {
-  const char* name;
-  std::int64_t n_out, n_in;
-};
-
-double copy_gb_per_s(cudaStream_t stream) {
-  const std::size_t bytes = std::size_t{2} << 30;
-  const DeviceArray<char> from(bytes), to(bytes);
-  const double ms = median_ms(stream, 10, [&](int) {
-    check(cudaMemcpyAsync(to.get(), from.get(), bytes, cudaMemcpyDeviceToDevice, stream), "copy");
-  });
-  return 2.0 * static_cast<double>(bytes) / ms / 1e6;
+std::vector<std::int64_t> all_rows() {
+  std::vector<std::int64_t> out(std::begin(kDecodeRows), std::end(kDecodeRows));
+  out.push_back(kMostRows);
+  return out;
 }
 
-class Product {
+// Operands of one shape in one layout, and as many copies of the weight as no cache holds.
+class Operands {
  public:
-  explicit Product(const Shape& shape)
-      : shape_(shape),
-        weights_(static_cast<std::size_t>(packed_weight_elements(shape.n_out, shape.n_in))),
-        // Copies beyond any cache: a product that is timed reads weights that no earlier one left there.
-        n_copies_(static_cast<int>(std::max<std::size_t>(1, (std::size_t{1} << 29) / (2 * weights_)))),
-        host_weight_(random_bf16(weights_, 1)),
-        host_x_(random_bf16(static_cast<std::size_t>(activation_elements(kMostRows, shape.n_in)), 2)),
-        weight_(weights_ * static_cast<std::size_t>(n_copies_)),
-        x_(host_x_),
+  Operands(const ProductShape& shape, Layout weights, Layout rows, cudaStream_t stream)
+      : weight_matrix{shape.n_out, shape.n_in, 1},
+        x_matrix{kMostRows, shape.n_in, 2},
+        n_copies(std::max(2, static_cast<int>(kBeyondCache / shape.weight_bytes()))),
+        copy_elements_(size_of(weight_matrix, weights)),
+        weight_(copy_elements_ * static_cast<std::size_t>(n_copies)),
+        x_(size_of(x_matrix, rows)),
         y_(static_cast<std::size_t>(kMostRows * shape.n_out)) {
-    for (int copy = 0; copy < n_copies_; ++copy) {
-      check(cudaMemcpy(weight_.get() + weights_ * static_cast<std::size_t>(copy), host_weight_.data(), 2 * weights_,
-                       cudaMemcpyHostToDevice),
-            "copy to the device");
-    }
+    for (int copy = 0; copy < n_copies; ++copy) fill(copy_of_weight(copy), weight_matrix, weights, stream);
+    fill(x_.get(), x_matrix, rows, stream);
   }
-  bool is_right(cudaStream_t stream) const {
-    run(kMostRows, 0, stream);
-    check(cudaStreamSynchronize(stream), "product");
-    const auto all = y_.values(static_cast<std::size_t>(kMostRows * shape_.n_out));
-    run(1, 0, stream);
-    check(cudaStreamSynchronize(stream), "product");
-    const auto alone = y_.values(static_cast<std::size_t>(shape_.n_out));
-    if (!std::equal(alone.begin(), alone.end(), all.begin())) return false;
-    for (std::int64_t row : {0, 5, 63}) {
-      for (std::int64_t output = 3; output < shape_.n_out; output += shape_.n_out / 5) {
-        double sum = 0, size = 0;
-        for (std::int64_t k = 0; k < shape_.n_in; ++k) {
-          const double term = double{widen(host_weight_[static_cast<std::size_t>(weight_at(output, k, shape_.n_in))])} *
-                              widen(host_x_[static_cast<std::size_t>(activation_at(row, k, shape_.n_in))]);
-          sum += term;
-          size += std::abs(term);
-        }
-        const double got = all[static_cast<std::size_t>(row * shape_.n_out + output)];
-        if (!(std::abs(got - sum) <= 2e-6 * size)) return false;
-      }
-    }
-    return true;
+  std::uint16_t* copy_of_weight(int i) const { return weight_.get() + copy_elements_ * static_cast<std::size_t>(i); }
+  const std::uint16_t* x() const { return x_.get(); }
+  float* y() const { return y_.get(); }
+  // The first row, for comparing bits.
+  std::vector<float> first_row() const { return y_.values(static_cast<std::size_t>(weight_matrix.n_rows)); }
+  bool is_right(std::int64_t n_rows) const {
+    return bench::is_right(y(), weight_matrix, {n_rows, x_matrix.n_columns, x_matrix.seed});
   }
-  double time_ms(int n_rows, cudaStream_t stream) const {
-    return median_ms(stream, kRepeats, [&](int i) { run(n_rows, i % n_copies_, stream); });
-  }
-  double bytes() const { return 2.0 * static_cast<double>(weights_); }
+
+  const RandomMatrix weight_matrix, x_matrix;
+  const int n_copies;
 
  private:
-  void run(int n_rows, int copy, cudaStream_t stream) const {
-    Matmul job;
-    job.weight.data = weight_.get() + weights_ * static_cast<std::size_t>(copy);
-    job.activations = x_.get();
-    job.n_rows = n_rows;
-    job.n_out = shape_.n_out;
-    job.n_in = shape_.n_in;
-    job.y = y_.get();
-    job.y_stride = shape_.n_out;
-    enqueue(job, stream);
-  }
-  Shape shape_;
-  std::size_t weights_;
-  int n_copies_;
-  std::vector<std::uint16_t> host_weight_, host_x_;
+  std::size_t copy_elements_;
   DeviceArray<std::uint16_t> weight_, x_;
   DeviceArray<float> y_;
 };
 
-int run() {
-  cudaStream_t stream = nullptr;
-  check(cudaStreamCreate(&stream), "stream");
-  cudaDeviceProp device{};
-  check(cudaGetDeviceProperties(&device, 0), "device properties");
-  const double peak = copy_gb_per_s(stream);
-  std::printf("%s, %d multiprocessors, copy %.0f GB/s\n", device.name, device.multiProcessorCount, peak);
-  std::printf("%-10s %6s %6s | rows: microseconds (share of copy bandwidth, times one row)\n", "product", "n_out",
-              "n_in");
-  for (const Shape& shape : {Shape{"qkv", 6144, 4096}, Shape{"attention", 4096, 4096}, Shape{"gate_up", 28672, 4096},
-                             Shape{"down", 4096, 14336}, Shape{"lm_head", 128256, 4096}}) {
-    const Product product(shape);
-    if (!product.is_right(stream)) {
-      std::printf("%-10s is wrong: not timed\n", shape.name);
-      return 1;
-    }
-    std::printf("%-10s %6ld %6ld |", shape.name, static_cast<long>(shape.n_out), static_cast<long>(shape.n_in));
-    double one = 0;
-    for (const int n_rows : {1, 2, 4, 8, 16, 32, 64}) {
-      const double ms = product.time_ms(n_rows, stream);
-      if (n_rows == 1) one = ms;
-      std::printf(" %d: %.1f (%.0f%%, %.2f)", n_rows, ms * 1e3, product.bytes() / ms / 1e4 / peak, ms / one);
-    }
-    std::printf("\n");
+// Ours: microseconds for each number of rows.
+std::vector<double> time_ours(const ProductShape& shape, cudaStream_t stream) {
+  const Operands operands(shape, Layout::kWeights, Layout::kActivations, stream);
+  const auto run = [&](std::int64_t n_rows, int copy) {
+    Matmul job;
+    job.weight.data = operands.copy_of_weight(copy);
+    job.activations = operands.x();
+    job.n_rows = n_rows;
+    job.n_out = shape.n_out;
+    job.n_in = shape.n_in;
+    job.y = operands.y();
+    job.y_stride = shape.n_out;
+    enqueue(job, stream);
+  };
+  std::vector<double> times;
+  std::vector<float> first;
+  for (const std::int64_t n_rows : all_rows()) {
+    run(n_rows, 0);
+    if (!operands.is_right(n_rows)) throw std::runtime_error(std::string(shape.name) + " is wrong: not timed");
+    const auto row = operands.first_row();
+    if (!first.empty() && row != first) throw std::runtime_error(std::string(shape.name) + " depends on the rows");
+    first = row;
+    times.push_back(1e3 * captured_ms(stream, operands.n_copies, [&](int i) { run(n_rows, i); }));
   }
-  cudaStreamDestroy(stream);
-  return 0;
+  return times;
+}
+
+// The peer's, in microseconds: `best[i]` with the best algorithm for all_rows()[i], `pinned[i]` with the best of those
+// that take every number of decode rows; empty where there is none.
+struct PeerTimes {
+  std::vector<double> best, pinned;
+  bool pinned_same_bits = false;  // of a row, whatever the number of rows
+};
+
+class PeerBench {
+ public:
+  PeerBench(const Peer& peer, const ProductShape& shape, cudaStream_t stream)
+      : operands_(shape, Layout::kRows, Layout::kRows, stream), stream_(stream) {
+    for (const std::int64_t n_rows : all_rows()) {
+      shapes_.push_back(peer.shape(n_rows, shape.n_out, shape.n_in));
+    }
+  }
+
+  PeerTimes times() const {
+    PeerTimes out;
+    std::vector<Algorithm> candidates;
+    for (std::size_t i = 0; i < shapes_.size(); ++i) {
+      double best = std::numeric_limits<double>::infinity();
+      for (const Algorithm& algorithm : shapes_[i]->candidates()) {
+        best = std::min(best, time_us(i, algorithm));
+        if (std::find(candidates.begin(), candidates.end(), algorithm) == candidates.end()) {
+          candidates.push_back(algorithm);
+        }
+      }
+      out.best.push_back(best);
+    }
+    const Algorithm* pinned = best_for_all(candidates);
+    if (pinned == nullptr) return out;
+    out.pinned_same_bits = has_same_bits(*pinned);
+    for (std::size_t i = 0; i < std::size(kDecodeRows); ++i) out.pinned.push_back(time_us(i, *pinned));
+    return out;
+  }
+
+ private:
+  void run(std::size_t i, const Algorithm& algorithm, int copy) const {
+    shapes_[i]->enqueue(algorithm, {operands_.copy_of_weight(copy), operands_.x(), operands_.y()}, stream_);
+  }
+  // Infinite for what is refused or wrong.
+  double time_us(std::size_t i, const Algorithm& algorithm) const {
+    if (!shapes_[i]->takes(algorithm)) return std::numeric_limits<double>::infinity();
+    run(i, algorithm, 0);
+    if (!operands_.is_right(all_rows()[i])) return std::numeric_limits<double>::infinity();
+    return 1e3 * captured_ms(stream_, operands_.n_copies, [&](int copy) { run(i, algorithm, copy); });
+  }
+  const Algorithm* best_for_all(const std::vector<Algorithm>& candidates) const {
+    const Algorithm* best = nullptr;
+    double least = std::numeric_limits<double>::infinity();
+    for (const Algorithm& algorithm : candidates) {
+      double sum = 0;
+      for (std::size_t i = 0; i < std::size(kDecodeRows) && sum < least; ++i) sum += time_us(i, algorithm);
+      if (sum >= least) continue;
+      least = sum;
+      best = &algorithm;
+    }
+    return best;
+  }
+  bool has_same_bits(const Algorithm& algorithm) const {
+    std::vector<float> first;
+    for (std::size_t i = 0; i < std::size(kDecodeRows); ++i) {
+      run(i, algorithm, 0);
+      const auto row = operands_.first_row();
+      if (!first.empty() && row != first) return false;
+      first = row;
+    }
+    return true;
+  }
+
+  Operands operands_;
+  cudaStream_t stream_;
+  std::vector<std::unique_ptr<PeerShape>> shapes_;
+};
+
+json measure_shape(const ProductShape& shape, const Peer* peer, double read_gb_s, cudaStream_t stream) {
+  const auto ours = time_ours(shape, stream);
+  PeerTimes theirs;
+  if (peer != nullptr) theirs = PeerBench(*peer, shape, stream).times();
+  json rows = json::array();
+  for (std::size_t i = 0; i < ours.size(); ++i) {
+    json one = {{"rows", all_rows()[i]},
+                {"us", ours[i]},
+                {"over_one_row", ours[i] / ours[0]},
+                {"share_of_read", shape.weight_bytes() / ours[i] / 1e3 / read_gb_s}};
+    if (i < theirs.best.size()) one["cublaslt_us"] = theirs.best[i];
+    if (i < theirs.pinned.size()) one["cublaslt_pinned_us"] = theirs.pinned[i];
+    rows.push_back(one);
+  }
+  json out = {{"model", shape.model}, {"product", shape.name}, {"n_out", shape.n_out}, {"n_in", shape.n_in}};
+  out["rows"] = rows;
+  if (!theirs.pinned.empty()) out["cublaslt_pinned_same_bits"] = theirs.pinned_same_bits;
+  return out;
+}
+
+json measure() {
+  const Stream stream;
+  const auto peer = open_cublaslt();
+  json out = {{"device", describe_device(stream.get())}, {"products", json::array()}};
+  out["cublaslt"] = peer == nullptr ? json() : json(peer->version());
+  for (const char* model : {"8B", "1B"}) {
+    for (const ProductShape& shape : product_shapes(model)) {
+      out["products"].push_back(measure_shape(shape, peer.get(), out["device"]["read_gb_s"], stream.get()));
+    }
+  }
+  return out;
+}
+
+double or_zero(const json& row, const char* key) {
+  return row.contains(key) && row[key].is_number() ? row[key].get<double>() : 0.0;
+}
+
+void print_table(const json& result) {
+  std::printf("%s: reads %.0f GB/s; cuBLASLt %s\n", result["device"]["name"].get<std::string>().c_str(),
+              result["device"]["read_gb_s"].get<double>(), result["cublaslt"].dump().c_str());
+  std::printf("%-3s %-14s %5s %10s %8s %8s %12s %12s\n", "", "product", "rows", "us", "of read", "of one",
+              "cuBLASLt us", "pinned us");
+  for (const json& product : result["products"]) {
+    for (const json& row : product["rows"]) {
+      std::printf("%-3s %-14s %5d %10.1f %7.0f%% %8.2f %12.1f %12.1f\n", product["model"].get<std::string>().c_str(),
+                  product["product"].get<std::string>().c_str(), row["rows"].get<int>(), row["us"].get<double>(),
+                  100 * row["share_of_read"].get<double>(), row["over_one_row"].get<double>(),
+                  or_zero(row, "cublaslt_us"), or_zero(row, "cublaslt_pinned_us"));
+    }
+  }
 }
 
 }  // namespace
 }  // namespace slip::bench
 
-int main() {
-  try {
-    return slip::bench::run();
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "device_products: %s\n", error.what());
-    return 1;
-  }
+int main(int argc, char** argv) {
+  return slip::bench::run_benchmark(argc, argv, slip::bench::measure, slip::bench::print_table);
 }

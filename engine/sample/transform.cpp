@@ -12,6 +12,7 @@
 #include "engine/grammar/answer_grammar.h"
 #include "engine/sample/distribution.h"
 #include "engine/sample/vocabulary_math.h"
+#include "kernels/logit_edits.h"
 
 namespace slip {
 
@@ -117,21 +118,16 @@ std::size_t find_largest(std::span<const float> logits) {
 
 // Each token is edited once, whatever the order it came in: the same path gives the same bits.
 void penalise(std::span<float> logits, const SamplingParams& params, const RowContext& context) {
-  thread_local std::vector<std::int32_t> said;  // [vocab] times in the answer; −1: in the prompt only
+  thread_local std::vector<std::int32_t> said;  // [vocab] 0: not at all
   said.assign(logits.size(), 0);
   for (std::size_t i = 0; i < context.path.size(); ++i) {
     std::int32_t& times = said[static_cast<std::size_t>(context.path[i])];
-    if (static_cast<std::int32_t>(i) < context.prompt_tokens) {
-      times = -1;
-    } else {
-      times = std::max(times, 0) + 1;
-    }
+    const bool in_prompt = static_cast<std::int32_t>(i) < context.prompt_tokens;
+    times = in_prompt ? kernels::kInPromptOnly : kernels::said_again(times, 1);
   }
+  const kernels::Penalties penalties{params.repetition_penalty, params.presence_penalty, params.frequency_penalty};
   for (std::size_t id = 0; id < logits.size(); ++id) {
-    if (said[id] == 0) continue;
-    logits[id] = logits[id] > 0 ? logits[id] / params.repetition_penalty : logits[id] * params.repetition_penalty;
-    if (said[id] < 0) continue;
-    logits[id] -= params.frequency_penalty * static_cast<float>(said[id]) + params.presence_penalty;
+    if (said[id] != 0) logits[id] = kernels::penalise(logits[id], penalties, said[id]);
   }
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/cuda/enqueue.h"
 
+#include "kernels/cuda/foreign_stream.h"
 #include "kernels/cuda/launch.h"
 
 namespace slip::kernels::cuda {
@@ -18,6 +19,9 @@ struct Launch {
   void operator()(const TiledAttention& job) const {
     check(launch_attention(job.operation, job.grid.n_tiles, job.n_queries(), stream), "attention");
     if (!job.operation.whole) check(launch_combine_splits(job.operation, job.grid.n_rows, stream), "combine_splits");
+  }
+  void operator()(const OnRows<EditLogits>& job) const {
+    check(launch_edit_logits(job.operation, job.n_rows, stream), "edit_logits");
   }
   void operator()(const OnRows<MakeLaws>& job) const {
     check(launch_make_laws(job.operation, job.n_rows, stream), "make_laws");
@@ -52,6 +56,10 @@ void check(cudaError_t error, const char* what) {
 void enqueue(const Job& job, cudaStream_t stream) {
   check_job(job);
   if (has_rows(job)) std::visit(Launch{stream}, job);
+}
+
+void enqueue_on(void* stream, const Job& job) {
+  enqueue(job, static_cast<cudaStream_t>(stream));
 }
 
 }  // namespace slip::kernels::cuda

@@ -31,6 +31,12 @@ void check(const RotateAndStore& job) {
              "a row holds its queries, keys and values");
 }
 
+void check(const EditLogits& job) {
+  check_vocabulary(job.vocab, job.stride);
+  check_vocabulary(job.vocab, job.edited_stride);
+  SLIP_CHECK(job.edited != job.logits, "the raw logits are observed and told after the edits");
+}
+
 void check(const MakeLaws& job) {
   check_vocabulary(job.vocab, job.stride);
 }

@@ -6,6 +6,7 @@
 #include <variant>
 
 #include "kernels/cuda/attention.cuh"
+#include "kernels/cuda/edits.cuh"
 #include "kernels/cuda/loss.cuh"
 #include "kernels/cuda/matmul.cuh"
 #include "kernels/cuda/observe.cuh"
@@ -32,9 +33,9 @@ struct TiledAttention {
   std::int32_t n_queries() const { return grid.rows_a_tile * operation.heads_a_tile; }  // the most a tile has
 };
 
-using Job =
-    std::variant<OnRows<Embed>, OnRows<RmsNorm>, OnRows<RotateAndStore>, Matmul, TiledAttention, OnRows<MakeLaws>,
-                 OnRows<GumbelParts>, OnRows<DrawTokens>, OnRows<Accept>, OnRows<Observe>, OnRows<FusedLoss>>;
+using Job = std::variant<OnRows<Embed>, OnRows<RmsNorm>, OnRows<RotateAndStore>, Matmul, TiledAttention,
+                         OnRows<EditLogits>, OnRows<MakeLaws>, OnRows<GumbelParts>, OnRows<DrawTokens>, OnRows<Accept>,
+                         OnRows<Observe>, OnRows<FusedLoss>>;
 
 // What a block may have of shared memory on compute capability 8.0, the least we build for.
 inline constexpr std::int64_t kMostSharedBytes = 160 * 1024;

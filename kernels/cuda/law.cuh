@@ -20,7 +20,8 @@ struct Transform {
   std::int32_t top_k = 0;
 };
 
-enum class LawState : std::int32_t { kFine = 0, kNotANumber = 1 };  // NaN, +inf, or −inf everywhere
+// kNothingPossible: −inf everywhere, which edits may come to and a model that computes numbers does not.
+enum class LawState : std::int32_t { kFine = 0, kNotANumber = 1, kNothingPossible = 2 };
 
 struct RowLaw {
   double temperature = 1, min_p = 0;
@@ -248,7 +249,8 @@ SLIP_DEVICE RowPart best_of(const LawBlock& block, const LogitRow& row, const Id
 SLIP_DEVICE void set_best(const LogitRow& row, const RowPart& of, RowLaw& law) {
   law.best = of.best_key == 0 ? 0 : id_of_key(of.best_key);
   law.largest = row.logits[law.best];
-  law.state = of.broken != 0 || !(law.largest > -infinity()) ? LawState::kNotANumber : LawState::kFine;
+  law.state = law.largest > -infinity() ? LawState::kFine : LawState::kNothingPossible;
+  if (of.broken != 0) law.state = LawState::kNotANumber;
 }
 SLIP_DEVICE void find_best(const LawBlock& block, const LogitRow& row, RowLaw& law, LawShared& shared) {
   set_best(row, best_of(block, row, {0, row.vocab}, shared), law);

@@ -68,7 +68,7 @@ SLIP_DEVICE void log_targets(const FusedLoss& job, std::int64_t row, LossShared&
   double sum = 0;
   for (std::int32_t i = 0; i < n; ++i) sum += exp(shared.log_p[i] - top);
   const double normalizer = top + log(sum);
-  for (std::int32_t i = 0; i < n; ++i) shared.log_p[i] = Larger{}(-700.0, shared.log_p[i] - normalizer);
+  for (std::int32_t i = 0; i < n; ++i) shared.log_p[i] = Larger{}(shared.log_p[i] - normalizer, -700.0);
 }
 
 // Terms and slopes of all buckets; again one thread, in order.
@@ -92,8 +92,9 @@ SLIP_DEVICE void fused_loss(const LawBlock& block, const FusedLoss& job, LossSha
   RowLaw law;
   find_best(block, row, law, shared.law);
   const int bits = fraction_bits(job.vocab);
-  const double sum =
-      from_fixed(sum_over(block, job.vocab, AllMass{row, law.largest, temperature, bits}, shared.law), bits);
+  const Mass mass = sum_over(block, job.vocab, AllMass{row, law.largest, temperature, bits}, shared.law);
+  // What is not a number must be seen in the loss or its gradient, so that nobody steps by it.
+  const double sum = law.state == LawState::kFine ? from_fixed(mass, bits) : double_of(0x7FF8000000000000U);
   // Summed by itself: whole minus kept would cancel.
   const Mass tail =
       has_tail ? sum_over(block, job.vocab, TailMass{row, ids, job.k, law.largest, temperature, bits}, shared.law) : 0;
@@ -101,11 +102,11 @@ SLIP_DEVICE void fused_loss(const LawBlock& block, const FusedLoss& job, LossSha
     if (thread == 0) log_targets(job, at, shared);
     for (std::int32_t i = thread; i < job.k; i += kLawThreads) {
       const double log_q = (static_cast<double>(row.logits[ids[i]]) - law.largest) / temperature - log(sum);
-      shared.q[i] = Larger{}(1e-300, exp(log_q));
-      shared.log_q[i] = Larger{}(-690.0, log_q);
+      shared.q[i] = Larger{}(exp(log_q), 1e-300);  // NaN stays
+      shared.log_q[i] = Larger{}(log_q, -690.0);
     }
     if (thread == kLawThreads - 1 && has_tail) {
-      shared.q[job.k] = Larger{}(1e-38, from_fixed(tail, bits) / sum);
+      shared.q[job.k] = Larger{}(from_fixed(tail, bits) / sum, 1e-38);
       shared.log_q[job.k] = log(shared.q[job.k]);
     }
   });

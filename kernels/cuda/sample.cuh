@@ -166,8 +166,9 @@ struct ProposalRows {
   std::int32_t first_node = 0, n_nodes = 0;  // in tokens, parents and draft_row
   std::int32_t first_row = 0;                // of the target's logits and laws
   bool coupled = false;
-  bool deterministic = false;  // one-hot q
-  RandomAddress first;         // of the first proposed token; depth d uses output_index + d
+  bool deterministic = false;        // one-hot q
+  bool without_replacement = false;  // each sibling was drawn from q less its elder siblings, renormalised; else from q
+  RandomAddress first;               // of the first proposed token; depth d uses output_index + d
 };
 
 struct DeviceVerdict {
@@ -183,7 +184,7 @@ struct Accept {
   const ProposalRows* proposals = nullptr;
   const std::int32_t* tokens = nullptr;     // [Σ n_nodes]
   const std::int32_t* parents = nullptr;    // [Σ n_nodes] −1: the last committed token
-  const std::int32_t* draft_row = nullptr;  // [Σ n_nodes] the row whose law the token was drawn from, siblings alike
+  const std::int32_t* draft_row = nullptr;  // [Σ n_nodes] the row that q is of; siblings alike
   std::int32_t vocab = 0;
   const float* target_logits = nullptr;
   std::int64_t target_stride = 0;
@@ -196,20 +197,37 @@ struct Accept {
   DeviceVerdict* verdicts = nullptr;
 };
 
+// The children of one node, in the order in which they are judged.
+struct Siblings {
+  std::int32_t nodes[kMostNodes];
+  double rest[kMostNodes];  // of q, less the tokens of elder siblings; 1 with replacement
+};
+
 // What refusals left of p after a node: r ← max(0, r − q) / total for each refused sibling in turn.
 struct Residual {
   const Accept* job;
   const ProposalRows* proposal;
   std::int32_t target_row;
-  const std::int32_t* refused;  // nodes, in order
+  const Siblings* siblings;
+  const std::int32_t* refused;  // places among the siblings, in order
   const double* totals;
   std::int32_t n_refused;
 
   SLIP_DEVICE LogitRow target() const { return {job->target_logits + target_row * job->target_stride, job->vocab}; }
-  SLIP_DEVICE double q_of(std::int32_t node, std::int32_t id) const {
-    if (proposal->deterministic) return job->tokens[proposal->first_node + node] == id ? 1.0 : 0.0;
-    const std::int32_t row = job->draft_row[proposal->first_node + node];
+  SLIP_DEVICE std::int32_t token_of(std::int32_t sibling) const {
+    return job->tokens[proposal->first_node + siblings->nodes[sibling]];
+  }
+  // The law that a sibling was drawn from, before it is renormalised.
+  SLIP_DEVICE double share_of_q(std::int32_t sibling, std::int32_t id) const {
+    for (std::int32_t elder = 0; proposal->without_replacement && elder < sibling; ++elder) {
+      if (token_of(elder) == id) return 0;
+    }
+    const std::int32_t row = job->draft_row[proposal->first_node + siblings->nodes[sibling]];
     return probability({job->draft_logits + row * job->draft_stride, job->vocab}, job->draft_laws[row], id);
+  }
+  SLIP_DEVICE double q_of(std::int32_t sibling, std::int32_t id) const {
+    if (proposal->deterministic) return token_of(sibling) == id ? 1.0 : 0.0;
+    return share_of_q(sibling, id) / siblings->rest[sibling];
   }
   SLIP_DEVICE double operator()(std::int32_t id) const {
     double r = probability(target(), job->target_laws[target_row], id);
@@ -227,15 +245,21 @@ struct ShareOfResidual {
 // What would be left after one more refusal.
 struct ShareLeft {
   Residual residual;
-  std::int32_t node;
+  std::int32_t sibling;
   SLIP_DEVICE Mass operator()(std::int32_t id) const {
-    const double left = residual(id) - residual.q_of(node, id);
+    const double left = residual(id) - residual.q_of(sibling, id);
     return left > 0 ? to_fixed(left, kShareBits) : 0;
   }
+};
+struct ShareOfQ {
+  Residual residual;
+  std::int32_t sibling;
+  SLIP_DEVICE Mass operator()(std::int32_t id) const { return to_fixed(residual.share_of_q(sibling, id), kShareBits); }
 };
 
 struct AcceptShared {
   LawShared law;
+  Siblings siblings;
   std::int32_t refused[kMostNodes];
   double totals[kMostNodes];
 };
@@ -245,25 +269,42 @@ struct Judged {
   bool had_children = false;
 };
 
+// Puts a node behind its elder siblings.
+SLIP_DEVICE void add_sibling(const LawBlock& block, const Residual& residual, std::int32_t sibling, std::int32_t node,
+                             AcceptShared& shared) {
+  block.each([&](int thread) {
+    if (thread != 0) return;
+    shared.siblings.nodes[sibling] = node;
+    shared.siblings.rest[sibling] = 1;
+  });
+  if (sibling == 0 || !residual.proposal->without_replacement || residual.proposal->deterministic) return;
+  // Summed by itself: one minus the elders would cancel.
+  const Mass rest = sum_over(block, residual.job->vocab, ShareOfQ{residual, sibling}, shared.law);
+  block.each([&](int thread) {
+    if (thread == 0) shared.siblings.rest[sibling] = from_fixed(rest, kShareBits);
+  });
+}
+
 SLIP_DEVICE Judged judge_by_rejection(const LawBlock& block, const Accept& job, const ProposalRows& proposal,
                                       std::int32_t node, const RandomAddress& address, AcceptShared& shared) {
   Judged judged;
-  Residual residual{&job, &proposal, proposal.first_row + node + 1, shared.refused, shared.totals, 0};
-  std::uint32_t rank = 0;
+  Residual residual{&job, &proposal, proposal.first_row + node + 1, &shared.siblings, shared.refused, shared.totals, 0};
+  std::int32_t sibling = -1;
   for (std::int32_t i = node + 1; i < proposal.n_nodes; ++i) {
     if (job.parents[proposal.first_node + i] != node) continue;
     judged.had_children = true;
-    const std::int32_t token = job.tokens[proposal.first_node + i];
-    const double u = unit_interval(random_bits(address, RandomPurpose::kAccept, rank++));
-    if (u < residual(token) / residual.q_of(i, token)) {
+    add_sibling(block, residual, ++sibling, i, shared);
+    const std::int32_t token = residual.token_of(sibling);
+    const double u = unit_interval(random_bits(address, RandomPurpose::kAccept, static_cast<std::uint32_t>(sibling)));
+    if (u < residual(token) / residual.q_of(sibling, token)) {
       judged.child = i;
       return judged;
     }
-    const Mass left = sum_over(block, job.vocab, ShareLeft{residual, i}, shared.law);
+    const Mass left = sum_over(block, job.vocab, ShareLeft{residual, sibling}, shared.law);
     if (left == 0) continue;  // r = q up to rounding: r itself is the law to go on with
     block.each([&](int thread) {
       if (thread != 0) return;
-      shared.refused[residual.n_refused] = i;
+      shared.refused[residual.n_refused] = sibling;
       shared.totals[residual.n_refused] = from_fixed(left, kShareBits);
     });
     ++residual.n_refused;

@@ -12,6 +12,11 @@ dim3 parts_of(int n_rows) {
   return dim3(static_cast<unsigned>(n_rows), kRowParts);
 }
 
+__global__ void __launch_bounds__(kLawThreads) edit_parts(EditLogits job) {
+  __shared__ EditShared shared;
+  edit_part(this_block(), job, shared);
+}
+
 __global__ void __launch_bounds__(kLawThreads) scan_bests(MakeLaws job) {
   __shared__ LawShared shared;
   scan_best(this_block(), job, shared);
@@ -53,6 +58,11 @@ __global__ void __launch_bounds__(kLawThreads) fused_losses(FusedLoss job) {
 }
 
 }  // namespace
+
+cudaError_t launch_edit_logits(const EditLogits& job, int n_rows, cudaStream_t stream) {
+  edit_parts<<<parts_of(n_rows), kLawThreads, 0, stream>>>(job);
+  return cudaGetLastError();
+}
 
 cudaError_t launch_make_laws(const MakeLaws& job, int n_rows, cudaStream_t stream) {
   if (job.parts != nullptr) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What stands in for stream_queue.cpp in a build without CUDA.
+// What stands in for stream_queue.cpp and enqueue.cpp in a build without CUDA.
 #include "common/error.h"
+#include "kernels/cuda/foreign_stream.h"
 #include "kernels/cuda/stream_queue.h"
 
 namespace slip::kernels::cuda {
@@ -19,6 +20,10 @@ std::unique_ptr<DeviceQueue> open_device() {
 }
 
 std::string describe_device() {
+  refuse();
+}
+
+void enqueue_on(void*, const Job&) {
   refuse();
 }
 

@@ -69,6 +69,7 @@ key_requests_in_flight = 2
 key_tokens_per_minute = 600
 expose_acceptance = "own"
 [learning]
+device = "cuda"
 governor = "steps_per_request:2.5"
 loss = "jsd"
 [ledger]
@@ -77,6 +78,7 @@ commit_interval_ms = 250
   const ServeConfig config = parse_serve_config(text, "my.toml", defaults());
   EXPECT_TRUE(config.governor.deterministic);
   EXPECT_DOUBLE_EQ(config.governor.steps_per_request, 2.5);
+  EXPECT_EQ(config.learner.trainer.device, TrainingDevice::kCuda);
   EXPECT_EQ(config.server.expose_acceptance, ExposeAcceptance::kOwn);
   EXPECT_EQ(config.server.key_limits.tokens_per_minute, 600);
   EXPECT_EQ(config.ledger.commit_interval_us, 250'000);
@@ -132,6 +134,7 @@ TEST(ServeConfig, ValuesAreChecked) {
       {"[learning]\nlearning_rate = nan", "learning.learning_rate"},
       {"[learning]\nlearning_rate = inf", "learning.learning_rate"},
       {"[learning]\nloss = \"mse\"", "learning.loss"},
+      {"[learning]\ndevice = \"tpu\"", "learning.device"},
       {"[canary]\nsignificance = 0", "canary.significance"},
       {"[ledger]\ncommit_interval_ms = 5000", "ledger.commit_interval_ms"},
       {"model = 5", "model"},

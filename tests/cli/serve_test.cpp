@@ -9,6 +9,8 @@
 
 #include <algorithm>
 
+#include "common/error.h"
+#include "distill/draft_trainer.h"
 #include "tests/cli/serve_fixture.h"
 #include "tests/engine/model/formula_model.h"
 
@@ -285,6 +287,29 @@ TEST_F(ServeTest, BadStartsSayWhy) {
   EXPECT_EQ(run({"--target", kTarget, "--k", "99"}), 2);
   EXPECT_EQ(run({"--target", kTarget, "--host", "0.0.0.0", "--port", "0", "--data-dir", data()}), 1);
   EXPECT_NE(err_.find("API key"), std::string::npos) << err_;
+}
+
+// Where there is a GPU to learn on, nothing is refused.
+TEST_F(ServeTest, ADeviceThatCannotLearnIsRefusedByItsKey) {
+  std::ofstream(folder_ / "c.toml") << "[learning]\ndevice = \"cuda\"\n";
+  bool can_learn = true;
+  try {
+    check_training_device(TrainingDevice::kCuda);
+  } catch (const Error&) {
+    can_learn = false;
+  }
+  const std::vector<std::string> given = {
+      "-c", (folder_ / "c.toml").string(), "--target", kTarget, "--draft", kDraft, "--port", "0", "--data-dir", data()};
+  auto check_only = given;
+  check_only.push_back("--check-config");
+  EXPECT_EQ(run(check_only), can_learn ? 0 : 2) << err_;
+  EXPECT_EQ(err_.find("learning.device") != std::string::npos, !can_learn) << err_;
+  if (can_learn) return;
+  EXPECT_NE(run(given), 0);
+  EXPECT_NE(err_.find("learning.device"), std::string::npos) << err_;
+  auto without = check_only;
+  without.push_back("--no-learning");
+  EXPECT_EQ(run(without), 0) << err_;
 }
 
 TEST_F(ServeTest, ADraftOfAnotherVocabularyIsRefused) {

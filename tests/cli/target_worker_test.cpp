@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "cli/check_config.h"
 #include "cli/load_model.h"
 #include "common/error.h"

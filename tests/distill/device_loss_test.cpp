@@ -47,26 +47,36 @@ struct Row {
   float log_tail = 0;
 };
 
-void expect_the_cpus_loss(const LossOptions& options, const Row& row, float weight) {
-  const auto vocab = std::ssize(row.logits), k = std::ssize(row.ids);
-  std::vector<float> expected(row.logits.size()), grad(row.logits.size(), 1e9F);
-  const double loss = fused_loss_row(options, row.logits.data(), vocab, row.ids.data(), row.logprobs.data(), k,
-                                     row.log_tail, weight, expected.data());
-  double got = 0;
+struct LossAndGradient {
+  double loss = 0;
+  std::vector<float> gradient;
+};
+LossAndGradient loss_on_host(const LossOptions& options, const Row& row, float weight) {
+  LossAndGradient out;
+  out.gradient.assign(row.logits.size(), 1e9F);
   FusedLoss job;
   job.options = options;
   job.logits = row.logits.data();
-  job.stride = vocab;
-  job.vocab = static_cast<std::int32_t>(vocab);
-  job.k = static_cast<std::int32_t>(k);
+  job.stride = std::ssize(row.logits);
+  job.vocab = static_cast<std::int32_t>(row.logits.size());
+  job.k = static_cast<std::int32_t>(row.ids.size());
   job.ids = row.ids.data();
   job.logprobs = row.logprobs.data();
   job.log_tail = &row.log_tail;
   job.weights = &weight;
-  job.losses = &got;
-  job.grad = grad.data();
+  job.losses = &out.loss;
+  job.grad = out.gradient.data();
   const auto shared = std::make_unique<LossShared>();
   run_on_host<kLawThreads>({}, [&](const LawBlock& block) { fused_loss(block, job, *shared); });
+  return out;
+}
+
+void expect_the_cpus_loss(const LossOptions& options, const Row& row, float weight) {
+  const auto vocab = std::ssize(row.logits), k = std::ssize(row.ids);
+  std::vector<float> expected(row.logits.size());
+  const double loss = fused_loss_row(options, row.logits.data(), vocab, row.ids.data(), row.logprobs.data(), k,
+                                     row.log_tail, weight, expected.data());
+  const auto [got, grad] = loss_on_host(options, row, weight);
   const std::string where = std::string(loss_name(options.kind)) + " at " + std::to_string(options.temperature);
   EXPECT_NEAR(got, loss, 2e-6 * (1 + std::abs(loss))) << where;
   float steepest = 0;
@@ -91,6 +101,26 @@ TEST(DeviceLossTest, ASmallTailIsSummedByItself) {
   for (const std::int32_t id : row.ids) row.logits[static_cast<std::size_t>(id)] += 18;
   expect_the_cpus_loss({}, row, 1);
   expect_the_cpus_loss({LossKind::kReverseKl}, row, 1);
+}
+
+// The trainer skips a step by the loss or by the norm of the gradient: one of them must not be finite.
+TEST(DeviceLossTest, WhatIsNotANumberIsNotSwallowed) {
+  const auto is_seen = [](const LossOptions& options, const Row& row) {
+    const auto [loss, gradient] = loss_on_host(options, row, 1);
+    double sum = loss;
+    for (const float slope : gradient) sum += slope;
+    return !std::isfinite(sum);
+  };
+  for (const LossKind kind : {LossKind::kForwardKl, LossKind::kReverseKl, LossKind::kJsd, LossKind::kTotalVariation}) {
+    const LossOptions options{kind, 0.3, 1};
+    EXPECT_FALSE(is_seen(options, Row(900, 5, 6, 2))) << loss_name(kind);
+    Row target(900, 5, 6, 2), kept = target, other = target, all = target;
+    target.logprobs[1] = NAN;
+    kept.logits[static_cast<std::size_t>(kept.ids[2])] = NAN;
+    other.logits[899] = INFINITY;
+    all.logits.assign(900, NAN);
+    for (const Row* row : {&target, &kept, &other, &all}) EXPECT_TRUE(is_seen(options, *row)) << loss_name(kind);
+  }
 }
 
 }  // namespace

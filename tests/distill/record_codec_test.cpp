@@ -2,6 +2,7 @@
 #include "distill/record_codec.h"
 
 #include <gtest/gtest.h>
+#include <algorithm>
 #include <cmath>
 
 #include "tests/distill/sample_records.h"

@@ -3,6 +3,7 @@
 // cut into chunks, whoever was in the batch and whatever was drafted.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "tests/engine/engine_answers.h"

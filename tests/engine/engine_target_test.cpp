@@ -3,6 +3,7 @@
 // speculation equal those without, in both dtypes, through swaps in mid-answer.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <fstream>
 

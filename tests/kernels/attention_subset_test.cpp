@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rows that see only part of the cache: sinks and a window, or a choice of pages.
+#include <algorithm>
+
 #include "tests/kernels/attention_cases.h"
 
 namespace slip::kernels {

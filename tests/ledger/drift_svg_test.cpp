@@ -2,6 +2,7 @@
 // What the drawing holds, whatever it looks like: no golden picture to renew.
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <functional>

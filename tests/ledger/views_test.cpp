@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
+#include <algorithm>
 #include <cmath>
 #include <random>
 #include <vector>

@@ -2,6 +2,7 @@
 // The document must say what the code does: its routes, its fields, and the shape of its answers.
 #include "server/openapi.h"
 
+#include <algorithm>
 #include <set>
 
 #include "checkpoints/strict_json.h"

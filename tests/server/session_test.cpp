@@ -2,6 +2,7 @@
 // One connection: its bounds, its deadlines, and clients that are slow, stuck or gone.
 #include "server/session.h"
 
+#include <algorithm>
 #include <set>
 
 #include "tests/server/http_fixture.h"

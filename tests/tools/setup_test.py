@@ -346,7 +346,7 @@ class PackageListTest(unittest.TestCase):
                      "prometheus": "prometheus-cpp-dev", "gtest": "libgtest-dev", "gmock": "libgmock-dev"}
         system = {"ATen", "torch", "c10", "sys", "netinet", "arpa", "linux"} | {
             name + ".h" for name in ("unistd fcntl stdlib signal poll sched pthread dirent dlfcn malloc cpuid immintrin").split()}
-        system.add("cuda_runtime_api.h")  # included where a CUDA toolkit was found only
+        system |= {"cuda_runtime_api.h", "cublasLt.h"}  # included where a CUDA toolkit was found only
         listed = {line.split()[0] for line in (ROOT / "tools/packages-debian.txt").read_text().splitlines()}
         unknown = set()
         for folder in "cli server distill router engine ledger checkpoints kernels common tests bench".split():

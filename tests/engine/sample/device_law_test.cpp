@@ -107,7 +107,7 @@ TEST(DeviceLawTest, WhatIsNotANumberIsSaid) {
   EXPECT_EQ(law_on_host(logits, {}).state, LawState::kNotANumber);
   logits[599] = std::nanf("");
   EXPECT_EQ(law_on_host(logits, {.temperature = 0}).state, LawState::kNotANumber);
-  EXPECT_EQ(law_on_host(std::vector<float>(5, -kInfinity), {}).state, LawState::kNotANumber);
+  EXPECT_EQ(law_on_host(std::vector<float>(5, -kInfinity), {}).state, LawState::kNothingPossible);
 }
 
 std::int32_t draw_on_host(const std::vector<float>& logits, const SamplingParams& params, const RandomAddress& address,

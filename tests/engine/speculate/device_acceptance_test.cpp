@@ -22,8 +22,9 @@ double draw(std::uint64_t seed, std::uint32_t row, std::uint32_t token) {
 
 // A small tree, or a chain, with target rows and draft rows of which the draft's roughly agree.
 struct Trial {
-  Trial(std::uint64_t trial_seed, std::vector<std::int32_t> parents_of, const SamplingParams& sampling, ProposalLaw law)
-      : seed(trial_seed), params(sampling) {
+  Trial(std::uint64_t trial_seed, std::vector<std::int32_t> parents_of, const SamplingParams& sampling, ProposalLaw law,
+        bool siblings_differ = false)
+      : seed(trial_seed), params(sampling), without_replacement(siblings_differ) {
     proposal.parents = std::move(parents_of);
     proposal.law = law;
     const auto n = static_cast<std::uint32_t>(proposal.parents.size());
@@ -40,12 +41,28 @@ struct Trial {
     for (std::uint32_t node = 0; node < n; ++node) {
       const auto row = static_cast<std::size_t>(proposal.parents[node] + 1);
       draft_row.push_back(static_cast<std::int32_t>(row));
-      proposal.q.push_back(q[row]);
+      proposal.q.push_back(without_replacement ? less_elder_siblings(q[row], node) : q[row]);
       const RandomAddress address{seed + 2, node, 0};
       proposal.tokens.push_back(law == ProposalLaw::kDeterministic
                                     ? q[row].ids[node % q[row].ids.size()]
-                                    : sample_inverse_cdf(q[row], uniform(address, RandomPurpose::kDraft)));
+                                    : sample_inverse_cdf(proposal.q[node], uniform(address, RandomPurpose::kDraft)));
     }
+  }
+  Distribution less_elder_siblings(const Distribution& of, std::uint32_t node) const {
+    Distribution out;
+    double total = 0;
+    for (std::size_t i = 0; i < of.ids.size(); ++i) {
+      bool is_elder = false;
+      for (std::uint32_t elder = 0; elder < node; ++elder) {
+        is_elder |= proposal.parents[elder] == proposal.parents[node] && proposal.tokens[elder] == of.ids[i];
+      }
+      if (is_elder) continue;
+      out.ids.push_back(of.ids[i]);
+      out.probabilities.push_back(of.probabilities[i]);
+      total += of.probabilities[i];
+    }
+    for (double& probability : out.probabilities) probability /= total;
+    return out;
   }
   Distribution law_of_row(const std::vector<float>& logits, std::uint32_t row) const {
     Distribution out;
@@ -80,6 +97,7 @@ struct Trial {
     const ProposalRows rows{.n_nodes = static_cast<std::int32_t>(proposal.size()),
                             .coupled = rule == AcceptanceRule::kCoupled,
                             .deterministic = proposal.law == ProposalLaw::kDeterministic,
+                            .without_replacement = without_replacement,
                             .first = first};
     DeviceVerdict verdict;
     Accept job;
@@ -112,6 +130,7 @@ struct Trial {
 
   std::uint64_t seed;
   SamplingParams params;
+  bool without_replacement;
   RandomAddress first{91, 1, 5};
   Proposal proposal;
   std::vector<float> target, draft;
@@ -135,6 +154,26 @@ TEST(DeviceAcceptanceTest, RejectionIsTheCpusOnChainsAndTrees) {
     }
   }
   EXPECT_GT(n_accepted, 20);  // otherwise nothing but first refusals was compared
+}
+
+TEST(DeviceAcceptanceTest, SiblingsDrawnWithoutReplacementAreJudgedAsTheCpuDoes) {
+  const std::vector<std::int32_t> bushy = {-1, -1, -1, -1, -1, -1, 1, 1, 1, 1};
+  std::vector<int> accepted_sibling(6, 0);
+  int n_differ = 0;
+  for (std::uint64_t seed = 0; seed < 60; ++seed) {
+    // With few likely tokens elder siblings take most of q with them.
+    const SamplingParams params{.temperature = 0.8F, .top_p = seed % 2 == 0 ? 1.0F : 0.98F};
+    Trial trial(seed, bushy, params, ProposalLaw::kSampled, /*siblings_differ=*/true);
+    trial.first.seed = seed;
+    trial.expect_the_cpus_verdict(AcceptanceRule::kRejection);
+    const DeviceVerdict verdict = trial.on_host(AcceptanceRule::kRejection);
+    if (verdict.n_accepted > 0) ++accepted_sibling[static_cast<std::size_t>(verdict.accepted[0])];
+    trial.without_replacement = false;
+    const DeviceVerdict other = trial.on_host(AcceptanceRule::kRejection);
+    n_differ += other.added_token != verdict.added_token || other.n_accepted != verdict.n_accepted ? 1 : 0;
+  }
+  EXPECT_GT(accepted_sibling[1] + accepted_sibling[2], 5) << "younger siblings were judged, and some accepted";
+  EXPECT_GT(n_differ, 0) << "taking them for drawn with replacement would have been noticed";
 }
 
 TEST(DeviceAcceptanceTest, CoupledIsTheCpus) {

@@ -5,6 +5,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "tests/kernels/attention_cases.h"
 #include "tests/kernels/cuda/host_grid.h"
 

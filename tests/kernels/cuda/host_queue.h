@@ -39,6 +39,11 @@ struct RunOnHost {
     run_on_host<kWarp>({tiled.grid.n_rows, job.n_heads},
                        [&](const Block<kWarp>& block) { combine_splits(block, job); });
   }
+  void operator()(const OnRows<EditLogits>& job) const {
+    on_vocabulary<EditShared>({job.n_rows, kRowParts}, [&](const LawBlock& block, EditShared& shared) {
+      edit_part(block, job.operation, shared);
+    });
+  }
   void operator()(const OnRows<MakeLaws>& job) const {
     const auto shared = std::make_unique<LawShared>();
     const MakeLaws& laws = job.operation;

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a request asks of its logits before they become a law: bias, minimum length, penalties and the grammar's mask,
+// in the order and with the arithmetic of engine/sample/transform.cpp. The edited rows are copies, for the raw ones are
+// what is observed and told. What a row was preceded by is read here, so that tokens drafted on the device need not
+// have left it.
+#pragma once
+
+#include "kernels/cuda/sample.cuh"
+#include "kernels/logit_edits.h"
+
+namespace slip::kernels::cuda {
+
+struct SaidToken {
+  std::int32_t id = 0, times = 0;  // times: in the answer, or kInPromptOnly
+};
+struct TokenBias {
+  std::int32_t id = 0;
+  float bias = 0;
+};
+
+// The same for all rows of a sequence. Ranges are of the job's lists; in each, ids rise and stand once.
+struct SequenceEdits {
+  Penalties penalties;
+  IdRange said = {0, 0};  // the committed tokens; none where there is no penalty
+  IdRange biases = {0, 0};
+  IdRange ends = {0, 0};      // the end tokens
+  std::int32_t n_answer = 0;  // committed tokens of the answer
+  std::int32_t min_tokens = 0;
+};
+
+// What a row of logits follows: node `node` of its sequence's proposal, −1 the last committed token.
+struct EditedRow {
+  std::int32_t sequence = 0;
+  std::int32_t first_node = 0;  // of the proposal, in tokens and parents
+  std::int32_t node = -1;
+  std::int32_t mask = -1;  // which of the masks; −1: none
+  bool may_end = true;     // with a mask: whether the answer may end here, whatever the mask says of end tokens
+};
+
+// Block (x, y) takes part y of row x.
+struct EditLogits {
+  const float* logits = nullptr;  // [n_rows, stride]
+  std::int64_t stride = 0;
+  std::int32_t vocab = 0;
+  const EditedRow* rows = nullptr;           // [n_rows]
+  const SequenceEdits* sequences = nullptr;  // [n_sequences]
+  const SaidToken* said = nullptr;
+  const TokenBias* biases = nullptr;
+  const std::int32_t* ends = nullptr;
+  const std::int32_t* tokens = nullptr;   // [Σ n_nodes] as Accept has them
+  const std::int32_t* parents = nullptr;  // [Σ n_nodes]
+  const std::uint64_t* masks = nullptr;   // [n_masks, mask_words()] bit id % 64 of word id / 64: may follow
+  float* edited = nullptr;                // [n_rows, edited_stride]; none of `logits`
+  std::int64_t edited_stride = 0;
+
+  SLIP_DEVICE std::int64_t mask_words() const { return (std::int64_t{vocab} + 63) / 64; }
+};
+
+// Where in a list by rising ids `id` stands, or −1.
+template <class Listed>
+SLIP_DEVICE std::int32_t place_of(const Listed* list, IdRange range, std::int32_t id) {
+  while (range.begin < range.end) {
+    const std::int32_t middle = range.begin + (range.end - range.begin) / 2;
+    if (list[middle].id == id) return middle;
+    if (list[middle].id < id) {
+      range.begin = middle + 1;
+    } else {
+      range.end = middle;
+    }
+  }
+  return -1;
+}
+
+struct EditShared {
+  std::int32_t path[kMostNodes];  // the proposal's tokens from the row's node up
+  std::int32_t n_path;
+};
+
+// One row's edits of one token.
+struct TokenEdits {
+  const EditLogits* job;
+  const EditedRow* row;
+  const SequenceEdits* sequence;
+  const EditShared* shared;
+  const float* logits;
+
+  SLIP_DEVICE bool is_too_early_to_end() const { return sequence->n_answer + shared->n_path < sequence->min_tokens; }
+  SLIP_DEVICE bool is_end(std::int32_t id) const {
+    for (std::int32_t i = sequence->ends.begin; i < sequence->ends.end; ++i) {
+      if (job->ends[i] == id) return true;
+    }
+    return false;
+  }
+  SLIP_DEVICE bool is_allowed(std::int32_t id) const {
+    if (is_end(id)) return row->may_end;
+    return (job->masks[row->mask * job->mask_words() + id / 64] >> (id % 64) & 1) != 0;
+  }
+  SLIP_DEVICE std::int32_t times_said(std::int32_t id) const {
+    const std::int32_t at = place_of(job->said, sequence->said, id);
+    const std::int32_t times = at < 0 ? 0 : job->said[at].times;
+    std::int32_t more = 0;
+    for (std::int32_t i = 0; i < shared->n_path; ++i) more += shared->path[i] == id ? 1 : 0;
+    return more > 0 ? said_again(times, more) : times;
+  }
+  SLIP_DEVICE float with_length(std::int32_t id, float logit) const {
+    return is_too_early_to_end() && is_end(id) ? -infinity() : logit;
+  }
+  SLIP_DEVICE float with_mask(std::int32_t id, float logit) const {
+    return row->mask >= 0 && !is_allowed(id) ? -infinity() : logit;
+  }
+  // Of a token without bias that was not said …
+  SLIP_DEVICE float plain(std::int32_t id) const { return with_mask(id, with_length(id, logits[id])); }
+  // … and of any.
+  SLIP_DEVICE float whole(std::int32_t id) const {
+    float logit = logits[id];
+    const std::int32_t at = place_of(job->biases, sequence->biases, id);
+    if (at >= 0) logit += job->biases[at].bias;
+    logit = with_length(id, logit);
+    const std::int32_t times = times_said(id);
+    if (times != 0) logit = penalise(logit, sequence->penalties, times);
+    return with_mask(id, logit);
+  }
+};
+
+SLIP_DEVICE void edit_part(const LawBlock& block, const EditLogits& job, EditShared& shared) {
+  const EditedRow row = job.rows[block.x];
+  const SequenceEdits sequence = job.sequences[row.sequence];
+  block.each([&](int thread) {
+    if (thread != 0) return;
+    std::int32_t n = 0;
+    for (std::int32_t node = row.node; node >= 0; node = job.parents[row.first_node + node]) {
+      shared.path[n++] = job.tokens[row.first_node + node];
+    }
+    shared.n_path = n;
+  });
+  const TokenEdits edits{&job, &row, &sequence, &shared, job.logits + block.x * job.stride};
+  float* edited = job.edited + block.x * job.edited_stride;
+  const IdRange ids = part_of(job.vocab, block.y);
+  block.each([&](int thread) {
+    for (std::int32_t id = ids.begin + thread; id < ids.end; id += kLawThreads) edited[id] = edits.plain(id);
+  });
+  // The few that something else is asked of: a token in two of the lists gets the same number twice.
+  const auto redo = [&](std::int32_t id) {
+    if (id >= ids.begin && id < ids.end) edited[id] = edits.whole(id);
+  };
+  block.each_apart([&](int thread) {
+    for (std::int32_t i = sequence.said.begin + thread; i < sequence.said.end; i += kLawThreads) redo(job.said[i].id);
+    for (std::int32_t i = sequence.biases.begin + thread; i < sequence.biases.end; i += kLawThreads) {
+      redo(job.biases[i].id);
+    }
+    if (thread < shared.n_path) redo(shared.path[thread]);
+  });
+}
+
+}  // namespace slip::kernels::cuda
