@@ -15,8 +15,8 @@
 namespace slip::kernels {
 namespace {
 
-constexpr int kTileRows = 2 * kRegisterRows;               // rows that share a pass over the weights
-constexpr int kBlockSteps = 16;                            // steps of depth that a tile register of weights holds
+constexpr int kTileRows = 2 * kRegisterRows;  // rows that share a pass over the weights
+constexpr int kBlockSteps = 16;               // steps of depth that a tile register of weights holds
 static_assert(2 * kBlockSteps == Activations::kBlockValues);
 constexpr std::int64_t kWeightStride = kPanelColumns * 4;  // bytes between two steps of depth
 constexpr std::int64_t kBlockWeights = kBlockSteps * kWeightStride;

@@ -78,7 +78,7 @@ void matmul(const PackedMatrix& weight, const float* x, std::int64_t x_stride, s
 // to [n_rows, n] = silu(gate · x + its bias) · (up · x + its bias), with a weight of gated_parts(). bias: gate's [n],
 // then up's; or empty. The gates are multiplied while they are in a register's reach: [n_rows, 2 n] values are neither
 // written nor read again.
-void gated_matmul(const PackedMatrix& gate_up, std::span<const float> bias, const Activations& x,
-                  const Activations& to, ThreadPool& pool);
+void gated_matmul(const PackedMatrix& gate_up, std::span<const float> bias, const Activations& x, const Activations& to,
+                  ThreadPool& pool);
 
 }  // namespace slip::kernels

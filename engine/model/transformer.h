@@ -75,9 +75,9 @@ class ModelWeights {
     kernels::PackedMatrix attention_out;          // [hidden, n_heads head_dim]
     kernels::PackedMatrix gate_up;                // of kernels::gated_parts(), each [intermediate, hidden]
     kernels::PackedMatrix down;                   // [hidden, intermediate]
-    // Empty where the architecture has none.
-    std::vector<float> qkv_bias, attention_out_bias, gate_up_bias, down_bias;  // [n_out] of the matrix of the same name; gate's, then up's
-    std::vector<float> q_norm, k_norm;                                         // [head_dim], the same for all heads
+    // Empty where the architecture has none. Biases are [n_out] of the matrix of the same name: gate's, then up's.
+    std::vector<float> qkv_bias, attention_out_bias, gate_up_bias, down_bias;
+    std::vector<float> q_norm, k_norm;  // [head_dim], the same for all heads
   };
   ModelConfig config;
   Dtype dtype = Dtype::kBFloat16;

@@ -15,8 +15,8 @@ namespace {
 TEST(VersionTest, NamesWhatABugReportNeeds) {
   const std::string text = version_text();
   EXPECT_TRUE(text.starts_with("slipstream 0."));
-  for (const char* line :
-       {"\ncommit: ", "\ncompiler: ", "\nLibTorch: 2.", "\nCUDA: ", "\nCUDA device: ", "\nCPU features: ", "\nmatrix instructions: "}) {
+  for (const char* line : {"\ncommit: ", "\ncompiler: ", "\nLibTorch: 2.",
+                           "\nCUDA: ", "\nCUDA device: ", "\nCPU features: ", "\nmatrix instructions: "}) {
     const std::size_t at = text.find(line);
     ASSERT_NE(at, std::string::npos) << line;
     EXPECT_GT(text.find_first_of('\n', at + 1), at + std::string(line).size()) << line << "says nothing";
