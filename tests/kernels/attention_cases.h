@@ -11,6 +11,7 @@
 
 #include "kernels/attention.h"
 #include "kernels/elementwise.h"
+#include "tests/kernels/isa_and_dtype.h"
 #include "tests/kernels/kernel_cases.h"
 
 namespace slip::kernels {
@@ -111,13 +112,6 @@ class AttentionTest : public testing::TestWithParam<std::tuple<IsaClass, Dtype>>
   ThreadPool pool_{1};
 };
 
-inline auto every_isa_and_dtype() {
-  return testing::Combine(testing::ValuesIn(available_isas()), testing::Values(Dtype::kBFloat16, Dtype::kFloat32));
-}
-inline std::string isa_and_dtype_name(const testing::TestParamInfo<std::tuple<IsaClass, Dtype>>& param) {
-  const char* dtype = std::get<1>(param.param) == Dtype::kFloat32 ? "_float32" : "_bfloat16";
-  return isa_class_name(std::get<0>(param.param)) + std::string(dtype);
-}
 
 // One head of one row in double, over the slots it sees.
 inline void expect_reference(const AttentionShape& shape, const PagedSequence& sequence, const std::vector<int>& slots,

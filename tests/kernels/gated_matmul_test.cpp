@@ -8,6 +8,7 @@
 #include "kernels/activations.h"
 #include "kernels/kernel_table.h"
 #include "kernels/matmul.h"
+#include "tests/kernels/isa_and_dtype.h"
 #include "tests/kernels/kernel_cases.h"
 
 namespace slip::kernels {
@@ -110,13 +111,7 @@ TEST_P(GatedMatmul, ActivationsAreTheSameHoweverTheyAreSet) {
   EXPECT_TRUE(same_bits(y, product(layer.gates, x, n_rows)));
 }
 
-INSTANTIATE_TEST_SUITE_P(Isa, GatedMatmul,
-                         testing::Combine(testing::ValuesIn(available_isas()),
-                                          testing::Values(Dtype::kBFloat16, Dtype::kFloat32)),
-                         [](const auto& param) {
-                           const char* dtype = std::get<1>(param.param) == Dtype::kFloat32 ? "_float32" : "_bfloat16";
-                           return isa_class_name(std::get<0>(param.param)) + std::string(dtype);
-                         });
+INSTANTIATE_TEST_SUITE_P(Isa, GatedMatmul, every_isa_and_dtype(), isa_and_dtype_name);
 
 }  // namespace
 }  // namespace slip::kernels

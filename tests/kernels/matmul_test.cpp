@@ -8,6 +8,7 @@
 
 #include "common/error.h"
 #include "kernels/elementwise.h"
+#include "tests/kernels/isa_and_dtype.h"
 #include "tests/kernels/kernel_cases.h"
 
 // The sanitizers' allocators abort on what the machine cannot give, unless told otherwise.
@@ -212,13 +213,7 @@ TEST_P(Matmul, NegativeAnOrderThatDependsOnTheRowCountIsCaught) {
   EXPECT_EQ(variant_row_counts(planted, problem.packed, pool_), "2 3 4 5 7 8 12 16 17 64 256 ");
 }
 
-INSTANTIATE_TEST_SUITE_P(Isa, Matmul,
-                         testing::Combine(testing::ValuesIn(available_isas()),
-                                          testing::Values(Dtype::kBFloat16, Dtype::kFloat32)),
-                         [](const auto& param) {
-                           const char* dtype = std::get<1>(param.param) == Dtype::kFloat32 ? "_float32" : "_bfloat16";
-                           return isa_class_name(std::get<0>(param.param)) + std::string(dtype);
-                         });
+INSTANTIATE_TEST_SUITE_P(Isa, Matmul, every_isa_and_dtype(), isa_and_dtype_name);
 
 // Products of two bfloat16 are exact in float32, so with or without a fused addition the sums are the same. The
 // instructions for bfloat16 itself round a pair's two additions in ways of their own.
