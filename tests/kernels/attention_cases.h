@@ -112,7 +112,6 @@ class AttentionTest : public testing::TestWithParam<std::tuple<IsaClass, Dtype>>
   ThreadPool pool_{1};
 };
 
-
 // One head of one row in double, over the slots it sees.
 inline void expect_reference(const AttentionShape& shape, const PagedSequence& sequence, const std::vector<int>& slots,
                              const float* q, const float* out, int head) {
