@@ -98,7 +98,7 @@ bool Engine::step() {
   return true;
 }
 
-void Engine::run(std::stop_token stop) {
+void Engine::run(const std::stop_token& stop) {
   while (!stop.stop_requested()) {
     if (!step() && !state_->intake.wait(stop)) break;
   }

@@ -56,7 +56,7 @@ class Engine {
   bool step();
   // Steps until close() and idle, or until `stop` is requested (then running requests end as cancelled). Sleeps while
   // idle.
-  void run(std::stop_token stop);
+  void run(const std::stop_token& stop);
 
   std::int32_t n_running() const;  // any thread
   std::int32_t n_waiting() const;  // any thread
