@@ -27,8 +27,6 @@ struct QueryState {
   alignas(64) float sums[kMostRegisters][kMaxHeadDim][kLanes];         // before the division by the total
   Lanes most[kMostRegisters], total[kMostRegisters];
   LaneRanks ranks[kMostRegisters];
-  AncestorCursor ancestors[kAttentionTileRows];
-  RangeCursor block_begin;
 };
 
 struct KeyGroup {
@@ -41,6 +39,7 @@ struct PagedBlock {
   alignas(64) float values[kMaxHeadDim][kLanes];                    // [dim][pairs of slots]
   KeyGroup keys[kSlotGroups];
   BlockSlots at;
+  std::int32_t end = 0;  // the rank behind the tile's last
   KeysAhead ahead;
 };
 
@@ -66,8 +65,6 @@ void take_queries(const AttentionTile& tile, int index, QueryState& state) {
 }
 
 void begin_queries(const AttentionTile& tile, QueryState& state) {
-  state.block_begin = {};
-  for (int r = 0; r < tile.n_rows; ++r) state.ancestors[r] = {0, tile.rows[r].n_listed};
   for (int i = 0; i < n_registers(tile); ++i) {
     take_queries(tile, i, state);
     state.most[i] = broadcast(-__builtin_inff());
@@ -109,12 +106,6 @@ void find_keys(const AttentionTile& tile, PagedBlock& block) {
       block.keys[group] = {reinterpret_cast<const std::byte*>(block.copied_keys[first]), kMaxHeadDim * 2};
     }
   }
-}
-
-// Sixteen of a slot's values from dimension d on, each in the lower half of a lane.
-SLIP_LANES BitPart sixteen_values(const std::byte* value, int d, int head_dim) {
-  return reinterpret_cast<BitPart>(
-      _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(first_lanes(head_dim - d), value + 2 * d)));
 }
 
 void turn_values(const AttentionTile& tile, PagedBlock& block) {
@@ -269,6 +260,7 @@ void add_block(const AttentionTile& tile, const PagedBlock& block, const Registe
 template <class Sees>
 void attend_block(const AttentionTile& tile, std::int32_t first, const Sees& sees, PagedBlock& block,
                   QueryState& state) {
+  block.ahead = find_ahead(tile, first, block.end);
   find_keys(tile, block);
   turn_values(tile, block);
   const bool whole = find_lane_ranks(tile, first, sees, state);
@@ -314,6 +306,7 @@ void write_queries(const AttentionTile& tile, int index, const QueryState& state
 void amx_attention_tile(const AttentionTile& tile) {
   const FlushDenormals flush;
   PagedBlock block;
+  block.end = ranks_of(tile).end;
   QueryState state;
   begin_queries(tile, state);
   TileConfig config;

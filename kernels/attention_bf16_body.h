@@ -41,14 +41,22 @@ class FlushDenormals {
   unsigned before_;
 };
 
+// Sixteen of a slot's values from dimension d on, each in the lower half of a lane.
+SLIP_LANES BitPart sixteen_values(const std::byte* value, int d, int head_dim) {
+  return reinterpret_cast<BitPart>(
+      _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(first_lanes(head_dim - d), value + 2 * d)));
+}
+
 // Keys of a block that comes soon, for fetching; null where none are known. They and their values lie in places that no
 // processor guesses.
 struct KeysAhead {
   const std::byte* keys[kSlotGroups] = {};
 };
 
-// Of the block whose first rank is `first`, or as far behind this tile's last block (rank `end`) in the next tile.
+// Those wanted soon after the block whose first rank is `first`: behind this tile's last rank, `end`, those of the next
+// tile.
 KeysAhead find_ahead(const AttentionTile& tile, std::int32_t first, std::int32_t end) {
+  first += kBlocksAhead * kBlockSlots;
   KeysAhead ahead;
   if (tile.n_visible_ranges != 0) return ahead;
   const std::int32_t past = first - (end + kBlockSlots - 1) / kBlockSlots * kBlockSlots;
@@ -115,26 +123,6 @@ SLIP_LANES Lanes softmax_scale(const AttentionTile& tile) {
 // Scaled and rounded first, as the greatest was: fused, a great score would differ from itself by its rounding.
 SLIP_LANES Lanes softmax_weight(const Lanes& score, const Lanes& scale, const Lanes& base) {
   return power_of_two(score * scale - base);
-}
-
-// Every block of the tile that anybody sees, by attend_block(tile, first, sees, block, state): first for the rows to
-// which it is plain, then for each row that sees it with gaps.
-template <class Block, class State>
-void attend_blocks(const AttentionTile& tile, Block& block, State& state) {
-  const TileRanks ranks = ranks_of(tile);
-  for (std::int32_t first = ranks.begin; first < ranks.end; first += kBlockSlots) {
-    block.ahead = find_ahead(tile, first + kBlocksAhead * kBlockSlots, ranks.end);
-    if (first < tile.rows[0].n_listed) listed_slot(tile, first, state.block_begin);
-    const auto is_plain_to = [&](int r) { return is_plain(tile.rows[r], first); };
-    find_plain_slots(tile, first, state.block_begin, block.at);
-    if (block.at.n > 0) attend_block(tile, first, is_plain_to, block, state);
-    for (int r = 0; r < tile.n_rows; ++r) {
-      if (is_empty(ranks_in_block(tile.rows[r], first)) || is_plain_to(r)) continue;
-      find_gapped_slots(tile, first, tile.rows[r], state.block_begin, state.ancestors[r], block.at);
-      attend_block(
-          tile, first, [&](int other) { return other == r; }, block, state);
-    }
-  }
 }
 
 }  // namespace

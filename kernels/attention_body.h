@@ -25,13 +25,11 @@ struct KeyValueBlock {
 struct RowState {
   float most[kAttentionTileHeads];
   float total[kAttentionTileHeads];
-  AncestorCursor ancestors;
 };
 
 // The outputs so far of every row and head of the tile, before the division by the total.
 struct TileState {
   RowState rows[kAttentionTileRows];
-  RangeCursor block_begin;
   alignas(64) float sums[kAttentionTileRows * kAttentionTileHeads * kMaxHeadDim];  // rows of n_heads × rounded head_dim
 };
 
@@ -202,26 +200,18 @@ void attend_row(const AttentionTile& tile, const KeyValueBlock& block, int row, 
   if (left == 1) attend_heads<1>(tile, block, row, head, ranks, state);
 }
 
-void attend_plain_rows(const AttentionTile& tile, std::int32_t first, KeyValueBlock& block, TileState& state) {
-  find_plain_slots(tile, first, state.block_begin, block.at);
-  if (block.at.n == 0) return;
+template <class Sees>
+void attend_block(const AttentionTile& tile, std::int32_t first, const Sees& sees, KeyValueBlock& block,
+                  TileState& state) {
   stage(tile, block);
   for (int r = 0; r < tile.n_rows; ++r) {
     const RankRange ranks = ranks_in_block(tile.rows[r], first);
-    if (!is_empty(ranks) && is_plain(tile.rows[r], first)) attend_row(tile, block, r, ranks, state);
+    if (!is_empty(ranks) && sees(r)) attend_row(tile, block, r, ranks, state);
   }
 }
 
-void attend_gapped_row(const AttentionTile& tile, std::int32_t first, int r, KeyValueBlock& block, TileState& state) {
-  find_gapped_slots(tile, first, tile.rows[r], state.block_begin, state.rows[r].ancestors, block.at);
-  stage(tile, block);
-  attend_row(tile, block, r, ranks_in_block(tile.rows[r], first), state);
-}
-
 void clear(const AttentionTile& tile, TileState& state) {
-  state.block_begin = {};
   for (int r = 0; r < tile.n_rows; ++r) {
-    state.rows[r].ancestors = {0, tile.rows[r].n_listed};
     for (int h = 0; h < tile.n_heads; ++h) {
       state.rows[r].most[h] = -__builtin_inff();
       state.rows[r].total[h] = 0;
@@ -251,15 +241,7 @@ void attention_tile(const AttentionTile& tile) {
   KeyValueBlock block;
   TileState state;
   clear(tile, state);
-  const TileRanks ranks = ranks_of(tile);
-  for (std::int32_t first = ranks.begin; first < ranks.end; first += kBlockSlots) {
-    if (first < tile.rows[0].n_listed) listed_slot(tile, first, state.block_begin);
-    attend_plain_rows(tile, first, block, state);
-    for (int r = 0; r < tile.n_rows; ++r) {
-      const bool seen = !is_empty(ranks_in_block(tile.rows[r], first));
-      if (seen && !is_plain(tile.rows[r], first)) attend_gapped_row(tile, first, r, block, state);
-    }
-  }
+  attend_blocks(tile, block, state);
   write_out(tile, state);
 }
 

@@ -19,8 +19,6 @@ struct NarrowQueries {
   alignas(64) float sums[kNarrowQueries][kMaxHeadDim];     // before the division by the total
   Lanes most[kNarrowQueries];                              // the same in all lanes
   float total[kNarrowQueries];
-  AncestorCursor ancestors[kAttentionTileRows];
-  RangeCursor block_begin;
 };
 
 struct NarrowBlock {
@@ -28,12 +26,11 @@ struct NarrowBlock {
   alignas(64) float weights[kNarrowQueries][kBlockSlots];        // rounded to bfloat16
   Lanes shrink[kNarrowQueries];
   BlockSlots at;
+  std::int32_t end = 0;  // the rank behind the tile's last
   KeysAhead ahead;
 };
 
 void begin_queries(const AttentionTile& tile, NarrowQueries& state) {
-  state.block_begin = {};
-  for (int r = 0; r < tile.n_rows; ++r) state.ancestors[r] = {0, tile.rows[r].n_listed};
   for (int query = 0; query < n_queries(tile); ++query) {
     const float* from = tile.rows[query / tile.n_heads].q + query % tile.n_heads * tile.head_dim;
     for (int d = 0; d < round_to_dims_at_once(tile.head_dim); d += kLanes) {
@@ -118,8 +115,7 @@ SLIP_LANES void weigh(const AttentionTile& tile, RankRange ranks, int query, Lan
 }
 
 SLIP_LANES Lanes sixteen_floats(const std::byte* value, int d, int head_dim) {
-  return {reinterpret_cast<Part>(_mm512_slli_epi32(
-      _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(first_lanes(head_dim - d), value + 2 * d)), 16))};
+  return {reinterpret_cast<Part>(sixteen_values(value, d, head_dim) << 16)};
 }
 
 // The queries' sums of the dims [d, d + 32) take their weights times the block's values.
@@ -175,6 +171,7 @@ void attend_queries(const AttentionTile& tile, std::int32_t first, const Sees& s
 template <class Sees>
 void attend_block(const AttentionTile& tile, std::int32_t first, const Sees& sees, NarrowBlock& block,
                   NarrowQueries& state) {
+  block.ahead = find_ahead(tile, first, block.end);
   const std::int64_t slot_bytes = std::int64_t{tile.head_dim} * 2;
   const std::byte* values[kBlockSlots];
   for (int i = 0; i < block.at.n; ++i) {
@@ -198,6 +195,7 @@ void attend_block(const AttentionTile& tile, std::int32_t first, const Sees& see
 void narrow_attention_tile(const AttentionTile& tile) {
   const FlushDenormals flush;
   NarrowBlock block;
+  block.end = ranks_of(tile).end;
   NarrowQueries state;
   begin_queries(tile, state);
   attend_blocks(tile, block, state);

@@ -126,5 +126,27 @@ SLIP_LANES int round_to_lanes(int n) {
   return (n + kLanes - 1) / kLanes * kLanes;
 }
 
+// Every block of the tile that anybody sees, by attend_block(tile, first, sees, block, state), `first` being its first
+// rank: for the rows to which it is plain, then for each row that sees it with gaps.
+template <class Block, class State>
+void attend_blocks(const AttentionTile& tile, Block& block, State& state) {
+  RangeCursor block_begin;
+  AncestorCursor ancestors[kAttentionTileRows];
+  for (int r = 0; r < tile.n_rows; ++r) ancestors[r] = {0, tile.rows[r].n_listed};
+  const TileRanks ranks = ranks_of(tile);
+  for (std::int32_t first = ranks.begin; first < ranks.end; first += kBlockSlots) {
+    if (first < tile.rows[0].n_listed) listed_slot(tile, first, block_begin);
+    const auto is_plain_to = [&](int r) { return is_plain(tile.rows[r], first); };
+    find_plain_slots(tile, first, block_begin, block.at);
+    if (block.at.n > 0) attend_block(tile, first, is_plain_to, block, state);
+    for (int r = 0; r < tile.n_rows; ++r) {
+      if (is_empty(ranks_in_block(tile.rows[r], first)) || is_plain_to(r)) continue;
+      find_gapped_slots(tile, first, tile.rows[r], block_begin, ancestors[r], block.at);
+      attend_block(
+          tile, first, [&](int other) { return other == r; }, block, state);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace slip::kernels

@@ -15,10 +15,6 @@ void rope(float* x, int n_heads, int head_dim, const float* cos, const float* si
   kernel_table().rope(x, n_heads, head_dim, cos, sin);
 }
 
-void silu_multiply(float* gate, const float* up, std::int64_t n) {
-  kernel_table().silu_multiply(gate, up, n);
-}
-
 void add(float* x, const float* delta, std::int64_t n) {
   kernel_table().add(x, delta, n);
 }

@@ -15,9 +15,6 @@ void rms_norm(const float* x, const float* weight, std::int64_t n, float eps, fl
 // cos, sin: [head_dim / 2] at this row's position.
 void rope(float* x, int n_heads, int head_dim, const float* cos, const float* sin);
 
-// gate = silu(gate) * up, elementwise over n.
-void silu_multiply(float* gate, const float* up, std::int64_t n);
-
 void add(float* x, const float* delta, std::int64_t n);
 
 std::int64_t argmax(std::span<const float> x);  // lowest index among equals

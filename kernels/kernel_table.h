@@ -89,6 +89,7 @@ struct KernelTable {
   bool attention_rounds = false;  // queries and softmax weights to bfloat16 where keys and values are
   void (*rms_norm)(const float* x, const float* weight, std::int64_t n, float eps, float* y) = nullptr;
   void (*rope)(float* x, int n_heads, int head_dim, const float* cos, const float* sin) = nullptr;
+  // gate = silu(gate) * up, elementwise.
   void (*silu_multiply)(float* gate, const float* up, std::int64_t n) = nullptr;
   void (*add)(float* x, const float* delta, std::int64_t n) = nullptr;
   std::int64_t (*argmax)(const float* x, std::int64_t n) = nullptr;

@@ -23,9 +23,9 @@ std::int64_t ceil_div(std::int64_t n, std::int64_t by) {
 }
 
 struct Multiplication {
-  Multiplication(const PackedMatrix& weights, const Activations& activations)
-      : weight(weights), x(activations), is_bf16(weights.compute_dtype() == Dtype::kBFloat16) {
+  Multiplication(const PackedMatrix& weights, const Activations& activations) : weight(weights), x(activations) {
     const KernelTable& table = x.table();
+    const bool is_bf16 = weight.compute_dtype() == Dtype::kBFloat16;
     tile = is_bf16 ? table.matmul_bf16 : table.matmul_f32;
     tile_rows = is_bf16 ? table.bf16_tile_rows : table.f32_tile_rows;
     stretch = is_bf16 ? table.bf16_stretch : table.f32_stretch;
@@ -35,7 +35,6 @@ struct Multiplication {
 
   const PackedMatrix& weight;
   const Activations& x;
-  bool is_bf16;
   void (*tile)(const MatmulTile&);
   int tile_rows;
   std::int64_t stretch, depth;  // steps

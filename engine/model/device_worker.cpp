@@ -2,7 +2,6 @@
 #include "engine/model/device_worker.h"
 
 #include <algorithm>
-#include <bit>
 #include <utility>
 
 #include "common/error.h"
@@ -52,11 +51,9 @@ void DeviceWorker::copy_rows_out(const TensorView& to, const float* from, std::i
 }
 
 void DeviceWorker::put_tap(const StepInput& input, const StepOutput& output, std::int32_t layer) {
-  if (layer >= 64 || ((input.taps.layers >> layer) & 1) == 0) return;
-  const std::uint64_t before = input.taps.layers & ((std::uint64_t{1} << layer) - 1);
-  const auto index = static_cast<std::size_t>(std::popcount(before));
-  SLIP_CHECK(index < output.taps.size(), "a view for each wanted tap");
-  copy_rows_out(output.taps[index], transformer_.residual(), std::ssize(input.tokens), config().hidden_size);
+  const TensorView* tap = tap_of(input.taps, output.taps, layer);
+  if (tap == nullptr) return;
+  copy_rows_out(*tap, transformer_.residual(), std::ssize(input.tokens), config().hidden_size);
 }
 
 void DeviceWorker::put_pass(const StepInput& input, const StepOutput& output, const PassShape& shape) {

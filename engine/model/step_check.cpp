@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/model/step_check.h"
 
+#include <bit>
+
 #include "common/error.h"
 
 namespace slip {
@@ -54,6 +56,14 @@ void check_step(const StepInput& input, const ModelConfig& config, const StepBou
                "encoders and compacted positions are not built yet");
     check_visible(kv);
   }
+}
+
+const TensorView* tap_of(const TapSet& wanted, std::span<const TensorView> taps, std::int32_t layer) {
+  if (layer >= 64 || ((wanted.layers >> layer) & 1) == 0) return nullptr;
+  const std::uint64_t before = wanted.layers & ((std::uint64_t{1} << layer) - 1);
+  const auto index = static_cast<std::size_t>(std::popcount(before));
+  SLIP_CHECK(index < taps.size(), "a view for each wanted tap");
+  return &taps[index];
 }
 
 }  // namespace slip

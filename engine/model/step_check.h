@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
+#include <span>
+
 #include "engine/model/transformer.h"
 
 namespace slip {
@@ -11,5 +14,9 @@ struct StepBounds {
 
 // SLIP_CHECKs what a forward pass relies on, wherever it runs: the caller's mistakes are bugs.
 void check_step(const StepInput& input, const ModelConfig& config, const StepBounds& bounds);
+
+// The caller's view that takes the hidden state after `layer`, or null where that is not wanted. `taps` holds one for
+// each wanted layer, in layer order.
+const TensorView* tap_of(const TapSet& wanted, std::span<const TensorView> taps, std::int32_t layer);
 
 }  // namespace slip

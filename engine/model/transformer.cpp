@@ -230,15 +230,12 @@ void ffn_block(const Pass& pass, std::int32_t layer) {
   }
 }
 
-// `taps` holds one view for each wanted layer, in layer order.
 void copy_tap(const Pass& pass, std::int32_t layer, std::span<const TensorView> taps) {
-  if (layer >= 64 || ((pass.input.taps.layers >> layer) & 1) == 0) return;
-  const std::uint64_t before = pass.input.taps.layers & ((std::uint64_t{1} << layer) - 1);
-  const auto index = static_cast<std::size_t>(std::popcount(before));
-  SLIP_CHECK(index < taps.size(), "a view for each wanted tap");
+  const TensorView* tap = tap_of(pass.input.taps, taps, layer);
+  if (tap == nullptr) return;
   for (std::int32_t row = 0; row < pass.n_rows(); ++row) {
     const float* from = pass.buffers.residual.data() + row * pass.hidden();
-    std::copy_n(from, pass.hidden(), taps[index].row<float>(row));
+    std::copy_n(from, pass.hidden(), tap->row<float>(row));
   }
 }
 

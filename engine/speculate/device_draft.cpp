@@ -74,45 +74,20 @@ float* DeviceDraft::logits(std::int32_t depth) const {
   return logits_.get() + at(0, depth) * static_cast<std::size_t>(config().vocab_size);
 }
 
-void DeviceDraft::gather(std::span<const DraftFeed> feeds) {
-  step_tokens_.clear();
-  positions_.clear();
-  row_begin_.assign(1, 0);
-  logit_rows_.clear();
-  kv_.clear();
-  for (const DraftFeed& feed : feeds) {
-    step_tokens_.insert(step_tokens_.end(), feed.tokens.begin(), feed.tokens.end());
-    for (std::size_t i = 0; i < feed.tokens.size(); ++i) {
-      positions_.push_back(feed.n_cached + static_cast<std::int32_t>(i));
-    }
-    row_begin_.push_back(static_cast<std::int32_t>(step_tokens_.size()));
-    if (feed.wants_logits) logit_rows_.push_back(row_begin_.back() - 1);
-    KvView view;
-    view.pages = feed.pages;
-    view.n_cached = feed.n_cached;
-    kv_.push_back(view);
-  }
-}
-
-StepInput DeviceDraft::gathered() const {
-  StepInput input;
-  input.tokens = step_tokens_;
-  input.positions = positions_;
-  input.row_begin = row_begin_;
-  input.kv = kv_;
-  input.logit_rows = logit_rows_;
+StepInput DeviceDraft::checked_step(std::span<const DraftFeed> feeds) {
+  const StepInput input = fed_step_.of(feeds);
+  check_step(input, config(), {max_rows_, max_chains_});
   return input;
 }
 
-void DeviceDraft::put_pass(int home, std::span<const DraftFeed> feeds, float* logits) {
-  gather(feeds);
-  const StepInput input = gathered();
-  check_step(input, config(), {max_rows_, max_chains_});
+std::size_t DeviceDraft::put_pass(int home, std::span<const DraftFeed> feeds, float* logits) {
+  const StepInput input = checked_step(feeds);
   DeviceStep& step = *steps_.front();
   const PassShape shape = shape_of(step.needs(input));
   step.put(input, shape);
   const DeviceModel model = weights_.at(home);
   transformer_.put({model, step, cache_, logits}, shape);
+  return input.logit_rows.size();
 }
 
 void DeviceDraft::read(int home, std::span<const DraftFeed> feeds) {
@@ -121,8 +96,7 @@ void DeviceDraft::read(int home, std::span<const DraftFeed> feeds) {
 }
 
 void DeviceDraft::score(int home, std::span<const DraftFeed> feeds, std::span<float> out) {
-  put_pass(home, feeds, logits(0));
-  const std::size_t n = logit_rows_.size() * static_cast<std::size_t>(config().vocab_size);
+  const std::size_t n = put_pass(home, feeds, logits(0)) * static_cast<std::size_t>(config().vocab_size);
   SLIP_CHECK(n <= out.size(), "room for the logits that are wanted");
   queue_->copy_out(out.data(), logits(0), n * sizeof(float));
   queue_->wait();
@@ -136,9 +110,7 @@ DeviceDraft::LoopShape DeviceDraft::put_steps(std::span<const DraftChain> chains
     feeds_.push_back({nullptr, chain.pages, chain.n_cached, chain.tokens, /*wants_logits=*/true});
     later.n_ranks = std::max(later.n_ranks, slots_after(chain, chain.depth - 1));
   }
-  gather(feeds_);
-  const StepInput input = gathered();
-  check_step(input, config(), {max_rows_, max_chains_});
+  const StepInput input = checked_step(feeds_);
   const LoopShape shape{shape_of(steps_.front()->needs(input)), shape_of(later), chains.front().depth};
   steps_.front()->put(input, shape.first);
   for (std::int32_t depth = 1; depth < shape.depth; ++depth) put_later_step(chains, depth, shape.later);
@@ -153,9 +125,7 @@ void DeviceDraft::put_later_step(std::span<const DraftChain> chains, std::int32_
     if (depth >= chain.depth) break;
     feeds_.push_back({nullptr, chain.pages, slots_after(chain, depth - 1), kDrawnLater, /*wants_logits=*/true});
   }
-  gather(feeds_);
-  const StepInput input = gathered();
-  check_step(input, config(), {max_rows_, max_chains_});
+  const StepInput input = checked_step(feeds_);
   steps_[static_cast<std::size_t>(depth)]->put(input, shape);
 }
 

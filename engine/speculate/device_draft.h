@@ -9,6 +9,7 @@
 #include "engine/model/device_transformer.h"
 #include "engine/sample/distribution.h"
 #include "engine/speculate/draft_family.h"
+#include "engine/speculate/fed_step.h"
 
 namespace slip {
 
@@ -80,11 +81,10 @@ class DeviceDraft {
   LoopShape put_steps(std::span<const DraftChain> chains);
   void put_later_step(std::span<const DraftChain> chains, std::int32_t depth, const PassShape& shape);
   void put_draw_tables(std::span<const DraftChain> chains, std::int32_t depth);
-  void put_pass(int home, std::span<const DraftFeed> feeds, float* logits);
+  std::size_t put_pass(int home, std::span<const DraftFeed> feeds, float* logits);  // how many rows of logits
   void put_loop(const LoopShape& shape);
   void put_draw(std::int32_t depth, std::int32_t n_rows);
-  void gather(std::span<const DraftFeed> feeds);
-  StepInput gathered() const;
+  StepInput checked_step(std::span<const DraftFeed> feeds);  // good until the next call
 
   std::shared_ptr<kernels::cuda::DeviceQueue> queue_;
   std::size_t n_rows_;  // of each table of a depth; chains, filled up
@@ -106,8 +106,7 @@ class DeviceDraft {
   std::vector<float> drawn_logprobs_;
   std::vector<kernels::cuda::RowLaw> drawn_laws_;
   // Scratch of one call.
-  std::vector<std::int32_t> step_tokens_, positions_, row_begin_, logit_rows_;
-  std::vector<KvView> kv_;
+  FedStep fed_step_;
   std::vector<DraftFeed> feeds_;
   std::vector<float> logit_row_;
 };

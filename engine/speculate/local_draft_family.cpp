@@ -17,42 +17,18 @@ bool LocalDraftFamily::fits(const DraftVersion& version) const {
   return version.weights->dtype == dtype_ && version.weights->config.same_shape(config());
 }
 
-void LocalDraftFamily::gather(std::span<const DraftFeed> feeds) {
-  tokens_.clear();
-  positions_.clear();
-  row_begin_.assign(1, 0);
-  logit_rows_.clear();
-  kv_.clear();
+void LocalDraftFamily::run(std::span<const DraftFeed> feeds) {
   weight_index_.clear();
   members_.clear();
   for (const DraftFeed& feed : feeds) {
     if (members_.empty() || members_.back() != feed.weights) members_.push_back(feed.weights);
     weight_index_.push_back(static_cast<std::uint16_t>(members_.size() - 1));
-    for (std::size_t i = 0; i < feed.tokens.size(); ++i) {
-      tokens_.push_back(feed.tokens[i]);
-      positions_.push_back(feed.n_cached + static_cast<std::int32_t>(i));
-    }
-    row_begin_.push_back(static_cast<std::int32_t>(tokens_.size()));
-    if (feed.wants_logits) logit_rows_.push_back(row_begin_.back() - 1);
-    KvView view;
-    view.pages = feed.pages;
-    view.n_cached = feed.n_cached;
-    kv_.push_back(view);
   }
-}
-
-void LocalDraftFamily::run(std::span<const DraftFeed> feeds) {
-  gather(feeds);
-  StepInput input;
-  input.tokens = tokens_;
-  input.positions = positions_;
-  input.row_begin = row_begin_;
-  input.kv = kv_;
-  input.logit_rows = logit_rows_;
+  StepInput input = step_.of(feeds);
   input.weights = weight_index_;
   StepOutput output;
   output.logits =
-      TensorView::contiguous(logits_.get(), {static_cast<std::int64_t>(logit_rows_.size()), config().vocab_size});
+      TensorView::contiguous(logits_.get(), {static_cast<std::int64_t>(input.logit_rows.size()), config().vocab_size});
   transformer_.forward(members_, input, cache_, workspace_, output);
   ++n_passes_;
 }

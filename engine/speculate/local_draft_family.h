@@ -2,6 +2,7 @@
 #pragma once
 
 #include "engine/speculate/draft_family.h"
+#include "engine/speculate/fed_step.h"
 
 namespace slip {
 
@@ -23,15 +24,13 @@ class LocalDraftFamily final : public DraftFamily {
  private:
   void run(std::span<const DraftFeed> feeds) override;
   std::span<const float> logits(std::size_t i) const override;
-  void gather(std::span<const DraftFeed> feeds);
 
   Dtype dtype_;
   Transformer transformer_;
   PagePool cache_;
   Workspace workspace_;
   std::unique_ptr<float[]> logits_;  // [max_logit_rows, vocab]
-  std::vector<std::int32_t> tokens_, positions_, row_begin_, logit_rows_;
-  std::vector<KvView> kv_;
+  FedStep step_;
   std::vector<std::uint16_t> weight_index_;
   std::vector<const ModelWeights*> members_;
   std::int64_t n_passes_ = 0;

@@ -136,7 +136,7 @@ TEST(CudaMatmul, GateAndUpBecomeTheNextProductsActivations) {
     for (std::int64_t i = 0; i < ffn; ++i) {
       const auto at = static_cast<std::size_t>(row * 2 * ffn + i / 16 * 32 + i % 16);
       float gate = plain[at];
-      kernels::silu_multiply(&gate, &plain[at + 16], 1);
+      kernel_table().silu_multiply(&gate, &plain[at + 16], 1);
       const float got = y[static_cast<std::size_t>(row * ffn + i)];
       ASSERT_NEAR(got, gate, Tolerance::kSilu * std::abs(gate)) << row << ", " << i;
       ASSERT_EQ(next[static_cast<std::size_t>(activation_at(row, i, ffn))], float_to_bf16(got));
