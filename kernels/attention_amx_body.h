@@ -39,6 +39,7 @@ struct PagedBlock {
   alignas(64) float values[kMaxHeadDim][kLanes];                    // [dim][pairs of slots]
   KeyGroup keys[kSlotGroups];
   BlockSlots at;
+  BlockRows rows;
   std::int32_t end = 0;  // the rank behind the tile's last
   KeysAhead ahead;
 };
@@ -73,59 +74,57 @@ void begin_queries(const AttentionTile& tile, QueryState& state) {
   }
 }
 
-// Sixteen slots whose keys can be multiplied where they are.
-bool lie_together(const AttentionTile& tile, const std::int32_t* slots, int n) {
-  if (tile.head_dim % kDimsAtOnce != 0) return false;
-  if (slots[0] % tile.page_tokens + kRegisterRows > tile.page_tokens) return false;
-  for (int i = 1; i < n; ++i) {
-    if (slots[i] != slots[0] + i) return false;
-  }
-  return true;
-}
-
+// Keys are multiplied where they are, if they lie there as a register takes them.
 void find_keys(const AttentionTile& tile, PagedBlock& block) {
   const std::int64_t slot_bytes = std::int64_t{tile.head_dim} * 2;
+  const int dims = round_to_dims_at_once(tile.head_dim);
   for (int group = 0; group < kSlotGroups; ++group) {
-    const int first = group * kRegisterRows;
-    const int n = block.at.n - first < kRegisterRows ? block.at.n - first : kRegisterRows;
-    if (n <= 0) {
-      block.keys[group] = block.keys[0];  // any finite or infinite nonsense will do: nobody sees these slots
-    } else if (lie_together(tile, block.at.slots + first, n)) {
-      block.keys[group] = {slot_address(tile, block.at.slots[first], slot_bytes), slot_bytes};
+    const int first = group * kGroupSlots;
+    if (first >= block.at.n) {
+      block.keys[group] = block.keys[0];
+    } else if (block.rows.together[group] && dims == tile.head_dim) {
+      block.keys[group] = {block.rows.keys[first], slot_bytes};
     } else {
-      const int dims = round_to_dims_at_once(tile.head_dim);
-      for (int i = 0; i < kRegisterRows; ++i) {
-        std::uint16_t* to = block.copied_keys[first + i];
-        const std::int64_t bytes = i < n ? slot_bytes : 0;
-        if (i < n) {
-          __builtin_memcpy(to, slot_address(tile, block.at.slots[first + i], slot_bytes),
-                           static_cast<std::size_t>(bytes));
-        }
-        __builtin_memset(to + bytes / 2, 0, static_cast<std::size_t>(2 * dims - bytes));
+      for (int slot = first; slot < first + kGroupSlots; ++slot) {
+        std::uint16_t* to = block.copied_keys[slot];
+        __builtin_memcpy(to, block.rows.keys[slot], static_cast<std::size_t>(slot_bytes));
+        __builtin_memset(to + tile.head_dim, 0, static_cast<std::size_t>(2 * dims - slot_bytes));
       }
       block.keys[group] = {reinterpret_cast<const std::byte*>(block.copied_keys[first]), kMaxHeadDim * 2};
     }
   }
 }
 
-void turn_values(const AttentionTile& tile, PagedBlock& block) {
-  const std::int64_t slot_bytes = std::int64_t{tile.head_dim} * 2;
-  const std::byte* values[kBlockSlots];
-  for (int i = 0; i < block.at.n; ++i) {
-    values[i] = slot_address(tile, block.at.slots[i], slot_bytes) + tile.values_offset_bytes;
+// Eight dims of the block's values: quarters hold eight slots each, in which rows and columns change places.
+template <class Eight>
+SLIP_LANES void turn_eight(const std::byte* const* rows, std::int64_t offset, const Eight& eight, float (*to)[kLanes]) {
+  __m512i a[8], b[8];
+#pragma GCC unroll 8
+  for (int i = 0; i < 8; ++i) a[i] = four_rows(rows + i, 8, offset, eight);
+#pragma GCC unroll 4
+  for (int i = 0; i < 8; i += 2) {
+    b[i] = _mm512_unpacklo_epi16(a[i], a[i + 1]);
+    b[i + 1] = _mm512_unpackhi_epi16(a[i], a[i + 1]);
   }
-  for (int d = 0; d < tile.head_dim; d += kLanes) {
-    Lanes square[kLanes];
-    for (int pair = 0; pair < kLanes; ++pair) {
-      // Zeros for slots that nobody sees: what lies there may be no number, which no weight makes nothing of.
-      fetch_line(tile, block.ahead, d + pair);
-      BitPart both{};
-      if (is_seen(block.at, 2 * pair)) both = sixteen_values(values[2 * pair], d, tile.head_dim);
-      if (is_seen(block.at, 2 * pair + 1)) both |= sixteen_values(values[2 * pair + 1], d, tile.head_dim) << 16;
-      square[pair].part[0] = reinterpret_cast<Part>(both);
+#pragma GCC unroll 2
+  for (int i = 0; i < 8; i += 4) {
+    for (int j = 0; j < 2; ++j) {
+      a[i + 2 * j] = _mm512_unpacklo_epi32(b[i + j], b[i + j + 2]);
+      a[i + 2 * j + 1] = _mm512_unpackhi_epi32(b[i + j], b[i + j + 2]);
     }
-    transpose(square);
-    for (int j = 0; j < kLanes; ++j) store(block.values[d + j], square[j]);
+  }
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; ++i) {
+    _mm512_store_si512(to[2 * i], _mm512_unpacklo_epi64(a[i], a[i + 4]));
+    _mm512_store_si512(to[2 * i + 1], _mm512_unpackhi_epi64(a[i], a[i + 4]));
+  }
+}
+
+void turn_values(const AttentionTile& tile, PagedBlock& block) {
+  for (int d = 0; d < round_to_lanes(tile.head_dim); d += 8) {
+    for (int line = d; line < d + 8; ++line) fetch_line(tile, block.ahead, line);
+    for_eight(tile.head_dim - d,
+              [&](const auto& eight) { turn_eight(block.rows.values, 2 * d, eight, block.values + d); });
   }
 }
 
@@ -144,22 +143,22 @@ SLIP_LANES void score(const AttentionTile& tile, const PagedBlock& block, const 
   _tile_stored(1, scores[kRegisterRows], 64);
 }
 
-// The greatest score of each lane; scores that a lane does not see become −∞.
-SLIP_LANES Lanes greatest(const LaneRanks* ranks, float (*scores)[kLanes]) {
-  const Lanes least = broadcast(-__builtin_inff());
-  Lanes top[2] = {least, least};
+// Scores that a lane does not see become −∞.
+SLIP_LANES void hide(const LaneRanks& ranks, float (*scores)[kLanes]) {
+  const __m512i begin = _mm512_load_si512(ranks.begin), end = _mm512_load_si512(ranks.end);
   for (int slot = 0; slot < kBlockSlots; ++slot) {
-    Lanes value = load(scores[slot]);
-    if (ranks != nullptr) {
-      const __m512i at = _mm512_set1_epi32(slot);
-      const __mmask16 seen = _mm512_cmple_epi32_mask(_mm512_load_si512(ranks->begin), at) &
-                             _mm512_cmplt_epi32_mask(at, _mm512_load_si512(ranks->end));
-      value = where(seen, value, least);
-      store(scores[slot], value);
-    }
-    top[slot % 2] = larger(top[slot % 2], value);
+    const __m512i at = _mm512_set1_epi32(slot);
+    const __mmask16 seen = _mm512_cmple_epi32_mask(begin, at) & _mm512_cmplt_epi32_mask(at, end);
+    store(scores[slot], where(seen, load(scores[slot]), broadcast(-__builtin_inff())));
   }
-  return larger(top[0], top[1]);
+}
+
+// The greatest score of each lane.
+SLIP_LANES Lanes greatest(const float (*scores)[kLanes]) {
+  Lanes top[4] = {load(scores[0]), load(scores[1]), load(scores[2]), load(scores[3])};
+#pragma GCC unroll 32
+  for (int slot = 4; slot < kBlockSlots; ++slot) top[slot % 4] = larger(top[slot % 4], load(scores[slot]));
+  return larger(larger(top[0], top[1]), larger(top[2], top[3]));
 }
 
 // Two slots' weights, as pairs of bfloat16.
@@ -185,7 +184,8 @@ SLIP_LANES Lanes sum_down(Lanes (&values)[kLanes]) {
 SLIP_LANES Lanes weigh(const AttentionTile& tile, const LaneRanks* ranks, float (*scores)[kLanes], Lanes& most,
                        Lanes& total, float (*weights)[kLanes]) {
   const Lanes scale = softmax_scale(tile);
-  const SoftmaxStep step = raise(greatest(ranks, scores), scale, most);
+  if (ranks != nullptr) hide(*ranks, scores);
+  const SoftmaxStep step = raise(greatest(scores), scale, most);
   Lanes sums[kGroupSlots];
 #pragma GCC unroll 16
   for (int slot = 0; slot < kBlockSlots; slot += 2) {
@@ -216,23 +216,30 @@ SLIP_LANES void add_values(const AttentionTile& tile, const PagedBlock& block, c
   }
 }
 
-// What the rows for which `sees` holds see of the block, lane by lane; returns whether all lanes see all of it.
 template <class Sees>
-SLIP_LANES bool find_lane_ranks(const AttentionTile& tile, std::int32_t first, const Sees& sees, QueryState& state) {
-  bool whole = true;
+SLIP_LANES RankRange seen_ranks(const AttentionTile& tile, int row, std::int32_t first, const Sees& sees) {
+  return sees(row) ? ranks_in_block(tile.rows[row], first) : RankRange{0, 0};
+}
+
+template <class Sees>
+SLIP_LANES bool all_see_all(const AttentionTile& tile, std::int32_t first, const Sees& sees) {
+  bool all = true;
   for (int r = 0; r < tile.n_rows; ++r) {
-    RankRange ranks = ranks_in_block(tile.rows[r], first);
-    if (!sees(r)) ranks = {0, 0};
-    whole = whole && ranks.begin == 0 && ranks.end == kBlockSlots;
-    for (int query = r * tile.n_heads; query < (r + 1) * tile.n_heads; ++query) {
-      state.ranks[query / kLanes].begin[query % kLanes] = ranks.begin;
-      state.ranks[query / kLanes].end[query % kLanes] = ranks.end;
-    }
+    const RankRange ranks = seen_ranks(tile, r, first, sees);
+    all = all && ranks.begin == 0 && ranks.end == kBlockSlots;
   }
-  for (int query = n_queries(tile); query < n_registers(tile) * kLanes; ++query) {
-    state.ranks[query / kLanes].begin[query % kLanes] = state.ranks[query / kLanes].end[query % kLanes] = 0;
+  return all;
+}
+
+// What the rows for which `sees` holds see of the block, lane by lane.
+template <class Sees>
+SLIP_LANES void find_lane_ranks(const AttentionTile& tile, std::int32_t first, const Sees& sees, QueryState& state) {
+  for (int query = 0; query < n_registers(tile) * kLanes; ++query) {
+    const int row = query / tile.n_heads;
+    const RankRange ranks = row < tile.n_rows ? seen_ranks(tile, row, first, sees) : RankRange{0, 0};
+    state.ranks[query / kLanes].begin[query % kLanes] = ranks.begin;
+    state.ranks[query / kLanes].end[query % kLanes] = ranks.end;
   }
-  return whole;
 }
 
 SLIP_LANES bool anyone_sees(const LaneRanks& ranks) {
@@ -250,7 +257,10 @@ struct RegisterWork {
 void add_block(const AttentionTile& tile, const PagedBlock& block, const RegisterWork& work, QueryState& state) {
   float(*sums)[kLanes] = state.sums[work.index];
   if (_mm512_cmp_ps_mask(work.shrink.part[0], _mm512_set1_ps(1), _CMP_NEQ_UQ) != 0) {
-    for (int d = 0; d < round_to_lanes(tile.head_dim); ++d) store(sums[d], load(sums[d]) * work.shrink);
+    const Lanes shrink = work.shrink;
+    const int dims = round_to_lanes(tile.head_dim);
+#pragma GCC unroll 4
+    for (int d = 0; d < dims; ++d) store(sums[d], load(sums[d]) * shrink);
   }
   add_values(tile, block, work.weights, sums);
 }
@@ -261,9 +271,11 @@ template <class Sees>
 void attend_block(const AttentionTile& tile, std::int32_t first, const Sees& sees, PagedBlock& block,
                   QueryState& state) {
   block.ahead = find_ahead(tile, first, block.end);
+  find_rows(tile, block.at, block.rows);
   find_keys(tile, block);
   turn_values(tile, block);
-  const bool whole = find_lane_ranks(tile, first, sees, state);
+  const bool whole = all_see_all(tile, first, sees);
+  if (!whole) find_lane_ranks(tile, first, sees, state);
   RegisterWork work[3];
   int n = 0;
   const auto weigh_one = [&](int turn) {

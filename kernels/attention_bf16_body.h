@@ -12,16 +12,13 @@ namespace {
 constexpr int kDimsAtOnce = 32;  // of keys and queries, that one product sums over
 constexpr int kGroupSlots = 16;  // whose keys are multiplied at once
 constexpr int kSlotGroups = kBlockSlots / kGroupSlots;
-constexpr int kBlocksAhead = 2;  // that fetching is before its use
+constexpr int kBlocksAhead = 4;  // that fetching is before its use
 
 SLIP_LANES int round_to_dims_at_once(int n) {
   return (n + kDimsAtOnce - 1) / kDimsAtOnce * kDimsAtOnce;
 }
 SLIP_LANES int n_queries(const AttentionTile& tile) {
   return tile.n_rows * tile.n_heads;
-}
-SLIP_LANES bool is_seen(const BlockSlots& block, int rank) {
-  return rank >= block.begin && rank < block.n;
 }
 SLIP_LANES __mmask16 first_lanes(int n) {
   return static_cast<__mmask16>((1U << (n < kLanes ? n : kLanes)) - 1);
@@ -41,10 +38,59 @@ class FlushDenormals {
   unsigned before_;
 };
 
-// Sixteen of a slot's values from dimension d on, each in the lower half of a lane.
-SLIP_LANES BitPart sixteen_values(const std::byte* value, int d, int head_dim) {
-  return reinterpret_cast<BitPart>(
-      _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(first_lanes(head_dim - d), value + 2 * d)));
+// Eight of a row's values, as many as it has.
+struct WholeEight {
+  SLIP_LANES __m128i operator()(const std::byte* at) const {
+    return _mm_loadu_si128(reinterpret_cast<const __m128i*>(at));
+  }
+};
+struct FirstOfEight {
+  __mmask8 mask;
+  SLIP_LANES __m128i operator()(const std::byte* at) const { return _mm_maskz_loadu_epi16(mask, at); }
+};
+template <class Turn>
+SLIP_LANES void for_eight(int left, const Turn& turn) {
+  if (left >= 8) return turn(WholeEight{});
+  turn(FirstOfEight{static_cast<__mmask8>(left > 0 ? (1 << left) - 1 : 0)});
+}
+// rows[0], rows[apart] … from `offset` bytes on, eight values and a quarter each.
+template <class Eight>
+SLIP_LANES __m512i four_rows(const std::byte* const* rows, int apart, std::int64_t offset, const Eight& eight) {
+  __m512i all = _mm512_castsi128_si512(eight(rows[0] + offset));
+  all = _mm512_mask_broadcast_i32x4(all, 0x00F0, eight(rows[apart] + offset));
+  all = _mm512_mask_broadcast_i32x4(all, 0x0F00, eight(rows[2 * apart] + offset));
+  return _mm512_mask_broadcast_i32x4(all, 0xF000, eight(rows[3 * apart] + offset));
+}
+
+alignas(64) constexpr std::byte kZeroRow[kMaxHeadDim * 2] = {};
+
+// Where the keys and values of a block's slots are. Those of slots that nobody sees may be no number: in their place
+// stand any others' keys, whose scores will not matter, and zeros, since no weight makes nothing of such a value.
+struct BlockRows {
+  const std::byte* keys[kBlockSlots];
+  const std::byte* values[kBlockSlots];
+  bool together[kSlotGroups];  // the group's keys follow each other
+};
+
+// Slots ascend, so that their ends tell whether they follow each other.
+void find_rows(const AttentionTile& tile, const BlockSlots& block, BlockRows& rows) {
+  const std::int64_t slot_bytes = std::int64_t{tile.head_dim} * 2;
+  for (int first = 0; first < kBlockSlots; first += kGroupSlots) {
+    const std::int32_t* slots = block.slots + first;
+    const int n = block.n - first < kGroupSlots ? block.n - first : kGroupSlots;
+    const bool one_page =
+        n > 0 && slots[n - 1] - slots[0] == n - 1 && slots[0] % tile.page_tokens + kGroupSlots <= tile.page_tokens;
+    rows.together[first / kGroupSlots] = one_page;
+    const std::byte* page = one_page ? slot_address(tile, slots[0], slot_bytes) : nullptr;
+    for (int i = 0; i < kGroupSlots; ++i) {
+      const bool is_there = i < n;
+      const std::byte* keys = one_page   ? page + i * slot_bytes
+                              : is_there ? slot_address(tile, slots[i], slot_bytes)
+                                         : rows.keys[0];
+      rows.keys[first + i] = keys;
+      rows.values[first + i] = is_there && first + i >= block.begin ? keys + tile.values_offset_bytes : kZeroRow;
+    }
+  }
 }
 
 // Keys of a block that comes soon, for fetching; null where none are known. They and their values lie in places that no

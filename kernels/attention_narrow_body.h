@@ -14,9 +14,13 @@ namespace {
 // More are worth a tile register: eight take 1.5 times as long here as there.
 constexpr int kNarrowQueries = 4;
 
+alignas(64) constexpr std::int32_t kInTurns[2][kLanes] = {
+    {0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23},
+    {8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31}};  // of a register's lanes and another's
+
 struct NarrowQueries {
   alignas(64) float queries[kNarrowQueries][kMaxHeadDim];  // rounded to bfloat16; dims rounded to kDimsAtOnce
-  alignas(64) float sums[kNarrowQueries][kMaxHeadDim];     // before the division by the total
+  alignas(64) float sums[kNarrowQueries][kMaxHeadDim];     // before the division by the total; see add_values()
   Lanes most[kNarrowQueries];                              // the same in all lanes
   float total[kNarrowQueries];
 };
@@ -26,6 +30,7 @@ struct NarrowBlock {
   alignas(64) float weights[kNarrowQueries][kBlockSlots];        // rounded to bfloat16
   Lanes shrink[kNarrowQueries];
   BlockSlots at;
+  BlockRows rows;
   std::int32_t end = 0;  // the rank behind the tile's last
   KeysAhead ahead;
 };
@@ -45,22 +50,33 @@ void begin_queries(const AttentionTile& tile, NarrowQueries& state) {
   }
 }
 
-// Keys of sixteen slots, from rows to lanes. What slots hold that nobody sees does not matter.
+// Eight dims of sixteen slots' keys: quarters hold four slots each, in which rows and columns change places.
+template <class Eight>
+SLIP_LANES void turn_four_pairs(const std::byte* const* rows, std::int64_t offset, const Eight& eight,
+                                float (*to)[kLanes]) {
+  __m512i a[4], b[4];
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; ++i) a[i] = four_rows(rows + i, 4, offset, eight);
+#pragma GCC unroll 2
+  for (int i = 0; i < 2; ++i) {
+    b[2 * i] = _mm512_unpacklo_epi32(a[2 * i], a[2 * i + 1]);
+    b[2 * i + 1] = _mm512_unpackhi_epi32(a[2 * i], a[2 * i + 1]);
+  }
+#pragma GCC unroll 2
+  for (int i = 0; i < 2; ++i) {
+    _mm512_store_si512(to[2 * i], _mm512_unpacklo_epi64(b[i], b[i + 2]));
+    _mm512_store_si512(to[2 * i + 1], _mm512_unpackhi_epi64(b[i], b[i + 2]));
+  }
+}
+
+// A group's keys, from rows to lanes.
 void turn_keys(const AttentionTile& tile, int group, NarrowBlock& block) {
-  const std::int64_t slot_bytes = std::int64_t{tile.head_dim} * 2;
-  const int n = block.at.n - group * kGroupSlots;
+  const std::byte* const* rows = block.rows.keys + group * kGroupSlots;
   int line = group * tile.head_dim / kSlotGroups;
-  for (int d = 0; d < tile.head_dim; d += kDimsAtOnce) {
-    const int here = tile.head_dim - d < kDimsAtOnce ? tile.head_dim - d : kDimsAtOnce;
-    const auto some = static_cast<__mmask32>((std::uint64_t{1} << here) - 1);
-    Lanes square[kLanes];
-    for (int i = 0; i < kGroupSlots; ++i) {
-      fetch_line(tile, block.ahead, line++);
-      const std::byte* key = slot_address(tile, block.at.slots[group * kGroupSlots + (i < n ? i : 0)], slot_bytes);
-      square[i].part[0] = reinterpret_cast<Part>(_mm512_maskz_loadu_epi16(some, key + 2 * d));
-    }
-    transpose(square);
-    for (int pair = 0; pair < kLanes; ++pair) store(block.keys[group][d / 2 + pair], square[pair]);
+  for (int d = 0; d < round_to_dims_at_once(tile.head_dim); d += 8) {
+    for (int i = 0; i < 8 / kSlotGroups; ++i) fetch_line(tile, block.ahead, line++);
+    float(*to)[kLanes] = block.keys[group] + d / 2;
+    for_eight(tile.head_dim - d, [&](const auto& eight) { turn_four_pairs(rows, 2 * d, eight, to); });
   }
 }
 
@@ -114,35 +130,31 @@ SLIP_LANES void weigh(const AttentionTile& tile, RankRange ranks, int query, Lan
   state.total[query] = state.total[query] * step.shrink.part[0][0] + sum_lanes(sum);
 }
 
-SLIP_LANES Lanes sixteen_floats(const std::byte* value, int d, int head_dim) {
-  return {reinterpret_cast<Part>(sixteen_values(value, d, head_dim) << 16)};
-}
-
-// The queries' sums of the dims [d, d + 32) take their weights times the block's values.
+// The queries' sums of the dims [d, d + 32) take their weights times the block's values: of sixteen even dims, then of
+// sixteen odd ones.
 template <int kQueries>
-SLIP_LANES void add_values(const AttentionTile& tile, const NarrowBlock& block, const std::byte* const* values, int d,
-                           NarrowQueries& state) {
+SLIP_LANES void add_values(const AttentionTile& tile, const NarrowBlock& block, int d, NarrowQueries& state) {
   Lanes chains[2][kQueries][2];  // of even and of odd slots
   for (auto& chain : chains) {
     for (auto& of_query : chain) of_query[0] = of_query[1] = broadcast(0);
   }
-  const bool wide = d + kLanes < tile.head_dim;
-  // What nobody sees is left out: it may be no number, which no weight makes nothing of.
+  const int here = tile.head_dim - d < kDimsAtOnce ? tile.head_dim - d : kDimsAtOnce;
+  const auto some = static_cast<__mmask32>((std::uint64_t{1} << here) - 1);
   for (int slot = block.at.begin; slot < block.at.n; ++slot) {
-    const Lanes low = sixteen_floats(values[slot], d, tile.head_dim);
-    const Lanes high = wide ? sixteen_floats(values[slot], d + kLanes, tile.head_dim) : broadcast(0);
+    const Lanes values{{reinterpret_cast<Part>(_mm512_maskz_loadu_epi16(some, block.rows.values[slot] + 2 * d))}};
+    const Lanes even = first_of_pairs(values), odd = second_of_pairs(values);
     const auto add = [&](Lanes(&chain)[kQueries][2]) {
 #pragma GCC unroll 4
       for (int q = 0; q < kQueries; ++q) {
         const Lanes weight = broadcast(block.weights[q][slot]);
-        chain[q][0] = fused(low, weight, chain[q][0]);
-        chain[q][1] = fused(high, weight, chain[q][1]);
+        chain[q][0] = fused(even, weight, chain[q][0]);
+        chain[q][1] = fused(odd, weight, chain[q][1]);
       }
     };
     slot % 2 == 0 ? add(chains[0]) : add(chains[1]);
   }
   for (int q = 0; q < kQueries; ++q) {
-    for (int half = 0; half < (wide ? 2 : 1); ++half) {
+    for (int half = 0; half < 2; ++half) {
       float* sums = state.sums[q] + d + half * kLanes;
       store(sums, load(sums) * block.shrink[q] + (chains[0][q][half] + chains[1][q][half]));
     }
@@ -150,8 +162,8 @@ SLIP_LANES void add_values(const AttentionTile& tile, const NarrowBlock& block, 
 }
 
 template <int kQueries, class Sees>
-void attend_queries(const AttentionTile& tile, std::int32_t first, const Sees& sees, const std::byte* const* values,
-                    NarrowBlock& block, NarrowQueries& state) {
+void attend_queries(const AttentionTile& tile, std::int32_t first, const Sees& sees, NarrowBlock& block,
+                    NarrowQueries& state) {
   Lanes scores[kSlotGroups][kQueries];
   for (int group = 0; group < kSlotGroups; ++group) {
     if (group * kGroupSlots < block.at.n) score<kQueries>(tile, state, block.keys[group], scores[group]);
@@ -165,30 +177,40 @@ void attend_queries(const AttentionTile& tile, std::int32_t first, const Sees& s
     }
     weigh(tile, ranks, q, of_query, block, state);
   }
-  for (int d = 0; d < tile.head_dim; d += 2 * kLanes) add_values<kQueries>(tile, block, values, d, state);
+  for (int d = 0; d < tile.head_dim; d += kDimsAtOnce) add_values<kQueries>(tile, block, d, state);
 }
 
 template <class Sees>
 void attend_block(const AttentionTile& tile, std::int32_t first, const Sees& sees, NarrowBlock& block,
                   NarrowQueries& state) {
   block.ahead = find_ahead(tile, first, block.end);
-  const std::int64_t slot_bytes = std::int64_t{tile.head_dim} * 2;
-  const std::byte* values[kBlockSlots];
-  for (int i = 0; i < block.at.n; ++i) {
-    values[i] = slot_address(tile, block.at.slots[i], slot_bytes) + tile.values_offset_bytes;
-  }
+  find_rows(tile, block.at, block.rows);
   for (int group = 0; group < kSlotGroups; ++group) {
     if (group * kGroupSlots < block.at.n) turn_keys(tile, group, block);
   }
   switch (n_queries(tile)) {
     case 1:
-      return attend_queries<1>(tile, first, sees, values, block, state);
+      return attend_queries<1>(tile, first, sees, block, state);
     case 2:
-      return attend_queries<2>(tile, first, sees, values, block, state);
+      return attend_queries<2>(tile, first, sees, block, state);
     case 3:
-      return attend_queries<3>(tile, first, sees, values, block, state);
+      return attend_queries<3>(tile, first, sees, block, state);
     default:
-      return attend_queries<kNarrowQueries>(tile, first, sees, values, block, state);
+      return attend_queries<kNarrowQueries>(tile, first, sees, block, state);
+  }
+}
+
+// A query's means of 32 dims, from sums in the order of add_values().
+SLIP_LANES void write_dims(const float* sums, const Lanes& total, int n, float* to) {
+  const Lanes zero = broadcast(0);  // makes +0 of −0, as the tiles' way does
+  const Part even = (load(sums) / total + zero).part[0], odd = (load(sums + kLanes) / total + zero).part[0];
+  for (int half = 0; half < 2 && half * kLanes < n; ++half) {
+    const Lanes mean{{_mm512_permutex2var_ps(even, _mm512_load_si512(kInTurns[half]), odd)}};
+    if (n - half * kLanes >= kLanes) {
+      store(to + half * kLanes, mean);
+    } else {
+      store_first(to + half * kLanes, mean, n - half * kLanes);
+    }
   }
 }
 
@@ -202,13 +224,8 @@ void narrow_attention_tile(const AttentionTile& tile) {
   for (int query = 0; query < n_queries(tile); ++query) {
     float* to = tile.rows[query / tile.n_heads].out + query % tile.n_heads * tile.head_dim;
     const Lanes total = broadcast(state.total[query]);
-    for (int d = 0; d < tile.head_dim; d += kLanes) {
-      const Lanes mean = load(state.sums[query] + d) / total + broadcast(0);  // as the tiles' way makes +0 of −0
-      if (tile.head_dim - d >= kLanes) {
-        store(to + d, mean);
-      } else {
-        store_first(to + d, mean, tile.head_dim - d);
-      }
+    for (int d = 0; d < tile.head_dim; d += kDimsAtOnce) {
+      write_dims(state.sums[query] + d, total, tile.head_dim - d, to + d);
     }
   }
 }

@@ -62,10 +62,10 @@ SLIP_LANES std::int32_t listed_slot(const AttentionTile& tile, std::int32_t rank
   }
 }
 
-// The slot of a rank < n_plain, the same for all rows of the tile: without ranges it is the rank.
+// The slot of a rank < n_plain, the same for all rows of the tile; there are ranges.
 SLIP_LANES std::int32_t plain_slot(const AttentionTile& tile, std::int32_t rank, RangeCursor& cursor) {
   const AttentionRowView& any = tile.rows[0];
-  if (tile.n_visible_ranges == 0 || rank < any.n_listed) return listed_slot(tile, rank, cursor);
+  if (rank < any.n_listed) return listed_slot(tile, rank, cursor);
   return any.n_committed + rank - any.n_listed;
 }
 
@@ -87,7 +87,11 @@ SLIP_LANES void find_plain_slots(const AttentionTile& tile, std::int32_t first, 
     block.begin = ranks.begin < block.begin ? ranks.begin : block.begin;
     block.n = ranks.end > block.n ? ranks.end : block.n;
   }
-  for (int i = 0; i < block.n; ++i) block.slots[i] = plain_slot(tile, first + i, block_begin);
+  if (tile.n_visible_ranges == 0) {
+    for (int i = 0; i < kBlockSlots; ++i) block.slots[i] = first + i;
+  } else {
+    for (int i = 0; i < block.n; ++i) block.slots[i] = plain_slot(tile, first + i, block_begin);
+  }
 }
 
 // Of a tree row's block with gaps: those of its ancestors' set bits, in order.
