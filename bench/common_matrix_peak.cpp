@@ -25,6 +25,8 @@ namespace {
 
 // Weights of half a megabyte lie in a second-level cache; many rows hide what a call costs.
 constexpr ProductShape kCachedShape{256, 512, 512};
+// LibTorch's threads wait actively for some milliseconds: they must not be in the way of what is timed next.
+constexpr std::chrono::milliseconds kAwakeAfterwards{20};
 
 std::string to_string(const ProductShape& shape) {
   return std::to_string(shape.rows) + " × " + std::to_string(shape.n_in) + " × " + std::to_string(shape.n_out);
@@ -109,8 +111,13 @@ struct MatrixPeak::Onednn {
     }
   }
 
+  std::size_t best_way() const {
+    std::size_t best_one = 0;
+    for (std::size_t way = 1; way < kWays.size(); ++way) best_one = best(way) > best(best_one) ? way : best_one;
+    return best_one;
+  }
   double best(std::size_t way) const { return operations(shape) / samples[way].best(); }
-  double best() const { return std::max({best(0), best(1), best(2)}); }
+  double best() const { return best(best_way()); }
   double median() const {
     double most = 0;
     for (const Samples& of_way : samples) most = std::max(most, operations(shape) / of_way.median());
@@ -169,8 +176,7 @@ MatrixPeak::~MatrixPeak() = default;
 void MatrixPeak::round() {
   at::NoGradGuard no_grad;
   for (const auto& product : onednn_) product->round();
-  // LibTorch's threads wait actively for some milliseconds: they must not be in the way of what is timed next.
-  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  std::this_thread::sleep_for(kAwakeAfterwards);
   ours_->round();
 }
 
@@ -184,6 +190,28 @@ double MatrixPeak::onednn_median_flop_per_s() const {
   double most = 0;
   for (const auto& product : onednn_) most = std::max(most, product->median());
   return most;
+}
+
+void MatrixPeak::sustain(double seconds) {
+  at::NoGradGuard no_grad;
+  const auto& product = *std::max_element(onednn_.begin(), onednn_.end(),
+                                          [](const auto& a, const auto& b) { return a->best() < b->best(); });
+  const std::size_t way = product->best_way();
+  product->multiply(way);
+  double done = 0;
+  const double took = seconds_of([&] {
+    const auto start = std::chrono::steady_clock::now();
+    while (std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() < seconds) {
+      product->multiply(way);
+      done += operations(product->shape);
+    }
+  });
+  sustained_ = std::max(sustained_, done / took);
+  std::this_thread::sleep_for(kAwakeAfterwards);
+}
+
+double MatrixPeak::onednn_sustained_flop_per_s() const {
+  return sustained_;
 }
 
 double MatrixPeak::best_flop_per_s() const {
@@ -213,6 +241,7 @@ nlohmann::json MatrixPeak::to_json() const {
           {"won", won},
           {"onednn_tflop_s", onednn_flop_per_s() / 1e12},
           {"onednn_median_tflop_s", onednn_median_flop_per_s() / 1e12},
+          {"onednn_sustained_tflop_s", sustained_ / 1e12},
           {"products", rows}};
 }
 

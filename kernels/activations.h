@@ -42,6 +42,7 @@ class Activations {
   // For the products. Tile t has the rows [first_row(t), first_row(t + 1)).
   std::int64_t n_tiles() const { return n_tiles_; }
   std::int64_t first_row(std::int64_t tile) const { return n_rows_ * tile / n_tiles_; }
+  std::int64_t row_bytes() const { return row_bytes_; }                // of a whole row, wherever its blocks lie
   std::int64_t row_stride_bytes() const { return row_stride_bytes_; }  // within a block of a tile
   // Row `row` at step `step` of the depth, which begins a block.
   const std::byte* at(std::int64_t row, std::int64_t step) const { return place(row, step * values_a_step_); }
@@ -55,8 +56,7 @@ class Activations {
   std::byte* memory_;
   bool in_blocks_;
   std::int64_t values_a_step_, step_bytes_;
-  std::int64_t row_bytes_;         // of a whole row, wherever its blocks lie
-  std::int64_t row_stride_bytes_;  // from one row's block to the next row's
+  std::int64_t row_bytes_, row_stride_bytes_;
 };
 
 }  // namespace slip::kernels

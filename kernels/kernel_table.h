@@ -14,7 +14,8 @@ namespace slip::kernels {
 // The seam between the public operations and their versions by instruction class. One table a class; isa_class() picks
 // the one that a process uses. Only plain data crosses it, because each version is compiled with flags of its own.
 
-constexpr int kPanelColumns = 64;       // output columns that one packed panel of weights holds
+constexpr int kPanelColumns = 64;  // output columns that one packed panel of weights holds
+constexpr int kMostTaskRows = 256;
 constexpr int kAttentionTileRows = 16;  // rows of one sequence that share a pass over its keys
 constexpr int kAttentionTileHeads = 8;
 constexpr int kMaxHeadDim = 1024;  // as far as a config may go
@@ -78,10 +79,13 @@ struct AttentionTile {
 struct KernelTable {
   void (*matmul_f32)(const MatmulTile&) = nullptr;
   void (*matmul_bf16)(const MatmulTile&) = nullptr;
+  void (*end_matmul_bf16)() = nullptr;        // after a thread's last tile of a product, if the class wants to know
   int f32_tile_rows = 0, bf16_tile_rows = 0;  // at most so many rows a tile
   // Steps of weights that all rows pass over before the next ones: they stay in a cache, the sums wait in memory
   // meanwhile, which changes no bit.
   std::int64_t f32_stretch = 0, bf16_stretch = 0;
+  // Rows that pass over weights from memory together, at most kMostTaskRows: they should last for the time that takes.
+  std::int64_t f32_task_rows = 128, bf16_task_rows = 128;
   void (*bf16_rows)(const Bf16Rows&) = nullptr;
   std::int64_t bf16_pair_bytes = 0;  // bytes that a pair of these activations takes
   bool bf16_in_blocks = false;       // of Activations::kBlockValues; else a row lies together

@@ -87,14 +87,31 @@ SLIP_LANES void multiply_narrow(const Block& block, Fetching& fetching) {
   _tile_dpbf16ps(3, 4, 6);
 }
 
-// Up to 16 rows against the panel's four times sixteen columns: sums in registers 0 to 3, activations in 4, weights in
-// 5 and 6 in turn.
-void narrow_tile(const MatmulTile& tile) {
+// The rows that this thread's registers are set for; 0: for none. Setting them takes as long as some twenty products.
+thread_local int configured_rows = 0;
+
+// Sums of up to 16 rows in registers 0 to 3, activations in 4, weights in 5 to 7; of more rows sums in 0 to 3, the
+// lower rows' in 2 and 3, activations in 4 and 5, weights in 6 and 7.
+void configure(int n_rows) {
+  if (n_rows == configured_rows) return;
+  const bool is_wide = n_rows > kRegisterRows;
   TileConfig config;
-  for (int i = 0; i < 5; ++i) config.set(i, tile.n_rows);
-  for (int i = 5; i < 7; ++i) config.set(i, kBlockSteps);
-  // Set anew each time: LibTorch sets its own on the threads it shares with us.
+  for (const int i : {0, 1, 4}) config.set(i, is_wide ? kRegisterRows : n_rows);
+  for (const int i : {2, 3}) config.set(i, is_wide ? n_rows - kRegisterRows : n_rows);
+  config.set(5, is_wide ? n_rows - kRegisterRows : kBlockSteps);
+  for (const int i : {6, 7}) config.set(i, kBlockSteps);
   use(config);
+  configured_rows = n_rows;
+}
+
+// LibTorch sets registers of its own on the threads it shares with us: none stay set between products.
+void end_tiles() {
+  _tile_release();
+  configured_rows = 0;
+}
+
+// Up to 16 rows against the panel's four times sixteen columns, weights in registers 5 and 6 in turn.
+void narrow_tile(const MatmulTile& tile) {
   _tile_loadd(0, tile.sums, kSumsStride);
   _tile_loadd(1, tile.sums + 16, kSumsStride);
   _tile_loadd(2, tile.sums + 32, kSumsStride);
@@ -109,7 +126,6 @@ void narrow_tile(const MatmulTile& tile) {
   _tile_stored(1, tile.sums + 16, kSumsStride);
   _tile_stored(2, tile.sums + 32, kSumsStride);
   _tile_stored(3, tile.sums + 48, kSumsStride);
-  _tile_release();
 }
 
 // The next block's weights, from the second-level cache into the first. Rows are left to the processor, which guesses
@@ -164,19 +180,11 @@ void multiply_columns(const MatmulTile& tile, int half) {
   _tile_stored(3, lower + 16, kSumsStride);
 }
 
-void wide_tile(const MatmulTile& tile) {
-  TileConfig config;
-  for (const int i : {0, 1, 4}) config.set(i, kRegisterRows);
-  for (const int i : {2, 3, 5}) config.set(i, tile.n_rows - kRegisterRows);
-  for (const int i : {6, 7}) config.set(i, kBlockSteps);
-  use(config);
+void amx_tile(const MatmulTile& tile) {
+  configure(tile.n_rows);
+  if (tile.n_rows <= kRegisterRows) return narrow_tile(tile);
   multiply_columns(tile, 0);
   multiply_columns(tile, 1);
-  _tile_release();
-}
-
-void amx_tile(const MatmulTile& tile) {
-  tile.n_rows <= kRegisterRows ? narrow_tile(tile) : wide_tile(tile);
 }
 
 // In blocks, as the tile registers take them.
@@ -201,8 +209,10 @@ void attention(const AttentionTile& tile) {
 }  // namespace
 
 const KernelTable amx_bf16_kernels = {.matmul_bf16 = amx_tile,
+                                      .end_matmul_bf16 = end_tiles,
                                       .bf16_tile_rows = kTileRows,
-                                      .bf16_stretch = 1024,  // sums in registers are dear to change
+                                      .bf16_stretch = 512,
+                                      .bf16_task_rows = kMostTaskRows,
                                       .bf16_rows = blocked_rows,
                                       .bf16_pair_bytes = kPairBytes,
                                       .bf16_in_blocks = true,

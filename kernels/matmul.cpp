@@ -10,9 +10,10 @@
 namespace slip::kernels {
 namespace {
 
-constexpr std::int64_t kStepBytes = kPanelColumns * 4;  // of weights, in both number formats
-constexpr std::int64_t kFetchAhead = 64;                // steps that a lone tile's fetching is ahead of its products
-constexpr std::int64_t kMostTaskRows = 128;             // their sums are 32 KiB
+constexpr std::int64_t kStepBytes = kPanelColumns * 4;     // of weights, in both number formats
+constexpr std::int64_t kFetchAhead = 64;                   // steps that a lone tile's fetching is ahead of its products
+constexpr std::int64_t kMostPanelsTogether = 4;            // their sums are 256 KiB at most
+constexpr std::int64_t kActivationsInCache = 1280 * 1024;  // bytes, beside the weights of two stretches
 constexpr std::int64_t kTasksPerThread = 4;
 constexpr std::int64_t kRowsWorthThreads = 16;      // fewer rows are converted before another thread would wake
 constexpr std::int64_t kRowsAtOnce = 4;             // that a thread converts
@@ -22,59 +23,60 @@ std::int64_t ceil_div(std::int64_t n, std::int64_t by) {
   return (n + by - 1) / by;
 }
 
+// Neighbouring tiles of rows, and neighbouring panels.
+struct Share {
+  std::int64_t first_tile, end_tile;
+};
+struct Panels {
+  std::int64_t first, n;
+};
+
 struct Multiplication {
   Multiplication(const PackedMatrix& weights, const Activations& activations) : weight(weights), x(activations) {
     const KernelTable& table = x.table();
     const bool is_bf16 = weight.compute_dtype() == Dtype::kBFloat16;
     tile = is_bf16 ? table.matmul_bf16 : table.matmul_f32;
+    end_tiles = is_bf16 ? table.end_matmul_bf16 : nullptr;
     tile_rows = is_bf16 ? table.bf16_tile_rows : table.f32_tile_rows;
     stretch = is_bf16 ? table.bf16_stretch : table.f32_stretch;
+    task_rows = is_bf16 ? table.bf16_task_rows : table.f32_task_rows;
     depth = is_bf16 ? ceil_div(weight.n_in(), 2) : weight.n_in();
   }
   std::int64_t n_panels() const { return ceil_div(weight.n_out(), kPanelColumns); }
+  std::int64_t share_rows(Share share) const { return x.first_row(share.end_tile) - x.first_row(share.first_tile); }
+  // Where the activations of the whole depth are more than the cache holds, those of one stretch serve several panels.
+  std::int64_t panels_together(Share share) const {
+    return share_rows(share) * x.row_bytes() > kActivationsInCache ? kMostPanelsTogether : 1;
+  }
 
   const PackedMatrix& weight;
   const Activations& x;
   void (*tile)(const MatmulTile&);
+  void (*end_tiles)();
   int tile_rows;
   std::int64_t stretch, depth;  // steps
+  std::int64_t task_rows;
+};
+
+// Where a stretch of a panel's weights is, and those that come next.
+struct Stretch {
+  std::int64_t panel;
+  const std::byte* weight;
+  const std::byte* next;
+  std::int64_t depth;
 };
 
 // Tiles that work on a stretch of weights from the cache leave the memory idle: the first of them share out the next
 // stretch and fetch it, whichever panel it belongs to. A single tile does too, from a little ahead of its own place:
 // left to the processor's own prefetching, its reads and its arithmetic took turns (four rows at 1.5 times the time of
 // one instead of 1.2, on a Xeon with AVX512-BF16).
-void fetch_share(const Multiplication& job, MatmulTile& tile, std::int64_t t, std::int64_t n_tiles) {
-  const std::int64_t n_sharing = n_tiles >= 4 ? 4 : n_tiles >= 2 ? 2 : 1;
+void fetch_share(const Stretch& stretch, MatmulTile& tile, std::int64_t t, std::int64_t n_tiles) {
+  const std::int64_t n_sharing = n_tiles >= 8 ? 8 : n_tiles >= 4 ? 4 : n_tiles >= 2 ? 2 : 1;
   tile.next_weight = nullptr;
   if (t >= n_sharing) return;
-  const std::int64_t ahead = n_sharing == 1 ? kFetchAhead : job.stretch;
   tile.next_step_bytes = kStepBytes / n_sharing;
-  tile.next_weight = tile.weight + ahead * kStepBytes + t * tile.depth * tile.next_step_bytes;
-}
-
-// Neighbouring tiles of rows.
-struct Share {
-  std::int64_t first_tile, end_tile;
-};
-
-// sums [rows of the share, kPanelColumns] over the panel's whole depth.
-void sum_panel(const Multiplication& job, const std::byte* panel, Share share, float* sums) {
-  const std::int64_t share_row = job.x.first_row(share.first_tile);
-  for (std::int64_t at = 0; at < job.depth; at += job.stretch) {
-    MatmulTile tile;
-    tile.weight = panel + at * kStepBytes;
-    tile.depth = std::min(job.stretch, job.depth - at);
-    tile.x_stride_bytes = job.x.row_stride_bytes();
-    for (std::int64_t t = share.first_tile; t < share.end_tile; ++t) {
-      const std::int64_t row = job.x.first_row(t);
-      tile.n_rows = static_cast<int>(job.x.first_row(t + 1) - row);
-      tile.x = job.x.at(row, at);
-      tile.sums = sums + (row - share_row) * kPanelColumns;
-      fetch_share(job, tile, t - share.first_tile, share.end_tile - share.first_tile);
-      job.tile(tile);
-    }
-  }
+  tile.next_weight =
+      n_sharing == 1 ? stretch.weight + kFetchAhead * kStepBytes : stretch.next + t * tile.depth * tile.next_step_bytes;
 }
 
 // What a tile of rows of one panel came to, for who takes it further. The sums are its to change.
@@ -83,21 +85,48 @@ struct PanelSums {
   float* sums;  // [n_rows, kPanelColumns]
 };
 
+// Adds one stretch, from step `at` on, to sums [rows of the share, kPanelColumns]. What a tile came to is taken at the
+// end of the depth at once: its way to memory and the next tile's products do not wait for each other.
 template <class Take>
-void multiply_panel(const Multiplication& job, std::int64_t panel, Share share, const Take& take) {
+void add_stretch(const Multiplication& job, const Stretch& stretch, std::int64_t at, Share share, float* sums,
+                 const Take& take) {
   const std::int64_t share_row = job.x.first_row(share.first_tile);
-  alignas(64) float sums[kMostTaskRows * kPanelColumns];
-  std::fill_n(sums, (job.x.first_row(share.end_tile) - share_row) * kPanelColumns, 0.0F);
-  sum_panel(job, job.weight.data() + panel * job.depth * kStepBytes, share, sums);
+  MatmulTile tile;
+  tile.weight = stretch.weight;
+  tile.depth = stretch.depth;
+  tile.x_stride_bytes = job.x.row_stride_bytes();
   for (std::int64_t t = share.first_tile; t < share.end_tile; ++t) {
     const std::int64_t row = job.x.first_row(t);
-    take(PanelSums{panel, row, job.x.first_row(t + 1) - row, sums + (row - share_row) * kPanelColumns});
+    tile.n_rows = static_cast<int>(job.x.first_row(t + 1) - row);
+    tile.x = job.x.at(row, at);
+    tile.sums = sums + (row - share_row) * kPanelColumns;
+    fetch_share(stretch, tile, t - share.first_tile, share.end_tile - share.first_tile);
+    job.tile(tile);
+    if (at + stretch.depth == job.depth) take(PanelSums{stretch.panel, row, tile.n_rows, tile.sums});
+  }
+}
+
+template <class Take>
+void multiply_panels(const Multiplication& job, Panels panels, Share share, const Take& take) {
+  const std::int64_t n_sums = job.share_rows(share) * kPanelColumns;
+  alignas(64) float sums[kMostPanelsTogether * kMostTaskRows * kPanelColumns];
+  std::fill_n(sums, panels.n * n_sums, 0.0F);
+  const auto weight = [&](std::int64_t i, std::int64_t at) {
+    return job.weight.data() + ((panels.first + i) * job.depth + at) * kStepBytes;
+  };
+  for (std::int64_t at = 0; at < job.depth; at += job.stretch) {
+    const std::int64_t depth = std::min(job.stretch, job.depth - at);
+    for (std::int64_t i = 0; i < panels.n; ++i) {
+      const bool is_last = i + 1 == panels.n, ends = at + depth == job.depth;
+      const std::byte* next = !is_last ? weight(i + 1, at) : ends ? weight(panels.n, 0) : weight(0, at + depth);
+      add_stretch(job, {panels.first + i, weight(i, at), next, depth}, at, share, sums + i * n_sums, take);
+    }
   }
 }
 
 // As few as the sums' place allows, but enough that every thread has some to do.
 std::int64_t shares_of_a_panel(const Multiplication& job, int n_threads) {
-  const std::int64_t least = ceil_div(job.x.n_tiles(), kMostTaskRows / job.tile_rows);
+  const std::int64_t least = ceil_div(job.x.n_tiles(), job.task_rows / job.tile_rows);
   const std::int64_t wanted = n_threads == 1 ? 1 : kTasksPerThread * n_threads / job.n_panels();
   return std::clamp(wanted, least, job.x.n_tiles());
 }
@@ -111,10 +140,15 @@ void multiply(const Multiplication& job, const Take& take, ThreadPool& pool) {
   // All panels of one share follow each other, in memory too: its activations stay in the second-level cache while the
   // weights stream past.
   const auto tasks = [&](std::size_t begin, std::size_t end, int) {
-    for (auto index = static_cast<std::int64_t>(begin); index < static_cast<std::int64_t>(end); ++index) {
-      const std::int64_t share = index / n_panels, n_tiles = job.x.n_tiles();
-      multiply_panel(job, index % n_panels, {n_tiles * share / shares, n_tiles * (share + 1) / shares}, take);
+    for (auto index = static_cast<std::int64_t>(begin); index < static_cast<std::int64_t>(end);) {
+      const std::int64_t at = index / n_panels, n_tiles = job.x.n_tiles();
+      const Share share{n_tiles * at / shares, n_tiles * (at + 1) / shares};
+      Panels panels{index % n_panels, job.panels_together(share)};
+      panels.n = std::min({panels.n, n_panels - panels.first, static_cast<std::int64_t>(end) - index});
+      multiply_panels(job, panels, share, take);
+      index += panels.n;
     }
+    if (job.end_tiles != nullptr) job.end_tiles();
   };
   const auto n_tasks = static_cast<std::size_t>(n_panels * shares);
   if (static_cast<std::int64_t>(job.weight.bytes()) * job.x.n_tiles() < kBytesWorthThreads) {
