@@ -42,7 +42,8 @@ Engine::Engine(EngineOptions options, Target target, std::shared_ptr<const Token
                kernels::ThreadPool& pool, ObservationSink* observations, std::vector<StepListener*> listeners)
     : options_(options) {
   check_options(options, *target.worker);
-  auto proposer = std::make_unique<DraftModelProposer>(draft_model_options(options, *target.worker), target.worker->config(), pool);
+  auto proposer =
+      std::make_unique<DraftModelProposer>(draft_model_options(options, *target.worker), target.worker->config(), pool);
   state_ = std::make_unique<State>(options_, std::move(target), std::move(tokenizer), std::move(proposer), observations,
                                    std::move(listeners));
 }

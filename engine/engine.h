@@ -40,7 +40,8 @@ class Engine {
  public:
   // `tokenizer` may be null (ids in, ids out; then no stop strings). Sink and listeners outlive the engine; sink may be
   // null.
-  Engine(EngineOptions options, Target target, std::shared_ptr<const Tokenizer> tokenizer, kernels::ThreadPool& pool, ObservationSink* observations, std::vector<StepListener*> listeners);
+  Engine(EngineOptions options, Target target, std::shared_ptr<const Tokenizer> tokenizer, kernels::ThreadPool& pool,
+         ObservationSink* observations, std::vector<StepListener*> listeners);
   // The same with another proposer than the draft model.
   Engine(EngineOptions options, Target target, std::shared_ptr<const Tokenizer> tokenizer,
          std::unique_ptr<Proposer> proposer, ObservationSink* observations, std::vector<StepListener*> listeners);

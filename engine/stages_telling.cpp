@@ -95,8 +95,8 @@ void Engine::State::observe_one(std::size_t i) {
   observation.rule = sequence.rule;
   observation.sampling = sequence.request.sampling;
   observe_verification(
-      proposals_[i], part.verdict, part.committed,
-      [&](std::int32_t row) { return verifier->observed(part.task, row); }, observation);
+      proposals_[i], part.verdict, part.committed, [&](std::int32_t row) { return verifier->observed(part.task, row); },
+      observation);
   observations->record(std::move(observation));
 }
 

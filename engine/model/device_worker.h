@@ -33,8 +33,8 @@ class DeviceWorker final : public Worker {
                std::int32_t max_logit_rows, std::int32_t n_pages);
 
   void run(const StepInput& input, StepOutput& output) override;
-  // run() without the wait at its end: what comes behind on the queue finds the logits that are wanted in logits(), and
-  // outputs are there when the queue is done. REQUIRES: it was, with the pass before.
+  // run() without the wait at its end: what is put behind it finds the wanted logits in logits(); outputs are there
+  // when the queue is done. REQUIRES: the queue is done with the pass before.
   PassShape put(const StepInput& input, const StepOutput& output);
   // In device memory, [n_logit_rows of the shape put last, vocab].
   const float* logits() const { return logits_.get(); }

@@ -44,8 +44,8 @@ DeviceDraft::DeviceDraft(std::shared_ptr<DeviceQueue> queue, const ModelWeights&
       tables_(lay_out(n_rows_, size.max_depth)),
       host_tables_(*queue_, tables_.bytes),
       device_tables_(*queue_, tables_.bytes),
-      logits_(*queue_,
-              n_rows_ * static_cast<std::size_t>(size.max_depth + 1) * static_cast<std::size_t>(shape.config.vocab_size)),
+      logits_(*queue_, n_rows_ * static_cast<std::size_t>(size.max_depth + 1) *
+                           static_cast<std::size_t>(shape.config.vocab_size)),
       laws_(*queue_, n_rows_ * static_cast<std::size_t>(size.max_depth)),
       law_parts_(*queue_, n_rows_ * kRowParts),
       gumbel_parts_(*queue_, n_rows_ * kRowParts),

@@ -52,9 +52,10 @@ DeviceVerifier::DeviceVerifier(DeviceWorker& worker)
       seen_tails_(queue_, n_rows_) {}
 
 void DeviceVerifier::run(const StepInput& input) {
+  gather_judged();
+  if (tables_.make_room(judged_)) graphs_.clear();
   const PassShape pass = worker_.put(input, {});
   put_host_rows();
-  gather_judged();
   const Shape shape = put_tables(pass);
   const bool asks_nothing = shape.grid.n_proposals == 0 && shape.top_k == 0;
   if (pass.captured && !asks_nothing) {
@@ -103,7 +104,7 @@ DeviceVerifier::Shape DeviceVerifier::put_tables(const PassShape& pass) {
   shape.grid = {pass.n_logit_rows, pass.captured && n_judged > 0 ? row_capacity(n_judged) : n_judged};
   shape.top_k = top_k_;
   if (n_judged == 0) return shape;
-  if (tables_.put(judged_, shape.grid)) graphs_.clear();
+  tables_.put(judged_, shape.grid);
   shape.edits = tables_.has_edits();
   shape.coupled = tables_.draws_coupled();
   return shape;

@@ -39,7 +39,7 @@ bool JudgeTables::Room::holds(const Room& other) const {
 
 JudgeTables::JudgeTables(kernels::cuda::DeviceQueue& queue, std::int32_t max_rows, std::int32_t vocab)
     : queue_(queue), times_said_(static_cast<std::size_t>(vocab), 0) {
-  make_room({.rows = static_cast<std::size_t>(max_rows)});
+  move_to({.rows = static_cast<std::size_t>(max_rows)});
 }
 
 JudgeTables::Layout JudgeTables::lay_out(const Room& room) {
@@ -78,24 +78,26 @@ JudgeTables::Room JudgeTables::needed(std::span<const JudgedProposal> judged) co
   return needed;
 }
 
-// Twice what is needed, for answers grow by a token or so a step. True when everything moved.
-bool JudgeTables::make_room(const Room& needed) {
-  if (memory_ && room_.holds(needed)) return false;
-  SLIP_CHECK(!memory_ || room_.rows >= needed.rows, "a pass has as many rows as its worker allows");
-  const auto grown = [](std::size_t now, std::size_t wanted) { return wanted <= now ? now : 2 * wanted; };
-  const Room room{std::max(room_.rows, needed.rows), grown(room_.said, needed.said), grown(room_.biases, needed.biases),
-                  grown(room_.ends, needed.ends), grown(room_.q_entries, needed.q_entries)};
-  const Layout layout = lay_out(room);
-  Memory& memory = memory_.emplace(queue_, layout.bytes);
-  // Padding is copied too.
-  std::fill_n(memory.host.get(), layout.bytes, std::byte{0});
+void JudgeTables::move_to(const Room& room) {
+  memory_.reset();
+  layout_ = lay_out(room);
+  memory_.emplace(queue_, layout_.bytes);
+  std::fill_n(memory_->host.get(), layout_.bytes, std::byte{0});  // what nobody uses is copied too
   room_ = room;
-  layout_ = layout;
+}
+
+// Twice what is needed, for answers grow by a token or so a step.
+bool JudgeTables::make_room(std::span<const JudgedProposal> judged) {
+  const Room wanted = needed(judged);
+  SLIP_CHECK(wanted.rows <= room_.rows, "a pass has as many rows as its worker allows");
+  if (memory_ && room_.holds(wanted)) return false;
+  const auto grown = [](std::size_t now, std::size_t least) { return least <= now ? now : 2 * least; };
+  move_to({room_.rows, grown(room_.said, wanted.said), grown(room_.biases, wanted.biases),
+           grown(room_.ends, wanted.ends), grown(room_.q_entries, wanted.q_entries)});
   return true;
 }
 
-bool JudgeTables::put(std::span<const JudgedProposal> judged, const JudgedGrid& grid) {
-  const bool moved = make_room(needed(judged));
+void JudgeTables::put(std::span<const JudgedProposal> judged, const JudgedGrid& grid) {
   used_ = {};
   const auto edits = [](const JudgedProposal& one) { return one.sequence->sampling->edits_logits(); };
   used_.edits = std::any_of(judged.begin(), judged.end(), edits);
@@ -110,7 +112,6 @@ bool JudgeTables::put(std::span<const JudgedProposal> judged, const JudgedGrid& 
     copy_in(layout_.q_ids.at, layout_.q_ids.at + used_.q_entries * sizeof(std::int32_t));
     copy_in(layout_.q_probabilities.at, layout_.q_probabilities.at + used_.q_entries * sizeof(double));
   }
-  return moved;
 }
 
 void JudgeTables::copy_in(std::size_t begin, std::size_t end) const {
@@ -125,8 +126,7 @@ void JudgeTables::fill_up(const JudgedGrid& grid, std::size_t n_judged) {
   std::fill_n(on_host(layout_.proposals), grid.n_proposals, ProposalRows{.n_nodes = kernels::cuda::kNoProposal});
   if (!used_.edits) return;
   on_host(layout_.sequences)[n_judged] = {};
-  std::fill_n(on_host(layout_.edited_rows), grid.n_rows,
-              EditedRow{.sequence = static_cast<std::int32_t>(n_judged)});
+  std::fill_n(on_host(layout_.edited_rows), grid.n_rows, EditedRow{.sequence = static_cast<std::int32_t>(n_judged)});
 }
 
 void JudgeTables::add(const JudgedProposal& judged, std::int32_t index) {

@@ -17,7 +17,8 @@ namespace slip {
 struct JudgedProposal {
   const SequenceRef* sequence = nullptr;
   const Proposal* proposal = nullptr;
-  std::int32_t first_row = 0;  // in the pass's logits: the row after the last committed token; node i's is i + 1 further
+  std::int32_t first_row =
+      0;  // in the pass's logits: the row after the last committed token; node i's is i + 1 further
 };
 
 // The grids of the jobs that judge a pass: filled up with rows that are only looked at, and proposals that are not.
@@ -34,14 +35,15 @@ class JudgeTables {
   // For passes of up to `max_rows` wanted logits. Error{kTooLarge}.
   JudgeTables(kernels::cuda::DeviceQueue& queue, std::int32_t max_rows, std::int32_t vocab);
 
-  // Writes the tables and puts their copy on the queue. True when all addresses changed. REQUIRES: a grid within the
-  // bounds that has room for these; the queue has done the copy before. Error{kTooLarge} when more room is not to be
-  // had.
-  bool put(std::span<const JudgedProposal> judged, const JudgedGrid& grid);
+  // Makes room for these; true when all addresses changed. REQUIRES: the queue is done with what was put before.
+  // Error{kTooLarge}.
+  bool make_room(std::span<const JudgedProposal> judged);
+  // Writes the tables and puts their copy on the queue. REQUIRES: room for these, which fit the grid.
+  void put(std::span<const JudgedProposal> judged, const JudgedGrid& grid);
 
   // In device memory, of what was put last.
   const kernels::cuda::Transform* transforms() const { return on_device(layout_.transforms); }  // [n_rows]
-  const RandomAddress* addresses() const { return on_device(layout_.addresses); }              // [n_rows]
+  const RandomAddress* addresses() const { return on_device(layout_.addresses); }               // [n_rows]
   const kernels::cuda::ProposalRows* proposals() const { return on_device(layout_.proposals); }
   const std::int32_t* tokens() const { return on_device(layout_.tokens); }
   const std::int32_t* parents() const { return on_device(layout_.parents); }
@@ -101,7 +103,7 @@ class JudgeTables {
     return reinterpret_cast<const T*>(memory_->device.get() + table.at);
   }
   Room needed(std::span<const JudgedProposal> judged) const;
-  bool make_room(const Room& needed);
+  void move_to(const Room& room);
   void fill_up(const JudgedGrid& grid, std::size_t n_judged);
   void add(const JudgedProposal& judged, std::int32_t index);
   void add_nodes(const Proposal& proposal, bool by_q);

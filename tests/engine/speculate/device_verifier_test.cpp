@@ -57,7 +57,8 @@ TEST(DeviceVerifier, NegativeAnotherRequestsLawIsNoticed) {
 
 TEST(DeviceVerifier, ARequestAloneDecidesWhereItIsJudged) {
   EXPECT_TRUE(is_judged_on_device({}));
-  for (const auto& asked : testing::alone_and_in_pairs()) EXPECT_TRUE(is_judged_on_device(asked.sampling)) << asked.name;
+  for (const auto& asked : testing::alone_and_in_pairs())
+    EXPECT_TRUE(is_judged_on_device(asked.sampling)) << asked.name;
   SamplingParams bound;
   bound.grammar = testing::grammar_of(R"({"type": "integer"})");
   EXPECT_FALSE(is_judged_on_device(bound));

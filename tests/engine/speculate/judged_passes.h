@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the tests of verdicts on a device share: passes of several requests that ask for different things, with proposals
-// of every law in chains and trees, judged on the device and by the host's verifier on the same logits.
+// What the tests of verdicts on a device share: passes of several requests that ask for different things, with
+// proposals of every law in chains and trees, judged on the device and by the host's verifier on the same logits.
 #pragma once
 
 #include <gtest/gtest.h>

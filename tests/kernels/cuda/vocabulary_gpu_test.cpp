@@ -112,8 +112,8 @@ TEST_F(GpuVocabulary, VerdictsAreTheHosts) {
     return out;
   };
   const auto q = drawn_from(rows.draft.data(), draft_laws.data());
-  Accept job{proposals.data(), tokens.data(),      parents.data(), q.data(),       kVocab, rows.logits.data(),
-             kVocab,           target_laws.data(), nullptr,        expected.data()};
+  Accept job{proposals.data(),   tokens.data(), parents.data(),     q.data(), kVocab,
+             rows.logits.data(), kVocab,        target_laws.data(), nullptr,  expected.data()};
   const auto n = static_cast<int>(proposals.size());
   const auto shared = std::make_unique<AcceptShared>();
   run_on_host<kLawThreads>({n}, [&](const LawBlock& block) { accept_proposal(block, job, *shared); });
