@@ -161,8 +161,8 @@ SLIP_DEVICE void draw_token(const LawBlock& block, const DrawTokens& job, LawSha
 inline constexpr int kMostNodes = 64;            // of one proposal
 inline constexpr std::int32_t kNoProposal = -1;  // for n_nodes: nothing to judge, a grid was filled up
 
-// The law that a proposed token was drawn from: what a row of logits means under a RowLaw, or, where `ids` is not null, a
-// table of all that has any probability.
+// The law that a proposed token was drawn from: what a row of logits means under a RowLaw, or, where `ids` is not null,
+// a table of all that has any probability.
 struct DraftLaw {
   const float* logits = nullptr;  // [vocab]
   const RowLaw* law = nullptr;

@@ -26,9 +26,42 @@ struct Case {
   std::int32_t k = 0, concurrency = 1, prefill_chunk = 16;
   bool judged_on_device = true, drafted_on_device = true;
   int swap_every = 0;
-  std::uint64_t draft = 1;  // 1: the target, and nearly always right; 2: something else
-  bool breaks = false;      // at one token
+  std::uint64_t draft = 1;                     // 1: the target, and nearly always right; 2: something else
+  const std::vector<Answer>* known = nullptr;  // these are proposed
+  bool breaks = false;                         // at one token
   std::int32_t vocab = 120;
+};
+
+// Proposes answers that are known, in trees: at each depth a wrong token and its younger sibling, the right one.
+class TreesOfKnown final : public Proposer {
+ public:
+  explicit TreesOfKnown(const std::vector<Answer>& known) : known_(known) {}
+  Needs needs() const override { return {}; }
+  void begin(const SequenceRef&) override {}
+  std::int64_t catch_up(std::span<const SequenceRef>, CatchUpBudget) override { return 0; }
+  std::int32_t ready_depth(const SequenceRef&) const override { return 16; }
+  std::int32_t lag_tokens(const SequenceRef&) const override { return 1; }
+  void release(RequestId) override {}
+  void on_verified(const SequenceRef&, const Verdict&, TensorView) override {}
+  void propose(std::span<const SequenceRef> sequences, const ProposeBudget& budget,
+               std::span<Proposal> proposals) override {
+    for (std::size_t i = 0; i < sequences.size(); ++i) {
+      const auto& answer = known_[sequences[i].id.value - 1].tokens;
+      std::int32_t parent = -1;
+      for (std::size_t at = sequences[i].next_address().output_index; at < answer.size(); ++at) {
+        if (static_cast<std::int32_t>(proposals[i].size()) + 2 > budget.nodes[i]) break;
+        for (const std::int32_t token : {(answer[at] + 1) % 100, answer[at]}) {
+          proposals[i].tokens.push_back(token);
+          proposals[i].parents.push_back(parent);
+          proposals[i].path_logprob.push_back(0);
+        }
+        parent = static_cast<std::int32_t>(proposals[i].size()) - 1;
+      }
+    }
+  }
+
+ private:
+  const std::vector<Answer>& known_;
 };
 
 // An engine over a device that is the host, three requests in it.
@@ -72,6 +105,7 @@ class DeviceEngine {
     return weights;
   }
   std::unique_ptr<Proposer> make_proposer(const EngineOptions& options, Worker& worker) {
+    if (run_.known != nullptr) return std::make_unique<TreesOfKnown>(*run_.known);
     const DraftModelOptions draft = draft_model_options(options, worker);
     if (!run_.drafted_on_device) return std::make_unique<DraftModelProposer>(draft, worker.config(), pool_);
     return std::make_unique<DraftModelProposer>(
@@ -167,6 +201,17 @@ TEST(EngineOnADevice, AnAnswerIsTheSameWhereverItIsJudged) {
   }
   EXPECT_GT(accepted, 150);
   EXPECT_GT(refused, 150);
+}
+
+TEST(EngineOnADevice, TreesAreAcceptedAlongTheirPath) {
+  for (const SamplingParams& sampling : seeded()) {
+    const auto plain = answers_of({.sampling = sampling}, tell_all);
+    const auto answers = answers_of({.sampling = sampling, .k = 8, .concurrency = 3, .known = &plain}, tell_all);
+    for (std::size_t i = 0; i < answers.size(); ++i) {
+      EXPECT_TRUE(answers[i].same_as(plain[i])) << i;
+      EXPECT_GE(answers[i].summary.figures.accepted, static_cast<int>(plain[i].tokens.size()) * 3 / 5) << i;
+    }
+  }
 }
 
 // A step's verdicts, observations and drafts together are less than one row of logits.
