@@ -24,7 +24,7 @@ struct ScoreTask {
   const Proposal* proposal = nullptr;  // null: none
   bool wants_logits = true;            // false in the middle of a prompt
   bool wants_all_logits = false;       // of every row, not only from the last token on
-  // What will be asked of it besides: only what is asked for can be had.
+  // What will be asked about it: nothing else is sure to be there.
   const SequenceRef* sequence = nullptr;  // not null: judge(), by this request
   std::int32_t top_k = 0;                 // not 0: observed(), with so many
   bool tells_logits = false;              // logits()
