@@ -108,9 +108,9 @@ class GenerateRun {
     const std::int32_t pages_each = (config.max_positions + PagePool::kPageTokens - 1) / PagePool::kPageTokens;
     const std::int32_t scored_rows = kMostNodes * options.max_running + 1;
     const WorkerSize size{options.prefill_chunk + scored_rows, scored_rows, pages_each * options.max_running};
-    auto worker = make_target_worker(device_, model_.weights, size, pool_);
-    auto proposer = make_proposer(device_, options, *worker, pool_);
-    return {options, std::move(worker), model_.tokenizer, std::move(proposer), nullptr, {&swaps}};
+    Target target = make_target(device_, model_.weights, size, pool_);
+    auto proposer = make_proposer(device_, options, *target.worker, pool_);
+    return {options, std::move(target), model_.tokenizer, std::move(proposer), nullptr, {&swaps}};
   }
 
   void submit(Engine& engine, AnswerPrinter& printer, std::size_t i) {

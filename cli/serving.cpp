@@ -71,14 +71,14 @@ EngineOptions engine_options(const ServeConfig& config) {
   return options;
 }
 
-std::unique_ptr<Worker> make_worker(const ServeConfig& config, const TargetDevice& device,
-                                    const std::shared_ptr<const ModelWeights>& weights, kernels::ThreadPool& pool) {
+Target make_target(const ServeConfig& config, const TargetDevice& device,
+                   const std::shared_ptr<const ModelWeights>& weights, kernels::ThreadPool& pool) {
   const EngineOptions& engine = config.engine;
   // A step verifies every running sequence's proposal beside a chunk of prompts.
   const std::int32_t decode_rows = engine.max_running * (engine.k + 1);
   const WorkerSize size{decode_rows + engine.prefill_chunk, decode_rows + engine.max_running,
                         cache_pages(config, device, *weights)};
-  return make_target_worker(device, weights, size, pool);
+  return make_target(device, weights, size, pool);
 }
 
 std::unique_ptr<Governor> make_governor(const GovernorChoice& choice) {
@@ -202,14 +202,14 @@ struct Serving::State {
 
   void start_engine() {
     pool.emplace(engine_threads(config, learner != nullptr), engine_pinning(config));
-    auto worker = make_worker(config, device, target.weights, *pool);
-    cache_bytes = static_cast<std::uint64_t>(worker->cache().n_pages()) *
+    Target running = make_target(config, device, target.weights, *pool);
+    cache_bytes = static_cast<std::uint64_t>(running.worker->cache().n_pages()) *
                   PagePool::page_bytes(target.weights->config, config.dtype);
     std::vector<StepListener*> listeners = {&*recorder, &quotas};
     if (governor) listeners.push_back(governor.get());
     const EngineOptions options = engine_options(config);
-    auto proposer = make_proposer(device, options, *worker, *pool);
-    engine.emplace(options, std::move(worker), target.tokenizer, std::move(proposer), learner.get(),
+    auto proposer = make_proposer(device, options, *running.worker, *pool);
+    engine.emplace(options, std::move(running), target.tokenizer, std::move(proposer), learner.get(),
                    std::move(listeners));
     std::promise<void> ended;
     engine_ended = ended.get_future();

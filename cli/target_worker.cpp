@@ -6,6 +6,7 @@
 #include "cli/usable_memory.h"
 #include "engine/model/device_worker.h"
 #include "engine/speculate/device_draft_family.h"
+#include "engine/speculate/device_verifier.h"
 #include "kernels/cuda/stream_queue.h"
 
 namespace slip::cli {
@@ -19,12 +20,14 @@ TargetDevice open_target_device(Device device) {
   return device == Device::kCuda ? TargetDevice(kernels::cuda::open_device()) : nullptr;
 }
 
-std::unique_ptr<Worker> make_target_worker(const TargetDevice& device, std::shared_ptr<const ModelWeights> weights,
-                                           const WorkerSize& size, kernels::ThreadPool& pool) {
-  if (device != nullptr) {
-    return std::make_unique<DeviceWorker>(device, *weights, size.max_rows, size.max_logit_rows, size.n_pages);
+Target make_target(const TargetDevice& device, std::shared_ptr<const ModelWeights> weights, const WorkerSize& size,
+                   kernels::ThreadPool& pool) {
+  if (device == nullptr) {
+    return std::make_unique<LocalWorker>(std::move(weights), size.max_rows, size.max_logit_rows, size.n_pages, pool);
   }
-  return std::make_unique<LocalWorker>(std::move(weights), size.max_rows, size.max_logit_rows, size.n_pages, pool);
+  auto worker = std::make_unique<DeviceWorker>(device, *weights, size.max_rows, size.max_logit_rows, size.n_pages);
+  auto verifier = std::make_unique<DeviceVerifier>(*worker);
+  return {std::move(worker), std::move(verifier)};
 }
 
 std::unique_ptr<Proposer> make_proposer(const TargetDevice& device, const EngineOptions& options, Worker& target,

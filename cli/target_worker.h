@@ -17,9 +17,9 @@ struct WorkerSize {
   std::int32_t n_pages = 0;
 };
 
-// A worker for the target there. Error{kTooLarge} when there is no memory for it.
-std::unique_ptr<Worker> make_target_worker(const TargetDevice& device, std::shared_ptr<const ModelWeights> weights,
-                                           const WorkerSize& size, kernels::ThreadPool& pool);
+// The target there: passes and verdicts. Error{kTooLarge} when there is no memory for it.
+Target make_target(const TargetDevice& device, std::shared_ptr<const ModelWeights> weights, const WorkerSize& size,
+                   kernels::ThreadPool& pool);
 
 // What runs ahead of the target, on the same device.
 std::unique_ptr<Proposer> make_proposer(const TargetDevice& device, const EngineOptions& options, Worker& target,

@@ -38,19 +38,20 @@ DraftModelOptions draft_model_options(const EngineOptions& options, Worker& targ
   return draft;
 }
 
-Engine::Engine(EngineOptions options, std::unique_ptr<Worker> target, std::shared_ptr<const Tokenizer> tokenizer,
+Engine::Engine(EngineOptions options, Target target, std::shared_ptr<const Tokenizer> tokenizer,
                kernels::ThreadPool& pool, ObservationSink* observations, std::vector<StepListener*> listeners)
     : options_(options) {
-  check_options(options, *target);
-  auto proposer = std::make_unique<DraftModelProposer>(draft_model_options(options, *target), target->config(), pool);
+  check_options(options, *target.worker);
+  auto proposer =
+      std::make_unique<DraftModelProposer>(draft_model_options(options, *target.worker), target.worker->config(), pool);
   state_ = std::make_unique<State>(options_, std::move(target), std::move(tokenizer), std::move(proposer), observations,
                                    std::move(listeners));
 }
 
-Engine::Engine(EngineOptions options, std::unique_ptr<Worker> target, std::shared_ptr<const Tokenizer> tokenizer,
+Engine::Engine(EngineOptions options, Target target, std::shared_ptr<const Tokenizer> tokenizer,
                std::unique_ptr<Proposer> proposer, ObservationSink* observations, std::vector<StepListener*> listeners)
     : options_(options) {
-  check_options(options, *target);
+  check_options(options, *target.worker);
   state_ = std::make_unique<State>(options_, std::move(target), std::move(tokenizer), std::move(proposer), observations,
                                    std::move(listeners));
 }

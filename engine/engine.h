@@ -13,6 +13,7 @@
 #include "engine/speculate/draft_model_proposer.h"
 #include "engine/speculate/observation.h"
 #include "engine/speculate/proposer.h"
+#include "engine/speculate/verifier.h"
 #include "engine/step_listener.h"
 
 namespace slip {
@@ -39,10 +40,10 @@ class Engine {
  public:
   // `tokenizer` may be null (ids in, ids out; then no stop strings). Sink and listeners outlive the engine; sink may be
   // null.
-  Engine(EngineOptions options, std::unique_ptr<Worker> target, std::shared_ptr<const Tokenizer> tokenizer,
-         kernels::ThreadPool& pool, ObservationSink* observations, std::vector<StepListener*> listeners);
+  Engine(EngineOptions options, Target target, std::shared_ptr<const Tokenizer> tokenizer, kernels::ThreadPool& pool,
+         ObservationSink* observations, std::vector<StepListener*> listeners);
   // The same with another proposer than the draft model.
-  Engine(EngineOptions options, std::unique_ptr<Worker> target, std::shared_ptr<const Tokenizer> tokenizer,
+  Engine(EngineOptions options, Target target, std::shared_ptr<const Tokenizer> tokenizer,
          std::unique_ptr<Proposer> proposer, ObservationSink* observations, std::vector<StepListener*> listeners);
   ~Engine();
 

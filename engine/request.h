@@ -95,6 +95,9 @@ struct Request {
   std::uint32_t choice = 0;
   std::string session;
   std::shared_ptr<TokenSink> sink;
+
+  // Whether something of the target's raw logits is told, rather than what was drawn from them.
+  bool tells_logits() const { return top_logprobs >= 0 || checksum; }
 };
 
 }  // namespace slip

@@ -46,6 +46,7 @@ SequenceRef Sequence::ref() const {
   ref.slot = request.draft.get();
   ref.grammar = grammar.get();
   ref.wants_probability = observed;
+  ref.judged_on_device = judged_on_device;
   return ref;
 }
 

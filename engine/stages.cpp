@@ -2,28 +2,25 @@
 #include "engine/stages.h"
 
 #include <algorithm>
-#include <functional>
 #include <utility>
 
 #include "common/clock.h"
 #include "common/log.h"
 #include "engine/contain.h"
 #include "engine/schedule/select.h"
-#include "engine/speculate/acceptance.h"
-#include "engine/speculate/token_path.h"
 
 namespace slip {
 
-Engine::State::State(const EngineOptions& engine_options, std::unique_ptr<Worker> worker,
-                     std::shared_ptr<const Tokenizer> words, std::unique_ptr<Proposer> runs_ahead,
-                     ObservationSink* sink, std::vector<StepListener*> step_listeners)
+Engine::State::State(const EngineOptions& engine_options, Target model, std::shared_ptr<const Tokenizer> words,
+                     std::unique_ptr<Proposer> runs_ahead, ObservationSink* sink,
+                     std::vector<StepListener*> step_listeners)
     : options(engine_options),
-      target(std::move(worker)),
+      target(std::move(model.worker)),
+      verifier(std::move(model.verifier)),
       tokenizer(std::move(words)),
       proposer(std::move(runs_ahead)),
       observations(sink),
       listeners(std::move(step_listeners)),
-      verifier(*target),
       intake(options.max_waiting, options.seed) {
   if (tokenizer != nullptr) masks = std::make_unique<TokenMasks>(token_texts(*tokenizer));
 }
@@ -61,6 +58,7 @@ void Engine::State::start(WaitingRequest waiting) {
   SLIP_CHECK(fits, "admission counted pages that are not there");
   sequence->figures.submitted_us = waiting.submitted_us;
   const Request& request = sequence->request;
+  sequence->judged_on_device = verifier->judges_on_device(request.sampling);
   if (request.sampling.grammar != nullptr) {
     sequence->grammar = std::make_unique<AnswerGrammar>(request.sampling.grammar, *masks);
   }
@@ -167,6 +165,9 @@ void Engine::State::verify() {
     task.n_cached = sequence.n_cached;
     task.proposal = &proposals_[i];
     task.wants_logits = n_rows == sequence.n_pending();
+    task.sequence = task.wants_logits && sequence.remaining() > 0 ? &refs_[i] : nullptr;
+    task.top_k = task.sequence != nullptr && sequence.observed ? options.top_k_observed : 0;
+    task.tells_logits = sequence.request.tells_logits();
     if (sequence.request.score_prompt && sequence.n_cached < sequence.prompt_tokens) {
       task.wants_all_logits = is_prompt;
       parts_[i].first_prompt_row = sequence.n_cached;
@@ -178,7 +179,7 @@ void Engine::State::verify() {
     (is_prompt ? figures_.prefill_rows : figures_.verify_rows) += n_rows + n_nodes;
     figures_.proposed += n_nodes;
   }
-  verifier.score(tasks_);
+  verifier->score(tasks_);
   figures_.verify_us = monotonic_us() - start_us;
 }
 
@@ -198,14 +199,8 @@ void Engine::State::accept_one(std::size_t i) {
   if (sequence.remaining() == 0) return sequence.end_unanswered();
   const Proposal& proposal = proposals_[i];
   Part& part = parts_[i];
-  // Rows behind a refused token are never looked at, so they are never transformed.
-  const auto p_after = [&](std::int32_t node) -> const Distribution& {
-    write_token_path(refs_[i].tokens, proposal, node, path_);
-    transform_logits(verifier.logits(part.task, node + 1), sequence.request.sampling, refs_[i].row_context(path_), p_);
-    return p_;
-  };
-  slip::accept(proposal, std::cref(p_after), sequence.rule, refs_[i].next_address(), part.verdict);
-  verifier.keep_path(tasks_[part.task], part.verdict.accepted);
+  verifier->judge(part.task, part.verdict);
+  verifier->keep_path(tasks_[part.task], part.verdict.accepted);
   if (sequence.drafting) proposer->on_verified(refs_[i], part.verdict, {});
   sequence.n_cached += plan_.sequences[i].n_rows + static_cast<std::int32_t>(part.verdict.accepted.size());
   const auto commit = [&](std::int32_t token) {

@@ -17,7 +17,7 @@ namespace slip {
 // The stages of Engine::step, in the order they run, over the running sequences. All arrays with one entry a sequence
 // stand in the order of `running`. Engine thread only, but for `intake` and `n_running`.
 struct Engine::State {
-  State(const EngineOptions& engine_options, std::unique_ptr<Worker> worker, std::shared_ptr<const Tokenizer> words,
+  State(const EngineOptions& engine_options, Target model, std::shared_ptr<const Tokenizer> words,
         std::unique_ptr<Proposer> runs_ahead, ObservationSink* sink, std::vector<StepListener*> step_listeners);
 
   void end_cancelled();
@@ -34,12 +34,12 @@ struct Engine::State {
 
   EngineOptions options;
   std::unique_ptr<Worker> target;
+  std::unique_ptr<Verifier> verifier;
   std::shared_ptr<const Tokenizer> tokenizer;
   std::unique_ptr<Proposer> proposer;
   std::unique_ptr<TokenMasks> masks;  // null without a tokenizer
   ObservationSink* observations;
   std::vector<StepListener*> listeners;
-  Verifier verifier;
   Intake intake;
   std::atomic<std::int32_t> n_running{0};
   std::vector<std::unique_ptr<Sequence>> running;
@@ -77,8 +77,6 @@ struct Engine::State {
   std::vector<Proposal> proposals_;
   std::vector<Part> parts_;
   std::vector<ScoreTask> tasks_;
-  Distribution p_;
-  std::vector<std::int32_t> path_;
 };
 
 }  // namespace slip

@@ -43,7 +43,7 @@ void Engine::State::add_prompt_logprobs(std::size_t i, TokenDelta& delta) const 
   const auto token_at = [&](std::int32_t at) { return sequence.tokens[static_cast<std::size_t>(at)]; };
   if (first == 0) delta.prompt_logprobs.push_back({token_at(0), std::numeric_limits<float>::quiet_NaN(), {}});
   for (std::int32_t at = first + 1; at <= std::min(first + n_rows, sequence.prompt_tokens - 1); ++at) {
-    const auto logits = verifier.logits(parts_[i].task, at - first - n_rows);
+    const auto logits = verifier->logits(parts_[i].task, at - first - n_rows);
     check_logits(logits);
     delta.prompt_logprobs.push_back(logprobs_of(logits, token_at(at), sequence.request.top_logprobs));
   }
@@ -56,8 +56,9 @@ void Engine::State::emit_one(std::size_t i) {
   delta.tokens = part.committed;
   delta.text = sequence.text.take();
   if (part.first_prompt_row >= 0) add_prompt_logprobs(i, delta);
-  for (std::size_t j = 0; j < part.committed.size(); ++j) {
-    const auto logits = verifier.logits(part.task, row_of_committed(part, j));
+  const std::size_t n_told = sequence.request.tells_logits() ? part.committed.size() : 0;
+  for (std::size_t j = 0; j < n_told; ++j) {
+    const auto logits = verifier->logits(part.task, row_of_committed(part, j));
     if (sequence.request.top_logprobs >= 0) {
       delta.logprobs.push_back(logprobs_of(logits, part.committed[j], sequence.request.top_logprobs));
     }
@@ -94,8 +95,8 @@ void Engine::State::observe_one(std::size_t i) {
   observation.rule = sequence.rule;
   observation.sampling = sequence.request.sampling;
   observe_verification(
-      proposals_[i], part.verdict, part.committed, options.top_k_observed,
-      [&](std::int32_t row) { return verifier.logits(part.task, row); }, observation);
+      proposals_[i], part.verdict, part.committed, [&](std::int32_t row) { return verifier->observed(part.task, row); },
+      observation);
   observations->record(std::move(observation));
 }
 

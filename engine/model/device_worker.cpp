@@ -70,10 +70,15 @@ void DeviceWorker::put_pass(const StepInput& input, const StepOutput& output, co
 }
 
 void DeviceWorker::run(const StepInput& input, StepOutput& output) {
+  put(input, output);
+  queue_->wait();
+}
+
+PassShape DeviceWorker::put(const StepInput& input, const StepOutput& output) {
   check_step(input, config(), {max_rows_, max_logit_rows_});
   SLIP_CHECK(std::all_of(input.weights.begin(), input.weights.end(), [](std::uint16_t index) { return index == 0; }),
              "a target is a family of one");
-  if (input.tokens.empty()) return;
+  if (input.tokens.empty()) return {};
   const PassShape shape = shape_of(step_.needs(input));
   step_.put(input, shape);
   put_pass(input, output, shape);
@@ -82,7 +87,7 @@ void DeviceWorker::run(const StepInput& input, StepOutput& output) {
     copy_rows_out(output.final_hidden, transformer_.final_hidden(), n, config().hidden_size);
   }
   if (output.logits.data != nullptr) copy_rows_out(output.logits, logits_.get(), n, config().vocab_size);
-  queue_->wait();
+  return shape;
 }
 
 }  // namespace slip

@@ -33,6 +33,12 @@ class DeviceWorker final : public Worker {
                std::int32_t max_logit_rows, std::int32_t n_pages);
 
   void run(const StepInput& input, StepOutput& output) override;
+  // run() without the wait at its end: what is put behind it finds the wanted logits in logits(); outputs are there
+  // when the queue is done. REQUIRES: the queue is done with the pass before.
+  PassShape put(const StepInput& input, const StepOutput& output);
+  // In device memory, [n_logit_rows of the shape put last, vocab].
+  const float* logits() const { return logits_.get(); }
+  kernels::cuda::DeviceQueue& queue() const { return *queue_; }
   const ModelConfig& config() const override { return transformer_.config(); }
   PagePool& cache() override { return cache_; }
   std::int32_t max_rows() const override { return max_rows_; }

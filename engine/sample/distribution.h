@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "common/error.h"
 #include "engine/sample/random.h"
 
 namespace slip {
@@ -61,6 +62,9 @@ struct Distribution {
 // Error{kInvalidArgument} when no token goes on with the grammar.
 void transform_logits(std::span<const float> logits, const SamplingParams& params, const RowContext& context,
                       Distribution& out);
+
+// What a request ends with whose row of logits has a NaN or +inf, or nothing above −inf.
+Error broken_logits();
 
 // What transform_logits() refuses in any row: Error{kDataLoss} likewise.
 void check_logits(std::span<const float> logits);

@@ -109,10 +109,7 @@ void keep_likely(Distribution& weights, double min_p) {
 std::size_t find_largest(std::span<const float> logits) {
   thread_local std::vector<float> block_maxima;
   const RowScan scan = scan_row(logits, block_maxima);
-  if (scan.is_broken || scan.largest == -std::numeric_limits<float>::infinity()) {
-    throw Error(ErrorCode::kDataLoss, "the model computed a logit that is not a number",
-                "the weights hold NaN or infinite values, or overflow in this dtype; check the checkpoint");
-  }
+  if (scan.is_broken || scan.largest == -std::numeric_limits<float>::infinity()) throw broken_logits();
   return index_of_largest(logits, block_maxima, scan.largest);
 }
 
@@ -173,6 +170,11 @@ double fill_weights(std::span<const float> logits, double largest, double temper
 }
 
 }  // namespace
+
+Error broken_logits() {
+  return {ErrorCode::kDataLoss, "the model computed a logit that is not a number",
+          "the weights hold NaN or infinite values, or overflow in this dtype; check the checkpoint"};
+}
 
 void check_logits(std::span<const float> logits) {
   find_largest(logits);

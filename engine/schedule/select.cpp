@@ -12,6 +12,7 @@ void select_nodes(Proposal& proposal, std::int32_t max_nodes) {
   proposal.parents.resize(n);
   proposal.path_logprob.resize(n);
   if (!proposal.q.empty()) proposal.q.resize(n);
+  if (!proposal.device_q.empty()) proposal.device_q.resize(n);
 }
 
 }  // namespace slip

@@ -44,8 +44,8 @@ DeviceDraft::DeviceDraft(std::shared_ptr<DeviceQueue> queue, const ModelWeights&
       tables_(lay_out(n_rows_, size.max_depth)),
       host_tables_(*queue_, tables_.bytes),
       device_tables_(*queue_, tables_.bytes),
-      logits_(*queue_,
-              n_rows_ * static_cast<std::size_t>(size.max_depth) * static_cast<std::size_t>(shape.config.vocab_size)),
+      logits_(*queue_, n_rows_ * static_cast<std::size_t>(size.max_depth + 1) *
+                           static_cast<std::size_t>(shape.config.vocab_size)),
       laws_(*queue_, n_rows_ * static_cast<std::size_t>(size.max_depth)),
       law_parts_(*queue_, n_rows_ * kRowParts),
       gumbel_parts_(*queue_, n_rows_ * kRowParts),
@@ -96,9 +96,10 @@ void DeviceDraft::read(int home, std::span<const DraftFeed> feeds) {
 }
 
 void DeviceDraft::score(int home, std::span<const DraftFeed> feeds, std::span<float> out) {
-  const std::size_t n = put_pass(home, feeds, logits(0)) * static_cast<std::size_t>(config().vocab_size);
+  float* scored = logits(max_depth_);  // no law of a draw stands there
+  const std::size_t n = put_pass(home, feeds, scored) * static_cast<std::size_t>(config().vocab_size);
   SLIP_CHECK(n <= out.size(), "room for the logits that are wanted");
-  queue_->copy_out(out.data(), logits(0), n * sizeof(float));
+  queue_->copy_out(out.data(), scored, n * sizeof(float));
   queue_->wait();
 }
 
@@ -187,6 +188,8 @@ void DeviceDraft::draw(int home, std::span<const DraftChain> chains) {
                             [](const DraftChain& a, const DraftChain& b) { return a.depth > b.depth; }),
              "chains come by falling depth");
   const LoopShape shape = put_steps(chains);
+  drawn_depth_ = shape.depth;
+  is_aside_ = false;
   put_draw_tables(chains, shape.depth);
   if (home != weights_.live_home()) weights_.set_live(home);
   if (shape.first.captured && shape.later.captured) {
@@ -201,6 +204,22 @@ void DeviceDraft::draw(int home, std::span<const DraftChain> chains) {
   queue_->copy_out(drawn_logprobs_.data(), logprobs_.get(), n * sizeof(float));
   queue_->copy_out(drawn_laws_.data(), laws_.get(), n * sizeof(kernels::cuda::RowLaw));
   queue_->wait();
+}
+
+DeviceLaw DeviceDraft::device_law(std::size_t chain, std::int32_t depth) const {
+  const std::size_t row = at(chain, depth);
+  const float* logits = is_aside_ ? aside_->logits.get() : logits_.get();
+  const kernels::cuda::RowLaw* laws = is_aside_ ? aside_->laws.get() : laws_.get();
+  return {logits + row * static_cast<std::size_t>(config().vocab_size), laws + row};
+}
+
+void DeviceDraft::set_aside() {
+  const auto depth = static_cast<std::size_t>(drawn_depth_), vocab = static_cast<std::size_t>(config().vocab_size);
+  if (!aside_) aside_.emplace(Aside{{*queue_, laws_.size() * vocab}, {*queue_, laws_.size()}});
+  const std::size_t logit_bytes = n_rows_ * vocab * sizeof(float), law_bytes = n_rows_ * sizeof(kernels::cuda::RowLaw);
+  queue_->copy_blocks(aside_->logits.get(), logits_.get(), {logit_bytes, logit_bytes, depth});
+  queue_->copy_blocks(aside_->laws.get(), laws_.get(), {law_bytes, law_bytes, depth});
+  is_aside_ = true;
 }
 
 void DeviceDraft::law(std::size_t chain, std::int32_t depth, Distribution& out) {

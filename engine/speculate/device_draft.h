@@ -3,6 +3,7 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -61,12 +62,21 @@ class DeviceDraft {
   }
   // The law itself, number for number that which the token was drawn from: copies a row of logits.
   void law(std::size_t chain, std::int32_t depth, Distribution& out);
+  // The same where it stands: good until the next draw(), or, behind set_aside(), until the next set_aside().
+  DeviceLaw device_law(std::size_t chain, std::int32_t depth) const;
+  // Copies the last draw()'s laws to where the next leaves them alone. Error{kTooLarge} at the first time.
+  void set_aside();
 
  private:
   struct LoopShape {
     PassShape first, later;
     std::int32_t depth = 0;
     auto operator<=>(const LoopShape&) const = default;
+  };
+  // The laws of a draw that another one followed before they were judged: while two versions are in use.
+  struct Aside {
+    kernels::cuda::DeviceMemory<float> logits;  // as logits_ and laws_
+    kernels::cuda::DeviceMemory<kernels::cuda::RowLaw> laws;
   };
   // What draws read, as it stands in device memory.
   struct DrawTables {
@@ -96,12 +106,15 @@ class DeviceDraft {
   DrawTables tables_;
   kernels::cuda::CopyMemory<std::byte> host_tables_;
   kernels::cuda::DeviceMemory<std::byte> device_tables_;
-  kernels::cuda::DeviceMemory<float> logits_;  // [max_depth, n_rows, vocab]
+  kernels::cuda::DeviceMemory<float> logits_;  // [max_depth + 1, n_rows, vocab], the last of score()
   kernels::cuda::DeviceMemory<kernels::cuda::RowLaw> laws_;
   kernels::cuda::DeviceMemory<kernels::cuda::RowPart> law_parts_, gumbel_parts_;
   kernels::cuda::DeviceMemory<std::int32_t> tokens_;
   kernels::cuda::DeviceMemory<float> logprobs_;
   std::map<LoopShape, std::unique_ptr<kernels::cuda::DeviceGraph>> graphs_;
+  std::optional<Aside> aside_;
+  std::int32_t drawn_depth_ = 0;
+  bool is_aside_ = false;                   // the laws of the last draw
   std::vector<std::int32_t> drawn_tokens_;  // [max_depth, n_rows], as the next two
   std::vector<float> drawn_logprobs_;
   std::vector<kernels::cuda::RowLaw> drawn_laws_;

@@ -125,17 +125,23 @@ void DeviceDraftFamily::propose(std::span<GrowingChain> chains) {
       return !chain.sequence->sampling->edits_logits() && chain.version->weights == chains[0].version->weights;
     };
     while (n < chains.size() && alike(chains[n])) ++n;
-    draw(home_of(chains[0].version->weights.get()), chains.first(n));
+    const bool last = n == chains.size() || chains[n].sequence->sampling->edits_logits();
+    draw(chains.first(n), last);
     chains = chains.subspan(n);
   }
   grow_by_logits(chains);
 }
 
-void DeviceDraftFamily::draw(int home, std::span<GrowingChain> chains) {
+// Chains of one version; `last` of the proposals that are judged together.
+void DeviceDraftFamily::draw(std::span<GrowingChain> chains, bool last) {
   drawn_.clear();
   for (const GrowingChain& chain : chains) drawn_.push_back(device_chain(chain));
-  draft_.draw(home, drawn_);
+  draft_.draw(home_of(chains[0].version->weights.get()), drawn_);
   n_passes_ += chains[0].nodes;
+  const auto leaves_laws = [](const GrowingChain& chain) {
+    return chain.proposal->law == ProposalLaw::kSampled && chain.sequence->judged_on_device;
+  };
+  if (!last && std::any_of(chains.begin(), chains.end(), leaves_laws)) draft_.set_aside();
   for (std::size_t i = 0; i < chains.size(); ++i) take(i, chains[i]);
 }
 
@@ -150,7 +156,9 @@ void DeviceDraftFamily::take(std::size_t drawn, GrowingChain& chain) {
       *chain.broken = true;
       return;
     }
-    if (proposal.law == ProposalLaw::kSampled) {
+    if (proposal.law == ProposalLaw::kSampled && chain.sequence->judged_on_device) {
+      proposal.device_q.push_back(draft_.device_law(drawn, depth));
+    } else if (proposal.law == ProposalLaw::kSampled) {
       draft_.law(drawn, depth, q_);
       proposal.add_q(q_);
     }

@@ -36,7 +36,7 @@ class DeviceDraftFamily final : public DraftFamily {
   void run(std::span<const DraftFeed> feeds) override;
   std::span<const float> logits(std::size_t i) const override;
   int home_of(const ModelWeights* weights) const;
-  void draw(int home, std::span<GrowingChain> chains);
+  void draw(std::span<GrowingChain> chains, bool last);
   void take(std::size_t drawn, GrowingChain& chain);
 
   DraftId id_;

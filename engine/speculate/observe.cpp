@@ -25,8 +25,7 @@ TopK observe_row(std::span<const float> logits, std::int32_t k) {
 }
 
 void observe_verification(const Proposal& proposal, const Verdict& verdict, std::span<const std::int32_t> committed,
-                          std::int32_t top_k, const std::function<std::span<const float>(std::int32_t)>& row,
-                          Observation& observation) {
+                          const std::function<TopK(std::int32_t)>& row, Observation& observation) {
   const std::size_t n_accepted = std::min(verdict.accepted.size(), committed.size());
   const bool ended_inside = committed.size() <= verdict.accepted.size();
   const std::size_t n = ended_inside ? static_cast<std::size_t>(verdict.accepted[n_accepted - 1]) + 1 : proposal.size();
@@ -48,7 +47,7 @@ void observe_verification(const Proposal& proposal, const Verdict& verdict, std:
     const auto& path = observation.accepted;
     const bool on_path = i == 0 || std::find(path.begin(), path.end(), node) != path.end();
     const bool after_end = ended_inside && i > 0 && node == path.back();
-    observation.rows.push_back({observe_row(row(static_cast<std::int32_t>(i)), top_k), on_path && !after_end});
+    observation.rows.push_back({row(static_cast<std::int32_t>(i)), on_path && !after_end});
   }
 }
 

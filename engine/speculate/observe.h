@@ -13,9 +13,8 @@ TopK observe_row(std::span<const float> logits, std::int32_t k);
 
 // Fills observation.{committed, proposed, parents, q, accepted, rows, law, draft, draft_version} from one verification
 // of which `committed` was added to the answer; fewer tokens than the verdict has when the answer ended inside the
-// path. `row(i)`: raw logits of row i, as Verifier::logits counts them.
+// path. `row(i)`: what the target says after row i, as Verifier::observed has it.
 void observe_verification(const Proposal& proposal, const Verdict& verdict, std::span<const std::int32_t> committed,
-                          std::int32_t top_k, const std::function<std::span<const float>(std::int32_t)>& row,
-                          Observation& observation);
+                          const std::function<TopK(std::int32_t)>& row, Observation& observation);
 
 }  // namespace slip

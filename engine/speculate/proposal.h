@@ -23,6 +23,15 @@ enum class ProposalLaw : std::uint8_t {
 
 enum class AcceptanceRule : std::uint8_t { kRejection = 0, kCoupled = 1 };
 
+namespace kernels::cuda {
+struct RowLaw;
+}
+// A law on a device: what `law` makes of `logits` there. Good until its proposer proposes again.
+struct DeviceLaw {
+  const float* logits = nullptr;  // [vocab]
+  const kernels::cuda::RowLaw* law = nullptr;
+};
+
 // A token tree hanging off the last committed token; a chain is a tree that never branches. Node i's parent is
 // parents[i] < i, or −1 for the root (the last committed token).
 struct Proposal {
@@ -30,6 +39,7 @@ struct Proposal {
   std::vector<std::int32_t> parents;  // [n]
   std::vector<float> path_logprob;    // [n] Σ log q along the path
   std::vector<Distribution> q;        // [n] transformed q each token was drawn from; only with kSampled
+  std::vector<DeviceLaw> device_q;    // [n] instead of q, where a device drew them and will judge them
   std::vector<Distribution> spare_q;  // what cleared proposals left, to be used again
   ProposalLaw law = ProposalLaw::kDeterministic;
   DraftId draft;
@@ -45,6 +55,7 @@ struct Proposal {
     tokens.clear();
     parents.clear();
     path_logprob.clear();
+    device_q.clear();
     while (!q.empty()) {
       spare_q.push_back(std::move(q.back()));
       q.pop_back();

@@ -33,6 +33,7 @@ struct SequenceRef {
   DraftSlot* slot = nullptr;
   AnswerGrammar* grammar = nullptr;  // null: any text
   bool wants_probability = false;    // path_logprob is looked at
+  bool judged_on_device = false;     // q may stay on the device: Proposal::device_q then stands for Proposal::q
 
   // For the row that has `path` behind it: these tokens and what is proposed after them.
   RowContext row_context(std::span<const std::int32_t> path) const { return {path, prompt_tokens, end_ids, grammar}; }

@@ -2,8 +2,13 @@
 #include "engine/speculate/verifier.h"
 
 #include <algorithm>
+#include <functional>
 
 #include "common/error.h"
+#include "engine/speculate/acceptance.h"
+#include "engine/speculate/observe.h"
+#include "engine/speculate/proposer.h"
+#include "engine/speculate/token_path.h"
 
 namespace slip {
 
@@ -99,6 +104,7 @@ void Verifier::write_ancestors(std::span<const ScoreTask> tasks) {
 }
 
 void Verifier::score(std::span<const ScoreTask> tasks) {
+  tasks_ = tasks;
   gather(tasks);
   write_ancestors(tasks);
   StepInput input;
@@ -109,15 +115,51 @@ void Verifier::score(std::span<const ScoreTask> tasks) {
   input.ancestor_words = ancestor_words_;
   input.kv = kv_;
   input.logit_rows = logit_rows_;
+  run(input);
+}
+
+void Verifier::run(const StepInput& input) {
   StepOutput output;
   output.logits = TensorView::contiguous(logits_.get(),
                                          {static_cast<std::int64_t>(logit_rows_.size()), worker_.config().vocab_size});
   worker_.run(input, output);
 }
 
+Verifier::LogitRows Verifier::logit_rows(std::size_t index) const {
+  const ScoreTask& task = tasks_[index];
+  const std::int32_t row = first_logit_row_[index];
+  if (!task.wants_logits && !task.wants_all_logits) return {row, row};
+  const auto n_before = task.wants_all_logits ? static_cast<std::int32_t>(task.tokens.size()) - 1 : 0;
+  return {row - n_before, row + 1 + static_cast<std::int32_t>(n_nodes(task))};
+}
+
+float* Verifier::host_row(std::int32_t logit_row) const {
+  return logits_.get() + static_cast<std::size_t>(logit_row) * static_cast<std::size_t>(worker_.config().vocab_size);
+}
+
 std::span<const float> Verifier::logits(std::size_t task, std::int32_t row) const {
-  const auto vocab = static_cast<std::size_t>(worker_.config().vocab_size);
-  return {logits_.get() + static_cast<std::size_t>(first_logit_row_[task] + row) * vocab, vocab};
+  return {host_row(first_logit_row_[task] + row), static_cast<std::size_t>(worker_.config().vocab_size)};
+}
+
+bool Verifier::judges_on_device(const SamplingParams& /*sampling*/) const {
+  return false;
+}
+
+void Verifier::judge(std::size_t index, Verdict& verdict) {
+  const ScoreTask& task = tasks_[index];
+  SLIP_CHECK(task.sequence != nullptr && task.proposal != nullptr, "a verdict is asked for before the pass");
+  const SequenceRef& sequence = *task.sequence;
+  // Rows behind a refused token are never looked at, so they are never transformed.
+  const auto p_after = [&](std::int32_t node) -> const Distribution& {
+    write_token_path(sequence.tokens, *task.proposal, node, path_);
+    transform_logits(logits(index, node + 1), *sequence.sampling, sequence.row_context(path_), p_);
+    return p_;
+  };
+  accept(*task.proposal, std::cref(p_after), sequence.rule, sequence.next_address(), verdict);
+}
+
+TopK Verifier::observed(std::size_t task, std::int32_t row) {
+  return observe_row(logits(task, row), tasks_[task].top_k);
 }
 
 void Verifier::keep_path(const ScoreTask& task, std::span<const std::int32_t> accepted) {

@@ -158,16 +158,42 @@ SLIP_DEVICE void draw_token(const LawBlock& block, const DrawTokens& job, LawSha
   });
 }
 
-inline constexpr int kMostNodes = 64;  // of one proposal
+inline constexpr int kMostNodes = 64;            // of one proposal
+inline constexpr std::int32_t kNoProposal = -1;  // for n_nodes: nothing to judge, a grid was filled up
+
+// The law that a proposed token was drawn from: what a row of logits means under a RowLaw, or, where `ids` is not null,
+// a table of all that has any probability.
+struct DraftLaw {
+  const float* logits = nullptr;  // [vocab]
+  const RowLaw* law = nullptr;
+  const std::int32_t* ids = nullptr;      // [n] rising
+  const double* probabilities = nullptr;  // [n]
+  std::int32_t n = 0;
+};
+
+SLIP_DEVICE double probability(const DraftLaw& law, std::int32_t vocab, std::int32_t id) {
+  if (law.ids == nullptr) return probability({law.logits, vocab}, *law.law, id);
+  std::int32_t begin = 0, end = law.n;
+  while (begin < end) {
+    const std::int32_t middle = begin + (end - begin) / 2;
+    if (law.ids[middle] == id) return law.probabilities[middle];
+    if (law.ids[middle] < id) {
+      begin = middle + 1;
+    } else {
+      end = middle;
+    }
+  }
+  return 0;
+}
 
 // One sequence's proposal and where its rows stand. Row 0 of the target's follows the last committed token, row 1 + i
 // node i.
 struct ProposalRows {
-  std::int32_t first_node = 0, n_nodes = 0;  // in tokens, parents and draft_row
+  std::int32_t first_node = 0, n_nodes = 0;  // in tokens, parents and q
   std::int32_t first_row = 0;                // of the target's logits and laws
   bool coupled = false;
   bool deterministic = false;        // one-hot q
-  bool without_replacement = false;  // each sibling was drawn from q less its elder siblings, renormalised; else from q
+  bool without_replacement = false;  // siblings share one q, each drawn from it less its elders; else each from its own
   RandomAddress first;               // of the first proposed token; depth d uses output_index + d
 };
 
@@ -182,18 +208,15 @@ struct DeviceVerdict {
 // Block x takes proposal x.
 struct Accept {
   const ProposalRows* proposals = nullptr;
-  const std::int32_t* tokens = nullptr;     // [Σ n_nodes]
-  const std::int32_t* parents = nullptr;    // [Σ n_nodes] −1: the last committed token
-  const std::int32_t* draft_row = nullptr;  // [Σ n_nodes] the row that q is of; siblings alike
+  const std::int32_t* tokens = nullptr;   // [Σ n_nodes]
+  const std::int32_t* parents = nullptr;  // [Σ n_nodes] −1: the last committed token
+  const DraftLaw* q = nullptr;            // [Σ n_nodes] not read for deterministic and coupled proposals
   std::int32_t vocab = 0;
   const float* target_logits = nullptr;
   std::int64_t target_stride = 0;
   const RowLaw* target_laws = nullptr;
   const RowPart* target_parts =
       nullptr;  // [target rows, kRowParts] of GumbelParts, for coupled proposals; null: drawn here
-  const float* draft_logits = nullptr;  // not read for deterministic and coupled proposals
-  std::int64_t draft_stride = 0;
-  const RowLaw* draft_laws = nullptr;
   DeviceVerdict* verdicts = nullptr;
 };
 
@@ -222,8 +245,7 @@ struct Residual {
     for (std::int32_t elder = 0; proposal->without_replacement && elder < sibling; ++elder) {
       if (token_of(elder) == id) return 0;
     }
-    const std::int32_t row = job->draft_row[proposal->first_node + siblings->nodes[sibling]];
-    return probability({job->draft_logits + row * job->draft_stride, job->vocab}, job->draft_laws[row], id);
+    return probability(job->q[proposal->first_node + siblings->nodes[sibling]], job->vocab, id);
   }
   SLIP_DEVICE double q_of(std::int32_t sibling, std::int32_t id) const {
     if (proposal->deterministic) return token_of(sibling) == id ? 1.0 : 0.0;
@@ -335,6 +357,7 @@ SLIP_DEVICE Judged judge_coupled(const LawBlock& block, const Accept& job, const
 
 SLIP_DEVICE void accept_proposal(const LawBlock& block, const Accept& job, AcceptShared& shared) {
   const ProposalRows proposal = job.proposals[block.x];
+  if (proposal.n_nodes == kNoProposal) return;
   DeviceVerdict* verdict = job.verdicts + block.x;
   RandomAddress address = proposal.first;
   std::int32_t node = -1, n_accepted = 0;

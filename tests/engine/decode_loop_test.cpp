@@ -12,9 +12,7 @@
 #include <mutex>
 #include <new>
 
-#include "engine/speculate/acceptance.h"
 #include "engine/speculate/draft_model_proposer.h"
-#include "engine/speculate/token_path.h"
 #include "engine/speculate/verifier.h"
 #include "tests/engine/model/batch_step.h"
 #include "tests/engine/model/embedded_target.h"
@@ -146,18 +144,14 @@ class DecodeLoop {
       task.pages = &pages_[i];
       task.n_cached = n_cached_[i];
       task.proposal = &proposals_[i];
+      task.sequence = &refs_[i];
       tasks_.push_back(task);
     }
     verifier_.score(tasks_);
   }
   void accept_one(std::size_t i) {
-    const auto p_after = [&](std::int32_t node) -> const Distribution& {
-      write_token_path(refs_[i].tokens, proposals_[i], node, path_);
-      transform_logits(verifier_.logits(i, node + 1), sampling_, refs_[i].row_context(path_), p_);
-      return p_;
-    };
     Verdict& verdict = verdicts_[i];
-    accept(proposals_[i], std::cref(p_after), refs_[i].rule, refs_[i].next_address(), verdict);
+    verifier_.judge(i, verdict);
     verifier_.keep_path(tasks_[i], verdict.accepted);
     proposer_.on_verified(refs_[i], verdict, {});
     n_cached_[i] = static_cast<std::int32_t>(tokens_[i].size() + verdict.accepted.size());
@@ -180,8 +174,6 @@ class DecodeLoop {
   std::vector<Proposal> proposals_;
   std::vector<Verdict> verdicts_;
   std::vector<ScoreTask> tasks_;
-  Distribution p_;
-  std::vector<std::int32_t> path_;
 };
 
 struct Mode {

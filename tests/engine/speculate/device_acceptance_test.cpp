@@ -40,7 +40,6 @@ struct Trial {
     }
     for (std::uint32_t node = 0; node < n; ++node) {
       const auto row = static_cast<std::size_t>(proposal.parents[node] + 1);
-      draft_row.push_back(static_cast<std::int32_t>(row));
       proposal.q.push_back(without_replacement ? less_elder_siblings(q[row], node) : q[row]);
       const RandomAddress address{seed + 2, node, 0};
       proposal.tokens.push_back(law == ProposalLaw::kDeterministic
@@ -92,6 +91,22 @@ struct Trial {
     run_on_host<kLawThreads>(grid, [&](const LawBlock& block) { scan_gumbel(block, job, *shared); });
     return parts;
   }
+  std::vector<DraftLaw> rows_of_logits(const std::vector<RowLaw>& draft_laws) const {
+    std::vector<DraftLaw> out;
+    for (const std::int32_t parent : proposal.parents) {
+      const auto row = static_cast<std::size_t>(parent + 1);
+      out.push_back({.logits = draft.data() + row * kVocab, .law = &draft_laws[row]});
+    }
+    return out;
+  }
+  std::vector<DraftLaw> tables() const {
+    std::vector<DraftLaw> out;
+    for (const Distribution& of : proposal.q) {
+      const auto n = static_cast<std::int32_t>(of.ids.size());
+      out.push_back({.ids = of.ids.data(), .probabilities = of.probabilities.data(), .n = n});
+    }
+    return out;
+  }
   DeviceVerdict on_host(AcceptanceRule rule, bool with_parts = false) const {
     const auto target_laws = laws(target), draft_laws = laws(draft);
     const ProposalRows rows{.n_nodes = static_cast<std::int32_t>(proposal.size()),
@@ -104,13 +119,12 @@ struct Trial {
     job.proposals = &rows;
     job.tokens = proposal.tokens.data();
     job.parents = proposal.parents.data();
-    job.draft_row = draft_row.data();
+    const auto laws_drawn_from = by_table ? tables() : rows_of_logits(draft_laws);
+    job.q = laws_drawn_from.data();
     job.vocab = kVocab;
     job.target_logits = target.data();
-    job.draft_logits = draft.data();
-    job.target_stride = job.draft_stride = kVocab;
+    job.target_stride = kVocab;
     job.target_laws = target_laws.data();
-    job.draft_laws = draft_laws.data();
     job.verdicts = &verdict;
     const auto parts = gumbel_parts(target_laws);
     job.target_parts = with_parts ? parts.data() : nullptr;
@@ -130,12 +144,11 @@ struct Trial {
 
   std::uint64_t seed;
   SamplingParams params;
-  bool without_replacement;
+  bool without_replacement, by_table = false;
   RandomAddress first{91, 1, 5};
   Proposal proposal;
   std::vector<float> target, draft;
   std::vector<Distribution> p, q;
-  std::vector<std::int32_t> draft_row;
 };
 
 const std::vector<std::int32_t> kChain = {-1, 0, 1, 2};
@@ -174,6 +187,22 @@ TEST(DeviceAcceptanceTest, SiblingsDrawnWithoutReplacementAreJudgedAsTheCpuDoes)
   }
   EXPECT_GT(accepted_sibling[1] + accepted_sibling[2], 5) << "younger siblings were judged, and some accepted";
   EXPECT_GT(n_differ, 0) << "taking them for drawn with replacement would have been noticed";
+}
+
+// What the host drew: each sibling's law is its own, elders and all.
+TEST(DeviceAcceptanceTest, LawsInTablesAreJudgedAsTheCpuDoes) {
+  int n_accepted = 0;
+  for (std::uint64_t seed = 0; seed < 24; ++seed) {
+    const SamplingParams params{.temperature = 0.8F, .top_p = seed % 2 == 0 ? 1.0F : 0.95F};
+    for (const bool siblings_differ : {false, true}) {
+      Trial trial(seed, kTree, params, ProposalLaw::kSampled, siblings_differ);
+      trial.by_table = true;
+      trial.without_replacement = false;
+      trial.expect_the_cpus_verdict(AcceptanceRule::kRejection);
+      n_accepted += trial.on_host(AcceptanceRule::kRejection).n_accepted;
+    }
+  }
+  EXPECT_GT(n_accepted, 10);
 }
 
 TEST(DeviceAcceptanceTest, CoupledIsTheCpus) {

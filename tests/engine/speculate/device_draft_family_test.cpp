@@ -213,6 +213,46 @@ TEST(DeviceDraftFamily, ASwapCatchesUpAndNeedsNoNewGraphs) {
   EXPECT_EQ(device.queue->n_captures(), n_captures);
 }
 
+// Where the device judges, what tokens were drawn from stays there: of two versions at once, and beside a request whose
+// logits are edited on the CPU.
+TEST(DeviceDraftFamily, LawsThatStayOnTheDeviceAreThoseThatCross) {
+  const auto propose_on_two = [](DraftModelProposer& proposer, bool judged_on_device) {
+    const auto slot = testing::draft_slot(draft_of(1));
+    std::vector<std::unique_ptr<Sequence>> sequences;
+    std::vector<SequenceRef> refs;
+    for (std::uint64_t id = 1; id <= 5; ++id) {
+      const SamplingParams sampling{.temperature = 0.9F, .presence_penalty = id == 5 ? 1.0F : 0, .seed = id};
+      sequences.push_back(std::make_unique<Sequence>(id, 4, slot, sampling, AcceptanceRule::kRejection));
+      sequences.back()->ref.judged_on_device = judged_on_device;
+      refs.push_back(sequences.back()->view());
+      proposer.begin(refs.back());
+      if (id == 1) slot->set(draft_version(draft_of(2), 2));  // that of the others
+    }
+    std::vector<Proposal> proposals(refs.size());
+    proposer.propose(refs, {std::vector<std::int32_t>{3, 2, 3, 1, 2}}, proposals);
+    EXPECT_EQ(proposals[0].version, 1U);
+    EXPECT_EQ(proposals[1].version, 2U);
+    return proposals;
+  };
+  Device here, there;
+  auto proposer_here = here.proposer(), proposer_there = there.proposer();  // whose memory the laws are in
+  const auto crossed = propose_on_two(proposer_here, false), stayed = propose_on_two(proposer_there, true);
+  EXPECT_EQ(here.queue->bytes_out() - there.queue->bytes_out(), 9 * kVocab * sizeof(float));
+  for (std::size_t i = 0; i < 5; ++i) {
+    const Proposal &expected = crossed[i], &got = stayed[i];
+    EXPECT_EQ(got.tokens, expected.tokens) << i;
+    EXPECT_EQ(got.device_q.size(), i < 4 ? got.size() : 0U);
+    EXPECT_EQ(got.q.size(), i < 4 ? 0U : got.size()) << "the CPU drew these";
+    ASSERT_EQ(expected.q.size(), expected.size());
+    for (std::size_t node = 0; node < got.device_q.size(); ++node) {
+      const kernels::cuda::LogitRow row{got.device_q[node].logits, kVocab};
+      for (std::int32_t id = 0; id < kVocab; ++id) {
+        ASSERT_EQ(kernels::cuda::probability(row, *got.device_q[node].law, id), expected.q[node].probability(id));
+      }
+    }
+  }
+}
+
 // Two homes: a third version waits until nobody uses the first any more, and of those that wait the newest wins.
 TEST(DeviceDraftFamily, AThirdVersionWaits) {
   const auto slot = testing::draft_slot(draft_of(1));

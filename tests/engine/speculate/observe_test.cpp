@@ -42,8 +42,7 @@ Verified observe_chain(const std::vector<std::int32_t>& committed) {
   seen.proposal.path_logprob = {std::log(0.5F), std::log(0.25F), std::log(0.025F)};
   seen.verdict = {.accepted = {0, 1}, .added_token = 2, .rejected_one = true};
   observe_verification(
-      seen.proposal, seen.verdict, committed, 2, [](std::int32_t) { return std::span<const float>(kLogits); },
-      seen.observation);
+      seen.proposal, seen.verdict, committed, [](std::int32_t) { return observe_row(kLogits, 2); }, seen.observation);
   return seen;
 }
 

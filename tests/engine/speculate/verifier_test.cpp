@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include "engine/speculate/acceptance.h"
+#include "engine/speculate/observe.h"
+#include "engine/speculate/proposer.h"
 #include "engine/speculate/token_path.h"
 #include "tests/engine/toy_target.h"
 
@@ -92,6 +95,43 @@ TEST(Verifier, EveryRowOfAPromptHasLogitsWhenTheyAreWanted) {
   EXPECT_EQ(row_of(verifier, 2, 2), language.logits(std::vector<std::int32_t>{1, 2, 3, 4, 5, 7, 8}));
   EXPECT_EQ(row_of(verifier, 0, 0), after(5));
   EXPECT_EQ(row_of(verifier, 3, 0), after(5));
+}
+
+TEST(Verifier, JudgesByTheRequestsLawAndObservesRawRows) {
+  const ToyLanguage language;
+  ToyWorker worker(language);
+  Verifier verifier(worker);
+  EXPECT_FALSE(verifier.judges_on_device({}));
+  const std::vector<std::int32_t> tokens{1, 2, 3};
+  const SamplingParams sampling{.temperature = 0.7F, .frequency_penalty = 1, .seed = 3};
+  PageTable pages(worker.cache());
+  ASSERT_TRUE(pages.reserve(10));
+  int n_accepted = 0;
+  for (std::int32_t guess = 0; guess < language.vocab_size; ++guess) {
+    const Proposal proposal = proposal_of({guess, 2}, {-1, 0});
+    SequenceRef ref;
+    ref.tokens = tokens;
+    ref.prompt_tokens = 1;
+    ref.sampling = &sampling;
+    ref.rule = AcceptanceRule::kCoupled;
+    const ScoreTask task{.tokens = tokens, .pages = &pages, .proposal = &proposal, .sequence = &ref, .top_k = 4};
+    verifier.score({&task, 1});
+    std::vector<Distribution> laws(3);
+    for (std::int32_t row = 0; row < 3; ++row) {
+      std::vector<std::int32_t> path;
+      write_token_path(tokens, proposal, row - 1, path);
+      const auto logits = language.logits(path);
+      transform_logits(logits, sampling, ref.row_context(path), laws[static_cast<std::size_t>(row)]);
+      EXPECT_EQ(verifier.observed(0, row).logprobs, observe_row(logits, 4).logprobs);
+    }
+    const Verdict expected = accept(proposal, laws, ref.rule, {3, 0, 2});
+    Verdict verdict;
+    verifier.judge(0, verdict);
+    EXPECT_EQ(verdict.accepted, expected.accepted);
+    EXPECT_EQ(verdict.added_token, expected.added_token);
+    n_accepted += static_cast<int>(verdict.accepted.size());
+  }
+  EXPECT_GE(n_accepted, 1);
 }
 
 TEST(VerifierNegative, APathThatWasNotMovedIsNoticed) {

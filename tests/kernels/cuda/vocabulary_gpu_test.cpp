@@ -96,7 +96,7 @@ TEST_F(GpuVocabulary, VerdictsAreTheHosts) {
   Rows rows;
   rows.transforms.assign(kRows, {0.8});
   const auto target_laws = rows.laws_on_host(rows.logits), draft_laws = rows.laws_on_host(rows.draft);
-  const std::vector<std::int32_t> parents = {-1, 0, 1, 2}, draft_rows = {0, 1, 2, 3};
+  const std::vector<std::int32_t> parents = {-1, 0, 1, 2};
   std::vector<std::int32_t> tokens;
   for (std::size_t node = 0; node < parents.size(); ++node) tokens.push_back(draft_laws[node].best);
   std::vector<ProposalRows> proposals;
@@ -104,29 +104,34 @@ TEST_F(GpuVocabulary, VerdictsAreTheHosts) {
     proposals.push_back({.n_nodes = 4, .coupled = seed % 2 == 1, .first = {seed, 0, 3}});
   }
   std::vector<DeviceVerdict> expected(proposals.size());
-  Accept job{proposals.data(), tokens.data(),      parents.data(), draft_rows.data(), kVocab, rows.logits.data(),
-             kVocab,           target_laws.data(), nullptr,        rows.draft.data(), kVocab, draft_laws.data(),
-             expected.data()};
+  const auto drawn_from = [&](const float* logits, const RowLaw* laws) {
+    std::vector<DraftLaw> out;
+    for (std::size_t node = 0; node < parents.size(); ++node) {
+      out.push_back({.logits = logits + node * kVocab, .law = laws + node});
+    }
+    return out;
+  };
+  const auto q = drawn_from(rows.draft.data(), draft_laws.data());
+  Accept job{proposals.data(),   tokens.data(), parents.data(),     q.data(), kVocab,
+             rows.logits.data(), kVocab,        target_laws.data(), nullptr,  expected.data()};
   const auto n = static_cast<int>(proposals.size());
   const auto shared = std::make_unique<AcceptShared>();
   run_on_host<kLawThreads>({n}, [&](const LawBlock& block) { accept_proposal(block, job, *shared); });
   const DeviceArray<ProposalRows> device_proposals(proposals);
-  const DeviceArray<std::int32_t> device_tokens(tokens), device_parents(parents), device_rows(draft_rows);
+  const DeviceArray<std::int32_t> device_tokens(tokens), device_parents(parents);
   const DeviceArray<float> logits(rows.logits), draft(rows.draft);
   const DeviceArray<RowLaw> device_target(target_laws), device_draft(draft_laws);
+  const DeviceArray<DraftLaw> device_q(drawn_from(draft.get(), device_draft.get()));
   const DeviceArray<DeviceVerdict> verdicts{std::vector<DeviceVerdict>(proposals.size())};
   job = {device_proposals.get(),
          device_tokens.get(),
          device_parents.get(),
-         device_rows.get(),
+         device_q.get(),
          kVocab,
          logits.get(),
          kVocab,
          device_target.get(),
          nullptr,
-         draft.get(),
-         kVocab,
-         device_draft.get(),
          verdicts.get()};
   enqueue(job, n, kStream);
   const auto got = verdicts.values();
