@@ -104,6 +104,18 @@ TEST_P(Matmul, GivesTheSameBitsAtAnyRowCountAndThreadCount) {
   EXPECT_TRUE(same_bits(multiply(table(), problem.packed, x, pool_), multiply(table(), problem.packed, x, three)));
 }
 
+// More activations than a cache holds: panels are taken in groups, a stretch of the depth at a time.
+TEST_P(Matmul, ManyRowsOfALongDepthHaveTheBitsOfOneRow) {
+  constexpr std::int64_t kRows = 256, kIn = 5203, kOut = 330;
+  const Problem problem = make_problem(kOut, kIn, dtype());
+  const auto x = random_floats(kRows * kIn, 8);
+  const auto many = multiply(table(), problem.packed, x, pool_);
+  for (const std::size_t row : {0, 31, 32, 127, 128, 200, 255}) {
+    const auto alone = multiply(table(), problem.packed, std::span(x).subspan(row * kIn, kIn), pool_);
+    EXPECT_TRUE(same_bits(alone, std::span(many).subspan(row * kOut, kOut))) << row;
+  }
+}
+
 // What the larger copy of a small model relies on: inputs that are zero and weights of such inputs change nothing.
 TEST_P(Matmul, ZeroPaddingOfTheInputsChangesNoBit) {
   const Problem small = make_problem(70, 96, dtype());
