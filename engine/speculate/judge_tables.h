@@ -17,8 +17,8 @@ namespace slip {
 struct JudgedProposal {
   const SequenceRef* sequence = nullptr;
   const Proposal* proposal = nullptr;
-  std::int32_t first_row =
-      0;  // in the pass's logits: the row after the last committed token; node i's is i + 1 further
+  // In the pass's logits: the row after the last committed token; node i's is i + 1 further.
+  std::int32_t first_row = 0;
 };
 
 // The grids of the jobs that judge a pass: filled up with rows that are only looked at, and proposals that are not.
