@@ -180,10 +180,13 @@ void MatrixPeak::round() {
   ours_->round();
 }
 
+const MatrixPeak::Onednn& MatrixPeak::fastest_onednn() const {
+  return **std::max_element(onednn_.begin(), onednn_.end(),
+                            [](const auto& a, const auto& b) { return a->best() < b->best(); });
+}
+
 double MatrixPeak::onednn_flop_per_s() const {
-  double best = 0;
-  for (const auto& product : onednn_) best = std::max(best, product->best());
-  return best;
+  return fastest_onednn().best();
 }
 
 double MatrixPeak::onednn_median_flop_per_s() const {
@@ -194,18 +197,14 @@ double MatrixPeak::onednn_median_flop_per_s() const {
 
 void MatrixPeak::sustain(double seconds) {
   at::NoGradGuard no_grad;
-  const auto& product = *std::max_element(onednn_.begin(), onednn_.end(),
-                                          [](const auto& a, const auto& b) { return a->best() < b->best(); });
-  const std::size_t way = product->best_way();
-  product->multiply(way);
-  double done = 0;
-  const double took = seconds_of([&] {
-    const auto start = std::chrono::steady_clock::now();
-    while (std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() < seconds) {
-      product->multiply(way);
-      done += operations(product->shape);
-    }
-  });
+  const Onednn& product = fastest_onednn();
+  const std::size_t way = product.best_way();
+  product.multiply(way);
+  double took = 0, done = 0;
+  while (took < seconds) {
+    took += seconds_of([&] { product.multiply(way); });
+    done += operations(product.shape);
+  }
   sustained_ = std::max(sustained_, done / took);
   std::this_thread::sleep_for(kAwakeAfterwards);
 }

@@ -39,6 +39,7 @@ class MatrixPeak {
  private:
   struct Onednn;
   struct Ours;
+  const Onednn& fastest_onednn() const;
   std::vector<std::unique_ptr<Onednn>> onednn_;
   std::unique_ptr<Ours> ours_;
   double sustained_ = 0;  // operations/s

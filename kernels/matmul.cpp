@@ -2,6 +2,7 @@
 #include "kernels/matmul.h"
 
 #include <algorithm>
+#include <bit>
 #include <functional>
 
 #include "common/error.h"
@@ -12,6 +13,7 @@ namespace {
 
 constexpr std::int64_t kStepBytes = kPanelColumns * 4;     // of weights, in both number formats
 constexpr std::int64_t kFetchAhead = 64;                   // steps that a lone tile's fetching is ahead of its products
+constexpr std::int64_t kMostSharing = 8;                   // tiles that share out what is fetched
 constexpr std::int64_t kMostPanelsTogether = 4;            // their sums are 256 KiB at most
 constexpr std::int64_t kActivationsInCache = 1280 * 1024;  // bytes, beside the weights of two stretches
 constexpr std::int64_t kTasksPerThread = 4;
@@ -71,7 +73,9 @@ struct Stretch {
 // left to the processor's own prefetching, its reads and its arithmetic took turns (four rows at 1.5 times the time of
 // one instead of 1.2, on a Xeon with AVX512-BF16).
 void fetch_share(const Stretch& stretch, MatmulTile& tile, std::int64_t t, std::int64_t n_tiles) {
-  const std::int64_t n_sharing = n_tiles >= 8 ? 8 : n_tiles >= 4 ? 4 : n_tiles >= 2 ? 2 : 1;
+  // A power of two, which divides a step.
+  const auto n_sharing =
+      static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(std::min(n_tiles, kMostSharing))));
   tile.next_weight = nullptr;
   if (t >= n_sharing) return;
   tile.next_step_bytes = kStepBytes / n_sharing;
