@@ -12,12 +12,48 @@
 namespace slip::kernels {
 namespace {
 
-std::int64_t slot_bytes(const PagedKv& kv) {
-  return std::int64_t{kv.head_dim} * static_cast<std::int64_t>(dtype_bytes(kv.dtype));
+constexpr int kLineWords = 16;
+constexpr std::int64_t kLineBytes = 4 * kLineWords;
+
+int values_a_word(Dtype dtype) {
+  return static_cast<int>(4 / dtype_bytes(dtype));
 }
-// From the first slot of one kv head's keys to the next's.
+int rounded_up(int n, int by) {
+  return (n + by - 1) / by;
+}
+// Lines of one head's keys or values in one page.
+std::int64_t key_lines(const PagedKv& kv) {
+  return std::int64_t{rounded_up(kv.page_tokens, kLineWords)} * rounded_up(kv.head_dim, values_a_word(kv.dtype));
+}
+std::int64_t value_lines(const PagedKv& kv) {
+  return std::int64_t{rounded_up(kv.head_dim, kLineWords)} * rounded_up(kv.page_tokens, values_a_word(kv.dtype));
+}
 std::int64_t head_bytes(const PagedKv& kv) {
-  return kv.page_tokens * slot_bytes(kv);
+  return kLineBytes * (key_lines(kv) + value_lines(kv));
+}
+
+// Where one head's key and value of a slot are, value by value.
+template <class Value>
+struct SlotPlaces {
+  static constexpr int kPlaces = 4 / sizeof(Value);
+  SlotPlaces(const PagedKv& kv, int head, std::int32_t page, int offset)
+      : value_stride(rounded_up(kv.page_tokens, kPlaces) * kLineWords * kPlaces) {
+    std::byte* at = static_cast<std::byte*>(kv.base) + page * kv.page_stride_bytes + head * head_bytes(kv);
+    const int group = offset / kLineWords * rounded_up(kv.head_dim, kPlaces);
+    keys = reinterpret_cast<Value*>(at) + (group * kLineWords + offset % kLineWords) * kPlaces;
+    values = reinterpret_cast<Value*>(at + kLineBytes * key_lines(kv)) + offset / kPlaces * kLineWords * kPlaces +
+             offset % kPlaces;
+  }
+  Value& key(int d) const { return keys[d / kPlaces * kLineWords * kPlaces + d % kPlaces]; }
+  Value& value(int d) const { return values[d / kLineWords * value_stride + d % kLineWords * kPlaces]; }
+  Value *keys, *values;
+  std::int64_t value_stride;  // from sixteen dims to the next
+};
+
+template <class Value>
+void copy_head(const PagedKv& kv, const SlotPlaces<Value>& from, const SlotPlaces<Value>& to) {
+  for (int d = 0; d < kv.head_dim; ++d) to.key(d) = from.key(d);
+  for (int d = 0; d < kv.head_dim; ++d) to.value(d) = from.value(d);
 }
 
 // How many of the row's committed slots before `slot` it may see.
@@ -28,8 +64,7 @@ std::int32_t n_listed_before(const AttentionRow& row, std::int32_t slot) {
   return n;
 }
 
-AttentionRowView view_of(const AttentionRow& row) {
-  AttentionRowView view;
+void find_view(const AttentionRow& row, AttentionRowView& view) {
   view.n_committed = row.n_committed;
   view.n_listed = n_listed_before(row, row.n_committed);
   std::int32_t n_leading = row.own_index + 1, n_of_step = row.own_index + 1;
@@ -50,7 +85,6 @@ AttentionRowView view_of(const AttentionRow& row) {
     view.first_visible =
         oldest < row.n_committed ? n_listed_before(row, oldest) : view.n_listed + oldest - row.n_committed;
   }
-  return view;
 }
 
 bool see_one_cache(const AttentionRow& a, const AttentionRow& b) {
@@ -72,7 +106,7 @@ AttentionTile tile_for_heads(const TileGrid& grid, int kv_head, int first_in_gro
   AttentionTile tile;
   tile.n_heads = std::min(kAttentionTileHeads, grid.heads_per_kv_head() - first_in_group);
   tile.keys = static_cast<const std::byte*>(kv.base) + kv_head * head_bytes(kv);
-  tile.values_offset_bytes = kv.n_kv_heads * head_bytes(kv);
+  tile.values_offset_bytes = kLineBytes * key_lines(kv);
   tile.page_stride_bytes = kv.page_stride_bytes;
   tile.dtype = kv.dtype;
   tile.head_dim = kv.head_dim;
@@ -92,7 +126,8 @@ void attend_stretch(const KernelTable& table, const TileGrid& grid, std::size_t 
   for (std::size_t row = stretch * kAttentionTileRows; row < end; ++row) {
     const AttentionRow& from = arguments.rows[row];
     AttentionRowView& view = tile.rows[tile.n_rows++];
-    view = view_of(from);
+    view = {};
+    find_view(from, view);
     view.q = arguments.q + static_cast<std::int64_t>(row) * arguments.q_stride + first_dim;
     view.out = arguments.out + static_cast<std::int64_t>(row) * arguments.out_stride + first_dim;
     if (row + 1 < end && see_one_cache(from, arguments.rows[row + 1])) continue;
@@ -104,6 +139,7 @@ void attend_stretch(const KernelTable& table, const TileGrid& grid, std::size_t 
     table.attention(tile);
     tile.n_rows = 0;
   }
+  if (table.end_bf16_tiles != nullptr) table.end_bf16_tiles();
 }
 
 }  // namespace
@@ -125,16 +161,34 @@ void paged_attention(const float* q, std::int64_t q_stride, const PagedKv& kv, s
 
 void store_kv(const PagedKv& kv, std::int32_t page, int offset, const float* k, const float* v) {
   const KernelTable& table = kernel_table();
-  std::byte* to = static_cast<std::byte*>(kv.base) + page * kv.page_stride_bytes + offset * slot_bytes(kv);
-  for (const float* from : {k, v}) {
-    for (int head = 0; head < kv.n_kv_heads; ++head, to += head_bytes(kv), from += kv.head_dim) {
-      if (kv.dtype == Dtype::kFloat32) {
-        std::memcpy(to, from, static_cast<std::size_t>(slot_bytes(kv)));
-      } else {
-        table.to_bf16(from, kv.head_dim, reinterpret_cast<std::uint16_t*>(to));
-      }
+  for (int head = 0; head < kv.n_kv_heads; ++head, k += kv.head_dim, v += kv.head_dim) {
+    if (kv.dtype == Dtype::kFloat32) {
+      const SlotPlaces<float> to(kv, head, page, offset);
+      for (int d = 0; d < kv.head_dim; ++d) to.key(d) = k[d];
+      for (int d = 0; d < kv.head_dim; ++d) to.value(d) = v[d];
+    } else {
+      std::uint16_t rounded[2][kMaxHeadDim];
+      table.to_bf16(k, kv.head_dim, rounded[0]);
+      table.to_bf16(v, kv.head_dim, rounded[1]);
+      const SlotPlaces<std::uint16_t> to(kv, head, page, offset);
+      for (int d = 0; d < kv.head_dim; ++d) to.key(d) = rounded[0][d];
+      for (int d = 0; d < kv.head_dim; ++d) to.value(d) = rounded[1][d];
     }
   }
+}
+
+void copy_kv(const PagedKv& kv, std::int32_t from_page, int from_offset, std::int32_t to_page, int to_offset) {
+  for (int head = 0; head < kv.n_kv_heads; ++head) {
+    if (kv.dtype == Dtype::kFloat32) {
+      copy_head<float>(kv, {kv, head, from_page, from_offset}, {kv, head, to_page, to_offset});
+    } else {
+      copy_head<std::uint16_t>(kv, {kv, head, from_page, from_offset}, {kv, head, to_page, to_offset});
+    }
+  }
+}
+
+std::int64_t layer_page_bytes(const PagedKv& kv) {
+  return kv.n_kv_heads * head_bytes(kv);
 }
 
 }  // namespace slip::kernels

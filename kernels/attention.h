@@ -9,15 +9,19 @@
 
 namespace slip::kernels {
 
-// One layer's paged keys and values: for each page, k [n_kv_heads, page_tokens, head_dim] then v of the same shape.
+// One layer's paged keys and values, in the form in which products take them: lines of sixteen 32-bit words, each of one
+// float32 or of p = 2 bfloat16. A page holds for each kv head its keys, words [page_tokens / 16][head_dim / p][16 slots]
+// of p neighbouring dims, and then its values, words [head_dim / 16][page_tokens / p][16 dims] of p neighbouring slots.
+// What 16 or p does not divide is rounded up.
 struct PagedKv {
   void* base = nullptr;  // page p of this layer starts at base + p * page_stride_bytes
   std::int64_t page_stride_bytes = 0;
   Dtype dtype = Dtype::kBFloat16;  // kBFloat16 or kFloat32
   int n_kv_heads = 0;
   int head_dim = 0;
-  int page_tokens = 16;
+  int page_tokens = 32;  // those that 32 divides are read where they lie
 };
+std::int64_t layer_page_bytes(const PagedKv& kv);  // of one page of this layer
 
 // Cache slots [begin, end).
 struct SlotRange {
@@ -50,5 +54,7 @@ void paged_attention(const float* q, std::int64_t q_stride, const PagedKv& kv, s
 
 // Stores one row's k and v (float32 [n_kv_heads * head_dim] each) at a cache slot.
 void store_kv(const PagedKv& kv, std::int32_t page, int offset, const float* k, const float* v);
+// One slot's keys and values of this layer; a slot may be its own copy.
+void copy_kv(const PagedKv& kv, std::int32_t from_page, int from_offset, std::int32_t to_page, int to_offset);
 
 }  // namespace slip::kernels

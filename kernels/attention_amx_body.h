@@ -1,332 +1,450 @@
 // SPDX-License-Identifier: Apache-2.0
 // Attention over bfloat16 keys and values in AMX tiles; included by the source file of that class.
 //
-// A tile's rows × heads are queries, sixteen to a register, and lie in lanes throughout: scoresᵀ [slots, queries] =
-// keys · queriesᵀ takes the keys as the pages hold them, softmax runs down the slots without crossing lanes, and outᵀ
-// [dims, queries] += valuesᵀ · weights takes its weights as they come out, rounded to bfloat16. Only values are turned,
-// once a block. A query's arithmetic is the same whoever shares its register: where it sees nothing of a block that
-// others see, its weights are zero and add nothing.
+// A tile's rows × heads are queries, sixteen to a register, one to its row: scores [queries, slots] = queries · keysᵀ
+// and out [queries, dims] += weights · values take keys and values as the pages hold them, and a product costs as many
+// cycles as there are queries. A query's arithmetic is the same whoever shares its register: where it sees nothing of a
+// block that others see, its weights are zero and add nothing.
 #pragma once
 
 #include "kernels/activations_body.h"
-#include "kernels/attention_bf16_body.h"
+#include "kernels/attention_ranks.h"
+#include "kernels/attention_softmax_body.h"
 #include "kernels/tile_config.h"
 
 namespace slip::kernels {
 namespace {
 
+constexpr int kBlockSlots = 64;
+constexpr int kSlotGroups = kBlockSlots / kGroupSlots;
+constexpr int kStepSlots = 32;  // of values and weights, that one product sums over
+constexpr int kValueSteps = kBlockSlots / kStepSlots;
+constexpr int kDimsAtOnce = 32;  // of keys and queries, that one product sums over
 constexpr int kMostQueries = kAttentionTileRows * kAttentionTileHeads;
-constexpr int kMostRegisters = kMostQueries / kLanes;
-// Lanes of one register that see slots [begin, end) of a block.
-struct LaneRanks {
-  alignas(64) std::int32_t begin[kLanes], end[kLanes];
-};
+constexpr int kMostRegisters = kMostQueries / kRegisterRows;
+constexpr int kBlocksAhead = 2;  // that fetching is before its use
+constexpr int kFetchedLines = 8;  // at the beginning of what is fetched; the processor guesses the others
 
-struct QueryState {
-  alignas(64) float queries[kMostRegisters][kMaxHeadDim / 2][kLanes];  // pairs of bfloat16; dims rounded to kDimsAtOnce
-  alignas(64) float sums[kMostRegisters][kMaxHeadDim][kLanes];         // before the division by the total
-  Lanes most[kMostRegisters], total[kMostRegisters];
-  LaneRanks ranks[kMostRegisters];
-};
+// What a tile register holds of it: [kRegisterRows][kLanes] words.
+using Register = float[kRegisterRows][kLanes];
 
-struct KeyGroup {
+// Values of 32 slots: one register for sixteen dims.
+struct StepValues {
   const std::byte* at;
-  std::int64_t stride;
+  std::int64_t stride;  // from sixteen dims to the next
+};
+struct StagedValues {
+  StepValues steps[kValueSteps];
+  alignas(64) Register copied[kValueSteps][kMaxHeadDim / kLanes];  // that don't lie as wanted
 };
 
 struct PagedBlock {
-  alignas(64) std::uint16_t copied_keys[kBlockSlots][kMaxHeadDim];  // of slots that do not follow each other in a page
-  alignas(64) float values[kMaxHeadDim][kLanes];                    // [dim][pairs of slots]
-  KeyGroup keys[kSlotGroups];
-  BlockSlots at;
-  BlockRows rows;
-  std::int32_t end = 0;  // the rank behind the tile's last
-  KeysAhead ahead;
+  static constexpr int kSlots = kBlockSlots;
+  BlockSlots<kBlockSlots> at;
+  const std::byte* keys[kSlotGroups];
+  alignas(64) float copied_keys[kSlotGroups][kMaxHeadDim / 2][kLanes];  // that don't lie as wanted
 };
 
+// What one register of queries has in hand between its three steps over a block.
+struct RegisterWork {
+  alignas(64) Register scores[kSlotGroups];
+  alignas(64) Register weights[kValueSteps];  // pairs of bfloat16
+  std::uint64_t seen[kRegisterRows];          // slots of the block, bit by bit
+  alignas(64) float base[kLanes];  // that the weights are relative to, query by query
+  Lanes shrink;
+  const StagedValues* values;
+  int index, n_steps;
+  bool whole;  // everyone sees everything
+};
+
+struct QueryState {
+  alignas(64) Register queries[kMostRegisters][kMaxHeadDim / kDimsAtOnce];  // pairs of bfloat16
+  alignas(64) Register sums[kMostRegisters][kMaxHeadDim / kLanes];          // before the division by the total
+  Lanes most[kMostRegisters], total[kMostRegisters];
+  // A register waits for its next step while others do theirs, and so do the values of the last two blocks.
+  RegisterWork work[3];
+  StagedValues values[3];
+  int n_works = 0, n_scored = 0, n_blocks = 0;
+};
+
+SLIP_LANES int n_queries(const AttentionTile& tile) {
+  return tile.n_rows * tile.n_heads;
+}
 SLIP_LANES int n_registers(const AttentionTile& tile) {
-  return (n_queries(tile) + kLanes - 1) / kLanes;
+  return (n_queries(tile) + kRegisterRows - 1) / kRegisterRows;
+}
+SLIP_LANES int n_queries_of(const AttentionTile& tile, int index) {
+  const int n = n_queries(tile) - index * kRegisterRows;
+  return n < kRegisterRows ? n : kRegisterRows;
+}
+SLIP_LANES __mmask16 first_lanes(int n) {
+  return static_cast<__mmask16>((1U << (n < kLanes ? n : kLanes)) - 1);
+}
+SLIP_LANES std::uint64_t first_bits(int n) {
+  return n >= 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << n) - 1;
 }
 
-void take_queries(const AttentionTile& tile, int index, QueryState& state) {
-  alignas(64) std::uint16_t rounded[kLanes][kMaxHeadDim];
-  const int dims = round_to_dims_at_once(tile.head_dim);
-  for (int lane = 0; lane < kLanes; ++lane) {
-    const int query = index * kLanes + lane;
-    const int n = query < n_queries(tile) ? tile.head_dim : 0;
-    if (n > 0) to_bf16_lanes(tile.rows[query / tile.n_heads].q + query % tile.n_heads * n, n, rounded[lane]);
-    for (int d = n; d < dims; ++d) rounded[lane][d] = 0;
-  }
-  for (int d = 0; d < dims; d += kDimsAtOnce) {
-    Lanes square[kLanes];
-    for (int lane = 0; lane < kLanes; ++lane) square[lane] = load_unaligned<Lanes>(&rounded[lane][d]);
-    transpose(square);
-    for (int pair = 0; pair < kLanes; ++pair) store(state.queries[index][d / 2 + pair], square[pair]);
+void take_query(const float* from, int n, Register* to, int place) {
+  for (int d = 0; d < n; d += kDimsAtOnce) {
+    auto* row = reinterpret_cast<std::uint16_t*>(to[d / kDimsAtOnce][place]);
+    for (int half = 0; half < kDimsAtOnce; half += kLanes) {
+      const int left = n - d - half;
+      store_bf16(row + half, left >= kLanes ? load(from + d + half)
+                             : left > 0     ? load_first(from + d + half, left)
+                                            : broadcast(0));
+    }
   }
 }
 
 void begin_queries(const AttentionTile& tile, QueryState& state) {
   for (int i = 0; i < n_registers(tile); ++i) {
-    take_queries(tile, i, state);
-    state.most[i] = broadcast(-__builtin_inff());
+    for (int place = 0; place < n_queries_of(tile, i); ++place) {
+      const int query = i * kRegisterRows + place;
+      const float* from = tile.rows[query / tile.n_heads].q + query % tile.n_heads * tile.head_dim;
+      take_query(from, tile.head_dim, state.queries[i], place);
+      for (int d = 0; d < tile.head_dim; d += kLanes) store(state.sums[i][d / kLanes][place], broadcast(0));
+    }
+    state.most[i] = least_score();
     state.total[i] = broadcast(0);
-    for (int d = 0; d < round_to_lanes(tile.head_dim); ++d) store(state.sums[i][d], broadcast(0));
   }
 }
 
-// Keys are multiplied where they are, if they lie there as a register takes them.
+// A line of a group's keys; zeros for slots that are not there.
+SLIP_LANES Lanes key_words(const SlotRuns& slots, std::int64_t line) {
+  Part words{};
+  for (int run = 0; run < slots.n; ++run) {
+    const SlotRun& from = slots.runs[run];
+    const auto mask = static_cast<__mmask16>(first_lanes(from.n) << from.first);
+    words = _mm512_mask_loadu_ps(words, mask, from.keys + line * kLineBytes - from.first * kWordBytes);
+  }
+  return {words};
+}
+
+// Keys are multiplied where they are, if they lie there as a register takes them: of slots that nobody sees too, whose
+// scores will not matter.
 void find_keys(const AttentionTile& tile, PagedBlock& block) {
-  const std::int64_t slot_bytes = std::int64_t{tile.head_dim} * 2;
-  const int dims = round_to_dims_at_once(tile.head_dim);
-  for (int group = 0; group < kSlotGroups; ++group) {
-    const int first = group * kGroupSlots;
-    if (first >= block.at.n) {
-      block.keys[group] = block.keys[0];
-    } else if (block.rows.together[group] && dims == tile.head_dim) {
-      block.keys[group] = {block.rows.keys[first], slot_bytes};
+  const int n_rows = (tile.head_dim + 1) / 2;
+  for (int group = 0; group * kGroupSlots < block.at.n; ++group) {
+    const int first = group * kGroupSlots, left = block.at.n - first;
+    SlotRuns slots;
+    find_runs(tile, block.at.slots + first, left < kGroupSlots ? left : kGroupSlots, slots);
+    if (slots.together && tile.head_dim % kDimsAtOnce == 0) {
+      block.keys[group] = slots.runs[0].keys;
+      continue;
+    }
+    auto* copied = block.copied_keys[group];
+    int row = 0;
+    for (; row < n_rows; ++row) store(copied[row], key_words(slots, row));
+    for (; row % kRegisterRows != 0; ++row) store(copied[row], broadcast(0));
+    block.keys[group] = reinterpret_cast<const std::byte*>(copied[0]);
+  }
+}
+
+// Sixteen dims' words of a pair of slots.
+SLIP_LANES __m512i value_words(const SlotValues& first, const SlotValues& second, int d) {
+  const auto of = [&](const SlotValues& from) {
+    return from.words == nullptr ? __m512i{} : _mm512_loadu_si512(from.words + d / kLanes * from.stride);
+  };
+  const __m512i low = of(first), high = of(second);
+  const __m512i lower = first.place == 0 ? low : _mm512_srli_epi32(low, 16);
+  const __m512i upper = second.place == 0 ? _mm512_slli_epi32(high, 16) : high;
+  return _mm512_mask_blend_epi16(0xAAAAAAAA, lower, upper);
+}
+
+// Values of slots that nobody sees may be no number: zeros stand in their place, since no weight makes nothing of such
+// a value.
+void copy_values(const AttentionTile& tile, const BlockSlots<kBlockSlots>& at, int first, Register* to) {
+  const auto find = [&](int rank) {
+    return rank >= at.begin && rank < at.n ? values_of(tile, at.slots[rank]) : SlotValues{nullptr, 0, 0};
+  };
+  for (int row = 0; row < kRegisterRows; ++row) {
+    const SlotValues one = find(first + 2 * row), other = find(first + 2 * row + 1);
+    for (int d = 0; d < tile.head_dim; d += kLanes) {
+      _mm512_store_si512(to[d / kLanes][row], value_words(one, other, d));
+    }
+  }
+}
+
+// Of 32 slots side by side in a page, which begin a line of values, the first n, and zeros behind them.
+void copy_first_values(const AttentionTile& tile, const SlotValues& from, int n, Register* to) {
+  for (int d = 0; d < tile.head_dim; d += kLanes) {
+    const std::byte* lines = from.words + d / kLanes * from.stride;
+    for (int row = 0; row < kRegisterRows; ++row) {
+      const int left = n - 2 * row;
+      const auto some = static_cast<__mmask32>(left >= 2 ? 0xFFFFFFFF : left == 1 ? 0x55555555 : 0);
+      _mm512_store_si512(to[d / kLanes][row], _mm512_maskz_loadu_epi16(some, lines + row * kLineBytes));
+    }
+  }
+}
+
+// Values are multiplied where they are, if they lie there as a register takes them.
+void find_values(const AttentionTile& tile, const BlockSlots<kBlockSlots>& at, StagedValues& values) {
+  for (int step = 0; step * kStepSlots < at.n; ++step) {
+    const int first = step * kStepSlots, n = at.n - first < kStepSlots ? at.n - first : kStepSlots;
+    const std::int32_t slot = at.slots[first];
+    const SlotValues from = values_of(tile, slot);
+    const bool together = at.begin <= first && at.slots[first + n - 1] - slot == n - 1 && from.place == 0 &&
+                          slot % tile.page_tokens + kStepSlots <= tile.page_tokens;
+    values.steps[step] = {reinterpret_cast<const std::byte*>(values.copied[step]), sizeof(Register)};
+    if (together && n == kStepSlots) {
+      values.steps[step] = {from.words, from.stride};
+    } else if (together) {
+      copy_first_values(tile, from, n, values.copied[step]);
     } else {
-      for (int slot = first; slot < first + kGroupSlots; ++slot) {
-        std::uint16_t* to = block.copied_keys[slot];
-        __builtin_memcpy(to, block.rows.keys[slot], static_cast<std::size_t>(slot_bytes));
-        __builtin_memset(to + tile.head_dim, 0, static_cast<std::size_t>(2 * dims - slot_bytes));
-      }
-      block.keys[group] = {reinterpret_cast<const std::byte*>(block.copied_keys[first]), kMaxHeadDim * 2};
+      copy_values(tile, at, first, values.copied[step]);
     }
   }
 }
 
-// Eight dims of the block's values: quarters hold eight slots each, in which rows and columns change places.
-template <class Eight>
-SLIP_LANES void turn_eight(const std::byte* const* rows, std::int64_t offset, const Eight& eight, float (*to)[kLanes]) {
-  __m512i a[8], b[8];
-#pragma GCC unroll 8
-  for (int i = 0; i < 8; ++i) a[i] = four_rows(rows + i, 8, offset, eight);
-#pragma GCC unroll 4
-  for (int i = 0; i < 8; i += 2) {
-    b[i] = _mm512_unpacklo_epi16(a[i], a[i + 1]);
-    b[i + 1] = _mm512_unpackhi_epi16(a[i], a[i + 1]);
-  }
-#pragma GCC unroll 2
-  for (int i = 0; i < 8; i += 4) {
-    for (int j = 0; j < 2; ++j) {
-      a[i + 2 * j] = _mm512_unpacklo_epi32(b[i + j], b[i + j + 2]);
-      a[i + 2 * j + 1] = _mm512_unpackhi_epi32(b[i + j], b[i + j + 2]);
+// The pages wanted soon after the block whose first rank is `first`: behind this tile's last rank, `end`, those of the
+// next tile. They lie in places that no processor guesses, but each from its beginning on.
+SLIP_LANES void fetch_ahead(const AttentionTile& tile, std::int32_t first, std::int32_t end) {
+  if (tile.n_visible_ranges != 0) return;
+  first += kBlocksAhead * kBlockSlots;
+  const std::int32_t past = first - (end + kBlockSlots - 1) / kBlockSlots * kBlockSlots;
+  const bool is_next = past >= 0 && tile.next_pages != nullptr;
+  const std::int32_t* pages = is_next ? tile.next_pages : tile.pages;
+  const std::int32_t begin = is_next ? past : first;
+  const std::int32_t n_committed = is_next ? tile.next_committed : tile.rows[0].n_committed;
+  for (std::int32_t slot = begin; slot < begin + kBlockSlots && slot < n_committed; slot += tile.page_tokens) {
+    const std::byte* keys = tile.keys + pages[slot / tile.page_tokens] * tile.page_stride_bytes;
+    for (int line = 0; line < kFetchedLines; ++line) {
+      __builtin_prefetch(keys + line * kRegisterBytes, 0, 2);
+      __builtin_prefetch(keys + tile.values_offset_bytes + line * kRegisterBytes, 0, 2);
     }
   }
-#pragma GCC unroll 4
-  for (int i = 0; i < 4; ++i) {
-    _mm512_store_si512(to[2 * i], _mm512_unpacklo_epi64(a[i], a[i + 4]));
-    _mm512_store_si512(to[2 * i + 1], _mm512_unpackhi_epi64(a[i], a[i + 4]));
-  }
 }
 
-void turn_values(const AttentionTile& tile, PagedBlock& block) {
-  for (int d = 0; d < round_to_lanes(tile.head_dim); d += 8) {
-    for (int line = d; line < d + 8; ++line) fetch_line(tile, block.ahead, line);
-    for_eight(tile.head_dim - d,
-              [&](const auto& eight) { turn_eight(block.rows.values, 2 * d, eight, block.values + d); });
-  }
-}
-
-SLIP_LANES void score(const AttentionTile& tile, const PagedBlock& block, const float (*queries)[kLanes],
-                      float (*scores)[kLanes]) {
+SLIP_LANES void score(const AttentionTile& tile, const PagedBlock& block, const Register* queries, Register* scores) {
+  const int n_groups = (block.at.n + kGroupSlots - 1) / kGroupSlots;
   _tile_zero(0);
   _tile_zero(1);
+  _tile_zero(2);
+  _tile_zero(3);
   for (int d = 0; d < tile.head_dim; d += kDimsAtOnce) {
-    _tile_loadd(4, queries[d / 2], 64);
-    _tile_loadd(5, block.keys[0].at + 2 * d, block.keys[0].stride);
-    _tile_dpbf16ps(0, 5, 4);
-    _tile_loadd(6, block.keys[1].at + 2 * d, block.keys[1].stride);
-    _tile_dpbf16ps(1, 6, 4);
+    const auto keys = [&](int group) { return block.keys[group] + d / 2 * kLineBytes; };
+    _tile_loadd(4, queries[d / kDimsAtOnce], kRegisterBytes);
+    _tile_loadd(6, keys(0), kRegisterBytes);
+    _tile_dpbf16ps(0, 4, 6);
+    if (n_groups <= 1) continue;
+    _tile_loadd(7, keys(1), kRegisterBytes);
+    _tile_dpbf16ps(1, 4, 7);
+    if (n_groups <= 2) continue;
+    _tile_loadd(6, keys(2), kRegisterBytes);
+    _tile_dpbf16ps(2, 4, 6);
+    if (n_groups <= 3) continue;
+    _tile_loadd(7, keys(3), kRegisterBytes);
+    _tile_dpbf16ps(3, 4, 7);
   }
-  _tile_stored(0, scores[0], 64);
-  _tile_stored(1, scores[kRegisterRows], 64);
+  _tile_stored(0, scores[0], kRegisterBytes);
+  _tile_stored(1, scores[1], kRegisterBytes);
+  _tile_stored(2, scores[2], kRegisterBytes);
+  _tile_stored(3, scores[3], kRegisterBytes);
 }
 
-// Scores that a lane does not see become −∞.
-SLIP_LANES void hide(const LaneRanks& ranks, float (*scores)[kLanes]) {
-  const __m512i begin = _mm512_load_si512(ranks.begin), end = _mm512_load_si512(ranks.end);
-  for (int slot = 0; slot < kBlockSlots; ++slot) {
-    const __m512i at = _mm512_set1_epi32(slot);
-    const __mmask16 seen = _mm512_cmple_epi32_mask(begin, at) & _mm512_cmplt_epi32_mask(at, end);
-    store(scores[slot], where(seen, load(scores[slot]), broadcast(-__builtin_inff())));
-  }
+SLIP_LANES __mmask16 seen_of_group(const RegisterWork& work, int query, int group) {
+  return work.whole ? __mmask16{0xFFFF} : static_cast<__mmask16>(work.seen[query] >> (group * kGroupSlots));
 }
 
-// The greatest score of each lane.
-SLIP_LANES Lanes greatest(const float (*scores)[kLanes]) {
-  Lanes top[4] = {load(scores[0]), load(scores[1]), load(scores[2]), load(scores[3])};
-#pragma GCC unroll 32
-  for (int slot = 4; slot < kBlockSlots; ++slot) top[slot % 4] = larger(top[slot % 4], load(scores[slot]));
-  return larger(larger(top[0], top[1]), larger(top[2], top[3]));
-}
-
-// Two slots' weights, as pairs of bfloat16.
-SLIP_LANES __m512i paired(const Lanes& first, const Lanes& second) {
-  alignas(64) static constexpr std::uint16_t kInTurns[32] = {0,  16, 1,  17, 2,  18, 3,  19, 4,  20, 5,
-                                                             21, 6,  22, 7,  23, 8,  24, 9,  25, 10, 26,
-                                                             11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
-  const auto both = (__m512i)_mm512_cvtne2ps_pbh(second.part[0], first.part[0]);
-  return _mm512_permutexvar_epi16(_mm512_load_si512(kInTurns), both);
-}
-
-// The sum of sixteen along the tree of reduce(), lane by lane.
-SLIP_LANES Lanes sum_down(Lanes (&values)[kLanes]) {
-#pragma GCC unroll 4
-  for (int half = kLanes / 2; half > 0; half /= 2) {
-#pragma GCC unroll 8
-    for (int i = 0; i < half; ++i) values[i] = values[i] + values[i + half];
-  }
-  return values[0];
-}
-
-// Scores become their softmax weights; returns the factor by which what was summed before shrinks.
-SLIP_LANES Lanes weigh(const AttentionTile& tile, const LaneRanks* ranks, float (*scores)[kLanes], Lanes& most,
-                       Lanes& total, float (*weights)[kLanes]) {
-  const Lanes scale = softmax_scale(tile);
-  if (ranks != nullptr) hide(*ranks, scores);
-  const SoftmaxStep step = raise(greatest(scores), scale, most);
-  Lanes sums[kGroupSlots];
+// Each query's greatest score before scaling, in its lane.
+template <int kGroups>
+SLIP_LANES Lanes greatest_scores(const RegisterWork& work, int n) {
+  Lanes top[kRegisterRows];
 #pragma GCC unroll 16
-  for (int slot = 0; slot < kBlockSlots; slot += 2) {
-    const Lanes first = softmax_weight(load(scores[slot]), scale, step.base);
-    const Lanes second = softmax_weight(load(scores[slot + 1]), scale, step.base);
-    Lanes* sum = sums + slot % kGroupSlots;
-    sum[0] = slot < kGroupSlots ? first : sum[0] + first;
-    sum[1] = slot < kGroupSlots ? second : sum[1] + second;
-    _mm512_store_si512(weights[slot / 2], paired(first, second));
-  }
-  total = total * step.shrink + sum_down(sums);
-  return step.shrink;
-}
-
-SLIP_LANES void add_values(const AttentionTile& tile, const PagedBlock& block, const float (*weights)[kLanes],
-                           float (*sums)[kLanes]) {
-  _tile_loadd(7, weights, 64);
-  for (int d = 0; d < tile.head_dim; d += 2 * kLanes) {
-    _tile_loadd(0, sums[d], 64);
-    _tile_loadd(4, block.values[d], 64);
-    _tile_dpbf16ps(0, 4, 7);
-    _tile_stored(0, sums[d], 64);
-    if (d + kLanes >= tile.head_dim) break;
-    _tile_loadd(1, sums[d + kLanes], 64);
-    _tile_loadd(5, block.values[d + kLanes], 64);
-    _tile_dpbf16ps(1, 5, 7);
-    _tile_stored(1, sums[d + kLanes], 64);
-  }
-}
-
-template <class Sees>
-SLIP_LANES RankRange seen_ranks(const AttentionTile& tile, int row, std::int32_t first, const Sees& sees) {
-  return sees(row) ? ranks_in_block(tile.rows[row], first) : RankRange{0, 0};
-}
-
-template <class Sees>
-SLIP_LANES bool all_see_all(const AttentionTile& tile, std::int32_t first, const Sees& sees) {
-  bool all = true;
-  for (int r = 0; r < tile.n_rows; ++r) {
-    const RankRange ranks = seen_ranks(tile, r, first, sees);
-    all = all && ranks.begin == 0 && ranks.end == kBlockSlots;
-  }
-  return all;
-}
-
-// What the rows for which `sees` holds see of the block, lane by lane.
-template <class Sees>
-SLIP_LANES void find_lane_ranks(const AttentionTile& tile, std::int32_t first, const Sees& sees, QueryState& state) {
-  for (int query = 0; query < n_registers(tile) * kLanes; ++query) {
-    const int row = query / tile.n_heads;
-    const RankRange ranks = row < tile.n_rows ? seen_ranks(tile, row, first, sees) : RankRange{0, 0};
-    state.ranks[query / kLanes].begin[query % kLanes] = ranks.begin;
-    state.ranks[query / kLanes].end[query % kLanes] = ranks.end;
-  }
-}
-
-SLIP_LANES bool anyone_sees(const LaneRanks& ranks) {
-  return _mm512_cmplt_epi32_mask(_mm512_load_si512(ranks.begin), _mm512_load_si512(ranks.end)) != 0;
-}
-
-// What one register of queries has in hand between its three steps.
-struct RegisterWork {
-  alignas(64) float scores[kBlockSlots][kLanes];
-  alignas(64) float weights[kBlockSlots / 2][kLanes];
-  Lanes shrink;
-  int index;
-};
-
-void add_block(const AttentionTile& tile, const PagedBlock& block, const RegisterWork& work, QueryState& state) {
-  float(*sums)[kLanes] = state.sums[work.index];
-  if (_mm512_cmp_ps_mask(work.shrink.part[0], _mm512_set1_ps(1), _CMP_NEQ_UQ) != 0) {
-    const Lanes shrink = work.shrink;
-    const int dims = round_to_lanes(tile.head_dim);
+  for (int query = 0; query < kRegisterRows; ++query) {
+    top[query] = least_score();
+    if (query >= n) continue;
 #pragma GCC unroll 4
-    for (int d = 0; d < dims; ++d) store(sums[d], load(sums[d]) * shrink);
+    for (int group = 0; group < kGroups; ++group) {
+      const Lanes score = load(work.scores[group][query]);
+      top[query] = larger(top[query], where(seen_of_group(work, query, group), score, least_score()));
+    }
   }
-  add_values(tile, block, work.weights, sums);
+  return greatest_of_rows(top);
 }
 
-// The registers follow each other through the three steps one behind the other: the tile unit works on one while the
-// vector units weigh another, and nobody waits for what was stored just now.
+SLIP_LANES Lanes softmax_scale(const AttentionTile& tile) {
+  constexpr float kLog2E = 1.44269504F;
+  return broadcast(tile.scale * kLog2E);
+}
+// What the weights of a block are to be relative to.
+SLIP_LANES void find_base(const AttentionTile& tile, RegisterWork& work, QueryState& state) {
+  const int n = n_queries_of(tile, work.index);
+  const Lanes greatest = work.n_steps == 1 ? greatest_scores<2>(work, n) : greatest_scores<4>(work, n);
+  const SoftmaxStep step = raise(greatest, softmax_scale(tile), state.most[work.index]);
+  store(work.base, step.base);
+  work.shrink = step.shrink;
+}
+
+// Scores become their softmax weights, one product's slots after the other's.
+template <int kSteps>
+SLIP_LANES void weigh(const AttentionTile& tile, RegisterWork& work, QueryState& state) {
+  const Lanes scale = softmax_scale(tile);
+  const int n = n_queries_of(tile, work.index);
+  Lanes sums[kRegisterRows];
+#pragma GCC unroll 16
+  for (int query = 0; query < kRegisterRows; ++query) {
+    sums[query] = broadcast(0);
+    if (query >= n) continue;
+#pragma GCC unroll 2
+    for (int step = 0; step < kSteps; ++step) {
+      Lanes weights[2];
+#pragma GCC unroll 2
+      for (int half = 0; half < 2; ++half) {
+        const int group = 2 * step + half;
+        weights[half] = softmax_weight(load(work.scores[group][query]), scale, broadcast(work.base[query]));
+        weights[half] = where(seen_of_group(work, query, group), weights[half], broadcast(0));
+      }
+      const Lanes sum = weights[0] + weights[1];
+      sums[query] = step == 0 ? sum : sums[query] + sum;
+      const auto both = (__m512i)_mm512_cvtne2ps_pbh(weights[1].part[0], weights[0].part[0]);
+      _mm512_store_si512(work.weights[step][query], both);
+    }
+  }
+  state.total[work.index] = state.total[work.index] * work.shrink + sum_rows(sums);
+}
+
+SLIP_LANES void shrink_sums(const AttentionTile& tile, const RegisterWork& work, Register* sums) {
+  alignas(64) float shrink[kLanes];
+  store(shrink, work.shrink);
+  for (int query = 0; query < n_queries_of(tile, work.index); ++query) {
+    for (int d = 0; d < tile.head_dim; d += kLanes) {
+      float* at = sums[d / kLanes][query];
+      store(at, load(at) * broadcast(shrink[query]));
+    }
+  }
+}
+
+// One step's weights, in register 4, times up to 64 dims' values, in 6 and 7 in turn.
+SLIP_LANES void add_step(const Register& weights, const std::byte* values, std::int64_t stride, int n_sums) {
+  _tile_loadd(4, weights, kRegisterBytes);
+  _tile_loadd(6, values, kRegisterBytes);
+  _tile_dpbf16ps(0, 4, 6);
+  if (n_sums <= 1) return;
+  _tile_loadd(7, values + stride, kRegisterBytes);
+  _tile_dpbf16ps(1, 4, 7);
+  if (n_sums <= 2) return;
+  _tile_loadd(6, values + 2 * stride, kRegisterBytes);
+  _tile_dpbf16ps(2, 4, 6);
+  if (n_sums <= 3) return;
+  _tile_loadd(7, values + 3 * stride, kRegisterBytes);
+  _tile_dpbf16ps(3, 4, 7);
+}
+
+SLIP_LANES void add_values(const AttentionTile& tile, const RegisterWork& work, QueryState& state) {
+  Register* sums = state.sums[work.index];
+  if (_mm512_cmp_ps_mask(work.shrink.part[0], _mm512_set1_ps(1), _CMP_NEQ_UQ) != 0) shrink_sums(tile, work, sums);
+  const int n_sums = (tile.head_dim + kLanes - 1) / kLanes;
+  for (int first = 0; first < n_sums; first += 4) {
+    const int n = n_sums - first;
+    _tile_loadd(0, sums[first], kRegisterBytes);
+    if (n > 1) _tile_loadd(1, sums[first + 1], kRegisterBytes);
+    if (n > 2) _tile_loadd(2, sums[first + 2], kRegisterBytes);
+    if (n > 3) _tile_loadd(3, sums[first + 3], kRegisterBytes);
+    for (int step = 0; step < work.n_steps; ++step) {
+      const StepValues& values = work.values->steps[step];
+      add_step(work.weights[step], values.at + first * values.stride, values.stride, n);
+    }
+    _tile_stored(0, sums[first], kRegisterBytes);
+    if (n > 1) _tile_stored(1, sums[first + 1], kRegisterBytes);
+    if (n > 2) _tile_stored(2, sums[first + 2], kRegisterBytes);
+    if (n > 3) _tile_stored(3, sums[first + 3], kRegisterBytes);
+  }
+}
+
+// What each row sees of a block, slot by slot.
+struct RowsSeen {
+  std::uint64_t rows[kAttentionTileRows];
+  bool whole;  // everyone sees everything
+};
+template <class Sees>
+SLIP_LANES RowsSeen rows_seen(const AttentionTile& tile, std::int32_t first, const Sees& sees) {
+  RowsSeen seen;
+  std::uint64_t all = ~std::uint64_t{0};
+  for (int row = 0; row < tile.n_rows; ++row) {
+    const RankRange ranks = sees(row) ? ranks_in_block<kBlockSlots>(tile.rows[row], first) : RankRange{0, 0};
+    seen.rows[row] = is_empty(ranks) ? 0 : first_bits(ranks.end) & ~first_bits(ranks.begin);
+    all &= seen.rows[row];
+  }
+  seen.whole = ~all == 0;
+  return seen;
+}
+
+// False when none of the register's queries sees anything.
+SLIP_LANES bool take_seen(const AttentionTile& tile, const RowsSeen& seen, RegisterWork& work) {
+  work.whole = seen.whole;
+  if (seen.whole) return true;
+  std::uint64_t any = 0;
+  for (int place = 0; place < n_queries_of(tile, work.index); ++place) {
+    work.seen[place] = seen.rows[(work.index * kRegisterRows + place) / tile.n_heads];
+    any |= work.seen[place];
+  }
+  return any != 0;
+}
+
+// The registers follow each other through the three steps one behind the other, from block to block: the tile unit
+// works on one while the vector units weigh another, and nobody waits for what was stored just now. The base of the one
+// to be weighed takes long to find and little work, and is found while the tile unit is at the other two.
+void advance(const AttentionTile& tile, const PagedBlock* block, QueryState& state) {
+  const int n = state.n_works++;
+  RegisterWork& weighed = state.work[(n + 2) % 3];
+  const bool is_to_weigh = n >= 1 && n <= state.n_scored;
+  if (is_to_weigh) find_base(tile, weighed, state);
+  if (block != nullptr) {
+    RegisterWork& scored = state.work[n % 3];
+    score(tile, *block, state.queries[scored.index], scored.scores);
+    ++state.n_scored;
+  }
+  if (n >= 2) add_values(tile, state.work[(n + 1) % 3], state);
+  if (is_to_weigh) weighed.n_steps == 1 ? weigh<1>(tile, weighed, state) : weigh<2>(tile, weighed, state);
+}
+
 template <class Sees>
 void attend_block(const AttentionTile& tile, std::int32_t first, const Sees& sees, PagedBlock& block,
                   QueryState& state) {
-  block.ahead = find_ahead(tile, first, block.end);
-  find_rows(tile, block.at, block.rows);
+  fetch_ahead(tile, first, ranks_of<kBlockSlots>(tile).end);
+  StagedValues& values = state.values[state.n_blocks++ % 3];
   find_keys(tile, block);
-  turn_values(tile, block);
-  const bool whole = all_see_all(tile, first, sees);
-  if (!whole) find_lane_ranks(tile, first, sees, state);
-  RegisterWork work[3];
-  int n = 0;
-  const auto weigh_one = [&](int turn) {
-    RegisterWork& at = work[turn % 3];
-    at.shrink = weigh(tile, whole ? nullptr : &state.ranks[at.index], at.scores, state.most[at.index],
-                      state.total[at.index], at.weights);
-  };
+  find_values(tile, block.at, values);
+  const RowsSeen seen = rows_seen(tile, first, sees);
   for (int i = 0; i < n_registers(tile); ++i) {
-    if (!whole && !anyone_sees(state.ranks[i])) continue;
-    work[n % 3].index = i;
-    score(tile, block, state.queries[i], work[n % 3].scores);
-    if (n >= 1) weigh_one(n - 1);
-    if (n >= 2) add_block(tile, block, work[(n - 2) % 3], state);
-    ++n;
+    RegisterWork& work = state.work[state.n_works % 3];
+    work.index = i;
+    if (!take_seen(tile, seen, work)) continue;
+    work.values = &values;
+    work.n_steps = (block.at.n + kStepSlots - 1) / kStepSlots;
+    advance(tile, &block, state);
   }
-  if (n >= 1) weigh_one(n - 1);
-  if (n >= 2) add_block(tile, block, work[(n - 2) % 3], state);
-  if (n >= 1) add_block(tile, block, work[(n - 1) % 3], state);
 }
 
-void write_queries(const AttentionTile& tile, int index, const QueryState& state) {
-  for (int d = 0; d < tile.head_dim; d += kLanes) {
-    Lanes square[kLanes];
-    // Adding zero makes +0 of −0, which a block that adds nothing might do or not.
-    for (int j = 0; j < kLanes; ++j) square[j] = load(state.sums[index][d + j]) / state.total[index] + broadcast(0);
-    transpose(square);
-    for (int lane = 0; lane < kLanes; ++lane) {
-      const int query = index * kLanes + lane;
-      if (query >= n_queries(tile)) break;
-      float* to = tile.rows[query / tile.n_heads].out + query % tile.n_heads * tile.head_dim + d;
+void write_queries(const AttentionTile& tile, const QueryState& state) {
+  for (int query = 0; query < n_queries(tile); ++query) {
+    const int index = query / kRegisterRows, place = query % kRegisterRows;
+    float* to = tile.rows[query / tile.n_heads].out + query % tile.n_heads * tile.head_dim;
+    const Lanes total = broadcast(state.total[index].part[0][place]);
+    for (int d = 0; d < tile.head_dim; d += kLanes) {
+      // Adding zero makes +0 of −0, which a block that adds nothing might do or not.
+      const Lanes mean = load(state.sums[index][d / kLanes][place]) / total + broadcast(0);
       if (tile.head_dim - d >= kLanes) {
-        store(to, square[lane]);
+        store(to + d, mean);
       } else {
-        store_first(to, square[lane], tile.head_dim - d);
+        store_first(to + d, mean, tile.head_dim - d);
       }
     }
   }
 }
 
+// Scores, then sums, in registers 0 to 3; queries, then weights, in 4; keys or values in 6 and 7.
 void amx_attention_tile(const AttentionTile& tile) {
   const FlushDenormals flush;
   PagedBlock block;
-  block.end = ranks_of(tile).end;
   QueryState state;
   begin_queries(tile, state);
-  TileConfig config;
-  for (int i = 0; i < 8; ++i) config.set(i, kRegisterRows);
-  use(config);
+  configure(n_registers(tile) > 1 ? kRegisterRows : n_queries(tile));
   attend_blocks(tile, block, state);
-  _tile_release();
-  for (int i = 0; i < n_registers(tile); ++i) write_queries(tile, i, state);
+  advance(tile, nullptr, state);
+  advance(tile, nullptr, state);
+  write_queries(tile, state);
 }
 
 }  // namespace

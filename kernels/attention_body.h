@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Attention of one tile in 16-lane arithmetic; included by one source file an instruction class.
 //
-// Keys are taken in blocks of kBlockSlots visible ranks. A block's keys are turned once so that lanes are slots, its
-// values widened once, and all rows and heads of the tile that see the same slots use them; softmax runs online over
-// the blocks (Milakov and Gimelshein, 2018). A row's arithmetic is the same whoever shares its tile: scores accumulate
+// A block's keys, whose lanes are slots as the pages hold them, and its values are widened once, and all rows and heads
+// of the tile that see the same slots use them; softmax runs online over the blocks (Milakov and Gimelshein, 2018). A row's arithmetic is the same whoever shares its tile: scores accumulate
 // over the dimensions in order, outputs over the slots in order.
 #pragma once
 
@@ -12,14 +11,16 @@
 namespace slip::kernels {
 namespace {
 
-constexpr int kGroups = kBlockSlots / kLanes;
+constexpr int kBlockSlots = 32;
+constexpr int kGroups = kBlockSlots / kGroupSlots;
 constexpr int kHeadsInFlight = kParts == 1 ? 4 : 2;  // accumulators that fit the register file
 constexpr int kDimsInFlight = kParts == 1 ? 4 : 2;   // in units of 16
 
 struct KeyValueBlock {
+  static constexpr int kSlots = kBlockSlots;
   alignas(64) float keys[kGroups][kMaxHeadDim][kLanes];
   alignas(64) float values[kBlockSlots * kMaxHeadDim];  // [kBlockSlots][head_dim rounded up to lanes]
-  BlockSlots at;
+  BlockSlots<kBlockSlots> at;
 };
 
 struct RowState {
@@ -37,61 +38,49 @@ SLIP_LANES float* sums_of(const AttentionTile& tile, TileState& state, int row, 
   return state.sums + (row * tile.n_heads + head) * round_to_lanes(tile.head_dim);
 }
 
-// 64 bytes of a slot's key from byte `at` on; zero beyond its end.
-SLIP_LANES Lanes key_bytes(const std::byte* key, std::int64_t at, std::int64_t end) {
-  if (at + 64 <= end) return load_unaligned<Lanes>(key + at);
-  Lanes out = broadcast(0);
-  __builtin_memcpy(&out, key + at, static_cast<std::size_t>(end - at));
-  return out;
-}
-
-void turn_keys(const AttentionTile& tile, int group, const std::byte* const* keys, int n, KeyValueBlock& block) {
-  const bool halves = tile.dtype == Dtype::kBFloat16;
-  const std::int64_t bytes = tile.head_dim * (halves ? 2 : 4);
-  for (std::int64_t at = 0; at < bytes; at += 64) {
-    Lanes square[kLanes];
-    const int n_here = n < kLanes ? n : kLanes;
-    for (int i = 0; i < n_here; ++i) square[i] = key_bytes(keys[i], at, bytes);
-    for (int i = n_here; i < kLanes; ++i) square[i] = broadcast(0);
-    transpose(square);
-    float(*to)[kLanes] = block.keys[group] + at / (halves ? 2 : 4);
-    for (int i = 0; i < kLanes; ++i) {
-      if (halves) {
-        store(to[2 * i], first_of_pairs(square[i]));
-        store(to[2 * i + 1], second_of_pairs(square[i]));
-      } else {
-        store(to[i], square[i]);
-      }
-    }
+// One line of a group's keys; of slots that are not there, anything.
+SLIP_LANES Lanes key_words(const SlotRuns& slots, std::int64_t line) {
+  if (slots.together) return load_unaligned<Lanes>(slots.runs[0].keys + line * kLineBytes);
+  alignas(64) std::byte words[kLineBytes] = {};
+  for (int run = 0; run < slots.n; ++run) {
+    const SlotRun& from = slots.runs[run];
+    __builtin_memcpy(words + from.first * kWordBytes, from.keys + line * kLineBytes,
+                     static_cast<std::size_t>(from.n * kWordBytes));
   }
+  return load_unaligned<Lanes>(words);
 }
 
-void widen_value(const AttentionTile& tile, const std::byte* value, float* to) {
-  int d = 0;
+void widen_keys(const AttentionTile& tile, const SlotRuns& slots, float (*to)[kLanes]) {
   if (tile.dtype == Dtype::kFloat32) {
-    const auto* from = reinterpret_cast<const float*>(value);
-    for (; d + kLanes <= tile.head_dim; d += kLanes) store(to + d, load(from + d));
-    if (d < tile.head_dim) store(to + d, load_first(from + d, tile.head_dim - d));
+    for (int d = 0; d < tile.head_dim; ++d) store(to[d], key_words(slots, d));
     return;
   }
-  const auto* from = reinterpret_cast<const std::uint16_t*>(value);
-  for (; d + kLanes <= tile.head_dim; d += kLanes) store(to + d, load_bf16(from + d));
-  if (d == tile.head_dim) return;
-  std::uint16_t last[kLanes] = {};
-  __builtin_memcpy(last, from + d, static_cast<std::size_t>(tile.head_dim - d) * 2);
-  store(to + d, load_bf16(last));
+  for (int d = 0; d < tile.head_dim; d += 2) {
+    const Lanes pairs = key_words(slots, d / 2);
+    store(to[d], first_of_pairs(pairs));
+    if (d + 1 < tile.head_dim) store(to[d + 1], second_of_pairs(pairs));
+  }
+}
+
+void widen_values(const AttentionTile& tile, const SlotValues& from, float* to) {
+  for (int d = 0; d < tile.head_dim; d += kLanes) {
+    const Lanes words = load_unaligned<Lanes>(from.words + d / kLanes * from.stride);
+    store(to + d, tile.dtype == Dtype::kFloat32 ? words
+                  : from.place == 0             ? first_of_pairs(words)
+                                                : second_of_pairs(words));
+  }
 }
 
 // Brings the block's slots into the form the rows work on.
 void stage(const AttentionTile& tile, KeyValueBlock& block) {
-  const std::int64_t slot_bytes = tile.head_dim * (tile.dtype == Dtype::kBFloat16 ? 2 : 4);
-  const std::byte* keys[kBlockSlots];
   for (int i = 0; i < block.at.n; ++i) {
-    keys[i] = slot_address(tile, block.at.slots[i], slot_bytes);
-    widen_value(tile, keys[i] + tile.values_offset_bytes, block.values + i * round_to_lanes(tile.head_dim));
+    widen_values(tile, values_of(tile, block.at.slots[i]), block.values + i * round_to_lanes(tile.head_dim));
   }
-  for (int group = 0; group * kLanes < block.at.n; ++group) {
-    turn_keys(tile, group, keys + group * kLanes, block.at.n - group * kLanes, block);
+  for (int first = 0; first < block.at.n; first += kGroupSlots) {
+    const int n = block.at.n - first < kGroupSlots ? block.at.n - first : kGroupSlots;
+    SlotRuns slots;
+    find_runs(tile, block.at.slots + first, n, slots);
+    widen_keys(tile, slots, block.keys[first / kGroupSlots]);
   }
 }
 
@@ -205,7 +194,7 @@ void attend_block(const AttentionTile& tile, std::int32_t first, const Sees& see
                   TileState& state) {
   stage(tile, block);
   for (int r = 0; r < tile.n_rows; ++r) {
-    const RankRange ranks = ranks_in_block(tile.rows[r], first);
+    const RankRange ranks = ranks_in_block<kBlockSlots>(tile.rows[r], first);
     if (!is_empty(ranks) && sees(r)) attend_row(tile, block, r, ranks, state);
   }
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which slots a block of visible ranks holds, for whole tiles of rows; included by the source files that attend.
+// Which slots a block of visible ranks holds, for whole tiles of rows, and where they lie; included by the source files
+// that attend. Keys are taken in blocks of kSlots visible ranks, counted from a row's first visible slot.
 #pragma once
 
 #include "kernels/kernel_table.h"
@@ -7,9 +8,6 @@
 
 namespace slip::kernels {
 namespace {
-
-// Keys are taken in blocks of so many visible ranks, counted from a row's first visible slot.
-constexpr int kBlockSlots = 32;
 
 // Ranks of a block, counted from its first.
 struct RankRange {
@@ -29,8 +27,9 @@ struct AncestorCursor {
 };
 
 // The slots of a block, by rank; somebody sees each of [begin, n), unless windows leave some out between.
+template <int kSlots>
 struct BlockSlots {
-  std::int32_t slots[kBlockSlots];
+  std::int32_t slots[kSlots];
   int begin = 0, n = 0;
 };
 
@@ -40,16 +39,18 @@ struct TileRanks {
 };
 
 // Empty (begin >= end) when the row sees nothing of the block that begins at rank `first`.
+template <int kSlots>
 SLIP_LANES RankRange ranks_in_block(const AttentionRowView& row, std::int32_t first) {
   const std::int32_t begin = row.first_visible - first, end = row.n_visible - first;
-  return {begin > 0 ? begin : 0, end < kBlockSlots ? end : kBlockSlots};
+  return {begin > 0 ? begin : 0, end < kSlots ? end : kSlots};
 }
 SLIP_LANES bool is_empty(RankRange ranks) {
   return ranks.begin >= ranks.end;
 }
 // The row's visible slots of this block are those that a chain would see.
+template <int kSlots>
 SLIP_LANES bool is_plain(const AttentionRowView& row, std::int32_t first) {
-  return first + ranks_in_block(row, first).end <= row.n_plain;
+  return first + ranks_in_block<kSlots>(row, first).end <= row.n_plain;
 }
 
 // The slot of a rank < n_listed; ranks asked of one cursor ascend.
@@ -77,27 +78,29 @@ SLIP_LANES std::int32_t take_bit(const AttentionRowView& row, AncestorCursor& at
 
 // The slots of the block that begins at rank `first` for the rows to which it is plain; n = 0 when there is none.
 // `block_begin` stands at `first`.
+template <int kSlots>
 SLIP_LANES void find_plain_slots(const AttentionTile& tile, std::int32_t first, RangeCursor block_begin,
-                                 BlockSlots& block) {
-  block.begin = kBlockSlots;
+                                 BlockSlots<kSlots>& block) {
+  block.begin = kSlots;
   block.n = 0;
   for (int r = 0; r < tile.n_rows; ++r) {
-    const RankRange ranks = ranks_in_block(tile.rows[r], first);
-    if (is_empty(ranks) || !is_plain(tile.rows[r], first)) continue;
+    const RankRange ranks = ranks_in_block<kSlots>(tile.rows[r], first);
+    if (is_empty(ranks) || !is_plain<kSlots>(tile.rows[r], first)) continue;
     block.begin = ranks.begin < block.begin ? ranks.begin : block.begin;
     block.n = ranks.end > block.n ? ranks.end : block.n;
   }
   if (tile.n_visible_ranges == 0) {
-    for (int i = 0; i < kBlockSlots; ++i) block.slots[i] = first + i;
+    for (int i = 0; i < kSlots; ++i) block.slots[i] = first + i;
   } else {
     for (int i = 0; i < block.n; ++i) block.slots[i] = plain_slot(tile, first + i, block_begin);
   }
 }
 
 // Of a tree row's block with gaps: those of its ancestors' set bits, in order.
+template <int kSlots>
 SLIP_LANES void find_gapped_slots(const AttentionTile& tile, std::int32_t first, const AttentionRowView& row,
-                                  RangeCursor block_begin, AncestorCursor& at, BlockSlots& block) {
-  const RankRange ranks = ranks_in_block(row, first);
+                                  RangeCursor block_begin, AncestorCursor& at, BlockSlots<kSlots>& block) {
+  const RankRange ranks = ranks_in_block<kSlots>(row, first);
   block.begin = ranks.begin;
   block.n = ranks.end;
   // Ranks of blocks that were plain, or before the window, have not been looked up.
@@ -108,22 +111,67 @@ SLIP_LANES void find_gapped_slots(const AttentionTile& tile, std::int32_t first,
   }
 }
 
+template <int kSlots>
 SLIP_LANES TileRanks ranks_of(const AttentionTile& tile) {
   TileRanks all{tile.rows[0].first_visible, 0};
   for (int r = 0; r < tile.n_rows; ++r) {
     all.begin = tile.rows[r].first_visible < all.begin ? tile.rows[r].first_visible : all.begin;
     all.end = tile.rows[r].n_visible > all.end ? tile.rows[r].n_visible : all.end;
   }
-  all.begin = all.begin / kBlockSlots * kBlockSlots;
+  all.begin = all.begin / kSlots * kSlots;
   return all;
 }
 
-SLIP_LANES const std::byte* slot_address(const AttentionTile& tile, const std::int32_t* pages, std::int32_t slot,
-                                         std::int64_t slot_bytes) {
-  return tile.keys + pages[slot / tile.page_tokens] * tile.page_stride_bytes + slot % tile.page_tokens * slot_bytes;
+constexpr std::int64_t kWordBytes = 4;
+constexpr std::int64_t kLineBytes = kWordBytes * kLanes;
+constexpr int kGroupSlots = kLanes;  // whose keys are multiplied at once
+
+SLIP_LANES const std::byte* page_of(const AttentionTile& tile, std::int32_t slot) {
+  return tile.keys + tile.pages[slot / tile.page_tokens] * tile.page_stride_bytes;
 }
-SLIP_LANES const std::byte* slot_address(const AttentionTile& tile, std::int32_t slot, std::int64_t slot_bytes) {
-  return slot_address(tile, tile.pages, slot, slot_bytes);
+SLIP_LANES int values_a_word(const AttentionTile& tile) {
+  return tile.dtype == Dtype::kBFloat16 ? 2 : 1;
+}
+
+// Slots of a group, from its `first` on, whose keys lie side by side in lines.
+struct SlotRun {
+  const std::byte* keys;  // of the first
+  int first, n;
+};
+struct SlotRuns {
+  SlotRun runs[kGroupSlots];
+  int n = 0;
+  bool together = false;  // one run, from a line's beginning on
+};
+
+SLIP_LANES void find_runs(const AttentionTile& tile, const std::int32_t* slots, int n_slots, SlotRuns& found) {
+  const int places = values_a_word(tile);
+  const std::int64_t group_bytes = (tile.head_dim + places - 1) / places * kLineBytes;
+  found.n = 0;
+  for (int i = 0; i < n_slots;) {
+    const std::int32_t in_page = slots[i] % tile.page_tokens, in_group = in_page % kGroupSlots;
+    const int in_both = tile.page_tokens - in_page < kGroupSlots - in_group ? tile.page_tokens - in_page
+                                                                            : kGroupSlots - in_group;
+    const int most = in_both < n_slots - i ? in_both : n_slots - i;
+    int n = most;  // slots ascend: mostly all of them follow each other
+    while (slots[i + n - 1] - slots[i] != n - 1) --n;
+    const std::byte* group = page_of(tile, slots[i]) + in_page / kGroupSlots * group_bytes;
+    found.runs[found.n++] = {group + in_group * kWordBytes, i, n};
+    i += n;
+  }
+  found.together = found.n == 1 && slots[0] % tile.page_tokens % kGroupSlots == 0;
+}
+
+// Where one slot's values are: one place in each word, sixteen dims a line.
+struct SlotValues {
+  const std::byte* words;
+  std::int64_t stride;  // from sixteen dims to the next
+  int place;
+};
+SLIP_LANES SlotValues values_of(const AttentionTile& tile, std::int32_t slot) {
+  const int places = values_a_word(tile), offset = slot % tile.page_tokens;
+  return {page_of(tile, slot) + tile.values_offset_bytes + offset / places * kLineBytes,
+          (tile.page_tokens + places - 1) / places * kLineBytes, offset % places};
 }
 
 SLIP_LANES int round_to_lanes(int n) {
@@ -137,14 +185,15 @@ void attend_blocks(const AttentionTile& tile, Block& block, State& state) {
   RangeCursor block_begin;
   AncestorCursor ancestors[kAttentionTileRows];
   for (int r = 0; r < tile.n_rows; ++r) ancestors[r] = {0, tile.rows[r].n_listed};
-  const TileRanks ranks = ranks_of(tile);
-  for (std::int32_t first = ranks.begin; first < ranks.end; first += kBlockSlots) {
+  constexpr int kSlots = Block::kSlots;
+  const TileRanks ranks = ranks_of<kSlots>(tile);
+  for (std::int32_t first = ranks.begin; first < ranks.end; first += kSlots) {
     if (first < tile.rows[0].n_listed) listed_slot(tile, first, block_begin);
-    const auto is_plain_to = [&](int r) { return is_plain(tile.rows[r], first); };
+    const auto is_plain_to = [&](int r) { return is_plain<kSlots>(tile.rows[r], first); };
     find_plain_slots(tile, first, block_begin, block.at);
     if (block.at.n > 0) attend_block(tile, first, is_plain_to, block, state);
     for (int r = 0; r < tile.n_rows; ++r) {
-      if (is_empty(ranks_in_block(tile.rows[r], first)) || is_plain_to(r)) continue;
+      if (is_empty(ranks_in_block<kSlots>(tile.rows[r], first)) || is_plain_to(r)) continue;
       find_gapped_slots(tile, first, tile.rows[r], block_begin, ancestors[r], block.at);
       attend_block(
           tile, first, [&](int other) { return other == r; }, block, state);

@@ -20,7 +20,7 @@ namespace {
 KernelTable avx512_with(const KernelTable& bf16) {
   KernelTable table = avx512_kernels;
   table.matmul_bf16 = bf16.matmul_bf16;
-  table.end_matmul_bf16 = bf16.end_matmul_bf16;
+  table.end_bf16_tiles = bf16.end_bf16_tiles;
   table.bf16_tile_rows = bf16.bf16_tile_rows;
   table.bf16_stretch = bf16.bf16_stretch;
   table.bf16_task_rows = bf16.bf16_task_rows;

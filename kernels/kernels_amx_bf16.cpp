@@ -9,20 +9,18 @@
 #include "kernels/activations.h"
 #include "kernels/activations_body.h"
 #include "kernels/attention_amx_body.h"
-#include "kernels/attention_narrow_body.h"
 #include "kernels/tile_config.h"
 
 namespace slip::kernels {
 namespace {
 
 constexpr int kTileRows = 2 * kRegisterRows;  // rows that share a pass over the weights
-constexpr int kBlockSteps = 16;               // steps of depth that a tile register of weights holds
+constexpr int kBlockSteps = kRegisterRows;    // steps of depth that a tile register of weights holds
 static_assert(2 * kBlockSteps == Activations::kBlockValues);
 constexpr std::int64_t kWeightStride = kPanelColumns * 4;  // bytes between two steps of depth
 constexpr std::int64_t kBlockWeights = kBlockSteps * kWeightStride;
 constexpr std::int64_t kPairBytes = 4;
 constexpr std::int64_t kSumsStride = kPanelColumns * sizeof(float);
-constexpr std::int64_t kLineBytes = 64;
 
 // One block of depth: activations [n_rows][64 bytes] and weights [kBlockSteps][kPanelColumns pairs].
 struct Block {
@@ -85,29 +83,6 @@ SLIP_LANES void multiply_narrow(const Block& block, Fetching& fetching) {
   bring_quarter_near(block, 3);
   _tile_loadd(6, block.weight + 192, kWeightStride);
   _tile_dpbf16ps(3, 4, 6);
-}
-
-// The rows that this thread's registers are set for; 0: for none. Setting them takes as long as some twenty products.
-thread_local int configured_rows = 0;
-
-// Sums of up to 16 rows in registers 0 to 3, activations in 4, weights in 5 to 7; of more rows sums in 0 to 3, the
-// lower rows' in 2 and 3, activations in 4 and 5, weights in 6 and 7.
-void configure(int n_rows) {
-  if (n_rows == configured_rows) return;
-  const bool is_wide = n_rows > kRegisterRows;
-  TileConfig config;
-  for (const int i : {0, 1, 4}) config.set(i, is_wide ? kRegisterRows : n_rows);
-  for (const int i : {2, 3}) config.set(i, is_wide ? n_rows - kRegisterRows : n_rows);
-  config.set(5, is_wide ? n_rows - kRegisterRows : kBlockSteps);
-  for (const int i : {6, 7}) config.set(i, kBlockSteps);
-  use(config);
-  configured_rows = n_rows;
-}
-
-// LibTorch sets registers of its own on the threads it shares with us: none stay set between products.
-void end_tiles() {
-  _tile_release();
-  configured_rows = 0;
 }
 
 // Up to 16 rows against the panel's four times sixteen columns, weights in registers 5 and 6 in turn.
@@ -203,13 +178,13 @@ void blocked_rows(const Bf16Rows& rows) {
 
 void attention(const AttentionTile& tile) {
   if (tile.dtype != Dtype::kBFloat16) return avx512_kernels.attention(tile);
-  n_queries(tile) <= kNarrowQueries ? narrow_attention_tile(tile) : amx_attention_tile(tile);
+  amx_attention_tile(tile);
 }
 
 }  // namespace
 
 const KernelTable amx_bf16_kernels = {.matmul_bf16 = amx_tile,
-                                      .end_matmul_bf16 = end_tiles,
+                                      .end_bf16_tiles = end_tiles,
                                       .bf16_tile_rows = kTileRows,
                                       .bf16_stretch = 512,
                                       .bf16_task_rows = kMostTaskRows,

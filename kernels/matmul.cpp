@@ -38,7 +38,7 @@ struct Multiplication {
     const KernelTable& table = x.table();
     const bool is_bf16 = weight.compute_dtype() == Dtype::kBFloat16;
     tile = is_bf16 ? table.matmul_bf16 : table.matmul_f32;
-    end_tiles = is_bf16 ? table.end_matmul_bf16 : nullptr;
+    end_tiles = is_bf16 ? table.end_bf16_tiles : nullptr;
     tile_rows = is_bf16 ? table.bf16_tile_rows : table.f32_tile_rows;
     stretch = is_bf16 ? table.bf16_stretch : table.f32_stretch;
     task_rows = is_bf16 ? table.bf16_task_rows : table.f32_task_rows;

@@ -3,7 +3,6 @@
 
 #include <sys/mman.h>
 
-#include <cstring>
 #include <string>
 #include <utility>
 
@@ -13,12 +12,13 @@
 namespace slip {
 namespace {
 
-std::size_t layer_bytes(const ModelConfig& config, Dtype dtype) {
-  const CheckedSize bytes = CheckedSize(2) * CheckedSize::from_signed(config.n_kv_heads) *
-                            CheckedSize(PagePool::kPageTokens) * CheckedSize::from_signed(config.head_dim) *
-                            CheckedSize(dtype_bytes(dtype));
-  SLIP_CHECK(bytes.valid(), "a configuration that was not checked");
-  return bytes.value_or_max();
+kernels::PagedKv shape_of(const ModelConfig& config, Dtype dtype) {
+  kernels::PagedKv kv;
+  kv.dtype = dtype;
+  kv.n_kv_heads = config.n_kv_heads;
+  kv.head_dim = config.head_dim;
+  kv.page_tokens = PagePool::kPageTokens;
+  return kv;
 }
 
 std::int32_t pages_for(std::int32_t n_slots) {
@@ -46,9 +46,12 @@ class HostPages final : public PageMemory {
   ~HostPages() override { ::munmap(data_, bytes_); }
 
   std::byte* data() const override { return data_; }
-  void copy_blocks(std::byte* to, const std::byte* from, std::size_t bytes, std::size_t stride,
-                   std::size_t count) override {
-    for (std::size_t i = 0; i < count; ++i) std::memmove(to + i * stride, from + i * stride, bytes);
+  void copy_slot(const kernels::PagedKv& first, int n_layers, PageSlot from, PageSlot to) override {
+    kernels::PagedKv kv = first;
+    for (int layer = 0; layer < n_layers; ++layer) {
+      kernels::copy_kv(kv, from.page, from.offset, to.page, to.offset);
+      kv.base = static_cast<std::byte*>(kv.base) + kernels::layer_page_bytes(kv);
+    }
   }
 
  private:
@@ -65,7 +68,10 @@ std::unique_ptr<PageMemory> host_pages(const ModelConfig& config, Dtype dtype, s
 }  // namespace
 
 std::size_t PagePool::page_bytes(const ModelConfig& config, Dtype dtype) {
-  return layer_bytes(config, dtype) * static_cast<std::size_t>(config.n_layers);
+  const CheckedSize bytes = CheckedSize::from_signed(kernels::layer_page_bytes(shape_of(config, dtype))) *
+                            CheckedSize::from_signed(config.n_layers);
+  SLIP_CHECK(bytes.valid(), "a configuration that was not checked");
+  return bytes.value_or_max();
 }
 
 PagePool::PagePool(const ModelConfig& config, Dtype dtype, std::int32_t n_pages)
@@ -98,26 +104,14 @@ void PagePool::release(std::int32_t page) {
 }
 
 kernels::PagedKv PagePool::layer(int index) const {
-  kernels::PagedKv kv;
-  kv.base = memory_->data() + layer_bytes(config_, dtype_) * static_cast<std::size_t>(index);
+  kernels::PagedKv kv = shape_of(config_, dtype_);
+  kv.base = memory_->data() + kernels::layer_page_bytes(kv) * index;
   kv.page_stride_bytes = static_cast<std::int64_t>(page_bytes(config_, dtype_));
-  kv.dtype = dtype_;
-  kv.n_kv_heads = config_.n_kv_heads;
-  kv.head_dim = config_.head_dim;
-  kv.page_tokens = kPageTokens;
   return kv;
 }
 
 void PagePool::copy_slot(std::int32_t from_page, int from_offset, std::int32_t to_page, int to_offset) {
-  const std::size_t slot_bytes = static_cast<std::size_t>(config_.head_dim) * dtype_bytes(dtype_);
-  const std::size_t stride = page_bytes(config_, dtype_);
-  const std::byte* from = memory_->data() + stride * static_cast<std::size_t>(from_page) +
-                          slot_bytes * static_cast<std::size_t>(from_offset);
-  std::byte* to =
-      memory_->data() + stride * static_cast<std::size_t>(to_page) + slot_bytes * static_cast<std::size_t>(to_offset);
-  // k and v of one head are alike: [slot][head_dim], so layers × {k, v} × heads is one flat count of such blocks.
-  const auto n_blocks = static_cast<std::size_t>(config_.n_layers * 2 * config_.n_kv_heads);
-  memory_->copy_blocks(to, from, slot_bytes, slot_bytes * kPageTokens, n_blocks);
+  memory_->copy_slot(layer(0), config_.n_layers, {from_page, from_offset}, {to_page, to_offset});
 }
 
 PageTable::PageTable(PageTable&& other) noexcept

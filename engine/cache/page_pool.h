@@ -11,21 +11,27 @@
 
 namespace slip {
 
+// A slot's place in a pool.
+struct PageSlot {
+  std::int32_t page = 0;
+  int offset = 0;
+};
+
 // Where the bytes of a PagePool's pages are: in the host's memory or a device's.
 class PageMemory {
  public:
   virtual ~PageMemory() = default;
   virtual std::byte* data() const = 0;
-  // `count` blocks of `bytes` each, `stride` from one to the next on either side. A block may be its own copy.
-  virtual void copy_blocks(std::byte* to, const std::byte* from, std::size_t bytes, std::size_t stride,
-                           std::size_t count) = 0;
+  // One slot of all layers, of which `first` is the first, each behind the one before; a slot may be its own copy. How
+  // keys and values lie within a page is the memory's own affair and its kernels'.
+  virtual void copy_slot(const kernels::PagedKv& first, int n_layers, PageSlot from, PageSlot to) = 0;
 };
 
 // The memory of one model shape's keys and values, in pages of `page_tokens` slots that each span all layers.
 // Threads: the engine thread only (or whoever owns this pool).
 class PagePool {
  public:
-  static constexpr int kPageTokens = 16;
+  static constexpr int kPageTokens = 32;
 
   // In the host's memory. Error{kTooLarge} when the machine cannot give n_pages × page_bytes. Memory is touched only as
   // pages are used.
@@ -48,7 +54,7 @@ class PagePool {
   ModelConfig config_;
   Dtype dtype_;
   std::int32_t n_pages_;
-  std::unique_ptr<PageMemory> memory_;  // [page][layer][k, v][kv head][slot][head_dim]
+  std::unique_ptr<PageMemory> memory_;  // [page][layer] of PagedKv
   std::vector<std::int32_t> free_;
   std::vector<bool> taken_;  // [n_pages], so that a page given back twice is noticed
 };

@@ -22,9 +22,22 @@ DeviceTransformer::Bounds bounds_of(std::int32_t max_rows, std::int32_t max_logi
 DevicePages::DevicePages(std::shared_ptr<DeviceQueue> queue, std::size_t bytes)
     : queue_(std::move(queue)), memory_(*queue_, bytes) {}
 
-void DevicePages::copy_blocks(std::byte* to, const std::byte* from, std::size_t bytes, std::size_t stride,
-                              std::size_t count) {
-  if (to != from) queue_->copy_blocks(to, from, {bytes, stride, count});
+void DevicePages::copy_slot(const kernels::PagedKv& first, int n_layers, PageSlot from, PageSlot to) {
+  const auto slot_bytes = static_cast<std::int64_t>(first.head_dim) * static_cast<std::int64_t>(dtype_bytes(first.dtype));
+  const std::int64_t head_bytes = slot_bytes * first.page_tokens, layer_bytes = kernels::layer_page_bytes(first);
+  const auto address = [&](PageSlot at, int layer) {
+    return static_cast<std::byte*>(first.base) + at.page * first.page_stride_bytes + layer * layer_bytes +
+           at.offset * slot_bytes;
+  };
+  if (address(to, 0) == address(from, 0)) return;
+  // k and v of one head are alike: [slot][head_dim], so {k, v} × heads is one flat count of such blocks, and layers too
+  // where nothing stands between them.
+  const int n_blocks = 2 * first.n_kv_heads, n_at_once = n_blocks * head_bytes == layer_bytes ? n_layers : 1;
+  for (int layer = 0; layer < n_layers; layer += n_at_once) {
+    queue_->copy_blocks(address(to, layer), address(from, layer),
+                        {static_cast<std::size_t>(slot_bytes), static_cast<std::size_t>(head_bytes),
+                         static_cast<std::size_t>(n_blocks * n_at_once)});
+  }
 }
 
 DeviceWorker::DeviceWorker(std::shared_ptr<DeviceQueue> queue, const ModelWeights& weights, std::int32_t max_rows,

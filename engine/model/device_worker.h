@@ -8,14 +8,13 @@
 
 namespace slip {
 
-// Pages of keys and values in a queue's device memory.
+// Pages of keys and values in a queue's device memory, as DeviceKv has them.
 class DevicePages final : public PageMemory {
  public:
   // Error{kTooLarge}.
   DevicePages(std::shared_ptr<kernels::cuda::DeviceQueue> queue, std::size_t bytes);
   std::byte* data() const override { return memory_.get(); }
-  void copy_blocks(std::byte* to, const std::byte* from, std::size_t bytes, std::size_t stride,
-                   std::size_t count) override;
+  void copy_slot(const kernels::PagedKv& first, int n_layers, PageSlot from, PageSlot to) override;
 
  private:
   std::shared_ptr<kernels::cuda::DeviceQueue> queue_;

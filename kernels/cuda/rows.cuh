@@ -69,7 +69,8 @@ SLIP_DEVICE void rms_norm(const RowBlock& block, const RmsNorm& job, RmsNormShar
   });
 }
 
-// One layer's pages: page p at base + p · page_stride holds k [n_kv_heads, page_tokens, head_dim], then v likewise.
+// One layer's pages on a device, unlike the host's (PagedKv): page p at base + p · page_stride holds
+// k [n_kv_heads, page_tokens, head_dim], then v likewise.
 struct DeviceKv {
   std::uint16_t* base = nullptr;
   std::int64_t page_stride = 0;  // in elements

@@ -209,8 +209,8 @@ TEST(EngineAdmits, NoMoreThanMayWait) {
 }
 
 TEST(EngineAdmits, InOrderAsPagesComeFree) {
-  // 6 pages of 16: two requests of 40 tokens fit at once, never three.
-  Bench bench({}, {.max_running = 8}, {.n_pages = 6});
+  // 4 pages of 32: two requests of 40 tokens fit at once, never three.
+  Bench bench({}, {.max_running = 8}, {.n_pages = 4});
   std::vector<Answer> answers(7);
   for (std::size_t i = 0; i < answers.size(); ++i) bench.engine->submit(bench.request(i + 1, answers[i], 39));
   EXPECT_TRUE(drain(*bench.engine));
@@ -220,9 +220,9 @@ TEST(EngineAdmits, InOrderAsPagesComeFree) {
   EXPECT_TRUE(std::is_sorted(order.begin(), order.end()));
   EXPECT_EQ(bench.listener.steps.front().n_waiting, 5);
   EXPECT_EQ(bench.listener.steps.back().n_waiting, 0);
-  EXPECT_EQ(bench.listener.steps.back().free_pages, 6);
+  EXPECT_EQ(bench.listener.steps.back().free_pages, 4);
   Answer never;
-  EXPECT_THROW(bench.engine->submit(bench.request(9, never, 100)), Error);  // more than the whole cache
+  EXPECT_THROW(bench.engine->submit(bench.request(9, never, 140)), Error);  // more than the whole cache
 }
 
 TEST(EngineAdmits, AnIdOnlyOnceAtATime) {

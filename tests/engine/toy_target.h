@@ -102,18 +102,21 @@ class ToyWorker final : public Worker {
   std::int32_t most_rows = 0, most_sequences = 0;
 
  private:
+  static constexpr int kNextDim = 16;
+  // The first of a slot's keys; that of the next dim stands kNextDim later.
   float* slot(const KvView& kv, std::int32_t index) {
     if (index >= kv.pages->capacity_slots()) throw std::logic_error("a slot beyond the reserved pages");
     const kernels::PagedKv layer = cache_.layer(0);
     auto* page = static_cast<std::byte*>(layer.base) +
                  kv.pages->pages()[index / PagePool::kPageTokens] * layer.page_stride_bytes;
-    return reinterpret_cast<float*>(page) + index % PagePool::kPageTokens * layer.head_dim;
+    const std::int32_t offset = index % PagePool::kPageTokens;
+    return reinterpret_cast<float*>(page) + offset / 16 * 16 * layer.head_dim + offset % 16;
   }
 
   void store(const StepInput& input, std::size_t s, std::int32_t row) {
     float* key = slot(input.kv[s], input.kv[s].n_cached + row - input.row_begin[s]);
     key[0] = static_cast<float>(input.tokens[static_cast<std::size_t>(row)]);
-    key[1] = static_cast<float>(input.positions[static_cast<std::size_t>(row)]);
+    key[kNextDim] = static_cast<float>(input.positions[static_cast<std::size_t>(row)]);
   }
 
   // Tokens of the visible slots in order; a position that is not its rank spoils the token.
@@ -122,7 +125,7 @@ class ToyWorker final : public Worker {
     const KvView& kv = input.kv[s];
     const auto read = [&](std::int32_t index) {
       const float* key = slot(kv, index);
-      const bool right = static_cast<std::size_t>(key[1]) == path.size();
+      const bool right = static_cast<std::size_t>(key[kNextDim]) == path.size();
       path.push_back(static_cast<std::int32_t>(key[0]) + (right ? 0 : 1000));
     };
     for (std::int32_t index = 0; index < kv.n_cached; ++index) read(index);

@@ -17,9 +17,10 @@
 namespace slip::kernels {
 
 struct AttentionShape {
-  int n_heads = 6, n_kv_heads = 2, head_dim = 64, page_tokens = 16;
+  int n_heads = 6, n_kv_heads = 2, head_dim = 64, page_tokens = 32;
   Dtype dtype = Dtype::kBFloat16;
   bool rounds = false;  // as KernelTable::attention_rounds
+  decltype(&store_kv) store = store_kv;
   float scale() const { return 1.0F / std::sqrt(static_cast<float>(head_dim)); }
 };
 
@@ -29,7 +30,8 @@ class PagedSequence {
   PagedSequence(const AttentionShape& shape, int n_slots, std::uint64_t page_seed)
       : shape_(shape), n_pages_((n_slots + shape.page_tokens - 1) / shape.page_tokens), pages_(n_pages_) {
     const auto row = static_cast<std::size_t>(shape.n_kv_heads * shape.head_dim);
-    page_bytes_ = 2 * row * static_cast<std::size_t>(shape.page_tokens) * dtype_bytes(shape.dtype);
+    page_bytes_ = static_cast<std::size_t>(
+        layer_page_bytes({nullptr, 0, shape.dtype, shape.n_kv_heads, shape.head_dim, shape.page_tokens}));
     memory_ = std::make_unique<AlignedBytes>(page_bytes_ * 2 * n_pages_);
     std::vector<std::int32_t> order(2 * n_pages_);
     std::iota(order.begin(), order.end(), 0);
@@ -42,14 +44,12 @@ class PagedSequence {
   // Puts the key and value of `from` at `slot`.
   void store(int slot, int from) {
     const auto at = static_cast<std::size_t>(from * shape_.n_kv_heads * shape_.head_dim);
-    store_kv(kv(), pages_[static_cast<std::size_t>(slot / shape_.page_tokens)], slot % shape_.page_tokens, &keys_[at],
-             &values_[at]);
+    store(slot, &keys_[at], &values_[at]);
   }
   // Makes a slot's key and value NaN.
   void poison(int slot) {
     const std::vector<float> bad(static_cast<std::size_t>(shape_.n_kv_heads * shape_.head_dim), std::nanf(""));
-    store_kv(kv(), pages_[static_cast<std::size_t>(slot / shape_.page_tokens)], slot % shape_.page_tokens, bad.data(),
-             bad.data());
+    store(slot, bad.data(), bad.data());
   }
   PagedKv kv() const {
     return {memory_->data(),   static_cast<std::int64_t>(page_bytes_), shape_.dtype, shape_.n_kv_heads, shape_.head_dim,
@@ -60,6 +60,10 @@ class PagedSequence {
   double value(int slot, int kv_head, int d) const { return stored(values_, slot, kv_head, d); }
 
  private:
+  void store(int slot, const float* k, const float* v) {
+    const std::int32_t page = pages_[static_cast<std::size_t>(slot / shape_.page_tokens)];
+    shape_.store(kv(), page, slot % shape_.page_tokens, k, v);
+  }
   double stored(const std::vector<float>& from, int slot, int kv_head, int d) const {
     const float value = from[static_cast<std::size_t>((slot * shape_.n_kv_heads + kv_head) * shape_.head_dim + d)];
     return shape_.dtype == Dtype::kBFloat16 ? bf16_to_float(float_to_bf16(value)) : value;
@@ -105,7 +109,7 @@ inline std::vector<AttentionRow> windowed(std::vector<AttentionRow> rows, std::i
 class AttentionTest : public testing::TestWithParam<std::tuple<IsaClass, Dtype>> {
  protected:
   const KernelTable& table() const { return kernel_table(std::get<0>(GetParam())); }
-  AttentionShape shape(int n_heads = 6, int n_kv_heads = 2, int head_dim = 64, int page_tokens = 16) const {
+  AttentionShape shape(int n_heads = 6, int n_kv_heads = 2, int head_dim = 64, int page_tokens = 32) const {
     const Dtype dtype = std::get<1>(GetParam());
     return {n_heads, n_kv_heads, head_dim, page_tokens, dtype, table().attention_rounds && dtype == Dtype::kBFloat16};
   }

@@ -8,7 +8,7 @@ class Attention : public AttentionTest {};
 INSTANTIATE_TEST_SUITE_P(Isa, Attention, every_isa_and_dtype(), isa_and_dtype_name);
 
 TEST_P(Attention, ChainsEqualTheReferenceInEveryShape) {
-  for (const AttentionShape& s : {shape(), shape(4, 4), shape(9, 1, 32), shape(2, 1, 8), shape(5, 1, 40, 7),
+  for (const AttentionShape& s : {shape(), shape(6, 2, 64, 16), shape(4, 4), shape(9, 1, 32), shape(2, 1, 8), shape(5, 1, 40, 7),
                                   shape(20, 2, 24), shape(3, 3, 256), shape(2, 2, 130, 5), shape(1, 1, 1024)}) {
     for (const int n_committed : {0, 1, 29, 31, 32, 100}) {
       const PagedSequence sequence(s, n_committed + 3, 5);

@@ -18,7 +18,7 @@ ModelConfig tiny() {
   config.n_layers = 3;
   config.n_heads = 4;
   config.n_kv_heads = 2;
-  config.head_dim = 8;
+  config.head_dim = 16;
   return config;
 }
 
@@ -34,14 +34,14 @@ TEST(PagePool, HandsOutEveryPageOnceAndTakesItBack) {
 }
 
 TEST(PagePool, PageSpansAllLayers) {
-  const std::size_t layer = 2U * 2 * 16 * 8 * 2;
+  const std::size_t layer = 2U * 2 * 32 * 16 * 2;
   EXPECT_EQ(PagePool::page_bytes(tiny(), Dtype::kBFloat16), 3 * layer);
   PagePool pool(tiny(), Dtype::kBFloat16, 2);
   const auto first = pool.layer(0), second = pool.layer(1);
   EXPECT_EQ(static_cast<std::byte*>(second.base) - static_cast<std::byte*>(first.base),
             static_cast<std::ptrdiff_t>(layer));
   EXPECT_EQ(first.page_stride_bytes, static_cast<std::int64_t>(3 * layer));
-  EXPECT_EQ(first.page_tokens, 16);
+  EXPECT_EQ(first.page_tokens, 32);
 }
 
 TEST(PagePool, ReportsMemoryTheMachineCannotGive) {
@@ -54,27 +54,33 @@ TEST(PagePool, ReportsMemoryTheMachineCannotGive) {
 
 // All layers, keys and values of every head move; neighbours stay.
 TEST(PagePool, CopiesOneSlotOfAllLayers) {
-  PagePool pool(tiny(), Dtype::kFloat32, 2);
-  const auto value = [](int layer, int kind, int i) { return static_cast<float>(1000 * layer + 100 * kind + i + 1); };
-  for (int layer = 0; layer < 3; ++layer) {
-    std::vector<float> k(16), v(16);
-    for (int i = 0; i < 16; ++i) {
-      k[static_cast<std::size_t>(i)] = value(layer, 0, i);
-      v[static_cast<std::size_t>(i)] = value(layer, 1, i);
-    }
-    kernels::store_kv(pool.layer(layer), 0, 7, k.data(), v.data());
-  }
-  pool.copy_slot(0, 7, 1, 12);
-  for (int layer = 0; layer < 3; ++layer) {
-    const auto kv = pool.layer(layer);
-    const auto* page = reinterpret_cast<const float*>(static_cast<const std::byte*>(kv.base) + kv.page_stride_bytes);
-    for (int kind = 0; kind < 2; ++kind) {
-      for (int i = 0; i < 2 * 16 * 8; ++i) {
-        const int head = i / 128, slot = i / 8 % 16, e = i % 8;
-        const float expected = slot == 12 ? value(layer, kind, head * 8 + e) : 0.0F;
-        EXPECT_EQ(page[kind * 256 + i], expected) << layer << " " << kind << " " << i;
+  for (const Dtype dtype : {Dtype::kFloat32, Dtype::kBFloat16}) {
+    PagePool pool(tiny(), dtype, 3);
+    const auto store = [&](std::int32_t page, int offset, float seed) {
+      for (int layer = 0; layer < 3; ++layer) {
+        std::vector<float> k(32), v(32);
+        for (int i = 0; i < 32; ++i) {
+          k[static_cast<std::size_t>(i)] = seed + static_cast<float>(i + 64 * layer);
+          v[static_cast<std::size_t>(i)] = seed + static_cast<float>(i + 32 + 64 * layer);
+        }
+        kernels::store_kv(pool.layer(layer), page, offset, k.data(), v.data());
       }
+    };
+    const auto page_of = [&](std::int32_t page) {
+      const auto* at = static_cast<const std::byte*>(pool.layer(0).base) + pool.layer(0).page_stride_bytes * page;
+      return std::vector<std::byte>(at, at + pool.layer(0).page_stride_bytes);
+    };
+    // Two pages that hold the same but for one slot.
+    for (int offset = 0; offset < 32; ++offset) {
+      store(1, offset, static_cast<float>(offset));
+      store(2, offset, offset == 13 ? -5.0F : static_cast<float>(offset));
     }
+    store(0, 30, -5.0F);
+    EXPECT_NE(page_of(1), page_of(2));
+    pool.copy_slot(0, 30, 1, 13);
+    EXPECT_EQ(page_of(1), page_of(2));
+    pool.copy_slot(1, 13, 1, 13);
+    EXPECT_EQ(page_of(1), page_of(2));
   }
 }
 
@@ -84,11 +90,11 @@ TEST(PageTable, TakesWholePagesAndGivesThemBack) {
     PageTable table(pool);
     EXPECT_TRUE(table.reserve(0));
     EXPECT_EQ(table.capacity_slots(), 0);
-    EXPECT_TRUE(table.reserve(17));
-    EXPECT_EQ(table.capacity_slots(), 32);
-    EXPECT_TRUE(table.reserve(32));
+    EXPECT_TRUE(table.reserve(33));
+    EXPECT_EQ(table.capacity_slots(), 64);
+    EXPECT_TRUE(table.reserve(64));
     EXPECT_EQ(pool.n_free(), 2);
-    table.shrink_to(16);
+    table.shrink_to(32);
     EXPECT_EQ(pool.n_free(), 3);
     table.shrink_to(1);
     EXPECT_EQ(pool.n_free(), 3);
@@ -99,24 +105,24 @@ TEST(PageTable, TakesWholePagesAndGivesThemBack) {
 TEST(PageTable, TakesNothingWhenThePoolCannotGiveAll) {
   PagePool pool(tiny(), Dtype::kBFloat16, 4);
   PageTable first(pool), second(pool);
-  EXPECT_TRUE(first.reserve(48));
-  EXPECT_FALSE(second.reserve(17));
+  EXPECT_TRUE(first.reserve(96));
+  EXPECT_FALSE(second.reserve(33));
   EXPECT_EQ(pool.n_free(), 1);
   EXPECT_EQ(second.capacity_slots(), 0);
-  EXPECT_TRUE(second.reserve(16));
+  EXPECT_TRUE(second.reserve(32));
 }
 
 TEST(PageTable, MovesItsPages) {
   PagePool pool(tiny(), Dtype::kBFloat16, 4);
   PageTable a(pool), b(pool);
-  ASSERT_TRUE(a.reserve(20));
+  ASSERT_TRUE(a.reserve(40));
   ASSERT_TRUE(b.reserve(5));
   const std::int32_t page = a.pages()[0];
   b = std::move(a);
   EXPECT_EQ(pool.n_free(), 2);
   EXPECT_EQ(b.pages()[0], page);
   PageTable c(std::move(b));
-  EXPECT_EQ(c.capacity_slots(), 32);
+  EXPECT_EQ(c.capacity_slots(), 64);
   EXPECT_EQ(pool.n_free(), 2);
 }
 

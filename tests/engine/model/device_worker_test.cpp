@@ -16,6 +16,8 @@
 namespace slip {
 namespace {
 
+constexpr std::int32_t kPage = PagePool::kPageTokens;
+
 using testing::BatchStep;
 using testing::DeviceBench;
 using testing::embedded_target;
@@ -155,7 +157,7 @@ TEST_P(DeviceArchitectures, AMovedSlotIsTheSlot) {
   BatchStep step({{&past, {wrong[0], right[0]}, {-1, -1}}});
   step.run(device.worker);
   const std::int32_t* pages = past.pages().pages();
-  device.worker.cache().copy_slot(pages[21 / 16], 21 % 16, pages[20 / 16], 20 % 16);
+  device.worker.cache().copy_slot(pages[21 / kPage], 21 % kPage, pages[20 / kPage], 20 % kPage);
   BatchStep next({{&past, {right[0], right[1]}, {}}});  // the first is stored again, with the bits that are there
   next.run(device.worker);
   clean.feed(prompt, 64);
@@ -245,7 +247,7 @@ TEST(DeviceWorker, VisibleSlotsGiveTheBitsOfACacheThatHoldsNothingElse) {
   std::int32_t n = 0;
   for (const PageRange& range : visible) {
     for (std::int32_t slot = range.begin; slot < range.end; ++slot, ++n) {
-      device.worker.cache().copy_slot(past.pages().pages()[slot / 16], slot % 16, compact.pages()[n / 16], n % 16);
+      device.worker.cache().copy_slot(past.pages().pages()[slot / kPage], slot % kPage, compact.pages()[n / kPage], n % kPage);
     }
   }
   const auto step = [&](PageTable& pages, std::int32_t n_cached, std::span<const PageRange> ranges) {

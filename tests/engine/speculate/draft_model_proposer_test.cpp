@@ -211,7 +211,7 @@ TEST_F(DraftModelProposerTest, ADraftOfAnotherVocabularyIsNeverReady) {
 
 TEST_F(DraftModelProposerTest, IsNotReadyWhileItsPagesAreTakenAndCatchesUpLater) {
   const auto slot = draft_slot(tiny_draft(tiny_draft_config(kVocab), 1));
-  auto proposer = make(/*n_pages=*/26);  // one sequence of 400 tokens takes 25
+  auto proposer = make(/*n_pages=*/13);  // one sequence of 400 tokens takes them all
   Drafted first(1, prompt_of(30, 3), slot), second(2, prompt_of(30, 5), slot);
   proposer.begin(first.view());
   proposer.begin(second.view());

@@ -8,13 +8,14 @@
 #include <algorithm>
 
 #include "tests/kernels/attention_cases.h"
+#include "tests/kernels/cuda/device_kv.h"
 #include "tests/kernels/cuda/host_grid.h"
 
 namespace slip::kernels::cuda {
 namespace {
 
 AttentionShape shape_of(int n_heads, int n_kv_heads, int head_dim, int page_tokens = 16) {
-  return {n_heads, n_kv_heads, head_dim, page_tokens, Dtype::kBFloat16};
+  return {n_heads, n_kv_heads, head_dim, page_tokens, Dtype::kBFloat16, /*rounds=*/false, store_device_kv};
 }
 
 std::vector<DeviceRow> device_rows(const std::vector<AttentionRow>& rows) {

@@ -8,6 +8,7 @@
 
 #include "kernels/attention.h"
 #include "kernels/elementwise.h"
+#include "tests/kernels/cuda/device_kv.h"
 #include "tests/kernels/cuda/host_grid.h"
 #include "tests/kernels/kernel_cases.h"
 
@@ -132,7 +133,8 @@ TEST(CudaRows, RotateAndStoreIsNormRopeAndStore) {
       const auto position = static_cast<std::size_t>(positions[static_cast<std::size_t>(row)] * kDim / 2);
       kernels::rope(reference.data(), kHeads + kKvHeads, kDim, &cos[position], &sin[position]);
       const float* key = &reference[kHeads * kDim];
-      store_kv(kv, pages[static_cast<std::size_t>((14 + row) / 16)], (14 + row) % 16, key, key + kKvHeads * kDim);
+      store_device_kv(kv, pages[static_cast<std::size_t>((14 + row) / 16)], (14 + row) % 16, key,
+                      key + kKvHeads * kDim);
       for (std::size_t i = 0; i < kHeads * kDim; ++i) {
         ASSERT_NEAR(qkv[static_cast<std::size_t>(row) * width + i], reference[i], 4e-6) << row << ", " << i;
       }
