@@ -124,7 +124,9 @@ SLIP_LANES Lanes key_words(const SlotRuns& slots, std::int64_t line) {
 // scores will not matter.
 void find_keys(const AttentionTile& tile, PagedBlock& block) {
   const int n_rows = (tile.head_dim + 1) / 2;
-  for (int group = 0; group * kGroupSlots < block.at.n; ++group) {
+  for (int group = 0; group < kSlotGroups; ++group) {
+    block.keys[group] = block.keys[0];  // of a group that is not there, for fetching
+    if (group * kGroupSlots >= block.at.n) continue;
     const int first = group * kGroupSlots, left = block.at.n - first;
     SlotRuns slots;
     find_runs(tile, block.at.slots + first, left < kGroupSlots ? left : kGroupSlots, slots);
@@ -215,6 +217,13 @@ SLIP_LANES void fetch_ahead(const AttentionTile& tile, std::int32_t first, std::
   }
 }
 
+// What a register is to be loaded with two products later, into the first-level cache: a load asks for sixteen lines at
+// once and waits for the slowest.
+SLIP_LANES void bring_register_near(const std::byte* at) {
+#pragma GCC unroll 16
+  for (int row = 0; row < kRegisterRows; ++row) __builtin_prefetch(at + row * kLineBytes, 0, 3);
+}
+
 SLIP_LANES void score(const AttentionTile& tile, const PagedBlock& block, const Register* queries, Register* scores) {
   const int n_groups = (block.at.n + kGroupSlots - 1) / kGroupSlots;
   _tile_zero(0);
@@ -224,15 +233,19 @@ SLIP_LANES void score(const AttentionTile& tile, const PagedBlock& block, const 
   for (int d = 0; d < tile.head_dim; d += kDimsAtOnce) {
     const auto keys = [&](int group) { return block.keys[group] + d / 2 * kLineBytes; };
     _tile_loadd(4, queries[d / kDimsAtOnce], kRegisterBytes);
+    bring_register_near(keys(2));
     _tile_loadd(6, keys(0), kRegisterBytes);
     _tile_dpbf16ps(0, 4, 6);
     if (n_groups <= 1) continue;
+    bring_register_near(keys(3));
     _tile_loadd(7, keys(1), kRegisterBytes);
     _tile_dpbf16ps(1, 4, 7);
     if (n_groups <= 2) continue;
+    bring_register_near(keys(0) + sizeof(Register));
     _tile_loadd(6, keys(2), kRegisterBytes);
     _tile_dpbf16ps(2, 4, 6);
     if (n_groups <= 3) continue;
+    bring_register_near(keys(1) + sizeof(Register));
     _tile_loadd(7, keys(3), kRegisterBytes);
     _tile_dpbf16ps(3, 4, 7);
   }
@@ -318,9 +331,11 @@ SLIP_LANES void shrink_sums(const AttentionTile& tile, const RegisterWork& work,
 // One step's weights, in register 4, times up to 64 dims' values, in 6 and 7 in turn.
 SLIP_LANES void add_step(const Register& weights, const std::byte* values, std::int64_t stride, int n_sums) {
   _tile_loadd(4, weights, kRegisterBytes);
+  bring_register_near(values + 2 * stride);
   _tile_loadd(6, values, kRegisterBytes);
   _tile_dpbf16ps(0, 4, 6);
   if (n_sums <= 1) return;
+  bring_register_near(values + 3 * stride);
   _tile_loadd(7, values + stride, kRegisterBytes);
   _tile_dpbf16ps(1, 4, 7);
   if (n_sums <= 2) return;
@@ -389,6 +404,11 @@ void advance(const AttentionTile& tile, const PagedBlock* block, QueryState& sta
   const int n = state.n_works++;
   RegisterWork& weighed = state.work[(n + 2) % 3];
   const bool is_to_weigh = n >= 1 && n <= state.n_scored;
+  if (n >= 2) {
+    const StepValues& values = state.work[(n + 1) % 3].values->steps[0];
+    bring_register_near(values.at);
+    bring_register_near(values.at + values.stride);
+  }
   if (is_to_weigh) find_base(tile, weighed, state);
   if (block != nullptr) {
     RegisterWork& scored = state.work[n % 3];
