@@ -92,12 +92,14 @@ bool see_one_cache(const AttentionRow& a, const AttentionRow& b) {
   return a.visible.empty() || a.n_committed == b.n_committed;
 }
 
+constexpr std::size_t kStretchRows = 4;
+
 struct TileGrid {
   const PagedKv& kv;
   const AttentionArguments& arguments;
   int heads_per_kv_head() const { return arguments.n_heads / kv.n_kv_heads; }
   int head_stretches() const { return (heads_per_kv_head() + kAttentionTileHeads - 1) / kAttentionTileHeads; }
-  std::size_t row_stretches() const { return (arguments.rows.size() + kAttentionTileRows - 1) / kAttentionTileRows; }
+  std::size_t stretches() const { return (arguments.rows.size() + kStretchRows - 1) / kStretchRows; }
   std::size_t columns() const { return static_cast<std::size_t>(kv.n_kv_heads * head_stretches()); }
 };
 
@@ -115,25 +117,35 @@ AttentionTile tile_for_heads(const TileGrid& grid, int kv_head, int first_in_gro
   return tile;
 }
 
-// The rows of one stretch, cut where the sequence or its visible part changes: each cut is a tile.
+// Tiles begin with a sequence's rows and sixteen rows later each time, so that no sequence's keys are read once more
+// because of where its rows stand in the step.
+bool begins_tile(const AttentionRow& row) {
+  return row.own_index % kAttentionTileRows == 0;
+}
+
+// The tiles that begin within one stretch, cut where the visible part changes. Threads take few rows at a time, of
+// which a slower one takes fewer.
 void attend_stretch(const KernelTable& table, const TileGrid& grid, std::size_t stretch, std::size_t column) {
-  const AttentionArguments& arguments = grid.arguments;
+  const auto rows = grid.arguments.rows;
+  std::size_t row = stretch * kStretchRows, end = std::min(rows.size(), row + kStretchRows);
+  while (row < end && row > 0 && !begins_tile(rows[row])) ++row;
+  while (row < end && end < rows.size() && !begins_tile(rows[end])) ++end;
   const int kv_head = static_cast<int>(column) / grid.head_stretches();
   const int first_in_group = static_cast<int>(column) % grid.head_stretches() * kAttentionTileHeads;
   const std::int64_t first_dim = std::int64_t{kv_head * grid.heads_per_kv_head() + first_in_group} * grid.kv.head_dim;
   AttentionTile tile = tile_for_heads(grid, kv_head, first_in_group);
-  const std::size_t end = std::min(arguments.rows.size(), (stretch + 1) * kAttentionTileRows);
-  for (std::size_t row = stretch * kAttentionTileRows; row < end; ++row) {
-    const AttentionRow& from = arguments.rows[row];
+  for (; row < end; ++row) {
+    const AttentionRow& from = rows[row];
     AttentionRowView& view = tile.rows[tile.n_rows++];
     view = {};
     find_view(from, view);
-    view.q = arguments.q + static_cast<std::int64_t>(row) * arguments.q_stride + first_dim;
-    view.out = arguments.out + static_cast<std::int64_t>(row) * arguments.out_stride + first_dim;
-    if (row + 1 < end && see_one_cache(from, arguments.rows[row + 1])) continue;
+    view.q = grid.arguments.q + static_cast<std::int64_t>(row) * grid.arguments.q_stride + first_dim;
+    view.out = grid.arguments.out + static_cast<std::int64_t>(row) * grid.arguments.out_stride + first_dim;
+    const bool is_last = row + 1 == end, is_full = tile.n_rows == kAttentionTileRows;
+    if (!is_last && !is_full && !begins_tile(rows[row + 1]) && see_one_cache(from, rows[row + 1])) continue;
     tile.pages = from.pages;
-    tile.next_pages = row + 1 < end ? arguments.rows[row + 1].pages : nullptr;
-    tile.next_committed = row + 1 < end ? arguments.rows[row + 1].n_committed : 0;
+    tile.next_pages = is_last ? nullptr : rows[row + 1].pages;
+    tile.next_committed = is_last ? 0 : rows[row + 1].n_committed;
     tile.visible = from.visible.data();
     tile.n_visible_ranges = from.visible.size();
     table.attention(tile);
@@ -151,7 +163,7 @@ void paged_attention_with(const KernelTable& table, const PagedKv& kv, const Att
   const TileGrid grid{kv, arguments};
   const std::size_t columns = grid.columns();
   const auto task = [&](std::size_t index, int) { attend_stretch(table, grid, index / columns, index % columns); };
-  pool.parallel_for(grid.row_stretches() * columns, std::cref(task));
+  pool.parallel_for(grid.stretches() * columns, std::cref(task));
 }
 
 void paged_attention(const float* q, std::int64_t q_stride, const PagedKv& kv, std::span<const AttentionRow> rows,

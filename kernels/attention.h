@@ -9,10 +9,10 @@
 
 namespace slip::kernels {
 
-// One layer's paged keys and values, in the form in which products take them: lines of sixteen 32-bit words, each of one
-// float32 or of p = 2 bfloat16. A page holds for each kv head its keys, words [page_tokens / 16][head_dim / p][16 slots]
-// of p neighbouring dims, and then its values, words [head_dim / 16][page_tokens / p][16 dims] of p neighbouring slots.
-// What 16 or p does not divide is rounded up.
+// One layer's paged keys and values, in the form in which products take them: lines of sixteen 32-bit words, each of
+// one float32 or of p = 2 bfloat16. A page holds for each kv head its keys, words [page_tokens / 16][head_dim / p][16
+// slots] of p neighbouring dims, and then its values, words [head_dim / 16][page_tokens / p][16 dims] of p neighbouring
+// slots. What 16 or p does not divide is rounded up.
 struct PagedKv {
   void* base = nullptr;  // page p of this layer starts at base + p * page_stride_bytes
   std::int64_t page_stride_bytes = 0;

@@ -22,7 +22,7 @@ constexpr int kValueSteps = kBlockSlots / kStepSlots;
 constexpr int kDimsAtOnce = 32;  // of keys and queries, that one product sums over
 constexpr int kMostQueries = kAttentionTileRows * kAttentionTileHeads;
 constexpr int kMostRegisters = kMostQueries / kRegisterRows;
-constexpr int kBlocksAhead = 2;  // that fetching is before its use
+constexpr int kBlocksAhead = 2;   // that fetching is before its use
 constexpr int kFetchedLines = 8;  // at the beginning of what is fetched; the processor guesses the others
 
 // What a tile register holds of it: [kRegisterRows][kLanes] words.
@@ -50,7 +50,7 @@ struct RegisterWork {
   alignas(64) Register scores[kSlotGroups];
   alignas(64) Register weights[kValueSteps];  // pairs of bfloat16
   std::uint64_t seen[kRegisterRows];          // slots of the block, bit by bit
-  alignas(64) float base[kLanes];  // that the weights are relative to, query by query
+  alignas(64) float base[kLanes];             // that the weights are relative to, query by query
   Lanes shrink;
   const StagedValues* values;
   int index, n_steps;

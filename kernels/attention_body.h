@@ -2,8 +2,9 @@
 // Attention of one tile in 16-lane arithmetic; included by one source file an instruction class.
 //
 // A block's keys, whose lanes are slots as the pages hold them, and its values are widened once, and all rows and heads
-// of the tile that see the same slots use them; softmax runs online over the blocks (Milakov and Gimelshein, 2018). A row's arithmetic is the same whoever shares its tile: scores accumulate
-// over the dimensions in order, outputs over the slots in order.
+// of the tile that see the same slots use them; softmax runs online over the blocks (Milakov and Gimelshein, 2018). A
+// row's arithmetic is the same whoever shares its tile: scores accumulate over the dimensions in order, outputs over
+// the slots in order.
 #pragma once
 
 #include "kernels/attention_ranks.h"

@@ -150,8 +150,8 @@ SLIP_LANES void find_runs(const AttentionTile& tile, const std::int32_t* slots, 
   found.n = 0;
   for (int i = 0; i < n_slots;) {
     const std::int32_t in_page = slots[i] % tile.page_tokens, in_group = in_page % kGroupSlots;
-    const int in_both = tile.page_tokens - in_page < kGroupSlots - in_group ? tile.page_tokens - in_page
-                                                                            : kGroupSlots - in_group;
+    const int in_both =
+        tile.page_tokens - in_page < kGroupSlots - in_group ? tile.page_tokens - in_page : kGroupSlots - in_group;
     const int most = in_both < n_slots - i ? in_both : n_slots - i;
     int n = most;  // slots ascend: mostly all of them follow each other
     while (slots[i + n - 1] - slots[i] != n - 1) --n;

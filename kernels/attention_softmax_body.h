@@ -53,8 +53,7 @@ SLIP_LANES SoftmaxStep raise(const Lanes& greatest, const Lanes& scale, Lanes& m
   const Lanes top = larger(most, greatest * scale);
   const __mmask16 grows = _mm512_cmp_ps_mask(top.part[0], most.part[0], _CMP_GT_OQ);
   // A query that has seen nothing yet has no greatest score, and infinities have no difference.
-  const Lanes base =
-      where(_mm512_cmp_ps_mask(top.part[0], least_score().part[0], _CMP_EQ_OQ), broadcast(0), top);
+  const Lanes base = where(_mm512_cmp_ps_mask(top.part[0], least_score().part[0], _CMP_EQ_OQ), broadcast(0), top);
   const Lanes shrink = where(grows, power_of_two(most - base), broadcast(1));
   most = top;
   return {base, shrink};

@@ -67,7 +67,7 @@ struct AttentionTile {
   std::int32_t next_committed = 0;
   const SlotRange* visible = nullptr;
   std::size_t n_visible_ranges = 0;
-  const std::byte* keys = nullptr;  // of this kv head in page 0
+  const std::byte* keys = nullptr;       // of this kv head in page 0
   std::int64_t values_offset_bytes = 0;  // from a head's keys to its values
   std::int64_t page_stride_bytes = 0;
   Dtype dtype = Dtype::kBFloat16;
@@ -79,7 +79,7 @@ struct AttentionTile {
 struct KernelTable {
   void (*matmul_f32)(const MatmulTile&) = nullptr;
   void (*matmul_bf16)(const MatmulTile&) = nullptr;
-  void (*end_bf16_tiles)() = nullptr;         // after a thread's last tile of a job over bfloat16, if the class wants to know
+  void (*end_bf16_tiles)() = nullptr;  // after a thread's last tile of a job over bfloat16, if the class wants to know
   int f32_tile_rows = 0, bf16_tile_rows = 0;  // at most so many rows a tile
   // Steps of weights that all rows pass over before the next ones: they stay in a cache, the sums wait in memory
   // meanwhile, which changes no bit.

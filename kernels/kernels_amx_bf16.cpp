@@ -103,27 +103,31 @@ void narrow_tile(const MatmulTile& tile) {
   _tile_stored(3, tile.sums + 48, kSumsStride);
 }
 
-// The next block's weights, from the second-level cache into the first. Rows are left to the processor, which guesses
-// right: their lines follow each other.
-SLIP_LANES void bring_near(const std::byte* weight) {
-#pragma GCC unroll 16
-  for (int step = 0; step < kBlockSteps; ++step) {
-    __builtin_prefetch(weight + step * kWeightStride, 0, 3);
-    __builtin_prefetch(weight + step * kWeightStride + kLineBytes, 0, 3);
+// A quarter of the weights two blocks ahead, from the second-level cache into the first. Rows are left to the
+// processor, which guesses right: their lines follow each other.
+SLIP_LANES void bring_near(const Block& block, int quarter) {
+  const std::byte* next = block.weight + 2 * kBlockWeights + quarter * (kBlockWeights / 4);
+#pragma GCC unroll 4
+  for (std::int64_t at = 0; at < kBlockWeights / 4; at += kWeightStride) {
+    __builtin_prefetch(next + at, 0, 3);
+    __builtin_prefetch(next + at + kLineBytes, 0, 3);
   }
 }
 
 SLIP_LANES void multiply_wide(const Block& block, Fetching& fetching) {
-  bring_near(block.weight + kBlockWeights);
   fetching.quarter();
+  bring_near(block, 0);
   _tile_loadd(4, block.x, kRegisterBytes);
   _tile_loadd(6, block.weight, kWeightStride);
   _tile_dpbf16ps(0, 4, 6);
+  bring_near(block, 1);
   _tile_loadd(5, block.x + kRegisterRows * kRegisterBytes, kRegisterBytes);
   _tile_dpbf16ps(2, 5, 6);
   fetching.quarter();
+  bring_near(block, 2);
   _tile_loadd(7, block.weight + 64, kWeightStride);
   _tile_dpbf16ps(1, 4, 7);
+  bring_near(block, 3);
   _tile_dpbf16ps(3, 5, 7);
 }
 

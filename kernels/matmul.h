@@ -3,10 +3,10 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <span>
 #include <vector>
 
+#include "common/aligned_memory.h"
 #include "common/tensor_view.h"
 #include "kernels/activations.h"
 #include "kernels/thread_pool.h"
@@ -47,10 +47,7 @@ class PackedMatrix {
   void copy_row(std::int64_t index, float* out) const;
 
  private:
-  struct Free {
-    void operator()(std::byte* p) const;
-  };
-  std::unique_ptr<std::byte[], Free> storage_;  // 64-byte aligned, huge pages asked for
+  AlignedMemory storage_;
   std::int64_t n_out_ = 0;
   std::int64_t n_in_ = 0;
   std::size_t bytes_ = 0;

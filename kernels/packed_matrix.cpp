@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/matmul.h"
 
-#include <sys/mman.h>
-
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <cstdlib>
 #include <cstring>
 #include <string>
 #include <vector>
@@ -18,18 +15,12 @@
 namespace slip::kernels {
 namespace {
 
-constexpr std::size_t kHugePageBytes = std::size_t{2} << 20;
-
-// A pass over weights far larger than the TLB's reach spends a fifth of its time on page walks with 4 KiB pages.
-std::byte* allocate(std::size_t bytes) {
-  const std::size_t alignment = bytes >= kHugePageBytes ? kHugePageBytes : 64;
-  const std::size_t rounded = (bytes + alignment - 1) / alignment * alignment;
-  auto* memory = static_cast<std::byte*>(std::aligned_alloc(alignment, std::max<std::size_t>(rounded, alignment)));
+AlignedMemory weight_memory(std::size_t bytes) {
+  AlignedMemory memory = aligned_memory(bytes);
   if (memory == nullptr) {
     throw Error(ErrorCode::kTooLarge, "no memory for " + std::to_string(bytes) + " bytes of weights",
                 "use a smaller model, or bfloat16");
   }
-  if (alignment == kHugePageBytes) madvise(memory, rounded, MADV_HUGEPAGE);
   return memory;
 }
 
@@ -142,10 +133,6 @@ std::int64_t n_rows(std::span<const MatrixRows> parts) {
 
 }  // namespace
 
-void PackedMatrix::Free::operator()(std::byte* p) const {
-  std::free(p);
-}
-
 PackedMatrix::PackedMatrix(const void* source, Dtype source_dtype, std::int64_t n_out, std::int64_t n_in, Dtype compute)
     : PackedMatrix(std::array{MatrixRows{source, source_dtype, n_out}}, n_in, compute) {}
 
@@ -156,7 +143,7 @@ PackedMatrix::PackedMatrix(std::span<const MatrixRows> parts, std::int64_t n_in,
   const std::int64_t panels = (n_out_ + kPanelColumns - 1) / kPanelColumns;
   const std::int64_t depth = compute == Dtype::kBFloat16 ? (n_in + 1) / 2 : n_in;
   bytes_ = static_cast<std::size_t>(panels * depth * kPanelColumns * 4);
-  storage_.reset(allocate(bytes_));
+  storage_ = weight_memory(bytes_);
   // Padding must be zero only where it meets other than padding: the odd end of n_in, and the last panel's columns.
   if (n_out_ % kPanelColumns != 0 || n_in % 2 != 0) std::memset(storage_.get(), 0, bytes_);
   const RowSource source(parts, n_in);

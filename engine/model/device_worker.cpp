@@ -23,7 +23,8 @@ DevicePages::DevicePages(std::shared_ptr<DeviceQueue> queue, std::size_t bytes)
     : queue_(std::move(queue)), memory_(*queue_, bytes) {}
 
 void DevicePages::copy_slot(const kernels::PagedKv& first, int n_layers, PageSlot from, PageSlot to) {
-  const auto slot_bytes = static_cast<std::int64_t>(first.head_dim) * static_cast<std::int64_t>(dtype_bytes(first.dtype));
+  const auto slot_bytes =
+      static_cast<std::int64_t>(first.head_dim) * static_cast<std::int64_t>(dtype_bytes(first.dtype));
   const std::int64_t head_bytes = slot_bytes * first.page_tokens, layer_bytes = kernels::layer_page_bytes(first);
   const auto address = [&](PageSlot at, int layer) {
     return static_cast<std::byte*>(first.base) + at.page * first.page_stride_bytes + layer * layer_bytes +

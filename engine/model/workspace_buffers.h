@@ -3,31 +3,28 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <memory>
 #include <new>
 #include <vector>
 
+#include "common/aligned_memory.h"
 #include "engine/model/transformer.h"
 #include "kernels/attention.h"
 
 namespace slip {
 
-// `count` values of T on a 64-byte border (a cache line and one AVX-512 register), zeroed.
+// `count` values of T in aligned memory, zeroed. Throws std::bad_alloc.
 template <class T>
 class AlignedArray {
  public:
-  explicit AlignedArray(std::size_t count)
-      : data_(static_cast<T*>(::operator new (count * sizeof(T), std::align_val_t{64}))) {
-    std::uninitialized_value_construct_n(data_.get(), count);
+  explicit AlignedArray(std::size_t count) : memory_(aligned_memory(count * sizeof(T))) {
+    if (memory_ == nullptr) throw std::bad_alloc();
+    std::uninitialized_value_construct_n(data(), count);
   }
-  T* data() const { return data_.get(); }
+  T* data() const { return reinterpret_cast<T*>(memory_.get()); }
 
  private:
-  struct Free {
-    void operator()(T* memory) const { ::operator delete (memory, std::align_val_t{64}); }
-  };
-  std::unique_ptr<T, Free> data_;
+  AlignedMemory memory_;
 };
 
 // Neighbouring rows (and the wanted logits among them) that use the same weights: one matmul each.

@@ -8,8 +8,9 @@ class Attention : public AttentionTest {};
 INSTANTIATE_TEST_SUITE_P(Isa, Attention, every_isa_and_dtype(), isa_and_dtype_name);
 
 TEST_P(Attention, ChainsEqualTheReferenceInEveryShape) {
-  for (const AttentionShape& s : {shape(), shape(6, 2, 64, 16), shape(4, 4), shape(9, 1, 32), shape(2, 1, 8), shape(5, 1, 40, 7),
-                                  shape(20, 2, 24), shape(3, 3, 256), shape(2, 2, 130, 5), shape(1, 1, 1024)}) {
+  for (const AttentionShape& s :
+       {shape(), shape(6, 2, 64, 16), shape(4, 4), shape(9, 1, 32), shape(2, 1, 8), shape(5, 1, 40, 7),
+        shape(20, 2, 24), shape(3, 3, 256), shape(2, 2, 130, 5), shape(1, 1, 1024)}) {
     for (const int n_committed : {0, 1, 29, 31, 32, 100}) {
       const PagedSequence sequence(s, n_committed + 3, 5);
       std::vector<std::vector<int>> slots(3);
@@ -85,6 +86,28 @@ TEST_P(Attention, OtherSequencesInTheStepChangeNoBit) {
   auto mixed = attend(table(), shape(), one.kv(), rows, 0, pool_);
   mixed.resize(alone.size());
   EXPECT_TRUE(same_bits(alone, mixed));
+}
+
+// Sequences of as many rows as they like, one behind the other: each as alone, whichever thread begins where.
+TEST_P(Attention, SequencesOfAnyLengthsShareAStep) {
+  const PagedSequence memory(shape(), 100, 41);
+  const std::vector<int> lengths = {1, 1, 6, 17, 1, 3, 40, 2, 16, 5, 1};
+  // Each page table of its own over the same memory is another sequence.
+  const std::vector<std::vector<std::int32_t>> tables(lengths.size(), {memory.pages(), memory.pages() + 100 / 32 + 1});
+  std::vector<AttentionRow> rows;
+  for (std::size_t s = 0; s < lengths.size(); ++s) {
+    for (int i = 0; i < lengths[s]; ++i) rows.push_back({tables[s].data(), static_cast<std::int32_t>(5 * s), i, {}});
+  }
+  ThreadPool two(2);
+  const auto together = attend(table(), shape(), memory.kv(), rows, 0, two);
+  const std::size_t width = together.size() / rows.size();
+  std::size_t row = 0;
+  for (const int length : lengths) {
+    const auto n = static_cast<std::size_t>(length);
+    const auto alone = attend(table(), shape(), memory.kv(), std::span(rows).subspan(row, n), row, pool_);
+    EXPECT_TRUE(same_bits(alone, std::span(together).subspan(row * width, n * width))) << "from row " << row;
+    row += n;
+  }
 }
 
 // A block whose scores are all far below an earlier one's, and one far above: online softmax must neither overflow nor

@@ -247,7 +247,8 @@ TEST(DeviceWorker, VisibleSlotsGiveTheBitsOfACacheThatHoldsNothingElse) {
   std::int32_t n = 0;
   for (const PageRange& range : visible) {
     for (std::int32_t slot = range.begin; slot < range.end; ++slot, ++n) {
-      device.worker.cache().copy_slot(past.pages().pages()[slot / kPage], slot % kPage, compact.pages()[n / kPage], n % kPage);
+      device.worker.cache().copy_slot(past.pages().pages()[slot / kPage], slot % kPage, compact.pages()[n / kPage],
+                                      n % kPage);
     }
   }
   const auto step = [&](PageTable& pages, std::int32_t n_cached, std::span<const PageRange> ranges) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "kernels/elementwise.h"
 #include "kernels/attention.h"
+#include "kernels/elementwise.h"
 
 namespace slip::kernels::cuda {
 
