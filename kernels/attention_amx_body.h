@@ -8,42 +8,14 @@
 #pragma once
 
 #include "kernels/activations_body.h"
-#include "kernels/attention_ranks.h"
+#include "kernels/attention_amx_pages.h"
 #include "kernels/attention_softmax_body.h"
-#include "kernels/tile_config.h"
 
 namespace slip::kernels {
 namespace {
 
-constexpr int kBlockSlots = 64;
-constexpr int kSlotGroups = kBlockSlots / kGroupSlots;
-constexpr int kStepSlots = 32;  // of values and weights, that one product sums over
-constexpr int kValueSteps = kBlockSlots / kStepSlots;
-constexpr int kDimsAtOnce = 32;  // of keys and queries, that one product sums over
 constexpr int kMostQueries = kAttentionTileRows * kAttentionTileHeads;
 constexpr int kMostRegisters = kMostQueries / kRegisterRows;
-constexpr int kBlocksAhead = 2;   // that fetching is before its use
-constexpr int kFetchedLines = 8;  // at the beginning of what is fetched; the processor guesses the others
-
-// What a tile register holds of it: [kRegisterRows][kLanes] words.
-using Register = float[kRegisterRows][kLanes];
-
-// Values of 32 slots: one register for sixteen dims.
-struct StepValues {
-  const std::byte* at;
-  std::int64_t stride;  // from sixteen dims to the next
-};
-struct StagedValues {
-  StepValues steps[kValueSteps];
-  alignas(64) Register copied[kValueSteps][kMaxHeadDim / kLanes];  // that don't lie as wanted
-};
-
-struct PagedBlock {
-  static constexpr int kSlots = kBlockSlots;
-  BlockSlots<kBlockSlots> at;
-  const std::byte* keys[kSlotGroups];
-  alignas(64) float copied_keys[kSlotGroups][kMaxHeadDim / 2][kLanes];  // that don't lie as wanted
-};
 
 // What one register of queries has in hand between its three steps over a block.
 struct RegisterWork {
@@ -77,9 +49,6 @@ SLIP_LANES int n_queries_of(const AttentionTile& tile, int index) {
   const int n = n_queries(tile) - index * kRegisterRows;
   return n < kRegisterRows ? n : kRegisterRows;
 }
-SLIP_LANES __mmask16 first_lanes(int n) {
-  return static_cast<__mmask16>((1U << (n < kLanes ? n : kLanes)) - 1);
-}
 SLIP_LANES std::uint64_t first_bits(int n) {
   return n >= 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << n) - 1;
 }
@@ -106,114 +75,6 @@ void begin_queries(const AttentionTile& tile, QueryState& state) {
     }
     state.most[i] = least_score();
     state.total[i] = broadcast(0);
-  }
-}
-
-// A line of a group's keys; zeros for slots that are not there.
-SLIP_LANES Lanes key_words(const SlotRuns& slots, std::int64_t line) {
-  Part words{};
-  for (int run = 0; run < slots.n; ++run) {
-    const SlotRun& from = slots.runs[run];
-    const auto mask = static_cast<__mmask16>(first_lanes(from.n) << from.first);
-    words = _mm512_mask_loadu_ps(words, mask, from.keys + line * kLineBytes - from.first * kWordBytes);
-  }
-  return {words};
-}
-
-// Keys are multiplied where they are, if they lie there as a register takes them: of slots that nobody sees too, whose
-// scores will not matter.
-void find_keys(const AttentionTile& tile, PagedBlock& block) {
-  const int n_rows = (tile.head_dim + 1) / 2;
-  for (int group = 0; group < kSlotGroups; ++group) {
-    block.keys[group] = block.keys[0];  // of a group that is not there, for fetching
-    if (group * kGroupSlots >= block.at.n) continue;
-    const int first = group * kGroupSlots, left = block.at.n - first;
-    SlotRuns slots;
-    find_runs(tile, block.at.slots + first, left < kGroupSlots ? left : kGroupSlots, slots);
-    if (slots.together && tile.head_dim % kDimsAtOnce == 0) {
-      block.keys[group] = slots.runs[0].keys;
-      continue;
-    }
-    auto* copied = block.copied_keys[group];
-    int row = 0;
-    for (; row < n_rows; ++row) store(copied[row], key_words(slots, row));
-    for (; row % kRegisterRows != 0; ++row) store(copied[row], broadcast(0));
-    block.keys[group] = reinterpret_cast<const std::byte*>(copied[0]);
-  }
-}
-
-// Sixteen dims' words of a pair of slots.
-SLIP_LANES __m512i value_words(const SlotValues& first, const SlotValues& second, int d) {
-  const auto of = [&](const SlotValues& from) {
-    return from.words == nullptr ? __m512i{} : _mm512_loadu_si512(from.words + d / kLanes * from.stride);
-  };
-  const __m512i low = of(first), high = of(second);
-  const __m512i lower = first.place == 0 ? low : _mm512_srli_epi32(low, 16);
-  const __m512i upper = second.place == 0 ? _mm512_slli_epi32(high, 16) : high;
-  return _mm512_mask_blend_epi16(0xAAAAAAAA, lower, upper);
-}
-
-// Values of slots that nobody sees may be no number: zeros stand in their place, since no weight makes nothing of such
-// a value.
-void copy_values(const AttentionTile& tile, const BlockSlots<kBlockSlots>& at, int first, Register* to) {
-  const auto find = [&](int rank) {
-    return rank >= at.begin && rank < at.n ? values_of(tile, at.slots[rank]) : SlotValues{nullptr, 0, 0};
-  };
-  for (int row = 0; row < kRegisterRows; ++row) {
-    const SlotValues one = find(first + 2 * row), other = find(first + 2 * row + 1);
-    for (int d = 0; d < tile.head_dim; d += kLanes) {
-      _mm512_store_si512(to[d / kLanes][row], value_words(one, other, d));
-    }
-  }
-}
-
-// Of 32 slots side by side in a page, which begin a line of values, the first n, and zeros behind them.
-void copy_first_values(const AttentionTile& tile, const SlotValues& from, int n, Register* to) {
-  for (int d = 0; d < tile.head_dim; d += kLanes) {
-    const std::byte* lines = from.words + d / kLanes * from.stride;
-    for (int row = 0; row < kRegisterRows; ++row) {
-      const int left = n - 2 * row;
-      const auto some = static_cast<__mmask32>(left >= 2 ? 0xFFFFFFFF : left == 1 ? 0x55555555 : 0);
-      _mm512_store_si512(to[d / kLanes][row], _mm512_maskz_loadu_epi16(some, lines + row * kLineBytes));
-    }
-  }
-}
-
-// Values are multiplied where they are, if they lie there as a register takes them.
-void find_values(const AttentionTile& tile, const BlockSlots<kBlockSlots>& at, StagedValues& values) {
-  for (int step = 0; step * kStepSlots < at.n; ++step) {
-    const int first = step * kStepSlots, n = at.n - first < kStepSlots ? at.n - first : kStepSlots;
-    const std::int32_t slot = at.slots[first];
-    const SlotValues from = values_of(tile, slot);
-    const bool together = at.begin <= first && at.slots[first + n - 1] - slot == n - 1 && from.place == 0 &&
-                          slot % tile.page_tokens + kStepSlots <= tile.page_tokens;
-    values.steps[step] = {reinterpret_cast<const std::byte*>(values.copied[step]), sizeof(Register)};
-    if (together && n == kStepSlots) {
-      values.steps[step] = {from.words, from.stride};
-    } else if (together) {
-      copy_first_values(tile, from, n, values.copied[step]);
-    } else {
-      copy_values(tile, at, first, values.copied[step]);
-    }
-  }
-}
-
-// The pages wanted soon after the block whose first rank is `first`: behind this tile's last rank, `end`, those of the
-// next tile. They lie in places that no processor guesses, but each from its beginning on.
-SLIP_LANES void fetch_ahead(const AttentionTile& tile, std::int32_t first, std::int32_t end) {
-  if (tile.n_visible_ranges != 0) return;
-  first += kBlocksAhead * kBlockSlots;
-  const std::int32_t past = first - (end + kBlockSlots - 1) / kBlockSlots * kBlockSlots;
-  const bool is_next = past >= 0 && tile.next_pages != nullptr;
-  const std::int32_t* pages = is_next ? tile.next_pages : tile.pages;
-  const std::int32_t begin = is_next ? past : first;
-  const std::int32_t n_committed = is_next ? tile.next_committed : tile.rows[0].n_committed;
-  for (std::int32_t slot = begin; slot < begin + kBlockSlots && slot < n_committed; slot += tile.page_tokens) {
-    const std::byte* keys = tile.keys + pages[slot / tile.page_tokens] * tile.page_stride_bytes;
-    for (int line = 0; line < kFetchedLines; ++line) {
-      __builtin_prefetch(keys + line * kRegisterBytes, 0, 2);
-      __builtin_prefetch(keys + tile.values_offset_bytes + line * kRegisterBytes, 0, 2);
-    }
   }
 }
 
@@ -422,7 +283,7 @@ void advance(const AttentionTile& tile, const PagedBlock* block, QueryState& sta
 template <class Sees>
 void attend_block(const AttentionTile& tile, std::int32_t first, const Sees& sees, PagedBlock& block,
                   QueryState& state) {
-  fetch_ahead(tile, first, ranks_of<kBlockSlots>(tile).end);
+  fetch_ahead(tile, first, block.end);
   StagedValues& values = state.values[state.n_blocks++ % 3];
   find_keys(tile, block);
   find_values(tile, block.at, values);
@@ -458,6 +319,7 @@ void write_queries(const AttentionTile& tile, const QueryState& state) {
 void amx_attention_tile(const AttentionTile& tile) {
   const FlushDenormals flush;
   PagedBlock block;
+  block.end = ranks_of<kBlockSlots>(tile).end;
   QueryState state;
   begin_queries(tile, state);
   configure(n_registers(tile) > 1 ? kRegisterRows : n_queries(tile));

@@ -116,12 +116,6 @@ SLIP_LANES Lanes fused(const Lanes& a, const Lanes& b, const Lanes& c) {
 }
 
 // bfloat16 is the upper half of a float32.
-SLIP_LANES Lanes load_bf16(const std::uint16_t* from) {
-  return each_part([&](int i) {
-    const auto half = load_unaligned<HalfPart>(from + i * kPartLanes);
-    return reinterpret_cast<Part>(__builtin_convertvector(half, BitPart) << 16);
-  });
-}
 // Of 16 pairs of bfloat16, each in one 32-bit lane: the first (lower) and the second of each pair.
 SLIP_LANES Lanes first_of_pairs(const Lanes& pairs) {
   return each_part([&](int i) { return reinterpret_cast<Part>(reinterpret_cast<BitPart>(pairs.part[i]) << 16); });
@@ -201,82 +195,6 @@ SLIP_LANES Part exponential(const Part& x) {
 SLIP_LANES Lanes exponential(const Lanes& x) {
   return each_part([&](int i) { return exponential(x.part[i]); });
 }
-
-// 16 × 16 32-bit lanes, turned about the diagonal in place.
-#if defined(__AVX512F__)
-SLIP_LANES void transpose(Lanes (&m)[kLanes]) {
-  __m512 a[kLanes], b[kLanes];
-#pragma GCC unroll 8
-  for (int i = 0; i < kLanes; i += 2) {
-    a[i] = _mm512_unpacklo_ps(m[i].part[0], m[i + 1].part[0]);
-    a[i + 1] = _mm512_unpackhi_ps(m[i].part[0], m[i + 1].part[0]);
-  }
-#pragma GCC unroll 4
-  for (int i = 0; i < kLanes; i += 4) {
-    for (int j = 0; j < 2; ++j) {
-      const __m512d first = _mm512_castps_pd(a[i + j]), second = _mm512_castps_pd(a[i + j + 2]);
-      b[i + 2 * j] = _mm512_castpd_ps(_mm512_unpacklo_pd(first, second));
-      b[i + 2 * j + 1] = _mm512_castpd_ps(_mm512_unpackhi_pd(first, second));
-    }
-  }
-  // Now b[4 g + c] holds, in its quarter q, rows 4 g … 4 g + 3 of column 4 q + c: what is left is to turn the quarters.
-#pragma GCC unroll 4
-  for (int c = 0; c < 4; ++c) {
-    const __m512 low01 = _mm512_shuffle_f32x4(b[c], b[4 + c], 0x44),
-                 high01 = _mm512_shuffle_f32x4(b[c], b[4 + c], 0xEE);
-    const __m512 low23 = _mm512_shuffle_f32x4(b[8 + c], b[12 + c], 0x44);
-    const __m512 high23 = _mm512_shuffle_f32x4(b[8 + c], b[12 + c], 0xEE);
-    m[c].part[0] = _mm512_shuffle_f32x4(low01, low23, 0x88);
-    m[4 + c].part[0] = _mm512_shuffle_f32x4(low01, low23, 0xDD);
-    m[8 + c].part[0] = _mm512_shuffle_f32x4(high01, high23, 0x88);
-    m[12 + c].part[0] = _mm512_shuffle_f32x4(high01, high23, 0xDD);
-  }
-}
-#elif defined(__AVX2__)
-SLIP_LANES void transpose_quarter(const Lanes* m, int row, int part, Part (&out)[8]) {
-  __m256 a[8], b[8];
-#pragma GCC unroll 4
-  for (int i = 0; i < 8; i += 2) {
-    a[i] = _mm256_unpacklo_ps(m[row + i].part[part], m[row + i + 1].part[part]);
-    a[i + 1] = _mm256_unpackhi_ps(m[row + i].part[part], m[row + i + 1].part[part]);
-  }
-#pragma GCC unroll 2
-  for (int i = 0; i < 8; i += 4) {
-    for (int j = 0; j < 2; ++j) {
-      const __m256d first = _mm256_castps_pd(a[i + j]), second = _mm256_castps_pd(a[i + j + 2]);
-      b[i + 2 * j] = _mm256_castpd_ps(_mm256_unpacklo_pd(first, second));
-      b[i + 2 * j + 1] = _mm256_castpd_ps(_mm256_unpackhi_pd(first, second));
-    }
-  }
-#pragma GCC unroll 4
-  for (int c = 0; c < 4; ++c) {
-    out[c] = _mm256_permute2f128_ps(b[c], b[4 + c], 0x20);
-    out[4 + c] = _mm256_permute2f128_ps(b[c], b[4 + c], 0x31);
-  }
-}
-SLIP_LANES void transpose(Lanes (&m)[kLanes]) {
-  Part quarter[2][2][8];
-  for (int row = 0; row < 2; ++row) {
-    for (int part = 0; part < 2; ++part) transpose_quarter(m, 8 * row, part, quarter[row][part]);
-  }
-  for (int i = 0; i < 8; ++i) {
-    for (int half = 0; half < 2; ++half) {
-      m[i].part[half] = quarter[half][0][i];
-      m[8 + i].part[half] = quarter[half][1][i];
-    }
-  }
-}
-#else
-SLIP_LANES void transpose(Lanes (&m)[kLanes]) {
-  for (int row = 0; row < kLanes; ++row) {
-    for (int column = 0; column < row; ++column) {
-      const float swapped = m[row].part[column / kPartLanes][column % kPartLanes];
-      m[row].part[column / kPartLanes][column % kPartLanes] = m[column].part[row / kPartLanes][row % kPartLanes];
-      m[column].part[row / kPartLanes][row % kPartLanes] = swapped;
-    }
-  }
-}
-#endif
 
 }  // namespace
 }  // namespace slip::kernels
