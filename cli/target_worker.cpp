@@ -40,6 +40,10 @@ std::unique_ptr<Proposer> make_proposer(const TargetDevice& device, const Engine
   return std::make_unique<DraftModelProposer>(draft, target.config(), on_device);
 }
 
+PackDraft draft_packing(const TargetDevice& device) {
+  return device == nullptr ? PackDraft() : pack_for(device);
+}
+
 std::size_t affordable_cache_bytes(const TargetDevice& device, const ModelWeights& weights) {
   if (device == nullptr) return usable_memory_bytes() / kShareOfHost;
   const std::size_t free = device->free_bytes(), taken = weights.bytes();

@@ -25,6 +25,9 @@ Target make_target(const TargetDevice& device, std::shared_ptr<const ModelWeight
 std::unique_ptr<Proposer> make_proposer(const TargetDevice& device, const EngineOptions& options, Worker& target,
                                         kernels::ThreadPool& pool);
 
+// What makes drafts' versions ready for that device; empty for the CPU.
+PackDraft draft_packing(const TargetDevice& device);
+
 // Memory that the target's cache may take when nobody says how much: a quarter of what this process may use, or half of
 // what a device has left beside the weights.
 std::size_t affordable_cache_bytes(const TargetDevice& device, const ModelWeights& weights);

@@ -3,10 +3,12 @@
 // it is put. Memory starts full of NaN, so that reading what nobody wrote shows.
 #pragma once
 
+#include <atomic>
 #include <cmath>
 #include <cstring>
 #include <memory>
 #include <new>
+#include <span>
 #include <vector>
 
 #include "common/error.h"
@@ -108,7 +110,11 @@ class HostQueue final : public DeviceQueue {
   void release_host(void* memory) noexcept override { release(memory); }
   std::size_t free_bytes() override { return std::size_t{1} << 30; }
 
-  void copy_in(void* to, const void* from, std::size_t bytes) override { copy(to, from, bytes); }
+  void copy_in(void* to, const void* from, std::size_t bytes) override {
+    copy(to, from, bytes);
+    ++n_copies_in_;
+    copied_in_last_ = {static_cast<const std::byte*>(from), bytes};
+  }
   void copy_out(void* to, const void* from, std::size_t bytes) override {
     copy(to, from, bytes);
     bytes_out_ += bytes;
@@ -143,6 +149,8 @@ class HostQueue final : public DeviceQueue {
   int n_captures() const { return n_captures_; }
   int n_replays() const { return n_replays_; }
   int n_puts() const { return n_puts_; }  // jobs that were run outside of graphs
+  int n_copies_in() const { return n_copies_in_; }
+  std::span<const std::byte> copied_in_last() const { return copied_in_last_; }  // where it came from
   std::size_t bytes_out() const { return bytes_out_; }
 
  private:
@@ -161,7 +169,9 @@ class HostQueue final : public DeviceQueue {
   }
 
   std::vector<Job>* recording_ = nullptr;
-  int n_allocations_ = 0, n_captures_ = 0, n_replays_ = 0, n_puts_ = 0;
+  std::atomic<int> n_allocations_ = 0;
+  int n_captures_ = 0, n_replays_ = 0, n_puts_ = 0, n_copies_in_ = 0;
+  std::span<const std::byte> copied_in_last_;
   std::size_t bytes_out_ = 0;
 };
 
