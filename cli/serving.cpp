@@ -197,8 +197,8 @@ struct Serving::State {
     governor = make_governor(config.governor);
     LearnerOptions options = learner_options(config, disk);
     options.pack = draft_packing(device);
-    learner = std::make_unique<Learner>(std::move(options), topics, shelf.slots, shelf.base, store, *replay,
-                                        *governor, *recorder);
+    learner = std::make_unique<Learner>(std::move(options), topics, shelf.slots, shelf.base, store, *replay, *governor,
+                                        *recorder);
     learner->start();
   }
 

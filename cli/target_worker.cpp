@@ -1,12 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/target_worker.h"
 
-#include <utility>
-
 #include "cli/usable_memory.h"
-#include "engine/model/device_worker.h"
 #include "engine/speculate/device_draft_family.h"
-#include "engine/speculate/device_verifier.h"
 #include "kernels/cuda/stream_queue.h"
 
 namespace slip::cli {
@@ -18,16 +14,6 @@ constexpr std::size_t kShareOfHost = 4, kShareOfDevice = 2;  // one part of so m
 
 TargetDevice open_target_device(Device device) {
   return device == Device::kCuda ? TargetDevice(kernels::cuda::open_device()) : nullptr;
-}
-
-Target make_target(const TargetDevice& device, std::shared_ptr<const ModelWeights> weights, const WorkerSize& size,
-                   kernels::ThreadPool& pool) {
-  if (device == nullptr) {
-    return std::make_unique<LocalWorker>(std::move(weights), size.max_rows, size.max_logit_rows, size.n_pages, pool);
-  }
-  auto worker = std::make_unique<DeviceWorker>(device, *weights, size.max_rows, size.max_logit_rows, size.n_pages);
-  auto verifier = std::make_unique<DeviceVerifier>(*worker);
-  return {std::move(worker), std::move(verifier)};
 }
 
 std::unique_ptr<Proposer> make_proposer(const TargetDevice& device, const EngineOptions& options, Worker& target,

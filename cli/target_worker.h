@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "engine/engine.h"
+#include "engine/speculate/make_target.h"
 #include "kernels/cuda/device_queue.h"
 
 namespace slip::cli {
@@ -12,16 +13,7 @@ namespace slip::cli {
 using TargetDevice = std::shared_ptr<kernels::cuda::DeviceQueue>;
 TargetDevice open_target_device(Device device);
 
-struct WorkerSize {
-  std::int32_t max_rows = 0, max_logit_rows = 0;
-  std::int32_t n_pages = 0;
-};
-
-// The target there: passes and verdicts. Error{kTooLarge} when there is no memory for it.
-Target make_target(const TargetDevice& device, std::shared_ptr<const ModelWeights> weights, const WorkerSize& size,
-                   kernels::ThreadPool& pool);
-
-// What runs ahead of the target, on the same device.
+// What runs ahead of the target of make_target(), on the same device.
 std::unique_ptr<Proposer> make_proposer(const TargetDevice& device, const EngineOptions& options, Worker& target,
                                         kernels::ThreadPool& pool);
 

@@ -67,7 +67,8 @@ void Publisher::enrol(Course& course) {
     }
     course.watch = Watch{std::move(previous), Trial(options_.first_look)};
   } catch (const Error& error) {
-    log_info("learning: " + meta->draft + " is not watched, there is no way back to its predecessor: " + error.message());
+    log_info("learning: " + meta->draft +
+             " is not watched, there is no way back to its predecessor: " + error.message());
   }
 }
 

@@ -10,8 +10,8 @@
 
 namespace slip {
 
-// Where one model's weights stand, in the order a device's products read them. A weight that the architecture has not is
-// empty.
+// Where one model's weights stand, in the order a device's products read them. A weight that the architecture has not
+// is empty.
 struct DeviceModel {
   struct Layer {
     kernels::cuda::Weight<float> attention_norm, ffn_norm;
