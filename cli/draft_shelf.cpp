@@ -40,14 +40,13 @@ DraftMeta import_base(DraftStore& store, const std::filesystem::path& folder, co
 
 // The topic's own draft, if the store has one that can stand where the base draft stands.
 std::shared_ptr<const DraftVersion> stored_version(const DraftStore& store, const DraftSlot& slot,
-                                                   const ModelConfig& shape, Dtype dtype) {
+                                                   const ModelConfig& shape, const DraftTarget& target) {
   try {
     const auto meta = store.current(slot.name());
     if (!meta) return nullptr;
-    auto weights = ModelWeights::load(store.folder(meta->draft, meta->version), dtype, /*check_finite=*/true);
+    auto weights = ModelWeights::load(store.folder(meta->draft, meta->version), target.dtype, /*check_finite=*/true);
     if (weights->config.same_shape(shape)) {
-      return std::make_shared<DraftVersion>(
-          DraftVersion{slot.id(), slot.name(), meta->version, meta->parent, std::move(weights)});
+      return packed({slot.id(), slot.name(), meta->version, meta->parent, std::move(weights)}, target.pack);
     }
     log_warn("draft " + slot.name() + " has another shape than the base draft and starts again from it");
   } catch (const Error& error) {
@@ -64,11 +63,11 @@ DraftShelf open_shelf(DraftStore& store, const std::filesystem::path& folder, co
   const DraftMeta meta = import_base(store, folder, target);
   const auto n_topics = static_cast<std::uint32_t>(topics.size());
   DraftShelf shelf;
-  shelf.base = std::make_shared<DraftVersion>(DraftVersion{{n_topics}, kBaseDraft, meta.version, meta.parent, weights});
+  shelf.base = packed({{n_topics}, kBaseDraft, meta.version, meta.parent, weights}, target.pack);
   for (std::uint32_t i = 0; i < n_topics; ++i) {
     auto slot = std::make_shared<DraftSlot>(DraftId{i}, topics[{i}].name);
-    auto version = stored_version(store, *slot, weights->config, target.dtype);
-    if (!version) version = std::make_shared<DraftVersion>(DraftVersion{slot->id(), slot->name(), 0, 0, weights});
+    auto version = stored_version(store, *slot, weights->config, target);
+    if (!version) version = packed({slot->id(), slot->name(), 0, 0, weights, shelf.base->image}, target.pack);
     slot->set(std::move(version));
     shelf.slots.push_back(std::move(slot));
   }

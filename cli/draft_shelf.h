@@ -22,6 +22,7 @@ struct DraftTarget {
   std::filesystem::path folder;
   Dtype dtype = Dtype::kBFloat16;
   TargetModel model;
+  PackDraft pack;  // as draft_packing()
 };
 
 // What the draft store holds at start: the base draft as version n of "base", and a slot a topic.

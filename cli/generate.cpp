@@ -41,15 +41,16 @@ struct GenerateOptions {
 // Alternates the live draft between two folders every few steps: how the exactness runs get a swap into every answer.
 class SwapDrill final : public StepListener {
  public:
-  SwapDrill(std::shared_ptr<DraftSlot> slot, std::shared_ptr<const ModelWeights> other, int every)
+  SwapDrill(std::shared_ptr<DraftSlot> slot, std::shared_ptr<const DraftVersion> other, int every)
       : slot_(std::move(slot)), every_(every) {
-    if (slot_ != nullptr) weights_ = {slot_->get()->weights, std::move(other)};
+    if (slot_ != nullptr) drafts_ = {slot_->get(), std::move(other)};
   }
   void on_step(const StepFigures&) noexcept override {
     if (every_ == 0 || ++n_steps_ % every_ != 0) return;
-    auto next = std::make_shared<DraftVersion>(*slot_->get());
-    next->parent = next->number++;
-    next->weights = weights_[next->number % 2 == 1 ? 0 : 1];
+    const std::uint64_t parent = slot_->get()->number;
+    auto next = std::make_shared<DraftVersion>(*drafts_[parent % 2]);
+    next->parent = parent;
+    next->number = parent + 1;
     slot_->set(std::move(next));
     slot_->reclaim();
   }
@@ -57,7 +58,7 @@ class SwapDrill final : public StepListener {
 
  private:
   std::shared_ptr<DraftSlot> slot_;
-  std::vector<std::shared_ptr<const ModelWeights>> weights_;
+  std::vector<std::shared_ptr<const DraftVersion>> drafts_;
   int every_, n_steps_ = 0;
 };
 
@@ -72,12 +73,13 @@ class GenerateRun {
     if (options.chat) template_.emplace(ChatTemplate::load(options.target, options.chat_template));
     k_ = options.draft.empty() ? 0 : options.k.value_or(EngineOptions{}.k);
     if (k_ == 0) return;  // plain decoding never opens a draft
-    auto first = std::make_shared<DraftVersion>();
-    first->name = "draft";
-    first->number = 1;
-    first->weights = load_draft_weights(options.draft, dtype, model_);
-    slot_ = std::make_shared<DraftSlot>(DraftId{0}, first->name, first);
-    if (!options.swap_draft.empty()) other_ = load_draft_weights(options.swap_draft, dtype, model_);
+    const auto draft = [&](const std::string& folder) {
+      return packed({DraftId{0}, "draft", /*number=*/1, /*parent=*/0, load_draft_weights(folder, dtype, model_)},
+                    draft_packing(device_));
+    };
+    const auto first = draft(options.draft);
+    slot_ = std::make_shared<DraftSlot>(first->draft, first->name, first);
+    if (!options.swap_draft.empty()) other_ = draft(options.swap_draft);
   }
 
   // Prints every answer; Error with the first failure's code when a row was not answered.
@@ -154,7 +156,7 @@ class GenerateRun {
   std::optional<ChatTemplate> template_;
   int k_ = 0;
   std::shared_ptr<DraftSlot> slot_;
-  std::shared_ptr<const ModelWeights> other_;
+  std::shared_ptr<const DraftVersion> other_;
 };
 
 void check(const GenerateOptions& options) {

@@ -173,8 +173,8 @@ struct Serving::State {
         ledger(ledger_options(config, disk)) {
     const bool drafting = !config.draft.empty();
     if (drafting) {
-      shelf =
-          open_shelf(store, config.draft, {folder_name(config.target), config.target, config.dtype, target}, topics);
+      const DraftTarget drafted{folder_name(config.target), config.target, config.dtype, target, draft_packing(device)};
+      shelf = open_shelf(store, config.draft, drafted, topics);
     }
     reconcile(store, ledger);
     recorder.emplace(names(), ledger, metrics);
@@ -195,8 +195,10 @@ struct Serving::State {
     check_training_device(config.learner.trainer.device);
     replay = std::make_unique<ReplayBuffer>(replay_options(config));
     governor = make_governor(config.governor);
-    learner = std::make_unique<Learner>(learner_options(config, disk), topics, shelf.slots, shelf.base, store, *replay,
-                                        *governor, *recorder);
+    LearnerOptions options = learner_options(config, disk);
+    options.pack = draft_packing(device);
+    learner = std::make_unique<Learner>(std::move(options), topics, shelf.slots, shelf.base, store, *replay, *governor,
+                                        *recorder);
     learner->start();
   }
 

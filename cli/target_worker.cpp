@@ -1,12 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/target_worker.h"
 
-#include <utility>
-
 #include "cli/usable_memory.h"
-#include "engine/model/device_worker.h"
 #include "engine/speculate/device_draft_family.h"
-#include "engine/speculate/device_verifier.h"
 #include "kernels/cuda/stream_queue.h"
 
 namespace slip::cli {
@@ -20,16 +16,6 @@ TargetDevice open_target_device(Device device) {
   return device == Device::kCuda ? TargetDevice(kernels::cuda::open_device()) : nullptr;
 }
 
-Target make_target(const TargetDevice& device, std::shared_ptr<const ModelWeights> weights, const WorkerSize& size,
-                   kernels::ThreadPool& pool) {
-  if (device == nullptr) {
-    return std::make_unique<LocalWorker>(std::move(weights), size.max_rows, size.max_logit_rows, size.n_pages, pool);
-  }
-  auto worker = std::make_unique<DeviceWorker>(device, *weights, size.max_rows, size.max_logit_rows, size.n_pages);
-  auto verifier = std::make_unique<DeviceVerifier>(*worker);
-  return {std::move(worker), std::move(verifier)};
-}
-
 std::unique_ptr<Proposer> make_proposer(const TargetDevice& device, const EngineOptions& options, Worker& target,
                                         kernels::ThreadPool& pool) {
   const DraftModelOptions draft = draft_model_options(options, target);
@@ -38,6 +24,10 @@ std::unique_ptr<Proposer> make_proposer(const TargetDevice& device, const Engine
     return std::make_unique<DeviceDraftFamily>(device, first, size, DraftModelProposer::kDeepest);
   };
   return std::make_unique<DraftModelProposer>(draft, target.config(), on_device);
+}
+
+PackDraft draft_packing(const TargetDevice& device) {
+  return device == nullptr ? PackDraft() : pack_for(device);
 }
 
 std::size_t affordable_cache_bytes(const TargetDevice& device, const ModelWeights& weights) {

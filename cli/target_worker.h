@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "engine/engine.h"
+#include "engine/speculate/make_target.h"
 #include "kernels/cuda/device_queue.h"
 
 namespace slip::cli {
@@ -12,18 +13,12 @@ namespace slip::cli {
 using TargetDevice = std::shared_ptr<kernels::cuda::DeviceQueue>;
 TargetDevice open_target_device(Device device);
 
-struct WorkerSize {
-  std::int32_t max_rows = 0, max_logit_rows = 0;
-  std::int32_t n_pages = 0;
-};
-
-// The target there: passes and verdicts. Error{kTooLarge} when there is no memory for it.
-Target make_target(const TargetDevice& device, std::shared_ptr<const ModelWeights> weights, const WorkerSize& size,
-                   kernels::ThreadPool& pool);
-
-// What runs ahead of the target, on the same device.
+// What runs ahead of the target of make_target(), on the same device.
 std::unique_ptr<Proposer> make_proposer(const TargetDevice& device, const EngineOptions& options, Worker& target,
                                         kernels::ThreadPool& pool);
+
+// What makes drafts' versions ready for that device; empty for the CPU.
+PackDraft draft_packing(const TargetDevice& device);
 
 // Memory that the target's cache may take when nobody says how much: a quarter of what this process may use, or half of
 // what a device has left beside the weights.

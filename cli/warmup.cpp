@@ -14,6 +14,7 @@
 #include "cli/draft_config.h"
 #include "cli/load_model.h"
 #include "cli/progress_line.h"
+#include "cli/target_worker.h"
 #include "cli/usable_cores.h"
 #include "common/error.h"
 #include "common/file.h"
@@ -30,11 +31,13 @@ constexpr const char* kFooter =
     "    --loss jsd --beta 0.5 --steps 2000 --out drafts/better\n"
     "  slipstream warmup --target checkpoints/demo/target --data answered.jsonl --answers data --draft drafts/base \\\n"
     "    --out drafts/from-logs --resume\n"
-    "Ctrl-C saves and the same command goes on, to the same weights bit for bit; so it does after kill -9.";
+    "Ctrl-C saves and the same command goes on; so it does after kill -9. A draft that learns on the CPU comes to the\n"
+    "same weights bit for bit.";
 
 // The flags as given; what is absent comes from the draft's configuration file or from the defaults.
 struct WarmupFlags {
-  std::string target, draft, draft_config, chat_template, out, dtype = "bfloat16";
+  std::string target, draft, draft_config, chat_template, out, dtype = "bfloat16", device = "cpu",
+                                                               learning_device = "cpu";
   std::vector<std::string> data;
   std::optional<std::string> loss, answers, temperature;
   std::optional<double> beta, share, learning_rate;
@@ -62,6 +65,8 @@ WarmupOptions options_from(const WarmupFlags& flags) {
   options.draft = flags.draft;
   options.data.assign(flags.data.begin(), flags.data.end());
   options.dtype = parse_dtype(flags.dtype);
+  options.device = open_target_device(parse_device(flags.device, options.dtype));
+  if (flags.learning_device == "cuda") options.trainer.device = TrainingDevice::kCuda;
   options.threads = flags.threads.value_or(usable_cores());
   options.seed = flags.seed;
   options.concurrency = flags.concurrency;
@@ -152,6 +157,9 @@ void add_how(CLI::App& command, WarmupFlags& flags) {
   command.add_option("--concurrency", flags.concurrency, "Answers written at once (default 16)")
       ->check(CLI::Range(1, 256));
   command.add_option("--dtype", flags.dtype, "The target's, while it answers: bfloat16 (default) or float32");
+  command.add_option("--device", flags.device, "cpu (default) or cuda: where the target answers");
+  command.add_option("--learning-device", flags.learning_device, "cpu (default) or cuda: where the draft learns")
+      ->check(CLI::IsMember({"cpu", "cuda"}));
   command
       .add_option("--save-every", flags.save_every_s, "Seconds between two savings of the training so far (default 30)")
       ->check(CLI::Range(0.0, 86'400.0));

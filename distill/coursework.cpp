@@ -25,7 +25,8 @@ Coursework::Coursework(CourseworkSetting setting)
       stopping_(setting.stopping),
       go_on_(std::move(setting.go_on)),
       seat_(options_.trainer, options_.optimizer_folder),
-      publisher_({options_.serve_dtype, options_.canary.min_requests}, base_, setting.store, seat_, setting.decisions),
+      publisher_({options_.serve_dtype, options_.pack, options_.canary.min_requests}, base_, setting.store, seat_,
+                 setting.decisions),
       pool_(std::max(1, options_.cores)),
       scorer_(base_->weights->config, base_->weights->config.max_positions, pool_),
       examiner_(options_.canary, options_.k, base_, scorer_, publisher_, setting.decisions) {

@@ -30,6 +30,7 @@ struct LearnerOptions {
   bool at_idle_priority = true;  // serving comes first; tests on a busy machine do without
   std::uint64_t seed = 1;
   Dtype serve_dtype = Dtype::kBFloat16;
+  PackDraft pack;                          // of versions before they go live, on the learner's thread
   std::filesystem::path optimizer_folder;  // <data>/optimizer
   std::shared_ptr<DiskSpace> disk;         // learning pauses while it is low; null: never
 };

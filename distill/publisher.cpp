@@ -32,7 +32,7 @@ void remove_quietly(const std::filesystem::path& folder) {
 
 Publisher::Publisher(PublisherOptions options, std::shared_ptr<const DraftVersion> base, DraftStore& store,
                      TrainerSeat& seat, DecisionSink& decisions)
-    : options_(options), base_(std::move(base)), store_(store), seat_(seat), decisions_(decisions) {}
+    : options_(std::move(options)), base_(std::move(base)), store_(store), seat_(seat), decisions_(decisions) {}
 
 DraftSource Publisher::source_of_base() const {
   DraftSource source;
@@ -62,13 +62,13 @@ void Publisher::enrol(Course& course) {
       previous.name = meta->draft;
       previous.number = meta->parent;
       previous.folder = store_.folder(meta->draft, meta->parent);
-      previous.version = std::make_shared<DraftVersion>(
-          DraftVersion{course.slot->id(), meta->draft, meta->parent, 0,
-                       ModelWeights::load(previous.folder, options_.serve_dtype, /*check_finite=*/true)});
+      auto weights = ModelWeights::load(previous.folder, options_.serve_dtype, /*check_finite=*/true);
+      previous.version = packed({course.slot->id(), meta->draft, meta->parent, 0, std::move(weights)}, options_.pack);
     }
     course.watch = Watch{std::move(previous), Trial(options_.first_look)};
   } catch (const Error& error) {
-    log_info("learning: " + meta->draft + " is not watched: its predecessor is gone (" + error.message() + ")");
+    log_info("learning: " + meta->draft +
+             " is not watched, there is no way back to its predecessor: " + error.message());
   }
 }
 
@@ -131,12 +131,15 @@ void Publisher::publish(Course& course, const CanaryVerdict& verdict) {
   meta.heldout_alpha_before = verdict.alpha_live;
   meta.heldout_alpha = verdict.alpha_candidate;
   meta.p_value = verdict.p_value;
+  std::shared_ptr<const DeviceImage> image;
   try {
+    if (options_.pack) image = options_.pack(*candidate.weights);
     meta = store_.publish(candidate.staged, meta);
   } catch (const Error& error) {
     return report_unpublished(course, verdict, error);
   }
-  const DraftVersion version{course.slot->id(), meta.draft, meta.version, meta.parent, candidate.weights};
+  const DraftVersion version{course.slot->id(), meta.draft,        meta.version,
+                             meta.parent,       candidate.weights, std::move(image)};
   decide(course, "publish", verdict, meta.version);
   go_live(course, {std::make_shared<DraftVersion>(version), meta.draft, meta.version,
                    store_.folder(meta.draft, meta.version), meta.optimizer_steps});
@@ -188,8 +191,12 @@ DraftSource Publisher::restore(Course& course, const DraftSource& previous) {
   restored.name = draft;
   restored.number = meta.version;
   restored.folder = store_.folder(draft, meta.version);
-  restored.version = std::make_shared<DraftVersion>(
-      DraftVersion{course.slot->id(), draft, meta.version, meta.parent, previous.version->weights});
+  DraftVersion version = *previous.version;
+  version.draft = course.slot->id();
+  version.name = draft;
+  version.number = meta.version;
+  version.parent = meta.parent;
+  restored.version = std::make_shared<const DraftVersion>(std::move(version));
   return restored;
 }
 

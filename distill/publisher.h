@@ -17,6 +17,7 @@ namespace slip {
 
 struct PublisherOptions {
   Dtype serve_dtype = Dtype::kBFloat16;
+  PackDraft pack;              // of versions before they go live, on the publisher's thread
   std::size_t first_look = 8;  // paired requests before a trial is first looked at
 };
 

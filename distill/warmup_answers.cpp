@@ -11,6 +11,7 @@
 #include "distill/record_assembler.h"
 #include "distill/record_codec.h"
 #include "engine/engine.h"
+#include "engine/speculate/make_target.h"
 #include "engine/speculate/observe.h"
 
 namespace slip {
@@ -107,19 +108,19 @@ void AnswerFile::sync() {
   sync_file(file_.get(), "warmup.answers");
 }
 
-void write_answers(std::shared_ptr<const ModelWeights> target, std::span<const WarmupPrompt> prompts,
+void write_answers(const AnsweringTarget& target, std::span<const WarmupPrompt> prompts,
                    const std::vector<std::size_t>& wanted, const AnswerOptions& options, kernels::ThreadPool& pool,
                    const AnswerSink& sink, const KeepGoing& keep_going) {
-  const ModelConfig config = target->config;
+  const ModelConfig& config = target.weights->config;
   EngineOptions engine_options;
   engine_options.k = 0;
   engine_options.max_running = options.concurrency;
   engine_options.max_waiting = options.concurrency;
   const std::int32_t rows = engine_options.prefill_chunk + options.concurrency + 1;
-  auto worker = std::make_unique<LocalWorker>(std::move(target), rows, options.concurrency + 1,
-                                              pages_of(config) * options.concurrency, pool);
+  const WorkerSize size{rows, options.concurrency + 1, pages_of(config) * options.concurrency};
   RecordCollector collector;
-  Engine engine(engine_options, std::move(worker), nullptr, pool, &collector, {&collector});
+  Engine engine(engine_options, make_target(target.device, target.weights, size, pool), nullptr, pool, &collector,
+                {&collector});
   std::size_t next = 0;
   bool busy = true;
   while (busy && keep_going()) {
@@ -138,7 +139,7 @@ void write_answers(std::shared_ptr<const ModelWeights> target, std::span<const W
 namespace {
 
 // Rows [begin, end) of one record through the target; those that predict an answer token give a TopK.
-void force_rows(LocalWorker& worker, PageTable& pages, ReplayRecord& record, std::int32_t begin, std::int32_t end,
+void force_rows(Worker& worker, PageTable& pages, ReplayRecord& record, std::int32_t begin, std::int32_t end,
                 std::vector<float>& logits) {
   const std::int32_t n = end - begin;
   const std::int64_t vocab = worker.config().vocab_size;
@@ -169,11 +170,12 @@ void force_rows(LocalWorker& worker, PageTable& pages, ReplayRecord& record, std
 
 }  // namespace
 
-void force_answers(std::shared_ptr<const ModelWeights> target, std::span<const WarmupPrompt> prompts,
+void force_answers(const AnsweringTarget& target, std::span<const WarmupPrompt> prompts,
                    const std::vector<std::size_t>& wanted, kernels::ThreadPool& pool, const AnswerSink& sink,
                    const KeepGoing& keep_going) {
-  const std::int32_t n_pages = pages_of(target->config);
-  LocalWorker worker(std::move(target), kForcedRows, kForcedRows, n_pages, pool);
+  const WorkerSize size{kForcedRows, kForcedRows, pages_of(target.weights->config)};
+  const Target forced = make_target(target.device, target.weights, size, pool);
+  Worker& worker = *forced.worker;
   std::vector<float> logits;
   for (std::size_t index : wanted) {
     ReplayRecord record;

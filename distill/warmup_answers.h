@@ -13,6 +13,7 @@
 #include "distill/replay_record.h"
 #include "distill/warmup_prompts.h"
 #include "engine/model/transformer.h"
+#include "kernels/cuda/device_queue.h"
 
 namespace slip {
 
@@ -38,6 +39,12 @@ struct AnswerOptions {
   std::uint64_t seed = 1;
 };
 
+// Who answers, and where: on a device, or for a null one on the CPU.
+struct AnsweringTarget {
+  std::shared_ptr<const ModelWeights> weights;
+  std::shared_ptr<kernels::cuda::DeviceQueue> device;
+};
+
 // Called with each finished record, between two steps of the target; false stops.
 using AnswerSink = std::function<bool(const ReplayRecord&)>;
 // Asked between two steps of the target; false stops.
@@ -45,11 +52,11 @@ using KeepGoing = std::function<bool()>;
 
 // Has the target write the answers of prompts[wanted…] through the engine, without a draft. Sampling is addressed by
 // (seed, prompt), so an answer does not depend on which others are written beside it or on an interruption.
-void write_answers(std::shared_ptr<const ModelWeights> target, std::span<const WarmupPrompt> prompts,
+void write_answers(const AnsweringTarget& target, std::span<const WarmupPrompt> prompts,
                    const std::vector<std::size_t>& wanted, const AnswerOptions& options, kernels::ThreadPool& pool,
                    const AnswerSink& sink, const KeepGoing& keep_going);
 // Has the target say what it would have put at each token of the given responses.
-void force_answers(std::shared_ptr<const ModelWeights> target, std::span<const WarmupPrompt> prompts,
+void force_answers(const AnsweringTarget& target, std::span<const WarmupPrompt> prompts,
                    const std::vector<std::size_t>& wanted, kernels::ThreadPool& pool, const AnswerSink& sink,
                    const KeepGoing& keep_going);
 

@@ -50,6 +50,7 @@ void check_draft(const WarmupOptions& options) {
 void check_warmup_options(const WarmupOptions& options) {
   check_options(options);
   check_draft(options);
+  check_training_device(options.trainer.device);
 }
 
 ModelConfig draft_config(const ModelConfig& target, const DraftShape& shape) {

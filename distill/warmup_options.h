@@ -3,12 +3,14 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <vector>
 
 #include "checkpoints/model_config.h"
 #include "common/tensor_view.h"
 #include "distill/draft_trainer.h"
+#include "kernels/cuda/device_queue.h"
 
 namespace slip {
 
@@ -44,15 +46,17 @@ struct WarmupOptions {
   std::int32_t batch = 8;  // answers per optimizer step
   std::uint64_t seed = 1;
   int threads = 1;
-  Dtype dtype = Dtype::kBFloat16;           // the target's, while it answers
-  std::int64_t save_every_us = 30'000'000;  // what kill −9 or a power cut costs; 0: after every step
-  bool resume = false;                      // refuse to begin anew
-  bool force = false;                       // discard what stands at `out` and any interrupted work
-  bool keep_work = false;                   // leave <out>.work, answers included
+  Dtype dtype = Dtype::kBFloat16;                      // the target's, while it answers
+  std::shared_ptr<kernels::cuda::DeviceQueue> device;  // where it answers; null: the CPU
+  std::int64_t save_every_us = 30'000'000;             // what kill −9 or a power cut costs; 0: after every step
+  bool resume = false;                                 // refuse to begin anew
+  bool force = false;                                  // discard what stands at `out` and any interrupted work
+  bool keep_work = false;                              // leave <out>.work, answers included
 };
 
-// What can be known to be wrong before anything begins: values, and a draft that cannot learn or is not its target's.
-// Error{kInvalidArgument} whose param() names the option.
+// What can be known to be wrong before anything begins: values, a draft that cannot learn or is not its target's, and a
+// device that cannot train. Error{kInvalidArgument} whose param() names the option; the last as
+// check_training_device(), and with its condition.
 void check_warmup_options(const WarmupOptions& options);
 
 // The shape that a new draft of `target` has. Error{kInvalidArgument} whose param() names the option.

@@ -105,6 +105,8 @@ std::string describe_run(const WarmupOptions& options) {
       {"dtype", options.dtype == Dtype::kFloat32 ? "float32" : "bfloat16"},
   };
   run["temperature"] = options.temperature ? nlohmann::json(*options.temperature) : nlohmann::json("mixed");
+  if (options.device != nullptr) run["device"] = "cuda";
+  if (options.trainer.device == TrainingDevice::kCuda) run["learning_device"] = "cuda";
   if (!options.chat_template.empty()) run["chat_template"] = file_sha256(options.chat_template);
   if (options.draft.empty()) {
     const DraftShape& shape = options.shape;

@@ -42,7 +42,7 @@ class DeviceDraft {
 
   bool fits(const ModelWeights& weights) const { return weights_.fits(weights); }
   // As DeviceWeights::load().
-  void load(const ModelWeights& weights, int home) { weights_.load(weights, home); }
+  void load(const DeviceImage& image, int home) { weights_.load(image, home); }
   const ModelConfig& config() const { return transformer_.config(); }
   PagePool& cache() { return cache_; }
 

@@ -54,7 +54,8 @@ std::size_t end_of_run(std::span<const DraftFeed> feeds) {
 DeviceDraftFamily::DeviceDraftFamily(std::shared_ptr<kernels::cuda::DeviceQueue> queue, const DraftVersion& first,
                                      const Size& size, std::int32_t max_depth)
     : id_(first.draft),
-      draft_(std::move(queue), *first.weights, {size.n_pages, size.max_logit_rows, max_depth, size.max_rows}),
+      queue_(std::move(queue)),
+      draft_(queue_, *first.weights, {size.n_pages, size.max_logit_rows, max_depth, size.max_rows}),
       logits_(static_cast<std::size_t>(size.max_logit_rows) *
               static_cast<std::size_t>(first.weights->config.vocab_size)) {}
 
@@ -73,11 +74,19 @@ std::shared_ptr<const void> DeviceDraftFamily::admit(const std::shared_ptr<const
     if (home.is_idle() && (chosen == nullptr || number(home) < number(*chosen))) chosen = &home;
   }
   if (chosen == nullptr) return nullptr;
-  chosen->version = nullptr;  // should the copy fail, nobody takes half of it
-  draft_.load(*version->weights, static_cast<int>(chosen - homes_.data()));
+  SLIP_CHECK(version->image != nullptr, "a version for a device comes packed");
+  if (chosen->version != nullptr) queue_->wait();  // its image may go now, and may still be on its way there
+  chosen->version = nullptr;                       // should the copy fail, nobody takes half of it
+  draft_.load(*version->image, static_cast<int>(chosen - homes_.data()));
   chosen->version = version;
   chosen->lease = std::make_shared<const int>(0);
   return chosen->lease;
+}
+
+PackDraft pack_for(std::shared_ptr<kernels::cuda::DeviceQueue> queue) {
+  return [queue = std::move(queue)](const ModelWeights& weights) {
+    return std::make_shared<const DeviceImage>(queue, weights);
+  };
 }
 
 int DeviceDraftFamily::home_of(const ModelWeights* weights) const {

@@ -11,6 +11,7 @@ namespace slip {
 // The versions of one draft on a device, two at a time: a third waits until no sequence uses one of them any more.
 // Chains grow in one launch for each version, but for those whose requests edit logits: these take a pass a depth,
 // whose logits go through the CPU's transform.
+// Threads: one owner, who neither packs nor lays out weights: a version comes with its image.
 class DeviceDraftFamily final : public DraftFamily {
  public:
   // Error{kTooLarge} when the device has no room.
@@ -18,7 +19,7 @@ class DeviceDraftFamily final : public DraftFamily {
                     std::int32_t max_depth);
 
   bool fits(const DraftVersion& version) const override;
-  // Copies a version's weights to the device where they are not there yet.
+  // Puts a copy of the version's image into the queue where its weights are not on the device yet. REQUIRES: an image.
   std::shared_ptr<const void> admit(const std::shared_ptr<const DraftVersion>& version) override;
   const ModelConfig& config() const override { return draft_.config(); }
   PagePool& cache() override { return draft_.cache(); }
@@ -40,13 +41,17 @@ class DeviceDraftFamily final : public DraftFamily {
   void take(std::size_t drawn, GrowingChain& chain);
 
   DraftId id_;
+  std::shared_ptr<kernels::cuda::DeviceQueue> queue_;
+  std::array<Home, 2> homes_;  // their images stay until the device's side is gone
   DeviceDraft draft_;
-  std::array<Home, 2> homes_;
   std::int64_t n_passes_ = 0;
   // Scratch of one call.
   std::vector<DraftChain> drawn_;
   std::vector<float> logits_;
   Distribution q_;
 };
+
+// What makes the images of versions that this queue's families take.
+PackDraft pack_for(std::shared_ptr<kernels::cuda::DeviceQueue> queue);
 
 }  // namespace slip

@@ -41,13 +41,21 @@ class DeviceVerifier final : public Verifier {
     auto operator<=>(const Shape&) const = default;
   };
 
+  // Rows that something is asked of, in runs of such as follow each other. A captured pass has few and takes them all:
+  // its jobs' grids are those it was captured with.
+  struct AskedRows {
+    std::span<const LogitRows> judged, observed;
+  };
+
   void run(const StepInput& input) override;
   void put_host_rows();
   void gather_judged();
   Shape put_tables(const PassShape& pass);
-  void put_jobs(const Shape& shape) const;
-  void put_verdicts(const Shape& shape) const;
-  void copy_answers_out(const Shape& shape, std::size_t n_rows);
+  void put_jobs(const Shape& shape, const AskedRows& asked) const;
+  void put_laws(const Shape& shape, const LogitRows& rows) const;
+  void put_accept(const Shape& shape) const;
+  void put_observations(const Shape& shape, const LogitRows& rows) const;
+  void copy_answers_out(const Shape& shape);
 
   DeviceWorker& worker_;
   kernels::cuda::DeviceQueue& queue_;
@@ -67,6 +75,7 @@ class DeviceVerifier final : public Verifier {
   // Of the last pass.
   std::vector<JudgedProposal> judged_;
   std::vector<std::int32_t> verdict_of_;  // [n_task] −1: judged on the host, or not
+  std::vector<LogitRows> judged_rows_, observed_rows_;
   std::int32_t top_k_ = 0;
 };
 

@@ -6,6 +6,11 @@
 
 namespace slip {
 
+std::shared_ptr<const DraftVersion> packed(DraftVersion version, const PackDraft& pack) {
+  if (pack && version.image == nullptr) version.image = pack(*version.weights);
+  return std::make_shared<const DraftVersion>(std::move(version));
+}
+
 DraftSlot::DraftSlot(DraftId id, std::string name, std::shared_ptr<const DraftVersion> first)
     : id_(id), name_(std::move(name)), live_(std::move(first)) {}
 

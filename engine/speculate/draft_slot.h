@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -12,14 +13,24 @@
 
 namespace slip {
 
-// Immutable weights with their number. Nobody mutates a published draft; readers hold a reference per step.
+class DeviceImage;
+
+// Immutable weights with their number. Nobody mutates a published draft; readers hold a reference per step. All that
+// takes time is done before a version is in a slot: the engine's thread lays out nothing.
 struct DraftVersion {
   DraftId draft;
   std::string name;
   std::uint64_t number = 0;
   std::uint64_t parent = 0;
-  std::shared_ptr<const ModelWeights> weights;
+  std::shared_ptr<const ModelWeights> weights;  // packed for this machine's kernels
+  std::shared_ptr<const DeviceImage> image;     // the same for the device that drafts run on; null: the CPU
 };
+
+// Makes the image of weights for the device that drafts run on; empty: they run on the CPU. Threads: any.
+// Error{kTooLarge}.
+using PackDraft = std::function<std::shared_ptr<const DeviceImage>(const ModelWeights&)>;
+// The version ready for a slot: its image made, on the calling thread, where there is a `pack` and it has none.
+std::shared_ptr<const DraftVersion> packed(DraftVersion version, const PackDraft& pack);
 
 // The live version of one draft. A reader never waits; the trainer installs. The engine never drops a last reference:
 // the writer keeps replaced versions in a list of its own and reclaims those nobody else holds (reclaim()), so that

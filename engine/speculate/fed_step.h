@@ -1,26 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstdint>
 #include <span>
-#include <vector>
 
-#include "engine/model/transformer.h"
+#include "engine/speculate/step_rows.h"
 
 namespace slip {
 
 struct DraftFeed;
 
-// The step that reads some feeds, one sequence each, their rows one behind the other. Reused, it allocates nothing once
-// it is as large as it gets.
+// The step that reads some feeds, one sequence each.
 class FedStep {
  public:
-  // Good until the next call; the feeds' page tables are pointed to. Weight indexes are left to the caller.
+  // Good until the next call; as StepRows::step().
   StepInput of(std::span<const DraftFeed> feeds);
 
  private:
-  std::vector<std::int32_t> tokens_, positions_, row_begin_, logit_rows_;
-  std::vector<KvView> kv_;
+  StepRows rows_;
 };
 
 }  // namespace slip

@@ -11,6 +11,7 @@
 #include "engine/model/transformer.h"
 #include "engine/speculate/observation.h"
 #include "engine/speculate/proposal.h"
+#include "engine/speculate/step_rows.h"
 
 namespace slip {
 
@@ -64,7 +65,7 @@ class Verifier {
     std::int32_t begin = 0, end = 0;
   };
 
-  // The pass over what score() gathered, and all that has to be done before answers are given.
+  // The pass over all tasks' rows, and all that has to be done before answers are given.
   virtual void run(const StepInput& input);
   const ScoreTask& task(std::size_t index) const { return tasks_[index]; }
   std::size_t n_tasks() const { return tasks_.size(); }
@@ -73,18 +74,11 @@ class Verifier {
   float* host_row(std::int32_t logit_row) const;
 
  private:
-  void gather(std::span<const ScoreTask> tasks);
-  void add_nodes(const ScoreTask& task);
-  void write_ancestors(std::span<const ScoreTask> tasks);
-
   Worker& worker_;
   std::span<const ScoreTask> tasks_;
   std::unique_ptr<float[]> logits_;            // [max_logit_rows, vocab]
   std::vector<std::int32_t> first_logit_row_;  // [n_task], of row 0
-  std::vector<std::int32_t> tokens_, positions_, row_begin_, logit_rows_;
-  std::vector<std::uint64_t> ancestors_;  // [n_row, ancestor_words_]; empty when all are chains
-  std::int32_t ancestor_words_ = 0;
-  std::vector<KvView> kv_;
+  StepRows rows_;
   // Scratch of one verdict.
   Distribution p_;
   std::vector<std::int32_t> path_;
@@ -102,8 +96,5 @@ struct Target {
   std::unique_ptr<Worker> worker;
   std::unique_ptr<Verifier> verifier;
 };
-
-// Nodes that follow each other: node i hangs off node i − 1.
-bool is_chain(const Proposal& proposal);
 
 }  // namespace slip

@@ -24,7 +24,8 @@ struct StridedBlocks {
   std::size_t bytes = 0, stride = 0, count = 0;
 };
 
-// Threads: one at a time. Every call may throw DeviceFailure: a job's failure may first be told by a later call.
+// Threads: one at a time, but allocate_host() and release_host() at any time. Every call may throw DeviceFailure: a
+// job's failure may first be told by a later call.
 class DeviceQueue {
  public:
   virtual ~DeviceQueue() = default;

@@ -8,8 +8,10 @@
 #include <nlohmann/json.hpp>
 
 #include "checkpoints/weight_files.h"
+#include "cli/target_worker.h"
 #include "engine/model/tokenizer.h"
 #include "tests/engine/model/formula_model.h"
+#include "tests/kernels/cuda/host_queue.h"
 
 namespace slip::cli {
 namespace {
@@ -59,7 +61,7 @@ class OpenShelf : public ::testing::Test {
   }
   const testing::TemporaryFolder folder_;
   DraftStore store_{folder_.path() / "store"};
-  const DraftTarget target_{"target", kTarget, Dtype::kBFloat16, load_target(kTarget, Dtype::kBFloat16)};
+  DraftTarget target_{"target", kTarget, Dtype::kBFloat16, load_target(kTarget, Dtype::kBFloat16)};
 };
 
 TEST_F(OpenShelf, ADraftInShardsIsStoredAsOneFileOnce) {
@@ -84,6 +86,26 @@ TEST_F(OpenShelf, AnotherDraftBecomesTheNextVersionOfTheBase) {
   EXPECT_EQ(shelf.base->number, 2U);
   EXPECT_EQ(shelf.base->parent, 1U);
   EXPECT_EQ(shelf.base->weights->config.n_layers, 2);
+}
+
+TEST_F(OpenShelf, WhatADeviceDraftsWithIsPackedOnce) {
+  write_draft(folder_.path() / "draft", 1);
+  EXPECT_EQ(open("draft").base->image, nullptr) << "the CPU needs none";
+  target_.pack = draft_packing(std::make_shared<kernels::cuda::HostQueue>());
+  const DraftShelf shelf = open("draft");
+  ASSERT_NE(shelf.base->image, nullptr);
+  for (const auto& slot : shelf.slots) EXPECT_EQ(slot->get()->image, shelf.base->image);
+  DraftMeta meta;
+  meta.draft = "sql";
+  meta.parent = 1;
+  write_draft(folder_.path() / "learned", 1);
+  const auto staged = store_.staging_folder("sql");
+  std::filesystem::copy(folder_.path() / "learned", staged, std::filesystem::copy_options::recursive);
+  store_.publish(staged, meta);
+  const DraftShelf again = open("draft");
+  EXPECT_EQ(again.slots[1]->get()->number, 1U);
+  EXPECT_NE(again.slots[1]->get()->image, nullptr);
+  EXPECT_NE(again.slots[1]->get()->image, again.base->image);
 }
 
 // What such a draft's fingerprint is of, and what is stored beside its weights.

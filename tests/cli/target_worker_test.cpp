@@ -8,9 +8,7 @@
 #include "cli/check_config.h"
 #include "cli/load_model.h"
 #include "common/error.h"
-#include "engine/model/device_worker.h"
 #include "tests/engine/model/embedded_target.h"
-#include "tests/engine/model/plain_decode.h"
 #include "tests/kernels/cuda/host_queue.h"
 
 namespace slip::cli {
@@ -47,21 +45,6 @@ TEST(TargetDevice, IsReadFromItsName) {
   EXPECT_EQ(parse_device("cuda", Dtype::kBFloat16), Device::kCuda);
   EXPECT_THROW(parse_device("gpu", Dtype::kBFloat16), Error);
   EXPECT_THROW(parse_device("cuda", Dtype::kFloat32), Error);
-}
-
-TEST(TargetWorker, RunsWhereItIsToldTo) {
-  const auto weights = testing::embedded_target(Dtype::kBFloat16);
-  kernels::ThreadPool pool(1);
-  const auto queue = std::make_shared<kernels::cuda::HostQueue>();
-  const Target on_device = make_target(queue, weights, {16, 2, 8}, pool);
-  const Target on_cpu = make_target(nullptr, weights, {16, 2, 8}, pool);
-  const std::vector<std::int32_t> prompt{7, 99, 1234};
-  EXPECT_EQ(testing::plain_greedy(*on_device.worker, prompt, 2), testing::plain_greedy(*on_cpu.worker, prompt, 2));
-  EXPECT_GT(queue->n_replays(), 0);
-  EXPECT_EQ(on_device.worker->cache().n_pages(), 8);
-  EXPECT_EQ(on_device.worker->max_logit_rows(), 2);
-  EXPECT_TRUE(on_device.verifier->judges_on_device({}));
-  EXPECT_FALSE(on_cpu.verifier->judges_on_device({}));
 }
 
 TEST(TargetWorker, ACacheTakesAShareOfWhatIsLeft) {

@@ -41,6 +41,23 @@ TEST_F(WarmupOptionsTest, BadOptionsAndDataAreRefusedByName) {
   }
 }
 
+// Before the target has answered anything; where there is a GPU to learn on, nothing is refused.
+TEST_F(WarmupOptionsTest, ADeviceThatCannotLearnIsRefusedAtOnce) {
+  WarmupOptions on_device = options("sql");
+  on_device.trainer.device = TrainingDevice::kCuda;
+  try {
+    check_warmup_options(on_device);
+    GTEST_SKIP() << "this machine has one";
+  } catch (const Error& error) {
+    EXPECT_TRUE(error.code() == ErrorCode::kUnsupported || error.code() == ErrorCode::kUnavailable);
+    EXPECT_EQ(error.param(), "learning.device");
+  }
+  std::string message;
+  refused(on_device, &message);
+  EXPECT_NE(message.find("| learning.device"), std::string::npos) << message;
+  EXPECT_FALSE(fs::exists(folder_ / "sql.work"));
+}
+
 // One that took over its target's biases, norms and windows could not be trained.
 TEST(WarmupDraft, IsAPlainLlamaWhateverTheTarget) {
   ModelConfig target;

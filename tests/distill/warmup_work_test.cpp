@@ -11,6 +11,7 @@
 #include "distill/warmup_prompts.h"
 #include "engine/model/tokenizer.h"
 #include "tests/distill/warmup_fixture.h"
+#include "tests/kernels/cuda/host_queue.h"
 
 namespace slip {
 namespace {
@@ -56,6 +57,28 @@ TEST_F(WarmupWorkTest, ResumeNeedsTheSameOptions) {
   EXPECT_NE(message.find("\"batch\" (4, now 3)"), std::string::npos) << message;
   StopAt observer;
   EXPECT_EQ(run_warmup(resume, observer).steps, 6);
+}
+
+// Answers written on a device and on the CPU may differ in their last bits, and so may what is learned.
+TEST_F(WarmupWorkTest, AnotherDeviceIsAnotherRun) {
+  WarmupOptions on_device = options("sql");
+  on_device.dtype = Dtype::kBFloat16;
+  on_device.device = std::make_shared<kernels::cuda::HostQueue>();
+  on_device.data = {folder_ / "few.jsonl"};
+  on_device.steps = 2;
+  write("few.jsonl", prompts(3, /*with_response=*/true));
+  StopAt soon(5);
+  EXPECT_THROW(run_warmup(on_device, soon), Error);
+  WarmupOptions on_cpu = on_device;
+  on_cpu.device = nullptr;
+  std::string message;
+  EXPECT_EQ(refused(on_cpu, &message), ErrorCode::kConflict);
+  EXPECT_NE(message.find("another \"device\" (\"cuda\", now none)"), std::string::npos) << message;
+  WarmupOptions learning = on_device;
+  learning.trainer.device = TrainingDevice::kCuda;
+  EXPECT_NE(describe_run(learning), describe_run(on_device));
+  StopAt observer;
+  EXPECT_EQ(run_warmup(on_device, observer).steps, 2);
 }
 
 TEST_F(WarmupWorkTest, AnotherChatTemplateIsAnotherRun) {

@@ -10,7 +10,7 @@
 #include "engine/speculate/device_verifier.h"
 #include "tests/engine/engine_answers.h"
 #include "tests/engine/model/device_bench.h"
-#include "tests/engine/tiny_draft.h"
+#include "tests/engine/speculate/packed_drafts.h"
 
 namespace slip {
 namespace {
@@ -69,7 +69,7 @@ class DeviceEngine {
  public:
   explicit DeviceEngine(const Case& run, const std::function<void(Request&)>& change = {}) : run_(run) {
     const auto weights = draft_of(1);
-    slot_ = testing::draft_slot(draft_of(run.draft));
+    slot_ = testing::packed_slot(draft_of(run.draft));
     EngineOptions options{.k = run.k, .max_running = run.concurrency, .prefill_chunk = run.prefill_chunk};
     options.catch_up_chunk = 6;
     options.seed = 7;
@@ -88,7 +88,7 @@ class DeviceEngine {
     for (std::uint64_t step = 1; engine_->step(); ++step) {
       most = std::max(most, queue_->bytes_out() - before);
       if (run_.swap_every > 0 && step % static_cast<std::uint64_t>(run_.swap_every) == 0) {
-        slot_->set(testing::draft_version(draft_of(step % 2 + 1), step + 1));
+        slot_->set(testing::packed_version(draft_of(step % 2 + 1), step + 1));
       }
       before = queue_->bytes_out();
     }

@@ -11,13 +11,13 @@
 #include "engine/speculate/draft_model_proposer.h"
 #include "tests/engine/engine_answers.h"
 #include "tests/engine/model/device_bench.h"
-#include "tests/engine/tiny_draft.h"
+#include "tests/engine/speculate/packed_drafts.h"
 
 namespace slip {
 namespace {
 
 using testing::Answer;
-using testing::draft_version;
+using testing::packed_version;
 using testing::tiny_draft;
 using testing::tiny_draft_config;
 
@@ -148,7 +148,7 @@ std::vector<Proposal> expected_proposals(const ModelWeights& weights, const std:
 
 TEST(DeviceDraftFamily, ProposesWhatPassesOneByOneDo) {
   const auto weights = draft_of(1);
-  const auto slot = testing::draft_slot(weights);
+  const auto slot = testing::packed_slot(weights);
   Device device;
   auto proposer = device.proposer();
   const auto sequences = different_sequences(slot);
@@ -171,7 +171,7 @@ TEST(DeviceDraftFamily, ProposesWhatPassesOneByOneDo) {
 
 // After any verdict the cache holds exactly the committed tokens.
 TEST(DeviceDraftFamily, WhatItReadBeforeNeverShows) {
-  const auto slot = testing::draft_slot(draft_of(1));
+  const auto slot = testing::packed_slot(draft_of(1));
   Device device;
   auto proposer = device.proposer();
   std::vector<std::unique_ptr<Sequence>> sequences;
@@ -196,7 +196,7 @@ TEST(DeviceDraftFamily, WhatItReadBeforeNeverShows) {
 }
 
 TEST(DeviceDraftFamily, ASwapCatchesUpAndNeedsNoNewGraphs) {
-  const auto slot = testing::draft_slot(draft_of(1));
+  const auto slot = testing::packed_slot(draft_of(1));
   Device device;
   auto proposer = device.proposer();
   const auto sequences = different_sequences(slot);
@@ -204,7 +204,7 @@ TEST(DeviceDraftFamily, ASwapCatchesUpAndNeedsNoNewGraphs) {
   propose(proposer, sequences, 4);
   const int n_captures = device.queue->n_captures();
   const auto newer = draft_of(2);
-  slot->set(draft_version(newer, 2));
+  slot->set(packed_version(newer, 2));
   const auto got = propose(proposer, sequences, 4), expected = expected_proposals(*newer, slot, 4);
   for (std::size_t i = 0; i < got.size(); ++i) {
     EXPECT_EQ(got[i].version, 2U);
@@ -213,11 +213,53 @@ TEST(DeviceDraftFamily, ASwapCatchesUpAndNeedsNoNewGraphs) {
   EXPECT_EQ(device.queue->n_captures(), n_captures);
 }
 
+// Of a new version's weights nothing is left but their shape: all that the engine's thread takes up is the image.
+TEST(DeviceDraftFamily, ASwapReadsNothingButTheImage) {
+  const auto slot = testing::packed_slot(draft_of(1));
+  Device device;
+  auto proposer = device.proposer();
+  const auto sequences = different_sequences(slot);
+  for (const auto& sequence : sequences) proposer.begin(sequence->view());
+  propose(proposer, sequences, 4);
+  const auto newer = packed_version(draft_of(2), 2);
+  const auto expected_slot = testing::packed_slot(newer->weights);
+  const auto expected = expected_proposals(*newer->weights, expected_slot, 4);
+  auto shape = std::make_shared<ModelWeights>();
+  shape->config = newer->weights->config;
+  shape->embedding.resize(1);  // as much as tells that the head is another matrix
+  auto bare = std::make_shared<DraftVersion>(*newer);
+  bare->weights = shape;
+  slot->set(bare);
+  const auto got = propose(proposer, sequences, 4);
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    EXPECT_EQ(got[i].version, 2U);
+    EXPECT_EQ(got[i].tokens, expected[i].tokens) << i;
+  }
+}
+
+// One copy brings a version to its home, from the very bytes that it came with.
+TEST(DeviceDraftFamily, ASwapIsOneCopy) {
+  const auto slot = testing::packed_slot(draft_of(1));
+  Device device;
+  auto proposer = device.proposer();
+  const auto sequences = different_sequences(slot);
+  proposer.begin(sequences[0]->view());
+  const auto newer = packed_version(draft_of(2), 2);
+  slot->set(newer);
+  const int n_copies = device.queue->n_copies_in();
+  proposer.begin(sequences[1]->view());
+  EXPECT_EQ(device.queue->n_copies_in(), n_copies + 1);
+  EXPECT_EQ(device.queue->copied_in_last().data(), newer->image->bytes().data());
+  EXPECT_EQ(device.queue->copied_in_last().size(), newer->image->bytes().size());
+  proposer.begin(sequences[2]->view());
+  EXPECT_EQ(device.queue->n_copies_in(), n_copies + 1) << "it is there";
+}
+
 // Where the device judges, what tokens were drawn from stays there: of two versions at once, and beside a request whose
 // logits are edited on the CPU.
 TEST(DeviceDraftFamily, LawsThatStayOnTheDeviceAreThoseThatCross) {
   const auto propose_on_two = [](DraftModelProposer& proposer, bool judged_on_device) {
-    const auto slot = testing::draft_slot(draft_of(1));
+    const auto slot = testing::packed_slot(draft_of(1));
     std::vector<std::unique_ptr<Sequence>> sequences;
     std::vector<SequenceRef> refs;
     for (std::uint64_t id = 1; id <= 5; ++id) {
@@ -226,7 +268,7 @@ TEST(DeviceDraftFamily, LawsThatStayOnTheDeviceAreThoseThatCross) {
       sequences.back()->ref.judged_on_device = judged_on_device;
       refs.push_back(sequences.back()->view());
       proposer.begin(refs.back());
-      if (id == 1) slot->set(draft_version(draft_of(2), 2));  // that of the others
+      if (id == 1) slot->set(packed_version(draft_of(2), 2));  // that of the others
     }
     std::vector<Proposal> proposals(refs.size());
     proposer.propose(refs, {std::vector<std::int32_t>{3, 2, 3, 1, 2}}, proposals);
@@ -255,15 +297,15 @@ TEST(DeviceDraftFamily, LawsThatStayOnTheDeviceAreThoseThatCross) {
 
 // Two homes: a third version waits until nobody uses the first any more, and of those that wait the newest wins.
 TEST(DeviceDraftFamily, AThirdVersionWaits) {
-  const auto slot = testing::draft_slot(draft_of(1));
+  const auto slot = testing::packed_slot(draft_of(1));
   Device device;
   auto proposer = device.proposer();
   const auto sequences = different_sequences(slot);
   proposer.begin(sequences[0]->view());
-  slot->set(draft_version(draft_of(2), 2));
+  slot->set(packed_version(draft_of(2), 2));
   proposer.begin(sequences[1]->view());  // on the second, the first sequence still on the first
   for (std::uint64_t number = 3; number <= 4; ++number) {
-    slot->set(draft_version(draft_of(number), number));
+    slot->set(packed_version(draft_of(number), number));
     proposer.begin(sequences[2]->view());
     EXPECT_EQ(proposer.ready_depth(sequences[2]->view()), 0) << "no home for version " << number;
   }
@@ -279,7 +321,7 @@ TEST(DeviceDraftFamily, AThirdVersionWaits) {
 TEST(DeviceDraftFamily, ADraftWhoseNumbersBrokeProposesNoMore) {
   auto weights = std::const_pointer_cast<ModelWeights>(draft_of(1));
   weights->final_norm[0] = NAN;
-  const auto slot = testing::draft_slot(weights);
+  const auto slot = testing::packed_slot(weights);
   Device device;
   auto proposer = device.proposer();
   const auto sequences = different_sequences(slot);
@@ -294,7 +336,7 @@ TEST(DeviceDraftFamily, AnEngineThatDraftsOnTheDeviceChangesNoBit) {
   const auto answers_of = [&](std::int32_t k, const SamplingParams& sampling, int swap_every) {
     Device device;
     auto worker = std::make_unique<DeviceWorker>(device.queue, *weights, 100, 40, 64);
-    const auto slot = testing::draft_slot(weights);
+    const auto slot = testing::packed_slot(weights);
     const EngineOptions options{.k = k, .max_running = 2, .prefill_chunk = 9};
     auto proposer = std::make_unique<DraftModelProposer>(draft_model_options(options, *worker), weights->config,
                                                          device.make_family());
@@ -310,7 +352,7 @@ TEST(DeviceDraftFamily, AnEngineThatDraftsOnTheDeviceChangesNoBit) {
     }
     for (std::uint64_t step = 1; engine.step(); ++step) {
       if (swap_every > 0 && step % static_cast<std::uint64_t>(swap_every) == 0) {
-        slot->set(draft_version(draft_of(step % 3), step + 1));
+        slot->set(packed_version(draft_of(step % 3), step + 1));
       }
     }
     return answers;

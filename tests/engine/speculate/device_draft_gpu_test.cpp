@@ -20,8 +20,8 @@ TEST_F(GpuDraft, EveryChainIsWhatPassesOneByOneDrawBeforeAndAfterASwap) {
   const auto second = tiny_draft(tiny_draft_config(testing::kDraftVocab), 2);
   const std::shared_ptr<kernels::cuda::DeviceQueue> queue = kernels::cuda::open_device();
   testing::Loop<kernels::cuda::DeviceQueue> loop(queue, *first);
-  loop.draft.load(*first, 0);
-  loop.draft.load(*second, 1);
+  loop.load(*first, 0);
+  loop.load(*second, 1);
   const auto asked = testing::different_ones();
   for (const int home : {0, 1, 0}) {
     loop.draw(home, asked);

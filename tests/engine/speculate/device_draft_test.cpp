@@ -29,7 +29,7 @@ struct Loop : testing::Loop<kernels::cuda::HostQueue> {
 TEST(DeviceDraft, EveryChainIsWhatPassesOneByOneDraw) {
   const auto weights = tiny_draft(tiny_draft_config(kDraftVocab), 1);
   Loop loop(*weights);
-  loop.draft.load(*weights, 0);
+  loop.load(*weights, 0);
   const auto asked = different_ones();
   loop.draw(0, asked);
   EXPECT_EQ(loop.queue->n_captures(), 1);
@@ -57,7 +57,7 @@ TEST(DeviceDraft, EveryChainIsWhatPassesOneByOneDraw) {
 TEST(DeviceDraft, ReplaysOnOtherSequencesAndLengths) {
   const auto weights = tiny_draft(tiny_draft_config(kDraftVocab), 1);
   Loop loop(*weights);
-  loop.draft.load(*weights, 0);
+  loop.load(*weights, 0);
   const auto asked = different_ones();
   for (std::size_t i = 0; i < asked.size(); ++i) {
     auto changed = asked[i];
@@ -82,15 +82,15 @@ TEST(DeviceDraft, ASwapNeedsNoCapture) {
       EXPECT_EQ(tokens_of(loop.draft, i, asked[i].depth), one_by_one(alone.worker, asked[i]).tokens) << "chain " << i;
     }
   };
-  loop.draft.load(*first, 0);
+  loop.load(*first, 0);
   expect(*first, 0);
   const auto before = tokens_of(loop.draft, 1, 5);
-  loop.draft.load(*second, 1);
+  loop.load(*second, 1);
   expect(*second, 1);
   EXPECT_NE(tokens_of(loop.draft, 1, 5), before);
   expect(*first, 0);  // sequences that have not caught up go on with the older one
   const auto third = tiny_draft(tiny_draft_config(kDraftVocab), 3);
-  loop.draft.load(*third, 0);
+  loop.load(*third, 0);
   expect(*third, 0);
   EXPECT_EQ(loop.queue->n_captures(), 1);
 }
@@ -101,8 +101,8 @@ TEST(DeviceDraft, ReadsAheadWithEitherHome) {
   const auto first = tiny_draft(tiny_draft_config(kDraftVocab), 1),
              second = tiny_draft(tiny_draft_config(kDraftVocab), 2);
   Loop loop(*first);
-  loop.draft.load(*first, 0);
-  loop.draft.load(*second, 1);
+  loop.load(*first, 0);
+  loop.load(*second, 1);
   const Asked asked{prompt_of(90, 3), 4, {.temperature = 1, .seed = 9}, true};
   const std::span<const std::int32_t> text = asked.prompt;
   for (const int home : {1, 0}) {
@@ -127,8 +127,8 @@ TEST(DeviceDraft, ReadsAheadWithEitherHome) {
 TEST(DeviceDraft, ALoopThatIsTooWideToBeCapturedDrawsTheSame) {
   const auto weights = tiny_draft(tiny_draft_config(kDraftVocab), 1);
   Loop narrow(*weights), wide(*weights, 70);
-  narrow.draft.load(*weights, 0);
-  wide.draft.load(*weights, 0);
+  narrow.load(*weights, 0);
+  wide.load(*weights, 0);
   std::vector<Asked> asked(66, different_ones()[1]);
   for (std::size_t i = 0; i < asked.size(); ++i) asked[i].prompt = {static_cast<std::int32_t>(i)};
   wide.draw(0, asked);
@@ -143,7 +143,7 @@ TEST(DeviceDraft, NumbersThatAreNotFiniteAreTold) {
   const auto weights = std::const_pointer_cast<ModelWeights>(tiny_draft(tiny_draft_config(kDraftVocab), 1));
   weights->final_norm[3] = NAN;
   Loop loop(*weights);
-  loop.draft.load(*weights, 0);
+  loop.load(*weights, 0);
   loop.draw(0, different_ones());
   EXPECT_FALSE(loop.draft.is_finite(0, 0));
   EXPECT_FALSE(loop.draft.is_finite(1, 4));
@@ -153,7 +153,7 @@ TEST(DeviceDraft, NumbersThatAreNotFiniteAreTold) {
 TEST(DeviceDraft, LogitsStayOnTheDevice) {
   const auto weights = tiny_draft(tiny_draft_config(kDraftVocab), 1);
   Loop loop(*weights);
-  loop.draft.load(*weights, 0);
+  loop.load(*weights, 0);
   loop.draw(0, different_ones());
   EXPECT_EQ(loop.queue->bytes_out(), 5U * 8U * (4U + 4U + sizeof(kernels::cuda::RowLaw)));
 }
@@ -165,7 +165,7 @@ TEST(DeviceDraft, TheEmbeddedDraftRunsAheadAsOnTheCpu) {
   kernels::ThreadPool pool(1);
   LocalWorker cpu(weights, 64, 1, 16, pool);
   Loop loop(*weights);
-  loop.draft.load(*weights, 0);
+  loop.load(*weights, 0);
   const Asked asked{prompt_of(12, 17), 4, {.temperature = 0, .seed = 1}, true};
   loop.draw(0, {asked});
   EXPECT_EQ(tokens_of(loop.draft, 0, 4), testing::plain_greedy(cpu, asked.prompt, 4));

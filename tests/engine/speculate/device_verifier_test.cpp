@@ -127,6 +127,49 @@ TEST(DeviceVerifier, OnlyRowsThatAreAskedForCross) {
   EXPECT_EQ(four.bytes_out_of_a_pass(), sizeof(DeviceVerdict) + 6 * kRow);
 }
 
+// Of a scored prompt between them only its last row is; a prompt that is read, and one that nobody learns from, cost
+// nothing either.
+TEST(DeviceVerifier, OnlyRowsThatAreAskedForAreJudgedAndObserved) {
+  const auto weights = tiny_draft(tiny_draft_config(300), 2);
+  FourTasks four(*weights);
+  four.sampling = {.temperature = 0.8F, .presence_penalty = 0.5F, .seed = 6};
+  Proposal guess;
+  guess.add_to_chain(3, 0);
+  guess.add_to_chain(4, 0);
+  four.tasks[3].proposal = &guess;
+  for (ScoreTask& task : four.tasks) task.top_k = 5;
+  four.tasks[0].top_k = 0;
+  for (std::int32_t i = 0; i < 75; ++i) four.tokens[1].push_back(i % 90);
+  four.refs[1].tokens = four.tasks[1].tokens = four.tokens[1];
+  ASSERT_TRUE(four.pages[1]->reserve(90) && four.pages[3]->reserve(8));
+  four.tasks[1].wants_all_logits = four.tasks[1].tells_logits = true;
+  four.tasks[2].wants_logits = false;
+  four.tasks[2].sequence = nullptr;
+  Verifier host(four.bench.worker);
+  host.score(four.tasks);
+  std::array<Verdict, 4> expected;
+  std::vector<TopK> seen;
+  for (const std::size_t i : {0, 1, 3}) host.judge(i, expected[i]);
+  for (std::int32_t row = 0; row < 3; ++row) seen.push_back(host.observed(3, row));
+  const HostQueue& queue = *four.bench.queue;
+  four.verifier.score(four.tasks);
+  EXPECT_EQ(queue.n_replays(), 0) << "a pass of many rows";
+  EXPECT_EQ(queue.rows_of<kernels::cuda::EditLogits>(), 5);
+  EXPECT_EQ(queue.rows_of<kernels::cuda::MakeLaws>(), 5);
+  EXPECT_EQ(queue.rows_of<kernels::cuda::GumbelParts>(), 5);
+  EXPECT_EQ(queue.rows_of<kernels::cuda::Observe>(), 4);
+  for (const std::size_t i : {0, 1, 3}) {
+    Verdict verdict;
+    four.verifier.judge(i, verdict);
+    EXPECT_EQ(verdict.accepted, expected[i].accepted) << i;
+    EXPECT_EQ(verdict.added_token, expected[i].added_token) << i;
+  }
+  for (std::int32_t row = 0; row < 3; ++row) {
+    EXPECT_EQ(four.verifier.observed(3, row).ids, seen[static_cast<std::size_t>(row)].ids) << row;
+  }
+  EXPECT_EQ(four.verifier.observed(1, 0).ids, host.observed(1, 0).ids);
+}
+
 // Whoever judges, and whatever else crosses beside it.
 TEST(DeviceVerifier, TheRowsThatCrossAreTheirs) {
   const auto weights = tiny_draft(tiny_draft_config(300), 2);

@@ -85,6 +85,10 @@ class Loop {
       : queue(std::move(on)),
         draft(queue, shape, {.n_pages = 80, .max_chains = max_chains, .max_depth = 6, .max_rows_fed = 48}) {}
 
+  void load(const ModelWeights& weights, int home) {
+    images_.push_back(std::make_unique<DeviceImage>(queue, weights));
+    draft.load(*images_.back(), home);
+  }
   void draw(int home, const std::vector<Asked>& asked) {
     chains_.clear();
     pages_.clear();
@@ -109,6 +113,7 @@ class Loop {
   DeviceDraft draft;
 
  private:
+  std::vector<std::unique_ptr<DeviceImage>> images_;  // until they are copied
   std::vector<std::unique_ptr<PageTable>> pages_;
   std::vector<DraftChain> chains_;
 };

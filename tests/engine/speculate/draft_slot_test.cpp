@@ -5,6 +5,10 @@
 
 #include <thread>
 
+#include "engine/speculate/device_draft_family.h"
+#include "tests/engine/tiny_draft.h"
+#include "tests/kernels/cuda/host_queue.h"
+
 namespace slip {
 namespace {
 
@@ -26,6 +30,25 @@ TEST(DraftSlot, KeepsAReplacedVersionUntilNobodyHoldsIt) {
   EXPECT_FALSE(first.expired());
   slot.reclaim();
   EXPECT_TRUE(first.expired());
+}
+
+// An image is made once, by whoever makes the version ready; those that share weights share it.
+TEST(DraftVersion, IsPackedOnceWhereItIsMade) {
+  int n_packed = 0;
+  const auto queue = std::make_shared<kernels::cuda::HostQueue>();
+  const PackDraft pack = [&](const ModelWeights& weights) {
+    ++n_packed;
+    return pack_for(queue)(weights);
+  };
+  const DraftVersion made = *testing::draft_version(testing::tiny_draft(testing::tiny_draft_config(60), 1), 1);
+  EXPECT_EQ(packed(made, nullptr)->image, nullptr) << "the CPU needs none";
+  const auto ready = packed(made, pack);
+  ASSERT_NE(ready->image, nullptr);
+  EXPECT_EQ(n_packed, 1);
+  EXPECT_EQ(packed(*ready, pack)->image, ready->image);
+  EXPECT_EQ(n_packed, 1);
+  EXPECT_EQ(ready->number, 1U);
+  EXPECT_EQ(ready->weights, made.weights);
 }
 
 TEST(DraftSlot, AVersionThatComesBackByRollbackStays) {

@@ -27,12 +27,6 @@ std::vector<float> row_of(const Verifier& verifier, std::size_t task, std::int32
   return {logits.begin(), logits.end()};
 }
 
-TEST(Verifier, KnowsAChainFromATree) {
-  EXPECT_TRUE(is_chain(proposal_of({}, {})));
-  EXPECT_TRUE(is_chain(proposal_of({1, 2, 3}, {-1, 0, 1})));
-  EXPECT_FALSE(is_chain(proposal_of({1, 2}, {-1, -1})));
-}
-
 // Two prompts of which one is not finished, a chain and a tree, in one pass: each row is what its own path alone says.
 TEST(Verifier, EveryRowSeesItsOwnPathAndNothingElse) {
   const ToyLanguage language;

@@ -3,10 +3,13 @@
 // it is put. Memory starts full of NaN, so that reading what nobody wrote shows.
 #pragma once
 
+#include <array>
+#include <atomic>
 #include <cmath>
 #include <cstring>
 #include <memory>
 #include <new>
+#include <span>
 #include <vector>
 
 #include "common/error.h"
@@ -108,7 +111,11 @@ class HostQueue final : public DeviceQueue {
   void release_host(void* memory) noexcept override { release(memory); }
   std::size_t free_bytes() override { return std::size_t{1} << 30; }
 
-  void copy_in(void* to, const void* from, std::size_t bytes) override { copy(to, from, bytes); }
+  void copy_in(void* to, const void* from, std::size_t bytes) override {
+    copy(to, from, bytes);
+    ++n_copies_in_;
+    copied_in_last_ = {static_cast<const std::byte*>(from), bytes};
+  }
   void copy_out(void* to, const void* from, std::size_t bytes) override {
     copy(to, from, bytes);
     bytes_out_ += bytes;
@@ -135,7 +142,7 @@ class HostQueue final : public DeviceQueue {
     return graph;
   }
   void replay(const DeviceGraph& graph) override {
-    for (const Job& job : static_cast<const Recorded&>(graph).jobs) std::visit(RunOnHost{}, job);
+    for (const Job& job : static_cast<const Recorded&>(graph).jobs) run(job);
     ++n_replays_;
   }
 
@@ -143,7 +150,14 @@ class HostQueue final : public DeviceQueue {
   int n_captures() const { return n_captures_; }
   int n_replays() const { return n_replays_; }
   int n_puts() const { return n_puts_; }  // jobs that were run outside of graphs
+  int n_copies_in() const { return n_copies_in_; }
+  std::span<const std::byte> copied_in_last() const { return copied_in_last_; }  // where it came from
   std::size_t bytes_out() const { return bytes_out_; }
+  // Rows that an operation has run on, in graphs and outside.
+  template <class Operation>
+  int rows_of() const {
+    return n_rows_[Job(OnRows<Operation>{}).index()];
+  }
 
  private:
   struct Recorded final : DeviceGraph {
@@ -152,16 +166,31 @@ class HostQueue final : public DeviceQueue {
 
   void put(const Job& job) override {
     if (recording_ != nullptr) return recording_->push_back(job);
-    std::visit(RunOnHost{}, job);
+    run(job);
     ++n_puts_;
+  }
+  void run(const Job& job) {
+    std::visit(RunOnHost{}, job);
+    n_rows_[job.index()] += std::visit(
+        [](const auto& one) {
+          if constexpr (requires { one.operation, one.n_rows; }) {
+            return one.n_rows;
+          } else {
+            return 0;
+          }
+        },
+        job);
   }
   void copy(void* to, const void* from, std::size_t bytes) {
     SLIP_CHECK(recording_ == nullptr, "a copy while jobs are captured");
     std::memcpy(to, from, bytes);
   }
 
+  std::array<int, std::variant_size_v<Job>> n_rows_{};
   std::vector<Job>* recording_ = nullptr;
-  int n_allocations_ = 0, n_captures_ = 0, n_replays_ = 0, n_puts_ = 0;
+  std::atomic<int> n_allocations_ = 0;
+  int n_captures_ = 0, n_replays_ = 0, n_puts_ = 0, n_copies_in_ = 0;
+  std::span<const std::byte> copied_in_last_;
   std::size_t bytes_out_ = 0;
 };
 

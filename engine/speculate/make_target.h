@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <memory>
+
+#include "engine/speculate/verifier.h"
+#include "kernels/cuda/device_queue.h"
+#include "kernels/thread_pool.h"
+
+namespace slip {
+
+struct WorkerSize {
+  std::int32_t max_rows = 0, max_logit_rows = 0;
+  std::int32_t n_pages = 0;
+};
+
+// The target on a device, passes and verdicts, or for a null one on the CPU. Error{kTooLarge} when there is no memory
+// for it.
+Target make_target(const std::shared_ptr<kernels::cuda::DeviceQueue>& device,
+                   std::shared_ptr<const ModelWeights> weights, const WorkerSize& size, kernels::ThreadPool& pool);
+
+}  // namespace slip

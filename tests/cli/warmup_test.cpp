@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include <CLI/CLI.hpp>
+#include <filesystem>
+#include <string>
+
+#include "cli/command.h"
+#include "cli/target_worker.h"
+#include "common/error.h"
+#include "distill/draft_trainer.h"
+
+namespace slip::cli {
+namespace {
+
+const std::string kDemo = std::string(SLIPSTREAM_SOURCE_DIR) + "/checkpoints/demo/";
+
+// What a warm-up that never gets to its data says; empty when it gets there.
+std::string refusal(const std::string& more) {
+  CLI::App app;
+  add_warmup(app);
+  const auto out = std::filesystem::path(::testing::TempDir()) / "never";
+  try {
+    app.parse("warmup --target " + kDemo + "target --draft " + kDemo + "draft --data /nowhere.jsonl --out " +
+              out.string() + " " + more);
+  } catch (const Error& error) {
+    return error.param();
+  }
+  return "";
+}
+
+template <class Ask>
+bool is_there(const Ask& ask) {
+  try {
+    ask();
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+// As for generate and serve: without CUDA in the build, or without a device, the flag's key is named.
+TEST(Warmup, ADeviceThatIsNotThereIsRefusedByItsKey) {
+  EXPECT_NE(refusal("--device cpu --learning-device cpu"), "device");
+  EXPECT_EQ(refusal("--device gpu"), "device");
+  EXPECT_EQ(refusal("--device cuda --dtype float32"), "device");
+  EXPECT_THROW(refusal("--learning-device gpu"), CLI::ValidationError);
+  if (!is_there([] { open_target_device(Device::kCuda); })) {
+    EXPECT_EQ(refusal("--device cuda"), "device");
+  }
+  if (!is_there([] { check_training_device(TrainingDevice::kCuda); })) {
+    EXPECT_EQ(refusal("--learning-device cuda"), "learning.device");
+  }
+}
+
+}  // namespace
+}  // namespace slip::cli

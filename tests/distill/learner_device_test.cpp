@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+// Versions that drafts on a device are to take up: whoever publishes packs them, and what a slot shows is ready.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <mutex>
+#include <set>
+#include <thread>
+
+#include "engine/speculate/device_draft_family.h"
+#include "tests/distill/learner_fixture.h"
+#include "tests/kernels/cuda/host_queue.h"
+
+namespace slip {
+namespace {
+
+using testing::House;
+using testing::stream;
+
+// A house whose drafts serve on a device that is the host; which threads packed them is kept.
+struct DeviceHouse : House {
+  DeviceHouse() {
+    options.pack = [this](const ModelWeights& weights) {
+      const std::lock_guard lock(mutex);
+      packing.insert(std::this_thread::get_id());
+      ++n_packed;
+      return pack_for(queue)(weights);
+    };
+    make_ready(*base);
+  }
+  // As the shelf has it at the start: the base draft serves, packed here.
+  void make_ready(DraftVersion draft) {
+    base = packed(std::move(draft), pack_for(queue));
+    auto first = *base;
+    first.name = "sql";
+    first.draft = {1};
+    first.number = 0;
+    slot = std::make_shared<DraftSlot>(DraftId{1}, "sql", std::make_shared<const DraftVersion>(std::move(first)));
+  }
+
+  const std::shared_ptr<kernels::cuda::HostQueue> queue = std::make_shared<kernels::cuda::HostQueue>();
+  std::mutex mutex;
+  std::set<std::thread::id> packing;
+  int n_packed = 0;
+};
+
+bool is_image_of(const DeviceImage& image, const ModelWeights& weights) {
+  const DeviceImage own(std::make_shared<kernels::cuda::HostQueue>(), weights);
+  const auto a = image.bytes(), b = own.bytes();
+  return std::equal(a.begin(), a.end(), b.begin(), b.end());
+}
+
+// What a slot shows on this thread, the engine's, was packed on the learner's.
+TEST(LearnerOfADevice, PublishesWhatIsPackedAndPacksOnItsOwnThread) {
+  DeviceHouse house;
+  auto learner = house.make_learner(*house.governor);
+  learner->start();
+  std::uint64_t first = 1;
+  for (; first < 161; first += 8) {
+    stream(*learner, first, 8);
+    const auto live = house.slot->get();
+    ASSERT_NE(live->image, nullptr) << "version " << live->number;
+    ASSERT_TRUE(is_image_of(*live->image, *live->weights)) << "version " << live->number;
+  }
+  learner->stop();
+  const auto n_published = static_cast<int>(house.notebook.count("publish"));
+  EXPECT_GE(n_published, 1);
+  EXPECT_EQ(house.n_packed, n_published) << "candidates that serve nothing are not packed";
+  ASSERT_EQ(house.packing.size(), 1U);
+  EXPECT_FALSE(house.packing.contains(std::this_thread::get_id()));
+}
+
+// Of what it goes back to it has the image still, or made it when it began to watch.
+TEST(LearnerOfADevice, ARollbackIsPackedToo) {
+  DeviceHouse house;
+  {
+    auto learner = house.make_learner(*house.governor);
+    learner->start();
+    stream(*learner, 1, 160);
+    learner->stop();
+  }
+  const auto good = house.slot->get();
+  house.slot->set(house.adopt("sql", 77, good->number));
+  auto no_training = make_steps_per_request_governor(0);
+  auto learner = house.make_learner(*no_training);
+  learner->start();
+  stream(*learner, 2001, 32);
+  learner->stop();
+  ASSERT_EQ(house.notebook.count("rollback"), 1U);
+  const auto live = house.slot->get();
+  EXPECT_EQ(live->number, good->number);
+  ASSERT_NE(live->image, nullptr);
+  EXPECT_TRUE(is_image_of(*live->image, *live->weights));
+  EXPECT_FALSE(house.packing.contains(std::this_thread::get_id()));
+}
+
+// No memory for the image is as good as a disk that is full: what was learned waits for the next candidate.
+TEST(LearnerOfADevice, WhatCannotBePackedIsNotPublished) {
+  DeviceHouse house;
+  house.options.pack = [](const ModelWeights&) -> std::shared_ptr<const DeviceImage> {
+    throw Error(ErrorCode::kTooLarge, "no room");
+  };
+  auto learner = house.make_learner(*house.governor);
+  learner->start();
+  stream(*learner, 1, 160);
+  learner->stop();
+  EXPECT_EQ(house.notebook.count("publish"), 0U);
+  EXPECT_EQ(house.slot->get()->number, 0U);
+  EXPECT_FALSE(house.store.current("sql").has_value());
+  const auto decisions = house.notebook.decisions();
+  EXPECT_TRUE(std::any_of(decisions.begin(), decisions.end(), [](const CanaryDecision& decision) {
+    return decision.kind == "refuse" && decision.verdict.reason.find("no room") != std::string::npos;
+  }));
+}
+
+}  // namespace
+}  // namespace slip
