@@ -14,6 +14,7 @@ namespace {
 using kernels::cuda::DeviceQueue;
 using kernels::cuda::DrawRule;
 using kernels::cuda::DrawTokens;
+using kernels::cuda::EditLogits;
 using kernels::cuda::GumbelParts;
 using kernels::cuda::kRowParts;
 using kernels::cuda::MakeLaws;
@@ -44,6 +45,8 @@ DeviceDraft::DeviceDraft(std::shared_ptr<DeviceQueue> queue, const ModelWeights&
       tables_(lay_out(n_rows_, size.max_depth)),
       host_tables_(*queue_, tables_.bytes),
       device_tables_(*queue_, tables_.bytes),
+      edits_(*queue_, n_rows_ * static_cast<std::size_t>(size.max_depth), n_rows_, shape.config.vocab_size),
+      parents_(*queue_, n_rows_ * static_cast<std::size_t>(size.max_depth)),
       logits_(*queue_, n_rows_ * static_cast<std::size_t>(size.max_depth + 1) *
                            static_cast<std::size_t>(shape.config.vocab_size)),
       laws_(*queue_, n_rows_ * static_cast<std::size_t>(size.max_depth)),
@@ -60,6 +63,10 @@ DeviceDraft::DeviceDraft(std::shared_ptr<DeviceQueue> queue, const ModelWeights&
                                     size.n_pages};
     steps_.push_back(std::make_unique<DeviceStep>(*queue_, shape.config, bounds));
   }
+  std::vector<std::int32_t> parents;
+  for (std::int32_t depth = 0; depth < max_depth_; ++depth) parents.resize(at(0, depth + 1), node_above(depth));
+  queue_->copy_in(parents_.get(), parents.data(), parents.size() * sizeof(std::int32_t));
+  queue_->wait();
 }
 
 DeviceDraft::DrawTables DeviceDraft::lay_out(std::size_t n_rows, std::int32_t max_depth) {
@@ -96,10 +103,9 @@ void DeviceDraft::read(int home, std::span<const DraftFeed> feeds) {
 }
 
 void DeviceDraft::score(int home, std::span<const DraftFeed> feeds, std::span<float> out) {
-  float* scored = logits(max_depth_);  // no law of a draw stands there
-  const std::size_t n = put_pass(home, feeds, scored) * static_cast<std::size_t>(config().vocab_size);
+  const std::size_t n = put_pass(home, feeds, raw_logits()) * static_cast<std::size_t>(config().vocab_size);
   SLIP_CHECK(n <= out.size(), "room for the logits that are wanted");
-  queue_->copy_out(out.data(), scored, n * sizeof(float));
+  queue_->copy_out(out.data(), raw_logits(), n * sizeof(float));
   queue_->wait();
 }
 
@@ -149,6 +155,40 @@ void DeviceDraft::put_draw_tables(std::span<const DraftChain> chains, std::int32
   queue_->copy_in(device_tables_.get(), host_tables_.get(), used);
 }
 
+bool DeviceDraft::put_edit_tables(std::span<const DraftChain> chains, std::int32_t depth) {
+  EditTables::Room needed;
+  bool edits = false;
+  for (const DraftChain& chain : chains) {
+    if (chain.edits == nullptr) continue;
+    edits_.need(*chain.edits, needed);
+    edits = true;
+  }
+  if (!edits) return false;
+  if (edits_.make_room(needed)) std::erase_if(graphs_, [](const auto& graph) { return graph.first.edits; });
+  edits_.start(at(0, depth));
+  for (std::size_t i = 0; i < chains.size(); ++i) {
+    if (chains[i].edits == nullptr) continue;
+    const std::int32_t sequence = edits_.add(*chains[i].edits);
+    for (std::int32_t d = 0; d < chains[i].depth; ++d) {
+      edits_.set_row(at(i, d), {.sequence = sequence, .first_node = static_cast<std::int32_t>(i), .node = node_above(d)});
+    }
+  }
+  edits_.put();
+  return true;
+}
+
+// From the raw logits to where laws are made of them.
+void DeviceDraft::put_edits(std::int32_t depth, std::int32_t n_rows) {
+  EditLogits edit = edits_.job();
+  edit.rows += at(0, depth);
+  edit.tokens = tokens_.get();
+  edit.parents = parents_.get();
+  edit.logits = raw_logits();
+  edit.edited = logits(depth);
+  edit.stride = edit.edited_stride = edit.vocab = config().vocab_size;
+  queue_->enqueue(edit, n_rows);
+}
+
 // The law of each row that a pass ended in, a token drawn from it.
 void DeviceDraft::put_draw(std::int32_t depth, std::int32_t n_rows) {
   MakeLaws laws;
@@ -176,8 +216,10 @@ void DeviceDraft::put_draw(std::int32_t depth, std::int32_t n_rows) {
 void DeviceDraft::put_loop(const LoopShape& shape) {
   for (std::int32_t depth = 0; depth < shape.depth; ++depth) {
     const std::int32_t* drawn = depth == 0 ? nullptr : tokens_.get() + at(0, depth - 1);
-    transformer_.put({weights_.live(), *steps_[static_cast<std::size_t>(depth)], cache_, logits(depth), drawn},
+    float* ends_in = shape.edits ? raw_logits() : logits(depth);
+    transformer_.put({weights_.live(), *steps_[static_cast<std::size_t>(depth)], cache_, ends_in, drawn},
                      depth == 0 ? shape.first : shape.later);
+    if (shape.edits) put_edits(depth, shape.later.n_rows);
     put_draw(depth, shape.later.n_rows);
   }
 }
@@ -187,10 +229,11 @@ void DeviceDraft::draw(int home, std::span<const DraftChain> chains) {
   SLIP_CHECK(std::is_sorted(chains.begin(), chains.end(),
                             [](const DraftChain& a, const DraftChain& b) { return a.depth > b.depth; }),
              "chains come by falling depth");
-  const LoopShape shape = put_steps(chains);
+  LoopShape shape = put_steps(chains);
   drawn_depth_ = shape.depth;
   is_aside_ = false;
   put_draw_tables(chains, shape.depth);
+  shape.edits = put_edit_tables(chains, shape.depth);
   if (home != weights_.live_home()) weights_.set_live(home);
   if (shape.first.captured && shape.later.captured) {
     auto& graph = graphs_[shape];

@@ -10,6 +10,7 @@
 #include "engine/model/device_transformer.h"
 #include "engine/sample/distribution.h"
 #include "engine/speculate/draft_family.h"
+#include "engine/speculate/edit_tables.h"
 #include "engine/speculate/fed_step.h"
 
 namespace slip {
@@ -23,12 +24,13 @@ struct DraftChain {
   kernels::cuda::Transform transform;
   kernels::cuda::DrawRule rule = kernels::cuda::DrawRule::kBest;
   RandomAddress first;  // of the first token drawn; that of depth d has output_index + d
+  const SequenceRef* edits = nullptr;  // whose request edits its logits; null: they stay as they are
 };
 
 // A draft on a device: two versions of its weights at fixed homes, its cache, and the loop that draws a chain of tokens
-// for each of several sequences (pass, law, draw, and the token drawn is what the next pass reads) as one captured
-// graph, which goes on with the other home's weights without being captured again. Only tokens and their laws come
-// back. Threads: those of the queue.
+// for each of several sequences (pass, edits, law, draw, and the token drawn is what the next pass reads) as one
+// captured graph, which goes on with the other home's weights without being captured again. Only tokens and their laws
+// come back. Threads: those of the queue.
 class DeviceDraft {
  public:
   struct Size {
@@ -71,6 +73,7 @@ class DeviceDraft {
   struct LoopShape {
     PassShape first, later;
     std::int32_t depth = 0;
+    bool edits = false;  // of logits, before laws are made of them
     auto operator<=>(const LoopShape&) const = default;
   };
   // The laws of a draw that another one followed before they were judged: while two versions are in use.
@@ -87,12 +90,19 @@ class DeviceDraft {
   std::size_t at(std::size_t chain, std::int32_t depth) const {
     return static_cast<std::size_t>(depth) * n_rows_ + chain;
   }
+  // Of tokens drawn, as EditLogits counts those of a chain from its first: what stands above one of this depth.
+  std::int32_t node_above(std::int32_t depth) const {
+    return depth == 0 ? -1 : static_cast<std::int32_t>(at(0, depth - 1));
+  }
   float* logits(std::int32_t depth) const;
+  float* raw_logits() const { return logits(max_depth_); }  // [n_rows, vocab] behind those that laws are made of
   LoopShape put_steps(std::span<const DraftChain> chains);
   void put_later_step(std::span<const DraftChain> chains, std::int32_t depth, const PassShape& shape);
   void put_draw_tables(std::span<const DraftChain> chains, std::int32_t depth);
+  bool put_edit_tables(std::span<const DraftChain> chains, std::int32_t depth);  // false: nobody edits
   std::size_t put_pass(int home, std::span<const DraftFeed> feeds, float* logits);  // how many rows of logits
   void put_loop(const LoopShape& shape);
+  void put_edits(std::int32_t depth, std::int32_t n_rows);
   void put_draw(std::int32_t depth, std::int32_t n_rows);
   StepInput checked_step(std::span<const DraftFeed> feeds);  // good until the next call
 
@@ -106,7 +116,9 @@ class DeviceDraft {
   DrawTables tables_;
   kernels::cuda::CopyMemory<std::byte> host_tables_;
   kernels::cuda::DeviceMemory<std::byte> device_tables_;
-  kernels::cuda::DeviceMemory<float> logits_;  // [max_depth + 1, n_rows, vocab], the last of score()
+  EditTables edits_;
+  kernels::cuda::DeviceMemory<std::int32_t> parents_;  // [max_depth, n_rows] of the tokens drawn, as EditLogits has them
+  kernels::cuda::DeviceMemory<float> logits_;          // [max_depth + 1, n_rows, vocab]
   kernels::cuda::DeviceMemory<kernels::cuda::RowLaw> laws_;
   kernels::cuda::DeviceMemory<kernels::cuda::RowPart> law_parts_, gumbel_parts_;
   kernels::cuda::DeviceMemory<std::int32_t> tokens_;

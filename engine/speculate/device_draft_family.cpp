@@ -6,6 +6,7 @@
 
 #include "common/error.h"
 #include "common/log.h"
+#include "engine/speculate/device_law.h"
 
 namespace slip {
 namespace {
@@ -24,10 +25,10 @@ DrawRule draw_rule(ProposalLaw law) {
   return DrawRule::kBest;
 }
 
-// The best token of a greedy request is told with its probability at T = 1.
-kernels::cuda::Transform device_transform(const SamplingParams& sampling) {
-  if (sampling.temperature == 0) return {};
-  return {sampling.temperature, sampling.min_p, sampling.top_p, sampling.top_k};
+// As on the CPU: the best token of a greedy request is told with its probability at T = 1, unless logits are edited.
+kernels::cuda::Transform drawn_by(const SamplingParams& sampling) {
+  const bool at_one = sampling.temperature == 0 && !sampling.edits_logits();
+  return at_one ? kernels::cuda::Transform{} : transform_of(sampling);
 }
 
 DraftChain device_chain(const GrowingChain& chain) {
@@ -36,10 +37,15 @@ DraftChain device_chain(const GrowingChain& chain) {
   out.tokens = chain.unread();
   out.n_cached = *chain.n_cached;
   out.depth = chain.nodes;
-  out.transform = device_transform(*chain.sequence->sampling);
+  out.transform = drawn_by(*chain.sequence->sampling);
   out.rule = draw_rule(chain.proposal->law);
   out.first = chain.sequence->next_address();
+  if (chain.sequence->sampling->edits_logits()) out.edits = chain.sequence;
   return out;
+}
+
+bool has_law_on_device(const GrowingChain& chain) {
+  return slip::has_law_on_device(*chain.sequence->sampling);
 }
 
 // Feeds of equal weights stand together: the end of those that are like the first.
@@ -123,18 +129,17 @@ std::span<const float> DeviceDraftFamily::logits(std::size_t i) const {
 
 void DeviceDraftFamily::propose(std::span<GrowingChain> chains) {
   const auto order = [&](const GrowingChain& chain) {
-    const bool edits = chain.sequence->sampling->edits_logits();
-    return std::make_tuple(edits, home_of(chain.version->weights.get()), -chain.nodes, chain.sequence->id.value);
+    return std::make_tuple(!has_law_on_device(chain), home_of(chain.version->weights.get()), -chain.nodes, chain.sequence->id.value);
   };
   std::sort(chains.begin(), chains.end(),
             [&](const GrowingChain& a, const GrowingChain& b) { return order(a) < order(b); });
-  while (!chains.empty() && !chains[0].sequence->sampling->edits_logits()) {
+  while (!chains.empty() && has_law_on_device(chains[0])) {
     std::size_t n = 0;
     const auto alike = [&](const GrowingChain& chain) {
-      return !chain.sequence->sampling->edits_logits() && chain.version->weights == chains[0].version->weights;
+      return has_law_on_device(chain) && chain.version->weights == chains[0].version->weights;
     };
     while (n < chains.size() && alike(chains[n])) ++n;
-    const bool last = n == chains.size() || chains[n].sequence->sampling->edits_logits();
+    const bool last = n == chains.size() || !has_law_on_device(chains[n]);
     draw(chains.first(n), last);
     chains = chains.subspan(n);
   }

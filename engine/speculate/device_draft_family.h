@@ -9,8 +9,8 @@
 namespace slip {
 
 // The versions of one draft on a device, two at a time: a third waits until no sequence uses one of them any more.
-// Chains grow in one launch for each version, but for those whose requests edit logits: these take a pass a depth,
-// whose logits go through the CPU's transform.
+// Chains grow in one launch for each version, but for those bound by a grammar: these take a pass a depth, whose rows of
+// logits cross to the CPU's masks and draws.
 // Threads: one owner, who neither packs nor lays out weights: a version comes with its image.
 class DeviceDraftFamily final : public DraftFamily {
  public:

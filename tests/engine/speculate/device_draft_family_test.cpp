@@ -8,8 +8,10 @@
 #include <cmath>
 #include <numeric>
 
+#include "engine/grammar/answer_grammar.h"
 #include "engine/speculate/draft_model_proposer.h"
 #include "tests/engine/engine_answers.h"
+#include "tests/engine/grammar/grammar_walks.h"
 #include "tests/engine/model/device_bench.h"
 #include "tests/engine/speculate/packed_drafts.h"
 
@@ -56,12 +58,13 @@ struct Sequence {
     ref.sampling = &sampling;
     ref.rule = rule;
     ref.slot = slot.get();
+    ref.end_ids = end_ids;
   }
   SequenceRef view() {
     ref.tokens = tokens;
     return ref;
   }
-  std::vector<std::int32_t> tokens;
+  std::vector<std::int32_t> tokens, end_ids{3, 5};
   std::shared_ptr<DraftSlot> slot;
   SamplingParams sampling;
   SequenceRef ref;
@@ -79,7 +82,7 @@ std::vector<Proposal> propose(DraftModelProposer& proposer, std::span<const std:
   return proposals;
 }
 
-// Every law, and one that edits logits.
+// Every law and every edit.
 std::vector<std::unique_ptr<Sequence>> different_sequences(const std::shared_ptr<DraftSlot>& slot) {
   std::vector<std::unique_ptr<Sequence>> out;
   const auto add = [&](std::int32_t n, SamplingParams sampling, AcceptanceRule rule) {
@@ -90,11 +93,15 @@ std::vector<std::unique_ptr<Sequence>> different_sequences(const std::shared_ptr
   add(21, {.temperature = 0.8F, .top_p = 0.9F, .seed = 3}, AcceptanceRule::kRejection);
   add(5, {.temperature = 1, .presence_penalty = 1.5F, .seed = 4}, AcceptanceRule::kRejection);
   add(3, {.temperature = 1, .repetition_penalty = 1.3F, .seed = 5}, AcceptanceRule::kCoupled);
+  add(12, {.temperature = 0, .frequency_penalty = 2, .logit_bias = {{40, 3.0F}, {7, -100.0F}}, .seed = 6},
+      AcceptanceRule::kCoupled);
+  add(7, {.temperature = 1.2F, .top_k = 9, .min_p = 0.05F, .logit_bias = {{3, 6.0F}}, .min_tokens = 2, .seed = 7},
+      AcceptanceRule::kRejection);
   for (const auto& sequence : out) sequence->ref.wants_probability = true;
   return out;
 }
 
-// The same passes, one token at a time and with the CPU's sampling, by way of what a draft does for edited logits.
+// The same passes, one token at a time and with the CPU's sampling, by way of what a draft does for grammars.
 class ByLogits final : public DraftFamily {
  public:
   explicit ByLogits(DeviceWorker& worker) : worker_(worker) {}
@@ -255,8 +262,7 @@ TEST(DeviceDraftFamily, ASwapIsOneCopy) {
   EXPECT_EQ(device.queue->n_copies_in(), n_copies + 1) << "it is there";
 }
 
-// Where the device judges, what tokens were drawn from stays there: of two versions at once, and beside a request whose
-// logits are edited on the CPU.
+// Where the device judges, what tokens were drawn from stays there: of two versions at once, edited or not.
 TEST(DeviceDraftFamily, LawsThatStayOnTheDeviceAreThoseThatCross) {
   const auto propose_on_two = [](DraftModelProposer& proposer, bool judged_on_device) {
     const auto slot = testing::packed_slot(draft_of(1));
@@ -279,12 +285,12 @@ TEST(DeviceDraftFamily, LawsThatStayOnTheDeviceAreThoseThatCross) {
   Device here, there;
   auto proposer_here = here.proposer(), proposer_there = there.proposer();  // whose memory the laws are in
   const auto crossed = propose_on_two(proposer_here, false), stayed = propose_on_two(proposer_there, true);
-  EXPECT_EQ(here.queue->bytes_out() - there.queue->bytes_out(), 9 * kVocab * sizeof(float));
+  EXPECT_EQ(here.queue->bytes_out() - there.queue->bytes_out(), 11 * kVocab * sizeof(float));
   for (std::size_t i = 0; i < 5; ++i) {
     const Proposal &expected = crossed[i], &got = stayed[i];
     EXPECT_EQ(got.tokens, expected.tokens) << i;
-    EXPECT_EQ(got.device_q.size(), i < 4 ? got.size() : 0U);
-    EXPECT_EQ(got.q.size(), i < 4 ? 0U : got.size()) << "the CPU drew these";
+    EXPECT_EQ(got.device_q.size(), got.size());
+    EXPECT_TRUE(got.q.empty());
     ASSERT_EQ(expected.q.size(), expected.size());
     for (std::size_t node = 0; node < got.device_q.size(); ++node) {
       const kernels::cuda::LogitRow row{got.device_q[node].logits, kVocab};
@@ -293,6 +299,69 @@ TEST(DeviceDraftFamily, LawsThatStayOnTheDeviceAreThoseThatCross) {
       }
     }
   }
+}
+
+// Whatever a request asks of its logits but a grammar, tokens and their laws' few numbers are all that crosses.
+TEST(DeviceDraftFamily, NoRowOfLogitsCrossesButAGrammars) {
+  constexpr std::size_t kOne = sizeof(std::int32_t) + sizeof(float) + sizeof(kernels::cuda::RowLaw);
+  const auto slot = testing::packed_slot(draft_of(1));
+  Device device;
+  auto proposer = device.proposer();
+  auto sequences = different_sequences(slot);
+  std::vector<SequenceRef> refs;
+  for (const auto& sequence : sequences) {
+    sequence->ref.judged_on_device = true;
+    refs.push_back(sequence->view());
+    proposer.begin(refs.back());
+  }
+  const std::vector<std::int32_t> nodes(refs.size(), 3);
+  const auto bytes_out = [&] {
+    for (int i = 0; i < 20; ++i) proposer.catch_up(refs, {16, 16});
+    const std::size_t before = device.queue->bytes_out();
+    std::vector<Proposal> proposals(refs.size());
+    proposer.propose(refs, {nodes}, proposals);
+    for (const Proposal& proposal : proposals) EXPECT_EQ(proposal.size(), 3U);
+    for (const SequenceRef& ref : refs) proposer.on_verified(ref, {}, {});  // nothing of it was accepted
+    return device.queue->bytes_out() - before;
+  };
+  EXPECT_EQ(bytes_out(), 3 * 8 * kOne) << "a launch of seven chains, filled up to eight";
+  sequences[3]->sampling.grammar = testing::grammar_of(R"({"type": "integer"})");
+  TokenMasks masks(std::vector<std::string_view>(kVocab, "7"));
+  AnswerGrammar sevens(sequences[3]->sampling.grammar, masks);
+  refs[3].grammar = &sevens;
+  EXPECT_EQ(bytes_out(), 3 * 8 * kOne + 3 * kVocab * sizeof(float));
+}
+
+// Said tokens that grow in number move their tables, and what was captured must not look where they stood.
+TEST(DeviceDraftFamily, AGrowingAnswerMovesTheTablesAndNoToken) {
+  const auto weights = draft_of(1);
+  const auto slot = testing::packed_slot(weights);
+  Device device;
+  auto proposer = device.proposer();
+  auto sequences = different_sequences(slot), alike = different_sequences(slot);
+  for (const auto& sequence : sequences) proposer.begin(sequence->view());
+  for (std::int32_t turn = 0; turn < 5; ++turn) {
+    const auto got = propose(proposer, sequences, 3);
+    testing::DeviceBench bench(*weights);
+    DraftModelProposer one_by_one(
+        {.n_pages = 1, .max_running = 8}, weights->config,
+        [&](const DraftVersion&, DraftFamily::Size) { return std::make_unique<ByLogits>(bench.worker); });
+    for (const auto& sequence : alike) one_by_one.begin(sequence->view());
+    const auto expected = propose(one_by_one, alike, 3);
+    for (std::size_t i = 0; i < got.size(); ++i) {
+      ASSERT_EQ(got[i].tokens, expected[i].tokens) << "turn " << turn << ", sequence " << i;
+      Verdict verdict;
+      for (std::int32_t node = 0; node < static_cast<std::int32_t>(got[i].size()); ++node) {
+        verdict.accepted.push_back(node);
+      }
+      proposer.on_verified(sequences[i]->view(), verdict, {});
+      for (const auto& sequence : {sequences[i].get(), alike[i].get()}) {
+        sequence->tokens.insert(sequence->tokens.end(), got[i].tokens.begin(), got[i].tokens.end());
+        sequence->tokens.push_back(turn);
+      }
+    }
+  }
+  EXPECT_GT(device.queue->n_captures(), 1) << "tables that moved were captured again";
 }
 
 // Two homes: a third version waits until nobody uses the first any more, and of those that wait the newest wins.
