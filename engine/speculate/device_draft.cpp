@@ -170,7 +170,8 @@ bool DeviceDraft::put_edit_tables(std::span<const DraftChain> chains, std::int32
     if (chains[i].edits == nullptr) continue;
     const std::int32_t sequence = edits_.add(*chains[i].edits);
     for (std::int32_t d = 0; d < chains[i].depth; ++d) {
-      edits_.set_row(at(i, d), {.sequence = sequence, .first_node = static_cast<std::int32_t>(i), .node = node_above(d)});
+      edits_.set_row(at(i, d),
+                     {.sequence = sequence, .first_node = static_cast<std::int32_t>(i), .node = node_above(d)});
     }
   }
   edits_.put();

@@ -23,7 +23,7 @@ struct DraftChain {
   std::int32_t depth = 0;                // so many tokens are drawn
   kernels::cuda::Transform transform;
   kernels::cuda::DrawRule rule = kernels::cuda::DrawRule::kBest;
-  RandomAddress first;  // of the first token drawn; that of depth d has output_index + d
+  RandomAddress first;                 // of the first token drawn; that of depth d has output_index + d
   const SequenceRef* edits = nullptr;  // whose request edits its logits; null: they stay as they are
 };
 
@@ -99,7 +99,7 @@ class DeviceDraft {
   LoopShape put_steps(std::span<const DraftChain> chains);
   void put_later_step(std::span<const DraftChain> chains, std::int32_t depth, const PassShape& shape);
   void put_draw_tables(std::span<const DraftChain> chains, std::int32_t depth);
-  bool put_edit_tables(std::span<const DraftChain> chains, std::int32_t depth);  // false: nobody edits
+  bool put_edit_tables(std::span<const DraftChain> chains, std::int32_t depth);     // false: nobody edits
   std::size_t put_pass(int home, std::span<const DraftFeed> feeds, float* logits);  // how many rows of logits
   void put_loop(const LoopShape& shape);
   void put_edits(std::int32_t depth, std::int32_t n_rows);
@@ -117,8 +117,9 @@ class DeviceDraft {
   kernels::cuda::CopyMemory<std::byte> host_tables_;
   kernels::cuda::DeviceMemory<std::byte> device_tables_;
   EditTables edits_;
-  kernels::cuda::DeviceMemory<std::int32_t> parents_;  // [max_depth, n_rows] of the tokens drawn, as EditLogits has them
-  kernels::cuda::DeviceMemory<float> logits_;          // [max_depth + 1, n_rows, vocab]
+  kernels::cuda::DeviceMemory<std::int32_t>
+      parents_;                                // [max_depth, n_rows] of the tokens drawn, as EditLogits has them
+  kernels::cuda::DeviceMemory<float> logits_;  // [max_depth + 1, n_rows, vocab]
   kernels::cuda::DeviceMemory<kernels::cuda::RowLaw> laws_;
   kernels::cuda::DeviceMemory<kernels::cuda::RowPart> law_parts_, gumbel_parts_;
   kernels::cuda::DeviceMemory<std::int32_t> tokens_;

@@ -129,7 +129,8 @@ std::span<const float> DeviceDraftFamily::logits(std::size_t i) const {
 
 void DeviceDraftFamily::propose(std::span<GrowingChain> chains) {
   const auto order = [&](const GrowingChain& chain) {
-    return std::make_tuple(!has_law_on_device(chain), home_of(chain.version->weights.get()), -chain.nodes, chain.sequence->id.value);
+    return std::make_tuple(!has_law_on_device(chain), home_of(chain.version->weights.get()), -chain.nodes,
+                           chain.sequence->id.value);
   };
   std::sort(chains.begin(), chains.end(),
             [&](const GrowingChain& a, const GrowingChain& b) { return order(a) < order(b); });

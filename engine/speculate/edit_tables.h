@@ -31,7 +31,9 @@ class EditTables {
   // From here on the tables are of so many rows, whose logits stay as they are but for those that are set.
   void start(std::size_t n_rows);
   std::int32_t add(const SequenceRef& sequence);  // what EditedRow::sequence says for it
-  void set_row(std::size_t row, const kernels::cuda::EditedRow& edited) { tables_->on_host(layout_.rows)[row] = edited; }
+  void set_row(std::size_t row, const kernels::cuda::EditedRow& edited) {
+    tables_->on_host(layout_.rows)[row] = edited;
+  }
   void put() const;
 
   // Of what was put last. Where the logits are and go, and what was proposed, is left to say.
