@@ -36,8 +36,9 @@ struct Device {
       return std::make_unique<DeviceDraftFamily>(queue, first, size, DraftModelProposer::kDeepest);
     };
   }
-  DraftModelProposer proposer(std::int32_t n_pages = 200) {
-    const DraftModelOptions options{.n_pages = n_pages, .max_running = 8, .prompt_chunk = 16, .catch_up_chunk = 16};
+  DraftModelProposer proposer(std::int32_t max_running = 8) {
+    const DraftModelOptions options{
+        .n_pages = 500, .max_running = max_running, .prompt_chunk = 16, .catch_up_chunk = 16};
     return {options, tiny_draft_config(kVocab), make_family()};
   }
   std::shared_ptr<kernels::cuda::HostQueue> queue = std::make_shared<kernels::cuda::HostQueue>();
@@ -362,6 +363,74 @@ TEST(DeviceDraftFamily, AGrowingAnswerMovesTheTablesAndNoToken) {
     }
   }
   EXPECT_GT(device.queue->n_captures(), 1) << "tables that moved were captured again";
+}
+
+// Drafts of one shape share a cache and a launch, each with its own weights, and none of them notices.
+TEST(DeviceDraftFamily, SeveralDraftsRunAheadInOneLaunch) {
+  Device device;
+  auto proposer = device.proposer(/*max_running=*/21);
+  std::vector<std::shared_ptr<DraftSlot>> slots;
+  std::vector<std::unique_ptr<Sequence>> all;
+  for (std::uint32_t draft = 0; draft < 3; ++draft) {
+    slots.push_back(testing::packed_slot(draft_of(draft + 1), {draft}));
+    for (auto& sequence : different_sequences(slots.back())) {
+      sequence->ref.id = {all.size() + 1};
+      proposer.begin(sequence->view());
+      all.push_back(std::move(sequence));
+    }
+  }
+  const std::size_t each = all.size() / slots.size();
+  const auto expect_proposals = [&] {
+    const auto got = propose(proposer, all, 4);
+    for (std::uint32_t draft = 0; draft < 3; ++draft) {
+      const auto version = slots[draft]->get();
+      const auto expected = expected_proposals(*version->weights, slots[draft], 4);
+      for (std::size_t i = 0; i < each; ++i) {
+        const Proposal& proposal = got[draft * each + i];
+        // Every second one is asked for a token less, and there is an odd number for each draft.
+        const std::size_t n = std::min(proposal.size(), expected[i].size());
+        ASSERT_GE(n, 3U);
+        EXPECT_TRUE(std::equal(proposal.tokens.begin(), proposal.tokens.begin() + static_cast<std::ptrdiff_t>(n),
+                               expected[i].tokens.begin()))
+            << "draft " << draft << ", sequence " << i;
+        EXPECT_EQ(proposal.draft, DraftId{draft});
+        EXPECT_EQ(proposal.version, version->number);
+      }
+    }
+  };
+  expect_proposals();
+  EXPECT_EQ(device.queue->n_replays(), 0) << "prompts' last rows are too many for a graph";
+  expect_proposals();
+  EXPECT_EQ(device.n_families, 1);
+  EXPECT_EQ(device.queue->n_replays(), 1);
+  EXPECT_EQ(device.queue->n_captures(), 1);
+  slots[1]->set(packed_version(draft_of(4), 2, {1}));
+  expect_proposals();
+  slots[0]->set(packed_version(draft_of(5), 2, {0}));
+  slots[2]->set(packed_version(draft_of(6), 2, {2}));
+  expect_proposals();
+  EXPECT_EQ(device.queue->n_captures(), 1);
+  EXPECT_EQ(device.queue->n_replays(), 3);
+}
+
+TEST(DeviceDraftFamily, ADraftWithoutRoomLeavesTheOthersAlone) {
+  Device device;
+  auto proposer = device.proposer();
+  const auto served = testing::packed_slot(draft_of(1), {0}), late = testing::packed_slot(draft_of(2), {1});
+  std::vector<std::unique_ptr<Sequence>> sequences;
+  for (const auto& slot : {served, late}) {
+    sequences.push_back(
+        std::make_unique<Sequence>(sequences.size() + 1, 4, slot, SamplingParams{.seed = 3}, AcceptanceRule::kCoupled));
+  }
+  proposer.begin(sequences[0]->view());
+  device.queue->fill();
+  for (int i = 0; i < 3; ++i) proposer.begin(sequences[1]->view());
+  EXPECT_EQ(proposer.ready_depth(sequences[1]->view()), 0);
+  EXPECT_GT(proposer.ready_depth(sequences[0]->view()), 0);
+  const std::vector<SequenceRef> refs{sequences[0]->view(), sequences[1]->view()};
+  std::vector<Proposal> proposals(2);
+  proposer.propose(refs, {std::vector<std::int32_t>{3, 0}}, proposals);
+  EXPECT_EQ(proposals[0].size(), 3U);
 }
 
 // Two homes: a third version waits until nobody uses the first any more, and of those that wait the newest wins.

@@ -104,13 +104,16 @@ class Loop {
  public:
   Loop(std::shared_ptr<Queue> on, const ModelWeights& shape, std::int32_t max_chains = 6)
       : queue(std::move(on)),
-        draft(queue, shape, {.n_pages = 80, .max_chains = max_chains, .max_depth = 6, .max_rows_fed = 48}) {}
+        draft(queue, shape, {.n_pages = 80, .max_chains = max_chains, .max_depth = 6, .max_rows_fed = 48}) {
+    while (draft.add_home() < 2) continue;
+  }
 
   void load(const ModelWeights& weights, int home) {
     images_.push_back(std::make_unique<DeviceImage>(queue, weights));
     draft.load(*images_.back(), home);
   }
-  void draw(int home, const std::vector<Asked>& asked) {
+  void draw(int home, const std::vector<Asked>& asked) { draw(std::vector<int>(asked.size(), home), asked); }
+  void draw(const std::vector<int>& homes, const std::vector<Asked>& asked) {
     chains_.clear();
     pages_.clear();
     refs_.clear();
@@ -120,6 +123,7 @@ class Loop {
       const auto n = static_cast<std::int32_t>(one.prompt.size());
       EXPECT_TRUE(pages_.back()->reserve(n + one.depth));
       DraftChain chain;
+      chain.home = homes[chains_.size()];
       chain.pages = pages_.back().get();
       chain.tokens = one.prompt;
       chain.depth = one.depth;
@@ -131,7 +135,7 @@ class Loop {
       if (one.sampling.edits_logits()) chain.edits = &refs_.emplace_back(one.view());
       chains_.push_back(chain);
     }
-    draft.draw(home, chains_);
+    draft.draw(chains_);
   }
   const std::shared_ptr<Queue> queue;
   DeviceDraft draft;
