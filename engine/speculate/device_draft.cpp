@@ -47,9 +47,8 @@ DeviceDraft::DeviceDraft(std::shared_ptr<DeviceQueue> queue, const ModelWeights&
       cache_(shape.config, Dtype::kBFloat16, size.n_pages,
              std::make_unique<DevicePages>(queue_, PagePool::page_bytes(shape.config, Dtype::kBFloat16) *
                                                        static_cast<std::size_t>(size.n_pages))),
-      tables_(lay_out(n_rows_, size.max_depth)),
-      host_tables_(*queue_, tables_.bytes),
-      device_tables_(*queue_, tables_.bytes),
+      draw_tables_(lay_out(n_rows_, size.max_depth)),
+      tables_(*queue_, draw_tables_.bytes),
       edits_(*queue_, n_rows_ * static_cast<std::size_t>(size.max_depth), n_rows_, shape.config.vocab_size),
       parents_(*queue_, n_rows_ * static_cast<std::size_t>(size.max_depth)),
       logits_(*queue_, n_rows_ * static_cast<std::size_t>(size.max_depth + 1) *
@@ -75,10 +74,12 @@ DeviceDraft::DeviceDraft(std::shared_ptr<DeviceQueue> queue, const ModelWeights&
 }
 
 DeviceDraft::DrawTables DeviceDraft::lay_out(std::size_t n_rows, std::int32_t max_depth) {
-  DrawTables tables{};
-  tables.rules = n_rows * sizeof(Transform);
-  tables.addresses = tables.rules + (n_rows * sizeof(DrawRule) + 15) / 16 * 16;
-  tables.bytes = tables.addresses + n_rows * static_cast<std::size_t>(max_depth) * sizeof(RandomAddress);
+  TableLayout layout;
+  DrawTables tables;
+  tables.transforms = layout.take<Transform>(n_rows);
+  tables.rules = layout.take<DrawRule>(n_rows);
+  tables.addresses = layout.take<RandomAddress>(n_rows * static_cast<std::size_t>(max_depth));
+  tables.bytes = layout.bytes;
   return tables;
 }
 
@@ -159,9 +160,9 @@ StepInput DeviceDraft::later_step(std::span<const DraftChain> chains, std::int32
 }
 
 void DeviceDraft::put_draw_tables(std::span<const DraftChain> chains, std::int32_t depth) {
-  auto* transforms = reinterpret_cast<Transform*>(host_tables_.get());
-  auto* rules = reinterpret_cast<DrawRule*>(host_tables_.get() + tables_.rules);
-  auto* addresses = reinterpret_cast<RandomAddress*>(host_tables_.get() + tables_.addresses);
+  auto* transforms = tables_.on_host(draw_tables_.transforms);
+  auto* rules = tables_.on_host(draw_tables_.rules);
+  auto* addresses = tables_.on_host(draw_tables_.addresses);
   std::fill_n(transforms, n_rows_, Transform{});
   std::fill_n(rules, n_rows_, DrawRule::kBest);
   std::fill_n(addresses, n_rows_ * static_cast<std::size_t>(depth), RandomAddress{});
@@ -173,8 +174,7 @@ void DeviceDraft::put_draw_tables(std::span<const DraftChain> chains, std::int32
       addresses[at(i, d)].output_index += static_cast<std::uint32_t>(d);
     }
   }
-  const std::size_t used = tables_.addresses + at(0, depth) * sizeof(RandomAddress);
-  queue_->copy_in(device_tables_.get(), host_tables_.get(), used);
+  tables_.put(0, draw_tables_.addresses.end(at(0, depth)));
 }
 
 bool DeviceDraft::put_edit_tables(std::span<const DraftChain> chains, std::int32_t depth) {
@@ -217,17 +217,16 @@ void DeviceDraft::put_draw(std::int32_t depth, std::int32_t n_rows) {
   MakeLaws laws;
   laws.logits = logits(depth);
   laws.stride = laws.vocab = config().vocab_size;
-  laws.transforms = reinterpret_cast<const Transform*>(device_tables_.get());
+  laws.transforms = tables_.on_device(draw_tables_.transforms);
   laws.laws = laws_.get() + at(0, depth);
   laws.parts = law_parts_.get();
   queue_->enqueue(laws, n_rows);
-  const auto* addresses = reinterpret_cast<const RandomAddress*>(device_tables_.get() + tables_.addresses);
   DrawTokens draw;
   draw.logits = laws.logits;
   draw.stride = draw.vocab = laws.vocab;
   draw.laws = laws.laws;
-  draw.addresses = addresses + at(0, depth);
-  draw.rules = reinterpret_cast<const DrawRule*>(device_tables_.get() + tables_.rules);
+  draw.addresses = tables_.on_device(draw_tables_.addresses) + at(0, depth);
+  draw.rules = tables_.on_device(draw_tables_.rules);
   draw.parts = gumbel_parts_.get();
   draw.tokens = tokens_.get() + at(0, depth);
   draw.logprobs = logprobs_.get() + at(0, depth);

@@ -77,7 +77,10 @@ class DeviceDraft {
   };
   // What draws read, as it stands in device memory.
   struct DrawTables {
-    std::size_t rules = 0, addresses = 0, bytes = 0;  // transforms come first
+    TablePlace<kernels::cuda::Transform> transforms;  // [n_rows]
+    TablePlace<kernels::cuda::DrawRule> rules;        // [n_rows]
+    TablePlace<RandomAddress> addresses;              // [max_depth, n_rows]
+    std::size_t bytes = 0;
   };
   static DrawTables lay_out(std::size_t n_rows, std::int32_t max_depth);
 
@@ -109,13 +112,11 @@ class DeviceDraft {
   DeviceTransformer transformer_;
   PagePool cache_;
   std::vector<std::unique_ptr<DeviceStep>> steps_;  // [max_depth]
-  DrawTables tables_;
-  kernels::cuda::CopyMemory<std::byte> host_tables_;
-  kernels::cuda::DeviceMemory<std::byte> device_tables_;
+  DrawTables draw_tables_;
+  DeviceTables tables_;
   EditTables edits_;
-  kernels::cuda::DeviceMemory<std::int32_t>
-      parents_;                                // [max_depth, n_rows] of the tokens drawn, as EditLogits has them
-  kernels::cuda::DeviceMemory<float> logits_;  // [max_depth + 1, n_rows, vocab]
+  kernels::cuda::DeviceMemory<std::int32_t> parents_;  // [max_depth, n_rows] what stands above each token drawn
+  kernels::cuda::DeviceMemory<float> logits_;          // [max_depth + 1, n_rows, vocab]
   kernels::cuda::DeviceMemory<kernels::cuda::RowLaw> laws_;
   kernels::cuda::DeviceMemory<kernels::cuda::RowPart> law_parts_, gumbel_parts_;
   kernels::cuda::DeviceMemory<std::int32_t> tokens_;

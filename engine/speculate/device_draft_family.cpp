@@ -119,11 +119,12 @@ PackDraft pack_for(std::shared_ptr<kernels::cuda::DeviceQueue> queue) {
 
 // The first, where drafts share weights, so that their rows go together.
 std::uint16_t DeviceDraftFamily::home_of(const ModelWeights* weights) const {
-  for (std::size_t i = 0; i < homes_.size(); ++i) {
-    if (homes_[i].version != nullptr && homes_[i].version->weights.get() == weights)
-      return static_cast<std::uint16_t>(i);
-  }
-  SLIP_CHECK(false, "a draft that was not admitted");
+  const auto has_them = [&](const Home& home) {
+    return home.version != nullptr && home.version->weights.get() == weights;
+  };
+  const auto found = std::find_if(homes_.begin(), homes_.end(), has_them);
+  SLIP_CHECK(found != homes_.end(), "a draft that was not admitted");
+  return static_cast<std::uint16_t>(found - homes_.begin());
 }
 
 // A pass for each version: a prompt's many rows want every weight to be read once for 64 of them.

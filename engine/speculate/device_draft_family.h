@@ -9,7 +9,6 @@ namespace slip {
 // Drafts of one shape on a device: one cache, and two homes for the versions of each draft; a third version waits until
 // no sequence uses one of them any more. All chains, whichever versions they use, grow in one launch, but for those
 // bound by a grammar: these take a pass a depth, whose rows of logits cross to the CPU's masks and draws.
-// Threads: one owner, who neither packs nor lays out weights: a version comes with its image.
 class DeviceDraftFamily final : public DraftFamily {
  public:
   // Error{kTooLarge} when the device has no room.

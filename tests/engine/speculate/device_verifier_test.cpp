@@ -57,8 +57,7 @@ TEST(DeviceVerifier, NegativeAnotherRequestsLawIsNoticed) {
 
 TEST(DeviceVerifier, ARequestAloneDecidesWhereItIsJudged) {
   EXPECT_TRUE(has_law_on_device({}));
-  for (const auto& asked : testing::alone_and_in_pairs())
-    EXPECT_TRUE(has_law_on_device(asked.sampling)) << asked.name;
+  for (const auto& asked : testing::alone_and_in_pairs()) EXPECT_TRUE(has_law_on_device(asked.sampling)) << asked.name;
   SamplingParams bound;
   bound.grammar = testing::grammar_of(R"({"type": "integer"})");
   EXPECT_FALSE(has_law_on_device(bound));

@@ -147,7 +147,7 @@ class HostQueue final : public DeviceQueue {
     ++n_replays_;
   }
 
-  void fill() { is_full_ = true; }              // no more is given
+  void fill() { is_full_ = true; }                      // no more is given
   int n_allocations() const { return n_allocations_; }  // not released yet
   int n_captures() const { return n_captures_; }
   int n_replays() const { return n_replays_; }
