@@ -15,6 +15,7 @@ class Arena {
   template <class T>
   void place(Weight<T>& weight, std::int64_t n) {
     weight.data = base_ == nullptr ? nullptr : reinterpret_cast<const T*>(base_ + used_);
+    weight.at = static_cast<std::int64_t>(used_);
     used_ += (static_cast<std::size_t>(n) * sizeof(T) + kBorder - 1) / kBorder * kBorder;
   }
   std::size_t used() const { return used_; }

@@ -38,6 +38,7 @@ AttentionTiling attention_tiling(const ModelConfig& config) {
 
 PassShape shape_of(const StepNeeds& needs) {
   PassShape shape;
+  shape.grouped = needs.grouped;
   shape.captured = !needs.wants_taps && needs.n_rows <= kMostCapturedRows;
   shape.n_rows = shape.captured ? filled_up(needs.n_rows) : needs.n_rows;
   shape.n_logit_rows = shape.captured ? filled_up(needs.n_logit_rows) : needs.n_logit_rows;

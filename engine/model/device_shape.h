@@ -22,6 +22,7 @@ struct StepNeeds {
   std::int32_t n_tiles = 0;  // of attention, filled as the tiling allows
   std::int32_t n_ranks = 0;  // no row sees more slots
   bool wants_taps = false;
+  bool grouped = false;  // sequences have weights of their own: rows are counted with those that fill up their tiles
 };
 
 // The grids of a pass. A step of fewer rows than its shape's is filled up with rows that store nothing and that nobody
@@ -31,6 +32,7 @@ struct PassShape {
   std::int32_t n_rows = 0, n_logit_rows = 0, n_tiles = 0;
   std::int32_t n_splits = 0;  // of attention, each a block of its own; 0: one block goes through all of them
   bool captured = false;
+  bool grouped = false;  // some tiles of rows have other weights than others
   auto operator<=>(const PassShape&) const = default;
 };
 

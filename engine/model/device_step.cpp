@@ -24,6 +24,10 @@ std::int32_t rows_of(const StepInput& input, std::size_t sequence) {
   return input.row_begin[sequence + 1] - input.row_begin[sequence];
 }
 
+std::size_t tiles_of(std::size_t n_rows) {
+  return static_cast<std::size_t>(kernels::cuda::row_tiles(static_cast<std::int64_t>(n_rows)));
+}
+
 std::size_t pages_of(const KvView& kv, std::int32_t n_rows) {
   return static_cast<std::size_t>(kv.n_cached + n_rows + PagePool::kPageTokens - 1) / PagePool::kPageTokens;
 }
@@ -52,10 +56,16 @@ DeviceStep::Tables DeviceStep::lay_out(const Bounds& bounds, std::size_t n_windo
     tables.bytes += (count * size + 15) / 16 * 16;
     return at;
   };
-  const auto rows = static_cast<std::size_t>(bounds.max_rows), pages = static_cast<std::size_t>(bounds.n_pages);
+  const auto rows = static_cast<std::size_t>(bounds.max_rows);
+  const auto logit_rows = static_cast<std::size_t>(bounds.max_logit_rows),
+             pages = static_cast<std::size_t>(bounds.n_pages);
   tables.tokens = take(rows, sizeof(std::int32_t));
   tables.positions = take(rows, sizeof(std::int32_t));
-  tables.logit_rows = take(static_cast<std::size_t>(bounds.max_logit_rows), sizeof(std::int32_t));
+  tables.token_rows = take(rows, sizeof(std::int32_t));
+  tables.logit_rows = take(logit_rows, sizeof(std::int32_t));
+  tables.logit_places = take(logit_rows, sizeof(std::int32_t));
+  tables.homes = take(tiles_of(rows), sizeof(std::byte*));
+  tables.logit_homes = take(tiles_of(logit_rows), sizeof(std::byte*));
   tables.tiles = take(rows, sizeof(AttentionTileRows));
   tables.rows = take(rows * n_windows, sizeof(DeviceRow));
   tables.pages = take(pages, sizeof(std::int32_t));
@@ -79,10 +89,26 @@ const DeviceRow* DeviceStep::rows(std::int32_t window) const {
   return device_table<DeviceRow>(tables_.rows) + (found - windows_.begin()) * bounds_.max_rows;
 }
 
-StepNeeds DeviceStep::needs(const StepInput& input) const {
+void DeviceStep::place(const StepInput& input) {
+  row_weights_.clear();
+  for (std::size_t s = 0; s < input.kv.size(); ++s) {
+    const std::uint16_t index = input.weights.empty() ? 0 : input.weights[s];
+    row_weights_.insert(row_weights_.end(), static_cast<std::size_t>(rows_of(input, s)), index);
+  }
+  logit_weights_.clear();
+  for (const std::int32_t row : input.logit_rows) {
+    logit_weights_.push_back(row_weights_[static_cast<std::size_t>(row)]);
+  }
+  rows_.set(row_weights_);
+  logits_.set(logit_weights_);
+}
+
+StepNeeds DeviceStep::needs(const StepInput& input) {
+  place(input);
   StepNeeds needs;
-  needs.n_rows = static_cast<std::int32_t>(input.tokens.size());
-  needs.n_logit_rows = static_cast<std::int32_t>(input.logit_rows.size());
+  needs.n_rows = rows_.n_places();
+  needs.n_logit_rows = logits_.n_places();
+  needs.grouped = rows_.grouped();
   needs.wants_taps = input.taps.layers != 0;
   for (std::size_t s = 0; s < input.kv.size(); ++s) {
     const std::int32_t n = rows_of(input, s);
@@ -92,16 +118,47 @@ StepNeeds DeviceStep::needs(const StepInput& input) const {
   return needs;
 }
 
-void DeviceStep::put(const StepInput& input, const PassShape& shape) {
-  const auto fill = [&](std::size_t table, std::span<const std::int32_t> values, std::int32_t n) {
-    auto* to = host_table<std::int32_t>(table);
-    std::fill(std::copy(values.begin(), values.end(), to), to + n, 0);
+void DeviceStep::put(const StepInput& input, const PassShape& shape, std::span<const std::byte* const> homes) {
+  place(input);
+  SLIP_CHECK(rows_.n_places() <= shape.n_rows && logits_.n_places() <= shape.n_logit_rows, "a shape that is too small");
+  const auto table = [&](std::size_t at, std::int32_t n, std::int32_t value) {
+    auto* values = host_table<std::int32_t>(at);
+    std::fill_n(values, n, value);
+    return values;
   };
-  fill(tables_.tokens, input.tokens, shape.n_rows);
-  fill(tables_.positions, input.positions, shape.n_rows);
-  fill(tables_.logit_rows, input.logit_rows, shape.n_logit_rows);
+  auto *tokens = table(tables_.tokens, shape.n_rows, 0), *positions = table(tables_.positions, shape.n_rows, 0);
+  auto* token_rows = table(tables_.token_rows, shape.n_rows, 0);
+  for (std::size_t row = 0; row < input.tokens.size(); ++row) {
+    const std::int32_t place = rows_.of(row);
+    tokens[place] = input.tokens[row];
+    positions[place] = input.positions[row];
+    token_rows[place] = static_cast<std::int32_t>(row);
+  }
+  auto* logit_rows = table(tables_.logit_rows, shape.n_logit_rows, 0);
+  auto* logit_places = table(tables_.logit_places, shape.n_logit_rows, -1);
+  for (std::size_t i = 0; i < input.logit_rows.size(); ++i) {
+    const std::int32_t place = logits_.of(i);
+    logit_rows[place] = rows_.of(static_cast<std::size_t>(input.logit_rows[i]));
+    logit_places[place] = static_cast<std::int32_t>(i);
+  }
+  put_homes(shape, homes);
   put_tiles(input, shape);
   queue_.copy_in(device_.get(), host_.get(), put_rows(input, shape));
+}
+
+// Tiles that no row of the step is in have nobody's home, but where the pass may take many tiles at once for alike.
+void DeviceStep::put_homes(const PassShape& shape, std::span<const std::byte* const> homes) {
+  if (homes.empty()) return;
+  const auto put = [&](std::size_t table, const RowPlaces& places, std::int32_t n_rows) {
+    auto* to = host_table<const std::byte*>(table);
+    const auto home = [&](std::int32_t weights) { return homes[static_cast<std::size_t>(weights)]; };
+    const auto weights = places.weights_of_tiles();
+    const std::byte* rest = shape.grouped || weights.empty() ? nullptr : home(weights.front());
+    std::fill_n(std::transform(weights.begin(), weights.end(), to, home),
+                tiles_of(static_cast<std::size_t>(n_rows)) - weights.size(), rest);
+  };
+  put(tables_.homes, rows_, shape.n_rows);
+  put(tables_.logit_homes, logits_, shape.n_logit_rows);
 }
 
 void DeviceStep::put_tiles(const StepInput& input, const PassShape& shape) {
@@ -110,7 +167,7 @@ void DeviceStep::put_tiles(const StepInput& input, const PassShape& shape) {
   for (std::size_t s = 0; s < input.kv.size(); ++s) {
     for (std::int32_t row = input.row_begin[s]; row < input.row_begin[s + 1]; row += tiling_.rows) {
       SLIP_CHECK(tile != end, "a shape that has too few tiles");
-      *tile++ = {row, std::min(tiling_.rows, input.row_begin[s + 1] - row)};
+      *tile++ = {rows_.of(static_cast<std::size_t>(row)), std::min(tiling_.rows, input.row_begin[s + 1] - row)};
     }
   }
   while (tile != end) *tile++ = {};
@@ -125,6 +182,7 @@ std::size_t DeviceStep::put_rows(const StepInput& input, const PassShape& shape)
   Stretch<DeviceRange> visible{host_table<DeviceRange>(tables_.visible), device_table<DeviceRange>(tables_.visible),
                                n_pages};
   auto* rows = host_table<DeviceRow>(tables_.rows);
+  std::fill_n(rows, shape.n_rows, DeviceRow{});
   for (std::size_t s = 0; s < input.kv.size(); ++s) {
     const KvView& kv = input.kv[s];
     const std::int32_t n = rows_of(input, s);
@@ -145,10 +203,9 @@ std::size_t DeviceStep::put_rows(const StepInput& input, const PassShape& shape)
         const auto first = static_cast<std::size_t>(row) * static_cast<std::size_t>(input.ancestor_words);
         view.ancestors = ancestors.add(&input.ancestors[first], static_cast<std::size_t>(view.n_words));
       }
-      rows[row] = view;
+      rows[rows_.of(static_cast<std::size_t>(row))] = view;
     }
   }
-  std::fill(rows + input.tokens.size(), rows + shape.n_rows, DeviceRow{});
   for (std::size_t w = windows_.size(); w-- > 0;) {  // the first table last: the others are made of it
     for (std::int32_t row = 0; row < shape.n_rows; ++row) {
       DeviceRow& to = rows[static_cast<std::ptrdiff_t>(w) * bounds_.max_rows + row];

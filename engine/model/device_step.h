@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "engine/model/device_shape.h"
+#include "engine/model/row_places.h"
 #include "engine/model/transformer.h"
 #include "kernels/cuda/device_queue.h"
 
@@ -23,14 +24,21 @@ class DeviceStep {
   DeviceStep(kernels::cuda::DeviceQueue& queue, const ModelConfig& config, const Bounds& bounds);
 
   // What a step needs of its pass.
-  StepNeeds needs(const StepInput& input) const;
-  // Writes the tables, filled up to the shape, and puts their copy on the queue. REQUIRES: a checked step that
-  // shape_of(needs(input)) gave the shape of; the queue has done the copy before.
-  void put(const StepInput& input, const PassShape& shape);
+  StepNeeds needs(const StepInput& input);
+  // Writes the tables, filled up to the shape, and puts their copy on the queue. `homes`: where the models begin that
+  // the sequences' weight indexes name; none where there is one model. REQUIRES: a checked step whose needs are the
+  // shape's; the queue has done the copy before.
+  void put(const StepInput& input, const PassShape& shape, std::span<const std::byte* const> homes = {});
 
   const std::int32_t* tokens() const { return device_table<std::int32_t>(tables_.tokens); }
   const std::int32_t* positions() const { return device_table<std::int32_t>(tables_.positions); }
   const std::int32_t* logit_rows() const { return device_table<std::int32_t>(tables_.logit_rows); }
+  // Which row of the step a row of the pass is, and which of its wanted logits, −1: none.
+  const std::int32_t* token_rows() const { return device_table<std::int32_t>(tables_.token_rows); }
+  const std::int32_t* logit_places() const { return device_table<std::int32_t>(tables_.logit_places); }
+  // Of each tile of rows, and of wanted logits.
+  const std::byte* const* homes() const { return device_table<const std::byte*>(tables_.homes); }
+  const std::byte* const* logit_homes() const { return device_table<const std::byte*>(tables_.logit_homes); }
   const kernels::cuda::AttentionTileRows* tiles() const {
     return device_table<kernels::cuda::AttentionTileRows>(tables_.tiles);
   }
@@ -41,7 +49,8 @@ class DeviceStep {
  private:
   // Where each table begins, in bytes; the last three hold what rows point to, one sequence behind the other.
   struct Tables {
-    std::size_t tokens = 0, positions = 0, logit_rows = 0, tiles = 0, rows = 0, pages = 0, ancestors = 0, visible = 0;
+    std::size_t tokens = 0, positions = 0, token_rows = 0, logit_rows = 0, logit_places = 0, homes = 0, logit_homes = 0;
+    std::size_t tiles = 0, rows = 0, pages = 0, ancestors = 0, visible = 0;
     std::size_t bytes = 0;
   };
   static Tables lay_out(const Bounds& bounds, std::size_t n_windows);
@@ -54,6 +63,8 @@ class DeviceStep {
   const T* device_table(std::size_t at) const {
     return reinterpret_cast<const T*>(device_.get() + at);
   }
+  void place(const StepInput& input);
+  void put_homes(const PassShape& shape, std::span<const std::byte* const> homes);
   std::size_t put_rows(const StepInput& input, const PassShape& shape);  // the bytes that are used now
   void put_tiles(const StepInput& input, const PassShape& shape);
 
@@ -64,6 +75,9 @@ class DeviceStep {
   Tables tables_;
   kernels::cuda::CopyMemory<std::byte> host_;
   kernels::cuda::DeviceMemory<std::byte> device_;
+  // Of the step at hand.
+  std::vector<std::uint16_t> row_weights_, logit_weights_;
+  RowPlaces rows_, logits_;
 };
 
 }  // namespace slip

@@ -19,6 +19,7 @@ using kernels::cuda::Epilogue;
 using kernels::cuda::Matmul;
 using kernels::cuda::RmsNorm;
 using kernels::cuda::RotateAndStore;
+using kernels::cuda::RowHomes;
 
 std::size_t elements(std::int64_t a, std::int64_t b) {
   return static_cast<std::size_t>(a) * static_cast<std::size_t>(b);
@@ -50,6 +51,8 @@ struct DeviceTransformer::Pass : Operands {
   const PassShape& shape;
 
   const DeviceModel::Layer& layer(std::int32_t index) const { return model.layers[static_cast<std::size_t>(index)]; }
+  RowHomes homes() const { return {by_homes ? step.homes() : nullptr, !shape.grouped}; }
+  RowHomes logit_homes() const { return {by_homes ? step.logit_homes() : nullptr, !shape.grouped}; }
 };
 
 DeviceTransformer::DeviceTransformer(std::shared_ptr<kernels::cuda::DeviceQueue> queue, const ModelConfig& config,
@@ -80,6 +83,7 @@ Matmul DeviceTransformer::product(const Pass& pass, const kernels::cuda::Weight<
                                   const kernels::cuda::DeviceMemory<std::uint16_t>& from) const {
   Matmul job;
   job.weight = weight;
+  job.homes = pass.homes();
   job.activations = from.get();
   job.n_rows = pass.shape.n_rows;
   job.n_out = job.y_stride = hidden_;
@@ -94,6 +98,7 @@ void DeviceTransformer::put_norm(const Pass& pass, const kernels::cuda::Weight<f
   job.weight = weight;
   job.eps = static_cast<float>(config_.rms_norm_eps);
   job.activations = normed_.get();
+  job.homes = pass.homes();
   queue_->enqueue(job, pass.shape.n_rows);
 }
 
@@ -107,9 +112,10 @@ void DeviceTransformer::put_attention(const Pass& pass, std::int32_t index) cons
   qkv.bias = layer.qkv_bias;
   qkv.y = qkv_.get();
   queue_->enqueue(qkv);
-  queue_->enqueue(RotateAndStore{qkv_.get(), qkv_width_, config_.n_heads, kv, rows, pass.step.positions(), cos_.get(),
-                                 sin_.get(), layer.q_norm, layer.k_norm, static_cast<float>(config_.rms_norm_eps)},
-                  pass.shape.n_rows);
+  queue_->enqueue(
+      RotateAndStore{qkv_.get(), qkv_width_, config_.n_heads, kv, rows, pass.step.positions(), cos_.get(), sin_.get(),
+                     layer.q_norm, layer.k_norm, static_cast<float>(config_.rms_norm_eps), pass.homes()},
+      pass.shape.n_rows);
   Attention attention;
   attention.q = qkv_.get();
   attention.q_stride = qkv_width_;
@@ -158,12 +164,15 @@ void DeviceTransformer::put_head(const Pass& pass) const {
   norm.rows = pass.step.logit_rows();
   norm.y = final_hidden_.get();
   norm.activations = head_activations_.get();
+  norm.homes = pass.logit_homes();
   queue_->enqueue(norm, pass.shape.n_logit_rows);
   if (pass.logits == nullptr) return;
   Matmul head = product(pass, pass.model.lm_head, head_activations_);
+  head.homes = norm.homes;
   head.n_rows = pass.shape.n_logit_rows;
   head.n_out = head.y_stride = config_.vocab_size;
   head.y = pass.logits;
+  head.y_rows = pass.by_homes ? pass.step.logit_places() : nullptr;
   queue_->enqueue(head);
 }
 
@@ -175,6 +184,8 @@ void DeviceTransformer::put(const Operands& operands, const PassShape& shape,
   embed.embedding = tied ? pass.model.lm_head : pass.model.embedding;
   embed.packed = tied;
   embed.tokens = pass.tokens == nullptr ? pass.step.tokens() : pass.tokens;
+  embed.token_rows = pass.tokens == nullptr ? nullptr : pass.step.token_rows();
+  embed.homes = pass.homes();
   embed.n = hidden_;
   embed.hidden = residual_.get();
   queue_->enqueue(embed, shape.n_rows);

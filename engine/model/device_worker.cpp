@@ -46,7 +46,7 @@ DeviceWorker::DeviceWorker(std::shared_ptr<DeviceQueue> queue, const ModelWeight
     : queue_(std::move(queue)),
       max_rows_(max_rows),
       max_logit_rows_(max_logit_rows),
-      weights_(queue_, weights, /*n_homes=*/1),
+      weights_(queue_, weights),
       transformer_(queue_, weights.config, bounds_of(max_rows, max_logit_rows)),
       cache_(weights.config, Dtype::kBFloat16, n_pages,
              std::make_unique<DevicePages>(
@@ -71,7 +71,7 @@ void DeviceWorker::put_tap(const StepInput& input, const StepOutput& output, std
 }
 
 void DeviceWorker::put_pass(const StepInput& input, const StepOutput& output, const PassShape& shape) {
-  const DeviceTransformer::Operands operands{weights_.live(), step_, cache_, logits_.get()};
+  const DeviceTransformer::Operands operands{weights_.model(), step_, cache_, logits_.get()};
   if (!shape.captured) {
     transformer_.put(operands, shape, [&](std::int32_t layer) { put_tap(input, output, layer); });
     return;

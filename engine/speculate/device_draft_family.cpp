@@ -6,6 +6,7 @@
 
 #include "common/error.h"
 #include "common/log.h"
+#include "engine/speculate/device_law.h"
 
 namespace slip {
 namespace {
@@ -24,10 +25,10 @@ DrawRule draw_rule(ProposalLaw law) {
   return DrawRule::kBest;
 }
 
-// The best token of a greedy request is told with its probability at T = 1.
-kernels::cuda::Transform device_transform(const SamplingParams& sampling) {
-  if (sampling.temperature == 0) return {};
-  return {sampling.temperature, sampling.min_p, sampling.top_p, sampling.top_k};
+// As on the CPU: the best token of a greedy request is told with its probability at T = 1, unless logits are edited.
+kernels::cuda::Transform drawn_by(const SamplingParams& sampling) {
+  const bool at_one = sampling.temperature == 0 && !sampling.edits_logits();
+  return at_one ? kernels::cuda::Transform{} : transform_of(sampling);
 }
 
 DraftChain device_chain(const GrowingChain& chain) {
@@ -36,10 +37,15 @@ DraftChain device_chain(const GrowingChain& chain) {
   out.tokens = chain.unread();
   out.n_cached = *chain.n_cached;
   out.depth = chain.nodes;
-  out.transform = device_transform(*chain.sequence->sampling);
+  out.transform = drawn_by(*chain.sequence->sampling);
   out.rule = draw_rule(chain.proposal->law);
   out.first = chain.sequence->next_address();
+  if (chain.sequence->sampling->edits_logits()) out.edits = chain.sequence;
   return out;
+}
+
+bool is_drawn_here(const GrowingChain& chain) {
+  return has_law_on_device(*chain.sequence->sampling);
 }
 
 // Feeds of equal weights stand together: the end of those that are like the first.
@@ -53,24 +59,46 @@ std::size_t end_of_run(std::span<const DraftFeed> feeds) {
 
 DeviceDraftFamily::DeviceDraftFamily(std::shared_ptr<kernels::cuda::DeviceQueue> queue, const DraftVersion& first,
                                      const Size& size, std::int32_t max_depth)
-    : id_(first.draft),
-      queue_(std::move(queue)),
+    : queue_(std::move(queue)),
+      homes_{{first.draft}},
       draft_(queue_, *first.weights, {size.n_pages, size.max_logit_rows, max_depth, size.max_rows}),
       logits_(static_cast<std::size_t>(size.max_logit_rows) *
-              static_cast<std::size_t>(first.weights->config.vocab_size)) {}
+              static_cast<std::size_t>(first.weights->config.vocab_size)) {
+  add_home(first.draft);
+}
+
+void DeviceDraftFamily::add_home(DraftId draft) {
+  const auto index = static_cast<std::size_t>(draft_.add_home());
+  homes_.push_back({draft});
+  SLIP_CHECK(homes_.size() == index + 1, "a home here for each there");
+}
+
+// The two of a draft that is new here. Where the device has no room for both, that is said once.
+void DeviceDraftFamily::make_homes(DraftId draft) {
+  const auto is_its = [&](const Home& home) { return home.draft == draft; };
+  if (std::any_of(homes_.begin(), homes_.end(), is_its) || std::count(homeless_.begin(), homeless_.end(), draft) > 0) {
+    return;
+  }
+  try {
+    for (int i = 0; i < 2; ++i) add_home(draft);
+  } catch (const Error& error) {
+    log_warn("no home on the device for another version of a draft: " + error.message());
+    homeless_.push_back(draft);
+  }
+}
 
 bool DeviceDraftFamily::fits(const DraftVersion& version) const {
-  return version.draft == id_ && draft_.fits(*version.weights);
+  return draft_.fits(*version.weights);
 }
 
 std::shared_ptr<const void> DeviceDraftFamily::admit(const std::shared_ptr<const DraftVersion>& version) {
-  for (const Home& home : homes_) {
-    if (home.version != nullptr && home.version->weights == version->weights) return home.lease;
-  }
+  make_homes(version->draft);
   // Of two that are idle the older goes, an empty one first of all.
   Home* chosen = nullptr;
   const auto number = [](const Home& home) { return home.version == nullptr ? 0 : home.version->number; };
   for (Home& home : homes_) {
+    if (home.draft != version->draft) continue;
+    if (home.version != nullptr && home.version->weights == version->weights) return home.lease;
     if (home.is_idle() && (chosen == nullptr || number(home) < number(*chosen))) chosen = &home;
   }
   if (chosen == nullptr) return nullptr;
@@ -89,13 +117,17 @@ PackDraft pack_for(std::shared_ptr<kernels::cuda::DeviceQueue> queue) {
   };
 }
 
-int DeviceDraftFamily::home_of(const ModelWeights* weights) const {
-  for (std::size_t i = 0; i < homes_.size(); ++i) {
-    if (homes_[i].version != nullptr && homes_[i].version->weights.get() == weights) return static_cast<int>(i);
-  }
-  SLIP_CHECK(false, "a draft that was not admitted");
+// The first, where drafts share weights, so that their rows go together.
+std::uint16_t DeviceDraftFamily::home_of(const ModelWeights* weights) const {
+  const auto has_them = [&](const Home& home) {
+    return home.version != nullptr && home.version->weights.get() == weights;
+  };
+  const auto found = std::find_if(homes_.begin(), homes_.end(), has_them);
+  SLIP_CHECK(found != homes_.end(), "a draft that was not admitted");
+  return static_cast<std::uint16_t>(found - homes_.begin());
 }
 
+// A pass for each version: a prompt's many rows want every weight to be read once for 64 of them.
 void DeviceDraftFamily::read(std::span<const DraftFeed> feeds) {
   for (std::size_t n = 0; !feeds.empty(); feeds = feeds.subspan(n)) {
     n = end_of_run(feeds);
@@ -106,14 +138,10 @@ void DeviceDraftFamily::read(std::span<const DraftFeed> feeds) {
 
 // All that grow_by_logits() feeds wants logits.
 void DeviceDraftFamily::run(std::span<const DraftFeed> feeds) {
-  const auto vocab = static_cast<std::size_t>(config().vocab_size);
-  std::size_t done = 0;
-  for (std::size_t n = 0; !feeds.empty(); feeds = feeds.subspan(n)) {
-    n = end_of_run(feeds);
-    draft_.score(home_of(feeds[0].weights), feeds.first(n), std::span(logits_).subspan(done * vocab));
-    done += n;
-    ++n_passes_;
-  }
+  fed_homes_.clear();
+  for (const DraftFeed& feed : feeds) fed_homes_.push_back(home_of(feed.weights));
+  draft_.score(fed_homes_, feeds, logits_);
+  ++n_passes_;
 }
 
 std::span<const float> DeviceDraftFamily::logits(std::size_t i) const {
@@ -122,35 +150,24 @@ std::span<const float> DeviceDraftFamily::logits(std::size_t i) const {
 }
 
 void DeviceDraftFamily::propose(std::span<GrowingChain> chains) {
-  const auto order = [&](const GrowingChain& chain) {
-    const bool edits = chain.sequence->sampling->edits_logits();
-    return std::make_tuple(edits, home_of(chain.version->weights.get()), -chain.nodes, chain.sequence->id.value);
+  const auto order = [](const GrowingChain& chain) {
+    return std::make_tuple(!is_drawn_here(chain), -chain.nodes, chain.sequence->id.value);
   };
   std::sort(chains.begin(), chains.end(),
             [&](const GrowingChain& a, const GrowingChain& b) { return order(a) < order(b); });
-  while (!chains.empty() && !chains[0].sequence->sampling->edits_logits()) {
-    std::size_t n = 0;
-    const auto alike = [&](const GrowingChain& chain) {
-      return !chain.sequence->sampling->edits_logits() && chain.version->weights == chains[0].version->weights;
-    };
-    while (n < chains.size() && alike(chains[n])) ++n;
-    const bool last = n == chains.size() || chains[n].sequence->sampling->edits_logits();
-    draw(chains.first(n), last);
-    chains = chains.subspan(n);
-  }
-  grow_by_logits(chains);
+  const auto n_drawn = std::find_if_not(chains.begin(), chains.end(), is_drawn_here) - chains.begin();
+  if (n_drawn > 0) draw(chains.first(static_cast<std::size_t>(n_drawn)));
+  grow_by_logits(chains.subspan(static_cast<std::size_t>(n_drawn)));
 }
 
-// Chains of one version; `last` of the proposals that are judged together.
-void DeviceDraftFamily::draw(std::span<GrowingChain> chains, bool last) {
+void DeviceDraftFamily::draw(std::span<GrowingChain> chains) {
   drawn_.clear();
-  for (const GrowingChain& chain : chains) drawn_.push_back(device_chain(chain));
-  draft_.draw(home_of(chains[0].version->weights.get()), drawn_);
+  for (const GrowingChain& chain : chains) {
+    drawn_.push_back(device_chain(chain));
+    drawn_.back().home = home_of(chain.version->weights.get());
+  }
+  draft_.draw(drawn_);
   n_passes_ += chains[0].nodes;
-  const auto leaves_laws = [](const GrowingChain& chain) {
-    return chain.proposal->law == ProposalLaw::kSampled && chain.sequence->judged_on_device;
-  };
-  if (!last && std::any_of(chains.begin(), chains.end(), leaves_laws)) draft_.set_aside();
   for (std::size_t i = 0; i < chains.size(); ++i) take(i, chains[i]);
 }
 

@@ -1,17 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <array>
-
 #include "engine/speculate/device_draft.h"
 #include "engine/speculate/draft_family.h"
 
 namespace slip {
 
-// The versions of one draft on a device, two at a time: a third waits until no sequence uses one of them any more.
-// Chains grow in one launch for each version, but for those whose requests edit logits: these take a pass a depth,
-// whose logits go through the CPU's transform.
-// Threads: one owner, who neither packs nor lays out weights: a version comes with its image.
+// Drafts of one shape on a device: one cache, and two homes for the versions of each draft; a third version waits until
+// no sequence uses one of them any more. All chains, whichever versions they use, grow in one launch, but for those
+// bound by a grammar: these take a pass a depth, whose rows of logits cross to the CPU's masks and draws.
 class DeviceDraftFamily final : public DraftFamily {
  public:
   // Error{kTooLarge} when the device has no room.
@@ -29,6 +26,7 @@ class DeviceDraftFamily final : public DraftFamily {
 
  private:
   struct Home {
+    DraftId draft;
     std::shared_ptr<const DraftVersion> version;
     std::shared_ptr<const int> lease;  // held by whoever uses the version, and here
     bool is_idle() const { return lease.use_count() <= 1; }
@@ -36,17 +34,20 @@ class DeviceDraftFamily final : public DraftFamily {
 
   void run(std::span<const DraftFeed> feeds) override;
   std::span<const float> logits(std::size_t i) const override;
-  int home_of(const ModelWeights* weights) const;
-  void draw(std::span<GrowingChain> chains, bool last);
+  void add_home(DraftId draft);
+  void make_homes(DraftId draft);
+  std::uint16_t home_of(const ModelWeights* weights) const;
+  void draw(std::span<GrowingChain> chains);
   void take(std::size_t drawn, GrowingChain& chain);
 
-  DraftId id_;
   std::shared_ptr<kernels::cuda::DeviceQueue> queue_;
-  std::array<Home, 2> homes_;  // their images stay until the device's side is gone
+  std::vector<Home> homes_;  // as the device's side counts them; their images stay until the device's side is gone
   DeviceDraft draft_;
+  std::vector<DraftId> homeless_;  // drafts that the device had no room for
   std::int64_t n_passes_ = 0;
   // Scratch of one call.
   std::vector<DraftChain> drawn_;
+  std::vector<std::uint16_t> fed_homes_;
   std::vector<float> logits_;
   Distribution q_;
 };

@@ -31,10 +31,6 @@ void add_run(const Rows& rows, std::vector<Rows>& runs) {
 
 }  // namespace
 
-bool is_judged_on_device(const SamplingParams& sampling) {
-  return sampling.grammar == nullptr;
-}
-
 bool wants_logits_on_host(const ScoreTask& task) {
   const bool judged_there = task.sequence != nullptr && !task.sequence->judged_on_device;
   return task.tells_logits || judged_there || task.top_k > kMostKept;

@@ -7,13 +7,12 @@
 #include <vector>
 
 #include "engine/model/device_worker.h"
+#include "engine/speculate/device_law.h"
 #include "engine/speculate/judge_tables.h"
 #include "engine/speculate/verifier.h"
 
 namespace slip {
 
-// Whether the device's jobs know all that a request asks of its law; a grammar's masks are the host's.
-bool is_judged_on_device(const SamplingParams& sampling);
 // Whether rows of logits have to be on the host for what is asked of a task: to be told, to be judged there, or to be
 // observed with more tokens than a device keeps.
 bool wants_logits_on_host(const ScoreTask& task);
@@ -27,7 +26,7 @@ class DeviceVerifier final : public Verifier {
   // Takes about as much memory again as the worker's logits; the worker outlives it. Error{kTooLarge}.
   explicit DeviceVerifier(DeviceWorker& worker);
 
-  bool judges_on_device(const SamplingParams& sampling) const override { return is_judged_on_device(sampling); }
+  bool judges_on_device(const SamplingParams& sampling) const override { return has_law_on_device(sampling); }
   void judge(std::size_t task, Verdict& verdict) override;
   TopK observed(std::size_t task, std::int32_t row) override;
 

@@ -34,8 +34,8 @@ struct GrowingChain {
   std::span<const std::int32_t> unread() const;
 };
 
-// Drafts that share a cache and their passes: all of one shape on the CPU (LocalDraftFamily), the versions of one draft
-// on a device (DeviceDraftFamily). Threads: one owner.
+// Drafts of one shape, which share a cache and their passes, on the CPU (LocalDraftFamily) or on a device
+// (DeviceDraftFamily). Threads: one owner.
 class DraftFamily {
  public:
   struct Size {
@@ -55,7 +55,7 @@ class DraftFamily {
   // page table; rows within Size.
   virtual void read(std::span<const DraftFeed> feeds) = 0;
   // Chooses each chain's tokens by the request's own law: the target's transform, the target's noise. May reorder
-  // chains that use the same weights.
+  // them.
   virtual void propose(std::span<GrowingChain> chains) = 0;
 
  protected:

@@ -8,8 +8,8 @@
 #include <span>
 #include <vector>
 
-#include "engine/speculate/proposer.h"
-#include "kernels/cuda/device_queue.h"
+#include "engine/speculate/device_tables.h"
+#include "engine/speculate/edit_tables.h"
 
 namespace slip {
 
@@ -48,7 +48,7 @@ class JudgeTables {
   const std::int32_t* tokens() const { return on_device(layout_.tokens); }
   const std::int32_t* parents() const { return on_device(layout_.parents); }
   const kernels::cuda::DraftLaw* q() const { return on_device(layout_.q); }
-  // With its lists; where the logits are and go is left to say.
+  // Where the logits are and go is left to say.
   kernels::cuda::EditLogits edits() const;
 
   // Of what was put last: whether a request edits its logits, and whether one draws by Gumbel noise.
@@ -56,70 +56,50 @@ class JudgeTables {
   bool draws_coupled() const { return used_.coupled; }
 
  private:
-  template <class T>
-  struct Table {
-    std::size_t at = 0;  // bytes
-  };
-  // How many entries the tables have room for; the rows' and the proposals' is the same.
+  // How many entries the tables need whose length is nobody's to say beforehand.
   struct Room {
-    std::size_t rows = 0, said = 0, biases = 0, ends = 0, q_entries = 0;
-    bool holds(const Room& other) const;
+    EditTables::Room edits;
+    std::size_t q_entries = 0;
   };
   struct Layout {
-    Table<kernels::cuda::Transform> transforms;
-    Table<RandomAddress> addresses;
-    Table<kernels::cuda::ProposalRows> proposals;
-    Table<std::int32_t> tokens, parents;
-    Table<kernels::cuda::DraftLaw> q;
-    // Only for requests that edit logits.
-    Table<kernels::cuda::EditedRow> edited_rows;
-    Table<kernels::cuda::SequenceEdits> sequences;
-    Table<kernels::cuda::SaidToken> said;
-    Table<kernels::cuda::TokenBias> biases;
-    Table<std::int32_t> ends;
+    TablePlace<kernels::cuda::Transform> transforms;
+    TablePlace<RandomAddress> addresses;
+    TablePlace<kernels::cuda::ProposalRows> proposals;
+    TablePlace<std::int32_t> tokens, parents;
+    TablePlace<kernels::cuda::DraftLaw> q;
     // Only for laws that came from the host.
-    Table<std::int32_t> q_ids;
-    Table<double> q_probabilities;
-    std::size_t bytes = 0;
+    TablePlace<std::int32_t> q_ids;
+    TablePlace<double> q_probabilities;
   };
   struct Used {
-    std::int32_t nodes = 0, said = 0, biases = 0, ends = 0;
+    std::int32_t nodes = 0;
     std::size_t q_entries = 0;
     bool edits = false, coupled = false;
   };
-  struct Memory {
-    Memory(kernels::cuda::DeviceQueue& queue, std::size_t bytes) : host(queue, bytes), device(queue, bytes) {}
-    kernels::cuda::CopyMemory<std::byte> host;
-    kernels::cuda::DeviceMemory<std::byte> device;
-  };
-  static Layout lay_out(const Room& room);
 
   template <class T>
-  T* on_host(const Table<T>& table) const {
-    return reinterpret_cast<T*>(memory_->host.get() + table.at);
+  T* on_host(const TablePlace<T>& table) const {
+    return tables_->on_host(table);
   }
   template <class T>
-  const T* on_device(const Table<T>& table) const {
-    return reinterpret_cast<const T*>(memory_->device.get() + table.at);
+  const T* on_device(const TablePlace<T>& table) const {
+    return tables_->on_device(table);
   }
   Room needed(std::span<const JudgedProposal> judged) const;
-  void move_to(const Room& room);
-  void fill_up(const JudgedGrid& grid, std::size_t n_judged);
+  void move_to(std::size_t q_entries);
+  void fill_up(const JudgedGrid& grid);
   void add(const JudgedProposal& judged, std::int32_t index);
   void add_nodes(const Proposal& proposal, bool by_q);
-  void add_rows(const JudgedProposal& judged, std::int32_t index);
+  void add_rows(const JudgedProposal& judged);
   kernels::cuda::DraftLaw add_law(const Distribution& law);
-  kernels::cuda::SequenceEdits edits_of(const SequenceRef& sequence);
-  kernels::cuda::IdRange add_said(const SequenceRef& sequence);
-  void copy_in(std::size_t begin, std::size_t end) const;
 
   kernels::cuda::DeviceQueue& queue_;
-  Room room_;
+  std::size_t max_rows_, q_room_ = 0;
   Layout layout_;
-  std::optional<Memory> memory_;
+  std::optional<DeviceTables> tables_;
+  EditTables edits_;
   Used used_;
-  std::vector<std::int32_t> times_said_;  // [vocab] 0 between calls
-  std::vector<std::int32_t> depth_;       // scratch: of a proposal's nodes
+  std::vector<std::int32_t> depth_;  // scratch: of a proposal's nodes
 };
 
 }  // namespace slip

@@ -22,12 +22,14 @@ enum class Epilogue : std::uint8_t {
 
 struct Matmul {
   Weight<std::uint16_t> weight;                // packed: weight_at()
+  RowHomes homes;                              // where they differ, weights are read once for every eight rows
   const std::uint16_t* activations = nullptr;  // activation_at(); zero between n_in and the end of the last tile
   Weight<float> bias;                          // [n_out], packed outputs' order; empty: none
   std::int64_t n_rows = 0, n_out = 0, n_in = 0;
   Epilogue epilogue = Epilogue::kStore;
   float* y = nullptr;  // [n_rows, n_out or n_out / 2] float32; null: none wanted
   std::int64_t y_stride = 0;
+  const std::int32_t* y_rows = nullptr;    // row i goes to row y_rows[i] of y, nowhere where that is negative; null: i
   std::uint16_t* y_activations = nullptr;  // the same for the next product; null: none wanted
 };
 
@@ -135,6 +137,7 @@ struct LaneSums {
 // Where a block works.
 struct MatmulPlace {
   const std::uint16_t* weight;
+  const float* bias;  // null: none
   std::int64_t first_tile, first_row, depth;
 };
 
@@ -195,8 +198,9 @@ SLIP_DEVICE float total_of(const MatmulShared<kTiles, kRowTiles>& shared, int ti
 }
 
 SLIP_DEVICE void write_output(const Matmul& job, std::int64_t row, std::int64_t output, std::int64_t n, float value) {
-  if (job.y != nullptr) {
-    float* to = job.y + row * job.y_stride + output;
+  const std::int64_t y_row = job.y_rows == nullptr ? row : job.y_rows[row];
+  if (job.y != nullptr && y_row >= 0) {
+    float* to = job.y + y_row * job.y_stride + output;
     *to = job.epilogue == Epilogue::kAdd ? *to + value : value;
   }
   if (job.y_activations != nullptr) job.y_activations[activation_at(row, output, n)] = round_to_bf16(value);
@@ -211,24 +215,25 @@ SLIP_DEVICE void finish_element(const Matmul& job, const MatmulShared<kTiles, kR
   const std::int64_t row = place.first_row + row_tile * kTileRows + lane % 4 * 2 + i % 2;
   const std::int64_t within = lane / 4 + i / 2 * 8;
   const std::int64_t output = (place.first_tile + tile) * kTileOutputs + within;
-  const float* bias = job.bias.empty() ? nullptr : job.bias.get();
   if (row >= job.n_rows || output >= job.n_out) return;
   float total = total_of(shared, tile, row_tile, lane, i);
-  if (bias != nullptr) total = total + bias[output];
+  if (place.bias != nullptr) total = total + place.bias[output];
   if (job.epilogue != Epilogue::kGateUp) return write_output(job, row, output, job.n_out, total);
   if constexpr (kTiles == 2) {
     if (tile == 1) return;
     float up = total_of(shared, 1, row_tile, lane, i);
-    if (bias != nullptr) up = up + bias[output + kTileOutputs];
+    if (place.bias != nullptr) up = up + place.bias[output + kTileOutputs];
     write_output(job, row, place.first_tile / 2 * kTileOutputs + within, job.n_out / 2, silu(total) * up);
   }
 }
 
-// Block (x, y): output tiles from x · kTiles on, rows from y · 8 · kRowTiles on.
+// Block (x, y): output tiles from x · kTiles on, rows from y · 8 · kRowTiles on, which have one home.
 template <int kTiles, int kRowTiles>
 SLIP_DEVICE void matmul(const MatmulBlock& block, const Matmul& job, MatmulShared<kTiles, kRowTiles>& shared) {
-  const MatmulPlace place{job.weight.get(), static_cast<std::int64_t>(block.x) * kTiles,
-                          static_cast<std::int64_t>(block.y) * kTileRows * kRowTiles, depth_tiles(job.n_in)};
+  const std::int64_t first_row = static_cast<std::int64_t>(block.y) * kTileRows * kRowTiles;
+  if (job.homes.skips(first_row)) return;
+  const MatmulPlace place{job.homes.find(job.weight, first_row), job.homes.find(job.bias, first_row),
+                          static_cast<std::int64_t>(block.x) * kTiles, first_row, depth_tiles(job.n_in)};
   MatmulBlock::Per<LaneSums<kTiles, kRowTiles>> sums;
   block.each_apart([&](int thread) {
     SLIP_UNROLL

@@ -2,21 +2,19 @@
 // How weights are addressed, and how activations lie between two matrix products.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "kernels/cuda/block.cuh"
 
 namespace slip::kernels::cuda {
 
-// A weight that may have two homes a fixed stride apart. Which one is live is read on the device, so that a captured
-// graph goes on with a newer draft once `live` says so. `live` null: there is one home.
+// One of a model's weights.
 template <class T>
 struct Weight {
   const T* data = nullptr;
-  const std::int32_t* live = nullptr;
-  std::int64_t home_stride = 0;  // in elements
+  std::int64_t at = 0;  // bytes from where its model begins: it stands there in every home of models of this shape
 
-  SLIP_DEVICE const T* get() const { return live == nullptr ? data : data + *live * home_stride; }
   SLIP_DEVICE bool empty() const { return data == nullptr; }
 };
 
@@ -34,6 +32,22 @@ SLIP_DEVICE std::int64_t output_tiles(std::int64_t n_out) {
 SLIP_DEVICE std::int64_t row_tiles(std::int64_t n_rows) {
   return (n_rows + kTileRows - 1) / kTileRows;
 }
+
+// Where each tile of rows finds its model. Read on the device, so that a captured graph goes on with other models once
+// the table says so.
+struct RowHomes {
+  // [row tiles] where a model begins, null: rows of nobody, for which nothing is computed. No table: one model for all
+  // rows, at Weight::data.
+  const std::byte* const* of_tile = nullptr;
+  bool alike = true;  // all tiles have one home
+
+  SLIP_DEVICE bool skips(std::int64_t row) const { return of_tile != nullptr && of_tile[row / kTileRows] == nullptr; }
+  template <class T>
+  SLIP_DEVICE const T* find(const Weight<T>& weight, std::int64_t row) const {
+    if (of_tile == nullptr || weight.empty()) return weight.data;
+    return reinterpret_cast<const T*>(of_tile[row / kTileRows] + weight.at);
+  }
+};
 
 // Where W[output, k] stands: [output tile][depth tile][lane][8] bfloat16. Lane 4 g + t holds of outputs g and g + 8 the
 // depths 2 t, 2 t + 1, 2 t + 8 and 2 t + 9: PTX ISA, "Matrix Fragments for mma.m16n8k16", operand A.

@@ -218,16 +218,33 @@ TEST(EngineOnADevice, TreesAreAcceptedAlongTheirPath) {
 TEST(EngineOnADevice, NoRowOfLogitsCrossesWhereNoneIsAskedFor) {
   constexpr std::int32_t kVocab = 4000;
   constexpr std::size_t kRow = kVocab * sizeof(float);
-  for (const SamplingParams& sampling : {seeded()[0], seeded()[1], unseeded()[0], unseeded()[1]}) {
+  for (const SamplingParams& sampling :
+       {seeded()[0], seeded()[1], seeded()[2], unseeded()[0], unseeded()[1], unseeded()[2]}) {
     Case run{.sampling = sampling, .k = 4, .concurrency = 3, .swap_every = 3, .vocab = kVocab};
     DeviceEngine engine(run);
     EXPECT_LT(engine.drain(), kRow);
     for (const Answer& answer : engine.answers) EXPECT_FALSE(answer.tokens.empty());
-    EXPECT_FALSE(engine.observations.recorded.empty());
+    EXPECT_EQ(engine.observations.recorded.empty(), sampling.edits_logits());
   }
-  // Edits of the draft's own logits are made on the CPU: without a draft there is nothing to cross.
-  Case edited{.sampling = seeded()[2], .concurrency = 3, .vocab = kVocab};
-  EXPECT_LT(DeviceEngine(edited).drain(), kRow);
+}
+
+// Requests of one step whose drafts differ: they share every launch, and no answer changes.
+TEST(EngineOnADevice, DraftsThatShareALaunchChangeNoBit) {
+  std::vector<std::shared_ptr<DraftSlot>> slots;
+  for (std::uint32_t i = 0; i < 3; ++i) {
+    slots.push_back(testing::packed_slot(tiny_draft(tiny_draft_config(Case{}.vocab), i + 1), {i}));
+  }
+  int accepted = 0;
+  for (const SamplingParams& sampling : seeded()) {
+    const auto plain = answers_of({.sampling = sampling});
+    const auto answers = answers_of({.sampling = sampling, .k = 4, .concurrency = 3},
+                                    [&](Request& request) { request.draft = slots[request.id.value - 1]; });
+    for (std::size_t i = 0; i < answers.size(); ++i) {
+      EXPECT_EQ(answers[i].tokens, plain[i].tokens) << i;
+      accepted += answers[i].summary.figures.accepted;
+    }
+  }
+  EXPECT_GT(accepted, 20) << "one of them is the target";
 }
 
 TEST(EngineOnADevice, NegativeRowsThatCrossAreCounted) {

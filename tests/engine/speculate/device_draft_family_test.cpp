@@ -6,150 +6,30 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <numeric>
 
-#include "engine/speculate/draft_model_proposer.h"
+#include "engine/grammar/answer_grammar.h"
 #include "tests/engine/engine_answers.h"
-#include "tests/engine/model/device_bench.h"
-#include "tests/engine/speculate/packed_drafts.h"
+#include "tests/engine/grammar/grammar_walks.h"
+#include "tests/engine/speculate/family_proposals.h"
 
 namespace slip {
 namespace {
 
 using testing::Answer;
+using testing::different_sequences;
+using testing::draft_of;
+using testing::DraftByLogits;
+using testing::DraftedSequence;
+using testing::expected_proposals;
+using testing::FamilyDevice;
+using testing::kFamilyVocab;
 using testing::packed_version;
-using testing::tiny_draft;
-using testing::tiny_draft_config;
-
-constexpr std::int32_t kVocab = 60;
-
-std::shared_ptr<const ModelWeights> draft_of(std::uint64_t seed) {
-  return tiny_draft(tiny_draft_config(kVocab), seed);
-}
-
-struct Device {
-  MakeDraftFamily make_family() {
-    return [this](const DraftVersion& first, DraftFamily::Size size) {
-      ++n_families;
-      return std::make_unique<DeviceDraftFamily>(queue, first, size, DraftModelProposer::kDeepest);
-    };
-  }
-  DraftModelProposer proposer(std::int32_t n_pages = 200) {
-    const DraftModelOptions options{.n_pages = n_pages, .max_running = 8, .prompt_chunk = 16, .catch_up_chunk = 16};
-    return {options, tiny_draft_config(kVocab), make_family()};
-  }
-  std::shared_ptr<kernels::cuda::HostQueue> queue = std::make_shared<kernels::cuda::HostQueue>();
-  int n_families = 0;
-};
-
-// A sequence as a proposer sees it.
-struct Sequence {
-  Sequence(std::uint64_t id, std::int32_t n_prompt, std::shared_ptr<DraftSlot> from, SamplingParams with,
-           AcceptanceRule rule)
-      : slot(std::move(from)), sampling(std::move(with)) {
-    for (std::int32_t i = 0; i < n_prompt; ++i) {
-      tokens.push_back((i * 7 + static_cast<std::int32_t>(id)) % kVocab);
-    }
-    ref.id = {id};
-    ref.prompt_tokens = n_prompt;
-    ref.max_total_tokens = 200;
-    ref.sampling = &sampling;
-    ref.rule = rule;
-    ref.slot = slot.get();
-  }
-  SequenceRef view() {
-    ref.tokens = tokens;
-    return ref;
-  }
-  std::vector<std::int32_t> tokens;
-  std::shared_ptr<DraftSlot> slot;
-  SamplingParams sampling;
-  SequenceRef ref;
-};
-
-std::vector<Proposal> propose(DraftModelProposer& proposer, std::span<const std::unique_ptr<Sequence>> sequences,
-                              std::int32_t k) {
-  std::vector<SequenceRef> refs;
-  for (const auto& sequence : sequences) refs.push_back(sequence->view());
-  for (int i = 0; i < 20; ++i) proposer.catch_up(refs, {16, 16});
-  std::vector<std::int32_t> nodes(refs.size(), k);
-  for (std::size_t i = 0; i < nodes.size(); ++i) nodes[i] -= static_cast<std::int32_t>(i % 2);
-  std::vector<Proposal> proposals(refs.size());
-  proposer.propose(refs, {nodes}, proposals);
-  return proposals;
-}
-
-// Every law, and one that edits logits.
-std::vector<std::unique_ptr<Sequence>> different_sequences(const std::shared_ptr<DraftSlot>& slot) {
-  std::vector<std::unique_ptr<Sequence>> out;
-  const auto add = [&](std::int32_t n, SamplingParams sampling, AcceptanceRule rule) {
-    out.push_back(std::make_unique<Sequence>(out.size() + 1, n, slot, std::move(sampling), rule));
-  };
-  add(9, {.temperature = 1, .seed = 1}, AcceptanceRule::kCoupled);
-  add(40, {.temperature = 0, .seed = 2}, AcceptanceRule::kCoupled);
-  add(21, {.temperature = 0.8F, .top_p = 0.9F, .seed = 3}, AcceptanceRule::kRejection);
-  add(5, {.temperature = 1, .presence_penalty = 1.5F, .seed = 4}, AcceptanceRule::kRejection);
-  add(3, {.temperature = 1, .repetition_penalty = 1.3F, .seed = 5}, AcceptanceRule::kCoupled);
-  for (const auto& sequence : out) sequence->ref.wants_probability = true;
-  return out;
-}
-
-// The same passes, one token at a time and with the CPU's sampling, by way of what a draft does for edited logits.
-class ByLogits final : public DraftFamily {
- public:
-  explicit ByLogits(DeviceWorker& worker) : worker_(worker) {}
-  bool fits(const DraftVersion&) const override { return true; }
-  std::shared_ptr<const void> admit(const std::shared_ptr<const DraftVersion>& version) override { return version; }
-  const ModelConfig& config() const override { return worker_.config(); }
-  PagePool& cache() override { return worker_.cache(); }
-  std::int64_t n_passes() const override { return 0; }
-  void read(std::span<const DraftFeed> feeds) override { run(feeds); }
-  void propose(std::span<GrowingChain> chains) override { grow_by_logits(chains); }
-
- private:
-  void run(std::span<const DraftFeed> feeds) override {
-    logits_.assign(feeds.size(), std::vector<float>(kVocab));
-    for (std::size_t i = 0; i < feeds.size(); ++i) run_one(feeds[i], logits_[i]);
-  }
-  void run_one(const DraftFeed& feed, std::vector<float>& logits) {
-    const auto n = static_cast<std::int32_t>(feed.tokens.size());
-    std::vector<std::int32_t> positions(feed.tokens.size());
-    std::iota(positions.begin(), positions.end(), feed.n_cached);
-    const std::vector<std::int32_t> row_begin{0, n}, logit_rows{n - 1};
-    KvView kv;
-    kv.pages = feed.pages;
-    kv.n_cached = feed.n_cached;
-    StepInput input;
-    input.tokens = feed.tokens;
-    input.positions = positions;
-    input.row_begin = row_begin;
-    input.kv = {&kv, 1};
-    input.logit_rows = logit_rows;
-    StepOutput output;
-    output.logits = TensorView::contiguous(logits.data(), {1, kVocab});
-    worker_.run(input, output);
-  }
-  std::span<const float> logits(std::size_t i) const override { return logits_[i]; }
-
-  DeviceWorker& worker_;
-  std::vector<std::vector<float>> logits_;
-};
-
-std::vector<Proposal> expected_proposals(const ModelWeights& weights, const std::shared_ptr<DraftSlot>& slot,
-                                         std::int32_t k) {
-  testing::DeviceBench bench(weights);
-  DraftModelProposer proposer(
-      {.n_pages = 1, .max_running = 8}, weights.config,
-      [&](const DraftVersion&, DraftFamily::Size) { return std::make_unique<ByLogits>(bench.worker); });
-  const auto sequences = different_sequences(slot);
-  for (const auto& sequence : sequences) proposer.begin(sequence->view());
-  return propose(proposer, sequences, k);
-}
+using testing::propose;
 
 TEST(DeviceDraftFamily, ProposesWhatPassesOneByOneDo) {
   const auto weights = draft_of(1);
   const auto slot = testing::packed_slot(weights);
-  Device device;
+  FamilyDevice device;
   auto proposer = device.proposer();
   const auto sequences = different_sequences(slot);
   for (const auto& sequence : sequences) proposer.begin(sequence->view());
@@ -172,15 +52,15 @@ TEST(DeviceDraftFamily, ProposesWhatPassesOneByOneDo) {
 // After any verdict the cache holds exactly the committed tokens.
 TEST(DeviceDraftFamily, WhatItReadBeforeNeverShows) {
   const auto slot = testing::packed_slot(draft_of(1));
-  Device device;
+  FamilyDevice device;
   auto proposer = device.proposer();
-  std::vector<std::unique_ptr<Sequence>> sequences;
+  std::vector<std::unique_ptr<DraftedSequence>> sequences;
   const SamplingParams sampling{.temperature = 1, .seed = 11};
-  sequences.push_back(std::make_unique<Sequence>(1, 20, slot, sampling, AcceptanceRule::kCoupled));
+  sequences.push_back(std::make_unique<DraftedSequence>(1, 20, slot, sampling, AcceptanceRule::kCoupled));
   proposer.begin(sequences[0]->view());
   for (std::int32_t turn = 0; turn < 6; ++turn) {
     const Proposal proposal = propose(proposer, sequences, 4)[0];
-    Device other;
+    FamilyDevice other;
     auto fresh = other.proposer();
     fresh.begin(sequences[0]->view());
     ASSERT_EQ(proposal.tokens, propose(fresh, sequences, 4)[0].tokens) << "turn " << turn;
@@ -197,7 +77,7 @@ TEST(DeviceDraftFamily, WhatItReadBeforeNeverShows) {
 
 TEST(DeviceDraftFamily, ASwapCatchesUpAndNeedsNoNewGraphs) {
   const auto slot = testing::packed_slot(draft_of(1));
-  Device device;
+  FamilyDevice device;
   auto proposer = device.proposer();
   const auto sequences = different_sequences(slot);
   for (const auto& sequence : sequences) proposer.begin(sequence->view());
@@ -216,7 +96,7 @@ TEST(DeviceDraftFamily, ASwapCatchesUpAndNeedsNoNewGraphs) {
 // Of a new version's weights nothing is left but their shape: all that the engine's thread takes up is the image.
 TEST(DeviceDraftFamily, ASwapReadsNothingButTheImage) {
   const auto slot = testing::packed_slot(draft_of(1));
-  Device device;
+  FamilyDevice device;
   auto proposer = device.proposer();
   const auto sequences = different_sequences(slot);
   for (const auto& sequence : sequences) proposer.begin(sequence->view());
@@ -240,7 +120,7 @@ TEST(DeviceDraftFamily, ASwapReadsNothingButTheImage) {
 // One copy brings a version to its home, from the very bytes that it came with.
 TEST(DeviceDraftFamily, ASwapIsOneCopy) {
   const auto slot = testing::packed_slot(draft_of(1));
-  Device device;
+  FamilyDevice device;
   auto proposer = device.proposer();
   const auto sequences = different_sequences(slot);
   proposer.begin(sequences[0]->view());
@@ -255,16 +135,15 @@ TEST(DeviceDraftFamily, ASwapIsOneCopy) {
   EXPECT_EQ(device.queue->n_copies_in(), n_copies + 1) << "it is there";
 }
 
-// Where the device judges, what tokens were drawn from stays there: of two versions at once, and beside a request whose
-// logits are edited on the CPU.
+// Where the device judges, what tokens were drawn from stays there: of two versions at once, edited or not.
 TEST(DeviceDraftFamily, LawsThatStayOnTheDeviceAreThoseThatCross) {
   const auto propose_on_two = [](DraftModelProposer& proposer, bool judged_on_device) {
     const auto slot = testing::packed_slot(draft_of(1));
-    std::vector<std::unique_ptr<Sequence>> sequences;
+    std::vector<std::unique_ptr<DraftedSequence>> sequences;
     std::vector<SequenceRef> refs;
     for (std::uint64_t id = 1; id <= 5; ++id) {
       const SamplingParams sampling{.temperature = 0.9F, .presence_penalty = id == 5 ? 1.0F : 0, .seed = id};
-      sequences.push_back(std::make_unique<Sequence>(id, 4, slot, sampling, AcceptanceRule::kRejection));
+      sequences.push_back(std::make_unique<DraftedSequence>(id, 4, slot, sampling, AcceptanceRule::kRejection));
       sequences.back()->ref.judged_on_device = judged_on_device;
       refs.push_back(sequences.back()->view());
       proposer.begin(refs.back());
@@ -276,29 +155,164 @@ TEST(DeviceDraftFamily, LawsThatStayOnTheDeviceAreThoseThatCross) {
     EXPECT_EQ(proposals[1].version, 2U);
     return proposals;
   };
-  Device here, there;
+  FamilyDevice here, there;
   auto proposer_here = here.proposer(), proposer_there = there.proposer();  // whose memory the laws are in
   const auto crossed = propose_on_two(proposer_here, false), stayed = propose_on_two(proposer_there, true);
-  EXPECT_EQ(here.queue->bytes_out() - there.queue->bytes_out(), 9 * kVocab * sizeof(float));
+  EXPECT_EQ(here.queue->bytes_out() - there.queue->bytes_out(), 11 * kFamilyVocab * sizeof(float));
   for (std::size_t i = 0; i < 5; ++i) {
     const Proposal &expected = crossed[i], &got = stayed[i];
     EXPECT_EQ(got.tokens, expected.tokens) << i;
-    EXPECT_EQ(got.device_q.size(), i < 4 ? got.size() : 0U);
-    EXPECT_EQ(got.q.size(), i < 4 ? 0U : got.size()) << "the CPU drew these";
+    EXPECT_EQ(got.device_q.size(), got.size());
+    EXPECT_TRUE(got.q.empty());
     ASSERT_EQ(expected.q.size(), expected.size());
     for (std::size_t node = 0; node < got.device_q.size(); ++node) {
-      const kernels::cuda::LogitRow row{got.device_q[node].logits, kVocab};
-      for (std::int32_t id = 0; id < kVocab; ++id) {
+      const kernels::cuda::LogitRow row{got.device_q[node].logits, kFamilyVocab};
+      for (std::int32_t id = 0; id < kFamilyVocab; ++id) {
         ASSERT_EQ(kernels::cuda::probability(row, *got.device_q[node].law, id), expected.q[node].probability(id));
       }
     }
   }
 }
 
+// Whatever a request asks of its logits but a grammar, tokens and their laws' few numbers are all that crosses.
+TEST(DeviceDraftFamily, NoRowOfLogitsCrossesButAGrammars) {
+  constexpr std::size_t kOne = sizeof(std::int32_t) + sizeof(float) + sizeof(kernels::cuda::RowLaw);
+  const auto slot = testing::packed_slot(draft_of(1));
+  FamilyDevice device;
+  auto proposer = device.proposer();
+  auto sequences = different_sequences(slot);
+  std::vector<SequenceRef> refs;
+  for (const auto& sequence : sequences) {
+    sequence->ref.judged_on_device = true;
+    refs.push_back(sequence->view());
+    proposer.begin(refs.back());
+  }
+  const std::vector<std::int32_t> nodes(refs.size(), 3);
+  const auto bytes_out = [&] {
+    for (int i = 0; i < 20; ++i) proposer.catch_up(refs, {16, 16});
+    const std::size_t before = device.queue->bytes_out();
+    std::vector<Proposal> proposals(refs.size());
+    proposer.propose(refs, {nodes}, proposals);
+    for (const Proposal& proposal : proposals) EXPECT_EQ(proposal.size(), 3U);
+    for (const SequenceRef& ref : refs) proposer.on_verified(ref, {}, {});  // nothing of it was accepted
+    return device.queue->bytes_out() - before;
+  };
+  EXPECT_EQ(bytes_out(), 3 * 8 * kOne) << "a launch of seven chains, filled up to eight";
+  sequences[3]->sampling.grammar = testing::grammar_of(R"({"type": "integer"})");
+  TokenMasks masks(std::vector<std::string_view>(kFamilyVocab, "7"));
+  AnswerGrammar sevens(sequences[3]->sampling.grammar, masks);
+  refs[3].grammar = &sevens;
+  EXPECT_EQ(bytes_out(), 3 * 8 * kOne + 3 * kFamilyVocab * sizeof(float));
+}
+
+// Said tokens that grow in number move their tables, and what was captured must not look where they stood.
+TEST(DeviceDraftFamily, AGrowingAnswerMovesTheTablesAndNoToken) {
+  const auto weights = draft_of(1);
+  const auto slot = testing::packed_slot(weights);
+  FamilyDevice device;
+  auto proposer = device.proposer();
+  auto sequences = different_sequences(slot), alike = different_sequences(slot);
+  for (const auto& sequence : sequences) proposer.begin(sequence->view());
+  for (std::int32_t turn = 0; turn < 5; ++turn) {
+    const auto got = propose(proposer, sequences, 3);
+    testing::DeviceBench bench(*weights);
+    DraftModelProposer one_by_one(
+        {.n_pages = 1, .max_running = 8}, weights->config,
+        [&](const DraftVersion&, DraftFamily::Size) { return std::make_unique<DraftByLogits>(bench.worker); });
+    for (const auto& sequence : alike) one_by_one.begin(sequence->view());
+    const auto expected = propose(one_by_one, alike, 3);
+    for (std::size_t i = 0; i < got.size(); ++i) {
+      ASSERT_EQ(got[i].tokens, expected[i].tokens) << "turn " << turn << ", sequence " << i;
+      Verdict verdict;
+      for (std::int32_t node = 0; node < static_cast<std::int32_t>(got[i].size()); ++node) {
+        verdict.accepted.push_back(node);
+      }
+      proposer.on_verified(sequences[i]->view(), verdict, {});
+      for (const auto& sequence : {sequences[i].get(), alike[i].get()}) {
+        sequence->tokens.insert(sequence->tokens.end(), got[i].tokens.begin(), got[i].tokens.end());
+        sequence->tokens.push_back(turn);
+      }
+    }
+  }
+  EXPECT_GT(device.queue->n_captures(), 1) << "tables that moved were captured again";
+}
+
+// Drafts of one shape share a cache and a launch, each with its own weights, and none of them notices.
+TEST(DeviceDraftFamily, SeveralDraftsRunAheadInOneLaunch) {
+  FamilyDevice device;
+  auto proposer = device.proposer(/*max_running=*/21);
+  std::vector<std::shared_ptr<DraftSlot>> slots;
+  std::vector<std::unique_ptr<DraftedSequence>> all;
+  for (std::uint32_t draft = 0; draft < 3; ++draft) {
+    slots.push_back(testing::packed_slot(draft_of(draft + 1), {draft}));
+    for (auto& sequence : different_sequences(slots.back())) {
+      sequence->ref.id = {all.size() + 1};
+      proposer.begin(sequence->view());
+      all.push_back(std::move(sequence));
+    }
+  }
+  const std::size_t each = all.size() / slots.size();
+  const auto expect_proposals = [&] {
+    const auto got = propose(proposer, all, 4);
+    for (std::uint32_t draft = 0; draft < 3; ++draft) {
+      const auto version = slots[draft]->get();
+      const auto expected = expected_proposals(*version->weights, slots[draft], 4);
+      for (std::size_t i = 0; i < each; ++i) {
+        const Proposal& proposal = got[draft * each + i];
+        // Every second one is asked for a token less, and there is an odd number for each draft.
+        const std::size_t n = std::min(proposal.size(), expected[i].size());
+        ASSERT_GE(n, 3U);
+        EXPECT_TRUE(std::equal(proposal.tokens.begin(), proposal.tokens.begin() + static_cast<std::ptrdiff_t>(n),
+                               expected[i].tokens.begin()))
+            << "draft " << draft << ", sequence " << i;
+        EXPECT_EQ(proposal.draft, DraftId{draft});
+        EXPECT_EQ(proposal.version, version->number);
+      }
+    }
+  };
+  const auto expect_replayed = [&] {
+    const int n_captures = device.queue->n_captures(), n_replays = device.queue->n_replays();
+    expect_proposals();
+    EXPECT_EQ(device.queue->n_captures(), n_captures);
+    EXPECT_EQ(device.queue->n_replays(), n_replays + 1);
+  };
+  expect_proposals();  // reads the prompts' last rows too, which are many
+  expect_proposals();
+  EXPECT_EQ(device.n_families, 1);
+  expect_replayed();
+  slots[1]->set(packed_version(draft_of(4), 2, {1}));
+  expect_proposals();
+  expect_replayed();
+  slots[0]->set(packed_version(draft_of(5), 2, {0}));
+  slots[2]->set(packed_version(draft_of(6), 2, {2}));
+  expect_proposals();
+  expect_replayed();
+}
+
+TEST(DeviceDraftFamily, ADraftWithoutRoomLeavesTheOthersAlone) {
+  FamilyDevice device;
+  auto proposer = device.proposer();
+  const auto served = testing::packed_slot(draft_of(1), {0}), late = testing::packed_slot(draft_of(2), {1});
+  std::vector<std::unique_ptr<DraftedSequence>> sequences;
+  for (const auto& slot : {served, late}) {
+    sequences.push_back(std::make_unique<DraftedSequence>(sequences.size() + 1, 4, slot, SamplingParams{.seed = 3},
+                                                          AcceptanceRule::kCoupled));
+  }
+  proposer.begin(sequences[0]->view());
+  device.queue->fill();
+  for (int i = 0; i < 3; ++i) proposer.begin(sequences[1]->view());
+  EXPECT_EQ(proposer.ready_depth(sequences[1]->view()), 0);
+  EXPECT_GT(proposer.ready_depth(sequences[0]->view()), 0);
+  const std::vector<SequenceRef> refs{sequences[0]->view(), sequences[1]->view()};
+  std::vector<Proposal> proposals(2);
+  proposer.propose(refs, {std::vector<std::int32_t>{3, 0}}, proposals);
+  EXPECT_EQ(proposals[0].size(), 3U);
+}
+
 // Two homes: a third version waits until nobody uses the first any more, and of those that wait the newest wins.
 TEST(DeviceDraftFamily, AThirdVersionWaits) {
   const auto slot = testing::packed_slot(draft_of(1));
-  Device device;
+  FamilyDevice device;
   auto proposer = device.proposer();
   const auto sequences = different_sequences(slot);
   proposer.begin(sequences[0]->view());
@@ -322,7 +336,7 @@ TEST(DeviceDraftFamily, ADraftWhoseNumbersBrokeProposesNoMore) {
   auto weights = std::const_pointer_cast<ModelWeights>(draft_of(1));
   weights->final_norm[0] = NAN;
   const auto slot = testing::packed_slot(weights);
-  Device device;
+  FamilyDevice device;
   auto proposer = device.proposer();
   const auto sequences = different_sequences(slot);
   for (const auto& sequence : sequences) proposer.begin(sequence->view());
@@ -334,7 +348,7 @@ TEST(DeviceDraftFamily, ADraftWhoseNumbersBrokeProposesNoMore) {
 TEST(DeviceDraftFamily, AnEngineThatDraftsOnTheDeviceChangesNoBit) {
   const auto weights = draft_of(1);
   const auto answers_of = [&](std::int32_t k, const SamplingParams& sampling, int swap_every) {
-    Device device;
+    FamilyDevice device;
     auto worker = std::make_unique<DeviceWorker>(device.queue, *weights, 100, 40, 64);
     const auto slot = testing::packed_slot(weights);
     const EngineOptions options{.k = k, .max_running = 2, .prefill_chunk = 9};

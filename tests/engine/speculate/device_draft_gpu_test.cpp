@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The draft loop launched: the tokens of passes one by one on the same device, before and after a swap that captures
-// nothing anew.
+// nothing anew, and where drafts share the loop.
 #include "engine/model/device_worker.h"
 #include "kernels/cuda/stream_queue.h"
 #include "tests/engine/speculate/draft_loops.h"
@@ -23,12 +23,14 @@ TEST_F(GpuDraft, EveryChainIsWhatPassesOneByOneDrawBeforeAndAfterASwap) {
   loop.load(*first, 0);
   loop.load(*second, 1);
   const auto asked = testing::different_ones();
-  for (const int home : {0, 1, 0}) {
-    loop.draw(home, asked);
+  const std::vector<std::vector<int>> rounds{
+      {0, 0, 0, 0, 0, 0}, {1, 1, 1, 1, 1, 1}, {0, 1, 0, 1, 1, 0}, {1, 0, 1, 0, 0, 1}, {0, 0, 0, 0, 0, 0}};
+  for (const auto& homes : rounds) {
+    loop.draw(homes, asked);
     for (std::size_t i = 0; i < asked.size(); ++i) {
-      DeviceWorker alone(queue, home == 0 ? *first : *second, 64, 64, 8);
+      DeviceWorker alone(queue, homes[i] == 0 ? *first : *second, 64, 64, 8);
       EXPECT_EQ(testing::tokens_of(loop.draft, i, asked[i].depth), testing::one_by_one(alone, asked[i]).tokens)
-          << "home " << home << ", chain " << i;
+          << "home " << homes[i] << ", chain " << i;
     }
   }
 }

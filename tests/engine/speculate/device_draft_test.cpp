@@ -66,8 +66,8 @@ TEST(DeviceDraft, ReplaysOnOtherSequencesAndLengths) {
     DeviceBench alone(*weights);
     EXPECT_EQ(tokens_of(loop.draft, 0, 5), one_by_one(alone.worker, changed).tokens) << i;
   }
-  EXPECT_EQ(loop.queue->n_captures(), 1);
-  EXPECT_EQ(loop.queue->n_replays(), 5);
+  EXPECT_EQ(loop.queue->n_captures(), 2) << "one with edits";
+  EXPECT_EQ(loop.queue->n_replays(), 6);
 }
 
 TEST(DeviceDraft, ASwapNeedsNoCapture) {
@@ -95,6 +95,38 @@ TEST(DeviceDraft, ASwapNeedsNoCapture) {
   EXPECT_EQ(loop.queue->n_captures(), 1);
 }
 
+// Chains of several drafts in one loop: each draws what it would alone, and drafts that change places, or give way to
+// others, capture nothing.
+TEST(DeviceDraft, DraftsShareALoop) {
+  std::vector<std::shared_ptr<const ModelWeights>> drafts;
+  for (std::uint64_t seed = 1; seed <= 4; ++seed) drafts.push_back(tiny_draft(tiny_draft_config(kDraftVocab), seed));
+  Loop loop(*drafts[0]);
+  std::vector<int> draft_of{0, 1, 2};  // each home's
+  for (int home = 0; home < 3; ++home) loop.load(*drafts[static_cast<std::size_t>(home)], home);
+  const auto asked = different_ones();
+  const auto expect = [&](const std::vector<int>& homes) {
+    loop.draw(homes, asked);
+    for (std::size_t i = 0; i < asked.size(); ++i) {
+      const int draft = draft_of[static_cast<std::size_t>(homes[i])];
+      DeviceBench alone(*drafts[static_cast<std::size_t>(draft)]);
+      EXPECT_EQ(tokens_of(loop.draft, i, asked[i].depth), one_by_one(alone.worker, asked[i]).tokens)
+          << "chain " << i << " of draft " << draft;
+    }
+  };
+  expect({0, 1, 2, 0, 1, 2});
+  EXPECT_EQ(loop.queue->n_captures(), 1);
+  EXPECT_EQ(loop.queue->n_puts(), 0);
+  expect({1, 2, 0, 1, 2, 0});
+  loop.load(*drafts[3], 1);
+  draft_of[1] = 3;
+  expect({2, 0, 1, 2, 0, 1});
+  expect({1, 0, 2, 2, 2, 2});  // shares of other sizes that fill as many tiles
+  EXPECT_EQ(loop.queue->n_captures(), 1);
+  EXPECT_EQ(loop.queue->n_replays(), 4);
+  expect({2, 2, 0, 1, 0, 1});
+  EXPECT_EQ(loop.queue->n_captures(), 2) << "half as many";
+}
+
 // What was read ahead in chunks is as good as what the loop reads itself; and the other home's weights read the same
 // text into a cache of their own.
 TEST(DeviceDraft, ReadsAheadWithEitherHome) {
@@ -111,13 +143,14 @@ TEST(DeviceDraft, ReadsAheadWithEitherHome) {
     loop.draft.read(home, std::vector<DraftFeed>{{nullptr, &pages, 0, text.first(40)}});
     loop.draft.read(home, std::vector<DraftFeed>{{nullptr, &pages, 40, text.subspan(40, 48)}});
     DraftChain chain;
+    chain.home = home;
     chain.pages = &pages;
     chain.n_cached = 88;
     chain.tokens = text.subspan(88);
     chain.depth = 4;
     chain.rule = DrawRule::kCoupled;
     chain.first = asked.address(0);
-    loop.draft.draw(home, {&chain, 1});
+    loop.draft.draw({&chain, 1});
     DeviceBench alone(home == 0 ? *first : *second);
     EXPECT_EQ(tokens_of(loop.draft, 0, 4), one_by_one(alone.worker, asked).tokens) << "home " << home;
   }

@@ -56,12 +56,11 @@ TEST(DeviceVerifier, NegativeAnotherRequestsLawIsNoticed) {
 }
 
 TEST(DeviceVerifier, ARequestAloneDecidesWhereItIsJudged) {
-  EXPECT_TRUE(is_judged_on_device({}));
-  for (const auto& asked : testing::alone_and_in_pairs())
-    EXPECT_TRUE(is_judged_on_device(asked.sampling)) << asked.name;
+  EXPECT_TRUE(has_law_on_device({}));
+  for (const auto& asked : testing::alone_and_in_pairs()) EXPECT_TRUE(has_law_on_device(asked.sampling)) << asked.name;
   SamplingParams bound;
   bound.grammar = testing::grammar_of(R"({"type": "integer"})");
-  EXPECT_FALSE(is_judged_on_device(bound));
+  EXPECT_FALSE(has_law_on_device(bound));
   SequenceRef there, here;
   there.judged_on_device = true;
   EXPECT_FALSE(wants_logits_on_host({}));

@@ -12,12 +12,14 @@
 namespace slip::testing {
 
 inline std::shared_ptr<const DraftVersion> packed_version(std::shared_ptr<const ModelWeights> weights,
-                                                          std::uint64_t number) {
-  return packed(*draft_version(std::move(weights), number), pack_for(std::make_shared<kernels::cuda::HostQueue>()));
+                                                          std::uint64_t number, DraftId draft = {0}) {
+  DraftVersion version = *draft_version(std::move(weights), number);
+  version.draft = draft;
+  return packed(std::move(version), pack_for(std::make_shared<kernels::cuda::HostQueue>()));
 }
 
-inline std::shared_ptr<DraftSlot> packed_slot(std::shared_ptr<const ModelWeights> weights) {
-  return std::make_shared<DraftSlot>(DraftId{0}, "tiny", packed_version(std::move(weights), 1));
+inline std::shared_ptr<DraftSlot> packed_slot(std::shared_ptr<const ModelWeights> weights, DraftId draft = {0}) {
+  return std::make_shared<DraftSlot>(draft, "tiny", packed_version(std::move(weights), 1, draft));
 }
 
 }  // namespace slip::testing

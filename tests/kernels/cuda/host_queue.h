@@ -98,6 +98,7 @@ struct RunOnHost {
 class HostQueue final : public DeviceQueue {
  public:
   void* allocate(std::size_t bytes) override {
+    if (is_full_) throw Error(ErrorCode::kTooLarge, "no memory on the device", "take less of it");
     void* memory = ::operator new (bytes, std::align_val_t{256});
     std::memset(memory, 0xFF, bytes);
     ++n_allocations_;
@@ -146,6 +147,7 @@ class HostQueue final : public DeviceQueue {
     ++n_replays_;
   }
 
+  void fill() { is_full_ = true; }                      // no more is given
   int n_allocations() const { return n_allocations_; }  // not released yet
   int n_captures() const { return n_captures_; }
   int n_replays() const { return n_replays_; }
@@ -192,6 +194,7 @@ class HostQueue final : public DeviceQueue {
   int n_captures_ = 0, n_replays_ = 0, n_puts_ = 0, n_copies_in_ = 0;
   std::span<const std::byte> copied_in_last_;
   std::size_t bytes_out_ = 0;
+  bool is_full_ = false;
 };
 
 }  // namespace slip::kernels::cuda

@@ -83,7 +83,8 @@ TEST_F(GpuMatmul, EqualsTheReferenceAndNoRowKnowsOfTheOthers) {
   }
 }
 
-// A captured product follows the live home without being captured again.
+// A captured product follows the table of homes without being captured again, whether all its rows have one or each
+// tile has its own.
 TEST_F(GpuMatmul, AGraphSurvivesASwap) {
   Matmul shape;
   shape.n_rows = 3;
@@ -93,12 +94,13 @@ TEST_F(GpuMatmul, AGraphSurvivesASwap) {
   const auto old_draft = packed_weights(random_floats(64 * 256, 4), 64, 256);
   const auto new_draft = packed_weights(random_floats(64 * 256, 5), 64, 256);
   const auto before = DeviceProduct(old_draft, x, shape).run(), after = DeviceProduct(new_draft, x, shape).run();
-  auto homes = old_draft;
-  homes.insert(homes.end(), new_draft.begin(), new_draft.end());
-  DeviceProduct both(homes, x, shape);
-  DeviceArray<std::int32_t> live({0});
-  both.job.weight.live = live.get();
-  both.job.weight.home_stride = static_cast<std::int64_t>(old_draft.size());
+  const DeviceArray<std::uint16_t> old_home(old_draft), new_home(new_draft);
+  const auto begin = [](const DeviceArray<std::uint16_t>& home) {
+    return reinterpret_cast<const std::byte*>(home.get());
+  };
+  DeviceProduct both(old_draft, x, shape);
+  DeviceArray<const std::byte*> homes({begin(old_home), begin(new_home), nullptr});
+  both.job.homes.of_tile = homes.get();
   cudaStream_t stream = nullptr;
   cudaGraph_t graph = nullptr;
   cudaGraphExec_t ready = nullptr;
@@ -109,12 +111,22 @@ TEST_F(GpuMatmul, AGraphSurvivesASwap) {
   check(cudaGraphInstantiate(&ready, graph, 0), "instantiate");
   check(cudaGraphLaunch(ready, stream), "launch");
   EXPECT_TRUE(same_bits(both.y.values(), before));
-  live.put({1});
+  homes.put({begin(new_home), begin(old_home), nullptr});
   check(cudaGraphLaunch(ready, stream), "launch");
   EXPECT_TRUE(same_bits(both.y.values(), after));
   cudaGraphExecDestroy(ready);
   cudaGraphDestroy(graph);
   cudaStreamDestroy(stream);
+  shape.n_rows = 20;
+  const auto more_x = random_floats(20 * 256, 6);
+  const auto all_old = DeviceProduct(old_draft, more_x, shape).run(),
+             all_new = DeviceProduct(new_draft, more_x, shape).run();
+  DeviceProduct grouped(old_draft, more_x, shape);
+  grouped.job.homes = {homes.get(), /*alike=*/false};
+  const auto y = grouped.run();
+  for (std::size_t i = 0; i < y.size(); ++i) {
+    ASSERT_EQ(y[i], i < 8 * 64 ? all_new[i] : i < 16 * 64 ? all_old[i] : -1.0F) << i;
+  }
 }
 
 struct Tiling {

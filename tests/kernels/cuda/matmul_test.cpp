@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <memory>
 
 #include "kernels/elementwise.h"
@@ -106,16 +107,49 @@ TEST(CudaMatmul, AddsToWhatIsThereAndToTheBias) {
   for (std::size_t i = 0; i < plain.y.size(); ++i) ASSERT_EQ(added.y[i], -1.0F + (plain.y[i] + bias[i % 35]));
 }
 
-TEST(CudaMatmul, TheLiveHomeIsTheOneThatIsRead) {
-  const Shape shape{2, 16, 32};
-  Case first(shape), second(shape);
-  std::vector<std::uint16_t> homes(first.weights.size(), kHalfNan);
-  homes.insert(homes.end(), first.weights.begin(), first.weights.end());
-  const std::int32_t live = 1;
-  second.job.weight = {homes.data(), &live, static_cast<std::int64_t>(first.weights.size())};
+// Tiles of rows with models of their own, one of nobody's between them: to each the bits it would have alone.
+TEST(CudaMatmul, EveryTileTakesItsOwnHome) {
+  const Shape three_tiles{20, 40, 100};
+  Case first(three_tiles), second(three_tiles), grouped(three_tiles);
+  second.weights = packed_weights(random_floats(second.w.size(), 7), three_tiles.n_out, three_tiles.n_in);
+  second.job.weight.data = second.weights.data();
   multiply_on_host<1, 1>(first.job);
   multiply_on_host<1, 1>(second.job);
-  EXPECT_TRUE(same_bits(first.y, second.y));
+  constexpr std::size_t kBefore = 64;  // of the weight's place in either home
+  const auto home_of = [&](const std::vector<std::uint16_t>& weights) {
+    std::vector<std::byte> home(kBefore + weights.size() * sizeof(std::uint16_t));
+    std::memcpy(home.data() + kBefore, weights.data(), home.size() - kBefore);
+    return home;
+  };
+  const auto here = home_of(first.weights), there = home_of(second.weights);
+  const std::byte* const of_tile[] = {there.data(), nullptr, here.data()};
+  grouped.job.weight = {grouped.weights.data(), kBefore};
+  grouped.job.homes = {of_tile, /*alike=*/false};
+  multiply_on_host<2, 1>(grouped.job);
+  for (std::int64_t row = 0; row < three_tiles.n_rows; ++row) {
+    const auto row_of = [&](const std::vector<float>& y) {
+      return std::span(y).subspan(static_cast<std::size_t>(row * 40), 40);
+    };
+    const std::vector<float> untouched(40, -1.0F);
+    EXPECT_TRUE(same_bits(row_of(grouped.y), row < 8    ? row_of(second.y)
+                                             : row < 16 ? std::span<const float>(untouched)
+                                                        : row_of(first.y)))
+        << row;
+  }
+}
+
+TEST(CudaMatmul, RowsGoWhereTheyAreSent) {
+  const Shape shape{3, 33, 50};
+  Case plain(shape), sent(shape);
+  multiply_on_host<1, 1>(plain.job);
+  const std::vector<std::int32_t> y_rows{2, -1, 0};
+  sent.job.y_rows = y_rows.data();
+  multiply_on_host<1, 1>(sent.job);
+  for (std::size_t i = 0; i < 33; ++i) {
+    ASSERT_EQ(sent.y[2 * 33 + i], plain.y[i]);
+    ASSERT_EQ(sent.y[33 + i], -1.0F);
+    ASSERT_EQ(sent.y[i], plain.y[2 * 33 + i]);
+  }
 }
 
 TEST(CudaMatmul, GateAndUpBecomeTheNextProductsActivations) {

@@ -62,6 +62,41 @@ TEST(CudaRows, RmsNormOfAZeroPaddedRowIsTheSameToTheBit) {
   EXPECT_TRUE(same_bits(y, wide_y));
 }
 
+// As rows of a pass find their models: tile by tile, and nothing is done for rows of nobody.
+TEST(CudaRows, EveryTileTakesItsOwnHome) {
+  constexpr int kRows = 20;
+  constexpr std::int64_t kWidth = 32;
+  const auto here = random_floats(40, 1), there = random_floats(40, 2), x = random_floats(kRows * kWidth, 3);
+  const auto bytes = [](const std::vector<float>& home) { return reinterpret_cast<const std::byte*>(home.data()); };
+  const std::byte* const of_tile[] = {bytes(there), nullptr, bytes(here)};
+  RmsNorm job{x.data(), kWidth, {here.data() + 8}, kWidth, 1e-5F};
+  const auto all_here = normalise(job, kRows);
+  job.weight.data = there.data() + 8;
+  const auto all_there = normalise(job, kRows);
+  job.weight = {here.data() + 8, 8 * sizeof(float)};
+  job.homes = {of_tile, /*alike=*/false};
+  const auto grouped = normalise(job, kRows);
+  std::vector<std::int32_t> tokens{1, 0}, token_rows(kRows, 1);
+  token_rows[19] = 0;
+  Embed embedding{{reinterpret_cast<const std::uint16_t*>(here.data()), 16}, tokens.data(), 8};
+  std::vector<float> hidden(kRows * 8, -1.0F);
+  embedding.hidden = hidden.data();
+  embedding.token_rows = token_rows.data();
+  embedding.homes = job.homes;
+  run_on_host<kRowThreads>({kRows}, [&](const RowBlock& block) { embed(block, embedding); });
+  for (std::size_t row = 0; row < kRows; ++row) {
+    const auto& expected = row < 8 ? all_there : all_here;
+    const auto* from =
+        reinterpret_cast<const std::uint16_t*>((row < 8 ? there : here).data()) + 8 + (row == 19 ? 8 : 0);
+    for (std::size_t i = 0; i < kWidth; ++i) {
+      const float got = grouped[row * kWidth + i];
+      ASSERT_TRUE(row / 8 == 1 ? std::isnan(got) : got == expected[row * kWidth + i]) << row;
+    }
+    for (std::size_t i = 0; i < 8; ++i)
+      ASSERT_EQ(hidden[row * 8 + i], row / 8 == 1 ? -1.0F : bf16_to_float(from[i])) << row;
+  }
+}
+
 TEST(CudaRows, RmsNormTakesTheRowsAskedFor) {
   const auto x = random_floats(4 * 32, 5), weight = random_floats(32, 6);
   const std::vector<std::int32_t> rows = {3, 1};

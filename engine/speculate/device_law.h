@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "engine/sample/distribution.h"
+#include "kernels/cuda/law.cuh"
+
+namespace slip {
+
+// Whether a device's jobs know all that a request asks of its law; a grammar's masks are the host's.
+inline bool has_law_on_device(const SamplingParams& sampling) {
+  return sampling.grammar == nullptr;
+}
+
+// What a request asks of its logits once they are edited.
+inline kernels::cuda::Transform transform_of(const SamplingParams& sampling) {
+  return {sampling.temperature, sampling.min_p, sampling.top_p, sampling.top_k};
+}
+
+}  // namespace slip
