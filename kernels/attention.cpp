@@ -18,15 +18,15 @@ constexpr std::int64_t kLineBytes = 4 * kLineWords;
 int values_a_word(Dtype dtype) {
   return static_cast<int>(4 / dtype_bytes(dtype));
 }
-int rounded_up(int n, int by) {
+int ceil_div(int n, int by) {
   return (n + by - 1) / by;
 }
 // Lines of one head's keys or values in one page.
 std::int64_t key_lines(const PagedKv& kv) {
-  return std::int64_t{rounded_up(kv.page_tokens, kLineWords)} * rounded_up(kv.head_dim, values_a_word(kv.dtype));
+  return std::int64_t{ceil_div(kv.page_tokens, kLineWords)} * ceil_div(kv.head_dim, values_a_word(kv.dtype));
 }
 std::int64_t value_lines(const PagedKv& kv) {
-  return std::int64_t{rounded_up(kv.head_dim, kLineWords)} * rounded_up(kv.page_tokens, values_a_word(kv.dtype));
+  return std::int64_t{ceil_div(kv.head_dim, kLineWords)} * ceil_div(kv.page_tokens, values_a_word(kv.dtype));
 }
 std::int64_t head_bytes(const PagedKv& kv) {
   return kLineBytes * (key_lines(kv) + value_lines(kv));
@@ -37,9 +37,9 @@ template <class Value>
 struct SlotPlaces {
   static constexpr int kPlaces = 4 / sizeof(Value);
   SlotPlaces(const PagedKv& kv, int head, std::int32_t page, int offset)
-      : value_stride(rounded_up(kv.page_tokens, kPlaces) * kLineWords * kPlaces) {
+      : value_stride(ceil_div(kv.page_tokens, kPlaces) * kLineWords * kPlaces) {
     std::byte* at = static_cast<std::byte*>(kv.base) + page * kv.page_stride_bytes + head * head_bytes(kv);
-    const int group = offset / kLineWords * rounded_up(kv.head_dim, kPlaces);
+    const int group = offset / kLineWords * ceil_div(kv.head_dim, kPlaces);
     keys = reinterpret_cast<Value*>(at) + (group * kLineWords + offset % kLineWords) * kPlaces;
     values = reinterpret_cast<Value*>(at + kLineBytes * key_lines(kv)) + offset / kPlaces * kLineWords * kPlaces +
              offset % kPlaces;
