@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <cstring>
 #include <functional>
 
 #include "common/error.h"
@@ -50,6 +49,11 @@ struct SlotPlaces {
   std::int64_t value_stride;  // from sixteen dims to the next
 };
 
+template <class Value>
+void store_head(const PagedKv& kv, const Value* k, const Value* v, const SlotPlaces<Value>& to) {
+  for (int d = 0; d < kv.head_dim; ++d) to.key(d) = k[d];
+  for (int d = 0; d < kv.head_dim; ++d) to.value(d) = v[d];
+}
 template <class Value>
 void copy_head(const PagedKv& kv, const SlotPlaces<Value>& from, const SlotPlaces<Value>& to) {
   for (int d = 0; d < kv.head_dim; ++d) to.key(d) = from.key(d);
@@ -175,16 +179,12 @@ void store_kv(const PagedKv& kv, std::int32_t page, int offset, const float* k, 
   const KernelTable& table = kernel_table();
   for (int head = 0; head < kv.n_kv_heads; ++head, k += kv.head_dim, v += kv.head_dim) {
     if (kv.dtype == Dtype::kFloat32) {
-      const SlotPlaces<float> to(kv, head, page, offset);
-      for (int d = 0; d < kv.head_dim; ++d) to.key(d) = k[d];
-      for (int d = 0; d < kv.head_dim; ++d) to.value(d) = v[d];
+      store_head<float>(kv, k, v, {kv, head, page, offset});
     } else {
       std::uint16_t rounded[2][kMaxHeadDim];
       table.to_bf16(k, kv.head_dim, rounded[0]);
       table.to_bf16(v, kv.head_dim, rounded[1]);
-      const SlotPlaces<std::uint16_t> to(kv, head, page, offset);
-      for (int d = 0; d < kv.head_dim; ++d) to.key(d) = rounded[0][d];
-      for (int d = 0; d < kv.head_dim; ++d) to.value(d) = rounded[1][d];
+      store_head<std::uint16_t>(kv, rounded[0], rounded[1], {kv, head, page, offset});
     }
   }
 }
