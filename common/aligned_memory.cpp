@@ -4,20 +4,24 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <cstddef>
+#include <limits>
 
 namespace slip {
 namespace {
 
 constexpr std::size_t kHugePageBytes = std::size_t{2} << 20;
+constexpr std::size_t kMostBytes = std::numeric_limits<std::ptrdiff_t>::max();
 
 }  // namespace
 
 // A pass over weights far larger than the TLB's reach spends a fifth of its time on page walks with 4 KiB pages, and
 // writing columns of a prompt's rows, each in a page of its own, a twentieth.
 AlignedMemory aligned_memory(std::size_t bytes) {
+  // No object can be larger, and AddressSanitizer's allocator ends the process that asks for one.
+  if (bytes > kMostBytes) return nullptr;
   const std::size_t alignment = bytes >= kHugePageBytes ? kHugePageBytes : 64;
   const std::size_t rounded = (std::max<std::size_t>(bytes, 1) + alignment - 1) / alignment * alignment;
-  if (rounded < bytes) return nullptr;
   AlignedMemory memory(static_cast<std::byte*>(std::aligned_alloc(alignment, rounded)));
   if (memory != nullptr && alignment == kHugePageBytes) ::madvise(memory.get(), rounded, MADV_HUGEPAGE);
   return memory;
