@@ -22,8 +22,7 @@ struct RegisterWork {
   alignas(64) Register scores[kSlotGroups];
   alignas(64) Register weights[kValueSteps];  // pairs of bfloat16
   std::uint64_t seen[kRegisterRows];          // slots of the block, bit by bit
-  alignas(64) float base[kLanes];             // that the weights are relative to, query by query
-  Lanes shrink;
+  Lanes shrink;                               // the factors, query by query, of what was summed before
   const StagedValues* values;
   int index, n_steps;
   bool whole;  // everyone sees everything
@@ -32,7 +31,7 @@ struct RegisterWork {
 struct QueryState {
   alignas(64) Register queries[kMostRegisters][kMaxHeadDim / kDimsAtOnce];  // pairs of bfloat16
   alignas(64) Register sums[kMostRegisters][kMaxHeadDim / kLanes];          // before the division by the total
-  Lanes most[kMostRegisters], total[kMostRegisters];
+  Softmax softmax[kMostRegisters];
   // A register waits for its next step while others do theirs, and so do the values of the last two blocks.
   RegisterWork work[3];
   StagedValues values[3];
@@ -73,8 +72,7 @@ void begin_queries(const AttentionTile& tile, QueryState& state) {
       take_query(from, tile.head_dim, state.queries[i], place);
       for (int d = 0; d < tile.head_dim; d += kLanes) store(state.sums[i][d / kLanes][place], broadcast(0));
     }
-    state.most[i] = least_score();
-    state.total[i] = broadcast(0);
+    begin(state.softmax[i]);
   }
 }
 
@@ -120,54 +118,45 @@ SLIP_LANES __mmask16 seen_of_group(const RegisterWork& work, int query, int grou
   return work.whole ? __mmask16{0xFFFF} : static_cast<__mmask16>(work.seen[query] >> (group * kGroupSlots));
 }
 
-// Each query's greatest score before scaling, in its lane.
-template <int kGroups>
-SLIP_LANES Lanes greatest_scores(const RegisterWork& work, int n) {
-  Lanes top[kRegisterRows];
-#pragma GCC unroll 16
-  for (int query = 0; query < kRegisterRows; ++query) {
-    top[query] = least_score();
-    if (query >= n) continue;
-#pragma GCC unroll 4
-    for (int group = 0; group < kGroups; ++group) {
-      const Lanes score = load(work.scores[group][query]);
-      top[query] = larger(top[query], where(seen_of_group(work, query, group), score, least_score()));
-    }
-  }
-  return greatest_of_rows(top);
-}
-
+// Of scores, to make exponents of two of them.
 SLIP_LANES Lanes softmax_scale(const AttentionTile& tile) {
   constexpr float kLog2E = 1.44269504F;
   return broadcast(tile.scale * kLog2E);
 }
-// What the weights of a block are to be relative to.
-SLIP_LANES void find_base(const AttentionTile& tile, RegisterWork& work, QueryState& state) {
-  const int n = n_queries_of(tile, work.index);
-  const Lanes greatest = work.n_steps == 1 ? greatest_scores<2>(work, n) : greatest_scores<4>(work, n);
-  const SoftmaxStep step = raise(greatest, softmax_scale(tile), state.most[work.index]);
-  store(work.base, step.base);
-  work.shrink = step.shrink;
+
+// Raises the bases of some queries to their greatest scores of the block.
+template <int kGroups>
+void raise_bases(const AttentionTile& tile, __mmask16 which, RegisterWork& work, Softmax& softmax) {
+  alignas(64) float greatest[kLanes] = {};
+  for (int query = 0; query < n_queries_of(tile, work.index); ++query) {
+    Lanes top = least_score();
+    for (int group = 0; group < kGroups; ++group) {
+      const Lanes score = load(work.scores[group][query]);
+      top = larger(top, where(seen_of_group(work, query, group), score, least_score()));
+    }
+    greatest[query] = max_lanes(top);
+  }
+  work.shrink = work.shrink * raise_bases(which, load(greatest) * softmax_scale(tile), softmax);
 }
 
-// Scores become their softmax weights, one product's slots after the other's.
-template <int kSteps>
-SLIP_LANES void weigh(const AttentionTile& tile, RegisterWork& work, QueryState& state) {
+// Scores become their softmax weights, one product's slots after the other's; `sums` are each query's, lane by lane.
+template <int kSteps, bool kWhole>
+SLIP_LANES void weigh_queries(const AttentionTile& tile, RegisterWork& work, const float* bases, Lanes* sums) {
   const Lanes scale = softmax_scale(tile);
   const int n = n_queries_of(tile, work.index);
-  Lanes sums[kRegisterRows];
 #pragma GCC unroll 16
   for (int query = 0; query < kRegisterRows; ++query) {
-    sums[query] = broadcast(0);
     if (query >= n) continue;
+    const Lanes base = broadcast(bases[query]);
 #pragma GCC unroll 2
     for (int step = 0; step < kSteps; ++step) {
       Lanes weights[2];
 #pragma GCC unroll 2
       for (int half = 0; half < 2; ++half) {
         const int group = 2 * step + half;
-        weights[half] = softmax_weight(load(work.scores[group][query]), scale, broadcast(work.base[query]));
-        weights[half] = where(seen_of_group(work, query, group), weights[half], broadcast(0));
+        // Scaled and rounded first, as the base was: fused, a great score would differ from itself by its rounding.
+        weights[half] = power_of_two(load(work.scores[group][query]) * scale - base);
+        if (!kWhole) weights[half] = where(seen_of_group(work, query, group), weights[half], broadcast(0));
       }
       const Lanes sum = weights[0] + weights[1];
       sums[query] = step == 0 ? sum : sums[query] + sum;
@@ -175,7 +164,43 @@ SLIP_LANES void weigh(const AttentionTile& tile, RegisterWork& work, QueryState&
       _mm512_store_si512(work.weights[step][query], both);
     }
   }
-  state.total[work.index] = state.total[work.index] * work.shrink + sum_rows(sums);
+}
+
+SLIP_LANES bool is_outgrown(const Lanes& sum) {
+  return _mm512_cmp_ps_mask(sum.part[0], broadcast(kOutgrown).part[0], _CMP_GT_OQ) != 0;
+}
+// Those queries whose weights have outgrown their bases.
+SLIP_LANES __mmask16 outgrown(const Lanes* sums, int n) {
+  Lanes top = broadcast(0);
+#pragma GCC unroll 16
+  for (int query = 0; query < kRegisterRows; ++query) {
+    if (query < n) top = larger(top, sums[query]);
+  }
+  if (!is_outgrown(top)) return 0;
+  __mmask16 which = 0;
+  for (int query = 0; query < n; ++query) which |= static_cast<__mmask16>(is_outgrown(sums[query]) << query);
+  return which;
+}
+
+template <int kSteps>
+SLIP_LANES void weigh(const AttentionTile& tile, RegisterWork& work, QueryState& state) {
+  const int n = n_queries_of(tile, work.index);
+  Softmax& softmax = state.softmax[work.index];
+  Lanes sums[kRegisterRows];
+  work.shrink = broadcast(1);
+  __mmask16 to_raise = without_base(softmax) & first_lanes(n);
+  do {
+    if (to_raise != 0) raise_bases<2 * kSteps>(tile, to_raise, work, softmax);
+    work.whole ? weigh_queries<kSteps, true>(tile, work, softmax.bases, sums)
+               : weigh_queries<kSteps, false>(tile, work, softmax.bases, sums);
+    to_raise = outgrown(sums, n);
+  } while (to_raise != 0);
+#pragma GCC unroll 16
+  for (int query = 0; query < kRegisterRows; ++query) {
+    if (query >= n) continue;
+    float* total = softmax.totals[query];
+    store(total, load(total) + sums[query]);
+  }
 }
 
 SLIP_LANES void shrink_sums(const AttentionTile& tile, const RegisterWork& work, Register* sums) {
@@ -259,8 +284,7 @@ SLIP_LANES bool take_seen(const AttentionTile& tile, const RowsSeen& seen, Regis
 }
 
 // The registers follow each other through the three steps one behind the other, from block to block: the tile unit
-// works on one while the vector units weigh another, and nobody waits for what was stored just now. The base of the one
-// to be weighed takes long to find and little work, and is found while the tile unit is at the other two.
+// works on one while the vector units weigh another, and nobody waits for what was stored just now.
 void advance(const AttentionTile& tile, const PagedBlock* block, QueryState& state) {
   const int n = state.n_works++;
   RegisterWork& weighed = state.work[(n + 2) % 3];
@@ -270,7 +294,6 @@ void advance(const AttentionTile& tile, const PagedBlock* block, QueryState& sta
     bring_register_near(values.at);
     bring_register_near(values.at + values.stride);
   }
-  if (is_to_weigh) find_base(tile, weighed, state);
   if (block != nullptr) {
     RegisterWork& scored = state.work[n % 3];
     score(tile, *block, state.queries[scored.index], scored.scores);
@@ -302,7 +325,7 @@ void write_queries(const AttentionTile& tile, const QueryState& state) {
   for (int query = 0; query < n_queries(tile); ++query) {
     const int index = query / kRegisterRows, place = query % kRegisterRows;
     float* to = tile.rows[query / tile.n_heads].out + query % tile.n_heads * tile.head_dim;
-    const Lanes total = broadcast(state.total[index].part[0][place]);
+    const Lanes total = broadcast(sum_lanes(load(state.softmax[index].totals[place])));
     for (int d = 0; d < tile.head_dim; d += kLanes) {
       // Adding zero makes +0 of −0, which a block that adds nothing might do or not.
       const Lanes mean = load(state.sums[index][d / kLanes][place]) / total + broadcast(0);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Softmax over bfloat16 scores, online, sixteen queries at a time; included by the source file of the AMX class.
+// Online softmax of sixteen queries at a time; included by the source file of the AMX class.
 #pragma once
+
+#include <limits>
 
 #include "kernels/lanes.h"
 
@@ -28,70 +30,51 @@ SLIP_LANES Lanes least_score() {
   return broadcast(-__builtin_inff());
 }
 
-// 2^x for x up to about 0: 2^n · 2^r, n the integer below and a polynomial of degree 4 in r that is 1 at 0, fitted to
-// the least relative error, 2.9e-6: far below the rounding to bfloat16 that follows. Zero below −149; NaN is kept.
+// 2^x: 2^n · 2^r, n the integer below and a polynomial of degree 3 in r that is 1 at 0, fitted to the least relative
+// error, 8.6e-5: far below the rounding to bfloat16 that follows. 0 of −∞, ∞ of ∞, and NaN is kept.
 SLIP_LANES Lanes power_of_two(const Lanes& x) {
   constexpr int kBelow = _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC;
-  const Part zero{}, bounded = _mm512_max_ps(zero - 160.0F, x.part[0]);  // gives the second where one is NaN
-  const Part r = _mm512_reduce_ps(bounded, kBelow);
-  Part sum = zero + 0x1.b7f81ep-7F;
-  sum = fused(sum, r, zero + 0x1.abf80ap-5F);
-  sum = fused(sum, r, zero + 0x1.ee245cp-3F);
-  sum = fused(sum, r, zero + 0x1.62d6c6p-1F);
+  const Part zero{}, r = _mm512_reduce_ps(x.part[0], kBelow);  // 0 of an infinity
+  Part sum = fused(zero + 0x1.3baadp-4F, r, zero + 0x1.d23772p-3F);
+  sum = fused(sum, r, zero + 0x1.63e65ap-1F);
   sum = fused(sum, r, zero + 1.0F);
-  return {_mm512_scalef_ps(sum, bounded)};  // of its second it takes the integer below
+  return {_mm512_scalef_ps(sum, x.part[0])};  // of its second it takes the integer below
 }
 
-// Where the softmax of sixteen queries stands. `most` is the greatest score so far, in units in which a weight is a
-// power of two, and `total` the sum of the weights relative to it.
-struct SoftmaxStep {
-  Lanes base;    // what the weights of this block are relative to
-  Lanes shrink;  // the factor of what was summed before; 1 where nothing greater came
+// Where the softmax of a register's queries stands. Weights are powers of two, and relative to a base: a query's
+// greatest score of the first block it sees, raised when weights outgrow it. The sums are thus seldom rescaled, as in
+// FlashAttention-4 (Online softmax: Milakov and Gimelshein, 2018), and when is for a query's own scores to say.
+struct Softmax {
+  alignas(64) float bases[kLanes];           // query by query; −∞ before the first
+  alignas(64) float totals[kLanes][kLanes];  // of weights, lanes of a query's yet to be summed
 };
-// `greatest` are the block's greatest scores before scaling.
-SLIP_LANES SoftmaxStep raise(const Lanes& greatest, const Lanes& scale, Lanes& most) {
-  const Lanes top = larger(most, greatest * scale);
-  const __mmask16 grows = _mm512_cmp_ps_mask(top.part[0], most.part[0], _CMP_GT_OQ);
-  // A query that has seen nothing yet has no greatest score, and infinities have no difference.
-  const Lanes base = where(_mm512_cmp_ps_mask(top.part[0], least_score().part[0], _CMP_EQ_OQ), broadcast(0), top);
-  const Lanes shrink = where(grows, power_of_two(most - base), broadcast(1));
-  most = top;
-  return {base, shrink};
-}
-// Scaled and rounded first, as the greatest was: fused, a great score would differ from itself by its rounding.
-SLIP_LANES Lanes softmax_weight(const Lanes& score, const Lanes& scale, const Lanes& base) {
-  return power_of_two(score * scale - base);
+// A lane's sum of one block's weights at which a base is raised: far from the greatest number, whatever the values.
+constexpr float kOutgrown = 0x1p20F;
+
+SLIP_LANES void begin(Softmax& softmax) {
+  store(softmax.bases, least_score());
+  for (float* total : softmax.totals) store(total, broadcast(0));
 }
 
-// Lane i combines all lanes of rows[i], along one tree: places two quarters apart, then neighbouring quarters, places
-// two apart within a quarter, neighbours.
-template <class Combine>
-SLIP_LANES Lanes reduce_rows(const Lanes (&rows)[kLanes], const Combine& combine) {
-  // Bits 0 and 1 of a row's number, and 2 and 3, change places on the way.
-  constexpr int kOrder[kLanes] = {0, 2, 1, 3, 8, 10, 9, 11, 4, 6, 5, 7, 12, 14, 13, 15};
-  Part a[8], b[4], c[2];
-#pragma GCC unroll 8
-  for (int i = 0; i < 8; ++i) {
-    const Part first = rows[kOrder[i]].part[0], second = rows[kOrder[i + 8]].part[0];
-    a[i] = combine(_mm512_shuffle_f32x4(first, second, 0x44), _mm512_shuffle_f32x4(first, second, 0xEE));
-  }
-#pragma GCC unroll 4
-  for (int i = 0; i < 4; ++i) {
-    b[i] = combine(_mm512_shuffle_f32x4(a[i], a[i + 4], 0x88), _mm512_shuffle_f32x4(a[i], a[i + 4], 0xDD));
-  }
-#pragma GCC unroll 2
-  for (int i = 0; i < 2; ++i) {
-    const __m512d first = _mm512_castps_pd(b[i]), second = _mm512_castps_pd(b[i + 2]);
-    c[i] = combine(_mm512_castpd_ps(_mm512_unpacklo_pd(first, second)),
-                   _mm512_castpd_ps(_mm512_unpackhi_pd(first, second)));
-  }
-  return {combine(_mm512_shuffle_ps(c[0], c[1], 0x88), _mm512_shuffle_ps(c[0], c[1], 0xDD))};
+// Queries that have no base yet.
+SLIP_LANES __mmask16 without_base(const Softmax& softmax) {
+  return _mm512_cmp_ps_mask(load(softmax.bases).part[0], least_score().part[0], _CMP_EQ_OQ);
 }
-SLIP_LANES Lanes sum_rows(const Lanes (&rows)[kLanes]) {
-  return reduce_rows(rows, [](const Part& a, const Part& b) { return a + b; });
-}
-SLIP_LANES Lanes greatest_of_rows(const Lanes (&rows)[kLanes]) {
-  return reduce_rows(rows, [](const Part& a, const Part& b) { return _mm512_max_ps(a, b); });
+
+// Raises the bases of some queries to their greatest scores; returns the factors of what was summed before.
+SLIP_LANES Lanes raise_bases(__mmask16 which, const Lanes& greatest, Softmax& softmax) {
+  // Infinities have no difference, and a query that sees nothing but −∞ has a base all the same.
+  const Lanes finite = larger(broadcast(-std::numeric_limits<float>::max()), greatest);
+  const Lanes before = load(softmax.bases), base = where(which, finite, before);
+  const Lanes shrink = where(which, power_of_two(before - base), broadcast(1));
+  store(softmax.bases, base);
+  alignas(64) float factors[kLanes];
+  store(factors, shrink);
+  for (int query = 0; query < kLanes; ++query) {
+    float* total = softmax.totals[query];
+    store(total, load(total) * broadcast(factors[query]));
+  }
+  return shrink;
 }
 
 }  // namespace

@@ -21,7 +21,8 @@ struct AttentionShape {
   Dtype dtype = Dtype::kBFloat16;
   bool rounds = false;  // as KernelTable::attention_rounds
   decltype(&store_kv) store = store_kv;
-  float scale() const { return 1.0F / std::sqrt(static_cast<float>(head_dim)); }
+  float sharpness = 1;  // how much greater scores are than usual
+  float scale() const { return sharpness / std::sqrt(static_cast<float>(head_dim)); }
 };
 
 // A sequence of `n_slots` random keys and values, in pages in a shuffled order among pages that hold NaN.
@@ -137,7 +138,9 @@ inline void expect_reference(const AttentionShape& shape, const PagedSequence& s
       sum += weights[i] / total * sequence.value(slots[i], kv_head, d);
       size += weights[i] / total * std::abs(sequence.value(slots[i], kv_head, d));
     }
-    const double tolerance = shape.rounds ? Tolerance::kRoundedAttention : Tolerance::kAttention;
+    // What greater scores are rounded by, their weights are off by.
+    const double of_scores = Tolerance::kAttention * (shape.sharpness - 1);
+    const double tolerance = of_scores + (shape.rounds ? Tolerance::kRoundedAttention : Tolerance::kAttention);
     ASSERT_NEAR(out[d], sum, tolerance * size) << "head " << head << " dimension " << d;
   }
 }

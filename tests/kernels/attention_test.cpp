@@ -110,6 +110,20 @@ TEST_P(Attention, SequencesOfAnyLengthsShareAStep) {
   }
 }
 
+// A sharp softmax's greatest score keeps growing from block to block, for one query here and for another there.
+TEST_P(Attention, WeightsThatOutgrowEarlierOnesChangeNoBitOfOtherRows) {
+  AttentionShape sharp = shape(10, 1);
+  sharp.sharpness = 64;
+  const PagedSequence sequence(sharp, 320, 15);
+  std::vector<std::vector<int>> slots(20);
+  for (std::size_t i = 0; i < slots.size(); ++i) {
+    slots[i].resize(300 + i + 1);
+    std::iota(slots[i].begin(), slots[i].end(), 0);
+  }
+  expect_reference(sharp, sequence, slots, attend(table(), sharp, sequence.kv(), chain(sequence, 300, 20), 0, pool_));
+  EXPECT_EQ(variant_chunks(table(), sharp, pool_), "");
+}
+
 // A block whose scores are all far below an earlier one's, and one far above: online softmax must neither overflow nor
 // lose what it had.
 TEST_P(Attention, ScoresOfAnySizeStayFinite) {
