@@ -14,16 +14,24 @@ namespace slip::kernels {
 // The seam between the public operations and their versions by instruction class. One table a class; isa_class() picks
 // the one that a process uses. Only plain data crosses it, because each version is compiled with flags of its own.
 
-constexpr int kPanelColumns = 64;  // output columns that one packed panel of weights holds
+// Packed weights: panels of output columns one behind the other, each in blocks of depth, [kPanelColumns / 16 groups]
+// [kBlockSteps][16 columns] words, filled up with zeros. A word is a float, or a pair of bfloat16 that are neighbours
+// along n_in; a group of a block is what a tile register holds.
+constexpr int kPanelColumns = 64;
+constexpr int kBlockSteps = 16;
+constexpr int kGroupColumns = 16;
+constexpr std::int64_t kStepBytes = kPanelColumns * 4;
+constexpr std::int64_t kWeightBlockBytes = kBlockSteps * kStepBytes;
+constexpr std::int64_t kWeightGroupBytes = kBlockSteps * kGroupColumns * 4;
 constexpr int kMostTaskRows = 256;
 constexpr int kAttentionTileRows = 16;  // rows of one sequence that share a pass over its keys
 constexpr int kAttentionTileHeads = 8;
 constexpr int kMaxHeadDim = 1024;  // as far as a config may go
 
 // sums [n_rows, kPanelColumns] += x [n_rows, depth] · panelᵀ over one stretch of depth, strictly in order. A step of
-// depth is 256 bytes of weights: 64 floats, or 64 pairs of bfloat16 that are neighbours along n_in.
+// depth is one word of each column.
 struct MatmulTile {
-  const std::byte* weight = nullptr;  // [depth][kPanelColumns] at this stretch
+  const std::byte* weight = nullptr;  // the blocks of this stretch
   const std::byte* x = nullptr;       // row 0 at this stretch
   std::int64_t x_stride_bytes = 0;    // from one row to the next
   float* sums = nullptr;

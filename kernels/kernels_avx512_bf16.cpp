@@ -16,7 +16,7 @@ struct DotPairStep {
                              Lanes (&sums)[kRows][kBlocks]) {
     __m512bh w[kBlocks];
 #pragma GCC unroll 8
-    for (int b = 0; b < kBlocks; ++b) w[b] = load_unaligned<__m512bh>(weight + b * 64);
+    for (int b = 0; b < kBlocks; ++b) w[b] = load_unaligned<__m512bh>(weight + b * kWeightGroupBytes);
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r) {
       const auto pair = (__m512bh)_mm512_set1_epi32(load_unaligned<int>(x + r * x_stride));

@@ -11,7 +11,6 @@
 namespace slip::kernels {
 namespace {
 
-constexpr std::int64_t kStepBytes = kPanelColumns * 4;     // of weights, in both number formats
 constexpr std::int64_t kFetchAhead = 64;                   // steps that a lone tile's fetching is ahead of its products
 constexpr std::int64_t kMostSharing = 8;                   // tiles that share out what is fetched
 constexpr std::int64_t kMostPanelsTogether = 4;            // their sums are 256 KiB at most
@@ -116,7 +115,7 @@ void multiply_panels(const Multiplication& job, Panels panels, Share share, cons
   alignas(64) float sums[kMostPanelsTogether * kMostTaskRows * kPanelColumns];
   std::fill_n(sums, panels.n * n_sums, 0.0F);
   const auto weight = [&](std::int64_t i, std::int64_t at) {
-    return job.weight.data() + ((panels.first + i) * job.depth + at) * kStepBytes;
+    return job.weight.data() + (panels.first + i) * job.weight.panel_bytes() + at * kStepBytes;
   };
   for (std::int64_t at = 0; at < job.depth; at += job.stretch) {
     const std::int64_t depth = std::min(job.stretch, job.depth - at);

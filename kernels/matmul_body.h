@@ -50,7 +50,7 @@ struct Float32Step {
                              Lanes (&sums)[kRows][kBlocks]) {
     Lanes w[kBlocks];
 #pragma GCC unroll 8
-    for (int b = 0; b < kBlocks; ++b) w[b] = load(reinterpret_cast<const float*>(weight) + b * kLanes);
+    for (int b = 0; b < kBlocks; ++b) w[b] = load(reinterpret_cast<const float*>(weight + b * kWeightGroupBytes));
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r) {
       const Lanes value = broadcast(load_unaligned<float>(x + r * x_stride));
@@ -69,7 +69,7 @@ struct WidenedPairStep {
                              Lanes (&sums)[kRows][kBlocks]) {
 #pragma GCC unroll 8
     for (int b = 0; b < kBlocks; ++b) {
-      const Lanes pairs = load(reinterpret_cast<const float*>(weight) + b * kLanes);
+      const Lanes pairs = load(reinterpret_cast<const float*>(weight + b * kWeightGroupBytes));
       const Lanes first = first_of_pairs(pairs), second = second_of_pairs(pairs);
 #pragma GCC unroll 8
       for (int r = 0; r < kRows; ++r) {
@@ -87,13 +87,17 @@ void tile_of(const MatmulTile& tile) {
   for (int column = 0; column < kPanelColumns; column += kBlocks * kLanes) {
     Lanes sums[kRows][kBlocks];
     load_sums(tile, column, sums);
-    const std::byte* weight = tile.weight + column * 4;
+    const std::byte* block = tile.weight + column / kGroupColumns * kWeightGroupBytes;
     const std::byte* x = tile.x;
-    for (std::int64_t step = 0; step < tile.depth; ++step) {
-      fetch_ahead(tile, step, column / (kBlocks * kLanes), kPanelColumns / (kBlocks * kLanes));
-      Step::add(weight, x, tile.x_stride_bytes, sums);
-      weight += kPanelColumns * 4;
-      x += Step::kStepBytes;
+    for (std::int64_t first = 0; first < tile.depth; first += kBlockSteps, block += kWeightBlockBytes) {
+      const std::int64_t end = first + kBlockSteps < tile.depth ? first + kBlockSteps : tile.depth;
+      const std::byte* weight = block;
+      for (std::int64_t step = first; step < end; ++step) {
+        fetch_ahead(tile, step, column / (kBlocks * kLanes), kPanelColumns / (kBlocks * kLanes));
+        Step::add(weight, x, tile.x_stride_bytes, sums);
+        weight += kGroupColumns * 4;
+        x += Step::kStepBytes;
+      }
     }
     store_sums(tile, column, sums);
   }

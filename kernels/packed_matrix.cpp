@@ -77,51 +77,54 @@ class RowSource {
   std::vector<std::int64_t> ends_;  // the row after each part's last
 };
 
-// Elements [begin, end) of one row to their places: `to` is element 0's.
-template <class Form, Dtype kStored>
-void pack_stretch(const std::byte* row, std::int64_t begin, std::int64_t end, typename Form::Value* to) {
-  constexpr std::int64_t kStep = kPanelColumns * Form::kGroup;
+// Where a word of a panel is, counted in words.
+std::int64_t word_place(std::int64_t column, std::int64_t step) {
+  const std::int64_t group = step / kBlockSteps * (kPanelColumns / kGroupColumns) + column / kGroupColumns;
+  return (group * kBlockSteps + step % kBlockSteps) * kGroupColumns + column % kGroupColumns;
+}
+
+// Elements [begin, end) of one row of W to their places in a panel, made by at(k).
+template <class Form, class At>
+void pack_column(std::int64_t column, std::int64_t begin, std::int64_t end, typename Form::Value* panel, const At& at) {
   for (std::int64_t k = begin; k < end; ++k) {
-    to[k / Form::kGroup * kStep + k % Form::kGroup] = Form::template at<kStored>(row, k);
+    panel[word_place(column, k / Form::kGroup) * Form::kGroup + k % Form::kGroup] = at(k);
   }
 }
 
 template <class Form>
-void pack_zeros(std::int64_t begin, std::int64_t end, typename Form::Value* to) {
-  constexpr std::int64_t kStep = kPanelColumns * Form::kGroup;
-  for (std::int64_t k = begin; k < end; ++k) to[k / Form::kGroup * kStep + k % Form::kGroup] = 0;
-}
-
-template <class Form>
-void pack_stretch(const RowSource::Row& row, std::int64_t begin, std::int64_t end, typename Form::Value* to) {
-  if (row.data == nullptr) return pack_zeros<Form>(begin, end, to);
+void pack_column(const RowSource::Row& row, std::int64_t column, std::int64_t begin, std::int64_t end,
+                 typename Form::Value* panel) {
+  using Value = typename Form::Value;
+  if (row.data == nullptr) return pack_column<Form>(column, begin, end, panel, [](std::int64_t) { return Value{0}; });
+  const auto stored_as = [&]<Dtype kStored>() {
+    pack_column<Form>(column, begin, end, panel,
+                      [&](std::int64_t k) { return Form::template at<kStored>(row.data, k); });
+  };
   switch (row.dtype) {
     case Dtype::kFloat32:
-      return pack_stretch<Form, Dtype::kFloat32>(row.data, begin, end, to);
+      return stored_as.template operator()<Dtype::kFloat32>();
     case Dtype::kBFloat16:
-      return pack_stretch<Form, Dtype::kBFloat16>(row.data, begin, end, to);
+      return stored_as.template operator()<Dtype::kBFloat16>();
     case Dtype::kFloat16:
-      return pack_stretch<Form, Dtype::kFloat16>(row.data, begin, end, to);
+      return stored_as.template operator()<Dtype::kFloat16>();
   }
 }
 
-// Writes W's element [column, k] to its place in a panel of n_in (rounded up to groups) × kPanelColumns.
 template <class Form>
-void pack(std::byte* storage, std::int64_t n_out, std::int64_t n_in, const RowSource& source) {
+void pack(std::byte* storage, std::int64_t panel_bytes, std::int64_t n_out, std::int64_t n_in,
+          const RowSource& source) {
   // A stretch of 64 k's of one panel is written whole while it is in the cache; the panel alone may not fit.
   constexpr std::int64_t kStretch = 64;
-  auto* panel_begin = reinterpret_cast<typename Form::Value*>(storage);
-  const std::int64_t depth = (n_in + Form::kGroup - 1) / Form::kGroup;
-  for (std::int64_t first = 0; first < n_out; first += kPanelColumns) {
+  for (std::int64_t first = 0; first < n_out; first += kPanelColumns, storage += panel_bytes) {
+    auto* panel = reinterpret_cast<typename Form::Value*>(storage);
     RowSource::Row rows[kPanelColumns];
     const std::int64_t columns = std::min<std::int64_t>(kPanelColumns, n_out - first);
     for (std::int64_t column = 0; column < columns; ++column) rows[column] = source[first + column];
     for (std::int64_t begin = 0; begin < n_in; begin += kStretch) {
       for (std::int64_t column = 0; column < columns; ++column) {
-        pack_stretch<Form>(rows[column], begin, std::min(begin + kStretch, n_in), panel_begin + column * Form::kGroup);
+        pack_column<Form>(rows[column], column, begin, std::min(begin + kStretch, n_in), panel);
       }
     }
-    panel_begin += depth * kPanelColumns * Form::kGroup;
   }
 }
 
@@ -141,31 +144,33 @@ PackedMatrix::PackedMatrix(std::span<const MatrixRows> parts, std::int64_t n_in,
   SLIP_CHECK(compute == Dtype::kBFloat16 || compute == Dtype::kFloat32,
              "weights are multiplied as bfloat16 or float32");
   const std::int64_t panels = (n_out_ + kPanelColumns - 1) / kPanelColumns;
-  const std::int64_t depth = compute == Dtype::kBFloat16 ? (n_in + 1) / 2 : n_in;
-  bytes_ = static_cast<std::size_t>(panels * depth * kPanelColumns * 4);
+  const std::int64_t values = compute == Dtype::kBFloat16 ? 2 : 1;
+  bytes_ = static_cast<std::size_t>(panels * panel_bytes());
   storage_ = weight_memory(bytes_);
-  // Padding must be zero only where it meets other than padding: the odd end of n_in, and the last panel's columns.
-  if (n_out_ % kPanelColumns != 0 || n_in % 2 != 0) std::memset(storage_.get(), 0, bytes_);
+  if (n_out_ % kPanelColumns != 0 || n_in % (values * kBlockSteps) != 0) std::memset(storage_.get(), 0, bytes_);
   const RowSource source(parts, n_in);
   if (compute == Dtype::kBFloat16) {
-    pack<Bf16Row>(storage_.get(), n_out_, n_in, source);
+    pack<Bf16Row>(storage_.get(), panel_bytes(), n_out_, n_in, source);
   } else {
-    pack<Float32Row>(storage_.get(), n_out_, n_in, source);
+    pack<Float32Row>(storage_.get(), panel_bytes(), n_out_, n_in, source);
   }
+}
+
+std::int64_t PackedMatrix::panel_bytes() const {
+  const std::int64_t block_values = kBlockSteps * (dtype_ == Dtype::kBFloat16 ? 2 : 1);
+  return (n_in_ + block_values - 1) / block_values * kWeightBlockBytes;
 }
 
 void PackedMatrix::copy_row(std::int64_t index, float* out) const {
   const std::int64_t panel = index / kPanelColumns, column = index % kPanelColumns;
-  if (dtype_ == Dtype::kFloat32) {
-    const auto* from = reinterpret_cast<const float*>(storage_.get()) + panel * n_in_ * kPanelColumns + column;
-    for (std::int64_t k = 0; k < n_in_; ++k) out[k] = from[k * kPanelColumns];
-    return;
-  }
-  const std::int64_t depth = (n_in_ + 1) / 2;
-  const auto* pairs = reinterpret_cast<const std::uint32_t*>(storage_.get()) + panel * depth * kPanelColumns + column;
+  const auto* words = reinterpret_cast<const std::uint32_t*>(storage_.get() + panel * panel_bytes());
   for (std::int64_t k = 0; k < n_in_; ++k) {
-    const std::uint32_t pair = pairs[k / 2 * kPanelColumns];
-    out[k] = std::bit_cast<float>(k % 2 == 0 ? pair << 16 : pair & 0xFFFF0000U);
+    if (dtype_ == Dtype::kFloat32) {
+      out[k] = std::bit_cast<float>(words[word_place(column, k)]);
+    } else {
+      const std::uint32_t pair = words[word_place(column, k / 2)];
+      out[k] = std::bit_cast<float>(k % 2 == 0 ? pair << 16 : pair & 0xFFFF0000U);
+    }
   }
 }
 

@@ -199,14 +199,15 @@ TEST_P(Matmul, PacksPartsOneBelowTheOtherAndGivesItsRowsBack) {
 template <void (*KernelTable::*kTile)(const MatmulTile&)>
 struct BackwardForSeveralRows {
   static inline std::int64_t step_bytes = 4;
+  static inline bool x_in_blocks = false;
   static inline void (*tile)(const MatmulTile&) = nullptr;
   static void run(const MatmulTile& given) {
     if (given.n_rows == 1) return tile(given);
-    for (std::int64_t step = given.depth - 1; step >= 0; --step) {
+    for (std::int64_t block = (given.depth - 1) / kBlockSteps; block >= 0; --block) {
       MatmulTile one = given;
-      one.weight += step * kPanelColumns * 4;
-      one.x += step * step_bytes;
-      one.depth = 1;
+      one.weight += block * kWeightBlockBytes;
+      one.x += block * (x_in_blocks ? given.n_rows : 1) * kBlockSteps * step_bytes;
+      one.depth = std::min<std::int64_t>(kBlockSteps, given.depth - block * kBlockSteps);
       tile(one);
     }
   }
@@ -220,6 +221,7 @@ TEST_P(Matmul, NegativeAnOrderThatDependsOnTheRowCountIsCaught) {
   F32::tile = table().matmul_f32;
   Bf16::tile = table().matmul_bf16;
   Bf16::step_bytes = table().bf16_pair_bytes;
+  Bf16::x_in_blocks = table().bf16_in_blocks;
   planted.matmul_f32 = &F32::run;
   planted.matmul_bf16 = &Bf16::run;
   EXPECT_EQ(variant_row_counts(planted, problem.packed, pool_), "2 3 4 5 7 8 12 16 17 64 256 ");
