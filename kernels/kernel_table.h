@@ -28,13 +28,14 @@ constexpr int kAttentionTileRows = 16;  // rows of one sequence that share a pas
 constexpr int kAttentionTileHeads = 8;
 constexpr int kMaxHeadDim = 1024;  // as far as a config may go
 
-// sums [n_rows, kPanelColumns] += x [n_rows, depth] · panelᵀ over one stretch of depth, strictly in order. A step of
-// depth is one word of each column.
+// sums [n_rows, kPanelColumns] += x [n_rows, depth] · panelᵀ over one stretch of depth, strictly in order, from zero on
+// where it is the first. A step of depth is one word of each column.
 struct MatmulTile {
   const std::byte* weight = nullptr;  // the blocks of this stretch
   const std::byte* x = nullptr;       // row 0 at this stretch
   std::int64_t x_stride_bytes = 0;    // from one row to the next
   float* sums = nullptr;
+  bool is_first = false;
   std::int64_t depth = 0;
   int n_rows = 0;                          // 1 … KernelTable::f32_tile_rows or bf16_tile_rows
   const std::byte* next_weight = nullptr;  // weights wanted soon, fetched while this tile is worked on; null: none

@@ -71,12 +71,24 @@ SLIP_LANES void multiply_narrow(const Block& block, Fetching& fetching) {
   _tile_dpbf16ps(3, 4, 6);
 }
 
+// Sums in registers 0 to 3.
+SLIP_LANES void load_sums(const MatmulTile& tile, const float* const (&from)[4]) {
+  if (tile.is_first) {
+    _tile_zero(0);
+    _tile_zero(1);
+    _tile_zero(2);
+    _tile_zero(3);
+    return;
+  }
+  _tile_loadd(0, from[0], kSumsStride);
+  _tile_loadd(1, from[1], kSumsStride);
+  _tile_loadd(2, from[2], kSumsStride);
+  _tile_loadd(3, from[3], kSumsStride);
+}
+
 // Up to 16 rows against the panel's four times sixteen columns, weights in registers 5 and 6 in turn.
 void narrow_tile(const MatmulTile& tile) {
-  _tile_loadd(0, tile.sums, kSumsStride);
-  _tile_loadd(1, tile.sums + 16, kSumsStride);
-  _tile_loadd(2, tile.sums + 32, kSumsStride);
-  _tile_loadd(3, tile.sums + 48, kSumsStride);
+  load_sums(tile, {tile.sums, tile.sums + 16, tile.sums + 32, tile.sums + 48});
   Fetching fetching(tile);
   for (std::int64_t at = 0; at < tile.depth; at += kBlockSteps) {
     multiply_narrow({tile.x + at * kPairBytes * tile.n_rows, tile.weight + at * kStepBytes}, fetching);
@@ -106,10 +118,7 @@ SLIP_LANES void multiply_wide(const Block& block, Fetching& fetching) {
 void multiply_columns(const MatmulTile& tile, int half) {
   float* upper = tile.sums + 32 * half;
   float* lower = upper + kRegisterRows * kPanelColumns;
-  _tile_loadd(0, upper, kSumsStride);
-  _tile_loadd(1, upper + 16, kSumsStride);
-  _tile_loadd(2, lower, kSumsStride);
-  _tile_loadd(3, lower + 16, kSumsStride);
+  load_sums(tile, {upper, upper + 16, lower, lower + 16});
   const std::int64_t block_bytes = std::int64_t{tile.n_rows} * kRegisterBytes;
   Fetching fetching(tile);
   fetching.skip_quarters(half * static_cast<int>(tile.depth / kBlockSteps) * 2);

@@ -96,6 +96,7 @@ void add_stretch(const Multiplication& job, const Stretch& stretch, std::int64_t
   const std::int64_t share_row = job.x.first_row(share.first_tile);
   MatmulTile tile;
   tile.weight = stretch.weight;
+  tile.is_first = at == 0;
   tile.depth = stretch.depth;
   tile.x_stride_bytes = job.x.row_stride_bytes();
   for (std::int64_t t = share.first_tile; t < share.end_tile; ++t) {
@@ -113,7 +114,6 @@ template <class Take>
 void multiply_panels(const Multiplication& job, Panels panels, Share share, const Take& take) {
   const std::int64_t n_sums = job.share_rows(share) * kPanelColumns;
   alignas(64) float sums[kMostPanelsTogether * kMostTaskRows * kPanelColumns];
-  std::fill_n(sums, panels.n * n_sums, 0.0F);
   const auto weight = [&](std::int64_t i, std::int64_t at) {
     return job.weight.data() + (panels.first + i) * job.weight.panel_bytes() + at * kStepBytes;
   };

@@ -31,7 +31,9 @@ SLIP_LANES void load_sums(const MatmulTile& tile, int column, Lanes (&sums)[kRow
 #pragma GCC unroll 8
   for (int r = 0; r < kRows; ++r) {
 #pragma GCC unroll 8
-    for (int b = 0; b < kBlocks; ++b) sums[r][b] = load(tile.sums + r * kPanelColumns + column + b * kLanes);
+    for (int b = 0; b < kBlocks; ++b) {
+      sums[r][b] = tile.is_first ? broadcast(0) : load(tile.sums + r * kPanelColumns + column + b * kLanes);
+    }
   }
 }
 template <int kRows, int kBlocks>

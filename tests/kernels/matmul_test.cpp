@@ -206,6 +206,7 @@ struct BackwardForSeveralRows {
     for (std::int64_t block = (given.depth - 1) / kBlockSteps; block >= 0; --block) {
       MatmulTile one = given;
       one.weight += block * kWeightBlockBytes;
+      one.is_first = given.is_first && block == (given.depth - 1) / kBlockSteps;
       one.x += block * (x_in_blocks ? given.n_rows : 1) * kBlockSteps * step_bytes;
       one.depth = std::min<std::int64_t>(kBlockSteps, given.depth - block * kBlockSteps);
       tile(one);
