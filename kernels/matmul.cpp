@@ -187,7 +187,7 @@ void matmul(const PackedMatrix& weight, const Activations& x, const MatmulOutput
       float* to = output.y + (panel.first_row + r) * output.y_stride + first;
       const float* from = panel.sums + r * kPanelColumns;
       if (output.accumulate) {
-        for (std::int64_t c = 0; c < columns; ++c) to[c] += from[c];
+        x.table().add(to, from, columns);
       } else {
         std::copy_n(from, columns, to);
       }

@@ -88,7 +88,7 @@ std::vector<Answer> answers_of(const Case& run) {
   for (std::size_t i = 0; i < prompts.size(); ++i) {
     Request request = testing::full_request(i + 1, chat.render(*tokenizer, {{"user", prompts[i]}}, true), answers[i]);
     request.sampling = run.sampling;
-    request.max_tokens = 16;
+    request.max_tokens = 24;
     request.score_prompt = run.score_prompts;
     request.end_ids = weights->config.eos_ids;
     request.draft = swapper.slot;
