@@ -8,13 +8,7 @@ jobs=$2
 shift 2
 # Ninja runs the CMake of .deps/ by its own path.
 [ ! -e .deps/ready ] || export LD_LIBRARY_PATH="$PWD/.deps/usr/lib/x86_64-linux-gnu${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
-folder=build
-[ "$preset" = release ] || folder=build-$preset
-if [ ! -e "$folder/build.ninja" ]; then
-  cuda=$(bash tools/cuda.sh why)
-  echo "build: configuring $folder"
-  cmake --preset "$preset" -DSLIPSTREAM_CUDA="$cuda" --log-level=WARNING >/dev/null
-fi
+folder=$(bash tools/configure.sh "$preset")
 # A plain progress line on a terminal, silence when nothing is to do.
 if ninja -C "$folder" -n "$@" 2>/dev/null | tail -1 | grep -q 'no work to do'; then exit 0; fi
 echo "build: compiling $folder with $jobs job(s)"

@@ -23,6 +23,6 @@ clang-format-14 --dry-run --Werror "${changed[@]}"
 bash tools/lint_names_test.sh
 mapfile -t sources < <(printf '%s\n' "${changed[@]}" | grep '\.cpp$' | grep -vE '^(tests|bench)/' || true)
 [ "${#sources[@]}" -eq 0 ] && exit 0
-[ -e build/compile_commands.json ] || cmake --preset release --log-level=WARNING >/dev/null
+bash tools/configure.sh release >/dev/null
 printf '%s\n' "${sources[@]}" | xargs -P "$(bash tools/jobs.sh)" -n 4 clang-tidy-14 -p build --quiet 2>/dev/null
 echo "lint: ${#changed[@]} files are clean"
