@@ -14,9 +14,9 @@ namespace slip::kernels {
 // The seam between the public operations and their versions by instruction class. One table a class; isa_class() picks
 // the one that a process uses. Only plain data crosses it, because each version is compiled with flags of its own.
 
-// Packed weights: panels of output columns one behind the other, each in blocks of depth, [kPanelColumns / 16 groups]
-// [kBlockSteps][16 columns] words, filled up with zeros. A word is a float, or a pair of bfloat16 that are neighbours
-// along n_in; a group of a block is what a tile register holds.
+// Packed weights: panels of output columns one behind the other, each in blocks of depth, [groups of kGroupColumns]
+// [kBlockSteps][kGroupColumns] words, filled up with zeros. A word is a float, or a pair of bfloat16 that are
+// neighbours along n_in; a group of a block is what a tile register holds.
 constexpr int kPanelColumns = 64;
 constexpr int kBlockSteps = 16;
 constexpr int kGroupColumns = 16;

@@ -42,7 +42,7 @@ class PackedMatrix {
   std::int64_t n_in() const { return n_in_; }
   Dtype compute_dtype() const { return dtype_; }
   std::size_t bytes() const { return bytes_; }
-  std::int64_t panel_bytes() const;
+  std::int64_t panel_bytes() const;  // from one panel of output columns to the next (kernels/kernel_table.h)
   const std::byte* data() const { return storage_.get(); }
   // Row `index` of W as it is multiplied with, out [n_in]: an output matrix that is the embedding too is kept once.
   void copy_row(std::int64_t index, float* out) const;
