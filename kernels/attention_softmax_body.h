@@ -2,8 +2,6 @@
 // Online softmax of sixteen queries at a time; included by the source file of the AMX class.
 #pragma once
 
-#include <limits>
-
 #include "kernels/lanes.h"
 
 namespace slip::kernels {
@@ -64,7 +62,7 @@ SLIP_LANES __mmask16 without_base(const Softmax& softmax) {
 // Raises the bases of some queries to their greatest scores; returns the factors of what was summed before.
 SLIP_LANES Lanes raise_bases(__mmask16 which, const Lanes& greatest, Softmax& softmax) {
   // Infinities have no difference, and a query that sees nothing but −∞ has a base all the same.
-  const Lanes finite = larger(broadcast(-std::numeric_limits<float>::max()), greatest);
+  const Lanes finite = larger(broadcast(-__FLT_MAX__), greatest);
   const Lanes before = load(softmax.bases), base = where(which, finite, before);
   const Lanes shrink = where(which, power_of_two(before - base), broadcast(1));
   store(softmax.bases, base);

@@ -77,6 +77,11 @@ class RowSource {
   std::vector<std::int64_t> ends_;  // the row after each part's last
 };
 
+// Values of a row that one block of depth holds.
+std::int64_t block_values(Dtype compute) {
+  return kBlockSteps * (compute == Dtype::kBFloat16 ? 2 : 1);
+}
+
 // Where a word of a panel is, counted in words.
 std::int64_t word_place(std::int64_t column, std::int64_t step) {
   const std::int64_t group = step / kBlockSteps * (kPanelColumns / kGroupColumns) + column / kGroupColumns;
@@ -144,10 +149,10 @@ PackedMatrix::PackedMatrix(std::span<const MatrixRows> parts, std::int64_t n_in,
   SLIP_CHECK(compute == Dtype::kBFloat16 || compute == Dtype::kFloat32,
              "weights are multiplied as bfloat16 or float32");
   const std::int64_t panels = (n_out_ + kPanelColumns - 1) / kPanelColumns;
-  const std::int64_t values = compute == Dtype::kBFloat16 ? 2 : 1;
   bytes_ = static_cast<std::size_t>(panels * panel_bytes());
   storage_ = weight_memory(bytes_);
-  if (n_out_ % kPanelColumns != 0 || n_in % (values * kBlockSteps) != 0) std::memset(storage_.get(), 0, bytes_);
+  // Tiles multiply padding too, and what is no number times zero is no number.
+  if (n_out_ % kPanelColumns != 0 || n_in % block_values(compute) != 0) std::memset(storage_.get(), 0, bytes_);
   const RowSource source(parts, n_in);
   if (compute == Dtype::kBFloat16) {
     pack<Bf16Row>(storage_.get(), panel_bytes(), n_out_, n_in, source);
@@ -157,8 +162,7 @@ PackedMatrix::PackedMatrix(std::span<const MatrixRows> parts, std::int64_t n_in,
 }
 
 std::int64_t PackedMatrix::panel_bytes() const {
-  const std::int64_t block_values = kBlockSteps * (dtype_ == Dtype::kBFloat16 ? 2 : 1);
-  return (n_in_ + block_values - 1) / block_values * kWeightBlockBytes;
+  return (n_in_ + block_values(dtype_) - 1) / block_values(dtype_) * kWeightBlockBytes;
 }
 
 void PackedMatrix::copy_row(std::int64_t index, float* out) const {
