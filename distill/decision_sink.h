@@ -6,6 +6,7 @@
 
 #include "checkpoints/draft_store.h"
 #include "distill/canary.h"
+#include "distill/learning_figures.h"
 
 namespace slip {
 
@@ -38,6 +39,8 @@ class DecisionSink {
   virtual void on_published(const DraftMeta& meta) noexcept = 0;
   virtual void on_scored(const SameTextScore& score) noexcept = 0;
   virtual void on_dropped(std::uint64_t observations) noexcept = 0;
+  // About once a second.
+  virtual void on_learning(const LearningFigures& figures) noexcept { (void)figures; }
 };
 
 }  // namespace slip
