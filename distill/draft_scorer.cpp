@@ -176,6 +176,15 @@ DraftScorer::DraftScorer(const ModelConfig& draft_shape, std::int32_t max_tokens
 
 DraftScorer::~DraftScorer() = default;
 
+std::uint64_t DraftScorer::bytes() const {
+  const State& state = *state_;
+  std::uint64_t sum = state.logits.capacity() * sizeof(float);
+  if (state.cache) {
+    sum += static_cast<std::uint64_t>(state.cache->n_pages()) * PagePool::page_bytes(state.config, state.cache_dtype);
+  }
+  return sum;
+}
+
 AcceptanceScore DraftScorer::score(const ModelWeights& draft, const ReplayRecord& record, int k) {
   State& state = *state_;
   SLIP_CHECK(draft.config.same_shape(state.config), "one scorer serves drafts of one shape");

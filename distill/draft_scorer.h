@@ -19,6 +19,14 @@ struct AcceptanceScore {
   double captured_mass = 1;  // mean of 1 − tail: what the stored top-K could see (the tail counts as rejected)
   double alpha() const { return accepted + first_rejections > 0 ? accepted / (accepted + first_rejections) : 0; }
   double accepted_length() const { return steps > 0 ? tokens / steps : 0; }
+  // Sums over requests; `captured_mass` stays the first one's.
+  AcceptanceScore& operator+=(const AcceptanceScore& other) {
+    accepted += other.accepted;
+    first_rejections += other.first_rejections;
+    steps += other.steps;
+    tokens += other.tokens;
+    return *this;
+  }
 };
 
 // P(accepted) of one row under the rejection rule, and how much of p the stored ids cover after the transform.
@@ -47,6 +55,8 @@ class DraftScorer {
   // REQUIRES: every token of the record is in the draft's vocabulary, k ≥ 0. Error{kDataLoss} when the draft computes
   // a logit that is not a number.
   AcceptanceScore score(const ModelWeights& draft, const ReplayRecord& record, int k);
+  // Of its cache and its rows of logits.
+  std::uint64_t bytes() const;
 
  private:
   struct State;

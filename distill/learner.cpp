@@ -15,8 +15,8 @@
 #include "common/error.h"
 #include "common/log.h"
 #include "common/patient_clock.h"
-#include "distill/coursework.h"
 #include "distill/idle_priority.h"
+#include "distill/learning_loop.h"
 #include "distill/learning_switch.h"
 #include "distill/lossy_inbox.h"
 #include "distill/record_assembler.h"
@@ -28,6 +28,7 @@ namespace {
 constexpr std::int64_t kSyncEveryUs = 1'000'000;  // "at most the last second short"
 constexpr std::int64_t kExpireEveryUs = 600'000'000;
 constexpr std::int64_t kAskAgainUs = 20'000;  // when the governor said no
+constexpr std::int64_t kLongestWaitInStepUs = 500'000;
 constexpr std::int64_t kIdleTickUs = 1'000'000;
 constexpr std::int64_t kClockPatienceUs = std::int64_t{3600} * 1'000'000;  // before a step ahead expires records
 
@@ -35,7 +36,7 @@ struct Finish {
   RequestId request;
   bool completed = false;
 };
-using Event = std::variant<ObservedRequest, Observation, Finish>;
+using Event = std::variant<ObservedRequest, Observation, Finish, ReplayRecord>;
 
 }  // namespace
 
@@ -63,7 +64,9 @@ struct Learner::State {
   void pause();
   void announce_idle();
   bool in_unit();
-  void append(ReplayRecord record);
+  void take(ReplayRecord record);
+  bool append(ReplayRecord& record);
+  void report(std::int64_t now_us);
   std::string name_of(DraftId id) const;
 
   const LearnerOptions options;
@@ -91,8 +94,9 @@ struct Learner::State {
   std::thread thread;
   RecordAssembler assembler;
   std::deque<Event> events;
-  std::optional<Coursework> work;
+  std::optional<LearningLoop> loop;
   PatientClock calendar{kClockPatienceUs};
+  bool waits_for_leave = false;  // of the governor, for a unit that could be done
   std::uint64_t taken = 0, reported = 0;
   std::int64_t synced_us = 0, expired_us = 0, complained_us = 0;
 };
@@ -100,17 +104,18 @@ struct Learner::State {
 // ---- the loop
 
 void Learner::State::run() {
-  if (options.at_idle_priority) sink_to_idle_priority();
+  if (options.at_idle_priority) run_behind_serving(options.placement);
   try {
-    work.emplace(CourseworkSetting{options, topics, slots, base, store, replay, governor, decisions, stopping,
-                                   [this] { return in_unit(); }});
+    loop.emplace(LearningLoopSetting{options, topics, slots, base, store, replay, governor, decisions,
+                                     [this] { return in_unit(); }});
     learn();
-    work->save();
+    loop->save();
+    report(monotonic_us());
     replay.sync();
   } catch (const std::exception& error) {
     log_error(std::string("learning has ended, serving goes on: ") + error.what());
   }
-  if (work) work->drop_candidates();
+  if (loop) loop->drop_candidates();
 }
 
 void Learner::State::learn() {
@@ -123,18 +128,21 @@ void Learner::State::learn() {
 }
 
 bool Learner::State::work_once() {
-  if (!learning.on() || !work->has_work()) {
+  waits_for_leave = false;
+  const auto unit = learning.wanted() ? loop->next_unit(/*may_train=*/learning.on()) : std::nullopt;
+  if (!unit) {
     announce_idle();
     return false;
   }
-  if (!governor.allow_unit()) return false;
-  const bool worked = work->work_once();
+  waits_for_leave = !governor.allow_unit(*unit);
+  if (waits_for_leave) return false;
+  loop->run(*unit);
   governor.unit_done();
-  return worked;
+  return true;
 }
 
 void Learner::State::pause() {
-  inbox.wait_for(work->has_work() ? kAskAgainUs : kIdleTickUs);
+  inbox.wait_for(waits_for_leave ? kAskAgainUs : kIdleTickUs);
 }
 
 void Learner::State::announce_idle() {
@@ -149,21 +157,33 @@ void Learner::State::take_in() {
     Event& event = events.front();
     if (auto* begun = std::get_if<ObservedRequest>(&event)) assembler.begin(std::move(*begun));
     if (const auto* seen = std::get_if<Observation>(&event)) assembler.record(*seen);
+    if (auto* whole = std::get_if<ReplayRecord>(&event)) take(std::move(*whole));
     const auto* finished = std::get_if<Finish>(&event);
     if (finished == nullptr) continue;
-    auto record = assembler.finish(finished->request, finished->completed);
-    if (record && work->fits(*record)) append(std::move(*record));
+    if (auto record = assembler.finish(finished->request, finished->completed)) take(std::move(*record));
   }
   wasted.fetch_add(assembler.take_lost(), std::memory_order_relaxed);
 }
 
-void Learner::State::append(ReplayRecord record) {
-  const auto lose = [&] { wasted.fetch_add(record.target.size(), std::memory_order_relaxed); };
-  if (!learning.on()) return learning.wanted() ? lose() : void();
+// While the disk is low records are scored all the same: the live version stays under watch.
+void Learner::State::take(ReplayRecord record) {
+  if (!learning.wanted() || !loop->fits(record)) return;
   record.created_us = wall_us();
+  const bool is_evidence = loop->classify(record);
+  if (!append(record)) record.sequence = replay.last_sequence() + 1;
+  loop->take(std::move(record), is_evidence);
+}
+
+bool Learner::State::append(ReplayRecord& record) {
+  const auto lose = [&] { wasted.fetch_add(record.target.size(), std::memory_order_relaxed); };
+  if (!learning.on()) {
+    lose();
+    return false;
+  }
   try {
     record.sequence = replay.append(record);
     refused.store(false, std::memory_order_relaxed);
+    return true;
   } catch (const Error& error) {
     lose();
     refused.store(true, std::memory_order_relaxed);
@@ -172,9 +192,12 @@ void Learner::State::append(ReplayRecord record) {
       log_warn("learning: records are lost: " + error.message());
       complained_us = now;
     }
-    return;
+    return false;
   }
-  work->take(std::move(record));
+}
+
+void Learner::State::report(std::int64_t now_us) {
+  decisions.on_learning(loop->figures(now_us));
 }
 
 void Learner::State::keep_house() {
@@ -191,22 +214,27 @@ void Learner::State::keep_house() {
     log_warn("learning: " + error.message());
   }
   records.store(replay.stats().records, std::memory_order_relaxed);
-  work->reclaim();
+  loop->reclaim();
+  loop->save_due(now);
+  report(now);
   const std::uint64_t all = lost.load(std::memory_order_acquire) + wasted.load(std::memory_order_relaxed);
   if (all > reported) decisions.on_dropped(all - reported);
   reported = all;
 }
 
-// Asked between two microbatches: serving first, and what it observed is taken in meanwhile.
+// Asked between two microbatches: serving first, and what it observed is taken in meanwhile. A step that gets no leave
+// for long is abandoned, so that records do not wait for their scores behind it.
 bool Learner::State::in_unit() {
   governor.unit_done();
-  for (;;) {
-    if (stopping.load(std::memory_order_acquire)) return false;
+  const std::int64_t began = monotonic_us();
+  while (!stopping.load(std::memory_order_acquire)) {
     take_in();
     keep_house();
-    if (learning.on() && governor.allow_unit()) return true;
+    if (learning.on() && governor.allow_unit(LearningUnit::kTraining)) return true;
+    if (monotonic_us() - began > kLongestWaitInStepUs) return false;
     inbox.wait_for(kAskAgainUs);
   }
+  return false;
 }
 
 std::string Learner::State::name_of(DraftId id) const {
@@ -234,6 +262,10 @@ void Learner::begin(ObservedRequest request) noexcept {
 
 void Learner::record(Observation observation) noexcept {
   state_->lost.fetch_add(state_->inbox.push(Event(std::move(observation))), std::memory_order_acq_rel);
+}
+
+void Learner::add(ReplayRecord record) noexcept {
+  state_->lost.fetch_add(state_->inbox.push(Event(std::move(record))), std::memory_order_acq_rel);
 }
 
 void Learner::finish(RequestId request, bool completed) noexcept {

@@ -13,6 +13,8 @@
 #include "distill/decision_sink.h"
 #include "distill/draft_trainer.h"
 #include "distill/governor.h"
+#include "distill/idle_priority.h"
+#include "distill/near_copies.h"
 #include "distill/replay_buffer.h"
 #include "engine/speculate/draft_slot.h"
 #include "router/topic.h"
@@ -22,17 +24,21 @@ namespace slip {
 struct LearnerOptions {
   TrainerOptions trainer{.average_decay = 0.96};
   CanaryOptions canary;
-  std::int32_t batch_requests = 8;           // records per optimizer step
-  std::int64_t steps_between_canaries = 40;  // a candidate is exported and judged this often
-  std::size_t queue_observations = 4096;     // drop oldest beyond
-  int k = 3;                                 // chain length scores are walked with
+  std::int32_t batch_requests = 8;             // records per optimizer step
+  std::int64_t steps_between_candidates = 10;  // optimizer steps between two exports of a topic's trainer
+  std::size_t queue_observations = 4096;       // drop oldest beyond
+  int k = 3;                                   // chain length scores are walked with
   int cores = 1;
   bool at_idle_priority = true;  // serving comes first; tests on a busy machine do without
+  LearnerPlacement placement;    // with at_idle_priority alone
   std::uint64_t seed = 1;
   Dtype serve_dtype = Dtype::kBFloat16;
-  PackDraft pack;                          // of versions before they go live, on the learner's thread
-  std::filesystem::path optimizer_folder;  // <data>/optimizer
-  std::shared_ptr<DiskSpace> disk;         // learning pauses while it is low; null: never
+  PackDraft pack;                                          // of versions before they go live, on the learner's thread
+  std::filesystem::path optimizer_folder;                  // <data>/optimizer
+  std::uint64_t memory_bytes = std::uint64_t{1024} << 20;  // of the trainers in memory; the others rest on disk
+  std::int64_t save_us = std::int64_t{60} * 1'000'000;     // a crash loses at most this much training
+  NearCopiesOptions near_copies;
+  std::shared_ptr<DiskSpace> disk;  // learning pauses while it is low; null: never
 };
 
 // The learning loop: observations → replay → trainer → candidate → canary → publish → slot, one draft a topic, in one
@@ -40,8 +46,8 @@ struct LearnerOptions {
 // even on a lock: a bounded inbox drops oldest and counts.
 //
 // What the canary judges on was never trained on: a candidate is a frozen export with a cut-off, and the trainer goes
-// on while newer records (each scored before anything is trained on it) and the held-out tenth decide about it. A
-// candidate without a verdict gives way to the next export, which has learned more.
+// on while newer records decide about it. A candidate without a verdict gives way to the next export, which has learned
+// more. Near-copies count once, and the held-out tenth has to agree before a version is published.
 class Learner final : public ObservationSink {
  public:
   // One slot per topic, index = TopicId; slot[i]->get() is what that topic serves now, and the slot's name is the draft
@@ -55,6 +61,8 @@ class Learner final : public ObservationSink {
   void begin(ObservedRequest request) noexcept override;
   void record(Observation observation) noexcept override;
   void finish(RequestId request, bool completed) noexcept override;
+  // A finished request's record, as if its observations had been recorded. Any thread.
+  void add(ReplayRecord record) noexcept;
 
   void start();
   // Finishes the unit at hand, syncs replay, saves optimizer state, joins.

@@ -31,8 +31,8 @@ void remove_quietly(const std::filesystem::path& folder) {
 }  // namespace
 
 Publisher::Publisher(PublisherOptions options, std::shared_ptr<const DraftVersion> base, DraftStore& store,
-                     TrainerSeat& seat, DecisionSink& decisions)
-    : options_(std::move(options)), base_(std::move(base)), store_(store), seat_(seat), decisions_(decisions) {}
+                     ResidentTrainers& trainers, DecisionSink& decisions)
+    : options_(std::move(options)), base_(std::move(base)), store_(store), trainers_(trainers), decisions_(decisions) {}
 
 DraftSource Publisher::source_of_base() const {
   DraftSource source;
@@ -43,87 +43,110 @@ DraftSource Publisher::source_of_base() const {
   return source;
 }
 
-void Publisher::enrol(Course& course) {
-  const auto live = course.slot->get();
-  const auto meta = store_.current(course.slot->name());
+void Publisher::enrol(TopicState& topic) {
+  const auto live = topic.slot->get();
+  const auto meta = store_.current(topic.slot->name());
   const bool own = meta && live->weights != base_->weights && meta->version == live->number;
-  course.live = source_of_base();
-  course.live.version = live;
+  topic.live = source_of_base();
+  topic.live.version = live;
   if (!own) return;
-  course.live.name = meta->draft;
-  course.live.number = meta->version;
-  course.live.folder = store_.folder(meta->draft, meta->version);
-  course.live.optimizer_steps = meta->optimizer_steps;
-  course.trained_before = meta->trained_requests;
-  if (meta->reason != "canary") return;
+  topic.live.name = meta->draft;
+  topic.live.number = meta->version;
+  topic.live.folder = store_.folder(meta->draft, meta->version);
+  topic.live.optimizer_steps = meta->optimizer_steps;
+  topic.trained_before = meta->trained_requests;
+  if (meta->reason == "canary") topic.previous = predecessor(topic, *meta);
+}
+
+// The version that `meta` was trained from; empty when it is gone or damaged, for then there is no way back to it.
+std::optional<DraftSource> Publisher::predecessor(const TopicState& topic, const DraftMeta& meta) const {
   DraftSource previous = source_of_base();  // of a draft's first version
+  if (meta.version == 1) return previous;
   try {
-    if (meta->version > 1) {
-      previous.name = meta->draft;
-      previous.number = meta->parent;
-      previous.folder = store_.folder(meta->draft, meta->parent);
-      auto weights = ModelWeights::load(previous.folder, options_.serve_dtype, /*check_finite=*/true);
-      previous.version = packed({course.slot->id(), meta->draft, meta->parent, 0, std::move(weights)}, options_.pack);
-    }
-    course.watch = Watch{std::move(previous), Trial(options_.first_look)};
+    previous.name = meta.draft;
+    previous.number = meta.parent;
+    previous.folder = store_.folder(meta.draft, meta.parent);
+    auto weights = ModelWeights::load(previous.folder, options_.serve_dtype, /*check_finite=*/true);
+    previous.version = packed({topic.slot->id(), meta.draft, meta.parent, 0, std::move(weights)}, options_.pack);
+    return previous;
   } catch (const Error& error) {
-    log_info("learning: " + meta->draft +
-             " is not watched, there is no way back to its predecessor: " + error.message());
+    log_info("learning: " + meta.draft +
+             " is watched against the base draft only, its predecessor is gone: " + error.message());
+    return std::nullopt;
   }
 }
 
-void Publisher::decide(const Course& course, const std::string& kind, const CanaryVerdict& verdict,
+void Publisher::decide(TopicState& topic, const std::string& kind, const CanaryVerdict& verdict,
                        std::uint64_t version) {
   CanaryDecision decision;
   decision.at_us = wall_us();
-  decision.topic = course.topic;
-  decision.draft = course.slot->name();
-  decision.live_version = course.live.version->number;
+  decision.topic = topic.topic;
+  decision.draft = topic.slot->name();
+  decision.live_version = topic.live.version->number;
   decision.candidate_version = version;
   decision.kind = kind;
   decision.verdict = verdict;
-  decision.train_steps = course.candidate ? course.candidate->optimizer_steps : course.live.optimizer_steps;
-  decision.train_loss = course.candidate ? course.candidate->train_loss : course.loss;
-  log_info("learning: " + course.topic + " " + kind + ": " + verdict.reason);
+  decision.train_steps = topic.candidate ? topic.candidate->optimizer_steps : topic.live.optimizer_steps;
+  decision.train_loss = topic.candidate ? topic.candidate->train_loss : topic.figures.loss;
+  log_info("learning: " + topic.topic + " " + kind + ": " + verdict.reason);
+  if (kind == "publish") ++topic.figures.published;
+  if (kind == "rollback") ++topic.figures.rolled_back;
+  if (kind == "refuse") {
+    ++topic.figures.refused;
+    topic.figures.last_refusal = verdict.reason;
+  }
   decisions_.on_decision(decision);
 }
 
-void Publisher::export_candidate(Course& course, DraftTrainer& trainer, std::uint64_t cut_off) {
-  drop_candidate(course);
-  const auto staged = store_.staging_folder(course.slot->name());
-  Candidate candidate{.trial = Trial(options_.first_look)};
-  candidate.staged = staged;
+void Publisher::export_candidate(TopicState& topic, DraftTrainer& trainer, std::uint64_t cut_off) {
+  drop_candidate(topic);
+  const std::string& draft = topic.slot->name();
+  Candidate candidate;
+  candidate.staged = store_.staging_folder(draft);
   candidate.cut_off = cut_off;
-  candidate.optimizer_steps = seat_.total_steps();
-  candidate.trained_requests = course.trained_before + course.requests_seen;
-  candidate.train_loss = course.loss;
+  candidate.optimizer_steps = trainers_.total_steps(draft);
+  candidate.trained_requests = topic.trained_before + topic.requests_seen;
+  candidate.train_loss = topic.figures.loss;
   try {
-    trainer.export_draft(staged);
-    copy_tokenizer(course.live.folder, staged);
-    candidate.weights = ModelWeights::load(staged, options_.serve_dtype, /*check_finite=*/true);
+    trainer.export_draft(candidate.staged);
+    copy_tokenizer(topic.live.folder, candidate.staged);
+    candidate.weights = ModelWeights::load(candidate.staged, options_.serve_dtype, /*check_finite=*/true);
   } catch (const Error& error) {
-    remove_quietly(staged);
+    remove_quietly(candidate.staged);
     CanaryVerdict verdict;
     verdict.outcome = CanaryOutcome::kRefuse;
     verdict.reason = "not exported: " + error.message();
-    decide(course, "refuse", verdict, 0);
-    if (error.code() == ErrorCode::kDataLoss) seat_.forget(course.slot->name());  // not finite: no way back from there
+    decide(topic, "refuse", verdict, 0);
+    if (error.code() == ErrorCode::kDataLoss) restart_trainer(topic);  // not finite: no way back from there
     return;
   }
-  course.candidate = std::move(candidate);
+  topic.candidate = std::move(candidate);
 }
 
-void Publisher::go_live(Course& course, DraftSource next) {
-  course.live = std::move(next);
-  course.slot->set(course.live.version);
+// Training starts over from the live version, and so does the evidence: it was of the trainer that is gone.
+void Publisher::restart_trainer(TopicState& topic) {
+  trainers_.forget(topic.slot->name());
+  topic.candidate_test = PairedTest(options_.margin);
+  topic.curve = LearningCurve();
+  topic.steps_since_export = 0;
+  ++topic.figures.trainer_restarts;
 }
 
-void Publisher::publish(Course& course, const CanaryVerdict& verdict) {
-  Candidate& candidate = *course.candidate;
-  const DraftSource before = course.live;
+void Publisher::go_live(TopicState& topic, DraftSource next) {
+  topic.live = std::move(next);
+  topic.slot->set(topic.live.version);
+  topic.figures.live_version = topic.live.version->number;
+  topic.candidate_test = PairedTest(options_.margin);
+  topic.against_previous = LiveWatch();
+  topic.against_base = LiveWatch();
+}
+
+void Publisher::publish(TopicState& topic, const CanaryVerdict& verdict) {
+  Candidate& candidate = *topic.candidate;
+  const DraftSource before = topic.live;
   DraftMeta meta;
-  meta.draft = course.slot->name();
-  meta.topic = course.topic;
+  meta.draft = topic.slot->name();
+  meta.topic = topic.topic;
   meta.parent = before.number;
   meta.reason = "canary";
   meta.optimizer_steps = candidate.optimizer_steps;
@@ -136,43 +159,51 @@ void Publisher::publish(Course& course, const CanaryVerdict& verdict) {
     if (options_.pack) image = options_.pack(*candidate.weights);
     meta = store_.publish(candidate.staged, meta);
   } catch (const Error& error) {
-    return report_unpublished(course, verdict, error);
+    return report_unpublished(topic, verdict, error);
   }
-  const DraftVersion version{course.slot->id(), meta.draft,        meta.version,
-                             meta.parent,       candidate.weights, std::move(image)};
-  decide(course, "publish", verdict, meta.version);
-  go_live(course, {std::make_shared<DraftVersion>(version), meta.draft, meta.version,
-                   store_.folder(meta.draft, meta.version), meta.optimizer_steps});
+  const DraftVersion version{topic.slot->id(), meta.draft,        meta.version,
+                             meta.parent,      candidate.weights, std::move(image)};
+  decide(topic, "publish", verdict, meta.version);
+  go_live(topic, {std::make_shared<DraftVersion>(version), meta.draft, meta.version,
+                  store_.folder(meta.draft, meta.version), meta.optimizer_steps});
   decisions_.on_published(meta);
-  course.candidate.reset();  // its folder is the store's now
-  course.watch = Watch{before, Trial(options_.first_look)};
-  seat_.follow(course.live);
-  seat_.save();
+  topic.candidate.reset();  // its folder is the store's now
+  topic.previous = before;
+  topic.figures.realised_gain += verdict.gain;
+  keep_lineage(topic);
   store_.apply_retention(meta.draft, meta.version, before.name == meta.draft ? before.number : 0);
 }
 
+// The version is live whatever becomes of the optimizer's state; unsaved, a restart begins with fresh moments.
+void Publisher::keep_lineage(const TopicState& topic) {
+  const std::string& draft = topic.slot->name();
+  trainers_.follow(draft, topic.live);
+  try {
+    trainers_.save(draft);
+  } catch (const Error& error) {
+    log_warn("learning: the optimizer state of " + draft + " is not saved: " + error.message());
+  }
+}
+
 // A full disk, say. The trainer keeps what it learned; the next candidate tries again.
-void Publisher::report_unpublished(Course& course, CanaryVerdict verdict, const Error& error) {
+void Publisher::report_unpublished(TopicState& topic, CanaryVerdict verdict, const Error& error) {
   verdict.outcome = CanaryOutcome::kRefuse;
   verdict.reason = "better, but not published: " + error.message();
-  decide(course, "refuse", verdict, 0);
-  drop_candidate(course);
+  decide(topic, "refuse", verdict, 0);
+  drop_candidate(topic);
 }
 
-void Publisher::refuse(Course& course, const CanaryVerdict& verdict) {
-  decide(course, "refuse", verdict, 0);
-  drop_candidate(course);
+void Publisher::refuse(TopicState& topic, const CanaryVerdict& verdict) {
+  decide(topic, "refuse", verdict, 0);
+  drop_candidate(topic);
+  topic.candidate_test = PairedTest(options_.margin);
   // Worse beyond doubt: where the trainer went is no place to go on from.
-  if (verdict.gain_high < 0) seat_.forget(course.slot->name());
-}
-
-void Publisher::report_undecided(const Course& course, const CanaryVerdict& verdict) {
-  decide(course, "undecided", verdict, 0);
+  if (verdict.gain_high < 0) restart_trainer(topic);
 }
 
 // The base draft is not a version of the topic's draft: going back to it means publishing its weights as one.
-DraftSource Publisher::restore(Course& course, const DraftSource& previous) {
-  const std::string& draft = course.slot->name();
+DraftSource Publisher::restore(TopicState& topic, const DraftSource& previous) {
+  const std::string& draft = topic.slot->name();
   if (previous.name == draft) {
     store_.set_current(draft, previous.number);
     return previous;
@@ -182,7 +213,7 @@ DraftSource Publisher::restore(Course& course, const DraftSource& previous) {
   for (const char* name : {"config.json", "model.safetensors"}) copy_if_there(previous.folder, staged, name);
   DraftMeta meta;
   meta.draft = draft;
-  meta.topic = course.topic;
+  meta.topic = topic.topic;
   meta.parent = previous.number;
   meta.reason = "rollback";
   meta = store_.publish(staged, meta);
@@ -192,7 +223,7 @@ DraftSource Publisher::restore(Course& course, const DraftSource& previous) {
   restored.number = meta.version;
   restored.folder = store_.folder(draft, meta.version);
   DraftVersion version = *previous.version;
-  version.draft = course.slot->id();
+  version.draft = topic.slot->id();
   version.name = draft;
   version.number = meta.version;
   version.parent = meta.parent;
@@ -200,30 +231,40 @@ DraftSource Publisher::restore(Course& course, const DraftSource& previous) {
   return restored;
 }
 
-// A predecessor that was retired or damaged meanwhile is no reason to keep what is worse.
-DraftSource Publisher::restore_or_base(Course& course) {
+// A predecessor that was retired or damaged meanwhile is no reason to keep what is worse: the base draft serves then.
+// Where only the disk refuses, the predecessor serves from memory.
+DraftSource Publisher::restore_or_base(TopicState& topic, const DraftSource& previous) {
   try {
-    return restore(course, course.watch->previous);
+    return restore(topic, previous);
   } catch (const Error& error) {
-    log_warn("learning: " + course.topic + " goes back to the base draft: " + error.message());
-    return restore(course, source_of_base());
+    const bool gone = error.code() == ErrorCode::kNotFound || error.code() == ErrorCode::kDataLoss;
+    if (gone && previous.name != base_->name) {
+      log_warn("learning: " + topic.topic + " goes back to the base draft: " + error.message());
+      return restore_or_base(topic, source_of_base());
+    }
+    log_warn("learning: " + topic.topic + " serves the older draft, but a restart will not: " + error.message());
+    return previous;
   }
 }
 
-void Publisher::roll_back(Course& course, const CanaryVerdict& verdict) {
-  drop_candidate(course);  // a child of the bad version
-  seat_.forget(course.slot->name());
-  DraftSource restored = restore_or_base(course);
-  decide(course, "rollback", verdict, restored.version->number);
-  go_live(course, std::move(restored));
-  course.watch.reset();
-  course.steps_since_export = 0;
+void Publisher::roll_back(TopicState& topic, const CanaryVerdict& verdict, bool to_base) {
+  drop_candidate(topic);  // a child of the bad version
+  restart_trainer(topic);
+  DraftSource restored = restore_or_base(topic, to_base || !topic.previous ? source_of_base() : *topic.previous);
+  decide(topic, "rollback", verdict, restored.version->number);
+  topic.previous.reset();
+  go_live(topic, std::move(restored));
 }
 
-void Publisher::drop_candidate(Course& course) {
-  if (!course.candidate) return;
-  remove_quietly(course.candidate->staged);
-  course.candidate.reset();
+void Publisher::abandon(TopicState& topic) {
+  drop_candidate(topic);
+  restart_trainer(topic);
+}
+
+void Publisher::drop_candidate(TopicState& topic) {
+  if (!topic.candidate) return;
+  remove_quietly(topic.candidate->staged);
+  topic.candidate.reset();
 }
 
 }  // namespace slip

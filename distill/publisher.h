@@ -9,16 +9,16 @@
 #include "checkpoints/draft_store.h"
 #include "common/error.h"
 #include "distill/canary.h"
-#include "distill/course.h"
 #include "distill/decision_sink.h"
-#include "distill/trainer_seat.h"
+#include "distill/resident_trainers.h"
+#include "distill/topic_state.h"
 
 namespace slip {
 
 struct PublisherOptions {
   Dtype serve_dtype = Dtype::kBFloat16;
-  PackDraft pack;              // of versions before they go live, on the publisher's thread
-  std::size_t first_look = 8;  // paired requests before a trial is first looked at
+  PackDraft pack;     // of versions before they go live, on the publisher's thread
+  double margin = 0;  // of a candidate, CanaryOptions::margin
 };
 
 // Carries out what the canary decided: exports candidates, publishes and rolls back, and tells the DecisionSink. The
@@ -26,33 +26,39 @@ struct PublisherOptions {
 // serves them, optimizer state of an abandoned lineage is gone before the store points elsewhere. Threads: one owner.
 class Publisher {
  public:
-  Publisher(PublisherOptions options, std::shared_ptr<const DraftVersion> base, DraftStore& store, TrainerSeat& seat,
-            DecisionSink& decisions);
+  Publisher(PublisherOptions options, std::shared_ptr<const DraftVersion> base, DraftStore& store,
+            ResidentTrainers& trainers, DecisionSink& decisions);
 
-  // Finds out where the slot's live version came from and takes up the watch over it that a restart interrupted.
-  void enrol(Course& course);
-  // Freezes the trainer's weights as the course's candidate. Weights that are not finite end in a refusal and a fresh
+  // Finds out where the slot's live version came from, and its predecessor, so that the watch over it goes on.
+  void enrol(TopicState& topic);
+  // Freezes the trainer's weights as the topic's candidate. Weights that are not finite end in a refusal and a fresh
   // trainer, never in a candidate.
-  void export_candidate(Course& course, DraftTrainer& trainer, std::uint64_t cut_off);
-  void publish(Course& course, const CanaryVerdict& verdict);
-  void refuse(Course& course, const CanaryVerdict& verdict);
-  void report_undecided(const Course& course, const CanaryVerdict& verdict);
-  void roll_back(Course& course, const CanaryVerdict& verdict);
+  void export_candidate(TopicState& topic, DraftTrainer& trainer, std::uint64_t cut_off);
+  void publish(TopicState& topic, const CanaryVerdict& verdict);
+  void refuse(TopicState& topic, const CanaryVerdict& verdict);
+  // To the predecessor, or to the base draft. A disk that refuses keeps nothing from it: the older weights are served
+  // at once, and a restart watches the bad version again.
+  void roll_back(TopicState& topic, const CanaryVerdict& verdict, bool to_base);
+  // After a failure that may have damaged the topic's trainer: drops candidate and trainer.
+  void abandon(TopicState& topic);
   // Removes what a candidate left in the staging area.
-  static void drop_candidate(Course& course);
+  static void drop_candidate(TopicState& topic);
 
  private:
   DraftSource source_of_base() const;
-  void decide(const Course& course, const std::string& kind, const CanaryVerdict& verdict, std::uint64_t version);
-  void report_unpublished(Course& course, CanaryVerdict verdict, const Error& error);
-  void go_live(Course& course, DraftSource next);
-  DraftSource restore_or_base(Course& course);
-  DraftSource restore(Course& course, const DraftSource& previous);
+  std::optional<DraftSource> predecessor(const TopicState& topic, const DraftMeta& meta) const;
+  void restart_trainer(TopicState& topic);
+  void keep_lineage(const TopicState& topic);
+  void decide(TopicState& topic, const std::string& kind, const CanaryVerdict& verdict, std::uint64_t version);
+  void report_unpublished(TopicState& topic, CanaryVerdict verdict, const Error& error);
+  void go_live(TopicState& topic, DraftSource next);
+  DraftSource restore_or_base(TopicState& topic, const DraftSource& previous);
+  DraftSource restore(TopicState& topic, const DraftSource& previous);
 
   PublisherOptions options_;
   std::shared_ptr<const DraftVersion> base_;
   DraftStore& store_;
-  TrainerSeat& seat_;
+  ResidentTrainers& trainers_;
   DecisionSink& decisions_;
 };
 

@@ -20,7 +20,6 @@ namespace slip {
 class RecordAssembler {
  public:
   static constexpr std::size_t kMaxOpen = 1024;  // far more than run at once; only lost ends pile up
-  static constexpr std::size_t kMaxOffPath = 8;  // rows kept a request: they teach little and cost as much
 
   // `draft_name` turns the id of an observation into the name that records keep.
   RecordAssembler(const TopicTable& topics, std::function<std::string(DraftId)> draft_name)

@@ -115,28 +115,24 @@ void write_text(ByteWriter& out, const ReplayRecord& record) {
   out.number(static_cast<std::uint32_t>(record.prompt_tokens));
   out.number(static_cast<std::uint32_t>(record.target.size()));
   for (const TopK& top : record.target) write_top_k(out, top);
-  out.number(static_cast<std::uint32_t>(record.off_path.size()));
-  for (const ReplayRecord::OffPath& row : record.off_path) {
-    out.number(static_cast<std::uint32_t>(row.anchor));
-    write_tokens(out, row.path);
-    write_top_k(out, row.target);
+}
+
+// Formats 1 and 2 also kept rows off the accepted path, which no trainer ever read.
+void skip_off_path(ByteReader& in) {
+  const std::size_t n_rows = in.count(2 * sizeof(std::uint32_t) + kLeastTopKBytes);
+  for (std::size_t i = 0; i < n_rows && in.ok(); ++i) {
+    read_token(in);   // where it hangs
+    read_tokens(in);  // its path
+    read_top_k(in);
   }
 }
 
-void read_text(ByteReader& in, ReplayRecord& record) {
+void read_text(ByteReader& in, std::uint16_t format, ReplayRecord& record) {
   record.tokens = read_tokens(in);
   record.prompt_tokens = read_token(in);
   const std::size_t n_target = in.count(kLeastTopKBytes);
   for (std::size_t i = 0; i < n_target && in.ok(); ++i) record.target.push_back(read_top_k(in));
-  const std::size_t n_off_path = in.count(2 * sizeof(std::uint32_t) + kLeastTopKBytes);
-  for (std::size_t i = 0; i < n_off_path && in.ok(); ++i) {
-    ReplayRecord::OffPath row;
-    row.anchor = read_token(in);
-    row.path = read_tokens(in);
-    row.target = read_top_k(in);
-    if (static_cast<std::size_t>(row.anchor) > n_target) in.fail();
-    record.off_path.push_back(std::move(row));
-  }
+  if (format < 3) skip_off_path(in);
   const auto prompt = static_cast<std::size_t>(record.prompt_tokens);
   if (prompt == 0 || prompt > record.tokens.size() || record.tokens.size() - prompt != n_target) in.fail();
 }
@@ -158,7 +154,7 @@ void write_header(ByteWriter& out, const FrameHeader& header) {
   out.number(header.ordinal);
   out.number(header.request.value);
   out.number(header.tenant.value);
-  out.number(header.session_hash);
+  out.number(header.group);
   out.number(static_cast<std::uint64_t>(header.created_us));
   out.number(static_cast<std::uint64_t>(header.expires_us));
   SLIP_CHECK(out.bytes().size() == FrameHeader::kBytes, "the frame layout and kBytes disagree");
@@ -172,12 +168,6 @@ std::uint64_t mix(std::uint64_t hash, std::uint64_t value) {
 
 }  // namespace
 
-std::uint64_t hash_session(std::string_view session) {
-  std::uint64_t hash = session.size();
-  for (const char c : session) hash = mix(hash, static_cast<unsigned char>(c));
-  return mix(hash, 1);
-}
-
 std::uint64_t hash_tokens(std::span<const std::int32_t> tokens) {
   std::uint64_t hash = tokens.size();
   for (const std::int32_t token : tokens) hash = mix(hash, static_cast<std::uint32_t>(token));
@@ -186,11 +176,12 @@ std::uint64_t hash_tokens(std::span<const std::int32_t> tokens) {
 
 std::vector<std::byte> encode_record(const ReplayRecord& record, std::uint64_t ordinal) {
   FrameHeader header;
+  header.flags = record.edited ? FrameHeader::kEdited : std::uint16_t{0};
   header.sequence = record.sequence;
   header.ordinal = ordinal;
   header.request = record.request;
   header.tenant = record.tenant;
-  header.session_hash = record.session_hash;
+  header.group = record.group;
   header.created_us = record.created_us;
   header.expires_us = record.expires_us;
   header.topic = record.topic;
@@ -224,7 +215,7 @@ std::optional<FrameHeader> parse_frame(std::span<const std::byte> bytes) {
   header.ordinal = in.number<std::uint64_t>();
   header.request = RequestId{in.number<std::uint64_t>()};
   header.tenant = TenantId{in.number<std::uint64_t>()};
-  header.session_hash = in.number<std::uint64_t>();
+  header.group = in.number<std::uint64_t>();
   header.created_us = static_cast<std::int64_t>(in.number<std::uint64_t>());
   header.expires_us = static_cast<std::int64_t>(in.number<std::uint64_t>());
   const bool known = header.format >= FrameHeader::kOldestFormat && header.format <= FrameHeader::kFormat;
@@ -243,14 +234,15 @@ std::optional<ReplayRecord> decode_record(std::span<const std::byte> frame) {
   ReplayRecord record;
   record.request = header->request;
   record.tenant = header->tenant;
-  record.session_hash = header->session_hash;
+  record.group = header->group;
   record.created_us = header->created_us;
   record.expires_us = header->expires_us;
   record.sequence = header->sequence;
+  record.edited = (header->flags & FrameHeader::kEdited) != 0;
   ByteReader in(frame.subspan(FrameHeader::kBytes, header->frame_bytes - FrameHeader::kBytes));
   record.topic = in.short_text();
   read_served(in, header->format, record);
-  read_text(in, record);
+  read_text(in, header->format, record);
   if (!in.ok() || in.left() != 0) return std::nullopt;
   return record;
 }

@@ -25,8 +25,9 @@ namespace slip {
 // beyond are the last step). Everything read back is hostile until the CRC and every bound has been checked.
 struct FrameHeader {
   static constexpr std::uint32_t kMagic = 0x43455253;  // "SREC"
-  static constexpr std::uint16_t kOldestFormat = 1, kFormat = 2;
+  static constexpr std::uint16_t kOldestFormat = 1, kFormat = 3;
   static constexpr std::uint16_t kTombstone = 1;  // removes every earlier record of its request
+  static constexpr std::uint16_t kEdited = 2;     // ReplayRecord::edited
   static constexpr std::size_t kBytes = 72;
   static constexpr std::size_t kMaxPayloadBytes = std::size_t{64} << 20;
 
@@ -35,7 +36,7 @@ struct FrameHeader {
   std::uint64_t ordinal = 0;  // rising in its topic; recency is counted in these
   RequestId request;
   TenantId tenant;
-  std::uint64_t session_hash = 0;
+  std::uint64_t group = 0;
   std::int64_t created_us = 0, expires_us = 0;
   std::string topic;
   std::size_t frame_bytes = 0;  // header and payload
@@ -44,7 +45,6 @@ struct FrameHeader {
 };
 
 // Hash of a session's name or of a prompt; decides who is held out. Never renumber (stored).
-std::uint64_t hash_session(std::string_view session);
 std::uint64_t hash_tokens(std::span<const std::int32_t> tokens);
 
 std::vector<std::byte> encode_record(const ReplayRecord& record, std::uint64_t ordinal);

@@ -9,9 +9,9 @@
 #include "common/clock.h"
 #include "common/error.h"
 #include "common/log.h"
+#include "distill/near_copies.h"
 #include "distill/reservoir.h"
 #include "distill/segment_log.h"
-#include "engine/sample/random.h"
 
 namespace slip {
 
@@ -43,7 +43,6 @@ struct ReplayBuffer::State {
   void open();
   bool found(const FrameHeader& header, const FramePlace& place);
   Reservoir& topic_of(const std::string& name);
-  bool heldout(std::uint64_t session_hash) const;
   void add(const FrameHeader& header, const FramePlace& place);
   void shrink(Reservoir& topic);
   std::size_t kill_where(const std::function<bool(const ReplayEntry&)>& doomed);
@@ -99,17 +98,13 @@ Reservoir& ReplayBuffer::State::topic_of(const std::string& name) {
   return topics.try_emplace(name, options.recency_half_life_requests, kReservoirSeed).first->second;
 }
 
-bool ReplayBuffer::State::heldout(std::uint64_t session_hash) const {
-  return uniform(RandomAddress{session_hash}, RandomPurpose::kDraft) < options.heldout_share;
-}
-
 void ReplayBuffer::State::add(const FrameHeader& header, const FramePlace& place) {
   ReplayEntry entry;
   entry.sequence = header.sequence;
   entry.ordinal = header.ordinal;
   entry.request = header.request;
   entry.expires_us = header.expires_us;
-  entry.heldout = heldout(header.session_hash);
+  entry.heldout = slip::heldout(header.group, options.heldout_share);
   entry.segment = place.segment;
   entry.offset = place.offset;
   entry.bytes = place.bytes;
@@ -234,7 +229,7 @@ std::vector<ReplayRecord> ReplayBuffer::heldout(const std::string& topic, std::s
 }
 
 bool ReplayBuffer::is_heldout(const ReplayRecord& record) const {
-  return state_->heldout(record.session_hash);
+  return slip::heldout(record.group, state_->options.heldout_share);
 }
 
 std::size_t ReplayBuffer::purge_request(RequestId request) {

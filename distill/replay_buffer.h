@@ -21,7 +21,7 @@ struct ReplayOptions {
   std::uint64_t segment_bytes = std::uint64_t{8} << 20;
   std::int64_t ttl_us = std::int64_t{7} * 24 * 3600 * 1'000'000;
   double recency_half_life_requests = 2000;  // weight of a record halves every so many newer ones
-  double heldout_share = 0.1;                // by hash of the session, so that near-copies do not leak
+  double heldout_share = 0.1;                // by group, so that near-copies do not leak
 };
 
 struct ReplayStats {

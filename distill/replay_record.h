@@ -15,9 +15,10 @@ namespace slip {
 struct ReplayRecord {
   RequestId request;
   TenantId tenant;
-  std::string topic;               // names, not ids: records outlive the process
-  std::uint64_t session_hash = 0;  // groups near-copies; only the hash is kept, never what the client called it
-  std::int64_t created_us = 0;     // wall clock
+  std::string topic;            // names, not ids: records outlive the process
+  std::uint64_t group = 0;      // near-copies share it (NearCopies); the held-out split is by group
+  bool edited = false;          // sampled from edited logits: teaches, but is no evidence about a draft
+  std::int64_t created_us = 0;  // wall clock
   std::int64_t expires_us = 0;
   std::uint64_t sequence = 0;  // rising in the buffer; the canary's "newer than the cut-off"
   SamplingParams sampling;
@@ -30,13 +31,13 @@ struct ReplayRecord {
   std::vector<std::int32_t> tokens;                            // prompt then answer
   std::int32_t prompt_tokens = 0;
   std::vector<TopK> target;  // [answer tokens]: target[i] chose tokens[prompt_tokens + i]
-  // Rows off the accepted path: (context = tokens[0, prompt_tokens + anchor) + the path), for training only.
-  struct OffPath {
-    std::int32_t anchor = 0;
-    std::vector<std::int32_t> path;
-    TopK target;
-  };
-  std::vector<OffPath> off_path;
 };
+
+// Memory behind a record, the record itself included.
+std::uint64_t bytes_of(const ReplayRecord& record);
+
+// Whether every token of a record is in a vocabulary of so many: replay files may be anybody's, and embedding tables
+// have only so many rows.
+bool fits_vocabulary(const ReplayRecord& record, std::int32_t vocab_size);
 
 }  // namespace slip

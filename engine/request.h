@@ -93,7 +93,6 @@ struct Request {
   TenantId tenant;
   bool learn = true;
   std::uint32_t choice = 0;
-  std::string session;
   std::shared_ptr<TokenSink> sink;
 
   // Whether something of the target's raw logits is told, rather than what was drawn from them.

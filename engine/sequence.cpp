@@ -45,7 +45,6 @@ SequenceRef Sequence::ref() const {
   ref.choice = request.choice;
   ref.slot = request.draft.get();
   ref.grammar = grammar.get();
-  ref.wants_probability = observed;
   ref.judged_on_device = judged_on_device;
   return ref;
 }

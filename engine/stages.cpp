@@ -62,11 +62,10 @@ void Engine::State::start(WaitingRequest waiting) {
   if (request.sampling.grammar != nullptr) {
     sequence->grammar = std::make_unique<AnswerGrammar>(request.sampling.grammar, *masks);
   }
-  // What edited logits made is no evidence of how a draft does on plain ones, and the edits are not recorded.
   const bool answers = request.max_tokens > 0;
-  if (observations != nullptr && answers && request.learn && !request.sampling.edits_logits()) {
+  if (observations != nullptr && answers && request.learn) {
     sequence->observed = true;
-    observations->begin({request.id, request.route, request.tenant, request.prompt, request.session, request.sampling,
+    observations->begin({request.id, request.route, request.tenant, request.prompt, request.sampling,
                          sequence->rule, request.choice});
   }
   if (request.draft != nullptr && answers && request.k.value_or(options.k) > 0) {

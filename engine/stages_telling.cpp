@@ -87,16 +87,11 @@ void Engine::State::observe_one(std::size_t i) {
   const Part& part = parts_[i];
   Observation observation;
   observation.request = sequence.request.id;
-  observation.route = sequence.request.route;
-  observation.tenant = sequence.request.tenant;
   observation.base_position = static_cast<std::int32_t>(refs_[i].tokens.size());
   observation.draft = sequence.figures.draft;
   observation.draft_version = sequence.figures.last_version;
-  observation.rule = sequence.rule;
-  observation.sampling = sequence.request.sampling;
   observe_verification(
-      proposals_[i], part.verdict, part.committed, [&](std::int32_t row) { return verifier->observed(part.task, row); },
-      observation);
+      part.verdict, part.committed, [&](std::int32_t row) { return verifier->observed(part.task, row); }, observation);
   observations->record(std::move(observation));
 }
 

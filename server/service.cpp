@@ -15,22 +15,10 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::size_t kSessionPrefixTokens = 32;  // prompts that begin alike are near-copies for held-out splits
-
 Reply json_reply(const Json& body) {
   Reply reply;
   reply.body = dump_json(body);
   return reply;
-}
-
-std::string session_of(const std::vector<std::int32_t>& prompt) {
-  std::uint64_t hash = 14695981039346656037ULL;  // FNV-1a
-  for (std::size_t i = 0; i < std::min(prompt.size(), kSessionPrefixTokens); ++i) {
-    hash = (hash ^ static_cast<std::uint32_t>(prompt[i])) * 1099511628211ULL;
-  }
-  std::array<char, 17> text{};
-  std::snprintf(text.data(), text.size(), "%016llx", static_cast<unsigned long long>(hash));
-  return text.data();
 }
 
 std::vector<std::int32_t> render(const ServedModel& model, const std::vector<ChatMessage>& messages,
@@ -211,7 +199,6 @@ Request Service::prepare(const ServedModel& served, const CompletionCall& call, 
   request.top_logprobs = call.top_logprobs;
   request.score_prompt = call.echo && call.top_logprobs >= 0;
   request.learn = call.learn;
-  request.session = session_of(request.prompt);
   return request;
 }
 

@@ -21,29 +21,17 @@ struct TopK {
   float log_tail = 0;             // log(1 − Σ p), −inf when nothing is left
 };
 
-struct ObservedRow {
-  TopK target;
-  bool on_accepted_path = true;  // rows off it may be trained on; canary and router may not use them
-};
-
-// What one verification taught; recorded at k = 0 too. Where the answer ended inside the accepted path, the nodes
-// beyond the end are left out, so that every draft length tells the same of an answer; the row after the last token
-// then predicts nothing that anybody saw and is marked as off the path.
+// What one verification taught: the tokens it committed and, for each, the target's distribution that chose it. The
+// same for every draft length, k = 0 included. Distributions are raw: sampling parameters are the request's.
 struct Observation {
   RequestId request;
-  RouteTag route;
-  TenantId tenant;
-  std::int32_t base_position = 0;               // index in the sequence (prompt + answer) of the token row 0 predicts
-  std::vector<std::int32_t> committed;          // the tokens this verification added to the answer, in order
-  std::vector<std::int32_t> proposed, parents;  // as in Proposal
-  std::vector<float> q;                         // [n] probability the draft gave its own token, transformed
-  std::vector<std::int32_t> accepted;           // node indices
+  std::int32_t base_position = 0;       // index in the sequence (prompt + answer) of the first committed token
+  std::vector<std::int32_t> committed;  // in order
+  std::vector<TopK> targets;            // [committed]: targets[i] chose committed[i]
+  std::int32_t n_accepted = 0;          // of `committed`: drafted tokens, from the first on
+  bool rejected = false;                // the last committed token corrects a drafted one
   DraftId draft;
-  std::uint64_t draft_version = 0;
-  ProposalLaw law = ProposalLaw::kDeterministic;
-  AcceptanceRule rule = AcceptanceRule::kRejection;
-  SamplingParams sampling;        // the transform in force
-  std::vector<ObservedRow> rows;  // [1 + n]: row 0 after the last committed token, row 1 + i after node i
+  std::uint64_t draft_version = 0;  // 0: nothing was drafted so far
 };
 
 struct ObservedRequest {
@@ -51,7 +39,6 @@ struct ObservedRequest {
   RouteTag route;
   TenantId tenant;
   std::vector<std::int32_t> prompt;
-  std::string session;  // groups near-copies: the client's session or a hash of the prompt's prefix
   SamplingParams sampling;
   AcceptanceRule rule = AcceptanceRule::kRejection;
   std::uint32_t choice = 0;

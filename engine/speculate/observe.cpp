@@ -24,30 +24,15 @@ TopK observe_row(std::span<const float> logits, std::int32_t k) {
   return top;
 }
 
-void observe_verification(const Proposal& proposal, const Verdict& verdict, std::span<const std::int32_t> committed,
+void observe_verification(const Verdict& verdict, std::span<const std::int32_t> committed,
                           const std::function<TopK(std::int32_t)>& row, Observation& observation) {
   const std::size_t n_accepted = std::min(verdict.accepted.size(), committed.size());
-  const bool ended_inside = committed.size() <= verdict.accepted.size();
-  const std::size_t n = ended_inside ? static_cast<std::size_t>(verdict.accepted[n_accepted - 1]) + 1 : proposal.size();
   observation.committed.assign(committed.begin(), committed.end());
-  observation.accepted.assign(verdict.accepted.begin(),
-                              verdict.accepted.begin() + static_cast<std::ptrdiff_t>(n_accepted));
-  observation.proposed.assign(proposal.tokens.begin(), proposal.tokens.begin() + static_cast<std::ptrdiff_t>(n));
-  observation.parents.assign(proposal.parents.begin(), proposal.parents.begin() + static_cast<std::ptrdiff_t>(n));
-  observation.law = proposal.law;
-  observation.q.clear();
-  for (std::size_t i = 0; i < n; ++i) {
-    const std::int32_t parent = proposal.parents[i];
-    const float above = parent < 0 ? 0.0F : proposal.path_logprob[static_cast<std::size_t>(parent)];
-    observation.q.push_back(std::exp(proposal.path_logprob[i] - above));
-  }
-  observation.rows.clear();
-  for (std::size_t i = 0; i <= n; ++i) {
-    const auto node = static_cast<std::int32_t>(i) - 1;
-    const auto& path = observation.accepted;
-    const bool on_path = i == 0 || std::find(path.begin(), path.end(), node) != path.end();
-    const bool after_end = ended_inside && i > 0 && node == path.back();
-    observation.rows.push_back({row(static_cast<std::int32_t>(i)), on_path && !after_end});
+  observation.n_accepted = static_cast<std::int32_t>(n_accepted);
+  observation.rejected = committed.size() > verdict.accepted.size() && verdict.rejected_one;
+  observation.targets.clear();
+  for (std::size_t i = 0; i < committed.size(); ++i) {
+    observation.targets.push_back(row(i == 0 ? 0 : 1 + verdict.accepted[i - 1]));
   }
 }
 

@@ -34,6 +34,10 @@ class Notebook final : public DecisionSink {
     const std::lock_guard lock(mutex_);
     scores_.push_back(score);
   }
+  void on_learning(const LearningFigures& figures) noexcept override {
+    const std::lock_guard lock(mutex_);
+    figures_ = figures;
+  }
   void on_dropped(std::uint64_t observations) noexcept override {
     const std::lock_guard lock(mutex_);
     dropped_ += observations;
@@ -52,6 +56,10 @@ class Notebook final : public DecisionSink {
     const std::lock_guard lock(mutex_);
     return scores_;
   }
+  LearningFigures figures() const {
+    const std::lock_guard lock(mutex_);
+    return figures_;
+  }
   std::vector<DraftMeta> published() const {
     const std::lock_guard lock(mutex_);
     return published_;
@@ -62,6 +70,7 @@ class Notebook final : public DecisionSink {
   std::vector<CanaryDecision> decisions_;
   std::vector<DraftMeta> published_;
   std::vector<SameTextScore> scores_;
+  LearningFigures figures_;
   std::uint64_t dropped_ = 0;
 };
 
@@ -70,7 +79,8 @@ class House {
  public:
   House() : store(folder.path() / "drafts"), replay(replay_options()) {
     options.trainer.learning_rate = 5e-3;
-    options.steps_between_canaries = 16;
+    options.steps_between_candidates = 8;
+    options.near_copies.same_from = 2;  // this target says much the same to all
     options.at_idle_priority = false;
     options.optimizer_folder = folder.path() / "optimizer";
     options.serve_dtype = Dtype::kFloat32;
@@ -138,14 +148,13 @@ inline void tell(ObservationSink& sink, const ReplayRecord& record, bool complet
   request.route.topic = TopicId{topic};
   request.sampling = record.sampling;
   request.prompt.assign(record.tokens.begin(), record.tokens.begin() + record.prompt_tokens);
-  request.session = "session " + std::to_string(record.request.value);
   sink.begin(request);
   for (std::size_t i = 0; i < record.target.size(); ++i) {
     Observation observation;
     observation.request = record.request;
     observation.base_position = record.prompt_tokens + static_cast<std::int32_t>(i);
     observation.committed = {record.tokens[static_cast<std::size_t>(observation.base_position)]};
-    observation.rows = {{record.target[i], true}};
+    observation.targets = {record.target[i]};
     sink.record(observation);
   }
   sink.finish(record.request, completed);

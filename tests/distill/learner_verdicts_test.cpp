@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <fstream>
 
+#include "common/fail_point.h"
 #include "distill/learner.h"
 #include "tests/distill/learner_fixture.h"
 
@@ -72,7 +73,7 @@ TEST(Learner, NegativeACandidateTrainedOnShuffledLabelsIsNeverPublished) {
 TEST(Learner, NegativeWeightsThatAreNotFiniteNeverLeave) {
   House house;
   house.options.trainer.learning_rate = std::nan("");
-  house.options.steps_between_canaries = 4;
+  house.options.steps_between_candidates = 4;
   auto learner = house.make_learner(*house.governor);
   learner->start();
   stream(*learner, 1, 64);
@@ -106,6 +107,29 @@ TEST(Learner, AForcedBadPublishIsRolledBack) {
   EXPECT_EQ(house.slot->get()->number, good->number);
   EXPECT_EQ(house.store.current("sql")->version, good->number);
   EXPECT_GT(house.alpha(*house.slot->get()->weights), house.alpha(*bad->weights) + 0.2);
+}
+
+// A disk that is full kept a bad version alive: nothing was scored, and a rollback had to be written first.
+TEST(Learner, ABadVersionIsGoneAlsoWhileTheDiskIsFull) {
+  House house;
+  {
+    auto learner = house.make_learner(*house.governor);
+    learner->start();
+    stream(*learner, 1, 160);
+    learner->stop();
+  }
+  const auto good = house.slot->get();
+  ASSERT_GT(house.alpha(*good->weights), 0.4);
+  house.slot->set(house.adopt("sql", 77, good->number));
+  house.options.disk = std::make_shared<DiskSpace>(house.folder.path(), 100, [] { return std::uint64_t{50}; });
+  auto learner = house.make_learner(*house.governor);
+  arm_fail_point("rollback.current.write:1:enospc");
+  learner->start();
+  stream(*learner, 2001, 32);
+  learner->stop();
+  arm_fail_point("");
+  EXPECT_EQ(house.notebook.count("rollback"), 1U);
+  EXPECT_GT(house.alpha(*house.slot->get()->weights), 0.4);
 }
 
 // The first version has the base draft before it, which is no version of the topic's draft: its weights become one.

@@ -29,17 +29,13 @@ class RecordAssemblerTest : public ::testing::Test {
     observation.base_position = base;
     observation.draft = DraftId{4};
     observation.draft_version = proposed.empty() ? 0 : 9;
-    for (int i = 0; i < accepted; ++i) {
-      observation.accepted.push_back(i);
-      observation.committed.push_back(proposed[static_cast<std::size_t>(i)]);
+    for (int row = 0; row <= accepted; ++row) {
+      const bool drafted = row < accepted;
+      observation.committed.push_back(drafted ? proposed[static_cast<std::size_t>(row)] : added);
+      observation.targets.push_back(testing::falling_top_k(100 + row, 1000, 3));
     }
-    observation.committed.push_back(added);
-    for (std::size_t row = 0; row <= proposed.size(); ++row) {
-      observation.rows.push_back({testing::falling_top_k(static_cast<std::int32_t>(100 + row), 1000, 3),
-                                  row <= static_cast<std::size_t>(accepted)});
-      if (row < proposed.size()) observation.parents.push_back(static_cast<std::int32_t>(row) - 1);
-    }
-    observation.proposed = std::move(proposed);
+    observation.n_accepted = accepted;
+    observation.rejected = static_cast<std::size_t>(accepted) < proposed.size();
     return observation;
   }
 
@@ -69,11 +65,6 @@ TEST_F(RecordAssemblerTest, PutsAnAnswerTogether) {
   std::vector<std::int32_t> rows;
   for (const TopK& top : record->target) rows.push_back(top.ids[0] - 100);
   EXPECT_EQ(rows, (std::vector<std::int32_t>{0, 0, 1, 2, 0, 1, 2}));
-  // The refused 13 came after prompt + 10, 11, 12; the target's word on what would follow it is kept.
-  ASSERT_EQ(record->off_path.size(), 1U);
-  EXPECT_EQ(record->off_path[0].anchor, 3);
-  EXPECT_EQ(record->off_path[0].path, (std::vector<std::int32_t>{13}));
-  EXPECT_EQ(record->off_path[0].target.ids[0], 103);
   EXPECT_EQ(assembler_.take_lost(), 0U);
 }
 
@@ -81,6 +72,8 @@ TEST_F(RecordAssemblerTest, AnAnswerThatEndsInsideThePathHasNoRefusal) {
   assembler_.begin(request_of(1));
   Observation observation = chain(1, 3, {11, 12, 13}, 2, 0);
   observation.committed.pop_back();  // 12 was the end token: nothing was added
+  observation.targets.pop_back();
+  observation.rejected = false;
   assembler_.record(observation);
   const auto record = assembler_.finish(RequestId{1}, true);
   ASSERT_TRUE(record.has_value());
@@ -116,14 +109,15 @@ TEST_F(RecordAssemblerTest, NegativeInconsistentObservationsAreRefused) {
   };
   EXPECT_TRUE(survives(chain(1, 3, {5, 6}, 1, 9)));
   Observation few_rows = chain(1, 3, {5, 6}, 1, 9);
-  few_rows.rows.pop_back();
+  few_rows.targets.pop_back();
   EXPECT_FALSE(survives(few_rows));
-  Observation wild_node = chain(1, 3, {5, 6}, 1, 9);
-  wild_node.accepted[0] = 2;
-  EXPECT_FALSE(survives(wild_node));
-  Observation too_long = chain(1, 3, {5, 6}, 1, 9);
-  too_long.committed.push_back(1);
-  EXPECT_FALSE(survives(too_long));
+  Observation too_many_accepted = chain(1, 3, {5, 6}, 1, 9);
+  too_many_accepted.n_accepted = 3;
+  EXPECT_FALSE(survives(too_many_accepted));
+  Observation empty = chain(1, 3, {5, 6}, 1, 9);
+  empty.committed.clear();
+  empty.targets.clear();
+  EXPECT_FALSE(survives(empty));
 }
 
 TEST_F(RecordAssemblerTest, LostEndsDoNotPileUp) {
@@ -136,19 +130,18 @@ TEST_F(RecordAssemblerTest, LostEndsDoNotPileUp) {
   EXPECT_TRUE(assembler_.finish(RequestId{4999}, true).has_value());
 }
 
-TEST_F(RecordAssemblerTest, WithoutASessionThePromptIsTheSession) {
-  const auto session_of = [&](ObservedRequest request) {
+// Such requests taught nothing before: a service whose clients always send a penalty never learned.
+TEST_F(RecordAssemblerTest, EditedRequestsTeachAndAreMarked) {
+  const auto edited = [&](SamplingParams sampling) {
+    ObservedRequest request = request_of(1);
+    request.sampling = std::move(sampling);
     assembler_.begin(request);
-    assembler_.record(chain(request.request.value, 3, {}, 0, 10));
-    return assembler_.finish(request.request, true)->session_hash;
+    assembler_.record(chain(1, 3, {}, 0, 10));
+    return assembler_.finish(RequestId{1}, true)->edited;
   };
-  EXPECT_EQ(session_of(request_of(1)), session_of(request_of(2)));
-  EXPECT_NE(session_of(request_of(3)), session_of(request_of(4, {1, 2, 4})));
-  ObservedRequest named = request_of(5);
-  named.session = "someone";
-  ObservedRequest other = request_of(6, {4, 5, 6});
-  other.session = "someone";
-  EXPECT_EQ(session_of(named), session_of(other));
+  EXPECT_FALSE(edited({.temperature = 0.8F, .top_p = 0.9F}));
+  EXPECT_TRUE(edited({.repetition_penalty = 1.1F}));
+  EXPECT_TRUE(edited({.min_tokens = 4}));
 }
 
 }  // namespace

@@ -62,7 +62,7 @@ inline ReplayRecord make_record(std::uint64_t id, const std::string& topic, int 
   record.request = RequestId{id};
   record.tenant = TenantId{id * 7};
   record.topic = topic;
-  record.session_hash = hash_session("session " + std::to_string(id));
+  record.group = id;
   record.sampling.temperature = 0;
   record.seed = id;
   record.draft = "base";
@@ -77,7 +77,6 @@ inline ReplayRecord make_record(std::uint64_t id, const std::string& topic, int 
   for (int i = 0; i < answer; ++i) {
     record.target.push_back(falling_top_k(record.tokens[static_cast<std::size_t>(prompt + i)], vocab, 8));
   }
-  record.off_path.push_back({1, {4}, falling_top_k(9, vocab, 4)});
   return record;
 }
 
@@ -88,6 +87,7 @@ inline std::vector<std::byte> encode_as_format_1(const ReplayRecord& record, std
   const auto new_fields =
       frame.begin() + static_cast<std::ptrdiff_t>(FrameHeader::kBytes + 1 + record.topic.size() + kServedBytes);
   frame.erase(new_fields, new_fields + kNewBytes);
+  frame.insert(frame.end(), sizeof(std::uint32_t), std::byte{0});  // no rows off the accepted path
   const auto put = [&](std::size_t at, std::uint32_t value) { std::memcpy(frame.data() + at, &value, sizeof value); };
   put(8, static_cast<std::uint32_t>(frame.size() - FrameHeader::kBytes));
   frame[12] = std::byte{1};

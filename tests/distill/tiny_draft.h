@@ -43,7 +43,6 @@ inline std::int32_t next_token(std::int32_t token) {
 // A request this target answered greedily, its prompt any tokens.
 inline ReplayRecord answered(std::uint64_t id, int prompt = 4, int answer = 24) {
   ReplayRecord record = make_record(id, "sql", prompt, 0, kTinyVocab);
-  record.off_path.clear();
   for (int i = 0; i < answer; ++i) {
     const std::int32_t token = next_token(record.tokens.back());
     record.tokens.push_back(token);

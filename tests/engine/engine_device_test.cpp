@@ -224,7 +224,7 @@ TEST(EngineOnADevice, NoRowOfLogitsCrossesWhereNoneIsAskedFor) {
     DeviceEngine engine(run);
     EXPECT_LT(engine.drain(), kRow);
     for (const Answer& answer : engine.answers) EXPECT_FALSE(answer.tokens.empty());
-    EXPECT_EQ(engine.observations.recorded.empty(), sampling.edits_logits());
+    EXPECT_FALSE(engine.observations.recorded.empty());
   }
 }
 
@@ -274,11 +274,9 @@ TEST(EngineOnADevice, WhatIsObservedIsTheSameWhereverItIsJudged) {
     ASSERT_EQ(seen.size(), expected.size());
     for (std::size_t i = 0; i < seen.size(); ++i) {
       EXPECT_EQ(seen[i].committed, expected[i].committed);
-      EXPECT_EQ(seen[i].proposed, expected[i].proposed);
-      EXPECT_EQ(seen[i].q, expected[i].q);
-      ASSERT_EQ(seen[i].rows.size(), expected[i].rows.size());
-      for (std::size_t row = 0; row < seen[i].rows.size(); ++row, ++n_rows) {
-        const TopK &got = seen[i].rows[row].target, &wanted = expected[i].rows[row].target;
+      ASSERT_EQ(seen[i].targets.size(), expected[i].targets.size());
+      for (std::size_t row = 0; row < seen[i].targets.size(); ++row, ++n_rows) {
+        const TopK &got = seen[i].targets[row], &wanted = expected[i].targets[row];
         EXPECT_EQ(got.ids, wanted.ids);
         EXPECT_EQ(got.ids.size(), 32U);
         for (std::size_t j = 0; j < got.logprobs.size(); ++j) EXPECT_NEAR(got.logprobs[j], wanted.logprobs[j], 1e-5);

@@ -57,7 +57,6 @@ ReplayRecord good_record() {
   record.tokens = {5, 6, 7, 8};
   record.prompt_tokens = 2;
   record.target = {{{7, 9}, {-0.1F, -3.0F}, -4.0F}, {{8}, {0.0F}, -20.0F}};
-  record.off_path.push_back({1, {3, 4}, {{1}, {-0.5F}, -1.0F}});
   record.draft = "sql";
   record.draft_version = 3;
   return record;

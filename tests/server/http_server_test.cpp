@@ -54,7 +54,6 @@ TEST_F(HttpServerTest, WhatIsAskedReachesTheEngine) {
   EXPECT_EQ(request.end_ids, std::vector<std::int32_t>{1});
   EXPECT_FALSE(request.learn);
   EXPECT_EQ(request.max_tokens, 128 - static_cast<std::int32_t>(request.prompt.size()));
-  EXPECT_FALSE(request.session.empty());
 }
 
 TEST_F(HttpServerTest, AResponseFormatReachesTheEngineAsAGrammar) {

@@ -28,44 +28,49 @@ TEST(ObserveRow, NothingIsLeftOfAVocabularyKeptWhole) {
   EXPECT_EQ(observe_row(kLogits, 32).ids.size(), 4U);
 }
 
-struct Verified {
-  Proposal proposal;
-  Verdict verdict;
+// A chain of three of which two are accepted; the row's number stands in the first id.
+Observation observe_chain(const std::vector<std::int32_t>& committed) {
+  const Verdict verdict{.accepted = {0, 1}, .added_token = 2, .rejected_one = true};
   Observation observation;
-};
-
-// A chain of three, of which two are accepted.
-Verified observe_chain(const std::vector<std::int32_t>& committed) {
-  Verified seen;
-  seen.proposal.tokens = {1, 3, 0};
-  seen.proposal.parents = {-1, 0, 1};
-  seen.proposal.path_logprob = {std::log(0.5F), std::log(0.25F), std::log(0.025F)};
-  seen.verdict = {.accepted = {0, 1}, .added_token = 2, .rejected_one = true};
-  observe_verification(
-      seen.proposal, seen.verdict, committed, [](std::int32_t) { return observe_row(kLogits, 2); }, seen.observation);
-  return seen;
+  observe_verification(verdict, committed, [](std::int32_t row) { return TopK{{row}, {0.0F}, 0}; }, observation);
+  return observation;
 }
 
-TEST(ObserveVerification, HasARowAfterTheRootAndAfterEachNode) {
-  const Observation seen = observe_chain({1, 3, 2}).observation;
-  EXPECT_EQ(seen.proposed, (std::vector<std::int32_t>{1, 3, 0}));
-  EXPECT_EQ(seen.accepted, (std::vector<std::int32_t>{0, 1}));
-  ASSERT_EQ(seen.rows.size(), 4U);
-  EXPECT_TRUE(seen.rows[0].on_accepted_path);
-  EXPECT_TRUE(seen.rows[2].on_accepted_path);
-  EXPECT_FALSE(seen.rows[3].on_accepted_path);
-  ASSERT_EQ(seen.q.size(), 3U);
-  EXPECT_NEAR(seen.q[1], 0.5, 1e-6);
-  EXPECT_NEAR(seen.q[2], 0.1, 1e-6);
+std::vector<std::int32_t> rows_of(const Observation& seen) {
+  std::vector<std::int32_t> rows;
+  for (const TopK& target : seen.targets) rows.push_back(target.ids[0]);
+  return rows;
+}
+
+TEST(ObserveVerification, HasTheRowThatChoseEachToken) {
+  const Observation seen = observe_chain({1, 3, 2});
+  EXPECT_EQ(seen.committed, (std::vector<std::int32_t>{1, 3, 2}));
+  EXPECT_EQ(rows_of(seen), (std::vector<std::int32_t>{0, 1, 2}));
+  EXPECT_EQ(seen.n_accepted, 2);
+  EXPECT_TRUE(seen.rejected);
 }
 
 TEST(ObserveVerification, LeavesOutWhatLiesBeyondTheAnswersEnd) {
-  const Observation seen = observe_chain({1}).observation;
-  EXPECT_EQ(seen.proposed, (std::vector<std::int32_t>{1}));
-  EXPECT_EQ(seen.accepted, (std::vector<std::int32_t>{0}));
-  ASSERT_EQ(seen.rows.size(), 2U);
-  EXPECT_TRUE(seen.rows[0].on_accepted_path);
-  EXPECT_FALSE(seen.rows[1].on_accepted_path);  // what would follow the end
+  const Observation seen = observe_chain({1});
+  EXPECT_EQ(rows_of(seen), (std::vector<std::int32_t>{0}));
+  EXPECT_EQ(seen.n_accepted, 1);
+  EXPECT_FALSE(seen.rejected);
+}
+
+// Rows that nobody reads cost a search through the vocabulary each.
+TEST(ObserveVerification, AsksForNoRowOffTheCommittedPath) {
+  std::vector<std::int32_t> asked;
+  const Verdict verdict{.accepted = {1}, .added_token = 2, .rejected_one = true};
+  Observation observation;
+  const std::vector<std::int32_t> committed{3, 2};
+  observe_verification(
+      verdict, committed,
+      [&](std::int32_t row) {
+        asked.push_back(row);
+        return TopK{};
+      },
+      observation);
+  EXPECT_EQ(asked, (std::vector<std::int32_t>{0, 2}));
 }
 
 TEST(RawLogitsChecksum, DependsOnEveryBitAndOnOrder) {

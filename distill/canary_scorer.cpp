@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "distill/canary_scorer.h"
+
+#include <utility>
+
+#include "common/clock.h"
+
+namespace slip {
+
+namespace {
+
+constexpr std::size_t kHeldoutRecords = 16;  // a second opinion
+constexpr double kAlphaMemory = 0.95;        // of the smoothed α that people see, per request
+
+void smooth(double& value, double next) {
+  value = value == 0 ? next : kAlphaMemory * value + (1 - kAlphaMemory) * next;
+}
+
+}  // namespace
+
+AcceptanceScore CanaryScorer::score(const ModelWeights& draft, const ReplayRecord& record) {
+  if (scored_ != &record) scores_.clear();
+  scored_ = &record;
+  const auto known = scores_.find(&draft);
+  if (known != scores_.end()) return known->second;
+  return scores_[&draft] = scorer_.score(draft, record, k_);
+}
+
+void CanaryScorer::add_to_candidate(TopicState& topic, const ReplayRecord& record) {
+  Candidate& candidate = *topic.candidate;
+  const PairedScore pair{score(*candidate.weights, record), score(*topic.live.version->weights, record)};
+  topic.candidate_test.add(pair);
+  candidate.own += pair.candidate;
+  candidate.live += pair.live;
+  candidate.base += score(*base_->weights, record);
+}
+
+// A predecessor may be the base draft, and the live version may have its weights: such pairs say nothing.
+void CanaryScorer::add_to_watch(TopicState& topic, const ReplayRecord& record) {
+  const ModelWeights& live = *topic.live.version->weights;
+  const AcceptanceScore of_live = score(live, record);
+  if (topic.previous && topic.previous->version->weights.get() != base_->weights.get()) {
+    topic.against_previous.add({of_live, score(*topic.previous->version->weights, record)});
+  }
+  if (&live != base_->weights.get()) topic.against_base.add({of_live, score(*base_->weights, record)});
+}
+
+void CanaryScorer::score_new(TopicState& topic, const WaitingRecord& waiting) {
+  scored_ = nullptr;  // another record may live at the same address
+  const ReplayRecord& record = waiting.record;
+  SameTextScore same_text;
+  same_text.at_us = wall_us();
+  same_text.topic = topic.topic;
+  same_text.draft = topic.live.version->name;
+  same_text.version = topic.live.version->number;
+  same_text.request = record.request;
+  same_text.live = score(*topic.live.version->weights, record);
+  same_text.base = score(*base_->weights, record);
+  decisions_.on_scored(same_text);
+  smooth(topic.figures.alpha_live, same_text.live.alpha());
+  smooth(topic.figures.alpha_base, same_text.base.alpha());
+  if (!waiting.is_evidence) return;
+  add_to_watch(topic, record);
+  if (topic.candidate && record.sequence > topic.candidate->cut_off) add_to_candidate(topic, record);
+  // The live version first: a candidate of a version that is rolled back is dropped with it.
+  if (judge_live_now(topic)) return;
+  judge_candidate_now(topic);
+}
+
+bool CanaryScorer::score_heldout(TopicState& topic) {
+  if (!topic.candidate || topic.candidate->heldout_left.empty()) return false;
+  scored_ = nullptr;
+  Candidate& candidate = *topic.candidate;
+  const ReplayRecord record = std::move(candidate.heldout_left.front());
+  candidate.heldout_left.pop_front();
+  candidate.heldout->candidate += score(*candidate.weights, record);
+  candidate.heldout->live += score(*topic.live.version->weights, record);
+  if (candidate.heldout_left.empty()) judge_candidate_now(topic);
+  return true;
+}
+
+void CanaryScorer::ask_for_heldout(TopicState& topic) const {
+  Candidate& candidate = *topic.candidate;
+  candidate.heldout.emplace();
+  for (ReplayRecord& record : replay_.heldout(topic.topic, kHeldoutRecords)) {
+    if (!record.edited && fits_vocabulary(record, base_->weights->config.vocab_size)) {
+      candidate.heldout_left.push_back(std::move(record));
+    }
+  }
+}
+
+// What new text allows is published once the held-out text, which no trainer ever draws, does not object.
+void CanaryScorer::judge_candidate_now(TopicState& topic) {
+  if (!topic.candidate || !topic.candidate->heldout_left.empty()) return;
+  const CanaryVerdict verdict = judge_candidate(options_, topic.candidate_test);
+  if (verdict.outcome == CanaryOutcome::kRefuse) return publisher_.refuse(topic, verdict);
+  if (verdict.outcome != CanaryOutcome::kPublish) return;
+  if (!topic.candidate->heldout) {
+    ask_for_heldout(topic);
+    if (!topic.candidate->heldout_left.empty()) return;
+  }
+  if (const auto objection = heldout_objection(options_, *topic.candidate->heldout, verdict)) {
+    return publisher_.refuse(topic, *objection);
+  }
+  publisher_.publish(topic, verdict);
+}
+
+// True when the live version was replaced.
+bool CanaryScorer::judge_live_now(TopicState& topic) {
+  const CanaryVerdict on_base = judge_live(options_, topic.against_base);
+  if (on_base.outcome == CanaryOutcome::kRefuse) {
+    publisher_.roll_back(topic, on_base, /*to_base=*/true);
+    return true;
+  }
+  if (!topic.previous) return false;
+  const CanaryVerdict on_previous = judge_live(options_, topic.against_previous);
+  if (on_previous.outcome != CanaryOutcome::kRefuse) return false;
+  publisher_.roll_back(topic, on_previous, /*to_base=*/false);
+  return true;
+}
+
+}  // namespace slip

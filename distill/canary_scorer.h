@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+
+#include "distill/canary.h"
+#include "distill/decision_sink.h"
+#include "distill/draft_scorer.h"
+#include "distill/publisher.h"
+#include "distill/replay_buffer.h"
+#include "distill/topic_state.h"
+
+namespace slip {
+
+// Scores finished records with each draft that a decision waits for (live, base, candidate, predecessor) and has the
+// publisher carry out the verdicts. Threads: one owner.
+class CanaryScorer {
+ public:
+  CanaryScorer(CanaryOptions options, int k, std::shared_ptr<const DraftVersion> base, DraftScorer& scorer,
+               const ReplayBuffer& replay, Publisher& publisher, DecisionSink& decisions)
+      : options_(options),
+        k_(k),
+        base_(std::move(base)),
+        scorer_(scorer),
+        replay_(replay),
+        publisher_(publisher),
+        decisions_(decisions) {}
+
+  // A record that no trainer has drawn. Only evidence counts for verdicts, and for the candidate only what is newer
+  // than its cut-off.
+  void score_new(TopicState& topic, const WaitingRecord& waiting);
+  // One of the held-out records that are the second opinion on a candidate; false when none is left.
+  bool score_heldout(TopicState& topic);
+
+ private:
+  AcceptanceScore score(const ModelWeights& draft, const ReplayRecord& record);
+  void add_to_candidate(TopicState& topic, const ReplayRecord& record);
+  void add_to_watch(TopicState& topic, const ReplayRecord& record);
+  void ask_for_heldout(TopicState& topic) const;
+  void judge_candidate_now(TopicState& topic);
+  bool judge_live_now(TopicState& topic);
+
+  CanaryOptions options_;
+  int k_;
+  std::shared_ptr<const DraftVersion> base_;
+  DraftScorer& scorer_;
+  const ReplayBuffer& replay_;
+  Publisher& publisher_;
+  DecisionSink& decisions_;
+  const ReplayRecord* scored_ = nullptr;                   // the record that `scores_` are of
+  std::map<const ModelWeights*, AcceptanceScore> scores_;  // live may be the base, the predecessor too
+};
+
+}  // namespace slip

@@ -1,0 +1,286 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "distill/learning_loop.h"
+
+#include <algorithm>
+#include <exception>
+#include <utility>
+
+#include "common/clock.h"
+#include "common/error.h"
+#include "common/log.h"
+
+namespace slip {
+namespace {
+
+constexpr std::size_t kMaxUnscored = 128;  // finished records of a topic in memory while the governor says no
+constexpr double kLossMemory = 0.8;        // of the smoothed training loss
+constexpr double kSecondsMemory = 0.9;     // of the smoothed time a step takes
+constexpr std::size_t kLeastScored = 4;    // requests that a candidate is scored on before the next export replaces it
+
+double seconds(std::int64_t us) {
+  return static_cast<double>(us) / 1e6;
+}
+
+void smooth(double& value, double next, double memory) {
+  value = value == 0 ? next : memory * value + (1 - memory) * next;
+}
+
+ResidentTrainersOptions trainers_options(const LearnerOptions& options) {
+  return {options.trainer, options.optimizer_folder, options.memory_bytes, options.save_us};
+}
+
+}  // namespace
+
+LearningLoop::LearningLoop(LearningLoopSetting setting)
+    : options_(setting.options),
+      base_(std::move(setting.base)),
+      replay_(setting.replay),
+      governor_(setting.governor),
+      go_on_(std::move(setting.go_on)),
+      trainers_(trainers_options(options_)),
+      publisher_({options_.serve_dtype, options_.pack, options_.canary.margin}, base_, setting.store, trainers_,
+                 setting.decisions),
+      pool_(std::max(1, options_.cores)),
+      scorer_(base_->weights->config, base_->weights->config.max_positions, pool_),
+      canary_(options_.canary, options_.k, base_, scorer_, replay_, publisher_, setting.decisions),
+      started_us_(monotonic_us()) {
+  const auto& slots = setting.slots;
+  const TopicTable& topics = setting.topics;
+  for (std::size_t i = 0; i < slots.size() && i < topics.size(); ++i) {
+    if (!slots[i] || !slots[i]->get()) continue;
+    TopicState topic;
+    topic.topic = topics[TopicId{static_cast<std::uint32_t>(i)}].name;
+    topic.slot = slots[i];
+    topic.near_copies = NearCopies(options_.near_copies);
+    publisher_.enrol(topic);
+    topic.figures.topic = topic.topic;
+    topic.figures.draft = topic.slot->name();
+    topic.figures.live_version = topic.live.version->number;
+    topics_.push_back(std::move(topic));
+  }
+}
+
+void LearningLoop::drop_candidates() {
+  for (TopicState& topic : topics_) Publisher::drop_candidate(topic);
+}
+
+void LearningLoop::save() {
+  trainers_.save_all();
+}
+
+void LearningLoop::save_due(std::int64_t now_us) {
+  trainers_.save_due(now_us);
+}
+
+void LearningLoop::reclaim() {
+  for (TopicState& topic : topics_) topic.slot->reclaim();
+}
+
+// ---- records ----
+
+bool LearningLoop::fits(const ReplayRecord& record) const {
+  return fits_vocabulary(record, base_->weights->config.vocab_size);
+}
+
+bool LearningLoop::classify(ReplayRecord& record) {
+  TopicState* topic = topic_of(record.topic);
+  if (topic == nullptr) return false;
+  const ContentGroup group = topic->near_copies.add(record.tokens, static_cast<std::size_t>(record.prompt_tokens));
+  record.group = group.id;
+  return !group.seen && !record.edited;
+}
+
+void LearningLoop::take(ReplayRecord record, bool is_evidence) {
+  TopicState* topic = topic_of(record.topic);
+  if (topic == nullptr) return;
+  ++requests_seen_;
+  ++topic->requests_seen;
+  ++topic->figures.requests;
+  topic->starved = false;
+  if (topic->undrawn_since_us == 0) topic->undrawn_since_us = monotonic_us();
+  if (record.edited) return;  // no draft can be scored on it
+  topic->unscored.push_back({std::move(record), is_evidence});
+  if (topic->unscored.size() <= kMaxUnscored) return;
+  topic->unscored.pop_front();
+  ++topic->figures.records_unscored;
+}
+
+// ---- what comes next ----
+
+// The topic that had fewest turns, so that a busy one does not keep the others waiting.
+TopicState* LearningLoop::topic_to_score() {
+  TopicState* next = nullptr;
+  for (TopicState& topic : topics_) {
+    const bool waits = !topic.unscored.empty() || (topic.candidate && !topic.candidate->heldout_left.empty());
+    if (waits && (next == nullptr || topic.scored < next->scored)) next = &topic;
+  }
+  return next;
+}
+
+// Steps come in bursts of a batch's worth of requests: a burst ends when the governor has no step left for its topic,
+// and the next one is of the topic with most new requests.
+TopicState* LearningLoop::topic_to_train() {
+  TopicState* best = nullptr;
+  const auto waiting = [](const TopicState& topic) { return topic.requests_seen - topic.requests_at_burst; };
+  for (TopicState& topic : topics_) {
+    if (topic.starved || topic.requests_seen == 0) continue;
+    const StepDecision decision = governor_.allow_step(progress_of(topic));
+    topic.figures.state = decision.reason;
+    if (decision.allowed) topic.figures.predicted_gain = decision.predicted_gain;
+    if (topic.in_burst && !decision.allowed) {
+      topic.in_burst = false;
+      topic.requests_at_burst = topic.requests_seen;
+    }
+    if (!decision.allowed) continue;
+    if (topic.in_burst) return &topic;
+    const bool enough = waiting(topic) >= static_cast<std::uint64_t>(options_.batch_requests);
+    if (!enough) topic.figures.state = "waits for requests";
+    if (enough && (best == nullptr || waiting(topic) > waiting(*best))) best = &topic;
+  }
+  return best;
+}
+
+TopicProgress LearningLoop::progress_of(const TopicState& topic) const {
+  TopicProgress progress;
+  progress.topic = static_cast<std::size_t>(&topic - topics_.data());
+  progress.requests_seen = topic.requests_seen;
+  progress.steps_done = topic.steps_done;
+  progress.curve = &topic.curve;
+  progress.step_seconds = topic.step_seconds;
+  progress.token_share =
+      requests_seen_ > 0 ? static_cast<double>(topic.requests_seen) / static_cast<double>(requests_seen_) : 0;
+  progress.alpha_live = topic.figures.alpha_live;
+  return progress;
+}
+
+// A record is scored before anything is trained on it, or its scores would be of text that was learned by heart.
+std::optional<LearningUnit> LearningLoop::next_unit(bool may_train) {
+  if (topic_to_score() != nullptr) return LearningUnit::kScoring;
+  if (may_train && topic_to_train() != nullptr) return LearningUnit::kTraining;
+  return std::nullopt;
+}
+
+void LearningLoop::run(LearningUnit unit) {
+  unit == LearningUnit::kScoring ? score_next() : train_step();
+}
+
+// ---- scoring ----
+
+void LearningLoop::score_next() {
+  TopicState& topic = *topic_to_score();
+  const std::int64_t began_us = monotonic_us();
+  ++topic.scored;
+  try {
+    if (!canary_.score_heldout(topic)) {
+      const WaitingRecord waiting = std::move(topic.unscored.front());
+      topic.unscored.pop_front();
+      canary_.score_new(topic, waiting);
+    }
+  } catch (const std::exception& error) {
+    contain(topic, "scoring", error);
+  }
+  topic.figures.scoring_s += seconds(monotonic_us() - began_us);
+}
+
+// ---- training ----
+
+std::vector<ReplayRecord> LearningLoop::next_batch(TopicState& topic) {
+  const auto n = static_cast<std::size_t>(options_.batch_requests);
+  auto batch = replay_.sample(topic.topic, n, options_.seed, trainers_.next_draw(topic.slot->name()));
+  std::erase_if(batch, [&](const ReplayRecord& record) { return !fits(record); });
+  topic.starved = batch.empty();
+  topic.newest_drawn = replay_.last_sequence();
+  topic.undrawn_since_us = 0;
+  return batch;
+}
+
+void LearningLoop::train_step() {
+  TopicState& topic = *topic_to_train();
+  topic.in_burst = true;
+  const std::int64_t began_us = monotonic_us();
+  try {
+    DraftTrainer& trainer = trainers_.take(topic.slot->name(), topic.live);
+    const auto batch = next_batch(topic);
+    if (batch.empty()) return;
+    bool went_on = true;
+    const TrainStep step = trainer.step(batch, [&] { return went_on = go_on_(); });
+    if (!went_on) return;  // the end, or serving needs the core: nothing was changed
+    count_step(topic, step, began_us);
+    export_when_due(topic, trainer);
+  } catch (const std::exception& error) {
+    ++topic.steps_done;  // or the same failure would be all that ever runs
+    contain(topic, "training", error);
+  }
+}
+
+void LearningLoop::count_step(TopicState& topic, const TrainStep& step, std::int64_t began_us) {
+  const double took = seconds(monotonic_us() - began_us);
+  topic.figures.training_s += took;
+  smooth(topic.step_seconds, took, kSecondsMemory);
+  if (!step.skipped) smooth(topic.figures.loss, step.loss, kLossMemory);
+  ++topic.steps_done;
+  ++topic.steps_since_export;
+  topic.figures.optimizer_steps = topic.steps_done;
+}
+
+// A candidate that still waits for its verdict gives way to one trained further, once it was scored on a few requests.
+// The evidence goes on: both are of one unbroken trainer.
+void LearningLoop::export_when_due(TopicState& topic, DraftTrainer& trainer) {
+  if (topic.steps_since_export < static_cast<std::uint64_t>(options_.steps_between_candidates)) return;
+  if (topic.candidate && !topic.candidate->heldout_left.empty()) return;
+  if (topic.candidate && topic.candidate_test.own_size() < kLeastScored) return;
+  topic.steps_since_export = 0;
+  if (topic.candidate) {
+    add_to_curve(topic);
+    topic.candidate_test.begin_successor();
+  }
+  publisher_.export_candidate(topic, trainer, topic.newest_drawn);
+}
+
+// The scores of the export that gives way: one point of the topic's learning curve.
+void LearningLoop::add_to_curve(TopicState& topic) {
+  const Candidate& old = *topic.candidate;
+  topic.curve.add({static_cast<double>(old.optimizer_steps), old.own.alpha(), old.base.alpha(),
+                   static_cast<double>(topic.candidate_test.own_size())});
+}
+
+// A failure of LibTorch, the disk or the weights costs the topic its trainer and its candidate, nothing else.
+void LearningLoop::contain(TopicState& topic, const char* doing, const std::exception& error) {
+  log_error("learning: " + topic.topic + ": " + doing + " failed: " + error.what());
+  topic.figures.state = std::string(doing) + " failed: " + error.what();
+  try {
+    publisher_.abandon(topic);
+  } catch (const std::exception& second) {
+    log_error("learning: " + topic.topic + ": " + second.what());
+  }
+}
+
+// ---- figures ----
+
+LearningFigures LearningLoop::figures(std::int64_t now_us) const {
+  LearningFigures figures;
+  figures.at_us = wall_us();
+  figures.running_s = seconds(now_us - started_us_);
+  figures.share_of_service = governor_.share_of_service();
+  figures.cost_tokens_per_s = governor_.cost_tokens_per_s();
+  figures.trainer_bytes = trainers_.bytes();
+  figures.scorer_bytes = scorer_.bytes();
+  for (const TopicState& topic : topics_) {
+    TopicLearning one = topic.figures;
+    one.records_waiting = topic.unscored.size();
+    one.lag_s = topic.undrawn_since_us == 0 ? 0 : seconds(now_us - topic.undrawn_since_us);
+    if (topic.candidate) figures.candidate_bytes += topic.candidate->weights->bytes();
+    for (const WaitingRecord& waiting : topic.unscored) figures.queue_bytes += bytes_of(waiting.record);
+    figures.queue_bytes += topic.near_copies.bytes();
+    figures.topics.push_back(std::move(one));
+  }
+  return figures;
+}
+
+TopicState* LearningLoop::topic_of(const std::string& name) {
+  const auto found =
+      std::find_if(topics_.begin(), topics_.end(), [&](const TopicState& topic) { return topic.topic == name; });
+  return found == topics_.end() ? nullptr : &*found;
+}
+
+}  // namespace slip

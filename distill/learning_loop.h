@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "distill/canary_scorer.h"
+#include "distill/draft_scorer.h"
+#include "distill/governor.h"
+#include "distill/learner.h"
+#include "distill/publisher.h"
+#include "distill/resident_trainers.h"
+#include "distill/topic_state.h"
+#include "kernels/thread_pool.h"
+
+namespace slip {
+
+// What a learning loop works with. All but `slots` and `topics`, which the constructor reads, outlives it.
+struct LearningLoopSetting {
+  const LearnerOptions& options;
+  const TopicTable& topics;
+  const std::vector<std::shared_ptr<DraftSlot>>& slots;  // as Learner's
+  std::shared_ptr<const DraftVersion> base;
+  DraftStore& store;
+  ReplayBuffer& replay;
+  Governor& governor;
+  DecisionSink& decisions;
+  std::function<bool()> go_on;  // asked between two microbatches, false abandons the step; may take() records meanwhile
+};
+
+// Decides the learner's next unit of work over all topics, and does it: scoring what came, training on it, sending
+// candidates to the canary. When a unit may run is the governor's business. A failure costs the topic it befell its
+// trainer and its candidate, nothing else. Threads: one owner, made there, so that pools and buffers belong to its
+// priority.
+class LearningLoop {
+ public:
+  // Takes up every topic whose slot serves a draft. Errors: those of the store and of the optimizer's folder.
+  explicit LearningLoop(LearningLoopSetting setting);
+
+  // The kind of the next unit; empty when nothing is left to do. `may_train`: false while the disk is low.
+  std::optional<LearningUnit> next_unit(bool may_train);
+  // REQUIRES: next_unit() has just named `unit`.
+  void run(LearningUnit unit);
+
+  // Whether drafts can be taught this record.
+  bool fits(const ReplayRecord& record) const;
+  // Groups a finished record by its content before it is stored: sets record.group. True: it is evidence about drafts,
+  // no near-copy of an earlier one and not sampled from edited logits. REQUIRES: fits(record).
+  bool classify(ReplayRecord& record);
+  // A record that waits to be scored; the oldest of its topic goes when too many do. REQUIRES: fits(record).
+  void take(ReplayRecord record, bool is_evidence);
+  void reclaim();                      // frees versions that nobody serves any more
+  void save_due(std::int64_t now_us);  // optimizer states with old unsaved steps
+  void save();                         // all optimizer states
+  LearningFigures figures(std::int64_t now_us) const;
+  // Removes what unfinished candidates left in the staging area.
+  void drop_candidates();
+
+ private:
+  TopicState* topic_to_score();
+  TopicState* topic_to_train();
+  void score_next();
+  void train_step();
+  std::vector<ReplayRecord> next_batch(TopicState& topic);
+  void count_step(TopicState& topic, const TrainStep& step, std::int64_t began_us);
+  void export_when_due(TopicState& topic, DraftTrainer& trainer);
+  static void add_to_curve(TopicState& topic);
+  void contain(TopicState& topic, const char* doing, const std::exception& error);
+  TopicProgress progress_of(const TopicState& topic) const;
+  TopicState* topic_of(const std::string& name);
+
+  const LearnerOptions& options_;
+  const std::shared_ptr<const DraftVersion> base_;
+  ReplayBuffer& replay_;
+  Governor& governor_;
+  const std::function<bool()> go_on_;
+  ResidentTrainers trainers_;
+  Publisher publisher_;
+  kernels::ThreadPool pool_;
+  DraftScorer scorer_;
+  CanaryScorer canary_;
+  std::vector<TopicState> topics_;
+  std::uint64_t requests_seen_ = 0;
+  std::int64_t started_us_ = 0;
+};
+
+}  // namespace slip

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "distill/resident_trainers.h"
+
+#include <algorithm>
+#include <sstream>
+#include <utility>
+#include <vector>
+
+#include "common/error.h"
+#include "common/file.h"
+#include "common/log.h"
+
+namespace slip {
+
+namespace {
+
+constexpr const char* kLineageMagic = "slipstream-optimizer-2";
+constexpr std::uint64_t kMaxLineageBytes = 4096;
+
+}  // namespace
+
+ResidentTrainers::ResidentTrainers(ResidentTrainersOptions options) : options_(std::move(options)) {
+  ensure_private_directory(options_.folder);
+}
+
+ResidentTrainers::~ResidentTrainers() = default;
+
+DraftTrainer& ResidentTrainers::take(const std::string& draft, const DraftSource& live) {
+  auto found = residents_.find(draft);
+  if (found == residents_.end()) {
+    found = residents_.emplace(draft, load(draft, live)).first;
+    make_room(draft);
+  }
+  found->second.used = ++n_taken_;
+  return *found->second.trainer;
+}
+
+ResidentTrainers::Resident ResidentTrainers::load(const std::string& draft, const DraftSource& live) const {
+  Resident resident;
+  resident.trainer = std::make_unique<DraftTrainer>(live.folder, options_.trainer);
+  resident.lineage = {live.name, live.number, live.optimizer_steps, 0, 0};
+  if (!take_up(draft, live, resident)) {
+    resident.trainer = std::make_unique<DraftTrainer>(live.folder, options_.trainer);
+    resident.lineage = {live.name, live.number, live.optimizer_steps, 0, 0};
+  }
+  return resident;
+}
+
+// False when the trainer may have been written over by state that does not count.
+bool ResidentTrainers::take_up(const std::string& draft, const DraftSource& live, Resident& resident) const {
+  if (!std::filesystem::exists(state_file(draft)) || !std::filesystem::exists(lineage_file(draft))) return true;
+  try {
+    std::istringstream text(read_file(lineage_file(draft), kMaxLineageBytes));
+    std::string magic;
+    Lineage saved;
+    text >> magic >> saved.source >> saved.version >> saved.steps_before >> saved.steps >> saved.draws;
+    const bool same = text && magic == kLineageMagic && saved.source == live.name && saved.version == live.number;
+    if (!same) return true;
+    resident.trainer->load(state_file(draft));
+    if (static_cast<std::uint64_t>(resident.trainer->steps()) != saved.steps) return false;
+    resident.lineage = saved;
+    return true;
+  } catch (const Error& error) {
+    log_warn("learning: optimizer state of " + draft + " is left aside: " + error.message());
+    return false;
+  }
+}
+
+// A trainer that cannot be saved loses what it learned since its last save, so that memory stays bounded; the one that
+// asked for room is not to suffer for it.
+void ResidentTrainers::make_room(const std::string& kept) {
+  while (residents_.size() > 1 && bytes() > options_.memory_bytes) {
+    auto oldest = residents_.end();
+    for (auto it = residents_.begin(); it != residents_.end(); ++it) {
+      if (it->first != kept && (oldest == residents_.end() || it->second.used < oldest->second.used)) oldest = it;
+    }
+    if (oldest == residents_.end()) return;
+    save_quietly(oldest->first);
+    residents_.erase(oldest);
+  }
+}
+
+std::uint64_t ResidentTrainers::total_steps(const std::string& draft) const {
+  const Resident& resident = residents_.at(draft);
+  return resident.lineage.steps_before + static_cast<std::uint64_t>(resident.trainer->steps());
+}
+
+void ResidentTrainers::follow(const std::string& draft, const DraftSource& live) {
+  const auto found = residents_.find(draft);
+  if (found == residents_.end()) return;
+  found->second.lineage.source = live.name;
+  found->second.lineage.version = live.number;
+  found->second.lineage_changed = true;
+}
+
+bool ResidentTrainers::has_unsaved(const Resident& resident) {
+  return resident.lineage_changed || static_cast<std::uint64_t>(resident.trainer->steps()) != resident.lineage.steps;
+}
+
+// State first, lineage second: a crash between leaves a pair whose steps disagree, which take_up() refuses.
+void ResidentTrainers::save(const std::string& draft) {
+  const auto found = residents_.find(draft);
+  if (found == residents_.end() || !has_unsaved(found->second)) return;
+  Resident& resident = found->second;
+  resident.trainer->save(state_file(draft));
+  Lineage saved = resident.lineage;
+  saved.steps = static_cast<std::uint64_t>(resident.trainer->steps());
+  std::ostringstream text;
+  text << kLineageMagic << ' ' << saved.source << ' ' << saved.version << ' ' << saved.steps_before << ' '
+       << saved.steps << ' ' << saved.draws << '\n';
+  replace_file(lineage_file(draft), text.str(), "optimizer.lineage");
+  resident.lineage = saved;
+  resident.lineage_changed = false;
+  resident.unsaved_us = 0;
+}
+
+void ResidentTrainers::save_quietly(const std::string& draft) {
+  try {
+    save(draft);
+  } catch (const Error& error) {
+    log_warn("learning: the optimizer state of " + draft + " is not saved: " + error.message());
+  }
+}
+
+void ResidentTrainers::save_all() {
+  for (const auto& [draft, resident] : residents_) save_quietly(draft);
+}
+
+void ResidentTrainers::save_due(std::int64_t now_us) {
+  for (auto& [draft, resident] : residents_) {
+    if (!has_unsaved(resident)) continue;
+    if (resident.unsaved_us == 0) resident.unsaved_us = now_us;
+    if (now_us - resident.unsaved_us < options_.save_us) continue;
+    resident.unsaved_us = now_us;  // a disk that refuses is asked again after as long
+    save_quietly(draft);
+  }
+}
+
+void ResidentTrainers::forget(const std::string& draft) {
+  residents_.erase(draft);
+  std::filesystem::remove(lineage_file(draft));
+  std::filesystem::remove(state_file(draft));
+}
+
+std::uint64_t ResidentTrainers::bytes() const {
+  std::uint64_t sum = 0;
+  for (const auto& [draft, resident] : residents_) sum += resident.trainer->bytes();
+  return sum;
+}
+
+}  // namespace slip

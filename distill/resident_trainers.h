@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "distill/draft_trainer.h"
+#include "distill/topic_state.h"
+
+namespace slip {
+
+struct ResidentTrainersOptions {
+  TrainerOptions trainer;
+  std::filesystem::path folder;                            // <data>/optimizer
+  std::uint64_t memory_bytes = std::uint64_t{2048} << 20;  // of all resident trainers; one may always stay
+  std::int64_t save_us = std::int64_t{60} * 1'000'000;     // unsaved steps grow no older
+};
+
+// The trainers in memory, one a topic's draft, the least recently used on disk beyond `memory_bytes`. Each rests in
+// `<folder>/<draft>.opt` beside a `.lineage` file that names the live version it was saved under. State of another
+// lineage (a crash between publishing and saving, a rollback) is not taken up again: training then restarts from the
+// live version with fresh moments. A failure concerns the draft it befell, never its neighbours. Threads: one owner.
+class ResidentTrainers {
+ public:
+  explicit ResidentTrainers(ResidentTrainersOptions options);
+  ~ResidentTrainers();
+
+  // The trainer of `draft`, whose live version is `live`. May save and unload others. Error{kIo, …} of this draft only.
+  DraftTrainer& take(const std::string& draft, const DraftSource& live);
+  bool holds(const std::string& draft) const { return residents_.contains(draft); }
+  // The address of the draft's next batch; saved with its state, so that a restart draws what an unbroken run would.
+  // REQUIRES: holds(draft).
+  std::uint64_t next_draw(const std::string& draft) { return residents_.at(draft).lineage.draws++; }
+  // Optimizer steps since the base draft. REQUIRES: holds(draft).
+  std::uint64_t total_steps(const std::string& draft) const;
+  // `draft` went live as `live`: its trainer's state continues that lineage from the next save on.
+  void follow(const std::string& draft, const DraftSource& live);
+  // Error{kIo}: the state on disk is the one before.
+  void save(const std::string& draft);
+  // Saves every trainer with unsaved steps; failures are logged, the others are saved all the same.
+  void save_all();
+  // Saves those whose unsaved steps are older than save_us. `now_us` is monotonic.
+  void save_due(std::int64_t now_us);
+  // Drops the trainer and what is on disk: the next take() starts from the live version.
+  void forget(const std::string& draft);
+  std::uint64_t bytes() const;
+
+ private:
+  struct Lineage {
+    std::string source;
+    std::uint64_t version = 0;
+    std::uint64_t steps_before = 0;  // of the versions it started from
+    std::uint64_t steps = 0;         // its own when saved
+    std::uint64_t draws = 0;         // batches drawn for it
+  };
+  struct Resident {
+    std::unique_ptr<DraftTrainer> trainer;
+    Lineage lineage;
+    std::uint64_t used = 0;       // rises with each take()
+    std::int64_t unsaved_us = 0;  // since when steps are unsaved; 0: all are saved
+    bool lineage_changed = false;
+  };
+  std::filesystem::path state_file(const std::string& draft) const { return options_.folder / (draft + ".opt"); }
+  std::filesystem::path lineage_file(const std::string& draft) const { return options_.folder / (draft + ".lineage"); }
+  Resident load(const std::string& draft, const DraftSource& live) const;
+  bool take_up(const std::string& draft, const DraftSource& live, Resident& resident) const;
+  static bool has_unsaved(const Resident& resident);
+  void save_quietly(const std::string& draft);
+  void make_room(const std::string& kept);
+
+  ResidentTrainersOptions options_;
+  std::map<std::string, Resident> residents_;
+  std::uint64_t n_taken_ = 0;
+};
+
+}  // namespace slip

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "distill/canary.h"
+#include "distill/learning_curve.h"
+#include "distill/learning_figures.h"
+#include "distill/near_copies.h"
+#include "distill/replay_record.h"
+#include "engine/speculate/draft_slot.h"
+
+namespace slip {
+
+// A version as it is served, and where the store has it. A topic without a version of its own serves the base draft's
+// weights under its own name, as number 0.
+struct DraftSource {
+  std::shared_ptr<const DraftVersion> version;
+  std::string name;          // the draft in the store: the topic's own, or the base draft
+  std::uint64_t number = 0;  // its version there
+  std::filesystem::path folder;
+  std::uint64_t optimizer_steps = 0;
+};
+
+// A frozen export of a topic's trainer. Training goes on while the candidate waits for its verdict. No trainer has
+// drawn a record newer than `cut_off`, nor a held-out one.
+struct Candidate {
+  std::shared_ptr<const ModelWeights> weights;
+  std::filesystem::path staged;
+  std::uint64_t cut_off = 0;  // newest sequence that training may have drawn
+  std::uint64_t optimizer_steps = 0, trained_requests = 0;
+  double train_loss = 0;
+  AcceptanceScore own, live, base;        // sums over the requests that this export was scored on
+  std::deque<ReplayRecord> heldout_left;  // second opinion before publishing: yet to be scored
+  std::optional<PairedScore> heldout;     // its sums; empty: not asked for yet
+};
+
+// A finished request that waits for its scores.
+struct WaitingRecord {
+  ReplayRecord record;
+  bool is_evidence = true;  // no near-copy of what was counted or trained on before, and not edited
+};
+
+// What is learned about one topic: its draft, its cadence, its candidate and the evidence. Plain data of the learner's
+// thread.
+struct TopicState {
+  std::string topic;
+  std::shared_ptr<DraftSlot> slot;
+  DraftSource live;
+
+  NearCopies near_copies;
+  std::deque<WaitingRecord> unscored;
+  std::uint64_t scored = 0;  // records taken from `unscored` so far, for taking turns
+
+  std::uint64_t trained_before = 0;  // requests behind the version that was live at the start
+  std::uint64_t requests_seen = 0;   // finished and taken since the start
+  std::uint64_t steps_done = 0;      // optimizer steps since the start
+  std::uint64_t steps_since_export = 0;
+  std::uint64_t requests_at_burst = 0;  // requests_seen when the last burst of steps ended
+  bool in_burst = false;
+  bool starved = false;               // replay has nothing to train on; until the next request
+  std::uint64_t newest_drawn = 0;     // sequence up to which training may have seen records
+  std::int64_t undrawn_since_us = 0;  // monotonic, when the oldest record came that no step could draw; 0: none
+  double step_seconds = 0;            // of the learner's thread a step, smoothed
+  LearningCurve curve;
+
+  std::optional<Candidate> candidate;
+  PairedTest candidate_test;            // candidate against live, over all exports of the unbroken trainer
+  std::optional<DraftSource> previous;  // the version before the live one
+  LiveWatch against_previous, against_base;
+
+  TopicLearning figures;
+};
+
+}  // namespace slip

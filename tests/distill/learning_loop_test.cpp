@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+// Several topics in one learning loop: whose turn it is, and what becomes of one when another is published or fails.
+#include "distill/learning_loop.h"
+
+#include <gtest/gtest.h>
+
+#include "common/fail_point.h"
+#include "common/file.h"
+#include "tests/distill/learner_fixture.h"
+
+namespace slip {
+namespace {
+
+using testing::answered;
+using testing::House;
+using testing::kPatienceUs;
+using testing::tell;
+
+// A house with a second topic.
+class TwoTopics : public House {
+ public:
+  TwoTopics() {
+    topics = TopicTable({{"sql", {}}, {"math", {}}});
+    other = std::make_shared<DraftSlot>(DraftId{2}, "math", version_of(DraftId{2}, "math"));
+  }
+  std::shared_ptr<const DraftVersion> version_of(DraftId id, const std::string& name) {
+    if (const auto current = store.current(name)) {
+      const auto weights = ModelWeights::load(store.folder(name, current->version), Dtype::kFloat32, true);
+      return std::make_shared<DraftVersion>(DraftVersion{id, name, current->version, 0, weights});
+    }
+    return std::make_shared<DraftVersion>(DraftVersion{id, name, 0, 0, base->weights});
+  }
+  std::unique_ptr<Learner> learner_of_both(Governor& policy) {
+    return std::make_unique<Learner>(options, topics, std::vector<std::shared_ptr<DraftSlot>>{nullptr, slot, other},
+                                     base, store, replay, policy, notebook);
+  }
+  // 8 requests of one topic and then 8 of the other, so that topics change with every batch.
+  void stream_both(Learner& learner, std::uint64_t first_id, int rounds) {
+    for (int round = 0; round < rounds; ++round) {
+      for (const std::uint32_t topic : {1U, 2U}) {
+        for (std::uint64_t i = 0; i < 8; ++i) {
+          tell(learner, answered(first_id++), true, topic);
+        }
+        ASSERT_TRUE(learner.wait_idle(kPatienceUs));
+      }
+    }
+  }
+  std::string state_of(const std::string& draft) const {
+    return read_file(options.optimizer_folder / (draft + ".opt"), std::uint64_t{1} << 30);
+  }
+
+  std::shared_ptr<DraftSlot> other;
+};
+
+TEST(LearningLoop, BothTopicsArePublished) {
+  TwoTopics house;
+  auto learner = house.learner_of_both(*house.governor);
+  learner->start();
+  house.stream_both(*learner, 1, 16);
+  learner->stop();
+  EXPECT_GT(house.alpha(*house.slot->get()->weights), house.alpha(*house.base->weights) + 0.3);
+  EXPECT_GT(house.alpha(*house.other->get()->weights), house.alpha(*house.base->weights) + 0.3);
+  const LearningFigures figures = house.notebook.figures();
+  ASSERT_EQ(figures.topics.size(), 2U);
+  for (const TopicLearning& topic : figures.topics) {
+    EXPECT_EQ(topic.requests, 128U) << topic.topic;
+    EXPECT_GE(topic.published, 1U) << topic.topic;
+    EXPECT_EQ(topic.trainer_restarts, 0U) << topic.topic;
+    EXPECT_GT(topic.alpha_live, topic.alpha_base) << topic.topic;
+    EXPECT_GT(topic.training_s, 0) << topic.topic;
+  }
+  EXPECT_GT(figures.trainer_bytes, 0U);
+}
+
+// Publishing wrote one topic's lineage over the resident trainer of another; both restarted from zero moments.
+TEST(LearningLoop, ARestartBetweenPublicationsContinuesBothOptimizersBitForBit) {
+  std::string sql, math;
+  {
+    TwoTopics house;
+    auto learner = house.learner_of_both(*house.governor);
+    learner->start();
+    house.stream_both(*learner, 1, 12);
+    learner->stop();
+    ASSERT_GE(house.notebook.count("publish"), 2U);
+    sql = house.state_of("sql");
+    math = house.state_of("math");
+  }
+  TwoTopics house;
+  for (std::uint64_t first_id = 1; first_id < 12 * 16; first_id += 4 * 16) {
+    house.slot = std::make_shared<DraftSlot>(DraftId{1}, "sql", house.version_of(DraftId{1}, "sql"));
+    house.other = std::make_shared<DraftSlot>(DraftId{2}, "math", house.version_of(DraftId{2}, "math"));
+    auto learner = house.learner_of_both(*house.governor);
+    learner->start();
+    house.stream_both(*learner, first_id, 4);
+    learner->stop();
+  }
+  EXPECT_TRUE(house.state_of("sql") == sql);
+  EXPECT_TRUE(house.state_of("math") == math);
+}
+
+// With room for one trainer, a full disk at the change of topics deleted the state of the topic that came.
+TEST(LearningLoop, AFullDiskWhileTrainersChangePlacesRestartsNobody) {
+  TwoTopics house;
+  house.options.memory_bytes = 1;
+  auto learner = house.learner_of_both(*house.governor);
+  learner->start();
+  house.stream_both(*learner, 1, 2);
+  arm_fail_point("optimizer.write:1:enospc");
+  house.stream_both(*learner, 1001, 1);
+  arm_fail_point("");
+  house.stream_both(*learner, 2001, 2);
+  learner->stop();
+  for (const TopicLearning& topic : house.notebook.figures().topics) EXPECT_EQ(topic.trainer_restarts, 0U);
+}
+
+// One waits for scores while the other floods.
+TEST(LearningLoop, ABusyTopicDoesNotKeepAnotherWaiting) {
+  TwoTopics house;
+  auto no_training = make_steps_per_request_governor(0);
+  auto learner = house.learner_of_both(*no_training);
+  for (std::uint64_t id = 1; id <= 100; ++id) tell(*learner, answered(id), true, 1);
+  for (std::uint64_t id = 101; id <= 104; ++id) tell(*learner, answered(id), true, 2);
+  learner->start();
+  ASSERT_TRUE(learner->wait_idle(kPatienceUs));
+  learner->stop();
+  const auto scores = house.notebook.scores();
+  ASSERT_EQ(scores.size(), 104U);
+  std::size_t last = 0;
+  for (std::size_t i = 0; i < scores.size(); ++i) last = scores[i].topic == "math" ? i : last;
+  EXPECT_LT(last, 16U);
+}
+
+// Requests with penalties, a bias or a schema taught nothing.
+TEST(LearningLoop, EditedRequestsTeachButAreNoEvidence) {
+  TwoTopics house;
+  auto learner = house.learner_of_both(*house.governor);
+  learner->start();
+  for (std::uint64_t id = 1; id <= 64; ++id) {
+    ReplayRecord record = answered(id);
+    record.sampling.repetition_penalty = 1.2F;
+    tell(*learner, record);
+    if (id % 8 == 0) ASSERT_TRUE(learner->wait_idle(kPatienceUs));
+  }
+  learner->stop();
+  EXPECT_EQ(house.replay.records("sql"), 64U);
+  EXPECT_TRUE(house.notebook.scores().empty());
+  EXPECT_EQ(house.notebook.count("publish"), 0U);
+  EXPECT_EQ(house.notebook.figures().topics[0].optimizer_steps, 64U);
+}
+
+}  // namespace
+}  // namespace slip

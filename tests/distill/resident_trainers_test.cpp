@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "distill/resident_trainers.h"
+
+#include <gtest/gtest.h>
+#include <fstream>
+
+#include "common/fail_point.h"
+#include "common/file.h"
+#include "tests/distill/tiny_draft.h"
+
+namespace slip {
+namespace {
+
+using testing::answered;
+using testing::ScratchFolder;
+using testing::tiny_config;
+
+constexpr std::int64_t kSecond = 1'000'000;
+
+class ResidentTrainersTest : public ::testing::Test {
+ protected:
+  ResidentTrainersTest() {
+    weights_ = folder_.path() / "weights";
+    std::filesystem::create_directory(weights_);
+    DraftTrainer(tiny_config(), 1, {}).export_draft(weights_);
+  }
+
+  ResidentTrainersOptions options(std::uint64_t memory_bytes = std::uint64_t{1} << 30) const {
+    ResidentTrainersOptions options;
+    options.folder = folder_.path() / "optimizer";
+    options.memory_bytes = memory_bytes;
+    options.save_us = 60 * kSecond;
+    return options;
+  }
+  DraftSource live(std::uint64_t version, std::uint64_t steps = 0) const {
+    DraftSource source;
+    source.version = std::make_shared<DraftVersion>(DraftVersion{DraftId{1}, "sql", version, 0, nullptr});
+    source.folder = weights_;
+    source.name = "sql";
+    source.number = version;
+    source.optimizer_steps = steps;
+    return source;
+  }
+  static void train(DraftTrainer& trainer, int steps) {
+    const ReplayRecord record = answered(1);
+    for (int i = 0; i < steps; ++i) trainer.step(std::span(&record, 1));
+  }
+  static std::vector<float> logits(const DraftTrainer& trainer) { return trainer.logits(answered(1).tokens); }
+
+  ScratchFolder folder_;
+  std::filesystem::path weights_;
+};
+
+TEST_F(ResidentTrainersTest, AStateIsTakenUpByTheVersionItWasSavedUnder) {
+  std::vector<float> before;
+  {
+    ResidentTrainers trainers(options());
+    DraftTrainer& trainer = trainers.take("sql", live(3, 100));
+    train(trainer, 5);
+    EXPECT_EQ(trainers.next_draw("sql"), 0U);
+    EXPECT_EQ(trainers.total_steps("sql"), 105U);
+    before = logits(trainer);
+    trainers.save("sql");
+  }
+  ResidentTrainers trainers(options());
+  DraftTrainer& trainer = trainers.take("sql", live(3, 100));
+  EXPECT_EQ(trainers.total_steps("sql"), 105U);
+  EXPECT_EQ(trainers.next_draw("sql"), 1U);
+  EXPECT_EQ(logits(trainer), before);
+}
+
+TEST_F(ResidentTrainersTest, NegativeAnotherVersionStartsFromItsOwnWeights) {
+  const std::vector<float> untrained = logits(DraftTrainer(weights_, {}));
+  {
+    ResidentTrainers trainers(options());
+    train(trainers.take("sql", live(3)), 5);
+    trainers.save("sql");
+  }
+  ResidentTrainers trainers(options());
+  DraftTrainer& trainer = trainers.take("sql", live(4, 7));
+  EXPECT_EQ(trainer.steps(), 0);
+  EXPECT_EQ(trainers.total_steps("sql"), 7U);
+  EXPECT_EQ(logits(trainer), untrained);
+}
+
+// Publishing one topic wrote its lineage over the trainer of another, which was the one in memory: both restarted from
+// zero moments.
+TEST_F(ResidentTrainersTest, AfterAPublishOnlyTheStateOfThatDraftFollows) {
+  {
+    ResidentTrainers trainers(options());
+    train(trainers.take("sql", live(3, 10)), 5);
+    train(trainers.take("math", live(8, 20)), 2);
+    trainers.follow("sql", live(4, 15));
+    trainers.save_all();
+  }
+  ResidentTrainers trainers(options());
+  EXPECT_EQ(trainers.take("sql", live(4, 15)).steps(), 5);
+  EXPECT_EQ(trainers.take("math", live(8, 20)).steps(), 2);
+}
+
+TEST_F(ResidentTrainersTest, TwoTopicsInTurnsLearnWhatEachLearnsAlone) {
+  ResidentTrainers alone(options());
+  train(alone.take("sql", live(1)), 4);
+  for (const std::uint64_t memory_bytes : {std::uint64_t{1} << 30, std::uint64_t{1}}) {
+    ResidentTrainers trainers(options(memory_bytes));
+    for (int i = 0; i < 4; ++i) {
+      train(trainers.take("sql", live(1)), 1);
+      train(trainers.take("math", live(1)), 1);
+    }
+    EXPECT_EQ(trainers.holds("sql"), memory_bytes > 1) << "with room for one the other rests on disk";
+    EXPECT_EQ(trainers.take("sql", live(1)).steps(), 4);
+    EXPECT_EQ(logits(trainers.take("sql", live(1))), logits(alone.take("sql", live(1))));
+    trainers.forget("sql");
+    trainers.forget("math");
+  }
+}
+
+// A full disk while one trainer gave way to another deleted the state of the one that came.
+TEST_F(ResidentTrainersTest, ATrainerThatCannotBeSavedCostsNobodyElse) {
+  {
+    ResidentTrainers trainers(options(1));
+    train(trainers.take("math", live(1)), 3);
+    trainers.save("math");
+    train(trainers.take("sql", live(1)), 4);
+    trainers.save("sql");
+    train(trainers.take("sql", live(1)), 1);
+    arm_fail_point("optimizer.write:1:enospc");
+    EXPECT_EQ(trainers.take("math", live(1)).steps(), 3);
+    arm_fail_point("");
+    EXPECT_EQ(trainers.take("sql", live(1)).steps(), 4) << "as last saved";
+  }
+}
+
+TEST_F(ResidentTrainersTest, UnsavedStepsGrowNoOlderThanTold) {
+  ResidentTrainers trainers(options());
+  train(trainers.take("sql", live(1)), 2);
+  trainers.save_due(1000 * kSecond);
+  trainers.save_due(1059 * kSecond);
+  EXPECT_EQ(ResidentTrainers(options()).take("sql", live(1)).steps(), 0);
+  trainers.save_due(1061 * kSecond);
+  EXPECT_EQ(ResidentTrainers(options()).take("sql", live(1)).steps(), 2);
+  const auto saved = std::filesystem::last_write_time(options().folder / "sql.opt");
+  trainers.save_due(2000 * kSecond);
+  EXPECT_EQ(std::filesystem::last_write_time(options().folder / "sql.opt"), saved) << "nothing is new";
+}
+
+TEST_F(ResidentTrainersTest, ForgettingStartsOver) {
+  ResidentTrainers trainers(options());
+  train(trainers.take("sql", live(1)), 4);
+  trainers.save("sql");
+  trainers.forget("sql");
+  EXPECT_FALSE(trainers.holds("sql"));
+  EXPECT_EQ(trainers.take("sql", live(1)).steps(), 0);
+}
+
+// A crash between the two files, or a disk that lies: fresh moments, never an end.
+TEST_F(ResidentTrainersTest, TornOrMismatchedFilesAreLeftAside) {
+  {
+    ResidentTrainers trainers(options());
+    DraftTrainer& trainer = trainers.take("sql", live(1));
+    train(trainer, 4);
+    trainers.save("sql");
+    train(trainer, 1);
+    trainer.save(options().folder / "sql.opt");  // newer than its lineage
+  }
+  EXPECT_EQ(ResidentTrainers(options()).take("sql", live(1)).steps(), 0);
+  for (const char* file : {"sql.opt", "sql.lineage"}) {
+    {
+      ResidentTrainers trainers(options());
+      train(trainers.take("sql", live(1)), 4);
+      trainers.save("sql");
+    }
+    std::ofstream(options().folder / file, std::ios::trunc) << "slipstream";
+    EXPECT_EQ(ResidentTrainers(options()).take("sql", live(1)).steps(), 0) << file;
+  }
+}
+
+}  // namespace
+}  // namespace slip
