@@ -145,7 +145,7 @@ def comparison(arms):
     """Per topic, learning beside the static draft on the same requests; plain data for the last tables and the verdict."""
     learned, static = arms["learning"].replies, arms["static"].replies
     topics = {}
-    for topic in dict.fromkeys(reply.topic for reply in learned):
+    for topic in demo_prompts.SHARES:
         ours, theirs = closed_loop.of_topic(learned, topic), closed_loop.of_topic(static, topic)
         late, late_static = closed_loop.last_third(ours), closed_loop.last_third(theirs)
         gain, error = closed_loop.paired_gain(late, late_static)
@@ -203,11 +203,10 @@ def last_tables(found, equal, total):
 def verdict(found):
     """One sentence of what the figures say. Pure."""
     topics, speeds = found["topics"], found["speeds"]
-    moved = ", ".join(f"{topic} {topics[topic]['last_base_alpha']:.2f} → {topics[topic]['last_alpha']:.2f}" for topic in NEW_TOPICS if topic in topics)
+    moved = ", ".join(f"{topic} {topics[topic]['last_base_alpha']:.2f} → {topics[topic]['last_alpha']:.2f}" for topic in NEW_TOPICS)
     ours = speeds["learning"]["last"]
     return (f"On traffic it was never trained on, α went {moved}; the last third ran at {ours / speeds['static']['last']:.2f} × the static "
-            f"draft and {ours / speeds['plain']['last']:.2f} × plain decoding, every answer the same."
-            if topics else "No request was answered.")
+            f"draft and {ours / speeds['plain']['last']:.2f} × plain decoding, every answer the same.")
 
 
 def summary(found, different, total, failed):
