@@ -1,142 +1,128 @@
 // SPDX-License-Identifier: Apache-2.0
-// An open-loop load client: requests start when they are due, whether or not earlier ones have finished, so that a slow
-// server shows as latency instead of as a slower client.
+// An open-loop load client. It measures a running service (--url), or starts one for each of several arms (--learning)
+// and compares what their clients see at the same load.
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <chrono>
-#include <cmath>
 #include <cstdio>
-#include <fstream>
-#include <mutex>
+#include <map>
 #include <nlohmann/json.hpp>
-#include <numeric>
-#include <sstream>
-#include <thread>
+#include <string>
 #include <vector>
 
 #include "bench/common_client.h"
+#include "bench/common_open_loop.h"
 #include "bench/common_prompts.h"
 #include "bench/common_result.h"
-#include "common/clock.h"
+#include "bench/common_service.h"
 #include "common/error.h"
-#include "engine/sample/random.h"
 
 namespace slip::bench {
 namespace {
 
+using nlohmann::json;
+
 struct Options {
-  std::string url, trace, prompts, topic;
-  double rate = 0, scale = 1, duration_s = 30, temperature = 0;
-  int max_tokens = 128;
+  std::string url, trace, prompts, topic, target, draft, config, work = "build/load";
+  std::vector<std::string> arms;
+  double rate = 0, load = 0.5, scale = 1, duration_s = 30, temperature = 0;
+  int max_tokens = 128, rounds = 3, capacity_clients = 8;
+  std::size_t capacity_requests = 64;
   std::uint64_t seed = 1;
   bool json = false;
 };
 
-struct Arrival {
-  double at_s = 0;
-  int max_tokens = 0;
-};
+const std::map<std::string, std::vector<std::string>> kArms = {
+    {"on", {}}, {"static", {"--no-learning"}}, {"off", {"--no-learning", "--no-speculation"}}};
 
-// Poisson arrivals at `rate` from an addressed generator: the same seed gives the same instants.
-std::vector<Arrival> poisson_arrivals(const Options& options) {
-  std::vector<Arrival> arrivals;
-  double at = 0;
-  for (std::uint32_t i = 0;; ++i) {
-    at += -std::log(1.0 - uniform({options.seed, 0, i}, RandomPurpose::kDraft)) / options.rate;
-    if (at >= options.duration_s) return arrivals;
-    arrivals.push_back({at, options.max_tokens});
+LoadCalls calls_of(const Options& options) {
+  return {read_prompts(options.prompts), options.topic, options.temperature};
+}
+
+std::vector<Arrival> arrivals_of(const Options& options, double rate, std::uint64_t seed) {
+  if (!options.trace.empty()) {
+    return trace_arrivals(options.trace, options.scale, options.duration_s, options.max_tokens);
+  }
+  return poisson_arrivals(rate, options.duration_s, options.max_tokens, seed);
+}
+
+json run_url(const Options& options) {
+  if (options.rate <= 0 && options.trace.empty()) {
+    throw Error(ErrorCode::kInvalidArgument, "no load is given", "give --rate or --trace");
+  }
+  return summarize(
+      {run_open_loop(parse_url(options.url), calls_of(options), arrivals_of(options, options.rate, options.seed))});
+}
+
+// An arm keeps its data directory from round to round, so that its drafts go on learning.
+Service start(const Options& options, const std::string& arm) {
+  const auto folder = std::filesystem::path(options.work) / arm;
+  std::filesystem::create_directories(folder);
+  std::vector<std::string> arguments = {"--target", options.target, "--data-dir", (folder / "data").string()};
+  if (!options.draft.empty()) arguments.insert(arguments.end(), {"--draft", options.draft});
+  if (!options.config.empty()) arguments.insert(arguments.begin(), {"-c", options.config});
+  const auto& own = kArms.at(arm);
+  arguments.insert(arguments.end(), own.begin(), own.end());
+  return Service(slipstream_beside(), arguments, folder / "service.log");
+}
+
+// Requests a second that the static draft serves while clients never pause.
+double capacity(const Options& options, const LoadCalls& calls) {
+  const Service service = start(options, "static");
+  const LoadRun run = run_closed_loop(service.endpoint(), calls, options.capacity_requests, options.capacity_clients,
+                                      options.max_tokens);
+  const auto answered =
+      std::count_if(run.replies.begin(), run.replies.end(), [](const ChatReply& reply) { return reply.status == 200; });
+  if (answered == 0) throw Error(ErrorCode::kUnavailable, "no request was answered while capacity was measured");
+  return static_cast<double>(answered) / run.elapsed_s;
+}
+
+// Each arm's p99 between tokens and tokens/s over the best of the others.
+void add_ratios(json& result) {
+  for (auto& [name, arm] : result["arms"].items()) {
+    for (const auto& [other, its] : result["arms"].items()) {
+      if (other == name || its["itl_ms"]["p99"].is_null() || arm["itl_ms"]["p99"].is_null()) continue;
+      arm["against_" + other] = {
+          {"itl_p99", arm["itl_ms"]["p99"].get<double>() / its["itl_ms"]["p99"].get<double>()},
+          {"tokens_per_s", arm["tokens_per_s"].get<double>() / its["tokens_per_s"].get<double>()}};
+    }
   }
 }
 
-double seconds_of_day(const std::string& stamp) {
-  int hour = 0;
-  int minute = 0;
-  double second = 0;
-  const auto space = stamp.find(' ');
-  if (space == std::string::npos || std::sscanf(stamp.c_str() + space, " %d:%d:%lf", &hour, &minute, &second) != 3) {
-    throw Error(ErrorCode::kInvalidArgument, "the trace has a time stamp that cannot be read: " + stamp);
+// The arms take turns, a fresh service each time, at the same instants with the same prompts; the order is turned round
+// from round to round, so that a machine that drifts favours none.
+json run_arms(const Options& options) {
+  const LoadCalls calls = calls_of(options);
+  for (const auto& [arm, arguments] : kArms) std::filesystem::remove_all(std::filesystem::path(options.work) / arm);
+  json result = {{"rounds", options.rounds}, {"duration_s", options.duration_s}};
+  double rate = options.rate;
+  if (rate <= 0 && options.trace.empty()) {
+    result["capacity_per_s"] = capacity(options, calls);
+    rate = options.load * result["capacity_per_s"].get<double>();
   }
-  return hour * 3600.0 + minute * 60.0 + second;
-}
-
-// Azure's LLM inference trace: TIMESTAMP,ContextTokens,GeneratedTokens; `scale` 2 replays it twice as fast.
-std::vector<Arrival> trace_arrivals(const Options& options) {
-  std::ifstream in(options.trace);
-  if (!in) throw Error(ErrorCode::kNotFound, "cannot open " + options.trace);
-  std::vector<Arrival> arrivals;
-  std::string line;
-  std::getline(in, line);
-  double first = -1;
-  while (std::getline(in, line)) {
-    std::stringstream row(line);
-    std::string stamp, context, generated;
-    std::getline(row, stamp, ',');
-    std::getline(row, context, ',');
-    std::getline(row, generated, ',');
-    const double second = seconds_of_day(stamp);
-    if (first < 0) first = second;
-    const double at = (second - first) / options.scale;
-    if (at >= options.duration_s) break;
-    arrivals.push_back({at, std::clamp(std::atoi(generated.c_str()), 1, options.max_tokens)});
+  result["rate_per_s"] = rate;
+  std::map<std::string, std::vector<LoadRun>> runs;
+  std::size_t first_prompt = 0;
+  for (int round = 0; round < options.rounds; ++round) {
+    const auto arrivals = arrivals_of(options, rate, options.seed + static_cast<std::uint64_t>(round));
+    std::vector<std::string> order = options.arms;
+    if (round % 2 == 1) std::reverse(order.begin(), order.end());
+    for (const std::string& arm : order) {
+      show_progress("load: round " + std::to_string(round + 1) + ", learning " + arm);
+      const Service service = start(options, arm);
+      runs[arm].push_back(run_open_loop(service.endpoint(), calls, arrivals, first_prompt));
+    }
+    first_prompt += arrivals.size();
   }
-  return arrivals;
+  show_progress("");
+  for (const auto& [arm, its] : runs) result["arms"][arm] = summarize(its);
+  add_ratios(result);
+  return result;
 }
 
-nlohmann::json spread(std::vector<double> values) {
-  if (values.empty()) return {{"mean", nullptr}, {"p50", nullptr}, {"p99", nullptr}};
-  std::sort(values.begin(), values.end());
-  const auto at = [&](double q) {
-    return values[static_cast<std::size_t>(q * static_cast<double>(values.size() - 1))];
-  };
-  const double mean = std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
-  return {{"mean", mean}, {"p50", at(0.5)}, {"p99", at(0.99)}};
-}
-
-nlohmann::json summarize(const std::vector<ChatReply>& replies, double elapsed_s) {
-  std::vector<double> ttft, itl, e2e;
-  std::int64_t completed = 0, rejected = 0, failed = 0, tokens = 0;
-  for (const auto& reply : replies) {
-    rejected += reply.status == 429 ? 1 : 0;
-    failed += reply.status != 200 && reply.status != 429 ? 1 : 0;
-    if (reply.status != 200) continue;
-    ++completed;
-    tokens += reply.completion_tokens;
-    ttft.push_back(reply.ttft_ms);
-    e2e.push_back(reply.e2e_ms);
-    itl.insert(itl.end(), reply.gaps_ms.begin(), reply.gaps_ms.end());
-  }
-  return {{"completed", completed},
-          {"rejected", rejected},
-          {"failed", failed},
-          {"ttft_ms", spread(ttft)},
-          {"itl_ms", spread(itl)},
-          {"e2e_ms", spread(e2e)},
-          {"tokens_per_s", static_cast<double>(tokens) / elapsed_s}};
-}
-
-nlohmann::json run(const Options& options) {
-  if (options.rate <= 0 && options.trace.empty()) throw Error(ErrorCode::kInvalidArgument, "give --rate or --trace");
-  const Endpoint endpoint = parse_url(options.url);
-  const auto prompts = read_prompts(options.prompts);
-  const auto arrivals = options.trace.empty() ? poisson_arrivals(options) : trace_arrivals(options);
-  std::vector<ChatReply> replies(arrivals.size());
-  std::vector<std::jthread> calls;
-  const auto start = std::chrono::steady_clock::now();
-  for (std::size_t i = 0; i < arrivals.size(); ++i) {
-    std::this_thread::sleep_until(start + std::chrono::duration<double>(arrivals[i].at_s));
-    calls.emplace_back([&, i] {
-      const auto& prompt = prompts[i % prompts.size()];
-      const std::string topic = options.topic.empty() ? prompt.topic : options.topic;
-      replies[i] = stream_chat(endpoint, {prompt.text, topic, options.temperature, arrivals[i].max_tokens});
-    });
-  }
-  calls.clear();
-  return summarize(replies, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
-}
-
-void print_table(const nlohmann::json& result) {
-  std::printf("completed %ld · rejected (429) %ld · failed %ld · %.1f tokens/s\n", result["completed"].get<long>(),
-              result["rejected"].get<long>(), result["failed"].get<long>(), result["tokens_per_s"].get<double>());
+void print_row(const json& result) {
+  std::printf("completed %ld · rejected (429) %ld · failed %ld · α %.3f · %.1f tokens/s\n",
+              result["completed"].get<long>(), result["rejected"].get<long>(), result["failed"].get<long>(),
+              result["alpha"].get<double>(), result["tokens_per_s"].get<double>());
   for (const char* name : {"ttft_ms", "itl_ms", "e2e_ms"}) {
     const auto& row = result[name];
     if (row["mean"].is_null()) continue;
@@ -145,15 +131,23 @@ void print_table(const nlohmann::json& result) {
   }
 }
 
-}  // namespace
-}  // namespace slip::bench
+void print_table(const json& result) {
+  if (!result.contains("arms")) return print_row(result);
+  std::printf("%.2f requests/s", result["rate_per_s"].get<double>());
+  if (result.contains("capacity_per_s")) std::printf(" of a capacity of %.2f", result["capacity_per_s"].get<double>());
+  std::printf(", %d rounds of %.0f s\n", result["rounds"].get<int>(), result["duration_s"].get<double>());
+  for (const auto& [name, arm] : result["arms"].items()) {
+    std::printf("\nlearning %s\n", name.c_str());
+    print_row(arm);
+    for (const auto& [key, ratio] : arm.items()) {
+      if (!key.starts_with("against_")) continue;
+      std::printf("against %-7s p99 between tokens %.3f ×, tokens/s %.3f ×\n", key.substr(8).c_str(),
+                  ratio["itl_p99"].get<double>(), ratio["tokens_per_s"].get<double>());
+    }
+  }
+}
 
-int main(int argc, char** argv) {
-  slip::bench::Options options;
-  CLI::App app{
-      "Sends chat completions to a running service at a rate or along a trace, and reports latency as its clients see "
-      "it."};
-  app.add_option("--url", options.url, "The service, e.g. http://127.0.0.1:8080")->required();
+void add_load(CLI::App& app, Options& options) {
   auto* rate =
       app.add_option("--rate", options.rate, "Requests a second, Poisson arrivals")->check(CLI::PositiveNumber);
   app.add_option("--trace", options.trace, "CSV of TIMESTAMP,ContextTokens,GeneratedTokens to take arrivals from")
@@ -166,6 +160,50 @@ int main(int argc, char** argv) {
   app.add_option("--temperature", options.temperature, "0 is greedy");
   app.add_option("--seed", options.seed, "Of the arrival times");
   app.add_flag("--json", options.json, "Print JSON");
+}
+
+void add_arms(CLI::App& app, Options& options) {
+  auto* url = app.add_option("--url", options.url, "A running service, e.g. http://127.0.0.1:8080");
+  auto* arms = app.add_option("--learning", options.arms,
+                              "Starts a service for each of: on (learning), static (the draft as it is), off (plain "
+                              "decoding)")
+                   ->delimiter(',')
+                   ->check(CLI::IsMember({"on", "static", "off"}))
+                   ->excludes(url);
+  app.add_option("--target", options.target, "Target folder of the arms")->needs(arms);
+  app.add_option("--draft", options.draft, "Base draft folder of the arms")->needs(arms);
+  app.add_option("-c,--config", options.config, "Service configuration of the arms")->needs(arms);
+  app.add_option("--load", options.load, "Rate as a share of capacity, where there is no --rate (default 0.5)")
+      ->check(CLI::PositiveNumber)
+      ->needs(arms);
+  app.add_option("--rounds", options.rounds, "Turns of each arm, each of --duration (default 3)")
+      ->check(CLI::PositiveNumber);
+  app.add_option("--capacity-requests", options.capacity_requests, "Requests that measure capacity (default 64)")
+      ->check(CLI::PositiveNumber);
+  app.add_option("--capacity-clients", options.capacity_clients, "Clients that measure capacity (default 8)")
+      ->check(CLI::PositiveNumber);
+  app.add_option("--work", options.work, "Folder for the arms' data and logs; those of an earlier run go");
+}
+
+json run(const Options& options) {
+  if (options.url.empty() == options.arms.empty()) {
+    throw Error(ErrorCode::kInvalidArgument, "nothing to measure", "give --url, or --learning with --target");
+  }
+  if (!options.arms.empty() && options.target.empty()) {
+    throw Error(ErrorCode::kInvalidArgument, "--learning starts services of its own", "give --target and --draft");
+  }
+  return options.arms.empty() ? run_url(options) : run_arms(options);
+}
+
+}  // namespace
+}  // namespace slip::bench
+
+int main(int argc, char** argv) {
+  slip::bench::Options options;
+  CLI::App app{
+      "Sends chat completions to a service at a rate or along a trace, and reports latency as its clients see it."};
+  slip::bench::add_arms(app, options);
+  slip::bench::add_load(app, options);
   CLI11_PARSE(app, argc, argv);
   return slip::bench::show_result(
       "load", options.json, [&] { return slip::bench::run(options); }, slip::bench::print_table);

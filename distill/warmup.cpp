@@ -173,7 +173,9 @@ void WarmupJob::split_answers(AnswerFile& file, const std::vector<WarmupPrompt>&
     throw Error(ErrorCode::kInvalidArgument, "one prompt is not enough to train on and to measure with",
                 "give more --data, or raise --share", "data");
   }
-  heldout_.resize(std::min(heldout_.size(), kMaxHeldout));
+  std::vector<ReplayRecord> chosen;
+  for (const std::size_t i : evenly_spaced(heldout_.size(), kMaxHeldout)) chosen.push_back(std::move(heldout_[i]));
+  heldout_ = std::move(chosen);
 }
 
 void WarmupJob::make_trainer() {

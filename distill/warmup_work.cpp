@@ -67,6 +67,13 @@ void WarmupHistory::forget_after(std::int64_t step) {
   std::erase_if(skipped, [step](std::int64_t at) { return at > step; });
 }
 
+std::vector<std::size_t> evenly_spaced(std::size_t n, std::size_t most) {
+  const std::size_t count = std::min(n, most);
+  std::vector<std::size_t> indices(count);
+  for (std::size_t i = 0; i < count; ++i) indices[i] = i * n / count;
+  return indices;
+}
+
 bool is_flat(const std::vector<HeldoutPoint>& heldout, std::size_t window) {
   if (heldout.size() <= window) return false;
   const auto recent = heldout.end() - static_cast<std::ptrdiff_t>(window);

@@ -29,6 +29,9 @@ struct WarmupHistory {
 // best before them. Pure.
 bool is_flat(const std::vector<HeldoutPoint>& heldout, std::size_t window);
 
+// min(n, most) different indices below `n`, evenly spaced and ascending. Pure.
+std::vector<std::size_t> evenly_spaced(std::size_t n, std::size_t most);
+
 // <out>.work: what an interrupted run goes on from.
 //   run.json   the options that decide the weights; another set is refused
 //   answers    replay frames

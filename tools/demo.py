@@ -1,205 +1,110 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The demo: a service on a larger copy of the embedded target answers a stream of prompts that moves between topics, and its
-drafts learn as it goes; then the same prompts without learning, and the same answers by plain decoding.
+"""The demo: two clients that never pause ask a service on a larger copy of the embedded target; its drafts learn from the answers.
+The same requests go to the same service without learning, and without drafts. All run with the defaults on all cores.
 
-Exit status 0 unless an answer differs from plain decoding or a draft ends below the base draft on the same text."""
-import concurrent.futures
-import http.client
+Exit status 0 only if all answers are equal, the drafts of the new traffic (sql, code) improved, no other topic fell below the
+draft that does not learn, and the last third of the requests was answered faster than by the better of the two others."""
 import json
 import os
 import pathlib
-import re
 import shutil
-import signal
-import sqlite3
 import subprocess
 import sys
-import threading
 import time
 
 import demo_prompts
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "bench"))
+import closed_loop  # noqa: E402
+
 BUILD = ROOT / "build"
 WORK = BUILD / "demo"
 SHAPE = {"hidden": 1536, "layers": 6, "ffn": 4096, "heads": 24, "kv-heads": 8}
-STEPS_PER_REQUEST = 4
-K = 3
-MAX_TOKENS = 96
+NEW_TOPICS = ("sql", "code")  # what the base draft was not trained on
 CLIENTS = 2
-ENGINE_THREADS = max(1, len(os.sched_getaffinity(0)) - 1)  # the same with and without learning, which has the core that is left
-BUDGET_S = 310      # of answering, both arms and the check; the rest of six minutes is start-up and the last report
-CHECKED = 20
+BLOCKS = 6                    # turns of each arm; the last third is the last two
+PROBES = 8                    # requests that measure each arm's speed first; they are kept out of learning
+BUDGET_S = 270                # of answering, all arms; the rest of six minutes is start-up and the reports
+FEWEST, MOST = 60, 480
+ONE_SIDED_95, TWO_SIDED_95 = 1.645, 1.96
+RECENT = 12                   # requests behind "α now"
 TTY = sys.stdout.isatty()
 COLOR = TTY and "NO_COLOR" not in os.environ
 SPARKS = "▁▂▃▄▅▆▇█"
+ARM_WORDS = {"plain": "plain decoding", "static": "static draft", "learning": "learning"}
 
 
 def say(text=""):
     print(text, flush=True)
 
 
+def styled(text, code):
+    return f"\033[{code}m{text}\033[0m" if COLOR else text
+
+
 def bold(text):
-    return f"\033[1m{text}\033[0m" if COLOR else text
+    return styled(text, "1")
 
 
-def run_json(command):
+def run_checked(command):
     done = subprocess.run([str(part) for part in command], capture_output=True, text=True)
     if done.returncode != 0:
         sys.exit(f"demo: {command[0]} failed ({done.returncode}):\n{done.stderr[-2000:]}")
     return done.stdout
 
 
-class Service:
-    """A `slipstream serve` on a port it chooses; stopped with SIGTERM."""
-
-    def __init__(self, name, target, arguments):
-        self.data = WORK / name
-        shutil.rmtree(self.data, ignore_errors=True)
-        self.log = WORK / f"{name}.log"
-        command = [BUILD / "slipstream", "serve", "-c", ROOT / "configs/demo.toml", "--target", target, "--draft",
-                   ROOT / "checkpoints/demo/draft", "--k", str(K), "--port", "0", "--data-dir", self.data,
-                   "--threads", str(ENGINE_THREADS)] + arguments
-        with open(self.log, "w") as log:
-            self.process = subprocess.Popen([str(part) for part in command], stdout=log, stderr=log, start_new_session=True)
-        try:
-            self.address = self._await_ready()
-        except BaseException:  # Ctrl-C while it starts, too
-            self.stop()
-            raise
-
-    def _await_ready(self):
-        for _ in range(600):
-            found = re.search(r"http://([\d.]+):(\d+)", self.log.read_text())
-            if found:
-                address = (found[1], int(found[2]))
-                try:
-                    connection = http.client.HTTPConnection(*address, timeout=5)
-                    connection.request("GET", "/readyz")
-                    if connection.getresponse().status == 200:
-                        return address
-                except OSError:
-                    pass
-            if self.process.poll() is not None:
-                break
-            time.sleep(0.1)
-        sys.exit(f"demo: the service did not start; its log:\n{self.log.read_text()[-2000:]}")
-
-    @property
-    def url(self):
-        return f"http://{self.address[0]}:{self.address[1]}"
-
-    def chat(self, label, prompt):
-        connection = http.client.HTTPConnection(*self.address, timeout=300)
-        body = {"messages": [{"role": "user", "content": prompt}], "max_tokens": MAX_TOKENS, "temperature": 0,
-                "metadata": {"topic": label}}
-        started = time.monotonic()
-        connection.request("POST", "/v1/chat/completions", json.dumps(body), {"Content-Type": "application/json"})
-        response = connection.getresponse()
-        reply = json.loads(response.read())
-        if response.status != 200:
-            raise RuntimeError(f"{response.status}: {reply}")
-        reply["seconds"] = time.monotonic() - started
-        return reply
-
-    def stop(self):
-        if self.process.poll() is None:
-            self.process.send_signal(signal.SIGTERM)
-            try:
-                self.process.wait(40)
-            except subprocess.TimeoutExpired:
-                self.process.kill()
+def sparkline(values, low=None, high=None):
+    """One character a value; without bounds, from the least to the greatest, at least .05 apart."""
+    if not values:
+        return ""
+    low = min(values) if low is None else low
+    high = max(max(values), low + 0.05) if high is None else high
+    return "".join(SPARKS[max(0, min(7, int((value - low) / (high - low) * 7.99)))] for value in values)
 
 
-class Figures:
-    """What one topic's requests came to so far."""
-
-    def __init__(self):
-        self.requests = self.tokens = self.steps = self.accepted = self.rejections = self.version = 0
-        self.seconds = 0.0
-        self.history = []
-
-    def add(self, reply):
-        speculation = reply["metrics"]["speculative_decoding"]
-        self.requests += 1
-        self.tokens += reply["usage"]["completion_tokens"]
-        self.steps += speculation["num_spec_steps"]
-        self.accepted += speculation["num_accepted_draft_tokens"]
-        self.rejections += speculation["num_first_rejections"]
-        self.version = max(self.version, speculation.get("draft_version") or 0)
-        self.seconds += reply["seconds"]
-        self.history.append((speculation["num_accepted_draft_tokens"], speculation["num_first_rejections"]))
-
-    def alpha(self, last=None):
-        rows = self.history[-last:] if last else self.history
-        accepted, rejections = sum(a for a, _ in rows), sum(r for _, r in rows)
-        return accepted / max(1, accepted + rejections)
-
-    def sparkline(self, width=8):
-        size = max(1, len(self.history) // width)
-        groups = [self.history[i:i + size] for i in range(0, len(self.history), size)][-width:]
-        alphas = [sum(a for a, _ in g) / max(1, sum(a + r for a, r in g)) for g in groups]
-        low, high = min(alphas), max(max(alphas), min(alphas) + 0.05)
-        return "".join(SPARKS[min(7, int((alpha - low) / (high - low) * 7.99))] for alpha in alphas)
+def in_groups(replies, width=8):
+    """The replies in at most `width` groups that follow each other, all but the last as large."""
+    size = max(1, -(-len(replies) // width))
+    return [replies[i:i + size] for i in range(0, len(replies), size)]
 
 
-def same_text(database):
-    """Per topic: the base draft's α, and the live draft's paired gain over it with its 95 % interval (jackknife over requests)."""
-    result = {}
-    try:
-        with sqlite3.connect(f"file:{database}?mode=ro", uri=True) as ledger:
-            rows = ledger.execute("SELECT topic, live_accepted, live_first_rejections, base_accepted, base_first_rejections "
-                                  "FROM same_text ORDER BY at_us").fetchall()
-    except sqlite3.Error:
-        return result
-    for topic in {row[0] for row in rows}:
-        scores = [row[1:] for row in rows if row[0] == topic]
-        sums = [sum(column) for column in zip(*scores)]
-        ratio = lambda s: (s[0] / max(1e-9, s[0] + s[1]), s[2] / max(1e-9, s[2] + s[3]))
-        live, base = ratio(sums)
-        n = len(scores)
-        low = high = live - base
-        if n > 1:
-            leave_out = [ratio([total - value for total, value in zip(sums, row)]) for row in scores]
-            gains = [a - b for a, b in leave_out]
-            mean = sum(gains) / n
-            error = ((n - 1) / n * sum((gain - mean) ** 2 for gain in gains)) ** 0.5
-            low, high = live - base - 1.96 * error, live - base + 1.96 * error
-        result[topic] = {"live": live, "base": base, "gain": live - base, "low": low, "high": high, "requests": n}
-    return result
-
-
-def decisions(database, after):
-    try:
-        with sqlite3.connect(f"file:{database}?mode=ro", uri=True) as ledger:
-            return ledger.execute("SELECT at_us, topic, kind, live_version, candidate_version, reason FROM canary_decisions "
-                                  "WHERE at_us > ? AND kind != 'undecided' ORDER BY at_us", (after,)).fetchall()
-    except sqlite3.Error:
-        return []
+def answered(arm):
+    return [reply for reply in arm.replies if reply is not None]
 
 
 class LiveTable:
-    """One line a topic, redrawn on a terminal, printed now and then elsewhere; decisions scroll above it."""
+    """Redrawn on a terminal, printed now and then elsewhere; what became of drafts scrolls above it."""
 
-    def __init__(self, totals):
-        self.totals, self.drawn, self.last_event, self.printed = totals, 0, 0, 0.0
+    EVERY_S = 20  # where it cannot be redrawn
 
-    def lines(self, figures, scores):
-        yield bold(f"{'topic':<8}{'req':>7}  {'α now':>6} {'α base*':>8}  {'gain (95 %)':<19}{'length':>7} {'tok/s':>6}  {'draft':<6} learning")
+    def __init__(self, arms, totals, database):
+        self.arms, self.totals, self.database = arms, totals, database
+        self.drawn, self.last_event, self.printed = 0, 0, 0.0
+
+    def lines(self):
+        learned, static = self.arms["learning"], self.arms["static"]
+        yield bold(f"{'topic':<8}{'requests':>9}   {'α now':>5}  {'static':>6}   {'α of the learning draft so far':<32}{'draft':<6}")
         for topic, total in self.totals.items():
-            one, score = figures.get(topic), scores.get(topic)
-            if one is None or one.requests == 0:
-                yield f"{topic:<8}{0:>4}/{total}"
-                continue
-            gain = f"{score['gain']:+.2f} [{score['low']:+.2f}, {score['high']:+.2f}]" if score else ""
-            base = f"{score['base']:.2f}" if score else ""
-            yield (f"{topic:<8}{one.requests:>4}/{total:<2}  {one.alpha(12):>6.2f} {base:>8}  {gain:<19}"
-                   f"{one.tokens / max(1, one.steps):>7.2f} {one.tokens / max(1e-9, one.seconds):>6.0f}  v{one.version:<5} {one.sparkline()}")
+            ours = closed_loop.of_topic(answered(learned), topic)
+            both = [(a, b) for a, b in zip(learned.replies, static.replies) if a and b and a.topic == topic]
+            theirs = f"{closed_loop.alpha([b for _, b in both][-RECENT:]):.2f}" if both else "–"
+            now = f"{closed_loop.alpha(ours[-RECENT:]):.2f}" if ours else "–"
+            version = max((reply.version for reply in ours), default=0)
+            spark = sparkline([closed_loop.alpha(group) for group in in_groups(ours, 24)])
+            yield (f"{topic:<8}{f'{len(ours)}/{total}':>9}   {now:>5}  {theirs:>6}   {styled(f'{spark:<32}', '36')}"
+                   f"{'v' + str(version) if version else 'base':<6}")
+        yield "tokens/s  " + " · ".join(f"{ARM_WORDS[name]} {self.speed(arm)}" for name, arm in self.arms.items())
 
-    def draw(self, figures, database, final=False):
-        events = decisions(database, self.last_event)
-        if not (TTY or final or events) and time.monotonic() - self.printed < 15:
+    @staticmethod
+    def speed(arm):
+        done = answered(arm)
+        return f"{sum(reply.tokens for reply in done) / max(reply.finished for reply in done):.0f}" if done else "–"
+
+    def draw(self, final=False):
+        events = closed_loop.decisions(self.database, self.last_event)
+        if not (TTY or final or events) and time.monotonic() - self.printed < self.EVERY_S:
             return
         self.printed = time.monotonic()
         if TTY and self.drawn:
@@ -207,138 +112,183 @@ class LiveTable:
         for at, topic, kind, live, candidate, reason in events:
             self.last_event = at
             clock = time.strftime("%H:%M:%S", time.localtime(at / 1e6))
-            what = {"publish": f"v{live}→v{candidate} published", "refuse": "candidate refused",
-                    "rollback": f"v{live} rolled back"}.get(kind, kind)
+            what = {"publish": styled(f"v{live}→v{candidate} published", "32"), "refuse": "candidate refused",
+                    "rollback": styled(f"v{live} rolled back", "33")}.get(kind, kind)
             say(f"{clock} {topic} {what}: {reason}")
-        lines = list(self.lines(figures, same_text(database)))
+        lines = list(self.lines())
         say("\n".join(lines))
         self.drawn = len(lines)
 
 
-def stream(service, prompts, totals, live):
-    figures, answers, lock = {topic: Figures() for topic in totals}, [None] * len(prompts), threading.Lock()
-    table = LiveTable(totals)
-
-    def one(index):
-        topic, label, prompt = prompts[index]
-        reply = service.chat(label, prompt)
-        with lock:
-            figures[topic].add(reply)
-            answers[index] = reply["choices"][0]["message"]["content"]
-            if live:
-                table.draw(figures, service.data / "ledger.db")
-
-    with concurrent.futures.ThreadPoolExecutor(CLIENTS) as pool:
-        list(pool.map(one, range(len(prompts))))
-    if live:
-        table.draw(figures, service.data / "ledger.db", final=True)
-    return figures, answers
+def requests_that_fit(seconds_per_request):
+    """As many as BUDGET_S allows for all arms together, within FEWEST and MOST, in tens so that the topics keep their shares."""
+    return max(FEWEST, min(MOST, int(BUDGET_S / seconds_per_request) // 10 * 10))
 
 
-def step_ms(target):
-    """Milliseconds of one plain decoding step, from one answer of the target alone."""
-    row = json.loads(run_json([BUILD / "slipstream", "generate", "--target", target, "--prompt", "Count the books.", "--chat",
-                               "--temperature", "0", "--max-tokens", "48", "--threads", "1", "--json"]))
-    return 1000 / row["tokens_per_second"]
+def make_requests(count, seed=7, store=True):
+    return [closed_loop.Request(topic, label, prompt, closed_loop.SYSTEM_PROMPT, store=store)
+            for topic, label, prompt in demo_prompts.traffic(count, seed)]
 
 
-def requests_per_topic(ms):
-    """As many as fit the time on this machine, from 20 to 60: an answer takes some 70 tokens, about half a plain step each with drafts and company."""
-    plain = 70 * ms / 1000
-    per_request = plain * 0.4 * 2   # both arms; measured 0.31 to 0.41 of plain decoding with two clients
-    return max(20, min(60, int((BUDGET_S - CHECKED * plain) / (4 * per_request)))) // 2 * 2
+def probe(services):
+    """Seconds one request costs, all arms together; also their warm-up."""
+    requests = make_requests(PROBES, seed=8, store=False)
+    seconds = 0.0
+    for name, service in services.items():
+        arm = closed_loop.Arm(name, service, PROBES)
+        arm.serve(requests, 0, PROBES, CLIENTS)
+        seconds += arm.seconds
+    return seconds / PROBES
 
 
-def check_lossless(target, prompts, answers):
-    chosen = list(range(0, len(prompts), max(1, len(prompts) // CHECKED)))[:CHECKED]
-    while len(chosen) < min(CHECKED, len(prompts)):
-        chosen.append(next(i for i in range(len(prompts)) if i not in chosen))
-    file = WORK / "checked.jsonl"
-    file.write_text("".join(json.dumps({"id": str(i), "prompt": prompts[i][2]}) + "\n" for i in chosen))
-    plain = run_json([BUILD / "slipstream", "generate", "--target", target, "--prompts", file, "--chat", "--temperature", "0",
-                      "--max-tokens", str(MAX_TOKENS), "--json", "--concurrency", "4"])
-    rows = [json.loads(line) for line in plain.splitlines()]
-    different = [row["id"] for row in rows if row["text"] != answers[int(row["id"])]]
-    return {"checked": len(rows), "different": len(different)}
+def comparison(arms):
+    """Per topic, learning beside the static draft on the same requests; plain data for the last tables and the verdict."""
+    learned, static = arms["learning"].replies, arms["static"].replies
+    topics = {}
+    for topic in demo_prompts.SHARES:
+        ours, theirs = closed_loop.of_topic(learned, topic), closed_loop.of_topic(static, topic)
+        late, late_static = closed_loop.last_third(ours), closed_loop.last_third(theirs)
+        gain, error = closed_loop.paired_gain(late, late_static)
+        topics[topic] = {"requests": len(ours), "alpha": closed_loop.alpha(ours), "base_alpha_same_text": closed_loop.alpha(theirs),
+                         "last_alpha": closed_loop.alpha(late), "last_base_alpha": closed_loop.alpha(late_static), "gain": gain, "error": error,
+                         "accepted_length": closed_loop.accepted_length(late), "base_accepted_length": closed_loop.accepted_length(late_static),
+                         "tokens_per_s": closed_loop.tokens_per_s(ours), "draft_version": max(reply.version for reply in ours)}
+    speeds = {}
+    for name, arm in arms.items():
+        third = len(arm.replies) // 3
+        speeds[name] = {"whole": sum(reply.tokens for reply in arm.replies) / arm.seconds,
+                        "first": closed_loop.tokens_per_s(arm.replies[:third]),
+                        "last": closed_loop.tokens_per_s(arm.replies[-third:])}
+    return {"topics": topics, "speeds": speeds}
 
 
-def comparison(learned, frozen, scores):
-    yield bold(f"{'topic':<8}{'req':>5}   {'α':>4} → {'last':<5} {'without':>7}   {'length':>6} {'without':>7}   {'tok/s':>5} {'without':>7}   gain over base on the same text")
-    for topic, one in learned.items():
-        other, score = frozen[topic], scores.get(topic)
-        gain = f"{score['gain']:+.3f} [{score['low']:+.3f}, {score['high']:+.3f}]" if score else "–"
-        yield (f"{topic:<8}{one.requests:>5}   {one.alpha():>4.2f} → {one.alpha(12):<5.2f} {other.alpha():>7.2f}   "
-               f"{one.tokens / max(1, one.steps):>6.2f} {other.tokens / max(1, other.steps):>7.2f}   "
-               f"{one.tokens / one.seconds:>5.0f} {other.tokens / other.seconds:>7.0f}   {gain}")
+def failures(found, different):
+    """{kind: sentence} of what the demo promises and did not keep. Pure."""
+    failed = {}
+    if different:
+        failed["answers"] = f"{different} answers differ between the arms: speculation must never change one"
+    for topic, one in found["topics"].items():
+        if topic in NEW_TOPICS and not one["gain"] - ONE_SIDED_95 * one["error"] > 0:
+            failed[f"learning {topic}"] = (f"{topic} did not improve: α {one['last_alpha']:.3f} in its last third, the static draft's "
+                                           f"{one['last_base_alpha']:.3f} (gain {one['gain']:+.3f}, standard error {one['error']:.3f})")
+        if topic not in NEW_TOPICS and one["gain"] + TWO_SIDED_95 * one["error"] < 0:
+            failed[f"below base {topic}"] = f"{topic} fell below the static draft by {-one['gain']:.3f} α in its last third"
+    last = {name: speed["last"] for name, speed in found["speeds"].items()}
+    best = max((name for name in last if name != "learning"), key=last.get)
+    if last["learning"] < last[best]:
+        failed["speed"] = (f"the last third with learning was slower than {ARM_WORDS[best]}: {last['learning']:.1f} tokens/s "
+                           f"against {last[best]:.1f}")
+    return failed
 
 
-def summary(learned, scores, lossless):
-    topics = [{"topic": topic, "requests": one.requests, "alpha": one.alpha(), "base_alpha_same_text": scores.get(topic, {}).get("base"),
-               "last_alpha": one.alpha(12), "accepted_length": one.tokens / max(1, one.steps),
-               "tokens_per_s": one.tokens / max(1e-9, one.seconds), "draft_version": one.version} for topic, one in learned.items()]
-    return {"requests": sum(one.requests for one in learned.values()), "topics": topics, "lossless": lossless}
+def last_tables(found, equal, total):
+    yield bold(f"{'':<8}{'':>9}   {'α, last third':^22}    {'gain':<22}{'tokens a target step':<22}")
+    yield bold(f"{'topic':<8}{'requests':>9}   {'static':>8} → {'learning':<11}    {'(95 % interval)':<22}{'static':>6} → {'learning':<9}")
+    for topic, one in found["topics"].items():
+        half = TWO_SIDED_95 * one["error"]
+        interval = f"{one['gain']:+.2f} [{one['gain'] - half:+.2f}, {one['gain'] + half:+.2f}]"
+        yield (f"{topic:<8}{one['requests']:>9}   {one['last_base_alpha']:>8.2f} → {one['last_alpha']:<11.2f}    {interval:<22}"
+               f"{one['base_accepted_length']:>6.2f} → {one['accepted_length']:<9.2f}{'  new traffic' if topic in NEW_TOPICS else ''}")
+    yield ""
+    yield bold(f"{'tokens/s':<18}{'whole run':>10}{'first third':>13}{'last third':>12}")
+    best = max(speed["last"] for speed in found["speeds"].values())
+    for name in ("plain", "static", "learning"):
+        speed = found["speeds"][name]
+        row = f"{ARM_WORDS[name]:<18}{speed['whole']:>10.0f}{speed['first']:>13.0f}{speed['last']:>12.0f}"
+        yield styled(row, "32") if speed["last"] == best else row
+    yield ""
+    yield f"answers equal in all three: {equal} of {total}"
+
+
+def verdict(found):
+    """One sentence of what the figures say. Pure."""
+    topics, speeds = found["topics"], found["speeds"]
+    moved = ", ".join(f"{topic} {topics[topic]['last_base_alpha']:.2f} → {topics[topic]['last_alpha']:.2f}" for topic in NEW_TOPICS)
+    ours = speeds["learning"]["last"]
+    return (f"On traffic it was never trained on, α went {moved}; the last third ran at {ours / speeds['static']['last']:.2f} × the static "
+            f"draft and {ours / speeds['plain']['last']:.2f} × plain decoding, every answer the same.")
+
+
+def summary(found, different, total, failed):
+    topics = [{"topic": topic, **one} for topic, one in found["topics"].items()]
+    return {"requests": total, "topics": topics, "speeds": found["speeds"], "lossless": {"checked": total, "different": different},
+            "failures": sorted(failed)}
 
 
 def write_reports(database):
     shutil.copy(database, WORK / "ledger.db")
-    text = ""
-    for kind in ("topics", "drift", "drafts"):
-        text += run_json([BUILD / "slipstream", "report", kind, "--db", WORK / "ledger.db"]) + "\n"
+    text = "\n".join(run_checked([BUILD / "slipstream", "report", kind, "--db", WORK / "ledger.db"]) for kind in ("topics", "drafts"))
     (WORK / "report.txt").write_text(text)
-    (WORK / "report.svg").write_text(run_json([BUILD / "slipstream", "report", "drift", "--db", WORK / "ledger.db", "--format", "svg"]))
-    return text
+    (WORK / "report.svg").write_text(run_checked([BUILD / "slipstream", "report", "drift", "--db", WORK / "ledger.db", "--format", "svg"]))
 
 
-def topics_below_base(scores):
-    """The topics whose whole interval lies below zero: a wide one says nothing against the draft."""
-    return [topic for topic, score in scores.items() if score["high"] < 0]
-
-
-def demo():
-    WORK.mkdir(parents=True, exist_ok=True)
+def inflated_target():
     target = WORK / "target-160m"
     if not (target / "model.safetensors").exists():
         shutil.rmtree(target, ignore_errors=True)
         say("Inflating the embedded target to 160M parameters: the same function at a larger model's cost …")
-        run_json([BUILD / "bench/inflate", "--from", ROOT / "checkpoints/demo/target", "--to", target]
-                 + [part for key, value in SHAPE.items() for part in (f"--{key}", value)])
-    ms = step_ms(target)
-    per_topic = requests_per_topic(ms)
-    prompts = demo_prompts.stream(per_topic)
-    totals = {topic: sum(1 for t, _, _ in prompts if t == topic) for topic in dict.fromkeys(t for t, _, _ in prompts)}
-    running = []
+        run_checked([BUILD / "bench/inflate", "--from", ROOT / "checkpoints/demo/target", "--to", target]
+                    + [part for key, value in SHAPE.items() for part in (f"--{key}", value)])
+    return target
+
+
+def start_services(running):
+    """Starts one service an arm; `running` has each as soon as it runs, so that an interruption finds it."""
+    model = ["--target", inflated_target(), "--draft", ROOT / "checkpoints/demo/draft"]
+    for name in ("learning", "static", "plain"):
+        running[name] = closed_loop.Service(BUILD / "slipstream", name, WORK, model + closed_loop.ARMS[name])
+        running[name].set_learning(False)
+    return running
+
+
+def compare(services):
+    """All arms' answers to the same requests, with the live table on the way."""
+    per_request = probe(services)
+    requests = make_requests(requests_that_fit(per_request))
+    totals = {topic: sum(1 for one in requests if one.topic == topic) for topic in demo_prompts.SHARES}
+    say(f"{len(requests)} requests in random order ({', '.join(f'{n} {t}' for t, n in totals.items())}), {CLIENTS} clients that never pause, "
+        f"a shared system prompt; about {len(requests) * per_request / 60:.0f} minutes.")
+    say(f"The base draft was trained on math and lang; {' and '.join(NEW_TOPICS)} are new to it. The arms answer the same requests in turns.\n")
+    arms = {name: closed_loop.Arm(name, service, len(requests)) for name, service in services.items()}
+    table = LiveTable(arms, totals, services["learning"].data / "ledger.db")
+    for name, first, last in closed_loop.turns(list(arms), len(requests), BLOCKS):
+        arms[name].serve(requests, first, last, CLIENTS, on_reply=lambda arm, reply: table.draw())
+    table.draw(final=True)
+    return arms
+
+
+def demo():
+    WORK.mkdir(parents=True, exist_ok=True)
+    (WORK / "summary.json").unlink(missing_ok=True)  # of an earlier run
+    began, services = time.monotonic(), {}
     try:
-        service = Service("learning", target, [])
-        running.append(service)
-        say(bold(f"Slipstream demo · target 160M (12.6M inflated: a small model at a large one's cost) · {service.url}"))
-        say(f"plain decoding {ms:.1f} ms a token here · {per_topic} requests a topic · k = {K} · governor StepsPerRequest({STEPS_PER_REQUEST})")
-        learned, answers = stream(service, prompts, totals, live=True)
-        service.stop()
-        scores = same_text(service.data / "ledger.db")
-        say("* the base draft scored on the same text\n\nThe same prompts without learning …")
-        plain = Service("frozen", target, ["--no-learning"])
-        running.append(plain)
-        frozen, _ = stream(plain, prompts, totals, live=False)
-        plain.stop()
-        say("\n".join(comparison(learned, frozen, scores)))
-        lossless = check_lossless(target, prompts, answers)
-        say(f"\nanswers equal to plain decoding: {lossless['checked'] - lossless['different']}/{lossless['checked']}\n")
-        say(write_reports(service.data / "ledger.db"))
+        start_services(services)
+        say(bold("Slipstream demo · target 160M (12.6M inflated: a small model at a large one's cost) · " + services["learning"].url))
+        arms = compare(services)
     finally:
-        for one in running:
-            one.stop()
-    (WORK / "summary.json").write_text(json.dumps(summary(learned, scores, lossless), indent=1) + "\n")
-    say(f"The model is a small one at a larger one's cost: acceptance and speed-up are real, the answers are a toy's.\n"
-        f"Files: build/demo/{{summary.json, ledger.db, report.txt, report.svg}}. Try: sqlite3 build/demo/ledger.db 'select * from topics'")
-    worse = topics_below_base(scores)
-    if worse:
-        say(f"demo: the draft for {', '.join(worse)} ended below the base draft on the same text")
-    return 1 if lossless["different"] or worse else 0
+        for service in services.values():
+            service.stop()
+    write_reports(services["learning"].data / "ledger.db")
+    total = len(arms["learning"].replies)
+    different = len(closed_loop.different_answers(list(arms.values())))
+    found = comparison(arms)
+    failed = failures(found, different)
+    say("\n" + "\n".join(last_tables(found, total - different, total)) + "\n")
+    (WORK / "summary.json").write_text(json.dumps(summary(found, different, total, failed), indent=1) + "\n")
+    for sentence in failed.values():
+        say(styled(f"demo: {sentence}", "31"))
+    if not failed:
+        say(bold(verdict(found)))
+    say(f"{time.monotonic() - began:.0f} s. Acceptance and speed are real, the answers are a small model's. More: build/demo/report.txt, report.svg, "
+        "summary.json, ledger.db")
+    return 1 if failed else 0
 
 
 def main():
     try:
         sys.exit(demo())
+    except closed_loop.ServiceError as error:
+        sys.exit(f"demo: {error}")
     except KeyboardInterrupt:
         say("\ndemo: stopped")
         sys.exit(130)

@@ -22,15 +22,27 @@ std::string fault(const std::string& toml) {
   return "none";
 }
 
-TEST(DraftConfig, ReadsTheDemoDraft) {
+WarmupOptions options_of(const std::string& file) {
   WarmupOptions options;
-  const auto path = std::filesystem::path(SLIPSTREAM_SOURCE_DIR) / "configs/demo-draft.toml";
+  const auto path = std::filesystem::path(SLIPSTREAM_SOURCE_DIR) / "configs" / file;
   apply_draft_config(read_file(path, 1 << 20), path.string(), options);
+  return options;
+}
+
+TEST(DraftConfig, ReadsTheDemoDraft) {
+  const WarmupOptions options = options_of("demo-draft.toml");
   EXPECT_EQ(options.shape,
             (DraftShape{.hidden = 128, .layers = 2, .ffn = 352, .heads = 4, .kv_heads = 2, .tied = true}));
+  EXPECT_DOUBLE_EQ(options.share, 0.5);
+  EXPECT_EQ(options.steps, 0) << "until the held-out loss is flat";
+  EXPECT_FALSE(options.temperature.has_value());
+}
+
+TEST(DraftConfig, ReadsTheEarlyDraftOfTheSameShape) {
+  const WarmupOptions options = options_of("early-draft.toml");
+  EXPECT_EQ(options.shape, options_of("demo-draft.toml").shape);
   EXPECT_DOUBLE_EQ(options.share, 0.1);
   EXPECT_EQ(options.steps, 300);
-  EXPECT_FALSE(options.temperature.has_value());
 }
 
 TEST(DraftConfig, AbsentKeysLeaveWhatIsThere) {

@@ -124,5 +124,13 @@ TEST(WarmupFlatness, IsNoGainOfOnePercentOverTheWindow) {
   EXPECT_TRUE(is_flat(points({3, 2.96, 3.2, 3.3, 2.95}), 3));
 }
 
+// The held-out loss was of the first answers alone, and so of the first data file only.
+TEST(WarmupHeldout, IsSpreadOverAllThatIsHeldOut) {
+  EXPECT_EQ(evenly_spaced(3, 5), (std::vector<std::size_t>{0, 1, 2}));
+  EXPECT_EQ(evenly_spaced(10, 5), (std::vector<std::size_t>{0, 2, 4, 6, 8}));
+  EXPECT_EQ(evenly_spaced(7, 3), (std::vector<std::size_t>{0, 2, 4}));
+  EXPECT_TRUE(evenly_spaced(0, 5).empty());
+}
+
 }  // namespace
 }  // namespace slip

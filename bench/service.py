@@ -1,0 +1,195 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""What learning costs and brings to a whole service: closed-loop clients that never pause ask three arms the same requests.
+
+    python3 bench/service.py --target T160 --prompts-root DIR --clients 1,2,4 --requests 120 --system-prompt on,off \\
+        --arms learning,static,plain --seeds 3 --json OUT.json
+
+DIR has sql.jsonl, math.jsonl, code.jsonl and lang.jsonl with `prompt` and `topic` in each row. --requests is per topic.
+The arms run with the defaults on all cores and take turns on blocks of the requests (bench/closed_loop.py). Greedy answers
+are compared across all arms. With `llama` among the arms llama.cpp decodes the same prompts plainly; this needs what
+bench/peers.py needs."""
+import argparse
+import json
+import os
+import pathlib
+import random
+import statistics
+import sys
+import tempfile
+
+import closed_loop
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+TOPICS = ("sql", "math", "code", "lang")
+FIRST = 48  # requests in which learning is an investment
+SPEEDS = ("whole", "first_48", "last_third")
+
+
+def read_prompts(root):
+    """{topic: [(label, prompt)]} of the files' rows."""
+    prompts = {}
+    for topic in TOPICS:
+        rows = [json.loads(line) for line in (root / f"{topic}.jsonl").read_text().splitlines()]
+        prompts[topic] = [(row["topic"], row["prompt"]) for row in rows]
+    return prompts
+
+
+def make_requests(prompts, per_topic, order, system, max_tokens, seed):
+    """`per_topic` requests a topic, drawn without repetition: mixed, round-robin, or one topic after the other (visits)."""
+    draw = random.Random(seed)
+    columns = []
+    for topic in TOPICS:
+        if per_topic > len(prompts[topic]):
+            sys.exit(f"service: {per_topic} requests a topic, but {topic}.jsonl has {len(prompts[topic])} prompts")
+        columns.append([closed_loop.Request(topic, label, prompt, system, max_tokens)
+                        for label, prompt in draw.sample(prompts[topic], per_topic)])
+    if order == "visits":
+        return [request for column in columns for request in column]
+    requests = [request for row in zip(*columns) for request in row]
+    if order == "mixed":
+        draw.shuffle(requests)
+    return requests
+
+
+def of_arm(arm, database):
+    """One arm's figures; plain data."""
+    replies = arm.replies
+    topics = {}
+    for topic in TOPICS:
+        own = closed_loop.of_topic(replies, topic)
+        thirds = {"first_third": own[:len(own) // 3], "last_third": closed_loop.last_third(own)}
+        topics[topic] = {name: {"alpha": closed_loop.alpha(part), "accepted_length": closed_loop.accepted_length(part)}
+                         for name, part in thirds.items()}
+    kinds = [kind for _, _, kind, _, _, _ in closed_loop.decisions(database)]
+    return {"tokens_per_s": {"whole": sum(reply.tokens for reply in replies) / arm.seconds,
+                             "first_48": closed_loop.tokens_per_s(replies[:FIRST]),
+                             "last_third": closed_loop.tokens_per_s(closed_loop.last_third(replies))},
+            "topics": topics, "seconds": arm.seconds, "decisions": {kind: kinds.count(kind) for kind in sorted(set(kinds))},
+            "rss_mib": [{"at_s": at, "mib": mib} for at, mib in arm.memory], "learner_cpu_s": arm.learner_seconds}
+
+
+def run_arms(options, folder, requests, clients):
+    """Serves the requests by all arms in turns; {name: figures}, and how many answers differ."""
+    services, arms, figures = {}, {}, {}
+    model = ["--target", options.target, "--draft", options.draft]
+    own = [name for name in options.arms if name != "llama"]
+    try:
+        for name in own:
+            services[name] = closed_loop.Service(options.slipstream, name, folder, model + closed_loop.ARMS[name], options.config_text)
+            arms[name] = closed_loop.Arm(name, services[name], len(requests))
+        for name, first, last in closed_loop.turns(own, len(requests), options.blocks):
+            arms[name].serve(requests, first, last, clients)
+            print(f"  {name}: {last} of {len(requests)}, {arms[name].seconds:.0f} s", file=sys.stderr, flush=True)
+    finally:
+        for service in services.values():
+            service.stop()
+    for name in own:
+        figures[name] = of_arm(arms[name], services[name].data / "ledger.db")
+    if "llama" in options.arms:
+        import llama_cpp_service  # needs packages of its own
+        figures["llama"] = llama_cpp_service.serve(options.target, requests, clients, options.threads, FIRST)
+    gains = {}
+    if "learning" in arms and "static" in arms:
+        gains = {topic: late_gain(arms["learning"].replies, arms["static"].replies, topic) for topic in TOPICS}
+    return {"arms": figures, "different": len(closed_loop.different_answers(list(arms.values()))), "gains": gains}
+
+
+def late_gain(learned, static, topic):
+    """α of the topic's last third with learning less the static draft's on the same requests."""
+    gain, error = closed_loop.paired_gain(*[closed_loop.last_third(closed_loop.of_topic(r, topic)) for r in (learned, static)])
+    return {"gain": gain, "standard_error": error}
+
+
+def medians(runs):
+    """Over the seeds of one setting: tokens/s of every arm, learning's ratio to the best other arm, gains, different answers."""
+    speeds = {name: {part: statistics.median(run["arms"][name]["tokens_per_s"][part] for run in runs) for part in SPEEDS}
+              for name in runs[0]["arms"]}
+    ratios = {}
+    if "learning" in speeds and len(speeds) > 1:
+        def ratio(run, part):
+            others = [one["tokens_per_s"][part] for name, one in run["arms"].items() if name not in ("learning", "llama")]
+            return run["arms"]["learning"]["tokens_per_s"][part] / max(others)
+        if set(speeds) - {"learning", "llama"}:
+            ratios = {part: statistics.median(ratio(run, part) for run in runs) for part in SPEEDS}
+    gains = {topic: statistics.median(run["gains"][topic]["gain"] for run in runs) for topic in runs[0]["gains"]}
+    return {"tokens_per_s": speeds, "learning_to_best_other": ratios, "gains": gains, "different": sum(run["different"] for run in runs)}
+
+
+def print_table(rows, arms):
+    print(f"{'setting':<30}{'':<12}" + "".join(f"{name:>10}" for name in arms) + f"{'ratio':>8}   gain of α in the last third · answers different")
+    for row in rows:
+        found = row["median"]
+        for part in SPEEDS:
+            setting = f"{row['clients']} clients, system prompt {row['system_prompt']}" if part == SPEEDS[0] else ""
+            ratio = found["learning_to_best_other"].get(part)
+            tail = ""
+            if part == SPEEDS[0]:
+                tail = " ".join(f"{topic} {gain:+.3f}" for topic, gain in found["gains"].items()) + f" · {found['different']}"
+            print(f"{setting:<30}{part:<12}" + "".join(f"{found['tokens_per_s'][name][part]:>10.1f}" for name in arms)
+                  + (f"{ratio:>8.2f}" if ratio else f"{'–':>8}") + f"   {tail}")
+
+
+def as_json(options, rows):
+    return json.dumps({"benchmark": "service", "requests_per_topic": options.requests, "order": options.order, "seeds": options.seeds,
+                       "blocks": options.blocks, "settings": rows}, indent=1) + "\n"
+
+
+def parse():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    listed = lambda kind: lambda text: [kind(part) for part in text.split(",")]  # noqa: E731
+    parser.add_argument("--target", required=True, help="target folder, e.g. one that bench/inflate wrote")
+    parser.add_argument("--draft", default=str(ROOT / "checkpoints/demo/draft"))
+    parser.add_argument("--prompts-root", required=True, type=pathlib.Path, help="folder of sql.jsonl, math.jsonl, code.jsonl, lang.jsonl")
+    parser.add_argument("--slipstream", default=str(ROOT / "build/slipstream"))
+    parser.add_argument("-c", "--config", type=pathlib.Path, help="TOML for every arm instead of the defaults")
+    parser.add_argument("--arms", type=listed(str), default=["learning", "static", "plain"], help="of learning, static, plain, llama")
+    parser.add_argument("--clients", type=listed(int), default=[1, 2, 4])
+    parser.add_argument("--requests", type=int, default=120, help="per topic")
+    parser.add_argument("--order", choices=["mixed", "round-robin", "visits"], default="mixed", help="visits: one topic after the other")
+    parser.add_argument("--system-prompt", type=listed(str), default=["on", "off"])
+    parser.add_argument("--max-tokens", type=int, default=96)
+    parser.add_argument("--blocks", type=int, default=6, help="turns of each arm; 1: one arm after the other")
+    parser.add_argument("--seeds", type=int, default=1, help="runs of each setting, each with other prompts in another order")
+    parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)), help="of llama.cpp")
+    parser.add_argument("--json", help="write everything into this file; -: print it instead of the table, for bench/record.py")
+    options = parser.parse_args()
+    unknown = set(options.arms) - set(closed_loop.ARMS) - {"llama"}
+    if unknown:
+        parser.error(f"unknown arms: {', '.join(sorted(unknown))}")
+    if set(options.system_prompt) - {"on", "off"}:
+        parser.error("--system-prompt takes on, off, or both")
+    options.config_text = options.config.read_text() if options.config else ""
+    return options
+
+
+def main():
+    options = parse()
+    prompts, rows = read_prompts(options.prompts_root), []
+    for clients in options.clients:
+        for system in options.system_prompt:
+            runs = []
+            for seed in range(1, options.seeds + 1):
+                print(f"{clients} clients, system prompt {system}, seed {seed}", file=sys.stderr, flush=True)
+                requests = make_requests(prompts, options.requests, options.order, closed_loop.SYSTEM_PROMPT if system == "on" else "",
+                                         options.max_tokens, seed)
+                with tempfile.TemporaryDirectory() as folder:
+                    runs.append(run_arms(options, pathlib.Path(folder), requests, clients))
+            rows.append({"clients": clients, "system_prompt": system, "median": medians(runs), "runs": runs})
+            if options.json not in (None, "-"):  # after every setting: the whole takes hours
+                pathlib.Path(options.json).write_text(as_json(options, rows))
+    if options.json == "-":
+        print(as_json(options, rows), end="")
+    else:
+        print_table(rows, options.arms)
+    if any(row["median"]["different"] for row in rows):
+        sys.exit("service: answers differ between the arms")
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except closed_loop.ServiceError as error:
+        sys.exit(f"service: {error}")
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -1,0 +1,181 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""bench/closed_loop.py: whose turn it is, the clocks, the figures and their intervals on services of our own making, and one
+real service that starts, answers, stops learning and ends."""
+import math
+import pathlib
+import sys
+import tempfile
+import threading
+import time
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+sys.path.insert(0, str(ROOT / "bench"))
+import closed_loop  # noqa: E402
+import service  # noqa: E402
+
+PROGRAM, TARGET, DRAFT = ROOT / "build/slipstream", ROOT / "checkpoints/demo/target", ROOT / "checkpoints/demo/draft"
+
+
+def reply(topic="sql", accepted=6, rejections=4, tokens=10, steps=5, started=0.0, finished=1.0, text="a", version=0):
+    return closed_loop.Reply(topic, text, tokens, steps, accepted, rejections, version, started, finished)
+
+
+class StandIn:
+    """A service that answers after a moment and writes down when it may learn and how many requests it has at once."""
+
+    def __init__(self, fail_at=None):
+        self.switched, self.most, self.running, self.asked = [], 0, 0, []
+        self.lock, self.fail_at = threading.Lock(), fail_at
+
+    def set_learning(self, on):
+        self.switched.append(on)
+
+    def rss_mib(self):
+        return 100.0
+
+    def idle_class_seconds(self):
+        return 0.5
+
+    def chat(self, request):
+        with self.lock:
+            self.asked.append(request.prompt)
+            self.running += 1
+            self.most = max(self.most, self.running)
+        time.sleep(0.01)
+        with self.lock:
+            self.running -= 1
+        if request.prompt == self.fail_at:
+            raise closed_loop.ServiceError("500: out of order")
+        return {"choices": [{"message": {"content": request.prompt.upper()}}], "usage": {"completion_tokens": 4},
+                "metrics": {"speculative_decoding": {"num_spec_steps": 2, "num_accepted_draft_tokens": 2, "num_first_rejections": 1,
+                                                     "draft_version": None}}}
+
+
+class TurnsTest(unittest.TestCase):
+    def test_every_arm_serves_every_request_once_and_in_order(self):
+        order = closed_loop.turns(["a", "b", "c"], 20, 6)
+        for name in "abc":
+            blocks = [(first, last) for who, first, last in order if who == name]
+            self.assertEqual([i for first, last in blocks for i in range(first, last)], list(range(20)))
+
+    def test_an_even_drift_favours_no_arm(self):
+        order = closed_loop.turns(["a", "b", "c"], 12, 6)
+        middle = {name: [at for at, (who, _, _) in enumerate(order) if who == name] for name in "abc"}
+        for pair in range(3):
+            sums = {name: sum(middle[name][2 * pair:2 * pair + 2]) for name in "abc"}
+            self.assertEqual(len(set(sums.values())), 1, sums)
+
+    def test_an_arm_learns_during_its_turns_alone_and_its_clock_stands_between(self):
+        requests = [closed_loop.Request("sql", "sql", str(i)) for i in range(8)]
+        stand_in = StandIn()
+        arm = closed_loop.Arm("learning", stand_in, 8)
+        arm.serve(requests, 0, 4, clients=2)
+        first = arm.seconds
+        time.sleep(0.3)
+        arm.serve(requests, 4, 8, clients=2)
+        self.assertEqual(stand_in.switched, [False, True, False, True, False])
+        self.assertEqual((stand_in.most, sorted(stand_in.asked)), (2, [str(i) for i in range(8)]))
+        self.assertLess(arm.replies[4].started, first + 0.2)
+        self.assertEqual([one.text for one in arm.replies], [str(i) for i in range(8)])
+        self.assertEqual([mib for _, mib in arm.memory], [100.0, 100.0])
+
+    def test_a_failed_request_ends_the_turn(self):
+        requests = [closed_loop.Request("sql", "sql", str(i)) for i in range(50)]
+        stand_in = StandIn(fail_at="3")
+        arm = closed_loop.Arm("learning", stand_in, 50)
+        with self.assertRaises(closed_loop.ServiceError):
+            arm.serve(requests, 0, 50, clients=2)
+        self.assertLess(len(stand_in.asked), 10)
+        self.assertEqual(stand_in.switched[-1], False)
+
+
+class FiguresTest(unittest.TestCase):
+    def test_alpha_and_length_are_ratios_of_sums(self):
+        replies = [reply(accepted=9, rejections=1, tokens=12, steps=4), reply(accepted=1, rejections=9, tokens=8, steps=6)]
+        self.assertAlmostEqual(closed_loop.alpha(replies), 0.5)
+        self.assertAlmostEqual(closed_loop.accepted_length(replies), 2.0)
+        self.assertEqual(closed_loop.alpha([reply(accepted=0, rejections=0)]), 0)
+
+    def test_speed_counts_overlapping_answers_over_their_common_time(self):
+        replies = [reply(tokens=10, started=0, finished=2), reply(tokens=10, started=0, finished=1), reply(tokens=20, started=1, finished=4)]
+        self.assertAlmostEqual(closed_loop.tokens_per_s(replies), 10)
+        self.assertEqual(closed_loop.tokens_per_s([]), 0)
+
+    def test_the_gain_is_paired(self):
+        ours = [reply(accepted=a, rejections=10 - a) for a in (6, 7, 5, 6)]
+        theirs = [reply(accepted=a - 2, rejections=12 - a) for a in (6, 7, 5, 6)]
+        gain, error = closed_loop.paired_gain(ours, theirs)
+        self.assertAlmostEqual(gain, 0.2)
+        self.assertLess(error, 0.01)  # always two better of ten, however the requests differ
+        gain, error = closed_loop.paired_gain(ours, list(reversed(theirs[:3])) + theirs[3:])
+        self.assertAlmostEqual(gain, 0.2)
+        self.assertGreater(error, 0.03)  # the control: pairs that belong to other requests
+        self.assertEqual(closed_loop.paired_gain([reply()], [reply()])[1], math.inf)
+
+    def test_an_answer_that_differs_in_one_arm_is_found(self):
+        arms = []
+        for texts in (["a", "b", "c"], ["a", "b", "c"], ["a", "x", "c"]):
+            arm = closed_loop.Arm("one", StandIn(), 3)
+            arm.replies = [reply(text=text) for text in texts]
+            arms.append(arm)
+        self.assertEqual(closed_loop.different_answers(arms), [1])
+        self.assertEqual(closed_loop.different_answers(arms[:2]), [])
+
+    def test_a_ledger_that_is_not_there_has_no_decisions(self):
+        self.assertEqual(closed_loop.decisions(pathlib.Path("/nonexistent/ledger.db")), [])
+
+
+class RequestsTest(unittest.TestCase):
+    PROMPTS = {topic: [(topic, f"{topic} {i}") for i in range(30)] for topic in service.TOPICS}
+
+    def made(self, order, seed=1):
+        return [one.prompt for one in service.make_requests(self.PROMPTS, 20, order, "", 96, seed)]
+
+    def test_orders(self):
+        self.assertEqual([prompt.split()[0] for prompt in self.made("visits")], [topic for topic in service.TOPICS for _ in range(20)])
+        self.assertEqual([prompt.split()[0] for prompt in self.made("round-robin")[:8]], list(service.TOPICS) * 2)
+        self.assertEqual(sorted(self.made("mixed")), sorted(self.made("visits")))
+        self.assertNotEqual(self.made("mixed"), self.made("round-robin"))
+
+    def test_no_prompt_comes_twice_and_seeds_differ(self):
+        self.assertEqual(len(set(self.made("mixed"))), 80)
+        self.assertEqual(self.made("mixed"), self.made("mixed"))
+        self.assertNotEqual(self.made("mixed"), self.made("mixed", seed=2))
+
+    def test_medians_compare_learning_with_the_best_other_arm(self):
+        def run(learning, static, plain):
+            speed = lambda value: {"tokens_per_s": dict.fromkeys(service.SPEEDS, value)}  # noqa: E731
+            return {"arms": {"learning": speed(learning), "static": speed(static), "plain": speed(plain)}, "gains": {}, "different": 1}
+        found = service.medians([run(12, 10, 8), run(9, 10, 10), run(11, 5, 10)])
+        self.assertAlmostEqual(found["learning_to_best_other"]["whole"], 1.1)
+        self.assertEqual(found["different"], 3)
+
+
+@unittest.skipUnless(PROGRAM.exists(), "needs build/slipstream")
+class RealServiceTest(unittest.TestCase):
+    def test_it_starts_answers_stops_learning_and_ends(self):
+        with tempfile.TemporaryDirectory() as folder:
+            running = closed_loop.Service(PROGRAM, "learning", pathlib.Path(folder), ["--target", TARGET, "--draft", DRAFT],
+                                          "[speculation]\nk = 2\n[learning]\nsteps_per_request = 2.0\n")
+            try:
+                arm = closed_loop.Arm("learning", running, 1)
+                arm.serve([closed_loop.Request("math", "math", "Mira has 3 apples.", closed_loop.SYSTEM_PROMPT, max_tokens=8)], 0, 1, 1)
+                self.assertGreater(arm.replies[0].tokens, 0)
+                self.assertGreater(arm.replies[0].steps, 0)
+                self.assertGreater(running.rss_mib(), 10)
+                self.assertIn("slipstream:", running.metrics())
+                self.assertIn("changed: learning.enabled", running.log.read_text())
+            finally:
+                running.stop()
+            self.assertEqual(running.process.poll(), 0)
+
+    def test_a_service_that_cannot_start_says_why(self):
+        with tempfile.TemporaryDirectory() as folder:
+            with self.assertRaisesRegex(closed_loop.ServiceError, "nowhere"):
+                closed_loop.Service(PROGRAM, "static", pathlib.Path(folder), ["--target", "nowhere"])
+
+
+if __name__ == "__main__":
+    unittest.main()
