@@ -125,6 +125,7 @@ void Publisher::publish(Course& course, const CanaryVerdict& verdict) {
   meta.draft = course.slot->name();
   meta.topic = course.topic;
   meta.parent = before.number;
+  meta.parent_draft = before.name;
   meta.reason = "canary";
   meta.optimizer_steps = candidate.optimizer_steps;
   meta.trained_requests = candidate.trained_requests;
@@ -184,6 +185,7 @@ DraftSource Publisher::restore(Course& course, const DraftSource& previous) {
   meta.draft = draft;
   meta.topic = course.topic;
   meta.parent = previous.number;
+  meta.parent_draft = previous.name;
   meta.reason = "rollback";
   meta = store_.publish(staged, meta);
   decisions_.on_published(meta);
