@@ -33,12 +33,21 @@ std::uint64_t count(const JsonFields& fields, const char* key) {
 
 }  // namespace
 
+// Files written before the key existed name a number alone. Then only a later version that is no rollback can have a
+// parent of its own draft: rolling back published nothing but the base draft's weights.
+std::string parent_draft_of(const DraftMeta& meta) {
+  if (!meta.parent_draft.empty()) return meta.parent_draft;
+  const bool own = meta.parent > 0 && meta.parent < meta.version && meta.reason != "rollback";
+  return own ? meta.draft : kBaseDraft;
+}
+
 std::string to_json(const DraftMeta& meta) {
   const nlohmann::ordered_json out = {
       {"format", kFormat},
       {"draft", meta.draft},
       {"version", meta.version},
       {"parent", meta.parent},
+      {"parent_draft", parent_draft_of(meta)},
       {"topic", meta.topic},
       {"target", meta.target},
       {"target_fingerprint", meta.target_fingerprint},
@@ -79,6 +88,9 @@ DraftMeta parse_draft_meta(const std::string& json_text, const std::string& wher
   if (!is_sha256(meta.weights_sha256)) fields.refuse("weights_sha256", "is not 64 hex digits");
   meta.rolled_back = fields.optional_boolean("rolled_back").value_or(false);
   meta.weights_retired = fields.optional_boolean("weights_retired").value_or(false);
+  meta.parent_draft = fields.optional_string("parent_draft").value_or("");
+  meta.parent_draft = parent_draft_of(meta);
+  if (!is_valid_draft_name(meta.parent_draft)) fields.refuse("parent_draft", "is no draft name");
   return meta;
 }
 

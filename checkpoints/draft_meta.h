@@ -6,11 +6,15 @@
 
 namespace slip {
 
+// The draft that topics without one of their own start from, and its folder in the draft store.
+inline constexpr const char* kBaseDraft = "base";
+
 // What is written beside a version's weights, for people and for reconciling the ledger after a crash.
 struct DraftMeta {
   std::string draft;                  // name, ^[a-z0-9][a-z0-9_-]{0,47}$
   std::uint64_t version = 0;          // 1, 2, … per draft; never reused
-  std::uint64_t parent = 0;           // version it was trained from; 0 for the first
+  std::uint64_t parent = 0;           // version of parent_draft that it was trained from or copies; 0 for the first
+  std::string parent_draft;           // this draft, or kBaseDraft; never empty once written or read
   std::string topic;                  // empty for the base draft
   std::string target;                 // target's folder name
   std::string target_fingerprint;     // hash of the target's config and tokenizer
@@ -30,6 +34,9 @@ std::string to_json(const DraftMeta& meta);
 // Error{kInvalidArgument} naming `where` and the key; unknown keys are ignored, so that older programs read newer
 // files.
 DraftMeta parse_draft_meta(const std::string& json, const std::string& where);
+
+// meta.parent_draft, or what it must have been in a file from before that key.
+std::string parent_draft_of(const DraftMeta& meta);
 
 bool is_valid_draft_name(const std::string& name);
 

@@ -171,6 +171,7 @@ DraftMeta DraftStore::publish(const std::filesystem::path& staged, DraftMeta met
   meta.created_us = wall_us();
   meta.weights_sha256 = sha256_of(source.open_file(kWeightsFile).get(), staged.string());
   meta.rolled_back = meta.weights_retired = false;
+  meta.parent_draft = parent_draft_of(meta);
   source.replace(kMetaFile, to_json(meta), "publish.meta");
   for (const auto& name : source.names()) source.sync_file_in(name, "publish.file");
   source.sync("publish.folder");

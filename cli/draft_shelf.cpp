@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/draft_shelf.h"
 
+#include <algorithm>
+
 #include "checkpoints/weight_files.h"
 #include "common/error.h"
 #include "common/log.h"
@@ -12,7 +14,21 @@ namespace {
 
 constexpr const char* kWeightsFile = "model.safetensors";
 
+static_assert(is_reserved_topic_name(kBaseDraft), "a topic of that name would publish into the base draft's folder");
+
+// A topic of that name was accepted once. Its versions carry a topic, the base draft's own carry none.
+void check_no_topic_published(const DraftStore& store) {
+  const auto versions = store.versions(kBaseDraft);
+  if (std::all_of(versions.begin(), versions.end(), [](const DraftMeta& meta) { return meta.topic.empty(); })) return;
+  const std::string folder = (store.root() / kBaseDraft).string();
+  throw Error(ErrorCode::kConflict,
+              folder + " holds versions of a topic named \"" + kBaseDraft + "\", where only the base draft's belong",
+              "move that folder away; the next start imports the base draft again, other topics keep their drafts",
+              "data.directory");
+}
+
 DraftMeta import_base(DraftStore& store, const std::filesystem::path& folder, const DraftTarget& target) {
+  check_no_topic_published(store);
   const auto stored = store.current(kBaseDraft);
   const std::string fingerprint = target_fingerprint(target.folder);
   if (stored && stored->target_fingerprint != fingerprint) {
@@ -32,6 +48,7 @@ DraftMeta import_base(DraftStore& store, const std::filesystem::path& folder, co
   DraftMeta meta;
   meta.draft = kBaseDraft;
   meta.parent = stored ? stored->version : 0;
+  meta.parent_draft = kBaseDraft;
   meta.target = target.name;
   meta.target_fingerprint = fingerprint;
   meta.reason = "base";

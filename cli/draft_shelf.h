@@ -14,8 +14,6 @@
 
 namespace slip::cli {
 
-inline constexpr const char* kBaseDraft = "base";
-
 // The model that drafts are for.
 struct DraftTarget {
   std::string name;

@@ -10,8 +10,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kTables[] = {"requests",         "acceptance",   "same_text",  "draft_versions",
-                                   "canary_decisions", "drift_events", "engine_load"};
+constexpr const char* kTables[] = {"requests",         "acceptance",   "same_text",   "draft_versions",
+                                   "canary_decisions", "drift_events", "engine_load", "learning"};
 
 Cell time_of(Database& database, const char* which) {
   Statement time(database, std::string("SELECT ") + which + "(finished_us) FROM requests");

@@ -24,9 +24,15 @@ constexpr const char* kFooter =
     "  slipstream report drift  --db slipstream-data/ledger.db --since 24h --topic sql\n"
     "  slipstream report drift  --db slipstream-data/ledger.db --format svg --out drift.svg\n"
     "  slipstream report topics --db slipstream-data/ledger.db --format svg --out topics.svg\n"
+    "  slipstream report learning --db slipstream-data/ledger.db --since 24h\n"
+    "  slipstream report learning --db slipstream-data/ledger.db --topic sql --format svg --out learning.svg\n"
     "  slipstream report requests --db slipstream-data/ledger.db --format csv --limit 1000\n"
     "The same questions in SQL: sqlite3 slipstream-data/ledger.db 'select * from topics'\n"
-    "(views: topics, drift, trend, drafts, events, positions, recent_requests).\n"
+    "(views: topics, drift, trend, drafts, events, positions, recent_requests, learning_topics, learning_states,\n"
+    "learning_trend).\n"
+    "learning shows whether it pays: answers that reached the learner and wait for it, optimizer steps, seconds and\n"
+    "their share of the machine, loss, lag from answer to lesson, α of live and base draft, the gain predicted and\n"
+    "realised, candidates with the reason for each decision, what the governor allowed or why not, and the cost.\n"
     "Reading while the service runs is fine: the report opens the ledger read-only.";
 
 struct ReportOptions {
@@ -84,8 +90,10 @@ void add_report(CLI::App& app) {
   static const std::map<std::string, ReportKind> kinds = {{"drift", ReportKind::kDrift},
                                                           {"topics", ReportKind::kTopics},
                                                           {"drafts", ReportKind::kDrafts},
-                                                          {"requests", ReportKind::kRequests}};
+                                                          {"requests", ReportKind::kRequests},
+                                                          {"learning", ReportKind::kLearning}};
   static const std::map<std::string, ReportFormat> formats = {{"table", ReportFormat::kTable},
+                                                              {"text", ReportFormat::kTable},
                                                               {"json", ReportFormat::kJson},
                                                               {"csv", ReportFormat::kCsv},
                                                               {"svg", ReportFormat::kSvg}};
@@ -95,14 +103,14 @@ void add_report(CLI::App& app) {
   command
       ->add_option("kind", options->query.kind,
                    "drift: by topic and version over time · topics: one row each · drafts: every version and refused "
-                   "candidate · requests: the newest")
+                   "candidate · requests: the newest · learning: what it did, what it cost, and why it does not train")
       ->required()
-      ->transform(CLI::CheckedTransformer(kinds).description("{drift,topics,drafts,requests}"));
+      ->transform(CLI::CheckedTransformer(kinds).description("{drift,topics,drafts,requests,learning}"));
   command->add_option("--db", options->query.database, "The ledger, <data-dir>/ledger.db")->required();
   command->add_option("--since", options->since, "How far back: 90s, 30m, 24h, 7d, 2w or all")->capture_default_str();
   command->add_option("--topic", options->query.topic, "Only this topic");
-  command->add_option("--format", options->query.format, "svg draws drift and topics [table]")
-      ->transform(CLI::CheckedTransformer(formats).description("{table,json,csv,svg}"));
+  command->add_option("--format", options->query.format, "svg draws drift, topics and learning; text is table [table]")
+      ->transform(CLI::CheckedTransformer(formats).description("{table,text,json,csv,svg}"));
   command->add_option("--step", options->step, "Time step of drift, such as 10m [chosen from the span]");
   command->add_option("--limit", options->query.limit, "Rows of requests")
       ->check(CLI::Range(1, 1'000'000))

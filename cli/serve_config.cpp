@@ -231,6 +231,10 @@ std::vector<Topic> parse_topics(const std::string& toml, const std::string& wher
       TomlSection section(*one.as_table(), where, "topic");
       Topic topic;
       section.read("name", topic.name);
+      if (is_reserved_topic_name(topic.name)) {
+        section.refuse("name",
+                       "must not be \"" + topic.name + "\": the draft that all topics start from has that name");
+      }
       section.read("aliases", topic.aliases);
       section.read("examples", topic.examples);
       section.finish();

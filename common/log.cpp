@@ -3,10 +3,11 @@
 
 #include <fcntl.h>
 #include <spdlog/pattern_formatter.h>
-#include <spdlog/sinks/base_sink.h>
+#include <spdlog/sinks/sink.h>
 #include <spdlog/spdlog.h>
 #include <unistd.h>
 #include <array>
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <memory>
@@ -16,6 +17,7 @@
 #include "common/error.h"
 #include "common/file.h"
 #include "common/json_text.h"
+#include "common/lock_free_inbox.h"
 
 namespace slip {
 namespace {
@@ -52,26 +54,46 @@ FileHandle open_log_file(const std::filesystem::path& file) {
   throw Error(ErrorCode::kIo, "cannot open the log " + file.string() + ": " + std::strerror(errno), {}, "log.file");
 }
 
-// Writes each line by one write(2), so that lines of two processes do not mix either. The library's lock is held in
-// sink_it_; the setters take the same.
-class LineSink final : public spdlog::sinks::base_sink<std::mutex> {
+constexpr std::size_t kMostPendingLines = 4096;
+
+// Writes each line by one write(2), so that lines of two processes do not mix either.
+//
+// The engine's thread logs here, and so does the learner's, which may lose the processor at any point. So nobody waits
+// for the thread that writes: a line goes into a lock-free inbox, and whoever holds the lock writes all there are.
+class LineSink final : public spdlog::sinks::sink {
  public:
   void set(LogFormat format, const std::filesystem::path& file) {
     FileHandle opened = open_log_file(file);
-    const std::lock_guard lock(mutex_);
-    format_ = format;
-    path_ = file;
-    file_ = std::move(opened);
+    {
+      const std::lock_guard lock(mutex_);
+      write_all();  // what was logged before belongs to the file before
+      format_ = format;
+      path_ = file;
+      file_ = std::move(opened);
+    }
+    write_pending();
   }
   void reopen() {
-    const std::lock_guard lock(mutex_);
-    if (!path_.empty()) file_ = open_log_file(path_);
+    {
+      const std::lock_guard lock(mutex_);
+      if (!path_.empty()) file_ = open_log_file(path_);
+    }
+    write_pending();
   }
 
- protected:
-  void sink_it_(const spdlog::details::log_msg& message) override {
+  void log(const spdlog::details::log_msg& message) override {
+    if (!lines_.push(line_of(message))) n_lost_.fetch_add(1, std::memory_order_relaxed);
+    write_pending();
+  }
+  void flush() override {}
+  void set_pattern(const std::string& /*pattern*/) override {}
+  void set_formatter(std::unique_ptr<spdlog::formatter> /*formatter*/) override {}
+
+ private:
+  std::string line_of(const spdlog::details::log_msg& message) const {
+    thread_local spdlog::pattern_formatter formatter{kTime, spdlog::pattern_time_type::utc, ""};
     spdlog::memory_buf_t time;
-    time_.format(message, time);
+    formatter.format(message, time);
     const std::string_view text(message.payload.data(), message.payload.size());
     const auto level = spdlog::level::to_string_view(message.level);
     std::string line;
@@ -82,15 +104,41 @@ class LineSink final : public spdlog::sinks::base_sink<std::mutex> {
       line.append(time.data(), time.size()).append(" ").append(level.data(), level.size());
       line.append(" ").append(escape_controls(text)).append("\n");
     }
-    const int fd = file_ ? file_.get() : STDERR_FILENO;
-    const auto written = ::write(fd, line.data(), line.size());
-    static_cast<void>(written);  // a full disk loses the line; there is nowhere to say so
+    return line;
   }
-  void flush_() override {}
 
- private:
-  spdlog::pattern_formatter time_{kTime, spdlog::pattern_time_type::utc, ""};
-  LogFormat format_ = LogFormat::kText;
+  // A thread that finds the lock taken leaves its line to the holder, who looks again once the lock is free. Inbox and
+  // fence are sequentially consistent, so one of the two sees the line.
+  void write_pending() {
+    while (!lines_.empty()) {
+      {
+        const std::unique_lock lock(mutex_, std::try_to_lock);
+        if (!lock.owns_lock()) return;
+        write_all();
+      }
+      std::atomic_thread_fence(std::memory_order_seq_cst);
+    }
+  }
+
+  // REQUIRES: mutex_ is held.
+  void write_all() {
+    const int fd = file_ ? file_.get() : STDERR_FILENO;
+    const auto put = [fd](const std::string& line) {
+      const auto written = ::write(fd, line.data(), line.size());
+      static_cast<void>(written);  // a full disk loses the line; there is nowhere to say so
+    };
+    for (const std::string& line : lines_.take_all()) put(line);
+    const std::uint64_t lost = n_lost_.exchange(0, std::memory_order_relaxed);
+    if (lost == 0) return;
+    const std::string text =
+        std::to_string(lost) + " lines of the log were lost: they came faster than they were written";
+    put(line_of(spdlog::details::log_msg("slipstream", spdlog::level::warn, text)));
+  }
+
+  LockFreeInbox<std::string> lines_{kMostPendingLines};
+  std::atomic<std::uint64_t> n_lost_{0};
+  std::atomic<LogFormat> format_{LogFormat::kText};
+  std::mutex mutex_;  // of what follows
   std::filesystem::path path_;
   FileHandle file_;
 };

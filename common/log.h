@@ -19,9 +19,9 @@ struct LogOptions {
   std::filesystem::path file;  // appended to, made with mode 0600; empty: standard error
 };
 
-// One line to standard error or the log's file, with control characters escaped (a file name or a peer's text cannot
-// forge a line or move a terminal's cursor). Standard output belongs to results. The one place
-// that knows the logging library, whose headers clash with those LibTorch bundles. Any thread; never throws.
+// One line to standard error or the log's file, control characters escaped (a peer's text cannot forge a line or move a
+// terminal's cursor). Standard output belongs to results. Only log.cpp knows the logging library, whose headers clash
+// with those LibTorch bundles. Any thread; never throws, nor waits for a thread that writes: that one takes the line.
 void log_debug(std::string_view message) noexcept;
 void log_info(std::string_view message) noexcept;
 void log_warn(std::string_view message) noexcept;

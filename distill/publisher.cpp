@@ -148,6 +148,7 @@ void Publisher::publish(TopicState& topic, const CanaryVerdict& verdict) {
   meta.draft = topic.slot->name();
   meta.topic = topic.topic;
   meta.parent = before.number;
+  meta.parent_draft = before.name;
   meta.reason = "canary";
   meta.optimizer_steps = candidate.optimizer_steps;
   meta.trained_requests = candidate.trained_requests;
@@ -215,6 +216,7 @@ DraftSource Publisher::restore(TopicState& topic, const DraftSource& previous) {
   meta.draft = draft;
   meta.topic = topic.topic;
   meta.parent = previous.number;
+  meta.parent_draft = previous.name;
   meta.reason = "rollback";
   meta = store_.publish(staged, meta);
   decisions_.on_published(meta);

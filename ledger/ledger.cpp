@@ -17,10 +17,10 @@
 #include "common/clock.h"
 #include "common/error.h"
 #include "common/fail_point.h"
+#include "common/lock_free_inbox.h"
 #include "common/log.h"
 #include "common/patient_clock.h"
 #include "ledger/database.h"
-#include "ledger/row_inbox.h"
 #include "ledger/row_writer.h"
 #include "ledger/schema.h"
 #include "ledger/upkeep.h"
@@ -70,7 +70,7 @@ struct Ledger::State {
   bool paused() const { return options.disk && options.disk->low(); }
 
   const LedgerOptions options;
-  RowInbox inbox;
+  LockFreeInbox<LedgerRow> inbox;
   std::atomic<std::uint64_t> n_dropped{0};
 
   Database database;  // from here to `thread`: the writer's own once it runs

@@ -19,6 +19,8 @@ const char* view_of(ReportKind kind) {
       return "topics";
     case ReportKind::kDrafts:
       return "drafts";
+    case ReportKind::kLearning:
+      return "learning_topics";
     case ReportKind::kRequests:
       break;
   }
@@ -26,6 +28,7 @@ const char* view_of(ReportKind kind) {
 }
 
 const char* name_of(ReportKind kind) {
+  if (kind == ReportKind::kLearning) return "learning";
   return kind == ReportKind::kRequests ? "requests" : view_of(kind);
 }
 
@@ -46,16 +49,27 @@ std::string report_json(const LedgerReader& ledger, const ReportQuery& query) {
     out["trend"] = to_json(ledger.view("trend"));
     out["events"] = to_json(ledger.view("events"));
   }
+  if (query.kind == ReportKind::kLearning) {
+    out["states"] = to_json(ledger.view("learning_states"));
+    out["trend"] = to_json(ledger.view("learning_trend"));
+    out["events"] = to_json(ledger.view("events"));
+  }
   for (const auto& [term, meaning] : report_definitions()) out["definitions"][term] = meaning;
   return out.dump(/*indent=*/1, ' ', /*ensure_ascii=*/false, ordered_json::error_handler_t::replace) + "\n";
+}
+
+std::string drawing(const LedgerReader& ledger, ReportKind kind) {
+  if (kind == ReportKind::kLearning) return learning_svg(ledger);
+  return kind == ReportKind::kTopics ? topics_svg(ledger) : drift_svg(ledger);
 }
 
 }  // namespace
 
 std::string render_report(const ReportQuery& query) {
-  if (query.format == ReportFormat::kSvg && query.kind != ReportKind::kDrift && query.kind != ReportKind::kTopics) {
+  if (query.format == ReportFormat::kSvg &&
+      (query.kind == ReportKind::kDrafts || query.kind == ReportKind::kRequests)) {
     throw Error(ErrorCode::kUnsupported, std::string("there is no drawing of the report ") + name_of(query.kind),
-                "drift and topics have --format svg", "format");
+                "drift, topics and learning have --format svg", "format");
   }
   const LedgerReader ledger(query.database, {query.since_us, query.topic, query.bucket_us});
   switch (query.format) {
@@ -64,7 +78,7 @@ std::string render_report(const ReportQuery& query) {
     case ReportFormat::kCsv:
       return to_csv(ledger.view(view_of(query.kind), limit_of(query)));
     case ReportFormat::kSvg:
-      return query.kind == ReportKind::kTopics ? topics_svg(ledger) : drift_svg(ledger);
+      return drawing(ledger, query.kind);
     case ReportFormat::kTable:
       break;
   }

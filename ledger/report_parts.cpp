@@ -9,7 +9,7 @@
 namespace slip {
 namespace {
 
-constexpr std::array<std::pair<const char*, const char*>, 5> kDefinitions = {{
+constexpr std::array<std::pair<const char*, const char*>, 7> kDefinitions = {{
     {"α",
      "accepted / (accepted + first rejections): how often a drafted token is accepted when those before it were; "
      "never accepted / proposed"},
@@ -21,6 +21,10 @@ constexpr std::array<std::pair<const char*, const char*>, 5> kDefinitions = {{
     {"length", "output tokens / target steps, the target's own token included"},
     {"realised gain",
      "a version's gain over the base draft on the text it served, less its parent's while that served"},
+    {"lag", "age of the oldest answer that no optimizer step could draw from yet"},
+    {"predicted",
+     "the gain of α that the topic's learning curve promised when it last trained; realised: what its publications "
+     "brought, each measured before it went live"},
 }};
 
 std::string shorten(double share, bool with_sign) {
@@ -87,6 +91,13 @@ std::string gain_text(std::optional<double> gain, std::optional<Interval> interv
   const std::string text = shorten(*gain, /*with_sign=*/true);
   if (!interval) return text;
   return text + " [" + shorten(interval->low, true) + ", " + shorten(interval->high, true) + "]";
+}
+
+std::string fixed_text(std::optional<double> value, int digits) {
+  if (!value) return "–";
+  std::array<char, 48> text{};
+  std::snprintf(text.data(), text.size(), "%.*f", digits, *value);
+  return text.data();
 }
 
 std::string utc_text(std::int64_t us, const char* format) {

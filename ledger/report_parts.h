@@ -16,6 +16,8 @@ namespace slip {
 std::string report_table(const LedgerReader& ledger, const ReportQuery& query);
 std::string drift_svg(const LedgerReader& ledger);
 std::string topics_svg(const LedgerReader& ledger);
+std::string learning_table(const LedgerReader& ledger, const ReportQuery& query);
+std::string learning_svg(const LedgerReader& ledger);
 
 // Term and meaning, printed below tables and carried in JSON: α has been computed in too many ways elsewhere.
 std::span<const std::pair<const char*, const char*>> report_definitions();
@@ -28,6 +30,7 @@ std::string event_counts(const TopicFigures& topic);  // "▲3 ✕1", "–" for 
 std::string short_topic(const std::string& name);
 std::string share_text(std::optional<double> share);                                  // ".71", "–" for nothing
 std::string gain_text(std::optional<double> gain, std::optional<Interval> interval);  // "+.19 [+.15, +.23]"
+std::string fixed_text(std::optional<double> value, int digits);                      // "–" for nothing
 std::string utc_text(std::int64_t us, const char* format);                            // strftime
 // The text with control characters shown as ␀-style pictures, so that a name cannot move a terminal's cursor.
 std::string printable(const std::string& text);

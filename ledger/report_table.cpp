@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <array>
-#include <cstdio>
 #include <string>
 #include <vector>
 
@@ -13,13 +11,6 @@ namespace {
 constexpr std::size_t kSparkWidth = 16;
 constexpr auto kLeft = TextTable::Align::kLeft;
 constexpr auto kRight = TextTable::Align::kRight;
-
-std::string fixed(std::optional<double> value, int digits) {
-  if (!value) return "–";
-  std::array<char, 48> text{};
-  std::snprintf(text.data(), text.size(), "%.*f", digits, *value);
-  return text.data();
-}
 
 std::string version_of(const SheetRow& row, const char* column) {
   return version_text(static_cast<std::uint64_t>(row.integer(column)));
@@ -55,7 +46,7 @@ std::string topics_table(const LedgerReader& ledger, const ReportQuery& query) {
   for (const auto& topic : topic_figures(ledger)) {
     table.add({printable(topic.topic), std::to_string(topic.requests), share_text(topic.alpha),
                share_text(topic.recent_alpha), share_text(topic.base_alpha), gain_text(topic.gain, topic.gain_interval),
-               fixed(topic.accepted_length, 2), fixed(topic.tokens_per_s, 0), version_text(topic.version),
+               fixed_text(topic.accepted_length, 2), fixed_text(topic.tokens_per_s, 0), version_text(topic.version),
                gain_text(topic.version_gain, topic.version_gain_interval), event_counts(topic),
                alpha_sparkline(trends[topic.topic])});
   }
@@ -103,7 +94,7 @@ std::string drift_table(const LedgerReader& ledger, const ReportQuery& query, co
     table.add({first_of_topic ? printable(topic) : "", utc_text(bucket, time_format(ledger.bucket_us())),
                version_of(row, "version"), std::to_string(row.integer("requests")), share_text(row.number("alpha")),
                share_text(row.number("alpha_same_text")), share_text(row.number("base_alpha")),
-               gain_text(row.number("gain"), gain_interval(row)), fixed(row.number("accepted_length"), 2),
+               gain_text(row.number("gain"), gain_interval(row)), fixed_text(row.number("accepted_length"), 2),
                std::to_string(row.integer("swaps")),
                last_of_bucket ? marks_between(events, topic, bucket, ledger.bucket_us()) : ""});
   }
@@ -125,10 +116,9 @@ std::string drift_text(const LedgerReader& ledger, const ReportQuery& query) {
   return out;
 }
 
-// A parent that is no older version of the same draft is the base draft.
 std::string parent_text(const SheetRow& row) {
   if (row.text("origin") == "base") return "–";
-  const bool own = row.text("state") == "refused" || row.integer("parent") < row.integer("version");
+  const bool own = row.text("parent_draft") == row.text("draft");
   return version_text(own ? static_cast<std::uint64_t>(row.integer("parent")) : 0);
 }
 
@@ -156,7 +146,8 @@ std::string drafts_table(const LedgerReader& ledger, const ReportQuery& query) {
          refused ? "✕ refused" : mark + version_of(row, "version"), parent_text(row),
          from_canary ? share_text(row.number("alpha_before")) + " → " + share_text(row.number("alpha_after")) : "–",
          gain_text(row.number("predicted_gain"), std::nullopt), gain_text(row.number("realised_gain"), std::nullopt),
-         fixed(row.number("p_value"), 3), refused ? "–" : std::to_string(row.integer("requests")), printable(why)});
+         fixed_text(row.number("p_value"), 3), refused ? "–" : std::to_string(row.integer("requests")),
+         printable(why)});
   }
   return table.text(query.width, query.color);
 }
@@ -182,17 +173,19 @@ std::string requests_table(const LedgerReader& ledger, const ReportQuery& query)
     const std::string first = version_of(row, "first_version"), last = version_of(row, "last_version");
     table.add({utc_text(row.integer("finished_us"), "%m-%d %H:%M:%S"), printable(row.text("topic")),
                printable(row.text("topic_source")), first == last ? last : first + "→" + last,
-               printable(row.text("rule")), fixed(row.number("temperature"), 1),
+               printable(row.text("rule")), fixed_text(row.number("temperature"), 1),
                std::to_string(row.integer("prompt_tokens")), std::to_string(row.integer("output_tokens")),
                std::to_string(row.integer("steps")), share_text(row.number("alpha")),
-               fixed(row.number("accepted_length"), 2), fixed(row.number("ttft_ms"), 1),
-               fixed(row.number("tpot_ms"), 1), printable(row.text("stop_reason"))});
+               fixed_text(row.number("accepted_length"), 2), fixed_text(row.number("ttft_ms"), 1),
+               fixed_text(row.number("tpot_ms"), 1), printable(row.text("stop_reason"))});
   }
   return table.text(query.width, query.color);
 }
 
 bool explains(ReportKind kind, const std::string& term) {
   if (term == "α") return true;
+  if (kind == ReportKind::kLearning) return term == "same text" || term == "lag" || term == "predicted";
+  if (term == "lag" || term == "predicted") return false;
   if (term == "realised gain") return kind == ReportKind::kDrafts;
   if (term == "length") return kind != ReportKind::kDrafts;
   return kind == ReportKind::kTopics || kind == ReportKind::kDrift;
@@ -216,6 +209,8 @@ std::string body(const LedgerReader& ledger, const ReportQuery& query) {
       return topics_table(ledger, query);
     case ReportKind::kDrafts:
       return drafts_table(ledger, query);
+    case ReportKind::kLearning:
+      return learning_table(ledger, query);
     case ReportKind::kRequests:
       break;
   }
@@ -225,7 +220,8 @@ std::string body(const LedgerReader& ledger, const ReportQuery& query) {
 }  // namespace
 
 std::string report_table(const LedgerReader& ledger, const ReportQuery& query) {
-  const bool empty = ledger.view("recent_requests", 1).rows.empty() && ledger.view("drafts", 1).rows.empty();
+  const bool empty = ledger.view("recent_requests", 1).rows.empty() && ledger.view("drafts", 1).rows.empty() &&
+                     ledger.view("learning_topics", 1).rows.empty();
   if (empty) return "No requests in this period yet: send some to `slipstream serve`, or ask for a longer --since.\n";
   return body(ledger, query) + footnotes(query);
 }

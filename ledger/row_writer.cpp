@@ -33,8 +33,8 @@ const std::string insert_same_text =
 const std::string insert_version =
     insert_into("draft_versions",
                 "draft, version, topic, parent, created_us, reason, weights_sha256, heldout_alpha_before, "
-                "heldout_alpha, p_value, optimizer_steps, trained_requests",
-                12) +
+                "heldout_alpha, p_value, optimizer_steps, trained_requests, parent_draft",
+                13) +
     " ON CONFLICT DO NOTHING";
 const std::string insert_canary =
     insert_into("canary_decisions",
@@ -57,6 +57,13 @@ const std::string add_to_load =
     "max_running = MAX(max_running, excluded.max_running), max_waiting = MAX(max_waiting, excluded.max_waiting), "
     "observations_dropped = observations_dropped + excluded.observations_dropped, "
     "rows_dropped = rows_dropped + excluded.rows_dropped";
+const std::string insert_learning =
+    insert_into("learning",
+                "at_us, topic, draft, version, covered_s, cores, requests, records_unscored, optimizer_steps, "
+                "trainer_restarts, published, refused, rolled_back, training_s, scoring_s, realised_gain, "
+                "records_waiting, loss, lag_s, alpha_live, alpha_base, predicted_gain, share_of_service, "
+                "cost_tokens_per_s, state, last_refusal",
+                26);
 
 }  // namespace
 
@@ -67,7 +74,8 @@ RowWriter::RowWriter(Database& database)
       version_(database, insert_version),
       canary_(database, insert_canary),
       drift_(database, insert_drift),
-      load_(database, add_to_load) {
+      load_(database, add_to_load),
+      learning_(database, insert_learning) {
   recall_streams(database);
 }
 
@@ -122,7 +130,8 @@ void RowWriter::insert(const SameTextRow& row) {
 
 void RowWriter::insert(const DraftVersionRow& row) {
   version_.run(row.draft, row.version, row.topic, row.parent, row.created_us, row.reason, row.weights_sha256,
-               row.heldout_alpha_before, row.heldout_alpha, row.p_value, row.optimizer_steps, row.trained_requests);
+               row.heldout_alpha_before, row.heldout_alpha, row.p_value, row.optimizer_steps, row.trained_requests,
+               row.parent_draft);
 }
 
 void RowWriter::insert(const CanaryRow& row) {
@@ -137,6 +146,14 @@ void RowWriter::insert(const DriftEventRow& row) {
 
 void RowWriter::insert(const EngineLoadRow& row) {
   add_load(row, /*rows_dropped=*/0);
+}
+
+void RowWriter::insert(const LearningRow& row) {
+  learning_.run(row.at_us, row.topic, row.draft, row.version, row.covered_s, row.cores, row.requests,
+                row.records_unscored, row.optimizer_steps, row.trainer_restarts, row.published, row.refused,
+                row.rolled_back, row.training_s, row.scoring_s, row.realised_gain, row.records_waiting, row.loss,
+                row.lag_s, row.alpha_live, row.alpha_base, row.predicted_gain, row.share_of_service,
+                row.cost_tokens_per_s, row.state, row.last_refusal);
 }
 
 void RowWriter::add_load(const EngineLoadRow& row, std::int64_t rows_dropped) {

@@ -38,6 +38,7 @@ struct DraftVersionRow {
   std::int64_t created_us = 0;
   double heldout_alpha_before = 0, heldout_alpha = 0, p_value = 1;
   std::uint64_t optimizer_steps = 0, trained_requests = 0;
+  std::string parent_draft;  // the draft that `parent` is a version of
 };
 struct CanaryRow {
   std::int64_t at_us = 0;
@@ -60,7 +61,23 @@ struct EngineLoadRow {  // one per 10 s bucket
   std::int64_t observations_dropped = 0;
   std::int64_t rows_dropped = 0;  // ignored: the ledger counts its own, as this row too may be dropped
 };
+// What learning did for one topic within a minute. Counts and seconds are that minute's, the rest as of its end.
+struct LearningRow {
+  std::int64_t at_us = 0;  // the minute's end
+  std::string topic, draft;
+  std::uint64_t version = 0;  // that serves
+  double covered_s = 0;       // how much time the row covers
+  int cores = 0;              // that the process may use
+  std::uint64_t requests = 0, records_unscored = 0, optimizer_steps = 0, trainer_restarts = 0, published = 0,
+                refused = 0, rolled_back = 0;
+  double training_s = 0, scoring_s = 0, realised_gain = 0;
+  std::uint64_t records_waiting = 0;
+  double loss = 0, lag_s = 0, alpha_live = 0, alpha_base = 0, predicted_gain = 0;
+  double share_of_service = 0, cost_tokens_per_s = 0;  // of learning for all topics together
+  std::string state, last_refusal;
+};
 
-using LedgerRow = std::variant<RequestRow, SameTextRow, DraftVersionRow, CanaryRow, DriftEventRow, EngineLoadRow>;
+using LedgerRow =
+    std::variant<RequestRow, SameTextRow, DraftVersionRow, CanaryRow, DriftEventRow, EngineLoadRow, LearningRow>;
 
 }  // namespace slip

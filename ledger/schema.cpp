@@ -8,7 +8,7 @@
 namespace slip {
 namespace {
 
-constexpr std::array<const char*, 2> kMigrations = {R"sql(
+constexpr std::array<const char*, 3> kMigrations = {R"sql(
 CREATE TABLE requests (
   id INTEGER PRIMARY KEY,             -- order of recording; request_id counts from 1 in each process
   request_id INTEGER NOT NULL,
@@ -139,6 +139,42 @@ CREATE TABLE engine_load (
 -- Until here only labels gave a topic, and the rest was unknown.
 ALTER TABLE requests ADD COLUMN topic_source TEXT NOT NULL DEFAULT 'none';  -- label, inferred, none
 UPDATE requests SET topic_source = 'label' WHERE topic <> 'unknown';
+)sql",
+                                                    R"sql(
+-- Until here a parent was a number alone. A rollback that published a version published the base draft's weights.
+ALTER TABLE draft_versions ADD COLUMN parent_draft TEXT NOT NULL DEFAULT 'base';
+UPDATE draft_versions SET parent_draft = draft WHERE parent > 0 AND parent < version AND reason <> 'rollback';
+
+CREATE TABLE learning (               -- what learning did for a topic, one row a minute in which something happened
+  id INTEGER PRIMARY KEY,
+  at_us INTEGER NOT NULL,             -- the minute's end
+  topic TEXT NOT NULL,
+  draft TEXT NOT NULL,
+  version INTEGER NOT NULL,           -- that serves
+  covered_s REAL NOT NULL,            -- how much time the row covers
+  cores INTEGER NOT NULL,             -- that the process may use
+  requests INTEGER NOT NULL,          -- from here to realised_gain: within this minute
+  records_unscored INTEGER NOT NULL,  -- answers given up, since too many waited
+  optimizer_steps INTEGER NOT NULL,
+  trainer_restarts INTEGER NOT NULL,
+  published INTEGER NOT NULL,
+  refused INTEGER NOT NULL,
+  rolled_back INTEGER NOT NULL,
+  training_s REAL NOT NULL,           -- of the learner's thread
+  scoring_s REAL NOT NULL,
+  realised_gain REAL NOT NULL,        -- of the acceptance rate, by publications
+  records_waiting INTEGER NOT NULL,   -- from here on: as of the minute's end
+  loss REAL NOT NULL,                 -- nats a row; 0: no step yet
+  lag_s REAL NOT NULL,                -- age of the oldest answer that no step could draw from
+  alpha_live REAL NOT NULL,           -- on the same text; 0: nothing scored yet
+  alpha_base REAL NOT NULL,
+  predicted_gain REAL NOT NULL,       -- by the learning curve, when training was last allowed
+  share_of_service REAL NOT NULL,     -- what learning for all topics cost the service, 0 to 1
+  cost_tokens_per_s REAL NOT NULL,    -- the same in tokens
+  state TEXT NOT NULL,                -- what the governor allowed, or why it did not
+  last_refusal TEXT NOT NULL
+) STRICT;
+CREATE INDEX learning_by_time ON learning(at_us);
 )sql"};
 
 void check_ours(Database& database, std::int64_t version) {

@@ -32,6 +32,9 @@ struct LedgerView {
 //   trend             the same by time bucket and topic
 //   drafts            each version with its parent, predicted and realised gain; refused candidates beside them
 //   events            publications, refusals, rollbacks, drift alarms
+//   learning_topics   one row a topic: what learning did, what it cost, and why it does or does not train
+//   learning_states   minutes by topic and state: what the governor allowed
+//   learning_trend    what learning did by time bucket and topic
 //   positions         α by position in the proposal
 //   recent_requests   newest first
 std::span<const LedgerView> ledger_views();

@@ -35,6 +35,7 @@ ON CONFLICT DO UPDATE SET reached = reached + excluded.reached, accepted = accep
 void drop_older(Database& database, std::int64_t border_us) {
   Statement(database, "DELETE FROM requests WHERE finished_us < ?").run(border_us);
   Statement(database, "DELETE FROM same_text WHERE at_us < ?").run(border_us);
+  Statement(database, "DELETE FROM learning WHERE at_us < ?").run(border_us);
   Statement(database, "DELETE FROM canary_decisions WHERE kind = 'undecided' AND at_us < ?").run(border_us);
 }
 
@@ -44,7 +45,7 @@ std::uint64_t used_bytes(Database& database) {
 }
 
 void drop_oldest_twentieth(Database& database) {
-  for (const char* table : {"requests", "same_text"}) {
+  for (const char* table : {"requests", "same_text", "learning"}) {
     const std::string name = table;
     database.execute("DELETE FROM " + name + " WHERE id <= (SELECT MIN(id) + (MAX(id) - MIN(id)) / 20 FROM " + name +
                      ")");

@@ -150,10 +150,12 @@ ORDER BY topic, bucket_us)sql"};
 }
 
 // Predicted: on the canary's held-out records before publishing. Realised: what the version gained over the base draft
-// on the text it served, less what its parent had gained over the same base draft while it served. A parent that is not
-// an older version of the same draft is the base draft itself, whose gain is nothing.
+// on the text it served, less what its parent had gained over the same base draft while it served. The base draft's own
+// gain is nothing.
 LedgerView drafts_view() {
-  return {"drafts", R"sql(
+  return {
+      "drafts",
+      R"sql(
 WITH served AS (
   SELECT draft, last_version AS version, COUNT(*) AS requests,
          1.0 * SUM(accepted) / NULLIF(SUM(accepted + first_rejections), 0) AS alpha
@@ -162,12 +164,12 @@ fate AS (
   SELECT draft, live_version AS version, MAX(at_us) AS at_us FROM scoped_canary_decisions
   WHERE kind = 'rollback' GROUP BY draft, live_version)
 SELECT v.created_us AS at_us, )sql" +
-                        time_text("v.created_us") + R"sql( AS time, v.topic, v.draft, v.version, v.parent,
+          time_text("v.created_us") + R"sql( AS time, v.topic, v.draft, v.version, v.parent, v.parent_draft,
        CASE WHEN f.at_us >= v.created_us THEN 'rolled back' ELSE 'published' END AS state, v.reason AS origin,
        IFNULL(d.reason, v.reason) AS reason,
        v.heldout_alpha_before AS alpha_before, v.heldout_alpha AS alpha_after,
        CASE WHEN v.reason = 'canary' THEN v.heldout_alpha - v.heldout_alpha_before END AS predicted_gain,
-       own.gain - CASE WHEN v.parent < v.version AND v.parent > 0 THEN IFNULL(parent.gain, 0) ELSE 0 END AS realised_gain,
+       own.gain - IFNULL(parent.gain, 0) AS realised_gain,
        own.gain AS gain_over_base, own.gain_low, own.gain_high,
        CASE WHEN v.reason = 'canary' THEN v.p_value END AS p_value, IFNULL(served.requests, 0) AS requests, served.alpha,
        v.optimizer_steps, v.trained_requests, v.weights_sha256
@@ -175,13 +177,58 @@ FROM scoped_draft_versions v LEFT JOIN served ON served.draft = v.draft AND serv
      LEFT JOIN canary_decisions d ON d.kind = 'publish' AND d.draft = v.draft AND d.candidate_version = v.version
      LEFT JOIN fate f ON f.draft = v.draft AND f.version = v.version
      LEFT JOIN version_gain own ON own.draft = v.draft AND own.version = v.version
-     LEFT JOIN version_gain parent ON parent.draft = v.draft AND parent.version = v.parent
+     LEFT JOIN version_gain parent ON parent.draft = v.parent_draft AND parent.version = v.parent
 UNION ALL
-SELECT at_us, )sql" + time_text("at_us") +
-                        R"sql(, topic, draft, NULL, live_version, 'refused', 'canary', reason, alpha_live,
+SELECT at_us, )sql" +
+          time_text("at_us") +
+          R"sql(, topic, draft, NULL, live_version, CASE live_version WHEN 0 THEN 'base' ELSE draft END, 'refused', 'canary', reason, alpha_live,
        alpha_candidate, gain, NULL, NULL, NULL, NULL, p_value, 0, NULL, train_steps, NULL, NULL
 FROM scoped_canary_decisions WHERE kind = 'refuse'
 ORDER BY draft, at_us)sql"};
+}
+
+// One row a topic: sums over the period, and levels as of the newest row. The period is what all topics' rows span.
+LedgerView learning_view() {
+  return {"learning_topics", R"sql(
+WITH period AS (SELECT (MAX(at_us) - MIN(at_us)) / 1e6 + MAX(covered_s) FILTER (WHERE first = 1) AS seconds
+  FROM (SELECT *, RANK() OVER (ORDER BY at_us) AS first FROM scoped_learning)),
+numbered AS (SELECT *, ROW_NUMBER() OVER (PARTITION BY topic ORDER BY id DESC) AS age FROM scoped_learning),
+sums AS (
+  SELECT topic, SUM(requests) AS requests, SUM(records_unscored) AS records_unscored,
+         SUM(optimizer_steps) AS optimizer_steps, SUM(trainer_restarts) AS trainer_restarts,
+         SUM(training_s) AS training_s, SUM(scoring_s) AS scoring_s, SUM(published) AS published,
+         SUM(refused) AS refused, SUM(rolled_back) AS rolled_back, SUM(realised_gain) AS realised_gain,
+         COUNT(*) AS minutes, COUNT(*) FILTER (WHERE optimizer_steps > 0) AS minutes_trained,
+         SUM(share_of_service * covered_s) / NULLIF(SUM(covered_s), 0) AS share_of_service,
+         SUM(cost_tokens_per_s * covered_s) / NULLIF(SUM(covered_s), 0) AS cost_tokens_per_s,
+         MIN(at_us) AS first_us, MAX(at_us) AS last_us
+  FROM scoped_learning GROUP BY topic)
+SELECT s.topic, n.draft, n.version, s.requests, n.records_waiting, s.records_unscored, s.optimizer_steps,
+       s.training_s, s.scoring_s, (s.training_s + s.scoring_s) / NULLIF(p.seconds * n.cores, 0) AS share_of_machine,
+       NULLIF(n.loss, 0) AS loss, n.lag_s, NULLIF(n.alpha_live, 0) AS alpha_live, NULLIF(n.alpha_base, 0) AS alpha_base,
+       n.predicted_gain, s.realised_gain, s.published, s.refused, s.rolled_back, s.trainer_restarts, s.minutes,
+       s.minutes_trained, s.share_of_service, s.cost_tokens_per_s, n.state, n.last_refusal, s.first_us, s.last_us
+FROM sums s JOIN numbered n ON n.topic = s.topic AND n.age = 1 JOIN period p ORDER BY s.topic)sql"};
+}
+
+LedgerView learning_states_view() {
+  return {"learning_states", R"sql(
+SELECT topic, state, COUNT(*) AS minutes, SUM(requests) AS requests, SUM(optimizer_steps) AS optimizer_steps,
+       MAX(at_us) AS last_us, )sql" +
+                                 time_text("MAX(at_us)") + R"sql( AS last_time
+FROM scoped_learning GROUP BY topic, state ORDER BY topic, minutes DESC, state)sql"};
+}
+
+LedgerView learning_trend_view() {
+  return {"learning_trend", R"sql(
+SELECT scope_bucket_us AS bucket_us, )sql" +
+                                time_text("scope_bucket_us") + R"sql( AS time, topic, SUM(requests) AS requests,
+       SUM(optimizer_steps) AS optimizer_steps, SUM(training_s) AS training_s, SUM(scoring_s) AS scoring_s,
+       AVG(NULLIF(loss, 0)) AS loss, MAX(lag_s) AS lag_s, AVG(NULLIF(alpha_live, 0)) AS alpha_live,
+       AVG(NULLIF(alpha_base, 0)) AS alpha_base, MAX(records_waiting) AS records_waiting,
+       SUM(published) AS published, SUM(refused) AS refused, SUM(rolled_back) AS rolled_back,
+       AVG(share_of_service) AS share_of_service, AVG(cost_tokens_per_s) AS cost_tokens_per_s
+FROM scoped_learning GROUP BY scope_bucket_us, topic ORDER BY topic, bucket_us)sql"};
 }
 
 LedgerView positions_view() {
@@ -210,6 +257,7 @@ std::vector<LedgerView> make_views() {
       scoped("canary_decisions", "at_us"),
       scoped("drift_events", "at_us"),
       scoped("draft_versions", "created_us"),
+      scoped("learning", "at_us"),
       gain_by("topic_gain", "topic"),
       gain_by("drift_gain", "scope_bucket_us, topic, draft, version"),
       gain_by("trend_gain", "scope_bucket_us, topic"),
@@ -219,6 +267,9 @@ std::vector<LedgerView> make_views() {
       drift_view(),
       trend_view(),
       drafts_view(),
+      learning_view(),
+      learning_states_view(),
+      learning_trend_view(),
       positions_view(),
       requests_view(),
   };

@@ -32,6 +32,12 @@ bool matches(std::string_view alias, std::string_view label) {
       "topics");
 }
 
+[[noreturn]] void refuse_reserved(const std::string& name) {
+  throw Error(ErrorCode::kInvalidArgument,
+              "topic \"" + name + "\" has the name of the draft that all topics start from",
+              "give the topic another name; labels \"" + name + "\" may still reach it as an alias", "topics");
+}
+
 // Not echoed whole: a configuration may hold anything.
 std::string quoted(std::string_view text) {
   std::string out = "\"";
@@ -70,6 +76,7 @@ TopicTable::TopicTable(std::vector<Topic> configured) {
   };
   for (const Topic& topic : configured) {
     if (!is_topic_name(topic.name)) refuse("topic " + quoted(topic.name), "is not a valid name");
+    if (is_reserved_topic_name(topic.name)) refuse_reserved(topic.name);
     take(topic.name);
     for (const std::string& alias : topic.aliases) {
       const std::string_view stem = std::string_view(alias).substr(0, alias.size() - (is_pattern(alias) ? 1 : 0));

@@ -36,4 +36,9 @@ class TopicTable {
 
 bool is_topic_name(std::string_view text);
 
+// A topic's draft is published in a folder of the topic's name, so names that the draft store uses itself are refused.
+constexpr bool is_reserved_topic_name(std::string_view text) {
+  return text == "base";
+}
+
 }  // namespace slip

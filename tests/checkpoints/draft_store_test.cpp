@@ -272,6 +272,43 @@ TEST(DraftMeta, SurvivesJson) {
   EXPECT_TRUE(back.rolled_back);
 }
 
+// A parent was a number alone: after a rollback to the base draft, reports took the topic's version of that number.
+TEST(DraftMeta, AParentIsAVersionOfANamedDraft) {
+  DraftMeta meta;
+  meta.draft = "sql";
+  meta.version = 5;
+  meta.parent = 1;
+  meta.reason = "rollback";
+  meta.parent_draft = kBaseDraft;
+  meta.weights_sha256 = std::string(64, 'a');
+  EXPECT_EQ(parse_draft_meta(to_json(meta), "m").parent_draft, "base");
+  meta.parent_draft = "sql";
+  EXPECT_EQ(parse_draft_meta(to_json(meta), "m").parent_draft, "sql");
+  std::string text = to_json(meta);
+  text.replace(text.find("\"parent_draft\": \"sql\""), 21, "\"parent_draft\": \"../x\"");
+  EXPECT_THROW(parse_draft_meta(text, "m"), Error);
+}
+
+TEST(DraftMeta, FilesFromBeforeParentDraftAreRead) {
+  const auto parent_draft = [](std::uint64_t version, std::uint64_t parent, const std::string& reason) {
+    DraftMeta meta;
+    meta.draft = "sql";
+    meta.version = version;
+    meta.parent = parent;
+    meta.reason = reason;
+    meta.weights_sha256 = std::string(64, 'a');
+    std::string text = to_json(meta);
+    const auto key = text.find(" \"parent_draft\"");
+    text.erase(key, text.find('\n', key) + 1 - key);
+    EXPECT_EQ(text.find("parent_draft"), std::string::npos);
+    return parse_draft_meta(text, "m").parent_draft;
+  };
+  EXPECT_EQ(parent_draft(1, 1, "canary"), "base") << "a draft's first version";
+  EXPECT_EQ(parent_draft(3, 2, "canary"), "sql");
+  EXPECT_EQ(parent_draft(4, 1, "rollback"), "base") << "what a rollback published was the base draft's weights";
+  EXPECT_EQ(parent_draft(1, 0, "base"), "base");
+}
+
 TEST(DraftMeta, RefusesWhatIsNotOne) {
   DraftMeta meta;
   meta.draft = "sql";

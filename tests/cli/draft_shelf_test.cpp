@@ -9,6 +9,7 @@
 
 #include "checkpoints/weight_files.h"
 #include "cli/target_worker.h"
+#include "common/error.h"
 #include "engine/model/tokenizer.h"
 #include "tests/engine/model/formula_model.h"
 #include "tests/kernels/cuda/host_queue.h"
@@ -86,6 +87,29 @@ TEST_F(OpenShelf, AnotherDraftBecomesTheNextVersionOfTheBase) {
   EXPECT_EQ(shelf.base->number, 2U);
   EXPECT_EQ(shelf.base->parent, 1U);
   EXPECT_EQ(shelf.base->weights->config.n_layers, 2);
+}
+
+// A topic named "base" was accepted; what it published made every later start fail with "made for another target".
+TEST_F(OpenShelf, ADirectoryThatATopicNamedBaseDamagedNamesTheRemedy) {
+  write_draft(folder_.path() / "draft", 1);
+  open("draft");
+  DraftMeta meta;
+  meta.draft = meta.topic = "base";
+  meta.reason = "canary";
+  const auto staged = store_.staging_folder("base");
+  std::filesystem::copy(folder_.path() / "draft", staged, std::filesystem::copy_options::recursive);
+  store_.publish(staged, meta);
+  try {
+    open("draft");
+    FAIL() << "the topic's version serves as base draft";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kConflict);
+    EXPECT_NE(error.message().find("topic named \"base\""), std::string::npos) << error.message();
+    EXPECT_NE(error.hint().find("move that folder away"), std::string::npos) << error.hint();
+    EXPECT_EQ(error.param(), "data.directory");
+  }
+  std::filesystem::rename(store_.root() / "base", folder_.path() / "away");
+  EXPECT_EQ(open("draft").base->number, 1U) << "the remedy works";
 }
 
 TEST_F(OpenShelf, WhatADeviceDraftsWithIsPackedOnce) {

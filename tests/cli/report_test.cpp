@@ -85,6 +85,14 @@ TEST_F(ReportCommand, WritesAFileWhenAsked) {
   EXPECT_THAT(first, HasSubstr("<svg"));
 }
 
+TEST_F(ReportCommand, LearningIsAReportInEveryFormat) {
+  EXPECT_THAT(run({"learning"}), HasSubstr("Nothing was learned in this period"));
+  EXPECT_EQ(run({"learning", "--format", "text"}), run({"learning", "--format", "table"}));
+  EXPECT_THAT(run({"learning", "--since", "24h", "--topic", "sql", "--format", "json"}), HasSubstr("\"learning\""));
+  EXPECT_THAT(run({"learning", "--format", "csv"}), HasSubstr("topic,draft,version,requests"));
+  EXPECT_THAT(run({"learning", "--format", "svg"}), HasSubstr("<svg"));
+}
+
 TEST_F(ReportCommand, RefusesWhatItDoesNotUnderstand) {
   for (const char* since : {"", "h", "24", "1y", "-1h", "0h", "99999999999999999999h", "9223372036854775807w", "1h2"}) {
     EXPECT_THROW(run({"topics", "--since", since}), Error) << since;
@@ -98,7 +106,8 @@ TEST_F(ReportCommand, HelpTeaches) {
   CLI::App app;
   add_report(app);
   const std::string help = app.get_subcommand("report")->help();
-  for (const char* part : {"--since", "--topic", "slipstream report topics --db", "sqlite3", "drift", "read-only"}) {
+  for (const char* part : {"--since", "--topic", "slipstream report topics --db", "sqlite3", "drift", "read-only",
+                           "slipstream report learning --db", "learning_topics", "optimizer steps"}) {
     EXPECT_THAT(help, HasSubstr(part));
   }
 }

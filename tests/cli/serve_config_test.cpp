@@ -232,5 +232,17 @@ TEST(Topics, BadOnesAreRefused) {
   }
 }
 
+// The way of a start and of a reload alike: a fault there is refused and everything stays as it was.
+TEST(Topics, TheBaseDraftsNameIsRefusedByKeyAndLine) {
+  try {
+    parse_topics("[[topic]]\nname = \"sql\"\n[[topic]]\naliases = [\"b\"]\nname = \"base\"\n", "topics.toml");
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
+    EXPECT_NE(error.message().find("topics.toml:5: topic.name"), std::string::npos) << error.message();
+    EXPECT_EQ(error.param(), "topic.name");
+  }
+}
+
 }  // namespace
 }  // namespace slip::cli

@@ -4,7 +4,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <fcntl.h>
+#include <unistd.h>
 #include <algorithm>
+#include <array>
+#include <chrono>
+#include <future>
+#include <string>
+#include <thread>
+#include <vector>
 
 #include "common/error.h"
 #include "common/file.h"
@@ -92,6 +100,53 @@ TEST_F(Log, AFileIsAppendedToAndReopenedAfterARotation) {
 TEST_F(Log, AFileThatCannotBeOpenedChangesNothing) {
   EXPECT_THROW(set_log({.level = LogLevel::kOff, .file = "/nowhere/at/all.log"}), Error);
   EXPECT_THAT(written_by([] { log_info("still here"); }), HasSubstr("still here"));
+}
+
+// The learner at idle priority could lose the processor inside the library's lock, and the engine's thread waited for
+// it. Here a thread stays inside: it writes to a pipe that is full.
+TEST_F(Log, NobodyWaitsForAThreadThatIsWriting) {
+  int ends[2];
+  ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
+  ::fcntl(ends[1], F_SETPIPE_SZ, 4096);
+  const std::string filler(static_cast<std::size_t>(::fcntl(ends[1], F_GETPIPE_SZ)), '.');
+  ASSERT_EQ(::write(ends[1], filler.data(), filler.size()), static_cast<ssize_t>(filler.size()));
+  const int error_output = ::dup(STDERR_FILENO);
+  ::dup2(ends[1], STDERR_FILENO);
+  std::thread stuck([] { log_info("the learner's"); });
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));  // to get there
+  auto engine = std::async(std::launch::async, [] {
+    for (int i = 0; i < 100; ++i) log_warn("the engine's");
+  });
+  const auto state = engine.wait_for(std::chrono::seconds(20));
+  std::string text;
+  while (std::count(text.begin(), text.end(), '\n') < 101) {
+    std::array<char, 4096> part{};
+    const auto n = ::read(ends[0], part.data(), part.size());
+    ASSERT_GT(n, 0);
+    text.append(part.data(), static_cast<std::size_t>(n));
+  }
+  stuck.join();
+  engine.wait();
+  ::dup2(error_output, STDERR_FILENO);
+  for (const int fd : {error_output, ends[0], ends[1]}) ::close(fd);
+  EXPECT_EQ(state, std::future_status::ready) << "the engine waited";
+  EXPECT_THAT(text, HasSubstr("the learner's"));
+}
+
+TEST_F(Log, LinesOfManyThreadsAreWholeAndNoneIsMissing) {
+  constexpr int kThreads = 4, kEach = 500;
+  const std::string text = written_by([] {
+    std::vector<std::jthread> threads;
+    for (int t = 0; t < kThreads; ++t) {
+      threads.emplace_back([t] {
+        for (int i = 0; i < kEach; ++i) log_info("line " + std::to_string(t * kEach + i) + " ends");
+      });
+    }
+  });
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), kThreads * kEach);
+  for (int i = 0; i < kThreads * kEach; ++i) {
+    EXPECT_THAT(text, HasSubstr("info line " + std::to_string(i) + " ends\n"));
+  }
 }
 
 TEST_F(Log, LevelNames) {

@@ -88,7 +88,7 @@ def scrape(service, folder):
         targets = get(f"http://{address}/api/v1/targets")["activeTargets"]
         check("the scrape is good", [target["health"] for target in targets] == ["up"], targets)
         check("the service is ready there too", [one["value"][1] for one in ready] == ["1"], ready)
-        check("three alerts are evaluated, none fires", [(rule["health"], rule["state"]) for rule in rules] == [("ok", "inactive")] * 3, rules)
+        check("five alerts are evaluated, none fires", [(rule["health"], rule["state"]) for rule in rules] == [("ok", "inactive")] * 5, rules)
     finally:
         server.terminate()
         server.wait(30)

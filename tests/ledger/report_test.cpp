@@ -97,6 +97,34 @@ TEST_F(ReportTest, EveryTableHasItsStory) {
   EXPECT_EQ(std::count(requests.begin(), requests.end(), '\n'), 2 + 50 + 1 + 2);
 }
 
+TEST_F(ReportTest, LearningSaysWhatItDidWhatItCostAndWhyItDoesNot) {
+  {
+    Ledger ledger(options_for(file_));
+    record_sample_story(ledger);
+    for (int minute = 0; minute < 4; ++minute) ledger.record(sample_learning("sql", minute, minute < 3 ? 120 : 0));
+  }
+  const std::string table = report(ReportKind::kLearning, ReportFormat::kTable);
+  for (const char* part : {"360", "36.0", "8.0 %", "6.5 tokens/s", "sql: training 3 · over max_share 1",
+                           "candidate after v2 refused: gain +.00", "learning curve promised", "+.15"}) {
+    EXPECT_THAT(table, HasSubstr(part));
+  }
+  const auto json = nlohmann::json::parse(report(ReportKind::kLearning, ReportFormat::kJson, "sql"));
+  EXPECT_EQ(json.at("report"), "learning");
+  EXPECT_EQ(json.at("rows").at(0).at("optimizer_steps"), 360);
+  EXPECT_EQ(json.at("rows").at(0).at("state"), "over max_share");
+  EXPECT_EQ(json.at("states").size(), 2U);
+  EXPECT_FALSE(json.at("trend").empty());
+  EXPECT_FALSE(json.at("events").empty());
+  EXPECT_TRUE(nlohmann::json::parse(report(ReportKind::kLearning, ReportFormat::kJson, "math")).at("rows").empty());
+  EXPECT_THAT(report(ReportKind::kLearning, ReportFormat::kCsv), HasSubstr("\r\nsql,sql,3,60,7,0,360,"));
+}
+
+TEST_F(ReportTest, LearningWithoutRowsSaysWhatMakesSome) {
+  tell_story();
+  EXPECT_THAT(report(ReportKind::kLearning, ReportFormat::kTable), HasSubstr("Nothing was learned"));
+  EXPECT_THAT(report(ReportKind::kLearning, ReportFormat::kSvg), HasSubstr("nothing was learned"));
+}
+
 TEST_F(ReportTest, JsonHasDefinitionsRowsAndNumbers) {
   tell_story();
   const auto json = nlohmann::json::parse(report(ReportKind::kTopics, ReportFormat::kJson));

@@ -126,7 +126,8 @@ inline void record_topic(Ledger& ledger, const SampleTopic& topic, unsigned seed
       if (!refused) {
         version += 1;
         ledger.record(DraftVersionRow{topic.name, topic.name, "canary", std::string(64, 'a'), version, version - 1, at,
-                                      0.5, 0.55, 0.003, version * 40, version * 12});
+                                      0.5, 0.55, 0.003, version * 40, version * 12,
+                                      version == 1 ? "base" : topic.name});
       }
     }
     const double easy = noise(random);
@@ -138,6 +139,32 @@ inline void record_topic(Ledger& ledger, const SampleTopic& topic, unsigned seed
     ledger.record(row);
     ledger.record(sample_score(row, live, base));
   }
+}
+
+// A minute of learning; `minute` counts from the samples' start.
+inline LearningRow sample_learning(const std::string& topic, int minute, std::uint64_t steps) {
+  LearningRow row;
+  row.at_us = kSampleStartUs + (minute + 1) * 60 * kSecondUs;
+  row.topic = row.draft = topic;
+  row.version = static_cast<std::uint64_t>(minute);
+  row.covered_s = 60;
+  row.cores = 2;
+  row.requests = 15;
+  row.optimizer_steps = steps;
+  row.training_s = 0.1 * static_cast<double>(steps);
+  row.scoring_s = 0.6;
+  row.loss = steps > 0 ? 1.5 - 0.1 * minute : 0;
+  row.lag_s = steps > 0 ? 2 : 60;
+  row.records_waiting = steps > 0 ? 1 : 7;
+  row.alpha_live = 0.4 + 0.05 * minute;
+  row.alpha_base = 0.4;
+  row.predicted_gain = 0.02;
+  row.realised_gain = minute > 0 ? 0.05 : 0;
+  row.published = minute > 0 ? 1 : 0;
+  row.share_of_service = 0.08;
+  row.cost_tokens_per_s = 6.5;
+  row.state = steps > 0 ? "training" : "over max_share";
+  return row;
 }
 
 // Four topics visited in turn and come back to, as the demo does.

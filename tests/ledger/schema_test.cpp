@@ -64,6 +64,23 @@ TEST_F(SchemaTest, OldRequestsSayWhereTheirTopicCameFrom) {
   EXPECT_EQ(database.integer("SELECT COUNT(*) FROM requests WHERE topic = 'unknown' AND topic_source = 'none'"), 1);
 }
 
+// A parent was a number alone.
+TEST_F(SchemaTest, OldVersionsSayWhichDraftTheirParentIsOf) {
+  Database database = open();
+  migrate(database, ledger_migrations().first(2));
+  const auto version = [&](int number, int parent, const char* reason) {
+    Statement(database, "INSERT INTO draft_versions VALUES ('sql', ?, 'sql', ?, 5, ?, '', 0, 0, 1, 0, 0)")
+        .run(number, parent, std::string(reason));
+  };
+  version(1, 1, "canary");
+  version(2, 1, "rollback");
+  version(3, 2, "canary");
+  migrate(database, ledger_migrations());
+  EXPECT_EQ(database.integer("SELECT COUNT(*) FROM draft_versions WHERE version <= 2 AND parent_draft = 'base'"), 2);
+  EXPECT_EQ(database.integer("SELECT COUNT(*) FROM draft_versions WHERE version = 3 AND parent_draft = 'sql'"), 1);
+  EXPECT_EQ(database.integer("SELECT COUNT(*) FROM learning"), 0);
+}
+
 TEST_F(SchemaTest, ViewsOfAnotherBuildAreReplaced) {
   Database database = open();
   migrate(database, ledger_migrations());

@@ -61,9 +61,11 @@ TEST_F(UpkeepTest, RequestsGoAfterTheirTimeAndDecisionsStay) {
   RowWriter writer(database_);
   writer.write(CanaryRow{.at_us = now - 300 * kDayUs, .kind = "publish"});
   writer.write(CanaryRow{.at_us = now - 300 * kDayUs, .kind = "undecided"});
+  for (const int days : {31, 29}) writer.write(LearningRow{.at_us = now - days * kDayUs, .topic = "sql"});
   keep_small(database_, {30 * kDayUs, kPlenty}, now);
   EXPECT_EQ(database_.integer("SELECT COUNT(*) FROM requests"), 10);
   EXPECT_EQ(database_.integer("SELECT COUNT(*) FROM same_text"), 10);
+  EXPECT_EQ(database_.integer("SELECT COUNT(*) FROM learning"), 1);
   EXPECT_EQ(database_.integer("SELECT COUNT(*) FROM canary_decisions WHERE kind = 'publish'"), 1);
   EXPECT_EQ(database_.integer("SELECT COUNT(*) FROM canary_decisions"), 1);
 }

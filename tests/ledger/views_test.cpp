@@ -169,7 +169,8 @@ TEST_F(ViewsTest, RealisedGainTakesTheParentsGainAway) {
   std::vector<LedgerRow> rows;
   const auto version = [&](std::uint64_t number, std::uint64_t parent, double live) {
     rows.emplace_back(DraftVersionRow{"sql", "sql", "canary", "aa", number, parent,
-                                      kSampleStartUs + static_cast<std::int64_t>(number), 0.5, 0.5 + 0.1 * live, 0.01});
+                                      kSampleStartUs + static_cast<std::int64_t>(number), 0.5, 0.5 + 0.1 * live, 0.01,
+                                      0, 0, parent == 0 ? "base" : "sql"});
     for (int i = 0; i < 4; ++i) {
       RequestRow request = sample_request("sql", kSampleStartUs + static_cast<std::int64_t>(number) * kSecondUs, 3, 1);
       request.last_version = number;
@@ -204,6 +205,54 @@ TEST_F(ViewsTest, RealisedGainTakesTheParentsGainAway) {
   EXPECT_EQ(database_.integer("SELECT refused + 10 * rolled_back FROM topics"), 11);
 }
 
+// A rollback to the base draft publishes its weights as the next version, whose parent is a version of the base draft;
+// reports took the topic's own version of that number for it.
+TEST_F(ViewsTest, AVersionsParentMayBeTheBaseDraft) {
+  std::vector<LedgerRow> rows;
+  const auto version = [&](std::uint64_t number, std::uint64_t parent, const std::string& parent_draft, double live) {
+    const std::int64_t at_us = kSampleStartUs + static_cast<std::int64_t>(number) * kSecondUs;
+    DraftVersionRow row{"sql", "sql", "canary", "aa", number, parent, at_us};
+    row.parent_draft = parent_draft;
+    rows.emplace_back(row);
+    for (int i = 0; i < 4; ++i) {
+      RequestRow request = sample_request("sql", at_us, 3, 1);
+      request.last_version = number;
+      rows.emplace_back(sample_score(request, live, 0.5));
+    }
+  };
+  version(1, 1, "base", 0.7);
+  version(2, 1, "base", 0.5);  // the rollback
+  version(3, 2, "sql", 0.6);
+  version(4, 1, "sql", 0.75);
+  write(rows);
+  EXPECT_NEAR(real("SELECT realised_gain FROM drafts WHERE version = 1"), 0.2, 1e-9);
+  EXPECT_NEAR(real("SELECT realised_gain FROM drafts WHERE version = 2"), 0, 1e-9);
+  EXPECT_NEAR(real("SELECT realised_gain FROM drafts WHERE version = 3"), 0.1, 1e-9);
+  EXPECT_NEAR(real("SELECT realised_gain FROM drafts WHERE version = 4"), 0.05, 1e-9);
+}
+
+TEST_F(ViewsTest, LearningAddsUpByTopic) {
+  std::vector<LedgerRow> rows;
+  for (int minute = 0; minute < 4; ++minute) {
+    rows.emplace_back(sample_learning("sql", minute, minute < 3 ? 120 : 0));
+    rows.emplace_back(sample_learning("math", minute, 0));
+  }
+  write(rows);
+  const std::string sql = " FROM learning_topics WHERE topic = 'sql'";
+  EXPECT_EQ(database_.integer("SELECT requests" + sql), 60);
+  EXPECT_EQ(database_.integer("SELECT optimizer_steps" + sql), 360);
+  EXPECT_EQ(database_.integer("SELECT minutes * 10 + minutes_trained" + sql), 43);
+  EXPECT_EQ(database_.integer("SELECT published" + sql), 3);
+  EXPECT_EQ(database_.integer("SELECT records_waiting" + sql), 7) << "as of the last minute";
+  EXPECT_NEAR(real("SELECT training_s" + sql), 36, 1e-9);
+  EXPECT_NEAR(real("SELECT share_of_machine" + sql), (36 + 4 * 0.6) / (240 * 2), 1e-9);
+  EXPECT_NEAR(real("SELECT realised_gain" + sql), 0.15, 1e-9);
+  EXPECT_NEAR(real("SELECT share_of_service" + sql), 0.08, 1e-9);
+  EXPECT_EQ(database_.integer("SELECT loss IS NULL" + sql), 1) << "no step in the last minute";
+  EXPECT_EQ(database_.integer("SELECT minutes FROM learning_states WHERE topic = 'sql' AND state = 'training'"), 3);
+  EXPECT_EQ(database_.integer("SELECT SUM(optimizer_steps) FROM learning_trend"), 360);
+}
+
 Cell read_cell(const Statement& statement, int column) {
   switch (statement.type(column)) {
     case SQLITE_INTEGER:
@@ -221,9 +270,11 @@ TEST_F(ViewsTest, PlainSqliteAnswersWhatTheReportAnswers) {
   {
     Ledger ledger(options_for(file_));
     record_sample_story(ledger);
+    ledger.record(sample_learning("sql", 0, 120));
   }
   const LedgerReader reader(file_, {});
-  for (const char* name : {"topics", "drift", "drafts", "events", "trend", "positions", "recent_requests"}) {
+  for (const char* name : {"topics", "drift", "drafts", "events", "trend", "positions", "recent_requests",
+                           "learning_topics", "learning_states", "learning_trend"}) {
     const Sheet sheet = reader.view(name);
     EXPECT_FALSE(sheet.rows.empty()) << name;
     Statement plain(database_, std::string("SELECT * FROM ") + name);

@@ -78,6 +78,19 @@ TEST(TopicTableTest, RefusesNamesThatCouldLeaveTheirFolder) {
   EXPECT_NO_THROW(table_of({{"123456789012345678901234567890123456789012345678", {}}}));
 }
 
+// A topic named like the base draft published its versions into the base draft's folder, and the next start failed.
+TEST(TopicTableTest, RefusesTheBaseDraftsName) {
+  try {
+    table_of({{"sql", {}}, {"base", {}}});
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.param(), "topics");
+    EXPECT_NE(error.message().find("\"base\""), std::string::npos) << error.message();
+  }
+  EXPECT_EQ(routed(table_of({{"basics", {"base"}}}), "base"), "basics") << "a label is no folder";
+  EXPECT_NO_THROW(table_of({{"base2", {}}, {"database", {}}}));
+}
+
 TEST(TopicTableTest, RefusesBadAndRepeatedAliases) {
   EXPECT_THROW(table_of({{"sql", {}}, {"sql", {}}}), Error);
   EXPECT_THROW(table_of({{"unknown", {}}, {"unknown", {}}}), Error);
