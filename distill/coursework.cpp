@@ -59,6 +59,12 @@ bool Coursework::has_work() {
   return !unscored_.empty() || std::any_of(courses_.begin(), courses_.end(), waits) || next_course() != nullptr;
 }
 
+LearningUnit Coursework::next_unit() const {
+  const auto waits = [](const Course& course) { return course.candidate && !course.candidate->heldout_left.empty(); };
+  const bool scores = !unscored_.empty() || std::any_of(courses_.begin(), courses_.end(), waits);
+  return scores ? LearningUnit::kScoring : LearningUnit::kTraining;
+}
+
 // Most useful first: a record is scored before anything is trained on it.
 bool Coursework::work_once() {
   return score_next() || score_heldout() || train_step();
@@ -104,7 +110,11 @@ Course* Coursework::next_course() {
   const auto waiting = [](const Course& course) { return course.requests_seen - course.requests_at_burst; };
   for (Course& course : courses_) {
     if (course.starved) continue;
-    const bool allowed = governor_.allow_step(course.requests_seen, course.steps_done);
+    const bool allowed = governor_
+                             .allow_step({.topic = static_cast<std::size_t>(&course - courses_.data()),
+                                          .requests_seen = course.requests_seen,
+                                          .steps_done = course.steps_done})
+                             .allowed;
     if (course.in_burst && !allowed) {
       course.in_burst = false;
       course.requests_at_burst = course.requests_seen;

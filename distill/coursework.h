@@ -44,6 +44,7 @@ class Coursework {
   explicit Coursework(CourseworkSetting setting);
 
   bool has_work();
+  LearningUnit next_unit() const;  // what work_once() would do, for the governor
   // One unit; false when there was nothing to do.
   bool work_once();
   // Whether drafts can be taught this record: replay files may be anybody's, and the embedding table has only so many

@@ -100,7 +100,7 @@ struct Learner::State {
 // ---- the loop
 
 void Learner::State::run() {
-  if (options.at_idle_priority) sink_to_idle_priority();
+  if (options.at_idle_priority) run_behind_serving(options.placement);
   try {
     work.emplace(CourseworkSetting{options, topics, slots, base, store, replay, governor, decisions, stopping,
                                    [this] { return in_unit(); }});
@@ -127,7 +127,7 @@ bool Learner::State::work_once() {
     announce_idle();
     return false;
   }
-  if (!governor.allow_unit()) return false;
+  if (!governor.allow_unit(work->next_unit())) return false;
   const bool worked = work->work_once();
   governor.unit_done();
   return worked;
@@ -204,7 +204,7 @@ bool Learner::State::in_unit() {
     if (stopping.load(std::memory_order_acquire)) return false;
     take_in();
     keep_house();
-    if (learning.on() && governor.allow_unit()) return true;
+    if (learning.on() && governor.allow_unit(LearningUnit::kTraining)) return true;
     inbox.wait_for(kAskAgainUs);
   }
 }

@@ -13,6 +13,7 @@
 #include "distill/decision_sink.h"
 #include "distill/draft_trainer.h"
 #include "distill/governor.h"
+#include "distill/idle_priority.h"
 #include "distill/replay_buffer.h"
 #include "engine/speculate/draft_slot.h"
 #include "router/topic.h"
@@ -28,6 +29,7 @@ struct LearnerOptions {
   int k = 3;                                 // chain length scores are walked with
   int cores = 1;
   bool at_idle_priority = true;  // serving comes first; tests on a busy machine do without
+  LearnerPlacement placement;    // with at_idle_priority alone
   std::uint64_t seed = 1;
   Dtype serve_dtype = Dtype::kBFloat16;
   PackDraft pack;                          // of versions before they go live, on the learner's thread

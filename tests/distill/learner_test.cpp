@@ -178,9 +178,9 @@ TEST(Learner, StopsAtOnceAndTwice) {
 // A unit is only done when the governor allows it.
 class Stubborn final : public Governor {
  public:
-  bool allow_unit() noexcept override { return false; }
+  bool allow_unit(LearningUnit) noexcept override { return false; }
   void unit_done() noexcept override {}
-  bool allow_step(std::uint64_t, std::uint64_t) noexcept override { return true; }
+  StepDecision allow_step(const TopicProgress&) noexcept override { return {true, "", 0}; }
   void on_step(const StepFigures&) noexcept override {}
   void on_finished(const RequestSummary&) noexcept override {}
 };
