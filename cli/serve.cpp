@@ -191,7 +191,7 @@ void add_serve(CLI::App& app) {
   command->add_option("--host", given->host, "Address to bind; any but loopback needs an API key");
   command->add_option("--port", given->port, "Port to bind; 0 lets the system choose")->check(CLI::Range(0, 65535));
   command->add_option("--data-dir", given->data_dir, "Where drafts, ledger and replay live");
-  command->add_option("--threads", given->threads, "Engine threads; 0 = all cores but learning's")
+  command->add_option("--threads", given->threads, "Most engine threads; 0 = the cores we may use")
       ->check(CLI::Range(0, 1024));
   command->add_flag("--no-learning", given->no_learning, "Serve the drafts as they are");
   command->add_flag("--no-speculation", given->no_speculation, "Decode plainly (k = 0)");

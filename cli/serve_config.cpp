@@ -136,12 +136,14 @@ void read_engine(TomlSection section, EngineOptions& engine) {
 }
 
 GovernorChoice parse_governor(const std::string& text, GovernorChoice choice, const TomlSection& section) {
-  if (text == "slack") return choice;
-  choice.deterministic = true;
+  choice.kind = text == "payback" ? GovernorKind::kPayback
+                : text == "slack" ? GovernorKind::kSlack
+                                  : GovernorKind::kStepsPerRequest;
+  if (choice.kind != GovernorKind::kStepsPerRequest) return choice;
   std::istringstream number(text.starts_with(kStepsPerRequest) ? text.substr(kStepsPerRequest.size()) : "");
   if (!(number >> choice.steps_per_request) || !number.eof() ||
       !(choice.steps_per_request >= 0 && choice.steps_per_request <= kMaxStepsPerRequest)) {
-    section.refuse("governor", "must be \"slack\" or \"steps_per_request:N\" with N from 0 to 64");
+    section.refuse("governor", "must be \"payback\", \"slack\" or \"steps_per_request:N\" with N from 0 to 64");
   }
   return choice;
 }
@@ -151,7 +153,9 @@ void read_learning(TomlSection section, ServeConfig& config) {
   section.read("enabled", config.learning);
   section.read("latency_slack", config.governor.latency_slack, 0, 10);
   section.read("steps_per_request", config.governor.steps_per_request, 0, kMaxStepsPerRequest);
-  std::string governor = "slack";
+  section.read("max_share", config.governor.max_share, 0, 1);
+  section.read("payback_s", config.governor.payback_s, 1, 86'400);
+  std::string governor = governor_name(config.governor);
   section.read("governor", governor);
   config.governor = parse_governor(governor, config.governor, section);
   section.read("cores", learner.cores, 1, 1024);
@@ -221,6 +225,14 @@ void apply(const ServeOverrides& given, ServeConfig& config) {
 }
 
 }  // namespace
+
+std::string governor_name(const GovernorChoice& choice) {
+  if (choice.kind == GovernorKind::kPayback) return "payback";
+  if (choice.kind == GovernorKind::kSlack) return "slack";
+  std::ostringstream name;
+  name << kStepsPerRequest << choice.steps_per_request;
+  return name.str();
+}
 
 std::vector<Topic> parse_topics(const std::string& toml, const std::string& where) {
   const toml::table table = parse_toml(toml, where);

@@ -20,9 +20,13 @@
 
 namespace slip::cli {
 
+enum class GovernorKind { kPayback, kSlack, kStepsPerRequest };
+
 struct GovernorChoice {
-  bool deterministic = false;    // "steps_per_request:N"; else "slack"
-  double steps_per_request = 1;  // 0 … 64
+  GovernorKind kind = GovernorKind::kPayback;
+  double steps_per_request = 4;  // 0 … 64; exact with "steps_per_request:N", else a bound
+  double max_share = 0.1;        // 0 … 1; payback only
+  double payback_s = 600;        // 1 … 86,400; payback only
   double latency_slack = 0.05;   // 0 … 10; slack only
 };
 
@@ -33,7 +37,7 @@ struct ServeConfig {
   std::vector<std::string> served_names;  // empty: the target folder's name
   Dtype dtype = Dtype::kBFloat16;
   Device device = Device::kCpu;   // of target and drafts
-  int threads = 0;                // 0: the cores we may use, less learning's
+  int threads = 0;                // 0: the cores we may use
   bool pin_threads = true;        // each stays on a CPU of its own, if there is one for each
   std::int32_t cache_tokens = 0;  // slots of the target's cache; 0: max_running × context, within a quarter of memory
   std::filesystem::path data_dir = "slipstream-data";
@@ -71,7 +75,8 @@ std::vector<Topic> parse_topics(const std::string& toml, const std::string& wher
 // Defaults ← file ← command line. `--target` drops the file's draft and chat template: they belong to its target.
 ServeConfig load_serve_config(const ServeOverrides& overrides);
 
-const char* exposure_name(const ServeConfig& config);  // as server.expose_acceptance says it
+std::string governor_name(const GovernorChoice& choice);  // as learning.governor says it
+const char* exposure_name(const ServeConfig& config);     // as server.expose_acceptance says it
 // With more than one key, acceptance counts tell one client what another taught a draft: "auto" then hides them (S14).
 ServerOptions server_options(const ServeConfig& config, std::size_t n_keys);
 

@@ -63,10 +63,10 @@ toml::table server_table(const ServeConfig& config) {
 
 toml::table learning_table(const ServeConfig& config) {
   const LearnerOptions& learner = config.learner;
-  std::ostringstream governor;
-  governor << "steps_per_request:" << config.governor.steps_per_request;
   return toml::table{{"enabled", config.learning},
-                     {"governor", config.governor.deterministic ? governor.str() : "slack"},
+                     {"governor", governor_name(config.governor)},
+                     {"max_share", config.governor.max_share},
+                     {"payback_s", config.governor.payback_s},
                      {"latency_slack", config.governor.latency_slack},
                      {"steps_per_request", config.governor.steps_per_request},
                      {"cores", learner.cores},

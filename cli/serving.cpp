@@ -20,7 +20,9 @@
 #include "common/file.h"
 #include "common/log.h"
 #include "distill/governor.h"
+#include "distill/payback_governor.h"
 #include "engine/cache/page_pool.h"
+#include "engine/core_sharing.h"
 #include "kernels/cuda/stream_queue.h"
 #include "kernels/matmul.h"
 #include "kernels/thread_pool.h"
@@ -54,15 +56,13 @@ std::int32_t cache_pages(const ServeConfig& config, const TargetDevice& device, 
       std::max(one_context, std::min(one_context * config.engine.max_running, affordable)));
 }
 
-int engine_threads(const ServeConfig& config, bool learning) {
-  if (config.threads > 0) return config.threads;
-  return std::max(1, usable_cores() - (learning ? config.learner.cores : 0));
+int engine_threads(const ServeConfig& config) {
+  return config.threads > 0 ? config.threads : usable_cores();
 }
 
 // With a quota of time instead of CPUs of our own, the first CPUs would be everybody's choice.
 kernels::Pinning engine_pinning(const ServeConfig& config) {
-  const bool own_cpus = usable_cores() == std::ssize(kernels::allowed_cpus());
-  return config.pin_threads && own_cpus ? kernels::Pinning::kOwnCpus : kernels::Pinning::kNone;
+  return config.pin_threads && !limited_by_quota() ? kernels::Pinning::kOwnCpus : kernels::Pinning::kNone;
 }
 
 EngineOptions engine_options(const ServeConfig& config) {
@@ -81,9 +81,25 @@ Target make_target(const ServeConfig& config, const TargetDevice& device,
   return make_target(device, weights, size, pool);
 }
 
-std::unique_ptr<Governor> make_governor(const GovernorChoice& choice) {
-  if (choice.deterministic) return make_steps_per_request_governor(choice.steps_per_request);
-  return make_slack_governor(choice.latency_slack, choice.steps_per_request);
+std::unique_ptr<Governor> make_governor(const ServeConfig& config, CoreSharing& cores) {
+  const GovernorChoice& choice = config.governor;
+  if (choice.kind == GovernorKind::kStepsPerRequest) {
+    return make_steps_per_request_governor(choice.steps_per_request, &cores);
+  }
+  if (choice.kind == GovernorKind::kSlack) {
+    return make_slack_governor(choice.latency_slack, choice.steps_per_request, monotonic_us, &cores);
+  }
+  PaybackOptions options;
+  options.max_share = choice.max_share;
+  options.payback_s = choice.payback_s;
+  options.steps_per_request = choice.steps_per_request;
+  options.k = std::max(1, config.engine.k);
+  return make_payback_governor(options, cores);
+}
+
+// Without a CPU that the engine can leave alone, the learner has to compete for its share.
+LearnerPlacement learner_placement(const CorePlan& plan) {
+  return {.cpus = plan.learner_cpus, .idle_priority = !plan.learner_cpus.empty()};
 }
 
 std::filesystem::path private_folder(const std::filesystem::path& path) {
@@ -178,6 +194,7 @@ struct Serving::State {
     }
     reconcile(store, ledger);
     recorder.emplace(names(), ledger, metrics);
+    pool.emplace(engine_threads(config), engine_pinning(config));
     router_saver.emplace(*router, config.data_dir / kRouterFile, kRouterSaveInterval);
     if (drafting && config.learning && shelf.base->weights->config.beyond_plain_llama().empty()) start_learning();
     start_engine();
@@ -194,8 +211,11 @@ struct Serving::State {
   void start_learning() {
     check_training_device(config.learner.trainer.device);
     replay = std::make_unique<ReplayBuffer>(replay_options(config));
-    governor = make_governor(config.governor);
+    const CorePlan plan = plan_cores(kernels::allowed_cpus(), pool->cpus(), pool->n_threads(), config.learner.cores);
+    cores.emplace(*pool, plan.leased_threads);
+    governor = make_governor(config, *cores);
     LearnerOptions options = learner_options(config, disk);
+    options.placement = learner_placement(plan);
     options.pack = draft_packing(device);
     learner = std::make_unique<Learner>(std::move(options), topics, shelf.slots, shelf.base, store, *replay, *governor,
                                         *recorder);
@@ -203,7 +223,6 @@ struct Serving::State {
   }
 
   void start_engine() {
-    pool.emplace(engine_threads(config, learner != nullptr), engine_pinning(config));
     Target running = make_target(config, device, target.weights, *pool);
     cache_bytes = static_cast<std::uint64_t>(running.worker->cache().n_pages()) *
                   PagePool::page_bytes(target.weights->config, config.dtype);
@@ -212,7 +231,7 @@ struct Serving::State {
     const EngineOptions options = engine_options(config);
     auto proposer = make_proposer(device, options, *running.worker, *pool);
     engine.emplace(options, std::move(running), target.tokenizer, std::move(proposer), learner.get(),
-                   std::move(listeners));
+                   std::move(listeners), cores ? &*cores : nullptr);
     std::promise<void> ended;
     engine_ended = ended.get_future();
     engine_thread = std::jthread([this, done = std::move(ended)](const std::stop_token& stop) mutable {
@@ -237,11 +256,12 @@ struct Serving::State {
   DraftShelf shelf;
   std::optional<Recorder> recorder;
   std::optional<RouterSaver> router_saver;
+  std::optional<kernels::ThreadPool> pool;
+  std::optional<CoreSharing> cores;  // with a learner
   std::unique_ptr<ReplayBuffer> replay;
   std::unique_ptr<Governor> governor;
   std::unique_ptr<Learner> learner;
   std::atomic<bool> wants_learning{true};
-  std::optional<kernels::ThreadPool> pool;
   std::uint64_t cache_bytes = 0;
   std::optional<Engine> engine;
   std::future<void> engine_ended;
@@ -329,7 +349,9 @@ std::vector<std::string> Serving::start_up_lines() const {
                   megabytes(usable_memory_bytes()));
   lines.push_back("threads: engine " + std::to_string(state.pool->n_threads()) +
                   (state.pool->is_pinned() ? " on cores of their own" : "") +
-                  (state.learner ? ", learning " + std::to_string(config.learner.cores) + " at idle priority" : "") +
+                  (state.learner ? ", " + std::to_string(state.cores->leased_threads()) + " while learning has its " +
+                                       std::to_string(config.learner.cores)
+                                 : "") +
                   ", " + std::to_string(usable_cores()) + " cores usable");
   if (config.draft.empty()) {
     lines.push_back(

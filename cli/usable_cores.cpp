@@ -23,13 +23,20 @@ double cgroup_quota() {
   return kNoQuota;
 }
 
+int cpus_in_affinity() {
+  cpu_set_t allowed;
+  CPU_ZERO(&allowed);
+  return ::sched_getaffinity(0, sizeof allowed, &allowed) == 0 ? CPU_COUNT(&allowed) : 1;
+}
+
 }  // namespace
 
 int usable_cores() {
-  cpu_set_t allowed;
-  CPU_ZERO(&allowed);
-  const int in_set = ::sched_getaffinity(0, sizeof allowed, &allowed) == 0 ? CPU_COUNT(&allowed) : 1;
-  return std::max(1, static_cast<int>(std::min<double>(in_set, cgroup_quota())));
+  return std::max(1, static_cast<int>(std::min<double>(cpus_in_affinity(), cgroup_quota())));
+}
+
+bool limited_by_quota() {
+  return cgroup_quota() < cpus_in_affinity();
 }
 
 }  // namespace slip::cli

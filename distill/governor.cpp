@@ -5,13 +5,12 @@
 #include <array>
 #include <atomic>
 #include <cmath>
-#include <vector>
+#include <span>
 
 #include "common/clock.h"
+#include "distill/learning_units.h"
 
 namespace slip {
-
-namespace {
 
 bool within_cadence(double steps_per_request, std::uint64_t requests_seen, std::uint64_t steps_done) {
   constexpr double kRounding = 1e-9;  // 10 × 0.1 is one step
@@ -19,23 +18,34 @@ bool within_cadence(double steps_per_request, std::uint64_t requests_seen, std::
   return static_cast<double>(steps_done) < allowed;
 }
 
+namespace {
+
+StepDecision decide_cadence(double steps_per_request, const TopicProgress& topic) {
+  const bool allowed = within_cadence(steps_per_request, topic.requests_seen, topic.steps_done);
+  return {allowed, allowed ? "steps_per_request" : "waits for requests", 0};
+}
+
 class StepsPerRequestGovernor final : public Governor {
  public:
-  explicit StepsPerRequestGovernor(double steps_per_request) : steps_per_request_(steps_per_request) {}
-  bool allow_unit() noexcept override { return true; }
-  void unit_done() noexcept override {}
-  bool allow_step(std::uint64_t requests_seen, std::uint64_t steps_done) noexcept override {
-    return within_cadence(steps_per_request_, requests_seen, steps_done);
+  StepsPerRequestGovernor(double steps_per_request, CoreSharing* cores)
+      : steps_per_request_(steps_per_request), units_(cores, monotonic_us) {}
+  bool allow_unit(LearningUnit) noexcept override { return units_.grant(); }
+  void unit_done() noexcept override { units_.done(); }
+  StepDecision allow_step(const TopicProgress& topic) noexcept override {
+    return decide_cadence(steps_per_request_, topic);
   }
+  double share_of_service() const noexcept override { return units_.share_of_service(); }
+  double cost_tokens_per_s() const noexcept override { return units_.cost_tokens_per_s(); }
   void on_step(const StepFigures&) noexcept override {}
   void on_finished(const RequestSummary&) noexcept override {}
 
  private:
   double steps_per_request_;
+  LearningUnits units_;
 };
 
-// The last inter-token gaps of one condition. Written by the engine thread without a lock, read by the trainer thread:
-// a torn window (some gaps older, some newer) only blurs an estimate.
+// The last inter-token gaps of one condition. Written by the engine thread without a lock, read by the learner's
+// thread: a torn window (some gaps older, some newer) only blurs an estimate.
 class GapWindow {
  public:
   void add(std::int64_t gap_us) noexcept {
@@ -44,75 +54,96 @@ class GapWindow {
     count_.store(n + 1, std::memory_order_release);
   }
   std::uint64_t count() const noexcept { return count_.load(std::memory_order_acquire); }
-  // Of the gaps added after the first `since`; 0 without any.
-  std::int64_t p99(std::uint64_t since) const noexcept {
-    const std::uint64_t end = count();
-    const std::uint64_t begin = std::max(since, end > kGaps ? end - kGaps : 0);
+  // The last gaps, of those added after the first `since`. Returns their number.
+  std::size_t latest(std::uint64_t since, std::span<std::int64_t> out) const noexcept {
+    const std::uint64_t end = count(), begin = std::max(since, end > out.size() ? end - out.size() : 0);
     if (end <= begin) return 0;
-    std::array<std::int64_t, kGaps> gaps;
-    for (std::uint64_t i = begin; i < end; ++i) gaps[i - begin] = gaps_[i % kGaps].load(std::memory_order_relaxed);
-    const auto n = static_cast<std::ptrdiff_t>(end - begin);
-    const auto rank = std::min<std::ptrdiff_t>(n - 1, n * 99 / 100);
-    std::nth_element(gaps.begin(), gaps.begin() + rank, gaps.begin() + n);
-    return gaps[static_cast<std::size_t>(rank)];
+    for (std::uint64_t i = begin; i < end; ++i) out[i - begin] = gaps_[i % kGaps].load(std::memory_order_relaxed);
+    return end - begin;
   }
 
- private:
   static constexpr std::uint64_t kGaps = 512;
+
+ private:
   std::array<std::atomic<std::int64_t>, kGaps> gaps_{};
   std::atomic<std::uint64_t> count_{0};
 };
 
-constexpr std::uint64_t kQuietGaps = 100;           // p99 of fewer says nothing
-constexpr std::uint64_t kTrainingGaps = 50;         // before training is judged by what it does
+constexpr std::size_t kQuietGaps = 400;             // the p99 of so many is their fourth longest, not an outlier
 constexpr std::int64_t kIdleUs = 250'000;           // no step for so long (a long prefill takes less): nobody to harm
-constexpr std::int64_t kQuietFreshUs = 10'000'000;  // load changes: after this the quiet estimate is taken anew
+constexpr std::int64_t kQuietFreshUs = 60'000'000;  // load changes: after this the quiet estimate is taken anew
 constexpr std::int64_t kFirstBackOffUs = 100'000;
 constexpr std::int64_t kLongestBackOffUs = 5'000'000;
 
+std::int64_t p99(std::span<std::int64_t> gaps) {
+  if (gaps.empty()) return 0;
+  const auto rank = static_cast<std::ptrdiff_t>(gaps.size() * 99 / 100);
+  std::nth_element(gaps.begin(), gaps.begin() + rank, gaps.end());
+  return gaps[static_cast<std::size_t>(rank)];
+}
+
+// Whether more than 1 % of the gaps exceed the bound, by three standard deviations of a Poisson count and two gaps.
+bool exceeds_too_often(std::span<const std::int64_t> gaps, double bound) {
+  const auto n_over =
+      std::count_if(gaps.begin(), gaps.end(), [&](std::int64_t gap) { return static_cast<double>(gap) > bound; });
+  const double expected = 0.01 * static_cast<double>(gaps.size());
+  return static_cast<double>(n_over) > expected + 3 * std::sqrt(expected) + 2;
+}
+
 // Trains while p99 inter-token time with training stays within (1 + slack) of p99 without. Both are measured, in turns:
-// a quiet stretch first, then training, and a new quiet stretch when the old one is stale.
+// a quiet stretch first, then training, and a new quiet stretch when the old one is stale. Gaps count only between two
+// steps that decode and read no prompt.
 class SlackGovernor final : public Governor {
  public:
-  SlackGovernor(double slack, double steps_per_request, std::int64_t (*now_us)())
-      : slack_(slack), steps_per_request_(steps_per_request), now_us_(now_us) {}
+  SlackGovernor(double slack, double steps_per_request, std::int64_t (*now_us)(), CoreSharing* cores)
+      : slack_(slack), steps_per_request_(steps_per_request), now_us_(now_us), units_(cores, now_us) {}
 
-  bool allow_unit() noexcept override {
+  bool allow_unit(LearningUnit unit) noexcept override {
     training_.store(false, std::memory_order_relaxed);
-    const bool allowed = decide(now_us_());
-    training_.store(allowed, std::memory_order_relaxed);
-    return allowed;
+    if (const char* refusal = refuse(now_us_())) {
+      return unit == LearningUnit::kScoring && units_.grant_guaranteed() ? true : units_.refuse(refusal);
+    }
+    training_.store(true, std::memory_order_relaxed);
+    return units_.grant();
   }
-  void unit_done() noexcept override { training_.store(false, std::memory_order_relaxed); }
-  bool allow_step(std::uint64_t requests_seen, std::uint64_t steps_done) noexcept override {
-    return within_cadence(steps_per_request_, requests_seen, steps_done);
+  void unit_done() noexcept override {
+    training_.store(false, std::memory_order_relaxed);
+    units_.done();
   }
+  StepDecision allow_step(const TopicProgress& topic) noexcept override {
+    return decide_cadence(steps_per_request_, topic);
+  }
+  double share_of_service() const noexcept override { return units_.share_of_service(); }
+  double cost_tokens_per_s() const noexcept override { return units_.cost_tokens_per_s(); }
+  const char* reason() const noexcept override { return units_.reason(); }
 
   void on_step(const StepFigures& figures) noexcept override {
     waiting_.store(figures.n_waiting, std::memory_order_relaxed);
     const std::int64_t before = last_step_us_.exchange(figures.at_us, std::memory_order_relaxed);
-    const bool token_gap = decoding_before_ && figures.n_decoding > 0;
-    decoding_before_ = figures.n_decoding > 0;
+    const bool decodes = figures.n_decoding > 0 && figures.n_prefilling == 0;
+    const bool token_gap = decoded_before_ && decodes;
+    decoded_before_ = decodes;
     if (token_gap) (training_.load(std::memory_order_relaxed) ? with_ : without_).add(figures.at_us - before);
   }
   void on_finished(const RequestSummary&) noexcept override {}
 
  private:
-  bool decide(std::int64_t now) noexcept {
-    if (waiting_.load(std::memory_order_relaxed) > 0) return false;
-    if (now - last_step_us_.load(std::memory_order_relaxed) > kIdleUs) return true;
-    if (now < back_off_until_us_) return false;
-    if (!quiet_known(now)) return false;
-    if (with_.count() - with_since_ < kTrainingGaps) return true;
-    const auto bound = (1 + slack_) * static_cast<double>(without_.p99(without_since_));
-    if (static_cast<double>(with_.p99(with_since_)) <= bound) {
-      back_off_us_ = kFirstBackOffUs;
-      return true;
+  // Why training may not run now; null: it may.
+  const char* refuse(std::int64_t now) noexcept {
+    if (waiting_.load(std::memory_order_relaxed) > 0) return "requests wait for admission";
+    if (now - last_step_us_.load(std::memory_order_relaxed) > kIdleUs) return nullptr;
+    if (now < back_off_until_us_) return "training lengthened p99 inter-token latency";
+    if (!quiet_known(now)) return "measures latency without training";
+    std::array<std::int64_t, GapWindow::kGaps> gaps;
+    const std::size_t n = with_.latest(with_since_, gaps);
+    if (!exceeds_too_often(std::span(gaps).first(n), (1 + slack_) * static_cast<double>(quiet_p99_us_))) {
+      if (n >= kQuietGaps) back_off_us_ = kFirstBackOffUs;
+      return nullptr;
     }
     back_off_until_us_ = now + back_off_us_;
     back_off_us_ = std::min(back_off_us_ * 2, kLongestBackOffUs);
-    with_since_ = with_.count();  // the next trial is judged by itself
-    return false;
+    with_since_ = with_.count();  // the next trial counts by itself
+    return "training lengthened p99 inter-token latency";
   }
 
   bool quiet_known(std::int64_t now) noexcept {
@@ -121,6 +152,8 @@ class SlackGovernor final : public Governor {
       measuring_quiet_ = true;
     }
     if (measuring_quiet_ && without_.count() - without_since_ >= kQuietGaps) {
+      std::array<std::int64_t, GapWindow::kGaps> gaps;
+      quiet_p99_us_ = p99(std::span(gaps).first(without_.latest(without_since_, gaps)));
       measuring_quiet_ = false;
       quiet_at_us_ = now;
     }
@@ -135,23 +168,24 @@ class SlackGovernor final : public Governor {
   std::atomic<std::int64_t> last_step_us_{-2 * kIdleUs};
   GapWindow with_, without_;
   // Engine thread.
-  bool decoding_before_ = false;
-  // Trainer thread.
+  bool decoded_before_ = false;
+  // Learner's thread.
+  LearningUnits units_;
   std::uint64_t with_since_ = 0, without_since_ = 0;
-  std::int64_t quiet_at_us_ = -2 * kQuietFreshUs;
+  std::int64_t quiet_at_us_ = -2 * kQuietFreshUs, quiet_p99_us_ = 0;
   bool measuring_quiet_ = false;
   std::int64_t back_off_us_ = kFirstBackOffUs, back_off_until_us_ = 0;
 };
 
 }  // namespace
 
-std::unique_ptr<Governor> make_slack_governor(double latency_slack, double steps_per_request,
-                                              std::int64_t (*now_us)()) {
-  return std::make_unique<SlackGovernor>(latency_slack, steps_per_request, now_us);
+std::unique_ptr<Governor> make_slack_governor(double latency_slack, double steps_per_request, std::int64_t (*now_us)(),
+                                              CoreSharing* cores) {
+  return std::make_unique<SlackGovernor>(latency_slack, steps_per_request, now_us, cores);
 }
 
-std::unique_ptr<Governor> make_steps_per_request_governor(double steps_per_request) {
-  return std::make_unique<StepsPerRequestGovernor>(steps_per_request);
+std::unique_ptr<Governor> make_steps_per_request_governor(double steps_per_request, CoreSharing* cores) {
+  return std::make_unique<StepsPerRequestGovernor>(steps_per_request, cores);
 }
 
 }  // namespace slip

@@ -11,13 +11,28 @@ namespace slip {
 namespace {
 
 constexpr int kLowestNice = 19;
+// Weight 335 of 1024 beside a thread at nice 0 (sched(7)): a quarter of the core.
+constexpr int kCompetingNice = 5;
+
+void set_nice(int nice) {
+  ::setpriority(PRIO_PROCESS, static_cast<id_t>(::syscall(SYS_gettid)), nice);
+}
+
+void keep_to(const std::vector<int>& cpus) {
+  if (cpus.empty()) return;
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  for (const int cpu : cpus) CPU_SET(static_cast<std::size_t>(cpu), &set);
+  ::pthread_setaffinity_np(::pthread_self(), sizeof set, &set);
+}
 
 }  // namespace
 
-void sink_to_idle_priority() {
+void run_behind_serving(const LearnerPlacement& placement) {
+  keep_to(placement.cpus);
+  if (!placement.idle_priority) return set_nice(kCompetingNice);
   sched_param none{};
-  if (::pthread_setschedparam(::pthread_self(), SCHED_IDLE, &none) == 0) return;
-  ::setpriority(PRIO_PROCESS, static_cast<id_t>(::syscall(SYS_gettid)), kLowestNice);
+  if (::pthread_setschedparam(::pthread_self(), SCHED_IDLE, &none) != 0) set_nice(kLowestNice);
 }
 
 }  // namespace slip

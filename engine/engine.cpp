@@ -49,11 +49,13 @@ Engine::Engine(EngineOptions options, Target target, std::shared_ptr<const Token
 }
 
 Engine::Engine(EngineOptions options, Target target, std::shared_ptr<const Tokenizer> tokenizer,
-               std::unique_ptr<Proposer> proposer, ObservationSink* observations, std::vector<StepListener*> listeners)
+               std::unique_ptr<Proposer> proposer, ObservationSink* observations, std::vector<StepListener*> listeners,
+               CoreSharing* cores)
     : options_(options) {
   check_options(options, *target.worker);
   state_ = std::make_unique<State>(options_, std::move(target), std::move(tokenizer), std::move(proposer), observations,
                                    std::move(listeners));
+  state_->cores = cores;
 }
 
 Engine::~Engine() {
@@ -87,6 +89,7 @@ bool Engine::step() {
   stages.admit();
   if (stages.running.empty()) return false;
   stages.plan_next();
+  stages.choose_threads();
   const auto failure = contain([&] {
     stages.propose();
     stages.select();

@@ -7,6 +7,7 @@
 #include <stop_token>
 #include <vector>
 
+#include "engine/core_sharing.h"
 #include "engine/model/tokenizer.h"
 #include "engine/model/transformer.h"
 #include "engine/request.h"
@@ -42,9 +43,11 @@ class Engine {
   // null.
   Engine(EngineOptions options, Target target, std::shared_ptr<const Tokenizer> tokenizer, kernels::ThreadPool& pool,
          ObservationSink* observations, std::vector<StepListener*> listeners);
-  // The same with another proposer than the draft model.
+  // The same with another proposer than the draft model. `cores` decides how many threads of the pool each step uses
+  // and outlives the engine; null: all of them.
   Engine(EngineOptions options, Target target, std::shared_ptr<const Tokenizer> tokenizer,
-         std::unique_ptr<Proposer> proposer, ObservationSink* observations, std::vector<StepListener*> listeners);
+         std::unique_ptr<Proposer> proposer, ObservationSink* observations, std::vector<StepListener*> listeners,
+         CoreSharing* cores = nullptr);
   ~Engine();
 
   // Throws Error: kInvalidArgument (param names the field), kTooLarge ("context_length_exceeded"), kOverloaded when

@@ -111,6 +111,17 @@ void Engine::State::plan_next() {
   }
 }
 
+void Engine::State::choose_threads() {
+  if (cores == nullptr) return;
+  StepKind kind{.has_prompt = false, .rows = 0};
+  for (std::size_t i = 0; i < running.size(); ++i) {
+    const PlannedSequence& planned = plan_.sequences[i];
+    kind.rows += planned.n_rows + planned.k;
+    kind.has_prompt |= planned.n_rows > 1;
+  }
+  cores->begin_step(kind);
+}
+
 // ---- propose, select ----
 
 // A proposer that fails costs its speed-up, never an answer.

@@ -23,6 +23,7 @@ struct Engine::State {
   void end_cancelled();
   void admit();
   void plan_next();
+  void choose_threads();
   void propose();
   void select();
   void verify();
@@ -40,6 +41,7 @@ struct Engine::State {
   std::unique_ptr<TokenMasks> masks;  // null without a tokenizer
   ObservationSink* observations;
   std::vector<StepListener*> listeners;
+  CoreSharing* cores = nullptr;  // null: every step uses all threads
   Intake intake;
   std::atomic<std::int32_t> n_running{0};
   std::vector<std::unique_ptr<Sequence>> running;

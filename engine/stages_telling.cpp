@@ -79,6 +79,7 @@ void Engine::State::record(std::int64_t start_us) {
   figures_.free_pages = target->cache().n_free();
   figures_.at_us = monotonic_us();
   figures_.step_us = figures_.at_us - start_us;
+  if (cores != nullptr) cores->end_step(figures_.step_us, figures_.committed);
   for (StepListener* listener : listeners) listener->on_step(figures_);
 }
 

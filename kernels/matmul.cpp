@@ -139,7 +139,7 @@ void multiply(const Multiplication& job, const Take& take, ThreadPool& pool) {
   SLIP_CHECK(job.x.compute_dtype() == job.weight.compute_dtype() && job.x.n_in() == job.weight.n_in(),
              "activations of another product");
   if (job.x.n_rows() == 0) return;
-  const std::int64_t shares = shares_of_a_panel(job, pool.n_threads()), n_panels = job.n_panels();
+  const std::int64_t shares = shares_of_a_panel(job, pool.n_used()), n_panels = job.n_panels();
   // All panels of one share follow each other, in memory too: its activations stay in the second-level cache while the
   // weights stream past.
   const auto tasks = [&](std::size_t begin, std::size_t end, int) {

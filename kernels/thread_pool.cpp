@@ -85,8 +85,9 @@ struct ThreadPool::State {
   int n_threads = 1;
   std::vector<int> pins;  // a CPU for each worker; empty: pinned to none
   std::mutex mutex;
-  std::condition_variable wake;
-  std::atomic<int> n_sleeping{0};
+  std::condition_variable wake, use;  // a loop has opened; more workers are used
+  std::atomic<int> n_sleeping{0};     // workers that wait for `wake`
+  std::atomic<int> n_used{1};         // workers beyond these wait for `use`
   std::atomic<bool> stopping{false};
   std::vector<std::jthread> workers;
 
@@ -99,7 +100,8 @@ struct ThreadPool::State {
   void take_stretches(int worker) {
     std::size_t begin = next.load(std::memory_order_relaxed);
     while (begin < n) {
-      const std::size_t size = std::max<std::size_t>((n - begin) / (2 * static_cast<std::size_t>(n_threads)), 1);
+      const auto team = static_cast<std::size_t>(n_used.load(std::memory_order_relaxed));
+      const std::size_t size = std::max<std::size_t>((n - begin) / (2 * team), 1);
       if (!next.compare_exchange_weak(begin, begin + size, std::memory_order_relaxed)) continue;
       (*body)(begin, begin + size, worker);
       begin = next.load(std::memory_order_relaxed);
@@ -125,22 +127,35 @@ struct ThreadPool::State {
     return stopping.load() || ((now & kOpen) != 0 && now / kGeneration != seen);
   }
 
-  void await_news(std::uint64_t seen) {
+  bool is_used(int worker) const { return worker < n_used.load() || stopping.load(); }
+
+  void await_news(int worker, std::uint64_t seen) {
+    const auto has_news = [&] { return is_news(seen) || !is_used(worker); };
     for (int spin = 0; spin < kSpinsBeforeSleep; ++spin) {
-      if (is_news(seen)) return;
+      if (has_news()) return;
       pause_briefly();
     }
     std::unique_lock lock(mutex);
     n_sleeping.fetch_add(1);
-    wake.wait(lock, [&] { return is_news(seen); });
+    wake.wait(lock, has_news);
     n_sleeping.fetch_sub(1);
+  }
+
+  // An unused worker waits apart from `wake`, or every loop would wake it.
+  void await_use(int worker) {
+    std::unique_lock lock(mutex);
+    use.wait(lock, [&] { return is_used(worker); });
   }
 
   void work(int worker) {
     std::uint64_t seen = 0;
     while (!stopping.load()) {
+      if (!is_used(worker)) {
+        await_use(worker);
+        continue;
+      }
       if (!enter(seen)) {
-        await_news(seen);
+        await_news(worker, seen);
         continue;
       }
       take(worker);
@@ -169,6 +184,7 @@ struct ThreadPool::State {
 
 ThreadPool::ThreadPool(int n_threads, Pinning pinning) : state_(std::make_unique<State>()) {
   state_->n_threads = std::max(n_threads, 1);
+  state_->n_used.store(state_->n_threads);
   if (pinning == Pinning::kOwnCpus) state_->pins = plan_pins(allowed_cpus(), state_->n_threads);
   for (int worker = 1; worker < state_->n_threads; ++worker) {
     state_->workers.emplace_back([state = state_.get(), worker] { state->work(worker); });
@@ -184,6 +200,7 @@ ThreadPool::~ThreadPool() {
     state_->stopping.store(true);
   }
   state_->wake.notify_all();
+  state_->use.notify_all();
   state_->workers.clear();
 }
 
@@ -193,6 +210,27 @@ int ThreadPool::n_threads() const {
 
 bool ThreadPool::is_pinned() const {
   return !state_->pins.empty();
+}
+
+const std::vector<int>& ThreadPool::cpus() const {
+  return state_->pins;
+}
+
+void ThreadPool::use_threads(int n) {
+  State& state = *state_;
+  n = std::clamp(n, 1, state.n_threads);
+  const int before = state.n_used.load(std::memory_order_relaxed);
+  if (n == before) return;
+  {
+    const std::lock_guard lock(state.mutex);
+    state.n_used.store(n);
+  }
+  // Workers that sleep until the next loop learn at that loop that they are unused.
+  if (n > before) state.use.notify_all();
+}
+
+int ThreadPool::n_used() const {
+  return state_->n_used.load(std::memory_order_relaxed);
 }
 
 void ThreadPool::pin_caller() const {
@@ -212,7 +250,7 @@ void ThreadPool::parallel_stretches(std::size_t n, const std::function<void(std:
 
 void ThreadPool::run(std::size_t n, bool in_stretches, const std::function<void(std::size_t, std::size_t, int)>& body) {
   if (n == 0) return;
-  if (state_->n_threads == 1 || n == 1) return body(0, n, 0);
+  if (n_used() == 1 || n == 1) return body(0, n, 0);
   state_->n = n;
   state_->in_stretches = in_stretches;
   state_->body = &body;

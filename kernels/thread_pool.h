@@ -26,7 +26,7 @@ enum class Pinning { kNone, kOwnCpus };
 
 // A fixed team for data-parallel loops: the caller is worker 0 and takes part. Workers spin briefly between loops
 // (a decode step runs some hundred loops), then sleep. Which worker runs which index never changes a result.
-// Threads: one thread calls parallel_for at a time.
+// Threads: one thread calls parallel_for and use_threads; cpus(), n_threads() and is_pinned() may be called from any.
 class ThreadPool {
  public:
   // `n_threads` counts the caller; 1 makes every loop run inline. The CPUs are those the calling thread may use.
@@ -37,6 +37,12 @@ class ThreadPool {
 
   int n_threads() const;
   bool is_pinned() const;
+  // The CPU of each worker, [n_threads]; empty: no worker is pinned.
+  const std::vector<int>& cpus() const;
+  // Gives the coming loops to the first `n` workers; `n` is clamped to [1, n_threads]. The other workers sleep until
+  // they are used again, and do not spin: their CPUs are free for other threads. Costs nothing when `n` is unchanged.
+  void use_threads(int n);
+  int n_used() const;
   // Keeps the calling thread to worker 0's CPU if the pool is pinned. Never the constructor's doing: a thread hands its
   // CPUs down to those it starts, so only one that starts none may be pinned.
   void pin_caller() const;

@@ -76,7 +76,7 @@ loss = "jsd"
 commit_interval_ms = 250
 )";
   const ServeConfig config = parse_serve_config(text, "my.toml", defaults());
-  EXPECT_TRUE(config.governor.deterministic);
+  EXPECT_EQ(config.governor.kind, GovernorKind::kStepsPerRequest);
   EXPECT_DOUBLE_EQ(config.governor.steps_per_request, 2.5);
   EXPECT_EQ(config.learner.trainer.device, TrainingDevice::kCuda);
   EXPECT_EQ(config.server.expose_acceptance, ExposeAcceptance::kOwn);
@@ -85,6 +85,21 @@ commit_interval_ms = 250
   EXPECT_EQ(config.dtype, Dtype::kFloat32);
   std::string effective = to_toml(config);
   EXPECT_NE(effective.find("steps_per_request:2.5"), std::string::npos);
+}
+
+TEST(ServeConfig, TrainingIsAnInvestmentUnlessToldOtherwise) {
+  const GovernorChoice defaults_choice = parse_serve_config("", "my.toml", defaults()).governor;
+  EXPECT_EQ(defaults_choice.kind, GovernorKind::kPayback);
+  EXPECT_DOUBLE_EQ(defaults_choice.max_share, 0.1);
+  EXPECT_DOUBLE_EQ(defaults_choice.payback_s, 600);
+  const ServeConfig config = parse_serve_config(
+      "[learning]\ngovernor = \"payback\"\nmax_share = 0.25\npayback_s = 60\n", "my.toml", defaults());
+  EXPECT_DOUBLE_EQ(config.governor.max_share, 0.25);
+  EXPECT_DOUBLE_EQ(config.governor.payback_s, 60);
+  EXPECT_NE(to_toml(config).find("governor = 'payback'"), std::string::npos);
+  const ServeConfig slack = parse_serve_config("[learning]\ngovernor = \"slack\"\n", "my.toml", defaults());
+  EXPECT_EQ(slack.governor.kind, GovernorKind::kSlack);
+  EXPECT_NE(to_toml(slack).find("governor = 'slack'"), std::string::npos);
 }
 
 TEST(ServeConfig, TheDeviceIsTheCpuUnlessToldOtherwise) {
@@ -131,6 +146,9 @@ TEST(ServeConfig, ValuesAreChecked) {
       {"[learning]\ngovernor = \"steps_per_request:\"", "learning.governor"},
       {"[learning]\ngovernor = \"steps_per_request:-1\"", "learning.governor"},
       {"[learning]\ngovernor = \"steps_per_request:2x\"", "learning.governor"},
+      {"[learning]\nmax_share = 1.5", "learning.max_share"},
+      {"[learning]\nmax_share = -0.1", "learning.max_share"},
+      {"[learning]\npayback_s = 0", "learning.payback_s"},
       {"[learning]\nlearning_rate = nan", "learning.learning_rate"},
       {"[learning]\nlearning_rate = inf", "learning.learning_rate"},
       {"[learning]\nloss = \"mse\"", "learning.loss"},

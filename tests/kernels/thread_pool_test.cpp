@@ -2,10 +2,13 @@
 #include "kernels/thread_pool.h"
 
 #include <gtest/gtest.h>
+#include <pthread.h>
 #include <sched.h>
 
 #include <atomic>
 #include <chrono>
+#include <cstdint>
+#include <ctime>
 #include <set>
 #include <thread>
 #include <vector>
@@ -96,6 +99,106 @@ TEST(ThreadPool, WorkersAreThreadsOfTheirOwnAndTheCallerTakesPart) {
   EXPECT_EQ(std::set<int>(workers.begin(), workers.end()), (std::set<int>{0, 1}));
   EXPECT_NE(ids[0], ids[1]);
   EXPECT_EQ(ids[workers[0] == 0 ? 0 : 1], std::this_thread::get_id());
+}
+
+// ---- fewer threads ----
+
+// The CPU time that the calling thread has used, in µs.
+std::int64_t cpu_time_us() {
+  timespec used{};
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
+  return used.tv_sec * 1'000'000 + used.tv_nsec / 1000;
+}
+
+// The workers that took part in a loop which every worker in use has to enter.
+std::set<int> workers_of_a_loop(ThreadPool& pool) {
+  const int n = pool.n_used();
+  std::vector<std::atomic<int>> ran(static_cast<std::size_t>(pool.n_threads()));
+  std::atomic<int> arrived{0};
+  pool.parallel_for(static_cast<std::size_t>(n), [&](std::size_t, int worker) {
+    ++ran[static_cast<std::size_t>(worker)];
+    ++arrived;
+    while (arrived < n) std::this_thread::yield();
+  });
+  std::set<int> workers;
+  for (std::size_t worker = 0; worker < ran.size(); ++worker) {
+    if (ran[worker] > 0) workers.insert(static_cast<int>(worker));
+  }
+  return workers;
+}
+
+TEST(ThreadPoolUse, TheFirstWorkersRunTheLoopsThatFollow) {
+  ThreadPool pool(3);
+  EXPECT_EQ(pool.n_used(), 3);
+  const std::set<int> all{0, 1, 2};
+  for (int round = 0; round < 100; ++round) {
+    pool.use_threads(1);
+    EXPECT_EQ(workers_of_a_loop(pool), std::set<int>{0});
+    pool.use_threads(3);
+    EXPECT_EQ(workers_of_a_loop(pool), all);
+    // A worker that was told to sleep may still enter one loop, so that two workers need not be 0 and 1.
+    pool.use_threads(2);
+    EXPECT_EQ(workers_of_a_loop(pool).size(), 2U);
+  }
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  EXPECT_EQ(workers_of_a_loop(pool), (std::set<int>{0, 1}));
+}
+
+TEST(ThreadPoolUse, IsClampedToTheTeam) {
+  ThreadPool pool(2);
+  pool.use_threads(0);
+  EXPECT_EQ(pool.n_used(), 1);
+  pool.use_threads(9);
+  EXPECT_EQ(pool.n_used(), 2);
+  EXPECT_EQ(pool.n_threads(), 2);
+}
+
+TEST(ThreadPoolUse, EveryIndexRunsOnceWhateverIsInUse) {
+  ThreadPool pool(4);
+  for (int round = 0; round < 300; ++round) {
+    pool.use_threads(1 + round % 4);
+    std::vector<std::atomic<int>> seen(50);
+    pool.parallel_stretches(50, [&](std::size_t begin, std::size_t end, int) {
+      for (std::size_t i = begin; i < end; ++i) ++seen[i];
+    });
+    for (const std::atomic<int>& count : seen) ASSERT_EQ(count, 1);
+  }
+}
+
+// The CPU time of a pool's second worker over 200 ms of loops 20 µs apart, in µs: an idle worker spins between them.
+std::int64_t second_workers_time_us(int n_used) {
+  ThreadPool pool(2);
+  std::atomic<clockid_t> clock{};
+  std::atomic<int> arrived{0};
+  pool.parallel_for(2, [&](std::size_t, int worker) {
+    clockid_t mine{};
+    if (worker == 1 && ::pthread_getcpuclockid(::pthread_self(), &mine) == 0) clock = mine;
+    ++arrived;
+    while (arrived < 2) std::this_thread::yield();
+  });
+  const auto time_us = [&] {
+    timespec used{};
+    ::clock_gettime(clock, &used);
+    return used.tv_sec * 1'000'000 + used.tv_nsec / 1000;
+  };
+  pool.use_threads(n_used);
+  const std::int64_t before_us = time_us();
+  const std::int64_t end_us = cpu_time_us() + 200'000;
+  while (cpu_time_us() < end_us) {
+    const std::int64_t next_us = cpu_time_us() + 20;
+    pool.parallel_for(2, [&](std::size_t, int) {});
+    while (cpu_time_us() < next_us) {
+    }
+  }
+  return time_us() - before_us;
+}
+
+TEST(ThreadPoolUse, AnUnusedWorkerSleeps) {
+  EXPECT_LT(second_workers_time_us(1), 10'000);
+}
+
+TEST(ThreadPoolUse, NegativeAUsedWorkerSpins) {
+  EXPECT_GT(second_workers_time_us(2), 20'000);
 }
 
 TEST(ThreadPoolPins, ACoreEachBeforeAnybodySharesOne) {

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "distill/learning_curve.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+namespace slip {
+namespace {
+
+constexpr std::size_t kPoints = 12;
+constexpr double kDecaySteps = 40;        // of a slope; Muon's curves of sql and code flatten after 80 to 120 steps
+constexpr double kForgettingSteps = 100;  // a point this far back counts 1/e
+constexpr double kFirstSlope = 0.004;     // α a step: decaying over 40 steps, .10
+constexpr double kLeastSlopeSpread = 0.00025;  // α a step: a curve that seemed flat may still rise by .006
+constexpr double kRequestSpread = 0.1;         // standard deviation of one request's difference in α
+
+struct Slope {
+  double mean = 0, precision = 0;
+};
+
+// Weighted least squares; the precision is that of independent points with the spread above.
+Slope fit(const std::vector<CurvePoint>& points) {
+  const double latest = points.empty() ? 0 : points.back().steps;
+  double sum_w = 0, sum_x = 0, sum_y = 0;
+  const auto weight = [&](const CurvePoint& point) {
+    return point.requests / (kRequestSpread * kRequestSpread) * std::exp((point.steps - latest) / kForgettingSteps);
+  };
+  for (const CurvePoint& point : points) {
+    sum_w += weight(point);
+    sum_x += weight(point) * point.steps;
+    sum_y += weight(point) * (point.alpha - point.alpha_base);
+  }
+  if (sum_w <= 0) return {};
+  const double mean_x = sum_x / sum_w, mean_y = sum_y / sum_w;
+  double sum_xx = 0, sum_xy = 0;
+  for (const CurvePoint& point : points) {
+    const double x = point.steps - mean_x, y = point.alpha - point.alpha_base - mean_y;
+    sum_xx += weight(point) * x * x;
+    sum_xy += weight(point) * x * y;
+  }
+  return sum_xx > 0 ? Slope{sum_xy / sum_xx, sum_xx} : Slope{};
+}
+
+void pool(CurvePoint& point, const CurvePoint& more) {
+  const double share = more.requests / (point.requests + more.requests);
+  point.alpha += share * (more.alpha - point.alpha);
+  point.alpha_base += share * (more.alpha_base - point.alpha_base);
+  point.requests += more.requests;
+}
+
+}  // namespace
+
+void LearningCurve::add(const CurvePoint& point) {
+  if (!(point.requests > 0) || !std::isfinite(point.alpha) || !std::isfinite(point.alpha_base)) return;
+  const auto same =
+      std::find_if(points_.begin(), points_.end(), [&](const CurvePoint& known) { return known.steps == point.steps; });
+  if (same != points_.end()) return pool(*same, point);
+  if (!points_.empty() && point.steps < points_.back().steps) points_.clear();
+  points_.push_back(point);
+  if (points_.size() > kPoints) points_.erase(points_.begin());
+}
+
+LearningCurve::Rise LearningCurve::rise(double steps) const {
+  const double prior_mean = kFirstSlope * std::exp(-latest_steps() / kDecaySteps);
+  const double prior_spread = prior_mean + kLeastSlopeSpread;
+  const double prior_precision = 1 / (prior_spread * prior_spread);
+  const Slope seen = fit(points_);
+  const double precision = prior_precision + seen.precision;
+  const double slope = (prior_precision * prior_mean + seen.precision * seen.mean) / precision;
+  const double reach = kDecaySteps * (1 - std::exp(-std::max(steps, 0.0) / kDecaySteps));
+  return {slope * reach, reach / std::sqrt(precision)};
+}
+
+double LearningCurve::predicted_gain(double steps) const {
+  const Rise expected = rise(steps);
+  if (expected.deviation <= 0) return std::max(expected.mean, 0.0);
+  const double z = expected.mean / expected.deviation;
+  const double density = std::exp(-z * z / 2) / std::sqrt(2 * std::numbers::pi);
+  const double mass = std::erfc(-z / std::numbers::sqrt2) / 2;
+  return expected.mean * mass + expected.deviation * density;
+}
+
+double LearningCurve::advantage() const {
+  if (points_.empty()) return 0;
+  double sum = 0, weights = 0;
+  for (const CurvePoint& point : points_) {
+    const double weight = point.requests * std::exp((point.steps - points_.back().steps) / kDecaySteps);
+    sum += weight * (point.alpha - point.alpha_base);
+    weights += weight;
+  }
+  return sum / weights;
+}
+
+}  // namespace slip

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "distill/governor.h"
+#include "distill/time_budget.h"
+
+namespace slip {
+
+// What governors have in common: leases for granted units, scoring's guaranteed share of time, and what learning cost
+// the service. Threads: the learner's alone.
+class LearningUnits {
+ public:
+  static constexpr double kScoringShare = 0.01;  // of all time, also under saturation
+
+  // `cores` null: no engine shares its cores; nothing is leased and nothing costs anything.
+  LearningUnits(CoreSharing* cores, std::int64_t (*now_us)());
+
+  // True when no engine step runs: a unit then costs nothing.
+  bool engine_idle() const noexcept { return cores_ == nullptr || cores_->idle(); }
+  double lease_cost() const noexcept { return cores_ == nullptr ? 0 : cores_->lease_cost(); }
+  // Grants the unit: idle time alone, or a lease when the engine is busy.
+  bool grant() noexcept;
+  // Grants a scoring unit from its guaranteed share, if any is left.
+  bool grant_guaranteed() noexcept;
+  bool refuse(const char* reason) noexcept;
+  void done() noexcept;
+
+  // The cost, in µs of the engine's steps, that has come up since the last call.
+  std::int64_t take_cost_us() noexcept;
+  // Time of the engine's steps since the start, in µs.
+  std::int64_t busy_us() const noexcept { return cores_ == nullptr ? 0 : cores_->totals().busy_us; }
+  double share_of_service() const noexcept;
+  double cost_tokens_per_s() const noexcept;
+  const char* reason() const noexcept { return reason_; }
+
+ private:
+  static constexpr std::size_t kSamples = 61;  // a second apart, so that they span a minute
+  struct Sample {
+    std::int64_t at_us = 0;
+    CoreSharing::Totals totals;
+  };
+  // What happened between the oldest sample and now.
+  Sample last_minute() const noexcept;
+  void take_sample(std::int64_t now) const noexcept;
+
+  CoreSharing* const cores_;
+  std::int64_t (*const now_us_)();
+  TimeBudget guaranteed_;
+  std::int64_t guaranteed_since_us_ = -1;  // ≥ 0: the unit at hand is paid from the guaranteed share
+  std::int64_t cost_taken_us_ = 0;
+  const char* reason_ = "";
+  mutable std::array<Sample, kSamples> samples_{};
+  mutable std::size_t n_samples_ = 0;
+};
+
+}  // namespace slip

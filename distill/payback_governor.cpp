@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "distill/payback_governor.h"
+
+#include <vector>
+
+#include "distill/learning_units.h"
+#include "distill/training_payback.h"
+
+namespace slip {
+namespace {
+
+constexpr double kBusyShare = 0.75;  // of the time; an engine less busy has idle time enough to train in
+constexpr std::int64_t kBusySampleUs = 500'000;
+
+// The share of time that the engine spent in steps over the last second or two.
+class BusyShare {
+ public:
+  explicit BusyShare(std::int64_t now_us) : at_us_(now_us) {}
+  void update(std::int64_t now_us, std::int64_t busy_us) noexcept {
+    if (now_us - at_us_ < kBusySampleUs) return;
+    const double latest = static_cast<double>(busy_us - busy_us_) / static_cast<double>(now_us - at_us_);
+    share_ = (share_ + latest) / 2;
+    at_us_ = now_us;
+    busy_us_ = busy_us;
+  }
+  double share() const noexcept { return share_; }
+
+ private:
+  std::int64_t at_us_, busy_us_ = 0;
+  double share_ = 1;  // a fresh service may invest before anything was measured
+};
+
+class PaybackGovernor final : public Governor {
+ public:
+  PaybackGovernor(const PaybackOptions& options, CoreSharing& cores, std::int64_t (*now_us)())
+      : options_(options),
+        now_us_(now_us),
+        units_(&cores, now_us),
+        budget_(options.max_share, static_cast<std::int64_t>(options.burst_s * 1e6), now_us()),
+        busy_(now_us()) {}
+
+  bool allow_unit(LearningUnit unit) noexcept override {
+    const std::int64_t now = now_us_();
+    budget_.refill(now);
+    budget_.spend(units_.take_cost_us());
+    busy_.update(now, units_.busy_us());
+    if (units_.engine_idle()) return units_.grant();
+    if (unit == LearningUnit::kTraining && busy_.share() < kBusyShare) return units_.refuse("waits for idle cores");
+    if (budget_.any_left()) return units_.grant();
+    if (unit == LearningUnit::kTraining) return units_.refuse("over learning.max_share");
+    return units_.grant_guaranteed() || units_.refuse("scoring has used its share of the time");
+  }
+  void unit_done() noexcept override { units_.done(); }
+
+  StepDecision allow_step(const TopicProgress& topic) noexcept override {
+    if (topic.topic >= pauses_.size()) pauses_.resize(topic.topic + 1);
+    const PaybackTerms terms{options_.payback_s, options_.steps_per_request, options_.k,
+                             units_.engine_idle() ? 0 : units_.lease_cost()};
+    return decide_training(topic, terms, pauses_[topic.topic]);
+  }
+
+  double share_of_service() const noexcept override { return units_.share_of_service(); }
+  double cost_tokens_per_s() const noexcept override { return units_.cost_tokens_per_s(); }
+  const char* reason() const noexcept override { return units_.reason(); }
+  void on_step(const StepFigures&) noexcept override {}
+  void on_finished(const RequestSummary&) noexcept override {}
+
+ private:
+  const PaybackOptions options_;
+  std::int64_t (*const now_us_)();
+  LearningUnits units_;
+  TimeBudget budget_;
+  BusyShare busy_;
+  std::vector<TopicPause> pauses_;  // [topic]
+};
+
+}  // namespace
+
+std::unique_ptr<Governor> make_payback_governor(const PaybackOptions& options, CoreSharing& cores,
+                                                std::int64_t (*now_us)()) {
+  return std::make_unique<PaybackGovernor>(options, cores, now_us);
+}
+
+}  // namespace slip

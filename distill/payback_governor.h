@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "common/clock.h"
+#include "distill/governor.h"
+
+namespace slip {
+
+struct PaybackOptions {
+  double max_share = 0.1;        // 0 to 1: of the service's time that learning may cost while the engine is busy
+  double payback_s = 600;        // > 0: seconds of serving within which a gain must bring back its cost
+  double steps_per_request = 4;  // ≥ 0: most optimizer steps for each finished request of a topic
+  double burst_s = 3;            // of cost that may be saved up, so that a fresh service invests at once
+  int k = 3;                     // draft length
+};
+
+// Training as an investment. While the engine idles, units run freely; an engine that idles a quarter of the time is
+// left alone while it is busy. Otherwise units then hold a lease, and the time by which leases lengthened its steps is
+// paid from a budget of max_share seconds a second; requests that wait for admission change nothing. A step begins only
+// if the topic's learning curve says that it pays (training_payback.h). Scoring has 1 % of the time in any case.
+// `cores` outlives the governor.
+std::unique_ptr<Governor> make_payback_governor(const PaybackOptions& options, CoreSharing& cores,
+                                                std::int64_t (*now_us)() = monotonic_us);
+
+}  // namespace slip

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+namespace slip {
+
+// A token bucket of time: `rate` seconds a second flow in, up to `burst_us`. It starts full. Spending may overdraw it
+// by as much as `burst_us`, so that one long unit is paid back later and never forgiven beyond that. Pure.
+class TimeBudget {
+ public:
+  TimeBudget(double rate, std::int64_t burst_us, std::int64_t now_us)
+      : rate_(rate), burst_us_(static_cast<double>(burst_us)), balance_us_(rate > 0 ? burst_us_ : 0), at_us_(now_us) {}
+
+  void refill(std::int64_t now_us) noexcept {
+    balance_us_ = std::min(balance_us_ + rate_ * static_cast<double>(std::max<std::int64_t>(now_us - at_us_, 0)),
+                           rate_ > 0 ? burst_us_ : 0);
+    at_us_ = now_us;
+  }
+  void spend(std::int64_t us) noexcept { balance_us_ = std::max(balance_us_ - static_cast<double>(us), -burst_us_); }
+  bool any_left() const noexcept { return balance_us_ > 0; }
+
+ private:
+  double rate_, burst_us_, balance_us_;
+  std::int64_t at_us_;
+};
+
+}  // namespace slip

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "common/clock.h"
+#include "engine/schedule/step_times.h"
+#include "kernels/thread_pool.h"
+
+namespace slip {
+
+// Which cores a background learner uses beside the engine's pool, and how many threads the engine keeps meanwhile.
+struct CorePlan {
+  std::vector<int> learner_cpus;  // empty: no affinity; the system schedules the learner anywhere
+  int leased_threads = 1;         // of the engine while the learner holds a lease
+};
+
+// Gives the learner CPUs that no worker has, then those of the last workers, never worker 0's. `pool_cpus` is empty for
+// a pool that is not pinned: the learner has no affinity then, and a lease makes room by fewer threads alone. Pure.
+CorePlan plan_cores(std::span<const kernels::AllowedCpu> allowed, std::span<const int> pool_cpus, int n_threads,
+                    int learning_cores);
+
+// What a step is about to run: steps of one kind take about the same time.
+struct StepKind {
+  bool has_prompt = false;  // prompt rows beside or instead of decoding
+  std::int32_t rows = 1;    // of the target's pass, all sequences
+};
+
+// Shares the cores between the engine and one background learner. The engine uses as many threads as pay for the kind
+// of step. The learner announces each unit of its work, with a lease or without: under a lease the engine leaves it its
+// cores from the next step on that reads no prompt; without one it takes idle time only. Costs are measured from the
+// engine's own steps. Threads: begin_step() and end_step() on the engine thread, begin_unit() and end_unit() on the
+// learner's, the rest on any. Nothing blocks.
+class CoreSharing {
+ public:
+  // Sums since the start, in µs of the engine's steps.
+  struct Totals {
+    std::int64_t busy_us = 0;    // in steps
+    std::int64_t leased_us = 0;  // in steps under a lease
+    std::int64_t cost_us = 0;    // by which leases lengthened steps
+    std::int64_t committed = 0;  // tokens
+  };
+
+  // `pool` outlives this object. REQUIRES: 1 ≤ leased_threads ≤ pool.n_threads().
+  CoreSharing(kernels::ThreadPool& pool, int leased_threads, std::int64_t (*now_us)() = monotonic_us);
+
+  // Sets the pool's threads for the step that begins.
+  void begin_step(const StepKind& kind) noexcept;
+  void end_step(std::int64_t step_us, std::int32_t committed) noexcept;
+
+  void begin_unit(bool with_lease) noexcept;
+  void end_unit() noexcept;
+
+  // No step runs, and none has ended within the last 3 ms.
+  bool idle() const noexcept;
+  // The share of a leased step's time that the lease costs, 0 to 1, smoothed over the latest leased steps.
+  double lease_cost() const noexcept { return lease_cost_.load(std::memory_order_relaxed); }
+  Totals totals() const noexcept;
+  int leased_threads() const noexcept { return leased_threads_; }
+
+ private:
+  static constexpr std::size_t kBuckets = 14;  // of rows, by powers of two
+  StepTimes& times_of(const StepKind& kind) noexcept;
+  bool leased(const StepKind& kind, std::int64_t now) const noexcept;
+
+  kernels::ThreadPool& pool_;
+  const int leased_threads_;
+  std::int64_t (*const now_us_)();
+  // Engine thread.
+  std::array<StepTimes, 2 * kBuckets> times_;
+  StepTimes* current_ = nullptr;
+  StepMode mode_ = StepMode::kAll;
+  // Written by the learner's thread. The start of the unit at hand with its lowest bit for "leased"; 0: no unit.
+  std::atomic<std::int64_t> unit_{0};
+  // Written by the engine thread.
+  std::atomic<bool> in_step_{false};
+  std::atomic<std::int64_t> last_end_us_;
+  std::atomic<std::int64_t> busy_us_{0}, leased_us_{0}, cost_us_{0}, committed_{0};
+  std::atomic<double> lease_cost_;
+};
+
+}  // namespace slip

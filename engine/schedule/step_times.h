@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+namespace slip {
+
+// How a step ran: with all threads, with fewer by choice, or with fewer because the learner held a lease.
+enum class StepMode { kAll, kFewer, kLeased };
+
+// Smoothed times of the steps of one kind: whether more threads pay, and what a lease costs. All comparisons are ratios
+// to a reference that follows the last few steps, so that growing contexts and a changing load cancel out. Pure.
+class StepTimes {
+ public:
+  // `can_choose`: fewer threads than all exist. `prior_slowdown` ≥ 1 holds until steps under a lease have been
+  // measured.
+  StepTimes(bool can_choose, double prior_slowdown) : can_choose_(can_choose), slowdown_(prior_slowdown) {}
+  StepTimes() : StepTimes(false, 1) {}
+
+  // The mode of the coming step without a lease: the one that pays, or now and then the other one as a trial.
+  StepMode plan() noexcept;
+  // A step of this kind took `step_us` in the mode given.
+  void add(StepMode mode, double step_us) noexcept;
+
+  // True: all threads bring less than 3 % over fewer, so that the rest of the cores are spare.
+  bool fewer_pays() const { return chosen_ == StepMode::kFewer; }
+  // Time of a step under a lease over that of one without, ≥ 1; differences within 3 % count as none.
+  double slowdown() const;
+
+ private:
+  struct Ratio {
+    double value = 1;
+    std::int64_t n = 0;
+    void add(double sample) noexcept;
+  };
+  void choose() noexcept;
+  std::int64_t trial_interval() const;
+
+  bool can_choose_;
+  StepMode chosen_ = StepMode::kAll;
+  double slowdown_;          // the prior
+  double reference_us_ = 0;  // in the chosen mode
+  std::int64_t n_reference_ = 0;
+  std::int64_t since_trial_ = 0;
+  Ratio fewer_;   // time with fewer threads over time with all
+  Ratio leased_;  // time under a lease over the reference
+};
+
+}  // namespace slip

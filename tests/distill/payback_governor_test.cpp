@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "distill/payback_governor.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace slip {
+namespace {
+
+std::int64_t now_us = 0;
+std::int64_t test_clock() {
+  return now_us;
+}
+
+// An engine on two threads whose steps a lease makes longer, and a learner that asks for units all the time.
+class Scene {
+ public:
+  explicit Scene(PaybackOptions options = {}) {
+    now_us = 1'000'000'000;
+    cores = std::make_unique<CoreSharing>(pool, 1, test_clock);
+    governor = make_payback_governor(options, *cores, test_clock);
+  }
+
+  struct Run {
+    double cost = 0;    // share of the service's time
+    double leased = 0;  // share of the steps that ran under a lease
+    int units = 0;
+  };
+  // Busy for `seconds` with steps of `step_us`, or `slower` times as long on one thread. Units last 40 ms.
+  Run run_busy(double seconds, LearningUnit unit, double slower = 1.32, std::int64_t step_us = 8'700) {
+    Run run;
+    const std::int64_t end = now_us + static_cast<std::int64_t>(seconds * 1e6);
+    std::int64_t lost_us = 0, total_us = 0, unit_ends_us = -1;
+    int steps = 0, leased_steps = 0;
+    for (; now_us < end; ++steps) {
+      if (unit_ends_us >= 0 && now_us >= unit_ends_us) {
+        governor->unit_done();
+        unit_ends_us = -1;
+      }
+      const bool in_lease = unit_ends_us >= 0;
+      cores->begin_step({false, 4});
+      if (unit_ends_us < 0 && governor->allow_unit(unit)) {
+        ++run.units;
+        unit_ends_us = now_us + (unit == LearningUnit::kScoring ? 10'000 : 40'000);
+      }
+      const bool fewer = pool.n_used() == 1;
+      const auto took = static_cast<std::int64_t>(static_cast<double>(step_us) * (fewer ? slower : 1));
+      now_us += took;
+      cores->end_step(took, 2);
+      total_us += took;
+      lost_us += in_lease ? took - step_us : 0;
+      leased_steps += in_lease ? 1 : 0;
+    }
+    if (unit_ends_us >= 0) governor->unit_done();
+    run.cost = static_cast<double>(lost_us) / static_cast<double>(total_us);
+    run.leased = static_cast<double>(leased_steps) / steps;
+    return run;
+  }
+
+  kernels::ThreadPool pool{2};
+  std::unique_ptr<CoreSharing> cores;
+  std::unique_ptr<Governor> governor;
+};
+
+TEST(PaybackGovernor, TrainsFreelyWhileTheEngineIdles) {
+  Scene scene({.max_share = 0});
+  for (int i = 0; i < 1000; ++i) {
+    EXPECT_TRUE(scene.governor->allow_unit(LearningUnit::kTraining));
+    now_us += 40'000;
+    scene.governor->unit_done();
+  }
+  EXPECT_EQ(scene.governor->share_of_service(), 0);
+}
+
+TEST(PaybackGovernor, CostsItsShareAndNoMore) {
+  for (const double share : {0.02, 0.1}) {
+    Scene scene({.max_share = share});
+    scene.run_busy(120, LearningUnit::kTraining);  // the burst is spent
+    const Scene::Run run = scene.run_busy(200, LearningUnit::kTraining);
+    EXPECT_NEAR(run.cost, share, 0.15 * share) << share;
+    EXPECT_NEAR(scene.governor->share_of_service(), share, 0.15 * share);
+    EXPECT_GT(scene.governor->cost_tokens_per_s(), 0);
+  }
+}
+
+TEST(PaybackGovernor, NegativeWithoutABoundItWouldTakeWhatItWants) {
+  Scene scene({.max_share = 1});
+  EXPECT_GT(scene.run_busy(200, LearningUnit::kTraining).leased, 0.7);
+}
+
+TEST(PaybackGovernor, AFreshServiceMayInvestItsBurstAtOnce) {
+  Scene scene;
+  EXPECT_GT(scene.run_busy(8, LearningUnit::kTraining).leased, 0.7);
+}
+
+TEST(PaybackGovernor, SaysWhyAUnitWasRefused) {
+  Scene scene;
+  EXPECT_STREQ(scene.governor->reason(), "");
+  scene.run_busy(200, LearningUnit::kTraining);
+  scene.cores->begin_step({false, 4});
+  while (scene.governor->allow_unit(LearningUnit::kTraining)) {
+    scene.governor->unit_done();
+    scene.run_busy(1, LearningUnit::kTraining);
+    scene.cores->begin_step({false, 4});
+  }
+  EXPECT_STREQ(scene.governor->reason(), "over learning.max_share");
+}
+
+// At half load there is idle time enough: leases would only lengthen the gaps between tokens.
+TEST(PaybackGovernor, AnEngineWithPausesIsLeftAloneWhileItIsBusy) {
+  Scene scene;
+  const auto half_load = [&](int seconds) {
+    int n_leased = 0;
+    for (int i = 0; i < 10 * seconds; ++i) {
+      n_leased += scene.run_busy(0.05, LearningUnit::kTraining).units;
+      now_us += 50'000;
+    }
+    return n_leased;
+  };
+  half_load(10);
+  EXPECT_EQ(half_load(20), 0);
+  EXPECT_STREQ(scene.governor->reason(), "waits for idle cores");
+  EXPECT_TRUE(scene.governor->allow_unit(LearningUnit::kTraining)) << "now it is idle";
+}
+
+// Cores that the engine has no use for are free: a lease that lengthens no step is never refused.
+TEST(PaybackGovernor, SpareCoresCostNothing) {
+  Scene scene({.max_share = 0.01, .burst_s = 0.5});
+  scene.run_busy(60, LearningUnit::kTraining, /*slower=*/1.0);
+  EXPECT_GT(scene.run_busy(60, LearningUnit::kTraining, /*slower=*/1.0).leased, 0.7);
+}
+
+TEST(PaybackGovernor, ScoringKeepsOnePercentOfTheTimeWhateverTheShare) {
+  Scene scene({.max_share = 0});
+  scene.run_busy(60, LearningUnit::kScoring);
+  const Scene::Run run = scene.run_busy(200, LearningUnit::kScoring);
+  const double of_the_time = run.units * 0.010 / 200;
+  EXPECT_GE(of_the_time, 0.004) << "units of 10 ms last until the step ends";
+  EXPECT_LE(run.leased, 0.025);
+  EXPECT_EQ(scene.run_busy(60, LearningUnit::kTraining).units, 0);
+}
+
+// Requests that wait used to stop everything: a saturated hour taught nothing, and a bad version stayed.
+TEST(PaybackGovernor, WaitingRequestsChangeNothing) {
+  Scene scene;
+  StepFigures saturated;
+  saturated.n_waiting = 20;
+  scene.governor->on_step(saturated);
+  EXPECT_GT(scene.run_busy(200, LearningUnit::kTraining).units, 100);
+}
+
+TEST(PaybackGovernor, StepsFollowTheCurveOfTheirTopic) {
+  Scene scene;
+  LearningCurve flat;
+  for (const double steps : {200, 240, 280, 320, 360, 400}) flat.add({steps, 0.5, 0.3, 400});
+  TopicProgress trained{.topic = 0, .requests_seen = 1000, .steps_done = 400, .curve = &flat, .alpha_live = 0.5};
+  const TopicProgress fresh{.topic = 1, .requests_seen = 8};
+  EXPECT_FALSE(scene.governor->allow_step(trained).allowed);
+  EXPECT_STREQ(scene.governor->allow_step(trained).reason, "the curve is flat");
+  EXPECT_TRUE(scene.governor->allow_step(fresh).allowed);
+  trained.requests_seen += 32;
+  EXPECT_TRUE(scene.governor->allow_step(trained).allowed) << "looks again";
+}
+
+}  // namespace
+}  // namespace slip

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "distill/training_payback.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <string>
+
+namespace slip {
+namespace {
+
+// A topic whose trainer rises to `height` above its base draft and stays there; each export is published at once.
+struct Topic {
+  double height = 0.15, token_share = 0.5, step_seconds = 0.085, time_constant = 40;
+  LearningCurve curve = {};
+  TopicPause pause = {};
+  TopicProgress progress = {};
+
+  double alpha(double steps) const { return 0.3 + height * (1 - std::exp(-steps / time_constant)); }
+  StepDecision ask(const PaybackTerms& terms) {
+    progress.curve = &curve;
+    progress.token_share = token_share;
+    progress.step_seconds = step_seconds;
+    return decide_training(progress, terms, pause);
+  }
+  // Asks for up to `n` steps and takes those that are allowed; every 20 steps an export is measured on 200 requests.
+  std::uint64_t train(int n, const PaybackTerms& terms) {
+    const std::uint64_t before = progress.steps_done;
+    for (int i = 0; i < n; ++i) {
+      if (progress.steps_done % 20 == 0) measure();
+      if (!ask(terms).allowed) continue;
+      ++progress.steps_done;
+    }
+    return progress.steps_done - before;
+  }
+  void measure() {
+    const auto steps = static_cast<double>(progress.steps_done);
+    if (curve.empty() || curve.latest_steps() != steps) curve.add({steps, alpha(steps), 0.3, 200});
+    progress.alpha_live = alpha(steps);
+  }
+};
+
+const PaybackTerms kBusy{.payback_s = 600, .steps_per_request = 64, .k = 3, .lease_cost = 0.24};
+const PaybackTerms kIdle{.payback_s = 600, .steps_per_request = 64, .k = 3, .lease_cost = 0};
+
+TEST(AcceptedLength, IsOneTokenAndWhatIsAcceptedOnTheWay) {
+  EXPECT_DOUBLE_EQ(accepted_length(3, 0), 1);
+  EXPECT_DOUBLE_EQ(accepted_length(3, 0.5), 1.875);
+  EXPECT_DOUBLE_EQ(accepted_length(3, 1), 4);
+  EXPECT_DOUBLE_EQ(accepted_length(0, 0.5), 1);
+}
+
+TEST(TrainingPayback, RisesThenFlatStops) {
+  Topic topic;
+  topic.progress.requests_seen = 1000;
+  const std::uint64_t steps = topic.train(2000, kBusy);
+  EXPECT_GE(steps, 80U) << "most of the rise lies within 80 steps";
+  EXPECT_LE(steps, 400U);
+  EXPECT_EQ(topic.train(2000, kBusy), 0U) << "nothing new has come";
+  EXPECT_FALSE(topic.ask(kBusy).allowed);
+}
+
+TEST(TrainingPayback, NegativeACurveThatKeepsRisingIsNotStopped) {
+  Topic topic{.height = 0.6, .time_constant = 1500};
+  topic.progress.requests_seen = 1000;
+  EXPECT_EQ(topic.train(1000, kBusy), 1000U);
+}
+
+TEST(TrainingPayback, FlatStopsOnIdleCoresToo) {
+  Topic topic;
+  topic.progress.requests_seen = 1000;
+  topic.train(4000, kIdle);
+  EXPECT_EQ(topic.train(1000, kIdle), 0U);
+  EXPECT_STREQ(topic.ask(kIdle).reason, "the curve is flat");
+}
+
+TEST(TrainingPayback, LooksAgainAfterMoreRequestsAtGrowingIntervals) {
+  Topic topic;
+  topic.progress.requests_seen = 1000;
+  topic.train(2000, kBusy);
+  std::vector<std::uint64_t> waits;
+  std::uint64_t since = topic.progress.requests_seen;
+  for (int i = 0; i < 2000 && waits.size() < 4; ++i) {
+    ++topic.progress.requests_seen;
+    const std::uint64_t steps = topic.train(100, kBusy);
+    if (steps == 0) continue;
+    EXPECT_LE(steps, 60U) << "a trial is an export or so, no more";
+    waits.push_back(topic.progress.requests_seen - since);
+    since = topic.progress.requests_seen;
+  }
+  EXPECT_EQ(waits, (std::vector<std::uint64_t>{32, 64, 128, 256}));
+}
+
+TEST(TrainingPayback, ResumesWhenTheLiveDraftsAcceptanceFalls) {
+  Topic topic;
+  topic.progress.requests_seen = 1000;
+  topic.train(2000, kBusy);
+  topic.progress.alpha_live -= 0.02;
+  EXPECT_FALSE(topic.ask(kBusy).allowed) << "within what α varies by itself";
+  topic.progress.alpha_live -= 0.05;
+  EXPECT_TRUE(topic.ask(kBusy).allowed);
+}
+
+TEST(TrainingPayback, ATopicWithLittleTrafficIsTrainedLess) {
+  Topic large{.token_share = 0.6}, small{.token_share = 0.02};
+  large.progress.requests_seen = small.progress.requests_seen = 1000;
+  const std::uint64_t steps_of_large = large.train(2000, kBusy), steps_of_small = small.train(2000, kBusy);
+  EXPECT_LT(steps_of_small, steps_of_large);
+  EXPECT_GE(steps_of_small, 20U) << "its first steps do pay";
+}
+
+TEST(TrainingPayback, WhatDoesNotPayWhileBusyMayRunOnIdleCores) {
+  Topic topic{.token_share = 0.0005};
+  topic.progress.requests_seen = 1000;
+  topic.measure();
+  EXPECT_STREQ(topic.ask(kBusy).reason, "the gain would not pay back");
+  EXPECT_TRUE(topic.ask(kIdle).allowed);
+}
+
+TEST(TrainingPayback, StepsPerRequestBoundsThem) {
+  Topic topic;
+  topic.progress.requests_seen = 10;
+  PaybackTerms terms = kIdle;
+  terms.steps_per_request = 2;
+  EXPECT_EQ(topic.train(100, terms), 20U);
+  EXPECT_STREQ(topic.ask(terms).reason, "waits for requests");
+}
+
+TEST(TrainingPayback, NoCurveIsAFreshOne) {
+  TopicPause pause;
+  const StepDecision decision = decide_training({.requests_seen = 8}, kBusy, pause);
+  EXPECT_TRUE(decision.allowed);
+  EXPECT_GE(decision.predicted_gain, 0.10);
+}
+
+}  // namespace
+}  // namespace slip

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/core_sharing.h"
+
+#include <gtest/gtest.h>
+
+#include <optional>
+#include <vector>
+
+#include "tests/engine/engine_bench.h"
+
+namespace slip {
+namespace {
+
+using kernels::AllowedCpu;
+using kernels::ThreadPool;
+
+std::int64_t now_us = 0;
+std::int64_t test_clock() {
+  return now_us;
+}
+
+// An engine whose steps take as long as they are told, on a clock that the test moves.
+struct Scene {
+  explicit Scene(int n_threads, int leased_threads) : pool(n_threads) {
+    now_us = 1'000'000;
+    cores.emplace(pool, leased_threads, test_clock);
+  }
+  // The threads that the step had.
+  int step(std::int64_t us, StepKind kind = {false, 4}) {
+    cores->begin_step(kind);
+    const int n_threads = pool.n_used();
+    now_us += us;
+    cores->end_step(us, 1);
+    return n_threads;
+  }
+  // Steps that take what their number of threads makes of `us`; leaves the choice of threads settled.
+  void settle(std::int64_t us, double slower, StepKind kind = {false, 4}) {
+    for (int i = 0; i < 200; ++i) {
+      cores->begin_step(kind);
+      const bool fewer = pool.n_used() < pool.n_threads();
+      const auto took = static_cast<std::int64_t>(static_cast<double>(us) * (fewer ? slower : 1));
+      now_us += took;
+      cores->end_step(took, 1);
+    }
+  }
+
+  ThreadPool pool;
+  std::optional<CoreSharing> cores;
+};
+
+TEST(PlanCores, SpareCpusFirstThenTheLastWorkersNeverTheFirst) {
+  const std::vector<AllowedCpu> four{{0, 0}, {1, 0}, {2, 0}, {3, 0}};
+  const std::vector<int> all{0, 1, 2, 3}, two{0, 1};
+  const CorePlan one = plan_cores(four, all, 4, 1);
+  EXPECT_EQ(one.learner_cpus, std::vector<int>{3});
+  EXPECT_EQ(one.leased_threads, 3);
+  const CorePlan spare = plan_cores(four, two, 2, 1);
+  EXPECT_EQ(spare.learner_cpus, std::vector<int>{2});
+  EXPECT_EQ(spare.leased_threads, 2);
+  const CorePlan mixed = plan_cores(four, two, 2, 3);
+  EXPECT_EQ(mixed.learner_cpus, (std::vector<int>{2, 3, 1}));
+  EXPECT_EQ(mixed.leased_threads, 1);
+  const CorePlan greedy = plan_cores(four, all, 4, 9);
+  EXPECT_EQ(greedy.learner_cpus, (std::vector<int>{3, 2, 1}));
+  EXPECT_EQ(greedy.leased_threads, 1);
+}
+
+TEST(PlanCores, NoAffinityOnOneCoreOrWithoutPins) {
+  const std::vector<AllowedCpu> one{{5, 0}}, two{{0, 0}, {1, 0}};
+  const CorePlan alone = plan_cores(one, std::vector<int>{5}, 1, 1);
+  EXPECT_TRUE(alone.learner_cpus.empty());
+  EXPECT_EQ(alone.leased_threads, 1);
+  const CorePlan unpinned = plan_cores(two, {}, 2, 1);
+  EXPECT_TRUE(unpinned.learner_cpus.empty());
+  EXPECT_EQ(unpinned.leased_threads, 1);
+}
+
+TEST(CoreSharing, ALeaseTakesItsCoresAtTheNextStepAndGivesThemBackAtTheOneAfter) {
+  Scene scene(4, 3);
+  EXPECT_EQ(scene.step(10'000), 4);
+  scene.cores->begin_unit(/*with_lease=*/true);
+  EXPECT_EQ(scene.step(10'000), 3);
+  EXPECT_EQ(scene.step(10'000), 3);
+  scene.cores->end_unit();
+  EXPECT_EQ(scene.step(10'000), 4);
+}
+
+TEST(CoreSharing, AUnitWithoutALeaseLeavesTheEngineAllThreadsUntilItIsOverdue) {
+  Scene scene(2, 1);
+  scene.cores->begin_unit(/*with_lease=*/false);
+  EXPECT_EQ(scene.step(150'000), 2);
+  EXPECT_EQ(scene.step(100'000), 2);
+  EXPECT_EQ(scene.step(10'000), 1) << "or it would stand still for as long as the engine is busy";
+  scene.cores->end_unit();
+  EXPECT_EQ(scene.step(10'000), 2);
+}
+
+// Prompts scale with the cores: a lease there would cost twice as much, and lengthen the longest gaps.
+TEST(CoreSharing, AStepThatReadsAPromptHonoursALeaseOnlyWhenItIsOverdue) {
+  Scene scene(2, 1);
+  scene.cores->begin_unit(/*with_lease=*/true);
+  EXPECT_EQ(scene.step(100'000, {true, 256}), 2);
+  EXPECT_EQ(scene.step(8'000, {false, 4}), 1);
+  EXPECT_EQ(scene.step(100'000, {true, 256}), 2);
+  EXPECT_EQ(scene.step(100'000, {true, 256}), 1) << "the unit is 208 ms old";
+  scene.cores->end_unit();
+  EXPECT_EQ(scene.step(100'000, {true, 256}), 2);
+}
+
+TEST(CoreSharing, CountsWhatLeasesCostAndNothingElse) {
+  Scene scene(2, 1);
+  scene.settle(8'700, 11.5 / 8.7);
+  EXPECT_EQ(scene.cores->totals().cost_us, 0);
+  EXPECT_EQ(scene.cores->totals().leased_us, 0);
+  for (int i = 0; i < 400; ++i) {
+    scene.cores->begin_unit(true);
+    scene.step(11'500);
+    scene.cores->end_unit();
+    scene.settle(8'700, 11.5 / 8.7);
+  }
+  const CoreSharing::Totals totals = scene.cores->totals();
+  EXPECT_EQ(totals.leased_us, 400 * 11'500);
+  EXPECT_NEAR(static_cast<double>(totals.cost_us), 400.0 * (11'500 - 8'700), 0.05 * 400 * 2'800);
+  EXPECT_NEAR(scene.cores->lease_cost(), 1 - 8.7 / 11.5, 0.02);
+}
+
+// Each kind has times of its own: a prefill that two threads halve says nothing about decoding, bound by memory.
+TEST(CoreSharing, KindsOfStepsChooseForThemselves) {
+  Scene scene(2, 1);
+  scene.settle(10'000, 1.0, {false, 4});
+  scene.settle(100'000, 2.0, {true, 256});
+  int decode = 0, prefill = 0;
+  for (int i = 0; i < 50; ++i) {
+    decode += scene.step(10'000, {false, 4});
+    prefill += scene.step(100'000, {true, 256});
+  }
+  EXPECT_LE(decode, 55);
+  EXPECT_GE(prefill, 99);
+}
+
+TEST(CoreSharing, IsIdleOnlyBetweenStepsFarApart) {
+  Scene scene(2, 1);
+  EXPECT_TRUE(scene.cores->idle());
+  scene.cores->begin_step({true, 256});
+  now_us += 400'000;
+  EXPECT_FALSE(scene.cores->idle()) << "a long prefill is no pause";
+  scene.cores->end_step(400'000, 0);
+  now_us += 1'000;
+  EXPECT_FALSE(scene.cores->idle());
+  now_us += 5'000;
+  EXPECT_TRUE(scene.cores->idle());
+}
+
+// The engine asks before each step, with what the plan says: a prompt's rows, then one row a sequence and its proposal.
+TEST(CoreSharing, TheEngineTellsItOfEveryStep) {
+  ThreadPool pool(2);
+  CoreSharing cores(pool, 1);
+  const testing::ToyLanguage language;
+  auto worker = std::make_unique<testing::ToyWorker>(language, testing::ToyWorker::Size{});
+  testing::RecordingListener listener;
+  Engine engine({}, std::move(worker), nullptr,
+                std::make_unique<testing::ToyProposer>(language, testing::ToyProposer::Options{.likeness = 1}), nullptr,
+                {&listener}, &cores);
+  testing::Answer answer;
+  Request request = testing::full_request(1, {3, 4, 5}, answer);
+  request.max_tokens = 12;
+  engine.submit(std::move(request));
+  cores.begin_unit(true);
+  ASSERT_TRUE(engine.step());
+  EXPECT_EQ(pool.n_used(), 2) << "the prompt";
+  ASSERT_TRUE(engine.step());
+  EXPECT_EQ(pool.n_used(), 1);
+  cores.end_unit();
+  ASSERT_TRUE(engine.step());
+  EXPECT_EQ(pool.n_used(), 2);
+  EXPECT_TRUE(testing::drain(engine));
+  EXPECT_EQ(cores.totals().committed, 12);
+  EXPECT_GT(cores.totals().busy_us, 0);
+}
+
+}  // namespace
+}  // namespace slip
