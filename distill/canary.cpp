@@ -140,7 +140,68 @@ CanaryVerdict conclude(CanaryVerdict verdict, CanaryOutcome outcome, const char*
   return verdict;
 }
 
+CanaryVerdict verdict_of(const Gain& gain, double log_evidence, std::size_t requests) {
+  CanaryVerdict verdict;
+  verdict.alpha_candidate = gain.alpha_newer;
+  verdict.alpha_live = gain.alpha_older;
+  verdict.length_candidate = gain.length_newer;
+  verdict.length_live = gain.length_older;
+  verdict.gain = gain.value;
+  verdict.gain_low = gain.low;
+  verdict.gain_high = gain.high;
+  verdict.p_value = std::min(1.0, std::exp(-log_evidence));
+  verdict.requests = requests;
+  return verdict;
+}
+
+CanaryVerdict conclude(CanaryVerdict verdict, CanaryOutcome outcome, const char* conclusion, double log_evidence,
+                       double required) {
+  constexpr double kMostShown = 9;  // e^9: people need no more digits
+  const double odds = std::exp(std::min(log_evidence, kMostShown));
+  char line[160];
+  std::snprintf(line, sizeof(line), "%s: odds %s%.3g of %.3g, gain %+.3f [%+.3f, %+.3f], %zu requests", conclusion,
+                log_evidence > kMostShown ? "over " : "", odds, required, verdict.gain, verdict.gain_low,
+                verdict.gain_high, verdict.requests);
+  verdict.outcome = outcome;
+  verdict.reason = line;
+  return verdict;
+}
+
 }  // namespace
+
+double required_odds(const CanaryOptions& options, std::size_t exports) {
+  constexpr double kRisePerExport = 0.25;
+  constexpr double kMostRise = 10;  // beyond, a topic that changes after a long flat time would wait too long
+  const double earlier = exports > 0 ? static_cast<double>(exports - 1) : 0;
+  return options.odds_to_publish * std::min(1 + kRisePerExport * earlier, kMostRise);
+}
+
+CanaryVerdict judge_candidate(const CanaryOptions& options, const PairedTest& test) {
+  const double better = test.log_evidence_better();
+  const double required = required_odds(options, test.exports());
+  const CanaryVerdict verdict = verdict_of(test.gain(), better, test.size());
+  const auto conclude_better = [&](CanaryOutcome outcome, const char* conclusion) {
+    return conclude(verdict, outcome, conclusion, better, required);
+  };
+  if (test.own_size() < options.min_requests) return conclude_better(CanaryOutcome::kUndecided, "too few requests");
+  const double below_margin = test.log_evidence_below_margin();
+  if (below_margin >= std::log(options.odds_to_refuse)) {
+    return conclude(verdict_of(test.own_gain(), better, test.own_size()), CanaryOutcome::kRefuse, "below margin",
+                    below_margin, options.odds_to_refuse);
+  }
+  if (better < std::log(required)) return conclude_better(CanaryOutcome::kUndecided, "not enough evidence yet");
+  if (test.own_gain().value < 0) return conclude_better(CanaryOutcome::kUndecided, "newest export shows a loss");
+  if (verdict.gain <= options.margin) return conclude_better(CanaryOutcome::kUndecided, "better by less than margin");
+  return conclude_better(CanaryOutcome::kPublish, "better");
+}
+
+CanaryVerdict judge_live(const CanaryOptions& options, const LiveWatch& watch) {
+  const double worse = watch.log_evidence_worse();
+  const bool is_worse = worse >= std::log(options.odds_to_roll_back);
+  return conclude(verdict_of(watch.gain(), worse, watch.size()),
+                  is_worse ? CanaryOutcome::kRefuse : CanaryOutcome::kUndecided, is_worse ? "worse" : "watched", worse,
+                  options.odds_to_roll_back);
+}
 
 CanaryVerdict judge_candidate(const CanaryOptions& options, std::span<const PairedScore> pairs, std::uint64_t look) {
   Figures figures = measure(options, pairs, look);

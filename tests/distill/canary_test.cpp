@@ -147,6 +147,92 @@ TEST(Canary, AWorseLiveVersionIsRolledBackAndASoundOneRarely) {
   EXPECT_GT(share_of(CanaryOutcome::kPublish, 300, 0.05, judge), 0.95);
 }
 
+// The newer draft saves `steps` of 41 on 81 tokens.
+PairedScore pair_that_saves(double steps) {
+  return {score_of(40 + steps, 40 - steps), score_of(40, 40)};
+}
+
+PairedTest test_of(std::size_t n, double steps, double margin = CanaryOptions{}.margin) {
+  PairedTest test(margin);
+  for (std::size_t i = 0; i < n; ++i) test.add(pair_that_saves(steps));
+  return test;
+}
+
+TEST(SequentialCanary, TheFirstExportNeedsItsOddsAndLaterOnesMore) {
+  const CanaryOptions options;
+  EXPECT_EQ(required_odds(options, 1), 20);
+  EXPECT_EQ(required_odds(options, 2), 25);
+  EXPECT_EQ(required_odds(options, 37), 200);
+  EXPECT_EQ(required_odds(options, 10'000), 200);
+  // Fifteen requests of one saved step are odds of 23: enough for the first export, too little for the ninth.
+  EXPECT_EQ(judge_candidate(options, test_of(16, 1)).outcome, CanaryOutcome::kPublish);
+  PairedTest ninth(options.margin);
+  for (int i = 0; i < 8; ++i) ninth.begin_successor();
+  for (int i = 0; i < 16; ++i) ninth.add(pair_that_saves(1));
+  EXPECT_EQ(judge_candidate(options, ninth).outcome, CanaryOutcome::kUndecided);
+}
+
+TEST(SequentialCanary, TooFewRequestsNeverPublish) {
+  EXPECT_EQ(judge_candidate({}, PairedTest()).outcome, CanaryOutcome::kUndecided);
+  EXPECT_EQ(judge_candidate({}, test_of(7, 20)).outcome, CanaryOutcome::kUndecided);
+  EXPECT_EQ(judge_candidate({}, test_of(8, 20)).outcome, CanaryOutcome::kPublish);
+}
+
+// What earlier exports showed is inherited, but the newest one must have been scored itself, without a loss.
+TEST(SequentialCanary, ASuccessorIsScoredItselfBeforeItIsPublished) {
+  PairedTest inherited = test_of(40, 3);
+  inherited.begin_successor();
+  EXPECT_EQ(judge_candidate({}, inherited).outcome, CanaryOutcome::kUndecided);
+  PairedTest sound = inherited;
+  for (int i = 0; i < 8; ++i) sound.add(pair_that_saves(0.5));
+  EXPECT_EQ(judge_candidate({}, sound).outcome, CanaryOutcome::kPublish);
+  PairedTest harmful = inherited;
+  for (int i = 0; i < 8; ++i) harmful.add(pair_that_saves(-0.5));
+  const CanaryVerdict verdict = judge_candidate({}, harmful);
+  EXPECT_GT(harmful.log_evidence_better(), std::log(25.0));
+  EXPECT_EQ(verdict.outcome, CanaryOutcome::kUndecided) << verdict.reason;
+  for (int i = 0; i < 8; ++i) harmful.add(pair_that_saves(-1.5));
+  EXPECT_EQ(judge_candidate({}, harmful).outcome, CanaryOutcome::kRefuse);
+}
+
+TEST(SequentialCanary, AGainBelowTheMarginIsNotPublished) {
+  const double margin = 0.02;  // of 80 judged tokens: 1.6 steps
+  EXPECT_EQ(judge_candidate({.margin = margin}, test_of(16, 1, margin)).outcome, CanaryOutcome::kUndecided);
+  EXPECT_EQ(judge_candidate({.margin = margin}, test_of(400, 1, margin)).outcome, CanaryOutcome::kRefuse);
+  EXPECT_EQ(judge_candidate({.margin = margin}, test_of(30, 2, margin)).outcome, CanaryOutcome::kPublish);
+}
+
+// A draft that wins often by little and loses rarely by much is better by the bets' count and worse by the tokens'.
+TEST(SequentialCanary, RareLargeLossesArePooled) {
+  PairedTest test(0.005);
+  for (int i = 0; i < 200; ++i) test.add(pair_that_saves(i % 20 == 19 ? -40 : 1.6));
+  EXPECT_LT(test.gain().value, 0);
+  EXPECT_NE(judge_candidate({}, test).outcome, CanaryOutcome::kPublish);
+}
+
+TEST(SequentialCanary, DraftsThatAreAlikeAreLeftAsTheyAre) {
+  EXPECT_NE(judge_candidate({}, test_of(1000, 0)).outcome, CanaryOutcome::kPublish);
+  LiveWatch watch;
+  for (int i = 0; i < 1000; ++i) watch.add(pair_that_saves(0));
+  EXPECT_EQ(judge_live({}, watch).outcome, CanaryOutcome::kUndecided);
+}
+
+TEST(SequentialCanary, AWorseLiveVersionIsRolledBackWithoutAMinimumOfRequests) {
+  LiveWatch watch;
+  for (int i = 0; i < 2; ++i) watch.add(pair_that_saves(-36));
+  const CanaryVerdict verdict = judge_live({}, watch);
+  EXPECT_EQ(verdict.outcome, CanaryOutcome::kRefuse);
+  EXPECT_NEAR(verdict.gain, -0.45, 1e-12);
+  EXPECT_LE(verdict.p_value, 1 / CanaryOptions{}.odds_to_roll_back);
+}
+
+TEST(SequentialCanary, TheReasonIsOneLineForPeople) {
+  EXPECT_EQ(judge_candidate({}, test_of(8, 8)).reason,
+            "better: odds 184 of 20, gain +0.100 [+0.100, +0.100], 8 requests");
+  EXPECT_EQ(judge_candidate({}, test_of(100, 8)).reason,
+            "better: odds over 8.1e+03 of 20, gain +0.100 [+0.100, +0.100], 100 requests");
+}
+
 TEST(Canary, TheReasonIsOneLineForPeople) {
   const std::vector<PairedScore> pairs(30, {score_of(9, 1), score_of(5, 5)});
   EXPECT_EQ(judge_candidate({}, pairs, 1).reason, "better: gain +0.400 [+0.400, +0.400], p 0.0000, 30 requests");

@@ -1,0 +1,296 @@
+// SPDX-License-Identifier: Apache-2.0
+// The gate over the life of a service: false and missed publications, bad versions that were put live, and the
+// acceptance rate that waiting and erring cost.
+#include <gtest/gtest.h>
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <functional>
+#include <optional>
+#include <vector>
+
+#include "distill/canary.h"
+#include "tests/distill/paired_traffic.h"
+
+namespace slip {
+namespace {
+
+constexpr std::uint32_t kExportEvery = 40;  // requests
+constexpr double kStepsToBeGone = 200;      // of the target, that a bad version may serve
+
+// Requests until a candidate that is better by `gain` is published.
+double requests_to_publish(const CanaryOptions& options, const PairedTraffic& traffic, double gain) {
+  constexpr std::uint32_t kPatience = 1000;
+  PairedTest test(options.margin);
+  for (std::uint32_t i = 0; i < kPatience; ++i) {
+    test.add(traffic.request(i, gain));
+    if (judge_candidate(options, test).outcome == CanaryOutcome::kPublish) return i + 1;
+  }
+  return kPatience;
+}
+
+std::vector<double> times_to_publish(double gain, double discordant, std::uint64_t trials) {
+  std::vector<double> times;
+  for (std::uint64_t seed = 1; seed <= trials; ++seed) {
+    times.push_back(requests_to_publish({}, {.seed = seed, .discordant = discordant}, gain));
+  }
+  return times;
+}
+
+double median_time(double gain, double discordant) {
+  const double requests = median(times_to_publish(gain, discordant, 301));
+  std::printf("better by %.2f, drafts differ on %.2f of the tokens: live after %.0f requests\n", gain, discordant,
+              requests);
+  return requests;
+}
+
+TEST(GateSimulation, ABetterCandidateIsLiveWithinTwentyRequests) {
+  EXPECT_LE(median_time(0.03, 0.08), 18);
+  EXPECT_LE(median_time(0.03, 0.12), 20);
+  EXPECT_LE(median_time(0.05, 0.12), 12);
+  EXPECT_LE(median_time(0.10, 0.15), 10);
+}
+
+// Target steps that a live version serves before it is rolled back, when it is worse by `loss`.
+std::vector<double> steps_until_gone(double loss, std::uint64_t trials) {
+  std::vector<double> steps;
+  for (std::uint64_t seed = 1; seed <= trials; ++seed) {
+    const PairedTraffic traffic{.seed = seed, .discordant = 0.12};
+    LiveWatch watch;
+    double served = 0;
+    for (std::uint32_t i = 0; i < 400; ++i) {
+      const PairedScore pair = traffic.request(i, -loss);
+      served += pair.candidate.steps;
+      watch.add(pair);
+      if (judge_live({}, watch).outcome == CanaryOutcome::kRefuse) break;
+    }
+    steps.push_back(served);
+  }
+  return steps;
+}
+
+double share_gone(double loss) {
+  const std::vector<double> steps = steps_until_gone(loss, 400);
+  const auto in_time =
+      std::count_if(steps.begin(), steps.end(), [](double served) { return served <= kStepsToBeGone; });
+  const double share = static_cast<double>(in_time) / static_cast<double>(steps.size());
+  std::printf("worse by %.2f: rolled back within %.0f target steps in %.2f of the cases, median %.0f steps\n", loss,
+              kStepsToBeGone, share, median(steps));
+  return share;
+}
+
+// Five requests of 40 steps cannot tell a loss of .05 from chance every time: their mean is 2.5 standard errors below
+// 0. Half of these versions are gone in time, and nearly all that are worse.
+TEST(GateSimulation, ABadVersionIsGoneWithinTwoHundredTargetSteps) {
+  EXPECT_GT(share_gone(0.05), 0.5);
+  EXPECT_GT(share_gone(0.10), 0.85);
+  EXPECT_GT(share_gone(0.20), 0.9);
+  EXPECT_GT(share_gone(0.40), 0.95);  // a draft of noise
+}
+
+TEST(GateSimulation, ASoundVersionIsRarelyRolledBack) {
+  int gone = 0;
+  constexpr int kVersions = 400;
+  for (std::uint64_t seed = 1; seed <= kVersions; ++seed) {
+    const PairedTraffic traffic{.seed = seed};
+    LiveWatch watch;
+    for (std::uint32_t i = 0; i < 200; ++i) {
+      watch.add(traffic.request(i, 0.03));
+      if (judge_live({}, watch).outcome != CanaryOutcome::kRefuse) continue;
+      ++gone;
+      break;
+    }
+  }
+  EXPECT_LE(gone, 0.02 * kVersions);
+}
+
+// One topic's life. The trainer's exports have the levels of α that `level` says; a level is against the base draft.
+struct Life {
+  std::uint32_t requests = 10'000;
+  std::uint64_t seed = 1;
+  double discordant = 0.1;
+  std::function<double(std::uint32_t request)> level;
+  std::function<bool(const PairedTest&)> publishes;  // the gate
+  int counted = 1;                                   // times that each request counts
+};
+
+struct LifeFigures {
+  int exports = 0, published = 0, not_better = 0, rolled_back = 0;
+  double lost_alpha = 0;  // a request, against the better of live and candidate
+};
+
+bool default_gate(const PairedTest& test) {
+  return judge_candidate({}, test).outcome == CanaryOutcome::kPublish;
+}
+
+class Simulation {
+ public:
+  explicit Simulation(const Life& life)
+      : life_(life),
+        to_candidate_{.seed = life.seed, .discordant = life.discordant},
+        to_previous_{.seed = life.seed + 1'000'000, .discordant = life.discordant} {}
+
+  LifeFigures run() {
+    for (std::uint32_t i = 0; i < life_.requests; ++i) {
+      if (i % kExportEvery == 0) export_candidate(i);
+      serve(i);
+    }
+    figures_.lost_alpha /= life_.requests;
+    return figures_;
+  }
+
+ private:
+  void export_candidate(std::uint32_t request) {
+    const bool succeeds = figures_.exports > 0 && !fresh_;
+    fresh_ = false;
+    candidate_ = life_.level(request);
+    ++figures_.exports;
+    if (succeeds) test_.begin_successor();
+  }
+
+  void serve(std::uint32_t request) {
+    figures_.lost_alpha += candidate_ ? std::max(*candidate_ - live_, 0.0) : 0;
+    watch(request);
+    if (!candidate_) return;
+    for (int i = 0; i < life_.counted; ++i) test_.add(to_candidate_.request(request, *candidate_ - live_));
+    if (life_.publishes(test_)) publish();
+  }
+
+  void publish() {
+    ++figures_.published;
+    figures_.not_better += *candidate_ <= live_ ? 1 : 0;
+    previous_ = live_;
+    watch_ = LiveWatch();
+    go_live(*candidate_);
+  }
+
+  void watch(std::uint32_t request) {
+    if (!previous_) return;
+    figures_.lost_alpha += std::max(*previous_ - std::max(live_, candidate_.value_or(live_)), 0.0);
+    watch_.add(to_previous_.request(request, live_ - *previous_));
+    if (judge_live({}, watch_).outcome != CanaryOutcome::kRefuse) return;
+    ++figures_.rolled_back;
+    go_live(*previous_);
+    previous_.reset();
+  }
+
+  void go_live(double level) {
+    live_ = level;
+    candidate_.reset();
+    test_ = PairedTest(CanaryOptions{}.margin);
+    fresh_ = true;
+  }
+
+  const Life& life_;
+  PairedTraffic to_candidate_, to_previous_;
+  LifeFigures figures_;
+  double live_ = 0;
+  std::optional<double> candidate_, previous_;
+  bool fresh_ = true;  // no export since the test began
+  PairedTest test_{CanaryOptions{}.margin};
+  LiveWatch watch_;
+};
+
+struct Lives {
+  double published = 0, not_better = 0, rolled_back = 0, lost_alpha = 0;  // means
+  double median_not_better = 0, most_not_better = 0;
+};
+
+Lives lives(Life life, std::uint64_t n, const char* name) {
+  Lives all;
+  std::vector<double> not_better;
+  const auto share = 1 / static_cast<double>(n);
+  for (std::uint64_t seed = 1; seed <= n; ++seed) {
+    life.seed = seed * 7919;
+    const LifeFigures figures = Simulation(life).run();
+    not_better.push_back(figures.not_better);
+    all.published += share * figures.published;
+    all.not_better += share * figures.not_better;
+    all.rolled_back += share * figures.rolled_back;
+    all.lost_alpha += share * figures.lost_alpha;
+  }
+  all.median_not_better = median(not_better);
+  all.most_not_better = *std::max_element(not_better.begin(), not_better.end());
+  std::printf("%-28s published %.1f, not better %.1f (median %.0f, most %.0f), rolled back %.1f, α lost %.5f\n", name,
+              all.published, all.not_better, all.median_not_better, all.most_not_better, all.rolled_back,
+              all.lost_alpha);
+  return all;
+}
+
+// Exports of a trainer that has nothing left to learn: up to .02 below the live version.
+Life of_slightly_worse(std::uint64_t n_levels = 5) {
+  Life life;
+  life.level = [n_levels](std::uint32_t request) {
+    return -0.02 * static_cast<double>(request / kExportEvery % n_levels) / static_cast<double>(n_levels - 1);
+  };
+  life.publishes = default_gate;
+  return life;
+}
+
+TEST(GateSimulation, TenThousandStationaryRequestsBringAtMostTwoFalsePublications) {
+  const Lives worse = lives(of_slightly_worse(), 10, "0 to .02 worse");
+  EXPECT_LE(worse.most_not_better, 2);
+  EXPECT_LE(worse.lost_alpha, 0.005);
+  Life alike = of_slightly_worse();
+  alike.level = [](std::uint32_t) { return 0.0; };  // the least favourable case, and the one that costs nothing
+  const Lives equal = lives(alike, 10, "all alike");
+  EXPECT_LE(equal.median_not_better, 2);
+  EXPECT_LE(equal.not_better, 2);
+}
+
+// Missed publications: after 125 exports that were no better, the next ones are better by .03. The odds are ten times
+// those of a first export by then. Successors inherit, so that the gain is found in the first or the second of them.
+TEST(GateSimulation, AGainAfterALongFlatTimeIsFoundByASuccessor) {
+  std::vector<double> requests;
+  int missed = 0;
+  for (std::uint64_t seed = 1; seed <= 101; ++seed) {
+    PairedTest test(CanaryOptions{}.margin);
+    for (int i = 0; i < 125; ++i) test.begin_successor();
+    std::uint32_t request = 0;
+    while (request < 1000) {
+      test.add(PairedTraffic{.seed = seed}.request(request, 0.03));
+      ++request;
+      if (default_gate(test)) break;
+      if (request % kExportEvery != 0) continue;
+      test.begin_successor();
+      ++missed;
+    }
+    requests.push_back(request);
+  }
+  std::printf("better by 0.03 after 125 flat exports: live after %.0f requests, %.2f exports missed\n",
+              median(requests), missed / 101.0);
+  EXPECT_LE(median(requests), 36);
+  EXPECT_LE(*std::max_element(requests.begin(), requests.end()), 200);
+}
+
+// The planted bugs: copies that count, and looking at the 95 % interval after every request.
+TEST(GateSimulation, NegativeCopiesThatCountBreakTheBound) {
+  Life life = of_slightly_worse();
+  life.counted = 3;
+  EXPECT_GT(lives(life, 3, "each request counted thrice").median_not_better, 4);
+}
+
+TEST(GateSimulation, NegativeAnIntervalLookedAtAfterEveryRequestBreaksTheBound) {
+  Life life = of_slightly_worse();
+  life.publishes = [](const PairedTest& test) { return test.own_size() >= 8 && test.own_gain().low > 0; };
+  EXPECT_GT(lives(life, 3, "interval at every look").median_not_better, 4);
+}
+
+// A topic that learns .15 over its first 400 requests, and whose exports differ by .005 afterwards.
+TEST(GateSimulation, ALearningTopicLosesLittleByWaiting) {
+  Life life;
+  life.level = [](std::uint32_t request) {
+    const double jitter = 0.01 * (uniform(RandomAddress{5, 0, request}, RandomPurpose::kDraft) - 0.5);
+    return 0.15 * (1 - std::exp(-static_cast<double>(request) / 130)) + jitter;
+  };
+  life.publishes = default_gate;
+  const Lives learned = lives(life, 5, "learns .15, then flat");
+  EXPECT_LE(learned.lost_alpha, 0.005);
+  EXPECT_LE(learned.not_better, 2);
+  EXPECT_GE(learned.published, 3);
+  life.requests = 1000;
+  EXPECT_LE(lives(life, 5, "its first 1,000 requests").lost_alpha, 0.012);
+}
+
+}  // namespace
+}  // namespace slip
