@@ -27,7 +27,11 @@ void read_training(TomlSection section, WarmupOptions& options) {
   trainer.loss.kind = parse_loss(loss);
   section.read("beta", trainer.loss.beta, 1e-6, 1 - 1e-6);
   section.read("loss_temperature", trainer.loss.temperature, 0.05, 20);
+  std::string optimizer = optimizer_name(trainer.optimizer);
+  section.read_choice("optimizer", optimizer, {"adamw", "muon"});
+  trainer.optimizer = parse_optimizer(optimizer);
   section.read("learning_rate", trainer.learning_rate, 1e-9, 1);
+  section.read("matrix_learning_rate", trainer.matrix_learning_rate, 1e-9, 1);
   section.read("weight_decay", trainer.weight_decay, 0, 1);
   section.read("warmup_steps", trainer.warmup_steps, 0, 1'000'000);
   section.read("steps", options.steps, 0, 1'000'000'000);

@@ -166,7 +166,11 @@ void read_learning(TomlSection section, ServeConfig& config) {
   section.read_choice("loss", loss, {"kl", "rkl", "jsd", "tv"});
   learner.trainer.loss.kind = parse_loss(loss);
   section.read("jsd_beta", learner.trainer.loss.beta, 0.001, 0.999);
+  std::string optimizer = optimizer_name(learner.trainer.optimizer);
+  section.read_choice("optimizer", optimizer, {"adamw", "muon"});
+  learner.trainer.optimizer = parse_optimizer(optimizer);
   section.read("learning_rate", learner.trainer.learning_rate, 0, 1);
+  section.read("matrix_learning_rate", learner.trainer.matrix_learning_rate, 0, 1);
   section.read("weight_decay", learner.trainer.weight_decay, 0, 1);
   section.read("average_decay", learner.trainer.average_decay, 0, 0.9999);
   section.read("max_grad_norm", learner.trainer.max_grad_norm, 1e-6, 1e6);

@@ -5,82 +5,36 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
-#include <map>
 
-#include "checkpoints/safetensors.h"
 #include "common/error.h"
-#include "common/file.h"
 #include "distill/outlier_guard.h"
-#include "distill/torch_adamw.h"
 #include "distill/torch_average.h"
 #include "distill/torch_device.h"
 #include "distill/torch_draft.h"
 #include "distill/torch_head.h"
+#include "distill/torch_microbatch.h"
+#include "distill/torch_optimizer.h"
 #include "distill/trainer_state_file.h"
-#include "kernels/elementwise.h"
 
 namespace slip {
 namespace {
 
-// One forward's worth of records.
-struct Microbatch {
-  PackedSequences input;
-  std::vector<const TopK*> targets;  // [Σ wanted]
-};
-
-void check_record(const ReplayRecord& record, std::int32_t vocab) {
-  auto known = [vocab](std::int32_t id) { return id >= 0 && id < vocab; };
-  bool good = record.prompt_tokens >= 0 && record.tokens.size() == record.prompt_tokens + record.target.size() &&
-              std::all_of(record.tokens.begin(), record.tokens.end(), known);
-  for (const TopK& row : record.target) {
-    good = good && !row.ids.empty() && row.ids.size() == row.logprobs.size() &&
-           row.ids.size() <= static_cast<std::size_t>(vocab) && std::all_of(row.ids.begin(), row.ids.end(), known);
-  }
-  if (!good) {
-    throw Error(ErrorCode::kDataLoss,
-                "the record of request " + std::to_string(record.request.value) + " is not of this draft's vocabulary",
-                "it was written for another target; delete it from the replay folder");
-  }
-}
-
-// Answer token i is predicted by the row of the token before it; an answer without a prompt loses its first row, and
-// what lies beyond the draft's context is left out.
-void append_record(const ReplayRecord& record, const ModelConfig& config, Microbatch& batch) {
-  const auto n_tokens = static_cast<std::int64_t>(record.tokens.size());
-  const std::int64_t n_rows = std::min<std::int64_t>(n_tokens - 1, config.max_positions);
-  const std::int64_t first_row = std::max(record.prompt_tokens - 1, 0);
-  if (n_rows <= first_row) return;
-  batch.input.tokens.insert(batch.input.tokens.end(), record.tokens.begin(), record.tokens.begin() + n_rows);
-  batch.input.lengths.push_back(n_rows);
-  batch.input.wanted.push_back(n_rows - first_row);
-  for (std::int64_t row = first_row; row < n_rows; ++row) {
-    batch.targets.push_back(&record.target[row + 1 - record.prompt_tokens]);
-  }
-}
-
-std::vector<Microbatch> plan_microbatches(std::span<const ReplayRecord> records, const ModelConfig& config,
-                                          std::int32_t max_tokens) {
-  std::vector<Microbatch> batches;
-  for (const ReplayRecord& record : records) {
-    check_record(record, config.vocab_size);
-    const bool full = !batches.empty() && !batches.back().input.tokens.empty() &&
-                      batches.back().input.tokens.size() + record.tokens.size() > static_cast<std::size_t>(max_tokens);
-    if (batches.empty() || full) batches.emplace_back();
-    append_record(record, config, batches.back());
-  }
-  std::erase_if(batches, [](const Microbatch& batch) { return batch.targets.empty(); });
-  return batches;
-}
-
 std::int64_t total_rows(const std::vector<Microbatch>& batches) {
   std::int64_t rows = 0;
-  for (const Microbatch& batch : batches) rows += static_cast<std::int64_t>(batch.targets.size());
+  for (const Microbatch& batch : batches) rows += batch.rows();
   return rows;
 }
 
-bool all_finite(const float* values, std::size_t n) {
-  return std::all_of(values, values + n, [](float x) { return std::isfinite(x); });
+// √Σ g² over all parameters, in double; not finite when any gradient is not.
+double gradient_norm(const std::vector<NamedTensor>& parameters) {
+  double squares = 0;
+  for (const NamedTensor& parameter : parameters) {
+    const at::Tensor& gradient = parameter.value.grad();
+    if (!gradient.defined()) continue;
+    const double norm = at::norm(gradient).item<double>();
+    squares += norm * norm;
+  }
+  return std::sqrt(squares);
 }
 
 void zero_gradients(std::vector<NamedTensor>& parameters) {
@@ -97,7 +51,7 @@ struct DraftTrainer::State {
       : options(trainer_options),
         device(where),
         draft(std::move(model)),
-        optimizer(draft.parameters()),
+        optimizer(draft.parameters(), trainer_options),
         average(draft.parameters(), trainer_options.average_decay),
         head(draft.config().vocab_size, trainer_options.loss, where) {}
 
@@ -121,7 +75,7 @@ struct DraftTrainer::State {
   TrainerOptions options;
   TorchDevice device;
   TorchDraft draft;
-  TorchAdamW optimizer;
+  TorchOptimizer optimizer;
   TorchAverage average;
   OutlierGuard guard;
   TorchHead head;
@@ -147,24 +101,35 @@ RowSums DraftTrainer::State::forward(const Microbatch& batch, double weight, boo
 }
 
 void DraftTrainer::State::finish(TrainStep& result) {
-  result.grad_norm = TorchAdamW::gradient_norm(draft.parameters());
+  result.grad_norm = gradient_norm(draft.parameters());
   if (!std::isfinite(result.loss) || !std::isfinite(result.grad_norm) || guard.is_outlier(result.loss)) {
     result.skipped = true;
     return;
   }
   const double clip = options.max_grad_norm > 0 ? std::min(1.0, options.max_grad_norm / (result.grad_norm + 1e-12)) : 1;
-  optimizer.update(draft.parameters(), options, clip);
+  optimizer.update(clip);
   average.update(draft.parameters(), optimizer.steps());
 }
 
-// Parameters, first and second moments, averages, in the order of the state file.
+// Parameters, the optimizer's moments, averages, in the order of the state file.
 std::vector<at::Tensor*> DraftTrainer::State::all_tensors() {
   std::vector<at::Tensor*> tensors;
   for (NamedTensor& parameter : draft.parameters()) tensors.push_back(&parameter.value);
-  for (at::Tensor& moment : optimizer.first_moments()) tensors.push_back(&moment);
-  for (at::Tensor& moment : optimizer.second_moments()) tensors.push_back(&moment);
+  for (at::Tensor* moment : optimizer.moments()) tensors.push_back(moment);
   for (at::Tensor& mean : average.values()) tensors.push_back(&mean);
   return tensors;
+}
+
+OptimizerKind parse_optimizer(const std::string& name) {
+  for (OptimizerKind optimizer : {OptimizerKind::kAdamW, OptimizerKind::kMuon}) {
+    if (name == optimizer_name(optimizer)) return optimizer;
+  }
+  throw Error(ErrorCode::kInvalidArgument, "unknown optimizer \"" + name + "\"", "choose one of adamw, muon",
+              "optimizer");
+}
+
+const char* optimizer_name(OptimizerKind optimizer) {
+  return optimizer == OptimizerKind::kMuon ? "muon" : "adamw";
 }
 
 void check_trainable(const ModelConfig& draft) {
@@ -250,35 +215,42 @@ std::vector<float> DraftTrainer::logits(std::span<const std::int32_t> tokens) co
   return {out.data_ptr<float>(), out.data_ptr<float>() + out.numel()};
 }
 
-void DraftTrainer::export_draft(const std::filesystem::path& folder, Dtype dtype) const {
-  SLIP_CHECK(dtype != Dtype::kFloat16, "drafts are published in bfloat16 or float32");
+DraftExport DraftTrainer::exported(Dtype stored) const {
   const auto turn = state_->enter();
-  std::map<std::string, StoredTensor, std::less<>> tensors;
-  std::map<std::string, std::vector<std::byte>> memory;
+  ModelConfig config = state_->draft.config();
+  config.stored_dtype = stored;
+  DraftExport result(config);
   const std::vector<NamedTensor>& parameters = state_->draft.parameters();
   for (std::size_t p = 0; p < parameters.size(); ++p) {
     const NamedTensor& parameter = parameters[p];
-    const auto n = static_cast<std::size_t>(parameter.value.numel());
-    const at::Tensor mean = state_->average.values()[p].cpu(), master = parameter.value.detach().cpu();
-    const float* values = mean.data_ptr<float>();
-    if (!all_finite(values, n) || !all_finite(master.data_ptr<float>(), n)) {
+    if (!at::isfinite(parameter.value.detach().sum()).item<bool>()) {
       throw Error(ErrorCode::kDataLoss, "weight \"" + parameter.name + "\" of the draft is not finite",
                   "the training run diverged; lower the learning rate");
     }
-    std::vector<std::byte>& bytes = memory[parameter.name];
-    bytes.resize(n * dtype_bytes(dtype));
-    if (dtype == Dtype::kFloat32) std::memcpy(bytes.data(), values, bytes.size());
-    for (std::size_t i = 0; dtype == Dtype::kBFloat16 && i < n; ++i) {
-      const std::uint16_t bits = kernels::float_to_bf16(values[i]);
-      std::memcpy(bytes.data() + 2 * i, &bits, 2);
-    }
+    const at::Tensor mean = state_->average.values()[p].cpu();
     const auto sizes = parameter.value.sizes();
-    tensors[parameter.name] = {dtype, {sizes.begin(), sizes.end()}, bytes};
+    result.add(parameter.name, {sizes.begin(), sizes.end()}, mean.data_ptr<float>(),
+               static_cast<std::size_t>(mean.numel()));
   }
-  ModelConfig config = state_->draft.config();
-  config.stored_dtype = dtype;
-  write_safetensors(folder / "model.safetensors", tensors, {{"format", "pt"}}, "export");
-  replace_file(folder / "config.json", to_config_json(config), "export");
+  return result;
+}
+
+void DraftTrainer::export_draft(const std::filesystem::path& folder, Dtype dtype) const {
+  exported(dtype).write(folder);
+}
+
+std::shared_ptr<const ModelWeights> DraftTrainer::weights(Dtype dtype) const {
+  return exported().weights(dtype);
+}
+
+std::size_t DraftTrainer::bytes() const {
+  std::size_t total = state_->optimizer.bytes() + state_->head.bytes();
+  for (const NamedTensor& parameter : state_->draft.parameters()) {
+    total += parameter.value.nbytes();
+    if (parameter.value.grad().defined()) total += parameter.value.grad().nbytes();
+  }
+  for (const at::Tensor& mean : state_->average.values()) total += mean.nbytes();
+  return total;
 }
 
 void DraftTrainer::save(const std::filesystem::path& file) const {
@@ -291,11 +263,11 @@ void DraftTrainer::save(const std::filesystem::path& file) const {
     const float* values = host.data_ptr<float>();
     saved.floats.insert(saved.floats.end(), values, values + host.numel());
   }
-  write_trainer_state(file, config(), saved);
+  write_trainer_state(file, config(), saved, state_->options.optimizer);
 }
 
 void DraftTrainer::load(const std::filesystem::path& file) {
-  TrainerState saved = read_trainer_state(file, config());
+  TrainerState saved = read_trainer_state(file, config(), state_->options.optimizer);
   const auto turn = state_->enter();
   const at::NoGradGuard no_grad;
   float* values = saved.floats.data();

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "checkpoints/model_config.h"
+#include "distill/draft_export.h"
 #include "distill/loss.h"
 #include "distill/replay_record.h"
 
@@ -21,9 +22,18 @@ enum class TrainingDevice : std::uint8_t {
   kCuda,  // the first CUDA device, on a stream of low priority; what is published or saved is copied to the host
 };
 
+enum class OptimizerKind : std::uint8_t {
+  kAdamW,
+  kMuon,  // for the layers' matrices; AdamW for embedding, output matrix and norms
+};
+OptimizerKind parse_optimizer(const std::string& name);  // "adamw", "muon"; Error{kInvalidArgument} listing them
+const char* optimizer_name(OptimizerKind optimizer);
+
 struct TrainerOptions {
   LossOptions loss;
-  double learning_rate = 2e-3;
+  OptimizerKind optimizer = OptimizerKind::kAdamW;
+  double learning_rate = 2e-3;         // AdamW's
+  double matrix_learning_rate = 0.02;  // Muon's: about the largest singular value of one step's change
   double weight_decay = 0.0;
   double beta1 = 0.9, beta2 = 0.95;
   double max_grad_norm = 1.0;
@@ -52,8 +62,7 @@ void check_trainable(const ModelConfig& draft);
 // nothing has asked LibTorch for a device yet, since it looks once.
 void check_training_device(TrainingDevice device);
 
-// AdamW on float32 masters of one draft, by LibTorch; no LibTorch type shows. One lives at a time per process, others
-// rest on disk (save / load). Threads: one owner.
+// A trainer of one draft: float32 masters and an optimizer, by LibTorch, whose types do not show. Threads: one owner.
 class DraftTrainer {
  public:
   // Starts from a Hugging Face folder's weights …
@@ -70,17 +79,23 @@ class DraftTrainer {
   TrainStep evaluate(std::span<const ReplayRecord> batch) const;
   std::int64_t steps() const;
 
-  // Writes config.json and the averaged weights' model.safetensors into an existing empty folder. Error{kDataLoss}
-  // when a weight is not finite.
+  // The averaged weights as they are now, frozen and in memory. Error{kDataLoss} when a weight is not finite.
+  DraftExport exported(Dtype stored = Dtype::kBFloat16) const;
+  // exported(), packed for serving in `dtype`: the same bits as export_draft() and ModelWeights::load().
+  std::shared_ptr<const ModelWeights> weights(Dtype dtype) const;
+  // exported(), written: config.json and model.safetensors into an existing empty folder. Error{kDataLoss, kIo}.
   void export_draft(const std::filesystem::path& folder, Dtype dtype = Dtype::kBFloat16) const;
   // [n, vocab] of one sequence, row-major.
   std::vector<float> logits(std::span<const std::int32_t> tokens) const;
-  // float32 masters, AdamW moments and averages, atomically replaced; load() gives back exactly the same state. Fail
-  // points `optimizer.*`. load: Error{kDataLoss} when the file is torn or of another shape; the state is unchanged
-  // then.
+  // float32 masters, optimizer moments and averages, atomically replaced; load() gives back exactly the same state.
+  // Fail points `optimizer.*`. load: Error{kDataLoss} when the file is torn, of another shape, of another optimizer or
+  // of an older format; the state is unchanged then.
   void save(const std::filesystem::path& file) const;
   void load(const std::filesystem::path& file);
   const ModelConfig& config() const;
+  // Of all tensors that live as long as the trainer: masters, gradients, moments, averages, the head's buffers. What a
+  // step needs besides is bounded by microbatch_tokens and released within it.
+  std::size_t bytes() const;
 
  private:
   struct State;

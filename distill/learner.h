@@ -22,7 +22,7 @@
 namespace slip {
 
 struct LearnerOptions {
-  TrainerOptions trainer{.average_decay = 0.96};
+  TrainerOptions trainer{.optimizer = OptimizerKind::kMuon, .average_decay = 0.96};
   CanaryOptions canary;
   std::int32_t batch_requests = 8;             // records per optimizer step
   std::int64_t steps_between_candidates = 10;  // optimizer steps between two exports of a topic's trainer

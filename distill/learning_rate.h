@@ -7,7 +7,8 @@
 
 namespace slip {
 
-// Linear warm-up, then constant, or cosine down to 10 % when an end is given. `step` counts from 0. Pure.
-double learning_rate_at(const TrainerOptions& options, std::int64_t step);
+// The factor of all learning rates at `step`, counted from 0: linear warm-up to 1, then constant, or cosine down to 10
+// % when an end is given. Pure.
+double learning_rate_factor(const TrainerOptions& options, std::int64_t step);
 
 }  // namespace slip

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "distill/torch_adamw.h"
 
-#include <cmath>
+#include <ATen/core/grad_mode.h>
 
-#include "distill/learning_rate.h"
+#include <cmath>
+#include <utility>
 
 namespace slip {
 
@@ -48,40 +49,27 @@ void update_on_device(const at::Tensor& weight, const at::Tensor& gradient, cons
 
 }  // namespace
 
-TorchAdamW::TorchAdamW(const std::vector<NamedTensor>& parameters) {
-  for (const NamedTensor& parameter : parameters) {
-    first_.push_back(at::zeros_like(parameter.value.detach()));
-    second_.push_back(at::zeros_like(parameter.value.detach()));
+TorchAdamW::TorchAdamW(std::vector<at::Tensor> parameters) : parameters_(std::move(parameters)) {
+  for (const at::Tensor& parameter : parameters_) {
+    first_.push_back(at::zeros_like(parameter.detach()));
+    second_.push_back(at::zeros_like(parameter.detach()));
   }
 }
 
-double TorchAdamW::gradient_norm(const std::vector<NamedTensor>& parameters) {
-  double squares = 0;
-  for (const NamedTensor& parameter : parameters) {
-    const at::Tensor& gradient = parameter.value.grad();
-    if (!gradient.defined()) continue;
-    const double norm = at::norm(gradient).item<double>();
-    squares += norm * norm;
-  }
-  return std::sqrt(squares);
-}
-
-void TorchAdamW::update(std::vector<NamedTensor>& parameters, const TrainerOptions& options, double gradient_scale) {
-  at::NoGradGuard no_grad;
-  const double rate = learning_rate_at(options, steps_);
-  ++steps_;
-  const auto n = static_cast<double>(steps_);
+void TorchAdamW::update(const AdamWRates& asked) {
+  const at::NoGradGuard no_grad;
+  const auto n = static_cast<double>(asked.step);
   Rates rates;
-  rates.beta1 = static_cast<float>(options.beta1);
-  rates.beta2 = static_cast<float>(options.beta2);
-  rates.step_size = static_cast<float>(rate / (1 - std::pow(options.beta1, n)));
-  rates.inverse_root_bias2 = static_cast<float>(1 / std::sqrt(1 - std::pow(options.beta2, n)));
-  rates.gradient_scale = static_cast<float>(gradient_scale);
-  for (std::size_t p = 0; p < parameters.size(); ++p) {
-    at::Tensor& value = parameters[p].value;
+  rates.beta1 = static_cast<float>(asked.beta1);
+  rates.beta2 = static_cast<float>(asked.beta2);
+  rates.step_size = static_cast<float>(asked.learning_rate / (1 - std::pow(asked.beta1, n)));
+  rates.inverse_root_bias2 = static_cast<float>(1 / std::sqrt(1 - std::pow(asked.beta2, n)));
+  rates.gradient_scale = static_cast<float>(asked.gradient_scale);
+  for (std::size_t p = 0; p < parameters_.size(); ++p) {
+    at::Tensor& value = parameters_[p];
     if (!value.grad().defined()) continue;
     const at::Tensor gradient = value.grad().contiguous();
-    rates.keep = value.dim() > 1 ? static_cast<float>(1 - rate * options.weight_decay) : 1.0F;
+    rates.keep = value.dim() > 1 ? static_cast<float>(1 - asked.learning_rate * asked.weight_decay) : 1.0F;
     if (!value.is_cpu()) {
       update_on_device(value, gradient, first_[p], second_[p], rates);
       continue;
@@ -90,6 +78,12 @@ void TorchAdamW::update(std::vector<NamedTensor>& parameters, const TrainerOptio
                       second_[p].data_ptr<float>()};
     update_tensor(slots, value.numel(), rates);
   }
+}
+
+std::size_t TorchAdamW::bytes() const {
+  std::size_t total = 0;
+  for (const at::Tensor& moment : first_) total += 2 * moment.nbytes();
+  return total;
 }
 
 }  // namespace slip

@@ -4,32 +4,35 @@
 // Includes LibTorch (about 7 s to compile): only for the trainer's own .cpp files.
 #include <ATen/ATen.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
-#include "distill/draft_trainer.h"
-#include "distill/torch_draft.h"
-
 namespace slip {
 
-// AdamW (Loshchilov and Hutter, 2019) over a draft's parameters; decay spares the norms. Threads: one owner.
+struct AdamWRates {
+  double learning_rate = 0, beta1 = 0.9, beta2 = 0.95;
+  double weight_decay = 0;    // spares vectors: norms
+  double gradient_scale = 1;  // clipping
+  std::int64_t step = 1;      // counted from 1, for the bias corrections
+};
+
+// AdamW (Loshchilov and Hutter, 2019) over some parameters. Threads: one owner.
 class TorchAdamW {
  public:
-  explicit TorchAdamW(const std::vector<NamedTensor>& parameters);
+  // The parameters are float32, shared with the caller: update() reads their gradients and writes them.
+  explicit TorchAdamW(std::vector<at::Tensor> parameters);
 
-  // √Σ g² over all parameters, in double; not finite when any gradient is not.
-  static double gradient_norm(const std::vector<NamedTensor>& parameters);
-  // One update with gradients scaled by `gradient_scale` (clipping); counts a step.
-  void update(std::vector<NamedTensor>& parameters, const TrainerOptions& options, double gradient_scale);
+  // One step. A parameter without a gradient is left alone.
+  void update(const AdamWRates& rates);
 
-  std::int64_t steps() const { return steps_; }
-  void set_steps(std::int64_t steps) { steps_ = steps; }
   std::vector<at::Tensor>& first_moments() { return first_; }
   std::vector<at::Tensor>& second_moments() { return second_; }
+  std::size_t bytes() const;  // of the moments
 
  private:
-  std::int64_t steps_ = 0;
-  std::vector<at::Tensor> first_, second_;  // per parameter, its shape, float32
+  std::vector<at::Tensor> parameters_;
+  std::vector<at::Tensor> first_, second_;  // one a parameter, of its shape
 };
 
 }  // namespace slip

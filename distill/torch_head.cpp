@@ -57,6 +57,11 @@ RowSums TorchHead::losses(const at::Tensor& logits, std::span<const TopK* const>
   RowSums sums;
   for (std::size_t i = 0; i < targets.size(); ++i) {
     const TopK& target = *targets[i];
+    if (target.ids.empty()) {
+      slope[static_cast<std::int64_t>(i)].zero_();
+      continue;
+    }
+    ++sums.rows;
     const std::int64_t at = static_cast<std::int64_t>(i) * vocab;
     const float* row = logits.data_ptr<float>() + at;
     sums.loss += fused_loss_row(loss_, row, vocab, target.ids.data(), target.logprobs.data(),
@@ -64,7 +69,6 @@ RowSums TorchHead::losses(const at::Tensor& logits, std::span<const TopK* const>
                                 slope.data_ptr<float>() + at);
     sums.greedy_hits += kernels::argmax({row, static_cast<std::size_t>(vocab)}) == target.ids[0] ? 1 : 0;
   }
-  sums.rows = static_cast<std::int64_t>(targets.size());
   return sums;
 }
 
@@ -79,6 +83,10 @@ RowSums TorchHead::losses_on_device(const at::Tensor& logits, std::span<const To
     if (k > kernels::cuda::kMostKept) {
       throw Error(ErrorCode::kUnsupported, "a record keeps more tokens a position than the device learns from",
                   "set learning.device to \"cpu\", or let the records expire", "learning.device");
+    }
+    if (k == 0) {
+      slope.narrow(0, static_cast<std::int64_t>(from), static_cast<std::int64_t>(end - from)).zero_();
+      continue;
     }
     const auto first = static_cast<std::int64_t>(from), n = static_cast<std::int64_t>(end - from);
     const DeviceTargets rows(targets.subspan(from, end - from), weight, device_.get());

@@ -26,13 +26,15 @@ class TorchHead {
   TorchHead(std::int64_t vocab, const LossOptions& loss, const TorchDevice& device);
 
   // hidden [n, hidden] → losses; with `gradient` [n, hidden] also the gradient with respect to `hidden`, and that with
-  // respect to `matrix` [vocab, hidden] added to `matrix_gradient`. `weight` scales gradients. REQUIRES: a turn of the
-  // device, and no recording of gradients.
+  // respect to `matrix` [vocab, hidden] added to `matrix_gradient`. `weight` scales gradients. A target without ids
+  // adds nothing and is not counted. REQUIRES: a turn of the device, and no recording of gradients.
   struct Backward {
     at::Tensor gradient, matrix_gradient;
   };
   RowSums pass(const at::Tensor& hidden, const at::Tensor& matrix, std::span<const TopK* const> targets, double weight,
                const Backward* backward);
+
+  std::size_t bytes() const { return logits_.nbytes() + slopes_.nbytes(); }
 
  private:
   RowSums losses(const at::Tensor& logits, std::span<const TopK* const> targets, double weight,

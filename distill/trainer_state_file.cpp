@@ -17,9 +17,9 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "floats are copied as they lie in memory");
 
-constexpr std::uint64_t kMagic = 0x0254504F50494C53;  // "SLIPOPT\2"
+constexpr std::uint64_t kMagic = 0x0354504F50494C53;  // "SLIPOPT\3"
 constexpr std::size_t kMaxRecentLosses = 4096;
-constexpr std::size_t kHeaderBytes = 8 + 8 * 4 + 8 + 4;
+constexpr std::size_t kHeaderBytes = 8 + 9 * 4 + 8 + 4;
 
 std::array<std::uint32_t, 8> shape_words(const ModelConfig& shape) {
   auto word = [](std::int32_t value) { return static_cast<std::uint32_t>(value); };
@@ -37,12 +37,34 @@ std::span<const std::byte> as_bytes(const std::string& text) {
               "delete the file to start the optimizer afresh; the draft's weights are kept elsewhere");
 }
 
+// Never renumber: they are on disk.
+std::uint32_t optimizer_word(OptimizerKind optimizer) {
+  return optimizer == OptimizerKind::kMuon ? 1 : 0;
+}
+
+// Of one layer: its seven matrices.
+std::uint64_t matrix_parameters(const ModelConfig& shape) {
+  const auto hidden = static_cast<std::uint64_t>(shape.hidden_size);
+  const auto head = static_cast<std::uint64_t>(shape.head_dim);
+  const auto heads = static_cast<std::uint64_t>(shape.n_heads + shape.n_kv_heads);
+  return 2 * hidden * head * heads + 3 * hidden * static_cast<std::uint64_t>(shape.intermediate_size);
+}
+
 }  // namespace
 
-void write_trainer_state(const std::filesystem::path& file, const ModelConfig& shape, const TrainerState& state) {
+// Muon keeps one moment of a matrix where AdamW keeps two.
+std::uint64_t TrainerState::n_floats(const ModelConfig& shape, OptimizerKind optimizer) {
+  const std::uint64_t all = kParts * static_cast<std::uint64_t>(shape.parameters());
+  if (optimizer == OptimizerKind::kAdamW) return all;
+  return all - static_cast<std::uint64_t>(shape.n_layers) * matrix_parameters(shape);
+}
+
+void write_trainer_state(const std::filesystem::path& file, const ModelConfig& shape, const TrainerState& state,
+                         OptimizerKind optimizer) {
   ByteWriter writer;
   writer.number(kMagic);
   for (std::uint32_t word : shape_words(shape)) writer.number(word);
+  writer.number(optimizer_word(optimizer));
   writer.number(state.steps);
   writer.number(static_cast<std::uint32_t>(state.recent_losses.size()));
   for (double loss : state.recent_losses) writer.number(std::bit_cast<std::uint64_t>(loss));
@@ -57,9 +79,11 @@ void write_trainer_state(const std::filesystem::path& file, const ModelConfig& s
   replace_file(file, content, "optimizer");
 }
 
-TrainerState read_trainer_state(const std::filesystem::path& file, const ModelConfig& shape) {
-  const auto n_floats = static_cast<std::uint64_t>(shape.parameters()) * TrainerState::kParts;
-  const std::uint64_t max_bytes = kHeaderBytes + kMaxRecentLosses * 8 + 8 + n_floats * sizeof(float) + 4;
+TrainerState read_trainer_state(const std::filesystem::path& file, const ModelConfig& shape, OptimizerKind optimizer) {
+  const std::uint64_t n_floats = TrainerState::n_floats(shape, optimizer);
+  // AdamW's, which are most, so that a file of the other optimizer is read far enough to say so.
+  const std::uint64_t most_floats = TrainerState::n_floats(shape, OptimizerKind::kAdamW);
+  const std::uint64_t max_bytes = kHeaderBytes + kMaxRecentLosses * 8 + 8 + most_floats * sizeof(float) + 4;
   const std::string content = read_file(file, max_bytes);
   const std::span<const std::byte> bytes = as_bytes(content);
   if (bytes.size() < kHeaderBytes + 8 + 4) refuse(file, "is torn");
@@ -72,6 +96,7 @@ TrainerState read_trainer_state(const std::filesystem::path& file, const ModelCo
   for (std::uint32_t word : shape_words(shape)) {
     if (reader.number<std::uint32_t>() != word) refuse(file, "belongs to a draft of another shape");
   }
+  if (reader.number<std::uint32_t>() != optimizer_word(optimizer)) refuse(file, "belongs to another optimizer");
   TrainerState state;
   state.steps = reader.number<std::uint64_t>();
   const std::size_t n_losses = reader.count(sizeof(double));

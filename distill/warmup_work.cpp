@@ -113,6 +113,10 @@ std::string describe_run(const WarmupOptions& options) {
   };
   run["temperature"] = options.temperature ? nlohmann::json(*options.temperature) : nlohmann::json("mixed");
   if (options.device != nullptr) run["device"] = "cuda";
+  if (options.trainer.optimizer == OptimizerKind::kMuon) {
+    run["optimizer"] = "muon";
+    run["matrix_learning_rate"] = options.trainer.matrix_learning_rate;
+  }
   if (options.trainer.device == TrainingDevice::kCuda) run["learning_device"] = "cuda";
   if (!options.chat_template.empty()) run["chat_template"] = file_sha256(options.chat_template);
   if (options.draft.empty()) {

@@ -8,6 +8,7 @@
 #include "checkpoints/weight_files.h"
 #include "common/clock.h"
 #include "common/error.h"
+#include "engine/model/pack_weights.h"
 #include "engine/model/transformer.h"
 #include "kernels/elementwise.h"
 
@@ -50,43 +51,45 @@ bool is_finite(const StoredTensor& tensor) {
   return true;
 }
 
-// Reads one checkpoint's tensors into the forms the forward pass wants.
+// Reads one checkpoint's tensors into the forms the forward pass wants. `mapped`: the tensors lie in mapped files,
+// whose memory is given back once it was read.
 class WeightReader {
  public:
-  WeightReader(const WeightFiles& file, Dtype compute) : file_(file), compute_(compute) {}
+  WeightReader(const TensorMap& tensors, bool mapped, Dtype compute)
+      : tensors_(tensors), mapped_(mapped), compute_(compute) {}
 
   // The rows of the named matrices one below the other: a fused projection. What was read of the file is given back,
   // so that a model is never in memory twice.
   kernels::PackedMatrix stacked(std::initializer_list<std::string> names) const {
     std::vector<kernels::MatrixRows> parts;
     for (const auto& name : names) {
-      const StoredTensor& stored = file_.get(name);
+      const StoredTensor& stored = get(name);
       parts.push_back({stored.bytes.data(), stored.dtype, stored.shape[0]});
     }
-    kernels::PackedMatrix packed(parts, file_.get(*names.begin()).shape[1], compute_);
-    for (const auto& name : names) WeightFiles::release(file_.get(name));
+    kernels::PackedMatrix packed(parts, get(*names.begin()).shape[1], compute_);
+    for (const auto& name : names) release(get(name));
     return packed;
   }
 
   kernels::PackedMatrix gated(const std::string& gate, const std::string& up) const {
     const auto rows = [&](const std::string& name) {
-      const StoredTensor& stored = file_.get(name);
+      const StoredTensor& stored = get(name);
       return kernels::MatrixRows{stored.bytes.data(), stored.dtype, stored.shape[0]};
     };
-    const std::int64_t n_in = file_.get(gate).shape[1];
+    const std::int64_t n_in = get(gate).shape[1];
     kernels::PackedMatrix packed(kernels::gated_parts(rows(gate), rows(up), n_in), n_in, compute_);
-    for (const auto& name : {gate, up}) WeightFiles::release(file_.get(name));
+    for (const auto& name : {gate, up}) release(get(name));
     return packed;
   }
 
-  std::vector<float> vector(const std::string& name) const { return to_floats(file_.get(name)); }
+  std::vector<float> vector(const std::string& name) const { return to_floats(get(name)); }
 
   std::vector<std::byte> table(const std::string& name) const {
-    const StoredTensor& stored = file_.get(name);
+    const StoredTensor& stored = get(name);
     std::vector<std::byte> bytes(n_elements(stored) * dtype_bytes(compute_));
     if (stored.dtype == compute_) {
       std::copy(stored.bytes.begin(), stored.bytes.end(), bytes.begin());
-      WeightFiles::release(stored);
+      release(stored);
       return bytes;
     }
     for (std::size_t i = 0; i < n_elements(stored); ++i) {
@@ -98,7 +101,7 @@ class WeightReader {
         std::memcpy(bytes.data() + 2 * i, &half, 2);
       }
     }
-    WeightFiles::release(stored);
+    release(stored);
     return bytes;
   }
 
@@ -143,43 +146,65 @@ class WeightReader {
   }
 
  private:
-  const WeightFiles& file_;
+  const StoredTensor& get(const std::string& name) const { return tensors_.find(name)->second; }
+  void release(const StoredTensor& tensor) const {
+    if (mapped_) WeightFiles::release(tensor);
+  }
+
+  const TensorMap& tensors_;
+  bool mapped_;
   Dtype compute_;
 };
 
-void require_finite(const WeightFiles& file) {
-  for (const auto& [name, tensor] : file.tensors()) {
+void require_finite(const TensorMap& tensors, bool mapped, const std::string& where) {
+  for (const auto& [name, tensor] : tensors) {
     const bool finite = is_finite(tensor);
-    WeightFiles::release(tensor);
+    if (mapped) WeightFiles::release(tensor);
     if (finite) continue;
-    throw Error(ErrorCode::kDataLoss, file.where() + ": tensor " + name + " holds a NaN or an infinity",
+    throw Error(ErrorCode::kDataLoss, where + ": tensor " + name + " holds a NaN or an infinity",
                 "the training that wrote it diverged; use an earlier version");
   }
 }
 
-}  // namespace
+// What a checkpoint holds, where it lies and how it is read.
+struct Checkpoint {
+  const TensorMap& tensors;
+  bool mapped = false;
+  std::string where;
+};
 
-std::shared_ptr<const ModelWeights> ModelWeights::load(const std::filesystem::path& folder, Dtype dtype,
-                                                       bool check_finite) {
+std::shared_ptr<const ModelWeights> pack(const Checkpoint& checkpoint, const ModelConfig& config, Dtype dtype,
+                                         bool check_finite) {
   if (dtype == Dtype::kFloat16) {
     throw Error(ErrorCode::kUnsupported, "float16 is not a serving format", "choose bfloat16 or float32", "dtype");
   }
   kernels::isa_class();  // throws here, not in a worker of a pool, when the environment names a wrong one
   const std::int64_t start_us = monotonic_us();
   auto weights = std::make_shared<ModelWeights>();
-  weights->config = load_model_config(folder);
+  weights->config = config;
   weights->dtype = dtype;
-  const WeightFiles file(folder);
-  check_llama_tensors(file.tensors(), weights->config, file.where());
-  if (check_finite) require_finite(file);
-  const WeightReader reader(file, dtype);
-  if (!weights->config.tied_embeddings) weights->embedding = reader.table(kEmbeddingTensor);
-  for (std::int32_t layer = 0; layer < weights->config.n_layers; ++layer)
-    weights->layers.push_back(reader.layer(weights->config, layer));
+  check_llama_tensors(checkpoint.tensors, config, checkpoint.where);
+  if (check_finite) require_finite(checkpoint.tensors, checkpoint.mapped, checkpoint.where);
+  const WeightReader reader(checkpoint.tensors, checkpoint.mapped, dtype);
+  if (!config.tied_embeddings) weights->embedding = reader.table(kEmbeddingTensor);
+  for (std::int32_t layer = 0; layer < config.n_layers; ++layer) weights->layers.push_back(reader.layer(config, layer));
   weights->final_norm = reader.vector(kFinalNormTensor);
-  weights->lm_head = reader.stacked({weights->config.tied_embeddings ? kEmbeddingTensor : kLmHeadTensor});
+  weights->lm_head = reader.stacked({config.tied_embeddings ? kEmbeddingTensor : kLmHeadTensor});
   weights->load_us = monotonic_us() - start_us;
   return weights;
+}
+
+}  // namespace
+
+std::shared_ptr<const ModelWeights> ModelWeights::load(const std::filesystem::path& folder, Dtype dtype,
+                                                       bool check_finite) {
+  const ModelConfig config = load_model_config(folder);
+  const WeightFiles file(folder);
+  return pack({file.tensors(), /*mapped=*/true, file.where()}, config, dtype, check_finite);
+}
+
+std::shared_ptr<const ModelWeights> pack_weights(const ModelConfig& config, const TensorMap& tensors, Dtype dtype) {
+  return pack({tensors, /*mapped=*/false, "a checkpoint in memory"}, config, dtype, /*check_finite=*/true);
 }
 
 std::size_t ModelWeights::bytes() const {

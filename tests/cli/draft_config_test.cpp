@@ -48,11 +48,16 @@ TEST(DraftConfig, ReadsTheEarlyDraftOfTheSameShape) {
 TEST(DraftConfig, AbsentKeysLeaveWhatIsThere) {
   WarmupOptions options;
   options.batch = 5;
-  apply_draft_config("hidden = 64\n[training]\nloss = \"tv\"\ntemperature = \"0.5\"\n", "d.toml", options);
+  apply_draft_config(
+      "hidden = 64\n[training]\nloss = \"tv\"\noptimizer = \"muon\"\nmatrix_learning_rate = 0.01\ntemperature = "
+      "\"0.5\"\n",
+      "d.toml", options);
   EXPECT_EQ(options.shape.hidden, 64);
   EXPECT_EQ(options.shape.layers, DraftShape{}.layers);
   EXPECT_EQ(options.batch, 5);
   EXPECT_EQ(options.trainer.loss.kind, LossKind::kTotalVariation);
+  EXPECT_EQ(options.trainer.optimizer, OptimizerKind::kMuon);
+  EXPECT_DOUBLE_EQ(options.trainer.matrix_learning_rate, 0.01);
   EXPECT_FLOAT_EQ(options.temperature.value(), 0.5F);
 }
 

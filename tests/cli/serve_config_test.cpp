@@ -72,6 +72,7 @@ expose_acceptance = "own"
 device = "cuda"
 governor = "steps_per_request:2.5"
 loss = "jsd"
+optimizer = "adamw"
 [ledger]
 commit_interval_ms = 250
 )";
@@ -79,6 +80,8 @@ commit_interval_ms = 250
   EXPECT_EQ(config.governor.kind, GovernorKind::kStepsPerRequest);
   EXPECT_DOUBLE_EQ(config.governor.steps_per_request, 2.5);
   EXPECT_EQ(config.learner.trainer.device, TrainingDevice::kCuda);
+  EXPECT_EQ(config.learner.trainer.optimizer, OptimizerKind::kAdamW);
+  EXPECT_EQ(defaults().learner.trainer.optimizer, OptimizerKind::kMuon);
   EXPECT_EQ(config.server.expose_acceptance, ExposeAcceptance::kOwn);
   EXPECT_EQ(config.server.key_limits.tokens_per_minute, 600);
   EXPECT_EQ(config.ledger.commit_interval_us, 250'000);
@@ -151,6 +154,8 @@ TEST(ServeConfig, ValuesAreChecked) {
       {"[learning]\npayback_s = 0", "learning.payback_s"},
       {"[learning]\nlearning_rate = nan", "learning.learning_rate"},
       {"[learning]\nlearning_rate = inf", "learning.learning_rate"},
+      {"[learning]\nmatrix_learning_rate = 2", "learning.matrix_learning_rate"},
+      {"[learning]\noptimizer = \"sgd\"", "learning.optimizer"},
       {"[learning]\nloss = \"mse\"", "learning.loss"},
       {"[learning]\ndevice = \"tpu\"", "learning.device"},
       {"[canary]\nsignificance = 0", "canary.significance"},

@@ -145,6 +145,28 @@ TEST_F(DraftTrainerTest, TokensBeyondTheContextAreLeftOut) {
   EXPECT_TRUE(trainer.step(hopeless).skipped);
 }
 
+TEST_F(DraftTrainerTest, RowsWithoutATargetTeachNothing) {
+  DraftTrainer trainer(small_config(), 4, {}), whole(small_config(), 4, {});
+  std::vector<ReplayRecord> masked{make_record(1, 5, 12)};
+  const std::vector<ReplayRecord> shorter{make_record(1, 5, 6)};  // the same first rows
+  for (std::size_t i = 6; i < 12; ++i) masked[0].target[i] = {};
+  const TrainStep a = trainer.step(masked), b = whole.step(shorter);
+  EXPECT_EQ(a.rows, 6);
+  EXPECT_NEAR(a.loss, b.loss, 1e-6);
+  EXPECT_NEAR(a.grad_norm, b.grad_norm, 1e-5 * b.grad_norm);
+  for (TopK& row : masked[0].target) row = {};
+  EXPECT_TRUE(trainer.step(masked).skipped);
+}
+
+TEST_F(DraftTrainerTest, BytesAreThoseOfTheTensors) {
+  const std::size_t weights = 4 * static_cast<std::size_t>(small_config().parameters());
+  const std::size_t buffers = 2 * 256 * 97 * 4;  // a piece of logits and its slopes
+  DraftTrainer trainer(small_config(), 4, {});
+  EXPECT_EQ(trainer.bytes(), 4 * weights + buffers) << "masters, two moments, averages";
+  trainer.step(make_batch(2));
+  EXPECT_EQ(trainer.bytes(), 5 * weights + buffers) << "and gradients";
+}
+
 TEST_F(DraftTrainerTest, RecordsOfAnotherVocabularyAreRefused) {
   DraftTrainer trainer(small_config(), 4, {});
   std::vector<std::vector<ReplayRecord>> bad(4, make_batch(1));

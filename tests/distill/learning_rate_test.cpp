@@ -8,16 +8,15 @@ namespace {
 
 TEST(LearningRate, RisesThenStaysOrFallsToATenth) {
   TrainerOptions options;
-  options.learning_rate = 1;
   options.warmup_steps = 10;
-  EXPECT_DOUBLE_EQ(learning_rate_at(options, 0), 0.1);
-  EXPECT_DOUBLE_EQ(learning_rate_at(options, 9), 1);
-  EXPECT_DOUBLE_EQ(learning_rate_at(options, 100000), 1);
+  EXPECT_DOUBLE_EQ(learning_rate_factor(options, 0), 0.1);
+  EXPECT_DOUBLE_EQ(learning_rate_factor(options, 9), 1);
+  EXPECT_DOUBLE_EQ(learning_rate_factor(options, 100000), 1);
   options.total_steps = 110;
-  EXPECT_DOUBLE_EQ(learning_rate_at(options, 10), 1);
-  EXPECT_NEAR(learning_rate_at(options, 60), 0.55, 1e-9);
-  EXPECT_NEAR(learning_rate_at(options, 110), 0.1, 1e-9);
-  EXPECT_NEAR(learning_rate_at(options, 500), 0.1, 1e-9);
+  EXPECT_DOUBLE_EQ(learning_rate_factor(options, 10), 1);
+  EXPECT_NEAR(learning_rate_factor(options, 60), 0.55, 1e-9);
+  EXPECT_NEAR(learning_rate_factor(options, 110), 0.1, 1e-9);
+  EXPECT_NEAR(learning_rate_factor(options, 500), 0.1, 1e-9);
 }
 
 }  // namespace

@@ -3,9 +3,12 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <fstream>
+#include <span>
 #include <string>
 
+#include "common/crc32c.h"
 #include "common/error.h"
 #include "tests/distill/trainer_fixture.h"
 
@@ -18,19 +21,59 @@ using testing::small_config;
 class TrainerStateFileTest : public testing::TrainerTest {};
 
 TEST_F(TrainerStateFileTest, GoesOnFromASavedStateBitForBit) {
-  DraftTrainer whole(small_config(), 4, {});
-  DraftTrainer other(small_config(), 99, {});
-  for (int i = 0; i < 20; ++i) whole.step(make_batch(3, i));
-  whole.save(folder_ / "state");
-  other.load(folder_ / "state");
-  EXPECT_TRUE(state_of(whole) == state_of(other));
-  EXPECT_EQ(other.steps(), 20);
-  for (int i = 20; i < 25; ++i) {
-    const TrainStep a = whole.step(make_batch(3, i));
-    const TrainStep b = other.step(make_batch(3, i));
-    EXPECT_EQ(a.loss, b.loss);
+  for (const OptimizerKind optimizer : {OptimizerKind::kAdamW, OptimizerKind::kMuon}) {
+    TrainerOptions options;
+    options.optimizer = optimizer;
+    options.average_decay = 0.9;
+    DraftTrainer whole(small_config(), 4, options);
+    DraftTrainer other(small_config(), 99, options);
+    for (int i = 0; i < 20; ++i) whole.step(make_batch(3, i));
+    whole.save(folder_ / "state");
+    other.load(folder_ / "state");
+    EXPECT_TRUE(state_of(whole) == state_of(other));
+    EXPECT_EQ(other.steps(), 20);
+    for (int i = 20; i < 25; ++i) {
+      const TrainStep a = whole.step(make_batch(3, i));
+      const TrainStep b = other.step(make_batch(3, i));
+      EXPECT_EQ(a.loss, b.loss) << optimizer_name(optimizer);
+    }
+    EXPECT_TRUE(state_of(whole) == state_of(other)) << optimizer_name(optimizer);
   }
-  EXPECT_TRUE(state_of(whole) == state_of(other));
+}
+
+std::string refusal(DraftTrainer& trainer, const std::filesystem::path& file) {
+  try {
+    trainer.load(file);
+    return "accepted";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kDataLoss);
+    return error.message();
+  }
+}
+
+TEST_F(TrainerStateFileTest, AStateOfAnotherOptimizerIsRefused) {
+  TrainerOptions with_muon;
+  with_muon.optimizer = OptimizerKind::kMuon;
+  DraftTrainer adamw(small_config(), 4, {}), muon(small_config(), 4, with_muon);
+  adamw.save(folder_ / "adamw");
+  muon.save(folder_ / "muon");
+  const std::string before = state_of(muon);
+  EXPECT_NE(refusal(muon, folder_ / "adamw").find("another optimizer"), std::string::npos);
+  EXPECT_NE(refusal(adamw, folder_ / "muon").find("another optimizer"), std::string::npos);
+  EXPECT_TRUE(state_of(muon) == before);
+}
+
+// What release 0.1 wrote: version 2, without the optimizer's word.
+TEST_F(TrainerStateFileTest, AStateOfTheOlderFormatIsRefused) {
+  DraftTrainer trainer(small_config(), 4, {});
+  std::string content = state_of(trainer);
+  content[7] = 2;
+  content.erase(8 + 8 * 4, 4);
+  content.resize(content.size() - 4);
+  const std::uint32_t crc = crc32c(std::as_bytes(std::span(content)));
+  content.append(reinterpret_cast<const char*>(&crc), sizeof crc);
+  std::ofstream(folder_ / "old", std::ios::binary) << content;
+  EXPECT_NE(refusal(trainer, folder_ / "old").find("another format"), std::string::npos);
 }
 
 TEST_F(TrainerStateFileTest, ADamagedStateFileIsRefusedAndChangesNothing) {

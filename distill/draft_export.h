@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "checkpoints/model_config.h"
+#include "checkpoints/safetensors.h"
+#include "engine/model/transformer.h"
+
+namespace slip {
+
+// One draft's weights as a trainer exported them, in memory: a candidate is scored and served from here, and its files
+// are written only if it is published. Immutable once built; any thread.
+class DraftExport {
+ public:
+  // `config` names the format of the stored tensors: bfloat16 or float32.
+  explicit DraftExport(ModelConfig config) : config_(std::move(config)) {}
+
+  // Adds a tensor, rounded to the stored format. Error{kDataLoss} naming it when a value is not finite.
+  void add(const std::string& name, std::vector<std::int64_t> shape, const float* values, std::size_t n_values);
+
+  // The weights packed for serving in `dtype`: the same bits as write() and ModelWeights::load().
+  std::shared_ptr<const ModelWeights> weights(Dtype dtype) const;
+  // Writes config.json and model.safetensors into an existing folder. Fail points `export.*`. Error{kIo}.
+  void write(const std::filesystem::path& folder) const;
+
+  const ModelConfig& config() const { return config_; }
+  std::size_t bytes() const;  // of the stored tensors
+
+ private:
+  TensorMap tensors() const;
+
+  struct Stored {
+    std::vector<std::int64_t> shape;
+    std::vector<std::byte> bytes;
+  };
+  ModelConfig config_;
+  std::map<std::string, Stored> stored_;
+};
+
+}  // namespace slip

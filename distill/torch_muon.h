@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// Includes LibTorch (about 7 s to compile): only for the trainer's own .cpp files.
+#include <ATen/ATen.h>
+
+#include <cstddef>
+#include <vector>
+
+namespace slip {
+
+struct MuonRates {
+  double learning_rate = 0;
+  double keep = 1;            // weights are multiplied by it first: 1 − learning rate · weight decay
+  double gradient_scale = 1;  // clipping
+};
+
+// Muon (Jordan et al., 2024, kellerjordan.github.io/posts/muon) over matrices: momentum, then the update's singular
+// values are brought near 1 by Newton–Schulz. Same arithmetic as torch.optim.Muon with adjust_lr_fn "original", in
+// float32. Threads: one owner.
+class TorchMuon {
+ public:
+  static constexpr double kMomentum = 0.95;  // Nesterov's form
+  static constexpr int kIterations = 5;      // of Newton–Schulz
+
+  // The matrices are [rows, columns] float32, shared with the caller: update() reads their gradients and writes them.
+  explicit TorchMuon(std::vector<at::Tensor> matrices);
+
+  // One step: momentum ← lerp(momentum, gradient); weight ← keep · weight − rate · √max(1, rows/columns) · orthogonal.
+  // A matrix without a gradient is left alone. REQUIRES: finite gradients.
+  void update(const MuonRates& rates);
+
+  std::vector<at::Tensor>& momenta() { return momenta_; }  // one a matrix, of its shape
+  std::size_t bytes() const;                               // of momenta and scratch
+
+ private:
+  at::Tensor orthogonalize(const at::Tensor& update);
+
+  std::vector<at::Tensor> matrices_, momenta_;
+  at::Tensor scratch_[4];  // flat: the update, its next iterate, X·Xᵀ, the polynomial of it
+};
+
+}  // namespace slip

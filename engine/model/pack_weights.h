@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <memory>
+
+#include "checkpoints/model_config.h"
+#include "checkpoints/safetensors.h"
+#include "engine/model/transformer.h"
+
+namespace slip {
+
+// ModelWeights::load() of a checkpoint in memory: the same bits as from a folder that holds these tensors. Names, shapes
+// and finiteness are checked (Error{kDataLoss} naming the tensor). The tensors are only read during the call.
+std::shared_ptr<const ModelWeights> pack_weights(const ModelConfig& config, const TensorMap& tensors, Dtype dtype);
+
+}  // namespace slip
