@@ -176,7 +176,11 @@ void read_learning(TomlSection section, ServeConfig& config) {
   section.read("max_grad_norm", learner.trainer.max_grad_norm, 1e-6, 1e6);
   section.read("microbatch_tokens", learner.trainer.microbatch_tokens, 1, 1 << 20);
   section.read("batch_requests", learner.batch_requests, 1, 1024);
-  section.read("steps_between_canaries", learner.steps_between_canaries, 1, 1'000'000);
+  section.read("steps_between_candidates", learner.steps_between_candidates, 1, 1'000'000);
+  section.read("memory_bytes", learner.memory_bytes, 0, kMaxBytes);
+  std::int64_t save_s = learner.save_us / 1'000'000;
+  section.read("save_s", save_s, 1, 86'400);
+  learner.save_us = save_s * 1'000'000;
   section.read("queue_observations", learner.queue_observations, 1, 1 << 20);
   section.read("seed", learner.seed, 0, std::numeric_limits<std::int64_t>::max());
   section.finish();
@@ -185,9 +189,10 @@ void read_learning(TomlSection section, ServeConfig& config) {
 void read_storage(TomlSection& root, ServeConfig& config) {
   auto canary = root.section("canary");
   canary.read("margin", config.learner.canary.margin, 0, 1);
-  canary.read("significance", config.learner.canary.significance, 1e-9, 0.5);
   canary.read("min_requests", config.learner.canary.min_requests, 2, 1'000'000);
-  canary.read("rollback_requests", config.learner.canary.rollback_requests, 2, 1'000'000);
+  canary.read("odds_to_publish", config.learner.canary.odds_to_publish, 1, 1e9);
+  canary.read("odds_to_refuse", config.learner.canary.odds_to_refuse, 1, 1e9);
+  canary.read("odds_to_roll_back", config.learner.canary.odds_to_roll_back, 1, 1e9);
   canary.finish();
   auto replay = root.section("replay");
   replay.read("max_bytes_per_topic", config.replay.max_bytes_per_topic, 1 << 16, kMaxBytes);

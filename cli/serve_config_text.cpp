@@ -81,7 +81,9 @@ toml::table learning_table(const ServeConfig& config) {
                      {"max_grad_norm", learner.trainer.max_grad_norm},
                      {"microbatch_tokens", learner.trainer.microbatch_tokens},
                      {"batch_requests", learner.batch_requests},
-                     {"steps_between_canaries", learner.steps_between_canaries},
+                     {"steps_between_candidates", learner.steps_between_candidates},
+                     {"memory_bytes", integer(learner.memory_bytes)},
+                     {"save_s", learner.save_us / 1'000'000},
                      {"queue_observations", integer(learner.queue_observations)},
                      {"seed", integer(learner.seed)}};
 }
@@ -119,9 +121,10 @@ toml::table table_of(const ServeConfig& config) {
       {"speculation", toml::table{{"enabled", config.speculation}, {"k", config.engine.k}}},
       {"learning", learning_table(config)},
       {"canary", toml::table{{"margin", canary.margin},
-                             {"significance", canary.significance},
                              {"min_requests", integer(canary.min_requests)},
-                             {"rollback_requests", integer(canary.rollback_requests)}}},
+                             {"odds_to_publish", canary.odds_to_publish},
+                             {"odds_to_refuse", canary.odds_to_refuse},
+                             {"odds_to_roll_back", canary.odds_to_roll_back}}},
       {"replay", toml::table{{"max_bytes_per_topic", integer(replay.max_bytes_per_topic)},
                              {"segment_bytes", integer(replay.segment_bytes)},
                              {"ttl_days", replay.ttl_us / kDayUs},

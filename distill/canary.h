@@ -2,7 +2,7 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
+#include <optional>
 #include <string>
 
 #include "distill/draft_scorer.h"
@@ -13,7 +13,6 @@ namespace slip {
 // Evidence is given as odds: how many times more the bets of paired_test.h have won than a fair game would pay.
 struct CanaryOptions {
   double margin = 0.005;         // α must rise by more than this
-  double significance = 0.05;    // over all looks together
   std::size_t min_requests = 8;  // fewer paired requests never decide; of a successor, its own count
   std::size_t rollback_requests =
       24;                        // after publishing, previous and live are scored on the same text for so many requests
@@ -56,12 +55,9 @@ CanaryVerdict judge_candidate(const CanaryOptions& options, const PairedTest& te
 // In the verdict, `candidate` is the live version and `live` the older one.
 CanaryVerdict judge_live(const CanaryOptions& options, const LiveWatch& watch);
 
-// The earlier gate, for callers that keep pairs: Student's t on the jackknife variance, with the significance spent
-// over looks as α/(look(look+1)), and below 13 requests the exact test that swaps the drafts' names. `look` counts
-// from 1.
-CanaryVerdict judge_candidate(const CanaryOptions& options, std::span<const PairedScore> pairs, std::uint64_t look);
-// kRefuse: the live version is significantly worse than its predecessor. kPublish: it has stood rollback_requests.
-CanaryVerdict judge_live(const CanaryOptions& options, std::span<const PairedScore> live_and_previous,
-                         std::uint64_t look);
+// The second opinion before a publication: both drafts on held-out text, which no trainer ever draws. A refusal when
+// the candidate is clearly worse there, else empty. `sums` are over all held-out requests; `verdict` is what new text
+// says.
+std::optional<CanaryVerdict> heldout_objection(const PairedScore& sums, const CanaryVerdict& verdict);
 
 }  // namespace slip

@@ -99,7 +99,7 @@ void CanaryScorer::judge_candidate_now(TopicState& topic) {
     ask_for_heldout(topic);
     if (!topic.candidate->heldout_left.empty()) return;
   }
-  if (const auto objection = heldout_objection(options_, *topic.candidate->heldout, verdict)) {
+  if (const auto objection = heldout_objection(*topic.candidate->heldout, verdict)) {
     return publisher_.refuse(topic, *objection);
   }
   publisher_.publish(topic, verdict);

@@ -115,7 +115,6 @@ void Learner::State::run() {
   } catch (const std::exception& error) {
     log_error(std::string("learning has ended, serving goes on: ") + error.what());
   }
-  if (loop) loop->drop_candidates();
 }
 
 void Learner::State::learn() {

@@ -60,10 +60,6 @@ LearningLoop::LearningLoop(LearningLoopSetting setting)
   }
 }
 
-void LearningLoop::drop_candidates() {
-  for (TopicState& topic : topics_) Publisher::drop_candidate(topic);
-}
-
 void LearningLoop::save() {
   trainers_.save_all();
 }
@@ -228,7 +224,7 @@ void LearningLoop::count_step(TopicState& topic, const TrainStep& step, std::int
 void LearningLoop::export_when_due(TopicState& topic, DraftTrainer& trainer) {
   if (topic.steps_since_export < static_cast<std::uint64_t>(options_.steps_between_candidates)) return;
   if (topic.candidate && !topic.candidate->heldout_left.empty()) return;
-  if (topic.candidate && topic.candidate_test.own_size() < kLeastScored) return;
+  if (topic.candidate && topic.candidate_test.own_size() < options_.canary.min_requests) return;
   topic.steps_since_export = 0;
   if (topic.candidate) {
     add_to_curve(topic);
@@ -269,7 +265,8 @@ LearningFigures LearningLoop::figures(std::int64_t now_us) const {
     TopicLearning one = topic.figures;
     one.records_waiting = topic.unscored.size();
     one.lag_s = topic.undrawn_since_us == 0 ? 0 : seconds(now_us - topic.undrawn_since_us);
-    if (topic.candidate) figures.candidate_bytes += topic.candidate->weights->bytes();
+    if (topic.candidate)
+      figures.candidate_bytes += topic.candidate->weights->bytes() + topic.candidate->exported->bytes();
     for (const WaitingRecord& waiting : topic.unscored) figures.queue_bytes += bytes_of(waiting.record);
     figures.queue_bytes += topic.near_copies.bytes();
     figures.topics.push_back(std::move(one));

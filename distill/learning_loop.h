@@ -58,8 +58,6 @@ class LearningLoop {
   void save_due(std::int64_t now_us);  // optimizer states with old unsaved steps
   void save();                         // all optimizer states
   LearningFigures figures(std::int64_t now_us) const;
-  // Removes what unfinished candidates left in the staging area.
-  void drop_candidates();
 
  private:
   TopicState* topic_to_score();

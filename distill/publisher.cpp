@@ -23,6 +23,11 @@ void copy_tokenizer(const std::filesystem::path& from, const std::filesystem::pa
   for (const char* name : kTokenizerFiles) copy_if_there(from, to, name);
 }
 
+// Worse beyond doubt: where the trainer went is no place to go on from.
+bool is_harmful(const CanaryVerdict& verdict) {
+  return verdict.gain_high < 0;
+}
+
 void remove_quietly(const std::filesystem::path& folder) {
   std::error_code ignored;  // the store sweeps its staging area when it opens
   std::filesystem::remove_all(folder, ignored);
@@ -99,20 +104,17 @@ void Publisher::decide(TopicState& topic, const std::string& kind, const CanaryV
 }
 
 void Publisher::export_candidate(TopicState& topic, DraftTrainer& trainer, std::uint64_t cut_off) {
-  drop_candidate(topic);
+  topic.candidate.reset();
   const std::string& draft = topic.slot->name();
   Candidate candidate;
-  candidate.staged = store_.staging_folder(draft);
   candidate.cut_off = cut_off;
   candidate.optimizer_steps = trainers_.total_steps(draft);
   candidate.trained_requests = topic.trained_before + topic.requests_seen;
   candidate.train_loss = topic.figures.loss;
   try {
-    trainer.export_draft(candidate.staged);
-    copy_tokenizer(topic.live.folder, candidate.staged);
-    candidate.weights = ModelWeights::load(candidate.staged, options_.serve_dtype, /*check_finite=*/true);
+    candidate.exported = std::make_shared<const DraftExport>(trainer.exported());
+    candidate.weights = candidate.exported->weights(options_.serve_dtype);
   } catch (const Error& error) {
-    remove_quietly(candidate.staged);
     CanaryVerdict verdict;
     verdict.outcome = CanaryOutcome::kRefuse;
     verdict.reason = "not exported: " + error.message();
@@ -158,7 +160,7 @@ void Publisher::publish(TopicState& topic, const CanaryVerdict& verdict) {
   std::shared_ptr<const DeviceImage> image;
   try {
     if (options_.pack) image = options_.pack(*candidate.weights);
-    meta = store_.publish(candidate.staged, meta);
+    meta = write(candidate, before.folder, meta);
   } catch (const Error& error) {
     return report_unpublished(topic, verdict, error);
   }
@@ -173,6 +175,18 @@ void Publisher::publish(TopicState& topic, const CanaryVerdict& verdict) {
   topic.figures.realised_gain += verdict.gain;
   keep_lineage(topic);
   store_.apply_retention(meta.draft, meta.version, before.name == meta.draft ? before.number : 0);
+}
+
+DraftMeta Publisher::write(const Candidate& candidate, const std::filesystem::path& tokenizer, const DraftMeta& meta) {
+  const auto staged = store_.staging_folder(meta.draft);
+  try {
+    candidate.exported->write(staged);
+    copy_tokenizer(tokenizer, staged);
+    return store_.publish(staged, meta);
+  } catch (const Error&) {
+    remove_quietly(staged);
+    throw;
+  }
 }
 
 // The version is live whatever becomes of the optimizer's state; unsaved, a restart begins with fresh moments.
@@ -191,15 +205,14 @@ void Publisher::report_unpublished(TopicState& topic, CanaryVerdict verdict, con
   verdict.outcome = CanaryOutcome::kRefuse;
   verdict.reason = "better, but not published: " + error.message();
   decide(topic, "refuse", verdict, 0);
-  drop_candidate(topic);
+  topic.candidate.reset();
 }
 
 void Publisher::refuse(TopicState& topic, const CanaryVerdict& verdict) {
   decide(topic, "refuse", verdict, 0);
-  drop_candidate(topic);
+  topic.candidate.reset();
   topic.candidate_test = PairedTest(options_.margin);
-  // Worse beyond doubt: where the trainer went is no place to go on from.
-  if (verdict.gain_high < 0) restart_trainer(topic);
+  if (is_harmful(verdict)) restart_trainer(topic);
 }
 
 // The base draft is not a version of the topic's draft: going back to it means publishing its weights as one.
@@ -250,23 +263,19 @@ DraftSource Publisher::restore_or_base(TopicState& topic, const DraftSource& pre
 }
 
 void Publisher::roll_back(TopicState& topic, const CanaryVerdict& verdict, bool to_base) {
-  drop_candidate(topic);  // a child of the bad version
-  restart_trainer(topic);
+  topic.candidate.reset();  // a child of the bad version
+  const bool harmful = is_harmful(verdict);
+  if (harmful) restart_trainer(topic);
   DraftSource restored = restore_or_base(topic, to_base || !topic.previous ? source_of_base() : *topic.previous);
   decide(topic, "rollback", verdict, restored.version->number);
   topic.previous.reset();
   go_live(topic, std::move(restored));
+  if (!harmful) keep_lineage(topic);
 }
 
 void Publisher::abandon(TopicState& topic) {
-  drop_candidate(topic);
-  restart_trainer(topic);
-}
-
-void Publisher::drop_candidate(TopicState& topic) {
-  if (!topic.candidate) return;
-  remove_quietly(topic.candidate->staged);
   topic.candidate.reset();
+  restart_trainer(topic);
 }
 
 }  // namespace slip

@@ -41,13 +41,12 @@ class Publisher {
   void roll_back(TopicState& topic, const CanaryVerdict& verdict, bool to_base);
   // After a failure that may have damaged the topic's trainer: drops candidate and trainer.
   void abandon(TopicState& topic);
-  // Removes what a candidate left in the staging area.
-  static void drop_candidate(TopicState& topic);
 
  private:
   DraftSource source_of_base() const;
   std::optional<DraftSource> predecessor(const TopicState& topic, const DraftMeta& meta) const;
   void restart_trainer(TopicState& topic);
+  DraftMeta write(const Candidate& candidate, const std::filesystem::path& tokenizer, const DraftMeta& meta);
   void keep_lineage(const TopicState& topic);
   void decide(TopicState& topic, const std::string& kind, const CanaryVerdict& verdict, std::uint64_t version);
   void report_unpublished(TopicState& topic, CanaryVerdict verdict, const Error& error);

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "distill/canary.h"
+#include "distill/draft_export.h"
 #include "distill/learning_curve.h"
 #include "distill/learning_figures.h"
 #include "distill/near_copies.h"
@@ -30,9 +31,9 @@ struct DraftSource {
 // A frozen export of a topic's trainer. Training goes on while the candidate waits for its verdict. No trainer has
 // drawn a record newer than `cut_off`, nor a held-out one.
 struct Candidate {
-  std::shared_ptr<const ModelWeights> weights;
-  std::filesystem::path staged;
-  std::uint64_t cut_off = 0;  // newest sequence that training may have drawn
+  std::shared_ptr<const DraftExport> exported;  // what is written if it is published
+  std::shared_ptr<const ModelWeights> weights;  // the same, packed for serving
+  std::uint64_t cut_off = 0;                    // newest sequence that training may have drawn
   std::uint64_t optimizer_steps = 0, trained_requests = 0;
   double train_loss = 0;
   AcceptanceScore own, live, base;        // sums over the requests that this export was scored on

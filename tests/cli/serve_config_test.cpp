@@ -158,7 +158,8 @@ TEST(ServeConfig, ValuesAreChecked) {
       {"[learning]\noptimizer = \"sgd\"", "learning.optimizer"},
       {"[learning]\nloss = \"mse\"", "learning.loss"},
       {"[learning]\ndevice = \"tpu\"", "learning.device"},
-      {"[canary]\nsignificance = 0", "canary.significance"},
+      {"[canary]\nodds_to_publish = 0", "canary.odds_to_publish"},
+      {"[learning]\nsave_s = 0", "learning.save_s"},
       {"[ledger]\ncommit_interval_ms = 5000", "ledger.commit_interval_ms"},
       {"model = 5", "model"},
   };
