@@ -51,7 +51,7 @@ std::string topic_part(const TopicLearning& before, const TopicLearning& now) {
   if (refused > 0 && !now.last_refusal.empty()) part += " (" + now.last_refusal + ")";
   append_count(part, rolled_back, "rolled back");
   append_count(part, now.records_waiting, "waiting");
-  return part + ", " + (now.state.empty() ? "no state" : now.state);
+  return now.state.empty() ? part : part + ", " + now.state;
 }
 
 struct Cause {
