@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "cli/usable_cores.h"
 #include "common/clock.h"
 #include "common/log.h"
 #include "server/request_id.h"
@@ -102,6 +103,7 @@ DraftVersionRow version_row(const DraftMeta& meta) {
   row.weights_sha256 = meta.weights_sha256;
   row.version = meta.version;
   row.parent = meta.parent;
+  row.parent_draft = parent_draft_of(meta);
   row.created_us = meta.created_us;
   row.heldout_alpha_before = meta.heldout_alpha_before;
   row.heldout_alpha = meta.heldout_alpha;
@@ -153,7 +155,7 @@ SameTextRow same_text_row(const SameTextScore& score) {
 }
 
 Recorder::Recorder(RecordNames names, Ledger& ledger, Metrics& metrics)
-    : names_(std::move(names)), ledger_(ledger), metrics_(metrics) {}
+    : names_(std::move(names)), ledger_(ledger), metrics_(metrics), minutes_(usable_cores()) {}
 
 void Recorder::add_drops(EngineLoadRow& row) {
   const std::uint64_t rows = ledger_.dropped();
@@ -183,9 +185,7 @@ void Recorder::on_finished(const RequestSummary& summary) noexcept {
 
 void Recorder::on_decision(const CanaryDecision& decision) noexcept {
   contained("a decision", [&] {
-    if (decision.kind == "publish") metrics_.on_publish("accepted");
-    if (decision.kind == "refuse") metrics_.on_publish("rejected");
-    if (decision.kind == "rollback") metrics_.on_publish("rolled_back");
+    metrics_.on_decision(decision.topic, decision.kind, decision.verdict.reason);
     metrics_.on_train_steps(decision.draft, decision.train_steps);
     ledger_.record(canary_row(decision));
   });
@@ -204,7 +204,21 @@ void Recorder::on_dropped(std::uint64_t observations) noexcept {
   contained("a drop", [&] { metrics_.on_dropped("observations", observations); });
 }
 
+void Recorder::on_learning(const LearningFigures& figures) noexcept {
+  contained("a report of learning", [&] {
+    metrics_.on_learning(figures);
+    for (const auto& warning : starved_warnings(starved_, figures)) log_warn(warning);
+    if (auto minute = minutes_.add(figures)) record_minute(std::move(*minute));
+  });
+}
+
+void Recorder::record_minute(LearningMinutes::Minute minute) {
+  if (!minute.line.empty()) log_info(minute.line);
+  for (auto& row : minute.rows) ledger_.record(std::move(row));
+}
+
 void Recorder::finish() {
+  record_minute(minutes_.close());
   EngineLoadRow done;
   if (!bucket_.close(done)) return;
   add_drops(done);

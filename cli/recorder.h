@@ -6,7 +6,9 @@
 #include <string>
 #include <vector>
 
+#include "cli/learning_minutes.h"
 #include "distill/decision_sink.h"
+#include "distill/learning_log.h"
 #include "engine/step_listener.h"
 #include "ledger/ledger.h"
 #include "ledger/rows.h"
@@ -46,15 +48,19 @@ class Recorder final : public StepListener, public DecisionSink {
   void on_published(const DraftMeta& meta) noexcept override;
   void on_scored(const SameTextScore& score) noexcept override;
   void on_dropped(std::uint64_t observations) noexcept override;
+  void on_learning(const LearningFigures& figures) noexcept override;
 
-  void finish();  // the open bucket; after the engine has ended
+  void finish();  // the open bucket and minute; after the engine and the learner have ended
 
  private:
   void add_drops(EngineLoadRow& row);
+  void record_minute(LearningMinutes::Minute minute);
   RecordNames names_;
   Ledger& ledger_;
   Metrics& metrics_;
-  LoadBucket bucket_;                                // engine thread
+  LoadBucket bucket_;        // engine thread
+  LearningMinutes minutes_;  // learner's thread, as the next
+  StarvedSpells starved_;
   std::atomic<std::uint64_t> observations_lost_{0};  // since the last bucket
   std::uint64_t rows_lost_ = 0;                      // as of the last bucket
 };

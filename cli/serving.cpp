@@ -5,6 +5,7 @@
 #include <atomic>
 #include <future>
 #include <optional>
+#include <set>
 #include <thread>
 
 #include "checkpoints/data_directory_lock.h"
@@ -150,6 +151,16 @@ LearnerOptions learner_options(const ServeConfig& config, std::shared_ptr<DiskSp
   return options;
 }
 
+// Host memory of the parts that serve. Topics share the base draft's weights until they have their own.
+MemoryParts serving_memory(const TargetModel& target, std::uint64_t cache_bytes, const DraftShelf& shelf) {
+  std::set<std::shared_ptr<const ModelWeights>> drafts;
+  if (shelf.base) drafts.insert(shelf.base->weights);
+  for (const auto& slot : shelf.slots) drafts.insert(slot->get()->weights);
+  std::uint64_t draft_bytes = 0;
+  for (const auto& weights : drafts) draft_bytes += weights->bytes();
+  return {{"target_weights", target.weights->bytes()}, {"target_cache", cache_bytes}, {"draft_weights", draft_bytes}};
+}
+
 // "on", "off", or why it is off although it was asked for.
 std::string learning_text(bool is_on, const ServeConfig& config, const DraftShelf& shelf) {
   if (is_on) return "on";
@@ -280,6 +291,7 @@ Serving::Serving(const ServeConfig& config, Metrics& metrics, StepListener& quot
     now.disk_low = state->disk->low();
     now.ledger_refused = state->ledger.failing();
     now.replay_refused = state->learner && state->learner->replay_refused();
+    now.memory = serving_memory(state->target, state->device == nullptr ? state->cache_bytes : 0, state->shelf);
     now.learning = state->learner && state->wants_learning && !now.disk_low;
     return now;
   });

@@ -223,7 +223,9 @@ std::string report_table(const LedgerReader& ledger, const ReportQuery& query) {
   const bool empty = ledger.view("recent_requests", 1).rows.empty() && ledger.view("drafts", 1).rows.empty() &&
                      ledger.view("learning_topics", 1).rows.empty();
   if (empty) return "No requests in this period yet: send some to `slipstream serve`, or ask for a longer --since.\n";
-  return body(ledger, query) + footnotes(query);
+  const std::string text = body(ledger, query);
+  const bool learned = query.kind != ReportKind::kLearning || !ledger.view("learning_topics", 1).rows.empty();
+  return learned ? text + footnotes(query) : text;
 }
 
 }  // namespace slip

@@ -9,12 +9,18 @@
 #include <prometheus/text_serializer.h>
 
 #include <algorithm>
-#include <array>
-#include <deque>
+#include <atomic>
+#include <iterator>
 #include <map>
 #include <mutex>
-#include <sstream>
+#include <utility>
+#include <variant>
 #include <vector>
+
+#include "common/clock.h"
+#include "common/lock_free_inbox.h"
+#include "common/resident_memory.h"
+#include "distill/learning_labels.h"
 
 namespace slip {
 namespace {
@@ -24,8 +30,8 @@ using prometheus::Family;
 using prometheus::Gauge;
 using prometheus::Histogram;
 
-constexpr std::size_t kMaxSeries = 64;     // (topic, draft, version) triples alive at once
-constexpr std::size_t kMaxPositions = 16;  // EngineOptions::k at most
+// Requests that finish between two looks at the inbox; each HTTP answer is one.
+constexpr std::size_t kInboxItems = 4096;
 
 const Histogram::BucketBoundaries kLatencySeconds = {0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30};
 const Histogram::BucketBoundaries kTokenSeconds = {0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1};
@@ -35,12 +41,28 @@ double seconds(std::int64_t us) {
   return static_cast<double>(us) / 1e6;
 }
 
-// One (topic, draft, version)'s counters; pointers stay good until the series is removed.
-struct Series {
-  Counter *drafts, *proposed, *accepted, *emitted;
-  std::array<Counter*, kMaxPositions> accepted_at{};
-  AcceptanceCount count;
+// What the engine's and the learner's threads leave in the inbox.
+struct FinishedRequest {
+  SeriesKey key;
+  StopReason reason;
+  TopicSource source;
+  RequestFigures figures;
 };
+struct SwapStall {
+  double seconds;
+};
+struct Decision {
+  std::string topic, kind, reason;
+};
+struct TrainSteps {
+  std::string draft;
+  std::uint64_t steps;
+};
+struct Dropped {
+  std::string what;
+  std::uint64_t n;
+};
+using Item = std::variant<FinishedRequest, SwapStall, Decision, TrainSteps, Dropped>;
 
 }  // namespace
 
@@ -56,18 +78,15 @@ struct Metrics::State {
     return prometheus::BuildHistogram().Name("slipstream:" + name).Help(help).Register(registry).Add({}, bounds);
   }
 
-  Family<Counter>& drafts = counters("spec_decode_num_drafts_total", "Verifications of at least one drafted token");
-  Family<Counter>& proposed = counters("spec_decode_num_draft_tokens_total", "Drafted tokens");
-  Family<Counter>& accepted = counters("spec_decode_num_accepted_tokens_total", "Drafted tokens the target kept");
-  Family<Counter>& emitted =
-      counters("spec_decode_num_emitted_tokens_total", "Tokens sent: accepted ones and those the target added");
-  Family<Counter>& accepted_at = counters("spec_decode_num_accepted_tokens_per_pos_total",
-                                          "Drafted tokens the target kept, by position in the draft");
+  DraftSeries drafts{registry};
   Family<Counter>& http = counters("http_requests_total", "HTTP requests by route and status");
   Family<Counter>& routed =
       counters("requests_routed_total", "Generations by topic and what said it: label, inferred or none");
   Family<Counter>& finished = counters("requests_finished_total", "Generations by the reason they ended");
   Family<Counter>& published = counters("publish_total", "Canary outcomes");
+  Family<Counter>& candidates =
+      counters("learning_candidates_total",
+               "Candidates by topic, outcome (publish, refuse, rollback, undecided) and the reason for it");
   Family<Counter>& dropped = counters("dropped_total", "What was dropped rather than waited for");
   Family<Counter>& train_steps = counters("train_steps_total", "Optimizer steps by draft, as of its last decision");
   Counter& prompt_tokens = counters("prompt_tokens_total", "Prompt tokens read").Add({});
@@ -91,47 +110,74 @@ struct Metrics::State {
   Histogram& swap_stall =
       histogram("swap_stall_seconds", "Time a step spent on catching up after a swap", kStallSeconds);
 
-  mutable std::mutex mutex;
-  std::map<SeriesKey, Series> series;
-  std::deque<SeriesKey> order;  // oldest first
+  LockFreeInbox<Item> inbox{kInboxItems};
+  std::atomic<std::uint64_t> items_lost{0};
+  std::atomic<const LearningFigures*> newest_learning{nullptr};  // owned; whoever takes it out frees it
+
+  std::mutex mutex;  // of what follows, and of the families that grow; never taken by the engine or the learner
   std::map<std::string, double> train_steps_seen;
+  std::uint64_t items_lost_seen = 0;
   double ledger_rows_seen = 0;
+  std::unique_ptr<const LearningFigures> learning_shown;
+  MemoryParts memory;
   std::function<Gauges()> read_gauges;
 
-  Series& series_for(const SeriesKey& key);
-  void remove(const SeriesKey& key);
+  ~State() { delete newest_learning.load(); }
+  void leave(Item&& item) {
+    if (!inbox.push(std::move(item))) items_lost.fetch_add(1, std::memory_order_relaxed);
+  }
+  void drain();
   void scrape();
+  void take(const FinishedRequest& request);
+  void take(const SwapStall& stall) { swap_stall.Observe(stall.seconds); }
+  void take(const Decision& decision);
+  void take(const TrainSteps& trained);
+  void take(const Dropped& lost) { dropped.Add({{"what", lost.what}}).Increment(static_cast<double>(lost.n)); }
 };
 
-Series& Metrics::State::series_for(const SeriesKey& key) {
-  const auto found = series.find(key);
-  if (found != series.end()) return found->second;
-  if (order.size() >= kMaxSeries) {
-    remove(order.front());
-    order.pop_front();
+void Metrics::State::drain() {
+  for (const Item& item : inbox.take_all()) {
+    std::visit([this](const auto& one) { take(one); }, item);
   }
-  order.push_back(key);
-  const prometheus::Labels labels = {
-      {"topic", key.topic}, {"draft", key.draft}, {"version", std::to_string(key.version)}};
-  Series fresh{&drafts.Add(labels), &proposed.Add(labels), &accepted.Add(labels), &emitted.Add(labels)};
-  return series.emplace(key, fresh).first->second;
+  const std::uint64_t lost = items_lost.load(std::memory_order_relaxed);
+  dropped.Add({{"what", "figures"}}).Increment(static_cast<double>(lost - items_lost_seen));
+  items_lost_seen = lost;
 }
 
-void Metrics::State::remove(const SeriesKey& key) {
-  const Series& old = series.at(key);
-  drafts.Remove(old.drafts);
-  proposed.Remove(old.proposed);
-  accepted.Remove(old.accepted);
-  emitted.Remove(old.emitted);
-  for (Counter* counter : old.accepted_at) {
-    if (counter != nullptr) accepted_at.Remove(counter);
+void Metrics::State::take(const FinishedRequest& request) {
+  const RequestFigures& figures = request.figures;
+  finished.Add({{"reason", stop_reason_name(request.reason)}}).Increment();
+  routed.Add({{"topic", request.key.topic}, {"source", topic_source_name(request.source)}}).Increment();
+  prompt_tokens.Increment(figures.prompt_tokens);
+  generated_tokens.Increment(figures.output_tokens);
+  if (figures.first_token_us > 0) ttft.Observe(seconds(figures.first_token_us - figures.submitted_us));
+  if (figures.output_tokens > 1) {
+    tpot.Observe(seconds(figures.finished_us - figures.first_token_us) / (figures.output_tokens - 1));
   }
-  series.erase(key);
+  latency.Observe(seconds(figures.finished_us - figures.submitted_us));
+  if (!request.key.draft.empty()) drafts.add(request.key, figures);
+}
+
+void Metrics::State::take(const Decision& decision) {
+  candidates.Add({{"topic", decision.topic}, {"outcome", decision.kind}, {"reason", decision_reason(decision.reason)}})
+      .Increment();
+  if (decision.kind == "publish") published.Add({{"outcome", "accepted"}}).Increment();
+  if (decision.kind == "refuse") published.Add({{"outcome", "rejected"}}).Increment();
+  if (decision.kind == "rollback") published.Add({{"outcome", "rolled_back"}}).Increment();
+}
+
+void Metrics::State::take(const TrainSteps& trained) {
+  double& seen = train_steps_seen[trained.draft];
+  // A rollback sets a draft's count back; a counter only grows.
+  train_steps.Add({{"draft", trained.draft}}).Increment(std::max(0.0, static_cast<double>(trained.steps) - seen));
+  seen = static_cast<double>(trained.steps);
 }
 
 void Metrics::State::scrape() {
+  drain();
+  if (const auto* newest = newest_learning.exchange(nullptr)) learning_shown.reset(newest);
   if (!read_gauges) return;
-  const Gauges now = read_gauges();
+  Gauges now = read_gauges();
   running.Set(now.running);
   waiting.Set(now.waiting);
   replay_records.Set(now.replay_records);
@@ -141,10 +187,11 @@ void Metrics::State::scrape() {
   learning.Set(now.learning ? 1 : 0);
   dropped.Add({{"what", "ledger_rows"}}).Increment(std::max(0.0, now.ledger_rows_dropped - ledger_rows_seen));
   ledger_rows_seen = now.ledger_rows_dropped;
+  memory = std::move(now.memory);
 }
 
 Metrics::Metrics() : state_(std::make_unique<State>()) {
-  for (const char* what : {"observations", "ledger_rows"}) state_->dropped.Add({{"what", what}});
+  for (const char* what : {"observations", "ledger_rows", "figures"}) state_->dropped.Add({{"what", what}});
   for (const char* outcome : {"accepted", "rejected", "rolled_back"}) state_->published.Add({{"outcome", outcome}});
 }
 
@@ -152,6 +199,9 @@ Metrics::~Metrics() = default;
 
 void Metrics::on_http(const std::string& route, int status) {
   state_->http.Add({{"route", route}, {"status", std::to_string(status)}}).Increment();
+  // Keeps the inbox short where nobody scrapes. A scrape that is going on empties it itself.
+  const std::unique_lock lock(state_->mutex, std::try_to_lock);
+  if (lock.owns_lock()) state_->drain();
 }
 
 void Metrics::on_step(const StepFigures& figures) {
@@ -160,59 +210,27 @@ void Metrics::on_step(const StepFigures& figures) {
   state_->draft_time.Increment(seconds(figures.draft_us));
   state_->verify_time.Increment(seconds(figures.verify_us));
   state_->free_pages.Set(figures.free_pages);
-  if (figures.swap_us > 0) state_->swap_stall.Observe(seconds(figures.swap_us));
+  if (figures.swap_us > 0) state_->leave(SwapStall{seconds(figures.swap_us)});
 }
 
 void Metrics::on_request(const RequestSummary& summary, const SeriesKey& key) {
-  const RequestFigures& figures = summary.figures;
-  state_->finished.Add({{"reason", stop_reason_name(summary.reason)}}).Increment();
-  state_->routed.Add({{"topic", key.topic}, {"source", topic_source_name(summary.route.source)}}).Increment();
-  state_->prompt_tokens.Increment(figures.prompt_tokens);
-  state_->generated_tokens.Increment(figures.output_tokens);
-  if (figures.first_token_us > 0) state_->ttft.Observe(seconds(figures.first_token_us - figures.submitted_us));
-  if (figures.output_tokens > 1) {
-    state_->tpot.Observe(seconds(figures.finished_us - figures.first_token_us) / (figures.output_tokens - 1));
-  }
-  state_->latency.Observe(seconds(figures.finished_us - figures.submitted_us));
-  if (key.draft.empty()) return;
-  const std::lock_guard lock(state_->mutex);
-  Series& series = state_->series_for(key);
-  series.drafts->Increment(figures.reached_at.empty() ? 0 : figures.reached_at.front());
-  series.proposed->Increment(figures.proposed);
-  series.accepted->Increment(figures.accepted);
-  series.emitted->Increment(figures.output_tokens);
-  for (std::size_t i = 0; i < std::min(figures.accepted_at.size(), kMaxPositions); ++i) {
-    if (series.accepted_at[i] == nullptr) {
-      series.accepted_at[i] = &state_->accepted_at.Add({{"topic", key.topic},
-                                                        {"draft", key.draft},
-                                                        {"version", std::to_string(key.version)},
-                                                        {"position", std::to_string(i)}});
-    }
-    series.accepted_at[i]->Increment(figures.accepted_at[i]);
-  }
-  AcceptanceCount& count = series.count;
-  ++count.requests;
-  count.accepted += static_cast<std::uint64_t>(figures.accepted);
-  count.first_rejections += static_cast<std::uint64_t>(figures.first_rejections);
-  count.proposed += static_cast<std::uint64_t>(figures.proposed);
-  count.steps += static_cast<std::uint64_t>(figures.steps);
-  count.emitted += static_cast<std::uint64_t>(figures.output_tokens);
+  state_->leave(FinishedRequest{key, summary.reason, summary.route.source, summary.figures});
 }
 
-void Metrics::on_publish(const std::string& outcome) {
-  state_->published.Add({{"outcome", outcome}}).Increment();
+void Metrics::on_decision(const std::string& topic, const std::string& kind, const std::string& reason) {
+  state_->leave(Decision{topic, kind, reason});
 }
 
 void Metrics::on_train_steps(const std::string& draft, std::uint64_t steps) {
-  const std::lock_guard lock(state_->mutex);
-  double& seen = state_->train_steps_seen[draft];
-  // A rollback sets a draft's count back; a counter only grows.
-  state_->train_steps.Add({{"draft", draft}}).Increment(std::max(0.0, static_cast<double>(steps) - seen));
-  seen = static_cast<double>(steps);
+  state_->leave(TrainSteps{draft, steps});
 }
 
 void Metrics::on_dropped(const std::string& what, std::uint64_t n) {
-  state_->dropped.Add({{"what", what}}).Increment(static_cast<double>(n));
+  state_->leave(Dropped{what, n});
+}
+
+void Metrics::on_learning(const LearningFigures& figures) {
+  delete state_->newest_learning.exchange(new LearningFigures(figures));
 }
 
 void Metrics::on_client_gone() {
@@ -235,22 +253,24 @@ void Metrics::set_gauges(std::function<Gauges()> read) {
 std::string Metrics::text() const {
   const std::lock_guard lock(state_->mutex);
   state_->scrape();
-  return prometheus::TextSerializer().Serialize(state_->registry.Collect());
+  auto families = state_->registry.Collect();
+  const auto append = [&families](std::vector<prometheus::MetricFamily> more) {
+    std::move(more.begin(), more.end(), std::back_inserter(families));
+  };
+  MemoryParts memory = state_->memory;
+  if (const LearningFigures* shown = state_->learning_shown.get()) {
+    append(learning_families(*shown, wall_us()));
+    const MemoryParts learned = learning_memory(*shown);
+    memory.insert(memory.end(), learned.begin(), learned.end());
+  }
+  append(memory_families(memory, resident_memory_bytes()));
+  return prometheus::TextSerializer().Serialize(families);
 }
 
 AcceptanceCount Metrics::acceptance(const std::string& draft, std::uint64_t version) const {
   const std::lock_guard lock(state_->mutex);
-  AcceptanceCount sum;
-  for (const auto& [key, series] : state_->series) {
-    if (key.draft != draft || key.version != version) continue;
-    sum.requests += series.count.requests;
-    sum.accepted += series.count.accepted;
-    sum.first_rejections += series.count.first_rejections;
-    sum.proposed += series.count.proposed;
-    sum.steps += series.count.steps;
-    sum.emitted += series.count.emitted;
-  }
-  return sum;
+  state_->drain();
+  return state_->drafts.acceptance(draft, version);
 }
 
 }  // namespace slip

@@ -6,34 +6,31 @@
 #include <memory>
 #include <string>
 
+#include "distill/learning_figures.h"
 #include "engine/step_listener.h"
+#include "server/draft_series.h"
+#include "server/learning_metrics.h"
 
 namespace slip {
 
-// Which series a request's figures count in. Versions are bounded: the oldest series of a draft make room for new ones.
-struct SeriesKey {
-  std::string topic, draft;
-  std::uint64_t version = 0;
-  auto operator<=>(const SeriesKey&) const = default;
-};
-
-// α of one draft version so far: accepted / (accepted + first_rejections), never accepted / proposed.
-struct AcceptanceCount {
-  std::uint64_t requests = 0, accepted = 0, first_rejections = 0, proposed = 0, steps = 0, emitted = 0;
-};
-
-// Everything /metrics shows, in Prometheus' text format. Threads: any; recording takes a short lock at most.
+// Everything /metrics shows, in Prometheus' text format. Threads: any.
+//
+// The engine's thread and the learner's never take a lock here, and no lock is held while the learner could lose the
+// processor: what they record goes into a bounded lock-free inbox, or into atomics. Whoever scrapes or answers HTTP
+// empties the inbox. (A prometheus-cpp counter or gauge is an atomic; its Family::Add and its histograms take a mutex.)
 class Metrics {
  public:
   Metrics();
   ~Metrics();
 
   void on_http(const std::string& route, int status);
-  void on_step(const StepFigures& figures);                              // engine thread
-  void on_request(const RequestSummary& summary, const SeriesKey& key);  // engine thread
-  void on_publish(const std::string& outcome);                           // "accepted", "rejected", "rolled_back"
-  void on_train_steps(const std::string& draft, std::uint64_t steps);    // this run's total
-  void on_dropped(const std::string& what, std::uint64_t n);             // "observations", "ledger_rows"
+  void on_step(const StepFigures& figures);                              // engine thread; never waits
+  void on_request(const RequestSummary& summary, const SeriesKey& key);  // engine thread; never waits
+  // `kind` as in CanaryDecision, `reason` its verdict's; learner thread, never waits, as the next three.
+  void on_decision(const std::string& topic, const std::string& kind, const std::string& reason);
+  void on_train_steps(const std::string& draft, std::uint64_t steps);  // this run's total
+  void on_dropped(const std::string& what, std::uint64_t n);           // "observations"
+  void on_learning(const LearningFigures& figures);                    // the latest replaces the one before
   void on_client_gone();
   void set_connections(int n);
   void set_ready(bool ready);
@@ -43,10 +40,11 @@ class Metrics {
     double running = 0, waiting = 0, replay_records = 0, ledger_rows_dropped = 0;
     bool disk_low = false, ledger_refused = false, replay_refused = false;  // serving goes on without them
     bool learning = false;
+    MemoryParts memory;  // what holds memory besides learning, in bytes
   };
   void set_gauges(std::function<Gauges()> read);
 
-  std::string text() const;
+  std::string text() const;  // waits for another scrape
   AcceptanceCount acceptance(const std::string& draft, std::uint64_t version) const;
 
  private:

@@ -2,6 +2,10 @@
 #include "cli/recorder.h"
 
 #include <gtest/gtest.h>
+#include <string>
+
+#include "ledger/database.h"
+#include "tests/checkpoints/temporary_folder.h"
 
 namespace slip::cli {
 namespace {
@@ -77,6 +81,50 @@ TEST(RequestRow, CarriesNamesAndTimes) {
   EXPECT_EQ(row.http_id, "order-66");
   EXPECT_EQ(row.rule, "greedy");
   EXPECT_EQ(row.draft, "");
+}
+
+// The learner's reports reach the ledger a minute at a time, and /metrics at once.
+TEST(Recorder, LearningReachesLedgerAndMetrics) {
+  const testing::TemporaryFolder folder;
+  const auto file = folder.path() / "ledger.db";
+  Metrics metrics;
+  {
+    Ledger ledger(LedgerOptions{.file = file});
+    Recorder recorder({{"unknown", "sql"}, {"unknown", "sql"}}, ledger, metrics);
+    LearningFigures figures;
+    figures.topics.resize(1);
+    figures.topics[0].topic = figures.topics[0].draft = "sql";
+    for (int second = 0; second <= 90; ++second) {
+      figures.at_us = 1'763'719'200'000'000 + second * 1'000'000;
+      figures.running_s = second;
+      figures.topics[0].optimizer_steps = 2 * static_cast<std::uint64_t>(second);
+      recorder.on_learning(figures);
+    }
+    CanaryDecision decision;
+    decision.topic = decision.draft = "sql";
+    decision.kind = "refuse";
+    decision.verdict.reason = "below margin: gain +0.001";
+    recorder.on_decision(decision);
+    recorder.finish();
+    ledger.flush();
+    Database database(file, Database::Mode::kReadOnly);
+    EXPECT_EQ(database.integer("SELECT COUNT(*) FROM learning"), 2);
+    EXPECT_EQ(database.integer("SELECT SUM(optimizer_steps) FROM learning"), 180);
+    EXPECT_EQ(database.integer("SELECT optimizer_steps FROM learning ORDER BY id LIMIT 1"), 120);
+  }
+  const std::string text = metrics.text();
+  EXPECT_NE(text.find("slipstream:learning_optimizer_steps_total{topic=\"sql\"} 180\n"), std::string::npos);
+  EXPECT_NE(text.find("learning_candidates_total{outcome=\"refuse\",reason=\"not_better\",topic=\"sql\"} 1\n"),
+            std::string::npos);
+}
+
+TEST(VersionRow, NamesTheDraftOfTheParent) {
+  DraftMeta meta;
+  meta.draft = "sql";
+  meta.version = 5;
+  meta.parent = 1;
+  meta.parent_draft = kBaseDraft;
+  EXPECT_EQ(version_row(meta).parent_draft, "base");
 }
 
 }  // namespace

@@ -2,6 +2,11 @@
 #include "server/metrics.h"
 
 #include <gtest/gtest.h>
+#include <chrono>
+#include <future>
+#include <string>
+#include <thread>
+#include <utility>
 
 namespace slip {
 namespace {
@@ -110,6 +115,106 @@ TEST(Metrics, GaugesAreReadAtScrape) {
   metrics.set_gauges([] { return Metrics::Gauges{.disk_low = true, .learning = false}; });
   EXPECT_TRUE(has(metrics.text(), R"(slipstream:degraded{reason="disk_low"} 1)"));
   EXPECT_TRUE(has(metrics.text(), "slipstream:learning 0"));
+}
+
+// The engine's thread took the mutex that /metrics and the idle learner held, and waited for a thread that got no
+// processor time. Here a scrape holds that mutex until the engine's calls have returned.
+TEST(Metrics, TheEngineAndTheLearnerNeverWaitForAScrape) {
+  Metrics metrics;
+  std::promise<void> scraping, recorded;
+  metrics.set_gauges([&, once = false]() mutable {
+    if (!std::exchange(once, true)) {
+      scraping.set_value();
+      recorded.get_future().wait();
+    }
+    return Metrics::Gauges{};
+  });
+  std::thread scraper([&] { metrics.text(); });
+  scraping.get_future().wait();
+  auto recording = std::async(std::launch::async, [&] {
+    StepFigures figures;
+    figures.swap_us = 3000;
+    metrics.on_step(figures);
+    metrics.on_request(summary(), {"sql", "sql", 4});
+    metrics.on_train_steps("sql", 5);
+    metrics.on_decision("sql", "publish", "better");
+    metrics.on_dropped("observations", 2);
+    metrics.on_learning(LearningFigures{});
+    metrics.on_http("/v1/completions", 200);
+  });
+  EXPECT_EQ(recording.wait_for(std::chrono::seconds(20)), std::future_status::ready) << "waits for the scrape";
+  recorded.set_value();
+  scraper.join();
+  recording.get();
+  const std::string text = metrics.text();
+  EXPECT_TRUE(has(text, "slipstream:swap_stall_seconds_count 1"));
+  EXPECT_TRUE(has(text, R"(slipstream:requests_finished_total{reason="stop_token"} 1)"));
+  EXPECT_TRUE(has(text, R"(slipstream:train_steps_total{draft="sql"} 5)"));
+  EXPECT_TRUE(has(text, R"(slipstream:publish_total{outcome="accepted"} 1)"));
+  EXPECT_TRUE(has(text, R"(slipstream:dropped_total{what="observations"} 2)"));
+}
+
+TEST(Metrics, WithoutAScrapeHttpAnswersEmptyTheInbox) {
+  Metrics metrics;
+  constexpr int kRequests = 10'000;  // more than the inbox holds
+  for (int i = 0; i < kRequests; ++i) {
+    metrics.on_request(summary(), {"sql", "sql", 4});
+    metrics.on_http("/v1/completions", 200);
+  }
+  EXPECT_EQ(metrics.acceptance("sql", 4).requests, std::uint64_t{kRequests});
+  EXPECT_TRUE(has(metrics.text(), R"(slipstream:dropped_total{what="figures"} 0)"));
+}
+
+TEST(Metrics, NegativeAFullInboxLosesFiguresAndCountsThem) {
+  Metrics metrics;
+  for (int i = 0; i < 10'000; ++i) metrics.on_request(summary(), {"sql", "sql", 4});
+  const std::uint64_t kept = metrics.acceptance("sql", 4).requests;
+  EXPECT_LT(kept, 10'000U);
+  EXPECT_TRUE(has(metrics.text(), R"(slipstream:dropped_total{what="figures"} )" + std::to_string(10'000 - kept)));
+}
+
+TEST(Metrics, CandidatesHaveOutcomesAndBoundedReasons) {
+  Metrics metrics;
+  for (const char* gain : {"+.001", "+.002"}) {
+    metrics.on_decision("sql", "refuse", std::string("below margin: gain ") + gain);
+  }
+  metrics.on_decision("sql", "rollback", "worse than its predecessor: gain -.04");
+  const std::string text = metrics.text();
+  EXPECT_TRUE(has(text, R"(slipstream:learning_candidates_total{outcome="refuse",reason="not_better",topic="sql"} 2)"));
+  EXPECT_TRUE(has(text, R"(slipstream:learning_candidates_total{outcome="rollback",reason="worse",topic="sql"} 1)"));
+  EXPECT_TRUE(has(text, R"(slipstream:publish_total{outcome="rejected"} 2)"));
+}
+
+TEST(Metrics, TheLatestLearningFiguresAreShown) {
+  Metrics metrics;
+  EXPECT_EQ(metrics.text().find("slipstream:learning_optimizer_steps_total"), std::string::npos) << "never reported";
+  LearningFigures figures;
+  figures.topics.resize(1);
+  figures.topics[0].topic = "sql";
+  for (const std::uint64_t steps : {5, 9}) {
+    figures.topics[0].optimizer_steps = steps;
+    metrics.on_learning(figures);
+  }
+  for (int scrape = 0; scrape < 2; ++scrape) {
+    EXPECT_TRUE(has(metrics.text(), R"(slipstream:learning_optimizer_steps_total{topic="sql"} 9)"));
+  }
+}
+
+TEST(Metrics, EveryPartOfMemoryIsInASum) {
+  Metrics metrics;
+  metrics.set_gauges([] { return Metrics::Gauges{.memory = {{"target_weights", 1000}, {"target_cache", 500}}}; });
+  LearningFigures figures;
+  figures.trainer_bytes = 300;
+  metrics.on_learning(figures);
+  const std::string text = metrics.text();
+  EXPECT_TRUE(has(text, R"(slipstream:memory_bytes{part="target_weights"} 1000)"));
+  EXPECT_TRUE(has(text, R"(slipstream:memory_bytes{part="trainers"} 300)"));
+  const auto value = [&text](const std::string& series) {
+    return std::stod(text.substr(text.find("\n" + series + " ") + series.size() + 2));
+  };
+  const double resident = value("slipstream:resident_memory_bytes");
+  EXPECT_GT(resident, 1 << 20);
+  EXPECT_NEAR(value(R"(slipstream:memory_bytes{part="other"})"), resident - 1800, resident * 1e-4);
 }
 
 }  // namespace

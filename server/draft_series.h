@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <prometheus/counter.h>
+#include <prometheus/family.h>
+#include <prometheus/registry.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <string>
+
+#include "engine/request.h"
+
+namespace slip {
+
+// Which series a request's figures count in. Versions are bounded: the oldest series of a draft make room for new ones.
+struct SeriesKey {
+  std::string topic, draft;
+  std::uint64_t version = 0;
+  auto operator<=>(const SeriesKey&) const = default;
+};
+
+// α of one draft version so far: accepted / (accepted + first_rejections), never accepted / proposed.
+struct AcceptanceCount {
+  std::uint64_t requests = 0, accepted = 0, first_rejections = 0, proposed = 0, steps = 0, emitted = 0;
+};
+
+// The speculation counters of each (topic, draft, version). Threads: one at a time; the families' own locks are taken,
+// so never the engine's.
+class DraftSeries {
+ public:
+  static constexpr std::size_t kMaxSeries = 64;  // (topic, draft, version) triples alive at once
+
+  explicit DraftSeries(prometheus::Registry& registry);
+  void add(const SeriesKey& key, const RequestFigures& figures);
+  AcceptanceCount acceptance(const std::string& draft, std::uint64_t version) const;
+
+ private:
+  using Counter = prometheus::Counter;
+  using Counters = prometheus::Family<Counter>;
+  static constexpr std::size_t kMaxPositions = 16;  // EngineOptions::k at most
+
+  // Pointers stay good until the series is removed.
+  struct Series {
+    Counter *drafts, *proposed, *accepted, *emitted;
+    std::array<Counter*, kMaxPositions> accepted_at{};
+    AcceptanceCount count;
+  };
+  Series& series_for(const SeriesKey& key);
+  void add_positions(Series& series, const SeriesKey& key, const RequestFigures& figures);
+  void remove(const SeriesKey& key);
+
+  Counters &drafts_, &proposed_, &accepted_, &emitted_, &accepted_at_;
+  std::map<SeriesKey, Series> series_;
+  std::deque<SeriesKey> order_;  // oldest first
+};
+
+}  // namespace slip

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <prometheus/metric_family.h>
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "distill/learning_figures.h"
+
+namespace slip {
+
+// Learning's figures as Prometheus families, in the order in which /metrics shows them. `now_us` is the wall clock: the
+// figures' age shows a learner that gets no processor time. Pure; any thread.
+std::vector<prometheus::MetricFamily> learning_families(const LearningFigures& figures, std::int64_t now_us);
+
+// Memory by part, in bytes, and what the process holds in all. The part "other" is the rest, never below 0: so the sum
+// over the parts is at least the resident set. Pure; any thread.
+using MemoryParts = std::vector<std::pair<std::string, std::uint64_t>>;
+MemoryParts learning_memory(const LearningFigures& figures);
+std::vector<prometheus::MetricFamily> memory_families(const MemoryParts& parts, std::uint64_t resident_bytes);
+
+}  // namespace slip
