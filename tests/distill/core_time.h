@@ -36,11 +36,12 @@ inline std::int64_t idle_us(int cpu) {
   return -1;
 }
 
-inline std::vector<int> affinity() {
+// The CPUs that a thread may use; 0: the calling thread.
+inline std::vector<int> affinity(pid_t thread = 0) {
   cpu_set_t set;
   CPU_ZERO(&set);
   std::vector<int> cpus;
-  if (::sched_getaffinity(0, sizeof set, &set) != 0) return cpus;
+  if (::sched_getaffinity(thread, sizeof set, &set) != 0) return cpus;
   for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
     if (CPU_ISSET(static_cast<std::size_t>(cpu), &set)) cpus.push_back(cpu);
   }

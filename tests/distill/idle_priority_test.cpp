@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "distill/idle_priority.h"
 
+#include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 #include <sched.h>
 #include <sys/resource.h>
 
 #include <atomic>
-#include <mutex>
+#include <filesystem>
 #include <set>
+#include <string>
 #include <thread>
 
 #include "kernels/thread_pool.h"
@@ -26,8 +28,17 @@ struct Seen {
   bool operator==(const Seen&) const = default;
 };
 
-Seen look() {
-  return {affinity(), ::sched_getscheduler(0)};
+// `thread` 0: the calling one.
+Seen look(pid_t thread = 0) {
+  return {affinity(thread), ::sched_getscheduler(thread)};
+}
+
+std::set<pid_t> threads() {
+  std::set<pid_t> all;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/task")) {
+    all.insert(std::stoi(entry.path().filename()));
+  }
+  return all;
 }
 
 TEST(LearnerPlacement, KeepsTheThreadToItsCpusAtIdlePriority) {
@@ -59,7 +70,6 @@ TEST(LearnerPlacement, WithoutIdlePriorityItCompetesAtALowerOne) {
 TEST(LearnerPlacement, ThreadsThatTheLearnerStartsInheritIt) {
   const int cpu = affinity().back();
   std::vector<Seen> of_pool(2), of_torch;
-  std::set<std::thread::id> torch_threads;
   std::thread([&] {
     run_behind_serving({.cpus = {cpu}});
     kernels::ThreadPool pool(2);
@@ -69,17 +79,18 @@ TEST(LearnerPlacement, ThreadsThatTheLearnerStartsInheritIt) {
       ++arrived;
       while (arrived < 2) std::this_thread::yield();
     });
+    // No code of ours runs on LibTorch's threads: they are the ones that an operation adds to this process.
+    const std::set<pid_t> before = threads();
     at::set_num_threads(2);
-    std::mutex mutex;
-    at::parallel_for(0, 2, 1, [&](std::int64_t, std::int64_t) {
-      const std::lock_guard lock(mutex);
-      of_torch.push_back(look());
-      torch_threads.insert(std::this_thread::get_id());
-    });
+    at::ones({1 << 22}).add_(1);
+    for (const pid_t thread : threads()) {
+      if (!before.contains(thread)) of_torch.push_back(look(thread));
+    }
+    at::set_num_threads(1);
   }).join();
   const Seen placed{{cpu}, SCHED_IDLE};
   for (const Seen& seen : of_pool) EXPECT_EQ(seen, placed);
-  EXPECT_EQ(torch_threads.size(), 2U) << "LibTorch has a thread of its own here";
+  EXPECT_GE(of_torch.size(), 1U) << "LibTorch has started a thread";
   for (const Seen& seen : of_torch) EXPECT_EQ(seen, placed);
 }
 
