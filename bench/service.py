@@ -11,6 +11,7 @@ are compared across all arms. With `llama` among the arms llama.cpp decodes the 
 bench/peers.py needs."""
 import argparse
 import json
+import math
 import os
 import pathlib
 import random
@@ -98,7 +99,7 @@ def run_arms(options, folder, requests, clients):
 def late_gain(learned, static, topic):
     """α of the topic's last third with learning less the static draft's on the same requests."""
     gain, error = closed_loop.paired_gain(*[closed_loop.last_third(closed_loop.of_topic(r, topic)) for r in (learned, static)])
-    return {"gain": gain, "standard_error": error}
+    return {"gain": gain, "standard_error": error if math.isfinite(error) else None}
 
 
 def medians(runs):
