@@ -14,8 +14,6 @@ namespace slip {
 struct CanaryOptions {
   double margin = 0.005;         // α must rise by more than this
   std::size_t min_requests = 8;  // fewer paired requests never decide; of a successor, its own count
-  std::size_t rollback_requests =
-      24;                        // after publishing, previous and live are scored on the same text for so many requests
   double odds_to_publish = 20;   // that the candidate is better; rises with exports that were not (see required_odds)
   double odds_to_refuse = 20;    // that the candidate's gain is below the margin
   double odds_to_roll_back = 3;  // that the live version is worse than an older one

@@ -15,14 +15,12 @@ constexpr std::pair<std::string_view, const char*> kReasons[] = {
     {"not exported", "not_finite"},
     {"not finite", "not_finite"},
     {"not published", "not_written"},
-    {"superseded", "superseded"},
-    {"below the base", "below_base"},
-    {"below base", "below_base"},
+    {"held-out text", "worse_on_heldout"},
+    {"than the base", "below_base"},
     {"worse", "worse"},
     {"below margin", "not_better"},
-    {"not better", "not_better"},
     {"too few", "undecided"},
-    {"not significant", "undecided"},
+    {"not enough evidence", "undecided"},
     {"better", "better"},
 };
 

@@ -267,7 +267,9 @@ void Publisher::roll_back(TopicState& topic, const CanaryVerdict& verdict, bool 
   const bool harmful = is_harmful(verdict);
   if (harmful) restart_trainer(topic);
   DraftSource restored = restore_or_base(topic, to_base || !topic.previous ? source_of_base() : *topic.previous);
-  decide(topic, "rollback", verdict, restored.version->number);
+  CanaryVerdict told = verdict;
+  told.reason = (to_base ? "worse than the base draft, " : "worse than its predecessor, ") + verdict.reason;
+  decide(topic, "rollback", told, restored.version->number);
   topic.previous.reset();
   go_live(topic, std::move(restored));
   if (!harmful) keep_lineage(topic);

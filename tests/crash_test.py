@@ -27,12 +27,11 @@ CONFIG = """
 [learning]
 governor = "steps_per_request:1"
 batch_requests = 4
-steps_between_canaries = 6
+steps_between_candidates = 6
 [canary]
 margin = 0.0
-significance = 0.5
 min_requests = 2
-rollback_requests = 4
+odds_to_publish = 1
 [replay]
 max_bytes_per_topic = 600000
 segment_bytes = 65536

@@ -3,7 +3,6 @@
 
 #include <gtest/gtest.h>
 #include <string>
-#include <vector>
 
 #include "distill/canary.h"
 
@@ -29,24 +28,31 @@ TEST(LearningLabels, EveryStateHasANameOfItsOwn) {
 
 // The canary's own texts: when one is worded anew, its label must not silently become "other".
 TEST(LearningLabels, TheCanarysReasonsHaveLabels) {
-  const CanaryOptions options{.min_requests = 4, .rollback_requests = 4};
-  const auto pairs = [](int n, double candidate) {
-    std::vector<PairedScore> out;
-    for (int i = 0; i < n; ++i) {
-      const double noise = 0.1 * (i % 3);
-      out.push_back({.candidate = {.accepted = 10 * candidate + noise, .first_rejections = 10 - 10 * candidate},
-                     .live = {.accepted = 5, .first_rejections = 5}});
-    }
-    return out;
+  const auto pair = [](double steps_saved) {
+    const AcceptanceScore live{.accepted = 40, .first_rejections = 40, .steps = 41, .tokens = 81};
+    AcceptanceScore other = live;
+    other.accepted += steps_saved;
+    other.first_rejections -= steps_saved;
+    other.steps -= steps_saved;
+    return PairedScore{other, live};
   };
-  EXPECT_STREQ(decision_reason(judge_candidate(options, pairs(40, 0.8), 1).reason), "better");
-  EXPECT_STREQ(decision_reason(judge_candidate(options, pairs(40, 0.3), 1).reason), "not_better");
-  EXPECT_STREQ(decision_reason(judge_candidate(options, pairs(2, 0.8), 1).reason), "undecided");
-  EXPECT_STREQ(decision_reason(judge_live(options, pairs(40, 0.3), 1).reason), "worse");
-  EXPECT_STREQ(decision_reason("superseded by further training, not significant yet: gain"), "superseded");
+  const auto tested = [&](int n, double steps_saved) {
+    PairedTest test(0.005);
+    for (int i = 0; i < n; ++i) test.add(pair(steps_saved));
+    return judge_candidate({}, test).reason;
+  };
+  LiveWatch watch;
+  for (int i = 0; i < 40; ++i) watch.add(pair(-8));
+  EXPECT_STREQ(decision_reason(tested(40, 8)), "better");
+  EXPECT_STREQ(decision_reason(tested(40, -8)), "not_better");
+  EXPECT_STREQ(decision_reason(tested(2, 8)), "undecided");
+  EXPECT_STREQ(decision_reason(judge_live({}, watch).reason), "worse");
+  PairedScore heldout;
+  heldout.candidate.first_rejections = heldout.live.accepted = 9;
+  EXPECT_STREQ(decision_reason(heldout_objection(heldout, {})->reason), "worse_on_heldout");
   EXPECT_STREQ(decision_reason("not exported: a weight is not finite"), "not_finite");
   EXPECT_STREQ(decision_reason("better, but not published: no space left"), "not_written");
-  EXPECT_STREQ(decision_reason("below the base draft"), "below_base");
+  EXPECT_STREQ(decision_reason("worse than the base draft: odds 4 of 3"), "below_base");
   EXPECT_STREQ(decision_reason("it rained"), "other");
 }
 
