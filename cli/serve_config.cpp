@@ -293,6 +293,7 @@ ServeConfig parse_serve_config(const std::string& toml, const std::string& where
   auto speculation = root.section("speculation");
   speculation.read("enabled", config.speculation);
   speculation.read("k", config.engine.k, 0, 16);
+  speculation.read("adaptive", config.engine.adaptive_k);
   speculation.finish();
   read_learning(root.section("learning"), config);
   read_storage(root, config);

@@ -24,7 +24,7 @@ enum class GovernorKind { kPayback, kSlack, kStepsPerRequest };
 
 struct GovernorChoice {
   GovernorKind kind = GovernorKind::kPayback;
-  double steps_per_request = 4;  // 0 … 64; exact with "steps_per_request:N", else a bound
+  double steps_per_request = 2;  // 0 … 64; exact with "steps_per_request:N", else a bound
   double max_share = 0.1;        // 0 … 1; payback only
   double payback_s = 600;        // 1 … 86,400; payback only
   double latency_slack = 0.05;   // 0 … 10; slack only
@@ -46,7 +46,7 @@ struct ServeConfig {
   std::filesystem::path api_keys_file;
   ServerOptions server;
   bool expose_auto = true;  // expose_acceptance follows from how many keys share the drafts
-  EngineOptions engine;
+  EngineOptions engine{.adaptive_k = true};
   bool speculation = true;
   bool learning = true;
   GovernorChoice governor;

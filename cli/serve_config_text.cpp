@@ -118,7 +118,7 @@ toml::table table_of(const ServeConfig& config) {
                              {"max_waiting", config.engine.max_waiting},
                              {"prefill_chunk", config.engine.prefill_chunk},
                              {"catch_up_chunk", config.engine.catch_up_chunk}}},
-      {"speculation", toml::table{{"enabled", config.speculation}, {"k", config.engine.k}}},
+      {"speculation", toml::table{{"enabled", config.speculation}, {"k", config.engine.k}, {"adaptive", config.engine.adaptive_k}}},
       {"learning", learning_table(config)},
       {"canary", toml::table{{"margin", canary.margin},
                              {"min_requests", integer(canary.min_requests)},

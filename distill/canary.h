@@ -13,7 +13,7 @@ namespace slip {
 // Evidence is given as odds: how many times more the bets of paired_test.h have won than a fair game would pay.
 struct CanaryOptions {
   double margin = 0.005;         // α must rise by more than this
-  std::size_t min_requests = 8;  // fewer paired requests never decide; of a successor, its own count
+  std::size_t min_requests = 5;  // fewer paired requests never decide; of a successor, its own count
   double odds_to_publish = 20;   // that the candidate is better; rises with exports that were not (see required_odds)
   double odds_to_refuse = 20;    // that the candidate's gain is below the margin
   double odds_to_roll_back = 3;  // that the live version is worse than an older one

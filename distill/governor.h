@@ -42,6 +42,8 @@ class Governor : public StepListener {
   virtual void unit_done() noexcept = 0;
   // Whether an optimizer step of this topic may begin. Asking again without new facts gives the same answer.
   virtual StepDecision allow_step(const TopicProgress& topic) noexcept = 0;
+  // False while the engine is busy: work that can wait for a pause should.
+  virtual bool engine_idle() const noexcept { return true; }
   // What learning cost the service over the last minute: as a share of the engine's busy time, 0 to 1, and in tokens/s.
   virtual double share_of_service() const noexcept { return 0; }
   virtual double cost_tokens_per_s() const noexcept { return 0; }

@@ -11,7 +11,7 @@ namespace {
 constexpr std::size_t kPoints = 12;
 constexpr double kDecaySteps = 40;        // of a slope; Muon's curves of sql and code flatten after 80 to 120 steps
 constexpr double kForgettingSteps = 100;  // a point this far back counts 1/e
-constexpr double kFirstSlope = 0.004;     // α a step: decaying over 40 steps, .10
+constexpr double kFirstSlope = 0.008;     // α a step, of a draft that accepts nothing: decaying over 40 steps, .20
 constexpr double kLeastSlopeSpread = 0.00025;  // α a step: a curve that seemed flat may still rise by .006
 constexpr double kRequestSpread = 0.1;         // standard deviation of one request's difference in α
 
@@ -51,6 +51,11 @@ void pool(CurvePoint& point, const CurvePoint& more) {
 
 }  // namespace
 
+LearningCurve::LearningCurve(double alpha_at_start) {
+  const double left = 1 - std::clamp(alpha_at_start, 0.0, 1.0);
+  room_ = left * left * left;
+}
+
 void LearningCurve::add(const CurvePoint& point) {
   if (!(point.requests > 0) || !std::isfinite(point.alpha) || !std::isfinite(point.alpha_base)) return;
   const auto same =
@@ -62,7 +67,7 @@ void LearningCurve::add(const CurvePoint& point) {
 }
 
 LearningCurve::Rise LearningCurve::rise(double steps) const {
-  const double prior_mean = kFirstSlope * std::exp(-latest_steps() / kDecaySteps);
+  const double prior_mean = kFirstSlope * room_ * std::exp(-latest_steps() / kDecaySteps);
   const double prior_spread = prior_mean + kLeastSlopeSpread;
   const double prior_precision = 1 / (prior_spread * prior_spread);
   const Slope seen = fit(points_);

@@ -12,10 +12,14 @@
 namespace slip {
 namespace {
 
-constexpr std::size_t kMaxUnscored = 128;  // finished records of a topic in memory while the governor says no
-constexpr double kLossMemory = 0.8;        // of the smoothed training loss
-constexpr double kSecondsMemory = 0.9;     // of the smoothed time a step takes
-constexpr std::size_t kLeastScored = 4;    // requests that a candidate is scored on before the next export replaces it
+constexpr std::size_t kMaxUnscored = 128;    // finished records of a topic in memory while the governor says no
+constexpr std::uint64_t kBurstSteps = 8;     // of one topic before another may have its turn
+constexpr std::uint64_t kScoredFirst = 4;    // of a topic, whatever the load: they say how much there is to learn
+constexpr std::size_t kWatchedClosely = 48;  // requests after a publication
+constexpr std::uint64_t kSampledOf = 4;      // under load, with nothing to decide
+constexpr double kLossMemory = 0.8;          // of the smoothed training loss
+constexpr double kSecondsMemory = 0.9;       // of the smoothed time a step takes
+constexpr std::size_t kLeastScored = 4;  // requests that a candidate is scored on before the next export replaces it
 
 double seconds(std::int64_t us) {
   return static_cast<double>(us) / 1e6;
@@ -95,10 +99,18 @@ void LearningLoop::take(ReplayRecord record, bool is_evidence) {
   topic->starved = false;
   if (topic->undrawn_since_us == 0) topic->undrawn_since_us = monotonic_us();
   if (record.edited) return;  // no draft can be scored on it
+  if (!worth_scoring(*topic)) return;
   topic->unscored.push_back({std::move(record), is_evidence});
   if (topic->unscored.size() <= kMaxUnscored) return;
   topic->unscored.pop_front();
   ++topic->figures.records_unscored;
+}
+
+// While the engine is busy and no decision waits, a quarter of the records is enough to see how the live draft does.
+bool LearningLoop::worth_scoring(const TopicState& topic) const {
+  const bool decides = topic.candidate.has_value() || topic.requests_seen <= kScoredFirst ||
+                       (topic.live.version->weights != base_->weights && topic.against_base.size() < kWatchedClosely);
+  return decides || governor_.engine_idle() || topic.requests_seen % kSampledOf == 0;
 }
 
 // ---- what comes next ----
@@ -113,25 +125,38 @@ TopicState* LearningLoop::topic_to_score() {
   return next;
 }
 
-// Steps come in bursts of a batch's worth of requests: a burst ends when the governor has no step left for its topic,
-// and the next one is of the topic with most new requests.
+// What the topic's next steps are expected to bring the service: α, weighted by its share of the traffic.
+double LearningLoop::value_of(const TopicState& topic, const StepDecision& decision) const {
+  return decision.predicted_gain * progress_of(topic).token_share;
+}
+
+// The topic whose next steps are worth most. It keeps its turn for kBurstSteps, since a change of topics may cost a
+// trip to the disk. A topic may begin once it has a batch of new requests, and goes on while the governor has steps for
+// it.
 TopicState* LearningLoop::topic_to_train() {
   TopicState* best = nullptr;
+  double best_value = 0;
   const auto waiting = [](const TopicState& topic) { return topic.requests_seen - topic.requests_at_burst; };
   for (TopicState& topic : topics_) {
     if (topic.starved || topic.requests_seen == 0) continue;
+    if (topic.steps_done == 0) topic.curve = LearningCurve(topic.figures.alpha_live);
     const StepDecision decision = governor_.allow_step(progress_of(topic));
-    topic.figures.state = decision.reason;
-    if (decision.allowed) topic.figures.predicted_gain = decision.predicted_gain;
-    if (topic.in_burst && !decision.allowed) {
+    topic.figures.state = decision.allowed ? "training" : decision.reason;
+    if (!decision.allowed) {
+      if (topic.in_burst) topic.requests_at_burst = topic.requests_seen;
       topic.in_burst = false;
-      topic.requests_at_burst = topic.requests_seen;
+      continue;
     }
-    if (!decision.allowed) continue;
-    if (topic.in_burst) return &topic;
-    const bool enough = waiting(topic) >= static_cast<std::uint64_t>(options_.batch_requests);
-    if (!enough) topic.figures.state = "waits for requests";
-    if (enough && (best == nullptr || waiting(topic) > waiting(*best))) best = &topic;
+    topic.figures.predicted_gain = decision.predicted_gain;
+    if (!topic.in_burst && waiting(topic) < static_cast<std::uint64_t>(options_.batch_requests)) {
+      topic.figures.state = "waits for requests";
+      continue;
+    }
+    if (&topic == training_ && burst_steps_ < kBurstSteps) return &topic;
+    const double value = value_of(topic, decision);
+    if (best != nullptr && (value < best_value || (value == best_value && waiting(topic) <= waiting(*best)))) continue;
+    best = &topic;
+    best_value = value;
   }
   return best;
 }
@@ -143,6 +168,9 @@ TopicProgress LearningLoop::progress_of(const TopicState& topic) const {
   progress.steps_done = topic.steps_done;
   progress.curve = &topic.curve;
   progress.step_seconds = topic.step_seconds;
+  for (const TopicState& other : topics_) {  // a topic that has not trained is taken to cost what the others do
+    if (topic.step_seconds == 0) progress.step_seconds = std::max(progress.step_seconds, other.step_seconds);
+  }
   progress.token_share =
       requests_seen_ > 0 ? static_cast<double>(topic.requests_seen) / static_cast<double>(requests_seen_) : 0;
   progress.alpha_live = topic.figures.alpha_live;
@@ -151,8 +179,10 @@ TopicProgress LearningLoop::progress_of(const TopicState& topic) const {
 
 // A record is scored before anything is trained on it, or its scores would be of text that was learned by heart.
 std::optional<LearningUnit> LearningLoop::next_unit(bool may_train) {
-  if (topic_to_score() != nullptr) return LearningUnit::kScoring;
-  if (may_train && topic_to_train() != nullptr) return LearningUnit::kTraining;
+  next_ = topic_to_score();
+  if (next_ != nullptr) return LearningUnit::kScoring;
+  if (may_train) next_ = topic_to_train();
+  if (next_ != nullptr) return LearningUnit::kTraining;
   return std::nullopt;
 }
 
@@ -163,7 +193,7 @@ void LearningLoop::run(LearningUnit unit) {
 // ---- scoring ----
 
 void LearningLoop::score_next() {
-  TopicState& topic = *topic_to_score();
+  TopicState& topic = *next_;
   const std::int64_t began_us = monotonic_us();
   ++topic.scored;
   try {
@@ -191,7 +221,9 @@ std::vector<ReplayRecord> LearningLoop::next_batch(TopicState& topic) {
 }
 
 void LearningLoop::train_step() {
-  TopicState& topic = *topic_to_train();
+  TopicState& topic = *next_;
+  burst_steps_ = &topic == training_ && burst_steps_ < kBurstSteps ? burst_steps_ + 1 : 1;
+  training_ = &topic;
   topic.in_burst = true;
   const std::int64_t began_us = monotonic_us();
   try {

@@ -60,8 +60,10 @@ class LearningLoop {
   LearningFigures figures(std::int64_t now_us) const;
 
  private:
+  bool worth_scoring(const TopicState& topic) const;
   TopicState* topic_to_score();
   TopicState* topic_to_train();
+  double value_of(const TopicState& topic, const StepDecision& decision) const;
   void score_next();
   void train_step();
   std::vector<ReplayRecord> next_batch(TopicState& topic);
@@ -84,6 +86,9 @@ class LearningLoop {
   CanaryScorer canary_;
   std::vector<TopicState> topics_;
   std::uint64_t requests_seen_ = 0;
+  TopicState* next_ = nullptr;      // of the unit that next_unit() named
+  TopicState* training_ = nullptr;  // whose burst of steps runs
+  std::uint64_t burst_steps_ = 0;   // of it so far
   std::int64_t started_us_ = 0;
 };
 

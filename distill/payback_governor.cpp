@@ -59,6 +59,7 @@ class PaybackGovernor final : public Governor {
     return decide_training(topic, terms, pauses_[topic.topic]);
   }
 
+  bool engine_idle() const noexcept override { return units_.engine_idle(); }
   double share_of_service() const noexcept override { return units_.share_of_service(); }
   double cost_tokens_per_s() const noexcept override { return units_.cost_tokens_per_s(); }
   const char* reason() const noexcept override { return units_.reason(); }

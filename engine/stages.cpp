@@ -65,8 +65,8 @@ void Engine::State::start(WaitingRequest waiting) {
   const bool answers = request.max_tokens > 0;
   if (observations != nullptr && answers && request.learn) {
     sequence->observed = true;
-    observations->begin({request.id, request.route, request.tenant, request.prompt, request.sampling,
-                         sequence->rule, request.choice});
+    observations->begin(
+        {request.id, request.route, request.tenant, request.prompt, request.sampling, sequence->rule, request.choice});
   }
   if (request.draft != nullptr && answers && request.k.value_or(options.k) > 0) {
     const auto failure = contain([&] { proposer->begin(sequence->ref()); });
@@ -92,6 +92,7 @@ void Engine::State::plan_next() {
     load.ready_depth = sequence->drafting ? proposer->ready_depth(refs_.back()) : 0;
     loads_.push_back(load);
   }
+  choose_lengths();
   StepLimits limits;
   limits.max_rows = target->max_rows();
   limits.max_logit_rows = target->max_logit_rows();
@@ -108,6 +109,37 @@ void Engine::State::plan_next() {
     parts_[i].scored = false;
     parts_[i].first_prompt_row = -1;
     parts_[i].committed.clear();
+  }
+}
+
+// Lengths that a request asked for itself stay as they are.
+void Engine::State::choose_lengths() {
+  if (!options.adaptive_k || !step_line_.known()) return;
+  outlooks_.clear();
+  std::int32_t prompt_rows = 0;
+  for (std::size_t i = 0; i < running.size(); ++i) {
+    const Sequence& sequence = *running[i];
+    const SequenceLoad& load = loads_[i];
+    if (load.n_pending > 1) {
+      prompt_rows += std::min(load.n_pending, options.prefill_chunk - prompt_rows);
+      continue;
+    }
+    DraftOutlook outlook;
+    outlook.most = std::max(0, std::min({load.k_wanted, load.ready_depth, load.remaining - 1}));
+    if (outlook.most > 0 && !sequence.request.k) {
+      AcceptanceEstimate& known = acceptance_[refs_[i].slot->id().value];
+      const auto live = refs_[i].slot->get();
+      outlook.alpha = known.alpha(live ? live->number : 0);
+      outlook.probe = known.is_probe();
+    }
+    outlooks_.push_back(outlook);
+  }
+  choose_draft_lengths(outlooks_, prompt_rows, step_line_.line(), lengths_);
+  std::size_t next = 0;
+  for (std::size_t i = 0; i < running.size(); ++i) {
+    if (loads_[i].n_pending > 1) continue;
+    const std::int32_t length = lengths_[next++];
+    if (!running[i]->request.k) loads_[i].k_wanted = length;
   }
 }
 
@@ -191,6 +223,15 @@ void Engine::State::verify() {
   }
   verifier->score(tasks_);
   figures_.verify_us = monotonic_us() - start_us;
+  if (options.adaptive_k) learn_lengths();
+}
+
+// Steps that read prompts are left out: a row of theirs costs another time.
+void Engine::State::learn_lengths() {
+  if (figures_.n_prefilling > 0) return;
+  const std::int32_t depth = nodes_.empty() ? 0 : *std::max_element(nodes_.begin(), nodes_.end());
+  step_line_.add(figures_.verify_rows, static_cast<double>(figures_.verify_us), depth,
+                 static_cast<double>(figures_.draft_us));
 }
 
 // Numbers that are not finite end the request they belong to, not its neighbours.
@@ -246,6 +287,10 @@ void Engine::State::count_verdict(std::size_t i) {
   for (std::size_t depth = 0; depth < n_accepted; ++depth) counts.accepted_at[depth] += 1;
   figures_.accepted += static_cast<std::int32_t>(n_accepted);
   figures_.committed += static_cast<std::int32_t>(part.committed.size());
+  if (options.adaptive_k && proposal.size() > 0 && refs_[i].slot != nullptr) {
+    const std::uint64_t version = proposal.version;
+    acceptance_[refs_[i].slot->id().value].add(version, static_cast<std::int32_t>(n_accepted), rejected);
+  }
   if (proposal.version == 0 || proposal.size() == 0) return;
   if (counts.first_version == 0) counts.first_version = proposal.version;
   if (counts.last_version != 0 && counts.last_version != proposal.version) ++counts.swaps;

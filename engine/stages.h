@@ -3,11 +3,13 @@
 
 #include <atomic>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <vector>
 
 #include "engine/engine.h"
 #include "engine/intake.h"
+#include "engine/schedule/draft_length.h"
 #include "engine/schedule/plan.h"
 #include "engine/sequence.h"
 #include "engine/speculate/verifier.h"
@@ -57,6 +59,8 @@ struct Engine::State {
   };
 
   void start(WaitingRequest waiting);
+  void choose_lengths();
+  void learn_lengths();
   void run_ahead();
   void drop_drafts();
   void accept_one(std::size_t i);
@@ -73,6 +77,10 @@ struct Engine::State {
   StepFigures figures_;
   std::vector<std::int32_t> needs_;
   std::vector<SequenceLoad> loads_;
+  StepLineEstimate step_line_;
+  std::map<std::uint32_t, AcceptanceEstimate> acceptance_;  // by draft
+  std::vector<DraftOutlook> outlooks_;                      // of the decoding sequences, in the order of `running`
+  std::vector<std::int32_t> lengths_;
   Plan plan_;
   std::vector<SequenceRef> refs_;
   std::vector<std::int32_t> nodes_;
