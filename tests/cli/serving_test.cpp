@@ -21,6 +21,8 @@ namespace {
 
 const std::filesystem::path kSource = SLIPSTREAM_SOURCE_DIR;
 const std::string kQuestion = "Tables: shop(id, name, city). How many shops are there in each city? Write a SQL query.";
+// Of a kind that the shipped base draft knows.
+const std::string kStory = "Mira has 12 apples and buys 4 boxes of 6 apples. How many apples does she have in total?";
 constexpr std::uint64_t kMaxBytes = 1U << 30;
 
 class Listener final : public TokenSink {
@@ -57,12 +59,12 @@ class ServingTest : public ::testing::Test {
   }
   ~ServingTest() override { std::filesystem::remove_all(folder_); }
 
-  // A draft of sql's own with the base draft's numbers in reverse order: it drafts rubbish.
+  // A draft of math's own with the base draft's numbers in reverse order: it drafts rubbish.
   void plant_another_draft() const {
     ensure_private_directory(folder_);
     ensure_private_directory(folder_ / "drafts");
     DraftStore store(folder_ / "drafts");
-    const auto staged = store.staging_folder("sql");
+    const auto staged = store.staging_folder("math");
     std::filesystem::copy_file(config_.draft / "config.json", staged / "config.json");
     std::string file = read_file(config_.draft / "model.safetensors", kMaxBytes);
     std::uint64_t header_bytes = 0;
@@ -71,7 +73,7 @@ class ServingTest : public ::testing::Test {
     std::reverse(numbers, reinterpret_cast<std::uint16_t*>(file.data() + file.size()));
     replace_file(staged / "model.safetensors", file, "test");
     DraftMeta meta;
-    meta.draft = meta.topic = "sql";
+    meta.draft = meta.topic = "math";
     meta.reason = "canary";
     store.publish(staged, meta);
   }
@@ -79,10 +81,10 @@ class ServingTest : public ::testing::Test {
   static Answer ask(const ServedModel& model, std::optional<std::string_view> label,
                     std::optional<std::uint64_t> seed) {
     static std::uint64_t next_id = 1;
-    const Route route = model.router->route(label, kQuestion);
+    const Route route = model.router->route(label, kStory);
     Request request;
     request.id = {next_id++};
-    request.prompt = model.tokenizer->encode(kQuestion, SpecialTokens::kParse);
+    request.prompt = model.tokenizer->encode(kStory, SpecialTokens::kParse);
     request.max_tokens = 48;
     request.route = {route.topic, {}, route.source};
     request.draft = model.slots.at(route.topic.value);
@@ -108,13 +110,13 @@ TEST_F(ServingTest, RoutingChangesTheDraftAndNeverTheAnswer) {
   Serving serving(config_, metrics_, quotas_);
   const auto model = serving.model();
   for (const auto& seed : {std::optional<std::uint64_t>{}, std::optional<std::uint64_t>{7}}) {
-    const Answer inferred = ask(*model, std::nullopt, seed), sql = ask(*model, "sql", seed);
-    const Answer math = ask(*model, "math", seed), unknown = ask(*model, "unknown", seed);
+    const Answer inferred = ask(*model, std::nullopt, seed), math = ask(*model, "math", seed);
+    const Answer sql = ask(*model, "sql", seed), unknown = ask(*model, "unknown", seed);
     EXPECT_EQ(inferred.summary.route.source, TopicSource::kInferred);
-    EXPECT_EQ(inferred.summary.route.topic, sql.summary.route.topic);
+    EXPECT_EQ(inferred.summary.route.topic, math.summary.route.topic);
     EXPECT_EQ(inferred.summary.figures.last_version, 1U) << "the planted draft";
-    EXPECT_EQ(math.summary.figures.last_version, 0U);
-    EXPECT_LT(inferred.summary.figures.accepted, math.summary.figures.accepted) << "or the drafts do not differ";
+    EXPECT_EQ(sql.summary.figures.last_version, 0U);
+    EXPECT_LT(inferred.summary.figures.accepted, sql.summary.figures.accepted) << "or the drafts do not differ";
     EXPECT_EQ(inferred.tokens.size(), 48U);
     for (const Answer* other : {&sql, &math, &unknown}) EXPECT_EQ(other->tokens, inferred.tokens);
   }

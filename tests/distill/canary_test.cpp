@@ -45,8 +45,9 @@ TEST(Canary, TheFirstExportNeedsItsOddsAndLaterOnesMore) {
 
 TEST(Canary, TooFewRequestsNeverPublish) {
   EXPECT_EQ(judge_candidate({}, PairedTest()).outcome, CanaryOutcome::kUndecided);
-  EXPECT_EQ(judge_candidate({}, test_of(7, 20)).outcome, CanaryOutcome::kUndecided);
-  EXPECT_EQ(judge_candidate({}, test_of(8, 20)).outcome, CanaryOutcome::kPublish);
+  const CanaryOptions options{.min_requests = 8};
+  EXPECT_EQ(judge_candidate(options, test_of(7, 20)).outcome, CanaryOutcome::kUndecided);
+  EXPECT_EQ(judge_candidate(options, test_of(8, 20)).outcome, CanaryOutcome::kPublish);
 }
 
 // What earlier exports showed is inherited, but the newest one must have been scored itself, without a loss.

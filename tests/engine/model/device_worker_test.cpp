@@ -281,9 +281,12 @@ TEST(DeviceWorker, TheEmbeddedTargetAnswersAsOnTheCpu) {
   kernels::ThreadPool pool(2);
   LocalWorker cpu(weights, 64, 1, 16, pool);
   DeviceBench device(*weights, 64, 8);
-  const auto prompt = random_tokens(12, 2);
-  const auto expected = testing::plain_greedy(cpu, prompt, 5);
-  EXPECT_EQ(testing::plain_greedy(device.worker, prompt, 5), expected);
+  // Prompt 2 comes to a tie that instruction classes decide differently.
+  for (const unsigned seed : {1U, 3U, 4U}) {
+    const auto prompt = random_tokens(12, seed);
+    const auto expected = testing::plain_greedy(cpu, prompt, 5);
+    EXPECT_EQ(testing::plain_greedy(device.worker, prompt, 5), expected) << seed;
+  }
 }
 
 TEST(DeviceWorker, GivesBackAllThatItTook) {
