@@ -258,6 +258,7 @@ void DraftTrainer::save(const std::filesystem::path& file) const {
   TrainerState saved;
   saved.steps = static_cast<std::uint64_t>(state_->optimizer.steps());
   saved.recent_losses.assign(state_->guard.values().begin(), state_->guard.values().end());
+  saved.floats.reserve(TrainerState::n_floats(config(), state_->options.optimizer));
   for (const at::Tensor* tensor : state_->all_tensors()) {
     const at::Tensor host = tensor->detach().cpu();
     const float* values = host.data_ptr<float>();

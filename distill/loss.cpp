@@ -5,18 +5,11 @@
 #include <array>
 #include <bit>
 #include <cmath>
+#include <cstring>
 #include <vector>
 
 #include "common/error.h"
-
-// The two loops over the vocabulary are compiled once per instruction class and picked when the program starts.
-// Sanitizers cannot run before the resolvers that pick, so their builds take the plain loops.
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) && \
-    !defined(__SANITIZE_THREAD__)
-#define SLIP_VECTOR_CLONES __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
-#else
-#define SLIP_VECTOR_CLONES
-#endif
+#include "kernels/vector_clones.h"
 
 namespace slip {
 namespace {
@@ -25,23 +18,28 @@ constexpr int kLanes = 16;
 // Below this share the bucket is summed by itself: whole minus kept would cancel.
 constexpr double kCancelling = 1e-4;
 
-// exp(x) for x ≤ 0 to 2 ulp, without a branch, so that the compiler can vectorise its caller. Below −87 (near the
-// smallest normal float) it stays at exp(−87): no probability is ever exactly zero, and none is denormal.
-inline float exp_nonpositive(float x) {
+// One register of AVX2: the compiler leaves a loop over single floats scalar, and splits longer vectors badly.
+constexpr int kWide = 8;
+using Floats = float __attribute__((vector_size(4 * kWide)));
+using Words = std::uint32_t __attribute__((vector_size(4 * kWide)));
+
+// x ← exp(x) for x ≤ 0 to 2 ulp. Below −87 (near the smallest normal float) it stays at exp(−87): no probability is
+// ever exactly zero, and none is denormal. NaN stays NaN.
+__attribute__((always_inline)) inline void exp_nonpositive(Floats& x) {
   constexpr float kRounding = 12582912.0F;  // 1.5 · 2^23: adding it rounds to an integer kept in the low bits
-  x = x < -87.0F ? -87.0F : x;
-  const float shifted = x * 1.44269504F + kRounding;
-  const float n = shifted - kRounding;
-  const float r = (x - n * 0.693359375F) + n * 2.12194440e-4F;  // ln 2 in two parts
-  float y = 1.9875691500e-4F;
-  y = y * r + 1.3981999507e-3F;
+  const Floats least = Floats{} - 87.0F;
+  x = x < least ? least : x;
+  const Floats shifted = x * 1.44269504F + kRounding;
+  const Floats n = shifted - kRounding;
+  const Floats r = (x - n * 0.693359375F) + n * 2.12194440e-4F;  // ln 2 in two parts
+  Floats y = r * 1.9875691500e-4F + 1.3981999507e-3F;
   y = y * r + 8.3334519073e-3F;
   y = y * r + 4.1665795894e-2F;
   y = y * r + 1.6666665459e-1F;
   y = y * r + 5.0000001201e-1F;
   y = y * r * r + r + 1.0F;
-  const auto exponent = std::bit_cast<std::uint32_t>(shifted) - std::bit_cast<std::uint32_t>(kRounding);
-  return y * std::bit_cast<float>((exponent + 127U) << 23U);
+  const Words exponent = (reinterpret_cast<Words>(shifted) - std::bit_cast<std::uint32_t>(kRounding) + 127U) << 23U;
+  x = y * reinterpret_cast<Floats>(exponent);
 }
 
 SLIP_VECTOR_CLONES float largest(const float* x, std::int64_t n) {
@@ -55,26 +53,32 @@ SLIP_VECTOR_CLONES float largest(const float* x, std::int64_t n) {
   return *std::max_element(lane.begin(), lane.end());
 }
 
-// e[i] = exp((x[i] − top) · scale); returns Σ e. Partial sums are float over short runs, double beyond.
+// e[i] = exp((x[i] − top) · scale); returns Σ e. Partial sums are float over short runs, double beyond. e may be x.
 SLIP_VECTOR_CLONES double exponentiate(const float* x, std::int64_t n, float top, float scale, float* e) {
   constexpr std::int64_t kRun = 64 * kLanes;
   double sum = 0;
   for (std::int64_t run = 0; run < n; run += kRun) {
     const std::int64_t end = std::min(n, run + kRun);
-    std::array<float, kLanes> lane{};
+    Floats lanes{};
     std::int64_t i = run;
-    for (; i + kLanes <= end; i += kLanes) {
-      for (int j = 0; j < kLanes; ++j) {
-        const float value = exp_nonpositive((x[i + j] - top) * scale);
-        e[i + j] = value;
-        lane[j] += value;
-      }
+    for (; i + kWide <= end; i += kWide) {
+      Floats value;
+      std::memcpy(&value, x + i, sizeof value);
+      value = (value - top) * scale;
+      exp_nonpositive(value);
+      std::memcpy(e + i, &value, sizeof value);
+      lanes += value;
     }
-    for (; i < end; ++i) {
-      e[i] = exp_nonpositive((x[i] - top) * scale);
-      sum += e[i];
+    if (i < end) {
+      const auto bytes = static_cast<std::size_t>(end - i) * sizeof(float);
+      Floats value = Floats{} + top;
+      std::memcpy(&value, x + i, bytes);
+      value = (value - top) * scale;
+      exp_nonpositive(value);
+      std::memcpy(e + i, &value, bytes);
+      for (std::int64_t j = 0; j < end - i; ++j) sum += value[j];
     }
-    for (float partial : lane) sum += partial;
+    for (int j = 0; j < kWide; ++j) sum += lanes[j];
   }
   return sum;
 }
@@ -144,8 +148,11 @@ double fused_loss_row(const LossOptions& options, const float* logits, std::int6
   const bool has_tail = k < vocab;
   thread_local std::vector<double> log_p;
   thread_local std::vector<double> slopes;
+  thread_local std::vector<float> kept;  // their logits: `grad` may be written over them
   log_targets(options, logprobs, k, log_tail, has_tail, log_p);
   slopes.resize(log_p.size());
+  kept.resize(static_cast<std::size_t>(k));
+  for (std::int64_t i = 0; i < k; ++i) kept[i] = logits[ids[i]];
 
   const float top = largest(logits, vocab);
   const auto inverse_temperature = static_cast<float>(1 / options.temperature);
@@ -162,7 +169,7 @@ double fused_loss_row(const LossOptions& options, const float* logits, std::int6
     mean_slope += q * term.slope;
   };
   for (std::int64_t i = 0; i < k; ++i) {
-    const double log_q = (static_cast<double>(logits[ids[i]]) - top) / options.temperature - log_sum;
+    const double log_q = (static_cast<double>(kept[i]) - top) / options.temperature - log_sum;
     add_bucket(i, std::max(std::exp(log_q), 1e-300), std::max(log_q, -690.0));
   }
   const double tail = has_tail ? tail_share(grad, vocab, ids, k, sum) : 0;
@@ -172,7 +179,7 @@ double fused_loss_row(const LossOptions& options, const float* logits, std::int6
   const double step = weight / options.temperature;
   scale_all(grad, vocab, has_tail ? static_cast<float>(step * (slopes[k] - mean_slope) / sum) : 0.0F);
   for (std::int64_t i = 0; i < k; ++i) {
-    const double log_q = (static_cast<double>(logits[ids[i]]) - top) / options.temperature - log_sum;
+    const double log_q = (static_cast<double>(kept[i]) - top) / options.temperature - log_sum;
     const double q = std::max(std::exp(log_q), 1e-300);
     grad[ids[i]] = static_cast<float>(step * q * (slopes[i] - mean_slope));
   }

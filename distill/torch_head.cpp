@@ -48,7 +48,7 @@ TorchHead::TorchHead(std::int64_t vocab, const LossOptions& loss, const TorchDev
     : loss_(loss), device_(device) {
   const auto options = at::TensorOptions(device.get()).dtype(at::kFloat);
   logits_ = at::empty({rows_a_piece(vocab, device.is_cpu()), vocab}, options);
-  slopes_ = at::empty_like(logits_);
+  slopes_ = device.is_cpu() ? logits_ : at::empty_like(logits_);
 }
 
 RowSums TorchHead::losses(const at::Tensor& logits, std::span<const TopK* const> targets, double weight,
@@ -64,10 +64,10 @@ RowSums TorchHead::losses(const at::Tensor& logits, std::span<const TopK* const>
     ++sums.rows;
     const std::int64_t at = static_cast<std::int64_t>(i) * vocab;
     const float* row = logits.data_ptr<float>() + at;
+    sums.greedy_hits += kernels::argmax({row, static_cast<std::size_t>(vocab)}) == target.ids[0] ? 1 : 0;
     sums.loss += fused_loss_row(loss_, row, vocab, target.ids.data(), target.logprobs.data(),
                                 static_cast<std::int64_t>(target.ids.size()), target.log_tail, weight,
                                 slope.data_ptr<float>() + at);
-    sums.greedy_hits += kernels::argmax({row, static_cast<std::size_t>(vocab)}) == target.ids[0] ? 1 : 0;
   }
   return sums;
 }

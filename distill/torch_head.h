@@ -34,7 +34,7 @@ class TorchHead {
   RowSums pass(const at::Tensor& hidden, const at::Tensor& matrix, std::span<const TopK* const> targets, double weight,
                const Backward* backward);
 
-  std::size_t bytes() const { return logits_.nbytes() + slopes_.nbytes(); }
+  std::size_t bytes() const { return (slopes_.is_same(logits_) ? 1 : 2) * logits_.nbytes(); }
 
  private:
   RowSums losses(const at::Tensor& logits, std::span<const TopK* const> targets, double weight,
@@ -44,7 +44,7 @@ class TorchHead {
 
   LossOptions loss_;
   TorchDevice device_;
-  at::Tensor logits_, slopes_;  // [rows of a piece, vocab], reused
+  at::Tensor logits_, slopes_;  // [rows of a piece, vocab], reused; one tensor on a CPU: slopes replace logits
 };
 
 }  // namespace slip

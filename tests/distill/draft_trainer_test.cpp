@@ -160,7 +160,7 @@ TEST_F(DraftTrainerTest, RowsWithoutATargetTeachNothing) {
 
 TEST_F(DraftTrainerTest, BytesAreThoseOfTheTensors) {
   const std::size_t weights = 4 * static_cast<std::size_t>(small_config().parameters());
-  const std::size_t buffers = 2 * 256 * 97 * 4;  // a piece of logits and its slopes
+  const std::size_t buffers = 256 * 97 * 4;  // a piece of logits, which its slopes replace
   DraftTrainer trainer(small_config(), 4, {});
   EXPECT_EQ(trainer.bytes(), 4 * weights + buffers) << "masters, two moments, averages";
   trainer.step(make_batch(2));
