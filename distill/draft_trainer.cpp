@@ -55,7 +55,10 @@ struct DraftTrainer::State {
         average(draft.parameters(), trainer_options.average_decay),
         head(draft.config().vocab_size, trainer_options.loss, where) {}
 
-  static std::unique_ptr<State> make(TorchDraft model, TrainerOptions options) {
+  // States the threads before `build`: LibTorch would start one for each core to fill the first tensors.
+  static std::unique_ptr<State> make(TrainerOptions options, const std::function<TorchDraft()>& build) {
+    at::set_num_threads(options.threads);
+    TorchDraft model = build();
     const TorchDevice device(options.device);
     const TorchDevice::Turn turn(device);
     model.move_to(device.get());
@@ -140,10 +143,10 @@ void check_trainable(const ModelConfig& draft) {
 }
 
 DraftTrainer::DraftTrainer(const std::filesystem::path& draft_folder, TrainerOptions options)
-    : state_(State::make(TorchDraft(load_model_config(draft_folder), draft_folder), options)) {}
+    : state_(State::make(options, [&] { return TorchDraft(load_model_config(draft_folder), draft_folder); })) {}
 
 DraftTrainer::DraftTrainer(const ModelConfig& config, std::uint64_t seed, TrainerOptions options)
-    : state_(State::make(TorchDraft(config, seed), options)) {}
+    : state_(State::make(options, [&] { return TorchDraft(config, seed); })) {}
 
 DraftTrainer::~DraftTrainer() = default;
 

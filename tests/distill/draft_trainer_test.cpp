@@ -7,6 +7,7 @@
 #include <functional>
 #include <limits>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "common/error.h"
@@ -165,6 +166,26 @@ TEST_F(DraftTrainerTest, BytesAreThoseOfTheTensors) {
   EXPECT_EQ(trainer.bytes(), 4 * weights + buffers) << "masters, two moments, averages";
   trainer.step(make_batch(2));
   EXPECT_EQ(trainer.bytes(), 5 * weights + buffers) << "and gradients";
+}
+
+// Regression: tensors were filled before LibTorch knew how many threads it may use, so the first trainer of a thread
+// started one more for each further core, which then spun beside serving.
+TEST_F(DraftTrainerTest, ConstructionStartsNoThreads) {
+  if (std::thread::hardware_concurrency() < 2) GTEST_SKIP() << "LibTorch starts no threads on one core";
+  ModelConfig config = small_config();
+  config.vocab_size = 8192;  // matrices that LibTorch splits
+  const auto threads = [] {
+    const std::filesystem::directory_iterator tasks("/proc/self/task");
+    return std::distance(begin(tasks), end(tasks));
+  };
+  std::ptrdiff_t before = 0, after = 0;
+  std::thread([&] {  // a new thread has no team of LibTorch's yet
+    before = threads();
+    const DraftTrainer trainer(config, 4, {});
+    after = threads();
+  })
+      .join();
+  EXPECT_EQ(after, before);
 }
 
 TEST_F(DraftTrainerTest, RecordsOfAnotherVocabularyAreRefused) {
