@@ -54,12 +54,13 @@ class PaybackGovernor final : public Governor {
 
   StepDecision allow_step(const TopicProgress& topic) noexcept override {
     if (topic.topic >= pauses_.size()) pauses_.resize(topic.topic + 1);
+    // By the last second, not by this instant: between two steps every engine idles.
     const PaybackTerms terms{options_.payback_s, options_.steps_per_request, options_.k,
-                             units_.engine_idle() ? 0 : units_.lease_cost()};
+                             units_.lease_cost() * busy_.share()};
     return decide_training(topic, terms, pauses_[topic.topic]);
   }
 
-  bool engine_idle() const noexcept override { return units_.engine_idle(); }
+  bool engine_idle() const noexcept override { return units_.engine_idle() && busy_.share() < kBusyShare; }
   double share_of_service() const noexcept override { return units_.share_of_service(); }
   double cost_tokens_per_s() const noexcept override { return units_.cost_tokens_per_s(); }
   const char* reason() const noexcept override { return units_.reason(); }

@@ -129,7 +129,7 @@ void Publisher::export_candidate(TopicState& topic, DraftTrainer& trainer, std::
 void Publisher::restart_trainer(TopicState& topic) {
   trainers_.forget(topic.slot->name());
   topic.candidate_test = PairedTest(options_.margin);
-  topic.curve = LearningCurve();
+  topic.curve = LearningCurve(topic.figures.alpha_live);
   topic.steps_since_export = 0;
   ++topic.figures.trainer_restarts;
 }

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <string>
 
+#include "common/clock.h"
 #include "ledger/database.h"
 #include "tests/checkpoints/temporary_folder.h"
 
@@ -94,8 +95,9 @@ TEST(Recorder, LearningReachesLedgerAndMetrics) {
     LearningFigures figures;
     figures.topics.resize(1);
     figures.topics[0].topic = figures.topics[0].draft = "sql";
+    const std::int64_t began = wall_us() - 90'000'000;  // older rows than keep_days would leave the ledger again
     for (int second = 0; second <= 90; ++second) {
-      figures.at_us = 1'763'719'200'000'000 + second * 1'000'000;
+      figures.at_us = began + second * 1'000'000;
       figures.running_s = second;
       figures.topics[0].optimizer_steps = 2 * static_cast<std::uint64_t>(second);
       recorder.on_learning(figures);
