@@ -84,7 +84,8 @@ class ServingTest : public ::testing::Test {
     const Route route = model.router->route(label, kStory);
     Request request;
     request.id = {next_id++};
-    request.prompt = model.tokenizer->encode(kStory, SpecialTokens::kParse);
+    const std::string prompt = "<|bos|><|user|>\n" + kStory + "<|end|>\n<|assistant|>\n";
+    request.prompt = model.tokenizer->encode(prompt, SpecialTokens::kParse);
     request.max_tokens = 48;
     request.route = {route.topic, {}, route.source};
     request.draft = model.slots.at(route.topic.value);
