@@ -56,8 +56,8 @@ struct DraftOutlook {
 
 // Draft lengths with the greatest goodput, tokens a second, of the step: nodes are added in the order of their expected
 // tokens α^depth while that raises the ratio of tokens to time (SmartSpec, arXiv 2406.14066, with a length for each
-// sequence). `prompt_rows` are read beside. `lengths` gets one entry an outlook, 0 where plain decoding is faster. Pure.
-// Cost: O(n · k) comparisons a node.
+// sequence). `prompt_rows` are read beside. `lengths` gets one entry an outlook, 0 where plain decoding is faster.
+// Pure. Cost: O(n · k) comparisons a node.
 void choose_draft_lengths(std::span<const DraftOutlook> outlooks, std::int32_t prompt_rows, const StepLine& line,
                           std::vector<std::int32_t>& lengths);
 

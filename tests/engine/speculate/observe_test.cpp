@@ -32,7 +32,12 @@ TEST(ObserveRow, NothingIsLeftOfAVocabularyKeptWhole) {
 Observation observe_chain(const std::vector<std::int32_t>& committed) {
   const Verdict verdict{.accepted = {0, 1}, .added_token = 2, .rejected_one = true};
   Observation observation;
-  observe_verification(verdict, committed, [](std::int32_t row) { return TopK{{row}, {0.0F}, 0}; }, observation);
+  observe_verification(
+      verdict, committed,
+      [](std::int32_t row) {
+        return TopK{{row}, {0.0F}, 0};
+      },
+      observation);
   return observation;
 }
 
