@@ -16,7 +16,7 @@ namespace slip {
 // One frame of a replay segment, little-endian:
 //
 //   magic u32 | crc32c u32 over all that follows | payload bytes u32 | format u16 | flags u16
-//   sequence u64 | ordinal u64 | request u64 | tenant u64 | session u64 | created i64 | expires i64
+//   sequence u64 | ordinal u64 | request u64 | tenant u64 | group u64 | created i64 | expires i64
 //   payload: topic (u8 length, bytes), then the record; a tombstone has the topic only
 //
 // Format 1 had neither min_p nor choice; it is still read (no min-p, choice 0), never written.
@@ -44,7 +44,7 @@ struct FrameHeader {
   bool tombstone() const { return (flags & kTombstone) != 0; }
 };
 
-// Hash of a session's name or of a prompt; decides who is held out. Never renumber (stored).
+// Hash of a prompt; decides which prompts a warm-up holds out. Never change it: the split is stored by it.
 std::uint64_t hash_tokens(std::span<const std::int32_t> tokens);
 
 std::vector<std::byte> encode_record(const ReplayRecord& record, std::uint64_t ordinal);
