@@ -76,13 +76,25 @@ at::Tensor call_one(const char* name, torch::jit::Stack stack) {
   return stack.front().toTensor();
 }
 
+// The type that the library multiplies such weights in: LibTorch refuses bfloat16 on a CPU without instructions for it,
+// where arithmetic is in float32 in any case.
+at::ScalarType library_type(Dtype dtype) {
+  if (dtype != Dtype::kBFloat16) return at::kFloat;
+  try {
+    call_one("mkldnn::_reorder_linear_weight", {at::zeros({16, 16}, at::kBFloat16), 16});
+    return at::kBFloat16;
+  } catch (const c10::Error&) {
+    return at::kFloat;
+  }
+}
+
 }  // namespace
 
 // One shape, in the ways that LibTorch hands a product to oneDNN: what a framework's user gets by default, and with the
 // weight reordered beforehand, which is the most that the library can do.
 struct MatrixPeak::Onednn {
   Onednn(const Operands& operands, Dtype dtype) : shape(operands.shape) {
-    const auto type = dtype == Dtype::kBFloat16 ? at::kBFloat16 : at::kFloat;
+    const at::ScalarType type = library_type(dtype);
     const auto tensor = [&](const std::vector<float>& values, std::int64_t rows) {
       return at::from_blob(const_cast<float*>(values.data()), {rows, shape.n_in}, at::kFloat).to(type, false, true);
     };
@@ -90,7 +102,7 @@ struct MatrixPeak::Onednn {
     weight = tensor(operands.weight, shape.n_out);
     turned = weight.t().contiguous();
     packed = call_one("mkldnn::_reorder_linear_weight", {weight, shape.rows});
-    const double rounding = dtype == Dtype::kBFloat16 ? 0x1p-8 : 0x1p-23;
+    const double rounding = type == at::kBFloat16 ? 0x1p-8 : 0x1p-23;
     for (std::size_t way = 0; way < kWays.size(); ++way) {
       const at::Tensor y = multiply(way).to(at::kFloat).contiguous();
       operands.check(y.const_data_ptr<float>(), rounding, std::string("oneDNN's ") + kWays[way]);

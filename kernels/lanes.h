@@ -115,6 +115,20 @@ SLIP_LANES Lanes fused(const Lanes& a, const Lanes& b, const Lanes& c) {
   return each_part([&](int i) { return fused(a.part[i], b.part[i], c.part[i]); });
 }
 
+// c = a · b + c as fused(), in c's own register: GCC may pick a form that overwrites a or b, and then moves values
+// about and runs out of registers where a kernel's sums fill nearly all of them.
+SLIP_LANES Part fused_in_place(const Part& a, const Part& b, Part c) {
+#if defined(__FMA__) && !defined(__AVX512F__)
+  asm("vfmadd231ps %2, %1, %0" : "+x"(c) : "x"(a), "x"(b));
+  return c;
+#else
+  return fused(a, b, c);
+#endif
+}
+SLIP_LANES Lanes fused_in_place(const Lanes& a, const Lanes& b, const Lanes& c) {
+  return each_part([&](int i) { return fused_in_place(a.part[i], b.part[i], c.part[i]); });
+}
+
 // bfloat16 is the upper half of a float32.
 // Of 16 pairs of bfloat16, each in one 32-bit lane: the first (lower) and the second of each pair.
 SLIP_LANES Lanes first_of_pairs(const Lanes& pairs) {

@@ -11,10 +11,11 @@ namespace {
 // Column blocks in flight with `rows` rows: their product fills the register file without overflowing it.
 constexpr int blocks_in_flight(int rows) {
   if (kParts == 1 || rows == 1) return 4;
-  return rows <= 3 ? 2 : 1;
+  return rows == 2 ? 2 : 1;
 }
-// 6 rows × 4 blocks leave 8 of AVX-512's 32 registers for weights and activations; AVX2 has 16 of half the size.
-[[maybe_unused]] constexpr int kTileRows = kParts == 1 ? 6 : 5;
+// 6 rows × 4 blocks leave 8 of AVX-512's 32 registers for weights and activations; 6 rows × 1 block leave 4 of AVX2's
+// 16 of half the size.
+[[maybe_unused]] constexpr int kTileRows = 6;
 [[maybe_unused]] constexpr std::int64_t kStretch = 64;  // 16 KiB of weights: they stay in the first-level cache
 
 // Into the second-level cache: the first is full of what is being worked on. The passes of a tile over its columns take
@@ -63,22 +64,26 @@ struct Float32Step {
 };
 
 // bfloat16 without the instruction for it: both values of a pair are widened to float32, whose products of two
-// bfloat16 are exact, and added one after the other.
+// bfloat16 are exact, and added one after the other. Only one of both is in registers at a time.
 struct WidenedPairStep {
   static constexpr int kStepBytes = 8;
+  template <int kRows, int kBlocks>
+  SLIP_LANES static void add_half(const Lanes& half, const std::byte* x, std::int64_t x_stride, int b,
+                                  Lanes (&sums)[kRows][kBlocks]) {
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r) {
+      sums[r][b] = fused_in_place(broadcast(load_unaligned<float>(x + r * x_stride)), half, sums[r][b]);
+    }
+  }
   template <int kRows, int kBlocks>
   SLIP_LANES static void add(const std::byte* weight, const std::byte* x, std::int64_t x_stride,
                              Lanes (&sums)[kRows][kBlocks]) {
 #pragma GCC unroll 8
     for (int b = 0; b < kBlocks; ++b) {
-      const Lanes pairs = load(reinterpret_cast<const float*>(weight + b * kWeightGroupBytes));
-      const Lanes first = first_of_pairs(pairs), second = second_of_pairs(pairs);
-#pragma GCC unroll 8
-      for (int r = 0; r < kRows; ++r) {
-        const std::byte* value = x + r * x_stride;
-        sums[r][b] = fused(broadcast(load_unaligned<float>(value)), first, sums[r][b]);
-        sums[r][b] = fused(broadcast(load_unaligned<float>(value + 4)), second, sums[r][b]);
-      }
+      const auto* pairs = reinterpret_cast<const float*>(weight + b * kWeightGroupBytes);
+      add_half<kRows, kBlocks>(first_of_pairs(load_once(pairs)), x, x_stride, b, sums);
+      if constexpr (kParts > 1) asm("" : "+r"(pairs));  // registers are few: GCC shall load the pairs again
+      add_half<kRows, kBlocks>(second_of_pairs(load_once(pairs)), x + 4, x_stride, b, sums);
     }
   }
 };
