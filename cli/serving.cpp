@@ -94,7 +94,6 @@ std::unique_ptr<Governor> make_governor(const ServeConfig& config, CoreSharing& 
   options.max_share = choice.max_share;
   options.payback_s = choice.payback_s;
   options.steps_per_request = choice.steps_per_request;
-  options.k = std::max(1, config.engine.k);
   return make_payback_governor(options, cores);
 }
 

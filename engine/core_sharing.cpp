@@ -10,8 +10,9 @@ namespace {
 constexpr std::int64_t kIdleUs = 3'000;  // between two steps of a busy engine lie some 100 µs
 // A unit that has not ended after this long gets its core in every step. Otherwise the learner would stand still in
 // mid-unit for as long as the engine is busy, or for as long as it reads prompts.
-constexpr std::int64_t kOverdueUs = 200'000;
+constexpr std::int64_t kOverdueUs = 1'000'000;
 constexpr double kLeaseCostRate = 1.0 / 16;
+constexpr double kShareMemoryUs = 20e6;  // of steps, that the share of decoding is smoothed over
 
 // As if the time of a step were inversely proportional to its threads. With one thread the learner takes half the core.
 double worst_slowdown(int n_threads, int leased_threads) {
@@ -52,7 +53,11 @@ CoreSharing::CoreSharing(kernels::ThreadPool& pool, int leased_threads, std::int
       now_us_(now_us),
       last_end_us_(now_us() - kIdleUs - 1),
       lease_cost_(1 - 1 / worst_slowdown(pool.n_threads(), leased_threads)) {
-  times_.fill(StepTimes(leased_threads < pool.n_threads(), worst_slowdown(pool.n_threads(), leased_threads)));
+  const double slowdown = worst_slowdown(pool.n_threads(), leased_threads);
+  const auto prompts = times_.begin() + kBuckets;
+  std::fill(times_.begin(), prompts, StepTimes(leased_threads < pool.n_threads(), slowdown));
+  // Prompts scale with the cores. A trial with fewer would take twice as long, and a prompt is one long step.
+  std::fill(prompts, times_.end(), StepTimes(/*can_choose=*/false, slowdown));
 }
 
 StepTimes& CoreSharing::times_of(const StepKind& kind) noexcept {
@@ -71,6 +76,7 @@ bool CoreSharing::leased(const StepKind& kind, std::int64_t now) const noexcept 
 
 void CoreSharing::begin_step(const StepKind& kind) noexcept {
   current_ = &times_of(kind);
+  in_prompt_.store(kind.has_prompt, std::memory_order_relaxed);
   mode_ = leased(kind, now_us_()) ? StepMode::kLeased : current_->plan();
   in_step_.store(true, std::memory_order_relaxed);
   pool_.use_threads(mode_ == StepMode::kAll ? pool_.n_threads() : leased_threads_);
@@ -79,9 +85,12 @@ void CoreSharing::begin_step(const StepKind& kind) noexcept {
 void CoreSharing::end_step(std::int64_t step_us, std::int32_t committed) noexcept {
   last_end_us_.store(now_us_(), std::memory_order_relaxed);
   in_step_.store(false, std::memory_order_release);
+  const bool read_prompt = in_prompt_.exchange(false, std::memory_order_relaxed);
   if (current_ == nullptr) return;
   current_->add(mode_, static_cast<double>(step_us));
   add(busy_us_, step_us);
+  const double rate = std::min(1.0, static_cast<double>(step_us) / kShareMemoryUs);
+  decode_share_ += rate * ((read_prompt ? 0 : 1) - decode_share_);
   add(committed_, committed);
   if (mode_ != StepMode::kLeased) return;
   const double cost = 1 - 1 / current_->slowdown();
@@ -89,6 +98,11 @@ void CoreSharing::end_step(std::int64_t step_us, std::int32_t committed) noexcep
   add(cost_us_, static_cast<std::int64_t>(cost * static_cast<double>(step_us)));
   const double before = lease_cost_.load(std::memory_order_relaxed);
   lease_cost_.store(before + kLeaseCostRate * (cost - before), std::memory_order_relaxed);
+}
+
+void CoreSharing::set_decode_time(DecodeTime time) noexcept {
+  time.share = decode_share_;
+  decode_time_.set(time);
 }
 
 void CoreSharing::begin_unit(bool with_lease) noexcept {

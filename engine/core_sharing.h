@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "common/clock.h"
+#include "engine/schedule/decode_time.h"
 #include "engine/schedule/step_times.h"
 #include "kernels/thread_pool.h"
 
@@ -52,14 +53,23 @@ class CoreSharing {
   void begin_step(const StepKind& kind) noexcept;
   void end_step(std::int64_t step_us, std::int32_t committed) noexcept;
 
+  // Engine thread: what better drafts are worth by the steps measured so far, for decode_time().
+  void set_decode_time(DecodeTime time) noexcept;
+  // Engine thread: the learner wants its cores in the next step; the step at hand runs without them.
+  bool lease_asked() const noexcept { return (unit_.load(std::memory_order_acquire) & 1) != 0; }
+  bool ran_leased() const noexcept { return mode_ == StepMode::kLeased; }
+
   void begin_unit(bool with_lease) noexcept;
   void end_unit() noexcept;
 
   // No step runs, and none has ended within the last 3 ms.
   bool idle() const noexcept;
+  // A step that reads a prompt runs.
+  bool reads_prompt() const noexcept { return in_prompt_.load(std::memory_order_relaxed); }
   // The share of a leased step's time that the lease costs, 0 to 1, smoothed over the latest leased steps.
   double lease_cost() const noexcept { return lease_cost_.load(std::memory_order_relaxed); }
   Totals totals() const noexcept;
+  DecodeTime decode_time() const noexcept { return decode_time_.get(); }
   int leased_threads() const noexcept { return leased_threads_; }
 
  private:
@@ -74,13 +84,15 @@ class CoreSharing {
   std::array<StepTimes, 2 * kBuckets> times_;
   StepTimes* current_ = nullptr;
   StepMode mode_ = StepMode::kAll;
+  double decode_share_ = 1;  // of the steps' time lately, in those that read no prompt
   // Written by the learner's thread. The start of the unit at hand with its lowest bit for "leased"; 0: no unit.
   std::atomic<std::int64_t> unit_{0};
   // Written by the engine thread.
-  std::atomic<bool> in_step_{false};
+  std::atomic<bool> in_step_{false}, in_prompt_{false};
   std::atomic<std::int64_t> last_end_us_;
   std::atomic<std::int64_t> busy_us_{0}, leased_us_{0}, cost_us_{0}, committed_{0};
   std::atomic<double> lease_cost_;
+  SharedDecodeTime decode_time_;
 };
 
 }  // namespace slip

@@ -2,6 +2,7 @@
 #include "engine/stages.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "common/clock.h"
@@ -10,6 +11,12 @@
 #include "engine/schedule/select.h"
 
 namespace slip {
+namespace {
+
+constexpr double kDecodingRate = 1.0 / 64;  // of a step in the smoothed number of decoding sequences
+constexpr int kStepsBetweenTelling = 64;
+
+}  // namespace
 
 Engine::State::State(const EngineOptions& engine_options, Target model, std::shared_ptr<const Tokenizer> words,
                      std::unique_ptr<Proposer> runs_ahead, ObservationSink* sink,
@@ -114,7 +121,7 @@ void Engine::State::plan_next() {
 
 // Lengths that a request asked for itself stay as they are.
 void Engine::State::choose_lengths() {
-  if (!options.adaptive_k || !step_line_.known()) return;
+  if (!options.adaptive_k || !step_curve_.known()) return;
   outlooks_.clear();
   std::int32_t prompt_rows = 0;
   for (std::size_t i = 0; i < running.size(); ++i) {
@@ -134,7 +141,8 @@ void Engine::State::choose_lengths() {
     }
     outlooks_.push_back(outlook);
   }
-  choose_draft_lengths(outlooks_, prompt_rows, step_line_.line(), lengths_);
+  const bool leased = cores != nullptr && cores->lease_asked() && leased_curve_.known();
+  choose_draft_lengths(outlooks_, prompt_rows, (leased ? leased_curve_ : step_curve_).curve(), lengths_);
   std::size_t next = 0;
   for (std::size_t i = 0; i < running.size(); ++i) {
     if (loads_[i].n_pending > 1) continue;
@@ -230,8 +238,16 @@ void Engine::State::verify() {
 void Engine::State::learn_lengths() {
   if (figures_.n_prefilling > 0) return;
   const std::int32_t depth = nodes_.empty() ? 0 : *std::max_element(nodes_.begin(), nodes_.end());
-  step_line_.add(figures_.verify_rows, static_cast<double>(figures_.verify_us), depth,
-                 static_cast<double>(figures_.draft_us));
+  const bool leased = cores != nullptr && cores->ran_leased();
+  (leased ? leased_curve_ : step_curve_)
+      .add(figures_.verify_rows, static_cast<double>(figures_.verify_us), depth,
+           static_cast<double>(figures_.draft_us));
+  if (cores == nullptr || leased || !step_curve_.known()) return;
+  n_decoding_ += kDecodingRate * (figures_.n_decoding - n_decoding_);
+  if (++n_since_told_ < kStepsBetweenTelling) return;
+  n_since_told_ = 0;
+  const auto n = std::max(1, static_cast<std::int32_t>(std::lround(n_decoding_)));
+  cores->set_decode_time(DecodeTime::of_curve(step_curve_.curve(), n, options.k));
 }
 
 // Numbers that are not finite end the request they belong to, not its neighbours.

@@ -11,6 +11,7 @@
 #include "engine/intake.h"
 #include "engine/schedule/draft_length.h"
 #include "engine/schedule/plan.h"
+#include "engine/schedule/step_curve.h"
 #include "engine/sequence.h"
 #include "engine/speculate/verifier.h"
 
@@ -77,7 +78,9 @@ struct Engine::State {
   StepFigures figures_;
   std::vector<std::int32_t> needs_;
   std::vector<SequenceLoad> loads_;
-  StepLineEstimate step_line_;
+  StepCurveEstimate step_curve_, leased_curve_;             // with all threads that pay, and under a lease
+  double n_decoding_ = 1;                                   // sequences of a step, smoothed
+  int n_since_told_ = 0;                                    // steps since `cores` heard what drafts are worth
   std::map<std::uint32_t, AcceptanceEstimate> acceptance_;  // by draft
   std::vector<DraftOutlook> outlooks_;                      // of the decoding sequences, in the order of `running`
   std::vector<std::int32_t> lengths_;

@@ -13,7 +13,8 @@ SEES = {
     "engine": ["checkpoints", "kernels", "common"],
     "router": ["ledger", "common"],
     "distill": ["router/topic.h", "engine/model", "engine/cache", "engine/sample", "engine/speculate",
-                "engine/step_listener.h", "engine/core_sharing.h", "engine/request.h", "checkpoints", "kernels", "common"],
+                "engine/step_listener.h", "engine/core_sharing.h", "engine/schedule/decode_time.h", "engine/request.h",
+                "checkpoints", "kernels", "common"],
     "server": ["distill", "router", "engine", "ledger", "checkpoints", "kernels", "common"],
     "cli": ["server", "distill", "router", "engine", "ledger", "checkpoints", "kernels", "common"],
 }

@@ -5,29 +5,9 @@
 #include <span>
 #include <vector>
 
+#include "engine/schedule/step_curve.h"
+
 namespace slip {
-
-// Time of a decoding step as a line over its rows: T(rows) = fixed_us + row_us · rows, and of one depth of drafting.
-struct StepLine {
-  double fixed_us = 0, row_us = 0, depth_us = 0;
-};
-
-// Learns a StepLine from the engine's own steps: least squares with forgetting, and a weak prior on the slope, since
-// steps of one load all have the same number of rows. Threads: one owner.
-class StepLineEstimate {
- public:
-  // A target pass over `rows` rows, prompts included, behind drafting to `depth`.
-  void add(std::int32_t rows, double verify_us, std::int32_t depth, double draft_us);
-  // False until a few steps are known; then line() means nothing.
-  bool known() const { return n_ >= kLeast; }
-  StepLine line() const;
-
- private:
-  static constexpr std::int64_t kLeast = 8;
-  std::int64_t n_ = 0;
-  double weight_ = 0, rows_ = 0, time_ = 0, rows_rows_ = 0, rows_time_ = 0;  // weighted sums
-  double depth_us_ = 0;
-};
 
 // Acceptance rate of one draft as served, with forgetting. A new version keeps next to no evidence, so that it is
 // tried at once. Threads: one owner.
@@ -54,11 +34,11 @@ struct DraftOutlook {
   bool probe = false;     // one node at least, whether it pays or not
 };
 
-// Draft lengths with the greatest goodput, tokens a second, of the step: nodes are added in the order of their expected
-// tokens α^depth while that raises the ratio of tokens to time (SmartSpec, arXiv 2406.14066, with a length for each
-// sequence). `prompt_rows` are read beside. `lengths` gets one entry an outlook, 0 where plain decoding is faster.
-// Pure. Cost: O(n · k) comparisons a node.
-void choose_draft_lengths(std::span<const DraftOutlook> outlooks, std::int32_t prompt_rows, const StepLine& line,
+// Draft lengths with the greatest goodput, tokens a second, of the step (SmartSpec, arXiv 2406.14066, with a length for
+// each sequence): of n nodes those with the greatest expected tokens α^depth are drafted, and n is the number whose
+// ratio of tokens to time is best. `prompt_rows` are read beside. `lengths` gets one entry an outlook, 0 where plain
+// decoding is faster. Pure. Cost: O(n · k) comparisons a node.
+void choose_draft_lengths(std::span<const DraftOutlook> outlooks, std::int32_t prompt_rows, const StepCurve& curve,
                           std::vector<std::int32_t>& lengths);
 
 }  // namespace slip

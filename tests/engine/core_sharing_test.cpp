@@ -88,8 +88,8 @@ TEST(CoreSharing, ALeaseTakesItsCoresAtTheNextStepAndGivesThemBackAtTheOneAfter)
 TEST(CoreSharing, AUnitWithoutALeaseLeavesTheEngineAllThreadsUntilItIsOverdue) {
   Scene scene(2, 1);
   scene.cores->begin_unit(/*with_lease=*/false);
-  EXPECT_EQ(scene.step(150'000), 2);
-  EXPECT_EQ(scene.step(100'000), 2);
+  EXPECT_EQ(scene.step(800'000), 2);
+  EXPECT_EQ(scene.step(300'000), 2);
   EXPECT_EQ(scene.step(10'000), 1) << "or it would stand still for as long as the engine is busy";
   scene.cores->end_unit();
   EXPECT_EQ(scene.step(10'000), 2);
@@ -99,12 +99,31 @@ TEST(CoreSharing, AUnitWithoutALeaseLeavesTheEngineAllThreadsUntilItIsOverdue) {
 TEST(CoreSharing, AStepThatReadsAPromptHonoursALeaseOnlyWhenItIsOverdue) {
   Scene scene(2, 1);
   scene.cores->begin_unit(/*with_lease=*/true);
-  EXPECT_EQ(scene.step(100'000, {true, 256}), 2);
+  EXPECT_EQ(scene.step(500'000, {true, 256}), 2);
   EXPECT_EQ(scene.step(8'000, {false, 4}), 1);
-  EXPECT_EQ(scene.step(100'000, {true, 256}), 2);
-  EXPECT_EQ(scene.step(100'000, {true, 256}), 1) << "the unit is 208 ms old";
+  EXPECT_EQ(scene.step(500'000, {true, 256}), 2);
+  EXPECT_EQ(scene.step(100'000, {true, 256}), 1) << "the unit is a second old";
   scene.cores->end_unit();
   EXPECT_EQ(scene.step(100'000, {true, 256}), 2);
+}
+
+// A trial with fewer threads would cost a prompt twice its time, for the first six of each length.
+TEST(CoreSharing, PromptsTryNoFewerThreads) {
+  Scene scene(2, 1);
+  for (int i = 0; i < 400; ++i) {
+    ASSERT_EQ(scene.step(100'000, {true, i % 2 == 0 ? 256 : 100}), 2) << i;
+    EXPECT_FALSE(scene.cores->reads_prompt()) << "the step is over";
+  }
+  scene.cores->begin_step({true, 256});
+  EXPECT_TRUE(scene.cores->reads_prompt());
+}
+
+// Half of the time goes into prompts: a better draft can save no more than the other half.
+TEST(CoreSharing, DecodeTimeKnowsTheShareOfPrompts) {
+  Scene scene(2, 1);
+  for (int i = 0; i < 20'000; ++i) scene.step(10'000, {i % 2 == 0, 4});
+  scene.cores->set_decode_time(DecodeTime::of_chain(3));
+  EXPECT_NEAR(scene.cores->decode_time().share, 0.5, 0.02);
 }
 
 TEST(CoreSharing, CountsWhatLeasesCostAndNothingElse) {

@@ -16,34 +16,47 @@ double omega(std::int32_t k, double alpha) {
 }
 
 double goodput(const std::vector<DraftOutlook>& outlooks, const std::vector<std::int32_t>& lengths,
-               const StepLine& line) {
-  double tokens = 0, rows = 0, nodes = 0;
+               const StepCurve& curve) {
+  double tokens = 0;
+  std::int32_t rows = 0, nodes = 0;
   for (std::size_t i = 0; i < outlooks.size(); ++i) {
     tokens += omega(lengths[i], outlooks[i].alpha);
     rows += 1 + lengths[i];
     nodes += lengths[i];
   }
-  return tokens / (line.fixed_us + line.row_us * rows + line.depth_us * nodes / static_cast<double>(outlooks.size()));
+  return tokens / (curve.pass_us(rows) + curve.depth_us * nodes / static_cast<double>(outlooks.size()));
 }
 
-std::vector<std::int32_t> chosen(const std::vector<DraftOutlook>& outlooks, const StepLine& line,
+std::vector<std::int32_t> chosen(const std::vector<DraftOutlook>& outlooks, const StepCurve& curve,
                                  std::int32_t prompt_rows = 0) {
   std::vector<std::int32_t> lengths;
-  choose_draft_lengths(outlooks, prompt_rows, line, lengths);
+  choose_draft_lengths(outlooks, prompt_rows, curve, lengths);
   return lengths;
 }
 
-const StepLine kMemoryBound{10'000, 100, 100}, kComputeBound{9'000, 1'500, 200};
+// Tiles of `tile` rows at `tile_us` each, over `fixed_us`.
+StepCurve curve_of(double fixed_us, std::int32_t tile, double tile_us, double depth_us) {
+  StepCurve curve;
+  for (std::int32_t r = 1; r <= StepCurve::kRows; ++r) {
+    curve.us[static_cast<std::size_t>(r - 1)] = fixed_us + tile_us * ((r + tile - 1) / tile);
+  }
+  curve.more_row_us = tile_us / tile;
+  curve.depth_us = depth_us;
+  return curve;
+}
+
+const StepCurve kMemoryBound = curve_of(10'000, 1, 100, 100), kComputeBound = curve_of(9'000, 1, 1'500, 200),
+                kTiles = curve_of(2'000, 4, 9'000, 150);
 
 TEST(DraftLength, IsTheBestOfAllLengths) {
-  for (const StepLine& line : {kMemoryBound, kComputeBound}) {
+  for (const StepCurve& curve : {kMemoryBound, kComputeBound, kTiles}) {
     for (int a = 0; a < 10; ++a) {
       for (int b = 0; b < 10; ++b) {
         const std::vector<DraftOutlook> outlooks{{4, a / 10.0}, {4, b / 10.0}};
-        const auto lengths = chosen(outlooks, line);
-        const double best = goodput(outlooks, lengths, line);
+        const auto lengths = chosen(outlooks, curve);
+        const double best = goodput(outlooks, lengths, curve);
         for (std::int32_t i = 0; i <= 4; ++i) {
-          for (std::int32_t j = 0; j <= 4; ++j) EXPECT_GE(best * (1 + 1e-9), goodput(outlooks, {i, j}, line));
+          for (std::int32_t j = 0; j <= 4; ++j) EXPECT_GE(best * (1 + 1e-9), goodput(outlooks, {i, j}, curve));
         }
       }
     }
@@ -77,27 +90,10 @@ TEST(DraftLength, KeepsToWhatASequenceMayProposeAndProbes) {
   EXPECT_TRUE(chosen({}, kMemoryBound).empty());
 }
 
-TEST(StepLineEstimate, FindsTheLineAndFollowsAChange) {
-  StepLineEstimate estimate;
-  EXPECT_FALSE(estimate.known());
-  for (int i = 0; i < 200; ++i) estimate.add(1 + i % 8, 9'000 + 1'500.0 * (1 + i % 8), 1 + i % 3, 200.0 * (1 + i % 3));
-  ASSERT_TRUE(estimate.known());
-  EXPECT_NEAR(estimate.line().row_us, 1'500, 60);
-  EXPECT_NEAR(estimate.line().fixed_us, 9'000, 300);
-  EXPECT_NEAR(estimate.line().depth_us, 200, 1);
-  for (int i = 0; i < 400; ++i) estimate.add(1 + i % 8, 4'000 + 100.0 * (1 + i % 8), 1, 50);
-  EXPECT_NEAR(estimate.line().row_us, 100, 20);
-  EXPECT_NEAR(estimate.line().depth_us, 50, 5);
-}
-
-// A load that never changes tells nothing about the slope: the prior stands, and nothing is divided by zero.
-TEST(StepLineEstimate, OneNumberOfRowsLeavesThePrior) {
-  StepLineEstimate estimate;
-  for (int i = 0; i < 100; ++i) estimate.add(4, 12'000, 0, 0);
-  const StepLine line = estimate.line();
-  EXPECT_GT(line.row_us, 0);
-  EXPECT_LT(line.row_us, 1'000);
-  EXPECT_NEAR(line.fixed_us + 4 * line.row_us, 12'000, 1);
+// Of two sequences: two rows more cost nothing, a fifth row doubles the time.
+TEST(DraftLength, FillsATileAndStopsThere) {
+  EXPECT_EQ(chosen({{3, 0.4}, {3, 0.4}}, kTiles), (std::vector<std::int32_t>{1, 1}));
+  EXPECT_EQ(chosen({{3, 0.1}, {3, 0.5}}, kTiles), (std::vector<std::int32_t>{0, 2}));
 }
 
 TEST(AcceptanceEstimate, FollowsTheTrafficAndTriesANewVersion) {

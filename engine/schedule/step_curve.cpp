@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/schedule/step_curve.h"
+
+#include <algorithm>
+#include <cstddef>
+
+namespace slip {
+namespace {
+
+constexpr double kLevelRate = 1.0 / 8;    // of a pass in the level
+constexpr double kMostWeight = 32;        // passes that a ratio remembers
+constexpr double kFade = 1 - 1.0 / 2048;  // of all weights, each pass: what was measured long ago is tried again
+constexpr double kMeasured = 0.5;         // least weight of a ratio that counts as measured
+constexpr double kDepthRate = 1.0 / 32;
+constexpr double kRowShare = 0.04;  // of one row's pass: a row beyond all that were measured
+constexpr double kHope = 0.95;      // a guess between two measured numbers of rows, over the line between them
+constexpr double kMostSample = 4, kMostChange = 1.5;  // times the expected: a pass that was interrupted says little
+
+}  // namespace
+
+double StepCurve::pass_us(std::int32_t rows) const {
+  if (rows <= 0) return 0;
+  if (rows <= kRows) return us[static_cast<std::size_t>(rows - 1)];
+  return us.back() + more_row_us * (rows - kRows);
+}
+
+void StepCurveEstimate::add(std::int32_t rows, double verify_us, std::int32_t depth, double draft_us) {
+  if (depth > 0) {
+    const double each = draft_us / depth;
+    depth_us_ += (depth_us_ == 0 ? 1 : kDepthRate) * (each - depth_us_);
+  }
+  if (!(verify_us > 0) || rows < 1 || rows > StepCurve::kRows) return;
+  if (n_ == 0) level_us_ = verify_us;
+  ++n_;
+  const double expected = ratios()[static_cast<std::size_t>(rows - 1)];
+  Ratio& ratio = ratios_[static_cast<std::size_t>(rows - 1)];
+  const double most = ratio.weight < kMeasured ? kMostSample : kMostChange;
+  const double sample = std::clamp(verify_us / level_us_ / expected, 1 / most, most) * expected;
+  for (Ratio& any : ratios_) any.weight *= kFade;
+  if (ratio.weight >= kMeasured) level_us_ *= 1 + kLevelRate * (sample / expected - 1);
+  ratio.weight = std::min(ratio.weight < kMeasured ? 1 : ratio.weight + 1, kMostWeight);
+  ratio.value += (sample - ratio.value) / ratio.weight;
+}
+
+std::array<double, StepCurve::kRows> StepCurveEstimate::ratios() const {
+  std::array<double, StepCurve::kRows> all;
+  all.fill(1);
+  std::size_t before = all.size();  // the last measured one; all.size(): none yet
+  for (std::size_t r = 0; r < all.size(); ++r) {
+    if (ratios_[r].weight < kMeasured) continue;
+    all[r] = ratios_[r].value;
+    const double step = before == all.size() ? 0 : (all[r] - all[before]) / static_cast<double>(r - before);
+    for (std::size_t i = before == all.size() ? 0 : before + 1; i < r; ++i) {
+      const double between = all[r] - step * static_cast<double>(r - i);
+      // Fewer rows than any pass had save next to nothing until that was measured.
+      all[i] = before == all.size() ? all[r] * (1 - kRowShare / 4) : std::max(all[before], kHope * between);
+    }
+    before = r;
+  }
+  if (before == all.size()) return all;
+  for (std::size_t i = before + 1; i < all.size(); ++i) {
+    all[i] = all[before] * (1 + kRowShare * static_cast<double>(i - before));
+  }
+  return all;
+}
+
+// Pools neighbours that descend (isotonic regression), since no row more makes a pass faster.
+StepCurve StepCurveEstimate::curve() const {
+  constexpr double kGuessWeight = 0.01;
+  struct Pool {
+    double value, weight;
+    std::size_t n;
+  };
+  const std::array<double, StepCurve::kRows> all = ratios();
+  std::array<Pool, StepCurve::kRows> pools;
+  std::size_t n_pools = 0;
+  for (std::size_t r = 0; r < all.size(); ++r) {
+    Pool next{all[r], std::max(ratios_[r].weight, kGuessWeight), 1};
+    while (n_pools > 0 && pools[n_pools - 1].value > next.value) {
+      const Pool& last = pools[--n_pools];
+      const double weight = last.weight + next.weight;
+      next = {(last.value * last.weight + next.value * next.weight) / weight, weight, last.n + next.n};
+    }
+    pools[n_pools++] = next;
+  }
+  StepCurve curve;
+  std::size_t r = 0;
+  for (std::size_t p = 0; p < n_pools; ++p) {
+    for (std::size_t i = 0; i < pools[p].n; ++i) curve.us[r++] = level_us_ * pools[p].value;
+  }
+  curve.more_row_us = kRowShare * curve.us.front();
+  curve.depth_us = depth_us_;
+  return curve;
+}
+
+}  // namespace slip

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/schedule/step_curve.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+namespace slip {
+namespace {
+
+// As measured on AVX2: memory bounds the first four rows, then a tile of six, then two tiles.
+double tiles_us(std::int32_t rows) {
+  return rows <= 4 ? 10'000 : rows <= 6 ? 14'000 : 10'000 * ((rows + 3) / 4) * 0.9;
+}
+
+TEST(StepCurve, GoesOnAlongALineBeyondItsRows) {
+  StepCurve curve;
+  curve.us.fill(5'000);
+  curve.more_row_us = 10;
+  EXPECT_EQ(curve.pass_us(0), 0);
+  EXPECT_EQ(curve.pass_us(StepCurve::kRows), 5'000);
+  EXPECT_EQ(curve.pass_us(StepCurve::kRows + 100), 6'000);
+}
+
+TEST(StepCurveEstimate, FindsTheStepsOfTilesUnderALevelThatDrifts) {
+  StepCurveEstimate estimate;
+  EXPECT_FALSE(estimate.known());
+  double load = 1;
+  for (int i = 0; i < 2'000; ++i) {
+    const std::int32_t rows = 1 + i * 7 % 8;
+    load = i < 1'000 ? 1 : 1.5;
+    estimate.add(rows, load * tiles_us(rows), 1 + i % 3, 200.0 * (1 + i % 3));
+  }
+  ASSERT_TRUE(estimate.known());
+  const StepCurve curve = estimate.curve();
+  for (std::int32_t rows = 1; rows <= 8; ++rows) {
+    EXPECT_NEAR(curve.pass_us(rows), load * tiles_us(rows), 0.02 * load * tiles_us(rows)) << rows;
+  }
+  EXPECT_NEAR(curve.depth_us, 200, 1);
+}
+
+TEST(StepCurveEstimate, AnInterruptedPassChangesLittle) {
+  StepCurveEstimate estimate;
+  for (int i = 0; i < 400; ++i) estimate.add(1 + i % 4, i % 50 == 49 ? 400'000 : 10'000, 0, 0);
+  EXPECT_NEAR(estimate.curve().pass_us(4), 10'000, 2'500);
+}
+
+// Two rows and eight are known: four are hoped to cost a little less than the line between says, so that they are
+// tried.
+TEST(StepCurveEstimate, GuessesBetweenNeighboursAndAscends) {
+  StepCurveEstimate estimate;
+  for (int i = 0; i < 50; ++i) estimate.add(i % 2 == 0 ? 2 : 8, i % 2 == 0 ? 10'000 : 20'000, 0, 0);
+  const StepCurve curve = estimate.curve();
+  EXPECT_NEAR(curve.pass_us(5), 0.95 * 15'000, 300);
+  EXPECT_GT(curve.pass_us(10), curve.pass_us(8));
+  EXPECT_TRUE(std::is_sorted(curve.us.begin(), curve.us.end()));
+}
+
+// Negative control: without pooling, noise would make more rows seem faster than fewer.
+TEST(StepCurveEstimate, NoiseNeverMakesMoreRowsFaster) {
+  StepCurveEstimate estimate;
+  for (int i = 0; i < 60; ++i) estimate.add(1 + i % 6, 10'000 + 1'000 * ((i * 5) % 7), 0, 0);
+  const StepCurve curve = estimate.curve();
+  EXPECT_TRUE(std::is_sorted(curve.us.begin(), curve.us.end()));
+}
+
+TEST(StepCurveEstimate, OneNumberOfRowsIsEnough) {
+  StepCurveEstimate estimate;
+  for (int i = 0; i < 100; ++i) estimate.add(4, 12'000, 0, 0);
+  const StepCurve curve = estimate.curve();
+  EXPECT_NEAR(curve.pass_us(4), 12'000, 1);
+  EXPECT_LE(curve.pass_us(2), 12'000);
+  EXPECT_GT(curve.pass_us(2), 11'000);
+  EXPECT_GT(curve.pass_us(6), 12'000);
+}
+
+}  // namespace
+}  // namespace slip
