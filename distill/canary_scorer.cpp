@@ -10,10 +10,12 @@ namespace slip {
 namespace {
 
 constexpr std::size_t kHeldoutRecords = 16;  // a second opinion
-constexpr double kAlphaMemory = 0.95;        // of the smoothed α that people see, per request
+constexpr double kRequestMemory = 0.95;      // of the recent score, per request
 
-void smooth(double& value, double next) {
-  value = value == 0 ? next : kAlphaMemory * value + (1 - kAlphaMemory) * next;
+// Sums are smoothed, not ratios: a short answer says less than a long one.
+void add_to_recent(AcceptanceScore& recent, const AcceptanceScore& next) {
+  recent.accepted = kRequestMemory * recent.accepted + next.accepted;
+  recent.first_rejections = kRequestMemory * recent.first_rejections + next.first_rejections;
 }
 
 }  // namespace
@@ -57,8 +59,10 @@ void CanaryScorer::score_new(TopicState& topic, const WaitingRecord& waiting) {
   same_text.live = score(*topic.live.version->weights, record);
   same_text.base = score(*base_->weights, record);
   decisions_.on_scored(same_text);
-  smooth(topic.figures.alpha_live, same_text.live.alpha());
-  smooth(topic.figures.alpha_base, same_text.base.alpha());
+  add_to_recent(topic.recent_live, same_text.live);
+  add_to_recent(topic.recent_base, same_text.base);
+  topic.figures.alpha_live = topic.recent_live.alpha();
+  topic.figures.alpha_base = topic.recent_base.alpha();
   if (!waiting.is_evidence) return;
   add_to_watch(topic, record);
   if (topic.candidate && record.sequence > topic.candidate->cut_off) add_to_candidate(topic, record);

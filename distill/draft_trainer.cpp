@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "common/error.h"
+#include "distill/learning_rate.h"
 #include "distill/outlier_guard.h"
 #include "distill/torch_average.h"
 #include "distill/torch_device.h"
@@ -110,7 +111,7 @@ void DraftTrainer::State::finish(TrainStep& result) {
     return;
   }
   const double clip = options.max_grad_norm > 0 ? std::min(1.0, options.max_grad_norm / (result.grad_norm + 1e-12)) : 1;
-  optimizer.update(clip);
+  optimizer.update(clip, options.scale_by_agreement ? agreement_factor(result.alpha_greedy) : 1);
   average.update(draft.parameters(), optimizer.steps());
 }
 

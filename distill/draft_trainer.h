@@ -37,8 +37,11 @@ struct TrainerOptions {
   double weight_decay = 0.0;
   double beta1 = 0.9, beta2 = 0.95;
   double max_grad_norm = 1.0;
-  std::int64_t warmup_steps = 0;          // linear from 0
-  std::int64_t total_steps = 0;           // > 0: cosine to 10 %; 0: constant (online learning has no end)
+  std::int64_t warmup_steps = 0;  // linear from 0
+  std::int64_t total_steps = 0;   // > 0: cosine to 10 %; 0: constant (online learning has no end)
+  // Rates times agreement_factor() of the batch's alpha_greedy before the step: a new topic takes whole steps, a draft
+  // that agrees with the target already is not thrown back by them.
+  bool scale_by_agreement = false;
   double average_decay = 0;               // of the exported weights' moving average over steps; 0: the last step's
   std::int32_t microbatch_tokens = 2048;  // bounds one unit of work, and so how long serving can be delayed
   int threads = 1;                        // ATen intra-op threads

@@ -28,8 +28,8 @@ namespace {
 
 constexpr std::int64_t kSyncEveryUs = 1'000'000;  // "at most the last second short"
 constexpr std::int64_t kExpireEveryUs = 600'000'000;
-constexpr std::int64_t kAskAgainUs = 20'000;  // when the governor said no
-constexpr std::int64_t kLongestWaitInStepUs = 500'000;
+constexpr std::int64_t kAskAgainUs = 5'000;  // when the governor said no
+constexpr std::int64_t kLongestWaitInStepUs = 3'000'000;
 constexpr std::int64_t kIdleTickUs = 1'000'000;
 constexpr std::int64_t kClockPatienceUs = std::int64_t{3600} * 1'000'000;  // before a step ahead expires records
 

@@ -22,8 +22,12 @@
 namespace slip {
 
 struct LearnerOptions {
-  TrainerOptions trainer{
-      .optimizer = OptimizerKind::kMuon, .learning_rate = 6e-3, .matrix_learning_rate = 0.03, .average_decay = 0.9};
+  TrainerOptions trainer{.optimizer = OptimizerKind::kMuon,
+                         .learning_rate = 6e-3,
+                         .matrix_learning_rate = 0.03,
+                         .scale_by_agreement = true,
+                         .average_decay = 0.9,
+                         .microbatch_tokens = 512};
   CanaryOptions canary;
   std::int32_t batch_requests = 8;             // records per optimizer step
   std::int64_t steps_between_candidates = 10;  // optimizer steps between two exports of a topic's trainer

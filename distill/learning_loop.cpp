@@ -194,7 +194,7 @@ void LearningLoop::run(LearningUnit unit) {
 
 void LearningLoop::score_next() {
   TopicState& topic = *next_;
-  const std::int64_t began_us = monotonic_us();
+  const std::int64_t began_us = thread_cpu_us();
   ++topic.scored;
   try {
     if (!canary_.score_heldout(topic)) {
@@ -205,7 +205,7 @@ void LearningLoop::score_next() {
   } catch (const std::exception& error) {
     contain(topic, "scoring", error);
   }
-  topic.figures.scoring_s += seconds(monotonic_us() - began_us);
+  topic.figures.scoring_s += seconds(thread_cpu_us() - began_us);
 }
 
 // ---- training ----
@@ -225,7 +225,7 @@ void LearningLoop::train_step() {
   burst_steps_ = &topic == training_ && burst_steps_ < kBurstSteps ? burst_steps_ + 1 : 1;
   training_ = &topic;
   topic.in_burst = true;
-  const std::int64_t began_us = monotonic_us();
+  const std::int64_t began_us = thread_cpu_us();
   try {
     DraftTrainer& trainer = trainers_.take(topic.slot->name(), topic.live);
     const auto batch = next_batch(topic);
@@ -242,7 +242,7 @@ void LearningLoop::train_step() {
 }
 
 void LearningLoop::count_step(TopicState& topic, const TrainStep& step, std::int64_t began_us) {
-  const double took = seconds(monotonic_us() - began_us);
+  const double took = seconds(thread_cpu_us() - began_us);
   topic.figures.training_s += took;
   smooth(topic.step_seconds, took, kSecondsMemory);
   if (!step.skipped) smooth(topic.figures.loss, step.loss, kLossMemory);

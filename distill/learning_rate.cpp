@@ -19,4 +19,9 @@ double learning_rate_factor(const TrainerOptions& options, std::int64_t step) {
   return 1;
 }
 
+double agreement_factor(double agreement) {
+  constexpr double kFull = 0.5, kFall = 16, kLeast = 0.1;  // 1/5 at .60, 1/10 from .65 on
+  return std::clamp(std::exp(kFall * (kFull - agreement)), kLeast, 1.0);
+}
+
 }  // namespace slip

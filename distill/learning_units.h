@@ -21,7 +21,12 @@ class LearningUnits {
 
   // True when no engine step runs: a unit then costs nothing.
   bool engine_idle() const noexcept { return cores_ == nullptr || cores_->idle(); }
+  // Prompts need all cores: a unit beside one would slow it down and hardly get on itself.
+  bool reads_prompt() const noexcept { return cores_ != nullptr && cores_->reads_prompt(); }
   double lease_cost() const noexcept { return cores_ == nullptr ? 0 : cores_->lease_cost(); }
+  DecodeTime decode_time() const noexcept {
+    return cores_ == nullptr ? DecodeTime::of_chain(3) : cores_->decode_time();
+  }
   // Grants the unit: idle time alone, or a lease when the engine is busy.
   bool grant() noexcept;
   // Grants a scoring unit from its guaranteed share, if any is left.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "distill/payback_governor.h"
 
+#include <algorithm>
 #include <vector>
 
 #include "distill/learning_units.h"
@@ -10,16 +11,19 @@ namespace slip {
 namespace {
 
 constexpr double kBusyShare = 0.75;  // of the time; an engine less busy has idle time enough to train in
+constexpr double kBusySteps = 1;     // for a request: the second step of a batch brings a third of the first
+constexpr std::int64_t kLongestPromptUs = 2'000'000;  // an engine that reads prompts all the time is trained beside
 constexpr std::int64_t kBusySampleUs = 500'000;
 
-// The share of time that the engine spent in steps over the last second or two.
+// The share of time that the engine spent in steps over the last second or two. It rises at once and falls slowly: an
+// engine that has work again has no idle time to train in.
 class BusyShare {
  public:
   explicit BusyShare(std::int64_t now_us) : at_us_(now_us) {}
   void update(std::int64_t now_us, std::int64_t busy_us) noexcept {
     if (now_us - at_us_ < kBusySampleUs) return;
     const double latest = static_cast<double>(busy_us - busy_us_) / static_cast<double>(now_us - at_us_);
-    share_ = (share_ + latest) / 2;
+    share_ = std::max(latest, (share_ + latest) / 2);
     at_us_ = now_us;
     busy_us_ = busy_us;
   }
@@ -46,7 +50,13 @@ class PaybackGovernor final : public Governor {
     busy_.update(now, units_.busy_us());
     if (units_.engine_idle()) return units_.grant();
     if (unit == LearningUnit::kTraining && busy_.share() < kBusyShare) return units_.refuse("waits for idle cores");
-    if (budget_.any_left()) return units_.grant();
+    if (unit == LearningUnit::kTraining && units_.reads_prompt() && now - trained_us_ < kLongestPromptUs) {
+      return units_.refuse("waits for a prompt to be read");
+    }
+    if (budget_.any_left()) {
+      if (unit == LearningUnit::kTraining) trained_us_ = now;
+      return units_.grant();
+    }
     if (unit == LearningUnit::kTraining) return units_.refuse("over learning.max_share");
     return units_.grant_guaranteed() || units_.refuse("scoring has used its share of the time");
   }
@@ -55,8 +65,9 @@ class PaybackGovernor final : public Governor {
   StepDecision allow_step(const TopicProgress& topic) noexcept override {
     if (topic.topic >= pauses_.size()) pauses_.resize(topic.topic + 1);
     // By the last second, not by this instant: between two steps every engine idles.
-    const PaybackTerms terms{options_.payback_s, options_.steps_per_request, options_.k,
-                             units_.lease_cost() * busy_.share()};
+    const double steps =
+        busy_.share() < kBusyShare ? options_.steps_per_request : std::min(options_.steps_per_request, kBusySteps);
+    const PaybackTerms terms{options_.payback_s, steps, units_.decode_time(), units_.lease_cost() * busy_.share()};
     return decide_training(topic, terms, pauses_[topic.topic]);
   }
 
@@ -73,6 +84,7 @@ class PaybackGovernor final : public Governor {
   LearningUnits units_;
   TimeBudget budget_;
   BusyShare busy_;
+  std::int64_t trained_us_ = 0;     // when training last had a lease
   std::vector<TopicPause> pauses_;  // [topic]
 };
 

@@ -12,9 +12,8 @@ namespace slip {
 struct PaybackOptions {
   double max_share = 0.1;        // 0 to 1: of the service's time that learning may cost while the engine is busy
   double payback_s = 600;        // > 0: seconds of serving within which a gain must bring back its cost
-  double steps_per_request = 4;  // ≥ 0: most optimizer steps for each finished request of a topic
-  double burst_s = 3;            // of cost that may be saved up, so that a fresh service invests at once
-  int k = 3;                     // draft length
+  double steps_per_request = 2;  // ≥ 0: most optimizer steps for each finished request of a topic; 1 while busy
+  double burst_s = 1;            // of cost that may be saved up, so that a fresh service invests at once
 };
 
 // Training as an investment. While the engine idles, units run freely; an engine that idles a quarter of the time is

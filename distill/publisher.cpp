@@ -138,6 +138,7 @@ void Publisher::go_live(TopicState& topic, DraftSource next) {
   topic.live = std::move(next);
   topic.slot->set(topic.live.version);
   topic.figures.live_version = topic.live.version->number;
+  topic.recent_live = topic.recent_base;  // until the version itself was scored
   topic.candidate_test = PairedTest(options_.margin);
   topic.against_previous = LiveWatch();
   topic.against_base = LiveWatch();
@@ -169,6 +170,7 @@ void Publisher::publish(TopicState& topic, const CanaryVerdict& verdict) {
   decide(topic, "publish", verdict, meta.version);
   go_live(topic, {std::make_shared<DraftVersion>(version), meta.draft, meta.version,
                   store_.folder(meta.draft, meta.version), meta.optimizer_steps});
+  topic.recent_live = candidate.own;
   decisions_.on_published(meta);
   topic.candidate.reset();  // its folder is the store's now
   topic.previous = before;

@@ -74,6 +74,7 @@ struct TopicState {
   PairedTest candidate_test;            // candidate against live, over all exports of the unbroken trainer
   std::optional<DraftSource> previous;  // the version before the live one
   LiveWatch against_previous, against_base;
+  AcceptanceScore recent_live, recent_base;  // on the same text, with forgetting
 
   TopicLearning figures;
 };

@@ -27,8 +27,8 @@ TorchOptimizer::TorchOptimizer(const std::vector<NamedTensor>& parameters, const
       adamw_(choose(parameters, options.optimizer, /*for_muon=*/false)),
       muon_(choose(parameters, options.optimizer, /*for_muon=*/true)) {}
 
-void TorchOptimizer::update(double gradient_scale) {
-  const double schedule = learning_rate_factor(options_, steps_);
+void TorchOptimizer::update(double gradient_scale, double rate_factor) {
+  const double schedule = rate_factor * learning_rate_factor(options_, steps_);
   ++steps_;
   AdamWRates adamw;
   adamw.learning_rate = schedule * options_.learning_rate;

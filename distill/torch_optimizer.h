@@ -22,8 +22,8 @@ class TorchOptimizer {
   // Shares the parameters, which must already be on their device.
   TorchOptimizer(const std::vector<NamedTensor>& parameters, const TrainerOptions& options);
 
-  // One step from the parameters' gradients, scaled by `gradient_scale` (clipping).
-  void update(double gradient_scale);
+  // One step from the parameters' gradients, scaled by `gradient_scale` (clipping), at `rate_factor` times the rates.
+  void update(double gradient_scale, double rate_factor = 1);
 
   std::int64_t steps() const { return steps_; }
   void set_steps(std::int64_t steps) { steps_ = steps; }

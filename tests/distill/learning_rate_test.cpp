@@ -19,5 +19,17 @@ TEST(LearningRate, RisesThenStaysOrFallsToATenth) {
   EXPECT_NEAR(learning_rate_factor(options, 500), 0.1, 1e-9);
 }
 
+TEST(AgreementFactor, IsWholeForNewTopicsAndSmallForTrainedDrafts) {
+  for (const double agreement : {0.0, 0.3, 0.5}) EXPECT_DOUBLE_EQ(agreement_factor(agreement), 1);
+  double before = 1;
+  for (const double agreement : {0.55, 0.6, 0.64}) {
+    EXPECT_LT(agreement_factor(agreement), before);
+    before = agreement_factor(agreement);
+  }
+  for (const double agreement : {0.66, 0.9, 1.0}) {
+    EXPECT_DOUBLE_EQ(agreement_factor(agreement), 0.1) << "of Muon's .03, at which a draft of α = .66 does not lose";
+  }
+}
+
 }  // namespace
 }  // namespace slip

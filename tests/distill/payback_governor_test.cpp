@@ -124,6 +124,30 @@ TEST(PaybackGovernor, AnEngineWithPausesIsLeftAloneWhileItIsBusy) {
   EXPECT_TRUE(scene.governor->allow_unit(LearningUnit::kTraining)) << "now it is idle";
 }
 
+// A unit beside a prompt would slow it down and hardly get on itself; a service of prompts alone is trained beside all
+// the same.
+TEST(PaybackGovernor, TrainingWaitsForAPromptButNotForEver) {
+  Scene scene({.max_share = 1});
+  scene.run_busy(3, LearningUnit::kTraining);
+  const std::int64_t begin_us = now_us;
+  std::int64_t granted_us = 0;
+  for (int i = 0; i < 20 && granted_us == 0; ++i) {
+    scene.cores->begin_step({true, 512});
+    now_us += 200'000;
+    if (scene.governor->allow_unit(LearningUnit::kTraining)) {
+      granted_us = now_us;
+    } else {
+      EXPECT_STREQ(scene.governor->reason(), "waits for a prompt to be read");
+      EXPECT_TRUE(scene.governor->allow_unit(LearningUnit::kScoring));
+    }
+    scene.governor->unit_done();
+    now_us += 100'000;
+    scene.cores->end_step(300'000, 1);
+  }
+  EXPECT_GE(granted_us - begin_us, 1'500'000);
+  EXPECT_LE(granted_us - begin_us, 3'000'000);
+}
+
 // Cores that the engine has no use for are free: a lease that lengthens no step is never refused.
 TEST(PaybackGovernor, SpareCoresCostNothing) {
   Scene scene({.max_share = 0.01, .burst_s = 0.5});

@@ -12,7 +12,7 @@ namespace {
 // A topic whose trainer rises to `height` above its base draft and stays there; each export is published at once.
 struct Topic {
   double height = 0.15, token_share = 0.5, step_seconds = 0.085, time_constant = 40;
-  LearningCurve curve = {};
+  LearningCurve curve{};
   TopicPause pause = {};
   TopicProgress progress = {};
 
@@ -40,15 +40,8 @@ struct Topic {
   }
 };
 
-const PaybackTerms kBusy{.payback_s = 600, .steps_per_request = 64, .k = 3, .lease_cost = 0.24};
-const PaybackTerms kIdle{.payback_s = 600, .steps_per_request = 64, .k = 3, .lease_cost = 0};
-
-TEST(AcceptedLength, IsOneTokenAndWhatIsAcceptedOnTheWay) {
-  EXPECT_DOUBLE_EQ(accepted_length(3, 0), 1);
-  EXPECT_DOUBLE_EQ(accepted_length(3, 0.5), 1.875);
-  EXPECT_DOUBLE_EQ(accepted_length(3, 1), 4);
-  EXPECT_DOUBLE_EQ(accepted_length(0, 0.5), 1);
-}
+const PaybackTerms kBusy{.payback_s = 600, .steps_per_request = 64, .lease_cost = 0.24};
+const PaybackTerms kIdle{.payback_s = 600, .steps_per_request = 64, .lease_cost = 0};
 
 TEST(TrainingPayback, RisesThenFlatStops) {
   Topic topic;
@@ -95,7 +88,7 @@ TEST(TrainingPayback, ResumesWhenTheLiveDraftsAcceptanceFalls) {
   Topic topic;
   topic.progress.requests_seen = 1000;
   topic.train(2000, kBusy);
-  topic.progress.alpha_live -= 0.02;
+  topic.progress.alpha_live -= 0.07;
   EXPECT_FALSE(topic.ask(kBusy).allowed) << "within what α varies by itself";
   topic.progress.alpha_live -= 0.05;
   EXPECT_TRUE(topic.ask(kBusy).allowed);
@@ -115,6 +108,33 @@ TEST(TrainingPayback, WhatDoesNotPayWhileBusyMayRunOnIdleCores) {
   topic.measure();
   EXPECT_STREQ(topic.ask(kBusy).reason, "the gain would not pay back");
   EXPECT_TRUE(topic.ask(kIdle).allowed);
+}
+
+// Where a row more costs as much as a step with one row, a better draft saves nothing.
+TEST(TrainingPayback, NoTrainingWhereVerifyingCostsWhatItSaves) {
+  PaybackTerms terms = kBusy;
+  terms.decode.per_token.fill(10'000);
+  Topic topic;
+  topic.progress.requests_seen = 1000;
+  topic.measure();
+  EXPECT_FALSE(topic.ask(terms).allowed);
+  topic.progress.requests_seen = 100'000;
+  EXPECT_FALSE(topic.ask(terms).allowed) << "not as a trial either";
+  terms.lease_cost = 0;
+  EXPECT_TRUE(topic.ask(terms).allowed) << "idle cores cost nothing";
+}
+
+// One that pays only once the draft accepts a lot: 40 steps bring nothing, 160 do.
+TEST(TrainingPayback, LooksFarEnoughAhead) {
+  PaybackTerms terms = kBusy;
+  for (std::size_t i = 0; i < DecodeTime::kPoints; ++i) {
+    terms.decode.per_token[i] = i <= 3 ? 1 : 1 / accepted_length(3, static_cast<double>(i) / 10);
+  }
+  TopicPause pause;
+  TopicProgress progress{.requests_seen = 1000};
+  const LearningCurve curve(0);
+  progress.curve = &curve;
+  EXPECT_TRUE(decide_training(progress, terms, pause).allowed);
 }
 
 TEST(TrainingPayback, StepsPerRequestBoundsThem) {
