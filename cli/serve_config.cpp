@@ -131,6 +131,7 @@ void read_engine(TomlSection section, EngineOptions& engine) {
   section.read("max_running", engine.max_running, 1, 1024);
   section.read("max_waiting", engine.max_waiting, 1, 65'536);
   section.read("prefill_chunk", engine.prefill_chunk, 1, 16'384);
+  section.read("prefix_cache", engine.prefix_cache, 0, 1);
   section.read("catch_up_chunk", engine.catch_up_chunk, 1, 16'384);
   section.finish();
 }

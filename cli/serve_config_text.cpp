@@ -117,6 +117,7 @@ toml::table table_of(const ServeConfig& config) {
       {"engine", toml::table{{"max_running", config.engine.max_running},
                              {"max_waiting", config.engine.max_waiting},
                              {"prefill_chunk", config.engine.prefill_chunk},
+                             {"prefix_cache", config.engine.prefix_cache},
                              {"catch_up_chunk", config.engine.catch_up_chunk}}},
       {"speculation",
        toml::table{{"enabled", config.speculation}, {"k", config.engine.k}, {"adaptive", config.engine.adaptive_k}}},

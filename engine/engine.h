@@ -26,6 +26,7 @@ struct EngineOptions {
   std::int32_t max_waiting = 64;      // submit refuses beyond
   std::int32_t prefill_chunk = 256;   // prompt rows per step, shared by the prompts being read
   std::int32_t catch_up_chunk = 256;  // draft rows per step spent on catching up after a swap
+  double prefix_cache = 0.25;         // share of the target's pages that may keep what was read before; 0: none
   std::int32_t draft_pages = 0;       // 0: twice the target's, since a swap keeps two versions for a while
   std::int32_t top_k_observed = TopK::kDefault;
   std::optional<std::uint64_t> seed;  // of the seeds drawn for requests that bring none; empty: from the system

@@ -36,6 +36,7 @@ struct TokenDelta {
 
 struct RequestFigures {
   std::int32_t prompt_tokens = 0;
+  std::int32_t cached_tokens = 0;  // of the prompt, taken from the prefix cache
   std::int32_t output_tokens = 0;
   std::int32_t steps = 0;  // target steps that committed tokens
   std::int32_t proposed = 0;

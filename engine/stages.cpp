@@ -23,6 +23,8 @@ Engine::State::State(const EngineOptions& engine_options, Target model, std::sha
                      std::vector<StepListener*> step_listeners)
     : options(engine_options),
       target(std::move(model.worker)),
+      prefixes(target->cache(),
+               static_cast<std::int32_t>(options.prefix_cache * target->cache().n_pages())),
       verifier(std::move(model.verifier)),
       tokenizer(std::move(words)),
       proposer(std::move(runs_ahead)),
@@ -49,7 +51,7 @@ void Engine::State::admit() {
   if (seats > 0) {
     intake.peek_needs(static_cast<std::size_t>(seats), needs_);
     for (std::int32_t& need : needs_) need = (need + PagePool::kPageTokens - 1) / PagePool::kPageTokens;
-    for (WaitingRequest& waiting : intake.pop(n_admissible(needs_, target->cache().n_free(), seats))) {
+    for (WaitingRequest& waiting : intake.pop(n_admissible(needs_, free_pages(), seats))) {
       start(std::move(waiting));
     }
   }
@@ -61,10 +63,13 @@ void Engine::State::admit() {
 void Engine::State::start(WaitingRequest waiting) {
   auto sequence =
       std::make_unique<Sequence>(std::move(waiting.request), waiting.drawn_seed, target->cache(), tokenizer);
-  const bool fits = sequence->pages.reserve(sequence->most_tokens());
-  SLIP_CHECK(fits, "admission counted pages that are not there");
   sequence->figures.submitted_us = waiting.submitted_us;
   const Request& request = sequence->request;
+  // The last token is always read, for its logits; a prompt that is scored wants those of all.
+  const auto n_readable = static_cast<std::size_t>(request.score_prompt ? 0 : sequence->prompt_tokens - 1);
+  sequence->n_cached = prefixes.open(request.tenant.value, std::span(sequence->tokens).first(n_readable),
+                                     sequence->most_tokens(), sequence->pages);
+  sequence->figures.cached_tokens = sequence->n_cached;
   sequence->judged_on_device = verifier->judges_on_device(request.sampling);
   if (request.sampling.grammar != nullptr) {
     sequence->grammar = std::make_unique<AnswerGrammar>(request.sampling.grammar, *masks);
@@ -257,7 +262,12 @@ void Engine::State::accept() {
       running[i]->n_cached += plan_.sequences[i].n_rows;
       continue;
     }
-    if (const auto failure = contain([&] { accept_one(i); })) running[i]->fail(*failure);
+    const bool ends_prompt = running[i]->figures.output_tokens == 0;
+    if (const auto failure = contain([&] { accept_one(i); })) {
+      running[i]->fail(*failure);
+    } else if (ends_prompt) {
+      remember_prefix(*running[i]);
+    }
   }
 }
 
@@ -280,6 +290,13 @@ void Engine::State::accept_one(std::size_t i) {
   }
   if (!ended) commit(part.verdict.added_token);
   count_verdict(i);
+}
+
+// Pages of a sequence that failed may hold anything, and what lies beyond its tokens was refused.
+void Engine::State::remember_prefix(Sequence& sequence) {
+  if (sequence.reason == StopReason::kFailed) return;
+  const auto n_read = static_cast<std::size_t>(std::min(sequence.n_cached, sequence.n_tokens()));
+  prefixes.add(sequence.request.tenant.value, std::span(sequence.tokens).first(n_read), sequence.pages);
 }
 
 // Only what was committed counts: where the answer ended inside the accepted path, what lay beyond never happened.

@@ -7,6 +7,7 @@
 #include <memory>
 #include <vector>
 
+#include "engine/cache/prefix_cache.h"
 #include "engine/engine.h"
 #include "engine/intake.h"
 #include "engine/schedule/draft_length.h"
@@ -38,6 +39,7 @@ struct Engine::State {
 
   EngineOptions options;
   std::unique_ptr<Worker> target;
+  PrefixCache prefixes;  // in the target's cache
   std::unique_ptr<Verifier> verifier;
   std::shared_ptr<const Tokenizer> tokenizer;
   std::unique_ptr<Proposer> proposer;
@@ -59,12 +61,14 @@ struct Engine::State {
     std::vector<std::int32_t> committed;
   };
 
+  std::int32_t free_pages() const { return target->cache().n_free() + prefixes.n_idle(); }
   void start(WaitingRequest waiting);
   void choose_lengths();
   void learn_lengths();
   void run_ahead();
   void drop_drafts();
   void accept_one(std::size_t i);
+  void remember_prefix(Sequence& sequence);
   void count_verdict(std::size_t i);
   void emit_one(std::size_t i);
   void add_prompt_logprobs(std::size_t i, TokenDelta& delta) const;

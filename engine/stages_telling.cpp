@@ -76,7 +76,7 @@ void Engine::State::record(std::int64_t start_us) {
     if (running[i]->observed && !parts_[i].committed.empty()) observe_one(i);
   }
   retire();
-  figures_.free_pages = target->cache().n_free();
+  figures_.free_pages = free_pages();
   figures_.at_us = monotonic_us();
   figures_.step_us = figures_.at_us - start_us;
   if (cores != nullptr) cores->end_step(figures_.step_us, figures_.committed);
@@ -109,6 +109,7 @@ void Engine::State::finish(Sequence& sequence) {
   const auto output = std::span(sequence.tokens).subspan(static_cast<std::size_t>(sequence.prompt_tokens));
   sequence.figures.repeated_tokens = count_repeated_tokens(output);
   sequence.figures.finished_us = monotonic_us();
+  remember_prefix(sequence);
   sequence.pages.shrink_to(0);
   if (sequence.drafting) proposer->release(sequence.request.id);
   const bool completed = sequence.reason != StopReason::kCancelled && sequence.reason != StopReason::kFailed;

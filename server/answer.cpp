@@ -25,7 +25,10 @@ RequestFigures sum_of(const AnswerIdentity& who, std::span<const Choice> choices
   RequestFigures sum;
   for (std::size_t i = 0; i < choices.size(); ++i) {
     const RequestFigures& one = choices[i].finished->figures;
-    if (i % static_cast<std::size_t>(who.choices_per_prompt) == 0) sum.prompt_tokens += one.prompt_tokens;
+    if (i % static_cast<std::size_t>(who.choices_per_prompt) == 0) {
+      sum.prompt_tokens += one.prompt_tokens;
+      sum.cached_tokens += one.cached_tokens;
+    }
     sum.output_tokens += one.output_tokens;
     sum.steps += one.steps;
     sum.proposed += one.proposed;
@@ -39,7 +42,8 @@ RequestFigures sum_of(const AnswerIdentity& who, std::span<const Choice> choices
 Json usage(const AnswerIdentity& who, const RequestFigures& figures) {
   Json usage = {{"prompt_tokens", figures.prompt_tokens},
                 {"completion_tokens", figures.output_tokens},
-                {"total_tokens", figures.prompt_tokens + figures.output_tokens}};
+                {"total_tokens", figures.prompt_tokens + figures.output_tokens},
+                {"prompt_tokens_details", {{"cached_tokens", figures.cached_tokens}}}};
   if (who.expose_acceptance) {
     usage["completion_tokens_details"] = {{"accepted_prediction_tokens", figures.accepted},
                                           {"rejected_prediction_tokens", figures.proposed - figures.accepted}};

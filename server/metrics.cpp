@@ -89,7 +89,8 @@ struct Metrics::State {
                "Candidates by topic, outcome (publish, refuse, rollback, undecided) and the reason for it");
   Family<Counter>& dropped = counters("dropped_total", "What was dropped rather than waited for");
   Family<Counter>& train_steps = counters("train_steps_total", "Optimizer steps by draft, as of its last decision");
-  Counter& prompt_tokens = counters("prompt_tokens_total", "Prompt tokens read").Add({});
+  Counter& prompt_tokens = counters("prompt_tokens_total", "Tokens of prompts").Add({});
+  Counter& prefix_hits = counters("prefix_cache_hits_total", "Of those, tokens the prefix cache held already").Add({});
   Counter& generated_tokens = counters("generation_tokens_total", "Tokens generated").Add({});
   Counter& steps = counters("engine_steps_total", "Engine steps").Add({});
   Counter& busy = counters("engine_busy_seconds_total", "Time inside engine steps").Add({});
@@ -149,6 +150,7 @@ void Metrics::State::take(const FinishedRequest& request) {
   finished.Add({{"reason", stop_reason_name(request.reason)}}).Increment();
   routed.Add({{"topic", request.key.topic}, {"source", topic_source_name(request.source)}}).Increment();
   prompt_tokens.Increment(figures.prompt_tokens);
+  prefix_hits.Increment(figures.cached_tokens);
   generated_tokens.Increment(figures.output_tokens);
   if (figures.first_token_us > 0) ttft.Observe(seconds(figures.first_token_us - figures.submitted_us));
   if (figures.output_tokens > 1) {

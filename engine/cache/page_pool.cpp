@@ -82,7 +82,7 @@ PagePool::PagePool(const ModelConfig& config, Dtype dtype, std::int32_t n_pages,
       dtype_(dtype),
       n_pages_(n_pages),
       memory_(std::move(memory)),
-      taken_(static_cast<std::size_t>(n_pages), false) {
+      n_holders_(static_cast<std::size_t>(n_pages), 0) {
   SLIP_CHECK(n_pages > 0, "a cache without pages");
   SLIP_CHECK(dtype != Dtype::kFloat16, "keys and values are bfloat16 or float32");
   free_.reserve(static_cast<std::size_t>(n_pages));
@@ -93,14 +93,18 @@ std::int32_t PagePool::allocate() {
   if (free_.empty()) return -1;
   const std::int32_t page = free_.back();
   free_.pop_back();
-  taken_[static_cast<std::size_t>(page)] = true;
+  n_holders_[static_cast<std::size_t>(page)] = 1;
   return page;
 }
 
+void PagePool::hold(std::int32_t page) {
+  SLIP_CHECK(page >= 0 && page < n_pages_ && n_holders(page) > 0, "a free page cannot be shared");
+  ++n_holders_[static_cast<std::size_t>(page)];
+}
+
 void PagePool::release(std::int32_t page) {
-  SLIP_CHECK(page >= 0 && page < n_pages_ && taken_[static_cast<std::size_t>(page)], "a page given back twice");
-  taken_[static_cast<std::size_t>(page)] = false;
-  free_.push_back(page);
+  SLIP_CHECK(page >= 0 && page < n_pages_ && n_holders(page) > 0, "a page given back twice");
+  if (--n_holders_[static_cast<std::size_t>(page)] == 0) free_.push_back(page);
 }
 
 kernels::PagedKv PagePool::layer(int index) const {
@@ -137,6 +141,18 @@ bool PageTable::reserve(std::int32_t n_slots) {
   if (wanted - pages_.size() > static_cast<std::size_t>(pool_->n_free())) return false;
   while (pages_.size() < wanted) pages_.push_back(pool_->allocate());
   return true;
+}
+
+void PageTable::append_shared(std::int32_t page) {
+  SLIP_CHECK(pool_ != nullptr, "a page table without a pool");
+  pool_->hold(page);
+  pages_.push_back(page);
+}
+
+void PageTable::replace(std::size_t index, std::int32_t page) {
+  SLIP_CHECK(index < pages_.size(), "no such page in this table");
+  pool_->hold(page);
+  pool_->release(std::exchange(pages_[index], page));
 }
 
 void PageTable::shrink_to(std::int32_t n_slots) {

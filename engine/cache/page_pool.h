@@ -39,9 +39,11 @@ class PagePool {
   // REQUIRES: n_pages × page_bytes bytes in `memory`.
   PagePool(const ModelConfig& config, Dtype dtype, std::int32_t n_pages, std::unique_ptr<PageMemory> memory);
 
-  // A page's index, or -1 when none is free.
+  // A page's index, with one holder, or -1 when none is free.
   std::int32_t allocate();
-  void release(std::int32_t page);
+  void hold(std::int32_t page);     // one more holder of a page that has some
+  void release(std::int32_t page);  // one less; the last holder's page is free again
+  std::int32_t n_holders(std::int32_t page) const { return n_holders_[static_cast<std::size_t>(page)]; }
   std::int32_t n_free() const { return static_cast<std::int32_t>(free_.size()); }
   std::int32_t n_pages() const { return n_pages_; }
   static std::size_t page_bytes(const ModelConfig& config, Dtype dtype);
@@ -56,10 +58,10 @@ class PagePool {
   std::int32_t n_pages_;
   std::unique_ptr<PageMemory> memory_;  // [page][layer] of PagedKv
   std::vector<std::int32_t> free_;
-  std::vector<bool> taken_;  // [n_pages], so that a page given back twice is noticed
+  std::vector<std::int32_t> n_holders_;  // [n_pages]
 };
 
-// One sequence's pages in logical order; owns them. Move-only.
+// One sequence's pages in logical order; holds them, the first ones perhaps with others. Move-only.
 class PageTable {
  public:
   PageTable() = default;
@@ -72,6 +74,10 @@ class PageTable {
   bool reserve(std::int32_t n_slots);
   // Gives back pages wholly beyond; rollback of rejected rows is just a shorter length.
   void shrink_to(std::int32_t n_slots);
+  // Holds a page that others hold too as this table's next, or in place of its `index`-th. Both have to be full of the
+  // same tokens' keys and values: nobody writes to a page that is shared.
+  void append_shared(std::int32_t page);
+  void replace(std::size_t index, std::int32_t page);
   const std::int32_t* pages() const { return pages_.data(); }
   std::int32_t capacity_slots() const { return static_cast<std::int32_t>(pages_.size()) * PagePool::kPageTokens; }
 

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/cache/prefix_cache.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "common/error.h"
+
+namespace slip {
+
+namespace {
+
+constexpr std::size_t kPageTokens = PagePool::kPageTokens;
+
+std::size_t n_alike(std::span<const std::int32_t> a, std::span<const std::int32_t> b) {
+  return static_cast<std::size_t>(std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first - a.begin());
+}
+
+}  // namespace
+
+PrefixCache::PrefixCache(PagePool& pool, std::int32_t most_pages) : pool_(pool), most_pages_(most_pages) {}
+
+PrefixCache::~PrefixCache() {
+  for (const Node* node : by_use_) pool_.release(node->page);
+}
+
+std::int32_t PrefixCache::n_idle() const {
+  return static_cast<std::int32_t>(
+      std::count_if(by_use_.begin(), by_use_.end(), [&](const Node* node) { return pool_.n_holders(node->page) == 1; }));
+}
+
+void PrefixCache::touch(Node& last) {
+  for (Node* node = &last; node->parent != nullptr; node = node->parent) {
+    by_use_.splice(by_use_.end(), by_use_, node->in_use_order);
+  }
+}
+
+bool PrefixCache::drop_one_idle() {
+  const auto found =
+      std::find_if(by_use_.begin(), by_use_.end(), [&](const Node* node) { return pool_.n_holders(node->page) == 1; });
+  if (found == by_use_.end()) return false;
+  Node& node = **found;
+  SLIP_CHECK(node.children.empty(), "a page is in use whose predecessor is not");
+  pool_.release(node.page);
+  by_use_.erase(found);
+  node.parent->children.erase(node.in_parent);
+  return true;
+}
+
+std::int32_t PrefixCache::open(std::uint64_t tenant, std::span<const std::int32_t> tokens, std::int32_t n_slots,
+                               PageTable& table) {
+  Node* node = &roots_[tenant];
+  std::int32_t n_known = 0;
+  for (auto rest = tokens; rest.size() >= kPageTokens; rest = rest.subspan(kPageTokens)) {
+    PageTokens wanted;
+    std::copy_n(rest.begin(), kPageTokens, wanted.begin());
+    const auto found = node->children.find(wanted);
+    if (found == node->children.end()) break;
+    node = found->second.get();
+    table.append_shared(node->page);
+    n_known += PagePool::kPageTokens;
+  }
+  touch(*node);
+  n_known += copy_partial(*node, tokens.subspan(static_cast<std::size_t>(n_known)), n_slots, table);
+  return n_known;
+}
+
+// Also reserves the room, since the page that is copied from must not give way to that of the copy.
+std::int32_t PrefixCache::copy_partial(Node& parent, std::span<const std::int32_t> tokens, std::int32_t n_slots,
+                                       PageTable& table) {
+  // The page that begins most alike stands next to where `tokens` would.
+  Node* nearest = nullptr;
+  std::size_t n_copied = 0;
+  PageTokens wanted{};
+  std::copy_n(tokens.begin(), std::min(tokens.size(), kPageTokens), wanted.begin());
+  const auto consider = [&](Children::iterator at) {
+    const std::size_t n = n_alike(tokens, at->first);
+    if (n > n_copied) nearest = at->second.get(), n_copied = n;
+  };
+  const auto after = parent.children.lower_bound(wanted);
+  if (after != parent.children.end()) consider(after);
+  if (after != parent.children.begin()) consider(std::prev(after));
+
+  if (nearest != nullptr) pool_.hold(nearest->page);
+  const auto n_whole = static_cast<std::size_t>(table.capacity_slots()) / kPageTokens;
+  while (!table.reserve(n_slots)) {
+    if (drop_one_idle()) continue;
+    SLIP_CHECK(nearest != nullptr, "a sequence was admitted without room");
+    pool_.release(std::exchange(nearest, nullptr)->page);  // the very last page that could give way
+    n_copied = 0;
+  }
+  if (nearest == nullptr) return 0;
+  for (std::size_t slot = 0; slot < n_copied; ++slot) {
+    pool_.copy_slot(nearest->page, static_cast<int>(slot), table.pages()[n_whole], static_cast<int>(slot));
+  }
+  touch(*nearest);
+  pool_.release(nearest->page);
+  return static_cast<std::int32_t>(n_copied);
+}
+
+void PrefixCache::add(std::uint64_t tenant, std::span<const std::int32_t> tokens, PageTable& table) {
+  if (most_pages_ == 0) return;
+  Node* node = &roots_[tenant];
+  for (std::size_t index = 0; (index + 1) * kPageTokens <= tokens.size(); ++index) {
+    PageTokens held;
+    std::copy_n(tokens.begin() + static_cast<std::ptrdiff_t>(index * kPageTokens), kPageTokens, held.begin());
+    auto found = node->children.find(held);
+    if (found == node->children.end()) {
+      if (n_pages() >= most_pages_ && !drop_one_idle()) break;
+      found = node->children.emplace(held, std::make_unique<Node>()).first;
+      Node& added = *found->second;
+      added.parent = node;
+      added.in_parent = found;
+      added.page = table.pages()[index];
+      pool_.hold(added.page);
+      added.in_use_order = by_use_.insert(by_use_.end(), &added);
+    } else {
+      table.replace(index, found->second->page);
+    }
+    node = found->second.get();
+  }
+  touch(*node);
+}
+
+}  // namespace slip
