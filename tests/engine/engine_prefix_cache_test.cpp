@@ -65,16 +65,17 @@ TEST(EnginePrefixCache, NoAnswerDiffers) {
 TEST(EnginePrefixCache, ReadsOnlyWhatIsNew) {
   Bench bench({}, {.max_running = 2});
   Answer first, second;
-  std::vector<std::int32_t> prompt(100);
+  std::vector<std::int32_t> prompt(128);
   std::iota(prompt.begin(), prompt.end(), 0);
   for (std::int32_t& token : prompt) token %= 23;
   bench.engine->submit(full_request(1, prompt, first));
   EXPECT_TRUE(drain(*bench.engine));
   const auto n_steps = bench.listener.steps.size();
-  for (std::size_t i = 97; i < 100; ++i) prompt[i] = 1;
+  for (std::size_t i = 113; i < 116; ++i) prompt[i] = (prompt[i] + 1) % 23;
+  prompt.resize(116);
   bench.engine->submit(full_request(2, prompt, second));
   EXPECT_TRUE(drain(*bench.engine));
-  EXPECT_EQ(second.summary.figures.cached_tokens, 97);
+  EXPECT_EQ(second.summary.figures.cached_tokens, 113);
   EXPECT_EQ(bench.listener.steps[n_steps].prefill_rows, 3);
 }
 
