@@ -131,7 +131,7 @@ bool Learner::State::work_once() {
   waits_for_leave = false;
   const auto unit = learning.wanted() ? loop->next_unit(/*may_train=*/learning.on()) : std::nullopt;
   if (!unit) {
-    announce_idle();
+    if (!loop->holds_records()) announce_idle();
     return false;
   }
   waits_for_leave = !governor.allow_unit(*unit);
@@ -230,7 +230,7 @@ bool Learner::State::in_unit() {
   while (!stopping.load(std::memory_order_acquire)) {
     take_in();
     keep_house();
-    if (learning.on() && governor.allow_unit(LearningUnit::kTraining)) return true;
+    if (learning.on() && governor.allow_unit(LearningUnit::kTrainingRest)) return true;
     if (monotonic_us() - began > kLongestWaitInStepUs) return false;
     inbox.wait_for(kAskAgainUs);
   }

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <limits>
 #include <utility>
 
 #include "common/clock.h"
@@ -12,6 +13,8 @@
 namespace slip {
 namespace {
 
+constexpr std::size_t kScoredTogether = 8;                 // records, while the engine is busy
+constexpr std::int64_t kLongestUnscoredUs = 5'000'000;  // that a record waits for others
 constexpr std::size_t kMaxUnscored = 128;    // finished records of a topic in memory while the governor says no
 constexpr std::uint64_t kBurstSteps = 8;     // of one topic before another may have its turn
 constexpr std::uint64_t kScoredFirst = 4;    // of a topic, whatever the load: they say how much there is to learn
@@ -100,7 +103,7 @@ void LearningLoop::take(ReplayRecord record, bool is_evidence) {
   if (topic->undrawn_since_us == 0) topic->undrawn_since_us = monotonic_us();
   if (record.edited) return;  // no draft can be scored on it
   if (!worth_scoring(*topic)) return;
-  topic->unscored.push_back({std::move(record), is_evidence});
+  topic->unscored.push_back({std::move(record), is_evidence, monotonic_us()});
   if (topic->unscored.size() <= kMaxUnscored) return;
   topic->unscored.pop_front();
   ++topic->figures.records_unscored;
@@ -177,17 +180,38 @@ TopicProgress LearningLoop::progress_of(const TopicState& topic) const {
   return progress;
 }
 
-// A record is scored before anything is trained on it, or its scores would be of text that was learned by heart.
+// A lease slows down a whole step of the engine however short the unit is. While the engine is busy records are scored
+// several at once, or when a publication waits for them.
+bool LearningLoop::scoring_is_due() const {
+  std::size_t n_waiting = 0;
+  std::int64_t since_us = std::numeric_limits<std::int64_t>::max();
+  for (const TopicState& topic : topics_) {
+    if (topic.candidate && !topic.candidate->heldout_left.empty()) return true;
+    n_waiting += topic.unscored.size();
+    if (!topic.unscored.empty()) since_us = std::min(since_us, topic.unscored.front().since_us);
+  }
+  if (n_waiting == 0) return false;
+  return n_waiting >= kScoredTogether || governor_.engine_idle() || monotonic_us() - since_us > kLongestUnscoredUs;
+}
+
 std::optional<LearningUnit> LearningLoop::next_unit(bool may_train) {
   next_ = topic_to_score();
-  if (next_ != nullptr) return LearningUnit::kScoring;
-  if (may_train) next_ = topic_to_train();
-  if (next_ != nullptr) return LearningUnit::kTraining;
+  scoring_ = next_ != nullptr && (scoring_ || scoring_is_due());
+  if (scoring_) return LearningUnit::kScoring;
+  if (may_train && topic_to_train() != nullptr) return LearningUnit::kTraining;
   return std::nullopt;
 }
 
+bool LearningLoop::holds_records() const {
+  return std::any_of(topics_.begin(), topics_.end(), [](const TopicState& topic) { return !topic.unscored.empty(); });
+}
+
+// A record is scored before anything is trained on it, or its scores would be of text that was learned by heart.
 void LearningLoop::run(LearningUnit unit) {
-  unit == LearningUnit::kScoring ? score_next() : train_step();
+  if (unit == LearningUnit::kScoring) return score_next();
+  for (next_ = topic_to_score(); next_ != nullptr; next_ = topic_to_score()) score_next();
+  next_ = topic_to_train();  // the verdicts may have changed what pays
+  if (next_ != nullptr) train_step();
 }
 
 // ---- scoring ----

@@ -42,10 +42,11 @@ class LearningLoop {
   // Takes up every topic whose slot serves a draft. Errors: those of the store and of the optimizer's folder.
   explicit LearningLoop(LearningLoopSetting setting);
 
-  // The kind of the next unit; empty when nothing is left to do. `may_train`: false while the disk is low.
+  // The kind of the next unit; empty when there is nothing to do now. `may_train`: false while the disk is low.
   std::optional<LearningUnit> next_unit(bool may_train);
-  // REQUIRES: next_unit() has just named `unit`.
+  // Does the unit that next_unit() has just named. Records that wait are scored before a training step, as part of it.
   void run(LearningUnit unit);
+  bool holds_records() const;  // that wait to be scored, perhaps until there are more
 
   // Whether drafts can be taught this record.
   bool fits(const ReplayRecord& record) const;
@@ -61,6 +62,7 @@ class LearningLoop {
 
  private:
   bool worth_scoring(const TopicState& topic) const;
+  bool scoring_is_due() const;
   TopicState* topic_to_score();
   TopicState* topic_to_train();
   double value_of(const TopicState& topic, const StepDecision& decision) const;
@@ -87,6 +89,7 @@ class LearningLoop {
   std::vector<TopicState> topics_;
   std::uint64_t requests_seen_ = 0;
   TopicState* next_ = nullptr;      // of the unit that next_unit() named
+  bool scoring_ = false;            // until no record is left
   TopicState* training_ = nullptr;  // whose burst of steps runs
   std::uint64_t burst_steps_ = 0;   // of it so far
   std::int64_t started_us_ = 0;

@@ -20,6 +20,8 @@ class TimeBudget {
   }
   void spend(std::int64_t us) noexcept { balance_us_ = std::max(balance_us_ - static_cast<double>(us), -burst_us_); }
   bool any_left() const noexcept { return balance_us_ > 0; }
+  // Overdrawn by half of what it may be: a unit more can still be paid back.
+  bool exhausted() const noexcept { return balance_us_ <= -burst_us_ / 2; }
 
  private:
   double rate_, burst_us_, balance_us_;

@@ -45,6 +45,7 @@ struct Candidate {
 struct WaitingRecord {
   ReplayRecord record;
   bool is_evidence = true;  // no near-copy of what was counted or trained on before, and not edited
+  std::int64_t since_us = 0;  // monotonic
 };
 
 // What is learned about one topic: its draft, its cadence, its candidate and the evidence. Plain data of the learner's

@@ -89,6 +89,34 @@ TEST(PaybackGovernor, NegativeWithoutABoundItWouldTakeWhatItWants) {
   EXPECT_GT(scene.run_busy(200, LearningUnit::kTraining).leased, 0.7);
 }
 
+// A step that stopped for the budget in its middle would pay for the end of a lease twice.
+TEST(PaybackGovernor, AStepThatHasBegunGoesOnToItsEnd) {
+  Scene scene;
+  scene.run_busy(200, LearningUnit::kTraining);
+  scene.cores->begin_step({false, 4});
+  while (scene.governor->allow_unit(LearningUnit::kTraining)) {
+    scene.governor->unit_done();
+    scene.run_busy(1, LearningUnit::kTraining);
+    scene.cores->begin_step({false, 4});
+  }
+  EXPECT_TRUE(scene.governor->allow_unit(LearningUnit::kTrainingRest));
+  scene.governor->unit_done();
+  // As long as the budget can be paid back.
+  const Scene::Run run = scene.run_busy(200, LearningUnit::kTrainingRest);
+  EXPECT_NEAR(run.cost, 0.1, 0.02);
+}
+
+// Seconds in which no step ran bring no budget: the share is one of the engine's work.
+TEST(PaybackGovernor, AnEngineThatStoodStillHasSavedUpNothing) {
+  const auto units_after = [](std::int64_t pause_us) {
+    Scene scene;
+    scene.run_busy(200, LearningUnit::kTraining);
+    now_us += pause_us;
+    return scene.run_busy(5, LearningUnit::kTraining).units;
+  };
+  EXPECT_LE(units_after(60'000'000), units_after(0) + 2);
+}
+
 TEST(PaybackGovernor, AFreshServiceMayInvestItsBurstAtOnce) {
   Scene scene;
   EXPECT_GT(scene.run_busy(8, LearningUnit::kTraining).leased, 0.7);
