@@ -94,6 +94,8 @@ OnlineSetting parse_online_setting(const std::string& text) {
       trainer.beta2 = number();
     else if (key == "agreement")
       trainer.scale_by_agreement = number() != 0;
+    else if (key == "prompts")
+      trainer.through_prompts = number() != 0;
     else if (key == "batch")
       setting.batch = static_cast<std::size_t>(number());
     else if (key == "steps")

@@ -24,15 +24,16 @@ import closed_loop
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 TOPICS = ("sql", "math", "code", "lang")
 FIRST = 48  # requests in which learning is an investment
+LONGEST_PROMPT = 2000  # characters; a token of code has two or more
 SPEEDS = ("whole", "first_48", "last_third")
 
 
 def read_prompts(root):
-    """{topic: [(label, prompt)]} of the files' rows."""
+    """{topic: [(label, prompt)]} of the files' rows, without those that may not fit the embedded model's context of 1,024 tokens."""
     prompts = {}
     for topic in TOPICS:
         rows = [json.loads(line) for line in (root / f"{topic}.jsonl").read_text().splitlines()]
-        prompts[topic] = [(row["topic"], row["prompt"]) for row in rows]
+        prompts[topic] = [(row["topic"], row["prompt"]) for row in rows if len(row["prompt"]) <= LONGEST_PROMPT]
     return prompts
 
 

@@ -90,7 +90,7 @@ RowSums DraftTrainer::State::forward(const Microbatch& batch, double weight, boo
     at::NoGradGuard no_grad;
     return head.pass(draft.hidden(batch.input), draft.output_weight().detach(), batch.targets, weight, nullptr);
   }
-  const at::Tensor hidden = draft.hidden(batch.input);
+  const at::Tensor hidden = draft.hidden(batch.input, options.through_prompts);
   TorchHead::Backward slopes{at::empty_like(hidden), {}};
   RowSums sums;
   {

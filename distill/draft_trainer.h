@@ -42,6 +42,7 @@ struct TrainerOptions {
   // Rates times agreement_factor() of the batch's alpha_greedy before the step: a new topic takes whole steps, a draft
   // that agrees with the target already is not thrown back by them.
   bool scale_by_agreement = false;
+  bool through_prompts = true;            // false: prompts are constants above the first layer (TorchDraft::hidden)
   double average_decay = 0;               // of the exported weights' moving average over steps; 0: the last step's
   std::int32_t microbatch_tokens = 2048;  // bounds one unit of work, and so how long serving can be delayed
   int threads = 1;                        // ATen intra-op threads

@@ -26,6 +26,7 @@ struct LearnerOptions {
                          .learning_rate = 6e-3,
                          .matrix_learning_rate = 0.03,
                          .scale_by_agreement = true,
+                         .through_prompts = false,
                          .average_decay = 0.9,
                          .microbatch_tokens = 512};
   CanaryOptions canary;

@@ -16,6 +16,7 @@ constexpr double kForgettingSteps = 100;  // a point this far back counts 1/e
 constexpr double kFirstSlope = 0.010;
 constexpr double kLeastSlopeSpread = 0.0001;  // α a step: a curve that seemed flat may still rise by .005
 constexpr double kRequestSpread = 0.1;        // standard deviation of one request's difference in α
+constexpr double kExactly = 1000;             // requests: no noise beside that of other points
 
 struct Slope {
   double mean = 0, precision = 0;
@@ -55,7 +56,11 @@ void pool(CurvePoint& point, const CurvePoint& more) {
 
 LearningCurve::LearningCurve(double alpha_at_start) {
   const double left = 1 - std::clamp(alpha_at_start, 0.0, 1.0);
-  room_ = left * left * left * left;
+  room_ = left * left * left * left * left;
+}
+
+void LearningCurve::start_from_base() {
+  add({.steps = 0, .alpha = 0, .alpha_base = 0, .requests = kExactly});
 }
 
 void LearningCurve::add(const CurvePoint& point) {

@@ -25,10 +25,12 @@ class LearningCurve {
     double mean = 0, deviation = 0;
   };
 
-  // `alpha_at_start`: of the draft that training starts from. The prior rise is in proportion to (1 − α)⁴: .28 within
-  // 40 steps for a draft that accepts nothing, .10 at α = .22, .02 at .47, .004 at .65.
+  // `alpha_at_start`: of the draft that training starts from. The prior rise is in proportion to (1 − α)⁵: .28 within
+  // 40 steps for a draft that accepts nothing, .08 at α = .22, .012 at .47, .002 at .65.
   explicit LearningCurve(double alpha_at_start = 0.22);
 
+  // The trainer's first weights are the base draft's, so that the difference at no steps is known without measuring.
+  void start_from_base();
   // A second measurement of the same export is pooled with the first. Fewer steps than the latest point has mean that
   // the trainer started over: all earlier points are dropped. Points of no requests are ignored.
   void add(const CurvePoint& point);

@@ -142,7 +142,7 @@ TopicState* LearningLoop::topic_to_train() {
   const auto waiting = [](const TopicState& topic) { return topic.requests_seen - topic.requests_at_burst; };
   for (TopicState& topic : topics_) {
     if (topic.starved || topic.requests_seen == 0) continue;
-    if (topic.steps_done == 0) topic.curve = LearningCurve(topic.figures.alpha_live);
+    if (topic.steps_done == 0) start_curve(topic);
     const StepDecision decision = governor_.allow_step(progress_of(topic));
     topic.figures.state = decision.allowed ? "training" : decision.reason;
     if (!decision.allowed) {
@@ -162,6 +162,11 @@ TopicState* LearningLoop::topic_to_train() {
     best_value = value;
   }
   return best;
+}
+
+void LearningLoop::start_curve(TopicState& topic) const {
+  topic.curve = LearningCurve(topic.figures.alpha_live);
+  if (topic.live.version->weights == base_->weights) topic.curve.start_from_base();
 }
 
 TopicProgress LearningLoop::progress_of(const TopicState& topic) const {

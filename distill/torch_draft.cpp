@@ -136,16 +136,31 @@ at::Tensor rotate(const at::Tensor& x, const at::Tensor& cos, const at::Tensor& 
   return at::cat({halves[0] * cos - halves[1] * sin, halves[1] * cos + halves[0] * sin}, -1);
 }
 
-// The rows [end − wanted, end) of each sequence.
-at::Tensor last_rows(const PackedSequences& input) {
-  std::vector<std::int64_t> rows;
-  std::int64_t end = 0;
-  for (std::size_t s = 0; s < input.lengths.size(); ++s) {
-    end += input.lengths[s];
-    for (std::int64_t row = end - input.wanted[s]; row < end; ++row) rows.push_back(row);
+// The rows that are wanted, [end − wanted, end) of each sequence, and those before them.
+struct RowSplit {
+  RowSplit(const PackedSequences& input, at::Device device) {
+    std::vector<std::int64_t> last, first;
+    std::int64_t begin = 0;
+    for (std::size_t s = 0; s < input.lengths.size(); ++s) {
+      const std::int64_t end = begin + input.lengths[s], border = end - input.wanted[s];
+      for (std::int64_t row = begin; row < border; ++row) first.push_back(row);
+      for (std::int64_t row = border; row < end; ++row) last.push_back(row);
+      context_lengths.push_back(border - begin);
+      begin = end;
+    }
+    std::vector<std::int64_t> place(static_cast<std::size_t>(begin));
+    std::int64_t next = 0;
+    for (const auto& rows : {first, last}) {
+      for (const std::int64_t row : rows) place[static_cast<std::size_t>(row)] = next++;
+    }
+    wanted = at::tensor(last, at::kLong).to(device);
+    context = at::tensor(first, at::kLong).to(device);
+    order = at::tensor(place, at::kLong).to(device);
   }
-  return at::tensor(rows, at::kLong);
-}
+  at::Tensor wanted, context;
+  at::Tensor order;                           // of each row, its place among the context's rows and then the wanted
+  std::vector<std::int64_t> context_lengths;  // [n_seq]
+};
 
 }  // namespace
 
@@ -160,6 +175,10 @@ at::Tensor TorchDraft::attention(const at::Tensor& q, const at::Tensor& k, const
   for (std::size_t s = 0; s < lengths.size(); ++s) {
     const std::int64_t n = lengths[s];
     const std::int64_t m = queries[s];
+    if (m == 0) {
+      k_at += n;
+      continue;
+    }
     auto heads = [&](const at::Tensor& x, std::int64_t from, std::int64_t rows) {
       return x.narrow(0, from, rows).transpose(0, 1).unsqueeze(0);
     };
@@ -176,25 +195,49 @@ at::Tensor TorchDraft::attention(const at::Tensor& q, const at::Tensor& k, const
   return at::cat(outputs);
 }
 
-at::Tensor TorchDraft::hidden(const PackedSequences& input) const {
+// `x` and `normed` are rows of one layer's input; [Σ queries, hidden] of its output.
+at::Tensor TorchDraft::layer_rows(const Layer& layer, const at::Tensor& x, const at::Tensor& normed,
+                                  const Rotation& places, const KeysAndValues& kv,
+                                  std::span<const std::int64_t> lengths, std::span<const std::int64_t> queries) const {
+  const at::Tensor q =
+      rotate(at::linear(normed, layer.q).view({-1, config_.n_heads, config_.head_dim}), places.cos, places.sin);
+  const at::Tensor attended = x + at::linear(attention(q, kv.keys, kv.values, lengths, queries), layer.out);
+  const at::Tensor fed = norm(attended, layer.ffn_norm);
+  return attended + at::linear(at::silu(at::linear(fed, layer.gate)) * at::linear(fed, layer.up), layer.down);
+}
+
+at::Tensor TorchDraft::hidden(const PackedSequences& input, bool through_context) const {
   const std::int64_t head_dim = config_.head_dim;
-  const Rotation all = rotation(input);
   const at::Device device = embedding().device();
-  const at::Tensor wanted = last_rows(input).to(device);
+  const Rotation all = rotation(input);
+  const RowSplit split(input, device);
+  const auto rows_of = [](const at::Tensor& rows, const Rotation& places) {
+    return Rotation{places.cos.index_select(0, rows), places.sin.index_select(0, rows)};
+  };
+  const Rotation of_wanted = rows_of(split.wanted, all), of_context = rows_of(split.context, all);
   at::Tensor x = at::embedding(embedding(), at::tensor(input.tokens, at::kLong).to(device));
   for (std::size_t l = 0; l < layers_.size(); ++l) {
     const Layer& layer = layers_[l];
     const bool last = l + 1 == layers_.size();
     const at::Tensor normed = norm(x, layer.attention_norm);
-    const at::Tensor k = rotate(at::linear(normed, layer.k).view({-1, config_.n_kv_heads, head_dim}), all.cos, all.sin);
-    const at::Tensor v = at::linear(normed, layer.v).view({-1, config_.n_kv_heads, head_dim});
-    auto pick = [&](const at::Tensor& rows) { return last ? rows.index_select(0, wanted) : rows; };
-    const at::Tensor q =
-        rotate(at::linear(pick(normed), layer.q).view({-1, config_.n_heads, head_dim}), pick(all.cos), pick(all.sin));
-    const at::Tensor mixed = attention(q, k, v, input.lengths, last ? input.wanted : input.lengths);
-    x = pick(x) + at::linear(mixed, layer.out);
-    const at::Tensor fed = norm(x, layer.ffn_norm);
-    x = x + at::linear(at::silu(at::linear(fed, layer.gate)) * at::linear(fed, layer.up), layer.down);
+    const KeysAndValues kv{
+        rotate(at::linear(normed, layer.k).view({-1, config_.n_kv_heads, head_dim}), all.cos, all.sin),
+        at::linear(normed, layer.v).view({-1, config_.n_kv_heads, head_dim})};
+    if (!last && (through_context || split.context.numel() == 0)) {
+      x = layer_rows(layer, x, normed, all, kv, input.lengths, input.lengths);
+      continue;
+    }
+    const at::Tensor wanted = layer_rows(layer, x.index_select(0, split.wanted), normed.index_select(0, split.wanted),
+                                         of_wanted, kv, input.lengths, input.wanted);
+    if (last) return norm(wanted, final_norm_);
+    at::Tensor context;
+    {
+      const at::NoGradGuard no_grad;
+      const auto pick = [&](const at::Tensor& rows) { return rows.index_select(0, split.context); };
+      context = layer_rows(layer, pick(x), pick(normed), of_context, {pick(kv.keys), pick(kv.values)},
+                           split.context_lengths, split.context_lengths);
+    }
+    x = at::cat({context, wanted}).index_select(0, split.order);
   }
   return norm(x, final_norm_);
 }

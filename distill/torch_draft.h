@@ -41,8 +41,10 @@ class TorchDraft {
   // Moves all weights; before anything holds a gradient of them.
   void move_to(at::Device device);
 
-  // [Σ wanted, hidden] after the final norm, differentiable. The last layer computes the wanted rows only.
-  at::Tensor hidden(const PackedSequences& input) const;
+  // [Σ wanted, hidden] after the final norm, differentiable. The last layer computes the wanted rows only. Without
+  // `through_context` the rows before them are constants above the first layer: no gradient flows back through what they
+  // became, only into the weights that make keys and values of it.
+  at::Tensor hidden(const PackedSequences& input, bool through_context = true) const;
 
   std::vector<NamedTensor>& parameters() { return parameters_; }
   const std::vector<NamedTensor>& parameters() const { return parameters_; }
@@ -59,10 +61,16 @@ class TorchDraft {
   struct Rotation {
     at::Tensor cos, sin;  // [n_row, 1, head_dim / 2]
   };
+  struct KeysAndValues {
+    at::Tensor keys, values;  // [n_row, kv_heads, head_dim]
+  };
   explicit TorchDraft(const ModelConfig& config);
   void add_parameters();
   at::Tensor norm(const at::Tensor& x, const at::Tensor& weight) const;
   Rotation rotation(const PackedSequences& input) const;
+  at::Tensor layer_rows(const Layer& layer, const at::Tensor& x, const at::Tensor& normed, const Rotation& places,
+                        const KeysAndValues& kv, std::span<const std::int64_t> lengths,
+                        std::span<const std::int64_t> queries) const;
   at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                        std::span<const std::int64_t> lengths, std::span<const std::int64_t> queries) const;
 

@@ -9,10 +9,12 @@ namespace {
 
 constexpr double kHorizonSteps = 40;           // that a flat curve is judged by
 constexpr double kHorizons[] = {40, 80, 160};  // a draft that accepts nothing brings nothing until it has learned a lot
+// Times its cost that a gain must save: predictions are hopeful, since noise of the curve counts as what may yet come.
+constexpr double kReturn = 2;
 constexpr double kFlatGain = 0.002;            // of α over the horizon: less is a flat curve, even if training is free
 constexpr double kUnknownStepSeconds = 0.1;    // of a topic that has not trained yet
 constexpr double kAlphaFall = 0.1;             // of the live draft, over some 20 requests: the text has changed
-constexpr std::uint64_t kFirstWait = 32, kLongestWait = 1024;  // requests between two trials
+constexpr std::uint64_t kFirstWait = 128, kLongestWait = 2048;  // requests between two trials
 constexpr std::uint64_t kTrialSteps = 20;
 constexpr double kTrialHope = 0.02;  // gain of α for which a trial must pay back
 
@@ -27,7 +29,7 @@ double seconds_spent(const TopicProgress& topic, const PaybackTerms& terms, doub
 
 bool pays_back(const TopicProgress& topic, const PaybackTerms& terms, const LearningCurve& curve) {
   return std::any_of(std::begin(kHorizons), std::end(kHorizons), [&](double steps) {
-    return seconds_saved(topic, terms, curve.predicted_gain(steps)) >= seconds_spent(topic, terms, steps);
+    return seconds_saved(topic, terms, curve.predicted_gain(steps)) >= kReturn * seconds_spent(topic, terms, steps);
   });
 }
 
@@ -40,7 +42,7 @@ StepDecision begin_trial(const TopicProgress& topic, TopicPause& pause, const ch
 // What a topic that has stopped waits for.
 StepDecision look_again(const TopicProgress& topic, const PaybackTerms& terms, TopicPause& pause, double gain) {
   const char* const reason = gain < kFlatGain ? "the curve is flat" : "the gain would not pay back";
-  if (seconds_saved(topic, terms, kTrialHope) < seconds_spent(topic, terms, kTrialSteps)) return {false, reason, gain};
+  if (seconds_saved(topic, terms, kTrialHope) < kReturn * seconds_spent(topic, terms, kTrialSteps)) return {false, reason, gain};
   if (topic.alpha_live < pause.alpha_at_stop - kAlphaFall) {
     pause.requests_to_wait = kFirstWait;
     return begin_trial(topic, pause, "the live draft's acceptance fell", gain);

@@ -20,14 +20,14 @@ struct PaybackTerms {
 struct TopicPause {
   bool stopped = false;
   std::uint64_t requests_at_stop = 0;
-  std::uint64_t requests_to_wait = 32;  // before the next trial; doubles with each one that finds the curve flat
+  std::uint64_t requests_to_wait = 128;  // before the next trial; doubles with each one that finds the curve flat
   std::uint64_t trial_until_step = 0;   // steps_done up to which training runs whatever the curve says
   double alpha_at_stop = 0;
 };
 
 // Whether the next optimizer steps of a topic are worth their cost. The curve predicts a gain of α over the next 40, 80
 // and 160 steps; what that saves by `decode`, times the topic's share of tokens and payback_s, is the return, and
-// lease_cost times the steps' seconds the price. They run if one of the three pays. Updates `pause`. Pure otherwise.
+// lease_cost times the steps' seconds the price. They run if one of the three brings back twice its price. Updates `pause`. Pure otherwise.
 StepDecision decide_training(const TopicProgress& topic, const PaybackTerms& terms, TopicPause& pause);
 
 }  // namespace slip

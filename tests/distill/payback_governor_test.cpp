@@ -211,7 +211,7 @@ TEST(PaybackGovernor, StepsFollowTheCurveOfTheirTopic) {
   EXPECT_FALSE(scene.governor->allow_step(trained).allowed);
   EXPECT_STREQ(scene.governor->allow_step(trained).reason, "the curve is flat");
   EXPECT_TRUE(scene.governor->allow_step(fresh).allowed);
-  trained.requests_seen += 32;
+  trained.requests_seen += 128;
   EXPECT_TRUE(scene.governor->allow_step(trained).allowed) << "looks again";
 }
 

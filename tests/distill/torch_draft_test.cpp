@@ -52,8 +52,9 @@ TEST_F(TorchDraftTest, SaysWhatTheServedModelSays) {
 
 // The first moment after one unclipped step is (1 − β1) · gradient: compared with central differences of the loss.
 double worst_gradient_error(const fs::path& folder, const ModelConfig& config, const std::vector<ReplayRecord>& batch,
-                            double planted_factor) {
+                            double planted_factor, bool through_prompts = true) {
   TrainerOptions options;
+  options.through_prompts = through_prompts;
   options.max_grad_norm = 0;
   options.microbatch_tokens = 20;  // several microbatches
   DraftTrainer trainer(config, 3, options);
@@ -86,6 +87,29 @@ double worst_gradient_error(const fs::path& folder, const ModelConfig& config, c
 TEST_F(TorchDraftTest, GradientOfTheWholeModelEqualsCentralDifferences) {
   EXPECT_LT(worst_gradient_error(folder_, small_config(true), make_batch(3), 1.0), 0.02);
   EXPECT_LT(worst_gradient_error(folder_, small_config(false), make_batch(3), 1.0), 0.02);
+}
+
+// Over what an optimizer step of one record changes, with and without gradients through its prompt.
+double moved_apart(ModelConfig config, int layers, int prompt) {
+  config.n_layers = layers;
+  std::vector<float> after[2];
+  for (const bool through : {false, true}) {
+    TrainerOptions options;
+    options.through_prompts = through;
+    DraftTrainer trainer(config, 3, options);
+    const TrainStep step = trainer.step(std::vector{make_record(4, prompt, 12)});
+    EXPECT_FALSE(step.skipped);
+    after[through ? 1 : 0] = trainer.logits(make_record(9, 30, 0).tokens);
+  }
+  return relative_difference(after[0], after[1]);
+}
+
+TEST_F(TorchDraftTest, PromptsAreConstantsAboveTheFirstLayerWhereAsked) {
+  // The weights that make keys and values of a prompt learn from it all the same: with one layer that is all there is.
+  EXPECT_LT(moved_apart(small_config(), 1, 20), 1e-5);
+  EXPECT_LT(moved_apart(small_config(), 2, 1), 1e-5) << "nothing stands before the wanted rows";
+  EXPECT_GT(moved_apart(small_config(), 2, 20), 1e-3);
+  EXPECT_GT(worst_gradient_error(folder_, small_config(), make_batch(3), 1.0, /*through_prompts=*/false), 1e-3);
 }
 
 TEST_F(TorchDraftTest, NegativeAGradientOffByATenthIsCaught) {
