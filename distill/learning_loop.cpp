@@ -13,7 +13,7 @@
 namespace slip {
 namespace {
 
-constexpr std::size_t kScoredTogether = 8;                 // records, while the engine is busy
+constexpr std::size_t kScoredTogether = 8;              // records, while the engine is busy
 constexpr std::int64_t kLongestUnscoredUs = 5'000'000;  // that a record waits for others
 constexpr std::size_t kMaxUnscored = 128;    // finished records of a topic in memory while the governor says no
 constexpr std::uint64_t kBurstSteps = 8;     // of one topic before another may have its turn

@@ -42,8 +42,8 @@ class TorchDraft {
   void move_to(at::Device device);
 
   // [Σ wanted, hidden] after the final norm, differentiable. The last layer computes the wanted rows only. Without
-  // `through_context` the rows before them are constants above the first layer: no gradient flows back through what they
-  // became, only into the weights that make keys and values of it.
+  // `through_context` the rows before them are constants above the first layer: no gradient flows back through what
+  // they became, only into the weights that make keys and values of it.
   at::Tensor hidden(const PackedSequences& input, bool through_context = true) const;
 
   std::vector<NamedTensor>& parameters() { return parameters_; }

@@ -11,11 +11,12 @@ constexpr double kHorizonSteps = 40;           // that a flat curve is judged by
 constexpr double kHorizons[] = {40, 80, 160};  // a draft that accepts nothing brings nothing until it has learned a lot
 // Times its cost that a gain must save: predictions are hopeful, since noise of the curve counts as what may yet come.
 constexpr double kReturn = 2;
-constexpr double kFlatGain = 0.002;            // of α over the horizon: less is a flat curve, even if training is free
-constexpr double kUnknownStepSeconds = 0.1;    // of a topic that has not trained yet
-constexpr double kAlphaFall = 0.1;             // of the live draft, over some 20 requests: the text has changed
+constexpr double kFlatGain = 0.002;          // of α over the horizon: less is a flat curve, even if training is free
+constexpr double kUnknownStepSeconds = 0.1;  // of a topic that has not trained yet
+constexpr double kAlphaFall = 0.1;           // of the live draft, over some 20 requests: the text has changed
 constexpr std::uint64_t kFirstWait = 128, kLongestWait = 2048;  // requests between two trials
 constexpr std::uint64_t kTrialSteps = 20;
+constexpr std::uint64_t kFirstRequests = 16;  // count twice: a topic's first version is worth most
 constexpr double kTrialHope = 0.02;  // gain of α for which a trial must pay back
 
 double seconds_saved(const TopicProgress& topic, const PaybackTerms& terms, double gain) {
@@ -42,7 +43,8 @@ StepDecision begin_trial(const TopicProgress& topic, TopicPause& pause, const ch
 // What a topic that has stopped waits for.
 StepDecision look_again(const TopicProgress& topic, const PaybackTerms& terms, TopicPause& pause, double gain) {
   const char* const reason = gain < kFlatGain ? "the curve is flat" : "the gain would not pay back";
-  if (seconds_saved(topic, terms, kTrialHope) < kReturn * seconds_spent(topic, terms, kTrialSteps)) return {false, reason, gain};
+  if (seconds_saved(topic, terms, kTrialHope) < kReturn * seconds_spent(topic, terms, kTrialSteps))
+    return {false, reason, gain};
   if (topic.alpha_live < pause.alpha_at_stop - kAlphaFall) {
     pause.requests_to_wait = kFirstWait;
     return begin_trial(topic, pause, "the live draft's acceptance fell", gain);
@@ -60,7 +62,8 @@ StepDecision decide_training(const TopicProgress& topic, const PaybackTerms& ter
   static const LearningCurve unknown;
   const LearningCurve& curve = topic.curve != nullptr ? *topic.curve : unknown;
   const double gain = curve.predicted_gain(kHorizonSteps);
-  if (!within_cadence(terms.steps_per_request, topic.requests_seen, topic.steps_done)) {
+  const std::uint64_t requests = topic.requests_seen + std::min(topic.requests_seen, kFirstRequests);
+  if (!within_cadence(terms.steps_per_request, requests, topic.steps_done)) {
     return {false, "waits for requests", gain};
   }
   if (topic.steps_done < pause.trial_until_step) return {true, "trains to measure the curve", gain};

@@ -23,7 +23,8 @@ void check_options(const EngineOptions& options, const Worker& target) {
   require(options.max_waiting >= 1, "max_waiting", "max_waiting must be at least 1");
   require(options.prefill_chunk >= 1, "prefill_chunk", "prefill_chunk must be at least 1");
   require(options.catch_up_chunk >= 1, "catch_up_chunk", "catch_up_chunk must be at least 1");
-  require(options.prefix_cache >= 0 && options.prefix_cache <= 1, "prefix_cache", "prefix_cache must be between 0 and 1");
+  require(options.prefix_cache >= 0 && options.prefix_cache <= 1, "prefix_cache",
+          "prefix_cache must be between 0 and 1");
   require(target.max_rows() > options.max_running && target.max_logit_rows() > options.max_running, "max_running",
           "the target's workspace needs more rows than max_running");
 }

@@ -23,8 +23,7 @@ Engine::State::State(const EngineOptions& engine_options, Target model, std::sha
                      std::vector<StepListener*> step_listeners)
     : options(engine_options),
       target(std::move(model.worker)),
-      prefixes(target->cache(),
-               static_cast<std::int32_t>(options.prefix_cache * target->cache().n_pages())),
+      prefixes(target->cache(), static_cast<std::int32_t>(options.prefix_cache * target->cache().n_pages())),
       verifier(std::move(model.verifier)),
       tokenizer(std::move(words)),
       proposer(std::move(runs_ahead)),

@@ -25,8 +25,8 @@ PrefixCache::~PrefixCache() {
 }
 
 std::int32_t PrefixCache::n_idle() const {
-  return static_cast<std::int32_t>(
-      std::count_if(by_use_.begin(), by_use_.end(), [&](const Node* node) { return pool_.n_holders(node->page) == 1; }));
+  return static_cast<std::int32_t>(std::count_if(by_use_.begin(), by_use_.end(),
+                                                 [&](const Node* node) { return pool_.n_holders(node->page) == 1; }));
 }
 
 void PrefixCache::touch(Node& last) {

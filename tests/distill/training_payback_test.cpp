@@ -141,8 +141,10 @@ TEST(TrainingPayback, StepsPerRequestBoundsThem) {
   Topic topic;
   topic.progress.requests_seen = 10;
   PaybackTerms terms = kIdle;
-  terms.steps_per_request = 2;
-  EXPECT_EQ(topic.train(100, terms), 20U);
+  terms.steps_per_request = 0.5;
+  EXPECT_EQ(topic.train(100, terms), 10U) << "the first count twice";
+  topic.progress.requests_seen = 100;
+  EXPECT_EQ(topic.train(100, terms), 48U);
   EXPECT_STREQ(topic.ask(terms).reason, "waits for requests");
 }
 
