@@ -17,7 +17,7 @@ constexpr double kAlphaFall = 0.1;           // of the live draft, over some 20 
 constexpr std::uint64_t kFirstWait = 128, kLongestWait = 2048;  // requests between two trials
 constexpr std::uint64_t kTrialSteps = 20;
 constexpr std::uint64_t kFirstRequests = 16;  // count twice: a topic's first version is worth most
-constexpr double kTrialHope = 0.02;  // gain of α for which a trial must pay back
+constexpr double kTrialHope = 0.02;           // gain of α for which a trial must pay back
 
 double seconds_saved(const TopicProgress& topic, const PaybackTerms& terms, double gain) {
   return terms.decode.saved(topic.alpha_live, gain) * std::clamp(topic.token_share, 0.0, 1.0) * terms.payback_s;
