@@ -58,6 +58,17 @@ class Scene {
     return run;
   }
 
+  // Until a training unit is refused, beside a step that runs.
+  void spend_all() {
+    run_busy(200, LearningUnit::kTraining);
+    cores->begin_step({false, 4});
+    while (governor->allow_unit(LearningUnit::kTraining)) {
+      governor->unit_done();
+      run_busy(1, LearningUnit::kTraining);
+      cores->begin_step({false, 4});
+    }
+  }
+
   kernels::ThreadPool pool{2};
   std::unique_ptr<CoreSharing> cores;
   std::unique_ptr<Governor> governor;
@@ -92,13 +103,7 @@ TEST(PaybackGovernor, NegativeWithoutABoundItWouldTakeWhatItWants) {
 // A step that stopped for the budget in its middle would pay for the end of a lease twice.
 TEST(PaybackGovernor, AStepThatHasBegunGoesOnToItsEnd) {
   Scene scene;
-  scene.run_busy(200, LearningUnit::kTraining);
-  scene.cores->begin_step({false, 4});
-  while (scene.governor->allow_unit(LearningUnit::kTraining)) {
-    scene.governor->unit_done();
-    scene.run_busy(1, LearningUnit::kTraining);
-    scene.cores->begin_step({false, 4});
-  }
+  scene.spend_all();
   EXPECT_TRUE(scene.governor->allow_unit(LearningUnit::kTrainingRest));
   scene.governor->unit_done();
   // As long as the budget can be paid back.
@@ -125,13 +130,7 @@ TEST(PaybackGovernor, AFreshServiceMayInvestItsBurstAtOnce) {
 TEST(PaybackGovernor, SaysWhyAUnitWasRefused) {
   Scene scene;
   EXPECT_STREQ(scene.governor->reason(), "");
-  scene.run_busy(200, LearningUnit::kTraining);
-  scene.cores->begin_step({false, 4});
-  while (scene.governor->allow_unit(LearningUnit::kTraining)) {
-    scene.governor->unit_done();
-    scene.run_busy(1, LearningUnit::kTraining);
-    scene.cores->begin_step({false, 4});
-  }
+  scene.spend_all();
   EXPECT_STREQ(scene.governor->reason(), "over learning.max_share");
 }
 
