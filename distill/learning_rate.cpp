@@ -20,7 +20,7 @@ double learning_rate_factor(const TrainerOptions& options, std::int64_t step) {
 }
 
 double agreement_factor(double agreement) {
-  constexpr double kFull = 0.3, kFall = 6, kLeast = 0.1;  // .4 at .45, .2 at .58, .1 from .68 on
+  constexpr double kFull = 0.4, kFall = 10, kLeast = 0.1;  // .6 at .45, .2 at .56, .1 from .63 on
   return std::clamp(std::exp(kFall * (kFull - agreement)), kLeast, 1.0);
 }
 

@@ -20,9 +20,9 @@ TEST(LearningRate, RisesThenStaysOrFallsToATenth) {
 }
 
 TEST(AgreementFactor, IsWholeForNewTopicsAndSmallForTrainedDrafts) {
-  for (const double agreement : {0.0, 0.2, 0.3}) EXPECT_DOUBLE_EQ(agreement_factor(agreement), 1);
+  for (const double agreement : {0.0, 0.3, 0.4}) EXPECT_DOUBLE_EQ(agreement_factor(agreement), 1);
   double before = 1;
-  for (const double agreement : {0.4, 0.5, 0.6, 0.65}) {
+  for (const double agreement : {0.45, 0.5, 0.55, 0.6}) {
     EXPECT_LT(agreement_factor(agreement), before);
     before = agreement_factor(agreement);
   }

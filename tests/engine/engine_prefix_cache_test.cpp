@@ -40,7 +40,9 @@ std::vector<Answer> answers_of(double prefix_cache, int at_once, std::vector<std
     asked.draft = testing::empty_slot();
     asked.k = k_of[i % k_of.size()];
     bench.engine->submit(std::move(asked));
-    if (i == 11) EXPECT_TRUE(drain(*bench.engine));
+    if (i == 11) {
+      EXPECT_TRUE(drain(*bench.engine));
+    }
   }
   EXPECT_TRUE(drain(*bench.engine));
   return answers;
@@ -55,7 +57,9 @@ TEST(EnginePrefixCache, NoAnswerDiffers) {
       EXPECT_TRUE(plain[i].same_as(cached[i])) << i << " of " << at_once << " at once";
       EXPECT_EQ(plain[i].prompt_logprobs.size(), cached[i].prompt_logprobs.size());
       EXPECT_EQ(plain[i].summary.figures.cached_tokens, 0);
-      if (i % 5 == 0) EXPECT_EQ(cached[i].summary.figures.cached_tokens, 0) << "its prompt's logits were wanted";
+      if (i % 5 == 0) {
+        EXPECT_EQ(cached[i].summary.figures.cached_tokens, 0) << "its prompt's logits were wanted";
+      }
       n_cached += cached[i].summary.figures.cached_tokens;
     }
     EXPECT_GT(n_cached, 500) << at_once;
