@@ -74,8 +74,8 @@ class PageTable {
   bool reserve(std::int32_t n_slots);
   // Gives back pages wholly beyond; rollback of rejected rows is just a shorter length.
   void shrink_to(std::int32_t n_slots);
-  // Holds a page that others hold too as this table's next, or in place of its `index`-th. Both have to be full of the
-  // same tokens' keys and values: nobody writes to a page that is shared.
+  // Takes a page that others hold too, as this table's next or in place of its `index`-th page. REQUIRES: every slot of
+  // the page is filled, with the keys and values of this sequence's tokens; nobody writes to a shared page.
   void append_shared(std::int32_t page);
   void replace(std::size_t index, std::int32_t page);
   const std::int32_t* pages() const { return pages_.data(); }

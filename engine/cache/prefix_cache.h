@@ -18,8 +18,8 @@ namespace slip {
 // collision would be a wrong answer. Keys and values of a token depend on what stands before it alone, to the bit, so a
 // hit changes no answer.
 //
-// It holds each of its pages. A page that nobody else holds is idle: the least recently used idle ones give way to new
-// pages, and to running sequences when they need the room. A hit costs O(pages × log(pages beside them)).
+// The cache holds each of its pages. A page that no sequence holds as well is idle. Idle pages are dropped, least
+// recently used first, when new pages come or a running sequence needs room. A hit costs O(pages × log(siblings)).
 // Threads: the pool's owner only.
 class PrefixCache {
  public:

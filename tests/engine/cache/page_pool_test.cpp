@@ -9,21 +9,13 @@
 
 #include "common/error.h"
 #include "kernels/attention.h"
+#include "tests/engine/cache/cache_shape.h"
 
 namespace slip {
 namespace {
 
-ModelConfig tiny() {
-  ModelConfig config;
-  config.n_layers = 3;
-  config.n_heads = 4;
-  config.n_kv_heads = 2;
-  config.head_dim = 16;
-  return config;
-}
-
 TEST(PagePool, HandsOutEveryPageOnceAndTakesItBack) {
-  PagePool pool(tiny(), Dtype::kBFloat16, 5);
+  PagePool pool(cache_shape(), Dtype::kBFloat16, 5);
   std::set<std::int32_t> pages;
   for (int i = 0; i < 5; ++i) pages.insert(pool.allocate());
   EXPECT_EQ(pages, (std::set<std::int32_t>{0, 1, 2, 3, 4}));
@@ -35,8 +27,8 @@ TEST(PagePool, HandsOutEveryPageOnceAndTakesItBack) {
 
 TEST(PagePool, PageSpansAllLayers) {
   const std::size_t layer = 2U * 2 * 32 * 16 * 2;
-  EXPECT_EQ(PagePool::page_bytes(tiny(), Dtype::kBFloat16), 3 * layer);
-  PagePool pool(tiny(), Dtype::kBFloat16, 2);
+  EXPECT_EQ(PagePool::page_bytes(cache_shape(), Dtype::kBFloat16), 3 * layer);
+  PagePool pool(cache_shape(), Dtype::kBFloat16, 2);
   const auto first = pool.layer(0), second = pool.layer(1);
   EXPECT_EQ(static_cast<std::byte*>(second.base) - static_cast<std::byte*>(first.base),
             static_cast<std::ptrdiff_t>(layer));
@@ -45,7 +37,7 @@ TEST(PagePool, PageSpansAllLayers) {
 }
 
 TEST(PagePool, ReportsMemoryTheMachineCannotGive) {
-  ModelConfig config = tiny();
+  ModelConfig config = cache_shape();
   config.n_kv_heads = 4096;
   config.head_dim = 1024;
   config.n_layers = 1024;
@@ -55,7 +47,7 @@ TEST(PagePool, ReportsMemoryTheMachineCannotGive) {
 // All layers, keys and values of every head move; neighbours stay.
 TEST(PagePool, CopiesOneSlotOfAllLayers) {
   for (const Dtype dtype : {Dtype::kFloat32, Dtype::kBFloat16}) {
-    PagePool pool(tiny(), dtype, 3);
+    PagePool pool(cache_shape(), dtype, 3);
     const auto store = [&](std::int32_t page, int offset, float seed) {
       for (int layer = 0; layer < 3; ++layer) {
         std::vector<float> k(32), v(32);
@@ -85,7 +77,7 @@ TEST(PagePool, CopiesOneSlotOfAllLayers) {
 }
 
 TEST(PageTable, TakesWholePagesAndGivesThemBack) {
-  PagePool pool(tiny(), Dtype::kBFloat16, 4);
+  PagePool pool(cache_shape(), Dtype::kBFloat16, 4);
   {
     PageTable table(pool);
     EXPECT_TRUE(table.reserve(0));
@@ -103,7 +95,7 @@ TEST(PageTable, TakesWholePagesAndGivesThemBack) {
 }
 
 TEST(PageTable, TakesNothingWhenThePoolCannotGiveAll) {
-  PagePool pool(tiny(), Dtype::kBFloat16, 4);
+  PagePool pool(cache_shape(), Dtype::kBFloat16, 4);
   PageTable first(pool), second(pool);
   EXPECT_TRUE(first.reserve(96));
   EXPECT_FALSE(second.reserve(33));
@@ -113,7 +105,7 @@ TEST(PageTable, TakesNothingWhenThePoolCannotGiveAll) {
 }
 
 TEST(PageTable, MovesItsPages) {
-  PagePool pool(tiny(), Dtype::kBFloat16, 4);
+  PagePool pool(cache_shape(), Dtype::kBFloat16, 4);
   PageTable a(pool), b(pool);
   ASSERT_TRUE(a.reserve(40));
   ASSERT_TRUE(b.reserve(5));
@@ -127,7 +119,7 @@ TEST(PageTable, MovesItsPages) {
 }
 
 TEST(PagePoolDeathTest, APageGivenBackTwiceIsABug) {
-  PagePool pool(tiny(), Dtype::kBFloat16, 2);
+  PagePool pool(cache_shape(), Dtype::kBFloat16, 2);
   const std::int32_t page = pool.allocate();
   pool.release(page);
   EXPECT_DEATH(pool.release(page), "given back twice");

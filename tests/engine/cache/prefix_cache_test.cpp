@@ -11,21 +11,15 @@
 #include <vector>
 
 #include "kernels/attention.h"
+#include "tests/engine/cache/cache_shape.h"
 
 namespace slip {
 namespace {
 
 using Tokens = std::vector<std::int32_t>;
 constexpr std::int32_t kPage = PagePool::kPageTokens;
-
-ModelConfig tiny() {
-  ModelConfig config;
-  config.n_layers = 2;
-  config.n_heads = 1;
-  config.n_kv_heads = 1;
-  config.head_dim = 16;
-  return config;
-}
+const ModelConfig kShape = cache_shape();
+const auto kRow = static_cast<std::size_t>(kShape.n_kv_heads * kShape.head_dim);  // of keys, and of values
 
 Tokens counted(std::int32_t n, std::int32_t first = 0) {
   Tokens tokens(static_cast<std::size_t>(n));
@@ -40,11 +34,11 @@ Tokens joined(Tokens a, const Tokens& b) {
 
 // A pool whose slots say what token they were written for.
 struct PrefixCacheTest : testing::Test {
-  PagePool pool{tiny(), Dtype::kFloat32, 16};
+  PagePool pool{kShape, Dtype::kFloat32, 16};
 
   void write(const PageTable& table, std::int32_t slot, std::int32_t token) const {
-    const std::vector<float> k(16, static_cast<float>(token)), v(16, static_cast<float>(-token));
-    for (int layer = 0; layer < 2; ++layer) {
+    const std::vector<float> k(kRow, static_cast<float>(token)), v(kRow, static_cast<float>(-token));
+    for (int layer = 0; layer < kShape.n_layers; ++layer) {
       kernels::store_kv(pool.layer(layer), table.pages()[slot / kPage], slot % kPage, k.data(), v.data());
     }
   }
