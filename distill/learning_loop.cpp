@@ -22,7 +22,6 @@ constexpr std::size_t kWatchedClosely = 48;  // requests after a publication
 constexpr std::uint64_t kSampledOf = 4;      // under load, with nothing to decide
 constexpr double kLossMemory = 0.8;          // of the smoothed training loss
 constexpr double kSecondsMemory = 0.9;       // of the smoothed time a step takes
-constexpr std::size_t kLeastScored = 4;  // requests that a candidate is scored on before the next export replaces it
 
 double seconds(std::int64_t us) {
   return static_cast<double>(us) / 1e6;
@@ -287,18 +286,7 @@ void LearningLoop::export_when_due(TopicState& topic, DraftTrainer& trainer) {
   if (topic.candidate && !topic.candidate->heldout_left.empty()) return;
   if (topic.candidate && topic.candidate_test.own_size() < options_.canary.min_requests) return;
   topic.steps_since_export = 0;
-  if (topic.candidate) {
-    add_to_curve(topic);
-    topic.candidate_test.begin_successor();
-  }
   publisher_.export_candidate(topic, trainer, topic.newest_drawn);
-}
-
-// The scores of the export that gives way: one point of the topic's learning curve.
-void LearningLoop::add_to_curve(TopicState& topic) {
-  const Candidate& old = *topic.candidate;
-  topic.curve.add({static_cast<double>(old.optimizer_steps), old.own.alpha(), old.base.alpha(),
-                   static_cast<double>(topic.candidate_test.own_size())});
 }
 
 // A failure of LibTorch, the disk or the weights costs the topic its trainer and its candidate, nothing else.

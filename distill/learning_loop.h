@@ -72,7 +72,6 @@ class LearningLoop {
   std::vector<ReplayRecord> next_batch(TopicState& topic);
   void count_step(TopicState& topic, const TrainStep& step, std::int64_t began_us);
   void export_when_due(TopicState& topic, DraftTrainer& trainer);
-  static void add_to_curve(TopicState& topic);
   void contain(TopicState& topic, const char* doing, const std::exception& error);
   TopicProgress progress_of(const TopicState& topic) const;
   TopicState* topic_of(const std::string& name);

@@ -28,6 +28,15 @@ bool is_harmful(const CanaryVerdict& verdict) {
   return verdict.gain_high < 0;
 }
 
+// The candidate's scores become one point of the topic's learning curve, whatever became of the candidate.
+void drop_candidate(TopicState& topic) {
+  if (!topic.candidate) return;
+  const Candidate& candidate = *topic.candidate;
+  topic.curve.add({static_cast<double>(candidate.optimizer_steps), candidate.own.alpha(), candidate.base.alpha(),
+                   static_cast<double>(topic.candidate_test.own_size())});
+  topic.candidate.reset();
+}
+
 void remove_quietly(const std::filesystem::path& folder) {
   std::error_code ignored;  // the store sweeps its staging area when it opens
   std::filesystem::remove_all(folder, ignored);
@@ -104,7 +113,10 @@ void Publisher::decide(TopicState& topic, const std::string& kind, const CanaryV
 }
 
 void Publisher::export_candidate(TopicState& topic, DraftTrainer& trainer, std::uint64_t cut_off) {
-  topic.candidate.reset();
+  if (topic.candidate) {
+    drop_candidate(topic);
+    topic.candidate_test.begin_successor();
+  }
   const std::string& draft = topic.slot->name();
   Candidate candidate;
   candidate.cut_off = cut_off;
@@ -125,11 +137,11 @@ void Publisher::export_candidate(TopicState& topic, DraftTrainer& trainer, std::
   topic.candidate = std::move(candidate);
 }
 
-// Training starts over from the live version, and so does the evidence: it was of the trainer that is gone.
+// Training starts over from the live version, and so does the evidence: it was of the trainer that is gone. The
+// learning curve stays, until its successor is measured: what ruined one trainer is likely to ruin the next.
 void Publisher::restart_trainer(TopicState& topic) {
   trainers_.forget(topic.slot->name());
   topic.candidate_test = PairedTest(options_.margin);
-  topic.curve = LearningCurve(topic.figures.alpha_live);
   topic.steps_since_export = 0;
   ++topic.figures.trainer_restarts;
 }
@@ -168,11 +180,12 @@ void Publisher::publish(TopicState& topic, const CanaryVerdict& verdict) {
   const DraftVersion version{topic.slot->id(), meta.draft,        meta.version,
                              meta.parent,      candidate.weights, std::move(image)};
   decide(topic, "publish", verdict, meta.version);
+  const AcceptanceScore measured = candidate.own;
+  drop_candidate(topic);  // its folder is the store's now
   go_live(topic, {std::make_shared<DraftVersion>(version), meta.draft, meta.version,
                   store_.folder(meta.draft, meta.version), meta.optimizer_steps});
-  topic.recent_live = candidate.own;
+  topic.recent_live = measured;
   decisions_.on_published(meta);
-  topic.candidate.reset();  // its folder is the store's now
   topic.previous = before;
   topic.figures.realised_gain += verdict.gain;
   keep_lineage(topic);
@@ -207,12 +220,12 @@ void Publisher::report_unpublished(TopicState& topic, CanaryVerdict verdict, con
   verdict.outcome = CanaryOutcome::kRefuse;
   verdict.reason = "better, but not published: " + error.message();
   decide(topic, "refuse", verdict, 0);
-  topic.candidate.reset();
+  drop_candidate(topic);
 }
 
 void Publisher::refuse(TopicState& topic, const CanaryVerdict& verdict) {
   decide(topic, "refuse", verdict, 0);
-  topic.candidate.reset();
+  drop_candidate(topic);
   topic.candidate_test = PairedTest(options_.margin);
   if (is_harmful(verdict)) restart_trainer(topic);
 }
@@ -265,7 +278,7 @@ DraftSource Publisher::restore_or_base(TopicState& topic, const DraftSource& pre
 }
 
 void Publisher::roll_back(TopicState& topic, const CanaryVerdict& verdict, bool to_base) {
-  topic.candidate.reset();  // a child of the bad version
+  drop_candidate(topic);  // a child of the bad version
   const bool harmful = is_harmful(verdict);
   if (harmful) restart_trainer(topic);
   DraftSource restored = restore_or_base(topic, to_base || !topic.previous ? source_of_base() : *topic.previous);
@@ -278,7 +291,7 @@ void Publisher::roll_back(TopicState& topic, const CanaryVerdict& verdict, bool 
 }
 
 void Publisher::abandon(TopicState& topic) {
-  topic.candidate.reset();
+  drop_candidate(topic);
   restart_trainer(topic);
 }
 

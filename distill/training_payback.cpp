@@ -13,7 +13,9 @@ constexpr double kHorizons[] = {40, 80, 160};  // a draft that accepts nothing b
 constexpr double kReturn = 2;
 constexpr double kFlatGain = 0.002;          // of α over the horizon: less is a flat curve, even if training is free
 constexpr double kUnknownStepSeconds = 0.1;  // of a topic that has not trained yet
-constexpr double kAlphaFall = 0.1;           // of the live draft, over some 20 requests: the text has changed
+// Of the live draft's α, which is smoothed over some 20 requests and still varies by .03: the text has changed.
+constexpr double kAlphaFall = 0.15;
+constexpr std::uint64_t kSettledRequests = 40;                  // before that the smoothed α says little
 constexpr std::uint64_t kFirstWait = 128, kLongestWait = 2048;  // requests between two trials
 constexpr std::uint64_t kTrialSteps = 20;
 constexpr std::uint64_t kFirstRequests = 16;  // count twice: a topic's first version is worth most
@@ -73,7 +75,8 @@ StepDecision decide_training(const TopicProgress& topic, const PaybackTerms& ter
     return {true, "the predicted gain pays back", gain};
   }
   if (pause.stopped) {
-    pause.alpha_at_stop = std::max(pause.alpha_at_stop, topic.alpha_live);
+    const bool settled = topic.requests_seen >= kSettledRequests;
+    pause.alpha_at_stop = settled ? std::max(pause.alpha_at_stop, topic.alpha_live) : topic.alpha_live;
     return look_again(topic, terms, pause, gain);
   }
   pause.stopped = true;

@@ -14,6 +14,7 @@ namespace {
 using testing::answered;
 using testing::House;
 using testing::kPatienceUs;
+using testing::stream;
 using testing::tell;
 
 // A house with a second topic.
@@ -96,6 +97,39 @@ TEST(LearningLoop, ARestartBetweenPublicationsContinuesBothOptimizersBitForBit) 
   }
   EXPECT_TRUE(house.state_of("sql") == sql);
   EXPECT_TRUE(house.state_of("math") == math);
+}
+
+// Allows as many steps as one export needs, and remembers the learning curve it was shown last.
+class OneExport final : public Governor {
+ public:
+  explicit OneExport(std::uint64_t steps) : steps_(steps) {}
+  bool allow_unit(LearningUnit) noexcept override { return true; }
+  void unit_done() noexcept override {}
+  StepDecision allow_step(const TopicProgress& topic) noexcept override {
+    curve = *topic.curve;
+    return {topic.steps_done < steps_, "", 0};
+  }
+  void on_step(const StepFigures&) noexcept override {}
+  void on_finished(const RequestSummary&) noexcept override {}
+
+  LearningCurve curve;
+
+ private:
+  std::uint64_t steps_;
+};
+
+// Only exports that gave way to a newer one were points of the curve, so that a topic whose exports are all published
+// was taken to rise as fast as on its first day.
+TEST(LearningLoop, APublishedExportIsAPointOfTheLearningCurve) {
+  House house;
+  OneExport governor(static_cast<std::uint64_t>(house.options.steps_between_candidates));
+  auto learner = house.make_learner(governor);
+  learner->start();
+  stream(*learner, 1, 64);
+  learner->stop();
+  ASSERT_EQ(house.notebook.count("publish"), 1U);
+  EXPECT_GT(governor.curve.latest_steps(), 0);
+  EXPECT_GT(governor.curve.advantage(), 0);
 }
 
 // With room for one trainer, a full disk at the change of topics deleted the state of the topic that came.

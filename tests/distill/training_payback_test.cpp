@@ -88,10 +88,23 @@ TEST(TrainingPayback, ResumesWhenTheLiveDraftsAcceptanceFalls) {
   Topic topic;
   topic.progress.requests_seen = 1000;
   topic.train(2000, kBusy);
-  topic.progress.alpha_live -= 0.07;
+  topic.progress.alpha_live -= 0.12;
   EXPECT_FALSE(topic.ask(kBusy).allowed) << "within what α varies by itself";
   topic.progress.alpha_live -= 0.05;
   EXPECT_TRUE(topic.ask(kBusy).allowed);
+}
+
+TEST(TrainingPayback, AFallAmongTheFirstRequestsMeansNothing) {
+  Topic topic;
+  topic.curve = LearningCurve(0.95);
+  topic.progress.requests_seen = 9;
+  topic.progress.alpha_live = 0.9;
+  EXPECT_FALSE(topic.ask(kBusy).allowed);
+  topic.progress.requests_seen = 10;
+  topic.progress.alpha_live = 0.6;
+  EXPECT_FALSE(topic.ask(kBusy).allowed);
+  topic.progress.requests_seen = 50;
+  EXPECT_FALSE(topic.ask(kBusy).allowed);
 }
 
 TEST(TrainingPayback, ATopicWithLittleTrafficIsTrainedLess) {
