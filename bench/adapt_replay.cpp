@@ -96,6 +96,8 @@ OnlineSetting parse_online_setting(const std::string& text) {
       trainer.scale_by_agreement = number() != 0;
     else if (key == "prompts")
       trainer.through_prompts = number() != 0;
+    else if (key == "products")
+      trainer.products = value == "bf16" ? Dtype::kBFloat16 : Dtype::kFloat32;
     else if (key == "batch")
       setting.batch = static_cast<std::size_t>(number());
     else if (key == "steps")

@@ -16,6 +16,7 @@
 #include "distill/torch_microbatch.h"
 #include "distill/torch_optimizer.h"
 #include "distill/trainer_state_file.h"
+#include "kernels/matmul.h"
 
 namespace slip {
 namespace {
@@ -54,11 +55,12 @@ struct DraftTrainer::State {
         draft(std::move(model)),
         optimizer(draft.parameters(), trainer_options),
         average(draft.parameters(), trainer_options.average_decay),
-        head(draft.config().vocab_size, trainer_options.loss, where) {}
+        head(draft.config(), trainer_options, where) {}
 
   // States the threads before `build`: LibTorch would start one for each core to fill the first tensors.
   static std::unique_ptr<State> make(TrainerOptions options, const std::function<TorchDraft()>& build) {
     at::set_num_threads(options.threads);
+    if (options.device != TrainingDevice::kCpu) options.products = Dtype::kFloat32;
     TorchDraft model = build();
     const TorchDevice device(options.device);
     const TorchDevice::Turn turn(device);
@@ -95,8 +97,10 @@ RowSums DraftTrainer::State::forward(const Microbatch& batch, double weight, boo
   RowSums sums;
   {
     at::NoGradGuard no_grad;
+    for (const at::Tensor* matrix : {&draft.embedding(), &draft.output_weight()}) {
+      if (!matrix->grad().defined()) matrix->mutable_grad() = at::zeros_like(*matrix);
+    }
     const at::Tensor& matrix = draft.output_weight();
-    if (!matrix.grad().defined()) matrix.mutable_grad() = at::zeros_like(matrix);
     slopes.matrix_gradient = matrix.grad();
     sums = head.pass(hidden.detach(), matrix.detach(), batch.targets, weight, &slopes);
   }
@@ -134,6 +138,12 @@ OptimizerKind parse_optimizer(const std::string& name) {
 
 const char* optimizer_name(OptimizerKind optimizer) {
   return optimizer == OptimizerKind::kMuon ? "muon" : "adamw";
+}
+
+Dtype fastest_products() {
+  const kernels::IsaClass isa = kernels::isa_class();
+  const bool in_hardware = isa == kernels::IsaClass::kAvx512Bf16 || isa == kernels::IsaClass::kAmxBf16;
+  return in_hardware ? Dtype::kBFloat16 : Dtype::kFloat32;
 }
 
 void check_trainable(const ModelConfig& draft) {

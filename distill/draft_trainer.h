@@ -46,6 +46,9 @@ struct TrainerOptions {
   double average_decay = 0;               // of the exported weights' moving average over steps; 0: the last step's
   std::int32_t microbatch_tokens = 2048;  // bounds one unit of work, and so how long serving can be delayed
   int threads = 1;                        // ATen intra-op threads
+  // Of the output matrix's products and Muon's, on a CPU: kFloat32, or kBFloat16 as in mixed-precision training.
+  // Weights, gradients, moments and losses are float32 in any case.
+  Dtype products = Dtype::kFloat32;
   TrainingDevice device = TrainingDevice::kCpu;
 };
 
@@ -57,6 +60,9 @@ struct TrainStep {
   std::int64_t rows = 0;
   bool skipped = false;  // loss or gradient not finite, a z-score outlier, abandoned or no rows: nothing was changed
 };
+
+// kBFloat16 on a CPU with instructions for it, else kFloat32.
+Dtype fastest_products();
 
 // Error{kUnsupported} naming the config.json key that makes a draft more than a plain Llama, which is what we can
 // train.

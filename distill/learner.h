@@ -28,7 +28,8 @@ struct LearnerOptions {
                          .scale_by_agreement = true,
                          .through_prompts = false,
                          .average_decay = 0.9,
-                         .microbatch_tokens = 2048};
+                         .microbatch_tokens = 2048,
+                         .products = fastest_products()};
   CanaryOptions canary;
   std::int32_t batch_requests = 8;             // records per optimizer step
   std::int64_t steps_between_candidates = 10;  // optimizer steps between two exports of a topic's trainer

@@ -3,6 +3,7 @@
 
 // Includes LibTorch: only for the trainer's own .cpp files.
 #include <c10/core/Device.h>
+#include <c10/core/ScalarType.h>
 #include <c10/core/Stream.h>
 #include <c10/core/StreamGuard.h>
 
@@ -11,6 +12,17 @@
 #include "distill/draft_trainer.h"
 
 namespace slip {
+
+inline c10::ScalarType torch_dtype(Dtype dtype) {
+  switch (dtype) {
+    case Dtype::kBFloat16:
+      return c10::ScalarType::BFloat16;
+    case Dtype::kFloat16:
+      return c10::ScalarType::Half;
+    default:
+      return c10::ScalarType::Float;
+  }
+}
 
 // Where a trainer's tensors live, and the stream of low priority that its work on a GPU goes to, behind what serving
 // put there. Copies are the same device and stream. Threads: one owner.

@@ -215,7 +215,9 @@ at::Tensor TorchDraft::hidden(const PackedSequences& input, bool through_context
     return Rotation{places.cos.index_select(0, rows), places.sin.index_select(0, rows)};
   };
   const Rotation of_wanted = rows_of(split.wanted, all), of_context = rows_of(split.context, all);
-  at::Tensor x = at::embedding(embedding(), at::tensor(input.tokens, at::kLong).to(device));
+  // Its gradient holds the rows of these tokens alone, and is added to one of all rows.
+  at::Tensor x = at::embedding(embedding(), at::tensor(input.tokens, at::kLong).to(device), /*padding_idx=*/-1,
+                               /*scale_grad_by_freq=*/false, /*sparse=*/true);
   for (std::size_t l = 0; l < layers_.size(); ++l) {
     const Layer& layer = layers_[l];
     const bool last = l + 1 == layers_.size();

@@ -44,11 +44,73 @@ struct DeviceTargets {
 
 }  // namespace
 
-TorchHead::TorchHead(std::int64_t vocab, const LossOptions& loss, const TorchDevice& device)
-    : loss_(loss), device_(device) {
-  const auto options = at::TensorOptions(device.get()).dtype(at::kFloat);
-  logits_ = at::empty({rows_a_piece(vocab, device.is_cpu()), vocab}, options);
+TorchHead::TorchHead(const ModelConfig& draft, const TrainerOptions& options, const TorchDevice& device)
+    : loss_(options.loss), device_(device) {
+  const std::int64_t vocab = draft.vocab_size, hidden = draft.hidden_size;
+  const std::int64_t rows = rows_a_piece(vocab, device.is_cpu());
+  logits_ = at::empty({rows, vocab}, at::TensorOptions(device.get()).dtype(at::kFloat));
   slopes_ = device.is_cpu() ? logits_ : at::empty_like(logits_);
+  if (options.products == Dtype::kFloat32) return;
+  const auto lower = logits_.options().dtype(torch_dtype(options.products));
+  rounded_ =
+      Rounded{at::empty({rows, hidden}, lower), at::empty({rows, hidden}, lower), at::empty({rows, vocab}, lower),
+              at::empty({vocab, hidden}, lower), at::empty({vocab, hidden}, lower)};
+}
+
+std::size_t TorchHead::bytes() const {
+  std::size_t total = (slopes_.is_same(logits_) ? 1 : 2) * logits_.nbytes();
+  if (!rounded_) return total;
+  for (const at::Tensor* tensor :
+       {&rounded_->hidden, &rounded_->gradient, &rounded_->logits, &rounded_->matrix, &rounded_->matrix_gradient}) {
+    total += tensor->nbytes();
+  }
+  return total;
+}
+
+namespace {
+
+// The first rows of `buffer` become `rows`, the others zero.
+void fill(at::Tensor& buffer, const at::Tensor& rows) {
+  const std::int64_t n = rows.size(0), all = buffer.size(0);
+  buffer.narrow(0, 0, n).copy_(rows);
+  if (n < all) buffer.narrow(0, n, all - n).zero_();
+}
+
+// Some rows at a time: LibTorch widens a bfloat16 operand into memory of its own first, 4 MiB for a vocabulary of
+// 8,192.
+void add_rounded(const at::Tensor& rounded, at::Tensor& sums) {
+  constexpr std::int64_t kRows = 512;
+  for (std::int64_t row = 0; row < sums.size(0); row += kRows) {
+    const std::int64_t n = std::min(kRows, sums.size(0) - row);
+    sums.narrow(0, row, n).add_(rounded.narrow(0, row, n));
+  }
+}
+
+}  // namespace
+
+void TorchHead::multiply(const Piece& piece, const at::Tensor& matrix) {
+  at::Tensor logits = piece.logits;
+  if (!rounded_) {
+    at::mm_out(logits, piece.hidden, matrix.t());
+    return;
+  }
+  fill(rounded_->hidden, piece.hidden);
+  at::mm_out(rounded_->logits, rounded_->hidden, rounded_->matrix.t());
+  logits.copy_(rounded_->logits.narrow(0, 0, logits.size(0)));
+}
+
+void TorchHead::multiply_back(const Piece& piece, const at::Tensor& matrix, at::Tensor matrix_gradient) {
+  at::Tensor gradient = piece.gradient;
+  if (!rounded_) {
+    at::mm_out(gradient, piece.slopes, matrix);
+    matrix_gradient.addmm_(piece.slopes.t(), piece.hidden);
+    return;
+  }
+  fill(rounded_->logits, piece.slopes);
+  at::mm_out(rounded_->gradient, rounded_->logits, rounded_->matrix);
+  gradient.copy_(rounded_->gradient.narrow(0, 0, gradient.size(0)));
+  at::mm_out(rounded_->matrix_gradient, rounded_->logits.t(), rounded_->hidden);
+  add_rounded(rounded_->matrix_gradient, matrix_gradient);
 }
 
 RowSums TorchHead::losses(const at::Tensor& logits, std::span<const TopK* const> targets, double weight,
@@ -115,22 +177,20 @@ RowSums TorchHead::pass(const at::Tensor& hidden, const at::Tensor& matrix, std:
                         double weight, const Backward* backward) {
   RowSums sums;
   const auto n_rows = static_cast<std::int64_t>(targets.size());
+  if (rounded_) rounded_->matrix.copy_(matrix);
   for (std::int64_t from = 0; from < n_rows; from += logits_.size(0)) {
     const std::int64_t n = std::min(logits_.size(0), n_rows - from);
-    at::Tensor logits = logits_.narrow(0, 0, n);
-    const at::Tensor slope = slopes_.narrow(0, 0, n), piece = hidden.narrow(0, from, n);
-    at::mm_out(logits, piece, matrix.t());
+    Piece piece{hidden.narrow(0, from, n), {}, logits_.narrow(0, 0, n), slopes_.narrow(0, 0, n)};
+    multiply(piece, matrix);
     const auto those = targets.subspan(static_cast<std::size_t>(from), static_cast<std::size_t>(n));
-    const RowSums part =
-        device_.is_cpu() ? losses(logits, those, weight, slope) : losses_on_device(logits, those, weight, slope);
+    const RowSums part = device_.is_cpu() ? losses(piece.logits, those, weight, piece.slopes)
+                                          : losses_on_device(piece.logits, those, weight, piece.slopes);
     sums.loss += part.loss;
     sums.rows += part.rows;
     sums.greedy_hits += part.greedy_hits;
     if (backward == nullptr) continue;
-    at::Tensor hidden_slope = backward->gradient.narrow(0, from, n);
-    at::mm_out(hidden_slope, slope, matrix);
-    at::Tensor accumulated = backward->matrix_gradient;
-    accumulated.addmm_(slope.t(), piece);
+    piece.gradient = backward->gradient.narrow(0, from, n);
+    multiply_back(piece, matrix, backward->matrix_gradient);
   }
   return sums;
 }

@@ -4,9 +4,13 @@
 // Includes LibTorch (about 7 s to compile): only for the trainer's own .cpp files.
 #include <ATen/ATen.h>
 
+#include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 
+#include "checkpoints/model_config.h"
+#include "distill/draft_trainer.h"
 #include "distill/loss.h"
 #include "distill/torch_device.h"
 #include "engine/speculate/observation.h"
@@ -19,11 +23,12 @@ struct RowSums {
 };
 
 // The product with the vocabulary and the loss behind it, by hand and in pieces: [n, vocab] of logits and as much of
-// gradient would not fit the cache, nor a device for long rows. Threads: one owner.
+// gradient would not fit the cache, nor a device for long rows. In bfloat16 all pieces have as many rows, the last one
+// filled up with zeros: LibTorch compiles a kernel for each number of rows that it meets. Threads: one owner.
 class TorchHead {
  public:
-  // REQUIRES: a turn of `device`.
-  TorchHead(std::int64_t vocab, const LossOptions& loss, const TorchDevice& device);
+  // Takes loss and products from `options`. REQUIRES: a turn of `device`.
+  TorchHead(const ModelConfig& draft, const TrainerOptions& options, const TorchDevice& device);
 
   // hidden [n, hidden] → losses; with `gradient` [n, hidden] also the gradient with respect to `hidden`, and that with
   // respect to `matrix` [vocab, hidden] added to `matrix_gradient`. `weight` scales gradients. A target without ids
@@ -34,9 +39,16 @@ class TorchHead {
   RowSums pass(const at::Tensor& hidden, const at::Tensor& matrix, std::span<const TopK* const> targets, double weight,
                const Backward* backward);
 
-  std::size_t bytes() const { return (slopes_.is_same(logits_) ? 1 : 2) * logits_.nbytes(); }
+  std::size_t bytes() const;
 
  private:
+  // The three products of a piece: what multiplies, and into what.
+  struct Piece {
+    at::Tensor hidden, gradient;  // [n, hidden]
+    at::Tensor logits, slopes;    // [n, vocab]
+  };
+  void multiply(const Piece& piece, const at::Tensor& matrix);
+  void multiply_back(const Piece& piece, const at::Tensor& matrix, at::Tensor matrix_gradient);
   RowSums losses(const at::Tensor& logits, std::span<const TopK* const> targets, double weight,
                  const at::Tensor& slope);
   RowSums losses_on_device(const at::Tensor& logits, std::span<const TopK* const> targets, double weight,
@@ -45,6 +57,10 @@ class TorchHead {
   LossOptions loss_;
   TorchDevice device_;
   at::Tensor logits_, slopes_;  // [rows of a piece, vocab], reused; one tensor on a CPU: slopes replace logits
+  struct Rounded {
+    at::Tensor hidden, gradient, logits, matrix, matrix_gradient;
+  };
+  std::optional<Rounded> rounded_;  // what bfloat16 products take and give
 };
 
 }  // namespace slip

@@ -21,7 +21,7 @@ at::Tensor matrix_of(const at::Tensor& scratch, std::int64_t rows, std::int64_t 
 
 }  // namespace
 
-TorchMuon::TorchMuon(std::vector<at::Tensor> matrices) : matrices_(std::move(matrices)) {
+TorchMuon::TorchMuon(std::vector<at::Tensor> matrices, at::ScalarType iterates) : matrices_(std::move(matrices)) {
   std::int64_t largest = 0, smallest_side = 0;
   for (const at::Tensor& matrix : matrices_) {
     momenta_.push_back(at::zeros_like(matrix.detach()));
@@ -30,16 +30,17 @@ TorchMuon::TorchMuon(std::vector<at::Tensor> matrices) : matrices_(std::move(mat
   }
   if (matrices_.empty()) return;
   const auto options = momenta_.front().options();
-  for (int i = 0; i < 2; ++i) scratch_[i] = at::empty({largest}, options);
-  for (int i = 2; i < 4; ++i) scratch_[i] = at::empty({smallest_side * smallest_side}, options);
+  scratch_[0] = at::empty({largest}, options);
+  for (int i = 1; i < 3; ++i) scratch_[i] = at::empty({largest}, options.dtype(iterates));
+  for (int i = 3; i < 5; ++i) scratch_[i] = at::empty({smallest_side * smallest_side}, options.dtype(iterates));
 }
 
 // X ← a X + (b A + c A²) X with A = X Xᵀ, from X = update / |update|. `update` has no more rows than columns.
 at::Tensor TorchMuon::orthogonalize(const at::Tensor& update) {
   const std::int64_t rows = update.size(0), columns = update.size(1);
-  at::Tensor x = update, next = matrix_of(scratch_[1], rows, columns);
-  at::Tensor gram = matrix_of(scratch_[2], rows, rows), polynomial = matrix_of(scratch_[3], rows, rows);
-  x.div_(at::norm(x).add_(kEpsilon));
+  at::Tensor x = matrix_of(scratch_[1], rows, columns), next = matrix_of(scratch_[2], rows, columns);
+  at::Tensor gram = matrix_of(scratch_[3], rows, rows), polynomial = matrix_of(scratch_[4], rows, rows);
+  x.copy_(update.div_(at::norm(update).add_(kEpsilon)));
   for (int i = 0; i < kIterations; ++i) {
     at::mm_out(gram, x, x.t());
     at::addmm_out(polynomial, gram, gram, gram, kCubic, kQuintic);

@@ -16,15 +16,16 @@ struct MuonRates {
 };
 
 // Muon (Jordan et al., 2024, kellerjordan.github.io/posts/muon) over matrices: momentum, then the update's singular
-// values are brought near 1 by Newton–Schulz. Same arithmetic as torch.optim.Muon with adjust_lr_fn "original", in
-// float32. Threads: one owner.
+// values are brought near 1 by Newton–Schulz. Same arithmetic as torch.optim.Muon with adjust_lr_fn "original".
+// Threads: one owner.
 class TorchMuon {
  public:
   static constexpr double kMomentum = 0.95;  // Nesterov's form
   static constexpr int kIterations = 5;      // of Newton–Schulz
 
   // The matrices are [rows, columns] float32, shared with the caller: update() reads their gradients and writes them.
-  explicit TorchMuon(std::vector<at::Tensor> matrices);
+  // `iterates`: at::kFloat, or at::kBFloat16 as in torch.optim.Muon; of Newton–Schulz alone, which forgives rounding.
+  explicit TorchMuon(std::vector<at::Tensor> matrices, at::ScalarType iterates = at::kFloat);
 
   // One step: momentum ← lerp(momentum, gradient); weight ← keep · weight − rate · √max(1, rows/columns) · orthogonal.
   // A matrix without a gradient is left alone. REQUIRES: finite gradients.
@@ -37,7 +38,7 @@ class TorchMuon {
   at::Tensor orthogonalize(const at::Tensor& update);
 
   std::vector<at::Tensor> matrices_, momenta_;
-  at::Tensor scratch_[4];  // flat: the update, its next iterate, X·Xᵀ, the polynomial of it
+  at::Tensor scratch_[5];  // flat: the update, an iterate and the next, X·Xᵀ, the polynomial of it
 };
 
 }  // namespace slip

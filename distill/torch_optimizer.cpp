@@ -2,6 +2,7 @@
 #include "distill/torch_optimizer.h"
 
 #include "distill/learning_rate.h"
+#include "distill/torch_device.h"
 
 namespace slip {
 namespace {
@@ -25,7 +26,7 @@ std::vector<at::Tensor> choose(const std::vector<NamedTensor>& parameters, Optim
 TorchOptimizer::TorchOptimizer(const std::vector<NamedTensor>& parameters, const TrainerOptions& options)
     : options_(options),
       adamw_(choose(parameters, options.optimizer, /*for_muon=*/false)),
-      muon_(choose(parameters, options.optimizer, /*for_muon=*/true)) {}
+      muon_(choose(parameters, options.optimizer, /*for_muon=*/true), torch_dtype(options.products)) {}
 
 void TorchOptimizer::update(double gradient_scale, double rate_factor) {
   const double schedule = rate_factor * learning_rate_factor(options_, steps_);

@@ -55,6 +55,19 @@ TEST(TorchMuon, StepsAreThoseOfTheReference) {
   EXPECT_LT(worst_error(1.0), 2e-6);
 }
 
+// All singular values of an update are near 1 in bfloat16 as well, and it is the float32 update but for rounding.
+TEST(TorchMuon, RoundedIteratesGiveTheSameUpdate) {
+  at::Tensor exact = at::zeros({48, 20}).requires_grad_(true), rounded = at::zeros({48, 20}).requires_grad_(true);
+  TorchMuon a({exact}), b({rounded}, at::kBFloat16);
+  const at::Tensor gradient = at::arange(48 * 20, at::kFloat).square().mul(0.37).sin().view({48, 20});
+  exact.mutable_grad() = gradient;
+  rounded.mutable_grad() = gradient.clone();
+  a.update({.learning_rate = 1});
+  b.update({.learning_rate = 1});
+  EXPECT_LT(largest_difference(exact.detach(), rounded.detach()), 0.05);
+  EXPECT_GT(largest_difference(exact.detach(), rounded.detach()), 0);
+}
+
 TEST(TorchMuon, NegativeAGradientOffInOneElementIsCaught) {
   EXPECT_GT(worst_error(1.05), 2e-5);
 }
