@@ -47,6 +47,10 @@ double required_odds(const CanaryOptions& options, std::size_t exports) {
   return options.odds_to_publish * std::min(1 + kRisePerExport * earlier, kMostRise);
 }
 
+std::uint64_t steps_between_exports(std::uint64_t least, std::uint64_t steps_done) {
+  return std::clamp(steps_done / 10, least, 4 * least);
+}
+
 CanaryVerdict judge_candidate(const CanaryOptions& options, const PairedTest& test) {
   const double better = test.log_evidence_better();
   const double required = required_odds(options, test.exports());

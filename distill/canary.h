@@ -39,6 +39,11 @@ struct CanaryVerdict {
 // lower. The expected number of false publications, bounded by the sum of 1 / odds, is then 1.5 in 250 exports.
 double required_odds(const CanaryOptions& options, std::size_t exports);
 
+// Optimizer steps from one export to the next: a tenth of those so far, between `least` and four times that. A young
+// trainer changes fast, and what serves lags behind it by this much; an old one changes little, and each export is one
+// more chance of a false publication.
+std::uint64_t steps_between_exports(std::uint64_t least, std::uint64_t steps_done);
+
 // kPublish: the evidence reaches the required odds, at least min_requests pairs are about this export itself and show
 // no loss, and the pooled gain exceeds the margin (against drafts that win often by little and lose rarely by much).
 // The caller starts a new test against the new live version. kRefuse: evidence that the newest export is not better by

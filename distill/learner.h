@@ -31,10 +31,10 @@ struct LearnerOptions {
                          .microbatch_tokens = 2048,
                          .products = fastest_products()};
   CanaryOptions canary;
-  std::int32_t batch_requests = 8;             // records per optimizer step
-  std::int64_t steps_between_candidates = 10;  // optimizer steps between two exports of a topic's trainer
-  std::size_t queue_observations = 4096;       // drop oldest beyond
-  int k = 3;                                   // chain length scores are walked with
+  std::int32_t batch_requests = 8;            // records per optimizer step
+  std::int64_t steps_between_candidates = 5;  // of a young trainer; see steps_between_exports()
+  std::size_t queue_observations = 4096;      // drop oldest beyond
+  int k = 3;                                  // chain length scores are walked with
   int cores = 1;
   bool at_idle_priority = true;  // serving comes first; tests on a busy machine do without
   LearnerPlacement placement;    // with at_idle_priority alone

@@ -282,7 +282,8 @@ void LearningLoop::count_step(TopicState& topic, const TrainStep& step, std::int
 // A candidate that still waits for its verdict gives way to one trained further, once it was scored on a few requests.
 // The evidence goes on: both are of one unbroken trainer.
 void LearningLoop::export_when_due(TopicState& topic, DraftTrainer& trainer) {
-  if (topic.steps_since_export < static_cast<std::uint64_t>(options_.steps_between_candidates)) return;
+  const auto least = static_cast<std::uint64_t>(options_.steps_between_candidates);
+  if (topic.steps_since_export < steps_between_exports(least, topic.steps_done)) return;
   if (topic.candidate && !topic.candidate->heldout_left.empty()) return;
   if (topic.candidate && topic.candidate_test.own_size() < options_.canary.min_requests) return;
   topic.steps_since_export = 0;

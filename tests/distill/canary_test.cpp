@@ -29,6 +29,13 @@ PairedTest test_of(std::size_t n, double steps, double margin = CanaryOptions{}.
   return test;
 }
 
+TEST(Canary, ExportsOfAYoungTrainerAreCloseTogether) {
+  EXPECT_EQ(steps_between_exports(5, 0), 5U);
+  EXPECT_EQ(steps_between_exports(5, 60), 6U);
+  EXPECT_EQ(steps_between_exports(5, 150), 15U);
+  EXPECT_EQ(steps_between_exports(5, 100'000), 20U);
+}
+
 TEST(Canary, TheFirstExportNeedsItsOddsAndLaterOnesMore) {
   const CanaryOptions options;
   EXPECT_EQ(required_odds(options, 1), 20);

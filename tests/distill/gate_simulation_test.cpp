@@ -15,8 +15,9 @@
 namespace slip {
 namespace {
 
-constexpr std::uint32_t kExportEvery = 40;  // requests
-constexpr double kStepsToBeGone = 200;      // of the target, that a bad version may serve
+constexpr std::uint32_t kExportEvery = 40;  // requests, of an old trainer
+constexpr double kStepsARequest = 0.5;
+constexpr double kStepsToBeGone = 200;  // of the target, that a bad version may serve
 
 // Requests until a candidate that is better by `gain` is published.
 double requests_to_publish(const CanaryOptions& options, const PairedTraffic& traffic, double gain) {
@@ -132,7 +133,7 @@ class Simulation {
 
   LifeFigures run() {
     for (std::uint32_t i = 0; i < life_.requests; ++i) {
-      if (i % kExportEvery == 0) export_candidate(i);
+      if (i == next_export_) export_candidate(i);
       serve(i);
     }
     figures_.lost_alpha /= life_.requests;
@@ -141,6 +142,8 @@ class Simulation {
 
  private:
   void export_candidate(std::uint32_t request) {
+    const auto steps = static_cast<std::uint64_t>(kStepsARequest * request);
+    next_export_ += static_cast<std::uint32_t>(static_cast<double>(steps_between_exports(5, steps)) / kStepsARequest);
     const bool succeeds = figures_.exports > 0 && !fresh_;
     fresh_ = false;
     candidate_ = life_.level(request);
@@ -186,6 +189,7 @@ class Simulation {
   LifeFigures figures_;
   double live_ = 0;
   std::optional<double> candidate_, previous_;
+  std::uint32_t next_export_ = 0;
   bool fresh_ = true;  // no export since the test began
   PairedTest test_{CanaryOptions{}.margin};
   LiveWatch watch_;
