@@ -44,7 +44,11 @@ void CanaryScorer::add_to_watch(TopicState& topic, const ReplayRecord& record) {
   if (topic.previous && topic.previous->version->weights.get() != base_->weights.get()) {
     topic.against_previous.add({of_live, score(*topic.previous->version->weights, record)});
   }
-  if (&live != base_->weights.get()) topic.against_base.add({of_live, score(*base_->weights, record)});
+  if (&live == base_->weights.get()) return;
+  const AcceptanceScore of_base = score(*base_->weights, record);
+  topic.against_base.add({of_live, of_base});
+  topic.curve.add_to_known(
+      {static_cast<double>(topic.live.optimizer_steps), of_live.alpha(), of_base.alpha(), /*requests=*/1});
 }
 
 void CanaryScorer::score_new(TopicState& topic, const WaitingRecord& waiting) {

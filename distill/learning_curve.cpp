@@ -45,6 +45,10 @@ Slope fit(const std::vector<CurvePoint>& points) {
   return sum_xx > 0 ? Slope{sum_xy / sum_xx, sum_xx} : Slope{};
 }
 
+bool is_measured(const CurvePoint& point) {
+  return point.requests > 0 && std::isfinite(point.alpha) && std::isfinite(point.alpha_base);
+}
+
 void pool(CurvePoint& point, const CurvePoint& more) {
   const double share = more.requests / (point.requests + more.requests);
   point.alpha += share * (more.alpha - point.alpha);
@@ -63,11 +67,20 @@ void LearningCurve::start_from_base() {
   add({.steps = 0, .alpha = 0, .alpha_base = 0, .requests = kExactly});
 }
 
+CurvePoint* LearningCurve::known(double steps) {
+  const auto found =
+      std::find_if(points_.begin(), points_.end(), [&](const CurvePoint& point) { return point.steps == steps; });
+  return found == points_.end() ? nullptr : &*found;
+}
+
+void LearningCurve::add_to_known(const CurvePoint& more) {
+  CurvePoint* const point = known(more.steps);
+  if (point != nullptr && is_measured(more)) pool(*point, more);
+}
+
 void LearningCurve::add(const CurvePoint& point) {
-  if (!(point.requests > 0) || !std::isfinite(point.alpha) || !std::isfinite(point.alpha_base)) return;
-  const auto same =
-      std::find_if(points_.begin(), points_.end(), [&](const CurvePoint& known) { return known.steps == point.steps; });
-  if (same != points_.end()) return pool(*same, point);
+  if (!is_measured(point)) return;
+  if (CurvePoint* const same = known(point.steps)) return pool(*same, point);
   if (!points_.empty() && point.steps < points_.back().steps) points_.clear();
   points_.push_back(point);
   if (points_.size() > kPoints) points_.erase(points_.begin());

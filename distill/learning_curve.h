@@ -34,6 +34,9 @@ class LearningCurve {
   // A second measurement of the same export is pooled with the first. Fewer steps than the latest point has mean that
   // the trainer started over: all earlier points are dropped. Points of no requests are ignored.
   void add(const CurvePoint& point);
+  // More requests about an export that is a point already, such as the live version; others are ignored. An export is
+  // published for its luck as well, and the requests after that put it right.
+  void add_to_known(const CurvePoint& more);
   // Forgets all points, when the text has changed.
   void clear() { points_.clear(); }
 
@@ -47,6 +50,8 @@ class LearningCurve {
   double latest_steps() const { return points_.empty() ? 0 : points_.back().steps; }
 
  private:
+  CurvePoint* known(double steps);
+
   double room_;
   std::vector<CurvePoint> points_;  // by ascending steps
 };

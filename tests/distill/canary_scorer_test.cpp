@@ -129,6 +129,15 @@ TEST_F(CanaryScorerTest, ABetterCandidateAsksTheHeldOutTextBeforeItIsPublished) 
   EXPECT_TRUE(notes_.kinds.empty());
 }
 
+// The curve believed in what an export was published for, however the version did afterwards.
+TEST_F(CanaryScorerTest, WhatTheLiveVersionDoesIsAddedToItsPointOfTheCurve) {
+  serve(tiny_weights(9));
+  topic_.live.optimizer_steps = 5;
+  topic_.curve.add({.steps = 5, .alpha = 0.9, .alpha_base = 0.1, .requests = 2});
+  for (std::uint64_t sequence = 1; sequence <= 20; ++sequence) canary_.score_new(topic_, waiting(sequence));
+  EXPECT_LT(topic_.curve.advantage(), 0.4);
+}
+
 // What is bad on text that no trainer draws is not published, whatever new text says.
 TEST_F(CanaryScorerTest, NegativeTheHeldOutTextCanObject) {
   make_candidate(/*cut_off=*/0, good_weights());

@@ -36,6 +36,20 @@ TEST(LearningCurve, AFreshTopicMayInvest) {
   EXPECT_DOUBLE_EQ(curve.predicted_gain(0), 0);
 }
 
+// An export that was published on six lucky requests, and what the next sixty said.
+TEST(LearningCurve, LaterRequestsPutALuckyExportRight) {
+  LearningCurve curve(0.4);
+  curve.start_from_base();
+  curve.add({20, 0.475, 0.40, 6});
+  const double hoped = curve.predicted_gain(40);
+  for (int i = 0; i < 60; ++i) curve.add_to_known({20, 0.39, 0.40, 1});
+  EXPECT_NEAR(curve.advantage(), 0, 0.002);
+  EXPECT_LT(curve.predicted_gain(40), 0.5 * hoped);
+  const double before = curve.predicted_gain(40);
+  curve.add_to_known({4, 0.9, 0.1, 100});
+  EXPECT_EQ(curve.predicted_gain(40), before) << "no such export";
+}
+
 TEST(LearningCurve, ARisingCurveIsPredictedToRise) {
   int n_close = 0;
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {
