@@ -7,8 +7,9 @@
 namespace slip {
 namespace {
 
-constexpr double kHorizonSteps = 40;           // that a flat curve is judged by
-constexpr double kHorizons[] = {40, 80, 160};  // a draft that accepts nothing brings nothing until it has learned a lot
+// Steps ahead; a flat curve is judged by the first. A draft that accepts nothing brings nothing until it has learned a
+// lot.
+constexpr double kHorizons[] = {40, 80, 160};
 // Times its cost that a gain must save: predictions are hopeful, since noise of the curve counts as what may yet come.
 constexpr double kReturn = 2;
 constexpr double kFlatGain = 0.002;          // of α over the horizon: less is a flat curve, even if training is free
@@ -63,7 +64,7 @@ StepDecision look_again(const TopicProgress& topic, const PaybackTerms& terms, T
 StepDecision decide_training(const TopicProgress& topic, const PaybackTerms& terms, TopicPause& pause) {
   static const LearningCurve unknown;
   const LearningCurve& curve = topic.curve != nullptr ? *topic.curve : unknown;
-  const double gain = curve.predicted_gain(kHorizonSteps);
+  const double gain = curve.predicted_gain(kHorizons[0]);
   const std::uint64_t requests = topic.requests_seen + std::min(topic.requests_seen, kFirstRequests);
   if (!within_cadence(terms.steps_per_request, requests, topic.steps_done)) {
     return {false, "waits for requests", gain};

@@ -27,31 +27,56 @@ double AcceptanceEstimate::alpha(std::uint64_t version) const {
   return std::min(alpha, kMostAlpha);
 }
 
+namespace {
+
+// The nodes with the greatest expected tokens when no sequence drafts deeper than `depth`.
+struct BestNodes {
+  std::vector<double> next;        // expected tokens of each sequence's next node
+  std::vector<std::size_t> nodes;  // the sequence of each, in descending order of expected tokens
+  std::vector<std::int32_t> lengths;
+
+  // Returns the greatest goodput, of the first `n_best` nodes.
+  double fill(std::span<const DraftOutlook> outlooks, std::int32_t prompt_rows, std::int32_t depth,
+              const StepCurve& curve, std::size_t& n_best) {
+    const auto n = static_cast<std::int32_t>(outlooks.size());
+    next.clear();
+    nodes.clear();
+    lengths.assign(outlooks.size(), 0);
+    for (const DraftOutlook& outlook : outlooks) next.push_back(std::min(outlook.most, depth) > 0 ? outlook.alpha : 0);
+    double tokens = n, best_goodput = 0;
+    for (;;) {
+      const auto n_nodes = static_cast<std::int32_t>(nodes.size());
+      const double goodput = tokens / (curve.pass_us(n + prompt_rows + n_nodes) + curve.depth_us * depth);
+      if (goodput > best_goodput) best_goodput = goodput, n_best = nodes.size();
+      const auto best = static_cast<std::size_t>(std::max_element(next.begin(), next.end()) - next.begin());
+      if (next[best] <= 0) return best_goodput;
+      tokens += next[best];
+      nodes.push_back(best);
+      const bool may_grow = ++lengths[best] < std::min(outlooks[best].most, depth);
+      next[best] = may_grow ? next[best] * outlooks[best].alpha : 0;
+    }
+  }
+};
+
+}  // namespace
+
 void choose_draft_lengths(std::span<const DraftOutlook> outlooks, std::int32_t prompt_rows, const StepCurve& curve,
                           std::vector<std::int32_t>& lengths) {
   lengths.assign(outlooks.size(), 0);
   if (outlooks.empty()) return;
-  const auto n = static_cast<std::int32_t>(outlooks.size());
-  std::vector<double> next;  // expected tokens of each sequence's next node
-  for (const DraftOutlook& outlook : outlooks) next.push_back(outlook.most > 0 ? outlook.alpha : 0);
-  double tokens = n;
-  double best_goodput = tokens / curve.pass_us(n + prompt_rows);
-  std::vector<std::size_t> nodes;  // the sequence of each, in descending order of expected tokens
-  std::size_t n_best = 0;
-  for (;;) {
-    const auto best = static_cast<std::size_t>(std::max_element(next.begin(), next.end()) - next.begin());
-    if (next[best] <= 0) break;
-    tokens += next[best];
-    nodes.push_back(best);
-    ++lengths[best];
-    next[best] = lengths[best] < outlooks[best].most ? next[best] * outlooks[best].alpha : 0;
-    // Sequences of one depth share its drafting passes.
-    const auto n_nodes = static_cast<std::int32_t>(nodes.size());
-    const double goodput = tokens / (curve.pass_us(n + prompt_rows + n_nodes) + curve.depth_us / n * n_nodes);
-    if (goodput > best_goodput) best_goodput = goodput, n_best = nodes.size();
+  std::int32_t deepest = 0;
+  for (const DraftOutlook& outlook : outlooks) deepest = std::max(deepest, outlook.most);
+  BestNodes best;
+  double best_goodput = 0;
+  // All sequences share a depth's drafting pass, so that a step pays for its deepest one.
+  for (std::int32_t depth = 0; depth <= deepest; ++depth) {
+    std::size_t n_best = 0;
+    const double goodput = best.fill(outlooks, prompt_rows, depth, curve, n_best);
+    if (goodput <= best_goodput) continue;
+    best_goodput = goodput;
+    lengths.assign(outlooks.size(), 0);
+    for (std::size_t i = 0; i < n_best; ++i) ++lengths[best.nodes[i]];
   }
-  lengths.assign(outlooks.size(), 0);
-  for (std::size_t i = 0; i < n_best; ++i) ++lengths[nodes[i]];
   for (std::size_t i = 0; i < outlooks.size(); ++i) {
     if (outlooks[i].probe && outlooks[i].most > 0) lengths[i] = std::max(lengths[i], 1);
   }

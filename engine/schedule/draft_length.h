@@ -35,9 +35,9 @@ struct DraftOutlook {
 };
 
 // Draft lengths with the greatest goodput, tokens a second, of the step (SmartSpec, arXiv 2406.14066, with a length for
-// each sequence): of n nodes those with the greatest expected tokens α^depth are drafted, and n is the number whose
-// ratio of tokens to time is best. `prompt_rows` are read beside. `lengths` gets one entry an outlook, 0 where plain
-// decoding is faster. Pure. Cost: O(n · k) comparisons a node.
+// each sequence): for each depth that the deepest proposal may have, the nodes with the greatest expected tokens
+// α^depth are taken, as many as make the ratio of tokens to time best. `prompt_rows` are read beside. `lengths` gets
+// one entry an outlook, 0 where plain decoding is faster. Pure. Cost: O(k) times O(n · k) nodes, O(n) each.
 void choose_draft_lengths(std::span<const DraftOutlook> outlooks, std::int32_t prompt_rows, const StepCurve& curve,
                           std::vector<std::int32_t>& lengths);
 

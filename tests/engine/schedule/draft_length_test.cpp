@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 namespace slip {
@@ -18,13 +19,13 @@ double omega(std::int32_t k, double alpha) {
 double goodput(const std::vector<DraftOutlook>& outlooks, const std::vector<std::int32_t>& lengths,
                const StepCurve& curve) {
   double tokens = 0;
-  std::int32_t rows = 0, nodes = 0;
+  std::int32_t rows = 0, depth = 0;
   for (std::size_t i = 0; i < outlooks.size(); ++i) {
     tokens += omega(lengths[i], outlooks[i].alpha);
     rows += 1 + lengths[i];
-    nodes += lengths[i];
+    depth = std::max(depth, lengths[i]);
   }
-  return tokens / (curve.pass_us(rows) + curve.depth_us * nodes / static_cast<double>(outlooks.size()));
+  return tokens / (curve.pass_us(rows) + curve.depth_us * depth);
 }
 
 std::vector<std::int32_t> chosen(const std::vector<DraftOutlook>& outlooks, const StepCurve& curve,
@@ -68,6 +69,17 @@ TEST(DraftLength, ADraftThatDoesNotPayIsNotUsed) {
   EXPECT_EQ(chosen({{3, 0.01}}, kComputeBound), std::vector<std::int32_t>{0});
   EXPECT_EQ(chosen({{3, 0.01}, {3, 0.8}}, kComputeBound)[0], 0);
   EXPECT_GT(chosen({{3, 0.01}, {3, 0.8}}, kComputeBound)[1], 0);
+}
+
+// A step pays for its deepest proposal: alone, or among others that draft nothing, a poor draft costs a whole pass of
+// its own. Beside a draft that goes as deep anyhow it costs rows alone.
+TEST(DraftLength, ADepthIsPaidOnce) {
+  StepCurve flat;
+  flat.us.fill(10'000);
+  flat.depth_us = 600;
+  EXPECT_EQ(chosen({{3, 0.1}, {3, 0.0}}, flat), (std::vector<std::int32_t>{0, 0}));
+  EXPECT_EQ(chosen({{3, 0.1}, {3, 0.7}}, flat)[1], 3);
+  EXPECT_GE(chosen({{3, 0.1}, {3, 0.7}}, flat)[0], 1);
 }
 
 TEST(DraftLength, GrowsWithAcceptanceAndShrinksWithLoadWhereRowsCost) {
