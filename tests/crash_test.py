@@ -36,7 +36,8 @@ odds_to_publish = 1
 max_bytes_per_topic = 600000
 segment_bytes = 65536
 """
-PUBLISH = [("publish.*", hit) for hit in (1, 2, 3, 4, 6, 8, 10, 11, 12, 13, 14, 15, 16, 18)]
+# 18 is in a second publication, which comes when there is still something to learn: --quick leaves it out.
+PUBLISH = [("publish.*", hit) for hit in (1, 2, 3, 4, 6, 8, 10, 11, 12, 13, 14, 15, 18, 16)]
 REPLAY = [("replay.append.write", 2), ("replay.append.write", 5), ("replay.append.write", 9), ("replay.append.write", 14),
           ("replay.sync.fsync", 1), ("replay.sync.fsync", 2), ("replay.segment.*", 1), ("replay.segment.*", 2), ("replay.segment.*", 3),
           ("replay.compact.*", 1), ("replay.compact.*", 2), ("replay.compact.*", 3)]
@@ -109,10 +110,10 @@ def stream_until_death(service, prompts, kill_after):
                 service.process.kill()
                 return answered, time.time(), False
             pending = {future for future in pending if not future.done()}
-            while len(pending) < 4:
+            if len(pending) < 4:  # no faster than the learner trains, or all prompts were seen before the first export
                 pending.add(pool.submit(one, prompts[index % len(prompts)]))
                 index += 1
-            time.sleep(0.01)
+            time.sleep(0.08)
         death = time.time()
     return answered, death, True
 
