@@ -135,8 +135,15 @@ SLIP_LANES Lanes first_of_pairs(const Lanes& pairs) {
   return each_part([&](int i) { return reinterpret_cast<Part>(reinterpret_cast<BitPart>(pairs.part[i]) << 16); });
 }
 SLIP_LANES Lanes second_of_pairs(const Lanes& pairs) {
-  return each_part(
-      [&](int i) { return reinterpret_cast<Part>(reinterpret_cast<BitPart>(pairs.part[i]) & 0xFFFF0000U); });
+  return each_part([&](int i) {
+#if defined(__AVX2__) && !defined(__AVX512F__)
+    BitPart half = reinterpret_cast<BitPart>(pairs.part[i]) >> 16;
+    asm("" : "+x"(half));  // no mask, whose register is one too few for the sums
+    return reinterpret_cast<Part>(half << 16);
+#else
+    return reinterpret_cast<Part>(reinterpret_cast<BitPart>(pairs.part[i]) & 0xFFFF0000U);
+#endif
+  });
 }
 
 // Rounds to the nearest bfloat16, ties to even, NaN kept: the value is in the upper halves, the lower are zero.

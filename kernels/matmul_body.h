@@ -18,14 +18,31 @@ constexpr int blocks_in_flight(int rows) {
 [[maybe_unused]] constexpr int kTileRows = 6;
 [[maybe_unused]] constexpr std::int64_t kStretch = 64;  // 16 KiB of weights: they stay in the first-level cache
 
-// Into the second-level cache: the first is full of what is being worked on. The passes of a tile over its columns take
-// turns, so that the memory is busy during all of them.
-SLIP_LANES void fetch_ahead(const MatmulTile& tile, std::int64_t step, int pass, int n_passes) {
-  if (tile.next_weight == nullptr) return;
-  for (std::int64_t byte = pass * 64; byte < tile.next_step_bytes; byte += n_passes * 64) {
-    __builtin_prefetch(tile.next_weight + step * tile.next_step_bytes + byte, 0, 2);
+// Fetches what is wanted next during a tile's passes over its columns: evenly, so that the memory is busy all the time,
+// and in the order of memory, which reads nearly twice as fast on a Zen 3 as every fourth line. Into the second-level
+// cache: the first is full of what is being worked on.
+template <int kPasses>
+class Fetching {
+ public:
+  Fetching(const MatmulTile& tile, int pass) {
+    if (tile.next_weight == nullptr) return;
+    step_bytes_ = tile.next_step_bytes / kPasses;
+    at_ = tile.next_weight + pass * tile.depth * step_bytes_;
   }
-}
+  SLIP_LANES void step() {
+    if (step_bytes_ > 0) __builtin_prefetch(at_, 0, 2);
+#pragma GCC unroll 4
+    for (std::int64_t byte = kLineBytes; byte < kStepBytes / kPasses; byte += kLineBytes) {
+      if (byte < step_bytes_) __builtin_prefetch(at_ + byte, 0, 2);
+    }
+    at_ += step_bytes_;
+  }
+
+ private:
+  static constexpr std::int64_t kLineBytes = 64;
+  const std::byte* at_ = nullptr;
+  std::int64_t step_bytes_ = 0;  // at each step
+};
 
 template <int kRows, int kBlocks>
 SLIP_LANES void load_sums(const MatmulTile& tile, int column, Lanes (&sums)[kRows][kBlocks]) {
@@ -72,7 +89,8 @@ struct WidenedPairStep {
                                   Lanes (&sums)[kRows][kBlocks]) {
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r) {
-      sums[r][b] = fused_in_place(broadcast(load_unaligned<float>(x + r * x_stride)), half, sums[r][b]);
+      sums[r][b] = fused_in_place(broadcast(load_unaligned<float>(x)), half, sums[r][b]);
+      x += x_stride;
     }
   }
   template <int kRows, int kBlocks>
@@ -92,6 +110,7 @@ template <class Step, int kRows>
 void tile_of(const MatmulTile& tile) {
   constexpr int kBlocks = blocks_in_flight(kRows);
   for (int column = 0; column < kPanelColumns; column += kBlocks * kLanes) {
+    Fetching<kPanelColumns / (kBlocks * kLanes)> fetching(tile, column / (kBlocks * kLanes));
     Lanes sums[kRows][kBlocks];
     load_sums(tile, column, sums);
     const std::byte* block = tile.weight + column / kGroupColumns * kWeightGroupBytes;
@@ -100,7 +119,7 @@ void tile_of(const MatmulTile& tile) {
       const std::int64_t end = first + kBlockSteps < tile.depth ? first + kBlockSteps : tile.depth;
       const std::byte* weight = block;
       for (std::int64_t step = first; step < end; ++step) {
-        fetch_ahead(tile, step, column / (kBlocks * kLanes), kPanelColumns / (kBlocks * kLanes));
+        fetching.step();
         Step::add(weight, x, tile.x_stride_bytes, sums);
         weight += kGroupColumns * 4;
         x += Step::kStepBytes;
