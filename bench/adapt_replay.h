@@ -10,6 +10,7 @@
 
 #include "distill/draft_scorer.h"
 #include "distill/draft_trainer.h"
+#include "distill/learner.h"
 
 namespace slip::bench {
 
@@ -35,9 +36,9 @@ class RecordScorer {
   int k_;
 };
 
-// How a draft is trained on the stream as it comes.
+// How a draft is trained on the stream as it comes: by default as the service does while it is idle.
 struct OnlineSetting {
-  TrainerOptions trainer;
+  TrainerOptions trainer = LearnerOptions{}.trainer;
   std::size_t batch = 8;         // records an optimizer step
   double steps_per_request = 1;  // at first
   double steps_half = 0;         // requests after which the steps per request have halved (as 1/(1 + n/half)); 0: never
@@ -46,9 +47,8 @@ struct OnlineSetting {
   std::size_t top_k = 32;           // likeliest tokens of the target that are kept of each row
 };
 inline constexpr const char* kOnlineSettingHelp =
-    "Blank-separated key=value, repeatable: optimizer, lr, matrix_lr, batch, steps, half, average, loss, decay, "
-    "recency, "
-    "fresh, top_k, clip, warmup, agreement, prompts, products";
+    "Blank-separated key=value, repeatable, over the service's defaults: optimizer, lr, matrix_lr, batch, steps, half, "
+    "average, loss, decay, recency, fresh, top_k, clip, warmup, agreement, prompts, products";
 OnlineSetting parse_online_setting(const std::string& text);  // Error{kInvalidArgument} naming the key
 
 // Continual training of one draft on one topic's stream; deterministic for a seed. Threads: one owner.

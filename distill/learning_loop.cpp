@@ -22,6 +22,10 @@ constexpr std::size_t kWatchedClosely = 48;  // requests after a publication
 constexpr std::uint64_t kSampledOf = 4;      // under load, with nothing to decide
 constexpr double kLossMemory = 0.8;          // of the smoothed training loss
 constexpr double kSecondsMemory = 0.9;       // of the smoothed time a step takes
+// Of requests, before a topic's first step. Steps on one batch alone learn it by heart, and later ones pay for it:
+// after 16 requests and 16 steps α of sql is .12 if 8 of the steps came after 8 requests, .30 if all came after 16
+// (bench/ablate).
+constexpr std::uint64_t kFirstBatches = 2;
 
 double seconds(std::int64_t us) {
   return static_cast<double>(us) / 1e6;
@@ -134,7 +138,7 @@ double LearningLoop::value_of(const TopicState& topic, const StepDecision& decis
 
 // The topic whose next steps are worth most. It keeps its turn for kBurstSteps, since a change of topics may cost a
 // trip to the disk. A topic may begin once it has a batch of new requests, and goes on while the governor has steps for
-// it.
+// it. Its very first batch waits for a second one.
 TopicState* LearningLoop::topic_to_train() {
   TopicState* best = nullptr;
   double best_value = 0;
@@ -150,7 +154,8 @@ TopicState* LearningLoop::topic_to_train() {
       continue;
     }
     topic.figures.predicted_gain = decision.predicted_gain;
-    if (!topic.in_burst && waiting(topic) < static_cast<std::uint64_t>(options_.batch_requests)) {
+    const auto batch = static_cast<std::uint64_t>(options_.batch_requests);
+    if (!topic.in_burst && (waiting(topic) < batch || replay_.records(topic.topic) < kFirstBatches * batch)) {
       topic.figures.state = "waits for requests";
       continue;
     }

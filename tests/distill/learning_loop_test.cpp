@@ -132,6 +132,21 @@ TEST(LearningLoop, APublishedExportIsAPointOfTheLearningCurve) {
   EXPECT_GT(governor.curve.advantage(), 0);
 }
 
+// Steps on a topic's first batch alone learned it by heart.
+TEST(LearningLoop, ATopicsFirstStepsWaitForTwoBatches) {
+  House house;
+  const auto batch = static_cast<std::uint64_t>(house.options.batch_requests);
+  auto learner = house.make_learner(*house.governor);
+  learner->start();
+  stream(*learner, 1, 2 * batch - 1);
+  ASSERT_TRUE(learner->wait_idle(kPatienceUs));
+  EXPECT_EQ(house.notebook.figures().topics.at(0).optimizer_steps, 0U);
+  stream(*learner, 2 * batch, 1);
+  ASSERT_TRUE(learner->wait_idle(kPatienceUs));
+  learner->stop();
+  EXPECT_GT(house.notebook.figures().topics.at(0).optimizer_steps, 0U);
+}
+
 // With room for one trainer, a full disk at the change of topics deleted the state of the topic that came.
 TEST(LearningLoop, AFullDiskWhileTrainersChangePlacesRestartsNobody) {
   TwoTopics house;
