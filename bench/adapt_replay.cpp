@@ -125,7 +125,7 @@ void OnlineTraining::take(const ReplayRecord& record) {
   for (TopK& row : seen_.back().target) keep_top(row, setting_.top_k);
   const auto n = static_cast<double>(seen_.size());
   due_ += setting_.steps_per_request / (setting_.steps_half > 0 ? 1 + n / setting_.steps_half : 1);
-  if (seen_.size() < 2 * setting_.batch) return;  // as the learning loop waits
+  if (seen_.size() < kFirstBatches * setting_.batch) return;
   while (static_cast<double>(trainer_.steps()) + 1 <= due_) {
     const auto batch = draw();
     const auto start = std::chrono::steady_clock::now();

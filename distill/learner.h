@@ -21,6 +21,11 @@
 
 namespace slip {
 
+// Batches of requests that a topic's first optimizer step waits for. Steps on one batch alone learn it by heart, and
+// later ones pay for it: after 16 requests and 16 steps α of sql is .12 if 8 of the steps came after 8 requests, .30 if
+// all came after 16 (bench/ablate).
+inline constexpr std::size_t kFirstBatches = 2;
+
 struct LearnerOptions {
   TrainerOptions trainer{.optimizer = OptimizerKind::kMuon,
                          .learning_rate = 6e-3,
@@ -31,7 +36,7 @@ struct LearnerOptions {
                          .microbatch_tokens = 2048,
                          .products = fastest_products()};
   CanaryOptions canary;
-  std::int32_t batch_requests = 8;            // records per optimizer step
+  std::int32_t batch_requests = 8;            // records per optimizer step; a topic's first waits for kFirstBatches
   std::int64_t steps_between_candidates = 5;  // of a young trainer; see steps_between_exports()
   std::size_t queue_observations = 4096;      // drop oldest beyond
   int k = 3;                                  // chain length scores are walked with

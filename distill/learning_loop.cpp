@@ -22,10 +22,6 @@ constexpr std::size_t kWatchedClosely = 48;  // requests after a publication
 constexpr std::uint64_t kSampledOf = 4;      // under load, with nothing to decide
 constexpr double kLossMemory = 0.8;          // of the smoothed training loss
 constexpr double kSecondsMemory = 0.9;       // of the smoothed time a step takes
-// Of requests, before a topic's first step. Steps on one batch alone learn it by heart, and later ones pay for it:
-// after 16 requests and 16 steps α of sql is .12 if 8 of the steps came after 8 requests, .30 if all came after 16
-// (bench/ablate).
-constexpr std::uint64_t kFirstBatches = 2;
 
 double seconds(std::int64_t us) {
   return static_cast<double>(us) / 1e6;
@@ -138,10 +134,11 @@ double LearningLoop::value_of(const TopicState& topic, const StepDecision& decis
 
 // The topic whose next steps are worth most. It keeps its turn for kBurstSteps, since a change of topics may cost a
 // trip to the disk. A topic may begin once it has a batch of new requests, and goes on while the governor has steps for
-// it. Its very first batch waits for a second one.
+// it.
 TopicState* LearningLoop::topic_to_train() {
   TopicState* best = nullptr;
   double best_value = 0;
+  const auto batch = static_cast<std::uint64_t>(options_.batch_requests);
   const auto waiting = [](const TopicState& topic) { return topic.requests_seen - topic.requests_at_burst; };
   for (TopicState& topic : topics_) {
     if (topic.starved || topic.requests_seen == 0) continue;
@@ -154,8 +151,7 @@ TopicState* LearningLoop::topic_to_train() {
       continue;
     }
     topic.figures.predicted_gain = decision.predicted_gain;
-    const auto batch = static_cast<std::uint64_t>(options_.batch_requests);
-    if (!topic.in_burst && (waiting(topic) < batch || replay_.records(topic.topic) < kFirstBatches * batch)) {
+    if (!topic.in_burst && (waiting(topic) < batch || !may_take_first_step(topic))) {
       topic.figures.state = "waits for requests";
       continue;
     }
@@ -166,6 +162,12 @@ TopicState* LearningLoop::topic_to_train() {
     best_value = value;
   }
   return best;
+}
+
+// Replay remembers the requests of earlier runs, and forgets early ones where its budget is small.
+bool LearningLoop::may_take_first_step(const TopicState& topic) const {
+  const std::uint64_t requests = std::max<std::uint64_t>(topic.requests_seen, replay_.records(topic.topic));
+  return topic.steps_done > 0 || requests >= kFirstBatches * static_cast<std::uint64_t>(options_.batch_requests);
 }
 
 void LearningLoop::start_curve(TopicState& topic) const {

@@ -65,6 +65,7 @@ class LearningLoop {
   bool scoring_is_due() const;
   TopicState* topic_to_score();
   TopicState* topic_to_train();
+  bool may_take_first_step(const TopicState& topic) const;
   void start_curve(TopicState& topic) const;
   double value_of(const TopicState& topic, const StepDecision& decision) const;
   void score_next();

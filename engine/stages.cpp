@@ -13,8 +13,7 @@
 namespace slip {
 namespace {
 
-constexpr double kDecodingRate = 1.0 / 64;  // of a step in the smoothed number of decoding sequences
-constexpr int kStepsBetweenTelling = 64;
+constexpr int kStepsBetweenTelling = 16;
 
 }  // namespace
 
@@ -247,11 +246,10 @@ void Engine::State::learn_lengths() {
       .add(figures_.verify_rows, static_cast<double>(figures_.verify_us), depth,
            static_cast<double>(figures_.draft_us));
   if (cores == nullptr || leased || !step_curve_.known()) return;
-  n_decoding_ += kDecodingRate * (figures_.n_decoding - n_decoding_);
-  if (++n_since_told_ < kStepsBetweenTelling) return;
+  if (++n_since_told_ < kStepsBetweenTelling || outlooks_.empty()) return;
   n_since_told_ = 0;
-  const auto n = std::max(1, static_cast<std::int32_t>(std::lround(n_decoding_)));
-  cores->set_decode_time(DecodeTime::of_curve(step_curve_.curve(), n, options.k));
+  decode_time_.add(step_curve_.curve(), outlooks_, options.k);
+  cores->set_decode_time(decode_time_.time());
 }
 
 // Numbers that are not finite end the request they belong to, not its neighbours.

@@ -10,6 +10,7 @@
 #include "engine/cache/prefix_cache.h"
 #include "engine/engine.h"
 #include "engine/intake.h"
+#include "engine/schedule/decode_time.h"
 #include "engine/schedule/draft_length.h"
 #include "engine/schedule/plan.h"
 #include "engine/schedule/step_curve.h"
@@ -83,8 +84,8 @@ struct Engine::State {
   std::vector<std::int32_t> needs_;
   std::vector<SequenceLoad> loads_;
   StepCurveEstimate step_curve_, leased_curve_;             // with all threads that pay, and under a lease
-  double n_decoding_ = 1;                                   // sequences of a step, smoothed
-  int n_since_told_ = 0;                                    // steps since `cores` heard what drafts are worth
+  DecodeTimeEstimate decode_time_;                          // what drafts are worth
+  int n_since_told_ = 0;                                    // steps since `cores` heard of it
   std::map<std::uint32_t, AcceptanceEstimate> acceptance_;  // by draft
   std::vector<DraftOutlook> outlooks_;                      // of the decoding sequences, in the order of `running`
   std::vector<std::int32_t> lengths_;

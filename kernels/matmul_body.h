@@ -89,8 +89,7 @@ struct WidenedPairStep {
                                   Lanes (&sums)[kRows][kBlocks]) {
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r) {
-      sums[r][b] = fused_in_place(broadcast(load_unaligned<float>(x)), half, sums[r][b]);
-      x += x_stride;
+      sums[r][b] = fused_in_place(broadcast(load_unaligned<float>(x + r * x_stride)), half, sums[r][b]);
     }
   }
   template <int kRows, int kBlocks>

@@ -60,10 +60,10 @@ struct BestNodes {
 
 }  // namespace
 
-void choose_draft_lengths(std::span<const DraftOutlook> outlooks, std::int32_t prompt_rows, const StepCurve& curve,
-                          std::vector<std::int32_t>& lengths) {
+double choose_draft_lengths(std::span<const DraftOutlook> outlooks, std::int32_t prompt_rows, const StepCurve& curve,
+                            std::vector<std::int32_t>& lengths) {
   lengths.assign(outlooks.size(), 0);
-  if (outlooks.empty()) return;
+  if (outlooks.empty()) return 0;
   std::int32_t deepest = 0;
   for (const DraftOutlook& outlook : outlooks) deepest = std::max(deepest, outlook.most);
   BestNodes best;
@@ -80,6 +80,7 @@ void choose_draft_lengths(std::span<const DraftOutlook> outlooks, std::int32_t p
   for (std::size_t i = 0; i < outlooks.size(); ++i) {
     if (outlooks[i].probe && outlooks[i].most > 0) lengths[i] = std::max(lengths[i], 1);
   }
+  return best_goodput;
 }
 
 }  // namespace slip

@@ -77,7 +77,9 @@ class Notebook final : public DecisionSink {
 // A data directory with a base draft in its store, as `serve` sets one up.
 class House {
  public:
-  House() : store(folder.path() / "drafts"), replay(replay_options()) {
+  // `replay_bytes`: that replay keeps of a topic.
+  explicit House(std::uint64_t replay_bytes = ReplayOptions{}.max_bytes_per_topic)
+      : store(folder.path() / "drafts"), replay(replay_options(replay_bytes)) {
     options.trainer.learning_rate = 5e-3;
     options.steps_between_candidates = 8;
     options.near_copies.same_from = 2;  // this target says much the same to all
@@ -113,9 +115,10 @@ class House {
     return std::make_unique<Learner>(options, topics, std::vector<std::shared_ptr<DraftSlot>>{nullptr, slot}, base,
                                      store, replay, policy, notebook);
   }
-  ReplayOptions replay_options() const {
+  ReplayOptions replay_options(std::uint64_t bytes_per_topic = ReplayOptions{}.max_bytes_per_topic) const {
     ReplayOptions given;
     given.folder = folder.path() / "replay";
+    given.max_bytes_per_topic = bytes_per_topic;
     return given;
   }
   double alpha(const ModelWeights& draft, std::uint64_t first_id = 900'000) const {

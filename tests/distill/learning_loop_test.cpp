@@ -147,6 +147,19 @@ TEST(LearningLoop, ATopicsFirstStepsWaitForTwoBatches) {
   EXPECT_GT(house.notebook.figures().topics.at(0).optimizer_steps, 0U);
 }
 
+// Of a topic whose replay buffer holds less than two batches, no step was ever taken.
+TEST(LearningLoop, ASmallReplayBufferDoesNotKeepATopicFromItsFirstStep) {
+  House house(4 * bytes_of(answered(1)));
+  const auto batch = static_cast<std::uint64_t>(house.options.batch_requests);
+  auto learner = house.make_learner(*house.governor);
+  learner->start();
+  stream(*learner, 1, 4 * batch);
+  ASSERT_TRUE(learner->wait_idle(kPatienceUs));
+  learner->stop();
+  EXPECT_LT(house.replay.records("sql"), kFirstBatches * batch);
+  EXPECT_GT(house.notebook.figures().topics.at(0).optimizer_steps, 0U);
+}
+
 // With room for one trainer, a full disk at the change of topics deleted the state of the topic that came.
 TEST(LearningLoop, AFullDiskWhileTrainersChangePlacesRestartsNobody) {
   TwoTopics house;
