@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <numbers>
 
 namespace slip {
 
@@ -47,13 +48,21 @@ double required_odds(const CanaryOptions& options, std::size_t exports) {
   return options.odds_to_publish * std::min(1 + kRisePerExport * earlier, kMostRise);
 }
 
+double prior_odds(const LearningCurve::Rise& promised, double margin) {
+  constexpr double kLeast = 0.25, kMost = 5;
+  const double above = promised.mean - margin;
+  if (promised.deviation <= 0) return above > 0 ? kMost : kLeast;
+  const double better = std::erfc(-above / promised.deviation / std::numbers::sqrt2) / 2;
+  return better < 1 ? std::clamp(better / (1 - better), kLeast, kMost) : kMost;
+}
+
 std::uint64_t steps_between_exports(std::uint64_t least, std::uint64_t steps_done) {
   return std::clamp(steps_done / 10, least, 4 * least);
 }
 
-CanaryVerdict judge_candidate(const CanaryOptions& options, const PairedTest& test) {
+CanaryVerdict judge_candidate(const CanaryOptions& options, const PairedTest& test, double prior) {
   const double better = test.log_evidence_better();
-  const double required = required_odds(options, test.exports());
+  const double required = required_odds(options, test.exports()) / prior;
   const CanaryVerdict verdict = verdict_of(test.gain(), better, test.size());
   const auto conclude_better = [&](CanaryOutcome outcome, const char* conclusion) {
     return conclude(verdict, outcome, conclusion, better, required);

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "distill/draft_scorer.h"
+#include "distill/learning_curve.h"
 #include "distill/paired_test.h"
 
 namespace slip {
@@ -14,7 +15,7 @@ namespace slip {
 struct CanaryOptions {
   double margin = 0.005;         // α must rise by more than this
   std::size_t min_requests = 5;  // fewer paired requests never decide; of a successor, its own count
-  double odds_to_publish = 20;   // that the candidate is better; rises with exports that were not (see required_odds)
+  double odds_to_publish = 20;   // that the candidate is better; see required_odds and prior_odds
   double odds_to_refuse = 20;    // that the candidate's gain is below the margin
   double odds_to_roll_back = 3;  // that the live version is worse than an older one
 };
@@ -39,16 +40,22 @@ struct CanaryVerdict {
 // lower. The expected number of false publications, bounded by the sum of 1 / odds, is then 1.5 in 250 exports.
 double required_odds(const CanaryOptions& options, std::size_t exports);
 
+// Odds that an export is better than the live version by `margin`, before it was scored on anything: by the rise that
+// the learning curve promised when the live version went live. Bounded to [1/4, 5]: a curve is no proof. What the bets
+// have to show is required_odds() over these: a topic with a lot to learn is published on half the requests, and one
+// with little not by chance. The bound on false publications is that many times as wide while a curve rises.
+double prior_odds(const LearningCurve::Rise& promised, double margin);
+
 // Optimizer steps from one export to the next: a tenth of those so far, between `least` and four times that. A young
 // trainer changes fast, and what serves lags behind it by this much; an old one changes little, and each export is one
 // more chance of a false publication.
 std::uint64_t steps_between_exports(std::uint64_t least, std::uint64_t steps_done);
 
-// kPublish: the evidence reaches the required odds, at least min_requests pairs are about this export itself and show
-// no loss, and the pooled gain exceeds the margin (against drafts that win often by little and lose rarely by much).
-// The caller starts a new test against the new live version. kRefuse: evidence that the newest export is not better by
-// the margin. kUndecided: look again after any request.
-CanaryVerdict judge_candidate(const CanaryOptions& options, const PairedTest& test);
+// kPublish: the evidence reaches the required odds over the prior odds, at least min_requests pairs are about this
+// export itself and show no loss, and the pooled gain exceeds the margin (against drafts that win often by little and
+// lose rarely by much). The caller starts a new test against the new live version. kRefuse: evidence that the newest
+// export is not better by the margin. kUndecided: look again after any request.
+CanaryVerdict judge_candidate(const CanaryOptions& options, const PairedTest& test, double prior = 1);
 
 // kRefuse: the live version is worse than the older one, replace it by that. kUndecided: go on watching. There is no
 // minimum of requests, for a bad version costs from its first one on. The odds are low for the same reason, and since a

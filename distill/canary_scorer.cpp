@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "distill/canary_scorer.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "common/clock.h"
@@ -16,6 +17,15 @@ constexpr double kRequestMemory = 0.95;      // of the recent score, per request
 void add_to_recent(AcceptanceScore& recent, const AcceptanceScore& next) {
   recent.accepted = kRequestMemory * recent.accepted + next.accepted;
   recent.first_rejections = kRequestMemory * recent.first_rejections + next.first_rejections;
+}
+
+// By what was promised when the live version went live, before anything was scored against it, and only as long as the
+// exports since keep the promise.
+double prior_of(const TopicState& topic, double margin) {
+  const std::uint64_t steps = topic.candidate->optimizer_steps, live = topic.live.optimizer_steps;
+  if (!topic.curve_at_live || steps <= live) return 1;
+  const auto ahead = static_cast<double>(steps - live);
+  return std::min(prior_odds(topic.curve_at_live->rise(ahead), margin), prior_odds(topic.curve.rise(ahead), margin));
 }
 
 }  // namespace
@@ -100,7 +110,7 @@ void CanaryScorer::ask_for_heldout(TopicState& topic) const {
 // What new text allows is published once the held-out text, which no trainer ever draws, does not object.
 void CanaryScorer::judge_candidate_now(TopicState& topic) {
   if (!topic.candidate || !topic.candidate->heldout_left.empty()) return;
-  const CanaryVerdict verdict = judge_candidate(options_, topic.candidate_test);
+  const CanaryVerdict verdict = judge_candidate(options_, topic.candidate_test, prior_of(topic, options_.margin));
   if (verdict.outcome == CanaryOutcome::kRefuse) return publisher_.refuse(topic, verdict);
   if (verdict.outcome != CanaryOutcome::kPublish) return;
   if (!topic.candidate->heldout) {

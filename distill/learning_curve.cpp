@@ -16,13 +16,18 @@ constexpr double kForgettingSteps = 100;  // a point this far back counts 1/e
 constexpr double kFirstSlope = 0.010;
 constexpr double kLeastSlopeSpread = 0.0001;  // α a step: a curve that seemed flat may still rise by .005
 constexpr double kRequestSpread = 0.1;        // standard deviation of one request's difference in α
-constexpr double kExactly = 1000;             // requests: no noise beside that of other points
+constexpr double kExactly = 50;               // requests: hardly any noise, and no more weight than that
+constexpr double kFirstSteps = 8;             // a curve rises with log(1 + steps / 8)
 
 struct Slope {
   double mean = 0, precision = 0;
 };
 
-// Weighted least squares; the precision is that of independent points with the spread above.
+double log_steps(double steps) {
+  return std::log1p(std::max(steps, 0.0) / kFirstSteps);
+}
+
+// Weighted least squares over log_steps(); the precision is that of independent points with the spread above.
 Slope fit(const std::vector<CurvePoint>& points) {
   const double latest = points.empty() ? 0 : points.back().steps;
   double sum_w = 0, sum_x = 0, sum_y = 0;
@@ -31,14 +36,14 @@ Slope fit(const std::vector<CurvePoint>& points) {
   };
   for (const CurvePoint& point : points) {
     sum_w += weight(point);
-    sum_x += weight(point) * point.steps;
+    sum_x += weight(point) * log_steps(point.steps);
     sum_y += weight(point) * (point.alpha - point.alpha_base);
   }
   if (sum_w <= 0) return {};
   const double mean_x = sum_x / sum_w, mean_y = sum_y / sum_w;
   double sum_xx = 0, sum_xy = 0;
   for (const CurvePoint& point : points) {
-    const double x = point.steps - mean_x, y = point.alpha - point.alpha_base - mean_y;
+    const double x = log_steps(point.steps) - mean_x, y = point.alpha - point.alpha_base - mean_y;
     sum_xx += weight(point) * x * x;
     sum_xy += weight(point) * x * y;
   }
@@ -87,14 +92,17 @@ void LearningCurve::add(const CurvePoint& point) {
 }
 
 LearningCurve::Rise LearningCurve::rise(double steps) const {
-  const double prior_mean = kFirstSlope * room_ * std::exp(-latest_steps() / kDecaySteps);
-  const double prior_spread = prior_mean + kLeastSlopeSpread;
+  if (steps <= 0) return {};
+  const double reach = kDecaySteps * (1 - std::exp(-steps / kDecaySteps));
+  const double prior_slope = kFirstSlope * room_ * std::exp(-latest_steps() / kDecaySteps);
+  const double prior_mean = prior_slope * reach, prior_spread = (prior_slope + kLeastSlopeSpread) * reach;
   const double prior_precision = 1 / (prior_spread * prior_spread);
   const Slope seen = fit(points_);
-  const double precision = prior_precision + seen.precision;
-  const double slope = (prior_precision * prior_mean + seen.precision * seen.mean) / precision;
-  const double reach = kDecaySteps * (1 - std::exp(-std::max(steps, 0.0) / kDecaySteps));
-  return {slope * reach, reach / std::sqrt(precision)};
+  const double log_reach = log_steps(latest_steps() + steps) - log_steps(latest_steps());
+  const double seen_precision = seen.precision / (log_reach * log_reach);
+  const double precision = prior_precision + seen_precision;
+  const double mean = (prior_precision * prior_mean + seen_precision * seen.mean * log_reach) / precision;
+  return {mean, 1 / std::sqrt(precision)};
 }
 
 double LearningCurve::predicted_gain(double steps) const {

@@ -173,6 +173,7 @@ bool LearningLoop::may_take_first_step(const TopicState& topic) const {
 void LearningLoop::start_curve(TopicState& topic) const {
   topic.curve = LearningCurve(topic.figures.alpha_live);
   if (topic.live.version->weights == base_->weights) topic.curve.start_from_base();
+  topic.curve_at_live = topic.curve;
 }
 
 TopicProgress LearningLoop::progress_of(const TopicState& topic) const {

@@ -154,6 +154,7 @@ void Publisher::go_live(TopicState& topic, DraftSource next) {
   topic.candidate_test = PairedTest(options_.margin);
   topic.against_previous = LiveWatch();
   topic.against_base = LiveWatch();
+  topic.curve_at_live.reset();
 }
 
 void Publisher::publish(TopicState& topic, const CanaryVerdict& verdict) {
@@ -184,6 +185,7 @@ void Publisher::publish(TopicState& topic, const CanaryVerdict& verdict) {
   drop_candidate(topic);  // its folder is the store's now
   go_live(topic, {std::make_shared<DraftVersion>(version), meta.draft, meta.version,
                   store_.folder(meta.draft, meta.version), meta.optimizer_steps});
+  topic.curve_at_live = topic.curve;
   topic.recent_live = measured;
   decisions_.on_published(meta);
   topic.previous = before;

@@ -70,6 +70,7 @@ struct TopicState {
   std::int64_t undrawn_since_us = 0;  // monotonic, when the oldest record came that no step could draw; 0: none
   double step_seconds = 0;            // of the learner's thread a step, smoothed
   LearningCurve curve;
+  std::optional<LearningCurve> curve_at_live;  // when the live version went live; empty: after a rollback
 
   std::optional<Candidate> candidate;
   PairedTest candidate_test;            // candidate against live, over all exports of the unbroken trainer

@@ -50,6 +50,19 @@ TEST(Canary, TheFirstExportNeedsItsOddsAndLaterOnesMore) {
   EXPECT_EQ(judge_candidate(options, ninth).outcome, CanaryOutcome::kUndecided);
 }
 
+TEST(Canary, APromisedRiseTakesFewerOddsAndNoneTakesMore) {
+  constexpr double kMargin = 0.005;
+  EXPECT_DOUBLE_EQ(prior_odds({.mean = kMargin, .deviation = 0.01}, kMargin), 1);
+  EXPECT_DOUBLE_EQ(prior_odds({.mean = 0.3, .deviation = 0.01}, kMargin), 5);
+  EXPECT_DOUBLE_EQ(prior_odds({.mean = -0.3, .deviation = 0.01}, kMargin), 0.25);
+  EXPECT_DOUBLE_EQ(prior_odds({.mean = 0.01, .deviation = 0}, kMargin), 5);
+  EXPECT_DOUBLE_EQ(prior_odds({.mean = 0, .deviation = 0}, kMargin), 0.25);
+  const PairedTest nine = test_of(9, 1);  // odds of 6
+  EXPECT_EQ(judge_candidate({}, nine, 1).outcome, CanaryOutcome::kUndecided);
+  EXPECT_EQ(judge_candidate({}, nine, 5).outcome, CanaryOutcome::kPublish);
+  EXPECT_EQ(judge_candidate({}, test_of(16, 1), 0.25).outcome, CanaryOutcome::kUndecided);
+}
+
 TEST(Canary, TooFewRequestsNeverPublish) {
   EXPECT_EQ(judge_candidate({}, PairedTest()).outcome, CanaryOutcome::kUndecided);
   const CanaryOptions options{.min_requests = 8};

@@ -111,8 +111,8 @@ struct Life {
   std::uint64_t seed = 1;
   double discordant = 0.1;
   std::function<double(std::uint32_t request)> level;
-  std::function<bool(const PairedTest&)> publishes;  // the gate
-  int counted = 1;                                   // times that each request counts
+  std::function<bool(const PairedTest&, double prior)> publishes;  // the gate
+  int counted = 1;                                                 // times that each request counts
 };
 
 struct LifeFigures {
@@ -120,8 +120,16 @@ struct LifeFigures {
   double lost_alpha = 0;  // a request, against the better of live and candidate
 };
 
-bool default_gate(const PairedTest& test) {
-  return judge_candidate({}, test).outcome == CanaryOutcome::kPublish;
+bool default_gate(const PairedTest& test, double prior = 1) {
+  return judge_candidate({}, test, prior).outcome == CanaryOutcome::kPublish;
+}
+
+constexpr double kAlphaOfBase = 0.3;
+
+LearningCurve curve_of_base() {
+  LearningCurve curve(kAlphaOfBase);
+  curve.start_from_base();
+  return curve;
 }
 
 class Simulation {
@@ -146,6 +154,8 @@ class Simulation {
     next_export_ += static_cast<std::uint32_t>(static_cast<double>(steps_between_exports(5, steps)) / kStepsARequest);
     const bool succeeds = figures_.exports > 0 && !fresh_;
     fresh_ = false;
+    if (candidate_) add_to_curve();
+    steps_ = static_cast<double>(steps);
     candidate_ = life_.level(request);
     ++figures_.exports;
     if (succeeds) test_.begin_successor();
@@ -156,15 +166,31 @@ class Simulation {
     watch(request);
     if (!candidate_) return;
     for (int i = 0; i < life_.counted; ++i) test_.add(to_candidate_.request(request, *candidate_ - live_));
-    if (life_.publishes(test_)) publish();
+    if (life_.publishes(test_, prior())) publish();
   }
 
   void publish() {
     ++figures_.published;
+    add_to_curve();
+    curve_at_live_ = curve_;
+    steps_live_ = steps_;
     figures_.not_better += *candidate_ <= live_ ? 1 : 0;
     previous_ = live_;
     watch_ = LiveWatch();
     go_live(*candidate_);
+  }
+
+  void add_to_curve() {
+    const double measured = live_ + test_.own_gain().value;
+    curve_.add({steps_, kAlphaOfBase + measured, kAlphaOfBase, static_cast<double>(test_.own_size())});
+  }
+
+  double prior() const {
+    if (!curve_at_live_ || steps_ <= steps_live_) return 1;
+    const auto by = [&](const LearningCurve& curve) {
+      return prior_odds(curve.rise(steps_ - steps_live_), CanaryOptions{}.margin);
+    };
+    return std::min(by(*curve_at_live_), by(curve_));
   }
 
   void watch(std::uint32_t request) {
@@ -174,6 +200,7 @@ class Simulation {
     if (judge_live({}, watch_).outcome != CanaryOutcome::kRefuse) return;
     ++figures_.rolled_back;
     go_live(*previous_);
+    curve_at_live_.reset();
     previous_.reset();
   }
 
@@ -193,6 +220,9 @@ class Simulation {
   bool fresh_ = true;  // no export since the test began
   PairedTest test_{CanaryOptions{}.margin};
   LiveWatch watch_;
+  LearningCurve curve_ = curve_of_base();
+  std::optional<LearningCurve> curve_at_live_ = curve_;
+  double steps_ = 0, steps_live_ = 0;
 };
 
 struct Lives {
@@ -276,7 +306,7 @@ TEST(GateSimulation, NegativeCopiesThatCountBreakTheBound) {
 
 TEST(GateSimulation, NegativeAnIntervalLookedAtAfterEveryRequestBreaksTheBound) {
   Life life = of_slightly_worse();
-  life.publishes = [](const PairedTest& test) { return test.own_size() >= 8 && test.own_gain().low > 0; };
+  life.publishes = [](const PairedTest& test, double) { return test.own_size() >= 8 && test.own_gain().low > 0; };
   EXPECT_GT(lives(life, 3, "interval at every look").median_not_better, 4);
 }
 

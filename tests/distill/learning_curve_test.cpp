@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <numbers>
+#include <utility>
 
 #include "engine/sample/random.h"
 
@@ -60,6 +61,17 @@ TEST(LearningCurve, ARisingCurveIsPredictedToRise) {
     n_close += std::abs(curve.predicted_gain(40) - truth) < 0.03 ? 1 : 0;
   }
   EXPECT_GE(n_close, 17);
+}
+
+// sql as it was: by a straight line, 26 steps that brought .37 promised .43 more.
+TEST(LearningCurve, ACurveThatBendsPromisesNoLine) {
+  LearningCurve curve(0.01);
+  curve.start_from_base();
+  for (const auto& [steps, alpha] : {std::pair{5.0, 0.28}, {17.0, 0.34}, {27.0, 0.37}}) {
+    curve.add({steps, alpha, 0.01, 12});
+  }
+  EXPECT_LT(curve.predicted_gain(40), 0.25);
+  EXPECT_GT(curve.predicted_gain(40), 0.05);
 }
 
 TEST(LearningCurve, AFlatCurveComesToNothingWithTheData) {
