@@ -41,6 +41,10 @@ std::vector<ReplayRecord> read_recorded(const std::filesystem::path& folder) {
     auto more = buffer.newer_than(topic, 0, std::numeric_limits<std::size_t>::max());
     records.insert(records.end(), std::make_move_iterator(more.begin()), std::make_move_iterator(more.end()));
   }
+  if (records.empty()) {
+    throw Error(ErrorCode::kNotFound, "no records in " + folder.string(),
+                "pass the `replay` folder inside what --record wrote, or inside a data directory");
+  }
   std::sort(records.begin(), records.end(),
             [](const ReplayRecord& a, const ReplayRecord& b) { return a.sequence < b.sequence; });
   return records;

@@ -66,8 +66,9 @@ CanaryVerdict judge_candidate(const CanaryOptions& options, const PairedTest& te
 CanaryVerdict judge_live(const CanaryOptions& options, const LiveWatch& watch);
 
 // The second opinion before a publication: both drafts on held-out text, which no trainer ever draws. A refusal when
-// the candidate is clearly worse there, else empty. `sums` are over all held-out requests; `verdict` is what new text
-// says.
-std::optional<CanaryVerdict> heldout_objection(const PairedScore& sums, const CanaryVerdict& verdict);
+// the candidate is clearly worse there, else empty. `sums` are over all `requests` that were held out; `verdict` is
+// what new text says.
+std::optional<CanaryVerdict> heldout_objection(const PairedScore& sums, std::size_t requests,
+                                               const CanaryVerdict& verdict);
 
 }  // namespace slip

@@ -93,6 +93,7 @@ bool CanaryScorer::score_heldout(TopicState& topic) {
   candidate.heldout_left.pop_front();
   candidate.heldout->candidate += score(*candidate.weights, record);
   candidate.heldout->live += score(*topic.live.version->weights, record);
+  ++candidate.heldout_requests;
   if (candidate.heldout_left.empty()) judge_candidate_now(topic);
   return true;
 }
@@ -117,7 +118,7 @@ void CanaryScorer::judge_candidate_now(TopicState& topic) {
     ask_for_heldout(topic);
     if (!topic.candidate->heldout_left.empty()) return;
   }
-  if (const auto objection = heldout_objection(*topic.candidate->heldout, verdict)) {
+  if (const auto objection = heldout_objection(*topic.candidate->heldout, topic.candidate->heldout_requests, verdict)) {
     return publisher_.refuse(topic, *objection);
   }
   publisher_.publish(topic, verdict);

@@ -11,10 +11,18 @@ namespace slip {
 namespace {
 
 constexpr double kBusyShare = 0.75;  // of the time; an engine less busy has idle time enough to train in
-// For a request: half as many steps as requests learn .01 to .02 of α less from the same text (bench/ablate).
-constexpr double kBusySteps = 0.5;
+// For a request: half as many steps as requests learn .01 to .02 of α less from the same text, and a third costs sql
+// and code .06 of their first 48 requests, but .01 from 96 on (bench/ablate).
+constexpr double kBusySteps = 0.5, kLateBusySteps = 0.25;
+constexpr double kLateRequests = 48;
 constexpr std::int64_t kLongestPromptUs = 2'000'000;  // an engine that reads prompts all the time is trained beside
 constexpr std::int64_t kBusySampleUs = 500'000;
+
+// A topic's steps for a request so far, while the engine is busy.
+double busy_steps(std::uint64_t requests_seen) noexcept {
+  const double early = std::min(1.0, kLateRequests / std::max(static_cast<double>(requests_seen), 1.0));
+  return kLateBusySteps + (kBusySteps - kLateBusySteps) * early;
+}
 
 // The share of time that the engine spent in steps over the last second or two. It rises at once and falls slowly: an
 // engine that has work again has no idle time to train in.
@@ -68,8 +76,8 @@ class PaybackGovernor final : public Governor {
   StepDecision allow_step(const TopicProgress& topic) noexcept override {
     if (topic.topic >= pauses_.size()) pauses_.resize(topic.topic + 1);
     // By the last second, not by this instant: between two steps every engine idles.
-    const double steps =
-        busy_.share() < kBusyShare ? options_.steps_per_request : std::min(options_.steps_per_request, kBusySteps);
+    const double most = options_.steps_per_request;
+    const double steps = busy_.share() < kBusyShare ? most : std::min(most, busy_steps(topic.requests_seen));
     const PaybackTerms terms{options_.payback_s, steps, units_.decode_time(), units_.lease_cost() * busy_.share()};
     return decide_training(topic, terms, pauses_[topic.topic]);
   }

@@ -39,6 +39,7 @@ struct Candidate {
   AcceptanceScore own, live, base;        // sums over the requests that this export was scored on
   std::deque<ReplayRecord> heldout_left;  // second opinion before publishing: yet to be scored
   std::optional<PairedScore> heldout;     // its sums; empty: not asked for yet
+  std::size_t heldout_requests = 0;       // in these sums
 };
 
 // A finished request that waits for its scores.

@@ -137,10 +137,12 @@ TEST(Canary, HeldOutTextObjectsToAClearLossOnly) {
     pair.live.first_rejections = 100 - live;
     return pair;
   };
-  EXPECT_FALSE(heldout_objection({}, verdict).has_value()) << "nothing was held out";
-  EXPECT_FALSE(heldout_objection(sums(50, 40), verdict).has_value());
-  EXPECT_FALSE(heldout_objection(sums(40, 42), verdict).has_value()) << "within the noise of few answers";
-  const auto objection = heldout_objection(sums(40, 50), verdict);
+  EXPECT_FALSE(heldout_objection({}, 0, verdict).has_value()) << "nothing was held out";
+  EXPECT_FALSE(heldout_objection(sums(50, 40), 16, verdict).has_value());
+  EXPECT_FALSE(heldout_objection(sums(40, 42), 16, verdict).has_value()) << "within the noise of few answers";
+  EXPECT_FALSE(heldout_objection(sums(40, 50), 3, verdict).has_value()) << "three answers say little";
+  EXPECT_TRUE(heldout_objection(sums(10, 90), 3, verdict).has_value()) << "but enough about a ruined draft";
+  const auto objection = heldout_objection(sums(40, 50), 16, verdict);
   ASSERT_TRUE(objection.has_value());
   EXPECT_EQ(objection->outcome, CanaryOutcome::kRefuse);
   EXPECT_LT(objection->gain_high, 0) << "the trainer starts over";

@@ -204,14 +204,29 @@ TEST(PaybackGovernor, WaitingRequestsChangeNothing) {
 TEST(PaybackGovernor, StepsFollowTheCurveOfTheirTopic) {
   Scene scene;
   LearningCurve flat;
-  for (const double steps : {200, 240, 280, 320, 360, 400}) flat.add({steps, 0.5, 0.3, 400});
-  TopicProgress trained{.topic = 0, .requests_seen = 1000, .steps_done = 400, .curve = &flat, .alpha_live = 0.5};
+  for (const double steps : {40, 80, 120, 160, 200, 240}) flat.add({steps, 0.5, 0.3, 400});
+  TopicProgress trained{.topic = 0, .requests_seen = 1000, .steps_done = 240, .curve = &flat, .alpha_live = 0.5};
   const TopicProgress fresh{.topic = 1, .requests_seen = 8};
   EXPECT_FALSE(scene.governor->allow_step(trained).allowed);
   EXPECT_STREQ(scene.governor->allow_step(trained).reason, "the curve is flat");
   EXPECT_TRUE(scene.governor->allow_step(fresh).allowed);
   trained.requests_seen += 128;
   EXPECT_TRUE(scene.governor->allow_step(trained).allowed) << "looks again";
+}
+
+// Half a step a request at first, of which 16 count twice; a quarter of a step later.
+TEST(PaybackGovernor, ABusyEngineIsAskedForFewerStepsAsATopicAges) {
+  Scene scene({.payback_s = 1e9});
+  const auto steps_by = [&](std::uint64_t requests) {
+    TopicProgress topic{.requests_seen = requests};
+    while (scene.governor->allow_step(topic).allowed) ++topic.steps_done;
+    EXPECT_STREQ(scene.governor->allow_step(topic).reason, "waits for requests");
+    return topic.steps_done;
+  };
+  EXPECT_EQ(steps_by(8), 8U);
+  EXPECT_EQ(steps_by(48), 32U);
+  EXPECT_EQ(steps_by(96), 42U);
+  EXPECT_EQ(steps_by(960), 256U);
 }
 
 }  // namespace

@@ -44,13 +44,16 @@ std::shared_ptr<const ModelWeights> layers_of_target(bool last_layer, Dtype dtyp
 struct Swapper final : StepListener {
   std::shared_ptr<DraftSlot> slot;
   std::vector<std::shared_ptr<const ModelWeights>> weights;
-  int n_steps = 0, every = 0;
-  void on_step(const StepFigures&) noexcept override {
+  int n_steps = 0, every = 0, n_swaps = 0;
+  int n_stalled = 0;  // steps in which some decoding sequence got no token
+  void on_step(const StepFigures& step) noexcept override {
+    n_stalled += step.committed < step.n_decoding ? 1 : 0;
     if (every == 0 || ++n_steps % every != 0) return;
     auto next = std::make_shared<DraftVersion>(*slot->get());
     next->weights = weights[++next->number % 2];
     slot->set(std::move(next));
     slot->reclaim();
+    ++n_swaps;
   }
   void on_finished(const RequestSummary&) noexcept override {}
 };
@@ -62,9 +65,11 @@ struct Case {
   int swap_every = 0;
   std::int32_t prefill_chunk = 20;
   bool score_prompts = false;
+  std::size_t n_requests = 2;
+  std::int32_t max_tokens = 24;
 };
 
-std::vector<Answer> answers_of(const Case& run) {
+std::vector<Answer> answers_of(const Case& run, Swapper& swapper) {
   static std::map<Dtype, std::vector<std::shared_ptr<const ModelWeights>>> drafts;
   auto& pair = drafts[run.dtype];
   if (pair.empty()) pair = {layers_of_target(true, run.dtype), layers_of_target(false, run.dtype)};
@@ -72,7 +77,6 @@ std::vector<Answer> answers_of(const Case& run) {
   const auto chat = ChatTemplate::load(testing::embedded_target_folder());
   const auto weights = testing::embedded_target(run.dtype);
   kernels::ThreadPool pool(1);
-  Swapper swapper;
   auto first = std::make_shared<DraftVersion>();
   first->number = 1;
   first->weights = pair[1];
@@ -84,11 +88,12 @@ std::vector<Answer> answers_of(const Case& run) {
   Engine engine(options, std::move(worker), tokenizer, pool, nullptr, {&swapper});
   const std::vector<std::string> prompts{"How many apples are left if Tom eats 3 of 12?",
                                          "Write a function that sorts a list."};
-  std::vector<Answer> answers(prompts.size());
-  for (std::size_t i = 0; i < prompts.size(); ++i) {
-    Request request = testing::full_request(i + 1, chat.render(*tokenizer, {{"user", prompts[i]}}, true), answers[i]);
+  std::vector<Answer> answers(run.n_requests);
+  for (std::size_t i = 0; i < answers.size(); ++i) {
+    const std::string& prompt = prompts[i % prompts.size()];
+    Request request = testing::full_request(i + 1, chat.render(*tokenizer, {{"user", prompt}}, true), answers[i]);
     request.sampling = run.sampling;
-    request.max_tokens = 24;
+    request.max_tokens = run.max_tokens;
     request.score_prompt = run.score_prompts;
     request.end_ids = weights->config.eos_ids;
     request.draft = swapper.slot;
@@ -96,6 +101,11 @@ std::vector<Answer> answers_of(const Case& run) {
   }
   EXPECT_TRUE(testing::drain(engine));
   return answers;
+}
+
+std::vector<Answer> answers_of(const Case& run) {
+  Swapper swapper;
+  return answers_of(run, swapper);
 }
 
 class EngineOnTheTarget : public ::testing::TestWithParam<Dtype> {};
@@ -119,6 +129,26 @@ TEST_P(EngineOnTheTarget, SpeculationChangesNoBit) {
     }
     EXPECT_GT(accepted, 20);
   }
+}
+
+// A swap at every step: no request fails, no answer changes, and every decoding sequence gets its token in every step.
+TEST_P(EngineOnTheTarget, AThousandSwapsUnderLoadDelayNoToken) {
+  Case run{.dtype = GetParam(), .sampling = {.temperature = 0.7F, .top_p = 0.9F, .seed = 42}, .concurrency = 4};
+  run.n_requests = 56;
+  run.max_tokens = 120;
+  const auto plain = answers_of(run);
+  run.k = 3;
+  run.swap_every = 1;
+  Swapper swapper;
+  const auto answers = answers_of(run, swapper);
+  EXPECT_GE(swapper.n_swaps, 1000);
+  EXPECT_EQ(swapper.n_stalled, 0);
+  std::int64_t swaps = 0;
+  for (std::size_t i = 0; i < answers.size(); ++i) {
+    EXPECT_TRUE(answers[i].same_as(plain[i])) << "answer " << i;
+    swaps += answers[i].summary.figures.swaps;
+  }
+  EXPECT_GT(swaps, 500) << "versions that sequences took up";
 }
 
 // Log probabilities [2 a token] of a prompt as one forward pass gives them: each token's own and the best of its row.

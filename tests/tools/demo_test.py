@@ -138,6 +138,7 @@ class DecisionsTest(unittest.TestCase):
     def test_another_topic_below_its_base_fails_unless_chance_explains_it(self):
         self.assertEqual(set(demo.failures(found(math={"gain": -0.05}), 0)), {"below base math"})
         self.assertEqual(demo.failures(found(math={"gain": -0.05, "error": 0.1}), 0), {})
+        self.assertEqual(demo.failures(found(math={"gain": -0.009, "error": 0.001}), 0), {}, "the same draft at other lengths")
 
     def test_a_last_third_slower_than_the_better_of_the_others_fails(self):
         self.assertEqual(set(demo.failures(found(learning=109.0), 0)), {"speed"})
