@@ -43,7 +43,7 @@ double required_odds(const CanaryOptions& options, std::size_t exports);
 // Odds that an export is better than the live version by `margin`, before it was scored on anything: by the rise that
 // the learning curve promised when the live version went live. Bounded to [1/4, 5]: a curve is no proof. What the bets
 // have to show is required_odds() over these: a topic with a lot to learn is published on half the requests, and one
-// with little not by chance. The bound on false publications is that many times as wide while a curve rises.
+// with little not by chance. While a curve rises, the bound on false publications is up to five times as wide.
 double prior_odds(const LearningCurve::Rise& promised, double margin);
 
 // Optimizer steps from one export to the next: a tenth of those so far, between `least` and four times that. A young
