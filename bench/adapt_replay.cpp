@@ -96,8 +96,8 @@ OnlineSetting parse_online_setting(const std::string& text) {
       trainer.warmup_steps = static_cast<std::int64_t>(number());
     else if (key == "beta2")
       trainer.beta2 = number();
-    else if (key == "agreement")
-      trainer.scale_by_agreement = number() != 0;
+    else if (key == "by_loss")
+      trainer.scale_by_loss = number() != 0;
     else if (key == "prompts")
       trainer.through_prompts = number() != 0;
     else if (key == "products")

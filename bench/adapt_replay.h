@@ -48,7 +48,7 @@ struct OnlineSetting {
 };
 inline constexpr const char* kOnlineSettingHelp =
     "Blank-separated key=value, repeatable, over the service's defaults: optimizer, lr, matrix_lr, batch, steps, half, "
-    "average, loss, decay, recency, fresh, top_k, clip, warmup, agreement, prompts, products";
+    "average, loss, decay, recency, fresh, top_k, clip, warmup, by_loss, prompts, products";
 OnlineSetting parse_online_setting(const std::string& text);  // Error{kInvalidArgument} naming the key
 
 // Continual training of one draft on one topic's stream; deterministic for a seed. Threads: one owner.

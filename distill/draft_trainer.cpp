@@ -5,8 +5,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include "common/error.h"
+#include "distill/cpu_draft.h"
 #include "distill/learning_rate.h"
 #include "distill/outlier_guard.h"
 #include "distill/torch_average.h"
@@ -41,8 +43,34 @@ double gradient_norm(const std::vector<NamedTensor>& parameters) {
 
 void zero_gradients(std::vector<NamedTensor>& parameters) {
   for (NamedTensor& parameter : parameters) {
-    if (parameter.value.grad().defined()) parameter.value.mutable_grad().zero_();
+    if (parameter.value.grad().defined()) {
+      parameter.value.mutable_grad().zero_();
+    } else {
+      parameter.value.mutable_grad() = at::zeros_like(parameter.value.detach());
+    }
   }
+}
+
+// Where they lie now: a gradient is null before the first step.
+TrainedWeights weights_of(const TorchDraft& draft) {
+  auto next = draft.parameters().begin();
+  const auto take = [&] {
+    const at::Tensor& value = (next++)->value;
+    return TrainedWeights::Matrix{value.data_ptr<float>(),
+                                  value.grad().defined() ? value.grad().data_ptr<float>() : nullptr};
+  };
+  TrainedWeights weights;
+  weights.embedding = take();
+  if (!draft.config().tied_embeddings) take();
+  for (int l = 0; l < draft.config().n_layers; ++l) {
+    TrainedWeights::Layer& layer = weights.layers.emplace_back();
+    for (TrainedWeights::Matrix* matrix : {&layer.attention_norm, &layer.q, &layer.k, &layer.v, &layer.out,
+                                           &layer.ffn_norm, &layer.gate, &layer.up, &layer.down}) {
+      *matrix = take();
+    }
+  }
+  weights.final_norm = take();
+  return weights;
 }
 
 }  // namespace
@@ -55,7 +83,9 @@ struct DraftTrainer::State {
         draft(std::move(model)),
         optimizer(draft.parameters(), trainer_options),
         average(draft.parameters(), trainer_options.average_decay),
-        head(draft.config(), trainer_options, where) {}
+        head(draft.config(), trainer_options, where) {
+    if (where.is_cpu() && !options.by_autograd) cpu_draft.emplace(draft.config(), options.products, options.threads);
+  }
 
   // States the threads before `build`: LibTorch would start one for each core to fill the first tensors.
   static std::unique_ptr<State> make(TrainerOptions options, const std::function<TorchDraft()>& build) {
@@ -74,6 +104,7 @@ struct DraftTrainer::State {
     return TorchDevice::Turn(device);
   }
 
+  at::Tensor hidden(const PackedSequences& input, bool through_context);
   RowSums forward(const Microbatch& batch, double weight, bool backward);
   std::vector<at::Tensor*> all_tensors();
   void finish(TrainStep& result);
@@ -85,26 +116,37 @@ struct DraftTrainer::State {
   TorchAverage average;
   OutlierGuard guard;
   TorchHead head;
+  std::optional<CpuDraft> cpu_draft;  // makes the layers' passes; without it TorchDraft does
 };
+
+at::Tensor DraftTrainer::State::hidden(const PackedSequences& input, bool through_context) {
+  if (!cpu_draft) return draft.hidden(input, through_context);
+  const std::span<const float> rows = cpu_draft->hidden(weights_of(draft), input, through_context);
+  const std::int64_t width = draft.config().hidden_size;
+  return at::from_blob(const_cast<float*>(rows.data()), {std::ssize(rows) / width, width}, at::kFloat);
+}
 
 RowSums DraftTrainer::State::forward(const Microbatch& batch, double weight, bool backward) {
   if (!backward) {
-    at::NoGradGuard no_grad;
-    return head.pass(draft.hidden(batch.input), draft.output_weight().detach(), batch.targets, weight, nullptr);
+    const at::NoGradGuard no_grad;
+    return head.pass(hidden(batch.input, /*through_context=*/true), draft.output_weight().detach(), batch.targets,
+                     weight, nullptr);
   }
-  const at::Tensor hidden = draft.hidden(batch.input, options.through_prompts);
-  TorchHead::Backward slopes{at::empty_like(hidden), {}};
+  const at::Tensor rows = hidden(batch.input, options.through_prompts);
+  TorchHead::Backward slopes{at::empty_like(rows), {}};
   RowSums sums;
   {
     at::NoGradGuard no_grad;
-    for (const at::Tensor* matrix : {&draft.embedding(), &draft.output_weight()}) {
-      if (!matrix->grad().defined()) matrix->mutable_grad() = at::zeros_like(*matrix);
-    }
     const at::Tensor& matrix = draft.output_weight();
     slopes.matrix_gradient = matrix.grad();
-    sums = head.pass(hidden.detach(), matrix.detach(), batch.targets, weight, &slopes);
+    sums = head.pass(rows.detach(), matrix.detach(), batch.targets, weight, &slopes);
   }
-  hidden.backward(slopes.gradient);
+  if (cpu_draft) {
+    const auto n = static_cast<std::size_t>(slopes.gradient.numel());
+    cpu_draft->backward(weights_of(draft), {slopes.gradient.data_ptr<float>(), n});
+  } else {
+    rows.backward(slopes.gradient);
+  }
   return sums;
 }
 
@@ -115,7 +157,7 @@ void DraftTrainer::State::finish(TrainStep& result) {
     return;
   }
   const double clip = options.max_grad_norm > 0 ? std::min(1.0, options.max_grad_norm / (result.grad_norm + 1e-12)) : 1;
-  optimizer.update(clip, options.scale_by_agreement ? agreement_factor(result.alpha_greedy) : 1);
+  optimizer.update(clip, options.scale_by_loss ? loss_factor(options.loss.kind, result.loss) : 1);
   average.update(draft.parameters(), optimizer.steps());
 }
 
@@ -225,7 +267,8 @@ std::vector<float> DraftTrainer::logits(std::span<const std::int32_t> tokens) co
   input.tokens.assign(tokens.begin(), tokens.end());
   input.lengths = {static_cast<std::int64_t>(tokens.size())};
   input.wanted = input.lengths;
-  const at::Tensor out = at::mm(state_->draft.hidden(input), state_->draft.output_weight().t()).cpu().contiguous();
+  const at::Tensor out =
+      at::mm(state_->hidden(input, /*through_context=*/true), state_->draft.output_weight().t()).cpu().contiguous();
   return {out.data_ptr<float>(), out.data_ptr<float>() + out.numel()};
 }
 
@@ -259,6 +302,7 @@ std::shared_ptr<const ModelWeights> DraftTrainer::weights(Dtype dtype) const {
 
 std::size_t DraftTrainer::bytes() const {
   std::size_t total = state_->optimizer.bytes() + state_->head.bytes();
+  if (state_->cpu_draft) total += state_->cpu_draft->bytes();
   for (const NamedTensor& parameter : state_->draft.parameters()) {
     total += parameter.value.nbytes();
     if (parameter.value.grad().defined()) total += parameter.value.grad().nbytes();

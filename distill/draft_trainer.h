@@ -39,16 +39,19 @@ struct TrainerOptions {
   double max_grad_norm = 1.0;
   std::int64_t warmup_steps = 0;  // linear from 0
   std::int64_t total_steps = 0;   // > 0: cosine to 10 %; 0: constant (online learning has no end)
-  // Rates times agreement_factor() of the batch's alpha_greedy before the step: a new topic takes whole steps, a draft
-  // that agrees with the target already is not thrown back by them.
-  bool scale_by_agreement = false;
+  // Rates times loss_factor() of the batch's loss before the step: a new topic takes whole steps, a draft that is near
+  // the target already is not thrown back by them.
+  bool scale_by_loss = false;
   bool through_prompts = true;            // false: prompts are constants above the first layer (TorchDraft::hidden)
   double average_decay = 0;               // of the exported weights' moving average over steps; 0: the last step's
   std::int32_t microbatch_tokens = 2048;  // bounds one unit of work, and so how long serving can be delayed
   int threads = 1;                        // ATen intra-op threads
-  // Of the output matrix's products and Muon's, on a CPU: kFloat32, or kBFloat16 as in mixed-precision training.
-  // Weights, gradients, moments and losses are float32 in any case.
+  // Of matrices, on a CPU: kFloat32, or kBFloat16 as in mixed-precision training. Weights, gradients, moments and
+  // losses are float32 in any case.
   Dtype products = Dtype::kFloat32;
+  // On a CPU: the layers' passes by LibTorch's differentiation, in float32, as a device makes them, and not by
+  // CpuDraft.
+  bool by_autograd = false;
   TrainingDevice device = TrainingDevice::kCpu;
 };
 
@@ -103,8 +106,8 @@ class DraftTrainer {
   void save(const std::filesystem::path& file) const;
   void load(const std::filesystem::path& file);
   const ModelConfig& config() const;
-  // Of all tensors that live as long as the trainer: masters, gradients, moments, averages, the head's buffers. What a
-  // step needs besides is bounded by microbatch_tokens and released within it.
+  // Of all that lives as long as the trainer: masters, gradients, moments, averages, and the buffers of its passes,
+  // which grow to the largest microbatch. On a device, what a step needs besides is released within it.
   std::size_t bytes() const;
 
  private:

@@ -30,7 +30,7 @@ struct LearnerOptions {
   TrainerOptions trainer{.optimizer = OptimizerKind::kMuon,
                          .learning_rate = 6e-3,
                          .matrix_learning_rate = 0.03,
-                         .scale_by_agreement = true,
+                         .scale_by_loss = true,
                          .through_prompts = false,
                          .average_decay = 0.9,
                          .microbatch_tokens = 2048,

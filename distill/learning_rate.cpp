@@ -6,6 +6,22 @@
 #include <numbers>
 
 namespace slip {
+namespace {
+
+double as_kl(LossKind kind, double loss) {
+  switch (kind) {
+    case LossKind::kForwardKl:
+    case LossKind::kReverseKl:
+      return loss;
+    case LossKind::kJsd:
+      return 6.8 * loss;
+    case LossKind::kTotalVariation:
+      return 6 * loss * loss;
+  }
+  return loss;
+}
+
+}  // namespace
 
 double learning_rate_factor(const TrainerOptions& options, std::int64_t step) {
   if (step < options.warmup_steps) {
@@ -19,9 +35,9 @@ double learning_rate_factor(const TrainerOptions& options, std::int64_t step) {
   return 1;
 }
 
-double agreement_factor(double agreement) {
-  constexpr double kFull = 0.4, kFall = 10, kLeast = 0.1;  // .6 at .45, .2 at .56, .1 from .63 on
-  return std::clamp(std::exp(kFall * (kFull - agreement)), kLeast, 1.0);
+double loss_factor(LossKind kind, double loss) {
+  constexpr double kFull = 1.3, kPower = 5, kLeast = 0.1;
+  return std::clamp(std::pow(as_kl(kind, loss) / kFull, kPower), kLeast, 1.0);
 }
 
 }  // namespace slip

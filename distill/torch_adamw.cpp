@@ -6,6 +6,8 @@
 #include <cmath>
 #include <utility>
 
+#include "kernels/vector_clones.h"
+
 namespace slip {
 
 namespace {
@@ -27,7 +29,7 @@ struct Slots {
   float* second = nullptr;
 };
 
-void update_tensor(const Slots& slots, std::int64_t n, const Rates& rates) {
+SLIP_VECTOR_CLONES void update_tensor(const Slots& slots, std::int64_t n, const Rates& rates) {
   for (std::int64_t i = 0; i < n; ++i) {
     const float g = slots.gradient[i] * rates.gradient_scale;
     slots.first[i] = rates.beta1 * slots.first[i] + (1 - rates.beta1) * g;

@@ -12,16 +12,9 @@
 #include <vector>
 
 #include "checkpoints/model_config.h"
+#include "distill/packed_sequences.h"
 
 namespace slip {
-
-// Rows of several sequences, one after the other without padding. The rows whose outputs are wanted are the last ones
-// of each sequence.
-struct PackedSequences {
-  std::vector<std::int64_t> tokens;   // [n_row]
-  std::vector<std::int64_t> lengths;  // [n_seq] rows of each sequence
-  std::vector<std::int64_t> wanted;   // [n_seq] how many of its last rows
-};
 
 struct NamedTensor {
   std::string name;  // as in a Hugging Face checkpoint

@@ -19,6 +19,10 @@ void add(float* x, const float* delta, std::int64_t n) {
   kernel_table().add(x, delta, n);
 }
 
+void silu_multiply(float* gate, const float* up, std::int64_t n) {
+  kernel_table().silu_multiply(gate, up, n);
+}
+
 std::int64_t argmax(std::span<const float> x) {
   return kernel_table().argmax(x.data(), std::ssize(x));
 }

@@ -17,6 +17,9 @@ void rope(float* x, int n_heads, int head_dim, const float* cos, const float* si
 
 void add(float* x, const float* delta, std::int64_t n);
 
+// gate = silu(gate) · up.
+void silu_multiply(float* gate, const float* up, std::int64_t n);
+
 std::int64_t argmax(std::span<const float> x);  // lowest index among equals
 
 float bf16_to_float(std::uint16_t bits);

@@ -8,6 +8,7 @@
 
 #include "kernels/attention.h"
 #include "kernels/matmul.h"
+#include "kernels/training.h"
 
 namespace slip::kernels {
 
@@ -107,6 +108,10 @@ struct KernelTable {
   void (*add)(float* x, const float* delta, std::int64_t n) = nullptr;
   std::int64_t (*argmax)(const float* x, std::int64_t n) = nullptr;
   void (*to_bf16)(const float* x, std::int64_t n, std::uint16_t* out) = nullptr;
+  void (*rms_norm_back)(const RmsNormBack& row) = nullptr;
+  void (*silu_multiply_back)(const float* slope, float* gate, float* up, std::int64_t n) = nullptr;
+  void (*dense_attention)(const DenseAttention& head) = nullptr;
+  void (*dense_attention_back)(const DenseAttention& head) = nullptr;
 };
 
 bool isa_supported(IsaClass isa);               // by this build and this CPU

@@ -7,6 +7,7 @@
 #include "kernels/attention_body.h"
 #include "kernels/elementwise_body.h"
 #include "kernels/matmul_body.h"
+#include "kernels/training_body.h"
 
 namespace slip::kernels {
 
@@ -24,7 +25,11 @@ const KernelTable avx512_kernels = {.matmul_f32 = matmul_tile<Float32Step>,
                                     .silu_multiply = silu_multiply_lanes,
                                     .add = add_lanes,
                                     .argmax = argmax_lanes,
-                                    .to_bf16 = to_bf16_lanes};
+                                    .to_bf16 = to_bf16_lanes,
+                                    .rms_norm_back = rms_norm_back_lanes,
+                                    .silu_multiply_back = silu_multiply_back_lanes,
+                                    .dense_attention = dense_attention_lanes,
+                                    .dense_attention_back = dense_attention_back_lanes};
 
 }  // namespace slip::kernels
 #endif

@@ -5,6 +5,7 @@
 #include "kernels/elementwise_body.h"
 #include "kernels/isa_tables.h"
 #include "kernels/matmul_body.h"
+#include "kernels/training_body.h"
 
 namespace slip::kernels {
 
@@ -22,6 +23,10 @@ const KernelTable scalar_kernels = {.matmul_f32 = matmul_tile<Float32Step>,
                                     .silu_multiply = silu_multiply_lanes,
                                     .add = add_lanes,
                                     .argmax = argmax_lanes,
-                                    .to_bf16 = to_bf16_lanes};
+                                    .to_bf16 = to_bf16_lanes,
+                                    .rms_norm_back = rms_norm_back_lanes,
+                                    .silu_multiply_back = silu_multiply_back_lanes,
+                                    .dense_attention = dense_attention_lanes,
+                                    .dense_attention_back = dense_attention_back_lanes};
 
 }  // namespace slip::kernels

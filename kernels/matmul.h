@@ -37,6 +37,8 @@ class PackedMatrix {
   PackedMatrix(const void* source, Dtype source_dtype, std::int64_t n_out, std::int64_t n_in, Dtype compute);
   // Of several matrices, one below the other.
   PackedMatrix(std::span<const MatrixRows> parts, std::int64_t n_in, Dtype compute);
+  // Of several float32 matrices of `n_out` columns, one below the other and then transposed: y = x · them.
+  static PackedMatrix transposed(std::span<const MatrixRows> parts, std::int64_t n_out, Dtype compute);
 
   std::int64_t n_out() const { return n_out_; }
   std::int64_t n_in() const { return n_in_; }
@@ -48,6 +50,8 @@ class PackedMatrix {
   void copy_row(std::int64_t index, float* out) const;
 
  private:
+  PackedMatrix(std::int64_t n_out, std::int64_t n_in, Dtype compute);  // with its memory; padding is zero
+
   AlignedMemory storage_;
   std::int64_t n_out_ = 0;
   std::int64_t n_in_ = 0;

@@ -6,6 +6,7 @@
 #include <bit>
 #include <cstring>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "common/error.h"
@@ -96,6 +97,18 @@ void pack_column(std::int64_t column, std::int64_t begin, std::int64_t end, type
   }
 }
 
+// float32 to bfloat16 some values at a time, in the vectors of this machine.
+void pack_rounded(const float* row, std::int64_t column, std::int64_t begin, std::int64_t end, std::uint16_t* panel) {
+  constexpr std::int64_t kAtOnce = 64;
+  const auto to_bf16 = kernel_table().to_bf16;
+  std::uint16_t rounded[kAtOnce];
+  for (std::int64_t first = begin; first < end; first += kAtOnce) {
+    to_bf16(row + first, std::min(kAtOnce, end - first), rounded);
+    pack_column<Bf16Row>(column, first, std::min(first + kAtOnce, end), panel,
+                         [&](std::int64_t k) { return rounded[k - first]; });
+  }
+}
+
 template <class Form>
 void pack_column(const RowSource::Row& row, std::int64_t column, std::int64_t begin, std::int64_t end,
                  typename Form::Value* panel) {
@@ -107,6 +120,11 @@ void pack_column(const RowSource::Row& row, std::int64_t column, std::int64_t be
   };
   switch (row.dtype) {
     case Dtype::kFloat32:
+      if constexpr (std::is_same_v<Form, Bf16Row>) {
+        if (reinterpret_cast<std::uintptr_t>(row.data) % alignof(float) == 0) {
+          return pack_rounded(reinterpret_cast<const float*>(row.data), column, begin, end, panel);
+        }
+      }
       return stored_as.template operator()<Dtype::kFloat32>();
     case Dtype::kBFloat16:
       return stored_as.template operator()<Dtype::kBFloat16>();
@@ -144,8 +162,8 @@ std::int64_t n_rows(std::span<const MatrixRows> parts) {
 PackedMatrix::PackedMatrix(const void* source, Dtype source_dtype, std::int64_t n_out, std::int64_t n_in, Dtype compute)
     : PackedMatrix(std::array{MatrixRows{source, source_dtype, n_out}}, n_in, compute) {}
 
-PackedMatrix::PackedMatrix(std::span<const MatrixRows> parts, std::int64_t n_in, Dtype compute)
-    : n_out_(n_rows(parts)), n_in_(n_in), dtype_(compute) {
+PackedMatrix::PackedMatrix(std::int64_t n_out, std::int64_t n_in, Dtype compute)
+    : n_out_(n_out), n_in_(n_in), dtype_(compute) {
   SLIP_CHECK(compute == Dtype::kBFloat16 || compute == Dtype::kFloat32,
              "weights are multiplied as bfloat16 or float32");
   const std::int64_t panels = (n_out_ + kPanelColumns - 1) / kPanelColumns;
@@ -153,12 +171,54 @@ PackedMatrix::PackedMatrix(std::span<const MatrixRows> parts, std::int64_t n_in,
   storage_ = weight_memory(bytes_);
   // Tiles multiply padding too, and what is no number times zero is no number.
   if (n_out_ % kPanelColumns != 0 || n_in % block_values(compute) != 0) std::memset(storage_.get(), 0, bytes_);
+}
+
+PackedMatrix::PackedMatrix(std::span<const MatrixRows> parts, std::int64_t n_in, Dtype compute)
+    : PackedMatrix(n_rows(parts), n_in, compute) {
   const RowSource source(parts, n_in);
   if (compute == Dtype::kBFloat16) {
     pack<Bf16Row>(storage_.get(), panel_bytes(), n_out_, n_in, source);
   } else {
     pack<Float32Row>(storage_.get(), panel_bytes(), n_out_, n_in, source);
   }
+}
+
+// A step of depth holds neighbouring columns of one source row, or of two: they are copied a group at a time.
+PackedMatrix PackedMatrix::transposed(std::span<const MatrixRows> parts, std::int64_t n_out, Dtype compute) {
+  PackedMatrix packed(n_out, n_rows(parts), compute);
+  const RowSource source(parts, n_out);
+  const bool is_bf16 = compute == Dtype::kBFloat16;
+  const std::int64_t a_step = is_bf16 ? Bf16Row::kGroup : Float32Row::kGroup, n_in = packed.n_in_;
+  const auto to_bf16 = kernel_table().to_bf16;
+  std::vector<std::uint16_t> rounded(2 * static_cast<std::size_t>(n_out), 0);
+  std::vector<std::uint32_t> words(static_cast<std::size_t>(n_out));
+  const auto row_at = [&](std::int64_t row) {
+    SLIP_CHECK(source[row].dtype == Dtype::kFloat32, "only float32 is packed transposed");
+    return reinterpret_cast<const float*>(source[row].data);
+  };
+  for (std::int64_t step = 0; step * a_step < n_in; ++step) {
+    if (is_bf16) {
+      const std::int64_t first = 2 * step;
+      to_bf16(row_at(first), n_out, rounded.data());
+      if (first + 1 < n_in) {
+        to_bf16(row_at(first + 1), n_out, rounded.data() + n_out);
+      } else {
+        std::fill(rounded.begin() + n_out, rounded.end(), 0);
+      }
+      for (std::int64_t column = 0; column < n_out; ++column) {
+        words[column] = rounded[column] | std::uint32_t{rounded[n_out + column]} << 16;
+      }
+    } else {
+      std::memcpy(words.data(), row_at(step), words.size() * sizeof(float));
+    }
+    for (std::int64_t column = 0; column < n_out; column += kGroupColumns) {
+      auto* panel =
+          reinterpret_cast<std::uint32_t*>(packed.storage_.get() + column / kPanelColumns * packed.panel_bytes());
+      std::memcpy(panel + word_place(column % kPanelColumns, step), words.data() + column,
+                  static_cast<std::size_t>(std::min<std::int64_t>(kGroupColumns, n_out - column)) * sizeof(float));
+    }
+  }
+  return packed;
 }
 
 std::int64_t PackedMatrix::panel_bytes() const {

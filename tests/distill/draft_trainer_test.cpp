@@ -83,11 +83,11 @@ TEST_F(DraftTrainerTest, ADraftThatAgreesAlreadyTakesSmallSteps) {
   TrainerOptions options;
   options.learning_rate = 1e-2;
   const auto moved_by_a_step = [&](bool scale, int steps_before) {
-    options.scale_by_agreement = false;
+    options.scale_by_loss = false;
     DraftTrainer trained(small_config(), 1, options);
     for (int i = 0; i < steps_before; ++i) trained.step(batch);
     trained.save(folder_ / "state");
-    options.scale_by_agreement = scale;
+    options.scale_by_loss = scale;
     DraftTrainer trainer(small_config(), 1, options);
     trainer.load(folder_ / "state");
     const auto before = trainer.logits(text);
@@ -211,7 +211,47 @@ TEST_F(DraftTrainerTest, BytesAreThoseOfTheTensors) {
   DraftTrainer trainer(small_config(), 4, {});
   EXPECT_EQ(trainer.bytes(), 4 * weights + buffers) << "masters, two moments, averages";
   trainer.step(make_batch(2));
-  EXPECT_EQ(trainer.bytes(), 5 * weights + buffers) << "and gradients";
+  const std::size_t after = trainer.bytes(), passes = after - 5 * weights - buffers;
+  EXPECT_GT(passes, 0U) << "of the layers' passes, and gradients";
+  EXPECT_LT(passes, 1U << 20);
+  for (int i = 0; i < 3; ++i) trainer.step(make_batch(2));
+  EXPECT_EQ(trainer.bytes(), after) << "a batch of the same size takes no more";
+}
+
+TEST_F(DraftTrainerTest, PassesByHandLearnWhatDifferentiationDoes) {
+  for (const bool tied : {true, false}) {
+    for (const bool through_prompts : {true, false}) {
+      std::vector<float> logits[2];
+      double norm[2] = {0, 0};
+      for (const bool by_autograd : {false, true}) {
+        TrainerOptions options;
+        options.optimizer = OptimizerKind::kMuon;
+        options.through_prompts = through_prompts;
+        options.by_autograd = by_autograd;
+        options.microbatch_tokens = 40;
+        ModelConfig config = small_config(tied);
+        config.n_layers = 3;
+        DraftTrainer trainer(config, 1, options);
+        norm[by_autograd] = trainer.step(make_batch(5)).grad_norm;
+        for (int i = 0; i < 4; ++i) trainer.step(make_batch(5, i));
+        logits[by_autograd] = trainer.logits(make_record(9, 30, 0).tokens);
+      }
+      EXPECT_NEAR(norm[0], norm[1], 1e-5 * norm[1]);
+      EXPECT_LT(relative_difference(logits[0], logits[1]), 1e-3);
+      EXPECT_NE(logits[0], logits[1]) << "they add in another order, or both are the same code";
+    }
+  }
+}
+
+TEST_F(DraftTrainerTest, NegativePromptsThatPassNoGradientOnAreTold) {
+  double norm[2] = {0, 0};
+  for (const bool through_prompts : {false, true}) {
+    TrainerOptions options;
+    options.through_prompts = through_prompts;
+    DraftTrainer trainer(small_config(), 1, options);
+    norm[through_prompts] = trainer.step(make_batch(5)).grad_norm;
+  }
+  EXPECT_GT(std::abs(norm[0] - norm[1]), 1e-4 * norm[1]) << "the comparison above would see it";
 }
 
 // Regression: tensors were filled before LibTorch knew how many threads it may use, so the first trainer of a thread

@@ -41,7 +41,7 @@ TEST(Learner, EveryDecisionHasItsFigures) {
 // Answers that are right, taught with distributions that are not: what such training gives never goes live.
 TEST(Learner, NegativeACandidateTrainedOnShuffledLabelsIsNeverPublished) {
   House house;
-  house.options.trainer.scale_by_agreement = false;  // or it would still get better on what it learned rightly before
+  house.options.trainer.scale_by_loss = false;  // or it would still get better on what it learned rightly before
   {
     auto learner = house.make_learner(*house.governor);
     learner->start();

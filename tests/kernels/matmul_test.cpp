@@ -4,7 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstring>
 #include <functional>
+#include <limits>
+#include <tuple>
 
 #include "common/error.h"
 #include "kernels/elementwise.h"
@@ -162,6 +165,26 @@ TEST_P(Matmul, PacksEverySourceFormat) {
       same_bits(from_f32, multiply(table(), PackedMatrix(bf16.data(), Dtype::kBFloat16, 10, 6, dtype()), x, pool_)));
   EXPECT_TRUE(
       same_bits(from_f32, multiply(table(), PackedMatrix(f16.data(), Dtype::kFloat16, 10, 6, dtype()), x, pool_)));
+}
+
+// Two matrices below each other, of an odd number of rows in all: the last pair is half a pair.
+TEST_P(Matmul, PackingTransposedIsPackingTheTransposedMatrix) {
+  for (const auto& [n_first, n_second, n_out] : {std::tuple{1, 2, 1}, {40, 33, 70}, {64, 64, 128}, {17, 18, 130}}) {
+    const std::int64_t n_in = n_first + n_second;
+    auto rows = random_floats(static_cast<std::size_t>(n_in * n_out), 3);
+    rows[0] = std::numeric_limits<float>::quiet_NaN();
+    rows[1 % rows.size()] = 1e-40F;
+    std::vector<float> columns(rows.size());
+    for (std::int64_t r = 0; r < n_in; ++r) {
+      for (std::int64_t c = 0; c < n_out; ++c) columns[c * n_in + r] = rows[r * n_out + c];
+    }
+    const std::vector<MatrixRows> parts{{rows.data(), Dtype::kFloat32, n_first},
+                                        {rows.data() + n_first * n_out, Dtype::kFloat32, n_second}};
+    const PackedMatrix transposed = PackedMatrix::transposed(parts, n_out, dtype());
+    const PackedMatrix expected(columns.data(), Dtype::kFloat32, n_out, n_in, dtype());
+    ASSERT_EQ(transposed.bytes(), expected.bytes());
+    EXPECT_EQ(std::memcmp(transposed.data(), expected.data(), expected.bytes()), 0) << n_in << " x " << n_out;
+  }
 }
 
 // Parts of unlike formats at odd addresses, one below the other, whose borders are no panels'.
