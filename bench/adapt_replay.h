@@ -36,7 +36,8 @@ class RecordScorer {
   int k_;
 };
 
-// How a draft is trained on the stream as it comes: by default as the service does while it is idle.
+// How a draft is trained on the stream as it comes: by default with the service's trainer, and half the optimizer steps
+// that an idle service takes.
 struct OnlineSetting {
   TrainerOptions trainer = LearnerOptions{}.trainer;
   std::size_t batch = 8;         // records an optimizer step

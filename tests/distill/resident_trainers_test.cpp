@@ -2,7 +2,9 @@
 #include "distill/resident_trainers.h"
 
 #include <gtest/gtest.h>
+#include <algorithm>
 #include <fstream>
+#include <set>
 
 #include "common/fail_point.h"
 #include "common/file.h"
@@ -112,6 +114,55 @@ TEST_F(ResidentTrainersTest, TwoTopicsInTurnsLearnWhatEachLearnsAlone) {
     EXPECT_EQ(logits(trainers.take("sql", live(1))), logits(alone.take("sql", live(1))));
     trainers.forget("sql");
     trainers.forget("math");
+  }
+}
+
+// Trains `topics` in turns up to `steps` each, every step on the record that the trainer's next draw says, and saves
+// what is due: a round of all topics takes 25 s. `kills` are the rounds after which all trainers are lost as they are,
+// and `memory_bytes` as in the options. What is on disk of each topic at the end.
+class InTurns : public ResidentTrainersTest {
+ protected:
+  std::vector<std::string> states(const std::vector<std::string>& topics, std::uint64_t memory_bytes,
+                                  const std::set<int>& kills) {
+    constexpr int kSteps = 9;
+    std::filesystem::remove_all(options().folder);
+    auto trainers = std::make_unique<ResidentTrainers>(options(memory_bytes));
+    std::map<std::string, std::int64_t> done;
+    int round = 0;
+    const auto is_done = [&](const std::string& topic) { return done[topic] == kSteps; };
+    while (!std::all_of(topics.begin(), topics.end(), is_done)) {
+      for (const std::string& topic : topics) {
+        DraftTrainer& trainer = trainers->take(topic, live(1));
+        if (trainer.steps() < kSteps) {
+          const ReplayRecord record = answered(1 + trainers->next_draw(topic));
+          trainer.step(std::span(&record, 1));
+        }
+        done[topic] = trainer.steps();
+      }
+      trainers->save_due(++round * 25 * kSecond);
+      if (!kills.contains(round)) continue;
+      trainers = std::make_unique<ResidentTrainers>(options(memory_bytes));
+      for (const std::string& topic : topics) {
+        const std::int64_t kept = trainers->take(topic, live(1)).steps();
+        EXPECT_LE(done[topic] - kept, 3) << "steps of more than save_s were lost";
+        done[topic] = kept;
+      }
+    }
+    trainers->save_all();
+    std::vector<std::string> result;
+    for (const std::string& topic : topics) {
+      result.push_back(read_file(options().folder / (topic + ".opt"), std::uint64_t{1} << 30));
+    }
+    return result;
+  }
+};
+
+TEST_F(InTurns, TwoAndFourTopicsContinueBitForBitAfterKills) {
+  for (const auto& topics : {std::vector<std::string>{"sql", "math"}, {"sql", "math", "code", "lang"}}) {
+    for (const std::uint64_t memory_bytes : {std::uint64_t{1} << 30, std::uint64_t{1}}) {
+      const auto unbroken = states(topics, memory_bytes, {});
+      EXPECT_TRUE(states(topics, memory_bytes, {1, 4, 8}) == unbroken) << topics.size() << " topics, " << memory_bytes;
+    }
   }
 }
 
