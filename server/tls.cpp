@@ -32,6 +32,26 @@ void check(const boost::system::error_code& fault, const std::filesystem::path& 
   throw Error(ErrorCode::kInvalidArgument, file.string() + " " + what + ": " + fault.message(), {}, param);
 }
 
+// OpenSSL would ask at the terminal otherwise, where a reload would wait, and with it every later signal.
+std::shared_ptr<const bool> refuse_passwords(ssl::context& tls) {
+  auto asked = std::make_shared<bool>(false);
+  tls.set_password_callback([asked](std::size_t, ssl::context::password_purpose) {
+    *asked = true;
+    return std::string();
+  });
+  return asked;
+}
+
+// `command` of openssl writes such a file in plain form.
+void check_plain(bool asked, const std::filesystem::path& file, const std::string& command, const char* param) {
+  if (!asked) return;
+  throw Error(ErrorCode::kInvalidArgument,
+              file.string() + " is encrypted, and a service has nobody to ask for its password",
+              "decrypt it into a file of mode 0600 and name that one: (umask 077; openssl " + command + " -in '" +
+                  file.string() + "' -out plain.pem)",
+              param);
+}
+
 }  // namespace
 
 std::unique_ptr<ssl::context> load_tls(const ServerOptions& options) {
@@ -43,13 +63,16 @@ std::unique_ptr<ssl::context> load_tls(const ServerOptions& options) {
                    SSL_OP_CIPHER_SERVER_PREFERENCE);
   SSL_CTX_set_min_proto_version(tls->native_handle(), TLS1_2_VERSION);
   SSL_CTX_set_cipher_list(tls->native_handle(), kCiphers);
+  const auto asked = refuse_passwords(*tls);
   boost::system::error_code fault;
   const std::string chain = read_file(options.tls_certificate, kMaxPemBytes);
   tls->use_certificate_chain(asio::buffer(chain), fault);
+  check_plain(*asked, options.tls_certificate, "x509", kCertificate);
   check(fault, options.tls_certificate, "is no certificate in PEM form", kCertificate);
   std::string key = read_file(options.tls_key, kMaxPemBytes);
   tls->use_private_key(asio::buffer(key), ssl::context::pem, fault);
   OPENSSL_cleanse(key.data(), key.size());
+  check_plain(*asked, options.tls_key, "pkey", kKey);
   check(fault, options.tls_key, "is no private key in PEM form, or not the certificate's", kKey);
   if (SSL_CTX_check_private_key(tls->native_handle()) != 1) {
     throw Error(ErrorCode::kInvalidArgument,

@@ -9,8 +9,8 @@
 namespace slip {
 
 // TLS 1.2 or later with `tls_certificate` and `tls_key`; null when neither is set. Error{kInvalidArgument | kNotFound |
-// kPermission} naming the setting: one without the other, a key that others can read, files that are not PEM or do not
-// belong together.
+// kPermission} naming the setting: one without the other, a key that others can read, an encrypted key, files that
+// are not PEM or do not belong together. It never asks at the terminal.
 std::unique_ptr<boost::asio::ssl::context> load_tls(const ServerOptions& options);
 
 // Whether both show clients the same certificate. REQUIRES: load_tls() made both.

@@ -114,6 +114,8 @@ TEST_F(ServeReloadTest, SighupTakesKeysCertificateAndExamplesOrNothing) {
   };
   std::filesystem::copy_file(fresh.certificate, old.certificate, std::filesystem::copy_options::overwrite_existing);
   reload("server.key is no private key in PEM form, or not the certificate's");
+  SelfSigned::encrypted(old.key, /*traditional=*/false);
+  reload("server.key is encrypted");
   still_as_it_was();
   std::filesystem::copy_file(fresh.key, old.key, std::filesystem::copy_options::overwrite_existing);
   write("keys", "other-of-two-keys requests_per_minute=many\n");

@@ -47,6 +47,18 @@ struct SelfSigned {
   }
   std::filesystem::path certificate, key;
 
+  // Another key, in a file that wants a password.
+  static std::filesystem::path encrypted(const std::filesystem::path& path, bool traditional) {
+    const std::unique_ptr<EVP_PKEY, Freed<EVP_PKEY_free>> pair(EVP_EC_gen("P-256"));
+    const std::unique_ptr<BIO, Freed<BIO_free>> file(BIO_new_file(path.c_str(), "w"));
+    const std::string word = "password";
+    const auto put = traditional ? PEM_write_bio_PrivateKey_traditional : PEM_write_bio_PrivateKey;
+    put(file.get(), pair.get(), EVP_aes_256_cbc(), reinterpret_cast<const unsigned char*>(word.data()),
+        static_cast<int>(word.size()), nullptr, nullptr);
+    ::chmod(path.c_str(), 0600);
+    return path;
+  }
+
  private:
   template <class Put>
   static void write(const std::filesystem::path& path, Put put) {

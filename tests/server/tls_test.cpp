@@ -112,6 +112,23 @@ TEST_F(TlsTest, KeysThatOthersCanReadAreRefused) {
   }
 }
 
+// OpenSSL asked for the password at the terminal: a reload waited there, and SIGTERM with it.
+TEST_F(TlsTest, AnEncryptedKeyIsRefusedWithoutAQuestion) {
+  for (const char* name : {"pkcs8", "traditional"}) {
+    options_.tls_key = SelfSigned::encrypted(folder_ / name, name == std::string("traditional"));
+    try {
+      load_tls(options_);
+      ADD_FAILURE() << "accepted";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
+      EXPECT_EQ(error.param(), "server.tls_key");
+      EXPECT_NE(error.message().find(options_.tls_key.string() + " is encrypted"), std::string::npos)
+          << error.message();
+      EXPECT_NE(error.hint().find("openssl pkey -in"), std::string::npos) << error.hint();
+    }
+  }
+}
+
 TEST_F(TlsTest, WhatDoesNotFitTogetherIsRefused) {
   const SelfSigned other(folder_, "other");
   options_.tls_key = other.key;
