@@ -285,6 +285,7 @@ Serving::Serving(const ServeConfig& config, Metrics& metrics, StepListener& quot
     Metrics::Gauges now;
     now.running = state->engine->n_running();
     now.waiting = state->engine->n_waiting();
+    now.free_pages = state->engine->n_free_pages();
     if (state->learner) now.replay_records = static_cast<double>(state->learner->replay_records());
     now.ledger_rows_dropped = static_cast<double>(state->ledger.dropped());
     now.disk_low = state->disk->low();

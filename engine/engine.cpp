@@ -117,6 +117,10 @@ std::int32_t Engine::n_running() const {
   return state_->n_running.load(std::memory_order_relaxed);
 }
 
+std::int32_t Engine::n_free_pages() const {
+  return state_->n_free_pages.load(std::memory_order_relaxed);
+}
+
 std::int32_t Engine::n_waiting() const {
   return state_->intake.n_waiting();
 }

@@ -66,6 +66,9 @@ class Engine {
 
   std::int32_t n_running() const;  // any thread
   std::int32_t n_waiting() const;  // any thread
+  // Of the target's cache, those included that only the prefix cache holds; as of the last step or end of a sequence.
+  // Any thread.
+  std::int32_t n_free_pages() const;
   const EngineOptions& options() const { return options_; }
 
  private:

@@ -29,6 +29,7 @@ Engine::State::State(const EngineOptions& engine_options, Target model, std::sha
       observations(sink),
       listeners(std::move(step_listeners)),
       intake(options.max_waiting, options.seed) {
+  n_free_pages.store(free_pages(), std::memory_order_relaxed);
   if (tokenizer != nullptr) masks = std::make_unique<TokenMasks>(token_texts(*tokenizer));
 }
 

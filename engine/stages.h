@@ -20,7 +20,7 @@
 namespace slip {
 
 // The stages of Engine::step, in the order they run, over the running sequences. All arrays with one entry a sequence
-// stand in the order of `running`. Engine thread only, but for `intake` and `n_running`.
+// stand in the order of `running`. Engine thread only, but for `intake` and the atomics.
 struct Engine::State {
   State(const EngineOptions& engine_options, Target model, std::shared_ptr<const Tokenizer> words,
         std::unique_ptr<Proposer> runs_ahead, ObservationSink* sink, std::vector<StepListener*> step_listeners);
@@ -49,7 +49,7 @@ struct Engine::State {
   std::vector<StepListener*> listeners;
   CoreSharing* cores = nullptr;  // null: every step uses all threads
   Intake intake;
-  std::atomic<std::int32_t> n_running{0};
+  std::atomic<std::int32_t> n_running{0}, n_free_pages{0};
   std::vector<std::unique_ptr<Sequence>> running;
 
  private:

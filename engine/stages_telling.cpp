@@ -76,7 +76,6 @@ void Engine::State::record(std::int64_t start_us) {
     if (running[i]->observed && !parts_[i].committed.empty()) observe_one(i);
   }
   retire();
-  figures_.free_pages = free_pages();
   figures_.at_us = monotonic_us();
   figures_.step_us = figures_.at_us - start_us;
   if (cores != nullptr) cores->end_step(figures_.step_us, figures_.committed);
@@ -103,6 +102,7 @@ void Engine::State::retire() {
   running.erase(border, running.end());
   n_running.store(static_cast<std::int32_t>(running.size()), std::memory_order_relaxed);
   for (const auto& sequence : done) finish(*sequence);
+  n_free_pages.store(free_pages(), std::memory_order_relaxed);
 }
 
 void Engine::State::finish(Sequence& sequence) {

@@ -15,7 +15,6 @@ struct StepFigures {
   std::int32_t prefill_rows = 0, verify_rows = 0;
   std::int32_t proposed = 0, accepted = 0, committed = 0;
   std::int32_t n_waiting = 0;  // requests that wait for admission: > 0 is saturation
-  std::int32_t free_pages = 0;
 };
 
 // Called on the engine thread after each step and each finished request: must not block, must not throw.

@@ -182,6 +182,7 @@ void Metrics::State::scrape() {
   Gauges now = read_gauges();
   running.Set(now.running);
   waiting.Set(now.waiting);
+  free_pages.Set(now.free_pages);
   replay_records.Set(now.replay_records);
   degraded.Add({{"reason", "disk_low"}}).Set(now.disk_low ? 1 : 0);
   degraded.Add({{"reason", "ledger"}}).Set(now.ledger_refused ? 1 : 0);
@@ -211,7 +212,6 @@ void Metrics::on_step(const StepFigures& figures) {
   state_->busy.Increment(seconds(figures.step_us));
   state_->draft_time.Increment(seconds(figures.draft_us));
   state_->verify_time.Increment(seconds(figures.verify_us));
-  state_->free_pages.Set(figures.free_pages);
   if (figures.swap_us > 0) state_->leave(SwapStall{seconds(figures.swap_us)});
 }
 

@@ -111,7 +111,7 @@ TEST(EnginePrefixCache, GivesWayToRequestsThatNeedTheRoom) {
   }
   EXPECT_TRUE(drain(*bench.engine));
   for (const Answer& answer : answers) EXPECT_EQ(answer.summary.reason, StopReason::kLength);
-  EXPECT_EQ(bench.listener.steps.back().free_pages, 8);
+  EXPECT_EQ(bench.engine->n_free_pages(), 8);
 }
 
 TEST(EnginePrefixCache, NegativeWhatAFailedStepWroteIsForgotten) {

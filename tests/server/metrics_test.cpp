@@ -106,10 +106,12 @@ TEST(Metrics, TrainStepsOnlyGrow) {
 
 TEST(Metrics, GaugesAreReadAtScrape) {
   Metrics metrics;
-  metrics.set_gauges([] { return Metrics::Gauges{.running = 3, .waiting = 2, .ledger_rows_dropped = 7}; });
+  metrics.set_gauges(
+      [] { return Metrics::Gauges{.running = 3, .waiting = 2, .free_pages = 480, .ledger_rows_dropped = 7}; });
   const std::string text = metrics.text();
   EXPECT_TRUE(has(text, "slipstream:num_requests_running 3"));
   EXPECT_TRUE(has(text, "slipstream:num_requests_waiting 2"));
+  EXPECT_TRUE(has(text, "slipstream:cache_free_pages 480"));
   EXPECT_TRUE(has(metrics.text(), R"(slipstream:dropped_total{what="ledger_rows"} 7)"));
   EXPECT_TRUE(has(text, R"(slipstream:degraded{reason="disk_low"} 0)"));
   metrics.set_gauges([] { return Metrics::Gauges{.disk_low = true, .learning = false}; });
