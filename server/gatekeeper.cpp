@@ -6,6 +6,7 @@
 #include <cctype>
 
 #include "common/error.h"
+#include "server/authority.h"
 
 namespace slip {
 namespace {
@@ -16,15 +17,6 @@ std::string lower(std::string_view text) {
   std::string out(text);
   std::transform(out.begin(), out.end(), out.begin(), [](unsigned char c) { return std::tolower(c); });
   return out;
-}
-
-// "localhost:8000" → "localhost", "[::1]:8000" → "[::1]".
-std::string_view without_port(std::string_view host) {
-  if (host.starts_with('[')) {
-    const auto end = host.find(']');
-    return end == std::string_view::npos ? host : host.substr(0, end + 1);
-  }
-  return host.substr(0, host.find(':'));
 }
 
 Reply refusal(int status, const std::string& message, const std::string& code) {
@@ -55,17 +47,15 @@ std::optional<Reply> refuse_key(const ApiKeys& keys, const Visitor& visitor, Gue
 
 constexpr std::string_view kSchemes[] = {"http://", "https://"};
 
-bool is_printable(std::string_view text) {
-  return std::all_of(text.begin(), text.end(), [](char c) { return c > ' ' && c < 0x7f; });
-}
+// Valid in a host name by RFC 3986, but in a list of what is allowed rather a mistake.
+constexpr std::string_view kNoWildcards = "*,";
 
 // "https://example.org:8443": what browsers send, so that it can be compared byte for byte and sent back.
 void check_origin(const std::string& origin) {
   for (const std::string_view scheme : kSchemes) {
     if (!origin.starts_with(scheme)) continue;
     const std::string_view host = std::string_view(origin).substr(scheme.size());
-    if (!host.empty() && host.find_first_of("/*?#@\\,") == std::string_view::npos && is_printable(host) &&
-        lower(host) == host) {
+    if (host_of_authority(host) && host.find_first_of(kNoWildcards) == std::string_view::npos && lower(host) == host) {
       return;
     }
   }
@@ -75,10 +65,7 @@ void check_origin(const std::string& origin) {
 }
 
 void check_host(const std::string& host) {
-  if (!host.empty() && is_printable(host) && host.find_first_of("/*?#@\\,") == std::string::npos &&
-      without_port(host) == host) {
-    return;
-  }
+  if (host_of_authority(host) == host && host.find_first_of(kNoWildcards) == std::string::npos) return;
   throw Error(ErrorCode::kInvalidArgument, "the allowed host '" + host + "' is no plain host name",
               "without scheme, port and path", "server.allowed_hosts");
 }
@@ -96,7 +83,8 @@ Gatekeeper::Gatekeeper(const ServerOptions& options, ApiKeys keys)
 }
 
 bool Gatekeeper::is_known_host(std::string_view host) const {
-  return std::find(hosts_.begin(), hosts_.end(), lower(without_port(host))) != hosts_.end();
+  const auto name = host_of_authority(host);
+  return name && std::find(hosts_.begin(), hosts_.end(), lower(*name)) != hosts_.end();
 }
 
 bool Gatekeeper::is_own_origin(std::string_view origin) const {

@@ -2,6 +2,9 @@
 #include "server/request_head.h"
 
 #include <algorithm>
+#include <array>
+
+#include "server/authority.h"
 
 namespace slip {
 namespace {
@@ -60,6 +63,7 @@ std::optional<std::string> fault_of_field(std::string_view line, Framing& framin
   } else if (equal_ignoring_case(name, "transfer-encoding")) {
     ++framing.codings;
     if (!equal_ignoring_case(value, "chunked")) return "Transfer-Encoding is not 'chunked'";
+    if (!value.empty() && !host_of_authority(value)) return "Host is not a host name with or without a port";
   } else if (equal_ignoring_case(name, "host")) {
     ++framing.hosts;
   }
@@ -85,9 +89,7 @@ std::optional<std::string> fault_of_request_line(std::string_view line) {
     return "the request line is not 'METHOD target HTTP/1.1'";
   }
   const std::string_view target = line.substr(first + 1, last - first - 1);
-  const auto visible = [](char c) { return c > ' ' && c < 0x7f; };
-  if (!target.starts_with('/') && !(target == "*" && method == "OPTIONS")) return "the request's target is no path";
-  if (!std::all_of(target.begin(), target.end(), visible)) return "the request's target holds odd characters";
+  if (!parse_target(method, target)) return "the request's target is neither a path nor an http address";
   const std::string_view version = line.substr(last + 1);
   if (version != "HTTP/1.1" && version != "HTTP/1.0") return "the request is not HTTP/1.1 or HTTP/1.0";
   return std::nullopt;

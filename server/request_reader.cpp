@@ -2,10 +2,13 @@
 #include "server/request_reader.h"
 
 #include <algorithm>
+#include <bit>
 #include <boost/beast/http/error.hpp>
+#include <boost/beast/http/rfc7230.hpp>
 #include <string_view>
 #include <utility>
 
+#include "server/authority.h"
 #include "server/request_head.h"
 
 namespace slip {
@@ -19,7 +22,9 @@ using asio::awaitable;
 constexpr std::size_t kReadBytes = 16384;
 constexpr std::size_t kBodyWindow = std::size_t{64} << 10;  // the buffer holds one piece, the parser holds the body
 constexpr std::string_view kHeadEnd = "\r\n\r\n";
-constexpr std::string_view kEmptyLine = "\r\n";
+constexpr std::string_view kLineEnd = "\r\n";
+// Chunk extensions, leading zeros of chunk sizes and trailers of one body together; as much as Node and Go allow.
+constexpr std::size_t kMaxChunkExtraBytes = std::size_t{16} << 10;
 
 Reply refuse(int status, const std::string& message, const std::string& code) {
   Reply reply = error_reply(status, {.message = message, .code = code});
@@ -34,6 +39,10 @@ Reply refuse_fault(const beast::error_code& fault) {
   return refuse(400, "not a valid HTTP request: " + fault.message(), "bad_request");
 }
 
+Reply refuse_chunk_extras() {
+  return refuse(400, "not a valid HTTP request: chunk extensions and trailers are too long", "bad_request");
+}
+
 RequestReader::Result refused(Reply refusal) {
   return {RequestReader::Outcome::kRefused, std::move(refusal)};
 }
@@ -46,7 +55,35 @@ RequestReader::Result gone() {
   return {RequestReader::Outcome::kGone, {}};
 }
 
+// What a chunk needs besides its data: its size in hexadecimal digits and two line ends.
+std::size_t chunk_frame_bytes(std::uint64_t size) {
+  constexpr int kDigitBits = 4;
+  const auto digits = static_cast<std::size_t>((std::bit_width(size) + kDigitBits - 1) / kDigitBits);
+  return std::max<std::size_t>(digits, 1) + 2 * kLineEnd.size();
+}
+
+// RFC 9112, 3.2.2: the host in the target counts, whatever Host says. Whoever reads the request later sees a path.
+void resolve_target(RequestParser& parser) {
+  auto& request = parser.get();
+  const auto target = parse_target(request.method_string(), request.target());
+  if (!target || target->authority.empty()) return;
+  const std::string authority(target->authority);  // a view of what is replaced
+  request.set(http::field::host, authority);
+  request.target(target->origin_form);
+}
+
 }  // namespace
+
+bool keeps_alive(const RequestParser& parser) {
+  bool close = false, keep_alive = parser.get().version() >= 11;
+  const auto [first, last] = parser.get().equal_range(http::field::connection);
+  for (auto line = first; line != last; ++line) {
+    http::token_list options(line->value());
+    close = close || options.exists("close");
+    keep_alive = keep_alive || options.exists("keep-alive");
+  }
+  return keep_alive && !close;
+}
 
 RequestReader::RequestReader(Wire& wire, const ServerOptions& options)
     : wire_(wire), options_(options), buffer_(options.max_header_bytes + kBodyWindow) {}
@@ -89,8 +126,8 @@ awaitable<RequestReader::Result> RequestReader::read_head(RequestParser& parser)
   wire_.expires_after(options_.idle_timeout);
   if (unread().empty() && co_await read_more() == 0) co_return gone();
   wire_.expires_after(options_.header_timeout);
-  if (unread().size() < kEmptyLine.size() && co_await read_more() == 0) co_return gone();
-  if (unread().starts_with(kEmptyLine)) buffer_.consume(kEmptyLine.size());  // RFC 9112, 2.2: one may stand there
+  if (unread().size() < kLineEnd.size() && co_await read_more() == 0) co_return gone();
+  if (unread().starts_with(kLineEnd)) buffer_.consume(kLineEnd.size());  // RFC 9112, 2.2: one may stand there
   for (std::size_t seen = 0;;) {
     std::optional<Reply> refusal;
     const std::size_t size = find_head(seen, refusal);
@@ -99,7 +136,10 @@ awaitable<RequestReader::Result> RequestReader::read_head(RequestParser& parser)
       refusal = refuse_fault(http::make_error_code(http::error::partial_message));
     }
     if (refusal) co_return refused(std::move(*refusal));
-    if (size > 0) co_return whole();
+    if (size > 0) {
+      resolve_target(parser);
+      co_return whole();
+    }
     seen = unread().size();
     if (co_await read_more() == 0) co_return gone();
   }
@@ -107,14 +147,25 @@ awaitable<RequestReader::Result> RequestReader::read_head(RequestParser& parser)
 
 awaitable<RequestReader::Result> RequestReader::read_body(RequestParser& parser) {
   wire_.expires_after(options_.body_timeout);
+  const auto head = parser.chunked() ? std::optional(parser.get().base()) : std::nullopt;
+  std::size_t frames = 0, consumed = 0;
+  auto add_frame = [&frames](std::uint64_t size, std::string_view, beast::error_code&) {
+    frames += chunk_frame_bytes(size);
+  };
+  if (head) parser.on_chunk_header(add_frame);
   while (!parser.is_done()) {
     const std::size_t before = unread().size();
     if (before > 0) {
       if (auto refusal = parse(parser, before)) co_return refused(std::move(*refusal));
     }
     const bool stuck = unread().size() == before;
+    consumed += before - unread().size();
+    // Where the parser is stuck, what is unread is no data: a chunk's first line or the trailers have not ended.
+    const std::size_t not_data = consumed + (stuck ? before : 0) - parser.get().body().size();
+    if (head && not_data > frames + kMaxChunkExtraBytes) co_return refused(refuse_chunk_extras());
     if (!parser.is_done() && (stuck || unread().empty()) && co_await read_more() == 0) co_return gone();
   }
+  if (head) parser.get().base() = *head;  // without the trailers, which are no headers (RFC 9110, 6.5.1)
   co_return whole();
 }
 

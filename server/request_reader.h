@@ -16,6 +16,10 @@ namespace slip {
 
 using RequestParser = boost::beast::http::request_parser<boost::beast::http::string_body>;
 
+// Whether the client wants to send more requests (RFC 9112, 9.3): one "close" in any Connection header decides.
+// REQUIRES: the head was read.
+bool keeps_alive(const RequestParser& parser);
+
 // Reads one connection's requests, one after the other, within the bounds and deadlines of `options`. A head is looked
 // at as raw bytes before it is parsed (server/request_head.h). On the connection's strand.
 class RequestReader {
@@ -27,9 +31,10 @@ class RequestReader {
     Outcome outcome = Outcome::kGone;
     Reply refusal;  // with kRefused; the connection cannot go on after it
   };
-  // Up to the end of the headers, which wait between requests for `idle_timeout`.
+  // Up to the end of the headers, which wait between requests for `idle_timeout`. Of an absolute target the path is
+  // left, its host stands in Host.
   boost::asio::awaitable<Result> read_head(RequestParser& parser);
-  // The rest. REQUIRES: read_head() came back with kRead.
+  // The rest; trailers are left out. REQUIRES: read_head() came back with kRead.
   boost::asio::awaitable<Result> read_body(RequestParser& parser);
 
  private:

@@ -111,7 +111,7 @@ awaitable<Session::Next> Session::receive(RequestParser& parser) {
 awaitable<Session::Next> Session::answer_head(RequestParser& parser) {
   const Visitor visitor = visitor_of(parser);
   const auto target = parser.get().target();
-  keep_alive_ = parser.get().keep_alive() && !share_.service.draining();
+  keep_alive_ = keeps_alive(parser) && !share_.service.draining();
   http_1_0_ = parser.get().version() < 11;
   head_only_ = parser.get().method() == http::verb::head;
   log_.method = std::string(visitor.method.substr(0, kLoggedMethodBytes));

@@ -23,7 +23,8 @@ TEST(Gatekeeper, KnowsItsHosts) {
   for (const char* host : {"localhost", "LOCALHOST:8000", "127.0.0.1:8000", "[::1]:8000", "box.example:80"}) {
     EXPECT_EQ(status(gatekeeper, get(host)), 0) << host;
   }
-  for (const char* host : {"evil.example", "localhost.evil.example", "127.0.0.1.evil", "", "[::2]", "127.0.0.2"}) {
+  for (const char* host : {"evil.example", "localhost.evil.example", "127.0.0.1.evil", "", "[::2]", "127.0.0.2",
+                           "127.0.0.1:80@evil.com", "[::1]:80.evil.com", "[::1]evil.com", "localhost:80.evil.com"}) {
     EXPECT_EQ(status(gatekeeper, get(host)), 421) << host;
   }
   Visitor without = get("localhost");
@@ -37,7 +38,8 @@ TEST(Gatekeeper, KnowsItsOrigins) {
        {"http://localhost:3000", "http://127.0.0.1", "https://localhost:8443", "https://tools.example"}) {
     EXPECT_EQ(status(gatekeeper, get("localhost", origin)), 0) << origin;
   }
-  for (const char* origin : {"https://evil.example", "null", "https://tools.example.evil", "file://", "http://evil"}) {
+  for (const char* origin : {"https://evil.example", "null", "https://tools.example.evil", "file://", "http://evil",
+                             "http://localhost:80.evil.com", "http://127.0.0.1:80@evil.com", "http://localhost/"}) {
     EXPECT_EQ(status(gatekeeper, get("localhost", origin)), 403) << origin;
   }
 }

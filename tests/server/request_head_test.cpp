@@ -45,14 +45,19 @@ TEST(RequestHead, OddLinesAreRefused) {
 }
 
 TEST(RequestHead, OddRequestLinesAreRefused) {
-  for (const char* line : {"", "GET", "GET /", "GET / HTTP/2.0", "GET / HTTP/1.2", "GET / http/1.1", "GET  / HTTP/1.1",
-                           "GET / HTTP/1.1 ", " GET / HTTP/1.1", "G(T / HTTP/1.1", "GET http://x/ HTTP/1.1",
-                           "GET * HTTP/1.1", "GET /a b HTTP/1.1", "GET /\x80 HTTP/1.1", "GET /\t HTTP/1.1"}) {
+  for (const char* line :
+       {"", "GET", "GET /", "GET / HTTP/2.0", "GET / HTTP/1.2", "GET / http/1.1", "GET  / HTTP/1.1", "GET / HTTP/1.1 ",
+        " GET / HTTP/1.1", "G(T / HTTP/1.1", "GET ftp://x/ HTTP/1.1", "GET http:///a HTTP/1.1",
+        "GET http://me@x/ HTTP/1.1", "CONNECT x:80 HTTP/1.1", "GET /a#b HTTP/1.1", "GET * HTTP/1.1",
+        "GET /a b HTTP/1.1", "GET /\x80 HTTP/1.1", "GET /\t HTTP/1.1"}) {
     EXPECT_NE(fault(kHost, line), "") << line;
   }
 }
 
 TEST(RequestHead, ThereIsOneHost) {
+  EXPECT_EQ(fault("Host:\r\n"), "") << "valid, though nobody is called so";
+  EXPECT_NE(fault("Host: a@b\r\n"), "");
+  EXPECT_NE(fault("Host: a:b\r\n"), "");
   EXPECT_NE(fault(""), "");
   EXPECT_NE(fault(kHost + kHost), "");
   EXPECT_NE(fault(kHost + "HOST: other\r\n"), "");

@@ -184,6 +184,98 @@ TEST_F(SessionTest, ConnectionCloseIsHonoured) {
   EXPECT_FALSE(client.receive());
 }
 
+// A second request was served when "close" stood behind "keep-alive" or in a second Connection header (RFC 9112, 9.3).
+TEST_F(SessionTest, CloseInAnyConnectionHeaderIsHonoured) {
+  start();
+  for (const char* fields : {"Connection: keep-alive, close\r\n", "Connection: keep-alive\r\nConnection: close\r\n",
+                             "Connection: close\r\nConnection: keep-alive\r\n", "Connection: x,CLOSE\r\n"}) {
+    RawClient client(server_->port());
+    client.send(get("/healthz", fields) + get("/healthz"));
+    EXPECT_EQ(client.read_reply().headers.at("connection"), "close") << fields;
+    EXPECT_EQ(client.read_to_end(), "") << fields;
+  }
+  RawClient old(server_->port());
+  old.send("GET /healthz HTTP/1.0\r\nHost: localhost\r\nConnection: keep-alive, close\r\n\r\n" + get("/healthz"));
+  EXPECT_EQ(old.read_reply().headers.at("connection"), "close");
+  EXPECT_EQ(old.read_to_end(), "");
+}
+
+// Targets with a scheme were a 400. Their host counts, not the one in Host (RFC 9112, 3.2.2).
+TEST_F(SessionTest, AbsoluteTargetsAreServed) {
+  start();
+  const auto status = [&](const std::string& target, const std::string& host) {
+    return ask("GET " + target + " HTTP/1.1\r\nHost: " + host + "\r\n\r\n").status;
+  };
+  EXPECT_EQ(status("http://localhost/v1/models", "localhost"), 200);
+  EXPECT_EQ(status("HTTP://127.0.0.1:80/v1/models?x=1", "evil.example"), 200);
+  EXPECT_EQ(status("https://[::1]/healthz", "localhost"), 200);
+  EXPECT_EQ(status("http://evil.example/healthz", "localhost"), 421);
+  EXPECT_EQ(status("http://localhost", "localhost"), 404) << "the path is /";
+  EXPECT_EQ(status("http://me@localhost/healthz", "localhost"), 400);
+  EXPECT_EQ(status("ftp://localhost/healthz", "localhost"), 400);
+  EXPECT_EQ(ask("GET http://localhost/healthz HTTP/1.0\r\n\r\n").status, 200);
+  RawClient client(server_->port());
+  std::string chat = post(kChat);
+  chat.replace(chat.find('/'), 1, "http://localhost/");
+  client.send(chat + get("/healthz"));
+  EXPECT_NE(client.read_reply().body.find("Hello"), std::string::npos);
+  EXPECT_EQ(client.read_reply().status, 200);
+}
+
+// What is known as DNS rebinding got past a Host that was read up to the first colon.
+TEST_F(SessionTest, HostAndOriginAreReadToTheirEnd) {
+  start();
+  for (const char* host : {"127.0.0.1:80@evil.com", "localhost:evil.com", "localhost:99999", "[::1]evil", "[::1", "a b",
+                           "localhost/", "localhost:80:80"}) {
+    EXPECT_EQ(ask("GET /healthz HTTP/1.1\r\nHost: " + std::string(host) + "\r\n\r\n").status, 400) << host;
+  }
+  for (const char* origin : {"http://localhost:80.evil.com", "http://localhost@evil.com", "http://localhost:80/evil",
+                             "http://127.0.0.1:80@evil.com", "http://localhost:80 x"}) {
+    EXPECT_EQ(ask(get("/healthz", "Origin: " + std::string(origin) + "\r\n")).status, 403) << origin;
+  }
+  EXPECT_EQ(ask(get("/healthz", "Origin: http://localhost:3000\r\n")).status, 200);
+}
+
+// 70 KB of chunk extension were read and thrown away, and as much before every byte of a body.
+TEST_F(SessionTest, WhatAChunkedBodyHasBesidesDataIsBounded) {
+  start();
+  const std::string head =
+      "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+      "Transfer-Encoding: chunked\r\n\r\n";
+  const std::string body = R"({"prompt":"x","max_tokens":2})", chunk = "1d\r\n" + body + "\r\n", end = "0\r\n\r\n";
+  const auto long_one = [](std::size_t n) { return std::string(n, 'x'); };
+  std::string many;
+  for (const char byte : body) many += "1;e=" + long_one(1000) + "\r\n" + std::string(1, byte) + "\r\n";
+  for (const std::string& bytes :
+       {"1d;e=" + long_one(70'000) + "\r\n" + body + "\r\n" + end, chunk + "0;e=" + long_one(70'000) + "\r\n\r\n",
+        chunk + "0\r\nX-Trailer: " + long_one(70'000) + "\r\n\r\n", std::string(70'000, '0') + chunk + end, many + end,
+        "1d;e=" + long_one(17'000)}) {
+    const auto reply = ask(head + bytes);
+    EXPECT_EQ(reply.status, 400) << bytes.substr(0, 40);
+    EXPECT_EQ(reply.headers.at("connection"), "close");
+  }
+  EXPECT_EQ(ask(head + "1d;e=" + long_one(8000) + "\r\n" + body + "\r\n0\r\nX-Trailer: 1\r\n\r\n").status, 200);
+  std::string bytewise;
+  for (const char byte : body + std::string(20'000, ' ')) bytewise += "1\r\n" + std::string(1, byte) + "\r\n";
+  EXPECT_EQ(ask(head + bytewise + end).status, 200) << "small chunks are only slow";
+}
+
+// Trailers came among the headers, where "off" and topics were read from them (RFC 9110, 6.5.1).
+TEST_F(SessionTest, TrailersAreNoHeaders) {
+  engine_.hold = true;
+  start();
+  RawClient client(server_->port());
+  client.send(
+      "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nX-Slipstream-Learn: "
+      "off\r\n"
+      "Transfer-Encoding: chunked\r\n\r\n1d\r\n" +
+      std::string(R"({"prompt":"x","max_tokens":2})") +
+      "\r\n0\r\nX-Slipstream-Learn: perhaps\r\nX-Slipstream-Topic: sql\r\n\r\n");
+  const Request request = engine_.request(0);
+  EXPECT_FALSE(request.learn);
+  EXPECT_NE(request.route.source, TopicSource::kLabel);
+}
+
 TEST_F(SessionTest, Http10StreamsUntilTheEnd) {
   start();
   RawClient client(server_->port());
