@@ -12,6 +12,7 @@
 #include "server/message.h"
 #include "server/prompt_field.h"
 #include "server/request_fields.h"
+#include "server/request_head.h"
 #include "server/sampling_fields.h"
 
 namespace slip {
@@ -266,9 +267,18 @@ class CallReader {
       }
       call_.topic_label = headers.topic;
     }
-    if (!headers.learn) return;
-    if (*headers.learn != "off" && *headers.learn != "on") refuse_field("X-Slipstream-Learn", "must be on or off");
-    if (*headers.learn == "off") call_.learn = false;
+    if (headers.learn) read_learn(*headers.learn);
+  }
+
+  // Several headers came as a list. One "off" among them is enough: who asked for it must not be recorded.
+  void read_learn(std::string_view list) {
+    for (std::size_t begin = 0; begin <= list.size();) {
+      const auto end = std::min(list.find(',', begin), list.size());
+      const std::string_view word = trimmed(list.substr(begin, end - begin));
+      if (word != "off" && word != "on") refuse_field("X-Slipstream-Learn", "must be on or off");
+      if (word == "off") call_.learn = false;
+      begin = end + 1;
+    }
   }
 
   const json& body_;

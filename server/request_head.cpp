@@ -35,15 +35,13 @@ bool equal_ignoring_case(std::string_view a, std::string_view b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](char x, char y) { return lower(x) == lower(y); });
 }
 
-std::string_view trimmed(std::string_view text) {
-  const auto begin = text.find_first_not_of(" \t");
-  if (begin == std::string_view::npos) return {};
-  return text.substr(begin, text.find_last_not_of(" \t") - begin + 1);
-}
+// These decide who may come in and how a request is routed. Of two lines, a program on the way may have read the other.
+constexpr std::array kOnceOnly = {"Authorization", "Origin", "Content-Type", "X-Slipstream-Topic"};
 
-// How often the headers that frame a message occur.
+// How often the headers occur that frame a message, and those of kOnceOnly.
 struct Framing {
   int lengths = 0, codings = 0, hosts = 0;
+  std::array<int, kOnceOnly.size()> once_only{};
 };
 
 std::optional<std::string> fault_of_field(std::string_view line, Framing& framing) {
@@ -63,10 +61,11 @@ std::optional<std::string> fault_of_field(std::string_view line, Framing& framin
   } else if (equal_ignoring_case(name, "transfer-encoding")) {
     ++framing.codings;
     if (!equal_ignoring_case(value, "chunked")) return "Transfer-Encoding is not 'chunked'";
-    if (!value.empty() && !host_of_authority(value)) return "Host is not a host name with or without a port";
   } else if (equal_ignoring_case(name, "host")) {
     ++framing.hosts;
+    if (!value.empty() && !host_of_authority(value)) return "Host is not a host name with or without a port";
   }
+  for (std::size_t i = 0; i < kOnceOnly.size(); ++i) framing.once_only[i] += equal_ignoring_case(name, kOnceOnly[i]);
   return std::nullopt;
 }
 
@@ -76,6 +75,9 @@ std::optional<std::string> fault_of_framing(const Framing& framing, bool http_1_
   if (framing.lengths > 0 && framing.codings > 0) return "Content-Length and Transfer-Encoding exclude each other";
   if (framing.codings > 0 && http_1_0) return "HTTP/1.0 has no Transfer-Encoding";
   if (framing.hosts > 1 || (framing.hosts == 0 && !http_1_0)) return "the request must have exactly one Host header";
+  for (std::size_t i = 0; i < kOnceOnly.size(); ++i) {
+    if (framing.once_only[i] > 1) return std::string("there is more than one ") + kOnceOnly[i];
+  }
   return std::nullopt;
 }
 
@@ -96,6 +98,12 @@ std::optional<std::string> fault_of_request_line(std::string_view line) {
 }
 
 }  // namespace
+
+std::string_view trimmed(std::string_view text) {
+  const auto begin = text.find_first_not_of(" \t");
+  if (begin == std::string_view::npos) return {};
+  return text.substr(begin, text.find_last_not_of(" \t") - begin + 1);
+}
 
 std::optional<std::string> fault_of_partial_head(std::string_view bytes, std::size_t seen) {
   if (!bytes.empty() && !is_token_character(bytes.front())) return "a request does not begin like this";

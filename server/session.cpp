@@ -31,10 +31,13 @@ constexpr std::size_t kLoggedMethodBytes = 16;
 constexpr std::chrono::milliseconds kPeerCheck{1000};
 constexpr std::size_t kWriteBytes = std::size_t{64} << 10;
 
+// Of several headers of one name their list, which is the same to every program on the way (RFC 9110, 5.3).
 std::optional<std::string> header(const http::request<http::string_body>& request, std::string_view name) {
-  const auto found = request.find(name);
-  if (found == request.end()) return std::nullopt;
-  return std::string(found->value());
+  const auto [first, last] = request.equal_range(name);
+  if (first == last) return std::nullopt;
+  std::string list(first->value());
+  for (auto next = std::next(first); next != last; ++next) list.append(", ").append(next->value());
+  return list;
 }
 
 Visitor visitor_of(const RequestParser& parser) {

@@ -63,6 +63,14 @@ TEST(RequestHead, ThereIsOneHost) {
   EXPECT_NE(fault(kHost + "HOST: other\r\n"), "");
 }
 
+TEST(RequestHead, WhatDecidesAccessComesOnce) {
+  for (const std::string name : {"Authorization", "ORIGIN", "content-type", "X-Slipstream-Topic"}) {
+    EXPECT_EQ(fault(kHost + name + ": a\r\n"), "");
+    EXPECT_NE(fault(kHost + name + ": a\r\nX: y\r\n" + name + ": a\r\n"), "") << name;
+  }
+  EXPECT_EQ(fault(kHost + "X-Slipstream-Learn: on\r\nX-Slipstream-Learn: off\r\n"), "") << "a list";
+}
+
 TEST(RequestHead, WhatCannotBecomeOneIsKnownEarly) {
   EXPECT_FALSE(fault_of_partial_head("GE", 0));
   EXPECT_FALSE(fault_of_partial_head("GET / HTTP/1.1\r", 0));

@@ -236,6 +236,40 @@ TEST_F(SessionTest, HostAndOriginAreReadToTheirEnd) {
   EXPECT_EQ(ask(get("/healthz", "Origin: http://localhost:3000\r\n")).status, 200);
 }
 
+// Of two lines that decide who comes in, the first was taken; a program on the way may take the second.
+TEST_F(SessionTest, HeadersThatDecideAccessComeOnce) {
+  start();
+  for (const std::string field : {"Authorization: Bearer a", "Origin: http://localhost",
+                                  "Content-Type: application/json", "X-Slipstream-Topic: sql"}) {
+    const auto reply = ask(get("/healthz", field + "\r\n" + field + "\r\n"));
+    EXPECT_EQ(reply.status, 400) << field;
+    EXPECT_NE(error_of(reply)["message"].get<std::string>().find(field.substr(0, field.find(':'))), std::string::npos);
+  }
+}
+
+// "X-Slipstream-Learn: on" and then "off" was recorded.
+TEST_F(SessionTest, OneOptOutIsEnough) {
+  engine_.hold = true;
+  start();
+  struct Case {
+    std::string fields;
+    bool learn;
+  };
+  std::size_t n = 0;
+  for (const auto& [fields, learn] : {Case{"X-Slipstream-Learn: on\r\nX-Slipstream-Learn: off\r\n", false},
+                                      Case{"X-Slipstream-Learn: off\r\nX-Slipstream-Learn: on\r\n", false},
+                                      Case{"X-Slipstream-Learn: on ,\toff\r\n", false},
+                                      Case{"X-Slipstream-Learn: on\r\nx-slipstream-learn: on\r\n", true}}) {
+    RawClient client(server_->port());
+    client.send(post(kChat, "/v1/chat/completions", fields));
+    EXPECT_EQ(engine_.request(n++).learn, learn) << fields;
+  }
+  for (const char* fields :
+       {"X-Slipstream-Learn: off\r\nX-Slipstream-Learn: perhaps\r\n", "X-Slipstream-Learn: off,\r\n"}) {
+    EXPECT_EQ(error_of(ask(post(kChat, "/v1/chat/completions", fields)))["param"], "X-Slipstream-Learn") << fields;
+  }
+}
+
 // 70 KB of chunk extension were read and thrown away, and as much before every byte of a body.
 TEST_F(SessionTest, WhatAChunkedBodyHasBesidesDataIsBounded) {
   start();
