@@ -63,22 +63,27 @@ std::int64_t limit_of(std::string_view text, const std::string& where, const std
 }
 
 // One `name=value` behind a key. What stands before "=" is not repeated unless it is a name we know: it may be a key.
-void read_setting(std::string_view setting, const std::string& where, std::string& name, KeyLimits& limits) {
+void read_setting(std::string_view setting, const std::string& where, ApiKey& entry) {
   const auto equals = setting.find('=');
   const std::string_view key = setting.substr(0, equals);
   const std::string_view value = equals == std::string_view::npos ? "" : setting.substr(equals + 1);
   if (key == "name") {
     if (!is_name(value)) refuse(where + ": a key's name has 1 to 64 of A-Z a-z 0-9 . _ -");
-    name = value;
+    entry.name = value;
+  } else if (key == "operator") {
+    if (value != "true" && value != "false") refuse(where + ": operator must be true or false");
+    entry.is_operator = value == "true";
   } else if (key == "requests_in_flight") {
-    limits.requests_in_flight =
+    entry.limits.requests_in_flight =
         static_cast<int>(limit_of(value, where, "requests_in_flight", KeyLimits::kMostInFlight));
   } else if (key == "requests_per_minute") {
-    limits.requests_per_minute = limit_of(value, where, "requests_per_minute", KeyLimits::kMostPerMinute);
+    entry.limits.requests_per_minute = limit_of(value, where, "requests_per_minute", KeyLimits::kMostPerMinute);
   } else if (key == "tokens_per_minute") {
-    limits.tokens_per_minute = limit_of(value, where, "tokens_per_minute", KeyLimits::kMostPerMinute);
+    entry.limits.tokens_per_minute = limit_of(value, where, "tokens_per_minute", KeyLimits::kMostPerMinute);
   } else {
-    refuse(where + ": behind a key may stand name=, requests_in_flight=, requests_per_minute= and tokens_per_minute=",
+    refuse(where +
+               ": behind a key may stand name=, operator=, requests_in_flight=, requests_per_minute= and "
+               "tokens_per_minute=",
            "one key a line");
   }
 }
@@ -101,24 +106,24 @@ void read_key_file(const std::filesystem::path& file, const KeyLimits& fallback,
   for (std::string line; std::getline(lines, line);) {
     const std::string where = file.string() + ":" + std::to_string(++number);
     std::istringstream words(line);
-    std::string key, setting, name;
+    std::string key, setting;
     if (!(words >> key) || key.front() == '#') continue;
-    KeyLimits limits = fallback;
-    while (words >> setting && setting.front() != '#') read_setting(setting, where, name, limits);
-    take_placed(where, [&] { keys.add(key, name, limits); });
+    ApiKey entry{.limits = fallback};
+    while (words >> setting && setting.front() != '#') read_setting(setting, where, entry);
+    take_placed(where, [&] { keys.add(key, entry.name, entry.limits, entry.is_operator); });
   }
   if (keys.size() == before) refuse("the API key file " + file.string() + " holds no key");
 }
 
 }  // namespace
 
-void ApiKeys::add(std::string_view key, std::string name, const KeyLimits& limits) {
+void ApiKeys::add(std::string_view key, std::string name, const KeyLimits& limits, bool is_operator) {
   const bool visible = std::all_of(key.begin(), key.end(), [](char c) { return c > ' ' && c < 0x7f; });
   if (key.empty() || key.size() > kMaxKeyBytes || !visible) {
     refuse("an API key has 1 to 512 visible ASCII characters", "make one with: openssl rand -hex 32");
   }
   if (name.empty()) name = "key-" + std::to_string(keys_.size() + 1);
-  ApiKey fresh{std::move(name), limits, tenant_of(key), digest_of(key)};
+  ApiKey fresh{std::move(name), limits, is_operator, tenant_of(key), digest_of(key)};
   for (const ApiKey& one : keys_) {
     if (one.name == fresh.name) refuse("two API keys are named " + one.name);
     if (one.digest == fresh.digest) refuse("the API keys " + one.name + " and " + fresh.name + " are the same");

@@ -17,7 +17,8 @@ namespace slip {
 struct ApiKey {
   std::string name;
   KeyLimits limits;
-  TenantId tenant;  // a keyed hash, so that a stored tenant says nothing about who it is
+  bool is_operator = false;  // may read what all keys together did: /metrics
+  TenantId tenant;           // a keyed hash, so that a stored tenant says nothing about who it is
   std::array<unsigned char, 32> digest{};
 
   friend bool operator==(const ApiKey&, const ApiKey&) = default;
@@ -29,13 +30,13 @@ class ApiKeys {
   // What SLIPSTREAM_API_KEY held: keys with blanks between them, or nothing. Error{kInvalidArgument}, never with a key.
   static ApiKeys of_environment(const std::string& value);
   // The environment's, and those of `file` (mode 0600 or stricter; empty: none), which has one key a line and #
-  // comments; behind the key may stand `name=LABEL`, `requests_in_flight=N`, `requests_per_minute=N` and
-  // `tokens_per_minute=N`, which else are `fallback`'s. Error{kPermission | kInvalidArgument} naming file and line,
-  // never a key.
+  // comments; behind the key may stand `name=LABEL`, `operator=true`, and `requests_in_flight=N`,
+  // `requests_per_minute=N` and `tokens_per_minute=N`, which else are `fallback`'s. Error{kPermission |
+  // kInvalidArgument} naming file and line, never a key.
   static ApiKeys load(const std::filesystem::path& file, const ApiKeys& environment, const KeyLimits& fallback = {});
 
   // Unnamed keys are called by their number. Error{kInvalidArgument} for a key that is none, or known already.
-  void add(std::string_view key, std::string name = {}, const KeyLimits& limits = {});
+  void add(std::string_view key, std::string name = {}, const KeyLimits& limits = {}, bool is_operator = false);
 
   bool empty() const { return keys_.empty(); }
   std::size_t size() const { return keys_.size(); }

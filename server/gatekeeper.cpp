@@ -42,6 +42,7 @@ std::optional<Reply> refuse_key(const ApiKeys& keys, const Visitor& visitor, Gue
   }
   guest.tenant = found->tenant;
   guest.key_name = found->name;
+  guest.is_operator = keys.size() == 1 || found->is_operator;
   return std::nullopt;
 }
 
@@ -109,6 +110,7 @@ std::optional<Reply> Gatekeeper::refuse(const Visitor& visitor, Guest& guest) co
     guest.allowed_origin = *visitor.origin;
   }
   const auto keys = this->keys();
+  guest.is_operator = keys->empty();
   if (keys->empty()) {
     if (auto stranger = refuse_stranger(visitor, guest)) return stranger;
   }

@@ -26,6 +26,7 @@ struct Visitor {
 struct Guest {
   TenantId tenant;
   std::string key_name;        // empty: no keys are asked for
+  bool is_operator = false;    // nobody else's figures are here, or the keys file marks the key: may read /metrics
   std::string allowed_origin;  // a listed browser origin that may read the answer; empty: none
 };
 

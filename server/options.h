@@ -11,9 +11,9 @@ namespace slip {
 
 // What a client may learn about acceptance: counts tell what others taught a draft (S14).
 enum class ExposeAcceptance : std::uint8_t {
-  kAll,   // each answer's own counts, and every draft's in /v1/drafts
+  kAll,   // each answer's own counts, and every draft's in /v1/drafts; with several keys any of them reads /metrics
   kOwn,   // each answer's own counts only
-  kNone,  // neither; /metrics is the operator's and keeps them
+  kNone,  // neither; /metrics, which then is the operator's, keeps them
 };
 
 // How much one API key may ask for; 0 sets no limit.

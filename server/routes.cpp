@@ -13,6 +13,7 @@
 namespace slip {
 namespace {
 
+constexpr std::string_view kMetrics = "/metrics";
 constexpr std::array kRoutes = {
     RouteEntry{"/v1/chat/completions", "POST"},
     RouteEntry{"/v1/completions", "POST"},
@@ -26,7 +27,7 @@ constexpr std::array kRoutes = {
     RouteEntry{"/openapi.json", "GET"},
     RouteEntry{"/healthz", "GET"},
     RouteEntry{"/readyz", "GET"},
-    RouteEntry{"/metrics", "GET"},
+    RouteEntry{kMetrics, "GET"},
 };
 constexpr std::string_view kModelPrefix = "/v1/models/";
 
@@ -109,6 +110,14 @@ std::optional<Reply> refuse_route(std::string_view method, std::string_view targ
                                     .code = "method_not_allowed"});
   refusal.headers.emplace_back("Allow", methods_of(*route));
   return refusal;
+}
+
+std::optional<Reply> refuse_figures(std::string_view route, bool is_operator, ExposeAcceptance expose) {
+  if (route != kMetrics || is_operator || expose == ExposeAcceptance::kAll) return std::nullopt;
+  return error_reply(403,
+                     {.message = "with several API keys /metrics is for a key whose line in server.api_keys_file says "
+                                 "operator=true",
+                      .code = "operator_only"});
 }
 
 Reply preflight_reply(std::string_view target) {

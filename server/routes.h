@@ -21,6 +21,9 @@ std::string_view path_of(std::string_view target);  // without the query; never 
 std::string route_label(std::string_view target);   // one of our routes, or "other": bounded for metrics
 // 404, or 405 with Allow; nullopt when the route takes the method. A GET takes HEAD too.
 std::optional<Reply> refuse_route(std::string_view method, std::string_view target);
+// 403 for /metrics, which counts what every key's requests had accepted by topic and draft (S14), when the guest is no
+// operator and `expose` is not kAll. `route` as route_label() says it.
+std::optional<Reply> refuse_figures(std::string_view route, bool is_operator, ExposeAcceptance expose);
 // What a browser asks before it sends a listed origin's request. REQUIRES: the origin is listed.
 Reply preflight_reply(std::string_view target);
 // The routes that answer from memory. REQUIRES: refuse_route() let it pass.

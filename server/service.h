@@ -67,6 +67,7 @@ class Service {
   void drain();
   // Other than the options' from now on.
   void set_expose_acceptance(ExposeAcceptance expose) { expose_acceptance_.store(expose, std::memory_order_relaxed); }
+  ExposeAcceptance expose_acceptance() const { return expose_acceptance_.load(std::memory_order_relaxed); }
   // Why /readyz says no; nullopt when ready.
   std::optional<std::string> not_ready() const;
   bool draining() const { return phase_.load(std::memory_order_acquire) == Phase::kDraining; }

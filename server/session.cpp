@@ -125,6 +125,7 @@ awaitable<Session::Next> Session::answer_head(RequestParser& parser) {
   std::optional<Reply> early;
   if (visitor.method == "OPTIONS" && !guest_.allowed_origin.empty()) early = preflight_reply(target);
   if (!early) early = refuse_route(visitor.method, target);
+  if (!early) early = refuse_figures(log_.route, guest_.is_operator, share_.service.expose_acceptance());
   if (!early && !good_id) early = refuse_request_id();
   if (!early) early = refuse_content_type(visitor);
   if (early) {

@@ -43,7 +43,7 @@ TEST_F(KeyFile, HoldsKeysWithNamesAndLimits) {
   write(
       "# ours\n  a-key-with-spaces-around  \n\n"
       "second-key-here name=team-a tokens_per_minute=600 requests_in_flight=2 # until May\r\n"
-      "third-key-here\trequests_per_minute=0\n");
+      "third-key-here\trequests_per_minute=0 operator=true\n");
   const ApiKeys keys =
       ApiKeys::load(path_, ApiKeys::of_environment("from-the-environment and-one-more"), {.requests_per_minute = 9});
   ASSERT_EQ(keys.size(), 5U);
@@ -59,6 +59,9 @@ TEST_F(KeyFile, HoldsKeysWithNamesAndLimits) {
   EXPECT_EQ(second->limits.requests_in_flight, 2);
   EXPECT_EQ(second->limits.requests_per_minute, 9);
   EXPECT_EQ(keys.find("third-key-here")->limits.requests_per_minute, 0);
+  EXPECT_TRUE(keys.find("third-key-here")->is_operator);
+  EXPECT_FALSE(second->is_operator);
+  EXPECT_FALSE(keys.find("from-the-environment")->is_operator);
   EXPECT_FALSE(keys.find("# ours"));
   EXPECT_FALSE(keys.find(""));
   EXPECT_FALSE(keys.find("team-a"));
@@ -73,6 +76,8 @@ TEST_F(KeyFile, FaultsAreSaidWithoutTheKey) {
   refusal("my-secret requests_in_flight=4294967297\n");
   refusal("my-secret tokens_per_minute=99999999999999999999\n");
   refusal("my-secret secret_limit=3\n");
+  refusal("my-secret operator=yes\n");
+  refusal("my-secret operator\n");
   refusal("my-secret\nmy-secret\n");
   refusal("my-secret name=a\nother-secret name=a\n");
   refusal(

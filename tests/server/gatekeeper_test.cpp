@@ -86,6 +86,26 @@ TEST(Gatekeeper, KeysOpenAndTellTenantsApart) {
   EXPECT_EQ(status(gatekeeper, visitor), 0);
 }
 
+// Figures of /metrics count every key's requests.
+TEST(Gatekeeper, KnowsItsOperators) {
+  const auto is_operator = [](const ApiKeys& keys, std::string_view key) {
+    Guest guest;
+    Visitor visitor = get("localhost");
+    const std::string bearer = "Bearer " + std::string(key);
+    visitor.authorization = bearer;
+    const Gatekeeper gatekeeper({}, keys);
+    EXPECT_FALSE(gatekeeper.refuse(visitor, guest));
+    return guest.is_operator;
+  };
+  ApiKeys keys;
+  EXPECT_TRUE(is_operator(keys, "none-is-needed"));
+  keys.add("first-key");
+  EXPECT_TRUE(is_operator(keys, "first-key")) << "there are no others";
+  keys.add("second-key", "watch", {}, /*is_operator=*/true);
+  EXPECT_FALSE(is_operator(keys, "first-key"));
+  EXPECT_TRUE(is_operator(keys, "second-key"));
+}
+
 // Browsers ask without a key whether they may send one; only listed origins are told.
 TEST(Gatekeeper, PreflightsOfListedOriginsNeedNoKey) {
   ApiKeys keys;

@@ -182,6 +182,34 @@ TEST_F(RoutesTest, OnlyProbesGoWithoutAKey) {
   EXPECT_EQ(ask(get("/nothing")).status, 401);
 }
 
+// With several keys /metrics told each what the others' requests had accepted, by topic and draft.
+TEST_F(RoutesTest, SeveralKeysMetricsAreForOperators) {
+  options_.expose_acceptance = ExposeAcceptance::kNone;
+  keys_.add("first-key-of-two");
+  keys_.add("operators-key", "watch", {}, /*is_operator=*/true);
+  start();
+  RequestSummary summary;
+  summary.figures.accepted = 3;
+  metrics_.on_request(summary, {"sql", "sql", 1});
+  const auto metrics_for = [&](const std::string& key) {
+    return ask(get("/metrics", "Authorization: Bearer " + key + "\r\n"));
+  };
+  const auto refused = metrics_for("first-key-of-two");
+  EXPECT_EQ(refused.status, 403);
+  EXPECT_EQ(error_of(refused)["code"], "operator_only");
+  EXPECT_NE(metrics_for("operators-key").body.find("accepted_tokens_total{draft=\"sql\""), std::string::npos);
+  EXPECT_EQ(ask("HEAD /metrics HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer first-key-of-two\r\n\r\n").status, 403);
+  service_->set_expose_acceptance(ExposeAcceptance::kAll);
+  EXPECT_EQ(metrics_for("first-key-of-two").status, 200) << "the operator said that all may know";
+  service_->set_expose_acceptance(ExposeAcceptance::kNone);
+  ApiKeys one;
+  one.add("first-key-of-two");
+  gatekeeper_->set_keys(one);
+  EXPECT_EQ(metrics_for("first-key-of-two").status, 200) << "nobody else's figures are there";
+  gatekeeper_->set_keys({});
+  EXPECT_EQ(ask(get("/metrics")).status, 200);
+}
+
 TEST_F(RoutesTest, RoutesAndMethods) {
   start();
   EXPECT_EQ(ask(get("/v1/nothing")).status, 404);
