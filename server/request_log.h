@@ -12,7 +12,7 @@ namespace slip {
 // numbers only, besides the checked request id.
 struct RequestLog {
   std::string id, method, route;
-  int status = 0;                         // 0: the client left before it was answered
+  int status = 0;                         // 499: the client left before it was answered
   std::string key, answer, topic, draft;  // empty ones are left out
   bool client_gone = false;
   std::int64_t begun_us = 0;  // monotonic

@@ -27,6 +27,8 @@ using asio::awaitable;
 
 constexpr auto kTuple = asio::as_tuple(asio::use_awaitable);
 constexpr const char* kRequestId = "X-Request-Id";
+constexpr const char* kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
+constexpr int kClientClosed = 499;  // nobody gets it; in log and metrics nginx' word for an unanswered request
 constexpr std::size_t kLoggedMethodBytes = 16;
 constexpr std::chrono::milliseconds kPeerCheck{1000};
 constexpr std::size_t kWriteBytes = std::size_t{64} << 10;
@@ -57,6 +59,15 @@ Visitor visitor_of(const RequestParser& parser) {
   return visitor;
 }
 
+enum class PeerState : std::uint8_t { kSends, kEnded, kGone };
+
+PeerState peer_state(int socket) {
+  pollfd state{socket, POLLRDHUP, 0};
+  if (::poll(&state, 1, 0) <= 0) return PeerState::kSends;
+  if ((state.revents & (POLLHUP | POLLERR | POLLNVAL)) != 0) return PeerState::kGone;
+  return (state.revents & POLLRDHUP) != 0 ? PeerState::kEnded : PeerState::kSends;
+}
+
 }  // namespace
 
 // One answer in the making; shared with the watcher, which may outlive it by a moment.
@@ -65,8 +76,10 @@ struct Session::Answer {
   std::vector<std::shared_ptr<AnswerChannel>> channels;  // one a choice, as in `who`
   std::vector<Choice> choices;
   std::shared_ptr<Waker> waker;
-  bool done = false;       // the session needs no watching any more
-  bool peer_gone = false;  // said by the watcher
+  bool done = false;             // the session needs no watching any more
+  bool peer_gone = false;        // said by the watcher, as is the next
+  bool peer_ended = false;       // it sends nothing more, but may still read
+  std::int64_t probe_at_us = 0;  // monotonic: not before
   bool head_sent = false;
   bool broken = false;  // the client was told that it ends here
 };
@@ -133,11 +146,11 @@ awaitable<Session::Next> Session::answer_head(RequestParser& parser) {
     co_return co_await reply(std::move(*early));
   }
   if (!parser.is_done() && parser.get()[http::field::expect] == "100-continue") {
-    if (!co_await send("HTTP/1.1 100 Continue\r\n\r\n")) co_return Next::kClose;
+    if (!co_await send(kContinue)) co_return unanswered();
   }
   auto body = co_await reader_.read_body(parser);
   if (body.outcome == RequestReader::Outcome::kRefused) co_return co_await reply(std::move(body.refusal));
-  if (body.outcome == RequestReader::Outcome::kGone) co_return Next::kClose;
+  if (body.outcome == RequestReader::Outcome::kGone) co_return unanswered();
   co_return co_await route(parser);
 }
 
@@ -236,6 +249,10 @@ awaitable<Session::Next> Session::collect(Answer& answer) {
       whole.body = whole_answer(answer.who, answer.choices);
       co_return co_await reply(std::move(whole));
     }
+    if (!co_await probe(answer)) {
+      on_client_gone(answer);
+      co_return Next::kClose;
+    }
     co_await answer.waker->wait(options_.heartbeat);
   }
 }
@@ -254,7 +271,7 @@ void Session::log_answers(const Answer& answer) const {
 awaitable<Session::Next> Session::stream(Answer& answer) {
   bool alive = true;
   while (true) {
-    if (alive) alive = co_await send_what_came(answer);
+    if (alive && !answer.peer_gone) alive = co_await send_what_came(answer);
     if (!alive || answer.peer_gone) {
       on_client_gone(answer);
       co_return Next::kClose;
@@ -266,7 +283,11 @@ awaitable<Session::Next> Session::stream(Answer& answer) {
       share_.service.cancel(answer.who);
       co_return Next::kClose;
     }
-    if (!co_await answer.waker->wait(options_.heartbeat)) alive = co_await send_heartbeat(answer);
+    if (co_await answer.waker->wait(options_.heartbeat)) {
+      alive = co_await probe(answer);
+    } else {
+      alive = co_await send_heartbeat(answer);
+    }
   }
 }
 
@@ -318,33 +339,56 @@ awaitable<bool> Session::send_what_came(Answer& answer) {
   co_return co_await send(std::move(bytes));
 }
 
-// Waits for the socket to become readable: an end of file or a reset means that nobody waits for the answer. Bytes of a
-// next request say nothing, so then the peer is asked now and again.
+// Waits for the socket to become readable: a reset means that nobody waits for the answer, an end of file that perhaps
+// nobody does. Bytes of a next request say nothing, so then the peer is asked now and again.
 awaitable<void> Session::watch_peer(std::shared_ptr<Answer> answer) {
-  asio::steady_timer pause(wire_->socket().get_executor());
-  while (!answer->done && wire_->socket().is_open()) {
-    auto [fault] = co_await wire_->socket().async_wait(asio::ip::tcp::socket::wait_read, kTuple);
+  using Socket = asio::ip::tcp::socket;
+  Socket& socket = wire_->socket();
+  asio::steady_timer pause(socket.get_executor());
+  while (!answer->done && socket.is_open()) {
+    auto [fault] = co_await socket.async_wait(answer->peer_ended ? Socket::wait_error : Socket::wait_read, kTuple);
     if (answer->done || fault == asio::error::operation_aborted) co_return;
-    if (fault || peer_gone()) {
+    const PeerState peer = fault ? PeerState::kGone : peer_state(socket.native_handle());
+    if (peer == PeerState::kGone) {
       answer->peer_gone = true;
       Waker::notify(answer->waker);
       share_.service.cancel(answer->who);
       co_return;
+    }
+    if (peer == PeerState::kEnded && !std::exchange(answer->peer_ended, true)) {
+      Waker::notify(answer->waker);
+      continue;
     }
     pause.expires_after(kPeerCheck);
     co_await pause.async_wait(kTuple);
   }
 }
 
-bool Session::peer_gone() {
-  pollfd state{wire_->socket().native_handle(), POLLRDHUP, 0};
-  return ::poll(&state, 1, 0) > 0 && (state.revents & (POLLRDHUP | POLLHUP | POLLERR | POLLNVAL)) != 0;
+// Of a client that has ended its sending, only bytes tell whether it still reads (RFC 9112, 9.6): to one that has
+// closed they come back as a reset, which the watcher sees. Interim answers are skipped by every client (RFC
+// 9110, 15.2), but HTTP/1.0 has none. False when the write failed.
+awaitable<bool> Session::probe(Answer& answer) {
+  const std::int64_t now_us = monotonic_us();
+  if (!answer.peer_ended || now_us < answer.probe_at_us) co_return true;
+  answer.probe_at_us = now_us + std::chrono::microseconds(options_.heartbeat).count();
+  if (answer.who.stream && (answer.head_sent || http_1_0_)) co_return co_await send_heartbeat(answer);
+  if (http_1_0_) co_return true;
+  co_return co_await send(kContinue);
 }
 
 void Session::on_client_gone(const Answer& answer) {
   share_.service.cancel(answer.who);
   share_.service.metrics().on_client_gone();
+  if (log_.status == 0) unanswered();
   log_.client_gone = true;
+}
+
+// The client left before any of the answer was sent.
+Session::Next Session::unanswered() {
+  log_.status = kClientClosed;
+  log_.client_gone = true;
+  share_.service.metrics().on_http(log_.route, log_.status);
+  return Next::kClose;
 }
 
 // What every answer carries whatever it says.

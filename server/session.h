@@ -25,7 +25,7 @@ struct SessionShare {
 };
 
 // One connection, one coroutine, on its own strand: read a request, answer it, again. A second coroutine watches the
-// peer while an answer is being made, so that a gone client is noticed without a write.
+// peer while an answer is being made, so that a gone client is noticed between writes.
 class Session : public std::enable_shared_from_this<Session> {
  public:
   Session(std::unique_ptr<Wire> wire, SessionShare share);
@@ -52,12 +52,13 @@ class Session : public std::enable_shared_from_this<Session> {
   boost::asio::awaitable<bool> send_heartbeat(Answer& answer);
   std::string stream_head(const Answer& answer);
   boost::asio::awaitable<void> watch_peer(std::shared_ptr<Answer> answer);
+  boost::asio::awaitable<bool> probe(Answer& answer);
   void on_client_gone(const Answer& answer);
+  Next unanswered();
   boost::asio::awaitable<Next> reply(Reply reply);
   boost::asio::awaitable<bool> send(std::string bytes);
   void add_own_headers(Reply& reply) const;
   void log_request() const;
-  bool peer_gone();
   std::string now_text() const;
 
   std::unique_ptr<Wire> wire_;

@@ -355,6 +355,50 @@ TEST_F(SessionTest, GoneClientCancelsItsRequest) {
   EXPECT_NE(metrics_.text().find("slipstream:clients_gone_total 4"), std::string::npos) << metrics_.text();
 }
 
+// A client that left before the first byte of a stream was logged and counted as a 503 of a server that shuts down.
+TEST_F(SessionTest, AClientThatLeftIsNoErrorOfOurs) {
+  engine_.hold = true;
+  options_.heartbeat = std::chrono::seconds(60);  // nothing is sent before the client leaves
+  start();
+  for (std::size_t i = 0; i < 2; ++i) {
+    RawClient client(server_->port());
+    client.send(post(i == 0 ? kChat : kStream));
+    engine_.request(i);
+    client.reset();
+    ASSERT_TRUE(eventually([&] { return server_->n_connections() == 0; }));
+  }
+  const std::string text = metrics_.text();
+  EXPECT_NE(text.find(R"(slipstream:http_requests_total{route="/v1/chat/completions",status="499"} 2)"),
+            std::string::npos)
+      << text;
+  EXPECT_EQ(text.find("status=\"503\""), std::string::npos);
+}
+
+// shutdown(SHUT_WR) behind the request was taken for a client that is gone.
+TEST_F(SessionTest, HalfClosedClientsGetTheirAnswer) {
+  engine_.hold = true;
+  start();
+  std::size_t n = 0;
+  for (const auto& body : {kChat, kStream}) {
+    for (const bool http_1_0 : {false, true}) {
+      std::string request = post(body);
+      if (http_1_0) request.replace(request.find("HTTP/1.1"), 8, "HTTP/1.0");
+      RawClient client(server_->port());
+      client.send(request);
+      client.end_sending();
+      const Request held = engine_.request(n++);
+      if (!http_1_0) EXPECT_TRUE(client.read_until("HTTP/1.1 100 Continue\r\n\r\n")) << "asks whether anybody reads";
+      std::this_thread::sleep_for(milliseconds(30));  // for HTTP/1.0: long enough to be noticed
+      engine_.answer(held);
+      const std::string all = client.read_to_end();
+      EXPECT_NE(all.find("Hel"), std::string::npos) << all;
+      if (body == kStream) EXPECT_NE(all.find("[DONE]"), std::string::npos) << all;
+      if (http_1_0) EXPECT_EQ(all.find("100 Continue"), std::string::npos) << "HTTP/1.0 has no interim answers";
+    }
+  }
+  EXPECT_TRUE(engine_.cancelled().empty());
+}
+
 TEST_F(SessionTest, AllChoicesOfAGoneClientAreCancelled) {
   engine_.hold = true;
   start();
