@@ -61,7 +61,8 @@ ApiKeys load_keys(const ServeConfig& config, const ApiKeys& environment) {
 }
 
 void make_room_for_connections(int max_connections) {
-  const std::uint64_t wanted = static_cast<std::uint64_t>(max_connections) + kOwnFiles;
+  const std::uint64_t wanted =
+      static_cast<std::uint64_t>(max_connections) + ServerOptions::kProbeConnections + kOwnFiles;
   const std::uint64_t allowed = allow_open_files(wanted);
   if (allowed >= wanted) return;
   log_warn("this process may have " + std::to_string(allowed) + " files open, fewer than the " +

@@ -46,7 +46,8 @@ struct HttpServer::State {
         tls(std::shared_ptr<asio::ssl::context>(load_tls(given_service.options()))),
         io(given_service.options().io_threads),
         acceptor(io),
-        share{given_service, gatekeeper, quotas, desk} {}
+        connections(given_service.options().max_connections, ServerOptions::kProbeConnections),
+        share{given_service, gatekeeper, quotas, connections, desk} {}
 
   void bind();
   awaitable<void> listen();
@@ -57,6 +58,7 @@ struct HttpServer::State {
   asio::thread_pool desk{1};
   asio::io_context io;
   tcp::acceptor acceptor;
+  ConnectionTable connections;
   SessionShare share;
   std::atomic<int> n_connections{0};
   std::vector<std::jthread> threads;
@@ -99,17 +101,21 @@ awaitable<void> HttpServer::State::listen() {
 }
 
 void HttpServer::State::begin_session(tcp::socket socket) {
-  if (n_connections.load() >= service.options().max_connections) return;  // closed by its destructor
   boost::system::error_code ignored;
   socket.set_option(tcp::no_delay(true), ignored);
-  service.metrics().set_connections(++n_connections);
   const auto strand = socket.get_executor();
   const auto with_tls = tls.load(std::memory_order_acquire);  // a connection holds what OpenSSL needs of it
   auto wire = with_tls ? make_tls_wire(std::move(socket), *with_tls) : make_wire(std::move(socket));
   auto session = std::make_shared<Session>(std::move(wire), share);
+  const auto place = connections.enter([weak = session->weak_from_this()] {
+    if (const auto other = weak.lock()) other->drop();
+  });
+  if (!place) return;  // closed by its destructor
+  service.metrics().set_connections(++n_connections);
   asio::co_spawn(
-      strand, [session]() -> awaitable<void> { co_await session->run(); },
-      [this](const std::exception_ptr& fault) {
+      strand, [session, place]() -> awaitable<void> { co_await session->run(*place); },
+      [this, place](const std::exception_ptr& fault) {
+        connections.leave(*place);
         service.metrics().set_connections(--n_connections);
         if (!fault) return;
         try {

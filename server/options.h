@@ -28,6 +28,7 @@ struct KeyLimits {
 };
 
 struct ServerOptions {
+  static constexpr int kProbeConnections = 16;
   std::string host = "127.0.0.1";          // any other than a loopback address needs an API key
   std::uint16_t port = 8000;               // 0: one the system chooses
   std::vector<std::string> allowed_hosts;  // Host names besides localhost, 127.0.0.1 and [::1], without keys
@@ -39,7 +40,7 @@ struct ServerOptions {
   KeyLimits key_limits;                   // of keys that bring none of their own
   ExposeAcceptance expose_acceptance = ExposeAcceptance::kAll;
   int io_threads = 1;                                // 1 … 2
-  int max_connections = 1024;                        // 1 … 65536
+  int max_connections = 1024;                        // 1 … 65536; kProbeConnections more answer probes alone
   std::uint32_t max_header_bytes = 16U << 10;        // 1 KiB … 1 MiB
   std::uint32_t max_body_bytes = 4U << 20;           // 1 KiB … 64 MiB
   std::uint32_t max_answer_bytes = 4U << 20;         // one answer's outbound buffer

@@ -5,6 +5,8 @@
 #include <array>
 #include <cstdio>
 
+#include "server/routes.h"
+
 namespace slip {
 namespace {
 
@@ -56,7 +58,7 @@ std::string request_line(const RequestLog& log, std::int64_t now_us) {
 }
 
 bool is_routine(const RequestLog& log) {
-  return log.status == 200 && (log.route == "/healthz" || log.route == "/readyz" || log.route == "/metrics");
+  return log.status == 200 && is_probe(log.route);
 }
 
 }  // namespace slip

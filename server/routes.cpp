@@ -112,6 +112,15 @@ std::optional<Reply> refuse_route(std::string_view method, std::string_view targ
   return refusal;
 }
 
+bool is_probe(std::string_view route) {
+  return route == "/healthz" || route == "/readyz" || route == kMetrics;
+}
+
+Reply full_reply(const ServerOptions& options) {
+  const Error full(ErrorCode::kUnavailable, "all " + std::to_string(options.max_connections) + " connections are busy");
+  return error_reply(full, options.retry_after_s);
+}
+
 std::optional<Reply> refuse_figures(std::string_view route, bool is_operator, ExposeAcceptance expose) {
   if (route != kMetrics || is_operator || expose == ExposeAcceptance::kAll) return std::nullopt;
   return error_reply(403,

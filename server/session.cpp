@@ -90,8 +90,16 @@ Session::Session(std::unique_ptr<Wire> wire, SessionShare share)
       options_(share.service.options()),
       reader_(*wire_, share.service.options()) {}
 
-awaitable<void> Session::run() {
+void Session::drop() {
+  asio::post(wire_->socket().get_executor(), [self = shared_from_this()] {
+    beast::error_code ignored;
+    self->wire_->socket().shutdown(asio::ip::tcp::socket::shutdown_both, ignored);
+  });
+}
+
+awaitable<void> Session::run(ConnectionTable::Id place) {
   const auto self = shared_from_this();
+  place_ = place;
   wire_->expires_after(options_.header_timeout);
   auto next = Next::kClose;
   if (co_await wire_->open()) next = Next::kGoOn;
@@ -110,12 +118,16 @@ awaitable<Session::Next> Session::serve_one() {
   head_only_ = false;
   const auto next = co_await receive(parser);
   if (!log_.id.empty()) log_request();
+  if (next == Next::kGoOn) share_.connections.end_request(place_);
   co_return next;
 }
 
 awaitable<Session::Next> Session::receive(RequestParser& parser) {
   auto head = co_await reader_.read_head(parser);
   if (head.outcome == RequestReader::Outcome::kGone) co_return Next::kClose;
+  const auto right = share_.connections.begin_request(place_);
+  if (right == ConnectionTable::Right::kNothing) co_return Next::kClose;
+  probes_only_ = right == ConnectionTable::Right::kProbes;
   log_.begun_us = monotonic_us();
   log_.id = share_.service.new_request_id();
   log_.method = "-";
@@ -127,7 +139,7 @@ awaitable<Session::Next> Session::receive(RequestParser& parser) {
 awaitable<Session::Next> Session::answer_head(RequestParser& parser) {
   const Visitor visitor = visitor_of(parser);
   const auto target = parser.get().target();
-  keep_alive_ = keeps_alive(parser) && !share_.service.draining();
+  keep_alive_ = keeps_alive(parser) && !probes_only_ && !share_.service.draining();
   http_1_0_ = parser.get().version() < 11;
   head_only_ = parser.get().method() == http::verb::head;
   log_.method = std::string(visitor.method.substr(0, kLoggedMethodBytes));
@@ -137,6 +149,7 @@ awaitable<Session::Next> Session::answer_head(RequestParser& parser) {
   log_.key = guest_.key_name;
   std::optional<Reply> early;
   if (visitor.method == "OPTIONS" && !guest_.allowed_origin.empty()) early = preflight_reply(target);
+  if (!early && probes_only_ && !is_probe(log_.route)) early = full_reply(options_);
   if (!early) early = refuse_route(visitor.method, target);
   if (!early) early = refuse_figures(log_.route, guest_.is_operator, share_.service.expose_acceptance());
   if (!early && !good_id) early = refuse_request_id();

@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 
+#include "server/connection_table.h"
 #include "server/gatekeeper.h"
 #include "server/key_quotas.h"
 #include "server/request_log.h"
@@ -21,6 +22,7 @@ struct SessionShare {
   Service& service;
   const Gatekeeper& gatekeeper;
   KeyQuotas& quotas;
+  ConnectionTable& connections;
   boost::asio::thread_pool& desk;  // parsing, tokenising and file reading: off the I/O threads
 };
 
@@ -30,7 +32,9 @@ class Session : public std::enable_shared_from_this<Session> {
  public:
   Session(std::unique_ptr<Wire> wire, SessionShare share);
 
-  boost::asio::awaitable<void> run();
+  // REQUIRES: the connection table knows this one as `place`.
+  boost::asio::awaitable<void> run(ConnectionTable::Id place);
+  void drop();  // the connection ends as it is; any thread
 
  private:
   enum class Next : std::uint8_t { kGoOn, kClose, kCloseUnread };  // unread: the peer may still be sending
@@ -65,10 +69,12 @@ class Session : public std::enable_shared_from_this<Session> {
   SessionShare share_;
   const ServerOptions& options_;
   RequestReader reader_;
+  ConnectionTable::Id place_ = 0;
   // Of the request at hand.
   Guest guest_;
   RequestLog log_;
   bool keep_alive_ = false, http_1_0_ = false, head_only_ = false;
+  bool probes_only_ = false;  // all other connections are taken
 };
 
 }  // namespace slip
