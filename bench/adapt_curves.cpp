@@ -60,7 +60,7 @@ void write_curves_csv(const std::filesystem::path& file, const std::map<std::str
   for (const auto& [name, run] : arms) {
     for (const ArmLook& look : run.looks) out << name << ',' << look.requests << ',' << look.alpha << '\n';
   }
-  replace_file(file, out.str(), "bench.curves");
+  write_output_file(file, out.str());
 }
 
 void write_curves_svg(const std::filesystem::path& file, const std::string& title,
@@ -82,8 +82,7 @@ void write_curves_svg(const std::filesystem::path& file, const std::string& titl
     canvas.text({kWidth - kRight + 40, y + 4}, name, {});
     ++index;
   }
-  replace_file(file, canvas.document(kWidth, kHeight, title, "Acceptance rate over requests, a line an arm"),
-               "bench.curves");
+  write_output_file(file, canvas.document(kWidth, kHeight, title, "Acceptance rate over requests, a line an arm"));
 }
 
 }  // namespace slip::bench

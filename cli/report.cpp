@@ -80,7 +80,7 @@ void run_report(ReportOptions options) {
   if (options.out.empty()) {
     std::cout << text << std::flush;
   } else {
-    replace_file(options.out, text, "report");
+    write_output_file(options.out, text);
   }
 }
 
@@ -115,7 +115,7 @@ void add_report(CLI::App& app) {
   command->add_option("--limit", options->query.limit, "Rows of requests")
       ->check(CLI::Range(1, 1'000'000))
       ->capture_default_str();
-  command->add_option("--out", options->out, "Write to this file instead of standard output");
+  command->add_option("--out", options->out, "Write to this file, link, device or FIFO instead of standard output");
   command->callback([options] { run_report(*options); });
 }
 

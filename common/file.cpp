@@ -5,7 +5,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
+#include <utility>
 #include <vector>
 
 #include "common/error.h"
@@ -20,6 +22,72 @@ namespace {
 
 void reach(std::string_view point, std::string_view verb) {
   fail_point(std::string(point) + "." + std::string(verb));
+}
+
+std::filesystem::path folder_of(const std::filesystem::path& path) {
+  return path.has_parent_path() ? path.parent_path() : ".";
+}
+
+// A new file beside the one that it shall replace: gone again unless it did.
+class TemporaryFile {
+ public:
+  // Empty when it could not be opened.
+  TemporaryFile(FileHandle handle, std::filesystem::path path) : handle_(std::move(handle)), path_(std::move(path)) {}
+  ~TemporaryFile() {
+    if (handle_ && !path_.empty()) ::unlink(path_.c_str());
+  }
+  TemporaryFile(const TemporaryFile&) = delete;
+  TemporaryFile& operator=(const TemporaryFile&) = delete;
+
+  explicit operator bool() const { return static_cast<bool>(handle_); }
+  int get() const { return handle_.get(); }
+  void replace(const std::filesystem::path& path, std::string_view content, std::string_view point) {
+    write_all(handle_.get(), std::as_bytes(std::span(content)), point);
+    sync_file(handle_.get(), point);
+    rename_path(path_, path, point);
+    path_.clear();
+    sync_directory(folder_of(path), point);
+  }
+
+ private:
+  FileHandle handle_;
+  std::filesystem::path path_;
+};
+
+// Of a name that nobody uses: the user may have a file called `path`.tmp.
+TemporaryFile new_file_beside(const std::filesystem::path& path) {
+  std::string name = (folder_of(path) / ("." + path.filename().string() + ".XXXXXX")).string();
+  FileHandle handle(::mkostemp(name.data(), O_CLOEXEC));  // 0600
+  return {std::move(handle), std::move(name)};
+}
+
+bool take_mode_and_owner(int fd, const struct stat& from) {
+  struct stat own {};
+  if (::fstat(fd, &own) != 0) return false;
+  const bool same_owner = own.st_uid == from.st_uid && own.st_gid == from.st_gid;
+  if (!same_owner && ::fchown(fd, from.st_uid, from.st_gid) != 0) return false;
+  return ::fchmod(fd, from.st_mode & 07777) == 0;  // after chown, which clears set-user-id
+}
+
+void write_into(const std::filesystem::path& path, std::string_view content) {
+  const FileHandle file(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOCTTY, 0600));
+  if (!file) throw_errno("open");
+  write_all(file.get(), std::as_bytes(std::span(content)), "output");
+  struct stat status {};
+  if (::fstat(file.get(), &status) == 0 && S_ISREG(status.st_mode)) sync_file(file.get(), "output");
+}
+
+void write_or_replace(const std::filesystem::path& path, std::string_view content) {
+  struct stat status {};
+  const bool exists = ::lstat(path.c_str(), &status) == 0;
+  if (!exists && errno != ENOENT) throw_errno("stat");
+  const bool replaceable = !exists || (S_ISREG(status.st_mode) && status.st_nlink == 1);
+  if (!replaceable) return write_into(path, content);
+  TemporaryFile temporary = new_file_beside(path);
+  if (!exists && !temporary) throw_errno("create");
+  // A folder that takes no new file, or another user's file: its content alone can change.
+  if (exists && (!temporary || !take_mode_and_owner(temporary.get(), status))) return write_into(path, content);
+  temporary.replace(path, content, "output");
 }
 
 }  // namespace
@@ -63,16 +131,20 @@ void rename_path(const std::filesystem::path& from, const std::filesystem::path&
 }
 
 void replace_file(const std::filesystem::path& path, std::string_view content, std::string_view point) {
-  auto temporary = path;
-  temporary += ".tmp";
-  {
-    FileHandle file(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600));
-    if (!file) throw_errno("cannot create " + temporary.string());
-    write_all(file.get(), std::as_bytes(std::span(content)), point);
-    sync_file(file.get(), point);
+  auto name = path;
+  name += ".tmp";
+  TemporaryFile temporary(FileHandle(::open(name.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600)),
+                          name);
+  if (!temporary) throw_errno("cannot create " + name.string());
+  temporary.replace(path, content, point);
+}
+
+void write_output_file(const std::filesystem::path& path, std::string_view content) {
+  try {
+    write_or_replace(path, content);
+  } catch (const Error& error) {
+    throw Error(error.code(), "cannot write " + path.string() + ": " + error.message(), error.hint());
   }
-  rename_path(temporary, path, point);
-  sync_directory(path.has_parent_path() ? path.parent_path() : ".", point);
 }
 
 std::string read_file(const std::filesystem::path& path, std::uint64_t max_bytes) {

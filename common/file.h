@@ -36,8 +36,13 @@ void write_all(int fd, std::span<const std::byte> bytes, std::string_view point)
 void sync_file(int fd, std::string_view point);  // fsync
 void sync_directory(const std::filesystem::path& directory, std::string_view point);
 void rename_path(const std::filesystem::path& from, const std::filesystem::path& to, std::string_view point);
-// temp file → write → fsync → rename → fsync(directory): a reader sees the old content or the new, never a part.
+// temp file → write → fsync → rename → fsync(directory): a reader sees the old content or the new, never a part. A
+// failure leaves no temp file.
 void replace_file(const std::filesystem::path& path, std::string_view content, std::string_view point);
+// Writes a result to the file a user named. A regular file is replaced as by replace_file, but keeps its mode and
+// owner; where that cannot be, and for a link, a device or a FIFO, the content is written into what is there, as a
+// shell's `>` does. Fail points `output.*`. Error{kIo} naming the path.
+void write_output_file(const std::filesystem::path& path, std::string_view content);
 
 // The whole file, refused with Error{kTooLarge} over `max_bytes` and Error{kNotFound} when absent.
 std::string read_file(const std::filesystem::path& path, std::uint64_t max_bytes);

@@ -85,6 +85,18 @@ TEST_F(ReportCommand, WritesAFileWhenAsked) {
   EXPECT_THAT(first, HasSubstr("<svg"));
 }
 
+// The link was replaced by a file of mode 0600.
+TEST_F(ReportCommand, WritesThroughALinkAndKeepsTheModeOfItsFile) {
+  const fs::path file = folder_ / "shared.svg", link = folder_ / "link.svg";
+  std::ofstream(file) << "old";
+  fs::permissions(file, fs::perms(0644));
+  fs::create_symlink(file, link);
+  run({"drift", "--format", "svg", "--out", link.string()});
+  EXPECT_TRUE(fs::is_symlink(fs::symlink_status(link)));
+  run({"topics", "--out", file.string()});
+  EXPECT_EQ(fs::status(file).permissions() & fs::perms::mask, fs::perms(0644));
+}
+
 TEST_F(ReportCommand, LearningIsAReportInEveryFormat) {
   EXPECT_THAT(run({"learning"}), HasSubstr("Nothing was learned in this period"));
   EXPECT_EQ(run({"learning", "--format", "text"}), run({"learning", "--format", "table"}));

@@ -5,8 +5,10 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <array>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 
 #include "common/error.h"
 #include "common/fail_point.h"
@@ -36,6 +38,9 @@ class FileTest : public ::testing::Test {
     return ErrorCode::kInternal;
   }
 
+  static fs::perms mode_of(const fs::path& path) { return fs::status(path).permissions() & fs::perms::mask; }
+  std::ptrdiff_t n_entries() const { return std::distance(fs::directory_iterator(folder_), fs::directory_iterator()); }
+
   fs::path folder_;
 };
 
@@ -54,6 +59,72 @@ TEST_F(FileTest, AReplacementThatFailsLeavesTheOldContent) {
     arm_fail_point(std::string(point) + ":1:enospc");
     EXPECT_THROW(replace_file(folder_ / "x", "new", "test"), Error) << point;
     EXPECT_EQ(read_file(folder_ / "x", 100), "old") << point;
+    EXPECT_EQ(n_entries(), 1) << point << " leaves a temporary file";
+  }
+}
+
+// A report to a file took others' permission to read it away.
+TEST_F(FileTest, AnOutputFileKeepsItsMode) {
+  write_output_file(folder_ / "x", "first");
+  EXPECT_EQ(mode_of(folder_ / "x"), fs::perms(0600)) << "a new one";
+  fs::permissions(folder_ / "x", fs::perms(0644));
+  write_output_file(folder_ / "x", "second");
+  EXPECT_EQ(read_file(folder_ / "x", 100), "second");
+  EXPECT_EQ(mode_of(folder_ / "x"), fs::perms(0644));
+  EXPECT_EQ(n_entries(), 1);
+}
+
+// It was renamed over the link, the FIFO or the device.
+TEST_F(FileTest, OutputIsWrittenIntoWhatIsNoRegularFile) {
+  replace_file(folder_ / "far", "a longer text than the next", "test");
+  fs::permissions(folder_ / "far", fs::perms(0640));
+  fs::create_symlink("far", folder_ / "link");
+  write_output_file(folder_ / "link", "through");
+  EXPECT_TRUE(fs::is_symlink(fs::symlink_status(folder_ / "link")));
+  EXPECT_EQ(read_file(folder_ / "far", 100), "through");
+  EXPECT_EQ(mode_of(folder_ / "far"), fs::perms(0640));
+  fs::create_symlink("new", folder_ / "dangling");
+  write_output_file(folder_ / "dangling", "made");
+  EXPECT_EQ(read_file(folder_ / "new", 100), "made");
+
+  ASSERT_EQ(::mkfifo((folder_ / "pipe").c_str(), 0600), 0);
+  const FileHandle reader(::open((folder_ / "pipe").c_str(), O_RDONLY | O_NONBLOCK));
+  write_output_file(folder_ / "pipe", "to a reader");
+  std::array<char, 64> read{};
+  EXPECT_EQ(::read(reader.get(), read.data(), read.size()), 11);
+  EXPECT_TRUE(fs::is_fifo(folder_ / "pipe"));
+
+  write_output_file("/dev/null", "nothing");
+  EXPECT_TRUE(fs::is_character_file("/dev/null"));
+  fs::create_symlink("/dev/full", folder_ / "full");
+  EXPECT_EQ(code_of([&] { write_output_file(folder_ / "full", "text"); }), ErrorCode::kIo);
+  EXPECT_TRUE(fs::is_symlink(fs::symlink_status(folder_ / "full")));
+}
+
+TEST_F(FileTest, AnOutputWithOtherNamesIsWrittenUnderAll) {
+  replace_file(folder_ / "x", "old", "test");
+  fs::create_hard_link(folder_ / "x", folder_ / "y");
+  write_output_file(folder_ / "x", "new");
+  EXPECT_EQ(read_file(folder_ / "y", 100), "new");
+}
+
+TEST_F(FileTest, AnOutputThatFailsLeavesWhatWasThereAndNothingElse) {
+  write_output_file(folder_ / "x", "old");
+  replace_file(folder_ / "x.tmp", "the user's own", "test");
+  for (const char* point : {"output.write", "output.fsync", "output.rename"}) {
+    arm_fail_point(std::string(point) + ":1:enospc");
+    EXPECT_EQ(code_of([&] { write_output_file(folder_ / "x", "new"); }), ErrorCode::kIo) << point;
+    EXPECT_EQ(read_file(folder_ / "x", 100), "old") << point;
+    EXPECT_EQ(n_entries(), 2) << point;
+  }
+  arm_fail_point("");
+  EXPECT_EQ(read_file(folder_ / "x.tmp", 100), "the user's own");
+  EXPECT_EQ(code_of([&] { write_output_file(folder_, "new"); }), ErrorCode::kIo) << "a folder";
+  EXPECT_EQ(code_of([&] { write_output_file(folder_ / "none" / "x", "new"); }), ErrorCode::kIo);
+  try {
+    write_output_file(folder_ / "none" / "x", "new");
+  } catch (const Error& error) {
+    EXPECT_NE(error.message().find((folder_ / "none" / "x").string()), std::string::npos) << error.message();
   }
 }
 
