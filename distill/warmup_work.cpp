@@ -22,13 +22,14 @@ constexpr double kLeastGain = 0.01;
 constexpr std::uint64_t kMaxJsonBytes = std::uint64_t{16} << 20;
 
 std::string file_sha256(const fs::path& path) {
-  const FileHandle file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  const FileHandle file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));  // a FIFO has nobody to wait for
   if (!file) throw Error(ErrorCode::kNotFound, "cannot open " + path.string());
   return sha256_of(file.get(), path.string());
 }
 
 void refuse_existing_outcome(const WarmupOptions& options) {
-  if (!fs::exists(options.out)) return;
+  const fs::file_type there = fs::symlink_status(options.out).type();
+  if (there == fs::file_type::not_found) return;
   if (!options.force) {
     throw Error(
         ErrorCode::kConflict, options.out.string() + " exists already",
@@ -37,7 +38,9 @@ void refuse_existing_outcome(const WarmupOptions& options) {
             : "choose another --out, or pass --force to replace it",
         "out");
   }
-  if (!fs::exists(options.out / "config.json") && !fs::is_empty(options.out)) {
+  // A link would give way to a folder, or stand in its way once all is done.
+  const bool is_folder = there == fs::file_type::directory;
+  if (!is_folder || (!fs::exists(options.out / "config.json") && !fs::is_empty(options.out))) {
     throw Error(ErrorCode::kInvalidArgument, options.out.string() + " is not a model folder, so it is not replaced",
                 "choose another --out", "out");
   }

@@ -44,6 +44,18 @@ TEST_F(WarmupWorkTest, AnOutcomeThatStandsThereIsNotReplacedUnasked) {
   EXPECT_TRUE(fs::exists(folder_ / "precious/notes.txt"));
 }
 
+// A link that leads nowhere was found out at the end of the run; one to a model was replaced by a folder.
+TEST_F(WarmupWorkTest, ALinkInThePlaceOfTheOutcomeIsRefusedAtTheStart) {
+  WarmupOptions given = options("link");
+  fs::create_directory_symlink(folder_ / "nowhere", folder_ / "link");
+  EXPECT_EQ(refused(given), ErrorCode::kConflict);
+  given.force = true;
+  EXPECT_EQ(refused(given), ErrorCode::kInvalidArgument);
+  fs::create_directories(folder_ / "nowhere");
+  EXPECT_EQ(refused(given), ErrorCode::kInvalidArgument) << "and one to an empty folder";
+  EXPECT_TRUE(fs::is_symlink(fs::symlink_status(folder_ / "link")));
+}
+
 TEST_F(WarmupWorkTest, ResumeNeedsTheSameOptions) {
   WarmupOptions resume = options("sql");
   resume.resume = true;
