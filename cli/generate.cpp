@@ -85,10 +85,10 @@ class GenerateRun {
   // Prints every answer; Error with the first failure's code when a row was not answered.
   void run() {
     SwapDrill swaps(slot_, other_, other_ == nullptr ? 0 : options_.swap_every);
-    Engine engine = make_engine(swaps);
     AnswerPrinter printer(options_.json, /*show_progress=*/::isatty(STDERR_FILENO) == 1, rows_.size());
+    Engine engine = make_engine(swaps);  // ends before the printer that its answers go to
     for (std::size_t i = 0; i < rows_.size(); ++i) submit(engine, printer, i);
-    while (engine.step()) {
+    while (std::cout.good() && engine.step()) {  // answers that cannot be written are not worth the work
     }
     printer.finish();
     if (printer.n_failed() == 0) return;

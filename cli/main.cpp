@@ -4,6 +4,7 @@
 
 #include "cli/command.h"
 #include "cli/first_process.h"
+#include "cli/standard_output.h"
 #include "common/error.h"
 
 namespace {
@@ -24,17 +25,27 @@ int exit_status(slip::ErrorCode code) {
   }
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
-  slip::cli::end_by_signals_as_first_process();
-  CLI::App app{"Slipstream: a speculative-decoding server whose drafts keep learning from the traffic they serve."};
+// Runs the command; the exit status that its arguments ask for.
+int run(CLI::App& app, int argc, char** argv) {
   try {
     slip::cli::add_commands(app);  // asks for the machine's instructions, which the environment may get wrong
     app.parse(argc, argv);
     return 0;
-  } catch (const CLI::ParseError& error) {
+  } catch (const CLI::ParseError& error) {  // --help and --version too
     return app.exit(error) == 0 ? 0 : 2;
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  slip::cli::hold_standard_descriptors();
+  slip::cli::end_by_signals_as_first_process();
+  CLI::App app{"Slipstream: a speculative-decoding server whose drafts keep learning from the traffic they serve."};
+  try {
+    const int status = run(app, argc, argv);
+    slip::cli::finish_standard_output();
+    return status;
   } catch (const slip::Error& error) {
     std::cerr << "slipstream: " << error.message() << "\n";
     if (!error.hint().empty()) std::cerr << "HINT: " << error.hint() << "\n";

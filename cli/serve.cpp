@@ -15,6 +15,7 @@
 #include "cli/reload.h"
 #include "cli/serve_config.h"
 #include "cli/serving.h"
+#include "cli/standard_output.h"
 #include "cli/stop_signal.h"
 #include "common/clock.h"
 #include "common/error.h"
@@ -67,6 +68,17 @@ void make_room_for_connections(int max_connections) {
   if (allowed >= wanted) return;
   log_warn("this process may have " + std::to_string(allowed) + " files open, fewer than the " +
            std::to_string(wanted) + " that server.max_connections can take: raise its hard limit (ulimit -Hn)");
+}
+
+// A full or closed standard output is no reason to end a service, now or with a status at its end.
+void say_where(const std::string& url) {
+  std::cout << "slipstream is listening on " << url << "\n";
+  try {
+    finish_standard_output();
+  } catch (const Error& error) {
+    log_warn("listening on " + url + "; " + error.message());
+    forget_standard_output_failure();
+  }
 }
 
 // The engine has ended; the last bytes may still be on their way.
@@ -168,7 +180,7 @@ void serve(const ServeOverrides& overrides, bool check_only) {
   Serving serving(config, metrics, quotas);
   for (const auto& line : serving.start_up_lines()) log_info(line);
   service.open(serving.model());
-  std::cout << "slipstream is listening on " << server.url() << std::endl;
+  say_where(server.url());
   Reloader reloader{overrides, environment_keys, config, gatekeeper, quotas, service, server, serving};
   for (auto kind = signals.next(); kind != StopSignal::Kind::kStop; kind = signals.next()) {
     if (kind == StopSignal::Kind::kReload) reloader.reload();
