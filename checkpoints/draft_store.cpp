@@ -207,10 +207,12 @@ std::optional<DraftMeta> DraftStore::current(const std::string& draft) const {
   return newest_intact(*folder, draft);
 }
 
-std::optional<DraftMeta> DraftStore::newest_intact(const StoreFolder& folder, const std::string& draft) const {
+std::optional<DraftMeta> DraftStore::newest_intact(const StoreFolder& folder, const std::string& draft,
+                                                   const std::set<std::uint64_t>& except) const {
   const auto numbers = version_numbers(folder);
   std::optional<DraftMeta> last_resort;
   for (auto version = numbers.rbegin(); version != numbers.rend(); ++version) {
+    if (except.contains(*version)) continue;
     auto meta = intact(folder, draft, *version);
     if (meta && !meta->rolled_back) return meta;
     if (meta && !last_resort) last_resort = std::move(meta);
@@ -332,6 +334,17 @@ void DraftStore::apply_retention(const std::string& draft, std::uint64_t live, s
   for (const auto version : plan_retirement(stored, policy_, now, bytes_elsewhere)) {
     retire(folder.child(version_name(version)));
   }
+}
+
+// CURRENT first: after a crash in between, the versions that are left are still the ones to discard.
+void DraftStore::discard(const std::string& draft, const std::set<std::uint64_t>& versions) {
+  const std::lock_guard lock(writing_);
+  const StoreFolder folder = draft_folder(draft);
+  if (versions.contains(read_current(folder))) {
+    if (const auto own = newest_intact(folder, draft, versions))
+      write_current(folder, own->version, "rollback.current");
+  }
+  for (const auto version : versions) retire(folder.child(version_name(version)));
 }
 
 }  // namespace slip

@@ -50,6 +50,9 @@ class DraftStore {
   std::filesystem::path folder(const std::string& draft, std::uint64_t version) const;
   // Retires weights outside the policy, never those of live, current or last-known-good; meta.json stays.
   void apply_retention(const std::string& draft, std::uint64_t live, std::uint64_t last_known_good);
+  // Retires versions that are in this draft's folder by mistake, and makes the newest intact one of the others current
+  // where there is one. Their numbers are not used again. Fail points `rollback.*`, `retire.*`.
+  void discard(const std::string& draft, const std::set<std::uint64_t>& versions);
 
   const std::filesystem::path& root() const { return root_folder_.path(); }
 
@@ -66,7 +69,8 @@ class DraftStore {
   StoreFolder draft_folder(const std::string& draft) const;
   std::optional<DraftMeta> intact(const StoreFolder& folder, const std::string& draft, std::uint64_t version) const;
   void verify_weights(const StoreFolder& version_folder, const DraftMeta& meta) const;
-  std::optional<DraftMeta> newest_intact(const StoreFolder& folder, const std::string& draft) const;
+  std::optional<DraftMeta> newest_intact(const StoreFolder& folder, const std::string& draft,
+                                         const std::set<std::uint64_t>& except = {}) const;
   std::uint64_t weight_bytes(const std::string& draft) const;
   void sweep() const;
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/draft_shelf.h"
 
-#include <algorithm>
+#include <set>
 
 #include "checkpoints/weight_files.h"
 #include "common/error.h"
@@ -17,18 +17,22 @@ constexpr const char* kWeightsFile = "model.safetensors";
 static_assert(is_reserved_topic_name(kBaseDraft), "a topic of that name would publish into the base draft's folder");
 
 // A topic of that name was accepted once. Its versions carry a topic, the base draft's own carry none.
-void check_no_topic_published(const DraftStore& store) {
-  const auto versions = store.versions(kBaseDraft);
-  if (std::all_of(versions.begin(), versions.end(), [](const DraftMeta& meta) { return meta.topic.empty(); })) return;
-  const std::string folder = (store.root() / kBaseDraft).string();
-  throw Error(ErrorCode::kConflict,
-              folder + " holds versions of a topic named \"" + kBaseDraft + "\", where only the base draft's belong",
-              "move that folder away; the next start imports the base draft again, other topics keep their drafts",
-              "data.directory");
+void discard_topics_versions(DraftStore& store) {
+  std::set<std::uint64_t> of_a_topic;
+  std::string named;
+  for (const DraftMeta& meta : store.versions(kBaseDraft)) {
+    if (meta.topic.empty() || meta.weights_retired) continue;
+    of_a_topic.insert(meta.version);
+    named += (named.empty() ? "" : ", ") + std::to_string(meta.version);
+  }
+  if (of_a_topic.empty()) return;
+  store.discard(kBaseDraft, of_a_topic);
+  log_warn("repaired " + (store.root() / kBaseDraft).string() + ": versions " + named +
+           " were of a topic that had the base draft's name; their weights are removed, the topic needs another name");
 }
 
 DraftMeta import_base(DraftStore& store, const std::filesystem::path& folder, const DraftTarget& target) {
-  check_no_topic_published(store);
+  discard_topics_versions(store);
   const auto stored = store.current(kBaseDraft);
   const std::string fingerprint = target_fingerprint(target.folder);
   if (stored && stored->target_fingerprint != fingerprint) {

@@ -31,6 +31,7 @@ struct DraftShelf {
 
 // Puts the base draft at `folder` (in one file or in shards) into the store when it is not there yet, and fills each
 // topic's slot with the store's current version of its draft, or else with the base draft's weights as version 0.
+// Versions that a topic of the base draft's name published there are discarded, and the log says so.
 // Error{kInvalidArgument} for a draft of another vocabulary, Error{kConflict} when the store's drafts were made for
 // another target.
 DraftShelf open_shelf(DraftStore& store, const std::filesystem::path& folder, const DraftTarget& target,

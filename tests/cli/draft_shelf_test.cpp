@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/draft_shelf.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -60,6 +61,15 @@ class OpenShelf : public ::testing::Test {
   DraftShelf open(const std::string& draft) {
     return open_shelf(store_, folder_.path() / draft, target_, TopicTable({Topic{"sql", {}}}));
   }
+  // As the learner did for a topic of that name.
+  void publish_as_topic_base(const std::string& weights) {
+    DraftMeta meta;
+    meta.draft = meta.topic = "base";
+    meta.reason = "canary";
+    const auto staged = store_.staging_folder("base");
+    std::filesystem::copy(folder_.path() / weights, staged, std::filesystem::copy_options::recursive);
+    store_.publish(staged, meta);
+  }
   const testing::TemporaryFolder folder_;
   DraftStore store_{folder_.path() / "store"};
   DraftTarget target_{"target", kTarget, Dtype::kBFloat16, load_target(kTarget, Dtype::kBFloat16)};
@@ -90,26 +100,36 @@ TEST_F(OpenShelf, AnotherDraftBecomesTheNextVersionOfTheBase) {
 }
 
 // A topic named "base" was accepted; what it published made every later start fail with "made for another target".
-TEST_F(OpenShelf, ADirectoryThatATopicNamedBaseDamagedNamesTheRemedy) {
+TEST_F(OpenShelf, ADirectoryThatATopicNamedBaseDamagedIsRepaired) {
+  write_draft(folder_.path() / "draft", 1);
+  write_draft(folder_.path() / "learned", 1);
+  write_draft(folder_.path() / "next", 2);
+  open("draft");
+  publish_as_topic_base("learned");
+  publish_as_topic_base("learned");
+  ASSERT_EQ(store_.current("base")->version, 3U);
+  ::testing::internal::CaptureStderr();
+  const DraftShelf shelf = open("draft");
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(), ::testing::HasSubstr("versions 2, 3 were of a topic"));
+  EXPECT_EQ(shelf.base->number, 1U) << "the base draft is there still";
+  EXPECT_EQ(store_.current("base")->version, 1U);
+  EXPECT_FALSE(std::filesystem::exists(store_.folder("base", 3) / "model.safetensors"));
+  ::testing::internal::CaptureStderr();
+  EXPECT_EQ(open("draft").base->number, 1U);
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(), "") << "said once";
+  EXPECT_EQ(open("next").base->number, 4U) << "no number is used again";
+}
+
+// Retention had removed the base draft's own weights: the topic's were newer.
+TEST_F(OpenShelf, ADirectoryWhereOnlyATopicNamedBaseHasWeightsImportsTheBaseDraftAgain) {
   write_draft(folder_.path() / "draft", 1);
   open("draft");
-  DraftMeta meta;
-  meta.draft = meta.topic = "base";
-  meta.reason = "canary";
-  const auto staged = store_.staging_folder("base");
-  std::filesystem::copy(folder_.path() / "draft", staged, std::filesystem::copy_options::recursive);
-  store_.publish(staged, meta);
-  try {
-    open("draft");
-    FAIL() << "the topic's version serves as base draft";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ErrorCode::kConflict);
-    EXPECT_NE(error.message().find("topic named \"base\""), std::string::npos) << error.message();
-    EXPECT_NE(error.hint().find("move that folder away"), std::string::npos) << error.hint();
-    EXPECT_EQ(error.param(), "data.directory");
-  }
-  std::filesystem::rename(store_.root() / "base", folder_.path() / "away");
-  EXPECT_EQ(open("draft").base->number, 1U) << "the remedy works";
+  publish_as_topic_base("draft");
+  store_.discard("base", {1});
+  ASSERT_EQ(store_.current("base")->version, 2U);
+  const DraftShelf shelf = open("draft");
+  EXPECT_EQ(shelf.base->number, 3U);
+  EXPECT_EQ(store_.current("base")->topic, "");
 }
 
 TEST_F(OpenShelf, WhatADeviceDraftsWithIsPackedOnce) {
