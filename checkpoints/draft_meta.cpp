@@ -2,6 +2,7 @@
 #include "checkpoints/draft_meta.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -16,6 +17,7 @@ using nlohmann::json;
 constexpr int kFormat = 1;
 constexpr std::size_t kMaxNameBytes = 48;
 constexpr std::size_t kSha256HexDigits = 64;
+constexpr std::size_t kVersionDigits = 6;
 constexpr JsonFields::IntegerRange kCount{0, std::numeric_limits<std::int64_t>::max()};
 constexpr JsonFields::NumberRange kShare{0, 1};
 
@@ -98,6 +100,20 @@ bool is_valid_draft_name(const std::string& name) {
   const auto lower_or_digit = [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9'); };
   return !name.empty() && name.size() <= kMaxNameBytes && lower_or_digit(name.front()) &&
          std::all_of(name.begin(), name.end(), [&](char c) { return lower_or_digit(c) || c == '_' || c == '-'; });
+}
+
+std::string version_name(std::uint64_t version) {
+  std::string digits = std::to_string(version);
+  if (digits.size() < kVersionDigits) digits.insert(0, kVersionDigits - digits.size(), '0');
+  return "v" + digits;
+}
+
+std::optional<std::uint64_t> parse_version_name(std::string_view name) {
+  if (name.empty() || name.front() != 'v') return std::nullopt;
+  std::uint64_t version = 0;
+  const auto parsed = std::from_chars(name.data() + 1, name.data() + name.size(), version);
+  if (parsed.ec != std::errc{} || version == 0 || version_name(version) != name) return std::nullopt;
+  return version;
 }
 
 }  // namespace slip

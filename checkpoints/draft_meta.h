@@ -2,7 +2,9 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <string_view>
 
 namespace slip {
 
@@ -39,5 +41,10 @@ DraftMeta parse_draft_meta(const std::string& json, const std::string& where);
 std::string parent_draft_of(const DraftMeta& meta);
 
 bool is_valid_draft_name(const std::string& name);
+
+// A version's folder in the store: 42 is "v000042".
+std::string version_name(std::uint64_t version);
+// Only the one spelling that version_name gives.
+std::optional<std::uint64_t> parse_version_name(std::string_view name);
 
 }  // namespace slip

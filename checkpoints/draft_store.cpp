@@ -4,7 +4,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include <algorithm>
-#include <charconv>
 #include <string_view>
 
 #include "common/clock.h"
@@ -19,23 +18,7 @@ constexpr const char* kMetaFile = "meta.json";
 constexpr const char* kConfigFile = "config.json";
 constexpr const char* kWeightsFile = "model.safetensors";
 constexpr std::string_view kStagingPrefix = ".staging-";
-constexpr std::size_t kVersionDigits = 6;
 constexpr std::uint64_t kMaxMetaBytes = std::uint64_t{1} << 20;
-
-std::string version_name(std::uint64_t version) {
-  std::string digits = std::to_string(version);
-  if (digits.size() < kVersionDigits) digits.insert(0, kVersionDigits - digits.size(), '0');
-  return "v" + digits;
-}
-
-// Only the one spelling that version_name gives.
-std::optional<std::uint64_t> parse_version_name(std::string_view name) {
-  if (name.empty() || name.front() != 'v') return std::nullopt;
-  std::uint64_t version = 0;
-  const auto parsed = std::from_chars(name.data() + 1, name.data() + name.size(), version);
-  if (parsed.ec != std::errc{} || version == 0 || version_name(version) != name) return std::nullopt;
-  return version;
-}
 
 std::vector<std::uint64_t> version_numbers(const StoreFolder& draft) {
   std::vector<std::uint64_t> numbers;

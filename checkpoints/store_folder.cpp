@@ -76,6 +76,12 @@ StoreFolder StoreFolder::open_root(const std::filesystem::path& path) {
   return {std::move(handle), path};
 }
 
+StoreFolder StoreFolder::open_existing(const std::filesystem::path& path) {
+  FileHandle handle(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!handle) throw Error(ErrorCode::kIo, "cannot open " + path.string() + ": " + std::strerror(errno));
+  return {std::move(handle), path};
+}
+
 StoreFolder StoreFolder::child(const std::string& name) const {
   check_component(name);
   FileHandle handle(::openat(handle_.get(), name.c_str(), kDirectoryFlags));
@@ -192,6 +198,9 @@ void StoreFolder::remove_tree(const std::string& name, int depth) const {
 }
 
 std::string sha256_of(int fd, const std::string& where) {
+  struct stat status {};
+  if (::fstat(fd, &status) != 0) throw Error(ErrorCode::kIo, "cannot stat " + where + ": " + std::strerror(errno));
+  if (!S_ISREG(status.st_mode)) throw Error(ErrorCode::kInvalidArgument, where + " is not a regular file");
   Sha256 hash;
   std::vector<char> chunk(std::size_t{1} << 20);
   off_t offset = 0;

@@ -20,6 +20,8 @@ class StoreFolder {
  public:
   static StoreFolder open_root(const std::filesystem::path& path);  // created 0700, refused when others can write it
 
+  static StoreFolder open_existing(const std::filesystem::path& path);  // to look at, whoever owns it; may be a link
+
   StoreFolder child(const std::string& name) const;
   std::optional<StoreFolder> child_if_there(const std::string& name) const;
   StoreFolder make_child(const std::string& name) const;  // 0700; accepts one that is there
@@ -48,7 +50,8 @@ class StoreFolder {
   std::filesystem::path path_;  // for messages and for callers that load what is inside
 };
 
-// Hex digits of the SHA-256 of what `fd` holds from its start.
+// Hex digits of the SHA-256 of what `fd` holds from its start. Error{kInvalidArgument} when it is no regular file: a
+// device may have no end.
 std::string sha256_of(int fd, const std::string& where);
 std::string sha256_of(std::string_view bytes);  // of these
 

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fcntl.h>
 
-#include <algorithm>
-#include <charconv>
+#include <set>
 
 #include "checkpoints/draft_meta.h"
 #include "checkpoints/llama_tensors.h"
@@ -21,6 +20,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::uint64_t kMaxMetaBytes = std::uint64_t{1} << 20;
+constexpr const char* kCurrentFile = "CURRENT";
 
 const char* dtype_text(Dtype dtype) {
   switch (dtype) {
@@ -114,42 +114,61 @@ std::string weights_state(const fs::path& folder, const DraftMeta& meta) {
   return file_sha256(folder / "model.safetensors") == meta.weights_sha256 ? "ok" : "damaged";
 }
 
-// "v000042" → 42; 0 for other names.
-std::uint64_t version_number(const std::string& name) {
-  std::uint64_t number = 0;
-  if (name.size() < 7 || name.front() != 'v') return 0;
-  const auto parsed = std::from_chars(name.data() + 1, name.data() + name.size(), number);
-  return parsed.ec == std::errc{} && parsed.ptr == name.data() + name.size() ? number : 0;
+// The store's verbs, since the service reads it by them: they follow no link.
+std::uint64_t current_version(const StoreFolder& draft) {
+  std::string text = draft.read(kCurrentFile, /*max_bytes=*/64);
+  if (text.ends_with('\n')) text.pop_back();
+  const auto version = parse_version_name(text);
+  if (!version) throw Error(ErrorCode::kDataLoss, (draft.path() / kCurrentFile).string() + " names no version");
+  return *version;
 }
 
-std::vector<fs::path> folders_in(const fs::path& folder) {
-  std::vector<fs::path> folders;
-  for (const auto& entry : fs::directory_iterator(folder)) {
-    if (entry.symlink_status().type() == fs::file_type::directory) folders.push_back(entry.path());
+// What a version must be besides its checksum; Error names what it is not.
+void check_version(const StoreFolder& folder, const DraftMeta& meta, const std::string& draft, std::uint64_t number) {
+  if (meta.draft != draft || meta.version != number) {
+    throw Error(ErrorCode::kDataLoss, (folder.path() / "meta.json").string() + " describes another version");
   }
-  std::sort(folders.begin(), folders.end());
-  return folders;
+  if (meta.weights_retired) return;
+  folder.open_file("config.json");
+  if (folder.contains("model.safetensors")) folder.open_file("model.safetensors");  // a link is refused
 }
 
-std::uint64_t current_version(const fs::path& draft) {
-  std::string text = read_file(draft / "CURRENT", /*max_bytes=*/64);
-  text.erase(text.find_last_not_of('\n') + 1);
-  const std::uint64_t version = version_number(text);
-  if (version == 0) throw Error(ErrorCode::kDataLoss, (draft / "CURRENT").string() + " names no version");
-  return version;
-}
-
-void add_version(Inspection& found, Sheet& versions, const fs::path& folder, std::uint64_t current) {
-  const DraftMeta meta = read_meta(folder);
-  const std::string weights = weights_state(folder, meta);
-  const bool is_current = meta.version == current;
-  if (weights == "damaged" || weights == "missing") found.faults.push_back(folder.string() + ": weights " + weights);
-  if (is_current && weights == "retired") found.faults.push_back(folder.string() + " is current, but retired");
+void add_version(Inspection& found, Sheet& versions, const StoreFolder& draft, std::uint64_t number,
+                 std::uint64_t current) {
+  const StoreFolder folder = draft.child(version_name(number));
+  const std::string where = folder.path().string();
+  const DraftMeta meta =
+      parse_draft_meta(folder.read("meta.json", kMaxMetaBytes), (folder.path() / "meta.json").string());
+  std::string weights = "refused";
+  or_fault(found, [&] {
+    check_version(folder, meta, draft.path().filename().string(), number);
+    weights = weights_state(folder.path(), meta);
+  });
+  const bool is_current = number == current;
+  if (weights == "damaged" || weights == "missing") found.faults.push_back(where + ": weights " + weights);
+  if (is_current && weights == "retired") found.faults.push_back(where + " is current, but retired");
   versions.rows.push_back(
       {meta.draft, static_cast<std::int64_t>(meta.version),
        std::string(is_current ? "current" : (meta.rolled_back ? "rolled back" : "")),
        static_cast<std::int64_t>(meta.parent), meta.reason, utc_text(meta.created_us, "%Y-%m-%dT%H:%M:%SZ"),
        static_cast<std::int64_t>(meta.optimizer_steps), meta.heldout_alpha_before, meta.heldout_alpha, weights});
+}
+
+void add_draft(Inspection& found, Sheet& versions, const StoreFolder& draft) {
+  std::set<std::uint64_t> numbers;
+  for (const auto& name : draft.names()) {
+    if (const auto number = parse_version_name(name)) numbers.insert(*number);
+  }
+  // Without any version a crash came before the first one.
+  std::uint64_t current = 0;
+  if (!numbers.empty() || draft.contains(kCurrentFile)) or_fault(found, [&] { current = current_version(draft); });
+  if (current != 0 && !numbers.contains(current)) {
+    found.faults.push_back((draft.path() / kCurrentFile).string() + " names " + version_name(current) +
+                           ", which is not there");
+  }
+  for (const auto number : numbers) {
+    or_fault(found, [&] { add_version(found, versions, draft, number, current); });
+  }
 }
 
 }  // namespace
@@ -196,15 +215,11 @@ Inspection inspect_draft_store(const fs::path& folder) {
   Sheet versions{.columns = {"draft", "version", "state", "parent", "reason", "made", "steps", "alpha_before", "alpha",
                              "weights"}};
   std::int64_t drafts = 0;
-  for (const fs::path& draft : folders_in(folder)) {
-    if (!is_valid_draft_name(draft.filename().string())) continue;
+  const StoreFolder store = StoreFolder::open_existing(folder);
+  for (const auto& name : store.names()) {
+    if (!is_valid_draft_name(name)) continue;
     ++drafts;
-    std::uint64_t current = 0;
-    or_fault(found, [&] { current = current_version(draft); });
-    for (const fs::path& version : folders_in(draft)) {
-      if (version_number(version.filename().string()) == 0) continue;
-      or_fault(found, [&] { add_version(found, versions, version, current); });
-    }
+    or_fault(found, [&] { add_draft(found, versions, store.child(name)); });
   }
   found.add("drafts", drafts);
   found.add("versions", static_cast<std::int64_t>(versions.rows.size()));

@@ -23,7 +23,7 @@ struct TopicTotals {
 
 struct ReplayTotals {
   std::map<std::string, TopicTotals> topics;
-  std::int64_t records = 0, tombstones = 0, torn_bytes = 0;
+  std::int64_t records = 0, tombstones = 0, torn_bytes = 0, damaged_records = 0;
 };
 
 void add_frame(ReplayTotals& totals, const FrameHeader& header, std::int64_t now_us) {
@@ -40,22 +40,30 @@ void add_frame(ReplayTotals& totals, const FrameHeader& header, std::int64_t now
   topic.newest_us = std::max(topic.newest_us, header.created_us);
 }
 
-void add_segment(Inspection& found, Sheet& segments, ReplayTotals& totals, const fs::path& path) {
+std::string state_of(const SegmentScan& scan) {
+  if (scan.foreign) return "another format";
+  if (scan.damaged_bytes > 0) return "damaged";
+  return scan.torn_bytes > 0 ? "torn tail" : "ok";  // what a crash leaves; the next start cuts it
+}
+
+void add_segment(Inspection& found, Sheet& segments, ReplayTotals& totals, const fs::path& path, bool growing) {
   constexpr std::uint64_t kMost = ReplayOptions::kMaxSegmentBytes + FrameHeader::kMaxPayloadBytes + FrameHeader::kBytes;
+  if (fs::is_symlink(fs::symlink_status(path))) {
+    throw Error(ErrorCode::kPermission, path.string() + " is a symbolic link, which no service follows");
+  }
   const std::string content = read_file(path, kMost);
-  const SegmentScan scan = scan_segment(std::as_bytes(std::span(content)));
-  const std::string name = path.filename().string();
-  const auto torn =
-      static_cast<std::int64_t>(content.size() - std::min<std::uint64_t>(scan.good_bytes, content.size()));
-  std::string state = "ok";
-  if (torn > 0) state = "torn tail";  // what a crash leaves; the next start cuts it
-  if (scan.damaged_gaps > 0 || scan.gave_up) state = "damaged";
-  if (scan.foreign) state = "another format";
-  if (scan.damaged_gaps > 0 || scan.gave_up || scan.foreign) found.faults.push_back(path.string() + ": " + state);
-  segments.rows.push_back({name, static_cast<std::int64_t>(content.size()),
-                           static_cast<std::int64_t>(scan.frames.size()), torn,
-                           static_cast<std::int64_t>(scan.damaged_gaps), state});
-  if (!scan.foreign) totals.torn_bytes += torn;
+  const SegmentScan scan = scan_segment(std::as_bytes(std::span(content)), growing);
+  const std::string state = state_of(scan);
+  if (scan.foreign) found.faults.push_back(path.string() + ": " + state);
+  if (scan.damaged_bytes > 0) {
+    found.faults.push_back(path.string() + ": damaged: " + std::to_string(scan.damaged_bytes) +
+                           " bytes cannot be read, records lost: at least " + std::to_string(scan.damaged_records));
+  }
+  segments.rows.push_back({path.filename().string(), static_cast<std::int64_t>(content.size()),
+                           static_cast<std::int64_t>(scan.frames.size()), static_cast<std::int64_t>(scan.torn_bytes),
+                           static_cast<std::int64_t>(scan.damaged_bytes), state});
+  totals.torn_bytes += static_cast<std::int64_t>(scan.torn_bytes);
+  totals.damaged_records += static_cast<std::int64_t>(scan.damaged_records);
   const std::int64_t now = wall_us();
   for (const auto& frame : scan.frames) add_frame(totals, frame.header, now);
 }
@@ -65,7 +73,7 @@ std::vector<fs::path> segments_at(const fs::path& path) {
   std::map<std::uint64_t, fs::path> numbered;
   for (const auto& entry : fs::directory_iterator(path)) {
     const auto number = segment_number(entry.path().filename().string());
-    if (number && entry.symlink_status().type() == fs::file_type::regular) numbered[*number] = entry.path();
+    if (number) numbered[*number] = entry.path();
   }
   std::vector<fs::path> paths;
   for (const auto& [number, segment] : numbered) paths.push_back(segment);
@@ -87,11 +95,12 @@ Sheet topics_sheet(const ReplayTotals& totals) {
 // As the files have it: records that were evicted and wait for compaction count too.
 Inspection inspect_replay(const fs::path& path) {
   Inspection found{.kind = "replay"};
-  Sheet segments{.columns = {"segment", "bytes", "frames", "torn_bytes", "damaged", "state"}};
+  Sheet segments{.columns = {"segment", "bytes", "frames", "torn_bytes", "damaged_bytes", "state"}};
   ReplayTotals totals;
-  for (const fs::path& segment : segments_at(path)) {
+  const std::vector<fs::path> paths = segments_at(path);
+  for (const fs::path& segment : paths) {
     try {
-      add_segment(found, segments, totals, segment);
+      add_segment(found, segments, totals, segment, /*growing=*/segment == paths.back());
     } catch (const Error& error) {
       found.faults.push_back(error.message());
     }
@@ -100,6 +109,7 @@ Inspection inspect_replay(const fs::path& path) {
   found.add("records", totals.records);
   found.add("purges under way", totals.tombstones);
   found.add("torn bytes", totals.torn_bytes);
+  found.add("damaged records", totals.damaged_records);
   found.tables.emplace_back("topics", topics_sheet(totals));
   found.tables.emplace_back("segments", std::move(segments));
   return found;

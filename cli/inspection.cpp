@@ -61,6 +61,11 @@ std::string first_bytes(const fs::path& file) {
   return {bytes.data(), static_cast<std::size_t>(in.gcount())};
 }
 
+// A link that leads nowhere is there too.
+bool is_there(const fs::path& path) {
+  return fs::symlink_status(path).type() != fs::file_type::not_found;
+}
+
 bool has_segments(const fs::path& folder) {
   const fs::directory_iterator entries(folder);
   return std::any_of(begin(entries), end(entries), [](const fs::directory_entry& entry) {
@@ -71,7 +76,7 @@ bool has_segments(const fs::path& folder) {
 bool has_drafts(const fs::path& folder) {
   const fs::directory_iterator entries(folder);
   return std::any_of(begin(entries), end(entries),
-                     [](const fs::directory_entry& entry) { return fs::exists(entry.path() / "CURRENT"); });
+                     [](const fs::directory_entry& entry) { return is_there(entry.path() / "CURRENT"); });
 }
 
 // Only read: taking the lock to find out would turn a service away that starts just now.
@@ -86,7 +91,11 @@ std::string lock_holder(const fs::path& folder) {
 }
 
 void adopt(Inspection& whole, const std::string& part, const fs::path& path, Inspection (*look)(const fs::path&)) {
-  if (!fs::exists(path)) return whole.add(part, std::string("none"));
+  if (!is_there(path)) return whole.add(part, std::string("none"));
+  if (fs::is_symlink(fs::symlink_status(path))) {
+    whole.faults.push_back(path.string() + " is a symbolic link, which no service follows");
+    return;
+  }
   try {
     Inspection found = look(path);
     const std::string prefix = part + " ";

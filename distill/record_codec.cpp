@@ -228,6 +228,20 @@ std::optional<FrameHeader> parse_frame(std::span<const std::byte> bytes) {
   return header;
 }
 
+bool is_unfinished_frame(std::span<const std::byte> bytes) {
+  ByteWriter magic;
+  magic.number(FrameHeader::kMagic);
+  const std::size_t n_magic = std::min(bytes.size(), magic.bytes().size());
+  if (n_magic == 0 ||
+      !std::equal(bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(n_magic), magic.bytes().begin())) {
+    return false;
+  }
+  if (bytes.size() < FrameHeader::kBytes) return true;
+  ByteReader in(bytes.subspan(kPayloadSizeOffset));
+  const std::size_t payload = in.number<std::uint32_t>();
+  return payload <= FrameHeader::kMaxPayloadBytes && payload > bytes.size() - FrameHeader::kBytes;
+}
+
 std::optional<ReplayRecord> decode_record(std::span<const std::byte> frame) {
   const auto header = parse_frame(frame);
   if (!header || header->tombstone()) return std::nullopt;

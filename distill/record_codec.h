@@ -52,6 +52,8 @@ std::vector<std::byte> encode_tombstone(RequestId request, std::uint64_t sequenc
 
 // The frame at the start of `bytes`, or nothing: wrong magic, format or CRC, or more bytes claimed than there are.
 std::optional<FrameHeader> parse_frame(std::span<const std::byte> bytes);
+// Whether `bytes` are the beginning of a frame that would go on beyond them: what a write that was cut short leaves.
+bool is_unfinished_frame(std::span<const std::byte> bytes);
 // The record of a whole frame; nothing when parse_frame would refuse it or the payload breaks a bound.
 std::optional<ReplayRecord> decode_record(std::span<const std::byte> frame);
 

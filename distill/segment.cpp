@@ -62,9 +62,33 @@ std::size_t find_magic(std::span<const std::byte> file, std::size_t from) {
   return static_cast<std::size_t>(found - file.begin());
 }
 
+// Adds the bytes from `begin` to `end`, which no good frame covers. The header's own are no record.
+void add_damage(std::span<const std::byte> file, std::size_t begin, std::size_t end, SegmentScan& scan) {
+  const auto gap = file.subspan(begin, end - begin);
+  std::uint64_t n_begun = 0;
+  for (std::size_t at = find_magic(gap, 0); at < gap.size(); at = find_magic(gap, at + 1)) ++n_begun;
+  const std::uint64_t least = end > kSegmentHeaderBytes ? 1 : 0;
+  scan.damaged_bytes += gap.size();
+  scan.damaged_records += std::max(n_begun, least);
+  ++scan.damaged_gaps;
+}
+
+// What lies beyond the last good frame.
+void add_end(std::span<const std::byte> file, bool growing, SegmentScan& scan) {
+  const auto rest = file.subspan(scan.good_bytes);
+  if (rest.empty()) return;
+  const bool no_header_yet = file.size() < kSegmentHeaderBytes;
+  const bool torn = growing && !scan.gave_up && (no_header_yet || is_unfinished_frame(rest));
+  if (torn) {
+    scan.torn_bytes = rest.size();
+  } else {
+    add_damage(file, scan.good_bytes, file.size(), scan);
+  }
+}
+
 }  // namespace
 
-SegmentScan scan_segment(std::span<const std::byte> file) {
+SegmentScan scan_segment(std::span<const std::byte> file, bool growing) {
   SegmentScan scan;
   const HeaderKind kind = check_header(file);
   scan.foreign = kind == HeaderKind::kForeign;
@@ -77,20 +101,17 @@ SegmentScan scan_segment(std::span<const std::byte> file) {
     auto header = parse_frame(file.subspan(at));
     if (!header) {
       scan.gave_up = ++searched > kMaxSearchSteps;
-      scan.damaged_gaps += scan.gave_up ? 1 : 0;
       if (scan.gave_up) break;
       at = find_magic(file, at + 1);
       continue;
     }
-    if (at > scan.good_bytes) {
-      scan.damaged_bytes += at - scan.good_bytes;
-      ++scan.damaged_gaps;
-    }
+    if (at > scan.good_bytes) add_damage(file, scan.good_bytes, at, scan);
     const std::size_t bytes = header->frame_bytes;
     scan.frames.push_back({at, std::move(*header)});
     at += bytes;
     scan.good_bytes = at;
   }
+  add_end(file, growing, scan);
   return scan;
 }
 

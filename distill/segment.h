@@ -21,16 +21,19 @@ struct SegmentScan {
     FrameHeader header;
   };
   std::vector<Frame> frames;
-  std::uint64_t good_bytes = 0;     // end of the last good frame; what lies beyond is a torn tail
-  std::uint64_t damaged_bytes = 0;  // before good_bytes, in no good frame
-  std::uint64_t damaged_gaps = 0;   // runs of such bytes; each was at least one record
-  bool foreign = false;             // a whole header of a later format version: leave the file alone
-  bool older = false;               // … of an earlier one: read it, but add nothing that its readers do not know
-  bool gave_up = false;             // so much damage that the search for further frames was ended
+  std::uint64_t good_bytes = 0;       // end of the last good frame
+  std::uint64_t torn_bytes = 0;       // beyond good_bytes: one frame that was cut short, as a crash leaves it
+  std::uint64_t damaged_bytes = 0;    // in no good frame, and not torn
+  std::uint64_t damaged_gaps = 0;     // runs of such bytes
+  std::uint64_t damaged_records = 0;  // frames that begin in them, or one a gap: at least so many were lost
+  bool foreign = false;               // a whole header of a later format version: leave the file alone
+  bool older = false;                 // … of an earlier one: read it, but add nothing that its readers do not know
+  bool gave_up = false;               // so much damage that the search for further frames was ended
 };
 
-// Pure; the bytes may be anything. A damaged frame is skipped by looking for the next good one.
-SegmentScan scan_segment(std::span<const std::byte> file);
+// Pure; the bytes may be anything. A damaged frame is skipped by looking for the next good one. `growing`: records were
+// added to this segment last, so that a crash may have cut one short; in any other a torn end is damage.
+SegmentScan scan_segment(std::span<const std::byte> file, bool growing = true);
 
 constexpr std::size_t kSegmentHeaderBytes = 24;
 std::vector<std::byte> encode_segment_header(std::uint64_t number);

@@ -32,33 +32,64 @@ SegmentLog::SegmentLog(std::filesystem::path folder, std::uint64_t segment_bytes
     if (number && *number < kMaxSegmentNumber) numbers.push_back(*number);
   }
   std::sort(numbers.begin(), numbers.end());
-  for (const std::uint64_t number : numbers) load(number);
+  Skipped skipped;
+  for (const std::uint64_t number : numbers) load(number, /*growing=*/number == numbers.back(), skipped);
+  say(skipped);
   continue_last();
 }
 
-void SegmentLog::load(std::uint64_t number) {
+void SegmentLog::load(std::uint64_t number, bool growing, Skipped& skipped) {
   highest_ = std::max(highest_, number);
   const auto path = segment_path(folder_, number);
-  if (!std::filesystem::is_regular_file(std::filesystem::symlink_status(path))) return;
+  const std::string name = path.filename().string();
+  if (!std::filesystem::is_regular_file(std::filesystem::symlink_status(path))) {
+    skipped.files.push_back(name + " (not a regular file)");
+    return;
+  }
   const std::uint64_t on_disk = std::filesystem::file_size(path);
   const std::uint64_t readable =
       std::min(on_disk, segment_bytes_ + FrameHeader::kMaxPayloadBytes + FrameHeader::kBytes);
-  const SegmentScan scan = scan_segment(read_at(path, 0, readable));
+  const SegmentScan scan = scan_segment(read_at(path, 0, readable), growing);
   if (scan.foreign) {
     log_warn("replay: " + path.string() + " has a format this build does not know; left alone");
     return;
   }
   figures_.damaged += scan.damaged_gaps;
+  std::uint64_t bytes = scan.damaged_bytes + on_disk - readable, records = scan.damaged_records;
   const bool whole = !scan.gave_up && readable == on_disk;
   if (whole && scan.good_bytes < on_disk) figures_.torn_bytes += on_disk - scan.good_bytes;
-  if (whole && scan.good_bytes < kSegmentHeaderBytes) return remove_segment(folder_, number);  // not even a header
-  if (whole && scan.good_bytes < on_disk) cut_segment(path, scan.good_bytes);
-  Segment& segment = segments_[number];
-  segment.bytes = whole ? scan.good_bytes : std::max(on_disk, segment_bytes_);  // full: nothing is appended to it
-  segment.older = scan.older;
-  for (const auto& frame : scan.frames) {
-    if (!load_frame(number, segment, frame)) ++figures_.damaged;
+  skipped.torn_bytes += scan.torn_bytes;
+  if (!whole || scan.good_bytes >= kSegmentHeaderBytes) {
+    if (whole && scan.good_bytes < on_disk) cut_segment(path, scan.good_bytes);
+    Segment& segment = segments_[number];
+    segment.bytes = whole ? scan.good_bytes : std::max(on_disk, segment_bytes_);  // full: nothing is appended to it
+    segment.older = scan.older;
+    for (const auto& frame : scan.frames) {
+      if (load_frame(number, segment, frame)) continue;
+      ++figures_.damaged;
+      bytes += frame.header.frame_bytes;
+      ++records;
+    }
+  } else {
+    remove_segment(folder_, number);  // not even a header
   }
+  if (bytes == 0) return;
+  skipped.files.push_back(name + " (" + std::to_string(bytes) + " bytes, records: at least " + std::to_string(records) +
+                          ")");
+}
+
+void SegmentLog::say(const Skipped& skipped) const {
+  constexpr std::size_t kMostNamed = 8;
+  if (skipped.torn_bytes > 0) {
+    log_info("replay: " + std::to_string(skipped.torn_bytes) + " bytes of a record that was cut short are removed");
+  }
+  if (skipped.files.empty()) return;
+  std::string text;
+  for (std::size_t i = 0; i < std::min(skipped.files.size(), kMostNamed); ++i) {
+    text += (i == 0 ? " " : ", ") + skipped.files[i];
+  }
+  if (skipped.files.size() > kMostNamed) text += " and " + std::to_string(skipped.files.size() - kMostNamed) + " more";
+  log_warn("replay: skipped what is damaged in " + folder_.string() + ":" + text);
 }
 
 bool SegmentLog::load_frame(std::uint64_t number, Segment& segment, const SegmentScan::Frame& frame) {

@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "distill/segment.h"
@@ -31,7 +32,8 @@ class SegmentLog {
     std::uint64_t dead_bytes = 0, torn_bytes = 0, damaged = 0;
   };
 
-  // Reads every segment, cuts torn tails, finishes interrupted purges. Error{kIo, kPermission}.
+  // Reads every segment, cuts torn tails, finishes interrupted purges. What is damaged is skipped, and one warning says
+  // of which files how much. Error{kIo, kPermission}.
   SegmentLog(std::filesystem::path folder, std::uint64_t segment_bytes, Listener listener);
 
   // Error{kIo}: nothing was added, and the log stays usable.
@@ -59,7 +61,14 @@ class SegmentLog {
     bool older = false;       // its header names an earlier format: nothing is appended to it
   };
 
-  void load(std::uint64_t number);
+  // What load() could not read.
+  struct Skipped {
+    std::vector<std::string> files;  // each with its bytes and records
+    std::uint64_t torn_bytes = 0;    // cut off the segment that a crash found growing
+  };
+
+  void load(std::uint64_t number, bool growing, Skipped& skipped);
+  void say(const Skipped& skipped) const;
   bool load_frame(std::uint64_t number, Segment& segment, const SegmentScan::Frame& frame);
   void continue_last();
   void make_room();

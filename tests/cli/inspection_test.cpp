@@ -21,7 +21,9 @@ namespace {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
+using ::testing::AllOf;
 using ::testing::Contains;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -30,6 +32,7 @@ const fs::path kDemo = fs::path(SLIPSTREAM_SOURCE_DIR) / "checkpoints/demo";
 class InspectionTest : public ::testing::Test {
  protected:
   json look(const fs::path& path) const { return json::parse(to_json(inspect(path))); }
+  std::vector<std::string> faults_of(const fs::path& path) const { return inspect(path).faults; }
   ErrorCode refused(const fs::path& path) const {
     try {
       inspect(path);
@@ -101,6 +104,97 @@ TEST_F(InspectionTest, TheStoreSaysWhatIsCurrentAndWhatIsDamaged) {
   found = look(root);
   EXPECT_EQ(found["versions"][0]["weights"], "damaged");
   EXPECT_EQ(found["faults"].size(), 2U) << found["faults"];
+}
+
+// A live version that is gone, or a link, which the service does not follow, was no fault.
+TEST_F(InspectionTest, TheStoresFaultsAreWhatTheServiceWouldNotUse) {
+  const fs::path root = folder_.path() / "drafts", sql = root / "sql", live = sql / "v000002";
+  publish_two(root);
+  EXPECT_THAT(faults_of(root), ::testing::IsEmpty());
+  fs::rename(live, folder_.path() / "away");
+  EXPECT_THAT(faults_of(root), ElementsAre(AllOf(HasSubstr((sql / "CURRENT").string()), HasSubstr("v000002"))));
+  fs::create_directory_symlink(folder_.path() / "away", live);
+  EXPECT_THAT(faults_of(root), ElementsAre(AllOf(HasSubstr(live.string()), HasSubstr("symbolic link"))));
+  fs::remove(live);
+  fs::rename(folder_.path() / "away", live);
+  EXPECT_THAT(faults_of(root), ::testing::IsEmpty());
+
+  fs::rename(live / "model.safetensors", folder_.path() / "weights");
+  fs::create_symlink(folder_.path() / "weights", live / "model.safetensors");
+  EXPECT_THAT(faults_of(root), ElementsAre(HasSubstr((live / "model.safetensors").string())));
+  fs::remove(live / "model.safetensors");
+  fs::rename(folder_.path() / "weights", live / "model.safetensors");
+
+  fs::rename(live / "config.json", folder_.path() / "config");
+  EXPECT_THAT(faults_of(root), ElementsAre(HasSubstr((live / "config.json").string())));
+  fs::rename(folder_.path() / "config", live / "config.json");
+
+  fs::copy(live / "meta.json", sql / "v000001/meta.json", fs::copy_options::overwrite_existing);
+  EXPECT_THAT(faults_of(root), ElementsAre(HasSubstr("describes another version")));
+}
+
+TEST_F(InspectionTest, ACurrentThatIsALinkIsAFault) {
+  const fs::path root = folder_.path() / "drafts", current = root / "sql/CURRENT";
+  publish_two(root);
+  fs::rename(current, folder_.path() / "current");
+  fs::create_symlink(folder_.path() / "current", current);
+  EXPECT_THAT(faults_of(root), ElementsAre(HasSubstr(current.string())));
+  fs::remove(folder_.path() / "current");
+  EXPECT_THAT(faults_of(root), ElementsAre(HasSubstr(current.string()))) << "one that leads nowhere";
+}
+
+// Its checksum was computed for ever.
+TEST_F(InspectionTest, WeightsThatAreADeviceAreRefused) {
+  const fs::path root = folder_.path() / "drafts", live = root / "sql/v000002";
+  publish_two(root);
+  fs::remove(live / "model.safetensors");
+  fs::create_symlink("/dev/zero", live / "model.safetensors");
+  EXPECT_THAT(faults_of(live), Contains(HasSubstr("is not a regular file")));
+  EXPECT_THAT(faults_of(root), ElementsAre(HasSubstr((live / "model.safetensors").string())));
+}
+
+TEST_F(InspectionTest, APartOfADataDirectoryThatIsALinkIsAFault) {
+  const fs::path data = folder_.path() / "data";
+  fs::create_directory(data);
+  std::ofstream(data / "LOCK") << "";
+  fs::create_directory_symlink(folder_.path() / "nowhere", data / "replay");
+  EXPECT_THAT(faults_of(data), ElementsAre(HasSubstr((data / "replay").string())));
+}
+
+// A segment that was overwritten counted as the tail that a crash leaves: 870 records were gone without a word.
+TEST_F(InspectionTest, ASegmentThatWasOverwrittenIsAFault) {
+  const fs::path replay = folder_.path() / "replay", segment = replay / "segment-0000000001.replay";
+  record_replay(replay);
+  const auto bytes = fs::file_size(segment);
+  const auto overwrite = [&](std::uintmax_t from, std::uintmax_t to) {
+    std::fstream file(segment, std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(static_cast<std::streamoff>(from));
+    file << std::string(to - from, '\0');
+  };
+  overwrite(bytes - 50, bytes);
+  EXPECT_THAT(faults_of(replay),
+              ElementsAre(AllOf(HasSubstr(segment.string()), HasSubstr("records lost: at least 1"))));
+  overwrite(30, bytes);
+  EXPECT_THAT(faults_of(replay), ElementsAre(HasSubstr(std::to_string(bytes - 24) + " bytes")));
+  overwrite(0, bytes);
+  const json found = look(replay);
+  EXPECT_EQ(found["faults"].size(), 1U);
+  EXPECT_EQ(found["segments"][0]["state"], "damaged");
+  EXPECT_EQ(found["facts"]["records"], 0);
+}
+
+TEST_F(InspectionTest, OnlyTheNewestSegmentMayEndInATornRecord) {
+  const fs::path replay = folder_.path() / "replay", segment = replay / "segment-0000000001.replay";
+  record_replay(replay);
+  fs::copy(segment, replay / "segment-0000000002.replay");
+  for (const char* name : {"segment-0000000001.replay", "segment-0000000002.replay"}) {
+    fs::resize_file(replay / name, fs::file_size(replay / name) - 7);
+  }
+  EXPECT_THAT(faults_of(replay), ElementsAre(HasSubstr(segment.string())));
+  fs::remove(segment);
+  EXPECT_THAT(faults_of(replay), ::testing::IsEmpty());
+  fs::create_symlink(replay / "segment-0000000002.replay", segment);
+  EXPECT_THAT(faults_of(replay), ElementsAre(AllOf(HasSubstr(segment.string()), HasSubstr("symbolic link"))));
 }
 
 TEST_F(InspectionTest, ReplayIsCountedByTopicAndLeftAsItIs) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "distill/replay_buffer.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -235,6 +236,38 @@ TEST(ReplayBuffer, ATornTailIsCutAndCounted) {
     buffer.append(make_record(2, "sql"));
   }
   EXPECT_EQ(ids_in(ReplayBuffer(options)), (std::set<std::uint64_t>{1, 2}));
+}
+
+// Records that could not be read any more were gone without a word.
+TEST(ReplayBuffer, WhatIsSkippedAtTheStartIsSaidInOneWarning) {
+  ScratchFolder folder;
+  ReplayOptions options = options_in(folder);
+  {
+    ReplayBuffer buffer(options);
+    for (std::uint64_t id = 1; id <= 30; ++id) buffer.append(make_record(id, "sql"));
+  }
+  std::vector<std::filesystem::path> segments;
+  for (const auto& item : std::filesystem::directory_iterator(options.folder)) segments.push_back(item.path());
+  std::sort(segments.begin(), segments.end());
+  ASSERT_GE(segments.size(), 2U);
+  const auto warning_at_start = [&] {
+    ::testing::internal::CaptureStderr();
+    { ReplayBuffer{options}; }
+    return ::testing::internal::GetCapturedStderr();
+  };
+  EXPECT_EQ(warning_at_start(), "");
+  // All of the first one, and one record of the second.
+  const auto first_bytes = std::filesystem::file_size(segments[0]);
+  std::ofstream(segments[0], std::ios::binary) << std::string(first_bytes, '\0');
+  std::fstream second(segments[1], std::ios::in | std::ios::out | std::ios::binary);
+  second.seekp(200);
+  second << "damage";
+  second.close();
+  const std::string said = warning_at_start();
+  EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 1) << said;
+  EXPECT_THAT(said, ::testing::HasSubstr(segments[0].filename().string() + " (" + std::to_string(first_bytes) +
+                                         " bytes, records: at least 1)"));
+  EXPECT_THAT(said, ::testing::HasSubstr(segments[1].filename().string()));
 }
 
 TEST(ReplayBuffer, ARecordThatRotsWhileRunningIsDroppedNotReturned) {

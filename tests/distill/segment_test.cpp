@@ -59,10 +59,37 @@ TEST(Segment, ADamagedFrameIsSkippedAndTheNextOnesAreFound) {
   EXPECT_EQ(scan.good_bytes, file.size());
 }
 
+TEST(Segment, OnlyAFrameCutShortAtTheGrowingEndIsTorn) {
+  const auto whole = segment_of(2);
+  auto longer = segment_of(3);
+  for (std::size_t n = whole.size() + 1; n < longer.size(); n += 7) {
+    const SegmentScan growing = scan_segment(std::span(longer).first(n));
+    EXPECT_EQ(growing.torn_bytes, n - whole.size());
+    EXPECT_EQ(growing.damaged_records, 0U);
+    const SegmentScan sealed = scan_segment(std::span(longer).first(n), /*growing=*/false);
+    EXPECT_EQ(sealed.torn_bytes, 0U);
+    EXPECT_EQ(sealed.damaged_bytes, n - whole.size());
+    EXPECT_EQ(sealed.damaged_records, 1U);
+  }
+  std::fill(longer.begin() + static_cast<std::ptrdiff_t>(whole.size()), longer.end(), std::byte{0});
+  EXPECT_EQ(scan_segment(longer).torn_bytes, 0U) << "no write leaves zeros";
+  EXPECT_EQ(scan_segment(longer).damaged_bytes, longer.size() - whole.size());
+}
+
+TEST(Segment, RecordsInDamagedBytesAreCountedByTheirBeginnings) {
+  auto file = segment_of(6);
+  const SegmentScan before = scan_segment(file);
+  for (const std::size_t i : {1U, 2U, 5U}) file[before.frames[i].offset + 100] ^= std::byte{0x40};
+  const SegmentScan scan = scan_segment(file);
+  EXPECT_EQ(scan.damaged_gaps, 2U);
+  EXPECT_EQ(scan.damaged_records, 3U);
+}
+
 TEST(Segment, ADamagedHeaderCostsNoRecord) {
   auto file = segment_of(3);
   file[2] ^= std::byte{1};
   EXPECT_EQ(scan_segment(file).frames.size(), 3U);
+  EXPECT_EQ(scan_segment(file).damaged_records, 0U);
 }
 
 TEST(Segment, ALaterFormatVersionIsLeftAlone) {
