@@ -18,6 +18,7 @@
 #include "cli/usable_cores.h"
 #include "common/error.h"
 #include "engine/engine.h"
+#include "engine/model/finite_logits.h"
 
 namespace slip::cli {
 
@@ -111,6 +112,7 @@ class GenerateRun {
     const std::int32_t scored_rows = kMostNodes * options.max_running + 1;
     const WorkerSize size{options.prefill_chunk + scored_rows, scored_rows, pages_each * options.max_running};
     Target target = make_target(device_, model_.weights, size, pool_);
+    require_finite_logits(*target.worker, options_.target);
     auto proposer = make_proposer(device_, options, *target.worker, pool_);
     return {options, std::move(target), model_.tokenizer, std::move(proposer), nullptr, {&swaps}};
   }

@@ -24,6 +24,7 @@
 #include "distill/payback_governor.h"
 #include "engine/cache/page_pool.h"
 #include "engine/core_sharing.h"
+#include "engine/model/finite_logits.h"
 #include "kernels/cuda/stream_queue.h"
 #include "kernels/matmul.h"
 #include "kernels/thread_pool.h"
@@ -234,6 +235,7 @@ struct Serving::State {
 
   void start_engine() {
     Target running = make_target(config, device, target.weights, *pool);
+    require_finite_logits(*running.worker, config.target.string());
     cache_bytes = static_cast<std::uint64_t>(running.worker->cache().n_pages()) *
                   PagePool::page_bytes(target.weights->config, config.dtype);
     std::vector<StepListener*> listeners = {&*recorder, &quotas};

@@ -14,6 +14,7 @@ namespace slip {
 namespace {
 
 constexpr int kStepsBetweenTelling = 16;
+constexpr std::int64_t kTellAgainUs = 60'000'000;
 
 }  // namespace
 
@@ -262,7 +263,7 @@ void Engine::State::accept() {
     }
     const bool ends_prompt = running[i]->figures.output_tokens == 0;
     if (const auto failure = contain([&] { accept_one(i); })) {
-      running[i]->fail(*failure);
+      fail(*running[i], *failure);
     } else if (ends_prompt) {
       remember_prefix(*running[i]);
     }
@@ -326,6 +327,16 @@ void Engine::State::count_verdict(std::size_t i) {
   if (counts.first_version == 0) counts.first_version = proposal.version;
   if (counts.last_version != 0 && counts.last_version != proposal.version) ++counts.swaps;
   counts.last_version = proposal.version;
+}
+
+// Weights that hold a NaN fail every request for one reason: the log says it once a minute.
+void Engine::State::fail(Sequence& sequence, const Error& cause) {
+  sequence.fail(cause);
+  const std::int64_t now_us = monotonic_us();
+  if (cause.message() == failure_told_ && now_us < next_telling_us_) return;
+  failure_told_ = cause.message();
+  next_telling_us_ = now_us + kTellAgainUs;
+  log_error("a request failed: " + cause.message() + (cause.hint().empty() ? "" : "; " + cause.hint()));
 }
 
 void Engine::State::fail_step(const Error& cause) {

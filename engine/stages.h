@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "engine/cache/prefix_cache.h"
@@ -79,6 +80,7 @@ struct Engine::State {
   void retire();
   void finish(Sequence& sequence);
   void finish_waiting(WaitingRequest waiting);
+  void fail(Sequence& sequence, const Error& cause);
 
   StepFigures figures_;
   std::vector<std::int32_t> needs_;
@@ -95,6 +97,8 @@ struct Engine::State {
   std::vector<Proposal> proposals_;
   std::vector<Part> parts_;
   std::vector<ScoreTask> tasks_;
+  std::string failure_told_;          // the reason that the log said last
+  std::int64_t next_telling_us_ = 0;  // monotonic; when it may say the same again
 };
 
 }  // namespace slip

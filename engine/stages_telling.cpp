@@ -19,7 +19,7 @@ void Engine::State::emit() {
   for (std::size_t i = 0; i < running.size(); ++i) {
     if ((parts_[i].committed.empty() && parts_[i].first_prompt_row < 0) || running[i]->reason == StopReason::kFailed)
       continue;
-    if (const auto failure = contain([&] { emit_one(i); })) running[i]->fail(*failure);
+    if (const auto failure = contain([&] { emit_one(i); })) fail(*running[i], *failure);
   }
 }
 

@@ -191,6 +191,22 @@ TEST(EngineFails, OnlyTheRequestWhoseLogitsAreNotFinite) {
   EXPECT_EQ(fine.summary.reason, StopReason::kLength);
 }
 
+// Weights with a NaN failed every request, and the log did not say why.
+TEST(EngineFails, SayingOnceInTheLogWhy) {
+  Bench bench({}, {.max_running = 2});
+  bench.worker->spoil = [&](const StepInput&, std::span<float> logits) { logits[4] = std::nanf(""); };
+  ::testing::internal::CaptureStderr();
+  for (std::uint64_t id = 1; id <= 3; ++id) {
+    Answer broken;
+    bench.engine->submit(bench.request(id, broken));
+    EXPECT_TRUE(drain(*bench.engine));
+    EXPECT_EQ(broken.summary.reason, StopReason::kFailed);
+  }
+  const std::string said = ::testing::internal::GetCapturedStderr();
+  EXPECT_NE(said.find("a request failed: the model computed a logit that is not a number"), std::string::npos) << said;
+  EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 1) << said;
+}
+
 TEST(EngineFails, NothingWhenAProposerBreaks) {
   Bench steady, bench;
   bench.proposer->fail_at = 2;
