@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <array>
 #include <cerrno>
@@ -38,7 +39,16 @@ DataDirectoryLock::DataDirectoryLock(const std::filesystem::path& data_directory
   const std::string pid = std::to_string(::getpid()) + "\n";
   if (::ftruncate(file.get(), 0) != 0) throw Error(ErrorCode::kIo, "cannot write " + path.string());
   write_all(file.get(), std::as_bytes(std::span(pid)), "lock");
+  path_ = path;
   file_ = std::move(file);
+}
+
+// An open file's inode number is not given to another.
+bool DataDirectoryLock::in_place() const noexcept {
+  struct stat ours {};
+  struct stat found {};
+  return ::fstat(file_.get(), &ours) == 0 && ::lstat(path_.c_str(), &found) == 0 && ours.st_dev == found.st_dev &&
+         ours.st_ino == found.st_ino;
 }
 
 }  // namespace slip

@@ -14,7 +14,12 @@ class DataDirectoryLock {
  public:
   explicit DataDirectoryLock(const std::filesystem::path& data_directory);
 
+  // False once the directory or its LOCK was deleted, moved or replaced: what is written there is not ours any more.
+  // Any thread.
+  bool in_place() const noexcept;
+
  private:
+  std::filesystem::path path_;
   FileHandle file_;
 };
 

@@ -190,7 +190,8 @@ struct Serving::State {
         metrics(given_metrics),
         quotas(given_quotas),
         lock(config.data_dir),
-        disk(std::make_shared<DiskSpace>(config.data_dir, config.min_free_bytes)),
+        disk(std::make_shared<DiskSpace>(config.data_dir, config.min_free_bytes, DiskSpace::ReadFree{},
+                                         [this] { return lock.in_place(); })),
         device(open_target_device(config.device)),
         target(load_target(config.target, config.dtype)),
         fingerprint(system_fingerprint(config.target, config.dtype, config.device)),
@@ -291,10 +292,12 @@ Serving::Serving(const ServeConfig& config, Metrics& metrics, StepListener& quot
     if (state->learner) now.replay_records = static_cast<double>(state->learner->replay_records());
     now.ledger_rows_dropped = static_cast<double>(state->ledger.dropped());
     now.disk_low = state->disk->low();
+    now.data_directory_gone = state->disk->gone();
     now.ledger_refused = state->ledger.failing();
     now.replay_refused = state->learner && state->learner->replay_refused();
+    now.learning_fails = state->learner && state->learner->failing();
     now.memory = serving_memory(state->target, state->device == nullptr ? state->cache_bytes : 0, state->shelf);
-    now.learning = state->learner && state->wants_learning && !now.disk_low;
+    now.learning = state->learner && state->wants_learning && !state->disk->pauses();
     return now;
   });
 }

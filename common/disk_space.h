@@ -14,27 +14,35 @@ namespace slip {
 // does not go back and forth. Pure.
 bool is_disk_low(std::uint64_t free_bytes, std::uint64_t least, bool was_low);
 
-// Whether there is room for what can wait: ledger rows, replay records, new drafts. Serving writes nothing, so it goes
-// on while those pause. Threads: any.
+// Whether what can wait may be written: ledger rows, replay records, new drafts. Serving writes nothing, so it goes on
+// while those pause. Threads: any.
 class DiskSpace {
  public:
   using ReadFree = std::function<std::optional<std::uint64_t>()>;  // nothing: it cannot be known
-  // `least` bytes must stay free on the file system of `folder`; 0 never pauses. `read` replaces statvfs in tests.
-  DiskSpace(std::filesystem::path folder, std::uint64_t least, ReadFree read = {});
+  using IsInPlace = std::function<bool()>;  // whether the folder is still the one that was opened
+  // `least` bytes must stay free on the file system of `folder`; 0 never pauses. `read` replaces statvfs in tests;
+  // without `in_place` the folder is taken to be there.
+  DiskSpace(std::filesystem::path folder, std::uint64_t least, ReadFree read = {}, IsInPlace in_place = {});
 
-  // Asks the file system once a second at most and says every change in the log. Never waits for a disk longer than
-  // statvfs does; never throws.
+  // Each asks the file system once a second at most and says every change in the log. None waits for a disk longer than
+  // statvfs and stat do, or throws.
   bool low() noexcept;
-  void set_least(std::uint64_t least);  // takes effect at the next low()
+  bool gone() noexcept;                 // the folder was deleted, moved or replaced
+  bool pauses() noexcept;               // either
+  void set_least(std::uint64_t least);  // takes effect at the next question
 
  private:
+  void ask_when_due() noexcept;
   void ask_again() noexcept;
+  void ask_space();
+  void ask_place();
 
   const std::filesystem::path folder_;
   const ReadFree read_;
+  const IsInPlace in_place_;
   std::atomic<std::uint64_t> least_;
   std::atomic<std::int64_t> next_us_{0};  // monotonic
-  std::atomic<bool> low_{false};
+  std::atomic<bool> low_{false}, gone_{false};
   std::mutex asking_;
 };
 

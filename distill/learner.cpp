@@ -62,6 +62,7 @@ struct Learner::State {
   bool work_once();
   void take_in();
   void keep_house();
+  void keep_replay(std::int64_t now_us);
   void pause();
   void announce_idle();
   bool in_unit();
@@ -82,6 +83,7 @@ struct Learner::State {
   // Shared with the engine thread, with callers of wait_idle() and of set_enabled().
   LearningSwitch learning;
   std::atomic<bool> refused{false};  // by the disk, at the last append
+  std::atomic<bool> failing{false};  // training, scoring, saving or the replay buffer's upkeep
   LossyInbox<Event> inbox;
   std::atomic<std::uint64_t> lost{0};     // events that found no room
   std::atomic<std::uint64_t> wasted{0};   // observations taken in that came to no record
@@ -100,6 +102,7 @@ struct Learner::State {
   bool waits_for_leave = false;  // of the governor, for a unit that could be done
   std::uint64_t taken = 0, reported = 0;
   std::int64_t synced_us = 0, expired_us = 0, complained_us = 0;
+  bool upkeep_fails = false;
 };
 
 // ---- the loop
@@ -114,6 +117,7 @@ void Learner::State::run() {
     report(monotonic_us());
     replay.sync();
   } catch (const std::exception& error) {
+    failing.store(true, std::memory_order_relaxed);
     log_error(std::string("learning has ended, serving goes on: ") + error.what());
   }
 }
@@ -137,6 +141,7 @@ bool Learner::State::work_once() {
   waits_for_leave = !governor.allow_unit(*unit);
   if (waits_for_leave) return false;
   loop->run(*unit);
+  failing.store(loop->failing() || upkeep_fails, std::memory_order_relaxed);
   governor.unit_done();
   return true;
 }
@@ -200,22 +205,28 @@ void Learner::State::report(std::int64_t now_us) {
   decisions.on_learning(loop->figures(now_us));
 }
 
+void Learner::State::keep_replay(std::int64_t now_us) {
+  try {
+    replay.sync();
+    if (now_us - expired_us >= kExpireEveryUs) {
+      expired_us = now_us;
+      replay.expire(calendar.believe(wall_us(), now_us));
+    }
+    if (std::exchange(upkeep_fails, false)) log_info("learning: the replay buffer can be written again");
+  } catch (const Error& error) {
+    if (!std::exchange(upkeep_fails, true)) log_warn("learning: " + error.message());
+  }
+}
+
 void Learner::State::keep_house() {
   const std::int64_t now = monotonic_us();
   if (now - synced_us < kSyncEveryUs) return;
   synced_us = now;
-  try {
-    replay.sync();
-    if (now - expired_us >= kExpireEveryUs) {
-      expired_us = now;
-      replay.expire(calendar.believe(wall_us(), now));
-    }
-  } catch (const Error& error) {
-    log_warn("learning: " + error.message());
-  }
+  keep_replay(now);
   records.store(replay.stats().records, std::memory_order_relaxed);
   loop->reclaim();
   loop->save_due(now);
+  failing.store(loop->failing() || upkeep_fails, std::memory_order_relaxed);
   report(now);
   const std::uint64_t all = lost.load(std::memory_order_acquire) + wasted.load(std::memory_order_relaxed);
   if (all > reported) decisions.on_dropped(all - reported);
@@ -299,6 +310,10 @@ void Learner::set_enabled(bool enabled) {
 
 bool Learner::replay_refused() const {
   return state_->refused.load(std::memory_order_relaxed);
+}
+
+bool Learner::failing() const {
+  return state_->failing.load(std::memory_order_relaxed);
 }
 
 std::uint64_t Learner::replay_records() const {

@@ -50,7 +50,7 @@ struct LearnerOptions {
   std::uint64_t memory_bytes = std::uint64_t{1024} << 20;  // of the trainers in memory; the others rest on disk
   std::int64_t save_us = std::int64_t{60} * 1'000'000;     // a crash loses at most this much training
   NearCopiesOptions near_copies;
-  std::shared_ptr<DiskSpace> disk;  // learning pauses while it is low; null: never
+  std::shared_ptr<DiskSpace> disk;  // learning pauses while it does; null: never
 };
 
 // The learning loop: observations → replay → trainer → candidate → canary → publish → slot, one draft a topic, in one
@@ -86,6 +86,9 @@ class Learner final : public ObservationSink {
   void set_enabled(bool enabled);
   // True while the disk refuses replay records although it is not low. Any thread.
   bool replay_refused() const;
+  // True while training, scoring or saving fails, for whatever reason; they are tried again less and less often. Any
+  // thread.
+  bool failing() const;
   // Observations that came to no record, because nobody had time for them or parts of their request were lost.
   std::uint64_t dropped() const;
   // Live records in the replay buffer, as of the last second. Any thread.

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <exception>
 #include <limits>
+#include <string>
 #include <utility>
 
 #include "common/clock.h"
@@ -31,11 +32,24 @@ void smooth(double& value, double next, double memory) {
   value = value == 0 ? next : memory * value + (1 - memory) * next;
 }
 
+void end_spell(const TopicState& topic, FailureSpell& spell, const char* doing) {
+  if (spell.n == 0) return;
+  log_info("learning: " + topic.topic + ": " + doing + " works again, after " + std::to_string(spell.n) +
+           (spell.n == 1 ? " failure" : " failures"));
+  spell = {};
+}
+
 ResidentTrainersOptions trainers_options(const LearnerOptions& options) {
   return {options.trainer, options.optimizer_folder, options.memory_bytes, options.save_us};
 }
 
 }  // namespace
+
+std::int64_t wait_after_failures_us(int n) {
+  constexpr std::int64_t kFirstUs = 1'000'000, kMostUs = 300'000'000;
+  constexpr int kMostDoublings = 9;  // more than kMostUs
+  return std::min(kMostUs, kFirstUs << std::min(n - 1, kMostDoublings));
+}
 
 LearningLoop::LearningLoop(LearningLoopSetting setting)
     : options_(setting.options),
@@ -138,10 +152,11 @@ double LearningLoop::value_of(const TopicState& topic, const StepDecision& decis
 TopicState* LearningLoop::topic_to_train() {
   TopicState* best = nullptr;
   double best_value = 0;
+  const std::int64_t now_us = monotonic_us();
   const auto batch = static_cast<std::uint64_t>(options_.batch_requests);
   const auto waiting = [](const TopicState& topic) { return topic.requests_seen - topic.requests_at_burst; };
   for (TopicState& topic : topics_) {
-    if (topic.starved || topic.requests_seen == 0) continue;
+    if (topic.starved || topic.requests_seen == 0 || topic.training_failures.retry_us > now_us) continue;
     if (topic.steps_done == 0) start_curve(topic);
     const StepDecision decision = governor_.allow_step(progress_of(topic));
     topic.figures.state = decision.allowed ? "training" : decision.reason;
@@ -238,8 +253,9 @@ void LearningLoop::score_next() {
       topic.unscored.pop_front();
       canary_.score_new(topic, waiting);
     }
+    end_spell(topic, topic.scoring_failures, "scoring");
   } catch (const std::exception& error) {
-    contain(topic, "scoring", error);
+    contain(topic, topic.scoring_failures, "scoring", error);
   }
   topic.figures.scoring_s += seconds(thread_cpu_us() - began_us);
 }
@@ -269,11 +285,12 @@ void LearningLoop::train_step() {
     bool went_on = true;
     const TrainStep step = trainer.step(batch, [&] { return went_on = go_on_(); });
     if (!went_on) return;  // the end, or serving needs the core: nothing was changed
+    end_spell(topic, topic.training_failures, "training");
     count_step(topic, step, began_us);
     export_when_due(topic, trainer);
   } catch (const std::exception& error) {
     ++topic.steps_done;  // or the same failure would be all that ever runs
-    contain(topic, "training", error);
+    contain(topic, topic.training_failures, "training", error);
   }
 }
 
@@ -299,14 +316,26 @@ void LearningLoop::export_when_due(TopicState& topic, DraftTrainer& trainer) {
 }
 
 // A failure of LibTorch, the disk or the weights costs the topic its trainer and its candidate, nothing else.
-void LearningLoop::contain(TopicState& topic, const char* doing, const std::exception& error) {
-  log_error("learning: " + topic.topic + ": " + doing + " failed: " + error.what());
+void LearningLoop::contain(TopicState& topic, FailureSpell& spell, const char* doing, const std::exception& error) {
+  const bool is_first = ++spell.n == 1;
+  spell.retry_us = monotonic_us() + wait_after_failures_us(spell.n);
   topic.figures.state = std::string(doing) + " failed: " + error.what();
+  if (is_first) {
+    log_error("learning: " + topic.topic + ": " + doing + " failed: " + error.what() +
+              "; it is tried again, less and less often");
+  }
   try {
     publisher_.abandon(topic);
   } catch (const std::exception& second) {
-    log_error("learning: " + topic.topic + ": " + second.what());
+    if (is_first) log_error("learning: " + topic.topic + ": " + second.what());
   }
+}
+
+bool LearningLoop::failing() const {
+  const bool any = std::any_of(topics_.begin(), topics_.end(), [](const TopicState& topic) {
+    return topic.training_failures.n > 0 || topic.scoring_failures.n > 0;
+  });
+  return any || trainers_.failing();
 }
 
 // ---- figures ----

@@ -20,6 +20,9 @@
 
 namespace slip {
 
+// How long to wait after the n-th failure in a row: a second, doubling up to five minutes. Pure. REQUIRES: n ≥ 1.
+std::int64_t wait_after_failures_us(int n);
+
 // What a learning loop works with. All but `slots` and `topics`, which the constructor reads, outlives it.
 struct LearningLoopSetting {
   const LearnerOptions& options;
@@ -35,8 +38,8 @@ struct LearningLoopSetting {
 
 // Decides the learner's next unit of work over all topics, and does it: scoring what came, training on it, sending
 // candidates to the canary. When a unit may run is the governor's business. A failure costs the topic it befell its
-// trainer and its candidate, nothing else. Threads: one owner, made there, so that pools and buffers belong to its
-// priority.
+// trainer and its candidate, nothing else, and training waits longer after each one in a row. Threads: one owner, made
+// there, so that pools and buffers belong to its priority.
 class LearningLoop {
  public:
   // Takes up every topic whose slot serves a draft. Errors: those of the store and of the optimizer's folder.
@@ -59,6 +62,7 @@ class LearningLoop {
   void save_due(std::int64_t now_us);  // optimizer states with old unsaved steps
   void save();                         // all optimizer states
   LearningFigures figures(std::int64_t now_us) const;
+  bool failing() const;  // whether the last attempt to train, score or save failed, of any topic
 
  private:
   bool worth_scoring(const TopicState& topic) const;
@@ -73,7 +77,7 @@ class LearningLoop {
   std::vector<ReplayRecord> next_batch(TopicState& topic);
   void count_step(TopicState& topic, const TrainStep& step, std::int64_t began_us);
   void export_when_due(TopicState& topic, DraftTrainer& trainer);
-  void contain(TopicState& topic, const char* doing, const std::exception& error);
+  void contain(TopicState& topic, FailureSpell& spell, const char* doing, const std::exception& error);
   TopicProgress progress_of(const TopicState& topic) const;
   TopicState* topic_of(const std::string& name);
 

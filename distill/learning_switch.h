@@ -10,17 +10,18 @@
 namespace slip {
 
 // Whether learning may run now. Off by the operator's word nothing is kept and nothing counts as lost; off for want of
-// disk space what comes is lost and counted, and learning goes on by itself once there is room. Threads: any.
+// disk space, or of the data directory, what comes is lost and counted, and learning goes on by itself once there is
+// room. Threads: any.
 class LearningSwitch {
  public:
   explicit LearningSwitch(std::shared_ptr<DiskSpace> disk) : disk_(std::move(disk)) {}
 
   void set_wanted(bool wanted) { wanted_.store(wanted, std::memory_order_relaxed); }
   bool wanted() const { return wanted_.load(std::memory_order_relaxed); }
-  bool on() const { return wanted() && !(disk_ && disk_->low()); }
+  bool on() const { return wanted() && !(disk_ && disk_->pauses()); }
 
  private:
-  const std::shared_ptr<DiskSpace> disk_;  // null: never low
+  const std::shared_ptr<DiskSpace> disk_;  // null: never pauses
   std::atomic<bool> wanted_{true};
 };
 

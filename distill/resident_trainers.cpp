@@ -115,9 +115,12 @@ void ResidentTrainers::save(const std::string& draft) {
 }
 
 void ResidentTrainers::save_quietly(const std::string& draft) {
+  if (!has_unsaved(residents_.at(draft))) return;
   try {
     save(draft);
+    if (std::exchange(save_fails_, false)) log_info("learning: optimizer states are saved again");
   } catch (const Error& error) {
+    if (std::exchange(save_fails_, true)) return;
     log_warn("learning: the optimizer state of " + draft + " is not saved: " + error.message());
   }
 }

@@ -40,13 +40,15 @@ class ResidentTrainers {
   void follow(const std::string& draft, const DraftSource& live);
   // Error{kIo}: the state on disk is the one before.
   void save(const std::string& draft);
-  // Saves every trainer with unsaved steps; failures are logged, the others are saved all the same.
+  // Saves every trainer with unsaved steps; the others are saved although one fails. The log says once that saving
+  // fails and once that it works again.
   void save_all();
   // Saves those whose unsaved steps are older than save_us. `now_us` is monotonic.
   void save_due(std::int64_t now_us);
   // Drops the trainer and what is on disk: the next take() starts from the live version.
   void forget(const std::string& draft);
   std::uint64_t bytes() const;
+  bool failing() const { return save_fails_; }  // whether the last save failed
 
  private:
   struct Lineage {
@@ -74,6 +76,7 @@ class ResidentTrainers {
   ResidentTrainersOptions options_;
   std::map<std::string, Resident> residents_;
   std::uint64_t n_taken_ = 0;
+  bool save_fails_ = false;
 };
 
 }  // namespace slip

@@ -183,8 +183,9 @@ void SegmentLog::compact_where_half_is_dead() {
   }
   try {
     for (const std::uint64_t number : due) compact(number);
+    if (!due.empty() && std::exchange(compaction_refused_, false)) log_info("replay: compaction works again");
   } catch (const Error& error) {
-    log_warn("replay: compaction waits: " + error.message());
+    if (!std::exchange(compaction_refused_, true)) log_warn("replay: compaction waits: " + error.message());
     compaction_pause_ = kCompactionPause;
   }
 }

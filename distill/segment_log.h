@@ -84,6 +84,7 @@ class SegmentLog {
   FileHandle active_file_;
   bool dirty_ = false;
   int compaction_pause_ = 0;  // calls until a refused compaction is tried again
+  bool compaction_refused_ = false;
   Figures figures_;
 };
 

@@ -49,6 +49,12 @@ struct WaitingRecord {
   std::int64_t since_us = 0;  // monotonic
 };
 
+// Failures of one kind in a row, of which the log says the first one and the end.
+struct FailureSpell {
+  int n = 0;
+  std::int64_t retry_us = 0;  // monotonic; training is not tried before
+};
+
 // What is learned about one topic: its draft, its cadence, its candidate and the evidence. Plain data of the learner's
 // thread.
 struct TopicState {
@@ -70,6 +76,7 @@ struct TopicState {
   std::uint64_t newest_drawn = 0;     // sequence up to which training may have seen records
   std::int64_t undrawn_since_us = 0;  // monotonic, when the oldest record came that no step could draw; 0: none
   double step_seconds = 0;            // of the learner's thread a step, smoothed
+  FailureSpell training_failures, scoring_failures;
   LearningCurve curve;
   std::optional<LearningCurve> curve_at_live;  // when the live version went live; empty: after a rollback
 

@@ -67,7 +67,7 @@ struct Ledger::State {
   void write_or_drop(const LedgerRow& row);
   void keep_small_when_due();
   void report_failure(const Error& error);
-  bool paused() const { return options.disk && options.disk->low(); }
+  bool paused() const { return options.disk && options.disk->pauses(); }
 
   const LedgerOptions options;
   LockFreeInbox<LedgerRow> inbox;

@@ -17,7 +17,7 @@ struct LedgerOptions {
   std::int64_t commit_interval_us = 500'000;  // kill −9 loses at most one second
   std::int64_t keep_requests_us = std::int64_t{30} * 24 * 3600 * 1'000'000;
   std::uint64_t max_bytes = std::uint64_t{1} << 30;
-  std::shared_ptr<DiskSpace> disk;  // nothing is written while it is low; null: never
+  std::shared_ptr<DiskSpace> disk;  // nothing is written while it pauses; null: never
 };
 
 // The SQLite ledger: WAL, synchronous=FULL, one writer thread at the lowest nice level, batched transactions,

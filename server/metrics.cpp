@@ -185,8 +185,10 @@ void Metrics::State::scrape() {
   free_pages.Set(now.free_pages);
   replay_records.Set(now.replay_records);
   degraded.Add({{"reason", "disk_low"}}).Set(now.disk_low ? 1 : 0);
+  degraded.Add({{"reason", "data_directory"}}).Set(now.data_directory_gone ? 1 : 0);
   degraded.Add({{"reason", "ledger"}}).Set(now.ledger_refused ? 1 : 0);
   degraded.Add({{"reason", "replay"}}).Set(now.replay_refused ? 1 : 0);
+  degraded.Add({{"reason", "learning"}}).Set(now.learning_fails ? 1 : 0);
   learning.Set(now.learning ? 1 : 0);
   dropped.Add({{"what", "ledger_rows"}}).Increment(std::max(0.0, now.ledger_rows_dropped - ledger_rows_seen));
   ledger_rows_seen = now.ledger_rows_dropped;

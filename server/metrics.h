@@ -38,7 +38,9 @@ class Metrics {
   // Read at each scrape.
   struct Gauges {
     double running = 0, waiting = 0, free_pages = 0, replay_records = 0, ledger_rows_dropped = 0;
-    bool disk_low = false, ledger_refused = false, replay_refused = false;  // serving goes on without them
+    // Serving goes on without them.
+    bool disk_low = false, data_directory_gone = false, ledger_refused = false, replay_refused = false;
+    bool learning_fails = false;
     bool learning = false;
     MemoryParts memory;  // what holds memory besides learning, in bytes
   };

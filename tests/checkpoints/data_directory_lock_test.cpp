@@ -53,6 +53,25 @@ TEST_F(DataDirectoryLockTest, IsFreeAgainWhenTheHolderWasKilled) {
   ::close(ready[1]);
 }
 
+TEST_F(DataDirectoryLockTest, KnowsWhetherTheDirectoryIsStillItsOwn) {
+  const fs::path data = folder_ / "data", away = folder_ / "away";
+  const DataDirectoryLock lock(data);
+  EXPECT_TRUE(lock.in_place());
+  fs::rename(data, away);
+  EXPECT_FALSE(lock.in_place()) << "moved";
+  fs::create_directory(data);
+  write(data / "LOCK", "");
+  EXPECT_FALSE(lock.in_place()) << "replaced";
+  fs::remove_all(data);
+  fs::rename(away, data);
+  EXPECT_TRUE(lock.in_place()) << "back";
+  fs::remove_all(data);
+  EXPECT_FALSE(lock.in_place()) << "deleted";
+  fs::create_directory(data);
+  write(data / "LOCK", "");
+  EXPECT_FALSE(lock.in_place()) << "perhaps under the same inode numbers";
+}
+
 TEST_F(DataDirectoryLockTest, RefusesAFolderOthersCanWriteAndALinkedLock) {
   fs::create_directory(folder_ / "open");
   fs::permissions(folder_ / "open", fs::perms(0777));

@@ -97,6 +97,29 @@ TEST_F(ServeTest, AnswersAreTheSameWithAndWithoutSpeculation) {
   EXPECT_EQ(answers[0], answers[2]);
 }
 
+// It gave hundreds of lines in a few seconds, and the metric said that all was well.
+TEST_F(ServeTest, ADeletedDataDirectoryIsSaidOnceAndShownWhileServingGoesOn) {
+  Program program(folder_, usual());
+  const auto port = program.port();
+  ASSERT_NE(port, 0) << program.log();
+  const auto chat = [&](int i) { return ask(port, chat_bytes("What is 12 + " + std::to_string(i) + "?", 16)).status; };
+  for (int i = 0; i < 4; ++i) EXPECT_EQ(chat(i), 200);
+  std::filesystem::remove_all(data());
+  const std::string shown = "slipstream:degraded{reason=\"data_directory\"} 1";
+  const auto is_shown = [&] { return get(port, "/metrics").body.find(shown) != std::string::npos; };
+  for (int i = 0; i < 500 * testing::kPatience && !is_shown(); ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  EXPECT_TRUE(is_shown());
+  for (int i = 4; i < 24; ++i) EXPECT_EQ(chat(i), 200);
+  EXPECT_EQ(program.stop(), 0);
+  const std::string log = program.err();
+  EXPECT_NE(log.find("was deleted, moved or replaced"), std::string::npos) << log;
+  int n_errors = 0;
+  for (auto at = log.find(" error "); at != std::string::npos; at = log.find(" error ", at + 1)) ++n_errors;
+  EXPECT_LE(n_errors, 2) << "of the directory, and of a step that was under way\n" << log;
+}
+
 // A seeded request left its law behind in the proposal that the next one found; a next one without a seed that drafts
 // nothing, since it has one token to go, then stopped the whole program.
 TEST_F(ServeTest, NothingOfARequestReachesTheNext) {

@@ -39,6 +39,28 @@ TEST(DiskSpace, SaysEveryChangeOnceAndRecovers) {
   EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr("go on"));
 }
 
+// A deleted data directory could not be asked for its space, and nothing was said.
+TEST(DiskSpace, AFolderThatIsGonePausesAndIsSaidOnce) {
+  bool in_place = false;
+  DiskSpace disk(
+      "/data", 100, [] { return std::nullopt; }, [&] { return in_place; });
+  ::testing::internal::CaptureStderr();
+  EXPECT_TRUE(disk.gone());
+  EXPECT_TRUE(disk.pauses());
+  EXPECT_FALSE(disk.low());
+  disk.set_least(100);  // asks anew
+  EXPECT_TRUE(disk.gone());
+  std::string said = ::testing::internal::GetCapturedStderr();
+  EXPECT_THAT(said, HasSubstr("/data was deleted, moved or replaced; serving goes on"));
+  EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 1);
+  in_place = true;
+  disk.set_least(100);
+  ::testing::internal::CaptureStderr();
+  EXPECT_FALSE(disk.pauses());
+  said = ::testing::internal::GetCapturedStderr();
+  EXPECT_THAT(said, HasSubstr("/data is back"));
+}
+
 TEST(DiskSpace, UnknownChangesNothing) {
   std::optional<std::uint64_t> free_bytes = 50;
   DiskSpace disk("/data", 100, [&] { return free_bytes; });

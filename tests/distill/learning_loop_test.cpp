@@ -4,6 +4,11 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <filesystem>
+#include <thread>
+
+#include "common/clock.h"
 #include "common/fail_point.h"
 #include "common/file.h"
 #include "tests/distill/learner_fixture.h"
@@ -173,6 +178,39 @@ TEST(LearningLoop, AFullDiskWhileTrainersChangePlacesRestartsNobody) {
   house.stream_both(*learner, 2001, 2);
   learner->stop();
   for (const TopicLearning& topic : house.notebook.figures().topics) EXPECT_EQ(topic.trainer_restarts, 0U);
+}
+
+TEST(LearningLoop, AfterFailuresItWaitsASecondThenLongerUpToFiveMinutes) {
+  EXPECT_EQ(wait_after_failures_us(1), 1'000'000);
+  EXPECT_EQ(wait_after_failures_us(2), 2'000'000);
+  EXPECT_EQ(wait_after_failures_us(9), 256'000'000);
+  EXPECT_EQ(wait_after_failures_us(10), 300'000'000);
+  EXPECT_EQ(wait_after_failures_us(1'000'000), 300'000'000);
+}
+
+// A deleted data directory failed every step: 872 lines in 13 s.
+TEST(LearningLoop, AFailureThatLastsIsSaidOnceAndItsEndToo) {
+  House house;
+  const auto base = house.store.root() / "base", away = house.folder.path() / "away";
+  std::filesystem::rename(base, away);
+  auto learner = house.make_learner(*house.governor);
+  ::testing::internal::CaptureStderr();
+  learner->start();
+  stream(*learner, 1, 32);
+  EXPECT_TRUE(learner->failing());
+  std::filesystem::rename(away, base);
+  for (std::int64_t until_us = monotonic_us() + kPatienceUs; learner->failing() && monotonic_us() < until_us;) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  EXPECT_FALSE(learner->failing());
+  ASSERT_TRUE(learner->wait_idle(kPatienceUs));
+  learner->stop();
+  const std::string said = ::testing::internal::GetCapturedStderr();
+  const auto first = said.find("sql: training failed");
+  EXPECT_NE(first, std::string::npos) << said;
+  EXPECT_EQ(said.find("failed", first + 20), std::string::npos) << said;
+  EXPECT_NE(said.find("sql: training works again"), std::string::npos) << said;
+  EXPECT_GT(house.notebook.figures().topics.at(0).optimizer_steps, 0U);
 }
 
 // One waits for scores while the other floods.

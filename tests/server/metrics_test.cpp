@@ -117,6 +117,10 @@ TEST(Metrics, GaugesAreReadAtScrape) {
   metrics.set_gauges([] { return Metrics::Gauges{.disk_low = true, .learning = false}; });
   EXPECT_TRUE(has(metrics.text(), R"(slipstream:degraded{reason="disk_low"} 1)"));
   EXPECT_TRUE(has(metrics.text(), "slipstream:learning 0"));
+  metrics.set_gauges([] { return Metrics::Gauges{.data_directory_gone = true, .learning_fails = true}; });
+  EXPECT_TRUE(has(metrics.text(), R"(slipstream:degraded{reason="data_directory"} 1)"));
+  EXPECT_TRUE(has(metrics.text(), R"(slipstream:degraded{reason="learning"} 1)"));
+  EXPECT_TRUE(has(metrics.text(), R"(slipstream:degraded{reason="disk_low"} 0)"));
 }
 
 // The engine's thread took the mutex that /metrics and the idle learner held, and waited for a thread that got no
