@@ -237,8 +237,9 @@ struct Serving::State {
   void start_engine() {
     Target running = make_target(config, device, target.weights, *pool);
     require_finite_logits(*running.worker, config.target.string());
-    cache_bytes = static_cast<std::uint64_t>(running.worker->cache().n_pages()) *
-                  PagePool::page_bytes(target.weights->config, config.dtype);
+    const std::int32_t n_pages = running.worker->cache().n_pages();
+    cache_bytes = static_cast<std::uint64_t>(n_pages) * PagePool::page_bytes(target.weights->config, config.dtype);
+    max_positions = std::min(target.weights->config.max_positions, n_pages * PagePool::kPageTokens);
     std::vector<StepListener*> listeners = {&*recorder, &quotas};
     if (governor) listeners.push_back(governor.get());
     const EngineOptions options = engine_options(config);
@@ -276,6 +277,7 @@ struct Serving::State {
   std::unique_ptr<Learner> learner;
   std::atomic<bool> wants_learning{true};
   std::uint64_t cache_bytes = 0;
+  std::int32_t max_positions = 0;  // of one request: the context, or the whole cache where that is smaller
   std::optional<Engine> engine;
   std::future<void> engine_ended;
   std::jthread engine_thread;
@@ -315,7 +317,7 @@ std::shared_ptr<const ServedModel> Serving::model() const {
   model->system_fingerprint = state->fingerprint;
   model->tokenizer = state->target.tokenizer;
   model->chat_template = load_template(state->config);
-  model->max_positions = state->target.weights->config.max_positions;
+  model->max_positions = state->max_positions;
   model->end_ids = state->target.weights->config.eos_ids;
   model->router = state->router;
   model->slots = state->shelf.slots;

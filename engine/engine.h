@@ -23,7 +23,7 @@ struct EngineOptions {
   std::int32_t k = 3;                 // drafted tokens per step, 0 … 16; 0 = no speculation
   bool adaptive_k = false;            // k is the most: each sequence drafts what pays (schedule/draft_length.h)
   std::int32_t max_running = 16;      // sequences in one step
-  std::int32_t max_waiting = 64;      // submit refuses beyond
+  std::int32_t max_waiting = 256;     // submit refuses beyond
   std::int32_t prefill_chunk = 256;   // prompt rows per step, shared by the prompts being read
   std::int32_t catch_up_chunk = 256;  // draft rows per step spent on catching up after a swap
   double prefix_cache = 0.25;         // share of the target's pages that may keep what was read before; 0: none

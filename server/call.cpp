@@ -20,8 +20,8 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::int64_t kMaxChoicesOfPrompt = 16;
-constexpr std::size_t kMaxChoices = 64;
+constexpr std::int64_t kMaxChoicesOfPrompt = 128;  // as OpenAI has it
+constexpr std::size_t kMaxChoices = 128;
 constexpr std::size_t kMaxStops = 16;
 constexpr std::size_t kMaxStopBytes = 4096;
 constexpr std::size_t kMaxMetadata = 16;
@@ -29,9 +29,11 @@ constexpr std::size_t kMaxValues = std::size_t{1} << 20;  // a body of 4 MiB has
 constexpr std::int64_t kMaxTopLogprobs = 20;
 constexpr std::int64_t kMaxCompletionLogprobs = 5;
 constexpr std::int64_t kMaxInt32 = std::numeric_limits<std::int32_t>::max();
+constexpr std::int64_t kWhatIsLeft = -1;  // of the context, as vLLM's and llama.cpp's clients ask for it
 
-bool is_one(const json& value) {
-  return exact_integer(value, {1, 1}).has_value();
+template <int number>
+bool is_number(const json& value) {
+  return whole_number(value, number, number).has_value();
 }
 bool is_empty(const json& value) {
   return (value.is_array() || value.is_object()) && value.empty();
@@ -45,27 +47,28 @@ struct NeutralField {
 constexpr auto kNever = [](const json&) { return false; };
 constexpr auto kEmpty = [](const json& value) { return is_empty(value); };
 constexpr auto kFalse = [](const json& value) { return value.is_boolean() && !value.get<bool>(); };
+constexpr auto kTrue = [](const json& value) { return value.is_boolean() && value.get<bool>(); };
 
 const std::vector<NeutralField>& neutral_fields() {
   static const std::vector<NeutralField> fields = {
-      {"best_of", [](const json& value) { return is_one(value); }},
+      {"best_of", is_number<1>},
       {"echo", kFalse},
       {"suffix", [](const json& value) { return value.is_string() && value.get_ref<const std::string&>().empty(); }},
       {"tools", kEmpty},
       {"functions", kEmpty},
-      {"tool_choice", [](const json& value) { return value == "none"; }},
+      {"tool_choice", [](const json& value) { return value == "none" || value == "auto"; }},  // there are no tools
       {"function_call", [](const json& value) { return value == "none"; }},
       {"parallel_tool_calls", [](const json& value) { return value.is_boolean(); }},  // says nothing without tools
       {"modalities", [](const json& value) { return value == json::array({"text"}); }},
       {"audio", kNever},
       {"images", kNever},
       {"prediction", kNever},
-      {"reasoning_effort", kNever},
-      {"verbosity", kNever},
       {"web_search_options", kNever},
-      {"safety_identifier", kNever},
-      {"prompt_cache_key", kNever},
       {"speculative", kNever},
+      {"skip_special_tokens", kTrue},
+      {"use_beam_search", kFalse},
+      {"length_penalty", is_number<1>},
+      {"priority", is_number<0>},
   };
   return fields;
 }
@@ -97,6 +100,7 @@ class CallReader {
     std::vector<std::string> names(kCommon.begin(), kCommon.end());
     if (endpoint == Endpoint::kChat) names.insert(names.end(), kChatOnly.begin(), kChatOnly.end());
     if (endpoint == Endpoint::kCompletion) names.insert(names.end(), kCompletionOnly.begin(), kCompletionOnly.end());
+    names.insert(names.end(), kHints.begin(), kHints.end());
     for (const NeutralField& field : neutral_fields()) names.emplace_back(field.name);
     return names;
   }
@@ -121,19 +125,22 @@ class CallReader {
                                          "max_tokens",
                                          "stop",
                                          "stream",
-                                         "user",
                                          "store",
                                          "metadata",
                                          "logprobs",
-                                         "stream_options",
-                                         "service_tier"};
+                                         "stream_options"};
+
+  // Texts that tell a provider about the caller, or how to go about the answer; none is about what the answer is to be.
+  static constexpr std::array kHints = {
+      "user",     "safety_identifier", "service_tier", "prompt_cache_key", "reasoning_effort", "prompt_cache_retention",
+      "verbosity"};
 
   static constexpr std::array kChatOnly = {"messages", "max_completion_tokens", "top_logprobs"};
   static constexpr std::array kCompletionOnly = {"prompt", "best_of", "echo"};
 
   bool is_known(const std::string& name) const {
     const auto in = [&](const auto& names) { return std::find(names.begin(), names.end(), name) != names.end(); };
-    return in(kCommon) || (call_.endpoint == Endpoint::kChat ? in(kChatOnly) : in(kCompletionOnly));
+    return in(kCommon) || in(kHints) || (call_.endpoint == Endpoint::kChat ? in(kChatOnly) : in(kCompletionOnly));
   }
 
   void check_names() const {
@@ -185,15 +192,20 @@ class CallReader {
     call_.stop_token_ids = read_token_ids(*value, "stop_token_ids");
   }
 
+  std::optional<std::int64_t> read_length(const char* name) const {
+    const auto length = fields_.integer(name, kWhatIsLeft, kMaxInt32);
+    if (length == 0 && !call_.echo) refuse_field(name, "must be -1 or above 0; 0 is allowed with 'echo' only");
+    return length;
+  }
+
   void read_lengths() {
-    const auto old_name = fields_.integer("max_tokens", call_.echo ? 0 : 1, kMaxInt32);  // 0: the echo is all
-    const auto new_name =
-        call_.endpoint == Endpoint::kChat ? fields_.integer("max_completion_tokens", 1, kMaxInt32) : std::nullopt;
+    const auto old_name = read_length("max_tokens");
+    const auto new_name = call_.endpoint == Endpoint::kChat ? read_length("max_completion_tokens") : std::nullopt;
     if (old_name && new_name && *old_name != *new_name) {
       refuse_field("max_completion_tokens", "and 'max_tokens' say different things: send one");
     }
     const auto either = new_name ? new_name : old_name;
-    if (either) call_.max_tokens = static_cast<std::int32_t>(*either);
+    if (either && *either != kWhatIsLeft) call_.max_tokens = static_cast<std::int32_t>(*either);
   }
 
   void read_stops() {
@@ -225,7 +237,8 @@ class CallReader {
     if (!options->is_object()) refuse_field("stream_options", "must be an object");
     for (const auto& [name, value] : options->items()) {
       const std::string field = "stream_options." + name.substr(0, 64);
-      if (name != "include_usage" && name != "include_obfuscation")
+      // With continuous_usage_stats vLLM repeats the usage in each chunk; here it comes with the last one.
+      if (name != "include_usage" && name != "include_obfuscation" && name != "continuous_usage_stats")
         refuse_field(field, "is not a field of this request");
       if (value.is_null()) continue;
       if (!value.is_boolean()) refuse_field(field, "must be true or false");
@@ -247,17 +260,17 @@ class CallReader {
   }
 
   void read_metadata() {
-    for (const char* name : {"user", "service_tier"}) fields_.text(name);
+    for (const char* name : kHints) fields_.text(name);
     if (fields_.boolean("store") == false) call_.learn = false;
     const json* metadata = fields_.find("metadata");
     if (metadata == nullptr) return;
-    if (!metadata->is_object()) refuse_field("metadata", "must be an object of strings");
+    if (!metadata->is_object()) refuse_field("metadata", "must be an object");
     if (metadata->size() > kMaxMetadata)
       refuse_field("metadata", "has more than " + std::to_string(kMaxMetadata) + " entries");
-    for (const auto& [name, value] : metadata->items()) {
-      if (!value.is_string()) refuse_field("metadata." + name.substr(0, 64), "must be a string");
-      if (name == "topic") call_.topic_label = value.get<std::string>();
-    }
+    const json* topic = RequestFields(*metadata).find("topic");
+    if (topic == nullptr) return;
+    if (!topic->is_string()) refuse_field("metadata.topic", "must be a string");
+    call_.topic_label = topic->get<std::string>();
   }
 
   void read_headers(const CallHeaders& headers) {

@@ -115,8 +115,13 @@ std::optional<Reply> Gatekeeper::refuse(const Visitor& visitor, Guest& guest) co
     if (auto stranger = refuse_stranger(visitor, guest)) return stranger;
   }
   if (visitor.method == "OPTIONS" && !guest.allowed_origin.empty()) return std::nullopt;
-  const bool open = keys->empty() || visitor.path == "/healthz" || visitor.path == "/readyz";
+  const bool open = keys->empty() || is_probe(visitor.path);
   return open ? std::nullopt : refuse_key(*keys, visitor, guest);
+}
+
+bool is_probe(std::string_view path) {
+  constexpr std::string_view kProbes[] = {"/healthz", "/readyz", "/health", "/ping"};
+  return std::find(std::begin(kProbes), std::end(kProbes), path) != std::end(kProbes);
 }
 
 std::optional<Reply> refuse_content_type(const Visitor& visitor) {

@@ -53,6 +53,8 @@ class Gatekeeper {
   std::atomic<std::shared_ptr<const ApiKeys>> keys_;
 };
 
+// Whether `path` only says that the server lives or is ready: these need no key (S13).
+bool is_probe(std::string_view path);
 // 415 for a POST that is not JSON: no web page can send JSON elsewhere without asking first.
 std::optional<Reply> refuse_content_type(const Visitor& visitor);
 

@@ -31,7 +31,8 @@ std::string parse_part(const json& part, const std::string& place) {
     refuse(ErrorCode::kUnsupported, place + ".type", "is \"" + kind + "\": only \"text\" parts are supported");
   }
   for (const auto& [name, value] : part.items()) {
-    if (name != "type" && name != "text" && !value.is_null()) {
+    const bool cache_hint = name == "cache_control" && value.is_object();  // prompts that begin alike are kept anyhow
+    if (name != "type" && name != "text" && !value.is_null() && !cache_hint) {
       refuse(place + "." + name.substr(0, kMaxShownBytes), "is not a field of a text part");
     }
   }
@@ -60,16 +61,30 @@ std::string parse_role(const json& message, const std::string& place) {
   refuse(place, "must be \"system\", \"developer\", \"user\" or \"assistant\"");
 }
 
+// An answer's own message, or another server's, comes back like this in the next turn.
+bool says_nothing(const std::string& name, const json& value) {
+  if (name == "annotations" || name == "tool_calls") return value.is_array() && value.empty();
+  return name == "reasoning_content" && value == "";
+}
+
+std::string read_text(const json& value, const std::string& place) {
+  if (!value.is_string()) refuse(place, "must be a string");
+  return value.get<std::string>();
+}
+
 ChatMessage parse_message(const json& message, const std::string& place) {
   if (!message.is_object()) refuse(place, "must be an object with role and content");
   ChatMessage parsed;
   parsed.role = parse_role(message, place + ".role");
   for (const auto& [name, value] : message.items()) {
-    if (name == "role" || name == "content" || value.is_null()) continue;
-    // An answer's own message comes back like this in the next turn.
-    if (name == "annotations" && value.is_array() && value.empty()) continue;
-    const bool known = name == "name" || name == "tool_calls" || name == "tool_call_id" || name == "function_call" ||
-                       name == "audio" || name == "refusal" || name == "annotations";
+    if (name == "role" || name == "content" || value.is_null() || says_nothing(name, value)) continue;
+    if (name == "name" || name == "id") {
+      std::string text = read_text(value, place + "." + name);
+      if (name == "name") parsed.name = std::move(text);
+      continue;
+    }
+    const bool known = name == "tool_calls" || name == "tool_call_id" || name == "function_call" || name == "audio" ||
+                       name == "refusal" || name == "annotations" || name == "reasoning_content";
     refuse(known ? ErrorCode::kUnsupported : ErrorCode::kInvalidArgument, place + "." + name.substr(0, kMaxShownBytes),
            known ? "is not supported yet" : "is not a field of a message");
   }

@@ -11,6 +11,19 @@ namespace slip {
 
 using nlohmann::json;
 
+namespace {
+
+constexpr double kExactBelow = 9007199254740992.0;  // 2^53
+
+}  // namespace
+
+std::optional<std::int64_t> whole_number(const json& value, std::int64_t low, std::int64_t high) {
+  if (!value.is_number_float()) return exact_integer(value, {low, high});
+  const double number = value.get<double>();
+  if (!(std::abs(number) < kExactBelow) || std::floor(number) != number) return std::nullopt;
+  return exact_integer(static_cast<std::int64_t>(number), {low, high});
+}
+
 void refuse_field(const std::string& field, const std::string& why) {
   throw Error(ErrorCode::kInvalidArgument, "'" + field + "' " + why, {}, field);
 }
@@ -41,7 +54,7 @@ std::optional<bool> RequestFields::boolean(const char* name) const {
 std::optional<std::int64_t> RequestFields::integer(const char* name, std::int64_t low, std::int64_t high) const {
   const json* value = find(name);
   if (value == nullptr) return std::nullopt;
-  const auto number = exact_integer(*value, {low, high});
+  const auto number = whole_number(*value, low, high);
   if (!number) refuse_field(name, "must be an integer from " + std::to_string(low) + " to " + std::to_string(high));
   return number;
 }
@@ -60,7 +73,7 @@ std::vector<std::int32_t> read_token_ids(const json& list, const std::string& fi
   std::vector<std::int32_t> ids;
   ids.reserve(list.size());
   for (const json& one : list) {
-    const auto id = exact_integer(one, {0, std::numeric_limits<std::int32_t>::max()});
+    const auto id = whole_number(one, 0, std::numeric_limits<std::int32_t>::max());
     if (!id) refuse_field(field + "[" + std::to_string(ids.size()) + "]", "is no token id");
     ids.push_back(static_cast<std::int32_t>(*id));
   }

@@ -14,6 +14,10 @@ namespace slip {
 [[noreturn]] void refuse_field(const std::string& field, const std::string& why);
 [[noreturn]] void refuse_unsupported_field(const std::string& field, const std::string& why = "is not supported yet");
 
+// `value` as an integer of [low, high], nullopt for anything else. A float counts when it is whole, as in JSON Schema:
+// clients whose language has one kind of number send 16.0. It must be below 2^53, where a double is what was written.
+std::optional<std::int64_t> whole_number(const nlohmann::json& value, std::int64_t low, std::int64_t high);
+
 // Typed access to the fields of a request's body; a field that is absent or null is nullopt, one of another type or
 // outside its range is refused by name. REQUIRES: `body` is an object and outlives this.
 class RequestFields {

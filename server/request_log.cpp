@@ -58,7 +58,7 @@ std::string request_line(const RequestLog& log, std::int64_t now_us) {
 }
 
 bool is_routine(const RequestLog& log) {
-  return log.status == 200 && is_probe(log.route);
+  return log.status == 200 && is_for_monitoring(log.route);
 }
 
 }  // namespace slip

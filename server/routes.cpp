@@ -8,6 +8,7 @@
 
 #include "server/absent_routes.h"
 #include "server/answer_logprobs.h"
+#include "server/gatekeeper.h"
 #include "server/openapi.h"
 
 namespace slip {
@@ -27,6 +28,8 @@ constexpr std::array kRoutes = {
     RouteEntry{"/openapi.json", "GET"},
     RouteEntry{"/healthz", "GET"},
     RouteEntry{"/readyz", "GET"},
+    RouteEntry{"/health", "GET"},
+    RouteEntry{"/ping", "GET"},
     RouteEntry{kMetrics, "GET"},
 };
 constexpr std::string_view kModelPrefix = "/v1/models/";
@@ -78,16 +81,18 @@ Reply status_reply(const char* status) {
   return json_text(std::string("{\"status\":\"") + status + "\"}");
 }
 
-Reply readiness(const Service& service) {
+Reply readiness(const Service& service, const char* yes) {
   const auto reason = service.not_ready();
-  if (!reason) return status_reply("ready");
+  if (!reason) return status_reply(yes);
   return error_reply(Error(ErrorCode::kUnavailable, *reason), service.options().retry_after_s);
 }
 
 }  // namespace
 
 std::string_view path_of(std::string_view target) {
-  return target.substr(0, target.find('?'));
+  std::string_view path = target.substr(0, target.find('?'));
+  while (path.size() > 1 && path.ends_with('/')) path.remove_suffix(1);
+  return path;
 }
 
 std::string route_label(std::string_view target) {
@@ -112,8 +117,8 @@ std::optional<Reply> refuse_route(std::string_view method, std::string_view targ
   return refusal;
 }
 
-bool is_probe(std::string_view route) {
-  return route == "/healthz" || route == "/readyz" || route == kMetrics;
+bool is_for_monitoring(std::string_view route) {
+  return is_probe(route) || route == kMetrics;
 }
 
 Reply full_reply(const ServerOptions& options) {
@@ -144,7 +149,9 @@ Reply preflight_reply(std::string_view target) {
 Reply plain_reply(const Service& service, std::string_view target) {
   const std::string_view path = path_of(target);
   if (path == "/healthz") return status_reply("ok");
-  if (path == "/readyz") return readiness(service);
+  if (path == "/readyz") return readiness(service, "ready");
+  // Who asks llama.cpp's and vLLM's /health, or SageMaker's /ping, waits for a server that answers requests.
+  if (path == "/health" || path == "/ping") return readiness(service, "ok");
   if (path == "/v1/models") return service.models();
   if (path == "/v1/topics") return service.topics();
   if (path == "/version") return json_text("{\"version\":\"" SLIPSTREAM_VERSION "\"}");

@@ -17,11 +17,12 @@ namespace slip {
 
 // What the session does that needs no socket.
 
-std::string_view path_of(std::string_view target);  // without the query; never decoded, so %2e stays %2e
-std::string route_label(std::string_view target);   // one of our routes, or "other": bounded for metrics
+// Without the query and the slashes at its end; never decoded, so %2e stays %2e.
+std::string_view path_of(std::string_view target);
+std::string route_label(std::string_view target);  // one of our routes, or "other": bounded for metrics
 // 404, or 405 with Allow; nullopt when the route takes the method. A GET takes HEAD too.
 std::optional<Reply> refuse_route(std::string_view method, std::string_view target);
-bool is_probe(std::string_view route);           // /healthz, /readyz and /metrics; `route` as route_label() says it
+bool is_for_monitoring(std::string_view route);  // a probe or /metrics; `route` as route_label() says it
 Reply full_reply(const ServerOptions& options);  // 503: all connections but those kept for probes are taken
 // 403 for /metrics, which counts what every key's requests had accepted by topic and draft (S14), when the guest is no
 // operator and `expose` is not kAll. `route` as route_label() says it.

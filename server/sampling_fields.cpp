@@ -54,11 +54,13 @@ SamplingParams read_sampling_fields(const RequestFields& fields) {
   take(fields.number(
            "temperature", [](double t) { return t >= 0 && t <= 2; }, "from 0 to 2"),
        sampling.temperature);
-  take(fields.number(
-           "top_p", [](double p) { return p > 0 && p <= 1; }, "above 0 and up to 1"),
-       sampling.top_p);
-  // A positive double may still vanish as a float, which would mean something else.
-  if (sampling.top_p <= 0) sampling.top_p = std::numeric_limits<float>::min();
+  take(fields.number("top_p", in_unit, "from 0 to 1"), sampling.top_p);
+  // Only the likeliest token is within a mass of nothing, which is what greedy decoding takes. A positive double may
+  // vanish as a float, too.
+  if (sampling.top_p <= 0) {
+    sampling.top_p = 1;
+    sampling.temperature = 0;
+  }
   take(fields.integer("top_k", -1, kMaxInt32), sampling.top_k);
   if (sampling.top_k < 0) sampling.top_k = 0;  // vLLM's way to say it
   take(fields.number("min_p", in_unit, "from 0 to 1"), sampling.min_p);

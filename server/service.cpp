@@ -56,17 +56,18 @@ std::string asked_text(const ServedModel& model, const CompletionCall& call) {
   return last == call.messages.rend() ? std::string() : last->content;
 }
 
+// What was asked for, or what the prompt leaves of the context if that is less.
 std::int32_t answer_length(const ServedModel& model, const CompletionCall& call, std::size_t prompt_tokens) {
   const auto context = static_cast<std::size_t>(model.max_positions);
-  const std::size_t wanted = call.max_tokens ? static_cast<std::size_t>(*call.max_tokens) : 1;
-  if (prompt_tokens + wanted > context) {
+  const std::size_t least = call.max_tokens == 0 ? 0 : 1;
+  if (prompt_tokens + least > context) {
     throw Error(ErrorCode::kTooLarge,
-                "this model's context is " + std::to_string(context) + " tokens, but " +
-                    std::to_string(prompt_tokens + wanted) + " were asked for (" + std::to_string(prompt_tokens) +
-                    " in the prompt, " + std::to_string(wanted) + " for the answer)",
-                "shorten the prompt or the answer", call.endpoint == Endpoint::kChat ? "messages" : "prompt");
+                "this model's context is " + std::to_string(context) + " tokens, and the prompt has " +
+                    std::to_string(prompt_tokens) + (least > 0 ? ", which leaves none for an answer" : ""),
+                "shorten the prompt", call.endpoint == Endpoint::kChat ? "messages" : "prompt");
   }
-  return call.max_tokens.value_or(static_cast<std::int32_t>(context - prompt_tokens));
+  const auto left = static_cast<std::int32_t>(context - prompt_tokens);
+  return std::min(call.max_tokens.value_or(left), left);
 }
 
 // An answer that scores prompts is held whole and costs the engine next to nothing a token, unlike one of as many

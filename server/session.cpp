@@ -149,7 +149,7 @@ awaitable<Session::Next> Session::answer_head(RequestParser& parser) {
   log_.key = guest_.key_name;
   std::optional<Reply> early;
   if (visitor.method == "OPTIONS" && !guest_.allowed_origin.empty()) early = preflight_reply(target);
-  if (!early && probes_only_ && !is_probe(log_.route)) early = full_reply(options_);
+  if (!early && probes_only_ && !is_for_monitoring(log_.route)) early = full_reply(options_);
   if (!early) early = refuse_route(visitor.method, target);
   if (!early) early = refuse_figures(log_.route, guest_.is_operator, share_.service.expose_acceptance());
   if (!early && !good_id) early = refuse_request_id();

@@ -87,6 +87,7 @@ TemplateValue list_of(const std::vector<ChatMessage>& messages) {
     TemplateValue::Map map;
     map.entries.emplace_back("role", TemplateValue::text(TemplateText::own(message.role)));
     map.entries.emplace_back("content", TemplateValue::text(TemplateText::of_message(message.content)));
+    if (message.name) map.entries.emplace_back("name", TemplateValue::text(TemplateText::of_message(*message.name)));
     items.push_back(TemplateValue::map(std::move(map), work));
   }
   return TemplateValue::list(std::move(items), work);

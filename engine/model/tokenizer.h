@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -87,6 +88,7 @@ class StreamDecoder {
 struct ChatMessage {
   std::string role;  // "system", "user", "assistant"
   std::string content;
+  std::optional<std::string> name = std::nullopt;  // of who speaks; most templates do not write it
 };
 
 // A model's chat template, as token ids: template text is parsed for special tokens, message content never is, and

@@ -106,6 +106,16 @@ class ServingTest : public ::testing::Test {
   Metrics metrics_;
 };
 
+// What is left for an answer without max_tokens is what is left of the cache where that is smaller than the context:
+// otherwise no such request was answered.
+TEST_F(ServingTest, AContextLargerThanTheCacheIsTheCaches) {
+  const auto max_positions = [&] { return Serving(config_, metrics_, quotas_).model()->max_positions; };
+  const std::int32_t context = max_positions();
+  config_.cache_tokens = 100;
+  EXPECT_GT(context, 128);
+  EXPECT_EQ(max_positions(), 128) << "four pages of 32";
+}
+
 TEST_F(ServingTest, RoutingChangesTheDraftAndNeverTheAnswer) {
   plant_another_draft();
   Serving serving(config_, metrics_, quotas_);

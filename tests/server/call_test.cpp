@@ -83,6 +83,60 @@ TEST(Call, NullCountsAsAbsent) {
 TEST(Call, NeutralValuesPass) {
   EXPECT_NO_THROW(chat(R"("n":1,"presence_penalty":0,"frequency_penalty":0.0,"logit_bias":{},)"
                        R"("response_format":{"type":"text"},"tools":[],"tool_choice":"none","modalities":["text"])"));
+  EXPECT_NO_THROW(chat(R"("skip_special_tokens":true,"use_beam_search":false,"length_penalty":1.0,"priority":0)"));
+  EXPECT_NO_THROW(chat(R"("tool_choice":"auto")"));
+  EXPECT_NO_THROW(chat(R"("tool_choice":"auto","tools":[],"parallel_tool_calls":false)"));
+}
+
+// OpenAI's clients and frameworks send these by themselves; they were refused as not supported.
+TEST(Call, HintsPassAndChangeNothing) {
+  const auto call = chat(R"("reasoning_effort":"low","verbosity":"high","prompt_cache_key":"k",)"
+                         R"("prompt_cache_retention":"24h","safety_identifier":"u","user":"u","service_tier":"flex",)"
+                         R"("stream":true,"stream_options":{"continuous_usage_stats":true},)"
+                         R"("metadata":{"number":7,"list":[1],"nothing":null,"topic":"sql"})");
+  EXPECT_EQ(call.topic_label, "sql");
+  EXPECT_FALSE(call.include_usage);
+  EXPECT_FLOAT_EQ(call.sampling.temperature, chat("").sampling.temperature);
+}
+
+// vLLM's and llama.cpp's clients say -1 for "as many as there is room for"; it was refused as out of range.
+TEST(Call, MaxTokensOfMinusOneIsWhatIsLeft) {
+  EXPECT_FALSE(chat(R"("max_tokens":-1)").max_tokens);
+  EXPECT_FALSE(chat(R"("max_completion_tokens":-1)").max_tokens);
+  EXPECT_FALSE(chat(R"("max_completion_tokens":-1,"max_tokens":-1)").max_tokens);
+}
+
+// JavaScript has one kind of number, and some clients write 16 as 16.0; it was refused as no integer.
+TEST(Call, WholeFloatsAreIntegers) {
+  EXPECT_EQ(chat(R"("max_tokens":16.0)").max_tokens, 16);
+  EXPECT_EQ(chat(R"("max_tokens":1e3)").max_tokens, 1000);
+  EXPECT_EQ(chat(R"("seed":-0.0)").sampling.seed, 0U);
+  EXPECT_EQ(chat(R"("seed":9007199254740991.0)").sampling.seed, 9007199254740991U);
+  EXPECT_EQ(chat(R"("top_k":1.0,"n":2.0,"stop_token_ids":[5.0])").stop_token_ids, std::vector<std::int32_t>{5});
+}
+
+// Only the likeliest token is in a mass of 0; OpenAI takes it, and so do some clients for greedy decoding.
+TEST(Call, TopPOfZeroIsGreedy) {
+  for (const char* top_p : {"0", "0.0", "1e-300"}) {
+    const auto call = chat(std::string(R"("temperature":1.5,"seed":3,"top_p":)") + top_p);
+    EXPECT_FLOAT_EQ(call.sampling.temperature, 0) << top_p;
+    EXPECT_FLOAT_EQ(call.sampling.top_p, 1) << top_p;
+  }
+  EXPECT_FLOAT_EQ(chat(R"("top_p":0.001)").sampling.temperature, 1);
+}
+
+// LangChain names who speaks, and sends an answer's message back with what else it had.
+TEST(Call, MessagesMayHaveNamesAndEmptyParts) {
+  const auto call =
+      parse_request(Endpoint::kChat,
+                    R"({"messages":[{"role":"user","name":"anna","id":"msg_1","content":[{"type":"text","text":"a",)"
+                    R"("cache_control":{"type":"ephemeral"}}]},{"role":"assistant","content":"b","tool_calls":[],)"
+                    R"("reasoning_content":"","name":null}]})",
+                    {});
+  EXPECT_EQ(call.messages.at(0).name, "anna");
+  EXPECT_EQ(call.messages.at(0).content, "a");
+  EXPECT_EQ(call.messages.at(1).content, "b");
+  EXPECT_FALSE(call.messages.at(1).name);
 }
 
 TEST(Call, DeveloperIsSystemAndPartsAreJoined) {
@@ -136,23 +190,29 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(
         Refusal{R"("temperature":"1")", "temperature"}, Refusal{R"("temperature":true)", "temperature"},
         Refusal{R"("temperature":-0.1)", "temperature"}, Refusal{R"("temperature":2.01)", "temperature"},
-        Refusal{R"("top_p":0)", "top_p"}, Refusal{R"("top_p":1.5)", "top_p"}, Refusal{R"("top_k":-2)", "top_k"},
-        Refusal{R"("top_k":4294967297)", "top_k"}, Refusal{R"("top_k":1.0)", "top_k"},
+        Refusal{R"("top_p":-0.1)", "top_p"}, Refusal{R"("top_p":1.5)", "top_p"}, Refusal{R"("top_k":-2)", "top_k"},
+        Refusal{R"("top_k":4294967297)", "top_k"}, Refusal{R"("top_k":1.5)", "top_k"},
         Refusal{R"("max_tokens":0)", "max_tokens"}, Refusal{R"("max_tokens":true)", "max_tokens"},
-        Refusal{R"("max_tokens":1e3)", "max_tokens"}, Refusal{R"("max_tokens":4294967297)", "max_tokens"},
-        Refusal{R"("max_tokens":9223372036854775808)", "max_tokens"},
+        Refusal{R"("max_tokens":-2)", "max_tokens"}, Refusal{R"("max_tokens":4294967297)", "max_tokens"},
+        Refusal{R"("max_tokens":4294967297.0)", "max_tokens"},
+        Refusal{R"("max_completion_tokens":0)", "max_completion_tokens"},
+        Refusal{R"("max_tokens":-1,"max_completion_tokens":3)", "max_completion_tokens"},
+        Refusal{R"("seed":9007199254740992.0)", "seed"}, Refusal{R"("max_tokens":9223372036854775808)", "max_tokens"},
         Refusal{R"("max_tokens":2,"max_completion_tokens":3)", "max_completion_tokens"},
         Refusal{R"("seed":9223372036854775808)", "seed"}, Refusal{R"("seed":1.5)", "seed"},
         Refusal{R"("stream":1)", "stream"}, Refusal{R"("stream":"true")", "stream"}, Refusal{R"("stop":5)", "stop"},
         Refusal{R"("stop":[1])", "stop"}, Refusal{R"("stop":"")", "stop"},
         Refusal{R"("stop":["1","2","3","4","5","6","7","8","9","a","b","c","d","e","f","g","h"])", "stop"},
         Refusal{R"("model":7)", "model"}, Refusal{R"("user":7)", "user"}, Refusal{R"("store":"no")", "store"},
-        Refusal{R"("metadata":[])", "metadata"}, Refusal{R"("metadata":{"a":1})", "metadata.a"},
+        Refusal{R"("metadata":[])", "metadata"}, Refusal{R"("metadata":{"topic":1})", "metadata.topic"},
         Refusal{R"("stream_options":{"include_usage":true})", "stream_options"},
         Refusal{R"("stream":true,"stream_options":{"x":1})", "stream_options.x"},
         Refusal{R"("stream":true,"stream_options":{"include_usage":1})", "stream_options.include_usage"},
-        Refusal{R"("min_p":1.5)", "min_p"}, Refusal{R"("min_p":"0")", "min_p"},
-        Refusal{R"("repetition_penalty":0)", "repetition_penalty"},
+        Refusal{R"("stream":true,"stream_options":{"continuous_usage_stats":1})",
+                "stream_options.continuous_usage_stats"},
+        Refusal{R"("reasoning_effort":1)", "reasoning_effort"}, Refusal{R"("verbosity":{})", "verbosity"},
+        Refusal{R"("prompt_cache_key":7)", "prompt_cache_key"}, Refusal{R"("min_p":1.5)", "min_p"},
+        Refusal{R"("min_p":"0")", "min_p"}, Refusal{R"("repetition_penalty":0)", "repetition_penalty"},
         Refusal{R"("presence_penalty":2.5)", "presence_penalty"},
         Refusal{R"("frequency_penalty":true)", "frequency_penalty"}, Refusal{R"("logit_bias":[])", "logit_bias"},
         Refusal{R"("logit_bias":{"x":1})", "logit_bias.x"}, Refusal{R"("logit_bias":{"-1":1})", "logit_bias.-1"},
@@ -167,11 +227,14 @@ INSTANTIATE_TEST_SUITE_P(
 
 INSTANTIATE_TEST_SUITE_P(
     Unsupported, CallRefusal,
-    ::testing::Values(Refusal{R"("n":17)", "n"}, Refusal{R"("n":true)", "n"}, Refusal{R"("n":0)", "n"},
+    ::testing::Values(Refusal{R"("n":129)", "n"}, Refusal{R"("n":true)", "n"}, Refusal{R"("n":0)", "n"},
                       Refusal{R"("tools":[{"type":"function"}])", "tools"}, Refusal{R"("functions":[{}])", "functions"},
-                      Refusal{R"("tool_choice":"auto")", "tool_choice"}, Refusal{R"("audio":{})", "audio"},
+                      Refusal{R"("tool_choice":"required")", "tool_choice"}, Refusal{R"("audio":{})", "audio"},
                       Refusal{R"("modalities":["audio"])", "modalities"}, Refusal{R"("prediction":{})", "prediction"},
-                      Refusal{R"("reasoning_effort":"low")", "reasoning_effort"},
+                      Refusal{R"("tool_choice":"auto","tools":[{"type":"function"}])", "tools"},
+                      Refusal{R"("skip_special_tokens":false)", "skip_special_tokens"},
+                      Refusal{R"("use_beam_search":true)", "use_beam_search"},
+                      Refusal{R"("length_penalty":1.5)", "length_penalty"}, Refusal{R"("priority":1)", "priority"},
                       Refusal{R"("no_such_field":1)", "no_such_field"}, Refusal{R"("prompt":"x")", "prompt"},
                       Refusal{R"("no_such_null":null)", "no_such_null"}));
 
@@ -192,7 +255,12 @@ TEST(Call, MessagesAreCheckedWhereTheyAreWrong) {
       {R"({"messages":[{"role":"user","content":[{"type":"input_audio"}]}]})", "messages[0].content[0].type"},
       {R"({"messages":[{"role":"user","content":[{"type":"text"}]}]})", "messages[0].content[0].text"},
       {R"({"messages":[{"role":"user","content":[{"type":"text","text":"a","b":1}]}]})", "messages[0].content[0].b"},
-      {R"({"messages":[{"role":"user","content":"x","name":"y"}]})", "messages[0].name"},
+      {R"({"messages":[{"role":"user","content":"x","name":7}]})", "messages[0].name"},
+      {R"({"messages":[{"role":"user","content":"x","id":7}]})", "messages[0].id"},
+      {R"({"messages":[{"role":"assistant","content":"x","reasoning_content":"why"}]})",
+       "messages[0].reasoning_content"},
+      {R"({"messages":[{"role":"user","content":[{"type":"text","text":"a","cache_control":"x"}]}]})",
+       "messages[0].content[0].cache_control"},
       {R"({"messages":[{"role":"assistant","content":"x","tool_calls":[{}]}]})", "messages[0].tool_calls"},
       {R"({"messages":[{"role":"user","content":"x","colour":"red"}]})", "messages[0].colour"},
   };
@@ -242,7 +310,8 @@ TEST(Call, CompletionsHaveFieldsOfTheirOwn) {
   EXPECT_EQ(completion(R"("prompt":"x","echo":true,"max_tokens":0)").max_tokens, 0);
   EXPECT_EQ(fault(R"("max_tokens":0)"), "max_tokens");
   EXPECT_EQ(fault(R"("echo":false,"max_tokens":0)"), "max_tokens");
-  EXPECT_EQ(fault(R"("echo":true,"max_tokens":-1)"), "max_tokens");
+  EXPECT_FALSE(completion(R"("prompt":"x","echo":true,"max_tokens":-1)").max_tokens);
+  EXPECT_EQ(fault(R"("echo":true,"max_tokens":-2)"), "max_tokens");
   EXPECT_EQ(fault(R"("messages":[])"), "messages");
   EXPECT_EQ(fault(R"("logprobs":6)"), "logprobs");
 }
@@ -270,14 +339,15 @@ TEST(Call, TheBoundsAreWhatTheySay) {
 
 TEST(Call, ChoicesAreBoundedAndNeverRanked) {
   EXPECT_EQ(chat("").n, 1);
-  EXPECT_EQ(chat(R"("n":16)").n, 16);
+  EXPECT_EQ(chat(R"("n":128)").n, 128);
   EXPECT_EQ(completion(R"("prompt":"x","n":3,"best_of":3)").n, 3);
   const auto fault = [](const std::string& fields) {
     return fault_of_body(Endpoint::kCompletion, "{" + fields + "}").param();
   };
   EXPECT_EQ(fault(R"("prompt":"x","best_of":2)"), "best_of");
   EXPECT_EQ(fault(R"("prompt":"x","n":2,"best_of":1)"), "best_of");
-  EXPECT_EQ(fault(R"("prompt":["a","b","c","d","e"],"n":13)"), "n");
+  EXPECT_EQ(completion(R"("prompt":["a","b"],"n":64)").n, 64);
+  EXPECT_EQ(fault(R"("prompt":["a","b","c"],"n":43)"), "n");
 }
 
 // S6: what a parser must survive.

@@ -61,6 +61,11 @@ TEST(Gatekeeper, PostsMustBeJson) {
   EXPECT_FALSE(refuse_content_type(post));
 }
 
+TEST(Gatekeeper, ProbesAreFourRoutes) {
+  for (const char* path : {"/healthz", "/readyz", "/health", "/ping"}) EXPECT_TRUE(is_probe(path)) << path;
+  for (const char* path : {"/", "", "/healthz/", "/metrics", "/health2", "/v1/models"}) EXPECT_FALSE(is_probe(path));
+}
+
 TEST(Gatekeeper, KeysOpenAndTellTenantsApart) {
   ApiKeys keys;
   keys.add("first-key-of-two");

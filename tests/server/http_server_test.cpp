@@ -185,15 +185,42 @@ TEST_F(HttpServerTest, HeadersNameTopicAndLearning) {
   EXPECT_FALSE(engine_.request(0).learn);
 }
 
-TEST_F(HttpServerTest, ContextThatDoesNotFitSaysBothNumbers) {
+TEST_F(HttpServerTest, APromptThatDoesNotFitSaysBothNumbers) {
   start();
-  const auto reply = ask(post(R"({"messages":[{"role":"user","content":"hi"}],"max_tokens":1000})"));
-  EXPECT_EQ(reply.status, 400);
-  const auto error = error_of(reply);
-  EXPECT_EQ(error["code"], "context_length_exceeded");
-  const auto message = error["message"].get<std::string>();
-  EXPECT_NE(message.find("128"), std::string::npos) << message;
-  EXPECT_NE(message.find("1000"), std::string::npos) << message;
+  const auto ask_with = [&](std::size_t n_tokens, const std::string& fields) {
+    const json prompt = std::vector<int>(n_tokens, 5);
+    return ask(post(R"({"prompt":)" + prompt.dump() + fields + "}", "/v1/completions"));
+  };
+  for (const std::string& fields : {std::string(), std::string(R"(,"max_tokens":-1)")}) {
+    const auto error = error_of(ask_with(300, fields));
+    EXPECT_EQ(error["code"], "context_length_exceeded");
+    EXPECT_EQ(error["param"], "prompt");
+    const auto message = error["message"].get<std::string>();
+    EXPECT_NE(message.find("128"), std::string::npos) << message;
+    EXPECT_NE(message.find("300"), std::string::npos) << message;
+    EXPECT_EQ(error_of(ask_with(128, fields))["code"], "context_length_exceeded") << "no room for an answer";
+    EXPECT_EQ(ask_with(127, fields).status, 200);
+  }
+  EXPECT_EQ(ask_with(128, R"(,"echo":true,"max_tokens":0)").status, 200) << "nothing is answered";
+  EXPECT_EQ(ask_with(129, R"(,"echo":true,"max_tokens":0)").status, 400);
+}
+
+// Clients ask for more than there is room for, or for -1; both were a 400 although the prompt fits.
+TEST_F(HttpServerTest, MoreTokensThanTheContextHasLeftAreThoseItHasLeft) {
+  start();
+  for (const char* wanted : {"1000", "2147483647", "-1", "126", "125", "125.0"}) {
+    const std::size_t before = engine_.requests().size();
+    ask(post(R"({"prompt":[5,6,7],"max_tokens":)" + std::string(wanted) + "}", "/v1/completions"));
+    EXPECT_EQ(engine_.request(before).max_tokens, 125) << wanted;
+  }
+}
+
+TEST_F(HttpServerTest, AHundredAndTwentyEightChoicesAreOneAnswer) {
+  start();
+  const auto body = json::parse(ask(post(R"({"prompt":[5,6,7],"max_tokens":2,"n":128})", "/v1/completions")).body);
+  ASSERT_EQ(body["choices"].size(), 128U);
+  EXPECT_EQ(body["choices"][127]["text"], "Hello");
+  EXPECT_EQ(body["usage"]["prompt_tokens"], 3);
 }
 
 TEST_F(HttpServerTest, OtherModelIs404) {
@@ -222,9 +249,11 @@ TEST_F(HttpServerTest, HealthReadinessAndMetrics) {
   auto reply = ask(get("/readyz"));
   EXPECT_EQ(reply.status, 503);
   EXPECT_NE(reply.body.find("loading"), std::string::npos);
+  for (const char* path : {"/health", "/ping"}) EXPECT_EQ(ask(get(path)).status, 503) << path;
   EXPECT_EQ(ask(post(kChat)).status, 503);
   open();
   EXPECT_EQ(ask(get("/readyz")).status, 200);
+  for (const char* path : {"/health", "/ping"}) EXPECT_EQ(ask(get(path)).body, R"({"status":"ok"})") << path;
   EXPECT_EQ(ask(post(kChat)).status, 200);
   reply = ask(get("/metrics"));
   EXPECT_TRUE(reply.headers.at("content-type").starts_with("text/plain"));

@@ -177,9 +177,13 @@ TEST_F(RoutesTest, OnlyProbesGoWithoutAKey) {
   for (const RouteEntry& route : routes()) {
     const std::string path(route.path);
     const auto reply = ask(route.method == "POST" ? post("{}", path) : get(path));
-    EXPECT_EQ(reply.status == 401, path != "/healthz" && path != "/readyz") << path;
+    const bool probe = path == "/healthz" || path == "/readyz" || path == "/health" || path == "/ping";
+    EXPECT_EQ(reply.status == 401, !probe) << path;
+    const auto slash = ask(route.method == "POST" ? post("{}", path + "/") : get(path + "/"));
+    EXPECT_EQ(slash.status, reply.status) << path;
   }
   EXPECT_EQ(ask(get("/nothing")).status, 401);
+  EXPECT_EQ(ask(get("/healthz/x")).status, 401);
 }
 
 // With several keys /metrics told each what the others' requests had accepted, by topic and draft.
@@ -221,6 +225,23 @@ TEST_F(RoutesTest, RoutesAndMethods) {
   EXPECT_EQ(reply.headers.at("allow"), "POST");
   error_of(reply);
   EXPECT_EQ(ask("DELETE /v1/models HTTP/1.1\r\nHost: localhost\r\n\r\n").headers.at("allow"), "GET, HEAD");
+}
+
+// Base URLs and frameworks differ in whether a slash stands at the end; it was a 404.
+TEST_F(RoutesTest, ATrailingSlashIsTheSameRoute) {
+  start();
+  EXPECT_EQ(ask(get("/v1/models/")).body, ask(get("/v1/models")).body);
+  EXPECT_EQ(json::parse(ask(get("/v1/models/alias/")).body)["id"], "alias");
+  EXPECT_EQ(ask(get("/v1/drafts//?x=1/")).status, 200);
+  EXPECT_EQ(ask(post(kChat, "/v1/chat/completions/")).status, 200);
+  EXPECT_EQ(ask(post(R"({"prompt":"x"})", "/tokenize/")).status, 200);
+  EXPECT_EQ(ask(post(R"({"tokens":[5]})", "/detokenize/")).status, 200);
+  EXPECT_EQ(route_label("/v1/completions/"), "/v1/completions");
+  EXPECT_EQ(path_of("/"), "/");
+  EXPECT_EQ(path_of("///?a"), "/");
+  EXPECT_EQ(ask(get("/")).status, 404);
+  EXPECT_EQ(ask(get("/v1/embeddings/")).status, 404);
+  EXPECT_EQ(ask(get("//v1/models")).status, 404);
 }
 
 // What clients of OpenAI's API may ask for: that it is not here, why, and what is instead.
