@@ -130,7 +130,11 @@ Json version_json(const DraftMeta& meta, bool with_acceptance) {
 Json versions_json(const DraftStore* store, const std::string& draft, bool with_acceptance) {
   Json list = Json::array();
   if (store == nullptr) return list;
-  for (const auto& meta : store->versions(draft)) list.push_back(version_json(meta, with_acceptance));
+  try {
+    for (const auto& meta : store->versions(draft)) list.push_back(version_json(meta, with_acceptance));
+  } catch (const Error& error) {
+    throw Error(ErrorCode::kIo, error.message());  // a fault of the server's: its files are for the log alone
+  }
   return list;
 }
 

@@ -65,6 +65,7 @@ class HttpServerTest : public ::testing::Test {
     for (std::uint32_t i = 0; i < 3; ++i) {
       model->slots.push_back(std::make_shared<DraftSlot>(DraftId{i}, i == 0 ? "unknown" : i == 1 ? "sql" : "code"));
     }
+    model->drafts = drafts_;
     model->engine = engine_.door();
     service_->open(model);
   }
@@ -97,6 +98,7 @@ class HttpServerTest : public ::testing::Test {
   std::vector<Topic> topics_ = {{"sql", {}, {}}, {"code", {"python"}, {}}};  // before open()
   std::shared_ptr<Router> router_;                                           // after it
   std::int32_t max_positions_ = 128;                                         // before open()
+  const DraftStore* drafts_ = nullptr;                                       // before open()
   ApiKeys keys_;
   Metrics metrics_;
   FakeEngine engine_;

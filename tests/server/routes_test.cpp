@@ -6,6 +6,7 @@
 #include <set>
 
 #include "server/request_id.h"
+#include "tests/checkpoints/temporary_folder.h"
 #include "tests/server/http_fixture.h"
 
 namespace slip {
@@ -225,6 +226,19 @@ TEST_F(RoutesTest, RoutesAndMethods) {
   EXPECT_EQ(reply.headers.at("allow"), "POST");
   error_of(reply);
   EXPECT_EQ(ask("DELETE /v1/models HTTP/1.1\r\nHost: localhost\r\n\r\n").headers.at("allow"), "GET, HEAD");
+}
+
+// What is wrong with the store's files is for the log; the answer was a 403 that showed their path.
+TEST_F(RoutesTest, AFaultOfTheDraftStoreShowsNoPath) {
+  const testing::TemporaryFolder folder;
+  const DraftStore store(folder.path() / "drafts");
+  std::filesystem::create_symlink("/", folder.path() / "drafts/sql");
+  drafts_ = &store;
+  start();
+  const auto reply = ask(get("/v1/drafts"));
+  EXPECT_EQ(reply.status, 500);
+  EXPECT_EQ(error_of(reply)["type"], "server_error");
+  EXPECT_EQ(reply.body.find("drafts/sql"), std::string::npos) << reply.body;
 }
 
 // Base URLs and frameworks differ in whether a slash stands at the end; it was a 404.
