@@ -2,8 +2,11 @@
 #include "engine/grammar/number_automaton.h"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <compare>
+#include <map>
+#include <vector>
 
 namespace slip {
 
@@ -24,6 +27,7 @@ struct State {
   Phase phase = Phase::kStart;
   bool negative = false;
   std::int32_t n_digits = 0;                        // in this phase
+  std::int32_t remainder = 0;                       // class of the digits so far by the divisor's digits
   Order low = Order::kEqual, high = Order::kEqual;  // against the bounds of the magnitude
   auto operator<=>(const State&) const = default;
 };
@@ -35,10 +39,64 @@ struct Magnitudes {
   const NumberShape::Limit* high = nullptr;
 };
 
+// The remainders by a divisor as the states of an automaton that reads a number digit by digit, those that no further
+// digits tell apart as one class (Moore's refinement): 1000 has four classes. Class 0 is that of no remainder.
+class Remainders {
+ public:
+  Remainders(std::int32_t divisor, AutomatonBudget& budget)
+      : divisor_(divisor), class_of_(static_cast<std::size_t>(divisor), 1) {
+    class_of_.front() = 0;
+    refine(budget);
+    for (std::size_t n_before = 0; n_before != first_of_.size();) {
+      n_before = first_of_.size();
+      refine(budget);
+    }
+  }
+
+  std::int32_t read(std::int32_t from, std::uint8_t digit) const {
+    return class_after(first_of_[static_cast<std::size_t>(from)], digit - '0');
+  }
+
+ private:
+  static constexpr std::size_t kWays = 11;  // none, or one of the digits
+  using Signature = std::array<std::int32_t, kWays>;
+
+  std::int32_t class_after(std::int32_t remainder, std::int32_t digit) const {
+    return class_of_[static_cast<std::size_t>((10 * remainder + digit) % divisor_)];
+  }
+
+  void refine(AutomatonBudget& budget) {
+    budget.take_steps(class_of_.size() * kWays);
+    std::map<Signature, std::int32_t> numbers;
+    std::vector<std::int32_t> refined;
+    first_of_.clear();
+    for (std::int32_t remainder = 0; remainder < divisor_; ++remainder) {
+      Signature signature{};
+      signature[0] = class_of_[static_cast<std::size_t>(remainder)];
+      for (std::int32_t digit = 0; digit < 10; ++digit) {
+        signature[static_cast<std::size_t>(digit) + 1] = class_after(remainder, digit);
+      }
+      const auto [found, is_new] = numbers.try_emplace(signature, static_cast<std::int32_t>(numbers.size()));
+      if (is_new) first_of_.push_back(remainder);
+      refined.push_back(found->second);
+    }
+    class_of_ = std::move(refined);
+  }
+
+  std::int32_t divisor_;
+  std::vector<std::int32_t> class_of_;  // [divisor], by remainder
+  std::vector<std::int32_t> first_of_;  // the least remainder of each class
+};
+
 class NumberRule {
  public:
-  explicit NumberRule(const NumberShape& shape) : shape_(shape) {
-    const auto& [integer, low, high] = shape;
+  NumberRule(const NumberShape& shape, AutomatonBudget& budget) : shape_(shape) {
+    const auto& [integer, low, high, multiple_of] = shape;
+    if (multiple_of) {
+      remainders_.emplace(multiple_of->digits, budget);
+      most_fraction_ = multiple_of->n_fraction;
+      most_whole_ = NumberShape::kMostDigitsOfMultiple - most_fraction_;
+    }
     positive_.possible = !high || !high->value.negative;
     if (low && !low->value.negative) positive_.low = &*low;
     if (high) positive_.high = &*high;
@@ -79,9 +137,9 @@ class NumberRule {
     switch (state.phase) {
       case Phase::kZero:
       case Phase::kWhole:
-        return is_within(close_whole(state), 0);
+        return is_within(close_whole(state), 0) && is_multiple(state, 0);
       case Phase::kFraction:
-        return is_within(state, static_cast<std::size_t>(state.n_digits));
+        return is_within(state, static_cast<std::size_t>(state.n_digits)) && is_multiple(state, state.n_digits);
       case Phase::kExponent:
         return true;
       default:
@@ -99,7 +157,8 @@ class NumberRule {
   }
 
   std::optional<State> whole_digit(State state, std::uint8_t byte) const {
-    if (state.n_digits == NumberShape::kMostDigits) return std::nullopt;
+    if (state.n_digits == most_whole_) return std::nullopt;
+    if (remainders_) state.remainder = remainders_->read(state.remainder, byte);
     const auto place = static_cast<std::size_t>(state.n_digits++);
     const auto follow = [&](const NumberShape::Limit* limit, Order& order) {
       if (limit == nullptr || order != Order::kEqual || place >= limit->value.whole.size()) return;
@@ -123,7 +182,7 @@ class NumberRule {
   }
 
   std::optional<State> after_whole(const State& state, std::uint8_t byte) const {
-    if (byte != '.' || shape_.integer) return exponent(state, byte);
+    if (byte != '.' || shape_.integer || most_fraction_ == 0) return exponent(state, byte);
     State next = close_whole(state);
     next.phase = Phase::kPoint;
     next.n_digits = 0;
@@ -131,7 +190,8 @@ class NumberRule {
   }
 
   std::optional<State> fraction_digit(State state, std::uint8_t byte) const {
-    if (state.n_digits == NumberShape::kMostDigits) return std::nullopt;
+    if (state.n_digits == most_fraction_) return std::nullopt;
+    if (remainders_) state.remainder = remainders_->read(state.remainder, byte);
     const auto place = static_cast<std::size_t>(state.n_digits++);
     const auto follow = [&](const NumberShape::Limit* limit, Order& order) {
       if (limit == nullptr || order != Order::kEqual) return;
@@ -145,7 +205,8 @@ class NumberRule {
   }
 
   std::optional<State> exponent(const State& /*state*/, std::uint8_t byte) const {
-    if (shape_.integer || shape_.low || shape_.high || (byte != 'e' && byte != 'E')) return std::nullopt;
+    const bool plain = shape_.integer || shape_.low || shape_.high || shape_.multiple_of;
+    if (plain || (byte != 'e' && byte != 'E')) return std::nullopt;
     return State{Phase::kE};
   }
 
@@ -166,7 +227,17 @@ class NumberRule {
     return possible;
   }
 
+  // The digits that a multiple has behind its point and that were not written are zeros.
+  bool is_multiple(const State& state, std::int32_t n_fraction) const {
+    if (!remainders_) return true;
+    std::int32_t remainder = state.remainder;
+    for (std::int32_t i = n_fraction; i < most_fraction_; ++i) remainder = remainders_->read(remainder, '0');
+    return remainder == 0;
+  }
+
   const NumberShape& shape_;
+  std::optional<Remainders> remainders_;
+  std::int32_t most_whole_ = NumberShape::kMostDigits, most_fraction_ = NumberShape::kMostDigits;
   Magnitudes positive_, negative_;
 };
 
@@ -203,12 +274,23 @@ std::optional<Decimal> parse_decimal(const std::string& text) {
   return decimal;
 }
 
+std::optional<NumberShape::Divisor> divisor_of(const Decimal& value) {
+  const std::string digits = value.whole + value.fraction;
+  const auto n_fraction = static_cast<std::int32_t>(value.fraction.size());
+  std::int32_t number = 0;
+  if (std::from_chars(digits.data(), digits.data() + digits.size(), number).ec != std::errc()) return std::nullopt;
+  if (number > NumberShape::Divisor::kMostDigits || n_fraction > NumberShape::Divisor::kMostFraction) {
+    return std::nullopt;
+  }
+  return NumberShape::Divisor{number, n_fraction};
+}
+
 ByteAutomaton number_automaton(const NumberShape& shape, AutomatonBudget& budget) {
   ByteClasses classes;
   for (const char one : {'+', '-', '.', '0', '1', '2', '3', '4', '5', '6', '7', '8', '9', 'E', 'e'}) {
     classes.cut(static_cast<std::uint8_t>(one), static_cast<std::uint8_t>(one));
   }
-  const NumberRule rule(shape);
+  const NumberRule rule(shape, budget);
   return explore(
       classes, State{}, [&](const State& state, std::uint8_t byte) { return rule.step(state, byte); },
       [&](const State& state) { return rule.accepts(state); }, budget);

@@ -21,7 +21,7 @@ struct Decimal {
 // of the point.
 std::optional<Decimal> parse_decimal(const std::string& text);
 
-// Which numbers may be written. With a limit, numbers are written without an exponent.
+// Which numbers may be written. With a limit or a divisor, numbers are written without an exponent.
 struct NumberShape {
   // Digits before and after the point; exponents have two. So every number is finite as a double, and a model cannot
   // write digits for ever.
@@ -30,11 +30,25 @@ struct NumberShape {
     Decimal value;
     bool exclusive = false;
   };
+  // A number whose multiples are wanted: `digits` / 10^n_fraction.
+  struct Divisor {
+    static constexpr std::int32_t kMostDigits = 10'000, kMostFraction = 6;
+    std::int32_t digits = 1;
+    std::int32_t n_fraction = 0;
+  };
+  // Digits of a multiple, on both sides of the point together. Doubles tell all numbers of so many digits apart, so
+  // that readers who divide doubles find a multiple, too.
+  static constexpr std::int32_t kMostDigitsOfMultiple = 15;
   bool integer = false;
   std::optional<Limit> low, high;
+  std::optional<Divisor> multiple_of;
 };
 
-// JSON's numbers of that shape.
+// Nullopt beyond the bounds of Divisor. REQUIRES: `value` is above 0.
+std::optional<NumberShape::Divisor> divisor_of(const Decimal& value);
+
+// JSON's numbers of that shape. Its states grow with the divisor's digits; too many are Error{kInvalidArgument} naming
+// budget.where.
 ByteAutomaton number_automaton(const NumberShape& shape, AutomatonBudget& budget);
 
 }  // namespace slip

@@ -37,7 +37,7 @@ struct TypeKeywords {
 const std::vector<TypeKeywords>& type_keywords() {
   static const std::vector<TypeKeywords> all = {
       {"string", {"minLength", "maxLength", "pattern", "format"}},
-      {"number", {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"}},
+      {"number", {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"}},
       {"array", {"items", "prefixItems", "minItems", "maxItems", "uniqueItems"}},
       {"object", {"properties", "required", "additionalProperties"}}};
   return all;
@@ -85,14 +85,14 @@ class SchemaCompiler {
       if (place.has(key)) return alternatives(place, key, next);
     }
     if (listed_values(place)) {
-      check_alone(place, {"enum", "const", "type"});
+      check_alone(place, {"enum", "const", "type", "nullable"});
       return builder_.lexeme(listed_lexeme(place, budget_), next);
     }
     return typed(place, next);
   }
 
   void check_keywords(const SchemaPlace& place) const {
-    static const Names others = {"$ref", "anyOf", "oneOf", "allOf", "enum", "const", "type"};
+    static const Names others = {"$ref", "anyOf", "oneOf", "allOf", "enum", "const", "type", "nullable"};
     for (const auto& [name, unused] : place.json().items()) {
       const bool is_root_id = name == "$id" && &place.json() == &document_.root().json();
       const bool known = annotations().contains(name) || others.contains(name) || is_type_keyword(name) || is_root_id;
@@ -102,8 +102,10 @@ class SchemaCompiler {
 
   // Two of these at once would have to hold together, which is not built.
   void check_alone(const SchemaPlace& place, const Names& allowed) const {
-    for (const auto& [name, unused] : place.json().items()) {
-      const bool says_something = !annotations().contains(name) && name != "$id" && name.rfind("x-", 0) != 0;
+    for (const auto& [name, value] : place.json().items()) {
+      const bool is_default = name == "nullable" && value == SchemaJson(false);
+      const bool says_something =
+          !annotations().contains(name) && name != "$id" && name.rfind("x-", 0) != 0 && !is_default;
       if (says_something && !allowed.contains(name)) {
         place.at(name).refuse_unsupported("beside " + *allowed.begin() + " is not supported");
       }
@@ -159,6 +161,7 @@ class SchemaCompiler {
                                        [&](const std::string& keyword) { return place.has(keyword.c_str()); });
         if (meant) types.emplace_back(type);
       }
+      if (!types.empty() && is_nullable(place)) types.emplace_back("null");
     }
     if (types.empty()) return any(next);
     std::vector<std::int32_t> ways;

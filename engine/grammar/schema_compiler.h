@@ -16,11 +16,12 @@ namespace slip {
 //  - values of enum and const, further keys, and strings with a length, pattern or format are spelled in one way;
 //  - a keyword of one type without `type` asks for that type.
 // Supported: type, enum, const, properties, required, additionalProperties, items, prefixItems, minItems, maxItems,
-// minLength, maxLength, pattern, some formats, minimum, maximum, exclusiveMinimum, exclusiveMaximum, anyOf, oneOf whose
-// alternatives cannot overlap, allOf of one, $ref within the schema, recursion included. Anything else is
-// Error{kUnsupported} whose param() is the way to it, which begins with `where`; Error{kInvalidArgument} for what is no
-// schema, too large, or satisfied by nothing. Pure; any thread. Takes up to some tenths of a second for a schema made
-// to be slow. REQUIRES: `schema` nests at most 64 deep, as the request's parser sees to.
+// minLength, maxLength, pattern, some formats, minimum, maximum, exclusiveMinimum, exclusiveMaximum, multipleOf with
+// few digits, anyOf, oneOf whose alternatives cannot overlap, allOf of one, $ref within the schema, recursion included,
+// and OpenAPI's nullable beside a type. Anything else is Error{kUnsupported} whose param() is the way to it, which
+// begins with `where`; Error{kInvalidArgument} for what is no schema, too large, or satisfied by nothing. Pure; any
+// thread. Takes up to some tenths of a second for a schema made to be slow. REQUIRES: `schema` nests at most 64 deep,
+// as the request's parser sees to.
 std::shared_ptr<const Grammar> compile_schema(const SchemaJson& schema, const std::string& where);
 
 }  // namespace slip

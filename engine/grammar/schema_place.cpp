@@ -93,9 +93,17 @@ SchemaPlace SchemaDocument::resolve_all(SchemaPlace place) const {
   return place;
 }
 
+bool is_nullable(const SchemaPlace& place) {
+  if (!place.has("nullable")) return false;
+  const SchemaPlace nullable = place.at("nullable");
+  if (!nullable.json().is_boolean()) nullable.refuse("must be true or false");
+  return nullable.json().get<bool>();
+}
+
 std::vector<std::string> declared_types(const SchemaPlace& place) {
   static constexpr std::array kNames = {"null", "boolean", "integer", "number", "string", "array", "object"};
   std::vector<std::string> types;
+  const bool nullable = is_nullable(place);
   if (!place.has("type")) return types;
   const SchemaPlace type = place.at("type");
   const auto add = [&](const SchemaPlace& one) {
@@ -104,12 +112,13 @@ std::vector<std::string> declared_types(const SchemaPlace& place) {
     if (!known) one.refuse("must be null, boolean, integer, number, string, array or object");
     types.push_back(one.json().get<std::string>());
   };
-  if (!type.json().is_array()) {
+  if (type.json().is_array()) {
+    if (type.json().empty()) type.refuse("must not be empty");
+    for (std::size_t i = 0; i < type.json().size(); ++i) add(type.at(i));
+  } else {
     add(type);
-    return types;
   }
-  if (type.json().empty()) type.refuse("must not be empty");
-  for (std::size_t i = 0; i < type.json().size(); ++i) add(type.at(i));
+  if (nullable) types.emplace_back("null");
   std::sort(types.begin(), types.end());
   types.erase(std::unique(types.begin(), types.end()), types.end());
   return types;

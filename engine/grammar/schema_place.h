@@ -53,7 +53,9 @@ class SchemaDocument {
   SchemaPlace root_;
 };
 
-// "type", a name or a list of them, as names in order; empty when it is not there.
+// "nullable" of OpenAPI 3.0; false when it is not there.
+bool is_nullable(const SchemaPlace& place);
+// "type", a name or a list of them, as names, null among them when the place is nullable; empty when it is not there.
 std::vector<std::string> declared_types(const SchemaPlace& place);
 
 }  // namespace slip

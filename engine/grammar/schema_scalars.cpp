@@ -20,6 +20,11 @@ constexpr const char* kTime =
     "([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\\.[0-9]{1,6})?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])";
 constexpr const char* kOctet = "(25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])";
 constexpr const char* kLabel = "[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?";
+// RFC 3986 with an authority and without user names: what "https://example.org:8080/a?b=c#d" is like.
+constexpr const char* kScheme = "[a-z][a-z0-9+.-]{0,15}";
+constexpr const char* kLastLabel = "[A-Za-z]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?";
+constexpr const char* kUriCharacter = "([A-Za-z0-9._~!$&'()*+,;=:@/-]|%[0-9A-Fa-f]{2})*";
+constexpr const char* kQueryCharacter = "([A-Za-z0-9._~!$&'()*+,;=:@/?-]|%[0-9A-Fa-f]{2})*";
 
 std::string format_pattern(const std::string& name) {
   const std::string octet = kOctet, label = kLabel;
@@ -30,6 +35,11 @@ std::string format_pattern(const std::string& name) {
   if (name == "uuid") return "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}";
   if (name == "ipv4") return "(" + octet + "\\.){3}" + octet;
   if (name == "email") return atom + "(\\." + atom + ")?@" + label + "(\\." + label + "){1,3}";
+  if (name == "uri") {
+    const std::string host = "((" + label + "\\.){0,4}" + kLastLabel + "|(" + octet + "\\.){3}" + octet + ")";
+    return std::string(kScheme) + "://" + host + "(:[1-9][0-9]{0,3})?(/" + kUriCharacter + ")?(\\?" + kQueryCharacter +
+           ")?(#" + kQueryCharacter + ")?";
+  }
   return {};
 }
 
@@ -47,6 +57,20 @@ std::optional<NumberShape::Limit> limit(const SchemaPlace& place, const char* ke
                              " digits before and after the point");
   }
   return NumberShape::Limit{*value, exclusive};
+}
+
+std::optional<NumberShape::Divisor> divisor(const SchemaPlace& place) {
+  if (!place.has("multipleOf")) return std::nullopt;
+  const SchemaPlace of = place.at("multipleOf");
+  if (!of.json().is_number() || !(of.json().get<double>() > 0)) of.refuse("must be a number above 0");
+  const auto value = parse_decimal(of.json().dump());
+  const auto divisor = value ? divisor_of(*value) : std::nullopt;
+  if (!divisor) {
+    of.refuse_unsupported("must have at most " + std::to_string(NumberShape::Divisor::kMostFraction) +
+                          " digits behind its point and, without the point, be at most " +
+                          std::to_string(NumberShape::Divisor::kMostDigits));
+  }
+  return divisor;
 }
 
 // The one that leaves less: the larger of two lower limits, the smaller of two upper ones.
@@ -86,7 +110,7 @@ Lexeme string_lexeme(const SchemaPlace& place, AutomatonBudget& budget) {
     if (!format.json().is_string()) format.refuse("must be a string");
     const std::string pattern = format_pattern(format.json().get<std::string>());
     if (pattern.empty()) {
-      format.refuse_unsupported("is none of the supported date, time, date-time, uuid, ipv4 and email");
+      format.refuse_unsupported("is none of the supported date, time, date-time, uuid, ipv4, email and uri");
     }
     budget.where = format.path();
     meet(strings, pattern_automaton("^(" + pattern + ")$", budget), budget);
@@ -102,8 +126,10 @@ Lexeme number_lexeme(const SchemaPlace& place, bool integer, AutomatonBudget& bu
   NumberShape shape{.integer = integer};
   shape.low = tighter(place, "minimum", "exclusiveMinimum", 1);
   shape.high = tighter(place, "maximum", "exclusiveMaximum", -1);
-  if (!shape.low && !shape.high) return integer ? JsonLexemes::shared().integer : JsonLexemes::shared().number;
-  budget.where = place.path();
+  shape.multiple_of = divisor(place);
+  if (!shape.low && !shape.high && !shape.multiple_of)
+    return integer ? JsonLexemes::shared().integer : JsonLexemes::shared().number;
+  budget.where = place.path() + (shape.multiple_of ? ".multipleOf" : "");
   return std::make_shared<const ByteAutomaton>(number_automaton(shape, budget));
 }
 

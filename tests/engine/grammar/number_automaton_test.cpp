@@ -5,6 +5,7 @@
 
 #include <random>
 
+#include "common/error.h"
 #include "tests/engine/grammar/grammar_walks.h"
 
 namespace slip {
@@ -87,6 +88,66 @@ TEST(NumberAutomatonTest, BoundsThatLeaveNothing) {
   EXPECT_FALSE(numbers({.low = limit("3", true), .high = limit("4", true)}).accepts_nothing());
   // "1" begins no number from 3 to 5.
   EXPECT_EQ(numbers({.integer = true, .low = limit("3"), .high = limit("5")}).step(0, '1'), ByteAutomaton::kDead);
+}
+
+// Exactly the multiples, between bounds or not, against arithmetic on thousandths.
+TEST(NumberAutomatonTest, MultiplesAreExact) {
+  struct Case {
+    const char* divisor;
+    std::int64_t thousandths;
+  };
+  std::mt19937_64 random(6);
+  int n_multiples = 0, n_others = 0;
+  for (const Case& one : {Case{"1", 1000},
+                          {"2", 2000},
+                          {"7", 7000},
+                          {"60", 60'000},
+                          {"128", 128'000},
+                          {"1000", 1'000'000},
+                          {"0.5", 500},
+                          {"0.25", 250},
+                          {"0.125", 125},
+                          {"2.5", 2500},
+                          {"0.01", 10},
+                          {"0.003", 3}}) {
+    NumberShape shape{.multiple_of = divisor_of(*parse_decimal(one.divisor))};
+    ASSERT_TRUE(shape.multiple_of) << one.divisor;
+    const bool has_low = random() % 2 == 0;
+    if (has_low) shape.low = limit("-12.5");
+    const ByteAutomaton multiples = numbers(shape);
+    for (int i = 0; i < 400; ++i) {
+      const auto factor = static_cast<std::int64_t>(random() % 200) - 100;
+      const std::int64_t value = one.thousandths * factor + (i % 2 == 0 ? 0 : static_cast<std::int64_t>(random() % 5));
+      std::string digits = std::to_string(std::abs(value));
+      if (digits.size() < 4) digits.insert(0, 4 - digits.size(), '0');
+      std::string text =
+          (value < 0 ? "-" : "") + digits.substr(0, digits.size() - 3) + "." + digits.substr(digits.size() - 3);
+      while (text.back() == '0') text.pop_back();
+      if (text.back() == '.') text.pop_back();
+      const bool wanted = value % one.thousandths == 0 && (!has_low || value >= -12'500);
+      EXPECT_EQ(accepts(multiples, text), wanted) << text << " by " << one.divisor;
+      (wanted ? n_multiples : n_others) += 1;
+    }
+  }
+  EXPECT_GT(n_multiples, 1500);
+  EXPECT_GT(n_others, 1000);
+}
+
+TEST(NumberAutomatonTest, MultiplesHaveFewDigitsAndNoExponent) {
+  const ByteAutomaton cents = numbers({.multiple_of = divisor_of(*parse_decimal("0.01"))});
+  EXPECT_TRUE(accepts(cents, "1234567890123.45"));
+  EXPECT_FALSE(accepts(cents, "12345678901234.5"));
+  EXPECT_FALSE(accepts(cents, "1.234"));
+  EXPECT_FALSE(accepts(cents, "1e2"));
+  const ByteAutomaton sevens = numbers({.multiple_of = divisor_of(*parse_decimal("7"))});
+  EXPECT_FALSE(accepts(sevens, "7.0"));
+  EXPECT_TRUE(accepts(sevens, "-0"));
+  // A thousand remainders, of which four are told apart by what may follow.
+  EXPECT_LT(numbers({.multiple_of = divisor_of(*parse_decimal("1000"))}).n_states(), 150);
+  for (const char* beyond : {"10001", "0.0000001", "12345678901234567890"}) {
+    EXPECT_FALSE(divisor_of(*parse_decimal(beyond))) << beyond;
+  }
+  EXPECT_THROW(numbers({.multiple_of = divisor_of(*parse_decimal("9973"))}), Error);
 }
 
 }  // namespace

@@ -62,12 +62,15 @@ class RandomSchema {
   }
 
   SchemaJson number() {
+    static const std::vector<SchemaJson> multiples = {1, 2, 3, 7, 0.5, 0.01, 1.5};
     const bool integer = coin();
     SchemaJson schema = {{"type", integer ? "integer" : "number"}};
     const int low = static_cast<int>(below(300)) - 150;
     const double part = integer ? 0 : static_cast<double>(below(8)) / 8;
     if (coin()) schema[coin() ? "minimum" : "exclusiveMinimum"] = low + part;
     if (coin()) schema[coin() ? "maximum" : "exclusiveMaximum"] = low + 2 + static_cast<int>(below(200));
+    if (below(4) == 0) schema["multipleOf"] = multiples[below(multiples.size())];
+    if (below(4) == 0) schema["nullable"] = coin();
     return schema;
   }
 

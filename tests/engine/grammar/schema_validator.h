@@ -36,7 +36,7 @@ class SchemaValidator {
     return type == value.type_name();
   }
   static bool fits_type(const Json& schema, const Json& value) {
-    if (!schema.contains("type")) return true;
+    if (!schema.contains("type") || (value.is_null() && schema.value("nullable", false))) return true;
     if (schema["type"].is_string()) return has_type(value, schema["type"]);
     return std::any_of(schema["type"].begin(), schema["type"].end(),
                        [&](const Json& type) { return has_type(value, type); });
@@ -63,6 +63,10 @@ class SchemaValidator {
   }
   static bool fits_number(const Json& schema, const Json& value) {
     const double number = value.get<double>();
+    if (schema.contains("multipleOf")) {
+      const double quotient = number / schema["multipleOf"].get<double>();
+      if (std::abs(quotient - std::round(quotient)) > 1e-9 * std::abs(quotient)) return false;
+    }
     return !(schema.contains("minimum") && number < schema["minimum"].get<double>()) &&
            !(schema.contains("maximum") && number > schema["maximum"].get<double>()) &&
            !(schema.contains("exclusiveMinimum") && number <= schema["exclusiveMinimum"].get<double>()) &&
