@@ -66,7 +66,8 @@ std::int32_t read_id(const JsonFields& fields, const char* key) {
   return narrow(fields.optional_integer(key, {-1, 1 << 24}).value_or(-1));
 }
 
-void add_eos_ids(const JsonFields& fields, std::vector<std::int32_t>& ids) {
+// An end token that is outside the vocabulary would be refused with every request.
+void add_eos_ids(const JsonFields& fields, std::int32_t vocab_size, std::vector<std::int32_t>& ids) {
   const json* value = fields.find("eos_token_id");
   if (value == nullptr) return;
   const json list = value->is_array() ? *value : json::array({*value});
@@ -74,6 +75,10 @@ void add_eos_ids(const JsonFields& fields, std::vector<std::int32_t>& ids) {
   for (const json& element : list) {
     const auto id = exact_integer(element, {0, kVocabulary.high});
     if (!id) fields.refuse("eos_token_id", "must be a token id or a list of them");
+    if (*id >= vocab_size) {
+      fields.refuse("eos_token_id", "holds " + std::to_string(*id) + ", outside the vocabulary of " +
+                                        std::to_string(vocab_size) + " tokens (vocab_size in config.json)");
+    }
     if (std::find(ids.begin(), ids.end(), *id) == ids.end()) ids.push_back(narrow(*id));
   }
 }
@@ -188,10 +193,10 @@ ModelConfig parse_model_config(const std::string& config_json, const std::string
   config.stored_dtype = read_dtype(fields);
   config.bos_id = read_id(fields, "bos_token_id");
   config.pad_id = read_id(fields, "pad_token_id");
-  add_eos_ids(fields, config.eos_ids);
+  add_eos_ids(fields, config.vocab_size, config.eos_ids);
   if (!generation_config_json.empty()) {
     const json generation = parse_strict_json(generation_config_json, generation_name);
-    add_eos_ids(JsonFields(generation, generation_name), config.eos_ids);
+    add_eos_ids(JsonFields(generation, generation_name), config.vocab_size, config.eos_ids);
   }
   return config;
 }

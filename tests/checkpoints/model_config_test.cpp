@@ -127,6 +127,19 @@ TEST(ModelConfig, EndIdsAreTheUnionOfBothFiles) {
   EXPECT_EQ(error->param(), "eos_token_id");
 }
 
+// Such a model was served, and refused every chat.
+TEST(ModelConfig, AnEndTokenOutsideTheVocabularyIsRefusedByFileAndKey) {
+  const std::int32_t n_words = parse(version_four()).vocab_size;
+  EXPECT_THAT(parse(with("eos_token_id", n_words - 1)).eos_ids, ElementsAre(n_words - 1));
+  const auto in_config = refusal(with("eos_token_id", n_words), "");
+  ASSERT_TRUE(in_config.has_value());
+  EXPECT_THAT(in_config->what(), HasSubstr("models/m/config.json: \"eos_token_id\" holds " + std::to_string(n_words)));
+  EXPECT_EQ(in_config->param(), "eos_token_id");
+  const auto in_other = refusal(version_four(), R"({"eos_token_id": [2, )" + std::to_string(n_words) + "]}");
+  ASSERT_TRUE(in_other.has_value());
+  EXPECT_THAT(in_other->what(), HasSubstr("models/m/generation_config.json: \"eos_token_id\""));
+}
+
 TEST(ModelConfig, WhatIsUnderstoodButNotBuiltIsUnsupportedByName) {
   expect_refused("architectures", {"GemmaForCausalLM"}, ErrorCode::kUnsupported);
   expect_refused("architectures", {"MistralForCausalLM"}, ErrorCode::kUnsupported, "model_type");
