@@ -25,6 +25,7 @@ class Database {
   void execute(const std::string& sql);  // one statement or several, without parameters
   std::int64_t integer(const std::string& sql);
   sqlite3* get() const { return handle_.get(); }
+  const std::string& name() const { return name_; }  // the file's
   [[noreturn]] void fail(int result, const std::string& doing) const;
   [[noreturn]] void damaged(const std::string& how) const;  // Error{kDataLoss}
 

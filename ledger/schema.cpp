@@ -181,7 +181,7 @@ void check_ours(Database& database, std::int64_t version) {
   const std::int64_t id = database.integer("PRAGMA application_id");
   const bool empty = version == 0 && database.integer("SELECT COUNT(*) FROM sqlite_master") == 0;
   if (id == kLedgerApplicationId || empty) return;
-  throw Error(ErrorCode::kPermission, "the database is not a Slipstream ledger", "choose another file");
+  throw Error(ErrorCode::kPermission, database.name() + " is not a Slipstream ledger", "choose another file");
 }
 
 std::string stored_text(Database& database, const std::string& view) {
@@ -210,10 +210,10 @@ void migrate(Database& database, std::span<const char* const> steps) {
   check_ours(database, version);
   const auto known = static_cast<std::int64_t>(steps.size());
   if (version > known) {
-    throw Error(
-        ErrorCode::kUnsupported,
-        "the ledger has format " + std::to_string(version) + ", this build knows up to " + std::to_string(known),
-        "use the newer Slipstream that wrote it, or another data directory");
+    throw Error(ErrorCode::kUnsupported,
+                database.name() + " has format " + std::to_string(version) + ", this build knows up to " +
+                    std::to_string(known),
+                "use the newer Slipstream that wrote it, or another data directory");
   }
   for (std::int64_t next = version; next < known; ++next) {
     database.execute("BEGIN IMMEDIATE");

@@ -48,6 +48,20 @@ TEST_F(SchemaTest, ALedgerFromTheFutureIsRefused) {
     FAIL();
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::kUnsupported);
+    EXPECT_NE(error.message().find((folder_ / "x.db").string()), std::string::npos) << error.message();
+  }
+}
+
+// An operator has to know which file to move away; the message named none.
+TEST_F(SchemaTest, AnotherProgramsDatabaseIsRefusedByItsFile) {
+  Database database = open();
+  database.execute("CREATE TABLE a (x INTEGER)");
+  try {
+    migrate(database, kSteps);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kPermission);
+    EXPECT_EQ(error.message(), (folder_ / "x.db").string() + " is not a Slipstream ledger");
   }
 }
 
