@@ -61,6 +61,8 @@ std::vector<Error> faults_of(const ServeConfig& config, const std::string& key_i
       one();
     } catch (const Error& error) {
       faults.push_back(error);
+    } catch (const fs::filesystem_error& error) {
+      faults.push_back(io_error(error));
     }
   };
   check([&] { check_model(config.target); });

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <exception>
+#include <filesystem>
 #include <iostream>
 
 #include "cli/command.h"
 #include "cli/first_process.h"
 #include "cli/standard_output.h"
 #include "common/error.h"
+#include "common/file.h"
 
 namespace {
 
@@ -23,6 +25,12 @@ int exit_status(slip::ErrorCode code) {
     default:
       return 1;
   }
+}
+
+int refuse(const slip::Error& error) {
+  std::cerr << "slipstream: " << error.message() << "\n";
+  if (!error.hint().empty()) std::cerr << "HINT: " << error.hint() << "\n";
+  return exit_status(error.code());
 }
 
 // Runs the command; the exit status that its arguments ask for.
@@ -47,9 +55,9 @@ int main(int argc, char** argv) {
     slip::cli::finish_standard_output();
     return status;
   } catch (const slip::Error& error) {
-    std::cerr << "slipstream: " << error.message() << "\n";
-    if (!error.hint().empty()) std::cerr << "HINT: " << error.hint() << "\n";
-    return exit_status(error.code());
+    return refuse(error);
+  } catch (const std::filesystem::filesystem_error& error) {
+    return refuse(slip::io_error(error));
   } catch (const std::exception& error) {
     std::cerr << "slipstream: internal error: " << error.what() << "\n";
     return 70;

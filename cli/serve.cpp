@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <iostream>
 #include <memory>
 #include <thread>
@@ -19,6 +20,7 @@
 #include "cli/stop_signal.h"
 #include "common/clock.h"
 #include "common/error.h"
+#include "common/file.h"
 #include "common/log.h"
 #include "server/gatekeeper.h"
 #include "server/http_server.h"
@@ -114,9 +116,14 @@ struct Reloader {
     try {
       apply(plan_reload(running, load_serve_config(overrides), serving.started_with_learning()));
     } catch (const Error& error) {
-      log_error("reload refused, everything stays as it was: " + error.message() +
-                (error.hint().empty() ? "" : " (" + error.hint() + ")"));
+      refuse(error);
+    } catch (const std::filesystem::filesystem_error& error) {
+      refuse(io_error(error));
     }
+  }
+  static void refuse(const Error& error) {
+    log_error("reload refused, everything stays as it was: " + error.message() +
+              (error.hint().empty() ? "" : " (" + error.hint() + ")"));
   }
   // What can be refused comes first, the log last of it.
   void apply(const ReloadPlan& plan) {

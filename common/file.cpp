@@ -185,6 +185,10 @@ void require_private_file(const std::filesystem::path& path, const std::string& 
   }
 }
 
+Error io_error(const std::filesystem::filesystem_error& fault) {
+  return {ErrorCode::kIo, "cannot use " + fault.path1().string() + ": " + fault.code().message()};
+}
+
 void ensure_private_directory(const std::filesystem::path& path) {
   if (path.has_parent_path()) std::filesystem::create_directories(path.parent_path());
   if (::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) throw_errno("cannot create " + path.string());

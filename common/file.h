@@ -8,6 +8,8 @@
 #include <string>
 #include <string_view>
 
+#include "common/error.h"
+
 namespace slip {
 
 // Owns a file descriptor. Move-only.
@@ -49,6 +51,8 @@ std::string read_file(const std::filesystem::path& path, std::uint64_t max_bytes
 // A file that holds a secret: Error{kNotFound}, or Error{kPermission} when anybody but its owner can read or write it.
 // `what` names the file's kind in the message, `param` the setting it came from.
 void require_private_file(const std::filesystem::path& path, const std::string& what, const std::string& param);
+// What the standard library says of a path, such as a loop of symbolic links, as this file's own verbs say it.
+Error io_error(const std::filesystem::filesystem_error& fault);
 // Creates (0700) or accepts a directory that belongs to us and that nobody else can write; else Error{kPermission}.
 void ensure_private_directory(const std::filesystem::path& path);
 // The same of a directory that is there, without creating it.

@@ -24,7 +24,9 @@ TEST_F(ServeReloadTest, SighupTakesWhatCanChangeAndRefusesAFaultyFile) {
     return false;
   };
   write(log_section + "[data]\nmin_free_bytes = 1000000000000000\n");  // more than there is: degraded from the start
+  std::filesystem::create_symlink(kTarget, folder_ / "target");
   auto arguments = usual();
+  arguments.at(1) = (folder_ / "target").string();
   arguments.insert(arguments.end(), {"-c", config.string()});
   Program program(folder_, arguments);
   const auto port = program.port();
@@ -37,6 +39,13 @@ TEST_F(ServeReloadTest, SighupTakesWhatCanChangeAndRefusesAFaultyFile) {
   EXPECT_TRUE(said("reload refused")) << text_of(log);
   EXPECT_NE(text_of(log).find("c.toml:4: data.min_free_bytes"), std::string::npos) << text_of(log);
   EXPECT_NE(get(port, "/metrics").body.find("slipstream:degraded{reason=\"disk_low\"} 1"), std::string::npos);
+  // The service ended when the target's folder had become a loop of links.
+  std::filesystem::rename(folder_ / "target", folder_ / "kept");
+  std::filesystem::create_symlink("target", folder_ / "target");
+  write(log_section + "[data]\nmin_free_bytes = 1000000000000000\n");
+  program.signal(SIGHUP);
+  EXPECT_TRUE(said("Too many levels of symbolic links")) << text_of(log);
+  std::filesystem::rename(folder_ / "kept", folder_ / "target");
   write(log_section +
         "format = \"json\"\n[data]\nmin_free_bytes = 1\n[server]\nmax_connections = 7\n[learning]\n"
         "enabled = false\n");

@@ -312,6 +312,26 @@ TEST_F(ServeTest, BadStartsSayWhy) {
   EXPECT_NE(err_.find("API key"), std::string::npos) << err_;
 }
 
+// Such a path ended in "internal error" with status 70.
+TEST_F(ServeTest, ALoopOfLinksIsAFileErrorThatNamesIt) {
+  std::filesystem::create_symlink("loop", folder_ / "loop");
+  const std::string loop = (folder_ / "loop").string();
+  const std::vector<std::vector<std::string>> starts = {
+      {"--target", loop, "--data-dir", data()},
+      {"--target", kTarget, "--draft", loop, "--data-dir", data(), "--port", "0"},
+      {"--target", kTarget, "--data-dir", loop + "/data", "--port", "0"},
+      {"--target", kTarget, "--data-dir", data(), "--chat-template", loop, "--port", "0"},
+      {"-c", loop, "--target", kTarget}};
+  for (const auto& start : starts) {
+    EXPECT_EQ(run(start), 1) << err_;
+    EXPECT_NE(err_.find(loop), std::string::npos) << err_;
+    EXPECT_NE(err_.find("symbolic links"), std::string::npos) << err_;
+    EXPECT_EQ(err_.find("internal error"), std::string::npos) << err_;
+  }
+  EXPECT_EQ(run({"--target", loop, "--host", "everywhere", "--data-dir", data(), "--check-config"}), 2);
+  for (const char* part : {"symbolic links", "everywhere"}) EXPECT_NE(err_.find(part), std::string::npos) << err_;
+}
+
 // Where there is a GPU to learn on, nothing is refused.
 TEST_F(ServeTest, ADeviceThatCannotLearnIsRefusedByItsKey) {
   std::ofstream(folder_ / "c.toml") << "[learning]\ndevice = \"cuda\"\n";

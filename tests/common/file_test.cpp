@@ -128,6 +128,18 @@ TEST_F(FileTest, AnOutputThatFailsLeavesWhatWasThereAndNothingElse) {
   }
 }
 
+TEST_F(FileTest, WhatTheStandardLibrarySaysOfAPathBecomesAnErrorThatNamesIt) {
+  fs::create_symlink("loop", folder_ / "loop");
+  try {
+    const bool there = fs::exists(folder_ / "loop");
+    FAIL() << there;
+  } catch (const fs::filesystem_error& fault) {
+    const Error error = io_error(fault);
+    EXPECT_EQ(error.code(), ErrorCode::kIo);
+    EXPECT_EQ(error.message(), "cannot use " + (folder_ / "loop").string() + ": Too many levels of symbolic links");
+  }
+}
+
 TEST_F(FileTest, ReplaceDoesNotFollowAPlantedLink) {
   replace_file(folder_ / "victim", "untouched", "test");
   fs::create_symlink(folder_ / "victim", folder_ / "x.tmp");
