@@ -14,6 +14,7 @@
 #include "cli/load_model.h"
 #include "cli/prompt_file.h"
 #include "cli/response_format_file.h"
+#include "cli/seed_fault.h"
 #include "cli/target_worker.h"
 #include "cli/usable_cores.h"
 #include "common/error.h"
@@ -172,6 +173,7 @@ void check(const GenerateOptions& options) {
     throw Error(ErrorCode::kInvalidArgument, "--k " + std::to_string(*options.k) + " without a draft to propose",
                 "add --draft DIR");
   }
+  check_threads(options.threads, "--threads");
   if (options.swap_draft.empty() != (options.swap_every == 0)) {
     throw Error(ErrorCode::kInvalidArgument, "--swap-draft and --swap-every go together");
   }
@@ -231,7 +233,7 @@ void add_sampling_options(CLI::App& command, GenerateOptions& options) {
       ->check(CLI::Range(-1, std::numeric_limits<std::int32_t>::max()));
   command.add_option("--min-p", sampling.min_p, "Drop tokens less likely than this share of the likeliest")
       ->check(CLI::Range(0.0, 1.0));
-  command.add_option("--seed", sampling.seed, "Makes sampling repeatable, with or without a draft");
+  command.add_option("--seed", sampling.seed, "Makes sampling repeatable, with or without a draft")->check(seed_fault);
   command.add_option("--max-tokens", options.max_tokens, "At most so many tokens an answer")
       ->required()
       ->check(CLI::PositiveNumber);

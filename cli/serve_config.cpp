@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "cli/toml_reader.h"
+#include "cli/usable_cores.h"
 #include "common/error.h"
 #include "common/file.h"
 
@@ -322,6 +323,8 @@ ServeConfig load_serve_config(const ServeOverrides& overrides) {
   if (config.data_dir.empty()) {
     throw Error(ErrorCode::kInvalidArgument, "data.directory must not be empty", {}, "data.directory");
   }
+  check_threads(config.threads, overrides.threads ? "--threads" : "model.threads");
+  check_threads(config.learner.cores, "learning.cores");
   return config;
 }
 

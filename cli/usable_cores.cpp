@@ -8,11 +8,14 @@
 #include <limits>
 #include <string>
 
+#include "common/error.h"
+
 namespace slip::cli {
 
 namespace {
 
 constexpr double kNoQuota = std::numeric_limits<double>::infinity();
+constexpr int kThreadsOfACore = 4, kThreadsAnywhere = 16;
 
 // Cores worth of time a period, from cgroup v2's "QUOTA PERIOD" or v1's two files. A quota of "max" or −1 is none.
 double cgroup_quota() {
@@ -37,6 +40,16 @@ int usable_cores() {
 
 bool limited_by_quota() {
   return cgroup_quota() < cpus_in_affinity();
+}
+
+void check_threads(int threads, const std::string& param) {
+  const int cores = usable_cores();
+  const int most = std::max(kThreadsAnywhere, kThreadsOfACore * cores);
+  if (threads <= most) return;
+  throw Error(ErrorCode::kInvalidArgument,
+              param + ": " + std::to_string(threads) + " threads are over the " + std::to_string(most) +
+                  " that make sense with " + std::to_string(cores) + (cores == 1 ? " usable core" : " usable cores"),
+              "more threads than cores make nothing faster", param);
 }
 
 }  // namespace slip::cli

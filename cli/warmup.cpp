@@ -14,6 +14,7 @@
 #include "cli/draft_config.h"
 #include "cli/load_model.h"
 #include "cli/progress_line.h"
+#include "cli/seed_fault.h"
 #include "cli/target_worker.h"
 #include "cli/usable_cores.h"
 #include "common/error.h"
@@ -68,6 +69,7 @@ WarmupOptions options_from(const WarmupFlags& flags) {
   options.device = open_target_device(parse_device(flags.device, options.dtype));
   if (flags.learning_device == "cuda") options.trainer.device = TrainingDevice::kCuda;
   options.threads = flags.threads.value_or(usable_cores());
+  check_threads(options.threads, "--threads");
   options.seed = flags.seed;
   options.concurrency = flags.concurrency;
   options.save_every_us = static_cast<std::int64_t>(flags.save_every_s * 1e6);
@@ -152,7 +154,7 @@ void add_how(CLI::App& command, WarmupFlags& flags) {
       ->check(CLI::NonNegativeNumber);
   command.add_option("--batch", flags.batch, "Answers per step (default 8)")->check(CLI::PositiveNumber);
   command.add_option("--lr", flags.learning_rate, "Learning rate (default 0.002)")->check(CLI::PositiveNumber);
-  command.add_option("--seed", flags.seed, "Of weights, order and sampling (default 1)");
+  command.add_option("--seed", flags.seed, "Of weights, order and sampling (default 1)")->check(seed_fault);
   command.add_option("--threads", flags.threads, "Default: the cores we may use")->check(CLI::PositiveNumber);
   command.add_option("--concurrency", flags.concurrency, "Answers written at once (default 16)")
       ->check(CLI::Range(1, 256));

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "cli/command.h"
+#include "common/error.h"
 
 namespace slip::cli {
 namespace {
@@ -32,6 +33,16 @@ TEST(Generate, TopKOfMinusOneOrNoneIsOff) {
   EXPECT_EQ(generated("--top-k 0"), all);
   EXPECT_NE(generated("--top-k 1"), all) << "or the test says nothing";
   EXPECT_THROW(generated("--top-k -2"), CLI::ValidationError);
+}
+
+// It started as many and hung.
+TEST(Generate, MoreThreadsThanMakeSenseAreRefusedByName) {
+  try {
+    generated("--threads 100000");
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.param(), "--threads");
+  }
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <string>
 
+#include "cli/usable_cores.h"
 #include "common/error.h"
 #include "common/file.h"
 
@@ -219,6 +220,32 @@ TEST(ServeConfig, ATargetOfItsOwnDropsTheFilesDraftAndTemplate) {
   given.chat_template = "u";
   EXPECT_EQ(load_serve_config(given).draft, "d");
   EXPECT_EQ(load_serve_config(given).chat_template, "u");
+  std::filesystem::remove(file);
+}
+
+// serve with 1,000 threads did not come up; neither did a learner with as many.
+TEST(ServeConfig, MoreThreadsThanMakeSenseAreRefusedByName) {
+  const auto refused = [](const ServeOverrides& given) {
+    try {
+      load_serve_config(given);
+    } catch (const Error& error) {
+      return error.param();
+    }
+    return std::string("accepted");
+  };
+  ServeOverrides given;
+  given.target = "T";
+  given.threads = 1024;
+  const bool is_large = usable_cores() >= 256;  // then so many make sense
+  EXPECT_EQ(refused(given), is_large ? "accepted" : "--threads");
+  given.threads.reset();
+  const auto file = std::filesystem::temp_directory_path() / ("slip-threads-" + std::to_string(::getpid()) + ".toml");
+  given.config = file.string();
+  for (const auto& [toml, key] :
+       {std::pair("[model]\nthreads = 1024\n", "model.threads"), {"[learning]\ncores = 1024\n", "learning.cores"}}) {
+    replace_file(file, toml, "test");
+    EXPECT_EQ(refused(given), is_large ? "accepted" : key);
+  }
   std::filesystem::remove(file);
 }
 

@@ -4,7 +4,10 @@
 #include <gtest/gtest.h>
 #include <sched.h>
 
+#include <algorithm>
 #include <thread>
+
+#include "common/error.h"
 
 namespace slip::cli {
 namespace {
@@ -28,6 +31,21 @@ TEST(UsableCores, AreThoseOfTheAffinityMask) {
     EXPECT_FALSE(limited) << "a quota of more than a core does not limit one CPU";
   }
   EXPECT_EQ(usable_cores(), all);
+}
+
+// A team of 1,000 threads on two cores never got through the first step: serve did not come up, generate hung.
+TEST(CheckThreads, FourForEachCoreAreTheMostAndSixteenAreAllowedAnywhere) {
+  const int most = std::max(16, 4 * usable_cores());
+  EXPECT_NO_THROW(check_threads(0, "x"));
+  EXPECT_NO_THROW(check_threads(most, "x"));
+  try {
+    check_threads(most + 1, "model.threads");
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
+    EXPECT_EQ(error.param(), "model.threads");
+    EXPECT_TRUE(error.message().starts_with("model.threads: " + std::to_string(most + 1))) << error.message();
+  }
 }
 
 }  // namespace

@@ -53,5 +53,10 @@ TEST(Warmup, ADeviceThatIsNotThereIsRefusedByItsKey) {
   }
 }
 
+TEST(Warmup, SeedAndThreadsAreChecked) {
+  EXPECT_EQ(refusal("--threads 100000"), "--threads");
+  EXPECT_THROW(refusal("--seed 18446744073709551616"), CLI::ValidationError);
+}
+
 }  // namespace
 }  // namespace slip::cli
