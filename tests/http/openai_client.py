@@ -189,6 +189,34 @@ def parameters(client, model):
     check("the stop string may be kept", kept.choices[0].message.content.endswith(stop), kept.choices[0].message.content)
 
 
+def habits(service, client, model):
+    """What clients send although it changes nothing, and what they mean by values that are none."""
+    def ask(**fields):
+        return client.chat.completions.create(**({"model": model, "messages": MESSAGES, "max_tokens": 20, "temperature": 0} | fields))
+
+    plain = ask().choices[0].message.content
+    hints = ask(reasoning_effort="low", verbosity="low", prompt_cache_key="k", safety_identifier="u", tool_choice="auto",
+                extra_body={"prompt_cache_retention": "24h", "skip_special_tokens": True, "use_beam_search": False,
+                            "length_penalty": 1, "priority": 0, "metadata": {"number": 7, "list": [1]}})
+    check("hints and neutral values change nothing", hints.choices[0].message.content == plain, (hints, plain))
+    marked = [MESSAGES[0] | {"id": "msg_1"}, MESSAGES[1] | {"name": "anna", "content": [part | {"cache_control": {"type": "ephemeral"}}
+                                                                                      for part in MESSAGES[1]["content"]]}]
+    check("names, ids and cache marks change nothing", ask(messages=marked).choices[0].message.content == plain)
+    turns = MESSAGES + [{"role": "assistant", "content": "42", "tool_calls": [], "reasoning_content": ""}, MESSAGES[1]]
+    check("a message with nothing in its other fields is taken", ask(messages=turns).usage.completion_tokens > 0)
+    check("whole floats are integers", ask(max_tokens=20.0, seed=7.0, n=1.0).choices[0].message.content == plain)
+    check("top_p 0 is greedy", ask(temperature=1, top_p=0).choices[0].message.content == plain)
+    lengths = [ask(messages=ENDLESS, max_tokens=max_tokens).usage.total_tokens for max_tokens in (-1, 100_000)]
+    context = client.models.list().data[0].model_extra["max_model_len"]
+    check("max_tokens -1 or beyond the context is what is left", lengths == [context] * 2, (lengths, context))
+    many = ask(n=128, temperature=1, max_tokens=2)
+    check("128 choices", [choice.index for choice in many.choices] == list(range(128)), many.usage)
+    usage = list(ask(stream=True, stream_options={"include_usage": True, "continuous_usage_stats": True}))[-1].usage
+    check("continuous_usage_stats is taken", usage.completion_tokens > 0, usage)
+    for path in ("/v1/models/", "/health", "/ping"):
+        check(f"{path} answers", service.ask(path).startswith("{"))
+
+
 # What people's models hold, so that the schema has what pydantic writes of its own: $defs and $ref, anyOf with null, const,
 # discriminated unions, formats, titles, defaults and examples.
 class Size(str, enum.Enum):
@@ -220,6 +248,8 @@ class Article(pydantic.BaseModel):
     share: float = pydantic.Field(gt=0, lt=1, default=0.5)
     note: typing.Optional[typing.Annotated[str, pydantic.Field(max_length=8)]] = None
     made: typing.Optional[datetime.date] = None
+    price: float = pydantic.Field(ge=0, le=100, multiple_of=0.25)
+    page: pydantic.AnyUrl
     pair: tuple[bool, Size]
     whole: Part
     id: uuid.UUID
@@ -288,7 +318,7 @@ def refusals(client, model):
         except openai.BadRequestError as error:
             check(f"{name} is refused by name", error.param == expected_param, (error.param, str(error)))
 
-    refused("n beyond its bound", "n", n=17)
+    refused("n beyond its bound", "n", n=129)
     refused("a bias of no token", "logit_bias", logit_bias={"100000000": 1})
     refused("a bias beyond its bound", "logit_bias.5", logit_bias={"5": 101})
     refused("presence_penalty", "presence_penalty", presence_penalty=2.5)
@@ -304,7 +334,7 @@ def refusals(client, model):
     refused("an image", "messages[0].content[0].type",
             messages=[{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:,"}}]}])
     refused("audio", "audio", extra_body={"audio": {"voice": "x", "format": "wav"}})
-    refused("too long", "messages", max_tokens=100_000)
+    refused("a prompt that is too long", "messages", messages=[{"role": "user", "content": "word " * 20_000}])
     try:
         client.chat.completions.create(model="other", messages=MESSAGES)
         check("another model is refused", False)
@@ -364,6 +394,7 @@ def main():
             scoring(client, model)
             choices(client, model)
             parameters(client, model)
+            habits(service, client, model)
             structured(client, model)
             refusals(client, model)
             gone_clients(service, client, model)
