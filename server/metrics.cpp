@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <initializer_list>
 #include <iterator>
 #include <map>
 #include <mutex>
@@ -33,9 +34,10 @@ using prometheus::Histogram;
 // Requests that finish between two looks at the inbox; each HTTP answer is one.
 constexpr std::size_t kInboxItems = 4096;
 
-const Histogram::BucketBoundaries kLatencySeconds = {0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30};
-const Histogram::BucketBoundaries kTokenSeconds = {0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1};
-const Histogram::BucketBoundaries kStallSeconds = {0.0001, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1};
+constexpr std::initializer_list<double> kLatencySeconds = {0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30};
+constexpr std::initializer_list<double> kTokenSeconds = {0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025,
+                                                         0.05,   0.1,   0.25,   0.5,   1};
+constexpr std::initializer_list<double> kStallSeconds = {0.0001, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1};
 
 double seconds(std::int64_t us) {
   return static_cast<double>(us) / 1e6;

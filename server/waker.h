@@ -11,7 +11,7 @@ namespace slip {
 // Wakes a connection's coroutine from another thread. It lives as long as anyone may call notify().
 class Waker {
  public:
-  explicit Waker(boost::asio::any_io_executor strand) : timer_(std::move(strand)) {}
+  explicit Waker(const boost::asio::any_io_executor& strand) : timer_(strand) {}
   // Any thread; never throws.
   static void notify(const std::shared_ptr<Waker>& waker) noexcept;
   // On the strand: true when notified (also since the last wait), false after `timeout`.

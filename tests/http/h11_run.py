@@ -96,6 +96,8 @@ def compare(address, data):
     there = verdict(data)
     answers = statuses(address, data)
     served = [status for status in answers if status not in REFUSALS]
+    if served and served[-1] >= 400:
+        served.pop()  # refused for what its head says, so that its body was not read
     if any(status >= 500 for status in answers):
         return f"answers {answers}"
     return f"served {len(served)} requests {answers}, h11 {there}" if len(served) > there["served"] else None
@@ -145,8 +147,9 @@ def main():
         address = (url.hostname, url.port)
         failures = check_table(rows, address)
         generator = random.Random(given.seed)
+        seeds = [row["bytes"].encode("latin-1") for row in rows if "laxer" not in row]
         for i in range(given.random):
-            data = change(generator, generator.choice(rows)["bytes"].encode("latin-1"))
+            data = change(generator, generator.choice(seeds))
             if wrong := compare(address, data):
                 failures += 1
                 print(f"FAIL change {i}: {wrong}: {data!r}")

@@ -15,6 +15,7 @@ TEST_F(HttpServerTest, TheLongestIdleConnectionMakesRoom) {
   RawClient first(server_->port());
   first.send(get("/healthz"));
   EXPECT_EQ(first.read_reply().status, 200);
+  std::this_thread::sleep_for(milliseconds(20));  // its answer is read before the server takes it for idle
   RawClient second(server_->port()), third(server_->port());
   third.send(get("/v1/models"));
   EXPECT_EQ(third.read_reply().status, 200);
