@@ -65,6 +65,25 @@ TEST_F(DraftStoreCrash, AtEveryPointOfAPublish) {
   EXPECT_GE(n - 1, 10) << "a publish has writes, fsyncs and renames; that many were killed";
 }
 
+TEST_F(DraftStoreCrash, AtEveryPointOfADiscardThatIsThenDoneAgain) {
+  int n = 1;
+  for (;; ++n) {
+    fs::remove_all(root_);
+    {
+      DraftStore store(root_);
+      publish(store, "sql", "own");
+      publish(store, "sql", "foreign");
+    }
+    if (!killed_at("r*", n, [](DraftStore& store) { store.discard("sql", {2}); })) break;  // rollback.*, retire.*
+    DraftStore store(root_);
+    store.discard("sql", {2});
+    EXPECT_EQ(store.current("sql")->version, 1U) << n;
+    EXPECT_FALSE(fs::exists(store.folder("sql", 2) / "model.safetensors")) << n;
+    EXPECT_EQ(publish(store, "sql", "after").version, 3U) << n;
+  }
+  EXPECT_GE(n - 1, 6);
+}
+
 TEST_F(DraftStoreCrash, AtEveryPointOfADraftsFirstPublish) {
   int n = 1;
   for (;; ++n) {
