@@ -120,7 +120,8 @@ void WarmupJob::collect_answers() {
 void WarmupJob::take_answers(AnswerFile& file, const std::vector<WarmupPrompt>& prompts,
                              const std::vector<std::size_t>& missing) {
   kernels::ThreadPool pool(options_.threads);
-  const AnsweringTarget target{ModelWeights::load(options_.target, options_.dtype), options_.device};
+  const AnsweringTarget target{ModelWeights::load(options_.target, options_.dtype), options_.device,
+                               options_.target.string()};
   const auto total = static_cast<std::int64_t>(prompts.size());
   const auto already = total - static_cast<std::int64_t>(missing.size());
   std::int64_t done = already;

@@ -11,6 +11,7 @@
 #include "distill/record_assembler.h"
 #include "distill/record_codec.h"
 #include "engine/engine.h"
+#include "engine/model/finite_logits.h"
 #include "engine/speculate/make_target.h"
 #include "engine/speculate/observe.h"
 
@@ -119,8 +120,9 @@ void write_answers(const AnsweringTarget& target, std::span<const WarmupPrompt> 
   const std::int32_t rows = engine_options.prefill_chunk + options.concurrency + 1;
   const WorkerSize size{rows, options.concurrency + 1, pages_of(config) * options.concurrency};
   RecordCollector collector;
-  Engine engine(engine_options, make_target(target.device, target.weights, size, pool), nullptr, pool, &collector,
-                {&collector});
+  Target answering = make_target(target.device, target.weights, size, pool);
+  require_finite_logits(*answering.worker, target.where);
+  Engine engine(engine_options, std::move(answering), nullptr, pool, &collector, {&collector});
   std::size_t next = 0;
   bool busy = true;
   while (busy && keep_going()) {
@@ -176,6 +178,7 @@ void force_answers(const AnsweringTarget& target, std::span<const WarmupPrompt> 
   const WorkerSize size{kForcedRows, kForcedRows, pages_of(target.weights->config)};
   const Target forced = make_target(target.device, target.weights, size, pool);
   Worker& worker = *forced.worker;
+  require_finite_logits(worker, target.where);
   std::vector<float> logits;
   for (std::size_t index : wanted) {
     ReplayRecord record;

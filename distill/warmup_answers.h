@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "common/file.h"
@@ -43,12 +44,15 @@ struct AnswerOptions {
 struct AnsweringTarget {
   std::shared_ptr<const ModelWeights> weights;
   std::shared_ptr<kernels::cuda::DeviceQueue> device;
+  std::string where = "the target's folder";  // for messages
 };
 
 // Called with each finished record, between two steps of the target; false stops.
 using AnswerSink = std::function<bool(const ReplayRecord&)>;
 // Asked between two steps of the target; false stops.
 using KeepGoing = std::function<bool()>;
+
+// Both refuse a target whose logits are no numbers with Error{kDataLoss}: it would teach nonsense.
 
 // Has the target write the answers of prompts[wanted…] through the engine, without a draft. Sampling is addressed by
 // (seed, prompt), so an answer does not depend on which others are written beside it or on an interruption.

@@ -59,6 +59,22 @@ TEST_F(WarmupTest, ATargetWithATokenizerModelAloneWillDo) {
   EXPECT_NE(target_fingerprint(target), before);
 }
 
+// Given responses were learned from logits that were no numbers, without a word.
+TEST_F(WarmupTest, ATargetWhoseLogitsAreNoNumbersIsRefused) {
+  std::fstream file(folder_ / "target/model.safetensors", std::ios::in | std::ios::out | std::ios::binary);
+  file.seekp(-4, std::ios::end);
+  file.write("\0\0\xc0\x7f", 4);  // ends in a NaN, of float32 and of bfloat16
+  file.close();
+  for (const AnswersFrom from : {AnswersFrom::kTarget, AnswersFrom::kData}) {
+    WarmupOptions given = options("sql");
+    given.answers_from = from;
+    given.force = true;
+    std::string message;
+    EXPECT_EQ(refused(given, &message), ErrorCode::kDataLoss);
+    EXPECT_NE(message.find((folder_ / "target").string()), std::string::npos) << message;
+  }
+}
+
 TEST_F(WarmupTest, AnInterruptedRunComesToTheSameWeights) {
   StopAt never;
   run_warmup(options("whole"), never);
