@@ -239,7 +239,9 @@ struct Serving::State {
     require_finite_logits(*running.worker, config.target.string());
     const std::int32_t n_pages = running.worker->cache().n_pages();
     cache_bytes = static_cast<std::uint64_t>(n_pages) * PagePool::page_bytes(target.weights->config, config.dtype);
-    max_positions = std::min(target.weights->config.max_positions, n_pages * PagePool::kPageTokens);
+    const std::int64_t cache_tokens = std::int64_t{n_pages} * PagePool::kPageTokens;
+    max_positions =
+        static_cast<std::int32_t>(std::min<std::int64_t>(target.weights->config.max_positions, cache_tokens));
     std::vector<StepListener*> listeners = {&*recorder, &quotas};
     if (governor) listeners.push_back(governor.get());
     const EngineOptions options = engine_options(config);

@@ -20,11 +20,13 @@ constexpr const char* kTime =
     "([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\\.[0-9]{1,6})?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])";
 constexpr const char* kOctet = "(25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])";
 constexpr const char* kLabel = "[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?";
-// RFC 3986 with an authority and without user names: what "https://example.org:8080/a?b=c#d" is like.
-constexpr const char* kScheme = "[a-z][a-z0-9+.-]{0,15}";
-constexpr const char* kLastLabel = "[A-Za-z]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?";
-constexpr const char* kUriCharacter = "([A-Za-z0-9._~!$&'()*+,;=:@/-]|%[0-9A-Fa-f]{2})*";
-constexpr const char* kQueryCharacter = "([A-Za-z0-9._~!$&'()*+,;=:@/?-]|%[0-9A-Fa-f]{2})*";
+// RFC 3986 with a host's name and without a user's: what "https://example.org:8080/a?b=c#d" is like. Few states, since
+// each character that a length counts has them all.
+constexpr const char* kScheme = "[a-z][a-z0-9+.-]*";
+constexpr const char* kHost = "([A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?\\.)*[A-Za-z]([A-Za-z0-9-]*[A-Za-z0-9])?";
+constexpr const char* kPath = "([A-Za-z0-9._~!$&'()*+,;=:@/-]|%[0-9A-Fa-f]{2})*";
+constexpr const char* kQuery = "([A-Za-z0-9._~!$&'()*+,;=:@/?-]|%[0-9A-Fa-f]{2})*";
+constexpr std::int32_t kLongestUri = 256;  // pydantic's HttpUrl asks for 2083, which would be some 60,000 states
 
 std::string format_pattern(const std::string& name) {
   const std::string octet = kOctet, label = kLabel;
@@ -36,9 +38,8 @@ std::string format_pattern(const std::string& name) {
   if (name == "ipv4") return "(" + octet + "\\.){3}" + octet;
   if (name == "email") return atom + "(\\." + atom + ")?@" + label + "(\\." + label + "){1,3}";
   if (name == "uri") {
-    const std::string host = "((" + label + "\\.){0,4}" + kLastLabel + "|(" + octet + "\\.){3}" + octet + ")";
-    return std::string(kScheme) + "://" + host + "(:[1-9][0-9]{0,3})?(/" + kUriCharacter + ")?(\\?" + kQueryCharacter +
-           ")?(#" + kQueryCharacter + ")?";
+    return std::string(kScheme) + "://" + kHost + "(:[1-9][0-9]{0,3})?(/" + kPath + ")?(\\?" + kQuery + ")?(#" +
+           kQuery + ")?";
   }
   return {};
 }
@@ -97,7 +98,8 @@ bool is_of_type(const SchemaJson& value, const std::string& type) {
 }  // namespace
 
 Lexeme string_lexeme(const SchemaPlace& place, AutomatonBudget& budget) {
-  const auto least = place.count("minLength"), most = place.count("maxLength");
+  const auto least = place.count("minLength");
+  auto most = place.count("maxLength");
   std::optional<ByteAutomaton> strings;
   if (place.has("pattern")) {
     const SchemaPlace pattern = place.at("pattern");
@@ -114,9 +116,14 @@ Lexeme string_lexeme(const SchemaPlace& place, AutomatonBudget& budget) {
     }
     budget.where = format.path();
     meet(strings, pattern_automaton("^(" + pattern + ")$", budget), budget);
+    if (format.json() == "uri") {
+      const std::int32_t longest = std::max(kLongestUri, least.value_or(0));
+      most = std::min(most.value_or(longest), longest);
+    }
   }
   if (least.value_or(0) > 0 || most) {
-    budget.where = place.path() + (most ? ".maxLength" : ".minLength");
+    const char* key = place.has("maxLength") ? ".maxLength" : place.has("minLength") ? ".minLength" : ".format";
+    budget.where = place.path() + key;
     meet(strings, counted_string(least.value_or(0), most.value_or(-1), budget), budget);
   }
   return strings ? std::make_shared<const ByteAutomaton>(std::move(*strings)) : JsonLexemes::shared().string;

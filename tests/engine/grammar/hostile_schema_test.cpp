@@ -104,6 +104,10 @@ TEST(HostileSchema, WhatIsTooLargeIsRefused) {
                   }) +
           R"(}, "$ref": "#/$defs/d0"})",
       R"({"$defs": {"n": {"type": "array", "items": {"$ref": "#/$defs/n"}, "minItems": 1}}, "$ref": "#/$defs/n"})",
+      // A state for each remainder and digit, and tables of remainders that are made again and again.
+      R"({"type": "integer", "multipleOf": 9973})",
+      R"({"type": "array", "prefixItems": [)" +
+          list_of(500, [](int i) { return R"({"multipleOf": 10000, "maximum": )" + std::to_string(i) + "}"; }) + "]}",
   };
   for (const std::string& schema : schemas) EXPECT_NE(refusal_of(schema), "") << schema.substr(0, 200);
 }
@@ -121,6 +125,13 @@ TEST(HostileSchema, WhatIsOnlyOddIsFollowed) {
           "]}",
       pattern("^(.*a){12}$"),
       pattern("(x+x+)+y"),
+      R"({"type": "integer", "multipleOf": 1999})",
+      R"({"type": "array", "prefixItems": [)" +
+          list_of(12,
+                  [](int i) {
+                    return R"({"type": "string", "format": "uri", "maxLength": )" + std::to_string(20 + i) + "}";
+                  }) +
+          "]}",
   };
   for (const std::string& schema : schemas) EXPECT_EQ(refusal_of(schema), "") << schema.substr(0, 200);
 }
