@@ -14,10 +14,6 @@ constexpr int kLowestNice = 19;
 // Weight 335 of 1024 beside a thread at nice 0 (sched(7)): a quarter of the core.
 constexpr int kCompetingNice = 5;
 
-void set_nice(int nice) {
-  ::setpriority(PRIO_PROCESS, static_cast<id_t>(::syscall(SYS_gettid)), nice);
-}
-
 void keep_to(const std::vector<int>& cpus) {
   if (cpus.empty()) return;
   cpu_set_t set;
@@ -27,6 +23,10 @@ void keep_to(const std::vector<int>& cpus) {
 }
 
 }  // namespace
+
+void set_nice(int nice) {
+  ::setpriority(PRIO_PROCESS, static_cast<id_t>(::syscall(SYS_gettid)), nice);
+}
 
 void run_behind_serving(const LearnerPlacement& placement) {
   keep_to(placement.cpus);

@@ -20,4 +20,7 @@ struct LearnerPlacement {
 // effort: what the system refuses is left as it is, and an idle priority refused becomes the lowest nice level.
 void run_behind_serving(const LearnerPlacement& placement);
 
+// The calling thread's nice level, 0 to 19; best effort.
+void set_nice(int nice);
+
 }  // namespace slip

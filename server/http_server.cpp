@@ -15,6 +15,7 @@
 #include "common/error.h"
 #include "common/log.h"
 #include "server/session.h"
+#include "server/worker_pool.h"
 
 namespace slip {
 
@@ -47,7 +48,7 @@ struct HttpServer::State {
         io(given_service.options().io_threads),
         acceptor(io),
         connections(given_service.options().max_connections, ServerOptions::kProbeConnections),
-        share{given_service, gatekeeper, quotas, connections, desk} {}
+        share{given_service, gatekeeper, quotas, connections, workers} {}
 
   void bind();
   awaitable<void> listen();
@@ -55,8 +56,8 @@ struct HttpServer::State {
 
   Service& service;
   std::atomic<std::shared_ptr<asio::ssl::context>> tls;  // null: plain HTTP
-  asio::thread_pool desk{1};
   asio::io_context io;
+  WorkerPool workers;  // behind `io`: jobs that never ran hold sessions, which end on it
   tcp::acceptor acceptor;
   ConnectionTable connections;
   SessionShare share;
@@ -138,7 +139,7 @@ HttpServer::~HttpServer() {
 void HttpServer::start() {
   asio::co_spawn(state_->io, state_->listen(), asio::detached);
   for (int i = 0; i < state_->service.options().io_threads; ++i) {
-    state_->threads.emplace_back([this] { state_->io.run(); });
+    state_->threads.emplace_back([this] { run_handlers(state_->io); });
   }
 }
 
@@ -153,7 +154,7 @@ bool HttpServer::set_tls(std::unique_ptr<asio::ssl::context> tls) {
 void HttpServer::stop() {
   state_->io.stop();
   state_->threads.clear();  // joins
-  state_->desk.join();
+  state_->workers.stop();
 }
 
 std::uint16_t HttpServer::port() const {

@@ -42,6 +42,12 @@ std::optional<std::string> header(const http::request<http::string_body>& reques
   return list;
 }
 
+// Tokenising 32 KiB takes some 3 ms on one core.
+WorkerPool::Lane lane_of(std::size_t body_bytes) {
+  constexpr std::size_t kQuickBytes = std::size_t{32} << 10;
+  return body_bytes <= kQuickBytes ? WorkerPool::Lane::kQuick : WorkerPool::Lane::kSlow;
+}
+
 Visitor visitor_of(const RequestParser& parser) {
   const auto& request = parser.get();
   const auto value = [&](http::field name) -> std::optional<std::string_view> {
@@ -175,11 +181,11 @@ bool Session::take_request_id(const RequestParser& parser) {
   return good;
 }
 
-// On the desk's thread, where reading files and tokenising keeps no other connection waiting.
+// Reading files and tokenising whole texts: slow work, whatever its size.
 template <class Work>
-awaitable<Session::Next> Session::reply_from_desk(Work work) {
+awaitable<Session::Next> Session::reply_from_worker(Work work) {
   Reply made = co_await asio::co_spawn(
-      share_.desk,
+      share_.workers.executor(WorkerPool::Lane::kSlow),
       [](Work job, int retry_after_s) -> awaitable<Reply> { co_return guarded_reply(job, retry_after_s); }(
                                           std::move(work), options_.retry_after_s),
       asio::use_awaitable);
@@ -190,7 +196,7 @@ awaitable<Session::Next> Session::route(const RequestParser& parser) {
   const auto path = path_of(parser.get().target());
   const Service& service = share_.service;
   if (parser.get().method() != http::verb::post) {
-    if (path == "/v1/drafts") co_return co_await reply_from_desk([&service] { return service.drafts(); });
+    if (path == "/v1/drafts") co_return co_await reply_from_worker([&service] { return service.drafts(); });
     co_return co_await reply(plain_reply(service, parser.get().target()));
   }
   const auto entry = share_.quotas.enter(guest_.tenant, monotonic_us());
@@ -199,9 +205,9 @@ awaitable<Session::Next> Session::route(const RequestParser& parser) {
   if (path == "/v1/chat/completions") co_return co_await generate(Endpoint::kChat, parser);
   if (path == "/v1/completions") co_return co_await generate(Endpoint::kCompletion, parser);
   if (path == "/tokenize") {
-    co_return co_await reply_from_desk([&service, body] { return service.tokenize(parse_tokenize(body)); });
+    co_return co_await reply_from_worker([&service, body] { return service.tokenize(parse_tokenize(body)); });
   }
-  co_return co_await reply_from_desk([&service, body] { return service.detokenize(parse_detokenize(body)); });
+  co_return co_await reply_from_worker([&service, body] { return service.detokenize(parse_detokenize(body)); });
 }
 
 awaitable<Session::Next> Session::generate(Endpoint endpoint, const RequestParser& parser) {
@@ -219,7 +225,8 @@ awaitable<Session::Next> Session::generate(Endpoint endpoint, const RequestParse
   };
   Caller caller{guest_.tenant, log_.id};
   Admission admission = co_await asio::co_spawn(
-      share_.desk, work(share_.service, endpoint, parser.get().body(), headers, std::move(caller), make_sink),
+      share_.workers.executor(lane_of(parser.get().body().size())),
+      work(share_.service, endpoint, parser.get().body(), headers, std::move(caller), make_sink),
       asio::use_awaitable);
   if (admission.refusal) co_return co_await reply(std::move(*admission.refusal));
   answer->who = std::move(admission.who);

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
-#include <boost/asio/thread_pool.hpp>
 #include <memory>
 #include <optional>
 #include <string>
@@ -14,6 +13,7 @@
 #include "server/request_reader.h"
 #include "server/service.h"
 #include "server/wire.h"
+#include "server/worker_pool.h"
 
 namespace slip {
 
@@ -23,7 +23,7 @@ struct SessionShare {
   const Gatekeeper& gatekeeper;
   KeyQuotas& quotas;
   ConnectionTable& connections;
-  boost::asio::thread_pool& desk;  // parsing, tokenising and file reading: off the I/O threads
+  WorkerPool& workers;
 };
 
 // One connection, one coroutine, on its own strand: read a request, answer it, again. A second coroutine watches the
@@ -46,7 +46,7 @@ class Session : public std::enable_shared_from_this<Session> {
   bool take_request_id(const RequestParser& parser);
   boost::asio::awaitable<Next> route(const RequestParser& parser);
   template <class Work>
-  boost::asio::awaitable<Next> reply_from_desk(Work work);
+  boost::asio::awaitable<Next> reply_from_worker(Work work);
   boost::asio::awaitable<Next> generate(Endpoint endpoint, const RequestParser& parser);
   boost::asio::awaitable<Next> collect(Answer& answer);
   boost::asio::awaitable<Next> stream(Answer& answer);

@@ -27,6 +27,7 @@ class FakeEngine {
   std::optional<Error> failure;                // ends every answer
   std::vector<TokenLogprobs> logprobs;         // given with each piece
   std::vector<TokenLogprobs> prompt_logprobs;  // given one by one, before the pieces
+  std::function<void(const Request&)> on_submit;  // on the submitting thread, before anything else
 
   ~FakeEngine() { end(); }
 
@@ -35,6 +36,16 @@ class FakeEngine {
   }
 
   void submit(Request request) {
+    if (on_submit) {
+      {
+        const std::lock_guard lock(mutex_);
+        ++n_submitting_;
+        changed_.notify_all();
+      }
+      on_submit(request);
+      const std::lock_guard lock(mutex_);
+      --n_submitting_;
+    }
     if (full) throw Error(ErrorCode::kOverloaded, "too many requests wait", "try again");
     const std::lock_guard lock(mutex_);
     if (requests_.size() == room) throw Error(ErrorCode::kOverloaded, "too many requests wait", "try again");
@@ -95,6 +106,7 @@ class FakeEngine {
   // Under wait_for's lock, or when nothing is under way.
   const std::vector<Request>& requests() const { return requests_; }
   const std::vector<RequestId>& cancelled() const { return cancelled_; }
+  int n_submitting() const { return n_submitting_; }  // inside on_submit
 
   Request request(std::size_t index) {
     wait_for([&](const FakeEngine& engine) { return engine.requests().size() > index; });
@@ -119,6 +131,7 @@ class FakeEngine {
   std::condition_variable changed_;
   std::vector<Request> requests_;
   std::vector<RequestId> cancelled_;
+  int n_submitting_ = 0;
   std::vector<std::jthread> threads_;
 };
 
