@@ -4,10 +4,10 @@
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
-#include <unordered_set>
 #include <utility>
 #include <vector>
 
+#include "checkpoints/json_document.h"
 #include "common/error.h"
 
 namespace slip {
@@ -15,38 +15,76 @@ namespace {
 
 using nlohmann::json;
 
-// Watches a parse go by and stops it at the first fault, before the faulty value is built.
-class StrictWatch {
+// Builds a document from nlohmann's events and stops at the first fault, before the faulty value is built. What was
+// built by then is freed without allocating, which nlohmann's own builder does not do.
+class TreeBuilder {
  public:
-  StrictWatch(const std::string& where, JsonBounds bounds) : where_(where), bounds_(bounds) {}
+  TreeBuilder(const std::string& where, std::size_t text_bytes, JsonBounds bounds)
+      : where_(where), text_bytes_(text_bytes), bounds_(bounds) {}
+  ~TreeBuilder() { dismantle(root_); }
+  TreeBuilder(const TreeBuilder&) = delete;
+  TreeBuilder& operator=(const TreeBuilder&) = delete;
 
-  bool operator()(json::parse_event_t event, json& parsed) {
-    switch (event) {
-      case json::parse_event_t::object_start:
-      case json::parse_event_t::array_start:
-        open();
-        break;
-      case json::parse_event_t::object_end:
-      case json::parse_event_t::array_end:
-        keys_.pop_back();
-        break;
-      case json::parse_event_t::key:
-        if (!keys_.back().insert(parsed.get_ref<const std::string&>()).second) fail("has a key twice in one object");
-        count();
-        break;
-      case json::parse_event_t::value:
-        count();
-        break;
-    }
+  json take() { return std::move(root_); }
+
+  // The events, under the names that nlohmann asks for.
+  bool null() { return add(nullptr); }
+  bool boolean(bool value) { return add(value); }
+  bool number_integer(json::number_integer_t value) { return add(value); }
+  bool number_unsigned(json::number_unsigned_t value) { return add(value); }
+  bool number_float(json::number_float_t value, const std::string&) { return add(value); }
+  bool string(std::string& value) { return add(std::move(value)); }
+  bool binary(json::binary_t&) { return false; }  // not in JSON's text form
+  bool start_object(std::size_t) { return open(json::value_t::object); }
+  bool start_array(std::size_t) { return open(json::value_t::array); }
+  bool end_object() { return close(); }
+  bool end_array() { return close(); }
+
+  bool key(std::string& name) {
+    const auto [at, is_new] = open_.back()->get_ref<json::object_t&>().emplace(std::move(name), nullptr);
+    if (!is_new) fail("has a key twice in one object");
+    member_ = &at->second;
+    count();
     return true;
   }
 
- private:
-  void open() {
-    keys_.emplace_back();
-    if (keys_.size() > static_cast<std::size_t>(bounds_.max_depth)) fail("is nested too deeply");
-    count();
+  bool parse_error(std::size_t byte, const std::string&, const json::exception& fault) {
+    constexpr int kNumberOutOfRange = 406;
+    if (fault.id == kNumberOutOfRange) {
+      throw Error(ErrorCode::kInvalidArgument, where_ + ": not valid JSON (a number is out of range)");
+    }
+    throw Error(ErrorCode::kInvalidArgument,
+                where_ + ": not valid JSON at byte " + std::to_string(byte) + " of " + std::to_string(text_bytes_));
   }
+
+ private:
+  bool add(json value) {
+    count();
+    place(std::move(value));
+    return true;
+  }
+
+  bool open(json::value_t kind) {
+    if (open_.size() >= static_cast<std::size_t>(bounds_.max_depth)) fail("is nested too deeply");
+    count();
+    open_.push_back(place(json(kind)));
+    return true;
+  }
+
+  bool close() {
+    open_.pop_back();
+    return true;
+  }
+
+  // An open container stays where it is: the one around it does not grow meanwhile.
+  json* place(json value) {
+    if (open_.empty()) return &(root_ = std::move(value));
+    if (open_.back()->is_object()) return &(*member_ = std::move(value));
+    auto& items = open_.back()->get_ref<json::array_t&>();
+    items.push_back(std::move(value));
+    return &items.back();
+  }
+
   void count() {
     if (++n_values_ > bounds_.max_values) fail("has too many values");
   }
@@ -55,8 +93,11 @@ class StrictWatch {
   }
 
   const std::string& where_;
-  JsonBounds bounds_;
-  std::vector<std::unordered_set<std::string>> keys_;
+  const std::size_t text_bytes_;
+  const JsonBounds bounds_;
+  json root_;
+  std::vector<json*> open_;
+  json* member_ = nullptr;  // where the value of the last key goes
   std::size_t n_values_ = 0;
 };
 
@@ -67,15 +108,9 @@ json parse_strict_json(std::string_view text, const std::string& where, JsonBoun
   if (const auto nul = text.find('\0'); nul != std::string_view::npos) {
     throw Error(ErrorCode::kInvalidArgument, where + ": not valid JSON at byte " + std::to_string(nul) + " (a NUL)");
   }
-  StrictWatch watch(where, bounds);
-  try {
-    return json::parse(text, [&](int, json::parse_event_t event, json& parsed) { return watch(event, parsed); });
-  } catch (const json::parse_error& fault) {
-    throw Error(ErrorCode::kInvalidArgument, where + ": not valid JSON at byte " + std::to_string(fault.byte) + " of " +
-                                                 std::to_string(text.size()));
-  } catch (const json::exception&) {
-    throw Error(ErrorCode::kInvalidArgument, where + ": not valid JSON (a number is out of range)");
-  }
+  TreeBuilder builder(where, text.size(), bounds);
+  json::sax_parse(text, &builder);
+  return builder.take();
 }
 
 std::optional<std::int64_t> exact_integer(const json& value, JsonFields::IntegerRange range) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <exception>
+#include <new>
 #include <optional>
 
 #include "common/error.h"
@@ -16,6 +17,8 @@ std::optional<Error> contain(const Action& action) {
     return std::nullopt;
   } catch (const Error& error) {
     return error;
+  } catch (const std::bad_alloc&) {
+    return Error(ErrorCode::kUnavailable, "the server has no memory for this request", "try again later");
   } catch (const std::exception& error) {
     return Error(ErrorCode::kInternal, error.what());
   } catch (...) {

@@ -2,18 +2,18 @@
 #include "server/answer.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "server/answer_logprobs.h"
+#include "server/json_text.h"
 #include "server/reply.h"
 
 namespace slip {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
-std::string event(const Json& data) {
-  return "data: " + dump_json(data) + "\n\n";
+std::string event(JsonText data) {
+  std::string text = "data: ";
+  text += std::move(data).take();
+  return text += "\n\n";
 }
 
 const char* finish_reason(StopReason reason) {
@@ -39,69 +39,119 @@ RequestFigures sum_of(const AnswerIdentity& who, std::span<const Choice> choices
   return sum;
 }
 
-Json usage(const AnswerIdentity& who, const RequestFigures& figures) {
-  Json usage = {{"prompt_tokens", figures.prompt_tokens},
-                {"completion_tokens", figures.output_tokens},
-                {"total_tokens", figures.prompt_tokens + figures.output_tokens},
-                {"prompt_tokens_details", {{"cached_tokens", figures.cached_tokens}}}};
+void write_usage(JsonText& json, const AnswerIdentity& who, const RequestFigures& figures) {
+  json.key("usage");
+  json.begin_object();
+  json.member("prompt_tokens", figures.prompt_tokens);
+  json.member("completion_tokens", figures.output_tokens);
+  json.member("total_tokens", figures.prompt_tokens + figures.output_tokens);
+  json.key("prompt_tokens_details");
+  json.begin_object();
+  json.member("cached_tokens", figures.cached_tokens);
+  json.end_object();
   if (who.expose_acceptance) {
-    usage["completion_tokens_details"] = {{"accepted_prediction_tokens", figures.accepted},
-                                          {"rejected_prediction_tokens", figures.proposed - figures.accepted}};
+    json.key("completion_tokens_details");
+    json.begin_object();
+    json.member("accepted_prediction_tokens", figures.accepted);
+    json.member("rejected_prediction_tokens", figures.proposed - figures.accepted);
+    json.end_object();
   }
-  return usage;
+  json.end_object();
 }
 
-void add_metrics(Json& answer, const AnswerIdentity& who, const RequestFigures& figures) {
-  if (who.seed) answer["metrics"]["seed"] = *who.seed;
-  if (!who.expose_acceptance) return;
+void write_acceptance(JsonText& json, const AnswerIdentity& who, const RequestFigures& figures) {
   const bool drafted = !who.draft.empty();
-  answer["metrics"]["speculative_decoding"] = {{"num_spec_steps", figures.steps},
-                                               {"num_draft_tokens", figures.proposed},
-                                               {"num_accepted_draft_tokens", figures.accepted},
-                                               {"num_first_rejections", figures.first_rejections},
-                                               {"draft", drafted ? Json(who.draft) : Json(nullptr)},
-                                               {"draft_version", drafted ? Json(figures.last_version) : Json(nullptr)},
-                                               {"topic", who.topic},
-                                               {"topic_source", topic_source_name(who.topic_source)}};
+  json.key("speculative_decoding");
+  json.begin_object();
+  json.member("num_spec_steps", figures.steps);
+  json.member("num_draft_tokens", figures.proposed);
+  json.member("num_accepted_draft_tokens", figures.accepted);
+  json.member("num_first_rejections", figures.first_rejections);
+  json.member("draft", drafted ? std::optional(who.draft) : std::nullopt);
+  json.member("draft_version", drafted ? std::optional(figures.last_version) : std::nullopt);
+  json.member("topic", who.topic);
+  json.member("topic_source", topic_source_name(who.topic_source));
+  json.end_object();
 }
 
-Json frame(const AnswerIdentity& who, const char* object) {
-  return {{"id", who.id},
-          {"object", object},
-          {"created", who.created_s},
-          {"model", who.model},
-          {"system_fingerprint", who.system_fingerprint}};
+void write_metrics(JsonText& json, const AnswerIdentity& who, const RequestFigures& figures) {
+  if (!who.seed && !who.expose_acceptance) return;
+  json.key("metrics");
+  json.begin_object();
+  if (who.seed) json.member("seed", *who.seed);
+  if (who.expose_acceptance) write_acceptance(json, who, figures);
+  json.end_object();
 }
 
-Json chunk(const AnswerIdentity& who, Json choice) {
-  Json chunk = frame(who, who.endpoint == Endpoint::kChat ? "chat.completion.chunk" : "text_completion");
-  chunk["choices"] = Json::array({std::move(choice)});
-  if (who.include_usage) chunk["usage"] = nullptr;
-  return chunk;
+// What every answer begins with; the object stays open.
+JsonText open_frame(const AnswerIdentity& who, const char* object) {
+  JsonText json;
+  json.begin_object();
+  json.member("id", who.id);
+  json.member("object", object);
+  json.member("created", who.created_s);
+  json.member("model", who.model);
+  json.member("system_fingerprint", who.system_fingerprint);
+  return json;
 }
 
-Json delta_choice(const AnswerIdentity& who, std::size_t index, const std::string& text) {
-  Json choice = {{"index", index}};
+// A chunk of one choice, which `write_choice` writes, or of none; the object stays open.
+template <class WriteChoice>
+JsonText open_chunk(const AnswerIdentity& who, const WriteChoice& write_choice) {
+  JsonText json = open_frame(who, who.endpoint == Endpoint::kChat ? "chat.completion.chunk" : "text_completion");
+  json.key("choices");
+  json.begin_array();
+  write_choice(json);
+  json.end_array();
+  return json;
+}
+
+JsonText whole_chunk(JsonText json, const AnswerIdentity& who) {
+  if (who.include_usage) json.member("usage", nullptr);
+  json.end_object();
+  return json;
+}
+
+// What a chat's choice brings in one chunk.
+enum class Delta : std::uint8_t { kRole, kText, kNothing };
+
+void write_delta(JsonText& json, const AnswerIdentity& who, Delta delta, std::string_view text) {
+  if (who.endpoint != Endpoint::kChat) return json.member("text", text);
+  json.key("delta");
+  json.begin_object();
+  if (delta == Delta::kRole) json.member("role", "assistant");
+  if (delta != Delta::kNothing) json.member("content", text);
+  json.end_object();
+}
+
+void write_whole_choice(JsonText& json, const AnswerIdentity& who, std::size_t index, const Choice& whole) {
+  json.begin_object();
+  json.member("index", index);
   if (who.endpoint == Endpoint::kChat) {
-    choice["delta"] = {{"content", text}};
+    json.key("message");
+    json.begin_object();
+    json.member("role", "assistant");
+    json.member("content", whole.part.text);
+    json.member("refusal", nullptr);
+    json.end_object();
   } else {
-    choice["text"] = text;
+    json.member("text", std::string(echo_of(who, index)) + whole.part.text);
   }
-  choice["logprobs"] = nullptr;
-  choice["finish_reason"] = nullptr;
-  return choice;
+  json.key("logprobs");
+  write_logprobs(json, who, index, whole.part);
+  json.member("finish_reason", finish_reason(whole.finished->reason));
+  json.end_object();
 }
 
-Json whole_choice(const AnswerIdentity& who, std::size_t index, const Choice& whole) {
-  Json choice = {{"index", index}};
-  if (who.endpoint == Endpoint::kChat) {
-    choice["message"] = {{"role", "assistant"}, {"content", whole.part.text}, {"refusal", nullptr}};
-  } else {
-    choice["text"] = std::string(echo_of(who, index)) + whole.part.text;
-  }
-  choice["logprobs"] = logprobs_json(who, index, whole.part);
-  choice["finish_reason"] = finish_reason(whole.finished->reason);
-  return choice;
+// A choice in a chunk that has neither log probabilities nor an end.
+void write_open_choice(JsonText& json, const AnswerIdentity& who, std::size_t index, Delta delta,
+                       std::string_view text) {
+  json.begin_object();
+  json.member("index", index);
+  write_delta(json, who, delta, text);
+  json.member("logprobs", nullptr);
+  json.member("finish_reason", nullptr);
+  json.end_object();
 }
 
 }  // namespace
@@ -116,47 +166,62 @@ std::string_view echo_of(const AnswerIdentity& who, std::size_t choice) {
 }
 
 std::string whole_answer(const AnswerIdentity& who, std::span<const Choice> choices) {
-  Json answer = frame(who, who.endpoint == Endpoint::kChat ? "chat.completion" : "text_completion");
-  answer["choices"] = Json::array();
-  for (std::size_t i = 0; i < choices.size(); ++i) answer["choices"].push_back(whole_choice(who, i, choices[i]));
+  JsonText json = open_frame(who, who.endpoint == Endpoint::kChat ? "chat.completion" : "text_completion");
+  json.key("choices");
+  json.begin_array();
+  for (std::size_t i = 0; i < choices.size(); ++i) write_whole_choice(json, who, i, choices[i]);
+  json.end_array();
   const RequestFigures figures = sum_of(who, choices);
-  answer["usage"] = usage(who, figures);
-  add_metrics(answer, who, figures);
-  return dump_json(answer);
+  write_usage(json, who, figures);
+  write_metrics(json, who, figures);
+  json.end_object();
+  return std::move(json).take();
 }
 
 std::string opening_events(const AnswerIdentity& who) {
+  const bool chat = who.endpoint == Endpoint::kChat;
   std::string events;
   for (std::size_t i = 0; i < who.requests.size(); ++i) {
-    Json choice = delta_choice(who, i, std::string(echo_of(who, i)));
-    if (who.endpoint == Endpoint::kChat) choice["delta"] = {{"role", "assistant"}, {"content", ""}};
-    if (who.endpoint == Endpoint::kChat || !echo_of(who, i).empty()) events += event(chunk(who, std::move(choice)));
+    const std::string_view echo = echo_of(who, i);
+    if (!chat && echo.empty()) continue;
+    events += event(whole_chunk(
+        open_chunk(who, [&](JsonText& json) { write_open_choice(json, who, i, Delta::kRole, chat ? "" : echo); }),
+        who));
   }
   return events;
 }
 
 std::string delta_event(const AnswerIdentity& who, std::size_t choice, const AnswerPart& part) {
-  Json delta = delta_choice(who, choice, part.text);
-  delta["logprobs"] = logprobs_json(who, choice, part);
-  return event(chunk(who, std::move(delta)));
+  const auto write_choice = [&](JsonText& json) {
+    json.begin_object();
+    json.member("index", choice);
+    write_delta(json, who, Delta::kText, part.text);
+    json.key("logprobs");
+    write_logprobs(json, who, choice, part);
+    json.member("finish_reason", nullptr);
+    json.end_object();
+  };
+  return event(whole_chunk(open_chunk(who, write_choice), who));
 }
 
 std::string closing_events(const AnswerIdentity& who, std::size_t choice, std::span<const Choice> choices) {
-  Json ending = delta_choice(who, choice, "");
-  if (who.endpoint == Endpoint::kChat) ending["delta"] = Json::object();
-  ending["finish_reason"] = finish_reason(choices[choice].finished->reason);
-  Json last = chunk(who, std::move(ending));
-  if (!all_finished(choices)) return event(last);
+  const auto write_choice = [&](JsonText& json) {
+    json.begin_object();
+    json.member("index", choice);
+    write_delta(json, who, Delta::kNothing, "");
+    json.member("logprobs", nullptr);
+    json.member("finish_reason", finish_reason(choices[choice].finished->reason));
+    json.end_object();
+  };
+  if (!all_finished(choices)) return event(whole_chunk(open_chunk(who, write_choice), who));
   const RequestFigures figures = sum_of(who, choices);
-  if (!who.include_usage) {
-    add_metrics(last, who, figures);
-    return event(last);
-  }
-  std::string events = event(last);
-  last["choices"] = Json::array();
-  last["usage"] = usage(who, figures);
-  add_metrics(last, who, figures);
-  return events + event(last);
+  std::string events;
+  if (who.include_usage) events = event(whole_chunk(open_chunk(who, write_choice), who));
+  JsonText last = who.include_usage ? open_chunk(who, [](JsonText&) {}) : open_chunk(who, write_choice);
+  if (who.include_usage) write_usage(last, who, figures);
+  write_metrics(last, who, figures);
+  last.end_object();
+  return events + event(std::move(last));
 }
 
 std::string error_event(const Error& error) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/answer_channel.h"
 
+#include <new>
 #include <utility>
 
 namespace slip {
@@ -18,27 +19,39 @@ std::size_t wire_bytes(const TokenDelta& delta) {
 
 }  // namespace
 
-void AnswerChannel::on_tokens(const TokenDelta& delta) {
+void AnswerChannel::add(const TokenDelta& delta) {
+  pending_bytes_ += wire_bytes(delta);
+  if (pending_bytes_ > max_bytes_) {
+    pending_.overflowed = true;
+    return;
+  }
+  pending_.part.text += delta.text;
+  const auto append = [](const auto& more, auto& to) { to.insert(to.end(), more.begin(), more.end()); };
+  append(delta.logprobs, pending_.part.logprobs);
+  append(delta.prompt_logprobs, pending_.part.prompt_logprobs);
+  pending_.n_tokens += delta.tokens.size();
+}
+
+void AnswerChannel::on_tokens(const TokenDelta& delta) noexcept {
   {
     const std::lock_guard lock(mutex_);
-    pending_bytes_ += wire_bytes(delta);
-    if (pending_bytes_ > max_bytes_) {
-      pending_.overflowed = true;
-    } else {
-      pending_.part.text += delta.text;
-      const auto append = [](const auto& more, auto& to) { to.insert(to.end(), more.begin(), more.end()); };
-      append(delta.logprobs, pending_.part.logprobs);
-      append(delta.prompt_logprobs, pending_.part.prompt_logprobs);
-      pending_.n_tokens += delta.tokens.size();
+    try {
+      add(delta);
+    } catch (const std::bad_alloc&) {
+      pending_.overflowed = pending_.no_memory = true;
     }
   }
   wake_();
 }
 
-void AnswerChannel::on_finished(const RequestSummary& summary) {
+void AnswerChannel::on_finished(const RequestSummary& summary) noexcept {
   {
     const std::lock_guard lock(mutex_);
-    pending_.finished = summary;
+    try {
+      pending_.finished = summary;
+    } catch (const std::bad_alloc&) {
+      pending_.overflowed = pending_.no_memory = true;  // ends the answer too
+    }
   }
   wake_();
 }

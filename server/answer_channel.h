@@ -13,20 +13,21 @@
 namespace slip {
 
 // The hand-off of one answer from the engine thread to its connection: holds what the client has not taken yet, which
-// is bounded by max_tokens and by `max_bytes`. Beyond the latter the answer is cut off as overflowed. `wake` is called
-// on the engine thread after each change and must not block or throw.
+// is bounded by max_tokens and by `max_bytes`. Beyond the latter, or without memory, the answer is cut off as
+// overflowed. `wake` is called on the engine thread after each change and must not block or throw.
 class AnswerChannel final : public TokenSink {
  public:
   AnswerChannel(std::size_t max_bytes, std::function<void()> wake) : max_bytes_(max_bytes), wake_(std::move(wake)) {}
 
-  void on_tokens(const TokenDelta& delta) override;
-  void on_finished(const RequestSummary& summary) override;
+  void on_tokens(const TokenDelta& delta) noexcept override;
+  void on_finished(const RequestSummary& summary) noexcept override;
 
   struct Taken {
     AnswerPart part;  // everything since the last take, in order
     std::size_t n_tokens = 0;
     std::optional<RequestSummary> finished;
     bool overflowed = false;
+    bool no_memory = false;  // with overflowed: the server's memory was the bound, not the answer's
     bool empty() const {
       return n_tokens == 0 && part.text.empty() && part.prompt_logprobs.empty() && !finished && !overflowed;
     }
@@ -34,6 +35,8 @@ class AnswerChannel final : public TokenSink {
   Taken take();  // the connection
 
  private:
+  void add(const TokenDelta& delta);  // with the lock
+
   const std::size_t max_bytes_;
   const std::function<void()> wake_;
   std::mutex mutex_;

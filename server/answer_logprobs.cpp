@@ -5,14 +5,13 @@
 #include <array>
 #include <cmath>
 #include <cstdio>
-#include <nlohmann/json.hpp>
+#include <utility>
+#include <vector>
 
 #include "engine/model/utf8.h"
 
 namespace slip {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 constexpr double kNoLogprob = -9999.0;  // JSON has no infinity
 
@@ -31,25 +30,37 @@ std::size_t n_characters(std::string_view text) {
       std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));
 }
 
-Json chat_logprob(const Tokenizer& tokenizer, std::int32_t id, float logprob) {
+// The members of one token; the object stays open.
+void open_chat_logprob(JsonText& json, const Tokenizer& tokenizer, std::int32_t id, float logprob) {
   const std::string text = token_text(tokenizer, id);
-  Json bytes = Json::array();
-  for (const char c : text) bytes.push_back(static_cast<int>(static_cast<unsigned char>(c)));
-  return {{"token", text}, {"logprob", sendable(logprob)}, {"bytes", std::move(bytes)}};
+  json.begin_object();
+  json.member("token", text);
+  json.member("logprob", sendable(logprob));
+  json.key("bytes");
+  json.begin_array();
+  for (const char c : text) json.value(static_cast<int>(static_cast<unsigned char>(c)));
+  json.end_array();
 }
 
-Json chat_logprobs(const AnswerIdentity& who, const AnswerPart& part) {
-  Json content = Json::array();
+void write_chat_logprobs(JsonText& json, const AnswerIdentity& who, const AnswerPart& part) {
+  json.begin_object();
+  json.key("content");
+  json.begin_array();
   for (const auto& token : part.logprobs) {
     if (who.tokenizer->is_special(token.token)) continue;  // the end token is no part of the text
-    Json entry = chat_logprob(*who.tokenizer, token.token, token.logprob);
-    entry["top_logprobs"] = Json::array();
+    open_chat_logprob(json, *who.tokenizer, token.token, token.logprob);
+    json.key("top_logprobs");
+    json.begin_array();
     for (const auto& other : token.top) {
-      entry["top_logprobs"].push_back(chat_logprob(*who.tokenizer, other.id, other.logprob));
+      open_chat_logprob(json, *who.tokenizer, other.id, other.logprob);
+      json.end_object();
     }
-    content.push_back(std::move(entry));
+    json.end_array();
+    json.end_object();
   }
-  return {{"content", std::move(content)}, {"refusal", nullptr}};
+  json.end_array();
+  json.member("refusal", nullptr);
+  json.end_object();
 }
 
 // Names a token by its text, or by its bytes where these are no whole characters: as JSON, replaced, they would be one
@@ -66,26 +77,58 @@ std::string token_name(const std::string& text) {
 }
 
 // The columns of OpenAI's completion form. The token itself is among the best whether it was or not.
-struct Columns {
-  Json tokens = Json::array(), logprobs = Json::array(), tops = Json::array(), offsets = Json::array();
+class Columns {
+ public:
+  Columns() {
+    for (JsonText* column : {&tokens_, &logprobs_, &tops_, &offsets_}) column->begin_array();
+  }
 
   void add(const Tokenizer& tokenizer, const TokenLogprobs& token, std::size_t offset) {
     const std::string name = token_name(token_text(tokenizer, token.token));
-    const bool known = !std::isnan(token.logprob);
-    Json top = Json::object();
-    for (const auto& other : token.top) top[token_name(token_text(tokenizer, other.id))] = sendable(other.logprob);
-    top[name] = sendable(token.logprob);
-    tokens.push_back(name);
-    logprobs.push_back(known ? Json(sendable(token.logprob)) : Json(nullptr));
-    tops.push_back(known ? std::move(top) : Json(nullptr));
-    offsets.push_back(offset);
+    tokens_.value(name);
+    offsets_.value(offset);
+    if (std::isnan(token.logprob)) {
+      logprobs_.value(nullptr);
+      tops_.value(nullptr);
+      return;
+    }
+    logprobs_.value(sendable(token.logprob));
+    std::vector<std::pair<std::string, double>> top;
+    for (const auto& other : token.top) {
+      set(top, token_name(token_text(tokenizer, other.id)), sendable(other.logprob));
+    }
+    set(top, name, sendable(token.logprob));
+    tops_.begin_object();
+    for (const auto& [other, logprob] : top) tops_.member(other, logprob);
+    tops_.end_object();
   }
-  Json json() && {
-    return {{"tokens", std::move(tokens)},
-            {"token_logprobs", std::move(logprobs)},
-            {"top_logprobs", std::move(tops)},
-            {"text_offset", std::move(offsets)}};
+
+  void write(JsonText& json) && {
+    for (JsonText* column : {&tokens_, &logprobs_, &tops_, &offsets_}) column->end_array();
+    json.begin_object();
+    json.key("tokens");
+    json.json(std::move(tokens_).take());
+    json.key("token_logprobs");
+    json.json(std::move(logprobs_).take());
+    json.key("top_logprobs");
+    json.json(std::move(tops_).take());
+    json.key("text_offset");
+    json.json(std::move(offsets_).take());
+    json.end_object();
   }
+
+ private:
+  // The last of several that are written alike counts.
+  static void set(std::vector<std::pair<std::string, double>>& top, const std::string& name, double logprob) {
+    const auto found = std::find_if(top.begin(), top.end(), [&](const auto& one) { return one.first == name; });
+    if (found == top.end()) {
+      top.emplace_back(name, logprob);
+    } else {
+      found->second = logprob;
+    }
+  }
+
+  JsonText tokens_, logprobs_, tops_, offsets_;
 };
 
 // Behind one token of the prompt. Its text is looked for in the echo, where it may be missing: a special token that the
@@ -107,7 +150,7 @@ TextPlace behind_answer_token(const AnswerIdentity& who, TextPlace place, std::i
   return place;
 }
 
-Json completion_logprobs(const AnswerIdentity& who, std::size_t choice, const AnswerPart& part) {
+void write_completion_logprobs(JsonText& json, const AnswerIdentity& who, std::size_t choice, const AnswerPart& part) {
   const std::string_view echo = echo_of(who, choice);
   Columns columns;
   TextPlace place = part.begins;
@@ -122,14 +165,15 @@ Json completion_logprobs(const AnswerIdentity& who, std::size_t choice, const An
     columns.add(*who.tokenizer, token, answer_begin + place.answer_characters);
     place = behind_answer_token(who, place, token.token);
   }
-  return std::move(columns).json();
+  std::move(columns).write(json);
 }
 
 }  // namespace
 
-Json logprobs_json(const AnswerIdentity& who, std::size_t choice, const AnswerPart& part) {
-  if (!who.logprobs) return nullptr;
-  return who.endpoint == Endpoint::kChat ? chat_logprobs(who, part) : completion_logprobs(who, choice, part);
+void write_logprobs(JsonText& json, const AnswerIdentity& who, std::size_t choice, const AnswerPart& part) {
+  if (!who.logprobs) return json.value(nullptr);
+  if (who.endpoint == Endpoint::kChat) return write_chat_logprobs(json, who, part);
+  write_completion_logprobs(json, who, choice, part);
 }
 
 TextPlace place_behind(const AnswerIdentity& who, std::size_t choice, const AnswerPart& part) {

@@ -2,16 +2,17 @@
 #pragma once
 
 #include <cstddef>
-#include <nlohmann/json_fwd.hpp>
 
 #include "server/answer.h"
+#include "server/json_text.h"
 
 namespace slip {
 
-// The "logprobs" of a choice, or of a piece of its stream, in its endpoint's form; null when they were not asked for.
+// Writes the "logprobs" of a choice, or of a piece of its stream, in its endpoint's form; null when they were not asked
+// for.
 // For a completion whose prompt is scored the prompt's tokens stand first, each with an entry, special ones too, so
 // that clients can count them; the first has null, since nothing comes before it. Pure; any thread.
-nlohmann::ordered_json logprobs_json(const AnswerIdentity& who, std::size_t choice, const AnswerPart& part);
+void write_logprobs(JsonText& json, const AnswerIdentity& who, std::size_t choice, const AnswerPart& part);
 
 // Where the next piece of the choice begins, behind this one.
 TextPlace place_behind(const AnswerIdentity& who, std::size_t choice, const AnswerPart& part);

@@ -7,6 +7,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "checkpoints/json_document.h"
 #include "checkpoints/strict_json.h"
 #include "common/error.h"
 #include "server/message.h"
@@ -59,7 +60,7 @@ const std::vector<NeutralField>& neutral_fields() {
       {"tool_choice", [](const json& value) { return value == "none" || value == "auto"; }},  // there are no tools
       {"function_call", [](const json& value) { return value == "none"; }},
       {"parallel_tool_calls", [](const json& value) { return value.is_boolean(); }},  // says nothing without tools
-      {"modalities", [](const json& value) { return value == json::array({"text"}); }},
+      {"modalities", [](const json& value) { return value.is_array() && value.size() == 1 && value[0] == "text"; }},
       {"audio", kNever},
       {"images", kNever},
       {"prediction", kNever},
@@ -307,7 +308,8 @@ std::vector<std::string> request_fields(Endpoint endpoint) {
 }
 
 CompletionCall parse_request(Endpoint endpoint, std::string_view body, const CallHeaders& headers) {
-  const json parsed = parse_strict_json(body, "request body", {.max_values = kMaxValues});
+  const JsonDocument document(parse_strict_json(body, "request body", {.max_values = kMaxValues}));
+  const json& parsed = document.root();
   if (!parsed.is_object()) throw Error(ErrorCode::kInvalidArgument, "the request body must be a JSON object");
   return CallReader(endpoint, parsed, body).read(headers);
 }

@@ -7,8 +7,11 @@
 #include <boost/asio/detached.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/post.hpp>
 #include <boost/asio/strand.hpp>
 #include <boost/asio/use_awaitable.hpp>
+#include <functional>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -39,29 +42,67 @@ tcp::endpoint endpoint_of(const ServerOptions& options) {
   return {address, options.port};
 }
 
+void warn(const char* what, const std::exception& why) noexcept {
+  try {
+    log_warn(std::string(what) + why.what());
+  } catch (const std::exception&) {  // no memory for the line either
+  }
+}
+
+// One connection among those that are open, however it ends.
+class OpenConnection {
+ public:
+  OpenConnection(std::atomic<int>& n, ConnectionTable& table, Metrics& metrics)
+      : n_(n), table_(table), metrics_(metrics) {}
+  ~OpenConnection() {
+    if (!place_) return;
+    table_.leave(*place_);
+    metrics_.set_connections(--n_);
+  }
+  OpenConnection(const OpenConnection&) = delete;
+  OpenConnection& operator=(const OpenConnection&) = delete;
+
+  // False when the table is full.
+  bool enter(std::function<void()> close) {
+    place_ = table_.enter(std::move(close));
+    if (place_) metrics_.set_connections(++n_);
+    return place_.has_value();
+  }
+  ConnectionTable::Id place() const { return place_.value(); }
+
+ private:
+  std::atomic<int>& n_;
+  ConnectionTable& table_;
+  Metrics& metrics_;
+  std::optional<ConnectionTable::Id> place_;
+};
+
 }  // namespace
 
 struct HttpServer::State {
   State(Service& given_service, const Gatekeeper& gatekeeper, KeyQuotas& quotas)
       : service(given_service),
         tls(std::shared_ptr<asio::ssl::context>(load_tls(given_service.options()))),
+        connections(given_service.options().max_connections, ServerOptions::kProbeConnections),
         io(given_service.options().io_threads),
         acceptor(io),
-        connections(given_service.options().max_connections, ServerOptions::kProbeConnections),
         share{given_service, gatekeeper, quotas, connections, workers} {}
 
   void bind();
   awaitable<void> listen();
+  awaitable<bool> accept_one();
+  void listen_again() noexcept;
   void begin_session(tcp::socket socket);
 
   Service& service;
   std::atomic<std::shared_ptr<asio::ssl::context>> tls;  // null: plain HTTP
+  std::atomic<int> n_connections{0};
+  ConnectionTable connections;  // both before `io`, whose handlers hold places in it
+  std::atomic<bool> ending{false};
   asio::io_context io;
   WorkerPool workers;  // behind `io`: jobs that never ran hold sessions, which end on it
   tcp::acceptor acceptor;
-  ConnectionTable connections;
   SessionShare share;
-  std::atomic<int> n_connections{0};
   std::vector<std::jthread> threads;
 };
 
@@ -82,19 +123,42 @@ void HttpServer::State::bind() {
       no_such_address ? "server.host" : "server.port");
 }
 
-// Accepting goes on whatever happens: out of descriptors is a reason to wait, not to die.
+void HttpServer::State::listen_again() noexcept {
+  if (ending.load() || !acceptor.is_open()) return;
+  try {
+    asio::post(io, [this] { asio::co_spawn(io, listen(), asio::detached); });
+  } catch (const std::exception& fault) {
+    warn("no more connections are accepted: ", fault);
+  }
+}
+
+// False when the listener is closed.
+awaitable<bool> HttpServer::State::accept_one() {
+  auto [fault, socket] = co_await acceptor.async_accept(asio::make_strand(io), asio::as_tuple(asio::use_awaitable));
+  if (fault == asio::error::operation_aborted) co_return false;
+  if (fault) throw boost::system::system_error(fault);
+  begin_session(std::move(socket));
+  co_return true;
+}
+
+// Accepting goes on whatever happens: out of descriptors or memory is a reason to wait, not to die.
 awaitable<void> HttpServer::State::listen() {
+  // Without memory for an accepted socket, Asio destroys the coroutine that waits for it.
+  struct Guard {
+    State& state;
+    ~Guard() { state.listen_again(); }
+  };
+  const Guard guard{*this};
   auto back_off = kFirstBackOff;
   asio::steady_timer pause(io);
   while (acceptor.is_open()) {
-    auto [fault, socket] = co_await acceptor.async_accept(asio::make_strand(io), asio::as_tuple(asio::use_awaitable));
-    if (!fault) {
+    try {
+      if (!co_await accept_one()) co_return;
       back_off = kFirstBackOff;
-      begin_session(std::move(socket));
       continue;
+    } catch (const std::exception& fault) {
+      warn("accepting a connection failed, trying again: ", fault);
     }
-    if (fault == asio::error::operation_aborted) co_return;
-    log_warn("accepting a connection failed, trying again: " + fault.message());
     pause.expires_after(back_off);
     co_await pause.async_wait(asio::as_tuple(asio::use_awaitable));
     back_off = std::min(back_off * 2, kLongestBackOff);
@@ -104,25 +168,23 @@ awaitable<void> HttpServer::State::listen() {
 void HttpServer::State::begin_session(tcp::socket socket) {
   boost::system::error_code ignored;
   socket.set_option(tcp::no_delay(true), ignored);
+  const auto open = std::make_shared<OpenConnection>(n_connections, connections, service.metrics());
   const auto strand = socket.get_executor();
   const auto with_tls = tls.load(std::memory_order_acquire);  // a connection holds what OpenSSL needs of it
   auto wire = with_tls ? make_tls_wire(std::move(socket), *with_tls) : make_wire(std::move(socket));
   auto session = std::make_shared<Session>(std::move(wire), share);
-  const auto place = connections.enter([weak = session->weak_from_this()] {
+  const bool has_place = open->enter([weak = session->weak_from_this()] {
     if (const auto other = weak.lock()) other->drop();
   });
-  if (!place) return;  // closed by its destructor
-  service.metrics().set_connections(++n_connections);
+  if (!has_place) return;  // closed by its destructor
   asio::co_spawn(
-      strand, [session, place]() -> awaitable<void> { co_await session->run(*place); },
-      [this, place](const std::exception_ptr& fault) {
-        connections.leave(*place);
-        service.metrics().set_connections(--n_connections);
+      strand, [session, place = open->place()]() -> awaitable<void> { co_await session->run(place); },
+      [open](const std::exception_ptr& fault) {
         if (!fault) return;
         try {
           std::rethrow_exception(fault);
         } catch (const std::exception& error) {
-          log_warn(std::string("a connection ended early: ") + error.what());
+          warn("a connection ended early: ", error);
         }
       });
 }
@@ -152,6 +214,7 @@ bool HttpServer::set_tls(std::unique_ptr<asio::ssl::context> tls) {
 }
 
 void HttpServer::stop() {
+  state_->ending = true;
   state_->io.stop();
   state_->threads.clear();  // joins
   state_->workers.stop();

@@ -14,6 +14,7 @@
 #include <iterator>
 #include <map>
 #include <mutex>
+#include <sstream>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -270,7 +271,10 @@ std::string Metrics::text() const {
     memory.insert(memory.end(), learned.begin(), learned.end());
   }
   append(memory_families(memory, resident_memory_bytes()));
-  return prometheus::TextSerializer().Serialize(families);
+  std::ostringstream text;
+  text.exceptions(std::ios::badbit);  // else a stream without memory only ends early
+  prometheus::TextSerializer().Serialize(text, families);
+  return std::move(text).str();
 }
 
 AcceptanceCount Metrics::acceptance(const std::string& draft, std::uint64_t version) const {

@@ -4,15 +4,15 @@
 #include <array>
 #include <cstdio>
 #include <ctime>
-#include <nlohmann/json.hpp>
+
+#include "server/json_text.h"
 
 namespace slip {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
-Json text_or_null(const std::string& text) {
-  return text.empty() ? Json(nullptr) : Json(text);
+void text_or_null(JsonText& json, std::string_view name, const std::string& text) {
+  json.key(name);
+  text.empty() ? json.value(nullptr) : json.value(text);
 }
 
 std::string type_of(int status) {
@@ -51,17 +51,18 @@ std::string code_of(const Error& error) {
 
 }  // namespace
 
-std::string dump_json(const nlohmann::ordered_json& value) {
-  return value.dump(-1, ' ', false, Json::error_handler_t::replace);
-}
-
 std::string error_json(const ErrorBody& error) {
-  Json body;
-  body["error"] = {{"message", error.message},
-                   {"type", error.type},
-                   {"param", text_or_null(error.param)},
-                   {"code", text_or_null(error.code)}};
-  return dump_json(body);
+  JsonText json;
+  json.begin_object();
+  json.key("error");
+  json.begin_object();
+  json.member("message", error.message);
+  json.member("type", error.type);
+  text_or_null(json, "param", error.param);
+  text_or_null(json, "code", error.code);
+  json.end_object();
+  json.end_object();
+  return std::move(json).take();
 }
 
 int http_status(const Error& error) {

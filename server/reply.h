@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -27,9 +26,6 @@ struct ErrorBody {
   std::string param, code;  // empty becomes null
 };
 std::string error_json(const ErrorBody& error);
-
-// Invalid UTF-8 is replaced, so that every answer is JSON whatever was decoded.
-std::string dump_json(const nlohmann::ordered_json& value);
 
 // What a thrown Error means to the client; the one place where codes become HTTP statuses. kTooLarge is a context that
 // does not fit (400, as OpenAI has it), since bodies over the bound are refused before anything could throw.

@@ -124,9 +124,14 @@ std::optional<Reply> RequestReader::parse(RequestParser& parser, std::size_t n_b
 
 awaitable<RequestReader::Result> RequestReader::read_head(RequestParser& parser) {
   wire_.expires_after(options_.idle_timeout);
-  if (unread().empty() && co_await read_more() == 0) co_return gone();
+  // Awaited on its own, here and below: GCC 12 loses what is thrown in an awaited operand of &&.
+  if (unread().empty()) {
+    if (co_await read_more() == 0) co_return gone();
+  }
   wire_.expires_after(options_.header_timeout);
-  if (unread().size() < kLineEnd.size() && co_await read_more() == 0) co_return gone();
+  if (unread().size() < kLineEnd.size()) {
+    if (co_await read_more() == 0) co_return gone();
+  }
   if (unread().starts_with(kLineEnd)) buffer_.consume(kLineEnd.size());  // RFC 9112, 2.2: one may stand there
   for (std::size_t seen = 0;;) {
     std::optional<Reply> refusal;
@@ -163,7 +168,8 @@ awaitable<RequestReader::Result> RequestReader::read_body(RequestParser& parser)
     // Where the parser is stuck, what is unread is no data: a chunk's first line or the trailers have not ended.
     const std::size_t not_data = consumed + (stuck ? before : 0) - parser.get().body().size();
     if (head && not_data > frames + kMaxChunkExtraBytes) co_return refused(refuse_chunk_extras());
-    if (!parser.is_done() && (stuck || unread().empty()) && co_await read_more() == 0) co_return gone();
+    if (parser.is_done() || !(stuck || unread().empty())) continue;
+    if (co_await read_more() == 0) co_return gone();
   }
   if (head) parser.get().base() = *head;  // without the trailers, which are no headers (RFC 9110, 6.5.1)
   co_return whole();

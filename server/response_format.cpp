@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 
+#include "checkpoints/json_document.h"
 #include "engine/grammar/schema_compiler.h"
 
 namespace slip {
@@ -62,11 +63,8 @@ void check_json_schema(const json& wrapper) {
 
 // Only the schema is read in order: looking up a key takes longer there, and the rest of a body may have many.
 std::string ordered_schema(std::string_view body) {
-  const auto only_format = [](int depth, SchemaJson::parse_event_t event, SchemaJson& parsed) {
-    return event != SchemaJson::parse_event_t::key || depth != 1 || parsed == SchemaJson(kField);
-  };
-  const SchemaJson ordered = SchemaJson::parse(body, only_format);
-  return ordered.at(kField).at("json_schema").at("schema").dump();
+  const JsonDocument ordered(parse_ordered_json(body, kField));
+  return ordered.root().at(kField).at("json_schema").at("schema").dump();
 }
 
 }  // namespace
@@ -93,7 +91,8 @@ std::shared_ptr<const Grammar> GrammarCache::grammar(const ResponseFormat& forma
   if (format.kind == ResponseFormat::Kind::kText) return nullptr;
   if (format.kind == ResponseFormat::Kind::kJsonObject) return json_object_grammar();
   if (auto found = find(format.schema)) return found;
-  auto made = compile_schema(SchemaJson::parse(format.schema), in_schema(".schema"));
+  const JsonDocument schema(parse_ordered_json(format.schema));
+  auto made = compile_schema(schema.root(), in_schema(".schema"));
   const std::lock_guard lock(mutex_);
   kept_.push_front({format.schema, made});
   if (kept_.size() > kMostKept) kept_.pop_back();

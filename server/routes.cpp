@@ -166,6 +166,11 @@ Reply plain_reply(const Service& service, std::string_view target) {
   return reply;
 }
 
+Reply exhausted_reply(int retry_after_s) {
+  return error_reply(Error(ErrorCode::kUnavailable, "the server has no memory for this request", "try again later"),
+                     retry_after_s);
+}
+
 Reply refuse_request_id() {
   return error_reply(400, {.message = "X-Request-Id must be one word of 1 to 128 of A-Z a-z 0-9 . _ : / + = - that "
                                       "begins with a letter or digit",
@@ -207,6 +212,12 @@ std::optional<Error> fault_of(const RequestSummary& summary) {
   return std::nullopt;
 }
 
+std::optional<Error> fault_of(const AnswerChannel::Taken& taken) {
+  if (taken.no_memory) return Error(ErrorCode::kUnavailable, "the server has no memory for this answer");
+  if (taken.overflowed) return Error(ErrorCode::kInternal, "the answer outgrew its buffer");
+  return taken.finished ? fault_of(*taken.finished) : std::nullopt;
+}
+
 void gather(const AnswerIdentity& who, std::size_t index, AnswerChannel::Taken& taken, bool kept, Choice& choice) {
   if (taken.finished) choice.finished = taken.finished;
   if (kept) {
@@ -222,7 +233,7 @@ void gather(const AnswerIdentity& who, std::size_t index, AnswerChannel::Taken& 
 
 std::string stream_text(const AnswerIdentity& who, std::size_t choice, const AnswerChannel::Taken& taken,
                         std::span<const Choice> choices) {
-  if (taken.overflowed) return error_event(Error(ErrorCode::kInternal, "the answer outgrew its buffer"));
+  if (taken.overflowed) return error_event(*fault_of(taken));
   std::string events;
   const AnswerPart& part = taken.part;
   if (!part.text.empty() || !part.logprobs.empty() || !part.prompt_logprobs.empty())

@@ -3,6 +3,7 @@
 
 #include <exception>
 #include <memory>
+#include <new>
 #include <optional>
 #include <span>
 #include <string>
@@ -38,6 +39,7 @@ struct RouteEntry {
 };
 std::span<const RouteEntry> routes();
 
+Reply exhausted_reply(int retry_after_s);  // 503: there is no memory for this request
 Reply refuse_request_id();  // 400: it is not one word of the right letters
 // 429 with Retry-After for a key over its limits. REQUIRES: no stay.
 Reply quota_reply(const KeyQuotas::Entry& entry, int retry_after_s);
@@ -64,6 +66,8 @@ Admission admit(Service& service, Endpoint endpoint, std::string_view body, cons
 
 // Why a finished request has no answer to show; nullopt when it has one.
 std::optional<Error> fault_of(const RequestSummary& summary);
+// Likewise of what was taken of an answer, which may have been cut off.
+std::optional<Error> fault_of(const AnswerChannel::Taken& taken);
 // Adds what was taken to what is known of the choice `index`; its text and log probabilities only when they are `kept`.
 void gather(const AnswerIdentity& who, std::size_t index, AnswerChannel::Taken& taken, bool kept, Choice& choice);
 // The events for what was taken of one of the choices, and gathered; with the end of the last, everything up to [DONE].
@@ -77,6 +81,8 @@ Reply guarded_reply(Make make, int retry_after_s) {
   } catch (const Error& error) {
     if (http_status(error) == 500) log_error("a request failed: " + error.message());
     return error_reply(error, retry_after_s);
+  } catch (const std::bad_alloc&) {
+    return exhausted_reply(retry_after_s);
   } catch (const std::exception& error) {
     log_error(std::string("a request failed: ") + error.what());
     return error_reply(Error(ErrorCode::kInternal, "internal error"), retry_after_s);

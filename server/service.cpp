@@ -4,21 +4,39 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
-#include <nlohmann/json.hpp>
 
 #include "common/clock.h"
 #include "common/error.h"
 #include "common/log.h"
+#include "server/json_text.h"
 
 namespace slip {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
-Reply json_reply(const Json& body) {
+Reply json_reply(JsonText body) {
   Reply reply;
-  reply.body = dump_json(body);
+  reply.body = std::move(body).take();
   return reply;
+}
+
+// {"object":"list","data":[…]}, and what `write_more` adds to it.
+template <class WriteItems, class WriteMore>
+Reply list_reply(const WriteItems& write_items, const WriteMore& write_more) {
+  JsonText json;
+  json.begin_object();
+  json.member("object", "list");
+  json.key("data");
+  json.begin_array();
+  write_items(json);
+  json.end_array();
+  write_more(json);
+  json.end_object();
+  return json_reply(std::move(json));
+}
+
+template <class WriteItems>
+Reply list_reply(const WriteItems& write_items) {
+  return list_reply(write_items, [](JsonText&) {});
 }
 
 std::vector<std::int32_t> render(const ServedModel& model, const std::vector<ChatMessage>& messages,
@@ -92,50 +110,63 @@ void check_model(const ServedModel& model, const std::optional<std::string>& wan
               "this server has '" + model.names.front() + "'", "model");
 }
 
-Json model_json(const ServedModel& model, const std::string& name) {
-  return {{"id", name},
-          {"object", "model"},
-          {"created", 0},
-          {"owned_by", "slipstream"},
-          {"root", model.names.front()},
-          {"max_model_len", model.max_positions}};
+void write_model(JsonText& json, const ServedModel& model, const std::string& name) {
+  json.begin_object();
+  json.member("id", name);
+  json.member("object", "model");
+  json.member("created", 0);
+  json.member("owned_by", "slipstream");
+  json.member("root", model.names.front());
+  json.member("max_model_len", model.max_positions);
+  json.end_object();
 }
 
-Json acceptance_json(const AcceptanceCount& count) {
-  const auto drafted = count.accepted + count.first_rejections;
-  Json alpha = nullptr, length = nullptr;
-  if (drafted > 0) alpha = static_cast<double>(count.accepted) / static_cast<double>(drafted);
-  if (count.steps > 0) length = static_cast<double>(count.emitted) / static_cast<double>(count.steps);
-  return {{"requests", count.requests}, {"accepted", count.accepted}, {"first_rejections", count.first_rejections},
-          {"proposed", count.proposed}, {"acceptance_rate", alpha},   {"accepted_length", length}};
+// Null where nothing was counted.
+std::optional<double> ratio(std::uint64_t part, std::uint64_t whole) {
+  if (whole == 0) return std::nullopt;
+  return static_cast<double>(part) / static_cast<double>(whole);
 }
 
-Json version_json(const DraftMeta& meta, bool with_acceptance) {
-  Json version = {{"version", meta.version},
-                  {"parent", meta.parent},
-                  {"reason", meta.reason},
-                  {"created_us", meta.created_us},
-                  {"optimizer_steps", meta.optimizer_steps},
-                  {"trained_requests", meta.trained_requests},
-                  {"rolled_back", meta.rolled_back},
-                  {"weights_sha256", meta.weights_sha256}};
+void write_acceptance(JsonText& json, const AcceptanceCount& count) {
+  json.key("acceptance");
+  json.begin_object();
+  json.member("requests", count.requests);
+  json.member("accepted", count.accepted);
+  json.member("first_rejections", count.first_rejections);
+  json.member("proposed", count.proposed);
+  json.member("acceptance_rate", ratio(count.accepted, count.accepted + count.first_rejections));
+  json.member("accepted_length", ratio(count.emitted, count.steps));
+  json.end_object();
+}
+
+void write_version(JsonText& json, const DraftMeta& meta, bool with_acceptance) {
+  json.begin_object();
+  json.member("version", meta.version);
+  json.member("parent", meta.parent);
+  json.member("reason", meta.reason);
+  json.member("created_us", meta.created_us);
+  json.member("optimizer_steps", meta.optimizer_steps);
+  json.member("trained_requests", meta.trained_requests);
+  json.member("rolled_back", meta.rolled_back);
+  json.member("weights_sha256", meta.weights_sha256);
   if (with_acceptance) {
-    version["heldout_alpha_before"] = meta.heldout_alpha_before;
-    version["heldout_alpha"] = meta.heldout_alpha;
-    version["p_value"] = meta.p_value;
+    json.member("heldout_alpha_before", meta.heldout_alpha_before);
+    json.member("heldout_alpha", meta.heldout_alpha);
+    json.member("p_value", meta.p_value);
   }
-  return version;
+  json.end_object();
 }
 
-Json versions_json(const DraftStore* store, const std::string& draft, bool with_acceptance) {
-  Json list = Json::array();
-  if (store == nullptr) return list;
+void write_versions(JsonText& json, const DraftStore* store, const std::string& draft, bool with_acceptance) {
+  json.begin_array();
   try {
-    for (const auto& meta : store->versions(draft)) list.push_back(version_json(meta, with_acceptance));
+    if (store != nullptr) {
+      for (const auto& meta : store->versions(draft)) write_version(json, meta, with_acceptance);
+    }
   } catch (const Error& error) {
     throw Error(ErrorCode::kIo, error.message());  // a fault of the server's: its files are for the log alone
   }
-  return list;
+  json.end_array();
 }
 
 }  // namespace
@@ -244,14 +275,15 @@ AnswerIdentity Service::generate(CompletionCall call, const Caller& caller, cons
   }
   check_scores(prepared, call.n);
   AnswerIdentity who = identify(*served, call, prepared.front());
+  who.requests.reserve(prepared.size() * static_cast<std::size_t>(call.n));  // so that none is submitted and not noted
   try {
     for (const Request& request : prepared) submit_choices(*served, request, call.n, make_sink, who);
+    if (route.source == TopicSource::kLabel && call.learn) served->router->learn(route.topic, asked);
+    who.id = http_id(call.endpoint, who.requests.front());
   } catch (...) {
     for (const RequestId id : who.requests) served->engine.cancel(id);
     throw;
   }
-  if (route.source == TopicSource::kLabel && call.learn) served->router->learn(route.topic, asked);
-  who.id = http_id(call.endpoint, who.requests.front());
   if (options_.log_prompts) {
     for (const Request& request : prepared) {
       log_info(who.id + " prompt: " + served->tokenizer->decode(request.prompt));
@@ -285,66 +317,93 @@ Reply Service::tokenize(const TokenizeCall& call) const {
   check_model(*served, call.model);
   const auto ids = call.prompt ? served->tokenizer->encode_prompt(*call.prompt)
                                : render(*served, call.messages, call.add_generation_prompt);
-  Json body = {{"count", ids.size()}, {"max_model_len", served->max_positions}, {"tokens", ids}};
+  JsonText json(options_.max_answer_bytes, "server.max_answer_bytes");
+  json.begin_object();
+  json.member("count", ids.size());
+  json.member("max_model_len", served->max_positions);
+  json.key("tokens");
+  json.begin_array();
+  for (const std::int32_t id : ids) json.value(id);
+  json.end_array();
   if (call.return_token_strs) {
-    Json spellings = Json::array();
-    for (const std::int32_t id : ids) spellings.push_back(std::string(served->tokenizer->token_content(id)));
-    body["token_strs"] = std::move(spellings);
+    json.key("token_strs");
+    json.begin_array();
+    for (const std::int32_t id : ids) json.value(served->tokenizer->token_content(id));
+    json.end_array();
   }
-  return json_reply(body);
+  json.end_object();
+  return json_reply(std::move(json));
 }
 
 Reply Service::detokenize(const DetokenizeCall& call) const {
   const auto served = model();
   check_model(*served, call.model);
-  return json_reply({{"prompt", text_with_specials(*served->tokenizer, call.tokens)}});
+  JsonText json(options_.max_answer_bytes, "server.max_answer_bytes");
+  json.begin_object();
+  json.member("prompt", text_with_specials(*served->tokenizer, call.tokens));
+  json.end_object();
+  return json_reply(std::move(json));
 }
 
 Reply Service::models() const {
-  Json list = Json::array();
-  if (const auto served = model_.load(std::memory_order_acquire)) {
-    for (const auto& name : served->names) list.push_back(model_json(*served, name));
-  }
-  return json_reply({{"object", "list"}, {"data", std::move(list)}});
+  const auto served = model_.load(std::memory_order_acquire);
+  return list_reply([&](JsonText& json) {
+    if (!served) return;
+    for (const auto& name : served->names) write_model(json, *served, name);
+  });
 }
 
 Reply Service::model_named(const std::string& name) const {
   const auto served = model();
   check_model(*served, name);
-  return json_reply(model_json(*served, name));
+  JsonText json;
+  write_model(json, *served, name);
+  return json_reply(std::move(json));
 }
 
 Reply Service::drafts() const {
-  Json list = Json::array();
   const bool all = expose_acceptance_.load(std::memory_order_relaxed) == ExposeAcceptance::kAll;
   const auto served = model_.load(std::memory_order_acquire);
-  for (std::size_t i = 0; served && i < served->slots.size(); ++i) {
+  const auto write_draft = [&](JsonText& json, std::uint32_t i) {
     const DraftSlot& slot = *served->slots[i];
     const auto live = slot.get();
-    Json draft = {{"name", slot.name()},
-                  {"topic", (*served->router->topics())[{static_cast<std::uint32_t>(i)}].name},
-                  {"live_version", live ? Json(live->number) : Json(nullptr)},
-                  {"parameters", live && live->weights ? Json(live->weights->config.parameters()) : Json(nullptr)},
-                  {"versions", versions_json(served->drafts, slot.name(), all)}};
-    if (live && all) draft["acceptance"] = acceptance_json(metrics_.acceptance(slot.name(), live->number));
-    list.push_back(std::move(draft));
-  }
-  Json body = {{"object", "list"}, {"data", std::move(list)}};
-  body["base"] = served && !served->slots.empty() ? versions_json(served->drafts, "base", all) : Json::array();
-  return json_reply(body);
+    json.begin_object();
+    json.member("name", slot.name());
+    json.member("topic", (*served->router->topics())[{i}].name);
+    json.member("live_version", live ? std::optional(live->number) : std::nullopt);
+    json.member("parameters",
+                live && live->weights ? std::optional(live->weights->config.parameters()) : std::nullopt);
+    json.key("versions");
+    write_versions(json, served->drafts, slot.name(), all);
+    if (live && all) write_acceptance(json, metrics_.acceptance(slot.name(), live->number));
+    json.end_object();
+  };
+  const auto write_drafts = [&](JsonText& json) {
+    for (std::uint32_t i = 0; served && i < served->slots.size(); ++i) write_draft(json, i);
+  };
+  return list_reply(write_drafts, [&](JsonText& json) {
+    const bool any = served && !served->slots.empty();
+    json.key("base");
+    write_versions(json, any ? served->drafts : nullptr, "base", all);
+  });
 }
 
 Reply Service::topics() const {
-  Json list = Json::array();
   const auto served = model_.load(std::memory_order_acquire);
   const auto topics = served ? served->router->topics() : nullptr;
-  for (std::uint32_t i = 0; topics && i < topics->size(); ++i) {
-    const Topic& topic = (*topics)[{i}];
-    Json draft = nullptr;
-    if (i < served->slots.size()) draft = served->slots[i]->name();
-    list.push_back({{"name", topic.name}, {"aliases", topic.aliases}, {"draft", std::move(draft)}});
-  }
-  return json_reply({{"object", "list"}, {"data", std::move(list)}});
+  return list_reply([&](JsonText& json) {
+    for (std::uint32_t i = 0; topics && i < topics->size(); ++i) {
+      const Topic& topic = (*topics)[{i}];
+      json.begin_object();
+      json.member("name", topic.name);
+      json.key("aliases");
+      json.begin_array();
+      for (const auto& alias : topic.aliases) json.value(alias);
+      json.end_array();
+      json.member("draft", i < served->slots.size() ? std::optional(served->slots[i]->name()) : std::nullopt);
+      json.end_object();
+    }
+  });
 }
 
 }  // namespace slip

@@ -9,6 +9,8 @@
 #include <boost/asio/detached.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/use_awaitable.hpp>
+#include <exception>
+#include <new>
 #include <utility>
 
 #include "common/clock.h"
@@ -122,10 +124,30 @@ awaitable<Session::Next> Session::serve_one() {
   keep_alive_ = false;
   http_1_0_ = false;
   head_only_ = false;
-  const auto next = co_await receive(parser);
+  answer_begun_ = false;
+  auto next = Next::kClose;
+  bool exhausted = false;
+  try {
+    next = co_await receive(parser);
+  } catch (const std::bad_alloc&) {
+    exhausted = true;
+  }
+  if (exhausted && !answer_begun_) {
+    if (log_.id.empty()) begin_log();
+    Reply refusal = exhausted_reply(options_.retry_after_s);
+    refusal.close = true;  // where the request ends may be unknown
+    next = co_await reply(std::move(refusal));
+  }
   if (!log_.id.empty()) log_request();
   if (next == Next::kGoOn) share_.connections.end_request(place_);
   co_return next;
+}
+
+void Session::begin_log() {
+  log_.begun_us = monotonic_us();
+  log_.id = share_.service.new_request_id();
+  log_.method = "-";
+  log_.route = "other";
 }
 
 awaitable<Session::Next> Session::receive(RequestParser& parser) {
@@ -134,10 +156,7 @@ awaitable<Session::Next> Session::receive(RequestParser& parser) {
   const auto right = share_.connections.begin_request(place_);
   if (right == ConnectionTable::Right::kNothing) co_return Next::kClose;
   probes_only_ = right == ConnectionTable::Right::kProbes;
-  log_.begun_us = monotonic_us();
-  log_.id = share_.service.new_request_id();
-  log_.method = "-";
-  log_.route = "other";
+  begin_log();
   if (head.outcome == RequestReader::Outcome::kRefused) co_return co_await reply(std::move(head.refusal));
   co_return co_await answer_head(parser);
 }
@@ -166,6 +185,7 @@ awaitable<Session::Next> Session::answer_head(RequestParser& parser) {
   }
   if (!parser.is_done() && parser.get()[http::field::expect] == "100-continue") {
     if (!co_await send(kContinue)) co_return unanswered();
+    answer_begun_ = false;
   }
   auto body = co_await reader_.read_body(parser);
   if (body.outcome == RequestReader::Outcome::kRefused) co_return co_await reply(std::move(body.refusal));
@@ -230,6 +250,24 @@ awaitable<Session::Next> Session::generate(Endpoint endpoint, const RequestParse
       asio::use_awaitable);
   if (admission.refusal) co_return co_await reply(std::move(*admission.refusal));
   answer->who = std::move(admission.who);
+  std::exception_ptr fault;
+  auto next = Next::kClose;
+  try {
+    next = co_await give_answer(answer);
+  } catch (const std::exception&) {
+    fault = std::current_exception();
+  }
+  answer->done = true;
+  beast::error_code ignored;
+  wire_->socket().cancel(ignored);  // ends the watcher's wait; nothing else is under way here
+  if (fault) {
+    share_.service.cancel(answer->who);
+    std::rethrow_exception(fault);
+  }
+  co_return next;
+}
+
+awaitable<Session::Next> Session::give_answer(std::shared_ptr<Answer> answer) {
   answer->choices.resize(answer->channels.size());
   log_.answer = answer->who.id;
   log_.topic = answer->who.topic;
@@ -237,32 +275,26 @@ awaitable<Session::Next> Session::generate(Endpoint endpoint, const RequestParse
   asio::co_spawn(
       wire_->socket().get_executor(),
       [self = shared_from_this(), answer]() -> awaitable<void> { co_await self->watch_peer(answer); }, asio::detached);
-  const auto next = answer->who.stream ? co_await stream(*answer) : co_await collect(*answer);
-  answer->done = true;
-  beast::error_code ignored;
-  wire_->socket().cancel(ignored);  // ends the watcher's wait; nothing else is under way here
-  co_return next;
+  // Not as one expression: GCC 12 loses what is thrown in an awaited branch of ?:.
+  if (answer->who.stream) co_return co_await stream(*answer);
+  co_return co_await collect(*answer);
 }
 
 awaitable<Session::Next> Session::collect(Answer& answer) {
   while (true) {
-    bool overflowed = false;
     std::optional<Error> fault;
     for (std::size_t i = 0; i < answer.channels.size(); ++i) {
       auto taken = answer.channels[i]->take();
       gather(answer.who, i, taken, /*kept=*/true, answer.choices[i]);
-      overflowed |= taken.overflowed || answer.choices[i].part.text.size() > options_.max_answer_bytes;
+      taken.overflowed |= answer.choices[i].part.text.size() > options_.max_answer_bytes;
       if (taken.finished) log_.add(*taken.finished);
-      if (taken.finished && !fault) fault = fault_of(*taken.finished);
+      if (!fault) fault = fault_of(taken);
     }
     if (answer.peer_gone) {
       on_client_gone(answer);
       co_return Next::kClose;
     }
     if (fault) co_return co_await give_up(answer, *fault);
-    if (overflowed) {
-      co_return co_await give_up(answer, Error(ErrorCode::kInternal, "the answer outgrew its buffer"));
-    }
     if (all_finished(answer.choices)) {
       log_answers(answer);
       Reply whole;
@@ -339,8 +371,8 @@ awaitable<bool> Session::send_what_came(Answer& answer) {
     if (taken.empty()) continue;
     gather(answer.who, i, taken, /*kept=*/false, answer.choices[i]);
     if (taken.finished) log_.add(*taken.finished);
-    const auto fault = taken.finished ? fault_of(*taken.finished) : std::nullopt;
-    answer.broken = fault || taken.overflowed;
+    const auto fault = fault_of(taken);
+    answer.broken = fault.has_value();
     if (fault && !came && !answer.head_sent) {
       keep_alive_ = false;
       co_await reply(error_reply(*fault, options_.retry_after_s));
@@ -420,19 +452,24 @@ void Session::add_own_headers(Reply& reply) const {
   reply.headers.emplace_back("Vary", "Origin");
 }
 
-void Session::log_request() const {
-  const std::string line = request_line(log_, monotonic_us());
-  is_routine(log_) ? log_debug(line) : log_info(line);
+void Session::log_request() const noexcept {
+  try {
+    const std::string line = request_line(log_, monotonic_us());
+    is_routine(log_) ? log_debug(line) : log_info(line);
+  } catch (const std::exception&) {  // no memory for the line
+  }
 }
 
 awaitable<Session::Next> Session::reply(Reply reply) {
   const bool keep = keep_alive_ && !reply.close;
   log_.status = reply.status;
-  share_.service.metrics().on_http(log_.route, reply.status);
   add_own_headers(reply);
   std::string bytes = head_text(reply, {keep, /*chunked=*/false, now_text()});
-  if (!head_only_) bytes += reply.body;
-  const bool sent = co_await send(std::move(bytes));
+  if (head_only_) reply.body.clear();
+  if (reply.body.size() <= kWriteBytes) bytes += std::exchange(reply.body, {});  // one write; a large one is not copied
+  share_.service.metrics().on_http(log_.route, reply.status);
+  bool sent = co_await send(std::move(bytes));
+  if (sent && !reply.body.empty()) sent = co_await send(std::move(reply.body));
   if (!sent) co_return Next::kClose;
   if (keep) co_return Next::kGoOn;
   co_return reply.close ? Next::kCloseUnread : Next::kClose;
@@ -440,6 +477,7 @@ awaitable<Session::Next> Session::reply(Reply reply) {
 
 // Each piece has the whole write timeout: slow clients are served, stuck ones are not.
 awaitable<bool> Session::send(std::string bytes) {
+  answer_begun_ = true;
   for (std::size_t sent = 0; sent < bytes.size();) {
     wire_->expires_after(options_.write_timeout);
     const std::size_t piece = std::min(kWriteBytes, bytes.size() - sent);

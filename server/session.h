@@ -41,6 +41,7 @@ class Session : public std::enable_shared_from_this<Session> {
   struct Answer;
 
   boost::asio::awaitable<Next> serve_one();
+  void begin_log();
   boost::asio::awaitable<Next> receive(RequestParser& parser);
   boost::asio::awaitable<Next> answer_head(RequestParser& parser);
   bool take_request_id(const RequestParser& parser);
@@ -48,6 +49,7 @@ class Session : public std::enable_shared_from_this<Session> {
   template <class Work>
   boost::asio::awaitable<Next> reply_from_worker(Work work);
   boost::asio::awaitable<Next> generate(Endpoint endpoint, const RequestParser& parser);
+  boost::asio::awaitable<Next> give_answer(std::shared_ptr<Answer> answer);
   boost::asio::awaitable<Next> collect(Answer& answer);
   boost::asio::awaitable<Next> stream(Answer& answer);
   boost::asio::awaitable<bool> send_what_came(Answer& answer);
@@ -62,7 +64,7 @@ class Session : public std::enable_shared_from_this<Session> {
   boost::asio::awaitable<Next> reply(Reply reply);
   boost::asio::awaitable<bool> send(std::string bytes);
   void add_own_headers(Reply& reply) const;
-  void log_request() const;
+  void log_request() const noexcept;
   std::string now_text() const;
 
   std::unique_ptr<Wire> wire_;
@@ -75,6 +77,7 @@ class Session : public std::enable_shared_from_this<Session> {
   RequestLog log_;
   bool keep_alive_ = false, http_1_0_ = false, head_only_ = false;
   bool probes_only_ = false;  // all other connections are taken
+  bool answer_begun_ = false;  // some of it may be on the wire
 };
 
 }  // namespace slip

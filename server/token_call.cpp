@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <span>
 
+#include "checkpoints/json_document.h"
 #include "checkpoints/strict_json.h"
 #include "common/error.h"
 #include "server/message.h"
@@ -17,21 +18,21 @@ using nlohmann::json;
 
 constexpr std::size_t kMaxValues = std::size_t{1} << 20;
 
-json parse_object(std::string_view body, std::span<const std::string_view> fields) {
-  json parsed = parse_strict_json(body, "request body", {.max_values = kMaxValues});
+void check_object(const json& parsed, std::span<const std::string_view> fields) {
   if (!parsed.is_object()) throw Error(ErrorCode::kInvalidArgument, "the request body must be a JSON object");
   for (const auto& [name, value] : parsed.items()) {
     if (std::find(fields.begin(), fields.end(), name) == fields.end()) {
       refuse_field(name.substr(0, 64), "is not a field of this request");
     }
   }
-  return parsed;
 }
 
 }  // namespace
 
 TokenizeCall parse_tokenize(std::string_view body) {
-  const json parsed = parse_object(body, kTokenizeFields);
+  const JsonDocument document(parse_strict_json(body, "request body", {.max_values = kMaxValues}));
+  const json& parsed = document.root();
+  check_object(parsed, kTokenizeFields);
   const RequestFields fields(parsed);
   TokenizeCall call;
   call.model = fields.text("model");
@@ -55,7 +56,9 @@ TokenizeCall parse_tokenize(std::string_view body) {
 }
 
 DetokenizeCall parse_detokenize(std::string_view body) {
-  const json parsed = parse_object(body, kDetokenizeFields);
+  const JsonDocument document(parse_strict_json(body, "request body", {.max_values = kMaxValues}));
+  const json& parsed = document.root();
+  check_object(parsed, kDetokenizeFields);
   const RequestFields fields(parsed);
   DetokenizeCall call;
   call.model = fields.text("model");

@@ -14,6 +14,18 @@ namespace slip {
 
 namespace asio = boost::asio;
 
+namespace {
+
+// The connection wakes by itself, with its next heartbeat.
+void log_lost_wake(const char* why) noexcept {
+  try {
+    log_error(std::string("cannot wake a connection: ") + why);
+  } catch (const std::exception&) {  // no memory for the line either
+  }
+}
+
+}  // namespace
+
 void Waker::notify(const std::shared_ptr<Waker>& waker) noexcept {
   try {
     asio::post(waker->timer_.get_executor(), [waker] {
@@ -21,7 +33,7 @@ void Waker::notify(const std::shared_ptr<Waker>& waker) noexcept {
       waker->timer_.cancel();
     });
   } catch (const std::exception& error) {
-    log_error(std::string("cannot wake a connection: ") + error.what());
+    log_lost_wake(error.what());
   }
 }
 

@@ -66,9 +66,11 @@ class HttpServerTest : public ::testing::Test {
       model->slots.push_back(std::make_shared<DraftSlot>(DraftId{i}, i == 0 ? "unknown" : i == 1 ? "sql" : "code"));
     }
     model->drafts = drafts_;
-    model->engine = engine_.door();
+    model->engine = door();
     service_->open(model);
   }
+
+  virtual EngineDoor door() { return engine_.door(); }
 
   std::string post(const std::string& body, const std::string& path = "/v1/chat/completions",
                    const std::string& headers = "") const {

@@ -7,6 +7,7 @@
 #include <sys/time.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdlib>
 #include <map>
 #include <stdexcept>
@@ -53,6 +54,7 @@ class RawClient {
     char buffer[65536];
     const auto n = ::recv(fd_, buffer, sizeof buffer, 0);
     if (n > 0) pending_.append(buffer, static_cast<std::size_t>(n));
+    timed_out_ = n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK);
     return n > 0;
   }
   bool read_until(const std::string& mark) {
@@ -96,6 +98,7 @@ class RawClient {
     close();
   }
   const std::string& pending() const { return pending_; }
+  bool timed_out() const { return timed_out_; }  // at the last receive()
 
  private:
   static RawReply parse_head(const std::string& head) {
@@ -124,6 +127,7 @@ class RawClient {
 
   int fd_ = -1;
   std::string pending_;
+  bool timed_out_ = false;
 };
 
 }  // namespace slip

@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: Apache-2.0
+// One /tokenize of 4 MB under an address-space limit ended the process: the destructor of a JSON tree allocates. Here
+// each allocation that a request causes fails in turn, on whichever of the server's threads it is made; the request is
+// answered rightly or with a 503, and the next one is served.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <functional>
+#include <new>
+
+#include "checkpoints/json_document.h"
+#include "checkpoints/strict_json.h"
+#include "common/log.h"
+#include "tests/server/http_fixture.h"
+
+namespace {
+
+std::atomic<int> until_failure{0};  // allocations; 0 or less: none fails any more
+thread_local bool may_fail = true;  // not the test's own
+
+void* allocate(std::size_t bytes, std::size_t alignment) {
+  if (may_fail && until_failure.load(std::memory_order_relaxed) > 0 && until_failure.fetch_sub(1) == 1) {
+    throw std::bad_alloc();
+  }
+  const std::size_t rounded = (bytes + alignment - 1) / alignment * alignment;
+  void* memory = std::aligned_alloc(alignment, rounded == 0 ? alignment : rounded);
+  if (memory == nullptr) throw std::bad_alloc();
+  return memory;
+}
+
+}  // namespace
+
+// For the whole of this test program; the other forms of new and delete call these.
+void* operator new(std::size_t bytes) {
+  return allocate(bytes, alignof(std::max_align_t));
+}
+void* operator new(std::size_t bytes, std::align_val_t alignment) {
+  return allocate(bytes, static_cast<std::size_t>(alignment));
+}
+void operator delete(void* memory) noexcept {
+  std::free(memory);
+}
+void operator delete(void* memory, std::size_t) noexcept {
+  std::free(memory);
+}
+void operator delete(void* memory, std::align_val_t) noexcept {
+  std::free(memory);
+}
+void operator delete(void* memory, std::size_t, std::align_val_t) noexcept {
+  std::free(memory);
+}
+
+namespace slip {
+namespace {
+
+// While one lives, no allocation of its thread fails.
+class Spared {
+ public:
+  Spared() : before_(std::exchange(may_fail, false)) {}
+  ~Spared() { may_fail = before_; }
+  Spared(const Spared&) = delete;
+  Spared& operator=(const Spared&) = delete;
+
+ private:
+  const bool before_;
+};
+
+// Calls `work` with its first allocation failing, then its second, until there are no more. Returns how many failed.
+int fail_each(const std::function<void()>& work) {
+  for (int n = 1;; ++n) {
+    until_failure = n;
+    try {
+      work();
+    } catch (const std::bad_alloc&) {
+    }
+    if (until_failure.exchange(0) > 0) return n - 1;
+  }
+}
+
+TEST(MemoryExhaustion, DocumentsAreBuiltAndFreedWithoutEndingTheProcess) {
+  const std::string text = R"({"a":[[1,2,[3,{"b":"a string that is not small"}]],{"c":{"d":[[],[{}]]}}],"e":null})";
+  const auto parse = [&] { const JsonDocument document(parse_strict_json(text, "a test")); };
+  EXPECT_GT(fail_each(parse), 10);
+  const auto refuse = [&] {
+    try {
+      parse_strict_json(text, "a test", {.max_values = 14});
+    } catch (const Error&) {
+    }
+  };
+  EXPECT_GT(fail_each(refuse), 10);
+}
+
+TEST(MemoryExhaustion, AnAnswerThatCannotBeKeptIsCutOff) {
+  AnswerChannel channel(1 << 20, [] {});
+  TokenDelta delta;
+  delta.text = std::string(1000, 'x');
+  RequestSummary summary;
+  summary.name = std::string(100, 'n');
+  until_failure = 1;
+  channel.on_tokens(delta);
+  EXPECT_TRUE(channel.take().no_memory);
+  until_failure = 1;
+  channel.on_finished(summary);
+  EXPECT_EQ(until_failure.exchange(0), 0);
+  EXPECT_TRUE(channel.take().no_memory);
+}
+
+class ExhaustedServerTest : public HttpServerTest {
+ protected:
+  ExhaustedServerTest() { set_log_level(LogLevel::kOff); }
+  ~ExhaustedServerTest() override { set_log_level(LogLevel::kInfo); }
+
+  // Answers on the thread that submits; what the sinks do on it may fail.
+  EngineDoor door() override {
+    return {answer, [](RequestId) {}};
+  }
+
+  static void answer(const Request& request) {
+    const Spared own;
+    TokenDelta delta;
+    delta.tokens = {7};
+    delta.text = "Hello";
+    delta.logprobs.resize(request.top_logprobs >= 0 ? 1 : 0);
+    RequestSummary summary;
+    summary.id = request.id;
+    summary.reason = StopReason::kEndToken;
+    summary.name = request.name;
+    may_fail = true;
+    request.sink->on_tokens(delta);
+    request.sink->on_finished(summary);
+    may_fail = false;
+  }
+
+  // Everything the server says to `request` when its n-th allocation fails; whether it came to that.
+  std::pair<std::string, bool> ask_failing(const std::string& request, int n) {
+    RawClient client(server_->port());
+    client.send(get("/healthz"));
+    EXPECT_EQ(client.read_reply().status, 200);
+    until_failure = n;
+    client.send(request);
+    std::string all = client.read_to_end();
+    return {std::move(all), until_failure.exchange(0) <= 0};
+  }
+
+  // `cut`: an answer that has begun may end early.
+  void check_each(const std::string& request, const std::string& right, bool cut = false) {
+    int n = 1;
+    for (int refused = 0;; ++n) {
+      const auto [reply, failed] = ask_failing(request, n);
+      const bool is_right = reply.starts_with("HTTP/1.1 200 ") && reply.find(right) != std::string::npos;
+      const bool is_refusal =
+          reply.starts_with("HTTP/1.1 503 ") && reply.find("Retry-After: 2\r\n") != std::string::npos;
+      refused += is_refusal ? 1 : 0;
+      ASSERT_TRUE(is_right || is_refusal || (cut && reply.starts_with("HTTP/1.1 200 ")))
+          << "n = " << n << ": " << reply;
+      if (failed) continue;
+      EXPECT_TRUE(is_right) << reply;
+      EXPECT_GT(refused, 5);
+      break;
+    }
+    RecordProperty("allocations", n);
+  }
+
+  std::string closing_post(const std::string& body, const std::string& path) const {
+    return post(body, path, "Connection: close\r\n");
+  }
+
+  const Spared own_;
+};
+
+TEST_F(ExhaustedServerTest, TokenizeAndDetokenize) {
+  start();
+  check_each(closing_post(R"({"prompt":"one two three","return_token_strs":true})", "/tokenize"), "\"token_strs\":[");
+  check_each(closing_post(kChat, "/tokenize"), "\"tokens\":[");
+  check_each(closing_post(R"({"tokens":[300,301,302]})", "/detokenize"), "\"prompt\":");
+}
+
+TEST_F(ExhaustedServerTest, Chats) {
+  start();
+  check_each(closing_post(kChat, "/v1/chat/completions"), "\"Hello\"");
+  check_each(closing_post(kStream, "/v1/chat/completions"), "data: [DONE]", /*cut=*/true);
+}
+
+TEST_F(ExhaustedServerTest, ChatsInAForm) {
+  start();
+  const std::string format =
+      R"({"type":"json_schema","json_schema":{"name":"x","schema":{"type":"object","properties":{)"
+      R"("a":{"enum":["b","c"]},"d":{"type":"array","items":{"type":"integer"}}},"required":["a"]}}})";
+  check_each(
+      closing_post(R"({"messages":[{"role":"user","content":"hi"}],"logprobs":true,"response_format":)" + format + "}",
+                   "/v1/chat/completions"),
+      "\"Hello\"");
+}
+
+TEST_F(ExhaustedServerTest, Completions) {
+  start();
+  check_each(closing_post(R"({"prompt":["a","b"],"n":2,"echo":true,"logprobs":2})", "/v1/completions"), "Hello");
+}
+
+TEST_F(ExhaustedServerTest, RoutesThatAnswerFromMemory) {
+  start();
+  const std::string close = "Connection: close\r\n";
+  check_each(get("/v1/models", close), "\"demo\"");
+  check_each(get("/v1/models/demo", close), "\"demo\"");
+  check_each(get("/v1/drafts", close), "\"base\":[]");
+  check_each(get("/v1/topics", close), "\"python\"");
+  check_each(get("/version", close), "\"version\"");
+  check_each(get("/openapi.json", close), "\"openapi\"");
+  check_each(get("/readyz", close), "ready");
+  check_each(get("/healthz", close), "ok");
+  check_each(get("/metrics", close), "slipstream:connections");
+}
+
+// Refusals are made of memory as well.
+TEST_F(ExhaustedServerTest, Refusals) {
+  start();
+  for (int n = 1;; ++n) {
+    const auto [reply, failed] = ask_failing(closing_post(R"({"prompt":7})", "/tokenize"), n);
+    const bool is_refusal = reply.starts_with("HTTP/1.1 400 ") && reply.find("\"prompt\"") != std::string::npos;
+    ASSERT_TRUE(is_refusal || reply.starts_with("HTTP/1.1 503 ")) << reply;
+    if (!failed) break;
+  }
+}
+
+// A connection that cannot be taken is lost; the listener is not.
+TEST_F(ExhaustedServerTest, ConnectionsThatCannotBeTakenAreDropped) {
+  start();
+  for (int n = 1;; ++n) {
+    until_failure = n;
+    RawClient client(server_->port());
+    client.send(get("/healthz", "Connection: close\r\n"));
+    const std::string reply = client.read_to_end();
+    ASSERT_FALSE(client.timed_out()) << "the connection hangs";
+    ASSERT_TRUE(reply.empty() || reply.starts_with("HTTP/1.1 200 ") || reply.starts_with("HTTP/1.1 503 ")) << reply;
+    if (until_failure.exchange(0) > 0) break;
+  }
+  EXPECT_TRUE(eventually([&] { return server_->n_connections() == 0; }));
+}
+
+}  // namespace
+}  // namespace slip
