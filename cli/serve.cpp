@@ -22,6 +22,7 @@
 #include "common/error.h"
 #include "common/file.h"
 #include "common/log.h"
+#include "distill/heap_limits.h"
 #include "server/gatekeeper.h"
 #include "server/http_server.h"
 #include "server/key_quotas.h"
@@ -173,6 +174,7 @@ void check(const ServeConfig& config) {
 void serve(const ServeOverrides& overrides, bool check_only) {
   const ServeConfig config = load_serve_config(overrides);
   if (check_only) return check(config);
+  limit_heap();  // so that what large requests held goes back to the system
   const StopSignal signals;
   signals.take_reloads();
   set_log(config.log);

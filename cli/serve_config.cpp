@@ -99,6 +99,12 @@ void read_server(TomlSection section, ServeConfig& config) {
   section.read("max_header_bytes", server.max_header_bytes, 1 << 10, 1 << 20);
   section.read("max_body_bytes", server.max_body_bytes, 1 << 10, 64 << 20);
   section.read("max_answer_bytes", server.max_answer_bytes, 1 << 10, 64 << 20);
+  section.read("max_buffered_bytes", server.max_buffered_bytes, 2 << 10, kMaxBytes);
+  const std::uint64_t least = std::uint64_t{server.max_body_bytes} + server.max_answer_bytes;
+  if (server.max_buffered_bytes < least) {
+    section.refuse("max_buffered_bytes",
+                   "must be at least max_body_bytes + max_answer_bytes, which is " + std::to_string(least));
+  }
   read_ms(section, "header_timeout_ms", server.header_timeout);
   read_ms(section, "body_timeout_ms", server.body_timeout);
   read_ms(section, "idle_timeout_ms", server.idle_timeout);

@@ -51,6 +51,7 @@ toml::table server_table(const ServeConfig& config) {
                      {"max_header_bytes", integer(server.max_header_bytes)},
                      {"max_body_bytes", integer(server.max_body_bytes)},
                      {"max_answer_bytes", integer(server.max_answer_bytes)},
+                     {"max_buffered_bytes", integer(server.max_buffered_bytes)},
                      {"header_timeout_ms", integer(server.header_timeout.count())},
                      {"body_timeout_ms", integer(server.body_timeout.count())},
                      {"idle_timeout_ms", integer(server.idle_timeout.count())},

@@ -25,6 +25,10 @@ void AnswerChannel::add(const TokenDelta& delta) {
     pending_.overflowed = true;
     return;
   }
+  if (!room_.resize(pending_bytes_)) {
+    pending_.overflowed = pending_.no_memory = true;
+    return;
+  }
   pending_.part.text += delta.text;
   const auto append = [](const auto& more, auto& to) { to.insert(to.end(), more.begin(), more.end()); };
   append(delta.logprobs, pending_.part.logprobs);
@@ -59,6 +63,7 @@ void AnswerChannel::on_finished(const RequestSummary& summary) noexcept {
 AnswerChannel::Taken AnswerChannel::take() {
   const std::lock_guard lock(mutex_);
   pending_bytes_ = 0;
+  pending_.room = std::move(room_);
   return std::exchange(pending_, Taken{});
 }
 

@@ -9,15 +9,17 @@
 
 #include "engine/request.h"
 #include "server/answer.h"
+#include "server/memory_budget.h"
 
 namespace slip {
 
 // The hand-off of one answer from the engine thread to its connection: holds what the client has not taken yet, which
-// is bounded by max_tokens and by `max_bytes`. Beyond the latter, or without memory, the answer is cut off as
-// overflowed. `wake` is called on the engine thread after each change and must not block or throw.
+// is bounded by max_tokens, by `max_bytes` and by the budget of `room`. Beyond the latter two, or without memory, the
+// answer is cut off as overflowed. `wake` is called on the engine thread after each change and must not block or throw.
 class AnswerChannel final : public TokenSink {
  public:
-  AnswerChannel(std::size_t max_bytes, std::function<void()> wake) : max_bytes_(max_bytes), wake_(std::move(wake)) {}
+  AnswerChannel(std::size_t max_bytes, std::function<void()> wake, MemoryBudget::Reservation room = {})
+      : max_bytes_(max_bytes), wake_(std::move(wake)), room_(std::move(room)) {}
 
   void on_tokens(const TokenDelta& delta) noexcept override;
   void on_finished(const RequestSummary& summary) noexcept override;
@@ -26,6 +28,7 @@ class AnswerChannel final : public TokenSink {
     AnswerPart part;  // everything since the last take, in order
     std::size_t n_tokens = 0;
     std::optional<RequestSummary> finished;
+    MemoryBudget::Reservation room;  // of what was taken
     bool overflowed = false;
     bool no_memory = false;  // with overflowed: the server's memory was the bound, not the answer's
     bool empty() const {
@@ -42,6 +45,7 @@ class AnswerChannel final : public TokenSink {
   std::mutex mutex_;
   Taken pending_;
   std::size_t pending_bytes_ = 0;
+  MemoryBudget::Reservation room_;  // of pending_bytes_
 };
 
 }  // namespace slip

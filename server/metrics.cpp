@@ -104,6 +104,9 @@ struct Metrics::State {
   Gauge& waiting = gauges("num_requests_waiting", "Requests that wait for admission").Add({});
   Gauge& free_pages = gauges("cache_free_pages", "Free pages of the target's cache").Add({});
   Gauge& connections = gauges("connections", "Open connections").Add({});
+  Gauge& buffered =
+      gauges("buffered_bytes", "Request bodies in work and unsent answers; server.max_buffered_bytes bounds them")
+          .Add({});
   Gauge& replay_records = gauges("replay_records", "Requests kept for learning").Add({});
   Family<Gauge>& degraded = gauges("degraded", "1 while serving goes on without its ledger or learning, by reason");
   Gauge& learning = gauges("learning", "1 while learning is on").Add({});
@@ -250,6 +253,10 @@ void Metrics::set_connections(int n) {
 
 void Metrics::set_ready(bool ready) {
   state_->ready.Set(ready ? 1 : 0);
+}
+
+void Metrics::set_buffered_bytes(std::size_t bytes) {
+  state_->buffered.Set(static_cast<double>(bytes));
 }
 
 void Metrics::set_gauges(std::function<Gauges()> read) {

@@ -34,6 +34,7 @@ class Metrics {
   void on_client_gone();
   void set_connections(int n);
   void set_ready(bool ready);
+  void set_buffered_bytes(std::size_t bytes);  // what requests hold of server.max_buffered_bytes
 
   // Read at each scrape.
   struct Gauges {

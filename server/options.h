@@ -39,11 +39,14 @@ struct ServerOptions {
   std::filesystem::path tls_key;          // PEM, mode 0600
   KeyLimits key_limits;                   // of keys that bring none of their own
   ExposeAcceptance expose_acceptance = ExposeAcceptance::kAll;
-  int io_threads = 1;                                // 1 … 2
-  int max_connections = 1024;                        // 1 … 65536; kProbeConnections more answer probes alone
-  std::uint32_t max_header_bytes = 16U << 10;        // 1 KiB … 1 MiB
-  std::uint32_t max_body_bytes = 4U << 20;           // 1 KiB … 64 MiB
-  std::uint32_t max_answer_bytes = 4U << 20;         // one answer's outbound buffer
+  int io_threads = 1;                          // 1 … 2
+  int max_connections = 1024;                  // 1 … 65536; kProbeConnections more answer probes alone
+  std::uint32_t max_header_bytes = 16U << 10;  // 1 KiB … 1 MiB
+  std::uint32_t max_body_bytes = 4U << 20;     // 1 KiB … 64 MiB
+  std::uint32_t max_answer_bytes = 4U << 20;   // one answer's outbound buffer
+  // Of all bodies that are read or worked on, and of all answers that are not sent yet, together; at least
+  // max_body_bytes + max_answer_bytes.
+  std::uint64_t max_buffered_bytes = 256U << 20;
   std::chrono::milliseconds header_timeout{10'000};  // from a request's first byte to the end of its headers
   std::chrono::milliseconds body_timeout{60'000};
   std::chrono::milliseconds idle_timeout{75'000};   // between requests of one connection

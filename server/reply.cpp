@@ -114,6 +114,18 @@ Reply error_reply(int status, const ErrorBody& error) {
   return reply;
 }
 
+Reply exhausted_reply(int retry_after_s) {
+  return error_reply(Error(ErrorCode::kUnavailable, "the server has no memory for this request", "try again later"),
+                     retry_after_s);
+}
+
+Reply no_room_reply(int retry_after_s) {
+  return error_reply(Error(ErrorCode::kUnavailable,
+                           "the server holds as many bytes of requests and answers as server.max_buffered_bytes allows",
+                           "try again later"),
+                     retry_after_s);
+}
+
 const char* reason_phrase(int status) {
   switch (status) {
     case 200:

@@ -33,6 +33,8 @@ int http_status(const Error& error);
 ErrorBody error_body(const Error& error);
 Reply error_reply(const Error& error, int retry_after_s);
 Reply error_reply(int status, const ErrorBody& error);
+Reply exhausted_reply(int retry_after_s);  // 503: there is no memory for this request
+Reply no_room_reply(int retry_after_s);    // 503: others hold all of server.max_buffered_bytes
 
 const char* reason_phrase(int status);
 

@@ -150,7 +150,17 @@ awaitable<RequestReader::Result> RequestReader::read_head(RequestParser& parser)
   }
 }
 
-awaitable<RequestReader::Result> RequestReader::read_body(RequestParser& parser) {
+bool RequestReader::reserve(const RequestParser& parser, MemoryBudget::Reservation& room) const {
+  if (parser.is_done()) return true;
+  // A body of unknown length grows by doubling.
+  const std::size_t so_far = 2 * (parser.get().body().size() + unread().size());
+  const std::size_t needed = parser.content_length()
+                                 ? static_cast<std::size_t>(*parser.content_length())
+                                 : std::min<std::size_t>(std::max(so_far, kReadBytes), options_.max_body_bytes);
+  return needed <= room.bytes() || room.resize(needed);
+}
+
+awaitable<RequestReader::Result> RequestReader::read_body(RequestParser& parser, MemoryBudget::Reservation& room) {
   wire_.expires_after(options_.body_timeout);
   const auto head = parser.chunked() ? std::optional(parser.get().base()) : std::nullopt;
   std::size_t frames = 0, consumed = 0;
@@ -159,6 +169,11 @@ awaitable<RequestReader::Result> RequestReader::read_body(RequestParser& parser)
   };
   if (head) parser.on_chunk_header(add_frame);
   while (!parser.is_done()) {
+    if (!reserve(parser, room)) {
+      Reply refusal = no_room_reply(options_.retry_after_s);
+      refusal.close = true;
+      co_return refused(std::move(refusal));
+    }
     const std::size_t before = unread().size();
     if (before > 0) {
       if (auto refusal = parse(parser, before)) co_return refused(std::move(*refusal));

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <optional>
 
+#include "server/memory_budget.h"
 #include "server/options.h"
 #include "server/reply.h"
 #include "server/wire.h"
@@ -34,8 +35,10 @@ class RequestReader {
   // Up to the end of the headers, which wait between requests for `idle_timeout`. Of an absolute target the path is
   // left, its host stands in Host.
   boost::asio::awaitable<Result> read_head(RequestParser& parser);
-  // The rest; trailers are left out. REQUIRES: read_head() came back with kRead.
-  boost::asio::awaitable<Result> read_body(RequestParser& parser);
+  // Makes room for the body before it is read: for all of a body of known length, for what has come of another one.
+  bool reserve(const RequestParser& parser, MemoryBudget::Reservation& room) const;
+  // The rest, without trailers; a 503 where there is no room for it. REQUIRES: read_head() came back with kRead.
+  boost::asio::awaitable<Result> read_body(RequestParser& parser, MemoryBudget::Reservation& room);
 
  private:
   boost::asio::awaitable<std::size_t> read_more();

@@ -162,13 +162,9 @@ Reply plain_reply(const Service& service, std::string_view target) {
   }
   Reply reply;
   reply.content_type = "text/plain; version=0.0.4; charset=utf-8";
+  service.metrics().set_buffered_bytes(service.memory().used());
   reply.body = service.metrics().text();
   return reply;
-}
-
-Reply exhausted_reply(int retry_after_s) {
-  return error_reply(Error(ErrorCode::kUnavailable, "the server has no memory for this request", "try again later"),
-                     retry_after_s);
 }
 
 Reply refuse_request_id() {

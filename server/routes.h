@@ -39,7 +39,6 @@ struct RouteEntry {
 };
 std::span<const RouteEntry> routes();
 
-Reply exhausted_reply(int retry_after_s);  // 503: there is no memory for this request
 Reply refuse_request_id();  // 400: it is not one word of the right letters
 // 429 with Retry-After for a key over its limits. REQUIRES: no stay.
 Reply quota_reply(const KeyQuotas::Entry& entry, int retry_after_s);

@@ -169,6 +169,11 @@ void write_versions(JsonText& json, const DraftStore* store, const std::string& 
   json.end_array();
 }
 
+// No more than one answer's, so that the largest body always fits an idle service.
+std::size_t kept_for_small(const ServerOptions& options) {
+  return std::min<std::size_t>(options.max_buffered_bytes / 8, options.max_answer_bytes);
+}
+
 }  // namespace
 
 std::string http_id(Endpoint endpoint, RequestId id) {
@@ -182,6 +187,7 @@ std::string http_id(Endpoint endpoint, RequestId id) {
 Service::Service(const ServerOptions& options, Metrics& metrics)
     : options_(options),
       metrics_(metrics),
+      memory_(options.max_buffered_bytes, kept_for_small(options)),
       expose_acceptance_(options.expose_acceptance),
       next_id_(static_cast<std::uint64_t>(wall_us())) {}
 
@@ -371,8 +377,7 @@ Reply Service::drafts() const {
     json.member("name", slot.name());
     json.member("topic", (*served->router->topics())[{i}].name);
     json.member("live_version", live ? std::optional(live->number) : std::nullopt);
-    json.member("parameters",
-                live && live->weights ? std::optional(live->weights->config.parameters()) : std::nullopt);
+    json.member("parameters", live && live->weights ? std::optional(live->weights->config.parameters()) : std::nullopt);
     json.key("versions");
     write_versions(json, served->drafts, slot.name(), all);
     if (live && all) write_acceptance(json, metrics_.acceptance(slot.name(), live->number));

@@ -17,6 +17,7 @@
 #include "server/answer.h"
 #include "server/answer_channel.h"
 #include "server/call.h"
+#include "server/memory_budget.h"
 #include "server/metrics.h"
 #include "server/options.h"
 #include "server/reply.h"
@@ -88,6 +89,8 @@ class Service {
   std::string new_request_id() { return request_id_text(next_id_.fetch_add(1, std::memory_order_relaxed)); }
   const ServerOptions& options() const { return options_; }
   Metrics& metrics() const { return metrics_; }
+  // What bodies and answers may hold together: options().max_buffered_bytes.
+  MemoryBudget& memory() const { return memory_; }
 
   // Answers that are being made or sent; drain waits for none.
   std::atomic<int> n_active{0};
@@ -103,6 +106,7 @@ class Service {
 
   const ServerOptions options_;
   Metrics& metrics_;
+  mutable MemoryBudget memory_;
   std::atomic<ExposeAcceptance> expose_acceptance_;
   std::atomic<Phase> phase_{Phase::kLoading};
   std::atomic<std::shared_ptr<const ServedModel>> model_;

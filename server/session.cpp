@@ -33,6 +33,8 @@ constexpr const char* kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
 constexpr int kClientClosed = 499;  // nobody gets it; in log and metrics nginx' word for an unanswered request
 constexpr std::size_t kLoggedMethodBytes = 16;
 constexpr std::chrono::milliseconds kPeerCheck{1000};
+// Probes and refusals are answered whatever others hold.
+constexpr std::size_t kAlwaysSentBytes = 4096;
 constexpr std::size_t kWriteBytes = std::size_t{64} << 10;
 
 // Of several headers of one name their list, which is the same to every program on the way (RFC 9110, 5.3).
@@ -83,6 +85,7 @@ struct Session::Answer {
   AnswerIdentity who;
   std::vector<std::shared_ptr<AnswerChannel>> channels;  // one a choice, as in `who`
   std::vector<Choice> choices;
+  MemoryBudget::Reservation room;  // of what `choices` hold
   std::shared_ptr<Waker> waker;
   bool done = false;             // the session needs no watching any more
   bool peer_gone = false;        // said by the watcher, as is the next
@@ -138,6 +141,7 @@ awaitable<Session::Next> Session::serve_one() {
     refusal.close = true;  // where the request ends may be unknown
     next = co_await reply(std::move(refusal));
   }
+  body_room_.release();
   if (!log_.id.empty()) log_request();
   if (next == Next::kGoOn) share_.connections.end_request(place_);
   co_return next;
@@ -183,11 +187,17 @@ awaitable<Session::Next> Session::answer_head(RequestParser& parser) {
     early->close = early->close || !parser.is_done();
     co_return co_await reply(std::move(*early));
   }
+  body_room_ = MemoryBudget::Reservation(share_.service.memory());
+  if (!reader_.reserve(parser, body_room_)) {
+    Reply refusal = no_room_reply(options_.retry_after_s);
+    refusal.close = true;
+    co_return co_await reply(std::move(refusal));
+  }
   if (!parser.is_done() && parser.get()[http::field::expect] == "100-continue") {
     if (!co_await send(kContinue)) co_return unanswered();
     answer_begun_ = false;
   }
-  auto body = co_await reader_.read_body(parser);
+  auto body = co_await reader_.read_body(parser, body_room_);
   if (body.outcome == RequestReader::Outcome::kRefused) co_return co_await reply(std::move(body.refusal));
   if (body.outcome == RequestReader::Outcome::kGone) co_return unanswered();
   co_return co_await route(parser);
@@ -203,20 +213,27 @@ bool Session::take_request_id(const RequestParser& parser) {
 
 // Reading files and tokenising whole texts: slow work, whatever its size.
 template <class Work>
-awaitable<Session::Next> Session::reply_from_worker(Work work) {
+awaitable<Session::Next> Session::reply_from_worker(RequestParser& parser, Work work) {
   Reply made = co_await asio::co_spawn(
       share_.workers.executor(WorkerPool::Lane::kSlow),
       [](Work job, int retry_after_s) -> awaitable<Reply> { co_return guarded_reply(job, retry_after_s); }(
                                           std::move(work), options_.retry_after_s),
       asio::use_awaitable);
+  drop_body(parser);
   co_return co_await reply(std::move(made));
 }
 
-awaitable<Session::Next> Session::route(const RequestParser& parser) {
+// What is worked on no more.
+void Session::drop_body(RequestParser& parser) {
+  std::string().swap(parser.get().body());
+  body_room_.release();
+}
+
+awaitable<Session::Next> Session::route(RequestParser& parser) {
   const auto path = path_of(parser.get().target());
   const Service& service = share_.service;
   if (parser.get().method() != http::verb::post) {
-    if (path == "/v1/drafts") co_return co_await reply_from_worker([&service] { return service.drafts(); });
+    if (path == "/v1/drafts") co_return co_await reply_from_worker(parser, [&service] { return service.drafts(); });
     co_return co_await reply(plain_reply(service, parser.get().target()));
   }
   const auto entry = share_.quotas.enter(guest_.tenant, monotonic_us());
@@ -225,17 +242,17 @@ awaitable<Session::Next> Session::route(const RequestParser& parser) {
   if (path == "/v1/chat/completions") co_return co_await generate(Endpoint::kChat, parser);
   if (path == "/v1/completions") co_return co_await generate(Endpoint::kCompletion, parser);
   if (path == "/tokenize") {
-    co_return co_await reply_from_worker([&service, body] { return service.tokenize(parse_tokenize(body)); });
+    co_return co_await reply_from_worker(parser, [&service, body] { return service.tokenize(parse_tokenize(body)); });
   }
-  co_return co_await reply_from_worker([&service, body] { return service.detokenize(parse_detokenize(body)); });
+  co_return co_await reply_from_worker(parser, [&service, body] { return service.detokenize(parse_detokenize(body)); });
 }
 
-awaitable<Session::Next> Session::generate(Endpoint endpoint, const RequestParser& parser) {
+awaitable<Session::Next> Session::generate(Endpoint endpoint, RequestParser& parser) {
   auto answer = std::make_shared<Answer>();
   answer->waker = std::make_shared<Waker>(wire_->socket().get_executor());
-  const SinkMaker make_sink = [answer, bytes = options_.max_answer_bytes] {
-    return answer->channels.emplace_back(
-        std::make_shared<AnswerChannel>(bytes, [waker = answer->waker] { Waker::notify(waker); }));
+  const SinkMaker make_sink = [answer, bytes = options_.max_answer_bytes, &memory = share_.service.memory()] {
+    return answer->channels.emplace_back(std::make_shared<AnswerChannel>(
+        bytes, [waker = answer->waker] { Waker::notify(waker); }, MemoryBudget::Reservation(memory)));
   };
   const CallHeaders headers{header(parser.get(), "X-Slipstream-Topic"), header(parser.get(), "X-Slipstream-Learn")};
   const ActiveAnswer active(share_.service);
@@ -246,8 +263,8 @@ awaitable<Session::Next> Session::generate(Endpoint endpoint, const RequestParse
   Caller caller{guest_.tenant, log_.id};
   Admission admission = co_await asio::co_spawn(
       share_.workers.executor(lane_of(parser.get().body().size())),
-      work(share_.service, endpoint, parser.get().body(), headers, std::move(caller), make_sink),
-      asio::use_awaitable);
+      work(share_.service, endpoint, parser.get().body(), headers, std::move(caller), make_sink), asio::use_awaitable);
+  drop_body(parser);
   if (admission.refusal) co_return co_await reply(std::move(*admission.refusal));
   answer->who = std::move(admission.who);
   std::exception_ptr fault;
@@ -286,6 +303,7 @@ awaitable<Session::Next> Session::collect(Answer& answer) {
     for (std::size_t i = 0; i < answer.channels.size(); ++i) {
       auto taken = answer.channels[i]->take();
       gather(answer.who, i, taken, /*kept=*/true, answer.choices[i]);
+      answer.room.absorb(std::move(taken.room));
       taken.overflowed |= answer.choices[i].part.text.size() > options_.max_answer_bytes;
       if (taken.finished) log_.add(*taken.finished);
       if (!fault) fault = fault_of(taken);
@@ -299,6 +317,8 @@ awaitable<Session::Next> Session::collect(Answer& answer) {
       log_answers(answer);
       Reply whole;
       whole.body = whole_answer(answer.who, answer.choices);
+      answer.choices.clear();
+      answer.room.release();
       co_return co_await reply(std::move(whole));
     }
     if (!co_await probe(answer)) {
@@ -365,10 +385,12 @@ awaitable<bool> Session::send_heartbeat(Answer& answer) {
 // Everything that came of any choice, in one write.
 awaitable<bool> Session::send_what_came(Answer& answer) {
   std::string events;
+  MemoryBudget::Reservation room;  // until it is sent
   bool came = false;
   for (std::size_t i = 0; i < answer.channels.size() && !answer.broken; ++i) {
     auto taken = answer.channels[i]->take();
     if (taken.empty()) continue;
+    room.absorb(std::move(taken.room));
     gather(answer.who, i, taken, /*kept=*/false, answer.choices[i]);
     if (taken.finished) log_.add(*taken.finished);
     const auto fault = fault_of(taken);
@@ -461,6 +483,10 @@ void Session::log_request() const noexcept {
 }
 
 awaitable<Session::Next> Session::reply(Reply reply) {
+  MemoryBudget::Reservation room(share_.service.memory());
+  if (!room.resize(reply.body.size()) && reply.body.size() > kAlwaysSentBytes) {
+    reply = no_room_reply(options_.retry_after_s);
+  }
   const bool keep = keep_alive_ && !reply.close;
   log_.status = reply.status;
   add_own_headers(reply);

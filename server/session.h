@@ -45,10 +45,11 @@ class Session : public std::enable_shared_from_this<Session> {
   boost::asio::awaitable<Next> receive(RequestParser& parser);
   boost::asio::awaitable<Next> answer_head(RequestParser& parser);
   bool take_request_id(const RequestParser& parser);
-  boost::asio::awaitable<Next> route(const RequestParser& parser);
+  boost::asio::awaitable<Next> route(RequestParser& parser);
   template <class Work>
-  boost::asio::awaitable<Next> reply_from_worker(Work work);
-  boost::asio::awaitable<Next> generate(Endpoint endpoint, const RequestParser& parser);
+  boost::asio::awaitable<Next> reply_from_worker(RequestParser& parser, Work work);
+  void drop_body(RequestParser& parser);
+  boost::asio::awaitable<Next> generate(Endpoint endpoint, RequestParser& parser);
   boost::asio::awaitable<Next> give_answer(std::shared_ptr<Answer> answer);
   boost::asio::awaitable<Next> collect(Answer& answer);
   boost::asio::awaitable<Next> stream(Answer& answer);
@@ -75,8 +76,9 @@ class Session : public std::enable_shared_from_this<Session> {
   // Of the request at hand.
   Guest guest_;
   RequestLog log_;
+  MemoryBudget::Reservation body_room_;
   bool keep_alive_ = false, http_1_0_ = false, head_only_ = false;
-  bool probes_only_ = false;  // all other connections are taken
+  bool probes_only_ = false;   // all other connections are taken
   bool answer_begun_ = false;  // some of it may be on the wire
 };
 

@@ -25,6 +25,26 @@ TEST(AnswerChannel, GathersInOrderAndWakes) {
   EXPECT_EQ(woken, 3);
 }
 
+TEST(AnswerChannel, KeepsToTheBudgetOfAll) {
+  MemoryBudget budget(15, 0);
+  AnswerChannel one(
+      1000, [] {}, MemoryBudget::Reservation(budget)),
+      other(
+          1000, [] {}, MemoryBudget::Reservation(budget));
+  one.on_tokens({{1}, "0123456789", {}});
+  other.on_tokens({{1}, "0123456789", {}});
+  EXPECT_TRUE(other.take().no_memory);
+  {
+    const auto taken = one.take();
+    EXPECT_FALSE(taken.overflowed);
+    EXPECT_EQ(taken.part.text, "0123456789");
+    EXPECT_EQ(budget.used(), 10U) << "what was taken is still there";
+  }
+  EXPECT_EQ(budget.used(), 0U);
+  one.on_tokens({{1}, "0123456789", {}});
+  EXPECT_FALSE(one.take().overflowed);
+}
+
 TEST(AnswerChannel, OverflowIsSaidAndKeepsNothingMore) {
   AnswerChannel channel(10, [] {});
   channel.on_tokens({{1}, "0123456789", {}});

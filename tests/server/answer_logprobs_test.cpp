@@ -129,7 +129,7 @@ TEST(ScoredPrompt, StreamsPieceByPieceWhatTheWholeAnswerSays) {
   const ScoredPrompt scored("SELECT \xC3\xA9t\xC3\xA9 FROM", -1, {300, 301, 302});
   json streamed = {{"tokens", {}}, {"token_logprobs", {}}, {"top_logprobs", {}}, {"text_offset", {}}};
   std::vector<Choice> choices(1);
-  const auto take = [&](AnswerChannel::Taken taken) {
+  const auto take = [&](AnswerChannel::Taken& taken) {
     EXPECT_FALSE(taken.empty());
     gather(scored.who, 0, taken, /*kept=*/false, choices[0]);
     const auto delta = events(stream_text(scored.who, 0, taken, choices)).at(0)["choices"][0];

@@ -64,7 +64,7 @@ inline std::string closing(const AnswerIdentity& who, const RequestSummary& ende
   return closing_events(who, 0, one_choice({}, ended));
 }
 
-inline std::string streamed(const AnswerIdentity& who, AnswerChannel::Taken taken) {
+inline std::string streamed(const AnswerIdentity& who, AnswerChannel::Taken& taken) {
   std::vector<Choice> choices(1);
   gather(who, 0, taken, /*kept=*/false, choices[0]);
   return stream_text(who, 0, taken, choices);

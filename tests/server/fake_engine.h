@@ -23,10 +23,10 @@ class FakeEngine {
   std::vector<std::string> pieces = {"Hel", "lo"};  // one token each
   bool hold = false;                                // answers wait for finish() or cancel()
   bool full = false;
-  std::size_t room = 1000;                     // requests it takes before it is full
-  std::optional<Error> failure;                // ends every answer
-  std::vector<TokenLogprobs> logprobs;         // given with each piece
-  std::vector<TokenLogprobs> prompt_logprobs;  // given one by one, before the pieces
+  std::size_t room = 1000;                        // requests it takes before it is full
+  std::optional<Error> failure;                   // ends every answer
+  std::vector<TokenLogprobs> logprobs;            // given with each piece
+  std::vector<TokenLogprobs> prompt_logprobs;     // given one by one, before the pieces
   std::function<void(const Request&)> on_submit;  // on the submitting thread, before anything else
 
   ~FakeEngine() { end(); }

@@ -57,6 +57,11 @@ class RawClient {
     timed_out_ = n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK);
     return n > 0;
   }
+  void receive_now() {  // what has come by now
+    char buffer[65536];
+    const auto n = ::recv(fd_, buffer, sizeof buffer, MSG_DONTWAIT);
+    if (n > 0) pending_.append(buffer, static_cast<std::size_t>(n));
+  }
   bool read_until(const std::string& mark) {
     while (pending_.find(mark) == std::string::npos) {
       if (!receive()) return false;

@@ -486,6 +486,99 @@ TEST_F(SessionTest, AnAnswerBeyondItsBufferEnds) {
   EXPECT_TRUE(engine_.wait_for([](const FakeEngine& engine) { return !engine.cancelled().empty(); }));
 }
 
+// 150 bodies that never ended held 620 MiB.
+TEST_F(SessionTest, UnfinishedBodiesStayWithinTheBudget) {
+  options_.max_body_bytes = 1 << 20;
+  options_.max_answer_bytes = 1 << 19;
+  options_.max_buffered_bytes = 4 << 20;
+  start();
+  const MemoryBudget& memory = service_->memory();
+  const std::string request = post(std::string(1'000'000, ' '));
+  std::vector<std::unique_ptr<RawClient>> clients;
+  int n_refused = 0;
+  for (int i = 0; i < 10; ++i) {
+    const std::size_t used = memory.used();
+    clients.push_back(std::make_unique<RawClient>(server_->port()));
+    clients.back()->send(request.substr(0, 900'000));
+    const bool waits = eventually(
+        [&] { return memory.used() > used || (clients.back()->receive_now(), !clients.back()->pending().empty()); });
+    ASSERT_TRUE(waits);
+    EXPECT_LE(memory.used(), options_.max_buffered_bytes);
+    if (clients.back()->pending().empty()) continue;
+    ++n_refused;
+    const auto refusal = clients.back()->read_reply();
+    EXPECT_EQ(refusal.status, 503);
+    EXPECT_EQ(refusal.headers.at("retry-after"), "2");
+    error_of(refusal);
+  }
+  EXPECT_EQ(n_refused, 7);
+  EXPECT_EQ(ask(post(kChat)).status, 200) << "a short request has room of its own";
+  EXPECT_NE(ask(get("/metrics")).body.find("slipstream:buffered_bytes 3000"), std::string::npos);
+  clients.clear();
+  EXPECT_TRUE(eventually([&] { return memory.used() == 0; }));
+  EXPECT_EQ(ask(post(std::string(1'000'000, ' '))).status, 400);
+}
+
+TEST_F(SessionTest, ABodyOfUnknownLengthIsCountedAsItGrows) {
+  options_.max_body_bytes = 1 << 20;
+  options_.max_answer_bytes = 1 << 10;
+  options_.max_buffered_bytes = (1 << 20) + (1 << 18);
+  start();
+  const std::string head =
+      "POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nTransfer-Encoding: "
+      "chunked\r\n\r\n";
+  const std::string chunk = "10000\r\n" + std::string(65'536, ' ') + "\r\n";
+  RawClient first(server_->port());
+  first.send(head);
+  for (int i = 0; i < 8; ++i) first.send(chunk);
+  EXPECT_TRUE(eventually([&] { return service_->memory().used() == options_.max_body_bytes; }));
+  RawClient second(server_->port());
+  second.send(head + chunk + chunk);
+  EXPECT_EQ(second.read_reply().status, 503);
+  first.send("0\r\n\r\n");
+  EXPECT_EQ(first.read_reply().status, 400);
+  EXPECT_TRUE(eventually([&] { return service_->memory().used() == 0; }));
+}
+
+// 60 clients that did not read the answers of large /tokenize took 3.3 GiB.
+TEST_F(SessionTest, AnswersThatAreNotReadStayWithinTheBudget) {
+  options_.max_answer_bytes = 16 << 20;
+  options_.max_buffered_bytes = 32 << 20;
+  options_.write_timeout = milliseconds(60'000);
+  start();
+  const MemoryBudget& memory = service_->memory();
+  const std::string request =
+      post(R"({"return_token_strs":true,"prompt":")" + std::string(1'000'000, '9') + "\"}", "/tokenize");
+  std::vector<std::unique_ptr<RawClient>> clients;
+  int n_refused = 0;
+  for (int i = 0; i < 6; ++i) {
+    clients.push_back(std::make_unique<RawClient>(server_->port(), /*receive_buffer=*/4096));
+    clients.back()->send(request);
+    ASSERT_TRUE(clients.back()->receive());
+    n_refused += clients.back()->pending().starts_with("HTTP/1.1 503 ") ? 1 : 0;
+    EXPECT_LE(memory.used(), options_.max_buffered_bytes);
+  }
+  EXPECT_GE(n_refused, 1);
+  EXPECT_LT(n_refused, 6);
+  EXPECT_EQ(ask(post(kChat)).status, 200);
+  clients.clear();
+  EXPECT_TRUE(eventually([&] { return memory.used() == 0; }));
+}
+
+// It took 25 MB for a prompt of 4 MB, whatever the bound.
+TEST_F(SessionTest, TokensBeyondTheBoundOfAnAnswerAreRefused) {
+  options_.max_answer_bytes = 5000;
+  start();
+  const std::string words = std::string(4000, '9');
+  for (const bool spelled : {false, true}) {
+    const auto refusal =
+        ask(post(R"({"prompt":")" + words + R"(","return_token_strs":)" + (spelled ? "true}" : "false}"), "/tokenize"));
+    EXPECT_EQ(refusal.status, 400);
+    EXPECT_NE(refusal.body.find("5000 bytes, server.max_answer_bytes"), std::string::npos) << refusal.body;
+  }
+  EXPECT_EQ(ask(post(R"({"prompt":"9 9"})", "/tokenize")).status, 200);
+}
+
 TEST_F(SessionTest, FailuresAreAStatusBeforeTheFirstByteAndAnEventAfter) {
   engine_.failure = Error(ErrorCode::kInternal, "the step failed: secret");
   engine_.pieces = {};
