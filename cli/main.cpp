@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <unistd.h>
+
+#include <chrono>
 #include <exception>
 #include <filesystem>
 #include <iostream>
@@ -27,9 +30,15 @@ int exit_status(slip::ErrorCode code) {
   }
 }
 
+// Behind what was logged. Nothing is said where nobody reads: the process has to end.
+void say(const std::string& message, const std::string& hint) {
+  if (!slip::writable_within(STDERR_FILENO, std::chrono::seconds(1))) return;
+  std::cerr << "slipstream: " << message << "\n";
+  if (!hint.empty()) std::cerr << "HINT: " << hint << "\n";
+}
+
 int refuse(const slip::Error& error) {
-  std::cerr << "slipstream: " << error.message() << "\n";
-  if (!error.hint().empty()) std::cerr << "HINT: " << error.hint() << "\n";
+  say(error.message(), error.hint());
   return exit_status(error.code());
 }
 
@@ -59,7 +68,7 @@ int main(int argc, char** argv) {
   } catch (const std::filesystem::filesystem_error& error) {
     return refuse(slip::io_error(error));
   } catch (const std::exception& error) {
-    std::cerr << "slipstream: internal error: " << error.what() << "\n";
+    say(std::string("internal error: ") + error.what(), {});
     return 70;
   }
 }

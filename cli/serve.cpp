@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <sys/prctl.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -44,6 +45,8 @@ constexpr const char* kFooter =
     "topics' aliases and examples, API keys (of the file; the environment's stay) with their limits, and the TLS\n"
     "certificate, for new connections, take effect; the rest is named as needing a restart. One faulty file, and\n"
     "nothing changes. SIGUSR1 reopens log.file after a rotation, as SIGHUP does too.\n"
+    "A log that is not read stops nothing: up to 4,096 lines wait, further ones are dropped and counted\n"
+    "(slipstream:dropped_total{what=\"log_lines\"}).\n"
     "SIGTERM and SIGINT: no new work, finish what runs (server.drain_timeout_ms), save, exit 0; a second one exits at "
     "once.";
 
@@ -73,17 +76,6 @@ void make_room_for_connections(int max_connections) {
            std::to_string(wanted) + " that server.max_connections can take: raise its hard limit (ulimit -Hn)");
 }
 
-// A full or closed standard output is no reason to end a service, now or with a status at its end.
-void say_where(const std::string& url) {
-  std::cout << "slipstream is listening on " << url << "\n";
-  try {
-    finish_standard_output();
-  } catch (const Error& error) {
-    log_warn("listening on " + url + "; " + error.message());
-    forget_standard_output_failure();
-  }
-}
-
 // The engine has ended; the last bytes may still be on their way.
 void await_answers(const Service& service, std::int64_t until_us) {
   while (service.n_active > 0 && monotonic_us() < until_us) std::this_thread::sleep_for(kFlushCheck);
@@ -108,6 +100,21 @@ void reopen_log_or_say() {
     reopen_log();
   } catch (const Error& error) {
     log_error("the log goes on where it was: " + error.message());
+  }
+}
+
+// Standard output may be the log's pipe, whose reader must not hold up this thread: it waits for signals. A full or
+// closed one is no reason to end a service, now or with a status at its end.
+void announce(const std::string& url) {
+  constexpr std::chrono::milliseconds kPatience{1000};
+  flush_log(kPatience);
+  if (!writable_within(STDOUT_FILENO, kPatience)) return log_warn("nobody reads standard output; listening on " + url);
+  std::cout << "slipstream is listening on " << url << "\n";
+  try {
+    finish_standard_output();
+  } catch (const Error& error) {
+    log_warn("listening on " + url + "; " + error.message());
+    forget_standard_output_failure();
   }
 }
 
@@ -177,6 +184,7 @@ void serve(const ServeOverrides& overrides, bool check_only) {
   limit_heap();  // so that what large requests held goes back to the system
   const StopSignal signals;
   signals.take_reloads();
+  const BackgroundLog background_log;
   set_log(config.log);
   make_room_for_connections(config.server.max_connections);
   const ApiKeys environment_keys = take_environment_keys();
@@ -189,7 +197,7 @@ void serve(const ServeOverrides& overrides, bool check_only) {
   Serving serving(config, metrics, quotas);
   for (const auto& line : serving.start_up_lines()) log_info(line);
   service.open(serving.model());
-  say_where(server.url());
+  announce(server.url());
   Reloader reloader{overrides, environment_keys, config, gatekeeper, quotas, service, server, serving};
   for (auto kind = signals.next(); kind != StopSignal::Kind::kStop; kind = signals.next()) {
     if (kind == StopSignal::Kind::kReload) reloader.reload();

@@ -2,6 +2,7 @@
 #include "common/file.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <cerrno>
@@ -172,6 +173,11 @@ std::string read_file(const std::filesystem::path& path, std::uint64_t max_bytes
   }
   content.resize(done);
   return content;
+}
+
+bool writable_within(int fd, std::chrono::milliseconds patience) {
+  pollfd state{fd, POLLOUT, 0};
+  return ::poll(&state, 1, static_cast<int>(patience.count())) == 1;
 }
 
 void require_private_file(const std::filesystem::path& path, const std::string& what, const std::string& param) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -45,6 +46,9 @@ void replace_file(const std::filesystem::path& path, std::string_view content, s
 // owner; where that cannot be, and for a link, a device or a FIFO, the content is written into what is there, as a
 // shell's `>` does. Fail points `output.*`. Error{kIo} naming the path.
 void write_output_file(const std::filesystem::path& path, std::string_view content);
+
+// Whether `fd` takes a few kilobytes at once, or does within `patience`: a full pipe does not until its reader reads.
+bool writable_within(int fd, std::chrono::milliseconds patience);
 
 // The whole file, refused with Error{kTooLarge} over `max_bytes` and Error{kNotFound} when absent.
 std::string read_file(const std::filesystem::path& path, std::uint64_t max_bytes);

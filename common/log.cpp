@@ -2,17 +2,23 @@
 #include "common/log.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <spdlog/pattern_formatter.h>
 #include <spdlog/sinks/sink.h>
 #include <spdlog/spdlog.h>
+#include <sys/eventfd.h>
 #include <unistd.h>
 #include <array>
 #include <atomic>
 #include <cerrno>
+#include <condition_variable>
 #include <cstring>
+#include <future>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <system_error>
+#include <thread>
 
 #include "common/error.h"
 #include "common/file.h"
@@ -55,41 +61,123 @@ FileHandle open_log_file(const std::filesystem::path& file) {
 }
 
 constexpr std::size_t kMostPendingLines = 4096;
+constexpr std::size_t kMostPendingBytes = std::size_t{32} << 20;  // with log_prompts a line may have 16 MiB
+constexpr std::chrono::milliseconds kFlushPatience{1000};
+
+// True once `fd` takes bytes. A descriptor that does not wait, such as a FIFO opened so, says EAGAIN instead.
+bool await_room(int fd) {
+  pollfd state{fd, POLLOUT, 0};
+  return ::poll(&state, 1, -1) == 1 && (state.revents & POLLOUT) != 0;
+}
+
+// False when the rest was refused, as by a full disk or a pipe without a reader.
+bool write_text(int fd, std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t n = ::write(fd, text.data(), text.size());
+    if (n > 0) text.remove_prefix(static_cast<std::size_t>(n));
+    if (n > 0 || (n < 0 && errno == EINTR)) continue;
+    if (n < 0 && errno == EAGAIN && await_room(fd)) continue;
+    return false;
+  }
+  return true;
+}
 
 // Writes each line by one write(2), so that lines of two processes do not mix either.
 //
 // The engine's thread logs here, and so does the learner's, which may lose the processor at any point. So nobody waits
-// for the thread that writes: a line goes into a lock-free inbox, and whoever holds the lock writes all there are.
+// for the thread that writes: a line goes into a lock-free inbox. With a BackgroundLog its thread writes; without one
+// whoever holds the lock writes all there are.
 class LineSink final : public spdlog::sinks::sink {
  public:
   void set(LogFormat format, const std::filesystem::path& file) {
-    FileHandle opened = open_log_file(file);
-    {
-      const std::lock_guard lock(mutex_);
-      write_all();  // what was logged before belongs to the file before
-      format_ = format;
-      path_ = file;
-      file_ = std::move(opened);
-    }
-    write_pending();
+    auto opened = std::make_shared<const Target>(Target{file, open_log_file(file)});
+    flush(kFlushPatience);  // what was logged before belongs to the file before
+    const std::lock_guard lock(target_mutex_);
+    format_ = format;
+    target_ = std::move(opened);
   }
   void reopen() {
-    {
-      const std::lock_guard lock(mutex_);
-      if (!path_.empty()) file_ = open_log_file(path_);
-    }
-    write_pending();
+    const std::filesystem::path path = target()->path;
+    if (!path.empty()) set(format_, path);
   }
 
   void log(const spdlog::details::log_msg& message) override {
-    if (!lines_.push(line_of(message))) n_lost_.fetch_add(1, std::memory_order_relaxed);
-    write_pending();
+    push(line_of(message));
+    if (!in_background_.load(std::memory_order_seq_cst)) return write_pending();
+    if (sleeping_.exchange(false)) wake();
   }
   void flush() override {}
   void set_pattern(const std::string& /*pattern*/) override {}
   void set_formatter(std::unique_ptr<spdlog::formatter> /*formatter*/) override {}
 
+  bool flush(std::chrono::milliseconds patience) {
+    if (!in_background_) {
+      write_pending();
+      return true;
+    }
+    const std::uint64_t so_far = n_pushed_.load(std::memory_order_acquire);
+    std::unique_lock lock(written_mutex_);
+    return written_changed_.wait_for(lock, patience, [&] { return n_written_ >= so_far; });
+  }
+
+  // Returns once the thread writes, so that stop() finds it. Error{kIo}.
+  void start() {
+    if (!wake_fd_) wake_fd_ = FileHandle(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    if (!wake_fd_) throw Error(ErrorCode::kIo, "no file descriptor left for the log", "raise `ulimit -n`");
+    stopping_ = false;
+    in_background_ = true;
+    std::promise<void> ended;
+    ended_ = ended.get_future();
+    try {
+      std::thread([this, done = std::move(ended)]() mutable {
+        run();
+        done.set_value();
+      }).detach();
+    } catch (const std::system_error& error) {
+      in_background_ = false;
+      throw Error(ErrorCode::kIo, std::string("cannot start the log's thread: ") + error.what());
+    }
+  }
+  // A thread that waits for a reader keeps the lock, so nobody else will wait for that reader either.
+  void stop() {
+    const auto until = std::chrono::steady_clock::now() + kFlushPatience;
+    flush(kFlushPatience);
+    stopping_ = true;
+    wake();
+    if (ended_.wait_until(until + kFlushPatience / 10) == std::future_status::ready) in_background_ = false;
+    write_pending();
+  }
+
+  std::uint64_t n_dropped() const { return n_dropped_.load(std::memory_order_relaxed); }
+
  private:
+  struct Target {
+    std::filesystem::path path;
+    FileHandle file;  // none: standard error
+  };
+
+  std::shared_ptr<const Target> target() const {
+    const std::lock_guard lock(target_mutex_);
+    return target_;
+  }
+
+  void push(std::string line) {
+    const std::size_t bytes = line.size();
+    const std::size_t waiting = n_bytes_.fetch_add(bytes, std::memory_order_relaxed);
+    const bool fits = waiting == 0 || waiting + bytes <= kMostPendingBytes;
+    if (fits && lines_.push(std::move(line))) {
+      n_pushed_.fetch_add(1, std::memory_order_release);
+      return;
+    }
+    n_bytes_.fetch_sub(bytes, std::memory_order_relaxed);
+    drop(1);
+  }
+
+  void drop(std::uint64_t n) {
+    n_lost_.fetch_add(n, std::memory_order_relaxed);
+    n_dropped_.fetch_add(n, std::memory_order_relaxed);
+  }
+
   std::string line_of(const spdlog::details::log_msg& message) const {
     thread_local spdlog::pattern_formatter formatter{kTime, spdlog::pattern_time_type::utc, ""};
     spdlog::memory_buf_t time;
@@ -107,6 +195,31 @@ class LineSink final : public spdlog::sinks::sink {
     return line;
   }
 
+  // The background thread. What is pushed while it goes to sleep is seen by `sleeping_`, which log() looks at behind
+  // its push.
+  void run() {
+    while (true) {
+      sleeping_ = true;
+      const bool last = stopping_;
+      if (!lines_.empty() || last) {
+        sleeping_ = false;
+        const std::lock_guard lock(mutex_);
+        write_all();
+        if (last) return;
+        continue;
+      }
+      pollfd state{wake_fd_.get(), POLLIN, 0};
+      ::poll(&state, 1, -1);
+      std::uint64_t ignored = 0;
+      static_cast<void>(::read(wake_fd_.get(), &ignored, sizeof ignored) == 0);
+    }
+  }
+  void wake() const {
+    const std::uint64_t one = 1;
+    const auto written = ::write(wake_fd_.get(), &one, sizeof one);
+    static_cast<void>(written);  // only a counter that is full refuses, and then the thread is awake
+  }
+
   // A thread that finds the lock taken leaves its line to the holder, who looks again once the lock is free. Inbox and
   // fence are sequentially consistent, so one of the two sees the line.
   void write_pending() {
@@ -122,25 +235,47 @@ class LineSink final : public spdlog::sinks::sink {
 
   // REQUIRES: mutex_ is held.
   void write_all() {
-    const int fd = file_ ? file_.get() : STDERR_FILENO;
-    const auto put = [fd](const std::string& line) {
-      const auto written = ::write(fd, line.data(), line.size());
-      static_cast<void>(written);  // a full disk loses the line; there is nowhere to say so
-    };
-    for (const std::string& line : lines_.take_all()) put(line);
+    for (const std::string& line : lines_.take_all()) {
+      const auto to = target();
+      if (!write_text(to->file ? to->file.get() : STDERR_FILENO, line)) drop(1);
+      n_bytes_.fetch_sub(line.size(), std::memory_order_relaxed);
+      const std::lock_guard lock(written_mutex_);
+      ++n_written_;
+    }
+    say_lost();
+    written_changed_.notify_all();
+  }
+
+  // REQUIRES: mutex_ is held.
+  void say_lost() {
     const std::uint64_t lost = n_lost_.exchange(0, std::memory_order_relaxed);
     if (lost == 0) return;
-    const std::string text =
-        std::to_string(lost) + " lines of the log were lost: they came faster than they were written";
-    put(line_of(spdlog::details::log_msg("slipstream", spdlog::level::warn, text)));
+    const std::string text = std::to_string(lost) +
+                             " lines of the log were lost: they came faster than they were written, or writing failed";
+    const std::string line = line_of(spdlog::details::log_msg("slipstream", spdlog::level::warn, text));
+    const auto to = target();
+    const bool said = write_text(to->file ? to->file.get() : STDERR_FILENO, line);
+    if (!said) n_lost_.fetch_add(lost, std::memory_order_relaxed);  // until writing goes on
   }
 
   LockFreeInbox<std::string> lines_{kMostPendingLines};
-  std::atomic<std::uint64_t> n_lost_{0};
+  std::atomic<std::size_t> n_bytes_{0};  // of lines that wait or are being written
+  std::atomic<std::uint64_t> n_pushed_{0};
+  std::atomic<std::uint64_t> n_lost_{0};     // since the log last said so
+  std::atomic<std::uint64_t> n_dropped_{0};  // since the process began
   std::atomic<LogFormat> format_{LogFormat::kText};
-  std::mutex mutex_;  // of what follows
-  std::filesystem::path path_;
-  FileHandle file_;
+  std::mutex mutex_;  // held while lines are written, perhaps for ever: nobody but the background thread waits for it
+
+  mutable std::mutex target_mutex_;  // never held while anything is written
+  std::shared_ptr<const Target> target_ = std::make_shared<const Target>();
+
+  std::mutex written_mutex_;
+  std::condition_variable written_changed_;
+  std::uint64_t n_written_ = 0;
+
+  std::atomic<bool> in_background_{false}, stopping_{false}, sleeping_{false};
+  FileHandle wake_fd_;
+  std::future<void> ended_;
 };
 
 LineSink& sink() {
@@ -195,6 +330,22 @@ void log_warn(std::string_view message) noexcept {
 
 void log_error(std::string_view message) noexcept {
   write_line(LogLevel::kError, message);
+}
+
+BackgroundLog::BackgroundLog() {
+  sink().start();
+}
+
+BackgroundLog::~BackgroundLog() {
+  sink().stop();
+}
+
+bool flush_log(std::chrono::milliseconds patience) {
+  return sink().flush(patience);
+}
+
+std::uint64_t log_lines_dropped() {
+  return sink().n_dropped();
 }
 
 void set_log(const LogOptions& options) {

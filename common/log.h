@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <string_view>
@@ -22,12 +23,33 @@ struct LogOptions {
 // One line to standard error or the log's file, control characters escaped (a peer's text cannot forge a line or move a
 // terminal's cursor). Standard output belongs to results. Only log.cpp knows the logging library, whose headers clash
 // with those LibTorch bundles. Any thread; never throws, nor waits for a thread that writes: that one takes the line.
+// Without a BackgroundLog the caller writes the line itself and waits for whoever reads it.
 void log_debug(std::string_view message) noexcept;
 void log_info(std::string_view message) noexcept;
 void log_warn(std::string_view message) noexcept;
 void log_error(std::string_view message) noexcept;
 
-// Takes effect with the next line. Error{kIo} when the file cannot be opened: everything stays as it was. Any thread.
+// While it lives, a thread of its own writes the log, so that a reader who stalls stops no thread that logs. At most
+// 4,096 lines and 32 MiB wait for it; further lines are dropped and counted, and a line says how many were once writing
+// goes on. One at a time in a process. Threads: made and destroyed by one.
+class BackgroundLog {
+ public:
+  BackgroundLog();  // Error{kIo} without a file descriptor or a thread
+  // Waits at most a second until the lines so far are written. A writer whose reader has stalled is left behind, and
+  // the process can end without it.
+  ~BackgroundLog();
+  BackgroundLog(const BackgroundLog&) = delete;
+  BackgroundLog& operator=(const BackgroundLog&) = delete;
+};
+
+// Returns when every line so far is written: true; or after `patience`: false. Any thread.
+bool flush_log(std::chrono::milliseconds patience);
+// Lines that could not be written since the process began: too many waited, or the disk or the pipe refused. Any
+// thread.
+std::uint64_t log_lines_dropped();
+
+// Takes effect with the next line; waits at most a second for the lines before it. Error{kIo} when the file cannot be
+// opened: everything stays as it was. Any thread.
 void set_log(const LogOptions& options);
 // Opens the log's file anew by its name, after a rotation has moved the old one away; lines are never torn between the
 // two. Error{kIo}: the old one is kept.

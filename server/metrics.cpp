@@ -21,6 +21,7 @@
 
 #include "common/clock.h"
 #include "common/lock_free_inbox.h"
+#include "common/log.h"
 #include "common/resident_memory.h"
 #include "distill/learning_labels.h"
 
@@ -124,7 +125,7 @@ struct Metrics::State {
   std::mutex mutex;  // of what follows, and of the families that grow; never taken by the engine or the learner
   std::map<std::string, double> train_steps_seen;
   std::uint64_t items_lost_seen = 0;
-  double ledger_rows_seen = 0;
+  double ledger_rows_seen = 0, log_lines_seen = 0;
   std::unique_ptr<const LearningFigures> learning_shown;
   MemoryParts memory;
   std::function<Gauges()> read_gauges;
@@ -183,6 +184,8 @@ void Metrics::State::take(const TrainSteps& trained) {
 
 void Metrics::State::scrape() {
   drain();
+  const auto log_lines = static_cast<double>(log_lines_dropped());
+  dropped.Add({{"what", "log_lines"}}).Increment(log_lines - std::exchange(log_lines_seen, log_lines));
   if (const auto* newest = newest_learning.exchange(nullptr)) learning_shown.reset(newest);
   if (!read_gauges) return;
   Gauges now = read_gauges();

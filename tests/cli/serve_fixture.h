@@ -38,9 +38,10 @@ inline std::string text_of(const std::filesystem::path& file) {
 // A `slipstream` child process with its output in files.
 class Program {
  public:
+  // `error_output`: a descriptor that stands in for the file of standard error; −1: none.
   Program(std::filesystem::path folder, const std::vector<std::string>& arguments,
-          const std::vector<std::string>& environment = {}, bool (*before)() = nullptr)
-      : folder_(std::move(folder)) {
+          const std::vector<std::string>& environment = {}, bool (*before)() = nullptr, int error_output = -1)
+      : folder_(std::move(folder)), error_output_(error_output) {
     for (const char* name : {"out", "err"}) std::filesystem::remove(folder_ / name);
     pid_ = ::fork();
     if (pid_ == 0 && before != nullptr && !before()) ::_exit(126);
@@ -90,6 +91,7 @@ class Program {
   [[noreturn]] void run(const std::vector<std::string>& arguments, const std::vector<std::string>& environment) const {
     ::dup2(::open((folder_ / "out").c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600), 1);
     ::dup2(::open((folder_ / "err").c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600), 2);
+    if (error_output_ >= 0) ::dup2(error_output_, 2);
     ::unsetenv("SLIPSTREAM_API_KEY");
     for (const auto& one : environment) ::putenv(const_cast<char*>(one.c_str()));
     const std::string program = std::string(SLIPSTREAM_BINARY_DIR) + "/slipstream";
@@ -100,6 +102,7 @@ class Program {
     ::_exit(127);
   }
   std::filesystem::path folder_;
+  int error_output_ = -1;
   pid_t pid_ = -1;
 };
 

@@ -9,7 +9,9 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <cstdlib>
 #include <future>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -131,6 +133,105 @@ TEST_F(Log, NobodyWaitsForAThreadThatIsWriting) {
   for (const int fd : {error_output, ends[0], ends[1]}) ::close(fd);
   EXPECT_EQ(state, std::future_status::ready) << "the engine waited";
   EXPECT_THAT(text, HasSubstr("the learner's"));
+}
+
+// A pipe as standard error that is full from the start.
+class FullPipe {
+ public:
+  FullPipe() {
+    if (::pipe2(ends_.data(), O_CLOEXEC) != 0) std::abort();
+    ::fcntl(ends_[1], F_SETPIPE_SZ, 4096);
+    const std::string filler(static_cast<std::size_t>(::fcntl(ends_[1], F_GETPIPE_SZ)), '.');
+    if (::write(ends_[1], filler.data(), filler.size()) < 0) std::abort();
+    error_output_ = ::dup(STDERR_FILENO);
+    ::dup2(ends_[1], STDERR_FILENO);
+  }
+  ~FullPipe() {
+    ::dup2(error_output_, STDERR_FILENO);
+    for (const int fd : {error_output_, ends_[0], ends_[1]}) ::close(fd);
+  }
+  std::string read_lines(std::ptrdiff_t n_lines) const {
+    std::string all;
+    while (n_lines > 0) {
+      std::array<char, 65536> part{};
+      const auto n = ::read(ends_[0], part.data(), part.size());
+      if (n <= 0) break;
+      all.append(part.data(), static_cast<std::size_t>(n));
+      n_lines -= std::count(part.data(), part.data() + n, '\n');
+    }
+    return all;
+  }
+
+ private:
+  std::array<int, 2> ends_{};
+  int error_output_ = -1;
+};
+
+// A log pipe whose reader stalled stopped every thread that logged, I/O threads and the one that takes SIGTERM
+// included.
+TEST_F(Log, AStalledReaderHoldsUpNobodyAndWhatWasLostIsSaid) {
+  constexpr int kLines = 10'000;
+  const FullPipe pipe;
+  const std::uint64_t before = log_lines_dropped();
+  std::optional<BackgroundLog> background(std::in_place);
+  auto serving = std::async(std::launch::async, [] {
+    for (int i = 0; i < kLines; ++i) log_warn("line " + std::to_string(i) + " ends");
+  });
+  ASSERT_EQ(serving.wait_for(std::chrono::seconds(20)), std::future_status::ready) << "the log was waited for";
+  EXPECT_FALSE(flush_log(std::chrono::milliseconds(1)));
+  const std::uint64_t dropped = log_lines_dropped() - before;
+  EXPECT_GE(dropped, kLines - 2U * 4096);
+  EXPECT_LE(dropped, kLines - 4096U);
+  const std::string text = pipe.read_lines(kLines - static_cast<std::ptrdiff_t>(dropped) + 1);
+  EXPECT_THAT(text, HasSubstr("warning line 0 ends\n"));
+  EXPECT_THAT(text, HasSubstr("warning " + std::to_string(dropped) + " lines of the log were lost"));
+  EXPECT_TRUE(flush_log(std::chrono::seconds(20)));
+  background.reset();
+}
+
+TEST_F(Log, LongLinesWaitWithinABoundToo) {
+  const FullPipe pipe;
+  const std::uint64_t before = log_lines_dropped();
+  std::optional<BackgroundLog> background(std::in_place);
+  const std::string prompt(std::size_t{4} << 20, 'x');
+  for (int i = 0; i < 20; ++i) log_info(prompt);
+  EXPECT_EQ(log_lines_dropped() - before, 20U - 7U) << "7 lines of a little over 4 MiB are within 32 MiB";
+  pipe.read_lines(7 + 1);
+  EXPECT_TRUE(flush_log(std::chrono::seconds(20)));
+  background.reset();
+}
+
+TEST_F(Log, InTheBackgroundLinesKeepTheirOrderAndTheirFile) {
+  const testing::TemporaryFolder folder;
+  const auto first = folder.path() / "first.log", second = folder.path() / "second.log";
+  std::string expected;
+  {
+    const BackgroundLog background;
+    set_log({.file = first});
+    for (int i = 0; i < 1000; ++i) log_info("line " + std::to_string(i));
+    set_log({.file = second});
+    log_info("elsewhere");
+  }
+  const std::string text = text_of(first);
+  std::size_t at = 0;
+  for (int i = 0; i < 1000 && at != std::string::npos; ++i) at = text.find("line " + std::to_string(i) + "\n", at);
+  EXPECT_NE(at, std::string::npos) << text.substr(0, 1000);
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 1000);
+  EXPECT_THAT(text_of(second), MatchesRegex("[^\n]*info elsewhere\n"));
+  log_info("after it");
+  EXPECT_THAT(text_of(second), HasSubstr("info after it\n")) << "written by the caller again";
+}
+
+TEST_F(Log, LinesThatTheDiskRefusesAreCountedAndSaid) {
+  const testing::TemporaryFolder folder;
+  const std::uint64_t before = log_lines_dropped();
+  set_log({.file = "/dev/full"});
+  log_info("one");
+  log_info("two");
+  EXPECT_EQ(log_lines_dropped() - before, 2U);
+  set_log({.file = folder.path() / "service.log"});
+  log_info("three");
+  EXPECT_THAT(text_of(folder.path() / "service.log"), HasSubstr("warning 2 lines of the log were lost"));
 }
 
 TEST_F(Log, LinesOfManyThreadsAreWholeAndNoneIsMissing) {

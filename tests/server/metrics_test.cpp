@@ -8,6 +8,8 @@
 #include <thread>
 #include <utility>
 
+#include "common/log.h"
+
 namespace slip {
 namespace {
 
@@ -102,6 +104,19 @@ TEST(Metrics, TrainStepsOnlyGrow) {
   metrics.on_train_steps("sql", 2);  // rolled back
   metrics.on_train_steps("sql", 4);
   EXPECT_TRUE(has(metrics.text(), R"(slipstream:train_steps_total{draft="sql"} 7)"));
+}
+
+TEST(Metrics, LinesThatTheLogLostAreCounted) {
+  Metrics metrics;
+  const auto lost = [&] {
+    const std::string text = metrics.text(), name = R"(slipstream:dropped_total{what="log_lines"} )";
+    return std::stod(text.substr(text.find(name) + name.size()));
+  };
+  const double before = lost();
+  set_log({.file = "/dev/full"});
+  for (int i = 0; i < 3; ++i) log_info("one");
+  set_log({});
+  EXPECT_EQ(lost() - before, 3);
 }
 
 TEST(Metrics, GaugesAreReadAtScrape) {
