@@ -68,6 +68,8 @@ RequestRow request_row(const RequestSummary& summary, const RecordNames& names, 
   RequestRow row;
   row.request_id = summary.id.value;
   row.http_id = summary.name.empty() ? request_id_text(summary.id.value) : summary.name;
+  row.call_id = summary.call.value;
+  row.tenant = summary.tenant.value;
   row.finished_us = wall_us;
   row.topic = name_at(names.topics, summary.route.topic.value);
   row.draft = name_at(names.drafts, summary.route.topic.value);

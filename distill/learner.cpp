@@ -5,6 +5,7 @@
 #include <atomic>
 #include <condition_variable>
 #include <deque>
+#include <future>
 #include <mutex>
 #include <optional>
 #include <thread>
@@ -66,6 +67,8 @@ struct Learner::State {
   void pause();
   void announce_idle();
   bool in_unit();
+  void run_purges();
+  std::size_t purge(const PurgeScope& scope);
   void take(ReplayRecord record);
   bool append(ReplayRecord& record);
   void report(std::int64_t now_us);
@@ -92,6 +95,9 @@ struct Learner::State {
   std::mutex idle_mutex;
   std::condition_variable idle_changed;
   std::uint64_t idle_through = 0;  // events taken in when nothing was left to do
+  std::mutex purge_mutex;          // of the next two; held for moments while the thread runs
+  bool running = false;            // the thread does purges; else the caller does
+  std::vector<std::packaged_task<std::size_t()>> purges;
 
   // The trainer thread's own.
   std::thread thread;
@@ -120,10 +126,32 @@ void Learner::State::run() {
     failing.store(true, std::memory_order_relaxed);
     log_error(std::string("learning has ended, serving goes on: ") + error.what());
   }
+  const std::lock_guard lock(purge_mutex);
+  running = false;
+  for (auto& late : purges) late();
+  purges.clear();
+}
+
+// Whatever finished before a purge was asked for is taken in before it.
+void Learner::State::run_purges() {
+  std::vector<std::packaged_task<std::size_t()>> due;
+  {
+    const std::lock_guard lock(purge_mutex);
+    due.swap(purges);
+  }
+  if (!due.empty()) take_in();
+  for (auto& one : due) one();
+}
+
+std::size_t Learner::State::purge(const PurgeScope& scope) {
+  assembler.forget(scope);
+  if (loop) loop->forget(scope);
+  return replay.purge(scope);
 }
 
 void Learner::State::learn() {
   while (!stopping.load(std::memory_order_acquire)) {
+    run_purges();
     take_in();
     keep_house();
     if (!work_once()) pause();
@@ -239,6 +267,7 @@ bool Learner::State::in_unit() {
   governor.unit_done();
   const std::int64_t began = monotonic_us();
   while (!stopping.load(std::memory_order_acquire)) {
+    run_purges();
     take_in();
     keep_house();
     if (learning.on() && governor.allow_unit(LearningUnit::kTrainingRest)) return true;
@@ -285,7 +314,9 @@ void Learner::finish(RequestId request, bool completed) noexcept {
 
 void Learner::start() {
   limit_heap();
-  if (!state_->thread.joinable()) state_->thread = std::thread([this] { state_->run(); });
+  if (state_->thread.joinable()) return;
+  state_->running = true;
+  state_->thread = std::thread([this] { state_->run(); });
 }
 
 void Learner::stop() {
@@ -306,6 +337,22 @@ bool Learner::wait_idle(std::int64_t timeout_us) {
 void Learner::set_enabled(bool enabled) {
   state_->learning.set_wanted(enabled);
   state_->inbox.wake();
+}
+
+std::size_t Learner::purge(const PurgeScope& scope) {
+  State& state = *state_;
+  std::packaged_task<std::size_t()> task([&state, &scope] { return state.purge(scope); });
+  auto done = task.get_future();
+  {
+    const std::lock_guard lock(state.purge_mutex);
+    if (state.running) {
+      state.purges.push_back(std::move(task));
+    } else {
+      task();  // nobody else owns the buffer
+    }
+  }
+  state.inbox.wake();
+  return done.get();
 }
 
 bool Learner::replay_refused() const {

@@ -84,6 +84,10 @@ class Learner final : public ObservationSink {
   bool wait_idle(std::int64_t timeout_us);
   // Off: nothing is recorded, trained or published until it is on again; the drafts serve as they are. Any thread.
   void set_enabled(bool enabled);
+  // Removes the records of a scope, those of requests that run now included: from memory, and from the disk as
+  // ReplayBuffer::purge(), whose errors it throws. How many records. Waits for the learner's thread. Any thread but the
+  // engine's.
+  std::size_t purge(const PurgeScope& scope);
   // True while the disk refuses replay records although it is not low. Any thread.
   bool replay_refused() const;
   // True while training, scoring or saving fails, for whatever reason; they are tried again less and less often. Any

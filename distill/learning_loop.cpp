@@ -122,6 +122,16 @@ void LearningLoop::take(ReplayRecord record, bool is_evidence) {
   ++topic->figures.records_unscored;
 }
 
+void LearningLoop::forget(const PurgeScope& scope) {
+  const auto is_in = [&](const ReplayRecord& record) {
+    return scope.contains(record.request, record.tenant, record.created_us);
+  };
+  for (TopicState& topic : topics_) {
+    std::erase_if(topic.unscored, [&](const WaitingRecord& waiting) { return is_in(waiting.record); });
+    if (topic.candidate) std::erase_if(topic.candidate->heldout_left, is_in);
+  }
+}
+
 // While the engine is busy and no decision waits, a quarter of the records is enough to see how the live draft does.
 bool LearningLoop::worth_scoring(const TopicState& topic) const {
   const bool decides = topic.candidate.has_value() || topic.requests_seen <= kScoredFirst ||

@@ -58,6 +58,8 @@ class LearningLoop {
   bool classify(ReplayRecord& record);
   // A record that waits to be scored; the oldest of its topic goes when too many do. REQUIRES: fits(record).
   void take(ReplayRecord record, bool is_evidence);
+  // Drops the records of a scope that wait to be scored.
+  void forget(const PurgeScope& scope);
   void reclaim();                      // frees versions that nobody serves any more
   void save_due(std::int64_t now_us);  // optimizer states with old unsaved steps
   void save();                         // all optimizer states

@@ -23,7 +23,7 @@ void RecordAssembler::begin(ObservedRequest request) {
   while (open_.size() >= kMaxOpen) give_up_oldest();
   Assembly assembly;
   ReplayRecord& record = assembly.record;
-  record.request = request.request;
+  record.request = request.call.value == 0 ? request.request : request.call;
   record.tenant = request.tenant;
   record.topic = topics_[request.route.topic].name;
   record.edited = request.sampling.edits_logits();
@@ -68,6 +68,14 @@ std::optional<ReplayRecord> RecordAssembler::finish(RequestId request, bool comp
   if (assembly.broken) lost_ += assembly.observations;
   if (assembly.broken || assembly.record.target.empty()) return std::nullopt;
   return std::move(assembly.record);
+}
+
+std::size_t RecordAssembler::forget(const PurgeScope& scope) {
+  if (scope.before_us) return 0;
+  return std::erase_if(open_, [&](const auto& item) {
+    const ReplayRecord& record = item.second.record;
+    return scope.contains(record.request, record.tenant, /*finished_us=*/0);
+  });
 }
 
 void RecordAssembler::give_up_oldest() {

@@ -9,6 +9,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "common/purge_scope.h"
 #include "distill/replay_record.h"
 #include "router/topic.h"
 
@@ -28,6 +29,8 @@ class RecordAssembler {
   void begin(ObservedRequest request);
   void record(const Observation& observation);
   std::optional<ReplayRecord> finish(RequestId request, bool completed);
+  // Drops the requests of a scope that have not finished; how many. One with a time reaches none: they finish later.
+  std::size_t forget(const PurgeScope& scope);
   // Observations that came to nothing, a failed or cancelled request's aside, since the last call.
   std::uint64_t take_lost() { return std::exchange(lost_, 0); }
   std::size_t open_requests() const { return open_.size(); }

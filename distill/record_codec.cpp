@@ -192,10 +192,24 @@ std::vector<std::byte> encode_record(const ReplayRecord& record, std::uint64_t o
   return seal(out);
 }
 
-std::vector<std::byte> encode_tombstone(RequestId request, std::uint64_t sequence, std::int64_t created_us) {
+// One without a condition names request 0, which is none.
+PurgeScope FrameHeader::scope() const {
+  PurgeScope scope;
+  if ((flags & kOfTenant) != 0) scope.tenant = tenant;
+  if ((flags & kOfTime) != 0) scope.before_us = expires_us;
+  if (request.value != 0 || (!scope.tenant && !scope.before_us)) scope.calls = {request};
+  return scope;
+}
+
+std::vector<std::byte> encode_tombstone(const PurgeScope& scope, std::uint64_t sequence, std::int64_t created_us) {
+  SLIP_CHECK(scope.calls.size() <= 1, "a tombstone has room for one request");
   FrameHeader header;
   header.flags = FrameHeader::kTombstone;
-  header.request = request;
+  if (scope.tenant) header.flags |= FrameHeader::kOfTenant;
+  if (scope.before_us) header.flags |= FrameHeader::kOfTime;
+  if (!scope.calls.empty()) header.request = scope.calls.front();
+  header.tenant = scope.tenant.value_or(TenantId{});
+  header.expires_us = scope.before_us.value_or(0);
   header.sequence = sequence;
   header.created_us = created_us;
   ByteWriter out;

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "common/purge_scope.h"
 #include "distill/replay_record.h"
 
 namespace slip {
@@ -17,7 +18,8 @@ namespace slip {
 //
 //   magic u32 | crc32c u32 over all that follows | payload bytes u32 | format u16 | flags u16
 //   sequence u64 | ordinal u64 | request u64 | tenant u64 | group u64 | created i64 | expires i64
-//   payload: topic (u8 length, bytes), then the record; a tombstone has the topic only
+//   payload: topic (u8 length, bytes), then the record; a tombstone has the topic only. Of a purge by time it has the
+//   instant where records have `expires`.
 //
 // Format 1 had neither min_p nor choice; it is still read (no min-p, choice 0), never written.
 //
@@ -26,8 +28,10 @@ namespace slip {
 struct FrameHeader {
   static constexpr std::uint32_t kMagic = 0x43455253;  // "SREC"
   static constexpr std::uint16_t kOldestFormat = 1, kFormat = 3;
-  static constexpr std::uint16_t kTombstone = 1;  // removes every earlier record of its request
+  static constexpr std::uint16_t kTombstone = 1;  // removes every earlier record of its scope
   static constexpr std::uint16_t kEdited = 2;     // ReplayRecord::edited
+  static constexpr std::uint16_t kOfTenant = 4;   // a tombstone's scope is of its tenant
+  static constexpr std::uint16_t kOfTime = 8;     // … of records finished before `expires`
   static constexpr std::size_t kBytes = 72;
   static constexpr std::size_t kMaxPayloadBytes = std::size_t{64} << 20;
 
@@ -42,13 +46,16 @@ struct FrameHeader {
   std::size_t frame_bytes = 0;  // header and payload
 
   bool tombstone() const { return (flags & kTombstone) != 0; }
+  // What a tombstone removes. REQUIRES: tombstone().
+  PurgeScope scope() const;
 };
 
 // Hash of a prompt; decides which prompts a warm-up holds out. Never change it: the split is stored by it.
 std::uint64_t hash_tokens(std::span<const std::int32_t> tokens);
 
 std::vector<std::byte> encode_record(const ReplayRecord& record, std::uint64_t ordinal);
-std::vector<std::byte> encode_tombstone(RequestId request, std::uint64_t sequence, std::int64_t created_us);
+// REQUIRES: the scope has one call at most.
+std::vector<std::byte> encode_tombstone(const PurgeScope& scope, std::uint64_t sequence, std::int64_t created_us);
 
 // The frame at the start of `bytes`, or nothing: wrong magic, format or CRC, or more bytes claimed than there are.
 std::optional<FrameHeader> parse_frame(std::span<const std::byte> bytes);

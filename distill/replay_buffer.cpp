@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "common/clock.h"
@@ -46,7 +47,8 @@ struct ReplayBuffer::State {
   void add(const FrameHeader& header, const FramePlace& place);
   void shrink(Reservoir& topic);
   std::size_t kill_where(const std::function<bool(const ReplayEntry&)>& doomed);
-  std::size_t bury(const FrameHeader& tombstone, const FramePlace& place);
+  void bury(const FrameHeader& tombstone, const FramePlace& place);
+  std::size_t purge(const PurgeScope& of_one_call);
   std::optional<ReplayRecord> read(const std::string& topic, const ReplayEntry& entry);
   std::vector<ReplayRecord> read_all(const std::string& topic, const std::vector<ReplayEntry>& entries);
 
@@ -133,12 +135,25 @@ std::size_t ReplayBuffer::State::kill_where(const std::function<bool(const Repla
   return n;
 }
 
-std::size_t ReplayBuffer::State::bury(const FrameHeader& tombstone, const FramePlace& place) {
-  const std::size_t killed = kill_where([&](const ReplayEntry& entry) {
-    return entry.request == tombstone.request && entry.sequence < tombstone.sequence;
-  });
+void ReplayBuffer::State::bury(const FrameHeader& tombstone, const FramePlace& place) {
+  const auto found = log->sequences_in(tombstone.scope(), tombstone.sequence);
+  const std::set<std::uint64_t> doomed(found.begin(), found.end());
+  kill_where([&](const ReplayEntry& entry) { return doomed.contains(entry.sequence); });
   log->erase_traces(tombstone, place);
-  return killed;
+}
+
+// What nobody has is not looked for again at the next start: no tombstone.
+std::size_t ReplayBuffer::State::purge(const PurgeScope& of_one_call) {
+  const std::size_t n = log->sequences_in(of_one_call, last_sequence + 1).size();
+  if (n == 0 && !log->has_unread()) return 0;
+  const auto frame = encode_tombstone(of_one_call, last_sequence + 1, wall_us());
+  const auto header = parse_frame(frame);
+  SLIP_CHECK(header.has_value(), "what encode_tombstone writes, parse_frame reads");
+  const FramePlace place = log->append(frame, *header);
+  last_sequence = header->sequence;
+  log->sync();
+  bury(*header, place);
+  return n;
 }
 
 // ---- reading
@@ -232,15 +247,14 @@ bool ReplayBuffer::is_heldout(const ReplayRecord& record) const {
   return slip::heldout(record.group, state_->options.heldout_share);
 }
 
-std::size_t ReplayBuffer::purge_request(RequestId request) {
-  State& state = *state_;
-  const auto frame = encode_tombstone(request, state.last_sequence + 1, wall_us());
-  const auto header = parse_frame(frame);
-  SLIP_CHECK(header.has_value(), "what encode_tombstone writes, parse_frame reads");
-  const FramePlace place = state.log->append(frame, *header);
-  state.last_sequence = header->sequence;
-  state.log->sync();
-  return state.bury(*header, place);
+std::size_t ReplayBuffer::purge(const PurgeScope& scope) {
+  std::size_t n = 0;
+  if (scope.calls.empty()) n = state_->purge(scope);
+  for (const RequestId call : scope.calls) n += state_->purge({{call}, scope.tenant, scope.before_us});
+  const auto& foreign = state_->log->foreign_segments();
+  if (foreign.empty()) return n;
+  throw Error(ErrorCode::kDataLoss, "what " + foreign.front().string() + " holds was not purged: it has a later format",
+              "purge with the version of Slipstream that wrote it, or remove the file");
 }
 
 std::size_t ReplayBuffer::expire(std::int64_t now_us) {

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "common/purge_scope.h"
 #include "distill/replay_record.h"
 
 namespace slip {
@@ -53,9 +54,11 @@ class ReplayBuffer {
   std::vector<ReplayRecord> newer_than(const std::string& topic, std::uint64_t cut_off, std::size_t limit) const;
   std::vector<ReplayRecord> heldout(const std::string& topic, std::size_t limit) const;
   bool is_heldout(const ReplayRecord& record) const;
-  // Removes records, not learned influence: the weights trained on them stay. Survives a restart, and their bytes are
-  // off the disk when it returns.
-  std::size_t purge_request(RequestId request);
+  // Removes the records of a scope as of now, not learned influence: the weights trained on them stay. Survives a
+  // restart, and their bytes are off the disk when it returns. How many records; their evicted or expired ones count
+  // while bytes of them are there. Error{kIo}: it may be done in part, and ends at the next start; Error{kDataLoss}:
+  // all but segments of a later format version was done.
+  std::size_t purge(const PurgeScope& scope);
   // Drops what is past its expiry; what would expire later than a whole TTL from now is dated by a wrong clock, and
   // expires then.
   std::size_t expire(std::int64_t now_us);

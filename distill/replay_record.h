@@ -13,7 +13,7 @@ namespace slip {
 // One finished request as the trainer and the canary use it: its tokens and, for every answer token, the target's
 // distribution that chose it.
 struct ReplayRecord {
-  RequestId request;
+  RequestId request;  // the first of its call's
   TenantId tenant;
   std::string topic;            // names, not ids: records outlive the process
   std::uint64_t group = 0;      // near-copies share it (NearCopies); the held-out split is by group

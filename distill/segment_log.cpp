@@ -52,6 +52,7 @@ void SegmentLog::load(std::uint64_t number, bool growing, Skipped& skipped) {
   const SegmentScan scan = scan_segment(read_at(path, 0, readable), growing);
   if (scan.foreign) {
     log_warn("replay: " + path.string() + " has a format this build does not know; left alone");
+    foreign_.push_back(path);
     return;
   }
   figures_.damaged += scan.damaged_gaps;
@@ -64,9 +65,11 @@ void SegmentLog::load(std::uint64_t number, bool growing, Skipped& skipped) {
     Segment& segment = segments_[number];
     segment.bytes = whole ? scan.good_bytes : std::max(on_disk, segment_bytes_);  // full: nothing is appended to it
     segment.older = scan.older;
+    segment.unread = !whole || scan.damaged_gaps > 0;
     for (const auto& frame : scan.frames) {
       if (load_frame(number, segment, frame)) continue;
       ++figures_.damaged;
+      segment.unread = true;
       bytes += frame.header.frame_bytes;
       ++records;
     }
@@ -92,11 +95,15 @@ void SegmentLog::say(const Skipped& skipped) const {
   log_warn("replay: skipped what is damaged in " + folder_.string() + ":" + text);
 }
 
+SegmentLog::Slot SegmentLog::slot_of(const FrameHeader& header, std::uint64_t offset) {
+  return {offset,        header.frame_bytes, header.sequence, header.request,
+          header.tenant, header.created_us,  /*alive=*/true,  header.tombstone()};
+}
+
 bool SegmentLog::load_frame(std::uint64_t number, Segment& segment, const SegmentScan::Frame& frame) {
   const FrameHeader& header = frame.header;
   if (!listener_.on_found(header, {number, frame.offset, header.frame_bytes})) return false;
-  segment.slots.push_back(
-      {frame.offset, header.frame_bytes, header.sequence, header.request, true, header.tombstone()});
+  segment.slots.push_back(slot_of(header, frame.offset));
   segment.live_bytes += header.frame_bytes;
   return true;
 }
@@ -132,7 +139,7 @@ FramePlace SegmentLog::append(std::span<const std::byte> frame, const FrameHeade
   }
   segment.bytes += frame.size();
   segment.live_bytes += frame.size();
-  segment.slots.push_back({place.offset, frame.size(), header.sequence, header.request, true, header.tombstone()});
+  segment.slots.push_back(slot_of(header, place.offset));
   return place;
 }
 
@@ -160,11 +167,29 @@ void SegmentLog::kill(const FramePlace& place) {
   segment.live_bytes -= slot->bytes;
 }
 
+bool SegmentLog::reaches(const PurgeScope& scope, std::uint64_t newest, const Slot& slot) {
+  return !slot.tombstone && slot.sequence < newest && scope.contains(slot.request, slot.tenant, slot.created_us);
+}
+
+std::vector<std::uint64_t> SegmentLog::sequences_in(const PurgeScope& scope, std::uint64_t newest) const {
+  std::vector<std::uint64_t> sequences;
+  for (const auto& [number, segment] : segments_) {
+    for (const Slot& slot : segment.slots) {
+      if (reaches(scope, newest, slot)) sequences.push_back(slot.sequence);
+    }
+  }
+  return sequences;
+}
+
+bool SegmentLog::has_unread() const {
+  return std::any_of(segments_.begin(), segments_.end(), [](const auto& item) { return item.second.unread; });
+}
+
 void SegmentLog::erase_traces(const FrameHeader& tombstone, const FramePlace& place) {
+  const PurgeScope scope = tombstone.scope();
   const auto has_traces = [&](const Segment& segment) {
-    return std::any_of(segment.slots.begin(), segment.slots.end(), [&](const Slot& slot) {
-      return slot.request == tombstone.request && !slot.tombstone && slot.sequence < tombstone.sequence;
-    });
+    return segment.unread || std::any_of(segment.slots.begin(), segment.slots.end(),
+                                         [&](const Slot& slot) { return reaches(scope, tombstone.sequence, slot); });
   };
   std::vector<std::uint64_t> others;
   for (const auto& [number, segment] : segments_) {

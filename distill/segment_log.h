@@ -41,9 +41,16 @@ class SegmentLog {
   void sync();
   std::vector<std::byte> read(const FramePlace& place) const;
   void kill(const FramePlace& place);
-  // Rewrites every segment with bytes of the tombstone's request, and then lets the tombstone go: until the last of
-  // them is clean it must survive a crash. REQUIRES: the request's live frames have been killed.
+  // Frames of a scope older than `newest`, dead ones too, as sequences. A purge must find their bytes.
+  std::vector<std::uint64_t> sequences_in(const PurgeScope& scope, std::uint64_t newest) const;
+  // Rewrites every segment with bytes of the tombstone's scope, and every one with bytes that no good frame holds: they
+  // may be of it. Then lets the tombstone go: until the last segment is clean it must survive a crash.
+  // REQUIRES: the scope's live frames have been killed.
   void erase_traces(const FrameHeader& tombstone, const FramePlace& place);
+  // Whether a segment has bytes that no good frame holds.
+  bool has_unread() const;
+  // Segments of a later format version, which no purge reaches.
+  const std::vector<std::filesystem::path>& foreign_segments() const { return foreign_; }
   // A refusal (a full disk) only means that dead bytes stay a while longer.
   void compact_where_half_is_dead();
   Figures figures() const;
@@ -53,12 +60,15 @@ class SegmentLog {
   struct Slot {
     std::uint64_t offset = 0, bytes = 0, sequence = 0;
     RequestId request;
+    TenantId tenant;
+    std::int64_t created_us = 0;
     bool alive = true, tombstone = false;
   };
   struct Segment {
     std::uint64_t bytes = 0, live_bytes = 0;
     std::vector<Slot> slots;  // by offset
     bool older = false;       // its header names an earlier format: nothing is appended to it
+    bool unread = false;      // it has bytes that no good frame holds
   };
 
   // What load() could not read.
@@ -69,6 +79,8 @@ class SegmentLog {
 
   void load(std::uint64_t number, bool growing, Skipped& skipped);
   void say(const Skipped& skipped) const;
+  static Slot slot_of(const FrameHeader& header, std::uint64_t offset);
+  static bool reaches(const PurgeScope& scope, std::uint64_t newest, const Slot& slot);
   bool load_frame(std::uint64_t number, Segment& segment, const SegmentScan::Frame& frame);
   void continue_last();
   void make_room();
@@ -86,6 +98,7 @@ class SegmentLog {
   int compaction_pause_ = 0;  // calls until a refused compaction is tried again
   bool compaction_refused_ = false;
   Figures figures_;
+  std::vector<std::filesystem::path> foreign_;
 };
 
 }  // namespace slip

@@ -62,6 +62,7 @@ struct RequestSummary {
   RequestFigures figures;
   std::string name;          // as in Request
   std::uint32_t choice = 0;  // likewise
+  RequestId call;            // as in Request, never 0
 };
 
 // Where an answer goes. Called on the engine thread, in order, on_finished exactly once and last. Must not block, must
@@ -75,6 +76,7 @@ class TokenSink {
 
 struct Request {
   RequestId id;                      // unique in the process; the submitter numbers
+  RequestId call;                    // the first request of those that one client's call became; 0: this one
   std::string name;                  // what else the submitter calls it: copied, never read
   std::vector<std::int32_t> prompt;  // at least one token
   SamplingParams sampling;
@@ -96,6 +98,7 @@ struct Request {
   std::uint32_t choice = 0;
   std::shared_ptr<TokenSink> sink;
 
+  RequestId first_of_call() const { return call.value == 0 ? id : call; }
   // Whether something of the target's raw logits is told, rather than what was drawn from them.
   bool tells_logits() const { return top_logprobs >= 0 || checksum; }
 };

@@ -50,8 +50,8 @@ SequenceRef Sequence::ref() const {
 }
 
 RequestSummary Sequence::summary() const {
-  return {request.id, request.route, request.tenant, rule,         request.sampling,
-          reason,     error,         figures,        request.name, request.choice};
+  return {request.id, request.route, request.tenant, rule,           request.sampling,       reason,
+          error,      figures,       request.name,   request.choice, request.first_of_call()};
 }
 
 bool Sequence::commit(std::int32_t token) {

@@ -77,8 +77,8 @@ void Engine::State::start(WaitingRequest waiting) {
   const bool answers = request.max_tokens > 0;
   if (observations != nullptr && answers && request.learn) {
     sequence->observed = true;
-    observations->begin(
-        {request.id, request.route, request.tenant, request.prompt, request.sampling, sequence->rule, request.choice});
+    observations->begin({request.id, request.route, request.tenant, request.prompt, request.sampling, sequence->rule,
+                         request.choice, request.first_of_call()});
   }
   if (request.draft != nullptr && answers && request.k.value_or(options.k) > 0) {
     const auto failure = contain([&] { proposer->begin(sequence->ref()); });

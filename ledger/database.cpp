@@ -16,7 +16,7 @@ namespace {
 
 // Readers of a WAL wait for nobody; where a wait would come to nothing, as in a folder that cannot be written, it is
 // short.
-constexpr int kWriterTimeoutMs = 5000, kReaderTimeoutMs = 300;
+constexpr int kReaderTimeoutMs = 300;
 
 ErrorCode code_of(int result) {
   switch (result & 0xFF) {
@@ -73,7 +73,7 @@ Database::Database(const std::filesystem::path& file, Mode mode) : name_(file.st
   handle_.reset(handle);
   if (result != SQLITE_OK) fail(result, "open");
   sqlite3_extended_result_codes(handle, 1);
-  sqlite3_busy_timeout(handle, mode == Mode::kReadWrite ? kWriterTimeoutMs : kReaderTimeoutMs);
+  sqlite3_busy_timeout(handle, mode == Mode::kReadWrite ? Database::kWriterTimeoutMs : kReaderTimeoutMs);
   sqlite3_db_config(handle, SQLITE_DBCONFIG_DEFENSIVE, 1, nullptr);
   sqlite3_db_config(handle, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, nullptr);
 }

@@ -7,6 +7,8 @@
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <functional>
+#include <future>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -21,6 +23,7 @@
 #include "common/log.h"
 #include "common/patient_clock.h"
 #include "ledger/database.h"
+#include "ledger/purge.h"
 #include "ledger/row_writer.h"
 #include "ledger/schema.h"
 #include "ledger/upkeep.h"
@@ -45,7 +48,8 @@ Database open_ledger(const std::filesystem::path& file) {
   Database database(file, Database::Mode::kReadWrite);
   if (database.integer("SELECT COUNT(*) FROM sqlite_master") == 0) database.execute("PRAGMA auto_vacuum = INCREMENTAL");
   if (std::filesystem::file_size(file) <= kCheckedBytes) check_pages(database);
-  database.execute("PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL");
+  // Deleted rows are overwritten, or a purge would leave them in the file.
+  database.execute("PRAGMA secure_delete = ON; PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL");
   migrate(database, ledger_migrations());
   refresh_views(database);
   return database;
@@ -63,6 +67,11 @@ struct Ledger::State {
 
   void run();
   void write_pending();
+  void do_jobs();
+  template <class Work>
+  auto on_writer(Work work) -> decltype(work());
+  std::uint64_t purge(const PurgeScope& scope);
+  bool empty_wal();
   void commit(const std::vector<LedgerRow>& rows);
   void write_or_drop(const LedgerRow& row);
   void keep_small_when_due();
@@ -80,11 +89,13 @@ struct Ledger::State {
   std::int64_t next_upkeep_us = 0;  // monotonic; the first one comes soon after the start
   PatientClock calendar{kClockPatienceUs};
   std::atomic<bool> failing{false};
+  bool wal_holds_purged = true;  // perhaps, from before a crash
 
   std::mutex mutex;
   std::condition_variable wake, done;
   std::uint64_t flushes_wanted = 0, flushes_done = 0;
   bool closing = false;
+  std::vector<std::function<void()>> jobs;  // for the writer; they throw nothing
   std::thread thread;
 };
 
@@ -96,7 +107,7 @@ void Ledger::State::run() {
     {
       std::unique_lock lock(mutex);
       wake.wait_for(lock, std::chrono::microseconds(options.commit_interval_us),
-                    [&] { return closing || flushes_wanted > flushes_done; });
+                    [&] { return closing || flushes_wanted > flushes_done || !jobs.empty(); });
       flush = flushes_wanted;
       last = closing;
     }
@@ -106,9 +117,56 @@ void Ledger::State::run() {
       flushes_done = flush;
     }
     done.notify_all();
+    do_jobs();
     if (last) return;
+    if (wal_holds_purged) empty_wal();
     keep_small_when_due();
   }
+}
+
+void Ledger::State::do_jobs() {
+  std::vector<std::function<void()>> due;
+  {
+    const std::lock_guard lock(mutex);
+    due.swap(jobs);
+  }
+  for (const auto& job : due) job();
+}
+
+template <class Work>
+auto Ledger::State::on_writer(Work work) -> decltype(work()) {
+  std::packaged_task<decltype(work())()> task(std::move(work));
+  auto result = task.get_future();
+  {
+    const std::lock_guard lock(mutex);
+    jobs.emplace_back([&task] { task(); });
+  }
+  wake.notify_all();
+  return result.get();
+}
+
+// Rows that wait would be written behind the purge's back.
+std::uint64_t Ledger::State::purge(const PurgeScope& scope) {
+  write_pending();
+  if (!pending.empty()) throw Error(ErrorCode::kIo, "the ledger cannot be written, so nothing was purged from it");
+  const int changes_before = sqlite3_total_changes(database.get());
+  const std::uint64_t n = purge_rows(database, scope);
+  wal_holds_purged |= sqlite3_total_changes(database.get()) != changes_before;
+  if (wal_holds_purged && !empty_wal()) {
+    throw Error(ErrorCode::kUnavailable,
+                "the rows are deleted, but a reader of the ledger keeps the log that holds them (ledger.db-wal)",
+                "it is emptied once that reader is done, such as a report or sqlite3");
+  }
+  return n;
+}
+
+bool Ledger::State::empty_wal() {
+  constexpr int kPatienceMs = 1000;  // with readers; rows wait meanwhile
+  sqlite3_busy_timeout(database.get(), kPatienceMs);
+  const int result = sqlite3_wal_checkpoint_v2(database.get(), nullptr, SQLITE_CHECKPOINT_TRUNCATE, nullptr, nullptr);
+  sqlite3_busy_timeout(database.get(), Database::kWriterTimeoutMs);
+  wal_holds_purged = result != SQLITE_OK;
+  return result == SQLITE_OK;
 }
 
 void Ledger::State::write_pending() {
@@ -195,6 +253,17 @@ void Ledger::flush() {
   const std::uint64_t mine = ++state_->flushes_wanted;
   state_->wake.notify_all();
   state_->done.wait(lock, [&] { return state_->flushes_done >= mine; });
+}
+
+std::vector<RequestId> Ledger::calls_named(const std::string& http_id, const std::optional<TenantId>& tenant) {
+  return state_->on_writer([&] {
+    state_->write_pending();
+    return slip::calls_named(state_->database, http_id, tenant);
+  });
+}
+
+std::uint64_t Ledger::purge(const PurgeScope& scope) {
+  return state_->on_writer([&] { return state_->purge(scope); });
 }
 
 bool Ledger::failing() const {

@@ -4,9 +4,13 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <span>
+#include <string>
+#include <vector>
 
 #include "common/disk_space.h"
+#include "common/purge_scope.h"
 #include "ledger/rows.h"
 
 namespace slip {
@@ -35,6 +39,11 @@ class Ledger {
   // After a crash between publish and commit: versions the store knows and the ledger does not are added.
   void reconcile(std::span<const DraftVersionRow> versions);
   void flush();  // returns once everything recorded so far is committed, or the disk refused it
+  // As the functions of ledger/purge.h, of everything recorded so far. What purge() deleted is overwritten with zeros,
+  // in the log of writes (WAL) too. They wait for the writer. Error{kIo}: the disk refuses; Error{kUnavailable}: a
+  // reader keeps the WAL; the writer empties it once that reader is done. Any thread.
+  std::vector<RequestId> calls_named(const std::string& http_id, const std::optional<TenantId>& tenant);
+  std::uint64_t purge(const PurgeScope& scope);
   std::uint64_t dropped() const;
   bool failing() const;  // the last write was refused
 

@@ -3,6 +3,8 @@
 
 #include <string>
 
+#include "ledger/purge.h"
+
 namespace slip {
 namespace {
 
@@ -16,8 +18,9 @@ const std::string insert_request =
     insert_into("requests",
                 "request_id, http_id, finished_us, topic, draft, first_version, last_version, rule, temperature, "
                 "stop_reason, prompt_tokens, output_tokens, steps, proposed, accepted, first_rejections, swaps, "
-                "repeated_tokens, ttft_ms, tpot_ms, total_ms, topic_source",
-                22);
+                "repeated_tokens, ttft_ms, tpot_ms, total_ms, topic_source, call_id, tenant, "
+                "http_id_hash",
+                25);
 const std::string add_to_acceptance =
     insert_into("acceptance",
                 "bucket_us, bucket_width_us, topic, draft, version, position, rule, temperature_range, reached, "
@@ -104,7 +107,8 @@ void RowWriter::insert(const RequestRow& row) {
   request_.run(row.request_id, row.http_id, row.finished_us, row.topic, row.draft, row.first_version, row.last_version,
                row.rule, row.temperature, row.stop_reason, row.prompt_tokens, row.output_tokens, row.steps,
                row.proposed, row.accepted, row.first_rejections, row.swaps, row.repeated_tokens, row.ttft_ms,
-               row.tpot_ms, row.total_ms, row.topic_source);
+               row.tpot_ms, row.total_ms, row.topic_source, row.call_id == 0 ? row.request_id : row.call_id, row.tenant,
+               hash_http_id(row.http_id));
   add_acceptance(row);
   if (const auto event = drift_monitor_.observe(row)) insert(*event);
 }

@@ -11,7 +11,9 @@ namespace slip {
 // The ledger's rows as plain data; times are wall-clock microseconds UTC. Never prompt text.
 struct RequestRow {
   std::uint64_t request_id = 0;
-  std::string http_id;  // X-Request-Id as sent to the client
+  std::string http_id;        // X-Request-Id as sent to the client
+  std::uint64_t call_id = 0;  // request_id of the call's first request; 0: this one's
+  std::uint64_t tenant = 0;   // a keyed hash of the API key that sent it; 0 without keys
   std::int64_t finished_us = 0;
   std::string topic, draft;
   std::string topic_source = "none";                  // "label", "inferred", "none"

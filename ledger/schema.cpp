@@ -8,7 +8,7 @@
 namespace slip {
 namespace {
 
-constexpr std::array<const char*, 3> kMigrations = {R"sql(
+constexpr std::array<const char*, 4> kMigrations = {R"sql(
 CREATE TABLE requests (
   id INTEGER PRIMARY KEY,             -- order of recording; request_id counts from 1 in each process
   request_id INTEGER NOT NULL,
@@ -175,6 +175,16 @@ CREATE TABLE learning (               -- what learning did for a topic, one row 
   last_refusal TEXT NOT NULL
 ) STRICT;
 CREATE INDEX learning_by_time ON learning(at_us);
+)sql",
+                                                    R"sql(
+-- What a purge finds a call by. Until here nobody kept who had sent a request: tenant is NULL.
+ALTER TABLE requests ADD COLUMN call_id INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE requests ADD COLUMN tenant INTEGER;
+ALTER TABLE requests ADD COLUMN http_id_hash INTEGER;
+UPDATE requests SET call_id = request_id;
+CREATE INDEX requests_by_call ON requests(call_id);
+CREATE INDEX requests_by_http_id ON requests(http_id_hash);
+CREATE INDEX same_text_by_request ON same_text(request_id);
 )sql"};
 
 void check_ours(Database& database, std::int64_t version) {

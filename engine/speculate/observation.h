@@ -42,6 +42,7 @@ struct ObservedRequest {
   SamplingParams sampling;
   AcceptanceRule rule = AcceptanceRule::kRejection;
   std::uint32_t choice = 0;
+  RequestId call;  // as in Request
 };
 
 // Takes what verifications taught. Called on the engine thread: must not block, must not throw; drops oldest and counts

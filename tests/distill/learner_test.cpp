@@ -54,6 +54,65 @@ TEST(Learner, LearnsPublishesAndServesWhatItLearned) {
   EXPECT_EQ(house.replay.records("sql"), 160U);
 }
 
+TEST(Learner, APurgeReachesWhatHasJustFinishedAndWhatStillRuns) {
+  House house;
+  auto learner = house.make_learner(*house.governor);
+  learner->start();
+  for (std::uint64_t id = 1; id <= 6; ++id) tell(*learner, answered(id));
+  EXPECT_EQ(learner->purge({.calls = {RequestId{6}}}), 1U) << "its end was told a moment ago";
+  EXPECT_EQ(learner->purge({.calls = {RequestId{6}}}), 0U);
+  EXPECT_EQ(learner->purge({.calls = {RequestId{5}}, .tenant = TenantId{9}}), 0U) << "another tenant's";
+  ObservedRequest running;
+  running.request = RequestId{7};
+  running.route.topic = TopicId{1};
+  running.tenant = TenantId{3};
+  running.prompt = {1, 2, 3};
+  learner->begin(running);
+  EXPECT_EQ(learner->purge({.tenant = TenantId{3}}), 0U);
+  Observation seen;
+  seen.request = running.request;
+  seen.base_position = 3;
+  seen.committed = {4};
+  seen.targets = answered(1).target;
+  seen.targets.resize(1);
+  learner->record(seen);
+  learner->finish(running.request, /*completed=*/true);
+  ASSERT_TRUE(learner->wait_idle(kPatienceUs));
+  learner->stop();
+  EXPECT_EQ(house.replay.records("sql"), 5U) << "what ran when its tenant was purged is not kept either";
+  EXPECT_EQ(learner->purge({.calls = {RequestId{1}}}), 1U) << "after its end too";
+  EXPECT_EQ(house.replay.records("sql"), 4U);
+}
+
+// All choices and prompts of one call are purged by the id that its client saw.
+TEST(Learner, RecordsAreKeptUnderTheirCall) {
+  House house;
+  auto learner = house.make_learner(*house.governor);
+  learner->start();
+  for (std::uint64_t id = 1; id <= 4; ++id) {
+    ReplayRecord record = answered(id);
+    ObservedRequest request;
+    request.request = RequestId{100 + id};
+    request.call = RequestId{id <= 2 ? 101U : 103U};
+    request.route.topic = TopicId{1};
+    request.prompt.assign(record.tokens.begin(), record.tokens.begin() + record.prompt_tokens);
+    learner->begin(request);
+    for (std::size_t i = 0; i < record.target.size(); ++i) {
+      Observation seen;
+      seen.request = request.request;
+      seen.base_position = record.prompt_tokens + static_cast<std::int32_t>(i);
+      seen.committed = {record.tokens[static_cast<std::size_t>(seen.base_position)]};
+      seen.targets = {record.target[i]};
+      learner->record(seen);
+    }
+    learner->finish(request.request, /*completed=*/true);
+  }
+  EXPECT_EQ(learner->purge({.calls = {RequestId{102}}}), 0U) << "no id that a client saw";
+  EXPECT_EQ(learner->purge({.calls = {RequestId{101}}}), 2U);
+  learner->stop();
+  EXPECT_EQ(house.replay.records("sql"), 2U);
+}
+
 TEST(Learner, SwitchedOffItKeepsNothingAndGoesOnWhenSwitchedOn) {
   House house;
   auto learner = house.make_learner(*house.governor);

@@ -100,12 +100,27 @@ TEST(RecordCodec, ATokenTakesAbout194Bytes) {
 }
 
 TEST(RecordCodec, ATombstoneIsAFrameButNoRecord) {
-  const auto frame = encode_tombstone(RequestId{5}, 9, 123);
+  const auto frame = encode_tombstone({.calls = {RequestId{5}}}, 9, 123);
   const auto header = parse_frame(frame);
   ASSERT_TRUE(header.has_value());
   EXPECT_TRUE(header->tombstone());
   EXPECT_EQ(header->request, RequestId{5});
   EXPECT_FALSE(decode_record(frame).has_value());
+}
+
+TEST(RecordCodec, ATombstoneKeepsItsScope) {
+  for (int conditions = 1; conditions < 8; ++conditions) {
+    PurgeScope scope;
+    if ((conditions & 1) != 0) scope.calls = {RequestId{5}};
+    if ((conditions & 2) != 0) scope.tenant = TenantId{0};  // also where no keys are
+    if ((conditions & 4) != 0) scope.before_us = 1'000;
+    const PurgeScope read = parse_frame(encode_tombstone(scope, 9, 123))->scope();
+    EXPECT_EQ(read.calls, scope.calls);
+    EXPECT_EQ(read.tenant, scope.tenant);
+    EXPECT_EQ(read.before_us, scope.before_us);
+  }
+  const PurgeScope none = parse_frame(encode_tombstone({}, 9, 123))->scope();
+  EXPECT_FALSE(none.contains(RequestId{5}, TenantId{0}, 0)) << "damage must not become a purge of everything";
 }
 
 TEST(RecordCodec, EveryTruncationIsRefused) {

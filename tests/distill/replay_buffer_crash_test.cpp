@@ -56,7 +56,7 @@ void fill(const ReplayOptions& options) {
   for (std::uint64_t id = 1; id <= 160; ++id) {
     buffer.append(make_record(id, "sql"));
     if (id % 20 == 0) buffer.sync();
-    if (id % 50 == 0) buffer.purge_request(RequestId{id - 20});
+    if (id % 50 == 0) buffer.purge({.calls = {RequestId{id - 20}}});
   }
 }
 
@@ -107,12 +107,28 @@ TEST(ReplayCrashDeathTest, AFullDiskCostsOneRecordAndNotTheBuffer) {
 }
 
 // The crash between a purge's tombstone and the rewriting of what it purges.
+TEST(ReplayCrashDeathTest, AnInterruptedPurgeOfATenantIsFinishedAtTheNextStart) {
+  const CrashFolder folder;
+  const auto purge_one = [&] {
+    ReplayBuffer buffer(folder.options());
+    for (std::uint64_t id = 1; id <= 20; ++id) {
+      ReplayRecord record = make_record(id, "sql");
+      record.tenant = TenantId{id % 2};
+      buffer.append(record);
+    }
+    buffer.purge({.tenant = TenantId{1}});
+  };
+  EXPECT_EXIT((arm("replay.compact.write:1:kill"), purge_one()), ::testing::KilledBySignal(SIGKILL), "");
+  EXPECT_EQ(ReplayBuffer(folder.options()).records("sql"), 10U);
+  EXPECT_FALSE(ids_in(ReplayBuffer(folder.options())).contains(3));
+}
+
 TEST(ReplayCrashDeathTest, AnInterruptedPurgeIsFinishedAtTheNextStart) {
   const CrashFolder folder;
   const auto purge_one = [&] {
     ReplayBuffer buffer(folder.options());
     for (std::uint64_t id = 1; id <= 20; ++id) buffer.append(make_record(id, "sql"));
-    buffer.purge_request(RequestId{3});
+    buffer.purge({.calls = {RequestId{3}}});
   };
   EXPECT_EXIT((arm("replay.compact.write:1:kill"), purge_one()), ::testing::KilledBySignal(SIGKILL), "");
   EXPECT_FALSE(ids_in(ReplayBuffer(folder.options())).contains(3));

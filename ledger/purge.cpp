@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ledger/purge.h"
+
+#include <limits>
+
+#include "common/error.h"
+
+namespace slip {
+namespace {
+
+constexpr int kMostCallsOfOneName = 4096;
+
+// Parameters: 1 the call, 2 whether a tenant is asked for and 3 which, 4 the instant.
+std::string condition_of(bool of_one_call) {
+  return std::string(of_one_call ? "call_id = ?1" : "?1 = ?1") + " AND (?2 = 0 OR tenant = ?3) AND finished_us < ?4";
+}
+
+std::uint64_t delete_rows(Database& database, const PurgeScope& scope, const std::optional<RequestId>& call) {
+  const std::string condition = condition_of(call.has_value());
+  const std::uint64_t id = call.value_or(RequestId{}).value, tenant = scope.tenant.value_or(TenantId{}).value;
+  const int of_tenant = scope.tenant ? 1 : 0;
+  const std::int64_t before = scope.before_us.value_or(std::numeric_limits<std::int64_t>::max());
+  Statement(database,
+            "DELETE FROM same_text WHERE request_id IN (SELECT call_id FROM requests WHERE " + condition + ")")
+      .run(id, of_tenant, tenant, before);
+  Statement(database, "DELETE FROM requests WHERE " + condition).run(id, of_tenant, tenant, before);
+  const auto n = static_cast<std::uint64_t>(sqlite3_changes(database.get()));
+  // Scores whose request's row was dropped.
+  if (call && !scope.tenant && !scope.before_us)
+    Statement(database, "DELETE FROM same_text WHERE request_id = ?").run(id);
+  if (!call && !scope.tenant) Statement(database, "DELETE FROM same_text WHERE at_us < ?").run(before);
+  return n;
+}
+
+}  // namespace
+
+std::uint64_t hash_http_id(const std::string& http_id) {
+  std::uint64_t hash = 0xCBF29CE484222325ULL;
+  for (const char c : http_id) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001B3ULL;
+  return hash;
+}
+
+// Rows of earlier formats have no hash.
+std::vector<RequestId> calls_named(const Database& database, const std::string& http_id,
+                                   const std::optional<TenantId>& tenant) {
+  Statement find(database,
+                 "SELECT DISTINCT call_id FROM requests WHERE (http_id_hash = ?1 OR http_id_hash IS NULL) AND "
+                 "http_id = ?2 AND (?3 = 0 OR tenant = ?4) LIMIT " +
+                     std::to_string(kMostCallsOfOneName));
+  find.bind_all(hash_http_id(http_id), http_id, tenant ? 1 : 0, tenant.value_or(TenantId{}).value);
+  std::vector<RequestId> calls;
+  while (find.step()) calls.push_back({static_cast<std::uint64_t>(find.integer(0))});
+  return calls;
+}
+
+std::uint64_t purge_rows(Database& database, const PurgeScope& scope) {
+  database.execute("BEGIN IMMEDIATE");
+  try {
+    std::uint64_t n = 0;
+    if (scope.calls.empty()) n = delete_rows(database, scope, std::nullopt);
+    for (const RequestId call : scope.calls) n += delete_rows(database, scope, call);
+    database.execute("COMMIT");
+    return n;
+  } catch (const Error&) {
+    sqlite3_exec(database.get(), "ROLLBACK", nullptr, nullptr, nullptr);
+    throw;
+  }
+}
+
+}  // namespace slip
