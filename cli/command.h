@@ -13,6 +13,7 @@ void add_warmup(CLI::App& app);
 void add_report(CLI::App& app);
 void add_inspect(CLI::App& app);
 void add_ledger(CLI::App& app);
+void add_purge(CLI::App& app);
 void add_completion(CLI::App& app);
 void add_version(CLI::App& app);
 

@@ -25,6 +25,7 @@ void add_commands(CLI::App& app) {
   add_report(app);
   add_inspect(app);
   add_ledger(app);
+  add_purge(app);
   add_completion(app);
   add_version(app);
 }

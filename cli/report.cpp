@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <sys/ioctl.h>
 #include <unistd.h>
-#include <charconv>
 #include <cstdlib>
 #include <iostream>
 #include <map>
@@ -10,6 +9,7 @@
 #include <string>
 
 #include "cli/command.h"
+#include "cli/time_argument.h"
 #include "common/clock.h"
 #include "common/error.h"
 #include "common/file.h"
@@ -39,26 +39,6 @@ struct ReportOptions {
   ReportQuery query;
   std::string since = "all", step, out;
 };
-
-std::int64_t unit_seconds(const std::string& unit) {
-  if (unit == "s") return 1;
-  if (unit == "m") return 60;
-  if (unit == "h") return 3600;
-  if (unit == "d") return 86400;
-  return unit == "w" ? 604800 : 0;
-}
-
-// "90s", "30m", "24h", "7d", "2w".
-std::int64_t parse_duration_us(const std::string& text, const std::string& flag) {
-  constexpr std::int64_t kMostSeconds = std::int64_t{100} * 366 * 86400;
-  std::int64_t number = 0;
-  const auto parsed = std::from_chars(text.data(), text.data() + text.size(), number);
-  const std::int64_t unit = unit_seconds(std::string(parsed.ptr, text.data() + text.size()));
-  if (parsed.ec != std::errc{} || unit == 0 || number <= 0 || number > kMostSeconds / unit) {
-    throw Error(ErrorCode::kInvalidArgument, flag + " takes a time such as 90s, 30m, 24h, 7d or 2w", "", flag);
-  }
-  return number * unit * 1'000'000;
-}
 
 int terminal_width() {
   winsize size{};

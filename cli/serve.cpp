@@ -13,7 +13,9 @@
 
 #include "cli/check_config.h"
 #include "cli/command.h"
+#include "cli/control_socket.h"
 #include "cli/open_files.h"
+#include "cli/purge_wish.h"
 #include "cli/reload.h"
 #include "cli/serve_config.h"
 #include "cli/serving.h"
@@ -118,6 +120,26 @@ void announce(const std::string& url) {
   }
 }
 
+std::string answer_command(const std::string& line, const Gatekeeper& gatekeeper, Serving& serving) {
+  try {
+    return to_line(serving.purge(order_of(read_wish(line), *gatekeeper.keys())));
+  } catch (const Error& error) {
+    return to_line(PurgeResult{.error = error});
+  }
+}
+
+// A file system may have no sockets; the service is worth more than the command.
+std::unique_ptr<ControlSocket> open_control(const std::filesystem::path& data_dir, const Gatekeeper& gatekeeper,
+                                            Serving& serving) {
+  try {
+    return std::make_unique<ControlSocket>(
+        data_dir, [&](const std::string& line) { return answer_command(line, gatekeeper, serving); });
+  } catch (const Error& error) {
+    log_warn("`slipstream purge` cannot reach this service while it runs: " + error.message());
+    return nullptr;
+  }
+}
+
 // SIGHUP. Whatever the files say, a service that runs goes on: one that is refused, and nothing changes.
 struct Reloader {
   void reload() {
@@ -197,6 +219,7 @@ void serve(const ServeOverrides& overrides, bool check_only) {
   Serving serving(config, metrics, quotas);
   for (const auto& line : serving.start_up_lines()) log_info(line);
   service.open(serving.model());
+  const auto control = open_control(config.data_dir, gatekeeper, serving);
   announce(server.url());
   Reloader reloader{overrides, environment_keys, config, gatekeeper, quotas, service, server, serving};
   for (auto kind = signals.next(); kind != StopSignal::Kind::kStop; kind = signals.next()) {

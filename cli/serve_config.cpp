@@ -315,12 +315,15 @@ ServerOptions server_options(const ServeConfig& config, std::size_t n_keys) {
   return options;
 }
 
-ServeConfig load_serve_config(const ServeOverrides& overrides) {
+ServeConfig read_serve_config(const std::string& file) {
   ServeConfig config;
   config.topics = built_in_topics();
-  if (!overrides.config.empty()) {
-    config = parse_serve_config(read_file(overrides.config, kMaxConfigBytes), overrides.config, std::move(config));
-  }
+  if (file.empty()) return config;
+  return parse_serve_config(read_file(file, kMaxConfigBytes), file, std::move(config));
+}
+
+ServeConfig load_serve_config(const ServeOverrides& overrides) {
+  ServeConfig config = read_serve_config(overrides.config);
   apply(overrides, config);
   if (config.target.empty()) {
     throw Error(ErrorCode::kInvalidArgument, "no target model is named",

@@ -72,6 +72,8 @@ std::vector<Topic> built_in_topics();
 ServeConfig parse_serve_config(const std::string& toml, const std::string& where, ServeConfig config);
 std::vector<Topic> parse_topics(const std::string& toml, const std::string& where);
 
+// Defaults ← file; without a file (empty) the defaults. No target has to be named.
+ServeConfig read_serve_config(const std::string& file);
 // Defaults ← file ← command line. `--target` drops the file's draft and chat template: they belong to its target.
 ServeConfig load_serve_config(const ServeOverrides& overrides);
 

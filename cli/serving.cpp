@@ -11,6 +11,7 @@
 #include "checkpoints/data_directory_lock.h"
 #include "cli/draft_shelf.h"
 #include "cli/load_model.h"
+#include "cli/purger.h"
 #include "cli/recorder.h"
 #include "cli/target_worker.h"
 #include "cli/usable_cores.h"
@@ -210,6 +211,9 @@ struct Serving::State {
     router_saver.emplace(*router, config.data_dir / kRouterFile, kRouterSaveInterval);
     if (drafting && config.learning && shelf.base->weights->config.beyond_plain_llama().empty()) start_learning();
     start_engine();
+    purger.emplace(ledger, [this](const PurgeScope& scope) {
+      return learner ? learner->purge(scope) : purge_resting_replay(config.data_dir / "replay", scope);
+    });
   }
 
   RecordNames names() const {
@@ -283,6 +287,7 @@ struct Serving::State {
   std::optional<Engine> engine;
   std::future<void> engine_ended;
   std::jthread engine_thread;
+  std::optional<Purger> purger;
 };
 
 Serving::Serving(const ServeConfig& config, Metrics& metrics, StepListener& quotas)
@@ -326,6 +331,9 @@ std::shared_ptr<const ServedModel> Serving::model() const {
   model->speculates = state->engine->options().k > 0;
   model->drafts = &state->store;
   model->engine.submit = [state](Request request) { state->engine->submit(std::move(request)); };
+  model->purge = [state](PurgeOrder order, std::function<void(PurgeResult)> done) {
+    state->purger->submit(std::move(order), std::move(done));
+  };
   model->engine.cancel = [state](RequestId id) { state->engine->cancel(id); };
   return model;
 }
@@ -347,6 +355,12 @@ void Serving::set_topics(TopicTable topics) {
 
 void Serving::set_min_free(std::uint64_t bytes) {
   state_->disk->set_least(bytes);
+}
+
+PurgeResult Serving::purge(PurgeOrder order) {
+  std::promise<PurgeResult> made;
+  state_->purger->submit(std::move(order), [&made](PurgeResult result) { made.set_value(std::move(result)); });
+  return made.get_future().get();
 }
 
 std::vector<std::string> Serving::start_up_lines() const {
@@ -398,6 +412,7 @@ void Serving::drain(std::chrono::milliseconds patience) {
 
 void Serving::save() {
   State& state = *state_;
+  state.purger->stop();
   if (state.learner) state.learner->stop();
   state.router_saver->stop();
   state.recorder->finish();

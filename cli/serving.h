@@ -30,6 +30,8 @@ class Serving {
   void set_learning(bool on);
   void set_topics(TopicTable topics);
   void set_min_free(std::uint64_t bytes);
+  // Removes what is kept of requests, and waits for it. Any thread.
+  PurgeResult purge(PurgeOrder order);
   // Saves what was learned and recorded. After drain().
   void save();
 

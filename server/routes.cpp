@@ -10,6 +10,7 @@
 #include "server/answer_logprobs.h"
 #include "server/gatekeeper.h"
 #include "server/openapi.h"
+#include "server/request_id.h"
 
 namespace slip {
 namespace {
@@ -20,6 +21,7 @@ constexpr std::array kRoutes = {
     RouteEntry{"/v1/completions", "POST"},
     RouteEntry{"/v1/models", "GET"},
     RouteEntry{"/v1/models/{model}", "GET"},
+    RouteEntry{"/v1/requests/{id}", "DELETE"},
     RouteEntry{"/v1/drafts", "GET"},
     RouteEntry{"/v1/topics", "GET"},
     RouteEntry{"/tokenize", "POST"},
@@ -33,9 +35,11 @@ constexpr std::array kRoutes = {
     RouteEntry{kMetrics, "GET"},
 };
 constexpr std::string_view kModelPrefix = "/v1/models/";
+constexpr std::string_view kRequestPrefix = "/v1/requests/";
 
 const RouteEntry* find_route(std::string_view path) {
   if (path.size() > kModelPrefix.size() && path.starts_with(kModelPrefix)) path = "/v1/models/{model}";
+  if (path.size() > kRequestPrefix.size() && path.starts_with(kRequestPrefix)) path = "/v1/requests/{id}";
   const auto found =
       std::find_if(kRoutes.begin(), kRoutes.end(), [&](const RouteEntry& one) { return one.path == path; });
   return found == kRoutes.end() ? nullptr : &*found;
@@ -164,6 +168,24 @@ Reply plain_reply(const Service& service, std::string_view target) {
   reply.content_type = "text/plain; version=0.0.4; charset=utf-8";
   service.metrics().set_buffered_bytes(service.memory().used());
   reply.body = service.metrics().text();
+  return reply;
+}
+
+std::optional<std::string> request_to_delete(std::string_view target) {
+  std::string id = percent_decoded(path_of(target).substr(kRequestPrefix.size()));
+  if (!is_request_id(id)) return std::nullopt;
+  return id;
+}
+
+Reply purge_reply(const PurgeResult& result, int retry_after_s) {
+  if (result.error) return error_reply(*result.error, retry_after_s);
+  if (result.records + result.rows == 0) {
+    return error_reply(
+        404,
+        {.message = "nothing is kept of such a request by this API key", .param = "id", .code = "request_not_found"});
+  }
+  Reply reply;
+  reply.status = 204;
   return reply;
 }
 

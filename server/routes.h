@@ -33,7 +33,12 @@ Reply preflight_reply(std::string_view target);
 // The routes that answer from memory. REQUIRES: refuse_route() let it pass.
 Reply plain_reply(const Service& service, std::string_view target);
 
-// Method and path of every route, "{model}" standing for a name: what /openapi.json must describe.
+// What DELETE /v1/requests/{id} names; nullopt when it is no id. REQUIRES: refuse_route() let it pass.
+std::optional<std::string> request_to_delete(std::string_view target);
+// 204, or 404 when there was nothing, or the error.
+Reply purge_reply(const PurgeResult& result, int retry_after_s);
+
+// Method and path of every route, "{model}" or "{id}" standing for a name: what /openapi.json must describe.
 struct RouteEntry {
   std::string_view path, method;
 };

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <cstdio>
 
 #include "common/clock.h"
@@ -183,6 +184,19 @@ std::string http_id(Endpoint endpoint, RequestId id) {
   return text.data();
 }
 
+std::optional<RequestId> request_of_http_id(std::string_view id) {
+  const auto dash = id.find('-');
+  const std::string_view kind = id.substr(0, dash);
+  if (dash == std::string_view::npos || (kind != "chatcmpl" && kind != "cmpl")) return std::nullopt;
+  const std::string_view digits = id.substr(dash + 1);
+  RequestId request;
+  const auto [end, status] = std::from_chars(digits.data(), digits.data() + digits.size(), request.value, 16);
+  const bool whole = status == std::errc() && end == digits.data() + digits.size();
+  const auto endpoint = kind == "cmpl" ? Endpoint::kCompletion : Endpoint::kChat;
+  if (!whole || request.value == 0 || http_id(endpoint, request) != id) return std::nullopt;
+  return request;
+}
+
 // Ids go on from the wall clock's microseconds, so that no two runs of the service give one twice.
 Service::Service(const ServerOptions& options, Metrics& metrics)
     : options_(options),
@@ -304,6 +318,7 @@ void Service::submit_choices(const ServedModel& served, const Request& prepared,
     Request request = prepared;
     request.id = {next_id_.fetch_add(1, std::memory_order_relaxed)};
     request.choice = static_cast<std::uint32_t>(i);
+    request.call = who.requests.empty() ? request.id : who.requests.front();
     request.learn = prepared.learn && i == 0;  // near-copies would count as independent evidence for a new draft
     request.sink = make_sink();
     const RequestId id = request.id;
@@ -316,6 +331,12 @@ void Service::cancel(const AnswerIdentity& answer) {
   const auto served = model_.load(std::memory_order_acquire);
   if (!served) return;
   for (const RequestId id : answer.requests) served->engine.cancel(id);
+}
+
+void Service::purge(PurgeOrder order, std::function<void(PurgeResult)> done) const {
+  const auto served = model();
+  if (!served->purge) throw Error(ErrorCode::kUnsupported, "this server keeps nothing of requests");
+  served->purge(std::move(order), std::move(done));
 }
 
 Reply Service::tokenize(const TokenizeCall& call) const {

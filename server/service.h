@@ -20,6 +20,7 @@
 #include "server/memory_budget.h"
 #include "server/metrics.h"
 #include "server/options.h"
+#include "server/purge.h"
 #include "server/reply.h"
 #include "server/request_id.h"
 #include "server/token_call.h"
@@ -46,6 +47,7 @@ struct ServedModel {
   bool speculates = true;                         // false: drafts are there, but k is 0
   const DraftStore* drafts = nullptr;             // null: no drafts to list
   EngineDoor engine;
+  PurgeDoor purge;  // empty: nothing is kept
 };
 
 // Where the next choice of a call goes: called once for each, in order, on the thread that calls generate().
@@ -78,6 +80,8 @@ class Service {
   // another model; kTooLarge for a context that does not fit.
   AnswerIdentity generate(CompletionCall call, const Caller& caller, const SinkMaker& make_sink);
   void cancel(const AnswerIdentity& answer);
+  // As PurgeDoor. Error{kUnavailable}.
+  void purge(PurgeOrder order, std::function<void(PurgeResult)> done) const;
   // vLLM's /tokenize and /detokenize. They take as long as tokenising does: never on an I/O thread. Errors as above.
   Reply tokenize(const TokenizeCall& call) const;
   Reply detokenize(const DetokenizeCall& call) const;

@@ -232,6 +232,7 @@ void Session::drop_body(RequestParser& parser) {
 awaitable<Session::Next> Session::route(RequestParser& parser) {
   const auto path = path_of(parser.get().target());
   const Service& service = share_.service;
+  if (parser.get().method() == http::verb::delete_) co_return co_await delete_request(parser.get().target());
   if (parser.get().method() != http::verb::post) {
     if (path == "/v1/drafts") co_return co_await reply_from_worker(parser, [&service] { return service.drafts(); });
     co_return co_await reply(plain_reply(service, parser.get().target()));
@@ -245,6 +246,35 @@ awaitable<Session::Next> Session::route(RequestParser& parser) {
     co_return co_await reply_from_worker(parser, [&service, body] { return service.tokenize(parse_tokenize(body)); });
   }
   co_return co_await reply_from_worker(parser, [&service, body] { return service.detokenize(parse_detokenize(body)); });
+}
+
+// A purge waits for the learner's and the ledger's threads, so no thread of ours waits for it.
+awaitable<Session::Next> Session::delete_request(std::string_view target) {
+  const auto entry = share_.quotas.enter(guest_.tenant, monotonic_us());
+  if (!entry.stay) co_return co_await reply(quota_reply(entry, options_.retry_after_s));
+  const auto id = request_to_delete(target);
+  if (!id) co_return co_await reply(purge_reply({}, options_.retry_after_s));
+  const ActiveAnswer active(share_.service);
+  const auto waker = std::make_shared<Waker>(wire_->socket().get_executor());
+  const auto result = std::make_shared<PurgeResult>();
+  bool begun = false;
+  Reply refusal = guarded_reply(
+      [&] {
+        share_.service.purge({*id, guest_.tenant, std::nullopt}, [waker, result](PurgeResult made) {
+          *result = std::move(made);
+          Waker::notify(waker);
+        });
+        begun = true;
+        return Reply{};
+      },
+      options_.retry_after_s);
+  if (!begun) co_return co_await reply(std::move(refusal));
+  while (!co_await waker->wait(options_.heartbeat)) {
+  }
+  if (result->error && http_status(*result->error) == 500) {
+    log_error("a purge failed: " + result->error->message());
+  }
+  co_return co_await reply(purge_reply(*result, options_.retry_after_s));
 }
 
 awaitable<Session::Next> Session::generate(Endpoint endpoint, RequestParser& parser) {

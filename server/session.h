@@ -49,6 +49,7 @@ class Session : public std::enable_shared_from_this<Session> {
   template <class Work>
   boost::asio::awaitable<Next> reply_from_worker(RequestParser& parser, Work work);
   void drop_body(RequestParser& parser);
+  boost::asio::awaitable<Next> delete_request(std::string_view target);
   boost::asio::awaitable<Next> generate(Endpoint endpoint, RequestParser& parser);
   boost::asio::awaitable<Next> give_answer(std::shared_ptr<Answer> answer);
   boost::asio::awaitable<Next> collect(Answer& answer);

@@ -67,6 +67,7 @@ class HttpServerTest : public ::testing::Test {
     }
     model->drafts = drafts_;
     model->engine = door();
+    model->purge = purge_;
     service_->open(model);
   }
 
@@ -101,6 +102,7 @@ class HttpServerTest : public ::testing::Test {
   std::shared_ptr<Router> router_;                                           // after it
   std::int32_t max_positions_ = 128;                                         // before open()
   const DraftStore* drafts_ = nullptr;                                       // before open()
+  PurgeDoor purge_;                                                          // before open()
   ApiKeys keys_;
   Metrics metrics_;
   FakeEngine engine_;

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cstdlib>
+#include <filesystem>
+#include <iostream>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "checkpoints/data_directory_lock.h"
+#include "cli/command.h"
+#include "cli/control_socket.h"
+#include "cli/purge_wish.h"
+#include "cli/purger.h"
+#include "cli/serve_config.h"
+#include "cli/time_argument.h"
+#include "common/clock.h"
+#include "common/error.h"
+
+namespace slip::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kFooter =
+    "Examples:\n"
+    "  slipstream purge --request chatcmpl-000647c8bd5e2f10 --data-dir slipstream-data\n"
+    "  slipstream purge --tenant team-a -c configs/default.toml\n"
+    "  slipstream purge --before 2026-11-20T10:00:00Z --data-dir slipstream-data\n"
+    "  slipstream purge --tenant team-a --before 7d -c configs/default.toml\n"
+    "Removes prompts and answers from replay and the rows about single requests from the ledger, of requests that\n"
+    "meet every condition given and have finished. When it returns their bytes are in no file of the data directory.\n"
+    "A running service is asked to do it (by <data-dir>/control.sock) and goes on serving; else the files are changed\n"
+    "here. A client deletes its own request by DELETE /v1/requests/ID.\n"
+    "WHAT WAS LEARNED FROM A RECORD STAYS in the weights of drafts and in the router, and counts by topic and time "
+    "stay\n"
+    "in the ledger: they name no request. Copies elsewhere are not reached: backups, and a log with "
+    "server.log_prompts.\n"
+    "To be rid of what was learned too, stop the service and remove drafts/, optimizer/ and router.state.";
+
+struct PurgeFlags {
+  std::string config, data_dir, before;
+  PurgeWish wish;
+};
+
+PurgeWish checked(const PurgeFlags& flags) {
+  PurgeWish wish = flags.wish;
+  if (!flags.before.empty()) wish.before_us = parse_instant_us(flags.before, "--before", wall_us());
+  if (wish.request.empty() && wish.tenant.empty() && !wish.before_us) {
+    throw Error(ErrorCode::kInvalidArgument, "name what to purge: --request, --tenant or --before",
+                "everything that has finished: --before now");
+  }
+  return wish;
+}
+
+ApiKeys known_keys(const ServeConfig& config) {
+  const char* environment = std::getenv("SLIPSTREAM_API_KEY");
+  return ApiKeys::load(config.api_keys_file, ApiKeys::of_environment(environment == nullptr ? "" : environment));
+}
+
+// Only what is purged leaves: nothing is too old or too much.
+LedgerOptions resting_ledger(const fs::path& file) {
+  LedgerOptions options;
+  options.file = file;
+  options.keep_requests_us = std::numeric_limits<std::int64_t>::max() / 4;
+  options.max_bytes = std::numeric_limits<std::uint64_t>::max();
+  return options;
+}
+
+// REQUIRES: the directory is locked.
+PurgeResult purge_at_rest(const fs::path& data_dir, const PurgeOrder& order) {
+  const PurgeReplay purge_replay = [&](const PurgeScope& scope) {
+    return purge_resting_replay(data_dir / "replay", scope);
+  };
+  Ledger ledger(resting_ledger(data_dir / "ledger.db"));
+  return carry_out(order, ledger, purge_replay);
+}
+
+PurgeResult ask_holder(const fs::path& data_dir, const PurgeWish& wish, const Error& in_use) {
+  try {
+    return read_result(ask_service(data_dir, to_line(wish)));
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kUnavailable) throw;
+    throw Error(ErrorCode::kConflict, in_use.message() + ", which takes no purge now",
+                "wait until it has started, or stop it, and run this again");
+  }
+}
+
+PurgeResult purge(const fs::path& data_dir, const PurgeWish& wish, const ServeConfig& config) {
+  std::optional<DataDirectoryLock> lock;
+  try {
+    lock.emplace(data_dir);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kConflict) throw;
+    return ask_holder(data_dir, wish, error);
+  }
+  return purge_at_rest(data_dir, order_of(wish, wish.tenant.empty() ? ApiKeys() : known_keys(config)));
+}
+
+void run(const PurgeFlags& flags) {
+  const PurgeWish wish = checked(flags);
+  const ServeConfig config = read_serve_config(flags.config);
+  const fs::path data_dir = flags.data_dir.empty() ? config.data_dir : fs::path(flags.data_dir);
+  if (!fs::exists(data_dir / "ledger.db")) {
+    throw Error(ErrorCode::kNotFound, data_dir.string() + " is no data directory: it has no ledger.db",
+                "name it by --data-dir or -c");
+  }
+  const PurgeResult result = purge(data_dir, wish, config);
+  if (result.error) throw Error(*result.error);
+  std::cout << "purged " << result.records << " records of replay and " << result.rows << " rows of the ledger";
+  if (result.records + result.rows > 0) std::cout << "; what was learned from them stays";
+  std::cout << "\n" << std::flush;
+  if (!std::cout) throw Error(ErrorCode::kIo, "it is purged, but standard output could not be written");
+}
+
+}  // namespace
+
+void add_purge(CLI::App& app) {
+  auto flags = std::make_shared<PurgeFlags>();
+  auto* command = app.add_subcommand("purge", "Remove what is kept of requests, of a running service too");
+  command->footer(kFooter);
+  command->add_option("-c,--config", flags->config, "TOML file of the service: its data directory and its API keys");
+  command->add_option("--data-dir", flags->data_dir, "Where drafts, ledger and replay live");
+  command->add_option("--request", flags->wish.request, "An answer's id, such as chatcmpl-…, or its X-Request-Id");
+  command->add_option("--tenant", flags->wish.tenant, "The name of the API key that sent it");
+  command->add_option("--before", flags->before,
+                      "Finished before this: 2026-11-20, 2026-11-20T10:00:00Z (UTC), an age such as 7d, or now");
+  command->callback([flags] { run(*flags); });
+}
+
+}  // namespace slip::cli

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/purge_wish.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "checkpoints/strict_json.h"
+#include "common/error.h"
+#include "server/reply.h"
+
+namespace slip::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+[[noreturn]] void refuse(const std::string& what) {
+  throw Error(ErrorCode::kInvalidArgument, what, "command and service must be of one version");
+}
+
+std::string text_of(const nlohmann::json& object, const char* name) {
+  const auto found = object.find(name);
+  if (found == object.end()) return {};
+  if (!found->is_string()) refuse(std::string(name) + " is no text");
+  return found->get<std::string>();
+}
+
+std::optional<std::int64_t> number_of(const nlohmann::json& object, const char* name) {
+  const auto found = object.find(name);
+  if (found == object.end()) return std::nullopt;
+  if (!found->is_number_integer()) refuse(std::string(name) + " is no whole number");
+  return found->get<std::int64_t>();
+}
+
+std::string names_of(const ApiKeys& keys) {
+  std::string names;
+  for (const ApiKey& key : keys.all()) names += (names.empty() ? "" : ", ") + key.name;
+  return names;
+}
+
+}  // namespace
+
+PurgeOrder order_of(const PurgeWish& wish, const ApiKeys& keys) {
+  PurgeOrder order{wish.request, std::nullopt, wish.before_us};
+  if (wish.tenant.empty()) return order;
+  const auto found =
+      std::find_if(keys.all().begin(), keys.all().end(), [&](const ApiKey& key) { return key.name == wish.tenant; });
+  if (found == keys.all().end()) {
+    throw Error(ErrorCode::kNotFound, "no API key is named " + wish.tenant,
+                keys.empty() ? "name server.api_keys_file by -c" : "there are: " + names_of(keys), "tenant");
+  }
+  order.tenant = found->tenant;
+  return order;
+}
+
+std::string to_line(const PurgeWish& wish) {
+  Json order = Json::object();
+  if (!wish.request.empty()) order["request"] = wish.request;
+  if (!wish.tenant.empty()) order["tenant"] = wish.tenant;
+  if (wish.before_us) order["before_us"] = *wish.before_us;
+  return dump_json({{"purge", order}});
+}
+
+PurgeWish read_wish(std::string_view line) {
+  const auto asked = parse_strict_json(line, "the question");
+  if (!asked.is_object() || !asked.contains("purge") || !asked["purge"].is_object()) refuse("nothing is asked for");
+  const auto& order = asked["purge"];
+  PurgeWish wish{text_of(order, "request"), text_of(order, "tenant"), number_of(order, "before_us")};
+  // Never by accident everything.
+  if (wish.request.empty() && wish.tenant.empty() && !wish.before_us) refuse("a purge without a condition");
+  return wish;
+}
+
+std::string to_line(const PurgeResult& result) {
+  Json line = {{"records", result.records}, {"rows", result.rows}};
+  if (result.error) {
+    line["error"] = {{"code", static_cast<int>(result.error->code())},
+                     {"message", result.error->message()},
+                     {"hint", result.error->hint()}};
+  }
+  return dump_json(line);
+}
+
+PurgeResult read_result(std::string_view line) {
+  const auto said = parse_strict_json(line, "the service's answer");
+  if (!said.is_object()) refuse("the service's answer is no object");
+  PurgeResult result;
+  result.records = static_cast<std::uint64_t>(number_of(said, "records").value_or(0));
+  result.rows = static_cast<std::uint64_t>(number_of(said, "rows").value_or(0));
+  if (!said.contains("error")) return result;
+  const auto code = number_of(said["error"], "code").value_or(-1);
+  const bool known = code >= 0 && code <= static_cast<int>(ErrorCode::kInternal);
+  result.error = Error(known ? static_cast<ErrorCode>(code) : ErrorCode::kInternal, text_of(said["error"], "message"),
+                       text_of(said["error"], "hint"));
+  return result;
+}
+
+}  // namespace slip::cli

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/purger.h"
+
+#include <limits>
+#include <utility>
+
+#include "common/error.h"
+#include "distill/replay_buffer.h"
+
+namespace slip::cli {
+namespace {
+
+constexpr std::size_t kMostWaiting = 64;
+
+// Only what is purged leaves: no budget, no expiry.
+ReplayOptions resting_replay(const std::filesystem::path& folder) {
+  ReplayOptions options;
+  options.folder = folder;
+  options.max_bytes_per_topic = std::numeric_limits<std::uint64_t>::max();
+  options.segment_bytes = ReplayOptions::kMaxSegmentBytes;
+  options.ttl_us = std::numeric_limits<std::int64_t>::max() / 4;
+  return options;
+}
+
+std::vector<RequestId> calls_of(const PurgeOrder& order, Ledger& ledger) {
+  std::vector<RequestId> calls = ledger.calls_named(order.request, order.tenant);
+  if (const auto answer = request_of_http_id(order.request)) calls.push_back(*answer);
+  return calls;
+}
+
+}  // namespace
+
+PurgeResult carry_out(const PurgeOrder& order, Ledger& ledger, const PurgeReplay& purge_replay) {
+  PurgeResult result;
+  try {
+    PurgeScope scope{{}, order.tenant, order.before_us};
+    if (!order.request.empty()) {
+      scope.calls = calls_of(order, ledger);
+      if (scope.calls.empty()) return result;
+    }
+    result.records = purge_replay(scope);
+    result.rows = ledger.purge(scope);
+  } catch (const Error& error) {
+    result.error = error;
+  } catch (const std::exception& error) {
+    result.error = Error(ErrorCode::kInternal, std::string("the purge failed: ") + error.what());
+  }
+  return result;
+}
+
+std::size_t purge_resting_replay(const std::filesystem::path& folder, const PurgeScope& scope) {
+  if (!std::filesystem::exists(folder)) return 0;
+  return ReplayBuffer(resting_replay(folder)).purge(scope);
+}
+
+Purger::Purger(Ledger& ledger, PurgeReplay purge_replay)
+    : ledger_(ledger),
+      purge_replay_(std::move(purge_replay)),
+      jobs_(kMostWaiting),
+      thread_([this](const std::stop_token& stop) { run(stop); }) {}
+
+Purger::~Purger() {
+  stop();
+}
+
+void Purger::submit(PurgeOrder order, std::function<void(PurgeResult)> done) {
+  if (jobs_.try_push({std::move(order), std::move(done)})) return;
+  if (jobs_.closed()) throw Error(ErrorCode::kUnavailable, "the server is shutting down");
+  throw Error(ErrorCode::kOverloaded, std::to_string(kMostWaiting) + " purges wait already", "try again");
+}
+
+void Purger::stop() {
+  thread_.request_stop();
+  jobs_.close();
+  if (thread_.joinable()) thread_.join();
+}
+
+void Purger::run(const std::stop_token& stop) {
+  while (auto job = jobs_.pop()) {
+    PurgeResult result;
+    if (stop.stop_requested()) {
+      result.error = Error(ErrorCode::kUnavailable, "the server is shutting down");
+    } else {
+      result = carry_out(job->order, ledger_, purge_replay_);
+    }
+    job->done(std::move(result));
+  }
+}
+
+}  // namespace slip::cli

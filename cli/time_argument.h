@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace slip::cli {
+
+// "90s", "30m", "24h", "7d", "2w" in microseconds. Error{kInvalidArgument} naming `flag`, as below.
+std::int64_t parse_duration_us(const std::string& text, const std::string& flag);
+
+// "now", "2026-11-20", "2026-11-20T10:00" or "2026-11-20T10:00:00Z", all UTC, or how long before `now_us`, such as 7d.
+std::int64_t parse_instant_us(const std::string& text, const std::string& flag, std::int64_t now_us);
+
+}  // namespace slip::cli

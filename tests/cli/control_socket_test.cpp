@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/control_socket.h"
+
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <optional>
+
+#include "common/error.h"
+#include "tests/checkpoints/temporary_folder.h"
+
+namespace slip::cli {
+namespace {
+
+TEST(ControlSocket, AnswersLineByLineAndIsPrivate) {
+  const testing::TemporaryFolder folder;
+  // Longer than a socket's address may be.
+  const auto data = folder.path() / std::string(120, 'd');
+  std::filesystem::create_directory(data);
+  std::ofstream(data / "control.sock") << "what a crash left";
+  {
+    const ControlSocket socket(data, [](const std::string& line) { return "heard " + line; });
+    struct stat status {};
+    ASSERT_EQ(::lstat((data / "control.sock").c_str(), &status), 0);
+    EXPECT_TRUE(S_ISSOCK(status.st_mode));
+    EXPECT_EQ(status.st_mode & 077, 0U);
+    EXPECT_EQ(ask_service(data, "one"), "heard one");
+    EXPECT_EQ(ask_service(data, std::string(60'000, 'x')).size(), 60'006U);
+    EXPECT_EQ(ask_service(data, ""), "heard ");
+  }
+  EXPECT_FALSE(std::filesystem::exists(data / "control.sock"));
+}
+
+TEST(ControlSocket, NobodyThereIsUnavailable) {
+  const testing::TemporaryFolder folder;
+  try {
+    ask_service(folder.path(), "one");
+    ADD_FAILURE();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kUnavailable);
+  }
+}
+
+// Whoever hangs up or says too much costs the next one nothing.
+TEST(ControlSocket, PeersThatMisbehaveAreDropped) {
+  const testing::TemporaryFolder folder;
+  const ControlSocket socket(folder.path(), [](const std::string&) { return std::string("fine"); });
+  const std::string path = (folder.path() / "control.sock").string();
+  ASSERT_LT(path.size(), sizeof(sockaddr_un::sun_path));
+  for (const std::size_t n_bytes : {std::size_t{0}, std::size_t{3}, std::size_t{1} << 20}) {
+    const FileHandle peer(::socket(AF_UNIX, SOCK_STREAM, 0));
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    path.copy(address.sun_path, sizeof address.sun_path - 1);
+    ASSERT_EQ(::connect(peer.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
+    const std::string text(n_bytes, 'x');
+    ::send(peer.get(), text.data(), text.size(), MSG_NOSIGNAL);
+    ::shutdown(peer.get(), SHUT_WR);
+  }
+  EXPECT_EQ(ask_service(folder.path(), "one"), "fine");
+}
+
+}  // namespace
+}  // namespace slip::cli

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/purger.h"
+
+#include <gtest/gtest.h>
+
+#include <future>
+
+#include "common/clock.h"
+#include "common/error.h"
+#include "distill/replay_buffer.h"
+#include "tests/checkpoints/temporary_folder.h"
+#include "tests/distill/sample_records.h"
+
+namespace slip::cli {
+namespace {
+
+class PurgerTest : public ::testing::Test {
+ protected:
+  PurgerTest() {
+    LedgerOptions options;
+    options.file = folder_.path() / "ledger.db";
+    ledger_.emplace(options);
+    for (std::uint64_t id = 1; id <= 3; ++id) {
+      RequestRow row;
+      row.request_id = id;
+      row.http_id = "order-" + std::to_string(id);
+      row.tenant = 7;
+      row.finished_us = wall_us();
+      ledger_->record(row);
+    }
+  }
+  PurgeReplay counting() {
+    return [this](const PurgeScope& scope) {
+      scopes_.push_back(scope);
+      return scope.calls.size();
+    };
+  }
+
+  testing::TemporaryFolder folder_;
+  std::optional<Ledger> ledger_;
+  std::vector<PurgeScope> scopes_;
+};
+
+TEST_F(PurgerTest, ARequestIsNamedByItsAnswerOrByItsHeader) {
+  PurgeResult result = carry_out({"order-2", TenantId{7}, std::nullopt}, *ledger_, counting());
+  EXPECT_FALSE(result.error);
+  EXPECT_EQ(result.records, 1U);
+  EXPECT_EQ(result.rows, 1U);
+  EXPECT_EQ(scopes_.back().calls, std::vector<RequestId>{RequestId{2}});
+  EXPECT_EQ(scopes_.back().tenant, TenantId{7});
+  result = carry_out({"chatcmpl-0000000000000003", TenantId{7}, std::nullopt}, *ledger_, counting());
+  EXPECT_EQ(result.rows, 1U);
+  EXPECT_EQ(scopes_.back().calls, std::vector<RequestId>{RequestId{3}});
+  const std::size_t so_far = scopes_.size();
+  result = carry_out({"order-1", TenantId{8}, std::nullopt}, *ledger_, counting());
+  EXPECT_EQ(result.rows, 0U) << "another tenant's";
+  EXPECT_EQ(scopes_.size(), so_far) << "a name that is nobody's must not become a purge of everything";
+}
+
+TEST_F(PurgerTest, WhatFailsIsSaid) {
+  const auto refusing = [](const PurgeScope&) -> std::size_t { throw Error(ErrorCode::kIo, "disk full"); };
+  const PurgeResult result = carry_out({"", TenantId{7}, std::nullopt}, *ledger_, refusing);
+  ASSERT_TRUE(result.error);
+  EXPECT_EQ(result.error->message(), "disk full");
+  EXPECT_EQ(ledger_->calls_named("order-1", std::nullopt).size(), 1U) << "the ledger still knows what to look for";
+}
+
+TEST_F(PurgerTest, OrdersWaitInABoundAndEndWithTheService) {
+  std::promise<void> begun, go_on;
+  const auto until = go_on.get_future().share();
+  Purger purger(*ledger_, [&begun, until](const PurgeScope&) -> std::size_t {
+    begun.set_value();
+    until.wait();
+    return 1;
+  });
+  std::vector<std::future<PurgeResult>> results;
+  const auto submit = [&] {
+    auto made = std::make_shared<std::promise<PurgeResult>>();
+    auto result = made->get_future();
+    purger.submit({"", TenantId{7}, std::nullopt}, [made](PurgeResult one) { made->set_value(std::move(one)); });
+    results.push_back(std::move(result));
+  };
+  submit();
+  begun.get_future().wait();
+  bool refused = false;
+  for (int i = 0; i < 100 && !refused; ++i) {
+    try {
+      submit();
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kOverloaded);
+      refused = true;
+    }
+  }
+  EXPECT_TRUE(refused);
+  auto stopping = std::async(std::launch::async, [&] { purger.stop(); });
+  while (true) {
+    try {
+      submit();
+    } catch (const Error& error) {
+      if (error.code() == ErrorCode::kUnavailable) break;
+    }
+  }
+  go_on.set_value();
+  stopping.wait();
+  EXPECT_FALSE(results.front().get().error) << "what was begun ends in order";
+  const auto last = results.back().get();
+  ASSERT_TRUE(last.error);
+  EXPECT_EQ(last.error->code(), ErrorCode::kUnavailable);
+}
+
+TEST(RestingReplay, NothingButThePurgeLeaves) {
+  const testing::TemporaryFolder folder;
+  EXPECT_EQ(purge_resting_replay(folder.path() / "replay", {.tenant = TenantId{1}}), 0U);
+  EXPECT_FALSE(std::filesystem::exists(folder.path() / "replay"));
+  ReplayOptions options;
+  options.folder = folder.path() / "replay";
+  {
+    ReplayBuffer buffer(options);
+    for (std::uint64_t id = 1; id <= 10; ++id) buffer.append(testing::make_record(id, "sql"));
+  }
+  EXPECT_EQ(purge_resting_replay(options.folder, {.calls = {RequestId{4}}}), 1U);
+  EXPECT_EQ(ReplayBuffer(options).records("sql"), 9U);
+}
+
+}  // namespace
+}  // namespace slip::cli

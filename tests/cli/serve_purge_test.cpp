@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a purge leaves of a request in the data directory of the built program: nothing, in any file, byte for byte.
+#include <sys/stat.h>
+
+#include <array>
+#include <cstdio>
+#include <cstring>
+#include <functional>
+
+#include "common/file.h"
+#include "tests/cli/serve_fixture.h"
+
+namespace slip {
+namespace {
+
+using nlohmann::json;
+
+class ServePurgeTest : public ServeTest {
+ protected:
+  struct Sent {
+    std::string id, header, tokens;  // the answer's id, its X-Request-Id, its prompt as replay has it
+  };
+
+  ServePurgeTest() {
+    std::ofstream(folder_ / "keys") << "first-key-of-them name=team-a\nsecond-key-of-them name=team-b\n";
+    ::chmod((folder_ / "keys").c_str(), 0600);
+    std::ofstream(config_) << "[server]\napi_keys_file = \"" << (folder_ / "keys").string()
+                           << "\"\n[ledger]\ncommit_interval_ms = 20\n";
+  }
+
+  std::vector<std::string> with_config() const {
+    auto arguments = usual();
+    arguments.insert(arguments.end(), {"-c", config_.string()});
+    return arguments;
+  }
+  static std::string with_key(std::string bytes, const std::string& key, const std::string& more = "") {
+    bytes.insert(bytes.find("Host:"), "Authorization: Bearer " + key + "\r\n" + more);
+    return bytes;
+  }
+  static std::string four_bytes_each(const json& ids) {
+    std::string bytes;
+    for (const auto& id : ids) {
+      for (int byte = 0; byte < 4; ++byte) bytes += static_cast<char>(id.get<std::uint32_t>() >> (8 * byte));
+    }
+    return bytes;
+  }
+  Sent send(std::uint16_t port, const std::string& key, int number) {
+    const std::string prompt = "What is " + std::to_string(1000 + number) + " + " + std::to_string(77 * number) + "?";
+    const std::string header = "order-" + key.substr(0, 1) + "-" + std::to_string(number);
+    const auto reply = ask(port, with_key(chat_bytes(prompt, 12), key, "X-Request-Id: " + header + "\r\n"));
+    EXPECT_EQ(reply.status, 200) << reply.body;
+    const std::string asked =
+        json{{"messages", {{{"role", "user"}, {"content", prompt}}}}, {"add_generation_prompt", true}}.dump();
+    const auto ids = ask(port, with_key("POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Type: "
+                                        "application/json\r\nContent-Length: " +
+                                            std::to_string(asked.size()) + "\r\n\r\n" + asked,
+                                        key));
+    return {json::parse(reply.body)["id"], header, four_bytes_each(json::parse(ids.body)["tokens"])};
+  }
+  // How many of its traces are in any file of the data directory.
+  int n_traces(const Sent& sent) const {
+    bool tokens = false, header = false;
+    for (const auto& item : std::filesystem::recursive_directory_iterator(data())) {
+      if (!item.is_regular_file()) continue;
+      const std::string content = read_file(item.path(), 1U << 30);
+      const auto has = [&](const std::string& bytes) {
+        return ::memmem(content.data(), content.size(), bytes.data(), bytes.size()) != nullptr;
+      };
+      tokens = tokens || has(sent.tokens);
+      header = header || has(sent.header);
+    }
+    return (tokens ? 1 : 0) + (header ? 1 : 0);
+  }
+  bool is_kept(const Sent& sent) const { return n_traces(sent) == 2; }
+  bool is_gone(const Sent& sent) const { return n_traces(sent) == 0; }
+  static bool eventually(const std::function<bool()>& condition) {
+    for (int i = 0; i < 1000 * testing::kPatience && !condition(); ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    return condition();
+  }
+  // The exit status; what it said is in said_.
+  int purge(const std::string& arguments) {
+    const std::string command =
+        std::string(SLIPSTREAM_BINARY_DIR) + "/slipstream purge " + arguments + " --data-dir " + data() + " 2>&1";
+    FILE* pipe = ::popen(command.c_str(), "r");
+    said_.clear();
+    std::array<char, 512> text{};
+    while (std::fgets(text.data(), text.size(), pipe) != nullptr) said_ += text.data();
+    const int status = ::pclose(pipe);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  }
+  static RawReply remove(std::uint16_t port, const std::string& id, const std::string& key) {
+    return ask(port, with_key("DELETE /v1/requests/" + id + " HTTP/1.1\r\nHost: localhost\r\n\r\n", key));
+  }
+
+  const std::filesystem::path config_ = folder_ / "c.toml";
+  std::string said_;
+};
+
+TEST_F(ServePurgeTest, OfARunningServiceAndOfAStoppedOneNothingIsLeft) {
+  Program program(folder_, with_config());
+  const auto port = program.port();
+  ASSERT_NE(port, 0) << program.log();
+  std::vector<Sent> sent;
+  for (int i = 0; i < 8; ++i) sent.push_back(send(port, i < 4 ? "first-key-of-them" : "second-key-of-them", i));
+  for (const Sent& one : sent) ASSERT_TRUE(eventually([&] { return is_kept(one); })) << "or this shows nothing";
+
+  EXPECT_EQ(purge("--request " + sent[0].id), 0) << said_;
+  EXPECT_NE(said_.find("purged 1 records of replay and 1 rows of the ledger; what was learned"), std::string::npos);
+  EXPECT_TRUE(is_gone(sent[0]));
+  EXPECT_EQ(purge("--request " + sent[1].header), 0) << said_;
+  EXPECT_TRUE(is_gone(sent[1]));
+  EXPECT_EQ(remove(port, sent[2].id, "second-key-of-them").status, 404) << "another key's";
+  EXPECT_TRUE(is_kept(sent[2]));
+  EXPECT_EQ(remove(port, sent[2].id, "first-key-of-them").status, 204);
+  EXPECT_TRUE(is_gone(sent[2]));
+  EXPECT_EQ(remove(port, sent[2].id, "first-key-of-them").status, 404) << "it is gone";
+  EXPECT_EQ(purge("--tenant team-c"), 2);
+  EXPECT_NE(said_.find("team-a, team-b"), std::string::npos) << said_;
+  EXPECT_EQ(purge("--tenant team-a"), 0) << said_;
+  EXPECT_TRUE(is_gone(sent[3]));
+  for (int i = 4; i < 8; ++i) EXPECT_TRUE(is_kept(sent[static_cast<std::size_t>(i)])) << i;
+  EXPECT_EQ(remove(port, sent[4].header, "second-key-of-them").status, 204) << "by its header too";
+  EXPECT_TRUE(is_gone(sent[4]));
+  EXPECT_EQ(ask(port, with_key(chat_bytes("Hello", 4), "first-key-of-them")).status, 200) << "it serves on";
+  EXPECT_EQ(program.stop(), 0) << program.log();
+
+  EXPECT_EQ(purge("--request " + sent[5].id), 0) << said_;
+  EXPECT_TRUE(is_gone(sent[5]));
+  EXPECT_EQ(purge("--tenant team-b --before 2020-01-01 -c " + config_.string()), 0) << said_;
+  EXPECT_TRUE(is_kept(sent[6]));
+  EXPECT_EQ(purge("--tenant team-b -c " + config_.string()), 0) << said_;
+  EXPECT_TRUE(is_gone(sent[6]));
+  EXPECT_TRUE(is_gone(sent[7]));
+  EXPECT_EQ(purge("--before now"), 0) << said_;
+  EXPECT_EQ(count("SELECT COUNT(*) FROM requests"), 0);
+  EXPECT_EQ(count("SELECT COUNT(*) FROM same_text"), 0);
+}
+
+TEST_F(ServePurgeTest, WithoutLearningOldRecordsAreReachedToo) {
+  Sent sent;
+  {
+    Program program(folder_, with_config());
+    const auto port = program.port();
+    ASSERT_NE(port, 0) << program.log();
+    sent = send(port, "first-key-of-them", 1);
+    EXPECT_EQ(program.stop(), 0) << program.log();
+  }
+  ASSERT_TRUE(is_kept(sent));
+  auto arguments = with_config();
+  arguments.emplace_back("--no-learning");
+  Program program(folder_, arguments);
+  const auto port = program.port();
+  ASSERT_NE(port, 0) << program.log();
+  EXPECT_EQ(remove(port, sent.id, "first-key-of-them").status, 204);
+  EXPECT_TRUE(is_gone(sent));
+  EXPECT_EQ(program.stop(), 0) << program.log();
+}
+
+TEST_F(ServePurgeTest, WhatCannotBeDoneSaysWhy) {
+  EXPECT_EQ(purge("--request x"), 2);
+  EXPECT_NE(said_.find("is no data directory"), std::string::npos) << said_;
+  EXPECT_FALSE(std::filesystem::exists(data()));
+  EXPECT_EQ(purge(""), 2);
+  EXPECT_NE(said_.find("--request, --tenant or --before"), std::string::npos) << said_;
+  EXPECT_EQ(purge("--before yesterday"), 2);
+  EXPECT_NE(said_.find("--before takes"), std::string::npos) << said_;
+}
+
+}  // namespace
+}  // namespace slip
