@@ -91,7 +91,8 @@ class ServePurgeTest : public ServeTest {
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
   }
   static RawReply remove(std::uint16_t port, const std::string& id, const std::string& key) {
-    return ask(port, with_key("DELETE /v1/requests/" + id + " HTTP/1.1\r\nHost: localhost\r\n\r\n", key));
+    return ask(
+        port, with_key("DELETE /v1/requests/" + id + " HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", key));
   }
 
   const std::filesystem::path config_ = folder_ / "c.toml";

@@ -38,7 +38,8 @@ class DeleteRequestTest : public HttpServerTest {
     start();
   }
   RawReply remove(const std::string& id, const std::string& headers = "") {
-    return ask("DELETE /v1/requests/" + id + " HTTP/1.1\r\nHost: localhost\r\n" + headers + "\r\n");
+    return ask("DELETE /v1/requests/" + id + " HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n" + headers +
+               "\r\n");
   }
 
   std::mutex mutex_;
