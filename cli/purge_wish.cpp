@@ -3,15 +3,14 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "checkpoints/strict_json.h"
 #include "common/error.h"
-#include "server/reply.h"
+#include "server/json_text.h"
 
 namespace slip::cli {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 [[noreturn]] void refuse(const std::string& what) {
   throw Error(ErrorCode::kInvalidArgument, what, "command and service must be of one version");
@@ -53,11 +52,16 @@ PurgeOrder order_of(const PurgeWish& wish, const ApiKeys& keys) {
 }
 
 std::string to_line(const PurgeWish& wish) {
-  Json order = Json::object();
-  if (!wish.request.empty()) order["request"] = wish.request;
-  if (!wish.tenant.empty()) order["tenant"] = wish.tenant;
-  if (wish.before_us) order["before_us"] = *wish.before_us;
-  return dump_json({{"purge", order}});
+  JsonText json;
+  json.begin_object();
+  json.key("purge");
+  json.begin_object();
+  if (!wish.request.empty()) json.member("request", wish.request);
+  if (!wish.tenant.empty()) json.member("tenant", wish.tenant);
+  if (wish.before_us) json.member("before_us", *wish.before_us);
+  json.end_object();
+  json.end_object();
+  return std::move(json).take();
 }
 
 PurgeWish read_wish(std::string_view line) {
@@ -71,13 +75,20 @@ PurgeWish read_wish(std::string_view line) {
 }
 
 std::string to_line(const PurgeResult& result) {
-  Json line = {{"records", result.records}, {"rows", result.rows}};
+  JsonText json;
+  json.begin_object();
+  json.member("records", result.records);
+  json.member("rows", result.rows);
   if (result.error) {
-    line["error"] = {{"code", static_cast<int>(result.error->code())},
-                     {"message", result.error->message()},
-                     {"hint", result.error->hint()}};
+    json.key("error");
+    json.begin_object();
+    json.member("code", static_cast<int>(result.error->code()));
+    json.member("message", result.error->message());
+    json.member("hint", result.error->hint());
+    json.end_object();
   }
-  return dump_json(line);
+  json.end_object();
+  return std::move(json).take();
 }
 
 PurgeResult read_result(std::string_view line) {

@@ -43,7 +43,7 @@ ConnectionTable::Right ConnectionTable::begin_request(Id id) {
 void ConnectionTable::end_request(Id id) {
   const std::lock_guard lock(mutex_);
   const auto found = entries_.find(id);
-  if (found != entries_.end() && !found->second.waits) wait(id, found->second);
+  if (found != entries_.end() && !found->second.waits) wait(found->second);
 }
 
 void ConnectionTable::leave(Id id) {
@@ -52,21 +52,21 @@ void ConnectionTable::leave(Id id) {
 }
 
 void ConnectionTable::add(Id id, std::function<void()> close, bool in_reserve) {
-  Entry& entry = entries_[id];
-  entry.close = std::move(close);
-  entry.in_reserve = in_reserve;
+  Entry entry{.close = std::move(close), .in_reserve = in_reserve, .own = {id}, .place = {}};
+  entry.place = entry.own.begin();
+  Entry& added = entries_.emplace(id, std::move(entry)).first->second;
   n_in_reserve_ += in_reserve;
-  wait(id, entry);
+  wait(added);
 }
 
-void ConnectionTable::wait(Id id, Entry& entry) {
+void ConnectionTable::wait(Entry& entry) noexcept {
   Waiting& waiting = waiting_of(entry);
   entry.waits = true;
-  entry.place = waiting.insert(waiting.end(), id);
+  waiting.splice(waiting.end(), entry.own);
 }
 
-void ConnectionTable::stop_waiting(Entry& entry) {
-  if (std::exchange(entry.waits, false)) waiting_of(entry).erase(entry.place);
+void ConnectionTable::stop_waiting(Entry& entry) noexcept {
+  if (std::exchange(entry.waits, false)) entry.own.splice(entry.own.end(), waiting_of(entry), entry.place);
 }
 
 std::function<void()> ConnectionTable::remove_longest(Waiting& waiting) {

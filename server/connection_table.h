@@ -34,13 +34,14 @@ class ConnectionTable {
   struct Entry {
     std::function<void()> close;
     bool in_reserve = false, waits = false;
-    Waiting::iterator place;  // while it waits
+    Waiting own;  // its id, while it does not wait: to wait and to stop cost no memory, and so never fail
+    Waiting::iterator place;
   };
 
   Waiting& waiting_of(const Entry& entry) { return entry.in_reserve ? waiting_in_reserve_ : waiting_; }
   void add(Id id, std::function<void()> close, bool in_reserve);
-  void wait(Id id, Entry& entry);
-  void stop_waiting(Entry& entry);
+  void wait(Entry& entry) noexcept;
+  void stop_waiting(Entry& entry) noexcept;
   std::function<void()> remove_longest(Waiting& waiting);
   void remove(Id id);
 

@@ -26,7 +26,9 @@ void check_record(std::span<const std::byte> frame) {
 
 void check_segment(std::span<const std::byte> bytes) {
   const SegmentScan scan = scan_segment(bytes);
-  SLIP_CHECK(scan.good_bytes <= bytes.size() && scan.damaged_bytes <= scan.good_bytes, "a scan stays in the file");
+  SLIP_CHECK(scan.good_bytes <= bytes.size() && scan.torn_bytes <= bytes.size() - scan.good_bytes &&
+                 scan.damaged_bytes <= bytes.size() - scan.torn_bytes,
+             "a scan stays in the file");
   std::uint64_t end = 0;
   for (const auto& frame : scan.frames) {
     SLIP_CHECK(frame.offset >= end, "frames follow one another");
