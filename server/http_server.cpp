@@ -49,6 +49,17 @@ void warn(const char* what, const std::exception& why) noexcept {
   }
 }
 
+// Connections share strands that are made at the start: one that finds no memory for itself reads what it never set
+// (Boost 1.74), and ends the process.
+using Strand = asio::strand<asio::io_context::executor_type>;
+constexpr std::size_t kStrands = 64;
+
+std::vector<Strand> make_strands(asio::io_context& io) {
+  std::vector<Strand> strands;
+  for (std::size_t i = 0; i < kStrands; ++i) strands.push_back(asio::make_strand(io));
+  return strands;
+}
+
 // One connection among those that are open, however it ends.
 class OpenConnection {
  public:
@@ -85,6 +96,7 @@ struct HttpServer::State {
         tls(std::shared_ptr<asio::ssl::context>(load_tls(given_service.options()))),
         connections(given_service.options().max_connections, ServerOptions::kProbeConnections),
         io(given_service.options().io_threads),
+        strands(make_strands(io)),
         acceptor(io),
         share{given_service, gatekeeper, quotas, connections, workers} {}
 
@@ -100,6 +112,8 @@ struct HttpServer::State {
   ConnectionTable connections;  // both before `io`, whose handlers hold places in it
   std::atomic<bool> ending{false};
   asio::io_context io;
+  std::vector<Strand> strands;
+  std::size_t next_strand = 0;
   WorkerPool workers;  // behind `io`: jobs that never ran hold sessions, which end on it
   tcp::acceptor acceptor;
   SessionShare share;
@@ -134,7 +148,8 @@ void HttpServer::State::listen_again() noexcept {
 
 // False when the listener is closed.
 awaitable<bool> HttpServer::State::accept_one() {
-  auto [fault, socket] = co_await acceptor.async_accept(asio::make_strand(io), asio::as_tuple(asio::use_awaitable));
+  auto [fault, socket] =
+      co_await acceptor.async_accept(strands[next_strand++ % kStrands], asio::as_tuple(asio::use_awaitable));
   if (fault == asio::error::operation_aborted) co_return false;
   if (fault) throw boost::system::system_error(fault);
   begin_session(std::move(socket));
