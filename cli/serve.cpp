@@ -25,7 +25,6 @@
 #include "common/error.h"
 #include "common/file.h"
 #include "common/log.h"
-#include "distill/heap_limits.h"
 #include "server/gatekeeper.h"
 #include "server/http_server.h"
 #include "server/key_quotas.h"
@@ -203,7 +202,6 @@ void check(const ServeConfig& config) {
 void serve(const ServeOverrides& overrides, bool check_only) {
   const ServeConfig config = load_serve_config(overrides);
   if (check_only) return check(config);
-  limit_heap();  // so that what large requests held goes back to the system
   const StopSignal signals;
   signals.take_reloads();
   const BackgroundLog background_log;

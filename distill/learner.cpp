@@ -16,7 +16,6 @@
 #include "common/error.h"
 #include "common/log.h"
 #include "common/patient_clock.h"
-#include "distill/heap_limits.h"
 #include "distill/idle_priority.h"
 #include "distill/learning_loop.h"
 #include "distill/learning_switch.h"
@@ -313,7 +312,6 @@ void Learner::finish(RequestId request, bool completed) noexcept {
 }
 
 void Learner::start() {
-  limit_heap();
   if (state_->thread.joinable()) return;
   state_->running = true;
   state_->thread = std::thread([this] { state_->run(); });
