@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory grew with learning: what the learner's thread freed stayed in glibc's arena of it (issue 15: 644 MiB held for 82
-// in use after ten minutes of four topics).
+// Memory grew with learning: what the learner's thread freed stayed in glibc's arena of it (issue 15: 644 MiB held for
+// 82 in use after ten minutes of four topics).
 #include <gtest/gtest.h>
 #include <unistd.h>
 
