@@ -49,10 +49,6 @@ WorkerPool::~WorkerPool() {
   stop();
 }
 
-boost::asio::any_io_executor WorkerPool::executor(Lane lane) {
-  return lane == Lane::kQuick ? quick_.get_executor() : slow_.get_executor();
-}
-
 void WorkerPool::stop() {
   quick_.stop();
   slow_.stop();

@@ -1,11 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <atomic>
 #include <boost/asio/any_io_executor.hpp>
+#include <boost/asio/awaitable.hpp>
 #include <boost/asio/io_context.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/this_coro.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <chrono>
 #include <cstdint>
+#include <exception>
+#include <memory>
+#include <optional>
 #include <thread>
+#include <type_traits>
+#include <utility>
 #include <vector>
+
+#include "server/waker.h"
 
 namespace slip {
 
@@ -25,14 +38,46 @@ class WorkerPool {
   WorkerPool();
   ~WorkerPool();  // stop()
 
-  boost::asio::any_io_executor executor(Lane lane);
+  // What `work()` returns or throws, made on a thread of the lane; the coroutine goes on where it ran, at once.
+  // (co_spawn would queue the end of a job behind all that wait: results piled up until the last was made.)
+  template <class Work>
+  boost::asio::awaitable<std::invoke_result_t<Work&>> run(Lane lane, Work work);
+
   // Waits for the jobs under way. Jobs that have not begun never run; they are freed with the pool.
   void stop();
 
  private:
+  template <class Work>
+  struct Job {
+    Job(const boost::asio::any_io_executor& strand, Work asked) : waker(strand), work(std::move(asked)) {}
+    Waker waker;
+    Work work;
+    std::optional<std::invoke_result_t<Work&>> result;
+    std::exception_ptr fault;
+    std::atomic<bool> done{false};
+  };
+
   boost::asio::io_context quick_, slow_;
   boost::asio::executor_work_guard<boost::asio::io_context::executor_type> quick_work_, slow_work_;
   std::vector<std::jthread> threads_;
 };
+
+template <class Work>
+boost::asio::awaitable<std::invoke_result_t<Work&>> WorkerPool::run(Lane lane, Work work) {
+  constexpr std::chrono::milliseconds kLostWake{100};  // there was no memory to wake it
+  const auto job = std::make_shared<Job<Work>>(co_await boost::asio::this_coro::executor, std::move(work));
+  boost::asio::post(lane == Lane::kQuick ? quick_ : slow_, [job] {
+    try {
+      job->result.emplace(job->work());
+    } catch (...) {
+      job->fault = std::current_exception();
+    }
+    job->done.store(true, std::memory_order_release);
+    Waker::notify({job, &job->waker});
+  });
+  while (!job->done.load(std::memory_order_acquire)) co_await job->waker.wait(kLostWake);
+  if (job->fault) std::rethrow_exception(job->fault);
+  co_return std::move(*job->result);
+}
 
 }  // namespace slip

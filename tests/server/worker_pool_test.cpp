@@ -4,7 +4,9 @@
 
 #include <gtest/gtest.h>
 
-#include <boost/asio/post.hpp>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/thread_pool.hpp>
+#include <boost/asio/use_future.hpp>
 #include <future>
 #include <latch>
 #include <stdexcept>
@@ -16,27 +18,55 @@ namespace {
 
 constexpr std::chrono::seconds kPatience{10};  // a test that hangs fails instead
 
-TEST(WorkerPool, QuickWorkDoesNotWaitForSlowWork) {
-  WorkerPool pool;
+// Coroutines on a thread of their own that give the pool work.
+class WorkerPoolTest : public ::testing::Test {
+ protected:
+  template <class Work>
+  auto run(WorkerPool::Lane lane, Work work) {
+    return boost::asio::co_spawn(io_.get_executor(), pool_.run(lane, std::move(work)), boost::asio::use_future);
+  }
+
+  boost::asio::thread_pool io_{1};
+  WorkerPool pool_;  // ends before what its work refers to
+};
+
+TEST_F(WorkerPoolTest, QuickWorkDoesNotWaitForSlowWork) {
   std::latch held(1);
-  std::promise<void> slow_began, quick_ended;
-  boost::asio::post(pool.executor(WorkerPool::Lane::kSlow), [&] {
-    slow_began.set_value();
+  auto slow = run(WorkerPool::Lane::kSlow, [&held] {
     held.wait();
+    return 1;
   });
-  ASSERT_EQ(slow_began.get_future().wait_for(kPatience), std::future_status::ready);
-  boost::asio::post(pool.executor(WorkerPool::Lane::kQuick), [&] { quick_ended.set_value(); });
-  EXPECT_EQ(quick_ended.get_future().wait_for(kPatience), std::future_status::ready);
+  EXPECT_EQ(run(WorkerPool::Lane::kQuick, [] { return 2; }).get(), 2);
+  EXPECT_EQ(slow.wait_for(std::chrono::seconds(0)), std::future_status::timeout);
   held.count_down();
+  EXPECT_EQ(slow.get(), 1);
 }
 
-TEST(WorkerPool, AJobThatThrowsEndsNoThread) {
-  WorkerPool pool;
+// Six hundred answers of 1 MB waited in memory, outside every budget, until the last was made.
+TEST_F(WorkerPoolTest, AResultDoesNotWaitForTheWorkBehindIt) {
+  std::latch both_wait(1), held(1);
+  auto first = run(WorkerPool::Lane::kSlow, [&both_wait] {
+    both_wait.wait();
+    return 1;
+  });
+  auto second = run(WorkerPool::Lane::kSlow, [&held] {
+    held.wait();
+    return 2;
+  });
+  both_wait.count_down();
+  ASSERT_EQ(first.wait_for(kPatience), std::future_status::ready);
+  EXPECT_EQ(first.get(), 1);
+  held.count_down();
+  EXPECT_EQ(second.get(), 2);
+}
+
+TEST_F(WorkerPoolTest, WhatAJobThrowsReachesItsCoroutineAndEndsNoThread) {
   for (const auto lane : {WorkerPool::Lane::kQuick, WorkerPool::Lane::kSlow}) {
-    for (int i = 0; i < 5; ++i) boost::asio::post(pool.executor(lane), [] { throw std::runtime_error("a test's"); });
-    std::promise<void> ran;
-    boost::asio::post(pool.executor(lane), [&] { ran.set_value(); });
-    EXPECT_EQ(ran.get_future().wait_for(kPatience), std::future_status::ready);
+    for (int i = 0; i < 5; ++i) {
+      auto failed = run(lane, []() -> int { throw std::runtime_error("a test's"); });
+      EXPECT_THROW(failed.get(), std::runtime_error);
+    }
+    EXPECT_EQ(run(lane, [] { return 3; }).get(), 3);
   }
 }
 
