@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <signal.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -58,6 +59,7 @@ int run(CLI::App& app, int argc, char** argv) {
 int main(int argc, char** argv) {
   slip::cli::hold_standard_descriptors();
   slip::cli::end_by_signals_as_first_process();
+  ::signal(SIGXFSZ, SIG_IGN);  // beyond the limit of a file's size a write fails, as on a full disk
   CLI::App app{"Slipstream: a speculative-decoding server whose drafts keep learning from the traffic they serve."};
   try {
     const int status = run(app, argc, argv);

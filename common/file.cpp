@@ -21,6 +21,20 @@ namespace {
   throw Error(ErrorCode::kIo, what + ": " + std::strerror(errno));
 }
 
+[[noreturn]] void throw_too_large(const std::filesystem::path& path, std::uint64_t bytes, std::uint64_t max_bytes) {
+  throw Error(ErrorCode::kTooLarge, path.string() + " has " + std::to_string(bytes) + " bytes, at most " +
+                                        std::to_string(max_bytes) + " are read");
+}
+
+// Bytes read; 0 at the end.
+std::size_t read_some(int file, char* to, std::size_t most, const std::filesystem::path& path) {
+  for (;;) {
+    const ssize_t n = ::read(file, to, most);
+    if (n >= 0) return static_cast<std::size_t>(n);
+    if (errno != EINTR) throw_errno("cannot read " + path.string());
+  }
+}
+
 void reach(std::string_view point, std::string_view verb) {
   fail_point(std::string(point) + "." + std::string(verb));
 }
@@ -159,17 +173,16 @@ std::string read_file(const std::filesystem::path& path, std::uint64_t max_bytes
   if (::fstat(file.get(), &status) != 0) throw_errno("cannot stat " + path.string());
   if (!S_ISREG(status.st_mode)) throw Error(ErrorCode::kInvalidArgument, path.string() + " is not a regular file");
   if (static_cast<std::uint64_t>(status.st_size) > max_bytes) {
-    throw Error(ErrorCode::kTooLarge, path.string() + " has " + std::to_string(status.st_size) + " bytes, at most " +
-                                          std::to_string(max_bytes) + " are read");
+    throw_too_large(path, static_cast<std::uint64_t>(status.st_size), max_bytes);
   }
-  std::string content(static_cast<std::size_t>(status.st_size), '\0');
+  // What the kernel makes up as it is read (/proc) says that it has no bytes, so the end is where none come.
+  constexpr std::size_t kBeyond = 4096;
+  std::string content(static_cast<std::size_t>(status.st_size) + kBeyond, '\0');
   std::size_t done = 0;
-  while (done < content.size()) {
-    const ssize_t n = ::read(file.get(), content.data() + done, content.size() - done);
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) throw_errno("cannot read " + path.string());
-    if (n == 0) break;
-    done += static_cast<std::size_t>(n);
+  while (const std::size_t n = read_some(file.get(), content.data() + done, content.size() - done, path)) {
+    done += n;
+    if (done > max_bytes) throw_too_large(path, done, max_bytes);
+    if (done == content.size()) content.resize(2 * done);
   }
   content.resize(done);
   return content;

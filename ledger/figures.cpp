@@ -39,7 +39,7 @@ Database open_database_to_read(const std::filesystem::path& file) {
 }
 
 void check_format(Database& database, const std::filesystem::path& file) {
-  const std::int64_t version = database.integer("PRAGMA user_version");
+  const std::int64_t version = format_of(database);
   const auto known = static_cast<std::int64_t>(ledger_migrations().size());
   if (database.integer("PRAGMA application_id") != kLedgerApplicationId) {
     throw Error(ErrorCode::kInvalidArgument, file.string() + " is not a Slipstream ledger",

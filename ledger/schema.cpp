@@ -215,8 +215,15 @@ std::span<const char* const> ledger_migrations() {
   return kMigrations;
 }
 
-void migrate(Database& database, std::span<const char* const> steps) {
+std::int64_t format_of(Database& database) {
   const std::int64_t version = database.integer("PRAGMA user_version");
+  if (version >= 0) return version;
+  throw Error(ErrorCode::kDataLoss, database.name() + " is damaged: its format is " + std::to_string(version),
+              "restore a copy made by `slipstream ledger backup`, or move it away to begin a new one");
+}
+
+void migrate(Database& database, std::span<const char* const> steps) {
+  const std::int64_t version = format_of(database);
   check_ours(database, version);
   const auto known = static_cast<std::int64_t>(steps.size());
   if (version > known) {

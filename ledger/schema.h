@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <string>
 #include <vector>
@@ -18,6 +19,8 @@ std::span<const char* const> ledger_migrations();
 // Applies what is missing, each step in a transaction of its own together with its version. Error{kUnsupported} for a
 // ledger from the future, Error{kPermission} for another program's database.
 void migrate(Database& database, std::span<const char* const> steps);
+// Steps that were taken. Error{kDataLoss} for a number that no version of the program wrote.
+std::int64_t format_of(Database& database);
 
 struct LedgerView {
   std::string name;

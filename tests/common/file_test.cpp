@@ -154,6 +154,14 @@ TEST_F(FileTest, ReadRefusesByCode) {
   EXPECT_EQ(code_of([&] { read_file(folder_, 3); }), ErrorCode::kInvalidArgument);
 }
 
+// Such a configuration was taken for an empty one.
+TEST_F(FileTest, WhatSaysThatItIsEmptyIsReadToItsEnd) {
+  const std::string status = read_file("/proc/self/status", 1 << 20);
+  EXPECT_NE(status.find("Pid:"), std::string::npos);
+  EXPECT_EQ(code_of([] { read_file("/proc/self/status", 10); }), ErrorCode::kTooLarge);
+  EXPECT_EQ(code_of([] { read_file("/proc/self/mem", 10); }), ErrorCode::kIo);
+}
+
 TEST_F(FileTest, ReadDoesNotWaitForAPipe) {
   ASSERT_EQ(::mkfifo((folder_ / "pipe").c_str(), 0600), 0);
   EXPECT_EQ(code_of([&] { read_file(folder_ / "pipe", 3); }), ErrorCode::kInvalidArgument);

@@ -52,6 +52,20 @@ TEST_F(SchemaTest, ALedgerFromTheFutureIsRefused) {
   }
 }
 
+// It was taken for a place before the first step, and the program ended with an internal error.
+TEST_F(SchemaTest, AFormatThatNobodyWroteIsDamage) {
+  Database database = open();
+  migrate(database, kSteps);
+  database.execute("PRAGMA user_version = -1");
+  try {
+    migrate(database, kSteps);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kDataLoss);
+    EXPECT_NE(error.message().find((folder_ / "x.db").string()), std::string::npos) << error.message();
+  }
+}
+
 // An operator has to know which file to move away; the message named none.
 TEST_F(SchemaTest, AnotherProgramsDatabaseIsRefusedByItsFile) {
   Database database = open();
