@@ -12,6 +12,16 @@ constexpr const char* kFooter =
     "  slipstream report topics --db slipstream-data/ledger.db\n"
     "Each command has its own: slipstream serve --help";
 
+// What a script gives where its variable is not set, and never what was meant: an empty --tenant is no tenant, and a
+// purge without it takes those of all.
+void refuse_empty_values(CLI::App& command) {
+  for (CLI::Option* option : command.get_options()) {
+    if (option->get_expected_max() == 0 || option->check_name("--prompt")) continue;  // a prompt may be empty
+    option->check([](const std::string& value) { return std::string(value.empty() ? "must not be empty" : ""); });
+  }
+  for (CLI::App* sub : command.get_subcommands({})) refuse_empty_values(*sub);
+}
+
 }  // namespace
 
 void add_commands(CLI::App& app) {
@@ -28,6 +38,7 @@ void add_commands(CLI::App& app) {
   add_purge(app);
   add_completion(app);
   add_version(app);
+  refuse_empty_values(app);
 }
 
 }  // namespace slip::cli

@@ -102,6 +102,29 @@ TEST(Help, NegativeAnExampleWithAnOptionThatIsNotThereIsSeen) {
   EXPECT_EQ(fault_of("  KEY=x slipstream generate --target x --max-tokens 3 --prompt 'a b' > out "), "");
 }
 
+// `--tenant "$TEAM" --before now` without TEAM purged the requests of all tenants.
+TEST(Help, AnEmptyValueIsRefusedByItsOption) {
+  for (const std::vector<std::string>& arguments :
+       {std::vector<std::string>{"purge", "--data-dir", "d", "--tenant", "", "--before", "now"},
+        {"purge", "--data-dir", "d", "--request", ""},
+        {"serve", "--data-dir", ""},
+        {"generate", "--target", "t", "--prompt", "", "--draft", ""},
+        {"report", "topics", "--db", ""},
+        {"inspect", ""}}) {
+    CLI::App app;
+    add_commands(app);
+    const auto empty = std::find(arguments.rbegin(), arguments.rend(), "");
+    try {
+      app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));
+      ADD_FAILURE() << "it ran";
+    } catch (const CLI::ValidationError& error) {
+      EXPECT_NE(std::string(error.what()).find("must not be empty"), std::string::npos) << error.what();
+      const std::string name = empty == arguments.rbegin() && arguments[0] == "inspect" ? "" : *std::next(empty);
+      EXPECT_NE(std::string(error.what()).find(name), std::string::npos) << error.what();
+    }
+  }
+}
+
 TEST(Help, VersionAndHelpExitInOrder) {
   CLI::App app;
   add_commands(app);
