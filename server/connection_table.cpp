@@ -42,8 +42,12 @@ ConnectionTable::Right ConnectionTable::begin_request(Id id) {
 
 void ConnectionTable::end_request(Id id) {
   const std::lock_guard lock(mutex_);
-  const auto found = entries_.find(id);
-  if (found != entries_.end() && !found->second.waits) wait(found->second);
+  wait(id, End::kLast);
+}
+
+void ConnectionTable::finish(Id id) {
+  const std::lock_guard lock(mutex_);
+  wait(id, End::kFirst);
 }
 
 void ConnectionTable::leave(Id id) {
@@ -54,15 +58,19 @@ void ConnectionTable::leave(Id id) {
 void ConnectionTable::add(Id id, std::function<void()> close, bool in_reserve) {
   Entry entry{.close = std::move(close), .in_reserve = in_reserve, .own = {id}, .place = {}};
   entry.place = entry.own.begin();
-  Entry& added = entries_.emplace(id, std::move(entry)).first->second;
+  entries_.emplace(id, std::move(entry));
   n_in_reserve_ += in_reserve;
-  wait(added);
+  wait(id, End::kLast);
 }
 
-void ConnectionTable::wait(Entry& entry) noexcept {
-  Waiting& waiting = waiting_of(entry);
+void ConnectionTable::wait(Id id, End end) {
+  const auto found = entries_.find(id);
+  if (found == entries_.end()) return;
+  Entry& entry = found->second;
+  stop_waiting(entry);
   entry.waits = true;
-  waiting.splice(waiting.end(), entry.own);
+  Waiting& waiting = waiting_of(entry);
+  waiting.splice(end == End::kFirst ? waiting.begin() : waiting.end(), entry.own);
 }
 
 void ConnectionTable::stop_waiting(Entry& entry) noexcept {

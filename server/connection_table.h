@@ -26,11 +26,13 @@ class ConnectionTable {
   Right begin_request(Id id);
   // It waits for its next request.
   void end_request(Id id);
+  // Its last answer is sent; it waits for the client to close, and is the first to make room.
+  void finish(Id id);
   // It has ended. Unknown ids are ignored in all of these.
   void leave(Id id);
 
  private:
-  using Waiting = std::list<Id>;  // the longest first
+  using Waiting = std::list<Id>;  // finished ones first, then the longest
   struct Entry {
     std::function<void()> close;
     bool in_reserve = false, waits = false;
@@ -40,7 +42,8 @@ class ConnectionTable {
 
   Waiting& waiting_of(const Entry& entry) { return entry.in_reserve ? waiting_in_reserve_ : waiting_; }
   void add(Id id, std::function<void()> close, bool in_reserve);
-  void wait(Entry& entry) noexcept;
+  enum class End : std::uint8_t { kFirst, kLast };
+  void wait(Id id, End end);
   void stop_waiting(Entry& entry) noexcept;
   std::function<void()> remove_longest(Waiting& waiting);
   void remove(Id id);

@@ -115,6 +115,7 @@ awaitable<void> Session::run(ConnectionTable::Id place) {
   auto next = Next::kClose;
   if (co_await wire_->open()) next = Next::kGoOn;
   while (next == Next::kGoOn) next = co_await serve_one();
+  share_.connections.finish(place_);  // a client that is slow to close keeps no place from others
   co_await wire_->close(next == Next::kCloseUnread);
 }
 

@@ -63,6 +63,18 @@ TEST(ConnectionTable, InTheReserveTooTheOneThatWaitedLongestGivesWay) {
   EXPECT_EQ(bench.table.begin_request(*silent), Right::kNothing);
 }
 
+// Sixty clients whose requests were refused crowded out a probe that had just come.
+TEST(ConnectionTable, AFinishedConnectionGivesWayFirst) {
+  Bench bench(1, 2);
+  EXPECT_EQ(bench.table.begin_request(*bench.enter()), Right::kAnything);
+  const auto probe = bench.enter(), refused = bench.enter();
+  EXPECT_EQ(bench.table.begin_request(*refused), Right::kProbes);
+  bench.table.finish(*refused);
+  EXPECT_TRUE(bench.enter());
+  EXPECT_THAT(bench.closed, ElementsAre(2));
+  EXPECT_EQ(bench.table.begin_request(*probe), Right::kProbes);
+}
+
 TEST(ConnectionTable, TheReserveBecomesOrdinaryWhenThereIsRoom) {
   Bench bench(1, 1);
   const auto busy = bench.enter();
@@ -99,7 +111,7 @@ TEST(ConnectionTable, AnyOrderOfCallsKeepsTheBounds) {
         break;
       case 2:
         if (busy.empty()) break;
-        bench.table.end_request(*busy.begin());
+        i % 2 == 0 ? bench.table.end_request(*busy.begin()) : bench.table.finish(*busy.begin());
         busy.erase(busy.begin());
         break;
       default:

@@ -72,6 +72,25 @@ TEST_F(HttpServerTest, ProbesComeThroughSilence) {
   EXPECT_EQ(busy.read_reply().status, 200);
 }
 
+// Clients whose request was refused, and who then keep the connection open, took every place of the reserve.
+TEST_F(HttpServerTest, ProbesComeThroughRefusedConnectionsThatStayOpen) {
+  options_.max_connections = 1;
+  engine_.hold = true;
+  start();
+  RawClient busy(server_->port());
+  busy.send(post(kChat));
+  engine_.request(0);
+  std::vector<std::unique_ptr<RawClient>> refused;
+  for (int i = 0; i < 2 * ServerOptions::kProbeConnections; ++i) {
+    refused.push_back(std::make_unique<RawClient>(server_->port()));
+    refused.back()->send(post(kChat).substr(0, post(kChat).size() - 1));  // the server waits for the rest, for a while
+    EXPECT_EQ(refused.back()->read_reply().status, 503) << i;
+  }
+  EXPECT_EQ(ask(get("/healthz")).status, 200);
+  engine_.answer(engine_.request(0));
+  EXPECT_EQ(busy.read_reply().status, 200);
+}
+
 // S8: as many as the default says, and not one more; a thousand idle ones shut out /healthz.
 TEST_F(HttpServerTest, AThousandConnectionsAreTheDefaultCap) {
   constexpr int kCap = 1024;
