@@ -44,12 +44,17 @@ DraftModelProposer::Drafting* DraftModelProposer::find(RequestId id) {
   return found == drafting_.end() ? nullptr : &found->second;
 }
 
-// Null when a draft of this shape cannot be used.
+// Null when a draft of this shape cannot be used; the log says why.
 DraftFamily* DraftModelProposer::family_for(const DraftVersion& version) {
   for (const auto& family : families_) {
     if (family->fits(version)) return family.get();
   }
-  if (version.weights->config.vocab_size != target_vocab_ || families_.size() == kMostFamilies) return nullptr;
+  const std::int32_t vocabulary = version.weights->config.vocab_size;
+  if (vocabulary != target_vocab_ || families_.size() == kMostFamilies) {
+    log_warn(describe(version) + " is refused: " +
+             (vocabulary != target_vocab_ ? "its vocabulary is not the target's" : "too many shapes are in use"));
+    return nullptr;
+  }
   DraftFamily::Size size;
   size.n_pages = options_.n_pages;
   size.max_rows =
@@ -69,8 +74,9 @@ DraftFamily* DraftModelProposer::family_for(const DraftVersion& version) {
 std::optional<DraftModelProposer::Home> DraftModelProposer::open_home(
     Drafting& drafting, const SequenceRef& sequence, const std::shared_ptr<const DraftVersion>& version) {
   DraftFamily* family = drafting.family != nullptr ? drafting.family : family_for(*version);
-  if (family == nullptr || !family->fits(*version)) {
-    log_warn(describe(*version) + " is refused: its shape or vocabulary is not the one in use");
+  const bool fits = family != nullptr && family->fits(*version);
+  if (family != nullptr && !fits) log_warn(describe(*version) + " is refused: its shape is not the one in use");
+  if (!fits) {
     drafting.refused = version;
     return std::nullopt;
   }

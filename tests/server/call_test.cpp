@@ -84,6 +84,8 @@ TEST(Call, NeutralValuesPass) {
   EXPECT_NO_THROW(chat(R"("n":1,"presence_penalty":0,"frequency_penalty":0.0,"logit_bias":{},)"
                        R"("response_format":{"type":"text"},"tools":[],"tool_choice":"none","modalities":["text"])"));
   EXPECT_NO_THROW(chat(R"("skip_special_tokens":true,"use_beam_search":false,"length_penalty":1.0,"priority":0)"));
+  EXPECT_NO_THROW(
+      chat(R"("spaces_between_special_tokens":true,"add_generation_prompt":true,"continue_final_message":false)"));
   EXPECT_NO_THROW(chat(R"("tool_choice":"auto")"));
   EXPECT_NO_THROW(chat(R"("tool_choice":"auto","tools":[],"parallel_tool_calls":false)"));
 }
