@@ -6,8 +6,11 @@
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <utility>
 
+#include "checkpoints/json_document.h"
 #include "checkpoints/strict_json.h"
+#include "common/json_text.h"
 
 namespace slip {
 namespace {
@@ -21,8 +24,12 @@ constexpr std::size_t kVersionDigits = 6;
 constexpr JsonFields::IntegerRange kCount{0, std::numeric_limits<std::int64_t>::max()};
 constexpr JsonFields::NumberRange kShare{0, 1};
 
-json number_or_null(double value) {
-  return std::isfinite(value) ? json(value) : json(nullptr);
+std::string number_or_null(double value) {
+  return (std::isfinite(value) ? json(value) : json(nullptr)).dump();
+}
+
+std::string boolean(bool value) {
+  return value ? "true" : "false";
 }
 
 bool is_sha256(const std::string& text) {
@@ -43,33 +50,38 @@ std::string parent_draft_of(const DraftMeta& meta) {
   return own ? meta.draft : kBaseDraft;
 }
 
+// Not by way of a tree of nlohmann's: where memory is exhausted its destructor ends the process.
 std::string to_json(const DraftMeta& meta) {
-  const nlohmann::ordered_json out = {
-      {"format", kFormat},
-      {"draft", meta.draft},
-      {"version", meta.version},
-      {"parent", meta.parent},
-      {"parent_draft", parent_draft_of(meta)},
-      {"topic", meta.topic},
-      {"target", meta.target},
-      {"target_fingerprint", meta.target_fingerprint},
-      {"created_us", meta.created_us},
-      {"reason", meta.reason},
-      {"optimizer_steps", meta.optimizer_steps},
-      {"trained_requests", meta.trained_requests},
+  const std::pair<const char*, std::string> members[] = {
+      {"format", std::to_string(kFormat)},
+      {"draft", json_quoted(meta.draft)},
+      {"version", std::to_string(meta.version)},
+      {"parent", std::to_string(meta.parent)},
+      {"parent_draft", json_quoted(parent_draft_of(meta))},
+      {"topic", json_quoted(meta.topic)},
+      {"target", json_quoted(meta.target)},
+      {"target_fingerprint", json_quoted(meta.target_fingerprint)},
+      {"created_us", std::to_string(meta.created_us)},
+      {"reason", json_quoted(meta.reason)},
+      {"optimizer_steps", std::to_string(meta.optimizer_steps)},
+      {"trained_requests", std::to_string(meta.trained_requests)},
       {"heldout_alpha_before", number_or_null(meta.heldout_alpha_before)},
       {"heldout_alpha", number_or_null(meta.heldout_alpha)},
       {"p_value", number_or_null(meta.p_value)},
-      {"weights_sha256", meta.weights_sha256},
-      {"rolled_back", meta.rolled_back},
-      {"weights_retired", meta.weights_retired},
+      {"weights_sha256", json_quoted(meta.weights_sha256)},
+      {"rolled_back", boolean(meta.rolled_back)},
+      {"weights_retired", boolean(meta.weights_retired)},
   };
-  return out.dump(/*indent=*/1, ' ', /*ensure_ascii=*/false, json::error_handler_t::replace) + "\n";
+  std::string text = "{";
+  for (const auto& [key, value] : members) {
+    text.append(text.size() > 1 ? ",\n \"" : "\n \"").append(key).append("\": ").append(value);
+  }
+  return text + "\n}\n";
 }
 
 DraftMeta parse_draft_meta(const std::string& json_text, const std::string& where) {
-  const json document = parse_strict_json(json_text, where);
-  const JsonFields fields(document, where);
+  const JsonDocument document(parse_strict_json(json_text, where));
+  const JsonFields fields(document.root(), where);
   fields.integer("format", {kFormat, kFormat});
   DraftMeta meta;
   meta.draft = fields.optional_string("draft").value_or("");

@@ -66,7 +66,7 @@ void StoreFolder::refuse(const std::string& name, int error) const {
     throw Error(ErrorCode::kPermission, path + " is a symbolic link or not what it should be",
                 "the draft store follows no links; remove it");
   }
-  throw Error(ErrorCode::kIo, path + ": " + std::strerror(error));
+  throw Error(error == ENOMEM ? ErrorCode::kUnavailable : ErrorCode::kIo, path + ": " + std::strerror(error));
 }
 
 StoreFolder StoreFolder::open_root(const std::filesystem::path& path) {

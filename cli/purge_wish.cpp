@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "checkpoints/json_document.h"
 #include "checkpoints/strict_json.h"
 #include "common/error.h"
 #include "server/json_text.h"
@@ -65,7 +66,8 @@ std::string to_line(const PurgeWish& wish) {
 }
 
 PurgeWish read_wish(std::string_view line) {
-  const auto asked = parse_strict_json(line, "the question");
+  const JsonDocument document(parse_strict_json(line, "the question"));
+  const auto& asked = document.root();
   if (!asked.is_object() || !asked.contains("purge") || !asked["purge"].is_object()) refuse("nothing is asked for");
   const auto& order = asked["purge"];
   PurgeWish wish{text_of(order, "request"), text_of(order, "tenant"), number_of(order, "before_us")};
