@@ -16,6 +16,8 @@
 #include <string_view>
 
 #include "common/error.h"
+#include "common/log.h"
+#include "common/thread_memory.h"
 
 namespace slip::cli {
 namespace {
@@ -104,12 +106,18 @@ ControlSocket::~ControlSocket() {
 }
 
 void ControlSocket::run() {
+  prepare_thread_memory();
   while (true) {
     std::array<pollfd, 2> states{pollfd{listening_.get(), POLLIN, 0}, pollfd{stop_.get(), POLLIN, 0}};
     if (::poll(states.data(), states.size(), -1) < 0) continue;  // EINTR
     if (states[1].revents != 0) return;
     const FileHandle peer(::accept4(listening_.get(), nullptr, nullptr, SOCK_CLOEXEC));
-    if (peer && is_ours(peer.get())) answer(peer.get());
+    if (!peer || !is_ours(peer.get())) continue;
+    try {
+      answer(peer.get());
+    } catch (const std::exception& error) {  // no memory: the command sees the connection close
+      log_parts(LogLevel::kError, {"a command of this machine got no answer: ", error.what()});
+    }
   }
 }
 

@@ -5,7 +5,10 @@
 #include <utility>
 
 #include "common/error.h"
+#include "common/log.h"
+#include "common/thread_memory.h"
 #include "distill/replay_buffer.h"
+#include "engine/contain.h"
 
 namespace slip::cli {
 namespace {
@@ -32,19 +35,15 @@ std::vector<RequestId> calls_of(const PurgeOrder& order, Ledger& ledger) {
 
 PurgeResult carry_out(const PurgeOrder& order, Ledger& ledger, const PurgeReplay& purge_replay) {
   PurgeResult result;
-  try {
+  result.error = contain([&] {
     PurgeScope scope{{}, order.tenant, order.before_us};
     if (!order.request.empty()) {
       scope.calls = calls_of(order, ledger);
-      if (scope.calls.empty()) return result;
+      if (scope.calls.empty()) return;
     }
     result.records = purge_replay(scope);
     result.rows = ledger.purge(scope);
-  } catch (const Error& error) {
-    result.error = error;
-  } catch (const std::exception& error) {
-    result.error = Error(ErrorCode::kInternal, std::string("the purge failed: ") + error.what());
-  }
+  });
   return result;
 }
 
@@ -76,14 +75,18 @@ void Purger::stop() {
 }
 
 void Purger::run(const std::stop_token& stop) {
+  prepare_thread_memory();
   while (auto job = jobs_.pop()) {
-    PurgeResult result;
-    if (stop.stop_requested()) {
-      result.error = Error(ErrorCode::kUnavailable, "the server is shutting down");
-    } else {
-      result = carry_out(job->order, ledger_, purge_replay_);
-    }
-    job->done(std::move(result));
+    const auto failure = contain([&] {
+      PurgeResult result;
+      if (stop.stop_requested()) {
+        result.error = Error(ErrorCode::kUnavailable, "the server is shutting down");
+      } else {
+        result = carry_out(job->order, ledger_, purge_replay_);
+      }
+      job->done(std::move(result));
+    });
+    if (failure) log_parts(LogLevel::kError, {"nobody heard of a purge's end: ", failure->what()});
   }
 }
 

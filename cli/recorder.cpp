@@ -6,6 +6,7 @@
 #include "cli/usable_cores.h"
 #include "common/clock.h"
 #include "common/log.h"
+#include "engine/contain.h"
 #include "server/request_id.h"
 
 namespace slip::cli {
@@ -27,10 +28,8 @@ const char* rule_name(const RequestSummary& summary) {
 // Listeners must not throw: what memory cannot hold is lost, and said.
 template <class Record>
 void contained(const char* what, Record record) noexcept {
-  try {
-    record();
-  } catch (const std::exception& error) {
-    log_error(std::string("not recorded: ") + what + ": " + error.what());
+  if (const auto failure = contain(record)) {
+    log_parts(LogLevel::kError, {"not recorded: ", what, ": ", failure->what()});
   }
 }
 
@@ -177,12 +176,12 @@ void Recorder::on_step(const StepFigures& figures) noexcept {
 }
 
 void Recorder::on_finished(const RequestSummary& summary) noexcept {
-  contained("a request", [&] {
+  contained("a request's figures", [&] {
     const std::uint32_t topic = summary.route.topic.value;
     metrics_.on_request(summary,
                         {name_at(names_.topics, topic), name_at(names_.drafts, topic), summary.figures.last_version});
-    ledger_.record(request_row(summary, names_, wall_us()));
   });
+  contained("a request", [&] { ledger_.record(request_row(summary, names_, wall_us())); });
 }
 
 void Recorder::on_decision(const CanaryDecision& decision) noexcept {

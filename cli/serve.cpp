@@ -25,6 +25,7 @@
 #include "common/error.h"
 #include "common/file.h"
 #include "common/log.h"
+#include "engine/contain.h"
 #include "server/gatekeeper.h"
 #include "server/http_server.h"
 #include "server/key_quotas.h"
@@ -85,9 +86,8 @@ void await_answers(const Service& service, std::int64_t until_us) {
 void end_in_order(const ServeConfig& config, Service& service, Serving& serving, HttpServer& server) {
   const auto patience = config.server.drain_timeout;
   const std::int64_t until_us = monotonic_us() + std::chrono::microseconds(patience).count();
-  log_info("stopping: no new work, finishing " + std::to_string(service.n_active.load()) +
-           " answers; a second signal "
-           "exits at once");
+  log_parts(LogLevel::kInfo, {"stopping: no new work, finishing ", std::to_string(service.n_active.load()),
+                              " answers; a second signal exits at once"});
   service.drain();
   serving.drain(patience);
   await_answers(service, std::max(until_us, monotonic_us() + 1'000'000));
@@ -97,10 +97,8 @@ void end_in_order(const ServeConfig& config, Service& service, Serving& serving,
 }
 
 void reopen_log_or_say() {
-  try {
-    reopen_log();
-  } catch (const Error& error) {
-    log_error("the log goes on where it was: " + error.message());
+  if (const auto failure = contain([] { reopen_log(); })) {
+    log_parts(LogLevel::kError, {"the log goes on where it was: ", failure->what()});
   }
 }
 
@@ -124,6 +122,8 @@ std::string answer_command(const std::string& line, const Gatekeeper& gatekeeper
     return to_line(serving.purge(order_of(read_wish(line), *gatekeeper.keys())));
   } catch (const Error& error) {
     return to_line(PurgeResult{.error = error});
+  } catch (const std::bad_alloc&) {
+    return to_line(PurgeResult{.error = no_memory()});
   }
 }
 
@@ -148,11 +148,14 @@ struct Reloader {
       refuse(error);
     } catch (const std::filesystem::filesystem_error& error) {
       refuse(io_error(error));
+    } catch (const std::bad_alloc&) {
+      log_error("reload given up, there is no memory for it: some of it may have taken effect; send SIGHUP again");
     }
   }
   static void refuse(const Error& error) {
-    log_error("reload refused, everything stays as it was: " + error.message() +
-              (error.hint().empty() ? "" : " (" + error.hint() + ")"));
+    const bool hints = !error.hint().empty();
+    log_parts(LogLevel::kError, {"reload refused, everything stays as it was: ", error.what(), hints ? " (" : "",
+                                 error.hint(), hints ? ")" : ""});
   }
   // What can be refused comes first, the log last of it.
   void apply(const ReloadPlan& plan) {

@@ -6,7 +6,6 @@
 #include <iterator>
 #include <new>
 #include <utility>
-#include <vector>
 
 namespace slip {
 
@@ -15,7 +14,56 @@ namespace slip {
 // Threads: push() and empty() any; take_all() one at a time.
 template <class T>
 class LockFreeInbox {
+  struct Node {
+    T item;
+    Node* next;  // in the inbox the one pushed before, in a batch the one pushed after
+  };
+
  public:
+  // What was taken out, oldest first. Taking allocates nothing, so nothing is lost on the way. One owner.
+  class Batch {
+   public:
+    class Iterator {
+     public:
+      using difference_type = std::ptrdiff_t;
+      using value_type = T;
+      using reference = const T&;
+      using pointer = const T*;
+      using iterator_category = std::forward_iterator_tag;
+      explicit Iterator(const Node* node = nullptr) : node_(node) {}
+      reference operator*() const { return node_->item; }
+      pointer operator->() const { return &node_->item; }
+      Iterator& operator++() {
+        node_ = node_->next;
+        return *this;
+      }
+      Iterator operator++(int) { return std::exchange(*this, Iterator(node_->next)); }
+      bool operator==(const Iterator&) const = default;
+
+     private:
+      const Node* node_;
+    };
+
+    Batch() = default;
+    Batch(Batch&& other) noexcept : oldest_(std::exchange(other.oldest_, nullptr)) {}
+    Batch& operator=(Batch&& other) noexcept {
+      std::swap(oldest_, other.oldest_);
+      return *this;
+    }
+    ~Batch() { clear(); }
+
+    Iterator begin() const { return Iterator(oldest_); }
+    Iterator end() const { return Iterator(); }
+    bool empty() const { return oldest_ == nullptr; }
+    void clear() {
+      while (oldest_ != nullptr) delete std::exchange(oldest_, oldest_->next);
+    }
+
+   private:
+    friend class LockFreeInbox;
+    Node* oldest_ = nullptr;
+  };
+
   explicit LockFreeInbox(std::size_t capacity) : capacity_(capacity) {}
   ~LockFreeInbox() { take_all(); }
   LockFreeInbox(const LockFreeInbox&) = delete;
@@ -32,30 +80,25 @@ class LockFreeInbox {
       size_.fetch_sub(1, std::memory_order_relaxed);
       return false;
     }
-    while (!head_.compare_exchange_weak(node->older, node, std::memory_order_seq_cst, std::memory_order_relaxed)) {
+    while (!head_.compare_exchange_weak(node->next, node, std::memory_order_seq_cst, std::memory_order_relaxed)) {
     }
     return true;
   }
 
   bool empty() const { return head_.load(std::memory_order_seq_cst) == nullptr; }
 
-  // Oldest first.
-  std::vector<T> take_all() {
-    std::vector<T> items;
-    Node* node = head_.exchange(nullptr, std::memory_order_acquire);
-    while (node != nullptr) {
-      items.push_back(std::move(node->item));
-      delete std::exchange(node, node->older);
+  Batch take_all() noexcept {
+    Batch batch;
+    std::size_t n = 0;
+    for (Node* node = head_.exchange(nullptr, std::memory_order_acquire); node != nullptr; ++n) {
+      Node* older = std::exchange(node->next, batch.oldest_);
+      batch.oldest_ = std::exchange(node, older);
     }
-    size_.fetch_sub(items.size(), std::memory_order_relaxed);
-    return {std::make_move_iterator(items.rbegin()), std::make_move_iterator(items.rend())};
+    size_.fetch_sub(n, std::memory_order_relaxed);
+    return batch;
   }
 
  private:
-  struct Node {
-    T item;
-    Node* older;
-  };
   const std::size_t capacity_;
   std::atomic<Node*> head_{nullptr};
   std::atomic<std::size_t> size_{0};

@@ -16,6 +16,7 @@
 #include <future>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <string>
 #include <system_error>
 #include <thread>
@@ -24,6 +25,7 @@
 #include "common/file.h"
 #include "common/json_text.h"
 #include "common/lock_free_inbox.h"
+#include "common/thread_memory.h"
 
 namespace slip {
 namespace {
@@ -102,7 +104,11 @@ class LineSink final : public spdlog::sinks::sink {
   }
 
   void log(const spdlog::details::log_msg& message) override {
-    push(line_of(message));
+    try {
+      push(line_of(message));
+    } catch (const std::bad_alloc&) {
+      return drop(1);
+    }
     if (!in_background_.load(std::memory_order_seq_cst)) return write_pending();
     if (sleeping_.exchange(false)) wake();
   }
@@ -148,6 +154,11 @@ class LineSink final : public spdlog::sinks::sink {
     write_pending();
   }
 
+  void drop(std::uint64_t n) {
+    n_lost_.fetch_add(n, std::memory_order_relaxed);
+    n_dropped_.fetch_add(n, std::memory_order_relaxed);
+  }
+
   std::uint64_t n_dropped() const { return n_dropped_.load(std::memory_order_relaxed); }
 
  private:
@@ -173,11 +184,6 @@ class LineSink final : public spdlog::sinks::sink {
     drop(1);
   }
 
-  void drop(std::uint64_t n) {
-    n_lost_.fetch_add(n, std::memory_order_relaxed);
-    n_dropped_.fetch_add(n, std::memory_order_relaxed);
-  }
-
   std::string line_of(const spdlog::details::log_msg& message) const {
     thread_local spdlog::pattern_formatter formatter{kTime, spdlog::pattern_time_type::utc, ""};
     spdlog::memory_buf_t time;
@@ -198,6 +204,7 @@ class LineSink final : public spdlog::sinks::sink {
   // The background thread. What is pushed while it goes to sleep is seen by `sleeping_`, which log() looks at behind
   // its push.
   void run() {
+    prepare_thread_memory();
     while (true) {
       sleeping_ = true;
       const bool last = stopping_;
@@ -247,15 +254,22 @@ class LineSink final : public spdlog::sinks::sink {
   }
 
   // REQUIRES: mutex_ is held.
-  void say_lost() {
+  void say_lost() noexcept {
     const std::uint64_t lost = n_lost_.exchange(0, std::memory_order_relaxed);
     if (lost == 0) return;
+    bool said = false;
+    try {
+      said = write_lost(lost);
+    } catch (...) {  // no memory for this line either
+    }
+    if (!said) n_lost_.fetch_add(lost, std::memory_order_relaxed);  // until writing goes on
+  }
+  bool write_lost(std::uint64_t lost) {
     const std::string text = std::to_string(lost) +
                              " lines of the log were lost: they came faster than they were written, or writing failed";
     const std::string line = line_of(spdlog::details::log_msg("slipstream", spdlog::level::warn, text));
     const auto to = target();
-    const bool said = write_text(to->file ? to->file.get() : STDERR_FILENO, line);
-    if (!said) n_lost_.fetch_add(lost, std::memory_order_relaxed);  // until writing goes on
+    return write_text(to->file ? to->file.get() : STDERR_FILENO, line);
   }
 
   LockFreeInbox<std::string> lines_{kMostPendingLines};
@@ -285,7 +299,12 @@ LineSink& sink() {
 }
 
 spdlog::logger& logger() {
-  static auto* const one = new spdlog::logger("slipstream", std::shared_ptr<LineSink>(&sink(), [](LineSink*) {}));
+  static auto* const one = [] {
+    auto* made = new spdlog::logger("slipstream", std::shared_ptr<LineSink>(&sink(), [](LineSink*) {}));
+    // The library's own handler writes to standard error, and so waits for whoever reads it.
+    made->set_error_handler([](const std::string& /*fault*/) { sink().drop(1); });
+    return made;
+  }();
   return *one;
 }
 
@@ -308,9 +327,9 @@ spdlog::level::level_enum library_level(LogLevel level) {
 void write_line(LogLevel level, std::string_view message) noexcept {
   try {
     const auto as_known_there = library_level(level);
-    if (logger().should_log(as_known_there)) logger().log(as_known_there, "{}", message);
-  } catch (...) {
-    // No memory for a log line: nothing can be said about it.
+    logger().log(as_known_there, spdlog::string_view_t(message.data(), message.size()));
+  } catch (...) {  // no memory
+    sink().drop(1);
   }
 }
 
@@ -330,6 +349,17 @@ void log_warn(std::string_view message) noexcept {
 
 void log_error(std::string_view message) noexcept {
   write_line(LogLevel::kError, message);
+}
+
+void log_parts(LogLevel level, std::initializer_list<std::string_view> parts) noexcept {
+  try {
+    if (!logger().should_log(library_level(level))) return;
+    std::string line;
+    for (const std::string_view part : parts) line += part;
+    write_line(level, line);
+  } catch (...) {  // no memory
+    sink().drop(1);
+  }
 }
 
 BackgroundLog::BackgroundLog() {

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
+#include <initializer_list>
 #include <string_view>
 
 namespace slip {
@@ -29,6 +30,9 @@ void log_info(std::string_view message) noexcept;
 void log_warn(std::string_view message) noexcept;
 void log_error(std::string_view message) noexcept;
 
+// The same for a line of several parts, put together within: a line that there is no memory for is dropped and counted.
+void log_parts(LogLevel level, std::initializer_list<std::string_view> parts) noexcept;
+
 // While it lives, a thread of its own writes the log, so that a reader who stalls stops no thread that logs. At most
 // 4,096 lines and 32 MiB wait for it; further lines are dropped and counted, and a line says how many were once writing
 // goes on. One at a time in a process. Threads: made and destroyed by one.
@@ -44,8 +48,8 @@ class BackgroundLog {
 
 // Returns when every line so far is written: true; or after `patience`: false. Any thread.
 bool flush_log(std::chrono::milliseconds patience);
-// Lines that could not be written since the process began: too many waited, or the disk or the pipe refused. Any
-// thread.
+// Lines that could not be written since the process began: too many waited, the disk or the pipe refused, or there was
+// no memory. Any thread.
 std::uint64_t log_lines_dropped();
 
 // Takes effect with the next line; waits at most a second for the lines before it. Error{kIo} when the file cannot be

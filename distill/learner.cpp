@@ -7,6 +7,7 @@
 #include <deque>
 #include <future>
 #include <mutex>
+#include <new>
 #include <optional>
 #include <thread>
 #include <utility>
@@ -16,6 +17,7 @@
 #include "common/error.h"
 #include "common/log.h"
 #include "common/patient_clock.h"
+#include "common/thread_memory.h"
 #include "distill/idle_priority.h"
 #include "distill/learning_loop.h"
 #include "distill/learning_switch.h"
@@ -108,11 +110,13 @@ struct Learner::State {
   std::uint64_t taken = 0, reported = 0;
   std::int64_t synced_us = 0, expired_us = 0, complained_us = 0;
   bool upkeep_fails = false;
+  bool out_of_memory = false;  // at the last round
 };
 
 // ---- the loop
 
 void Learner::State::run() {
+  prepare_thread_memory();
   if (options.at_idle_priority) run_behind_serving(options.placement);
   try {
     loop.emplace(LearningLoopSetting{options, topics, slots, base, store, replay, governor, decisions,
@@ -123,7 +127,7 @@ void Learner::State::run() {
     replay.sync();
   } catch (const std::exception& error) {
     failing.store(true, std::memory_order_relaxed);
-    log_error(std::string("learning has ended, serving goes on: ") + error.what());
+    log_parts(LogLevel::kError, {"learning has ended, serving goes on: ", error.what()});
   }
   const std::lock_guard lock(purge_mutex);
   running = false;
@@ -150,10 +154,16 @@ std::size_t Learner::State::purge(const PurgeScope& scope) {
 
 void Learner::State::learn() {
   while (!stopping.load(std::memory_order_acquire)) {
-    run_purges();
-    take_in();
-    keep_house();
-    if (!work_once()) pause();
+    try {
+      run_purges();
+      take_in();
+      keep_house();
+      if (!work_once()) pause();
+      out_of_memory = false;
+    } catch (const std::bad_alloc&) {
+      if (!std::exchange(out_of_memory, true)) log_error("learning: there is no memory for it; it is tried again");
+      inbox.wait_for(kIdleTickUs);
+    }
   }
   take_in();  // what is finished is worth keeping
 }
@@ -185,8 +195,9 @@ void Learner::State::announce_idle() {
 
 void Learner::State::take_in() {
   taken += inbox.take_all(events);
-  for (; !events.empty(); events.pop_front()) {
-    Event& event = events.front();
+  while (!events.empty()) {
+    Event event = std::move(events.front());  // taken out first: one that there is no memory for is not met again
+    events.pop_front();
     if (auto* begun = std::get_if<ObservedRequest>(&event)) assembler.begin(std::move(*begun));
     if (const auto* seen = std::get_if<Observation>(&event)) assembler.record(*seen);
     if (auto* whole = std::get_if<ReplayRecord>(&event)) take(std::move(*whole));
@@ -216,12 +227,12 @@ bool Learner::State::append(ReplayRecord& record) {
     record.sequence = replay.append(record);
     refused.store(false, std::memory_order_relaxed);
     return true;
-  } catch (const Error& error) {
+  } catch (const std::exception& error) {  // std::bad_alloc too
     lose();
     refused.store(true, std::memory_order_relaxed);
     const std::int64_t now = monotonic_us();
     if (now - complained_us > kExpireEveryUs || complained_us == 0) {
-      log_warn("learning: records are lost: " + error.message());
+      log_parts(LogLevel::kWarn, {"learning: records are lost: ", error.what()});
       complained_us = now;
     }
     return false;
@@ -240,8 +251,8 @@ void Learner::State::keep_replay(std::int64_t now_us) {
       replay.expire(calendar.believe(wall_us(), now_us));
     }
     if (std::exchange(upkeep_fails, false)) log_info("learning: the replay buffer can be written again");
-  } catch (const Error& error) {
-    if (!std::exchange(upkeep_fails, true)) log_warn("learning: " + error.message());
+  } catch (const std::exception& error) {
+    if (!std::exchange(upkeep_fails, true)) log_parts(LogLevel::kWarn, {"learning: ", error.what()});
   }
 }
 

@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <new>
 #include <utility>
 
 #include "common/error.h"
@@ -28,37 +29,39 @@ class LossyInbox {
   }
   ~LossyInbox() {
     free_list(head_.load());
+    free_list(taken_);
     ::close(wake_fd_);
   }
   LossyInbox(const LossyInbox&) = delete;
   LossyInbox& operator=(const LossyInbox&) = delete;
 
-  // Returns how many items were lost to make room.
-  std::size_t push(T item) {
+  // Returns how many items were lost to make room, or because there is no memory for this one.
+  std::size_t push(T item) noexcept {
     std::size_t lost = 0;
     if (size_.fetch_add(1, std::memory_order_relaxed) >= capacity_) lost = drop_older_half();
-    attach(new Node{std::move(item), nullptr});
+    Node* node = new (std::nothrow) Node{std::move(item), nullptr};
+    if (node != nullptr) {
+      attach(node);
+    } else {
+      size_.fetch_sub(1, std::memory_order_relaxed);
+      ++lost;
+    }
     pushed_.fetch_add(1, std::memory_order_release);
     if (sleeping_.exchange(false)) wake();
     return lost;
   }
 
-  // Appends what there is to `out`, oldest first; returns how many.
+  // Appends what there is to `out`, oldest first; returns how many. std::bad_alloc: the rest comes with the next call.
   std::size_t take_all(std::deque<T>& out) {
-    Node* newest = head_.exchange(nullptr, std::memory_order_acquire);
-    std::size_t n = 0;
-    for (Node* node = reverse(newest); node != nullptr; ++n) {
-      out.push_back(std::move(node->item));
-      delete std::exchange(node, node->next);
-    }
-    size_.fetch_sub(n, std::memory_order_relaxed);
-    return n;
+    const std::size_t left_over = deliver(out);
+    taken_ = reverse(head_.exchange(nullptr, std::memory_order_acquire));
+    return left_over + deliver(out);
   }
 
   // Returns when something may have come, on wake(), or after the time.
   void wait_for(std::int64_t timeout_us) {
     sleeping_.store(true);
-    if (head_.load() == nullptr) {
+    if (head_.load() == nullptr && taken_ == nullptr) {
       pollfd ready{wake_fd_, POLLIN, 0};
       ::poll(&ready, 1, static_cast<int>(std::max<std::int64_t>(1, timeout_us / 1000)));
     }
@@ -85,6 +88,15 @@ class LossyInbox {
     node->next = head_.load(std::memory_order_relaxed);
     while (!head_.compare_exchange_weak(node->next, node, std::memory_order_seq_cst)) {
     }
+  }
+  std::size_t deliver(std::deque<T>& out) {
+    std::size_t n = 0;
+    for (; taken_ != nullptr; ++n) {
+      out.push_back(std::move(taken_->item));
+      delete std::exchange(taken_, taken_->next);
+      size_.fetch_sub(1, std::memory_order_relaxed);
+    }
+    return n;
   }
   static Node* reverse(Node* newest) {
     Node* oldest_first = nullptr;
@@ -127,6 +139,7 @@ class LossyInbox {
   const std::size_t capacity_;
   const int wake_fd_;
   std::atomic<Node*> head_{nullptr};
+  Node* taken_ = nullptr;  // the consumer's, oldest first: what take_all() has not delivered yet
   std::atomic<std::size_t> size_{0};
   std::atomic<std::uint64_t> pushed_{0};
   std::atomic<bool> sleeping_{false};

@@ -33,7 +33,8 @@ void RecordAssembler::begin(ObservedRequest request) {
   record.choice = request.choice;
   record.prompt_tokens = static_cast<std::int32_t>(request.prompt.size());
   record.tokens = std::move(request.prompt);
-  if (open_.insert_or_assign(request.request, std::move(assembly)).second) begun_.push_back(request.request);
+  if (!open_.contains(request.request)) begun_.push_back(request.request);
+  open_.insert_or_assign(request.request, std::move(assembly));
 }
 
 void RecordAssembler::record(const Observation& observation) {

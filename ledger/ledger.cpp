@@ -22,6 +22,7 @@
 #include "common/lock_free_inbox.h"
 #include "common/log.h"
 #include "common/patient_clock.h"
+#include "common/thread_memory.h"
 #include "ledger/database.h"
 #include "ledger/purge.h"
 #include "ledger/row_writer.h"
@@ -72,10 +73,10 @@ struct Ledger::State {
   auto on_writer(Work work) -> decltype(work());
   std::uint64_t purge(const PurgeScope& scope);
   bool empty_wal();
-  void commit(const std::vector<LedgerRow>& rows);
+  void commit(const LockFreeInbox<LedgerRow>::Batch& rows);
   void write_or_drop(const LedgerRow& row);
   void keep_small_when_due();
-  void report_failure(const Error& error);
+  void report_failure(const std::exception& error) noexcept;
   bool paused() const { return options.disk && options.disk->pauses(); }
 
   const LedgerOptions options;
@@ -84,7 +85,7 @@ struct Ledger::State {
 
   Database database;  // from here to `thread`: the writer's own once it runs
   RowWriter writer;
-  std::vector<LedgerRow> pending;  // kept while the disk refuses
+  LockFreeInbox<LedgerRow>::Batch pending;  // kept while the disk refuses
   std::uint64_t n_dropped_stored = 0;
   std::int64_t next_upkeep_us = 0;  // monotonic; the first one comes soon after the start
   PatientClock calendar{kClockPatienceUs};
@@ -101,6 +102,7 @@ struct Ledger::State {
 
 void Ledger::State::run() {
   lower_own_priority();
+  prepare_thread_memory();
   while (true) {
     std::uint64_t flush = 0;
     bool last = false;
@@ -177,7 +179,7 @@ void Ledger::State::write_pending() {
     commit(pending);
     pending.clear();
     if (failing.exchange(false)) log_info("ledger: writing again");
-  } catch (const Error& error) {
+  } catch (const std::exception& error) {  // std::bad_alloc too
     if (sqlite3_get_autocommit(database.get()) == 0) {
       sqlite3_exec(database.get(), "ROLLBACK", nullptr, nullptr, nullptr);
     }
@@ -186,7 +188,7 @@ void Ledger::State::write_pending() {
   if (left_over) write_pending();  // what came meanwhile
 }
 
-void Ledger::State::commit(const std::vector<LedgerRow>& rows) {
+void Ledger::State::commit(const LockFreeInbox<LedgerRow>::Batch& rows) {
   const std::uint64_t dropped = n_dropped;
   fail_point("ledger.begin");
   database.execute("BEGIN IMMEDIATE");
@@ -215,15 +217,15 @@ void Ledger::State::keep_small_when_due() {
   next_upkeep_us = monotonic_us() + kUpkeepIntervalUs;
   try {
     keep_small(database, {options.keep_requests_us, options.max_bytes}, calendar.believe(wall_us(), monotonic_us()));
-  } catch (const Error& error) {
+  } catch (const std::exception& error) {
     report_failure(error);
   }
 }
 
-void Ledger::State::report_failure(const Error& error) {
-  if (!failing.exchange(true)) {
-    log_error("ledger: " + error.message() + "; serving goes on, rows wait and then drop until it can be written");
-  }
+void Ledger::State::report_failure(const std::exception& error) noexcept {
+  if (failing.exchange(true)) return;
+  log_parts(LogLevel::kError,
+            {"ledger: ", error.what(), "; serving goes on, rows wait and then drop until it can be written"});
 }
 
 Ledger::Ledger(LedgerOptions options) : state_(std::make_unique<State>(std::move(options))) {

@@ -61,7 +61,7 @@ std::uint64_t purge_rows(Database& database, const PurgeScope& scope) {
     for (const RequestId call : scope.calls) n += delete_rows(database, scope, call);
     database.execute("COMMIT");
     return n;
-  } catch (const Error&) {
+  } catch (const std::exception&) {  // std::bad_alloc too
     sqlite3_exec(database.get(), "ROLLBACK", nullptr, nullptr, nullptr);
     throw;
   }

@@ -61,7 +61,7 @@ void keep_small(Database& database, const UpkeepPolicy& policy, std::int64_t now
     drop_older(database, now_us - policy.keep_requests_us);
     for (int i = 0; i < kMaxTrims && used_bytes(database) > policy.max_bytes; ++i) drop_oldest_twentieth(database);
     database.execute("COMMIT");
-  } catch (const Error&) {
+  } catch (const std::exception&) {  // std::bad_alloc too
     sqlite3_exec(database.get(), "ROLLBACK", nullptr, nullptr, nullptr);
     throw;
   }

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "common/log.h"
+#include "common/thread_memory.h"
 #include "router/router_state_file.h"
 
 namespace slip {
@@ -29,6 +30,7 @@ void RouterSaver::stop() {
 }
 
 void RouterSaver::run(const std::stop_token& stopping) {
+  prepare_thread_memory();
   std::unique_lock lock(mutex_);
   while (!stopping.stop_requested()) {
     wake_.wait_for(lock, stopping, interval_, [] { return false; });
@@ -45,7 +47,7 @@ void RouterSaver::save() {
     saved_lessons_ = state.classifier.lessons;
     if (std::exchange(failing_, false)) log_info("the router's state is saved again");
   } catch (const std::exception& error) {
-    if (!std::exchange(failing_, true)) log_warn(std::string("the router's state is not saved: ") + error.what());
+    if (!std::exchange(failing_, true)) log_parts(LogLevel::kWarn, {"the router's state is not saved: ", error.what()});
   }
 }
 

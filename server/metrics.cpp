@@ -14,6 +14,7 @@
 #include <iterator>
 #include <map>
 #include <mutex>
+#include <new>
 #include <sstream>
 #include <utility>
 #include <variant>
@@ -145,7 +146,11 @@ struct Metrics::State {
 
 void Metrics::State::drain() {
   for (const Item& item : inbox.take_all()) {
-    std::visit([this](const auto& one) { take(one); }, item);
+    try {
+      std::visit([this](const auto& one) { take(one); }, item);
+    } catch (const std::bad_alloc&) {
+      items_lost.fetch_add(1, std::memory_order_relaxed);
+    }
   }
   const std::uint64_t lost = items_lost.load(std::memory_order_relaxed);
   dropped.Add({{"what", "figures"}}).Increment(static_cast<double>(lost - items_lost_seen));

@@ -4,6 +4,7 @@
 #include <poll.h>
 
 #include <algorithm>
+#include <atomic>
 #include <boost/asio/as_tuple.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
@@ -254,12 +255,17 @@ awaitable<Session::Next> Session::delete_request(std::string_view target) {
   if (!id) co_return co_await reply(purge_reply({}, options_.retry_after_s));
   const ActiveAnswer active(share_.service);
   const auto waker = std::make_shared<Waker>(wire_->socket().get_executor());
-  const auto result = std::make_shared<PurgeResult>();
+  struct Outcome {
+    PurgeResult result;
+    std::atomic<bool> known{false};  // a wake may be lost where memory is exhausted
+  };
+  const auto outcome = std::make_shared<Outcome>();
   bool begun = false;
   Reply refusal = guarded_reply(
       [&] {
-        share_.service.purge({*id, guest_.tenant, std::nullopt}, [waker, result](PurgeResult made) {
-          *result = std::move(made);
+        share_.service.purge({*id, guest_.tenant, std::nullopt}, [waker, outcome](PurgeResult made) {
+          outcome->result = std::move(made);
+          outcome->known = true;
           Waker::notify(waker);
         });
         begun = true;
@@ -267,12 +273,12 @@ awaitable<Session::Next> Session::delete_request(std::string_view target) {
       },
       options_.retry_after_s);
   if (!begun) co_return co_await reply(std::move(refusal));
-  while (!co_await waker->wait(options_.heartbeat)) {
+  while (!outcome->known) co_await waker->wait(options_.heartbeat);
+  const PurgeResult& result = outcome->result;
+  if (result.error && http_status(*result.error) == 500) {
+    log_parts(LogLevel::kError, {"a purge failed: ", result.error->what()});
   }
-  if (result->error && http_status(*result->error) == 500) {
-    log_error("a purge failed: " + result->error->message());
-  }
-  co_return co_await reply(purge_reply(*result, options_.retry_after_s));
+  co_return co_await reply(purge_reply(result, options_.retry_after_s));
 }
 
 awaitable<Session::Next> Session::generate(Endpoint endpoint, RequestParser& parser) {

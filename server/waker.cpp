@@ -5,7 +5,6 @@
 #include <boost/asio/post.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <exception>
-#include <string>
 #include <utility>
 
 #include "common/log.h"
@@ -14,26 +13,14 @@ namespace slip {
 
 namespace asio = boost::asio;
 
-namespace {
-
-// The connection wakes by itself, with its next heartbeat.
-void log_lost_wake(const char* why) noexcept {
-  try {
-    log_error(std::string("cannot wake a connection: ") + why);
-  } catch (const std::exception&) {  // no memory for the line either
-  }
-}
-
-}  // namespace
-
 void Waker::notify(const std::shared_ptr<Waker>& waker) noexcept {
   try {
     asio::post(waker->timer_.get_executor(), [waker] {
       waker->notified_ = true;
       waker->timer_.cancel();
     });
-  } catch (const std::exception& error) {
-    log_lost_wake(error.what());
+  } catch (const std::exception& error) {  // the connection wakes by itself, with its next heartbeat
+    log_parts(LogLevel::kError, {"cannot wake a connection: ", error.what()});
   }
 }
 

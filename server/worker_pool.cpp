@@ -2,9 +2,9 @@
 #include "server/worker_pool.h"
 
 #include <exception>
-#include <string>
 
 #include "common/log.h"
+#include "common/thread_memory.h"
 #include "distill/idle_priority.h"
 
 namespace slip {
@@ -15,21 +15,15 @@ constexpr int kQuickThreads = 2;
 // Weight 110 of 1024 beside a thread at nice 0 (sched(7)): a tenth of the core.
 constexpr int kSlowNice = 10;
 
-void log_fault(const char* what) noexcept {
-  try {
-    log_error(std::string("a handler failed: ") + what);
-  } catch (const std::exception&) {  // no memory for the line either
-  }
-}
-
 }  // namespace
 
 void run_handlers(boost::asio::io_context& context) noexcept {
+  prepare_thread_memory();
   while (!context.stopped()) {
     try {
       context.run();
     } catch (const std::exception& fault) {
-      log_fault(fault.what());
+      log_parts(LogLevel::kError, {"a handler failed: ", fault.what()});
     }
   }
 }

@@ -2,14 +2,18 @@
 // Memory grew with learning: what the learner's thread freed stayed in glibc's arena of it (issue 15: 644 MiB held for
 // 82 in use after ten minutes of four topics).
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <cstdlib>
 #include <fstream>
+#include <future>
 #include <memory>
 #include <thread>
 
+#include "common/thread_memory.h"
 #include "distill/draft_trainer.h"
 #include "tests/distill/sample_records.h"
 
@@ -78,6 +82,35 @@ TEST(Allocator, MemoryOfLearningDoesNotGrow) {
   std::thread([&] { growth = growth_of_learning(); }).join();  // not the main thread: an arena of its own
   RecordProperty("growth_mib", std::to_string(growth));
   EXPECT_LT(growth, kMostGrowth);
+}
+
+// An address-space limit ended the service inside malloc() (SIGSEGV), where a thread that had not allocated before
+// answered its first request.
+TEST(AllocatorDeathTest, AThreadThatIsPreparedGetsNoMemoryInsteadOfEndingTheProcess) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "a sanitizer's own allocator";
+#endif
+  GTEST_FLAG_SET(death_test_style, "threadsafe");  // a process that has allocated next to nothing
+  const auto allocate_without_room = [] {
+    std::promise<void> prepared, limited;
+    std::thread thread([&] {
+      prepare_thread_memory();
+      prepared.set_value();
+      limited.get_future().wait();
+      void* volatile large = std::malloc(std::size_t{64} << 20);
+      std::_Exit(large == nullptr ? 0 : 3);
+    });
+    prepared.get_future().wait();
+    std::ifstream statm("/proc/self/statm");
+    rlim_t pages = 0;
+    statm >> pages;
+    const rlim_t now = pages * static_cast<rlim_t>(::sysconf(_SC_PAGESIZE));
+    const rlimit limit{now, now};
+    if (::setrlimit(RLIMIT_AS, &limit) != 0) std::_Exit(2);
+    limited.set_value();
+    thread.join();
+  };
+  EXPECT_EXIT(allocate_without_room(), ::testing::ExitedWithCode(0), "");
 }
 
 }  // namespace

@@ -5,8 +5,10 @@
 #include <string>
 
 #include "common/clock.h"
+#include "common/log.h"
 #include "ledger/database.h"
 #include "tests/checkpoints/temporary_folder.h"
+#include "tests/failing_allocations.h"
 
 namespace slip::cli {
 namespace {
@@ -127,6 +129,40 @@ TEST(VersionRow, NamesTheDraftOfTheParent) {
   meta.parent = 1;
   meta.parent_draft = kBaseDraft;
   EXPECT_EQ(version_row(meta).parent_draft, "base");
+}
+
+// Listeners are noexcept: std::bad_alloc in one, or on the ledger's thread, ended the process. What there is no memory
+// for is lost; the next request is recorded.
+TEST(RecorderExhaustion, EachAllocationOfRecorderAndLedgerMayFail) {
+  set_log_level(LogLevel::kOff);
+  const ::slip::testing::TemporaryFolder folder;
+  const std::filesystem::path file = folder.path() / "ledger.db";
+  RequestSummary summary;
+  summary.name = "a name that is longer than a string's own buffer";
+  summary.figures.accepted_at = summary.figures.reached_at = {3, 2, 1};
+  int n_failed = 0;
+  {
+    Ledger ledger({.file = file});
+    Metrics metrics;
+    Recorder recorder({{"unknown"}, {"a draft with a long enough name"}}, ledger, metrics);
+    std::uint64_t id = 0;
+    n_failed = ::slip::testing::fail_each([&] {
+      summary.id = {++id};
+      recorder.on_step(step(1));
+      recorder.on_finished(summary);
+      recorder.on_dropped(1);
+      recorder.on_learning({});
+      ledger.flush();
+    });
+    summary.name = "the last";
+    recorder.on_finished(summary);
+    ledger.flush();
+    EXPECT_FALSE(ledger.failing());
+  }
+  set_log_level(LogLevel::kInfo);
+  EXPECT_GT(n_failed, 10);
+  Database database(file, Database::Mode::kReadOnly);
+  EXPECT_EQ(database.integer("SELECT COUNT(*) FROM requests WHERE http_id = 'the last'"), 1);
 }
 
 }  // namespace

@@ -19,6 +19,7 @@
 #include "common/error.h"
 #include "common/file.h"
 #include "tests/checkpoints/temporary_folder.h"
+#include "tests/failing_allocations.h"
 
 namespace slip {
 namespace {
@@ -53,6 +54,25 @@ TEST_F(Log, EscapesControlsSoThatNoLineIsForged) {
   const auto line = written_by([] { log_info("a\n2026 error forged\x1b[2J\x7f"); });
   EXPECT_THAT(line, HasSubstr("a\\x0a2026 error forged\\x1b[2J\\x7f\n"));
   EXPECT_EQ(std::count(line.begin(), line.end(), '\n'), 1);
+}
+
+// A line about exhausted memory was put together by its caller, whom std::bad_alloc then ended.
+TEST_F(Log, ALineThereIsNoMemoryForIsDroppedAndCounted) {
+  const std::uint64_t before = log_lines_dropped();
+  int n_failed = 0;
+  const auto text = written_by([&] {
+    n_failed = testing::fail_each([] {
+      log_parts(LogLevel::kError, {"a part that is longer than a string's own buffer", ": ", "and another one"});
+    });
+  });
+  const std::string line = "error a part that is longer than a string's own buffer: and another one\n";
+  std::uint64_t n_written = 0;
+  for (auto at = text.find(line); at != std::string::npos; at = text.find(line, at + 1)) ++n_written;
+  EXPECT_GT(n_failed, 2);
+  EXPECT_GT(n_written, 0U);
+  EXPECT_GT(log_lines_dropped(), before);
+  EXPECT_EQ(log_lines_dropped() - before + n_written, static_cast<std::uint64_t>(n_failed + 1));
+  EXPECT_THAT(text, HasSubstr(" lines of the log were lost"));
 }
 
 TEST_F(Log, EscapesC1ControlsAndKeepsOtherText) {

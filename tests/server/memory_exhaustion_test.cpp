@@ -4,134 +4,21 @@
 // answered rightly or with a 503, and the next one is served.
 #include <gtest/gtest.h>
 
-#include <atomic>
-#include <cstdlib>
-#include <functional>
-#include <new>
-
 #include "checkpoints/json_document.h"
 #include "checkpoints/strict_json.h"
+#include "common/lock_free_inbox.h"
 #include "common/log.h"
+#include "distill/lossy_inbox.h"
+#include "tests/failing_allocations.h"
 #include "tests/server/http_fixture.h"
-
-namespace {
-
-std::atomic<int> until_failure{0};  // allocations; 0 or less: none fails any more
-thread_local bool may_fail = true;  // not the test's own
-
-// Neither is inlined: GCC 12 with sanitizers takes what one gave and the other frees for a mismatch.
-[[gnu::noinline]] void* allocate(std::size_t bytes, std::size_t alignment) {
-  if (may_fail && until_failure.load(std::memory_order_relaxed) > 0 && until_failure.fetch_sub(1) == 1) {
-    throw std::bad_alloc();
-  }
-  const std::size_t rounded = (bytes + alignment - 1) / alignment * alignment;
-  void* memory = std::aligned_alloc(alignment, rounded == 0 ? alignment : rounded);
-  if (memory == nullptr) throw std::bad_alloc();
-  return memory;
-}
-
-[[gnu::noinline]] void release(void* memory) noexcept {
-  std::free(memory);
-}
-
-}  // namespace
-
-// For the whole of this test program. All forms, since AddressSanitizer brings its own of each.
-void* operator new(std::size_t bytes) {
-  return allocate(bytes, alignof(std::max_align_t));
-}
-void* operator new(std::size_t bytes, std::align_val_t alignment) {
-  return allocate(bytes, static_cast<std::size_t>(alignment));
-}
-void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept {
-  try {
-    return allocate(bytes, alignof(std::max_align_t));
-  } catch (const std::bad_alloc&) {
-    return nullptr;
-  }
-}
-void* operator new(std::size_t bytes, std::align_val_t alignment, const std::nothrow_t&) noexcept {
-  try {
-    return allocate(bytes, static_cast<std::size_t>(alignment));
-  } catch (const std::bad_alloc&) {
-    return nullptr;
-  }
-}
-void* operator new[](std::size_t bytes) {
-  return ::operator new(bytes);
-}
-void* operator new[](std::size_t bytes, std::align_val_t alignment) {
-  return ::operator new(bytes, alignment);
-}
-void* operator new[](std::size_t bytes, const std::nothrow_t& tag) noexcept {
-  return ::operator new(bytes, tag);
-}
-void* operator new[](std::size_t bytes, std::align_val_t alignment, const std::nothrow_t& tag) noexcept {
-  return ::operator new(bytes, alignment, tag);
-}
-void operator delete(void* memory) noexcept {
-  release(memory);
-}
-void operator delete(void* memory, std::size_t) noexcept {
-  release(memory);
-}
-void operator delete(void* memory, std::align_val_t) noexcept {
-  release(memory);
-}
-void operator delete(void* memory, std::size_t, std::align_val_t) noexcept {
-  release(memory);
-}
-void operator delete(void* memory, const std::nothrow_t&) noexcept {
-  release(memory);
-}
-void operator delete(void* memory, std::align_val_t, const std::nothrow_t&) noexcept {
-  release(memory);
-}
-void operator delete[](void* memory) noexcept {
-  release(memory);
-}
-void operator delete[](void* memory, std::size_t) noexcept {
-  release(memory);
-}
-void operator delete[](void* memory, std::align_val_t) noexcept {
-  release(memory);
-}
-void operator delete[](void* memory, std::size_t, std::align_val_t) noexcept {
-  release(memory);
-}
-void operator delete[](void* memory, const std::nothrow_t&) noexcept {
-  release(memory);
-}
-void operator delete[](void* memory, std::align_val_t, const std::nothrow_t&) noexcept {
-  release(memory);
-}
 
 namespace slip {
 namespace {
 
-// While one lives, no allocation of its thread fails.
-class Spared {
- public:
-  Spared() : before_(std::exchange(may_fail, false)) {}
-  ~Spared() { may_fail = before_; }
-  Spared(const Spared&) = delete;
-  Spared& operator=(const Spared&) = delete;
-
- private:
-  const bool before_;
-};
-
-// Calls `work` with its first allocation failing, then its second, until there are no more. Returns how many failed.
-int fail_each(const std::function<void()>& work) {
-  for (int n = 1;; ++n) {
-    until_failure = n;
-    try {
-      work();
-    } catch (const std::bad_alloc&) {
-    }
-    if (until_failure.exchange(0) > 0) return n - 1;
-  }
-}
+using testing::fail_each;
+using testing::may_fail;
+using testing::Spared;
+using testing::until_failure;
 
 TEST(MemoryExhaustion, DocumentsAreBuiltAndFreedWithoutEndingTheProcess) {
   const std::string text = R"({"a":[[1,2,[3,{"b":"a string that is not small"}]],{"c":{"d":[[],[{}]]}}],"e":null})";
@@ -159,6 +46,30 @@ TEST(MemoryExhaustion, AnAnswerThatCannotBeKeptIsCutOff) {
   channel.on_finished(summary);
   EXPECT_EQ(until_failure.exchange(0), 0);
   EXPECT_TRUE(channel.take().no_memory);
+}
+
+// What the engine's thread leaves for others: an item that there is no memory for is lost and counted.
+TEST(MemoryExhaustion, InboxesLoseWhatCannotBeKept) {
+  LossyInbox<int> observations(8);
+  until_failure = 1;
+  EXPECT_EQ(observations.push(1), 1U);
+  EXPECT_EQ(until_failure.exchange(0), 0);
+  EXPECT_EQ(observations.push(2), 0U);
+  EXPECT_EQ(observations.push(3), 0U);
+  std::deque<int> taken;
+  EXPECT_GT(fail_each([&] { observations.take_all(taken); }), -1);
+  EXPECT_EQ(taken, (std::deque<int>{2, 3}));
+
+  LockFreeInbox<int> figures(2);
+  until_failure = 1;
+  EXPECT_FALSE(figures.push(1));
+  until_failure = 0;
+  EXPECT_TRUE(figures.push(2));
+  EXPECT_TRUE(figures.push(3));
+  until_failure = 1;
+  const auto batch = figures.take_all();
+  EXPECT_EQ(until_failure.exchange(0), 1);  // taking allocates nothing
+  EXPECT_EQ(std::vector<int>(batch.begin(), batch.end()), (std::vector<int>{2, 3}));
 }
 
 class ExhaustedServerTest : public HttpServerTest {
