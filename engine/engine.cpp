@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "common/clock.h"
+#include "common/thread_memory.h"
 #include "engine/contain.h"
 #include "engine/request_check.h"
 #include "engine/stages.h"
@@ -90,9 +91,9 @@ bool Engine::step() {
   stages.end_cancelled();
   stages.admit();
   if (stages.running.empty()) return false;
-  stages.plan_next();
-  stages.choose_threads();
   const auto failure = contain([&] {
+    stages.plan_next();
+    stages.choose_threads();
     stages.propose();
     stages.select();
     stages.verify();
@@ -105,6 +106,7 @@ bool Engine::step() {
 }
 
 void Engine::run(const std::stop_token& stop) {
+  prepare_thread_memory();
   while (!stop.stop_requested()) {
     if (!step() && !state_->intake.wait(stop)) break;
   }

@@ -38,7 +38,7 @@ DraftModelOptions draft_model_options(const EngineOptions& options, Worker& targ
 // Continuous batching with speculative decoding. `step()` reads plan → propose → select → verify → accept → emit →
 // record. Threads: submit() and cancel() from any thread; step(), run() and all state belong to one engine thread. A
 // LibTorch, CUDA or worker failure is caught once, at the step boundary: the requests of that step fail, the engine
-// goes on.
+// goes on. Memory that runs out ends the requests it was for, with kUnavailable; their end itself needs none.
 class Engine {
  public:
   // `tokenizer` may be null (ids in, ids out; then no stop strings). Sink and listeners outlive the engine; sink may be

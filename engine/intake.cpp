@@ -2,6 +2,7 @@
 #include "engine/intake.h"
 
 #include <algorithm>
+#include <new>
 #include <utility>
 
 #include "common/clock.h"
@@ -29,11 +30,16 @@ void Intake::push(Request request) {
       throw Error(ErrorCode::kOverloaded, std::to_string(waiting_.size()) + " requests wait already",
                   "try again later");
     }
-    if (!live_.insert(request.id).second) {
-      throw Error(ErrorCode::kInvalidArgument, "request id " + std::to_string(request.id.value) + " is in use", {},
-                  "id");
+    const RequestId id = request.id;
+    if (!live_.emplace(id, false).second) {
+      throw Error(ErrorCode::kInvalidArgument, "request id " + std::to_string(id.value) + " is in use", {}, "id");
     }
-    waiting_.push_back({std::move(request), seeds_(), now_us});
+    try {
+      waiting_.push_back({std::move(request), seeds_(), now_us});
+    } catch (const std::bad_alloc&) {
+      live_.erase(id);
+      throw;
+    }
   }
   ready_.notify_one();
 }
@@ -41,7 +47,9 @@ void Intake::push(Request request) {
 void Intake::cancel(RequestId id) {
   {
     const std::lock_guard lock(mutex_);
-    if (live_.contains(id)) cancelled_.insert(id);
+    const auto found = live_.find(id);
+    if (found == live_.end() || std::exchange(found->second, true)) return;
+    ++n_cancelled_;
   }
   ready_.notify_one();
 }
@@ -59,25 +67,25 @@ std::int32_t Intake::n_waiting() const {
   return static_cast<std::int32_t>(waiting_.size());
 }
 
-std::unordered_set<RequestId> Intake::take_cancelled() {
+bool Intake::any_cancelled() const {
   const std::lock_guard lock(mutex_);
-  return std::exchange(cancelled_, {});
+  return n_cancelled_ > 0;
 }
 
-std::vector<WaitingRequest> Intake::take_waiting(const std::unordered_set<RequestId>& ids) {
-  std::vector<WaitingRequest> taken;
+bool Intake::is_cancelled(RequestId id) const {
   const std::lock_guard lock(mutex_);
-  const auto is_kept = [&](const WaitingRequest& waiting) { return !ids.contains(waiting.request.id); };
-  const auto border = std::stable_partition(waiting_.begin(), waiting_.end(), is_kept);
-  std::move(border, waiting_.end(), std::back_inserter(taken));
-  waiting_.erase(border, waiting_.end());
-  return taken;
+  const auto found = live_.find(id);
+  return found != live_.end() && found->second;
 }
 
-std::vector<WaitingRequest> Intake::take_all_waiting() {
+std::optional<WaitingRequest> Intake::pop_cancelled() {
   const std::lock_guard lock(mutex_);
-  std::vector<WaitingRequest> taken(std::make_move_iterator(waiting_.begin()), std::make_move_iterator(waiting_.end()));
-  waiting_.clear();
+  const auto found = std::find_if(waiting_.begin(), waiting_.end(), [&](const WaitingRequest& waiting) {
+    return live_.find(waiting.request.id)->second;
+  });
+  if (found == waiting_.end()) return std::nullopt;
+  std::optional<WaitingRequest> taken(std::move(*found));
+  waiting_.erase(found);
   return taken;
 }
 
@@ -90,26 +98,26 @@ void Intake::peek_needs(std::size_t most, std::vector<std::int32_t>& needs) cons
   }
 }
 
-std::vector<WaitingRequest> Intake::pop(std::size_t n) {
-  std::vector<WaitingRequest> taken;
+std::optional<WaitingRequest> Intake::pop() {
   const std::lock_guard lock(mutex_);
-  for (std::size_t i = 0; i < n && !waiting_.empty(); ++i) {
-    taken.push_back(std::move(waiting_.front()));
-    waiting_.pop_front();
-  }
+  if (waiting_.empty()) return std::nullopt;
+  std::optional<WaitingRequest> taken(std::move(waiting_.front()));
+  waiting_.pop_front();
   return taken;
 }
 
 void Intake::forget(RequestId id) {
   const std::lock_guard lock(mutex_);
-  live_.erase(id);
-  cancelled_.erase(id);
+  const auto found = live_.find(id);
+  if (found == live_.end()) return;
+  n_cancelled_ -= found->second ? 1 : 0;
+  live_.erase(found);
 }
 
 bool Intake::wait(std::stop_token stop) {
   std::unique_lock lock(mutex_);
-  return ready_.wait(lock, std::move(stop), [&] { return closed_ || !waiting_.empty() || !cancelled_.empty(); }) &&
-         !(closed_ && waiting_.empty() && cancelled_.empty());
+  return ready_.wait(lock, std::move(stop), [&] { return closed_ || !waiting_.empty() || n_cancelled_ > 0; }) &&
+         !(closed_ && waiting_.empty() && n_cancelled_ == 0);
 }
 
 }  // namespace slip

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "common/clock.h"
+#include "engine/contain.h"
 
 namespace slip {
 
@@ -20,15 +21,31 @@ AcceptanceRule rule_of(const SamplingParams& sampling) {
 
 }  // namespace
 
-Sequence::Sequence(Request asked, std::uint64_t drawn_seed, PagePool& pool, std::shared_ptr<const Tokenizer> tokenizer)
-    : request(std::move(asked)),
-      rule(rule_of(request.sampling)),
-      tokens(request.prompt),
-      prompt_tokens(static_cast<std::int32_t>(request.prompt.size())),
+RequestSummary summary_of(Request&& request) {
+  RequestSummary summary;
+  summary.id = request.id;
+  summary.route = request.route;
+  summary.tenant = request.tenant;
+  summary.rule = rule_of(request.sampling);
+  summary.figures.prompt_tokens = static_cast<std::int32_t>(request.prompt.size());
+  if (request.draft != nullptr) summary.figures.draft = request.draft->id();
+  summary.choice = request.choice;
+  summary.call = request.first_of_call();
+  summary.sampling = std::move(request.sampling);
+  summary.name = std::move(request.name);
+  return summary;
+}
+
+Sequence::Sequence(Request&& asked, std::uint64_t drawn_seed, PagePool& pool,
+                   std::shared_ptr<const Tokenizer> tokenizer)
+    : rule(rule_of(asked.sampling)),
+      prompt_tokens(static_cast<std::int32_t>(asked.prompt.size())),
       pages(pool),
-      text(std::move(tokenizer), request.stop_strings, request.keep_stop, request.answer_start) {
+      text(std::move(tokenizer), asked.stop_strings, asked.keep_stop, asked.answer_start) {
+  tokens.reserve(asked.prompt.size() + static_cast<std::size_t>(asked.max_tokens));
+  tokens = asked.prompt;
+  request = std::move(asked);
   if (!request.sampling.seed) request.sampling.seed = drawn_seed;
-  tokens.reserve(static_cast<std::size_t>(most_tokens()));
   figures.prompt_tokens = prompt_tokens;
   if (request.draft != nullptr) figures.draft = request.draft->id();
 }
@@ -49,9 +66,13 @@ SequenceRef Sequence::ref() const {
   return ref;
 }
 
-RequestSummary Sequence::summary() const {
-  return {request.id, request.route, request.tenant, rule,           request.sampling,       reason,
-          error,      figures,       request.name,   request.choice, request.first_of_call()};
+RequestSummary Sequence::take_summary() {
+  RequestSummary summary = summary_of(std::move(request));
+  summary.rule = rule;
+  summary.reason = reason;
+  summary.error = std::move(error);
+  summary.figures = std::move(figures);
+  return summary;
 }
 
 bool Sequence::commit(std::int32_t token) {
@@ -80,9 +101,9 @@ void Sequence::end_unanswered() {
   reason = StopReason::kLength;
 }
 
-void Sequence::fail(const Error& cause) {
+void Sequence::fail(const Error& cause) noexcept {
   reason = StopReason::kFailed;
-  error = cause;
+  if (auto failure = contain([&] { error = cause; })) error = std::move(failure);
 }
 
 std::int32_t count_repeated_tokens(std::span<const std::int32_t> output) {

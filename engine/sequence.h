@@ -17,7 +17,8 @@ namespace slip {
 
 // A request in the engine: its tokens, its part of the target's cache, its answer so far. Engine thread only.
 struct Sequence {
-  Sequence(Request asked, std::uint64_t drawn_seed, PagePool& pool, std::shared_ptr<const Tokenizer> tokenizer);
+  // Where it throws, std::bad_alloc, `asked` is as it was.
+  Sequence(Request&& asked, std::uint64_t drawn_seed, PagePool& pool, std::shared_ptr<const Tokenizer> tokenizer);
 
   Request request;  // sampling.seed is always set; `rule` tells whether the client gave it
   AcceptanceRule rule;
@@ -40,12 +41,17 @@ struct Sequence {
   std::int32_t most_tokens() const { return prompt_tokens + request.max_tokens; }
 
   SequenceRef ref() const;
-  RequestSummary summary() const;
+  // At its end: takes what it can from the sequence, and so allocates nothing.
+  RequestSummary take_summary();
   // Adds one token of the answer; true when it ended the answer (`reason` says why).
   bool commit(std::int32_t token);
   void end_unanswered();  // the prompt was read, and nothing more was asked for
-  void fail(const Error& cause);
+  void fail(const Error& cause) noexcept;
 };
+
+// Of a request that ends before it ran: with neither reason nor times. Takes what it can from it, and so allocates
+// nothing; `sink` stays.
+RequestSummary summary_of(Request&& request);
 
 // Output tokens that lie inside an 8-gram which occurred before in the same output: how much the model repeats itself.
 std::int32_t count_repeated_tokens(std::span<const std::int32_t> output);

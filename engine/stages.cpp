@@ -30,18 +30,35 @@ Engine::State::State(const EngineOptions& engine_options, Target model, std::sha
       observations(sink),
       listeners(std::move(step_listeners)),
       intake(options.max_waiting, options.seed) {
+  no_memory();  // made while there is some
+  reserve_arrays();
   n_free_pages.store(free_pages(), std::memory_order_relaxed);
   if (tokenizer != nullptr) masks = std::make_unique<TokenMasks>(token_texts(*tokenizer));
+}
+
+// What has one entry a sequence, so that neither admitting nor planning nor ending a request needs memory of its own.
+void Engine::State::reserve_arrays() {
+  const auto most = static_cast<std::size_t>(options.max_running);
+  running.reserve(most);
+  needs_.reserve(most);
+  loads_.reserve(most);
+  outlooks_.reserve(most);
+  lengths_.reserve(most);
+  plan_.sequences.reserve(most);
+  refs_.reserve(most);
+  nodes_.reserve(most);
+  tasks_.reserve(most);
+  proposals_.resize(most);
+  parts_.resize(most);
 }
 
 // ---- admit ----
 
 void Engine::State::end_cancelled() {
-  const auto ids = intake.take_cancelled();
-  if (ids.empty()) return;
-  for (WaitingRequest& waiting : intake.take_waiting(ids)) finish_waiting(std::move(waiting));
+  if (!intake.any_cancelled()) return;
+  while (auto waiting = intake.pop_cancelled()) finish_unstarted(std::move(*waiting), StopReason::kCancelled);
   for (const auto& sequence : running) {
-    if (ids.contains(sequence->request.id)) sequence->reason = StopReason::kCancelled;
+    if (intake.is_cancelled(sequence->request.id)) sequence->reason = StopReason::kCancelled;
   }
   retire();
 }
@@ -51,8 +68,8 @@ void Engine::State::admit() {
   if (seats > 0) {
     intake.peek_needs(static_cast<std::size_t>(seats), needs_);
     for (std::int32_t& need : needs_) need = (need + PagePool::kPageTokens - 1) / PagePool::kPageTokens;
-    for (WaitingRequest& waiting : intake.pop(n_admissible(needs_, free_pages(), seats))) {
-      start(std::move(waiting));
+    for (std::size_t n = n_admissible(needs_, free_pages(), seats); n > 0; --n) {
+      if (auto waiting = intake.pop()) start(std::move(*waiting));
     }
   }
   figures_ = {};
@@ -61,36 +78,58 @@ void Engine::State::admit() {
 }
 
 void Engine::State::start(WaitingRequest waiting) {
-  auto sequence =
-      std::make_unique<Sequence>(std::move(waiting.request), waiting.drawn_seed, target->cache(), tokenizer);
+  std::unique_ptr<Sequence> sequence;
+  auto failure = contain([&] {
+    sequence = std::make_unique<Sequence>(std::move(waiting.request), waiting.drawn_seed, target->cache(), tokenizer);
+  });
+  if (failure) return finish_unstarted(std::move(waiting), StopReason::kFailed, std::move(failure));
   sequence->figures.submitted_us = waiting.submitted_us;
-  const Request& request = sequence->request;
-  // The last token is always read, for its logits; a prompt that is scored wants those of all.
-  const auto n_readable = static_cast<std::size_t>(request.score_prompt ? 0 : sequence->prompt_tokens - 1);
-  sequence->n_cached = prefixes.open(request.tenant.value, std::span(sequence->tokens).first(n_readable),
-                                     sequence->most_tokens(), sequence->pages);
-  sequence->figures.cached_tokens = sequence->n_cached;
-  sequence->judged_on_device = verifier->judges_on_device(request.sampling);
-  if (request.sampling.grammar != nullptr) {
-    sequence->grammar = std::make_unique<AnswerGrammar>(request.sampling.grammar, *masks);
+  failure = contain([&] { open(*sequence); });
+  if (failure) {
+    fail(*sequence, *failure);
+    return finish(*sequence);
   }
-  const bool answers = request.max_tokens > 0;
-  if (observations != nullptr && answers && request.learn) {
-    sequence->observed = true;
-    observations->begin({request.id, request.route, request.tenant, request.prompt, request.sampling, sequence->rule,
-                         request.choice, request.first_of_call()});
-  }
-  if (request.draft != nullptr && answers && request.k.value_or(options.k) > 0) {
-    const auto failure = contain([&] { proposer->begin(sequence->ref()); });
-    sequence->drafting = !failure;
-    if (failure) log_error("no draft for a request: " + failure->message());
-  }
+  begin_optional(*sequence);
   running.push_back(std::move(sequence));
+}
+
+void Engine::State::open(Sequence& sequence) {
+  const Request& request = sequence.request;
+  // The last token is always read, for its logits; a prompt that is scored wants those of all.
+  const auto n_readable = static_cast<std::size_t>(request.score_prompt ? 0 : sequence.prompt_tokens - 1);
+  sequence.n_cached = prefixes.open(request.tenant.value, std::span(sequence.tokens).first(n_readable),
+                                    sequence.most_tokens(), sequence.pages);
+  sequence.figures.cached_tokens = sequence.n_cached;
+  sequence.judged_on_device = verifier->judges_on_device(request.sampling);
+  if (request.sampling.grammar != nullptr) {
+    sequence.grammar = std::make_unique<AnswerGrammar>(request.sampling.grammar, *masks);
+  }
+}
+
+// What an answer is the same without: being learned from, and a draft.
+void Engine::State::begin_optional(Sequence& sequence) {
+  const Request& request = sequence.request;
+  if (request.max_tokens == 0) return;
+  if (observations != nullptr && request.learn) {
+    const auto failure = contain([&] {
+      observations->begin({request.id, request.route, request.tenant, request.prompt, request.sampling, sequence.rule,
+                           request.choice, request.first_of_call()});
+    });
+    sequence.observed = !failure;
+  }
+  if (request.draft != nullptr && request.k.value_or(options.k) > 0) {
+    const auto failure = contain([&] { proposer->begin(sequence.ref()); });
+    sequence.drafting = !failure;
+    if (!failure) return;
+    proposer->release(request.id);
+    log_parts(LogLevel::kError, {"no draft for a request: ", failure->what()});
+  }
 }
 
 // ---- plan ----
 
 void Engine::State::plan_next() {
+  plan_.sequences.clear();
   loads_.clear();
   refs_.clear();
   for (const auto& sequence : running) {
@@ -104,15 +143,15 @@ void Engine::State::plan_next() {
     load.ready_depth = sequence->drafting ? proposer->ready_depth(refs_.back()) : 0;
     loads_.push_back(load);
   }
-  choose_lengths();
+  if (const auto failure = contain([&] { choose_lengths(); })) {
+    log_parts(LogLevel::kError, {"drafting as many tokens as asked for: ", failure->what()});
+  }
   StepLimits limits;
   limits.max_rows = target->max_rows();
   limits.max_logit_rows = target->max_logit_rows();
   limits.prefill_chunk = options.prefill_chunk;
   limits.max_positions = target->config().max_positions;
   plan_step(loads_, limits, plan_);
-  proposals_.resize(std::max(proposals_.size(), running.size()));
-  parts_.resize(std::max(parts_.size(), running.size()));
   nodes_.clear();
   for (std::size_t i = 0; i < running.size(); ++i) {
     nodes_.push_back(plan_.sequences[i].k);
@@ -175,7 +214,7 @@ void Engine::State::propose() {
   if (!any) return;
   const std::int64_t start_us = monotonic_us();
   if (const auto failure = contain([&] { run_ahead(); })) {
-    log_error("drafting failed, going on without: " + failure->message());
+    log_parts(LogLevel::kError, {"drafting failed, going on without: ", failure->what()});
     drop_drafts();
   }
   figures_.draft_us = monotonic_us() - start_us - figures_.swap_us;
@@ -291,11 +330,13 @@ void Engine::State::accept_one(std::size_t i) {
   count_verdict(i);
 }
 
-// Pages of a sequence that failed may hold anything, and what lies beyond its tokens was refused.
+// Pages of a sequence that failed may hold anything, and what lies beyond its tokens was refused. Without memory the
+// next request of its kind reads more itself.
 void Engine::State::remember_prefix(Sequence& sequence) {
   if (sequence.reason == StopReason::kFailed) return;
   const auto n_read = static_cast<std::size_t>(std::min(sequence.n_cached, sequence.n_tokens()));
-  prefixes.add(sequence.request.tenant.value, std::span(sequence.tokens).first(n_read), sequence.pages);
+  contain(
+      [&] { prefixes.add(sequence.request.tenant.value, std::span(sequence.tokens).first(n_read), sequence.pages); });
 }
 
 // Only what was committed counts: where the answer ended inside the accepted path, what lay beyond never happened.
@@ -333,16 +374,18 @@ void Engine::State::count_verdict(std::size_t i) {
 void Engine::State::fail(Sequence& sequence, const Error& cause) {
   sequence.fail(cause);
   const std::int64_t now_us = monotonic_us();
-  if (cause.message() == failure_told_ && now_us < next_telling_us_) return;
-  failure_told_ = cause.message();
+  if (cause.what() == failure_told_ && now_us < next_telling_us_) return;
+  contain([&] { failure_told_ = cause.what(); });
   next_telling_us_ = now_us + kTellAgainUs;
-  log_error("a request failed: " + cause.message() + (cause.hint().empty() ? "" : "; " + cause.hint()));
+  log_parts(LogLevel::kError, {"a request failed: ", cause.what(), cause.hint().empty() ? "" : "; ", cause.hint()});
 }
 
+// Sequences that had no part in the step go on, but where it failed before it gave parts.
 void Engine::State::fail_step(const Error& cause) {
-  log_error("a step failed, its requests end: " + cause.message());
+  log_parts(LogLevel::kError, {"a step failed, its requests end: ", cause.what()});
+  const bool planned = plan_.sequences.size() == running.size();
   for (std::size_t i = 0; i < running.size(); ++i) {
-    if (plan_.sequences[i].n_rows > 0) running[i]->fail(cause);
+    if (!planned || plan_.sequences[i].n_rows > 0) running[i]->fail(cause);
   }
 }
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,7 +22,8 @@
 namespace slip {
 
 // The stages of Engine::step, in the order they run, over the running sequences. All arrays with one entry a sequence
-// stand in the order of `running`. Engine thread only, but for `intake` and the atomics.
+// stand in the order of `running`. Engine thread only, but for `intake` and the atomics. Stages outside of the step's
+// contain() throw nothing: what they allocate is contained in them, and the arrays have room from the start.
 struct Engine::State {
   State(const EngineOptions& engine_options, Target model, std::shared_ptr<const Tokenizer> words,
         std::unique_ptr<Proposer> runs_ahead, ObservationSink* sink, std::vector<StepListener*> step_listeners);
@@ -64,7 +66,10 @@ struct Engine::State {
   };
 
   std::int32_t free_pages() const { return target->cache().n_free() + prefixes.n_idle(); }
+  void reserve_arrays();
   void start(WaitingRequest waiting);
+  void open(Sequence& sequence);
+  void begin_optional(Sequence& sequence);
   void choose_lengths();
   void learn_lengths();
   void run_ahead();
@@ -75,11 +80,13 @@ struct Engine::State {
   void emit_one(std::size_t i);
   void add_prompt_logprobs(std::size_t i, TokenDelta& delta) const;
   void observe_one(std::size_t i);
+  void stop_observing(Sequence& sequence, bool completed);
   std::int32_t row_of_committed(const Part& part, std::size_t index) const;
   TokenLogprobs logprobs_of(std::span<const float> logits, std::int32_t token, std::int32_t n_top) const;
   void retire();
   void finish(Sequence& sequence);
-  void finish_waiting(WaitingRequest waiting);
+  void finish_unstarted(WaitingRequest waiting, StopReason reason, std::optional<Error> error = {});
+  void tell_end(RequestSummary summary, TokenSink& sink);
   void fail(Sequence& sequence, const Error& cause);
 
   StepFigures figures_;

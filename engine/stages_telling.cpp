@@ -17,8 +17,8 @@ namespace slip {
 
 void Engine::State::emit() {
   for (std::size_t i = 0; i < running.size(); ++i) {
-    if ((parts_[i].committed.empty() && parts_[i].first_prompt_row < 0) || running[i]->reason == StopReason::kFailed)
-      continue;
+    if (running[i]->reason == StopReason::kFailed) continue;
+    if (parts_[i].committed.empty() && parts_[i].first_prompt_row < 0) continue;
     if (const auto failure = contain([&] { emit_one(i); })) fail(*running[i], *failure);
   }
 }
@@ -73,7 +73,8 @@ void Engine::State::emit_one(std::size_t i) {
 
 void Engine::State::record(std::int64_t start_us) {
   for (std::size_t i = 0; i < running.size(); ++i) {
-    if (running[i]->observed && !parts_[i].committed.empty()) observe_one(i);
+    if (!running[i]->observed || parts_[i].committed.empty()) continue;
+    if (contain([&] { observe_one(i); })) stop_observing(*running[i], /*completed=*/false);
   }
   retire();
   figures_.at_us = monotonic_us();
@@ -95,41 +96,49 @@ void Engine::State::observe_one(std::size_t i) {
   observations->record(std::move(observation));
 }
 
+void Engine::State::stop_observing(Sequence& sequence, bool completed) {
+  if (std::exchange(sequence.observed, false)) observations->finish(sequence.request.id, completed);
+}
+
 void Engine::State::retire() {
   const auto is_live = [](const auto& sequence) { return sequence->reason == StopReason::kNone; };
-  const auto border = std::stable_partition(running.begin(), running.end(), is_live);
-  std::vector<std::unique_ptr<Sequence>> done(std::make_move_iterator(border), std::make_move_iterator(running.end()));
-  running.erase(border, running.end());
-  n_running.store(static_cast<std::int32_t>(running.size()), std::memory_order_relaxed);
-  for (const auto& sequence : done) finish(*sequence);
+  const auto done = std::stable_partition(running.begin(), running.end(), is_live);
+  n_running.store(static_cast<std::int32_t>(done - running.begin()), std::memory_order_relaxed);
+  std::for_each(done, running.end(), [&](const auto& sequence) { finish(*sequence); });
+  running.erase(done, running.end());
   n_free_pages.store(free_pages(), std::memory_order_relaxed);
 }
 
+// Whatever memory is missing for, the end comes: pages go back, the id is free, the receiver hears of it.
 void Engine::State::finish(Sequence& sequence) {
   const auto output = std::span(sequence.tokens).subspan(static_cast<std::size_t>(sequence.prompt_tokens));
-  sequence.figures.repeated_tokens = count_repeated_tokens(output);
+  contain([&] { sequence.figures.repeated_tokens = count_repeated_tokens(output); });
   sequence.figures.finished_us = monotonic_us();
   remember_prefix(sequence);
   sequence.pages.shrink_to(0);
   if (sequence.drafting) proposer->release(sequence.request.id);
-  const bool completed = sequence.reason != StopReason::kCancelled && sequence.reason != StopReason::kFailed;
-  if (sequence.observed) observations->finish(sequence.request.id, completed);
-  intake.forget(sequence.request.id);
-  const RequestSummary summary = sequence.summary();
-  for (StepListener* listener : listeners) listener->on_finished(summary);
-  const auto failure = contain([&] { sequence.request.sink->on_finished(summary); });
-  if (failure) log_error("the receiver of an answer failed at its end: " + failure->message());
+  stop_observing(sequence, sequence.reason != StopReason::kCancelled && sequence.reason != StopReason::kFailed);
+  tell_end(sequence.take_summary(), *sequence.request.sink);
 }
 
-void Engine::State::finish_waiting(WaitingRequest waiting) {
-  Sequence sequence(std::move(waiting.request), waiting.drawn_seed, target->cache(), tokenizer);
-  sequence.figures.submitted_us = waiting.submitted_us;
-  sequence.reason = StopReason::kCancelled;
-  finish(sequence);
+void Engine::State::finish_unstarted(WaitingRequest waiting, StopReason reason, std::optional<Error> error) {
+  RequestSummary summary = summary_of(std::move(waiting.request));
+  summary.figures.submitted_us = waiting.submitted_us;
+  summary.figures.finished_us = monotonic_us();
+  summary.reason = reason;
+  summary.error = std::move(error);
+  tell_end(std::move(summary), *waiting.request.sink);
+}
+
+void Engine::State::tell_end(RequestSummary summary, TokenSink& sink) {
+  intake.forget(summary.id);
+  for (StepListener* listener : listeners) listener->on_finished(summary);
+  const auto failure = contain([&] { sink.on_finished(summary); });
+  if (failure) log_parts(LogLevel::kError, {"the receiver of an answer failed at its end: ", failure->what()});
 }
 
 void Engine::State::end_all() {
-  for (WaitingRequest& waiting : intake.take_all_waiting()) finish_waiting(std::move(waiting));
+  while (auto waiting = intake.pop()) finish_unstarted(std::move(*waiting), StopReason::kCancelled);
   for (const auto& sequence : running) sequence->reason = StopReason::kCancelled;
   retire();
 }

@@ -139,14 +139,19 @@ bool PageTable::reserve(std::int32_t n_slots) {
   if (wanted <= pages_.size()) return true;
   SLIP_CHECK(pool_ != nullptr, "a page table without a pool");
   if (wanted - pages_.size() > static_cast<std::size_t>(pool_->n_free())) return false;
+  pages_.reserve(wanted);
   while (pages_.size() < wanted) pages_.push_back(pool_->allocate());
   return true;
 }
 
+void PageTable::expect(std::int32_t n_slots) {
+  pages_.reserve(static_cast<std::size_t>(pages_for(n_slots)));
+}
+
 void PageTable::append_shared(std::int32_t page) {
   SLIP_CHECK(pool_ != nullptr, "a page table without a pool");
-  pool_->hold(page);
   pages_.push_back(page);
+  pool_->hold(page);
 }
 
 void PageTable::replace(std::size_t index, std::int32_t page) {

@@ -70,8 +70,11 @@ class PageTable {
   PageTable& operator=(PageTable&& other) noexcept;
   ~PageTable();
 
-  // Makes room for `n_slots` slots in all; false (and nothing taken) when the pool cannot.
+  // Makes room for `n_slots` slots in all; false (and nothing taken) when the pool cannot. std::bad_alloc likewise.
   bool reserve(std::int32_t n_slots);
+  // Takes the memory that the list of so many slots' pages needs: reserve() and append_shared() up to there throw
+  // nothing from now on.
+  void expect(std::int32_t n_slots);
   // Gives back pages wholly beyond; rollback of rejected rows is just a shorter length.
   void shrink_to(std::int32_t n_slots);
   // Takes a page that others hold too, as this table's next or in place of its `index`-th page. REQUIRES: every slot of

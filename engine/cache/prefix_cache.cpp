@@ -50,6 +50,7 @@ bool PrefixCache::drop_one_idle() {
 std::int32_t PrefixCache::open(std::uint64_t tenant, std::span<const std::int32_t> tokens, std::int32_t n_slots,
                                PageTable& table) {
   Node* node = &roots_[tenant];
+  table.expect(n_slots);  // the last allocation: a page that is held below for a moment is always let go
   std::int32_t n_known = 0;
   for (auto rest = tokens; rest.size() >= kPageTokens; rest = rest.subspan(kPageTokens)) {
     PageTokens wanted;
@@ -107,13 +108,16 @@ void PrefixCache::add(std::uint64_t tenant, std::span<const std::int32_t> tokens
     auto found = node->children.find(held);
     if (found == node->children.end()) {
       if (n_pages() >= most_pages_ && !drop_one_idle()) break;
+      std::list<Node*> used_last(1);  // before the tree has the node, whose place in by_use_ must not be missing
       found = node->children.emplace(held, std::make_unique<Node>()).first;
       Node& added = *found->second;
       added.parent = node;
       added.in_parent = found;
       added.page = table.pages()[index];
       pool_.hold(added.page);
-      added.in_use_order = by_use_.insert(by_use_.end(), &added);
+      used_last.front() = &added;
+      added.in_use_order = used_last.begin();
+      by_use_.splice(by_use_.end(), used_last);
     } else {
       table.replace(index, found->second->page);
     }
