@@ -5,11 +5,12 @@
 #include <boost/asio/as_tuple.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
+#include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/post.hpp>
-#include <boost/asio/strand.hpp>
 #include <boost/asio/use_awaitable.hpp>
+#include <deque>
 #include <functional>
 #include <optional>
 #include <thread>
@@ -49,16 +50,11 @@ void warn(const char* what, const std::exception& why) noexcept {
   }
 }
 
-// Connections share strands that are made at the start: one that finds no memory for itself reads what it never set
-// (Boost 1.74), and ends the process.
-using Strand = asio::strand<asio::io_context::executor_type>;
-constexpr std::size_t kStrands = 64;
-
-std::vector<Strand> make_strands(asio::io_context& io) {
-  std::vector<Strand> strands;
-  for (std::size_t i = 0; i < kStrands; ++i) strands.push_back(asio::make_strand(io));
-  return strands;
-}
+// One a thread, and no strands: posting to a strand that finds no memory leaves it locked, and its connections hang.
+struct IoContext : asio::io_context {
+  IoContext() : io_context(1), work(get_executor()) {}
+  asio::executor_work_guard<executor_type> work;  // it runs while it has no connection, too
+};
 
 // One connection among those that are open, however it ends.
 class OpenConnection {
@@ -95,9 +91,8 @@ struct HttpServer::State {
       : service(given_service),
         tls(std::shared_ptr<asio::ssl::context>(load_tls(given_service.options()))),
         connections(given_service.options().max_connections, ServerOptions::kProbeConnections),
-        io(given_service.options().io_threads),
-        strands(make_strands(io)),
-        acceptor(io),
+        contexts(static_cast<std::size_t>(given_service.options().io_threads)),
+        acceptor(contexts.front()),
         share{given_service, gatekeeper, quotas, connections, workers} {}
 
   void bind();
@@ -109,12 +104,11 @@ struct HttpServer::State {
   Service& service;
   std::atomic<std::shared_ptr<asio::ssl::context>> tls;  // null: plain HTTP
   std::atomic<int> n_connections{0};
-  ConnectionTable connections;  // both before `io`, whose handlers hold places in it
+  ConnectionTable connections;  // both before `contexts`, whose handlers hold places in it
   std::atomic<bool> ending{false};
-  asio::io_context io;
-  std::vector<Strand> strands;
-  std::size_t next_strand = 0;
-  WorkerPool workers;  // behind `io`: jobs that never ran hold sessions, which end on it
+  std::deque<IoContext> contexts;  // of connections in turn; the first one's thread listens
+  std::size_t next_context = 0;    // for a new connection
+  WorkerPool workers;              // behind `contexts`: jobs that never ran hold timers of theirs
   tcp::acceptor acceptor;
   SessionShare share;
   std::vector<std::jthread> threads;
@@ -140,7 +134,8 @@ void HttpServer::State::bind() {
 void HttpServer::State::listen_again() noexcept {
   if (ending.load() || !acceptor.is_open()) return;
   try {
-    asio::post(io, [this] { asio::co_spawn(io, listen(), asio::detached); });
+    auto& io = contexts.front();
+    asio::post(io, [this, &io] { asio::co_spawn(io, listen(), asio::detached); });
   } catch (const std::exception& fault) {
     warn("no more connections are accepted: ", fault);
   }
@@ -149,7 +144,7 @@ void HttpServer::State::listen_again() noexcept {
 // False when the listener is closed.
 awaitable<bool> HttpServer::State::accept_one() {
   auto [fault, socket] =
-      co_await acceptor.async_accept(strands[next_strand++ % kStrands], asio::as_tuple(asio::use_awaitable));
+      co_await acceptor.async_accept(contexts[next_context++ % contexts.size()], asio::as_tuple(asio::use_awaitable));
   if (fault == asio::error::operation_aborted) co_return false;
   if (fault) throw boost::system::system_error(fault);
   begin_session(std::move(socket));
@@ -165,7 +160,7 @@ awaitable<void> HttpServer::State::listen() {
   };
   const Guard guard{*this};
   auto back_off = kFirstBackOff;
-  asio::steady_timer pause(io);
+  asio::steady_timer pause(contexts.front());
   while (acceptor.is_open()) {
     try {
       if (!co_await accept_one()) co_return;
@@ -184,7 +179,7 @@ void HttpServer::State::begin_session(tcp::socket socket) {
   boost::system::error_code ignored;
   socket.set_option(tcp::no_delay(true), ignored);
   const auto open = std::make_shared<OpenConnection>(n_connections, connections, service.metrics());
-  const auto strand = socket.get_executor();
+  const auto executor = socket.get_executor();
   const auto with_tls = tls.load(std::memory_order_acquire);  // a connection holds what OpenSSL needs of it
   auto wire = with_tls ? make_tls_wire(std::move(socket), *with_tls) : make_wire(std::move(socket));
   auto session = std::make_shared<Session>(std::move(wire), share);
@@ -193,7 +188,7 @@ void HttpServer::State::begin_session(tcp::socket socket) {
   });
   if (!has_place) return;  // closed by its destructor
   asio::co_spawn(
-      strand, [session, place = open->place()]() -> awaitable<void> { co_await session->run(place); },
+      executor, [session, place = open->place()]() -> awaitable<void> { co_await session->run(place); },
       [open](const std::exception_ptr& fault) {
         if (!fault) return;
         try {
@@ -214,9 +209,9 @@ HttpServer::~HttpServer() {
 }
 
 void HttpServer::start() {
-  asio::co_spawn(state_->io, state_->listen(), asio::detached);
-  for (int i = 0; i < state_->service.options().io_threads; ++i) {
-    state_->threads.emplace_back([this] { run_handlers(state_->io); });
+  asio::co_spawn(state_->contexts.front(), state_->listen(), asio::detached);
+  for (IoContext& context : state_->contexts) {
+    state_->threads.emplace_back([&context] { run_handlers(context); });
   }
 }
 
@@ -230,7 +225,7 @@ bool HttpServer::set_tls(std::unique_ptr<asio::ssl::context> tls) {
 
 void HttpServer::stop() {
   state_->ending = true;
-  state_->io.stop();
+  for (IoContext& context : state_->contexts) context.stop();
   state_->threads.clear();  // joins
   state_->workers.stop();
 }

@@ -22,7 +22,7 @@ using RequestParser = boost::beast::http::request_parser<boost::beast::http::str
 bool keeps_alive(const RequestParser& parser);
 
 // Reads one connection's requests, one after the other, within the bounds and deadlines of `options`. A head is looked
-// at as raw bytes before it is parsed (server/request_head.h). On the connection's strand.
+// at as raw bytes before it is parsed (server/request_head.h). On the connection's I/O thread.
 class RequestReader {
  public:
   RequestReader(Wire& wire, const ServerOptions& options);

@@ -26,7 +26,7 @@ struct SessionShare {
   WorkerPool& workers;
 };
 
-// One connection, one coroutine, on its own strand: read a request, answer it, again. A second coroutine watches the
+// One connection, one coroutine, on one I/O thread: read a request, answer it, again. A second coroutine watches the
 // peer while an answer is being made, so that a gone client is noticed between writes.
 class Session : public std::enable_shared_from_this<Session> {
  public:

@@ -11,10 +11,10 @@ namespace slip {
 // Wakes a connection's coroutine from another thread. It lives as long as anyone may call notify().
 class Waker {
  public:
-  explicit Waker(const boost::asio::any_io_executor& strand) : timer_(strand) {}
+  explicit Waker(const boost::asio::any_io_executor& connection) : timer_(connection) {}
   // Any thread; never throws.
   static void notify(const std::shared_ptr<Waker>& waker) noexcept;
-  // On the strand: true when notified (also since the last wait), false after `timeout`.
+  // On the connection's thread: true when notified (also since the last wait), false after `timeout`.
   boost::asio::awaitable<bool> wait(std::chrono::milliseconds timeout);
 
  private:

@@ -14,7 +14,7 @@ class context;
 
 namespace slip {
 
-// One connection's bytes, plain or TLS: all that a session knows of sockets. On the connection's strand; one read and
+// One connection's bytes, plain or TLS: all that a session knows of sockets. On the connection's thread; one read and
 // one write may be under way at once.
 class Wire {
  public:

@@ -49,7 +49,7 @@ class WorkerPool {
  private:
   template <class Work>
   struct Job {
-    Job(const boost::asio::any_io_executor& strand, Work asked) : waker(strand), work(std::move(asked)) {}
+    Job(const boost::asio::any_io_executor& connection, Work asked) : waker(connection), work(std::move(asked)) {}
     Waker waker;
     Work work;
     std::optional<std::invoke_result_t<Work&>> result;
