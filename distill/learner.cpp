@@ -111,6 +111,7 @@ struct Learner::State {
   std::int64_t synced_us = 0, expired_us = 0, complained_us = 0;
   bool upkeep_fails = false;
   bool out_of_memory = false;  // at the last round
+  bool complained = false;  // of records that are lost, and not said yet that they are kept again
 };
 
 // ---- the loop
@@ -226,6 +227,7 @@ bool Learner::State::append(ReplayRecord& record) {
   try {
     record.sequence = replay.append(record);
     refused.store(false, std::memory_order_relaxed);
+    if (std::exchange(complained, false)) log_info("learning: records are kept again");
     return true;
   } catch (const std::exception& error) {  // std::bad_alloc too
     lose();
@@ -234,6 +236,7 @@ bool Learner::State::append(ReplayRecord& record) {
     if (now - complained_us > kExpireEveryUs || complained_us == 0) {
       log_parts(LogLevel::kWarn, {"learning: records are lost: ", error.what()});
       complained_us = now;
+      complained = true;
     }
     return false;
   }

@@ -90,7 +90,7 @@ class Learner final : public ObservationSink {
   std::size_t purge(const PurgeScope& scope);
   // True while the disk refuses replay records although it is not low. Any thread.
   bool replay_refused() const;
-  // True while training, scoring or saving fails, for whatever reason; they are tried again less and less often. Any
+  // True while training, scoring or saving fails, for whatever reason; they are tried again after 1 to 30 s. Any
   // thread.
   bool failing() const;
   // Observations that came to no record, because nobody had time for them or parts of their request were lost.

@@ -46,8 +46,8 @@ ResidentTrainersOptions trainers_options(const LearnerOptions& options) {
 }  // namespace
 
 std::int64_t wait_after_failures_us(int n) {
-  constexpr std::int64_t kFirstUs = 1'000'000, kMostUs = 300'000'000;
-  constexpr int kMostDoublings = 9;  // more than kMostUs
+  constexpr std::int64_t kFirstUs = 1'000'000, kMostUs = 30'000'000;
+  constexpr int kMostDoublings = 5;  // more than kMostUs
   return std::min(kMostUs, kFirstUs << std::min(n - 1, kMostDoublings));
 }
 
@@ -332,7 +332,7 @@ void LearningLoop::contain(TopicState& topic, FailureSpell& spell, const char* d
   topic.figures.state = std::string(doing) + " failed: " + error.what();
   if (is_first) {
     log_error("learning: " + topic.topic + ": " + doing + " failed: " + error.what() +
-              "; it is tried again, less and less often");
+              "; it is tried again after 1 s, then less often, every 30 s in the end");
   }
   try {
     publisher_.abandon(topic);

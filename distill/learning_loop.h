@@ -20,7 +20,7 @@
 
 namespace slip {
 
-// How long to wait after the n-th failure in a row: a second, doubling up to five minutes. Pure. REQUIRES: n ≥ 1.
+// How long to wait after the n-th failure in a row: a second, doubling up to 30 s. Pure. REQUIRES: n ≥ 1.
 std::int64_t wait_after_failures_us(int n);
 
 // What a learning loop works with. All but `slots` and `topics`, which the constructor reads, outlives it.

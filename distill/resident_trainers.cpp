@@ -130,13 +130,16 @@ void ResidentTrainers::save_all() {
 }
 
 void ResidentTrainers::save_due(std::int64_t now_us) {
+  bool any_unsaved = false;
   for (auto& [draft, resident] : residents_) {
     if (!has_unsaved(resident)) continue;
+    any_unsaved = true;
     if (resident.unsaved_us == 0) resident.unsaved_us = now_us;
     if (now_us - resident.unsaved_us < options_.save_us) continue;
     resident.unsaved_us = now_us;  // a disk that refuses is asked again after as long
     save_quietly(draft);
   }
+  if (!any_unsaved && std::exchange(save_fails_, false)) log_info("learning: no optimizer state waits to be saved");
 }
 
 void ResidentTrainers::forget(const std::string& draft) {

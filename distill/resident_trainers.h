@@ -48,7 +48,7 @@ class ResidentTrainers {
   // Drops the trainer and what is on disk: the next take() starts from the live version.
   void forget(const std::string& draft);
   std::uint64_t bytes() const;
-  bool failing() const { return save_fails_; }  // whether the last save failed
+  bool failing() const { return save_fails_; }  // whether a save failed, and its state waits still
 
  private:
   struct Lineage {

@@ -37,6 +37,17 @@ FileHandle open_file(const std::filesystem::path& path, int flags) {
   return file;
 }
 
+// What fails leaves no file behind.
+template <class Write>
+void or_remove(const std::filesystem::path& path, Write write) {
+  try {
+    write();
+  } catch (const Error&) {
+    ::unlink(path.c_str());
+    throw;
+  }
+}
+
 enum class HeaderKind { kOurs, kOlder, kForeign, kDamaged };
 
 HeaderKind check_header(std::span<const std::byte> file) {
@@ -76,6 +87,10 @@ void add_damage(std::span<const std::byte> file, std::size_t begin, std::size_t 
 // What lies beyond the last good frame.
 void add_end(std::span<const std::byte> file, bool growing, SegmentScan& scan) {
   const auto rest = file.subspan(scan.good_bytes);
+  if (file.empty() && !growing) {  // nothing makes it so but damage: a segment begins with its header
+    ++scan.damaged_gaps;
+    ++scan.damaged_records;
+  }
   if (rest.empty()) return;
   const bool no_header_yet = file.size() < kSegmentHeaderBytes;
   const bool torn = growing && !scan.gave_up && (no_header_yet || is_unfinished_frame(rest));
@@ -144,9 +159,12 @@ std::optional<std::uint64_t> segment_number(std::string_view file_name) {
 FileHandle create_segment(const std::filesystem::path& folder, std::uint64_t number) {
   const auto path = segment_path(folder, number);
   FileHandle file = open_file(path, O_WRONLY | O_CREAT | O_EXCL | O_APPEND);
-  write_all(file.get(), encode_segment_header(number), "replay.segment");
-  sync_file(file.get(), "replay.segment");
-  sync_directory(folder, "replay.segment");
+  const auto write = [&] {
+    write_all(file.get(), encode_segment_header(number), "replay.segment");
+    sync_file(file.get(), "replay.segment");
+    sync_directory(folder, "replay.segment");
+  };
+  or_remove(path, write);  // or the next attempt finds the number taken
   return file;
 }
 
@@ -179,12 +197,12 @@ void replace_segment(const std::filesystem::path& folder, std::uint64_t number, 
   const auto path = segment_path(folder, number);
   auto temporary = path;
   temporary += ".tmp";
-  {
-    const FileHandle file = open_file(temporary, O_WRONLY | O_CREAT | O_TRUNC);
+  const FileHandle file = open_file(temporary, O_WRONLY | O_CREAT | O_TRUNC);
+  or_remove(temporary, [&] {  // its bytes may be the last of the disk
     write_all(file.get(), content, "replay.compact");
     sync_file(file.get(), "replay.compact");
-  }
-  rename_path(temporary, path, "replay.compact");
+    rename_path(temporary, path, "replay.compact");
+  });
   sync_directory(folder, "replay.compact");
 }
 

@@ -43,7 +43,8 @@ std::filesystem::path segment_path(const std::filesystem::path& folder, std::uin
 std::optional<std::uint64_t> segment_number(std::string_view file_name);
 
 // The file verbs. All throw Error{kIo}; none follows a symlink.
-FileHandle create_segment(const std::filesystem::path& folder, std::uint64_t number);  // 0600, header written
+// 0600, header written; a failure leaves no file.
+FileHandle create_segment(const std::filesystem::path& folder, std::uint64_t number);
 FileHandle open_for_append(const std::filesystem::path& path);
 // Exactly `bytes` at `offset`; fewer when the file is shorter.
 std::vector<std::byte> read_at(const std::filesystem::path& path, std::uint64_t offset, std::size_t bytes);

@@ -76,7 +76,7 @@ void SegmentLog::load(std::uint64_t number, bool growing, Skipped& skipped) {
   } else {
     remove_segment(folder_, number);  // not even a header
   }
-  if (bytes == 0) return;
+  if (bytes == 0 && records == 0) return;
   skipped.files.push_back(name + " (" + std::to_string(bytes) + " bytes, records: at least " + std::to_string(records) +
                           ")");
 }

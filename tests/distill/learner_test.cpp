@@ -152,6 +152,7 @@ TEST(Learner, ARecordThatTheDiskRefusesIsCountedAndTheNextIsKept) {
   House house;
   auto learner = house.make_learner(*house.governor);
   learner->start();
+  ::testing::internal::CaptureStderr();
   arm_fail_point("replay.append.write:8:enospc");
   stream(*learner, 1, 8);
   EXPECT_TRUE(learner->replay_refused());
@@ -160,6 +161,8 @@ TEST(Learner, ARecordThatTheDiskRefusesIsCountedAndTheNextIsKept) {
   arm_fail_point("");
   EXPECT_FALSE(learner->replay_refused());
   learner->stop();
+  const std::string said = ::testing::internal::GetCapturedStderr();
+  EXPECT_NE(said.find("records are kept again"), std::string::npos) << said;
   EXPECT_EQ(house.replay.records("sql"), 15U);
 }
 

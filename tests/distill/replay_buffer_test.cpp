@@ -11,6 +11,7 @@
 
 #include "common/clock.h"
 #include "common/error.h"
+#include "common/fail_point.h"
 #include "common/file.h"
 #include "tests/distill/sample_records.h"
 
@@ -344,6 +345,50 @@ TEST(ReplayBuffer, WhatIsSkippedAtTheStartIsSaidInOneWarning) {
   EXPECT_THAT(said, ::testing::HasSubstr(segments[0].filename().string() + " (" + std::to_string(first_bytes) +
                                          " bytes, records: at least 1)"));
   EXPECT_THAT(said, ::testing::HasSubstr(segments[1].filename().string()));
+}
+
+// Emptied, it was removed without a word.
+TEST(ReplayBuffer, AnEmptySegmentBeforeOthersIsSaid) {
+  ScratchFolder folder;
+  const ReplayOptions options = options_in(folder);
+  {
+    ReplayBuffer buffer(options);
+    for (std::uint64_t id = 1; id <= 30; ++id) buffer.append(make_record(id, "sql"));
+  }
+  ASSERT_TRUE(std::filesystem::exists(options.folder / "segment-0000000002.replay"));
+  std::filesystem::resize_file(options.folder / "segment-0000000001.replay", 0);
+  ::testing::internal::CaptureStderr();
+  { ReplayBuffer{options}; }
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              ::testing::HasSubstr("segment-0000000001.replay (0 bytes, records: at least 1)"));
+}
+
+// The empty file that a full disk left behind made every later attempt fail, so nothing was kept until a restart.
+TEST(ReplayBuffer, ASegmentThatCouldNotBeMadeIsMadeOnceThereIsRoom) {
+  for (const char* point : {"replay.segment.write:1:enospc", "replay.segment.fsync:1:enospc"}) {
+    ScratchFolder folder;
+    ReplayBuffer buffer(options_in(folder));
+    arm_fail_point(point);
+    EXPECT_THROW(buffer.append(make_record(1, "sql")), Error) << point;
+    arm_fail_point("");
+    EXPECT_EQ(bytes_on_disk(options_in(folder).folder), 0U);
+    EXPECT_NO_THROW(buffer.append(make_record(2, "sql"))) << point;
+    EXPECT_EQ(buffer.records("sql"), 1U) << point;
+  }
+}
+
+// Its bytes may be the last of the disk.
+TEST(ReplayBuffer, ACompactionThatFailsLeavesNoFileBehind) {
+  ScratchFolder folder;
+  const ReplayOptions options = options_in(folder);
+  ReplayBuffer buffer(options);
+  for (std::uint64_t id = 1; id <= 30; ++id) buffer.append(make_record(id, "sql"));
+  arm_fail_point("replay.compact.fsync:1:enospc");
+  EXPECT_THROW(buffer.purge({{RequestId{1}}, std::nullopt, std::nullopt}), Error);
+  arm_fail_point("");
+  for (const auto& item : std::filesystem::directory_iterator(options.folder)) {
+    EXPECT_NE(item.path().extension(), ".tmp") << item.path();
+  }
 }
 
 TEST(ReplayBuffer, ARecordThatRotsWhileRunningIsDroppedNotReturned) {

@@ -182,6 +182,20 @@ TEST_F(ResidentTrainersTest, ATrainerThatCannotBeSavedCostsNobodyElse) {
   }
 }
 
+// The trainer that could not be saved was dropped after a failure, and the failure stayed for ever.
+TEST_F(ResidentTrainersTest, AFailedSaveEndsWithWhatWasToBeSaved) {
+  ResidentTrainers trainers(options());
+  train(trainers.take("sql", live(1)), 2);
+  arm_fail_point("optimizer.write:1:enospc");
+  trainers.save_all();
+  arm_fail_point("");
+  trainers.save_due(1000 * kSecond);
+  EXPECT_TRUE(trainers.failing()) << "it waits still";
+  trainers.forget("sql");
+  trainers.save_due(1001 * kSecond);
+  EXPECT_FALSE(trainers.failing());
+}
+
 TEST_F(ResidentTrainersTest, UnsavedStepsGrowNoOlderThanTold) {
   ResidentTrainers trainers(options());
   train(trainers.take("sql", live(1)), 2);
