@@ -29,17 +29,12 @@ std::vector<std::uint64_t> version_numbers(const StoreFolder& draft) {
   return numbers;
 }
 
-// 0 when there is none that can be read: then the newest intact version counts.
 std::uint64_t read_current(const StoreFolder& draft) {
-  if (!draft.contains(kCurrentFile)) return 0;
-  try {
-    std::string text = draft.read(kCurrentFile, /*max_bytes=*/64);
-    if (text.ends_with('\n')) text.pop_back();
-    return parse_version_name(text).value_or(0);
-  } catch (const Error& error) {
-    log_warn("draft store: " + error.message());
-    return 0;
-  }
+  std::string text = draft.read(kCurrentFile, /*max_bytes=*/64);
+  if (text.ends_with('\n')) text.pop_back();
+  const auto version = parse_version_name(text);
+  if (version) return *version;
+  throw Error(ErrorCode::kDataLoss, (draft.path() / kCurrentFile).string() + " names no version");
 }
 
 DraftMeta read_meta(const StoreFolder& version_folder) {
@@ -150,7 +145,7 @@ DraftMeta DraftStore::publish(const std::filesystem::path& staged, DraftMeta met
   if (is_new) root_folder_.sync("publish.root");
 
   const auto numbers = version_numbers(draft);
-  meta.version = std::max(numbers.empty() ? 0 : numbers.back(), read_current(draft)) + 1;
+  meta.version = std::max(numbers.empty() ? 0 : numbers.back(), current_number(draft)) + 1;
   meta.created_us = wall_us();
   meta.weights_sha256 = sha256_of(source.open_file(kWeightsFile).get(), staged.string());
   meta.rolled_back = meta.weights_retired = false;
@@ -173,7 +168,7 @@ void DraftStore::set_current(const std::string& draft, std::uint64_t version) {
   if (!intact(folder, draft, version)) {
     throw Error(ErrorCode::kDataLoss, draft + " version " + std::to_string(version) + " is damaged or retired");
   }
-  const std::uint64_t before = read_current(folder);
+  const std::uint64_t before = current_number(folder);
   write_current(folder, version, "rollback.current");
   mark_rolled_back(folder, version, /*bad=*/false);
   if (before > version) mark_rolled_back(folder, before, /*bad=*/true);
@@ -183,7 +178,7 @@ std::optional<DraftMeta> DraftStore::current(const std::string& draft) const {
   check_name(draft);
   const auto folder = root_folder_.child_if_there(draft);
   if (!folder) return std::nullopt;
-  const std::uint64_t version = read_current(*folder);
+  const std::uint64_t version = current_number(*folder);
   if (version != 0) {
     if (auto meta = intact(*folder, draft, version)) return meta;
   }
@@ -219,6 +214,19 @@ std::optional<DraftMeta> DraftStore::intact(const StoreFolder& folder, const std
     const std::lock_guard lock(verified_mutex_);
     if (reported_.insert({draft, version}).second) log_warn("draft store: version not used: " + error.message());
     return std::nullopt;
+  }
+}
+
+// 0 when there is none that can be read: then the newest intact version counts.
+std::uint64_t DraftStore::current_number(const StoreFolder& folder) const {
+  if (!folder.contains(kCurrentFile)) return 0;
+  try {
+    return read_current(folder);
+  } catch (const Error& error) {
+    const std::lock_guard lock(verified_mutex_);
+    const bool is_first = reported_.insert({folder.path().filename().string(), 0}).second;
+    if (is_first) log_warn("draft store: " + error.message() + "; the newest intact version is used");
+    return 0;
   }
 }
 
@@ -298,7 +306,7 @@ std::uint64_t DraftStore::weight_bytes(const std::string& draft) const {
 void DraftStore::apply_retention(const std::string& draft, std::uint64_t live, std::uint64_t last_known_good) {
   const std::lock_guard lock(writing_);
   const StoreFolder folder = draft_folder(draft);
-  const std::uint64_t current_version = read_current(folder);
+  const std::uint64_t current_version = current_number(folder);
   std::uint64_t bytes_elsewhere = 0;
   for (const auto& other : drafts()) {
     if (other != draft) bytes_elsewhere += weight_bytes(other);
@@ -323,7 +331,7 @@ void DraftStore::apply_retention(const std::string& draft, std::uint64_t live, s
 void DraftStore::discard(const std::string& draft, const std::set<std::uint64_t>& versions) {
   const std::lock_guard lock(writing_);
   const StoreFolder folder = draft_folder(draft);
-  if (versions.contains(read_current(folder))) {
+  if (versions.contains(current_number(folder))) {
     if (const auto own = newest_intact(folder, draft, versions))
       write_current(folder, own->version, "rollback.current");
   }

@@ -67,6 +67,7 @@ class DraftStore {
 
   static FileStamp stamp_of(const FileHandle& file);
   StoreFolder draft_folder(const std::string& draft) const;
+  std::uint64_t current_number(const StoreFolder& folder) const;
   std::optional<DraftMeta> intact(const StoreFolder& folder, const std::string& draft, std::uint64_t version) const;
   void verify_weights(const StoreFolder& version_folder, const DraftMeta& meta) const;
   std::optional<DraftMeta> newest_intact(const StoreFolder& folder, const std::string& draft,
@@ -84,7 +85,7 @@ class DraftStore {
   std::atomic<std::uint64_t> n_staged_{0};
   mutable std::mutex verified_mutex_;
   mutable std::map<VersionKey, FileStamp> verified_;
-  mutable std::set<VersionKey> reported_;  // damaged versions, each named once in the log
+  mutable std::set<VersionKey> reported_;  // damaged versions, each named once in the log; 0: CURRENT
 };
 
 }  // namespace slip

@@ -2,6 +2,8 @@
 #include <algorithm>
 #include <limits>
 #include <map>
+#include <set>
+#include <utility>
 
 #include "cli/inspection.h"
 #include "common/clock.h"
@@ -23,10 +25,16 @@ struct TopicTotals {
 
 struct ReplayTotals {
   std::map<std::string, TopicTotals> topics;
-  std::int64_t records = 0, tombstones = 0, torn_bytes = 0, damaged_records = 0;
+  std::set<std::pair<std::string, std::uint64_t>> known;  // topic, sequence
+  std::int64_t records = 0, tombstones = 0, torn_bytes = 0, damaged_records = 0, skipped = 0;
 };
 
 void add_frame(ReplayTotals& totals, const FrameHeader& header, std::int64_t now_us) {
+  // As a service takes it at its start.
+  if (!header.plausible() || (!header.tombstone() && !totals.known.emplace(header.topic, header.sequence).second)) {
+    ++totals.skipped;
+    return;
+  }
   if (header.tombstone()) {
     ++totals.tombstones;
     return;
@@ -42,7 +50,7 @@ void add_frame(ReplayTotals& totals, const FrameHeader& header, std::int64_t now
 
 std::string state_of(const SegmentScan& scan) {
   if (scan.foreign) return "another format";
-  if (scan.damaged_bytes > 0) return "damaged";
+  if (scan.damaged_records > 0 || scan.damaged_bytes > 0) return "damaged";
   return scan.torn_bytes > 0 ? "torn tail" : "ok";  // what a crash leaves; the next start cuts it
 }
 
@@ -55,7 +63,9 @@ void add_segment(Inspection& found, Sheet& segments, ReplayTotals& totals, const
   const SegmentScan scan = scan_segment(std::as_bytes(std::span(content)), growing);
   const std::string state = state_of(scan);
   if (scan.foreign) found.faults.push_back(path.string() + ": " + state);
-  if (scan.damaged_bytes > 0) {
+  if (content.empty() && !growing) {
+    found.faults.push_back(path.string() + ": damaged: it is empty, and its records are lost");
+  } else if (scan.damaged_bytes > 0) {
     found.faults.push_back(path.string() + ": damaged: " + std::to_string(scan.damaged_bytes) +
                            " bytes cannot be read, records lost: at least " + std::to_string(scan.damaged_records));
   }
@@ -65,7 +75,12 @@ void add_segment(Inspection& found, Sheet& segments, ReplayTotals& totals, const
   totals.torn_bytes += static_cast<std::int64_t>(scan.torn_bytes);
   totals.damaged_records += static_cast<std::int64_t>(scan.damaged_records);
   const std::int64_t now = wall_us();
+  const std::int64_t skipped_before = totals.skipped;
   for (const auto& frame : scan.frames) add_frame(totals, frame.header, now);
+  const std::int64_t skipped = totals.skipped - skipped_before;
+  if (skipped == 0) return;
+  found.faults.push_back(path.string() + ": " + std::to_string(skipped) +
+                         " records are skipped: another segment holds their numbers, or they have none");
 }
 
 std::vector<fs::path> segments_at(const fs::path& path) {
@@ -110,6 +125,7 @@ Inspection inspect_replay(const fs::path& path) {
   found.add("purges under way", totals.tombstones);
   found.add("torn bytes", totals.torn_bytes);
   found.add("damaged records", totals.damaged_records);
+  found.add("skipped records", totals.skipped);
   found.tables.emplace_back("topics", topics_sheet(totals));
   found.tables.emplace_back("segments", std::move(segments));
   return found;

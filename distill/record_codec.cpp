@@ -193,6 +193,12 @@ std::vector<std::byte> encode_record(const ReplayRecord& record, std::uint64_t o
 }
 
 // One without a condition names request 0, which is none.
+bool FrameHeader::plausible() const {
+  const bool numbered = sequence > 0 && sequence < kMaxNumber && ordinal < kMaxNumber;
+  const bool named = !topic.empty() && topic.size() <= kMaxTopicName && ordinal > 0;
+  return numbered && (tombstone() || named);
+}
+
 PurgeScope FrameHeader::scope() const {
   PurgeScope scope;
   if ((flags & kOfTenant) != 0) scope.tenant = tenant;

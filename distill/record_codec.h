@@ -33,6 +33,8 @@ struct FrameHeader {
   static constexpr std::uint16_t kOfTenant = 4;   // a tombstone's scope is of its tenant
   static constexpr std::uint16_t kOfTime = 8;     // … of records finished before `expires`
   static constexpr std::size_t kBytes = 72;
+  static constexpr std::size_t kMaxTopicName = 48;
+  static constexpr std::uint64_t kMaxNumber = std::uint64_t{1} << 62;  // of a sequence or ordinal
   static constexpr std::size_t kMaxPayloadBytes = std::size_t{64} << 20;
 
   std::uint16_t format = kFormat, flags = 0;
@@ -46,6 +48,9 @@ struct FrameHeader {
   std::size_t frame_bytes = 0;  // header and payload
 
   bool tombstone() const { return (flags & kTombstone) != 0; }
+  // Whether the numbers and the topic are such as the replay buffer writes; it skips a frame that passes its CRC and
+  // has others.
+  bool plausible() const;
   // What a tombstone removes. REQUIRES: tombstone().
   PurgeScope scope() const;
 };

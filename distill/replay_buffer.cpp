@@ -19,8 +19,6 @@ namespace slip {
 namespace {
 
 constexpr std::uint64_t kReservoirSeed = 0x5EED;
-constexpr std::size_t kMaxTopicName = 48;
-constexpr std::uint64_t kMaxNumber = std::uint64_t{1} << 62;  // of a sequence or ordinal read from disk
 
 void check_options(const ReplayOptions& options) {
   const bool legal = options.recency_half_life_requests > 0 && options.heldout_share >= 0 &&
@@ -81,9 +79,7 @@ void ReplayBuffer::State::open() {
 }
 
 bool ReplayBuffer::State::found(const FrameHeader& header, const FramePlace& place) {
-  const bool numbered = header.sequence > 0 && header.sequence < kMaxNumber && header.ordinal < kMaxNumber;
-  const bool named = !header.topic.empty() && header.topic.size() <= kMaxTopicName && header.ordinal > 0;
-  if (!numbered || !(header.tombstone() || named)) return false;
+  if (!header.plausible()) return false;
   if (header.tombstone()) {
     unfinished_purges.emplace_back(header, place);
   } else {
@@ -195,7 +191,7 @@ ReplayBuffer::~ReplayBuffer() {
 
 std::uint64_t ReplayBuffer::append(ReplayRecord record) {
   State& state = *state_;
-  if (record.topic.empty() || record.topic.size() > kMaxTopicName) {
+  if (record.topic.empty() || record.topic.size() > FrameHeader::kMaxTopicName) {
     throw Error(ErrorCode::kInvalidArgument, "a topic's name has 1 to 48 characters", {}, "topic");
   }
   if (record.created_us == 0) record.created_us = wall_us();

@@ -172,6 +172,21 @@ TEST_F(DraftStoreTest, GarbageInCurrentMeansTheNewestIntact) {
   }
 }
 
+// `inspect` named it as damage, and a service took another version without a word.
+TEST_F(DraftStoreTest, ACurrentThatNamesNoVersionIsSaidOnce) {
+  DraftStore store(root_);
+  publish(store, "sql", "one");
+  for (const std::string& text : {std::string("/etc/passwd"), std::string(""), std::string(8, '\0')}) {
+    write(root_ / "sql" / "CURRENT", text);
+    const DraftStore again(root_);
+    ::testing::internal::CaptureStderr();
+    for (int i = 0; i < 3; ++i) EXPECT_EQ(again.current("sql")->version, 1U);
+    const std::string said = ::testing::internal::GetCapturedStderr();
+    EXPECT_NE(said.find((root_ / "sql" / "CURRENT").string() + " names no version"), std::string::npos) << said;
+    EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 1) << said;
+  }
+}
+
 TEST_F(DraftStoreTest, RollsBackAndMarksTheBadVersion) {
   DraftStore store(root_);
   for (const char* weights : {"one", "two"}) publish(store, "sql", weights);

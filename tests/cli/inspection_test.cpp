@@ -190,11 +190,35 @@ TEST_F(InspectionTest, OnlyTheNewestSegmentMayEndInATornRecord) {
   for (const char* name : {"segment-0000000001.replay", "segment-0000000002.replay"}) {
     fs::resize_file(replay / name, fs::file_size(replay / name) - 7);
   }
-  EXPECT_THAT(faults_of(replay), ElementsAre(HasSubstr(segment.string())));
+  EXPECT_THAT(faults_of(replay),
+              ElementsAre(HasSubstr(segment.string()), HasSubstr("segment-0000000002.replay: 11 records are skipped")));
   fs::remove(segment);
   EXPECT_THAT(faults_of(replay), ::testing::IsEmpty());
   fs::create_symlink(replay / "segment-0000000002.replay", segment);
   EXPECT_THAT(faults_of(replay), ElementsAre(AllOf(HasSubstr(segment.string()), HasSubstr("symbolic link"))));
+}
+
+// A service skipped the copies and said so, `inspect` counted them.
+TEST_F(InspectionTest, CopiesOfRecordsAreAFaultAsForAService) {
+  const fs::path replay = folder_.path() / "replay";
+  record_replay(replay);
+  EXPECT_THAT(faults_of(replay), ::testing::IsEmpty());
+  fs::copy(replay / "segment-0000000001.replay", replay / "segment-0000000002.replay");
+  const json found = look(replay);
+  EXPECT_EQ(found["facts"]["records"], 12);
+  EXPECT_EQ(found["facts"]["skipped_records"], 12);
+  EXPECT_THAT(faults_of(replay), ElementsAre(HasSubstr("segment-0000000002.replay: 12 records are skipped")));
+}
+
+// An empty segment before others was called whole.
+TEST_F(InspectionTest, AnEmptySegmentBeforeOthersIsAFault) {
+  const fs::path replay = folder_.path() / "replay";
+  record_replay(replay);
+  std::ofstream(replay / "segment-0000000002.replay").flush();
+  EXPECT_THAT(faults_of(replay), ::testing::IsEmpty()) << "a crash while it is made leaves that";
+  fs::rename(replay / "segment-0000000001.replay", replay / "segment-0000000003.replay");
+  EXPECT_THAT(faults_of(replay), ElementsAre(HasSubstr("segment-0000000002.replay: damaged: it is empty")));
+  EXPECT_EQ(look(replay)["segments"][0]["state"], "damaged");
 }
 
 TEST_F(InspectionTest, ReplayIsCountedByTopicAndLeftAsItIs) {
