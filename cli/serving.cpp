@@ -129,10 +129,27 @@ void reconcile(const DraftStore& store, Ledger& ledger) {
   ledger.reconcile(rows);
 }
 
+bool holds_anything(const std::filesystem::path& folder) {
+  std::error_code none;
+  return std::filesystem::directory_iterator(folder, none) != std::filesystem::directory_iterator();
+}
+
+// SQLite takes an empty file for a new database. A crash at the first start leaves one too, but before any draft.
+void warn_of_emptied_ledger(const std::filesystem::path& data_dir) {
+  const std::filesystem::path file = data_dir / "ledger.db";
+  std::error_code none;
+  if (std::filesystem::file_size(file, none) != 0 || none) return;
+  if (!holds_anything(data_dir / "replay") && !holds_anything(data_dir / "drafts")) return;
+  log_warn(file.string() + " is empty, though drafts or replay are there: a new ledger is begun, and the requests, " +
+           "acceptance rates, verdicts and loads that the old one held are lost; to have them back, stop the service " +
+           "and restore a copy made by `slipstream ledger backup`");
+}
+
 LedgerOptions ledger_options(const ServeConfig& config, std::shared_ptr<DiskSpace> disk) {
   LedgerOptions options = config.ledger;
   options.disk = std::move(disk);
   options.file = config.data_dir / "ledger.db";
+  warn_of_emptied_ledger(config.data_dir);
   return options;
 }
 

@@ -40,6 +40,10 @@ std::string damage_hint(const std::string& file) {
 void create_private(const std::filesystem::path& file) {
   const FileHandle handle(::open(file.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600));
   struct stat status {};
+  if (!handle && errno == ELOOP && ::lstat(file.c_str(), &status) == 0 && S_ISLNK(status.st_mode)) {
+    throw Error(ErrorCode::kIo, file.string() + " is a symbolic link, which the ledger does not follow",
+                "put the file itself there, or name another data directory");
+  }
   if (!handle || ::fstat(handle.get(), &status) != 0) {
     throw Error(ErrorCode::kIo, "cannot open " + file.string() + ": " + std::strerror(errno));
   }
@@ -82,7 +86,9 @@ void Database::fail(int result, const std::string& doing) const {
   const ErrorCode code = code_of(result);
   const std::string what = handle_ ? sqlite3_errmsg(handle_.get()) : sqlite3_errstr(result);
   if (code == ErrorCode::kDataLoss) damaged(what);
-  throw Error(code, "cannot " + doing + " " + name_ + ": " + what);
+  const bool locked = (result & 0xFF) == SQLITE_BUSY;
+  throw Error(code, "cannot " + doing + " " + name_ + ": " + what + (locked ? ", by another process" : ""),
+              locked ? "see which one has it open: fuser " + name_ : "");
 }
 
 void Database::damaged(const std::string& how) const {

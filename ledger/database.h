@@ -20,7 +20,7 @@ class Database {
     kReadOnly,   // sees what a running writer has committed
     kImmutable,  // no lock, no WAL: for a copy in a folder that cannot be written
   };
-  static constexpr int kWriterTimeoutMs = 5000;  // that a writer waits for another
+  static constexpr int kWriterTimeoutMs = 5000;  // that opening waits for another writer
   Database(const std::filesystem::path& file, Mode mode);
 
   void execute(const std::string& sql);  // one statement or several, without parameters

@@ -33,6 +33,7 @@ namespace slip {
 namespace {
 
 constexpr int kLowestNice = 19;
+constexpr int kLastPatienceMs = 100;  // at the end, with a lock that was waited for already
 constexpr std::int64_t kUpkeepIntervalUs = 60'000'000;
 // A date that is a month ahead by mistake must not delete a month of rows before somebody mends it.
 constexpr std::int64_t kClockPatienceUs = std::int64_t{24} * 3600 * 1'000'000;
@@ -45,7 +46,18 @@ void check_pages(Database& database) {
   check.reset();
 }
 
+// A few bytes are a new database to SQLite.
+void check_header(const std::filesystem::path& file) {
+  constexpr std::uintmax_t kHeaderBytes = 100;
+  std::error_code none;
+  const std::uintmax_t bytes = std::filesystem::file_size(file, none);
+  if (none || bytes == 0 || bytes >= kHeaderBytes) return;
+  throw Error(ErrorCode::kDataLoss, file.string() + " is damaged: it has " + std::to_string(bytes) + " bytes",
+              "restore a copy made by `slipstream ledger backup`, or move it away to begin a new one");
+}
+
 Database open_ledger(const std::filesystem::path& file) {
+  check_header(file);
   Database database(file, Database::Mode::kReadWrite);
   if (database.integer("SELECT COUNT(*) FROM sqlite_master") == 0) database.execute("PRAGMA auto_vacuum = INCREMENTAL");
   if (std::filesystem::file_size(file) <= kCheckedBytes) check_pages(database);
@@ -64,7 +76,9 @@ void lower_own_priority() {
 
 struct Ledger::State {
   explicit State(LedgerOptions wanted)
-      : options(std::move(wanted)), inbox(options.queue_rows), database(open_ledger(options.file)), writer(database) {}
+      : options(std::move(wanted)), inbox(options.queue_rows), database(open_ledger(options.file)), writer(database) {
+    sqlite3_busy_timeout(database.get(), options.lock_patience_ms);
+  }
 
   void run();
   void write_pending();
@@ -77,6 +91,7 @@ struct Ledger::State {
   void write_or_drop(const LedgerRow& row);
   void keep_small_when_due();
   void report_failure(const std::exception& error) noexcept;
+  void say_lost() noexcept;
   bool paused() const { return options.disk && options.disk->pauses(); }
 
   const LedgerOptions options;
@@ -90,6 +105,7 @@ struct Ledger::State {
   std::int64_t next_upkeep_us = 0;  // monotonic; the first one comes soon after the start
   PatientClock calendar{kClockPatienceUs};
   std::atomic<bool> failing{false};
+  std::string last_failure;      // while failing
   bool wal_holds_purged = true;  // perhaps, from before a crash
 
   std::mutex mutex;
@@ -113,6 +129,7 @@ void Ledger::State::run() {
       flush = flushes_wanted;
       last = closing;
     }
+    if (last && failing) sqlite3_busy_timeout(database.get(), kLastPatienceMs);
     if (last || !paused()) write_pending();
     {
       const std::lock_guard lock(mutex);
@@ -120,7 +137,7 @@ void Ledger::State::run() {
     }
     done.notify_all();
     do_jobs();
-    if (last) return;
+    if (last) return say_lost();
     if (wal_holds_purged) empty_wal();
     keep_small_when_due();
   }
@@ -150,7 +167,10 @@ auto Ledger::State::on_writer(Work work) -> decltype(work()) {
 // Rows that wait would be written behind the purge's back.
 std::uint64_t Ledger::State::purge(const PurgeScope& scope) {
   write_pending();
-  if (!pending.empty()) throw Error(ErrorCode::kIo, "the ledger cannot be written, so nothing was purged from it");
+  if (!pending.empty()) {
+    throw Error(ErrorCode::kIo, "nothing was purged from the ledger, which cannot be written: " + last_failure,
+                "run it again once that is mended");
+  }
   const int changes_before = sqlite3_total_changes(database.get());
   const std::uint64_t n = purge_rows(database, scope);
   wal_holds_purged |= sqlite3_total_changes(database.get()) != changes_before;
@@ -166,7 +186,7 @@ bool Ledger::State::empty_wal() {
   constexpr int kPatienceMs = 1000;  // with readers; rows wait meanwhile
   sqlite3_busy_timeout(database.get(), kPatienceMs);
   const int result = sqlite3_wal_checkpoint_v2(database.get(), nullptr, SQLITE_CHECKPOINT_TRUNCATE, nullptr, nullptr);
-  sqlite3_busy_timeout(database.get(), Database::kWriterTimeoutMs);
+  sqlite3_busy_timeout(database.get(), options.lock_patience_ms);
   wal_holds_purged = result != SQLITE_OK;
   return result == SQLITE_OK;
 }
@@ -222,7 +242,19 @@ void Ledger::State::keep_small_when_due() {
   }
 }
 
+// Nobody is left to write them.
+void Ledger::State::say_lost() noexcept {
+  const auto late = inbox.take_all();
+  const auto n = std::distance(pending.begin(), pending.end()) + std::distance(late.begin(), late.end());
+  if (n > 0) log_parts(LogLevel::kError, {"ledger: ", std::to_string(n), " rows that waited are lost: ", last_failure});
+}
+
 void Ledger::State::report_failure(const std::exception& error) noexcept {
+  try {
+    last_failure = error.what();
+  } catch (const std::bad_alloc&) {
+    last_failure.clear();
+  }
   if (failing.exchange(true)) return;
   log_parts(LogLevel::kError,
             {"ledger: ", error.what(), "; serving goes on, rows wait and then drop until it can be written"});
@@ -239,6 +271,7 @@ Ledger::~Ledger() {
   }
   state_->wake.notify_all();
   state_->thread.join();
+  if (state_->failing) return;  // whoever holds the lock would be waited for once more
   sqlite3_wal_checkpoint_v2(state_->database.get(), nullptr, SQLITE_CHECKPOINT_TRUNCATE, nullptr, nullptr);
 }
 

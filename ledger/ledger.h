@@ -21,6 +21,7 @@ struct LedgerOptions {
   std::int64_t commit_interval_us = 500'000;  // kill −9 loses at most one second
   std::int64_t keep_requests_us = std::int64_t{30} * 24 * 3600 * 1'000'000;
   std::uint64_t max_bytes = std::uint64_t{1} << 30;
+  int lock_patience_ms = 2000;      // that a write waits for another process; then rows wait, and failing() is true
   std::shared_ptr<DiskSpace> disk;  // nothing is written while it pauses; null: never
 };
 

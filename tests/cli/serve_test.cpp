@@ -435,5 +435,17 @@ TEST_F(ServeTest, KeysAreNeverShownAndLoggedPromptsAreAnnouncedAndEscaped) {
   EXPECT_NE(err_.find(data()), std::string::npos) << err_;
 }
 
+// A new ledger took the place of an empty one without a word.
+TEST_F(ServeTest, AnEmptiedLedgerIsSaidANewOneIsNot) {
+  const std::string warning = data() + "/ledger.db is empty, though drafts or replay are there";
+  for (const bool emptied : {false, true}) {
+    if (emptied) std::filesystem::resize_file(data() + "/ledger.db", 0);
+    Program program(folder_, usual());
+    ASSERT_NE(program.port(), 0) << program.log();
+    EXPECT_EQ(program.stop(), 0);
+    EXPECT_EQ(program.err().find(warning) != std::string::npos, emptied) << program.err();
+  }
+}
+
 }  // namespace
 }  // namespace slip

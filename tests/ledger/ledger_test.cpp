@@ -280,6 +280,58 @@ TEST_F(LedgerTest, ADamagedPageIsNoticed) {
   EXPECT_EQ(error->code(), ErrorCode::kDataLoss);
 }
 
+// One byte was taken for a new database.
+TEST_F(LedgerTest, AFileOfAFewBytesIsDamagedNotNew) {
+  for (const std::size_t bytes : {1, 50, 99}) {
+    std::ofstream(file_, std::ios::binary) << std::string(bytes, 'S');
+    const auto error = open_error();
+    ASSERT_TRUE(error) << bytes;
+    EXPECT_EQ(error->code(), ErrorCode::kDataLoss) << bytes;
+    EXPECT_EQ(fs::file_size(file_), bytes) << "it is left as it is";
+  }
+  fs::resize_file(file_, 0);
+  EXPECT_FALSE(open_error());
+}
+
+TEST_F(LedgerTest, ALinkIsNamedAsOne) {
+  fs::create_symlink(folder_ / "nowhere", file_);
+  const auto error = open_error();
+  ASSERT_TRUE(error);
+  EXPECT_THAT(error->message(), HasSubstr(file_.string() + " is a symbolic link"));
+}
+
+// The end of a service waited 15 s for the lock three times, and neither log nor purge said what for.
+TEST_F(LedgerTest, ALockOfAnotherProcessIsNamedAndWaitedForBriefly) {
+  auto options = options_for(file_);
+  options.lock_patience_ms = 20;
+  {
+    Ledger first(options);
+    first.record(numbered(1));
+  }
+  Database other(file_, Database::Mode::kReadWrite);
+  auto ledger = std::make_optional<Ledger>(options);
+  other.execute("BEGIN IMMEDIATE");
+  ledger->record(numbered(2));
+  ledger->flush();
+  EXPECT_TRUE(ledger->failing());
+  try {
+    ledger->purge({.before_us = wall_us()});
+    ADD_FAILURE() << "purged";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.message(), HasSubstr("locked, by another process"));
+  }
+  other.execute("ROLLBACK");
+  ledger->flush();
+  EXPECT_FALSE(ledger->failing());
+  EXPECT_EQ(count("SELECT COUNT(*) FROM requests"), 2);
+  other.execute("BEGIN IMMEDIATE");
+  ledger->record(numbered(3));
+  ::testing::internal::CaptureStderr();
+  ledger.reset();
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr("1 rows that waited are lost: cannot use"));
+  other.execute("ROLLBACK");
+}
+
 TEST_F(LedgerTest, ADirectoryALinkOrAnotherProgramsDatabaseIsRefused) {
   fs::create_directory(file_);
   EXPECT_TRUE(open_error());
