@@ -16,7 +16,8 @@ constexpr const char* kFooter =
     "  slipstream inspect slipstream-data/drafts --json\n"
     "  slipstream inspect slipstream-data/replay\n"
     "  slipstream inspect slipstream-data/ledger.db\n"
-    "Nothing is changed, and a service may be running. Exit status 1 when something is damaged.\n"
+    "All weights are read once. Nothing is changed, and a service may be running. Exit status 1 when something is "
+    "damaged.\n"
     "The newest replay segment may end in a record that a crash cut short: that is no damage. A segment that was cut\n"
     "between two records looks whole.";
 

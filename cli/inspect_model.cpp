@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fcntl.h>
 
+#include <nlohmann/json.hpp>
 #include <set>
 
 #include "checkpoints/draft_meta.h"
+#include "checkpoints/finite_tensor.h"
 #include "checkpoints/llama_tensors.h"
 #include "checkpoints/model_config.h"
 #include "checkpoints/store_folder.h"
+#include "checkpoints/strict_json.h"
 #include "checkpoints/weight_files.h"
 #include "cli/inspection.h"
 #include "common/error.h"
@@ -20,6 +23,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::uint64_t kMaxMetaBytes = std::uint64_t{1} << 20;
+constexpr std::uint64_t kMaxTokenizerConfigBytes = std::uint64_t{8} << 20;
 constexpr const char* kCurrentFile = "CURRENT";
 
 const char* dtype_text(Dtype dtype) {
@@ -77,6 +81,22 @@ void add_shape(Inspection& found, const ModelConfig& config) {
   found.add("end ids", ids_text(config.eos_ids));
 }
 
+// One pass over all weights.
+void add_values(Inspection& found, const TensorMap& tensors, const std::string& where) {
+  std::string first;
+  std::int64_t n = 0;
+  for (const auto& [name, tensor] : tensors) {
+    const bool finite = is_finite(tensor);
+    WeightFiles::release(tensor);
+    if (finite) continue;
+    if (n++ == 0) first = name;
+  }
+  found.add("tensors with NaN or infinity", n);
+  if (n > 0) {
+    found.faults.push_back(where + ": " + std::to_string(n) + " tensors hold a NaN or an infinity, first " + first);
+  }
+}
+
 void add_weights(Inspection& found, const fs::path& folder, const ModelConfig& config) {
   const WeightFiles weights(folder);
   std::int64_t bytes = 0;
@@ -84,6 +104,14 @@ void add_weights(Inspection& found, const fs::path& folder, const ModelConfig& c
   found.add("tensors", static_cast<std::int64_t>(weights.tensors().size()));
   found.add("weight bytes", bytes);
   check_llama_tensors(weights.tensors(), config, weights.where());
+  add_values(found, weights.tensors(), weights.where());
+}
+
+// A service reads a broken tokenizer_config.json where it looks for a chat template, and a tokenizer.model's.
+void add_tokenizer_config(Inspection& found, const fs::path& folder) {
+  const fs::path file = folder / "tokenizer_config.json";
+  if (fs::symlink_status(file).type() == fs::file_type::not_found) return;
+  or_fault(found, [&] { parse_strict_json(read_file(file, kMaxTokenizerConfigBytes), file.string()); });
 }
 
 void add_meta(Inspection& found, const DraftMeta& meta) {
@@ -182,6 +210,7 @@ Inspection inspect_model(const fs::path& folder) {
     Tokenizer::load(folder);
     found.add("tokenizer", std::string("ok"));
   });
+  add_tokenizer_config(found, folder);
   if (found.kind != "draft") return found;
   or_fault(found, [&] {
     const DraftMeta meta = read_meta(folder);
@@ -205,6 +234,7 @@ Inspection inspect_safetensors(const fs::path& file) {
   }
   found.add("bytes", static_cast<std::int64_t>(fs::file_size(file)));
   found.add("values", values);
+  add_values(found, weights.tensors(), file.string());
   for (const auto& [key, value] : weights.metadata()) found.add("metadata " + key, value);
   found.tables.emplace_back("tensors", std::move(tensors));
   return found;

@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "checkpoints/finite_tensor.h"
 #include "checkpoints/llama_tensors.h"
 #include "checkpoints/weight_files.h"
 #include "common/clock.h"
@@ -35,20 +36,6 @@ std::vector<float> to_floats(const StoredTensor& tensor) {
   std::vector<float> values(n_elements(tensor));
   for (std::size_t i = 0; i < values.size(); ++i) values[i] = element(tensor, i);
   return values;
-}
-
-bool is_finite(const StoredTensor& tensor) {
-  // By exponent bits: all ones is Inf or NaN in each of the three formats.
-  const std::uint32_t mask = tensor.dtype == Dtype::kFloat32    ? 0x7f800000u
-                             : tensor.dtype == Dtype::kBFloat16 ? 0x7f80u
-                                                                : 0x7c00u;
-  const std::size_t width = dtype_bytes(tensor.dtype);
-  for (std::size_t at = 0; at < tensor.bytes.size(); at += width) {
-    std::uint32_t bits = 0;
-    std::memcpy(&bits, tensor.bytes.data() + at, width);
-    if ((bits & mask) == mask) return false;
-  }
-  return true;
 }
 
 // Reads one checkpoint's tensors into the forms the forward pass wants. `mapped`: the tensors lie in mapped files,

@@ -6,6 +6,8 @@
 #include <sys/stat.h>
 
 #include <fstream>
+#include <functional>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "checkpoints/draft_store.h"
@@ -306,6 +308,46 @@ TEST_F(InspectionTest, AModelWithoutItsWeightsHasFaults) {
   const Inspection found = inspect(folder_.path() / "tiny");
   EXPECT_EQ(found.faults.size(), 2U) << "torn weights, no tokenizer";
   EXPECT_THAT(to_text(found), HasSubstr("FAULT: "));
+}
+
+// They were called whole, and a service refused them.
+TEST_F(InspectionTest, WeightsThatAreNoNumbersAreAFault) {
+  const fs::path model = folder_.path() / "tiny";
+  testing::TinyLlama tiny;
+  tiny.write(model);
+  EXPECT_EQ(look(model / "model.safetensors")["facts"]["tensors_with_NaN_or_infinity"], 0);
+  EXPECT_THAT(faults_of(model / "model.safetensors"), ::testing::IsEmpty());
+  const std::string name = tiny.tensors.begin()->first;
+  for (const float value : {std::numeric_limits<float>::quiet_NaN(), -std::numeric_limits<float>::infinity()}) {
+    tiny.tensors.begin()->second.values.back() = value;
+    tiny.write(model);
+    const auto named = AllOf(HasSubstr("model.safetensors"), HasSubstr("1 tensors hold a NaN"), HasSubstr(name));
+    EXPECT_THAT(faults_of(model), Contains(named));
+    EXPECT_THAT(faults_of(model / "model.safetensors"), ElementsAre(named));
+  }
+}
+
+// A tokenizer.json hid it, until a chat needed its template.
+TEST_F(InspectionTest, ATokenizerConfigThatCannotBeReadIsAFault) {
+  const fs::path model = folder_.path() / "target", config = model / "tokenizer_config.json";
+  fs::create_directory(model);
+  for (const auto& item : fs::directory_iterator(kDemo / "target")) {
+    fs::create_symlink(item.path(), model / item.path().filename());
+  }
+  EXPECT_THAT(faults_of(model), ::testing::IsEmpty());
+  const auto fault = [&](const std::function<void()>& put) {
+    fs::remove_all(config);
+    put();
+    EXPECT_THAT(faults_of(model), ElementsAre(HasSubstr(config.string())));
+  };
+  for (const char* to : {"/dev/zero", "tokenizer_config.json", "nowhere"}) {
+    fault([&] { fs::create_symlink(to, config); });
+  }
+  fault([&] { fs::create_directory(config); });
+  fault([&] { ::mkfifo(config.c_str(), 0600); });
+  fault([&] { std::ofstream(config) << "{"; });
+  fs::remove_all(config);
+  EXPECT_THAT(faults_of(model), ::testing::IsEmpty()) << "a folder may have none";
 }
 
 }  // namespace
