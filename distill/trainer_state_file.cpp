@@ -76,7 +76,13 @@ void write_trainer_state(const std::filesystem::path& file, const ModelConfig& s
   std::memcpy(content.data() + header.size(), state.floats.data(), float_bytes);
   const std::uint32_t crc = crc32c(as_bytes(content).first(header.size() + float_bytes));
   std::memcpy(content.data() + header.size() + float_bytes, &crc, sizeof crc);
-  replace_file(file, content, "optimizer");
+  try {
+    replace_file(file, content, "optimizer");
+  } catch (const Error& error) {
+    throw Error(error.code(),
+                error.message() + "; " + file.string() + " takes " + std::to_string(content.size()) + " bytes",
+                error.hint());
+  }
 }
 
 TrainerState read_trainer_state(const std::filesystem::path& file, const ModelConfig& shape, OptimizerKind optimizer) {

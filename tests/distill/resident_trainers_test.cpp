@@ -187,7 +187,10 @@ TEST_F(ResidentTrainersTest, AFailedSaveEndsWithWhatWasToBeSaved) {
   ResidentTrainers trainers(options());
   train(trainers.take("sql", live(1)), 2);
   arm_fail_point("optimizer.write:1:enospc");
+  ::testing::internal::CaptureStderr();
   trainers.save_all();
+  const std::string said = ::testing::internal::GetCapturedStderr();
+  EXPECT_NE(said.find("sql.opt takes "), std::string::npos) << said << "how much room it needs";
   arm_fail_point("");
   trainers.save_due(1000 * kSecond);
   EXPECT_TRUE(trainers.failing()) << "it waits still";
