@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <string>
+#include <string_view>
+
 #include "cli/command.h"
 #include "cli/version.h"
 
@@ -22,6 +25,22 @@ void refuse_empty_values(CLI::App& command) {
   for (CLI::App* sub : command.get_subcommands({})) refuse_empty_values(*sub);
 }
 
+// CLI11 reads 010 as octal, 0x10 as hexadecimal, and 1_000 and 1'000 as a thousand.
+std::string decimal_fault(const std::string& text) {
+  const std::string_view digits = std::string_view(text).substr(text.starts_with('-') ? 1 : 0);
+  const bool all_digits = !digits.empty() && digits.find_first_not_of("0123456789") == std::string_view::npos;
+  if (all_digits && (digits == "0" || digits.front() != '0')) return {};
+  return "'" + text.substr(0, 64) + "' is no whole number in decimal digits, without leading zeros";
+}
+
+void read_whole_numbers_as_decimal(CLI::App& command) {
+  for (CLI::Option* option : command.get_options()) {
+    const std::string type = option->get_type_name();
+    if (type.starts_with("INT") || type.starts_with("UINT")) option->check(decimal_fault);
+  }
+  for (CLI::App* sub : command.get_subcommands({})) read_whole_numbers_as_decimal(*sub);
+}
+
 }  // namespace
 
 void add_commands(CLI::App& app) {
@@ -39,6 +58,7 @@ void add_commands(CLI::App& app) {
   add_completion(app);
   add_version(app);
   refuse_empty_values(app);
+  read_whole_numbers_as_decimal(app);
 }
 
 }  // namespace slip::cli

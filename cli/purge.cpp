@@ -36,6 +36,7 @@ constexpr const char* kFooter =
     "stay\n"
     "in the ledger: they name no request. Copies elsewhere are not reached: backups, and a log with "
     "server.log_prompts.\n"
+    "Where nothing meets the conditions it says so, with status 0: a purge may be run again.\n"
     "To be rid of what was learned too, stop the service and remove drafts/, optimizer/ and router.state.";
 
 struct PurgeFlags {
@@ -107,6 +108,9 @@ void run(const PurgeFlags& flags) {
   }
   const PurgeResult result = purge(data_dir, wish, config);
   if (result.error) throw Error(*result.error);
+  if (result.records + result.rows == 0) {
+    std::cout << "found nothing to purge in " << data_dir.string() << ": ";
+  }
   std::cout << "purged " << result.records << " records of replay and " << result.rows << " rows of the ledger";
   if (result.records + result.rows > 0) std::cout << "; what was learned from them stays";
   std::cout << "\n" << std::flush;

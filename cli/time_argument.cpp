@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/time_argument.h"
 
+#include <array>
 #include <charconv>
 #include <ctime>
 #include <optional>
@@ -27,6 +28,22 @@ std::optional<std::int64_t> duration_us(const std::string& text) {
   return number * unit * 1'000'000;
 }
 
+// Digits as 0: strptime() alone takes the year 26, blanks and a month of one digit.
+std::string shape_of(std::string text) {
+  for (char& c : text) c = c >= '0' && c <= '9' ? '0' : c;
+  return text;
+}
+
+struct DateForm {
+  const char* shape;
+  const char* format;
+};
+constexpr std::array<DateForm, 5> kDateForms = {{{"0000-00-00", "%Y-%m-%d"},
+                                                 {"0000-00-00T00:00", "%Y-%m-%dT%H:%M"},
+                                                 {"0000-00-00T00:00Z", "%Y-%m-%dT%H:%MZ"},
+                                                 {"0000-00-00T00:00:00", "%Y-%m-%dT%H:%M:%S"},
+                                                 {"0000-00-00T00:00:00Z", "%Y-%m-%dT%H:%M:%SZ"}}};
+
 // strptime() takes what is no date, such as the 30th of February, and says which day it would be.
 std::optional<std::int64_t> date_us(const std::string& text, const char* format) {
   std::tm read{};
@@ -49,9 +66,10 @@ std::int64_t parse_duration_us(const std::string& text, const std::string& flag)
 std::int64_t parse_instant_us(const std::string& text, const std::string& flag, std::int64_t now_us) {
   if (text == "now") return now_us;
   if (const auto ago = duration_us(text)) return now_us - *ago;
-  for (const char* format :
-       {"%Y-%m-%d", "%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%MZ", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%dT%H:%M:%SZ"}) {
-    if (const auto instant = date_us(text, format)) return *instant;
+  const std::string shape = shape_of(text);
+  for (const DateForm& form : kDateForms) {
+    if (shape != form.shape) continue;
+    if (const auto instant = date_us(text, form.format)) return *instant;
   }
   throw Error(ErrorCode::kInvalidArgument,
               flag + " takes a UTC date such as 2026-11-20 or 2026-11-20T10:00:00Z, an age such as 24h or 7d, or now",

@@ -125,6 +125,32 @@ TEST(Help, AnEmptyValueIsRefusedByItsOption) {
   }
 }
 
+// 010 was 8, and 0x10 was 16.
+TEST(Help, WholeNumbersAreDecimal) {
+  const auto fault = [](const std::vector<std::string>& arguments) -> std::string {
+    CLI::App app;
+    add_commands(app);
+    for (CLI::App* command : app.get_subcommands({})) command->callback([] {});
+    try {
+      app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));
+    } catch (const CLI::ParseError& error) {
+      return error.what();
+    }
+    return {};
+  };
+  for (const char* number : {"010", "0x10", "1_0", "1'0", "00", "1.0"}) {
+    for (const std::vector<std::string>& arguments :
+         {std::vector<std::string>{"generate", "--target", "t", "--prompt", "p", "--max-tokens", number},
+          {"generate", "--target", "t", "--prompt", "p", "--max-tokens", "3", "--stop-token", number},
+          {"serve", "--k", number},
+          {"report", "requests", "--db", "d", "--limit", number}}) {
+      EXPECT_NE(fault(arguments).find(*std::prev(arguments.end(), 2)), std::string::npos) << fault(arguments);
+    }
+  }
+  EXPECT_EQ(fault({"generate", "--target", "t", "--prompt", "p", "--max-tokens", "10", "--seed", "-1"}), "");
+  EXPECT_EQ(fault({"serve", "--k", "0", "--port", "8000"}), "");
+}
+
 TEST(Help, VersionAndHelpExitInOrder) {
   CLI::App app;
   add_commands(app);

@@ -139,6 +139,18 @@ TEST_F(ServePurgeTest, OfARunningServiceAndOfAStoppedOneNothingIsLeft) {
   EXPECT_EQ(count("SELECT COUNT(*) FROM same_text"), 0);
 }
 
+// A name that is mistyped looked like a purge that was done.
+TEST_F(ServePurgeTest, WhereNothingIsFoundItSaysSo) {
+  Program program(folder_, with_config());
+  const auto port = program.port();
+  ASSERT_NE(port, 0) << program.log();
+  EXPECT_EQ(purge("--request chatcmpl-mistyped"), 0);
+  EXPECT_NE(said_.find("found nothing to purge"), std::string::npos) << said_;
+  EXPECT_EQ(program.stop(), 0);
+  EXPECT_EQ(purge("--request chatcmpl-mistyped"), 0);
+  EXPECT_NE(said_.find("found nothing to purge"), std::string::npos) << said_;
+}
+
 TEST_F(ServePurgeTest, WithoutLearningOldRecordsAreReachedToo) {
   Sent sent;
   {

@@ -26,7 +26,8 @@ TEST(TimeArgument, InstantsAreDatesAgesOrNow) {
 
 TEST(TimeArgument, WhatIsNoInstantIsRefusedByItsFlag) {
   for (const char* text : {"", "7", "-7d", "0s", "yesterday", "2025-02-30", "2025-13-01", "2025-11-21 10:00",
-                           "21.11.2025", "2025-11-21T25:00", "2025-11-21T10:00+01:00", "99999999999999999999d"}) {
+                           "21.11.2025", "26-11-20", "2026-1-20", "2026-11-2", " 2026-11-20", "2026- 1-20",
+                           "2026-11-20T1:00", "2025-11-21T25:00", "2025-11-21T10:00+01:00", "99999999999999999999d"}) {
     try {
       parse_instant_us(text, "--before", kNow);
       ADD_FAILURE() << text;
