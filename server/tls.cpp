@@ -26,6 +26,13 @@ void require_both(const ServerOptions& options) {
               std::string("set ") + (no_key ? kKey : kCertificate) + " too", no_key ? kKey : kCertificate);
 }
 
+// Of which OpenSSL only says that a parameter is null.
+std::string read_pem(const std::filesystem::path& file, const char* param) {
+  std::string text = read_file(file, kMaxPemBytes);
+  if (text.empty()) throw Error(ErrorCode::kInvalidArgument, file.string() + " is empty", {}, param);
+  return text;
+}
+
 void check(const boost::system::error_code& fault, const std::filesystem::path& file, const std::string& what,
            const char* param) {
   if (!fault) return;
@@ -65,11 +72,11 @@ std::unique_ptr<ssl::context> load_tls(const ServerOptions& options) {
   SSL_CTX_set_cipher_list(tls->native_handle(), kCiphers);
   const auto asked = refuse_passwords(*tls);
   boost::system::error_code fault;
-  const std::string chain = read_file(options.tls_certificate, kMaxPemBytes);
+  const std::string chain = read_pem(options.tls_certificate, kCertificate);
   tls->use_certificate_chain(asio::buffer(chain), fault);
   check_plain(*asked, options.tls_certificate, "x509", kCertificate);
   check(fault, options.tls_certificate, "is no certificate in PEM form", kCertificate);
-  std::string key = read_file(options.tls_key, kMaxPemBytes);
+  std::string key = read_pem(options.tls_key, kKey);
   tls->use_private_key(asio::buffer(key), ssl::context::pem, fault);
   OPENSSL_cleanse(key.data(), key.size());
   check_plain(*asked, options.tls_key, "pkey", kKey);

@@ -112,6 +112,23 @@ TEST_F(TlsTest, KeysThatOthersCanReadAreRefused) {
   }
 }
 
+// OpenSSL spoke of a null parameter.
+TEST_F(TlsTest, AnEmptyFileIsNamed) {
+  const std::filesystem::path empty = folder_ / "empty";
+  std::ofstream(empty).flush();
+  ::chmod(empty.c_str(), 0600);
+  for (auto ServerOptions::*file : {&ServerOptions::tls_key, &ServerOptions::tls_certificate}) {
+    ServerOptions options = options_;
+    options.*file = empty;
+    try {
+      load_tls(options);
+      ADD_FAILURE() << "accepted";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.message(), empty.string() + " is empty");
+    }
+  }
+}
+
 // OpenSSL asked for the password at the terminal: a reload waited there, and SIGTERM with it.
 TEST_F(TlsTest, AnEncryptedKeyIsRefusedWithoutAQuestion) {
   for (const char* name : {"pkcs8", "traditional"}) {
