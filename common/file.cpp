@@ -8,11 +8,13 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include "common/error.h"
 #include "common/fail_point.h"
+#include "common/log.h"
 
 namespace slip {
 namespace {
@@ -84,7 +86,22 @@ bool take_mode_and_owner(int fd, const struct stat& from) {
   return ::fchmod(fd, from.st_mode & 07777) == 0;  // after chown, which clears set-user-id
 }
 
+// Opening a FIFO waits for its reader, without a word. What is returned keeps a reader that came from seeing the end.
+FileHandle await_reader_or_say(const std::filesystem::path& path) {
+  constexpr std::chrono::milliseconds kPatience{2000}, kAskAgain{50};
+  struct stat status {};
+  if (::stat(path.c_str(), &status) != 0 || !S_ISFIFO(status.st_mode)) return {};
+  for (auto waited = kAskAgain; waited < kPatience; waited += kAskAgain) {
+    FileHandle file(::open(path.c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC));
+    if (file || errno != ENXIO) return file;
+    std::this_thread::sleep_for(kAskAgain);
+  }
+  log_warn(path.string() + " is a FIFO that nobody reads; waiting for its reader");
+  return {};
+}
+
 void write_into(const std::filesystem::path& path, std::string_view content) {
+  const FileHandle held = await_reader_or_say(path);
   const FileHandle file(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOCTTY, 0600));
   if (!file) throw_errno("open");
   write_all(file.get(), std::as_bytes(std::span(content)), "output");

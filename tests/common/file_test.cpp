@@ -6,12 +6,15 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include <array>
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <thread>
 
 #include "common/error.h"
 #include "common/fail_point.h"
+#include "common/log.h"
 
 namespace slip {
 namespace {
@@ -99,6 +102,30 @@ TEST_F(FileTest, OutputIsWrittenIntoWhatIsNoRegularFile) {
   fs::create_symlink("/dev/full", folder_ / "full");
   EXPECT_EQ(code_of([&] { write_output_file(folder_ / "full", "text"); }), ErrorCode::kIo);
   EXPECT_TRUE(fs::is_symlink(fs::symlink_status(folder_ / "full")));
+}
+
+// It waited for a reader without a word.
+TEST_F(FileTest, AFifoThatNobodyReadsIsSaid) {
+  ASSERT_EQ(::mkfifo((folder_ / "pipe").c_str(), 0600), 0);
+  LogOptions options;
+  options.file = folder_ / "log";
+  set_log(options);
+  std::string got;
+  std::thread reader([&] {
+    const auto said = [&] {
+      std::ifstream log(folder_ / "log");
+      const std::string text{std::istreambuf_iterator<char>(log), {}};
+      return text.find("pipe is a FIFO that nobody reads") != std::string::npos;
+    };
+    for (int i = 0; i < 2000 && !said(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    EXPECT_TRUE(said());
+    std::ifstream pipe(folder_ / "pipe");
+    got.assign(std::istreambuf_iterator<char>(pipe), {});
+  });
+  write_output_file(folder_ / "pipe", "content");
+  reader.join();
+  set_log({});
+  EXPECT_EQ(got, "content");
 }
 
 TEST_F(FileTest, AnOutputWithOtherNamesIsWrittenUnderAll) {
