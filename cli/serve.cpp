@@ -64,6 +64,11 @@ ApiKeys take_environment_keys() {
 ApiKeys load_keys(const ServeConfig& config, const ApiKeys& environment) {
   ApiKeys keys = ApiKeys::load(config.api_keys_file, environment, config.server.key_limits);
   require_key_beyond_loopback(config.server.host, keys);
+  if (keys.any_is_short() && !is_loopback(config.server.host)) {
+    log_warn("an API key has fewer than " + std::to_string(ApiKeys::kShortKeyBytes) + " characters, and " +
+             config.server.host +
+             " is reached from outside, where it can be guessed; make one with: openssl rand -hex 32");
+  }
   // A core dump would hold the requests under way, with their keys.
   if (!keys.empty()) ::prctl(PR_SET_DUMPABLE, 0);
   return keys;

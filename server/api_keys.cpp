@@ -129,6 +129,7 @@ void ApiKeys::add(std::string_view key, std::string name, const KeyLimits& limit
     if (one.digest == fresh.digest) refuse("the API keys " + one.name + " and " + fresh.name + " are the same");
   }
   keys_.push_back(std::move(fresh));
+  any_is_short_ = any_is_short_ || key.size() < kShortKeyBytes;
 }
 
 ApiKeys ApiKeys::of_environment(const std::string& value) {

@@ -38,6 +38,9 @@ class ApiKeys {
   // Unnamed keys are called by their number. Error{kInvalidArgument} for a key that is none, or known already.
   void add(std::string_view key, std::string name = {}, const KeyLimits& limits = {}, bool is_operator = false);
 
+  static constexpr std::size_t kShortKeyBytes = 16;  // a key of fewer can be guessed by trying
+
+  bool any_is_short() const { return any_is_short_; }  // whether a key has fewer bytes than kShortKeyBytes
   bool empty() const { return keys_.empty(); }
   std::size_t size() const { return keys_.size(); }
   const std::vector<ApiKey>& all() const { return keys_; }
@@ -48,6 +51,7 @@ class ApiKeys {
 
  private:
   std::vector<ApiKey> keys_;
+  bool any_is_short_ = false;
 };
 
 }  // namespace slip

@@ -151,5 +151,15 @@ TEST(Bind, BeyondLoopbackNeedsAKey) {
   EXPECT_NO_THROW(require_key_beyond_loopback("0.0.0.0", keys));
 }
 
+// A key of one character opened a service to everybody without a word.
+TEST(Bind, AShortKeyIsKnown) {
+  ApiKeys keys;
+  keys.add("sixteen-letters!");
+  EXPECT_FALSE(keys.any_is_short());
+  keys.add("fifteen-letters");
+  EXPECT_TRUE(keys.any_is_short());
+  EXPECT_TRUE(ApiKeys::of_environment("x").any_is_short());
+}
+
 }  // namespace
 }  // namespace slip
