@@ -6,11 +6,13 @@
 #include <exception>
 #include <filesystem>
 #include <iostream>
+#include <string_view>
 
 #include "cli/command.h"
 #include "cli/first_process.h"
 #include "cli/standard_output.h"
 #include "common/error.h"
+#include "common/escape_controls.h"
 #include "common/file.h"
 
 namespace {
@@ -34,8 +36,8 @@ int exit_status(slip::ErrorCode code) {
 // Behind what was logged. Nothing is said where nobody reads: the process has to end.
 void say(const std::string& message, const std::string& hint) {
   if (!slip::writable_within(STDERR_FILENO, std::chrono::seconds(1))) return;
-  std::cerr << "slipstream: " << message << "\n";
-  if (!hint.empty()) std::cerr << "HINT: " << hint << "\n";
+  std::cerr << "slipstream: " << slip::escape_controls(message) << "\n";
+  if (!hint.empty()) std::cerr << "HINT: " << slip::escape_controls(hint) << "\n";
 }
 
 int refuse(const slip::Error& error) {
@@ -53,6 +55,17 @@ int run(CLI::App& app, int argc, char** argv) {
     return app.exit(error) == 0 ? 0 : 2;
   }
 }
+
+// A service takes SIGHUP and SIGUSR1 once it has read its configuration. Until then they must not end it: a supervisor
+// may send one right behind the start.
+void ignore_reloads_of_a_service(int argc, char** argv, char** /*environment*/) {
+  if (argc < 2 || std::string_view(argv[1]) != "serve") return;
+  ::signal(SIGHUP, SIG_IGN);
+  ::signal(SIGUSR1, SIG_IGN);
+}
+
+// Run before the constructors of shared libraries, which take longer than all that main() does before it serves.
+__attribute__((section(".preinit_array"), used)) void (*first_call)(int, char**, char**) = ignore_reloads_of_a_service;
 
 }  // namespace
 

@@ -23,6 +23,7 @@
 #include "cli/stop_signal.h"
 #include "common/clock.h"
 #include "common/error.h"
+#include "common/escape_controls.h"
 #include "common/file.h"
 #include "common/log.h"
 #include "engine/contain.h"
@@ -199,8 +200,8 @@ void check(const ServeConfig& config) {
   std::cout << to_toml(config) << std::flush;
   const std::vector<Error> faults = faults_of(config, key == nullptr ? "" : key);
   for (const Error& fault : faults) {
-    std::cerr << "slipstream: " << fault.message() << "\n";
-    if (!fault.hint().empty()) std::cerr << "HINT: " << fault.hint() << "\n";
+    std::cerr << "slipstream: " << escape_controls(fault.message()) << "\n";
+    if (!fault.hint().empty()) std::cerr << "HINT: " << escape_controls(fault.hint()) << "\n";
   }
   if (faults.empty()) return;
   throw Error(ErrorCode::kInvalidArgument, "the configuration above would not start: " + std::to_string(faults.size()) +

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+// The built program as a shell starts it.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <chrono>
+#include <cstdio>
+#include <fstream>
+#include <string>
+#include <thread>
+
+#include "tests/common/patience.h"
+
+namespace slip {
+namespace {
+
+const std::string kProgram = std::string(SLIPSTREAM_BINARY_DIR) + "/slipstream";
+
+// A path's control characters reached the terminal, which obeys them.
+TEST(Main, AnErrorWritesNoControlCharacters) {
+  FILE* pipe = ::popen((kProgram + " inspect 'no\x1b]0;title\x07' 2>&1").c_str(), "r");
+  std::string said;
+  std::array<char, 512> text{};
+  while (std::fgets(text.data(), text.size(), pipe) != nullptr) said += text.data();
+  EXPECT_EQ(WEXITSTATUS(::pclose(pipe)), 2);
+  EXPECT_EQ(said.find('\x1b'), std::string::npos) << said;
+  EXPECT_NE(said.find("there is nothing at no\\x1b]0;title\\x07"), std::string::npos) << said;
+}
+
+std::string status_of(pid_t pid, const std::string& field) {
+  std::ifstream status("/proc/" + std::to_string(pid) + "/status");
+  for (std::string line; std::getline(status, line);) {
+    if (line.starts_with(field)) return line.substr(field.size());
+  }
+  return {};
+}
+
+// Whether a service is so far that both are ignored.
+bool ignores_reloads(pid_t pid) {
+  const std::string mask = status_of(pid, "SigIgn:\t");
+  constexpr unsigned long kBoth = 1UL << (SIGHUP - 1) | 1UL << (SIGUSR1 - 1);
+  return !mask.empty() && (std::stoul(mask, nullptr, 16) & kBoth) == kBoth;
+}
+
+// They ended a service that had not read its configuration yet. One that cannot write its configuration stays there.
+TEST(Main, AServiceThatStartsIsNotEndedByReloads) {
+  std::array<int, 2> full{};
+  ASSERT_EQ(::pipe2(full.data(), O_CLOEXEC | O_NONBLOCK), 0);
+  const std::string filler(4096, 'x');
+  while (::write(full[1], filler.data(), filler.size()) > 0) {
+  }
+  ::fcntl(full[1], F_SETFL, 0);
+  const std::string config = std::string(SLIPSTREAM_SOURCE_DIR) + "/configs/default.toml";
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::dup2(full[1], STDOUT_FILENO);
+    ::chdir(SLIPSTREAM_SOURCE_DIR);
+    ::execl(kProgram.c_str(), "slipstream", "serve", "--check-config", "-c", config.c_str(), nullptr);
+    ::_exit(127);
+  }
+  ::close(full[1]);
+  for (int i = 0; i < 2000 * testing::kPatience && !ignores_reloads(child); ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  EXPECT_TRUE(ignores_reloads(child));
+  ::kill(child, SIGHUP);
+  ::kill(child, SIGUSR1);
+  ::fcntl(full[0], F_SETFL, 0);
+  std::array<char, 4096> read{};
+  while (::read(full[0], read.data(), read.size()) > 0) {
+  }
+  ::close(full[0]);
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  EXPECT_TRUE(WIFEXITED(status)) << "signal " << WTERMSIG(status);
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+}
+
+}  // namespace
+}  // namespace slip
