@@ -88,7 +88,7 @@ TEST(RecordCodec, NothingLeftInTheTailStaysNothing) {
   EXPECT_TRUE(std::isinf(round_trip(record).target[0].log_tail));
 }
 
-// ARCHITECTURE.md, "What is logged": about 194 bytes a token at K = 32, whatever the vocabulary.
+// About 194 bytes a token at K = 32, whatever the vocabulary (ARCHITECTURE.md, "Learning").
 TEST(RecordCodec, ATokenTakesAbout194Bytes) {
   const auto size_of = [](int answer) {
     ReplayRecord record = make_record(1, "sql", 4, answer, 100'000);
