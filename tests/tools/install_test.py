@@ -63,6 +63,13 @@ class Install(unittest.TestCase):
             done = self.program(*arguments, "--check-config", cwd=cwd)
             self.assertEqual(done.returncode, 0, done.stderr)
 
+    def test_the_documents_that_the_readme_links_to_are_beside_it(self):
+        folder = self.prefix / "share/doc/slipstream"
+        linked = re.findall(r"\]\((docs/[^)#]+)", (folder / "README.md").read_text())
+        self.assertGreaterEqual(len(set(linked)), 6)
+        for name in linked:
+            self.assertTrue((folder / name).is_file(), name)
+
     def test_completions_are_scripts(self):
         bash = self.prefix / "share/bash-completion/completions/slipstream"
         self.assertEqual(run("bash", "-n", bash).returncode, 0)
