@@ -7,7 +7,8 @@ namespace slip {
 
 // Where the learner's threads run and at what priority.
 struct LearnerPlacement {
-  std::vector<int> cpus;  // the only CPUs they run on; empty: any
+  // The only CPUs they run on; empty: any. Linux does not move a SCHED_IDLE thread off a busy core by itself.
+  std::vector<int> cpus;
   // True: SCHED_IDLE, whose threads give way to any other within a millisecond, and get nothing beside a busy one.
   // Right where the engine leaves a core to a granted unit. False: SCHED_OTHER at nice 5, about a quarter of a core
   // beside a busy thread. Right where a granted unit has to compete: one core, a quota of time, threads that are not

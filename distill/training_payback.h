@@ -27,8 +27,9 @@ struct TopicPause {
 
 // Whether the next optimizer steps of a topic are worth their cost. The curve predicts a gain of α over the next 40, 80
 // and 160 steps; what that saves by `decode`, times the topic's share of tokens and payback_s, is the return, and
-// lease_cost times the steps' seconds the price. They run if one of the three brings back twice its price. Updates
-// `pause`. Pure otherwise.
+// lease_cost times the steps' seconds the price. They run if one of the three brings back twice its price. A flat curve
+// stops training on spare cores too. A topic that has stopped tries again after requests_to_wait requests, or when its
+// live draft's acceptance falls, if a trial could pay. Updates `pause`. Pure otherwise.
 StepDecision decide_training(const TopicProgress& topic, const PaybackTerms& terms, TopicPause& pause);
 
 }  // namespace slip

@@ -13,6 +13,10 @@ namespace slip::kernels {
 // one float32 or of p = 2 bfloat16. A page holds for each kv head its keys, words [page_tokens / 16][head_dim / p][16
 // slots] of p neighbouring dims, and then its values, words [head_dim / 16][page_tokens / p][16 dims] of p neighbouring
 // slots. What 16 or p does not divide is rounded up.
+//
+// A tile register of AMX loads sixteen such lines as they are, so one kernel serves one query and a hundred without a
+// transposition. A page of 32 slots is the depth of one product over values. Only slots that do not fill whole lines
+// are copied first: a tree's, a range's edges, the last ones.
 struct PagedKv {
   void* base = nullptr;  // page p of this layer starts at base + p * page_stride_bytes
   std::int64_t page_stride_bytes = 0;

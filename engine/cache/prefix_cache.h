@@ -16,7 +16,7 @@ namespace slip {
 // read it once. A radix tree over whole pages of tokens, one for each tenant: how fast an answer begins must not tell
 // what others asked (SGLang's RadixAttention; `cache_salt` in vLLM). Tokens are compared, not hashes of them: a
 // collision would be a wrong answer. Keys and values of a token depend on what stands before it alone, to the bit, so a
-// hit changes no answer.
+// hit changes no answer. Drafts have no such cache and read their prompts again, since they are small.
 //
 // The cache holds each of its pages. A page that no sequence holds as well is idle. Idle pages are dropped, least
 // recently used first, when new pages come or a running sequence needs room. A hit costs O(pages × log(siblings)).

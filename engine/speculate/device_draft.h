@@ -49,7 +49,8 @@ class DeviceDraft {
   const ModelConfig& config() const { return transformer_.config(); }
   PagePool& cache() { return cache_; }
 
-  // Caches what `feeds` hold, read with the weights of `home`; nothing comes back.
+  // Caches what `feeds` hold, read with the weights of `home`; nothing comes back. One home at a time: a product then
+  // reads its weights once for up to 64 rows, and once for every eight where homes share a pass.
   void read(int home, std::span<const DraftFeed> feeds);
   // The same, feed i with the weights of homes[i]; the logits of the feeds that want them come to the host, [n, vocab].
   void score(std::span<const std::uint16_t> homes, std::span<const DraftFeed> feeds, std::span<float> logits);
