@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Fails when a folder includes one that stands above it (ARCHITECTURE.md, "The house"), or not root-relative."""
+"""Fails when a folder includes one that stands above it (ARCHITECTURE.md, "Folders"), or not root-relative."""
 import pathlib
 import re
 import sys

@@ -88,7 +88,7 @@ TEST(RecordCodec, NothingLeftInTheTailStaysNothing) {
   EXPECT_TRUE(std::isinf(round_trip(record).target[0].log_tail));
 }
 
-// About 194 bytes a token at K = 32, whatever the vocabulary (ARCHITECTURE.md, "Learning").
+// About 194 bytes a token at K = 32, whatever the vocabulary (docs/drafts.md, "Learning").
 TEST(RecordCodec, ATokenTakesAbout194Bytes) {
   const auto size_of = [](int answer) {
     ReplayRecord record = make_record(1, "sql", 4, answer, 100'000);
