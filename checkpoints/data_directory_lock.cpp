@@ -3,7 +3,6 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
-#include <sys/stat.h>
 #include <unistd.h>
 #include <array>
 #include <cerrno>
@@ -43,12 +42,9 @@ DataDirectoryLock::DataDirectoryLock(const std::filesystem::path& data_directory
   file_ = std::move(file);
 }
 
-// An open file's inode number is not given to another.
 bool DataDirectoryLock::in_place() const noexcept {
-  struct stat ours {};
-  struct stat found {};
-  return ::fstat(file_.get(), &ours) == 0 && ::lstat(path_.c_str(), &found) == 0 && ours.st_dev == found.st_dev &&
-         ours.st_ino == found.st_ino;
+  const auto ours = identity_of(file_.get());
+  return ours && identity_at(path_) == ours;
 }
 
 }  // namespace slip

@@ -13,6 +13,7 @@
 #include "common/clock.h"
 #include "common/error.h"
 #include "common/file.h"
+#include "ledger/database.h"
 #include "ledger/report.h"
 
 namespace slip::cli {
@@ -55,6 +56,8 @@ void run_report(ReportOptions options) {
   if (options.out.empty()) {
     options.query.color = wants_color();
     options.query.width = terminal_width();
+  } else {
+    refuse_database_as_output(options.out, options.query.database);
   }
   const std::string text = render_report(options.query);
   if (options.out.empty()) {

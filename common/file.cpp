@@ -136,6 +136,18 @@ FileHandle::~FileHandle() {
   if (fd_ >= 0) ::close(fd_);
 }
 
+std::optional<FileIdentity> identity_of(int fd) noexcept {
+  struct stat status {};
+  if (::fstat(fd, &status) != 0) return std::nullopt;
+  return FileIdentity{status.st_dev, status.st_ino};
+}
+
+std::optional<FileIdentity> identity_at(const std::filesystem::path& path) noexcept {
+  struct stat status {};
+  if (::lstat(path.c_str(), &status) != 0) return std::nullopt;
+  return FileIdentity{status.st_dev, status.st_ino};
+}
+
 void write_all(int fd, std::span<const std::byte> bytes, std::string_view point) {
   reach(point, "write");
   while (!bytes.empty()) {

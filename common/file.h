@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -32,6 +33,15 @@ class FileHandle {
  private:
   int fd_ = -1;
 };
+
+// Which file it is, whatever its name. The number of a file that is open is not given to another one.
+struct FileIdentity {
+  std::uint64_t device = 0, inode = 0;
+  bool operator==(const FileIdentity&) const = default;
+};
+std::optional<FileIdentity> identity_of(int fd) noexcept;
+// Of the link itself where `path` is a symbolic one; nothing where no file is, or none can be seen.
+std::optional<FileIdentity> identity_at(const std::filesystem::path& path) noexcept;
 
 // The durable-file verbs; each passes the fail points `<point>.write`, `<point>.fsync`, `<point>.rename` right before
 // acting. All throw Error{kIo} naming the path. New files get mode 0600, new directories 0700.

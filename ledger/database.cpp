@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cmath>
 #include <cstring>
+#include <system_error>
 
 #include "common/error.h"
 #include "common/file.h"
@@ -65,7 +66,26 @@ std::string immutable_uri(const std::filesystem::path& file) {
   return uri + "?immutable=1";
 }
 
+bool is_file_of_database(const std::filesystem::path& path, const std::filesystem::path& database) {
+  std::error_code none;
+  const auto file = std::filesystem::canonical(database, none);  // SQLite's files are beside what a link leads to
+  if (none) return false;
+  const auto wanted = std::filesystem::weakly_canonical(path, none);
+  for (const char* suffix : {"", "-wal", "-shm", "-journal"}) {
+    const std::filesystem::path own = file.string() + suffix;
+    if (wanted == own || std::filesystem::equivalent(path, own, none)) return true;
+  }
+  return false;
+}
+
 }  // namespace
+
+void refuse_database_as_output(const std::filesystem::path& out, const std::filesystem::path& file) {
+  if (!is_file_of_database(out, file)) return;
+  throw Error(ErrorCode::kInvalidArgument,
+              "--out " + out.string() + " is a file of the ledger " + file.string() + ", which it would destroy",
+              "name another file with --out", "out");
+}
 
 Database::Database(const std::filesystem::path& file, Mode mode) : name_(file.string()) {
   if (mode == Mode::kReadWrite) create_private(file);

@@ -38,6 +38,10 @@ class Database {
   std::unique_ptr<sqlite3, Closer> handle_;
 };
 
+// Error{kInvalidArgument} when `out`, a file to be written, is the database `file` or one that SQLite keeps beside it,
+// also through links. Writing there would destroy the database.
+void refuse_database_as_output(const std::filesystem::path& out, const std::filesystem::path& file);
+
 // A prepared statement; values travel as bound parameters only. The Database must outlive it.
 class Statement {
  public:

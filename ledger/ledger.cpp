@@ -20,6 +20,7 @@
 #include "common/clock.h"
 #include "common/error.h"
 #include "common/fail_point.h"
+#include "common/file.h"
 #include "common/lock_free_inbox.h"
 #include "common/log.h"
 #include "common/patient_clock.h"
@@ -36,6 +37,9 @@ namespace {
 constexpr int kLowestNice = 19;
 constexpr int kLastPatienceMs = 100;  // at the end, with a lock that was waited for already
 constexpr std::int64_t kUpkeepIntervalUs = 60'000'000;
+// A file that is away for so many commit intervals is gone. They are two seconds of a service, and DiskSpace looks once
+// a second, so of a whole directory that is gone it tells first.
+constexpr int kAwayIntervals = 4;
 // A date that is a month ahead by mistake must not delete a month of rows before somebody mends it.
 constexpr std::int64_t kClockPatienceUs = std::int64_t{24} * 3600 * 1'000'000;
 
@@ -82,6 +86,9 @@ struct Ledger::State {
   }
 
   void run();
+  bool in_place() const { return opened && identity_at(options.file) == opened; }
+  bool may_write();
+  void stay_away();
   void write_pending();
   void do_jobs();
   template <class Work>
@@ -100,7 +107,11 @@ struct Ledger::State {
   std::atomic<std::uint64_t> n_dropped{0};
 
   Database database;  // from here to `thread`: the writer's own once it runs
+  const std::optional<FileIdentity> opened = identity_at(options.file);  // SQLite keeps that one, whatever its name
+  const std::string away_text = database.name() + " was deleted, moved or replaced";
   RowWriter writer;
+  std::int64_t away_since_us = 0;           // monotonic; 0: the file is in its place
+  std::atomic<bool> gone{false};            // it has been away for kAwayIntervals
   LockFreeInbox<LedgerRow>::Batch pending;  // kept while the disk refuses
   std::uint64_t n_dropped_stored = 0;
   std::int64_t next_upkeep_us = 0;  // monotonic; the first one comes soon after the start
@@ -131,7 +142,7 @@ void Ledger::State::run() {
       last = closing;
     }
     if (last && failing) sqlite3_busy_timeout(database.get(), kLastPatienceMs);
-    if (last || !paused()) write_pending();
+    if (last || may_write()) write_pending();  // at last also into a file that is away: it may only have been moved
     {
       const std::lock_guard lock(mutex);
       flushes_done = flush;
@@ -142,6 +153,35 @@ void Ledger::State::run() {
     if (wal_holds_purged) empty_wal();
     keep_small_when_due();
   }
+}
+
+// Also says when the file is back.
+bool Ledger::State::may_write() {
+  if (paused()) return false;
+  if (!in_place()) {
+    stay_away();
+    return false;
+  }
+  away_since_us = 0;
+  if (gone.exchange(false)) log_parts(LogLevel::kInfo, {"ledger: ", database.name(), " is back; rows are written"});
+  return true;
+}
+
+// The next start opens what the path names by then, so what is written into our file is lost.
+void Ledger::State::stay_away() {
+  if (away_since_us == 0) away_since_us = monotonic_us();
+  if (monotonic_us() - away_since_us < kAwayIntervals * options.commit_interval_us) return;
+  const auto late = inbox.take_all();
+  n_dropped += static_cast<std::uint64_t>(std::distance(pending.begin(), pending.end()) +
+                                          std::distance(late.begin(), late.end()));
+  pending.clear();
+  if (gone) return;
+  empty_wal();  // a moved file is whole then, and SQLite cannot take our log for that of the file now in its place
+  log_parts(LogLevel::kError,
+            {"ledger: ", away_text,
+             "; serving goes on, and rows are dropped until that file is back in its place. A restart opens what is "
+             "there by then, or begins a new one"});
+  gone = true;
 }
 
 void Ledger::State::do_jobs() {
@@ -167,6 +207,10 @@ auto Ledger::State::on_writer(Work work) -> decltype(work()) {
 
 // Rows that wait would be written behind the purge's back.
 std::uint64_t Ledger::State::purge(const PurgeScope& scope) {
+  if (!in_place()) {
+    throw Error(ErrorCode::kIo, "nothing was purged from the ledger: " + away_text,
+                "put that file back, or restart the service, and run it again");
+  }
   write_pending();
   if (!pending.empty()) {
     throw Error(ErrorCode::kIo, "nothing was purged from the ledger, which cannot be written: " + last_failure,
@@ -234,7 +278,7 @@ void Ledger::State::write_or_drop(const LedgerRow& row) {
 }
 
 void Ledger::State::keep_small_when_due() {
-  if (failing || paused() || monotonic_us() < next_upkeep_us) return;
+  if (failing || monotonic_us() < next_upkeep_us || !may_write()) return;
   next_upkeep_us = monotonic_us() + kUpkeepIntervalUs;
   try {
     keep_small(database, {options.keep_requests_us, options.max_bytes}, calendar.believe(wall_us(), monotonic_us()));
@@ -293,7 +337,7 @@ void Ledger::flush() {
 
 std::vector<RequestId> Ledger::calls_named(const std::string& http_id, const std::optional<TenantId>& tenant) {
   return state_->on_writer([&] {
-    state_->write_pending();
+    if (state_->in_place()) state_->write_pending();
     return slip::calls_named(state_->database, http_id, tenant);
   });
 }
@@ -303,7 +347,7 @@ std::uint64_t Ledger::purge(const PurgeScope& scope) {
 }
 
 bool Ledger::failing() const {
-  return state_->failing;
+  return state_->failing || state_->gone;
 }
 
 std::uint64_t Ledger::dropped() const {

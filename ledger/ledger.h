@@ -29,7 +29,7 @@ struct LedgerOptions {
 // `PRAGMA user_version` migrations. (Not SCHED_IDLE: a machine full of serving threads would starve the writer past the
 // one second that a crash may cost.) The writer also watches every stream of requests for drift and records the alarms.
 // While the disk refuses or is low, rows wait, then drop and are counted in engine_load.rows_dropped; it resumes by
-// itself.
+// itself. While the file is gone from its path, rows drop and are counted, until that same file is back.
 // Threads: record() from any thread, never waits.
 class Ledger {
  public:
@@ -39,14 +39,14 @@ class Ledger {
   void record(LedgerRow row) noexcept;
   // After a crash between publish and commit: versions the store knows and the ledger does not are added.
   void reconcile(std::span<const DraftVersionRow> versions);
-  void flush();  // returns once everything recorded so far is committed, or the disk refused it
+  void flush();  // returns once everything recorded so far is committed, or could not be
   // As the functions of ledger/purge.h, of everything recorded so far. What purge() deleted is overwritten with zeros,
-  // in the log of writes (WAL) too. They wait for the writer. Error{kIo}: the disk refuses; Error{kUnavailable}: a
-  // reader keeps the WAL; the writer empties it once that reader is done. Any thread.
+  // in the log of writes (WAL) too. They wait for the writer. Error{kIo}: the disk refuses, or the file is gone;
+  // Error{kUnavailable}: a reader keeps the WAL; the writer empties it once that reader is done. Any thread.
   std::vector<RequestId> calls_named(const std::string& http_id, const std::optional<TenantId>& tenant);
   std::uint64_t purge(const PurgeScope& scope);
   std::uint64_t dropped() const;
-  bool failing() const;  // the last write was refused
+  bool failing() const;  // the last write was refused, or the file is gone from its path
 
  private:
   struct State;

@@ -216,35 +216,54 @@ bool Session::take_request_id(const RequestParser& parser) {
 // Reading files and tokenising whole texts: slow work, whatever its size.
 template <class Work>
 awaitable<Session::Next> Session::reply_from_worker(RequestParser& parser, Work work) {
-  auto job = [work = std::move(work), after_s = options_.retry_after_s] { return guarded_reply(work, after_s); };
-  Reply made = co_await share_.workers.run(WorkerPool::Lane::kSlow, std::move(job));
-  drop_body(parser);
-  co_return co_await reply(std::move(made));
+  auto job = [work = std::move(work), body = take_body(parser), after_s = options_.retry_after_s] {
+    return guarded_reply([&] { return work(body.bytes); }, after_s);
+  };
+  auto made = co_await run_while_there(WorkerPool::Lane::kSlow, std::move(job));
+  if (!made) co_return left_in_queue();
+  co_return co_await reply(std::move(*made));
 }
 
-// What is worked on no more.
-void Session::drop_body(RequestParser& parser) {
-  std::string().swap(parser.get().body());
-  body_room_.release();
+Session::Body Session::take_body(RequestParser& parser) {
+  return {std::exchange(parser.get().body(), {}), std::move(body_room_)};
+}
+
+// The result of `work`; nothing when the client left before it began.
+template <class Work>
+awaitable<std::optional<std::invoke_result_t<Work&>>> Session::run_while_there(WorkerPool::Lane lane, Work work) {
+  auto has_left = [this, probe_at_us = std::int64_t{0}]() mutable { return client_has_left(probe_at_us); };
+  return share_.workers.run(lane, std::move(work), std::move(has_left));
+}
+
+// Whether nobody waits for the answer. A client that has only ended its sending is probed, as while an answer is made.
+awaitable<bool> Session::client_has_left(std::int64_t& probe_at_us) {
+  const PeerState peer = peer_state(wire_->socket().native_handle());
+  if (peer != PeerState::kEnded) co_return peer == PeerState::kGone;
+  const std::int64_t now_us = monotonic_us();
+  if (http_1_0_ || now_us < probe_at_us) co_return false;
+  probe_at_us = now_us + std::chrono::microseconds(options_.heartbeat).count();
+  const bool sent = co_await send(kContinue);
+  answer_begun_ = false;
+  co_return !sent;
 }
 
 awaitable<Session::Next> Session::route(RequestParser& parser) {
   const auto path = path_of(parser.get().target());
   const Service& service = share_.service;
+  const auto drafts = [&service](std::string_view /*body*/) { return service.drafts(); };
+  const auto tokenize = [&service](std::string_view body) { return service.tokenize(parse_tokenize(body)); };
+  const auto detokenize = [&service](std::string_view body) { return service.detokenize(parse_detokenize(body)); };
   if (parser.get().method() == http::verb::delete_) co_return co_await delete_request(parser.get().target());
   if (parser.get().method() != http::verb::post) {
-    if (path == "/v1/drafts") co_return co_await reply_from_worker(parser, [&service] { return service.drafts(); });
+    if (path == "/v1/drafts") co_return co_await reply_from_worker(parser, drafts);
     co_return co_await reply(plain_reply(service, parser.get().target()));
   }
   const auto entry = share_.quotas.enter(guest_.tenant, monotonic_us());
   if (!entry.stay) co_return co_await reply(quota_reply(entry, options_.retry_after_s));
-  const std::string_view body = parser.get().body();
   if (path == "/v1/chat/completions") co_return co_await generate(Endpoint::kChat, parser);
   if (path == "/v1/completions") co_return co_await generate(Endpoint::kCompletion, parser);
-  if (path == "/tokenize") {
-    co_return co_await reply_from_worker(parser, [&service, body] { return service.tokenize(parse_tokenize(body)); });
-  }
-  co_return co_await reply_from_worker(parser, [&service, body] { return service.detokenize(parse_detokenize(body)); });
+  if (path == "/tokenize") co_return co_await reply_from_worker(parser, tokenize);
+  co_return co_await reply_from_worker(parser, detokenize);
 }
 
 // A purge waits for the learner's and the ledger's threads, so no thread of ours waits for it.
@@ -290,15 +309,16 @@ awaitable<Session::Next> Session::generate(Endpoint endpoint, RequestParser& par
   };
   const CallHeaders headers{header(parser.get(), "X-Slipstream-Topic"), header(parser.get(), "X-Slipstream-Learn")};
   const ActiveAnswer active(share_.service);
-  const std::string_view body = parser.get().body();
+  const auto lane = lane_of(parser.get().body().size());
   // Named, for GCC 12 frees a temporary of an awaited call twice.
-  auto work = [&service = share_.service, endpoint, body, headers, make_sink, caller = Caller{guest_.tenant, log_.id}] {
-    return admit(service, endpoint, body, headers, caller, make_sink);
+  auto work = [&service = share_.service, endpoint, body = take_body(parser), headers, make_sink,
+               caller = Caller{guest_.tenant, log_.id}] {
+    return admit(service, endpoint, body.bytes, headers, caller, make_sink);
   };
-  Admission admission = co_await share_.workers.run(lane_of(body.size()), std::move(work));
-  drop_body(parser);
-  if (admission.refusal) co_return co_await reply(std::move(*admission.refusal));
-  answer->who = std::move(admission.who);
+  auto admission = co_await run_while_there(lane, std::move(work));
+  if (!admission) co_return left_in_queue();
+  if (admission->refusal) co_return co_await reply(std::move(*admission->refusal));
+  answer->who = std::move(admission->who);
   std::exception_ptr fault;
   auto next = Next::kClose;
   try {
@@ -495,6 +515,11 @@ Session::Next Session::unanswered() {
   log_.client_gone = true;
   share_.service.metrics().on_http(log_.route, log_.status);
   return Next::kClose;
+}
+
+Session::Next Session::left_in_queue() {
+  share_.service.metrics().on_client_gone();
+  return unanswered();
 }
 
 // What every answer carries whatever it says.

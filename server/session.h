@@ -2,9 +2,11 @@
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
+#include <type_traits>
 
 #include "server/connection_table.h"
 #include "server/gatekeeper.h"
@@ -26,8 +28,9 @@ struct SessionShare {
   WorkerPool& workers;
 };
 
-// One connection, one coroutine, on one I/O thread: read a request, answer it, again. A second coroutine watches the
-// peer while an answer is being made, so that a gone client is noticed between writes.
+// One connection, one coroutine, on one I/O thread: read a request, answer it, again. While a request's work waits for
+// the worker pool, that coroutine looks whether the client is there. A second one watches the peer while an answer is
+// being made, so that a gone client is noticed between writes.
 class Session : public std::enable_shared_from_this<Session> {
  public:
   Session(std::unique_ptr<Wire> wire, SessionShare share);
@@ -39,6 +42,11 @@ class Session : public std::enable_shared_from_this<Session> {
  private:
   enum class Next : std::uint8_t { kGoOn, kClose, kCloseUnread };  // unread: the peer may still be sending
   struct Answer;
+  // For whoever works on it.
+  struct Body {
+    std::string bytes;
+    MemoryBudget::Reservation room;
+  };
 
   boost::asio::awaitable<Next> serve_one();
   void begin_log();
@@ -48,7 +56,10 @@ class Session : public std::enable_shared_from_this<Session> {
   boost::asio::awaitable<Next> route(RequestParser& parser);
   template <class Work>
   boost::asio::awaitable<Next> reply_from_worker(RequestParser& parser, Work work);
-  void drop_body(RequestParser& parser);
+  Body take_body(RequestParser& parser);
+  template <class Work>
+  boost::asio::awaitable<std::optional<std::invoke_result_t<Work&>>> run_while_there(WorkerPool::Lane lane, Work work);
+  boost::asio::awaitable<bool> client_has_left(std::int64_t& probe_at_us);
   boost::asio::awaitable<Next> delete_request(std::string_view target);
   boost::asio::awaitable<Next> generate(Endpoint endpoint, RequestParser& parser);
   boost::asio::awaitable<Next> give_answer(std::shared_ptr<Answer> answer);
@@ -63,6 +74,7 @@ class Session : public std::enable_shared_from_this<Session> {
   boost::asio::awaitable<bool> probe(Answer& answer);
   void on_client_gone(const Answer& answer);
   Next unanswered();
+  Next left_in_queue();
   boost::asio::awaitable<Next> reply(Reply reply);
   boost::asio::awaitable<bool> send(std::string bytes);
   void add_own_headers(Reply& reply) const;

@@ -40,21 +40,44 @@ class WorkerPool {
 
   // What `work()` returns or throws, made on a thread of the lane; the coroutine goes on where it ran, at once.
   // (co_spawn would queue the end of a job behind all that wait: results piled up until the last was made.)
-  template <class Work>
-  boost::asio::awaitable<std::invoke_result_t<Work&>> run(Lane lane, Work work);
+  // `has_left()` is an awaitable<bool> of the waiting coroutine, asked ten times a second: once it is true, work that
+  // has not begun never does, and the result is nothing. `work` is freed as soon as it is done or will not be done; it
+  // must own what it refers to, since it goes on without a coroutine that ends by an exception.
+  template <class Work, class HasLeft>
+  boost::asio::awaitable<std::optional<std::invoke_result_t<Work&>>> run(Lane lane, Work work, HasLeft has_left);
 
   // Waits for the jobs under way. Jobs that have not begun never run; they are freed with the pool.
   void stop();
 
  private:
+  // Whoever moves a job on from kWaits owns its work: the lane's thread, or the coroutine that gives it up.
+  enum class Progress : std::uint8_t { kWaits, kRuns, kDone, kDropped };
   template <class Work>
   struct Job {
     Job(const boost::asio::any_io_executor& connection, Work asked) : waker(connection), work(std::move(asked)) {}
+    bool take(Progress next) {
+      auto expected = Progress::kWaits;
+      return progress.compare_exchange_strong(expected, next, std::memory_order_acq_rel);
+    }
+    bool drop() {  // false: it has begun
+      if (!take(Progress::kDropped)) return false;
+      work.reset();
+      return true;
+    }
     Waker waker;
-    Work work;
+    std::optional<Work> work;
     std::optional<std::invoke_result_t<Work&>> result;
     std::exception_ptr fault;
-    std::atomic<bool> done{false};
+    std::atomic<Progress> progress{Progress::kWaits};
+  };
+  // Drops the job when its coroutine ends, however it does.
+  template <class Work>
+  struct Claim {
+    explicit Claim(Job<Work>& claimed) : job(claimed) {}
+    ~Claim() { job.drop(); }
+    Claim(const Claim&) = delete;
+    Claim& operator=(const Claim&) = delete;
+    Job<Work>& job;
   };
 
   boost::asio::io_context quick_, slow_;
@@ -62,22 +85,31 @@ class WorkerPool {
   std::vector<std::jthread> threads_;
 };
 
-template <class Work>
-boost::asio::awaitable<std::invoke_result_t<Work&>> WorkerPool::run(Lane lane, Work work) {
-  constexpr std::chrono::milliseconds kLostWake{100};  // there was no memory to wake it
+template <class Work, class HasLeft>
+boost::asio::awaitable<std::optional<std::invoke_result_t<Work&>>> WorkerPool::run(Lane lane, Work work,
+                                                                                   HasLeft has_left) {
+  constexpr std::chrono::milliseconds kAskEvery{100};  // also where there was no memory to wake it
   const auto job = std::make_shared<Job<Work>>(co_await boost::asio::this_coro::executor, std::move(work));
+  const Claim<Work> claim(*job);
   boost::asio::post(lane == Lane::kQuick ? quick_ : slow_, [job] {
+    if (!job->take(Progress::kRuns)) return;
     try {
-      job->result.emplace(job->work());
+      job->result.emplace((*job->work)());
     } catch (...) {
       job->fault = std::current_exception();
     }
-    job->done.store(true, std::memory_order_release);
+    job->work.reset();
+    job->progress.store(Progress::kDone, std::memory_order_release);
     Waker::notify({job, &job->waker});
   });
-  while (!job->done.load(std::memory_order_acquire)) co_await job->waker.wait(kLostWake);
+  while (job->progress.load(std::memory_order_acquire) != Progress::kDone) {
+    const bool woken = co_await job->waker.wait(kAskEvery);
+    if (woken) continue;
+    const bool left = co_await has_left();
+    if (left && job->drop()) co_return std::nullopt;
+  }
   if (job->fault) std::rethrow_exception(job->fault);
-  co_return std::move(*job->result);
+  co_return std::move(job->result);
 }
 
 }  // namespace slip

@@ -97,6 +97,31 @@ TEST_F(ReportCommand, WritesThroughALinkAndKeepsTheModeOfItsFile) {
   EXPECT_EQ(fs::status(file).permissions() & fs::perms::mask, fs::perms(0644));
 }
 
+// The ledger was replaced by the report's text, with status 0.
+TEST_F(ReportCommand, RefusesToWriteOverTheLedger) {
+  const fs::path file = folder_ / "ledger.db", link = folder_ / "link", hard = folder_ / "hard";
+  fs::create_symlink(file, link);
+  fs::create_hard_link(file, hard);
+  fs::create_directory_symlink(folder_, folder_ / "same");
+  const auto bytes = fs::file_size(file);
+  const std::vector<fs::path> outs = {
+      file, link, hard, folder_ / "same" / "ledger.db", folder_ / "ledger.db-wal", folder_ / "ledger.db-shm"};
+  for (const auto& out : outs) {
+    try {
+      run({"requests", "--out", out.string()});
+      ADD_FAILURE() << "written: " << out;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument) << out;  // status 2
+      EXPECT_THAT(error.message(), HasSubstr("--out " + out.string()));
+    }
+  }
+  EXPECT_EQ(fs::file_size(file), bytes);
+  EXPECT_TRUE(fs::is_symlink(fs::symlink_status(link)));
+  EXPECT_THAT(run({"topics"}), HasSubstr("math"));
+  run({"topics", "--out", (folder_ / "ledger.db.txt").string()});
+  EXPECT_TRUE(fs::exists(folder_ / "ledger.db.txt"));
+}
+
 TEST_F(ReportCommand, LearningIsAReportInEveryFormat) {
   EXPECT_THAT(run({"learning"}), HasSubstr("Nothing was learned in this period"));
   EXPECT_EQ(run({"learning", "--format", "text"}), run({"learning", "--format", "table"}));

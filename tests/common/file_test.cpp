@@ -210,6 +210,23 @@ TEST_F(FileTest, PrivateDirectoryRefusesWhatOthersCanChange) {
   EXPECT_EQ(code_of([&] { ensure_private_directory(folder_ / "file"); }), ErrorCode::kPermission);
 }
 
+TEST_F(FileTest, AFileIsTheSameUnderAnotherNameAndAnotherFileIsNotUnderItsOwn) {
+  const fs::path file = folder_ / "file", moved = folder_ / "moved";
+  std::ofstream(file) << "x";
+  const FileHandle open(::open(file.c_str(), O_RDONLY | O_CLOEXEC));
+  const auto ours = identity_of(open.get());
+  ASSERT_TRUE(ours);
+  EXPECT_EQ(identity_at(file), ours);
+  fs::rename(file, moved);
+  EXPECT_EQ(identity_at(moved), ours);
+  EXPECT_FALSE(identity_at(file));
+  fs::create_symlink(moved, file);
+  EXPECT_NE(identity_at(file), ours);
+  fs::remove(file);
+  std::ofstream(file) << "x";
+  EXPECT_NE(identity_at(file), ours);
+}
+
 TEST_F(FileTest, HandleClosesOnceAndMoves) {
   const int fd = ::open("/dev/null", O_RDONLY);
   {

@@ -113,6 +113,15 @@ TEST_F(BackupTest, NothingIsReplacedAndNothingIsLeftBehind) {
   }
 }
 
+// A copy called ledger.db-wal was taken for the log of writes by the next start, and overwritten.
+TEST_F(BackupTest, NoFileOfTheLedgerIsACopy) {
+  { Ledger ledger(options_for(file_)); }
+  for (const char* suffix : {"", "-wal", "-shm", "-journal"}) {
+    EXPECT_EQ(refused(file_, file_.string() + suffix), ErrorCode::kInvalidArgument) << suffix;
+    EXPECT_THAT(message_, HasSubstr("--out"));
+  }
+}
+
 TEST_F(BackupTest, RefusesWhatIsNoLedgerAndWhatIsDamaged) {
   { Database(folder_ / "theirs.db", Database::Mode::kReadWrite).execute("CREATE TABLE theirs (x)"); }
   EXPECT_EQ(refused(folder_ / "theirs.db", copy_), ErrorCode::kInvalidArgument);

@@ -42,6 +42,13 @@ class LedgerTest : public ::testing::Test {
     }
     return std::nullopt;
   }
+  template <class Condition>
+  static bool eventually(Condition condition) {
+    for (int i = 0; i < 1000 * testing::kPatience && !condition(); ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    return condition();
+  }
   static std::string read(const fs::path& file) {
     std::ifstream in(file, std::ios::binary);
     return {std::istreambuf_iterator<char>(in), {}};
@@ -199,6 +206,74 @@ TEST_F(LedgerTest, ALowDiskPausesItAndRoomLetsItGoOn) {
   ledger.flush();
   EXPECT_EQ(count("SELECT COUNT(*) FROM requests"), 17);
   EXPECT_EQ(count("SELECT SUM(rows_dropped) FROM engine_load"), 13);
+}
+
+// `report --out ledger.db` replaced the file of a running service. All rows since were written into a file without a
+// name, and neither the log nor a gauge nor a count said so.
+TEST_F(LedgerTest, AReplacedFileIsSaidOnceAndRowsAreDroppedUntilItIsBack) {
+  const fs::path away = folder_ / "away.db";
+  Ledger ledger(options_for(file_));
+  ledger.record(numbered(1));
+  ledger.flush();
+  ::testing::internal::CaptureStderr();
+  fs::rename(file_, away);
+  std::ofstream(file_) << "a report";
+  ASSERT_TRUE(eventually([&] { return ledger.failing(); }));
+  EXPECT_EQ(fs::file_size(file_.string() + "-wal"), 0U) << "it would be taken for the log of the file in its place";
+  EXPECT_EQ(Database(away, Database::Mode::kImmutable).integer("SELECT COUNT(*) FROM requests"), 1);
+  for (std::uint64_t i = 2; i <= 4; ++i) ledger.record(numbered(i));
+  ledger.flush();
+  EXPECT_EQ(ledger.dropped(), 3U);
+  EXPECT_THROW(ledger.purge({.before_us = wall_us()}), Error);
+  EXPECT_EQ(read(file_), "a report");
+  std::string said = ::testing::internal::GetCapturedStderr();
+  EXPECT_THAT(said, HasSubstr(file_.string() + " was deleted, moved or replaced; serving goes on"));
+  EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 1) << said;
+
+  ::testing::internal::CaptureStderr();
+  fs::rename(away, file_);
+  ledger.record(numbered(5));
+  EXPECT_TRUE(eventually([&] { return !ledger.failing(); }));
+  ledger.flush();
+  said = ::testing::internal::GetCapturedStderr();
+  EXPECT_THAT(said, HasSubstr(file_.string() + " is back"));
+  EXPECT_GT(ledger.dropped(), 2U);
+  const auto dropped = static_cast<std::int64_t>(ledger.dropped());
+  EXPECT_EQ(count("SELECT COUNT(*) FROM requests") + dropped, 5) << "the fifth was dropped or kept";
+  EXPECT_EQ(count("SELECT SUM(rows_dropped) FROM engine_load"), dropped);
+}
+
+TEST_F(LedgerTest, AFileThatIsAwayForAMomentLosesNoRow) {
+  auto options = options_for(file_);
+  options.commit_interval_us = 10 * kSecondUs;
+  Ledger ledger(options);
+  fs::rename(file_, folder_ / "away.db");
+  ledger.record(numbered(1));
+  ledger.flush();
+  EXPECT_FALSE(ledger.failing());
+  fs::rename(folder_ / "away.db", file_);
+  ledger.flush();
+  EXPECT_EQ(count("SELECT COUNT(*) FROM requests"), 1);
+  EXPECT_EQ(ledger.dropped(), 0U);
+}
+
+// Of a whole directory that is gone one line tells, the data directory's.
+TEST_F(LedgerTest, AFileThatIsGoneWithItsDirectoryIsNotSaidTwice) {
+  auto options = options_for(file_);
+  options.disk = std::make_shared<DiskSpace>(
+      folder_.path(), 0, [] { return std::nullopt; }, [&] { return fs::exists(file_); });
+  ::testing::internal::CaptureStderr();
+  {
+    Ledger ledger(options);
+    fs::rename(file_, folder_ / "away.db");
+    options.disk->set_least(0);  // asks anew
+    EXPECT_TRUE(options.disk->gone());
+    std::this_thread::sleep_for(std::chrono::microseconds(10 * options.commit_interval_us));
+    ledger.flush();
+    EXPECT_FALSE(ledger.failing());
+  }
+  const std::string said = ::testing::internal::GetCapturedStderr();
+  EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 1) << said;
 }
 
 TEST_F(LedgerTest, AClockThatStepsBackKeepsTheOrderOfRecording) {
