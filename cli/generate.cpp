@@ -64,6 +64,17 @@ class SwapDrill final : public StepListener {
   int every_, n_steps_ = 0;
 };
 
+// Before the engine would refuse them by the name that they have in HTTP.
+void check_stop_tokens(const std::vector<std::int32_t>& ids, std::int32_t vocab_size) {
+  for (const std::int32_t id : ids) {
+    if (id >= 0 && id < vocab_size) continue;
+    throw Error(ErrorCode::kInvalidArgument,
+                "--stop-token " + std::to_string(id) + " is outside the target's vocabulary of " +
+                    std::to_string(vocab_size) + " tokens",
+                {}, "--stop-token");
+  }
+}
+
 class GenerateRun {
  public:
   explicit GenerateRun(const GenerateOptions& options)
@@ -72,6 +83,7 @@ class GenerateRun {
     const Dtype dtype = parse_dtype(options.dtype);
     device_ = open_target_device(parse_device(options.device, dtype));
     model_ = load_target(options.target, dtype);
+    check_stop_tokens(options.stop_tokens, model_.weights->config.vocab_size);
     if (options.chat) template_.emplace(ChatTemplate::load(options.target, options.chat_template));
     k_ = options.draft.empty() ? 0 : options.k.value_or(EngineOptions{}.k);
     if (k_ == 0) return;  // plain decoding never opens a draft

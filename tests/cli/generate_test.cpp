@@ -45,5 +45,19 @@ TEST(Generate, MoreThreadsThanMakeSenseAreRefusedByName) {
   }
 }
 
+// The error named end_ids, which is neither an option nor a field of a request.
+TEST(Generate, AStopTokenBeyondTheVocabularyIsRefusedByTheOptionsName) {
+  for (const char* id : {"8192", "-1"}) {
+    try {
+      generated(std::string("--stop-token ") + id);
+      ADD_FAILURE() << id;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.param(), "--stop-token") << error.message();
+      EXPECT_NE(error.message().find(id), std::string::npos) << error.message();
+    }
+  }
+  EXPECT_NE(generated("--stop-token 8191"), "");
+}
+
 }  // namespace
 }  // namespace slip::cli
