@@ -20,6 +20,7 @@
 #include "common/error.h"
 #include "engine/engine.h"
 #include "engine/model/finite_logits.h"
+#include "server/sampling_fields.h"
 
 namespace slip::cli {
 
@@ -240,7 +241,8 @@ void add_shaping_options(CLI::App& command, GenerateOptions& options) {
 void add_sampling_options(CLI::App& command, GenerateOptions& options) {
   SamplingParams& sampling = options.sampling;
   command.add_option("--temperature", sampling.temperature, "0 is greedy (default)")->check(CLI::Range(0.0, 2.0));
-  command.add_option("--top-p", sampling.top_p, "Keep the likeliest tokens of this mass")->check(CLI::Range(0.0, 1.0));
+  command.add_option("--top-p", sampling.top_p, "Keep the likeliest tokens of this mass; 0 is greedy")
+      ->check(CLI::Range(0.0, 1.0));
   command.add_option("--top-k", sampling.top_k, "Keep so many tokens; 0 or -1 keeps all")
       ->check(CLI::Range(-1, std::numeric_limits<std::int32_t>::max()));
   command.add_option("--min-p", sampling.min_p, "Drop tokens less likely than this share of the likeliest")
@@ -302,7 +304,7 @@ void add_generate(CLI::App& app) {
   add_shaping_options(*command, *options);
   command->callback([options] {
     check(*options);
-    if (options->sampling.top_k < 0) options->sampling.top_k = 0;  // as the API takes it
+    resolve_special_values(options->sampling);
     for (const std::string& bias : options->logit_bias) {
       options->sampling.logit_bias.push_back(parse_logit_bias(bias));
     }

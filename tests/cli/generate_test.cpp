@@ -35,6 +35,15 @@ TEST(Generate, TopKOfMinusOneOrNoneIsOff) {
   EXPECT_THROW(generated("--top-k -2"), CLI::ValidationError);
 }
 
+// It was refused, though the help's range has it and a request takes it.
+TEST(Generate, TopPOfZeroIsGreedy) {
+  const std::string greedy = generated("--top-k 1");
+  EXPECT_NE(greedy, "");
+  EXPECT_EQ(generated("--top-p 0"), greedy);
+  EXPECT_EQ(generated("--top-p 0.0"), greedy);
+  EXPECT_NE(generated("--top-p 1"), greedy) << "or the test says nothing";
+}
+
 // It started as many and hung.
 TEST(Generate, MoreThreadsThanMakeSenseAreRefusedByName) {
   try {
