@@ -43,6 +43,10 @@ constexpr const char* kFooter =
     "  slipstream serve -c configs/default.toml --check-config\n"
     "  slipstream serve --target checkpoints/demo/target --draft checkpoints/demo/draft --data-dir /tmp/data --k 5\n"
     "  SLIPSTREAM_API_KEY=… slipstream serve -c configs/default.toml --host 0.0.0.0\n"
+    "--check-config reads the configuration and the files that it names: topics, API keys, TLS, chat template, and of\n"
+    "the models all but the weights' values. It checks that the devices are there, and that the data directory and\n"
+    "log.file can be written. It makes nothing. Only a start finds weights that are not finite, a port or data\n"
+    "directory in use, damage in the data directory and a lack of memory.\n"
     "SIGHUP reads the configuration again: [log], data.min_free_bytes, learning.enabled (where it was on at the "
     "start),\n"
     "topics' aliases and examples, API keys (of the file; the environment's stay) with their limits, and the TLS\n"
@@ -256,7 +260,7 @@ void add_serve(CLI::App& app) {
   command->add_flag("--no-learning", given->no_learning, "Serve the drafts as they are");
   command->add_flag("--no-speculation", given->no_speculation, "Decode plainly (k = 0)");
   command->add_flag("--check-config", *check_only,
-                    "Print the effective configuration, check all that can be without starting, and exit: 0 or 2");
+                    "Print the effective configuration, check it without starting, and exit: 0, or 2 with every fault");
   command->footer(kFooter);
   command->callback([given, check_only] { serve(*given, *check_only); });
 }
