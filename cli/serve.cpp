@@ -212,6 +212,13 @@ void check(const ServeConfig& config) {
                                                (faults.size() == 1 ? " fault" : " faults"));
 }
 
+// An empty value is refused for every option, since it may come from a variable that is not set. In a configuration it
+// has a meaning, so the error says how to get that.
+std::string empty_draft_fault(const std::string& value) {
+  if (!value.empty()) return {};
+  return "must not be empty; to decode plainly use --no-speculation, or draft = \"\" in the configuration";
+}
+
 void serve(const ServeOverrides& overrides, bool check_only) {
   const ServeConfig config = load_serve_config(overrides);
   if (check_only) return check(config);
@@ -249,7 +256,8 @@ void add_serve(CLI::App& app) {
   command->add_option("-c,--config", given->config, "TOML file; configs/default.toml shows every key");
   command->add_option("--target", given->target,
                       "Hugging Face folder of the target model: Llama, Mistral, Qwen2 or Qwen3");
-  command->add_option("--draft", given->draft, "Hugging Face folder of the base draft; without it, plain decoding");
+  command->add_option("--draft", given->draft, "Hugging Face folder of the base draft; without it, plain decoding")
+      ->check(empty_draft_fault);
   command->add_option("--chat-template", given->chat_template, "Jinja file; without it, the target's own template");
   command->add_option("--k", given->k, "Drafted tokens per step")->check(CLI::Range(0, 16));
   command->add_option("--host", given->host, "Address to bind; any but loopback needs an API key");

@@ -126,6 +126,18 @@ TEST(Help, AnEmptyValueIsRefusedByItsOption) {
   }
 }
 
+// The error did not say how to decode plainly, which draft = "" does in a configuration.
+TEST(Help, AnEmptyDraftToServeIsToldTheFlag) {
+  CLI::App app;
+  add_commands(app);
+  try {
+    app.parse(std::vector<std::string>{"", "--draft", "serve"});
+    ADD_FAILURE() << "it ran";
+  } catch (const CLI::ValidationError& error) {
+    EXPECT_THAT(error.what(), ::testing::HasSubstr("--no-speculation"));
+  }
+}
+
 // 010 was 8, and 0x10 was 16.
 TEST(Help, WholeNumbersAreDecimal) {
   const auto fault = [](const std::vector<std::string>& arguments) -> std::string {
