@@ -2,7 +2,9 @@
 #include "cli/check_config.h"
 
 #include <arpa/inet.h>
+#include <linux/magic.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <array>
@@ -42,14 +44,41 @@ void check_host(const std::string& host) {
               "server.host");
 }
 
+// Whether files can be made in `folder`. access() lets root write in /proc and /sys, where nothing can be made.
+bool takes_new_files(const fs::path& folder) {
+  struct statfs mounted {};
+  if (!fs::is_directory(folder) || ::statfs(folder.c_str(), &mounted) != 0) return false;
+  if (mounted.f_type == PROC_SUPER_MAGIC || mounted.f_type == SYSFS_MAGIC) return false;
+  return ::access(folder.c_str(), W_OK | X_OK) == 0;
+}
+
 // What taking it would say, without making it.
 void check_data_directory(const fs::path& folder) {
-  if (fs::exists(fs::symlink_status(folder))) return require_private_directory(folder);
   fs::path parent = fs::absolute(folder).lexically_normal();
+  const bool is_there = fs::exists(fs::symlink_status(folder));
+  if (is_there) require_private_directory(folder);
   while (!fs::exists(parent) && parent.has_relative_path()) parent = parent.parent_path();
-  if (fs::is_directory(parent) && ::access(parent.c_str(), W_OK | X_OK) == 0) return;
-  throw Error(ErrorCode::kPermission, folder.string() + " cannot be made: " + parent.string() + " cannot be written",
-              "choose another --data-dir", "data.directory");
+  if (takes_new_files(parent)) return;
+  throw Error(
+      ErrorCode::kPermission,
+      folder.string() + " cannot be " + (is_there ? "used" : "made") + ": " + parent.string() + " cannot be written",
+      "choose another --data-dir", "data.directory");
+}
+
+// What opening it would say, without making it.
+void check_log_file(const fs::path& file) {
+  if (file.empty()) return;
+  // A link that leads nowhere is no fault: the file is made where it points to.
+  const fs::path made = fs::is_symlink(file) ? file.parent_path() / fs::read_symlink(file) : file;
+  const fs::path folder = fs::absolute(made).parent_path();
+  std::string fault;
+  if (!fs::exists(made)) {
+    if (!takes_new_files(folder)) fault = folder.string() + " is no directory that can be written";
+  } else if (fs::is_directory(made) || ::access(made.c_str(), W_OK) != 0) {
+    fault = "it is no file that can be written";
+  }
+  if (fault.empty()) return;
+  throw Error(ErrorCode::kIo, "cannot open the log " + file.string() + ": " + fault, {}, "log.file");
 }
 
 }  // namespace
@@ -69,6 +98,9 @@ std::vector<Error> faults_of(const ServeConfig& config, const std::string& key_i
   check([&] { Tokenizer::load(config.target); });
   check([&] { check_draft(config); });
   check([&] {
+    if (!config.chat_template.empty()) ChatTemplate::load(config.target, config.chat_template);
+  });
+  check([&] {
     if (config.device == Device::kCuda) kernels::cuda::describe_device();
   });
   check([&] { check_host(config.server.host); });
@@ -81,6 +113,7 @@ std::vector<Error> faults_of(const ServeConfig& config, const std::string& key_i
   check([&] { load_tls(config.server); });
   check([&] { TopicTable(config.topics); });
   check([&] { check_data_directory(config.data_dir); });
+  check([&] { check_log_file(config.log.file); });
   check([&] {
     if (config.learning) check_training_device(config.learner.trainer.device);
   });

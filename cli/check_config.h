@@ -8,9 +8,10 @@
 
 namespace slip::cli {
 
-// Everything about a configuration that can be known without binding a port, taking the data directory or reading
-// weights beyond their headers: models and their vocabularies, API keys, TLS and who may connect, topics, the data
-// directory. All faults at once, none changed anything.
+// The faults of a configuration that are known without binding a port, taking the data directory or reading weights
+// beyond their headers. Checked are the models and their vocabularies, a chat template that was asked for, the devices,
+// API keys, TLS and who may connect, topics, and whether data directory and log file can be made and written. Nothing
+// is made or changed.
 std::vector<Error> faults_of(const ServeConfig& config, const std::string& key_in_environment);
 
 }  // namespace slip::cli

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "cli/command.h"
 #include "cli/version.h"
+#include "common/escape_controls.h"
 
 namespace slip::cli {
 namespace {
@@ -19,7 +21,7 @@ constexpr const char* kFooter =
 // purge without it takes those of all.
 void refuse_empty_values(CLI::App& command) {
   for (CLI::Option* option : command.get_options()) {
-    if (option->get_expected_max() == 0 || option->check_name("--prompt")) continue;  // a prompt may be empty
+    if (option->get_expected_max() == 0) continue;
     option->check([](const std::string& value) { return std::string(value.empty() ? "must not be empty" : ""); });
   }
   for (CLI::App* sub : command.get_subcommands({})) refuse_empty_values(*sub);
@@ -41,12 +43,22 @@ void read_whole_numbers_as_decimal(CLI::App& command) {
   for (CLI::App* sub : command.get_subcommands({})) read_whole_numbers_as_decimal(*sub);
 }
 
+// CLI11 looks for what is missing before it looks at the words that nothing took. Such a word is often the reason: a
+// misspelt command, or a misspelt option that is required.
+std::string failure_text(const CLI::App* app, const CLI::Error& error) {
+  std::string text = error.what();
+  const std::vector<std::string> unexpected = app->remaining(/*recurse=*/true);
+  if (error.get_name() == "RequiredError" && !unexpected.empty()) text += "; there is no '" + unexpected.front() + "'";
+  return CLI::FailureMessage::simple(app, CLI::Error(error.get_name(), escape_controls(text)));
+}
+
 }  // namespace
 
 void add_commands(CLI::App& app) {
   app.name("slipstream");
   app.set_version_flag("--version", version_text());
   app.require_subcommand(1);
+  app.failure_message(failure_text);
   app.footer(kFooter);
   add_serve(app);
   add_generate(app);

@@ -20,6 +20,7 @@
 #include "common/error.h"
 #include "engine/engine.h"
 #include "engine/model/finite_logits.h"
+#include "server/sampling_fields.h"
 
 namespace slip::cli {
 
@@ -64,6 +65,17 @@ class SwapDrill final : public StepListener {
   int every_, n_steps_ = 0;
 };
 
+// Before the engine would refuse them by the name that they have in HTTP.
+void check_stop_tokens(const std::vector<std::int32_t>& ids, std::int32_t vocab_size) {
+  for (const std::int32_t id : ids) {
+    if (id >= 0 && id < vocab_size) continue;
+    throw Error(ErrorCode::kInvalidArgument,
+                "--stop-token " + std::to_string(id) + " is outside the target's vocabulary of " +
+                    std::to_string(vocab_size) + " tokens",
+                {}, "--stop-token");
+  }
+}
+
 class GenerateRun {
  public:
   explicit GenerateRun(const GenerateOptions& options)
@@ -72,6 +84,7 @@ class GenerateRun {
     const Dtype dtype = parse_dtype(options.dtype);
     device_ = open_target_device(parse_device(options.device, dtype));
     model_ = load_target(options.target, dtype);
+    check_stop_tokens(options.stop_tokens, model_.weights->config.vocab_size);
     if (options.chat) template_.emplace(ChatTemplate::load(options.target, options.chat_template));
     k_ = options.draft.empty() ? 0 : options.k.value_or(EngineOptions{}.k);
     if (k_ == 0) return;  // plain decoding never opens a draft
@@ -228,7 +241,8 @@ void add_shaping_options(CLI::App& command, GenerateOptions& options) {
 void add_sampling_options(CLI::App& command, GenerateOptions& options) {
   SamplingParams& sampling = options.sampling;
   command.add_option("--temperature", sampling.temperature, "0 is greedy (default)")->check(CLI::Range(0.0, 2.0));
-  command.add_option("--top-p", sampling.top_p, "Keep the likeliest tokens of this mass")->check(CLI::Range(0.0, 1.0));
+  command.add_option("--top-p", sampling.top_p, "Keep the likeliest tokens of this mass; 0 is greedy")
+      ->check(CLI::Range(0.0, 1.0));
   command.add_option("--top-k", sampling.top_k, "Keep so many tokens; 0 or -1 keeps all")
       ->check(CLI::Range(-1, std::numeric_limits<std::int32_t>::max()));
   command.add_option("--min-p", sampling.min_p, "Drop tokens less likely than this share of the likeliest")
@@ -290,7 +304,7 @@ void add_generate(CLI::App& app) {
   add_shaping_options(*command, *options);
   command->callback([options] {
     check(*options);
-    if (options->sampling.top_k < 0) options->sampling.top_k = 0;  // as the API takes it
+    resolve_special_values(options->sampling);
     for (const std::string& bias : options->logit_bias) {
       options->sampling.logit_bias.push_back(parse_logit_bias(bias));
     }

@@ -43,6 +43,10 @@ constexpr const char* kFooter =
     "  slipstream serve -c configs/default.toml --check-config\n"
     "  slipstream serve --target checkpoints/demo/target --draft checkpoints/demo/draft --data-dir /tmp/data --k 5\n"
     "  SLIPSTREAM_API_KEY=… slipstream serve -c configs/default.toml --host 0.0.0.0\n"
+    "--check-config reads the configuration and the files that it names: topics, API keys, TLS, chat template, and of\n"
+    "the models all but the weights' values. It checks that the devices are there, and that the data directory and\n"
+    "log.file can be written. It makes nothing. Only a start finds weights that are not finite, a port or data\n"
+    "directory in use, damage in the data directory and a lack of memory.\n"
     "SIGHUP reads the configuration again: [log], data.min_free_bytes, learning.enabled (where it was on at the "
     "start),\n"
     "topics' aliases and examples, API keys (of the file; the environment's stay) with their limits, and the TLS\n"
@@ -208,6 +212,13 @@ void check(const ServeConfig& config) {
                                                (faults.size() == 1 ? " fault" : " faults"));
 }
 
+// An empty value is refused for every option, since it may come from a variable that is not set. In a configuration it
+// has a meaning, so the error says how to get that.
+std::string empty_draft_fault(const std::string& value) {
+  if (!value.empty()) return {};
+  return "must not be empty; to decode plainly use --no-speculation, or draft = \"\" in the configuration";
+}
+
 void serve(const ServeOverrides& overrides, bool check_only) {
   const ServeConfig config = load_serve_config(overrides);
   if (check_only) return check(config);
@@ -245,7 +256,8 @@ void add_serve(CLI::App& app) {
   command->add_option("-c,--config", given->config, "TOML file; configs/default.toml shows every key");
   command->add_option("--target", given->target,
                       "Hugging Face folder of the target model: Llama, Mistral, Qwen2 or Qwen3");
-  command->add_option("--draft", given->draft, "Hugging Face folder of the base draft; without it, plain decoding");
+  command->add_option("--draft", given->draft, "Hugging Face folder of the base draft; without it, plain decoding")
+      ->check(empty_draft_fault);
   command->add_option("--chat-template", given->chat_template, "Jinja file; without it, the target's own template");
   command->add_option("--k", given->k, "Drafted tokens per step")->check(CLI::Range(0, 16));
   command->add_option("--host", given->host, "Address to bind; any but loopback needs an API key");
@@ -256,7 +268,7 @@ void add_serve(CLI::App& app) {
   command->add_flag("--no-learning", given->no_learning, "Serve the drafts as they are");
   command->add_flag("--no-speculation", given->no_speculation, "Decode plainly (k = 0)");
   command->add_flag("--check-config", *check_only,
-                    "Print the effective configuration, check all that can be without starting, and exit: 0 or 2");
+                    "Print the effective configuration, check it without starting, and exit: 0, or 2 with every fault");
   command->footer(kFooter);
   command->callback([given, check_only] { serve(*given, *check_only); });
 }

@@ -78,7 +78,8 @@ void check_request(const Request& request, const RequestLimits& limits) {
   require(request.sink != nullptr, "sink", "a request needs somewhere to send its answer");
   require(!request.prompt.empty(), "prompt", "the prompt is empty");
   check_tokens(request.prompt, "prompt", limits.vocab_size);
-  check_tokens(request.end_ids, "end_ids", limits.vocab_size);
+  // By the field that clients give them in: the model's own end tokens are checked when its configuration is read.
+  check_tokens(request.end_ids, "stop_token_ids", limits.vocab_size);
   check_sampling(request.sampling);
   check_logit_bias(request.sampling.logit_bias, limits.vocab_size);
   require(request.max_tokens >= 0, "max_tokens", "max_tokens must not be negative");

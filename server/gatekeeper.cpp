@@ -129,6 +129,17 @@ std::optional<Reply> refuse_content_type(const Visitor& visitor) {
   return refusal(415, "a POST must have Content-Type: application/json", "unsupported_media_type");
 }
 
+std::optional<Reply> refuse_content_encoding(const Visitor& visitor) {
+  const std::string encoding = lower(visitor.content_encoding.value_or(""));
+  if (visitor.method != "POST" || encoding.empty() || encoding == "identity") return std::nullopt;
+  Reply reply = error_reply(415, {.message = "Content-Encoding must be identity: bodies are not decompressed",
+                                  .param = "Content-Encoding",
+                                  .code = "unsupported_media_type"});
+  reply.headers.emplace_back("Accept-Encoding", "identity");  // RFC 9110, 15.5.16
+  reply.close = true;
+  return reply;
+}
+
 bool is_loopback(const std::string& host) {
   if (host == "localhost") return true;
   boost::system::error_code fault;

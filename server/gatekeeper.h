@@ -19,7 +19,7 @@ namespace slip {
 // What decides whether a request may come in, before its body is read.
 struct Visitor {
   std::string_view method, path;
-  std::optional<std::string_view> host, origin, authorization, content_type;
+  std::optional<std::string_view> host, origin, authorization, content_type, content_encoding;
 };
 
 // Who was let in.
@@ -57,6 +57,8 @@ class Gatekeeper {
 bool is_probe(std::string_view path);
 // 415 for a POST that is not JSON: no web page can send JSON elsewhere without asking first.
 std::optional<Reply> refuse_content_type(const Visitor& visitor);
+// 415 for a POST whose body is compressed: it would be read as JSON that is not valid.
+std::optional<Reply> refuse_content_encoding(const Visitor& visitor);
 
 bool is_loopback(const std::string& host);
 // Error{kPermission} when a bind beyond loopback has no key to protect it.

@@ -35,8 +35,9 @@ bool equal_ignoring_case(std::string_view a, std::string_view b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](char x, char y) { return lower(x) == lower(y); });
 }
 
-// These decide who may come in and how a request is routed. Of two lines, a program on the way may have read the other.
-constexpr std::array kOnceOnly = {"Authorization", "Origin", "Content-Type", "X-Slipstream-Topic"};
+// These decide who may come in, how a request is routed and how its body is read. Of two lines, a program on the way
+// may have read the other.
+constexpr std::array kOnceOnly = {"Authorization", "Origin", "Content-Type", "Content-Encoding", "X-Slipstream-Topic"};
 
 // How often the headers occur that frame a message, and those of kOnceOnly.
 struct Framing {

@@ -39,6 +39,18 @@ Reply refuse_fault(const beast::error_code& fault) {
   return refuse(400, "not a valid HTTP request: " + fault.message(), "bad_request");
 }
 
+Reply refuse_bare_line_feed() {
+  return refuse(400, "not a valid HTTP request: a line ends without CR", "bad_request");
+}
+
+// The parser would wait for the CR.
+bool has_bare_line_feed(std::string_view lines) {
+  for (auto at = lines.find('\n'); at != std::string_view::npos; at = lines.find('\n', at + 1)) {
+    if (at == 0 || lines[at - 1] != '\r') return true;
+  }
+  return false;
+}
+
 Reply refuse_chunk_extras() {
   return refuse(400, "not a valid HTTP request: chunk extensions and trailers are too long", "bad_request");
 }
@@ -181,6 +193,7 @@ awaitable<RequestReader::Result> RequestReader::read_body(RequestParser& parser,
     const bool stuck = unread().size() == before;
     consumed += before - unread().size();
     // Where the parser is stuck, what is unread is no data: a chunk's first line or the trailers have not ended.
+    if (head && stuck && has_bare_line_feed(unread())) co_return refused(refuse_bare_line_feed());
     const std::size_t not_data = consumed + (stuck ? before : 0) - parser.get().body().size();
     if (head && not_data > frames + kMaxChunkExtraBytes) co_return refused(refuse_chunk_extras());
     if (parser.is_done() || !(stuck || unread().empty())) continue;

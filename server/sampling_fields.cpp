@@ -46,6 +46,14 @@ std::vector<LogitBias> read_logit_bias(const RequestFields& fields) {
 
 }  // namespace
 
+void resolve_special_values(SamplingParams& sampling) {
+  if (sampling.top_p <= 0) {  // a positive double may vanish as a float, too
+    sampling.top_p = 1;
+    sampling.temperature = 0;
+  }
+  if (sampling.top_k < 0) sampling.top_k = 0;  // vLLM's way to say it
+}
+
 SamplingParams read_sampling_fields(const RequestFields& fields) {
   SamplingParams sampling;
   const auto take = [](auto value, auto& to) {
@@ -55,14 +63,8 @@ SamplingParams read_sampling_fields(const RequestFields& fields) {
            "temperature", [](double t) { return t >= 0 && t <= 2; }, "from 0 to 2"),
        sampling.temperature);
   take(fields.number("top_p", in_unit, "from 0 to 1"), sampling.top_p);
-  // Only the likeliest token is within a mass of nothing, which is what greedy decoding takes. A positive double may
-  // vanish as a float, too.
-  if (sampling.top_p <= 0) {
-    sampling.top_p = 1;
-    sampling.temperature = 0;
-  }
   take(fields.integer("top_k", -1, kMaxInt32), sampling.top_k);
-  if (sampling.top_k < 0) sampling.top_k = 0;  // vLLM's way to say it
+  resolve_special_values(sampling);
   take(fields.number("min_p", in_unit, "from 0 to 1"), sampling.min_p);
   take(fields.number(
            "repetition_penalty", [](double p) { return p >= 0.01 && p <= 2; }, "from 0.01 to 2"),

@@ -67,6 +67,7 @@ Visitor visitor_of(const RequestParser& parser) {
   visitor.origin = value(http::field::origin);
   visitor.authorization = value(http::field::authorization);
   visitor.content_type = value(http::field::content_type);
+  visitor.content_encoding = value(http::field::content_encoding);
   return visitor;
 }
 
@@ -185,6 +186,7 @@ awaitable<Session::Next> Session::answer_head(RequestParser& parser) {
   if (!early) early = refuse_figures(log_.route, guest_.is_operator, share_.service.expose_acceptance());
   if (!early && !good_id) early = refuse_request_id();
   if (!early) early = refuse_content_type(visitor);
+  if (!early) early = refuse_content_encoding(visitor);
   if (early) {
     early->close = early->close || !parser.is_done();
     co_return co_await reply(std::move(*early));

@@ -52,15 +52,29 @@ std::string read_listed(const json& templates, const std::string& where) {
               "give a template with --chat-template FILE", "chat_template");
 }
 
-// In the folder as chat_template.jinja, or in tokenizer_config.json.
-std::string read_source(const std::filesystem::path& folder, const json& config) {
-  const std::filesystem::path file = folder / "chat_template.jinja";
-  if (std::filesystem::exists(file)) return read_file(file, kMaxTemplateBytes);
+// A template's text, and the file that it is in.
+struct Source {
+  std::string file, text;
+};
+
+// In `given`, else in the folder as chat_template.jinja, else in tokenizer_config.json.
+Source read_source(const std::filesystem::path& folder, const std::filesystem::path& given, const json& config) {
+  const std::filesystem::path own = folder / "chat_template.jinja";
+  const std::filesystem::path file = given.empty() && std::filesystem::exists(own) ? own : given;
+  if (!file.empty()) return {file.string(), read_file(file, kMaxTemplateBytes)};
   const std::string where = (folder / "tokenizer_config.json").string();
   const json* source = JsonFields(config, where).find("chat_template");
-  if (source != nullptr) return read_listed(*source, where);
+  if (source != nullptr) return {where, read_listed(*source, where)};
   throw Error(ErrorCode::kNotFound, where + " has no chat_template",
               "use completions, or give a template with --chat-template FILE", "chat_template");
+}
+
+std::vector<TemplateNode> parse_source(const Source& source) {
+  try {
+    return parse_template(source.text);
+  } catch (const Error& error) {
+    throw Error(error.code(), source.file + ": " + error.message(), error.hint(), error.param());
+  }
 }
 
 TemplateInterpreter::Names fixed_names(const TokenizerSettings& settings) {
@@ -98,8 +112,8 @@ TemplateValue list_of(const std::vector<ChatMessage>& messages) {
 ChatTemplate ChatTemplate::load(const std::filesystem::path& folder, const std::filesystem::path& file) {
   const json config = read_tokenizer_config(folder);
   const auto settings = TokenizerSettings::read(folder);
-  const std::string source = file.empty() ? read_source(folder, config) : read_file(file, kMaxTemplateBytes);
-  return ChatTemplate(std::make_shared<Program>(Program{parse_template(source), fixed_names(settings)}));
+  const Source source = read_source(folder, file, config);
+  return ChatTemplate(std::make_shared<Program>(Program{parse_source(source), fixed_names(settings)}));
 }
 
 std::vector<std::int32_t> ChatTemplate::render(const Tokenizer& tokenizer, const std::vector<ChatMessage>& messages,

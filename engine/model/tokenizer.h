@@ -96,8 +96,8 @@ struct ChatMessage {
 class ChatTemplate {
  public:
   // The template in `file`, else the folder's chat_template.jinja, else the one in its tokenizer_config.json, which
-  // names the special tokens in any case. Error{kUnsupported} naming construct and line when it uses Jinja beyond the
-  // supported subset; Error{kNotFound | kInvalidArgument | kTooLarge} naming the file.
+  // names the special tokens in any case. Error{kUnsupported} naming file, construct and line when it uses Jinja beyond
+  // the supported subset; Error{kNotFound | kInvalidArgument | kTooLarge} naming the file.
   static ChatTemplate load(const std::filesystem::path& folder, const std::filesystem::path& file = {});
   // Error{kInvalidArgument} for what the template itself refuses or cannot do with these messages, naming its line;
   // Error{kTooLarge} for too many messages, too much work or too long a text.

@@ -35,6 +35,15 @@ TEST(Generate, TopKOfMinusOneOrNoneIsOff) {
   EXPECT_THROW(generated("--top-k -2"), CLI::ValidationError);
 }
 
+// It was refused, though the help's range has it and a request takes it.
+TEST(Generate, TopPOfZeroIsGreedy) {
+  const std::string greedy = generated("--top-k 1");
+  EXPECT_NE(greedy, "");
+  EXPECT_EQ(generated("--top-p 0"), greedy);
+  EXPECT_EQ(generated("--top-p 0.0"), greedy);
+  EXPECT_NE(generated("--top-p 1"), greedy) << "or the test says nothing";
+}
+
 // It started as many and hung.
 TEST(Generate, MoreThreadsThanMakeSenseAreRefusedByName) {
   try {
@@ -43,6 +52,20 @@ TEST(Generate, MoreThreadsThanMakeSenseAreRefusedByName) {
   } catch (const Error& error) {
     EXPECT_EQ(error.param(), "--threads");
   }
+}
+
+// The error named end_ids, which is neither an option nor a field of a request.
+TEST(Generate, AStopTokenBeyondTheVocabularyIsRefusedByTheOptionsName) {
+  for (const char* id : {"8192", "-1"}) {
+    try {
+      generated(std::string("--stop-token ") + id);
+      ADD_FAILURE() << id;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.param(), "--stop-token") << error.message();
+      EXPECT_NE(error.message().find(id), std::string::npos) << error.message();
+    }
+  }
+  EXPECT_NE(generated("--stop-token 8191"), "");
 }
 
 }  // namespace

@@ -108,7 +108,8 @@ TEST(Help, AnEmptyValueIsRefusedByItsOption) {
        {std::vector<std::string>{"purge", "--data-dir", "d", "--tenant", "", "--before", "now"},
         {"purge", "--data-dir", "d", "--request", ""},
         {"serve", "--data-dir", ""},
-        {"generate", "--target", "t", "--prompt", "", "--draft", ""},
+        {"generate", "--target", "t", "--prompt", "p", "--draft", ""},
+        {"generate", "--target", "t", "--prompt", ""},  // was told to give --prompt
         {"report", "topics", "--db", ""},
         {"inspect", ""}}) {
     CLI::App app;
@@ -122,6 +123,18 @@ TEST(Help, AnEmptyValueIsRefusedByItsOption) {
       const std::string name = empty == arguments.rbegin() && arguments[0] == "inspect" ? "" : *std::next(empty);
       EXPECT_NE(std::string(error.what()).find(name), std::string::npos) << error.what();
     }
+  }
+}
+
+// The error did not say how to decode plainly, which draft = "" does in a configuration.
+TEST(Help, AnEmptyDraftToServeIsToldTheFlag) {
+  CLI::App app;
+  add_commands(app);
+  try {
+    app.parse(std::vector<std::string>{"", "--draft", "serve"});
+    ADD_FAILURE() << "it ran";
+  } catch (const CLI::ValidationError& error) {
+    EXPECT_THAT(error.what(), ::testing::HasSubstr("--no-speculation"));
   }
 }
 
@@ -149,6 +162,28 @@ TEST(Help, WholeNumbersAreDecimal) {
   }
   EXPECT_EQ(fault({"generate", "--target", "t", "--prompt", "p", "--max-tokens", "10", "--seed", "-1"}), "");
   EXPECT_EQ(fault({"serve", "--k", "0", "--port", "8000"}), "");
+}
+
+// The error said that a command or an option is required, but not which word was none.
+TEST(Help, AMisspeltCommandOrOptionIsNamed) {
+  const auto said = [](const std::vector<std::string>& arguments) {
+    CLI::App app;
+    add_commands(app);
+    std::ostringstream out, err;
+    try {
+      app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));
+    } catch (const CLI::ParseError& error) {
+      app.exit(error, out, err);
+    }
+    return err.str();
+  };
+  EXPECT_THAT(said({"frob", "--port", "8000"}),
+              ::testing::StartsWith("A subcommand is required; there is no 'frob'\n"));
+  EXPECT_THAT(said({"--prot"}), ::testing::HasSubstr("'--prot'"));
+  EXPECT_THAT(said({"ledger", "backpu"}), ::testing::HasSubstr("'backpu'"));
+  EXPECT_THAT(said({"generate", "--traget", "t"}), ::testing::HasSubstr("is required; there is no '--traget'"));
+  EXPECT_THAT(said({"fr\x1bob"}), ::testing::HasSubstr("'fr\\x1bob'"));
+  EXPECT_THAT(said({}), ::testing::StartsWith("A subcommand is required\n"));
 }
 
 TEST(Help, VersionAndHelpExitInOrder) {

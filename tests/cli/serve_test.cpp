@@ -402,6 +402,32 @@ TEST_F(ServeTest, CheckConfigNamesEveryFaultAndChangesNothing) {
   EXPECT_TRUE(std::filesystem::is_empty(data()));
 }
 
+// All three were status 0, though a service with any of them does not start. A good log file is not made either.
+TEST_F(ServeTest, CheckConfigTriesLogTemplateAndDataDirectoryAndMakesNothing) {
+  const auto folder = folder_ / "files";
+  std::filesystem::create_directories(folder);
+  const auto template_file = folder_ / "faulty.jinja", log = folder / "x.log";
+  std::ofstream(template_file) << "{% for x in %}";
+  const auto run_with = [&](const std::filesystem::path& log_file, std::vector<std::string> arguments) {
+    std::ofstream(folder_ / "c.toml") << "[log]\nfile = \"" << log_file.string() << "\"\n";
+    arguments.insert(arguments.end(), {"-c", (folder_ / "c.toml").string(), "--target", kTarget, "--check-config"});
+    return run(arguments);
+  };
+  const auto no_folder = folder_ / "none" / "x.log";
+  EXPECT_EQ(run_with(no_folder, {"--data-dir", "/proc/x", "--chat-template", template_file.string()}), 2);
+  for (const std::string& part :
+       {no_folder.string(), template_file.string(), std::string("/proc/x cannot be made"), std::string("3 faults")}) {
+    EXPECT_NE(err_.find(part), std::string::npos) << part << "\n" << err_;
+  }
+  EXPECT_EQ(run_with(folder, {"--data-dir", data()}), 2) << "a log that is a directory";
+  EXPECT_EQ(run_with(log, {"--data-dir", data()}), 0) << err_;
+  std::filesystem::create_symlink("x.log", folder_ / "files" / "link.log");
+  EXPECT_EQ(run_with(folder / "link.log", {"--data-dir", data()}), 0) << err_;
+  EXPECT_FALSE(std::filesystem::exists(log));
+  EXPECT_FALSE(std::filesystem::exists(data()));
+  EXPECT_FALSE(std::filesystem::exists(no_folder.parent_path()));
+}
+
 // One start for what an operator sets by hand: a key in the environment, prompts in the log.
 TEST_F(ServeTest, KeysAreNeverShownAndLoggedPromptsAreAnnouncedAndEscaped) {
   std::ofstream(folder_ / "c.toml") << "[server]\nlog_prompts = true\nkey_tokens_per_minute = 10\n";

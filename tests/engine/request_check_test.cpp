@@ -38,7 +38,8 @@ TEST(RequestCheck, NamesTheFieldAtFault) {
          r.prompt = {1, 10};
        }},
       {"prompt", kBad, [](Request& r) { r.prompt = {-1}; }},
-      {"end_ids", kBad, [](Request& r) { r.end_ids = {10}; }},
+      // The error named end_ids, a field that no client knows.
+      {"stop_token_ids", kBad, [](Request& r) { r.end_ids = {10}; }},
       {"max_tokens", kBad, [](Request& r) { r.max_tokens = -1; }},
       {"max_tokens", ErrorCode::kTooLarge, [](Request& r) { r.max_tokens = 99; }},
       {"max_tokens", ErrorCode::kTooLarge, [](Request& r) { r.max_tokens = 79; }},  // fits the model, not the cache

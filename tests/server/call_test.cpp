@@ -291,6 +291,9 @@ TEST(Call, CompletionsTakeTextsAndTokenIds) {
                                                                      {R"([-1])", "prompt[0]"},
                                                                      {R"([4294967296])", "prompt[0]"},
                                                                      {R"([[1],[2,-3]])", "prompt[1][1]"},
+                                                                     // Lists of both kinds were taken.
+                                                                     {R"([[1],"a"])", "prompt[1]"},
+                                                                     {R"(["a","b",[1]])", "prompt[2]"},
                                                                      {R"({})", "prompt"},
                                                                      {R"([null])", "prompt[0]"},
                                                                      {R"("")", "prompt"},

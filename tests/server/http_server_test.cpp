@@ -311,6 +311,25 @@ TEST_F(HttpServerTest, StrangersAreKeptOut) {
   error_of(typed);
 }
 
+// Content-Encoding was ignored: a compressed body was "not valid JSON", which does not tell what to change.
+TEST_F(HttpServerTest, CompressedBodiesAreRefusedByTheHeadersName) {
+  start();
+  const std::string body = R"({"prompt":"x","max_tokens":2})";
+  const auto encoded = [&](const std::string& fields) {
+    return ask("POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n" + fields +
+               "Content-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body);
+  };
+  for (const char* coding : {"gzip", "identity, gzip", "br", "x"}) {
+    const auto reply = encoded("Content-Encoding: " + std::string(coding) + "\r\n");
+    EXPECT_EQ(reply.status, 415) << coding;
+    EXPECT_EQ(error_of(reply)["param"], "Content-Encoding") << coding;
+  }
+  EXPECT_EQ(encoded("Content-Encoding: identity\r\nContent-Encoding: gzip\r\n").status, 400);
+  for (const char* fields : {"Content-Encoding: Identity\r\n", "Content-Encoding:\r\n", ""}) {
+    EXPECT_EQ(encoded(fields).status, 200) << fields;
+  }
+}
+
 TEST_F(HttpServerTest, KeysAreAsked) {
   keys_.add("the-one-and-only-key");
   start();

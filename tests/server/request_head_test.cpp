@@ -64,7 +64,7 @@ TEST(RequestHead, ThereIsOneHost) {
 }
 
 TEST(RequestHead, WhatDecidesAccessComesOnce) {
-  for (const std::string name : {"Authorization", "ORIGIN", "content-type", "X-Slipstream-Topic"}) {
+  for (const std::string name : {"Authorization", "ORIGIN", "content-type", "Content-Encoding", "X-Slipstream-Topic"}) {
     EXPECT_EQ(fault(kHost + name + ": a\r\n"), "");
     EXPECT_NE(fault(kHost + name + ": a\r\nX: y\r\n" + name + ": a\r\n"), "") << name;
   }

@@ -89,6 +89,11 @@ TEST_F(SessionTest, BadChunksAreRefused) {
     EXPECT_TRUE(reply.status == 400 || reply.status == 413) << chunks << reply.status;
   }
   const std::string body = R"({"prompt":"x","max_tokens":2})";
+  // Lines that end in LF alone got no answer before the body's deadline.
+  for (const std::string& chunks : {"1d\n" + body + "\n0\n\n", "1d\r\n" + body + "\n0\n\n",
+                                    "1d\r\n" + body + "\r\n0\n\n", "1d\r\n" + body + "\r\n0\r\nX-Trailer: 1\n\n"}) {
+    EXPECT_EQ(ask(head + chunks).status, 400) << chunks;
+  }
   EXPECT_EQ(ask(head + "1d;ext=1\r\n" + body + "\r\n0\r\n\r\n").status, 200);
   // Bytewise: every split of the body arrives the same.
   RawClient slow(server_->port());

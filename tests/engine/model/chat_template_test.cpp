@@ -338,6 +338,29 @@ TEST(ChatTemplateTest, AFolderMayHoldItAsAFileOrNotAtAll) {
   EXPECT_THROW(ChatTemplate::load(folder.path(), folder.path() / "none.jinja"), Error);
 }
 
+// The error named construct and line, but not the file.
+TEST(ChatTemplateTest, AFaultNamesTheFile) {
+  const testing::TemporaryFolder folder;
+  const auto message = [&](const std::filesystem::path& file) -> std::string {
+    try {
+      ChatTemplate::load(folder.path(), file);
+    } catch (const Error& error) {
+      return error.message();
+    }
+    return {};
+  };
+  const std::string faulty = "{% for x in %}", too_long(70'000, 'x');
+  folder.write("tokenizer_config.json", R"({"chat_template": "{% for x in %}"})");
+  EXPECT_TRUE(message({}).starts_with((folder.path() / "tokenizer_config.json: ").string())) << message({});
+  for (const std::string& source : {faulty, too_long}) {
+    folder.write("chat_template.jinja", source);
+    EXPECT_TRUE(message({}).starts_with((folder.path() / "chat_template.jinja: ").string())) << message({});
+    const auto other = folder.path() / "other.jinja";
+    folder.write("other.jinja", source);
+    EXPECT_TRUE(message(other).starts_with(other.string() + ": ")) << message(other);
+  }
+}
+
 TEST(ChatTemplateTest, OfSeveralTemplatesTheDefaultOneCounts) {
   const testing::TemporaryFolder folder;
   folder.write("tokenizer_config.json",
