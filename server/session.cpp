@@ -237,7 +237,7 @@ awaitable<std::optional<std::invoke_result_t<Work&>>> Session::run_while_there(W
   return share_.workers.run(lane, std::move(work), std::move(has_left));
 }
 
-// Whether nobody waits for the answer. A client that has only ended its sending is probed, as while an answer is made.
+// True once the client has left. A client that has only ended its sending is probed, as while an answer is made.
 awaitable<bool> Session::client_has_left(std::int64_t& probe_at_us) {
   const PeerState peer = peer_state(wire_->socket().native_handle());
   if (peer != PeerState::kEnded) co_return peer == PeerState::kGone;

@@ -42,7 +42,7 @@ class Session : public std::enable_shared_from_this<Session> {
  private:
   enum class Next : std::uint8_t { kGoOn, kClose, kCloseUnread };  // unread: the peer may still be sending
   struct Answer;
-  // For whoever works on it.
+  // A request's body and its share of the memory budget; the work on it owns both.
   struct Body {
     std::string bytes;
     MemoryBudget::Reservation room;
