@@ -27,7 +27,7 @@ struct Options {
   std::size_t dev_requests = 40;
   std::uint64_t seeds = 1;
   int k = 3;
-  bool json = false;
+  bool prompt_lookup = false, json = false;
 };
 
 json run(const Options& options) {
@@ -39,7 +39,7 @@ json run(const Options& options) {
     const auto stream = read_recorded(options.streams[topic]);
     auto dev = read_recorded(options.dev[topic]);
     dev.resize(std::min(dev.size(), options.dev_requests));
-    RecordScorer scorer(options.draft, options.k);
+    RecordScorer scorer(options.draft, options.k, options.prompt_lookup);
     const std::string name = stream.empty() ? options.streams[topic] : stream.front().topic;
     result["base"][name] = scorer.alpha(scorer.base(), dev);
     for (const std::string& text : options.settings) {
@@ -94,6 +94,7 @@ int main(int argc, char** argv) {
   app.add_option("--setting", options.settings, slip::bench::kOnlineSettingHelp);
   app.add_option("--seeds", options.seeds, "Runs a setting");
   app.add_option("--k", options.k, "Draft length");
+  app.add_flag("--prompt-lookup", options.prompt_lookup, "Score with the guesses that serving mixes in");
   app.add_flag("--json", options.json, "Print JSON");
   CLI11_PARSE(app, argc, argv);
   return slip::bench::show_result(

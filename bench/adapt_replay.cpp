@@ -50,9 +50,9 @@ std::vector<ReplayRecord> read_recorded(const std::filesystem::path& folder) {
   return records;
 }
 
-RecordScorer::RecordScorer(const std::filesystem::path& base_folder, int k)
+RecordScorer::RecordScorer(const std::filesystem::path& base_folder, int k, bool prompt_lookup)
     : base_(ModelWeights::load(base_folder, Dtype::kBFloat16)),
-      scorer_(base_->config, base_->config.max_positions, pool_),
+      scorer_(base_->config, base_->config.max_positions, pool_, prompt_lookup),
       k_(k) {}
 
 double RecordScorer::alpha(const ModelWeights& draft, const std::vector<ReplayRecord>& records) {
@@ -100,6 +100,8 @@ OnlineSetting parse_online_setting(const std::string& text) {
       trainer.scale_by_loss = number() != 0;
     else if (key == "prompts")
       trainer.through_prompts = number() != 0;
+    else if (key == "skip_looked_up")
+      trainer.skip_looked_up = number() != 0;
     else if (key == "products")
       trainer.products = value == "bf16" ? Dtype::kBFloat16 : Dtype::kFloat32;
     else if (key == "batch")

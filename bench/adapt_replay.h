@@ -20,7 +20,8 @@ std::vector<ReplayRecord> read_recorded(const std::filesystem::path& folder);
 // Scores drafts on records as serving would have counted them. Threads: one owner.
 class RecordScorer {
  public:
-  RecordScorer(const std::filesystem::path& base_folder, int k);
+  // `prompt_lookup`: with the guesses that serving mixes in, or the drafts alone.
+  RecordScorer(const std::filesystem::path& base_folder, int k, bool prompt_lookup = false);
 
   AcceptanceScore score(const ModelWeights& draft, const ReplayRecord& record) {
     return scorer_.score(draft, record, k_);
@@ -49,7 +50,8 @@ struct OnlineSetting {
 };
 inline constexpr const char* kOnlineSettingHelp =
     "Blank-separated key=value, repeatable, over the service's defaults: optimizer, lr, matrix_lr, batch, steps, half, "
-    "average, loss, decay, recency, fresh, top_k, clip, warmup, by_loss, prompts, products";
+    "average, loss, decay, recency, fresh, top_k, clip, warmup, by_loss, prompts, skip_looked_up, "
+    "products";
 OnlineSetting parse_online_setting(const std::string& text);  // Error{kInvalidArgument} naming the key
 
 // Continual training of one draft on one topic's stream; deterministic for a seed. Threads: one owner.

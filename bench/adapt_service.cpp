@@ -108,8 +108,8 @@ json evaluate_dev(const AdaptOptions& options, const std::filesystem::path& draf
     out << json({{"id", prompt.id}, {"prompt", prompt.text}}).dump() << "\n";
   }
   out.close();
-  std::string command = slipstream_beside().string() + " generate --chat --json --target " + options.target +
-                        " --draft " + draft.string() + " --prompts " + prompts.string() + " --k " +
+  std::string command = slipstream_beside().string() + " generate --chat --json --no-prompt-lookup --target " +
+                        options.target + " --draft " + draft.string() + " --prompts " + prompts.string() + " --k " +
                         std::to_string(options.k) + " --concurrency 8 --max-tokens " +
                         std::to_string(options.max_tokens) + " --temperature " + std::to_string(temperature) +
                         (temperature > 0 ? " --seed 11" : "");

@@ -36,7 +36,7 @@ struct GenerateOptions {
   SamplingParams sampling{.temperature = 0};
   std::vector<std::string> logit_bias, stops;
   std::vector<std::int32_t> stop_tokens;
-  bool ignore_eos = false;
+  bool ignore_eos = false, no_prompt_lookup = false;
   int max_tokens = 0, concurrency = 1, threads = 0, swap_every = 0;
   int prefill_chunk = EngineOptions{}.prefill_chunk, catch_up_rows = EngineOptions{}.catch_up_chunk;
 };
@@ -120,6 +120,7 @@ class GenerateRun {
     options.max_running = options_.concurrency;
     options.prefill_chunk = options_.prefill_chunk;
     options.catch_up_chunk = options_.catch_up_rows;
+    options.prompt_lookup = !options_.no_prompt_lookup;
     options.max_waiting = static_cast<std::int32_t>(rows_.size());
     const ModelConfig& config = model_.weights->config;
     const std::int32_t pages_each = (config.max_positions + PagePool::kPageTokens - 1) / PagePool::kPageTokens;
@@ -259,6 +260,8 @@ void add_model_options(CLI::App& command, GenerateOptions& options) {
   command.add_option("--draft", options.draft, "Hugging Face folder of a draft for it");
   command.add_option("--k", options.k, "Tokens drafted a step (default 3 with a draft); 0 decodes plainly")
       ->check(CLI::Range(0, 16));
+  command.add_flag("--no-prompt-lookup", options.no_prompt_lookup,
+                   "The draft alone proposes, without what the text itself suggests");
   command.add_option("--dtype", options.dtype, "bfloat16 (default) or float32");
   command.add_option("--device", options.device, "cpu (default) or cuda: where target and draft run");
   command.add_option("--threads", options.threads, "Threads of the forward pass (default: the cores we may use)")

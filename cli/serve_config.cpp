@@ -302,6 +302,7 @@ ServeConfig parse_serve_config(const std::string& toml, const std::string& where
   speculation.read("enabled", config.speculation);
   speculation.read("k", config.engine.k, 0, 16);
   speculation.read("adaptive", config.engine.adaptive_k);
+  speculation.read("prompt_lookup", config.engine.prompt_lookup);
   speculation.finish();
   read_learning(root.section("learning"), config);
   read_storage(root, config);

@@ -46,7 +46,7 @@ struct ServeConfig {
   std::filesystem::path api_keys_file;
   ServerOptions server;
   bool expose_auto = true;  // expose_acceptance follows from how many keys share the drafts
-  EngineOptions engine{.adaptive_k = true};
+  EngineOptions engine{.adaptive_k = true, .prompt_lookup = true};
   bool speculation = true;
   bool learning = true;
   GovernorChoice governor;

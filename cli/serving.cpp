@@ -164,8 +164,10 @@ LearnerOptions learner_options(const ServeConfig& config, std::shared_ptr<DiskSp
   options.disk = std::move(disk);
   options.optimizer_folder = private_folder(config.data_dir / "optimizer");
   options.k = std::max(1, config.engine.k);
+  options.prompt_lookup = config.engine.prompt_lookup && config.device == Device::kCpu;
   options.serve_dtype = config.dtype;
   options.trainer.threads = options.cores;
+  options.trainer.skip_looked_up = options.prompt_lookup;
   return options;
 }
 

@@ -17,6 +17,8 @@ constexpr double kRequestMemory = 0.95;      // of the recent score, per request
 void add_to_recent(AcceptanceScore& recent, const AcceptanceScore& next) {
   recent.accepted = kRequestMemory * recent.accepted + next.accepted;
   recent.first_rejections = kRequestMemory * recent.first_rejections + next.first_rejections;
+  recent.rows = kRequestMemory * recent.rows + next.rows;
+  recent.alone = kRequestMemory * recent.alone + next.alone;
 }
 
 // By what was promised when the live version went live, before anything was scored against it, and only as long as the

@@ -10,6 +10,7 @@
 #include "common/error.h"
 #include "engine/cache/page_pool.h"
 #include "engine/sample/distribution.h"
+#include "engine/speculate/prompt_lookup.h"
 
 namespace slip {
 
@@ -111,8 +112,9 @@ AcceptanceScore walk_chain(std::span<const double> accept, int k) {
 }
 
 struct DraftScorer::State {
-  State(const ModelConfig& shape, std::int32_t most_tokens, kernels::ThreadPool& threads)
+  State(const ModelConfig& shape, std::int32_t most_tokens, kernels::ThreadPool& threads, bool looks_up)
       : config(shape),
+        prompt_lookup(looks_up),
         max_tokens(std::min(most_tokens, shape.max_positions)),
         transformer(shape, threads),
         workspace(shape, kChunkRows, kChunkRows),
@@ -121,8 +123,10 @@ struct DraftScorer::State {
   void forward(const ModelWeights& draft, const ReplayRecord& record, std::int32_t begin, std::int32_t n_rows,
                std::int32_t first_logit_row);
   double judge_row(const ReplayRecord& record, std::int32_t answer_index, std::span<const float> row);
+  double accepted_of_q(const ReplayRecord& record, std::size_t answer_index);
 
   ModelConfig config;
+  const bool prompt_lookup;
   std::int32_t max_tokens;
   Transformer transformer;
   Workspace workspace;
@@ -132,7 +136,8 @@ struct DraftScorer::State {
   std::vector<float> logits;                         // [kChunkRows, vocab]
   std::vector<std::int32_t> positions, wanted_rows;  // of one chunk
   Distribution q;
-  double captured = 0;  // summed over the rows judged
+  PromptLookup lookup;             // of one record
+  double captured = 0, alone = 0;  // summed over the rows judged
 };
 
 // Rows [begin, begin + n_rows) of the text; logits of those from `first_logit_row` (within the chunk) on.
@@ -156,23 +161,42 @@ void DraftScorer::State::forward(const ModelWeights& draft, const ReplayRecord& 
   transformer.forward(family, input, *cache, workspace, output);
 }
 
-double DraftScorer::State::judge_row(const ReplayRecord& record, std::int32_t answer_index,
-                                     std::span<const float> row) {
-  const auto index = static_cast<std::size_t>(answer_index);
-  const std::int32_t token = record.tokens[static_cast<std::size_t>(record.prompt_tokens) + index];
-  transform_logits(row, record.sampling, {}, q);
-  if (record.sampling.temperature == 0) return q.ids.front() == token ? 1 : 0;
+// Whether, or how probably, a token chosen by `q` is accepted.
+double DraftScorer::State::accepted_of_q(const ReplayRecord& record, std::size_t answer_index) {
+  const std::int32_t token = record.tokens[static_cast<std::size_t>(record.prompt_tokens) + answer_index];
   if (record.rule == AcceptanceRule::kCoupled) {
     const RandomAddress address{record.seed, record.choice, static_cast<std::uint32_t>(answer_index)};
     return sample_gumbel(q, address) == token ? 1 : 0;
   }
-  const RowOverlap row_overlap = overlap(record.target[index], record.sampling, q, config.vocab_size);
+  const RowOverlap row_overlap = overlap(record.target[answer_index], record.sampling, q, config.vocab_size);
   captured += row_overlap.captured;
   return row_overlap.accepted;
 }
 
-DraftScorer::DraftScorer(const ModelConfig& draft_shape, std::int32_t max_tokens, kernels::ThreadPool& pool)
-    : state_(std::make_unique<State>(draft_shape, max_tokens, pool)) {}
+double DraftScorer::State::judge_row(const ReplayRecord& record, std::int32_t answer_index,
+                                     std::span<const float> row) {
+  const auto index = static_cast<std::size_t>(answer_index);
+  const auto at = static_cast<std::size_t>(record.prompt_tokens) + index;
+  transform_logits(row, record.sampling, {}, q);
+  const bool greedy = record.sampling.temperature == 0;
+  const double by_draft = greedy ? (q.ids.front() == record.tokens[at] ? 1 : 0) : accepted_of_q(record, index);
+  alone += by_draft;
+  if (!prompt_lookup) return by_draft;
+  const auto before = std::span(record.tokens).first(at);
+  lookup.extend(before, record.prompt_tokens);
+  const PromptLookup::Guess guess = lookup.guess(before);
+  if (guess.token < 0) return by_draft;
+  if (greedy) return greedy_with_guess(row, guess) == record.tokens[at] ? 1 : 0;
+  const double captured_before = captured;
+  mix_guess(guess, /*edited=*/false, q);
+  const double by_both = accepted_of_q(record, index);
+  captured = captured_before;  // what the stored ids cover is p's alone: counted once
+  return by_both;
+}
+
+DraftScorer::DraftScorer(const ModelConfig& draft_shape, std::int32_t max_tokens, kernels::ThreadPool& pool,
+                         bool prompt_lookup)
+    : state_(std::make_unique<State>(draft_shape, max_tokens, pool, prompt_lookup)) {}
 
 DraftScorer::~DraftScorer() = default;
 
@@ -198,7 +222,8 @@ AcceptanceScore DraftScorer::score(const ModelWeights& draft, const ReplayRecord
   // The last token predicts nothing that was answered.
   const auto n_rows = std::min(static_cast<std::int32_t>(record.tokens.size()) - 1, state.max_tokens);
   SLIP_CHECK(state.pages.reserve(std::max(n_rows, 0)), "the cache was sized for max_tokens");
-  state.captured = 0;
+  state.captured = state.alone = 0;
+  state.lookup = PromptLookup();
   std::vector<double> accept(record.target.size(), 0.0);
   const std::int32_t first_row = record.prompt_tokens - 1;  // predicts answer token 0
   std::int32_t judged = 0;
@@ -216,6 +241,8 @@ AcceptanceScore DraftScorer::score(const ModelWeights& draft, const ReplayRecord
   const auto undrafted = static_cast<double>(accept.size()) - judged;  // beyond the draft's context
   accept.resize(static_cast<std::size_t>(judged));
   AcceptanceScore score = walk_chain(accept, k);
+  score.rows = judged;
+  score.alone = state.alone;
   score.steps += undrafted;
   score.tokens += undrafted;
   const bool sampled = record.rule == AcceptanceRule::kRejection && record.sampling.temperature > 0;

@@ -104,6 +104,9 @@ struct DraftTrainer::State {
     return TorchDevice::Turn(device);
   }
 
+  std::vector<Microbatch> plan(std::span<const ReplayRecord> batch) const {
+    return plan_microbatches(batch, draft.config(), options.microbatch_tokens, options.skip_looked_up);
+  }
   at::Tensor hidden(const PackedSequences& input, bool through_context);
   RowSums forward(const Microbatch& batch, double weight, bool backward);
   std::vector<at::Tensor*> all_tensors();
@@ -208,8 +211,7 @@ TrainStep DraftTrainer::step(std::span<const ReplayRecord> batch, const std::fun
   const auto turn = state.enter();
   TrainStep result;
   result.step = state.optimizer.steps();
-  const std::vector<Microbatch> microbatches =
-      plan_microbatches(batch, state.draft.config(), state.options.microbatch_tokens);
+  const std::vector<Microbatch> microbatches = state.plan(batch);
   const std::int64_t rows = total_rows(microbatches);
   result.skipped = rows == 0;
   if (result.skipped) return result;
@@ -236,7 +238,7 @@ TrainStep DraftTrainer::evaluate(std::span<const ReplayRecord> batch) const {
   State& state = *state_;
   const auto turn = state.enter();
   RowSums sums;
-  for (const Microbatch& microbatch : plan_microbatches(batch, state.draft.config(), state.options.microbatch_tokens)) {
+  for (const Microbatch& microbatch : state.plan(batch)) {
     const RowSums part = state.forward(microbatch, 1.0, /*backward=*/false);
     sums.loss += part.loss;
     sums.rows += part.rows;

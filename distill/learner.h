@@ -40,6 +40,7 @@ struct LearnerOptions {
   std::int64_t steps_between_candidates = 5;  // of a young trainer; see steps_between_exports()
   std::size_t queue_observations = 4096;      // drop oldest beyond
   int k = 3;                                  // chain length scores are walked with
+  bool prompt_lookup = false;                 // as serving proposes: EngineOptions::prompt_lookup
   int cores = 1;
   bool at_idle_priority = true;  // serving comes first; tests on a busy machine do without
   LearnerPlacement placement;    // with at_idle_priority alone

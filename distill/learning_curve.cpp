@@ -63,9 +63,9 @@ void pool(CurvePoint& point, const CurvePoint& more) {
 
 }  // namespace
 
-LearningCurve::LearningCurve(double alpha_at_start) {
+LearningCurve::LearningCurve(double alpha_at_start, double share_drafted) {
   const double left = 1 - std::clamp(alpha_at_start, 0.0, 1.0);
-  room_ = left * left * left * left * left;
+  room_ = share_drafted * left * left * left * left * left;
 }
 
 void LearningCurve::start_from_base() {

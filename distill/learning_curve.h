@@ -26,9 +26,10 @@ class LearningCurve {
     double mean = 0, deviation = 0;
   };
 
-  // `alpha_at_start`: of the draft that training starts from. The prior rise is in proportion to (1 − α)⁵: .28 within
+  // `alpha_at_start`: of the draft that training starts from. `share_drafted`: of what it has still to learn, the part
+  // that proposals wait for; a prompt lookup knows the rest. The prior rise is in proportion to (1 − α)⁵: .28 within
   // 40 steps for a draft that accepts nothing, .08 at α = .22, .012 at .47, .002 at .65.
-  explicit LearningCurve(double alpha_at_start = 0.22);
+  explicit LearningCurve(double alpha_at_start = 0.22, double share_drafted = 1);
 
   // The trainer's first weights are the base draft's, so that the difference at no steps is known without measuring.
   void start_from_base();

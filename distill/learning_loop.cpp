@@ -61,7 +61,7 @@ LearningLoop::LearningLoop(LearningLoopSetting setting)
       publisher_({options_.serve_dtype, options_.pack, options_.canary.margin}, base_, setting.store, trainers_,
                  setting.decisions),
       pool_(std::max(1, options_.cores)),
-      scorer_(base_->weights->config, base_->weights->config.max_positions, pool_),
+      scorer_(base_->weights->config, base_->weights->config.max_positions, pool_, options_.prompt_lookup),
       canary_(options_.canary, options_.k, base_, scorer_, replay_, publisher_, setting.decisions),
       started_us_(monotonic_us()) {
   const auto& slots = setting.slots;
@@ -196,7 +196,8 @@ bool LearningLoop::may_take_first_step(const TopicState& topic) const {
 }
 
 void LearningLoop::start_curve(TopicState& topic) const {
-  topic.curve = LearningCurve(topic.figures.alpha_live);
+  const double alpha = topic.recent_live.alpha(), alone = topic.recent_live.alpha_alone();
+  topic.curve = LearningCurve(alone, alone < 1 ? std::min(1.0, (1 - alpha) / (1 - alone)) : 1);
   if (topic.live.version->weights == base_->weights) topic.curve.start_from_base();
   topic.curve_at_live = topic.curve;
 }

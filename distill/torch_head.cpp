@@ -119,10 +119,6 @@ RowSums TorchHead::losses(const at::Tensor& logits, std::span<const TopK* const>
   RowSums sums;
   for (std::size_t i = 0; i < targets.size(); ++i) {
     const TopK& target = *targets[i];
-    if (target.ids.empty()) {
-      slope[static_cast<std::int64_t>(i)].zero_();
-      continue;
-    }
     ++sums.rows;
     const std::int64_t at = static_cast<std::int64_t>(i) * vocab;
     const float* row = logits.data_ptr<float>() + at;
@@ -145,10 +141,6 @@ RowSums TorchHead::losses_on_device(const at::Tensor& logits, std::span<const To
     if (k > kernels::cuda::kMostKept) {
       throw Error(ErrorCode::kUnsupported, "a record keeps more tokens a position than the device learns from",
                   "set learning.device to \"cpu\", or let the records expire", "learning.device");
-    }
-    if (k == 0) {
-      slope.narrow(0, static_cast<std::int64_t>(from), static_cast<std::int64_t>(end - from)).zero_();
-      continue;
     }
     const auto first = static_cast<std::int64_t>(from), n = static_cast<std::int64_t>(end - from);
     const DeviceTargets rows(targets.subspan(from, end - from), weight, device_.get());
@@ -173,8 +165,30 @@ RowSums TorchHead::losses_on_device(const at::Tensor& logits, std::span<const To
   return sums;
 }
 
+// Rows without a target are left out of the products, which are most of a step's work.
 RowSums TorchHead::pass(const at::Tensor& hidden, const at::Tensor& matrix, std::span<const TopK* const> targets,
                         double weight, const Backward* backward) {
+  std::vector<std::int64_t> rows;
+  std::vector<const TopK*> kept;
+  for (std::size_t i = 0; i < targets.size(); ++i) {
+    if (targets[i]->ids.empty()) continue;
+    rows.push_back(static_cast<std::int64_t>(i));
+    kept.push_back(targets[i]);
+  }
+  if (kept.size() == targets.size()) return pass_all(hidden, matrix, targets, weight, backward);
+  if (backward != nullptr) backward->gradient.zero_();
+  if (kept.empty()) return {};
+  const at::Tensor places = at::tensor(rows, at::kLong).to(hidden.device());
+  const at::Tensor some = hidden.index_select(0, places);
+  if (backward == nullptr) return pass_all(some, matrix, kept, weight, nullptr);
+  const Backward slopes{at::empty_like(some), backward->matrix_gradient};
+  const RowSums sums = pass_all(some, matrix, kept, weight, &slopes);
+  backward->gradient.index_copy_(0, places, slopes.gradient);
+  return sums;
+}
+
+RowSums TorchHead::pass_all(const at::Tensor& hidden, const at::Tensor& matrix, std::span<const TopK* const> targets,
+                            double weight, const Backward* backward) {
   RowSums sums;
   const auto n_rows = static_cast<std::int64_t>(targets.size());
   if (rounded_) rounded_->matrix.copy_(matrix);

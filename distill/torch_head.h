@@ -47,6 +47,9 @@ class TorchHead {
     at::Tensor hidden, gradient;  // [n, hidden]
     at::Tensor logits, slopes;    // [n, vocab]
   };
+  // REQUIRES: every target has ids.
+  RowSums pass_all(const at::Tensor& hidden, const at::Tensor& matrix, std::span<const TopK* const> targets,
+                   double weight, const Backward* backward);
   void multiply(const Piece& piece, const at::Tensor& matrix);
   void multiply_back(const Piece& piece, const at::Tensor& matrix, at::Tensor matrix_gradient);
   RowSums losses(const at::Tensor& logits, std::span<const TopK* const> targets, double weight,

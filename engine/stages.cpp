@@ -163,6 +163,10 @@ void Engine::State::plan_next() {
   }
 }
 
+AcceptanceEstimate& Engine::State::acceptance_of(const SequenceRef& sequence, bool confident) {
+  return acceptance_[{sequence.slot->id().value, confident}];
+}
+
 // Lengths that a request asked for itself stay as they are.
 void Engine::State::choose_lengths() {
   if (!options.adaptive_k || !step_curve_.known()) return;
@@ -178,7 +182,7 @@ void Engine::State::choose_lengths() {
     DraftOutlook outlook;
     outlook.most = std::max(0, std::min({load.k_wanted, load.ready_depth, load.remaining - 1}));
     if (outlook.most > 0 && !sequence.request.k) {
-      AcceptanceEstimate& known = acceptance_[refs_[i].slot->id().value];
+      AcceptanceEstimate& known = acceptance_of(refs_[i], proposer->is_confident(refs_[i]));
       const auto live = refs_[i].slot->get();
       outlook.alpha = known.alpha(live ? live->number : 0);
       outlook.probe = known.is_probe();
@@ -362,7 +366,7 @@ void Engine::State::count_verdict(std::size_t i) {
   figures_.committed += static_cast<std::int32_t>(part.committed.size());
   if (options.adaptive_k && proposal.size() > 0 && refs_[i].slot != nullptr) {
     const std::uint64_t version = proposal.version;
-    acceptance_[refs_[i].slot->id().value].add(version, static_cast<std::int32_t>(n_accepted), rejected);
+    acceptance_of(refs_[i], proposal.confident).add(version, static_cast<std::int32_t>(n_accepted), rejected);
   }
   if (proposal.version == 0 || proposal.size() == 0) return;
   if (counts.first_version == 0) counts.first_version = proposal.version;

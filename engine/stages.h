@@ -92,11 +92,12 @@ struct Engine::State {
   StepFigures figures_;
   std::vector<std::int32_t> needs_;
   std::vector<SequenceLoad> loads_;
-  StepCurveEstimate step_curve_, leased_curve_;             // with all threads that pay, and under a lease
-  DecodeTimeEstimate decode_time_;                          // what drafts are worth
-  int n_since_told_ = 0;                                    // steps since `cores` heard of it
-  std::map<std::uint32_t, AcceptanceEstimate> acceptance_;  // by draft
-  std::vector<DraftOutlook> outlooks_;                      // of the decoding sequences, in the order of `running`
+  StepCurveEstimate step_curve_, leased_curve_;  // with all threads that pay, and under a lease
+  DecodeTimeEstimate decode_time_;               // what drafts are worth
+  int n_since_told_ = 0;                         // steps since `cores` heard of it
+  AcceptanceEstimate& acceptance_of(const SequenceRef& sequence, bool confident);
+  std::map<std::pair<std::uint32_t, bool>, AcceptanceEstimate> acceptance_;  // by draft, and by Proposal::confident
+  std::vector<DraftOutlook> outlooks_;  // of the decoding sequences, in the order of `running`
   std::vector<std::int32_t> lengths_;
   Plan plan_;
   std::vector<SequenceRef> refs_;

@@ -7,7 +7,6 @@
 #include "common/error.h"
 #include "common/log.h"
 #include "engine/speculate/token_path.h"
-#include "kernels/elementwise.h"
 
 namespace slip {
 
@@ -53,9 +52,11 @@ void DraftFamily::extend(GrowingChain& chain, std::span<const float> logits) {
   address.output_index += depth;
   std::int32_t token = 0;
   double log_q = 0;
-  const bool deterministic = proposal.law == ProposalLaw::kDeterministic;
-  if (deterministic && !sequence.sampling->edits_logits()) {
-    token = static_cast<std::int32_t>(kernels::argmax(logits));
+  const bool deterministic = proposal.law == ProposalLaw::kDeterministic, edited = sequence.sampling->edits_logits();
+  PromptLookup::Guess guess;
+  if (chain.lookup != nullptr) guess = chain.lookup->guess(sequence.tokens, proposal.tokens);
+  if (deterministic && !edited) {
+    token = greedy_with_guess(logits, guess);
     if (sequence.wants_probability) log_q = logits[static_cast<std::size_t>(token)] - log_normalizer(logits);
   } else {
     write_token_path(sequence.tokens, proposal, parent, path_);
@@ -66,6 +67,7 @@ void DraftFamily::extend(GrowingChain& chain, std::span<const float> logits) {
       *chain.broken = true;
       return;
     }
+    if (!deterministic) mix_guess(guess, edited, q_);
     token = deterministic                          ? q_.ids.front()
             : proposal.law == ProposalLaw::kGumbel ? sample_gumbel(q_, address)
                                                    : sample_inverse_cdf(q_, uniform(address, RandomPurpose::kDraft));

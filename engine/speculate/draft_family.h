@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "engine/speculate/prompt_lookup.h"
 #include "engine/speculate/proposer.h"
 
 namespace slip {
@@ -24,10 +25,11 @@ struct GrowingChain {
   const SequenceRef* sequence = nullptr;
   const DraftVersion* version = nullptr;
   PageTable* pages = nullptr;
-  std::int32_t* n_cached = nullptr;  // of the draft's cache: moves along
-  Proposal* proposal = nullptr;      // its law is set
-  std::int32_t nodes = 0;            // at most so many
-  bool* broken = nullptr;            // set when the draft's numbers are not finite
+  std::int32_t* n_cached = nullptr;      // of the draft's cache: moves along
+  Proposal* proposal = nullptr;          // its law is set
+  std::int32_t nodes = 0;                // at most so many
+  bool* broken = nullptr;                // set when the draft's numbers are not finite
+  const PromptLookup* lookup = nullptr;  // has read the committed tokens; null: the draft alone
 
   // Committed tokens that the draft has not read, the last one at least. Rows of a proposal that was never judged are
   // not committed ones: forgets them first.
@@ -59,7 +61,8 @@ class DraftFamily {
   virtual void propose(std::span<GrowingChain> chains) = 0;
 
  protected:
-  // propose() with one pass a depth, whose logits go through the CPU's transform and draws.
+  // propose() with one pass a depth, whose logits go through the CPU's transform and draws, mixed with the lookup's
+  // guesses.
   void grow_by_logits(std::span<GrowingChain> chains);
   // One pass; then the logits [vocab] of the i-th feed that wanted them, until the next.
   virtual void run(std::span<const DraftFeed> feeds) = 0;

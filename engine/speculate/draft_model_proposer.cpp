@@ -88,7 +88,16 @@ std::optional<DraftModelProposer::Home> DraftModelProposer::open_home(
 }
 
 void DraftModelProposer::begin(const SequenceRef& sequence) {
-  refresh(drafting_[sequence.id], sequence);
+  Drafting& drafting = drafting_[sequence.id];
+  if (options_.prompt_lookup) drafting.lookup.emplace();
+  refresh(drafting, sequence);
+}
+
+bool DraftModelProposer::is_confident(const SequenceRef& sequence) {
+  Drafting* drafting = find(sequence.id);
+  if (drafting == nullptr || !drafting->lookup) return false;
+  drafting->lookup->extend(sequence.tokens, sequence.prompt_tokens);
+  return drafting->lookup->guess(sequence.tokens).is_confident();
 }
 
 // Opens the first home, or one for a newer version beside the live one.
@@ -192,9 +201,10 @@ void DraftModelProposer::propose(std::span<const SequenceRef> sequences, const P
       proposals[i].law = greedy ? ProposalLaw::kDeterministic : coupled ? ProposalLaw::kGumbel : ProposalLaw::kSampled;
       proposals[i].draft = drafting->live->version->draft;
       proposals[i].version = drafting->live->version->number;
+      proposals[i].confident = is_confident(sequences[i]);
       Home& home = *drafting->live;
       chains_.push_back({&sequences[i], home.version.get(), &home.pages, &home.n_cached, &proposals[i], budget.nodes[i],
-                         &drafting->broken});
+                         &drafting->broken, drafting->lookup ? &*drafting->lookup : nullptr});
     }
     if (chains_.empty()) continue;
     std::sort(chains_.begin(), chains_.end(), [](const GrowingChain& a, const GrowingChain& b) {

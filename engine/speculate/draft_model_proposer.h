@@ -17,6 +17,7 @@ struct DraftModelOptions {
   std::int32_t max_running = 1;
   std::int32_t prompt_chunk = 256;  // most rows of one catch-up call, per kind
   std::int32_t catch_up_chunk = 256;
+  bool prompt_lookup = false;  // drafts on the CPU propose what the text itself suggests as well (PromptLookup)
 };
 
 // A family for drafts like `first`. Error{kTooLarge} when there is no memory for it.
@@ -40,6 +41,7 @@ class DraftModelProposer final : public Proposer {
   void begin(const SequenceRef& sequence) override;
   std::int64_t catch_up(std::span<const SequenceRef> sequences, CatchUpBudget budget) override;
   std::int32_t ready_depth(const SequenceRef& sequence) const override;
+  bool is_confident(const SequenceRef& sequence) override;
   void propose(std::span<const SequenceRef> sequences, const ProposeBudget& budget,
                std::span<Proposal> proposals) override;
   void on_verified(const SequenceRef& sequence, const Verdict& verdict, TensorView taps) override;
@@ -60,6 +62,7 @@ class DraftModelProposer final : public Proposer {
     std::optional<Home> live, next;
     std::shared_ptr<const DraftVersion> refused;  // held, so that its address names no other
     bool broken = false;                          // its numbers are not finite: propose no more
+    std::optional<PromptLookup> lookup;
   };
   DraftFamily* family_for(const DraftVersion& version);
   std::optional<Home> open_home(Drafting& drafting, const SequenceRef& sequence,

@@ -44,6 +44,7 @@ struct Proposal {
   ProposalLaw law = ProposalLaw::kDeterministic;
   DraftId draft;
   std::uint64_t version = 0;  // DraftVersion::number; 0: no draft
+  bool confident = false;     // Proposer::is_confident() when it was made
   std::size_t size() const { return tokens.size(); }
   // Appends a node behind the last one.
   void add_to_chain(std::int32_t token, double log_q) {
@@ -61,6 +62,7 @@ struct Proposal {
       q.pop_back();
     }
     law = ProposalLaw::kDeterministic;
+    confident = false;
   }
   // Appends a copy of `law_of_node` to `q`, in memory that an earlier proposal left: a vocabulary each is much to ask
   // for at every node.

@@ -65,6 +65,9 @@ class Proposer {
   virtual std::int64_t catch_up(std::span<const SequenceRef> sequences, CatchUpBudget budget) = 0;
   // How many tokens it could propose for this sequence now; 0 while too far behind.
   virtual std::int32_t ready_depth(const SequenceRef& sequence) const = 0;
+  // Whether it is surer than usual of what it would propose now; acceptance rates of such proposals are kept apart. By
+  // the committed tokens alone.
+  virtual bool is_confident(const SequenceRef& /*sequence*/) { return false; }
   // Fills proposals[i], cleared before, with up to budget.nodes[i] nodes. REQUIRES: nodes[i] ≤ ready_depth; the tokens
   // of a sequence change only by way of on_verified.
   virtual void propose(std::span<const SequenceRef> sequences, const ProposeBudget& budget,

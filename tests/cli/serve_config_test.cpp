@@ -147,6 +147,7 @@ TEST(ServeConfig, ValuesAreChecked) {
       {"[engine]\nmax_running = 0", "engine.max_running"},
       {"[speculation]\nk = 17", "speculation.k"},
       {"[speculation]\nenabled = 1", "speculation.enabled"},
+      {"[speculation]\nprompt_lookup = 3", "speculation.prompt_lookup"},
       {"[learning]\ngovernor = \"fast\"", "learning.governor"},
       {"[learning]\ngovernor = \"steps_per_request:\"", "learning.governor"},
       {"[learning]\ngovernor = \"steps_per_request:-1\"", "learning.governor"},

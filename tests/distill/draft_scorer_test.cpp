@@ -282,6 +282,31 @@ TEST_F(DraftScorerTest, SampledTrafficIsScoredByTheOverlap) {
   EXPECT_GT(score.captured_mass, 0.8);
 }
 
+// An answer that repeats itself, by a draft that knows nothing of it.
+TEST_F(DraftScorerTest, APromptLookupIsScoredAsItServes) {
+  ReplayRecord record = answered(12, 6, 0);
+  record.rule = AcceptanceRule::kCoupled;
+  for (int i = 0; i < 60; ++i) {
+    record.tokens.push_back(1 + i % 4);
+    record.target.push_back(testing::falling_top_k(1 + i % 4, kTinyVocab, 8));
+  }
+  const auto weights = tiny_weights(4);
+  DraftScorer with_lookup(tiny_config(), 256, pool_, /*prompt_lookup=*/true);
+  for (const AcceptanceRule rule : {AcceptanceRule::kCoupled, AcceptanceRule::kRejection}) {
+    for (const float temperature : {0.0F, 0.8F}) {
+      record.rule = rule;
+      record.sampling.temperature = temperature;
+      const AcceptanceScore alone = scorer_.score(*weights, record, 3);
+      const AcceptanceScore both = with_lookup.score(*weights, record, 3);
+      EXPECT_LT(alone.alpha(), 0.3);
+      EXPECT_GT(both.alpha(), alone.alpha() + 0.2);
+      EXPECT_EQ(both.alone, alone.alone);
+      EXPECT_EQ(both.captured_mass, alone.captured_mass);
+      EXPECT_EQ(alone.rows, 60);
+    }
+  }
+}
+
 TEST_F(DraftScorerTest, BeyondTheDraftsContextNothingIsDrafted) {
   const auto weights = tiny_weights(4);
   const ReplayRecord record = answered(3, 200, 100);

@@ -12,6 +12,7 @@
 
 #include "common/error.h"
 #include "distill/trainer_state_file.h"
+#include "engine/speculate/prompt_lookup.h"
 #include "tests/distill/trainer_fixture.h"
 
 namespace slip {
@@ -203,6 +204,39 @@ TEST_F(DraftTrainerTest, RowsWithoutATargetTeachNothing) {
   EXPECT_NEAR(a.grad_norm, b.grad_norm, 1e-5 * b.grad_norm);
   for (TopK& row : masked[0].target) row = {};
   EXPECT_TRUE(trainer.step(masked).skipped);
+}
+
+TEST_F(DraftTrainerTest, RowsWithAndWithoutATargetMakeUpTheWhole) {
+  DraftTrainer trainer(small_config(), 4, {});
+  const std::vector<ReplayRecord> whole{make_record(1, 5, 12)};
+  std::vector<ReplayRecord> even = whole, odd = whole;
+  for (std::size_t i = 0; i < 12; ++i) (i % 2 == 0 ? odd : even)[0].target[i] = {};
+  const TrainStep a = trainer.evaluate(even), b = trainer.evaluate(odd), both = trainer.evaluate(whole);
+  EXPECT_EQ(a.rows, 6);
+  EXPECT_EQ(b.rows, 6);
+  EXPECT_NEAR((a.loss + b.loss) / 2, both.loss, 1e-6);
+  EXPECT_NEAR((a.alpha_greedy + b.alpha_greedy) / 2, both.alpha_greedy, 1e-9);
+}
+
+TEST_F(DraftTrainerTest, WhatALookupProposesAnywayTeachesNothing) {
+  std::vector<ReplayRecord> batch{make_record(1, 5, 30)};
+  for (std::size_t i = 10; i < 35; ++i) batch[0].tokens[i] = batch[0].tokens[i - 5];  // it repeats its prompt's end
+  std::vector<ReplayRecord> masked = batch;
+  PromptLookup lookup;
+  for (std::size_t i = 0; i < 30; ++i) {
+    const auto before = std::span(batch[0].tokens).first(5 + i);
+    lookup.extend(before, 5);
+    if (lookup.guess(before).is_confident()) masked[0].target[i] = {};
+  }
+  DraftTrainer all(small_config(), 4, {}), by_hand(small_config(), 4, {});
+  DraftTrainer skipping(small_config(), 4, {.skip_looked_up = true});
+  const TrainStep a = skipping.step(batch), b = by_hand.step(masked), c = all.step(batch);
+  EXPECT_EQ(c.rows, 30);
+  EXPECT_LT(a.rows, 25);
+  EXPECT_EQ(a.rows, b.rows);
+  EXPECT_EQ(a.loss, b.loss);
+  EXPECT_EQ(a.grad_norm, b.grad_norm);
+  EXPECT_NE(a.loss, c.loss);
 }
 
 TEST_F(DraftTrainerTest, BytesAreThoseOfTheTensors) {

@@ -38,6 +38,12 @@ TEST(LearningCurve, AFreshTopicMayInvest) {
 }
 
 // An export that was published on six lucky requests, and what the next sixty said.
+// What a prompt lookup proposes already is nothing that training can bring.
+TEST(LearningCurve, OnlyWhatProposalsWaitForIsToBeLearned) {
+  const double alone = LearningCurve(0.1).rise(40).mean;
+  EXPECT_NEAR(LearningCurve(0.1, 0.4).rise(40).mean, 0.4 * alone, 1e-9);
+}
+
 TEST(LearningCurve, LaterRequestsPutALuckyExportRight) {
   LearningCurve curve(0.4);
   curve.start_from_base();

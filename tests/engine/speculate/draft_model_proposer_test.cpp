@@ -78,6 +78,37 @@ std::vector<std::int32_t> prompt_of(std::int32_t n, std::int32_t step) {
   return prompt;
 }
 
+TEST_F(DraftModelProposerTest, ProposesWhatTheTextSuggests) {
+  std::vector<std::int32_t> tokens = prompt_of(6, 5);
+  for (int i = 0; i < 5; ++i) tokens.insert(tokens.end(), {20, 21, 22, 19});
+  for (const float temperature : {0.0F, 1.0F}) {
+    std::vector<std::int32_t> proposed[2];
+    for (const bool prompt_lookup : {false, true}) {
+      DraftModelProposer proposer({.n_pages = 200, .max_running = 8, .prompt_lookup = prompt_lookup},
+                                  testing::toy_config(kVocab), pool_);
+      Drafted sequence(1, tokens, draft_slot(tiny_draft(tiny_draft_config(kVocab), 1)));
+      sequence.ref.prompt_tokens = 6;
+      sequence.sampling.temperature = temperature;
+      sequence.ref.rule = AcceptanceRule::kRejection;
+      proposer.begin(sequence.view());
+      const Proposal proposal = propose(proposer, {&sequence}, 4)[0];
+      proposed[prompt_lookup ? 1 : 0] = proposal.tokens;
+      EXPECT_EQ(proposal.confident, prompt_lookup);
+      EXPECT_EQ(proposer.is_confident(sequence.view()), prompt_lookup);
+      if (temperature == 0) continue;
+      ASSERT_EQ(proposal.q.size(), 4U);
+      if (prompt_lookup) {
+        EXPECT_GT(proposal.q[0].probability(20), 0.5);
+      } else {
+        EXPECT_LT(proposal.q[0].probability(20), 0.2);
+      }
+    }
+    if (temperature > 0) continue;
+    EXPECT_EQ(proposed[1], (std::vector<std::int32_t>{20, 21, 22, 19}));
+    EXPECT_NE(proposed[0], proposed[1]);
+  }
+}
+
 // After any verdict the cache holds exactly the committed tokens: proposals equal those made from nothing.
 TEST_F(DraftModelProposerTest, WhatItReadBeforeNeverShows) {
   const auto slot = draft_slot(tiny_draft(tiny_draft_config(kVocab), 1));
@@ -272,6 +303,7 @@ struct Run {
   std::int32_t k = 3, concurrency = 1;
   int swap_every = 0;
   std::int32_t draft_pages = 0, draft_context = 512;
+  bool prompt_lookup = false;
 };
 
 std::vector<Answer> answers_of(const SamplingParams& sampling, const Run& run) {
@@ -283,6 +315,7 @@ std::vector<Answer> answers_of(const SamplingParams& sampling, const Run& run) {
   publisher.slot = draft_slot(publisher.weights[0]);
   publisher.every = run.swap_every;
   EngineOptions options{.k = run.k,
+                        .prompt_lookup = run.prompt_lookup,
                         .max_running = run.concurrency,
                         .prefill_chunk = 16,
                         .catch_up_chunk = 64,
@@ -311,6 +344,25 @@ TEST(EngineWithDrafts, SwapsInMidAnswerChangeNothing) {
           EXPECT_TRUE(answers[i].same_as(plain[i])) << "k " << k << " concurrency " << concurrency;
           EXPECT_GE(answers[i].summary.figures.swaps, 1);
           EXPECT_GT(answers[i].summary.figures.last_version, answers[i].summary.figures.first_version);
+        }
+      }
+    }
+  }
+}
+
+// A target of few tokens repeats itself, and the lookup then proposes what a random draft never would.
+TEST(EngineWithDrafts, WhatTheTextSuggestsChangesSpeedAlone) {
+  for (const SamplingParams& sampling :
+       {SamplingParams{.temperature = 0}, SamplingParams{.temperature = 0, .presence_penalty = 0.4F},
+        SamplingParams{.temperature = 1, .top_p = 0.8F, .seed = 3},
+        SamplingParams{.temperature = 0.7F, .logit_bias = {{3, 2}, {5, -100}}, .min_tokens = 20, .seed = 4}}) {
+    const auto plain = answers_of(sampling, {.k = 0});
+    for (const std::int32_t k : {1, 3, 8}) {
+      for (const std::int32_t concurrency : {1, 6}) {
+        const auto answers =
+            answers_of(sampling, {.k = k, .concurrency = concurrency, .swap_every = 4, .prompt_lookup = true});
+        for (std::size_t i = 0; i < answers.size(); ++i) {
+          EXPECT_TRUE(answers[i].same_as(plain[i])) << "k " << k << " concurrency " << concurrency;
         }
       }
     }
