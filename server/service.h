@@ -47,7 +47,7 @@ struct ServedModel {
   bool speculates = true;                         // false: drafts are there, but k is 0
   const DraftStore* drafts = nullptr;             // null: no drafts to list
   EngineDoor engine;
-  PurgeDoor purge;  // empty: nothing is kept
+  PurgeDoor purge;  // empty: nothing is kept; clients read its errors
 };
 
 // Where the next choice of a call goes: called once for each, in order, on the thread that calls generate().
