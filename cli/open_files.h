@@ -10,4 +10,13 @@ namespace slip::cli {
 // without descriptors the ledger could not go on either.
 std::uint64_t allow_open_files(std::uint64_t wanted);
 
+// The files that a service of `max_connections` may have open: the connections, those kept for probes, and its own
+// files, such as ledger, replay, drafts and log.
+std::uint64_t files_for(int max_connections);
+
+// How many connections a service may take that wants `max_connections` and may have `allowed` files open, so that the
+// connections kept for probes and its own files have their place. At least 1. Beyond the limit accept() fails, and then
+// no idle connection makes room and no probe comes through. Pure.
+int connections_within(std::uint64_t allowed, int max_connections);
+
 }  // namespace slip::cli

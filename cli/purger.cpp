@@ -2,6 +2,7 @@
 #include "cli/purger.h"
 
 #include <limits>
+#include <string>
 #include <utility>
 
 #include "common/error.h"
@@ -31,6 +32,11 @@ std::vector<RequestId> calls_of(const PurgeOrder& order, Ledger& ledger) {
   return calls;
 }
 
+std::string without(std::string text, const std::string& part) {
+  for (auto at = text.find(part); at != std::string::npos; at = text.find(part, at)) text.erase(at, part.size());
+  return text;
+}
+
 }  // namespace
 
 PurgeResult carry_out(const PurgeOrder& order, Ledger& ledger, const PurgeReplay& purge_replay) {
@@ -44,6 +50,17 @@ PurgeResult carry_out(const PurgeOrder& order, Ledger& ledger, const PurgeReplay
     result.records = purge_replay(scope);
     result.rows = ledger.purge(scope);
   });
+  return result;
+}
+
+PurgeResult for_client(PurgeResult result, const std::filesystem::path& data_dir) noexcept {
+  if (!result.error) return result;
+  const auto failure = contain([&] {
+    const std::string folder = (data_dir / "").string();
+    const Error& told = *result.error;
+    result.error = Error(told.code(), without(told.message(), folder), without(told.hint(), folder), told.param());
+  });
+  if (failure) result.error = failure;
   return result;
 }
 

@@ -19,6 +19,9 @@ using PurgeReplay = std::function<std::size_t(const PurgeScope&)>;
 // Carries out one order: replay, which has the text, then the ledger, which knows its requests by name.
 PurgeResult carry_out(const PurgeOrder& order, Ledger& ledger, const PurgeReplay& purge_replay);
 
+// The same for a client: its error names files from `data_dir` on, not where that is.
+PurgeResult for_client(PurgeResult result, const std::filesystem::path& data_dir) noexcept;
+
 // Of replay files that no learner has open; 0 where there is no such folder.
 std::size_t purge_resting_replay(const std::filesystem::path& folder, const PurgeScope& scope);
 

@@ -36,7 +36,6 @@ namespace slip::cli {
 namespace {
 
 constexpr std::chrono::milliseconds kFlushCheck{5};
-constexpr std::uint64_t kOwnFiles = 256;  // ledger, replay segments, drafts, log: more than they ever are at once
 constexpr const char* kFooter =
     "Examples:\n"
     "  slipstream serve -c configs/default.toml --port 8000\n"
@@ -79,13 +78,16 @@ ApiKeys load_keys(const ServeConfig& config, const ApiKeys& environment) {
   return keys;
 }
 
-void make_room_for_connections(int max_connections) {
-  const std::uint64_t wanted =
-      static_cast<std::uint64_t>(max_connections) + ServerOptions::kProbeConnections + kOwnFiles;
-  const std::uint64_t allowed = allow_open_files(wanted);
-  if (allowed >= wanted) return;
-  log_warn("this process may have " + std::to_string(allowed) + " files open, fewer than the " +
-           std::to_string(wanted) + " that server.max_connections can take: raise its hard limit (ulimit -Hn)");
+// `wanted`, or as many connections as the limit of open files has room for.
+int allowed_connections(int wanted) {
+  const std::uint64_t files = files_for(wanted), allowed = allow_open_files(files);
+  const int connections = connections_within(allowed, wanted);
+  if (connections == wanted) return wanted;
+  log_warn("at most " + std::to_string(connections) +
+           " connections are taken, not server.max_connections = " + std::to_string(wanted) +
+           ": this process may have " + std::to_string(allowed) + " files open, fewer than the " +
+           std::to_string(files) + " that they may need; raise its hard limit (ulimit -Hn)");
+  return connections;
 }
 
 // The engine has ended; the last bytes may still be on their way.
@@ -226,12 +228,14 @@ void serve(const ServeOverrides& overrides, bool check_only) {
   signals.take_reloads();
   const BackgroundLog background_log;
   set_log(config.log);
-  make_room_for_connections(config.server.max_connections);
+  const int max_connections = allowed_connections(config.server.max_connections);
   const ApiKeys environment_keys = take_environment_keys();
   Gatekeeper gatekeeper(config.server, load_keys(config, environment_keys));
   KeyQuotas quotas(*gatekeeper.keys());
   Metrics metrics;
-  Service service(server_options(config, gatekeeper.keys()->size()), metrics);
+  ServerOptions options = server_options(config, gatekeeper.keys()->size());
+  options.max_connections = max_connections;
+  Service service(options, metrics);
   HttpServer server(service, gatekeeper, quotas);
   server.start();  // answers /readyz while the model loads
   Serving serving(config, metrics, quotas);

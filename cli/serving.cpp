@@ -351,7 +351,9 @@ std::shared_ptr<const ServedModel> Serving::model() const {
   model->drafts = &state->store;
   model->engine.submit = [state](Request request) { state->engine->submit(std::move(request)); };
   model->purge = [state](PurgeOrder order, std::function<void(PurgeResult)> done) {
-    state->purger->submit(std::move(order), std::move(done));
+    state->purger->submit(std::move(order), [state, done = std::move(done)](PurgeResult result) {
+      done(for_client(std::move(result), state->config.data_dir));
+    });
   };
   model->engine.cancel = [state](RequestId id) { state->engine->cancel(id); };
   return model;

@@ -44,8 +44,9 @@ struct ServerOptions {
   std::uint32_t max_header_bytes = 16U << 10;  // 1 KiB … 1 MiB
   std::uint32_t max_body_bytes = 4U << 20;     // 1 KiB … 64 MiB
   std::uint32_t max_answer_bytes = 4U << 20;   // one answer's outbound buffer
-  // Of all bodies that are read or worked on, and of all answers that are not sent yet, together; at least
-  // max_body_bytes + max_answer_bytes.
+  // Of all bodies that are read or worked on, of parsing and tokenising one of them, and of all answers that are not
+  // sent yet, together; at least max_body_bytes + max_answer_bytes. From 57 max_body_bytes + max_answer_bytes on it has
+  // room for all of that work.
   std::uint64_t max_buffered_bytes = 256U << 20;
   std::chrono::milliseconds header_timeout{10'000};  // from a request's first byte to the end of its headers
   std::chrono::milliseconds body_timeout{60'000};

@@ -23,7 +23,7 @@ struct PurgeOrder {
 struct PurgeResult {
   std::uint64_t records = 0;   // of replay: prompts and answers
   std::uint64_t rows = 0;      // of the ledger: figures
-  std::optional<Error> error;  // why it is not done, or not to its end
+  std::optional<Error> error;  // why it is not done, or not to its end; kIo: it may be done later
 };
 
 // Begins a purge; `done` is called once, on another thread. Any thread; waits for nothing. Error{kOverloaded}.

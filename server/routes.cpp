@@ -178,6 +178,11 @@ std::optional<std::string> request_to_delete(std::string_view target) {
 }
 
 Reply purge_reply(const PurgeResult& result, int retry_after_s) {
+  if (result.error && result.error->code() == ErrorCode::kIo) {
+    return error_reply(Error(ErrorCode::kUnavailable, "the request cannot be deleted now: " + result.error->message(),
+                             result.error->hint()),
+                       retry_after_s);
+  }
   if (result.error) return error_reply(*result.error, retry_after_s);
   if (result.records + result.rows == 0) {
     return error_reply(

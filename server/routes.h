@@ -35,7 +35,8 @@ Reply plain_reply(const Service& service, std::string_view target);
 
 // What DELETE /v1/requests/{id} names; nullopt when it is no id. REQUIRES: refuse_route() let it pass.
 std::optional<std::string> request_to_delete(std::string_view target);
-// 204, or 404 when there was nothing, or the error.
+// 204, or 404 when there was nothing, or the error. A file that cannot be used is a 503 that says why: the purge can be
+// done once the ledger is unlocked, the directory is back or the disk has room.
 Reply purge_reply(const PurgeResult& result, int retry_after_s);
 
 // Method and path of every route, "{model}" or "{id}" standing for a name: what /openapi.json must describe.

@@ -47,7 +47,7 @@ struct ServedModel {
   bool speculates = true;                         // false: drafts are there, but k is 0
   const DraftStore* drafts = nullptr;             // null: no drafts to list
   EngineDoor engine;
-  PurgeDoor purge;  // empty: nothing is kept
+  PurgeDoor purge;  // empty: nothing is kept; clients read its errors
 };
 
 // Where the next choice of a call goes: called once for each, in order, on the thread that calls generate().
@@ -93,7 +93,7 @@ class Service {
   std::string new_request_id() { return request_id_text(next_id_.fetch_add(1, std::memory_order_relaxed)); }
   const ServerOptions& options() const { return options_; }
   Metrics& metrics() const { return metrics_; }
-  // What bodies and answers may hold together: options().max_buffered_bytes.
+  // What bodies and answers may hold together: options().max_buffered_bytes less what is kept for the work on a body.
   MemoryBudget& memory() const { return memory_; }
 
   // Answers that are being made or sent; drain waits for none.

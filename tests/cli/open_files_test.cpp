@@ -27,5 +27,21 @@ TEST(OpenFiles, AreAllowedAsFarAsTheHardLimitLets) {
   ::setrlimit(RLIMIT_NOFILE, &before);
 }
 
+// A hard limit of 1,024 files let 1,100 silent connections take every descriptor: accept() failed, so that no idle
+// connection made room, and /healthz timed out.
+TEST(OpenFiles, ConnectionsLeaveRoomForProbesAndOwnFiles) {
+  EXPECT_EQ(files_for(1024), 1024U + 16U + 256U);
+  EXPECT_EQ(connections_within(files_for(1024), 1024), 1024);
+  EXPECT_EQ(connections_within(files_for(1024) - 1, 1024), 1023);
+  EXPECT_EQ(connections_within(RLIM_INFINITY, 1024), 1024);
+  EXPECT_EQ(connections_within(1024, 1024), 1024 - 16 - 256);
+  EXPECT_EQ(connections_within(1024, 65'536), 1024 - 16 - 256);
+  EXPECT_EQ(connections_within(256, 1024), 256 - 16 - 128) << "below 512 files, half are its own";
+  EXPECT_EQ(connections_within(64, 1024), 16);
+  EXPECT_EQ(connections_within(64, 3), 3);
+  EXPECT_EQ(connections_within(32, 1024), 1);
+  EXPECT_EQ(connections_within(0, 1024), 1);
+}
+
 }  // namespace
 }  // namespace slip::cli

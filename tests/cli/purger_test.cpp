@@ -65,6 +65,19 @@ TEST_F(PurgerTest, WhatFailsIsSaid) {
   EXPECT_EQ(ledger_->calls_named("order-1", std::nullopt).size(), 1U) << "the ledger still knows what to look for";
 }
 
+TEST(PurgeForClient, NamesNoFolderOfTheOperators) {
+  const PurgeResult made{
+      0, 0, Error(ErrorCode::kIo, "cannot use /srv/my data/ledger.db: locked", "fuser /srv/my data/ledger.db")};
+  for (const char* data_dir : {"/srv/my data", "/srv/my data/"}) {
+    const PurgeResult told = for_client(made, data_dir);
+    ASSERT_TRUE(told.error);
+    EXPECT_EQ(told.error->code(), ErrorCode::kIo);
+    EXPECT_EQ(told.error->message(), "cannot use ledger.db: locked");
+    EXPECT_EQ(told.error->hint(), "fuser ledger.db");
+  }
+  EXPECT_EQ(for_client({3, 4, std::nullopt}, "/srv").rows, 4U);
+}
+
 TEST_F(PurgerTest, OrdersWaitInABoundAndEndWithTheService) {
   std::promise<void> begun, go_on;
   const auto until = go_on.get_future().share();

@@ -171,6 +171,38 @@ TEST_F(ServePurgeTest, WithoutLearningOldRecordsAreReachedToo) {
   EXPECT_EQ(program.stop(), 0) << program.log();
 }
 
+// Each was a 500 without a reason. Once the cause is gone, the same DELETE succeeds.
+TEST_F(ServePurgeTest, ADeleteThatCannotBeDoneNowIsA503AndCanBeRepeated) {
+  Program program(folder_, with_config());
+  const auto port = program.port();
+  ASSERT_NE(port, 0) << program.log();
+  const std::string key = "first-key-of-them";
+  std::vector<Sent> sent;
+  for (int i = 0; i < 2; ++i) sent.push_back(send(port, key, i));
+  for (const Sent& one : sent) ASSERT_TRUE(eventually([&] { return is_kept(one); }));
+  const auto expect_later = [&](const Sent& of, const std::string& cause) {
+    const auto reply = remove(port, of.id, key);
+    EXPECT_EQ(reply.status, 503) << reply.body;
+    EXPECT_TRUE(reply.headers.contains("retry-after"));
+    EXPECT_NE(reply.body.find(cause), std::string::npos) << reply.body;
+    EXPECT_EQ(reply.body.find(folder_.string()), std::string::npos) << reply.body;
+  };
+  sqlite3* other = nullptr;
+  ASSERT_EQ(sqlite3_open((data() + "/ledger.db").c_str(), &other), SQLITE_OK);
+  ASSERT_EQ(sqlite3_exec(other, "BEGIN IMMEDIATE", nullptr, nullptr, nullptr), SQLITE_OK);
+  expect_later(sent[0], "database is locked");
+  sqlite3_exec(other, "ROLLBACK", nullptr, nullptr, nullptr);
+  sqlite3_close(other);
+  EXPECT_EQ(remove(port, sent[0].id, key).status, 204);
+  EXPECT_TRUE(is_gone(sent[0]));
+  std::filesystem::rename(data(), data() + ".moved");
+  expect_later(sent[1], "No such file");
+  std::filesystem::rename(data() + ".moved", data());
+  EXPECT_EQ(remove(port, sent[1].id, key).status, 204);
+  EXPECT_TRUE(is_gone(sent[1]));
+  EXPECT_EQ(program.stop(), 0) << program.log();
+}
+
 TEST_F(ServePurgeTest, WhatCannotBeDoneSaysWhy) {
   EXPECT_EQ(purge("--request x"), 2);
   EXPECT_NE(said_.find("is no data directory"), std::string::npos) << said_;

@@ -3,11 +3,13 @@
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 
 #include <algorithm>
+#include <memory>
 
 #include "common/error.h"
 #include "distill/draft_trainer.h"
@@ -353,6 +355,27 @@ TEST_F(ServeTest, ADeviceThatCannotLearnIsRefusedByItsKey) {
   auto without = check_only;
   without.push_back("--no-learning");
   EXPECT_EQ(run(without), 0) << err_;
+}
+
+bool allow_64_files() {
+  const rlimit few{64, 64};
+  return ::setrlimit(RLIMIT_NOFILE, &few) == 0;
+}
+
+// 1,024 connections were taken whatever the limit of open files was: 100 silent ones under a limit of 64 left no
+// descriptor for a probe.
+TEST_F(ServeTest, ProbesComeThroughSilenceUnderALowLimitOfFiles) {
+  Program program(folder_, usual(), {}, allow_64_files);
+  const auto port = program.port();
+  ASSERT_NE(port, 0) << program.log();
+  std::vector<std::unique_ptr<RawClient>> silent;
+  for (int i = 0; i < 100; ++i) silent.push_back(std::make_unique<RawClient>(port));
+  for (const char* probe : {"/healthz", "/readyz"}) EXPECT_EQ(get(port, probe).status, 200) << probe;
+  EXPECT_EQ(ask(port, chat_bytes("What is 12 + 30?", 8)).status, 200) << "the longest idle one makes room";
+  EXPECT_EQ(program.stop(), 0) << program.log();
+  const std::string log = program.log(), said = "at most 16 connections are taken, not server.max_connections = 1024";
+  ASSERT_NE(log.find(said), std::string::npos) << log;
+  EXPECT_EQ(log.find(said), log.rfind(said)) << "said once:\n" << log;
 }
 
 TEST_F(ServeTest, ADraftOfAnotherVocabularyIsRefused) {

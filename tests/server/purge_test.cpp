@@ -77,8 +77,19 @@ TEST_F(DeleteRequestTest, NothingKeptIsNotFound) {
   EXPECT_EQ(remove("").status, 404);
 }
 
+// A locked ledger, a directory that was moved and a full disk were a 500 that did not say why.
+TEST_F(DeleteRequestTest, WhatCannotBeDoneNowIsA503ThatSaysWhy) {
+  result_ = {0, 0, Error(ErrorCode::kIo, "cannot use ledger.db: database is locked", "see who has it open")};
+  serve_purges();
+  const auto reply = remove("x");
+  EXPECT_EQ(reply.status, 503);
+  EXPECT_EQ(reply.headers.at("retry-after"), "2");
+  EXPECT_EQ(error_of(reply)["message"],
+            "the request cannot be deleted now: cannot use ledger.db: database is locked; see who has it open");
+}
+
 TEST_F(DeleteRequestTest, FailuresAreNotSuccess) {
-  result_ = {0, 0, Error(ErrorCode::kIo, "disk full")};
+  result_ = {0, 0, Error(ErrorCode::kDataLoss, "ledger.db is damaged")};
   serve_purges();
   EXPECT_EQ(remove("x").status, 500);
   door_error_ = Error(ErrorCode::kOverloaded, "64 purges wait already");

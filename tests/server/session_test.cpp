@@ -518,12 +518,51 @@ TEST_F(SessionTest, UnfinishedBodiesStayWithinTheBudget) {
     EXPECT_EQ(refusal.headers.at("retry-after"), "2");
     error_of(refusal);
   }
-  EXPECT_EQ(n_refused, 7);
+  EXPECT_EQ(n_refused, 8);
   EXPECT_EQ(ask(post(kChat)).status, 200) << "a short request has room of its own";
-  EXPECT_NE(ask(get("/metrics")).body.find("slipstream:buffered_bytes 3000"), std::string::npos);
+  EXPECT_NE(ask(get("/metrics")).body.find("slipstream:buffered_bytes 2000"), std::string::npos);
   clients.clear();
   EXPECT_TRUE(eventually([&] { return memory.used() == 0; }));
   EXPECT_EQ(ask(post(std::string(1'000'000, ' '))).status, 400);
+}
+
+// 60 clients with 4 MB each took 344 MiB where 256 MiB are allowed: bodies took all of them, and tokenising one took up
+// to 112 MiB more.
+TEST_F(SessionTest, LargeBodiesLeaveRoomForTheWorkOnOne) {
+  start();
+  const MemoryBudget& memory = service_->memory();
+  const std::size_t largest = options_.max_body_bytes;
+  const std::string head =
+      "POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: " +
+      std::to_string(largest) + "\r\n\r\n";
+  std::vector<std::unique_ptr<RawClient>> clients;
+  for (int i = 0; i < 70; ++i) {
+    clients.push_back(std::make_unique<RawClient>(server_->port()));
+    clients.back()->send(head);
+  }
+  const bool taken_or_refused = eventually([&] {
+    std::size_t n_refused = 0;
+    for (const auto& client : clients) {
+      client->receive_now();
+      n_refused += client->pending().starts_with("HTTP/1.1 503 ") ? 1 : 0;
+    }
+    return n_refused + memory.used() / largest == clients.size();
+  });
+  ASSERT_TRUE(taken_or_refused);
+  EXPECT_LE(memory.used() + 28 * largest, options_.max_buffered_bytes);
+  EXPECT_EQ(memory.used(), 35 * largest);
+  EXPECT_EQ(ask(post(kChat)).status, 200) << "a short request has room of its own";
+  clients.clear();
+  EXPECT_TRUE(eventually([&] { return memory.used() == 0; }));
+}
+
+TEST_F(SessionTest, TheSmallestBudgetTakesTheLargestBody) {
+  options_.max_buffered_bytes = std::uint64_t{options_.max_body_bytes} + options_.max_answer_bytes;
+  start();
+  EXPECT_EQ(service_->memory().bytes(), options_.max_buffered_bytes);
+  std::string body = kChat;
+  body.resize(options_.max_body_bytes, ' ');
+  EXPECT_EQ(ask(post(body)).status, 200);
 }
 
 TEST_F(SessionTest, ABodyOfUnknownLengthIsCountedAsItGrows) {
