@@ -2,6 +2,7 @@
 #include "checkpoints/strict_json.h"
 
 #include <cmath>
+#include <iterator>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -15,12 +16,35 @@ namespace {
 
 using nlohmann::json;
 
+// Counts what nlohmann's parser takes: its events do not say where they are.
+class CountingIterator {
+ public:
+  using difference_type = std::ptrdiff_t;
+  using value_type = char;
+  using pointer = const char*;
+  using reference = const char&;
+  using iterator_category = std::input_iterator_tag;
+
+  CountingIterator(const char* at, std::size_t& n_taken) : at_(at), n_taken_(&n_taken) {}
+  reference operator*() const { return *at_; }
+  CountingIterator& operator++() {
+    ++at_;
+    ++*n_taken_;
+    return *this;
+  }
+  bool operator==(const CountingIterator& other) const { return at_ == other.at_; }
+
+ private:
+  const char* at_;
+  std::size_t* n_taken_;
+};
+
 // Builds a document from nlohmann's events and stops at the first fault, before the faulty value is built. What was
 // built by then is freed without allocating, which nlohmann's own builder does not do.
 class TreeBuilder {
  public:
-  TreeBuilder(const std::string& where, std::size_t text_bytes, JsonBounds bounds)
-      : where_(where), text_bytes_(text_bytes), bounds_(bounds) {}
+  TreeBuilder(const std::string& where, std::size_t text_bytes, const std::size_t& n_taken, JsonBounds bounds)
+      : where_(where), text_bytes_(text_bytes), n_taken_(n_taken), bounds_(bounds) {}
   ~TreeBuilder() { dismantle(root_); }
   TreeBuilder(const TreeBuilder&) = delete;
   TreeBuilder& operator=(const TreeBuilder&) = delete;
@@ -41,8 +65,9 @@ class TreeBuilder {
   bool end_array() { return close(); }
 
   bool key(std::string& name) {
+    if (open_.size() == 1) outermost_key_ = name.size() <= kMostParamBytes ? name : std::string();
     const auto [at, is_new] = open_.back()->get_ref<json::object_t&>().emplace(std::move(name), nullptr);
-    if (!is_new) fail("has a key twice in one object");
+    if (!is_new) fail("the JSON has a key twice in one object", n_taken_);
     member_ = &at->second;
     count();
     return true;
@@ -50,11 +75,9 @@ class TreeBuilder {
 
   bool parse_error(std::size_t byte, const std::string&, const json::exception& fault) {
     constexpr int kNumberOutOfRange = 406;
-    if (fault.id == kNumberOutOfRange) {
-      throw Error(ErrorCode::kInvalidArgument, where_ + ": not valid JSON (a number is out of range)");
-    }
-    throw Error(ErrorCode::kInvalidArgument,
-                where_ + ": not valid JSON at byte " + std::to_string(byte) + " of " + std::to_string(text_bytes_));
+    if (fault.id == kNumberOutOfRange) fail("not valid JSON: a number is out of range", byte);
+    outermost_key_.clear();  // where the syntax is wrong, the last key may have nothing to do with it
+    fail("not valid JSON", byte);
   }
 
  private:
@@ -65,7 +88,7 @@ class TreeBuilder {
   }
 
   bool open(json::value_t kind) {
-    if (open_.size() >= static_cast<std::size_t>(bounds_.max_depth)) fail("is nested too deeply");
+    if (open_.size() >= static_cast<std::size_t>(bounds_.max_depth)) fail("the JSON is nested too deeply", n_taken_);
     count();
     open_.push_back(place(json(kind)));
     return true;
@@ -86,17 +109,23 @@ class TreeBuilder {
   }
 
   void count() {
-    if (++n_values_ > bounds_.max_values) fail("has too many values");
+    if (++n_values_ > bounds_.max_values) fail("the JSON has too many values", n_taken_);
   }
-  [[noreturn]] void fail(const char* what) const {
-    throw Error(ErrorCode::kInvalidArgument, where_ + ": the JSON " + what);
+  [[noreturn]] void fail(const char* what, std::size_t byte) const {
+    throw Error(ErrorCode::kInvalidArgument,
+                where_ + ": " + what + " at byte " + std::to_string(byte) + " of " + std::to_string(text_bytes_), {},
+                outermost_key_);
   }
+
+  static constexpr std::size_t kMostParamBytes = 64;
 
   const std::string& where_;
   const std::size_t text_bytes_;
+  const std::size_t& n_taken_;  // bytes that the parser has taken
   const JsonBounds bounds_;
   json root_;
   std::vector<json*> open_;
+  std::string outermost_key_;
   json* member_ = nullptr;  // where the value of the last key goes
   std::size_t n_values_ = 0;
 };
@@ -108,8 +137,10 @@ json parse_strict_json(std::string_view text, const std::string& where, JsonBoun
   if (const auto nul = text.find('\0'); nul != std::string_view::npos) {
     throw Error(ErrorCode::kInvalidArgument, where + ": not valid JSON at byte " + std::to_string(nul) + " (a NUL)");
   }
-  TreeBuilder builder(where, text.size(), bounds);
-  json::sax_parse(text, &builder);
+  std::size_t n_taken = 0;
+  TreeBuilder builder(where, text.size(), n_taken, bounds);
+  json::sax_parse(CountingIterator(text.data(), n_taken), CountingIterator(text.data() + text.size(), n_taken),
+                  &builder);
   return builder.take();
 }
 

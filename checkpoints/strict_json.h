@@ -16,7 +16,8 @@ struct JsonBounds {
 };
 
 // A document whose every object has distinct keys, within `bounds`. Throws Error{kInvalidArgument} that begins with
-// `where` (a file's name) and never repeats the file's bytes.
+// `where` (a file's name), says at which byte the fault was noticed, and never repeats the file's bytes. Its param() is
+// the outermost key around a faulty value, unless there is none or it has over 64 bytes.
 nlohmann::json parse_strict_json(std::string_view text, const std::string& where, JsonBounds bounds = {});
 
 // Reads the fields of one JSON object by exact type and range: nlohmann's own get<int>() turns true and 2^32 + 1 into

@@ -14,7 +14,9 @@
 #include <cerrno>
 #include <cstring>
 #include <string_view>
+#include <utility>
 
+#include "common/clock.h"
 #include "common/error.h"
 #include "common/log.h"
 #include "common/thread_memory.h"
@@ -24,7 +26,7 @@ namespace {
 
 constexpr const char* kName = "control.sock";
 constexpr int kBacklog = 8;
-constexpr timeval kPeerPatience{5, 0};
+constexpr timeval kSendPatience{ControlSocket::kPeerPatience.count(), 0};
 
 [[noreturn]] void fail(const std::string& doing, ErrorCode code = ErrorCode::kIo) {
   throw Error(code, "cannot " + doing + ": " + std::strerror(errno));
@@ -61,19 +63,19 @@ bool send_all(int peer, std::string_view text) {
   return true;
 }
 
-// Without its line end; false when the peer ended, went quiet or said too much before it.
-bool read_line(int peer, std::string& line) {
+enum class Heard { kMore, kLine, kEnd };
+
+// Adds to `line` what one recv() gives. kLine: it is whole, without its line end. kEnd: the peer ended or said too
+// much.
+Heard hear(int peer, std::string& line, int flags) {
   std::array<char, 4096> part{};
-  while (line.size() <= ControlSocket::kMostBytes) {
-    const ssize_t n = ::recv(peer, part.data(), part.size(), 0);
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return false;
-    line.append(part.data(), static_cast<std::size_t>(n));
-    if (line.back() != '\n') continue;
-    line.pop_back();
-    return true;
-  }
-  return false;
+  const ssize_t n = ::recv(peer, part.data(), part.size(), flags);
+  if (n < 0 && (errno == EINTR || errno == EAGAIN)) return Heard::kMore;
+  if (n <= 0) return Heard::kEnd;
+  line.append(part.data(), static_cast<std::size_t>(n));
+  if (line.back() != '\n') return line.size() > ControlSocket::kMostBytes ? Heard::kEnd : Heard::kMore;
+  line.pop_back();
+  return Heard::kLine;
 }
 
 bool is_ours(int peer) {
@@ -107,25 +109,40 @@ ControlSocket::~ControlSocket() {
 
 void ControlSocket::run() {
   prepare_thread_memory();
+  std::vector<Peer> peers;
+  const auto ask_again_ms = static_cast<int>(std::chrono::milliseconds(kPeerPatience).count() / 10);
   while (true) {
-    std::array<pollfd, 2> states{pollfd{listening_.get(), POLLIN, 0}, pollfd{stop_.get(), POLLIN, 0}};
-    if (::poll(states.data(), states.size(), -1) < 0) continue;  // EINTR
-    if (states[1].revents != 0) return;
-    const FileHandle peer(::accept4(listening_.get(), nullptr, nullptr, SOCK_CLOEXEC));
-    if (!peer || !is_ours(peer.get())) continue;
+    std::array<pollfd, 2 + kMostPeers> states{pollfd{stop_.get(), POLLIN, 0}, pollfd{listening_.get(), POLLIN, 0}};
+    for (std::size_t i = 0; i < peers.size(); ++i) states[2 + i] = {peers[i].socket.get(), POLLIN, 0};
+    if (::poll(states.data(), 2 + peers.size(), peers.empty() ? -1 : ask_again_ms) < 0) continue;  // EINTR
+    if (states[0].revents != 0) return;
     try {
-      answer(peer.get());
-    } catch (const std::exception& error) {  // no memory: the command sees the connection close
+      serve(peers);
+      if (states[1].revents != 0) take_peer(peers);
+    } catch (const std::exception& error) {  // no memory: the commands see their connections close
       log_parts(LogLevel::kError, {"a command of this machine got no answer: ", error.what()});
+      peers.clear();
     }
   }
 }
 
-void ControlSocket::answer(int peer) const {
-  ::setsockopt(peer, SOL_SOCKET, SO_RCVTIMEO, &kPeerPatience, sizeof kPeerPatience);
-  ::setsockopt(peer, SOL_SOCKET, SO_SNDTIMEO, &kPeerPatience, sizeof kPeerPatience);
-  std::string line;
-  if (read_line(peer, line)) send_all(peer, handler_(line) + "\n");
+void ControlSocket::serve(std::vector<Peer>& peers) const {
+  std::erase_if(peers, [this](Peer& peer) { return !awaits_more(peer); });
+}
+
+void ControlSocket::take_peer(std::vector<Peer>& peers) const {
+  FileHandle socket(::accept4(listening_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+  if (!socket || !is_ours(socket.get())) return;
+  ::setsockopt(socket.get(), SOL_SOCKET, SO_SNDTIMEO, &kSendPatience, sizeof kSendPatience);
+  if (peers.size() == kMostPeers) peers.erase(peers.begin());
+  peers.push_back({std::move(socket), {}, monotonic_us() + std::chrono::microseconds(kPeerPatience).count()});
+}
+
+// Answers a line that is whole. False: the peer is done with, or has been silent too long.
+bool ControlSocket::awaits_more(Peer& peer) const {
+  const Heard heard = hear(peer.socket.get(), peer.line, MSG_DONTWAIT);
+  if (heard == Heard::kLine) send_all(peer.socket.get(), handler_(peer.line) + "\n");
+  return heard == Heard::kMore && monotonic_us() < peer.until_us;
 }
 
 std::string ask_service(const std::filesystem::path& data_directory, const std::string& line) {
@@ -136,7 +153,9 @@ std::string ask_service(const std::filesystem::path& data_directory, const std::
     fail("reach a service at " + (data_directory / kName).string(), ErrorCode::kUnavailable);
   }
   std::string reply;
-  if (!send_all(socket.get(), line + "\n") || !read_line(socket.get(), reply)) {
+  Heard heard = send_all(socket.get(), line + "\n") ? Heard::kMore : Heard::kEnd;
+  while (heard == Heard::kMore) heard = hear(socket.get(), reply, 0);
+  if (heard == Heard::kEnd) {
     throw Error(ErrorCode::kIo, "the service ended before it answered", "see its log, and run this again");
   }
   return reply;

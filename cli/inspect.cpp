@@ -19,7 +19,7 @@ constexpr const char* kFooter =
     "All weights are read once. Nothing is changed, and a service may be running. Exit status 1 when something is "
     "damaged.\n"
     "The newest replay segment may end in a record that a crash cut short: that is no damage. A segment that was cut\n"
-    "between two records looks whole.";
+    "between two records looks whole. Of a data directory, the states of optimizers and of the router are read too.";
 
 }  // namespace
 

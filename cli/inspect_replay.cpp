@@ -63,7 +63,7 @@ void add_segment(Inspection& found, Sheet& segments, ReplayTotals& totals, const
   const SegmentScan scan = scan_segment(std::as_bytes(std::span(content)), growing);
   const std::string state = state_of(scan);
   if (scan.foreign) found.faults.push_back(path.string() + ": " + state);
-  if (content.empty() && !growing) {
+  if (content.empty()) {
     found.faults.push_back(path.string() + ": damaged: it is empty, and its records are lost");
   } else if (scan.damaged_bytes > 0) {
     found.faults.push_back(path.string() + ": damaged: " + std::to_string(scan.damaged_bytes) +
@@ -83,12 +83,19 @@ void add_segment(Inspection& found, Sheet& segments, ReplayTotals& totals, const
                          " records are skipped: another segment holds their numbers, or they have none");
 }
 
-std::vector<fs::path> segments_at(const fs::path& path) {
+// As a service takes them at its start.
+std::vector<fs::path> segments_at(const fs::path& path, Inspection& found) {
   if (!fs::is_directory(path)) return {path};
   std::map<std::uint64_t, fs::path> numbered;
   for (const auto& entry : fs::directory_iterator(path)) {
     const auto number = segment_number(entry.path().filename().string());
-    if (number) numbered[*number] = entry.path();
+    if (!number) continue;
+    if (*number <= kMaxSegmentNumber) {
+      numbered[*number] = entry.path();
+    } else {
+      found.faults.push_back(entry.path().string() + ": its number is over " + std::to_string(kMaxSegmentNumber) +
+                             ", and no service reads it");
+    }
   }
   std::vector<fs::path> paths;
   for (const auto& [number, segment] : numbered) paths.push_back(segment);
@@ -112,7 +119,7 @@ Inspection inspect_replay(const fs::path& path) {
   Inspection found{.kind = "replay"};
   Sheet segments{.columns = {"segment", "bytes", "frames", "torn_bytes", "damaged_bytes", "state"}};
   ReplayTotals totals;
-  const std::vector<fs::path> paths = segments_at(path);
+  const std::vector<fs::path> paths = segments_at(path, found);
   for (const fs::path& segment : paths) {
     try {
       add_segment(found, segments, totals, segment, /*growing=*/segment == paths.back());

@@ -81,7 +81,7 @@ bool has_drafts(const fs::path& folder) {
 
 // Only read: taking the lock to find out would turn a service away that starts just now.
 std::string lock_holder(const fs::path& folder) {
-  if (!fs::exists(folder / "LOCK")) return "free";
+  if (fs::is_symlink(fs::symlink_status(folder / "LOCK")) || !fs::exists(folder / "LOCK")) return "free";
   const std::string text = read_file(folder / "LOCK", /*max_bytes=*/64);
   pid_t pid = 0;
   const auto parsed = std::from_chars(text.data(), text.data() + text.size(), pid);
@@ -90,10 +90,14 @@ std::string lock_holder(const fs::path& folder) {
   return runs ? "process " + std::to_string(pid) : "free";
 }
 
+std::string no_link(const fs::path& path) {
+  return path.string() + " is a symbolic link, which no service follows";
+}
+
 void adopt(Inspection& whole, const std::string& part, const fs::path& path, Inspection (*look)(const fs::path&)) {
   if (!is_there(path)) return whole.add(part, std::string("none"));
   if (fs::is_symlink(fs::symlink_status(path))) {
-    whole.faults.push_back(path.string() + " is a symbolic link, which no service follows");
+    whole.faults.push_back(no_link(path));
     return;
   }
   try {
@@ -107,18 +111,29 @@ void adopt(Inspection& whole, const std::string& part, const fs::path& path, Ins
   }
 }
 
+void adopt_folder(Inspection& whole, const std::string& part, const fs::path& path,
+                  Inspection (*look)(const fs::path&)) {
+  const fs::file_type type = fs::symlink_status(path).type();
+  const bool usable = type == fs::file_type::directory || type == fs::file_type::symlink || !is_there(path);
+  if (usable) return adopt(whole, part, path, look);
+  whole.faults.push_back(path.string() + " is not a directory, and no service starts with it");
+}
+
 Inspection inspect_data_directory(const fs::path& folder) {
   Inspection found{.kind = "data directory"};
   found.add("in use by", lock_holder(folder));
   adopt(found, "ledger", folder / "ledger.db", inspect_ledger);
-  adopt(found, "drafts", folder / "drafts", inspect_draft_store);
-  adopt(found, "replay", folder / "replay", inspect_replay);
+  if (fs::is_symlink(fs::symlink_status(folder / "LOCK"))) found.faults.push_back(no_link(folder / "LOCK"));
+  adopt_folder(found, "drafts", folder / "drafts", inspect_draft_store);
+  adopt_folder(found, "replay", folder / "replay", inspect_replay);
+  adopt_folder(found, "optimizer", folder / "optimizer", inspect_optimizer_states);
+  adopt(found, "router", folder / "router.state", inspect_router_state);
   return found;
 }
 
 Inspection inspect_folder(const fs::path& folder) {
   if (fs::exists(folder / "config.json")) return inspect_model(folder);
-  if (fs::exists(folder / "ledger.db") || fs::exists(folder / "LOCK")) return inspect_data_directory(folder);
+  if (fs::exists(folder / "ledger.db") || is_there(folder / "LOCK")) return inspect_data_directory(folder);
   if (has_segments(folder)) return inspect_replay(folder);
   if (has_drafts(folder)) return inspect_draft_store(folder);
   throw Error(ErrorCode::kInvalidArgument, folder.string() + " is nothing that Slipstream knows",

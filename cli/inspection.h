@@ -31,6 +31,8 @@ Inspection inspect_safetensors(const std::filesystem::path& file);    // a weigh
 Inspection inspect_draft_store(const std::filesystem::path& folder);  // <data>/drafts
 Inspection inspect_replay(const std::filesystem::path& path);         // <data>/replay, or one segment
 Inspection inspect_ledger(const std::filesystem::path& file);
+Inspection inspect_optimizer_states(const std::filesystem::path& folder);  // <data>/optimizer
+Inspection inspect_router_state(const std::filesystem::path& file);        // <data>/router.state; Error{kDataLoss}
 
 std::string to_text(const Inspection& found);
 std::string to_json(const Inspection& found);

@@ -6,7 +6,9 @@
 #include <exception>
 #include <filesystem>
 #include <iostream>
+#include <string>
 #include <string_view>
+#include <system_error>
 
 #include "cli/command.h"
 #include "cli/first_process.h"
@@ -43,6 +45,17 @@ void say(const std::string& message, const std::string& hint) {
 int refuse(const slip::Error& error) {
   say(error.message(), error.hint());
   return exit_status(error.code());
+}
+
+// A limit of processes or of memory, not a bug of ours.
+bool is_refused_thread(const std::exception& error) {
+  const auto* fault = dynamic_cast<const std::system_error*>(&error);
+  return fault != nullptr && fault->code() == std::errc::resource_unavailable_try_again;
+}
+
+int refuse_thread(const std::exception& error) {
+  return refuse({slip::ErrorCode::kIo, std::string("cannot start another thread: ") + error.what(),
+                 "raise the limit of processes (ulimit -u) or of memory (ulimit -v), or set a lower --threads"});
 }
 
 // Runs the command; the exit status that its arguments ask for.
@@ -83,6 +96,7 @@ int main(int argc, char** argv) {
   } catch (const std::filesystem::filesystem_error& error) {
     return refuse(slip::io_error(error));
   } catch (const std::exception& error) {
+    if (is_refused_thread(error)) return refuse_thread(error);
     say(std::string("internal error: ") + error.what(), {});
     return 70;
   }

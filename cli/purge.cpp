@@ -51,6 +51,7 @@ PurgeWish checked(const PurgeFlags& flags) {
     throw Error(ErrorCode::kInvalidArgument, "name what to purge: --request, --tenant or --before",
                 "everything that has finished: --before now");
   }
+  check_names(wish);
   return wish;
 }
 

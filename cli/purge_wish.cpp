@@ -9,6 +9,7 @@
 #include "checkpoints/strict_json.h"
 #include "common/error.h"
 #include "server/json_text.h"
+#include "server/request_id.h"
 
 namespace slip::cli {
 namespace {
@@ -38,6 +39,21 @@ std::string names_of(const ApiKeys& keys) {
 }
 
 }  // namespace
+
+void check_names(const PurgeWish& wish) {
+  if (!wish.request.empty() && !is_request_id(wish.request)) {
+    throw Error(ErrorCode::kInvalidArgument,
+                "--request has " + std::to_string(wish.request.size()) +
+                    " bytes that name no request: an id is one word of 1 to 128 of A-Z "
+                    "a-z 0-9 . _ : / + = - that begins with a letter or digit",
+                {}, "request");
+  }
+  if (wish.tenant.size() <= ApiKey::kMaxNameBytes) return;
+  throw Error(ErrorCode::kInvalidArgument,
+              "--tenant has " + std::to_string(wish.tenant.size()) + " bytes, and the name of an API key at most " +
+                  std::to_string(ApiKey::kMaxNameBytes),
+              {}, "tenant");
+}
 
 PurgeOrder order_of(const PurgeWish& wish, const ApiKeys& keys) {
   PurgeOrder order{wish.request, std::nullopt, wish.before_us};

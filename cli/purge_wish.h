@@ -17,6 +17,9 @@ struct PurgeWish {
   std::optional<std::int64_t> before_us;  // wall clock
 };
 
+// Error{kInvalidArgument} when no request or no API key can have such a name. Pure.
+void check_names(const PurgeWish& wish);
+
 // Error{kNotFound} when no key has that name. Pure.
 PurgeOrder order_of(const PurgeWish& wish, const ApiKeys& keys);
 

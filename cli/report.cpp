@@ -67,6 +67,13 @@ void run_report(ReportOptions options) {
   }
 }
 
+// CLI11's own CheckedTransformer shows the values behind the names when it refuses one: control characters, here.
+template <class Value>
+void choose(CLI::Option& option, const std::map<std::string, Value>& values, const std::string& names) {
+  option.transform(CLI::Transformer(values).description(""));
+  option.transform(CLI::IsMember(values).description(names));  // the one added last runs first
+}
+
 }  // namespace
 
 void add_report(CLI::App& app) {
@@ -83,17 +90,17 @@ void add_report(CLI::App& app) {
   auto options = std::make_shared<ReportOptions>();
   auto* command = app.add_subcommand("report", "What the drafts learned and what it brought, from the ledger");
   command->footer(kFooter);
-  command
-      ->add_option("kind", options->query.kind,
-                   "drift: by topic and version over time · topics: one row each · drafts: every version and refused "
-                   "candidate · requests: the newest · learning: what it did, what it cost, and why it does not train")
-      ->required()
-      ->transform(CLI::CheckedTransformer(kinds).description("{drift,topics,drafts,requests,learning}"));
+  auto* kind = command->add_option(
+      "kind", options->query.kind,
+      "drift: by topic and version over time · topics: one row each · drafts: every version and refused "
+      "candidate · requests: the newest · learning: what it did, what it cost, and why it does not train");
+  choose(*kind->required(), kinds, "{drift,topics,drafts,requests,learning}");
   command->add_option("--db", options->query.database, "The ledger, <data-dir>/ledger.db")->required();
   command->add_option("--since", options->since, "How far back: 90s, 30m, 24h, 7d, 2w or all")->capture_default_str();
   command->add_option("--topic", options->query.topic, "Only this topic");
-  command->add_option("--format", options->query.format, "svg draws drift, topics and learning; text is table [table]")
-      ->transform(CLI::CheckedTransformer(formats).description("{table,text,json,csv,svg}"));
+  auto* format = command->add_option("--format", options->query.format,
+                                     "svg draws drift, topics and learning; text is table [table]");
+  choose(*format, formats, "{table,text,json,csv,svg}");
   command->add_option("--step", options->step, "Time step of drift, such as 10m [chosen from the span]");
   command->add_option("--limit", options->query.limit, "Rows of requests")
       ->check(CLI::Range(1, 1'000'000))

@@ -10,8 +10,8 @@ int usable_cores();
 // Whether the cgroup limits time to less than the affinity's CPUs: then no CPU is this process's own.
 bool limited_by_quota();
 // Error{kInvalidArgument} naming `param` for more threads than make sense here: over four for each usable core, and
-// over
-// 16. In each of a step's hundreds of loops a team is woken and waited for, so that one of thousands gets nothing done.
+// over 16. In each of a step's hundreds of loops a team is woken and waited for, so that one of thousands gets nothing
+// done.
 void check_threads(int threads, const std::string& param);
 
 }  // namespace slip::cli

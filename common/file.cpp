@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -21,6 +22,20 @@ namespace {
 
 [[noreturn]] void throw_errno(const std::string& what) {
   throw Error(ErrorCode::kIo, what + ": " + std::strerror(errno));
+}
+
+// The path of an open file, as the kernel knows it; `otherwise` where it has none, such as a pipe.
+std::string path_of(int fd, std::string_view otherwise) {
+  std::error_code none;
+  const auto path = std::filesystem::read_symlink("/proc/self/fd/" + std::to_string(fd), none);
+  return path.is_absolute() ? path.string() : std::string(otherwise);
+}
+
+[[noreturn]] void throw_errno(const char* doing, int fd, std::string_view otherwise) {
+  const int why = errno;
+  const std::string path = path_of(fd, otherwise);
+  errno = why;
+  throw_errno(doing + path);
 }
 
 [[noreturn]] void throw_too_large(const std::filesystem::path& path, std::uint64_t bytes, std::uint64_t max_bytes) {
@@ -153,14 +168,14 @@ void write_all(int fd, std::span<const std::byte> bytes, std::string_view point)
   while (!bytes.empty()) {
     const ssize_t written = ::write(fd, bytes.data(), bytes.size());
     if (written < 0 && errno == EINTR) continue;
-    if (written < 0) throw_errno("cannot write " + std::string(point));
+    if (written < 0) throw_errno("cannot write ", fd, point);
     bytes = bytes.subspan(static_cast<std::size_t>(written));
   }
 }
 
 void sync_file(int fd, std::string_view point) {
   reach(point, "fsync");
-  if (::fsync(fd) != 0) throw_errno("cannot fsync " + std::string(point));
+  if (::fsync(fd) != 0) throw_errno("cannot fsync ", fd, point);
 }
 
 void sync_directory(const std::filesystem::path& directory, std::string_view point) {

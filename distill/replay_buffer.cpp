@@ -249,7 +249,8 @@ std::size_t ReplayBuffer::purge(const PurgeScope& scope) {
   for (const RequestId call : scope.calls) n += state_->purge({{call}, scope.tenant, scope.before_us});
   const auto& foreign = state_->log->foreign_segments();
   if (foreign.empty()) return n;
-  throw Error(ErrorCode::kDataLoss, "what " + foreign.front().string() + " holds was not purged: it has a later format",
+  throw Error(ErrorCode::kDataLoss,
+              "what " + foreign.front().string() + " holds was not purged: this version does not read it",
               "purge with the version of Slipstream that wrote it, or remove the file");
 }
 

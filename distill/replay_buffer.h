@@ -57,7 +57,7 @@ class ReplayBuffer {
   // Removes the records of a scope as of now, not learned influence: the weights trained on them stay. Survives a
   // restart, and their bytes are off the disk when it returns. How many records; their evicted or expired ones count
   // while bytes of them are there. Error{kIo}: it may be done in part, and ends at the next start; Error{kDataLoss}:
-  // all but segments of a later format version was done.
+  // all but segments that this version does not read was done.
   std::size_t purge(const PurgeScope& scope);
   // Drops what is past its expiry; what would expire later than a whole TTL from now is dated by a wrong clock, and
   // expires then.

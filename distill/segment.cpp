@@ -48,6 +48,19 @@ void or_remove(const std::filesystem::path& path, Write write) {
   }
 }
 
+// Puts a segment of `content` at `path`: temporary file → fsync → rename.
+FileHandle put_segment(const std::filesystem::path& path, std::span<const std::byte> content, std::string_view point) {
+  auto temporary = path;
+  temporary += ".tmp";
+  FileHandle file = open_file(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_APPEND);
+  or_remove(temporary, [&] {  // its bytes may be the last of the disk
+    write_all(file.get(), content, point);
+    sync_file(file.get(), point);
+    rename_path(temporary, path, point);
+  });
+  return file;
+}
+
 enum class HeaderKind { kOurs, kOlder, kForeign, kDamaged };
 
 HeaderKind check_header(std::span<const std::byte> file) {
@@ -87,14 +100,12 @@ void add_damage(std::span<const std::byte> file, std::size_t begin, std::size_t 
 // What lies beyond the last good frame.
 void add_end(std::span<const std::byte> file, bool growing, SegmentScan& scan) {
   const auto rest = file.subspan(scan.good_bytes);
-  if (file.empty() && !growing) {  // nothing makes it so but damage: a segment begins with its header
+  if (file.empty()) {  // nothing makes it so but damage: a segment begins with its header
     ++scan.damaged_gaps;
     ++scan.damaged_records;
   }
   if (rest.empty()) return;
-  const bool no_header_yet = file.size() < kSegmentHeaderBytes;
-  const bool torn = growing && !scan.gave_up && (no_header_yet || is_unfinished_frame(rest));
-  if (torn) {
+  if (growing && !scan.gave_up && is_unfinished_frame(rest)) {
     scan.torn_bytes = rest.size();
   } else {
     add_damage(file, scan.good_bytes, file.size(), scan);
@@ -157,14 +168,11 @@ std::optional<std::uint64_t> segment_number(std::string_view file_name) {
 }
 
 FileHandle create_segment(const std::filesystem::path& folder, std::uint64_t number) {
+  constexpr std::string_view kPoint = "replay.segment";
   const auto path = segment_path(folder, number);
-  FileHandle file = open_file(path, O_WRONLY | O_CREAT | O_EXCL | O_APPEND);
-  const auto write = [&] {
-    write_all(file.get(), encode_segment_header(number), "replay.segment");
-    sync_file(file.get(), "replay.segment");
-    sync_directory(folder, "replay.segment");
-  };
-  or_remove(path, write);  // or the next attempt finds the number taken
+  if (identity_at(path)) throw Error(ErrorCode::kIo, path.string() + " is there already");
+  FileHandle file = put_segment(path, encode_segment_header(number), kPoint);
+  or_remove(path, [&] { sync_directory(folder, kPoint); });  // or the next attempt finds the number taken
   return file;
 }
 
@@ -194,16 +202,9 @@ void cut_segment(const std::filesystem::path& path, std::uint64_t bytes) {
 }
 
 void replace_segment(const std::filesystem::path& folder, std::uint64_t number, std::span<const std::byte> content) {
-  const auto path = segment_path(folder, number);
-  auto temporary = path;
-  temporary += ".tmp";
-  const FileHandle file = open_file(temporary, O_WRONLY | O_CREAT | O_TRUNC);
-  or_remove(temporary, [&] {  // its bytes may be the last of the disk
-    write_all(file.get(), content, "replay.compact");
-    sync_file(file.get(), "replay.compact");
-    rename_path(temporary, path, "replay.compact");
-  });
-  sync_directory(folder, "replay.compact");
+  constexpr std::string_view kPoint = "replay.compact";
+  put_segment(segment_path(folder, number), content, kPoint);
+  sync_directory(folder, kPoint);
 }
 
 void remove_segment(const std::filesystem::path& folder, std::uint64_t number) {

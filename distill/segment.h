@@ -32,18 +32,22 @@ struct SegmentScan {
 };
 
 // Pure; the bytes may be anything. A damaged frame is skipped by looking for the next good one. `growing`: records were
-// added to this segment last, so that a crash may have cut one short; in any other a torn end is damage.
+// added to this segment last, so that a crash may have cut one short; in any other a torn end is damage. A segment
+// without a whole header is damaged always.
 SegmentScan scan_segment(std::span<const std::byte> file, bool growing = true);
 
 constexpr std::size_t kSegmentHeaderBytes = 24;
 std::vector<std::byte> encode_segment_header(std::uint64_t number);
 
 // `segment-0000000042.replay` and back; nothing for other names.
+// A file of a larger number is not loaded, and none is made: no service writes so many.
+constexpr std::uint64_t kMaxSegmentNumber = (std::uint64_t{1} << 62) - 1;
 std::filesystem::path segment_path(const std::filesystem::path& folder, std::uint64_t number);
 std::optional<std::uint64_t> segment_number(std::string_view file_name);
 
 // The file verbs. All throw Error{kIo}; none follows a symlink.
-// 0600, header written; a failure leaves no file.
+// 0600. The file appears under its name with a durable header, so that no crash leaves an empty segment; a failure
+// leaves no file. Error{kIo} where a file of that name is.
 FileHandle create_segment(const std::filesystem::path& folder, std::uint64_t number);
 FileHandle open_for_append(const std::filesystem::path& path);
 // Exactly `bytes` at `offset`; fewer when the file is shorter.

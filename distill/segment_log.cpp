@@ -16,7 +16,6 @@ namespace slip {
 
 namespace {
 
-constexpr std::uint64_t kMaxSegmentNumber = std::uint64_t{1} << 62;
 constexpr int kCompactionPause = 64;
 
 }  // namespace
@@ -25,14 +24,20 @@ SegmentLog::SegmentLog(std::filesystem::path folder, std::uint64_t segment_bytes
     : folder_(std::move(folder)), segment_bytes_(segment_bytes), listener_(std::move(listener)) {
   ensure_private_directory(folder_);
   std::vector<std::uint64_t> numbers;
+  Skipped skipped;
   for (const auto& item : std::filesystem::directory_iterator(folder_)) {
     const std::string name = item.path().filename().string();
     if (name.ends_with(".tmp")) std::filesystem::remove(item.path());  // an interrupted compaction
     const auto number = segment_number(name);
-    if (number && *number < kMaxSegmentNumber) numbers.push_back(*number);
+    if (!number) continue;
+    if (*number <= kMaxSegmentNumber) {
+      numbers.push_back(*number);
+    } else {
+      skipped.files.push_back(name + " (its number is over " + std::to_string(kMaxSegmentNumber) + ")");
+      foreign_.push_back(item.path());
+    }
   }
   std::sort(numbers.begin(), numbers.end());
-  Skipped skipped;
   for (const std::uint64_t number : numbers) load(number, /*growing=*/number == numbers.back(), skipped);
   say(skipped);
   continue_last();
@@ -118,6 +123,10 @@ void SegmentLog::continue_last() {
 
 void SegmentLog::make_room() {
   if (active_ != 0 && segments_.at(active_).bytes < segment_bytes_) return;
+  if (highest_ == kMaxSegmentNumber) {
+    throw Error(ErrorCode::kIo, segment_path(folder_, highest_).string() + " has the largest number of a segment",
+                "stop the service and give that file the number behind the others'");
+  }
   sync();  // it only knows the active segment: what is sealed must be durable already
   FileHandle created = create_segment(folder_, highest_ + 1);
   active_ = ++highest_;

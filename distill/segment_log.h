@@ -49,7 +49,7 @@ class SegmentLog {
   void erase_traces(const FrameHeader& tombstone, const FramePlace& place);
   // Whether a segment has bytes that no good frame holds.
   bool has_unread() const;
-  // Segments of a later format version, which no purge reaches.
+  // Segments of a later format version or with too large a number, which no purge reaches.
   const std::vector<std::filesystem::path>& foreign_segments() const { return foreign_; }
   // A refusal (a full disk) only means that dead bytes stay a while longer.
   void compact_where_half_is_dead();

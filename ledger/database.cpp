@@ -80,6 +80,15 @@ bool is_file_of_database(const std::filesystem::path& path, const std::filesyste
 
 }  // namespace
 
+std::string full_disk_text(const std::filesystem::path& file) {
+  constexpr std::uintmax_t kLeast = std::uintmax_t{64} << 10;  // ledger.db-shm alone has 32 KiB
+  std::error_code none;
+  const std::filesystem::path folder = std::filesystem::absolute(file, none).parent_path();
+  const auto space = std::filesystem::space(folder, none);
+  if (none || space.available >= kLeast) return {};
+  return "; the disk of " + folder.string() + " is full: " + std::to_string(space.available) + " bytes are free";
+}
+
 void refuse_database_as_output(const std::filesystem::path& out, const std::filesystem::path& file) {
   if (!is_file_of_database(out, file)) return;
   throw Error(ErrorCode::kInvalidArgument,
@@ -107,7 +116,8 @@ void Database::fail(int result, const std::string& doing) const {
   const std::string what = handle_ ? sqlite3_errmsg(handle_.get()) : sqlite3_errstr(result);
   if (code == ErrorCode::kDataLoss) damaged(what);
   const bool locked = (result & 0xFF) == SQLITE_BUSY;
-  throw Error(code, "cannot " + doing + " " + name_ + ": " + what + (locked ? ", by another process" : ""),
+  const std::string more = locked ? ", by another process" : code == ErrorCode::kIo ? full_disk_text(name_) : "";
+  throw Error(code, "cannot " + doing + " " + name_ + ": " + what + more,
               locked ? "see which one has it open: fuser " + name_ : "");
 }
 

@@ -38,6 +38,10 @@ class Database {
   std::unique_ptr<sqlite3, Closer> handle_;
 };
 
+// What to add to an error of the operating system: that the disk of `file` is full, which SQLite calls a "disk I/O
+// error"; empty where there is room or it is not known.
+std::string full_disk_text(const std::filesystem::path& file);
+
 // Error{kInvalidArgument} when `out`, a file to be written, is the database `file` or one that SQLite keeps beside it,
 // also through links. Writing there would destroy the database.
 void refuse_database_as_output(const std::filesystem::path& out, const std::filesystem::path& file);

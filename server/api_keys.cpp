@@ -18,7 +18,6 @@ namespace slip {
 namespace {
 
 constexpr std::size_t kMaxKeyBytes = 512;
-constexpr std::size_t kMaxNameBytes = 64;
 constexpr std::uint64_t kMaxKeyFileBytes = 1U << 20;
 constexpr const char* kField = "server.api_keys_file";
 
@@ -50,7 +49,7 @@ bool is_name(std::string_view text) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '_' ||
            c == '.';
   };
-  return !text.empty() && text.size() <= kMaxNameBytes && std::all_of(text.begin(), text.end(), allowed);
+  return !text.empty() && text.size() <= ApiKey::kMaxNameBytes && std::all_of(text.begin(), text.end(), allowed);
 }
 
 std::int64_t limit_of(std::string_view text, const std::string& where, const std::string& name, std::int64_t most) {

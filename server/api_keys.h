@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <string>
@@ -15,6 +16,8 @@ namespace slip {
 
 // What is kept of one API key. The name is for logs; the key itself is forgotten once its digest is made.
 struct ApiKey {
+  static constexpr std::size_t kMaxNameBytes = 64;
+
   std::string name;
   KeyLimits limits;
   bool is_operator = false;  // may read what all keys together did: /metrics

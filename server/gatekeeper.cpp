@@ -4,8 +4,10 @@
 #include <algorithm>
 #include <boost/asio/ip/address.hpp>
 #include <cctype>
+#include <iterator>
 
 #include "common/error.h"
+#include "common/escape_controls.h"
 #include "server/authority.h"
 
 namespace slip {
@@ -29,6 +31,26 @@ bool is_json(std::string_view content_type) {
   const std::string type = lower(content_type.substr(0, content_type.find(';')));
   const auto end = type.find_last_not_of(" \t");
   return end != std::string::npos && type.substr(0, end + 1) == "application/json";
+}
+
+std::string_view trimmed(std::string_view text) {
+  const auto first = text.find_first_not_of(" \t");
+  if (first == std::string_view::npos) return {};
+  return text.substr(first, text.find_last_not_of(" \t") - first + 1);
+}
+
+// The first charset of a media type's parameters in which JSON is not read; nullopt where there is none.
+std::optional<std::string> foreign_charset(std::string_view content_type) {
+  constexpr std::string_view kRead[] = {"utf-8", "utf8", "us-ascii", "ascii"};
+  for (auto at = content_type.find(';'); at != std::string_view::npos; at = content_type.find(';', at + 1)) {
+    const std::string_view parameter = content_type.substr(at + 1, content_type.find(';', at + 1) - at - 1);
+    const auto equals = parameter.find('=');
+    if (equals == std::string_view::npos || lower(trimmed(parameter.substr(0, equals))) != "charset") continue;
+    std::string_view value = trimmed(parameter.substr(equals + 1));
+    if (value.size() >= 2 && value.starts_with('"') && value.ends_with('"')) value = value.substr(1, value.size() - 2);
+    if (std::find(std::begin(kRead), std::end(kRead), lower(value)) == std::end(kRead)) return std::string(value);
+  }
+  return std::nullopt;
 }
 
 std::optional<Reply> refuse_key(const ApiKeys& keys, const Visitor& visitor, Guest& guest) {
@@ -125,8 +147,17 @@ bool is_probe(std::string_view path) {
 }
 
 std::optional<Reply> refuse_content_type(const Visitor& visitor) {
-  if (visitor.method != "POST" || is_json(visitor.content_type.value_or(""))) return std::nullopt;
-  return refusal(415, "a POST must have Content-Type: application/json", "unsupported_media_type");
+  if (visitor.method != "POST") return std::nullopt;
+  const std::string_view type = visitor.content_type.value_or("");
+  if (!is_json(type)) {
+    return refusal(415, "a POST must have Content-Type: application/json", "unsupported_media_type");
+  }
+  const auto charset = foreign_charset(type);
+  if (!charset) return std::nullopt;
+  return refusal(415,
+                 "Content-Type has charset=" + escape_controls(charset->substr(0, 64)) +
+                     ", but a body is read as UTF-8: send it in UTF-8",
+                 "unsupported_media_type");
 }
 
 std::optional<Reply> refuse_content_encoding(const Visitor& visitor) {

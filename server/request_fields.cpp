@@ -6,6 +6,7 @@
 
 #include "checkpoints/strict_json.h"
 #include "common/error.h"
+#include "common/escape_controls.h"
 
 namespace slip {
 
@@ -25,7 +26,7 @@ std::optional<std::int64_t> whole_number(const json& value, std::int64_t low, st
 }
 
 void refuse_field(const std::string& field, const std::string& why) {
-  throw Error(ErrorCode::kInvalidArgument, "'" + field + "' " + why, {}, field);
+  throw Error(ErrorCode::kInvalidArgument, "'" + escape_controls(field) + "' " + why, {}, field);
 }
 
 void refuse_unsupported_field(const std::string& field, const std::string& why) {

@@ -8,6 +8,7 @@
 
 #include "common/clock.h"
 #include "common/error.h"
+#include "common/escape_controls.h"
 #include "common/log.h"
 #include "server/json_text.h"
 
@@ -107,7 +108,7 @@ void check_scores(const std::vector<Request>& prepared, std::int32_t choices_of_
 
 void check_model(const ServedModel& model, const std::optional<std::string>& wanted) {
   if (!wanted || std::find(model.names.begin(), model.names.end(), *wanted) != model.names.end()) return;
-  throw Error(ErrorCode::kNotFound, "the model '" + wanted->substr(0, 128) + "' does not exist",
+  throw Error(ErrorCode::kNotFound, "the model '" + escape_controls(wanted->substr(0, 128)) + "' does not exist",
               "this server has '" + model.names.front() + "'", "model");
 }
 

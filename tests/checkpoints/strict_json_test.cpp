@@ -51,6 +51,32 @@ TEST(StrictJson, BoundsDepthAndSizeBeforeBuilding) {
   EXPECT_THAT(refusal("[1,2,3,4]", {.max_depth = 4, .max_values = 4}), HasSubstr("too many values"));
 }
 
+// These faults named no place: in a body of a megabyte nobody found the number.
+TEST(StrictJson, EveryFaultNamesItsByte) {
+  EXPECT_THAT(refusal("[1e400]"), HasSubstr("a number is out of range at byte 6 of 7"));
+  EXPECT_THAT(refusal("[1,2,3,4]", {.max_depth = 4, .max_values = 4}), HasSubstr("too many values at byte 9 of 9"));
+  EXPECT_THAT(refusal("[[[]]]", {.max_depth = 2}), HasSubstr("nested too deeply at byte 3 of 6"));
+  EXPECT_THAT(refusal(R"({"a":1,"a":2})"), HasSubstr("key twice in one object at byte 10 of 13"));
+  EXPECT_THAT(refusal("[1,]"), HasSubstr("not valid JSON at byte 4 of 4"));
+}
+
+std::string param_of_refusal(const std::string& text) {
+  try {
+    parse_strict_json(text, "file.json");
+    return "accepted";
+  } catch (const Error& error) {
+    return error.param();
+  }
+}
+
+TEST(StrictJson, AFaultInsideAMemberNamesTheOutermostKey) {
+  EXPECT_EQ(param_of_refusal(R"({"n": 1, "temperature": 1e400})"), "temperature");
+  EXPECT_EQ(param_of_refusal(R"({"logit_bias": {"5": [1e400]}})"), "logit_bias");
+  EXPECT_EQ(param_of_refusal(R"({"seed": 1, "seed": 2})"), "seed");
+  EXPECT_EQ(param_of_refusal("[1e400]"), "");
+  EXPECT_EQ(param_of_refusal("{\"" + std::string(65, 'k') + "\": 1e400}"), "") << "a key may be of any length";
+}
+
 TEST(StrictJson, RefusesWhatIsNotJsonWithoutRepeatingIt) {
   for (const char* text : {"", " ", "{", "{\"a\": secret}", "[1,]", "{\"a\" 1}", "nul", "1 2", "\"\xff\"", "[1e999]"}) {
     EXPECT_THAT(refusal(text), HasSubstr("file.json: not valid JSON")) << text;

@@ -7,8 +7,10 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <fstream>
 #include <optional>
+#include <vector>
 
 #include "common/error.h"
 #include "tests/checkpoints/temporary_folder.h"
@@ -45,18 +47,38 @@ TEST(ControlSocket, NobodyThereIsUnavailable) {
   }
 }
 
+// Connected to the control socket of `folder`, and silent.
+FileHandle peer_of(const testing::TemporaryFolder& folder) {
+  const std::string path = (folder.path() / "control.sock").string();
+  EXPECT_LT(path.size(), sizeof(sockaddr_un::sun_path));
+  FileHandle peer(::socket(AF_UNIX, SOCK_STREAM, 0));
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  path.copy(address.sun_path, sizeof address.sun_path - 1);
+  EXPECT_EQ(::connect(peer.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
+  return peer;
+}
+
+// A command waited five seconds for each silent client before it. A silent client must lose its place sooner or later.
+TEST(ControlSocket, SilentPeersHoldUpNobody) {
+  const testing::TemporaryFolder folder;
+  const ControlSocket socket(folder.path(), [](const std::string&) { return std::string("fine"); });
+  std::vector<FileHandle> silent;
+  for (std::size_t i = 0; i < ControlSocket::kMostPeers + 8; ++i) silent.push_back(peer_of(folder));
+  ::send(silent.back().get(), "half a", 6, MSG_NOSIGNAL);
+  const auto begun = std::chrono::steady_clock::now();
+  EXPECT_EQ(ask_service(folder.path(), "one"), "fine");
+  EXPECT_LT(std::chrono::steady_clock::now() - begun, ControlSocket::kPeerPatience);
+  char byte = 0;
+  EXPECT_EQ(::recv(silent.back().get(), &byte, 1, 0), 0) << "closed once its time is over";
+}
+
 // Whoever hangs up or says too much costs the next one nothing.
 TEST(ControlSocket, PeersThatMisbehaveAreDropped) {
   const testing::TemporaryFolder folder;
   const ControlSocket socket(folder.path(), [](const std::string&) { return std::string("fine"); });
-  const std::string path = (folder.path() / "control.sock").string();
-  ASSERT_LT(path.size(), sizeof(sockaddr_un::sun_path));
   for (const std::size_t n_bytes : {std::size_t{0}, std::size_t{3}, std::size_t{1} << 20}) {
-    const FileHandle peer(::socket(AF_UNIX, SOCK_STREAM, 0));
-    sockaddr_un address{};
-    address.sun_family = AF_UNIX;
-    path.copy(address.sun_path, sizeof address.sun_path - 1);
-    ASSERT_EQ(::connect(peer.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
+    const FileHandle peer = peer_of(folder);
     const std::string text(n_bytes, 'x');
     ::send(peer.get(), text.data(), text.size(), MSG_NOSIGNAL);
     ::shutdown(peer.get(), SHUT_WR);

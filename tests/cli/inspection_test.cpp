@@ -14,7 +14,9 @@
 #include "common/clock.h"
 #include "common/error.h"
 #include "distill/replay_buffer.h"
+#include "distill/trainer_state_file.h"
 #include "ledger/ledger.h"
+#include "router/router_state_file.h"
 #include "tests/checkpoints/tiny_llama.h"
 #include "tests/distill/sample_records.h"
 
@@ -212,15 +214,66 @@ TEST_F(InspectionTest, CopiesOfRecordsAreAFaultAsForAService) {
   EXPECT_THAT(faults_of(replay), ElementsAre(HasSubstr("segment-0000000002.replay: 12 records are skipped")));
 }
 
-// An empty segment before others was called whole.
-TEST_F(InspectionTest, AnEmptySegmentBeforeOthersIsAFault) {
+// An empty segment before others was called whole, and so was an emptied newest one, whose records were gone. A segment
+// appears with its header, so no crash leaves either.
+TEST_F(InspectionTest, AnEmptySegmentIsAFault) {
   const fs::path replay = folder_.path() / "replay";
   record_replay(replay);
   std::ofstream(replay / "segment-0000000002.replay").flush();
-  EXPECT_THAT(faults_of(replay), ::testing::IsEmpty()) << "a crash while it is made leaves that";
+  EXPECT_THAT(faults_of(replay), ElementsAre(HasSubstr("segment-0000000002.replay: damaged: it is empty")));
   fs::rename(replay / "segment-0000000001.replay", replay / "segment-0000000003.replay");
   EXPECT_THAT(faults_of(replay), ElementsAre(HasSubstr("segment-0000000002.replay: damaged: it is empty")));
   EXPECT_EQ(look(replay)["segments"][0]["state"], "damaged");
+}
+
+// No service reads it, and `inspect` counted its records.
+TEST_F(InspectionTest, ASegmentWithTooLargeANumberIsAFault) {
+  const fs::path replay = folder_.path() / "replay";
+  record_replay(replay);
+  fs::rename(replay / "segment-0000000001.replay", replay / "segment-18446744073709551615.replay");
+  EXPECT_THAT(faults_of(replay), ElementsAre(HasSubstr("segment-18446744073709551615.replay: its number is over")));
+  EXPECT_EQ(look(replay)["facts"]["records"], 0);
+}
+
+// `inspect` called a data directory whole that no service starts with.
+TEST_F(InspectionTest, WhatKeepsAServiceFromStartingIsAFault) {
+  const fs::path data = folder_.path() / "data";
+  fs::create_directory(data);
+  std::ofstream(data / "LOCK") << "";
+  std::ofstream(data / "replay") << "no folder";
+  EXPECT_THAT(faults_of(data), ElementsAre(HasSubstr((data / "replay").string() + " is not a directory")));
+  fs::remove(data / "replay");
+  fs::rename(data / "LOCK", folder_.path() / "lock");
+  fs::create_symlink(folder_.path() / "lock", data / "LOCK");
+  EXPECT_THAT(faults_of(data), ElementsAre(HasSubstr((data / "LOCK").string() + " is a symbolic link")));
+}
+
+// A service warns of them and begins afresh; `inspect` did not look.
+TEST_F(InspectionTest, DamagedStatesOfRouterAndOptimizersAreFaults) {
+  const fs::path data = folder_.path() / "data", router = data / "router.state", optimizer = data / "optimizer/sql.opt";
+  fs::create_directories(data / "optimizer");
+  std::ofstream(data / "LOCK") << "";
+  const TopicTable topics(std::vector<Topic>{{"sql", {}, {"select 1"}}});
+  write_router_state(router, router_state(topics, TopicClassifier(topics.size())));
+  ModelConfig shape;
+  shape.vocab_size = 8;
+  TrainerState state;
+  state.floats.resize(TrainerState::n_floats(shape, OptimizerKind::kAdamW));
+  write_trainer_state(optimizer, shape, state);
+  EXPECT_THAT(faults_of(data), ::testing::IsEmpty());
+  EXPECT_EQ(look(data)["facts"]["optimizer_states"], 1);
+  for (const fs::path& file : {router, optimizer}) {
+    const auto bytes = fs::file_size(file);
+    std::fstream damaged(file, std::ios::in | std::ios::out | std::ios::binary);
+    damaged.seekp(static_cast<std::streamoff>(bytes / 2));
+    damaged << '\x7f';
+    damaged.close();
+    EXPECT_THAT(faults_of(data), Contains(AllOf(HasSubstr(file.string()), HasSubstr("checksum"))));
+    fs::resize_file(file, 3);
+    EXPECT_THAT(faults_of(data), Contains(AllOf(HasSubstr(file.string()), HasSubstr("torn"))));
+    fs::remove(file);
+    EXPECT_THAT(faults_of(data), ::testing::IsEmpty());
+  }
 }
 
 TEST_F(InspectionTest, ReplayIsCountedByTopicAndLeftAsItIs) {

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -20,15 +21,39 @@ namespace {
 
 const std::string kProgram = std::string(SLIPSTREAM_BINARY_DIR) + "/slipstream";
 
+struct Ended {
+  int status = -1;
+  std::string said;  // on both outputs
+};
+
+Ended run(const std::string& command) {
+  Ended ended;
+  FILE* pipe = ::popen((command + " 2>&1").c_str(), "r");
+  std::array<char, 512> text{};
+  while (std::fgets(text.data(), text.size(), pipe) != nullptr) ended.said += text.data();
+  ended.status = WEXITSTATUS(::pclose(pipe));
+  return ended;
+}
+
 // A path's control characters reached the terminal, which obeys them.
 TEST(Main, AnErrorWritesNoControlCharacters) {
-  FILE* pipe = ::popen((kProgram + " inspect 'no\x1b]0;title\x07' 2>&1").c_str(), "r");
-  std::string said;
-  std::array<char, 512> text{};
-  while (std::fgets(text.data(), text.size(), pipe) != nullptr) said += text.data();
-  EXPECT_EQ(WEXITSTATUS(::pclose(pipe)), 2);
+  const auto [status, said] = run(kProgram + " inspect 'no\x1b]0;title\x07'");
+  EXPECT_EQ(status, 2);
   EXPECT_EQ(said.find('\x1b'), std::string::npos) << said;
   EXPECT_NE(said.find("there is nothing at no\\x1b]0;title\\x07"), std::string::npos) << said;
+}
+
+// It was "internal error", status 70. No thread starts whose stack is larger than the address space.
+TEST(Main, AThreadThatCannotStartIsSaidWithAHint) {
+  rlimit stack{};
+  ASSERT_EQ(::getrlimit(RLIMIT_STACK, &stack), 0);
+  if (stack.rlim_max != RLIM_INFINITY) GTEST_SKIP() << "the limit of a stack cannot be raised here";
+  const auto [status, said] =
+      run("bash -c 'ulimit -S -s 1099511627776 && exec " + kProgram + " generate --target " + SLIPSTREAM_SOURCE_DIR +
+          "/checkpoints/demo/target --threads 2 --max-tokens 1 --prompt x'");
+  EXPECT_EQ(status, 1) << said;
+  EXPECT_NE(said.find("cannot start another thread: Resource temporarily unavailable"), std::string::npos) << said;
+  EXPECT_NE(said.find("HINT: "), std::string::npos) << said;
 }
 
 std::string status_of(pid_t pid, const std::string& field) {

@@ -37,6 +37,23 @@ TEST(PurgeWish, AnythingElseIsRefused) {
   EXPECT_THROW(read_result("[]"), Error);
 }
 
+// A name of 100,000 bytes is more than the control socket takes as a line: "the service ended before it answered".
+TEST(PurgeWish, ANameThatNobodyCanHaveIsRefusedBeforeItIsSent) {
+  EXPECT_NO_THROW(check_names({"chatcmpl-000647c8bd5e2f10", std::string(ApiKey::kMaxNameBytes, 'x'), std::nullopt}));
+  for (const PurgeWish& wish :
+       {PurgeWish{"", std::string(100'000, 'x'), std::nullopt}, PurgeWish{"", std::string(65, 'x'), std::nullopt},
+        PurgeWish{std::string(100'000, 'x'), "", std::nullopt}, PurgeWish{"two words", "", std::nullopt}}) {
+    try {
+      check_names(wish);
+      ADD_FAILURE() << wish.request.size() << " " << wish.tenant.size();
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
+      EXPECT_EQ(error.param(), wish.request.empty() ? "tenant" : "request");
+      EXPECT_LT(error.message().size(), 300U) << "the name is not repeated";
+    }
+  }
+}
+
 TEST(PurgeWish, ATenantIsAKeysName) {
   ApiKeys keys;
   keys.add("first-key-of-them", "team-a");

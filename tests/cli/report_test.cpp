@@ -122,6 +122,20 @@ TEST_F(ReportCommand, RefusesToWriteOverTheLedger) {
   EXPECT_TRUE(fs::exists(folder_ / "ledger.db.txt"));
 }
 
+// The formats were listed as "{csv->\x02,json->…": with the numbers behind the names.
+TEST_F(ReportCommand, AnUnknownFormatOrKindIsToldTheNames) {
+  const auto refusal = [&](const std::vector<std::string>& arguments) {
+    try {
+      run(arguments);
+    } catch (const CLI::ParseError& error) {
+      return std::string(error.what());
+    }
+    return std::string("accepted");
+  };
+  EXPECT_EQ(refusal({"topics", "--format", "xml"}), "--format: xml not in {csv,json,svg,table,text}");
+  EXPECT_EQ(refusal({"all"}), "kind: all not in {drafts,drift,learning,requests,topics}");
+}
+
 TEST_F(ReportCommand, LearningIsAReportInEveryFormat) {
   EXPECT_THAT(run({"learning"}), HasSubstr("Nothing was learned in this period"));
   EXPECT_EQ(run({"learning", "--format", "text"}), run({"learning", "--format", "table"}));

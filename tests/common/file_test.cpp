@@ -67,6 +67,25 @@ TEST_F(FileTest, AReplacementThatFailsLeavesTheOldContent) {
 }
 
 // A report to a file took others' permission to read it away.
+// A full disk was "cannot write lock" or "cannot write replay.compact", without the file.
+TEST_F(FileTest, AWriteThatFailsNamesTheOpenFile) {
+  const FileHandle full(::open("/dev/full", O_WRONLY | O_CLOEXEC));
+  try {
+    write_all(full.get(), std::as_bytes(std::span("x", 1)), "lock");
+    ADD_FAILURE();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.message(), "cannot write /dev/full: No space left on device");
+  }
+  std::ofstream(folder_ / "file") << "x";
+  const FileHandle closed_to_writes(::open((folder_ / "file").c_str(), O_RDONLY | O_CLOEXEC));
+  try {
+    write_all(closed_to_writes.get(), std::as_bytes(std::span("x", 1)), "lock");
+    ADD_FAILURE();
+  } catch (const Error& error) {
+    EXPECT_NE(error.message().find((folder_ / "file").string()), std::string::npos) << error.message();
+  }
+}
+
 TEST_F(FileTest, AnOutputFileKeepsItsMode) {
   write_output_file(folder_ / "x", "first");
   EXPECT_EQ(mode_of(folder_ / "x"), fs::perms(0600)) << "a new one";

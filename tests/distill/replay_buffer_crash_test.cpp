@@ -80,12 +80,12 @@ TEST_P(ReplayCrashDeathTest, WhatIsLeftOpens) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(FailPoints, ReplayCrashDeathTest,
-                         ::testing::Combine(::testing::Values("replay.append.write", "replay.sync.fsync",
-                                                              "replay.segment.write", "replay.segment.fsync",
-                                                              "replay.compact.write", "replay.compact.fsync",
-                                                              "replay.compact.rename", "replay.compact.remove"),
-                                            ::testing::Values(1, 3)));
+INSTANTIATE_TEST_SUITE_P(
+    FailPoints, ReplayCrashDeathTest,
+    ::testing::Combine(::testing::Values("replay.append.write", "replay.sync.fsync", "replay.segment.write",
+                                         "replay.segment.fsync", "replay.segment.rename", "replay.compact.write",
+                                         "replay.compact.fsync", "replay.compact.rename", "replay.compact.remove"),
+                       ::testing::Values(1, 3)));
 
 TEST(ReplayCrashDeathTest, AFullDiskCostsOneRecordAndNotTheBuffer) {
   const CrashFolder folder;

@@ -13,6 +13,7 @@
 #include "common/error.h"
 #include "common/fail_point.h"
 #include "common/file.h"
+#include "distill/segment.h"
 #include "tests/distill/sample_records.h"
 
 namespace slip {
@@ -361,6 +362,45 @@ TEST(ReplayBuffer, AnEmptySegmentBeforeOthersIsSaid) {
   { ReplayBuffer{options}; }
   EXPECT_THAT(::testing::internal::GetCapturedStderr(),
               ::testing::HasSubstr("segment-0000000001.replay (0 bytes, records: at least 1)"));
+}
+
+// Emptied, the newest one was taken for what a crash leaves, and its records were gone without a word.
+TEST(ReplayBuffer, AnEmptiedNewestSegmentIsSaid) {
+  for (const std::uintmax_t bytes : {std::uintmax_t{0}, std::uintmax_t{10}}) {
+    ScratchFolder folder;
+    const ReplayOptions options = options_in(folder);
+    { ReplayBuffer(options).append(make_record(1, "sql")); }
+    std::filesystem::resize_file(options.folder / "segment-0000000001.replay", bytes);
+    ::testing::internal::CaptureStderr();
+    ReplayBuffer buffer(options);
+    EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+                ::testing::HasSubstr("segment-0000000001.replay (" + std::to_string(bytes) + " bytes, records"));
+    EXPECT_EQ(buffer.stats().dropped, 1U);
+    EXPECT_NO_THROW(buffer.append(make_record(2, "sql")));
+  }
+}
+
+// It was passed over without a word, and no purge reached it. The next number would not have been read again.
+TEST(ReplayBuffer, ASegmentWithTooLargeANumberIsSaidAndLosesNoLaterRecord) {
+  ScratchFolder folder;
+  const ReplayOptions options = options_in(folder);
+  { ReplayBuffer(options).append(make_record(1, "sql")); }
+  const auto first = options.folder / "segment-0000000001.replay";
+  const auto largest = options.folder / "segment-18446744073709551615.replay";
+  std::filesystem::rename(first, largest);
+  ::testing::internal::CaptureStderr();
+  {
+    ReplayBuffer buffer(options);
+    EXPECT_THAT(::testing::internal::GetCapturedStderr(), ::testing::HasSubstr("18446744073709551615.replay (its"));
+    buffer.append(make_record(2, "sql"));
+    EXPECT_THROW(buffer.purge({{RequestId{1}}, std::nullopt, std::nullopt}), Error) << "its bytes stay";
+  }
+  EXPECT_EQ(ids_in(ReplayBuffer(options)), (std::set<std::uint64_t>{2}));
+  std::filesystem::remove(largest);
+  std::filesystem::rename(first, segment_path(options.folder, kMaxSegmentNumber));
+  ReplayBuffer last(options);
+  EXPECT_THROW(for (std::uint64_t id = 3; id <= 300; ++id) last.append(make_record(id, "sql")), Error)
+      << "what would not be read again is refused";
 }
 
 // The empty file that a full disk left behind made every later attempt fail, so nothing was kept until a restart.

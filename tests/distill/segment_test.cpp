@@ -76,6 +76,18 @@ TEST(Segment, OnlyAFrameCutShortAtTheGrowingEndIsTorn) {
   EXPECT_EQ(scan_segment(longer).damaged_bytes, longer.size() - whole.size());
 }
 
+// Both were taken for what a crash leaves of a new segment, which now appears with its header.
+TEST(Segment, AFileWithoutAWholeHeaderIsDamagedWhereverItStands) {
+  const auto file = segment_of(1);
+  for (const bool growing : {true, false}) {
+    EXPECT_EQ(scan_segment({}, growing).damaged_records, 1U);
+    const SegmentScan cut = scan_segment(std::span(file).first(kSegmentHeaderBytes - 1), growing);
+    EXPECT_EQ(cut.torn_bytes, 0U);
+    EXPECT_EQ(cut.damaged_bytes, kSegmentHeaderBytes - 1);
+    EXPECT_EQ(scan_segment(std::span(file).first(kSegmentHeaderBytes), growing).damaged_bytes, 0U) << "no record yet";
+  }
+}
+
 TEST(Segment, RecordsInDamagedBytesAreCountedByTheirBeginnings) {
   auto file = segment_of(6);
   const SegmentScan before = scan_segment(file);

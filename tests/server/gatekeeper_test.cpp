@@ -61,6 +61,26 @@ TEST(Gatekeeper, PostsMustBeJson) {
   EXPECT_FALSE(refuse_content_type(post));
 }
 
+// A body in UTF-16 was read as UTF-8, and its client told that its JSON is not valid.
+TEST(Gatekeeper, ACharsetThatIsNotReadIsNamed) {
+  Visitor post{.method = "POST", .path = "/v1/completions", .host = "localhost"};
+  for (const char* type :
+       {"application/json; charset=utf-16", "application/json;CHARSET=\"utf-16\"",
+        "application/json; x=1 ; charset = utf-16", "application/json; charset=utf-8; charset=utf-16"}) {
+    post.content_type = type;
+    const auto refusal = refuse_content_type(post);
+    ASSERT_TRUE(refusal) << type;
+    EXPECT_EQ(refusal->status, 415);
+    EXPECT_NE(refusal->body.find("charset=utf-16"), std::string::npos) << refusal->body;
+  }
+  for (const char* type :
+       {"application/json; charset=UTF-8", "application/json;charset=\"utf-8\"", "application/json; charset=us-ascii",
+        "application/json; profile=utf-16", "application/json;"}) {
+    post.content_type = type;
+    EXPECT_FALSE(refuse_content_type(post)) << type;
+  }
+}
+
 TEST(Gatekeeper, ProbesAreFourRoutes) {
   for (const char* path : {"/healthz", "/readyz", "/health", "/ping"}) EXPECT_TRUE(is_probe(path)) << path;
   for (const char* path : {"/", "", "/healthz/", "/metrics", "/health2", "/v1/models"}) EXPECT_FALSE(is_probe(path));

@@ -107,6 +107,23 @@ TEST_F(RoutesTest, OneModelByName) {
   }
 }
 
+// The message ended at the NUL, in the middle of its sentence.
+TEST_F(RoutesTest, ANulInAModelsNameIsShownEscaped) {
+  start();
+  const auto error = json::parse(ask(get("/v1/models/a%00b")).body)["error"];
+  EXPECT_NE(error["message"].get<std::string>().find("'a\\x00b' does not exist; this server has"), std::string::npos);
+}
+
+// A number that no double holds named neither field nor place.
+TEST_F(RoutesTest, ANumberOutOfRangeNamesItsFieldAndItsByte) {
+  start();
+  const auto reply = ask(post(R"({"temperature":1e400})"));
+  EXPECT_EQ(reply.status, 400);
+  const auto error = json::parse(reply.body)["error"];
+  EXPECT_EQ(error["param"], "temperature");
+  EXPECT_NE(error["message"].get<std::string>().find("out of range at byte"), std::string::npos);
+}
+
 TEST_F(RoutesTest, SaysItsVersion) {
   start(/*ready=*/false);
   const auto version = json::parse(ask(get("/version")).body);

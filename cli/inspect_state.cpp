@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cstring>
+#include <span>
+#include <string>
+
+#include "cli/inspection.h"
+#include "common/crc32c.h"
+#include "common/error.h"
+#include "common/file.h"
+#include "router/router_state_file.h"
+
+namespace slip::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::uint64_t kMostStateBytes = std::uint64_t{16} << 30;  // a draft of a billion parameters with AdamW
+
+// The shape and the optimizer that a state has to fit are the service's to know; a checksum ends every state.
+void check_optimizer_state(const fs::path& file) {
+  if (fs::is_symlink(fs::symlink_status(file))) {
+    throw Error(ErrorCode::kPermission, file.string() + " is a symbolic link");
+  }
+  const std::string content = read_file(file, kMostStateBytes);
+  std::uint32_t crc = 0;
+  if (content.size() <= sizeof crc) throw Error(ErrorCode::kDataLoss, file.string() + " is torn");
+  const auto body = std::as_bytes(std::span(content)).first(content.size() - sizeof crc);
+  std::memcpy(&crc, content.data() + body.size(), sizeof crc);
+  if (crc32c(body) != crc) throw Error(ErrorCode::kDataLoss, file.string() + " fails its checksum");
+}
+
+}  // namespace
+
+Inspection inspect_optimizer_states(const fs::path& folder) {
+  Inspection found{.kind = "optimizer states"};
+  std::int64_t states = 0;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    if (entry.path().extension() != ".opt") continue;
+    ++states;
+    try {
+      check_optimizer_state(entry.path());
+    } catch (const Error& error) {
+      found.faults.push_back("optimizer state " + error.message() + "; a service begins this optimizer afresh");
+    }
+  }
+  found.add("states", states);
+  return found;
+}
+
+Inspection inspect_router_state(const fs::path& file) {
+  Inspection found{.kind = "router state"};
+  const RouterState state = read_router_state(file);
+  found.add("topics", static_cast<std::int64_t>(state.topics.size()));
+  found.add("lessons", static_cast<std::int64_t>(state.classifier.lessons));
+  return found;
+}
+
+}  // namespace slip::cli

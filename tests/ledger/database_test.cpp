@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ledger/database.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "common/error.h"
+#include "tests/ledger/sample_ledger.h"
+
+namespace slip {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+// A start on a full disk ended with "disk I/O error" alone. /proc stands for one: its file system has no free bytes.
+TEST(DatabaseTest, AFullDiskIsNamedByItsFolder) {
+  EXPECT_EQ(full_disk_text("/proc/ledger.db"), "; the disk of /proc is full: 0 bytes are free");
+  const TemporaryFolder folder;
+  EXPECT_EQ(full_disk_text(folder / "ledger.db"), "") << "there is room";
+  EXPECT_EQ(full_disk_text("/nowhere/at/all/ledger.db"), "") << "it is not known";
+}
+
+TEST(DatabaseTest, WhatFailsForAnotherReasonIsNotCalledAFullDisk) {
+  const TemporaryFolder folder;
+  Database database(folder / "x.db", Database::Mode::kReadWrite);
+  for (const int result : {SQLITE_IOERR, SQLITE_FULL, SQLITE_CANTOPEN}) {
+    try {
+      database.fail(result, "use");
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kIo);
+      EXPECT_THAT(error.message(), HasSubstr("x.db"));
+      EXPECT_THAT(error.message(), Not(HasSubstr("bytes are free")));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace slip
