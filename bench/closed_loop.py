@@ -267,6 +267,21 @@ def paired_gain(ours, theirs):
     return gain(sums), math.sqrt((n - 1) / n * sum((g - mean) ** 2 for g in without))
 
 
+@dataclasses.dataclass(frozen=True)
+class Score:
+    """What a draft would have had accepted of one answer."""
+    accepted: float
+    rejections: float
+
+
+def same_text(database, topic):
+    """(scores of the live draft, scores of the base draft) on the same answers of a topic, oldest first, from the ledger."""
+    with sqlite3.connect(f"file:{database}?mode=ro", uri=True) as ledger:
+        rows = ledger.execute("SELECT live_accepted, live_first_rejections, base_accepted, base_first_rejections FROM same_text "
+                              "WHERE topic = ? ORDER BY id", (topic,)).fetchall()
+    return [Score(*row[:2]) for row in rows], [Score(*row[2:]) for row in rows]
+
+
 def different_answers(arms):
     """Indices of the requests that not all arms answered with the same text and as many tokens."""
     answers = zip(*[[(r.text, r.tokens) for r in arm.replies] for arm in arms])

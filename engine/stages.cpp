@@ -184,7 +184,9 @@ void Engine::State::choose_lengths() {
     if (outlook.most > 0 && !sequence.request.k) {
       AcceptanceEstimate& known = acceptance_of(refs_[i], proposer->is_confident(refs_[i]));
       const auto live = refs_[i].slot->get();
-      outlook.alpha = known.alpha(live ? live->number : 0);
+      const std::uint64_t version = live ? live->number : 0;
+      outlook.alpha = known.alpha(version);
+      outlook.alpha_deeper = known.alpha_deeper(version);
       outlook.probe = known.is_probe();
     }
     outlooks_.push_back(outlook);

@@ -142,16 +142,19 @@ def probe(services):
     return seconds / PROBES
 
 
-def comparison(arms):
-    """Per topic, learning beside the static draft on the same requests; plain data for the last tables and the verdict."""
+def comparison(arms, database):
+    """Per topic, learning beside the static draft; plain data for the last tables and the verdict. α is that of both drafts on the
+    same answers, which the learner scores: what an arm serves depends on which of its tokens the planner asks for as well."""
     learned, static = arms["learning"].replies, arms["static"].replies
     topics = {}
     for topic in demo_prompts.SHARES:
         ours, theirs = closed_loop.of_topic(learned, topic), closed_loop.of_topic(static, topic)
         late, late_static = closed_loop.last_third(ours), closed_loop.last_third(theirs)
-        gain, error = closed_loop.paired_gain(late, late_static)
-        topics[topic] = {"requests": len(ours), "alpha": closed_loop.alpha(ours), "base_alpha_same_text": closed_loop.alpha(theirs),
-                         "last_alpha": closed_loop.alpha(late), "last_base_alpha": closed_loop.alpha(late_static), "gain": gain, "error": error,
+        live, base = closed_loop.same_text(database, topic)
+        late_live, late_base = closed_loop.last_third(live), closed_loop.last_third(base)
+        gain, error = closed_loop.paired_gain(late_live, late_base)
+        topics[topic] = {"requests": len(ours), "alpha": closed_loop.alpha(live), "base_alpha_same_text": closed_loop.alpha(base),
+                         "last_alpha": closed_loop.alpha(late_live), "last_base_alpha": closed_loop.alpha(late_base), "gain": gain, "error": error,
                          "accepted_length": closed_loop.accepted_length(late), "base_accepted_length": closed_loop.accepted_length(late_static),
                          "tokens_per_s": closed_loop.tokens_per_s(ours), "draft_version": max(reply.version for reply in ours)}
     speeds = {}
@@ -272,7 +275,7 @@ def demo():
     write_reports(services["learning"].data / "ledger.db")
     total = len(arms["learning"].replies)
     different = len(closed_loop.different_answers(list(arms.values())))
-    found = comparison(arms)
+    found = comparison(arms, WORK / "ledger.db")
     failed = failures(found, different)
     say("\n" + "\n".join(last_tables(found, total - different, total)) + "\n")
     (WORK / "summary.json").write_text(json.dumps(summary(found, different, total, failed), indent=1) + "\n")

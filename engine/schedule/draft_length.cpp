@@ -9,22 +9,35 @@ namespace {
 
 constexpr double kKeepVerification = 0.98;  // half forgotten after 34 verifications
 constexpr double kKeepVersion = 0.02;
-constexpr double kPriorAlpha = 0.5, kPriorJudged = 2;
+constexpr double kPriorJudged = 2;
 constexpr double kMostAlpha = 0.99;
 
 }  // namespace
 
+double AcceptanceEstimate::kept(std::uint64_t version) const {
+  return version == version_ ? 1 : kKeepVersion;
+}
+
+void AcceptanceEstimate::Rate::add(double keep, std::int32_t more_accepted, std::int32_t more_judged) {
+  accepted = keep * accepted + more_accepted;
+  judged = keep * judged + more_judged;
+}
+
+double AcceptanceEstimate::Rate::alpha(double keep, double prior) const {
+  return std::min((keep * accepted + prior * kPriorJudged) / (keep * judged + kPriorJudged), kMostAlpha);
+}
+
 void AcceptanceEstimate::add(std::uint64_t version, std::int32_t accepted, bool rejected) {
   const double keep = version == version_ ? kKeepVerification : kKeepVersion;
   version_ = version;
-  accepted_ = keep * accepted_ + accepted;
-  judged_ = keep * judged_ + accepted + (rejected ? 1 : 0);
+  const std::int32_t judged = accepted + (rejected ? 1 : 0);
+  const std::int32_t first = std::min(accepted, 1), first_judged = std::min(judged, 1);
+  first_.add(keep, first, first_judged);
+  deeper_.add(keep, accepted - first, judged - first_judged);
 }
 
-double AcceptanceEstimate::alpha(std::uint64_t version) const {
-  const double keep = version == version_ ? 1 : kKeepVersion;
-  const double alpha = (keep * accepted_ + kPriorAlpha * kPriorJudged) / (keep * judged_ + kPriorJudged);
-  return std::min(alpha, kMostAlpha);
+double AcceptanceEstimate::alpha_deeper(std::uint64_t version) const {
+  return deeper_.alpha(kept(version), alpha(version));
 }
 
 namespace {
@@ -53,7 +66,7 @@ struct BestNodes {
       tokens += next[best];
       nodes.push_back(best);
       const bool may_grow = ++lengths[best] < std::min(outlooks[best].most, depth);
-      next[best] = may_grow ? next[best] * outlooks[best].alpha : 0;
+      next[best] = may_grow ? next[best] * outlooks[best].alpha_deeper.value_or(outlooks[best].alpha) : 0;
     }
   }
 };

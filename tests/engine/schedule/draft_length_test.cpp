@@ -115,7 +115,25 @@ TEST(AcceptanceEstimate, FollowsTheTrafficAndTriesANewVersion) {
   EXPECT_LT(estimate.alpha(1), 0.05);
   EXPECT_GT(estimate.alpha(2), 0.25);
   for (int i = 0; i < 60; ++i) estimate.add(2, 2, true);
-  EXPECT_NEAR(estimate.alpha(2), 2.0 / 3, 0.03);
+  EXPECT_GT(estimate.alpha(2), 0.95);
+  EXPECT_NEAR(estimate.alpha_deeper(2), 0.5, 0.03);
+}
+
+TEST(AcceptanceEstimate, FirstAndFurtherTokensHaveTheirOwnRates) {
+  AcceptanceEstimate estimate;
+  for (int i = 0; i < 200; ++i) estimate.add(1, i % 10 == 0 ? 0 : i % 2 == 0 ? 1 : 3, i % 2 == 0);
+  EXPECT_NEAR(estimate.alpha(1), 0.9, 0.05);
+  EXPECT_NEAR(estimate.alpha_deeper(1), 0.72, 0.05);  // two of two, or the first of them refused
+  AcceptanceEstimate fresh;
+  fresh.add(1, 0, true);
+  EXPECT_EQ(fresh.alpha_deeper(1), fresh.alpha(1));  // nothing is known of them: as the first
+}
+
+TEST(DraftLength, AChainEndsWhereFurtherTokensDoNotPay) {
+  const DraftOutlook lasting{.most = 8, .alpha = 0.9}, ending{.most = 8, .alpha = 0.9, .alpha_deeper = 0.2};
+  EXPECT_GT(chosen({lasting}, kMemoryBound)[0], 6);
+  EXPECT_LE(chosen({ending}, kMemoryBound)[0], 3);
+  EXPECT_GE(chosen({ending}, kMemoryBound)[0], 1);
 }
 
 TEST(AcceptanceEstimate, ProbesNowAndThen) {
