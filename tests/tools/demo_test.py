@@ -2,12 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """What `make demo` prints and decides, without its minutes: the live table with and without a terminal or colour, the number of
 requests, its prompts, every promise that it fails on, and that Ctrl-C leaves nothing running."""
+import contextlib
 import json
 import os
 import pathlib
 import pty
 import re
 import signal
+import sqlite3
 import subprocess
 import sys
 import tempfile
@@ -166,8 +168,21 @@ class TablesTest(unittest.TestCase):
             arms[name] = arm
         return arms
 
+    def database(self):
+        """A ledger whose learner scored every answer: the live draft's last ones .3 above the base draft's .4."""
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        path = pathlib.Path(folder.name) / "ledger.db"
+        with contextlib.closing(sqlite3.connect(path)) as ledger, ledger:
+            ledger.execute("CREATE TABLE same_text (id INTEGER PRIMARY KEY, topic TEXT, live_accepted REAL, live_first_rejections REAL, "
+                           "base_accepted REAL, base_first_rejections REAL)")
+            for i, (topic, _, _) in enumerate(demo_prompts.traffic(40)):
+                learned = 3 if topic in demo.NEW_TOPICS and i >= 12 else 0
+                ledger.execute("INSERT INTO same_text VALUES (?, ?, ?, ?, 4, 6)", (i, topic, 4 + learned, 6 - learned))
+        return path
+
     def test_the_figures_are_of_the_last_third_and_paired(self):
-        compared = demo.comparison(self.arms())
+        compared = demo.comparison(self.arms(), self.database())
         self.assertAlmostEqual(compared["topics"]["sql"]["gain"], 0.3)
         self.assertAlmostEqual(compared["topics"]["math"]["gain"], 0.0)
         self.assertAlmostEqual(compared["speeds"]["learning"]["last"] / compared["speeds"]["plain"]["last"], 1.5, delta=0.01)
@@ -178,7 +193,7 @@ class TablesTest(unittest.TestCase):
         self.assertIn("1.25 × the static draft and 1.50 × plain decoding", demo.verdict(compared))
 
     def test_the_summary_has_the_promised_keys(self):
-        compared = demo.comparison(self.arms())
+        compared = demo.comparison(self.arms(), self.database())
         made = demo.summary(compared, 0, 40, {"speed": "slow"})
         self.assertEqual(set(made), {"requests", "topics", "speeds", "lossless", "failures"})
         self.assertEqual(made["failures"], ["speed"])
