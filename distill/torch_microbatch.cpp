@@ -10,7 +10,7 @@
 namespace slip {
 namespace {
 
-const TopK kNoTarget;
+const TopK no_target{};
 
 // Whether serving proposes answer token `i` by its lookup, whatever the draft says. Asked for rising i.
 bool is_looked_up(PromptLookup& lookup, const ReplayRecord& record, std::int64_t i) {
@@ -48,7 +48,7 @@ void append_record(const ReplayRecord& record, const ModelConfig& config, bool s
   for (std::int64_t row = first_row; row < n_rows; ++row) {
     const std::int64_t i = row + 1 - record.prompt_tokens;
     const bool skipped = skip_looked_up && is_looked_up(lookup, record, i);
-    batch.targets.push_back(skipped ? &kNoTarget : &record.target[i]);
+    batch.targets.push_back(skipped ? &no_target : &record.target[i]);
   }
 }
 
