@@ -50,8 +50,8 @@ struct OnlineSetting {
 };
 inline constexpr const char* kOnlineSettingHelp =
     "Blank-separated key=value, repeatable, over the service's defaults: optimizer, lr, matrix_lr, batch, steps, half, "
-    "average, loss, decay, recency, fresh, top_k, clip, warmup, by_loss, prompts, skip_looked_up, "
-    "products";
+    "average, loss, decay, recency, fresh, top_k, clip, warmup, by_loss, prompts, "
+    "skip_looked_up, products";
 OnlineSetting parse_online_setting(const std::string& text);  // Error{kInvalidArgument} naming the key
 
 // Continual training of one draft on one topic's stream; deterministic for a seed. Threads: one owner.

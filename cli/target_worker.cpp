@@ -18,7 +18,8 @@ TargetDevice open_target_device(Device device) {
 
 std::unique_ptr<Proposer> make_proposer(const TargetDevice& device, const EngineOptions& options, Worker& target,
                                         kernels::ThreadPool& pool) {
-  const DraftModelOptions draft = draft_model_options(options, target);
+  DraftModelOptions draft = draft_model_options(options, target);
+  draft.prompt_lookup = draft.prompt_lookup && device == nullptr;  // drafts on a device mix no guesses in
   if (device == nullptr) return std::make_unique<DraftModelProposer>(draft, target.config(), pool);
   const MakeDraftFamily on_device = [device](const DraftVersion& first, DraftFamily::Size size) {
     return std::make_unique<DeviceDraftFamily>(device, first, size, DraftModelProposer::kDeepest);

@@ -123,7 +123,7 @@ struct DraftScorer::State {
   void forward(const ModelWeights& draft, const ReplayRecord& record, std::int32_t begin, std::int32_t n_rows,
                std::int32_t first_logit_row);
   double judge_row(const ReplayRecord& record, std::int32_t answer_index, std::span<const float> row);
-  double accepted_of_q(const ReplayRecord& record, std::size_t answer_index);
+  RowOverlap overlap_of_q(const ReplayRecord& record, std::size_t answer_index);
 
   ModelConfig config;
   const bool prompt_lookup;
@@ -162,36 +162,33 @@ void DraftScorer::State::forward(const ModelWeights& draft, const ReplayRecord& 
 }
 
 // Whether, or how probably, a token chosen by `q` is accepted.
-double DraftScorer::State::accepted_of_q(const ReplayRecord& record, std::size_t answer_index) {
+RowOverlap DraftScorer::State::overlap_of_q(const ReplayRecord& record, std::size_t answer_index) {
   const std::int32_t token = record.tokens[static_cast<std::size_t>(record.prompt_tokens) + answer_index];
+  if (record.sampling.temperature == 0) return {q.ids.front() == token ? 1.0 : 0.0};
   if (record.rule == AcceptanceRule::kCoupled) {
     const RandomAddress address{record.seed, record.choice, static_cast<std::uint32_t>(answer_index)};
-    return sample_gumbel(q, address) == token ? 1 : 0;
+    return {sample_gumbel(q, address) == token ? 1.0 : 0.0};
   }
-  const RowOverlap row_overlap = overlap(record.target[answer_index], record.sampling, q, config.vocab_size);
-  captured += row_overlap.captured;
-  return row_overlap.accepted;
+  return overlap(record.target[answer_index], record.sampling, q, config.vocab_size);
 }
 
 double DraftScorer::State::judge_row(const ReplayRecord& record, std::int32_t answer_index,
                                      std::span<const float> row) {
   const auto index = static_cast<std::size_t>(answer_index);
-  const auto at = static_cast<std::size_t>(record.prompt_tokens) + index;
   transform_logits(row, record.sampling, {}, q);
-  const bool greedy = record.sampling.temperature == 0;
-  const double by_draft = greedy ? (q.ids.front() == record.tokens[at] ? 1 : 0) : accepted_of_q(record, index);
-  alone += by_draft;
-  if (!prompt_lookup) return by_draft;
-  const auto before = std::span(record.tokens).first(at);
-  lookup.extend(before, record.prompt_tokens);
-  const PromptLookup::Guess guess = lookup.guess(before);
-  if (guess.token < 0) return by_draft;
-  if (greedy) return greedy_with_guess(row, guess) == record.tokens[at] ? 1 : 0;
-  const double captured_before = captured;
-  mix_guess(guess, /*edited=*/false, q);
-  const double by_both = accepted_of_q(record, index);
-  captured = captured_before;  // what the stored ids cover is p's alone: counted once
-  return by_both;
+  const RowOverlap by_draft = overlap_of_q(record, index);
+  alone += by_draft.accepted;
+  captured += by_draft.captured;
+  if (!prompt_lookup) return by_draft.accepted;
+  const auto before = std::span(record.tokens).first(static_cast<std::size_t>(record.prompt_tokens) + index);
+  const PromptLookup::Guess guess = lookup.after(before, record.prompt_tokens);
+  if (guess.token < 0) return by_draft.accepted;
+  if (record.sampling.temperature == 0) {
+    q.ids.front() = greedy_with_guess(row, guess);
+  } else {
+    mix_guess(guess, /*edited=*/false, q);
+  }
+  return overlap_of_q(record, index).accepted;
 }
 
 DraftScorer::DraftScorer(const ModelConfig& draft_shape, std::int32_t max_tokens, kernels::ThreadPool& pool,

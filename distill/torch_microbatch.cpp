@@ -15,8 +15,7 @@ const TopK no_target{};
 // Whether serving proposes answer token `i` by its lookup, whatever the draft says. Asked for rising i.
 bool is_looked_up(PromptLookup& lookup, const ReplayRecord& record, std::int64_t i) {
   const auto before = std::span(record.tokens).first(static_cast<std::size_t>(record.prompt_tokens + i));
-  lookup.extend(before, record.prompt_tokens);
-  return lookup.guess(before).is_confident();
+  return lookup.after(before, record.prompt_tokens).is_confident();
 }
 
 void check_record(const ReplayRecord& record, std::int32_t vocab) {

@@ -71,6 +71,7 @@ struct Engine::State {
   void open(Sequence& sequence);
   void begin_optional(Sequence& sequence);
   void choose_lengths();
+  AcceptanceEstimate& acceptance_of(const SequenceRef& sequence, bool confident);
   void learn_lengths();
   void run_ahead();
   void drop_drafts();
@@ -95,7 +96,6 @@ struct Engine::State {
   StepCurveEstimate step_curve_, leased_curve_;  // with all threads that pay, and under a lease
   DecodeTimeEstimate decode_time_;               // what drafts are worth
   int n_since_told_ = 0;                         // steps since `cores` heard of it
-  AcceptanceEstimate& acceptance_of(const SequenceRef& sequence, bool confident);
   std::map<std::pair<std::uint32_t, bool>, AcceptanceEstimate> acceptance_;  // by draft, and by Proposal::confident
   std::vector<DraftOutlook> outlooks_;  // of the decoding sequences, in the order of `running`
   std::vector<std::int32_t> lengths_;

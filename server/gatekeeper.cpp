@@ -9,6 +9,7 @@
 #include "common/error.h"
 #include "common/escape_controls.h"
 #include "server/authority.h"
+#include "server/request_head.h"
 
 namespace slip {
 namespace {
@@ -31,12 +32,6 @@ bool is_json(std::string_view content_type) {
   const std::string type = lower(content_type.substr(0, content_type.find(';')));
   const auto end = type.find_last_not_of(" \t");
   return end != std::string::npos && type.substr(0, end + 1) == "application/json";
-}
-
-std::string_view trimmed(std::string_view text) {
-  const auto first = text.find_first_not_of(" \t");
-  if (first == std::string_view::npos) return {};
-  return text.substr(first, text.find_last_not_of(" \t") - first + 1);
 }
 
 // The first charset of a media type's parameters in which JSON is not read; nullopt where there is none.

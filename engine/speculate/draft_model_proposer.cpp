@@ -96,8 +96,7 @@ void DraftModelProposer::begin(const SequenceRef& sequence) {
 bool DraftModelProposer::is_confident(const SequenceRef& sequence) {
   Drafting* drafting = find(sequence.id);
   if (drafting == nullptr || !drafting->lookup) return false;
-  drafting->lookup->extend(sequence.tokens, sequence.prompt_tokens);
-  return drafting->lookup->guess(sequence.tokens).is_confident();
+  return drafting->lookup->after(sequence.tokens, sequence.prompt_tokens).is_confident();
 }
 
 // Opens the first home, or one for a newer version beside the live one.

@@ -14,8 +14,7 @@ namespace slip {
 // What the text of a request says about its own next token: answers repeat their prompts and themselves. The longest
 // stretch of earlier text that ends as the text ends now is found, and what followed it is the guess (prompt lookup,
 // Saxena, 2023). How far it is to be believed is measured on the answer as it grows, by the stretch's length.
-// Everything depends on the tokens alone. Threads: one owner. Memory: 4 bytes a token and 4 to 8 for each of the first
-// 32,768.
+// Everything depends on the tokens alone. Threads: one owner. Memory: 4 bytes a token, and 128 KiB at most.
 class PromptLookup {
  public:
   struct Guess {
@@ -26,6 +25,11 @@ class PromptLookup {
 
   // Reads what `tokens`, the prompt and then the answer so far, has more than at the last call.
   void extend(std::span<const std::int32_t> tokens, std::int32_t prompt_tokens);
+  // Reads `tokens` likewise, and says what follows them.
+  Guess after(std::span<const std::int32_t> tokens, std::int32_t prompt_tokens) {
+    extend(tokens, prompt_tokens);
+    return guess(tokens);
+  }
   // What follows `committed`, which extend() has read, and then `proposed`.
   Guess guess(std::span<const std::int32_t> committed, std::span<const std::int32_t> proposed = {}) const;
 

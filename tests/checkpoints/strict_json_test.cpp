@@ -51,7 +51,7 @@ TEST(StrictJson, BoundsDepthAndSizeBeforeBuilding) {
   EXPECT_THAT(refusal("[1,2,3,4]", {.max_depth = 4, .max_values = 4}), HasSubstr("too many values"));
 }
 
-// These faults named no place: in a body of a megabyte nobody found the number.
+// A body may have a megabyte: a fault says where it is.
 TEST(StrictJson, EveryFaultNamesItsByte) {
   EXPECT_THAT(refusal("[1e400]"), HasSubstr("a number is out of range at byte 6 of 7"));
   EXPECT_THAT(refusal("[1,2,3,4]", {.max_depth = 4, .max_values = 4}), HasSubstr("too many values at byte 9 of 9"));
