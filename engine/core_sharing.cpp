@@ -78,6 +78,7 @@ void CoreSharing::begin_step(const StepKind& kind) noexcept {
   current_ = &times_of(kind);
   in_prompt_.store(kind.has_prompt, std::memory_order_relaxed);
   mode_ = leased(kind, now_us_()) ? StepMode::kLeased : current_->plan();
+  trial_ = mode_ != StepMode::kLeased && mode_ != current_->chosen();
   in_step_.store(true, std::memory_order_relaxed);
   pool_.use_threads(mode_ == StepMode::kAll ? pool_.n_threads() : leased_threads_);
 }

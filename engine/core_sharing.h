@@ -57,7 +57,10 @@ class CoreSharing {
   void set_decode_time(DecodeTime time) noexcept;
   // Engine thread: the learner wants its cores in the next step; the step at hand runs without them.
   bool lease_asked() const noexcept { return (unit_.load(std::memory_order_acquire) & 1) != 0; }
+  // Engine thread, of the step at hand: it left its cores to the learner, or it tried the number of threads that is not
+  // chosen. Its time says nothing of steps without.
   bool ran_leased() const noexcept { return mode_ == StepMode::kLeased; }
+  bool ran_trial() const noexcept { return trial_; }
 
   void begin_unit(bool with_lease) noexcept;
   void end_unit() noexcept;
@@ -84,6 +87,7 @@ class CoreSharing {
   std::array<StepTimes, 2 * kBuckets> times_;
   StepTimes* current_ = nullptr;
   StepMode mode_ = StepMode::kAll;
+  bool trial_ = false;
   double decode_share_ = 1;  // of the steps' time lately, in those that read no prompt
   // Written by the learner's thread. The start of the unit at hand with its lowest bit for "leased"; 0: no unit.
   std::atomic<std::int64_t> unit_{0};

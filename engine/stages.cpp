@@ -284,9 +284,10 @@ void Engine::State::verify() {
   if (options.adaptive_k) learn_lengths();
 }
 
-// Steps that read prompts are left out: a row of theirs costs another time.
+// Steps that read prompts are left out: a row of theirs costs another time. So are trials with other threads, which
+// come early: a number of rows that only a trial had would seem too dear to be tried again.
 void Engine::State::learn_lengths() {
-  if (figures_.n_prefilling > 0) return;
+  if (figures_.n_prefilling > 0 || (cores != nullptr && cores->ran_trial())) return;
   const std::int32_t depth = nodes_.empty() ? 0 : *std::max_element(nodes_.begin(), nodes_.end());
   const bool leased = cores != nullptr && cores->ran_leased();
   (leased ? leased_curve_ : step_curve_)

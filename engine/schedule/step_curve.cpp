@@ -10,7 +10,8 @@ namespace {
 constexpr double kLevelRate = 1.0 / 8;    // of a pass in the level
 constexpr double kMostWeight = 32;        // passes that a ratio remembers
 constexpr double kFade = 1 - 1.0 / 2048;  // of all weights, each pass: what was measured long ago is tried again
-constexpr double kMeasured = 0.5;         // least weight of a ratio that counts as measured
+constexpr double kLeastWeight = 0.5;      // of a ratio that counts as measured
+constexpr std::int32_t kTries = 3;        // passes before it does
 constexpr double kDepthRate = 1.0 / 32;
 constexpr double kRowShare = 0.04;  // of one row's pass: a row beyond all that were measured
 constexpr double kHope = 0.95;      // a guess between two measured numbers of rows, over the line between them
@@ -24,6 +25,20 @@ double StepCurve::pass_us(std::int32_t rows) const {
   return us.back() + more_row_us * (rows - kRows);
 }
 
+bool StepCurveEstimate::Ratio::measured() const {
+  return weight >= kLeastWeight && n >= kTries;
+}
+
+void StepCurveEstimate::Ratio::add(double sample) {
+  if (weight < kLeastWeight) *this = {sample, 0, 0};
+  weight = std::min(weight + 1, kMostWeight);
+  if (++n <= kTries) {
+    value = std::min(value, sample);
+  } else {
+    value += (sample - value) / weight;
+  }
+}
+
 void StepCurveEstimate::add(std::int32_t rows, double verify_us, std::int32_t depth, double draft_us) {
   if (depth > 0) {
     const double each = draft_us / depth;
@@ -34,12 +49,11 @@ void StepCurveEstimate::add(std::int32_t rows, double verify_us, std::int32_t de
   ++n_;
   const double expected = ratios()[static_cast<std::size_t>(rows - 1)];
   Ratio& ratio = ratios_[static_cast<std::size_t>(rows - 1)];
-  const double most = ratio.weight < kMeasured ? kMostSample : kMostChange;
+  const double most = ratio.measured() ? kMostChange : kMostSample;
   const double sample = std::clamp(verify_us / level_us_ / expected, 1 / most, most) * expected;
   for (Ratio& any : ratios_) any.weight *= kFade;
-  if (ratio.weight >= kMeasured) level_us_ *= 1 + kLevelRate * (sample / expected - 1);
-  ratio.weight = std::min(ratio.weight < kMeasured ? 1 : ratio.weight + 1, kMostWeight);
-  ratio.value += (sample - ratio.value) / ratio.weight;
+  if (ratio.measured()) level_us_ *= 1 + kLevelRate * (sample / expected - 1);
+  ratio.add(sample);
 }
 
 std::array<double, StepCurve::kRows> StepCurveEstimate::ratios() const {
@@ -47,7 +61,7 @@ std::array<double, StepCurve::kRows> StepCurveEstimate::ratios() const {
   all.fill(1);
   std::size_t before = all.size();  // the last measured one; all.size(): none yet
   for (std::size_t r = 0; r < all.size(); ++r) {
-    if (ratios_[r].weight < kMeasured) continue;
+    if (!ratios_[r].measured()) continue;
     all[r] = ratios_[r].value;
     const double step = before == all.size() ? 0 : (all[r] - all[before]) / static_cast<double>(r - before);
     for (std::size_t i = before == all.size() ? 0 : before + 1; i < r; ++i) {

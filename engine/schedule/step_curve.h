@@ -21,7 +21,8 @@ struct StepCurve {
 // Learns a StepCurve from the engine's own steps. A pass takes the same time for any few rows while memory bounds it,
 // and jumps where another tile of rows begins (on AVX2: 1 to 4 rows alike, 6 at 1.4 and 8 at 1.8 times that), so each
 // number of rows is measured by itself. All times are ratios to a level that follows the last few passes: contexts and
-// load cancel out. Rows that no pass had are guessed from their neighbours, a little too low, so that they are tried.
+// load cancel out. Rows that three passes did not have are guessed from their neighbours, a little too low, so that they
+// are tried; the fastest of the three is what counts, since one slow pass would keep a number of rows from being tried.
 // Threads: one owner.
 class StepCurveEstimate {
  public:
@@ -34,8 +35,12 @@ class StepCurveEstimate {
 
  private:
   static constexpr std::int64_t kLeast = 8;
+  // Time over the level, of passes with as many rows.
   struct Ratio {
-    double value = 0, weight = 0;  // time over the level; weight 0: no pass had so many rows lately
+    double value = 0, weight = 0;  // weight 0: no such pass lately
+    std::int32_t n = 0;            // passes since there were none
+    bool measured() const;
+    void add(double sample);
   };
   // Of all numbers of rows: measured, or guessed.
   std::array<double, StepCurve::kRows> ratios() const;

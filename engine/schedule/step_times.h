@@ -22,8 +22,8 @@ class StepTimes {
   // A step of this kind took `step_us` in the mode given.
   void add(StepMode mode, double step_us) noexcept;
 
-  // True: all threads bring less than 3 % over fewer, so that the rest of the cores are spare.
-  bool fewer_pays() const { return chosen_ == StepMode::kFewer; }
+  // kAll or kFewer: fewer where all threads bring less than 3 % over them, so that the rest of the cores are spare.
+  StepMode chosen() const { return chosen_; }
   // Time of a step under a lease over that of one without, ≥ 1; differences within 3 % count as none.
   double slowdown() const;
 

@@ -95,6 +95,24 @@ TEST(CoreSharing, AUnitWithoutALeaseLeavesTheEngineAllThreadsUntilItIsOverdue) {
   EXPECT_EQ(scene.step(10'000), 2);
 }
 
+// The time of a trial, or of a step under a lease, is not that of the steps to come.
+TEST(CoreSharing, KnowsWhichStepsAreTrials) {
+  Scene scene(2, 1);
+  int n_trials = 0;
+  for (int i = 0; i < 40; ++i) {
+    scene.cores->begin_step({false, 4});
+    const bool fewer = scene.pool.n_used() == 1;
+    EXPECT_EQ(scene.cores->ran_trial(), fewer) << i;
+    n_trials += fewer ? 1 : 0;
+    scene.cores->end_step(fewer ? 13'000 : 10'000, 1);
+  }
+  EXPECT_GE(n_trials, 6);
+  scene.cores->begin_unit(/*with_lease=*/true);
+  EXPECT_EQ(scene.step(10'000), 1);
+  EXPECT_TRUE(scene.cores->ran_leased());
+  EXPECT_FALSE(scene.cores->ran_trial());
+}
+
 // Prompts scale with the cores: a lease there would cost twice as much, and lengthen the longest gaps.
 TEST(CoreSharing, AStepThatReadsAPromptHonoursALeaseOnlyWhenItIsOverdue) {
   Scene scene(2, 1);

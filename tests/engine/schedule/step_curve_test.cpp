@@ -45,6 +45,21 @@ TEST(StepCurveEstimate, AnInterruptedPassChangesLittle) {
   EXPECT_NEAR(estimate.curve().pass_us(4), 10'000, 2'500);
 }
 
+// A first pass that was interrupted must not keep its number of rows from being tried again. Negative control: three
+// slow passes do.
+TEST(StepCurveEstimate, OneSlowPassDoesNotPriceItsRows) {
+  StepCurveEstimate estimate;
+  for (int i = 0; i < 50; ++i) estimate.add(i % 2 == 0 ? 4 : 8, i % 2 == 0 ? 10'000 : 20'000, 0, 0);
+  StepCurveEstimate slow = estimate;
+  estimate.add(5, 25'000, 0, 0);
+  EXPECT_LT(estimate.curve().pass_us(5), 12'500) << "five rows are still tried";
+  estimate.add(5, 11'000, 0, 0);
+  estimate.add(5, 11'100, 0, 0);
+  EXPECT_NEAR(estimate.curve().pass_us(5), 11'000, 300);
+  for (int i = 0; i < 3; ++i) slow.add(5, 19'000, 0, 0);
+  EXPECT_GT(slow.curve().pass_us(5), 17'000);
+}
+
 // Two rows and eight are known: four are hoped to cost a little less than the line between says, so that they are
 // tried.
 TEST(StepCurveEstimate, GuessesBetweenNeighboursAndAscends) {

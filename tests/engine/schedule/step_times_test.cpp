@@ -37,7 +37,7 @@ TEST(StepTimes, AllThreadsWhereTheyPay) {
   StepTimes times(true, 2);
   Machine machine;
   machine.run(times, 100);
-  EXPECT_FALSE(times.fewer_pays());
+  EXPECT_EQ(times.chosen(), StepMode::kAll);
   EXPECT_GE(machine.run(times, 1000), 990) << "trials are to stay below one step in a hundred";
 }
 
@@ -45,7 +45,7 @@ TEST(StepTimes, FewerWhereMoreBringNothing) {
   StepTimes times(true, 2);
   Machine machine{.all_us = 10'000, .fewer_us = 10'050};
   machine.run(times, 300);
-  EXPECT_TRUE(times.fewer_pays());
+  EXPECT_EQ(times.chosen(), StepMode::kFewer);
   EXPECT_LE(machine.run(times, 1000), 30);
 }
 
@@ -53,10 +53,10 @@ TEST(StepTimes, FollowsALoadThatChanges) {
   StepTimes times(true, 2);
   Machine machine{.all_us = 10'000, .fewer_us = 9'500};
   machine.run(times, 500);
-  EXPECT_TRUE(times.fewer_pays());
+  EXPECT_EQ(times.chosen(), StepMode::kFewer);
   machine.fewer_us = 14'000;
   machine.run(times, 2000);
-  EXPECT_FALSE(times.fewer_pays());
+  EXPECT_EQ(times.chosen(), StepMode::kAll);
 }
 
 // A context that grows makes later steps slower; that is no property of the mode they ran in.
@@ -68,7 +68,7 @@ TEST(StepTimes, SlowerStepsLaterAreNotTakenForTheMode) {
     machine.fewer_us = machine.all_us;
     machine.run(times, 1);
   }
-  EXPECT_TRUE(times.fewer_pays());
+  EXPECT_EQ(times.chosen(), StepMode::kFewer);
 }
 
 TEST(StepTimes, ALeaseIsMeasuredAgainstTheStepsAroundIt) {
