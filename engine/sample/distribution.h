@@ -72,7 +72,7 @@ void check_logits(std::span<const float> logits);
 std::int32_t sample_inverse_cdf(const Distribution& distribution, double u);                 // u in [0, 1)
 std::int32_t sample_gumbel(const Distribution& distribution, const RandomAddress& address);  // argmax(log p + g)
 
-// log softmax of raw logits (T = 1, no transform): the top `n` and any one token; accumulated in float64 in id order.
+// log softmax of raw logits (T = 1, no transform): the top `n` and any one token. The normalizer is within 2^−21.
 struct TokenLogprob {
   std::int32_t id = 0;
   float logprob = 0;

@@ -25,7 +25,7 @@ float lower_bound_of_head(const std::vector<float>& maxima, std::size_t wanted) 
 // One look finds each block's largest value, and with them the row's; a second adds up.
 double scan_and_sum(std::span<const float> logits, std::vector<float>& maxima) {
   SLIP_CHECK(!logits.empty(), "a vocabulary has at least one token");
-  const double largest = scan_row(logits, maxima).largest;
+  const float largest = scan_row(logits, maxima).largest;
   return largest + std::log(sum_exp_differences(logits, largest));
 }
 

@@ -43,7 +43,25 @@ SLIP_BODY double exp_nonpositive(double x) {
   return x > -708.0 ? sum * scale : 0.0;
 }
 
-SLIP_BODY double sum_body(const double* values, std::size_t n) {
+// The same in single precision, with degree 6: relative error below 2^−22, 0 below exp(−87).
+SLIP_BODY float exp_nonpositive(float x) {
+  constexpr float kRound = 0x1.8p23F;
+  constexpr float kLog2E = 0x1.715476p+0F, kLn2High = 0x1.62e4p-1F, kLn2Low = 0x1.7f7d1cp-20F;
+  constexpr std::array<float, 7> kInverseFactorial{1.0F,      1.0F,       1.0F / 2,  1.0F / 6,
+                                                   1.0F / 24, 1.0F / 120, 1.0F / 720};
+  const float clamped = x > -87.0F ? x : -87.0F;
+  const float shifted = clamped * kLog2E + kRound;
+  const float n = shifted - kRound;
+  const float r = (clamped - n * kLn2High) - n * kLn2Low;
+  float sum = kInverseFactorial[6];
+  for (int power = 5; power >= 0; --power) sum = sum * r + kInverseFactorial[static_cast<std::size_t>(power)];
+  const std::int32_t exponent = std::bit_cast<std::int32_t>(shifted) - std::bit_cast<std::int32_t>(kRound);
+  const float scale = std::bit_cast<float>((exponent + 127) << 23);
+  return x > -87.0F ? sum * scale : 0.0F;
+}
+
+template <class Value>
+SLIP_BODY double sum_body(const Value* values, std::size_t n) {
   std::array<double, kLanes> lanes{};
   std::size_t i = 0;
   for (; i + kLanes <= n; i += kLanes) {
@@ -69,12 +87,12 @@ SLIP_BODY ExpSum exp_body(const float* logits, std::size_t n, double largest, do
   return total;
 }
 
-SLIP_BODY double sum_exp_body(const float* logits, std::size_t n, double largest) {
-  alignas(64) std::array<double, kBlock> block;
+SLIP_BODY double sum_exp_body(const float* logits, std::size_t n, float largest) {
+  alignas(64) std::array<float, kBlock> block;
   double sum = 0;
   for (std::size_t begin = 0; begin < n; begin += kBlock) {
     const std::size_t size = std::min(kBlock, n - begin);
-    for (std::size_t i = 0; i < size; ++i) block[i] = exp_nonpositive(static_cast<double>(logits[begin + i]) - largest);
+    for (std::size_t i = 0; i < size; ++i) block[i] = exp_nonpositive(logits[begin + i] - largest);
     sum += sum_body(block.data(), size);
   }
   return sum;
@@ -156,7 +174,7 @@ SLIP_BODY void uniforms_body(const RandomAddress& address, const std::int32_t* t
 
 struct Sweeps {
   ExpSum (*exps)(const float*, std::size_t, double, double, double*);
-  double (*sum_exp)(const float*, std::size_t, double);
+  double (*sum_exp)(const float*, std::size_t, float);
   double (*sum)(const double*, std::size_t);
   RowScan (*scan)(const float*, std::size_t, float*);
   bool (*within)(const double*, const double*, std::size_t, double);
@@ -168,7 +186,7 @@ struct Sweeps {
     target static ExpSum exps(const float* x, std::size_t n, double m, double t, double* out) {                \
       return exp_body(x, n, m, t, out);                                                                        \
     }                                                                                                          \
-    target static double sum_exp(const float* x, std::size_t n, double m) { return sum_exp_body(x, n, m); }    \
+    target static double sum_exp(const float* x, std::size_t n, float m) { return sum_exp_body(x, n, m); }     \
     target static double sum(const double* x, std::size_t n) { return sum_body(x, n); }                        \
     target static RowScan scan(const float* x, std::size_t n, float* out) { return scan_body(x, n, out); }     \
     target static bool within(const double* u, const double* p, std::size_t n, double b) {                     \
@@ -206,7 +224,7 @@ ExpSum exp_differences(std::span<const float> logits, double largest, double tem
   return sweeps().exps(logits.data(), logits.size(), largest, temperature, out);
 }
 
-double sum_exp_differences(std::span<const float> logits, double largest) {
+double sum_exp_differences(std::span<const float> logits, float largest) {
   return sweeps().sum_exp(logits.data(), logits.size(), largest);
 }
 

@@ -26,8 +26,21 @@ TEST(VocabularyMath, ExponentialsAreRightToTheLastBits) {
     expected_sum += expected;
   }
   EXPECT_NEAR(sum / expected_sum, 1, 1e-14);
-  EXPECT_EQ(sum_exp_differences(logits, 0), sum);
   EXPECT_NEAR(sum_in_lanes(out) / expected_sum, 1, 1e-14);
+}
+
+// Terms of every size, and of equal size: errors of one sign would add up there.
+TEST(VocabularyMath, SumOfExponentialsIsGoodToSinglePrecision) {
+  for (const float spacing : {0.0F, 0.0001F, 0.0137F, 0.35F, 40.0F}) {
+    std::vector<float> logits;
+    double expected = 0;
+    for (int i = 0; i < 5003; ++i) {
+      logits.push_back(7.25F - static_cast<float>(i) * spacing);
+      expected += std::exp(static_cast<double>(logits.back()) - 7.25);
+    }
+    EXPECT_NEAR(sum_exp_differences(logits, 7.25F) / expected, 1, 0x1p-21) << spacing;
+  }
+  EXPECT_EQ(sum_exp_differences(std::vector<float>{3, -85, -kInfinity}, 3), 1) << "what is below exp(−87) is 0";
 }
 
 TEST(VocabularyMath, WhatIsTooSmallIsZero) {
