@@ -314,7 +314,9 @@ void Learner::begin(ObservedRequest request) noexcept {
 }
 
 void Learner::record(Observation observation) noexcept {
-  state_->lost.fetch_add(state_->inbox.push(Event(std::move(observation))), std::memory_order_acq_rel);
+  // A record is learned from once it is whole: waking the learner at every step would cost each step its time.
+  const std::size_t lost = state_->inbox.push(Event(std::move(observation)), /*wakes=*/false);
+  state_->lost.fetch_add(lost, std::memory_order_acq_rel);
 }
 
 void Learner::add(ReplayRecord record) noexcept {

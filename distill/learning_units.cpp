@@ -20,6 +20,12 @@ bool LearningUnits::grant() noexcept {
   return true;
 }
 
+bool LearningUnits::grant_gaps() noexcept {
+  reason_ = "";
+  if (cores_ != nullptr) cores_->begin_unit(/*with_lease=*/false);
+  return true;
+}
+
 bool LearningUnits::grant_guaranteed() noexcept {
   const std::int64_t now = now_us_();
   guaranteed_.refill(now);

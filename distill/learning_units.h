@@ -29,6 +29,8 @@ class LearningUnits {
   }
   // Grants the unit: idle time alone, or a lease when the engine is busy.
   bool grant() noexcept;
+  // Grants the unit the moments in which the engine's other threads wait for its first one, and no core.
+  bool grant_gaps() noexcept;
   // Grants a scoring unit from its guaranteed share, if any is left.
   bool grant_guaranteed() noexcept;
   bool refuse(const char* reason) noexcept;

@@ -35,10 +35,12 @@ class LossyInbox {
   LossyInbox(const LossyInbox&) = delete;
   LossyInbox& operator=(const LossyInbox&) = delete;
 
-  // Returns how many items were lost to make room, or because there is no memory for this one.
-  std::size_t push(T item) noexcept {
+  // Returns how many items were lost to make room, or because there is no memory for this one. `wakes` false: nobody
+  // waits for this item by itself, so that a consumer who sleeps is woken only once half of the room is taken.
+  std::size_t push(T item, bool wakes = true) noexcept {
     std::size_t lost = 0;
-    if (size_.fetch_add(1, std::memory_order_relaxed) >= capacity_) lost = drop_older_half();
+    const std::size_t before = size_.fetch_add(1, std::memory_order_relaxed);
+    if (before >= capacity_) lost = drop_older_half();
     Node* node = new (std::nothrow) Node{std::move(item), nullptr};
     if (node != nullptr) {
       attach(node);
@@ -47,7 +49,7 @@ class LossyInbox {
       ++lost;
     }
     pushed_.fetch_add(1, std::memory_order_release);
-    if (sleeping_.exchange(false)) wake();
+    if ((wakes || before >= capacity_ / 2) && sleeping_.exchange(false)) wake();
     return lost;
   }
 

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <chrono>
 #include <filesystem>
 #include <thread>
@@ -122,6 +123,41 @@ class OneExport final : public Governor {
  private:
   std::uint64_t steps_;
 };
+
+// A busy engine's governor that trains nothing and notes the units it grants.
+class Observer final : public Governor {
+ public:
+  bool allow_unit(LearningUnit unit) noexcept override {
+    (unit == LearningUnit::kWatching ? watching : deciding) += 1;
+    return true;
+  }
+  void unit_done() noexcept override {}
+  StepDecision allow_step(const TopicProgress&) noexcept override { return {false, "flat", 0}; }
+  bool engine_idle() const noexcept override { return false; }
+  void on_step(const StepFigures&) noexcept override {}
+  void on_finished(const RequestSummary&) noexcept override {}
+
+  std::atomic<int> watching{0}, deciding{0};
+};
+
+// The first four records say how much there is to learn; with nothing to decide a quarter of the others is watched.
+TEST(LearningLoop, RecordsThatDecideNothingAreWatchedBesideServing) {
+  House house;
+  Observer governor;
+  auto learner = house.make_learner(governor);
+  learner->start();
+  const std::int64_t end_us = monotonic_us() + 3 * kPatienceUs;
+  const auto wait_for = [&](const std::atomic<int>& units, int n) {
+    while (units < n && monotonic_us() < end_us) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  };
+  for (std::uint64_t id = 1; id <= 4; ++id) tell(*learner, answered(id));
+  wait_for(governor.deciding, 4);
+  for (std::uint64_t id = 5; id <= 40; ++id) tell(*learner, answered(id));
+  wait_for(governor.watching, 9);
+  learner->stop();
+  EXPECT_EQ(governor.watching, 9);
+  EXPECT_EQ(governor.deciding, 4);
+}
 
 // Only exports that gave way to a newer one were points of the curve, so that a topic whose exports are all published
 // was taken to rise as fast as on its first day.

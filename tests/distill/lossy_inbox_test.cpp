@@ -62,6 +62,33 @@ TEST(LossyInbox, WaitingEndsWithAnItemAWakeOrTheTime) {
   waker.join();
 }
 
+// The consumer sleeps on; an item that somebody waits for, or half of the room, wakes it.
+TEST(LossyInbox, AnItemThatNobodyWaitsForWakesNobody) {
+  LossyInbox<int> inbox(8);
+  const auto waits_for = [&](auto push_some) {
+    std::thread pusher([&] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      push_some();
+    });
+    const auto begin = std::chrono::steady_clock::now();
+    inbox.wait_for(300'000);
+    const auto waited = std::chrono::steady_clock::now() - begin;
+    pusher.join();
+    taken_from(inbox);
+    return std::chrono::duration_cast<std::chrono::milliseconds>(waited).count();
+  };
+  EXPECT_GE(waits_for([&] { inbox.push(1, /*wakes=*/false); }), 280);
+  EXPECT_LT(waits_for([&] {
+              inbox.push(1, /*wakes=*/false);
+              inbox.push(2);
+            }),
+            280);
+  EXPECT_LT(waits_for([&] {
+              for (int i = 0; i < 5; ++i) inbox.push(i, /*wakes=*/false);
+            }),
+            280);
+}
+
 TEST(LossyInbox, NothingIsLostUncountedBetweenTwoThreads) {
   LossyInbox<int> inbox(32);
   constexpr int kItems = 50'000;

@@ -192,6 +192,13 @@ TEST(PaybackGovernor, ScoringKeepsOnePercentOfTheTimeWhateverTheShare) {
   EXPECT_EQ(scene.run_busy(60, LearningUnit::kTraining).units, 0);
 }
 
+// A record that decides nothing is scored while the engine's other threads wait for its first one: no lease, no budget.
+TEST(PaybackGovernor, WatchingTakesNoCoreFromABusyEngine) {
+  Scene scene({.max_share = 0});
+  EXPECT_GT(scene.run_busy(60, LearningUnit::kWatching).units, 1'000);
+  EXPECT_EQ(scene.cores->totals().leased_us, 0);
+}
+
 // Requests that wait used to stop everything: a saturated hour taught nothing, and a bad version stayed.
 TEST(PaybackGovernor, WaitingRequestsChangeNothing) {
   Scene scene;
