@@ -14,13 +14,12 @@
 namespace slip {
 namespace {
 
-constexpr std::size_t kScoredTogether = 8;              // records, while the engine is busy
+constexpr std::size_t kScoredTogether = 8;              // records that are worth a lease
 constexpr std::int64_t kLongestUnscoredUs = 5'000'000;  // that a record waits for others
 constexpr std::size_t kMaxUnscored = 128;    // finished records of a topic in memory while the governor says no
 constexpr std::uint64_t kBurstSteps = 8;     // of one topic before another may have its turn
 constexpr std::uint64_t kScoredFirst = 4;    // of a topic, whatever the load: they say how much there is to learn
 constexpr std::size_t kWatchedClosely = 48;  // requests after a publication
-constexpr std::size_t kJudgedAtOnce = 16;    // of them: a bad version goes before it has cost much
 constexpr std::uint64_t kSampledOf = 4;      // under load, with nothing to decide
 constexpr double kLossMemory = 0.8;          // of the smoothed training loss
 constexpr double kSecondsMemory = 0.9;       // of the smoothed time a step takes
@@ -220,7 +219,7 @@ TopicProgress LearningLoop::progress_of(const TopicState& topic) const {
 }
 
 // A lease slows down a whole step of the engine however short the unit is. While the engine is busy records are scored
-// several at once, or when a publication waits for them.
+// in its gaps; with a lease when several have come together all the same, or when a publication waits for them.
 bool LearningLoop::scoring_is_due() const {
   std::size_t n_waiting = 0;
   std::int64_t since_us = std::numeric_limits<std::int64_t>::max();
@@ -236,19 +235,9 @@ bool LearningLoop::scoring_is_due() const {
 std::optional<LearningUnit> LearningLoop::next_unit(bool may_train) {
   next_ = topic_to_score();
   scoring_ = next_ != nullptr && (scoring_ || scoring_is_due());
-  const bool trains = may_train && (!scoring_ || !scoring_decides()) && topic_to_train() != nullptr;
-  if (scoring_) return trains || scoring_decides() ? LearningUnit::kScoring : LearningUnit::kWatching;
-  return trains ? std::optional(LearningUnit::kTraining) : std::nullopt;
-}
-
-// Whether a record that waits may decide on a candidate, on a version that went live just now, or on a first step.
-bool LearningLoop::scoring_decides() const {
-  return std::any_of(topics_.begin(), topics_.end(), [&](const TopicState& topic) {
-    if (topic.candidate) return true;
-    if (topic.unscored.empty()) return false;
-    if (topic.unscored.size() > kMaxUnscored / 2 || topic.requests_seen <= kScoredFirst) return true;
-    return topic.live.version->weights != base_->weights && topic.against_base.size() < kJudgedAtOnce;
-  });
+  if (scoring_) return LearningUnit::kScoring;
+  if (may_train && topic_to_train() != nullptr) return LearningUnit::kTraining;
+  return next_ != nullptr ? std::optional(LearningUnit::kScoringInGaps) : std::nullopt;
 }
 
 bool LearningLoop::holds_records() const {
@@ -257,7 +246,7 @@ bool LearningLoop::holds_records() const {
 
 // A record is scored before anything is trained on it, or its scores would be of text that was learned by heart.
 void LearningLoop::run(LearningUnit unit) {
-  if (unit == LearningUnit::kScoring || unit == LearningUnit::kWatching) return score_next();
+  if (unit == LearningUnit::kScoring || unit == LearningUnit::kScoringInGaps) return score_next();
   for (next_ = topic_to_score(); next_ != nullptr; next_ = topic_to_score()) score_next();
   next_ = topic_to_train();  // the verdicts may have changed what pays
   if (next_ != nullptr) train_step();

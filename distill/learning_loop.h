@@ -69,7 +69,6 @@ class LearningLoop {
  private:
   bool worth_scoring(const TopicState& topic) const;
   bool scoring_is_due() const;
-  bool scoring_decides() const;
   TopicState* topic_to_score();
   TopicState* topic_to_train();
   bool may_take_first_step(const TopicState& topic) const;

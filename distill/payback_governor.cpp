@@ -59,7 +59,7 @@ class PaybackGovernor final : public Governor {
     budget_.spend(units_.take_cost_us());
     busy_.update(now, busy_us);
     if (units_.engine_idle()) return units_.grant();
-    if (unit == LearningUnit::kWatching) return units_.grant_gaps();
+    if (unit == LearningUnit::kScoringInGaps) return units_.grant_gaps();
     const bool trains = unit != LearningUnit::kScoring;
     if (trains && busy_.share() < kBusyShare) return units_.refuse("waits for idle cores");
     if (trains && units_.reads_prompt() && now - trained_us_ < kLongestPromptUs) {

@@ -128,7 +128,8 @@ class OneExport final : public Governor {
 class Observer final : public Governor {
  public:
   bool allow_unit(LearningUnit unit) noexcept override {
-    (unit == LearningUnit::kWatching ? watching : deciding) += 1;
+    if (refuses) return false;
+    (unit == LearningUnit::kScoringInGaps ? in_gaps : leased) += 1;
     return true;
   }
   void unit_done() noexcept override {}
@@ -137,26 +138,33 @@ class Observer final : public Governor {
   void on_step(const StepFigures&) noexcept override {}
   void on_finished(const RequestSummary&) noexcept override {}
 
-  std::atomic<int> watching{0}, deciding{0};
+  std::atomic<bool> refuses{false};
+  std::atomic<int> in_gaps{0}, leased{0};
 };
 
-// The first four records say how much there is to learn; with nothing to decide a quarter of the others is watched.
-TEST(LearningLoop, RecordsThatDecideNothingAreWatchedBesideServing) {
+// Records that come one by one are scored in the engine's gaps; many at once are worth a lease.
+TEST(LearningLoop, ALeaseIsAskedForOnlyWhenSeveralRecordsWait) {
   House house;
   Observer governor;
   auto learner = house.make_learner(governor);
   learner->start();
   const std::int64_t end_us = monotonic_us() + 3 * kPatienceUs;
-  const auto wait_for = [&](const std::atomic<int>& units, int n) {
-    while (units < n && monotonic_us() < end_us) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  const auto wait_until = [&](const auto& reached) {
+    while (!reached() && monotonic_us() < end_us) std::this_thread::sleep_for(std::chrono::milliseconds(5));
   };
-  for (std::uint64_t id = 1; id <= 4; ++id) tell(*learner, answered(id));
-  wait_for(governor.deciding, 4);
-  for (std::uint64_t id = 5; id <= 40; ++id) tell(*learner, answered(id));
-  wait_for(governor.watching, 9);
+  for (int n = 1; n <= 4; ++n) {
+    tell(*learner, answered(static_cast<std::uint64_t>(n)));
+    wait_until([&] { return governor.in_gaps == n; });
+  }
+  EXPECT_EQ(governor.leased, 0);
+  governor.refuses = true;
+  for (std::uint64_t id = 5; id <= 52; ++id) learner->add(answered(id));
+  wait_until([&] { return learner->replay_records() == 52; });
+  governor.refuses = false;
+  wait_until([&] { return governor.leased == 12; });
   learner->stop();
-  EXPECT_EQ(governor.watching, 9);
-  EXPECT_EQ(governor.deciding, 4);
+  EXPECT_EQ(governor.leased, 12) << "a quarter of them, since nothing waits for a decision";
+  EXPECT_EQ(governor.in_gaps, 4);
 }
 
 // Only exports that gave way to a newer one were points of the curve, so that a topic whose exports are all published

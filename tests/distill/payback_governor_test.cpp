@@ -192,10 +192,10 @@ TEST(PaybackGovernor, ScoringKeepsOnePercentOfTheTimeWhateverTheShare) {
   EXPECT_EQ(scene.run_busy(60, LearningUnit::kTraining).units, 0);
 }
 
-// A record that decides nothing is scored while the engine's other threads wait for its first one: no lease, no budget.
-TEST(PaybackGovernor, WatchingTakesNoCoreFromABusyEngine) {
+// No lease, and no budget.
+TEST(PaybackGovernor, ScoringInGapsTakesNoCoreFromABusyEngine) {
   Scene scene({.max_share = 0});
-  EXPECT_GT(scene.run_busy(60, LearningUnit::kWatching).units, 1'000);
+  EXPECT_GT(scene.run_busy(60, LearningUnit::kScoringInGaps).units, 1'000);
   EXPECT_EQ(scene.cores->totals().leased_us, 0);
 }
 
