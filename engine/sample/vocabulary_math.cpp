@@ -47,8 +47,7 @@ SLIP_BODY double exp_nonpositive(double x) {
 SLIP_BODY float exp_nonpositive(float x) {
   constexpr float kRound = 0x1.8p23F;
   constexpr float kLog2E = 0x1.715476p+0F, kLn2High = 0x1.62e4p-1F, kLn2Low = 0x1.7f7d1cp-20F;
-  constexpr std::array<float, 7> kInverseFactorial{1.0F,      1.0F,       1.0F / 2,  1.0F / 6,
-                                                   1.0F / 24, 1.0F / 120, 1.0F / 720};
+  constexpr std::array<float, 7> kInverseFactorial{1.0F, 1.0F, 1.0F / 2, 1.0F / 6, 1.0F / 24, 1.0F / 120, 1.0F / 720};
   const float clamped = x > -87.0F ? x : -87.0F;
   const float shifted = clamped * kLog2E + kRound;
   const float n = shifted - kRound;
@@ -104,25 +103,42 @@ SLIP_BODY bool within_body(const double* u, const double* p, std::size_t n, doub
   return any != 0;
 }
 
-typedef float WideFloats __attribute__((vector_size(4 * kScanLanes)));
-typedef std::int32_t WideBits __attribute__((vector_size(4 * kScanLanes)));
+// The lanes of a scan in registers of kWidth values, which the instruction set must have: GCC makes scalar code with a
+// branch a value of wider ones. Vectors by name: as arrays, lanes that last over a loop stay in memory.
+template <std::size_t kWidth>
+struct Register {
+  typedef float Floats __attribute__((vector_size(4 * kWidth)));
+  typedef std::int32_t Bits __attribute__((vector_size(4 * kWidth)));
+};
 
-// The first n of a stretch. Vectors by name: as arrays, lanes that last over a loop stay in memory.
-SLIP_BODY std::int32_t scan_stretch(const float* values, std::size_t n, float* maxima) {
+// Some of the lanes over the first n of a stretch, n a multiple of kScanLanes.
+template <std::size_t kWidth>
+SLIP_BODY std::int32_t scan_lanes(const float* values, std::size_t n, float* maxima) {
+  typedef typename Register<kWidth>::Floats Floats;
+  typedef typename Register<kWidth>::Bits Bits;
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
-  WideFloats most = WideFloats{} - kInfinity;
-  WideBits whole = WideBits{} - 1;
-  std::size_t i = 0;
-  for (; i + kScanLanes <= n; i += kScanLanes) {
-    WideFloats some;
+  Floats most = Floats{} - kInfinity;
+  Bits whole = Bits{} - 1;
+  for (std::size_t i = 0; i < n; i += kScanLanes) {
+    Floats some;
     std::memcpy(&some, values + i, sizeof some);
     most = some > most ? some : most;
     whole &= some < kInfinity;
   }
+  std::memcpy(maxima, &most, sizeof most);
   std::int32_t broken = 0;
-  for (std::size_t lane = 0; lane < kScanLanes; ++lane) {
-    maxima[lane] = most[lane];
-    broken |= ~whole[lane];
+  for (std::size_t lane = 0; lane < kWidth; ++lane) broken |= ~whole[lane];
+  return broken;
+}
+
+// The first n of a stretch.
+template <std::size_t kWidth>
+SLIP_BODY std::int32_t scan_stretch(const float* values, std::size_t n, float* maxima) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  const std::size_t i = n / kScanLanes * kScanLanes;
+  std::int32_t broken = 0;
+  for (std::size_t lane = 0; lane < kScanLanes; lane += kWidth) {
+    broken |= scan_lanes<kWidth>(values + lane, i, maxima + lane);
   }
   for (std::size_t lane = 0; i + lane < n; ++lane) {
     maxima[lane] = values[i + lane] > maxima[lane] ? values[i + lane] : maxima[lane];
@@ -131,14 +147,15 @@ SLIP_BODY std::int32_t scan_stretch(const float* values, std::size_t n, float* m
   return broken;
 }
 
+template <std::size_t kWidth>
 SLIP_BODY RowScan scan_body(const float* values, std::size_t n, float* maxima) {
   std::int32_t broken = 0;
   std::size_t begin = 0, block = 0;
   for (; begin + kScanStretch <= n; begin += kScanStretch, block += kScanLanes) {
-    broken |= scan_stretch(values + begin, kScanStretch, maxima + block);
+    broken |= scan_stretch<kWidth>(values + begin, kScanStretch, maxima + block);
   }
   if (begin < n) {
-    broken |= scan_stretch(values + begin, n - begin, maxima + block);
+    broken |= scan_stretch<kWidth>(values + begin, n - begin, maxima + block);
     block += kScanLanes;
   }
   float largest = -std::numeric_limits<float>::infinity();
@@ -181,26 +198,26 @@ struct Sweeps {
   void (*uniforms)(const RandomAddress&, const std::int32_t*, std::size_t, double*);
 };
 
-#define SLIP_SWEEPS(name, target)                                                                              \
-  struct name {                                                                                                \
-    target static ExpSum exps(const float* x, std::size_t n, double m, double t, double* out) {                \
-      return exp_body(x, n, m, t, out);                                                                        \
-    }                                                                                                          \
-    target static double sum_exp(const float* x, std::size_t n, float m) { return sum_exp_body(x, n, m); }     \
-    target static double sum(const double* x, std::size_t n) { return sum_body(x, n); }                        \
-    target static RowScan scan(const float* x, std::size_t n, float* out) { return scan_body(x, n, out); }     \
-    target static bool within(const double* u, const double* p, std::size_t n, double b) {                     \
-      return within_body(u, p, n, b);                                                                          \
-    }                                                                                                          \
-    target static void uniforms(const RandomAddress& a, const std::int32_t* ids, std::size_t n, double* out) { \
-      uniforms_body(a, ids, n, out);                                                                           \
-    }                                                                                                          \
-    static constexpr Sweeps kTable{exps, sum_exp, sum, scan, within, uniforms};                                \
+#define SLIP_SWEEPS(name, width, target)                                                                          \
+  struct name {                                                                                                   \
+    target static ExpSum exps(const float* x, std::size_t n, double m, double t, double* out) {                   \
+      return exp_body(x, n, m, t, out);                                                                           \
+    }                                                                                                             \
+    target static double sum_exp(const float* x, std::size_t n, float m) { return sum_exp_body(x, n, m); }        \
+    target static double sum(const double* x, std::size_t n) { return sum_body(x, n); }                           \
+    target static RowScan scan(const float* x, std::size_t n, float* out) { return scan_body<width>(x, n, out); } \
+    target static bool within(const double* u, const double* p, std::size_t n, double b) {                        \
+      return within_body(u, p, n, b);                                                                             \
+    }                                                                                                             \
+    target static void uniforms(const RandomAddress& a, const std::int32_t* ids, std::size_t n, double* out) {    \
+      uniforms_body(a, ids, n, out);                                                                              \
+    }                                                                                                             \
+    static constexpr Sweeps kTable{exps, sum_exp, sum, scan, within, uniforms};                                   \
   }
 
-SLIP_SWEEPS(BaselineSweeps, );
-SLIP_SWEEPS(Avx2Sweeps, SLIP_FOR_AVX2);
-SLIP_SWEEPS(Avx512Sweeps, SLIP_FOR_AVX512);
+SLIP_SWEEPS(BaselineSweeps, 4, );
+SLIP_SWEEPS(Avx2Sweeps, 8, SLIP_FOR_AVX2);
+SLIP_SWEEPS(Avx512Sweeps, 16, SLIP_FOR_AVX512);
 
 const Sweeps& choose_sweeps() {
 #if defined(__x86_64__)
