@@ -4,11 +4,13 @@
 #include <algorithm>
 #include <cmath>
 #include <numbers>
+#include <span>
 
 namespace slip {
 namespace {
 
 constexpr std::size_t kPoints = 12;
+constexpr std::size_t kExportsWithoutStart = 3;  // are enough for a slope of their own
 constexpr double kDecaySteps = 50;        // of a slope; Muon's curves of sql and code flatten after 80 to 120 steps
 constexpr double kForgettingSteps = 100;  // a point this far back counts 1/e
 // α a step, of a draft that accepts nothing; in all .50. In 24, 48, 96 steps of 8 requests sql rose from .01 to .37,
@@ -27,8 +29,14 @@ double log_steps(double steps) {
   return std::log1p(std::max(steps, 0.0) / kFirstSteps);
 }
 
+// The points that tell of the rise to come: with the start, .40 after 46 steps of sql promised .12 for the next 40.
+std::span<const CurvePoint> telling(const std::vector<CurvePoint>& points) {
+  const bool has_start = points.size() > kExportsWithoutStart && points.front().steps == 0;
+  return std::span(points).subspan(has_start ? 1 : 0);
+}
+
 // Weighted least squares over log_steps(); the precision is that of independent points with the spread above.
-Slope fit(const std::vector<CurvePoint>& points) {
+Slope fit(std::span<const CurvePoint> points) {
   const double latest = points.empty() ? 0 : points.back().steps;
   double sum_w = 0, sum_x = 0, sum_y = 0;
   const auto weight = [&](const CurvePoint& point) {
@@ -97,7 +105,7 @@ LearningCurve::Rise LearningCurve::rise(double steps) const {
   const double prior_slope = kFirstSlope * room_ * std::exp(-latest_steps() / kDecaySteps);
   const double prior_mean = prior_slope * reach, prior_spread = (prior_slope + kLeastSlopeSpread) * reach;
   const double prior_precision = 1 / (prior_spread * prior_spread);
-  const Slope seen = fit(points_);
+  const Slope seen = fit(telling(points_));
   const double log_reach = log_steps(latest_steps() + steps) - log_steps(latest_steps());
   const double seen_precision = seen.precision / (log_reach * log_reach);
   const double precision = prior_precision + seen_precision;

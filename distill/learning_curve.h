@@ -16,9 +16,10 @@ struct CurvePoint {
 // The acceptance rate of one topic's trainer over its optimizer steps, and the rise to expect from more of them.
 // The rate above the base draft's on the same text is what counts, since texts differ more than drafts do. It is taken
 // to rise with the logarithm of the steps. A straight line through the first 25 steps of sql, which brought .36,
-// promised .43 for the next 40, and .05 came. The slope comes from weighted least squares over the latest points, and
-// its rise is combined with that of a prior by their precisions: a fresh topic is taken to rise, with a time constant
-// of 50 steps. Pure; the 12 latest points are kept.
+// promised .43 for the next 40, and .05 came. The slope comes from weighted least squares over the latest points, from
+// three exports on without the start, whose rise is the steepest and comes once. Its rise is combined with that of a
+// prior by their precisions: a fresh topic is taken to rise, with a time constant of 50 steps. Pure; the 12 latest
+// points are kept.
 class LearningCurve {
  public:
   // Of the rise over the next steps, in α. Normal.

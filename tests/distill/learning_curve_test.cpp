@@ -37,13 +37,13 @@ TEST(LearningCurve, AFreshTopicMayInvest) {
   EXPECT_DOUBLE_EQ(curve.predicted_gain(0), 0);
 }
 
-// An export that was published on six lucky requests, and what the next sixty said.
 // What a prompt lookup proposes already is nothing that training can bring.
 TEST(LearningCurve, OnlyWhatProposalsWaitForIsToBeLearned) {
   const double alone = LearningCurve(0.1).rise(40).mean;
   EXPECT_NEAR(LearningCurve(0.1, 0.4).rise(40).mean, 0.4 * alone, 1e-9);
 }
 
+// An export that was published on six lucky requests, and what the next sixty said.
 TEST(LearningCurve, LaterRequestsPutALuckyExportRight) {
   LearningCurve curve(0.4);
   curve.start_from_base();
@@ -78,6 +78,17 @@ TEST(LearningCurve, ACurveThatBendsPromisesNoLine) {
   }
   EXPECT_LT(curve.predicted_gain(40), 0.25);
   EXPECT_GT(curve.predicted_gain(40), 0.05);
+}
+
+// sql, a little later: what its first steps brought does not come again. .05 came.
+TEST(LearningCurve, TheFirstRiseIsNotPromisedAgain) {
+  LearningCurve curve(0.01);
+  curve.start_from_base();
+  for (const auto& [steps, alpha] : {std::pair{5.0, 0.28}, {17.0, 0.34}, {27.0, 0.37}, {46.0, 0.40}}) {
+    curve.add({steps, alpha, 0.01, 12});
+  }
+  EXPECT_LT(curve.predicted_gain(40), 0.09);
+  EXPECT_GT(curve.predicted_gain(40), 0.03);
 }
 
 TEST(LearningCurve, AFlatCurveComesToNothingWithTheData) {
