@@ -65,8 +65,13 @@ PurgeResult for_client(PurgeResult result, const std::filesystem::path& data_dir
 }
 
 std::size_t purge_resting_replay(const std::filesystem::path& folder, const PurgeScope& scope) {
-  if (!std::filesystem::exists(folder)) return 0;
-  return ReplayBuffer(resting_replay(folder)).purge(scope);
+  try {
+    if (!std::filesystem::exists(folder)) return 0;
+    return ReplayBuffer(resting_replay(folder)).purge(scope);
+  } catch (const std::filesystem::filesystem_error& error) {
+    throw Error(ErrorCode::kIo, "cannot use " + folder.string() + ": " + error.code().message(),
+                "make the folder readable and writable");
+  }
 }
 
 Purger::Purger(Ledger& ledger, PurgeReplay purge_replay)

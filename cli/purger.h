@@ -22,7 +22,7 @@ PurgeResult carry_out(const PurgeOrder& order, Ledger& ledger, const PurgeReplay
 // The same for a client: its error names files from `data_dir` on, not where that is.
 PurgeResult for_client(PurgeResult result, const std::filesystem::path& data_dir) noexcept;
 
-// Of replay files that no learner has open; 0 where there is no such folder.
+// Of replay files that no learner has open; 0 where there is no such folder. Error{kIo}: it cannot be used now.
 std::size_t purge_resting_replay(const std::filesystem::path& folder, const PurgeScope& scope);
 
 // One order after the other, on a thread of its own, since each waits for the learner and for the disk. Threads:

@@ -135,5 +135,18 @@ TEST(RestingReplay, NothingButThePurgeLeaves) {
   EXPECT_EQ(ReplayBuffer(options).records("sql"), 9U);
 }
 
+// Such a folder, or one without permission, was a 500 that said nothing.
+TEST(RestingReplay, AFolderThatCannotBeReadIsAnIoErrorThatNamesIt) {
+  const testing::TemporaryFolder folder;
+  std::filesystem::create_symlink("replay", folder.path() / "replay");  // to itself
+  try {
+    purge_resting_replay(folder.path() / "replay", {.tenant = TenantId{1}});
+    FAIL() << "nothing was refused";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kIo);
+    EXPECT_NE(error.message().find("replay: "), std::string::npos) << error.message();
+  }
+}
+
 }  // namespace
 }  // namespace slip::cli
