@@ -1,18 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <arpa/inet.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
-#include <sys/prctl.h>
-#include <sys/resource.h>
-#include <sys/socket.h>
+// The running service: its answers, its log and ledger, and how it stops.
 #include <sys/stat.h>
-#include <sys/syscall.h>
 
 #include <algorithm>
 #include <memory>
+#include <string>
+#include <vector>
 
-#include "common/error.h"
-#include "distill/draft_trainer.h"
 #include "tests/cli/serve_fixture.h"
 #include "tests/engine/model/formula_model.h"
 
@@ -20,26 +14,6 @@ namespace slip {
 namespace {
 
 using nlohmann::json;
-
-// From here on the kernel kills this process (SIGSYS) at the first connect() or Internet datagram socket.
-bool forbid_outbound_connections() {
-  constexpr auto kKill = SECCOMP_RET_KILL_PROCESS;
-  sock_filter program[] = {
-      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_connect, 7, 0),
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_socket, 0, 7),
-      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, args[0])),
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, AF_INET, 1, 0),
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, AF_INET6, 0, 4),
-      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, args[1])),
-      BPF_STMT(BPF_ALU | BPF_AND | BPF_K, 0xf),  // without SOCK_NONBLOCK and SOCK_CLOEXEC
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SOCK_DGRAM, 0, 1),
-      BPF_STMT(BPF_RET | BPF_K, kKill),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-  };
-  const sock_fprog filter = {sizeof(program) / sizeof(program[0]), program};
-  return ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0;
-}
 
 TEST_F(ServeTest, AnswersRecordsAndStopsInOrder) {
   Program program(folder_, usual());
@@ -134,71 +108,6 @@ TEST_F(ServeTest, NothingOfARequestReachesTheNext) {
   EXPECT_EQ(ask(port, seeded).status, 200);
   EXPECT_EQ(ask(port, short_one).status, 200);
   EXPECT_EQ(program.stop(), 0) << program.log();
-}
-
-TEST_F(ServeTest, TheServiceConnectsToNobody) {
-  Program program(folder_, usual(), {}, forbid_outbound_connections);
-  const auto port = program.port();
-  ASSERT_NE(port, 0) << program.log();
-  for (int i = 0; i < 12; ++i) {  // enough for a training step and what it saves
-    ASSERT_EQ(ask(port, chat_bytes("What is 12 + " + std::to_string(i) + "?", 24)).status, 200);
-  }
-  EXPECT_EQ(get(port, "/metrics").status, 200);
-  EXPECT_EQ(program.stop(), 0) << program.log();
-}
-
-// As on a kernel that was booted without IPv6.
-bool take_ipv6_away() {
-  sock_filter program[] = {
-      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_socket, 0, 3),
-      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, args[0])),
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, AF_INET6, 0, 1),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EAFNOSUPPORT),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-  };
-  const sock_fprog filter = {sizeof(program) / sizeof(program[0]), program};
-  return ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0;
-}
-
-TEST_F(ServeTest, ItNeedsNoIpv6) {
-  Program program(folder_, usual(), {}, take_ipv6_away);
-  const auto port = program.port();
-  ASSERT_NE(port, 0) << program.log();
-  EXPECT_EQ(ask(port, chat_bytes("What is 12 + 30?", 8)).status, 200);
-  EXPECT_EQ(program.stop(), 0) << program.log();
-}
-
-TEST_F(ServeTest, AnIpv6AddressWithoutIpv6IsAnErrorThatNamesIt) {
-  auto arguments = usual();
-  arguments.insert(arguments.end(), {"--host", "::1"});
-  Program program(folder_, arguments, {}, take_ipv6_away);
-  EXPECT_EQ(program.wait(), 1);
-  EXPECT_NE(program.err().find("cannot listen on ::1:"), std::string::npos) << program.err();
-  EXPECT_NE(program.err().find("HINT: choose a --host"), std::string::npos) << program.err();
-}
-
-TEST_F(ServeTest, NegativeAConnectionOrADatagramSocketWouldHaveBeenSeen) {
-  for (const bool connecting : {true, false}) {
-    const pid_t child = ::fork();
-    if (child == 0) {
-      const int listening = ::socket(AF_INET, SOCK_STREAM, 0);
-      sockaddr_in address{};
-      address.sin_family = AF_INET;
-      address.sin_port = htons(9);
-      address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-      if (!forbid_outbound_connections()) ::_exit(126);
-      if (connecting) {
-        ::connect(listening, reinterpret_cast<const sockaddr*>(&address), sizeof(address));
-      } else {
-        ::socket(AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-      }
-      ::_exit(0);
-    }
-    int status = 0;
-    ASSERT_EQ(::waitpid(child, &status, 0), child);
-    EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGSYS) << status;
-  }
 }
 
 TEST_F(ServeTest, WithoutADraftItDecodesPlainlyAndSaysHowToWarmUp) {
@@ -299,156 +208,6 @@ TEST_F(ServeTest, ASecondServiceIsRefusedAndASecondSignalExitsAtOnce) {
   program.signal(SIGINT);
   const int status = program.wait();
   EXPECT_TRUE(status == 1 || status == 0) << status;  // 0 when the answer was over before the second one came
-}
-
-TEST_F(ServeTest, BadStartsSayWhy) {
-  EXPECT_EQ(run({"--target", "org/model", "--data-dir", data()}), 2);
-  EXPECT_NE(err_.find("download it first"), std::string::npos) << err_;
-  EXPECT_EQ(run({"--data-dir", data()}), 2);
-  std::ofstream(folder_ / "c.toml") << "[server]\nprot = 1\n";
-  EXPECT_EQ(run({"-c", (folder_ / "c.toml").string(), "--target", kTarget}), 2);
-  EXPECT_NE(err_.find("c.toml:2"), std::string::npos) << err_;
-  EXPECT_NE(err_.find("server.port"), std::string::npos) << err_;
-  EXPECT_EQ(run({"--target", kTarget, "--k", "99"}), 2);
-  EXPECT_EQ(run({"--target", kTarget, "--host", "0.0.0.0", "--port", "0", "--data-dir", data()}), 1);
-  EXPECT_NE(err_.find("API key"), std::string::npos) << err_;
-}
-
-// Such a path ended in "internal error" with status 70.
-TEST_F(ServeTest, ALoopOfLinksIsAFileErrorThatNamesIt) {
-  std::filesystem::create_symlink("loop", folder_ / "loop");
-  const std::string loop = (folder_ / "loop").string();
-  const std::vector<std::vector<std::string>> starts = {
-      {"--target", loop, "--data-dir", data()},
-      {"--target", kTarget, "--draft", loop, "--data-dir", data(), "--port", "0"},
-      {"--target", kTarget, "--data-dir", loop + "/data", "--port", "0"},
-      {"--target", kTarget, "--data-dir", data(), "--chat-template", loop, "--port", "0"},
-      {"-c", loop, "--target", kTarget}};
-  for (const auto& start : starts) {
-    EXPECT_EQ(run(start), 1) << err_;
-    EXPECT_NE(err_.find(loop), std::string::npos) << err_;
-    EXPECT_NE(err_.find("symbolic links"), std::string::npos) << err_;
-    EXPECT_EQ(err_.find("internal error"), std::string::npos) << err_;
-  }
-  EXPECT_EQ(run({"--target", loop, "--host", "everywhere", "--data-dir", data(), "--check-config"}), 2);
-  for (const char* part : {"symbolic links", "everywhere"}) EXPECT_NE(err_.find(part), std::string::npos) << err_;
-}
-
-// Where there is a GPU to learn on, nothing is refused.
-TEST_F(ServeTest, ADeviceThatCannotLearnIsRefusedByItsKey) {
-  std::ofstream(folder_ / "c.toml") << "[learning]\ndevice = \"cuda\"\n";
-  bool can_learn = true;
-  try {
-    check_training_device(TrainingDevice::kCuda);
-  } catch (const Error&) {
-    can_learn = false;
-  }
-  const std::vector<std::string> given = {
-      "-c", (folder_ / "c.toml").string(), "--target", kTarget, "--draft", kDraft, "--port", "0", "--data-dir", data()};
-  auto check_only = given;
-  check_only.push_back("--check-config");
-  EXPECT_EQ(run(check_only), can_learn ? 0 : 2) << err_;
-  EXPECT_EQ(err_.find("learning.device") != std::string::npos, !can_learn) << err_;
-  if (can_learn) return;
-  EXPECT_NE(run(given), 0);
-  EXPECT_NE(err_.find("learning.device"), std::string::npos) << err_;
-  auto without = check_only;
-  without.push_back("--no-learning");
-  EXPECT_EQ(run(without), 0) << err_;
-}
-
-bool allow_64_files() {
-  const rlimit few{64, 64};
-  return ::setrlimit(RLIMIT_NOFILE, &few) == 0;
-}
-
-// 1,024 connections were taken whatever the limit of open files was: 100 silent ones under a limit of 64 left no
-// descriptor for a probe.
-TEST_F(ServeTest, ProbesComeThroughSilenceUnderALowLimitOfFiles) {
-  Program program(folder_, usual(), {}, allow_64_files);
-  const auto port = program.port();
-  ASSERT_NE(port, 0) << program.log();
-  std::vector<std::unique_ptr<RawClient>> silent;
-  for (int i = 0; i < 100; ++i) silent.push_back(std::make_unique<RawClient>(port));
-  for (const char* probe : {"/healthz", "/readyz"}) EXPECT_EQ(get(port, probe).status, 200) << probe;
-  EXPECT_EQ(ask(port, chat_bytes("What is 12 + 30?", 8)).status, 200) << "the longest idle one makes room";
-  EXPECT_EQ(program.stop(), 0) << program.log();
-  const std::string log = program.log(), said = "at most 16 connections are taken, not server.max_connections = 1024";
-  ASSERT_NE(log.find(said), std::string::npos) << log;
-  EXPECT_EQ(log.find(said), log.rfind(said)) << "said once:\n" << log;
-}
-
-TEST_F(ServeTest, ADraftOfAnotherVocabularyIsRefused) {
-  const auto other = folder_ / "other";
-  std::filesystem::copy(kDraft, other);
-  std::filesystem::permissions(other / "tokenizer.json", std::filesystem::perms::owner_all);
-  auto tokenizer = json::parse(text_of(other / "tokenizer.json"));
-  auto& words = tokenizer["model"]["vocab"];
-  std::string at_300, at_301;
-  for (const auto& [word, id] : words.items()) {
-    if (id == 300) at_300 = word;
-    if (id == 301) at_301 = word;
-  }
-  words[at_300] = 301;
-  words[at_301] = 300;
-  std::ofstream(other / "tokenizer.json") << tokenizer.dump();
-  EXPECT_EQ(run({"--target", kTarget, "--draft", other.string(), "--port", "0", "--data-dir", data()}), 2);
-  EXPECT_NE(err_.find("token id 300"), std::string::npos) << err_;
-}
-
-TEST_F(ServeTest, CheckConfigPrintsNoSecret) {
-  EXPECT_EQ(run({"--target", kTarget, "--check-config"}, {"SLIPSTREAM_API_KEY=hunter2-hunter2-hunter2"}), 0);
-  EXPECT_NE(out_.find("drain_timeout_ms = 30000"), std::string::npos);
-  EXPECT_EQ(out_.find("hunter2"), std::string::npos);
-}
-
-TEST_F(ServeTest, CheckConfigNamesEveryFaultAndChangesNothing) {
-  std::filesystem::create_directories(data());
-  ::chmod(data().c_str(), 0777);
-  EXPECT_EQ(run({"--target", kTarget, "--draft", folder_.string(), "--host", "everywhere", "--data-dir", data(),
-                 "--check-config"}),
-            2);
-  for (const char* part : {"config.json", "everywhere", "API key", "can be written by others", "4 faults"}) {
-    EXPECT_NE(err_.find(part), std::string::npos) << part << "\n" << err_;
-  }
-  EXPECT_NE(out_.find("drain_timeout_ms"), std::string::npos);
-  EXPECT_TRUE(std::filesystem::is_empty(data()));
-  ::chmod(data().c_str(), 0700);
-  std::ofstream(folder_ / "c.toml") << "[server]\ntls_key = \"none.key\"\nallowed_origins = [\"*\"]\n";
-  EXPECT_EQ(run({"-c", (folder_ / "c.toml").string(), "--target", kTarget, "--data-dir", data(), "--check-config"}), 2);
-  for (const char* part : {"set server.tls_certificate too", "allowed origin '*'", "2 faults"}) {
-    EXPECT_NE(err_.find(part), std::string::npos) << part << "\n" << err_;
-  }
-  ::chmod(data().c_str(), 0700);
-  EXPECT_EQ(run({"--target", kTarget, "--draft", kDraft, "--data-dir", data(), "--check-config"}), 0) << err_;
-  EXPECT_EQ(err_, "");
-  EXPECT_TRUE(std::filesystem::is_empty(data()));
-}
-
-// All three were status 0, though a service with any of them does not start. A good log file is not made either.
-TEST_F(ServeTest, CheckConfigTriesLogTemplateAndDataDirectoryAndMakesNothing) {
-  const auto folder = folder_ / "files";
-  std::filesystem::create_directories(folder);
-  const auto template_file = folder_ / "faulty.jinja", log = folder / "x.log";
-  std::ofstream(template_file) << "{% for x in %}";
-  const auto run_with = [&](const std::filesystem::path& log_file, std::vector<std::string> arguments) {
-    std::ofstream(folder_ / "c.toml") << "[log]\nfile = \"" << log_file.string() << "\"\n";
-    arguments.insert(arguments.end(), {"-c", (folder_ / "c.toml").string(), "--target", kTarget, "--check-config"});
-    return run(arguments);
-  };
-  const auto no_folder = folder_ / "none" / "x.log";
-  EXPECT_EQ(run_with(no_folder, {"--data-dir", "/proc/x", "--chat-template", template_file.string()}), 2);
-  for (const std::string& part :
-       {no_folder.string(), template_file.string(), std::string("/proc/x cannot be made"), std::string("3 faults")}) {
-    EXPECT_NE(err_.find(part), std::string::npos) << part << "\n" << err_;
-  }
-  EXPECT_EQ(run_with(folder, {"--data-dir", data()}), 2) << "a log that is a directory";
-  EXPECT_EQ(run_with(log, {"--data-dir", data()}), 0) << err_;
-  std::filesystem::create_symlink("x.log", folder_ / "files" / "link.log");
-  EXPECT_EQ(run_with(folder / "link.log", {"--data-dir", data()}), 0) << err_;
-  EXPECT_FALSE(std::filesystem::exists(log));
-  EXPECT_FALSE(std::filesystem::exists(data()));
-  EXPECT_FALSE(std::filesystem::exists(no_folder.parent_path()));
 }
 
 // One start for what an operator sets by hand: a key in the environment, prompts in the log.

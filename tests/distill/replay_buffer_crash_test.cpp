@@ -11,19 +11,14 @@
 
 #include "common/error.h"
 #include "distill/replay_buffer.h"
-#include "tests/distill/sample_records.h"
+#include "tests/distill/replay_fixture.h"
 
 namespace slip {
 namespace {
 
+using testing::ids_in;
 using testing::make_record;
 using testing::ScratchFolder;
-
-std::set<std::uint64_t> ids_in(const ReplayBuffer& buffer) {
-  std::set<std::uint64_t> ids;
-  for (const ReplayRecord& record : buffer.newer_than("sql", 0, 1'000'000)) ids.insert(record.request.value);
-  return ids;
-}
 
 // "threadsafe" death tests start the program anew, so that the child reads SLIPSTREAM_FAIL_POINT for itself; the folder
 // reaches it through the environment too.

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+// Starts that are refused, and what `--check-config` tells about them beforehand.
+#include <sys/stat.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "common/error.h"
+#include "distill/draft_trainer.h"
+#include "tests/cli/serve_fixture.h"
+
+namespace slip {
+namespace {
+
+using nlohmann::json;
+
+TEST_F(ServeTest, BadStartsSayWhy) {
+  EXPECT_EQ(run({"--target", "org/model", "--data-dir", data()}), 2);
+  EXPECT_NE(err_.find("download it first"), std::string::npos) << err_;
+  EXPECT_EQ(run({"--data-dir", data()}), 2);
+  std::ofstream(folder_ / "c.toml") << "[server]\nprot = 1\n";
+  EXPECT_EQ(run({"-c", (folder_ / "c.toml").string(), "--target", kTarget}), 2);
+  EXPECT_NE(err_.find("c.toml:2"), std::string::npos) << err_;
+  EXPECT_NE(err_.find("server.port"), std::string::npos) << err_;
+  EXPECT_EQ(run({"--target", kTarget, "--k", "99"}), 2);
+  EXPECT_EQ(run({"--target", kTarget, "--host", "0.0.0.0", "--port", "0", "--data-dir", data()}), 1);
+  EXPECT_NE(err_.find("API key"), std::string::npos) << err_;
+}
+
+// Such a path ended in "internal error" with status 70.
+TEST_F(ServeTest, ALoopOfLinksIsAFileErrorThatNamesIt) {
+  std::filesystem::create_symlink("loop", folder_ / "loop");
+  const std::string loop = (folder_ / "loop").string();
+  const std::vector<std::vector<std::string>> starts = {
+      {"--target", loop, "--data-dir", data()},
+      {"--target", kTarget, "--draft", loop, "--data-dir", data(), "--port", "0"},
+      {"--target", kTarget, "--data-dir", loop + "/data", "--port", "0"},
+      {"--target", kTarget, "--data-dir", data(), "--chat-template", loop, "--port", "0"},
+      {"-c", loop, "--target", kTarget}};
+  for (const auto& start : starts) {
+    EXPECT_EQ(run(start), 1) << err_;
+    EXPECT_NE(err_.find(loop), std::string::npos) << err_;
+    EXPECT_NE(err_.find("symbolic links"), std::string::npos) << err_;
+    EXPECT_EQ(err_.find("internal error"), std::string::npos) << err_;
+  }
+  EXPECT_EQ(run({"--target", loop, "--host", "everywhere", "--data-dir", data(), "--check-config"}), 2);
+  for (const char* part : {"symbolic links", "everywhere"}) EXPECT_NE(err_.find(part), std::string::npos) << err_;
+}
+
+// Where there is a GPU to learn on, nothing is refused.
+TEST_F(ServeTest, ADeviceThatCannotLearnIsRefusedByItsKey) {
+  std::ofstream(folder_ / "c.toml") << "[learning]\ndevice = \"cuda\"\n";
+  bool can_learn = true;
+  try {
+    check_training_device(TrainingDevice::kCuda);
+  } catch (const Error&) {
+    can_learn = false;
+  }
+  const std::vector<std::string> given = {
+      "-c", (folder_ / "c.toml").string(), "--target", kTarget, "--draft", kDraft, "--port", "0", "--data-dir", data()};
+  auto check_only = given;
+  check_only.push_back("--check-config");
+  EXPECT_EQ(run(check_only), can_learn ? 0 : 2) << err_;
+  EXPECT_EQ(err_.find("learning.device") != std::string::npos, !can_learn) << err_;
+  if (can_learn) return;
+  EXPECT_NE(run(given), 0);
+  EXPECT_NE(err_.find("learning.device"), std::string::npos) << err_;
+  auto without = check_only;
+  without.push_back("--no-learning");
+  EXPECT_EQ(run(without), 0) << err_;
+}
+
+TEST_F(ServeTest, ADraftOfAnotherVocabularyIsRefused) {
+  const auto other = folder_ / "other";
+  std::filesystem::copy(kDraft, other);
+  std::filesystem::permissions(other / "tokenizer.json", std::filesystem::perms::owner_all);
+  auto tokenizer = json::parse(text_of(other / "tokenizer.json"));
+  auto& words = tokenizer["model"]["vocab"];
+  std::string at_300, at_301;
+  for (const auto& [word, id] : words.items()) {
+    if (id == 300) at_300 = word;
+    if (id == 301) at_301 = word;
+  }
+  words[at_300] = 301;
+  words[at_301] = 300;
+  std::ofstream(other / "tokenizer.json") << tokenizer.dump();
+  EXPECT_EQ(run({"--target", kTarget, "--draft", other.string(), "--port", "0", "--data-dir", data()}), 2);
+  EXPECT_NE(err_.find("token id 300"), std::string::npos) << err_;
+}
+
+TEST_F(ServeTest, CheckConfigPrintsNoSecret) {
+  EXPECT_EQ(run({"--target", kTarget, "--check-config"}, {"SLIPSTREAM_API_KEY=hunter2-hunter2-hunter2"}), 0);
+  EXPECT_NE(out_.find("drain_timeout_ms = 30000"), std::string::npos);
+  EXPECT_EQ(out_.find("hunter2"), std::string::npos);
+}
+
+TEST_F(ServeTest, CheckConfigNamesEveryFaultAndChangesNothing) {
+  std::filesystem::create_directories(data());
+  ::chmod(data().c_str(), 0777);
+  EXPECT_EQ(run({"--target", kTarget, "--draft", folder_.string(), "--host", "everywhere", "--data-dir", data(),
+                 "--check-config"}),
+            2);
+  for (const char* part : {"config.json", "everywhere", "API key", "can be written by others", "4 faults"}) {
+    EXPECT_NE(err_.find(part), std::string::npos) << part << "\n" << err_;
+  }
+  EXPECT_NE(out_.find("drain_timeout_ms"), std::string::npos);
+  EXPECT_TRUE(std::filesystem::is_empty(data()));
+  ::chmod(data().c_str(), 0700);
+  std::ofstream(folder_ / "c.toml") << "[server]\ntls_key = \"none.key\"\nallowed_origins = [\"*\"]\n";
+  EXPECT_EQ(run({"-c", (folder_ / "c.toml").string(), "--target", kTarget, "--data-dir", data(), "--check-config"}), 2);
+  for (const char* part : {"set server.tls_certificate too", "allowed origin '*'", "2 faults"}) {
+    EXPECT_NE(err_.find(part), std::string::npos) << part << "\n" << err_;
+  }
+  ::chmod(data().c_str(), 0700);
+  EXPECT_EQ(run({"--target", kTarget, "--draft", kDraft, "--data-dir", data(), "--check-config"}), 0) << err_;
+  EXPECT_EQ(err_, "");
+  EXPECT_TRUE(std::filesystem::is_empty(data()));
+}
+
+// All three were status 0, though a service with any of them does not start. A good log file is not made either.
+TEST_F(ServeTest, CheckConfigTriesLogTemplateAndDataDirectoryAndMakesNothing) {
+  const auto folder = folder_ / "files";
+  std::filesystem::create_directories(folder);
+  const auto template_file = folder_ / "faulty.jinja", log = folder / "x.log";
+  std::ofstream(template_file) << "{% for x in %}";
+  const auto run_with = [&](const std::filesystem::path& log_file, std::vector<std::string> arguments) {
+    std::ofstream(folder_ / "c.toml") << "[log]\nfile = \"" << log_file.string() << "\"\n";
+    arguments.insert(arguments.end(), {"-c", (folder_ / "c.toml").string(), "--target", kTarget, "--check-config"});
+    return run(arguments);
+  };
+  const auto no_folder = folder_ / "none" / "x.log";
+  EXPECT_EQ(run_with(no_folder, {"--data-dir", "/proc/x", "--chat-template", template_file.string()}), 2);
+  for (const std::string& part :
+       {no_folder.string(), template_file.string(), std::string("/proc/x cannot be made"), std::string("3 faults")}) {
+    EXPECT_NE(err_.find(part), std::string::npos) << part << "\n" << err_;
+  }
+  EXPECT_EQ(run_with(folder, {"--data-dir", data()}), 2) << "a log that is a directory";
+  EXPECT_EQ(run_with(log, {"--data-dir", data()}), 0) << err_;
+  std::filesystem::create_symlink("x.log", folder_ / "files" / "link.log");
+  EXPECT_EQ(run_with(folder / "link.log", {"--data-dir", data()}), 0) << err_;
+  EXPECT_FALSE(std::filesystem::exists(log));
+  EXPECT_FALSE(std::filesystem::exists(data()));
+  EXPECT_FALSE(std::filesystem::exists(no_folder.parent_path()));
+}
+
+}  // namespace
+}  // namespace slip

@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: Apache-2.0
+// Damaged, emptied and foreign files in a buffer's folder, and writes that fail.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <fstream>
+
+#include "common/error.h"
+#include "common/fail_point.h"
+#include "common/file.h"
+#include "distill/segment.h"
+#include "tests/distill/replay_fixture.h"
+
+namespace slip {
+namespace {
+
+using testing::bytes_on_disk;
+using testing::ids_in;
+using testing::make_record;
+using testing::number_at;
+using testing::options_in;
+using testing::ScratchFolder;
+
+TEST(ReplayBuffer, ATornTailIsCutAndCounted) {
+  ScratchFolder folder;
+  const ReplayOptions options = options_in(folder);
+  { ReplayBuffer(options).append(make_record(1, "sql")); }
+  const auto path = options.folder / "segment-0000000001.replay";
+  const auto whole = std::filesystem::file_size(path);
+  std::ofstream(path, std::ios::app | std::ios::binary) << "SREC half of a frame";
+  {
+    ReplayBuffer buffer(options);
+    EXPECT_EQ(buffer.stats().torn_bytes, 20U);
+    EXPECT_EQ(std::filesystem::file_size(path), whole);
+    buffer.append(make_record(2, "sql"));
+  }
+  EXPECT_EQ(ids_in(ReplayBuffer(options)), (std::set<std::uint64_t>{1, 2}));
+}
+
+// Records that could not be read any more were gone without a word.
+TEST(ReplayBuffer, WhatIsSkippedAtTheStartIsSaidInOneWarning) {
+  ScratchFolder folder;
+  ReplayOptions options = options_in(folder);
+  {
+    ReplayBuffer buffer(options);
+    for (std::uint64_t id = 1; id <= 30; ++id) buffer.append(make_record(id, "sql"));
+  }
+  std::vector<std::filesystem::path> segments;
+  for (const auto& item : std::filesystem::directory_iterator(options.folder)) segments.push_back(item.path());
+  std::sort(segments.begin(), segments.end());
+  ASSERT_GE(segments.size(), 2U);
+  const auto warning_at_start = [&] {
+    ::testing::internal::CaptureStderr();
+    { ReplayBuffer{options}; }
+    return ::testing::internal::GetCapturedStderr();
+  };
+  EXPECT_EQ(warning_at_start(), "");
+  // All of the first one, and one record of the second.
+  const auto first_bytes = std::filesystem::file_size(segments[0]);
+  std::ofstream(segments[0], std::ios::binary) << std::string(first_bytes, '\0');
+  std::fstream second(segments[1], std::ios::in | std::ios::out | std::ios::binary);
+  second.seekp(200);
+  second << "damage";
+  second.close();
+  const std::string said = warning_at_start();
+  EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 1) << said;
+  EXPECT_THAT(said, ::testing::HasSubstr(segments[0].filename().string() + " (" + std::to_string(first_bytes) +
+                                         " bytes, records: at least 1)"));
+  EXPECT_THAT(said, ::testing::HasSubstr(segments[1].filename().string()));
+}
+
+// Emptied, it was removed without a word.
+TEST(ReplayBuffer, AnEmptySegmentBeforeOthersIsSaid) {
+  ScratchFolder folder;
+  const ReplayOptions options = options_in(folder);
+  {
+    ReplayBuffer buffer(options);
+    for (std::uint64_t id = 1; id <= 30; ++id) buffer.append(make_record(id, "sql"));
+  }
+  ASSERT_TRUE(std::filesystem::exists(options.folder / "segment-0000000002.replay"));
+  std::filesystem::resize_file(options.folder / "segment-0000000001.replay", 0);
+  ::testing::internal::CaptureStderr();
+  { ReplayBuffer{options}; }
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              ::testing::HasSubstr("segment-0000000001.replay (0 bytes, records: at least 1)"));
+}
+
+// Emptied, the newest one was taken for what a crash leaves, and its records were gone without a word.
+TEST(ReplayBuffer, AnEmptiedNewestSegmentIsSaid) {
+  for (const std::uintmax_t bytes : {std::uintmax_t{0}, std::uintmax_t{10}}) {
+    ScratchFolder folder;
+    const ReplayOptions options = options_in(folder);
+    { ReplayBuffer(options).append(make_record(1, "sql")); }
+    std::filesystem::resize_file(options.folder / "segment-0000000001.replay", bytes);
+    ::testing::internal::CaptureStderr();
+    ReplayBuffer buffer(options);
+    EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+                ::testing::HasSubstr("segment-0000000001.replay (" + std::to_string(bytes) + " bytes, records"));
+    EXPECT_EQ(buffer.stats().dropped, 1U);
+    EXPECT_NO_THROW(buffer.append(make_record(2, "sql")));
+  }
+}
+
+// It was passed over without a word, and no purge reached it. The next number would not have been read again.
+TEST(ReplayBuffer, ASegmentWithTooLargeANumberIsSaidAndLosesNoLaterRecord) {
+  ScratchFolder folder;
+  const ReplayOptions options = options_in(folder);
+  { ReplayBuffer(options).append(make_record(1, "sql")); }
+  const auto first = options.folder / "segment-0000000001.replay";
+  const auto largest = options.folder / "segment-18446744073709551615.replay";
+  std::filesystem::rename(first, largest);
+  ::testing::internal::CaptureStderr();
+  {
+    ReplayBuffer buffer(options);
+    EXPECT_THAT(::testing::internal::GetCapturedStderr(), ::testing::HasSubstr("18446744073709551615.replay (its"));
+    buffer.append(make_record(2, "sql"));
+    EXPECT_THROW(buffer.purge({{RequestId{1}}, std::nullopt, std::nullopt}), Error) << "its bytes stay";
+  }
+  EXPECT_EQ(ids_in(ReplayBuffer(options)), (std::set<std::uint64_t>{2}));
+  std::filesystem::remove(largest);
+  std::filesystem::rename(first, segment_path(options.folder, kMaxSegmentNumber));
+  ReplayBuffer last(options);
+  EXPECT_THROW(for (std::uint64_t id = 3; id <= 300; ++id) last.append(make_record(id, "sql")), Error)
+      << "what would not be read again is refused";
+}
+
+// The empty file that a full disk left behind made every later attempt fail, so nothing was kept until a restart.
+TEST(ReplayBuffer, ASegmentThatCouldNotBeMadeIsMadeOnceThereIsRoom) {
+  for (const char* point : {"replay.segment.write:1:enospc", "replay.segment.fsync:1:enospc"}) {
+    ScratchFolder folder;
+    ReplayBuffer buffer(options_in(folder));
+    arm_fail_point(point);
+    EXPECT_THROW(buffer.append(make_record(1, "sql")), Error) << point;
+    arm_fail_point("");
+    EXPECT_EQ(bytes_on_disk(options_in(folder).folder), 0U);
+    EXPECT_NO_THROW(buffer.append(make_record(2, "sql"))) << point;
+    EXPECT_EQ(buffer.records("sql"), 1U) << point;
+  }
+}
+
+// Its bytes may be the last of the disk.
+TEST(ReplayBuffer, ACompactionThatFailsLeavesNoFileBehind) {
+  ScratchFolder folder;
+  const ReplayOptions options = options_in(folder);
+  ReplayBuffer buffer(options);
+  for (std::uint64_t id = 1; id <= 30; ++id) buffer.append(make_record(id, "sql"));
+  arm_fail_point("replay.compact.fsync:1:enospc");
+  EXPECT_THROW(buffer.purge({{RequestId{1}}, std::nullopt, std::nullopt}), Error);
+  arm_fail_point("");
+  for (const auto& item : std::filesystem::directory_iterator(options.folder)) {
+    EXPECT_NE(item.path().extension(), ".tmp") << item.path();
+  }
+}
+
+TEST(ReplayBuffer, ARecordThatRotsWhileRunningIsDroppedNotReturned) {
+  ScratchFolder folder;
+  const ReplayOptions options = options_in(folder);
+  ReplayBuffer buffer(options);
+  for (std::uint64_t id = 1; id <= 3; ++id) buffer.append(make_record(id, "sql"));
+  std::fstream file(options.folder / "segment-0000000001.replay", std::ios::in | std::ios::out | std::ios::binary);
+  file.seekp(300);
+  file.put('!');
+  file.close();
+  EXPECT_EQ(ids_in(buffer), (std::set<std::uint64_t>{2, 3}));
+  EXPECT_EQ(buffer.records("sql"), 2U);
+  EXPECT_EQ(buffer.stats().dropped, 1U);
+}
+
+// Everything on disk is hostile: damaged buffers open, give only records that were written, and take new ones.
+TEST(ReplayBuffer, FuzzedFoldersOpenAndGoOn) {
+  ScratchFolder folder;
+  const ReplayOptions options = options_in(folder);
+  {
+    ReplayBuffer buffer(options);
+    for (std::uint64_t id = 1; id <= 30; ++id) buffer.append(make_record(id, "sql"));
+  }
+  const auto pristine = folder.path() / "pristine";
+  std::filesystem::copy(options.folder, pristine);
+  for (std::uint64_t seed = 0; seed < 60; ++seed) {
+    std::filesystem::remove_all(options.folder);
+    std::filesystem::copy(pristine, options.folder);
+    std::filesystem::permissions(options.folder, std::filesystem::perms::owner_all);
+    for (const auto& item : std::filesystem::directory_iterator(options.folder)) {
+      std::string content = read_file(item.path(), 1 << 30);
+      for (std::uint32_t i = 0; i < 6; ++i) {
+        content[static_cast<std::size_t>(number_at(seed, 2 * i, static_cast<std::int32_t>(content.size())))] =
+            static_cast<char>(number_at(seed, 2 * i + 1, 256));
+      }
+      if (number_at(seed, 50, 3) == 0) {
+        content.resize(static_cast<std::size_t>(number_at(seed, 51, static_cast<std::int32_t>(content.size()))));
+      }
+      std::ofstream(item.path(), std::ios::binary | std::ios::trunc) << content;
+    }
+    ReplayBuffer buffer(options);
+    for (const ReplayRecord& record : buffer.newer_than("sql", 0, 1000)) {
+      ASSERT_EQ(record.tokens, make_record(record.request.value, "sql").tokens);
+    }
+    const std::size_t before = buffer.records("sql");
+    buffer.append(make_record(99, "sql"));
+    ASSERT_EQ(buffer.records("sql"), before + 1);
+  }
+}
+
+TEST(ReplayBuffer, SymlinksAndStrangersInTheFolderAreNotFollowed) {
+  ScratchFolder folder;
+  const ReplayOptions options = options_in(folder);
+  { ReplayBuffer(options).append(make_record(1, "sql")); }
+  std::ofstream(folder.path() / "outside") << "not ours";
+  std::filesystem::create_symlink(folder.path() / "outside", options.folder / "segment-0000000002.replay");
+  std::ofstream(options.folder / "notes.txt") << "hello";
+  ReplayBuffer buffer(options);
+  buffer.append(make_record(2, "sql"));
+  EXPECT_EQ(buffer.records("sql"), 2U);
+  EXPECT_EQ(read_file(folder.path() / "outside", 100), "not ours");
+}
+
+}  // namespace
+}  // namespace slip

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+// A purge removes records from the buffer and their bytes from the disk.
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "common/clock.h"
+#include "distill/segment.h"
+#include "tests/distill/replay_fixture.h"
+
+namespace slip {
+namespace {
+
+using testing::ids_in;
+using testing::make_record;
+using testing::on_disk;
+using testing::options_in;
+using testing::ScratchFolder;
+
+TEST(ReplayBuffer, PurgedRequestsStayPurgedAndLeaveTheDisk) {
+  ScratchFolder folder;
+  const ReplayOptions options = options_in(folder);
+  const ReplayRecord secret = make_record(7, "sql");
+  {
+    ReplayBuffer buffer(options);
+    for (std::uint64_t id = 1; id <= 60; ++id) buffer.append(make_record(id, "sql"));
+    ASSERT_TRUE(on_disk(options.folder, secret));
+    EXPECT_EQ(buffer.purge({.calls = {RequestId{7}}}), 1U);
+    EXPECT_EQ(buffer.purge({.calls = {RequestId{59}}}), 1U);  // in the segment that grows
+    EXPECT_EQ(buffer.purge({.calls = {RequestId{7}}}), 0U);
+    EXPECT_FALSE(on_disk(options.folder, secret));
+    EXPECT_FALSE(on_disk(options.folder, make_record(59, "sql")));
+    buffer.append(make_record(61, "sql"));
+    EXPECT_EQ(buffer.records("sql"), 59U);
+  }
+  ReplayBuffer buffer(options);
+  const auto ids = ids_in(buffer);
+  EXPECT_EQ(ids.size(), 59U);
+  EXPECT_FALSE(ids.contains(7));
+  EXPECT_FALSE(ids.contains(59));
+  EXPECT_TRUE(ids.contains(61));
+}
+
+ReplayRecord record_of(std::uint64_t id, std::uint64_t tenant, std::int64_t age_us) {
+  ReplayRecord record = make_record(id, id % 2 == 0 ? "sql" : "math");
+  record.tenant = TenantId{tenant};
+  record.created_us = wall_us() - age_us;
+  return record;
+}
+
+TEST(ReplayBuffer, APurgeOfATenantOrOfATimeReachesAllTheirsAndNothingElse) {
+  constexpr std::int64_t kHourUs = std::int64_t{3600} * 1'000'000;
+  ScratchFolder folder;
+  const ReplayOptions options = options_in(folder);
+  std::vector<ReplayRecord> records;
+  for (std::uint64_t id = 1; id <= 60; ++id)
+    records.push_back(record_of(id, id % 3, static_cast<std::int64_t>(61 - id) * kHourUs));
+  {
+    ReplayBuffer buffer(options);
+    for (const ReplayRecord& record : records) buffer.append(record);
+    EXPECT_EQ(buffer.purge({.tenant = TenantId{1}}), 20U);
+    EXPECT_EQ(buffer.purge({.tenant = TenantId{1}}), 0U);
+    EXPECT_EQ(buffer.purge({.before_us = wall_us() - 50 * kHourUs - kHourUs / 2}), 6U) << "of 10, 4 had gone before";
+    EXPECT_EQ(buffer.purge({.calls = {RequestId{59}}, .tenant = TenantId{1}}), 0U) << "another tenant's";
+    EXPECT_EQ(buffer.purge({.calls = {RequestId{59}, RequestId{60}, RequestId{77}}, .tenant = TenantId{2}}), 1U);
+  }
+  const auto is_kept = [](std::uint64_t id) { return id % 3 != 1 && id > 10 && id != 59; };
+  for (const ReplayRecord& record : records) {
+    EXPECT_EQ(on_disk(options.folder, record), is_kept(record.request.value)) << record.request.value;
+  }
+  ReplayBuffer buffer(options);
+  auto ids = ids_in(buffer, "sql");
+  ids.merge(ids_in(buffer, "math"));
+  for (std::uint64_t id = 1; id <= 60; ++id) EXPECT_EQ(ids.contains(id), is_kept(id)) << id;
+}
+
+// What the reservoir evicted stays on the disk until its segment is compacted: a purge has to find it there.
+TEST(ReplayBuffer, APurgeReachesRecordsThatWereEvicted) {
+  ScratchFolder folder;
+  ReplayOptions options = options_in(folder);
+  options.max_bytes_per_topic = 20'000;
+  ReplayBuffer buffer(options);
+  for (std::uint64_t id = 1; id <= 60; ++id) buffer.append(make_record(id, "sql"));
+  const auto kept = ids_in(buffer);
+  std::size_t n_evicted_on_disk = 0;
+  for (std::uint64_t id = 1; id <= 60; ++id) {
+    if (kept.contains(id) || !on_disk(options.folder, make_record(id, "sql"))) continue;
+    ++n_evicted_on_disk;
+    EXPECT_EQ(buffer.purge({.calls = {RequestId{id}}}), 1U) << id;
+    EXPECT_FALSE(on_disk(options.folder, make_record(id, "sql"))) << id;
+  }
+  EXPECT_GT(n_evicted_on_disk, 0U) << "or this shows nothing";
+  EXPECT_EQ(ids_in(buffer), kept);
+}
+
+// Bytes that a fault has made unreadable may be the request's.
+TEST(ReplayBuffer, APurgeTakesDamagedBytesWithIt) {
+  ScratchFolder folder;
+  const ReplayOptions options = options_in(folder);
+  {
+    ReplayBuffer buffer(options);
+    for (std::uint64_t id = 1; id <= 60; ++id) buffer.append(make_record(id, "sql"));
+  }
+  const auto path = segment_path(options.folder, 1);
+  {
+    std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(kSegmentHeaderBytes + 5);  // the CRC of the first record
+    file.put('x');
+  }
+  ReplayBuffer buffer(options);
+  ASSERT_FALSE(ids_in(buffer).contains(1));
+  ASSERT_TRUE(on_disk(options.folder, make_record(1, "sql")));
+  EXPECT_EQ(buffer.purge({.calls = {RequestId{1}}}), 0U) << "nobody knows whose they were";
+  EXPECT_FALSE(on_disk(options.folder, make_record(1, "sql")));
+  EXPECT_EQ(ids_in(buffer).size(), 59U);
+}
+
+// Request numbers start anew with each process: a purge must not reach records that came after it.
+TEST(ReplayBuffer, APurgeOnlyReachesBack) {
+  ScratchFolder folder;
+  {
+    ReplayBuffer buffer(options_in(folder));
+    buffer.append(make_record(5, "sql"));
+    buffer.purge({.calls = {RequestId{5}}});
+    buffer.append(make_record(5, "sql"));
+  }
+  EXPECT_EQ(ReplayBuffer(options_in(folder)).records("sql"), 1U);
+}
+
+}  // namespace
+}  // namespace slip

@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+// The ledger's file: its permissions, one that was moved, damaged or locked, and what is not a ledger.
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <optional>
+#include <thread>
+
+#include "common/clock.h"
+#include "common/error.h"
+#include "ledger/database.h"
+#include "ledger/ledger.h"
+#include "tests/ledger/ledger_fixture.h"
+
+namespace slip {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+using testing::LedgerTest;
+using testing::numbered;
+
+TEST_F(LedgerTest, FileIsPrivateInWalModeAndTheWalGoesAtClose) {
+  {
+    Ledger ledger(options_for(file_));
+    ledger.record(numbered(1));
+    ledger.flush();
+    for (const char* suffix : {"", "-wal", "-shm"}) {
+      const auto mode = fs::status(file_.string() + suffix).permissions() & fs::perms::mask;
+      EXPECT_EQ(mode, fs::perms(0600)) << suffix;
+    }
+  }
+  EXPECT_TRUE(!fs::exists(file_.string() + "-wal") || fs::file_size(file_.string() + "-wal") == 0);
+  Database database(file_, Database::Mode::kReadWrite);
+  Statement mode(database, "PRAGMA journal_mode");
+  ASSERT_TRUE(mode.step());
+  EXPECT_EQ(mode.text(0), "wal");
+}
+
+// `report --out ledger.db` replaced the file of a running service. All rows since were written into a file without a
+// name, and neither the log nor a gauge nor a count said so.
+TEST_F(LedgerTest, AReplacedFileIsSaidOnceAndRowsAreDroppedUntilItIsBack) {
+  const fs::path away = folder_ / "away.db";
+  Ledger ledger(options_for(file_));
+  ledger.record(numbered(1));
+  ledger.flush();
+  ::testing::internal::CaptureStderr();
+  fs::rename(file_, away);
+  std::ofstream(file_) << "a report";
+  ASSERT_TRUE(eventually([&] { return ledger.failing(); }));
+  EXPECT_EQ(fs::file_size(file_.string() + "-wal"), 0U) << "it would be taken for the log of the file in its place";
+  EXPECT_EQ(Database(away, Database::Mode::kImmutable).integer("SELECT COUNT(*) FROM requests"), 1);
+  for (std::uint64_t i = 2; i <= 4; ++i) ledger.record(numbered(i));
+  ledger.flush();
+  EXPECT_EQ(ledger.dropped(), 3U);
+  EXPECT_THROW(ledger.purge({.before_us = wall_us()}), Error);
+  EXPECT_EQ(read(file_), "a report");
+  std::string said = ::testing::internal::GetCapturedStderr();
+  EXPECT_THAT(said, HasSubstr(file_.string() + " was deleted, moved or replaced; serving goes on"));
+  EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 1) << said;
+
+  ::testing::internal::CaptureStderr();
+  fs::rename(away, file_);
+  ledger.record(numbered(5));
+  EXPECT_TRUE(eventually([&] { return !ledger.failing(); }));
+  ledger.flush();
+  said = ::testing::internal::GetCapturedStderr();
+  EXPECT_THAT(said, HasSubstr(file_.string() + " is back"));
+  EXPECT_GT(ledger.dropped(), 2U);
+  const auto dropped = static_cast<std::int64_t>(ledger.dropped());
+  EXPECT_EQ(count("SELECT COUNT(*) FROM requests") + dropped, 5) << "the fifth was dropped or kept";
+  EXPECT_EQ(count("SELECT SUM(rows_dropped) FROM engine_load"), dropped);
+}
+
+TEST_F(LedgerTest, AFileThatIsAwayForAMomentLosesNoRow) {
+  auto options = options_for(file_);
+  options.commit_interval_us = 10 * kSecondUs;
+  Ledger ledger(options);
+  fs::rename(file_, folder_ / "away.db");
+  ledger.record(numbered(1));
+  ledger.flush();
+  EXPECT_FALSE(ledger.failing());
+  fs::rename(folder_ / "away.db", file_);
+  ledger.flush();
+  EXPECT_EQ(count("SELECT COUNT(*) FROM requests"), 1);
+  EXPECT_EQ(ledger.dropped(), 0U);
+}
+
+// Of a whole directory that is gone one line tells, the data directory's.
+TEST_F(LedgerTest, AFileThatIsGoneWithItsDirectoryIsNotSaidTwice) {
+  auto options = options_for(file_);
+  options.disk = std::make_shared<DiskSpace>(
+      folder_.path(), 0, [] { return std::nullopt; }, [&] { return fs::exists(file_); });
+  ::testing::internal::CaptureStderr();
+  {
+    Ledger ledger(options);
+    fs::rename(file_, folder_ / "away.db");
+    options.disk->set_least(0);  // asks anew
+    EXPECT_TRUE(options.disk->gone());
+    std::this_thread::sleep_for(std::chrono::microseconds(10 * options.commit_interval_us));
+    ledger.flush();
+    EXPECT_FALSE(ledger.failing());
+  }
+  const std::string said = ::testing::internal::GetCapturedStderr();
+  EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 1) << said;
+}
+
+TEST_F(LedgerTest, ADamagedFileIsRefusedWithTheNextStepAndLeftAlone) {
+  std::ofstream(file_, std::ios::binary) << std::string(9000, 'x');
+  const std::string before = read(file_);
+  const auto error = open_error();
+  ASSERT_TRUE(error);
+  EXPECT_EQ(error->code(), ErrorCode::kDataLoss);
+  EXPECT_THAT(error->hint(), HasSubstr("mv " + file_.string()));
+  EXPECT_EQ(read(file_), before);
+}
+
+TEST_F(LedgerTest, ADamagedPageIsNoticed) {
+  {
+    Ledger ledger(options_for(file_));
+    for (std::uint64_t i = 0; i < 500; ++i) ledger.record(numbered(i));
+  }
+  {
+    std::fstream bytes(file_, std::ios::binary | std::ios::in | std::ios::out);
+    bytes.seekp(2 * 4096);
+    bytes << std::string(4096, '\xEE');
+  }
+  const auto error = open_error();
+  ASSERT_TRUE(error);
+  EXPECT_EQ(error->code(), ErrorCode::kDataLoss);
+}
+
+// One byte was taken for a new database.
+TEST_F(LedgerTest, AFileOfAFewBytesIsDamagedNotNew) {
+  for (const std::size_t bytes : {1, 50, 99}) {
+    std::ofstream(file_, std::ios::binary) << std::string(bytes, 'S');
+    const auto error = open_error();
+    ASSERT_TRUE(error) << bytes;
+    EXPECT_EQ(error->code(), ErrorCode::kDataLoss) << bytes;
+    EXPECT_EQ(fs::file_size(file_), bytes) << "it is left as it is";
+  }
+  fs::resize_file(file_, 0);
+  EXPECT_FALSE(open_error());
+}
+
+TEST_F(LedgerTest, ALinkIsNamedAsOne) {
+  fs::create_symlink(folder_ / "nowhere", file_);
+  const auto error = open_error();
+  ASSERT_TRUE(error);
+  EXPECT_THAT(error->message(), HasSubstr(file_.string() + " is a symbolic link"));
+}
+
+// The end of a service waited 15 s for the lock three times, and neither log nor purge said what for.
+TEST_F(LedgerTest, ALockOfAnotherProcessIsNamedAndWaitedForBriefly) {
+  auto options = options_for(file_);
+  options.lock_patience_ms = 20;
+  {
+    Ledger first(options);
+    first.record(numbered(1));
+  }
+  Database other(file_, Database::Mode::kReadWrite);
+  auto ledger = std::make_optional<Ledger>(options);
+  other.execute("BEGIN IMMEDIATE");
+  ledger->record(numbered(2));
+  ledger->flush();
+  EXPECT_TRUE(ledger->failing());
+  try {
+    ledger->purge({.before_us = wall_us()});
+    ADD_FAILURE() << "purged";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.message(), HasSubstr("locked, by another process"));
+  }
+  other.execute("ROLLBACK");
+  ledger->flush();
+  EXPECT_FALSE(ledger->failing());
+  EXPECT_EQ(count("SELECT COUNT(*) FROM requests"), 2);
+  other.execute("BEGIN IMMEDIATE");
+  ledger->record(numbered(3));
+  ::testing::internal::CaptureStderr();
+  ledger.reset();
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr("1 rows that waited are lost: cannot use"));
+  other.execute("ROLLBACK");
+}
+
+TEST_F(LedgerTest, ADirectoryALinkOrAnotherProgramsDatabaseIsRefused) {
+  fs::create_directory(file_);
+  EXPECT_TRUE(open_error());
+  fs::remove(file_);
+  { Database(folder_ / "victim.db", Database::Mode::kReadWrite).execute("CREATE TABLE theirs (x)"); }
+  fs::create_symlink(folder_ / "victim.db", file_);
+  EXPECT_TRUE(open_error());
+  fs::remove(file_);
+  fs::rename(folder_ / "victim.db", file_);
+  const auto error = open_error();
+  ASSERT_TRUE(error);
+  EXPECT_EQ(error->code(), ErrorCode::kPermission);
+  EXPECT_EQ(count("SELECT COUNT(*) FROM sqlite_master"), 1);
+}
+
+}  // namespace
+}  // namespace slip
