@@ -122,6 +122,10 @@ void adopt_folder(Inspection& whole, const std::string& part, const fs::path& pa
 Inspection inspect_data_directory(const fs::path& folder) {
   Inspection found{.kind = "data directory"};
   found.add("in use by", lock_holder(folder));
+  constexpr fs::perms kByOthers = fs::perms::group_write | fs::perms::others_write;
+  if ((fs::status(folder).permissions() & kByOthers) != fs::perms::none) {
+    found.faults.push_back(folder.string() + " can be written by others, and no service starts with it");
+  }
   adopt(found, "ledger", folder / "ledger.db", inspect_ledger);
   if (fs::is_symlink(fs::symlink_status(folder / "LOCK"))) found.faults.push_back(no_link(folder / "LOCK"));
   adopt_folder(found, "drafts", folder / "drafts", inspect_draft_store);

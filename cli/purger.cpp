@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "common/error.h"
+#include "common/file.h"
 #include "common/log.h"
 #include "common/thread_memory.h"
 #include "distill/replay_buffer.h"
@@ -69,8 +70,7 @@ std::size_t purge_resting_replay(const std::filesystem::path& folder, const Purg
     if (!std::filesystem::exists(folder)) return 0;
     return ReplayBuffer(resting_replay(folder)).purge(scope);
   } catch (const std::filesystem::filesystem_error& error) {
-    throw Error(ErrorCode::kIo, "cannot use " + folder.string() + ": " + error.code().message(),
-                "make the folder readable and writable");
+    throw io_error(error);
   }
 }
 

@@ -29,6 +29,7 @@ using ::testing::AllOf;
 using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 using ::testing::Not;
 
 const fs::path kDemo = fs::path(SLIPSTREAM_SOURCE_DIR) / "checkpoints/demo";
@@ -157,9 +158,22 @@ TEST_F(InspectionTest, WeightsThatAreADeviceAreRefused) {
   EXPECT_THAT(faults_of(root), ElementsAre(HasSubstr((live / "model.safetensors").string())));
 }
 
+TEST_F(InspectionTest, ADataDirectoryThatOthersCanWriteIsAFault) {
+  const fs::path data = folder_.path() / "data";
+  fs::create_directory(data);
+  std::ofstream(data / "LOCK") << "";
+  fs::permissions(data, fs::perms::owner_all | fs::perms::group_read);
+  EXPECT_THAT(faults_of(data), IsEmpty());
+  for (const fs::perms one : {fs::perms::group_write, fs::perms::others_write}) {
+    fs::permissions(data, fs::perms::owner_all | one);
+    EXPECT_THAT(faults_of(data), ElementsAre(HasSubstr("can be written by others")));
+  }
+}
+
 TEST_F(InspectionTest, APartOfADataDirectoryThatIsALinkIsAFault) {
   const fs::path data = folder_.path() / "data";
   fs::create_directory(data);
+  fs::permissions(data, fs::perms::owner_all);
   std::ofstream(data / "LOCK") << "";
   fs::create_directory_symlink(folder_.path() / "nowhere", data / "replay");
   EXPECT_THAT(faults_of(data), ElementsAre(HasSubstr((data / "replay").string())));
