@@ -323,7 +323,7 @@ void Engine::State::accept_one(std::size_t i) {
   Part& part = parts_[i];
   verifier->judge(part.task, part.verdict);
   verifier->keep_path(tasks_[part.task], part.verdict.accepted);
-  if (sequence.drafting) proposer->on_verified(refs_[i], part.verdict, {});
+  if (sequence.drafting) proposer->on_verified(refs_[i], part.verdict);
   sequence.n_cached += plan_.sequences[i].n_rows + static_cast<std::int32_t>(part.verdict.accepted.size());
   const auto commit = [&](std::int32_t token) {
     part.committed.push_back(token);

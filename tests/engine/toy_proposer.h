@@ -27,13 +27,11 @@ class ToyProposer final : public Proposer {
     other_.seed = target.seed + 1000;
   }
 
-  Needs needs() const override { return {}; }
   void begin(const SequenceRef& sequence) override { begun.insert(sequence.id.value); }
   std::int64_t catch_up(std::span<const SequenceRef>, CatchUpBudget) override { return 0; }
   std::int32_t ready_depth(const SequenceRef&) const override { return options_.deepest; }
-  std::int32_t lag_tokens(const SequenceRef&) const override { return 1; }
   void release(RequestId sequence) override { begun.erase(sequence.value); }
-  void on_verified(const SequenceRef& sequence, const Verdict&, TensorView) override {
+  void on_verified(const SequenceRef& sequence, const Verdict&) override {
     if (!begun.contains(sequence.id.value)) throw std::logic_error("verified a sequence that never began");
   }
 
