@@ -105,8 +105,6 @@ class Transformer {
   // KvView has room, tokens in [0, vocab), positions in [0, max_positions). All family members have this shape.
   void forward(std::span<const ModelWeights* const> family, const StepInput& input, PagePool& cache,
                Workspace& workspace, StepOutput& output) const;
-  // hidden [n, hidden] float32 → logits [n, vocab] float32.
-  void lm_head(const ModelWeights& weights, TensorView hidden, Workspace& workspace, TensorView logits) const;
 
   const ModelConfig& config() const { return config_; }
 
