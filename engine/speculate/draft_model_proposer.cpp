@@ -192,7 +192,6 @@ void DraftModelProposer::propose(std::span<const SequenceRef> sequences, const P
       const bool greedy = sequences[i].sampling->temperature == 0;
       const bool coupled = sequences[i].rule == AcceptanceRule::kCoupled;
       proposals[i].law = greedy ? ProposalLaw::kDeterministic : coupled ? ProposalLaw::kGumbel : ProposalLaw::kSampled;
-      proposals[i].draft = drafting->live->version->draft;
       proposals[i].version = drafting->live->version->number;
       proposals[i].confident = is_confident(sequences[i]);
       Home& home = *drafting->live;
