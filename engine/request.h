@@ -92,7 +92,7 @@ struct Request {
   std::shared_ptr<DraftSlot> draft;  // null: plain decoding, unless the proposer needs no draft
   std::optional<std::int32_t> k;     // overrides EngineOptions::k
   RouteTag route;
-  std::optional<float> tpot_slo_ms;
+  std::optional<float> tpot_slo_ms;  // wanted time per output token; nothing reads it yet, planning will
   TenantId tenant;
   bool learn = true;
   std::uint32_t choice = 0;
