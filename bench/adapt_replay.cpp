@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <iterator>
 #include <limits>
 #include <set>
 #include <sstream>
@@ -38,8 +39,10 @@ std::vector<ReplayRecord> read_recorded(const std::filesystem::path& folder) {
   const ReplayBuffer buffer(options);
   std::vector<ReplayRecord> records;
   for (const std::string& topic : buffer.topics()) {
-    auto more = buffer.newer_than(topic, 0, std::numeric_limits<std::size_t>::max());
-    records.insert(records.end(), std::make_move_iterator(more.begin()), std::make_move_iterator(more.end()));
+    const std::size_t n = buffer.records(topic);
+    auto trained = buffer.sample(topic, n, /*seed=*/0, /*draw=*/0), heldout = buffer.heldout(topic, n);
+    std::move(trained.begin(), trained.end(), std::back_inserter(records));
+    std::move(heldout.begin(), heldout.end(), std::back_inserter(records));
   }
   if (records.empty()) {
     throw Error(ErrorCode::kNotFound, "no records in " + folder.string(),

@@ -36,7 +36,6 @@ class CheckedSize {
 
   constexpr bool valid() const { return valid_; }
   constexpr bool equals(std::uint64_t other) const { return valid_ && value_ == other; }
-  constexpr bool at_most(std::uint64_t limit) const { return valid_ && value_ <= limit; }
   constexpr std::uint64_t value_or_max() const { return valid_ ? value_ : std::numeric_limits<std::uint64_t>::max(); }
 
  private:

@@ -22,7 +22,6 @@ class AnswerPrinter {
   void failed(const Error& cause);
   void finish();
 
-  bool wants_json() const { return json_; }
   std::size_t n_failed() const { return n_failed_; }
   const std::optional<Error>& first_failure() const { return first_failure_; }
 

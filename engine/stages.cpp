@@ -117,7 +117,8 @@ void Engine::State::begin_optional(Sequence& sequence) {
     });
     sequence.observed = !failure;
   }
-  if (request.draft != nullptr && request.k.value_or(options.k) > 0) {
+  const bool can_draft = request.draft != nullptr || !proposer->needs_draft();
+  if (can_draft && request.k.value_or(options.k) > 0) {
     const auto failure = contain([&] { proposer->begin(sequence.ref()); });
     sequence.drafting = !failure;
     if (!failure) return;
@@ -164,7 +165,8 @@ void Engine::State::plan_next() {
 }
 
 AcceptanceEstimate& Engine::State::acceptance_of(const SequenceRef& sequence, bool confident) {
-  return acceptance_[{sequence.slot->id().value, confident}];
+  const auto draft = sequence.slot != nullptr ? std::optional(sequence.slot->id()) : std::nullopt;
+  return acceptance_[{draft, confident}];
 }
 
 // Lengths that a request asked for itself stay as they are.
@@ -183,8 +185,8 @@ void Engine::State::choose_lengths() {
     outlook.most = std::max(0, std::min({load.k_wanted, load.ready_depth, load.remaining - 1}));
     if (outlook.most > 0 && !sequence.request.k) {
       AcceptanceEstimate& known = acceptance_of(refs_[i], proposer->is_confident(refs_[i]));
-      const auto live = refs_[i].slot->get();
-      const std::uint64_t version = live ? live->number : 0;
+      const auto live = refs_[i].slot != nullptr ? refs_[i].slot->get() : nullptr;
+      const std::uint64_t version = live ? live->number : 0;  // as Proposal::version
       outlook.alpha = known.alpha(version);
       outlook.alpha_deeper = known.alpha_deeper(version);
       outlook.probe = known.is_probe();
@@ -323,7 +325,7 @@ void Engine::State::accept_one(std::size_t i) {
   Part& part = parts_[i];
   verifier->judge(part.task, part.verdict);
   verifier->keep_path(tasks_[part.task], part.verdict.accepted);
-  if (sequence.drafting) proposer->on_verified(refs_[i], part.verdict, {});
+  if (sequence.drafting) proposer->on_verified(refs_[i], part.verdict);
   sequence.n_cached += plan_.sequences[i].n_rows + static_cast<std::int32_t>(part.verdict.accepted.size());
   const auto commit = [&](std::int32_t token) {
     part.committed.push_back(token);
@@ -367,9 +369,8 @@ void Engine::State::count_verdict(std::size_t i) {
   for (std::size_t depth = 0; depth < n_accepted; ++depth) counts.accepted_at[depth] += 1;
   figures_.accepted += static_cast<std::int32_t>(n_accepted);
   figures_.committed += static_cast<std::int32_t>(part.committed.size());
-  if (options.adaptive_k && proposal.size() > 0 && refs_[i].slot != nullptr) {
-    const std::uint64_t version = proposal.version;
-    acceptance_of(refs_[i], proposal.confident).add(version, static_cast<std::int32_t>(n_accepted), rejected);
+  if (options.adaptive_k && proposal.size() > 0) {
+    acceptance_of(refs_[i], proposal.confident).add(proposal.version, static_cast<std::int32_t>(n_accepted), rejected);
   }
   if (proposal.version == 0 || proposal.size() == 0) return;
   if (counts.first_version == 0) counts.first_version = proposal.version;

@@ -52,8 +52,6 @@ void check_step(const StepInput& input, const ModelConfig& config, const StepBou
     SLIP_CHECK(n_rows >= 0, "row borders ascend");
     SLIP_CHECK(input.ancestors.empty() || n_rows <= 64 * input.ancestor_words, "an ancestor bit for each row");
     SLIP_CHECK(kv.pages != nullptr && kv.n_cached + n_rows <= kv.pages->capacity_slots(), "no room was reserved");
-    SLIP_CHECK(kv.encoder == nullptr && kv.positions == CachePositions::kOriginal,
-               "encoders and compacted positions are not built yet");
     check_visible(kv);
   }
 }

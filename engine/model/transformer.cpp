@@ -287,14 +287,4 @@ void Transformer::forward(std::span<const ModelWeights* const> family, const Ste
   }
 }
 
-void Transformer::lm_head(const ModelWeights& weights, TensorView hidden, Workspace& workspace,
-                          TensorView logits) const {
-  // The scratch holds max_rows rows; a trainer may ask for more.
-  for (std::int64_t row = 0; row < hidden.shape[0]; row += workspace.max_rows()) {
-    const std::int64_t n = std::min<std::int64_t>(workspace.max_rows(), hidden.shape[0] - row);
-    kernels::matmul(weights.lm_head, hidden.row<float>(row), hidden.strides[0], n, logits.row<float>(row),
-                    logits.strides[0], /*accumulate=*/false, workspace.buffers().scratch.data(), *pool_);
-  }
-}
-
 }  // namespace slip

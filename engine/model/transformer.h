@@ -17,23 +17,13 @@
 
 namespace slip {
 
-// Where one sequence's keys and values live, and which of them a step may see. The members after `n_cached` are the
-// full generality later proposers need; a plain sequence leaves them empty. Refused for now: compacted positions and an
-// encoder.
 using PageRange = kernels::SlotRange;  // in slots
-struct ScratchRange {
-  std::int32_t begin = 0, end = 0;
-};               // slots for tree rows that may be dropped
-struct CrossKv;  // an encoder's keys and values
-enum class CachePositions : std::uint8_t { kOriginal, kCompacted };
+// Where one sequence's keys and values live, and which of them a step may see.
 struct KvView {
   PageTable* pages = nullptr;          // must have room for n_cached + this step's rows
   std::int32_t n_cached = 0;           // slots already filled; this step's row i is stored at slot n_cached + i
   std::span<const PageRange> visible;  // of the slots before n_cached, ascending and disjoint: sinks and a window, or
                                        // pages; empty: all. The step's own rows are seen as ever.
-  CachePositions positions = CachePositions::kOriginal;  // a key keeps the position it was stored with
-  ScratchRange scratch;
-  const CrossKv* encoder = nullptr;
 };
 
 struct TapSet {
@@ -115,8 +105,6 @@ class Transformer {
   // KvView has room, tokens in [0, vocab), positions in [0, max_positions). All family members have this shape.
   void forward(std::span<const ModelWeights* const> family, const StepInput& input, PagePool& cache,
                Workspace& workspace, StepOutput& output) const;
-  // hidden [n, hidden] float32 → logits [n, vocab] float32.
-  void lm_head(const ModelWeights& weights, TensorView hidden, Workspace& workspace, TensorView logits) const;
 
   const ModelConfig& config() const { return config_; }
 

@@ -122,18 +122,6 @@ void check_shapes(const Proposal& proposal, AcceptanceRule rule) {
 
 }  // namespace
 
-Verdict accept(const Proposal& proposal, std::span<const Distribution> p, AcceptanceRule rule,
-               const RandomAddress& first) {
-  SLIP_CHECK(p.size() == proposal.size() + 1,
-             "one target distribution after the last committed token and after each node");
-  const TargetLaw p_after = [p](std::int32_t node) -> const Distribution& {
-    return p[static_cast<std::size_t>(node + 1)];
-  };
-  Verdict verdict;
-  accept(proposal, p_after, rule, first, verdict);
-  return verdict;
-}
-
 void accept(const Proposal& proposal, const TargetLaw& p_after, AcceptanceRule rule, const RandomAddress& first,
             Verdict& verdict) {
   check_shapes(proposal, rule);

@@ -3,15 +3,18 @@
 
 #include <cstdint>
 #include <functional>
-#include <span>
 
 #include "engine/speculate/proposal.h"
 
 namespace slip {
 
-// Decides one proposal. `p[0]` is the target's transformed distribution after the last committed token, p[1 + i] after
-// node i (same transform as q). `first` addresses output index of the first proposed token; depth d uses output_index +
-// d.
+// The target's transformed distribution after node `node`, after the last committed token for −1.
+using TargetLaw = std::function<const Distribution&(std::int32_t node)>;
+
+// Decides one proposal by the target's distributions p, transformed as q is. `p_after` is called once for the last
+// committed token and once for each node of the accepted path, and its result is read until the next call. `first`
+// addresses the output index of the first proposed token; depth d uses output_index + d. A verdict that is used again,
+// and a `p_after` passed by std::cref, keep it from allocating.
 //
 // Rejection (Leviathan et al., 2023, Alg. 1; recursive over siblings for trees): token x survives iff u < p(x)/q(x), u
 // in [0, 1), so p(x) = 0 is never accepted; on refusal the next sibling is judged against norm(max(0, p − q)), and when
@@ -22,14 +25,7 @@ namespace slip {
 // given its elder siblings (with replacement: equal q; without: q minus the elders, renormalised), and whether a node
 // is proposed at all must not depend on the token drawn for it: dropping a sampled node for its low q biases the
 // output. Coupled output does not depend on the proposal at all, so any law goes with it; Gumbel proposals go with
-// nothing else. REQUIRES: p.size() == proposal.size() + 1.
-Verdict accept(const Proposal& proposal, std::span<const Distribution> p, AcceptanceRule rule,
-               const RandomAddress& first);
-
-// The same, asking for a distribution only where a verdict needs one: `p_after(node)`, −1 for the last committed token,
-// is called once for each node of the accepted path, and its result read until the next call. A verdict that is used
-// again, and a law passed by std::cref, keep it from allocating.
-using TargetLaw = std::function<const Distribution&(std::int32_t node)>;
+// nothing else.
 void accept(const Proposal& proposal, const TargetLaw& p_after, AcceptanceRule rule, const RandomAddress& first,
             Verdict& verdict);
 

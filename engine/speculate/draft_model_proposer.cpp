@@ -173,16 +173,10 @@ void DraftModelProposer::switch_if_ready(Drafting& drafting, const SequenceRef& 
   drafting.broken = false;
 }
 
-std::int32_t DraftModelProposer::lag_tokens(const SequenceRef& sequence) const {
-  const auto found = drafting_.find(sequence.id);
-  const bool has_home = found != drafting_.end() && found->second.live;
-  return n_committed(sequence) - (has_home ? found->second.live->n_cached : 0);
-}
-
 std::int32_t DraftModelProposer::ready_depth(const SequenceRef& sequence) const {
   const auto found = drafting_.find(sequence.id);
   if (found == drafting_.end() || !found->second.live || found->second.broken) return 0;
-  if (lag_tokens(sequence) > kMostRowsFed) return 0;
+  if (n_committed(sequence) - found->second.live->n_cached > kMostRowsFed) return 0;
   // The last proposed token is not fed: depth d reads positions up to committed − 2 + d.
   const std::int32_t context = found->second.family->config().max_positions - n_committed(sequence) + 1;
   return std::clamp(context, 0, kDeepest);
@@ -198,7 +192,6 @@ void DraftModelProposer::propose(std::span<const SequenceRef> sequences, const P
       const bool greedy = sequences[i].sampling->temperature == 0;
       const bool coupled = sequences[i].rule == AcceptanceRule::kCoupled;
       proposals[i].law = greedy ? ProposalLaw::kDeterministic : coupled ? ProposalLaw::kGumbel : ProposalLaw::kSampled;
-      proposals[i].draft = drafting->live->version->draft;
       proposals[i].version = drafting->live->version->number;
       proposals[i].confident = is_confident(sequences[i]);
       Home& home = *drafting->live;
@@ -213,7 +206,7 @@ void DraftModelProposer::propose(std::span<const SequenceRef> sequences, const P
   }
 }
 
-void DraftModelProposer::on_verified(const SequenceRef& sequence, const Verdict& verdict, TensorView /*taps*/) {
+void DraftModelProposer::on_verified(const SequenceRef& sequence, const Verdict& verdict) {
   Drafting* drafting = find(sequence.id);
   if (drafting == nullptr || !drafting->live) return;
   // What was read along the accepted path stays; rows of refused tokens are overwritten by the next that come.

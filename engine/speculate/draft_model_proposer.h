@@ -37,15 +37,13 @@ class DraftModelProposer final : public Proposer {
   DraftModelProposer(DraftModelOptions options, const ModelConfig& target, MakeDraftFamily make_family);
   ~DraftModelProposer() override;
 
-  Needs needs() const override { return {.own_kv = true}; }
   void begin(const SequenceRef& sequence) override;
   std::int64_t catch_up(std::span<const SequenceRef> sequences, CatchUpBudget budget) override;
   std::int32_t ready_depth(const SequenceRef& sequence) const override;
   bool is_confident(const SequenceRef& sequence) override;
   void propose(std::span<const SequenceRef> sequences, const ProposeBudget& budget,
                std::span<Proposal> proposals) override;
-  void on_verified(const SequenceRef& sequence, const Verdict& verdict, TensorView taps) override;
-  std::int32_t lag_tokens(const SequenceRef& sequence) const override;
+  void on_verified(const SequenceRef& sequence, const Verdict& verdict) override;
   void release(RequestId sequence) override;
   std::int64_t n_passes() const;  // forward passes so far, over all shapes of draft
 

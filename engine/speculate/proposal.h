@@ -9,7 +9,6 @@
 #include <utility>
 #include <vector>
 
-#include "common/ids.h"
 #include "engine/sample/distribution.h"
 
 namespace slip {
@@ -42,7 +41,6 @@ struct Proposal {
   std::vector<DeviceLaw> device_q;    // [n] instead of q, where a device drew them and will judge them
   std::vector<Distribution> spare_q;  // what cleared proposals left, to be used again
   ProposalLaw law = ProposalLaw::kDeterministic;
-  DraftId draft;
   std::uint64_t version = 0;  // DraftVersion::number; 0: no draft
   bool confident = false;     // Proposer::is_confident() when it was made
   std::size_t size() const { return tokens.size(); }

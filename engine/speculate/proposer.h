@@ -5,20 +5,10 @@
 #include <span>
 
 #include "common/ids.h"
-#include "common/tensor_view.h"
-#include "engine/model/transformer.h"
 #include "engine/speculate/draft_slot.h"
 #include "engine/speculate/proposal.h"
 
 namespace slip {
-
-// What a proposer asks of the engine. `max_context` 0: any length.
-struct Needs {
-  bool own_kv = false, target_kv = false;
-  TapSet taps;
-  bool encoder = false;
-  std::int32_t max_context = 0;
-};
 
 // What a proposer may see of a sequence: valid for one call, `id` names the sequence between calls.
 struct SequenceRef {
@@ -30,7 +20,7 @@ struct SequenceRef {
   std::span<const std::int32_t> end_ids;
   AcceptanceRule rule = AcceptanceRule::kRejection;
   std::uint32_t choice = 0;
-  DraftSlot* slot = nullptr;
+  DraftSlot* slot = nullptr;         // null: the request names no draft
   AnswerGrammar* grammar = nullptr;  // null: any text
   bool wants_probability = false;    // path_logprob is looked at
   bool judged_on_device = false;     // q may stay on the device: Proposal::device_q then stands for Proposal::q
@@ -58,7 +48,8 @@ struct CatchUpBudget {
 class Proposer {
  public:
   virtual ~Proposer() = default;
-  virtual Needs needs() const = 0;
+  // False: it also drafts for sequences whose SequenceRef::slot is null.
+  virtual bool needs_draft() const { return true; }
   virtual void begin(const SequenceRef& sequence) = 0;
   // Reads what it is behind by, within the budget, and lets versions that have caught up take over. Returns the
   // microseconds that went into new versions.
@@ -72,10 +63,8 @@ class Proposer {
   // of a sequence change only by way of on_verified.
   virtual void propose(std::span<const SequenceRef> sequences, const ProposeBudget& budget,
                        std::span<Proposal> proposals) = 0;
-  // `sequence.tokens` are those before this verdict's tokens are added. `taps`: as needs() asked, else empty.
-  virtual void on_verified(const SequenceRef& sequence, const Verdict& verdict, TensorView taps) = 0;
-  // Committed tokens it has not read.
-  virtual std::int32_t lag_tokens(const SequenceRef& sequence) const = 0;
+  // `sequence.tokens` are those before this verdict's tokens are added.
+  virtual void on_verified(const SequenceRef& sequence, const Verdict& verdict) = 0;
   virtual void release(RequestId sequence) = 0;  // unknown ids are ignored
 };
 

@@ -192,9 +192,11 @@ struct ProposalRows {
   std::int32_t first_node = 0, n_nodes = 0;  // in tokens, parents and q
   std::int32_t first_row = 0;                // of the target's logits and laws
   bool coupled = false;
-  bool deterministic = false;        // one-hot q
-  bool without_replacement = false;  // siblings share one q, each drawn from it less its elders; else each from its own
-  RandomAddress first;               // of the first proposed token; depth d uses output_index + d
+  bool deterministic = false;  // one-hot q
+  // Siblings share one q, each drawn from it less its elders; else each from its own. Only tests set it yet: proposers
+  // of sampled trees will.
+  bool without_replacement = false;
+  RandomAddress first;  // of the first proposed token; depth d uses output_index + d
 };
 
 struct DeviceVerdict {

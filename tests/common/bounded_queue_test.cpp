@@ -6,6 +6,7 @@
 #include <chrono>
 #include <memory>
 #include <thread>
+#include <vector>
 
 namespace slip {
 namespace {
@@ -17,8 +18,7 @@ TEST(BoundedQueue, GivesItemsBackInOrder) {
   EXPECT_TRUE(queue.try_push(1));
   EXPECT_TRUE(queue.try_push(2));
   EXPECT_EQ(queue.pop(), 1);
-  EXPECT_EQ(queue.try_pop(), 2);
-  EXPECT_EQ(queue.try_pop(), std::nullopt);
+  EXPECT_EQ(queue.pop(), 2);
 }
 
 TEST(BoundedQueue, RefusesWhenFullAndLeavesTheItem) {
@@ -30,21 +30,11 @@ TEST(BoundedQueue, RefusesWhenFullAndLeavesTheItem) {
   EXPECT_EQ(*second, 2);
 }
 
-TEST(BoundedQueue, DropsTheOldestAndSaysHowMany) {
-  BoundedQueue<int> queue(2);
-  EXPECT_EQ(queue.push_dropping_oldest(1), 0U);
-  EXPECT_EQ(queue.push_dropping_oldest(2), 0U);
-  EXPECT_EQ(queue.push_dropping_oldest(3), 1U);
-  EXPECT_EQ(queue.drain(), (std::vector<int>{2, 3}));
-  EXPECT_EQ(queue.size(), 0U);
-}
-
 TEST(BoundedQueue, AfterCloseRefusesAndDrains) {
   BoundedQueue<int> queue(4);
   EXPECT_TRUE(queue.try_push(7));
   queue.close();
   EXPECT_FALSE(queue.try_push(8));
-  EXPECT_EQ(queue.push_dropping_oldest(9), 1U);
   EXPECT_EQ(queue.pop(), 7);
   EXPECT_EQ(queue.pop(), std::nullopt);
 }
@@ -55,13 +45,6 @@ TEST(BoundedQueue, CloseWakesWhoWaits) {
   std::this_thread::sleep_for(5ms);
   queue.close();
   waiting.join();
-}
-
-TEST(BoundedQueue, PopForGivesUpInTime) {
-  BoundedQueue<int> queue(1);
-  const auto start = std::chrono::steady_clock::now();
-  EXPECT_EQ(queue.pop_for(20ms), std::nullopt);
-  EXPECT_GE(std::chrono::steady_clock::now() - start, 20ms);
 }
 
 TEST(BoundedQueue, LosesNothingBetweenManyThreads) {

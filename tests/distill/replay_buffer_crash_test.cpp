@@ -16,6 +16,7 @@
 namespace slip {
 namespace {
 
+using testing::all_records;
 using testing::ids_in;
 using testing::make_record;
 using testing::ScratchFolder;
@@ -70,7 +71,7 @@ TEST_P(ReplayCrashDeathTest, WhatIsLeftOpens) {
   }
   const std::uint64_t before = buffer.last_sequence();
   EXPECT_EQ(buffer.append(make_record(1000, "sql")), before + 1);
-  for (const ReplayRecord& record : buffer.newer_than("sql", 0, 10'000)) {
+  for (const ReplayRecord& record : all_records(buffer, "sql")) {
     EXPECT_EQ(record.tokens, make_record(record.request.value, "sql").tokens);
   }
 }

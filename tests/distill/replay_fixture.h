@@ -2,6 +2,7 @@
 // Options of a replay buffer under test, and the records that it and its files hold.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <filesystem>
 #include <set>
@@ -28,9 +29,20 @@ inline std::set<std::uint64_t> ids_of(const std::vector<ReplayRecord>& records) 
   return ids;
 }
 
+// All records of a topic, held-out ones included, in the order they were appended.
+inline std::vector<ReplayRecord> all_records(const ReplayBuffer& buffer, const std::string& topic) {
+  const std::size_t n = buffer.records(topic);
+  std::vector<ReplayRecord> records = buffer.sample(topic, n, /*seed=*/0, /*draw=*/0);
+  const std::vector<ReplayRecord> heldout = buffer.heldout(topic, n);
+  records.insert(records.end(), heldout.begin(), heldout.end());
+  std::sort(records.begin(), records.end(),
+            [](const ReplayRecord& a, const ReplayRecord& b) { return a.sequence < b.sequence; });
+  return records;
+}
+
 // Ids of all records that the buffer holds of `topic`.
 inline std::set<std::uint64_t> ids_in(const ReplayBuffer& buffer, const std::string& topic = "sql") {
-  return ids_of(buffer.newer_than(topic, 0, 1'000'000));
+  return ids_of(all_records(buffer, topic));
 }
 
 // Total size of the files in `folder`.

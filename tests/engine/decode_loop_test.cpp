@@ -153,7 +153,7 @@ class DecodeLoop {
     Verdict& verdict = verdicts_[i];
     verifier_.judge(i, verdict);
     verifier_.keep_path(tasks_[i], verdict.accepted);
-    proposer_.on_verified(refs_[i], verdict, {});
+    proposer_.on_verified(refs_[i], verdict);
     n_cached_[i] = static_cast<std::int32_t>(tokens_[i].size() + verdict.accepted.size());
     for (const std::int32_t node : verdict.accepted) {
       tokens_[i].push_back(proposals_[i].tokens[static_cast<std::size_t>(node)]);

@@ -36,13 +36,11 @@ struct Case {
 class TreesOfKnown final : public Proposer {
  public:
   explicit TreesOfKnown(const std::vector<Answer>& known) : known_(known) {}
-  Needs needs() const override { return {}; }
   void begin(const SequenceRef&) override {}
   std::int64_t catch_up(std::span<const SequenceRef>, CatchUpBudget) override { return 0; }
   std::int32_t ready_depth(const SequenceRef&) const override { return 16; }
-  std::int32_t lag_tokens(const SequenceRef&) const override { return 1; }
   void release(RequestId) override {}
-  void on_verified(const SequenceRef&, const Verdict&, TensorView) override {}
+  void on_verified(const SequenceRef&, const Verdict&) override {}
   void propose(std::span<const SequenceRef> sequences, const ProposeBudget& budget,
                std::span<Proposal> proposals) override {
     for (std::size_t i = 0; i < sequences.size(); ++i) {

@@ -347,14 +347,12 @@ TEST(EngineGrammar, TheMaskedLawWithEveryOtherParameter) {
 // Says of a drafted token that the draft's mask left twice as many.
 class UnmaskedProposer final : public Proposer {
  public:
-  Needs needs() const override { return inner_.needs(); }
   void begin(const SequenceRef& sequence) override { inner_.begin(sequence); }
   std::int64_t catch_up(std::span<const SequenceRef> s, CatchUpBudget b) override { return inner_.catch_up(s, b); }
   std::int32_t ready_depth(const SequenceRef& sequence) const override { return inner_.ready_depth(sequence); }
-  std::int32_t lag_tokens(const SequenceRef& sequence) const override { return inner_.lag_tokens(sequence); }
   void release(RequestId sequence) override { inner_.release(sequence); }
-  void on_verified(const SequenceRef& sequence, const Verdict& verdict, TensorView taps) override {
-    inner_.on_verified(sequence, verdict, taps);
+  void on_verified(const SequenceRef& sequence, const Verdict& verdict) override {
+    inner_.on_verified(sequence, verdict);
   }
   void propose(std::span<const SequenceRef> sequences, const ProposeBudget& budget,
                std::span<Proposal> proposals) override {

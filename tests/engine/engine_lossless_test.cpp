@@ -200,6 +200,65 @@ TEST(EngineLossless, FiguresAddUp) {
   }
 }
 
+// Draft lengths were looked up by the draft's slot, which is null without a draft: the engine's thread crashed.
+TEST(EngineDraftless, AdaptiveLengthsGiveTheAnswersOfPlainDecoding) {
+  const ToyLanguage language;
+  const auto prompts = some_prompts(8, language.vocab_size);
+  for (const SamplingParams& sampling : modes()) {
+    ToyProposer* proposer = nullptr;
+    const auto answers_without_draft = [&](Engine& engine) {
+      std::vector<Answer> answers(prompts.size());
+      for (std::size_t i = 0; i < prompts.size(); ++i) {
+        Request request = testing::full_request(i + 1, prompts[i], answers[i]);
+        request.sampling = sampling;
+        request.max_tokens = 40;
+        engine.submit(std::move(request));
+      }
+      EXPECT_TRUE(testing::drain(engine));
+      return answers;
+    };
+    const auto engine_of = [&](std::int32_t k) {
+      EngineOptions options;
+      options.k = k;
+      options.adaptive_k = true;
+      options.max_running = 3;
+      auto owned = std::make_unique<ToyProposer>(language, ToyProposer::Options{.likeness = 0.9, .needs_draft = false});
+      owned->version = 0;
+      proposer = owned.get();
+      return std::make_unique<Engine>(options, std::make_unique<ToyWorker>(language), nullptr, std::move(owned),
+                                      nullptr, std::vector<StepListener*>{});
+    };
+    const auto plain_engine = engine_of(0);
+    const auto plain = answers_without_draft(*plain_engine);
+    EXPECT_EQ(proposer->n_calls, 0);
+    const auto engine = engine_of(2);
+    const auto answers = answers_without_draft(*engine);
+    EXPECT_TRUE(all_same(plain, answers));
+    std::int32_t accepted = 0;
+    for (const Answer& answer : answers) {
+      EXPECT_EQ(answer.summary.figures.last_version, 0U);
+      accepted += answer.summary.figures.accepted;
+    }
+    EXPECT_GT(accepted, 0) << "the first steps draft k tokens, whatever they cost";
+    EXPECT_GT(proposer->n_lengths_chosen, 0) << "no length was chosen by acceptance";
+    EXPECT_TRUE(proposer->begun.empty());
+  }
+}
+
+TEST(EngineDraftless, AProposerThatNeedsADraftIsNotAskedWithoutOne) {
+  const ToyLanguage language;
+  auto owned_proposer = std::make_unique<ToyProposer>(language, ToyProposer::Options{});
+  const ToyProposer& proposer = *owned_proposer;
+  Engine engine({.k = 4}, std::make_unique<ToyWorker>(language), nullptr, std::move(owned_proposer), nullptr, {});
+  Answer answer;
+  Request request = testing::full_request(1, {1, 2, 3}, answer);
+  request.sampling.temperature = 0;
+  engine.submit(std::move(request));
+  ASSERT_TRUE(testing::drain(engine));
+  EXPECT_EQ(proposer.n_calls, 0);
+  EXPECT_EQ(answer.summary.figures.proposed, 0);
+}
+
 // ---- negative controls ----
 
 TEST(EngineLosslessNegative, ABatchVariantTargetIsNoticed) {
@@ -270,14 +329,12 @@ TEST(EngineRejection, AnswersFollowTheTargetsLawWhateverTheDraft) {
 class LyingProposer final : public Proposer {
  public:
   explicit LyingProposer(std::unique_ptr<Proposer> inner) : inner_(std::move(inner)) {}
-  Needs needs() const override { return inner_->needs(); }
   void begin(const SequenceRef& sequence) override { inner_->begin(sequence); }
   std::int64_t catch_up(std::span<const SequenceRef> s, CatchUpBudget b) override { return inner_->catch_up(s, b); }
   std::int32_t ready_depth(const SequenceRef& sequence) const override { return inner_->ready_depth(sequence); }
-  std::int32_t lag_tokens(const SequenceRef& sequence) const override { return inner_->lag_tokens(sequence); }
   void release(RequestId sequence) override { inner_->release(sequence); }
-  void on_verified(const SequenceRef& sequence, const Verdict& verdict, TensorView taps) override {
-    inner_->on_verified(sequence, verdict, taps);
+  void on_verified(const SequenceRef& sequence, const Verdict& verdict) override {
+    inner_->on_verified(sequence, verdict);
   }
   void propose(std::span<const SequenceRef> sequences, const ProposeBudget& budget,
                std::span<Proposal> proposals) override {

@@ -22,19 +22,25 @@ class ToyProposer final : public Proposer {
     double likeness = 0.7;
     std::int32_t width = 1;
     std::int32_t deepest = 16;
+    bool needs_draft = true;
   };
   ToyProposer(ToyLanguage target, Options options) : target_(target), other_(target), options_(options) {
     other_.seed = target.seed + 1000;
   }
 
-  Needs needs() const override { return {}; }
+  bool needs_draft() const override { return options_.needs_draft; }
   void begin(const SequenceRef& sequence) override { begun.insert(sequence.id.value); }
   std::int64_t catch_up(std::span<const SequenceRef>, CatchUpBudget) override { return 0; }
   std::int32_t ready_depth(const SequenceRef&) const override { return options_.deepest; }
-  std::int32_t lag_tokens(const SequenceRef&) const override { return 1; }
   void release(RequestId sequence) override { begun.erase(sequence.value); }
-  void on_verified(const SequenceRef& sequence, const Verdict&, TensorView) override {
+  void on_verified(const SequenceRef& sequence, const Verdict&) override {
     if (!begun.contains(sequence.id.value)) throw std::logic_error("verified a sequence that never began");
+  }
+
+  // The engine asks this where it chooses draft lengths.
+  bool is_confident(const SequenceRef&) override {
+    ++n_lengths_chosen;
+    return false;
   }
 
   void propose(std::span<const SequenceRef> sequences, const ProposeBudget& budget,
@@ -47,7 +53,7 @@ class ToyProposer final : public Proposer {
   }
 
   std::set<std::uint64_t> begun;
-  int n_calls = 0, fail_at = 0;
+  int n_calls = 0, fail_at = 0, n_lengths_chosen = 0;
   std::uint64_t version = 1;
 
  private:

@@ -51,7 +51,6 @@ class BatchStep {
     worker.run(describe(), output);
   }
   const float* logits(std::size_t row) const { return logits_.data() + row * vocabulary_; }
-  const std::vector<float>& hidden() const { return hidden_; }
 
  private:
   void append(const Part& part) {
@@ -78,12 +77,10 @@ class BatchStep {
 
   StepOutput make_room(const ModelConfig& config) {
     logits_.resize(tokens_.size() * static_cast<std::size_t>(config.vocab_size));
-    hidden_.resize(tokens_.size() * static_cast<std::size_t>(config.hidden_size));
     vocabulary_ = static_cast<std::size_t>(config.vocab_size);
     StepOutput output;
     const auto n = static_cast<std::int64_t>(tokens_.size());
     output.logits = TensorView::contiguous(logits_.data(), {n, config.vocab_size});
-    output.final_hidden = TensorView::contiguous(hidden_.data(), {n, config.hidden_size});
     return output;
   }
 
@@ -107,7 +104,7 @@ class BatchStep {
   std::vector<std::uint64_t> ancestors_;
   std::vector<std::uint16_t> weights_;
   std::vector<KvView> kv_;
-  std::vector<float> logits_, hidden_;
+  std::vector<float> logits_;
   std::size_t vocabulary_ = 0;
 };
 

@@ -93,24 +93,6 @@ TEST_P(TransformerBits, RejectedRowsLeaveNoTrace) {
   EXPECT_TRUE(same_bits(past.feed(right, 3).data(), expected.data(), expected.size()));
 }
 
-TEST_P(TransformerBits, LmHeadOfTheFinalHiddenStateIsTheLogits) {
-  PlainSequence past(worker_);
-  past.feed(random_tokens(10, 12), 64);
-  Transformer transformer(worker_.config(), pool_);
-  Workspace workspace(worker_.config(), 4, 64);
-  const auto weights = embedded_target(dtype());
-  const std::vector<const ModelWeights*> family{weights.get()};
-  Workspace wide(worker_.config(), 64, 64);
-  BatchStep step({{&past, random_tokens(9, 13), {}}});
-  step.run(transformer, family, worker_.cache(), wide);
-  auto hidden = step.hidden();
-  std::vector<float> logits(9 * 8192);
-  // More rows than the workspace holds: lm_head works through them in pieces.
-  transformer.lm_head(*weights, TensorView::contiguous(hidden.data(), {9, 384}), workspace,
-                      TensorView::contiguous(logits.data(), {9, 8192}));
-  EXPECT_TRUE(same_bits(logits.data(), step.logits(0), logits.size()));
-}
-
 INSTANTIATE_TEST_SUITE_P(Machines, TransformerBits,
                          ::testing::Combine(::testing::Values(Dtype::kBFloat16, Dtype::kFloat32),
                                             ::testing::Values(1, 2)));

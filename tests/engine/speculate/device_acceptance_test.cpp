@@ -7,6 +7,7 @@
 
 #include "engine/speculate/acceptance.h"
 #include "kernels/cuda/sample.cuh"
+#include "tests/engine/speculate/accept_given.h"
 #include "tests/kernels/cuda/host_grid.h"
 
 namespace slip {
@@ -133,7 +134,7 @@ struct Trial {
     return verdict;
   }
   void expect_the_cpus_verdict(AcceptanceRule rule) const {
-    const Verdict expected = accept(proposal, p, rule, first);
+    const Verdict expected = testing::accept_given(proposal, p, rule, first);
     for (const bool with_parts : {false, rule == AcceptanceRule::kCoupled}) {
       const DeviceVerdict verdict = on_host(rule, with_parts);
       EXPECT_EQ(std::vector(verdict.accepted, verdict.accepted + verdict.n_accepted), expected.accepted) << seed;

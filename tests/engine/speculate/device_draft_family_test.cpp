@@ -67,7 +67,7 @@ TEST(DeviceDraftFamily, WhatItReadBeforeNeverShows) {
     Verdict verdict;
     for (std::int32_t i = 0; i < turn % 5; ++i) verdict.accepted.push_back(i);
     verdict.added_token = turn;
-    proposer.on_verified(sequences[0]->view(), verdict, {});
+    proposer.on_verified(sequences[0]->view(), verdict);
     for (const std::int32_t node : verdict.accepted) {
       sequences[0]->tokens.push_back(proposal.tokens[static_cast<std::size_t>(node)]);
     }
@@ -194,7 +194,7 @@ TEST(DeviceDraftFamily, NoRowOfLogitsCrossesButAGrammars) {
     std::vector<Proposal> proposals(refs.size());
     proposer.propose(refs, {nodes}, proposals);
     for (const Proposal& proposal : proposals) EXPECT_EQ(proposal.size(), 3U);
-    for (const SequenceRef& ref : refs) proposer.on_verified(ref, {}, {});  // nothing of it was accepted
+    for (const SequenceRef& ref : refs) proposer.on_verified(ref, {});  // nothing of it was accepted
     return device.queue->bytes_out() - before;
   };
   EXPECT_EQ(bytes_out(), 3 * 8 * kOne) << "a launch of seven chains, filled up to eight";
@@ -227,7 +227,7 @@ TEST(DeviceDraftFamily, AGrowingAnswerMovesTheTablesAndNoToken) {
       for (std::int32_t node = 0; node < static_cast<std::int32_t>(got[i].size()); ++node) {
         verdict.accepted.push_back(node);
       }
-      proposer.on_verified(sequences[i]->view(), verdict, {});
+      proposer.on_verified(sequences[i]->view(), verdict);
       for (const auto& sequence : {sequences[i].get(), alike[i].get()}) {
         sequence->tokens.insert(sequence->tokens.end(), got[i].tokens.begin(), got[i].tokens.end());
         sequence->tokens.push_back(turn);
@@ -265,7 +265,6 @@ TEST(DeviceDraftFamily, SeveralDraftsRunAheadInOneLaunch) {
         EXPECT_TRUE(std::equal(proposal.tokens.begin(), proposal.tokens.begin() + static_cast<std::ptrdiff_t>(n),
                                expected[i].tokens.begin()))
             << "draft " << draft << ", sequence " << i;
-        EXPECT_EQ(proposal.draft, DraftId{draft});
         EXPECT_EQ(proposal.version, version->number);
       }
     }

@@ -124,7 +124,7 @@ TEST_F(DraftModelProposerTest, WhatItReadBeforeNeverShows) {
     Verdict verdict;
     for (std::int32_t i = 0; i < turn % (kNodes + 1); ++i) verdict.accepted.push_back(i);
     verdict.added_token = turn % kVocab;
-    proposer.on_verified(sequence.view(), verdict, {});
+    proposer.on_verified(sequence.view(), verdict);
     for (const std::int32_t node : verdict.accepted)
       sequence.tokens.push_back(proposal.tokens[static_cast<std::size_t>(node)]);
     sequence.tokens.push_back(verdict.added_token);
@@ -190,7 +190,7 @@ TEST_F(DraftModelProposerTest, ASwapCatchesUpInChunksThenSwitches) {
     proposer.catch_up(refs, {16, 16});
     std::vector<Proposal> proposals(1);
     proposer.propose(refs, {std::vector<std::int32_t>{1}}, proposals);
-    proposer.on_verified(refs[0], {.added_token = 1}, {});
+    proposer.on_verified(refs[0], {.added_token = 1});
     sequence.tokens.push_back(1);
     versions.push_back(proposals[0].version);
   }
@@ -260,7 +260,7 @@ TEST_F(DraftModelProposerTest, StopsAtItsOwnContext) {
   proposer.begin(sequence.view());
   // Positions 29, 30 and 31 can be read: three tokens can follow.
   EXPECT_EQ(propose(proposer, {&sequence}, 3)[0].size(), 3U);
-  proposer.on_verified(sequence.view(), {.added_token = 1}, {});
+  proposer.on_verified(sequence.view(), {.added_token = 1});
   EXPECT_EQ(proposer.ready_depth(sequence.view()), 3);
   for (int i = 0; i < 3; ++i) sequence.tokens.push_back(1);
   EXPECT_EQ(proposer.ready_depth(sequence.view()), 0);

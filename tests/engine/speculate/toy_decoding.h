@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "engine/speculate/acceptance.h"
+#include "tests/engine/speculate/accept_given.h"
 
 namespace slip::testing {
 
@@ -50,10 +51,10 @@ using Rule = std::function<Verdict(const Proposal&, std::span<const Distribution
 using Tamper = std::function<void(Proposal&, std::int32_t last_token)>;
 
 inline Verdict reject(const Proposal& proposal, std::span<const Distribution> p, const RandomAddress& first) {
-  return accept(proposal, p, AcceptanceRule::kRejection, first);
+  return accept_given(proposal, p, AcceptanceRule::kRejection, first);
 }
 inline Verdict couple(const Proposal& proposal, std::span<const Distribution> p, const RandomAddress& first) {
-  return accept(proposal, p, AcceptanceRule::kCoupled, first);
+  return accept_given(proposal, p, AcceptanceRule::kCoupled, first);
 }
 
 // An engine in miniature: steps until a block of tokens is there, addressing randomness by output index as the engine

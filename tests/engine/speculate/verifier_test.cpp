@@ -7,6 +7,7 @@
 #include "engine/speculate/observe.h"
 #include "engine/speculate/proposer.h"
 #include "engine/speculate/token_path.h"
+#include "tests/engine/speculate/accept_given.h"
 #include "tests/engine/toy_target.h"
 
 namespace slip {
@@ -118,7 +119,7 @@ TEST(Verifier, JudgesByTheRequestsLawAndObservesRawRows) {
       transform_logits(logits, sampling, ref.row_context(path), laws[static_cast<std::size_t>(row)]);
       EXPECT_EQ(verifier.observed(0, row).logprobs, observe_row(logits, 4).logprobs);
     }
-    const Verdict expected = accept(proposal, laws, ref.rule, {3, 0, 2});
+    const Verdict expected = testing::accept_given(proposal, laws, ref.rule, {3, 0, 2});
     Verdict verdict;
     verifier.judge(0, verdict);
     EXPECT_EQ(verdict.accepted, expected.accepted);
