@@ -225,22 +225,10 @@ std::vector<ReplayRecord> ReplayBuffer::sample(const std::string& topic, std::si
   return state_->read_all(topic, found->second.sample(n, seed, draw, newest));
 }
 
-std::vector<ReplayRecord> ReplayBuffer::newer_than(const std::string& topic, std::uint64_t cut_off,
-                                                   std::size_t limit) const {
-  const auto found = state_->topics.find(topic);
-  if (found == state_->topics.end()) return {};
-  const auto newer = [&](const ReplayEntry& entry) { return entry.sequence > cut_off; };
-  return state_->read_all(topic, found->second.newest(limit, newer));
-}
-
 std::vector<ReplayRecord> ReplayBuffer::heldout(const std::string& topic, std::size_t limit) const {
   const auto found = state_->topics.find(topic);
   if (found == state_->topics.end()) return {};
   return state_->read_all(topic, found->second.newest(limit, [](const ReplayEntry& entry) { return entry.heldout; }));
-}
-
-bool ReplayBuffer::is_heldout(const ReplayRecord& record) const {
-  return slip::heldout(record.group, state_->options.heldout_share);
 }
 
 std::size_t ReplayBuffer::purge(const PurgeScope& scope) {

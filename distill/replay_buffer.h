@@ -50,10 +50,8 @@ class ReplayBuffer {
   // ones, none with sequence > `newest`. Fewer when there are fewer.
   std::vector<ReplayRecord> sample(const std::string& topic, std::size_t n, std::uint64_t seed, std::uint64_t draw,
                                    std::uint64_t newest = ~std::uint64_t{0}) const;
-  // Records newer than `cut_off`, oldest first, at most `limit` (the newest ones when more); and the held-out tenth.
-  std::vector<ReplayRecord> newer_than(const std::string& topic, std::uint64_t cut_off, std::size_t limit) const;
+  // Held-out records of a topic, oldest first, at most `limit` (the newest ones when more).
   std::vector<ReplayRecord> heldout(const std::string& topic, std::size_t limit) const;
-  bool is_heldout(const ReplayRecord& record) const;
   // Removes the records of a scope as of now, not learned influence: the weights trained on them stay. Survives a
   // restart, and their bytes are off the disk when it returns. How many records; their evicted or expired ones count
   // while bytes of them are there. Error{kIo}: it may be done in part, and ends at the next start; Error{kDataLoss}:

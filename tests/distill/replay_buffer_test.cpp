@@ -6,8 +6,10 @@
 
 #include <algorithm>
 #include <fstream>
+#include <map>
 
 #include "common/clock.h"
+#include "distill/near_copies.h"
 #include "distill/segment.h"
 #include "tests/distill/replay_fixture.h"
 
@@ -35,11 +37,10 @@ TEST(ReplayBuffer, KeepsRecordsAcrossARestart) {
   EXPECT_EQ(buffer.records("math"), 20U);
   EXPECT_EQ(buffer.last_sequence(), 40U);
   EXPECT_EQ(buffer.topics(), (std::vector<std::string>{"math", "sql"}));
-  const auto newer = buffer.newer_than("sql", 30, 3);
-  EXPECT_EQ(ids_of(newer), (std::set<std::uint64_t>{36, 38, 40}));
-  EXPECT_EQ(newer.front().request.value, 36U);  // oldest first
-  EXPECT_EQ(newer.front().tokens, make_record(36, "sql").tokens);
-  EXPECT_GT(newer.front().expires_us, wall_us());
+  for (const ReplayRecord& record : testing::all_records(buffer, "sql")) {
+    EXPECT_EQ(record.tokens, make_record(record.request.value, "sql").tokens);
+    EXPECT_GT(record.expires_us, wall_us());
+  }
   EXPECT_EQ(buffer.append(make_record(41, "sql")), 41U);
 }
 
@@ -92,7 +93,7 @@ TEST(ReplayBuffer, SampleNeverGivesHeldOutRecords) {
   for (std::uint64_t id = 1; id <= 300; ++id) buffer.append(make_record(id, "sql"));
   const auto heldout = buffer.heldout("sql", 1000);
   EXPECT_NEAR(static_cast<double>(heldout.size()), 30, 16);  // 3 standard deviations
-  for (const ReplayRecord& record : heldout) EXPECT_TRUE(buffer.is_heldout(record));
+  for (const ReplayRecord& record : heldout) EXPECT_TRUE(slip::heldout(record.group, options_in(folder).heldout_share));
   const auto held_ids = ids_of(heldout);
   for (std::uint64_t draw = 0; draw < 50; ++draw) {
     for (const ReplayRecord& record : buffer.sample("sql", 16, 1, draw)) {
@@ -107,15 +108,15 @@ TEST(ReplayBuffer, SampleNeverGivesHeldOutRecords) {
 TEST(ReplayBuffer, NearCopiesOfASessionAreHeldOutTogether) {
   ScratchFolder folder;
   ReplayBuffer buffer(options_in(folder));
-  for (std::uint64_t session = 0; session < 60; ++session) {
-    std::set<bool> answers;
-    for (std::uint64_t id = 0; id < 3; ++id) {
-      ReplayRecord record = make_record(session * 3 + id, "sql");
-      record.group = static_cast<std::uint64_t>(session);
-      answers.insert(buffer.is_heldout(record));
-    }
-    EXPECT_EQ(answers.size(), 1U);
+  for (std::uint64_t id = 0; id < 180; ++id) {
+    ReplayRecord record = make_record(id, "sql");
+    record.group = id / 3;
+    buffer.append(record);
   }
+  std::map<std::uint64_t, int> n_heldout;  // by session
+  for (const ReplayRecord& record : buffer.heldout("sql", 1000)) ++n_heldout[record.request.value / 3];
+  EXPECT_FALSE(n_heldout.empty());
+  for (const auto& [session, n] : n_heldout) EXPECT_EQ(n, 3) << "session " << session;
 }
 
 TEST(ReplayBuffer, ExpiredRecordsLeave) {
