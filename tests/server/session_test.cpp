@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One connection: its bounds, its deadlines, and clients that are slow, stuck or gone.
+// One connection: its bounds, its deadlines, and clients that are slow, stuck or gone. The tests cover RequestReader,
+// Responder and AnswerDelivery through their session.
 #include "server/session.h"
 
 #include <algorithm>
