@@ -48,11 +48,11 @@ struct ServerOptions {
   // sent yet, together; at least max_body_bytes + max_answer_bytes. From 57 max_body_bytes + max_answer_bytes on it has
   // room for all of that work.
   std::uint64_t max_buffered_bytes = 256U << 20;
-  std::chrono::milliseconds header_timeout{10'000};  // from a request's first byte to the end of its headers
-  std::chrono::milliseconds body_timeout{60'000};
-  std::chrono::milliseconds idle_timeout{75'000};   // between requests of one connection
-  std::chrono::milliseconds write_timeout{60'000};  // without any progress: the client's request is cancelled
-  std::chrono::milliseconds heartbeat{15'000};      // a comment line when a stream has nothing to say
+  std::chrono::milliseconds header_timeout{10'000};  // from a request's first byte to the end of its headers; then 408
+  std::chrono::milliseconds body_timeout{60'000};    // likewise
+  std::chrono::milliseconds idle_timeout{75'000};    // between requests of one connection, which then ends silently
+  std::chrono::milliseconds write_timeout{60'000};   // without any progress: the client's request is cancelled
+  std::chrono::milliseconds heartbeat{15'000};       // a comment line when a stream has nothing to say
   std::chrono::milliseconds drain_timeout{30'000};
   int retry_after_s = 1;  // what a 429 or 503 tells the client
   bool log_prompts = false;

@@ -67,6 +67,16 @@ RequestReader::Result gone() {
   return {RequestReader::Outcome::kGone, {}};
 }
 
+// Of a read that brought nothing: the client has left, or the deadline has passed. One that left at that very moment
+// is sent a 408 that it does not read.
+RequestReader::Result not_arrived(std::chrono::steady_clock::time_point deadline, std::string_view part,
+                                  std::chrono::milliseconds patience, std::string_view option) {
+  if (std::chrono::steady_clock::now() < deadline) return gone();
+  std::string message = "the request's ";
+  message.append(part).append(" did not arrive within ").append(std::to_string(patience.count())).append(" ms, ");
+  return refused(refuse(408, message.append(option), "request_timeout"));
+}
+
 // What a chunk needs besides its data: its size in hexadecimal digits and two line ends.
 std::size_t chunk_frame_bytes(std::uint64_t size) {
   constexpr int kDigitBits = 4;
@@ -100,9 +110,12 @@ bool keeps_alive(const RequestParser& parser) {
 RequestReader::RequestReader(Wire& wire, const ServerOptions& options)
     : wire_(wire), options_(options), buffer_(options.max_header_bytes + kBodyWindow) {}
 
-awaitable<std::size_t> RequestReader::read_more() {
-  const std::size_t room = std::min(kReadBytes, buffer_.max_size() - buffer_.size());
-  const std::size_t n = co_await wire_.read_some(buffer_.prepare(room));
+asio::mutable_buffer RequestReader::room_for_more() {
+  return buffer_.prepare(std::min(kReadBytes, buffer_.max_size() - buffer_.size()));
+}
+
+awaitable<std::size_t> RequestReader::read_more(Deadline deadline) {
+  const std::size_t n = co_await wire_.read_some_until(room_for_more(), deadline);
   buffer_.commit(n);
   co_return n;
 }
@@ -135,14 +148,20 @@ std::optional<Reply> RequestReader::parse(RequestParser& parser, std::size_t n_b
 }
 
 awaitable<RequestReader::Result> RequestReader::read_head(RequestParser& parser) {
-  wire_.expires_after(options_.idle_timeout);
   // Awaited on its own, here and below: GCC 12 loses what is thrown in an awaited operand of &&.
   if (unread().empty()) {
-    if (co_await read_more() == 0) co_return gone();
+    wire_.expires_after(options_.idle_timeout);
+    const std::size_t n = co_await wire_.read_some(room_for_more());
+    if (n == 0) co_return gone();
+    buffer_.commit(n);
   }
-  wire_.expires_after(options_.header_timeout);
+  const Deadline deadline = std::chrono::steady_clock::now() + options_.header_timeout;
+  const auto missed = [&] {  // an empty line before a request is no byte of it
+    if (unread().empty()) return gone();
+    return not_arrived(deadline, "headers", options_.header_timeout, "server.header_timeout_ms");
+  };
   if (unread().size() < kLineEnd.size()) {
-    if (co_await read_more() == 0) co_return gone();
+    if (co_await read_more(deadline) == 0) co_return missed();
   }
   if (unread().starts_with(kLineEnd)) buffer_.consume(kLineEnd.size());  // RFC 9112, 2.2: one may stand there
   for (std::size_t seen = 0;;) {
@@ -158,7 +177,7 @@ awaitable<RequestReader::Result> RequestReader::read_head(RequestParser& parser)
       co_return whole();
     }
     seen = unread().size();
-    if (co_await read_more() == 0) co_return gone();
+    if (co_await read_more(deadline) == 0) co_return missed();
   }
 }
 
@@ -173,7 +192,7 @@ bool RequestReader::reserve(const RequestParser& parser, MemoryBudget::Reservati
 }
 
 awaitable<RequestReader::Result> RequestReader::read_body(RequestParser& parser, MemoryBudget::Reservation& room) {
-  wire_.expires_after(options_.body_timeout);
+  const Deadline deadline = std::chrono::steady_clock::now() + options_.body_timeout;
   const auto head = parser.chunked() ? std::optional(parser.get().base()) : std::nullopt;
   std::size_t frames = 0, consumed = 0;
   auto add_frame = [&frames](std::uint64_t size, std::string_view, beast::error_code&) {
@@ -197,7 +216,9 @@ awaitable<RequestReader::Result> RequestReader::read_body(RequestParser& parser,
     const std::size_t not_data = consumed + (stuck ? before : 0) - parser.get().body().size();
     if (head && not_data > frames + kMaxChunkExtraBytes) co_return refused(refuse_chunk_extras());
     if (parser.is_done() || !(stuck || unread().empty())) continue;
-    if (co_await read_more() == 0) co_return gone();
+    if (co_await read_more(deadline) == 0) {
+      co_return not_arrived(deadline, "body", options_.body_timeout, "server.body_timeout_ms");
+    }
   }
   if (head) parser.get().base() = *head;  // without the trailers, which are no headers (RFC 9110, 6.5.1)
   co_return whole();

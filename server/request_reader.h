@@ -5,6 +5,7 @@
 #include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/http/parser.hpp>
 #include <boost/beast/http/string_body.hpp>
+#include <chrono>
 #include <cstdint>
 #include <optional>
 
@@ -22,7 +23,8 @@ using RequestParser = boost::beast::http::request_parser<boost::beast::http::str
 bool keeps_alive(const RequestParser& parser);
 
 // Reads one connection's requests, one after the other, within the bounds and deadlines of `options`. A head is looked
-// at as raw bytes before it is parsed (server/request_head.h). On the connection's I/O thread.
+// at as raw bytes before it is parsed (server/request_head.h). A request that has begun to arrive and misses its
+// deadline is refused with a 408; a connection on which no byte of one came is gone. On the connection's I/O thread.
 class RequestReader {
  public:
   RequestReader(Wire& wire, const ServerOptions& options);
@@ -41,7 +43,9 @@ class RequestReader {
   boost::asio::awaitable<Result> read_body(RequestParser& parser, MemoryBudget::Reservation& room);
 
  private:
-  boost::asio::awaitable<std::size_t> read_more();
+  using Deadline = std::chrono::steady_clock::time_point;
+  boost::asio::awaitable<std::size_t> read_more(Deadline deadline);
+  boost::asio::mutable_buffer room_for_more();
   std::string_view unread() const;
   // The head's bytes once they are whole, 0 before; a refusal where it can be none.
   std::size_t find_head(std::size_t seen, std::optional<Reply>& refusal);

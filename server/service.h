@@ -27,7 +27,7 @@
 
 namespace slip {
 
-// The engine's three doors that serving needs; all may be called from any thread.
+// The engine's two functions that serving calls. Both may be called from any thread.
 struct EngineDoor {
   std::function<void(Request)> submit;
   std::function<void(RequestId)> cancel;

@@ -5,6 +5,7 @@
 #include <boost/asio/as_tuple.hpp>
 #include <boost/asio/ssl/context.hpp>
 #include <boost/asio/ssl/stream.hpp>
+#include <boost/asio/steady_timer.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <boost/beast/core/tcp_stream.hpp>
 #include <type_traits>
@@ -19,6 +20,7 @@ using asio::awaitable;
 
 constexpr auto kTuple = asio::as_tuple(asio::use_awaitable);
 constexpr std::chrono::milliseconds kCloseTime{2000};
+constexpr std::chrono::milliseconds kCancelTime{1000};
 constexpr std::size_t kLingerBytes = std::size_t{8} << 20;
 
 using TlsStream = asio::ssl::stream<beast::tcp_stream>;
@@ -42,6 +44,21 @@ class StreamWire final : public Wire {
   void expires_after(std::chrono::milliseconds patience) override { tcp().expires_after(patience); }
 
   awaitable<std::size_t> read_some(asio::mutable_buffer to) override {
+    auto [fault, n] = co_await stream_.async_read_some(to, kTuple);
+    co_return fault ? 0 : n;
+  }
+
+  awaitable<std::size_t> read_some_until(asio::mutable_buffer to,
+                                         std::chrono::steady_clock::time_point deadline) override {
+    // A deadline of the stream closes the socket. It stands behind ours, whose one cancellation may come between two
+    // reads of a TLS record.
+    tcp().expires_at(deadline + kCancelTime);
+    asio::steady_timer timer(socket().get_executor(), deadline);
+    const auto reading = std::make_shared<bool>(true);  // the timer's handler may run after this coroutine
+    timer.async_wait([this, read = std::weak_ptr<bool>(reading)](const beast::error_code& fault) {
+      beast::error_code ignored;
+      if (!fault && !read.expired()) socket().cancel(ignored);
+    });
     auto [fault, n] = co_await stream_.async_read_some(to, kTuple);
     co_return fault ? 0 : n;
   }

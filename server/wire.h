@@ -26,6 +26,10 @@ class Wire {
   virtual void expires_after(std::chrono::milliseconds patience) = 0;
   // How many bytes moved; 0: the connection has ended, failed or passed its deadline.
   virtual boost::asio::awaitable<std::size_t> read_some(boost::asio::mutable_buffer to) = 0;
+  // Likewise, with a deadline that ends this read alone: behind it the connection can still be written to. It replaces
+  // the deadline of expires_after(), so set that one anew before a write. Nothing else may wait for the socket.
+  virtual boost::asio::awaitable<std::size_t> read_some_until(boost::asio::mutable_buffer to,
+                                                              std::chrono::steady_clock::time_point deadline) = 0;
   virtual boost::asio::awaitable<std::size_t> write_some(boost::asio::const_buffer from) = 0;
   // Says goodbye as the protocol wants it. `unread`: the peer may still be sending, and closing over unread bytes would
   // make the kernel send a reset that can overtake our answer, so a little is read first.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One connection: its bounds, its deadlines, and clients that are slow, stuck or gone.
+// One connection: its bounds, its deadlines, and clients that are slow, stuck or gone. The tests cover RequestReader,
+// Responder and AnswerDelivery through their session.
 #include "server/session.h"
 
 #include <algorithm>
@@ -111,18 +112,45 @@ TEST_F(SessionTest, ATrickledHeadHasOneDeadline) {
   for (const char byte : head) {
     if (!client.send(std::string(1, byte))) break;
     std::this_thread::sleep_for(milliseconds(10));
-    if (server_->n_connections() == 0) break;
+    client.receive_now();
+    if (!client.pending().empty()) break;
   }
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(5)) << "of the ten that it would take";
-  EXPECT_EQ(client.read_to_end(), "");
+  EXPECT_EQ(client.read_reply().status, 408);
 }
 
+// The connection was closed without a word.
 TEST_F(SessionTest, SlowBodiesEndTheConnection) {
   options_.body_timeout = milliseconds(200);
   start();
+  const std::string whole = post(kChat), head = whole.substr(0, whole.find("\r\n\r\n") + 4);
+  const std::string chunked =
+      "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+      "Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n";
+  for (const std::string& bytes : {whole.substr(0, whole.size() - 1), head, chunked}) {
+    RawClient client(server_->port());
+    client.send(bytes);
+    const auto reply = client.read_reply();
+    EXPECT_EQ(reply.status, 408) << bytes;
+    EXPECT_EQ(reply.headers.at("connection"), "close");
+    EXPECT_EQ(error_of(reply)["code"], "request_timeout");
+    EXPECT_EQ(error_of(reply)["message"], "the request's body did not arrive within 200 ms, server.body_timeout_ms");
+    EXPECT_EQ(client.read_to_end(), "");
+  }
+  EXPECT_TRUE(engine_.requests().empty());
+  EXPECT_NE(metrics_.text().find(R"(slipstream:http_requests_total{route="/v1/chat/completions",status="408"} 3)"),
+            std::string::npos)
+      << metrics_.text();
+}
+
+TEST_F(SessionTest, ABodyThatWasAskedForMayBeTooSlowToo) {
+  options_.body_timeout = milliseconds(200);
+  start();
   RawClient client(server_->port());
-  client.send(post(kChat).substr(0, post(kChat).size() - 1));
-  EXPECT_EQ(client.read_to_end(), "");
+  const auto request = post(kChat, "/v1/chat/completions", "Expect: 100-continue\r\n");
+  client.send(request.substr(0, request.find("\r\n\r\n") + 4));
+  EXPECT_TRUE(client.read_until("HTTP/1.1 100 Continue\r\n\r\n"));
+  EXPECT_NE(client.read_to_end().find("HTTP/1.1 408 Request Timeout\r\n"), std::string::npos) << client.pending();
 }
 
 TEST_F(SessionTest, IdleConnectionsEnd) {
@@ -160,13 +188,46 @@ TEST(ServerOptionsTest, DeadlinesAreWhatTheySay) {
   EXPECT_EQ(ServerOptions{}.max_connections, 1024);
 }
 
+// The connection was closed without a word.
 TEST_F(SessionTest, SlowHeadersEndTheConnection) {
   start();
-  RawClient client(server_->port());
-  client.send("GET /v1/models HTTP/1.1\r\nHost: loc");
-  const auto begin = std::chrono::steady_clock::now();
-  EXPECT_EQ(client.read_to_end(), "");
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(5));
+  for (const bool kept : {false, true}) {
+    RawClient client(server_->port());
+    if (kept) {
+      client.send(get("/healthz"));
+      EXPECT_EQ(client.read_reply().status, 200);
+    }
+    const auto begin = std::chrono::steady_clock::now();
+    client.send("GET /v1/models HTTP/1.1\r\nHost: loc");
+    const auto reply = client.read_reply();
+    EXPECT_EQ(reply.status, 408);
+    EXPECT_EQ(reply.headers.at("connection"), "close");
+    EXPECT_EQ(error_of(reply)["type"], "invalid_request_error");
+    EXPECT_EQ(error_of(reply)["code"], "request_timeout");
+    EXPECT_EQ(client.read_to_end(), "");
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(5));
+  }
+}
+
+// A 408 on an idle connection may cross the client's next request, which would then take it for its answer.
+TEST_F(SessionTest, NegativeAnIdleConnectionGetsNo408) {
+  options_.idle_timeout = milliseconds(200);
+  start();
+  RawClient silent(server_->port());
+  EXPECT_EQ(silent.read_to_end(), "");
+  for (const char* bytes : {"", "\r\n"}) {  // an empty line is no byte of a request (RFC 9112, 2.2)
+    RawClient kept(server_->port());
+    kept.send(get("/healthz"));
+    EXPECT_EQ(kept.read_reply().status, 200);
+    kept.send(bytes);
+    EXPECT_EQ(kept.read_to_end(), "");
+    EXPECT_FALSE(kept.timed_out());
+  }
+  RawClient gone(server_->port());
+  gone.send("GET /v1/models HTTP/1.1\r\nHost: loc");
+  gone.end_sending();
+  EXPECT_EQ(gone.read_to_end(), "");
+  EXPECT_EQ(metrics_.text().find("status=\"408\""), std::string::npos) << metrics_.text();
 }
 
 TEST_F(SessionTest, ConnectionsAreKeptAndPipelined) {

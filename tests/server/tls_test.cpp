@@ -68,6 +68,16 @@ TEST_F(TlsTest, AHandshakeHasADeadline) {
   EXPECT_TRUE(eventually([&] { return server_->n_connections() == 0; }));
 }
 
+// A read that is given up must leave a TLS session that can still be written to.
+TEST_F(TlsTest, SlowHeadersAreTold) {
+  start();
+  TlsClient client(server_->port(), papers_->certificate);
+  ASSERT_TRUE(client.open());
+  client.send("GET /v1/models HTTP/1.1\r\nHost: loc");
+  EXPECT_TRUE(client.read_until("HTTP/1.1 408 Request Timeout\r\n"));
+  EXPECT_TRUE(client.ended_properly());
+}
+
 TEST_F(TlsTest, AnotherCertificateIsForNewConnections) {
   start();
   TlsClient before(server_->port(), papers_->certificate);

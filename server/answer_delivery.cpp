@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/answer_delivery.h"
+
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
+#include <exception>
+#include <optional>
+#include <utility>
+
+#include "common/log.h"
+#include "server/routes.h"
+
+namespace slip {
+
+namespace asio = boost::asio;
+using asio::awaitable;
+
+AnswerDelivery::AnswerDelivery(Wire& wire, Responder& responder, Service& service)
+    : responder_(responder),
+      service_(service),
+      executor_(wire.socket().get_executor()),
+      waker_(std::make_shared<Waker>(executor_)),
+      peer_(wire.socket(), service.options().heartbeat) {}
+
+SinkMaker AnswerDelivery::sink_maker() {
+  return [self = shared_from_this()] {
+    return self->channels_.emplace_back(std::make_shared<AnswerChannel>(
+        self->options().max_answer_bytes, [waker = self->waker_] { Waker::notify(waker); },
+        MemoryBudget::Reservation(self->service_.memory())));
+  };
+}
+
+awaitable<AnswerDelivery::Next> AnswerDelivery::run(AnswerIdentity who, std::shared_ptr<void> connection) {
+  who_ = std::move(who);
+  std::exception_ptr fault;
+  auto next = Next::kClose;
+  try {
+    next = co_await deliver(std::move(connection));
+  } catch (const std::exception&) {
+    fault = std::current_exception();
+  }
+  peer_.stop();
+  if (fault) {
+    service_.cancel(who_);
+    std::rethrow_exception(fault);
+  }
+  co_return next;
+}
+
+awaitable<AnswerDelivery::Next> AnswerDelivery::deliver(std::shared_ptr<void> connection) {
+  choices_.resize(channels_.size());
+  RequestLog& log = responder_.exchange().log;
+  log.answer = who_.id;
+  log.topic = who_.topic;
+  log.draft = who_.draft;
+  asio::co_spawn(
+      executor_, [self = shared_from_this(), connection]() -> awaitable<void> { co_await self->watch(); },
+      asio::detached);
+  // Not as one expression: GCC 12 loses what is thrown in an awaited branch of ?:.
+  if (who_.stream) co_return co_await stream();
+  co_return co_await collect();
+}
+
+// A client that leaves is noticed between writes, and during a write that makes no progress.
+awaitable<void> AnswerDelivery::watch() {
+  while (co_await peer_.wait_for_change()) {
+    Waker::notify(waker_);
+    if (peer_.gone()) service_.cancel(who_);
+  }
+}
+
+awaitable<AnswerDelivery::Next> AnswerDelivery::collect() {
+  const auto send_probe = [this] { return probe(); };
+  while (true) {
+    std::optional<Error> fault;
+    for (std::size_t i = 0; i < channels_.size(); ++i) {
+      auto taken = channels_[i]->take();
+      gather(who_, i, taken, /*kept=*/true, choices_[i]);
+      room_.absorb(std::move(taken.room));
+      taken.overflowed |= choices_[i].part.text.size() > options().max_answer_bytes;
+      if (taken.finished) responder_.exchange().log.add(*taken.finished);
+      if (!fault) fault = fault_of(taken);
+    }
+    if (peer_.gone()) {
+      on_client_gone();
+      co_return Next::kClose;
+    }
+    if (fault) co_return co_await give_up(*fault);
+    if (all_finished(choices_)) {
+      log_answers();
+      Reply whole;
+      whole.body = whole_answer(who_, choices_);
+      choices_.clear();
+      room_.release();
+      co_return co_await responder_.reply(std::move(whole));
+    }
+    const bool left = co_await peer_.has_left(send_probe);
+    if (left) {
+      on_client_gone();
+      co_return Next::kClose;
+    }
+    co_await waker_->wait(options().heartbeat);
+  }
+}
+
+// One choice that cannot be made takes the others with it.
+awaitable<AnswerDelivery::Next> AnswerDelivery::give_up(const Error& why) {
+  if (!all_finished(choices_)) service_.cancel(who_);
+  co_return co_await responder_.reply(error_reply(why, options().retry_after_s));
+}
+
+void AnswerDelivery::log_answers() const {
+  if (!options().log_prompts) return;
+  for (const Choice& choice : choices_) log_info(who_.id + " answer: " + choice.part.text);
+}
+
+awaitable<AnswerDelivery::Next> AnswerDelivery::stream() {
+  const auto send_probe = [this] { return probe(); };
+  const Exchange& exchange = responder_.exchange();
+  bool left = false;
+  while (true) {
+    if (!left && !peer_.gone()) {
+      const bool sent = co_await send_what_came();
+      left = !sent;
+    }
+    if (left || peer_.gone()) {
+      on_client_gone();
+      co_return Next::kClose;
+    }
+    if (all_finished(choices_)) {
+      co_return !broken_ && exchange.keep_alive && !exchange.http_1_0 ? Next::kGoOn : Next::kClose;
+    }
+    if (broken_) {
+      service_.cancel(who_);
+      co_return Next::kClose;
+    }
+    const bool woken = co_await waker_->wait(options().heartbeat);
+    if (woken) {
+      left = co_await peer_.has_left(send_probe);
+    } else {
+      const bool sent = co_await send_heartbeat();
+      left = !sent;
+    }
+  }
+}
+
+// Status, headers and the opening events, as late as the first byte: until then an error is still a status.
+std::string AnswerDelivery::stream_opening() {
+  std::string opening = opening_events(who_);
+  if (!responder_.exchange().http_1_0 && !opening.empty()) opening = chunk_text(opening);
+  return responder_.stream_head() + opening;
+}
+
+awaitable<bool> AnswerDelivery::send_heartbeat() {
+  std::string bytes = std::exchange(head_sent_, true) ? std::string() : stream_opening();
+  bytes += responder_.exchange().http_1_0 ? std::string(kHeartbeat) : chunk_text(kHeartbeat);
+  co_return co_await responder_.send(std::move(bytes));
+}
+
+// An interim answer can only stand before the answer's own head, and HTTP/1.0 has none.
+awaitable<bool> AnswerDelivery::probe() {
+  if (who_.stream && (head_sent_ || responder_.exchange().http_1_0)) co_return co_await send_heartbeat();
+  co_return co_await responder_.send_continue();
+}
+
+// Everything that came of any choice, in one write.
+awaitable<bool> AnswerDelivery::send_what_came() {
+  std::string events;
+  MemoryBudget::Reservation room;  // until it is sent
+  bool came = false;
+  for (std::size_t i = 0; i < channels_.size() && !broken_; ++i) {
+    auto taken = channels_[i]->take();
+    if (taken.empty()) continue;
+    room.absorb(std::move(taken.room));
+    gather(who_, i, taken, /*kept=*/false, choices_[i]);
+    if (taken.finished) responder_.exchange().log.add(*taken.finished);
+    const auto fault = fault_of(taken);
+    broken_ = fault.has_value();
+    if (fault && !came && !head_sent_) {
+      responder_.exchange().keep_alive = false;
+      co_await responder_.reply(error_reply(*fault, options().retry_after_s));
+      co_return true;
+    }
+    came = true;
+    events += stream_text(who_, i, taken, choices_);
+    if (options().log_prompts) choices_[i].part.text += taken.part.text;
+  }
+  if (!came) co_return true;
+  const bool ends = broken_ || all_finished(choices_);
+  if (ends) log_answers();
+  const bool chunked = !responder_.exchange().http_1_0;
+  std::string bytes = std::exchange(head_sent_, true) ? std::string() : stream_opening();
+  if (!events.empty()) bytes += chunked ? chunk_text(events) : events;
+  if (chunked && ends) bytes += kLastChunk;
+  co_return co_await responder_.send(std::move(bytes));
+}
+
+void AnswerDelivery::on_client_gone() {
+  service_.cancel(who_);
+  service_.metrics().on_client_gone();
+  RequestLog& log = responder_.exchange().log;
+  if (log.status == 0) responder_.unanswered();
+  log.client_gone = true;
+}
+
+}  // namespace slip
