@@ -63,7 +63,10 @@ awaitable<AnswerDelivery::Next> AnswerDelivery::deliver(std::shared_ptr<void> co
 
 // A client that leaves is noticed between writes, and during a write that makes no progress.
 awaitable<void> AnswerDelivery::watch() {
-  while (co_await peer_.wait_for_change()) {
+  // Not awaited in the loop's condition: GCC 12 calls it with another object.
+  while (true) {
+    const bool changed = co_await peer_.wait_for_change();
+    if (!changed) co_return;
     Waker::notify(waker_);
     if (peer_.gone()) service_.cancel(who_);
   }

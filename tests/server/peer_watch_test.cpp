@@ -47,8 +47,11 @@ class PeerWatchTest : public ::testing::Test {
   // The kernel may take a moment to deliver what the client did.
   template <class Condition>
   bool eventually(Condition condition) {
-    for (int i = 0; i < 500 && !condition(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    return condition();
+    for (int i = 0; i < 500; ++i) {
+      if (condition()) return true;
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    return false;
   }
 
   static constexpr std::chrono::milliseconds kHour{3'600'000};
