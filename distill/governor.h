@@ -12,8 +12,9 @@
 
 namespace slip {
 
-// A unit of the learner's work: one scoring pass (4 to 15 ms), with cores of its own or while the engine's other threads
-// wait for its first one, or one microbatch of an optimizer step (20 to 80 ms), the step's first or a further one.
+// A unit of the learner's work: one scoring pass (4 to 15 ms), with cores of its own or while the engine's other
+// threads wait for its first one, or one microbatch of an optimizer step (20 to 80 ms), the step's first or a further
+// one.
 enum class LearningUnit { kScoring, kScoringInGaps, kTraining, kTrainingRest };
 
 // What a governor needs to know of a topic before its next optimizer step. Plain data.

@@ -111,7 +111,7 @@ struct Learner::State {
   std::int64_t synced_us = 0, expired_us = 0, complained_us = 0;
   bool upkeep_fails = false;
   bool out_of_memory = false;  // at the last round
-  bool complained = false;  // of records that are lost, and not said yet that they are kept again
+  bool complained = false;     // of records that are lost, and not said yet that they are kept again
 };
 
 // ---- the loop

@@ -21,7 +21,8 @@ struct ExpSum {
   bool has_zero = false;
 };
 ExpSum exp_differences(std::span<const float> logits, double largest, double temperature, double* out);
-// Σ exp(logits[i] − largest) in single precision, within 2^−21 of it: enough for log probabilities, a third of the time.
+// Σ exp(logits[i] − largest) in single precision, within 2^−21 of it: enough for log probabilities, a third of the
+// time.
 double sum_exp_differences(std::span<const float> logits, float largest);
 double sum_in_lanes(std::span<const double> values);
 // out[i] = open_uniform(address, tokens[i]), bit for bit.

@@ -21,9 +21,9 @@ struct StepCurve {
 // Learns a StepCurve from the engine's own steps. A pass takes the same time for any few rows while memory bounds it,
 // and jumps where another tile of rows begins (on AVX2: 1 to 4 rows alike, 6 at 1.4 and 8 at 1.8 times that), so each
 // number of rows is measured by itself. All times are ratios to a level that follows the last few passes: contexts and
-// load cancel out. Rows that three passes did not have are guessed from their neighbours, a little too low, so that they
-// are tried; the fastest of the three is what counts, since one slow pass would keep a number of rows from being tried.
-// Threads: one owner.
+// load cancel out. Rows that three passes did not have are guessed from their neighbours, a little too low, so that
+// they are tried; the fastest of the three is what counts, since one slow pass would keep a number of rows from being
+// tried. Threads: one owner.
 class StepCurveEstimate {
  public:
   // A target pass over `rows` rows, without prompts, behind drafting to `depth`.
