@@ -16,6 +16,12 @@ std::vector<const kernels::PackedMatrix*> products(const ModelWeights& weights) 
   return all;
 }
 
+// A pass stores the last layer's keys for all rows; from there on it has only the rows whose logits are wanted.
+std::int32_t rows_after_keys(const ModelWeights& weights, const ModelWeights::Layer& layer, std::int32_t n_rows,
+                             std::int32_t n_logit_rows) {
+  return &layer == &weights.layers.back() ? n_logit_rows : n_rows;
+}
+
 std::size_t values(const ModelWeights& weights, std::int32_t n_rows) {
   std::int64_t most = 0;
   for (const auto* weight : products(weights)) most = std::max(most, weight->n_out());
@@ -50,10 +56,11 @@ void Products::run(std::int32_t n_rows, std::int32_t n_logit_rows) {
   // What a pass before this one added up would grow without end.
   std::fill_n(residual_.data(), std::int64_t{n_rows} * weights_->config.hidden_size, 0.0F);
   for (const ModelWeights::Layer& layer : weights_->layers) {
+    const std::int32_t rows_after = rows_after_keys(*weights_, layer, n_rows, n_logit_rows);
     multiply(layer.qkv, n_rows, wide_, /*accumulate=*/false);
-    multiply(layer.attention_out, n_rows, residual_, /*accumulate=*/true);
-    multiply(layer.gate_up, n_rows, wide_, /*accumulate=*/false);
-    multiply(layer.down, n_rows, residual_, /*accumulate=*/true);
+    multiply(layer.attention_out, rows_after, residual_, /*accumulate=*/true);
+    multiply(layer.gate_up, rows_after, wide_, /*accumulate=*/false);
+    multiply(layer.down, rows_after, residual_, /*accumulate=*/true);
   }
   multiply(weights_->lm_head, n_logit_rows, wide_, /*accumulate=*/false);
 }
@@ -64,8 +71,9 @@ double product_operations(const ModelWeights& weights, std::int32_t n_rows, std:
   };
   double sum = of(weights.lm_head, n_logit_rows);
   for (const ModelWeights::Layer& layer : weights.layers) {
-    for (const auto* weight : {&layer.qkv, &layer.attention_out, &layer.gate_up, &layer.down})
-      sum += of(*weight, n_rows);
+    const std::int32_t rows_after = rows_after_keys(weights, layer, n_rows, n_logit_rows);
+    sum += of(layer.qkv, n_rows);
+    for (const auto* weight : {&layer.attention_out, &layer.gate_up, &layer.down}) sum += of(*weight, rows_after);
   }
   return sum;
 }

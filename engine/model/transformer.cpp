@@ -28,7 +28,7 @@ struct Pass {
   kernels::ThreadPool& pool;
   const RopeTable& rope;
 
-  std::int32_t n_rows() const { return static_cast<std::int32_t>(input.tokens.size()); }
+  std::int32_t n_input_rows() const { return static_cast<std::int32_t>(input.tokens.size()); }
   std::int32_t n_sequences() const { return static_cast<std::int32_t>(input.kv.size()); }
   std::int64_t hidden() const { return config.hidden_size; }
   std::int64_t query_width() const { return std::int64_t{config.n_heads} * config.head_dim; }
@@ -68,6 +68,7 @@ const ModelWeights* weights_of(const Pass& pass, std::int32_t sequence) {
 void gather_runs(const Pass& pass) {
   auto& runs = pass.buffers.runs;
   runs.clear();
+  pass.buffers.n_rows = pass.n_input_rows();
   for (std::int32_t s = 0; s < pass.n_sequences(); ++s) {
     const auto at = static_cast<std::size_t>(s);
     const std::int32_t begin = pass.input.row_begin[at], end = pass.input.row_begin[at + 1];
@@ -175,7 +176,7 @@ void normalise_heads(const Pass& pass, const WeightRun& run, const ModelWeights:
 
 void rotate_and_store(const Pass& pass, const kernels::PagedKv& kv) {
   const std::int64_t half = pass.config.head_dim / 2;
-  for_rows(pass.pool, 0, pass.n_rows(), [&](std::int32_t row) {
+  for_rows(pass.pool, 0, pass.n_input_rows(), [&](std::int32_t row) {
     float* qkv = pass.buffers.qkv.data() + row * pass.qkv_width();
     const std::int64_t position = pass.input.positions[static_cast<std::size_t>(row)];
     // Queries and keys stand side by side, so one call turns both.
@@ -189,27 +190,53 @@ void rotate_and_store(const Pass& pass, const kernels::PagedKv& kv) {
   });
 }
 
-void attention_block(const Pass& pass, std::int32_t layer) {
-  const auto at = static_cast<std::size_t>(layer);
-  const Activation residual{pass.buffers.residual.data(), pass.hidden()};
+// The keys and values of all rows of the step, into the cache; their queries stay in qkv.
+void store_keys(const Pass& pass, std::int32_t layer) {
   const Activation qkv{pass.buffers.qkv.data(), pass.qkv_width()};
-  const Activation attended{pass.buffers.attention.data(), pass.query_width()};
   for (const WeightRun& run : pass.buffers.runs) {
-    const ModelWeights::Layer& weights = run.weights->layers[at];
+    const ModelWeights::Layer& weights = run.weights->layers[static_cast<std::size_t>(layer)];
     const kernels::Activations normed = normalised(pass, run, weights.attention_norm, weights.qkv);
     kernels::matmul(weights.qkv, normed, output_of(run, qkv, /*accumulate=*/false), pass.pool);
     add_bias(pass, run, weights.qkv_bias, qkv);
     normalise_heads(pass, run, weights);
   }
-  const kernels::PagedKv kv = pass.cache.layer(layer);
-  rotate_and_store(pass, kv);
-  const auto rows = std::span(pass.buffers.attention_rows).first(static_cast<std::size_t>(pass.n_rows()));
+  rotate_and_store(pass, pass.cache.layer(layer));
+}
+
+// Rows whose logits are wanted move up to the first places, and the others leave the pass: of a prompt that is read,
+// the last layer needs the keys and values alone.
+void keep_wanted_rows(const Pass& pass) {
+  Workspace::Buffers& buffers = pass.buffers;
+  const auto move_up = [](Activation rows, std::int64_t from, std::int64_t to) {
+    std::copy_n(rows.data + from * rows.width, rows.width, rows.data + to * rows.width);
+  };
+  const auto wanted = pass.input.logit_rows;
+  for (std::size_t i = 0; i < wanted.size(); ++i) {
+    const auto from = static_cast<std::size_t>(wanted[i]);
+    if (from == i) continue;
+    move_up({buffers.residual.data(), pass.hidden()}, wanted[i], static_cast<std::int64_t>(i));
+    move_up({buffers.qkv.data(), pass.qkv_width()}, wanted[i], static_cast<std::int64_t>(i));
+    buffers.attention_rows[i] = buffers.attention_rows[from];
+  }
+  for (WeightRun& run : buffers.runs) {
+    run.row_begin = run.logit_begin;
+    run.row_end = run.logit_end;
+  }
+  std::erase_if(buffers.runs, [](const WeightRun& run) { return run.row_begin == run.row_end; });
+  buffers.n_rows = static_cast<std::int32_t>(wanted.size());
+}
+
+void attend(const Pass& pass, std::int32_t layer) {
+  const Activation residual{pass.buffers.residual.data(), pass.hidden()};
+  const Activation qkv{pass.buffers.qkv.data(), pass.qkv_width()};
+  const Activation attended{pass.buffers.attention.data(), pass.query_width()};
+  const auto rows = std::span(pass.buffers.attention_rows).first(static_cast<std::size_t>(pass.buffers.n_rows));
   for (kernels::AttentionRow& row : rows) row.window = pass.config.window(layer);
   const auto scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(pass.config.head_dim)));
-  kernels::paged_attention(qkv.data, qkv.width, kv, rows, pass.config.n_heads, scale, attended.data, attended.width,
-                           pass.pool);
+  kernels::paged_attention(qkv.data, qkv.width, pass.cache.layer(layer), rows, pass.config.n_heads, scale,
+                           attended.data, attended.width, pass.pool);
   for (const WeightRun& run : pass.buffers.runs) {
-    const ModelWeights::Layer& weights = run.weights->layers[at];
+    const ModelWeights::Layer& weights = run.weights->layers[static_cast<std::size_t>(layer)];
     kernels::matmul(weights.attention_out, attended.data + run.row_begin * attended.width, attended.width,
                     run.row_end - run.row_begin, residual.data + run.row_begin * residual.width, residual.width,
                     /*accumulate=*/true, pass.buffers.scratch.data(), pass.pool);
@@ -233,13 +260,13 @@ void ffn_block(const Pass& pass, std::int32_t layer) {
 void copy_tap(const Pass& pass, std::int32_t layer, std::span<const TensorView> taps) {
   const TensorView* tap = tap_of(pass.input.taps, taps, layer);
   if (tap == nullptr) return;
-  for (std::int32_t row = 0; row < pass.n_rows(); ++row) {
+  for (std::int32_t row = 0; row < pass.n_input_rows(); ++row) {
     const float* from = pass.buffers.residual.data() + row * pass.hidden();
     std::copy_n(from, pass.hidden(), tap->row<float>(row));
   }
 }
 
-// The final norm of the wanted rows: into the caller's memory when it wants them, else into the workspace.
+// The final norm of the rows that are left: into the caller's memory when it wants them, else into the workspace.
 TensorView final_hidden_rows(const Pass& pass, const TensorView& wanted) {
   TensorView hidden = wanted;
   if (hidden.data == nullptr) {
@@ -248,10 +275,9 @@ TensorView final_hidden_rows(const Pass& pass, const TensorView& wanted) {
   }
   const auto eps = static_cast<float>(pass.config.rms_norm_eps);
   for (const WeightRun& run : pass.buffers.runs) {
-    for (std::int32_t i = run.logit_begin; i < run.logit_end; ++i) {
-      const std::int64_t row = pass.input.logit_rows[static_cast<std::size_t>(i)];
+    for (std::int32_t row = run.row_begin; row < run.row_end; ++row) {
       kernels::rms_norm(pass.buffers.residual.data() + row * pass.hidden(), run.weights->final_norm.data(),
-                        pass.hidden(), eps, hidden.row<float>(i));
+                        pass.hidden(), eps, hidden.row<float>(row));
     }
   }
   return hidden;
@@ -270,20 +296,31 @@ void Transformer::forward(std::span<const ModelWeights* const> family, const Ste
   gather_runs(pass);
   gather_attention_rows(pass);
   embed(pass);
-  for (std::int32_t layer = 0; layer < config_.n_layers; ++layer) {
-    attention_block(pass, layer);
+  const std::int32_t last = config_.n_layers - 1;
+  for (std::int32_t layer = 0; layer < last; ++layer) {
+    store_keys(pass, layer);
+    attend(pass, layer);
     ffn_block(pass, layer);
     copy_tap(pass, layer, output.taps);
+  }
+  const bool last_is_tapped = tap_of(input.taps, output.taps, last) != nullptr;
+  store_keys(pass, last);
+  if (!last_is_tapped) keep_wanted_rows(pass);
+  if (pass.buffers.n_rows > 0) {
+    attend(pass, last);
+    ffn_block(pass, last);
+  }
+  if (last_is_tapped) {
+    copy_tap(pass, last, output.taps);
+    keep_wanted_rows(pass);
   }
   if (input.logit_rows.empty()) return;
   const TensorView hidden = final_hidden_rows(pass, output.final_hidden);
   if (output.logits.data == nullptr) return;
   for (const WeightRun& run : pass.buffers.runs) {
-    const std::int64_t n = run.logit_end - run.logit_begin;
-    if (n == 0) continue;
-    kernels::matmul(run.weights->lm_head, hidden.row<float>(run.logit_begin), hidden.strides[0], n,
-                    output.logits.row<float>(run.logit_begin), output.logits.strides[0], /*accumulate=*/false,
-                    pass.buffers.scratch.data(), *pool_);
+    kernels::matmul(run.weights->lm_head, hidden.row<float>(run.row_begin), hidden.strides[0],
+                    run.row_end - run.row_begin, output.logits.row<float>(run.row_begin), output.logits.strides[0],
+                    /*accumulate=*/false, pass.buffers.scratch.data(), *pool_);
   }
 }
 

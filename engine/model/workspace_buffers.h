@@ -47,6 +47,7 @@ struct Workspace::Buffers {
   AlignedArray<std::byte> scratch;                    // activations of the other products, one at a time
   std::vector<kernels::AttentionRow> attention_rows;  // [max_rows]
   std::vector<WeightRun> runs;                        // capacity max_rows
+  std::int32_t n_rows = 0;                            // that have a part in the rest of the pass
 };
 
 }  // namespace slip

@@ -34,12 +34,16 @@ struct Part {
   std::uint16_t weights = 0;
 };
 
-// Runs several sequences' rows as one step and keeps the logits of every row.
+// Runs several sequences' rows as one step and keeps the logits of every row, or of the rows that want() names.
 class BatchStep {
  public:
   explicit BatchStep(std::vector<Part> parts) : parts_(std::move(parts)) {
     for (const Part& part : parts_) append(part);
+    logit_rows_.resize(tokens_.size());
+    std::iota(logit_rows_.begin(), logit_rows_.end(), 0);
   }
+
+  void want(std::vector<std::int32_t> rows) { logit_rows_ = std::move(rows); }
 
   void run(const Transformer& transformer, std::span<const ModelWeights* const> family, PagePool& cache,
            Workspace& workspace) {
@@ -50,7 +54,7 @@ class BatchStep {
     StepOutput output = make_room(worker.config());
     worker.run(describe(), output);
   }
-  const float* logits(std::size_t row) const { return logits_.data() + row * vocabulary_; }
+  const float* logits(std::size_t index) const { return logits_.data() + index * vocabulary_; }  // of wanted rows
 
  private:
   void append(const Part& part) {
@@ -76,17 +80,14 @@ class BatchStep {
   }
 
   StepOutput make_room(const ModelConfig& config) {
-    logits_.resize(tokens_.size() * static_cast<std::size_t>(config.vocab_size));
+    logits_.resize(logit_rows_.size() * static_cast<std::size_t>(config.vocab_size));
     vocabulary_ = static_cast<std::size_t>(config.vocab_size);
     StepOutput output;
-    const auto n = static_cast<std::int64_t>(tokens_.size());
-    output.logits = TensorView::contiguous(logits_.data(), {n, config.vocab_size});
+    output.logits = TensorView::contiguous(logits_.data(), {std::ssize(logit_rows_), config.vocab_size});
     return output;
   }
 
   StepInput describe() {
-    logit_rows_.resize(tokens_.size());
-    std::iota(logit_rows_.begin(), logit_rows_.end(), 0);
     StepInput input;
     input.tokens = tokens_;
     input.positions = positions_;

@@ -42,6 +42,8 @@ class PlainSequence {
     step(tokens, n_logits);
     return logits_;
   }
+  // Counts rows that another step stored in these pages.
+  void advance(std::int32_t n_rows) { length_ += n_rows; }
   const std::vector<float>& logits() const { return logits_; }
   std::int32_t length() const { return length_; }
   PageTable& pages() { return pages_; }

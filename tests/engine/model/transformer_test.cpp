@@ -79,6 +79,39 @@ TEST_P(TransformerBits, RowsOfManySequencesAndTreesEqualDecodingOneByOne) {
 }
 
 // After a verification the rejected rows' slots are simply written again.
+// Rows whose logits nobody wants leave the pass in the last layer; what they stored there stays.
+TEST_P(TransformerBits, RowsThatNobodyWantsChangeNoOtherRow) {
+  const std::vector<std::vector<std::int32_t>> wanted{{3, 7, 39, 40}, {0}, {41}, {}, {5, 8}};
+  const auto run = [&](const std::vector<std::int32_t>* rows, std::vector<std::vector<float>>& next) {
+    std::vector<PlainSequence> pasts;
+    for (const unsigned seed : {3U, 4U, 5U}) {
+      pasts.emplace_back(worker_);
+      pasts.back().feed(random_tokens(20, seed), 64);
+    }
+    // Rows 0 … 3, then a tree of six, 4 … 9, then a prompt of 32.
+    BatchStep step({{&pasts[0], random_tokens(4, 6), {}},
+                    {&pasts[1], random_tokens(6, 7), {-1, 0, 1, 1, 0, -1}},
+                    {&pasts[2], random_tokens(32, 8), {}}});
+    if (rows != nullptr) step.want(*rows);
+    step.run(worker_);
+    pasts[0].advance(4);
+    pasts[2].advance(32);
+    for (const std::size_t s : {0, 2}) next.push_back(pasts[s].feed(random_tokens(1, 9), 1));
+    return step;
+  };
+  std::vector<std::vector<float>> expected_next;
+  const BatchStep all = run(nullptr, expected_next);
+  const auto vocabulary = static_cast<std::size_t>(worker_.config().vocab_size);
+  for (const auto& rows : wanted) {
+    std::vector<std::vector<float>> next;
+    const BatchStep some = run(&rows, next);
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      EXPECT_TRUE(same_bits(some.logits(i), all.logits(static_cast<std::size_t>(rows[i])), vocabulary)) << rows[i];
+    }
+    EXPECT_EQ(next, expected_next);
+  }
+}
+
 TEST_P(TransformerBits, RejectedRowsLeaveNoTrace) {
   const auto prompt = random_tokens(40, 9), wrong = random_tokens(5, 10), right = random_tokens(3, 11);
   PlainSequence past(worker_), clean(worker_);
@@ -125,13 +158,15 @@ TEST(TransformerFamily, EachSequenceMeetsItsOwnWeights) {
     parts.push_back({&empty[s], random_tokens(6 + static_cast<int>(s), 20 + static_cast<unsigned>(s)), {}, indices[s]});
   }
   BatchStep step(parts);
+  std::vector<std::int32_t> last_rows;
+  std::int32_t n_rows = 0;
+  for (const Part& part : parts) last_rows.push_back((n_rows += static_cast<std::int32_t>(part.tokens.size())) - 1);
+  step.want(last_rows);
   step.run(transformer, family, owner.cache(), workspace);
-  std::size_t last_row = 0;
   for (std::size_t s = 0; s < parts.size(); ++s) {
-    last_row += parts[s].tokens.size();
     PlainSequence alone(indices[s] == 0 ? alone_first : alone_second);
     const auto& expected = alone.feed(parts[s].tokens, 64);
-    EXPECT_TRUE(same_bits(step.logits(last_row - 1), expected.data(), expected.size())) << "sequence " << s;
+    EXPECT_TRUE(same_bits(step.logits(s), expected.data(), expected.size())) << "sequence " << s;
   }
 }
 
