@@ -15,8 +15,8 @@
 #include "common/error.h"
 #include "engine/grammar/answer_grammar.h"
 #include "engine/grammar/schema_compiler.h"
-#include "engine/model/tokenizer.h"
 #include "engine/sample/distribution.h"
+#include "text/tokenizer.h"
 
 namespace slip::bench {
 namespace {

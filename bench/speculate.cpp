@@ -21,7 +21,7 @@
 #include "common/clock.h"
 #include "common/error.h"
 #include "engine/engine.h"
-#include "engine/model/tokenizer.h"
+#include "text/tokenizer.h"
 
 namespace slip::bench {
 namespace {

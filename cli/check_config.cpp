@@ -13,10 +13,10 @@
 #include "checkpoints/weight_files.h"
 #include "cli/load_model.h"
 #include "common/file.h"
-#include "engine/model/tokenizer.h"
 #include "kernels/cuda/stream_queue.h"
 #include "server/gatekeeper.h"
 #include "server/tls.h"
+#include "text/tokenizer.h"
 
 namespace slip::cli {
 namespace {

@@ -7,7 +7,7 @@
 #include "common/error.h"
 #include "common/log.h"
 #include "engine/model/fingerprint.h"
-#include "engine/model/tokenizer_paths.h"
+#include "text/tokenizer_paths.h"
 
 namespace slip::cli {
 namespace {

@@ -14,8 +14,8 @@
 #include "cli/inspection.h"
 #include "common/error.h"
 #include "common/file.h"
-#include "engine/model/tokenizer.h"
 #include "ledger/report_parts.h"
+#include "text/tokenizer.h"
 
 namespace slip::cli {
 namespace {

@@ -5,9 +5,9 @@
 #include <memory>
 #include <string>
 
-#include "engine/model/tokenizer.h"
 #include "engine/model/transformer.h"
 #include "engine/speculate/draft_slot.h"
+#include "text/tokenizer.h"
 
 namespace slip::cli {
 

@@ -9,7 +9,7 @@
 #include "common/clock.h"
 #include "common/error.h"
 #include "common/file.h"
-#include "engine/model/tokenizer_paths.h"
+#include "text/tokenizer_paths.h"
 
 namespace slip {
 namespace {

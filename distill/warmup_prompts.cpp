@@ -10,7 +10,7 @@
 #include "common/error.h"
 #include "common/file.h"
 #include "distill/record_codec.h"
-#include "engine/model/tokenizer.h"
+#include "text/tokenizer.h"
 
 namespace slip {
 namespace {

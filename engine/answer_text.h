@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/model/tokenizer.h"
+#include "text/tokenizer.h"
 
 namespace slip {
 

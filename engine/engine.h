@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "engine/core_sharing.h"
-#include "engine/model/tokenizer.h"
 #include "engine/model/transformer.h"
 #include "engine/request.h"
 #include "engine/speculate/draft_model_proposer.h"
@@ -16,6 +15,7 @@
 #include "engine/speculate/proposer.h"
 #include "engine/speculate/verifier.h"
 #include "engine/step_listener.h"
+#include "text/tokenizer.h"
 
 namespace slip {
 

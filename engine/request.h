@@ -9,10 +9,10 @@
 
 #include "common/error.h"
 #include "common/ids.h"
-#include "engine/model/tokenizer.h"
 #include "engine/sample/distribution.h"
 #include "engine/speculate/draft_slot.h"
 #include "engine/speculate/proposal.h"
+#include "text/tokenizer.h"
 
 namespace slip {
 

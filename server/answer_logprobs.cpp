@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "engine/model/utf8.h"
+#include "text/utf8.h"
 
 namespace slip {
 namespace {

@@ -8,9 +8,9 @@
 #include <variant>
 #include <vector>
 
-#include "engine/model/tokenizer.h"
 #include "engine/sample/distribution.h"
 #include "server/response_format.h"
+#include "text/tokenizer.h"
 
 namespace slip {
 

@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "common/error.h"
-#include "engine/model/utf8.h"
+#include "text/utf8.h"
 
 namespace slip {
 namespace {

@@ -4,7 +4,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <vector>
 
-#include "engine/model/tokenizer.h"
+#include "text/tokenizer.h"
 
 namespace slip {
 

@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "checkpoints/draft_store.h"
-#include "engine/model/tokenizer.h"
 #include "engine/request.h"
 #include "engine/speculate/draft_slot.h"
 #include "router/router.h"
@@ -24,6 +23,7 @@
 #include "server/reply.h"
 #include "server/request_id.h"
 #include "server/token_call.h"
+#include "text/tokenizer.h"
 
 namespace slip {
 

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "engine/model/tokenizer.h"
+#include "text/tokenizer.h"
 
 namespace slip {
 

@@ -7,7 +7,7 @@ A developer's tool: tests read the file it leaves and need none of its packages.
     python3 -m venv ref && ref/bin/pip install jinja2
     ref/bin/python tools/goldens_chat_templates.py                      writes tests/data/chat_templates/cases.json
     ref/bin/python tools/goldens_chat_templates.py --templates DIR --out FILE      the same for the *.jinja files of another folder;
-              SLIPSTREAM_CHAT_TEMPLATE_CASES=FILE build/engine_test --gtest_filter='ChatTemplateReference*' compares them.
+              SLIPSTREAM_CHAT_TEMPLATE_CASES=FILE build/text_test --gtest_filter='ChatTemplateReference*' compares them.
 
 The templates beside the cases are ours, in the manner of the models they are named after: each uses what those use.
 

@@ -11,7 +11,7 @@ A developer's tool: tests read the files it leaves and need none of its packages
 small    makes small tokenizers, one for each kind of component, from the texts below: NAME/tokenizer.json (or tokenizer.model)
          and NAME/cases.json.
 compare  writes OUT/NAME/{tokenizer.json | tokenizer.model, cases.json} for real tokenizer files and thousands of texts; run
-         SLIPSTREAM_TOKENIZER_CASES=OUT build/engine_test --gtest_filter='TokenizerReferenceTest.*' then.
+         SLIPSTREAM_TOKENIZER_CASES=OUT build/text_test --gtest_filter='TokenizerReferenceTest.*' then.
 
 cases.json   [{"text", "ids": without special tokens around, "full": with them, "decoded": of ids}]
 """

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/grammar/token_trie.h"
-#include "engine/model/tokenizer.h"
+#include "text/tokenizer.h"
 
 namespace slip {
 

@@ -9,7 +9,7 @@
 #include "checkpoints/store_folder.h"
 #include "checkpoints/weight_files.h"
 #include "common/file.h"
-#include "engine/model/tokenizer_paths.h"
+#include "text/tokenizer_paths.h"
 
 namespace slip {
 namespace {

@@ -11,9 +11,9 @@
 #include "checkpoints/weight_files.h"
 #include "cli/target_worker.h"
 #include "common/error.h"
-#include "engine/model/tokenizer.h"
 #include "tests/engine/model/formula_model.h"
 #include "tests/kernels/cuda/host_queue.h"
+#include "text/tokenizer.h"
 
 namespace slip::cli {
 namespace {

@@ -9,9 +9,9 @@
 
 #include "checkpoints/data_directory_lock.h"
 #include "distill/warmup_prompts.h"
-#include "engine/model/tokenizer.h"
 #include "tests/distill/warmup_fixture.h"
 #include "tests/kernels/cuda/host_queue.h"
+#include "text/tokenizer.h"
 
 namespace slip {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "tests/engine/model/tiny_tokenizer.h"
+#include "tests/text/tiny_tokenizer.h"
 
 namespace slip {
 namespace {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "tests/engine/engine_bench.h"
-#include "tests/engine/model/tiny_tokenizer.h"
+#include "tests/text/tiny_tokenizer.h"
 
 namespace slip {
 namespace {

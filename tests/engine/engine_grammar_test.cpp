@@ -12,9 +12,9 @@
 #include "tests/engine/goodness_of_fit.h"
 #include "tests/engine/grammar/grammar_walks.h"
 #include "tests/engine/grammar/schema_validator.h"
-#include "tests/engine/model/tiny_tokenizer.h"
 #include "tests/engine/sampling_parameters.h"
 #include "tests/engine/toy_proposer.h"
+#include "tests/text/tiny_tokenizer.h"
 
 namespace slip {
 namespace {

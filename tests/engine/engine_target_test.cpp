@@ -11,7 +11,7 @@
 #include "tests/engine/engine_answers.h"
 #include "tests/engine/model/embedded_target.h"
 #include "tests/engine/model/plain_decode.h"
-#include "tests/engine/model/tiny_tokenizer.h"
+#include "tests/text/tiny_tokenizer.h"
 
 namespace slip {
 namespace {

@@ -2,8 +2,8 @@
 // The source of a chat template, rendered with a conversation whose user tries to smuggle in special tokens.
 #include <nlohmann/json.hpp>
 
-#include "engine/model/tokenizer.h"
 #include "tests/fuzz/fuzz.h"
+#include "text/tokenizer.h"
 
 namespace slip {
 namespace {

@@ -3,8 +3,8 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "engine/model/tokenizer.h"
 #include "tests/fuzz/fuzz.h"
+#include "text/tokenizer.h"
 
 namespace slip {
 namespace {

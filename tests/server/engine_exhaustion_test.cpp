@@ -16,9 +16,9 @@
 #include "engine/grammar/schema_compiler.h"
 #include "server/key_quotas.h"
 #include "tests/engine/engine_answers.h"
-#include "tests/engine/model/tiny_tokenizer.h"
 #include "tests/engine/tiny_draft.h"
 #include "tests/failing_allocations.h"
+#include "tests/text/tiny_tokenizer.h"
 
 namespace slip {
 namespace {

@@ -13,9 +13,9 @@
 
 #include "common/error.h"
 #include "engine/grammar/answer_grammar.h"
-#include "engine/model/tokenizer.h"
 #include "tests/engine/grammar/grammar_walks.h"
 #include "tests/engine/grammar/random_schema.h"
+#include "text/tokenizer.h"
 
 namespace slip {
 namespace {

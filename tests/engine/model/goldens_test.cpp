@@ -10,10 +10,10 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "engine/model/tokenizer.h"
 #include "tests/common/patience.h"
 #include "tests/engine/model/embedded_target.h"
 #include "tests/engine/model/plain_decode.h"
+#include "text/tokenizer.h"
 
 namespace slip {
 namespace {

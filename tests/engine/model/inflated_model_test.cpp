@@ -5,10 +5,10 @@
 #include <cmath>
 
 #include "checkpoints/inflate.h"
-#include "engine/model/tokenizer.h"
 #include "tests/checkpoints/tiny_llama.h"
 #include "tests/engine/model/embedded_target.h"
 #include "tests/engine/model/plain_decode.h"
+#include "text/tokenizer.h"
 
 namespace slip {
 namespace {

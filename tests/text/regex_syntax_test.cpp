@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "text/regex_syntax.h"
+
+#include <gtest/gtest.h>
+
+#include "common/error.h"
+
+namespace slip {
+namespace {
+
+TEST(RegexSyntaxTest, LeavesWhatBothEnginesReadAlike) {
+  for (const char* same : {R"(\p{L}+|\p{N}{1,3}|(?i:'ll|'d)|a*+b++)", R"(\\s|\[s])", R"([[:alpha:]\]x]+)",
+                           R"(\x{20}+\p{N}++)", "(?=a)(?!b)(?<=c)"}) {
+    EXPECT_EQ(pcre2_syntax(same), same);
+  }
+}
+
+TEST(RegexSyntaxTest, WritesOutWhatTheyReadDifferently) {
+  EXPECT_EQ(pcre2_syntax(R"(\w)"), R"([\p{Alphabetic}\p{M}\p{Nd}\p{Pc}])");
+  EXPECT_EQ(pcre2_syntax(R"([^\w-])"), R"([^\p{Alphabetic}\p{M}\p{Nd}\p{Pc}-])");
+  EXPECT_EQ(pcre2_syntax(R"(\u4e00)"), R"(\x{4e00})");
+}
+
+TEST(RegexSyntaxTest, RefusesWhatCannotBeWrittenOut) {
+  for (const char* pattern : {R"(\h)", R"([\W])", "[a-z&&[^b]]", "[a[b]]", "a{1,3}+", "(?m:.)", R"(\u12)"}) {
+    EXPECT_THROW(pcre2_syntax(pattern), Error) << pattern;
+  }
+}
+
+}  // namespace
+}  // namespace slip

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+#include "text/chat_template/template_tree.h"
+
+namespace slip {
+
+// A chat template, read. Throws Error{kUnsupported} naming the first construct that is not supported and its line, and
+// Error{kTooLarge} for templates over 64 KiB.
+std::vector<TemplateNode> parse_template(std::string_view source);
+
+}  // namespace slip

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "text/tokenizer_tables.h"
+
+namespace sentencepiece {
+class SentencePieceProcessor;
+}
+
+namespace slip {
+
+// A SentencePiece tokenizer.model, read and encoded by Google's library.
+class SentencePieceEncoder final : public TextEncoder {
+ public:
+  // Fills everything of `tables`, itself included, with what the settings beside it add.
+  // Error{kInvalidArgument | kTooLarge | kNotFound} naming the file.
+  static void load(const std::filesystem::path& path, Tokenizer::Tables& tables);
+  ~SentencePieceEncoder() override;
+
+  void encode(std::string_view text, ByteRange section, std::span<const ByteRange> parsed,
+              std::vector<std::int32_t>& out) const override;
+
+ private:
+  explicit SentencePieceEncoder(std::unique_ptr<sentencepiece::SentencePieceProcessor> processor);
+  std::unique_ptr<sentencepiece::SentencePieceProcessor> processor_;
+};
+
+}  // namespace slip

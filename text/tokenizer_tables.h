@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "text/added_tokens.h"
+#include "text/post_processor.h"
+#include "text/token_decoder.h"
+#include "text/tokenizer.h"
+#include "text/vocabulary_entry.h"
+
+namespace slip {
+
+// How text without added tokens becomes ids: what tokenizer.json and tokenizer.model differ in. Immutable.
+class TextEncoder {
+ public:
+  virtual ~TextEncoder() = default;
+  // Appends the ids of text[section]; nothing stands before it when section.begin is 0. `parsed` as in
+  // AddedTokens::find, of `text`.
+  virtual void encode(std::string_view text, ByteRange section, std::span<const ByteRange> parsed,
+                      std::vector<std::int32_t>& out) const = 0;
+};
+
+struct Tokenizer::Tables {
+  std::vector<VocabularyEntry> entries;  // by id
+  AddedTokens added;                     // those looked for in the text as it is
+  std::unique_ptr<const TextEncoder> encoder;
+  TokenDecoder decoder;
+  PostProcessor post_processor;
+  std::unordered_map<std::string_view, std::int32_t> ids;  // by content, which `entries` owns
+
+  const VocabularyEntry* entry(std::int32_t id) const {
+    return id >= 0 && static_cast<std::size_t>(id) < entries.size() ? &entries[static_cast<std::size_t>(id)] : nullptr;
+  }
+  // The entry's bytes where it begins the text.
+  std::string first_bytes(const VocabularyEntry& entry) const {
+    return entry.kind == VocabularyEntry::Kind::kUnknown ? entry.bytes
+                                                         : decoder.token_bytes(entry.spelling(), /*is_first=*/true);
+  }
+  std::vector<std::int32_t> encode(std::string_view text, std::span<const ByteRange> parsed) const;
+};
+
+}  // namespace slip
