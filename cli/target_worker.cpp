@@ -2,7 +2,7 @@
 #include "cli/target_worker.h"
 
 #include "cli/usable_memory.h"
-#include "engine/speculate/device_draft_family.h"
+#include "engine/cuda/device_draft_family.h"
 #include "kernels/cuda/stream_queue.h"
 
 namespace slip::cli {

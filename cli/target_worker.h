@@ -3,8 +3,8 @@
 
 #include <memory>
 
+#include "engine/cuda/make_target.h"
 #include "engine/engine.h"
-#include "engine/speculate/make_target.h"
 #include "kernels/cuda/device_queue.h"
 
 namespace slip::cli {

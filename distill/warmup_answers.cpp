@@ -10,9 +10,9 @@
 #include "common/error.h"
 #include "distill/record_assembler.h"
 #include "distill/record_codec.h"
+#include "engine/cuda/make_target.h"
 #include "engine/engine.h"
 #include "engine/model/finite_logits.h"
-#include "engine/speculate/make_target.h"
 #include "engine/speculate/observe.h"
 
 namespace slip {

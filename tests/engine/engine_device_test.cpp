@@ -6,11 +6,11 @@
 #include <algorithm>
 #include <cmath>
 
-#include "engine/speculate/device_draft_family.h"
-#include "engine/speculate/device_verifier.h"
+#include "engine/cuda/device_draft_family.h"
+#include "engine/cuda/device_verifier.h"
+#include "tests/engine/cuda/device_bench.h"
+#include "tests/engine/cuda/packed_drafts.h"
 #include "tests/engine/engine_answers.h"
-#include "tests/engine/model/device_bench.h"
-#include "tests/engine/speculate/packed_drafts.h"
 
 namespace slip {
 namespace {

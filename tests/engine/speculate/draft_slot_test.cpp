@@ -5,7 +5,7 @@
 
 #include <thread>
 
-#include "engine/speculate/device_draft_family.h"
+#include "engine/cuda/device_draft_family.h"
 #include "tests/engine/tiny_draft.h"
 #include "tests/kernels/cuda/host_queue.h"
 

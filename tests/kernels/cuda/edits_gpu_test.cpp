@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Launched edits of logits have the bits of the same bodies run on the host, which tests/engine/sample/ holds against
-// the CPU's transform.
+// Launched edits of logits have the bits of the same bodies run on the host, which tests/engine/cuda/ holds against the
+// CPU's transform.
 #include <memory>
 
 #include "tests/kernels/cuda/edit_cases.h"

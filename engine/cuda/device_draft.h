@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <map>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "engine/cuda/device_transformer.h"
+#include "engine/cuda/edit_tables.h"
+#include "engine/sample/distribution.h"
+#include "engine/speculate/draft_family.h"
+#include "engine/speculate/fed_step.h"
+
+namespace slip {
+
+// One sequence's part of a draft loop.
+struct DraftChain {
+  int home = 0;                // where its draft's weights are
+  PageTable* pages = nullptr;  // of the draft's cache, with room for all that is read
+  std::int32_t n_cached = 0;
+  std::span<const std::int32_t> tokens;  // committed ones it has not read, at least the last: at positions n_cached …
+  std::int32_t depth = 0;                // so many tokens are drawn
+  kernels::cuda::Transform transform;
+  kernels::cuda::DrawRule rule = kernels::cuda::DrawRule::kBest;
+  RandomAddress first;                 // of the first token drawn; that of depth d has output_index + d
+  const SequenceRef* edits = nullptr;  // whose request edits its logits; null: they stay as they are
+};
+
+// Drafts of one shape on a device: the weights of each version in a home of its own, one cache, and the loop that draws
+// a chain of tokens for each of several sequences, whichever weights it uses (pass, edits, law, draw, and the token
+// drawn is what the next pass reads), as one captured graph, which goes on with other homes without being captured
+// again. Only tokens and their laws come back. Threads: those of the queue.
+class DeviceDraft {
+ public:
+  struct Size {
+    std::int32_t n_pages = 0;
+    std::int32_t max_chains = 0;    // sequences of one loop
+    std::int32_t max_depth = 0;     // tokens it draws for each
+    std::int32_t max_rows_fed = 0;  // tokens that a loop's first pass, or one read(), takes in all
+  };
+  // With one home, whose weights are to be loaded before the first pass. Error{kTooLarge}.
+  DeviceDraft(std::shared_ptr<kernels::cuda::DeviceQueue> queue, const ModelWeights& shape, const Size& size);
+
+  bool fits(const ModelWeights& weights) const { return weights_.fits(weights); }
+  // As DeviceWeights has them.
+  int add_home() { return weights_.add_home(); }
+  void load(const DeviceImage& image, int home) { weights_.load(image, home); }
+  const ModelConfig& config() const { return transformer_.config(); }
+  PagePool& cache() { return cache_; }
+
+  // Caches what `feeds` hold, read with the weights of `home`; nothing comes back. One home at a time: a product then
+  // reads its weights once for up to 64 rows, and once for every eight where homes share a pass.
+  void read(int home, std::span<const DraftFeed> feeds);
+  // The same, feed i with the weights of homes[i]; the logits of the feeds that want them come to the host, [n, vocab].
+  void score(std::span<const std::uint16_t> homes, std::span<const DraftFeed> feeds, std::span<float> logits);
+  // REQUIRES: chains by falling depth, each of 1 … max_depth; no position beyond the model's context.
+  void draw(std::span<const DraftChain> chains);
+
+  // Of the last draw(): chain i's token at a depth, its log probability under its law, and whether the draft's numbers
+  // were finite there; if not, the tokens from there on mean nothing.
+  std::int32_t token(std::size_t chain, std::int32_t depth) const { return drawn_tokens_[at(chain, depth)]; }
+  float logprob(std::size_t chain, std::int32_t depth) const { return drawn_logprobs_[at(chain, depth)]; }
+  bool is_finite(std::size_t chain, std::int32_t depth) const {
+    return drawn_laws_[at(chain, depth)].state == kernels::cuda::LawState::kFine;
+  }
+  // The law itself, number for number that which the token was drawn from: copies a row of logits.
+  void law(std::size_t chain, std::int32_t depth, Distribution& out);
+  // The same where it stands: good until the next draw().
+  DeviceLaw device_law(std::size_t chain, std::int32_t depth) const;
+
+ private:
+  struct LoopShape {
+    PassShape first, later;
+    std::int32_t depth = 0, n_chains = 0;  // chains: filled up where it is captured
+    bool edits = false;                    // of logits, before laws are made of them
+    auto operator<=>(const LoopShape&) const = default;
+  };
+  // What draws read, as it stands in device memory.
+  struct DrawTables {
+    TablePlace<kernels::cuda::Transform> transforms;  // [n_rows]
+    TablePlace<kernels::cuda::DrawRule> rules;        // [n_rows]
+    TablePlace<RandomAddress> addresses;              // [max_depth, n_rows]
+    std::size_t bytes = 0;
+  };
+  static DrawTables lay_out(std::size_t n_rows, std::int32_t max_depth);
+
+  std::size_t at(std::size_t chain, std::int32_t depth) const {
+    return static_cast<std::size_t>(depth) * n_rows_ + chain;
+  }
+  // Of tokens drawn, as EditLogits counts those of a chain from its first: what stands above one of this depth.
+  std::int32_t node_above(std::int32_t depth) const {
+    return depth == 0 ? -1 : static_cast<std::int32_t>(at(0, depth - 1));
+  }
+  float* logits(std::int32_t depth) const;
+  float* raw_logits() const { return logits(max_depth_); }  // [n_rows, vocab] behind those that laws are made of
+  LoopShape put_steps(std::span<const DraftChain> chains);
+  StepNeeds later_needs(std::span<const DraftChain> chains);
+  StepInput later_step(std::span<const DraftChain> chains, std::int32_t depth);  // good until the next step
+  void put_draw_tables(std::span<const DraftChain> chains, std::int32_t depth);
+  bool put_edit_tables(std::span<const DraftChain> chains, std::int32_t depth);  // false: nobody edits
+  // How many rows of logits.
+  std::size_t put_pass(std::span<const std::uint16_t> homes, std::span<const DraftFeed> feeds, float* logits);
+  void put_loop(const LoopShape& shape);
+  void put_edits(std::int32_t depth, std::int32_t n_rows);
+  void put_draw(std::int32_t depth, std::int32_t n_rows);
+  StepInput checked_step();  // of feeds_ and feed_homes_; good until the next call
+
+  std::shared_ptr<kernels::cuda::DeviceQueue> queue_;
+  std::size_t n_rows_;  // of each table of a depth: chains, filled up
+  std::int32_t max_chains_, max_depth_, max_rows_;
+  DeviceWeights weights_;
+  DeviceTransformer transformer_;
+  PagePool cache_;
+  std::vector<std::unique_ptr<DeviceStep>> steps_;  // [max_depth]
+  DrawTables draw_tables_;
+  DeviceTables tables_;
+  EditTables edits_;
+  kernels::cuda::DeviceMemory<std::int32_t> parents_;  // [max_depth, n_rows] what stands above each token drawn
+  kernels::cuda::DeviceMemory<float> logits_;          // [max_depth + 1, n_rows, vocab]
+  kernels::cuda::DeviceMemory<kernels::cuda::RowLaw> laws_;
+  kernels::cuda::DeviceMemory<kernels::cuda::RowPart> law_parts_, gumbel_parts_;
+  kernels::cuda::DeviceMemory<std::int32_t> tokens_;
+  kernels::cuda::DeviceMemory<float> logprobs_;
+  std::map<LoopShape, std::unique_ptr<kernels::cuda::DeviceGraph>> graphs_;
+  std::vector<std::int32_t> drawn_tokens_;  // [max_depth, n_rows], as the next two
+  std::vector<float> drawn_logprobs_;
+  std::vector<kernels::cuda::RowLaw> drawn_laws_;
+  // Scratch of one call.
+  FedStep fed_step_;
+  std::vector<DraftFeed> feeds_;
+  std::vector<std::uint16_t> feed_homes_;
+  std::vector<float> logit_row_;
+};
+
+}  // namespace slip

@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/cuda/device_draft_family.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "common/error.h"
+#include "common/log.h"
+#include "engine/cuda/device_law.h"
+
+namespace slip {
+namespace {
+
+using kernels::cuda::DrawRule;
+
+DrawRule draw_rule(ProposalLaw law) {
+  switch (law) {
+    case ProposalLaw::kGumbel:
+      return DrawRule::kCoupled;
+    case ProposalLaw::kSampled:
+      return DrawRule::kInverseCdf;
+    case ProposalLaw::kDeterministic:
+      break;
+  }
+  return DrawRule::kBest;
+}
+
+// As on the CPU: the best token of a greedy request is told with its probability at T = 1, unless logits are edited.
+kernels::cuda::Transform drawn_by(const SamplingParams& sampling) {
+  const bool at_one = sampling.temperature == 0 && !sampling.edits_logits();
+  return at_one ? kernels::cuda::Transform{} : transform_of(sampling);
+}
+
+DraftChain device_chain(const GrowingChain& chain) {
+  DraftChain out;
+  out.pages = chain.pages;
+  out.tokens = chain.unread();
+  out.n_cached = *chain.n_cached;
+  out.depth = chain.nodes;
+  out.transform = drawn_by(*chain.sequence->sampling);
+  out.rule = draw_rule(chain.proposal->law);
+  out.first = chain.sequence->next_address();
+  if (chain.sequence->sampling->edits_logits()) out.edits = chain.sequence;
+  return out;
+}
+
+bool is_drawn_here(const GrowingChain& chain) {
+  return has_law_on_device(*chain.sequence->sampling);
+}
+
+// Feeds of equal weights stand together: the end of those that are like the first.
+std::size_t end_of_run(std::span<const DraftFeed> feeds) {
+  std::size_t n = 1;
+  while (n < feeds.size() && feeds[n].weights == feeds[0].weights) ++n;
+  return n;
+}
+
+}  // namespace
+
+DeviceDraftFamily::DeviceDraftFamily(std::shared_ptr<kernels::cuda::DeviceQueue> queue, const DraftVersion& first,
+                                     const Size& size, std::int32_t max_depth)
+    : queue_(std::move(queue)),
+      homes_{{first.draft}},
+      draft_(queue_, *first.weights, {size.n_pages, size.max_logit_rows, max_depth, size.max_rows}),
+      logits_(static_cast<std::size_t>(size.max_logit_rows) *
+              static_cast<std::size_t>(first.weights->config.vocab_size)) {
+  add_home(first.draft);
+}
+
+void DeviceDraftFamily::add_home(DraftId draft) {
+  const auto index = static_cast<std::size_t>(draft_.add_home());
+  homes_.push_back({draft});
+  SLIP_CHECK(homes_.size() == index + 1, "a home here for each there");
+}
+
+// The two of a draft that is new here. Where the device has no room for both, that is said once.
+void DeviceDraftFamily::make_homes(DraftId draft) {
+  const auto is_its = [&](const Home& home) { return home.draft == draft; };
+  if (std::any_of(homes_.begin(), homes_.end(), is_its) || std::count(homeless_.begin(), homeless_.end(), draft) > 0) {
+    return;
+  }
+  try {
+    for (int i = 0; i < 2; ++i) add_home(draft);
+  } catch (const Error& error) {
+    log_warn("no home on the device for another version of a draft: " + error.message());
+    homeless_.push_back(draft);
+  }
+}
+
+bool DeviceDraftFamily::fits(const DraftVersion& version) const {
+  return draft_.fits(*version.weights);
+}
+
+std::shared_ptr<const void> DeviceDraftFamily::admit(const std::shared_ptr<const DraftVersion>& version) {
+  make_homes(version->draft);
+  // Of two that are idle the older goes, an empty one first of all.
+  Home* chosen = nullptr;
+  const auto number = [](const Home& home) { return home.version == nullptr ? 0 : home.version->number; };
+  for (Home& home : homes_) {
+    if (home.draft != version->draft) continue;
+    if (home.version != nullptr && home.version->weights == version->weights) return home.lease;
+    if (home.is_idle() && (chosen == nullptr || number(home) < number(*chosen))) chosen = &home;
+  }
+  if (chosen == nullptr) return nullptr;
+  SLIP_CHECK(version->image != nullptr, "a version for a device comes packed");
+  if (chosen->version != nullptr) queue_->wait();  // its image may go now, and may still be on its way there
+  chosen->version = nullptr;                       // should the copy fail, nobody takes half of it
+  draft_.load(*version->image, static_cast<int>(chosen - homes_.data()));
+  chosen->version = version;
+  chosen->lease = std::make_shared<const int>(0);
+  return chosen->lease;
+}
+
+PackDraft pack_for(std::shared_ptr<kernels::cuda::DeviceQueue> queue) {
+  return [queue = std::move(queue)](const ModelWeights& weights) {
+    return std::make_shared<const DeviceImage>(queue, weights);
+  };
+}
+
+// The first, where drafts share weights, so that their rows go together.
+std::uint16_t DeviceDraftFamily::home_of(const ModelWeights* weights) const {
+  const auto has_them = [&](const Home& home) {
+    return home.version != nullptr && home.version->weights.get() == weights;
+  };
+  const auto found = std::find_if(homes_.begin(), homes_.end(), has_them);
+  SLIP_CHECK(found != homes_.end(), "a draft that was not admitted");
+  return static_cast<std::uint16_t>(found - homes_.begin());
+}
+
+// A pass for each version: a prompt's many rows want every weight to be read once for 64 of them.
+void DeviceDraftFamily::read(std::span<const DraftFeed> feeds) {
+  for (std::size_t n = 0; !feeds.empty(); feeds = feeds.subspan(n)) {
+    n = end_of_run(feeds);
+    draft_.read(home_of(feeds[0].weights), feeds.first(n));
+    ++n_passes_;
+  }
+}
+
+// All that grow_by_logits() feeds wants logits.
+void DeviceDraftFamily::run(std::span<const DraftFeed> feeds) {
+  fed_homes_.clear();
+  for (const DraftFeed& feed : feeds) fed_homes_.push_back(home_of(feed.weights));
+  draft_.score(fed_homes_, feeds, logits_);
+  ++n_passes_;
+}
+
+std::span<const float> DeviceDraftFamily::logits(std::size_t i) const {
+  const auto vocab = static_cast<std::size_t>(config().vocab_size);
+  return std::span(logits_).subspan(i * vocab, vocab);
+}
+
+void DeviceDraftFamily::propose(std::span<GrowingChain> chains) {
+  const auto order = [](const GrowingChain& chain) {
+    return std::make_tuple(!is_drawn_here(chain), -chain.nodes, chain.sequence->id.value);
+  };
+  std::sort(chains.begin(), chains.end(),
+            [&](const GrowingChain& a, const GrowingChain& b) { return order(a) < order(b); });
+  const auto n_drawn = std::find_if_not(chains.begin(), chains.end(), is_drawn_here) - chains.begin();
+  if (n_drawn > 0) draw(chains.first(static_cast<std::size_t>(n_drawn)));
+  grow_by_logits(chains.subspan(static_cast<std::size_t>(n_drawn)));
+}
+
+void DeviceDraftFamily::draw(std::span<GrowingChain> chains) {
+  drawn_.clear();
+  for (const GrowingChain& chain : chains) {
+    drawn_.push_back(device_chain(chain));
+    drawn_.back().home = home_of(chain.version->weights.get());
+  }
+  draft_.draw(drawn_);
+  n_passes_ += chains[0].nodes;
+  for (std::size_t i = 0; i < chains.size(); ++i) take(i, chains[i]);
+}
+
+// The tokens of a chain. All but the last were read.
+void DeviceDraftFamily::take(std::size_t drawn, GrowingChain& chain) {
+  *chain.n_cached += static_cast<std::int32_t>(drawn_[drawn].tokens.size()) + chain.nodes - 1;
+  Proposal& proposal = *chain.proposal;
+  const bool counts = proposal.law != ProposalLaw::kDeterministic || chain.sequence->wants_probability;
+  for (std::int32_t depth = 0; depth < chain.nodes; ++depth) {
+    if (!draft_.is_finite(drawn, depth)) {
+      log_warn(describe(*chain.version) + ": a logit is not a number, or all are impossible");
+      *chain.broken = true;
+      return;
+    }
+    if (proposal.law == ProposalLaw::kSampled && chain.sequence->judged_on_device) {
+      proposal.device_q.push_back(draft_.device_law(drawn, depth));
+    } else if (proposal.law == ProposalLaw::kSampled) {
+      draft_.law(drawn, depth, q_);
+      proposal.add_q(q_);
+    }
+    proposal.add_to_chain(draft_.token(drawn, depth), counts ? draft_.logprob(drawn, depth) : 0);
+  }
+}
+
+}  // namespace slip

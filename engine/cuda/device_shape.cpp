@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/cuda/device_shape.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "kernels/cuda/attention.cuh"
+
+namespace slip {
+namespace {
+
+// Half of what a multiprocessor of compute capability 8.0 has.
+constexpr std::int64_t kTileBytes = 80 * 1024;
+
+std::int32_t rounded_up(std::int32_t n) {
+  return static_cast<std::int32_t>(std::bit_ceil(static_cast<std::uint32_t>(n)));
+}
+
+std::int32_t filled_up(std::int32_t n) {
+  return n == 0 ? 0 : std::max(kLeastCapturedRows, rounded_up(n));
+}
+
+std::int32_t queries_a_tile(std::int32_t head_dim) {
+  std::int32_t n = kernels::cuda::kMostTileQueries;
+  while (n > 1 && kernels::cuda::attention_shared_bytes(head_dim, n, /*whole=*/true) > kTileBytes) --n;
+  return n;
+}
+
+}  // namespace
+
+AttentionTiling attention_tiling(const ModelConfig& config) {
+  const std::int32_t most = queries_a_tile(config.head_dim);
+  AttentionTiling tiling;
+  tiling.heads = std::min(config.n_heads / config.n_kv_heads, most);
+  tiling.rows = std::min(most / tiling.heads, std::int32_t{kernels::cuda::kMostTileRows});
+  return tiling;
+}
+
+PassShape shape_of(const StepNeeds& needs) {
+  PassShape shape;
+  shape.grouped = needs.grouped;
+  shape.captured = !needs.wants_taps && needs.n_rows <= kMostCapturedRows;
+  shape.n_rows = shape.captured ? filled_up(needs.n_rows) : needs.n_rows;
+  shape.n_logit_rows = shape.captured ? filled_up(needs.n_logit_rows) : needs.n_logit_rows;
+  // As many tiles as rows is what sequences of one row each need.
+  shape.n_tiles = shape.captured ? shape.n_rows : needs.n_tiles;
+  const std::int32_t n_splits = (needs.n_ranks + kernels::cuda::kSplitRanks - 1) / kernels::cuda::kSplitRanks;
+  const std::int32_t filled_splits = shape.captured ? rounded_up(n_splits) : n_splits;
+  if (n_splits > 1 && shape.n_rows <= kMostCapturedRows && shape.n_rows * filled_splits <= kMostSplitSums) {
+    shape.n_splits = filled_splits;
+  }
+  return shape;
+}
+
+std::int32_t row_capacity(std::int32_t max_rows) {
+  return max_rows <= kMostCapturedRows ? filled_up(max_rows) : max_rows;
+}
+
+}  // namespace slip

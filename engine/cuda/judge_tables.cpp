@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/cuda/judge_tables.h"
+
+#include <algorithm>
+
+#include "common/error.h"
+#include "engine/cuda/device_law.h"
+
+namespace slip {
+namespace {
+
+using kernels::cuda::DraftLaw;
+using kernels::cuda::EditLogits;
+using kernels::cuda::ProposalRows;
+using kernels::cuda::Transform;
+
+// Only the rejection rule looks at what sampled tokens were drawn from.
+bool is_judged_by_q(const JudgedProposal& judged) {
+  return judged.sequence->rule == AcceptanceRule::kRejection && judged.proposal->law == ProposalLaw::kSampled;
+}
+
+}  // namespace
+
+JudgeTables::JudgeTables(kernels::cuda::DeviceQueue& queue, std::int32_t max_rows, std::int32_t vocab)
+    : queue_(queue), max_rows_(static_cast<std::size_t>(max_rows)), edits_(queue, max_rows_, max_rows_, vocab) {
+  move_to(/*q_entries=*/0);
+}
+
+JudgeTables::Room JudgeTables::needed(std::span<const JudgedProposal> judged) const {
+  Room needed;
+  std::size_t n_rows = 0;
+  for (const JudgedProposal& one : judged) {
+    n_rows += one.proposal->size() + 1;
+    edits_.need(*one.sequence, needed.edits);
+    if (!is_judged_by_q(one)) continue;
+    for (const Distribution& law : one.proposal->q) needed.q_entries += law.ids.size();
+  }
+  SLIP_CHECK(n_rows <= max_rows_, "a pass has as many rows as its worker allows");
+  return needed;
+}
+
+void JudgeTables::move_to(std::size_t q_entries) {
+  tables_.reset();
+  TableLayout layout;
+  layout_.transforms = layout.take<Transform>(max_rows_);
+  layout_.addresses = layout.take<RandomAddress>(max_rows_);
+  layout_.proposals = layout.take<ProposalRows>(max_rows_);
+  layout_.tokens = layout.take<std::int32_t>(max_rows_);
+  layout_.parents = layout.take<std::int32_t>(max_rows_);
+  layout_.q = layout.take<DraftLaw>(max_rows_);
+  layout_.q_ids = layout.take<std::int32_t>(q_entries);
+  layout_.q_probabilities = layout.take<double>(q_entries);
+  tables_.emplace(queue_, layout.bytes);
+  q_room_ = q_entries;
+}
+
+// Twice what is needed, for laws grow and shrink.
+bool JudgeTables::make_room(std::span<const JudgedProposal> judged) {
+  const Room wanted = needed(judged);
+  const bool edits_moved = edits_.make_room(wanted.edits);
+  if (tables_ && wanted.q_entries <= q_room_) return edits_moved;
+  move_to(wanted.q_entries <= q_room_ ? q_room_ : 2 * wanted.q_entries);
+  return true;
+}
+
+void JudgeTables::put(std::span<const JudgedProposal> judged, const JudgedGrid& grid) {
+  used_ = {};
+  const auto edits = [](const JudgedProposal& one) { return one.sequence->sampling->edits_logits(); };
+  used_.edits = std::any_of(judged.begin(), judged.end(), edits);
+  fill_up(grid);
+  for (std::size_t i = 0; i < judged.size(); ++i) add(judged[i], static_cast<std::int32_t>(i));
+  tables_->put(0, layout_.q_ids.at);
+  if (used_.edits) edits_.put();
+  if (used_.q_entries == 0) return;
+  tables_->put(layout_.q_ids.at, layout_.q_ids.end(used_.q_entries));
+  tables_->put(layout_.q_probabilities.at, layout_.q_probabilities.end(used_.q_entries));
+}
+
+// Rows of which only the best token is looked for, whose logits stay as they are, and no proposals.
+void JudgeTables::fill_up(const JudgedGrid& grid) {
+  SLIP_CHECK(static_cast<std::size_t>(std::max(grid.n_rows, grid.n_proposals)) <= max_rows_, "a grid within bounds");
+  std::fill_n(on_host(layout_.transforms), grid.n_rows, Transform{.temperature = 0});
+  std::fill_n(on_host(layout_.addresses), grid.n_rows, RandomAddress{});
+  std::fill_n(on_host(layout_.proposals), grid.n_proposals, ProposalRows{.n_nodes = kernels::cuda::kNoProposal});
+  if (used_.edits) edits_.start(static_cast<std::size_t>(grid.n_rows));
+}
+
+void JudgeTables::add(const JudgedProposal& judged, std::int32_t index) {
+  const SequenceRef& sequence = *judged.sequence;
+  const Proposal& proposal = *judged.proposal;
+  const bool coupled = sequence.rule == AcceptanceRule::kCoupled;
+  SLIP_CHECK(proposal.size() <= kernels::cuda::kMostNodes, "a proposal has few nodes");
+  SLIP_CHECK(coupled || proposal.law != ProposalLaw::kGumbel,
+             "Gumbel proposals share the target's noise: judge them coupled");
+  ProposalRows rows;
+  rows.first_node = used_.nodes;
+  rows.n_nodes = static_cast<std::int32_t>(proposal.size());
+  rows.first_row = judged.first_row;
+  rows.coupled = coupled;
+  rows.deterministic = proposal.law == ProposalLaw::kDeterministic;
+  rows.first = sequence.next_address();
+  on_host(layout_.proposals)[index] = rows;
+  used_.coupled |= coupled && sequence.sampling->temperature > 0;
+  add_rows(judged);
+  add_nodes(proposal, is_judged_by_q(judged));
+}
+
+// The row after each node, and before them that after the last committed token: a node's decides the output token
+// behind its depth.
+void JudgeTables::add_rows(const JudgedProposal& judged) {
+  const SequenceRef& sequence = *judged.sequence;
+  const auto n_nodes = static_cast<std::int32_t>(judged.proposal->size());
+  const std::int32_t edits = used_.edits ? edits_.add(sequence) : 0;
+  depth_.assign(judged.proposal->size() + 1, 0);
+  for (std::int32_t row = 0; row <= n_nodes; ++row) {
+    const std::int32_t at = judged.first_row + row;
+    if (row > 0) {
+      const std::int32_t parent = judged.proposal->parents[static_cast<std::size_t>(row - 1)];
+      depth_[static_cast<std::size_t>(row)] = depth_[static_cast<std::size_t>(parent + 1)] + 1;
+    }
+    RandomAddress address = sequence.next_address();
+    address.output_index += static_cast<std::uint32_t>(depth_[static_cast<std::size_t>(row)]);
+    on_host(layout_.transforms)[at] = transform_of(*sequence.sampling);
+    on_host(layout_.addresses)[at] = address;
+    if (edits == 0) continue;
+    edits_.set_row(static_cast<std::size_t>(at), {.sequence = edits, .first_node = used_.nodes, .node = row - 1});
+  }
+}
+
+void JudgeTables::add_nodes(const Proposal& proposal, bool by_q) {
+  const std::size_t n = proposal.size();
+  SLIP_CHECK(!by_q || proposal.q.size() == n || proposal.device_q.size() == n, "sampled tokens come with their q");
+  std::copy_n(proposal.tokens.begin(), n, on_host(layout_.tokens) + used_.nodes);
+  std::copy_n(proposal.parents.begin(), n, on_host(layout_.parents) + used_.nodes);
+  DraftLaw* q = on_host(layout_.q) + used_.nodes;
+  for (std::size_t i = 0; by_q && i < n; ++i) {
+    q[i] = proposal.q.empty() ? DraftLaw{.logits = proposal.device_q[i].logits, .law = proposal.device_q[i].law}
+                              : add_law(proposal.q[i]);
+  }
+  used_.nodes += static_cast<std::int32_t>(n);
+}
+
+DraftLaw JudgeTables::add_law(const Distribution& law) {
+  const std::size_t at = used_.q_entries, n = law.ids.size();
+  std::copy_n(law.ids.begin(), n, on_host(layout_.q_ids) + at);
+  std::copy_n(law.probabilities.begin(), n, on_host(layout_.q_probabilities) + at);
+  used_.q_entries += n;
+  return {.ids = on_device(layout_.q_ids) + at,
+          .probabilities = on_device(layout_.q_probabilities) + at,
+          .n = static_cast<std::int32_t>(n)};
+}
+
+EditLogits JudgeTables::edits() const {
+  EditLogits job = edits_.job();
+  job.tokens = tokens();
+  job.parents = parents();
+  return job;
+}
+
+}  // namespace slip

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <compare>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "engine/cuda/device_tables.h"
+#include "engine/cuda/edit_tables.h"
+
+namespace slip {
+
+// A proposal of a pass that a device judges, by the request it was made for.
+struct JudgedProposal {
+  const SequenceRef* sequence = nullptr;
+  const Proposal* proposal = nullptr;
+  // In the pass's logits: the row after the last committed token; node i's is i + 1 further.
+  std::int32_t first_row = 0;
+};
+
+// The grids of the jobs that judge a pass: filled up with rows that are only looked at, and proposals that are not.
+struct JudgedGrid {
+  std::int32_t n_rows = 0, n_proposals = 0;
+  auto operator<=>(const JudgedGrid&) const = default;
+};
+
+// What the jobs that judge a pass read besides its logits: laws asked for, edits, proposals and what they were drawn
+// from. It stands at addresses that stay the same until a pass needs more room than there is. Threads: those of the
+// queue.
+class JudgeTables {
+ public:
+  // For passes of up to `max_rows` wanted logits. Error{kTooLarge}.
+  JudgeTables(kernels::cuda::DeviceQueue& queue, std::int32_t max_rows, std::int32_t vocab);
+
+  // Makes room for these; true when all addresses changed. REQUIRES: the queue is done with what was put before.
+  // Error{kTooLarge}.
+  bool make_room(std::span<const JudgedProposal> judged);
+  // Writes the tables and puts their copy on the queue. REQUIRES: room for these, which fit the grid.
+  void put(std::span<const JudgedProposal> judged, const JudgedGrid& grid);
+
+  // In device memory, of what was put last.
+  const kernels::cuda::Transform* transforms() const { return on_device(layout_.transforms); }  // [n_rows]
+  const RandomAddress* addresses() const { return on_device(layout_.addresses); }               // [n_rows]
+  const kernels::cuda::ProposalRows* proposals() const { return on_device(layout_.proposals); }
+  const std::int32_t* tokens() const { return on_device(layout_.tokens); }
+  const std::int32_t* parents() const { return on_device(layout_.parents); }
+  const kernels::cuda::DraftLaw* q() const { return on_device(layout_.q); }
+  // Where the logits are and go is left to say.
+  kernels::cuda::EditLogits edits() const;
+
+  // Of what was put last: whether a request edits its logits, and whether one draws by Gumbel noise.
+  bool has_edits() const { return used_.edits; }
+  bool draws_coupled() const { return used_.coupled; }
+
+ private:
+  // How many entries the tables need whose length is nobody's to say beforehand.
+  struct Room {
+    EditTables::Room edits;
+    std::size_t q_entries = 0;
+  };
+  struct Layout {
+    TablePlace<kernels::cuda::Transform> transforms;
+    TablePlace<RandomAddress> addresses;
+    TablePlace<kernels::cuda::ProposalRows> proposals;
+    TablePlace<std::int32_t> tokens, parents;
+    TablePlace<kernels::cuda::DraftLaw> q;
+    // Only for laws that came from the host.
+    TablePlace<std::int32_t> q_ids;
+    TablePlace<double> q_probabilities;
+  };
+  struct Used {
+    std::int32_t nodes = 0;
+    std::size_t q_entries = 0;
+    bool edits = false, coupled = false;
+  };
+
+  template <class T>
+  T* on_host(const TablePlace<T>& table) const {
+    return tables_->on_host(table);
+  }
+  template <class T>
+  const T* on_device(const TablePlace<T>& table) const {
+    return tables_->on_device(table);
+  }
+  Room needed(std::span<const JudgedProposal> judged) const;
+  void move_to(std::size_t q_entries);
+  void fill_up(const JudgedGrid& grid);
+  void add(const JudgedProposal& judged, std::int32_t index);
+  void add_nodes(const Proposal& proposal, bool by_q);
+  void add_rows(const JudgedProposal& judged);
+  kernels::cuda::DraftLaw add_law(const Distribution& law);
+
+  kernels::cuda::DeviceQueue& queue_;
+  std::size_t max_rows_, q_room_ = 0;
+  Layout layout_;
+  std::optional<DeviceTables> tables_;
+  EditTables edits_;
+  Used used_;
+  std::vector<std::int32_t> depth_;  // scratch: of a proposal's nodes
+};
+
+}  // namespace slip

@@ -1,0 +1,389 @@
+// SPDX-License-Identifier: Apache-2.0
+// A draft that runs ahead on a device, its kernels' bodies run on the host, seen as the engine sees it: through a
+// DraftModelProposer.
+#include "engine/cuda/device_draft_family.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "engine/grammar/answer_grammar.h"
+#include "tests/engine/cuda/family_proposals.h"
+#include "tests/engine/engine_answers.h"
+#include "tests/engine/grammar/grammar_walks.h"
+
+namespace slip {
+namespace {
+
+using testing::Answer;
+using testing::different_sequences;
+using testing::draft_of;
+using testing::DraftByLogits;
+using testing::DraftedSequence;
+using testing::expected_proposals;
+using testing::FamilyDevice;
+using testing::kFamilyVocab;
+using testing::packed_version;
+using testing::propose;
+
+TEST(DeviceDraftFamily, ProposesWhatPassesOneByOneDo) {
+  const auto weights = draft_of(1);
+  const auto slot = testing::packed_slot(weights);
+  FamilyDevice device;
+  auto proposer = device.proposer();
+  const auto sequences = different_sequences(slot);
+  for (const auto& sequence : sequences) proposer.begin(sequence->view());
+  const auto got = propose(proposer, sequences, 4), expected = expected_proposals(*weights, slot, 4);
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    EXPECT_EQ(got[i].tokens, expected[i].tokens) << i;
+    EXPECT_EQ(got[i].parents, expected[i].parents) << i;
+    EXPECT_EQ(got[i].law, expected[i].law) << i;
+    ASSERT_EQ(got[i].q.size(), expected[i].q.size()) << i;
+    for (std::size_t node = 0; node < got[i].size(); ++node) {
+      EXPECT_NEAR(got[i].path_logprob[node], expected[i].path_logprob[node], 1e-4) << i;
+      if (!got[i].q.empty()) {
+        EXPECT_EQ(got[i].q[node].ids, expected[i].q[node].ids);
+      }
+    }
+  }
+  EXPECT_EQ(device.n_families, 1);
+}
+
+// After any verdict the cache holds exactly the committed tokens.
+TEST(DeviceDraftFamily, WhatItReadBeforeNeverShows) {
+  const auto slot = testing::packed_slot(draft_of(1));
+  FamilyDevice device;
+  auto proposer = device.proposer();
+  std::vector<std::unique_ptr<DraftedSequence>> sequences;
+  const SamplingParams sampling{.temperature = 1, .seed = 11};
+  sequences.push_back(std::make_unique<DraftedSequence>(1, 20, slot, sampling, AcceptanceRule::kCoupled));
+  proposer.begin(sequences[0]->view());
+  for (std::int32_t turn = 0; turn < 6; ++turn) {
+    const Proposal proposal = propose(proposer, sequences, 4)[0];
+    FamilyDevice other;
+    auto fresh = other.proposer();
+    fresh.begin(sequences[0]->view());
+    ASSERT_EQ(proposal.tokens, propose(fresh, sequences, 4)[0].tokens) << "turn " << turn;
+    Verdict verdict;
+    for (std::int32_t i = 0; i < turn % 5; ++i) verdict.accepted.push_back(i);
+    verdict.added_token = turn;
+    proposer.on_verified(sequences[0]->view(), verdict);
+    for (const std::int32_t node : verdict.accepted) {
+      sequences[0]->tokens.push_back(proposal.tokens[static_cast<std::size_t>(node)]);
+    }
+    sequences[0]->tokens.push_back(verdict.added_token);
+  }
+}
+
+TEST(DeviceDraftFamily, ASwapCatchesUpAndNeedsNoNewGraphs) {
+  const auto slot = testing::packed_slot(draft_of(1));
+  FamilyDevice device;
+  auto proposer = device.proposer();
+  const auto sequences = different_sequences(slot);
+  for (const auto& sequence : sequences) proposer.begin(sequence->view());
+  propose(proposer, sequences, 4);
+  const int n_captures = device.queue->n_captures();
+  const auto newer = draft_of(2);
+  slot->set(packed_version(newer, 2));
+  const auto got = propose(proposer, sequences, 4), expected = expected_proposals(*newer, slot, 4);
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    EXPECT_EQ(got[i].version, 2U);
+    EXPECT_EQ(got[i].tokens, expected[i].tokens) << i;
+  }
+  EXPECT_EQ(device.queue->n_captures(), n_captures);
+}
+
+// Of a new version's weights nothing is left but their shape: all that the engine's thread takes up is the image.
+TEST(DeviceDraftFamily, ASwapReadsNothingButTheImage) {
+  const auto slot = testing::packed_slot(draft_of(1));
+  FamilyDevice device;
+  auto proposer = device.proposer();
+  const auto sequences = different_sequences(slot);
+  for (const auto& sequence : sequences) proposer.begin(sequence->view());
+  propose(proposer, sequences, 4);
+  const auto newer = packed_version(draft_of(2), 2);
+  const auto expected_slot = testing::packed_slot(newer->weights);
+  const auto expected = expected_proposals(*newer->weights, expected_slot, 4);
+  auto shape = std::make_shared<ModelWeights>();
+  shape->config = newer->weights->config;
+  shape->embedding.resize(1);  // as much as tells that the head is another matrix
+  auto bare = std::make_shared<DraftVersion>(*newer);
+  bare->weights = shape;
+  slot->set(bare);
+  const auto got = propose(proposer, sequences, 4);
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    EXPECT_EQ(got[i].version, 2U);
+    EXPECT_EQ(got[i].tokens, expected[i].tokens) << i;
+  }
+}
+
+// One copy brings a version to its home, from the very bytes that it came with.
+TEST(DeviceDraftFamily, ASwapIsOneCopy) {
+  const auto slot = testing::packed_slot(draft_of(1));
+  FamilyDevice device;
+  auto proposer = device.proposer();
+  const auto sequences = different_sequences(slot);
+  proposer.begin(sequences[0]->view());
+  const auto newer = packed_version(draft_of(2), 2);
+  slot->set(newer);
+  const int n_copies = device.queue->n_copies_in();
+  proposer.begin(sequences[1]->view());
+  EXPECT_EQ(device.queue->n_copies_in(), n_copies + 1);
+  EXPECT_EQ(device.queue->copied_in_last().data(), newer->image->bytes().data());
+  EXPECT_EQ(device.queue->copied_in_last().size(), newer->image->bytes().size());
+  proposer.begin(sequences[2]->view());
+  EXPECT_EQ(device.queue->n_copies_in(), n_copies + 1) << "it is there";
+}
+
+// Where the device judges, what tokens were drawn from stays there: of two versions at once, edited or not.
+TEST(DeviceDraftFamily, LawsThatStayOnTheDeviceAreThoseThatCross) {
+  const auto propose_on_two = [](DraftModelProposer& proposer, bool judged_on_device) {
+    const auto slot = testing::packed_slot(draft_of(1));
+    std::vector<std::unique_ptr<DraftedSequence>> sequences;
+    std::vector<SequenceRef> refs;
+    for (std::uint64_t id = 1; id <= 5; ++id) {
+      const SamplingParams sampling{.temperature = 0.9F, .presence_penalty = id == 5 ? 1.0F : 0, .seed = id};
+      sequences.push_back(std::make_unique<DraftedSequence>(id, 4, slot, sampling, AcceptanceRule::kRejection));
+      sequences.back()->ref.judged_on_device = judged_on_device;
+      refs.push_back(sequences.back()->view());
+      proposer.begin(refs.back());
+      if (id == 1) slot->set(packed_version(draft_of(2), 2));  // that of the others
+    }
+    std::vector<Proposal> proposals(refs.size());
+    proposer.propose(refs, {std::vector<std::int32_t>{3, 2, 3, 1, 2}}, proposals);
+    EXPECT_EQ(proposals[0].version, 1U);
+    EXPECT_EQ(proposals[1].version, 2U);
+    return proposals;
+  };
+  FamilyDevice here, there;
+  auto proposer_here = here.proposer(), proposer_there = there.proposer();  // whose memory the laws are in
+  const auto crossed = propose_on_two(proposer_here, false), stayed = propose_on_two(proposer_there, true);
+  EXPECT_EQ(here.queue->bytes_out() - there.queue->bytes_out(), 11 * kFamilyVocab * sizeof(float));
+  for (std::size_t i = 0; i < 5; ++i) {
+    const Proposal &expected = crossed[i], &got = stayed[i];
+    EXPECT_EQ(got.tokens, expected.tokens) << i;
+    EXPECT_EQ(got.device_q.size(), got.size());
+    EXPECT_TRUE(got.q.empty());
+    ASSERT_EQ(expected.q.size(), expected.size());
+    for (std::size_t node = 0; node < got.device_q.size(); ++node) {
+      const kernels::cuda::LogitRow row{got.device_q[node].logits, kFamilyVocab};
+      for (std::int32_t id = 0; id < kFamilyVocab; ++id) {
+        ASSERT_EQ(kernels::cuda::probability(row, *got.device_q[node].law, id), expected.q[node].probability(id));
+      }
+    }
+  }
+}
+
+// Whatever a request asks of its logits but a grammar, tokens and their laws' few numbers are all that crosses.
+TEST(DeviceDraftFamily, NoRowOfLogitsCrossesButAGrammars) {
+  constexpr std::size_t kOne = sizeof(std::int32_t) + sizeof(float) + sizeof(kernels::cuda::RowLaw);
+  const auto slot = testing::packed_slot(draft_of(1));
+  FamilyDevice device;
+  auto proposer = device.proposer();
+  auto sequences = different_sequences(slot);
+  std::vector<SequenceRef> refs;
+  for (const auto& sequence : sequences) {
+    sequence->ref.judged_on_device = true;
+    refs.push_back(sequence->view());
+    proposer.begin(refs.back());
+  }
+  const std::vector<std::int32_t> nodes(refs.size(), 3);
+  const auto bytes_out = [&] {
+    for (int i = 0; i < 20; ++i) proposer.catch_up(refs, {16, 16});
+    const std::size_t before = device.queue->bytes_out();
+    std::vector<Proposal> proposals(refs.size());
+    proposer.propose(refs, {nodes}, proposals);
+    for (const Proposal& proposal : proposals) EXPECT_EQ(proposal.size(), 3U);
+    for (const SequenceRef& ref : refs) proposer.on_verified(ref, {});  // nothing of it was accepted
+    return device.queue->bytes_out() - before;
+  };
+  EXPECT_EQ(bytes_out(), 3 * 8 * kOne) << "a launch of seven chains, filled up to eight";
+  sequences[3]->sampling.grammar = testing::grammar_of(R"({"type": "integer"})");
+  TokenMasks masks(std::vector<std::string_view>(kFamilyVocab, "7"));
+  AnswerGrammar sevens(sequences[3]->sampling.grammar, masks);
+  refs[3].grammar = &sevens;
+  EXPECT_EQ(bytes_out(), 3 * 8 * kOne + 3 * kFamilyVocab * sizeof(float));
+}
+
+// Said tokens that grow in number move their tables, and what was captured must not look where they stood.
+TEST(DeviceDraftFamily, AGrowingAnswerMovesTheTablesAndNoToken) {
+  const auto weights = draft_of(1);
+  const auto slot = testing::packed_slot(weights);
+  FamilyDevice device;
+  auto proposer = device.proposer();
+  auto sequences = different_sequences(slot), alike = different_sequences(slot);
+  for (const auto& sequence : sequences) proposer.begin(sequence->view());
+  for (std::int32_t turn = 0; turn < 5; ++turn) {
+    const auto got = propose(proposer, sequences, 3);
+    testing::DeviceBench bench(*weights);
+    DraftModelProposer one_by_one(
+        {.n_pages = 1, .max_running = 8}, weights->config,
+        [&](const DraftVersion&, DraftFamily::Size) { return std::make_unique<DraftByLogits>(bench.worker); });
+    for (const auto& sequence : alike) one_by_one.begin(sequence->view());
+    const auto expected = propose(one_by_one, alike, 3);
+    for (std::size_t i = 0; i < got.size(); ++i) {
+      ASSERT_EQ(got[i].tokens, expected[i].tokens) << "turn " << turn << ", sequence " << i;
+      Verdict verdict;
+      for (std::int32_t node = 0; node < static_cast<std::int32_t>(got[i].size()); ++node) {
+        verdict.accepted.push_back(node);
+      }
+      proposer.on_verified(sequences[i]->view(), verdict);
+      for (const auto& sequence : {sequences[i].get(), alike[i].get()}) {
+        sequence->tokens.insert(sequence->tokens.end(), got[i].tokens.begin(), got[i].tokens.end());
+        sequence->tokens.push_back(turn);
+      }
+    }
+  }
+  EXPECT_GT(device.queue->n_captures(), 1) << "tables that moved were captured again";
+}
+
+// Drafts of one shape share a cache and a launch, each with its own weights, and none of them notices.
+TEST(DeviceDraftFamily, SeveralDraftsRunAheadInOneLaunch) {
+  FamilyDevice device;
+  auto proposer = device.proposer(/*max_running=*/21);
+  std::vector<std::shared_ptr<DraftSlot>> slots;
+  std::vector<std::unique_ptr<DraftedSequence>> all;
+  for (std::uint32_t draft = 0; draft < 3; ++draft) {
+    slots.push_back(testing::packed_slot(draft_of(draft + 1), {draft}));
+    for (auto& sequence : different_sequences(slots.back())) {
+      sequence->ref.id = {all.size() + 1};
+      proposer.begin(sequence->view());
+      all.push_back(std::move(sequence));
+    }
+  }
+  const std::size_t each = all.size() / slots.size();
+  const auto expect_proposals = [&] {
+    const auto got = propose(proposer, all, 4);
+    for (std::uint32_t draft = 0; draft < 3; ++draft) {
+      const auto version = slots[draft]->get();
+      const auto expected = expected_proposals(*version->weights, slots[draft], 4);
+      for (std::size_t i = 0; i < each; ++i) {
+        const Proposal& proposal = got[draft * each + i];
+        // Every second one is asked for a token less, and there is an odd number for each draft.
+        const std::size_t n = std::min(proposal.size(), expected[i].size());
+        ASSERT_GE(n, 3U);
+        EXPECT_TRUE(std::equal(proposal.tokens.begin(), proposal.tokens.begin() + static_cast<std::ptrdiff_t>(n),
+                               expected[i].tokens.begin()))
+            << "draft " << draft << ", sequence " << i;
+        EXPECT_EQ(proposal.version, version->number);
+      }
+    }
+  };
+  const auto expect_replayed = [&] {
+    const int n_captures = device.queue->n_captures(), n_replays = device.queue->n_replays();
+    expect_proposals();
+    EXPECT_EQ(device.queue->n_captures(), n_captures);
+    EXPECT_EQ(device.queue->n_replays(), n_replays + 1);
+  };
+  expect_proposals();  // reads the prompts' last rows too, which are many
+  expect_proposals();
+  EXPECT_EQ(device.n_families, 1);
+  expect_replayed();
+  slots[1]->set(packed_version(draft_of(4), 2, {1}));
+  expect_proposals();
+  expect_replayed();
+  slots[0]->set(packed_version(draft_of(5), 2, {0}));
+  slots[2]->set(packed_version(draft_of(6), 2, {2}));
+  expect_proposals();
+  expect_replayed();
+}
+
+TEST(DeviceDraftFamily, ADraftWithoutRoomLeavesTheOthersAlone) {
+  FamilyDevice device;
+  auto proposer = device.proposer();
+  const auto served = testing::packed_slot(draft_of(1), {0}), late = testing::packed_slot(draft_of(2), {1});
+  std::vector<std::unique_ptr<DraftedSequence>> sequences;
+  for (const auto& slot : {served, late}) {
+    sequences.push_back(std::make_unique<DraftedSequence>(sequences.size() + 1, 4, slot, SamplingParams{.seed = 3},
+                                                          AcceptanceRule::kCoupled));
+  }
+  proposer.begin(sequences[0]->view());
+  device.queue->fill();
+  for (int i = 0; i < 3; ++i) proposer.begin(sequences[1]->view());
+  EXPECT_EQ(proposer.ready_depth(sequences[1]->view()), 0);
+  EXPECT_GT(proposer.ready_depth(sequences[0]->view()), 0);
+  const std::vector<SequenceRef> refs{sequences[0]->view(), sequences[1]->view()};
+  std::vector<Proposal> proposals(2);
+  proposer.propose(refs, {std::vector<std::int32_t>{3, 0}}, proposals);
+  EXPECT_EQ(proposals[0].size(), 3U);
+}
+
+// Two homes: a third version waits until nobody uses the first any more, and of those that wait the newest wins.
+TEST(DeviceDraftFamily, AThirdVersionWaits) {
+  const auto slot = testing::packed_slot(draft_of(1));
+  FamilyDevice device;
+  auto proposer = device.proposer();
+  const auto sequences = different_sequences(slot);
+  proposer.begin(sequences[0]->view());
+  slot->set(packed_version(draft_of(2), 2));
+  proposer.begin(sequences[1]->view());  // on the second, the first sequence still on the first
+  for (std::uint64_t number = 3; number <= 4; ++number) {
+    slot->set(packed_version(draft_of(number), number));
+    proposer.begin(sequences[2]->view());
+    EXPECT_EQ(proposer.ready_depth(sequences[2]->view()), 0) << "no home for version " << number;
+  }
+  proposer.release({1});
+  const std::vector<SequenceRef> refs{sequences[2]->view()};
+  for (int i = 0; i < 5; ++i) proposer.catch_up(refs, {16, 16});
+  std::vector<Proposal> proposals(1);
+  proposer.propose(refs, {std::vector<std::int32_t>{2}}, proposals);
+  EXPECT_EQ(proposals[0].version, 4U);
+  EXPECT_EQ(proposals[0].size(), 2U);
+}
+
+TEST(DeviceDraftFamily, ADraftWhoseNumbersBrokeProposesNoMore) {
+  auto weights = std::const_pointer_cast<ModelWeights>(draft_of(1));
+  weights->final_norm[0] = NAN;
+  const auto slot = testing::packed_slot(weights);
+  FamilyDevice device;
+  auto proposer = device.proposer();
+  const auto sequences = different_sequences(slot);
+  for (const auto& sequence : sequences) proposer.begin(sequence->view());
+  for (const Proposal& proposal : propose(proposer, sequences, 3)) EXPECT_EQ(proposal.size(), 0U);
+  for (const auto& sequence : sequences) EXPECT_EQ(proposer.ready_depth(sequence->view()), 0);
+}
+
+// Target and draft on the device, swaps in the middle of answers: the answers of plain decoding, bit by bit.
+TEST(DeviceDraftFamily, AnEngineThatDraftsOnTheDeviceChangesNoBit) {
+  const auto weights = draft_of(1);
+  const auto answers_of = [&](std::int32_t k, const SamplingParams& sampling, int swap_every) {
+    FamilyDevice device;
+    auto worker = std::make_unique<DeviceWorker>(device.queue, *weights, 100, 40, 64);
+    const auto slot = testing::packed_slot(weights);
+    const EngineOptions options{.k = k, .max_running = 2, .prefill_chunk = 9};
+    auto proposer = std::make_unique<DraftModelProposer>(draft_model_options(options, *worker), weights->config,
+                                                         device.make_family());
+    Engine engine(options, std::move(worker), nullptr, std::move(proposer), nullptr, {});
+    std::vector<Answer> answers(3);
+    for (std::size_t i = 0; i < answers.size(); ++i) {
+      std::vector<std::int32_t> prompt(4 + 11 * i, static_cast<std::int32_t>(i));
+      Request request = testing::full_request(i + 1, prompt, answers[i]);
+      request.sampling = sampling;
+      request.max_tokens = 16;
+      request.draft = slot;
+      engine.submit(std::move(request));
+    }
+    for (std::uint64_t step = 1; engine.step(); ++step) {
+      if (swap_every > 0 && step % static_cast<std::uint64_t>(swap_every) == 0) {
+        slot->set(packed_version(draft_of(step % 3), step + 1));
+      }
+    }
+    return answers;
+  };
+  for (const SamplingParams& sampling :
+       {SamplingParams{.temperature = 0}, SamplingParams{.temperature = 0.8F, .top_k = 30, .seed = 5}}) {
+    const auto plain = answers_of(0, sampling, 0);
+    std::int32_t accepted = 0;
+    for (const int swap_every : {0, 3}) {
+      const auto answers = answers_of(4, sampling, swap_every);
+      for (std::size_t i = 0; i < answers.size(); ++i) {
+        EXPECT_TRUE(answers[i].same_as(plain[i])) << "answer " << i << ", swaps every " << swap_every;
+        accepted += answers[i].summary.figures.accepted;
+      }
+    }
+    EXPECT_GT(accepted, 30) << "a draft that is the target is nearly always right";
+  }
+}
+
+}  // namespace
+}  // namespace slip

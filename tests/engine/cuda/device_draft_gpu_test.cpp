@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// The draft loop launched: the tokens of passes one by one on the same device, before and after a swap that captures
+// nothing anew, and where drafts share the loop.
+#include "engine/cuda/device_worker.h"
+#include "kernels/cuda/stream_queue.h"
+#include "tests/engine/cuda/draft_loops.h"
+#include "tests/engine/tiny_draft.h"
+#include "tests/kernels/cuda/gpu_test.h"
+
+namespace slip {
+namespace {
+
+using testing::tiny_draft;
+using testing::tiny_draft_config;
+
+using GpuDraft = kernels::cuda::GpuTest;
+
+TEST_F(GpuDraft, EveryChainIsWhatPassesOneByOneDrawBeforeAndAfterASwap) {
+  const auto first = tiny_draft(tiny_draft_config(testing::kDraftVocab), 1);
+  const auto second = tiny_draft(tiny_draft_config(testing::kDraftVocab), 2);
+  const std::shared_ptr<kernels::cuda::DeviceQueue> queue = kernels::cuda::open_device();
+  testing::Loop<kernels::cuda::DeviceQueue> loop(queue, *first);
+  loop.load(*first, 0);
+  loop.load(*second, 1);
+  const auto asked = testing::different_ones();
+  const std::vector<std::vector<int>> rounds{
+      {0, 0, 0, 0, 0, 0}, {1, 1, 1, 1, 1, 1}, {0, 1, 0, 1, 1, 0}, {1, 0, 1, 0, 0, 1}, {0, 0, 0, 0, 0, 0}};
+  for (const auto& homes : rounds) {
+    loop.draw(homes, asked);
+    for (std::size_t i = 0; i < asked.size(); ++i) {
+      DeviceWorker alone(queue, homes[i] == 0 ? *first : *second, 64, 64, 8);
+      EXPECT_EQ(testing::tokens_of(loop.draft, i, asked[i].depth), testing::one_by_one(alone, asked[i]).tokens)
+          << "home " << homes[i] << ", chain " << i;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace slip

@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+// The draft loop of a device, its kernels' bodies run on the host, against passes one by one whose logits go through
+// the CPU's transform and draws.
+#include "tests/engine/cuda/device_bench.h"
+#include "tests/engine/cuda/draft_loops.h"
+#include "tests/engine/model/embedded_target.h"
+#include "tests/engine/tiny_draft.h"
+
+namespace slip {
+namespace {
+
+using kernels::cuda::DrawRule;
+using testing::Asked;
+using testing::DeviceBench;
+using testing::different_ones;
+using testing::Drawn;
+using testing::kDraftVocab;
+using testing::one_by_one;
+using testing::prompt_of;
+using testing::tiny_draft;
+using testing::tiny_draft_config;
+using testing::tokens_of;
+
+struct Loop : testing::Loop<kernels::cuda::HostQueue> {
+  explicit Loop(const ModelWeights& shape, std::int32_t max_chains = 6)
+      : testing::Loop<kernels::cuda::HostQueue>(std::make_shared<kernels::cuda::HostQueue>(), shape, max_chains) {}
+};
+
+TEST(DeviceDraft, EveryChainIsWhatPassesOneByOneDraw) {
+  const auto weights = tiny_draft(tiny_draft_config(kDraftVocab), 1);
+  Loop loop(*weights);
+  loop.load(*weights, 0);
+  const auto asked = different_ones();
+  loop.draw(0, asked);
+  EXPECT_EQ(loop.queue->n_captures(), 1);
+  EXPECT_EQ(loop.queue->n_replays(), 1);
+  EXPECT_EQ(loop.queue->n_puts(), 0) << "the whole loop is one graph";
+  for (std::size_t i = 0; i < asked.size(); ++i) {
+    DeviceBench alone(*weights);
+    const Drawn expected = one_by_one(alone.worker, asked[i]);
+    EXPECT_EQ(tokens_of(loop.draft, i, asked[i].depth), expected.tokens) << "chain " << i;
+    for (std::int32_t depth = 0; depth < asked[i].depth; ++depth) {
+      const auto at = static_cast<std::size_t>(depth);
+      EXPECT_TRUE(loop.draft.is_finite(i, depth));
+      EXPECT_NEAR(loop.draft.logprob(i, depth), expected.logprobs[at], 1e-5);
+      Distribution law;
+      loop.draft.law(i, depth, law);
+      EXPECT_EQ(law.ids, expected.laws[at].ids) << "chain " << i << " depth " << depth;
+      for (const std::int32_t id : law.ids) {
+        ASSERT_NEAR(law.probability(id), expected.laws[at].probability(id), 1e-9);
+      }
+    }
+  }
+}
+
+// Who shares the loop, how it is captured and what was read before: none of it is in the tokens.
+TEST(DeviceDraft, ReplaysOnOtherSequencesAndLengths) {
+  const auto weights = tiny_draft(tiny_draft_config(kDraftVocab), 1);
+  Loop loop(*weights);
+  loop.load(*weights, 0);
+  const auto asked = different_ones();
+  for (std::size_t i = 0; i < asked.size(); ++i) {
+    auto changed = asked[i];
+    changed.depth = 5;
+    loop.draw(0, {changed});
+    DeviceBench alone(*weights);
+    EXPECT_EQ(tokens_of(loop.draft, 0, 5), one_by_one(alone.worker, changed).tokens) << i;
+  }
+  EXPECT_EQ(loop.queue->n_captures(), 2) << "one with edits";
+  EXPECT_EQ(loop.queue->n_replays(), 6);
+}
+
+TEST(DeviceDraft, ASwapNeedsNoCapture) {
+  const auto first = tiny_draft(tiny_draft_config(kDraftVocab), 1),
+             second = tiny_draft(tiny_draft_config(kDraftVocab), 2);
+  Loop loop(*first);
+  const auto asked = different_ones();
+  const auto expect = [&](const ModelWeights& weights, int home) {
+    loop.draw(home, asked);
+    for (std::size_t i = 0; i < asked.size(); ++i) {
+      DeviceBench alone(weights);
+      EXPECT_EQ(tokens_of(loop.draft, i, asked[i].depth), one_by_one(alone.worker, asked[i]).tokens) << "chain " << i;
+    }
+  };
+  loop.load(*first, 0);
+  expect(*first, 0);
+  const auto before = tokens_of(loop.draft, 1, 5);
+  loop.load(*second, 1);
+  expect(*second, 1);
+  EXPECT_NE(tokens_of(loop.draft, 1, 5), before);
+  expect(*first, 0);  // sequences that have not caught up go on with the older one
+  const auto third = tiny_draft(tiny_draft_config(kDraftVocab), 3);
+  loop.load(*third, 0);
+  expect(*third, 0);
+  EXPECT_EQ(loop.queue->n_captures(), 1);
+}
+
+// Chains of several drafts in one loop: each draws what it would alone, and drafts that change places, or give way to
+// others, capture nothing.
+TEST(DeviceDraft, DraftsShareALoop) {
+  std::vector<std::shared_ptr<const ModelWeights>> drafts;
+  for (std::uint64_t seed = 1; seed <= 4; ++seed) drafts.push_back(tiny_draft(tiny_draft_config(kDraftVocab), seed));
+  Loop loop(*drafts[0]);
+  std::vector<int> draft_of{0, 1, 2};  // each home's
+  for (int home = 0; home < 3; ++home) loop.load(*drafts[static_cast<std::size_t>(home)], home);
+  const auto asked = different_ones();
+  const auto expect = [&](const std::vector<int>& homes) {
+    loop.draw(homes, asked);
+    for (std::size_t i = 0; i < asked.size(); ++i) {
+      const int draft = draft_of[static_cast<std::size_t>(homes[i])];
+      DeviceBench alone(*drafts[static_cast<std::size_t>(draft)]);
+      EXPECT_EQ(tokens_of(loop.draft, i, asked[i].depth), one_by_one(alone.worker, asked[i]).tokens)
+          << "chain " << i << " of draft " << draft;
+    }
+  };
+  expect({0, 1, 2, 0, 1, 2});
+  EXPECT_EQ(loop.queue->n_captures(), 1);
+  EXPECT_EQ(loop.queue->n_puts(), 0);
+  expect({1, 2, 0, 1, 2, 0});
+  loop.load(*drafts[3], 1);
+  draft_of[1] = 3;
+  expect({2, 0, 1, 2, 0, 1});
+  expect({1, 0, 2, 2, 2, 2});  // shares of other sizes that fill as many tiles
+  EXPECT_EQ(loop.queue->n_captures(), 1);
+  EXPECT_EQ(loop.queue->n_replays(), 4);
+  expect({2, 2, 0, 1, 0, 1});
+  EXPECT_EQ(loop.queue->n_captures(), 2) << "half as many";
+}
+
+// What was read ahead in chunks is as good as what the loop reads itself; and the other home's weights read the same
+// text into a cache of their own.
+TEST(DeviceDraft, ReadsAheadWithEitherHome) {
+  const auto first = tiny_draft(tiny_draft_config(kDraftVocab), 1),
+             second = tiny_draft(tiny_draft_config(kDraftVocab), 2);
+  Loop loop(*first);
+  loop.load(*first, 0);
+  loop.load(*second, 1);
+  const Asked asked{prompt_of(90, 3), 4, {.temperature = 1, .seed = 9}, true};
+  const std::span<const std::int32_t> text = asked.prompt;
+  for (const int home : {1, 0}) {
+    PageTable pages(loop.draft.cache());
+    ASSERT_TRUE(pages.reserve(94));
+    loop.draft.read(home, std::vector<DraftFeed>{{nullptr, &pages, 0, text.first(40)}});
+    loop.draft.read(home, std::vector<DraftFeed>{{nullptr, &pages, 40, text.subspan(40, 48)}});
+    DraftChain chain;
+    chain.home = home;
+    chain.pages = &pages;
+    chain.n_cached = 88;
+    chain.tokens = text.subspan(88);
+    chain.depth = 4;
+    chain.rule = DrawRule::kCoupled;
+    chain.first = asked.address(0);
+    loop.draft.draw({&chain, 1});
+    DeviceBench alone(home == 0 ? *first : *second);
+    EXPECT_EQ(tokens_of(loop.draft, 0, 4), one_by_one(alone.worker, asked).tokens) << "home " << home;
+  }
+}
+
+// More chains than a graph is made for are put one job after the other, to the same tokens.
+TEST(DeviceDraft, ALoopThatIsTooWideToBeCapturedDrawsTheSame) {
+  const auto weights = tiny_draft(tiny_draft_config(kDraftVocab), 1);
+  Loop narrow(*weights), wide(*weights, 70);
+  narrow.load(*weights, 0);
+  wide.load(*weights, 0);
+  std::vector<Asked> asked(66, different_ones()[1]);
+  for (std::size_t i = 0; i < asked.size(); ++i) asked[i].prompt = {static_cast<std::int32_t>(i)};
+  wide.draw(0, asked);
+  EXPECT_EQ(wide.queue->n_captures(), 0);
+  for (const std::size_t i : {0, 33, 65}) {
+    narrow.draw(0, {asked[i]});
+    EXPECT_EQ(tokens_of(wide.draft, i, 5), tokens_of(narrow.draft, 0, 5));
+  }
+}
+
+TEST(DeviceDraft, NumbersThatAreNotFiniteAreTold) {
+  const auto weights = std::const_pointer_cast<ModelWeights>(tiny_draft(tiny_draft_config(kDraftVocab), 1));
+  weights->final_norm[3] = NAN;
+  Loop loop(*weights);
+  loop.load(*weights, 0);
+  loop.draw(0, different_ones());
+  EXPECT_FALSE(loop.draft.is_finite(0, 0));
+  EXPECT_FALSE(loop.draft.is_finite(1, 4));
+}
+
+// Without laws nobody asked for, all that crosses to the host is tokens, log probabilities and the laws' few numbers.
+TEST(DeviceDraft, LogitsStayOnTheDevice) {
+  const auto weights = tiny_draft(tiny_draft_config(kDraftVocab), 1);
+  Loop loop(*weights);
+  loop.load(*weights, 0);
+  loop.draw(0, different_ones());
+  EXPECT_EQ(loop.queue->bytes_out(), 5U * 8U * (4U + 4U + sizeof(kernels::cuda::RowLaw)));
+}
+
+// The embedded draft's greedy chain is that of the CPU's pass.
+TEST(DeviceDraft, TheEmbeddedDraftRunsAheadAsOnTheCpu) {
+  const auto folder = testing::embedded_target_folder().parent_path() / "draft";
+  const auto weights = ModelWeights::load(folder, Dtype::kBFloat16);
+  kernels::ThreadPool pool(1);
+  LocalWorker cpu(weights, 64, 1, 16, pool);
+  Loop loop(*weights);
+  loop.load(*weights, 0);
+  const Asked asked{prompt_of(12, 17), 4, {.temperature = 0, .seed = 1}, true};
+  loop.draw(0, {asked});
+  EXPECT_EQ(tokens_of(loop.draft, 0, 4), testing::plain_greedy(cpu, asked.prompt, 4));
+}
+
+}  // namespace
+}  // namespace slip

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the tests of draft loops share: sequences that ask for each kind of law, the loop over a queue, and the same
+// tokens drawn one by one by passes of a worker and the CPU's sampling.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <memory>
+#include <vector>
+
+#include "engine/cuda/device_draft.h"
+#include "tests/engine/model/plain_decode.h"
+
+namespace slip::testing {
+
+using kernels::cuda::DrawRule;
+
+inline constexpr std::int32_t kDraftVocab = 200;
+
+// What one sequence asks for.
+struct Asked {
+  std::vector<std::int32_t> prompt;
+  std::int32_t depth;
+  SamplingParams sampling;
+  bool coupled;
+
+  RandomAddress address(std::int32_t depth_of_token) const {
+    return {*sampling.seed, 3, 10 + static_cast<std::uint32_t>(depth_of_token)};
+  }
+  // Of its sequence, at the first token that is drawn.
+  SequenceRef view() const {
+    SequenceRef ref;
+    ref.tokens = prompt;
+    ref.prompt_tokens = static_cast<std::int32_t>(prompt.size()) / 2;  // the rest is of the answer
+    ref.sampling = &sampling;
+    ref.end_ids = kEnds;
+    return ref;
+  }
+  static constexpr std::int32_t kEnds[] = {2, 5};
+  DrawRule rule() const {
+    return sampling.temperature == 0 ? DrawRule::kBest : coupled ? DrawRule::kCoupled : DrawRule::kInverseCdf;
+  }
+};
+
+inline std::vector<std::int32_t> prompt_of(std::int32_t n, std::int32_t step) {
+  std::vector<std::int32_t> prompt;
+  for (std::int32_t i = 0; i < n; ++i) prompt.push_back((i * step + step) % kDraftVocab);
+  return prompt;
+}
+
+// All rules and transforms, and logits that are edited, by falling depth.
+inline std::vector<Asked> different_ones() {
+  return {{prompt_of(1, 3), 5, {.temperature = 0, .seed = 1}, true},
+          {prompt_of(4, 5), 5, {.temperature = 1, .seed = 2}, true},
+          {prompt_of(6, 3),
+           5,
+           {.temperature = 0.8F,
+            .repetition_penalty = 1.4F,
+            .presence_penalty = 0.7F,
+            .logit_bias = {{9, 3.0F}, {2, 8.0F}},
+            .min_tokens = 6,
+            .seed = 6},
+           false},
+          {prompt_of(2, 7), 4, {.temperature = 0.7F, .top_p = 0.9F, .seed = 3}, false},
+          {prompt_of(8, 11), 3, {.temperature = 1.3F, .top_k = 20, .seed = 4}, true},
+          {prompt_of(3, 13), 1, {.temperature = 0.9F, .min_p = 0.02F, .seed = 5}, false}};
+}
+
+struct Drawn {
+  std::vector<std::int32_t> tokens;
+  std::vector<double> logprobs;
+  std::vector<Distribution> laws;
+};
+
+// Token by token, on a worker of its own and with the CPU's sampling.
+inline Drawn one_by_one(Worker& worker, const Asked& asked) {
+  Drawn drawn;
+  PlainSequence sequence(worker);
+  sequence.feed(asked.prompt, 64);
+  for (std::int32_t depth = 0; depth < asked.depth; ++depth) {
+    if (depth > 0) sequence.feed(std::span(drawn.tokens).last(1), 1);
+    Distribution law;
+    SamplingParams sampling = asked.sampling;
+    if (asked.rule() == DrawRule::kBest) sampling.temperature = 1;
+    std::vector<std::int32_t> path = asked.prompt;
+    path.insert(path.end(), drawn.tokens.begin(), drawn.tokens.end());
+    transform_logits(sequence.logits(), sampling, asked.view().row_context(path), law);
+    const std::int32_t token = asked.rule() == DrawRule::kBest
+                                   ? static_cast<std::int32_t>(kernels::argmax(sequence.logits()))
+                               : asked.rule() == DrawRule::kCoupled
+                                   ? sample_gumbel(law, asked.address(depth))
+                                   : sample_inverse_cdf(law, uniform(asked.address(depth), RandomPurpose::kDraft));
+    drawn.tokens.push_back(token);
+    drawn.logprobs.push_back(std::log(law.probability(token)));
+    drawn.laws.push_back(law);
+  }
+  return drawn;
+}
+
+// A draft with a cache of each sequence.
+template <class Queue>
+class Loop {
+ public:
+  Loop(std::shared_ptr<Queue> on, const ModelWeights& shape, std::int32_t max_chains = 6)
+      : queue(std::move(on)),
+        draft(queue, shape, {.n_pages = 80, .max_chains = max_chains, .max_depth = 6, .max_rows_fed = 48}) {
+    while (draft.add_home() < 2) continue;
+  }
+
+  void load(const ModelWeights& weights, int home) {
+    images_.push_back(std::make_unique<DeviceImage>(queue, weights));
+    draft.load(*images_.back(), home);
+  }
+  void draw(int home, const std::vector<Asked>& asked) { draw(std::vector<int>(asked.size(), home), asked); }
+  void draw(const std::vector<int>& homes, const std::vector<Asked>& asked) {
+    chains_.clear();
+    pages_.clear();
+    refs_.clear();
+    refs_.reserve(asked.size());
+    for (const Asked& one : asked) {
+      pages_.push_back(std::make_unique<PageTable>(draft.cache()));
+      const auto n = static_cast<std::int32_t>(one.prompt.size());
+      EXPECT_TRUE(pages_.back()->reserve(n + one.depth));
+      DraftChain chain;
+      chain.home = homes[chains_.size()];
+      chain.pages = pages_.back().get();
+      chain.tokens = one.prompt;
+      chain.depth = one.depth;
+      chain.rule = one.rule();
+      const bool best = chain.rule == DrawRule::kBest;
+      chain.transform = {best ? 1.0 : one.sampling.temperature, one.sampling.min_p, one.sampling.top_p,
+                         one.sampling.top_k};
+      chain.first = one.address(0);
+      if (one.sampling.edits_logits()) chain.edits = &refs_.emplace_back(one.view());
+      chains_.push_back(chain);
+    }
+    draft.draw(chains_);
+  }
+  const std::shared_ptr<Queue> queue;
+  DeviceDraft draft;
+
+ private:
+  std::vector<std::unique_ptr<DeviceImage>> images_;  // until they are copied
+  std::vector<std::unique_ptr<PageTable>> pages_;
+  std::vector<SequenceRef> refs_;
+  std::vector<DraftChain> chains_;
+};
+
+inline std::vector<std::int32_t> tokens_of(const DeviceDraft& draft, std::size_t chain, std::int32_t depth) {
+  std::vector<std::int32_t> tokens;
+  for (std::int32_t d = 0; d < depth; ++d) tokens.push_back(draft.token(chain, d));
+  return tokens;
+}
+
+}  // namespace slip::testing

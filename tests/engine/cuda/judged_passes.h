@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the tests of verdicts on a device share: passes of several requests that ask for different things, with
+// proposals of every law in chains and trees, judged on the device and by the host's verifier on the same logits.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <memory>
+#include <random>
+#include <vector>
+
+#include "engine/cuda/device_verifier.h"
+#include "engine/speculate/token_path.h"
+#include "tests/engine/sampling_parameters.h"
+#include "tests/engine/tiny_draft.h"
+
+namespace slip::testing {
+
+inline constexpr std::int32_t kJudgedVocab = 130;
+
+struct JudgedSequence {
+  std::vector<std::int32_t> tokens;  // of which the last few are of an answer
+  std::vector<std::int32_t> end_ids{2, 5};
+  SamplingParams sampling;
+  Proposal proposal;
+  SequenceRef ref;
+  std::unique_ptr<PageTable> pages;
+};
+
+class JudgedPasses {
+ public:
+  explicit JudgedPasses(std::shared_ptr<kernels::cuda::DeviceQueue> queue)
+      : worker_(std::move(queue), *tiny_draft(tiny_draft_config(kJudgedVocab), 3), 200, 150, 64),
+        host_(worker_),
+        device_(worker_) {}
+
+  struct Counts {
+    int verdicts = 0, accepted = 0, refused = 0, rows = 0, different = 0;
+  };
+  // Proposals grow by a pass a node, each from the law after its parent; then both judge. `between` may change what the
+  // device is asked.
+  template <class Change>
+  void run(unsigned seed, std::size_t n_sequences, std::int32_t n_nodes, const Change& between) {
+    random_.seed(seed);
+    start(n_sequences);
+    for (std::int32_t node = 0; node < n_nodes; ++node) {
+      host_.score(tasks());
+      for (std::size_t i = 0; i < n_sequences; ++i) grow(i);
+    }
+    host_.score(tasks());
+    std::vector<Verdict> expected(n_sequences);
+    std::vector<std::vector<TopK>> seen(n_sequences);
+    for (std::size_t i = 0; i < n_sequences; ++i) {
+      host_.judge(i, expected[i]);
+      for (std::int32_t row = 0; row <= n_nodes; ++row) seen[i].push_back(host_.observed(i, row));
+    }
+    for (auto& sequence : sequences_) between(sequence);
+    device_.score(tasks());
+    for (std::size_t i = 0; i < n_sequences; ++i) {
+      compare(i, expected[i]);
+      for (std::int32_t row = 0; row <= n_nodes; ++row) {
+        compare(seen[i][static_cast<std::size_t>(row)], device_.observed(i, row));
+      }
+    }
+  }
+  void run(unsigned seed, std::size_t n_sequences, std::int32_t n_nodes) {
+    run(seed, n_sequences, n_nodes, [](JudgedSequence&) {});
+  }
+  const Counts& counts() const { return counts_; }
+
+ private:
+  void start(std::size_t n) {
+    static const auto kinds = alone_and_in_pairs();
+    sequences_.clear();
+    for (std::size_t i = 0; i < n; ++i) {
+      JudgedSequence& sequence = sequences_.emplace_back();
+      const std::int32_t prompt = 2 + below(4), answer = below(4);
+      for (std::int32_t j = 0; j < prompt + answer; ++j) sequence.tokens.push_back(below(kJudgedVocab));
+      sequence.sampling = kinds[static_cast<std::size_t>(below(static_cast<std::int32_t>(kinds.size())))].sampling;
+      if (below(6) == 0) sequence.sampling.temperature = 0;
+      if (below(8) == 0) sequence.sampling = {};
+      sequence.sampling.seed = random_();
+      sequence.pages = std::make_unique<PageTable>(worker_.cache());
+      EXPECT_TRUE(sequence.pages->reserve(40));
+      SequenceRef& ref = sequence.ref;
+      ref.prompt_tokens = prompt;
+      ref.rule = below(2) == 0 ? AcceptanceRule::kCoupled : AcceptanceRule::kRejection;
+      ref.choice = static_cast<std::uint32_t>(below(3));
+      ref.judged_on_device = true;
+      const bool guesses = sequence.sampling.temperature == 0 || below(4) == 0;
+      sequence.proposal.law = guesses                                ? ProposalLaw::kDeterministic
+                              : ref.rule == AcceptanceRule::kCoupled ? ProposalLaw::kGumbel
+                                                                     : ProposalLaw::kSampled;
+    }
+    for (JudgedSequence& sequence : sequences_) {  // they no longer move
+      sequence.ref.tokens = sequence.tokens;
+      sequence.ref.end_ids = sequence.end_ids;
+      sequence.ref.sampling = &sequence.sampling;
+    }
+  }
+  std::span<const ScoreTask> tasks() {
+    tasks_.clear();
+    for (const JudgedSequence& sequence : sequences_) {
+      ScoreTask task;
+      task.tokens = sequence.tokens;
+      task.pages = sequence.pages.get();
+      task.proposal = &sequence.proposal;
+      task.sequence = &sequence.ref;
+      task.top_k = 7;
+      tasks_.push_back(task);
+    }
+    return tasks_;
+  }
+
+  // One node more, mostly behind the last one, from a law that is somewhat like the target's.
+  void grow(std::size_t i) {
+    JudgedSequence& sequence = sequences_[i];
+    Proposal& proposal = sequence.proposal;
+    const auto n = static_cast<std::int32_t>(proposal.size());
+    const std::int32_t parent = below(3) == 0 ? below(n + 1) - 1 : n - 1;
+    std::vector<std::int32_t> path;
+    write_token_path(sequence.tokens, proposal, parent, path);
+    Distribution q;
+    transform_logits(host_.logits(i, parent + 1), sequence.sampling, sequence.ref.row_context(path), q);
+    double total = 0;
+    for (double& probability : q.probabilities) {
+      probability *= std::exp(std::normal_distribution<double>(0, 0.4)(random_));
+      total += probability;
+    }
+    for (double& probability : q.probabilities) probability /= total;
+    RandomAddress address = sequence.ref.next_address();
+    address.output_index += static_cast<std::uint32_t>(path.size() - sequence.tokens.size());
+    proposal.parents.push_back(parent);
+    proposal.path_logprob.push_back(0);
+    proposal.tokens.push_back(proposal.law == ProposalLaw::kSampled
+                                  ? sample_inverse_cdf(q, std::uniform_real_distribution<double>(0, 1)(random_))
+                                  : sample_gumbel(q, address));
+    if (proposal.law == ProposalLaw::kSampled) proposal.add_q(q);
+  }
+
+  void compare(std::size_t i, const Verdict& expected) {
+    Verdict verdict;
+    device_.judge(i, verdict);
+    ++counts_.verdicts;
+    counts_.accepted += static_cast<int>(expected.accepted.size());
+    counts_.refused += expected.rejected_one ? 1 : 0;
+    const bool same = verdict.accepted == expected.accepted && verdict.added_token == expected.added_token &&
+                      verdict.rejected_one == expected.rejected_one;
+    counts_.different += same ? 0 : 1;
+  }
+  void compare(const TopK& expected, const TopK& seen) {
+    ++counts_.rows;
+    EXPECT_EQ(seen.ids, expected.ids);
+    for (std::size_t j = 0; j < expected.logprobs.size(); ++j) {
+      ASSERT_NEAR(seen.logprobs[j], expected.logprobs[j], 1e-6);
+    }
+    EXPECT_NEAR(seen.log_tail, expected.log_tail, 1e-5);
+  }
+  std::int32_t below(std::int32_t n) { return std::uniform_int_distribution<std::int32_t>(0, n - 1)(random_); }
+
+  DeviceWorker worker_;
+  Verifier host_;
+  DeviceVerifier device_;
+  std::mt19937 random_;
+  std::vector<JudgedSequence> sequences_;
+  std::vector<ScoreTask> tasks_;
+  Counts counts_;
+};
+
+}  // namespace slip::testing
