@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "engine/model/transformer.h"
+#include "engine/models/transformer.h"
 #include "kernels/thread_pool.h"
 
 namespace slip::bench {

@@ -5,8 +5,8 @@
 #include <memory>
 #include <vector>
 
-#include "engine/model/transformer.h"
-#include "engine/model/workspace_buffers.h"
+#include "engine/models/transformer.h"
+#include "engine/models/workspace_buffers.h"
 #include "kernels/thread_pool.h"
 
 namespace slip::bench {

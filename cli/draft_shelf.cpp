@@ -6,7 +6,7 @@
 #include "checkpoints/weight_files.h"
 #include "common/error.h"
 #include "common/log.h"
-#include "engine/model/fingerprint.h"
+#include "engine/models/fingerprint.h"
 #include "text/tokenizer_paths.h"
 
 namespace slip::cli {

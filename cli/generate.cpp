@@ -19,7 +19,7 @@
 #include "cli/usable_cores.h"
 #include "common/error.h"
 #include "engine/engine.h"
-#include "engine/model/finite_logits.h"
+#include "engine/models/finite_logits.h"
 #include "server/sampling_fields.h"
 
 namespace slip::cli {

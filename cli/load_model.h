@@ -5,7 +5,7 @@
 #include <memory>
 #include <string>
 
-#include "engine/model/transformer.h"
+#include "engine/models/transformer.h"
 #include "engine/speculate/draft_slot.h"
 #include "text/tokenizer.h"
 

@@ -25,7 +25,7 @@
 #include "distill/payback_governor.h"
 #include "engine/cache/page_pool.h"
 #include "engine/core_sharing.h"
-#include "engine/model/finite_logits.h"
+#include "engine/models/finite_logits.h"
 #include "kernels/cuda/stream_queue.h"
 #include "kernels/matmul.h"
 #include "kernels/thread_pool.h"

@@ -12,7 +12,7 @@
 
 #include "checkpoints/store_folder.h"
 #include "cli/command.h"
-#include "engine/model/fingerprint.h"
+#include "engine/models/fingerprint.h"
 #include "kernels/cuda/stream_queue.h"
 #include "kernels/matmul.h"
 

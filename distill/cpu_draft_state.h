@@ -12,7 +12,7 @@
 #include "common/tensor_view.h"
 #include "distill/cpu_draft.h"
 #include "distill/packed_sequences.h"
-#include "engine/model/rope.h"
+#include "engine/models/rope.h"
 #include "kernels/matmul.h"
 #include "kernels/thread_pool.h"
 

@@ -9,7 +9,7 @@
 
 #include "common/error.h"
 #include "common/file.h"
-#include "engine/model/pack_weights.h"
+#include "engine/models/pack_weights.h"
 #include "kernels/elementwise.h"
 
 namespace slip {

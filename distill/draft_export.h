@@ -10,7 +10,7 @@
 
 #include "checkpoints/model_config.h"
 #include "checkpoints/safetensors.h"
-#include "engine/model/transformer.h"
+#include "engine/models/transformer.h"
 
 namespace slip {
 

@@ -6,7 +6,7 @@
 #include <span>
 
 #include "distill/replay_record.h"
-#include "engine/model/transformer.h"
+#include "engine/models/transformer.h"
 
 namespace slip {
 

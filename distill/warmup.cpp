@@ -17,7 +17,7 @@
 #include "distill/warmup_output.h"
 #include "distill/warmup_prompts.h"
 #include "distill/warmup_work.h"
-#include "engine/model/fingerprint.h"
+#include "engine/models/fingerprint.h"
 #include "engine/sample/random.h"
 
 namespace slip {

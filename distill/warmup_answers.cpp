@@ -12,7 +12,7 @@
 #include "distill/record_codec.h"
 #include "engine/cuda/make_target.h"
 #include "engine/engine.h"
-#include "engine/model/finite_logits.h"
+#include "engine/models/finite_logits.h"
 #include "engine/speculate/observe.h"
 
 namespace slip {

@@ -13,7 +13,7 @@
 #include "common/file.h"
 #include "distill/replay_record.h"
 #include "distill/warmup_prompts.h"
-#include "engine/model/transformer.h"
+#include "engine/models/transformer.h"
 #include "kernels/cuda/device_queue.h"
 
 namespace slip {

@@ -11,7 +11,7 @@
 #include "checkpoints/weight_files.h"
 #include "common/error.h"
 #include "common/file.h"
-#include "engine/model/fingerprint.h"
+#include "engine/models/fingerprint.h"
 
 namespace slip {
 namespace {

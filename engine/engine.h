@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "engine/core_sharing.h"
-#include "engine/model/transformer.h"
+#include "engine/models/transformer.h"
 #include "engine/request.h"
 #include "engine/speculate/draft_model_proposer.h"
 #include "engine/speculate/observation.h"

@@ -6,7 +6,7 @@
 
 #include "common/error.h"
 #include "engine/cuda/device_worker.h"
-#include "engine/model/step_check.h"
+#include "engine/models/step_check.h"
 
 namespace slip {
 namespace {

@@ -6,7 +6,7 @@
 #include <span>
 
 #include "engine/cuda/device_model.h"
-#include "engine/model/transformer.h"
+#include "engine/models/transformer.h"
 #include "kernels/cuda/device_queue.h"
 
 namespace slip {

@@ -6,7 +6,7 @@
 
 #include "engine/cuda/device_shape.h"
 #include "engine/cuda/row_places.h"
-#include "engine/model/transformer.h"
+#include "engine/models/transformer.h"
 #include "kernels/cuda/device_queue.h"
 
 namespace slip {

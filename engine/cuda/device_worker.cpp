@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "common/error.h"
-#include "engine/model/step_check.h"
+#include "engine/models/step_check.h"
 
 namespace slip {
 namespace {

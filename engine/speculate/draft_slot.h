@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "common/ids.h"
-#include "engine/model/transformer.h"
+#include "engine/models/transformer.h"
 
 namespace slip {
 

@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "engine/model/transformer.h"
+#include "engine/models/transformer.h"
 #include "engine/speculate/proposal.h"
 
 namespace slip {

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "engine/model/transformer.h"
+#include "engine/models/transformer.h"
 #include "engine/speculate/observation.h"
 #include "engine/speculate/proposal.h"
 #include "engine/speculate/step_rows.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shapes and refusals; that the function stays the same is tests/engine/model/inflated_model_test.cpp.
+// Shapes and refusals; that the function stays the same is tests/engine/models/inflated_model_test.cpp.
 #include "checkpoints/inflate.h"
 
 #include <gmock/gmock.h>

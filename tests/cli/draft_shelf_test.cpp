@@ -11,7 +11,7 @@
 #include "checkpoints/weight_files.h"
 #include "cli/target_worker.h"
 #include "common/error.h"
-#include "tests/engine/model/formula_model.h"
+#include "tests/engine/models/formula_model.h"
 #include "tests/kernels/cuda/host_queue.h"
 #include "text/tokenizer.h"
 

@@ -10,7 +10,7 @@
 
 #include "checkpoints/model_config.h"
 #include "common/error.h"
-#include "tests/engine/model/formula_model.h"
+#include "tests/engine/models/formula_model.h"
 
 namespace slip::cli {
 namespace {

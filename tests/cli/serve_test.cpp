@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "tests/cli/serve_fixture.h"
-#include "tests/engine/model/formula_model.h"
+#include "tests/engine/models/formula_model.h"
 
 namespace slip {
 namespace {

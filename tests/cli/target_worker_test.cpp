@@ -8,7 +8,7 @@
 #include "cli/check_config.h"
 #include "cli/load_model.h"
 #include "common/error.h"
-#include "tests/engine/model/embedded_target.h"
+#include "tests/engine/models/embedded_target.h"
 #include "tests/kernels/cuda/host_queue.h"
 
 namespace slip::cli {

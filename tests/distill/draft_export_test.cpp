@@ -11,7 +11,7 @@
 #include "common/error.h"
 #include "distill/draft_trainer.h"
 #include "tests/distill/trainer_fixture.h"
-#include "tests/engine/model/plain_decode.h"
+#include "tests/engine/models/plain_decode.h"
 
 namespace slip {
 namespace {

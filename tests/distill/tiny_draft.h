@@ -7,7 +7,7 @@
 #include <string>
 
 #include "distill/draft_trainer.h"
-#include "engine/model/transformer.h"
+#include "engine/models/transformer.h"
 #include "tests/distill/sample_records.h"
 
 namespace slip::testing {

@@ -8,10 +8,10 @@
 #include <vector>
 
 #include "distill/trainer_state_file.h"
-#include "engine/model/transformer.h"
+#include "engine/models/transformer.h"
 #include "engine/sample/random.h"
 #include "tests/distill/trainer_fixture.h"
-#include "tests/engine/model/plain_decode.h"
+#include "tests/engine/models/plain_decode.h"
 
 namespace slip {
 namespace {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "distill/warmup_prompts.h"
-#include "engine/model/transformer.h"
+#include "engine/models/transformer.h"
 #include "tests/distill/warmup_fixture.h"
 #include "tests/kernels/cuda/host_queue.h"
 

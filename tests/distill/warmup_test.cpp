@@ -5,8 +5,8 @@
 
 #include "checkpoints/draft_meta.h"
 #include "distill/warmup_work.h"
-#include "engine/model/fingerprint.h"
-#include "engine/model/transformer.h"
+#include "engine/models/fingerprint.h"
+#include "engine/models/transformer.h"
 #include "tests/distill/warmup_fixture.h"
 
 namespace slip {

@@ -14,8 +14,8 @@
 
 #include "engine/speculate/draft_model_proposer.h"
 #include "engine/speculate/verifier.h"
-#include "tests/engine/model/batch_step.h"
-#include "tests/engine/model/embedded_target.h"
+#include "tests/engine/models/batch_step.h"
+#include "tests/engine/models/embedded_target.h"
 #include "tests/engine/tiny_draft.h"
 
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)

@@ -9,8 +9,8 @@
 
 #include "checkpoints/safetensors.h"
 #include "tests/engine/engine_answers.h"
-#include "tests/engine/model/embedded_target.h"
-#include "tests/engine/model/plain_decode.h"
+#include "tests/engine/models/embedded_target.h"
+#include "tests/engine/models/plain_decode.h"
 #include "tests/text/tiny_tokenizer.h"
 
 namespace slip {

@@ -10,7 +10,7 @@
 #include <stdexcept>
 #include <vector>
 
-#include "engine/model/transformer.h"
+#include "engine/models/transformer.h"
 #include "engine/sample/random.h"
 
 namespace slip::testing {

@@ -3,7 +3,7 @@
 // the CPU's transform and draws.
 #include "tests/engine/cuda/device_bench.h"
 #include "tests/engine/cuda/draft_loops.h"
-#include "tests/engine/model/embedded_target.h"
+#include "tests/engine/models/embedded_target.h"
 #include "tests/engine/tiny_draft.h"
 
 namespace slip {

@@ -6,9 +6,9 @@
 #include "engine/cuda/device_worker.h"
 #include "kernels/cuda/stream_queue.h"
 #include "tests/engine/cuda/device_bench.h"
-#include "tests/engine/model/batch_step.h"
-#include "tests/engine/model/embedded_target.h"
-#include "tests/engine/model/formula_model.h"
+#include "tests/engine/models/batch_step.h"
+#include "tests/engine/models/embedded_target.h"
+#include "tests/engine/models/formula_model.h"
 #include "tests/kernels/cuda/gpu_test.h"
 
 namespace slip {

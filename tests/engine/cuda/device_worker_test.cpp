@@ -9,9 +9,9 @@
 
 #include "tests/common/patience.h"
 #include "tests/engine/cuda/device_bench.h"
-#include "tests/engine/model/batch_step.h"
-#include "tests/engine/model/embedded_target.h"
-#include "tests/engine/model/formula_model.h"
+#include "tests/engine/models/batch_step.h"
+#include "tests/engine/models/embedded_target.h"
+#include "tests/engine/models/formula_model.h"
 
 namespace slip {
 namespace {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "engine/cuda/device_draft.h"
-#include "tests/engine/model/plain_decode.h"
+#include "tests/engine/models/plain_decode.h"
 
 namespace slip::testing {
 

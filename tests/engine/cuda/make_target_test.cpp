@@ -3,8 +3,8 @@
 
 #include <gtest/gtest.h>
 
-#include "tests/engine/model/embedded_target.h"
-#include "tests/engine/model/plain_decode.h"
+#include "tests/engine/models/embedded_target.h"
+#include "tests/engine/models/plain_decode.h"
 #include "tests/kernels/cuda/host_queue.h"
 
 namespace slip {

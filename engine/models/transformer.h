@@ -10,7 +10,7 @@
 #include "checkpoints/model_config.h"
 #include "common/tensor_view.h"
 #include "engine/cache/page_pool.h"
-#include "engine/model/rope.h"
+#include "engine/models/rope.h"
 #include "kernels/attention.h"
 #include "kernels/matmul.h"
 #include "kernels/thread_pool.h"

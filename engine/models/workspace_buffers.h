@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "common/aligned_memory.h"
-#include "engine/model/transformer.h"
+#include "engine/models/transformer.h"
 #include "kernels/attention.h"
 
 namespace slip {

@@ -11,10 +11,10 @@
 
 #include "checkpoints/weight_files.h"
 #include "common/error.h"
-#include "engine/model/transformer.h"
+#include "engine/models/transformer.h"
 #include "tests/checkpoints/tiny_llama.h"
-#include "tests/engine/model/embedded_target.h"
-#include "tests/engine/model/plain_decode.h"
+#include "tests/engine/models/embedded_target.h"
+#include "tests/engine/models/plain_decode.h"
 
 namespace slip {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "engine/model/transformer.h"
+#include "engine/models/transformer.h"
 
 namespace slip {
 

@@ -2,8 +2,8 @@
 // Batch invariance with windows, biases and norms: a row verified with others has the bits of the row decoded alone.
 #include <gtest/gtest.h>
 
-#include "tests/engine/model/batch_step.h"
-#include "tests/engine/model/formula_model.h"
+#include "tests/engine/models/batch_step.h"
+#include "tests/engine/models/formula_model.h"
 
 namespace slip {
 namespace {

@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
-#include "engine/model/transformer.h"
-#include "tests/engine/model/plain_decode.h"
+#include "engine/models/transformer.h"
+#include "tests/engine/models/plain_decode.h"
 
 namespace slip::testing {
 

@@ -6,8 +6,8 @@
 
 #include "checkpoints/inflate.h"
 #include "tests/checkpoints/tiny_llama.h"
-#include "tests/engine/model/embedded_target.h"
-#include "tests/engine/model/plain_decode.h"
+#include "tests/engine/models/embedded_target.h"
+#include "tests/engine/models/plain_decode.h"
 #include "text/tokenizer.h"
 
 namespace slip {

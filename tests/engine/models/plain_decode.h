@@ -7,7 +7,7 @@
 #include <stdexcept>
 #include <vector>
 
-#include "engine/model/transformer.h"
+#include "engine/models/transformer.h"
 #include "kernels/elementwise.h"
 
 namespace slip::testing {

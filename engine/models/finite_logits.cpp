@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "engine/model/finite_logits.h"
+#include "engine/models/finite_logits.h"
 
 #include <array>
 #include <cstdint>

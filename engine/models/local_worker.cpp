@@ -2,7 +2,7 @@
 #include <array>
 #include <utility>
 
-#include "engine/model/transformer.h"
+#include "engine/models/transformer.h"
 
 namespace slip {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "engine/model/step_check.h"
+#include "engine/models/step_check.h"
 
 #include <bit>
 

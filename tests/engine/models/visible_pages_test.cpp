@@ -2,9 +2,9 @@
 // KvView::visible through a whole forward pass: a row that sees part of its sequence's cache.
 #include <gtest/gtest.h>
 
-#include "tests/engine/model/batch_step.h"
-#include "tests/engine/model/embedded_target.h"
-#include "tests/engine/model/formula_model.h"
+#include "tests/engine/models/batch_step.h"
+#include "tests/engine/models/embedded_target.h"
+#include "tests/engine/models/formula_model.h"
 
 namespace slip {
 namespace {

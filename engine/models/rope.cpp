@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "engine/model/rope.h"
+#include "engine/models/rope.h"
 
 #include <algorithm>
 #include <cmath>

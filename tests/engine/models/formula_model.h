@@ -16,7 +16,7 @@
 #include "checkpoints/llama_tensors.h"
 #include "checkpoints/model_config.h"
 #include "checkpoints/safetensors.h"
-#include "engine/model/transformer.h"
+#include "engine/models/transformer.h"
 #include "tests/checkpoints/temporary_folder.h"
 
 namespace slip::testing {

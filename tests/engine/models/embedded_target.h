@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <memory>
 
-#include "engine/model/transformer.h"
+#include "engine/models/transformer.h"
 
 namespace slip::testing {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "engine/model/fingerprint.h"
+#include "engine/models/fingerprint.h"
 
 #include <gtest/gtest.h>
 

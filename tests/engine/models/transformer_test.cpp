@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Batch invariance of the whole forward pass: equality here is of bits, never "close".
-#include "engine/model/transformer.h"
+#include "engine/models/transformer.h"
 
 #include <gtest/gtest.h>
 
-#include "tests/engine/model/batch_step.h"
-#include "tests/engine/model/embedded_target.h"
+#include "tests/engine/models/batch_step.h"
+#include "tests/engine/models/embedded_target.h"
 
 namespace slip {
 namespace {

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <span>
 
-#include "engine/model/transformer.h"
+#include "engine/models/transformer.h"
 
 namespace slip {
 

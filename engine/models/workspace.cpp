@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "common/error.h"
-#include "engine/model/workspace_buffers.h"
+#include "engine/models/workspace_buffers.h"
 
 namespace slip {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "engine/model/transformer.h"
+#include "engine/models/transformer.h"
 
 #include <algorithm>
 #include <bit>
@@ -8,8 +8,8 @@
 #include <functional>
 
 #include "common/error.h"
-#include "engine/model/step_check.h"
-#include "engine/model/workspace_buffers.h"
+#include "engine/models/step_check.h"
+#include "engine/models/workspace_buffers.h"
 #include "kernels/attention.h"
 #include "kernels/elementwise.h"
 

@@ -11,8 +11,8 @@
 #include <nlohmann/json.hpp>
 
 #include "tests/common/patience.h"
-#include "tests/engine/model/embedded_target.h"
-#include "tests/engine/model/plain_decode.h"
+#include "tests/engine/models/embedded_target.h"
+#include "tests/engine/models/plain_decode.h"
 #include "text/tokenizer.h"
 
 namespace slip {

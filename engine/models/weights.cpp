@@ -9,8 +9,8 @@
 #include "checkpoints/weight_files.h"
 #include "common/clock.h"
 #include "common/error.h"
-#include "engine/model/pack_weights.h"
-#include "engine/model/transformer.h"
+#include "engine/models/pack_weights.h"
+#include "engine/models/transformer.h"
 #include "kernels/elementwise.h"
 
 namespace slip {

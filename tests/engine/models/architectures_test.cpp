@@ -7,8 +7,8 @@
 #include <cmath>
 #include <set>
 
-#include "tests/engine/model/formula_model.h"
-#include "tests/engine/model/plain_decode.h"
+#include "tests/engine/models/formula_model.h"
+#include "tests/engine/models/plain_decode.h"
 
 namespace slip {
 namespace {
