@@ -9,7 +9,7 @@
 #include "checkpoints/draft_store.h"
 #include "cli/load_model.h"
 #include "common/tensor_view.h"
-#include "engine/speculate/draft_slot.h"
+#include "engine/speculative/draft_slot.h"
 #include "router/topic.h"
 
 namespace slip::cli {

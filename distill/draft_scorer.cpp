@@ -10,7 +10,7 @@
 #include "common/error.h"
 #include "engine/cache/page_pool.h"
 #include "engine/sample/distribution.h"
-#include "engine/speculate/prompt_lookup.h"
+#include "engine/speculative/prompt_lookup.h"
 
 namespace slip {
 

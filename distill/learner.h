@@ -16,7 +16,7 @@
 #include "distill/idle_priority.h"
 #include "distill/near_copies.h"
 #include "distill/replay_buffer.h"
-#include "engine/speculate/draft_slot.h"
+#include "engine/speculative/draft_slot.h"
 #include "router/topic.h"
 
 namespace slip {

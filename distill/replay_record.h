@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "common/ids.h"
-#include "engine/speculate/observation.h"
+#include "engine/speculative/observation.h"
 
 namespace slip {
 

@@ -14,7 +14,7 @@
 #include "distill/learning_figures.h"
 #include "distill/near_copies.h"
 #include "distill/replay_record.h"
-#include "engine/speculate/draft_slot.h"
+#include "engine/speculative/draft_slot.h"
 
 namespace slip {
 

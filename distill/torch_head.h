@@ -13,7 +13,7 @@
 #include "distill/draft_trainer.h"
 #include "distill/loss.h"
 #include "distill/torch_device.h"
-#include "engine/speculate/observation.h"
+#include "engine/speculative/observation.h"
 
 namespace slip {
 

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "common/error.h"
-#include "engine/speculate/prompt_lookup.h"
+#include "engine/speculative/prompt_lookup.h"
 
 namespace slip {
 namespace {

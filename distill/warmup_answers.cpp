@@ -13,7 +13,7 @@
 #include "engine/cuda/make_target.h"
 #include "engine/engine.h"
 #include "engine/models/finite_logits.h"
-#include "engine/speculate/observe.h"
+#include "engine/speculative/observe.h"
 
 namespace slip {
 namespace {

@@ -10,8 +10,8 @@
 #include "common/error.h"
 #include "common/ids.h"
 #include "engine/sample/distribution.h"
-#include "engine/speculate/draft_slot.h"
-#include "engine/speculate/proposal.h"
+#include "engine/speculative/draft_slot.h"
+#include "engine/speculative/proposal.h"
 #include "text/tokenizer.h"
 
 namespace slip {

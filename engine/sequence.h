@@ -11,7 +11,7 @@
 #include "engine/cache/page_pool.h"
 #include "engine/grammar/answer_grammar.h"
 #include "engine/request.h"
-#include "engine/speculate/proposer.h"
+#include "engine/speculative/proposer.h"
 
 namespace slip {
 

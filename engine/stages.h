@@ -17,7 +17,7 @@
 #include "engine/schedule/plan.h"
 #include "engine/schedule/step_curve.h"
 #include "engine/sequence.h"
-#include "engine/speculate/verifier.h"
+#include "engine/speculative/verifier.h"
 
 namespace slip {
 

@@ -7,8 +7,8 @@
 #include "common/clock.h"
 #include "common/log.h"
 #include "engine/contain.h"
-#include "engine/speculate/observe.h"
-#include "engine/speculate/raw_logits_checksum.h"
+#include "engine/speculative/observe.h"
+#include "engine/speculative/raw_logits_checksum.h"
 #include "engine/stages.h"
 
 namespace slip {

@@ -11,7 +11,7 @@
 
 #include "checkpoints/draft_store.h"
 #include "engine/request.h"
-#include "engine/speculate/draft_slot.h"
+#include "engine/speculative/draft_slot.h"
 #include "router/router.h"
 #include "server/answer.h"
 #include "server/answer_channel.h"

@@ -9,8 +9,8 @@
 #include "engine/cuda/device_transformer.h"
 #include "engine/cuda/edit_tables.h"
 #include "engine/sample/distribution.h"
-#include "engine/speculate/draft_family.h"
-#include "engine/speculate/fed_step.h"
+#include "engine/speculative/draft_family.h"
+#include "engine/speculative/fed_step.h"
 
 namespace slip {
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "engine/cuda/device_draft.h"
-#include "engine/speculate/draft_family.h"
+#include "engine/speculative/draft_family.h"
 
 namespace slip {
 

@@ -9,7 +9,7 @@
 #include "engine/cuda/device_law.h"
 #include "engine/cuda/device_worker.h"
 #include "engine/cuda/judge_tables.h"
-#include "engine/speculate/verifier.h"
+#include "engine/speculative/verifier.h"
 
 namespace slip {
 

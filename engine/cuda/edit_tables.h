@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "engine/cuda/device_tables.h"
-#include "engine/speculate/proposer.h"
+#include "engine/speculative/proposer.h"
 
 namespace slip {
 

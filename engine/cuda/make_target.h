@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "engine/speculate/verifier.h"
+#include "engine/speculative/verifier.h"
 #include "kernels/cuda/device_queue.h"
 #include "kernels/thread_pool.h"
 

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "engine/speculate/proposal.h"
+#include "engine/speculative/proposal.h"
 
 namespace slip {
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a verification teaches: the K largest raw logits of a row as log p at T = 1, and the log of the mass left over,
-// with the meaning of observe_row() in engine/speculate/observe.h.
+// with the meaning of observe_row() in engine/speculative/observe.h.
 #pragma once
 
 #include "kernels/cuda/law.cuh"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Drawing tokens from laws, and both acceptance rules with the meaning of engine/speculate/acceptance.h.
+// Drawing tokens from laws, and both acceptance rules with the meaning of engine/speculative/acceptance.h.
 #pragma once
 
 #include "kernels/addressed_random.h"

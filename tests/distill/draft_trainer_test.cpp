@@ -12,7 +12,7 @@
 
 #include "common/error.h"
 #include "distill/trainer_state_file.h"
-#include "engine/speculate/prompt_lookup.h"
+#include "engine/speculative/prompt_lookup.h"
 #include "tests/distill/trainer_fixture.h"
 
 namespace slip {

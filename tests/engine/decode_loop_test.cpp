@@ -12,8 +12,8 @@
 #include <mutex>
 #include <new>
 
-#include "engine/speculate/draft_model_proposer.h"
-#include "engine/speculate/verifier.h"
+#include "engine/speculative/draft_model_proposer.h"
+#include "engine/speculative/verifier.h"
 #include "tests/engine/models/batch_step.h"
 #include "tests/engine/models/embedded_target.h"
 #include "tests/engine/tiny_draft.h"

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "engine/speculate/raw_logits_checksum.h"
+#include "engine/speculative/raw_logits_checksum.h"
 #include "tests/engine/answer_law.h"
 #include "tests/engine/engine_answers.h"
 #include "tests/engine/goodness_of_fit.h"

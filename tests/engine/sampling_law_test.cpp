@@ -4,8 +4,8 @@
 // a bug in the row that judges a proposal, and must be told apart.
 #include <gtest/gtest.h>
 
-#include "engine/speculate/acceptance.h"
-#include "engine/speculate/token_path.h"
+#include "engine/speculative/acceptance.h"
+#include "engine/speculative/token_path.h"
 #include "tests/engine/answer_law.h"
 #include "tests/engine/goodness_of_fit.h"
 #include "tests/engine/sampling_parameters.h"

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "engine/sample/random.h"
-#include "engine/speculate/draft_slot.h"
+#include "engine/speculative/draft_slot.h"
 
 namespace slip::testing {
 

@@ -7,8 +7,8 @@
 #include <stdexcept>
 #include <vector>
 
-#include "engine/speculate/proposer.h"
-#include "engine/speculate/token_path.h"
+#include "engine/speculative/proposer.h"
+#include "engine/speculative/token_path.h"
 #include "tests/engine/toy_target.h"
 
 namespace slip::testing {

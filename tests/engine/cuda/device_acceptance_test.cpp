@@ -5,9 +5,9 @@
 #include <cmath>
 #include <memory>
 
-#include "engine/speculate/acceptance.h"
+#include "engine/speculative/acceptance.h"
 #include "kernels/cuda/sample.cuh"
-#include "tests/engine/speculate/accept_given.h"
+#include "tests/engine/speculative/accept_given.h"
 #include "tests/kernels/cuda/host_grid.h"
 
 namespace slip {

@@ -8,7 +8,7 @@
 #include <memory>
 
 #include "engine/sample/distribution.h"
-#include "engine/speculate/observe.h"
+#include "engine/speculative/observe.h"
 #include "kernels/cuda/observe.cuh"
 #include "kernels/cuda/sample.cuh"
 #include "tests/kernels/cuda/host_grid.h"

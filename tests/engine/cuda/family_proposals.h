@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "engine/speculate/draft_model_proposer.h"
+#include "engine/speculative/draft_model_proposer.h"
 #include "tests/engine/cuda/device_bench.h"
 #include "tests/engine/cuda/packed_drafts.h"
 

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "engine/cuda/device_verifier.h"
-#include "engine/speculate/token_path.h"
+#include "engine/speculative/token_path.h"
 #include "tests/engine/sampling_parameters.h"
 #include "tests/engine/tiny_draft.h"
 

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/speculative/acceptance.h"
+
+#include <algorithm>
+
+#include "common/error.h"
+
+namespace slip {
+
+namespace {
+
+constexpr std::int32_t kRoot = -1;
+
+RandomAddress at_depth(const RandomAddress& first, std::size_t depth) {
+  RandomAddress address = first;
+  address.output_index += static_cast<std::uint32_t>(depth);
+  return address;
+}
+
+// norm(max(0, r − q)), both supports ascending; `out` is neither of the two.
+void residual_after(const Distribution& r, const Distribution& q, Distribution& out) {
+  out.ids.clear();
+  out.probabilities.clear();
+  double total = 0;
+  std::size_t j = 0;
+  for (std::size_t i = 0; i < r.ids.size(); ++i) {
+    while (j < q.ids.size() && q.ids[j] < r.ids[i]) ++j;
+    const double taken = j < q.ids.size() && q.ids[j] == r.ids[i] ? q.probabilities[j] : 0;
+    const double left = r.probabilities[i] - taken;
+    if (!(left > 0)) continue;
+    out.ids.push_back(r.ids[i]);
+    out.probabilities.push_back(left);
+    total += left;
+  }
+  // r = q up to rounding: a refusal then has probability 2^−53, and r itself is the law to draw from.
+  if (out.ids.empty()) {
+    out = r;
+  } else {
+    for (double& probability : out.probabilities) probability /= total;
+  }
+}
+
+// What refusals leave of p, one after the other, in memory that is used again.
+struct Residuals {
+  Distribution laws[2];
+  Distribution one_hot;
+  int next = 0;
+
+  const Distribution& after(const Distribution& r, const Distribution& q) {
+    Distribution& out = laws[next];
+    next = 1 - next;
+    residual_after(r, q, out);
+    return out;
+  }
+  const Distribution& after(const Distribution& r, std::int32_t token) {
+    one_hot.ids.assign(1, token);
+    one_hot.probabilities.assign(1, 1.0);
+    return after(r, one_hot);
+  }
+};
+
+// What happened at one node of the tree: a child survived, or the target speaks.
+struct Judgement {
+  std::int32_t child = kRoot;  // the surviving child, or kRoot
+  std::int32_t token = -1;     // the target's own token, when no child survived
+  bool had_children = false;
+};
+
+// Siblings are judged in index order, each against what the refusals before it left of p. This gives law p as long as
+// each sibling's q is the law it was drawn from given its elder siblings: drawing with replacement (equal q) and
+// without (q with the elders removed) both qualify.
+Judgement judge_by_rejection(const Proposal& proposal, const Distribution& p, std::int32_t node,
+                             const RandomAddress& address) {
+  Judgement judgement;
+  const Distribution* r = &p;
+  thread_local Residuals residuals;
+  // Siblings may hold the same token, so their draws are told apart by rank.
+  std::uint32_t rank = 0;
+  for (std::size_t i = static_cast<std::size_t>(node + 1); i < proposal.size(); ++i) {
+    if (proposal.parents[i] != node) continue;
+    judgement.had_children = true;
+    const std::int32_t token = proposal.tokens[i];
+    const bool deterministic = proposal.law == ProposalLaw::kDeterministic;
+    const double q = deterministic ? 1.0 : proposal.q[i].probability(token);
+    SLIP_CHECK(q > 0, "a proposed token was not drawn from the q stored with it");
+    if (survives(uniform(address, RandomPurpose::kAccept, rank++), r->probability(token), q)) {
+      judgement.child = static_cast<std::int32_t>(i);
+      return judgement;
+    }
+    r = deterministic ? &residuals.after(*r, token) : &residuals.after(*r, proposal.q[i]);
+  }
+  judgement.token = sample_inverse_cdf(*r, uniform(address, RandomPurpose::kResidual));
+  return judgement;
+}
+
+Judgement judge_coupled(const Proposal& proposal, const Distribution& p, std::int32_t node,
+                        const RandomAddress& address) {
+  Judgement judgement;
+  judgement.token = sample_gumbel(p, address);
+  for (std::size_t i = static_cast<std::size_t>(node + 1); i < proposal.size(); ++i) {
+    if (proposal.parents[i] != node) continue;
+    judgement.had_children = true;
+    if (proposal.tokens[i] == judgement.token) {
+      judgement.child = static_cast<std::int32_t>(i);
+      return judgement;
+    }
+  }
+  return judgement;
+}
+
+void check_shapes(const Proposal& proposal, AcceptanceRule rule) {
+  const std::size_t n = proposal.size();
+  SLIP_CHECK(proposal.parents.size() == n, "one parent a node");
+  for (std::size_t i = 0; i < n; ++i) {
+    SLIP_CHECK(proposal.parents[i] >= kRoot && proposal.parents[i] < static_cast<std::int32_t>(i),
+               "nodes come after their parents");
+  }
+  if (rule == AcceptanceRule::kCoupled) return;
+  SLIP_CHECK(proposal.law != ProposalLaw::kGumbel, "Gumbel proposals share the target's noise: judge them coupled");
+  SLIP_CHECK(proposal.law == ProposalLaw::kDeterministic || proposal.q.size() == n, "sampled tokens come with their q");
+}
+
+}  // namespace
+
+void accept(const Proposal& proposal, const TargetLaw& p_after, AcceptanceRule rule, const RandomAddress& first,
+            Verdict& verdict) {
+  check_shapes(proposal, rule);
+  const auto judge = rule == AcceptanceRule::kCoupled ? judge_coupled : judge_by_rejection;
+  verdict.accepted.clear();
+  verdict.accepted.reserve(proposal.size());
+  std::int32_t node = kRoot;
+  while (true) {
+    const RandomAddress address = at_depth(first, verdict.accepted.size());
+    const Judgement judgement = judge(proposal, p_after(node), node, address);
+    if (judgement.child == kRoot) {
+      verdict.added_token = judgement.token;
+      verdict.rejected_one = judgement.had_children;
+      return;
+    }
+    node = judgement.child;
+    verdict.accepted.push_back(node);
+  }
+}
+
+}  // namespace slip

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/speculative/draft_family.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "common/error.h"
+#include "common/log.h"
+#include "engine/speculative/token_path.h"
+
+namespace slip {
+
+std::string describe(const DraftVersion& version) {
+  return "draft " + version.name + " v" + std::to_string(version.number);
+}
+
+std::span<const std::int32_t> GrowingChain::unread() const {
+  *n_cached = std::min(*n_cached, static_cast<std::int32_t>(sequence->tokens.size()) - 1);
+  return sequence->tokens.subspan(static_cast<std::size_t>(*n_cached));
+}
+
+void DraftFamily::grow_by_logits(std::span<GrowingChain> chains) {
+  for (std::int32_t depth = 0; feed_depth(chains, depth); ++depth) {
+    for (std::size_t i = 0; i < fed_.size(); ++i) extend(*fed_[i], logits(i));
+  }
+}
+
+// One pass for every chain that still grows; false when none does.
+bool DraftFamily::feed_depth(std::span<GrowingChain> chains, std::int32_t depth) {
+  feeds_.clear();
+  fed_.clear();
+  for (GrowingChain& chain : chains) {
+    if (depth >= chain.nodes || *chain.broken) continue;
+    const auto tokens = depth == 0 ? chain.unread() : std::span<const std::int32_t>(chain.proposal->tokens).last(1);
+    feeds_.push_back({chain.version->weights.get(), chain.pages, *chain.n_cached, tokens, /*wants_logits=*/true});
+    fed_.push_back(&chain);
+  }
+  if (feeds_.empty()) return false;
+  run(feeds_);
+  for (std::size_t i = 0; i < fed_.size(); ++i) {
+    *fed_[i]->n_cached += static_cast<std::int32_t>(feeds_[i].tokens.size());
+  }
+  return true;
+}
+
+void DraftFamily::extend(GrowingChain& chain, std::span<const float> logits) {
+  const SequenceRef& sequence = *chain.sequence;
+  Proposal& proposal = *chain.proposal;
+  const auto depth = static_cast<std::uint32_t>(proposal.size());
+  const std::int32_t parent = static_cast<std::int32_t>(depth) - 1;
+  RandomAddress address = sequence.next_address();
+  address.output_index += depth;
+  std::int32_t token = 0;
+  double log_q = 0;
+  const bool deterministic = proposal.law == ProposalLaw::kDeterministic, edited = sequence.sampling->edits_logits();
+  PromptLookup::Guess guess;
+  if (chain.lookup != nullptr) guess = chain.lookup->guess(sequence.tokens, proposal.tokens);
+  if (deterministic && !edited) {
+    token = greedy_with_guess(logits, guess);
+    if (sequence.wants_probability) log_q = logits[static_cast<std::size_t>(token)] - log_normalizer(logits);
+  } else {
+    write_token_path(sequence.tokens, proposal, parent, path_);
+    try {
+      transform_logits(logits, *sequence.sampling, sequence.row_context(path_), q_);
+    } catch (const Error& error) {  // the draft's numbers broke: the target goes on without it
+      log_warn(describe(*chain.version) + ": " + error.message());
+      *chain.broken = true;
+      return;
+    }
+    if (!deterministic) mix_guess(guess, edited, q_);
+    token = deterministic                          ? q_.ids.front()
+            : proposal.law == ProposalLaw::kGumbel ? sample_gumbel(q_, address)
+                                                   : sample_inverse_cdf(q_, uniform(address, RandomPurpose::kDraft));
+    log_q = std::log(q_.probability(token));
+    // Only the rejection rule looks at q; a coupled verdict asks for nothing but the token.
+    if (proposal.law == ProposalLaw::kSampled) proposal.add_q(q_);
+  }
+  proposal.add_to_chain(token, log_q);
+}
+
+}  // namespace slip

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <unordered_map>
+#include <vector>
+
+#include "engine/speculative/draft_family.h"
+#include "engine/speculative/proposer.h"
+
+namespace slip {
+
+struct DraftModelOptions {
+  std::int32_t n_pages = 0;  // for each shape of draft
+  std::int32_t max_running = 1;
+  std::int32_t prompt_chunk = 256;  // most rows of one catch-up call, per kind
+  std::int32_t catch_up_chunk = 256;
+  bool prompt_lookup = false;  // drafts on the CPU propose what the text itself suggests as well (PromptLookup)
+};
+
+// A family for drafts like `first`. Error{kTooLarge} when there is no memory for it.
+using MakeDraftFamily = std::function<std::unique_ptr<DraftFamily>(const DraftVersion& first, DraftFamily::Size size)>;
+
+// A small model runs ahead of the target, one chain a sequence: one forward pass a depth serves all sequences, whatever
+// version each is on. It keeps its own cache, and after a publish builds the new version's beside the live one in
+// chunks, then switches; a sequence never holds more than two versions. A draft of another vocabulary is never used; a
+// new version of another shape than its slot's is refused and the sequence stays on the old one.
+class DraftModelProposer final : public Proposer {
+ public:
+  static constexpr std::int32_t kDeepest = 16;  // tokens it ever proposes at once
+
+  // Drafts on the CPU.
+  DraftModelProposer(DraftModelOptions options, const ModelConfig& target, kernels::ThreadPool& pool);
+  // Drafts wherever their families are.
+  DraftModelProposer(DraftModelOptions options, const ModelConfig& target, MakeDraftFamily make_family);
+  ~DraftModelProposer() override;
+
+  void begin(const SequenceRef& sequence) override;
+  std::int64_t catch_up(std::span<const SequenceRef> sequences, CatchUpBudget budget) override;
+  std::int32_t ready_depth(const SequenceRef& sequence) const override;
+  bool is_confident(const SequenceRef& sequence) override;
+  void propose(std::span<const SequenceRef> sequences, const ProposeBudget& budget,
+               std::span<Proposal> proposals) override;
+  void on_verified(const SequenceRef& sequence, const Verdict& verdict) override;
+  void release(RequestId sequence) override;
+  std::int64_t n_passes() const;  // forward passes so far, over all shapes of draft
+
+ private:
+  // The cache that one version built of one sequence.
+  struct Home {
+    std::shared_ptr<const DraftVersion> version;
+    std::shared_ptr<const void> admitted;  // keeps the version ready for passes
+    PageTable pages;
+    std::int32_t n_cached = 0;
+  };
+  struct Drafting {
+    DraftFamily* family = nullptr;
+    std::optional<Home> live, next;
+    std::shared_ptr<const DraftVersion> refused;  // held, so that its address names no other
+    bool broken = false;                          // its numbers are not finite: propose no more
+    std::optional<PromptLookup> lookup;
+  };
+  DraftFamily* family_for(const DraftVersion& version);
+  std::optional<Home> open_home(Drafting& drafting, const SequenceRef& sequence,
+                                const std::shared_ptr<const DraftVersion>& version);
+  void refresh(Drafting& drafting, const SequenceRef& sequence);
+  void read_behind(DraftFamily& family, std::span<const SequenceRef> sequences, bool of_next, std::int32_t& rows);
+  void switch_if_ready(Drafting& drafting, const SequenceRef& sequence);
+  Drafting* find(RequestId id);
+
+  DraftModelOptions options_;
+  std::int32_t target_vocab_;
+  MakeDraftFamily make_family_;
+  std::vector<std::unique_ptr<DraftFamily>> families_;
+  std::unordered_map<RequestId, Drafting> drafting_;
+  std::optional<RequestId> swap_turn_;  // the sequence that the last swap budget ended at
+  // Scratch of one call.
+  std::vector<SequenceRef> swap_order_;
+  std::vector<GrowingChain> chains_;
+  std::vector<DraftFeed> feeds_;
+  std::vector<Home*> fed_homes_;
+};
+
+}  // namespace slip

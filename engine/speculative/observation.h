@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "common/ids.h"
+#include "engine/sample/distribution.h"
+#include "engine/speculative/proposal.h"
+
+namespace slip {
+
+// The target's raw (T = 1, before any transform) next-token distribution after one verified row: the K largest log p
+// with their ids, and the log of the mass left over.
+struct TopK {
+  static constexpr int kDefault = 32;
+  std::vector<std::int32_t> ids;  // [K] by falling probability, ties by rising id
+  std::vector<float> logprobs;    // [K]
+  float log_tail = 0;             // log(1 − Σ p), −inf when nothing is left
+};
+
+// What one verification taught: the tokens it committed and, for each, the target's distribution that chose it. The
+// same for every draft length, k = 0 included. Distributions are raw: sampling parameters are the request's.
+struct Observation {
+  RequestId request;
+  std::int32_t base_position = 0;       // index in the sequence (prompt + answer) of the first committed token
+  std::vector<std::int32_t> committed;  // in order
+  std::vector<TopK> targets;            // [committed]: targets[i] chose committed[i]
+  std::int32_t n_accepted = 0;          // of `committed`: drafted tokens, from the first on
+  bool rejected = false;                // the last committed token corrects a drafted one
+  DraftId draft;
+  std::uint64_t draft_version = 0;  // 0: nothing was drafted so far
+};
+
+struct ObservedRequest {
+  RequestId request;
+  RouteTag route;
+  TenantId tenant;
+  std::vector<std::int32_t> prompt;
+  SamplingParams sampling;
+  AcceptanceRule rule = AcceptanceRule::kRejection;
+  std::uint32_t choice = 0;
+  RequestId call;  // as in Request
+};
+
+// Takes what verifications taught. Called on the engine thread: must not block, must not throw; drops oldest and counts
+// when behind. For each request: begin, record…, finish. Never called for requests with learn == false.
+class ObservationSink {
+ public:
+  virtual ~ObservationSink() = default;
+  virtual void begin(ObservedRequest request) noexcept = 0;
+  virtual void record(Observation observation) noexcept = 0;
+  virtual void finish(RequestId request,
+                      bool completed) noexcept = 0;  // completed: ended by itself, not cancelled or failed
+};
+
+}  // namespace slip

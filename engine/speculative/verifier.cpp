@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/speculative/verifier.h"
+
+#include <functional>
+
+#include "common/error.h"
+#include "engine/speculative/acceptance.h"
+#include "engine/speculative/observe.h"
+#include "engine/speculative/proposer.h"
+#include "engine/speculative/token_path.h"
+
+namespace slip {
+
+namespace {
+
+std::size_t n_nodes(const ScoreTask& task) {
+  return task.proposal == nullptr ? 0 : task.proposal->size();
+}
+
+WantedLogits wanted_of(const ScoreTask& task) {
+  if (task.wants_all_logits) return WantedLogits::kAll;
+  return task.wants_logits ? WantedLogits::kFromLast : WantedLogits::kNone;
+}
+
+}  // namespace
+
+Verifier::Verifier(Worker& worker)
+    : worker_(worker),
+      logits_(std::make_unique_for_overwrite<float[]>(static_cast<std::size_t>(worker.max_logit_rows()) *
+                                                      static_cast<std::size_t>(worker.config().vocab_size))) {}
+
+void Verifier::score(std::span<const ScoreTask> tasks) {
+  tasks_ = tasks;
+  rows_.clear();
+  first_logit_row_.clear();
+  for (const ScoreTask& task : tasks) {
+    first_logit_row_.push_back(rows_.add({task.tokens, task.pages, task.n_cached, task.proposal, wanted_of(task)}));
+  }
+  run(rows_.step());
+}
+
+void Verifier::run(const StepInput& input) {
+  StepOutput output;
+  output.logits = TensorView::contiguous(logits_.get(), {std::ssize(input.logit_rows), worker_.config().vocab_size});
+  worker_.run(input, output);
+}
+
+Verifier::LogitRows Verifier::logit_rows(std::size_t index) const {
+  const ScoreTask& task = tasks_[index];
+  const std::int32_t row = first_logit_row_[index];
+  if (wanted_of(task) == WantedLogits::kNone) return {row, row};
+  const auto n_before = task.wants_all_logits ? static_cast<std::int32_t>(task.tokens.size()) - 1 : 0;
+  return {row - n_before, row + 1 + static_cast<std::int32_t>(n_nodes(task))};
+}
+
+float* Verifier::host_row(std::int32_t logit_row) const {
+  return logits_.get() + static_cast<std::size_t>(logit_row) * static_cast<std::size_t>(worker_.config().vocab_size);
+}
+
+std::span<const float> Verifier::logits(std::size_t task, std::int32_t row) const {
+  return {host_row(first_logit_row_[task] + row), static_cast<std::size_t>(worker_.config().vocab_size)};
+}
+
+bool Verifier::judges_on_device(const SamplingParams& /*sampling*/) const {
+  return false;
+}
+
+void Verifier::judge(std::size_t index, Verdict& verdict) {
+  const ScoreTask& task = tasks_[index];
+  SLIP_CHECK(task.sequence != nullptr && task.proposal != nullptr, "a verdict is asked for before the pass");
+  const SequenceRef& sequence = *task.sequence;
+  // Rows behind a refused token are never looked at, so they are never transformed.
+  const auto p_after = [&](std::int32_t node) -> const Distribution& {
+    write_token_path(sequence.tokens, *task.proposal, node, path_);
+    transform_logits(logits(index, node + 1), *sequence.sampling, sequence.row_context(path_), p_);
+    return p_;
+  };
+  accept(*task.proposal, std::cref(p_after), sequence.rule, sequence.next_address(), verdict);
+}
+
+TopK Verifier::observed(std::size_t task, std::int32_t row) {
+  return observe_row(logits(task, row), tasks_[task].top_k);
+}
+
+void Verifier::keep_path(const ScoreTask& task, std::span<const std::int32_t> accepted) {
+  constexpr std::int32_t kPage = PagePool::kPageTokens;
+  const std::int32_t base = task.n_cached + static_cast<std::int32_t>(task.tokens.size());
+  // accepted[i] ≥ i, so moving in order never overwrites what is still to be moved.
+  for (std::size_t i = 0; i < accepted.size(); ++i) {
+    const std::int32_t from = base + accepted[i], to = base + static_cast<std::int32_t>(i);
+    if (from == to) continue;
+    worker_.cache().copy_slot(task.pages->pages()[from / kPage], from % kPage, task.pages->pages()[to / kPage],
+                              to % kPage);
+  }
+}
+
+}  // namespace slip

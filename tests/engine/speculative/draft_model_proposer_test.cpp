@@ -1,0 +1,387 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/speculative/draft_model_proposer.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/engine/engine_answers.h"
+#include "tests/engine/tiny_draft.h"
+#include "tests/engine/toy_target.h"
+
+namespace slip {
+namespace {
+
+using testing::Answer;
+using testing::draft_slot;
+using testing::draft_version;
+using testing::tiny_draft;
+using testing::tiny_draft_config;
+using testing::ToyLanguage;
+using testing::ToyWorker;
+
+constexpr std::int32_t kVocab = 23;
+
+// A sequence as a proposer sees it, without an engine.
+struct Drafted {
+  Drafted(std::uint64_t id, std::vector<std::int32_t> prompt, std::shared_ptr<DraftSlot> from)
+      : tokens(std::move(prompt)), slot(std::move(from)) {
+    ref.id = {id};
+    ref.prompt_tokens = static_cast<std::int32_t>(tokens.size());
+    ref.max_total_tokens = 400;
+    ref.sampling = &sampling;
+    ref.rule = AcceptanceRule::kCoupled;
+    ref.slot = slot.get();
+  }
+  SequenceRef view() {
+    ref.tokens = tokens;
+    return ref;
+  }
+  std::vector<std::int32_t> tokens;
+  std::shared_ptr<DraftSlot> slot;
+  SamplingParams sampling{.temperature = 1, .seed = 11};
+  SequenceRef ref;
+};
+
+// Catches up as far as it takes, then proposes k tokens for each.
+std::vector<Proposal> propose(DraftModelProposer& proposer, std::vector<Drafted*> sequences, std::int32_t k) {
+  std::vector<SequenceRef> refs;
+  for (Drafted* sequence : sequences) refs.push_back(sequence->view());
+  for (int i = 0; i < 20; ++i) proposer.catch_up(refs, {16, 16});
+  const std::vector<std::int32_t> nodes(refs.size(), k);
+  std::vector<Proposal> proposals(refs.size());
+  proposer.propose(refs, {nodes}, proposals);
+  return proposals;
+}
+
+class DraftModelProposerTest : public ::testing::Test {
+ protected:
+  DraftModelProposer make(std::int32_t n_pages = 200) {
+    return {{.n_pages = n_pages, .max_running = 8, .prompt_chunk = 16, .catch_up_chunk = 16},
+            testing::toy_config(kVocab),
+            pool_};
+  }
+  // What a proposer without any past proposes after these tokens.
+  Proposal fresh(const std::vector<std::int32_t>& tokens, std::int32_t prompt_tokens, std::shared_ptr<DraftSlot> slot,
+                 std::int32_t k) {
+    auto proposer = make();
+    Drafted sequence(99, tokens, std::move(slot));
+    sequence.ref.prompt_tokens = prompt_tokens;
+    proposer.begin(sequence.view());
+    return propose(proposer, {&sequence}, k)[0];
+  }
+
+  kernels::ThreadPool pool_{1};
+};
+
+std::vector<std::int32_t> prompt_of(std::int32_t n, std::int32_t step) {
+  std::vector<std::int32_t> prompt;
+  for (std::int32_t i = 0; i < n; ++i) prompt.push_back((i * step + step) % kVocab);
+  return prompt;
+}
+
+TEST_F(DraftModelProposerTest, ProposesWhatTheTextSuggests) {
+  std::vector<std::int32_t> tokens = prompt_of(6, 5);
+  for (int i = 0; i < 5; ++i) tokens.insert(tokens.end(), {20, 21, 22, 19});
+  for (const float temperature : {0.0F, 1.0F}) {
+    std::vector<std::int32_t> proposed[2];
+    for (const bool prompt_lookup : {false, true}) {
+      DraftModelProposer proposer({.n_pages = 200, .max_running = 8, .prompt_lookup = prompt_lookup},
+                                  testing::toy_config(kVocab), pool_);
+      Drafted sequence(1, tokens, draft_slot(tiny_draft(tiny_draft_config(kVocab), 1)));
+      sequence.ref.prompt_tokens = 6;
+      sequence.sampling.temperature = temperature;
+      sequence.ref.rule = AcceptanceRule::kRejection;
+      proposer.begin(sequence.view());
+      const Proposal proposal = propose(proposer, {&sequence}, 4)[0];
+      proposed[prompt_lookup ? 1 : 0] = proposal.tokens;
+      EXPECT_EQ(proposal.confident, prompt_lookup);
+      EXPECT_EQ(proposer.is_confident(sequence.view()), prompt_lookup);
+      if (temperature == 0) continue;
+      ASSERT_EQ(proposal.q.size(), 4U);
+      if (prompt_lookup) {
+        EXPECT_GT(proposal.q[0].probability(20), 0.5);
+      } else {
+        EXPECT_LT(proposal.q[0].probability(20), 0.2);
+      }
+    }
+    if (temperature > 0) continue;
+    EXPECT_EQ(proposed[1], (std::vector<std::int32_t>{20, 21, 22, 19}));
+    EXPECT_NE(proposed[0], proposed[1]);
+  }
+}
+
+// After any verdict the cache holds exactly the committed tokens: proposals equal those made from nothing.
+TEST_F(DraftModelProposerTest, WhatItReadBeforeNeverShows) {
+  const auto slot = draft_slot(tiny_draft(tiny_draft_config(kVocab), 1));
+  auto proposer = make();
+  Drafted sequence(1, prompt_of(20, 3), slot);
+  proposer.begin(sequence.view());
+  for (std::int32_t turn = 0; turn < 12; ++turn) {
+    constexpr std::int32_t kNodes = 4;
+    const Proposal proposal = propose(proposer, {&sequence}, kNodes)[0];
+    const Proposal expected = fresh(sequence.tokens, sequence.ref.prompt_tokens, slot, kNodes);
+    ASSERT_EQ(proposal.tokens, expected.tokens) << "turn " << turn;
+    ASSERT_EQ(proposal.path_logprob, expected.path_logprob) << "turn " << turn;
+    Verdict verdict;
+    for (std::int32_t i = 0; i < turn % (kNodes + 1); ++i) verdict.accepted.push_back(i);
+    verdict.added_token = turn % kVocab;
+    proposer.on_verified(sequence.view(), verdict);
+    for (const std::int32_t node : verdict.accepted)
+      sequence.tokens.push_back(proposal.tokens[static_cast<std::size_t>(node)]);
+    sequence.tokens.push_back(verdict.added_token);
+  }
+}
+
+TEST_F(DraftModelProposerTest, CompanyAndVersionsInOneBatchDoNotChangeAProposal) {
+  const auto slot_a = draft_slot(tiny_draft(tiny_draft_config(kVocab), 1));
+  const auto slot_b = draft_slot(tiny_draft(tiny_draft_config(kVocab), 2));
+  const auto slot_c = draft_slot(tiny_draft(tiny_draft_config(kVocab, 512, 48), 3));  // another shape
+  std::vector<std::unique_ptr<Drafted>> sequences;
+  auto proposer = make();
+  std::vector<Drafted*> all;
+  for (std::uint64_t id = 0; id < 6; ++id) {
+    const auto& slot = id % 3 == 0 ? slot_a : id % 3 == 1 ? slot_b : slot_c;
+    sequences.push_back(std::make_unique<Drafted>(id, prompt_of(9 + static_cast<std::int32_t>(id) * 5, 5), slot));
+    proposer.begin(sequences.back()->view());
+    all.push_back(sequences.back().get());
+  }
+  const auto together = propose(proposer, all, 5);
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const Proposal alone = fresh(all[i]->tokens, all[i]->ref.prompt_tokens, all[i]->slot, 5);
+    EXPECT_EQ(together[i].tokens, alone.tokens);
+    EXPECT_EQ(together[i].law, ProposalLaw::kGumbel);
+    EXPECT_EQ(together[i].path_logprob, alone.path_logprob);
+  }
+  EXPECT_NE(together[0].tokens, together[1].tokens);
+}
+
+// However many versions the batch mixes: one pass a depth for each shape, not one a version or a sequence.
+TEST_F(DraftModelProposerTest, VersionsOfOneShapeShareEveryPass) {
+  std::vector<std::shared_ptr<DraftSlot>> slots;
+  for (const std::uint64_t seed : {1, 2, 3}) slots.push_back(draft_slot(tiny_draft(tiny_draft_config(kVocab), seed)));
+  slots.push_back(draft_slot(tiny_draft(tiny_draft_config(kVocab, 512, 48), 4)));  // another shape
+  for (const std::size_t n_slots : {1, 3, 4}) {
+    auto proposer = make();
+    std::vector<std::unique_ptr<Drafted>> sequences;
+    std::vector<SequenceRef> refs;
+    for (std::uint64_t id = 0; id < 8; ++id) {
+      sequences.push_back(std::make_unique<Drafted>(id, prompt_of(5, 3), slots[id % n_slots]));
+      proposer.begin(sequences.back()->view());
+      refs.push_back(sequences.back()->ref);
+    }
+    const std::vector<std::int32_t> nodes(refs.size(), 5);
+    std::vector<Proposal> proposals(refs.size());
+    proposer.propose(refs, {nodes}, proposals);
+    for (const Proposal& proposal : proposals) EXPECT_EQ(proposal.size(), 5U);
+    EXPECT_EQ(proposer.n_passes(), n_slots == 4 ? 10 : 5);
+  }
+}
+
+TEST_F(DraftModelProposerTest, ASwapCatchesUpInChunksThenSwitches) {
+  const auto slot = draft_slot(tiny_draft(tiny_draft_config(kVocab), 1));
+  auto proposer = make();
+  Drafted sequence(1, prompt_of(50, 3), slot);
+  proposer.begin(sequence.view());
+  propose(proposer, {&sequence}, 2);
+  const auto newer = tiny_draft(tiny_draft_config(kVocab), 2);
+  slot->set(draft_version(newer, 2));
+  std::vector<std::uint64_t> versions;
+  for (int i = 0; i < 4; ++i) {
+    const std::vector<SequenceRef> refs{sequence.view()};
+    proposer.catch_up(refs, {16, 16});
+    std::vector<Proposal> proposals(1);
+    proposer.propose(refs, {std::vector<std::int32_t>{1}}, proposals);
+    proposer.on_verified(refs[0], {.added_token = 1});
+    sequence.tokens.push_back(1);
+    versions.push_back(proposals[0].version);
+  }
+  EXPECT_EQ(versions,
+            (std::vector<std::uint64_t>{1, 1, 2, 2}));  // some 50 rows at 16 a call, the last few when proposing
+  EXPECT_EQ(propose(proposer, {&sequence}, 4)[0].tokens, fresh(sequence.tokens, 50, slot, 4).tokens);
+}
+
+TEST_F(DraftModelProposerTest, HoldsTwoVersionsAtMostAndDropsNoLastReference) {
+  const auto slot = draft_slot(tiny_draft(tiny_draft_config(kVocab), 1));
+  auto proposer = make();
+  Drafted sequence(1, prompt_of(60, 3), slot);
+  proposer.begin(sequence.view());
+  propose(proposer, {&sequence}, 1);
+  std::vector<std::weak_ptr<const DraftVersion>> versions{slot->get()};
+  for (std::uint64_t number = 2; number <= 4; ++number) {
+    slot->set(draft_version(tiny_draft(tiny_draft_config(kVocab), number), number));
+    versions.push_back(slot->get());
+    proposer.catch_up(std::vector<SequenceRef>{sequence.view()}, {1, 1});
+  }
+  slot->reclaim();
+  EXPECT_FALSE(versions[0].expired());  // live
+  EXPECT_FALSE(versions[1].expired());  // next
+  EXPECT_TRUE(versions[2].expired());   // never opened: the newest waits
+  EXPECT_EQ(propose(proposer, {&sequence}, 1)[0].version, 4U);
+  proposer.release({1});
+  EXPECT_FALSE(versions[0].expired());
+  slot->reclaim();
+  EXPECT_TRUE(versions[0].expired());
+}
+
+TEST_F(DraftModelProposerTest, RefusesANewVersionOfAnotherShape) {
+  const auto slot = draft_slot(tiny_draft(tiny_draft_config(kVocab), 1));
+  auto proposer = make();
+  Drafted sequence(1, prompt_of(12, 3), slot);
+  proposer.begin(sequence.view());
+  slot->set(draft_version(tiny_draft(tiny_draft_config(kVocab, 512, 48), 2), 2));
+  EXPECT_EQ(propose(proposer, {&sequence}, 1)[0].version, 1U);
+  slot->set(draft_version(tiny_draft(tiny_draft_config(kVocab), 3), 3));
+  EXPECT_EQ(propose(proposer, {&sequence}, 1)[0].version, 3U);
+}
+
+TEST_F(DraftModelProposerTest, ADraftOfAnotherVocabularyIsNeverReady) {
+  auto proposer = make();
+  Drafted sequence(1, prompt_of(12, 3), draft_slot(tiny_draft(tiny_draft_config(kVocab + 1), 1)));
+  proposer.begin(sequence.view());
+  EXPECT_EQ(proposer.ready_depth(sequence.view()), 0);
+}
+
+TEST_F(DraftModelProposerTest, IsNotReadyWhileItsPagesAreTakenAndCatchesUpLater) {
+  const auto slot = draft_slot(tiny_draft(tiny_draft_config(kVocab), 1));
+  auto proposer = make(/*n_pages=*/13);  // one sequence of 400 tokens takes them all
+  Drafted first(1, prompt_of(30, 3), slot), second(2, prompt_of(30, 5), slot);
+  proposer.begin(first.view());
+  proposer.begin(second.view());
+  EXPECT_EQ(propose(proposer, {&first}, 2)[0].size(), 2U);
+  proposer.catch_up(std::vector<SequenceRef>{second.view()}, {64, 64});
+  EXPECT_EQ(proposer.ready_depth(second.view()), 0);
+  proposer.release({1});
+  EXPECT_EQ(propose(proposer, {&second}, 2)[0].tokens, fresh(second.tokens, 30, slot, 2).tokens);
+}
+
+TEST_F(DraftModelProposerTest, StopsAtItsOwnContext) {
+  const auto slot = draft_slot(tiny_draft(tiny_draft_config(kVocab, /*max_positions=*/32), 1));
+  auto proposer = make();
+  Drafted sequence(1, prompt_of(30, 3), slot);
+  proposer.begin(sequence.view());
+  // Positions 29, 30 and 31 can be read: three tokens can follow.
+  EXPECT_EQ(propose(proposer, {&sequence}, 3)[0].size(), 3U);
+  proposer.on_verified(sequence.view(), {.added_token = 1});
+  EXPECT_EQ(proposer.ready_depth(sequence.view()), 3);
+  for (int i = 0; i < 3; ++i) sequence.tokens.push_back(1);
+  EXPECT_EQ(proposer.ready_depth(sequence.view()), 0);
+}
+
+TEST_F(DraftModelProposerTest, ADraftWhoseNumbersBrokeProposesNoMore) {
+  auto broken = std::make_shared<ModelWeights>();
+  {
+    auto whole = std::const_pointer_cast<ModelWeights>(tiny_draft(tiny_draft_config(kVocab), 1));
+    *broken = std::move(*whole);
+  }
+  broken->final_norm[0] = NAN;
+  const auto slot = draft_slot(broken);
+  auto proposer = make();
+  Drafted sequence(1, prompt_of(12, 3), slot);
+  proposer.begin(sequence.view());
+  EXPECT_EQ(propose(proposer, {&sequence}, 3)[0].size(), 0U);
+  EXPECT_EQ(proposer.ready_depth(sequence.view()), 0);
+  slot->set(draft_version(tiny_draft(tiny_draft_config(kVocab), 2), 2));
+  EXPECT_EQ(propose(proposer, {&sequence}, 3)[0].size(), 3U);
+}
+
+// ---- with an engine ----
+
+// Publishes another version every few steps.
+struct Publisher final : StepListener {
+  std::shared_ptr<DraftSlot> slot;
+  std::vector<std::shared_ptr<const ModelWeights>> weights;
+  int n_steps = 0, every = 0;
+  void on_step(const StepFigures&) noexcept override {
+    if (every == 0 || ++n_steps % every != 0) return;
+    const std::uint64_t number = slot->get()->number + 1;
+    slot->set(draft_version(weights[number % weights.size()], number));
+    slot->reclaim();
+  }
+  void on_finished(const RequestSummary&) noexcept override {}
+};
+
+struct Run {
+  std::int32_t k = 3, concurrency = 1;
+  int swap_every = 0;
+  std::int32_t draft_pages = 0, draft_context = 512;
+  bool prompt_lookup = false;
+};
+
+std::vector<Answer> answers_of(const SamplingParams& sampling, const Run& run) {
+  kernels::ThreadPool pool(1);
+  Publisher publisher;
+  for (const std::uint64_t seed : {1, 2}) {
+    publisher.weights.push_back(tiny_draft(tiny_draft_config(kVocab, run.draft_context), seed));
+  }
+  publisher.slot = draft_slot(publisher.weights[0]);
+  publisher.every = run.swap_every;
+  EngineOptions options{.k = run.k,
+                        .prompt_lookup = run.prompt_lookup,
+                        .max_running = run.concurrency,
+                        .prefill_chunk = 16,
+                        .catch_up_chunk = 64,
+                        .draft_pages = run.draft_pages};
+  Engine engine(options, std::make_unique<ToyWorker>(ToyLanguage{.spread = 2}), nullptr, pool, nullptr, {&publisher});
+  std::vector<Answer> answers(6);
+  for (std::size_t i = 0; i < answers.size(); ++i) {
+    Request request = testing::full_request(i + 1, prompt_of(3 + static_cast<std::int32_t>(i) * 9, 7), answers[i]);
+    request.sampling = sampling;
+    request.max_tokens = 40;
+    request.draft = publisher.slot;
+    engine.submit(std::move(request));
+  }
+  EXPECT_TRUE(testing::drain(engine));
+  return answers;
+}
+
+TEST(EngineWithDrafts, SwapsInMidAnswerChangeNothing) {
+  for (const SamplingParams& sampling :
+       {SamplingParams{.temperature = 0}, SamplingParams{.temperature = 1, .seed = 3}}) {
+    const auto plain = answers_of(sampling, {.k = 0});
+    for (const std::int32_t k : {1, 3, 8}) {
+      for (const std::int32_t concurrency : {1, 6}) {
+        const auto answers = answers_of(sampling, {.k = k, .concurrency = concurrency, .swap_every = 4});
+        for (std::size_t i = 0; i < answers.size(); ++i) {
+          EXPECT_TRUE(answers[i].same_as(plain[i])) << "k " << k << " concurrency " << concurrency;
+          EXPECT_GE(answers[i].summary.figures.swaps, 1);
+          EXPECT_GT(answers[i].summary.figures.last_version, answers[i].summary.figures.first_version);
+        }
+      }
+    }
+  }
+}
+
+// A target of few tokens repeats itself, and the lookup then proposes what a random draft never would.
+TEST(EngineWithDrafts, WhatTheTextSuggestsChangesSpeedAlone) {
+  for (const SamplingParams& sampling :
+       {SamplingParams{.temperature = 0}, SamplingParams{.temperature = 0, .presence_penalty = 0.4F},
+        SamplingParams{.temperature = 1, .top_p = 0.8F, .seed = 3},
+        SamplingParams{.temperature = 0.7F, .logit_bias = {{3, 2}, {5, -100}}, .min_tokens = 20, .seed = 4}}) {
+    const auto plain = answers_of(sampling, {.k = 0});
+    for (const std::int32_t k : {1, 3, 8}) {
+      for (const std::int32_t concurrency : {1, 6}) {
+        const auto answers =
+            answers_of(sampling, {.k = k, .concurrency = concurrency, .swap_every = 4, .prompt_lookup = true});
+        for (std::size_t i = 0; i < answers.size(); ++i) {
+          EXPECT_TRUE(answers[i].same_as(plain[i])) << "k " << k << " concurrency " << concurrency;
+        }
+      }
+    }
+  }
+}
+
+TEST(EngineWithDrafts, TooFewPagesOrTooShortAContextOnlyMeansFewerProposals) {
+  const SamplingParams sampling{.temperature = 1, .seed = 3};
+  const auto plain = answers_of(sampling, {.k = 0});
+  const auto cramped = answers_of(sampling, {.k = 3, .concurrency = 6, .swap_every = 4, .draft_pages = 7});
+  const auto short_sighted = answers_of(sampling, {.k = 3, .concurrency = 6, .draft_context = 32});
+  for (std::size_t i = 0; i < plain.size(); ++i) {
+    EXPECT_TRUE(cramped[i].same_as(plain[i]));
+    EXPECT_TRUE(short_sighted[i].same_as(plain[i]));
+  }
+  EXPECT_GT(cramped[0].summary.figures.proposed, 0);
+  EXPECT_GT(short_sighted[0].summary.figures.proposed, 0);
+  EXPECT_EQ(short_sighted[5].summary.figures.proposed, 0);  // its prompt alone is longer
+}
+
+}  // namespace
+}  // namespace slip

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/speculative/draft_slot.h"
+
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "engine/cuda/device_draft_family.h"
+#include "tests/engine/tiny_draft.h"
+#include "tests/kernels/cuda/host_queue.h"
+
+namespace slip {
+namespace {
+
+std::shared_ptr<const DraftVersion> version(std::uint64_t number) {
+  auto made = std::make_shared<DraftVersion>();
+  made->number = number;
+  return made;
+}
+
+TEST(DraftSlot, KeepsAReplacedVersionUntilNobodyHoldsIt) {
+  DraftSlot slot(DraftId{1}, "sql", version(1));
+  auto held = slot.get();
+  const std::weak_ptr<const DraftVersion> first = held;
+  slot.set(version(2));
+  EXPECT_EQ(slot.get()->number, 2U);
+  slot.reclaim();
+  EXPECT_FALSE(first.expired());
+  held.reset();  // the reader's is never the last reference
+  EXPECT_FALSE(first.expired());
+  slot.reclaim();
+  EXPECT_TRUE(first.expired());
+}
+
+// An image is made once, by whoever makes the version ready; those that share weights share it.
+TEST(DraftVersion, IsPackedOnceWhereItIsMade) {
+  int n_packed = 0;
+  const auto queue = std::make_shared<kernels::cuda::HostQueue>();
+  const PackDraft pack = [&](const ModelWeights& weights) {
+    ++n_packed;
+    return pack_for(queue)(weights);
+  };
+  const DraftVersion made = *testing::draft_version(testing::tiny_draft(testing::tiny_draft_config(60), 1), 1);
+  EXPECT_EQ(packed(made, nullptr)->image, nullptr) << "the CPU needs none";
+  const auto ready = packed(made, pack);
+  ASSERT_NE(ready->image, nullptr);
+  EXPECT_EQ(n_packed, 1);
+  EXPECT_EQ(packed(*ready, pack)->image, ready->image);
+  EXPECT_EQ(n_packed, 1);
+  EXPECT_EQ(ready->number, 1U);
+  EXPECT_EQ(ready->weights, made.weights);
+}
+
+TEST(DraftSlot, AVersionThatComesBackByRollbackStays) {
+  const auto first = version(1);
+  DraftSlot slot(DraftId{1}, "sql", first);
+  slot.set(version(2));
+  slot.set(first);
+  slot.reclaim();
+  EXPECT_EQ(slot.get(), first);
+}
+
+TEST(DraftSlot, ReadersAndOneWriterMeetWithoutLoss) {
+  DraftSlot slot(DraftId{1}, "sql", version(1));
+  std::atomic<bool> done = false;
+  std::vector<std::jthread> readers;
+  for (int i = 0; i < 3; ++i) {
+    readers.emplace_back([&] {
+      std::uint64_t last = 0;
+      while (!done) {
+        const auto seen = slot.get();
+        ASSERT_GE(seen->number, last);
+        last = seen->number;
+      }
+    });
+  }
+  for (std::uint64_t number = 2; number < 2000; ++number) {
+    slot.set(version(number));
+    slot.reclaim();
+  }
+  done = true;
+}
+
+}  // namespace
+}  // namespace slip

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/speculative/observe.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "engine/speculative/raw_logits_checksum.h"
+
+namespace slip {
+namespace {
+
+// Four logits with probabilities 1/8, 1/2, 1/8, 1/4.
+const std::vector<float> kLogits{0, 2 * std::log(2.0F), 0, std::log(2.0F)};
+
+TEST(ObserveRow, KeepsTheLargestAndTheLogOfTheRest) {
+  const TopK top = observe_row(kLogits, 3);
+  EXPECT_EQ(top.ids, (std::vector<std::int32_t>{1, 3, 0}));  // of the equal ones the lower id
+  ASSERT_EQ(top.logprobs.size(), 3U);
+  EXPECT_NEAR(top.logprobs[0], std::log(0.5), 1e-6);
+  EXPECT_NEAR(top.logprobs[1], std::log(0.25), 1e-6);
+  EXPECT_NEAR(top.logprobs[2], std::log(0.125), 1e-6);
+  EXPECT_NEAR(top.log_tail, std::log(0.125), 1e-5);
+}
+
+TEST(ObserveRow, NothingIsLeftOfAVocabularyKeptWhole) {
+  EXPECT_EQ(observe_row(kLogits, 4).log_tail, -INFINITY);
+  EXPECT_EQ(observe_row(kLogits, 32).ids.size(), 4U);
+}
+
+// A chain of three of which two are accepted; the row's number stands in the first id.
+Observation observe_chain(const std::vector<std::int32_t>& committed) {
+  const Verdict verdict{.accepted = {0, 1}, .added_token = 2, .rejected_one = true};
+  Observation observation;
+  observe_verification(
+      verdict, committed,
+      [](std::int32_t row) {
+        return TopK{{row}, {0.0F}, 0};
+      },
+      observation);
+  return observation;
+}
+
+std::vector<std::int32_t> rows_of(const Observation& seen) {
+  std::vector<std::int32_t> rows;
+  for (const TopK& target : seen.targets) rows.push_back(target.ids[0]);
+  return rows;
+}
+
+TEST(ObserveVerification, HasTheRowThatChoseEachToken) {
+  const Observation seen = observe_chain({1, 3, 2});
+  EXPECT_EQ(seen.committed, (std::vector<std::int32_t>{1, 3, 2}));
+  EXPECT_EQ(rows_of(seen), (std::vector<std::int32_t>{0, 1, 2}));
+  EXPECT_EQ(seen.n_accepted, 2);
+  EXPECT_TRUE(seen.rejected);
+}
+
+TEST(ObserveVerification, LeavesOutWhatLiesBeyondTheAnswersEnd) {
+  const Observation seen = observe_chain({1});
+  EXPECT_EQ(rows_of(seen), (std::vector<std::int32_t>{0}));
+  EXPECT_EQ(seen.n_accepted, 1);
+  EXPECT_FALSE(seen.rejected);
+}
+
+// Rows that nobody reads cost a search through the vocabulary each.
+TEST(ObserveVerification, AsksForNoRowOffTheCommittedPath) {
+  std::vector<std::int32_t> asked;
+  const Verdict verdict{.accepted = {1}, .added_token = 2, .rejected_one = true};
+  Observation observation;
+  const std::vector<std::int32_t> committed{3, 2};
+  observe_verification(
+      verdict, committed,
+      [&](std::int32_t row) {
+        asked.push_back(row);
+        return TopK{};
+      },
+      observation);
+  EXPECT_EQ(asked, (std::vector<std::int32_t>{0, 2}));
+}
+
+TEST(RawLogitsChecksum, DependsOnEveryBitAndOnOrder) {
+  std::vector<float> other = kLogits;
+  other[2] = std::nextafter(other[2], 1.0F);
+  const auto chain = [](const std::vector<float>& a, const std::vector<float>& b) {
+    return raw_logits_checksum(b, raw_logits_checksum(a, 0));
+  };
+  EXPECT_EQ(chain(kLogits, other), chain(kLogits, other));
+  EXPECT_NE(chain(kLogits, other), chain(other, kLogits));
+  EXPECT_NE(raw_logits_checksum(kLogits, 0), raw_logits_checksum(other, 0));
+}
+
+}  // namespace
+}  // namespace slip

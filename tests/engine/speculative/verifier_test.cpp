@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/speculative/verifier.h"
+
+#include <gtest/gtest.h>
+
+#include "engine/speculative/acceptance.h"
+#include "engine/speculative/observe.h"
+#include "engine/speculative/proposer.h"
+#include "engine/speculative/token_path.h"
+#include "tests/engine/speculative/accept_given.h"
+#include "tests/engine/toy_target.h"
+
+namespace slip {
+namespace {
+
+using testing::ToyLanguage;
+using testing::ToyWorker;
+
+Proposal proposal_of(std::vector<std::int32_t> tokens, std::vector<std::int32_t> parents) {
+  Proposal proposal;
+  proposal.tokens = std::move(tokens);
+  proposal.parents = std::move(parents);
+  return proposal;
+}
+
+std::vector<float> row_of(const Verifier& verifier, std::size_t task, std::int32_t row) {
+  const auto logits = verifier.logits(task, row);
+  return {logits.begin(), logits.end()};
+}
+
+// Two prompts of which one is not finished, a chain and a tree, in one pass: each row is what its own path alone says.
+TEST(Verifier, EveryRowSeesItsOwnPathAndNothingElse) {
+  const ToyLanguage language;
+  ToyWorker worker(language);
+  Verifier verifier(worker);
+  const std::vector<std::int32_t> prompt{1, 2, 3, 4, 5};
+  const Proposal chain = proposal_of({7, 8, 9}, {-1, 0, 1});
+  //      root
+  //     0    1
+  //    2 3    4
+  const Proposal tree = proposal_of({7, 8, 9, 10, 11}, {-1, -1, 0, 0, 1});
+  std::vector<PageTable> pages;
+  std::vector<ScoreTask> tasks;
+  for (const Proposal* proposal : {static_cast<const Proposal*>(nullptr), &chain, &tree}) {
+    pages.emplace_back(worker.cache());
+    ASSERT_TRUE(pages.back().reserve(40));
+    tasks.push_back({.tokens = prompt, .proposal = proposal, .wants_logits = proposal != nullptr});
+  }
+  for (std::size_t i = 0; i < tasks.size(); ++i) tasks[i].pages = &pages[i];
+  verifier.score(tasks);
+  for (const std::size_t task : {1, 2}) {
+    const Proposal& proposal = *tasks[task].proposal;
+    for (std::int32_t node = -1; node < static_cast<std::int32_t>(proposal.size()); ++node) {
+      std::vector<std::int32_t> path;
+      write_token_path(prompt, proposal, node, path);
+      EXPECT_EQ(row_of(verifier, task, node + 1), language.logits(path)) << "task " << task << " node " << node;
+    }
+  }
+  // Accept 1 → 4 of the tree: their keys move next to the prompt's, and what follows reads the path in order.
+  verifier.keep_path(tasks[2], std::vector<std::int32_t>{1, 4});
+  const std::vector<std::int32_t> added{12};
+  ScoreTask next{.tokens = added, .pages = &pages[2], .n_cached = 7};
+  verifier.score({&next, 1});
+  EXPECT_EQ(row_of(verifier, 0, 0), language.logits(std::vector<std::int32_t>{1, 2, 3, 4, 5, 8, 11, 12}));
+}
+
+TEST(Verifier, EveryRowOfAPromptHasLogitsWhenTheyAreWanted) {
+  const ToyLanguage language;
+  ToyWorker worker(language);
+  Verifier verifier(worker);
+  const std::vector<std::int32_t> prompt{1, 2, 3, 4, 5};
+  const Proposal chain = proposal_of({7, 8}, {-1, 0});
+  std::vector<PageTable> pages;
+  std::vector<ScoreTask> tasks{{.tokens = prompt},
+                               {.tokens = prompt, .wants_logits = false, .wants_all_logits = true},
+                               {.tokens = prompt, .proposal = &chain, .wants_all_logits = true},
+                               {.tokens = prompt}};
+  for (std::size_t i = 0; i < tasks.size(); ++i) {
+    pages.emplace_back(worker.cache());
+    ASSERT_TRUE(pages.back().reserve(40));
+  }
+  for (std::size_t i = 0; i < tasks.size(); ++i) tasks[i].pages = &pages[i];
+  verifier.score(tasks);
+  const auto after = [&](std::size_t n) { return language.logits(std::span(prompt).first(n)); };
+  for (const std::size_t task : {1, 2}) {
+    for (std::int32_t row = -4; row <= 0; ++row) {
+      EXPECT_EQ(row_of(verifier, task, row), after(static_cast<std::size_t>(5 + row))) << task << " " << row;
+    }
+  }
+  EXPECT_EQ(row_of(verifier, 2, 2), language.logits(std::vector<std::int32_t>{1, 2, 3, 4, 5, 7, 8}));
+  EXPECT_EQ(row_of(verifier, 0, 0), after(5));
+  EXPECT_EQ(row_of(verifier, 3, 0), after(5));
+}
+
+TEST(Verifier, JudgesByTheRequestsLawAndObservesRawRows) {
+  const ToyLanguage language;
+  ToyWorker worker(language);
+  Verifier verifier(worker);
+  EXPECT_FALSE(verifier.judges_on_device({}));
+  const std::vector<std::int32_t> tokens{1, 2, 3};
+  const SamplingParams sampling{.temperature = 0.7F, .frequency_penalty = 1, .seed = 3};
+  PageTable pages(worker.cache());
+  ASSERT_TRUE(pages.reserve(10));
+  int n_accepted = 0;
+  for (std::int32_t guess = 0; guess < language.vocab_size; ++guess) {
+    const Proposal proposal = proposal_of({guess, 2}, {-1, 0});
+    SequenceRef ref;
+    ref.tokens = tokens;
+    ref.prompt_tokens = 1;
+    ref.sampling = &sampling;
+    ref.rule = AcceptanceRule::kCoupled;
+    const ScoreTask task{.tokens = tokens, .pages = &pages, .proposal = &proposal, .sequence = &ref, .top_k = 4};
+    verifier.score({&task, 1});
+    std::vector<Distribution> laws(3);
+    for (std::int32_t row = 0; row < 3; ++row) {
+      std::vector<std::int32_t> path;
+      write_token_path(tokens, proposal, row - 1, path);
+      const auto logits = language.logits(path);
+      transform_logits(logits, sampling, ref.row_context(path), laws[static_cast<std::size_t>(row)]);
+      EXPECT_EQ(verifier.observed(0, row).logprobs, observe_row(logits, 4).logprobs);
+    }
+    const Verdict expected = testing::accept_given(proposal, laws, ref.rule, {3, 0, 2});
+    Verdict verdict;
+    verifier.judge(0, verdict);
+    EXPECT_EQ(verdict.accepted, expected.accepted);
+    EXPECT_EQ(verdict.added_token, expected.added_token);
+    n_accepted += static_cast<int>(verdict.accepted.size());
+  }
+  EXPECT_GE(n_accepted, 1);
+}
+
+TEST(VerifierNegative, APathThatWasNotMovedIsNoticed) {
+  const ToyLanguage language;
+  ToyWorker worker(language);
+  Verifier verifier(worker);
+  const std::vector<std::int32_t> prompt{1, 2, 3}, added{12};
+  const Proposal tree = proposal_of({7, 8}, {-1, -1});
+  PageTable pages(worker.cache());
+  ASSERT_TRUE(pages.reserve(20));
+  const ScoreTask task{.tokens = prompt, .pages = &pages, .proposal = &tree};
+  verifier.score({&task, 1});
+  const ScoreTask next{.tokens = added, .pages = &pages, .n_cached = 4};
+  verifier.score({&next, 1});  // node 1 was accepted, but node 0 lies where it belongs
+  EXPECT_NE(row_of(verifier, 0, 0), language.logits(std::vector<std::int32_t>{1, 2, 3, 8, 12}));
+}
+
+}  // namespace
+}  // namespace slip
