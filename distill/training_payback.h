@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "distill/governor.h"
-#include "engine/schedule/decode_time.h"
+#include "engine/scheduler/decode_time.h"
 
 namespace slip {
 

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "common/clock.h"
-#include "engine/schedule/decode_time.h"
-#include "engine/schedule/step_times.h"
+#include "engine/scheduler/decode_time.h"
+#include "engine/scheduler/step_times.h"
 #include "kernels/thread_pool.h"
 
 namespace slip {

@@ -7,7 +7,7 @@
 #include "common/thread_memory.h"
 #include "engine/contain.h"
 #include "engine/request_check.h"
-#include "engine/stages.h"
+#include "engine/scheduler/stages.h"
 
 namespace slip {
 

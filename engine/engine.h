@@ -21,7 +21,7 @@ namespace slip {
 
 struct EngineOptions {
   std::int32_t k = 3;                 // drafted tokens per step, 0 … 16; 0 = no speculation
-  bool adaptive_k = false;            // k is the most: each sequence drafts what pays (schedule/draft_length.h)
+  bool adaptive_k = false;            // k is the most: each sequence drafts what pays (scheduler/draft_length.h)
   bool prompt_lookup = false;         // drafts on the CPU propose what the text itself suggests as well
   std::int32_t max_running = 16;      // sequences in one step
   std::int32_t max_waiting = 256;     // submit refuses beyond

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "engine/schedule/select.h"
+#include "engine/scheduler/select.h"
 
 #include <algorithm>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "engine/schedule/step_times.h"
+#include "engine/scheduler/step_times.h"
 
 #include <gtest/gtest.h>
 

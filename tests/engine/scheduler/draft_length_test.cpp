@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "engine/schedule/draft_length.h"
+#include "engine/scheduler/draft_length.h"
 
 #include <gtest/gtest.h>
 

@@ -7,9 +7,9 @@
 #include "common/clock.h"
 #include "common/log.h"
 #include "engine/contain.h"
+#include "engine/scheduler/stages.h"
 #include "engine/speculative/observe.h"
 #include "engine/speculative/raw_logits_checksum.h"
-#include "engine/stages.h"
 
 namespace slip {
 

@@ -8,8 +8,8 @@
 #include <span>
 #include <vector>
 
-#include "engine/schedule/draft_length.h"
-#include "engine/schedule/step_curve.h"
+#include "engine/scheduler/draft_length.h"
+#include "engine/scheduler/step_curve.h"
 
 namespace slip {
 

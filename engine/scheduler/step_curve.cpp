@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "engine/schedule/step_curve.h"
+#include "engine/scheduler/step_curve.h"
 
 #include <algorithm>
 #include <cstddef>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "engine/schedule/plan.h"
+#include "engine/scheduler/plan.h"
 
 #include <gtest/gtest.h>
 

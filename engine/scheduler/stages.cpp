@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "engine/stages.h"
+#include "engine/scheduler/stages.h"
 
 #include <algorithm>
 #include <cmath>
@@ -8,7 +8,7 @@
 #include "common/clock.h"
 #include "common/log.h"
 #include "engine/contain.h"
-#include "engine/schedule/select.h"
+#include "engine/scheduler/select.h"
 
 namespace slip {
 namespace {

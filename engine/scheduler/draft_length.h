@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "engine/schedule/step_curve.h"
+#include "engine/scheduler/step_curve.h"
 
 namespace slip {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "engine/schedule/decode_time.h"
+#include "engine/scheduler/decode_time.h"
 
 #include <gtest/gtest.h>
 
