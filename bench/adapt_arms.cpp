@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "common/error.h"
-#include "engine/sample/random.h"
+#include "engine/sampling/random.h"
 
 namespace slip::bench {
 namespace {

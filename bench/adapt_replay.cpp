@@ -11,7 +11,7 @@
 
 #include "common/error.h"
 #include "distill/replay_buffer.h"
-#include "engine/sample/random.h"
+#include "engine/sampling/random.h"
 
 namespace slip::bench {
 namespace {

@@ -13,7 +13,7 @@
 #include <thread>
 
 #include "common/error.h"
-#include "engine/sample/random.h"
+#include "engine/sampling/random.h"
 
 namespace slip::bench {
 namespace {

@@ -21,7 +21,7 @@
 #include "common/error.h"
 #include "distill/canary.h"
 #include "distill/near_copies.h"
-#include "engine/sample/random.h"
+#include "engine/sampling/random.h"
 
 namespace slip::bench {
 namespace {

@@ -15,7 +15,7 @@
 #include "common/error.h"
 #include "engine/grammar/answer_grammar.h"
 #include "engine/grammar/schema_compiler.h"
-#include "engine/sample/distribution.h"
+#include "engine/sampling/distribution.h"
 #include "text/tokenizer.h"
 
 namespace slip::bench {

@@ -9,7 +9,7 @@
 
 #include "common/error.h"
 #include "engine/cache/page_pool.h"
-#include "engine/sample/distribution.h"
+#include "engine/sampling/distribution.h"
 #include "engine/speculative/prompt_lookup.h"
 
 namespace slip {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "common/error.h"
-#include "engine/sample/random.h"
+#include "engine/sampling/random.h"
 
 namespace slip {
 

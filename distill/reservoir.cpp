@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "engine/sample/random.h"
+#include "engine/sampling/random.h"
 
 namespace slip {
 

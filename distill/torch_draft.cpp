@@ -9,7 +9,7 @@
 #include "checkpoints/weight_files.h"
 #include "common/error.h"
 #include "distill/draft_trainer.h"
-#include "engine/sample/random.h"
+#include "engine/sampling/random.h"
 #include "kernels/elementwise.h"
 
 namespace slip {

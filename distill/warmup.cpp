@@ -18,7 +18,7 @@
 #include "distill/warmup_prompts.h"
 #include "distill/warmup_work.h"
 #include "engine/models/fingerprint.h"
-#include "engine/sample/random.h"
+#include "engine/sampling/random.h"
 
 namespace slip {
 namespace {

@@ -9,7 +9,7 @@
 
 #include "common/error.h"
 #include "common/ids.h"
-#include "engine/sample/distribution.h"
+#include "engine/sampling/distribution.h"
 #include "engine/speculative/draft_slot.h"
 #include "engine/speculative/proposal.h"
 #include "text/tokenizer.h"

@@ -7,7 +7,7 @@
 
 namespace slip::kernels {
 
-// Of SamplingParams (engine/sample/distribution.h), where their meaning stands.
+// Of SamplingParams (engine/sampling/distribution.h), where their meaning stands.
 struct Penalties {
   float repetition = 1, presence = 0, frequency = 0;
 };

@@ -8,7 +8,7 @@
 #include <variant>
 #include <vector>
 
-#include "engine/sample/distribution.h"
+#include "engine/sampling/distribution.h"
 #include "server/response_format.h"
 #include "text/tokenizer.h"
 

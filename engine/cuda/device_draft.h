@@ -8,7 +8,7 @@
 
 #include "engine/cuda/device_transformer.h"
 #include "engine/cuda/edit_tables.h"
-#include "engine/sample/distribution.h"
+#include "engine/sampling/distribution.h"
 #include "engine/speculative/draft_family.h"
 #include "engine/speculative/fed_step.h"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "engine/sample/distribution.h"
+#include "engine/sampling/distribution.h"
 #include "kernels/cuda/law.cuh"
 
 namespace slip {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "common/error.h"
-#include "engine/sample/distribution.h"
+#include "engine/sampling/distribution.h"
 
 namespace slip {
 namespace {

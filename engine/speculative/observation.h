@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "common/ids.h"
-#include "engine/sample/distribution.h"
+#include "engine/sampling/distribution.h"
 #include "engine/speculative/proposal.h"
 
 namespace slip {

@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "engine/sample/distribution.h"
+#include "engine/sampling/distribution.h"
 
 namespace slip {
 

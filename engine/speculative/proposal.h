@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "engine/sample/distribution.h"
+#include "engine/sampling/distribution.h"
 
 namespace slip {
 

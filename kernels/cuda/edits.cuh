@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a request asks of its logits before they become a law: bias, minimum length, penalties and the grammar's mask,
-// in the order and with the arithmetic of engine/sample/transform.cpp. The edited rows are copies, for the raw ones are
-// what is observed and told. What a row was preceded by is read here, so that tokens drafted on the device need not
+// in the order and with the arithmetic of engine/sampling/transform.cpp. The edited rows are copies, for the raw ones
+// are what is observed and told. What a row was preceded by is read here, so that tokens drafted on the device need not
 // have left it.
 #pragma once
 

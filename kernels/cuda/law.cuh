@@ -12,7 +12,7 @@ inline constexpr int kLawThreads = 512;
 using LawBlock = Block<kLawThreads>;
 using Mass = unsigned long long;  // fixed point; what the device's atomics take
 
-// temperature, min_p, top_k and top_p of SamplingParams (engine/sample/distribution.h), in that order.
+// temperature, min_p, top_k and top_p of SamplingParams (engine/sampling/distribution.h), in that order.
 struct Transform {
   double temperature = 1;  // 0: greedy
   double min_p = 0;

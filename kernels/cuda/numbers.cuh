@@ -94,7 +94,7 @@ SLIP_DEVICE float exponential(float x) {
   return x == x ? result : x;
 }
 
-// e^x for x ≤ 0 in double, as engine/sample/vocabulary_math.cpp has it: Taylor's polynomial of degree 13 on
+// e^x for x ≤ 0 in double, as engine/sampling/vocabulary_math.cpp has it: Taylor's polynomial of degree 13 on
 // |r| ≤ ln 2 / 2, zero below −708, and exp(0) exactly 1.
 SLIP_DEVICE double exp_nonpositive(double x) {
   constexpr double kRound = 0x1.8p52;

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <vector>
 
-#include "engine/sample/random.h"
+#include "engine/sampling/random.h"
 
 namespace slip {
 namespace {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "distill/loss.h"
-#include "engine/sample/random.h"
+#include "engine/sampling/random.h"
 #include "kernels/cuda/loss.cuh"
 #include "tests/kernels/cuda/host_grid.h"
 

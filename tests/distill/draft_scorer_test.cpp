@@ -6,7 +6,7 @@
 #include <cmath>
 #include <numeric>
 
-#include "engine/sample/distribution.h"
+#include "engine/sampling/distribution.h"
 #include "tests/distill/tiny_draft.h"
 
 namespace slip {

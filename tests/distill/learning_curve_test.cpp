@@ -7,7 +7,7 @@
 #include <numbers>
 #include <utility>
 
-#include "engine/sample/random.h"
+#include "engine/sampling/random.h"
 
 namespace slip {
 namespace {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "common/error.h"
-#include "engine/sample/random.h"
+#include "engine/sampling/random.h"
 
 namespace slip {
 namespace {

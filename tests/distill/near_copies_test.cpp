@@ -6,7 +6,7 @@
 #include <set>
 #include <vector>
 
-#include "engine/sample/random.h"
+#include "engine/sampling/random.h"
 
 namespace slip {
 namespace {

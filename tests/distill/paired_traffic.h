@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "distill/paired_test.h"
-#include "engine/sample/random.h"
+#include "engine/sampling/random.h"
 
 namespace slip {
 

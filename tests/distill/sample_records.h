@@ -14,7 +14,7 @@
 #include "distill/record_codec.h"
 #include "distill/replay_record.h"
 #include "distill/segment.h"
-#include "engine/sample/random.h"
+#include "engine/sampling/random.h"
 
 namespace slip::testing {
 

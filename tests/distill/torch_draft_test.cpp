@@ -9,7 +9,7 @@
 
 #include "distill/trainer_state_file.h"
 #include "engine/models/transformer.h"
-#include "engine/sample/random.h"
+#include "engine/sampling/random.h"
 #include "tests/distill/trainer_fixture.h"
 #include "tests/engine/models/plain_decode.h"
 

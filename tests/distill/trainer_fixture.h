@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "distill/draft_trainer.h"
-#include "engine/sample/random.h"
+#include "engine/sampling/random.h"
 
 namespace slip::testing {
 

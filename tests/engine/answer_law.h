@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "tests/engine/engine_answers.h"
-#include "tests/engine/sample/reference_transform.h"
+#include "tests/engine/sampling/reference_transform.h"
 #include "tests/engine/toy_proposer.h"
 
 namespace slip::testing {

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/sample/distribution.h"
+#include "engine/sampling/distribution.h"
 
 namespace slip::testing {
 

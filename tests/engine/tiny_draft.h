@@ -6,7 +6,7 @@
 #include <memory>
 #include <string>
 
-#include "engine/sample/random.h"
+#include "engine/sampling/random.h"
 #include "engine/speculative/draft_slot.h"
 
 namespace slip::testing {

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "engine/models/transformer.h"
-#include "engine/sample/random.h"
+#include "engine/sampling/random.h"
 
 namespace slip::testing {
 

@@ -9,7 +9,7 @@
 #include <random>
 
 #include "engine/grammar/token_masks.h"
-#include "engine/sample/distribution.h"
+#include "engine/sampling/distribution.h"
 #include "tests/kernels/cuda/edit_cases.h"
 #include "tests/kernels/cuda/host_grid.h"
 

@@ -7,7 +7,7 @@
 #include <limits>
 #include <memory>
 
-#include "engine/sample/distribution.h"
+#include "engine/sampling/distribution.h"
 #include "engine/speculative/observe.h"
 #include "kernels/cuda/observe.cuh"
 #include "kernels/cuda/sample.cuh"

@@ -5,7 +5,7 @@
 
 #include <array>
 
-#include "engine/sample/random.h"
+#include "engine/sampling/random.h"
 
 namespace slip {
 namespace {

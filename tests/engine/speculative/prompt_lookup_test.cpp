@@ -7,7 +7,7 @@
 #include <cmath>
 #include <numeric>
 
-#include "engine/sample/random.h"
+#include "engine/sampling/random.h"
 
 namespace slip {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "engine/sample/distribution.h"
+#include "engine/sampling/distribution.h"
 
 #include <gtest/gtest.h>
 

@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "engine/sample/random.h"
+#include "engine/sampling/random.h"
 
 namespace slip {
 

@@ -10,8 +10,8 @@
 
 #include "common/error.h"
 #include "engine/grammar/answer_grammar.h"
-#include "engine/sample/distribution.h"
-#include "engine/sample/vocabulary_math.h"
+#include "engine/sampling/distribution.h"
+#include "engine/sampling/vocabulary_math.h"
 #include "kernels/logit_edits.h"
 
 namespace slip {

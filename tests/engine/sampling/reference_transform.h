@@ -7,7 +7,7 @@
 #include <numeric>
 #include <vector>
 
-#include "engine/sample/distribution.h"
+#include "engine/sampling/distribution.h"
 
 namespace slip::testing {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "engine/sample/distribution.h"
+#include "engine/sampling/distribution.h"
 
 #include <algorithm>
 #include <array>
@@ -7,7 +7,7 @@
 #include <limits>
 
 #include "common/error.h"
-#include "engine/sample/vocabulary_math.h"
+#include "engine/sampling/vocabulary_math.h"
 
 namespace slip {
 

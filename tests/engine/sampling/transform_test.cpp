@@ -9,8 +9,8 @@
 #include <random>
 
 #include "common/error.h"
-#include "engine/sample/distribution.h"
-#include "tests/engine/sample/reference_transform.h"
+#include "engine/sampling/distribution.h"
+#include "tests/engine/sampling/reference_transform.h"
 
 namespace slip {
 namespace {

@@ -5,8 +5,8 @@
 #include <limits>
 
 #include "common/error.h"
-#include "engine/sample/distribution.h"
-#include "engine/sample/vocabulary_math.h"
+#include "engine/sampling/distribution.h"
+#include "engine/sampling/vocabulary_math.h"
 
 namespace slip {
 

@@ -6,7 +6,7 @@
 #include <numeric>
 #include <random>
 
-#include "engine/sample/distribution.h"
+#include "engine/sampling/distribution.h"
 
 namespace slip {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "engine/sample/random.h"
+#include "engine/sampling/random.h"
 
 #include <cmath>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "engine/sample/vocabulary_math.h"
+#include "engine/sampling/vocabulary_math.h"
 
 #include <gtest/gtest.h>
 
