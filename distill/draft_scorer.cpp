@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "common/error.h"
-#include "engine/cache/page_pool.h"
+#include "engine/kv_cache/page_pool.h"
 #include "engine/sampling/distribution.h"
 #include "engine/speculative/prompt_lookup.h"
 

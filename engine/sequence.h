@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "engine/answer_text.h"
-#include "engine/cache/page_pool.h"
 #include "engine/grammar/answer_grammar.h"
+#include "engine/kv_cache/page_pool.h"
 #include "engine/request.h"
 #include "engine/speculative/proposer.h"
 

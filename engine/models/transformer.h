@@ -9,7 +9,7 @@
 
 #include "checkpoints/model_config.h"
 #include "common/tensor_view.h"
-#include "engine/cache/page_pool.h"
+#include "engine/kv_cache/page_pool.h"
 #include "engine/models/rope.h"
 #include "kernels/attention.h"
 #include "kernels/matmul.h"

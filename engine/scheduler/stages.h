@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "engine/cache/prefix_cache.h"
 #include "engine/engine.h"
 #include "engine/intake.h"
+#include "engine/kv_cache/prefix_cache.h"
 #include "engine/scheduler/decode_time.h"
 #include "engine/scheduler/draft_length.h"
 #include "engine/scheduler/plan.h"

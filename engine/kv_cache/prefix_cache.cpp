@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "engine/cache/prefix_cache.h"
+#include "engine/kv_cache/prefix_cache.h"
 
 #include <algorithm>
 #include <utility>

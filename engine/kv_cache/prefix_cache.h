@@ -8,7 +8,7 @@
 #include <memory>
 #include <span>
 
-#include "engine/cache/page_pool.h"
+#include "engine/kv_cache/page_pool.h"
 
 namespace slip {
 

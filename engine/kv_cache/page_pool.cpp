@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "engine/cache/page_pool.h"
+#include "engine/kv_cache/page_pool.h"
 
 #include <sys/mman.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "engine/cache/prefix_cache.h"
+#include "engine/kv_cache/prefix_cache.h"
 
 #include <gtest/gtest.h>
 
@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "kernels/attention.h"
-#include "tests/engine/cache/cache_shape.h"
+#include "tests/engine/kv_cache/cache_shape.h"
 
 namespace slip {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "engine/cache/page_pool.h"
+#include "engine/kv_cache/page_pool.h"
 
 #include <gtest/gtest.h>
 
@@ -9,7 +9,7 @@
 
 #include "common/error.h"
 #include "kernels/attention.h"
-#include "tests/engine/cache/cache_shape.h"
+#include "tests/engine/kv_cache/cache_shape.h"
 
 namespace slip {
 namespace {
