@@ -10,7 +10,7 @@
 #include <sstream>
 
 #include "common/error.h"
-#include "distill/replay_buffer.h"
+#include "distill/replay/replay_buffer.h"
 #include "engine/sampling/random.h"
 
 namespace slip::bench {

@@ -20,7 +20,7 @@
 #include "checkpoints/safetensors.h"
 #include "common/error.h"
 #include "distill/canary.h"
-#include "distill/near_copies.h"
+#include "distill/replay/near_copies.h"
 #include "engine/sampling/random.h"
 
 namespace slip::bench {

@@ -9,8 +9,8 @@
 #include "common/clock.h"
 #include "common/error.h"
 #include "common/file.h"
-#include "distill/replay_buffer.h"
-#include "distill/segment.h"
+#include "distill/replay/replay_buffer.h"
+#include "distill/replay/segment.h"
 #include "ledger/report_parts.h"
 
 namespace slip::cli {

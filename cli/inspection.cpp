@@ -14,7 +14,7 @@
 
 #include "common/error.h"
 #include "common/file.h"
-#include "distill/segment.h"
+#include "distill/replay/segment.h"
 #include "ledger/report_parts.h"
 #include "ledger/text_table.h"
 

@@ -9,7 +9,7 @@
 #include "common/file.h"
 #include "common/log.h"
 #include "common/thread_memory.h"
-#include "distill/replay_buffer.h"
+#include "distill/replay/replay_buffer.h"
 #include "engine/contain.h"
 
 namespace slip::cli {

@@ -11,7 +11,7 @@
 #include "checkpoints/draft_store.h"
 #include "common/log.h"
 #include "distill/learner.h"
-#include "distill/replay_buffer.h"
+#include "distill/replay/replay_buffer.h"
 #include "engine/engine.h"
 #include "ledger/ledger.h"
 #include "router/router.h"

@@ -9,7 +9,7 @@
 #include "distill/decision_sink.h"
 #include "distill/draft_scorer.h"
 #include "distill/publisher.h"
-#include "distill/replay_buffer.h"
+#include "distill/replay/replay_buffer.h"
 #include "distill/topic_state.h"
 
 namespace slip {

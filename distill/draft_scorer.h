@@ -5,7 +5,7 @@
 #include <memory>
 #include <span>
 
-#include "distill/replay_record.h"
+#include "distill/replay/replay_record.h"
 #include "engine/models/transformer.h"
 
 namespace slip {

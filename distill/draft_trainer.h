@@ -12,7 +12,7 @@
 #include "checkpoints/model_config.h"
 #include "distill/draft_export.h"
 #include "distill/loss.h"
-#include "distill/replay_record.h"
+#include "distill/replay/replay_record.h"
 
 namespace slip {
 

@@ -22,7 +22,7 @@
 #include "distill/learning_loop.h"
 #include "distill/learning_switch.h"
 #include "distill/lossy_inbox.h"
-#include "distill/record_assembler.h"
+#include "distill/replay/record_assembler.h"
 
 namespace slip {
 

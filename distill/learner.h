@@ -14,8 +14,8 @@
 #include "distill/draft_trainer.h"
 #include "distill/governor.h"
 #include "distill/idle_priority.h"
-#include "distill/near_copies.h"
-#include "distill/replay_buffer.h"
+#include "distill/replay/near_copies.h"
+#include "distill/replay/replay_buffer.h"
 #include "engine/speculative/draft_slot.h"
 #include "router/topic.h"
 

@@ -12,8 +12,8 @@
 #include "distill/draft_export.h"
 #include "distill/learning_curve.h"
 #include "distill/learning_figures.h"
-#include "distill/near_copies.h"
-#include "distill/replay_record.h"
+#include "distill/replay/near_copies.h"
+#include "distill/replay/replay_record.h"
 #include "engine/speculative/draft_slot.h"
 
 namespace slip {

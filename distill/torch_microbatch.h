@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "checkpoints/model_config.h"
-#include "distill/replay_record.h"
+#include "distill/replay/replay_record.h"
 #include "distill/torch_draft.h"
 
 namespace slip {

@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "common/error.h"
-#include "distill/record_assembler.h"
-#include "distill/record_codec.h"
+#include "distill/replay/record_assembler.h"
+#include "distill/replay/record_codec.h"
 #include "engine/cuda/make_target.h"
 #include "engine/engine.h"
 #include "engine/models/finite_logits.h"

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "common/file.h"
-#include "distill/replay_record.h"
+#include "distill/replay/replay_record.h"
 #include "distill/warmup_prompts.h"
 #include "engine/models/transformer.h"
 #include "kernels/cuda/device_queue.h"

@@ -9,7 +9,7 @@
 #include "checkpoints/strict_json.h"
 #include "common/error.h"
 #include "common/file.h"
-#include "distill/record_codec.h"
+#include "distill/replay/record_codec.h"
 #include "text/tokenizer.h"
 
 namespace slip {

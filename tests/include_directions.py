@@ -26,9 +26,10 @@ SEES = {
     "engine/kv_cache": ["checkpoints", "kernels", "common"],
     "engine/grammar": ["text", "common"],
     "router": ["ledger", "common"],
-    "distill": ["router/topic.h", "engine/models", "engine/kv_cache", "engine/sampling", "engine/speculative",
-                "engine/step_listener.h", "engine/core_sharing.h", "engine/scheduler/decode_time.h", "engine/request.h",
-                "text", "checkpoints", "kernels", "common"],
+    "distill": ["distill", "router/topic.h", "engine/models", "engine/kv_cache", "engine/sampling",
+                "engine/speculative", "engine/step_listener.h", "engine/core_sharing.h",
+                "engine/scheduler/decode_time.h", "engine/request.h", "text", "checkpoints", "kernels", "common"],
+    "distill/replay": ["router/topic.h", "engine/sampling", "engine/speculative", "checkpoints", "common"],
     "server": ["distill", "router", "engine", "text", "ledger", "checkpoints", "kernels", "common"],
     "cli": ["server", "distill", "router", "engine", "text", "ledger", "checkpoints", "kernels", "common"],
 }

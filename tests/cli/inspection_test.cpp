@@ -13,7 +13,7 @@
 #include "checkpoints/draft_store.h"
 #include "common/clock.h"
 #include "common/error.h"
-#include "distill/replay_buffer.h"
+#include "distill/replay/replay_buffer.h"
 #include "distill/trainer_state_file.h"
 #include "ledger/ledger.h"
 #include "router/router_state_file.h"

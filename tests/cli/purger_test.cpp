@@ -7,7 +7,7 @@
 
 #include "common/clock.h"
 #include "common/error.h"
-#include "distill/replay_buffer.h"
+#include "distill/replay/replay_buffer.h"
 #include "tests/checkpoints/temporary_folder.h"
 #include "tests/distill/sample_records.h"
 

@@ -10,7 +10,7 @@
 #include "common/clock.h"
 #include "common/fail_point.h"
 #include "tests/distill/learner_fixture.h"
-#include "tests/distill/replay_fixture.h"
+#include "tests/distill/replay/replay_fixture.h"
 
 namespace slip {
 namespace {

@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "common/crc32c.h"
-#include "distill/record_codec.h"
-#include "distill/replay_record.h"
-#include "distill/segment.h"
+#include "distill/replay/record_codec.h"
+#include "distill/replay/replay_record.h"
+#include "distill/replay/segment.h"
 #include "engine/sampling/random.h"
 
 namespace slip::testing {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A replay segment. A CRC keeps random changes out of what lies behind it, so every input is tried three times: as it
 // is, as one frame whose CRC is made right, and as a list of changes to a good frame.
-#include "distill/segment.h"
+#include "distill/replay/segment.h"
 
 #include <algorithm>
 #include <cstring>

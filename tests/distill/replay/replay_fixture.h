@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "common/file.h"
-#include "distill/replay_buffer.h"
+#include "distill/replay/replay_buffer.h"
 #include "tests/distill/sample_records.h"
 
 namespace slip::testing {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "common/purge_scope.h"
-#include "distill/replay_record.h"
+#include "distill/replay/replay_record.h"
 
 namespace slip {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "distill/segment_log.h"
+#include "distill/replay/segment_log.h"
 
 #include <unistd.h>
 #include <algorithm>

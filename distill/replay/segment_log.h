@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "distill/segment.h"
+#include "distill/replay/segment.h"
 
 namespace slip {
 

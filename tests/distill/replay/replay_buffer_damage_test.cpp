@@ -9,8 +9,8 @@
 #include "common/error.h"
 #include "common/fail_point.h"
 #include "common/file.h"
-#include "distill/segment.h"
-#include "tests/distill/replay_fixture.h"
+#include "distill/replay/segment.h"
+#include "tests/distill/replay/replay_fixture.h"
 
 namespace slip {
 namespace {

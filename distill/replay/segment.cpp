@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "distill/segment.h"
+#include "distill/replay/segment.h"
 
 #include <fcntl.h>
 #include <unistd.h>

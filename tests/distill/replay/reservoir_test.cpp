@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "distill/reservoir.h"
+#include "distill/replay/reservoir.h"
 
 #include <gtest/gtest.h>
 #include <map>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "distill/replay_buffer.h"
+#include "distill/replay/replay_buffer.h"
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -9,9 +9,9 @@
 #include <map>
 
 #include "common/clock.h"
-#include "distill/near_copies.h"
-#include "distill/segment.h"
-#include "tests/distill/replay_fixture.h"
+#include "distill/replay/near_copies.h"
+#include "distill/replay/segment.h"
+#include "tests/distill/replay/replay_fixture.h"
 
 namespace slip {
 namespace {

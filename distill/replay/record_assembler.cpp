@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "distill/record_assembler.h"
+#include "distill/replay/record_assembler.h"
 
 #include <algorithm>
 #include <utility>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "distill/near_copies.h"
+#include "distill/replay/near_copies.h"
 
 #include <gtest/gtest.h>
 #include <algorithm>

@@ -10,8 +10,8 @@
 #include <tuple>
 
 #include "common/error.h"
-#include "distill/replay_buffer.h"
-#include "tests/distill/replay_fixture.h"
+#include "distill/replay/replay_buffer.h"
+#include "tests/distill/replay/replay_fixture.h"
 
 namespace slip {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "distill/replay_record.h"
+#include "distill/replay/replay_record.h"
 
 #include <algorithm>
 

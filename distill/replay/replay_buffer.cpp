@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "distill/replay_buffer.h"
+#include "distill/replay/replay_buffer.h"
 
 #include <algorithm>
 #include <map>
@@ -10,9 +10,9 @@
 #include "common/clock.h"
 #include "common/error.h"
 #include "common/log.h"
-#include "distill/near_copies.h"
-#include "distill/reservoir.h"
-#include "distill/segment_log.h"
+#include "distill/replay/near_copies.h"
+#include "distill/replay/reservoir.h"
+#include "distill/replay/segment_log.h"
 
 namespace slip {
 

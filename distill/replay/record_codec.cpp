@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "distill/record_codec.h"
+#include "distill/replay/record_codec.h"
 
 #include <algorithm>
 #include <cmath>

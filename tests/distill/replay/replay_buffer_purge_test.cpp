@@ -5,8 +5,8 @@
 #include <fstream>
 
 #include "common/clock.h"
-#include "distill/segment.h"
-#include "tests/distill/replay_fixture.h"
+#include "distill/replay/segment.h"
+#include "tests/distill/replay/replay_fixture.h"
 
 namespace slip {
 namespace {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "common/file.h"
-#include "distill/record_codec.h"
+#include "distill/replay/record_codec.h"
 
 namespace slip {
 
