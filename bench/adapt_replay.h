@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "distill/draft_scorer.h"
-#include "distill/draft_trainer.h"
 #include "distill/learner.h"
+#include "distill/trainer/draft_trainer.h"
 
 namespace slip::bench {
 

@@ -11,11 +11,11 @@
 #include "common/disk_space.h"
 #include "distill/canary.h"
 #include "distill/decision_sink.h"
-#include "distill/draft_trainer.h"
 #include "distill/governor.h"
 #include "distill/idle_priority.h"
 #include "distill/replay/near_copies.h"
 #include "distill/replay/replay_buffer.h"
+#include "distill/trainer/draft_trainer.h"
 #include "engine/speculative/draft_slot.h"
 #include "router/topic.h"
 

@@ -7,8 +7,8 @@
 #include <memory>
 #include <string>
 
-#include "distill/draft_trainer.h"
 #include "distill/topic_state.h"
+#include "distill/trainer/draft_trainer.h"
 
 namespace slip {
 

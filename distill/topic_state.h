@@ -9,11 +9,11 @@
 #include <string>
 
 #include "distill/canary.h"
-#include "distill/draft_export.h"
 #include "distill/learning_curve.h"
 #include "distill/learning_figures.h"
 #include "distill/replay/near_copies.h"
 #include "distill/replay/replay_record.h"
+#include "distill/trainer/draft_export.h"
 #include "engine/speculative/draft_slot.h"
 
 namespace slip {

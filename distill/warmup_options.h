@@ -9,7 +9,7 @@
 
 #include "checkpoints/model_config.h"
 #include "common/tensor_view.h"
-#include "distill/draft_trainer.h"
+#include "distill/trainer/draft_trainer.h"
 #include "kernels/cuda/device_queue.h"
 
 namespace slip {

@@ -7,7 +7,7 @@ A developer's tool, like goldens.py, but it needs nothing besides Python:
     python3 tools/goldens_muon.py
 
 The arithmetic follows torch.optim.Muon (Nesterov momentum 0.95, five iterations, adjust_lr_fn "original") without rounding to
-bfloat16, and shares no code with distill/torch_muon.cpp: it never transposes, but multiplies on the side that is smaller.
+bfloat16, and shares no code with distill/trainer/torch_muon.cpp: it never transposes, but multiplies on the side that is smaller.
 Weights and gradients are multiples of 1/64, which float32 holds exactly.
 
 {"learning_rate", "keep", "cases": [{"rows", "columns", "weight": [rows · columns], "gradients": [3 of them],

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The distillation loss and its gradient with respect to the draft's logits, with the meaning of fused_loss_row() in
-// distill/loss.h: q on the K kept ids and one bucket for everything else, against p's K and tail.
+// distill/trainer/loss.h: q on the K kept ids and one bucket for everything else, against p's K and tail.
 #pragma once
 
 #include "kernels/cuda/law.cuh"

@@ -14,7 +14,7 @@
 #include <thread>
 
 #include "common/thread_memory.h"
-#include "distill/draft_trainer.h"
+#include "distill/trainer/draft_trainer.h"
 #include "tests/distill/sample_records.h"
 
 namespace slip {

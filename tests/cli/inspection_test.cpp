@@ -14,7 +14,7 @@
 #include "common/clock.h"
 #include "common/error.h"
 #include "distill/replay/replay_buffer.h"
-#include "distill/trainer_state_file.h"
+#include "distill/trainer/trainer_state_file.h"
 #include "ledger/ledger.h"
 #include "router/router_state_file.h"
 #include "tests/checkpoints/tiny_llama.h"

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "common/error.h"
-#include "distill/draft_trainer.h"
+#include "distill/trainer/draft_trainer.h"
 #include "tests/cli/serve_fixture.h"
 
 namespace slip {

@@ -8,7 +8,7 @@
 #include "cli/command.h"
 #include "cli/target_worker.h"
 #include "common/error.h"
-#include "distill/draft_trainer.h"
+#include "distill/trainer/draft_trainer.h"
 
 namespace slip::cli {
 namespace {

@@ -6,7 +6,7 @@
 #include <memory>
 #include <string>
 
-#include "distill/draft_trainer.h"
+#include "distill/trainer/draft_trainer.h"
 #include "engine/models/transformer.h"
 #include "tests/distill/sample_records.h"
 

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// Includes LibTorch (about 7 s to compile): only for the trainer's own .cpp files.
+#include <ATen/ATen.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "distill/trainer/torch_draft.h"
+
+namespace slip {
+
+// Exponential moving average of a draft's weights over its optimizer steps (Polyak and Juditsky, 1992): online learning
+// keeps its learning rate up, and the average takes out the noise that a falling rate would. Threads: one owner.
+class TorchAverage {
+ public:
+  // decay in [0, 1); 0 keeps the last weights.
+  TorchAverage(const std::vector<NamedTensor>& parameters, double decay);
+
+  // Takes in the weights after optimizer step `n_steps`, counted from 1. The decay rises to its value as
+  // min(decay, n / (n + 9)), so that the starting weights do not linger.
+  void update(const std::vector<NamedTensor>& parameters, std::int64_t n_steps);
+  std::vector<at::Tensor>& values() { return values_; }  // per parameter, its shape, float32
+
+ private:
+  double decay_;
+  std::vector<at::Tensor> values_;
+};
+
+}  // namespace slip

@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "distill/trainer/torch_head.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "common/error.h"
+#include "kernels/cuda/foreign_stream.h"
+#include "kernels/elementwise.h"
+
+namespace slip {
+namespace {
+
+// Of a piece's logits: what stays in a processor's cache, and what keeps a device busy.
+constexpr std::int64_t kPieceBytes = std::int64_t{4} << 20, kDevicePieceBytes = std::int64_t{128} << 20;
+
+std::int64_t rows_a_piece(std::int64_t vocab, bool is_cpu) {
+  if (is_cpu) return std::clamp<std::int64_t>(kPieceBytes / (4 * vocab), 16, 256);
+  return std::clamp<std::int64_t>(kDevicePieceBytes / (4 * vocab), 16, 4096);
+}
+
+// The targets of some rows as the device wants them; all keep the same number of ids.
+struct DeviceTargets {
+  DeviceTargets(std::span<const TopK* const> rows, double weight, at::Device device) {
+    const auto n = static_cast<std::int64_t>(rows.size());
+    const auto k = static_cast<std::int64_t>(rows[0]->ids.size());
+    const at::Tensor host_ids = at::empty({n, k}, at::kInt), host_logprobs = at::empty({n, k}, at::kFloat),
+                     host_tails = at::empty({n}, at::kFloat);
+    for (std::int64_t row = 0; row < n; ++row) {
+      const TopK& target = *rows[static_cast<std::size_t>(row)];
+      std::copy(target.ids.begin(), target.ids.end(), host_ids.data_ptr<std::int32_t>() + row * k);
+      std::copy(target.logprobs.begin(), target.logprobs.end(), host_logprobs.data_ptr<float>() + row * k);
+      host_tails.data_ptr<float>()[row] = target.log_tail;
+    }
+    ids = host_ids.to(device);
+    logprobs = host_logprobs.to(device);
+    tails = host_tails.to(device);
+    weights = at::full({n}, weight, at::TensorOptions(device).dtype(at::kFloat));
+    losses = at::empty({n}, at::TensorOptions(device).dtype(at::kDouble));
+  }
+  at::Tensor ids, logprobs;           // [n, k]
+  at::Tensor tails, weights, losses;  // [n]
+};
+
+}  // namespace
+
+TorchHead::TorchHead(const ModelConfig& draft, const TrainerOptions& options, const TorchDevice& device)
+    : loss_(options.loss), device_(device) {
+  const std::int64_t vocab = draft.vocab_size, hidden = draft.hidden_size;
+  const std::int64_t rows = rows_a_piece(vocab, device.is_cpu());
+  logits_ = at::empty({rows, vocab}, at::TensorOptions(device.get()).dtype(at::kFloat));
+  slopes_ = device.is_cpu() ? logits_ : at::empty_like(logits_);
+  if (options.products == Dtype::kFloat32) return;
+  const auto lower = logits_.options().dtype(torch_dtype(options.products));
+  rounded_ =
+      Rounded{at::empty({rows, hidden}, lower), at::empty({rows, hidden}, lower), at::empty({rows, vocab}, lower),
+              at::empty({vocab, hidden}, lower), at::empty({vocab, hidden}, lower)};
+}
+
+std::size_t TorchHead::bytes() const {
+  std::size_t total = (slopes_.is_same(logits_) ? 1 : 2) * logits_.nbytes();
+  if (!rounded_) return total;
+  for (const at::Tensor* tensor :
+       {&rounded_->hidden, &rounded_->gradient, &rounded_->logits, &rounded_->matrix, &rounded_->matrix_gradient}) {
+    total += tensor->nbytes();
+  }
+  return total;
+}
+
+namespace {
+
+// The first rows of `buffer` become `rows`, the others zero.
+void fill(at::Tensor& buffer, const at::Tensor& rows) {
+  const std::int64_t n = rows.size(0), all = buffer.size(0);
+  buffer.narrow(0, 0, n).copy_(rows);
+  if (n < all) buffer.narrow(0, n, all - n).zero_();
+}
+
+// Some rows at a time: LibTorch widens a bfloat16 operand into memory of its own first, 4 MiB for a vocabulary of
+// 8,192.
+void add_rounded(const at::Tensor& rounded, at::Tensor& sums) {
+  constexpr std::int64_t kRows = 512;
+  for (std::int64_t row = 0; row < sums.size(0); row += kRows) {
+    const std::int64_t n = std::min(kRows, sums.size(0) - row);
+    sums.narrow(0, row, n).add_(rounded.narrow(0, row, n));
+  }
+}
+
+}  // namespace
+
+void TorchHead::multiply(const Piece& piece, const at::Tensor& matrix) {
+  at::Tensor logits = piece.logits;
+  if (!rounded_) {
+    at::mm_out(logits, piece.hidden, matrix.t());
+    return;
+  }
+  fill(rounded_->hidden, piece.hidden);
+  at::mm_out(rounded_->logits, rounded_->hidden, rounded_->matrix.t());
+  logits.copy_(rounded_->logits.narrow(0, 0, logits.size(0)));
+}
+
+void TorchHead::multiply_back(const Piece& piece, const at::Tensor& matrix, at::Tensor matrix_gradient) {
+  at::Tensor gradient = piece.gradient;
+  if (!rounded_) {
+    at::mm_out(gradient, piece.slopes, matrix);
+    matrix_gradient.addmm_(piece.slopes.t(), piece.hidden);
+    return;
+  }
+  fill(rounded_->logits, piece.slopes);
+  at::mm_out(rounded_->gradient, rounded_->logits, rounded_->matrix);
+  gradient.copy_(rounded_->gradient.narrow(0, 0, gradient.size(0)));
+  at::mm_out(rounded_->matrix_gradient, rounded_->logits.t(), rounded_->hidden);
+  add_rounded(rounded_->matrix_gradient, matrix_gradient);
+}
+
+RowSums TorchHead::losses(const at::Tensor& logits, std::span<const TopK* const> targets, double weight,
+                          const at::Tensor& slope) {
+  const std::int64_t vocab = logits.size(1);
+  RowSums sums;
+  for (std::size_t i = 0; i < targets.size(); ++i) {
+    const TopK& target = *targets[i];
+    ++sums.rows;
+    const std::int64_t at = static_cast<std::int64_t>(i) * vocab;
+    const float* row = logits.data_ptr<float>() + at;
+    sums.greedy_hits += kernels::argmax({row, static_cast<std::size_t>(vocab)}) == target.ids[0] ? 1 : 0;
+    sums.loss += fused_loss_row(loss_, row, vocab, target.ids.data(), target.logprobs.data(),
+                                static_cast<std::int64_t>(target.ids.size()), target.log_tail, weight,
+                                slope.data_ptr<float>() + at);
+  }
+  return sums;
+}
+
+// The same by the device's kernel: one launch for rows in a row that keep equally many ids, which is nearly always all.
+RowSums TorchHead::losses_on_device(const at::Tensor& logits, std::span<const TopK* const> targets, double weight,
+                                    const at::Tensor& slope) {
+  RowSums sums;
+  for (std::size_t from = 0, end = 0; from < targets.size(); from = end) {
+    const std::size_t k = targets[from]->ids.size();
+    for (end = from; end < targets.size() && targets[end]->ids.size() == k; ++end) {
+    }
+    if (k > kernels::cuda::kMostKept) {
+      throw Error(ErrorCode::kUnsupported, "a record keeps more tokens a position than the device learns from",
+                  "set learning.device to \"cpu\", or let the records expire", "learning.device");
+    }
+    const auto first = static_cast<std::int64_t>(from), n = static_cast<std::int64_t>(end - from);
+    const DeviceTargets rows(targets.subspan(from, end - from), weight, device_.get());
+    const at::Tensor those = logits.narrow(0, first, n);
+    kernels::cuda::FusedLoss job;
+    job.options = loss_;
+    job.logits = those.data_ptr<float>();
+    job.stride = job.vocab = static_cast<std::int32_t>(logits.size(1));
+    job.k = static_cast<std::int32_t>(k);
+    job.ids = rows.ids.data_ptr<std::int32_t>();
+    job.logprobs = rows.logprobs.data_ptr<float>();
+    job.log_tail = rows.tails.data_ptr<float>();
+    job.weights = rows.weights.data_ptr<float>();
+    job.losses = rows.losses.data_ptr<double>();
+    job.grad = slope.narrow(0, first, n).data_ptr<float>();
+    kernels::cuda::enqueue_on(device_.stream(),
+                              kernels::cuda::OnRows<kernels::cuda::FusedLoss>{job, static_cast<int>(n)});
+    sums.loss += rows.losses.sum().item<double>();
+    sums.greedy_hits += those.argmax(1).eq(rows.ids.select(1, 0)).sum().item<std::int64_t>();
+    sums.rows += n;
+  }
+  return sums;
+}
+
+// Rows without a target are left out of the products, which are most of a step's work.
+RowSums TorchHead::pass(const at::Tensor& hidden, const at::Tensor& matrix, std::span<const TopK* const> targets,
+                        double weight, const Backward* backward) {
+  std::vector<std::int64_t> rows;
+  std::vector<const TopK*> kept;
+  for (std::size_t i = 0; i < targets.size(); ++i) {
+    if (targets[i]->ids.empty()) continue;
+    rows.push_back(static_cast<std::int64_t>(i));
+    kept.push_back(targets[i]);
+  }
+  if (kept.size() == targets.size()) return pass_all(hidden, matrix, targets, weight, backward);
+  if (backward != nullptr) backward->gradient.zero_();
+  if (kept.empty()) return {};
+  const at::Tensor places = at::tensor(rows, at::kLong).to(hidden.device());
+  const at::Tensor some = hidden.index_select(0, places);
+  if (backward == nullptr) return pass_all(some, matrix, kept, weight, nullptr);
+  const Backward slopes{at::empty_like(some), backward->matrix_gradient};
+  const RowSums sums = pass_all(some, matrix, kept, weight, &slopes);
+  backward->gradient.index_copy_(0, places, slopes.gradient);
+  return sums;
+}
+
+RowSums TorchHead::pass_all(const at::Tensor& hidden, const at::Tensor& matrix, std::span<const TopK* const> targets,
+                            double weight, const Backward* backward) {
+  RowSums sums;
+  const auto n_rows = static_cast<std::int64_t>(targets.size());
+  if (rounded_) rounded_->matrix.copy_(matrix);
+  for (std::int64_t from = 0; from < n_rows; from += logits_.size(0)) {
+    const std::int64_t n = std::min(logits_.size(0), n_rows - from);
+    Piece piece{hidden.narrow(0, from, n), {}, logits_.narrow(0, 0, n), slopes_.narrow(0, 0, n)};
+    multiply(piece, matrix);
+    const auto those = targets.subspan(static_cast<std::size_t>(from), static_cast<std::size_t>(n));
+    const RowSums part = device_.is_cpu() ? losses(piece.logits, those, weight, piece.slopes)
+                                          : losses_on_device(piece.logits, those, weight, piece.slopes);
+    sums.loss += part.loss;
+    sums.rows += part.rows;
+    sums.greedy_hits += part.greedy_hits;
+    if (backward == nullptr) continue;
+    piece.gradient = backward->gradient.narrow(0, from, n);
+    multiply_back(piece, matrix, backward->matrix_gradient);
+  }
+  return sums;
+}
+
+}  // namespace slip
