@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "distill/draft_scorer.h"
+#include "distill/canary/draft_scorer.h"
 #include "distill/learner.h"
 #include "distill/trainer/draft_trainer.h"
 

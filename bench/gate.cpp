@@ -19,7 +19,7 @@
 #include "bench/common_result.h"
 #include "checkpoints/safetensors.h"
 #include "common/error.h"
-#include "distill/canary.h"
+#include "distill/canary/canary.h"
 #include "distill/replay/near_copies.h"
 #include "engine/sampling/random.h"
 

@@ -5,9 +5,9 @@
 #include <map>
 #include <memory>
 
-#include "distill/canary.h"
+#include "distill/canary/canary.h"
+#include "distill/canary/draft_scorer.h"
 #include "distill/decision_sink.h"
-#include "distill/draft_scorer.h"
 #include "distill/publisher.h"
 #include "distill/replay/replay_buffer.h"
 #include "distill/topic_state.h"

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "checkpoints/draft_store.h"
-#include "distill/canary.h"
+#include "distill/canary/canary.h"
 #include "distill/learning_figures.h"
 
 namespace slip {

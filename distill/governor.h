@@ -6,7 +6,7 @@
 #include <memory>
 
 #include "common/clock.h"
-#include "distill/learning_curve.h"
+#include "distill/canary/learning_curve.h"
 #include "engine/core_sharing.h"
 #include "engine/step_listener.h"
 

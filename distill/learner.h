@@ -9,7 +9,7 @@
 
 #include "checkpoints/draft_store.h"
 #include "common/disk_space.h"
-#include "distill/canary.h"
+#include "distill/canary/canary.h"
 #include "distill/decision_sink.h"
 #include "distill/governor.h"
 #include "distill/idle_priority.h"

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "distill/canary/draft_scorer.h"
 #include "distill/canary_scorer.h"
-#include "distill/draft_scorer.h"
 #include "distill/governor.h"
 #include "distill/learner.h"
 #include "distill/publisher.h"

@@ -8,7 +8,7 @@
 
 #include "checkpoints/draft_store.h"
 #include "common/error.h"
-#include "distill/canary.h"
+#include "distill/canary/canary.h"
 #include "distill/decision_sink.h"
 #include "distill/resident_trainers.h"
 #include "distill/topic_state.h"

@@ -8,8 +8,8 @@
 #include <optional>
 #include <string>
 
-#include "distill/canary.h"
-#include "distill/learning_curve.h"
+#include "distill/canary/canary.h"
+#include "distill/canary/learning_curve.h"
 #include "distill/learning_figures.h"
 #include "distill/replay/near_copies.h"
 #include "distill/replay/replay_record.h"

@@ -29,6 +29,8 @@ SEES = {
     "distill": ["distill", "router/topic.h", "engine/models", "engine/kv_cache", "engine/sampling",
                 "engine/speculative", "engine/step_listener.h", "engine/core_sharing.h",
                 "engine/scheduler/decode_time.h", "engine/request.h", "text", "checkpoints", "kernels", "common"],
+    "distill/canary": ["distill/replay", "engine/models", "engine/kv_cache", "engine/sampling", "engine/speculative",
+                       "common"],
     "distill/trainer": ["distill/replay", "engine/models", "engine/sampling", "engine/speculative", "checkpoints",
                         "kernels", "common"],
     "distill/replay": ["router/topic.h", "engine/sampling", "engine/speculative", "checkpoints", "common"],

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 #include <string>
 
-#include "distill/canary.h"
+#include "distill/canary/canary.h"
 
 namespace slip {
 namespace {

@@ -5,9 +5,9 @@
 #include <optional>
 #include <string>
 
-#include "distill/draft_scorer.h"
-#include "distill/learning_curve.h"
-#include "distill/paired_test.h"
+#include "distill/canary/draft_scorer.h"
+#include "distill/canary/learning_curve.h"
+#include "distill/canary/paired_test.h"
 
 namespace slip {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "distill/canary.h"
+#include "distill/canary/canary.h"
 
 #include <algorithm>
 #include <cmath>

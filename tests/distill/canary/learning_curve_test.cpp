@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "distill/learning_curve.h"
+#include "distill/canary/learning_curve.h"
 
 #include <gtest/gtest.h>
 

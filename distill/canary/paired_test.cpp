@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "distill/paired_test.h"
+#include "distill/canary/paired_test.h"
 
 #include <algorithm>
 #include <cmath>

@@ -9,8 +9,8 @@
 #include <optional>
 #include <vector>
 
-#include "distill/canary.h"
-#include "tests/distill/paired_traffic.h"
+#include "distill/canary/canary.h"
+#include "tests/distill/canary/paired_traffic.h"
 
 namespace slip {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "distill/paired_test.h"
+#include "distill/canary/paired_test.h"
 
 #include <gtest/gtest.h>
 #include <cmath>
@@ -7,7 +7,7 @@
 #include <type_traits>
 
 #include "common/error.h"
-#include "tests/distill/paired_traffic.h"
+#include "tests/distill/canary/paired_traffic.h"
 
 namespace slip {
 namespace {

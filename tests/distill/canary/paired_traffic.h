@@ -7,7 +7,7 @@
 #include <numbers>
 #include <vector>
 
-#include "distill/paired_test.h"
+#include "distill/canary/paired_test.h"
 #include "engine/sampling/random.h"
 
 namespace slip {

@@ -4,7 +4,7 @@
 #include <array>
 #include <cstddef>
 
-#include "distill/draft_scorer.h"
+#include "distill/canary/draft_scorer.h"
 
 namespace slip {
 

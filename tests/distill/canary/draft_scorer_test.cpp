@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "distill/draft_scorer.h"
+#include "distill/canary/draft_scorer.h"
 
 #include <gtest/gtest.h>
 #include <algorithm>
