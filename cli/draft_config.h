@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "distill/warmup.h"
+#include "distill/warmup/warmup.h"
 
 namespace slip::cli {
 

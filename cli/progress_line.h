@@ -6,7 +6,7 @@
 #include <string>
 
 #include "cli/stop_signal.h"
-#include "distill/warmup.h"
+#include "distill/warmup/warmup.h"
 
 namespace slip::cli {
 

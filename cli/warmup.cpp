@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "distill/warmup.h"
+#include "distill/warmup/warmup.h"
 
 #include <cstdio>
 #include <filesystem>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "distill/warmup_options.h"
+#include "distill/warmup/warmup_options.h"
 
 #include <cmath>
 #include <string>

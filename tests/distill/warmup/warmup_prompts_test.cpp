@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "distill/warmup_prompts.h"
+#include "distill/warmup/warmup_prompts.h"
 
 #include <gtest/gtest.h>
 
 #include <string>
 
-#include "tests/distill/warmup_fixture.h"
+#include "tests/distill/warmup/warmup_fixture.h"
 
 namespace slip {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "distill/warmup_work.h"
+#include "distill/warmup/warmup_work.h"
 
 #include <gtest/gtest.h>
 
@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "checkpoints/data_directory_lock.h"
-#include "distill/warmup_prompts.h"
-#include "tests/distill/warmup_fixture.h"
+#include "distill/warmup/warmup_prompts.h"
+#include "tests/distill/warmup/warmup_fixture.h"
 #include "tests/kernels/cuda/host_queue.h"
 #include "text/tokenizer.h"
 

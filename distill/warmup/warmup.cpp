@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "distill/warmup.h"
+#include "distill/warmup/warmup.h"
 
 #include <algorithm>
 #include <deque>
@@ -13,10 +13,10 @@
 #include "common/clock.h"
 #include "common/error.h"
 #include "common/file.h"
-#include "distill/warmup_answers.h"
-#include "distill/warmup_output.h"
-#include "distill/warmup_prompts.h"
-#include "distill/warmup_work.h"
+#include "distill/warmup/warmup_answers.h"
+#include "distill/warmup/warmup_output.h"
+#include "distill/warmup/warmup_prompts.h"
+#include "distill/warmup/warmup_work.h"
 #include "engine/models/fingerprint.h"
 #include "engine/sampling/random.h"
 

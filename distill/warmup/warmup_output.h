@@ -4,7 +4,7 @@
 #include <filesystem>
 
 #include "checkpoints/draft_meta.h"
-#include "distill/warmup.h"
+#include "distill/warmup/warmup.h"
 
 namespace slip {
 

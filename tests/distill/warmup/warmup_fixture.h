@@ -14,7 +14,7 @@
 
 #include "common/error.h"
 #include "common/file.h"
-#include "distill/warmup.h"
+#include "distill/warmup/warmup.h"
 
 namespace slip::testing {
 

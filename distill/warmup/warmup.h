@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <string>
 
-#include "distill/warmup_options.h"
+#include "distill/warmup/warmup_options.h"
 
 namespace slip {
 

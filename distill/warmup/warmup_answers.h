@@ -12,7 +12,7 @@
 
 #include "common/file.h"
 #include "distill/replay/replay_record.h"
-#include "distill/warmup_prompts.h"
+#include "distill/warmup/warmup_prompts.h"
 #include "engine/models/transformer.h"
 #include "kernels/cuda/device_queue.h"
 

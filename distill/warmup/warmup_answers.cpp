@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "distill/warmup_answers.h"
+#include "distill/warmup/warmup_answers.h"
 
 #include <fcntl.h>
 #include <unistd.h>

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "distill/warmup.h"
+#include "distill/warmup/warmup.h"
 
 namespace slip {
 

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "distill/warmup.h"
+#include "distill/warmup/warmup.h"
 
 #include <gtest/gtest.h>
 
 #include "checkpoints/draft_meta.h"
-#include "distill/warmup_work.h"
+#include "distill/warmup/warmup_work.h"
 #include "engine/models/fingerprint.h"
 #include "engine/models/transformer.h"
-#include "tests/distill/warmup_fixture.h"
+#include "tests/distill/warmup/warmup_fixture.h"
 
 namespace slip {
 namespace {

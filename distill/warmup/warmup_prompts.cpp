@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "distill/warmup_prompts.h"
+#include "distill/warmup/warmup_prompts.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "distill/warmup_work.h"
+#include "distill/warmup/warmup_work.h"
 
 #include <fcntl.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "distill/warmup_output.h"
+#include "distill/warmup/warmup_output.h"
 
 #include <fcntl.h>
 

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "distill/warmup_answers.h"
+#include "distill/warmup/warmup_answers.h"
 
 #include <gtest/gtest.h>
 
 #include <map>
 #include <vector>
 
-#include "distill/warmup_prompts.h"
+#include "distill/warmup/warmup_prompts.h"
 #include "engine/models/transformer.h"
-#include "tests/distill/warmup_fixture.h"
+#include "tests/distill/warmup/warmup_fixture.h"
 #include "tests/kernels/cuda/host_queue.h"
 
 namespace slip {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "distill/warmup_options.h"
+#include "distill/warmup/warmup_options.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/distill/warmup_fixture.h"
+#include "tests/distill/warmup/warmup_fixture.h"
 
 namespace slip {
 namespace {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "checkpoints/data_directory_lock.h"
-#include "distill/warmup.h"
+#include "distill/warmup/warmup.h"
 
 namespace slip {
 
