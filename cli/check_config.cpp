@@ -14,8 +14,8 @@
 #include "cli/load_model.h"
 #include "common/file.h"
 #include "kernels/cuda/stream_queue.h"
-#include "server/gatekeeper.h"
-#include "server/tls.h"
+#include "server/http/gatekeeper.h"
+#include "server/http/tls.h"
 #include "text/tokenizer.h"
 
 namespace slip::cli {

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "server/options.h"
+#include "server/http/options.h"
 
 namespace slip::cli {
 namespace {

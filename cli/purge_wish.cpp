@@ -8,8 +8,8 @@
 #include "checkpoints/json_document.h"
 #include "checkpoints/strict_json.h"
 #include "common/error.h"
-#include "server/json_text.h"
-#include "server/request_id.h"
+#include "server/http/json_text.h"
+#include "server/http/request_id.h"
 
 namespace slip::cli {
 namespace {

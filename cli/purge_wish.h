@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "server/api_keys.h"
+#include "server/http/api_keys.h"
 #include "server/purge.h"
 
 namespace slip::cli {

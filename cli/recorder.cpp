@@ -7,7 +7,7 @@
 #include "common/clock.h"
 #include "common/log.h"
 #include "engine/contain.h"
-#include "server/request_id.h"
+#include "server/http/request_id.h"
 
 namespace slip::cli {
 namespace {

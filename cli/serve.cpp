@@ -27,10 +27,10 @@
 #include "common/file.h"
 #include "common/log.h"
 #include "engine/contain.h"
-#include "server/gatekeeper.h"
+#include "server/http/gatekeeper.h"
+#include "server/http/key_quotas.h"
+#include "server/http/tls.h"
 #include "server/http_server.h"
-#include "server/key_quotas.h"
-#include "server/tls.h"
 
 namespace slip::cli {
 namespace {

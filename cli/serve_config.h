@@ -16,7 +16,7 @@
 #include "ledger/ledger.h"
 #include "router/router.h"
 #include "router/topic.h"
-#include "server/options.h"
+#include "server/http/options.h"
 
 namespace slip::cli {
 

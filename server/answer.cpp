@@ -4,8 +4,8 @@
 #include <algorithm>
 
 #include "server/answer_logprobs.h"
-#include "server/json_text.h"
-#include "server/reply.h"
+#include "server/http/json_text.h"
+#include "server/http/reply.h"
 
 namespace slip {
 namespace {

@@ -9,7 +9,7 @@
 
 #include "engine/request.h"
 #include "server/answer.h"
-#include "server/memory_budget.h"
+#include "server/http/memory_budget.h"
 
 namespace slip {
 

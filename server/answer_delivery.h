@@ -8,12 +8,12 @@
 
 #include "server/answer.h"
 #include "server/answer_channel.h"
-#include "server/memory_budget.h"
-#include "server/peer_watch.h"
+#include "server/http/memory_budget.h"
+#include "server/http/peer_watch.h"
+#include "server/http/waker.h"
+#include "server/http/wire.h"
 #include "server/responder.h"
 #include "server/service.h"
-#include "server/waker.h"
-#include "server/wire.h"
 
 namespace slip {
 

@@ -4,7 +4,7 @@
 #include <cstddef>
 
 #include "server/answer.h"
-#include "server/json_text.h"
+#include "server/http/json_text.h"
 
 namespace slip {
 

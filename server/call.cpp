@@ -10,10 +10,10 @@
 #include "checkpoints/json_document.h"
 #include "checkpoints/strict_json.h"
 #include "common/error.h"
+#include "server/http/request_head.h"
 #include "server/message.h"
 #include "server/prompt_field.h"
 #include "server/request_fields.h"
-#include "server/request_head.h"
 #include "server/sampling_fields.h"
 
 namespace slip {

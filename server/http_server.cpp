@@ -18,8 +18,8 @@
 
 #include "common/error.h"
 #include "common/log.h"
+#include "server/http/worker_pool.h"
 #include "server/session.h"
-#include "server/worker_pool.h"
 
 namespace slip {
 

@@ -5,10 +5,10 @@
 #include <memory>
 #include <string>
 
-#include "server/gatekeeper.h"
-#include "server/key_quotas.h"
+#include "server/http/gatekeeper.h"
+#include "server/http/key_quotas.h"
+#include "server/http/tls.h"
 #include "server/service.h"
-#include "server/tls.h"
 
 namespace slip {
 

@@ -6,11 +6,11 @@
 #include <string>
 #include <string_view>
 
-#include "server/gatekeeper.h"
-#include "server/reply.h"
+#include "server/http/gatekeeper.h"
+#include "server/http/reply.h"
+#include "server/http/wire.h"
 #include "server/request_log.h"
 #include "server/service.h"
-#include "server/wire.h"
 
 namespace slip {
 

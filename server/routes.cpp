@@ -8,9 +8,9 @@
 
 #include "server/absent_routes.h"
 #include "server/answer_logprobs.h"
-#include "server/gatekeeper.h"
+#include "server/http/gatekeeper.h"
+#include "server/http/request_id.h"
 #include "server/openapi.h"
-#include "server/request_id.h"
 
 namespace slip {
 namespace {

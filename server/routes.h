@@ -11,7 +11,7 @@
 
 #include "common/error.h"
 #include "common/log.h"
-#include "server/key_quotas.h"
+#include "server/http/key_quotas.h"
 #include "server/service.h"
 
 namespace slip {

@@ -10,7 +10,7 @@
 #include "common/error.h"
 #include "common/escape_controls.h"
 #include "common/log.h"
-#include "server/json_text.h"
+#include "server/http/json_text.h"
 
 namespace slip {
 namespace {

@@ -11,9 +11,9 @@
 #include "common/clock.h"
 #include "common/log.h"
 #include "server/answer_delivery.h"
-#include "server/request_id.h"
+#include "server/http/request_id.h"
+#include "server/http/waker.h"
 #include "server/routes.h"
-#include "server/waker.h"
 
 namespace slip {
 namespace {

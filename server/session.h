@@ -8,15 +8,15 @@
 #include <string>
 #include <type_traits>
 
-#include "server/connection_table.h"
-#include "server/gatekeeper.h"
-#include "server/key_quotas.h"
-#include "server/peer_watch.h"
-#include "server/request_reader.h"
+#include "server/http/connection_table.h"
+#include "server/http/gatekeeper.h"
+#include "server/http/key_quotas.h"
+#include "server/http/peer_watch.h"
+#include "server/http/request_reader.h"
+#include "server/http/wire.h"
+#include "server/http/worker_pool.h"
 #include "server/responder.h"
 #include "server/service.h"
-#include "server/wire.h"
-#include "server/worker_pool.h"
 
 namespace slip {
 

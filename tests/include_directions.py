@@ -37,7 +37,8 @@ SEES = {
     "distill/trainer": ["distill/replay", "engine/models", "engine/sampling", "engine/speculative", "checkpoints",
                         "kernels", "common"],
     "distill/replay": ["router/topic.h", "engine/sampling", "engine/speculative", "checkpoints", "common"],
-    "server": ["distill", "router", "engine", "text", "ledger", "checkpoints", "kernels", "common"],
+    "server": ["server", "distill", "router", "engine", "text", "ledger", "checkpoints", "kernels", "common"],
+    "server/http": ["distill/idle_priority.h", "engine/step_listener.h", "text", "common"],
     "cli": ["server", "distill", "router", "engine", "text", "ledger", "checkpoints", "kernels", "common"],
 }
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.M)

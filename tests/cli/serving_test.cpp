@@ -14,7 +14,7 @@
 #include <string>
 
 #include "common/file.h"
-#include "server/key_quotas.h"
+#include "server/http/key_quotas.h"
 
 namespace slip::cli {
 namespace {

@@ -8,7 +8,7 @@
 #include <string>
 
 #include "common/error.h"
-#include "server/reply.h"
+#include "server/http/reply.h"
 
 namespace slip {
 namespace {

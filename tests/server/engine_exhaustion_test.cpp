@@ -14,7 +14,7 @@
 #include "common/log.h"
 #include "engine/engine.h"
 #include "engine/grammar/schema_compiler.h"
-#include "server/key_quotas.h"
+#include "server/http/key_quotas.h"
 #include "tests/engine/engine_answers.h"
 #include "tests/engine/tiny_draft.h"
 #include "tests/failing_allocations.h"

@@ -5,7 +5,7 @@
 #include <regex>
 #include <set>
 
-#include "server/request_id.h"
+#include "server/http/request_id.h"
 #include "tests/checkpoints/temporary_folder.h"
 #include "tests/server/http_fixture.h"
 

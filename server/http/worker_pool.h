@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <boost/asio/any_io_executor.hpp>
+#include <boost/asio/awaitable.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/this_coro.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <chrono>
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <optional>
+#include <thread>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "server/http/waker.h"
+
+namespace slip {
+
+// Runs a context's handlers on the calling thread until the context is stopped or has no work left. A handler that
+// throws is logged and ends nothing but itself.
+void run_handlers(boost::asio::io_context& context) noexcept;
+
+// Threads for parsing, tokenising, compiling schemas and reading files, which would keep an I/O thread's connections
+// waiting. Slow work has a thread of its own, so that a short request never waits for it. Threads: any.
+class WorkerPool {
+ public:
+  enum class Lane : std::uint8_t {
+    kQuick,  // requests of milliseconds
+    kSlow,   // one after the other, so that only one takes memory, which the Service keeps for it; at nice 10, so that
+             // the engine keeps its cores
+  };
+
+  WorkerPool();
+  ~WorkerPool();  // stop()
+
+  // What `work()` returns or throws, made on a thread of the lane; the coroutine goes on where it ran, at once.
+  // (co_spawn would queue the end of a job behind all that wait: results piled up until the last was made.)
+  // `has_left()` is an awaitable<bool> of the waiting coroutine, asked ten times a second: once it is true, work that
+  // has not begun never does, and the result is nothing. `work` is freed as soon as it is done or will not be done; it
+  // must own what it refers to, since it goes on without a coroutine that ends by an exception.
+  template <class Work, class HasLeft>
+  boost::asio::awaitable<std::optional<std::invoke_result_t<Work&>>> run(Lane lane, Work work, HasLeft has_left);
+
+  // Waits for the jobs under way. Jobs that have not begun never run; they are freed with the pool.
+  void stop();
+
+ private:
+  // Whoever moves a job on from kWaits owns its work: the lane's thread, or the coroutine that gives it up.
+  enum class Progress : std::uint8_t { kWaits, kRuns, kDone, kDropped };
+  template <class Work>
+  struct Job {
+    Job(const boost::asio::any_io_executor& connection, Work asked) : waker(connection), work(std::move(asked)) {}
+    bool take(Progress next) {
+      auto expected = Progress::kWaits;
+      return progress.compare_exchange_strong(expected, next, std::memory_order_acq_rel);
+    }
+    bool drop() {  // false: it has begun
+      if (!take(Progress::kDropped)) return false;
+      work.reset();
+      return true;
+    }
+    Waker waker;
+    std::optional<Work> work;
+    std::optional<std::invoke_result_t<Work&>> result;
+    std::exception_ptr fault;
+    std::atomic<Progress> progress{Progress::kWaits};
+  };
+  // Drops the job when its coroutine ends, however it does.
+  template <class Work>
+  struct Claim {
+    explicit Claim(Job<Work>& claimed) : job(claimed) {}
+    ~Claim() { job.drop(); }
+    Claim(const Claim&) = delete;
+    Claim& operator=(const Claim&) = delete;
+    Job<Work>& job;
+  };
+
+  boost::asio::io_context quick_, slow_;
+  boost::asio::executor_work_guard<boost::asio::io_context::executor_type> quick_work_, slow_work_;
+  std::vector<std::jthread> threads_;
+};
+
+template <class Work, class HasLeft>
+boost::asio::awaitable<std::optional<std::invoke_result_t<Work&>>> WorkerPool::run(Lane lane, Work work,
+                                                                                   HasLeft has_left) {
+  constexpr std::chrono::milliseconds kAskEvery{100};  // also where there was no memory to wake it
+  const auto job = std::make_shared<Job<Work>>(co_await boost::asio::this_coro::executor, std::move(work));
+  const Claim<Work> claim(*job);
+  boost::asio::post(lane == Lane::kQuick ? quick_ : slow_, [job] {
+    if (!job->take(Progress::kRuns)) return;
+    try {
+      job->result.emplace((*job->work)());
+    } catch (...) {
+      job->fault = std::current_exception();
+    }
+    job->work.reset();
+    job->progress.store(Progress::kDone, std::memory_order_release);
+    Waker::notify({job, &job->waker});
+  });
+  while (job->progress.load(std::memory_order_acquire) != Progress::kDone) {
+    const bool woken = co_await job->waker.wait(kAskEvery);
+    if (woken) continue;
+    const bool left = co_await has_left();
+    if (left && job->drop()) co_return std::nullopt;
+  }
+  if (job->fault) std::rethrow_exception(job->fault);
+  co_return std::move(job->result);
+}
+
+}  // namespace slip
