@@ -20,7 +20,7 @@
 #include "common/error.h"
 #include "engine/engine.h"
 #include "engine/models/finite_logits.h"
-#include "server/sampling_fields.h"
+#include "server/openai/sampling_fields.h"
 
 namespace slip::cli {
 

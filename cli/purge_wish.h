@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "server/http/api_keys.h"
-#include "server/purge.h"
+#include "server/openai/purge.h"
 
 namespace slip::cli {
 

@@ -9,7 +9,7 @@
 #include "common/bounded_queue.h"
 #include "common/purge_scope.h"
 #include "ledger/ledger.h"
-#include "server/purge.h"
+#include "server/openai/purge.h"
 
 namespace slip::cli {
 

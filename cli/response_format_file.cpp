@@ -6,7 +6,7 @@
 #include "checkpoints/strict_json.h"
 #include "common/error.h"
 #include "common/file.h"
-#include "server/response_format.h"
+#include "server/openai/response_format.h"
 
 namespace slip::cli {
 

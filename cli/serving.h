@@ -5,7 +5,7 @@
 
 #include "cli/serve_config.h"
 #include "engine/step_listener.h"
-#include "server/service.h"
+#include "server/openai/service.h"
 
 namespace slip::cli {
 

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "common/log.h"
-#include "server/routes.h"
+#include "server/openai/routes.h"
 
 namespace slip {
 

@@ -6,14 +6,14 @@
 #include <string>
 #include <vector>
 
-#include "server/answer.h"
-#include "server/answer_channel.h"
 #include "server/http/memory_budget.h"
 #include "server/http/peer_watch.h"
 #include "server/http/waker.h"
 #include "server/http/wire.h"
+#include "server/openai/answer.h"
+#include "server/openai/answer_channel.h"
+#include "server/openai/service.h"
 #include "server/responder.h"
-#include "server/service.h"
 
 namespace slip {
 

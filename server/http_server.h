@@ -8,7 +8,7 @@
 #include "server/http/gatekeeper.h"
 #include "server/http/key_quotas.h"
 #include "server/http/tls.h"
-#include "server/service.h"
+#include "server/openai/service.h"
 
 namespace slip {
 

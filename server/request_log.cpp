@@ -5,7 +5,7 @@
 #include <array>
 #include <cstdio>
 
-#include "server/routes.h"
+#include "server/openai/routes.h"
 
 namespace slip {
 namespace {

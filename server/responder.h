@@ -9,8 +9,8 @@
 #include "server/http/gatekeeper.h"
 #include "server/http/reply.h"
 #include "server/http/wire.h"
+#include "server/openai/service.h"
 #include "server/request_log.h"
-#include "server/service.h"
 
 namespace slip {
 

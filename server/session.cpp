@@ -13,7 +13,7 @@
 #include "server/answer_delivery.h"
 #include "server/http/request_id.h"
 #include "server/http/waker.h"
-#include "server/routes.h"
+#include "server/openai/routes.h"
 
 namespace slip {
 namespace {

@@ -15,8 +15,8 @@
 #include "server/http/request_reader.h"
 #include "server/http/wire.h"
 #include "server/http/worker_pool.h"
+#include "server/openai/service.h"
 #include "server/responder.h"
-#include "server/service.h"
 
 namespace slip {
 

@@ -38,6 +38,7 @@ SEES = {
                         "kernels", "common"],
     "distill/replay": ["router/topic.h", "engine/sampling", "engine/speculative", "checkpoints", "common"],
     "server": ["server", "distill", "router", "engine", "text", "ledger", "checkpoints", "kernels", "common"],
+    "server/openai": ["server/http", "server/metrics.h", "router", "engine", "text", "checkpoints", "common"],
     "server/http": ["distill/idle_priority.h", "engine/step_listener.h", "text", "common"],
     "cli": ["server", "distill", "router", "engine", "text", "ledger", "checkpoints", "kernels", "common"],
 }

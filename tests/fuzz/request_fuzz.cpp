@@ -2,7 +2,7 @@
 // The body of a chat or completion request, and the grammar its response_format asks for.
 #include <cmath>
 
-#include "server/call.h"
+#include "server/openai/call.h"
 #include "tests/fuzz/fuzz.h"
 
 int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "engine/request.h"
-#include "server/service.h"
+#include "server/openai/service.h"
 
 namespace slip {
 

@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/openai/answer.h"
+
+#include <algorithm>
+
+#include "server/http/json_text.h"
+#include "server/http/reply.h"
+#include "server/openai/answer_logprobs.h"
+
+namespace slip {
+namespace {
+
+std::string event(JsonText data) {
+  std::string text = "data: ";
+  text += std::move(data).take();
+  return text += "\n\n";
+}
+
+const char* finish_reason(StopReason reason) {
+  return reason == StopReason::kEndToken || reason == StopReason::kStopString ? "stop" : "length";
+}
+
+// What the whole call cost: a prompt counts once, however many choices it has.
+RequestFigures sum_of(const AnswerIdentity& who, std::span<const Choice> choices) {
+  RequestFigures sum;
+  for (std::size_t i = 0; i < choices.size(); ++i) {
+    const RequestFigures& one = choices[i].finished->figures;
+    if (i % static_cast<std::size_t>(who.choices_per_prompt) == 0) {
+      sum.prompt_tokens += one.prompt_tokens;
+      sum.cached_tokens += one.cached_tokens;
+    }
+    sum.output_tokens += one.output_tokens;
+    sum.steps += one.steps;
+    sum.proposed += one.proposed;
+    sum.accepted += one.accepted;
+    sum.first_rejections += one.first_rejections;
+    sum.last_version = std::max(sum.last_version, one.last_version);
+  }
+  return sum;
+}
+
+void write_usage(JsonText& json, const AnswerIdentity& who, const RequestFigures& figures) {
+  json.key("usage");
+  json.begin_object();
+  json.member("prompt_tokens", figures.prompt_tokens);
+  json.member("completion_tokens", figures.output_tokens);
+  json.member("total_tokens", figures.prompt_tokens + figures.output_tokens);
+  json.key("prompt_tokens_details");
+  json.begin_object();
+  json.member("cached_tokens", figures.cached_tokens);
+  json.end_object();
+  if (who.expose_acceptance) {
+    json.key("completion_tokens_details");
+    json.begin_object();
+    json.member("accepted_prediction_tokens", figures.accepted);
+    json.member("rejected_prediction_tokens", figures.proposed - figures.accepted);
+    json.end_object();
+  }
+  json.end_object();
+}
+
+void write_acceptance(JsonText& json, const AnswerIdentity& who, const RequestFigures& figures) {
+  const bool drafted = !who.draft.empty();
+  json.key("speculative_decoding");
+  json.begin_object();
+  json.member("num_spec_steps", figures.steps);
+  json.member("num_draft_tokens", figures.proposed);
+  json.member("num_accepted_draft_tokens", figures.accepted);
+  json.member("num_first_rejections", figures.first_rejections);
+  json.member("draft", drafted ? std::optional(who.draft) : std::nullopt);
+  json.member("draft_version", drafted ? std::optional(figures.last_version) : std::nullopt);
+  json.member("topic", who.topic);
+  json.member("topic_source", topic_source_name(who.topic_source));
+  json.end_object();
+}
+
+void write_metrics(JsonText& json, const AnswerIdentity& who, const RequestFigures& figures) {
+  if (!who.seed && !who.expose_acceptance) return;
+  json.key("metrics");
+  json.begin_object();
+  if (who.seed) json.member("seed", *who.seed);
+  if (who.expose_acceptance) write_acceptance(json, who, figures);
+  json.end_object();
+}
+
+// What every answer begins with; the object stays open.
+JsonText open_frame(const AnswerIdentity& who, const char* object) {
+  JsonText json;
+  json.begin_object();
+  json.member("id", who.id);
+  json.member("object", object);
+  json.member("created", who.created_s);
+  json.member("model", who.model);
+  json.member("system_fingerprint", who.system_fingerprint);
+  return json;
+}
+
+// A chunk of one choice, which `write_choice` writes, or of none; the object stays open.
+template <class WriteChoice>
+JsonText open_chunk(const AnswerIdentity& who, const WriteChoice& write_choice) {
+  JsonText json = open_frame(who, who.endpoint == Endpoint::kChat ? "chat.completion.chunk" : "text_completion");
+  json.key("choices");
+  json.begin_array();
+  write_choice(json);
+  json.end_array();
+  return json;
+}
+
+JsonText whole_chunk(JsonText json, const AnswerIdentity& who) {
+  if (who.include_usage) json.member("usage", nullptr);
+  json.end_object();
+  return json;
+}
+
+// What a chat's choice brings in one chunk.
+enum class Delta : std::uint8_t { kRole, kText, kNothing };
+
+void write_delta(JsonText& json, const AnswerIdentity& who, Delta delta, std::string_view text) {
+  if (who.endpoint != Endpoint::kChat) return json.member("text", text);
+  json.key("delta");
+  json.begin_object();
+  if (delta == Delta::kRole) json.member("role", "assistant");
+  if (delta != Delta::kNothing) json.member("content", text);
+  json.end_object();
+}
+
+void write_whole_choice(JsonText& json, const AnswerIdentity& who, std::size_t index, const Choice& whole) {
+  json.begin_object();
+  json.member("index", index);
+  if (who.endpoint == Endpoint::kChat) {
+    json.key("message");
+    json.begin_object();
+    json.member("role", "assistant");
+    json.member("content", whole.part.text);
+    json.member("refusal", nullptr);
+    json.end_object();
+  } else {
+    json.member("text", std::string(echo_of(who, index)) + whole.part.text);
+  }
+  json.key("logprobs");
+  write_logprobs(json, who, index, whole.part);
+  json.member("finish_reason", finish_reason(whole.finished->reason));
+  json.end_object();
+}
+
+// A choice in a chunk that has neither log probabilities nor an end.
+void write_open_choice(JsonText& json, const AnswerIdentity& who, std::size_t index, Delta delta,
+                       std::string_view text) {
+  json.begin_object();
+  json.member("index", index);
+  write_delta(json, who, delta, text);
+  json.member("logprobs", nullptr);
+  json.member("finish_reason", nullptr);
+  json.end_object();
+}
+
+}  // namespace
+
+bool all_finished(std::span<const Choice> choices) {
+  return std::all_of(choices.begin(), choices.end(), [](const Choice& one) { return one.finished.has_value(); });
+}
+
+std::string_view echo_of(const AnswerIdentity& who, std::size_t choice) {
+  if (who.echoes.empty()) return {};
+  return who.echoes[choice / static_cast<std::size_t>(who.choices_per_prompt)];
+}
+
+std::string whole_answer(const AnswerIdentity& who, std::span<const Choice> choices) {
+  JsonText json = open_frame(who, who.endpoint == Endpoint::kChat ? "chat.completion" : "text_completion");
+  json.key("choices");
+  json.begin_array();
+  for (std::size_t i = 0; i < choices.size(); ++i) write_whole_choice(json, who, i, choices[i]);
+  json.end_array();
+  const RequestFigures figures = sum_of(who, choices);
+  write_usage(json, who, figures);
+  write_metrics(json, who, figures);
+  json.end_object();
+  return std::move(json).take();
+}
+
+std::string opening_events(const AnswerIdentity& who) {
+  const bool chat = who.endpoint == Endpoint::kChat;
+  std::string events;
+  for (std::size_t i = 0; i < who.requests.size(); ++i) {
+    const std::string_view echo = echo_of(who, i);
+    if (!chat && echo.empty()) continue;
+    events += event(whole_chunk(
+        open_chunk(who, [&](JsonText& json) { write_open_choice(json, who, i, Delta::kRole, chat ? "" : echo); }),
+        who));
+  }
+  return events;
+}
+
+std::string delta_event(const AnswerIdentity& who, std::size_t choice, const AnswerPart& part) {
+  const auto write_choice = [&](JsonText& json) {
+    json.begin_object();
+    json.member("index", choice);
+    write_delta(json, who, Delta::kText, part.text);
+    json.key("logprobs");
+    write_logprobs(json, who, choice, part);
+    json.member("finish_reason", nullptr);
+    json.end_object();
+  };
+  return event(whole_chunk(open_chunk(who, write_choice), who));
+}
+
+std::string closing_events(const AnswerIdentity& who, std::size_t choice, std::span<const Choice> choices) {
+  const auto write_choice = [&](JsonText& json) {
+    json.begin_object();
+    json.member("index", choice);
+    write_delta(json, who, Delta::kNothing, "");
+    json.member("logprobs", nullptr);
+    json.member("finish_reason", finish_reason(choices[choice].finished->reason));
+    json.end_object();
+  };
+  if (!all_finished(choices)) return event(whole_chunk(open_chunk(who, write_choice), who));
+  const RequestFigures figures = sum_of(who, choices);
+  std::string events;
+  if (who.include_usage) events = event(whole_chunk(open_chunk(who, write_choice), who));
+  JsonText last = who.include_usage ? open_chunk(who, [](JsonText&) {}) : open_chunk(who, write_choice);
+  if (who.include_usage) write_usage(last, who, figures);
+  write_metrics(last, who, figures);
+  last.end_object();
+  return events + event(std::move(last));
+}
+
+std::string error_event(const Error& error) {
+  return "data: " + error_json(error_body(error)) + "\n\n";
+}
+
+}  // namespace slip

@@ -1,0 +1,320 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/openai/call.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "checkpoints/json_document.h"
+#include "checkpoints/strict_json.h"
+#include "common/error.h"
+#include "server/http/request_head.h"
+#include "server/openai/message.h"
+#include "server/openai/prompt_field.h"
+#include "server/openai/request_fields.h"
+#include "server/openai/sampling_fields.h"
+
+namespace slip {
+namespace {
+
+using nlohmann::json;
+
+constexpr std::int64_t kMaxChoicesOfPrompt = 128;  // as OpenAI has it
+constexpr std::size_t kMaxChoices = 128;
+constexpr std::size_t kMaxStops = 16;
+constexpr std::size_t kMaxStopBytes = 4096;
+constexpr std::size_t kMaxMetadata = 16;
+constexpr std::size_t kMaxValues = std::size_t{1} << 20;  // a body of 4 MiB has fewer
+constexpr std::int64_t kMaxTopLogprobs = 20;
+constexpr std::int64_t kMaxCompletionLogprobs = 5;
+constexpr std::int64_t kMaxInt32 = std::numeric_limits<std::int32_t>::max();
+constexpr std::int64_t kWhatIsLeft = -1;  // of the context, as vLLM's and llama.cpp's clients ask for it
+
+template <int number>
+bool is_number(const json& value) {
+  return whole_number(value, number, number).has_value();
+}
+bool is_empty(const json& value) {
+  return (value.is_array() || value.is_object()) && value.empty();
+}
+
+// Understood, but not done by this build: only the value that changes nothing passes, so that nothing is ever ignored.
+struct NeutralField {
+  const char* name;
+  bool (*is_neutral)(const json&);
+};
+constexpr auto kNever = [](const json&) { return false; };
+constexpr auto kEmpty = [](const json& value) { return is_empty(value); };
+constexpr auto kFalse = [](const json& value) { return value.is_boolean() && !value.get<bool>(); };
+constexpr auto kTrue = [](const json& value) { return value.is_boolean() && value.get<bool>(); };
+
+const std::vector<NeutralField>& neutral_fields() {
+  static const std::vector<NeutralField> fields = {
+      {"best_of", is_number<1>},
+      {"echo", kFalse},
+      {"suffix", [](const json& value) { return value.is_string() && value.get_ref<const std::string&>().empty(); }},
+      {"tools", kEmpty},
+      {"functions", kEmpty},
+      {"tool_choice", [](const json& value) { return value == "none" || value == "auto"; }},  // there are no tools
+      {"function_call", [](const json& value) { return value == "none"; }},
+      {"parallel_tool_calls", [](const json& value) { return value.is_boolean(); }},  // says nothing without tools
+      {"modalities", [](const json& value) { return value.is_array() && value.size() == 1 && value[0] == "text"; }},
+      {"audio", kNever},
+      {"images", kNever},
+      {"prediction", kNever},
+      {"web_search_options", kNever},
+      {"speculative", kNever},
+      {"skip_special_tokens", kTrue},
+      {"spaces_between_special_tokens", kTrue},
+      {"add_generation_prompt", kTrue},
+      {"continue_final_message", kFalse},
+      {"use_beam_search", kFalse},
+      {"length_penalty", is_number<1>},
+      {"priority", is_number<0>},
+  };
+  return fields;
+}
+
+class CallReader {
+ public:
+  CallReader(Endpoint endpoint, const json& body, std::string_view text) : body_(body), text_(text), fields_(body) {
+    call_.endpoint = endpoint;
+  }
+
+  CompletionCall read(const CallHeaders& headers) {
+    check_names();
+    call_.model = fields_.text("model");
+    read_prompt();
+    read_choices();
+    call_.sampling = read_sampling_fields(fields_);
+    call_.format = read_response_format(fields_, text_);
+    read_end_tokens();
+    read_lengths();
+    read_stops();
+    read_stream();
+    read_logprobs();
+    read_metadata();
+    read_headers(headers);
+    return std::move(call_);
+  }
+
+  static std::vector<std::string> known_fields(Endpoint endpoint) {
+    std::vector<std::string> names(kCommon.begin(), kCommon.end());
+    if (endpoint == Endpoint::kChat) names.insert(names.end(), kChatOnly.begin(), kChatOnly.end());
+    if (endpoint == Endpoint::kCompletion) names.insert(names.end(), kCompletionOnly.begin(), kCompletionOnly.end());
+    names.insert(names.end(), kHints.begin(), kHints.end());
+    for (const NeutralField& field : neutral_fields()) names.emplace_back(field.name);
+    return names;
+  }
+
+ private:
+  static constexpr std::array kCommon = {"model",
+                                         "temperature",
+                                         "top_p",
+                                         "top_k",
+                                         "min_p",
+                                         "repetition_penalty",
+                                         "presence_penalty",
+                                         "frequency_penalty",
+                                         "logit_bias",
+                                         "min_tokens",
+                                         "ignore_eos",
+                                         "response_format",
+                                         "stop_token_ids",
+                                         "include_stop_str_in_output",
+                                         "n",
+                                         "seed",
+                                         "max_tokens",
+                                         "stop",
+                                         "stream",
+                                         "store",
+                                         "metadata",
+                                         "logprobs",
+                                         "stream_options"};
+
+  // Texts that tell a provider about the caller, or how to go about the answer; none is about what the answer is to be.
+  static constexpr std::array kHints = {
+      "user",     "safety_identifier", "service_tier", "prompt_cache_key", "reasoning_effort", "prompt_cache_retention",
+      "verbosity"};
+
+  static constexpr std::array kChatOnly = {"messages", "max_completion_tokens", "top_logprobs"};
+  static constexpr std::array kCompletionOnly = {"prompt", "best_of", "echo"};
+
+  bool is_known(const std::string& name) const {
+    const auto in = [&](const auto& names) { return std::find(names.begin(), names.end(), name) != names.end(); };
+    return in(kCommon) || in(kHints) || (call_.endpoint == Endpoint::kChat ? in(kChatOnly) : in(kCompletionOnly));
+  }
+
+  void check_names() const {
+    for (const auto& field : body_.items()) {
+      const std::string& name = field.key();
+      const json& value = field.value();
+      if (is_known(name)) continue;
+      const auto& neutral = neutral_fields();
+      const auto found = std::find_if(neutral.begin(), neutral.end(),
+                                      [&wanted = name](const NeutralField& one) { return one.name == wanted; });
+      if (found == neutral.end()) refuse_field(name.substr(0, 64), "is not a field of this request");
+      if (value.is_null() || found->is_neutral(value)) continue;
+      refuse_unsupported_field(name);
+    }
+  }
+
+  void read_prompt() {
+    if (call_.endpoint == Endpoint::kChat) {
+      const json* messages = fields_.find("messages");
+      if (messages == nullptr) refuse_field("messages", "is missing");
+      call_.messages = parse_messages(*messages);
+      return;
+    }
+    const json* prompt = fields_.find("prompt");
+    if (prompt == nullptr) refuse_field("prompt", "is missing");
+    call_.prompts = read_prompt_field(*prompt);
+  }
+
+  // Choice i of a prompt differs from the others by nothing but the address of its randomness.
+  void read_choices() {
+    call_.n = static_cast<std::int32_t>(fields_.integer("n", 1, kMaxChoicesOfPrompt).value_or(1));
+    if (call_.prompts.size() * static_cast<std::size_t>(call_.n) > kMaxChoices) {
+      refuse_field("n", "times the number of prompts is more than " + std::to_string(kMaxChoices));
+    }
+    if (call_.endpoint == Endpoint::kChat) return;
+    const auto best_of = fields_.integer("best_of", 1, kMaxChoicesOfPrompt);
+    if (best_of && *best_of != call_.n) refuse_unsupported_field("best_of", "must equal 'n': choices are not ranked");
+    call_.echo = fields_.boolean("echo").value_or(false);
+  }
+
+  void read_end_tokens() {
+    call_.ignore_eos = fields_.boolean("ignore_eos").value_or(false);
+    call_.keep_stop = fields_.boolean("include_stop_str_in_output").value_or(false);
+    const json* value = fields_.find("stop_token_ids");
+    if (value == nullptr) return;
+    if (!value->is_array() || value->size() > kMaxStops) {
+      refuse_field("stop_token_ids", "must be a list of at most " + std::to_string(kMaxStops) + " token ids");
+    }
+    call_.stop_token_ids = read_token_ids(*value, "stop_token_ids");
+  }
+
+  std::optional<std::int64_t> read_length(const char* name) const {
+    const auto length = fields_.integer(name, kWhatIsLeft, kMaxInt32);
+    if (length == 0 && !call_.echo) refuse_field(name, "must be -1 or above 0; 0 is allowed with 'echo' only");
+    return length;
+  }
+
+  void read_lengths() {
+    const auto old_name = read_length("max_tokens");
+    const auto new_name = call_.endpoint == Endpoint::kChat ? read_length("max_completion_tokens") : std::nullopt;
+    if (old_name && new_name && *old_name != *new_name) {
+      refuse_field("max_completion_tokens", "and 'max_tokens' say different things: send one");
+    }
+    const auto either = new_name ? new_name : old_name;
+    if (either && *either != kWhatIsLeft) call_.max_tokens = static_cast<std::int32_t>(*either);
+  }
+
+  void read_stops() {
+    const json* value = fields_.find("stop");
+    if (value == nullptr) return;
+    if (value->is_string()) {
+      add_stop(*value);
+    } else if (value->is_array() && value->size() <= kMaxStops) {
+      for (const json& one : *value) add_stop(one);
+    } else {
+      refuse_field("stop", "must be a string or a list of at most " + std::to_string(kMaxStops));
+    }
+  }
+
+  void add_stop(const json& value) {
+    if (!value.is_string()) refuse_field("stop", "must hold strings");
+    const auto& stop = value.get_ref<const std::string&>();
+    if (stop.empty() || stop.size() > kMaxStopBytes) {
+      refuse_field("stop", "must hold strings of 1 to " + std::to_string(kMaxStopBytes) + " bytes");
+    }
+    call_.stop.push_back(stop);
+  }
+
+  void read_stream() {
+    call_.stream = fields_.boolean("stream").value_or(false);
+    const json* options = fields_.find("stream_options");
+    if (options == nullptr) return;
+    if (!call_.stream) refuse_field("stream_options", "is only allowed when 'stream' is true");
+    if (!options->is_object()) refuse_field("stream_options", "must be an object");
+    for (const auto& [name, value] : options->items()) {
+      const std::string field = "stream_options." + name.substr(0, 64);
+      // With continuous_usage_stats vLLM repeats the usage in each chunk; here it comes with the last one.
+      if (name != "include_usage" && name != "include_obfuscation" && name != "continuous_usage_stats")
+        refuse_field(field, "is not a field of this request");
+      if (value.is_null()) continue;
+      if (!value.is_boolean()) refuse_field(field, "must be true or false");
+      if (name == "include_usage") call_.include_usage = value.get<bool>();
+      if (name == "include_obfuscation" && value.get<bool>()) refuse_unsupported_field(field);
+    }
+  }
+
+  void read_logprobs() {
+    if (call_.endpoint == Endpoint::kCompletion) {
+      const auto wanted = fields_.integer("logprobs", 0, kMaxCompletionLogprobs);
+      if (wanted) call_.top_logprobs = static_cast<std::int32_t>(*wanted);
+      return;
+    }
+    const bool wanted = fields_.boolean("logprobs").value_or(false);
+    const auto top = fields_.integer("top_logprobs", 0, kMaxTopLogprobs);
+    if (top && !wanted) refuse_field("top_logprobs", "is only allowed when 'logprobs' is true");
+    if (wanted) call_.top_logprobs = static_cast<std::int32_t>(top.value_or(0));
+  }
+
+  void read_metadata() {
+    for (const char* name : kHints) fields_.text(name);
+    if (fields_.boolean("store") == false) call_.learn = false;
+    const json* metadata = fields_.find("metadata");
+    if (metadata == nullptr) return;
+    if (!metadata->is_object()) refuse_field("metadata", "must be an object");
+    if (metadata->size() > kMaxMetadata)
+      refuse_field("metadata", "has more than " + std::to_string(kMaxMetadata) + " entries");
+    const json* topic = RequestFields(*metadata).find("topic");
+    if (topic == nullptr) return;
+    if (!topic->is_string()) refuse_field("metadata.topic", "must be a string");
+    call_.topic_label = topic->get<std::string>();
+  }
+
+  void read_headers(const CallHeaders& headers) {
+    if (headers.topic) {
+      if (call_.topic_label && *call_.topic_label != *headers.topic) {
+        refuse_field("metadata.topic", "and the X-Slipstream-Topic header name different topics");
+      }
+      call_.topic_label = headers.topic;
+    }
+    if (headers.learn) read_learn(*headers.learn);
+  }
+
+  // Several headers came as a list. One "off" among them is enough: who asked for it must not be recorded.
+  void read_learn(std::string_view list) {
+    for (std::size_t begin = 0; begin <= list.size();) {
+      const auto end = std::min(list.find(',', begin), list.size());
+      const std::string_view word = trimmed(list.substr(begin, end - begin));
+      if (word != "off" && word != "on") refuse_field("X-Slipstream-Learn", "must be on or off");
+      if (word == "off") call_.learn = false;
+      begin = end + 1;
+    }
+  }
+
+  const json& body_;
+  const std::string_view text_;
+  RequestFields fields_;
+  CompletionCall call_;
+};
+
+}  // namespace
+
+std::vector<std::string> request_fields(Endpoint endpoint) {
+  return CallReader::known_fields(endpoint);
+}
+
+CompletionCall parse_request(Endpoint endpoint, std::string_view body, const CallHeaders& headers) {
+  const JsonDocument document(parse_strict_json(body, "request body", {.max_values = kMaxValues}));
+  const json& parsed = document.root();
+  if (!parsed.is_object()) throw Error(ErrorCode::kInvalidArgument, "the request body must be a JSON object");
+  return CallReader(endpoint, parsed, body).read(headers);
+}
+
+}  // namespace slip

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/openai/message.h"
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "common/error.h"
+
+namespace slip {
+namespace {
+
+using nlohmann::json;
+
+constexpr std::size_t kMaxMessages = 4096;
+constexpr std::size_t kMaxShownBytes = 64;
+
+[[noreturn]] void refuse(ErrorCode code, const std::string& place, const std::string& why) {
+  throw Error(code, "'" + place + "' " + why, {}, place);
+}
+
+[[noreturn]] void refuse(const std::string& place, const std::string& why) {
+  refuse(ErrorCode::kInvalidArgument, place, why);
+}
+
+std::string parse_part(const json& part, const std::string& place) {
+  if (!part.is_object()) refuse(place, "must be an object like {\"type\": \"text\", \"text\": …}");
+  const auto type = part.find("type");
+  if (type == part.end() || !type->is_string()) refuse(place + ".type", "must be a string");
+  const std::string kind = type->get<std::string>().substr(0, kMaxShownBytes);
+  if (kind != "text") {
+    refuse(ErrorCode::kUnsupported, place + ".type", "is \"" + kind + "\": only \"text\" parts are supported");
+  }
+  for (const auto& [name, value] : part.items()) {
+    const bool cache_hint = name == "cache_control" && value.is_object();  // prompts that begin alike are kept anyhow
+    if (name != "type" && name != "text" && !value.is_null() && !cache_hint) {
+      refuse(place + "." + name.substr(0, kMaxShownBytes), "is not a field of a text part");
+    }
+  }
+  const auto text = part.find("text");
+  if (text == part.end() || !text->is_string()) refuse(place + ".text", "must be a string");
+  return text->get<std::string>();
+}
+
+std::string parse_content(const json& content, const std::string& place) {
+  if (content.is_string()) return content.get<std::string>();
+  if (!content.is_array() || content.empty()) refuse(place, "must be a string or a list of text parts");
+  std::string text;
+  for (std::size_t i = 0; i < content.size(); ++i) {
+    text += parse_part(content[i], place + "[" + std::to_string(i) + "]");
+  }
+  return text;
+}
+
+std::string parse_role(const json& message, const std::string& place) {
+  const auto role = message.find("role");
+  if (role == message.end() || !role->is_string()) refuse(place, "must be a string");
+  const std::string name = role->get<std::string>();
+  if (name == "developer") return "system";
+  if (name == "system" || name == "user" || name == "assistant") return name;
+  if (name == "tool" || name == "function") refuse(ErrorCode::kUnsupported, place, "\"" + name + "\" is not supported");
+  refuse(place, "must be \"system\", \"developer\", \"user\" or \"assistant\"");
+}
+
+// An answer's own message, or another server's, comes back like this in the next turn.
+bool says_nothing(const std::string& name, const json& value) {
+  if (name == "annotations" || name == "tool_calls") return value.is_array() && value.empty();
+  return name == "reasoning_content" && value == "";
+}
+
+std::string read_text(const json& value, const std::string& place) {
+  if (!value.is_string()) refuse(place, "must be a string");
+  return value.get<std::string>();
+}
+
+ChatMessage parse_message(const json& message, const std::string& place) {
+  if (!message.is_object()) refuse(place, "must be an object with role and content");
+  ChatMessage parsed;
+  parsed.role = parse_role(message, place + ".role");
+  for (const auto& [name, value] : message.items()) {
+    if (name == "role" || name == "content" || value.is_null() || says_nothing(name, value)) continue;
+    if (name == "name" || name == "id") {
+      std::string text = read_text(value, place + "." + name);
+      if (name == "name") parsed.name = std::move(text);
+      continue;
+    }
+    const bool known = name == "tool_calls" || name == "tool_call_id" || name == "function_call" || name == "audio" ||
+                       name == "refusal" || name == "annotations" || name == "reasoning_content";
+    refuse(known ? ErrorCode::kUnsupported : ErrorCode::kInvalidArgument, place + "." + name.substr(0, kMaxShownBytes),
+           known ? "is not supported yet" : "is not a field of a message");
+  }
+  const auto content = message.find("content");
+  if (content == message.end() || content->is_null()) refuse(place + ".content", "is missing");
+  parsed.content = parse_content(*content, place + ".content");
+  return parsed;
+}
+
+}  // namespace
+
+std::vector<ChatMessage> parse_messages(const json& messages) {
+  if (!messages.is_array() || messages.empty()) refuse("messages", "must be a list of at least one message");
+  if (messages.size() > kMaxMessages) {
+    refuse("messages", "must be a list of at most " + std::to_string(kMaxMessages) + " messages");
+  }
+  std::vector<ChatMessage> parsed;
+  parsed.reserve(messages.size());
+  for (std::size_t i = 0; i < messages.size(); ++i) {
+    parsed.push_back(parse_message(messages[i], "messages[" + std::to_string(i) + "]"));
+  }
+  return parsed;
+}
+
+}  // namespace slip

@@ -1,0 +1,453 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/openai/service.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cstdio>
+
+#include "common/clock.h"
+#include "common/error.h"
+#include "common/escape_controls.h"
+#include "common/log.h"
+#include "server/http/json_text.h"
+
+namespace slip {
+namespace {
+
+Reply json_reply(JsonText body) {
+  Reply reply;
+  reply.body = std::move(body).take();
+  return reply;
+}
+
+// {"object":"list","data":[…]}, and what `write_more` adds to it.
+template <class WriteItems, class WriteMore>
+Reply list_reply(const WriteItems& write_items, const WriteMore& write_more) {
+  JsonText json;
+  json.begin_object();
+  json.member("object", "list");
+  json.key("data");
+  json.begin_array();
+  write_items(json);
+  json.end_array();
+  write_more(json);
+  json.end_object();
+  return json_reply(std::move(json));
+}
+
+template <class WriteItems>
+Reply list_reply(const WriteItems& write_items) {
+  return list_reply(write_items, [](JsonText&) {});
+}
+
+std::vector<std::int32_t> render(const ServedModel& model, const std::vector<ChatMessage>& messages,
+                                 bool add_generation_prompt) {
+  if (!model.chat_template) {
+    throw Error(ErrorCode::kUnsupported, "this model has no chat template", "use /v1/completions", "messages");
+  }
+  return model.chat_template->render(*model.tokenizer, messages, add_generation_prompt);
+}
+
+std::vector<std::int32_t> tokenise(const ServedModel& model, const Prompt& prompt) {
+  if (const auto* ids = std::get_if<std::vector<std::int32_t>>(&prompt)) return *ids;
+  return model.tokenizer->encode_prompt(std::get<std::string>(prompt));
+}
+
+std::vector<std::vector<std::int32_t>> tokenise(const ServedModel& model, const CompletionCall& call) {
+  std::vector<std::vector<std::int32_t>> prompts;
+  for (const Prompt& prompt : call.prompts) prompts.push_back(tokenise(model, prompt));
+  if (call.endpoint == Endpoint::kCompletion) return prompts;
+  return {render(model, call.messages, /*add_generation_prompt=*/true)};
+}
+
+// What OpenAI's clients see of a prompt: the text they sent, or that of their token ids.
+std::string echo_of(const ServedModel& model, const Prompt& prompt) {
+  if (const auto* text = std::get_if<std::string>(&prompt)) return *text;
+  return model.tokenizer->decode(std::get<std::vector<std::int32_t>>(prompt));
+}
+
+// What the user asked for, which says the topic better than what went before: a system prompt is alike for all.
+// The prompts of one call are taken to be of one kind.
+std::string asked_text(const ServedModel& model, const CompletionCall& call) {
+  if (call.endpoint == Endpoint::kCompletion) return echo_of(model, call.prompts.front());
+  const auto last = std::find_if(call.messages.rbegin(), call.messages.rend(),
+                                 [](const ChatMessage& message) { return message.role == "user"; });
+  return last == call.messages.rend() ? std::string() : last->content;
+}
+
+// What was asked for, or what the prompt leaves of the context if that is less.
+std::int32_t answer_length(const ServedModel& model, const CompletionCall& call, std::size_t prompt_tokens) {
+  const auto context = static_cast<std::size_t>(model.max_positions);
+  const std::size_t least = call.max_tokens == 0 ? 0 : 1;
+  if (prompt_tokens + least > context) {
+    throw Error(ErrorCode::kTooLarge,
+                "this model's context is " + std::to_string(context) + " tokens, and the prompt has " +
+                    std::to_string(prompt_tokens) + (least > 0 ? ", which leaves none for an answer" : ""),
+                "shorten the prompt", call.endpoint == Endpoint::kChat ? "messages" : "prompt");
+  }
+  const auto left = static_cast<std::int32_t>(context - prompt_tokens);
+  return std::min(call.max_tokens.value_or(left), left);
+}
+
+// An answer that scores prompts is held whole and costs the engine next to nothing a token, unlike one of as many
+// tokens that it had to make.
+void check_scores(const std::vector<Request>& prepared, std::int32_t choices_of_each) {
+  constexpr std::int64_t kMostScores = std::int64_t{1} << 18;
+  std::int64_t scores = 0;
+  for (const Request& request : prepared) {
+    if (!request.score_prompt) return;
+    scores += static_cast<std::int64_t>(request.prompt.size()) * choices_of_each * (1 + request.top_logprobs);
+  }
+  if (scores <= kMostScores) return;
+  throw Error(ErrorCode::kInvalidArgument,
+              "'logprobs' of these prompts are " + std::to_string(scores) +
+                  " (tokens times n times 1 + logprobs), over " + std::to_string(kMostScores),
+              "send fewer prompts at a time", "logprobs");
+}
+
+void check_model(const ServedModel& model, const std::optional<std::string>& wanted) {
+  if (!wanted || std::find(model.names.begin(), model.names.end(), *wanted) != model.names.end()) return;
+  throw Error(ErrorCode::kNotFound, "the model '" + escape_controls(wanted->substr(0, 128)) + "' does not exist",
+              "this server has '" + model.names.front() + "'", "model");
+}
+
+void write_model(JsonText& json, const ServedModel& model, const std::string& name) {
+  json.begin_object();
+  json.member("id", name);
+  json.member("object", "model");
+  json.member("created", 0);
+  json.member("owned_by", "slipstream");
+  json.member("root", model.names.front());
+  json.member("max_model_len", model.max_positions);
+  json.end_object();
+}
+
+// Null where nothing was counted.
+std::optional<double> ratio(std::uint64_t part, std::uint64_t whole) {
+  if (whole == 0) return std::nullopt;
+  return static_cast<double>(part) / static_cast<double>(whole);
+}
+
+void write_acceptance(JsonText& json, const AcceptanceCount& count) {
+  json.key("acceptance");
+  json.begin_object();
+  json.member("requests", count.requests);
+  json.member("accepted", count.accepted);
+  json.member("first_rejections", count.first_rejections);
+  json.member("proposed", count.proposed);
+  json.member("acceptance_rate", ratio(count.accepted, count.accepted + count.first_rejections));
+  json.member("accepted_length", ratio(count.emitted, count.steps));
+  json.end_object();
+}
+
+void write_version(JsonText& json, const DraftMeta& meta, bool with_acceptance) {
+  json.begin_object();
+  json.member("version", meta.version);
+  json.member("parent", meta.parent);
+  json.member("reason", meta.reason);
+  json.member("created_us", meta.created_us);
+  json.member("optimizer_steps", meta.optimizer_steps);
+  json.member("trained_requests", meta.trained_requests);
+  json.member("rolled_back", meta.rolled_back);
+  json.member("weights_sha256", meta.weights_sha256);
+  if (with_acceptance) {
+    json.member("heldout_alpha_before", meta.heldout_alpha_before);
+    json.member("heldout_alpha", meta.heldout_alpha);
+    json.member("p_value", meta.p_value);
+  }
+  json.end_object();
+}
+
+void write_versions(JsonText& json, const DraftStore* store, const std::string& draft, bool with_acceptance) {
+  json.begin_array();
+  try {
+    if (store != nullptr) {
+      for (const auto& meta : store->versions(draft)) write_version(json, meta, with_acceptance);
+    }
+  } catch (const Error& error) {
+    throw Error(ErrorCode::kIo, error.message());  // a fault of the server's: its files are for the log alone
+  }
+  json.end_array();
+}
+
+// What parsing and tokenising a body takes besides the body. Measured with bodies of 1 to 4 MB and the demo model: 21
+// to 33 times the body, by its text, and 112 MiB at most. A symbol of the merges has 12 bytes, and a symbol may be a
+// byte.
+constexpr std::uint64_t kWorkOfAByte = 28;
+
+// Bodies that arrive later cannot take it, so the work on one large body at a time, as WorkerPool::Lane::kSlow does it,
+// always has its memory. In a small budget the largest body and answer come first.
+std::uint64_t kept_for_work(const ServerOptions& options) {
+  const std::uint64_t largest = std::uint64_t{options.max_body_bytes} + options.max_answer_bytes;
+  const std::uint64_t spare = options.max_buffered_bytes - std::min(options.max_buffered_bytes, largest);
+  return std::min(kWorkOfAByte * options.max_body_bytes, spare / 2);
+}
+
+std::size_t for_bodies_and_answers(const ServerOptions& options) {
+  return options.max_buffered_bytes - kept_for_work(options);
+}
+
+// No more than one answer's, so that the largest body always fits an idle service.
+std::size_t kept_for_small(const ServerOptions& options) {
+  return std::min<std::size_t>(for_bodies_and_answers(options) / 8, options.max_answer_bytes);
+}
+
+}  // namespace
+
+std::string http_id(Endpoint endpoint, RequestId id) {
+  std::array<char, 32> text{};
+  std::snprintf(text.data(), text.size(), "%s-%016llx", endpoint == Endpoint::kChat ? "chatcmpl" : "cmpl",
+                static_cast<unsigned long long>(id.value));
+  return text.data();
+}
+
+std::optional<RequestId> request_of_http_id(std::string_view id) {
+  const auto dash = id.find('-');
+  const std::string_view kind = id.substr(0, dash);
+  if (dash == std::string_view::npos || (kind != "chatcmpl" && kind != "cmpl")) return std::nullopt;
+  const std::string_view digits = id.substr(dash + 1);
+  RequestId request;
+  const auto [end, status] = std::from_chars(digits.data(), digits.data() + digits.size(), request.value, 16);
+  const bool whole = status == std::errc() && end == digits.data() + digits.size();
+  const auto endpoint = kind == "cmpl" ? Endpoint::kCompletion : Endpoint::kChat;
+  if (!whole || request.value == 0 || http_id(endpoint, request) != id) return std::nullopt;
+  return request;
+}
+
+// Ids go on from the wall clock's microseconds, so that no two runs of the service give one twice.
+Service::Service(const ServerOptions& options, Metrics& metrics)
+    : options_(options),
+      metrics_(metrics),
+      memory_(for_bodies_and_answers(options), kept_for_small(options)),
+      expose_acceptance_(options.expose_acceptance),
+      next_id_(static_cast<std::uint64_t>(wall_us())) {}
+
+void Service::open(std::shared_ptr<const ServedModel> model) {
+  model_.store(std::move(model), std::memory_order_release);
+  phase_.store(Phase::kReady, std::memory_order_release);
+  metrics_.set_ready(true);
+}
+
+void Service::drain() {
+  phase_.store(Phase::kDraining, std::memory_order_release);
+  metrics_.set_ready(false);
+}
+
+std::optional<std::string> Service::not_ready() const {
+  switch (phase_.load(std::memory_order_acquire)) {
+    case Phase::kLoading:
+      return "loading the model";
+    case Phase::kDraining:
+      return "draining: the server is shutting down";
+    case Phase::kReady:
+      break;
+  }
+  return std::nullopt;
+}
+
+std::shared_ptr<const ServedModel> Service::model() const {
+  if (const auto reason = not_ready()) throw Error(ErrorCode::kUnavailable, "the server is " + *reason);
+  return model_.load(std::memory_order_acquire);
+}
+
+Request Service::prepare(const ServedModel& served, const CompletionCall& call, const Route& route,
+                         std::vector<std::int32_t> prompt) const {
+  Request request;
+  request.prompt = std::move(prompt);
+  request.max_tokens = answer_length(served, call, request.prompt.size());
+  request.route.topic = route.topic;
+  request.route.source = route.source;
+  if (!served.slots.empty()) {
+    request.draft = served.slots.at(request.route.topic.value);
+    request.route.draft = request.draft->id();
+  }
+  request.sampling = call.sampling;
+  if (!call.ignore_eos) request.end_ids = served.end_ids;
+  request.end_ids.insert(request.end_ids.end(), call.stop_token_ids.begin(), call.stop_token_ids.end());
+  request.stop_strings = call.stop;
+  request.keep_stop = call.keep_stop;
+  if (call.endpoint == Endpoint::kCompletion) {
+    request.answer_start = StreamDecoder::behind(*served.tokenizer, request.prompt);
+  }
+  request.top_logprobs = call.top_logprobs;
+  request.score_prompt = call.echo && call.top_logprobs >= 0;
+  request.learn = call.learn;
+  return request;
+}
+
+AnswerIdentity Service::identify(const ServedModel& served, const CompletionCall& call, const Request& first) const {
+  AnswerIdentity who;
+  who.endpoint = call.endpoint;
+  who.choices_per_prompt = call.n;
+  if (call.echo) {
+    for (const Prompt& prompt : call.prompts) who.echoes.push_back(echo_of(served, prompt));
+  }
+  who.model = call.model.value_or(served.names.front());
+  who.system_fingerprint = served.system_fingerprint;
+  if (call.sampling.seed) who.seed = static_cast<std::int64_t>(*call.sampling.seed);
+  who.created_s = wall_us() / 1'000'000;
+  who.topic = (*served.router->topics())[first.route.topic].name;
+  who.topic_source = first.route.source;
+  if (first.draft && served.speculates) who.draft = first.draft->name();
+  who.stream = call.stream;
+  who.include_usage = call.include_usage;
+  who.logprobs = call.top_logprobs >= 0;
+  who.prompt_scored = first.score_prompt;
+  who.expose_acceptance = expose_acceptance_.load(std::memory_order_relaxed) != ExposeAcceptance::kNone;
+  who.tokenizer = served.tokenizer;
+  return who;
+}
+
+AnswerIdentity Service::generate(CompletionCall call, const Caller& caller, const SinkMaker& make_sink) {
+  const auto served = model();
+  check_model(*served, call.model);
+  call.sampling.grammar = grammars_.grammar(call.format);
+  const std::string asked = asked_text(*served, call);
+  const Route route = served->router->route(call.topic_label, asked);
+  std::vector<Request> prepared;
+  for (auto& prompt : tokenise(*served, call)) {
+    prepared.push_back(prepare(*served, call, route, std::move(prompt)));
+    prepared.back().tenant = caller.tenant;
+    prepared.back().name = caller.request_id;
+  }
+  check_scores(prepared, call.n);
+  AnswerIdentity who = identify(*served, call, prepared.front());
+  who.requests.reserve(prepared.size() * static_cast<std::size_t>(call.n));  // so that none is submitted and not noted
+  try {
+    for (const Request& request : prepared) submit_choices(*served, request, call.n, make_sink, who);
+    if (route.source == TopicSource::kLabel && call.learn) served->router->learn(route.topic, asked);
+    who.id = http_id(call.endpoint, who.requests.front());
+  } catch (...) {
+    for (const RequestId id : who.requests) served->engine.cancel(id);
+    throw;
+  }
+  if (options_.log_prompts) {
+    for (const Request& request : prepared) {
+      log_info(who.id + " prompt: " + served->tokenizer->decode(request.prompt));
+    }
+  }
+  return who;
+}
+
+void Service::submit_choices(const ServedModel& served, const Request& prepared, std::int32_t n,
+                             const SinkMaker& make_sink, AnswerIdentity& who) {
+  for (std::int32_t i = 0; i < n; ++i) {
+    Request request = prepared;
+    request.id = {next_id_.fetch_add(1, std::memory_order_relaxed)};
+    request.choice = static_cast<std::uint32_t>(i);
+    request.call = who.requests.empty() ? request.id : who.requests.front();
+    request.learn = prepared.learn && i == 0;  // near-copies would count as independent evidence for a new draft
+    request.sink = make_sink();
+    const RequestId id = request.id;
+    served.engine.submit(std::move(request));
+    who.requests.push_back(id);
+  }
+}
+
+void Service::cancel(const AnswerIdentity& answer) {
+  const auto served = model_.load(std::memory_order_acquire);
+  if (!served) return;
+  for (const RequestId id : answer.requests) served->engine.cancel(id);
+}
+
+void Service::purge(PurgeOrder order, std::function<void(PurgeResult)> done) const {
+  const auto served = model();
+  if (!served->purge) throw Error(ErrorCode::kUnsupported, "this server keeps nothing of requests");
+  served->purge(std::move(order), std::move(done));
+}
+
+Reply Service::tokenize(const TokenizeCall& call) const {
+  const auto served = model();
+  check_model(*served, call.model);
+  const auto ids = call.prompt ? served->tokenizer->encode_prompt(*call.prompt)
+                               : render(*served, call.messages, call.add_generation_prompt);
+  JsonText json(options_.max_answer_bytes, "server.max_answer_bytes");
+  json.begin_object();
+  json.member("count", ids.size());
+  json.member("max_model_len", served->max_positions);
+  json.key("tokens");
+  json.begin_array();
+  for (const std::int32_t id : ids) json.value(id);
+  json.end_array();
+  if (call.return_token_strs) {
+    json.key("token_strs");
+    json.begin_array();
+    for (const std::int32_t id : ids) json.value(served->tokenizer->token_content(id));
+    json.end_array();
+  }
+  json.end_object();
+  return json_reply(std::move(json));
+}
+
+Reply Service::detokenize(const DetokenizeCall& call) const {
+  const auto served = model();
+  check_model(*served, call.model);
+  JsonText json(options_.max_answer_bytes, "server.max_answer_bytes");
+  json.begin_object();
+  json.member("prompt", text_with_specials(*served->tokenizer, call.tokens));
+  json.end_object();
+  return json_reply(std::move(json));
+}
+
+Reply Service::models() const {
+  const auto served = model_.load(std::memory_order_acquire);
+  return list_reply([&](JsonText& json) {
+    if (!served) return;
+    for (const auto& name : served->names) write_model(json, *served, name);
+  });
+}
+
+Reply Service::model_named(const std::string& name) const {
+  const auto served = model();
+  check_model(*served, name);
+  JsonText json;
+  write_model(json, *served, name);
+  return json_reply(std::move(json));
+}
+
+Reply Service::drafts() const {
+  const bool all = expose_acceptance_.load(std::memory_order_relaxed) == ExposeAcceptance::kAll;
+  const auto served = model_.load(std::memory_order_acquire);
+  const auto write_draft = [&](JsonText& json, std::uint32_t i) {
+    const DraftSlot& slot = *served->slots[i];
+    const auto live = slot.get();
+    json.begin_object();
+    json.member("name", slot.name());
+    json.member("topic", (*served->router->topics())[{i}].name);
+    json.member("live_version", live ? std::optional(live->number) : std::nullopt);
+    json.member("parameters", live && live->weights ? std::optional(live->weights->config.parameters()) : std::nullopt);
+    json.key("versions");
+    write_versions(json, served->drafts, slot.name(), all);
+    if (live && all) write_acceptance(json, metrics_.acceptance(slot.name(), live->number));
+    json.end_object();
+  };
+  const auto write_drafts = [&](JsonText& json) {
+    for (std::uint32_t i = 0; served && i < served->slots.size(); ++i) write_draft(json, i);
+  };
+  return list_reply(write_drafts, [&](JsonText& json) {
+    const bool any = served && !served->slots.empty();
+    json.key("base");
+    write_versions(json, any ? served->drafts : nullptr, "base", all);
+  });
+}
+
+Reply Service::topics() const {
+  const auto served = model_.load(std::memory_order_acquire);
+  const auto topics = served ? served->router->topics() : nullptr;
+  return list_reply([&](JsonText& json) {
+    for (std::uint32_t i = 0; topics && i < topics->size(); ++i) {
+      const Topic& topic = (*topics)[{i}];
+      json.begin_object();
+      json.member("name", topic.name);
+      json.key("aliases");
+      json.begin_array();
+      for (const auto& alias : topic.aliases) json.value(alias);
+      json.end_array();
+      json.member("draft", i < served->slots.size() ? std::optional(served->slots[i]->name()) : std::nullopt);
+      json.end_object();
+    }
+  });
+}
+
+}  // namespace slip

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/openai/token_call.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <span>
+
+#include "checkpoints/json_document.h"
+#include "checkpoints/strict_json.h"
+#include "common/error.h"
+#include "server/openai/message.h"
+#include "server/openai/request_fields.h"
+
+namespace slip {
+namespace {
+
+using nlohmann::json;
+
+constexpr std::size_t kMaxValues = std::size_t{1} << 20;
+
+void check_object(const json& parsed, std::span<const std::string_view> fields) {
+  if (!parsed.is_object()) throw Error(ErrorCode::kInvalidArgument, "the request body must be a JSON object");
+  for (const auto& [name, value] : parsed.items()) {
+    if (std::find(fields.begin(), fields.end(), name) == fields.end()) {
+      refuse_field(name.substr(0, 64), "is not a field of this request");
+    }
+  }
+}
+
+}  // namespace
+
+TokenizeCall parse_tokenize(std::string_view body) {
+  const JsonDocument document(parse_strict_json(body, "request body", {.max_values = kMaxValues}));
+  const json& parsed = document.root();
+  check_object(parsed, kTokenizeFields);
+  const RequestFields fields(parsed);
+  TokenizeCall call;
+  call.model = fields.text("model");
+  call.prompt = fields.text("prompt");
+  const json* messages = fields.find("messages");
+  if (call.prompt.has_value() == (messages != nullptr)) {
+    refuse_field(call.prompt ? "messages" : "prompt", "send either 'prompt' or 'messages'");
+  }
+  if (messages != nullptr) call.messages = parse_messages(*messages);
+  // A prompt is tokenised as it would be completed; a template brings its own special tokens.
+  const bool as_served = call.prompt.has_value();
+  if (fields.boolean("add_special_tokens").value_or(as_served) != as_served) {
+    refuse_unsupported_field("add_special_tokens",
+                             as_served ? "must be true for a prompt" : "must be false for messages");
+  }
+  const auto generation = fields.boolean("add_generation_prompt");
+  if (generation && as_served) refuse_field("add_generation_prompt", "is only allowed with 'messages'");
+  call.add_generation_prompt = generation.value_or(true);
+  call.return_token_strs = fields.boolean("return_token_strs").value_or(false);
+  return call;
+}
+
+DetokenizeCall parse_detokenize(std::string_view body) {
+  const JsonDocument document(parse_strict_json(body, "request body", {.max_values = kMaxValues}));
+  const json& parsed = document.root();
+  check_object(parsed, kDetokenizeFields);
+  const RequestFields fields(parsed);
+  DetokenizeCall call;
+  call.model = fields.text("model");
+  const json* tokens = fields.find("tokens");
+  if (tokens == nullptr) refuse_field("tokens", "is missing");
+  call.tokens = read_token_ids(*tokens, "tokens");
+  return call;
+}
+
+std::string text_with_specials(const Tokenizer& tokenizer, const std::vector<std::int32_t>& ids) {
+  std::string text;
+  std::vector<std::int32_t> run;  // decoded together: a character may span tokens
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    if (ids[i] < 0 || ids[i] >= tokenizer.vocab_size()) {
+      refuse_field("tokens[" + std::to_string(i) + "]",
+                   "is not below the vocabulary's size, " + std::to_string(tokenizer.vocab_size()));
+    }
+    if (!tokenizer.is_special(ids[i])) {
+      run.push_back(ids[i]);
+      continue;
+    }
+    text += tokenizer.decode(run);
+    text += tokenizer.token_content(ids[i]);
+    run.clear();
+  }
+  return text + tokenizer.decode(run);
+}
+
+}  // namespace slip

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/openai/token_call.h"
+
+#include <gtest/gtest.h>
+
+#include "common/error.h"
+
+namespace slip {
+namespace {
+
+std::string param_of(const std::string& body, bool detokenize = false) {
+  try {
+    detokenize ? void(parse_detokenize(body)) : void(parse_tokenize(body));
+  } catch (const Error& error) {
+    EXPECT_TRUE(error.code() == ErrorCode::kInvalidArgument || error.code() == ErrorCode::kUnsupported);
+    return error.param();
+  }
+  return "accepted";
+}
+
+TEST(TokenizeCall, TakesAPromptOrMessages) {
+  auto call = parse_tokenize(R"({"prompt":"x","model":"m","add_special_tokens":true,"messages":null})");
+  EXPECT_EQ(call.prompt, "x");
+  EXPECT_EQ(call.model, "m");
+  EXPECT_FALSE(call.return_token_strs);
+  call = parse_tokenize(
+      R"({"messages":[{"role":"user","content":"x"}],"add_generation_prompt":false,"return_token_strs":true})");
+  EXPECT_FALSE(call.prompt);
+  EXPECT_EQ(call.messages.size(), 1U);
+  EXPECT_FALSE(call.add_generation_prompt);
+  EXPECT_TRUE(call.return_token_strs);
+}
+
+TEST(TokenizeCall, RefusesByName) {
+  EXPECT_EQ(param_of(R"({})"), "prompt");
+  EXPECT_EQ(param_of(R"({"prompt":"x","messages":[{"role":"user","content":"x"}]})"), "messages");
+  EXPECT_EQ(param_of(R"({"prompt":1})"), "prompt");
+  EXPECT_EQ(param_of(R"({"prompt":"x","model":1})"), "model");
+  EXPECT_EQ(param_of(R"({"prompt":"x","add_special_tokens":false})"), "add_special_tokens");
+  EXPECT_EQ(param_of(R"({"prompt":"x","add_special_tokens":1})"), "add_special_tokens");
+  EXPECT_EQ(param_of(R"({"prompt":"x","add_generation_prompt":true})"), "add_generation_prompt");
+  EXPECT_EQ(param_of(R"({"prompt":"x","return_token_strs":"yes"})"), "return_token_strs");
+  EXPECT_EQ(param_of(R"({"prompt":"x","echo":true})"), "echo");
+  EXPECT_EQ(param_of(R"({"messages":[]})"), "messages");
+  EXPECT_EQ(param_of(R"([])"), "");
+}
+
+TEST(DetokenizeCall, TakesIdsOfExactType) {
+  EXPECT_EQ(parse_detokenize(R"({"tokens":[0,2147483647]})").tokens, (std::vector<std::int32_t>{0, 2147483647}));
+  EXPECT_EQ(param_of(R"({})", true), "tokens");
+  EXPECT_EQ(param_of(R"({"tokens":"1"})", true), "tokens");
+  for (const char* bad : {"-1", "1.5", "true", "\"1\"", "4294967297", "2147483648", "null", "[1]", "1e400"}) {
+    EXPECT_NE(param_of("{\"tokens\":[7," + std::string(bad) + "]}", true), "accepted") << bad;
+  }
+  EXPECT_EQ(param_of(R"({"tokens":[7,-1]})", true), "tokens[1]");
+}
+
+}  // namespace
+}  // namespace slip
