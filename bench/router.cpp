@@ -14,7 +14,7 @@
 
 #include "bench/common_prompts.h"
 #include "bench/common_result.h"
-#include "cli/serve_config.h"
+#include "cli/config/serve_config.h"
 #include "common/clock.h"
 #include "common/error.h"
 #include "common/file.h"

@@ -9,10 +9,10 @@
 
 #include "checkpoints/data_directory_lock.h"
 #include "cli/command.h"
+#include "cli/config/serve_config.h"
 #include "cli/control_socket.h"
 #include "cli/purge_wish.h"
 #include "cli/purger.h"
-#include "cli/serve_config.h"
 #include "cli/time_argument.h"
 #include "common/clock.h"
 #include "common/error.h"

@@ -11,13 +11,13 @@
 #include <memory>
 #include <thread>
 
-#include "cli/check_config.h"
 #include "cli/command.h"
+#include "cli/config/check_config.h"
+#include "cli/config/reload.h"
+#include "cli/config/serve_config.h"
 #include "cli/control_socket.h"
 #include "cli/open_files.h"
 #include "cli/purge_wish.h"
-#include "cli/reload.h"
-#include "cli/serve_config.h"
 #include "cli/serving.h"
 #include "cli/standard_output.h"
 #include "cli/stop_signal.h"

@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "cli/serve_config.h"
+#include "cli/config/serve_config.h"
 #include "engine/step_listener.h"
 #include "server/openai/service.h"
 

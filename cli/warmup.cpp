@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "cli/command.h"
-#include "cli/draft_config.h"
+#include "cli/config/draft_config.h"
 #include "cli/load_model.h"
 #include "cli/progress_line.h"
 #include "cli/seed_fault.h"

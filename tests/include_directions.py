@@ -40,7 +40,9 @@ SEES = {
     "server": ["server", "distill", "router", "engine", "text", "ledger", "checkpoints", "kernels", "common"],
     "server/openai": ["server/http", "server/metrics.h", "router", "engine", "text", "checkpoints", "common"],
     "server/http": ["distill/idle_priority.h", "engine/step_listener.h", "text", "common"],
-    "cli": ["server", "distill", "router", "engine", "text", "ledger", "checkpoints", "kernels", "common"],
+    "cli": ["cli", "server", "distill", "router", "engine", "text", "ledger", "checkpoints", "kernels", "common"],
+    "cli/config": ["cli/load_model.h", "cli/usable_cores.h", "server", "distill", "router", "engine", "text", "ledger",
+                   "checkpoints", "kernels", "common"],
 }
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.M)
 

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "cli/check_config.h"
+#include "cli/config/check_config.h"
 #include "cli/load_model.h"
 #include "common/error.h"
 #include "tests/engine/models/embedded_target.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/serve_config.h"
+#include "cli/config/serve_config.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/reload.h"
+#include "cli/config/reload.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

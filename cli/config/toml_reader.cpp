@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/toml_reader.h"
+#include "cli/config/toml_reader.h"
 
 #include <algorithm>
 #include <cmath>

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "cli/serve_config.h"
+#include "cli/config/serve_config.h"
 
 namespace slip::cli {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/serve_config.h"
+#include "cli/config/serve_config.h"
 
 #include <algorithm>
 #include <cmath>
@@ -7,7 +7,7 @@
 #include <sstream>
 #include <string_view>
 
-#include "cli/toml_reader.h"
+#include "cli/config/toml_reader.h"
 #include "cli/usable_cores.h"
 #include "common/error.h"
 #include "common/file.h"

@@ -3,7 +3,7 @@
 #include <toml++/toml.h>
 #include <sstream>
 
-#include "cli/serve_config.h"
+#include "cli/config/serve_config.h"
 
 namespace slip::cli {
 namespace {

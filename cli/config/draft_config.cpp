@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/draft_config.h"
+#include "cli/config/draft_config.h"
 
 #include <charconv>
 
-#include "cli/toml_reader.h"
+#include "cli/config/toml_reader.h"
 #include "common/error.h"
 
 namespace slip::cli {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/check_config.h"
+#include "cli/config/check_config.h"
 
 #include <arpa/inet.h>
 #include <linux/magic.h>

@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "cli/serve_config.h"
+#include "cli/config/serve_config.h"
 #include "common/error.h"
 
 namespace slip::cli {

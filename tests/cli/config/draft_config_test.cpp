@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/draft_config.h"
+#include "cli/config/draft_config.h"
 
 #include <gtest/gtest.h>
 
