@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/purger.h"
+#include "cli/service/purger.h"
 
 #include <gtest/gtest.h>
 

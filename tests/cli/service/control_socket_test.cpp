@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/control_socket.h"
+#include "cli/service/control_socket.h"
 
 #include <gtest/gtest.h>
 #include <sys/socket.h>

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "cli/learning_minutes.h"
+#include "cli/service/learning_minutes.h"
 #include "distill/decision_sink.h"
 #include "distill/learning_log.h"
 #include "engine/step_listener.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/learning_minutes.h"
+#include "cli/service/learning_minutes.h"
 
 #include <algorithm>
 

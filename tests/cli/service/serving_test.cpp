@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The service below its sockets: what the router decides changes the draft, never the answer, and what it learned
 // stays.
-#include "cli/serving.h"
+#include "cli/service/serving.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/serving.h"
+#include "cli/service/serving.h"
 
 #include <algorithm>
 #include <atomic>
@@ -9,10 +9,10 @@
 #include <thread>
 
 #include "checkpoints/data_directory_lock.h"
-#include "cli/draft_shelf.h"
 #include "cli/load_model.h"
-#include "cli/purger.h"
-#include "cli/recorder.h"
+#include "cli/service/draft_shelf.h"
+#include "cli/service/purger.h"
+#include "cli/service/recorder.h"
 #include "cli/target_worker.h"
 #include "cli/usable_cores.h"
 #include "cli/usable_memory.h"

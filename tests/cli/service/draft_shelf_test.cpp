@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/draft_shelf.h"
+#include "cli/service/draft_shelf.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/recorder.h"
+#include "cli/service/recorder.h"
 
 #include <algorithm>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/purge_wish.h"
+#include "cli/service/purge_wish.h"
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
