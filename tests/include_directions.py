@@ -44,6 +44,8 @@ SEES = {
     "cli/service": ["cli/config", "cli/load_model.h", "cli/target_worker.h", "cli/usable_cores.h",
                     "cli/usable_memory.h", "cli/version.h", "server", "distill", "router", "engine", "text", "ledger",
                     "checkpoints", "kernels", "common"],
+    "cli/inspect": ["cli/command.h", "distill", "router", "engine", "text", "ledger", "checkpoints", "kernels",
+                    "common"],
     "cli/config": ["cli/load_model.h", "cli/usable_cores.h", "server", "distill", "router", "engine", "text", "ledger",
                    "checkpoints", "kernels", "common"],
 }

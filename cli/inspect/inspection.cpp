@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/inspection.h"
+#include "cli/inspect/inspection.h"
 
 #include <signal.h>
 

@@ -3,7 +3,7 @@
 #include <span>
 #include <string>
 
-#include "cli/inspection.h"
+#include "cli/inspect/inspection.h"
 #include "common/crc32c.h"
 #include "common/error.h"
 #include "common/file.h"

@@ -11,7 +11,7 @@
 #include "checkpoints/store_folder.h"
 #include "checkpoints/strict_json.h"
 #include "checkpoints/weight_files.h"
-#include "cli/inspection.h"
+#include "cli/inspect/inspection.h"
 #include "common/error.h"
 #include "common/file.h"
 #include "ledger/report_parts.h"

@@ -3,7 +3,7 @@
 #include <memory>
 
 #include "cli/command.h"
-#include "cli/inspection.h"
+#include "cli/inspect/inspection.h"
 #include "common/error.h"
 
 namespace slip::cli {

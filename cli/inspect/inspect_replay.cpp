@@ -5,7 +5,7 @@
 #include <set>
 #include <utility>
 
-#include "cli/inspection.h"
+#include "cli/inspect/inspection.h"
 #include "common/clock.h"
 #include "common/error.h"
 #include "common/file.h"
