@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "bench/adapt_replay.h"
+#include "bench/adapt/adapt_replay.h"
 #include "bench/common_result.h"
 #include "common/error.h"
 

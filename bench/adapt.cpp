@@ -7,11 +7,11 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "bench/adapt_arms.h"
-#include "bench/adapt_curves.h"
-#include "bench/adapt_options.h"
-#include "bench/adapt_report.h"
-#include "bench/adapt_service.h"
+#include "bench/adapt/adapt_arms.h"
+#include "bench/adapt/adapt_curves.h"
+#include "bench/adapt/adapt_options.h"
+#include "bench/adapt/adapt_report.h"
+#include "bench/adapt/adapt_service.h"
 #include "bench/common_result.h"
 #include "common/error.h"
 

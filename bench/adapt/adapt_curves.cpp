@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/adapt_curves.h"
+#include "bench/adapt/adapt_curves.h"
 
 #include <algorithm>
 #include <array>

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "bench/adapt_arms.h"
+#include "bench/adapt/adapt_arms.h"
 
 namespace slip::bench {
 

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "bench/adapt_options.h"
+#include "bench/adapt/adapt_options.h"
 #include "bench/common_prompts.h"
 
 namespace slip::bench {

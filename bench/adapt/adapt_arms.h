@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "bench/adapt_replay.h"
+#include "bench/adapt/adapt_replay.h"
 
 namespace slip::bench {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/adapt_replay.h"
+#include "bench/adapt/adapt_replay.h"
 
 #include <algorithm>
 #include <chrono>

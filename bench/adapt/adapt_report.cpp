@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/adapt_report.h"
+#include "bench/adapt/adapt_report.h"
 
 #include <algorithm>
 #include <cstdio>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/adapt_service.h"
+#include "bench/adapt/adapt_service.h"
 
 #include <algorithm>
 #include <chrono>

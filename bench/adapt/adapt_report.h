@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "bench/adapt_arms.h"
-#include "bench/adapt_options.h"
+#include "bench/adapt/adapt_arms.h"
+#include "bench/adapt/adapt_options.h"
 #include "bench/common_prompts.h"
 
 namespace slip::bench {
