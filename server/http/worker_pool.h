@@ -32,7 +32,7 @@ class WorkerPool {
  public:
   enum class Lane : std::uint8_t {
     kQuick,  // requests of milliseconds
-    kSlow,   // one after the other, so that only one takes memory, which the Service keeps for it; at nice 10, so that
+    kSlow,   // one after the other, so that only one takes memory, which the Service keeps for it; at nice 15, so that
              // the engine keeps its cores
   };
 
