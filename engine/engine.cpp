@@ -63,7 +63,7 @@ Engine::Engine(EngineOptions options, Target target, std::shared_ptr<const Token
 }
 
 Engine::~Engine() {
-  state_->intake.close();
+  state_->request_queue.close();
   state_->end_all();
 }
 
@@ -75,15 +75,15 @@ void Engine::submit(Request request) {
   limits.max_k = kDeepest;
   limits.has_tokenizer = state_->tokenizer != nullptr;
   check_request(request, limits);
-  state_->intake.push(std::move(request));
+  state_->request_queue.push(std::move(request));
 }
 
 void Engine::cancel(RequestId id) {
-  state_->intake.cancel(id);
+  state_->request_queue.cancel(id);
 }
 
 void Engine::close() {
-  state_->intake.close();
+  state_->request_queue.close();
 }
 
 bool Engine::step() {
@@ -109,10 +109,10 @@ bool Engine::step() {
 void Engine::run(const std::stop_token& stop) {
   prepare_thread_memory();
   while (!stop.stop_requested()) {
-    if (!step() && !state_->intake.wait(stop)) break;
+    if (!step() && !state_->request_queue.wait(stop)) break;
   }
   if (!stop.stop_requested()) return;
-  state_->intake.close();
+  state_->request_queue.close();
   state_->end_all();
 }
 
@@ -125,7 +125,7 @@ std::int32_t Engine::n_free_pages() const {
 }
 
 std::int32_t Engine::n_waiting() const {
-  return state_->intake.n_waiting();
+  return state_->request_queue.n_waiting();
 }
 
 }  // namespace slip

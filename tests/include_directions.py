@@ -17,7 +17,7 @@ SEES = {
     "text/chat_template": ["text", "checkpoints", "common"],
     "engine": ["engine", "text", "checkpoints", "kernels", "common"],
     # Its stages are the body of Engine::step, so these two folders see each other.
-    "engine/scheduler": ["engine/contain.h", "engine/engine.h", "engine/intake.h", "engine/sequence.h",
+    "engine/scheduler": ["engine/contain.h", "engine/engine.h", "engine/request_queue.h", "engine/sequence.h",
                          "engine/speculative", "engine/kv_cache", "common"],
     "engine/cuda": ["engine/speculative", "engine/models", "engine/sampling", "checkpoints", "kernels", "common"],
     "engine/speculative": ["engine/models", "engine/sampling", "kernels", "common"],

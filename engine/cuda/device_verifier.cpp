@@ -33,7 +33,7 @@ void add_run(const Rows& rows, std::vector<Rows>& runs) {
 
 bool wants_logits_on_host(const ScoreTask& task) {
   const bool judged_there = task.sequence != nullptr && !task.sequence->judged_on_device;
-  return task.tells_logits || judged_there || task.top_k > kMostKept;
+  return task.needs_logits || judged_there || task.top_k > kMostKept;
 }
 
 DeviceVerifier::DeviceVerifier(DeviceWorker& worker)

@@ -29,7 +29,7 @@ Engine::State::State(const EngineOptions& engine_options, Target model, std::sha
       proposer(std::move(runs_ahead)),
       observations(sink),
       listeners(std::move(step_listeners)),
-      intake(options.max_waiting, options.seed) {
+      request_queue(options.max_waiting, options.seed) {
   no_memory();  // made while there is some
   reserve_arrays();
   n_free_pages.store(free_pages(), std::memory_order_relaxed);
@@ -55,10 +55,10 @@ void Engine::State::reserve_arrays() {
 // ---- admit ----
 
 void Engine::State::end_cancelled() {
-  if (!intake.any_cancelled()) return;
-  while (auto waiting = intake.pop_cancelled()) finish_unstarted(std::move(*waiting), StopReason::kCancelled);
+  if (!request_queue.any_cancelled()) return;
+  while (auto waiting = request_queue.pop_cancelled()) finish_unstarted(std::move(*waiting), StopReason::kCancelled);
   for (const auto& sequence : running) {
-    if (intake.is_cancelled(sequence->request.id)) sequence->reason = StopReason::kCancelled;
+    if (request_queue.is_cancelled(sequence->request.id)) sequence->reason = StopReason::kCancelled;
   }
   retire();
 }
@@ -66,14 +66,14 @@ void Engine::State::end_cancelled() {
 void Engine::State::admit() {
   const std::int32_t seats = options.max_running - static_cast<std::int32_t>(running.size());
   if (seats > 0) {
-    intake.peek_needs(static_cast<std::size_t>(seats), needs_);
+    request_queue.peek_needs(static_cast<std::size_t>(seats), needs_);
     for (std::int32_t& need : needs_) need = (need + PagePool::kPageTokens - 1) / PagePool::kPageTokens;
     for (std::size_t n = n_admissible(needs_, free_pages(), seats); n > 0; --n) {
-      if (auto waiting = intake.pop()) start(std::move(*waiting));
+      if (auto waiting = request_queue.pop()) start(std::move(*waiting));
     }
   }
   figures_ = {};
-  figures_.n_waiting = intake.n_waiting();
+  figures_.n_waiting = request_queue.n_waiting();
   n_running.store(static_cast<std::int32_t>(running.size()), std::memory_order_relaxed);
 }
 

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "engine/engine.h"
-#include "engine/intake.h"
 #include "engine/kv_cache/prefix_cache.h"
+#include "engine/request_queue.h"
 #include "engine/scheduler/decode_time.h"
 #include "engine/scheduler/draft_length.h"
 #include "engine/scheduler/plan.h"
@@ -22,8 +22,8 @@
 namespace slip {
 
 // The stages of Engine::step, in the order they run, over the running sequences. All arrays with one entry a sequence
-// stand in the order of `running`. Engine thread only, but for `intake` and the atomics. Stages outside of the step's
-// contain() throw nothing: what they allocate is contained in them, and the arrays have room from the start.
+// stand in the order of `running`. Engine thread only, but for `request_queue` and the atomics. Stages outside of the
+// step's contain() throw nothing: what they allocate is contained in them, and the arrays have room from the start.
 struct Engine::State {
   State(const EngineOptions& engine_options, Target model, std::shared_ptr<const Tokenizer> words,
         std::unique_ptr<Proposer> runs_ahead, ObservationSink* sink, std::vector<StepListener*> step_listeners);
@@ -51,7 +51,7 @@ struct Engine::State {
   ObservationSink* observations;
   std::vector<StepListener*> listeners;
   CoreSharing* cores = nullptr;  // null: every step uses all threads
-  Intake intake;
+  RequestQueue request_queue;
   std::atomic<std::int32_t> n_running{0}, n_free_pages{0};
   std::vector<std::unique_ptr<Sequence>> running;
 

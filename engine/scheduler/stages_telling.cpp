@@ -131,14 +131,14 @@ void Engine::State::finish_unstarted(WaitingRequest waiting, StopReason reason, 
 }
 
 void Engine::State::tell_end(RequestSummary summary, TokenSink& sink) {
-  intake.forget(summary.id);
+  request_queue.forget(summary.id);
   for (StepListener* listener : listeners) listener->on_finished(summary);
   const auto failure = contain([&] { sink.on_finished(summary); });
   if (failure) log_parts(LogLevel::kError, {"the receiver of an answer failed at its end: ", failure->what()});
 }
 
 void Engine::State::end_all() {
-  while (auto waiting = intake.pop()) finish_unstarted(std::move(*waiting), StopReason::kCancelled);
+  while (auto waiting = request_queue.pop()) finish_unstarted(std::move(*waiting), StopReason::kCancelled);
   for (const auto& sequence : running) sequence->reason = StopReason::kCancelled;
   retire();
 }

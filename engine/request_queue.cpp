@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "engine/intake.h"
+#include "engine/request_queue.h"
 
 #include <algorithm>
 #include <new>
@@ -18,10 +18,10 @@ std::uint64_t seed_of_this_machine() {
 
 }  // namespace
 
-Intake::Intake(std::int32_t max_waiting, std::optional<std::uint64_t> seed)
+RequestQueue::RequestQueue(std::int32_t max_waiting, std::optional<std::uint64_t> seed)
     : max_waiting_(static_cast<std::size_t>(max_waiting)), seeds_(seed ? *seed : seed_of_this_machine()) {}
 
-void Intake::push(Request request) {
+void RequestQueue::push(Request request) {
   const std::int64_t now_us = monotonic_us();
   {
     const std::lock_guard lock(mutex_);
@@ -44,7 +44,7 @@ void Intake::push(Request request) {
   ready_.notify_one();
 }
 
-void Intake::cancel(RequestId id) {
+void RequestQueue::cancel(RequestId id) {
   {
     const std::lock_guard lock(mutex_);
     const auto found = live_.find(id);
@@ -54,7 +54,7 @@ void Intake::cancel(RequestId id) {
   ready_.notify_one();
 }
 
-void Intake::close() {
+void RequestQueue::close() {
   {
     const std::lock_guard lock(mutex_);
     closed_ = true;
@@ -62,23 +62,23 @@ void Intake::close() {
   ready_.notify_all();
 }
 
-std::int32_t Intake::n_waiting() const {
+std::int32_t RequestQueue::n_waiting() const {
   const std::lock_guard lock(mutex_);
   return static_cast<std::int32_t>(waiting_.size());
 }
 
-bool Intake::any_cancelled() const {
+bool RequestQueue::any_cancelled() const {
   const std::lock_guard lock(mutex_);
   return n_cancelled_ > 0;
 }
 
-bool Intake::is_cancelled(RequestId id) const {
+bool RequestQueue::is_cancelled(RequestId id) const {
   const std::lock_guard lock(mutex_);
   const auto found = live_.find(id);
   return found != live_.end() && found->second;
 }
 
-std::optional<WaitingRequest> Intake::pop_cancelled() {
+std::optional<WaitingRequest> RequestQueue::pop_cancelled() {
   const std::lock_guard lock(mutex_);
   const auto found = std::find_if(waiting_.begin(), waiting_.end(), [&](const WaitingRequest& waiting) {
     return live_.find(waiting.request.id)->second;
@@ -89,7 +89,7 @@ std::optional<WaitingRequest> Intake::pop_cancelled() {
   return taken;
 }
 
-void Intake::peek_needs(std::size_t most, std::vector<std::int32_t>& needs) const {
+void RequestQueue::peek_needs(std::size_t most, std::vector<std::int32_t>& needs) const {
   needs.clear();
   const std::lock_guard lock(mutex_);
   for (std::size_t i = 0; i < std::min(most, waiting_.size()); ++i) {
@@ -98,7 +98,7 @@ void Intake::peek_needs(std::size_t most, std::vector<std::int32_t>& needs) cons
   }
 }
 
-std::optional<WaitingRequest> Intake::pop() {
+std::optional<WaitingRequest> RequestQueue::pop() {
   const std::lock_guard lock(mutex_);
   if (waiting_.empty()) return std::nullopt;
   std::optional<WaitingRequest> taken(std::move(waiting_.front()));
@@ -106,7 +106,7 @@ std::optional<WaitingRequest> Intake::pop() {
   return taken;
 }
 
-void Intake::forget(RequestId id) {
+void RequestQueue::forget(RequestId id) {
   const std::lock_guard lock(mutex_);
   const auto found = live_.find(id);
   if (found == live_.end()) return;
@@ -114,7 +114,7 @@ void Intake::forget(RequestId id) {
   live_.erase(found);
 }
 
-bool Intake::wait(std::stop_token stop) {
+bool RequestQueue::wait(std::stop_token stop) {
   std::unique_lock lock(mutex_);
   return ready_.wait(lock, std::move(stop), [&] { return closed_ || !waiting_.empty() || n_cancelled_ > 0; }) &&
          !(closed_ && waiting_.empty() && n_cancelled_ == 0);

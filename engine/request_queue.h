@@ -25,9 +25,9 @@ struct WaitingRequest {
 // The one hand-over from submitters to the engine thread: a bounded queue in order of arrival, and cancellations.
 // Only push() allocates: handing over and cancelling go on without memory.
 // Threads: push, cancel, close, n_waiting from any; the rest is the engine thread's.
-class Intake {
+class RequestQueue {
  public:
-  Intake(std::int32_t max_waiting, std::optional<std::uint64_t> seed);
+  RequestQueue(std::int32_t max_waiting, std::optional<std::uint64_t> seed);
 
   // Error: kOverloaded when full, kUnavailable when closed, kInvalidArgument for an id that is still in the engine.
   // Leaves nothing behind where it throws, std::bad_alloc included.
