@@ -53,8 +53,8 @@ Responder::Next Responder::unanswered() {
 // What every answer carries whatever it says.
 void Responder::add_own_headers(Reply& reply) const {
   reply.headers.emplace_back(kRequestIdHeader, exchange_.log.id);
-  if (exchange_.guest.allowed_origin.empty()) return;
-  reply.headers.emplace_back("Access-Control-Allow-Origin", exchange_.guest.allowed_origin);
+  if (exchange_.principal.allowed_origin.empty()) return;
+  reply.headers.emplace_back("Access-Control-Allow-Origin", exchange_.principal.allowed_origin);
   reply.headers.emplace_back("Access-Control-Expose-Headers", "X-Request-Id, Retry-After");
   reply.headers.emplace_back("Vary", "Origin");
 }

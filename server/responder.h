@@ -16,7 +16,7 @@ namespace slip {
 
 // One request and its answer, as far as they are known. Whoever reads the request fills in what its head says.
 struct Exchange {
-  Guest guest;
+  Principal principal;
   RequestLog log;
   bool keep_alive = false;
   bool http_1_0 = false;

@@ -40,22 +40,22 @@ WorkerPool::Lane lane_of(std::size_t body_bytes) {
   return body_bytes <= kQuickBytes ? WorkerPool::Lane::kQuick : WorkerPool::Lane::kSlow;
 }
 
-Visitor visitor_of(const RequestParser& parser) {
+RequestMetadata metadata_of(const RequestParser& parser) {
   const auto& request = parser.get();
   const auto value = [&](http::field name) -> std::optional<std::string_view> {
     const auto found = request.find(name);
     if (found == request.end()) return std::nullopt;
     return std::string_view(found->value().data(), found->value().size());
   };
-  Visitor visitor;
-  visitor.method = {request.method_string().data(), request.method_string().size()};
-  visitor.path = path_of(std::string_view(request.target().data(), request.target().size()));
-  visitor.host = value(http::field::host);
-  visitor.origin = value(http::field::origin);
-  visitor.authorization = value(http::field::authorization);
-  visitor.content_type = value(http::field::content_type);
-  visitor.content_encoding = value(http::field::content_encoding);
-  return visitor;
+  RequestMetadata metadata;
+  metadata.method = {request.method_string().data(), request.method_string().size()};
+  metadata.path = path_of(std::string_view(request.target().data(), request.target().size()));
+  metadata.host = value(http::field::host);
+  metadata.origin = value(http::field::origin);
+  metadata.authorization = value(http::field::authorization);
+  metadata.content_type = value(http::field::content_type);
+  metadata.content_encoding = value(http::field::content_encoding);
+  return metadata;
 }
 
 }  // namespace
@@ -121,27 +121,28 @@ awaitable<Session::Next> Session::receive(RequestParser& parser) {
 }
 
 awaitable<Session::Next> Session::answer_head(RequestParser& parser) {
-  const Visitor visitor = visitor_of(parser);
+  const RequestMetadata metadata = metadata_of(parser);
   const auto target = parser.get().target();
   Exchange& exchange = responder_.exchange();
-  Guest& guest = exchange.guest;
+  Principal& principal = exchange.principal;
   RequestLog& log = exchange.log;
   exchange.keep_alive = keeps_alive(parser) && !probes_only_ && !share_.service.draining();
   exchange.http_1_0 = parser.get().version() < 11;
   exchange.head_only = parser.get().method() == http::verb::head;
-  log.method = std::string(visitor.method.substr(0, kLoggedMethodBytes));
+  log.method = std::string(metadata.method.substr(0, kLoggedMethodBytes));
   log.route = route_label(target);
   const bool good_id = take_request_id(parser);
-  if (auto refusal = share_.gatekeeper.refuse(visitor, guest)) co_return co_await responder_.reply(std::move(*refusal));
-  log.key = guest.key_name;
+  if (auto refusal = share_.gatekeeper.refuse(metadata, principal))
+    co_return co_await responder_.reply(std::move(*refusal));
+  log.key = principal.key_name;
   std::optional<Reply> early;
-  if (visitor.method == "OPTIONS" && !guest.allowed_origin.empty()) early = preflight_reply(target);
+  if (metadata.method == "OPTIONS" && !principal.allowed_origin.empty()) early = preflight_reply(target);
   if (!early && probes_only_ && !is_for_monitoring(log.route)) early = full_reply(options_);
-  if (!early) early = refuse_route(visitor.method, target);
-  if (!early) early = refuse_figures(log.route, guest.is_operator, share_.service.expose_acceptance());
+  if (!early) early = refuse_route(metadata.method, target);
+  if (!early) early = refuse_figures(log.route, principal.is_operator, share_.service.expose_acceptance());
   if (!early && !good_id) early = refuse_request_id();
-  if (!early) early = refuse_content_type(visitor);
-  if (!early) early = refuse_content_encoding(visitor);
+  if (!early) early = refuse_content_type(metadata);
+  if (!early) early = refuse_content_encoding(metadata);
   if (early) {
     early->close = early->close || !parser.is_done();
     co_return co_await responder_.reply(std::move(*early));
@@ -210,7 +211,7 @@ awaitable<Session::Next> Session::route(RequestParser& parser) {
     if (path == "/v1/drafts") co_return co_await reply_from_worker(parser, drafts);
     co_return co_await responder_.reply(plain_reply(service, parser.get().target()));
   }
-  const auto entry = share_.quotas.enter(responder_.exchange().guest.tenant, monotonic_us());
+  const auto entry = share_.quotas.enter(responder_.exchange().principal.tenant, monotonic_us());
   if (!entry.stay) co_return co_await responder_.reply(quota_reply(entry, options_.retry_after_s));
   if (path == "/v1/chat/completions") co_return co_await generate(Endpoint::kChat, parser);
   if (path == "/v1/completions") co_return co_await generate(Endpoint::kCompletion, parser);
@@ -220,7 +221,7 @@ awaitable<Session::Next> Session::route(RequestParser& parser) {
 
 // A purge waits for the learner's and the ledger's threads, so no thread of ours waits for it.
 awaitable<Session::Next> Session::delete_request(std::string_view target) {
-  const auto entry = share_.quotas.enter(responder_.exchange().guest.tenant, monotonic_us());
+  const auto entry = share_.quotas.enter(responder_.exchange().principal.tenant, monotonic_us());
   if (!entry.stay) co_return co_await responder_.reply(quota_reply(entry, options_.retry_after_s));
   const auto id = request_to_delete(target);
   if (!id) co_return co_await responder_.reply(purge_reply({}, options_.retry_after_s));
@@ -234,7 +235,7 @@ awaitable<Session::Next> Session::delete_request(std::string_view target) {
   bool begun = false;
   Reply refusal = guarded_reply(
       [&] {
-        share_.service.purge({*id, responder_.exchange().guest.tenant, std::nullopt},
+        share_.service.purge({*id, responder_.exchange().principal.tenant, std::nullopt},
                              [waker, outcome](PurgeResult made) {
                                outcome->result = std::move(made);
                                outcome->known = true;
@@ -261,7 +262,7 @@ awaitable<Session::Next> Session::generate(Endpoint endpoint, RequestParser& par
   const Exchange& exchange = responder_.exchange();
   // Named, for GCC 12 frees a temporary of an awaited call twice.
   auto work = [&service = share_.service, endpoint, body = take_body(parser), headers,
-               make_sink = delivery->sink_maker(), caller = Caller{exchange.guest.tenant, exchange.log.id}] {
+               make_sink = delivery->sink_maker(), caller = Caller{exchange.principal.tenant, exchange.log.id}] {
     return admit(service, endpoint, body.bytes, headers, caller, make_sink);
   };
   auto admission = co_await run_while_there(lane, std::move(work), delivery->peer());

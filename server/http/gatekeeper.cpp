@@ -48,8 +48,8 @@ std::optional<std::string> foreign_charset(std::string_view content_type) {
   return std::nullopt;
 }
 
-std::optional<Reply> refuse_key(const ApiKeys& keys, const Visitor& visitor, Guest& guest) {
-  const auto given = visitor.authorization.value_or("");
+std::optional<Reply> refuse_key(const ApiKeys& keys, const RequestMetadata& metadata, Principal& principal) {
+  const auto given = metadata.authorization.value_or("");
   const bool bearer = lower(given.substr(0, kBearer.size())) == lower(kBearer);
   const ApiKey* found = keys.find(bearer ? given.substr(kBearer.size()) : std::string_view());
   if (found == nullptr) {
@@ -57,9 +57,9 @@ std::optional<Reply> refuse_key(const ApiKeys& keys, const Visitor& visitor, Gue
     reply.headers.emplace_back("WWW-Authenticate", "Bearer");
     return reply;
   }
-  guest.tenant = found->tenant;
-  guest.key_name = found->name;
-  guest.is_operator = keys.size() == 1 || found->is_operator;
+  principal.tenant = found->tenant;
+  principal.key_name = found->name;
+  principal.is_operator = keys.size() == 1 || found->is_operator;
   return std::nullopt;
 }
 
@@ -111,29 +111,29 @@ bool Gatekeeper::is_own_origin(std::string_view origin) const {
   });
 }
 
-std::optional<Reply> Gatekeeper::refuse_stranger(const Visitor& visitor, const Guest& guest) const {
-  if (!visitor.host || !is_known_host(*visitor.host)) {
+std::optional<Reply> Gatekeeper::refuse_stranger(const RequestMetadata& metadata, const Principal& principal) const {
+  if (!metadata.host || !is_known_host(*metadata.host)) {
     return refusal(421, "this server does not answer for that Host; see server.allowed_hosts", "unknown_host");
   }
-  if (visitor.origin && guest.allowed_origin.empty() && !is_own_origin(*visitor.origin)) {
+  if (metadata.origin && principal.allowed_origin.empty() && !is_own_origin(*metadata.origin)) {
     return refusal(403, "requests from that Origin are not allowed; see server.allowed_origins", "foreign_origin");
   }
   return std::nullopt;
 }
 
-std::optional<Reply> Gatekeeper::refuse(const Visitor& visitor, Guest& guest) const {
-  guest = {};
-  if (visitor.origin && std::find(origins_.begin(), origins_.end(), *visitor.origin) != origins_.end()) {
-    guest.allowed_origin = *visitor.origin;
+std::optional<Reply> Gatekeeper::refuse(const RequestMetadata& metadata, Principal& principal) const {
+  principal = {};
+  if (metadata.origin && std::find(origins_.begin(), origins_.end(), *metadata.origin) != origins_.end()) {
+    principal.allowed_origin = *metadata.origin;
   }
   const auto keys = this->keys();
-  guest.is_operator = keys->empty();
+  principal.is_operator = keys->empty();
   if (keys->empty()) {
-    if (auto stranger = refuse_stranger(visitor, guest)) return stranger;
+    if (auto stranger = refuse_stranger(metadata, principal)) return stranger;
   }
-  if (visitor.method == "OPTIONS" && !guest.allowed_origin.empty()) return std::nullopt;
-  const bool open = keys->empty() || is_probe(visitor.path);
-  return open ? std::nullopt : refuse_key(*keys, visitor, guest);
+  if (metadata.method == "OPTIONS" && !principal.allowed_origin.empty()) return std::nullopt;
+  const bool open = keys->empty() || is_probe(metadata.path);
+  return open ? std::nullopt : refuse_key(*keys, metadata, principal);
 }
 
 bool is_probe(std::string_view path) {
@@ -141,9 +141,9 @@ bool is_probe(std::string_view path) {
   return std::find(std::begin(kProbes), std::end(kProbes), path) != std::end(kProbes);
 }
 
-std::optional<Reply> refuse_content_type(const Visitor& visitor) {
-  if (visitor.method != "POST") return std::nullopt;
-  const std::string_view type = visitor.content_type.value_or("");
+std::optional<Reply> refuse_content_type(const RequestMetadata& metadata) {
+  if (metadata.method != "POST") return std::nullopt;
+  const std::string_view type = metadata.content_type.value_or("");
   if (!is_json(type)) {
     return refusal(415, "a POST must have Content-Type: application/json", "unsupported_media_type");
   }
@@ -155,9 +155,9 @@ std::optional<Reply> refuse_content_type(const Visitor& visitor) {
                  "unsupported_media_type");
 }
 
-std::optional<Reply> refuse_content_encoding(const Visitor& visitor) {
-  const std::string encoding = lower(visitor.content_encoding.value_or(""));
-  if (visitor.method != "POST" || encoding.empty() || encoding == "identity") return std::nullopt;
+std::optional<Reply> refuse_content_encoding(const RequestMetadata& metadata) {
+  const std::string encoding = lower(metadata.content_encoding.value_or(""));
+  if (metadata.method != "POST" || encoding.empty() || encoding == "identity") return std::nullopt;
   Reply reply = error_reply(415, {.message = "Content-Encoding must be identity: bodies are not decompressed",
                                   .param = "Content-Encoding",
                                   .code = "unsupported_media_type"});

@@ -25,8 +25,8 @@ std::string route_label(std::string_view target);  // one of our routes, or "oth
 std::optional<Reply> refuse_route(std::string_view method, std::string_view target);
 bool is_for_monitoring(std::string_view route);  // a probe or /metrics; `route` as route_label() says it
 Reply full_reply(const ServerOptions& options);  // 503: all connections but those kept for probes are taken
-// 403 for /metrics, which counts what every key's requests had accepted by topic and draft (S14), when the guest is no
-// operator and `expose` is not kAll. `route` as route_label() says it.
+// 403 for /metrics, which counts what every key's requests had accepted by topic and draft (S14), when the caller is
+// no operator and `expose` is not kAll. `route` as route_label() says it.
 std::optional<Reply> refuse_figures(std::string_view route, bool is_operator, ExposeAcceptance expose);
 // What a browser asks before it sends a listed origin's request. REQUIRES: the origin is listed.
 Reply preflight_reply(std::string_view target);

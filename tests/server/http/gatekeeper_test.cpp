@@ -8,13 +8,13 @@
 namespace slip {
 namespace {
 
-int status(const Gatekeeper& gatekeeper, const Visitor& visitor) {
-  Guest guest;
-  const auto refusal = gatekeeper.refuse(visitor, guest);
+int status(const Gatekeeper& gatekeeper, const RequestMetadata& metadata) {
+  Principal principal;
+  const auto refusal = gatekeeper.refuse(metadata, principal);
   return refusal ? refusal->status : 0;
 }
 
-Visitor get(std::string_view host, std::optional<std::string_view> origin = std::nullopt) {
+RequestMetadata get(std::string_view host, std::optional<std::string_view> origin = std::nullopt) {
   return {.method = "GET", .path = "/v1/models", .host = host, .origin = origin};
 }
 
@@ -27,7 +27,7 @@ TEST(Gatekeeper, KnowsItsHosts) {
                            "127.0.0.1:80@evil.com", "[::1]:80.evil.com", "[::1]evil.com", "localhost:80.evil.com"}) {
     EXPECT_EQ(status(gatekeeper, get(host)), 421) << host;
   }
-  Visitor without = get("localhost");
+  RequestMetadata without = get("localhost");
   without.host.reset();
   EXPECT_EQ(status(gatekeeper, without), 421);
 }
@@ -45,7 +45,7 @@ TEST(Gatekeeper, KnowsItsOrigins) {
 }
 
 TEST(Gatekeeper, PostsMustBeJson) {
-  Visitor post{.method = "POST", .path = "/v1/completions", .host = "localhost"};
+  RequestMetadata post{.method = "POST", .path = "/v1/completions", .host = "localhost"};
   ASSERT_TRUE(refuse_content_type(post));
   EXPECT_EQ(refuse_content_type(post)->status, 415);
   for (const char* type : {"text/plain", "application/x-www-form-urlencoded", "application/jsonp", ""}) {
@@ -63,7 +63,7 @@ TEST(Gatekeeper, PostsMustBeJson) {
 
 // A body in UTF-16 was read as UTF-8, and its client told that its JSON is not valid.
 TEST(Gatekeeper, ACharsetThatIsNotReadIsNamed) {
-  Visitor post{.method = "POST", .path = "/v1/completions", .host = "localhost"};
+  RequestMetadata post{.method = "POST", .path = "/v1/completions", .host = "localhost"};
   for (const char* type :
        {"application/json; charset=utf-16", "application/json;CHARSET=\"utf-16\"",
         "application/json; x=1 ; charset = utf-16", "application/json; charset=utf-8; charset=utf-16"}) {
@@ -91,36 +91,36 @@ TEST(Gatekeeper, KeysOpenAndTellTenantsApart) {
   keys.add("first-key-of-two");
   keys.add("second-key-of-two");
   const Gatekeeper gatekeeper({}, keys);
-  Visitor visitor = get("any.example");
-  EXPECT_EQ(status(gatekeeper, visitor), 401);
+  RequestMetadata metadata = get("any.example");
+  EXPECT_EQ(status(gatekeeper, metadata), 401);
   for (const char* wrong : {"Bearer", "Bearer ", "Bearer first-key-of-tw", "Basic first-key-of-two", "first-key-of-two",
                             "Bearer first-key-of-two "}) {
-    visitor.authorization = wrong;
-    EXPECT_EQ(status(gatekeeper, visitor), 401) << wrong;
+    metadata.authorization = wrong;
+    EXPECT_EQ(status(gatekeeper, metadata), 401) << wrong;
   }
-  Guest first, second;
-  visitor.authorization = "Bearer first-key-of-two";
-  EXPECT_FALSE(gatekeeper.refuse(visitor, first));
-  visitor.authorization = "bearer second-key-of-two";
-  EXPECT_FALSE(gatekeeper.refuse(visitor, second));
+  Principal first, second;
+  metadata.authorization = "Bearer first-key-of-two";
+  EXPECT_FALSE(gatekeeper.refuse(metadata, first));
+  metadata.authorization = "bearer second-key-of-two";
+  EXPECT_FALSE(gatekeeper.refuse(metadata, second));
   EXPECT_NE(first.tenant, second.tenant);
   EXPECT_NE(first.tenant, TenantId{});
   EXPECT_EQ(second.key_name, "key-2");
-  visitor.authorization.reset();
-  visitor.path = "/healthz";
-  EXPECT_EQ(status(gatekeeper, visitor), 0);
+  metadata.authorization.reset();
+  metadata.path = "/healthz";
+  EXPECT_EQ(status(gatekeeper, metadata), 0);
 }
 
 // Figures of /metrics count every key's requests.
 TEST(Gatekeeper, KnowsItsOperators) {
   const auto is_operator = [](const ApiKeys& keys, std::string_view key) {
-    Guest guest;
-    Visitor visitor = get("localhost");
+    Principal principal;
+    RequestMetadata metadata = get("localhost");
     const std::string bearer = "Bearer " + std::string(key);
-    visitor.authorization = bearer;
+    metadata.authorization = bearer;
     const Gatekeeper gatekeeper({}, keys);
-    EXPECT_FALSE(gatekeeper.refuse(visitor, guest));
-    return guest.is_operator;
+    EXPECT_FALSE(gatekeeper.refuse(metadata, principal));
+    return principal.is_operator;
   };
   ApiKeys keys;
   EXPECT_TRUE(is_operator(keys, "none-is-needed"));
@@ -136,17 +136,18 @@ TEST(Gatekeeper, PreflightsOfListedOriginsNeedNoKey) {
   ApiKeys keys;
   keys.add("the-one-and-only-key");
   const Gatekeeper gatekeeper({.allowed_origins = {"https://tools.example"}}, keys);
-  Visitor preflight{.method = "OPTIONS", .path = "/v1/models", .host = "any", .origin = "https://tools.example"};
-  Guest guest;
-  EXPECT_FALSE(gatekeeper.refuse(preflight, guest));
-  EXPECT_EQ(guest.allowed_origin, "https://tools.example");
+  RequestMetadata preflight{
+      .method = "OPTIONS", .path = "/v1/models", .host = "any", .origin = "https://tools.example"};
+  Principal principal;
+  EXPECT_FALSE(gatekeeper.refuse(preflight, principal));
+  EXPECT_EQ(principal.allowed_origin, "https://tools.example");
   preflight.origin = "https://evil.example";
   EXPECT_EQ(status(gatekeeper, preflight), 401);
-  Visitor foreign = get("any", "https://evil.example");
+  RequestMetadata foreign = get("any", "https://evil.example");
   foreign.authorization = "Bearer the-one-and-only-key";
-  EXPECT_FALSE(gatekeeper.refuse(foreign, guest)) << "the key is what counts";
-  EXPECT_EQ(guest.allowed_origin, "") << "but no browser may read the answer";
-  EXPECT_EQ(guest.key_name, "key-1");
+  EXPECT_FALSE(gatekeeper.refuse(foreign, principal)) << "the key is what counts";
+  EXPECT_EQ(principal.allowed_origin, "") << "but no browser may read the answer";
+  EXPECT_EQ(principal.key_name, "key-1");
 }
 
 TEST(Gatekeeper, OnlyOriginsAndHostsCanBeAllowed) {
