@@ -99,8 +99,8 @@ struct Request {
   std::shared_ptr<TokenSink> sink;
 
   RequestId first_of_call() const { return call.value == 0 ? id : call; }
-  // Whether something of the target's raw logits is told, rather than what was drawn from them.
-  bool tells_logits() const { return top_logprobs >= 0 || checksum; }
+  // Whether the answer reports the target's raw logits, not only the tokens drawn from them.
+  bool needs_logits() const { return top_logprobs >= 0 || checksum; }
 };
 
 }  // namespace slip

@@ -269,7 +269,7 @@ void Engine::State::verify() {
     task.wants_logits = n_rows == sequence.n_pending();
     task.sequence = task.wants_logits && sequence.remaining() > 0 ? &refs_[i] : nullptr;
     task.top_k = task.sequence != nullptr && sequence.observed ? options.top_k_observed : 0;
-    task.tells_logits = sequence.request.tells_logits();
+    task.needs_logits = sequence.request.needs_logits();
     if (sequence.request.score_prompt && sequence.n_cached < sequence.prompt_tokens) {
       task.wants_all_logits = is_prompt;
       parts_[i].first_prompt_row = sequence.n_cached;

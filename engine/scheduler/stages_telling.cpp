@@ -56,7 +56,7 @@ void Engine::State::emit_one(std::size_t i) {
   delta.tokens = part.committed;
   delta.text = sequence.text.take();
   if (part.first_prompt_row >= 0) add_prompt_logprobs(i, delta);
-  const std::size_t n_told = sequence.request.tells_logits() ? part.committed.size() : 0;
+  const std::size_t n_told = sequence.request.needs_logits() ? part.committed.size() : 0;
   for (std::size_t j = 0; j < n_told; ++j) {
     const auto logits = verifier->logits(part.task, row_of_committed(part, j));
     if (sequence.request.top_logprobs >= 0) {

@@ -28,7 +28,7 @@ struct ScoreTask {
   // What will be asked about it: nothing else is sure to be there.
   const SequenceRef* sequence = nullptr;  // not null: judge(), by this request
   std::int32_t top_k = 0;                 // not 0: observed(), with so many
-  bool tells_logits = false;              // logits()
+  bool needs_logits = false;              // logits()
 };
 
 // The target's word on many sequences at once: one pass over the ragged rows of all of them. A chain is a tree that

@@ -67,7 +67,7 @@ TEST(DeviceVerifier, ARequestAloneDecidesWhereItIsJudged) {
   EXPECT_FALSE(wants_logits_on_host({.sequence = &there, .top_k = 32}));
   EXPECT_TRUE(wants_logits_on_host({.sequence = &here}));
   EXPECT_TRUE(wants_logits_on_host({.sequence = &there, .top_k = 129}));
-  EXPECT_TRUE(wants_logits_on_host({.sequence = &there, .tells_logits = true}));
+  EXPECT_TRUE(wants_logits_on_host({.sequence = &there, .needs_logits = true}));
 }
 
 // Four sequences of five tokens each, greedy, without proposals.
@@ -113,7 +113,7 @@ TEST(DeviceVerifier, OnlyRowsThatAreAskedForCross) {
   for (ScoreTask& task : four.tasks) task.top_k = 32;
   EXPECT_EQ(four.bytes_out_of_a_pass(), kVerdicts + 4U * (32 * 8 + 4));
   for (ScoreTask& task : four.tasks) task.top_k = 0;
-  four.tasks[1].tells_logits = true;
+  four.tasks[1].needs_logits = true;
   EXPECT_EQ(four.bytes_out_of_a_pass(), kVerdicts + kRow);
   four.refs[2].judged_on_device = false;
   EXPECT_EQ(four.bytes_out_of_a_pass(), kVerdicts - sizeof(DeviceVerdict) + 2 * kRow);
@@ -141,7 +141,7 @@ TEST(DeviceVerifier, OnlyRowsThatAreAskedForAreJudgedAndObserved) {
   for (std::int32_t i = 0; i < 75; ++i) four.tokens[1].push_back(i % 90);
   four.refs[1].tokens = four.tasks[1].tokens = four.tokens[1];
   ASSERT_TRUE(four.pages[1]->reserve(90) && four.pages[3]->reserve(8));
-  four.tasks[1].wants_all_logits = four.tasks[1].tells_logits = true;
+  four.tasks[1].wants_all_logits = four.tasks[1].needs_logits = true;
   four.tasks[2].wants_logits = false;
   four.tasks[2].sequence = nullptr;
   Verifier host(four.bench.worker);
@@ -182,7 +182,7 @@ TEST(DeviceVerifier, TheRowsThatCrossAreTheirs) {
     host.judge(i, verdicts[i]);
   }
   EXPECT_NE(verdicts[0].added_token, verdicts[1].added_token);
-  four.tasks[1].tells_logits = true;
+  four.tasks[1].needs_logits = true;
   four.refs[3].judged_on_device = false;
   four.verifier.score(four.tasks);
   for (const std::size_t i : {1, 3}) {
