@@ -78,7 +78,7 @@ class Bench {
       version->number = 1;
       version->name = "draft";
       version->weights = ModelWeights::load(options.draft, Dtype::kBFloat16);
-      slot_ = std::make_shared<DraftSlot>(DraftId{0}, "draft", version);
+      live_draft_ = std::make_shared<LiveDraft>(DraftId{0}, "draft", version);
     }
     const auto chat = ChatTemplate::load(options.target, options.chat_template);
     for (const auto& prompt : read_prompts(options.prompts, options.skip_share, options.n_prompts)) {
@@ -137,7 +137,7 @@ class Bench {
     request.max_tokens =
         std::min<std::int32_t>(options_.max_tokens, weights_->config.max_positions - std::ssize(prompts_[i]));
     request.end_ids = weights_->config.eos_ids;
-    request.draft = k > 0 ? slot_ : nullptr;
+    request.draft = k > 0 ? live_draft_ : nullptr;
     request.learn = false;
     request.sink = sink;
     return request;
@@ -157,7 +157,7 @@ class Bench {
   kernels::ThreadPool pool_;
   std::shared_ptr<const Tokenizer> tokenizer_;
   std::shared_ptr<const ModelWeights> weights_;
-  std::shared_ptr<DraftSlot> slot_;
+  std::shared_ptr<LiveDraft> live_draft_;
   std::vector<std::vector<std::int32_t>> prompts_;
   std::vector<std::vector<std::int32_t>> expected_;  // of each prompt, from the first run
 };

@@ -44,23 +44,23 @@ struct GenerateOptions {
 // Alternates the live draft between two folders every few steps: how the exactness runs get a swap into every answer.
 class SwapDrill final : public StepListener {
  public:
-  SwapDrill(std::shared_ptr<DraftSlot> slot, std::shared_ptr<const DraftVersion> other, int every)
-      : slot_(std::move(slot)), every_(every) {
-    if (slot_ != nullptr) drafts_ = {slot_->get(), std::move(other)};
+  SwapDrill(std::shared_ptr<LiveDraft> live_draft, std::shared_ptr<const DraftVersion> other, int every)
+      : live_draft_(std::move(live_draft)), every_(every) {
+    if (live_draft_ != nullptr) drafts_ = {live_draft_->get(), std::move(other)};
   }
   void on_step(const StepFigures&) noexcept override {
     if (every_ == 0 || ++n_steps_ % every_ != 0) return;
-    const std::uint64_t parent = slot_->get()->number;
+    const std::uint64_t parent = live_draft_->get()->number;
     auto next = std::make_shared<DraftVersion>(*drafts_[parent % 2]);
     next->parent = parent;
     next->number = parent + 1;
-    slot_->set(std::move(next));
-    slot_->reclaim();
+    live_draft_->set(std::move(next));
+    live_draft_->reclaim();
   }
   void on_finished(const RequestSummary&) noexcept override {}
 
  private:
-  std::shared_ptr<DraftSlot> slot_;
+  std::shared_ptr<LiveDraft> live_draft_;
   std::vector<std::shared_ptr<const DraftVersion>> drafts_;
   int every_, n_steps_ = 0;
 };
@@ -93,13 +93,13 @@ class GenerateRun {
                     draft_packing(device_));
     };
     const auto first = draft(options.draft);
-    slot_ = std::make_shared<DraftSlot>(first->draft, first->name, first);
+    live_draft_ = std::make_shared<LiveDraft>(first->draft, first->name, first);
     if (!options.swap_draft.empty()) other_ = draft(options.swap_draft);
   }
 
   // Prints every answer; Error with the first failure's code when a row was not answered.
   void run() {
-    SwapDrill swaps(slot_, other_, other_ == nullptr ? 0 : options_.swap_every);
+    SwapDrill swaps(live_draft_, other_, other_ == nullptr ? 0 : options_.swap_every);
     AnswerPrinter printer(options_.json, /*show_progress=*/::isatty(STDERR_FILENO) == 1, rows_.size());
     Engine engine = make_engine(swaps);  // ends before the printer that its answers go to
     for (std::size_t i = 0; i < rows_.size(); ++i) submit(engine, printer, i);
@@ -149,7 +149,7 @@ class GenerateRun {
     if (!template_) request.answer_start = StreamDecoder::behind(*model_.tokenizer, request.prompt);
     request.top_logprobs = options_.logprobs.value_or(-1);
     request.checksum = options_.checksums;
-    request.draft = slot_;
+    request.draft = live_draft_;
     request.learn = false;
     const auto answer = std::make_shared<GeneratedAnswer>(std::move(head), printer, i);
     request.sink = answer;
@@ -172,7 +172,7 @@ class GenerateRun {
   TargetModel model_;
   std::optional<ChatTemplate> template_;
   int k_ = 0;
-  std::shared_ptr<DraftSlot> slot_;
+  std::shared_ptr<LiveDraft> live_draft_;
   std::shared_ptr<const DraftVersion> other_;
 };
 

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "engine/models/transformer.h"
-#include "engine/speculative/draft_slot.h"
+#include "engine/speculative/live_draft.h"
 #include "text/tokenizer.h"
 
 namespace slip::cli {

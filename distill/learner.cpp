@@ -44,12 +44,12 @@ using Event = std::variant<ObservedRequest, Observation, Finish, ReplayRecord>;
 }  // namespace
 
 struct Learner::State {
-  State(LearnerOptions given, const TopicTable& topic_table, std::vector<std::shared_ptr<DraftSlot>> given_slots,
+  State(LearnerOptions given, const TopicTable& topic_table, std::vector<std::shared_ptr<LiveDraft>> given_live_drafts,
         std::shared_ptr<const DraftVersion> base_draft, DraftStore& draft_store, ReplayBuffer& buffer, Governor& policy,
         DecisionSink& sink)
       : options(std::move(given)),
         topics(topic_table),
-        slots(std::move(given_slots)),
+        live_drafts(std::move(given_live_drafts)),
         base(std::move(base_draft)),
         store(draft_store),
         replay(buffer),
@@ -77,7 +77,7 @@ struct Learner::State {
 
   const LearnerOptions options;
   const TopicTable& topics;
-  const std::vector<std::shared_ptr<DraftSlot>> slots;
+  const std::vector<std::shared_ptr<LiveDraft>> live_drafts;
   const std::shared_ptr<const DraftVersion> base;
   DraftStore& store;
   ReplayBuffer& replay;
@@ -120,7 +120,7 @@ void Learner::State::run() {
   prepare_thread_memory();
   if (options.at_idle_priority) run_behind_serving(options.placement);
   try {
-    loop.emplace(LearningLoopSetting{options, topics, slots, base, store, replay, governor, decisions,
+    loop.emplace(LearningLoopSetting{options, topics, live_drafts, base, store, replay, governor, decisions,
                                      [this] { return in_unit(); }});
     learn();
     loop->save();
@@ -291,18 +291,18 @@ bool Learner::State::in_unit() {
 }
 
 std::string Learner::State::name_of(DraftId id) const {
-  for (const auto& slot : slots) {
-    if (slot && slot->id() == id) return slot->name();
+  for (const auto& live_draft : live_drafts) {
+    if (live_draft && live_draft->id() == id) return live_draft->name();
   }
   return base->name;
 }
 
 // ---- the face
 
-Learner::Learner(LearnerOptions options, const TopicTable& topics, std::vector<std::shared_ptr<DraftSlot>> slots,
+Learner::Learner(LearnerOptions options, const TopicTable& topics, std::vector<std::shared_ptr<LiveDraft>> live_drafts,
                  std::shared_ptr<const DraftVersion> base, DraftStore& store, ReplayBuffer& replay, Governor& governor,
                  DecisionSink& decisions)
-    : state_(std::make_unique<State>(std::move(options), topics, std::move(slots), std::move(base), store, replay,
+    : state_(std::make_unique<State>(std::move(options), topics, std::move(live_drafts), std::move(base), store, replay,
                                      governor, decisions)) {}
 
 Learner::~Learner() {

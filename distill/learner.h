@@ -16,7 +16,7 @@
 #include "distill/replay/near_copies.h"
 #include "distill/replay/replay_buffer.h"
 #include "distill/trainer/draft_trainer.h"
-#include "engine/speculative/draft_slot.h"
+#include "engine/speculative/live_draft.h"
 #include "router/topic.h"
 
 namespace slip {
@@ -54,19 +54,19 @@ struct LearnerOptions {
   std::shared_ptr<DiskSpace> disk;  // learning pauses while it does; null: never
 };
 
-// The learning loop: observations → replay → trainer → candidate → canary → publish → slot, one draft a topic, in one
-// background thread at idle priority. Every decision goes to the DecisionSink. record() and friends never block, not
-// even on a lock: a bounded inbox drops oldest and counts.
+// The learning loop: observations → replay → trainer → candidate → canary → publish → live draft, one draft a topic, in
+// one background thread at idle priority. Every decision goes to the DecisionSink. record() and friends never block,
+// not even on a lock: a bounded inbox drops oldest and counts.
 //
 // What the canary judges on was never trained on: a candidate is a frozen export with a cut-off, and the trainer goes
 // on while newer records decide about it. A candidate without a verdict gives way to the next export, which has learned
 // more. Near-copies count once, and the held-out tenth has to agree before a version is published.
 class Learner final : public ObservationSink {
  public:
-  // One slot per topic, index = TopicId; slot[i]->get() is what that topic serves now, and the slot's name is the draft
-  // that its versions are published under. `base` is the base draft, always scored; it is a version in the store, which
-  // a topic without one of its own starts from. A topic whose slot is null or empty is not learned.
-  Learner(LearnerOptions options, const TopicTable& topics, std::vector<std::shared_ptr<DraftSlot>> slots,
+  // One live draft per topic, index = TopicId; live_drafts[i]->get() is what that topic serves now, and its name is the
+  // draft that its versions are published under. `base` is the base draft, always scored; it is a version in the store,
+  // which a topic without one of its own starts from. A topic whose live draft is null or empty is not learned.
+  Learner(LearnerOptions options, const TopicTable& topics, std::vector<std::shared_ptr<LiveDraft>> live_drafts,
           std::shared_ptr<const DraftVersion> base, DraftStore& store, ReplayBuffer& replay, Governor& governor,
           DecisionSink& decisions);
   ~Learner() override;  // stops, saves

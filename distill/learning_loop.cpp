@@ -64,17 +64,17 @@ LearningLoop::LearningLoop(LearningLoopSetting setting)
       scorer_(base_->weights->config, base_->weights->config.max_positions, pool_, options_.prompt_lookup),
       canary_(options_.canary, options_.k, base_, scorer_, replay_, publisher_, setting.decisions),
       started_us_(monotonic_us()) {
-  const auto& slots = setting.slots;
+  const auto& live_drafts = setting.live_drafts;
   const TopicTable& topics = setting.topics;
-  for (std::size_t i = 0; i < slots.size() && i < topics.size(); ++i) {
-    if (!slots[i] || !slots[i]->get()) continue;
+  for (std::size_t i = 0; i < live_drafts.size() && i < topics.size(); ++i) {
+    if (!live_drafts[i] || !live_drafts[i]->get()) continue;
     TopicState topic;
     topic.topic = topics[TopicId{static_cast<std::uint32_t>(i)}].name;
-    topic.slot = slots[i];
+    topic.live_draft = live_drafts[i];
     topic.near_copies = NearCopies(options_.near_copies);
     publisher_.enrol(topic);
     topic.figures.topic = topic.topic;
-    topic.figures.draft = topic.slot->name();
+    topic.figures.draft = topic.live_draft->name();
     topic.figures.live_version = topic.live.version->number;
     topics_.push_back(std::move(topic));
   }
@@ -89,7 +89,7 @@ void LearningLoop::save_due(std::int64_t now_us) {
 }
 
 void LearningLoop::reclaim() {
-  for (TopicState& topic : topics_) topic.slot->reclaim();
+  for (TopicState& topic : topics_) topic.live_draft->reclaim();
 }
 
 // ---- records ----
@@ -275,7 +275,7 @@ void LearningLoop::score_next() {
 
 std::vector<ReplayRecord> LearningLoop::next_batch(TopicState& topic) {
   const auto n = static_cast<std::size_t>(options_.batch_requests);
-  auto batch = replay_.sample(topic.topic, n, options_.seed, trainers_.next_draw(topic.slot->name()));
+  auto batch = replay_.sample(topic.topic, n, options_.seed, trainers_.next_draw(topic.live_draft->name()));
   std::erase_if(batch, [&](const ReplayRecord& record) { return !fits(record); });
   topic.starved = batch.empty();
   topic.newest_drawn = replay_.last_sequence();
@@ -290,7 +290,7 @@ void LearningLoop::train_step() {
   topic.in_burst = true;
   const std::int64_t began_us = thread_cpu_us();
   try {
-    DraftTrainer& trainer = trainers_.take(topic.slot->name(), topic.live);
+    DraftTrainer& trainer = trainers_.take(topic.live_draft->name(), topic.live);
     const auto batch = next_batch(topic);
     if (batch.empty()) return;
     bool went_on = true;

@@ -23,11 +23,11 @@ namespace slip {
 // How long to wait after the n-th failure in a row: a second, doubling up to 30 s. Pure. REQUIRES: n ≥ 1.
 std::int64_t wait_after_failures_us(int n);
 
-// What a learning loop works with. All but `slots` and `topics`, which the constructor reads, outlives it.
+// What a learning loop works with. All but `live_drafts` and `topics`, which the constructor reads, outlives it.
 struct LearningLoopSetting {
   const LearnerOptions& options;
   const TopicTable& topics;
-  const std::vector<std::shared_ptr<DraftSlot>>& slots;  // as Learner's
+  const std::vector<std::shared_ptr<LiveDraft>>& live_drafts;  // as Learner's
   std::shared_ptr<const DraftVersion> base;
   DraftStore& store;
   ReplayBuffer& replay;
@@ -42,7 +42,7 @@ struct LearningLoopSetting {
 // there, so that pools and buffers belong to its priority.
 class LearningLoop {
  public:
-  // Takes up every topic whose slot serves a draft. Errors: those of the store and of the optimizer's folder.
+  // Takes up every topic whose live draft has a version. Errors: those of the store and of the optimizer's folder.
   explicit LearningLoop(LearningLoopSetting setting);
 
   // The kind of the next unit; empty when there is nothing to do now. `may_train`: false while the disk is low.

@@ -58,8 +58,8 @@ DraftSource Publisher::source_of_base() const {
 }
 
 void Publisher::enrol(TopicState& topic) {
-  const auto live = topic.slot->get();
-  const auto meta = store_.current(topic.slot->name());
+  const auto live = topic.live_draft->get();
+  const auto meta = store_.current(topic.live_draft->name());
   const bool own = meta && live->weights != base_->weights && meta->version == live->number;
   topic.live = source_of_base();
   topic.live.version = live;
@@ -81,7 +81,7 @@ std::optional<DraftSource> Publisher::predecessor(const TopicState& topic, const
     previous.number = meta.parent;
     previous.folder = store_.folder(meta.draft, meta.parent);
     auto weights = ModelWeights::load(previous.folder, options_.serve_dtype, /*check_finite=*/true);
-    previous.version = packed({topic.slot->id(), meta.draft, meta.parent, 0, std::move(weights)}, options_.pack);
+    previous.version = packed({topic.live_draft->id(), meta.draft, meta.parent, 0, std::move(weights)}, options_.pack);
     return previous;
   } catch (const Error& error) {
     log_info("learning: " + meta.draft +
@@ -95,7 +95,7 @@ void Publisher::decide(TopicState& topic, const std::string& kind, const CanaryV
   CanaryDecision decision;
   decision.at_us = wall_us();
   decision.topic = topic.topic;
-  decision.draft = topic.slot->name();
+  decision.draft = topic.live_draft->name();
   decision.live_version = topic.live.version->number;
   decision.candidate_version = version;
   decision.kind = kind;
@@ -117,7 +117,7 @@ void Publisher::export_candidate(TopicState& topic, DraftTrainer& trainer, std::
     drop_candidate(topic);
     topic.candidate_test.begin_successor();
   }
-  const std::string& draft = topic.slot->name();
+  const std::string& draft = topic.live_draft->name();
   Candidate candidate;
   candidate.cut_off = cut_off;
   candidate.optimizer_steps = trainers_.total_steps(draft);
@@ -140,7 +140,7 @@ void Publisher::export_candidate(TopicState& topic, DraftTrainer& trainer, std::
 // Training starts over from the live version, and so does the evidence: it was of the trainer that is gone. The
 // learning curve stays, until its successor is measured: what ruined one trainer is likely to ruin the next.
 void Publisher::restart_trainer(TopicState& topic) {
-  trainers_.forget(topic.slot->name());
+  trainers_.forget(topic.live_draft->name());
   topic.candidate_test = PairedTest(options_.margin);
   topic.steps_since_export = 0;
   ++topic.figures.trainer_restarts;
@@ -148,7 +148,7 @@ void Publisher::restart_trainer(TopicState& topic) {
 
 void Publisher::go_live(TopicState& topic, DraftSource next) {
   topic.live = std::move(next);
-  topic.slot->set(topic.live.version);
+  topic.live_draft->set(topic.live.version);
   topic.figures.live_version = topic.live.version->number;
   topic.recent_live = topic.recent_base;  // until the version itself was scored
   topic.candidate_test = PairedTest(options_.margin);
@@ -161,7 +161,7 @@ void Publisher::publish(TopicState& topic, const CanaryVerdict& verdict) {
   Candidate& candidate = *topic.candidate;
   const DraftSource before = topic.live;
   DraftMeta meta;
-  meta.draft = topic.slot->name();
+  meta.draft = topic.live_draft->name();
   meta.topic = topic.topic;
   meta.parent = before.number;
   meta.parent_draft = before.name;
@@ -178,8 +178,8 @@ void Publisher::publish(TopicState& topic, const CanaryVerdict& verdict) {
   } catch (const Error& error) {
     return report_unpublished(topic, verdict, error);
   }
-  const DraftVersion version{topic.slot->id(), meta.draft,        meta.version,
-                             meta.parent,      candidate.weights, std::move(image)};
+  const DraftVersion version{topic.live_draft->id(), meta.draft,      meta.version, meta.parent,
+                             candidate.weights,      std::move(image)};
   decide(topic, "publish", verdict, meta.version);
   const AcceptanceScore measured = candidate.own;
   drop_candidate(topic);  // its folder is the store's now
@@ -208,7 +208,7 @@ DraftMeta Publisher::write(const Candidate& candidate, const std::filesystem::pa
 
 // The version is live whatever becomes of the optimizer's state; unsaved, a restart begins with fresh moments.
 void Publisher::keep_lineage(const TopicState& topic) {
-  const std::string& draft = topic.slot->name();
+  const std::string& draft = topic.live_draft->name();
   trainers_.follow(draft, topic.live);
   try {
     trainers_.save(draft);
@@ -234,7 +234,7 @@ void Publisher::refuse(TopicState& topic, const CanaryVerdict& verdict) {
 
 // The base draft is not a version of the topic's draft: going back to it means publishing its weights as one.
 DraftSource Publisher::restore(TopicState& topic, const DraftSource& previous) {
-  const std::string& draft = topic.slot->name();
+  const std::string& draft = topic.live_draft->name();
   if (previous.name == draft) {
     store_.set_current(draft, previous.number);
     return previous;
@@ -255,7 +255,7 @@ DraftSource Publisher::restore(TopicState& topic, const DraftSource& previous) {
   restored.number = meta.version;
   restored.folder = store_.folder(draft, meta.version);
   DraftVersion version = *previous.version;
-  version.draft = topic.slot->id();
+  version.draft = topic.live_draft->id();
   version.name = draft;
   version.number = meta.version;
   version.parent = meta.parent;

@@ -22,14 +22,15 @@ struct PublisherOptions {
 };
 
 // Carries out what the canary decided: exports candidates, publishes and rolls back, and tells the DecisionSink. The
-// order of every change makes a crash between any two steps harmless: weights are durable in the store before the slot
-// serves them, optimizer state of an abandoned lineage is gone before the store points elsewhere. Threads: one owner.
+// order of every change makes a crash between any two steps harmless: weights are durable in the store before the live
+// draft serves them, optimizer state of an abandoned lineage is gone before the store points elsewhere. Threads: one
+// owner.
 class Publisher {
  public:
   Publisher(PublisherOptions options, std::shared_ptr<const DraftVersion> base, DraftStore& store,
             ResidentTrainers& trainers, DecisionSink& decisions);
 
-  // Finds out where the slot's live version came from, and its predecessor, so that the watch over it goes on.
+  // Finds out where the live version came from, and its predecessor, so that the watch over it goes on.
   void enrol(TopicState& topic);
   // Freezes the trainer's weights as the topic's candidate. Weights that are not finite end in a refusal and a fresh
   // trainer, never in a candidate.

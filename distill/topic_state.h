@@ -14,7 +14,7 @@
 #include "distill/replay/near_copies.h"
 #include "distill/replay/replay_record.h"
 #include "distill/trainer/draft_export.h"
-#include "engine/speculative/draft_slot.h"
+#include "engine/speculative/live_draft.h"
 
 namespace slip {
 
@@ -59,7 +59,7 @@ struct FailureSpell {
 // thread.
 struct TopicState {
   std::string topic;
-  std::shared_ptr<DraftSlot> slot;
+  std::shared_ptr<LiveDraft> live_draft;
   DraftSource live;
 
   NearCopies near_copies;

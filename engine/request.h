@@ -10,7 +10,7 @@
 #include "common/error.h"
 #include "common/ids.h"
 #include "engine/sampling/distribution.h"
-#include "engine/speculative/draft_slot.h"
+#include "engine/speculative/live_draft.h"
 #include "engine/speculative/proposal.h"
 #include "text/tokenizer.h"
 
@@ -89,7 +89,7 @@ struct Request {
   std::int32_t top_logprobs = -1;  // −1: none; 0: the token's own; n: and the n best
   bool score_prompt = false;       // log probabilities of the prompt's tokens too; with top_logprobs ≥ 0
   bool checksum = false;
-  std::shared_ptr<DraftSlot> draft;  // null: plain decoding, unless the proposer needs no draft
+  std::shared_ptr<LiveDraft> draft;  // null: plain decoding, unless the proposer needs no draft
   std::optional<std::int32_t> k;     // overrides EngineOptions::k
   RouteTag route;
   std::optional<float> tpot_slo_ms;  // wanted time per output token; nothing reads it yet, planning will

@@ -60,7 +60,7 @@ SequenceRef Sequence::ref() const {
   ref.end_ids = request.end_ids;
   ref.rule = rule;
   ref.choice = request.choice;
-  ref.slot = request.draft.get();
+  ref.live_draft = request.draft.get();
   ref.grammar = grammar.get();
   ref.judged_on_device = judged_on_device;
   return ref;

@@ -10,7 +10,7 @@
 
 #include "checkpoints/data_directory_lock.h"
 #include "cli/load_model.h"
-#include "cli/service/draft_shelf.h"
+#include "cli/service/draft_registry.h"
 #include "cli/service/purger.h"
 #include "cli/service/recorder.h"
 #include "cli/target_worker.h"
@@ -172,19 +172,19 @@ LearnerOptions learner_options(const ServeConfig& config, std::shared_ptr<DiskSp
 }
 
 // Host memory of the parts that serve. Topics share the base draft's weights until they have their own.
-MemoryParts serving_memory(const TargetModel& target, std::uint64_t cache_bytes, const DraftShelf& shelf) {
+MemoryParts serving_memory(const TargetModel& target, std::uint64_t cache_bytes, const DraftRegistry& registry) {
   std::set<std::shared_ptr<const ModelWeights>> drafts;
-  if (shelf.base) drafts.insert(shelf.base->weights);
-  for (const auto& slot : shelf.slots) drafts.insert(slot->get()->weights);
+  if (registry.base) drafts.insert(registry.base->weights);
+  for (const auto& live_draft : registry.live_drafts) drafts.insert(live_draft->get()->weights);
   std::uint64_t draft_bytes = 0;
   for (const auto& weights : drafts) draft_bytes += weights->bytes();
   return {{"target_weights", target.weights->bytes()}, {"target_cache", cache_bytes}, {"draft_weights", draft_bytes}};
 }
 
 // "on", "off", or why it is off although it was asked for.
-std::string learning_text(bool is_on, const ServeConfig& config, const DraftShelf& shelf) {
+std::string learning_text(bool is_on, const ServeConfig& config, const DraftRegistry& registry) {
   if (is_on) return "on";
-  const std::string key = shelf.base ? shelf.base->weights->config.beyond_plain_llama() : "";
+  const std::string key = registry.base ? registry.base->weights->config.beyond_plain_llama() : "";
   if (!config.learning || key.empty()) return "off";
   return "off (by \"" + key +
          "\" in its config.json the draft is more than a plain Llama: it serves, but cannot learn)";
@@ -222,13 +222,13 @@ struct Serving::State {
     const bool drafting = !config.draft.empty();
     if (drafting) {
       const DraftTarget drafted{folder_name(config.target), config.target, config.dtype, target, draft_packing(device)};
-      shelf = open_shelf(store, config.draft, drafted, topics);
+      registry = open_draft_registry(store, config.draft, drafted, topics);
     }
     reconcile(store, ledger);
     recorder.emplace(names(), ledger, metrics);
     pool.emplace(engine_threads(config), engine_pinning(config));
     router_saver.emplace(*router, config.data_dir / kRouterFile, kRouterSaveInterval);
-    if (drafting && config.learning && shelf.base->weights->config.beyond_plain_llama().empty()) start_learning();
+    if (drafting && config.learning && registry.base->weights->config.beyond_plain_llama().empty()) start_learning();
     start_engine();
     purger.emplace(ledger, [this](const PurgeScope& scope) {
       return learner ? learner->purge(scope) : purge_resting_replay(config.data_dir / "replay", scope);
@@ -239,7 +239,7 @@ struct Serving::State {
     RecordNames names;
     for (std::uint32_t i = 0; i < topics.size(); ++i) names.topics.push_back(topics[{i}].name);
     if (engine_options(config).k == 0) return names;
-    for (const auto& slot : shelf.slots) names.drafts.push_back(slot->name());
+    for (const auto& live_draft : registry.live_drafts) names.drafts.push_back(live_draft->name());
     return names;
   }
 
@@ -252,8 +252,8 @@ struct Serving::State {
     LearnerOptions options = learner_options(config, disk);
     options.placement = learner_placement(plan);
     options.pack = draft_packing(device);
-    learner = std::make_unique<Learner>(std::move(options), topics, shelf.slots, shelf.base, store, *replay, *governor,
-                                        *recorder);
+    learner = std::make_unique<Learner>(std::move(options), topics, registry.live_drafts, registry.base, store, *replay,
+                                        *governor, *recorder);
     learner->start();
   }
 
@@ -292,7 +292,7 @@ struct Serving::State {
   std::shared_ptr<Router> router;
   DraftStore store;
   Ledger ledger;
-  DraftShelf shelf;
+  DraftRegistry registry;
   std::optional<Recorder> recorder;
   std::optional<RouterSaver> router_saver;
   std::optional<kernels::ThreadPool> pool;
@@ -324,7 +324,7 @@ Serving::Serving(const ServeConfig& config, Metrics& metrics, StepListener& quot
     now.ledger_refused = state->ledger.failing();
     now.replay_refused = state->learner && state->learner->replay_refused();
     now.learning_fails = state->learner && state->learner->failing();
-    now.memory = serving_memory(state->target, state->device == nullptr ? state->cache_bytes : 0, state->shelf);
+    now.memory = serving_memory(state->target, state->device == nullptr ? state->cache_bytes : 0, state->registry);
     now.learning = state->learner && state->wants_learning && !state->disk->pauses();
     return now;
   });
@@ -346,7 +346,7 @@ std::shared_ptr<const ServedModel> Serving::model() const {
   model->max_positions = state->max_positions;
   model->end_ids = state->target.weights->config.eos_ids;
   model->router = state->router;
-  model->slots = state->shelf.slots;
+  model->live_drafts = state->registry.live_drafts;
   model->speculates = state->engine->options().k > 0;
   model->drafts = &state->store;
   model->engine.submit = [state](Request request) { state->engine->submit(std::move(request)); };
@@ -401,8 +401,8 @@ std::vector<std::string> Serving::start_up_lines() const {
                   kernels::isa_class_name(kernels::isa_class()) + " in " +
                   std::to_string(state.target.weights->load_us / 1000) + " ms" +
                   (state.device == nullptr ? ", cache " + megabytes(state.cache_bytes) : "") +
-                  (state.shelf.base ? ", base draft " + megabytes(state.shelf.base->weights->bytes()) : "") + " of " +
-                  megabytes(usable_memory_bytes()));
+                  (state.registry.base ? ", base draft " + megabytes(state.registry.base->weights->bytes()) : "") +
+                  " of " + megabytes(usable_memory_bytes()));
   lines.push_back("threads: engine " + std::to_string(state.pool->n_threads()) +
                   (state.pool->is_pinned() ? " on cores of their own" : "") +
                   (state.learner ? ", " + std::to_string(state.cores->leased_threads()) + " while learning has its " +
@@ -415,7 +415,7 @@ std::vector<std::string> Serving::start_up_lines() const {
         " --data PROMPTS.jsonl --draft-config configs/demo-draft.toml --out drafts/" + folder_name(config.target));
   } else {
     lines.push_back("drafting k = " + std::to_string(state.engine->options().k) + " from " + config.draft.string() +
-                    ", learning " + learning_text(state.learner != nullptr, config, state.shelf) + ", " +
+                    ", learning " + learning_text(state.learner != nullptr, config, state.registry) + ", " +
                     std::to_string(state.topics.size() - 1) + " topics");
   }
   lines.push_back("data in " + config.data_dir.string());

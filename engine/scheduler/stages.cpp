@@ -165,7 +165,7 @@ void Engine::State::plan_next() {
 }
 
 AcceptanceEstimate& Engine::State::acceptance_of(const SequenceRef& sequence, bool confident) {
-  const auto draft = sequence.slot != nullptr ? std::optional(sequence.slot->id()) : std::nullopt;
+  const auto draft = sequence.live_draft != nullptr ? std::optional(sequence.live_draft->id()) : std::nullopt;
   return acceptance_[{draft, confident}];
 }
 
@@ -185,7 +185,7 @@ void Engine::State::choose_lengths() {
     outlook.most = std::max(0, std::min({load.k_wanted, load.ready_depth, load.remaining - 1}));
     if (outlook.most > 0 && !sequence.request.k) {
       AcceptanceEstimate& known = acceptance_of(refs_[i], proposer->is_confident(refs_[i]));
-      const auto live = refs_[i].slot != nullptr ? refs_[i].slot->get() : nullptr;
+      const auto live = refs_[i].live_draft != nullptr ? refs_[i].live_draft->get() : nullptr;
       const std::uint64_t version = live ? live->number : 0;  // as Proposal::version
       outlook.alpha = known.alpha(version);
       outlook.alpha_deeper = known.alpha_deeper(version);

@@ -96,7 +96,7 @@ struct Engine::State {
   StepCurveEstimate step_curve_, leased_curve_;  // with all threads that pay, and under a lease
   DecodeTimeEstimate decode_time_;               // what drafts are worth
   int n_since_told_ = 0;                         // steps since `cores` heard of it
-  // By draft, which is empty for a sequence without a DraftSlot, and by Proposal::confident.
+  // By draft, which is empty for a sequence without a LiveDraft, and by Proposal::confident.
   std::map<std::pair<std::optional<DraftId>, bool>, AcceptanceEstimate> acceptance_;
   std::vector<DraftOutlook> outlooks_;  // of the decoding sequences, in the order of `running`
   std::vector<std::int32_t> lengths_;

@@ -102,7 +102,7 @@ bool DraftModelProposer::is_confident(const SequenceRef& sequence) {
 // Opens the first home, or one for a newer version beside the live one.
 void DraftModelProposer::refresh(Drafting& drafting, const SequenceRef& sequence) {
   if (drafting.next) return;
-  auto newest = sequence.slot->get();
+  auto newest = sequence.live_draft->get();
   if (newest == nullptr || newest == drafting.refused) return;
   if (!drafting.live) {
     drafting.live = open_home(drafting, sequence, newest);

@@ -26,7 +26,7 @@ using MakeDraftFamily = std::function<std::unique_ptr<DraftFamily>(const DraftVe
 // A small model runs ahead of the target, one chain a sequence: one forward pass a depth serves all sequences, whatever
 // version each is on. It keeps its own cache, and after a publish builds the new version's beside the live one in
 // chunks, then switches; a sequence never holds more than two versions. A draft of another vocabulary is never used; a
-// new version of another shape than its slot's is refused and the sequence stays on the old one.
+// new version of another shape than that of its live draft is refused and the sequence stays on the old one.
 class DraftModelProposer final : public Proposer {
  public:
   static constexpr std::int32_t kDeepest = 16;  // tokens it ever proposes at once

@@ -5,7 +5,7 @@
 #include <span>
 
 #include "common/ids.h"
-#include "engine/speculative/draft_slot.h"
+#include "engine/speculative/live_draft.h"
 #include "engine/speculative/proposal.h"
 
 namespace slip {
@@ -20,7 +20,7 @@ struct SequenceRef {
   std::span<const std::int32_t> end_ids;
   AcceptanceRule rule = AcceptanceRule::kRejection;
   std::uint32_t choice = 0;
-  DraftSlot* slot = nullptr;         // null: the request names no draft
+  LiveDraft* live_draft = nullptr;   // null: the request names no draft
   AnswerGrammar* grammar = nullptr;  // null: any text
   bool wants_probability = false;    // path_logprob is looked at
   bool judged_on_device = false;     // q may stay on the device: Proposal::device_q then stands for Proposal::q
@@ -48,7 +48,7 @@ struct CatchUpBudget {
 class Proposer {
  public:
   virtual ~Proposer() = default;
-  // False: it also drafts for sequences whose SequenceRef::slot is null.
+  // False: it also drafts for sequences whose SequenceRef::live_draft is null.
   virtual bool needs_draft() const { return true; }
   virtual void begin(const SequenceRef& sequence) = 0;
   // Reads what it is behind by, within the budget, and lets versions that have caught up take over. Returns the

@@ -258,8 +258,8 @@ Request Service::prepare(const ServedModel& served, const CompletionCall& call, 
   request.max_tokens = answer_length(served, call, request.prompt.size());
   request.route.topic = route.topic;
   request.route.source = route.source;
-  if (!served.slots.empty()) {
-    request.draft = served.slots.at(request.route.topic.value);
+  if (!served.live_drafts.empty()) {
+    request.draft = served.live_drafts.at(request.route.topic.value);
     request.route.draft = request.draft->id();
   }
   request.sampling = call.sampling;
@@ -410,23 +410,23 @@ Reply Service::drafts() const {
   const bool all = expose_acceptance_.load(std::memory_order_relaxed) == ExposeAcceptance::kAll;
   const auto served = model_.load(std::memory_order_acquire);
   const auto write_draft = [&](JsonText& json, std::uint32_t i) {
-    const DraftSlot& slot = *served->slots[i];
-    const auto live = slot.get();
+    const LiveDraft& live_draft = *served->live_drafts[i];
+    const auto live = live_draft.get();
     json.begin_object();
-    json.member("name", slot.name());
+    json.member("name", live_draft.name());
     json.member("topic", (*served->router->topics())[{i}].name);
     json.member("live_version", live ? std::optional(live->number) : std::nullopt);
     json.member("parameters", live && live->weights ? std::optional(live->weights->config.parameters()) : std::nullopt);
     json.key("versions");
-    write_versions(json, served->drafts, slot.name(), all);
-    if (live && all) write_acceptance(json, metrics_.acceptance(slot.name(), live->number));
+    write_versions(json, served->drafts, live_draft.name(), all);
+    if (live && all) write_acceptance(json, metrics_.acceptance(live_draft.name(), live->number));
     json.end_object();
   };
   const auto write_drafts = [&](JsonText& json) {
-    for (std::uint32_t i = 0; served && i < served->slots.size(); ++i) write_draft(json, i);
+    for (std::uint32_t i = 0; served && i < served->live_drafts.size(); ++i) write_draft(json, i);
   };
   return list_reply(write_drafts, [&](JsonText& json) {
-    const bool any = served && !served->slots.empty();
+    const bool any = served && !served->live_drafts.empty();
     json.key("base");
     write_versions(json, any ? served->drafts : nullptr, "base", all);
   });
@@ -444,7 +444,8 @@ Reply Service::topics() const {
       json.begin_array();
       for (const auto& alias : topic.aliases) json.value(alias);
       json.end_array();
-      json.member("draft", i < served->slots.size() ? std::optional(served->slots[i]->name()) : std::nullopt);
+      json.member("draft",
+                  i < served->live_drafts.size() ? std::optional(served->live_drafts[i]->name()) : std::nullopt);
       json.end_object();
     }
   });

@@ -11,7 +11,7 @@
 
 #include "checkpoints/draft_store.h"
 #include "engine/request.h"
-#include "engine/speculative/draft_slot.h"
+#include "engine/speculative/live_draft.h"
 #include "router/router.h"
 #include "server/http/memory_budget.h"
 #include "server/http/options.h"
@@ -42,10 +42,10 @@ struct ServedModel {
   std::shared_ptr<const ChatTemplate> chat_template;  // null: no chat completions
   std::int32_t max_positions = 0;
   std::vector<std::int32_t> end_ids;
-  std::shared_ptr<Router> router;                 // never null; learns while it serves, behind a lock of its own
-  std::vector<std::shared_ptr<DraftSlot>> slots;  // [topics.size()]; empty: plain decoding
-  bool speculates = true;                         // false: drafts are there, but k is 0
-  const DraftStore* drafts = nullptr;             // null: no drafts to list
+  std::shared_ptr<Router> router;                       // never null; learns while it serves, behind a lock of its own
+  std::vector<std::shared_ptr<LiveDraft>> live_drafts;  // [topics.size()]; empty: plain decoding
+  bool speculates = true;                               // false: drafts are there, but k is 0
+  const DraftStore* drafts = nullptr;                   // null: no drafts to list
   EngineDoor engine;
   PurgeDoor purge;  // empty: nothing is kept; clients read its errors
 };

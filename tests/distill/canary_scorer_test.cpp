@@ -38,7 +38,7 @@ class CanaryScorerTest : public ::testing::Test {
  protected:
   CanaryScorerTest() {
     topic_.topic = "sql";
-    topic_.slot = std::make_shared<DraftSlot>(DraftId{1}, "sql", base_);
+    topic_.live_draft = std::make_shared<LiveDraft>(DraftId{1}, "sql", base_);
     topic_.live.version = base_;
     topic_.live.name = "base";
   }
@@ -51,7 +51,7 @@ class CanaryScorerTest : public ::testing::Test {
   void serve(std::shared_ptr<const ModelWeights> weights) {
     DraftVersion version{DraftId{1}, "sql", 2, 1, std::move(weights)};
     topic_.live.version = std::make_shared<DraftVersion>(version);
-    topic_.slot->set(topic_.live.version);
+    topic_.live_draft->set(topic_.live.version);
   }
   static WaitingRecord waiting(std::uint64_t sequence, bool is_evidence = true) {
     WaitingRecord one{answered(sequence), is_evidence};

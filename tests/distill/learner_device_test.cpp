@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Versions that drafts on a device are to take up: whoever publishes packs them, and what a slot shows is ready.
+// Versions that drafts on a device are to take up: whoever publishes packs them, and what a live draft shows is ready.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -28,14 +28,14 @@ struct DeviceHouse : House {
     };
     make_ready(*base);
   }
-  // As the shelf has it at the start: the base draft serves, packed here.
+  // As the registry has it at the start: the base draft serves, packed here.
   void make_ready(DraftVersion draft) {
     base = packed(std::move(draft), pack_for(queue));
     auto first = *base;
     first.name = "sql";
     first.draft = {1};
     first.number = 0;
-    slot = std::make_shared<DraftSlot>(DraftId{1}, "sql", std::make_shared<const DraftVersion>(std::move(first)));
+    live_draft = std::make_shared<LiveDraft>(DraftId{1}, "sql", std::make_shared<const DraftVersion>(std::move(first)));
   }
 
   const std::shared_ptr<kernels::cuda::HostQueue> queue = std::make_shared<kernels::cuda::HostQueue>();
@@ -50,7 +50,7 @@ bool is_image_of(const DeviceImage& image, const ModelWeights& weights) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end());
 }
 
-// What a slot shows on this thread, the engine's, was packed on the learner's.
+// What a live draft shows on this thread, the engine's, was packed on the learner's.
 TEST(LearnerOfADevice, PublishesWhatIsPackedAndPacksOnItsOwnThread) {
   DeviceHouse house;
   auto learner = house.make_learner(*house.governor);
@@ -58,7 +58,7 @@ TEST(LearnerOfADevice, PublishesWhatIsPackedAndPacksOnItsOwnThread) {
   std::uint64_t first = 1;
   for (; first < 161; first += 8) {
     stream(*learner, first, 8);
-    const auto live = house.slot->get();
+    const auto live = house.live_draft->get();
     ASSERT_NE(live->image, nullptr) << "version " << live->number;
     ASSERT_TRUE(is_image_of(*live->image, *live->weights)) << "version " << live->number;
   }
@@ -79,15 +79,15 @@ TEST(LearnerOfADevice, ARollbackIsPackedToo) {
     stream(*learner, 1, 160);
     learner->stop();
   }
-  const auto good = house.slot->get();
-  house.slot->set(house.adopt("sql", 77, good->number));
+  const auto good = house.live_draft->get();
+  house.live_draft->set(house.adopt("sql", 77, good->number));
   auto no_training = make_steps_per_request_governor(0);
   auto learner = house.make_learner(*no_training);
   learner->start();
   stream(*learner, 2001, 32);
   learner->stop();
   ASSERT_EQ(house.notebook.count("rollback"), 1U);
-  const auto live = house.slot->get();
+  const auto live = house.live_draft->get();
   EXPECT_EQ(live->number, good->number);
   ASSERT_NE(live->image, nullptr);
   EXPECT_TRUE(is_image_of(*live->image, *live->weights));
@@ -105,7 +105,7 @@ TEST(LearnerOfADevice, WhatCannotBePackedIsNotPublished) {
   stream(*learner, 1, 160);
   learner->stop();
   EXPECT_EQ(house.notebook.count("publish"), 0U);
-  EXPECT_EQ(house.slot->get()->number, 0U);
+  EXPECT_EQ(house.live_draft->get()->number, 0U);
   EXPECT_FALSE(house.store.current("sql").has_value());
   const auto decisions = house.notebook.decisions();
   EXPECT_TRUE(std::any_of(decisions.begin(), decisions.end(), [](const CanaryDecision& decision) {

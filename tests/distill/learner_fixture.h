@@ -87,7 +87,7 @@ class House {
     options.optimizer_folder = folder.path() / "optimizer";
     options.serve_dtype = Dtype::kFloat32;
     base = adopt("base", 1);
-    slot = std::make_shared<DraftSlot>(DraftId{1}, "sql", under_own_name());
+    live_draft = std::make_shared<LiveDraft>(DraftId{1}, "sql", under_own_name());
   }
 
   // Publishes random weights as the next version of `draft`.
@@ -112,8 +112,8 @@ class House {
     return std::make_shared<DraftVersion>(DraftVersion{DraftId{1}, "sql", 0, 0, base->weights});
   }
   std::unique_ptr<Learner> make_learner(Governor& policy) {
-    return std::make_unique<Learner>(options, topics, std::vector<std::shared_ptr<DraftSlot>>{nullptr, slot}, base,
-                                     store, replay, policy, notebook);
+    return std::make_unique<Learner>(options, topics, std::vector<std::shared_ptr<LiveDraft>>{nullptr, live_draft},
+                                     base, store, replay, policy, notebook);
   }
   ReplayOptions replay_options(std::uint64_t bytes_per_topic = ReplayOptions{}.max_bytes_per_topic) const {
     ReplayOptions given;
@@ -141,7 +141,7 @@ class House {
   Notebook notebook;
   std::unique_ptr<Governor> governor = make_steps_per_request_governor(1.0);
   std::shared_ptr<const DraftVersion> base;
-  std::shared_ptr<DraftSlot> slot;
+  std::shared_ptr<LiveDraft> live_draft;
 };
 
 // What the engine would tell about `record`, decoded plainly.

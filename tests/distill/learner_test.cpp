@@ -30,11 +30,11 @@ TEST(Learner, LearnsPublishesAndServesWhatItLearned) {
   learner->start();
   stream(*learner, 1, 160);
   learner->stop();
-  const auto live = house.slot->get();
+  const auto live = house.live_draft->get();
   EXPECT_LT(before, 0.3);
   EXPECT_GT(house.alpha(*live->weights), before + 0.3);
   EXPECT_GE(house.notebook.count("publish"), 1U);
-  // The store, the slot and the ledger say the same.
+  // The store, the live draft and the ledger say the same.
   const auto current = house.store.current("sql");
   ASSERT_TRUE(current.has_value());
   EXPECT_EQ(current->version, live->number);
@@ -181,7 +181,7 @@ TEST(Learner, ARestartGoesOnWhereItStopped) {
   const auto current = house.store.current("sql");
   ASSERT_TRUE(current.has_value());
   EXPECT_LE(current->optimizer_steps, 40U);
-  house.slot = std::make_shared<DraftSlot>(DraftId{1}, "sql", house.load("sql", current->version));
+  house.live_draft = std::make_shared<LiveDraft>(DraftId{1}, "sql", house.load("sql", current->version));
   auto learner = house.make_learner(*house.governor);
   learner->start();
   stream(*learner, 5001, 40);

@@ -48,7 +48,7 @@ TEST(Learner, NegativeACandidateTrainedOnShuffledLabelsIsNeverPublished) {
     stream(*learner, 1, 160);
     learner->stop();
   }
-  const auto good = house.slot->get();
+  const auto good = house.live_draft->get();
   const double alpha = house.alpha(*good->weights);
   ASSERT_GT(alpha, 0.5);
   const std::size_t published = house.notebook.count("publish");
@@ -67,8 +67,8 @@ TEST(Learner, NegativeACandidateTrainedOnShuffledLabelsIsNeverPublished) {
   learner->stop();
   EXPECT_EQ(house.notebook.count("publish"), published);
   EXPECT_GE(house.notebook.count("refuse"), 1U);
-  EXPECT_EQ(house.slot->get()->number, good->number);
-  EXPECT_EQ(house.alpha(*house.slot->get()->weights), alpha);
+  EXPECT_EQ(house.live_draft->get()->number, good->number);
+  EXPECT_EQ(house.alpha(*house.live_draft->get()->weights), alpha);
 }
 
 TEST(Learner, NegativeWeightsThatAreNotFiniteNeverLeave) {
@@ -81,7 +81,7 @@ TEST(Learner, NegativeWeightsThatAreNotFiniteNeverLeave) {
   learner->stop();
   EXPECT_EQ(house.notebook.count("publish"), 0U);
   EXPECT_GE(house.notebook.count("refuse"), 1U);
-  EXPECT_EQ(house.slot->get()->weights, house.base->weights);
+  EXPECT_EQ(house.live_draft->get()->weights, house.base->weights);
   for (const CanaryDecision& decision : house.notebook.decisions()) {
     EXPECT_NE(decision.verdict.reason.find("not exported"), std::string::npos) << decision.verdict.reason;
   }
@@ -96,18 +96,18 @@ TEST(Learner, AForcedBadPublishIsRolledBack) {
     stream(*learner, 1, 160);
     learner->stop();
   }
-  const auto good = house.slot->get();
+  const auto good = house.live_draft->get();
   const auto bad = house.adopt("sql", 77, good->number);
-  house.slot->set(bad);
+  house.live_draft->set(bad);
   auto no_training = make_steps_per_request_governor(0);
   auto learner = house.make_learner(*no_training);
   learner->start();
   stream(*learner, 2001, 32);
   learner->stop();
   EXPECT_EQ(house.notebook.count("rollback"), 1U);
-  EXPECT_EQ(house.slot->get()->number, good->number);
+  EXPECT_EQ(house.live_draft->get()->number, good->number);
   EXPECT_EQ(house.store.current("sql")->version, good->number);
-  EXPECT_GT(house.alpha(*house.slot->get()->weights), house.alpha(*bad->weights) + 0.2);
+  EXPECT_GT(house.alpha(*house.live_draft->get()->weights), house.alpha(*bad->weights) + 0.2);
 }
 
 // A disk that is full kept a bad version alive: nothing was scored, and a rollback had to be written first.
@@ -119,9 +119,9 @@ TEST(Learner, ABadVersionIsGoneAlsoWhileTheDiskIsFull) {
     stream(*learner, 1, 160);
     learner->stop();
   }
-  const auto good = house.slot->get();
+  const auto good = house.live_draft->get();
   ASSERT_GT(house.alpha(*good->weights), 0.4);
-  house.slot->set(house.adopt("sql", 77, good->number));
+  house.live_draft->set(house.adopt("sql", 77, good->number));
   house.options.disk = std::make_shared<DiskSpace>(house.folder.path(), 100, [] { return std::uint64_t{50}; });
   auto learner = house.make_learner(*house.governor);
   arm_fail_point("rollback.current.write:1:enospc");
@@ -130,7 +130,7 @@ TEST(Learner, ABadVersionIsGoneAlsoWhileTheDiskIsFull) {
   learner->stop();
   arm_fail_point("");
   EXPECT_EQ(house.notebook.count("rollback"), 1U);
-  EXPECT_GT(house.alpha(*house.slot->get()->weights), 0.4);
+  EXPECT_GT(house.alpha(*house.live_draft->get()->weights), 0.4);
 }
 
 // The first version has the base draft before it, which is no version of the topic's draft: its weights become one.
@@ -146,17 +146,17 @@ TEST(Learner, ABadFirstVersionGoesBackToTheBaseWeights) {
   meta.reason = "base";
   meta = house.store.publish(staged, meta);
   house.base = house.load("base", meta.version);
-  house.slot->set(house.adopt("sql", 77, house.base->number));
+  house.live_draft->set(house.adopt("sql", 77, house.base->number));
   auto no_training = make_steps_per_request_governor(0);
   auto learner = house.make_learner(*no_training);
   learner->start();
   stream(*learner, 1, 32);
   learner->stop();
   EXPECT_EQ(house.notebook.count("rollback"), 1U);
-  EXPECT_EQ(house.slot->get()->weights, house.base->weights);
+  EXPECT_EQ(house.live_draft->get()->weights, house.base->weights);
   const auto current = house.store.current("sql");
   EXPECT_EQ(current->version, 2U);
-  EXPECT_EQ(current->version, house.slot->get()->number);
+  EXPECT_EQ(current->version, house.live_draft->get()->number);
   EXPECT_EQ(current->reason, "rollback");
 }
 

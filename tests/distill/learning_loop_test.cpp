@@ -28,7 +28,7 @@ class TwoTopics : public House {
  public:
   TwoTopics() {
     topics = TopicTable({{"sql", {}}, {"math", {}}});
-    other = std::make_shared<DraftSlot>(DraftId{2}, "math", version_of(DraftId{2}, "math"));
+    other = std::make_shared<LiveDraft>(DraftId{2}, "math", version_of(DraftId{2}, "math"));
   }
   std::shared_ptr<const DraftVersion> version_of(DraftId id, const std::string& name) {
     if (const auto current = store.current(name)) {
@@ -38,8 +38,9 @@ class TwoTopics : public House {
     return std::make_shared<DraftVersion>(DraftVersion{id, name, 0, 0, base->weights});
   }
   std::unique_ptr<Learner> learner_of_both(Governor& policy) {
-    return std::make_unique<Learner>(options, topics, std::vector<std::shared_ptr<DraftSlot>>{nullptr, slot, other},
-                                     base, store, replay, policy, notebook);
+    return std::make_unique<Learner>(options, topics,
+                                     std::vector<std::shared_ptr<LiveDraft>>{nullptr, live_draft, other}, base, store,
+                                     replay, policy, notebook);
   }
   // 8 requests of one topic and then 8 of the other, so that topics change with every batch.
   void stream_both(Learner& learner, std::uint64_t first_id, int rounds) {
@@ -56,7 +57,7 @@ class TwoTopics : public House {
     return read_file(options.optimizer_folder / (draft + ".opt"), std::uint64_t{1} << 30);
   }
 
-  std::shared_ptr<DraftSlot> other;
+  std::shared_ptr<LiveDraft> other;
 };
 
 TEST(LearningLoop, BothTopicsArePublished) {
@@ -65,7 +66,7 @@ TEST(LearningLoop, BothTopicsArePublished) {
   learner->start();
   house.stream_both(*learner, 1, 16);
   learner->stop();
-  EXPECT_GT(house.alpha(*house.slot->get()->weights), house.alpha(*house.base->weights) + 0.3);
+  EXPECT_GT(house.alpha(*house.live_draft->get()->weights), house.alpha(*house.base->weights) + 0.3);
   EXPECT_GT(house.alpha(*house.other->get()->weights), house.alpha(*house.base->weights) + 0.3);
   const LearningFigures figures = house.notebook.figures();
   ASSERT_EQ(figures.topics.size(), 2U);
@@ -94,8 +95,8 @@ TEST(LearningLoop, ARestartBetweenPublicationsContinuesBothOptimizersBitForBit) 
   }
   TwoTopics house;
   for (std::uint64_t first_id = 1; first_id < 12 * 16; first_id += 4 * 16) {
-    house.slot = std::make_shared<DraftSlot>(DraftId{1}, "sql", house.version_of(DraftId{1}, "sql"));
-    house.other = std::make_shared<DraftSlot>(DraftId{2}, "math", house.version_of(DraftId{2}, "math"));
+    house.live_draft = std::make_shared<LiveDraft>(DraftId{1}, "sql", house.version_of(DraftId{1}, "sql"));
+    house.other = std::make_shared<LiveDraft>(DraftId{2}, "math", house.version_of(DraftId{2}, "math"));
     auto learner = house.learner_of_both(*house.governor);
     learner->start();
     house.stream_both(*learner, first_id, 4);

@@ -71,7 +71,7 @@ inline std::vector<std::int64_t> count_answers(const SamplingParams& sampling, s
   options.seed = 20260101;
   Engine engine(options, std::make_unique<ToyWorker>(law_language()), nullptr, std::move(proposer), nullptr, {});
   std::vector<Answer> answers(n_answers);
-  const auto slot = empty_slot();
+  const auto live_draft = empty_live_draft();
   for (std::size_t i = 0; i < answers.size(); ++i) {
     Request request = full_request(i + 1, kLawPrompt, answers[i]);
     request.sampling = sampling;
@@ -79,7 +79,7 @@ inline std::vector<std::int64_t> count_answers(const SamplingParams& sampling, s
     request.end_ids = kLawEnds;
     request.top_logprobs = -1;
     request.checksum = false;
-    request.draft = slot;
+    request.draft = live_draft;
     engine.submit(std::move(request));
   }
   EXPECT_TRUE(drain(engine));

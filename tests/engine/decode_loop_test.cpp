@@ -71,8 +71,8 @@ extern "C" int pthread_mutex_lock(pthread_mutex_t* mutex) noexcept {
 namespace slip {
 namespace {
 
-using testing::draft_slot;
 using testing::embedded_target;
+using testing::make_live_draft;
 using testing::random_tokens;
 using testing::tiny_draft;
 using testing::tiny_draft_config;
@@ -97,7 +97,8 @@ class DecodeLoop {
  public:
   DecodeLoop(const SamplingParams& sampling, AcceptanceRule rule, int n_threads)
       : pool_(n_threads), sampling_(sampling), worker_(embedded_target(Dtype::kBFloat16), 64, 64, 100, pool_) {
-    for (std::uint64_t seed : {1, 2}) slots_.push_back(draft_slot(tiny_draft(tiny_draft_config(8192), seed)));
+    for (std::uint64_t seed : {1, 2})
+      live_drafts_.push_back(make_live_draft(tiny_draft(tiny_draft_config(8192), seed)));
     proposals_.resize(kSequences);
     verdicts_.resize(kSequences);
     for (std::int32_t i = 0; i < kSequences; ++i) {
@@ -111,7 +112,7 @@ class DecodeLoop {
       ref.max_total_tokens = kContext;
       ref.sampling = &sampling_;
       ref.rule = rule;
-      ref.slot = slots_[static_cast<std::size_t>(i) % 2].get();
+      ref.live_draft = live_drafts_[static_cast<std::size_t>(i) % 2].get();
       ref.wants_probability = true;
       ref.tokens = tokens_.back();
       n_cached_.push_back(0);
@@ -166,7 +167,7 @@ class DecodeLoop {
   LocalWorker worker_;
   Verifier verifier_{worker_};
   DraftModelProposer proposer_{{.n_pages = 200, .max_running = kSequences}, worker_.config(), pool_};
-  std::vector<std::shared_ptr<DraftSlot>> slots_;
+  std::vector<std::shared_ptr<LiveDraft>> live_drafts_;
   std::vector<std::vector<std::int32_t>> tokens_;
   std::vector<PageTable> pages_;
   std::vector<std::int32_t> n_cached_, nodes_ = std::vector<std::int32_t>(kSequences);

@@ -76,9 +76,9 @@ inline bool drain(Engine& engine, int most_steps = 100000) {
   return false;
 }
 
-// A slot without weights, for proposers that need none: it only says that drafting is wanted.
-inline std::shared_ptr<DraftSlot> empty_slot() {
-  return std::make_shared<DraftSlot>(DraftId{3}, "toy");
+// A live draft without a version, for proposers that need none: it only says that drafting is wanted.
+inline std::shared_ptr<LiveDraft> empty_live_draft() {
+  return std::make_shared<LiveDraft>(DraftId{3}, "toy");
 }
 
 struct RecordingListener final : StepListener {

@@ -28,7 +28,7 @@ struct EngineBench {
     Request asked = full_request(id, {static_cast<std::int32_t>(id) % language.vocab_size}, answer);
     asked.sampling.temperature = 0;
     asked.max_tokens = max_tokens;
-    asked.draft = empty_slot();
+    asked.draft = empty_live_draft();
     return asked;
   }
 

@@ -67,7 +67,7 @@ class DeviceEngine {
  public:
   explicit DeviceEngine(const Case& run, const std::function<void(Request&)>& change = {}) : run_(run) {
     const auto weights = draft_of(1);
-    slot_ = testing::packed_slot(draft_of(run.draft));
+    live_draft_ = testing::packed_live_draft(draft_of(run.draft));
     EngineOptions options{.k = run.k, .max_running = run.concurrency, .prefill_chunk = run.prefill_chunk};
     options.catch_up_chunk = 6;
     options.seed = 7;
@@ -86,7 +86,7 @@ class DeviceEngine {
     for (std::uint64_t step = 1; engine_->step(); ++step) {
       most = std::max(most, queue_->bytes_out() - before);
       if (run_.swap_every > 0 && step % static_cast<std::uint64_t>(run_.swap_every) == 0) {
-        slot_->set(testing::packed_version(draft_of(step % 2 + 1), step + 1));
+        live_draft_->set(testing::packed_version(draft_of(step % 2 + 1), step + 1));
       }
       before = queue_->bytes_out();
     }
@@ -120,7 +120,7 @@ class DeviceEngine {
     request.sampling = run_.sampling;
     request.max_tokens = kAnswerTokens;
     request.end_ids = {50};
-    request.draft = slot_;
+    request.draft = live_draft_;
     request.sink = std::make_shared<testing::CollectingSink>(answers[i]);
     if (change) change(request);
     engine_->submit(std::move(request));
@@ -129,7 +129,7 @@ class DeviceEngine {
   Case run_;
   kernels::ThreadPool pool_{1};
   std::shared_ptr<kernels::cuda::HostQueue> queue_ = std::make_shared<kernels::cuda::HostQueue>();
-  std::shared_ptr<DraftSlot> slot_;
+  std::shared_ptr<LiveDraft> live_draft_;
   std::optional<Engine> engine_;
 };
 
@@ -228,15 +228,15 @@ TEST(EngineOnADevice, NoRowOfLogitsCrossesWhereNoneIsAskedFor) {
 
 // Requests of one step whose drafts differ: they share every launch, and no answer changes.
 TEST(EngineOnADevice, DraftsThatShareALaunchChangeNoBit) {
-  std::vector<std::shared_ptr<DraftSlot>> slots;
+  std::vector<std::shared_ptr<LiveDraft>> live_drafts;
   for (std::uint32_t i = 0; i < 3; ++i) {
-    slots.push_back(testing::packed_slot(tiny_draft(tiny_draft_config(Case{}.vocab), i + 1), {i}));
+    live_drafts.push_back(testing::packed_live_draft(tiny_draft(tiny_draft_config(Case{}.vocab), i + 1), {i}));
   }
   int accepted = 0;
   for (const SamplingParams& sampling : seeded()) {
     const auto plain = answers_of({.sampling = sampling});
     const auto answers = answers_of({.sampling = sampling, .k = 4, .concurrency = 3},
-                                    [&](Request& request) { request.draft = slots[request.id.value - 1]; });
+                                    [&](Request& request) { request.draft = live_drafts[request.id.value - 1]; });
     for (std::size_t i = 0; i < answers.size(); ++i) {
       EXPECT_EQ(answers[i].tokens, plain[i].tokens) << i;
       accepted += answers[i].summary.figures.accepted;

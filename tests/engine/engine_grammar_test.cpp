@@ -61,7 +61,7 @@ std::vector<Answer> answers_of(const SamplingParams& sampling, const Setting& se
     request.sampling = sampling;
     request.max_tokens = setting.max_tokens;
     request.end_ids = end_ids;
-    request.draft = testing::empty_slot();
+    request.draft = testing::empty_live_draft();
     engine.submit(std::move(request));
   }
   EXPECT_TRUE(testing::drain(engine));
@@ -218,7 +218,7 @@ TEST(EngineGrammar, WithoutATokenThatFitsAnAnswerEndsAndItsNeighboursGoOn) {
       if (i % 3 == 1) request.sampling.grammar = list;
       request.max_tokens = 150;
       request.end_ids = {kEndToken};
-      request.draft = testing::empty_slot();
+      request.draft = testing::empty_live_draft();
       engine.submit(std::move(request));
     }
     EXPECT_TRUE(testing::drain(engine));
@@ -286,14 +286,14 @@ Counts count_answers(const SamplingParams& sampling, std::unique_ptr<Proposer> p
   options.seed = 20260101;
   Engine engine(options, std::make_unique<ToyWorker>(language()), tokenizer(), std::move(proposer), nullptr, {});
   std::vector<Answer> answers(5000);
-  const auto slot = testing::empty_slot();
+  const auto live_draft = testing::empty_live_draft();
   for (std::size_t i = 0; i < answers.size(); ++i) {
     Request request = testing::full_request(i + 1, {7, 3}, answers[i]);
     request.sampling = sampling;
     request.end_ids = {kEndToken};
     request.top_logprobs = -1;
     request.checksum = false;
-    request.draft = slot;
+    request.draft = live_draft;
     engine.submit(std::move(request));
   }
   EXPECT_TRUE(testing::drain(engine));

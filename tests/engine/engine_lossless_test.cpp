@@ -58,7 +58,7 @@ std::vector<Answer> answers_of(std::unique_ptr<Worker> worker, const ToyLanguage
     request.sampling = sampling;
     request.max_tokens = 40;
     request.end_ids = {kEndToken};
-    request.draft = testing::empty_slot();
+    request.draft = testing::empty_live_draft();
     engine.submit(std::move(request));
   }
   EXPECT_TRUE(testing::drain(engine));
@@ -200,7 +200,7 @@ TEST(EngineLossless, FiguresAddUp) {
   }
 }
 
-// Draft lengths were looked up by the draft's slot, which is null without a draft: the engine's thread crashed.
+// Draft lengths were looked up by the live draft, which is null without a draft: the engine's thread crashed.
 TEST(EngineDraftless, AdaptiveLengthsGiveTheAnswersOfPlainDecoding) {
   const ToyLanguage language;
   const auto prompts = some_prompts(8, language.vocab_size);

@@ -37,7 +37,7 @@ std::vector<Answer> answers_of(double prefix_cache, int at_once, std::vector<std
     asked.sampling.temperature = i % 3 == 0 ? 0.0F : 1.0F;
     asked.sampling.seed = i;
     asked.score_prompt = i % 5 == 0;
-    asked.draft = testing::empty_slot();
+    asked.draft = testing::empty_live_draft();
     asked.k = k_of[i % k_of.size()];
     bench.engine->submit(std::move(asked));
     if (i == 11) {

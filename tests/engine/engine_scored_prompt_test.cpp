@@ -70,7 +70,7 @@ std::vector<Answer> answers_of(const Setting& setting) {
     request.sampling = {.temperature = 0.8F, .top_k = 9, .repetition_penalty = 1.2F, .seed = 11};
     request.max_tokens = company ? 30 : setting.max_tokens;
     request.score_prompt = setting.scored && !company;
-    request.draft = testing::empty_slot();
+    request.draft = testing::empty_live_draft();
     engine.submit(std::move(request));
   }
   EXPECT_TRUE(drain(engine));

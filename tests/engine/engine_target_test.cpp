@@ -42,17 +42,17 @@ std::shared_ptr<const ModelWeights> layers_of_target(bool last_layer, Dtype dtyp
 }
 
 struct Swapper final : StepListener {
-  std::shared_ptr<DraftSlot> slot;
+  std::shared_ptr<LiveDraft> live_draft;
   std::vector<std::shared_ptr<const ModelWeights>> weights;
   int n_steps = 0, every = 0, n_swaps = 0;
   int n_stalled = 0;  // steps in which some decoding sequence got no token
   void on_step(const StepFigures& step) noexcept override {
     n_stalled += step.committed < step.n_decoding ? 1 : 0;
     if (every == 0 || ++n_steps % every != 0) return;
-    auto next = std::make_shared<DraftVersion>(*slot->get());
+    auto next = std::make_shared<DraftVersion>(*live_draft->get());
     next->weights = weights[++next->number % 2];
-    slot->set(std::move(next));
-    slot->reclaim();
+    live_draft->set(std::move(next));
+    live_draft->reclaim();
     ++n_swaps;
   }
   void on_finished(const RequestSummary&) noexcept override {}
@@ -80,7 +80,7 @@ std::vector<Answer> answers_of(const Case& run, Swapper& swapper) {
   auto first = std::make_shared<DraftVersion>();
   first->number = 1;
   first->weights = pair[1];
-  swapper.slot = std::make_shared<DraftSlot>(DraftId{0}, "cut", first);
+  swapper.live_draft = std::make_shared<LiveDraft>(DraftId{0}, "cut", first);
   swapper.weights = pair;
   swapper.every = run.swap_every;
   EngineOptions options{.k = run.k, .max_running = run.concurrency, .prefill_chunk = run.prefill_chunk};
@@ -96,7 +96,7 @@ std::vector<Answer> answers_of(const Case& run, Swapper& swapper) {
     request.max_tokens = run.max_tokens;
     request.score_prompt = run.score_prompts;
     request.end_ids = weights->config.eos_ids;
-    request.draft = swapper.slot;
+    request.draft = swapper.live_draft;
     engine.submit(std::move(request));
   }
   EXPECT_TRUE(testing::drain(engine));

@@ -14,13 +14,13 @@ namespace {
 
 const RequestLimits kLimits{.vocab_size = 10, .max_positions = 100, .cache_tokens = 80, .has_tokenizer = true};
 
-std::shared_ptr<DraftSlot> slot_of_vocabulary(std::int32_t vocab_size) {
+std::shared_ptr<LiveDraft> live_draft_of_vocabulary(std::int32_t vocab_size) {
   auto weights = std::make_shared<ModelWeights>();
   weights->config = testing::toy_config(vocab_size);
   auto version = std::make_shared<DraftVersion>();
   version->name = "foreign";
   version->weights = std::move(weights);
-  return std::make_shared<DraftSlot>(DraftId{0}, "foreign", std::move(version));
+  return std::make_shared<LiveDraft>(DraftId{0}, "foreign", std::move(version));
 }
 
 struct Fault {
@@ -76,14 +76,14 @@ TEST(RequestCheck, NamesTheFieldAtFault) {
       {"top_logprobs", kBad, [](Request& r) { r.top_logprobs = 11; }},
       {"k", kBad, [](Request& r) { r.k = -1; }},
       {"k", kBad, [](Request& r) { r.k = 17; }},
-      {"draft", kBad, [](Request& r) { r.draft = slot_of_vocabulary(11); }},
+      {"draft", kBad, [](Request& r) { r.draft = live_draft_of_vocabulary(11); }},
       {"sink", kBad, [](Request& r) { r.sink = nullptr; }},
   };
   for (const Fault& fault : faults) {
     testing::Answer answer;
     Request request = testing::full_request(1, {1, 2}, answer);
     request.max_tokens = 70;
-    request.draft = slot_of_vocabulary(10);
+    request.draft = live_draft_of_vocabulary(10);
     EXPECT_NO_THROW(check_request(request, kLimits));
     fault.plant(request);
     try {

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "engine/sampling/random.h"
-#include "engine/speculative/draft_slot.h"
+#include "engine/speculative/live_draft.h"
 
 namespace slip::testing {
 
@@ -74,8 +74,8 @@ inline std::shared_ptr<const DraftVersion> draft_version(std::shared_ptr<const M
   return version;
 }
 
-inline std::shared_ptr<DraftSlot> draft_slot(std::shared_ptr<const ModelWeights> weights) {
-  return std::make_shared<DraftSlot>(DraftId{0}, "tiny", draft_version(std::move(weights), 1));
+inline std::shared_ptr<LiveDraft> make_live_draft(std::shared_ptr<const ModelWeights> weights) {
+  return std::make_shared<LiveDraft>(DraftId{0}, "tiny", draft_version(std::move(weights), 1));
 }
 
 }  // namespace slip::testing

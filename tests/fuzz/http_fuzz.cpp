@@ -50,8 +50,8 @@ class Server {
     const TopicTable topics(std::vector<Topic>{{"sql", {}, {}}});
     model->router = std::make_shared<Router>(topics, RouterOptions{}, seeded_classifier(topics));
     for (const char* name : {"unknown", "sql"}) {
-      model->slots.push_back(
-          std::make_shared<DraftSlot>(DraftId{static_cast<std::uint32_t>(model->slots.size())}, name));
+      model->live_drafts.push_back(
+          std::make_shared<LiveDraft>(DraftId{static_cast<std::uint32_t>(model->live_drafts.size())}, name));
     }
     model->engine = {answer_at_once, [](RequestId) {}};
     service_.open(model);

@@ -82,7 +82,7 @@ class EngineExhaustion : public ::testing::Test {
     EngineOptions options{.k = 3, .max_running = max_running, .prefill_chunk = 40, .prefix_cache = 0.5};
     options.adaptive_k = true;
     options.draft_pages = kPages;
-    slot_ = testing::draft_slot(weights());
+    live_draft_ = testing::make_live_draft(weights());
     auto worker = std::make_unique<LocalWorker>(weights(), 64, 32, kPages, pool_);
     engine_ = std::make_unique<Engine>(options, std::move(worker), tokenizer(), pool_, &observations_,
                                        std::vector<StepListener*>{&quotas_});
@@ -106,7 +106,7 @@ class EngineExhaustion : public ::testing::Test {
     request.max_tokens = 24;
     request.sampling.temperature = 0.8F;
     request.sampling.seed = 40 + which;
-    request.draft = slot_;
+    request.draft = live_draft_;
     request.checksum = true;
     if (which == kLogprobs) {
       request.k = 3;  // the other lengths are the engine's choice
@@ -146,9 +146,9 @@ class EngineExhaustion : public ::testing::Test {
     if (cancels) engine_->cancel(ids[kCancelledWaiting]);
     for (int at = 0; step(); ++at) {
       if (cancels && at == kCancelAt) engine_->cancel(ids[kCancelledRunning]);
-      if (at == kSwapAt) slot_->set(testing::draft_version(weights(), slot_->get()->number + 1));
+      if (at == kSwapAt) live_draft_->set(testing::draft_version(weights(), live_draft_->get()->number + 1));
     }
-    slot_->reclaim();
+    live_draft_->reclaim();
     return answers;
   }
 
@@ -226,7 +226,7 @@ class EngineExhaustion : public ::testing::Test {
   static constexpr int kSwapAt = 3, kCancelAt = 5;  // steps
 
   kernels::ThreadPool pool_{1};
-  std::shared_ptr<DraftSlot> slot_;
+  std::shared_ptr<LiveDraft> live_draft_;
   SparedObservations observations_;
   KeyQuotas quotas_{ApiKeys()};
   std::unique_ptr<Engine> engine_;

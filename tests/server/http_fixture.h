@@ -63,7 +63,9 @@ class HttpServerTest : public ::testing::Test {
     const TopicTable topics(topics_);
     model->router = router_ = std::make_shared<Router>(topics, RouterOptions{}, seeded_classifier(topics));
     for (std::uint32_t i = 0; i < 3; ++i) {
-      model->slots.push_back(std::make_shared<DraftSlot>(DraftId{i}, i == 0 ? "unknown" : i == 1 ? "sql" : "code"));
+      model->live_drafts.push_back(std::make_shared<LiveDraft>(DraftId{i}, i == 0   ? "unknown"
+                                                                           : i == 1 ? "sql"
+                                                                                    : "code"));
     }
     model->drafts = drafts_;
     model->engine = door();

@@ -88,7 +88,7 @@ class ServingTest : public ::testing::Test {
     request.prompt = model.tokenizer->encode(prompt, SpecialTokens::kParse);
     request.max_tokens = 48;
     request.route = {route.topic, {}, route.source};
-    request.draft = model.slots.at(route.topic.value);
+    request.draft = model.live_drafts.at(route.topic.value);
     request.sampling.temperature = seed ? 0.9F : 0.0F;
     request.sampling.seed = seed;
     const auto sink = std::make_shared<Listener>();
@@ -139,10 +139,10 @@ TEST_F(ServingTest, TheSystemFingerprintIsTheTargetsWhateverTheDrafts) {
   const auto look = [&] {
     Serving serving(config_, metrics_, quotas_);
     seen.insert(serving.model()->system_fingerprint);
-    const DraftSlot& slot = *serving.model()->slots.at(1);
-    auto swapped = std::make_shared<DraftVersion>(*slot.get());
+    const LiveDraft& live_draft = *serving.model()->live_drafts.at(1);
+    auto swapped = std::make_shared<DraftVersion>(*live_draft.get());
     swapped->number += 1;
-    serving.model()->slots.at(1)->set(std::move(swapped));
+    serving.model()->live_drafts.at(1)->set(std::move(swapped));
     seen.insert(serving.model()->system_fingerprint);
   };
   look();

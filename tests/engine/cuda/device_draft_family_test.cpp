@@ -28,12 +28,12 @@ using testing::propose;
 
 TEST(DeviceDraftFamily, ProposesWhatPassesOneByOneDo) {
   const auto weights = draft_of(1);
-  const auto slot = testing::packed_slot(weights);
+  const auto live_draft = testing::packed_live_draft(weights);
   FamilyDevice device;
   auto proposer = device.proposer();
-  const auto sequences = different_sequences(slot);
+  const auto sequences = different_sequences(live_draft);
   for (const auto& sequence : sequences) proposer.begin(sequence->view());
-  const auto got = propose(proposer, sequences, 4), expected = expected_proposals(*weights, slot, 4);
+  const auto got = propose(proposer, sequences, 4), expected = expected_proposals(*weights, live_draft, 4);
   for (std::size_t i = 0; i < got.size(); ++i) {
     EXPECT_EQ(got[i].tokens, expected[i].tokens) << i;
     EXPECT_EQ(got[i].parents, expected[i].parents) << i;
@@ -51,12 +51,12 @@ TEST(DeviceDraftFamily, ProposesWhatPassesOneByOneDo) {
 
 // After any verdict the cache holds exactly the committed tokens.
 TEST(DeviceDraftFamily, WhatItReadBeforeNeverShows) {
-  const auto slot = testing::packed_slot(draft_of(1));
+  const auto live_draft = testing::packed_live_draft(draft_of(1));
   FamilyDevice device;
   auto proposer = device.proposer();
   std::vector<std::unique_ptr<DraftedSequence>> sequences;
   const SamplingParams sampling{.temperature = 1, .seed = 11};
-  sequences.push_back(std::make_unique<DraftedSequence>(1, 20, slot, sampling, AcceptanceRule::kCoupled));
+  sequences.push_back(std::make_unique<DraftedSequence>(1, 20, live_draft, sampling, AcceptanceRule::kCoupled));
   proposer.begin(sequences[0]->view());
   for (std::int32_t turn = 0; turn < 6; ++turn) {
     const Proposal proposal = propose(proposer, sequences, 4)[0];
@@ -76,16 +76,16 @@ TEST(DeviceDraftFamily, WhatItReadBeforeNeverShows) {
 }
 
 TEST(DeviceDraftFamily, ASwapCatchesUpAndNeedsNoNewGraphs) {
-  const auto slot = testing::packed_slot(draft_of(1));
+  const auto live_draft = testing::packed_live_draft(draft_of(1));
   FamilyDevice device;
   auto proposer = device.proposer();
-  const auto sequences = different_sequences(slot);
+  const auto sequences = different_sequences(live_draft);
   for (const auto& sequence : sequences) proposer.begin(sequence->view());
   propose(proposer, sequences, 4);
   const int n_captures = device.queue->n_captures();
   const auto newer = draft_of(2);
-  slot->set(packed_version(newer, 2));
-  const auto got = propose(proposer, sequences, 4), expected = expected_proposals(*newer, slot, 4);
+  live_draft->set(packed_version(newer, 2));
+  const auto got = propose(proposer, sequences, 4), expected = expected_proposals(*newer, live_draft, 4);
   for (std::size_t i = 0; i < got.size(); ++i) {
     EXPECT_EQ(got[i].version, 2U);
     EXPECT_EQ(got[i].tokens, expected[i].tokens) << i;
@@ -95,21 +95,21 @@ TEST(DeviceDraftFamily, ASwapCatchesUpAndNeedsNoNewGraphs) {
 
 // Of a new version's weights nothing is left but their shape: all that the engine's thread takes up is the image.
 TEST(DeviceDraftFamily, ASwapReadsNothingButTheImage) {
-  const auto slot = testing::packed_slot(draft_of(1));
+  const auto live_draft = testing::packed_live_draft(draft_of(1));
   FamilyDevice device;
   auto proposer = device.proposer();
-  const auto sequences = different_sequences(slot);
+  const auto sequences = different_sequences(live_draft);
   for (const auto& sequence : sequences) proposer.begin(sequence->view());
   propose(proposer, sequences, 4);
   const auto newer = packed_version(draft_of(2), 2);
-  const auto expected_slot = testing::packed_slot(newer->weights);
-  const auto expected = expected_proposals(*newer->weights, expected_slot, 4);
+  const auto expected_live_draft = testing::packed_live_draft(newer->weights);
+  const auto expected = expected_proposals(*newer->weights, expected_live_draft, 4);
   auto shape = std::make_shared<ModelWeights>();
   shape->config = newer->weights->config;
   shape->embedding.resize(1);  // as much as tells that the head is another matrix
   auto bare = std::make_shared<DraftVersion>(*newer);
   bare->weights = shape;
-  slot->set(bare);
+  live_draft->set(bare);
   const auto got = propose(proposer, sequences, 4);
   for (std::size_t i = 0; i < got.size(); ++i) {
     EXPECT_EQ(got[i].version, 2U);
@@ -119,13 +119,13 @@ TEST(DeviceDraftFamily, ASwapReadsNothingButTheImage) {
 
 // One copy brings a version to its home, from the very bytes that it came with.
 TEST(DeviceDraftFamily, ASwapIsOneCopy) {
-  const auto slot = testing::packed_slot(draft_of(1));
+  const auto live_draft = testing::packed_live_draft(draft_of(1));
   FamilyDevice device;
   auto proposer = device.proposer();
-  const auto sequences = different_sequences(slot);
+  const auto sequences = different_sequences(live_draft);
   proposer.begin(sequences[0]->view());
   const auto newer = packed_version(draft_of(2), 2);
-  slot->set(newer);
+  live_draft->set(newer);
   const int n_copies = device.queue->n_copies_in();
   proposer.begin(sequences[1]->view());
   EXPECT_EQ(device.queue->n_copies_in(), n_copies + 1);
@@ -138,16 +138,16 @@ TEST(DeviceDraftFamily, ASwapIsOneCopy) {
 // Where the device judges, what tokens were drawn from stays there: of two versions at once, edited or not.
 TEST(DeviceDraftFamily, LawsThatStayOnTheDeviceAreThoseThatCross) {
   const auto propose_on_two = [](DraftModelProposer& proposer, bool judged_on_device) {
-    const auto slot = testing::packed_slot(draft_of(1));
+    const auto live_draft = testing::packed_live_draft(draft_of(1));
     std::vector<std::unique_ptr<DraftedSequence>> sequences;
     std::vector<SequenceRef> refs;
     for (std::uint64_t id = 1; id <= 5; ++id) {
       const SamplingParams sampling{.temperature = 0.9F, .presence_penalty = id == 5 ? 1.0F : 0, .seed = id};
-      sequences.push_back(std::make_unique<DraftedSequence>(id, 4, slot, sampling, AcceptanceRule::kRejection));
+      sequences.push_back(std::make_unique<DraftedSequence>(id, 4, live_draft, sampling, AcceptanceRule::kRejection));
       sequences.back()->ref.judged_on_device = judged_on_device;
       refs.push_back(sequences.back()->view());
       proposer.begin(refs.back());
-      if (id == 1) slot->set(packed_version(draft_of(2), 2));  // that of the others
+      if (id == 1) live_draft->set(packed_version(draft_of(2), 2));  // that of the others
     }
     std::vector<Proposal> proposals(refs.size());
     proposer.propose(refs, {std::vector<std::int32_t>{3, 2, 3, 1, 2}}, proposals);
@@ -177,10 +177,10 @@ TEST(DeviceDraftFamily, LawsThatStayOnTheDeviceAreThoseThatCross) {
 // Whatever a request asks of its logits but a grammar, tokens and their laws' few numbers are all that crosses.
 TEST(DeviceDraftFamily, NoRowOfLogitsCrossesButAGrammars) {
   constexpr std::size_t kOne = sizeof(std::int32_t) + sizeof(float) + sizeof(kernels::cuda::RowLaw);
-  const auto slot = testing::packed_slot(draft_of(1));
+  const auto live_draft = testing::packed_live_draft(draft_of(1));
   FamilyDevice device;
   auto proposer = device.proposer();
-  auto sequences = different_sequences(slot);
+  auto sequences = different_sequences(live_draft);
   std::vector<SequenceRef> refs;
   for (const auto& sequence : sequences) {
     sequence->ref.judged_on_device = true;
@@ -208,10 +208,10 @@ TEST(DeviceDraftFamily, NoRowOfLogitsCrossesButAGrammars) {
 // Said tokens that grow in number move their tables, and what was captured must not look where they stood.
 TEST(DeviceDraftFamily, AGrowingAnswerMovesTheTablesAndNoToken) {
   const auto weights = draft_of(1);
-  const auto slot = testing::packed_slot(weights);
+  const auto live_draft = testing::packed_live_draft(weights);
   FamilyDevice device;
   auto proposer = device.proposer();
-  auto sequences = different_sequences(slot), alike = different_sequences(slot);
+  auto sequences = different_sequences(live_draft), alike = different_sequences(live_draft);
   for (const auto& sequence : sequences) proposer.begin(sequence->view());
   for (std::int32_t turn = 0; turn < 5; ++turn) {
     const auto got = propose(proposer, sequences, 3);
@@ -241,22 +241,22 @@ TEST(DeviceDraftFamily, AGrowingAnswerMovesTheTablesAndNoToken) {
 TEST(DeviceDraftFamily, SeveralDraftsRunAheadInOneLaunch) {
   FamilyDevice device;
   auto proposer = device.proposer(/*max_running=*/21);
-  std::vector<std::shared_ptr<DraftSlot>> slots;
+  std::vector<std::shared_ptr<LiveDraft>> live_drafts;
   std::vector<std::unique_ptr<DraftedSequence>> all;
   for (std::uint32_t draft = 0; draft < 3; ++draft) {
-    slots.push_back(testing::packed_slot(draft_of(draft + 1), {draft}));
-    for (auto& sequence : different_sequences(slots.back())) {
+    live_drafts.push_back(testing::packed_live_draft(draft_of(draft + 1), {draft}));
+    for (auto& sequence : different_sequences(live_drafts.back())) {
       sequence->ref.id = {all.size() + 1};
       proposer.begin(sequence->view());
       all.push_back(std::move(sequence));
     }
   }
-  const std::size_t each = all.size() / slots.size();
+  const std::size_t each = all.size() / live_drafts.size();
   const auto expect_proposals = [&] {
     const auto got = propose(proposer, all, 4);
     for (std::uint32_t draft = 0; draft < 3; ++draft) {
-      const auto version = slots[draft]->get();
-      const auto expected = expected_proposals(*version->weights, slots[draft], 4);
+      const auto version = live_drafts[draft]->get();
+      const auto expected = expected_proposals(*version->weights, live_drafts[draft], 4);
       for (std::size_t i = 0; i < each; ++i) {
         const Proposal& proposal = got[draft * each + i];
         // Every second one is asked for a token less, and there is an odd number for each draft.
@@ -279,11 +279,11 @@ TEST(DeviceDraftFamily, SeveralDraftsRunAheadInOneLaunch) {
   expect_proposals();
   EXPECT_EQ(device.n_families, 1);
   expect_replayed();
-  slots[1]->set(packed_version(draft_of(4), 2, {1}));
+  live_drafts[1]->set(packed_version(draft_of(4), 2, {1}));
   expect_proposals();
   expect_replayed();
-  slots[0]->set(packed_version(draft_of(5), 2, {0}));
-  slots[2]->set(packed_version(draft_of(6), 2, {2}));
+  live_drafts[0]->set(packed_version(draft_of(5), 2, {0}));
+  live_drafts[2]->set(packed_version(draft_of(6), 2, {2}));
   expect_proposals();
   expect_replayed();
 }
@@ -291,11 +291,11 @@ TEST(DeviceDraftFamily, SeveralDraftsRunAheadInOneLaunch) {
 TEST(DeviceDraftFamily, ADraftWithoutRoomLeavesTheOthersAlone) {
   FamilyDevice device;
   auto proposer = device.proposer();
-  const auto served = testing::packed_slot(draft_of(1), {0}), late = testing::packed_slot(draft_of(2), {1});
+  const auto served = testing::packed_live_draft(draft_of(1), {0}), late = testing::packed_live_draft(draft_of(2), {1});
   std::vector<std::unique_ptr<DraftedSequence>> sequences;
-  for (const auto& slot : {served, late}) {
-    sequences.push_back(std::make_unique<DraftedSequence>(sequences.size() + 1, 4, slot, SamplingParams{.seed = 3},
-                                                          AcceptanceRule::kCoupled));
+  for (const auto& live_draft : {served, late}) {
+    sequences.push_back(std::make_unique<DraftedSequence>(sequences.size() + 1, 4, live_draft,
+                                                          SamplingParams{.seed = 3}, AcceptanceRule::kCoupled));
   }
   proposer.begin(sequences[0]->view());
   device.queue->fill();
@@ -310,15 +310,15 @@ TEST(DeviceDraftFamily, ADraftWithoutRoomLeavesTheOthersAlone) {
 
 // Two homes: a third version waits until nobody uses the first any more, and of those that wait the newest wins.
 TEST(DeviceDraftFamily, AThirdVersionWaits) {
-  const auto slot = testing::packed_slot(draft_of(1));
+  const auto live_draft = testing::packed_live_draft(draft_of(1));
   FamilyDevice device;
   auto proposer = device.proposer();
-  const auto sequences = different_sequences(slot);
+  const auto sequences = different_sequences(live_draft);
   proposer.begin(sequences[0]->view());
-  slot->set(packed_version(draft_of(2), 2));
+  live_draft->set(packed_version(draft_of(2), 2));
   proposer.begin(sequences[1]->view());  // on the second, the first sequence still on the first
   for (std::uint64_t number = 3; number <= 4; ++number) {
-    slot->set(packed_version(draft_of(number), number));
+    live_draft->set(packed_version(draft_of(number), number));
     proposer.begin(sequences[2]->view());
     EXPECT_EQ(proposer.ready_depth(sequences[2]->view()), 0) << "no home for version " << number;
   }
@@ -334,10 +334,10 @@ TEST(DeviceDraftFamily, AThirdVersionWaits) {
 TEST(DeviceDraftFamily, ADraftWhoseNumbersBrokeProposesNoMore) {
   auto weights = std::const_pointer_cast<ModelWeights>(draft_of(1));
   weights->final_norm[0] = NAN;
-  const auto slot = testing::packed_slot(weights);
+  const auto live_draft = testing::packed_live_draft(weights);
   FamilyDevice device;
   auto proposer = device.proposer();
-  const auto sequences = different_sequences(slot);
+  const auto sequences = different_sequences(live_draft);
   for (const auto& sequence : sequences) proposer.begin(sequence->view());
   for (const Proposal& proposal : propose(proposer, sequences, 3)) EXPECT_EQ(proposal.size(), 0U);
   for (const auto& sequence : sequences) EXPECT_EQ(proposer.ready_depth(sequence->view()), 0);
@@ -349,7 +349,7 @@ TEST(DeviceDraftFamily, AnEngineThatDraftsOnTheDeviceChangesNoBit) {
   const auto answers_of = [&](std::int32_t k, const SamplingParams& sampling, int swap_every) {
     FamilyDevice device;
     auto worker = std::make_unique<DeviceWorker>(device.queue, *weights, 100, 40, 64);
-    const auto slot = testing::packed_slot(weights);
+    const auto live_draft = testing::packed_live_draft(weights);
     const EngineOptions options{.k = k, .max_running = 2, .prefill_chunk = 9};
     auto proposer = std::make_unique<DraftModelProposer>(draft_model_options(options, *worker), weights->config,
                                                          device.make_family());
@@ -360,12 +360,12 @@ TEST(DeviceDraftFamily, AnEngineThatDraftsOnTheDeviceChangesNoBit) {
       Request request = testing::full_request(i + 1, prompt, answers[i]);
       request.sampling = sampling;
       request.max_tokens = 16;
-      request.draft = slot;
+      request.draft = live_draft;
       engine.submit(std::move(request));
     }
     for (std::uint64_t step = 1; engine.step(); ++step) {
       if (swap_every > 0 && step % static_cast<std::uint64_t>(swap_every) == 0) {
-        slot->set(packed_version(draft_of(step % 3), step + 1));
+        live_draft->set(packed_version(draft_of(step % 3), step + 1));
       }
     }
     return answers;

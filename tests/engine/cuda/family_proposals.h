@@ -40,9 +40,9 @@ struct FamilyDevice {
 
 // A sequence as a proposer sees it.
 struct DraftedSequence {
-  DraftedSequence(std::uint64_t id, std::int32_t n_prompt, std::shared_ptr<DraftSlot> from, SamplingParams with,
+  DraftedSequence(std::uint64_t id, std::int32_t n_prompt, std::shared_ptr<LiveDraft> from, SamplingParams with,
                   AcceptanceRule rule)
-      : slot(std::move(from)), sampling(std::move(with)) {
+      : live_draft(std::move(from)), sampling(std::move(with)) {
     for (std::int32_t i = 0; i < n_prompt; ++i) {
       tokens.push_back((i * 7 + static_cast<std::int32_t>(id)) % kFamilyVocab);
     }
@@ -51,7 +51,7 @@ struct DraftedSequence {
     ref.max_total_tokens = 200;
     ref.sampling = &sampling;
     ref.rule = rule;
-    ref.slot = slot.get();
+    ref.live_draft = live_draft.get();
     ref.end_ids = end_ids;
   }
   SequenceRef view() {
@@ -59,7 +59,7 @@ struct DraftedSequence {
     return ref;
   }
   std::vector<std::int32_t> tokens, end_ids{3, 5};
-  std::shared_ptr<DraftSlot> slot;
+  std::shared_ptr<LiveDraft> live_draft;
   SamplingParams sampling;
   SequenceRef ref;
 };
@@ -77,10 +77,10 @@ inline std::vector<Proposal> propose(DraftModelProposer& proposer,
 }
 
 // Every law and every edit.
-inline std::vector<std::unique_ptr<DraftedSequence>> different_sequences(const std::shared_ptr<DraftSlot>& slot) {
+inline std::vector<std::unique_ptr<DraftedSequence>> different_sequences(const std::shared_ptr<LiveDraft>& live_draft) {
   std::vector<std::unique_ptr<DraftedSequence>> out;
   const auto add = [&](std::int32_t n, SamplingParams sampling, AcceptanceRule rule) {
-    out.push_back(std::make_unique<DraftedSequence>(out.size() + 1, n, slot, std::move(sampling), rule));
+    out.push_back(std::make_unique<DraftedSequence>(out.size() + 1, n, live_draft, std::move(sampling), rule));
   };
   add(9, {.temperature = 1, .seed = 1}, AcceptanceRule::kCoupled);
   add(40, {.temperature = 0, .seed = 2}, AcceptanceRule::kCoupled);
@@ -136,13 +136,13 @@ class DraftByLogits final : public DraftFamily {
   std::vector<std::vector<float>> logits_;
 };
 
-inline std::vector<Proposal> expected_proposals(const ModelWeights& weights, const std::shared_ptr<DraftSlot>& slot,
-                                                std::int32_t k) {
+inline std::vector<Proposal> expected_proposals(const ModelWeights& weights,
+                                                const std::shared_ptr<LiveDraft>& live_draft, std::int32_t k) {
   DeviceBench bench(weights);
   DraftModelProposer proposer(
       {.n_pages = 1, .max_running = 8}, weights.config,
       [&](const DraftVersion&, DraftFamily::Size) { return std::make_unique<DraftByLogits>(bench.worker); });
-  const auto sequences = different_sequences(slot);
+  const auto sequences = different_sequences(live_draft);
   for (const auto& sequence : sequences) proposer.begin(sequence->view());
   return propose(proposer, sequences, k);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Versions of drafts as a device's families take them, and slots that serve them.
+// Versions of drafts as a device's families take them, and live drafts that serve them.
 #pragma once
 
 #include <memory>
@@ -18,8 +18,8 @@ inline std::shared_ptr<const DraftVersion> packed_version(std::shared_ptr<const 
   return packed(std::move(version), pack_for(std::make_shared<kernels::cuda::HostQueue>()));
 }
 
-inline std::shared_ptr<DraftSlot> packed_slot(std::shared_ptr<const ModelWeights> weights, DraftId draft = {0}) {
-  return std::make_shared<DraftSlot>(draft, "tiny", packed_version(std::move(weights), 1, draft));
+inline std::shared_ptr<LiveDraft> packed_live_draft(std::shared_ptr<const ModelWeights> weights, DraftId draft = {0}) {
+  return std::make_shared<LiveDraft>(draft, "tiny", packed_version(std::move(weights), 1, draft));
 }
 
 }  // namespace slip::testing

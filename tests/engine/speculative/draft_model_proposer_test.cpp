@@ -11,8 +11,8 @@ namespace slip {
 namespace {
 
 using testing::Answer;
-using testing::draft_slot;
 using testing::draft_version;
+using testing::make_live_draft;
 using testing::tiny_draft;
 using testing::tiny_draft_config;
 using testing::ToyLanguage;
@@ -22,21 +22,21 @@ constexpr std::int32_t kVocab = 23;
 
 // A sequence as a proposer sees it, without an engine.
 struct Drafted {
-  Drafted(std::uint64_t id, std::vector<std::int32_t> prompt, std::shared_ptr<DraftSlot> from)
-      : tokens(std::move(prompt)), slot(std::move(from)) {
+  Drafted(std::uint64_t id, std::vector<std::int32_t> prompt, std::shared_ptr<LiveDraft> from)
+      : tokens(std::move(prompt)), live_draft(std::move(from)) {
     ref.id = {id};
     ref.prompt_tokens = static_cast<std::int32_t>(tokens.size());
     ref.max_total_tokens = 400;
     ref.sampling = &sampling;
     ref.rule = AcceptanceRule::kCoupled;
-    ref.slot = slot.get();
+    ref.live_draft = live_draft.get();
   }
   SequenceRef view() {
     ref.tokens = tokens;
     return ref;
   }
   std::vector<std::int32_t> tokens;
-  std::shared_ptr<DraftSlot> slot;
+  std::shared_ptr<LiveDraft> live_draft;
   SamplingParams sampling{.temperature = 1, .seed = 11};
   SequenceRef ref;
 };
@@ -60,10 +60,10 @@ class DraftModelProposerTest : public ::testing::Test {
             pool_};
   }
   // What a proposer without any past proposes after these tokens.
-  Proposal fresh(const std::vector<std::int32_t>& tokens, std::int32_t prompt_tokens, std::shared_ptr<DraftSlot> slot,
-                 std::int32_t k) {
+  Proposal fresh(const std::vector<std::int32_t>& tokens, std::int32_t prompt_tokens,
+                 std::shared_ptr<LiveDraft> live_draft, std::int32_t k) {
     auto proposer = make();
-    Drafted sequence(99, tokens, std::move(slot));
+    Drafted sequence(99, tokens, std::move(live_draft));
     sequence.ref.prompt_tokens = prompt_tokens;
     proposer.begin(sequence.view());
     return propose(proposer, {&sequence}, k)[0];
@@ -86,7 +86,7 @@ TEST_F(DraftModelProposerTest, ProposesWhatTheTextSuggests) {
     for (const bool prompt_lookup : {false, true}) {
       DraftModelProposer proposer({.n_pages = 200, .max_running = 8, .prompt_lookup = prompt_lookup},
                                   testing::toy_config(kVocab), pool_);
-      Drafted sequence(1, tokens, draft_slot(tiny_draft(tiny_draft_config(kVocab), 1)));
+      Drafted sequence(1, tokens, make_live_draft(tiny_draft(tiny_draft_config(kVocab), 1)));
       sequence.ref.prompt_tokens = 6;
       sequence.sampling.temperature = temperature;
       sequence.ref.rule = AcceptanceRule::kRejection;
@@ -111,14 +111,14 @@ TEST_F(DraftModelProposerTest, ProposesWhatTheTextSuggests) {
 
 // After any verdict the cache holds exactly the committed tokens: proposals equal those made from nothing.
 TEST_F(DraftModelProposerTest, WhatItReadBeforeNeverShows) {
-  const auto slot = draft_slot(tiny_draft(tiny_draft_config(kVocab), 1));
+  const auto live_draft = make_live_draft(tiny_draft(tiny_draft_config(kVocab), 1));
   auto proposer = make();
-  Drafted sequence(1, prompt_of(20, 3), slot);
+  Drafted sequence(1, prompt_of(20, 3), live_draft);
   proposer.begin(sequence.view());
   for (std::int32_t turn = 0; turn < 12; ++turn) {
     constexpr std::int32_t kNodes = 4;
     const Proposal proposal = propose(proposer, {&sequence}, kNodes)[0];
-    const Proposal expected = fresh(sequence.tokens, sequence.ref.prompt_tokens, slot, kNodes);
+    const Proposal expected = fresh(sequence.tokens, sequence.ref.prompt_tokens, live_draft, kNodes);
     ASSERT_EQ(proposal.tokens, expected.tokens) << "turn " << turn;
     ASSERT_EQ(proposal.path_logprob, expected.path_logprob) << "turn " << turn;
     Verdict verdict;
@@ -132,21 +132,21 @@ TEST_F(DraftModelProposerTest, WhatItReadBeforeNeverShows) {
 }
 
 TEST_F(DraftModelProposerTest, CompanyAndVersionsInOneBatchDoNotChangeAProposal) {
-  const auto slot_a = draft_slot(tiny_draft(tiny_draft_config(kVocab), 1));
-  const auto slot_b = draft_slot(tiny_draft(tiny_draft_config(kVocab), 2));
-  const auto slot_c = draft_slot(tiny_draft(tiny_draft_config(kVocab, 512, 48), 3));  // another shape
+  const auto live_draft_a = make_live_draft(tiny_draft(tiny_draft_config(kVocab), 1));
+  const auto live_draft_b = make_live_draft(tiny_draft(tiny_draft_config(kVocab), 2));
+  const auto live_draft_c = make_live_draft(tiny_draft(tiny_draft_config(kVocab, 512, 48), 3));  // another shape
   std::vector<std::unique_ptr<Drafted>> sequences;
   auto proposer = make();
   std::vector<Drafted*> all;
   for (std::uint64_t id = 0; id < 6; ++id) {
-    const auto& slot = id % 3 == 0 ? slot_a : id % 3 == 1 ? slot_b : slot_c;
-    sequences.push_back(std::make_unique<Drafted>(id, prompt_of(9 + static_cast<std::int32_t>(id) * 5, 5), slot));
+    const auto& live_draft = id % 3 == 0 ? live_draft_a : id % 3 == 1 ? live_draft_b : live_draft_c;
+    sequences.push_back(std::make_unique<Drafted>(id, prompt_of(9 + static_cast<std::int32_t>(id) * 5, 5), live_draft));
     proposer.begin(sequences.back()->view());
     all.push_back(sequences.back().get());
   }
   const auto together = propose(proposer, all, 5);
   for (std::size_t i = 0; i < all.size(); ++i) {
-    const Proposal alone = fresh(all[i]->tokens, all[i]->ref.prompt_tokens, all[i]->slot, 5);
+    const Proposal alone = fresh(all[i]->tokens, all[i]->ref.prompt_tokens, all[i]->live_draft, 5);
     EXPECT_EQ(together[i].tokens, alone.tokens);
     EXPECT_EQ(together[i].law, ProposalLaw::kGumbel);
     EXPECT_EQ(together[i].path_logprob, alone.path_logprob);
@@ -156,15 +156,16 @@ TEST_F(DraftModelProposerTest, CompanyAndVersionsInOneBatchDoNotChangeAProposal)
 
 // However many versions the batch mixes: one pass a depth for each shape, not one a version or a sequence.
 TEST_F(DraftModelProposerTest, VersionsOfOneShapeShareEveryPass) {
-  std::vector<std::shared_ptr<DraftSlot>> slots;
-  for (const std::uint64_t seed : {1, 2, 3}) slots.push_back(draft_slot(tiny_draft(tiny_draft_config(kVocab), seed)));
-  slots.push_back(draft_slot(tiny_draft(tiny_draft_config(kVocab, 512, 48), 4)));  // another shape
-  for (const std::size_t n_slots : {1, 3, 4}) {
+  std::vector<std::shared_ptr<LiveDraft>> live_drafts;
+  for (const std::uint64_t seed : {1, 2, 3})
+    live_drafts.push_back(make_live_draft(tiny_draft(tiny_draft_config(kVocab), seed)));
+  live_drafts.push_back(make_live_draft(tiny_draft(tiny_draft_config(kVocab, 512, 48), 4)));  // another shape
+  for (const std::size_t n_live_drafts : {1, 3, 4}) {
     auto proposer = make();
     std::vector<std::unique_ptr<Drafted>> sequences;
     std::vector<SequenceRef> refs;
     for (std::uint64_t id = 0; id < 8; ++id) {
-      sequences.push_back(std::make_unique<Drafted>(id, prompt_of(5, 3), slots[id % n_slots]));
+      sequences.push_back(std::make_unique<Drafted>(id, prompt_of(5, 3), live_drafts[id % n_live_drafts]));
       proposer.begin(sequences.back()->view());
       refs.push_back(sequences.back()->ref);
     }
@@ -172,18 +173,18 @@ TEST_F(DraftModelProposerTest, VersionsOfOneShapeShareEveryPass) {
     std::vector<Proposal> proposals(refs.size());
     proposer.propose(refs, {nodes}, proposals);
     for (const Proposal& proposal : proposals) EXPECT_EQ(proposal.size(), 5U);
-    EXPECT_EQ(proposer.n_passes(), n_slots == 4 ? 10 : 5);
+    EXPECT_EQ(proposer.n_passes(), n_live_drafts == 4 ? 10 : 5);
   }
 }
 
 TEST_F(DraftModelProposerTest, ASwapCatchesUpInChunksThenSwitches) {
-  const auto slot = draft_slot(tiny_draft(tiny_draft_config(kVocab), 1));
+  const auto live_draft = make_live_draft(tiny_draft(tiny_draft_config(kVocab), 1));
   auto proposer = make();
-  Drafted sequence(1, prompt_of(50, 3), slot);
+  Drafted sequence(1, prompt_of(50, 3), live_draft);
   proposer.begin(sequence.view());
   propose(proposer, {&sequence}, 2);
   const auto newer = tiny_draft(tiny_draft_config(kVocab), 2);
-  slot->set(draft_version(newer, 2));
+  live_draft->set(draft_version(newer, 2));
   std::vector<std::uint64_t> versions;
   for (int i = 0; i < 4; ++i) {
     const std::vector<SequenceRef> refs{sequence.view()};
@@ -196,67 +197,67 @@ TEST_F(DraftModelProposerTest, ASwapCatchesUpInChunksThenSwitches) {
   }
   EXPECT_EQ(versions,
             (std::vector<std::uint64_t>{1, 1, 2, 2}));  // some 50 rows at 16 a call, the last few when proposing
-  EXPECT_EQ(propose(proposer, {&sequence}, 4)[0].tokens, fresh(sequence.tokens, 50, slot, 4).tokens);
+  EXPECT_EQ(propose(proposer, {&sequence}, 4)[0].tokens, fresh(sequence.tokens, 50, live_draft, 4).tokens);
 }
 
 TEST_F(DraftModelProposerTest, HoldsTwoVersionsAtMostAndDropsNoLastReference) {
-  const auto slot = draft_slot(tiny_draft(tiny_draft_config(kVocab), 1));
+  const auto live_draft = make_live_draft(tiny_draft(tiny_draft_config(kVocab), 1));
   auto proposer = make();
-  Drafted sequence(1, prompt_of(60, 3), slot);
+  Drafted sequence(1, prompt_of(60, 3), live_draft);
   proposer.begin(sequence.view());
   propose(proposer, {&sequence}, 1);
-  std::vector<std::weak_ptr<const DraftVersion>> versions{slot->get()};
+  std::vector<std::weak_ptr<const DraftVersion>> versions{live_draft->get()};
   for (std::uint64_t number = 2; number <= 4; ++number) {
-    slot->set(draft_version(tiny_draft(tiny_draft_config(kVocab), number), number));
-    versions.push_back(slot->get());
+    live_draft->set(draft_version(tiny_draft(tiny_draft_config(kVocab), number), number));
+    versions.push_back(live_draft->get());
     proposer.catch_up(std::vector<SequenceRef>{sequence.view()}, {1, 1});
   }
-  slot->reclaim();
+  live_draft->reclaim();
   EXPECT_FALSE(versions[0].expired());  // live
   EXPECT_FALSE(versions[1].expired());  // next
   EXPECT_TRUE(versions[2].expired());   // never opened: the newest waits
   EXPECT_EQ(propose(proposer, {&sequence}, 1)[0].version, 4U);
   proposer.release({1});
   EXPECT_FALSE(versions[0].expired());
-  slot->reclaim();
+  live_draft->reclaim();
   EXPECT_TRUE(versions[0].expired());
 }
 
 TEST_F(DraftModelProposerTest, RefusesANewVersionOfAnotherShape) {
-  const auto slot = draft_slot(tiny_draft(tiny_draft_config(kVocab), 1));
+  const auto live_draft = make_live_draft(tiny_draft(tiny_draft_config(kVocab), 1));
   auto proposer = make();
-  Drafted sequence(1, prompt_of(12, 3), slot);
+  Drafted sequence(1, prompt_of(12, 3), live_draft);
   proposer.begin(sequence.view());
-  slot->set(draft_version(tiny_draft(tiny_draft_config(kVocab, 512, 48), 2), 2));
+  live_draft->set(draft_version(tiny_draft(tiny_draft_config(kVocab, 512, 48), 2), 2));
   EXPECT_EQ(propose(proposer, {&sequence}, 1)[0].version, 1U);
-  slot->set(draft_version(tiny_draft(tiny_draft_config(kVocab), 3), 3));
+  live_draft->set(draft_version(tiny_draft(tiny_draft_config(kVocab), 3), 3));
   EXPECT_EQ(propose(proposer, {&sequence}, 1)[0].version, 3U);
 }
 
 TEST_F(DraftModelProposerTest, ADraftOfAnotherVocabularyIsNeverReady) {
   auto proposer = make();
-  Drafted sequence(1, prompt_of(12, 3), draft_slot(tiny_draft(tiny_draft_config(kVocab + 1), 1)));
+  Drafted sequence(1, prompt_of(12, 3), make_live_draft(tiny_draft(tiny_draft_config(kVocab + 1), 1)));
   proposer.begin(sequence.view());
   EXPECT_EQ(proposer.ready_depth(sequence.view()), 0);
 }
 
 TEST_F(DraftModelProposerTest, IsNotReadyWhileItsPagesAreTakenAndCatchesUpLater) {
-  const auto slot = draft_slot(tiny_draft(tiny_draft_config(kVocab), 1));
+  const auto live_draft = make_live_draft(tiny_draft(tiny_draft_config(kVocab), 1));
   auto proposer = make(/*n_pages=*/13);  // one sequence of 400 tokens takes them all
-  Drafted first(1, prompt_of(30, 3), slot), second(2, prompt_of(30, 5), slot);
+  Drafted first(1, prompt_of(30, 3), live_draft), second(2, prompt_of(30, 5), live_draft);
   proposer.begin(first.view());
   proposer.begin(second.view());
   EXPECT_EQ(propose(proposer, {&first}, 2)[0].size(), 2U);
   proposer.catch_up(std::vector<SequenceRef>{second.view()}, {64, 64});
   EXPECT_EQ(proposer.ready_depth(second.view()), 0);
   proposer.release({1});
-  EXPECT_EQ(propose(proposer, {&second}, 2)[0].tokens, fresh(second.tokens, 30, slot, 2).tokens);
+  EXPECT_EQ(propose(proposer, {&second}, 2)[0].tokens, fresh(second.tokens, 30, live_draft, 2).tokens);
 }
 
 TEST_F(DraftModelProposerTest, StopsAtItsOwnContext) {
-  const auto slot = draft_slot(tiny_draft(tiny_draft_config(kVocab, /*max_positions=*/32), 1));
+  const auto live_draft = make_live_draft(tiny_draft(tiny_draft_config(kVocab, /*max_positions=*/32), 1));
   auto proposer = make();
-  Drafted sequence(1, prompt_of(30, 3), slot);
+  Drafted sequence(1, prompt_of(30, 3), live_draft);
   proposer.begin(sequence.view());
   // Positions 29, 30 and 31 can be read: three tokens can follow.
   EXPECT_EQ(propose(proposer, {&sequence}, 3)[0].size(), 3U);
@@ -273,13 +274,13 @@ TEST_F(DraftModelProposerTest, ADraftWhoseNumbersBrokeProposesNoMore) {
     *broken = std::move(*whole);
   }
   broken->final_norm[0] = NAN;
-  const auto slot = draft_slot(broken);
+  const auto live_draft = make_live_draft(broken);
   auto proposer = make();
-  Drafted sequence(1, prompt_of(12, 3), slot);
+  Drafted sequence(1, prompt_of(12, 3), live_draft);
   proposer.begin(sequence.view());
   EXPECT_EQ(propose(proposer, {&sequence}, 3)[0].size(), 0U);
   EXPECT_EQ(proposer.ready_depth(sequence.view()), 0);
-  slot->set(draft_version(tiny_draft(tiny_draft_config(kVocab), 2), 2));
+  live_draft->set(draft_version(tiny_draft(tiny_draft_config(kVocab), 2), 2));
   EXPECT_EQ(propose(proposer, {&sequence}, 3)[0].size(), 3U);
 }
 
@@ -287,14 +288,14 @@ TEST_F(DraftModelProposerTest, ADraftWhoseNumbersBrokeProposesNoMore) {
 
 // Publishes another version every few steps.
 struct Publisher final : StepListener {
-  std::shared_ptr<DraftSlot> slot;
+  std::shared_ptr<LiveDraft> live_draft;
   std::vector<std::shared_ptr<const ModelWeights>> weights;
   int n_steps = 0, every = 0;
   void on_step(const StepFigures&) noexcept override {
     if (every == 0 || ++n_steps % every != 0) return;
-    const std::uint64_t number = slot->get()->number + 1;
-    slot->set(draft_version(weights[number % weights.size()], number));
-    slot->reclaim();
+    const std::uint64_t number = live_draft->get()->number + 1;
+    live_draft->set(draft_version(weights[number % weights.size()], number));
+    live_draft->reclaim();
   }
   void on_finished(const RequestSummary&) noexcept override {}
 };
@@ -312,7 +313,7 @@ std::vector<Answer> answers_of(const SamplingParams& sampling, const Run& run) {
   for (const std::uint64_t seed : {1, 2}) {
     publisher.weights.push_back(tiny_draft(tiny_draft_config(kVocab, run.draft_context), seed));
   }
-  publisher.slot = draft_slot(publisher.weights[0]);
+  publisher.live_draft = make_live_draft(publisher.weights[0]);
   publisher.every = run.swap_every;
   EngineOptions options{.k = run.k,
                         .prompt_lookup = run.prompt_lookup,
@@ -326,7 +327,7 @@ std::vector<Answer> answers_of(const SamplingParams& sampling, const Run& run) {
     Request request = testing::full_request(i + 1, prompt_of(3 + static_cast<std::int32_t>(i) * 9, 7), answers[i]);
     request.sampling = sampling;
     request.max_tokens = 40;
-    request.draft = publisher.slot;
+    request.draft = publisher.live_draft;
     engine.submit(std::move(request));
   }
   EXPECT_TRUE(testing::drain(engine));

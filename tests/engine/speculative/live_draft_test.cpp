@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "engine/speculative/draft_slot.h"
+#include "engine/speculative/live_draft.h"
 
 #include <gtest/gtest.h>
 
@@ -18,17 +18,17 @@ std::shared_ptr<const DraftVersion> version(std::uint64_t number) {
   return made;
 }
 
-TEST(DraftSlot, KeepsAReplacedVersionUntilNobodyHoldsIt) {
-  DraftSlot slot(DraftId{1}, "sql", version(1));
-  auto held = slot.get();
+TEST(LiveDraft, KeepsAReplacedVersionUntilNobodyHoldsIt) {
+  LiveDraft live_draft(DraftId{1}, "sql", version(1));
+  auto held = live_draft.get();
   const std::weak_ptr<const DraftVersion> first = held;
-  slot.set(version(2));
-  EXPECT_EQ(slot.get()->number, 2U);
-  slot.reclaim();
+  live_draft.set(version(2));
+  EXPECT_EQ(live_draft.get()->number, 2U);
+  live_draft.reclaim();
   EXPECT_FALSE(first.expired());
   held.reset();  // the reader's is never the last reference
   EXPECT_FALSE(first.expired());
-  slot.reclaim();
+  live_draft.reclaim();
   EXPECT_TRUE(first.expired());
 }
 
@@ -51,32 +51,32 @@ TEST(DraftVersion, IsPackedOnceWhereItIsMade) {
   EXPECT_EQ(ready->weights, made.weights);
 }
 
-TEST(DraftSlot, AVersionThatComesBackByRollbackStays) {
+TEST(LiveDraft, AVersionThatComesBackByRollbackStays) {
   const auto first = version(1);
-  DraftSlot slot(DraftId{1}, "sql", first);
-  slot.set(version(2));
-  slot.set(first);
-  slot.reclaim();
-  EXPECT_EQ(slot.get(), first);
+  LiveDraft live_draft(DraftId{1}, "sql", first);
+  live_draft.set(version(2));
+  live_draft.set(first);
+  live_draft.reclaim();
+  EXPECT_EQ(live_draft.get(), first);
 }
 
-TEST(DraftSlot, ReadersAndOneWriterMeetWithoutLoss) {
-  DraftSlot slot(DraftId{1}, "sql", version(1));
+TEST(LiveDraft, ReadersAndOneWriterMeetWithoutLoss) {
+  LiveDraft live_draft(DraftId{1}, "sql", version(1));
   std::atomic<bool> done = false;
   std::vector<std::jthread> readers;
   for (int i = 0; i < 3; ++i) {
     readers.emplace_back([&] {
       std::uint64_t last = 0;
       while (!done) {
-        const auto seen = slot.get();
+        const auto seen = live_draft.get();
         ASSERT_GE(seen->number, last);
         last = seen->number;
       }
     });
   }
   for (std::uint64_t number = 2; number < 2000; ++number) {
-    slot.set(version(number));
-    slot.reclaim();
+    live_draft.set(version(number));
+    live_draft.reclaim();
   }
   done = true;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/service/draft_shelf.h"
+#include "cli/service/draft_registry.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -56,10 +56,10 @@ void cut_in_two(const std::filesystem::path& folder) {
   std::filesystem::remove(folder / "model.safetensors");
 }
 
-class OpenShelf : public ::testing::Test {
+class OpenDraftRegistry : public ::testing::Test {
  protected:
-  DraftShelf open(const std::string& draft) {
-    return open_shelf(store_, folder_.path() / draft, target_, TopicTable({Topic{"sql", {}}}));
+  DraftRegistry open(const std::string& draft) {
+    return open_draft_registry(store_, folder_.path() / draft, target_, TopicTable({Topic{"sql", {}}}));
   }
   // As the learner did for a topic of that name.
   void publish_as_topic_base(const std::string& weights) {
@@ -75,13 +75,13 @@ class OpenShelf : public ::testing::Test {
   DraftTarget target_{"target", kTarget, Dtype::kBFloat16, load_target(kTarget, Dtype::kBFloat16)};
 };
 
-TEST_F(OpenShelf, ADraftInShardsIsStoredAsOneFileOnce) {
+TEST_F(OpenDraftRegistry, ADraftInShardsIsStoredAsOneFileOnce) {
   write_draft(folder_.path() / "whole", 1);
   write_draft(folder_.path() / "cut", 1);
   cut_in_two(folder_.path() / "cut");
-  const DraftShelf shelf = open("cut");
-  EXPECT_EQ(shelf.base->number, 1U);
-  ASSERT_EQ(shelf.slots.size(), 2U);
+  const DraftRegistry registry = open("cut");
+  EXPECT_EQ(registry.base->number, 1U);
+  ASSERT_EQ(registry.live_drafts.size(), 2U);
   const auto stored = store_.folder("base", 1);
   EXPECT_TRUE(std::filesystem::exists(stored / "model.safetensors"));
   EXPECT_TRUE(WeightFiles(stored).tensors() == WeightFiles(folder_.path() / "whole").tensors());
@@ -89,18 +89,18 @@ TEST_F(OpenShelf, ADraftInShardsIsStoredAsOneFileOnce) {
   EXPECT_EQ(open("whole").base->number, 1U) << "the same weights in another number of files";
 }
 
-TEST_F(OpenShelf, AnotherDraftBecomesTheNextVersionOfTheBase) {
+TEST_F(OpenDraftRegistry, AnotherDraftBecomesTheNextVersionOfTheBase) {
   write_draft(folder_.path() / "first", 1);
   write_draft(folder_.path() / "second", 2);
   open("first");
-  const DraftShelf shelf = open("second");
-  EXPECT_EQ(shelf.base->number, 2U);
-  EXPECT_EQ(shelf.base->parent, 1U);
-  EXPECT_EQ(shelf.base->weights->config.n_layers, 2);
+  const DraftRegistry registry = open("second");
+  EXPECT_EQ(registry.base->number, 2U);
+  EXPECT_EQ(registry.base->parent, 1U);
+  EXPECT_EQ(registry.base->weights->config.n_layers, 2);
 }
 
 // A topic named "base" was accepted; what it published made every later start fail with "made for another target".
-TEST_F(OpenShelf, ADirectoryThatATopicNamedBaseDamagedIsRepaired) {
+TEST_F(OpenDraftRegistry, ADirectoryThatATopicNamedBaseDamagedIsRepaired) {
   write_draft(folder_.path() / "draft", 1);
   write_draft(folder_.path() / "learned", 1);
   write_draft(folder_.path() / "next", 2);
@@ -109,9 +109,9 @@ TEST_F(OpenShelf, ADirectoryThatATopicNamedBaseDamagedIsRepaired) {
   publish_as_topic_base("learned");
   ASSERT_EQ(store_.current("base")->version, 3U);
   ::testing::internal::CaptureStderr();
-  const DraftShelf shelf = open("draft");
+  const DraftRegistry registry = open("draft");
   EXPECT_THAT(::testing::internal::GetCapturedStderr(), ::testing::HasSubstr("versions 2, 3 were of a topic"));
-  EXPECT_EQ(shelf.base->number, 1U) << "the base draft is there still";
+  EXPECT_EQ(registry.base->number, 1U) << "the base draft is there still";
   EXPECT_EQ(store_.current("base")->version, 1U);
   EXPECT_FALSE(std::filesystem::exists(store_.folder("base", 3) / "model.safetensors"));
   ::testing::internal::CaptureStderr();
@@ -121,24 +121,24 @@ TEST_F(OpenShelf, ADirectoryThatATopicNamedBaseDamagedIsRepaired) {
 }
 
 // Retention had removed the base draft's own weights: the topic's were newer.
-TEST_F(OpenShelf, ADirectoryWhereOnlyATopicNamedBaseHasWeightsImportsTheBaseDraftAgain) {
+TEST_F(OpenDraftRegistry, ADirectoryWhereOnlyATopicNamedBaseHasWeightsImportsTheBaseDraftAgain) {
   write_draft(folder_.path() / "draft", 1);
   open("draft");
   publish_as_topic_base("draft");
   store_.discard("base", {1});
   ASSERT_EQ(store_.current("base")->version, 2U);
-  const DraftShelf shelf = open("draft");
-  EXPECT_EQ(shelf.base->number, 3U);
+  const DraftRegistry registry = open("draft");
+  EXPECT_EQ(registry.base->number, 3U);
   EXPECT_EQ(store_.current("base")->topic, "");
 }
 
-TEST_F(OpenShelf, WhatADeviceDraftsWithIsPackedOnce) {
+TEST_F(OpenDraftRegistry, WhatADeviceDraftsWithIsPackedOnce) {
   write_draft(folder_.path() / "draft", 1);
   EXPECT_EQ(open("draft").base->image, nullptr) << "the CPU needs none";
   target_.pack = draft_packing(std::make_shared<kernels::cuda::HostQueue>());
-  const DraftShelf shelf = open("draft");
-  ASSERT_NE(shelf.base->image, nullptr);
-  for (const auto& slot : shelf.slots) EXPECT_EQ(slot->get()->image, shelf.base->image);
+  const DraftRegistry registry = open("draft");
+  ASSERT_NE(registry.base->image, nullptr);
+  for (const auto& live_draft : registry.live_drafts) EXPECT_EQ(live_draft->get()->image, registry.base->image);
   DraftMeta meta;
   meta.draft = "sql";
   meta.parent = 1;
@@ -146,14 +146,14 @@ TEST_F(OpenShelf, WhatADeviceDraftsWithIsPackedOnce) {
   const auto staged = store_.staging_folder("sql");
   std::filesystem::copy(folder_.path() / "learned", staged, std::filesystem::copy_options::recursive);
   store_.publish(staged, meta);
-  const DraftShelf again = open("draft");
-  EXPECT_EQ(again.slots[1]->get()->number, 1U);
-  EXPECT_NE(again.slots[1]->get()->image, nullptr);
-  EXPECT_NE(again.slots[1]->get()->image, again.base->image);
+  const DraftRegistry again = open("draft");
+  EXPECT_EQ(again.live_drafts[1]->get()->number, 1U);
+  EXPECT_NE(again.live_drafts[1]->get()->image, nullptr);
+  EXPECT_NE(again.live_drafts[1]->get()->image, again.base->image);
 }
 
 // What such a draft's fingerprint is of, and what is stored beside its weights.
-TEST(OpenShelfOfATokenizerModel, TakesItsWordsAlong) {
+TEST(OpenDraftRegistryOfATokenizerModel, TakesItsWordsAlong) {
   const testing::TemporaryFolder folder;
   const auto both = folder.path() / "both",
              words = std::filesystem::path(SLIPSTREAM_SOURCE_DIR) / "tests/data/tokenizers";
@@ -173,7 +173,7 @@ TEST(OpenShelfOfATokenizerModel, TakesItsWordsAlong) {
                                Dtype::kBFloat16);
   DraftStore store(folder.path() / "store");
   const DraftTarget target{"target", both, Dtype::kBFloat16, load_target(both, Dtype::kBFloat16)};
-  open_shelf(store, both, target, TopicTable({Topic{"sql", {}}}));
+  open_draft_registry(store, both, target, TopicTable({Topic{"sql", {}}}));
   EXPECT_EQ(Tokenizer::load(store.folder("base", 1))->token_id("<extra>"), tokenizer->vocab_size());
 }
 

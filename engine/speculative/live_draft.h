@@ -16,7 +16,7 @@ namespace slip {
 class DeviceImage;
 
 // Immutable weights with their number. Nobody mutates a published draft; readers hold a reference per step. All that
-// takes time is done before a version is in a slot: the engine's thread lays out nothing.
+// takes time is done before a version goes live: the engine's thread lays out nothing.
 struct DraftVersion {
   DraftId draft;
   std::string name;
@@ -29,15 +29,15 @@ struct DraftVersion {
 // Makes the image of weights for the device that drafts run on; empty: they run on the CPU. Threads: any.
 // Error{kTooLarge}.
 using PackDraft = std::function<std::shared_ptr<const DeviceImage>(const ModelWeights&)>;
-// The version ready for a slot: its image made, on the calling thread, where there is a `pack` and it has none.
+// The version ready to go live: its image made, on the calling thread, where there is a `pack` and it has none.
 std::shared_ptr<const DraftVersion> packed(DraftVersion version, const PackDraft& pack);
 
 // The live version of one draft. A reader never waits; the trainer installs. The engine never drops a last reference:
 // the writer keeps replaced versions in a list of its own and reclaims those nobody else holds (reclaim()), so that
 // freeing megabytes never happens inside a step. Threads: get() any; set() and reclaim() one writer.
-class DraftSlot {
+class LiveDraft {
  public:
-  explicit DraftSlot(DraftId id, std::string name, std::shared_ptr<const DraftVersion> first = nullptr);
+  explicit LiveDraft(DraftId id, std::string name, std::shared_ptr<const DraftVersion> first = nullptr);
   std::shared_ptr<const DraftVersion> get() const { return live_.load(std::memory_order_acquire); }
   void set(std::shared_ptr<const DraftVersion> next);
   void reclaim();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/service/draft_shelf.h"
+#include "cli/service/draft_registry.h"
 
 #include <set>
 
@@ -60,39 +60,40 @@ DraftMeta import_base(DraftStore& store, const std::filesystem::path& folder, co
 }
 
 // The topic's own draft, if the store has one that can stand where the base draft stands.
-std::shared_ptr<const DraftVersion> stored_version(const DraftStore& store, const DraftSlot& slot,
+std::shared_ptr<const DraftVersion> stored_version(const DraftStore& store, const LiveDraft& live_draft,
                                                    const ModelConfig& shape, const DraftTarget& target) {
   try {
-    const auto meta = store.current(slot.name());
+    const auto meta = store.current(live_draft.name());
     if (!meta) return nullptr;
     auto weights = ModelWeights::load(store.folder(meta->draft, meta->version), target.dtype, /*check_finite=*/true);
     if (weights->config.same_shape(shape)) {
-      return packed({slot.id(), slot.name(), meta->version, meta->parent, std::move(weights)}, target.pack);
+      return packed({live_draft.id(), live_draft.name(), meta->version, meta->parent, std::move(weights)}, target.pack);
     }
-    log_warn("draft " + slot.name() + " has another shape than the base draft and starts again from it");
+    log_warn("draft " + live_draft.name() + " has another shape than the base draft and starts again from it");
   } catch (const Error& error) {
-    log_warn("draft " + slot.name() + " starts again from the base draft: " + error.message());
+    log_warn("draft " + live_draft.name() + " starts again from the base draft: " + error.message());
   }
   return nullptr;
 }
 
 }  // namespace
 
-DraftShelf open_shelf(DraftStore& store, const std::filesystem::path& folder, const DraftTarget& target,
-                      const TopicTable& topics) {
+DraftRegistry open_draft_registry(DraftStore& store, const std::filesystem::path& folder, const DraftTarget& target,
+                                  const TopicTable& topics) {
   const auto weights = load_draft_weights(folder, target.dtype, target.model);
   const DraftMeta meta = import_base(store, folder, target);
   const auto n_topics = static_cast<std::uint32_t>(topics.size());
-  DraftShelf shelf;
-  shelf.base = packed({{n_topics}, kBaseDraft, meta.version, meta.parent, weights}, target.pack);
+  DraftRegistry registry;
+  registry.base = packed({{n_topics}, kBaseDraft, meta.version, meta.parent, weights}, target.pack);
   for (std::uint32_t i = 0; i < n_topics; ++i) {
-    auto slot = std::make_shared<DraftSlot>(DraftId{i}, topics[{i}].name);
-    auto version = stored_version(store, *slot, weights->config, target);
-    if (!version) version = packed({slot->id(), slot->name(), 0, 0, weights, shelf.base->image}, target.pack);
-    slot->set(std::move(version));
-    shelf.slots.push_back(std::move(slot));
+    auto live_draft = std::make_shared<LiveDraft>(DraftId{i}, topics[{i}].name);
+    auto version = stored_version(store, *live_draft, weights->config, target);
+    if (!version)
+      version = packed({live_draft->id(), live_draft->name(), 0, 0, weights, registry.base->image}, target.pack);
+    live_draft->set(std::move(version));
+    registry.live_drafts.push_back(std::move(live_draft));
   }
-  return shelf;
+  return registry;
 }
 
 }  // namespace slip::cli
