@@ -41,7 +41,7 @@ struct ModelConfig {
   std::int32_t pad_id = -1;
 
   bool same_shape(
-      const ModelConfig& other) const;  // what a DraftFamily shares: everything a forward's shapes depend on
+      const ModelConfig& other) const;  // what drafts of one DraftRunner share: all that a forward's shapes depend on
   std::int64_t parameters() const;
   std::int32_t window(std::int32_t layer) const {
     return windows.empty() ? 0 : windows.at(static_cast<std::size_t>(layer));

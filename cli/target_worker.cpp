@@ -2,7 +2,7 @@
 #include "cli/target_worker.h"
 
 #include "cli/usable_memory.h"
-#include "engine/cuda/device_draft_family.h"
+#include "engine/cuda/device_draft_runner.h"
 #include "kernels/cuda/stream_queue.h"
 
 namespace slip::cli {
@@ -21,8 +21,8 @@ std::unique_ptr<Proposer> make_proposer(const TargetDevice& device, const Engine
   DraftModelOptions draft = draft_model_options(options, target);
   draft.prompt_lookup = draft.prompt_lookup && device == nullptr;  // drafts on a device mix no guesses in
   if (device == nullptr) return std::make_unique<DraftModelProposer>(draft, target.config(), pool);
-  const MakeDraftFamily on_device = [device](const DraftVersion& first, DraftFamily::Size size) {
-    return std::make_unique<DeviceDraftFamily>(device, first, size, DraftModelProposer::kDeepest);
+  const MakeDraftRunner on_device = [device](const DraftVersion& first, DraftRunner::Size size) {
+    return std::make_unique<DeviceDraftRunner>(device, first, size, DraftModelProposer::kDeepest);
   };
   return std::make_unique<DraftModelProposer>(draft, target.config(), on_device);
 }

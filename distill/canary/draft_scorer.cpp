@@ -157,8 +157,8 @@ void DraftScorer::State::forward(const ModelWeights& draft, const ReplayRecord& 
   input.logit_rows = wanted_rows;
   StepOutput output;
   output.logits = TensorView::contiguous(logits.data(), {n_rows - first_logit_row, config.vocab_size});
-  const ModelWeights* const family[] = {&draft};
-  transformer.forward(family, input, *cache, workspace, output);
+  const ModelWeights* const weight_sets[] = {&draft};
+  transformer.forward(weight_sets, input, *cache, workspace, output);
 }
 
 // Whether, or how probably, a token chosen by `q` is accepted.

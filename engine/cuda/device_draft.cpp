@@ -22,7 +22,7 @@ using kernels::cuda::Transform;
 
 std::int32_t most_rows(const DeviceDraft::Size& size) {
   SLIP_CHECK(size.max_chains > 0 && size.max_depth > 0 && size.n_pages > 0, "a draft without room");
-  return std::max(size.max_rows_fed, size.max_chains);
+  return std::max(size.max_rows_read, size.max_chains);
 }
 
 // Of rows that are those of so many sequences, each of which may have weights, and so a tile begun, of its own.
@@ -30,7 +30,7 @@ std::int32_t most_places(std::int32_t n_rows, std::int32_t n_sequences) {
   return row_capacity(n_rows + n_sequences * (kernels::cuda::kTileRows - 1));
 }
 
-std::int32_t slots_after(const DraftChain& chain, std::int32_t depth) {
+std::int32_t slots_after(const DeviceDraftChain& chain, std::int32_t depth) {
   return chain.n_cached + static_cast<std::int32_t>(chain.tokens.size()) + depth;
 }
 
@@ -88,16 +88,16 @@ float* DeviceDraft::logits(std::int32_t depth) const {
 }
 
 StepInput DeviceDraft::checked_step() {
-  StepInput input = fed_step_.of(feeds_);
-  input.weights = feed_homes_;
+  StepInput input = slice_step_.of(slices_);
+  input.weights = slice_homes_;
   check_step(input, config(), {max_rows_, max_chains_});
   return input;
 }
 
-std::size_t DeviceDraft::put_pass(std::span<const std::uint16_t> homes, std::span<const DraftFeed> feeds,
+std::size_t DeviceDraft::put_pass(std::span<const std::uint16_t> homes, std::span<const DraftSlice> slices,
                                   float* logits) {
-  feeds_.assign(feeds.begin(), feeds.end());
-  feed_homes_.assign(homes.begin(), homes.end());
+  slices_.assign(slices.begin(), slices.end());
+  slice_homes_.assign(homes.begin(), homes.end());
   const StepInput input = checked_step();
   DeviceStep& step = *steps_.front();
   const PassShape shape = shape_of(step.needs(input));
@@ -106,29 +106,30 @@ std::size_t DeviceDraft::put_pass(std::span<const std::uint16_t> homes, std::spa
   return input.logit_rows.size();
 }
 
-void DeviceDraft::read(int home, std::span<const DraftFeed> feeds) {
-  put_pass(std::vector(feeds.size(), static_cast<std::uint16_t>(home)), feeds, nullptr);
+void DeviceDraft::read(int home, std::span<const DraftSlice> slices) {
+  put_pass(std::vector(slices.size(), static_cast<std::uint16_t>(home)), slices, nullptr);
   queue_->wait();
 }
 
-void DeviceDraft::score(std::span<const std::uint16_t> homes, std::span<const DraftFeed> feeds, std::span<float> out) {
-  const std::size_t n = put_pass(homes, feeds, raw_logits()) * static_cast<std::size_t>(config().vocab_size);
+void DeviceDraft::score(std::span<const std::uint16_t> homes, std::span<const DraftSlice> slices,
+                        std::span<float> out) {
+  const std::size_t n = put_pass(homes, slices, raw_logits()) * static_cast<std::size_t>(config().vocab_size);
   SLIP_CHECK(n <= out.size(), "room for the logits that are wanted");
   queue_->copy_out(out.data(), raw_logits(), n * sizeof(float));
   queue_->wait();
 }
 
-DeviceDraft::LoopShape DeviceDraft::put_steps(std::span<const DraftChain> chains) {
+DeviceDraft::LoopShape DeviceDraft::put_steps(std::span<const DeviceDraftChain> chains) {
   DeviceStep& first_step = *steps_.front();
   LoopShape shape;
   shape.depth = chains.front().depth;
   shape.n_chains = row_capacity(static_cast<std::int32_t>(chains.size()));
   shape.later = shape_of(later_needs(chains));
-  feeds_.clear();
-  feed_homes_.clear();
-  for (const DraftChain& chain : chains) {
-    feeds_.push_back({nullptr, chain.pages, chain.n_cached, chain.tokens, /*wants_logits=*/true});
-    feed_homes_.push_back(static_cast<std::uint16_t>(chain.home));
+  slices_.clear();
+  slice_homes_.clear();
+  for (const DeviceDraftChain& chain : chains) {
+    slices_.push_back({nullptr, chain.pages, chain.n_cached, chain.tokens, /*wants_logits=*/true});
+    slice_homes_.push_back(static_cast<std::uint16_t>(chain.home));
   }
   const StepInput input = checked_step();
   shape.first = shape_of(first_step.needs(input));
@@ -140,26 +141,27 @@ DeviceDraft::LoopShape DeviceDraft::put_steps(std::span<const DraftChain> chains
 }
 
 // Of any step behind the first.
-StepNeeds DeviceDraft::later_needs(std::span<const DraftChain> chains) {
+StepNeeds DeviceDraft::later_needs(std::span<const DeviceDraftChain> chains) {
   StepNeeds needs = steps_.front()->needs(later_step(chains, /*depth=*/0));
-  for (const DraftChain& chain : chains) needs.n_ranks = std::max(needs.n_ranks, slots_after(chain, chain.depth - 1));
+  for (const DeviceDraftChain& chain : chains)
+    needs.n_ranks = std::max(needs.n_ranks, slots_after(chain, chain.depth - 1));
   return needs;
 }
 
 // A row for each chain that still grows; what it reads is drawn on the device.
-StepInput DeviceDraft::later_step(std::span<const DraftChain> chains, std::int32_t depth) {
+StepInput DeviceDraft::later_step(std::span<const DeviceDraftChain> chains, std::int32_t depth) {
   static constexpr std::int32_t kDrawnLater[] = {0};
-  feeds_.clear();
-  feed_homes_.clear();
-  for (const DraftChain& chain : chains) {
+  slices_.clear();
+  slice_homes_.clear();
+  for (const DeviceDraftChain& chain : chains) {
     if (depth >= chain.depth) break;
-    feeds_.push_back({nullptr, chain.pages, slots_after(chain, depth - 1), kDrawnLater, /*wants_logits=*/true});
-    feed_homes_.push_back(static_cast<std::uint16_t>(chain.home));
+    slices_.push_back({nullptr, chain.pages, slots_after(chain, depth - 1), kDrawnLater, /*wants_logits=*/true});
+    slice_homes_.push_back(static_cast<std::uint16_t>(chain.home));
   }
   return checked_step();
 }
 
-void DeviceDraft::put_draw_tables(std::span<const DraftChain> chains, std::int32_t depth) {
+void DeviceDraft::put_draw_tables(std::span<const DeviceDraftChain> chains, std::int32_t depth) {
   auto* transforms = tables_.on_host(draw_tables_.transforms);
   auto* rules = tables_.on_host(draw_tables_.rules);
   auto* addresses = tables_.on_host(draw_tables_.addresses);
@@ -177,10 +179,10 @@ void DeviceDraft::put_draw_tables(std::span<const DraftChain> chains, std::int32
   tables_.put(0, draw_tables_.addresses.end(at(0, depth)));
 }
 
-bool DeviceDraft::put_edit_tables(std::span<const DraftChain> chains, std::int32_t depth) {
+bool DeviceDraft::put_edit_tables(std::span<const DeviceDraftChain> chains, std::int32_t depth) {
   EditTables::Room needed;
   bool edits = false;
-  for (const DraftChain& chain : chains) {
+  for (const DeviceDraftChain& chain : chains) {
     if (chain.edits == nullptr) continue;
     edits_.need(*chain.edits, needed);
     edits = true;
@@ -247,10 +249,10 @@ void DeviceDraft::put_loop(const LoopShape& shape) {
   }
 }
 
-void DeviceDraft::draw(std::span<const DraftChain> chains) {
+void DeviceDraft::draw(std::span<const DeviceDraftChain> chains) {
   SLIP_CHECK(!chains.empty() && chains.front().depth <= max_depth_ && chains.back().depth > 0, "a chain has a depth");
   SLIP_CHECK(std::is_sorted(chains.begin(), chains.end(),
-                            [](const DraftChain& a, const DraftChain& b) { return a.depth > b.depth; }),
+                            [](const DeviceDraftChain& a, const DeviceDraftChain& b) { return a.depth > b.depth; }),
              "chains come by falling depth");
   LoopShape shape = put_steps(chains);
   put_draw_tables(chains, shape.depth);

@@ -9,13 +9,13 @@
 #include "engine/cuda/device_transformer.h"
 #include "engine/cuda/edit_tables.h"
 #include "engine/sampling/distribution.h"
-#include "engine/speculative/draft_family.h"
-#include "engine/speculative/fed_step.h"
+#include "engine/speculative/draft_runner.h"
+#include "engine/speculative/slice_step.h"
 
 namespace slip {
 
 // One sequence's part of a draft loop.
-struct DraftChain {
+struct DeviceDraftChain {
   int home = 0;                // where its draft's weights are
   PageTable* pages = nullptr;  // of the draft's cache, with room for all that is read
   std::int32_t n_cached = 0;
@@ -35,9 +35,9 @@ class DeviceDraft {
  public:
   struct Size {
     std::int32_t n_pages = 0;
-    std::int32_t max_chains = 0;    // sequences of one loop
-    std::int32_t max_depth = 0;     // tokens it draws for each
-    std::int32_t max_rows_fed = 0;  // tokens that a loop's first pass, or one read(), takes in all
+    std::int32_t max_chains = 0;     // sequences of one loop
+    std::int32_t max_depth = 0;      // tokens it draws for each
+    std::int32_t max_rows_read = 0;  // tokens that a loop's first pass, or one read(), takes in all
   };
   // With one home, whose weights are to be loaded before the first pass. Error{kTooLarge}.
   DeviceDraft(std::shared_ptr<kernels::cuda::DeviceQueue> queue, const ModelWeights& shape, const Size& size);
@@ -49,13 +49,14 @@ class DeviceDraft {
   const ModelConfig& config() const { return transformer_.config(); }
   PagePool& cache() { return cache_; }
 
-  // Caches what `feeds` hold, read with the weights of `home`; nothing comes back. One home at a time: a product then
+  // Caches what `slices` hold, read with the weights of `home`; nothing comes back. One home at a time: a product then
   // reads its weights once for up to 64 rows, and once for every eight where homes share a pass.
-  void read(int home, std::span<const DraftFeed> feeds);
-  // The same, feed i with the weights of homes[i]; the logits of the feeds that want them come to the host, [n, vocab].
-  void score(std::span<const std::uint16_t> homes, std::span<const DraftFeed> feeds, std::span<float> logits);
+  void read(int home, std::span<const DraftSlice> slices);
+  // The same, slice i with the weights of homes[i]; the logits [n, vocab] of the slices that want them come to the
+  // host.
+  void score(std::span<const std::uint16_t> homes, std::span<const DraftSlice> slices, std::span<float> logits);
   // REQUIRES: chains by falling depth, each of 1 … max_depth; no position beyond the model's context.
-  void draw(std::span<const DraftChain> chains);
+  void draw(std::span<const DeviceDraftChain> chains);
 
   // Of the last draw(): chain i's token at a depth, its log probability under its law, and whether the draft's numbers
   // were finite there; if not, the tokens from there on mean nothing.
@@ -94,17 +95,17 @@ class DeviceDraft {
   }
   float* logits(std::int32_t depth) const;
   float* raw_logits() const { return logits(max_depth_); }  // [n_rows, vocab] behind those that laws are made of
-  LoopShape put_steps(std::span<const DraftChain> chains);
-  StepNeeds later_needs(std::span<const DraftChain> chains);
-  StepInput later_step(std::span<const DraftChain> chains, std::int32_t depth);  // good until the next step
-  void put_draw_tables(std::span<const DraftChain> chains, std::int32_t depth);
-  bool put_edit_tables(std::span<const DraftChain> chains, std::int32_t depth);  // false: nobody edits
+  LoopShape put_steps(std::span<const DeviceDraftChain> chains);
+  StepNeeds later_needs(std::span<const DeviceDraftChain> chains);
+  StepInput later_step(std::span<const DeviceDraftChain> chains, std::int32_t depth);  // good until the next step
+  void put_draw_tables(std::span<const DeviceDraftChain> chains, std::int32_t depth);
+  bool put_edit_tables(std::span<const DeviceDraftChain> chains, std::int32_t depth);  // false: nobody edits
   // How many rows of logits.
-  std::size_t put_pass(std::span<const std::uint16_t> homes, std::span<const DraftFeed> feeds, float* logits);
+  std::size_t put_pass(std::span<const std::uint16_t> homes, std::span<const DraftSlice> slices, float* logits);
   void put_loop(const LoopShape& shape);
   void put_edits(std::int32_t depth, std::int32_t n_rows);
   void put_draw(std::int32_t depth, std::int32_t n_rows);
-  StepInput checked_step();  // of feeds_ and feed_homes_; good until the next call
+  StepInput checked_step();  // of slices_ and slice_homes_; good until the next call
 
   std::shared_ptr<kernels::cuda::DeviceQueue> queue_;
   std::size_t n_rows_;  // of each table of a depth: chains, filled up
@@ -127,9 +128,9 @@ class DeviceDraft {
   std::vector<float> drawn_logprobs_;
   std::vector<kernels::cuda::RowLaw> drawn_laws_;
   // Scratch of one call.
-  FedStep fed_step_;
-  std::vector<DraftFeed> feeds_;
-  std::vector<std::uint16_t> feed_homes_;
+  SliceStep slice_step_;
+  std::vector<DraftSlice> slices_;
+  std::vector<std::uint16_t> slice_homes_;
   std::vector<float> logit_row_;
 };
 

@@ -91,7 +91,7 @@ void DeviceWorker::run(const StepInput& input, StepOutput& output) {
 PassShape DeviceWorker::put(const StepInput& input, const StepOutput& output) {
   check_step(input, config(), {max_rows_, max_logit_rows_});
   SLIP_CHECK(std::all_of(input.weights.begin(), input.weights.end(), [](std::uint16_t index) { return index == 0; }),
-             "a target is a family of one");
+             "a target has one set of weights");
   if (input.tokens.empty()) return {};
   const PassShape shape = shape_of(step_.needs(input));
   step_.put(input, shape);

@@ -14,8 +14,8 @@ LocalWorker::LocalWorker(std::shared_ptr<const ModelWeights> weights, std::int32
       workspace_(weights_->config, max_rows, max_logit_rows) {}
 
 void LocalWorker::run(const StepInput& input, StepOutput& output) {
-  const std::array<const ModelWeights*, 1> family{weights_.get()};
-  transformer_.forward(family, input, cache_, workspace_, output);
+  const std::array<const ModelWeights*, 1> weight_sets{weights_.get()};
+  transformer_.forward(weight_sets, input, cache_, workspace_, output);
 }
 
 }  // namespace slip

@@ -21,7 +21,7 @@ constexpr std::int32_t kRowsPerTask = 4;  // row-wise work of fewer rows is done
 // Everything one forward pass reads, and where it works.
 struct Pass {
   const ModelConfig& config;
-  std::span<const ModelWeights* const> family;
+  std::span<const ModelWeights* const> weight_sets;
   const StepInput& input;
   PagePool& cache;
   Workspace::Buffers& buffers;
@@ -52,16 +52,16 @@ void for_rows(kernels::ThreadPool& pool, std::int32_t begin, std::int32_t end, c
   }
 }
 
-void check_family(const Pass& pass) {
-  for (const ModelWeights* weights : pass.family) {
-    SLIP_CHECK(weights != nullptr && weights->config.same_shape(pass.config), "a family shares one shape");
+void check_weight_sets(const Pass& pass) {
+  for (const ModelWeights* weights : pass.weight_sets) {
+    SLIP_CHECK(weights != nullptr && weights->config.same_shape(pass.config), "all weights of a pass share one shape");
   }
 }
 
 const ModelWeights* weights_of(const Pass& pass, std::int32_t sequence) {
   const std::size_t index = pass.input.weights.empty() ? 0 : pass.input.weights[static_cast<std::size_t>(sequence)];
-  SLIP_CHECK(index < pass.family.size(), "a weight index outside the family");
-  return pass.family[index];
+  SLIP_CHECK(index < pass.weight_sets.size(), "a weight index outside the weight sets");
+  return pass.weight_sets[index];
 }
 
 // Neighbouring sequences of one weight index become one run, whose matmuls see all their rows at once.
@@ -288,11 +288,11 @@ TensorView final_hidden_rows(const Pass& pass, const TensorView& wanted) {
 Transformer::Transformer(const ModelConfig& config, kernels::ThreadPool& pool)
     : config_(config), pool_(&pool), rope_(config) {}
 
-void Transformer::forward(std::span<const ModelWeights* const> family, const StepInput& input, PagePool& cache,
+void Transformer::forward(std::span<const ModelWeights* const> weight_sets, const StepInput& input, PagePool& cache,
                           Workspace& workspace, StepOutput& output) const {
-  const Pass pass{config_, family, input, cache, workspace.buffers(), *pool_, rope_};
+  const Pass pass{config_, weight_sets, input, cache, workspace.buffers(), *pool_, rope_};
   check_step(input, config_, {pass.buffers.max_rows, pass.buffers.max_logit_rows});
-  check_family(pass);
+  check_weight_sets(pass);
   gather_runs(pass);
   gather_attention_rows(pass);
   embed(pass);

@@ -40,7 +40,7 @@ struct StepInput {
   std::span<const KvView> kv;                // [n_seq]
   std::span<const std::int32_t> logit_rows;  // rows whose logits are wanted, ascending
   TapSet taps;
-  std::span<const std::uint16_t> weights;  // [n_seq] index in the DraftFamily; empty: all 0
+  std::span<const std::uint16_t> weights;  // [n_seq] index in `weight_sets` of forward(); empty: all 0
 };
 
 struct StepOutput {
@@ -95,15 +95,15 @@ class Workspace {
   std::unique_ptr<Buffers> buffers_;
 };
 
-// The batch-invariant forward pass of one model shape. `family` holds the weights a step may name by StepInput::weights
-// (a target is a family of one). Threads: const and reentrant given distinct Workspaces and pools.
+// The batch-invariant forward pass of one model shape. `weight_sets` holds the weights a step may name by
+// StepInput::weights (a target has one). Threads: const and reentrant given distinct Workspaces and pools.
 class Transformer {
  public:
   Transformer(const ModelConfig& config, kernels::ThreadPool& pool);
 
   // Stores this step's keys and values, and fills the wanted outputs. REQUIRES: rows ≤ workspace.max_rows(), every
-  // KvView has room, tokens in [0, vocab), positions in [0, max_positions). All family members have this shape.
-  void forward(std::span<const ModelWeights* const> family, const StepInput& input, PagePool& cache,
+  // KvView has room, tokens in [0, vocab), positions in [0, max_positions). All weight sets have this shape.
+  void forward(std::span<const ModelWeights* const> weight_sets, const StepInput& input, PagePool& cache,
                Workspace& workspace, StepOutput& output) const;
 
   const ModelConfig& config() const { return config_; }

@@ -7,7 +7,7 @@
 #include "common/clock.h"
 #include "common/error.h"
 #include "common/log.h"
-#include "engine/speculative/local_draft_family.h"
+#include "engine/speculative/local_draft_runner.h"
 
 namespace slip {
 
@@ -15,16 +15,16 @@ namespace {
 
 // A proposal's first pass reads what the draft is behind by: one token, two after a fully accepted chain, a few more
 // after steps without speculation. Beyond this it catches up in chunks first.
-constexpr std::int32_t kMostRowsFed = 8;
-constexpr std::size_t kMostFamilies = 8;  // each keeps a cache and a workspace
+constexpr std::int32_t kMostUnreadRows = 8;
+constexpr std::size_t kMostRunners = 8;  // each keeps a cache and a workspace
 
 std::int32_t n_committed(const SequenceRef& sequence) {
   return static_cast<std::int32_t>(sequence.tokens.size());
 }
 
-MakeDraftFamily on_the_cpu(kernels::ThreadPool& pool) {
-  return [&pool](const DraftVersion& first, DraftFamily::Size size) {
-    return std::make_unique<LocalDraftFamily>(*first.weights, size, pool);
+MakeDraftRunner on_the_cpu(kernels::ThreadPool& pool) {
+  return [&pool](const DraftVersion& first, DraftRunner::Size size) {
+    return std::make_unique<LocalDraftRunner>(*first.weights, size, pool);
   };
 }
 
@@ -34,8 +34,8 @@ DraftModelProposer::DraftModelProposer(DraftModelOptions options, const ModelCon
     : DraftModelProposer(options, target, on_the_cpu(pool)) {}
 
 DraftModelProposer::DraftModelProposer(DraftModelOptions options, const ModelConfig& target,
-                                       MakeDraftFamily make_family)
-    : options_(options), target_vocab_(target.vocab_size), make_family_(std::move(make_family)) {}
+                                       MakeDraftRunner make_runner)
+    : options_(options), target_vocab_(target.vocab_size), make_runner_(std::move(make_runner)) {}
 
 DraftModelProposer::~DraftModelProposer() = default;
 
@@ -45,45 +45,45 @@ DraftModelProposer::Drafting* DraftModelProposer::find(RequestId id) {
 }
 
 // Null when a draft of this shape cannot be used; the log says why.
-DraftFamily* DraftModelProposer::family_for(const DraftVersion& version) {
-  for (const auto& family : families_) {
-    if (family->fits(version)) return family.get();
+DraftRunner* DraftModelProposer::runner_for(const DraftVersion& version) {
+  for (const auto& runner : runners_) {
+    if (runner->fits(version)) return runner.get();
   }
   const std::int32_t vocabulary = version.weights->config.vocab_size;
-  if (vocabulary != target_vocab_ || families_.size() == kMostFamilies) {
+  if (vocabulary != target_vocab_ || runners_.size() == kMostRunners) {
     log_warn(describe(version) + " is refused: " +
              (vocabulary != target_vocab_ ? "its vocabulary is not the target's" : "too many shapes are in use"));
     return nullptr;
   }
-  DraftFamily::Size size;
+  DraftRunner::Size size;
   size.n_pages = options_.n_pages;
-  size.max_rows =
-      std::max({options_.prompt_chunk, options_.catch_up_chunk, options_.max_running * kMostRowsFed, std::int32_t{1}});
+  size.max_rows = std::max(
+      {options_.prompt_chunk, options_.catch_up_chunk, options_.max_running * kMostUnreadRows, std::int32_t{1}});
   size.max_logit_rows = options_.max_running;
   try {
-    families_.push_back(make_family_(version, size));
+    runners_.push_back(make_runner_(version, size));
   } catch (const Error& error) {
     log_warn("no cache for a draft: " + error.message());
     return nullptr;
   }
-  return families_.back().get();
+  return runners_.back().get();
 }
 
 // The whole need is reserved at once, so that a sequence never runs out in the middle. Empty when the pool is full now;
 // a version that can never be used is remembered as refused.
 std::optional<DraftModelProposer::Home> DraftModelProposer::open_home(
     Drafting& drafting, const SequenceRef& sequence, const std::shared_ptr<const DraftVersion>& version) {
-  DraftFamily* family = drafting.family != nullptr ? drafting.family : family_for(*version);
-  const bool fits = family != nullptr && family->fits(*version);
-  if (family != nullptr && !fits) log_warn(describe(*version) + " is refused: its shape is not the one in use");
+  DraftRunner* runner = drafting.runner != nullptr ? drafting.runner : runner_for(*version);
+  const bool fits = runner != nullptr && runner->fits(*version);
+  if (runner != nullptr && !fits) log_warn(describe(*version) + " is refused: its shape is not the one in use");
   if (!fits) {
     drafting.refused = version;
     return std::nullopt;
   }
-  Home home{version, family->admit(version), PageTable(family->cache()), 0};
+  Home home{version, runner->admit(version), PageTable(runner->cache()), 0};
   if (home.admitted == nullptr) return std::nullopt;
-  if (!home.pages.reserve(std::min(sequence.max_total_tokens, family->config().max_positions))) return std::nullopt;
-  drafting.family = family;
+  if (!home.pages.reserve(std::min(sequence.max_total_tokens, runner->config().max_positions))) return std::nullopt;
+  drafting.runner = runner;
   return home;
 }
 
@@ -115,8 +115,8 @@ std::int64_t DraftModelProposer::catch_up(std::span<const SequenceRef> sequences
   for (const SequenceRef& sequence : sequences) {
     if (Drafting* drafting = find(sequence.id)) refresh(*drafting, sequence);
   }
-  for (const auto& family : families_) {
-    read_behind(*family, sequences, /*of_next=*/false, budget.prompt_rows);
+  for (const auto& runner : runners_) {
+    read_behind(*runner, sequences, /*of_next=*/false, budget.prompt_rows);
   }
   const std::int64_t start_us = monotonic_us();
   // Whoever the budget did not reach comes first next time, or frequent publishes would never reach the youngest.
@@ -125,8 +125,8 @@ std::int64_t DraftModelProposer::catch_up(std::span<const SequenceRef> sequences
                                  [&](const SequenceRef& sequence) { return sequence.id == swap_turn_; });
   if (turn != swap_order_.end()) std::rotate(swap_order_.begin(), turn, swap_order_.end());
   swap_turn_.reset();
-  for (const auto& family : families_) {
-    read_behind(*family, swap_order_, /*of_next=*/true, budget.swap_rows);
+  for (const auto& runner : runners_) {
+    read_behind(*runner, swap_order_, /*of_next=*/true, budget.swap_rows);
   }
   for (const SequenceRef& sequence : sequences) {
     if (Drafting* drafting = find(sequence.id)) switch_if_ready(*drafting, sequence);
@@ -134,40 +134,41 @@ std::int64_t DraftModelProposer::catch_up(std::span<const SequenceRef> sequences
   return monotonic_us() - start_us;
 }
 
-// Feeds all but the last committed token, whose row propose() wants logits of.
-void DraftModelProposer::read_behind(DraftFamily& family, std::span<const SequenceRef> sequences, bool of_next,
+// Reads all but the last committed token, whose row propose() wants logits of.
+void DraftModelProposer::read_behind(DraftRunner& runner, std::span<const SequenceRef> sequences, bool of_next,
                                      std::int32_t& rows) {
-  feeds_.clear();
-  fed_homes_.clear();
+  slices_.clear();
+  slice_homes_.clear();
   for (const SequenceRef& sequence : sequences) {
     Drafting* drafting = find(sequence.id);
-    if (drafting == nullptr || drafting->family != &family || (drafting->broken && !of_next)) continue;
+    if (drafting == nullptr || drafting->runner != &runner || (drafting->broken && !of_next)) continue;
     std::optional<Home>& home = of_next ? drafting->next : drafting->live;
     if (!home) continue;
-    const std::int32_t readable = std::min(n_committed(sequence) - 1, family.config().max_positions);
+    const std::int32_t readable = std::min(n_committed(sequence) - 1, runner.config().max_positions);
     const std::int32_t n = std::min(readable - home->n_cached, rows);
     if (of_next && readable - home->n_cached > rows && !swap_turn_) swap_turn_ = sequence.id;
-    const bool can_wait = !of_next && n_committed(sequence) - home->n_cached <= kMostRowsFed;
+    const bool can_wait = !of_next && n_committed(sequence) - home->n_cached <= kMostUnreadRows;
     if (n <= 0 || can_wait) continue;
     rows -= n;
-    feeds_.push_back({home->version->weights.get(), &home->pages, home->n_cached,
-                      sequence.tokens.subspan(static_cast<std::size_t>(home->n_cached), static_cast<std::size_t>(n)),
-                      /*wants_logits=*/false});
-    fed_homes_.push_back(&*home);
+    slices_.push_back({home->version->weights.get(), &home->pages, home->n_cached,
+                       sequence.tokens.subspan(static_cast<std::size_t>(home->n_cached), static_cast<std::size_t>(n)),
+                       /*wants_logits=*/false});
+    slice_homes_.push_back(&*home);
   }
-  if (feeds_.empty()) return;
-  for (std::size_t i = 0; i < feeds_.size(); ++i) {
-    fed_homes_[i]->n_cached += static_cast<std::int32_t>(feeds_[i].tokens.size());
+  if (slices_.empty()) return;
+  for (std::size_t i = 0; i < slices_.size(); ++i) {
+    slice_homes_[i]->n_cached += static_cast<std::int32_t>(slices_[i].tokens.size());
   }
   // Not a stable sort, which allocates: in which order equals come changes no bit.
-  std::sort(feeds_.begin(), feeds_.end(), [](const DraftFeed& a, const DraftFeed& b) { return a.weights < b.weights; });
-  family.read(feeds_);
+  std::sort(slices_.begin(), slices_.end(),
+            [](const DraftSlice& a, const DraftSlice& b) { return a.weights < b.weights; });
+  runner.read(slices_);
 }
 
 void DraftModelProposer::switch_if_ready(Drafting& drafting, const SequenceRef& sequence) {
   if (!drafting.next) return;
-  const std::int32_t readable = std::min(n_committed(sequence), drafting.family->config().max_positions);
-  if (readable - drafting.next->n_cached > kMostRowsFed) return;
+  const std::int32_t readable = std::min(n_committed(sequence), drafting.runner->config().max_positions);
+  if (readable - drafting.next->n_cached > kMostUnreadRows) return;
   drafting.live = std::move(drafting.next);
   drafting.next.reset();
   drafting.broken = false;
@@ -176,19 +177,19 @@ void DraftModelProposer::switch_if_ready(Drafting& drafting, const SequenceRef& 
 std::int32_t DraftModelProposer::ready_depth(const SequenceRef& sequence) const {
   const auto found = drafting_.find(sequence.id);
   if (found == drafting_.end() || !found->second.live || found->second.broken) return 0;
-  if (n_committed(sequence) - found->second.live->n_cached > kMostRowsFed) return 0;
-  // The last proposed token is not fed: depth d reads positions up to committed − 2 + d.
-  const std::int32_t context = found->second.family->config().max_positions - n_committed(sequence) + 1;
+  if (n_committed(sequence) - found->second.live->n_cached > kMostUnreadRows) return 0;
+  // The draft does not read the last proposed token: depth d reads positions up to committed − 2 + d.
+  const std::int32_t context = found->second.runner->config().max_positions - n_committed(sequence) + 1;
   return std::clamp(context, 0, kDeepest);
 }
 
 void DraftModelProposer::propose(std::span<const SequenceRef> sequences, const ProposeBudget& budget,
                                  std::span<Proposal> proposals) {
-  for (const auto& family : families_) {
+  for (const auto& runner : runners_) {
     chains_.clear();
     for (std::size_t i = 0; i < sequences.size(); ++i) {
       Drafting* drafting = budget.nodes[i] > 0 ? find(sequences[i].id) : nullptr;
-      if (drafting == nullptr || drafting->family != family.get()) continue;
+      if (drafting == nullptr || drafting->runner != runner.get()) continue;
       const bool greedy = sequences[i].sampling->temperature == 0;
       const bool coupled = sequences[i].rule == AcceptanceRule::kCoupled;
       proposals[i].law = greedy ? ProposalLaw::kDeterministic : coupled ? ProposalLaw::kGumbel : ProposalLaw::kSampled;
@@ -199,10 +200,10 @@ void DraftModelProposer::propose(std::span<const SequenceRef> sequences, const P
                          &drafting->broken, drafting->lookup ? &*drafting->lookup : nullptr});
     }
     if (chains_.empty()) continue;
-    std::sort(chains_.begin(), chains_.end(), [](const GrowingChain& a, const GrowingChain& b) {
+    std::sort(chains_.begin(), chains_.end(), [](const DraftChain& a, const DraftChain& b) {
       return a.version->weights.get() < b.version->weights.get();
     });
-    family->propose(chains_);
+    runner->propose(chains_);
   }
 }
 
@@ -216,7 +217,7 @@ void DraftModelProposer::on_verified(const SequenceRef& sequence, const Verdict&
 
 std::int64_t DraftModelProposer::n_passes() const {
   std::int64_t n = 0;
-  for (const auto& family : families_) n += family->n_passes();
+  for (const auto& runner : runners_) n += runner->n_passes();
   return n;
 }
 

@@ -7,7 +7,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "engine/speculative/draft_family.h"
+#include "engine/speculative/draft_runner.h"
 #include "engine/speculative/proposer.h"
 
 namespace slip {
@@ -20,8 +20,8 @@ struct DraftModelOptions {
   bool prompt_lookup = false;  // drafts on the CPU propose what the text itself suggests as well (PromptLookup)
 };
 
-// A family for drafts like `first`. Error{kTooLarge} when there is no memory for it.
-using MakeDraftFamily = std::function<std::unique_ptr<DraftFamily>(const DraftVersion& first, DraftFamily::Size size)>;
+// A runner for drafts like `first`. Error{kTooLarge} when there is no memory for it.
+using MakeDraftRunner = std::function<std::unique_ptr<DraftRunner>(const DraftVersion& first, DraftRunner::Size size)>;
 
 // A small model runs ahead of the target, one chain a sequence: one forward pass a depth serves all sequences, whatever
 // version each is on. It keeps its own cache, and after a publish builds the new version's beside the live one in
@@ -33,8 +33,8 @@ class DraftModelProposer final : public Proposer {
 
   // Drafts on the CPU.
   DraftModelProposer(DraftModelOptions options, const ModelConfig& target, kernels::ThreadPool& pool);
-  // Drafts wherever their families are.
-  DraftModelProposer(DraftModelOptions options, const ModelConfig& target, MakeDraftFamily make_family);
+  // Drafts wherever their runners are.
+  DraftModelProposer(DraftModelOptions options, const ModelConfig& target, MakeDraftRunner make_runner);
   ~DraftModelProposer() override;
 
   void begin(const SequenceRef& sequence) override;
@@ -56,31 +56,31 @@ class DraftModelProposer final : public Proposer {
     std::int32_t n_cached = 0;
   };
   struct Drafting {
-    DraftFamily* family = nullptr;
+    DraftRunner* runner = nullptr;
     std::optional<Home> live, next;
     std::shared_ptr<const DraftVersion> refused;  // held, so that its address names no other
     bool broken = false;                          // its numbers are not finite: propose no more
     std::optional<PromptLookup> lookup;
   };
-  DraftFamily* family_for(const DraftVersion& version);
+  DraftRunner* runner_for(const DraftVersion& version);
   std::optional<Home> open_home(Drafting& drafting, const SequenceRef& sequence,
                                 const std::shared_ptr<const DraftVersion>& version);
   void refresh(Drafting& drafting, const SequenceRef& sequence);
-  void read_behind(DraftFamily& family, std::span<const SequenceRef> sequences, bool of_next, std::int32_t& rows);
+  void read_behind(DraftRunner& runner, std::span<const SequenceRef> sequences, bool of_next, std::int32_t& rows);
   void switch_if_ready(Drafting& drafting, const SequenceRef& sequence);
   Drafting* find(RequestId id);
 
   DraftModelOptions options_;
   std::int32_t target_vocab_;
-  MakeDraftFamily make_family_;
-  std::vector<std::unique_ptr<DraftFamily>> families_;
+  MakeDraftRunner make_runner_;
+  std::vector<std::unique_ptr<DraftRunner>> runners_;
   std::unordered_map<RequestId, Drafting> drafting_;
   std::optional<RequestId> swap_turn_;  // the sequence that the last swap budget ended at
   // Scratch of one call.
   std::vector<SequenceRef> swap_order_;
-  std::vector<GrowingChain> chains_;
-  std::vector<DraftFeed> feeds_;
-  std::vector<Home*> fed_homes_;
+  std::vector<DraftChain> chains_;
+  std::vector<DraftSlice> slices_;
+  std::vector<Home*> slice_homes_;
 };
 
 }  // namespace slip

@@ -7,7 +7,7 @@
 #include <set>
 #include <thread>
 
-#include "engine/cuda/device_draft_family.h"
+#include "engine/cuda/device_draft_runner.h"
 #include "tests/distill/learner_fixture.h"
 #include "tests/kernels/cuda/host_queue.h"
 

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "engine/cuda/device_draft_family.h"
+#include "engine/cuda/device_draft_runner.h"
 #include "engine/cuda/device_verifier.h"
 #include "tests/engine/cuda/device_bench.h"
 #include "tests/engine/cuda/packed_drafts.h"
@@ -107,8 +107,8 @@ class DeviceEngine {
     const DraftModelOptions draft = draft_model_options(options, worker);
     if (!run_.drafted_on_device) return std::make_unique<DraftModelProposer>(draft, worker.config(), pool_);
     return std::make_unique<DraftModelProposer>(
-        draft, worker.config(), [this](const DraftVersion& first, DraftFamily::Size size) {
-          return std::make_unique<DeviceDraftFamily>(queue_, first, size, DraftModelProposer::kDeepest);
+        draft, worker.config(), [this](const DraftVersion& first, DraftRunner::Size size) {
+          return std::make_unique<DeviceDraftRunner>(queue_, first, size, DraftModelProposer::kDeepest);
         });
   }
   void submit(std::size_t i, const std::function<void(Request&)>& change) {

@@ -183,8 +183,8 @@ class PlainDraft {
       input.logit_rows = wanted;
       StepOutput output;
       output.logits = TensorView::contiguous(logits.data(), {1, weights_.config.vocab_size});
-      const ModelWeights* const family[] = {&weights_};
-      transformer_.forward(family, input, cache_, workspace_, output);
+      const ModelWeights* const weight_sets[] = {&weights_};
+      transformer_.forward(weight_sets, input, cache_, workspace_, output);
     }
     Distribution q;
     transform_logits(logits, record.sampling, {}, q);

@@ -140,9 +140,9 @@ TEST(DeviceDraft, ReadsAheadWithEitherHome) {
   for (const int home : {1, 0}) {
     PageTable pages(loop.draft.cache());
     ASSERT_TRUE(pages.reserve(94));
-    loop.draft.read(home, std::vector<DraftFeed>{{nullptr, &pages, 0, text.first(40)}});
-    loop.draft.read(home, std::vector<DraftFeed>{{nullptr, &pages, 40, text.subspan(40, 48)}});
-    DraftChain chain;
+    loop.draft.read(home, std::vector<DraftSlice>{{nullptr, &pages, 0, text.first(40)}});
+    loop.draft.read(home, std::vector<DraftSlice>{{nullptr, &pages, 40, text.subspan(40, 48)}});
+    DeviceDraftChain chain;
     chain.home = home;
     chain.pages = &pages;
     chain.n_cached = 88;

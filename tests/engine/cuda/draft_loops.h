@@ -104,7 +104,7 @@ class Loop {
  public:
   Loop(std::shared_ptr<Queue> on, const ModelWeights& shape, std::int32_t max_chains = 6)
       : queue(std::move(on)),
-        draft(queue, shape, {.n_pages = 80, .max_chains = max_chains, .max_depth = 6, .max_rows_fed = 48}) {
+        draft(queue, shape, {.n_pages = 80, .max_chains = max_chains, .max_depth = 6, .max_rows_read = 48}) {
     while (draft.add_home() < 2) continue;
   }
 
@@ -122,7 +122,7 @@ class Loop {
       pages_.push_back(std::make_unique<PageTable>(draft.cache()));
       const auto n = static_cast<std::int32_t>(one.prompt.size());
       EXPECT_TRUE(pages_.back()->reserve(n + one.depth));
-      DraftChain chain;
+      DeviceDraftChain chain;
       chain.home = homes[chains_.size()];
       chain.pages = pages_.back().get();
       chain.tokens = one.prompt;
@@ -144,7 +144,7 @@ class Loop {
   std::vector<std::unique_ptr<DeviceImage>> images_;  // until they are copied
   std::vector<std::unique_ptr<PageTable>> pages_;
   std::vector<SequenceRef> refs_;
-  std::vector<DraftChain> chains_;
+  std::vector<DeviceDraftChain> chains_;
 };
 
 inline std::vector<std::int32_t> tokens_of(const DeviceDraft& draft, std::size_t chain, std::int32_t depth) {

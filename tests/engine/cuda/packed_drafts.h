@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Versions of drafts as a device's families take them, and live drafts that serve them.
+// Versions of drafts as a device's runners take them, and live drafts that serve them.
 #pragma once
 
 #include <memory>
 #include <utility>
 
-#include "engine/cuda/device_draft_family.h"
+#include "engine/cuda/device_draft_runner.h"
 #include "tests/engine/tiny_draft.h"
 #include "tests/kernels/cuda/host_queue.h"
 

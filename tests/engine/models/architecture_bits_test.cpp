@@ -63,8 +63,8 @@ TEST_P(ArchitectureBits, VerifiedChainsAndTreesEqualDecodingOneByOne) {
   Transformer transformer(worker_.config(), pool_);
   Workspace workspace(worker_.config(), 128, 128);
   BatchStep step(parts);
-  const std::vector<const ModelWeights*> family{weights_.get()};
-  step.run(transformer, family, worker_.cache(), workspace);
+  const std::vector<const ModelWeights*> weight_sets{weights_.get()};
+  step.run(transformer, weight_sets, worker_.cache(), workspace);
   std::size_t row = 0;
   for (std::size_t s = 0; s < parts.size(); ++s) {
     for (std::size_t i = 0; i < parts[s].tokens.size(); ++i, ++row) {

@@ -45,10 +45,10 @@ class BatchStep {
 
   void want(std::vector<std::int32_t> rows) { logit_rows_ = std::move(rows); }
 
-  void run(const Transformer& transformer, std::span<const ModelWeights* const> family, PagePool& cache,
+  void run(const Transformer& transformer, std::span<const ModelWeights* const> weight_sets, PagePool& cache,
            Workspace& workspace) {
     StepOutput output = make_room(transformer.config());
-    transformer.forward(family, describe(), cache, workspace, output);
+    transformer.forward(weight_sets, describe(), cache, workspace, output);
   }
   void run(Worker& worker) {
     StepOutput output = make_room(worker.config());

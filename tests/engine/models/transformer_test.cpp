@@ -59,8 +59,8 @@ TEST_P(TransformerBits, RowsOfManySequencesAndTreesEqualDecodingOneByOne) {
   Transformer transformer(worker_.config(), pool_);
   Workspace workspace(worker_.config(), 64, 64);
   BatchStep step(parts);
-  const std::vector<const ModelWeights*> family{embedded_target(dtype()).get()};
-  step.run(transformer, family, worker_.cache(), workspace);
+  const std::vector<const ModelWeights*> weight_sets{embedded_target(dtype()).get()};
+  step.run(transformer, weight_sets, worker_.cache(), workspace);
 
   std::size_t row = 0;
   for (std::size_t s = 0; s < parts.size(); ++s) {
@@ -118,9 +118,9 @@ TEST_P(TransformerBits, RejectedRowsLeaveNoTrace) {
   past.feed(prompt, 64);
   Transformer transformer(worker_.config(), pool_);
   Workspace workspace(worker_.config(), 64, 64);
-  const std::vector<const ModelWeights*> family{embedded_target(dtype()).get()};
+  const std::vector<const ModelWeights*> weight_sets{embedded_target(dtype()).get()};
   BatchStep step({{&past, wrong, {}}});
-  step.run(transformer, family, worker_.cache(), workspace);
+  step.run(transformer, weight_sets, worker_.cache(), workspace);
   clean.feed(prompt, 64);
   const auto expected = clean.feed(right, 1);
   EXPECT_TRUE(same_bits(past.feed(right, 3).data(), expected.data(), expected.size()));
@@ -141,14 +141,14 @@ std::shared_ptr<const ModelWeights> scaled_norms() {
   return weights;
 }
 
-TEST(TransformerFamily, EachSequenceMeetsItsOwnWeights) {
+TEST(TransformerWeightSets, EachSequenceMeetsItsOwnWeights) {
   kernels::ThreadPool pool(2);
   const auto first = embedded_target(Dtype::kBFloat16), second = scaled_norms();
   LocalWorker alone_first(first, 64, 1, 32, pool), alone_second(second, 64, 1, 32, pool);
   Transformer transformer(first->config, pool);
   Workspace workspace(first->config, 64, 64);
   LocalWorker owner(first, 64, 1, 64, pool);  // owns the shared cache
-  const std::vector<const ModelWeights*> family{first.get(), second.get()};
+  const std::vector<const ModelWeights*> weight_sets{first.get(), second.get()};
 
   std::vector<PlainSequence> empty;
   std::vector<Part> parts;
@@ -162,7 +162,7 @@ TEST(TransformerFamily, EachSequenceMeetsItsOwnWeights) {
   std::int32_t n_rows = 0;
   for (const Part& part : parts) last_rows.push_back((n_rows += static_cast<std::int32_t>(part.tokens.size())) - 1);
   step.want(last_rows);
-  step.run(transformer, family, owner.cache(), workspace);
+  step.run(transformer, weight_sets, owner.cache(), workspace);
   for (std::size_t s = 0; s < parts.size(); ++s) {
     PlainSequence alone(indices[s] == 0 ? alone_first : alone_second);
     const auto& expected = alone.feed(parts[s].tokens, 64);

@@ -5,7 +5,7 @@
 
 #include <thread>
 
-#include "engine/cuda/device_draft_family.h"
+#include "engine/cuda/device_draft_runner.h"
 #include "tests/engine/tiny_draft.h"
 #include "tests/kernels/cuda/host_queue.h"
 

@@ -2,17 +2,17 @@
 #pragma once
 
 #include "engine/cuda/device_draft.h"
-#include "engine/speculative/draft_family.h"
+#include "engine/speculative/draft_runner.h"
 
 namespace slip {
 
 // Drafts of one shape on a device: one cache, and two homes for the versions of each draft; a third version waits until
 // no sequence uses one of them any more. All chains, whichever versions they use, grow in one launch, but for those
 // bound by a grammar: these take a pass a depth, whose rows of logits cross to the CPU's masks and draws.
-class DeviceDraftFamily final : public DraftFamily {
+class DeviceDraftRunner final : public DraftRunner {
  public:
   // Error{kTooLarge} when the device has no room.
-  DeviceDraftFamily(std::shared_ptr<kernels::cuda::DeviceQueue> queue, const DraftVersion& first, const Size& size,
+  DeviceDraftRunner(std::shared_ptr<kernels::cuda::DeviceQueue> queue, const DraftVersion& first, const Size& size,
                     std::int32_t max_depth);
 
   bool fits(const DraftVersion& version) const override;
@@ -21,8 +21,8 @@ class DeviceDraftFamily final : public DraftFamily {
   const ModelConfig& config() const override { return draft_.config(); }
   PagePool& cache() override { return draft_.cache(); }
   std::int64_t n_passes() const override { return n_passes_; }
-  void read(std::span<const DraftFeed> feeds) override;
-  void propose(std::span<GrowingChain> chains) override;
+  void read(std::span<const DraftSlice> slices) override;
+  void propose(std::span<DraftChain> chains) override;
 
  private:
   struct Home {
@@ -32,13 +32,13 @@ class DeviceDraftFamily final : public DraftFamily {
     bool is_idle() const { return lease.use_count() <= 1; }
   };
 
-  void run(std::span<const DraftFeed> feeds) override;
+  void run(std::span<const DraftSlice> slices) override;
   std::span<const float> logits(std::size_t i) const override;
   void add_home(DraftId draft);
   void make_homes(DraftId draft);
   std::uint16_t home_of(const ModelWeights* weights) const;
-  void draw(std::span<GrowingChain> chains);
-  void take(std::size_t drawn, GrowingChain& chain);
+  void draw(std::span<DraftChain> chains);
+  void take(std::size_t drawn, DraftChain& chain);
 
   std::shared_ptr<kernels::cuda::DeviceQueue> queue_;
   std::vector<Home> homes_;  // as the device's side counts them; their images stay until the device's side is gone
@@ -46,13 +46,13 @@ class DeviceDraftFamily final : public DraftFamily {
   std::vector<DraftId> homeless_;  // drafts that the device had no room for
   std::int64_t n_passes_ = 0;
   // Scratch of one call.
-  std::vector<DraftChain> drawn_;
-  std::vector<std::uint16_t> fed_homes_;
+  std::vector<DeviceDraftChain> drawn_;
+  std::vector<std::uint16_t> slice_homes_;
   std::vector<float> logits_;
   Distribution q_;
 };
 
-// What makes the images of versions that this queue's families take.
+// What makes the images of versions that this queue's runners take.
 PackDraft pack_for(std::shared_ptr<kernels::cuda::DeviceQueue> queue);
 
 }  // namespace slip

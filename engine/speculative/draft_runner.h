@@ -12,7 +12,7 @@
 namespace slip {
 
 // The next tokens of one sequence for one set of weights.
-struct DraftFeed {
+struct DraftSlice {
   const ModelWeights* weights = nullptr;
   PageTable* pages = nullptr;
   std::int32_t n_cached = 0;
@@ -21,7 +21,7 @@ struct DraftFeed {
 };
 
 // One sequence's chain while a draft runs ahead.
-struct GrowingChain {
+struct DraftChain {
   const SequenceRef* sequence = nullptr;
   const DraftVersion* version = nullptr;
   PageTable* pages = nullptr;
@@ -36,14 +36,14 @@ struct GrowingChain {
   std::span<const std::int32_t> unread() const;
 };
 
-// Drafts of one shape, which share a cache and their passes, on the CPU (LocalDraftFamily) or on a device
-// (DeviceDraftFamily). Threads: one owner.
-class DraftFamily {
+// Drafts of one shape, which share a cache and their passes, on the CPU (LocalDraftRunner) or on a device
+// (DeviceDraftRunner). Threads: one owner.
+class DraftRunner {
  public:
   struct Size {
     std::int32_t n_pages = 0, max_rows = 0, max_logit_rows = 0;
   };
-  virtual ~DraftFamily() = default;
+  virtual ~DraftRunner() = default;
 
   virtual bool fits(const DraftVersion& version) const = 0;
   // Makes a version that fits ready for passes, and keeps it so as long as what comes back is held. Null: there is no
@@ -53,28 +53,28 @@ class DraftFamily {
   virtual PagePool& cache() = 0;
   virtual std::int64_t n_passes() const = 0;
 
-  // Caches what the feeds hold. REQUIRES of both: admitted weights, those that are equal stand together; room in every
+  // Caches what the slices hold. REQUIRES of both: admitted weights, those that are equal stand together; room in every
   // page table; rows within Size.
-  virtual void read(std::span<const DraftFeed> feeds) = 0;
+  virtual void read(std::span<const DraftSlice> slices) = 0;
   // Chooses each chain's tokens by the request's own law: the target's transform, the target's noise. May reorder
   // them.
-  virtual void propose(std::span<GrowingChain> chains) = 0;
+  virtual void propose(std::span<DraftChain> chains) = 0;
 
  protected:
   // propose() with one pass a depth, whose logits go through the CPU's transform and draws, mixed with the lookup's
   // guesses.
-  void grow_by_logits(std::span<GrowingChain> chains);
-  // One pass; then the logits [vocab] of the i-th feed that wanted them, until the next.
-  virtual void run(std::span<const DraftFeed> feeds) = 0;
+  void grow_by_logits(std::span<DraftChain> chains);
+  // One pass; then the logits [vocab] of the i-th slice that wanted them, until the next.
+  virtual void run(std::span<const DraftSlice> slices) = 0;
   virtual std::span<const float> logits(std::size_t i) const = 0;
 
  private:
-  bool feed_depth(std::span<GrowingChain> chains, std::int32_t depth);
-  void extend(GrowingChain& chain, std::span<const float> logits);
+  bool run_depth(std::span<DraftChain> chains, std::int32_t depth);
+  void extend(DraftChain& chain, std::span<const float> logits);
 
   // Scratch of one call.
-  std::vector<DraftFeed> feeds_;
-  std::vector<GrowingChain*> fed_;
+  std::vector<DraftSlice> slices_;
+  std::vector<DraftChain*> chain_of_slice_;
   std::vector<std::int32_t> path_;
   Distribution q_;
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "engine/cuda/device_draft_family.h"
+#include "engine/cuda/device_draft_runner.h"
 
 #include <algorithm>
 #include <utility>
@@ -31,8 +31,8 @@ kernels::cuda::Transform drawn_by(const SamplingParams& sampling) {
   return at_one ? kernels::cuda::Transform{} : transform_of(sampling);
 }
 
-DraftChain device_chain(const GrowingChain& chain) {
-  DraftChain out;
+DeviceDraftChain device_chain(const DraftChain& chain) {
+  DeviceDraftChain out;
   out.pages = chain.pages;
   out.tokens = chain.unread();
   out.n_cached = *chain.n_cached;
@@ -44,20 +44,20 @@ DraftChain device_chain(const GrowingChain& chain) {
   return out;
 }
 
-bool is_drawn_here(const GrowingChain& chain) {
+bool is_drawn_here(const DraftChain& chain) {
   return has_law_on_device(*chain.sequence->sampling);
 }
 
 // Feeds of equal weights stand together: the end of those that are like the first.
-std::size_t end_of_run(std::span<const DraftFeed> feeds) {
+std::size_t end_of_run(std::span<const DraftSlice> slices) {
   std::size_t n = 1;
-  while (n < feeds.size() && feeds[n].weights == feeds[0].weights) ++n;
+  while (n < slices.size() && slices[n].weights == slices[0].weights) ++n;
   return n;
 }
 
 }  // namespace
 
-DeviceDraftFamily::DeviceDraftFamily(std::shared_ptr<kernels::cuda::DeviceQueue> queue, const DraftVersion& first,
+DeviceDraftRunner::DeviceDraftRunner(std::shared_ptr<kernels::cuda::DeviceQueue> queue, const DraftVersion& first,
                                      const Size& size, std::int32_t max_depth)
     : queue_(std::move(queue)),
       homes_{{first.draft}},
@@ -67,14 +67,14 @@ DeviceDraftFamily::DeviceDraftFamily(std::shared_ptr<kernels::cuda::DeviceQueue>
   add_home(first.draft);
 }
 
-void DeviceDraftFamily::add_home(DraftId draft) {
+void DeviceDraftRunner::add_home(DraftId draft) {
   const auto index = static_cast<std::size_t>(draft_.add_home());
   homes_.push_back({draft});
   SLIP_CHECK(homes_.size() == index + 1, "a home here for each there");
 }
 
 // The two of a draft that is new here. Where the device has no room for both, that is said once.
-void DeviceDraftFamily::make_homes(DraftId draft) {
+void DeviceDraftRunner::make_homes(DraftId draft) {
   const auto is_its = [&](const Home& home) { return home.draft == draft; };
   if (std::any_of(homes_.begin(), homes_.end(), is_its) || std::count(homeless_.begin(), homeless_.end(), draft) > 0) {
     return;
@@ -87,11 +87,11 @@ void DeviceDraftFamily::make_homes(DraftId draft) {
   }
 }
 
-bool DeviceDraftFamily::fits(const DraftVersion& version) const {
+bool DeviceDraftRunner::fits(const DraftVersion& version) const {
   return draft_.fits(*version.weights);
 }
 
-std::shared_ptr<const void> DeviceDraftFamily::admit(const std::shared_ptr<const DraftVersion>& version) {
+std::shared_ptr<const void> DeviceDraftRunner::admit(const std::shared_ptr<const DraftVersion>& version) {
   make_homes(version->draft);
   // Of two that are idle the older goes, an empty one first of all.
   Home* chosen = nullptr;
@@ -118,7 +118,7 @@ PackDraft pack_for(std::shared_ptr<kernels::cuda::DeviceQueue> queue) {
 }
 
 // The first, where drafts share weights, so that their rows go together.
-std::uint16_t DeviceDraftFamily::home_of(const ModelWeights* weights) const {
+std::uint16_t DeviceDraftRunner::home_of(const ModelWeights* weights) const {
   const auto has_them = [&](const Home& home) {
     return home.version != nullptr && home.version->weights.get() == weights;
   };
@@ -128,41 +128,41 @@ std::uint16_t DeviceDraftFamily::home_of(const ModelWeights* weights) const {
 }
 
 // A pass for each version: a prompt's many rows want every weight to be read once for 64 of them.
-void DeviceDraftFamily::read(std::span<const DraftFeed> feeds) {
-  for (std::size_t n = 0; !feeds.empty(); feeds = feeds.subspan(n)) {
-    n = end_of_run(feeds);
-    draft_.read(home_of(feeds[0].weights), feeds.first(n));
+void DeviceDraftRunner::read(std::span<const DraftSlice> slices) {
+  for (std::size_t n = 0; !slices.empty(); slices = slices.subspan(n)) {
+    n = end_of_run(slices);
+    draft_.read(home_of(slices[0].weights), slices.first(n));
     ++n_passes_;
   }
 }
 
-// All that grow_by_logits() feeds wants logits.
-void DeviceDraftFamily::run(std::span<const DraftFeed> feeds) {
-  fed_homes_.clear();
-  for (const DraftFeed& feed : feeds) fed_homes_.push_back(home_of(feed.weights));
-  draft_.score(fed_homes_, feeds, logits_);
+// Every slice of grow_by_logits() wants logits.
+void DeviceDraftRunner::run(std::span<const DraftSlice> slices) {
+  slice_homes_.clear();
+  for (const DraftSlice& slice : slices) slice_homes_.push_back(home_of(slice.weights));
+  draft_.score(slice_homes_, slices, logits_);
   ++n_passes_;
 }
 
-std::span<const float> DeviceDraftFamily::logits(std::size_t i) const {
+std::span<const float> DeviceDraftRunner::logits(std::size_t i) const {
   const auto vocab = static_cast<std::size_t>(config().vocab_size);
   return std::span(logits_).subspan(i * vocab, vocab);
 }
 
-void DeviceDraftFamily::propose(std::span<GrowingChain> chains) {
-  const auto order = [](const GrowingChain& chain) {
+void DeviceDraftRunner::propose(std::span<DraftChain> chains) {
+  const auto order = [](const DraftChain& chain) {
     return std::make_tuple(!is_drawn_here(chain), -chain.nodes, chain.sequence->id.value);
   };
   std::sort(chains.begin(), chains.end(),
-            [&](const GrowingChain& a, const GrowingChain& b) { return order(a) < order(b); });
+            [&](const DraftChain& a, const DraftChain& b) { return order(a) < order(b); });
   const auto n_drawn = std::find_if_not(chains.begin(), chains.end(), is_drawn_here) - chains.begin();
   if (n_drawn > 0) draw(chains.first(static_cast<std::size_t>(n_drawn)));
   grow_by_logits(chains.subspan(static_cast<std::size_t>(n_drawn)));
 }
 
-void DeviceDraftFamily::draw(std::span<GrowingChain> chains) {
+void DeviceDraftRunner::draw(std::span<DraftChain> chains) {
   drawn_.clear();
-  for (const GrowingChain& chain : chains) {
+  for (const DraftChain& chain : chains) {
     drawn_.push_back(device_chain(chain));
     drawn_.back().home = home_of(chain.version->weights.get());
   }
@@ -172,7 +172,7 @@ void DeviceDraftFamily::draw(std::span<GrowingChain> chains) {
 }
 
 // The tokens of a chain. All but the last were read.
-void DeviceDraftFamily::take(std::size_t drawn, GrowingChain& chain) {
+void DeviceDraftRunner::take(std::size_t drawn, DraftChain& chain) {
   *chain.n_cached += static_cast<std::int32_t>(drawn_[drawn].tokens.size()) + chain.nodes - 1;
   Proposal& proposal = *chain.proposal;
   const bool counts = proposal.law != ProposalLaw::kDeterministic || chain.sequence->wants_probability;

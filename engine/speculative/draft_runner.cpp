@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "engine/speculative/draft_family.h"
+#include "engine/speculative/draft_runner.h"
 
 #include <algorithm>
 #include <cmath>
@@ -14,36 +14,36 @@ std::string describe(const DraftVersion& version) {
   return "draft " + version.name + " v" + std::to_string(version.number);
 }
 
-std::span<const std::int32_t> GrowingChain::unread() const {
+std::span<const std::int32_t> DraftChain::unread() const {
   *n_cached = std::min(*n_cached, static_cast<std::int32_t>(sequence->tokens.size()) - 1);
   return sequence->tokens.subspan(static_cast<std::size_t>(*n_cached));
 }
 
-void DraftFamily::grow_by_logits(std::span<GrowingChain> chains) {
-  for (std::int32_t depth = 0; feed_depth(chains, depth); ++depth) {
-    for (std::size_t i = 0; i < fed_.size(); ++i) extend(*fed_[i], logits(i));
+void DraftRunner::grow_by_logits(std::span<DraftChain> chains) {
+  for (std::int32_t depth = 0; run_depth(chains, depth); ++depth) {
+    for (std::size_t i = 0; i < chain_of_slice_.size(); ++i) extend(*chain_of_slice_[i], logits(i));
   }
 }
 
 // One pass for every chain that still grows; false when none does.
-bool DraftFamily::feed_depth(std::span<GrowingChain> chains, std::int32_t depth) {
-  feeds_.clear();
-  fed_.clear();
-  for (GrowingChain& chain : chains) {
+bool DraftRunner::run_depth(std::span<DraftChain> chains, std::int32_t depth) {
+  slices_.clear();
+  chain_of_slice_.clear();
+  for (DraftChain& chain : chains) {
     if (depth >= chain.nodes || *chain.broken) continue;
     const auto tokens = depth == 0 ? chain.unread() : std::span<const std::int32_t>(chain.proposal->tokens).last(1);
-    feeds_.push_back({chain.version->weights.get(), chain.pages, *chain.n_cached, tokens, /*wants_logits=*/true});
-    fed_.push_back(&chain);
+    slices_.push_back({chain.version->weights.get(), chain.pages, *chain.n_cached, tokens, /*wants_logits=*/true});
+    chain_of_slice_.push_back(&chain);
   }
-  if (feeds_.empty()) return false;
-  run(feeds_);
-  for (std::size_t i = 0; i < fed_.size(); ++i) {
-    *fed_[i]->n_cached += static_cast<std::int32_t>(feeds_[i].tokens.size());
+  if (slices_.empty()) return false;
+  run(slices_);
+  for (std::size_t i = 0; i < chain_of_slice_.size(); ++i) {
+    *chain_of_slice_[i]->n_cached += static_cast<std::int32_t>(slices_[i].tokens.size());
   }
   return true;
 }
 
-void DraftFamily::extend(GrowingChain& chain, std::span<const float> logits) {
+void DraftRunner::extend(DraftChain& chain, std::span<const float> logits) {
   const SequenceRef& sequence = *chain.sequence;
   Proposal& proposal = *chain.proposal;
   const auto depth = static_cast<std::uint32_t>(proposal.size());

@@ -7,13 +7,13 @@
 
 namespace slip {
 
-struct DraftFeed;
+struct DraftSlice;
 
-// The step that reads some feeds, one sequence each.
-class FedStep {
+// The step that reads some slices, one sequence each.
+class SliceStep {
  public:
   // Good until the next call; as StepRows::step().
-  StepInput of(std::span<const DraftFeed> feeds);
+  StepInput of(std::span<const DraftSlice> slices);
 
  private:
   StepRows rows_;

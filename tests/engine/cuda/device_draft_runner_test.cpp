@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // A draft that runs ahead on a device, its kernels' bodies run on the host, seen as the engine sees it: through a
 // DraftModelProposer.
-#include "engine/cuda/device_draft_family.h"
+#include "engine/cuda/device_draft_runner.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 
 #include "engine/grammar/answer_grammar.h"
-#include "tests/engine/cuda/family_proposals.h"
+#include "tests/engine/cuda/runner_proposals.h"
 #include "tests/engine/engine_answers.h"
 #include "tests/engine/grammar/grammar_walks.h"
 
@@ -21,15 +21,15 @@ using testing::draft_of;
 using testing::DraftByLogits;
 using testing::DraftedSequence;
 using testing::expected_proposals;
-using testing::FamilyDevice;
-using testing::kFamilyVocab;
+using testing::kRunnerVocab;
 using testing::packed_version;
 using testing::propose;
+using testing::RunnerDevice;
 
-TEST(DeviceDraftFamily, ProposesWhatPassesOneByOneDo) {
+TEST(DeviceDraftRunner, ProposesWhatPassesOneByOneDo) {
   const auto weights = draft_of(1);
   const auto live_draft = testing::packed_live_draft(weights);
-  FamilyDevice device;
+  RunnerDevice device;
   auto proposer = device.proposer();
   const auto sequences = different_sequences(live_draft);
   for (const auto& sequence : sequences) proposer.begin(sequence->view());
@@ -46,13 +46,13 @@ TEST(DeviceDraftFamily, ProposesWhatPassesOneByOneDo) {
       }
     }
   }
-  EXPECT_EQ(device.n_families, 1);
+  EXPECT_EQ(device.n_runners, 1);
 }
 
 // After any verdict the cache holds exactly the committed tokens.
-TEST(DeviceDraftFamily, WhatItReadBeforeNeverShows) {
+TEST(DeviceDraftRunner, WhatItReadBeforeNeverShows) {
   const auto live_draft = testing::packed_live_draft(draft_of(1));
-  FamilyDevice device;
+  RunnerDevice device;
   auto proposer = device.proposer();
   std::vector<std::unique_ptr<DraftedSequence>> sequences;
   const SamplingParams sampling{.temperature = 1, .seed = 11};
@@ -60,7 +60,7 @@ TEST(DeviceDraftFamily, WhatItReadBeforeNeverShows) {
   proposer.begin(sequences[0]->view());
   for (std::int32_t turn = 0; turn < 6; ++turn) {
     const Proposal proposal = propose(proposer, sequences, 4)[0];
-    FamilyDevice other;
+    RunnerDevice other;
     auto fresh = other.proposer();
     fresh.begin(sequences[0]->view());
     ASSERT_EQ(proposal.tokens, propose(fresh, sequences, 4)[0].tokens) << "turn " << turn;
@@ -75,9 +75,9 @@ TEST(DeviceDraftFamily, WhatItReadBeforeNeverShows) {
   }
 }
 
-TEST(DeviceDraftFamily, ASwapCatchesUpAndNeedsNoNewGraphs) {
+TEST(DeviceDraftRunner, ASwapCatchesUpAndNeedsNoNewGraphs) {
   const auto live_draft = testing::packed_live_draft(draft_of(1));
-  FamilyDevice device;
+  RunnerDevice device;
   auto proposer = device.proposer();
   const auto sequences = different_sequences(live_draft);
   for (const auto& sequence : sequences) proposer.begin(sequence->view());
@@ -94,9 +94,9 @@ TEST(DeviceDraftFamily, ASwapCatchesUpAndNeedsNoNewGraphs) {
 }
 
 // Of a new version's weights nothing is left but their shape: all that the engine's thread takes up is the image.
-TEST(DeviceDraftFamily, ASwapReadsNothingButTheImage) {
+TEST(DeviceDraftRunner, ASwapReadsNothingButTheImage) {
   const auto live_draft = testing::packed_live_draft(draft_of(1));
-  FamilyDevice device;
+  RunnerDevice device;
   auto proposer = device.proposer();
   const auto sequences = different_sequences(live_draft);
   for (const auto& sequence : sequences) proposer.begin(sequence->view());
@@ -118,9 +118,9 @@ TEST(DeviceDraftFamily, ASwapReadsNothingButTheImage) {
 }
 
 // One copy brings a version to its home, from the very bytes that it came with.
-TEST(DeviceDraftFamily, ASwapIsOneCopy) {
+TEST(DeviceDraftRunner, ASwapIsOneCopy) {
   const auto live_draft = testing::packed_live_draft(draft_of(1));
-  FamilyDevice device;
+  RunnerDevice device;
   auto proposer = device.proposer();
   const auto sequences = different_sequences(live_draft);
   proposer.begin(sequences[0]->view());
@@ -136,7 +136,7 @@ TEST(DeviceDraftFamily, ASwapIsOneCopy) {
 }
 
 // Where the device judges, what tokens were drawn from stays there: of two versions at once, edited or not.
-TEST(DeviceDraftFamily, LawsThatStayOnTheDeviceAreThoseThatCross) {
+TEST(DeviceDraftRunner, LawsThatStayOnTheDeviceAreThoseThatCross) {
   const auto propose_on_two = [](DraftModelProposer& proposer, bool judged_on_device) {
     const auto live_draft = testing::packed_live_draft(draft_of(1));
     std::vector<std::unique_ptr<DraftedSequence>> sequences;
@@ -155,10 +155,10 @@ TEST(DeviceDraftFamily, LawsThatStayOnTheDeviceAreThoseThatCross) {
     EXPECT_EQ(proposals[1].version, 2U);
     return proposals;
   };
-  FamilyDevice here, there;
+  RunnerDevice here, there;
   auto proposer_here = here.proposer(), proposer_there = there.proposer();  // whose memory the laws are in
   const auto crossed = propose_on_two(proposer_here, false), stayed = propose_on_two(proposer_there, true);
-  EXPECT_EQ(here.queue->bytes_out() - there.queue->bytes_out(), 11 * kFamilyVocab * sizeof(float));
+  EXPECT_EQ(here.queue->bytes_out() - there.queue->bytes_out(), 11 * kRunnerVocab * sizeof(float));
   for (std::size_t i = 0; i < 5; ++i) {
     const Proposal &expected = crossed[i], &got = stayed[i];
     EXPECT_EQ(got.tokens, expected.tokens) << i;
@@ -166,8 +166,8 @@ TEST(DeviceDraftFamily, LawsThatStayOnTheDeviceAreThoseThatCross) {
     EXPECT_TRUE(got.q.empty());
     ASSERT_EQ(expected.q.size(), expected.size());
     for (std::size_t node = 0; node < got.device_q.size(); ++node) {
-      const kernels::cuda::LogitRow row{got.device_q[node].logits, kFamilyVocab};
-      for (std::int32_t id = 0; id < kFamilyVocab; ++id) {
+      const kernels::cuda::LogitRow row{got.device_q[node].logits, kRunnerVocab};
+      for (std::int32_t id = 0; id < kRunnerVocab; ++id) {
         ASSERT_EQ(kernels::cuda::probability(row, *got.device_q[node].law, id), expected.q[node].probability(id));
       }
     }
@@ -175,10 +175,10 @@ TEST(DeviceDraftFamily, LawsThatStayOnTheDeviceAreThoseThatCross) {
 }
 
 // Whatever a request asks of its logits but a grammar, tokens and their laws' few numbers are all that crosses.
-TEST(DeviceDraftFamily, NoRowOfLogitsCrossesButAGrammars) {
+TEST(DeviceDraftRunner, NoRowOfLogitsCrossesButAGrammars) {
   constexpr std::size_t kOne = sizeof(std::int32_t) + sizeof(float) + sizeof(kernels::cuda::RowLaw);
   const auto live_draft = testing::packed_live_draft(draft_of(1));
-  FamilyDevice device;
+  RunnerDevice device;
   auto proposer = device.proposer();
   auto sequences = different_sequences(live_draft);
   std::vector<SequenceRef> refs;
@@ -199,17 +199,17 @@ TEST(DeviceDraftFamily, NoRowOfLogitsCrossesButAGrammars) {
   };
   EXPECT_EQ(bytes_out(), 3 * 8 * kOne) << "a launch of seven chains, filled up to eight";
   sequences[3]->sampling.grammar = testing::grammar_of(R"({"type": "integer"})");
-  TokenMasks masks(std::vector<std::string_view>(kFamilyVocab, "7"));
+  TokenMasks masks(std::vector<std::string_view>(kRunnerVocab, "7"));
   AnswerGrammar sevens(sequences[3]->sampling.grammar, masks);
   refs[3].grammar = &sevens;
-  EXPECT_EQ(bytes_out(), 3 * 8 * kOne + 3 * kFamilyVocab * sizeof(float));
+  EXPECT_EQ(bytes_out(), 3 * 8 * kOne + 3 * kRunnerVocab * sizeof(float));
 }
 
 // Said tokens that grow in number move their tables, and what was captured must not look where they stood.
-TEST(DeviceDraftFamily, AGrowingAnswerMovesTheTablesAndNoToken) {
+TEST(DeviceDraftRunner, AGrowingAnswerMovesTheTablesAndNoToken) {
   const auto weights = draft_of(1);
   const auto live_draft = testing::packed_live_draft(weights);
-  FamilyDevice device;
+  RunnerDevice device;
   auto proposer = device.proposer();
   auto sequences = different_sequences(live_draft), alike = different_sequences(live_draft);
   for (const auto& sequence : sequences) proposer.begin(sequence->view());
@@ -218,7 +218,7 @@ TEST(DeviceDraftFamily, AGrowingAnswerMovesTheTablesAndNoToken) {
     testing::DeviceBench bench(*weights);
     DraftModelProposer one_by_one(
         {.n_pages = 1, .max_running = 8}, weights->config,
-        [&](const DraftVersion&, DraftFamily::Size) { return std::make_unique<DraftByLogits>(bench.worker); });
+        [&](const DraftVersion&, DraftRunner::Size) { return std::make_unique<DraftByLogits>(bench.worker); });
     for (const auto& sequence : alike) one_by_one.begin(sequence->view());
     const auto expected = propose(one_by_one, alike, 3);
     for (std::size_t i = 0; i < got.size(); ++i) {
@@ -238,8 +238,8 @@ TEST(DeviceDraftFamily, AGrowingAnswerMovesTheTablesAndNoToken) {
 }
 
 // Drafts of one shape share a cache and a launch, each with its own weights, and none of them notices.
-TEST(DeviceDraftFamily, SeveralDraftsRunAheadInOneLaunch) {
-  FamilyDevice device;
+TEST(DeviceDraftRunner, SeveralDraftsRunAheadInOneLaunch) {
+  RunnerDevice device;
   auto proposer = device.proposer(/*max_running=*/21);
   std::vector<std::shared_ptr<LiveDraft>> live_drafts;
   std::vector<std::unique_ptr<DraftedSequence>> all;
@@ -277,7 +277,7 @@ TEST(DeviceDraftFamily, SeveralDraftsRunAheadInOneLaunch) {
   };
   expect_proposals();  // reads the prompts' last rows too, which are many
   expect_proposals();
-  EXPECT_EQ(device.n_families, 1);
+  EXPECT_EQ(device.n_runners, 1);
   expect_replayed();
   live_drafts[1]->set(packed_version(draft_of(4), 2, {1}));
   expect_proposals();
@@ -288,8 +288,8 @@ TEST(DeviceDraftFamily, SeveralDraftsRunAheadInOneLaunch) {
   expect_replayed();
 }
 
-TEST(DeviceDraftFamily, ADraftWithoutRoomLeavesTheOthersAlone) {
-  FamilyDevice device;
+TEST(DeviceDraftRunner, ADraftWithoutRoomLeavesTheOthersAlone) {
+  RunnerDevice device;
   auto proposer = device.proposer();
   const auto served = testing::packed_live_draft(draft_of(1), {0}), late = testing::packed_live_draft(draft_of(2), {1});
   std::vector<std::unique_ptr<DraftedSequence>> sequences;
@@ -309,9 +309,9 @@ TEST(DeviceDraftFamily, ADraftWithoutRoomLeavesTheOthersAlone) {
 }
 
 // Two homes: a third version waits until nobody uses the first any more, and of those that wait the newest wins.
-TEST(DeviceDraftFamily, AThirdVersionWaits) {
+TEST(DeviceDraftRunner, AThirdVersionWaits) {
   const auto live_draft = testing::packed_live_draft(draft_of(1));
-  FamilyDevice device;
+  RunnerDevice device;
   auto proposer = device.proposer();
   const auto sequences = different_sequences(live_draft);
   proposer.begin(sequences[0]->view());
@@ -331,11 +331,11 @@ TEST(DeviceDraftFamily, AThirdVersionWaits) {
   EXPECT_EQ(proposals[0].size(), 2U);
 }
 
-TEST(DeviceDraftFamily, ADraftWhoseNumbersBrokeProposesNoMore) {
+TEST(DeviceDraftRunner, ADraftWhoseNumbersBrokeProposesNoMore) {
   auto weights = std::const_pointer_cast<ModelWeights>(draft_of(1));
   weights->final_norm[0] = NAN;
   const auto live_draft = testing::packed_live_draft(weights);
-  FamilyDevice device;
+  RunnerDevice device;
   auto proposer = device.proposer();
   const auto sequences = different_sequences(live_draft);
   for (const auto& sequence : sequences) proposer.begin(sequence->view());
@@ -344,15 +344,15 @@ TEST(DeviceDraftFamily, ADraftWhoseNumbersBrokeProposesNoMore) {
 }
 
 // Target and draft on the device, swaps in the middle of answers: the answers of plain decoding, bit by bit.
-TEST(DeviceDraftFamily, AnEngineThatDraftsOnTheDeviceChangesNoBit) {
+TEST(DeviceDraftRunner, AnEngineThatDraftsOnTheDeviceChangesNoBit) {
   const auto weights = draft_of(1);
   const auto answers_of = [&](std::int32_t k, const SamplingParams& sampling, int swap_every) {
-    FamilyDevice device;
+    RunnerDevice device;
     auto worker = std::make_unique<DeviceWorker>(device.queue, *weights, 100, 40, 64);
     const auto live_draft = testing::packed_live_draft(weights);
     const EngineOptions options{.k = k, .max_running = 2, .prefill_chunk = 9};
     auto proposer = std::make_unique<DraftModelProposer>(draft_model_options(options, *worker), weights->config,
-                                                         device.make_family());
+                                                         device.make_runner());
     Engine engine(options, std::move(worker), nullptr, std::move(proposer), nullptr, {});
     std::vector<Answer> answers(3);
     for (std::size_t i = 0; i < answers.size(); ++i) {

@@ -1,28 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "engine/speculative/draft_family.h"
-#include "engine/speculative/fed_step.h"
+#include "engine/speculative/draft_runner.h"
+#include "engine/speculative/slice_step.h"
 
 namespace slip {
 
 // Drafts of one shape and dtype on the CPU: one cache, one workspace, one forward pass for all of them, whichever
 // weights a sequence uses.
-class LocalDraftFamily final : public DraftFamily {
+class LocalDraftRunner final : public DraftRunner {
  public:
   // Error{kTooLarge} when there is no memory for the cache.
-  LocalDraftFamily(const ModelWeights& first, Size size, kernels::ThreadPool& pool);
+  LocalDraftRunner(const ModelWeights& first, Size size, kernels::ThreadPool& pool);
 
   bool fits(const DraftVersion& version) const override;
   std::shared_ptr<const void> admit(const std::shared_ptr<const DraftVersion>& version) override { return version; }
   const ModelConfig& config() const override { return transformer_.config(); }
   PagePool& cache() override { return cache_; }
   std::int64_t n_passes() const override { return n_passes_; }
-  void read(std::span<const DraftFeed> feeds) override { run(feeds); }
-  void propose(std::span<GrowingChain> chains) override { grow_by_logits(chains); }
+  void read(std::span<const DraftSlice> slices) override { run(slices); }
+  void propose(std::span<DraftChain> chains) override { grow_by_logits(chains); }
 
  private:
-  void run(std::span<const DraftFeed> feeds) override;
+  void run(std::span<const DraftSlice> slices) override;
   std::span<const float> logits(std::size_t i) const override;
 
   Dtype dtype_;
@@ -30,7 +30,7 @@ class LocalDraftFamily final : public DraftFamily {
   PagePool cache_;
   Workspace workspace_;
   std::unique_ptr<float[]> logits_;  // [max_logit_rows, vocab]
-  FedStep step_;
+  SliceStep step_;
   std::vector<std::uint16_t> weight_index_;
   std::vector<const ModelWeights*> members_;
   std::int64_t n_passes_ = 0;

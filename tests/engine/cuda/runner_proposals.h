@@ -16,26 +16,26 @@
 
 namespace slip::testing {
 
-inline constexpr std::int32_t kFamilyVocab = 60;
+inline constexpr std::int32_t kRunnerVocab = 60;
 
 inline std::shared_ptr<const ModelWeights> draft_of(std::uint64_t seed) {
-  return tiny_draft(tiny_draft_config(kFamilyVocab), seed);
+  return tiny_draft(tiny_draft_config(kRunnerVocab), seed);
 }
 
-struct FamilyDevice {
-  MakeDraftFamily make_family() {
-    return [this](const DraftVersion& first, DraftFamily::Size size) {
-      ++n_families;
-      return std::make_unique<DeviceDraftFamily>(queue, first, size, DraftModelProposer::kDeepest);
+struct RunnerDevice {
+  MakeDraftRunner make_runner() {
+    return [this](const DraftVersion& first, DraftRunner::Size size) {
+      ++n_runners;
+      return std::make_unique<DeviceDraftRunner>(queue, first, size, DraftModelProposer::kDeepest);
     };
   }
   DraftModelProposer proposer(std::int32_t max_running = 8) {
     const DraftModelOptions options{
         .n_pages = 500, .max_running = max_running, .prompt_chunk = 16, .catch_up_chunk = 16};
-    return {options, tiny_draft_config(kFamilyVocab), make_family()};
+    return {options, tiny_draft_config(kRunnerVocab), make_runner()};
   }
   std::shared_ptr<kernels::cuda::HostQueue> queue = std::make_shared<kernels::cuda::HostQueue>();
-  int n_families = 0;
+  int n_runners = 0;
 };
 
 // A sequence as a proposer sees it.
@@ -44,7 +44,7 @@ struct DraftedSequence {
                   AcceptanceRule rule)
       : live_draft(std::move(from)), sampling(std::move(with)) {
     for (std::int32_t i = 0; i < n_prompt; ++i) {
-      tokens.push_back((i * 7 + static_cast<std::int32_t>(id)) % kFamilyVocab);
+      tokens.push_back((i * 7 + static_cast<std::int32_t>(id)) % kRunnerVocab);
     }
     ref.id = {id};
     ref.prompt_tokens = n_prompt;
@@ -96,7 +96,7 @@ inline std::vector<std::unique_ptr<DraftedSequence>> different_sequences(const s
 }
 
 // The same passes, one token at a time and with the CPU's sampling, by way of what a draft does for grammars.
-class DraftByLogits final : public DraftFamily {
+class DraftByLogits final : public DraftRunner {
  public:
   explicit DraftByLogits(DeviceWorker& worker) : worker_(worker) {}
   bool fits(const DraftVersion&) const override { return true; }
@@ -104,30 +104,30 @@ class DraftByLogits final : public DraftFamily {
   const ModelConfig& config() const override { return worker_.config(); }
   PagePool& cache() override { return worker_.cache(); }
   std::int64_t n_passes() const override { return 0; }
-  void read(std::span<const DraftFeed> feeds) override { run(feeds); }
-  void propose(std::span<GrowingChain> chains) override { grow_by_logits(chains); }
+  void read(std::span<const DraftSlice> slices) override { run(slices); }
+  void propose(std::span<DraftChain> chains) override { grow_by_logits(chains); }
 
  private:
-  void run(std::span<const DraftFeed> feeds) override {
-    logits_.assign(feeds.size(), std::vector<float>(kFamilyVocab));
-    for (std::size_t i = 0; i < feeds.size(); ++i) run_one(feeds[i], logits_[i]);
+  void run(std::span<const DraftSlice> slices) override {
+    logits_.assign(slices.size(), std::vector<float>(kRunnerVocab));
+    for (std::size_t i = 0; i < slices.size(); ++i) run_one(slices[i], logits_[i]);
   }
-  void run_one(const DraftFeed& feed, std::vector<float>& logits) {
-    const auto n = static_cast<std::int32_t>(feed.tokens.size());
-    std::vector<std::int32_t> positions(feed.tokens.size());
-    std::iota(positions.begin(), positions.end(), feed.n_cached);
+  void run_one(const DraftSlice& slice, std::vector<float>& logits) {
+    const auto n = static_cast<std::int32_t>(slice.tokens.size());
+    std::vector<std::int32_t> positions(slice.tokens.size());
+    std::iota(positions.begin(), positions.end(), slice.n_cached);
     const std::vector<std::int32_t> row_begin{0, n}, logit_rows{n - 1};
     KvView kv;
-    kv.pages = feed.pages;
-    kv.n_cached = feed.n_cached;
+    kv.pages = slice.pages;
+    kv.n_cached = slice.n_cached;
     StepInput input;
-    input.tokens = feed.tokens;
+    input.tokens = slice.tokens;
     input.positions = positions;
     input.row_begin = row_begin;
     input.kv = {&kv, 1};
     input.logit_rows = logit_rows;
     StepOutput output;
-    output.logits = TensorView::contiguous(logits.data(), {1, kFamilyVocab});
+    output.logits = TensorView::contiguous(logits.data(), {1, kRunnerVocab});
     worker_.run(input, output);
   }
   std::span<const float> logits(std::size_t i) const override { return logits_[i]; }
@@ -141,7 +141,7 @@ inline std::vector<Proposal> expected_proposals(const ModelWeights& weights,
   DeviceBench bench(weights);
   DraftModelProposer proposer(
       {.n_pages = 1, .max_running = 8}, weights.config,
-      [&](const DraftVersion&, DraftFamily::Size) { return std::make_unique<DraftByLogits>(bench.worker); });
+      [&](const DraftVersion&, DraftRunner::Size) { return std::make_unique<DraftByLogits>(bench.worker); });
   const auto sequences = different_sequences(live_draft);
   for (const auto& sequence : sequences) proposer.begin(sequence->view());
   return propose(proposer, sequences, k);
