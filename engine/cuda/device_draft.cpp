@@ -89,31 +89,31 @@ float* DeviceDraft::logits(std::int32_t depth) const {
 
 StepInput DeviceDraft::checked_step() {
   StepInput input = slice_step_.of(slices_);
-  input.weights = slice_homes_;
+  input.weights = slot_of_slice_;
   check_step(input, config(), {max_rows_, max_chains_});
   return input;
 }
 
-std::size_t DeviceDraft::put_pass(std::span<const std::uint16_t> homes, std::span<const DraftSlice> slices,
+std::size_t DeviceDraft::put_pass(std::span<const std::uint16_t> weight_slots, std::span<const DraftSlice> slices,
                                   float* logits) {
   slices_.assign(slices.begin(), slices.end());
-  slice_homes_.assign(homes.begin(), homes.end());
+  slot_of_slice_.assign(weight_slots.begin(), weight_slots.end());
   const StepInput input = checked_step();
   DeviceStep& step = *steps_.front();
   const PassShape shape = shape_of(step.needs(input));
-  step.put(input, shape, weights_.homes());
-  transformer_.put({weights_.model(), step, cache_, logits, nullptr, /*by_homes=*/true}, shape);
+  step.put(input, shape, weights_.slot_begins());
+  transformer_.put({weights_.model(), step, cache_, logits, nullptr, /*by_weight_slots=*/true}, shape);
   return input.logit_rows.size();
 }
 
-void DeviceDraft::read(int home, std::span<const DraftSlice> slices) {
-  put_pass(std::vector(slices.size(), static_cast<std::uint16_t>(home)), slices, nullptr);
+void DeviceDraft::read(int weight_slot, std::span<const DraftSlice> slices) {
+  put_pass(std::vector(slices.size(), static_cast<std::uint16_t>(weight_slot)), slices, nullptr);
   queue_->wait();
 }
 
-void DeviceDraft::score(std::span<const std::uint16_t> homes, std::span<const DraftSlice> slices,
+void DeviceDraft::score(std::span<const std::uint16_t> weight_slots, std::span<const DraftSlice> slices,
                         std::span<float> out) {
-  const std::size_t n = put_pass(homes, slices, raw_logits()) * static_cast<std::size_t>(config().vocab_size);
+  const std::size_t n = put_pass(weight_slots, slices, raw_logits()) * static_cast<std::size_t>(config().vocab_size);
   SLIP_CHECK(n <= out.size(), "room for the logits that are wanted");
   queue_->copy_out(out.data(), raw_logits(), n * sizeof(float));
   queue_->wait();
@@ -126,16 +126,16 @@ DeviceDraft::LoopShape DeviceDraft::put_steps(std::span<const DeviceDraftChain> 
   shape.n_chains = row_capacity(static_cast<std::int32_t>(chains.size()));
   shape.later = shape_of(later_needs(chains));
   slices_.clear();
-  slice_homes_.clear();
+  slot_of_slice_.clear();
   for (const DeviceDraftChain& chain : chains) {
     slices_.push_back({nullptr, chain.pages, chain.n_cached, chain.tokens, /*wants_logits=*/true});
-    slice_homes_.push_back(static_cast<std::uint16_t>(chain.home));
+    slot_of_slice_.push_back(static_cast<std::uint16_t>(chain.weight_slot));
   }
   const StepInput input = checked_step();
   shape.first = shape_of(first_step.needs(input));
-  first_step.put(input, shape.first, weights_.homes());
+  first_step.put(input, shape.first, weights_.slot_begins());
   for (std::int32_t depth = 1; depth < shape.depth; ++depth) {
-    steps_[static_cast<std::size_t>(depth)]->put(later_step(chains, depth), shape.later, weights_.homes());
+    steps_[static_cast<std::size_t>(depth)]->put(later_step(chains, depth), shape.later, weights_.slot_begins());
   }
   return shape;
 }
@@ -152,11 +152,11 @@ StepNeeds DeviceDraft::later_needs(std::span<const DeviceDraftChain> chains) {
 StepInput DeviceDraft::later_step(std::span<const DeviceDraftChain> chains, std::int32_t depth) {
   static constexpr std::int32_t kDrawnLater[] = {0};
   slices_.clear();
-  slice_homes_.clear();
+  slot_of_slice_.clear();
   for (const DeviceDraftChain& chain : chains) {
     if (depth >= chain.depth) break;
     slices_.push_back({nullptr, chain.pages, slots_after(chain, depth - 1), kDrawnLater, /*wants_logits=*/true});
-    slice_homes_.push_back(static_cast<std::uint16_t>(chain.home));
+    slot_of_slice_.push_back(static_cast<std::uint16_t>(chain.weight_slot));
   }
   return checked_step();
 }
@@ -242,7 +242,7 @@ void DeviceDraft::put_loop(const LoopShape& shape) {
     const std::int32_t* drawn = depth == 0 ? nullptr : tokens_.get() + at(0, depth - 1);
     float* ends_in = shape.edits ? raw_logits() : logits(depth);
     transformer_.put(
-        {weights_.model(), *steps_[static_cast<std::size_t>(depth)], cache_, ends_in, drawn, /*by_homes=*/true},
+        {weights_.model(), *steps_[static_cast<std::size_t>(depth)], cache_, ends_in, drawn, /*by_weight_slots=*/true},
         depth == 0 ? shape.first : shape.later);
     if (shape.edits) put_edits(depth, shape.n_chains);
     put_draw(depth, shape.n_chains);

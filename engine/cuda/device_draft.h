@@ -16,7 +16,7 @@ namespace slip {
 
 // One sequence's part of a draft loop.
 struct DeviceDraftChain {
-  int home = 0;                // where its draft's weights are
+  int weight_slot = 0;         // where its draft's weights are
   PageTable* pages = nullptr;  // of the draft's cache, with room for all that is read
   std::int32_t n_cached = 0;
   std::span<const std::int32_t> tokens;  // committed ones it has not read, at least the last: at positions n_cached …
@@ -27,10 +27,10 @@ struct DeviceDraftChain {
   const SequenceRef* edits = nullptr;  // whose request edits its logits; null: they stay as they are
 };
 
-// Drafts of one shape on a device: the weights of each version in a home of its own, one cache, and the loop that draws
-// a chain of tokens for each of several sequences, whichever weights it uses (pass, edits, law, draw, and the token
-// drawn is what the next pass reads), as one captured graph, which goes on with other homes without being captured
-// again. Only tokens and their laws come back. Threads: those of the queue.
+// Drafts of one shape on a device: the weights of each version in a weight slot of its own, one cache, and the loop
+// that draws a chain of tokens for each of several sequences, whichever weights it uses (pass, edits, law, draw, and
+// the token drawn is what the next pass reads), as one captured graph, which goes on with other weight slots without
+// being captured again. Only tokens and their laws come back. Threads: those of the queue.
 class DeviceDraft {
  public:
   struct Size {
@@ -39,22 +39,22 @@ class DeviceDraft {
     std::int32_t max_depth = 0;      // tokens it draws for each
     std::int32_t max_rows_read = 0;  // tokens that a loop's first pass, or one read(), takes in all
   };
-  // With one home, whose weights are to be loaded before the first pass. Error{kTooLarge}.
+  // With one weight slot, whose weights are to be loaded before the first pass. Error{kTooLarge}.
   DeviceDraft(std::shared_ptr<kernels::cuda::DeviceQueue> queue, const ModelWeights& shape, const Size& size);
 
   bool fits(const ModelWeights& weights) const { return weights_.fits(weights); }
   // As DeviceWeights has them.
-  int add_home() { return weights_.add_home(); }
-  void load(const DeviceImage& image, int home) { weights_.load(image, home); }
+  int add_slot() { return weights_.add_slot(); }
+  void load(const DeviceImage& image, int weight_slot) { weights_.load(image, weight_slot); }
   const ModelConfig& config() const { return transformer_.config(); }
   PagePool& cache() { return cache_; }
 
-  // Caches what `slices` hold, read with the weights of `home`; nothing comes back. One home at a time: a product then
-  // reads its weights once for up to 64 rows, and once for every eight where homes share a pass.
-  void read(int home, std::span<const DraftSlice> slices);
-  // The same, slice i with the weights of homes[i]; the logits [n, vocab] of the slices that want them come to the
-  // host.
-  void score(std::span<const std::uint16_t> homes, std::span<const DraftSlice> slices, std::span<float> logits);
+  // Caches what `slices` hold, read with the weights of `weight_slot`; nothing comes back. One weight slot at a time: a
+  // product then reads its weights once for up to 64 rows, and once for every eight where weight slots share a pass.
+  void read(int weight_slot, std::span<const DraftSlice> slices);
+  // The same, slice i with the weights of weight_slots[i]; the logits [n, vocab] of the slices that want them come to
+  // the host.
+  void score(std::span<const std::uint16_t> weight_slots, std::span<const DraftSlice> slices, std::span<float> logits);
   // REQUIRES: chains by falling depth, each of 1 … max_depth; no position beyond the model's context.
   void draw(std::span<const DeviceDraftChain> chains);
 
@@ -101,11 +101,11 @@ class DeviceDraft {
   void put_draw_tables(std::span<const DeviceDraftChain> chains, std::int32_t depth);
   bool put_edit_tables(std::span<const DeviceDraftChain> chains, std::int32_t depth);  // false: nobody edits
   // How many rows of logits.
-  std::size_t put_pass(std::span<const std::uint16_t> homes, std::span<const DraftSlice> slices, float* logits);
+  std::size_t put_pass(std::span<const std::uint16_t> weight_slots, std::span<const DraftSlice> slices, float* logits);
   void put_loop(const LoopShape& shape);
   void put_edits(std::int32_t depth, std::int32_t n_rows);
   void put_draw(std::int32_t depth, std::int32_t n_rows);
-  StepInput checked_step();  // of slices_ and slice_homes_; good until the next call
+  StepInput checked_step();  // of slices_ and slot_of_slice_; good until the next call
 
   std::shared_ptr<kernels::cuda::DeviceQueue> queue_;
   std::size_t n_rows_;  // of each table of a depth: chains, filled up
@@ -130,7 +130,7 @@ class DeviceDraft {
   // Scratch of one call.
   SliceStep slice_step_;
   std::vector<DraftSlice> slices_;
-  std::vector<std::uint16_t> slice_homes_;
+  std::vector<std::uint16_t> slot_of_slice_;
   std::vector<float> logit_row_;
 };
 

@@ -60,30 +60,31 @@ std::size_t end_of_run(std::span<const DraftSlice> slices) {
 DeviceDraftRunner::DeviceDraftRunner(std::shared_ptr<kernels::cuda::DeviceQueue> queue, const DraftVersion& first,
                                      const Size& size, std::int32_t max_depth)
     : queue_(std::move(queue)),
-      homes_{{first.draft}},
+      weight_slots_{{first.draft}},
       draft_(queue_, *first.weights, {size.n_pages, size.max_logit_rows, max_depth, size.max_rows}),
       logits_(static_cast<std::size_t>(size.max_logit_rows) *
               static_cast<std::size_t>(first.weights->config.vocab_size)) {
-  add_home(first.draft);
+  add_slot(first.draft);
 }
 
-void DeviceDraftRunner::add_home(DraftId draft) {
-  const auto index = static_cast<std::size_t>(draft_.add_home());
-  homes_.push_back({draft});
-  SLIP_CHECK(homes_.size() == index + 1, "a home here for each there");
+void DeviceDraftRunner::add_slot(DraftId draft) {
+  const auto index = static_cast<std::size_t>(draft_.add_slot());
+  weight_slots_.push_back({draft});
+  SLIP_CHECK(weight_slots_.size() == index + 1, "a weight slot here for each there");
 }
 
 // The two of a draft that is new here. Where the device has no room for both, that is said once.
-void DeviceDraftRunner::make_homes(DraftId draft) {
-  const auto is_its = [&](const Home& home) { return home.draft == draft; };
-  if (std::any_of(homes_.begin(), homes_.end(), is_its) || std::count(homeless_.begin(), homeless_.end(), draft) > 0) {
+void DeviceDraftRunner::make_weight_slots(DraftId draft) {
+  const auto is_its = [&](const WeightSlot& slot) { return slot.draft == draft; };
+  if (std::any_of(weight_slots_.begin(), weight_slots_.end(), is_its) ||
+      std::count(without_slots_.begin(), without_slots_.end(), draft) > 0) {
     return;
   }
   try {
-    for (int i = 0; i < 2; ++i) add_home(draft);
+    for (int i = 0; i < 2; ++i) add_slot(draft);
   } catch (const Error& error) {
-    log_warn("no home on the device for another version of a draft: " + error.message());
-    homeless_.push_back(draft);
+    log_warn("no weight slot on the device for another version of a draft: " + error.message());
+    without_slots_.push_back(draft);
   }
 }
 
@@ -92,20 +93,20 @@ bool DeviceDraftRunner::fits(const DraftVersion& version) const {
 }
 
 std::shared_ptr<const void> DeviceDraftRunner::admit(const std::shared_ptr<const DraftVersion>& version) {
-  make_homes(version->draft);
+  make_weight_slots(version->draft);
   // Of two that are idle the older goes, an empty one first of all.
-  Home* chosen = nullptr;
-  const auto number = [](const Home& home) { return home.version == nullptr ? 0 : home.version->number; };
-  for (Home& home : homes_) {
-    if (home.draft != version->draft) continue;
-    if (home.version != nullptr && home.version->weights == version->weights) return home.lease;
-    if (home.is_idle() && (chosen == nullptr || number(home) < number(*chosen))) chosen = &home;
+  WeightSlot* chosen = nullptr;
+  const auto number = [](const WeightSlot& slot) { return slot.version == nullptr ? 0 : slot.version->number; };
+  for (WeightSlot& slot : weight_slots_) {
+    if (slot.draft != version->draft) continue;
+    if (slot.version != nullptr && slot.version->weights == version->weights) return slot.lease;
+    if (slot.is_idle() && (chosen == nullptr || number(slot) < number(*chosen))) chosen = &slot;
   }
   if (chosen == nullptr) return nullptr;
   SLIP_CHECK(version->image != nullptr, "a version for a device comes packed");
   if (chosen->version != nullptr) queue_->wait();  // its image may go now, and may still be on its way there
   chosen->version = nullptr;                       // should the copy fail, nobody takes half of it
-  draft_.load(*version->image, static_cast<int>(chosen - homes_.data()));
+  draft_.load(*version->image, static_cast<int>(chosen - weight_slots_.data()));
   chosen->version = version;
   chosen->lease = std::make_shared<const int>(0);
   return chosen->lease;
@@ -118,29 +119,29 @@ PackDraft pack_for(std::shared_ptr<kernels::cuda::DeviceQueue> queue) {
 }
 
 // The first, where drafts share weights, so that their rows go together.
-std::uint16_t DeviceDraftRunner::home_of(const ModelWeights* weights) const {
-  const auto has_them = [&](const Home& home) {
-    return home.version != nullptr && home.version->weights.get() == weights;
+std::uint16_t DeviceDraftRunner::slot_of(const ModelWeights* weights) const {
+  const auto has_them = [&](const WeightSlot& slot) {
+    return slot.version != nullptr && slot.version->weights.get() == weights;
   };
-  const auto found = std::find_if(homes_.begin(), homes_.end(), has_them);
-  SLIP_CHECK(found != homes_.end(), "a draft that was not admitted");
-  return static_cast<std::uint16_t>(found - homes_.begin());
+  const auto found = std::find_if(weight_slots_.begin(), weight_slots_.end(), has_them);
+  SLIP_CHECK(found != weight_slots_.end(), "a draft that was not admitted");
+  return static_cast<std::uint16_t>(found - weight_slots_.begin());
 }
 
 // A pass for each version: a prompt's many rows want every weight to be read once for 64 of them.
 void DeviceDraftRunner::read(std::span<const DraftSlice> slices) {
   for (std::size_t n = 0; !slices.empty(); slices = slices.subspan(n)) {
     n = end_of_run(slices);
-    draft_.read(home_of(slices[0].weights), slices.first(n));
+    draft_.read(slot_of(slices[0].weights), slices.first(n));
     ++n_passes_;
   }
 }
 
 // Every slice of grow_by_logits() wants logits.
 void DeviceDraftRunner::run(std::span<const DraftSlice> slices) {
-  slice_homes_.clear();
-  for (const DraftSlice& slice : slices) slice_homes_.push_back(home_of(slice.weights));
-  draft_.score(slice_homes_, slices, logits_);
+  slot_of_slice_.clear();
+  for (const DraftSlice& slice : slices) slot_of_slice_.push_back(slot_of(slice.weights));
+  draft_.score(slot_of_slice_, slices, logits_);
   ++n_passes_;
 }
 
@@ -164,7 +165,7 @@ void DeviceDraftRunner::draw(std::span<DraftChain> chains) {
   drawn_.clear();
   for (const DraftChain& chain : chains) {
     drawn_.push_back(device_chain(chain));
-    drawn_.back().home = home_of(chain.version->weights.get());
+    drawn_.back().weight_slot = slot_of(chain.version->weights.get());
   }
   draft_.draw(drawn_);
   n_passes_ += chains[0].nodes;

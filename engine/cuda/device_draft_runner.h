@@ -6,9 +6,9 @@
 
 namespace slip {
 
-// Drafts of one shape on a device: one cache, and two homes for the versions of each draft; a third version waits until
-// no sequence uses one of them any more. All chains, whichever versions they use, grow in one launch, but for those
-// bound by a grammar: these take a pass a depth, whose rows of logits cross to the CPU's masks and draws.
+// Drafts of one shape on a device: one cache, and two weight slots for the versions of each draft; a third version
+// waits until no sequence uses one of them any more. All chains, whichever versions they use, grow in one launch, but
+// for those bound by a grammar: these take a pass a depth, whose rows of logits cross to the CPU's masks and draws.
 class DeviceDraftRunner final : public DraftRunner {
  public:
   // Error{kTooLarge} when the device has no room.
@@ -25,7 +25,7 @@ class DeviceDraftRunner final : public DraftRunner {
   void propose(std::span<DraftChain> chains) override;
 
  private:
-  struct Home {
+  struct WeightSlot {
     DraftId draft;
     std::shared_ptr<const DraftVersion> version;
     std::shared_ptr<const int> lease;  // held by whoever uses the version, and here
@@ -34,20 +34,21 @@ class DeviceDraftRunner final : public DraftRunner {
 
   void run(std::span<const DraftSlice> slices) override;
   std::span<const float> logits(std::size_t i) const override;
-  void add_home(DraftId draft);
-  void make_homes(DraftId draft);
-  std::uint16_t home_of(const ModelWeights* weights) const;
+  void add_slot(DraftId draft);
+  void make_weight_slots(DraftId draft);
+  std::uint16_t slot_of(const ModelWeights* weights) const;
   void draw(std::span<DraftChain> chains);
   void take(std::size_t drawn, DraftChain& chain);
 
   std::shared_ptr<kernels::cuda::DeviceQueue> queue_;
-  std::vector<Home> homes_;  // as the device's side counts them; their images stay until the device's side is gone
+  // As DeviceDraft counts them. Their images stay until DeviceDraft is gone.
+  std::vector<WeightSlot> weight_slots_;
   DeviceDraft draft_;
-  std::vector<DraftId> homeless_;  // drafts that the device had no room for
+  std::vector<DraftId> without_slots_;  // drafts that the device had no room for
   std::int64_t n_passes_ = 0;
   // Scratch of one call.
   std::vector<DeviceDraftChain> drawn_;
-  std::vector<std::uint16_t> slice_homes_;
+  std::vector<std::uint16_t> slot_of_slice_;
   std::vector<float> logits_;
   Distribution q_;
 };

@@ -21,9 +21,9 @@ using PutWeight = std::function<void(void* place, const void* from, std::size_t 
 // Puts all weights of a model, rounded to bfloat16, one after the other. REQUIRES: places for its shape.
 void pack_model(const ModelWeights& weights, const DeviceModel& places, const PutWeight& put);
 
-// A model's weights in host memory just as they are to stand in a home on the device, so that to bring them there is
-// one copy in the queue, which the host need not wait for. Whoever makes a draft's version packs it, so that the
-// engine's thread never does. Immutable. Threads: any, also beside the one that uses the queue.
+// A model's weights in host memory just as they are to stand in a weight slot on the device, so that to bring them
+// there is one copy in the queue, which the host need not wait for. Whoever makes a draft's version packs it, so that
+// the engine's thread never does. Immutable. Threads: any, also beside the one that uses the queue.
 class DeviceImage {
  public:
   // Error{kTooLarge} when the host has no memory for it that the device can copy from.

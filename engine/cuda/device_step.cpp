@@ -64,8 +64,8 @@ DeviceStep::Tables DeviceStep::lay_out(const Bounds& bounds, std::size_t n_windo
   tables.token_rows = take(rows, sizeof(std::int32_t));
   tables.logit_rows = take(logit_rows, sizeof(std::int32_t));
   tables.logit_places = take(logit_rows, sizeof(std::int32_t));
-  tables.homes = take(tiles_of(rows), sizeof(std::byte*));
-  tables.logit_homes = take(tiles_of(logit_rows), sizeof(std::byte*));
+  tables.row_weights = take(tiles_of(rows), sizeof(std::byte*));
+  tables.logit_row_weights = take(tiles_of(logit_rows), sizeof(std::byte*));
   tables.tiles = take(rows, sizeof(AttentionTileRows));
   tables.rows = take(rows * n_windows, sizeof(DeviceRow));
   tables.pages = take(pages, sizeof(std::int32_t));
@@ -118,7 +118,7 @@ StepNeeds DeviceStep::needs(const StepInput& input) {
   return needs;
 }
 
-void DeviceStep::put(const StepInput& input, const PassShape& shape, std::span<const std::byte* const> homes) {
+void DeviceStep::put(const StepInput& input, const PassShape& shape, std::span<const std::byte* const> slot_begins) {
   place(input);
   SLIP_CHECK(rows_.n_places() <= shape.n_rows && logits_.n_places() <= shape.n_logit_rows, "a shape that is too small");
   const auto table = [&](std::size_t at, std::int32_t n, std::int32_t value) {
@@ -141,24 +141,24 @@ void DeviceStep::put(const StepInput& input, const PassShape& shape, std::span<c
     logit_rows[place] = rows_.of(static_cast<std::size_t>(input.logit_rows[i]));
     logit_places[place] = static_cast<std::int32_t>(i);
   }
-  put_homes(shape, homes);
+  put_row_weights(shape, slot_begins);
   put_tiles(input, shape);
   queue_.copy_in(device_.get(), host_.get(), put_rows(input, shape));
 }
 
-// Tiles that no row of the step is in have nobody's home, but where the pass may take many tiles at once for alike.
-void DeviceStep::put_homes(const PassShape& shape, std::span<const std::byte* const> homes) {
-  if (homes.empty()) return;
+// Unused tiles get null weights, unless the pass is ungrouped: it then takes all tiles to have the same weights.
+void DeviceStep::put_row_weights(const PassShape& shape, std::span<const std::byte* const> slot_begins) {
+  if (slot_begins.empty()) return;
   const auto put = [&](std::size_t table, const RowPlaces& places, std::int32_t n_rows) {
     auto* to = host_table<const std::byte*>(table);
-    const auto home = [&](std::int32_t weights) { return homes[static_cast<std::size_t>(weights)]; };
+    const auto begin_of = [&](std::int32_t weights) { return slot_begins[static_cast<std::size_t>(weights)]; };
     const auto weights = places.weights_of_tiles();
-    const std::byte* rest = shape.grouped || weights.empty() ? nullptr : home(weights.front());
-    std::fill_n(std::transform(weights.begin(), weights.end(), to, home),
+    const std::byte* rest = shape.grouped || weights.empty() ? nullptr : begin_of(weights.front());
+    std::fill_n(std::transform(weights.begin(), weights.end(), to, begin_of),
                 tiles_of(static_cast<std::size_t>(n_rows)) - weights.size(), rest);
   };
-  put(tables_.homes, rows_, shape.n_rows);
-  put(tables_.logit_homes, logits_, shape.n_logit_rows);
+  put(tables_.row_weights, rows_, shape.n_rows);
+  put(tables_.logit_row_weights, logits_, shape.n_logit_rows);
 }
 
 void DeviceStep::put_tiles(const StepInput& input, const PassShape& shape) {

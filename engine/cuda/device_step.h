@@ -25,10 +25,10 @@ class DeviceStep {
 
   // What a step needs of its pass.
   StepNeeds needs(const StepInput& input);
-  // Writes the tables, filled up to the shape, and puts their copy on the queue. `homes`: where the models begin that
-  // the sequences' weight indexes name; none where there is one model. REQUIRES: a checked step whose needs are the
-  // shape's; the queue has done the copy before.
-  void put(const StepInput& input, const PassShape& shape, std::span<const std::byte* const> homes = {});
+  // Writes the tables, filled up to the shape, and puts their copy on the queue. `slot_begins`: where the models begin
+  // that the sequences' weight indexes name; none where there is one model. REQUIRES: a checked step whose needs are
+  // the shape's; the queue has done the copy before.
+  void put(const StepInput& input, const PassShape& shape, std::span<const std::byte* const> slot_begins = {});
 
   const std::int32_t* tokens() const { return device_table<std::int32_t>(tables_.tokens); }
   const std::int32_t* positions() const { return device_table<std::int32_t>(tables_.positions); }
@@ -37,8 +37,10 @@ class DeviceStep {
   const std::int32_t* token_rows() const { return device_table<std::int32_t>(tables_.token_rows); }
   const std::int32_t* logit_places() const { return device_table<std::int32_t>(tables_.logit_places); }
   // Of each tile of rows, and of wanted logits.
-  const std::byte* const* homes() const { return device_table<const std::byte*>(tables_.homes); }
-  const std::byte* const* logit_homes() const { return device_table<const std::byte*>(tables_.logit_homes); }
+  const std::byte* const* row_weights() const { return device_table<const std::byte*>(tables_.row_weights); }
+  const std::byte* const* logit_row_weights() const {
+    return device_table<const std::byte*>(tables_.logit_row_weights);
+  }
   const kernels::cuda::AttentionTileRows* tiles() const {
     return device_table<kernels::cuda::AttentionTileRows>(tables_.tiles);
   }
@@ -49,7 +51,8 @@ class DeviceStep {
  private:
   // Where each table begins, in bytes; the last three hold what rows point to, one sequence behind the other.
   struct Tables {
-    std::size_t tokens = 0, positions = 0, token_rows = 0, logit_rows = 0, logit_places = 0, homes = 0, logit_homes = 0;
+    std::size_t tokens = 0, positions = 0, token_rows = 0, logit_rows = 0, logit_places = 0, row_weights = 0,
+                logit_row_weights = 0;
     std::size_t tiles = 0, rows = 0, pages = 0, ancestors = 0, visible = 0;
     std::size_t bytes = 0;
   };
@@ -64,7 +67,7 @@ class DeviceStep {
     return reinterpret_cast<const T*>(device_.get() + at);
   }
   void place(const StepInput& input);
-  void put_homes(const PassShape& shape, std::span<const std::byte* const> homes);
+  void put_row_weights(const PassShape& shape, std::span<const std::byte* const> slot_begins);
   std::size_t put_rows(const StepInput& input, const PassShape& shape);  // the bytes that are used now
   void put_tiles(const StepInput& input, const PassShape& shape);
 

@@ -19,7 +19,7 @@ using kernels::cuda::Epilogue;
 using kernels::cuda::Matmul;
 using kernels::cuda::RmsNorm;
 using kernels::cuda::RotateAndStore;
-using kernels::cuda::RowHomes;
+using kernels::cuda::RowWeights;
 
 std::size_t elements(std::int64_t a, std::int64_t b) {
   return static_cast<std::size_t>(a) * static_cast<std::size_t>(b);
@@ -51,8 +51,10 @@ struct DeviceTransformer::Pass : Operands {
   const PassShape& shape;
 
   const DeviceModel::Layer& layer(std::int32_t index) const { return model.layers[static_cast<std::size_t>(index)]; }
-  RowHomes homes() const { return {by_homes ? step.homes() : nullptr, !shape.grouped}; }
-  RowHomes logit_homes() const { return {by_homes ? step.logit_homes() : nullptr, !shape.grouped}; }
+  RowWeights row_weights() const { return {by_weight_slots ? step.row_weights() : nullptr, !shape.grouped}; }
+  RowWeights logit_row_weights() const {
+    return {by_weight_slots ? step.logit_row_weights() : nullptr, !shape.grouped};
+  }
 };
 
 DeviceTransformer::DeviceTransformer(std::shared_ptr<kernels::cuda::DeviceQueue> queue, const ModelConfig& config,
@@ -83,7 +85,7 @@ Matmul DeviceTransformer::product(const Pass& pass, const kernels::cuda::Weight<
                                   const kernels::cuda::DeviceMemory<std::uint16_t>& from) const {
   Matmul job;
   job.weight = weight;
-  job.homes = pass.homes();
+  job.row_weights = pass.row_weights();
   job.activations = from.get();
   job.n_rows = pass.shape.n_rows;
   job.n_out = job.y_stride = hidden_;
@@ -98,7 +100,7 @@ void DeviceTransformer::put_norm(const Pass& pass, const kernels::cuda::Weight<f
   job.weight = weight;
   job.eps = static_cast<float>(config_.rms_norm_eps);
   job.activations = normed_.get();
-  job.homes = pass.homes();
+  job.row_weights = pass.row_weights();
   queue_->enqueue(job, pass.shape.n_rows);
 }
 
@@ -114,7 +116,7 @@ void DeviceTransformer::put_attention(const Pass& pass, std::int32_t index) cons
   queue_->enqueue(qkv);
   queue_->enqueue(
       RotateAndStore{qkv_.get(), qkv_width_, config_.n_heads, kv, rows, pass.step.positions(), cos_.get(), sin_.get(),
-                     layer.q_norm, layer.k_norm, static_cast<float>(config_.rms_norm_eps), pass.homes()},
+                     layer.q_norm, layer.k_norm, static_cast<float>(config_.rms_norm_eps), pass.row_weights()},
       pass.shape.n_rows);
   Attention attention;
   attention.q = qkv_.get();
@@ -164,15 +166,15 @@ void DeviceTransformer::put_head(const Pass& pass) const {
   norm.rows = pass.step.logit_rows();
   norm.y = final_hidden_.get();
   norm.activations = head_activations_.get();
-  norm.homes = pass.logit_homes();
+  norm.row_weights = pass.logit_row_weights();
   queue_->enqueue(norm, pass.shape.n_logit_rows);
   if (pass.logits == nullptr) return;
   Matmul head = product(pass, pass.model.lm_head, head_activations_);
-  head.homes = norm.homes;
+  head.row_weights = norm.row_weights;
   head.n_rows = pass.shape.n_logit_rows;
   head.n_out = head.y_stride = config_.vocab_size;
   head.y = pass.logits;
-  head.y_rows = pass.by_homes ? pass.step.logit_places() : nullptr;
+  head.y_rows = pass.by_weight_slots ? pass.step.logit_places() : nullptr;
   queue_->enqueue(head);
 }
 
@@ -185,7 +187,7 @@ void DeviceTransformer::put(const Operands& operands, const PassShape& shape,
   embed.packed = tied;
   embed.tokens = pass.tokens == nullptr ? pass.step.tokens() : pass.tokens;
   embed.token_rows = pass.tokens == nullptr ? nullptr : pass.step.token_rows();
-  embed.homes = pass.homes();
+  embed.row_weights = pass.row_weights();
   embed.n = hidden_;
   embed.hidden = residual_.get();
   queue_->enqueue(embed, shape.n_rows);

@@ -27,9 +27,9 @@ class DeviceTransformer {
     const PagePool& cache;
     float* logits = nullptr;               // [shape.n_logit_rows, vocab]; null: not wanted
     const std::int32_t* tokens = nullptr;  // [n_rows of the step]; null: the step's own
-    // Rows take the weights of the homes that the step was put with, and only logits of the step's own rows are
+    // Rows take the weights of the slots that the step was put with, and only logits of the step's own rows are
     // written, [its n_logit_rows, vocab]; else all is the model's.
-    bool by_homes = false;
+    bool by_weight_slots = false;
   };
   // Puts a pass on the queue. `after_layer` is called as soon as a layer's jobs are put. REQUIRES: the shape is within
   // the bounds, and the step was, or will be, put with it.

@@ -71,7 +71,7 @@ DraftRunner* DraftModelProposer::runner_for(const DraftVersion& version) {
 
 // The whole need is reserved at once, so that a sequence never runs out in the middle. Empty when the pool is full now;
 // a version that can never be used is remembered as refused.
-std::optional<DraftModelProposer::Home> DraftModelProposer::open_home(
+std::optional<DraftModelProposer::DraftCache> DraftModelProposer::open_cache(
     Drafting& drafting, const SequenceRef& sequence, const std::shared_ptr<const DraftVersion>& version) {
   DraftRunner* runner = drafting.runner != nullptr ? drafting.runner : runner_for(*version);
   const bool fits = runner != nullptr && runner->fits(*version);
@@ -80,11 +80,11 @@ std::optional<DraftModelProposer::Home> DraftModelProposer::open_home(
     drafting.refused = version;
     return std::nullopt;
   }
-  Home home{version, runner->admit(version), PageTable(runner->cache()), 0};
-  if (home.admitted == nullptr) return std::nullopt;
-  if (!home.pages.reserve(std::min(sequence.max_total_tokens, runner->config().max_positions))) return std::nullopt;
+  DraftCache cache{version, runner->admit(version), PageTable(runner->cache()), 0};
+  if (cache.admitted == nullptr) return std::nullopt;
+  if (!cache.pages.reserve(std::min(sequence.max_total_tokens, runner->config().max_positions))) return std::nullopt;
   drafting.runner = runner;
-  return home;
+  return cache;
 }
 
 void DraftModelProposer::begin(const SequenceRef& sequence) {
@@ -99,15 +99,15 @@ bool DraftModelProposer::is_confident(const SequenceRef& sequence) {
   return drafting->lookup->after(sequence.tokens, sequence.prompt_tokens).is_confident();
 }
 
-// Opens the first home, or one for a newer version beside the live one.
+// Opens the first draft KV cache, or one for a newer version beside the live one.
 void DraftModelProposer::refresh(Drafting& drafting, const SequenceRef& sequence) {
   if (drafting.next) return;
   auto newest = sequence.live_draft->get();
   if (newest == nullptr || newest == drafting.refused) return;
   if (!drafting.live) {
-    drafting.live = open_home(drafting, sequence, newest);
+    drafting.live = open_cache(drafting, sequence, newest);
   } else if (newest != drafting.live->version) {
-    drafting.next = open_home(drafting, sequence, newest);
+    drafting.next = open_cache(drafting, sequence, newest);
   }
 }
 
@@ -138,26 +138,26 @@ std::int64_t DraftModelProposer::catch_up(std::span<const SequenceRef> sequences
 void DraftModelProposer::read_behind(DraftRunner& runner, std::span<const SequenceRef> sequences, bool of_next,
                                      std::int32_t& rows) {
   slices_.clear();
-  slice_homes_.clear();
+  slice_caches_.clear();
   for (const SequenceRef& sequence : sequences) {
     Drafting* drafting = find(sequence.id);
     if (drafting == nullptr || drafting->runner != &runner || (drafting->broken && !of_next)) continue;
-    std::optional<Home>& home = of_next ? drafting->next : drafting->live;
-    if (!home) continue;
+    std::optional<DraftCache>& cache = of_next ? drafting->next : drafting->live;
+    if (!cache) continue;
     const std::int32_t readable = std::min(n_committed(sequence) - 1, runner.config().max_positions);
-    const std::int32_t n = std::min(readable - home->n_cached, rows);
-    if (of_next && readable - home->n_cached > rows && !swap_turn_) swap_turn_ = sequence.id;
-    const bool can_wait = !of_next && n_committed(sequence) - home->n_cached <= kMostUnreadRows;
+    const std::int32_t n = std::min(readable - cache->n_cached, rows);
+    if (of_next && readable - cache->n_cached > rows && !swap_turn_) swap_turn_ = sequence.id;
+    const bool can_wait = !of_next && n_committed(sequence) - cache->n_cached <= kMostUnreadRows;
     if (n <= 0 || can_wait) continue;
     rows -= n;
-    slices_.push_back({home->version->weights.get(), &home->pages, home->n_cached,
-                       sequence.tokens.subspan(static_cast<std::size_t>(home->n_cached), static_cast<std::size_t>(n)),
+    slices_.push_back({cache->version->weights.get(), &cache->pages, cache->n_cached,
+                       sequence.tokens.subspan(static_cast<std::size_t>(cache->n_cached), static_cast<std::size_t>(n)),
                        /*wants_logits=*/false});
-    slice_homes_.push_back(&*home);
+    slice_caches_.push_back(&*cache);
   }
   if (slices_.empty()) return;
   for (std::size_t i = 0; i < slices_.size(); ++i) {
-    slice_homes_[i]->n_cached += static_cast<std::int32_t>(slices_[i].tokens.size());
+    slice_caches_[i]->n_cached += static_cast<std::int32_t>(slices_[i].tokens.size());
   }
   // Not a stable sort, which allocates: in which order equals come changes no bit.
   std::sort(slices_.begin(), slices_.end(),
@@ -195,9 +195,9 @@ void DraftModelProposer::propose(std::span<const SequenceRef> sequences, const P
       proposals[i].law = greedy ? ProposalLaw::kDeterministic : coupled ? ProposalLaw::kGumbel : ProposalLaw::kSampled;
       proposals[i].version = drafting->live->version->number;
       proposals[i].confident = is_confident(sequences[i]);
-      Home& home = *drafting->live;
-      chains_.push_back({&sequences[i], home.version.get(), &home.pages, &home.n_cached, &proposals[i], budget.nodes[i],
-                         &drafting->broken, drafting->lookup ? &*drafting->lookup : nullptr});
+      DraftCache& cache = *drafting->live;
+      chains_.push_back({&sequences[i], cache.version.get(), &cache.pages, &cache.n_cached, &proposals[i],
+                         budget.nodes[i], &drafting->broken, drafting->lookup ? &*drafting->lookup : nullptr});
     }
     if (chains_.empty()) continue;
     std::sort(chains_.begin(), chains_.end(), [](const DraftChain& a, const DraftChain& b) {

@@ -48,8 +48,8 @@ class DraftModelProposer final : public Proposer {
   std::int64_t n_passes() const;  // forward passes so far, over all shapes of draft
 
  private:
-  // The cache that one version built of one sequence.
-  struct Home {
+  // The KV cache that one version of a draft built of one sequence.
+  struct DraftCache {
     std::shared_ptr<const DraftVersion> version;
     std::shared_ptr<const void> admitted;  // keeps the version ready for passes
     PageTable pages;
@@ -57,14 +57,14 @@ class DraftModelProposer final : public Proposer {
   };
   struct Drafting {
     DraftRunner* runner = nullptr;
-    std::optional<Home> live, next;
+    std::optional<DraftCache> live, next;
     std::shared_ptr<const DraftVersion> refused;  // held, so that its address names no other
     bool broken = false;                          // its numbers are not finite: propose no more
     std::optional<PromptLookup> lookup;
   };
   DraftRunner* runner_for(const DraftVersion& version);
-  std::optional<Home> open_home(Drafting& drafting, const SequenceRef& sequence,
-                                const std::shared_ptr<const DraftVersion>& version);
+  std::optional<DraftCache> open_cache(Drafting& drafting, const SequenceRef& sequence,
+                                       const std::shared_ptr<const DraftVersion>& version);
   void refresh(Drafting& drafting, const SequenceRef& sequence);
   void read_behind(DraftRunner& runner, std::span<const SequenceRef> sequences, bool of_next, std::int32_t& rows);
   void switch_if_ready(Drafting& drafting, const SequenceRef& sequence);
@@ -80,7 +80,7 @@ class DraftModelProposer final : public Proposer {
   std::vector<SequenceRef> swap_order_;
   std::vector<DraftChain> chains_;
   std::vector<DraftSlice> slices_;
-  std::vector<Home*> slice_homes_;
+  std::vector<DraftCache*> slice_caches_;
 };
 
 }  // namespace slip

@@ -73,7 +73,8 @@ struct CheckOne {
   void operator()(const Matmul& job) const {
     SLIP_CHECK(job.n_rows >= 0 && job.n_out > 0 && job.n_in > 0, "a product has a shape");
     SLIP_CHECK(!job.weight.empty() && job.activations != nullptr, "a product has operands");
-    SLIP_CHECK(job.homes.alike || job.homes.of_tile != nullptr, "homes that differ stand in a table");
+    SLIP_CHECK(job.row_weights.alike || job.row_weights.of_tile != nullptr,
+               "weights that differ between tiles stand in a table");
     const bool pairs = job.epilogue == Epilogue::kGateUp;
     SLIP_CHECK(!pairs || job.n_out % (2 * kTileOutputs) == 0, "gates and ups stand in whole tiles");
     SLIP_CHECK(job.y == nullptr || job.y_stride >= (pairs ? job.n_out / 2 : job.n_out), "results do not overlap");

@@ -27,7 +27,7 @@ cudaError_t launch_shape(const Matmul& job, cudaStream_t stream) {
 
 template <int kTiles>
 cudaError_t launch_tiles(const Matmul& job, cudaStream_t stream) {
-  const std::int64_t n = job.homes.alike ? row_tiles(job.n_rows) : 1;
+  const std::int64_t n = job.row_weights.alike ? row_tiles(job.n_rows) : 1;
   if (n <= 1) return launch_shape<kTiles, 1>(job, stream);
   if (n <= 2) return launch_shape<kTiles, 2>(job, stream);
   if (n <= 4) return launch_shape<kTiles, 4>(job, stream);

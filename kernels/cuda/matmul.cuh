@@ -22,7 +22,7 @@ enum class Epilogue : std::uint8_t {
 
 struct Matmul {
   Weight<std::uint16_t> weight;                // packed: weight_at()
-  RowHomes homes;                              // where they differ, weights are read once for every eight rows
+  RowWeights row_weights;                      // where they differ, weights are read once for every eight rows
   const std::uint16_t* activations = nullptr;  // activation_at(); zero between n_in and the end of the last tile
   Weight<float> bias;                          // [n_out], packed outputs' order; empty: none
   std::int64_t n_rows = 0, n_out = 0, n_in = 0;
@@ -227,12 +227,12 @@ SLIP_DEVICE void finish_element(const Matmul& job, const MatmulShared<kTiles, kR
   }
 }
 
-// Block (x, y): output tiles from x · kTiles on, rows from y · 8 · kRowTiles on, which have one home.
+// Block (x, y): output tiles from x · kTiles on, rows from y · 8 · kRowTiles on, which have the same weights.
 template <int kTiles, int kRowTiles>
 SLIP_DEVICE void matmul(const MatmulBlock& block, const Matmul& job, MatmulShared<kTiles, kRowTiles>& shared) {
   const std::int64_t first_row = static_cast<std::int64_t>(block.y) * kTileRows * kRowTiles;
-  if (job.homes.skips(first_row)) return;
-  const MatmulPlace place{job.homes.find(job.weight, first_row), job.homes.find(job.bias, first_row),
+  if (job.row_weights.skips(first_row)) return;
+  const MatmulPlace place{job.row_weights.find(job.weight, first_row), job.row_weights.find(job.bias, first_row),
                           static_cast<std::int64_t>(block.x) * kTiles, first_row, depth_tiles(job.n_in)};
   MatmulBlock::Per<LaneSums<kTiles, kRowTiles>> sums;
   block.each_apart([&](int thread) {

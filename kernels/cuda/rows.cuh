@@ -18,12 +18,12 @@ struct Embed {
   float* hidden = nullptr;                   // [n_rows, n]
   bool packed = false;                       // the embedding stands as weight_at() has it: it is the head's matrix too
   const std::int32_t* token_rows = nullptr;  // row i's token is tokens[token_rows[i]]; null: tokens[i]
-  RowHomes homes;
+  RowWeights row_weights;
 };
 
 SLIP_DEVICE void embed(const RowBlock& block, const Embed& job) {
-  if (job.homes.skips(block.x)) return;
-  const std::uint16_t* from = job.homes.find(job.embedding, block.x);
+  if (job.row_weights.skips(block.x)) return;
+  const std::uint16_t* from = job.row_weights.find(job.embedding, block.x);
   const std::int64_t token = job.tokens[job.token_rows == nullptr ? block.x : job.token_rows[block.x]];
   float* to = job.hidden + block.x * job.n;
   block.each_apart([&](int thread) {
@@ -44,7 +44,7 @@ struct RmsNorm {
   float* y = nullptr;                  // null: not wanted
   std::int64_t y_stride = 0;
   std::uint16_t* activations = nullptr;  // null: not wanted
-  RowHomes homes;                        // of y's rows
+  RowWeights row_weights;                // of y's rows
 };
 
 struct RmsNormShared {
@@ -53,10 +53,10 @@ struct RmsNormShared {
 
 // Thread i sums x[i], x[i + 256], … in order: zeros appended to a row change nothing.
 SLIP_DEVICE void rms_norm(const RowBlock& block, const RmsNorm& job, RmsNormShared& shared) {
-  if (job.homes.skips(block.x)) return;
+  if (job.row_weights.skips(block.x)) return;
   const std::int64_t row = job.rows == nullptr ? block.x : job.rows[block.x];
   const float* x = job.x + row * job.x_stride;
-  const float* weight = job.homes.find(job.weight, block.x);
+  const float* weight = job.row_weights.find(job.weight, block.x);
   RowBlock::Per<float> squares;
   block.each_apart([&](int thread) {
     float sum = 0;
@@ -117,7 +117,7 @@ struct RotateAndStore {
   const float *cos = nullptr, *sin = nullptr;  // [positions, head_dim / 2]
   Weight<float> q_norm, k_norm;                // [head_dim]; empty: none
   float eps = 0;
-  RowHomes homes;
+  RowWeights row_weights;
 };
 
 struct HeadPlace {
@@ -131,13 +131,13 @@ struct HeadPlace {
 SLIP_DEVICE HeadPlace place_of(const RotateAndStore& job, std::int32_t row, std::int32_t head) {
   const DeviceKv& kv = job.kv;
   float* at = job.qkv + row * job.stride + std::int64_t{head} * kv.head_dim;
-  if (head < job.n_heads) return {at, at, nullptr, job.homes.find(job.q_norm, row), true};
+  if (head < job.n_heads) return {at, at, nullptr, job.row_weights.find(job.q_norm, row), true};
   const DeviceRow& view = job.rows[row];
   const std::int32_t slot = view.n_committed + view.own_index, index = head - job.n_heads;
   const bool key = index < kv.n_kv_heads;
   std::uint16_t* cache = kv.base + kv.at(view.pages[slot / kv.page_tokens], slot, index % kv.n_kv_heads);
   if (!key) return {at, nullptr, cache + kv.value_offset(), nullptr, false};
-  return {at, nullptr, cache, job.homes.find(job.k_norm, row), true};
+  return {at, nullptr, cache, job.row_weights.find(job.k_norm, row), true};
 }
 
 SLIP_DEVICE void put(const HeadPlace& place, std::int32_t i, float value) {

@@ -13,7 +13,7 @@ namespace slip::kernels::cuda {
 template <class T>
 struct Weight {
   const T* data = nullptr;
-  std::int64_t at = 0;  // bytes from where its model begins: it stands there in every home of models of this shape
+  std::int64_t at = 0;  // bytes from where its model begins: the same in every weight slot of models of this shape
 
   SLIP_DEVICE bool empty() const { return data == nullptr; }
 };
@@ -35,11 +35,11 @@ SLIP_DEVICE std::int64_t row_tiles(std::int64_t n_rows) {
 
 // Where each tile of rows finds its model. Read on the device, so that a captured graph goes on with other models once
 // the table says so.
-struct RowHomes {
+struct RowWeights {
   // [row tiles] where a model begins, null: rows of nobody, for which nothing is computed. No table: one model for all
   // rows, at Weight::data.
   const std::byte* const* of_tile = nullptr;
-  bool alike = true;  // all tiles have one home
+  bool alike = true;  // all tiles have the same weights
 
   SLIP_DEVICE bool skips(std::int64_t row) const { return of_tile != nullptr && of_tile[row / kTileRows] == nullptr; }
   template <class T>

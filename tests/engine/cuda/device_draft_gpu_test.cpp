@@ -25,12 +25,12 @@ TEST_F(GpuDraft, EveryChainIsWhatPassesOneByOneDrawBeforeAndAfterASwap) {
   const auto asked = testing::different_ones();
   const std::vector<std::vector<int>> rounds{
       {0, 0, 0, 0, 0, 0}, {1, 1, 1, 1, 1, 1}, {0, 1, 0, 1, 1, 0}, {1, 0, 1, 0, 0, 1}, {0, 0, 0, 0, 0, 0}};
-  for (const auto& homes : rounds) {
-    loop.draw(homes, asked);
+  for (const auto& weight_slots : rounds) {
+    loop.draw(weight_slots, asked);
     for (std::size_t i = 0; i < asked.size(); ++i) {
-      DeviceWorker alone(queue, homes[i] == 0 ? *first : *second, 64, 64, 8);
+      DeviceWorker alone(queue, weight_slots[i] == 0 ? *first : *second, 64, 64, 8);
       EXPECT_EQ(testing::tokens_of(loop.draft, i, asked[i].depth), testing::one_by_one(alone, asked[i]).tokens)
-          << "home " << homes[i] << ", chain " << i;
+          << "weight slot " << weight_slots[i] << ", chain " << i;
     }
   }
 }

@@ -117,7 +117,7 @@ TEST(DeviceDraftRunner, ASwapReadsNothingButTheImage) {
   }
 }
 
-// One copy brings a version to its home, from the very bytes that it came with.
+// One copy brings a version to its weight slot, from the very bytes that it came with.
 TEST(DeviceDraftRunner, ASwapIsOneCopy) {
   const auto live_draft = testing::packed_live_draft(draft_of(1));
   RunnerDevice device;
@@ -308,7 +308,7 @@ TEST(DeviceDraftRunner, ADraftWithoutRoomLeavesTheOthersAlone) {
   EXPECT_EQ(proposals[0].size(), 3U);
 }
 
-// Two homes: a third version waits until nobody uses the first any more, and of those that wait the newest wins.
+// Two weight slots: a third version waits until nobody uses the first any more, and of those that wait the newest wins.
 TEST(DeviceDraftRunner, AThirdVersionWaits) {
   const auto live_draft = testing::packed_live_draft(draft_of(1));
   RunnerDevice device;
@@ -320,7 +320,7 @@ TEST(DeviceDraftRunner, AThirdVersionWaits) {
   for (std::uint64_t number = 3; number <= 4; ++number) {
     live_draft->set(packed_version(draft_of(number), number));
     proposer.begin(sequences[2]->view());
-    EXPECT_EQ(proposer.ready_depth(sequences[2]->view()), 0) << "no home for version " << number;
+    EXPECT_EQ(proposer.ready_depth(sequences[2]->view()), 0) << "no weight slot for version " << number;
   }
   proposer.release({1});
   const std::vector<SequenceRef> refs{sequences[2]->view()};

@@ -75,8 +75,8 @@ TEST(DeviceDraft, ASwapNeedsNoCapture) {
              second = tiny_draft(tiny_draft_config(kDraftVocab), 2);
   Loop loop(*first);
   const auto asked = different_ones();
-  const auto expect = [&](const ModelWeights& weights, int home) {
-    loop.draw(home, asked);
+  const auto expect = [&](const ModelWeights& weights, int weight_slot) {
+    loop.draw(weight_slot, asked);
     for (std::size_t i = 0; i < asked.size(); ++i) {
       DeviceBench alone(weights);
       EXPECT_EQ(tokens_of(loop.draft, i, asked[i].depth), one_by_one(alone.worker, asked[i]).tokens) << "chain " << i;
@@ -101,13 +101,14 @@ TEST(DeviceDraft, DraftsShareALoop) {
   std::vector<std::shared_ptr<const ModelWeights>> drafts;
   for (std::uint64_t seed = 1; seed <= 4; ++seed) drafts.push_back(tiny_draft(tiny_draft_config(kDraftVocab), seed));
   Loop loop(*drafts[0]);
-  std::vector<int> draft_of{0, 1, 2};  // each home's
-  for (int home = 0; home < 3; ++home) loop.load(*drafts[static_cast<std::size_t>(home)], home);
+  std::vector<int> draft_of{0, 1, 2};  // each weight slot's
+  for (int weight_slot = 0; weight_slot < 3; ++weight_slot)
+    loop.load(*drafts[static_cast<std::size_t>(weight_slot)], weight_slot);
   const auto asked = different_ones();
-  const auto expect = [&](const std::vector<int>& homes) {
-    loop.draw(homes, asked);
+  const auto expect = [&](const std::vector<int>& weight_slots) {
+    loop.draw(weight_slots, asked);
     for (std::size_t i = 0; i < asked.size(); ++i) {
-      const int draft = draft_of[static_cast<std::size_t>(homes[i])];
+      const int draft = draft_of[static_cast<std::size_t>(weight_slots[i])];
       DeviceBench alone(*drafts[static_cast<std::size_t>(draft)]);
       EXPECT_EQ(tokens_of(loop.draft, i, asked[i].depth), one_by_one(alone.worker, asked[i]).tokens)
           << "chain " << i << " of draft " << draft;
@@ -127,9 +128,9 @@ TEST(DeviceDraft, DraftsShareALoop) {
   EXPECT_EQ(loop.queue->n_captures(), 2) << "half as many";
 }
 
-// What was read ahead in chunks is as good as what the loop reads itself; and the other home's weights read the same
-// text into a cache of their own.
-TEST(DeviceDraft, ReadsAheadWithEitherHome) {
+// What was read ahead in chunks is as good as what the loop reads itself; and the other weight slot's weights read the
+// same text into a cache of their own.
+TEST(DeviceDraft, ReadsAheadWithEitherWeightSlot) {
   const auto first = tiny_draft(tiny_draft_config(kDraftVocab), 1),
              second = tiny_draft(tiny_draft_config(kDraftVocab), 2);
   Loop loop(*first);
@@ -137,13 +138,13 @@ TEST(DeviceDraft, ReadsAheadWithEitherHome) {
   loop.load(*second, 1);
   const Asked asked{prompt_of(90, 3), 4, {.temperature = 1, .seed = 9}, true};
   const std::span<const std::int32_t> text = asked.prompt;
-  for (const int home : {1, 0}) {
+  for (const int weight_slot : {1, 0}) {
     PageTable pages(loop.draft.cache());
     ASSERT_TRUE(pages.reserve(94));
-    loop.draft.read(home, std::vector<DraftSlice>{{nullptr, &pages, 0, text.first(40)}});
-    loop.draft.read(home, std::vector<DraftSlice>{{nullptr, &pages, 40, text.subspan(40, 48)}});
+    loop.draft.read(weight_slot, std::vector<DraftSlice>{{nullptr, &pages, 0, text.first(40)}});
+    loop.draft.read(weight_slot, std::vector<DraftSlice>{{nullptr, &pages, 40, text.subspan(40, 48)}});
     DeviceDraftChain chain;
-    chain.home = home;
+    chain.weight_slot = weight_slot;
     chain.pages = &pages;
     chain.n_cached = 88;
     chain.tokens = text.subspan(88);
@@ -151,8 +152,8 @@ TEST(DeviceDraft, ReadsAheadWithEitherHome) {
     chain.rule = DrawRule::kCoupled;
     chain.first = asked.address(0);
     loop.draft.draw({&chain, 1});
-    DeviceBench alone(home == 0 ? *first : *second);
-    EXPECT_EQ(tokens_of(loop.draft, 0, 4), one_by_one(alone.worker, asked).tokens) << "home " << home;
+    DeviceBench alone(weight_slot == 0 ? *first : *second);
+    EXPECT_EQ(tokens_of(loop.draft, 0, 4), one_by_one(alone.worker, asked).tokens) << "weight slot " << weight_slot;
   }
 }
 

@@ -105,15 +105,17 @@ class Loop {
   Loop(std::shared_ptr<Queue> on, const ModelWeights& shape, std::int32_t max_chains = 6)
       : queue(std::move(on)),
         draft(queue, shape, {.n_pages = 80, .max_chains = max_chains, .max_depth = 6, .max_rows_read = 48}) {
-    while (draft.add_home() < 2) continue;
+    while (draft.add_slot() < 2) continue;
   }
 
-  void load(const ModelWeights& weights, int home) {
+  void load(const ModelWeights& weights, int weight_slot) {
     images_.push_back(std::make_unique<DeviceImage>(queue, weights));
-    draft.load(*images_.back(), home);
+    draft.load(*images_.back(), weight_slot);
   }
-  void draw(int home, const std::vector<Asked>& asked) { draw(std::vector<int>(asked.size(), home), asked); }
-  void draw(const std::vector<int>& homes, const std::vector<Asked>& asked) {
+  void draw(int weight_slot, const std::vector<Asked>& asked) {
+    draw(std::vector<int>(asked.size(), weight_slot), asked);
+  }
+  void draw(const std::vector<int>& weight_slots, const std::vector<Asked>& asked) {
     chains_.clear();
     pages_.clear();
     refs_.clear();
@@ -123,7 +125,7 @@ class Loop {
       const auto n = static_cast<std::int32_t>(one.prompt.size());
       EXPECT_TRUE(pages_.back()->reserve(n + one.depth));
       DeviceDraftChain chain;
-      chain.home = homes[chains_.size()];
+      chain.weight_slot = weight_slots[chains_.size()];
       chain.pages = pages_.back().get();
       chain.tokens = one.prompt;
       chain.depth = one.depth;

@@ -83,8 +83,8 @@ TEST_F(GpuMatmul, EqualsTheReferenceAndNoRowKnowsOfTheOthers) {
   }
 }
 
-// A captured product follows the table of homes without being captured again, whether all its rows have one or each
-// tile has its own.
+// A captured product follows the table of weight slots without being captured again, whether all its rows have one or
+// each tile has its own.
 TEST_F(GpuMatmul, AGraphSurvivesASwap) {
   Matmul shape;
   shape.n_rows = 3;
@@ -94,13 +94,13 @@ TEST_F(GpuMatmul, AGraphSurvivesASwap) {
   const auto old_draft = packed_weights(random_floats(64 * 256, 4), 64, 256);
   const auto new_draft = packed_weights(random_floats(64 * 256, 5), 64, 256);
   const auto before = DeviceProduct(old_draft, x, shape).run(), after = DeviceProduct(new_draft, x, shape).run();
-  const DeviceArray<std::uint16_t> old_home(old_draft), new_home(new_draft);
-  const auto begin = [](const DeviceArray<std::uint16_t>& home) {
-    return reinterpret_cast<const std::byte*>(home.get());
+  const DeviceArray<std::uint16_t> old_weights(old_draft), new_weights(new_draft);
+  const auto begin = [](const DeviceArray<std::uint16_t>& slot) {
+    return reinterpret_cast<const std::byte*>(slot.get());
   };
   DeviceProduct both(old_draft, x, shape);
-  DeviceArray<const std::byte*> homes({begin(old_home), begin(new_home), nullptr});
-  both.job.homes.of_tile = homes.get();
+  DeviceArray<const std::byte*> slot_begins({begin(old_weights), begin(new_weights), nullptr});
+  both.job.row_weights.of_tile = slot_begins.get();
   cudaStream_t stream = nullptr;
   cudaGraph_t graph = nullptr;
   cudaGraphExec_t ready = nullptr;
@@ -111,7 +111,7 @@ TEST_F(GpuMatmul, AGraphSurvivesASwap) {
   check(cudaGraphInstantiate(&ready, graph, 0), "instantiate");
   check(cudaGraphLaunch(ready, stream), "launch");
   EXPECT_TRUE(same_bits(both.y.values(), before));
-  homes.put({begin(new_home), begin(old_home), nullptr});
+  slot_begins.put({begin(new_weights), begin(old_weights), nullptr});
   check(cudaGraphLaunch(ready, stream), "launch");
   EXPECT_TRUE(same_bits(both.y.values(), after));
   cudaGraphExecDestroy(ready);
@@ -122,7 +122,7 @@ TEST_F(GpuMatmul, AGraphSurvivesASwap) {
   const auto all_old = DeviceProduct(old_draft, more_x, shape).run(),
              all_new = DeviceProduct(new_draft, more_x, shape).run();
   DeviceProduct grouped(old_draft, more_x, shape);
-  grouped.job.homes = {homes.get(), /*alike=*/false};
+  grouped.job.row_weights = {slot_begins.get(), /*alike=*/false};
   const auto y = grouped.run();
   for (std::size_t i = 0; i < y.size(); ++i) {
     ASSERT_EQ(y[i], i < 8 * 64 ? all_new[i] : i < 16 * 64 ? all_old[i] : -1.0F) << i;

@@ -108,23 +108,23 @@ TEST(CudaMatmul, AddsToWhatIsThereAndToTheBias) {
 }
 
 // Tiles of rows with models of their own, one of nobody's between them: to each the bits it would have alone.
-TEST(CudaMatmul, EveryTileTakesItsOwnHome) {
+TEST(CudaMatmul, EveryTileTakesItsOwnWeights) {
   const Shape three_tiles{20, 40, 100};
   Case first(three_tiles), second(three_tiles), grouped(three_tiles);
   second.weights = packed_weights(random_floats(second.w.size(), 7), three_tiles.n_out, three_tiles.n_in);
   second.job.weight.data = second.weights.data();
   multiply_on_host<1, 1>(first.job);
   multiply_on_host<1, 1>(second.job);
-  constexpr std::size_t kBefore = 64;  // of the weight's place in either home
-  const auto home_of = [&](const std::vector<std::uint16_t>& weights) {
-    std::vector<std::byte> home(kBefore + weights.size() * sizeof(std::uint16_t));
-    std::memcpy(home.data() + kBefore, weights.data(), home.size() - kBefore);
-    return home;
+  constexpr std::size_t kBefore = 64;  // of the weight's place in either weight slot
+  const auto slot_of = [&](const std::vector<std::uint16_t>& weights) {
+    std::vector<std::byte> slot(kBefore + weights.size() * sizeof(std::uint16_t));
+    std::memcpy(slot.data() + kBefore, weights.data(), slot.size() - kBefore);
+    return slot;
   };
-  const auto here = home_of(first.weights), there = home_of(second.weights);
+  const auto here = slot_of(first.weights), there = slot_of(second.weights);
   const std::byte* const of_tile[] = {there.data(), nullptr, here.data()};
   grouped.job.weight = {grouped.weights.data(), kBefore};
-  grouped.job.homes = {of_tile, /*alike=*/false};
+  grouped.job.row_weights = {of_tile, /*alike=*/false};
   multiply_on_host<2, 1>(grouped.job);
   for (std::int64_t row = 0; row < three_tiles.n_rows; ++row) {
     const auto row_of = [&](const std::vector<float>& y) {

@@ -63,18 +63,18 @@ TEST(CudaRows, RmsNormOfAZeroPaddedRowIsTheSameToTheBit) {
 }
 
 // As rows of a pass find their models: tile by tile, and nothing is done for rows of nobody.
-TEST(CudaRows, EveryTileTakesItsOwnHome) {
+TEST(CudaRows, EveryTileTakesItsOwnWeights) {
   constexpr int kRows = 20;
   constexpr std::int64_t kWidth = 32;
   const auto here = random_floats(40, 1), there = random_floats(40, 2), x = random_floats(kRows * kWidth, 3);
-  const auto bytes = [](const std::vector<float>& home) { return reinterpret_cast<const std::byte*>(home.data()); };
+  const auto bytes = [](const std::vector<float>& slot) { return reinterpret_cast<const std::byte*>(slot.data()); };
   const std::byte* const of_tile[] = {bytes(there), nullptr, bytes(here)};
   RmsNorm job{x.data(), kWidth, {here.data() + 8}, kWidth, 1e-5F};
   const auto all_here = normalise(job, kRows);
   job.weight.data = there.data() + 8;
   const auto all_there = normalise(job, kRows);
   job.weight = {here.data() + 8, 8 * sizeof(float)};
-  job.homes = {of_tile, /*alike=*/false};
+  job.row_weights = {of_tile, /*alike=*/false};
   const auto grouped = normalise(job, kRows);
   std::vector<std::int32_t> tokens{1, 0}, token_rows(kRows, 1);
   token_rows[19] = 0;
@@ -82,7 +82,7 @@ TEST(CudaRows, EveryTileTakesItsOwnHome) {
   std::vector<float> hidden(kRows * 8, -1.0F);
   embedding.hidden = hidden.data();
   embedding.token_rows = token_rows.data();
-  embedding.homes = job.homes;
+  embedding.row_weights = job.row_weights;
   run_on_host<kRowThreads>({kRows}, [&](const RowBlock& block) { embed(block, embedding); });
   for (std::size_t row = 0; row < kRows; ++row) {
     const auto& expected = row < 8 ? all_there : all_here;
