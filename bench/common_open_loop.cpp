@@ -137,9 +137,9 @@ nlohmann::json summarize(const std::vector<LoadRun>& runs) {
       itl.insert(itl.end(), reply.gaps_ms.begin(), reply.gaps_ms.end());
     }
   }
-  const auto judged = static_cast<double>(std::max<std::int64_t>(1, accepted + first_rejections));
+  const auto tested = static_cast<double>(std::max<std::int64_t>(1, accepted + first_rejections));
   return {{"completed", completed},  {"rejected", rejected},
-          {"failed", failed},        {"alpha", static_cast<double>(accepted) / judged},
+          {"failed", failed},        {"alpha", static_cast<double>(accepted) / tested},
           {"ttft_ms", spread(ttft)}, {"itl_ms", spread(itl)},
           {"e2e_ms", spread(e2e)},   {"tokens_per_s", static_cast<double>(tokens) / std::max(1e-9, elapsed_s)}};
 }

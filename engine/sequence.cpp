@@ -62,7 +62,7 @@ SequenceRef Sequence::ref() const {
   ref.choice = request.choice;
   ref.live_draft = request.draft.get();
   ref.grammar = grammar.get();
-  ref.judged_on_device = judged_on_device;
+  ref.verified_on_device = verified_on_device;
   return ref;
 }
 
@@ -109,7 +109,7 @@ void Sequence::fail(const Error& cause) noexcept {
 std::int32_t count_repeated_tokens(std::span<const std::int32_t> output) {
   constexpr std::size_t kGram = 8;
   std::unordered_set<std::string_view> seen;
-  std::size_t counted_to = 0, n_repeated = 0;  // tokens before counted_to are judged
+  std::size_t counted_to = 0, n_repeated = 0;  // tokens before counted_to are dealt with
   for (std::size_t begin = 0; begin + kGram <= output.size(); ++begin) {
     const std::string_view gram(reinterpret_cast<const char*>(output.data() + begin), kGram * sizeof(std::int32_t));
     if (seen.insert(gram).second) continue;

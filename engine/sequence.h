@@ -31,7 +31,7 @@ struct Sequence {
   RequestFigures figures;
   bool observed = false;  // the observation sink knows it
   bool drafting = false;  // the proposer knows it
-  bool judged_on_device = false;
+  bool verified_on_device = false;
   StopReason reason = StopReason::kNone;
   std::optional<Error> error;
 

@@ -183,7 +183,7 @@ void DeviceDraftRunner::take(std::size_t drawn, DraftChain& chain) {
       *chain.broken = true;
       return;
     }
-    if (proposal.law == ProposalLaw::kSampled && chain.sequence->judged_on_device) {
+    if (proposal.law == ProposalLaw::kSampled && chain.sequence->verified_on_device) {
       proposal.device_q.push_back(draft_.device_law(drawn, depth));
     } else if (proposal.law == ProposalLaw::kSampled) {
       draft_.law(drawn, depth, q_);

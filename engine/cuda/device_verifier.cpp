@@ -9,7 +9,7 @@ namespace slip {
 namespace {
 
 using kernels::cuda::Accept;
-using kernels::cuda::DeviceVerdict;
+using kernels::cuda::DeviceVerifyResult;
 using kernels::cuda::EditLogits;
 using kernels::cuda::GumbelParts;
 using kernels::cuda::kMostKept;
@@ -32,8 +32,8 @@ void add_run(const Rows& rows, std::vector<Rows>& runs) {
 }  // namespace
 
 bool wants_logits_on_host(const ScoreTask& task) {
-  const bool judged_there = task.sequence != nullptr && !task.sequence->judged_on_device;
-  return task.needs_logits || judged_there || task.top_k > kMostKept;
+  const bool verified_there = task.sequence != nullptr && !task.sequence->verified_on_device;
+  return task.needs_logits || verified_there || task.top_k > kMostKept;
 }
 
 DeviceVerifier::DeviceVerifier(DeviceWorker& worker)
@@ -47,18 +47,18 @@ DeviceVerifier::DeviceVerifier(DeviceWorker& worker)
       laws_(queue_, n_rows_),
       law_parts_(queue_, n_rows_ * kRowParts),
       gumbel_parts_(queue_, n_rows_ * kRowParts),
-      verdicts_(queue_, n_rows_),
+      results_(queue_, n_rows_),
       top_ids_(queue_, n_rows_ * kKept),
       top_logprobs_(queue_, n_rows_ * kKept),
       log_tails_(queue_, n_rows_),
-      said_(queue_, n_rows_),
+      host_results_(queue_, n_rows_),
       seen_ids_(queue_, n_rows_ * kKept),
       seen_logprobs_(queue_, n_rows_ * kKept),
       seen_tails_(queue_, n_rows_) {}
 
 void DeviceVerifier::run(const StepInput& input) {
-  gather_judged();
-  if (tables_.make_room(judged_)) graphs_.clear();
+  gather_proposals();
+  if (tables_.make_room(verified_)) graphs_.clear();
   const PassShape pass = worker_.put(input, {});
   put_host_rows();
   const Shape shape = put_tables(pass);
@@ -69,7 +69,7 @@ void DeviceVerifier::run(const StepInput& input) {
     if (graph == nullptr) graph = queue_.capture([&] { put_jobs(shape, {{&all, 1}, {&all, 1}}); });
     queue_.replay(*graph);
   } else {
-    put_jobs(shape, {judged_rows_, observed_rows_});
+    put_jobs(shape, {verified_rows_, observed_rows_});
   }
   copy_answers_out(shape);
   queue_.wait();
@@ -85,11 +85,11 @@ void DeviceVerifier::put_host_rows() {
   }
 }
 
-void DeviceVerifier::gather_judged() {
-  judged_.clear();
-  judged_rows_.clear();
+void DeviceVerifier::gather_proposals() {
+  verified_.clear();
+  verified_rows_.clear();
   observed_rows_.clear();
-  verdict_of_.assign(n_tasks(), -1);
+  result_of_.assign(n_tasks(), -1);
   top_k_ = 0;
   for (std::size_t i = 0; i < n_tasks(); ++i) {
     const ScoreTask& one = task(i);
@@ -100,22 +100,22 @@ void DeviceVerifier::gather_judged() {
       top_k_ = top_k;
       add_run(rows, observed_rows_);
     }
-    if (one.sequence == nullptr || !one.sequence->judged_on_device) continue;
-    SLIP_CHECK(one.proposal != nullptr, "a verdict is on a proposal, if an empty one");
-    verdict_of_[i] = static_cast<std::int32_t>(judged_.size());
-    judged_.push_back({one.sequence, one.proposal, rows.begin});
-    add_run(rows, judged_rows_);
+    if (one.sequence == nullptr || !one.sequence->verified_on_device) continue;
+    SLIP_CHECK(one.proposal != nullptr, "a verification has a proposal, if an empty one");
+    result_of_[i] = static_cast<std::int32_t>(verified_.size());
+    verified_.push_back({one.sequence, one.proposal, rows.begin});
+    add_run(rows, verified_rows_);
   }
 }
 
 // Grids as those of the pass: filled up where it was captured.
 DeviceVerifier::Shape DeviceVerifier::put_tables(const PassShape& pass) {
-  const auto n_judged = static_cast<std::int32_t>(judged_.size());
+  const auto n_verified = static_cast<std::int32_t>(verified_.size());
   Shape shape;
-  shape.grid = {pass.n_logit_rows, pass.captured && n_judged > 0 ? row_capacity(n_judged) : n_judged};
+  shape.grid = {pass.n_logit_rows, pass.captured && n_verified > 0 ? row_capacity(n_verified) : n_verified};
   shape.top_k = observed_rows_.empty() ? 0 : top_k_;
-  if (n_judged == 0) return shape;
-  tables_.put(judged_, shape.grid);
+  if (n_verified == 0) return shape;
+  tables_.put(verified_, shape.grid);
   shape.edits = tables_.has_edits();
   shape.coupled = tables_.draws_coupled();
   return shape;
@@ -123,7 +123,7 @@ DeviceVerifier::Shape DeviceVerifier::put_tables(const PassShape& pass) {
 
 void DeviceVerifier::put_jobs(const Shape& shape, const AskedRows& asked) const {
   if (shape.grid.n_proposals > 0) {
-    for (const LogitRows& rows : asked.judged) put_laws(shape, rows);
+    for (const LogitRows& rows : asked.verified) put_laws(shape, rows);
     put_accept(shape);
   }
   if (shape.top_k == 0) return;
@@ -162,7 +162,7 @@ void DeviceVerifier::put_accept(const Shape& shape) const {
   accept.target_stride = vocab_;
   accept.target_laws = laws_.get();
   accept.target_parts = shape.coupled ? gumbel_parts_.get() : nullptr;
-  accept.verdicts = verdicts_.get();
+  accept.results = results_.get();
   queue_.enqueue(accept, shape.grid.n_proposals);
 }
 
@@ -180,7 +180,7 @@ void DeviceVerifier::put_observations(const Shape& shape, const LogitRows& rows)
 
 // From the first row observed to the last, whatever stands between: one copy is cheaper than several.
 void DeviceVerifier::copy_answers_out(const Shape& shape) {
-  queue_.copy_out(said_.get(), verdicts_.get(), judged_.size() * sizeof(DeviceVerdict));
+  queue_.copy_out(host_results_.get(), results_.get(), verified_.size() * sizeof(DeviceVerifyResult));
   if (shape.top_k == 0) return;
   const auto first = static_cast<std::size_t>(observed_rows_.front().begin);
   const std::size_t n = static_cast<std::size_t>(observed_rows_.back().end) - first;
@@ -190,14 +190,14 @@ void DeviceVerifier::copy_answers_out(const Shape& shape) {
   queue_.copy_out(seen_tails_.get() + first, log_tails_.get() + first, n * sizeof(float));
 }
 
-void DeviceVerifier::judge(std::size_t index, Verdict& verdict) {
-  const std::int32_t at = verdict_of_[index];
-  if (at < 0) return Verifier::judge(index, verdict);
-  const DeviceVerdict& said = said_.get()[at];
-  if (said.state != LawState::kFine) throw broken_logits();
-  verdict.accepted.assign(said.accepted, said.accepted + said.n_accepted);
-  verdict.added_token = said.added_token;
-  verdict.rejected_one = said.rejected_one != 0;
+void DeviceVerifier::verify(std::size_t index, VerifyResult& result) {
+  const std::int32_t at = result_of_[index];
+  if (at < 0) return Verifier::verify(index, result);
+  const DeviceVerifyResult& host = host_results_.get()[at];
+  if (host.state != LawState::kFine) throw broken_logits();
+  result.accepted.assign(host.accepted, host.accepted + host.n_accepted);
+  result.added_token = host.added_token;
+  result.rejected_one = host.rejected_one != 0;
 }
 
 TopK DeviceVerifier::observed(std::size_t index, std::int32_t row) {

@@ -22,7 +22,7 @@ constexpr std::size_t kEntryBytes = 128;  // of a hash table's entry, roughly
 
 void keep_allowed(const TokenMask& mask, std::span<const std::int32_t> end_ids, std::span<float> logits) {
   constexpr float kImpossible = -std::numeric_limits<float>::infinity();
-  // The end tokens' own logits, since they are judged by another rule.
+  // The end tokens' own logits, since another rule decides about them.
   std::vector<std::pair<std::size_t, float>> ends;
   for (const std::int32_t id : end_ids) ends.emplace_back(id, logits[static_cast<std::size_t>(id)]);
   for (std::size_t word = 0; word * 64 < logits.size(); ++word) {

@@ -9,7 +9,7 @@ namespace {
 
 constexpr double kKeepVerification = 0.98;  // half forgotten after 34 verifications
 constexpr double kKeepVersion = 0.02;
-constexpr double kPriorJudged = 2;
+constexpr double kPriorTested = 2;
 constexpr double kMostAlpha = 0.99;
 
 }  // namespace
@@ -18,22 +18,22 @@ double AcceptanceEstimate::kept(std::uint64_t version) const {
   return version == version_ ? 1 : kKeepVersion;
 }
 
-void AcceptanceEstimate::Rate::add(double keep, std::int32_t more_accepted, std::int32_t more_judged) {
+void AcceptanceEstimate::Rate::add(double keep, std::int32_t more_accepted, std::int32_t more_tested) {
   accepted = keep * accepted + more_accepted;
-  judged = keep * judged + more_judged;
+  tested = keep * tested + more_tested;
 }
 
 double AcceptanceEstimate::Rate::alpha(double keep, double prior) const {
-  return std::min((keep * accepted + prior * kPriorJudged) / (keep * judged + kPriorJudged), kMostAlpha);
+  return std::min((keep * accepted + prior * kPriorTested) / (keep * tested + kPriorTested), kMostAlpha);
 }
 
 void AcceptanceEstimate::add(std::uint64_t version, std::int32_t accepted, bool rejected) {
   const double keep = version == version_ ? kKeepVerification : kKeepVersion;
   version_ = version;
-  const std::int32_t judged = accepted + (rejected ? 1 : 0);
-  const std::int32_t first = std::min(accepted, 1), first_judged = std::min(judged, 1);
-  first_.add(keep, first, first_judged);
-  deeper_.add(keep, accepted - first, judged - first_judged);
+  const std::int32_t tested = accepted + (rejected ? 1 : 0);
+  const std::int32_t first = std::min(accepted, 1), first_tested = std::min(tested, 1);
+  first_.add(keep, first, first_tested);
+  deeper_.add(keep, accepted - first, tested - first_tested);
 }
 
 double AcceptanceEstimate::alpha_deeper(std::uint64_t version) const {

@@ -26,8 +26,8 @@ class AcceptanceEstimate {
  private:
   static constexpr std::uint32_t kProbeInterval = 32;
   struct Rate {
-    double accepted = 0, judged = 0;
-    void add(double keep, std::int32_t more_accepted, std::int32_t more_judged);
+    double accepted = 0, tested = 0;
+    void add(double keep, std::int32_t more_accepted, std::int32_t more_tested);
     double alpha(double keep, double prior = 0.5) const;
   };
   double kept(std::uint64_t version) const;  // share of the evidence that counts for a version

@@ -100,7 +100,7 @@ void Engine::State::open(Sequence& sequence) {
   sequence.n_cached = prefixes.open(request.tenant.value, std::span(sequence.tokens).first(n_readable),
                                     sequence.most_tokens(), sequence.pages);
   sequence.figures.cached_tokens = sequence.n_cached;
-  sequence.judged_on_device = verifier->judges_on_device(request.sampling);
+  sequence.verified_on_device = verifier->verifies_on_device(request.sampling);
   if (request.sampling.grammar != nullptr) {
     sequence.grammar = std::make_unique<AnswerGrammar>(request.sampling.grammar, *masks);
   }
@@ -323,20 +323,20 @@ void Engine::State::accept_one(std::size_t i) {
   if (sequence.remaining() == 0) return sequence.end_unanswered();
   const Proposal& proposal = proposals_[i];
   Part& part = parts_[i];
-  verifier->judge(part.task, part.verdict);
-  verifier->keep_path(tasks_[part.task], part.verdict.accepted);
-  if (sequence.drafting) proposer->on_verified(refs_[i], part.verdict);
-  sequence.n_cached += plan_.sequences[i].n_rows + static_cast<std::int32_t>(part.verdict.accepted.size());
+  verifier->verify(part.task, part.result);
+  verifier->keep_path(tasks_[part.task], part.result.accepted);
+  if (sequence.drafting) proposer->on_verified(refs_[i], part.result);
+  sequence.n_cached += plan_.sequences[i].n_rows + static_cast<std::int32_t>(part.result.accepted.size());
   const auto commit = [&](std::int32_t token) {
     part.committed.push_back(token);
     return sequence.commit(token);
   };
   bool ended = false;
-  for (std::size_t j = 0; j < part.verdict.accepted.size() && !ended; ++j) {
-    ended = commit(proposal.tokens[static_cast<std::size_t>(part.verdict.accepted[j])]);
+  for (std::size_t j = 0; j < part.result.accepted.size() && !ended; ++j) {
+    ended = commit(proposal.tokens[static_cast<std::size_t>(part.result.accepted[j])]);
   }
-  if (!ended) commit(part.verdict.added_token);
-  count_verdict(i);
+  if (!ended) commit(part.result.added_token);
+  count_result(i);
 }
 
 // Pages of a sequence that failed may hold anything, and what lies beyond its tokens was refused. Without memory the
@@ -349,13 +349,13 @@ void Engine::State::remember_prefix(Sequence& sequence) {
 }
 
 // Only what was committed counts: where the answer ended inside the accepted path, what lay beyond never happened.
-void Engine::State::count_verdict(std::size_t i) {
+void Engine::State::count_result(std::size_t i) {
   const Part& part = parts_[i];
   const Proposal& proposal = proposals_[i];
   RequestFigures& counts = running[i]->figures;
-  const std::size_t n_accepted = std::min(part.verdict.accepted.size(), part.committed.size());
-  const bool reached_end = part.committed.size() > part.verdict.accepted.size();
-  const bool rejected = reached_end && part.verdict.rejected_one;
+  const std::size_t n_accepted = std::min(part.result.accepted.size(), part.committed.size());
+  const bool reached_end = part.committed.size() > part.result.accepted.size();
+  const bool rejected = reached_end && part.result.rejected_one;
   counts.steps += 1;
   counts.proposed += static_cast<std::int32_t>(proposal.size());
   counts.accepted += static_cast<std::int32_t>(n_accepted);

@@ -61,7 +61,7 @@ struct Engine::State {
     std::size_t task = 0;                // in `tasks`, when it has rows
     bool scored = false;                 // the target spoke about its next token
     std::int32_t first_prompt_row = -1;  // of a prompt that is scored: where the rows of this step begin in it
-    Verdict verdict;
+    VerifyResult result;
     std::vector<std::int32_t> committed;
   };
 
@@ -77,7 +77,7 @@ struct Engine::State {
   void drop_drafts();
   void accept_one(std::size_t i);
   void remember_prefix(Sequence& sequence);
-  void count_verdict(std::size_t i);
+  void count_result(std::size_t i);
   void emit_one(std::size_t i);
   void add_prompt_logprobs(std::size_t i, TokenDelta& delta) const;
   void observe_one(std::size_t i);

@@ -25,7 +25,7 @@ void Engine::State::emit() {
 
 // The row whose logits chose the committed token: the one after the token before it.
 std::int32_t Engine::State::row_of_committed(const Part& part, std::size_t index) const {
-  return index == 0 ? 0 : 1 + part.verdict.accepted[index - 1];
+  return index == 0 ? 0 : 1 + part.result.accepted[index - 1];
 }
 
 TokenLogprobs Engine::State::logprobs_of(std::span<const float> logits, std::int32_t token, std::int32_t n_top) const {
@@ -92,7 +92,7 @@ void Engine::State::observe_one(std::size_t i) {
   observation.draft = sequence.figures.draft;
   observation.draft_version = sequence.figures.last_version;
   observe_verification(
-      part.verdict, part.committed, [&](std::int32_t row) { return verifier->observed(part.task, row); }, observation);
+      part.result, part.committed, [&](std::int32_t row) { return verifier->observed(part.task, row); }, observation);
   observations->record(std::move(observation));
 }
 

@@ -60,52 +60,52 @@ struct Residuals {
 };
 
 // What happened at one node of the tree: a child survived, or the target speaks.
-struct Judgement {
+struct NodeResult {
   std::int32_t child = kRoot;  // the surviving child, or kRoot
   std::int32_t token = -1;     // the target's own token, when no child survived
   bool had_children = false;
 };
 
-// Siblings are judged in index order, each against what the refusals before it left of p. This gives law p as long as
+// Siblings are tested in index order, each against what the refusals before it left of p. This gives law p as long as
 // each sibling's q is the law it was drawn from given its elder siblings: drawing with replacement (equal q) and
 // without (q with the elders removed) both qualify.
-Judgement judge_by_rejection(const Proposal& proposal, const Distribution& p, std::int32_t node,
-                             const RandomAddress& address) {
-  Judgement judgement;
+NodeResult verify_by_rejection(const Proposal& proposal, const Distribution& p, std::int32_t node,
+                               const RandomAddress& address) {
+  NodeResult at_node;
   const Distribution* r = &p;
   thread_local Residuals residuals;
   // Siblings may hold the same token, so their draws are told apart by rank.
   std::uint32_t rank = 0;
   for (std::size_t i = static_cast<std::size_t>(node + 1); i < proposal.size(); ++i) {
     if (proposal.parents[i] != node) continue;
-    judgement.had_children = true;
+    at_node.had_children = true;
     const std::int32_t token = proposal.tokens[i];
     const bool deterministic = proposal.law == ProposalLaw::kDeterministic;
     const double q = deterministic ? 1.0 : proposal.q[i].probability(token);
     SLIP_CHECK(q > 0, "a proposed token was not drawn from the q stored with it");
     if (survives(uniform(address, RandomPurpose::kAccept, rank++), r->probability(token), q)) {
-      judgement.child = static_cast<std::int32_t>(i);
-      return judgement;
+      at_node.child = static_cast<std::int32_t>(i);
+      return at_node;
     }
     r = deterministic ? &residuals.after(*r, token) : &residuals.after(*r, proposal.q[i]);
   }
-  judgement.token = sample_inverse_cdf(*r, uniform(address, RandomPurpose::kResidual));
-  return judgement;
+  at_node.token = sample_inverse_cdf(*r, uniform(address, RandomPurpose::kResidual));
+  return at_node;
 }
 
-Judgement judge_coupled(const Proposal& proposal, const Distribution& p, std::int32_t node,
-                        const RandomAddress& address) {
-  Judgement judgement;
-  judgement.token = sample_gumbel(p, address);
+NodeResult verify_coupled(const Proposal& proposal, const Distribution& p, std::int32_t node,
+                          const RandomAddress& address) {
+  NodeResult at_node;
+  at_node.token = sample_gumbel(p, address);
   for (std::size_t i = static_cast<std::size_t>(node + 1); i < proposal.size(); ++i) {
     if (proposal.parents[i] != node) continue;
-    judgement.had_children = true;
-    if (proposal.tokens[i] == judgement.token) {
-      judgement.child = static_cast<std::int32_t>(i);
-      return judgement;
+    at_node.had_children = true;
+    if (proposal.tokens[i] == at_node.token) {
+      at_node.child = static_cast<std::int32_t>(i);
+      return at_node;
     }
   }
-  return judgement;
+  return at_node;
 }
 
 void check_shapes(const Proposal& proposal, AcceptanceRule rule) {
@@ -116,29 +116,29 @@ void check_shapes(const Proposal& proposal, AcceptanceRule rule) {
                "nodes come after their parents");
   }
   if (rule == AcceptanceRule::kCoupled) return;
-  SLIP_CHECK(proposal.law != ProposalLaw::kGumbel, "Gumbel proposals share the target's noise: judge them coupled");
+  SLIP_CHECK(proposal.law != ProposalLaw::kGumbel, "Gumbel proposals share the target's noise: verify them coupled");
   SLIP_CHECK(proposal.law == ProposalLaw::kDeterministic || proposal.q.size() == n, "sampled tokens come with their q");
 }
 
 }  // namespace
 
 void accept(const Proposal& proposal, const TargetLaw& p_after, AcceptanceRule rule, const RandomAddress& first,
-            Verdict& verdict) {
+            VerifyResult& result) {
   check_shapes(proposal, rule);
-  const auto judge = rule == AcceptanceRule::kCoupled ? judge_coupled : judge_by_rejection;
-  verdict.accepted.clear();
-  verdict.accepted.reserve(proposal.size());
+  const auto verify = rule == AcceptanceRule::kCoupled ? verify_coupled : verify_by_rejection;
+  result.accepted.clear();
+  result.accepted.reserve(proposal.size());
   std::int32_t node = kRoot;
   while (true) {
-    const RandomAddress address = at_depth(first, verdict.accepted.size());
-    const Judgement judgement = judge(proposal, p_after(node), node, address);
-    if (judgement.child == kRoot) {
-      verdict.added_token = judgement.token;
-      verdict.rejected_one = judgement.had_children;
+    const RandomAddress address = at_depth(first, result.accepted.size());
+    const NodeResult at_node = verify(proposal, p_after(node), node, address);
+    if (at_node.child == kRoot) {
+      result.added_token = at_node.token;
+      result.rejected_one = at_node.had_children;
       return;
     }
-    node = judgement.child;
-    verdict.accepted.push_back(node);
+    node = at_node.child;
+    result.accepted.push_back(node);
   }
 }
 

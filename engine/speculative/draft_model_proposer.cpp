@@ -207,11 +207,11 @@ void DraftModelProposer::propose(std::span<const SequenceRef> sequences, const P
   }
 }
 
-void DraftModelProposer::on_verified(const SequenceRef& sequence, const Verdict& verdict) {
+void DraftModelProposer::on_verified(const SequenceRef& sequence, const VerifyResult& result) {
   Drafting* drafting = find(sequence.id);
   if (drafting == nullptr || !drafting->live) return;
   // What was read along the accepted path stays; rows of refused tokens are overwritten by the next that come.
-  const std::int32_t valid = n_committed(sequence) + static_cast<std::int32_t>(verdict.accepted.size());
+  const std::int32_t valid = n_committed(sequence) + static_cast<std::int32_t>(result.accepted.size());
   drafting->live->n_cached = std::min(drafting->live->n_cached, valid);
 }
 

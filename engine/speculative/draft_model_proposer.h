@@ -43,7 +43,7 @@ class DraftModelProposer final : public Proposer {
   bool is_confident(const SequenceRef& sequence) override;
   void propose(std::span<const SequenceRef> sequences, const ProposeBudget& budget,
                std::span<Proposal> proposals) override;
-  void on_verified(const SequenceRef& sequence, const Verdict& verdict) override;
+  void on_verified(const SequenceRef& sequence, const VerifyResult& result) override;
   void release(RequestId sequence) override;
   std::int64_t n_passes() const;  // forward passes so far, over all shapes of draft
 

@@ -72,7 +72,7 @@ void DraftRunner::extend(DraftChain& chain, std::span<const float> logits) {
             : proposal.law == ProposalLaw::kGumbel ? sample_gumbel(q_, address)
                                                    : sample_inverse_cdf(q_, uniform(address, RandomPurpose::kDraft));
     log_q = std::log(q_.probability(token));
-    // Only the rejection rule looks at q; a coupled verdict asks for nothing but the token.
+    // Only the rejection rule looks at q; coupled verification needs only the token.
     if (proposal.law == ProposalLaw::kSampled) proposal.add_q(q_);
   }
   proposal.add_to_chain(token, log_q);

@@ -31,7 +31,7 @@ struct DraftChain {
   bool* broken = nullptr;                // set when the draft's numbers are not finite
   const PromptLookup* lookup = nullptr;  // has read the committed tokens; null: the draft alone
 
-  // Committed tokens that the draft has not read, the last one at least. Rows of a proposal that was never judged are
+  // Committed tokens that the draft has not read, the last one at least. Rows of a proposal that was never verified are
   // not committed ones: forgets them first.
   std::span<const std::int32_t> unread() const;
 };

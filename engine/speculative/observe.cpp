@@ -24,15 +24,15 @@ TopK observe_row(std::span<const float> logits, std::int32_t k) {
   return top;
 }
 
-void observe_verification(const Verdict& verdict, std::span<const std::int32_t> committed,
+void observe_verification(const VerifyResult& result, std::span<const std::int32_t> committed,
                           const std::function<TopK(std::int32_t)>& row, Observation& observation) {
-  const std::size_t n_accepted = std::min(verdict.accepted.size(), committed.size());
+  const std::size_t n_accepted = std::min(result.accepted.size(), committed.size());
   observation.committed.assign(committed.begin(), committed.end());
   observation.n_accepted = static_cast<std::int32_t>(n_accepted);
-  observation.rejected = committed.size() > verdict.accepted.size() && verdict.rejected_one;
+  observation.rejected = committed.size() > result.accepted.size() && result.rejected_one;
   observation.targets.clear();
   for (std::size_t i = 0; i < committed.size(); ++i) {
-    observation.targets.push_back(row(i == 0 ? 0 : 1 + verdict.accepted[i - 1]));
+    observation.targets.push_back(row(i == 0 ? 0 : 1 + result.accepted[i - 1]));
   }
 }
 

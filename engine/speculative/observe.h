@@ -12,10 +12,10 @@ namespace slip {
 TopK observe_row(std::span<const float> logits, std::int32_t k);
 
 // Fills observation.{committed, targets, n_accepted, rejected} from one verification of which `committed` was added to
-// the answer; fewer tokens than the verdict has when the answer ended inside the path. `row(i)` is the target's
+// the answer; fewer tokens than the result has when the answer ended inside the path. `row(i)` is the target's
 // distribution after row i as Verifier::observed() gives it: row 0 after the last committed token, row 1 + node after a
 // node.
-void observe_verification(const Verdict& verdict, std::span<const std::int32_t> committed,
+void observe_verification(const VerifyResult& result, std::span<const std::int32_t> committed,
                           const std::function<TopK(std::int32_t)>& row, Observation& observation);
 
 }  // namespace slip

@@ -38,7 +38,7 @@ struct Proposal {
   std::vector<std::int32_t> parents;  // [n]
   std::vector<float> path_logprob;    // [n] Σ log q along the path
   std::vector<Distribution> q;        // [n] transformed q each token was drawn from; only with kSampled
-  std::vector<DeviceLaw> device_q;    // [n] instead of q, where a device drew them and will judge them
+  std::vector<DeviceLaw> device_q;    // [n] instead of q, where a device drew them and will verify them
   std::vector<Distribution> spare_q;  // what cleared proposals left, to be used again
   ProposalLaw law = ProposalLaw::kDeterministic;
   std::uint64_t version = 0;  // DraftVersion::number; 0: no draft
@@ -78,7 +78,7 @@ struct Proposal {
 
 // What the target decided: the accepted path (node indices from the root on) and the one token it adds itself
 // (correction or bonus).
-struct Verdict {
+struct VerifyResult {
   std::vector<std::int32_t> accepted;  // node indices
   std::int32_t added_token = -1;
   bool rejected_one =

@@ -23,7 +23,7 @@ struct SequenceRef {
   LiveDraft* live_draft = nullptr;   // null: the request names no draft
   AnswerGrammar* grammar = nullptr;  // null: any text
   bool wants_probability = false;    // path_logprob is looked at
-  bool judged_on_device = false;     // q may stay on the device: Proposal::device_q then stands for Proposal::q
+  bool verified_on_device = false;   // q may stay on the device: Proposal::device_q then stands for Proposal::q
 
   // For the row that has `path` behind it: these tokens and what is proposed after them.
   RowContext row_context(std::span<const std::int32_t> path) const { return {path, prompt_tokens, end_ids, grammar}; }
@@ -63,8 +63,8 @@ class Proposer {
   // of a sequence change only by way of on_verified.
   virtual void propose(std::span<const SequenceRef> sequences, const ProposeBudget& budget,
                        std::span<Proposal> proposals) = 0;
-  // `sequence.tokens` are those before this verdict's tokens are added.
-  virtual void on_verified(const SequenceRef& sequence, const Verdict& verdict) = 0;
+  // `sequence.tokens` are those before this result's tokens are added.
+  virtual void on_verified(const SequenceRef& sequence, const VerifyResult& result) = 0;
   virtual void release(RequestId sequence) = 0;  // unknown ids are ignored
 };
 

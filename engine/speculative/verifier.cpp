@@ -61,13 +61,13 @@ std::span<const float> Verifier::logits(std::size_t task, std::int32_t row) cons
   return {host_row(first_logit_row_[task] + row), static_cast<std::size_t>(worker_.config().vocab_size)};
 }
 
-bool Verifier::judges_on_device(const SamplingParams& /*sampling*/) const {
+bool Verifier::verifies_on_device(const SamplingParams& /*sampling*/) const {
   return false;
 }
 
-void Verifier::judge(std::size_t index, Verdict& verdict) {
+void Verifier::verify(std::size_t index, VerifyResult& result) {
   const ScoreTask& task = tasks_[index];
-  SLIP_CHECK(task.sequence != nullptr && task.proposal != nullptr, "a verdict is asked for before the pass");
+  SLIP_CHECK(task.sequence != nullptr && task.proposal != nullptr, "a verification is asked for before the pass");
   const SequenceRef& sequence = *task.sequence;
   // Rows behind a refused token are never looked at, so they are never transformed.
   const auto p_after = [&](std::int32_t node) -> const Distribution& {
@@ -75,7 +75,7 @@ void Verifier::judge(std::size_t index, Verdict& verdict) {
     transform_logits(logits(index, node + 1), *sequence.sampling, sequence.row_context(path_), p_);
     return p_;
   };
-  accept(*task.proposal, std::cref(p_after), sequence.rule, sequence.next_address(), verdict);
+  accept(*task.proposal, std::cref(p_after), sequence.rule, sequence.next_address(), result);
 }
 
 TopK Verifier::observed(std::size_t task, std::int32_t row) {

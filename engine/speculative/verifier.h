@@ -26,13 +26,13 @@ struct ScoreTask {
   bool wants_logits = true;            // false in the middle of a prompt
   bool wants_all_logits = false;       // of every row, not only from the last token on
   // What will be asked about it: nothing else is sure to be there.
-  const SequenceRef* sequence = nullptr;  // not null: judge(), by this request
+  const SequenceRef* sequence = nullptr;  // not null: verify(), by this request
   std::int32_t top_k = 0;                 // not 0: observed(), with so many
   bool needs_logits = false;              // logits()
 };
 
 // The target's word on many sequences at once: one pass over the ragged rows of all of them. A chain is a tree that
-// never branches, so there is one path. This one judges on the host, when it is asked, by rows of logits that the
+// never branches, so there is one path. This one verifies on the host, when it is asked, with rows of logits that the
 // worker has left there. Threads: the engine thread only; tasks and what they point to live, and answers are good,
 // until the next score().
 class Verifier {
@@ -43,14 +43,14 @@ class Verifier {
   Verifier(const Verifier&) = delete;
   Verifier& operator=(const Verifier&) = delete;
 
-  // Whether such a request is judged where no host sees its logits: what SequenceRef::judged_on_device is to be. Of the
-  // request alone, so that one place judges the whole answer, whatever is proposed.
-  virtual bool judges_on_device(const SamplingParams& sampling) const;
+  // Whether such a request is verified where no host sees its logits: the value of SequenceRef::verified_on_device. Of
+  // the request alone, so that one place verifies the whole answer, whatever is proposed.
+  virtual bool verifies_on_device(const SamplingParams& sampling) const;
 
   // REQUIRES: rows and logit rows within the worker's bounds, room for every row in the page tables.
   void score(std::span<const ScoreTask> tasks);
   // accept() of a task's proposal under its request's law. Errors as transform_logits().
-  virtual void judge(std::size_t task, Verdict& verdict);
+  virtual void verify(std::size_t task, VerifyResult& result);
   // The row as logits() counts it, as observe_row() tells of it.
   virtual TopK observed(std::size_t task, std::int32_t row);
   // Raw logits [vocab] of task `task`: row 0 after its last token, row 1 + i after node i; with wants_all_logits also
@@ -79,14 +79,14 @@ class Verifier {
   std::unique_ptr<float[]> logits_;            // [max_logit_rows, vocab]
   std::vector<std::int32_t> first_logit_row_;  // [n_task], of row 0
   StepRows rows_;
-  // Scratch of one verdict.
+  // Scratch of one verification.
   Distribution p_;
   std::vector<std::int32_t> path_;
 };
 
 // The target as an engine takes it: what runs its passes, and what answers by them.
 struct Target {
-  // Judged on the host.
+  // Verified on the host.
   template <std::derived_from<Worker> Runs>
   Target(std::unique_ptr<Runs> runs)  // NOLINT(google-explicit-constructor): a worker is all that it takes
       : worker(std::move(runs)), verifier(std::make_unique<Verifier>(*worker)) {}

@@ -159,7 +159,7 @@ SLIP_DEVICE void draw_token(const LawBlock& block, const DrawTokens& job, LawSha
 }
 
 inline constexpr int kMostNodes = 64;            // of one proposal
-inline constexpr std::int32_t kNoProposal = -1;  // for n_nodes: nothing to judge, a grid was filled up
+inline constexpr std::int32_t kNoProposal = -1;  // for n_nodes: nothing to verify, a grid was filled up
 
 // The law that a proposed token was drawn from: what a row of logits means under a RowLaw, or, where `ids` is not null,
 // a table of all that has any probability.
@@ -199,7 +199,7 @@ struct ProposalRows {
   RandomAddress first;  // of the first proposed token; depth d uses output_index + d
 };
 
-struct DeviceVerdict {
+struct DeviceVerifyResult {
   std::int32_t n_accepted = 0;
   std::int32_t added_token = -1;
   std::int32_t rejected_one = 0;
@@ -219,10 +219,10 @@ struct Accept {
   const RowLaw* target_laws = nullptr;
   const RowPart* target_parts =
       nullptr;  // [target rows, kRowParts] of GumbelParts, for coupled proposals; null: drawn here
-  DeviceVerdict* verdicts = nullptr;
+  DeviceVerifyResult* results = nullptr;
 };
 
-// The children of one node, in the order in which they are judged.
+// The children of one node, in the order in which they are tested.
 struct Siblings {
   std::int32_t nodes[kMostNodes];
   double rest[kMostNodes];  // of q, less the tokens of elder siblings; 1 with replacement
@@ -288,7 +288,7 @@ struct AcceptShared {
   double totals[kMostNodes];
 };
 
-struct Judged {
+struct NodeResult {
   std::int32_t child = -1, token = -1;
   bool had_children = false;
 };
@@ -309,20 +309,20 @@ SLIP_DEVICE void add_sibling(const LawBlock& block, const Residual& residual, st
   });
 }
 
-SLIP_DEVICE Judged judge_by_rejection(const LawBlock& block, const Accept& job, const ProposalRows& proposal,
-                                      std::int32_t node, const RandomAddress& address, AcceptShared& shared) {
-  Judged judged;
+SLIP_DEVICE NodeResult verify_by_rejection(const LawBlock& block, const Accept& job, const ProposalRows& proposal,
+                                           std::int32_t node, const RandomAddress& address, AcceptShared& shared) {
+  NodeResult at_node;
   Residual residual{&job, &proposal, proposal.first_row + node + 1, &shared.siblings, shared.refused, shared.totals, 0};
   std::int32_t sibling = -1;
   for (std::int32_t i = node + 1; i < proposal.n_nodes; ++i) {
     if (job.parents[proposal.first_node + i] != node) continue;
-    judged.had_children = true;
+    at_node.had_children = true;
     add_sibling(block, residual, ++sibling, i, shared);
     const std::int32_t token = residual.token_of(sibling);
     const double u = unit_interval(random_bits(address, RandomPurpose::kAccept, static_cast<std::uint32_t>(sibling)));
     if (u < residual(token) / residual.q_of(sibling, token)) {
-      judged.child = i;
-      return judged;
+      at_node.child = i;
+      return at_node;
     }
     const Mass left = sum_over(block, job.vocab, ShareLeft{residual, sibling}, shared.law);
     if (left == 0) continue;  // r = q up to rounding: r itself is the law to go on with
@@ -336,54 +336,54 @@ SLIP_DEVICE Judged judge_by_rejection(const LawBlock& block, const Accept& job, 
   const ShareOfResidual share{residual};
   const Mass total = sum_over(block, job.vocab, share, shared.law);
   const double u = unit_interval(random_bits(address, RandomPurpose::kResidual, 0));
-  judged.token = draw_inverse_cdf(block, job.vocab, share, u, total, shared.law);
-  return judged;
+  at_node.token = draw_inverse_cdf(block, job.vocab, share, u, total, shared.law);
+  return at_node;
 }
 
-SLIP_DEVICE Judged judge_coupled(const LawBlock& block, const Accept& job, const ProposalRows& proposal,
-                                 std::int32_t node, const RandomAddress& address, AcceptShared& shared) {
-  Judged judged;
+SLIP_DEVICE NodeResult verify_coupled(const LawBlock& block, const Accept& job, const ProposalRows& proposal,
+                                      std::int32_t node, const RandomAddress& address, AcceptShared& shared) {
+  NodeResult at_node;
   const std::int32_t row = proposal.first_row + node + 1;
   const LogitRow target{job.target_logits + row * job.target_stride, job.vocab};
   const RowPart* parts = job.target_parts == nullptr ? nullptr : job.target_parts + std::int64_t{row} * kRowParts;
-  judged.token = draw_gumbel(block, target, job.target_laws[row], address, parts, shared.law);
+  at_node.token = draw_gumbel(block, target, job.target_laws[row], address, parts, shared.law);
   for (std::int32_t i = node + 1; i < proposal.n_nodes; ++i) {
     if (job.parents[proposal.first_node + i] != node) continue;
-    judged.had_children = true;
-    if (job.tokens[proposal.first_node + i] != judged.token) continue;
-    judged.child = i;
-    return judged;
+    at_node.had_children = true;
+    if (job.tokens[proposal.first_node + i] != at_node.token) continue;
+    at_node.child = i;
+    return at_node;
   }
-  return judged;
+  return at_node;
 }
 
 SLIP_DEVICE void accept_proposal(const LawBlock& block, const Accept& job, AcceptShared& shared) {
   const ProposalRows proposal = job.proposals[block.x];
   if (proposal.n_nodes == kNoProposal) return;
-  DeviceVerdict* verdict = job.verdicts + block.x;
+  DeviceVerifyResult* result = job.results + block.x;
   RandomAddress address = proposal.first;
   std::int32_t node = -1, n_accepted = 0;
   while (true) {
     const LawState state = job.target_laws[proposal.first_row + node + 1].state;
-    Judged judged;
+    NodeResult at_node;
     if (state == LawState::kFine) {
-      judged = proposal.coupled ? judge_coupled(block, job, proposal, node, address, shared)
-                                : judge_by_rejection(block, job, proposal, node, address, shared);
+      at_node = proposal.coupled ? verify_coupled(block, job, proposal, node, address, shared)
+                                 : verify_by_rejection(block, job, proposal, node, address, shared);
     }
-    const bool ends = judged.child < 0;
+    const bool ends = at_node.child < 0;
     block.each_apart([&](int thread) {
       if (thread != 0) return;
       if (!ends) {
-        verdict->accepted[n_accepted] = judged.child;
+        result->accepted[n_accepted] = at_node.child;
         return;
       }
-      verdict->n_accepted = n_accepted;
-      verdict->added_token = judged.token;
-      verdict->rejected_one = judged.had_children ? 1 : 0;
-      verdict->state = state;
+      result->n_accepted = n_accepted;
+      result->added_token = at_node.token;
+      result->rejected_one = at_node.had_children ? 1 : 0;
+      result->state = state;
     });
     if (ends) return;
-    node = judged.child;
+    node = at_node.child;
     ++n_accepted;
     ++address.output_index;
   }

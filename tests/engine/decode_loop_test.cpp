@@ -100,7 +100,7 @@ class DecodeLoop {
     for (std::uint64_t seed : {1, 2})
       live_drafts_.push_back(make_live_draft(tiny_draft(tiny_draft_config(8192), seed)));
     proposals_.resize(kSequences);
-    verdicts_.resize(kSequences);
+    results_.resize(kSequences);
     for (std::int32_t i = 0; i < kSequences; ++i) {
       tokens_.push_back(random_tokens(6 + i, static_cast<unsigned>(i)));
       tokens_.back().reserve(kContext);
@@ -151,15 +151,15 @@ class DecodeLoop {
     verifier_.score(tasks_);
   }
   void accept_one(std::size_t i) {
-    Verdict& verdict = verdicts_[i];
-    verifier_.judge(i, verdict);
-    verifier_.keep_path(tasks_[i], verdict.accepted);
-    proposer_.on_verified(refs_[i], verdict);
-    n_cached_[i] = static_cast<std::int32_t>(tokens_[i].size() + verdict.accepted.size());
-    for (const std::int32_t node : verdict.accepted) {
+    VerifyResult& result = results_[i];
+    verifier_.verify(i, result);
+    verifier_.keep_path(tasks_[i], result.accepted);
+    proposer_.on_verified(refs_[i], result);
+    n_cached_[i] = static_cast<std::int32_t>(tokens_[i].size() + result.accepted.size());
+    for (const std::int32_t node : result.accepted) {
       tokens_[i].push_back(proposals_[i].tokens[static_cast<std::size_t>(node)]);
     }
-    tokens_[i].push_back(verdict.added_token);
+    tokens_[i].push_back(result.added_token);
   }
 
   kernels::ThreadPool pool_;
@@ -173,7 +173,7 @@ class DecodeLoop {
   std::vector<std::int32_t> n_cached_, nodes_ = std::vector<std::int32_t>(kSequences);
   std::vector<SequenceRef> refs_;
   std::vector<Proposal> proposals_;
-  std::vector<Verdict> verdicts_;
+  std::vector<VerifyResult> results_;
   std::vector<ScoreTask> tasks_;
 };
 

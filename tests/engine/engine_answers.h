@@ -13,7 +13,7 @@
 
 namespace slip::testing {
 
-// Everything an answer was: what losslessness is judged by.
+// Everything an answer was: what tests of losslessness compare.
 struct Answer {
   std::vector<std::int32_t> tokens;
   std::string text;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A whole engine whose target runs on a device, its kernels' bodies run on the host, judged there or on the host: with
-// speculation the answers are those without, and of the target's logits only what is asked for leaves the device.
+// A whole engine whose target runs on a device, its kernels' bodies run on the host, verified there or on the host:
+// with speculation the answers are those without, and of the target's logits only what is asked for leaves the device.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -24,7 +24,7 @@ constexpr std::int32_t kAnswerTokens = 15, kBrokenToken = 90;
 struct Case {
   SamplingParams sampling;
   std::int32_t k = 0, concurrency = 1, prefill_chunk = 16;
-  bool judged_on_device = true, drafted_on_device = true;
+  bool verified_on_device = true, drafted_on_device = true;
   int swap_every = 0;
   std::uint64_t draft = 1;                     // 1: the target, and nearly always right; 2: something else
   const std::vector<Answer>* known = nullptr;  // these are proposed
@@ -40,7 +40,7 @@ class TreesOfKnown final : public Proposer {
   std::int64_t catch_up(std::span<const SequenceRef>, CatchUpBudget) override { return 0; }
   std::int32_t ready_depth(const SequenceRef&) const override { return 16; }
   void release(RequestId) override {}
-  void on_verified(const SequenceRef&, const Verdict&) override {}
+  void on_verified(const SequenceRef&, const VerifyResult&) override {}
   void propose(std::span<const SequenceRef> sequences, const ProposeBudget& budget,
                std::span<Proposal> proposals) override {
     for (std::size_t i = 0; i < sequences.size(); ++i) {
@@ -73,7 +73,7 @@ class DeviceEngine {
     options.seed = 7;
     auto worker = std::make_unique<DeviceWorker>(queue_, *weights, 100, 40, 64);
     auto proposer = make_proposer(options, *worker);
-    auto verifier = run.judged_on_device ? std::make_unique<DeviceVerifier>(*worker) : nullptr;
+    auto verifier = run.verified_on_device ? std::make_unique<DeviceVerifier>(*worker) : nullptr;
     Target target = verifier != nullptr ? Target(std::move(worker), std::move(verifier)) : Target(std::move(worker));
     engine_.emplace(options, std::move(target), nullptr, std::move(proposer), &observations,
                     std::vector<StepListener*>{});
@@ -144,7 +144,7 @@ std::vector<Answer> answers_of(const Case& run, const std::function<void(Request
   return engine.answers;
 }
 
-// Everything a device judges, with what nobody asks of a row and with what looks back at other tokens.
+// Everything a device verifies, with what nobody asks of a row and with what looks back at other tokens.
 std::vector<SamplingParams> seeded() {
   return {{.temperature = 0},
           {.temperature = 0.7F, .top_p = 0.9F, .seed = 42},
@@ -157,10 +157,10 @@ std::vector<SamplingParams> unseeded() {
 TEST(EngineOnADevice, SpeculationChangesNoBit) {
   for (const SamplingParams& sampling : seeded()) {
     for (const bool on_device : {false, true}) {
-      const auto plain = answers_of({.sampling = sampling, .judged_on_device = on_device}, tell_all);
+      const auto plain = answers_of({.sampling = sampling, .verified_on_device = on_device}, tell_all);
       std::int32_t accepted = 0;
       for (Case run : {Case{sampling, 1}, Case{sampling, 4, 3}, Case{sampling, 8, 2, 7}}) {
-        run.judged_on_device = on_device;
+        run.verified_on_device = on_device;
         run.drafted_on_device = run.k != 4;
         run.swap_every = run.k == 8 ? 2 : 0;
         const auto answers = answers_of(run, tell_all);
@@ -175,9 +175,9 @@ TEST(EngineOnADevice, SpeculationChangesNoBit) {
   }
 }
 
-// Wherever it is judged and whatever is told of it; with drafts on the CPU, whose laws come as tables, and on the
+// Wherever it is verified and whatever is told of it; with drafts on the CPU, whose laws come as tables, and on the
 // device, where they stay, of two versions at once.
-TEST(EngineOnADevice, AnAnswerIsTheSameWhereverItIsJudged) {
+TEST(EngineOnADevice, AnAnswerIsTheSameWhereverItIsVerified) {
   auto samplings = seeded();
   for (const SamplingParams& sampling : unseeded()) samplings.push_back(sampling);
   std::int32_t accepted = 0, refused = 0;
@@ -187,7 +187,7 @@ TEST(EngineOnADevice, AnAnswerIsTheSameWhereverItIsJudged) {
       run.swap_every = run.k == 4 ? 2 : 0;
       run.draft = run.k == 4 ? 1 : 2;
       const auto there = answers_of(run), told = run.k == 4 ? answers_of(run, tell_all) : there;
-      run.judged_on_device = false;
+      run.verified_on_device = false;
       const auto here = answers_of(run);
       for (std::size_t i = 0; i < here.size(); ++i) {
         EXPECT_EQ(there[i].tokens, here[i].tokens) << "k " << run.k << " answer " << i;
@@ -212,7 +212,7 @@ TEST(EngineOnADevice, TreesAreAcceptedAlongTheirPath) {
   }
 }
 
-// A step's verdicts, observations and drafts together are less than one row of logits.
+// A step's results, observations and drafts together are less than one row of logits.
 TEST(EngineOnADevice, NoRowOfLogitsCrossesWhereNoneIsAskedFor) {
   constexpr std::int32_t kVocab = 4000;
   constexpr std::size_t kRow = kVocab * sizeof(float);
@@ -255,15 +255,15 @@ TEST(EngineOnADevice, NegativeRowsThatCrossAreCounted) {
   const std::size_t of_one = DeviceEngine(run, one_is_told).drain();
   EXPECT_GT(of_one, 5 * kRow);
   EXPECT_LT(of_one, 6 * kRow);
-  run.judged_on_device = false;
+  run.verified_on_device = false;
   EXPECT_GT(DeviceEngine(run).drain(), 10 * kRow);
 }
 
-TEST(EngineOnADevice, WhatIsObservedIsTheSameWhereverItIsJudged) {
+TEST(EngineOnADevice, WhatIsObservedIsTheSameWhereverItIsVerified) {
   Case run{.sampling = {.temperature = 0.9F}, .k = 3, .concurrency = 3};
   DeviceEngine there(run);
   there.drain();
-  run.judged_on_device = false;
+  run.verified_on_device = false;
   DeviceEngine here(run);
   here.drain();
   int n_rows = 0;
@@ -308,7 +308,7 @@ TEST(EngineOnADevice, AScoredPromptAndOneThatIsOnlyReadAreServedBesideOthers) {
   };
   Case run{.sampling = seeded()[1], .k = 3, .concurrency = 3};
   const auto there = answers_of(run, change);
-  run.judged_on_device = false;
+  run.verified_on_device = false;
   const auto here = answers_of(run, change);
   EXPECT_EQ(there[0].summary.reason, StopReason::kLength);
   EXPECT_EQ(there[1].logprobs, here[1].logprobs);

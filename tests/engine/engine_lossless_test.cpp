@@ -333,8 +333,8 @@ class LyingProposer final : public Proposer {
   std::int64_t catch_up(std::span<const SequenceRef> s, CatchUpBudget b) override { return inner_->catch_up(s, b); }
   std::int32_t ready_depth(const SequenceRef& sequence) const override { return inner_->ready_depth(sequence); }
   void release(RequestId sequence) override { inner_->release(sequence); }
-  void on_verified(const SequenceRef& sequence, const Verdict& verdict) override {
-    inner_->on_verified(sequence, verdict);
+  void on_verified(const SequenceRef& sequence, const VerifyResult& result) override {
+    inner_->on_verified(sequence, result);
   }
   void propose(std::span<const SequenceRef> sequences, const ProposeBudget& budget,
                std::span<Proposal> proposals) override {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Without a seed an answer's law is what speculation must not change, whatever the sampling parameters: the law by the
 // definitions on one side, answers of the engine on the other. The negative controls read a parameter wrongly, or plant
-// a bug in the row that judges a proposal, and must be told apart.
+// a bug in the row that verifies a proposal, and must be told apart.
 #include <gtest/gtest.h>
 
 #include "engine/speculative/acceptance.h"
@@ -81,7 +81,7 @@ TEST(SamplingLawNegative, EveryMisreadingIsToldFromTheEngine) {
   }
 }
 
-// ---- the judging row in miniature: what the engine's step does for one sequence, with room for a bug ----------------
+// ---- the verifying row in miniature: what the engine's step does for one sequence, with room for a bug --------------
 
 enum class Planted {
   kNone,
@@ -105,11 +105,11 @@ class Miniature {
     while (!ended()) {
       const RandomAddress first{seed, 0, static_cast<std::uint32_t>(n_answer())};
       propose(first);
-      const TargetLaw p_after = [&](std::int32_t node) -> const Distribution& { return judge(node); };
-      Verdict verdict;
-      accept(proposal_, p_after, AcceptanceRule::kRejection, first, verdict);
-      for (const std::int32_t node : verdict.accepted) commit(proposal_.tokens[static_cast<std::size_t>(node)]);
-      commit(verdict.added_token);
+      const TargetLaw p_after = [&](std::int32_t node) -> const Distribution& { return target_distribution(node); };
+      VerifyResult result;
+      accept(proposal_, p_after, AcceptanceRule::kRejection, first, result);
+      for (const std::int32_t node : result.accepted) commit(proposal_.tokens[static_cast<std::size_t>(node)]);
+      commit(result.added_token);
     }
     return {tokens_.begin() + static_cast<std::ptrdiff_t>(kLawPrompt.size()), tokens_.end()};
   }
@@ -145,7 +145,7 @@ class Miniature {
     }
   }
 
-  const Distribution& judge(std::int32_t node) {
+  const Distribution& target_distribution(std::int32_t node) {
     write_token_path(tokens_, proposal_, node, path_);
     const auto logits = law_language().logits(path_);
     std::span<const std::int32_t> seen = path_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Both acceptance rules of the device code, run on the host, against the CPU's verdicts on the same proposals.
+// Both acceptance rules of the device code, run on the host, against the CPU's results on the same proposals.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -108,14 +108,14 @@ struct Trial {
     }
     return out;
   }
-  DeviceVerdict on_host(AcceptanceRule rule, bool with_parts = false) const {
+  DeviceVerifyResult on_host(AcceptanceRule rule, bool with_parts = false) const {
     const auto target_laws = laws(target), draft_laws = laws(draft);
     const ProposalRows rows{.n_nodes = static_cast<std::int32_t>(proposal.size()),
                             .coupled = rule == AcceptanceRule::kCoupled,
                             .deterministic = proposal.law == ProposalLaw::kDeterministic,
                             .without_replacement = without_replacement,
                             .first = first};
-    DeviceVerdict verdict;
+    DeviceVerifyResult result;
     Accept job;
     job.proposals = &rows;
     job.tokens = proposal.tokens.data();
@@ -126,20 +126,20 @@ struct Trial {
     job.target_logits = target.data();
     job.target_stride = kVocab;
     job.target_laws = target_laws.data();
-    job.verdicts = &verdict;
+    job.results = &result;
     const auto parts = gumbel_parts(target_laws);
     job.target_parts = with_parts ? parts.data() : nullptr;
     const auto shared = std::make_unique<AcceptShared>();
     run_on_host<kLawThreads>({}, [&](const LawBlock& block) { accept_proposal(block, job, *shared); });
-    return verdict;
+    return result;
   }
-  void expect_the_cpus_verdict(AcceptanceRule rule) const {
-    const Verdict expected = testing::accept_given(proposal, p, rule, first);
+  void expect_the_cpus_result(AcceptanceRule rule) const {
+    const VerifyResult expected = testing::accept_given(proposal, p, rule, first);
     for (const bool with_parts : {false, rule == AcceptanceRule::kCoupled}) {
-      const DeviceVerdict verdict = on_host(rule, with_parts);
-      EXPECT_EQ(std::vector(verdict.accepted, verdict.accepted + verdict.n_accepted), expected.accepted) << seed;
-      EXPECT_EQ(verdict.added_token, expected.added_token) << seed;
-      EXPECT_EQ(verdict.rejected_one != 0, expected.rejected_one) << seed;
+      const DeviceVerifyResult result = on_host(rule, with_parts);
+      EXPECT_EQ(std::vector(result.accepted, result.accepted + result.n_accepted), expected.accepted) << seed;
+      EXPECT_EQ(result.added_token, expected.added_token) << seed;
+      EXPECT_EQ(result.rejected_one != 0, expected.rejected_one) << seed;
     }
   }
 
@@ -162,7 +162,7 @@ TEST(DeviceAcceptanceTest, RejectionIsTheCpusOnChainsAndTrees) {
     for (const auto& parents : {kChain, kTree}) {
       for (const ProposalLaw law : {ProposalLaw::kSampled, ProposalLaw::kDeterministic}) {
         const Trial trial(seed, parents, params, law);
-        trial.expect_the_cpus_verdict(AcceptanceRule::kRejection);
+        trial.expect_the_cpus_result(AcceptanceRule::kRejection);
         n_accepted += trial.on_host(AcceptanceRule::kRejection).n_accepted;
       }
     }
@@ -170,7 +170,7 @@ TEST(DeviceAcceptanceTest, RejectionIsTheCpusOnChainsAndTrees) {
   EXPECT_GT(n_accepted, 20);  // otherwise nothing but first refusals was compared
 }
 
-TEST(DeviceAcceptanceTest, SiblingsDrawnWithoutReplacementAreJudgedAsTheCpuDoes) {
+TEST(DeviceAcceptanceTest, SiblingsDrawnWithoutReplacementAreTestedAsTheCpuDoes) {
   const std::vector<std::int32_t> bushy = {-1, -1, -1, -1, -1, -1, 1, 1, 1, 1};
   std::vector<int> accepted_sibling(6, 0);
   int n_differ = 0;
@@ -179,19 +179,19 @@ TEST(DeviceAcceptanceTest, SiblingsDrawnWithoutReplacementAreJudgedAsTheCpuDoes)
     const SamplingParams params{.temperature = 0.8F, .top_p = seed % 2 == 0 ? 1.0F : 0.98F};
     Trial trial(seed, bushy, params, ProposalLaw::kSampled, /*siblings_differ=*/true);
     trial.first.seed = seed;
-    trial.expect_the_cpus_verdict(AcceptanceRule::kRejection);
-    const DeviceVerdict verdict = trial.on_host(AcceptanceRule::kRejection);
-    if (verdict.n_accepted > 0) ++accepted_sibling[static_cast<std::size_t>(verdict.accepted[0])];
+    trial.expect_the_cpus_result(AcceptanceRule::kRejection);
+    const DeviceVerifyResult result = trial.on_host(AcceptanceRule::kRejection);
+    if (result.n_accepted > 0) ++accepted_sibling[static_cast<std::size_t>(result.accepted[0])];
     trial.without_replacement = false;
-    const DeviceVerdict other = trial.on_host(AcceptanceRule::kRejection);
-    n_differ += other.added_token != verdict.added_token || other.n_accepted != verdict.n_accepted ? 1 : 0;
+    const DeviceVerifyResult other = trial.on_host(AcceptanceRule::kRejection);
+    n_differ += other.added_token != result.added_token || other.n_accepted != result.n_accepted ? 1 : 0;
   }
-  EXPECT_GT(accepted_sibling[1] + accepted_sibling[2], 5) << "younger siblings were judged, and some accepted";
+  EXPECT_GT(accepted_sibling[1] + accepted_sibling[2], 5) << "younger siblings were tested, and some accepted";
   EXPECT_GT(n_differ, 0) << "taking them for drawn with replacement would have been noticed";
 }
 
 // What the host drew: each sibling's law is its own, elders and all.
-TEST(DeviceAcceptanceTest, LawsInTablesAreJudgedAsTheCpuDoes) {
+TEST(DeviceAcceptanceTest, LawsInTablesAreVerifiedAsTheCpuDoes) {
   int n_accepted = 0;
   for (std::uint64_t seed = 0; seed < 24; ++seed) {
     const SamplingParams params{.temperature = 0.8F, .top_p = seed % 2 == 0 ? 1.0F : 0.95F};
@@ -199,7 +199,7 @@ TEST(DeviceAcceptanceTest, LawsInTablesAreJudgedAsTheCpuDoes) {
       Trial trial(seed, kTree, params, ProposalLaw::kSampled, siblings_differ);
       trial.by_table = true;
       trial.without_replacement = false;
-      trial.expect_the_cpus_verdict(AcceptanceRule::kRejection);
+      trial.expect_the_cpus_result(AcceptanceRule::kRejection);
       n_accepted += trial.on_host(AcceptanceRule::kRejection).n_accepted;
     }
   }
@@ -210,7 +210,7 @@ TEST(DeviceAcceptanceTest, CoupledIsTheCpus) {
   for (std::uint64_t seed = 0; seed < 30; ++seed) {
     Trial trial(seed, kTree, {.temperature = 0.7F}, ProposalLaw::kSampled);
     trial.proposal.tokens[1] = sample_gumbel(trial.p[0], trial.first);  // so that there is something to accept
-    trial.expect_the_cpus_verdict(AcceptanceRule::kCoupled);
+    trial.expect_the_cpus_result(AcceptanceRule::kCoupled);
     EXPECT_GE(trial.on_host(AcceptanceRule::kCoupled).n_accepted, 1);
   }
 }
@@ -218,15 +218,15 @@ TEST(DeviceAcceptanceTest, CoupledIsTheCpus) {
 TEST(DeviceAcceptanceTest, GreedyIsTheCpus) {
   for (std::uint64_t seed = 0; seed < 20; ++seed) {
     const Trial trial(seed, kChain, {.temperature = 0}, ProposalLaw::kDeterministic);
-    trial.expect_the_cpus_verdict(AcceptanceRule::kRejection);
-    trial.expect_the_cpus_verdict(AcceptanceRule::kCoupled);
+    trial.expect_the_cpus_result(AcceptanceRule::kRejection);
+    trial.expect_the_cpus_result(AcceptanceRule::kCoupled);
   }
 }
 
 TEST(DeviceAcceptanceTest, NothingProposedIsOneTokenOfTheTargets) {
   const Trial trial(3, {}, {}, ProposalLaw::kSampled);
-  trial.expect_the_cpus_verdict(AcceptanceRule::kRejection);
-  trial.expect_the_cpus_verdict(AcceptanceRule::kCoupled);
+  trial.expect_the_cpus_result(AcceptanceRule::kRejection);
+  trial.expect_the_cpus_result(AcceptanceRule::kCoupled);
 }
 
 TEST(DeviceAcceptanceTest, ABrokenRowIsSaid) {

@@ -49,7 +49,7 @@ TEST(DeviceDraftRunner, ProposesWhatPassesOneByOneDo) {
   EXPECT_EQ(device.n_runners, 1);
 }
 
-// After any verdict the cache holds exactly the committed tokens.
+// After any verification the cache holds exactly the committed tokens.
 TEST(DeviceDraftRunner, WhatItReadBeforeNeverShows) {
   const auto live_draft = testing::packed_live_draft(draft_of(1));
   RunnerDevice device;
@@ -64,14 +64,14 @@ TEST(DeviceDraftRunner, WhatItReadBeforeNeverShows) {
     auto fresh = other.proposer();
     fresh.begin(sequences[0]->view());
     ASSERT_EQ(proposal.tokens, propose(fresh, sequences, 4)[0].tokens) << "turn " << turn;
-    Verdict verdict;
-    for (std::int32_t i = 0; i < turn % 5; ++i) verdict.accepted.push_back(i);
-    verdict.added_token = turn;
-    proposer.on_verified(sequences[0]->view(), verdict);
-    for (const std::int32_t node : verdict.accepted) {
+    VerifyResult result;
+    for (std::int32_t i = 0; i < turn % 5; ++i) result.accepted.push_back(i);
+    result.added_token = turn;
+    proposer.on_verified(sequences[0]->view(), result);
+    for (const std::int32_t node : result.accepted) {
       sequences[0]->tokens.push_back(proposal.tokens[static_cast<std::size_t>(node)]);
     }
-    sequences[0]->tokens.push_back(verdict.added_token);
+    sequences[0]->tokens.push_back(result.added_token);
   }
 }
 
@@ -135,16 +135,16 @@ TEST(DeviceDraftRunner, ASwapIsOneCopy) {
   EXPECT_EQ(device.queue->n_copies_in(), n_copies + 1) << "it is there";
 }
 
-// Where the device judges, what tokens were drawn from stays there: of two versions at once, edited or not.
+// Where the device verifies, what tokens were drawn from stays there: of two versions at once, edited or not.
 TEST(DeviceDraftRunner, LawsThatStayOnTheDeviceAreThoseThatCross) {
-  const auto propose_on_two = [](DraftModelProposer& proposer, bool judged_on_device) {
+  const auto propose_on_two = [](DraftModelProposer& proposer, bool verified_on_device) {
     const auto live_draft = testing::packed_live_draft(draft_of(1));
     std::vector<std::unique_ptr<DraftedSequence>> sequences;
     std::vector<SequenceRef> refs;
     for (std::uint64_t id = 1; id <= 5; ++id) {
       const SamplingParams sampling{.temperature = 0.9F, .presence_penalty = id == 5 ? 1.0F : 0, .seed = id};
       sequences.push_back(std::make_unique<DraftedSequence>(id, 4, live_draft, sampling, AcceptanceRule::kRejection));
-      sequences.back()->ref.judged_on_device = judged_on_device;
+      sequences.back()->ref.verified_on_device = verified_on_device;
       refs.push_back(sequences.back()->view());
       proposer.begin(refs.back());
       if (id == 1) live_draft->set(packed_version(draft_of(2), 2));  // that of the others
@@ -183,7 +183,7 @@ TEST(DeviceDraftRunner, NoRowOfLogitsCrossesButAGrammars) {
   auto sequences = different_sequences(live_draft);
   std::vector<SequenceRef> refs;
   for (const auto& sequence : sequences) {
-    sequence->ref.judged_on_device = true;
+    sequence->ref.verified_on_device = true;
     refs.push_back(sequence->view());
     proposer.begin(refs.back());
   }
@@ -223,11 +223,11 @@ TEST(DeviceDraftRunner, AGrowingAnswerMovesTheTablesAndNoToken) {
     const auto expected = propose(one_by_one, alike, 3);
     for (std::size_t i = 0; i < got.size(); ++i) {
       ASSERT_EQ(got[i].tokens, expected[i].tokens) << "turn " << turn << ", sequence " << i;
-      Verdict verdict;
+      VerifyResult result;
       for (std::int32_t node = 0; node < static_cast<std::int32_t>(got[i].size()); ++node) {
-        verdict.accepted.push_back(node);
+        result.accepted.push_back(node);
       }
-      proposer.on_verified(sequences[i]->view(), verdict);
+      proposer.on_verified(sequences[i]->view(), result);
       for (const auto& sequence : {sequences[i].get(), alike[i].get()}) {
         sequence->tokens.insert(sequence->tokens.end(), got[i].tokens.begin(), got[i].tokens.end());
         sequence->tokens.push_back(turn);

@@ -1,36 +1,36 @@
 // SPDX-License-Identifier: Apache-2.0
-// Verdicts and observations made behind the pass, their kernels' bodies run on the host, against the host's verifier on
-// the same logits; and what crosses to the host for them.
+// Verification results and observations made behind the pass, their kernels' bodies run on the host, against the host's
+// verifier on the same logits; and what crosses to the host for them.
 #include "engine/cuda/device_verifier.h"
 
 #include <gtest/gtest.h>
 
 #include "tests/common/patience.h"
 #include "tests/engine/cuda/device_bench.h"
-#include "tests/engine/cuda/judged_passes.h"
+#include "tests/engine/cuda/verified_passes.h"
 #include "tests/engine/grammar/grammar_walks.h"
 
 namespace slip {
 namespace {
 
-using kernels::cuda::DeviceVerdict;
+using kernels::cuda::DeviceVerifyResult;
 using kernels::cuda::HostQueue;
 using testing::DeviceBench;
-using testing::JudgedPasses;
 using testing::kPatience;
 using testing::tiny_draft;
 using testing::tiny_draft_config;
+using testing::VerifiedPasses;
 
-// Passes of few rows, which are captured, and of many, which are not. Where laws are added up differently a verdict can
+// Passes of few rows, which are captured, and of many, which are not. Where laws are added up differently a result can
 // hang on the last bits; of these none does.
-TEST(DeviceVerifier, VerdictsAndObservationsAreTheHosts) {
+TEST(DeviceVerifier, VerifyResultsAndObservationsAreTheHosts) {
   const auto queue = std::make_shared<HostQueue>();
-  JudgedPasses passes(queue);
+  VerifiedPasses passes(queue);
   const unsigned n = 150 / kPatience;
   for (unsigned seed = 0; seed < n; ++seed) passes.run(seed, seed % 4 == 0 ? 14 : 4, static_cast<int>(seed % 6));
   const auto& counts = passes.counts();
   EXPECT_EQ(counts.different, 0);
-  EXPECT_GT(counts.verdicts, 900 / kPatience);
+  EXPECT_GT(counts.results, 900 / kPatience);
   EXPECT_GT(counts.rows, 3000 / kPatience);
   EXPECT_GT(counts.accepted, 500 / kPatience);
   EXPECT_GT(counts.refused, 150 / kPatience);
@@ -40,29 +40,29 @@ TEST(DeviceVerifier, VerdictsAndObservationsAreTheHosts) {
 TEST(DeviceVerifier, NegativeAnotherRequestsLawIsNoticed) {
   const auto queue = std::make_shared<HostQueue>();
   const auto different_after = [&](const auto& change, unsigned n_passes = 6) {
-    JudgedPasses passes(queue);
+    VerifiedPasses passes(queue);
     for (unsigned seed = 0; seed < n_passes; ++seed) passes.run(seed, 4, 3, change);
     return passes.counts().different;
   };
-  using testing::JudgedSequence;
-  EXPECT_EQ(different_after([](JudgedSequence&) {}), 0);
-  EXPECT_GT(different_after([](JudgedSequence& one) { one.sampling.temperature *= 2; }), 0);
-  EXPECT_GT(different_after([](JudgedSequence& one) { ++one.ref.choice; }), 0);
-  EXPECT_GT(different_after([](JudgedSequence& one) { one.sampling.repetition_penalty = 0.5F; }), 0);
-  const auto forget_q = [](JudgedSequence& one) {
+  using testing::VerifiedSequence;
+  EXPECT_EQ(different_after([](VerifiedSequence&) {}), 0);
+  EXPECT_GT(different_after([](VerifiedSequence& one) { one.sampling.temperature *= 2; }), 0);
+  EXPECT_GT(different_after([](VerifiedSequence& one) { ++one.ref.choice; }), 0);
+  EXPECT_GT(different_after([](VerifiedSequence& one) { one.sampling.repetition_penalty = 0.5F; }), 0);
+  const auto forget_q = [](VerifiedSequence& one) {
     for (Distribution& q : one.proposal.q) std::fill(q.probabilities.begin(), q.probabilities.end(), 1e-6);
   };
   EXPECT_GT(different_after(forget_q, 30), 0);
 }
 
-TEST(DeviceVerifier, ARequestAloneDecidesWhereItIsJudged) {
+TEST(DeviceVerifier, ARequestAloneDecidesWhereItIsVerified) {
   EXPECT_TRUE(has_law_on_device({}));
   for (const auto& asked : testing::alone_and_in_pairs()) EXPECT_TRUE(has_law_on_device(asked.sampling)) << asked.name;
   SamplingParams bound;
   bound.grammar = testing::grammar_of(R"({"type": "integer"})");
   EXPECT_FALSE(has_law_on_device(bound));
   SequenceRef there, here;
-  there.judged_on_device = true;
+  there.verified_on_device = true;
   EXPECT_FALSE(wants_logits_on_host({}));
   EXPECT_FALSE(wants_logits_on_host({.sequence = &there, .top_k = 32}));
   EXPECT_TRUE(wants_logits_on_host({.sequence = &here}));
@@ -81,7 +81,7 @@ struct FourTasks {
       refs[i].prompt_tokens = 5;
       refs[i].sampling = &sampling;
       refs[i].rule = AcceptanceRule::kCoupled;
-      refs[i].judged_on_device = true;
+      refs[i].verified_on_device = true;
       tasks[i].tokens = tokens[i];
       tasks[i].pages = pages.back().get();
       tasks[i].proposal = &nothing;
@@ -108,27 +108,27 @@ TEST(DeviceVerifier, OnlyRowsThatAreAskedForCross) {
   constexpr std::int32_t kVocab = 900;
   const auto weights = tiny_draft(tiny_draft_config(kVocab), 1);
   FourTasks four(*weights);
-  constexpr std::size_t kVerdicts = 4 * sizeof(DeviceVerdict), kRow = kVocab * sizeof(float);
-  EXPECT_EQ(four.bytes_out_of_a_pass(), kVerdicts);
+  constexpr std::size_t kResults = 4 * sizeof(DeviceVerifyResult), kRow = kVocab * sizeof(float);
+  EXPECT_EQ(four.bytes_out_of_a_pass(), kResults);
   for (ScoreTask& task : four.tasks) task.top_k = 32;
-  EXPECT_EQ(four.bytes_out_of_a_pass(), kVerdicts + 4U * (32 * 8 + 4));
+  EXPECT_EQ(four.bytes_out_of_a_pass(), kResults + 4U * (32 * 8 + 4));
   for (ScoreTask& task : four.tasks) task.top_k = 0;
   four.tasks[1].needs_logits = true;
-  EXPECT_EQ(four.bytes_out_of_a_pass(), kVerdicts + kRow);
-  four.refs[2].judged_on_device = false;
-  EXPECT_EQ(four.bytes_out_of_a_pass(), kVerdicts - sizeof(DeviceVerdict) + 2 * kRow);
+  EXPECT_EQ(four.bytes_out_of_a_pass(), kResults + kRow);
+  four.refs[2].verified_on_device = false;
+  EXPECT_EQ(four.bytes_out_of_a_pass(), kResults - sizeof(DeviceVerifyResult) + 2 * kRow);
   four.tasks[1].wants_all_logits = true;  // of a scored prompt
-  EXPECT_EQ(four.bytes_out_of_a_pass(), kVerdicts - sizeof(DeviceVerdict) + 6 * kRow);
+  EXPECT_EQ(four.bytes_out_of_a_pass(), kResults - sizeof(DeviceVerifyResult) + 6 * kRow);
   four.tasks[3].sequence = nullptr;  // a prompt that is only read
-  EXPECT_EQ(four.bytes_out_of_a_pass(), kVerdicts - 2 * sizeof(DeviceVerdict) + 6 * kRow);
+  EXPECT_EQ(four.bytes_out_of_a_pass(), kResults - 2 * sizeof(DeviceVerifyResult) + 6 * kRow);
   four.tasks[0].wants_logits = four.tasks[3].wants_logits = false;  // or not to its end
   four.tasks[0].sequence = nullptr;
-  EXPECT_EQ(four.bytes_out_of_a_pass(), sizeof(DeviceVerdict) + 6 * kRow);
+  EXPECT_EQ(four.bytes_out_of_a_pass(), sizeof(DeviceVerifyResult) + 6 * kRow);
 }
 
 // Of a scored prompt between them only its last row is; a prompt that is read, and one that nobody learns from, cost
 // nothing either.
-TEST(DeviceVerifier, OnlyRowsThatAreAskedForAreJudgedAndObserved) {
+TEST(DeviceVerifier, OnlyRowsThatAreAskedForAreVerifiedAndObserved) {
   const auto weights = tiny_draft(tiny_draft_config(300), 2);
   FourTasks four(*weights);
   four.sampling = {.temperature = 0.8F, .presence_penalty = 0.5F, .seed = 6};
@@ -146,9 +146,9 @@ TEST(DeviceVerifier, OnlyRowsThatAreAskedForAreJudgedAndObserved) {
   four.tasks[2].sequence = nullptr;
   Verifier host(four.bench.worker);
   host.score(four.tasks);
-  std::array<Verdict, 4> expected;
+  std::array<VerifyResult, 4> expected;
   std::vector<TopK> seen;
-  for (const std::size_t i : {0, 1, 3}) host.judge(i, expected[i]);
+  for (const std::size_t i : {0, 1, 3}) host.verify(i, expected[i]);
   for (std::int32_t row = 0; row < 3; ++row) seen.push_back(host.observed(3, row));
   const HostQueue& queue = *four.bench.queue;
   four.verifier.score(four.tasks);
@@ -158,10 +158,10 @@ TEST(DeviceVerifier, OnlyRowsThatAreAskedForAreJudgedAndObserved) {
   EXPECT_EQ(queue.rows_of<kernels::cuda::GumbelParts>(), 5);
   EXPECT_EQ(queue.rows_of<kernels::cuda::Observe>(), 4);
   for (const std::size_t i : {0, 1, 3}) {
-    Verdict verdict;
-    four.verifier.judge(i, verdict);
-    EXPECT_EQ(verdict.accepted, expected[i].accepted) << i;
-    EXPECT_EQ(verdict.added_token, expected[i].added_token) << i;
+    VerifyResult result;
+    four.verifier.verify(i, result);
+    EXPECT_EQ(result.accepted, expected[i].accepted) << i;
+    EXPECT_EQ(result.added_token, expected[i].added_token) << i;
   }
   for (std::int32_t row = 0; row < 3; ++row) {
     EXPECT_EQ(four.verifier.observed(3, row).ids, seen[static_cast<std::size_t>(row)].ids) << row;
@@ -169,29 +169,29 @@ TEST(DeviceVerifier, OnlyRowsThatAreAskedForAreJudgedAndObserved) {
   EXPECT_EQ(four.verifier.observed(1, 0).ids, host.observed(1, 0).ids);
 }
 
-// Whoever judges, and whatever else crosses beside it.
+// Whoever verifies, and whatever else crosses beside it.
 TEST(DeviceVerifier, TheRowsThatCrossAreTheirs) {
   const auto weights = tiny_draft(tiny_draft_config(300), 2);
   FourTasks four(*weights);
   Verifier host(four.bench.worker);
   host.score(four.tasks);
   std::vector<std::vector<float>> expected;
-  std::vector<Verdict> verdicts(4);
+  std::vector<VerifyResult> results(4);
   for (std::size_t i = 0; i < 4; ++i) {
     expected.emplace_back(host.logits(i, 0).begin(), host.logits(i, 0).end());
-    host.judge(i, verdicts[i]);
+    host.verify(i, results[i]);
   }
-  EXPECT_NE(verdicts[0].added_token, verdicts[1].added_token);
+  EXPECT_NE(results[0].added_token, results[1].added_token);
   four.tasks[1].needs_logits = true;
-  four.refs[3].judged_on_device = false;
+  four.refs[3].verified_on_device = false;
   four.verifier.score(four.tasks);
   for (const std::size_t i : {1, 3}) {
     EXPECT_EQ(std::vector(four.verifier.logits(i, 0).begin(), four.verifier.logits(i, 0).end()), expected[i]);
   }
   for (std::size_t i = 0; i < 4; ++i) {
-    Verdict verdict;
-    four.verifier.judge(i, verdict);
-    EXPECT_EQ(verdict.added_token, verdicts[i].added_token) << i;
+    VerifyResult result;
+    four.verifier.verify(i, result);
+    EXPECT_EQ(result.added_token, results[i].added_token) << i;
   }
 }
 
@@ -201,11 +201,11 @@ TEST(DeviceVerifier, ABrokenRowIsAnErrorOfItsRequestAlone) {
   embedding[16 * 32 + 3] = NAN;  // of a token that one of them has
   FourTasks four(*weights);
   four.verifier.score(four.tasks);
-  Verdict verdict;
-  for (const std::size_t i : {0, 1, 3}) EXPECT_NO_THROW(four.verifier.judge(i, verdict));
+  VerifyResult result;
+  for (const std::size_t i : {0, 1, 3}) EXPECT_NO_THROW(four.verifier.verify(i, result));
   try {
-    four.verifier.judge(2, verdict);
-    FAIL() << "a verdict on what is not a number";
+    four.verifier.verify(2, result);
+    FAIL() << "a result from what is not a number";
   } catch (const Error& error) {
     EXPECT_EQ(error.message(), broken_logits().message());
     EXPECT_EQ(error.code(), ErrorCode::kDataLoss);
@@ -216,7 +216,7 @@ TEST(DeviceVerifier, StepsOfOneShapeAreCapturedOnce) {
   const auto weights = tiny_draft(tiny_draft_config(300), 2);
   FourTasks four(*weights);
   for (int i = 0; i < 5; ++i) four.verifier.score(four.tasks);
-  EXPECT_EQ(four.bench.queue->n_captures(), 2) << "the pass, and what judges it";
+  EXPECT_EQ(four.bench.queue->n_captures(), 2) << "the pass, and what verifies it";
   EXPECT_EQ(four.bench.queue->n_replays(), 10);
   EXPECT_EQ(four.bench.queue->n_puts(), 0);
   four.tasks[3].sequence = nullptr;  // three of them
@@ -228,7 +228,7 @@ TEST(DeviceVerifier, StepsOfOneShapeAreCapturedOnce) {
 }
 
 // Tables that grow move, and what was captured must not look where they stood.
-TEST(DeviceVerifier, AGrowingAnswerMovesTheTablesAndNoVerdict) {
+TEST(DeviceVerifier, AGrowingAnswerMovesTheTablesAndNoResult) {
   const auto weights = tiny_draft(tiny_draft_config(300), 2);
   FourTasks four(*weights);
   Verifier host(four.bench.worker);
@@ -241,14 +241,14 @@ TEST(DeviceVerifier, AGrowingAnswerMovesTheTablesAndNoVerdict) {
       four.tasks[i].n_cached = static_cast<std::int32_t>(four.tokens[i].size()) - 5;
     }
     host.score(four.tasks);
-    std::array<Verdict, 4> expected;
-    for (std::size_t i = 0; i < 4; ++i) host.judge(i, expected[i]);
+    std::array<VerifyResult, 4> expected;
+    for (std::size_t i = 0; i < 4; ++i) host.verify(i, expected[i]);
     four.verifier.score(four.tasks);
     for (std::size_t i = 0; i < 4; ++i) {
-      Verdict verdict;
-      four.verifier.judge(i, verdict);
-      EXPECT_EQ(verdict.added_token, expected[i].added_token) << "step " << step;
-      four.tokens[i].push_back(verdict.added_token);
+      VerifyResult result;
+      four.verifier.verify(i, result);
+      EXPECT_EQ(result.added_token, expected[i].added_token) << "step " << step;
+      four.tokens[i].push_back(result.added_token);
       if (step % 4 == 3) four.sampling.logit_bias.push_back({20 + static_cast<std::int32_t>(4 * step + i), 0.5F});
     }
   }

@@ -21,8 +21,8 @@ TEST(MakeTarget, RunsWhereItIsToldTo) {
   EXPECT_GT(queue->n_replays(), 0);
   EXPECT_EQ(on_device.worker->cache().n_pages(), 8);
   EXPECT_EQ(on_device.worker->max_logit_rows(), 2);
-  EXPECT_TRUE(on_device.verifier->judges_on_device({}));
-  EXPECT_FALSE(on_cpu.verifier->judges_on_device({}));
+  EXPECT_TRUE(on_device.verifier->verifies_on_device({}));
+  EXPECT_FALSE(on_cpu.verifier->verifies_on_device({}));
 }
 
 }  // namespace

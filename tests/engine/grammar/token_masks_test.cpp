@@ -185,7 +185,7 @@ TEST(AnswerGrammarTest, StatesFollowThePathAndFallBack) {
   EXPECT_TRUE(answer.commit('}'));
 }
 
-// ---- what it costs, told and not judged: SLIPSTREAM_MASK_TOKENIZER=<folder of a tokenizer.json> ----
+// ---- what it costs, printed and not checked: SLIPSTREAM_MASK_TOKENIZER=<folder of a tokenizer.json> ----
 
 TEST(TokenMasksTest, CostByHand) {
   const char* folder = std::getenv("SLIPSTREAM_MASK_TOKENIZER");

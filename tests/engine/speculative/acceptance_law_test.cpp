@@ -33,7 +33,7 @@ const std::vector<std::int32_t> kChain{-1, 0, 1};
 struct OneStep {
   Distribution p, q;
   ProposalLaw law = ProposalLaw::kSampled;
-  Distribution judged_as = {};  // what the rule is told q was; empty: the truth
+  Distribution told_q = {};  // what the rule is told q was; empty: the truth
 };
 
 double one_step_p_value(const OneStep& step, const Rule& rule = reject, std::int64_t n_draws = kDraws) {
@@ -44,13 +44,13 @@ double one_step_p_value(const OneStep& step, const Rule& rule = reject, std::int
   proposal.tokens = {0};
   proposal.parents = {-1};
   proposal.law = step.law;
-  proposal.q = {step.judged_as.ids.empty() ? step.q : step.judged_as};
+  proposal.q = {step.told_q.ids.empty() ? step.q : step.told_q};
   const std::vector<Distribution> p{step.p, step.p};
   for (std::uint32_t draw = 0; draw < n_draws; ++draw) {
     const RandomAddress at{.seed = 42, .output_index = 2 * draw};  // the bonus takes the odd ones
     proposal.tokens[0] = sample_inverse_cdf(step.q, uniform(at, RandomPurpose::kDraft));
-    const Verdict verdict = rule(proposal, p, at);
-    ++counts.at(verdict.accepted.empty() ? verdict.added_token : proposal.tokens[0]);
+    const VerifyResult result = rule(proposal, p, at);
+    ++counts.at(result.accepted.empty() ? result.added_token : proposal.tokens[0]);
   }
   return chi_square_p_value(counts, law);
 }
@@ -96,7 +96,7 @@ TEST(OneStepLawTest, NegativeControlQAtAnotherTemperatureIsCaught) {
             kSignificance);
 }
 
-TEST(OneStepLawTest, NegativeControlBeamTokensJudgedBySoftmaxAreCaught) {
+TEST(OneStepLawTest, NegativeControlBeamTokensVerifiedBySoftmaxAreCaught) {
   // The draft always proposes its best token, but hands in its softmax as if it had drawn from it.
   EXPECT_LT(one_step_p_value({kP, {{1}, {1.0}}, ProposalLaw::kSampled, kQ}), kSignificance);
 }
@@ -118,8 +118,8 @@ TEST(OneStepLawTest, HoldsForASureDraft) {
 
 TEST(OneStepLawTest, NegativeControlRatioInBfloat16IsCaught) {
   OneStep rounded = sure_step();
-  rounded.judged_as = rounded.q;
-  for (double& probability : rounded.judged_as.probabilities) probability = to_bfloat16(probability);
+  rounded.told_q = rounded.q;
+  for (double& probability : rounded.told_q.probabilities) probability = to_bfloat16(probability);
   EXPECT_LT(one_step_p_value(rounded, reject, kManyDraws), kSignificance);
 }
 
@@ -129,19 +129,19 @@ struct OneStepBug {
   bool keeps_at_equality = false;  // u <= p/q
   bool residual_is_p = false;
   bool residual_not_normalised = false;
-  RandomPurpose judged_with = RandomPurpose::kAccept;
+  RandomPurpose verified_with = RandomPurpose::kAccept;
 };
 
 Rule one_step_rule(const OneStepBug& bug) {
   return [bug](const Proposal& proposal, std::span<const Distribution> p, const RandomAddress& first) {
-    Verdict verdict;
+    VerifyResult result;
     const std::int32_t x = proposal.tokens[0];
     const Distribution& q = proposal.q[0];
-    const double u = std::floor(uniform(first, bug.judged_with) * 64) / 64;
+    const double u = std::floor(uniform(first, bug.verified_with) * 64) / 64;
     const double ratio = p[0].probability(x) / q.probability(x);
     if (survives(u, p[0].probability(x), q.probability(x)) || (bug.keeps_at_equality && u == ratio)) {
-      verdict.accepted = {0};
-      return verdict;
+      result.accepted = {0};
+      return result;
     }
     Distribution residual = p[0];
     double total = 0;
@@ -153,8 +153,8 @@ Rule one_step_rule(const OneStepBug& bug) {
     if (!bug.residual_not_normalised) {
       for (double& left : residual.probabilities) left /= total;
     }
-    verdict.added_token = sample_inverse_cdf(residual, uniform(first, RandomPurpose::kResidual));
-    return verdict;
+    result.added_token = sample_inverse_cdf(residual, uniform(first, RandomPurpose::kResidual));
+    return result;
   };
 }
 
@@ -180,8 +180,8 @@ TEST(OneStepLawTest, NegativeControlUnnormalisedResidualIsCaught) {
   EXPECT_LT(one_step_p_value(grid_step(), one_step_rule({.residual_not_normalised = true})), kSignificance);
 }
 
-TEST(OneStepLawTest, NegativeControlJudgingWithTheDraftsOwnNoiseIsCaught) {
-  EXPECT_LT(one_step_p_value(grid_step(), one_step_rule({.judged_with = RandomPurpose::kDraft})), kSignificance);
+TEST(OneStepLawTest, NegativeControlVerifyingWithTheDraftsOwnNoiseIsCaught) {
+  EXPECT_LT(one_step_p_value(grid_step(), one_step_rule({.verified_with = RandomPurpose::kDraft})), kSignificance);
 }
 
 // ---- a whole block: the joint law is the product of the target's conditionals -------------------------------------
@@ -268,9 +268,9 @@ TEST_F(BlockLawTest, NegativeControlQAtAnotherTemperatureIsCaught) {
 TEST_F(BlockLawTest, NegativeControlMissingBonusTokenIsCaught) {
   // All accepted, and the last proposed token stands where the target's own belongs.
   const Rule without_bonus = [](const Proposal& proposal, std::span<const Distribution> p, const RandomAddress& first) {
-    Verdict verdict = reject(proposal, p, first);
-    if (verdict.accepted.size() == proposal.size()) verdict.added_token = proposal.tokens.back();
-    return verdict;
+    VerifyResult result = reject(proposal, p, first);
+    if (result.accepted.size() == proposal.size()) result.added_token = proposal.tokens.back();
+    return result;
   };
   EXPECT_LT(block_p_value(target_, {target_, chain_, without_bonus}), kSignificance);
 }
@@ -307,7 +307,7 @@ TEST_F(TreeLawTest, MoreSiblingsAreKeptMoreOften) {
     const ToyDraft draft{chain_.model, ProposalLaw::kSampled, parents, /*without_replacement=*/true};
     ToyDecoder decoder(target_, draft, reject);
     for (std::uint64_t seed = 0; seed < 20000; ++seed) decoder.decode(seed, 2);
-    return static_cast<double>(decoder.accepted()) / static_cast<double>(decoder.judged());
+    return static_cast<double>(decoder.accepted()) / static_cast<double>(decoder.tested());
   };
   const double one = kept({-1}), two = kept({-1, -1}), three = kept({-1, -1, -1});
   EXPECT_GT(two, one + 0.02);
@@ -339,7 +339,7 @@ TEST_F(TreeLawTest, NegativeControlDroppingNodesForTheirTokenIsCaught) {
 // ------------------------------------------------------------------------------------
 
 struct AcceptanceCount {
-  std::int64_t accepted = 0, judged = 0;
+  std::int64_t accepted = 0, tested = 0;
 };
 
 AcceptanceCount count_accepted(const Distribution& p, const Distribution& q, ProposalLaw law, const Rule& rule) {
@@ -355,7 +355,7 @@ AcceptanceCount count_accepted(const Distribution& p, const Distribution& q, Pro
     proposal.tokens[0] =
         law == ProposalLaw::kGumbel ? sample_gumbel(q, at) : sample_inverse_cdf(q, uniform(at, RandomPurpose::kDraft));
     count.accepted += static_cast<std::int64_t>(rule(proposal, rows, at).accepted.size());
-    ++count.judged;
+    ++count.tested;
   }
   return count;
 }
@@ -366,14 +366,14 @@ double overlap(const Distribution& p, const Distribution& q) {
   return sum;
 }
 
-double rejection_rate_p_value(const Distribution& judged_as) {
+double rejection_rate_p_value(const Distribution& told_q) {
   const Rule told = [&](const Proposal& proposal, std::span<const Distribution> p, const RandomAddress& first) {
     Proposal retold = proposal;
-    retold.q = {judged_as};
+    retold.q = {told_q};
     return reject(retold, p, first);
   };
   const AcceptanceCount count = count_accepted(kP, kQ, ProposalLaw::kSampled, told);
-  return testing::binomial_p_value(count.accepted, count.judged, overlap(kP, kQ));
+  return testing::binomial_p_value(count.accepted, count.tested, overlap(kP, kQ));
 }
 
 TEST(AcceptanceRateTest, RejectionKeepsTheOverlap) {
@@ -388,7 +388,7 @@ TEST(AcceptanceRateTest, NegativeControlStaleQChangesTheRate) {
 double coupled_shortfall_p_value(ProposalLaw law) {
   const double agreement = overlap(kP, kQ);
   const AcceptanceCount count = count_accepted(kP, kQ, law, couple);
-  return testing::binomial_lower_tail(count.accepted, count.judged, agreement / (2 - agreement));
+  return testing::binomial_lower_tail(count.accepted, count.tested, agreement / (2 - agreement));
 }
 
 TEST(AcceptanceRateTest, SharedNoiseKeepsAtLeastTheBound) {

@@ -40,17 +40,17 @@ class WorkedExample : public ::testing::Test {
 };
 
 TEST_F(WorkedExample, KeepsBelowTheRatioAndAddsABonus) {
-  const Verdict verdict = reject(proposal_, p_, address_where(0.32, 1.0 / 3, 0, 1));
-  EXPECT_EQ(verdict.accepted, std::vector<std::int32_t>{0});
-  EXPECT_FALSE(verdict.rejected_one);
+  const VerifyResult result = reject(proposal_, p_, address_where(0.32, 1.0 / 3, 0, 1));
+  EXPECT_EQ(result.accepted, std::vector<std::int32_t>{0});
+  EXPECT_FALSE(result.rejected_one);
 }
 
 TEST_F(WorkedExample, RefusesAboveTheRatioAndDrawsFromTheResidual) {
   for (const double v : {0.0, 0.45, 0.9}) {
-    const Verdict verdict = reject(proposal_, p_, address_where(1.0 / 3, 0.35, v, v + 0.1));
-    EXPECT_TRUE(verdict.accepted.empty());
-    EXPECT_EQ(verdict.added_token, 1);
-    EXPECT_TRUE(verdict.rejected_one);
+    const VerifyResult result = reject(proposal_, p_, address_where(1.0 / 3, 0.35, v, v + 0.1));
+    EXPECT_TRUE(result.accepted.empty());
+    EXPECT_EQ(result.added_token, 1);
+    EXPECT_TRUE(result.rejected_one);
   }
 }
 
@@ -68,7 +68,7 @@ TEST_F(WorkedExample, BonusComesFromTheLastNodesDistribution) {
   EXPECT_EQ(bonus(0.60).added_token, 2);
 }
 
-TEST_F(WorkedExample, ADeterministicProposalIsJudgedAgainstOneHot) {
+TEST_F(WorkedExample, ADeterministicProposalIsTestedAgainstOneHot) {
   proposal_.law = ProposalLaw::kDeterministic;
   proposal_.q.clear();
   EXPECT_EQ(reject(proposal_, p_, address_where(0.19, 0.2, 0, 1)).accepted.size(), 1U);
@@ -79,13 +79,13 @@ TEST_F(WorkedExample, ADeterministicProposalIsJudgedAgainstOneHot) {
 
 TEST_F(WorkedExample, NothingProposedIsPlainSampling) {
   const Proposal nothing;
-  const Verdict verdict = reject(nothing, std::span(p_).first(1), address_where(0, 1, 0.15, 0.19));
-  EXPECT_TRUE(verdict.accepted.empty());
-  EXPECT_FALSE(verdict.rejected_one);
-  EXPECT_EQ(verdict.added_token, 0);
+  const VerifyResult result = reject(nothing, std::span(p_).first(1), address_where(0, 1, 0.15, 0.19));
+  EXPECT_TRUE(result.accepted.empty());
+  EXPECT_FALSE(result.rejected_one);
+  EXPECT_EQ(result.added_token, 0);
 }
 
-TEST_F(WorkedExample, TheNextSiblingIsJudgedAgainstTheResidual) {
+TEST_F(WorkedExample, TheNextSiblingIsTestedAgainstTheResidual) {
   // Token 0 refused leaves token 1 with certainty, so a sibling with token 1 survives any u.
   proposal_.tokens = {0, 1};
   proposal_.parents = {-1, -1};
@@ -109,10 +109,10 @@ TEST(GreedyAcceptanceTest, KeepsTheArgmaxUnderEitherRule) {
   proposal.tokens = {4, 6, 2};
   proposal.parents = {-1, 0, 1};
   for (const AcceptanceRule rule : {AcceptanceRule::kRejection, AcceptanceRule::kCoupled}) {
-    const Verdict verdict = testing::accept_given(proposal, p, rule, {.seed = 1});
-    EXPECT_EQ(verdict.accepted, (std::vector<std::int32_t>{0, 1}));
-    EXPECT_EQ(verdict.added_token, 1);
-    EXPECT_TRUE(verdict.rejected_one);
+    const VerifyResult result = testing::accept_given(proposal, p, rule, {.seed = 1});
+    EXPECT_EQ(result.accepted, (std::vector<std::int32_t>{0, 1}));
+    EXPECT_EQ(result.added_token, 1);
+    EXPECT_TRUE(result.rejected_one);
   }
 }
 

@@ -109,7 +109,7 @@ TEST_F(DraftModelProposerTest, ProposesWhatTheTextSuggests) {
   }
 }
 
-// After any verdict the cache holds exactly the committed tokens: proposals equal those made from nothing.
+// After any verification the cache holds exactly the committed tokens: proposals equal those made from nothing.
 TEST_F(DraftModelProposerTest, WhatItReadBeforeNeverShows) {
   const auto live_draft = make_live_draft(tiny_draft(tiny_draft_config(kVocab), 1));
   auto proposer = make();
@@ -121,13 +121,13 @@ TEST_F(DraftModelProposerTest, WhatItReadBeforeNeverShows) {
     const Proposal expected = fresh(sequence.tokens, sequence.ref.prompt_tokens, live_draft, kNodes);
     ASSERT_EQ(proposal.tokens, expected.tokens) << "turn " << turn;
     ASSERT_EQ(proposal.path_logprob, expected.path_logprob) << "turn " << turn;
-    Verdict verdict;
-    for (std::int32_t i = 0; i < turn % (kNodes + 1); ++i) verdict.accepted.push_back(i);
-    verdict.added_token = turn % kVocab;
-    proposer.on_verified(sequence.view(), verdict);
-    for (const std::int32_t node : verdict.accepted)
+    VerifyResult result;
+    for (std::int32_t i = 0; i < turn % (kNodes + 1); ++i) result.accepted.push_back(i);
+    result.added_token = turn % kVocab;
+    proposer.on_verified(sequence.view(), result);
+    for (const std::int32_t node : result.accepted)
       sequence.tokens.push_back(proposal.tokens[static_cast<std::size_t>(node)]);
-    sequence.tokens.push_back(verdict.added_token);
+    sequence.tokens.push_back(result.added_token);
   }
 }
 

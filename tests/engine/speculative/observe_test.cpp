@@ -30,10 +30,10 @@ TEST(ObserveRow, NothingIsLeftOfAVocabularyKeptWhole) {
 
 // A chain of three of which two are accepted; the row's number stands in the first id.
 Observation observe_chain(const std::vector<std::int32_t>& committed) {
-  const Verdict verdict{.accepted = {0, 1}, .added_token = 2, .rejected_one = true};
+  const VerifyResult result{.accepted = {0, 1}, .added_token = 2, .rejected_one = true};
   Observation observation;
   observe_verification(
-      verdict, committed,
+      result, committed,
       [](std::int32_t row) {
         return TopK{{row}, {0.0F}, 0};
       },
@@ -65,11 +65,11 @@ TEST(ObserveVerification, LeavesOutWhatLiesBeyondTheAnswersEnd) {
 // Rows that nobody reads cost a search through the vocabulary each.
 TEST(ObserveVerification, AsksForNoRowOffTheCommittedPath) {
   std::vector<std::int32_t> asked;
-  const Verdict verdict{.accepted = {1}, .added_token = 2, .rejected_one = true};
+  const VerifyResult result{.accepted = {1}, .added_token = 2, .rejected_one = true};
   Observation observation;
   const std::vector<std::int32_t> committed{3, 2};
   observe_verification(
-      verdict, committed,
+      result, committed,
       [&](std::int32_t row) {
         asked.push_back(row);
         return TopK{};

@@ -46,14 +46,14 @@ struct ToyDraft {
   bool without_replacement = false;   // siblings differ
 };
 
-using Rule = std::function<Verdict(const Proposal&, std::span<const Distribution>, const RandomAddress&)>;
-// Spoils a proposal between drawing and judging: where a planted bug lives.
+using Rule = std::function<VerifyResult(const Proposal&, std::span<const Distribution>, const RandomAddress&)>;
+// Spoils a proposal between drawing and verifying: where a planted bug lives.
 using Tamper = std::function<void(Proposal&, std::int32_t last_token)>;
 
-inline Verdict reject(const Proposal& proposal, std::span<const Distribution> p, const RandomAddress& first) {
+inline VerifyResult reject(const Proposal& proposal, std::span<const Distribution> p, const RandomAddress& first) {
   return accept_given(proposal, p, AcceptanceRule::kRejection, first);
 }
-inline Verdict couple(const Proposal& proposal, std::span<const Distribution> p, const RandomAddress& first) {
+inline VerifyResult couple(const Proposal& proposal, std::span<const Distribution> p, const RandomAddress& first) {
   return accept_given(proposal, p, AcceptanceRule::kCoupled, first);
 }
 
@@ -82,20 +82,20 @@ class ToyDecoder {
       propose(last_token, first);
       if (tamper_) tamper_(proposal_, last_token);
       score(last_token);
-      const Verdict verdict = rule_(proposal_, p_, first);
-      accepted_ += static_cast<std::int64_t>(verdict.accepted.size());
-      judged_ += static_cast<std::int64_t>(verdict.accepted.size()) + (verdict.rejected_one ? 1 : 0);
-      for (const std::int32_t node : verdict.accepted) {
+      const VerifyResult result = rule_(proposal_, p_, first);
+      accepted_ += static_cast<std::int64_t>(result.accepted.size());
+      tested_ += static_cast<std::int64_t>(result.accepted.size()) + (result.rejected_one ? 1 : 0);
+      for (const std::int32_t node : result.accepted) {
         if (n < kBlock) block[n++] = proposal_.tokens[static_cast<std::size_t>(node)];
       }
-      if (n < kBlock) block[n++] = verdict.added_token;
+      if (n < kBlock) block[n++] = result.added_token;
       last_token = block[n - 1];
     }
     return block;
   }
 
   std::int64_t accepted() const { return accepted_; }
-  std::int64_t judged() const { return judged_; }  // accepted and first rejections
+  std::int64_t tested() const { return tested_; }  // accepted and first rejections
 
  private:
   void propose(std::int32_t last_token, const RandomAddress& first) {
@@ -145,7 +145,7 @@ class ToyDecoder {
   Tamper tamper_;
   Proposal proposal_;
   std::vector<Distribution> p_;
-  std::int64_t accepted_ = 0, judged_ = 0;
+  std::int64_t accepted_ = 0, tested_ = 0;
 };
 
 }  // namespace slip::testing

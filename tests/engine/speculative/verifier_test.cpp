@@ -92,11 +92,11 @@ TEST(Verifier, EveryRowOfAPromptHasLogitsWhenTheyAreWanted) {
   EXPECT_EQ(row_of(verifier, 3, 0), after(5));
 }
 
-TEST(Verifier, JudgesByTheRequestsLawAndObservesRawRows) {
+TEST(Verifier, VerifiesByTheRequestsLawAndObservesRawRows) {
   const ToyLanguage language;
   ToyWorker worker(language);
   Verifier verifier(worker);
-  EXPECT_FALSE(verifier.judges_on_device({}));
+  EXPECT_FALSE(verifier.verifies_on_device({}));
   const std::vector<std::int32_t> tokens{1, 2, 3};
   const SamplingParams sampling{.temperature = 0.7F, .frequency_penalty = 1, .seed = 3};
   PageTable pages(worker.cache());
@@ -119,12 +119,12 @@ TEST(Verifier, JudgesByTheRequestsLawAndObservesRawRows) {
       transform_logits(logits, sampling, ref.row_context(path), laws[static_cast<std::size_t>(row)]);
       EXPECT_EQ(verifier.observed(0, row).logprobs, observe_row(logits, 4).logprobs);
     }
-    const Verdict expected = testing::accept_given(proposal, laws, ref.rule, {3, 0, 2});
-    Verdict verdict;
-    verifier.judge(0, verdict);
-    EXPECT_EQ(verdict.accepted, expected.accepted);
-    EXPECT_EQ(verdict.added_token, expected.added_token);
-    n_accepted += static_cast<int>(verdict.accepted.size());
+    const VerifyResult expected = testing::accept_given(proposal, laws, ref.rule, {3, 0, 2});
+    VerifyResult result;
+    verifier.verify(0, result);
+    EXPECT_EQ(result.accepted, expected.accepted);
+    EXPECT_EQ(result.added_token, expected.added_token);
+    n_accepted += static_cast<int>(result.accepted.size());
   }
   EXPECT_GE(n_accepted, 1);
 }

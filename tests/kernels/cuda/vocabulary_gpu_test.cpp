@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Launched laws, draws, verdicts, observations and losses against the same bodies run on the host. Laws are integers
-// and agree to the bit; what goes through the mathematics library's logarithms agrees to their last bits.
+// Launched laws, draws, verifications, observations and losses against the same bodies run on the host. Laws are
+// integers and agree to the bit; what goes through the mathematics library's logarithms agrees to their last bits.
 #include <memory>
 
 #include "tests/kernels/cuda/gpu_test.h"
@@ -92,7 +92,7 @@ TEST_F(GpuVocabulary, DrawsAreTheHosts) {
   }
 }
 
-TEST_F(GpuVocabulary, VerdictsAreTheHosts) {
+TEST_F(GpuVocabulary, VerifyResultsAreTheHosts) {
   Rows rows;
   rows.transforms.assign(kRows, {0.8});
   const auto target_laws = rows.laws_on_host(rows.logits), draft_laws = rows.laws_on_host(rows.draft);
@@ -103,7 +103,7 @@ TEST_F(GpuVocabulary, VerdictsAreTheHosts) {
   for (std::uint64_t seed = 0; seed < 16; ++seed) {
     proposals.push_back({.n_nodes = 4, .coupled = seed % 2 == 1, .first = {seed, 0, 3}});
   }
-  std::vector<DeviceVerdict> expected(proposals.size());
+  std::vector<DeviceVerifyResult> expected(proposals.size());
   const auto drawn_from = [&](const float* logits, const RowLaw* laws) {
     std::vector<DraftLaw> out;
     for (std::size_t node = 0; node < parents.size(); ++node) {
@@ -122,7 +122,7 @@ TEST_F(GpuVocabulary, VerdictsAreTheHosts) {
   const DeviceArray<float> logits(rows.logits), draft(rows.draft);
   const DeviceArray<RowLaw> device_target(target_laws), device_draft(draft_laws);
   const DeviceArray<DraftLaw> device_q(drawn_from(draft.get(), device_draft.get()));
-  const DeviceArray<DeviceVerdict> verdicts{std::vector<DeviceVerdict>(proposals.size())};
+  const DeviceArray<DeviceVerifyResult> results{std::vector<DeviceVerifyResult>(proposals.size())};
   job = {device_proposals.get(),
          device_tokens.get(),
          device_parents.get(),
@@ -132,9 +132,9 @@ TEST_F(GpuVocabulary, VerdictsAreTheHosts) {
          kVocab,
          device_target.get(),
          nullptr,
-         verdicts.get()};
+         results.get()};
   enqueue(job, n, kStream);
-  const auto got = verdicts.values();
+  const auto got = results.values();
   for (std::size_t i = 0; i < expected.size(); ++i) {
     EXPECT_EQ(got[i].n_accepted, expected[i].n_accepted) << i;
     EXPECT_EQ(got[i].added_token, expected[i].added_token) << i;

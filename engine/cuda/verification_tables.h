@@ -13,33 +13,33 @@
 
 namespace slip {
 
-// A proposal of a pass that a device judges, by the request it was made for.
-struct JudgedProposal {
+// A proposal of a pass that a device verifies, by the request it was made for.
+struct VerifiedProposal {
   const SequenceRef* sequence = nullptr;
   const Proposal* proposal = nullptr;
   // In the pass's logits: the row after the last committed token; node i's is i + 1 further.
   std::int32_t first_row = 0;
 };
 
-// The grids of the jobs that judge a pass: filled up with rows that are only looked at, and proposals that are not.
-struct JudgedGrid {
+// The grids of the jobs that verify a pass: filled up with rows that are only looked at, and proposals that are not.
+struct VerificationGrid {
   std::int32_t n_rows = 0, n_proposals = 0;
-  auto operator<=>(const JudgedGrid&) const = default;
+  auto operator<=>(const VerificationGrid&) const = default;
 };
 
-// What the jobs that judge a pass read besides its logits: laws asked for, edits, proposals and what they were drawn
+// What the jobs that verify a pass read besides its logits: laws asked for, edits, proposals and what they were drawn
 // from. It stands at addresses that stay the same until a pass needs more room than there is. Threads: those of the
 // queue.
-class JudgeTables {
+class VerificationTables {
  public:
   // For passes of up to `max_rows` wanted logits. Error{kTooLarge}.
-  JudgeTables(kernels::cuda::DeviceQueue& queue, std::int32_t max_rows, std::int32_t vocab);
+  VerificationTables(kernels::cuda::DeviceQueue& queue, std::int32_t max_rows, std::int32_t vocab);
 
   // Makes room for these; true when all addresses changed. REQUIRES: the queue is done with what was put before.
   // Error{kTooLarge}.
-  bool make_room(std::span<const JudgedProposal> judged);
+  bool make_room(std::span<const VerifiedProposal> verified);
   // Writes the tables and puts their copy on the queue. REQUIRES: room for these, which fit the grid.
-  void put(std::span<const JudgedProposal> judged, const JudgedGrid& grid);
+  void put(std::span<const VerifiedProposal> verified, const VerificationGrid& grid);
 
   // In device memory, of what was put last.
   const kernels::cuda::Transform* transforms() const { return on_device(layout_.transforms); }  // [n_rows]
@@ -85,12 +85,12 @@ class JudgeTables {
   const T* on_device(const TablePlace<T>& table) const {
     return tables_->on_device(table);
   }
-  Room needed(std::span<const JudgedProposal> judged) const;
+  Room needed(std::span<const VerifiedProposal> verified) const;
   void move_to(std::size_t q_entries);
-  void fill_up(const JudgedGrid& grid);
-  void add(const JudgedProposal& judged, std::int32_t index);
+  void fill_up(const VerificationGrid& grid);
+  void add(const VerifiedProposal& verified, std::int32_t index);
   void add_nodes(const Proposal& proposal, bool by_q);
-  void add_rows(const JudgedProposal& judged);
+  void add_rows(const VerifiedProposal& verified);
   kernels::cuda::DraftLaw add_law(const Distribution& law);
 
   kernels::cuda::DeviceQueue& queue_;

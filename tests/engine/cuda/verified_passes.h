@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the tests of verdicts on a device share: passes of several requests that ask for different things, with
-// proposals of every law in chains and trees, judged on the device and by the host's verifier on the same logits.
+// What the tests of verification on a device share: passes of several requests that ask for different things, with
+// proposals of every law in chains and trees, verified on the device and by the host's verifier on the same logits.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -17,9 +17,9 @@
 
 namespace slip::testing {
 
-inline constexpr std::int32_t kJudgedVocab = 130;
+inline constexpr std::int32_t kVerifiedVocab = 130;
 
-struct JudgedSequence {
+struct VerifiedSequence {
   std::vector<std::int32_t> tokens;  // of which the last few are of an answer
   std::vector<std::int32_t> end_ids{2, 5};
   SamplingParams sampling;
@@ -28,18 +28,18 @@ struct JudgedSequence {
   std::unique_ptr<PageTable> pages;
 };
 
-class JudgedPasses {
+class VerifiedPasses {
  public:
-  explicit JudgedPasses(std::shared_ptr<kernels::cuda::DeviceQueue> queue)
-      : worker_(std::move(queue), *tiny_draft(tiny_draft_config(kJudgedVocab), 3), 200, 150, 64),
+  explicit VerifiedPasses(std::shared_ptr<kernels::cuda::DeviceQueue> queue)
+      : worker_(std::move(queue), *tiny_draft(tiny_draft_config(kVerifiedVocab), 3), 200, 150, 64),
         host_(worker_),
         device_(worker_) {}
 
   struct Counts {
-    int verdicts = 0, accepted = 0, refused = 0, rows = 0, different = 0;
+    int results = 0, accepted = 0, refused = 0, rows = 0, different = 0;
   };
-  // Proposals grow by a pass a node, each from the law after its parent; then both judge. `between` may change what the
-  // device is asked.
+  // Proposals grow by a pass a node, each from the law after its parent; then both verify. `between` may change what
+  // the device is asked.
   template <class Change>
   void run(unsigned seed, std::size_t n_sequences, std::int32_t n_nodes, const Change& between) {
     random_.seed(seed);
@@ -49,10 +49,10 @@ class JudgedPasses {
       for (std::size_t i = 0; i < n_sequences; ++i) grow(i);
     }
     host_.score(tasks());
-    std::vector<Verdict> expected(n_sequences);
+    std::vector<VerifyResult> expected(n_sequences);
     std::vector<std::vector<TopK>> seen(n_sequences);
     for (std::size_t i = 0; i < n_sequences; ++i) {
-      host_.judge(i, expected[i]);
+      host_.verify(i, expected[i]);
       for (std::int32_t row = 0; row <= n_nodes; ++row) seen[i].push_back(host_.observed(i, row));
     }
     for (auto& sequence : sequences_) between(sequence);
@@ -65,7 +65,7 @@ class JudgedPasses {
     }
   }
   void run(unsigned seed, std::size_t n_sequences, std::int32_t n_nodes) {
-    run(seed, n_sequences, n_nodes, [](JudgedSequence&) {});
+    run(seed, n_sequences, n_nodes, [](VerifiedSequence&) {});
   }
   const Counts& counts() const { return counts_; }
 
@@ -74,9 +74,9 @@ class JudgedPasses {
     static const auto kinds = alone_and_in_pairs();
     sequences_.clear();
     for (std::size_t i = 0; i < n; ++i) {
-      JudgedSequence& sequence = sequences_.emplace_back();
+      VerifiedSequence& sequence = sequences_.emplace_back();
       const std::int32_t prompt = 2 + below(4), answer = below(4);
-      for (std::int32_t j = 0; j < prompt + answer; ++j) sequence.tokens.push_back(below(kJudgedVocab));
+      for (std::int32_t j = 0; j < prompt + answer; ++j) sequence.tokens.push_back(below(kVerifiedVocab));
       sequence.sampling = kinds[static_cast<std::size_t>(below(static_cast<std::int32_t>(kinds.size())))].sampling;
       if (below(6) == 0) sequence.sampling.temperature = 0;
       if (below(8) == 0) sequence.sampling = {};
@@ -87,13 +87,13 @@ class JudgedPasses {
       ref.prompt_tokens = prompt;
       ref.rule = below(2) == 0 ? AcceptanceRule::kCoupled : AcceptanceRule::kRejection;
       ref.choice = static_cast<std::uint32_t>(below(3));
-      ref.judged_on_device = true;
+      ref.verified_on_device = true;
       const bool guesses = sequence.sampling.temperature == 0 || below(4) == 0;
       sequence.proposal.law = guesses                                ? ProposalLaw::kDeterministic
                               : ref.rule == AcceptanceRule::kCoupled ? ProposalLaw::kGumbel
                                                                      : ProposalLaw::kSampled;
     }
-    for (JudgedSequence& sequence : sequences_) {  // they no longer move
+    for (VerifiedSequence& sequence : sequences_) {  // they no longer move
       sequence.ref.tokens = sequence.tokens;
       sequence.ref.end_ids = sequence.end_ids;
       sequence.ref.sampling = &sequence.sampling;
@@ -101,7 +101,7 @@ class JudgedPasses {
   }
   std::span<const ScoreTask> tasks() {
     tasks_.clear();
-    for (const JudgedSequence& sequence : sequences_) {
+    for (const VerifiedSequence& sequence : sequences_) {
       ScoreTask task;
       task.tokens = sequence.tokens;
       task.pages = sequence.pages.get();
@@ -115,7 +115,7 @@ class JudgedPasses {
 
   // One node more, mostly behind the last one, from a law that is somewhat like the target's.
   void grow(std::size_t i) {
-    JudgedSequence& sequence = sequences_[i];
+    VerifiedSequence& sequence = sequences_[i];
     Proposal& proposal = sequence.proposal;
     const auto n = static_cast<std::int32_t>(proposal.size());
     const std::int32_t parent = below(3) == 0 ? below(n + 1) - 1 : n - 1;
@@ -139,14 +139,14 @@ class JudgedPasses {
     if (proposal.law == ProposalLaw::kSampled) proposal.add_q(q);
   }
 
-  void compare(std::size_t i, const Verdict& expected) {
-    Verdict verdict;
-    device_.judge(i, verdict);
-    ++counts_.verdicts;
+  void compare(std::size_t i, const VerifyResult& expected) {
+    VerifyResult result;
+    device_.verify(i, result);
+    ++counts_.results;
     counts_.accepted += static_cast<int>(expected.accepted.size());
     counts_.refused += expected.rejected_one ? 1 : 0;
-    const bool same = verdict.accepted == expected.accepted && verdict.added_token == expected.added_token &&
-                      verdict.rejected_one == expected.rejected_one;
+    const bool same = result.accepted == expected.accepted && result.added_token == expected.added_token &&
+                      result.rejected_one == expected.rejected_one;
     counts_.different += same ? 0 : 1;
   }
   void compare(const TopK& expected, const TopK& seen) {
@@ -163,7 +163,7 @@ class JudgedPasses {
   Verifier host_;
   DeviceVerifier device_;
   std::mt19937 random_;
-  std::vector<JudgedSequence> sequences_;
+  std::vector<VerifiedSequence> sequences_;
   std::vector<ScoreTask> tasks_;
   Counts counts_;
 };

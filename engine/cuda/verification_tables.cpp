@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "engine/cuda/judge_tables.h"
+#include "engine/cuda/verification_tables.h"
 
 #include <algorithm>
 
@@ -15,31 +15,31 @@ using kernels::cuda::ProposalRows;
 using kernels::cuda::Transform;
 
 // Only the rejection rule looks at what sampled tokens were drawn from.
-bool is_judged_by_q(const JudgedProposal& judged) {
-  return judged.sequence->rule == AcceptanceRule::kRejection && judged.proposal->law == ProposalLaw::kSampled;
+bool is_verified_by_q(const VerifiedProposal& verified) {
+  return verified.sequence->rule == AcceptanceRule::kRejection && verified.proposal->law == ProposalLaw::kSampled;
 }
 
 }  // namespace
 
-JudgeTables::JudgeTables(kernels::cuda::DeviceQueue& queue, std::int32_t max_rows, std::int32_t vocab)
+VerificationTables::VerificationTables(kernels::cuda::DeviceQueue& queue, std::int32_t max_rows, std::int32_t vocab)
     : queue_(queue), max_rows_(static_cast<std::size_t>(max_rows)), edits_(queue, max_rows_, max_rows_, vocab) {
   move_to(/*q_entries=*/0);
 }
 
-JudgeTables::Room JudgeTables::needed(std::span<const JudgedProposal> judged) const {
+VerificationTables::Room VerificationTables::needed(std::span<const VerifiedProposal> verified) const {
   Room needed;
   std::size_t n_rows = 0;
-  for (const JudgedProposal& one : judged) {
+  for (const VerifiedProposal& one : verified) {
     n_rows += one.proposal->size() + 1;
     edits_.need(*one.sequence, needed.edits);
-    if (!is_judged_by_q(one)) continue;
+    if (!is_verified_by_q(one)) continue;
     for (const Distribution& law : one.proposal->q) needed.q_entries += law.ids.size();
   }
   SLIP_CHECK(n_rows <= max_rows_, "a pass has as many rows as its worker allows");
   return needed;
 }
 
-void JudgeTables::move_to(std::size_t q_entries) {
+void VerificationTables::move_to(std::size_t q_entries) {
   tables_.reset();
   TableLayout layout;
   layout_.transforms = layout.take<Transform>(max_rows_);
@@ -55,20 +55,20 @@ void JudgeTables::move_to(std::size_t q_entries) {
 }
 
 // Twice what is needed, for laws grow and shrink.
-bool JudgeTables::make_room(std::span<const JudgedProposal> judged) {
-  const Room wanted = needed(judged);
+bool VerificationTables::make_room(std::span<const VerifiedProposal> verified) {
+  const Room wanted = needed(verified);
   const bool edits_moved = edits_.make_room(wanted.edits);
   if (tables_ && wanted.q_entries <= q_room_) return edits_moved;
   move_to(wanted.q_entries <= q_room_ ? q_room_ : 2 * wanted.q_entries);
   return true;
 }
 
-void JudgeTables::put(std::span<const JudgedProposal> judged, const JudgedGrid& grid) {
+void VerificationTables::put(std::span<const VerifiedProposal> verified, const VerificationGrid& grid) {
   used_ = {};
-  const auto edits = [](const JudgedProposal& one) { return one.sequence->sampling->edits_logits(); };
-  used_.edits = std::any_of(judged.begin(), judged.end(), edits);
+  const auto edits = [](const VerifiedProposal& one) { return one.sequence->sampling->edits_logits(); };
+  used_.edits = std::any_of(verified.begin(), verified.end(), edits);
   fill_up(grid);
-  for (std::size_t i = 0; i < judged.size(); ++i) add(judged[i], static_cast<std::int32_t>(i));
+  for (std::size_t i = 0; i < verified.size(); ++i) add(verified[i], static_cast<std::int32_t>(i));
   tables_->put(0, layout_.q_ids.at);
   if (used_.edits) edits_.put();
   if (used_.q_entries == 0) return;
@@ -77,7 +77,7 @@ void JudgeTables::put(std::span<const JudgedProposal> judged, const JudgedGrid& 
 }
 
 // Rows of which only the best token is looked for, whose logits stay as they are, and no proposals.
-void JudgeTables::fill_up(const JudgedGrid& grid) {
+void VerificationTables::fill_up(const VerificationGrid& grid) {
   SLIP_CHECK(static_cast<std::size_t>(std::max(grid.n_rows, grid.n_proposals)) <= max_rows_, "a grid within bounds");
   std::fill_n(on_host(layout_.transforms), grid.n_rows, Transform{.temperature = 0});
   std::fill_n(on_host(layout_.addresses), grid.n_rows, RandomAddress{});
@@ -85,37 +85,37 @@ void JudgeTables::fill_up(const JudgedGrid& grid) {
   if (used_.edits) edits_.start(static_cast<std::size_t>(grid.n_rows));
 }
 
-void JudgeTables::add(const JudgedProposal& judged, std::int32_t index) {
-  const SequenceRef& sequence = *judged.sequence;
-  const Proposal& proposal = *judged.proposal;
+void VerificationTables::add(const VerifiedProposal& verified, std::int32_t index) {
+  const SequenceRef& sequence = *verified.sequence;
+  const Proposal& proposal = *verified.proposal;
   const bool coupled = sequence.rule == AcceptanceRule::kCoupled;
   SLIP_CHECK(proposal.size() <= kernels::cuda::kMostNodes, "a proposal has few nodes");
   SLIP_CHECK(coupled || proposal.law != ProposalLaw::kGumbel,
-             "Gumbel proposals share the target's noise: judge them coupled");
+             "Gumbel proposals share the target's noise: verify them coupled");
   ProposalRows rows;
   rows.first_node = used_.nodes;
   rows.n_nodes = static_cast<std::int32_t>(proposal.size());
-  rows.first_row = judged.first_row;
+  rows.first_row = verified.first_row;
   rows.coupled = coupled;
   rows.deterministic = proposal.law == ProposalLaw::kDeterministic;
   rows.first = sequence.next_address();
   on_host(layout_.proposals)[index] = rows;
   used_.coupled |= coupled && sequence.sampling->temperature > 0;
-  add_rows(judged);
-  add_nodes(proposal, is_judged_by_q(judged));
+  add_rows(verified);
+  add_nodes(proposal, is_verified_by_q(verified));
 }
 
 // The row after each node, and before them that after the last committed token: a node's decides the output token
 // behind its depth.
-void JudgeTables::add_rows(const JudgedProposal& judged) {
-  const SequenceRef& sequence = *judged.sequence;
-  const auto n_nodes = static_cast<std::int32_t>(judged.proposal->size());
+void VerificationTables::add_rows(const VerifiedProposal& verified) {
+  const SequenceRef& sequence = *verified.sequence;
+  const auto n_nodes = static_cast<std::int32_t>(verified.proposal->size());
   const std::int32_t edits = used_.edits ? edits_.add(sequence) : 0;
-  depth_.assign(judged.proposal->size() + 1, 0);
+  depth_.assign(verified.proposal->size() + 1, 0);
   for (std::int32_t row = 0; row <= n_nodes; ++row) {
-    const std::int32_t at = judged.first_row + row;
+    const std::int32_t at = verified.first_row + row;
     if (row > 0) {
-      const std::int32_t parent = judged.proposal->parents[static_cast<std::size_t>(row - 1)];
+      const std::int32_t parent = verified.proposal->parents[static_cast<std::size_t>(row - 1)];
       depth_[static_cast<std::size_t>(row)] = depth_[static_cast<std::size_t>(parent + 1)] + 1;
     }
     RandomAddress address = sequence.next_address();
@@ -127,7 +127,7 @@ void JudgeTables::add_rows(const JudgedProposal& judged) {
   }
 }
 
-void JudgeTables::add_nodes(const Proposal& proposal, bool by_q) {
+void VerificationTables::add_nodes(const Proposal& proposal, bool by_q) {
   const std::size_t n = proposal.size();
   SLIP_CHECK(!by_q || proposal.q.size() == n || proposal.device_q.size() == n, "sampled tokens come with their q");
   std::copy_n(proposal.tokens.begin(), n, on_host(layout_.tokens) + used_.nodes);
@@ -140,7 +140,7 @@ void JudgeTables::add_nodes(const Proposal& proposal, bool by_q) {
   used_.nodes += static_cast<std::int32_t>(n);
 }
 
-DraftLaw JudgeTables::add_law(const Distribution& law) {
+DraftLaw VerificationTables::add_law(const Distribution& law) {
   const std::size_t at = used_.q_entries, n = law.ids.size();
   std::copy_n(law.ids.begin(), n, on_host(layout_.q_ids) + at);
   std::copy_n(law.probabilities.begin(), n, on_host(layout_.q_probabilities) + at);
@@ -150,7 +150,7 @@ DraftLaw JudgeTables::add_law(const Distribution& law) {
           .n = static_cast<std::int32_t>(n)};
 }
 
-EditLogits JudgeTables::edits() const {
+EditLogits VerificationTables::edits() const {
   EditLogits job = edits_.job();
   job.tokens = tokens();
   job.parents = parents();
