@@ -90,11 +90,11 @@ Fate follow(const Scores& live, const Scores& candidate, const std::vector<Repla
     if (copies.add(record.tokens, static_cast<std::size_t>(record.prompt_tokens)).seen && !count_copies) continue;
     if (!fate.published_after) {
       test.add(pair);
-      if (judge_candidate(canary, test, prior).outcome == CanaryOutcome::kPublish) fate.published_after = i + 1;
+      if (evaluate_candidate(canary, test, prior).outcome == CanaryOutcome::kPublish) fate.published_after = i + 1;
       continue;
     }
     watch.add(pair);
-    fate.gone = judge_live(canary, watch).outcome == CanaryOutcome::kRefuse;
+    fate.gone = evaluate_live(canary, watch).outcome == CanaryOutcome::kRefuse;
     if (fate.gone) break;
   }
   return fate;
@@ -107,7 +107,7 @@ double steps_served_without_gate(const Scores& live, const Scores& faulty, const
   for (const std::size_t at : order) {
     served += faulty[at].steps;
     watch.add({faulty[at], live[at]});
-    if (judge_live({}, watch).outcome == CanaryOutcome::kRefuse) return served;
+    if (evaluate_live({}, watch).outcome == CanaryOutcome::kRefuse) return served;
   }
   return std::numeric_limits<double>::infinity();
 }
@@ -325,7 +325,7 @@ class GateBench {
     return row;
   }
 
-  // A draft that learned one prompt by heart, judged on copies of that prompt. The control counts the copies.
+  // A draft that learned one prompt by heart, evaluated on copies of that prompt. The control counts the copies.
   json thirteen_copies() {
     json row = {{"seeds", options_.seeds}, {"live", 0}, {"live_when_copies_count", 0}};
     std::vector<double> alphas;
@@ -398,7 +398,7 @@ int main(int argc, char** argv) {
   app.add_option("--stream", options.stream, "Replay folder of a recorded stream (bench/adapt --record)")->required();
   app.add_option("--dev", options.dev, "Replay folder of prompts never streamed")->required();
   app.add_option("--other", options.other, "Replay folder of another topic's stream")->required();
-  app.add_option("--trained", options.trained, "Records that versions are trained on; the rest judges");
+  app.add_option("--trained", options.trained, "Records that versions are trained on; the rest evaluates");
   app.add_option("--every", options.every, "Records between two versions");
   app.add_option("--better", options.better, "Gain of α of the candidates that ought to be published");
   app.add_option("--trials", options.trials, "Orders of the records, for these candidates");

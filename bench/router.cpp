@@ -95,7 +95,7 @@ std::vector<Case> after_a_sentence(const std::vector<Case>& cases, TopicId prose
   return mixed;
 }
 
-nlohmann::json judge(const Router& router, const std::vector<Case>& cases) {
+nlohmann::json evaluate(const Router& router, const std::vector<Case>& cases) {
   if (cases.empty()) return nullptr;
   const std::size_t n = router.topics()->size();
   std::vector<std::vector<int>> confusion(n, std::vector<int>(n));  // [expected][found]
@@ -218,9 +218,9 @@ nlohmann::json run(const Options& options) {
   for (const std::size_t stage : stages) {
     for (; learned < stage; ++learned) router.learn(stream[learned].expected, stream[learned].text);
     result["stages"].push_back({{"labelled", stage},
-                                {"dev", judge(router, sets.dev)},
-                                {"two_languages", judge(router, sets.two_languages)},
-                                {"after_a_sentence", judge(router, sets.after_a_sentence)}});
+                                {"dev", evaluate(router, sets.dev)},
+                                {"two_languages", evaluate(router, sets.two_languages)},
+                                {"after_a_sentence", evaluate(router, sets.after_a_sentence)}});
   }
   result["cost"] = costs(router, sets.dev);
   return result;
@@ -268,12 +268,12 @@ int main(int argc, char** argv) {
   slip::bench::Options options;
   CLI::App app{"Measures how often the router finds the topic of a prompt without a label, and what that costs."};
   app.add_option("--topics", options.topics, "Topics file with the examples")->capture_default_str();
-  app.add_option("--dev", options.dev, "JSONL files to judge on, rows with `prompt` and `topic`")
+  app.add_option("--dev", options.dev, "JSONL files to evaluate on, rows with `prompt` and `topic`")
       ->delimiter(',')
       ->required();
   app.add_option("--train", options.train, "JSONL files of labelled requests to learn from, in shuffled order")
       ->delimiter(',');
-  app.add_option("--labelled", options.labelled, "Judge after so many labelled requests, comma separated")
+  app.add_option("--labelled", options.labelled, "Evaluate after so many labelled requests, comma separated")
       ->delimiter(',')
       ->capture_default_str();
   app.add_option("--min-confidence", options.min_confidence, "Below it a prompt is \"unknown\"")

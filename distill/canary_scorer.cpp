@@ -83,8 +83,8 @@ void CanaryScorer::score_new(TopicState& topic, const WaitingRecord& waiting) {
   add_to_watch(topic, record);
   if (topic.candidate && record.sequence > topic.candidate->cut_off) add_to_candidate(topic, record);
   // The live version first: a candidate of a version that is rolled back is dropped with it.
-  if (judge_live_now(topic)) return;
-  judge_candidate_now(topic);
+  if (evaluate_live_now(topic)) return;
+  evaluate_candidate_now(topic);
 }
 
 bool CanaryScorer::score_heldout(TopicState& topic) {
@@ -96,7 +96,7 @@ bool CanaryScorer::score_heldout(TopicState& topic) {
   candidate.heldout->candidate += score(*candidate.weights, record);
   candidate.heldout->live += score(*topic.live.version->weights, record);
   ++candidate.heldout_requests;
-  if (candidate.heldout_left.empty()) judge_candidate_now(topic);
+  if (candidate.heldout_left.empty()) evaluate_candidate_now(topic);
   return true;
 }
 
@@ -111,9 +111,9 @@ void CanaryScorer::ask_for_heldout(TopicState& topic) const {
 }
 
 // What new text allows is published once the held-out text, which no trainer ever draws, does not object.
-void CanaryScorer::judge_candidate_now(TopicState& topic) {
+void CanaryScorer::evaluate_candidate_now(TopicState& topic) {
   if (!topic.candidate || !topic.candidate->heldout_left.empty()) return;
-  const CanaryVerdict verdict = judge_candidate(options_, topic.candidate_test, prior_of(topic, options_.margin));
+  const CanaryVerdict verdict = evaluate_candidate(options_, topic.candidate_test, prior_of(topic, options_.margin));
   if (verdict.outcome == CanaryOutcome::kRefuse) return publisher_.refuse(topic, verdict);
   if (verdict.outcome != CanaryOutcome::kPublish) return;
   if (!topic.candidate->heldout) {
@@ -127,14 +127,14 @@ void CanaryScorer::judge_candidate_now(TopicState& topic) {
 }
 
 // True when the live version was replaced.
-bool CanaryScorer::judge_live_now(TopicState& topic) {
-  const CanaryVerdict on_base = judge_live(options_, topic.against_base);
+bool CanaryScorer::evaluate_live_now(TopicState& topic) {
+  const CanaryVerdict on_base = evaluate_live(options_, topic.against_base);
   if (on_base.outcome == CanaryOutcome::kRefuse) {
     publisher_.roll_back(topic, on_base, /*to_base=*/true);
     return true;
   }
   if (!topic.previous) return false;
-  const CanaryVerdict on_previous = judge_live(options_, topic.against_previous);
+  const CanaryVerdict on_previous = evaluate_live(options_, topic.against_previous);
   if (on_previous.outcome != CanaryOutcome::kRefuse) return false;
   publisher_.roll_back(topic, on_previous, /*to_base=*/false);
   return true;

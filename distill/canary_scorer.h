@@ -39,8 +39,8 @@ class CanaryScorer {
   void add_to_candidate(TopicState& topic, const ReplayRecord& record);
   void add_to_watch(TopicState& topic, const ReplayRecord& record);
   void ask_for_heldout(TopicState& topic) const;
-  void judge_candidate_now(TopicState& topic);
-  bool judge_live_now(TopicState& topic);
+  void evaluate_candidate_now(TopicState& topic);
+  bool evaluate_live_now(TopicState& topic);
 
   CanaryOptions options_;
   int k_;

@@ -58,7 +58,7 @@ struct LearnerOptions {
 // one background thread at idle priority. Every decision goes to the DecisionSink. record() and friends never block,
 // not even on a lock: a bounded inbox drops oldest and counts.
 //
-// What the canary judges on was never trained on: a candidate is a frozen export with a cut-off, and the trainer goes
+// What the canary scores was never trained on: a candidate is a frozen export with a cut-off, and the trainer goes
 // on while newer records decide about it. A candidate without a verdict gives way to the next export, which has learned
 // more. Near-copies count once, and the held-out tenth has to agree before a version is published.
 class Learner final : public ObservationSink {

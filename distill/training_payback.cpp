@@ -7,7 +7,7 @@
 namespace slip {
 namespace {
 
-// Steps ahead; a flat curve is judged by the first. A draft that accepts nothing brings nothing until it has learned a
+// Steps ahead; of a flat curve the first decides. A draft that accepts nothing brings nothing until it has learned a
 // lot.
 constexpr double kHorizons[] = {40, 80, 160};
 // Times its cost that a gain must save: predictions are hopeful, since noise of the curve counts as what may yet come.

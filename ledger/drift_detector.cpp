@@ -59,8 +59,8 @@ const char* temperature_range(double temperature) {
 }
 
 std::optional<DriftEventRow> DriftMonitor::observe(const RequestRow& request) {
-  const int judged = request.accepted + request.first_rejections;
-  if (judged <= 0) return std::nullopt;
+  const int tested = request.accepted + request.first_rejections;
+  if (tested <= 0) return std::nullopt;
   const std::string range = temperature_range(request.temperature);
   const Stream stream{request.topic, request.draft, request.rule, range};
   auto found = streams_.find(stream);
@@ -68,7 +68,7 @@ std::optional<DriftEventRow> DriftMonitor::observe(const RequestRow& request) {
     if (streams_.size() >= kMaxStreams) return std::nullopt;
     found = streams_.emplace(stream, DriftDetector(options_)).first;
   }
-  const auto alarm = found->second.add(static_cast<double>(request.accepted) / judged);
+  const auto alarm = found->second.add(static_cast<double>(request.accepted) / tested);
   if (!alarm) return std::nullopt;
   std::array<char, 160> detail{};
   std::snprintf(detail.data(), detail.size(),

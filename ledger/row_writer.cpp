@@ -113,7 +113,7 @@ void RowWriter::insert(const RequestRow& row) {
   if (const auto event = drift_monitor_.observe(row)) insert(*event);
 }
 
-// Reached and not accepted is the first rejection of its step: nothing after it was judged.
+// Reached and not accepted is the first rejection of its step: nothing after it was tested.
 void RowWriter::add_acceptance(const RequestRow& row) {
   const std::int64_t bucket = row.finished_us / kAcceptanceBucketUs * kAcceptanceBucketUs;
   const std::string range = temperature_range(row.temperature);

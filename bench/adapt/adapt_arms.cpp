@@ -192,7 +192,7 @@ std::vector<ReplayRecord> shuffled(const std::vector<ReplayRecord>& records, std
 ArmRun train_offline(const ArmSetting& setting, RecordScorer& scorer, std::uint64_t seed) {
   constexpr std::uint32_t kMaxEpochs = 40, kPatience = 4;
   constexpr double kRise = 0.002;
-  const auto judged_on = final_records(setting);
+  const auto scored_on = final_records(setting);
   DraftTrainer trainer(setting.draft, setting.ours.trainer);
   ArmRun run;
   const auto start = std::chrono::steady_clock::now();
@@ -201,7 +201,7 @@ ArmRun train_offline(const ArmSetting& setting, RecordScorer& scorer, std::uint6
     for (std::size_t at = 0; at < records.size(); at += setting.ours.batch) {
       trainer.step(std::span(records).subspan(at, std::min(setting.ours.batch, records.size() - at)));
     }
-    const double alpha = scorer.alpha(*trainer.weights(Dtype::kBFloat16), judged_on);
+    const double alpha = scorer.alpha(*trainer.weights(Dtype::kBFloat16), scored_on);
     if (alpha > run.final_alpha + kRise) best_epoch = epoch;
     run.final_alpha = std::max(run.final_alpha, alpha);
   }

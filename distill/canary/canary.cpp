@@ -62,7 +62,7 @@ std::uint64_t steps_between_exports(std::uint64_t least, std::uint64_t steps_don
   return std::clamp(steps_done / 10, least, 4 * least);
 }
 
-CanaryVerdict judge_candidate(const CanaryOptions& options, const PairedTest& test, double prior) {
+CanaryVerdict evaluate_candidate(const CanaryOptions& options, const PairedTest& test, double prior) {
   const double better = test.log_evidence_better();
   const double required = required_odds(options, test.exports()) / prior;
   const CanaryVerdict verdict = verdict_of(test.gain(), better, test.size());
@@ -81,7 +81,7 @@ CanaryVerdict judge_candidate(const CanaryOptions& options, const PairedTest& te
   return conclude_better(CanaryOutcome::kPublish, "better");
 }
 
-CanaryVerdict judge_live(const CanaryOptions& options, const LiveWatch& watch) {
+CanaryVerdict evaluate_live(const CanaryOptions& options, const LiveWatch& watch) {
   const double worse = watch.log_evidence_worse();
   const bool is_worse = worse >= std::log(options.odds_to_roll_back);
   return conclude(verdict_of(watch.gain(), worse, watch.size()),

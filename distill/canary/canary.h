@@ -55,7 +55,7 @@ std::uint64_t steps_between_exports(std::uint64_t least, std::uint64_t steps_don
 // export itself and show no loss, and the pooled gain exceeds the margin (against drafts that win often by little and
 // lose rarely by much). The caller starts a new test against the new live version. kRefuse: evidence that the newest
 // export is not better by the margin. kUndecided: look again after any request.
-CanaryVerdict judge_candidate(const CanaryOptions& options, const PairedTest& test, double prior = 1);
+CanaryVerdict evaluate_candidate(const CanaryOptions& options, const PairedTest& test, double prior = 1);
 
 // kRefuse: the live version is worse than the older one, replace it by that. kUndecided: go on watching. There is no
 // minimum of requests, for a bad version costs from its first one on. The odds are low for the same reason, and since a
@@ -63,7 +63,7 @@ CanaryVerdict judge_candidate(const CanaryOptions& options, const PairedTest& te
 // answer: a version worse by .05 is gone after 191 target steps (median) at odds of 3, after 287 at 6; one that is
 // better by .03 is rolled back within 100 requests in .4 % of the cases at 3, in none of 500 at 6.
 // In the verdict, `candidate` is the live version and `live` the older one.
-CanaryVerdict judge_live(const CanaryOptions& options, const LiveWatch& watch);
+CanaryVerdict evaluate_live(const CanaryOptions& options, const LiveWatch& watch);
 
 // The second opinion before a publication: both drafts on held-out text, which no trainer ever draws. A refusal when
 // the candidate is clearly worse there, else empty. `sums` are over all `requests` that were held out; `verdict` is

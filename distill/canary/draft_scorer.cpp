@@ -122,7 +122,7 @@ struct DraftScorer::State {
 
   void forward(const ModelWeights& draft, const ReplayRecord& record, std::int32_t begin, std::int32_t n_rows,
                std::int32_t first_logit_row);
-  double judge_row(const ReplayRecord& record, std::int32_t answer_index, std::span<const float> row);
+  double score_row(const ReplayRecord& record, std::int32_t answer_index, std::span<const float> row);
   RowOverlap overlap_of_q(const ReplayRecord& record, std::size_t answer_index);
 
   ModelConfig config;
@@ -137,7 +137,7 @@ struct DraftScorer::State {
   std::vector<std::int32_t> positions, wanted_rows;  // of one chunk
   Distribution q;
   PromptLookup lookup;             // of one record
-  double captured = 0, alone = 0;  // summed over the rows judged
+  double captured = 0, alone = 0;  // summed over the rows scored
 };
 
 // Rows [begin, begin + n_rows) of the text; logits of those from `first_logit_row` (within the chunk) on.
@@ -172,7 +172,7 @@ RowOverlap DraftScorer::State::overlap_of_q(const ReplayRecord& record, std::siz
   return overlap(record.target[answer_index], record.sampling, q, config.vocab_size);
 }
 
-double DraftScorer::State::judge_row(const ReplayRecord& record, std::int32_t answer_index,
+double DraftScorer::State::score_row(const ReplayRecord& record, std::int32_t answer_index,
                                      std::span<const float> row) {
   const auto index = static_cast<std::size_t>(answer_index);
   transform_logits(row, record.sampling, {}, q);
@@ -223,27 +223,27 @@ AcceptanceScore DraftScorer::score(const ModelWeights& draft, const ReplayRecord
   state.lookup = PromptLookup();
   std::vector<double> accept(record.target.size(), 0.0);
   const std::int32_t first_row = record.prompt_tokens - 1;  // predicts answer token 0
-  std::int32_t judged = 0;
+  std::int32_t n_scored = 0;
   for (std::int32_t begin = 0; begin < n_rows; begin += kChunkRows) {
     const std::int32_t rows = std::min(kChunkRows, n_rows - begin);
     const std::int32_t first_logit = std::clamp(first_row - begin, 0, rows);
     state.forward(draft, record, begin, rows, first_logit);
-    for (std::int32_t row = first_logit; row < rows; ++row, ++judged) {
+    for (std::int32_t row = first_logit; row < rows; ++row, ++n_scored) {
       const std::size_t vocab = static_cast<std::size_t>(state.config.vocab_size);
       const std::span logits(state.logits.data() + static_cast<std::size_t>(row - first_logit) * vocab, vocab);
       accept[static_cast<std::size_t>(begin + row - first_row)] =
-          state.judge_row(record, begin + row - first_row, logits);
+          state.score_row(record, begin + row - first_row, logits);
     }
   }
-  const auto undrafted = static_cast<double>(accept.size()) - judged;  // beyond the draft's context
-  accept.resize(static_cast<std::size_t>(judged));
+  const auto undrafted = static_cast<double>(accept.size()) - n_scored;  // beyond the draft's context
+  accept.resize(static_cast<std::size_t>(n_scored));
   AcceptanceScore score = walk_chain(accept, k);
-  score.rows = judged;
+  score.rows = n_scored;
   score.alone = state.alone;
   score.steps += undrafted;
   score.tokens += undrafted;
   const bool sampled = record.rule == AcceptanceRule::kRejection && record.sampling.temperature > 0;
-  if (sampled && judged > 0) score.captured_mass = state.captured / judged;
+  if (sampled && n_scored > 0) score.captured_mass = state.captured / n_scored;
   return score;
 }
 

@@ -97,7 +97,7 @@ double SignBets::log_evidence() const {
 
 void PairedTest::add(const PairedScore& pair) {
   const double saved = steps_saved(pair);
-  // An accepted token is a saved step, so a margin of α is worth that share of the judged tokens.
+  // An accepted token is a saved step, so a margin of α is worth that share of the tested tokens.
   const double worth_margin = margin_ * (pair.live.accepted + pair.live.first_rejections);
   better_.add(saved);
   worse_.add(-saved);

@@ -34,7 +34,7 @@ class GainEstimate {
   Gain gain() const;
 
  private:
-  static constexpr std::size_t kSums = 4;  // accepted and judged tokens of the newer draft, then of the older one
+  static constexpr std::size_t kSums = 4;  // accepted and tested tokens of the newer draft, then of the older one
   double keep_;
   std::array<double, kSums> sums_{};
   std::array<std::array<double, kSums>, kSums> products_{};

@@ -8,19 +8,19 @@
 namespace slip {
 
 // Tells a value far outside the recent ones: z-score over a sliding window. Sums are double and taken afresh each time
-// (the window is short), so no rounding builds up over a process's life. A value that is judged enters the window
-// whatever the verdict, so that a lasting shift stops being an outlier.
+// (the window is short), so no rounding builds up over a process's life. A value that is tested enters the window
+// whatever the result, so that a lasting shift stops being an outlier.
 class OutlierGuard {
  public:
   static constexpr std::size_t kWindow = 64;
-  static constexpr std::size_t kEnough = 16;  // fewer values judge nobody
+  static constexpr std::size_t kEnough = 16;  // with fewer values nothing is an outlier
   static constexpr double kLimit = 6.0;
 
   bool is_outlier(double value) {
-    const bool judged = values_.size() >= kEnough && value - mean() > kLimit * deviation();
+    const bool outlier = values_.size() >= kEnough && value - mean() > kLimit * deviation();
     values_.push_back(value);
     if (values_.size() > kWindow) values_.pop_front();
-    return judged;
+    return outlier;
   }
   const std::deque<double>& values() const { return values_; }
   void restore(std::deque<double> values) { values_ = std::move(values); }

@@ -90,13 +90,13 @@ TEST_F(CanaryScorerTest, EveryRecordIsScoredByLiveAndBase) {
 // A short answer that happens to be accepted whole must not stand for the topic.
 TEST_F(CanaryScorerTest, RecentAcceptanceIsOfSumsNotOfRatios) {
   for (std::uint64_t sequence = 1; sequence <= 3; ++sequence) canary_.score_new(topic_, waiting(sequence));
-  double accepted = 0, judged = 0;
+  double accepted = 0, tested = 0;
   for (const SameTextScore& score : notes_.scores) {
     accepted = 0.95 * accepted + score.live.accepted;
-    judged = 0.95 * judged + score.live.accepted + score.live.first_rejections;
+    tested = 0.95 * tested + score.live.accepted + score.live.first_rejections;
   }
-  ASSERT_GT(judged, 0);
-  EXPECT_NEAR(topic_.figures.alpha_live, accepted / judged, 1e-12);
+  ASSERT_GT(tested, 0);
+  EXPECT_NEAR(topic_.figures.alpha_live, accepted / tested, 1e-12);
 }
 
 // What training may have drawn must not speak for the candidate.

@@ -39,14 +39,14 @@ TEST(LearningLabels, TheCanarysReasonsHaveLabels) {
   const auto tested = [&](int n, double steps_saved) {
     PairedTest test(0.005);
     for (int i = 0; i < n; ++i) test.add(pair(steps_saved));
-    return judge_candidate({}, test).reason;
+    return evaluate_candidate({}, test).reason;
   };
   LiveWatch watch;
   for (int i = 0; i < 40; ++i) watch.add(pair(-8));
   EXPECT_STREQ(decision_reason(tested(40, 8)), "better");
   EXPECT_STREQ(decision_reason(tested(40, -8)), "not_better");
   EXPECT_STREQ(decision_reason(tested(2, 8)), "undecided");
-  EXPECT_STREQ(decision_reason(judge_live({}, watch).reason), "worse");
+  EXPECT_STREQ(decision_reason(evaluate_live({}, watch).reason), "worse");
   PairedScore heldout;
   heldout.candidate.first_rejections = heldout.live.accepted = 9;
   EXPECT_STREQ(decision_reason(heldout_objection(heldout, 16, {})->reason), "worse_on_heldout");

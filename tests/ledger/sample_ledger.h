@@ -76,7 +76,7 @@ inline RequestRow sample_request(const std::string& topic, std::int64_t at_us, i
   return row;
 }
 
-inline SameTextRow sample_score(const RequestRow& request, double live, double base, double judged = 40) {
+inline SameTextRow sample_score(const RequestRow& request, double live, double base, double tested = 40) {
   SameTextRow row;
   row.request_id = request.request_id;
   row.at_us = request.finished_us;
@@ -84,11 +84,11 @@ inline SameTextRow sample_score(const RequestRow& request, double live, double b
   row.draft = request.draft;
   row.version = request.last_version;
   row.tokens = 60;
-  row.live_accepted = live * judged;
-  row.live_first_rejections = (1 - live) * judged;
+  row.live_accepted = live * tested;
+  row.live_first_rejections = (1 - live) * tested;
   row.live_steps = 60 / (1 + 2 * live);
-  row.base_accepted = base * judged;
-  row.base_first_rejections = (1 - base) * judged;
+  row.base_accepted = base * tested;
+  row.base_first_rejections = (1 - base) * tested;
   row.base_steps = 60 / (1 + 2 * base);
   return row;
 }

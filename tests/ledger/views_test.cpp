@@ -141,8 +141,8 @@ TEST_F(ViewsTest, TheIntervalHoldsTheTrueGainAsOftenAsItSays) {
   for (std::size_t t = 0; t < samples.size(); ++t) {
     for (int i = 0; i < 10; ++i) {
       const double base = std::clamp(text(random), 0.05, 0.85), live = base + 0.1 + own(random);
-      const double judged = 20 + static_cast<double>(random() % 30);
-      samples[t].push_back({live * judged, (1 - live) * judged, base * judged, (1 - base) * judged});
+      const double tested = 20 + static_cast<double>(random() % 30);
+      samples[t].push_back({live * tested, (1 - live) * tested, base * tested, (1 - base) * tested});
     }
     const auto more = scores(topic_name(t), samples[t]);
     rows.insert(rows.end(), more.begin(), more.end());

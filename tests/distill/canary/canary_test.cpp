@@ -43,11 +43,11 @@ TEST(Canary, TheFirstExportNeedsItsOddsAndLaterOnesMore) {
   EXPECT_EQ(required_odds(options, 37), 200);
   EXPECT_EQ(required_odds(options, 10'000), 200);
   // Fifteen requests of one saved step are odds of 23: enough for the first export, too little for the ninth.
-  EXPECT_EQ(judge_candidate(options, test_of(16, 1)).outcome, CanaryOutcome::kPublish);
+  EXPECT_EQ(evaluate_candidate(options, test_of(16, 1)).outcome, CanaryOutcome::kPublish);
   PairedTest ninth(options.margin);
   for (int i = 0; i < 8; ++i) ninth.begin_successor();
   for (int i = 0; i < 16; ++i) ninth.add(pair_that_saves(1));
-  EXPECT_EQ(judge_candidate(options, ninth).outcome, CanaryOutcome::kUndecided);
+  EXPECT_EQ(evaluate_candidate(options, ninth).outcome, CanaryOutcome::kUndecided);
 }
 
 TEST(Canary, APromisedRiseTakesFewerOddsAndNoneTakesMore) {
@@ -58,40 +58,40 @@ TEST(Canary, APromisedRiseTakesFewerOddsAndNoneTakesMore) {
   EXPECT_DOUBLE_EQ(prior_odds({.mean = 0.01, .deviation = 0}, kMargin), 5);
   EXPECT_DOUBLE_EQ(prior_odds({.mean = 0, .deviation = 0}, kMargin), 0.25);
   const PairedTest nine = test_of(9, 1);  // odds of 6
-  EXPECT_EQ(judge_candidate({}, nine, 1).outcome, CanaryOutcome::kUndecided);
-  EXPECT_EQ(judge_candidate({}, nine, 5).outcome, CanaryOutcome::kPublish);
-  EXPECT_EQ(judge_candidate({}, test_of(16, 1), 0.25).outcome, CanaryOutcome::kUndecided);
+  EXPECT_EQ(evaluate_candidate({}, nine, 1).outcome, CanaryOutcome::kUndecided);
+  EXPECT_EQ(evaluate_candidate({}, nine, 5).outcome, CanaryOutcome::kPublish);
+  EXPECT_EQ(evaluate_candidate({}, test_of(16, 1), 0.25).outcome, CanaryOutcome::kUndecided);
 }
 
 TEST(Canary, TooFewRequestsNeverPublish) {
-  EXPECT_EQ(judge_candidate({}, PairedTest()).outcome, CanaryOutcome::kUndecided);
+  EXPECT_EQ(evaluate_candidate({}, PairedTest()).outcome, CanaryOutcome::kUndecided);
   const CanaryOptions options{.min_requests = 8};
-  EXPECT_EQ(judge_candidate(options, test_of(7, 20)).outcome, CanaryOutcome::kUndecided);
-  EXPECT_EQ(judge_candidate(options, test_of(8, 20)).outcome, CanaryOutcome::kPublish);
+  EXPECT_EQ(evaluate_candidate(options, test_of(7, 20)).outcome, CanaryOutcome::kUndecided);
+  EXPECT_EQ(evaluate_candidate(options, test_of(8, 20)).outcome, CanaryOutcome::kPublish);
 }
 
 // What earlier exports showed is inherited, but the newest one must have been scored itself, without a loss.
 TEST(Canary, ASuccessorIsScoredItselfBeforeItIsPublished) {
   PairedTest inherited = test_of(40, 3);
   inherited.begin_successor();
-  EXPECT_EQ(judge_candidate({}, inherited).outcome, CanaryOutcome::kUndecided);
+  EXPECT_EQ(evaluate_candidate({}, inherited).outcome, CanaryOutcome::kUndecided);
   PairedTest sound = inherited;
   for (int i = 0; i < 8; ++i) sound.add(pair_that_saves(0.5));
-  EXPECT_EQ(judge_candidate({}, sound).outcome, CanaryOutcome::kPublish);
+  EXPECT_EQ(evaluate_candidate({}, sound).outcome, CanaryOutcome::kPublish);
   PairedTest harmful = inherited;
   for (int i = 0; i < 8; ++i) harmful.add(pair_that_saves(-0.5));
-  const CanaryVerdict verdict = judge_candidate({}, harmful);
+  const CanaryVerdict verdict = evaluate_candidate({}, harmful);
   EXPECT_GT(harmful.log_evidence_better(), std::log(25.0));
   EXPECT_EQ(verdict.outcome, CanaryOutcome::kUndecided) << verdict.reason;
   for (int i = 0; i < 8; ++i) harmful.add(pair_that_saves(-1.5));
-  EXPECT_EQ(judge_candidate({}, harmful).outcome, CanaryOutcome::kRefuse);
+  EXPECT_EQ(evaluate_candidate({}, harmful).outcome, CanaryOutcome::kRefuse);
 }
 
 TEST(Canary, AGainBelowTheMarginIsNotPublished) {
-  const double margin = 0.02;  // of 80 judged tokens: 1.6 steps
-  EXPECT_EQ(judge_candidate({.margin = margin}, test_of(16, 1, margin)).outcome, CanaryOutcome::kUndecided);
-  EXPECT_EQ(judge_candidate({.margin = margin}, test_of(400, 1, margin)).outcome, CanaryOutcome::kRefuse);
-  EXPECT_EQ(judge_candidate({.margin = margin}, test_of(30, 2, margin)).outcome, CanaryOutcome::kPublish);
+  const double margin = 0.02;  // of 80 tested tokens: 1.6 steps
+  EXPECT_EQ(evaluate_candidate({.margin = margin}, test_of(16, 1, margin)).outcome, CanaryOutcome::kUndecided);
+  EXPECT_EQ(evaluate_candidate({.margin = margin}, test_of(400, 1, margin)).outcome, CanaryOutcome::kRefuse);
+  EXPECT_EQ(evaluate_candidate({.margin = margin}, test_of(30, 2, margin)).outcome, CanaryOutcome::kPublish);
 }
 
 // A draft that wins often by little and loses rarely by much is better by the bets' count and worse by the tokens'.
@@ -99,35 +99,35 @@ TEST(Canary, RareLargeLossesArePooled) {
   PairedTest test(0.005);
   for (int i = 0; i < 200; ++i) test.add(pair_that_saves(i % 20 == 19 ? -40 : 1.6));
   EXPECT_LT(test.gain().value, 0);
-  EXPECT_NE(judge_candidate({}, test).outcome, CanaryOutcome::kPublish);
+  EXPECT_NE(evaluate_candidate({}, test).outcome, CanaryOutcome::kPublish);
 }
 
 TEST(Canary, DraftsThatAreAlikeAreLeftAsTheyAre) {
-  EXPECT_NE(judge_candidate({}, test_of(1000, 0)).outcome, CanaryOutcome::kPublish);
+  EXPECT_NE(evaluate_candidate({}, test_of(1000, 0)).outcome, CanaryOutcome::kPublish);
   LiveWatch watch;
   for (int i = 0; i < 1000; ++i) watch.add(pair_that_saves(0));
-  EXPECT_EQ(judge_live({}, watch).outcome, CanaryOutcome::kUndecided);
+  EXPECT_EQ(evaluate_live({}, watch).outcome, CanaryOutcome::kUndecided);
 }
 
 TEST(Canary, AWorseLiveVersionIsRolledBackWithoutAMinimumOfRequests) {
   LiveWatch watch;
   for (int i = 0; i < 2; ++i) watch.add(pair_that_saves(-36));
-  const CanaryVerdict verdict = judge_live({}, watch);
+  const CanaryVerdict verdict = evaluate_live({}, watch);
   EXPECT_EQ(verdict.outcome, CanaryOutcome::kRefuse);
   EXPECT_NEAR(verdict.gain, -0.45, 1e-12);
   EXPECT_LE(verdict.p_value, 1 / CanaryOptions{}.odds_to_roll_back);
 }
 
 TEST(Canary, TheReasonIsOneLineForPeople) {
-  EXPECT_EQ(judge_candidate({}, test_of(8, 8)).reason,
+  EXPECT_EQ(evaluate_candidate({}, test_of(8, 8)).reason,
             "better: odds 184 of 20, gain +0.100 [+0.100, +0.100], 8 requests");
-  EXPECT_EQ(judge_candidate({}, test_of(100, 8)).reason,
+  EXPECT_EQ(evaluate_candidate({}, test_of(100, 8)).reason,
             "better: odds over 8.1e+03 of 20, gain +0.100 [+0.100, +0.100], 100 requests");
 }
 
 // What new text allows, text that no trainer draws can still forbid: an over-fitted candidate.
 TEST(Canary, HeldOutTextObjectsToAClearLossOnly) {
-  const CanaryVerdict verdict = judge_candidate({}, test_of(20, 3));
+  const CanaryVerdict verdict = evaluate_candidate({}, test_of(20, 3));
   ASSERT_EQ(verdict.outcome, CanaryOutcome::kPublish);
   const auto sums = [](double candidate, double live) {
     PairedScore pair;

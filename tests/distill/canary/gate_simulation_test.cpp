@@ -25,7 +25,7 @@ double requests_to_publish(const CanaryOptions& options, const PairedTraffic& tr
   PairedTest test(options.margin);
   for (std::uint32_t i = 0; i < kPatience; ++i) {
     test.add(traffic.request(i, gain));
-    if (judge_candidate(options, test).outcome == CanaryOutcome::kPublish) return i + 1;
+    if (evaluate_candidate(options, test).outcome == CanaryOutcome::kPublish) return i + 1;
   }
   return kPatience;
 }
@@ -63,7 +63,7 @@ std::vector<double> steps_until_gone(double loss, std::uint64_t trials) {
       const PairedScore pair = traffic.request(i, -loss);
       served += pair.candidate.steps;
       watch.add(pair);
-      if (judge_live({}, watch).outcome == CanaryOutcome::kRefuse) break;
+      if (evaluate_live({}, watch).outcome == CanaryOutcome::kRefuse) break;
     }
     steps.push_back(served);
   }
@@ -97,7 +97,7 @@ TEST(GateSimulation, ASoundVersionIsRarelyRolledBack) {
     LiveWatch watch;
     for (std::uint32_t i = 0; i < 200; ++i) {
       watch.add(traffic.request(i, 0.03));
-      if (judge_live({}, watch).outcome != CanaryOutcome::kRefuse) continue;
+      if (evaluate_live({}, watch).outcome != CanaryOutcome::kRefuse) continue;
       ++gone;
       break;
     }
@@ -121,7 +121,7 @@ struct LifeFigures {
 };
 
 bool default_gate(const PairedTest& test, double prior = 1) {
-  return judge_candidate({}, test, prior).outcome == CanaryOutcome::kPublish;
+  return evaluate_candidate({}, test, prior).outcome == CanaryOutcome::kPublish;
 }
 
 constexpr double kAlphaOfBase = 0.3;
@@ -197,7 +197,7 @@ class Simulation {
     if (!previous_) return;
     figures_.lost_alpha += std::max(*previous_ - std::max(live_, candidate_.value_or(live_)), 0.0);
     watch_.add(to_previous_.request(request, live_ - *previous_));
-    if (judge_live({}, watch_).outcome != CanaryOutcome::kRefuse) return;
+    if (evaluate_live({}, watch_).outcome != CanaryOutcome::kRefuse) return;
     ++figures_.rolled_back;
     go_live(*previous_);
     curve_at_live_.reset();

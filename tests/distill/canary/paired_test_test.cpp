@@ -75,7 +75,7 @@ TEST(PairedTest, ALossCountsInFull) {
 }
 
 TEST(PairedTest, TheMarginMovesTheThirdNullHypothesis) {
-  PairedTest test(0.05);  // of 80 judged tokens: 4 steps
+  PairedTest test(0.05);  // of 80 tested tokens: 4 steps
   for (int i = 0; i < 20; ++i) test.add(pair_that_saves(4));
   EXPECT_NEAR(test.log_evidence_below_margin(), 0, 1e-12);
   EXPECT_GT(test.log_evidence_better(), 5);

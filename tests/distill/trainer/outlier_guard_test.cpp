@@ -20,7 +20,7 @@ TEST(OutlierGuard, SeesASpikeAndGetsUsedToAShift) {
   EXPECT_LE(skipped, 8);
 }
 
-TEST(OutlierGuard, JudgesNobodyBeforeItHasSeenEnough) {
+TEST(OutlierGuard, FindsNoOutlierBeforeItHasSeenEnough) {
   OutlierGuard guard;
   EXPECT_FALSE(guard.is_outlier(1));
   EXPECT_FALSE(guard.is_outlier(1e9));
