@@ -17,7 +17,7 @@ using kernels::cuda::DrawTokens;
 using kernels::cuda::EditLogits;
 using kernels::cuda::GumbelParts;
 using kernels::cuda::kRowParts;
-using kernels::cuda::MakeLaws;
+using kernels::cuda::MakeDistributions;
 using kernels::cuda::Transform;
 
 std::int32_t most_rows(const DeviceDraft::Size& size) {
@@ -53,14 +53,14 @@ DeviceDraft::DeviceDraft(std::shared_ptr<DeviceQueue> queue, const ModelWeights&
       parents_(*queue_, n_rows_ * static_cast<std::size_t>(size.max_depth)),
       logits_(*queue_, n_rows_ * static_cast<std::size_t>(size.max_depth + 1) *
                            static_cast<std::size_t>(shape.config.vocab_size)),
-      laws_(*queue_, n_rows_ * static_cast<std::size_t>(size.max_depth)),
-      law_parts_(*queue_, n_rows_ * kRowParts),
+      distributions_(*queue_, n_rows_ * static_cast<std::size_t>(size.max_depth)),
+      distribution_parts_(*queue_, n_rows_ * kRowParts),
       gumbel_parts_(*queue_, n_rows_ * kRowParts),
-      tokens_(*queue_, laws_.size()),
-      logprobs_(*queue_, laws_.size()),
-      drawn_tokens_(laws_.size()),
-      drawn_logprobs_(laws_.size()),
-      drawn_laws_(laws_.size()),
+      tokens_(*queue_, distributions_.size()),
+      logprobs_(*queue_, distributions_.size()),
+      drawn_tokens_(distributions_.size()),
+      drawn_logprobs_(distributions_.size()),
+      drawn_distributions_(distributions_.size()),
       logit_row_(static_cast<std::size_t>(shape.config.vocab_size)) {
   for (std::int32_t depth = 0; depth < max_depth_; ++depth) {
     const DeviceStep::Bounds bounds{most_places(depth == 0 ? max_rows_ : max_chains_, max_chains_),
@@ -202,7 +202,7 @@ bool DeviceDraft::put_edit_tables(std::span<const DeviceDraftChain> chains, std:
   return true;
 }
 
-// From the raw logits to where laws are made of them.
+// From the raw logits to where distributions are made of them.
 void DeviceDraft::put_edits(std::int32_t depth, std::int32_t n_rows) {
   EditLogits edit = edits_.job();
   edit.rows += at(0, depth);
@@ -214,26 +214,27 @@ void DeviceDraft::put_edits(std::int32_t depth, std::int32_t n_rows) {
   queue_->enqueue(edit, n_rows);
 }
 
-// The law of each row that a pass ended in, a token drawn from it.
+// The distribution of each row that a pass ended in, a token drawn from it.
 void DeviceDraft::put_draw(std::int32_t depth, std::int32_t n_rows) {
-  MakeLaws laws;
-  laws.logits = logits(depth);
-  laws.stride = laws.vocab = config().vocab_size;
-  laws.transforms = tables_.on_device(draw_tables_.transforms);
-  laws.laws = laws_.get() + at(0, depth);
-  laws.parts = law_parts_.get();
-  queue_->enqueue(laws, n_rows);
+  MakeDistributions make;
+  make.logits = logits(depth);
+  make.stride = make.vocab = config().vocab_size;
+  make.transforms = tables_.on_device(draw_tables_.transforms);
+  make.distributions = distributions_.get() + at(0, depth);
+  make.parts = distribution_parts_.get();
+  queue_->enqueue(make, n_rows);
   DrawTokens draw;
-  draw.logits = laws.logits;
-  draw.stride = draw.vocab = laws.vocab;
-  draw.laws = laws.laws;
+  draw.logits = make.logits;
+  draw.stride = draw.vocab = make.vocab;
+  draw.distributions = make.distributions;
   draw.addresses = tables_.on_device(draw_tables_.addresses) + at(0, depth);
   draw.rules = tables_.on_device(draw_tables_.rules);
   draw.parts = gumbel_parts_.get();
   draw.tokens = tokens_.get() + at(0, depth);
   draw.logprobs = logprobs_.get() + at(0, depth);
-  queue_->enqueue(GumbelParts{draw.logits, draw.stride, draw.vocab, draw.laws, draw.addresses, gumbel_parts_.get()},
-                  n_rows);
+  queue_->enqueue(
+      GumbelParts{draw.logits, draw.stride, draw.vocab, draw.distributions, draw.addresses, gumbel_parts_.get()},
+      n_rows);
   queue_->enqueue(draw, n_rows);
 }
 
@@ -267,24 +268,24 @@ void DeviceDraft::draw(std::span<const DeviceDraftChain> chains) {
   const std::size_t n = at(0, shape.depth);
   queue_->copy_out(drawn_tokens_.data(), tokens_.get(), n * sizeof(std::int32_t));
   queue_->copy_out(drawn_logprobs_.data(), logprobs_.get(), n * sizeof(float));
-  queue_->copy_out(drawn_laws_.data(), laws_.get(), n * sizeof(kernels::cuda::RowLaw));
+  queue_->copy_out(drawn_distributions_.data(), distributions_.get(), n * sizeof(kernels::cuda::RowDistribution));
   queue_->wait();
 }
 
-DeviceLaw DeviceDraft::device_law(std::size_t chain, std::int32_t depth) const {
+DeviceDistribution DeviceDraft::device_distribution(std::size_t chain, std::int32_t depth) const {
   const std::size_t row = at(chain, depth);
-  return {logits_.get() + row * static_cast<std::size_t>(config().vocab_size), laws_.get() + row};
+  return {logits_.get() + row * static_cast<std::size_t>(config().vocab_size), distributions_.get() + row};
 }
 
-void DeviceDraft::law(std::size_t chain, std::int32_t depth, Distribution& out) {
+void DeviceDraft::distribution(std::size_t chain, std::int32_t depth, Distribution& out) {
   const auto vocab = static_cast<std::size_t>(config().vocab_size);
   queue_->copy_out(logit_row_.data(), logits(depth) + chain * vocab, vocab * sizeof(float));
   queue_->wait();
   out.ids.clear();
   out.probabilities.clear();
   for (std::int32_t id = 0; id < config().vocab_size; ++id) {
-    const double p =
-        kernels::cuda::probability({logit_row_.data(), config().vocab_size}, drawn_laws_[at(chain, depth)], id);
+    const double p = kernels::cuda::probability({logit_row_.data(), config().vocab_size},
+                                                drawn_distributions_[at(chain, depth)], id);
     if (!(p > 0)) continue;
     out.ids.push_back(id);
     out.probabilities.push_back(p);

@@ -28,9 +28,9 @@ struct DeviceDraftChain {
 };
 
 // Drafts of one shape on a device: the weights of each version in a weight slot of its own, one cache, and the loop
-// that draws a chain of tokens for each of several sequences, whichever weights it uses (pass, edits, law, draw, and
-// the token drawn is what the next pass reads), as one captured graph, which goes on with other weight slots without
-// being captured again. Only tokens and their laws come back. Threads: those of the queue.
+// that draws a chain of tokens for each of several sequences, whichever weights it uses (pass, edits, distribution,
+// draw, and the token drawn is what the next pass reads), as one captured graph, which goes on with other weight slots
+// without being captured again. Only tokens and their distributions come back. Threads: those of the queue.
 class DeviceDraft {
  public:
   struct Size {
@@ -58,23 +58,23 @@ class DeviceDraft {
   // REQUIRES: chains by falling depth, each of 1 … max_depth; no position beyond the model's context.
   void draw(std::span<const DeviceDraftChain> chains);
 
-  // Of the last draw(): chain i's token at a depth, its log probability under its law, and whether the draft's numbers
-  // were finite there; if not, the tokens from there on mean nothing.
+  // Of the last draw(): chain i's token at a depth, its log probability under its distribution, and whether the draft's
+  // numbers were finite there; if not, the tokens from there on mean nothing.
   std::int32_t token(std::size_t chain, std::int32_t depth) const { return drawn_tokens_[at(chain, depth)]; }
   float logprob(std::size_t chain, std::int32_t depth) const { return drawn_logprobs_[at(chain, depth)]; }
   bool is_finite(std::size_t chain, std::int32_t depth) const {
-    return drawn_laws_[at(chain, depth)].state == kernels::cuda::LawState::kFine;
+    return drawn_distributions_[at(chain, depth)].state == kernels::cuda::DistributionState::kFine;
   }
-  // The law itself, number for number that which the token was drawn from: copies a row of logits.
-  void law(std::size_t chain, std::int32_t depth, Distribution& out);
+  // The distribution itself, number for number that which the token was drawn from: copies a row of logits.
+  void distribution(std::size_t chain, std::int32_t depth, Distribution& out);
   // The same where it stands: good until the next draw().
-  DeviceLaw device_law(std::size_t chain, std::int32_t depth) const;
+  DeviceDistribution device_distribution(std::size_t chain, std::int32_t depth) const;
 
  private:
   struct LoopShape {
     PassShape first, later;
     std::int32_t depth = 0, n_chains = 0;  // chains: filled up where it is captured
-    bool edits = false;                    // of logits, before laws are made of them
+    bool edits = false;                    // of logits, before distributions are made of them
     auto operator<=>(const LoopShape&) const = default;
   };
   // What draws read, as it stands in device memory.
@@ -94,7 +94,8 @@ class DeviceDraft {
     return depth == 0 ? -1 : static_cast<std::int32_t>(at(0, depth - 1));
   }
   float* logits(std::int32_t depth) const;
-  float* raw_logits() const { return logits(max_depth_); }  // [n_rows, vocab] behind those that laws are made of
+  // [n_rows, vocab] behind those that distributions are made of.
+  float* raw_logits() const { return logits(max_depth_); }
   LoopShape put_steps(std::span<const DeviceDraftChain> chains);
   StepNeeds later_needs(std::span<const DeviceDraftChain> chains);
   StepInput later_step(std::span<const DeviceDraftChain> chains, std::int32_t depth);  // good until the next step
@@ -119,14 +120,14 @@ class DeviceDraft {
   EditTables edits_;
   kernels::cuda::DeviceMemory<std::int32_t> parents_;  // [max_depth, n_rows] what stands above each token drawn
   kernels::cuda::DeviceMemory<float> logits_;          // [max_depth + 1, n_rows, vocab]
-  kernels::cuda::DeviceMemory<kernels::cuda::RowLaw> laws_;
-  kernels::cuda::DeviceMemory<kernels::cuda::RowPart> law_parts_, gumbel_parts_;
+  kernels::cuda::DeviceMemory<kernels::cuda::RowDistribution> distributions_;
+  kernels::cuda::DeviceMemory<kernels::cuda::RowPart> distribution_parts_, gumbel_parts_;
   kernels::cuda::DeviceMemory<std::int32_t> tokens_;
   kernels::cuda::DeviceMemory<float> logprobs_;
   std::map<LoopShape, std::unique_ptr<kernels::cuda::DeviceGraph>> graphs_;
   std::vector<std::int32_t> drawn_tokens_;  // [max_depth, n_rows], as the next two
   std::vector<float> drawn_logprobs_;
-  std::vector<kernels::cuda::RowLaw> drawn_laws_;
+  std::vector<kernels::cuda::RowDistribution> drawn_distributions_;
   // Scratch of one call.
   SliceStep slice_step_;
   std::vector<DraftSlice> slices_;

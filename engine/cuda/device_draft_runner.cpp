@@ -6,20 +6,20 @@
 
 #include "common/error.h"
 #include "common/log.h"
-#include "engine/cuda/device_law.h"
+#include "engine/cuda/device_distribution.h"
 
 namespace slip {
 namespace {
 
 using kernels::cuda::DrawRule;
 
-DrawRule draw_rule(ProposalLaw law) {
-  switch (law) {
-    case ProposalLaw::kGumbel:
+DrawRule draw_rule(DrawMethod draw_method) {
+  switch (draw_method) {
+    case DrawMethod::kGumbel:
       return DrawRule::kCoupled;
-    case ProposalLaw::kSampled:
+    case DrawMethod::kSampled:
       return DrawRule::kInverseCdf;
-    case ProposalLaw::kDeterministic:
+    case DrawMethod::kDeterministic:
       break;
   }
   return DrawRule::kBest;
@@ -38,14 +38,14 @@ DeviceDraftChain device_chain(const DraftChain& chain) {
   out.n_cached = *chain.n_cached;
   out.depth = chain.nodes;
   out.transform = drawn_by(*chain.sequence->sampling);
-  out.rule = draw_rule(chain.proposal->law);
+  out.rule = draw_rule(chain.proposal->draw_method);
   out.first = chain.sequence->next_address();
   if (chain.sequence->sampling->edits_logits()) out.edits = chain.sequence;
   return out;
 }
 
 bool is_drawn_here(const DraftChain& chain) {
-  return has_law_on_device(*chain.sequence->sampling);
+  return has_distribution_on_device(*chain.sequence->sampling);
 }
 
 // Feeds of equal weights stand together: the end of those that are like the first.
@@ -176,17 +176,17 @@ void DeviceDraftRunner::draw(std::span<DraftChain> chains) {
 void DeviceDraftRunner::take(std::size_t drawn, DraftChain& chain) {
   *chain.n_cached += static_cast<std::int32_t>(drawn_[drawn].tokens.size()) + chain.nodes - 1;
   Proposal& proposal = *chain.proposal;
-  const bool counts = proposal.law != ProposalLaw::kDeterministic || chain.sequence->wants_probability;
+  const bool counts = proposal.draw_method != DrawMethod::kDeterministic || chain.sequence->wants_probability;
   for (std::int32_t depth = 0; depth < chain.nodes; ++depth) {
     if (!draft_.is_finite(drawn, depth)) {
       log_warn(describe(*chain.version) + ": a logit is not a number, or all are impossible");
       *chain.broken = true;
       return;
     }
-    if (proposal.law == ProposalLaw::kSampled && chain.sequence->verified_on_device) {
-      proposal.device_q.push_back(draft_.device_law(drawn, depth));
-    } else if (proposal.law == ProposalLaw::kSampled) {
-      draft_.law(drawn, depth, q_);
+    if (proposal.draw_method == DrawMethod::kSampled && chain.sequence->verified_on_device) {
+      proposal.device_q.push_back(draft_.device_distribution(drawn, depth));
+    } else if (proposal.draw_method == DrawMethod::kSampled) {
+      draft_.distribution(drawn, depth, q_);
       proposal.add_q(q_);
     }
     proposal.add_to_chain(draft_.token(drawn, depth), counts ? draft_.logprob(drawn, depth) : 0);

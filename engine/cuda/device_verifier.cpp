@@ -10,14 +10,14 @@ namespace {
 
 using kernels::cuda::Accept;
 using kernels::cuda::DeviceVerifyResult;
+using kernels::cuda::DistributionState;
 using kernels::cuda::EditLogits;
 using kernels::cuda::GumbelParts;
 using kernels::cuda::kMostKept;
 using kernels::cuda::kRowParts;
-using kernels::cuda::LawState;
-using kernels::cuda::MakeLaws;
+using kernels::cuda::MakeDistributions;
 using kernels::cuda::Observe;
-using kernels::cuda::RowLaw;
+using kernels::cuda::RowDistribution;
 
 constexpr auto kKept = static_cast<std::size_t>(kMostKept);
 
@@ -44,8 +44,8 @@ DeviceVerifier::DeviceVerifier(DeviceWorker& worker)
       n_rows_(static_cast<std::size_t>(row_capacity(worker.max_logit_rows()))),
       tables_(queue_, row_capacity(worker.max_logit_rows()), vocab_),
       edited_(queue_, n_rows_ * static_cast<std::size_t>(vocab_)),
-      laws_(queue_, n_rows_),
-      law_parts_(queue_, n_rows_ * kRowParts),
+      distributions_(queue_, n_rows_),
+      distribution_parts_(queue_, n_rows_ * kRowParts),
       gumbel_parts_(queue_, n_rows_ * kRowParts),
       results_(queue_, n_rows_),
       top_ids_(queue_, n_rows_ * kKept),
@@ -123,14 +123,14 @@ DeviceVerifier::Shape DeviceVerifier::put_tables(const PassShape& pass) {
 
 void DeviceVerifier::put_jobs(const Shape& shape, const AskedRows& asked) const {
   if (shape.grid.n_proposals > 0) {
-    for (const LogitRows& rows : asked.verified) put_laws(shape, rows);
+    for (const LogitRows& rows : asked.verified) put_distributions(shape, rows);
     put_accept(shape);
   }
   if (shape.top_k == 0) return;
   for (const LogitRows& rows : asked.observed) put_observations(shape, rows);
 }
 
-void DeviceVerifier::put_laws(const Shape& shape, const LogitRows& rows) const {
+void DeviceVerifier::put_distributions(const Shape& shape, const LogitRows& rows) const {
   const std::ptrdiff_t first = rows.begin, first_part = first * kRowParts;
   const std::int32_t n = rows.end - rows.begin;
   const float* logits = worker_.logits() + first * vocab_;
@@ -143,12 +143,14 @@ void DeviceVerifier::put_laws(const Shape& shape, const LogitRows& rows) const {
     queue_.enqueue(edit, n);
     logits = edit.edited;
   }
-  RowLaw* laws = laws_.get() + first;
-  queue_.enqueue(MakeLaws{logits, vocab_, vocab_, tables_.transforms() + first, laws, law_parts_.get() + first_part},
+  RowDistribution* distributions = distributions_.get() + first;
+  queue_.enqueue(MakeDistributions{logits, vocab_, vocab_, tables_.transforms() + first, distributions,
+                                   distribution_parts_.get() + first_part},
                  n);
   if (!shape.coupled) return;
   queue_.enqueue(
-      GumbelParts{logits, vocab_, vocab_, laws, tables_.addresses() + first, gumbel_parts_.get() + first_part}, n);
+      GumbelParts{logits, vocab_, vocab_, distributions, tables_.addresses() + first, gumbel_parts_.get() + first_part},
+      n);
 }
 
 void DeviceVerifier::put_accept(const Shape& shape) const {
@@ -160,7 +162,7 @@ void DeviceVerifier::put_accept(const Shape& shape) const {
   accept.vocab = vocab_;
   accept.target_logits = shape.edits ? edited_.get() : worker_.logits();
   accept.target_stride = vocab_;
-  accept.target_laws = laws_.get();
+  accept.target_distributions = distributions_.get();
   accept.target_parts = shape.coupled ? gumbel_parts_.get() : nullptr;
   accept.results = results_.get();
   queue_.enqueue(accept, shape.grid.n_proposals);
@@ -194,7 +196,7 @@ void DeviceVerifier::verify(std::size_t index, VerifyResult& result) {
   const std::int32_t at = result_of_[index];
   if (at < 0) return Verifier::verify(index, result);
   const DeviceVerifyResult& host = host_results_.get()[at];
-  if (host.state != LawState::kFine) throw broken_logits();
+  if (host.state != DistributionState::kFine) throw broken_logits();
   result.accepted.assign(host.accepted, host.accepted + host.n_accepted);
   result.added_token = host.added_token;
   result.rejected_one = host.rejected_one != 0;

@@ -6,7 +6,7 @@
 #include <memory>
 #include <vector>
 
-#include "engine/cuda/device_law.h"
+#include "engine/cuda/device_distribution.h"
 #include "engine/cuda/device_worker.h"
 #include "engine/cuda/verification_tables.h"
 #include "engine/speculative/verifier.h"
@@ -17,16 +17,18 @@ namespace slip {
 // observed with more tokens than a device keeps.
 bool wants_logits_on_host(const ScoreTask& task);
 
-// Verifies where the logits are: behind the pass, on its queue, the law of each row is made, proposals are verified by
-// it and the K likeliest tokens are picked. The results and those tokens are all that crosses to the host, but for
-// tasks that want their logits there. Laws are added up in fixed point, so a result may differ from the host's in what
-// hangs on a probability's last bits: hence one place for a whole answer.
+// Verifies where the logits are: behind the pass, on its queue, the distribution of each row is made, proposals are
+// verified by it and the K likeliest tokens are picked. The results and those tokens are all that crosses to the host,
+// but for tasks that want their logits there. Distributions are added up in fixed point, so a result may differ from
+// the host's in what hangs on a probability's last bits: hence one place for a whole answer.
 class DeviceVerifier final : public Verifier {
  public:
   // Takes about as much memory again as the worker's logits; the worker outlives it. Error{kTooLarge}.
   explicit DeviceVerifier(DeviceWorker& worker);
 
-  bool verifies_on_device(const SamplingParams& sampling) const override { return has_law_on_device(sampling); }
+  bool verifies_on_device(const SamplingParams& sampling) const override {
+    return has_distribution_on_device(sampling);
+  }
   void verify(std::size_t task, VerifyResult& result) override;
   TopK observed(std::size_t task, std::int32_t row) override;
 
@@ -35,7 +37,7 @@ class DeviceVerifier final : public Verifier {
   struct Shape {
     VerificationGrid grid;
     std::int32_t top_k = 0;  // 0: nothing is observed
-    bool edits = false;      // of logits, before laws are made of them
+    bool edits = false;      // of logits, before distributions are made of them
     bool coupled = false;    // tokens are drawn by Gumbel noise
     auto operator<=>(const Shape&) const = default;
   };
@@ -51,7 +53,7 @@ class DeviceVerifier final : public Verifier {
   void gather_proposals();
   Shape put_tables(const PassShape& pass);
   void put_jobs(const Shape& shape, const AskedRows& asked) const;
-  void put_laws(const Shape& shape, const LogitRows& rows) const;
+  void put_distributions(const Shape& shape, const LogitRows& rows) const;
   void put_accept(const Shape& shape) const;
   void put_observations(const Shape& shape, const LogitRows& rows) const;
   void copy_answers_out(const Shape& shape);
@@ -62,8 +64,8 @@ class DeviceVerifier final : public Verifier {
   std::size_t n_rows_;  // of each table with an entry a row
   VerificationTables tables_;
   kernels::cuda::DeviceMemory<float> edited_;  // [n_rows, vocab]
-  kernels::cuda::DeviceMemory<kernels::cuda::RowLaw> laws_;
-  kernels::cuda::DeviceMemory<kernels::cuda::RowPart> law_parts_, gumbel_parts_;
+  kernels::cuda::DeviceMemory<kernels::cuda::RowDistribution> distributions_;
+  kernels::cuda::DeviceMemory<kernels::cuda::RowPart> distribution_parts_, gumbel_parts_;
   kernels::cuda::DeviceMemory<kernels::cuda::DeviceVerifyResult> results_;
   kernels::cuda::DeviceMemory<std::int32_t> top_ids_;  // [n_rows, K], as the next
   kernels::cuda::DeviceMemory<float> top_logprobs_, log_tails_;

@@ -4,19 +4,20 @@
 #include <algorithm>
 
 #include "common/error.h"
-#include "engine/cuda/device_law.h"
+#include "engine/cuda/device_distribution.h"
 
 namespace slip {
 namespace {
 
-using kernels::cuda::DraftLaw;
+using kernels::cuda::DraftDistribution;
 using kernels::cuda::EditLogits;
 using kernels::cuda::ProposalRows;
 using kernels::cuda::Transform;
 
 // Only the rejection rule looks at what sampled tokens were drawn from.
 bool is_verified_by_q(const VerifiedProposal& verified) {
-  return verified.sequence->rule == AcceptanceRule::kRejection && verified.proposal->law == ProposalLaw::kSampled;
+  return verified.sequence->rule == AcceptanceRule::kRejection &&
+         verified.proposal->draw_method == DrawMethod::kSampled;
 }
 
 }  // namespace
@@ -33,7 +34,7 @@ VerificationTables::Room VerificationTables::needed(std::span<const VerifiedProp
     n_rows += one.proposal->size() + 1;
     edits_.need(*one.sequence, needed.edits);
     if (!is_verified_by_q(one)) continue;
-    for (const Distribution& law : one.proposal->q) needed.q_entries += law.ids.size();
+    for (const Distribution& distribution : one.proposal->q) needed.q_entries += distribution.ids.size();
   }
   SLIP_CHECK(n_rows <= max_rows_, "a pass has as many rows as its worker allows");
   return needed;
@@ -47,14 +48,14 @@ void VerificationTables::move_to(std::size_t q_entries) {
   layout_.proposals = layout.take<ProposalRows>(max_rows_);
   layout_.tokens = layout.take<std::int32_t>(max_rows_);
   layout_.parents = layout.take<std::int32_t>(max_rows_);
-  layout_.q = layout.take<DraftLaw>(max_rows_);
+  layout_.q = layout.take<DraftDistribution>(max_rows_);
   layout_.q_ids = layout.take<std::int32_t>(q_entries);
   layout_.q_probabilities = layout.take<double>(q_entries);
   tables_.emplace(queue_, layout.bytes);
   q_room_ = q_entries;
 }
 
-// Twice what is needed, for laws grow and shrink.
+// Twice what is needed, for distributions grow and shrink.
 bool VerificationTables::make_room(std::span<const VerifiedProposal> verified) {
   const Room wanted = needed(verified);
   const bool edits_moved = edits_.make_room(wanted.edits);
@@ -90,14 +91,14 @@ void VerificationTables::add(const VerifiedProposal& verified, std::int32_t inde
   const Proposal& proposal = *verified.proposal;
   const bool coupled = sequence.rule == AcceptanceRule::kCoupled;
   SLIP_CHECK(proposal.size() <= kernels::cuda::kMostNodes, "a proposal has few nodes");
-  SLIP_CHECK(coupled || proposal.law != ProposalLaw::kGumbel,
+  SLIP_CHECK(coupled || proposal.draw_method != DrawMethod::kGumbel,
              "Gumbel proposals share the target's noise: verify them coupled");
   ProposalRows rows;
   rows.first_node = used_.nodes;
   rows.n_nodes = static_cast<std::int32_t>(proposal.size());
   rows.first_row = verified.first_row;
   rows.coupled = coupled;
-  rows.deterministic = proposal.law == ProposalLaw::kDeterministic;
+  rows.deterministic = proposal.draw_method == DrawMethod::kDeterministic;
   rows.first = sequence.next_address();
   on_host(layout_.proposals)[index] = rows;
   used_.coupled |= coupled && sequence.sampling->temperature > 0;
@@ -132,18 +133,19 @@ void VerificationTables::add_nodes(const Proposal& proposal, bool by_q) {
   SLIP_CHECK(!by_q || proposal.q.size() == n || proposal.device_q.size() == n, "sampled tokens come with their q");
   std::copy_n(proposal.tokens.begin(), n, on_host(layout_.tokens) + used_.nodes);
   std::copy_n(proposal.parents.begin(), n, on_host(layout_.parents) + used_.nodes);
-  DraftLaw* q = on_host(layout_.q) + used_.nodes;
+  DraftDistribution* q = on_host(layout_.q) + used_.nodes;
   for (std::size_t i = 0; by_q && i < n; ++i) {
-    q[i] = proposal.q.empty() ? DraftLaw{.logits = proposal.device_q[i].logits, .law = proposal.device_q[i].law}
-                              : add_law(proposal.q[i]);
+    q[i] = proposal.q.empty() ? DraftDistribution{.logits = proposal.device_q[i].logits,
+                                                  .distribution = proposal.device_q[i].distribution}
+                              : add_distribution(proposal.q[i]);
   }
   used_.nodes += static_cast<std::int32_t>(n);
 }
 
-DraftLaw VerificationTables::add_law(const Distribution& law) {
-  const std::size_t at = used_.q_entries, n = law.ids.size();
-  std::copy_n(law.ids.begin(), n, on_host(layout_.q_ids) + at);
-  std::copy_n(law.probabilities.begin(), n, on_host(layout_.q_probabilities) + at);
+DraftDistribution VerificationTables::add_distribution(const Distribution& distribution) {
+  const std::size_t at = used_.q_entries, n = distribution.ids.size();
+  std::copy_n(distribution.ids.begin(), n, on_host(layout_.q_ids) + at);
+  std::copy_n(distribution.probabilities.begin(), n, on_host(layout_.q_probabilities) + at);
   used_.q_entries += n;
   return {.ids = on_device(layout_.q_ids) + at,
           .probabilities = on_device(layout_.q_probabilities) + at,

@@ -27,9 +27,9 @@ struct VerificationGrid {
   auto operator<=>(const VerificationGrid&) const = default;
 };
 
-// What the jobs that verify a pass read besides its logits: laws asked for, edits, proposals and what they were drawn
-// from. It stands at addresses that stay the same until a pass needs more room than there is. Threads: those of the
-// queue.
+// What the jobs that verify a pass read besides its logits: distributions asked for, edits, proposals and what they
+// were drawn from. It stands at addresses that stay the same until a pass needs more room than there is. Threads: those
+// of the queue.
 class VerificationTables {
  public:
   // For passes of up to `max_rows` wanted logits. Error{kTooLarge}.
@@ -47,7 +47,7 @@ class VerificationTables {
   const kernels::cuda::ProposalRows* proposals() const { return on_device(layout_.proposals); }
   const std::int32_t* tokens() const { return on_device(layout_.tokens); }
   const std::int32_t* parents() const { return on_device(layout_.parents); }
-  const kernels::cuda::DraftLaw* q() const { return on_device(layout_.q); }
+  const kernels::cuda::DraftDistribution* q() const { return on_device(layout_.q); }
   // Where the logits are and go is left to say.
   kernels::cuda::EditLogits edits() const;
 
@@ -66,8 +66,8 @@ class VerificationTables {
     TablePlace<RandomAddress> addresses;
     TablePlace<kernels::cuda::ProposalRows> proposals;
     TablePlace<std::int32_t> tokens, parents;
-    TablePlace<kernels::cuda::DraftLaw> q;
-    // Only for laws that came from the host.
+    TablePlace<kernels::cuda::DraftDistribution> q;
+    // Only for distributions that came from the host.
     TablePlace<std::int32_t> q_ids;
     TablePlace<double> q_probabilities;
   };
@@ -91,7 +91,7 @@ class VerificationTables {
   void add(const VerifiedProposal& verified, std::int32_t index);
   void add_nodes(const Proposal& proposal, bool by_q);
   void add_rows(const VerifiedProposal& verified);
-  kernels::cuda::DraftLaw add_law(const Distribution& law);
+  kernels::cuda::DraftDistribution add_distribution(const Distribution& distribution);
 
   kernels::cuda::DeviceQueue& queue_;
   std::size_t max_rows_, q_room_ = 0;

@@ -38,11 +38,12 @@ struct SamplingParams {
   std::shared_ptr<const Grammar> grammar;  // the answer is a document of it, or cut short; null: any text
 
   bool has_penalty() const { return repetition_penalty != 1 || presence_penalty != 0 || frequency_penalty != 0; }
-  // Whether the law of a row depends on more than its logits: on what was said before, or on particular tokens.
+  // Whether the distribution of a row depends on more than its logits: on what was said before, or on particular
+  // tokens.
   bool edits_logits() const { return has_penalty() || !logit_bias.empty() || min_tokens > 0 || grammar != nullptr; }
 };
 
-// What a row's law may depend on besides its logits.
+// What a row's distribution may depend on besides its logits.
 struct RowContext {
   std::span<const std::int32_t> path;     // the prompt, the answer so far and the proposal's way down to the row
   std::int32_t prompt_tokens = 0;         // of `path`

@@ -32,7 +32,7 @@ void residual_after(const Distribution& r, const Distribution& q, Distribution& 
     out.probabilities.push_back(left);
     total += left;
   }
-  // r = q up to rounding: a refusal then has probability 2^−53, and r itself is the law to draw from.
+  // r = q up to rounding: a refusal then has probability 2^−53, and r itself is the distribution to draw from.
   if (out.ids.empty()) {
     out = r;
   } else {
@@ -42,12 +42,12 @@ void residual_after(const Distribution& r, const Distribution& q, Distribution& 
 
 // What refusals leave of p, one after the other, in memory that is used again.
 struct Residuals {
-  Distribution laws[2];
+  Distribution distributions[2];
   Distribution one_hot;
   int next = 0;
 
   const Distribution& after(const Distribution& r, const Distribution& q) {
-    Distribution& out = laws[next];
+    Distribution& out = distributions[next];
     next = 1 - next;
     residual_after(r, q, out);
     return out;
@@ -66,9 +66,9 @@ struct NodeResult {
   bool had_children = false;
 };
 
-// Siblings are tested in index order, each against what the refusals before it left of p. This gives law p as long as
-// each sibling's q is the law it was drawn from given its elder siblings: drawing with replacement (equal q) and
-// without (q with the elders removed) both qualify.
+// Siblings are tested in index order, each against what the refusals before it left of p. This gives distribution p as
+// long as each sibling's q is the distribution it was drawn from given its elder siblings: drawing with replacement
+// (equal q) and without (q with the elders removed) both qualify.
 NodeResult verify_by_rejection(const Proposal& proposal, const Distribution& p, std::int32_t node,
                                const RandomAddress& address) {
   NodeResult at_node;
@@ -80,7 +80,7 @@ NodeResult verify_by_rejection(const Proposal& proposal, const Distribution& p, 
     if (proposal.parents[i] != node) continue;
     at_node.had_children = true;
     const std::int32_t token = proposal.tokens[i];
-    const bool deterministic = proposal.law == ProposalLaw::kDeterministic;
+    const bool deterministic = proposal.draw_method == DrawMethod::kDeterministic;
     const double q = deterministic ? 1.0 : proposal.q[i].probability(token);
     SLIP_CHECK(q > 0, "a proposed token was not drawn from the q stored with it");
     if (survives(uniform(address, RandomPurpose::kAccept, rank++), r->probability(token), q)) {
@@ -116,14 +116,16 @@ void check_shapes(const Proposal& proposal, AcceptanceRule rule) {
                "nodes come after their parents");
   }
   if (rule == AcceptanceRule::kCoupled) return;
-  SLIP_CHECK(proposal.law != ProposalLaw::kGumbel, "Gumbel proposals share the target's noise: verify them coupled");
-  SLIP_CHECK(proposal.law == ProposalLaw::kDeterministic || proposal.q.size() == n, "sampled tokens come with their q");
+  SLIP_CHECK(proposal.draw_method != DrawMethod::kGumbel,
+             "Gumbel proposals share the target's noise: verify them coupled");
+  SLIP_CHECK(proposal.draw_method == DrawMethod::kDeterministic || proposal.q.size() == n,
+             "sampled tokens come with their q");
 }
 
 }  // namespace
 
-void accept(const Proposal& proposal, const TargetLaw& p_after, AcceptanceRule rule, const RandomAddress& first,
-            VerifyResult& result) {
+void accept(const Proposal& proposal, const TargetDistribution& p_after, AcceptanceRule rule,
+            const RandomAddress& first, VerifyResult& result) {
   check_shapes(proposal, rule);
   const auto verify = rule == AcceptanceRule::kCoupled ? verify_coupled : verify_by_rejection;
   result.accepted.clear();

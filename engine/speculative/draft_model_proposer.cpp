@@ -192,7 +192,9 @@ void DraftModelProposer::propose(std::span<const SequenceRef> sequences, const P
       if (drafting == nullptr || drafting->runner != runner.get()) continue;
       const bool greedy = sequences[i].sampling->temperature == 0;
       const bool coupled = sequences[i].rule == AcceptanceRule::kCoupled;
-      proposals[i].law = greedy ? ProposalLaw::kDeterministic : coupled ? ProposalLaw::kGumbel : ProposalLaw::kSampled;
+      proposals[i].draw_method = greedy    ? DrawMethod::kDeterministic
+                                 : coupled ? DrawMethod::kGumbel
+                                           : DrawMethod::kSampled;
       proposals[i].version = drafting->live->version->number;
       proposals[i].confident = is_confident(sequences[i]);
       DraftCache& cache = *drafting->live;

@@ -52,7 +52,8 @@ void DraftRunner::extend(DraftChain& chain, std::span<const float> logits) {
   address.output_index += depth;
   std::int32_t token = 0;
   double log_q = 0;
-  const bool deterministic = proposal.law == ProposalLaw::kDeterministic, edited = sequence.sampling->edits_logits();
+  const bool deterministic = proposal.draw_method == DrawMethod::kDeterministic,
+             edited = sequence.sampling->edits_logits();
   PromptLookup::Guess guess;
   if (chain.lookup != nullptr) guess = chain.lookup->guess(sequence.tokens, proposal.tokens);
   if (deterministic && !edited) {
@@ -68,12 +69,13 @@ void DraftRunner::extend(DraftChain& chain, std::span<const float> logits) {
       return;
     }
     if (!deterministic) mix_guess(guess, edited, q_);
-    token = deterministic                          ? q_.ids.front()
-            : proposal.law == ProposalLaw::kGumbel ? sample_gumbel(q_, address)
-                                                   : sample_inverse_cdf(q_, uniform(address, RandomPurpose::kDraft));
+    token = deterministic ? q_.ids.front()
+            : proposal.draw_method == DrawMethod::kGumbel
+                ? sample_gumbel(q_, address)
+                : sample_inverse_cdf(q_, uniform(address, RandomPurpose::kDraft));
     log_q = std::log(q_.probability(token));
     // Only the rejection rule looks at q; coupled verification needs only the token.
-    if (proposal.law == ProposalLaw::kSampled) proposal.add_q(q_);
+    if (proposal.draw_method == DrawMethod::kSampled) proposal.add_q(q_);
   }
   proposal.add_to_chain(token, log_q);
 }

@@ -26,7 +26,7 @@ struct DraftChain {
   const DraftVersion* version = nullptr;
   PageTable* pages = nullptr;
   std::int32_t* n_cached = nullptr;      // of the draft's cache: moves along
-  Proposal* proposal = nullptr;          // its law is set
+  Proposal* proposal = nullptr;          // its draw method is set
   std::int32_t nodes = 0;                // at most so many
   bool* broken = nullptr;                // set when the draft's numbers are not finite
   const PromptLookup* lookup = nullptr;  // has read the committed tokens; null: the draft alone
@@ -56,8 +56,8 @@ class DraftRunner {
   // Caches what the slices hold. REQUIRES of both: admitted weights, those that are equal stand together; room in every
   // page table; rows within Size.
   virtual void read(std::span<const DraftSlice> slices) = 0;
-  // Chooses each chain's tokens by the request's own law: the target's transform, the target's noise. May reorder
-  // them.
+  // Chooses each chain's tokens by the request's own distribution: the target's transform, the target's noise. May
+  // reorder them.
   virtual void propose(std::span<DraftChain> chains) = 0;
 
  protected:

@@ -18,8 +18,8 @@ namespace slip {
 class PromptLookup {
  public:
   struct Guess {
-    std::int32_t token = -1;                             // −1: the text never ended like this before
-    double weight = 0;                                   // 0 to 1: the share that the guess shall have in a draft's law
+    std::int32_t token = -1;  // −1: the text never ended like this before
+    double weight = 0;        // 0 to 1: the share that the guess shall have in a draft's distribution
     bool is_confident() const { return weight >= 0.3; }  // right more often than not
   };
 

@@ -14,7 +14,7 @@
 namespace slip {
 
 // How proposed tokens were chosen, which decides the acceptance arithmetic. Never renumber (stored in replay records).
-enum class ProposalLaw : std::uint8_t {
+enum class DrawMethod : std::uint8_t {
   kDeterministic = 0,  // argmax, n-gram, beam: counts as a one-hot q
   kSampled = 1,        // drawn from q by inverse CDF
   kGumbel = 2,         // argmax(log q + g) with the noise the target will use
@@ -23,24 +23,24 @@ enum class ProposalLaw : std::uint8_t {
 enum class AcceptanceRule : std::uint8_t { kRejection = 0, kCoupled = 1 };
 
 namespace kernels::cuda {
-struct RowLaw;
+struct RowDistribution;
 }
-// A law on a device: what `law` makes of `logits` there. Good until its proposer proposes again.
-struct DeviceLaw {
+// A distribution on a device: what `distribution` makes of `logits` there. Good until its proposer proposes again.
+struct DeviceDistribution {
   const float* logits = nullptr;  // [vocab]
-  const kernels::cuda::RowLaw* law = nullptr;
+  const kernels::cuda::RowDistribution* distribution = nullptr;
 };
 
 // A token tree hanging off the last committed token; a chain is a tree that never branches. Node i's parent is
 // parents[i] < i, or −1 for the root (the last committed token).
 struct Proposal {
-  std::vector<std::int32_t> tokens;   // [n]
-  std::vector<std::int32_t> parents;  // [n]
-  std::vector<float> path_logprob;    // [n] Σ log q along the path
-  std::vector<Distribution> q;        // [n] transformed q each token was drawn from; only with kSampled
-  std::vector<DeviceLaw> device_q;    // [n] instead of q, where a device drew them and will verify them
-  std::vector<Distribution> spare_q;  // what cleared proposals left, to be used again
-  ProposalLaw law = ProposalLaw::kDeterministic;
+  std::vector<std::int32_t> tokens;          // [n]
+  std::vector<std::int32_t> parents;         // [n]
+  std::vector<float> path_logprob;           // [n] Σ log q along the path
+  std::vector<Distribution> q;               // [n] transformed q each token was drawn from; only with kSampled
+  std::vector<DeviceDistribution> device_q;  // [n] instead of q, where a device drew them and will verify them
+  std::vector<Distribution> spare_q;         // what cleared proposals left, to be used again
+  DrawMethod draw_method = DrawMethod::kDeterministic;
   std::uint64_t version = 0;  // DraftVersion::number; 0: no draft
   bool confident = false;     // Proposer::is_confident() when it was made
   std::size_t size() const { return tokens.size(); }
@@ -59,20 +59,20 @@ struct Proposal {
       spare_q.push_back(std::move(q.back()));
       q.pop_back();
     }
-    law = ProposalLaw::kDeterministic;
+    draw_method = DrawMethod::kDeterministic;
     confident = false;
   }
-  // Appends a copy of `law_of_node` to `q`, in memory that an earlier proposal left: a vocabulary each is much to ask
-  // for at every node.
-  void add_q(const Distribution& law_of_node) {
+  // Appends a copy of `distribution_of_node` to `q`, in memory that an earlier proposal left: a vocabulary each is much
+  // to ask for at every node.
+  void add_q(const Distribution& distribution_of_node) {
     if (spare_q.empty()) spare_q.emplace_back();
     q.push_back(std::move(spare_q.back()));
     spare_q.pop_back();
-    // Rounded up, so that laws of changing size soon find room wherever they come.
-    const std::size_t room = std::max<std::size_t>(256, std::bit_ceil(law_of_node.ids.size()));
+    // Rounded up, so that distributions of changing size soon find room wherever they come.
+    const std::size_t room = std::max<std::size_t>(256, std::bit_ceil(distribution_of_node.ids.size()));
     q.back().ids.reserve(room);
     q.back().probabilities.reserve(room);
-    q.back() = law_of_node;
+    q.back() = distribution_of_node;
   }
 };
 

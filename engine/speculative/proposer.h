@@ -43,7 +43,7 @@ struct CatchUpBudget {
 };
 
 // Anything that runs ahead of the target: a draft model, a lookup, heads on the target's own features. Whatever it
-// proposes, the answer stays the same; it only has to be honest about the law its tokens were chosen by.
+// proposes, the answer stays the same; it only has to be honest about how its tokens were drawn.
 // Threads: the engine thread only.
 class Proposer {
  public:

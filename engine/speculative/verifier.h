@@ -49,7 +49,7 @@ class Verifier {
 
   // REQUIRES: rows and logit rows within the worker's bounds, room for every row in the page tables.
   void score(std::span<const ScoreTask> tasks);
-  // accept() of a task's proposal under its request's law. Errors as transform_logits().
+  // accept() of a task's proposal under its request's distribution. Errors as transform_logits().
   virtual void verify(std::size_t task, VerifyResult& result);
   // The row as logits() counts it, as observe_row() tells of it.
   virtual TopK observed(std::size_t task, std::int32_t row);

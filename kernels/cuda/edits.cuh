@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a request asks of its logits before they become a law: bias, minimum length, penalties and the grammar's mask,
-// in the order and with the arithmetic of engine/sampling/transform.cpp. The edited rows are copies, for the raw ones
-// are what is observed and told. What a row was preceded by is read here, so that tokens drafted on the device need not
-// have left it.
+// What a request asks of its logits before they become a distribution: bias, minimum length, penalties and the
+// grammar's mask, in the order and with the arithmetic of engine/sampling/transform.cpp. The edited rows are copies,
+// for the raw ones are what is observed and told. What a row was preceded by is read here, so that tokens drafted on
+// the device need not have left it.
 #pragma once
 
 #include "kernels/cuda/sample.cuh"
@@ -122,7 +122,7 @@ struct TokenEdits {
   }
 };
 
-SLIP_DEVICE void edit_part(const LawBlock& block, const EditLogits& job, EditShared& shared) {
+SLIP_DEVICE void edit_part(const VocabularyBlock& block, const EditLogits& job, EditShared& shared) {
   const EditedRow row = job.rows[block.x];
   const SequenceEdits sequence = job.sequences[row.sequence];
   block.each([&](int thread) {
@@ -137,15 +137,16 @@ SLIP_DEVICE void edit_part(const LawBlock& block, const EditLogits& job, EditSha
   float* edited = job.edited + block.x * job.edited_stride;
   const IdRange ids = part_of(job.vocab, block.y);
   block.each([&](int thread) {
-    for (std::int32_t id = ids.begin + thread; id < ids.end; id += kLawThreads) edited[id] = edits.plain(id);
+    for (std::int32_t id = ids.begin + thread; id < ids.end; id += kVocabularyThreads) edited[id] = edits.plain(id);
   });
   // The few that something else is asked of: a token in two of the lists gets the same number twice.
   const auto redo = [&](std::int32_t id) {
     if (id >= ids.begin && id < ids.end) edited[id] = edits.whole(id);
   };
   block.each_apart([&](int thread) {
-    for (std::int32_t i = sequence.said.begin + thread; i < sequence.said.end; i += kLawThreads) redo(job.said[i].id);
-    for (std::int32_t i = sequence.biases.begin + thread; i < sequence.biases.end; i += kLawThreads) {
+    for (std::int32_t i = sequence.said.begin + thread; i < sequence.said.end; i += kVocabularyThreads)
+      redo(job.said[i].id);
+    for (std::int32_t i = sequence.biases.begin + thread; i < sequence.biases.end; i += kVocabularyThreads) {
       redo(job.biases[i].id);
     }
     if (thread < shared.n_path) redo(shared.path[thread]);

@@ -23,8 +23,8 @@ struct Launch {
   void operator()(const OnRows<EditLogits>& job) const {
     check(launch_edit_logits(job.operation, job.n_rows, stream), "edit_logits");
   }
-  void operator()(const OnRows<MakeLaws>& job) const {
-    check(launch_make_laws(job.operation, job.n_rows, stream), "make_laws");
+  void operator()(const OnRows<MakeDistributions>& job) const {
+    check(launch_make_distributions(job.operation, job.n_rows, stream), "make_distributions");
   }
   void operator()(const OnRows<GumbelParts>& job) const {
     check(launch_gumbel_parts(job.operation, job.n_rows, stream), "gumbel_parts");

@@ -37,7 +37,7 @@ void check(const EditLogits& job) {
   SLIP_CHECK(job.edited != job.logits, "the raw logits are observed and told after the edits");
 }
 
-void check(const MakeLaws& job) {
+void check(const MakeDistributions& job) {
   check_vocabulary(job.vocab, job.stride);
 }
 

@@ -34,8 +34,8 @@ struct TiledAttention {
 };
 
 using Job = std::variant<OnRows<Embed>, OnRows<RmsNorm>, OnRows<RotateAndStore>, Matmul, TiledAttention,
-                         OnRows<EditLogits>, OnRows<MakeLaws>, OnRows<GumbelParts>, OnRows<DrawTokens>, OnRows<Accept>,
-                         OnRows<Observe>, OnRows<FusedLoss>>;
+                         OnRows<EditLogits>, OnRows<MakeDistributions>, OnRows<GumbelParts>, OnRows<DrawTokens>,
+                         OnRows<Accept>, OnRows<Observe>, OnRows<FusedLoss>>;
 
 // What a block may have of shared memory on compute capability 8.0, the least we build for.
 inline constexpr std::int64_t kMostSharedBytes = 160 * 1024;

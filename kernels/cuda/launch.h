@@ -24,7 +24,7 @@ cudaError_t launch_attention(const Attention& job, int n_tiles, int n_queries, c
 // After launch_attention() of a job that is not `whole`.
 cudaError_t launch_combine_splits(const Attention& job, int n_rows, cudaStream_t stream);
 cudaError_t launch_edit_logits(const EditLogits& job, int n_rows, cudaStream_t stream);
-cudaError_t launch_make_laws(const MakeLaws& job, int n_rows, cudaStream_t stream);
+cudaError_t launch_make_distributions(const MakeDistributions& job, int n_rows, cudaStream_t stream);
 cudaError_t launch_gumbel_parts(const GumbelParts& job, int n_rows, cudaStream_t stream);
 cudaError_t launch_draw_tokens(const DrawTokens& job, int n_rows, cudaStream_t stream);
 cudaError_t launch_accept(const Accept& job, int n_proposals, cudaStream_t stream);

@@ -3,7 +3,7 @@
 // distill/trainer/loss.h: q on the K kept ids and one bucket for everything else, against p's K and tail.
 #pragma once
 
-#include "kernels/cuda/law.cuh"
+#include "kernels/cuda/distribution.cuh"
 #include "kernels/cuda/observe.cuh"
 #include "kernels/loss_terms.h"
 
@@ -25,7 +25,7 @@ struct FusedLoss {
 };
 
 struct LossShared {
-  LawShared law;
+  DistributionShared distribution;
   double log_p[kMostKept + 1], q[kMostKept + 1], log_q[kMostKept + 1], slope[kMostKept + 1];
   double loss, mean_slope;
 };
@@ -83,29 +83,33 @@ SLIP_DEVICE void sum_terms(const FusedLoss& job, LossShared& shared) {
   }
 }
 
-SLIP_DEVICE void fused_loss(const LawBlock& block, const FusedLoss& job, LossShared& shared) {
+SLIP_DEVICE void fused_loss(const VocabularyBlock& block, const FusedLoss& job, LossShared& shared) {
   const std::int64_t at = block.x;
   const LogitRow row{job.logits + at * job.stride, job.vocab};
   const std::int32_t* ids = job.ids + at * job.k;
   const double temperature = job.options.temperature;
   const bool has_tail = job.k < job.vocab;
-  RowLaw law;
-  find_best(block, row, law, shared.law);
+  RowDistribution distribution;
+  find_best(block, row, distribution, shared.distribution);
   const int bits = fraction_bits(job.vocab);
-  const Mass mass = sum_over(block, job.vocab, AllMass{row, law.largest, temperature, bits}, shared.law);
+  const Mass mass =
+      sum_over(block, job.vocab, AllMass{row, distribution.largest, temperature, bits}, shared.distribution);
   // What is not a number must be seen in the loss or its gradient, so that nobody steps by it.
-  const double sum = law.state == LawState::kFine ? from_fixed(mass, bits) : double_of(0x7FF8000000000000U);
+  const double sum =
+      distribution.state == DistributionState::kFine ? from_fixed(mass, bits) : double_of(0x7FF8000000000000U);
   // Summed by itself: whole minus kept would cancel.
-  const Mass tail =
-      has_tail ? sum_over(block, job.vocab, TailMass{row, ids, job.k, law.largest, temperature, bits}, shared.law) : 0;
+  const Mass tail = has_tail
+                        ? sum_over(block, job.vocab, TailMass{row, ids, job.k, distribution.largest, temperature, bits},
+                                   shared.distribution)
+                        : 0;
   block.each([&](int thread) {
     if (thread == 0) log_targets(job, at, shared);
-    for (std::int32_t i = thread; i < job.k; i += kLawThreads) {
-      const double log_q = (static_cast<double>(row.logits[ids[i]]) - law.largest) / temperature - log(sum);
+    for (std::int32_t i = thread; i < job.k; i += kVocabularyThreads) {
+      const double log_q = (static_cast<double>(row.logits[ids[i]]) - distribution.largest) / temperature - log(sum);
       shared.q[i] = Larger{}(exp(log_q), 1e-300);  // NaN stays
       shared.log_q[i] = Larger{}(log_q, -690.0);
     }
-    if (thread == kLawThreads - 1 && has_tail) {
+    if (thread == kVocabularyThreads - 1 && has_tail) {
       shared.q[job.k] = Larger{}(from_fixed(tail, bits) / sum, 1e-38);
       shared.log_q[job.k] = log(shared.q[job.k]);
     }
@@ -119,12 +123,12 @@ SLIP_DEVICE void fused_loss(const LawBlock& block, const FusedLoss& job, LossSha
   float* grad = job.grad + at * job.stride;
   block.each([&](int thread) {
     if (thread == 0) job.losses[at] = shared.loss;
-    for (std::int32_t id = thread; id < job.vocab; id += kLawThreads) {
-      grad[id] = static_cast<float>(rest * weight_of(row.logits[id], law.largest, temperature));
+    for (std::int32_t id = thread; id < job.vocab; id += kVocabularyThreads) {
+      grad[id] = static_cast<float>(rest * weight_of(row.logits[id], distribution.largest, temperature));
     }
   });
   block.each_apart([&](int thread) {
-    for (std::int32_t i = thread; i < job.k; i += kLawThreads) {
+    for (std::int32_t i = thread; i < job.k; i += kVocabularyThreads) {
       grad[ids[i]] = static_cast<float>(step * shared.q[i] * (shared.slope[i] - shared.mean_slope));
     }
   });

@@ -3,7 +3,7 @@
 // with the meaning of observe_row() in engine/speculative/observe.h.
 #pragma once
 
-#include "kernels/cuda/law.cuh"
+#include "kernels/cuda/distribution.cuh"
 
 namespace slip::kernels::cuda {
 
@@ -21,7 +21,7 @@ struct Observe {
 };
 
 struct ObserveShared {
-  LawShared law;
+  DistributionShared distribution;
   std::uint64_t keys[kMostKept];
   float logprobs[kMostKept];
   std::int32_t n;
@@ -37,19 +37,19 @@ struct RawMass {
   SLIP_DEVICE Mass operator()(std::int32_t id) const { return to_fixed(weight_of(row.logits[id], largest, 1), bits); }
 };
 
-SLIP_DEVICE void observe_row(const LawBlock& block, const Observe& job, ObserveShared& shared) {
+SLIP_DEVICE void observe_row(const VocabularyBlock& block, const Observe& job, ObserveShared& shared) {
   const LogitRow row{job.logits + block.x * job.stride, job.vocab};
-  RowLaw law;
-  find_best(block, row, law, shared.law);
+  RowDistribution distribution;
+  find_best(block, row, distribution, shared.distribution);
   const int bits = fraction_bits(job.vocab);
-  const Mass total = sum_over(block, job.vocab, RawMass{row, law.largest, bits}, shared.law);
-  const double log_normalizer = law.largest + log(from_fixed(total, bits));
-  const std::uint64_t border = last_of_head(block, row, CountAll{}, job.k, shared.law);
+  const Mass total = sum_over(block, job.vocab, RawMass{row, distribution.largest, bits}, shared.distribution);
+  const double log_normalizer = distribution.largest + log(from_fixed(total, bits));
+  const std::uint64_t border = last_of_head(block, row, CountAll{}, job.k, shared.distribution);
   block.each([&](int thread) {
     if (thread == 0) shared.n = 0;
   });
   block.each([&](int thread) {
-    for (std::int32_t id = thread; id < job.vocab; id += kLawThreads) {
+    for (std::int32_t id = thread; id < job.vocab; id += kVocabularyThreads) {
       const std::uint64_t key = rank_key(row.logits[id], id);
       if (key < border) continue;
       const std::int32_t place = take_ticket(&shared.n);

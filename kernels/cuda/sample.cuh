@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Drawing tokens from laws, and both acceptance rules with the meaning of engine/speculative/acceptance.h.
+// Drawing tokens from distributions, and both acceptance rules with the meaning of engine/speculative/acceptance.h.
 #pragma once
 
 #include "kernels/addressed_random.h"
-#include "kernels/cuda/law.cuh"
+#include "kernels/cuda/distribution.cuh"
 
 namespace slip::kernels::cuda {
 
@@ -12,14 +12,14 @@ inline constexpr int kShareBits = 62;  // fixed point of probabilities, which ad
 // The first id at which the running sum of shares exceeds u, by rising id; the last with any share where rounding left
 // the sum below u. `total` comes from the caller's pass over the shares.
 template <class Share>
-SLIP_DEVICE std::int32_t draw_inverse_cdf(const LawBlock& block, std::int32_t vocab, const Share& share, double u,
-                                          Mass total, LawShared& shared) {
+SLIP_DEVICE std::int32_t draw_inverse_cdf(const VocabularyBlock& block, std::int32_t vocab, const Share& share,
+                                          double u, Mass total, DistributionShared& shared) {
   // u · total, and never as much as the total.
   const auto scaled = static_cast<Mass>(u * static_cast<double>(total));
   const Mass target = scaled < total ? scaled : total - 1;
   Mass before = 0;
-  for (std::int32_t first = 0;; first += kLawThreads) {
-    LawBlock::Per<Mass> own, sum;
+  for (std::int32_t first = 0;; first += kVocabularyThreads) {
+    VocabularyBlock::Per<Mass> own, sum;
     block.each([&](int thread) {
       own[thread] = first + thread < vocab ? share(first + thread) : 0;
       sum[thread] = own[thread];
@@ -36,21 +36,21 @@ SLIP_DEVICE std::int32_t draw_inverse_cdf(const LawBlock& block, std::int32_t vo
       return found;
     }
     before += stretch;
-    if (first + kLawThreads >= vocab) return -1;  // only when there is no mass at all
+    if (first + kVocabularyThreads >= vocab) return -1;  // only when there is no mass at all
   }
 }
 
 // argmax(log p + g) over some ids, as argmin(−log u / p): the same uniform numbers as the CPU's. winner ≥ vocab: no id
 // there has any probability.
-SLIP_DEVICE RowPart soonest_of(const LawBlock& block, const LogitRow& row, const RowLaw& law,
-                               const RandomAddress& address, const IdRange& ids, LawShared& shared) {
-  LawBlock::Per<double> soonest, own;
-  LawBlock::Per<std::int32_t> winner;
+SLIP_DEVICE RowPart soonest_of(const VocabularyBlock& block, const LogitRow& row, const RowDistribution& distribution,
+                               const RandomAddress& address, const IdRange& ids, DistributionShared& shared) {
+  VocabularyBlock::Per<double> soonest, own;
+  VocabularyBlock::Per<std::int32_t> winner;
   block.each_apart([&](int thread) {
     soonest[thread] = static_cast<double>(infinity());
     winner[thread] = row.vocab;
-    for (std::int32_t id = ids.begin + thread; id < ids.end; id += kLawThreads) {
-      const double p = probability(row, law, id);
+    for (std::int32_t id = ids.begin + thread; id < ids.end; id += kVocabularyThreads) {
+      const double p = probability(row, distribution, id);
       if (!(p > 0)) continue;
       const double u = open_unit_interval(random_bits(address, RandomPurpose::kGumbel, static_cast<std::uint32_t>(id)));
       if (1 - u > p * soonest[thread] * (1 + 1e-12)) continue;  // 1 − u ≤ −log u rules out most without a logarithm
@@ -74,19 +74,19 @@ struct GumbelParts {
   const float* logits = nullptr;  // [n_rows, stride]
   std::int64_t stride = 0;
   std::int32_t vocab = 0;
-  const RowLaw* laws = nullptr;              // [n_rows]
-  const RandomAddress* addresses = nullptr;  // [n_rows]
-  RowPart* parts = nullptr;                  // [n_rows, kRowParts]
+  const RowDistribution* distributions = nullptr;  // [n_rows]
+  const RandomAddress* addresses = nullptr;        // [n_rows]
+  RowPart* parts = nullptr;                        // [n_rows, kRowParts]
 };
 
-SLIP_DEVICE void scan_gumbel(const LawBlock& block, const GumbelParts& job, LawShared& shared) {
-  const RowLaw law = job.laws[block.x];
+SLIP_DEVICE void scan_gumbel(const VocabularyBlock& block, const GumbelParts& job, DistributionShared& shared) {
+  const RowDistribution distribution = job.distributions[block.x];
   RowPart part;
   part.winner = job.vocab;
   part.soonest = static_cast<double>(infinity());
-  if (law.state == LawState::kFine && law.temperature > 0) {
+  if (distribution.state == DistributionState::kFine && distribution.temperature > 0) {
     const LogitRow row{job.logits + block.x * job.stride, job.vocab};
-    part = soonest_of(block, row, law, job.addresses[block.x], part_of(job.vocab, block.y), shared);
+    part = soonest_of(block, row, distribution, job.addresses[block.x], part_of(job.vocab, block.y), shared);
   }
   block.each_apart([&](int thread) {
     if (thread == 0) job.parts[block.x * kRowParts + block.y] = part;
@@ -94,10 +94,11 @@ SLIP_DEVICE void scan_gumbel(const LawBlock& block, const GumbelParts& job, LawS
 }
 
 // `parts`: the row's of scan_gumbel() at this address, or null.
-SLIP_DEVICE std::int32_t draw_gumbel(const LawBlock& block, const LogitRow& row, const RowLaw& law,
-                                     const RandomAddress& address, const RowPart* parts, LawShared& shared) {
-  if (law.temperature == 0) return law.best;
-  if (parts == nullptr) return soonest_of(block, row, law, address, {0, row.vocab}, shared).winner;
+SLIP_DEVICE std::int32_t draw_gumbel(const VocabularyBlock& block, const LogitRow& row,
+                                     const RowDistribution& distribution, const RandomAddress& address,
+                                     const RowPart* parts, DistributionShared& shared) {
+  if (distribution.temperature == 0) return distribution.best;
+  if (parts == nullptr) return soonest_of(block, row, distribution, address, {0, row.vocab}, shared).winner;
   RowPart best = parts[0];
   for (int i = 1; i < kRowParts; ++i) {  // ids rise with the parts, so the first of equals has the lowest
     if (parts[i].soonest < best.soonest) best = parts[i];
@@ -109,7 +110,7 @@ SLIP_DEVICE std::int32_t draw_gumbel(const LawBlock& block, const LogitRow& row,
 enum class DrawRule : std::int32_t {
   kInverseCdf = 0,
   kCoupled = 1,  // by Gumbel noise
-  kBest = 2,     // the likeliest, whatever the law's temperature
+  kBest = 2,     // the likeliest, whatever the distribution's temperature
 };
 
 // A token a row: block x takes row x.
@@ -117,11 +118,11 @@ struct DrawTokens {
   const float* logits = nullptr;  // [n_rows, stride]
   std::int64_t stride = 0;
   std::int32_t vocab = 0;
-  const RowLaw* laws = nullptr;              // [n_rows]
-  const RandomAddress* addresses = nullptr;  // [n_rows]
-  bool coupled = false;                      // by Gumbel noise; else by inverse CDF
-  const DrawRule* rules = nullptr;           // [n_rows]; null: all as `coupled` says
-  const RowPart* parts = nullptr;            // [n_rows, kRowParts] of GumbelParts at these addresses; null: drawn here
+  const RowDistribution* distributions = nullptr;  // [n_rows]
+  const RandomAddress* addresses = nullptr;        // [n_rows]
+  bool coupled = false;                            // by Gumbel noise; else by inverse CDF
+  const DrawRule* rules = nullptr;                 // [n_rows]; null: all as `coupled` says
+  const RowPart* parts = nullptr;  // [n_rows, kRowParts] of GumbelParts at these addresses; null: drawn here
   RandomPurpose purpose = RandomPurpose::kDraft;  // of the uniform number, when not coupled
   std::int32_t* tokens = nullptr;                 // [n_rows]
   float* logprobs = nullptr;                      // [n_rows] log of the drawn token's probability; null: not wanted
@@ -129,23 +130,25 @@ struct DrawTokens {
 
 struct ShareOfLaw {
   LogitRow row;
-  RowLaw law;
-  SLIP_DEVICE Mass operator()(std::int32_t id) const { return to_fixed(probability(row, law, id), kShareBits); }
+  RowDistribution distribution;
+  SLIP_DEVICE Mass operator()(std::int32_t id) const {
+    return to_fixed(probability(row, distribution, id), kShareBits);
+  }
 };
 
-SLIP_DEVICE void draw_token(const LawBlock& block, const DrawTokens& job, LawShared& shared) {
+SLIP_DEVICE void draw_token(const VocabularyBlock& block, const DrawTokens& job, DistributionShared& shared) {
   const LogitRow row{job.logits + block.x * job.stride, job.vocab};
-  const RowLaw law = job.laws[block.x];
+  const RowDistribution distribution = job.distributions[block.x];
   const DrawRule same = job.coupled ? DrawRule::kCoupled : DrawRule::kInverseCdf;
   const DrawRule rule = job.rules == nullptr ? same : job.rules[block.x];
-  std::int32_t token = law.best;
-  if (law.state == LawState::kFine && law.temperature > 0 && rule != DrawRule::kBest) {
+  std::int32_t token = distribution.best;
+  if (distribution.state == DistributionState::kFine && distribution.temperature > 0 && rule != DrawRule::kBest) {
     const RandomAddress address = job.addresses[block.x];
     if (rule == DrawRule::kCoupled) {
       const RowPart* parts = job.parts == nullptr ? nullptr : job.parts + block.x * kRowParts;
-      token = draw_gumbel(block, row, law, address, parts, shared);
+      token = draw_gumbel(block, row, distribution, address, parts, shared);
     } else {
-      const ShareOfLaw share{row, law};
+      const ShareOfLaw share{row, distribution};
       const Mass total = sum_over(block, job.vocab, share, shared);
       const double u = unit_interval(random_bits(address, job.purpose, 0));
       token = draw_inverse_cdf(block, job.vocab, share, u, total, shared);
@@ -154,30 +157,30 @@ SLIP_DEVICE void draw_token(const LawBlock& block, const DrawTokens& job, LawSha
   block.each_apart([&](int thread) {
     if (thread != 0) return;
     job.tokens[block.x] = token;
-    if (job.logprobs != nullptr) job.logprobs[block.x] = static_cast<float>(log(probability(row, law, token)));
+    if (job.logprobs != nullptr) job.logprobs[block.x] = static_cast<float>(log(probability(row, distribution, token)));
   });
 }
 
 inline constexpr int kMostNodes = 64;            // of one proposal
 inline constexpr std::int32_t kNoProposal = -1;  // for n_nodes: nothing to verify, a grid was filled up
 
-// The law that a proposed token was drawn from: what a row of logits means under a RowLaw, or, where `ids` is not null,
-// a table of all that has any probability.
-struct DraftLaw {
+// The distribution that a proposed token was drawn from: what a row of logits means under a RowDistribution, or, where
+// `ids` is not null, a table of all that has any probability.
+struct DraftDistribution {
   const float* logits = nullptr;  // [vocab]
-  const RowLaw* law = nullptr;
+  const RowDistribution* distribution = nullptr;
   const std::int32_t* ids = nullptr;      // [n] rising
   const double* probabilities = nullptr;  // [n]
   std::int32_t n = 0;
 };
 
-SLIP_DEVICE double probability(const DraftLaw& law, std::int32_t vocab, std::int32_t id) {
-  if (law.ids == nullptr) return probability({law.logits, vocab}, *law.law, id);
-  std::int32_t begin = 0, end = law.n;
+SLIP_DEVICE double probability(const DraftDistribution& distribution, std::int32_t vocab, std::int32_t id) {
+  if (distribution.ids == nullptr) return probability({distribution.logits, vocab}, *distribution.distribution, id);
+  std::int32_t begin = 0, end = distribution.n;
   while (begin < end) {
     const std::int32_t middle = begin + (end - begin) / 2;
-    if (law.ids[middle] == id) return law.probabilities[middle];
-    if (law.ids[middle] < id) {
+    if (distribution.ids[middle] == id) return distribution.probabilities[middle];
+    if (distribution.ids[middle] < id) {
       begin = middle + 1;
     } else {
       end = middle;
@@ -190,7 +193,7 @@ SLIP_DEVICE double probability(const DraftLaw& law, std::int32_t vocab, std::int
 // node i.
 struct ProposalRows {
   std::int32_t first_node = 0, n_nodes = 0;  // in tokens, parents and q
-  std::int32_t first_row = 0;                // of the target's logits and laws
+  std::int32_t first_row = 0;                // of the target's logits and distributions
   bool coupled = false;
   bool deterministic = false;  // one-hot q
   // Siblings share one q, each drawn from it less its elders; else each from its own. Only tests set it yet: proposers
@@ -203,7 +206,7 @@ struct DeviceVerifyResult {
   std::int32_t n_accepted = 0;
   std::int32_t added_token = -1;
   std::int32_t rejected_one = 0;
-  LawState state = LawState::kFine;
+  DistributionState state = DistributionState::kFine;
   std::int32_t accepted[kMostNodes] = {};  // node indices
 };
 
@@ -212,11 +215,11 @@ struct Accept {
   const ProposalRows* proposals = nullptr;
   const std::int32_t* tokens = nullptr;   // [Σ n_nodes]
   const std::int32_t* parents = nullptr;  // [Σ n_nodes] −1: the last committed token
-  const DraftLaw* q = nullptr;            // [Σ n_nodes] not read for deterministic and coupled proposals
+  const DraftDistribution* q = nullptr;   // [Σ n_nodes] not read for deterministic and coupled proposals
   std::int32_t vocab = 0;
   const float* target_logits = nullptr;
   std::int64_t target_stride = 0;
-  const RowLaw* target_laws = nullptr;
+  const RowDistribution* target_distributions = nullptr;
   const RowPart* target_parts =
       nullptr;  // [target rows, kRowParts] of GumbelParts, for coupled proposals; null: drawn here
   DeviceVerifyResult* results = nullptr;
@@ -242,7 +245,7 @@ struct Residual {
   SLIP_DEVICE std::int32_t token_of(std::int32_t sibling) const {
     return job->tokens[proposal->first_node + siblings->nodes[sibling]];
   }
-  // The law that a sibling was drawn from, before it is renormalised.
+  // The distribution that a sibling was drawn from, before it is renormalised.
   SLIP_DEVICE double share_of_q(std::int32_t sibling, std::int32_t id) const {
     for (std::int32_t elder = 0; proposal->without_replacement && elder < sibling; ++elder) {
       if (token_of(elder) == id) return 0;
@@ -254,7 +257,7 @@ struct Residual {
     return share_of_q(sibling, id) / siblings->rest[sibling];
   }
   SLIP_DEVICE double operator()(std::int32_t id) const {
-    double r = probability(target(), job->target_laws[target_row], id);
+    double r = probability(target(), job->target_distributions[target_row], id);
     for (std::int32_t i = 0; i < n_refused && r > 0; ++i) {
       const double left = r - q_of(refused[i], id);
       r = left > 0 ? left / totals[i] : 0.0;
@@ -282,7 +285,7 @@ struct ShareOfQ {
 };
 
 struct AcceptShared {
-  LawShared law;
+  DistributionShared distribution;
   Siblings siblings;
   std::int32_t refused[kMostNodes];
   double totals[kMostNodes];
@@ -294,8 +297,8 @@ struct NodeResult {
 };
 
 // Puts a node behind its elder siblings.
-SLIP_DEVICE void add_sibling(const LawBlock& block, const Residual& residual, std::int32_t sibling, std::int32_t node,
-                             AcceptShared& shared) {
+SLIP_DEVICE void add_sibling(const VocabularyBlock& block, const Residual& residual, std::int32_t sibling,
+                             std::int32_t node, AcceptShared& shared) {
   block.each([&](int thread) {
     if (thread != 0) return;
     shared.siblings.nodes[sibling] = node;
@@ -303,14 +306,15 @@ SLIP_DEVICE void add_sibling(const LawBlock& block, const Residual& residual, st
   });
   if (sibling == 0 || !residual.proposal->without_replacement || residual.proposal->deterministic) return;
   // Summed by itself: one minus the elders would cancel.
-  const Mass rest = sum_over(block, residual.job->vocab, ShareOfQ{residual, sibling}, shared.law);
+  const Mass rest = sum_over(block, residual.job->vocab, ShareOfQ{residual, sibling}, shared.distribution);
   block.each([&](int thread) {
     if (thread == 0) shared.siblings.rest[sibling] = from_fixed(rest, kShareBits);
   });
 }
 
-SLIP_DEVICE NodeResult verify_by_rejection(const LawBlock& block, const Accept& job, const ProposalRows& proposal,
-                                           std::int32_t node, const RandomAddress& address, AcceptShared& shared) {
+SLIP_DEVICE NodeResult verify_by_rejection(const VocabularyBlock& block, const Accept& job,
+                                           const ProposalRows& proposal, std::int32_t node,
+                                           const RandomAddress& address, AcceptShared& shared) {
   NodeResult at_node;
   Residual residual{&job, &proposal, proposal.first_row + node + 1, &shared.siblings, shared.refused, shared.totals, 0};
   std::int32_t sibling = -1;
@@ -324,8 +328,8 @@ SLIP_DEVICE NodeResult verify_by_rejection(const LawBlock& block, const Accept& 
       at_node.child = i;
       return at_node;
     }
-    const Mass left = sum_over(block, job.vocab, ShareLeft{residual, sibling}, shared.law);
-    if (left == 0) continue;  // r = q up to rounding: r itself is the law to go on with
+    const Mass left = sum_over(block, job.vocab, ShareLeft{residual, sibling}, shared.distribution);
+    if (left == 0) continue;  // r = q up to rounding: r itself is the distribution to go on with
     block.each([&](int thread) {
       if (thread != 0) return;
       shared.refused[residual.n_refused] = sibling;
@@ -334,19 +338,19 @@ SLIP_DEVICE NodeResult verify_by_rejection(const LawBlock& block, const Accept& 
     ++residual.n_refused;
   }
   const ShareOfResidual share{residual};
-  const Mass total = sum_over(block, job.vocab, share, shared.law);
+  const Mass total = sum_over(block, job.vocab, share, shared.distribution);
   const double u = unit_interval(random_bits(address, RandomPurpose::kResidual, 0));
-  at_node.token = draw_inverse_cdf(block, job.vocab, share, u, total, shared.law);
+  at_node.token = draw_inverse_cdf(block, job.vocab, share, u, total, shared.distribution);
   return at_node;
 }
 
-SLIP_DEVICE NodeResult verify_coupled(const LawBlock& block, const Accept& job, const ProposalRows& proposal,
+SLIP_DEVICE NodeResult verify_coupled(const VocabularyBlock& block, const Accept& job, const ProposalRows& proposal,
                                       std::int32_t node, const RandomAddress& address, AcceptShared& shared) {
   NodeResult at_node;
   const std::int32_t row = proposal.first_row + node + 1;
   const LogitRow target{job.target_logits + row * job.target_stride, job.vocab};
   const RowPart* parts = job.target_parts == nullptr ? nullptr : job.target_parts + std::int64_t{row} * kRowParts;
-  at_node.token = draw_gumbel(block, target, job.target_laws[row], address, parts, shared.law);
+  at_node.token = draw_gumbel(block, target, job.target_distributions[row], address, parts, shared.distribution);
   for (std::int32_t i = node + 1; i < proposal.n_nodes; ++i) {
     if (job.parents[proposal.first_node + i] != node) continue;
     at_node.had_children = true;
@@ -357,16 +361,16 @@ SLIP_DEVICE NodeResult verify_coupled(const LawBlock& block, const Accept& job, 
   return at_node;
 }
 
-SLIP_DEVICE void accept_proposal(const LawBlock& block, const Accept& job, AcceptShared& shared) {
+SLIP_DEVICE void accept_proposal(const VocabularyBlock& block, const Accept& job, AcceptShared& shared) {
   const ProposalRows proposal = job.proposals[block.x];
   if (proposal.n_nodes == kNoProposal) return;
   DeviceVerifyResult* result = job.results + block.x;
   RandomAddress address = proposal.first;
   std::int32_t node = -1, n_accepted = 0;
   while (true) {
-    const LawState state = job.target_laws[proposal.first_row + node + 1].state;
+    const DistributionState state = job.target_distributions[proposal.first_row + node + 1].state;
     NodeResult at_node;
-    if (state == LawState::kFine) {
+    if (state == DistributionState::kFine) {
       at_node = proposal.coupled ? verify_coupled(block, job, proposal, node, address, shared)
                                  : verify_by_rejection(block, job, proposal, node, address, shared);
     }

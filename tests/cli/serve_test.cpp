@@ -96,8 +96,8 @@ TEST_F(ServeTest, ADeletedDataDirectoryIsSaidOnceAndShownWhileServingGoesOn) {
   EXPECT_LE(n_errors, 2) << "of the directory, and of a step that was under way\n" << log;
 }
 
-// A seeded request left its law behind in the proposal that the next one found; a next one without a seed that drafts
-// nothing, since it has one token to go, then stopped the whole program.
+// A seeded request left its draw method behind in the proposal that the next one found; a next one without a seed that
+// drafts nothing, since it has one token to go, then stopped the whole program.
 TEST_F(ServeTest, NothingOfARequestReachesTheNext) {
   Program program(folder_, usual());
   const auto port = program.port();

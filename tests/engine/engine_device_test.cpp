@@ -175,8 +175,8 @@ TEST(EngineOnADevice, SpeculationChangesNoBit) {
   }
 }
 
-// Wherever it is verified and whatever is told of it; with drafts on the CPU, whose laws come as tables, and on the
-// device, where they stay, of two versions at once.
+// Wherever it is verified and whatever is told of it; with drafts on the CPU, whose distributions come as tables, and
+// on the device, where they stay, of two versions at once.
 TEST(EngineOnADevice, AnAnswerIsTheSameWhereverItIsVerified) {
   auto samplings = seeded();
   for (const SamplingParams& sampling : unseeded()) samplings.push_back(sampling);

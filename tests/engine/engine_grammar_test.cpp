@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Answers under a grammar: always within it, the same with speculation as without, and by the masked target's law.
+// Answers under a grammar: always within it, the same with speculation as without, and by the masked target's
+// distribution.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -238,22 +239,22 @@ TEST(EngineGrammar, WithoutATokenThatFitsAnAnswerEndsAndItsNeighboursGoOn) {
   }
 }
 
-// ---- rejection sampling: the law of the answers ----
+// ---- rejection sampling: the distribution of the answers ----
 
 // Blanks may stand before a document; without them there are few answers.
-SamplingParams law_sampling(SamplingParams sampling = {.top_k = 3}) {
+SamplingParams distribution_sampling(SamplingParams sampling = {.top_k = 3}) {
   sampling.grammar = testing::grammar_of(R"({"enum": ["a", "aa", "ab", "aaab", 1, 12]})");
   for (const std::int32_t blank : {' ', '\t', '\n', '\r'}) sampling.logit_bias.push_back({blank, -100});
   return sampling;
 }
 
-using Law = std::map<std::vector<std::int32_t>, double>;
+using AnswerProbabilities = std::map<std::vector<std::int32_t>, double>;
 
 void add_answers(const SamplingParams& unmasked, const Grammar& grammar, const GrammarState& state,
-                 std::vector<std::int32_t>& tokens, double probability, Law& law) {
+                 std::vector<std::int32_t>& tokens, double probability, AnswerProbabilities& distribution) {
   const std::vector<std::int32_t> answer(tokens.begin() + 2, tokens.end());
   if (state.is_over() || (!answer.empty() && answer.back() == kEndToken)) {
-    law[answer] += probability;
+    distribution[answer] += probability;
     return;
   }
   Distribution p;
@@ -263,18 +264,18 @@ void add_answers(const SamplingParams& unmasked, const Grammar& grammar, const G
     GrammarState after = state;
     if (p.ids[i] != kEndToken) after.advance(grammar, tokenizer()->token_bytes(p.ids[i]));
     tokens.push_back(p.ids[i]);
-    add_answers(unmasked, grammar, after, tokens, probability * p.probabilities[i], law);
+    add_answers(unmasked, grammar, after, tokens, probability * p.probabilities[i], distribution);
     tokens.pop_back();
   }
 }
 
 // A mask changes no logit but to −inf, so it may come before what the parameters do to them.
-Law answer_law(SamplingParams sampling) {
+AnswerProbabilities answer_distribution(SamplingParams sampling) {
   const auto grammar = std::exchange(sampling.grammar, nullptr);
-  Law law;
+  AnswerProbabilities distribution;
   std::vector<std::int32_t> tokens{7, 3};
-  add_answers(sampling, *grammar, GrammarState::start(*grammar), tokens, 1, law);
-  return law;
+  add_answers(sampling, *grammar, GrammarState::start(*grammar), tokens, 1, distribution);
+  return distribution;
 }
 
 using Counts = std::map<std::vector<std::int32_t>, std::int64_t>;
@@ -302,26 +303,27 @@ Counts count_answers(const SamplingParams& sampling, std::unique_ptr<Proposer> p
   return counts;
 }
 
-double p_value_of_counts(const Counts& counts, const Law& law) {
-  EXPECT_GT(law.size(), 2U);
+double p_value_of_counts(const Counts& counts, const AnswerProbabilities& distribution) {
+  EXPECT_GT(distribution.size(), 2U);
   std::vector<std::int64_t> observed;
   std::vector<double> expected;
-  for (const auto& [answer, probability] : law) {
+  for (const auto& [answer, probability] : distribution) {
     const auto found = counts.find(answer);
     observed.push_back(found == counts.end() ? 0 : found->second);
     expected.push_back(probability);
   }
   for (const auto& [answer, count] : counts) {
-    if (!law.contains(answer)) return 0;
+    if (!distribution.contains(answer)) return 0;
   }
   return testing::chi_square_p_value(observed, expected);
 }
 
 double p_value_of_answers(std::unique_ptr<Proposer> proposer) {
-  return p_value_of_counts(count_answers(law_sampling(), std::move(proposer)), answer_law(law_sampling()));
+  return p_value_of_counts(count_answers(distribution_sampling(), std::move(proposer)),
+                           answer_distribution(distribution_sampling()));
 }
 
-TEST(EngineGrammar, UnseededAnswersFollowTheMaskedLaw) {
+TEST(EngineGrammar, UnseededAnswersFollowTheMaskedDistribution) {
   for (const ToyProposer::Options& draft :
        {ToyProposer::Options{.likeness = 0.6}, ToyProposer::Options{.likeness = 0, .width = 2}}) {
     EXPECT_GT(p_value_of_answers(std::make_unique<ToyProposer>(language(), draft)), testing::kSignificance);
@@ -329,18 +331,19 @@ TEST(EngineGrammar, UnseededAnswersFollowTheMaskedLaw) {
 }
 
 // Every other parameter that goes with a grammar, by itself and not left out unnoticed.
-TEST(EngineGrammar, TheMaskedLawWithEveryOtherParameter) {
-  const auto plain_law = answer_law(law_sampling({}));
+TEST(EngineGrammar, TheMaskedDistributionWithEveryOtherParameter) {
+  const auto plain_distribution = answer_distribution(distribution_sampling({}));
   for (const testing::SamplingParameter& parameter : testing::sampling_parameters()) {
     SamplingParams sampling;
     parameter.set(sampling);
     if (sampling.min_tokens > 0) continue;  // refused together
     if (!sampling.logit_bias.empty()) sampling.logit_bias = {{'a', 1.5F}, {'1', -1}};
-    sampling = law_sampling(sampling);
+    sampling = distribution_sampling(sampling);
     const auto counts =
         count_answers(sampling, std::make_unique<ToyProposer>(language(), ToyProposer::Options{.likeness = 0.6}));
-    EXPECT_GT(p_value_of_counts(counts, answer_law(sampling)), testing::kSignificance) << parameter.name;
-    EXPECT_LT(p_value_of_counts(counts, plain_law), testing::kSignificance) << parameter.name << " does nothing";
+    EXPECT_GT(p_value_of_counts(counts, answer_distribution(sampling)), testing::kSignificance) << parameter.name;
+    EXPECT_LT(p_value_of_counts(counts, plain_distribution), testing::kSignificance)
+        << parameter.name << " does nothing";
   }
 }
 

@@ -7,7 +7,7 @@
 #include <numeric>
 
 #include "engine/speculative/raw_logits_checksum.h"
-#include "tests/engine/answer_law.h"
+#include "tests/engine/answer_distribution.h"
 #include "tests/engine/engine_answers.h"
 #include "tests/engine/goodness_of_fit.h"
 #include "tests/engine/sampling_parameters.h"
@@ -310,22 +310,22 @@ TEST(EngineLosslessNegative, APositionOffByOneIsNoticed) {
   EXPECT_FALSE(all_same(plain, answers_of(std::make_unique<OffByOneWorker>(language), language, sampling, setting)));
 }
 
-// ---- rejection sampling: no seed, so the answer's law is what must not change ----
+// ---- rejection sampling: no seed, so the answer's distribution is what must not change ----
 
-TEST(EngineRejection, AnswersFollowTheTargetsLawWhateverTheDraft) {
+TEST(EngineRejection, AnswersFollowTheTargetsDistributionWhateverTheDraft) {
   const SamplingParams sampling{.temperature = 0.9F};
-  const auto law = testing::answer_law(sampling);
+  const auto distribution = testing::answer_distribution(sampling);
   for (const double likeness : {1.0, 0.6, 0.0}) {
     for (const std::int32_t width : {1, 2}) {
       const auto counts =
-          testing::count_answers(sampling, testing::law_proposer({.likeness = likeness, .width = width}));
-      EXPECT_GT(testing::chi_square_p_value(counts, law), testing::kSignificance)
+          testing::count_answers(sampling, testing::distribution_proposer({.likeness = likeness, .width = width}));
+      EXPECT_GT(testing::chi_square_p_value(counts, distribution), testing::kSignificance)
           << "likeness " << likeness << " width " << width;
     }
   }
 }
 
-// Draws from one distribution and names another: the law must break.
+// Draws from one distribution and names another: the distribution must break.
 class LyingProposer final : public Proposer {
  public:
   explicit LyingProposer(std::unique_ptr<Proposer> inner) : inner_(std::move(inner)) {}
@@ -341,7 +341,7 @@ class LyingProposer final : public Proposer {
     inner_->propose(sequences, budget, proposals);
     for (Proposal& proposal : proposals) {
       for (Distribution& q : proposal.q)
-        std::fill(q.probabilities.begin(), q.probabilities.end(), 1.0 / testing::kLawVocab);
+        std::fill(q.probabilities.begin(), q.probabilities.end(), 1.0 / testing::kDistributionVocab);
     }
   }
 
@@ -349,10 +349,11 @@ class LyingProposer final : public Proposer {
   std::unique_ptr<Proposer> inner_;
 };
 
-TEST(EngineRejectionNegative, AProposerThatMisstatesItsLawIsNoticed) {
+TEST(EngineRejectionNegative, AProposerThatMisstatesItsDrawMethodIsNoticed) {
   const SamplingParams sampling{.temperature = 0.9F};
-  const auto counts = testing::count_answers(sampling, std::make_unique<LyingProposer>(testing::law_proposer()));
-  EXPECT_LT(testing::chi_square_p_value(counts, testing::answer_law(sampling)), testing::kSignificance);
+  const auto counts =
+      testing::count_answers(sampling, std::make_unique<LyingProposer>(testing::distribution_proposer()));
+  EXPECT_LT(testing::chi_square_p_value(counts, testing::answer_distribution(sampling)), testing::kSignificance);
 }
 
 }  // namespace

@@ -30,8 +30,8 @@ TEST(GoodnessOfFitTest, AnImpossibleCellRefutes) {
 
 TEST(GoodnessOfFitTest, PoolsCellsThatExpectLittle) {
   // 1000 draws: cells of 0.001 expect 1 each; alone, the count of 6 would be refused (p = 5.7e-7), pooled it is 6 of 5.
-  const std::vector<double> law{0.495, 0.5, 0.001, 0.001, 0.001, 0.001, 0.001};
-  EXPECT_GT(chi_square_p_value(std::vector<std::int64_t>{494, 500, 6, 0, 0, 0, 0}, law), 0.5);
+  const std::vector<double> distribution{0.495, 0.5, 0.001, 0.001, 0.001, 0.001, 0.001};
+  EXPECT_GT(chi_square_p_value(std::vector<std::int64_t>{494, 500, 6, 0, 0, 0, 0}, distribution), 0.5);
 }
 
 }  // namespace

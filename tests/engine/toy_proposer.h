@@ -13,7 +13,7 @@
 
 namespace slip::testing {
 
-// Proposes from a mixture of the target's own language and another one, by the same three laws as a draft model.
+// Proposes from a mixture of the target's own language and another one, by the same three methods as a draft model.
 class ToyProposer final : public Proposer {
  public:
   // `likeness` 1: the target's own distribution; 0: one that has nothing to do with it. `width` > 1: each node of the
@@ -59,9 +59,9 @@ class ToyProposer final : public Proposer {
  private:
   void grow(const SequenceRef& sequence, std::int32_t nodes, Proposal& proposal) {
     const bool greedy = sequence.sampling->temperature == 0;
-    proposal.law = greedy                                      ? ProposalLaw::kDeterministic
-                   : sequence.rule == AcceptanceRule::kCoupled ? ProposalLaw::kGumbel
-                                                               : ProposalLaw::kSampled;
+    proposal.draw_method = greedy                                      ? DrawMethod::kDeterministic
+                           : sequence.rule == AcceptanceRule::kCoupled ? DrawMethod::kGumbel
+                                                                       : DrawMethod::kSampled;
     proposal.version = version;
     std::int32_t tip = -1;
     for (std::uint32_t depth = 0; static_cast<std::int32_t>(proposal.size()) < nodes; ++depth) {
@@ -89,17 +89,17 @@ class ToyProposer final : public Proposer {
     RandomAddress address = sequence.next_address();
     address.output_index += depth;
     std::int32_t token = q.ids.front();
-    if (proposal.law == ProposalLaw::kDeterministic && rank > 0)
+    if (proposal.draw_method == DrawMethod::kDeterministic && rank > 0)
       token = (token + static_cast<std::int32_t>(rank)) % target_.vocab_size;
-    if (proposal.law == ProposalLaw::kGumbel && rank + 1 == static_cast<std::uint32_t>(options_.width))
+    if (proposal.draw_method == DrawMethod::kGumbel && rank + 1 == static_cast<std::uint32_t>(options_.width))
       token = sample_gumbel(q, address);
-    if (proposal.law == ProposalLaw::kSampled)
+    if (proposal.draw_method == DrawMethod::kSampled)
       token = sample_inverse_cdf(q, uniform(address, RandomPurpose::kDraft, rank));
     const double above = parent < 0 ? 0 : proposal.path_logprob[static_cast<std::size_t>(parent)];
     proposal.path_logprob.push_back(static_cast<float>(above + std::log(std::max(q.probability(token), 1e-9))));
     proposal.tokens.push_back(token);
     proposal.parents.push_back(parent);
-    if (proposal.law != ProposalLaw::kDeterministic) proposal.q.push_back(std::move(q));
+    if (proposal.draw_method != DrawMethod::kDeterministic) proposal.q.push_back(std::move(q));
   }
 
   ToyLanguage target_, other_;

@@ -67,7 +67,7 @@ LossAndGradient loss_on_host(const LossOptions& options, const Row& row, float w
   job.losses = &out.loss;
   job.grad = out.gradient.data();
   const auto shared = std::make_unique<LossShared>();
-  run_on_host<kLawThreads>({}, [&](const LawBlock& block) { fused_loss(block, job, *shared); });
+  run_on_host<kVocabularyThreads>({}, [&](const VocabularyBlock& block) { fused_loss(block, job, *shared); });
   return out;
 }
 

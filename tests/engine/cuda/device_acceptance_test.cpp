@@ -23,11 +23,11 @@ double draw(std::uint64_t seed, std::uint32_t row, std::uint32_t token) {
 
 // A small tree, or a chain, with target rows and draft rows of which the draft's roughly agree.
 struct Trial {
-  Trial(std::uint64_t trial_seed, std::vector<std::int32_t> parents_of, const SamplingParams& sampling, ProposalLaw law,
-        bool siblings_differ = false)
+  Trial(std::uint64_t trial_seed, std::vector<std::int32_t> parents_of, const SamplingParams& sampling,
+        DrawMethod draw_method, bool siblings_differ = false)
       : seed(trial_seed), params(sampling), without_replacement(siblings_differ) {
     proposal.parents = std::move(parents_of);
-    proposal.law = law;
+    proposal.draw_method = draw_method;
     const auto n = static_cast<std::uint32_t>(proposal.parents.size());
     for (std::uint32_t row = 0; row <= n; ++row) {
       for (std::uint32_t token = 0; token < kVocab; ++token) {
@@ -36,14 +36,14 @@ struct Trial {
       }
     }
     for (std::uint32_t row = 0; row <= n; ++row) {
-      p.push_back(law_of_row(target, row));
-      q.push_back(law_of_row(draft, row));
+      p.push_back(distribution_of_row(target, row));
+      q.push_back(distribution_of_row(draft, row));
     }
     for (std::uint32_t node = 0; node < n; ++node) {
       const auto row = static_cast<std::size_t>(proposal.parents[node] + 1);
       proposal.q.push_back(without_replacement ? less_elder_siblings(q[row], node) : q[row]);
       const RandomAddress address{seed + 2, node, 0};
-      proposal.tokens.push_back(law == ProposalLaw::kDeterministic
+      proposal.tokens.push_back(draw_method == DrawMethod::kDeterministic
                                     ? q[row].ids[node % q[row].ids.size()]
                                     : sample_inverse_cdf(proposal.q[node], uniform(address, RandomPurpose::kDraft)));
     }
@@ -64,44 +64,44 @@ struct Trial {
     for (double& probability : out.probabilities) probability /= total;
     return out;
   }
-  Distribution law_of_row(const std::vector<float>& logits, std::uint32_t row) const {
+  Distribution distribution_of_row(const std::vector<float>& logits, std::uint32_t row) const {
     Distribution out;
     transform_logits(std::span(logits).subspan(row * std::size_t{kVocab}, kVocab), params, {}, out);
     return out;
   }
-  std::vector<RowLaw> laws(const std::vector<float>& logits) const {
+  std::vector<RowDistribution> distributions(const std::vector<float>& logits) const {
     const auto n = static_cast<int>(p.size());
-    const auto shared = std::make_unique<LawShared>();
+    const auto shared = std::make_unique<DistributionShared>();
     const std::vector<Transform> transforms(p.size(), {params.temperature, params.min_p, params.top_p, params.top_k});
-    std::vector<RowLaw> out(p.size());
-    const MakeLaws job{logits.data(), kVocab, kVocab, transforms.data(), out.data()};
-    run_on_host<kLawThreads>({n}, [&](const LawBlock& block) { make_law(block, job, *shared); });
+    std::vector<RowDistribution> out(p.size());
+    const MakeDistributions job{logits.data(), kVocab, kVocab, transforms.data(), out.data()};
+    run_on_host<kVocabularyThreads>({n}, [&](const VocabularyBlock& block) { make_distribution(block, job, *shared); });
     return out;
   }
   // Of every target row, at the address of its depth.
-  std::vector<RowPart> gumbel_parts(const std::vector<RowLaw>& target_laws) const {
+  std::vector<RowPart> gumbel_parts(const std::vector<RowDistribution>& target_distributions) const {
     std::vector<RandomAddress> addresses(1, first);
     for (const std::int32_t parent : proposal.parents) {
       addresses.push_back(addresses[static_cast<std::size_t>(parent + 1)]);
       ++addresses.back().output_index;
     }
     std::vector<RowPart> parts(p.size() * kRowParts);
-    const GumbelParts job{target.data(), kVocab, kVocab, target_laws.data(), addresses.data(), parts.data()};
-    const auto shared = std::make_unique<LawShared>();
+    const GumbelParts job{target.data(), kVocab, kVocab, target_distributions.data(), addresses.data(), parts.data()};
+    const auto shared = std::make_unique<DistributionShared>();
     const Grid grid{static_cast<int>(p.size()), kRowParts};
-    run_on_host<kLawThreads>(grid, [&](const LawBlock& block) { scan_gumbel(block, job, *shared); });
+    run_on_host<kVocabularyThreads>(grid, [&](const VocabularyBlock& block) { scan_gumbel(block, job, *shared); });
     return parts;
   }
-  std::vector<DraftLaw> rows_of_logits(const std::vector<RowLaw>& draft_laws) const {
-    std::vector<DraftLaw> out;
+  std::vector<DraftDistribution> rows_of_logits(const std::vector<RowDistribution>& draft_distributions) const {
+    std::vector<DraftDistribution> out;
     for (const std::int32_t parent : proposal.parents) {
       const auto row = static_cast<std::size_t>(parent + 1);
-      out.push_back({.logits = draft.data() + row * kVocab, .law = &draft_laws[row]});
+      out.push_back({.logits = draft.data() + row * kVocab, .distribution = &draft_distributions[row]});
     }
     return out;
   }
-  std::vector<DraftLaw> tables() const {
-    std::vector<DraftLaw> out;
+  std::vector<DraftDistribution> tables() const {
+    std::vector<DraftDistribution> out;
     for (const Distribution& of : proposal.q) {
       const auto n = static_cast<std::int32_t>(of.ids.size());
       out.push_back({.ids = of.ids.data(), .probabilities = of.probabilities.data(), .n = n});
@@ -109,10 +109,10 @@ struct Trial {
     return out;
   }
   DeviceVerifyResult on_host(AcceptanceRule rule, bool with_parts = false) const {
-    const auto target_laws = laws(target), draft_laws = laws(draft);
+    const auto target_distributions = distributions(target), draft_distributions = distributions(draft);
     const ProposalRows rows{.n_nodes = static_cast<std::int32_t>(proposal.size()),
                             .coupled = rule == AcceptanceRule::kCoupled,
-                            .deterministic = proposal.law == ProposalLaw::kDeterministic,
+                            .deterministic = proposal.draw_method == DrawMethod::kDeterministic,
                             .without_replacement = without_replacement,
                             .first = first};
     DeviceVerifyResult result;
@@ -120,17 +120,17 @@ struct Trial {
     job.proposals = &rows;
     job.tokens = proposal.tokens.data();
     job.parents = proposal.parents.data();
-    const auto laws_drawn_from = by_table ? tables() : rows_of_logits(draft_laws);
-    job.q = laws_drawn_from.data();
+    const auto distributions_drawn_from = by_table ? tables() : rows_of_logits(draft_distributions);
+    job.q = distributions_drawn_from.data();
     job.vocab = kVocab;
     job.target_logits = target.data();
     job.target_stride = kVocab;
-    job.target_laws = target_laws.data();
+    job.target_distributions = target_distributions.data();
     job.results = &result;
-    const auto parts = gumbel_parts(target_laws);
+    const auto parts = gumbel_parts(target_distributions);
     job.target_parts = with_parts ? parts.data() : nullptr;
     const auto shared = std::make_unique<AcceptShared>();
-    run_on_host<kLawThreads>({}, [&](const LawBlock& block) { accept_proposal(block, job, *shared); });
+    run_on_host<kVocabularyThreads>({}, [&](const VocabularyBlock& block) { accept_proposal(block, job, *shared); });
     return result;
   }
   void expect_the_cpus_result(AcceptanceRule rule) const {
@@ -160,8 +160,8 @@ TEST(DeviceAcceptanceTest, RejectionIsTheCpusOnChainsAndTrees) {
   for (std::uint64_t seed = 0; seed < 24; ++seed) {
     const SamplingParams params{.temperature = 0.8F, .top_p = seed % 2 == 0 ? 1.0F : 0.95F};
     for (const auto& parents : {kChain, kTree}) {
-      for (const ProposalLaw law : {ProposalLaw::kSampled, ProposalLaw::kDeterministic}) {
-        const Trial trial(seed, parents, params, law);
+      for (const DrawMethod draw_method : {DrawMethod::kSampled, DrawMethod::kDeterministic}) {
+        const Trial trial(seed, parents, params, draw_method);
         trial.expect_the_cpus_result(AcceptanceRule::kRejection);
         n_accepted += trial.on_host(AcceptanceRule::kRejection).n_accepted;
       }
@@ -177,7 +177,7 @@ TEST(DeviceAcceptanceTest, SiblingsDrawnWithoutReplacementAreTestedAsTheCpuDoes)
   for (std::uint64_t seed = 0; seed < 60; ++seed) {
     // With few likely tokens elder siblings take most of q with them.
     const SamplingParams params{.temperature = 0.8F, .top_p = seed % 2 == 0 ? 1.0F : 0.98F};
-    Trial trial(seed, bushy, params, ProposalLaw::kSampled, /*siblings_differ=*/true);
+    Trial trial(seed, bushy, params, DrawMethod::kSampled, /*siblings_differ=*/true);
     trial.first.seed = seed;
     trial.expect_the_cpus_result(AcceptanceRule::kRejection);
     const DeviceVerifyResult result = trial.on_host(AcceptanceRule::kRejection);
@@ -190,13 +190,13 @@ TEST(DeviceAcceptanceTest, SiblingsDrawnWithoutReplacementAreTestedAsTheCpuDoes)
   EXPECT_GT(n_differ, 0) << "taking them for drawn with replacement would have been noticed";
 }
 
-// What the host drew: each sibling's law is its own, elders and all.
-TEST(DeviceAcceptanceTest, LawsInTablesAreVerifiedAsTheCpuDoes) {
+// What the host drew: each sibling's distribution is its own, elders and all.
+TEST(DeviceAcceptanceTest, DistributionsInTablesAreVerifiedAsTheCpuDoes) {
   int n_accepted = 0;
   for (std::uint64_t seed = 0; seed < 24; ++seed) {
     const SamplingParams params{.temperature = 0.8F, .top_p = seed % 2 == 0 ? 1.0F : 0.95F};
     for (const bool siblings_differ : {false, true}) {
-      Trial trial(seed, kTree, params, ProposalLaw::kSampled, siblings_differ);
+      Trial trial(seed, kTree, params, DrawMethod::kSampled, siblings_differ);
       trial.by_table = true;
       trial.without_replacement = false;
       trial.expect_the_cpus_result(AcceptanceRule::kRejection);
@@ -208,7 +208,7 @@ TEST(DeviceAcceptanceTest, LawsInTablesAreVerifiedAsTheCpuDoes) {
 
 TEST(DeviceAcceptanceTest, CoupledIsTheCpus) {
   for (std::uint64_t seed = 0; seed < 30; ++seed) {
-    Trial trial(seed, kTree, {.temperature = 0.7F}, ProposalLaw::kSampled);
+    Trial trial(seed, kTree, {.temperature = 0.7F}, DrawMethod::kSampled);
     trial.proposal.tokens[1] = sample_gumbel(trial.p[0], trial.first);  // so that there is something to accept
     trial.expect_the_cpus_result(AcceptanceRule::kCoupled);
     EXPECT_GE(trial.on_host(AcceptanceRule::kCoupled).n_accepted, 1);
@@ -217,22 +217,22 @@ TEST(DeviceAcceptanceTest, CoupledIsTheCpus) {
 
 TEST(DeviceAcceptanceTest, GreedyIsTheCpus) {
   for (std::uint64_t seed = 0; seed < 20; ++seed) {
-    const Trial trial(seed, kChain, {.temperature = 0}, ProposalLaw::kDeterministic);
+    const Trial trial(seed, kChain, {.temperature = 0}, DrawMethod::kDeterministic);
     trial.expect_the_cpus_result(AcceptanceRule::kRejection);
     trial.expect_the_cpus_result(AcceptanceRule::kCoupled);
   }
 }
 
 TEST(DeviceAcceptanceTest, NothingProposedIsOneTokenOfTheTargets) {
-  const Trial trial(3, {}, {}, ProposalLaw::kSampled);
+  const Trial trial(3, {}, {}, DrawMethod::kSampled);
   trial.expect_the_cpus_result(AcceptanceRule::kRejection);
   trial.expect_the_cpus_result(AcceptanceRule::kCoupled);
 }
 
 TEST(DeviceAcceptanceTest, ABrokenRowIsSaid) {
-  Trial trial(4, kChain, {}, ProposalLaw::kSampled);
+  Trial trial(4, kChain, {}, DrawMethod::kSampled);
   trial.target[5] = std::nanf("");
-  EXPECT_EQ(trial.on_host(AcceptanceRule::kCoupled).state, LawState::kNotANumber);
+  EXPECT_EQ(trial.on_host(AcceptanceRule::kCoupled).state, DistributionState::kNotANumber);
 }
 
 }  // namespace

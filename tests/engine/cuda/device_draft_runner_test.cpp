@@ -37,7 +37,7 @@ TEST(DeviceDraftRunner, ProposesWhatPassesOneByOneDo) {
   for (std::size_t i = 0; i < got.size(); ++i) {
     EXPECT_EQ(got[i].tokens, expected[i].tokens) << i;
     EXPECT_EQ(got[i].parents, expected[i].parents) << i;
-    EXPECT_EQ(got[i].law, expected[i].law) << i;
+    EXPECT_EQ(got[i].draw_method, expected[i].draw_method) << i;
     ASSERT_EQ(got[i].q.size(), expected[i].q.size()) << i;
     for (std::size_t node = 0; node < got[i].size(); ++node) {
       EXPECT_NEAR(got[i].path_logprob[node], expected[i].path_logprob[node], 1e-4) << i;
@@ -136,7 +136,7 @@ TEST(DeviceDraftRunner, ASwapIsOneCopy) {
 }
 
 // Where the device verifies, what tokens were drawn from stays there: of two versions at once, edited or not.
-TEST(DeviceDraftRunner, LawsThatStayOnTheDeviceAreThoseThatCross) {
+TEST(DeviceDraftRunner, DistributionsThatStayOnTheDeviceAreThoseThatCross) {
   const auto propose_on_two = [](DraftModelProposer& proposer, bool verified_on_device) {
     const auto live_draft = testing::packed_live_draft(draft_of(1));
     std::vector<std::unique_ptr<DraftedSequence>> sequences;
@@ -156,7 +156,7 @@ TEST(DeviceDraftRunner, LawsThatStayOnTheDeviceAreThoseThatCross) {
     return proposals;
   };
   RunnerDevice here, there;
-  auto proposer_here = here.proposer(), proposer_there = there.proposer();  // whose memory the laws are in
+  auto proposer_here = here.proposer(), proposer_there = there.proposer();  // whose memory the distributions are in
   const auto crossed = propose_on_two(proposer_here, false), stayed = propose_on_two(proposer_there, true);
   EXPECT_EQ(here.queue->bytes_out() - there.queue->bytes_out(), 11 * kRunnerVocab * sizeof(float));
   for (std::size_t i = 0; i < 5; ++i) {
@@ -168,15 +168,17 @@ TEST(DeviceDraftRunner, LawsThatStayOnTheDeviceAreThoseThatCross) {
     for (std::size_t node = 0; node < got.device_q.size(); ++node) {
       const kernels::cuda::LogitRow row{got.device_q[node].logits, kRunnerVocab};
       for (std::int32_t id = 0; id < kRunnerVocab; ++id) {
-        ASSERT_EQ(kernels::cuda::probability(row, *got.device_q[node].law, id), expected.q[node].probability(id));
+        ASSERT_EQ(kernels::cuda::probability(row, *got.device_q[node].distribution, id),
+                  expected.q[node].probability(id));
       }
     }
   }
 }
 
-// Whatever a request asks of its logits but a grammar, tokens and their laws' few numbers are all that crosses.
+// Whatever a request asks of its logits but a grammar, tokens and their distributions' few numbers are all that
+// crosses.
 TEST(DeviceDraftRunner, NoRowOfLogitsCrossesButAGrammars) {
-  constexpr std::size_t kOne = sizeof(std::int32_t) + sizeof(float) + sizeof(kernels::cuda::RowLaw);
+  constexpr std::size_t kOne = sizeof(std::int32_t) + sizeof(float) + sizeof(kernels::cuda::RowDistribution);
   const auto live_draft = testing::packed_live_draft(draft_of(1));
   RunnerDevice device;
   auto proposer = device.proposer();

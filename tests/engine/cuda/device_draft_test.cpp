@@ -43,11 +43,11 @@ TEST(DeviceDraft, EveryChainIsWhatPassesOneByOneDraw) {
       const auto at = static_cast<std::size_t>(depth);
       EXPECT_TRUE(loop.draft.is_finite(i, depth));
       EXPECT_NEAR(loop.draft.logprob(i, depth), expected.logprobs[at], 1e-5);
-      Distribution law;
-      loop.draft.law(i, depth, law);
-      EXPECT_EQ(law.ids, expected.laws[at].ids) << "chain " << i << " depth " << depth;
-      for (const std::int32_t id : law.ids) {
-        ASSERT_NEAR(law.probability(id), expected.laws[at].probability(id), 1e-9);
+      Distribution distribution;
+      loop.draft.distribution(i, depth, distribution);
+      EXPECT_EQ(distribution.ids, expected.distributions[at].ids) << "chain " << i << " depth " << depth;
+      for (const std::int32_t id : distribution.ids) {
+        ASSERT_NEAR(distribution.probability(id), expected.distributions[at].probability(id), 1e-9);
       }
     }
   }
@@ -183,13 +183,14 @@ TEST(DeviceDraft, NumbersThatAreNotFiniteAreTold) {
   EXPECT_FALSE(loop.draft.is_finite(1, 4));
 }
 
-// Without laws nobody asked for, all that crosses to the host is tokens, log probabilities and the laws' few numbers.
+// Without distributions nobody asked for, all that crosses to the host is tokens, log probabilities and the
+// distributions' few numbers.
 TEST(DeviceDraft, LogitsStayOnTheDevice) {
   const auto weights = tiny_draft(tiny_draft_config(kDraftVocab), 1);
   Loop loop(*weights);
   loop.load(*weights, 0);
   loop.draw(0, different_ones());
-  EXPECT_EQ(loop.queue->bytes_out(), 5U * 8U * (4U + 4U + sizeof(kernels::cuda::RowLaw)));
+  EXPECT_EQ(loop.queue->bytes_out(), 5U * 8U * (4U + 4U + sizeof(kernels::cuda::RowDistribution)));
 }
 
 // The embedded draft's greedy chain is that of the CPU's pass.

@@ -73,8 +73,8 @@ std::vector<float> edit_on_host(const EditCase& edits) {
   std::vector<float> edited;
   const EditLogits job = edits.job(edited);
   const auto shared = std::make_unique<EditShared>();
-  run_on_host<kLawThreads>({static_cast<int>(edits.rows.size()), kRowParts},
-                           [&](const LawBlock& block) { edit_part(block, job, *shared); });
+  run_on_host<kVocabularyThreads>({static_cast<int>(edits.rows.size()), kRowParts},
+                                  [&](const VocabularyBlock& block) { edit_part(block, job, *shared); });
   return edited;
 }
 
@@ -182,11 +182,11 @@ TEST(DeviceEditsTest, AMaskOfNothingLeavesNothingPossible) {
   const auto edited = row_of(edit_on_host(edits), 0);
   EXPECT_EQ(edited, std::vector<float>(kVocab, kImpossible));
   const Transform transform;
-  RowLaw law;
-  const MakeLaws job{edited.data(), kVocab, kVocab, &transform, &law};
-  const auto shared = std::make_unique<LawShared>();
-  run_on_host<kLawThreads>({}, [&](const LawBlock& block) { make_law(block, job, *shared); });
-  EXPECT_EQ(law.state, LawState::kNothingPossible);
+  RowDistribution distribution;
+  const MakeDistributions job{edited.data(), kVocab, kVocab, &transform, &distribution};
+  const auto shared = std::make_unique<DistributionShared>();
+  run_on_host<kVocabularyThreads>({}, [&](const VocabularyBlock& block) { make_distribution(block, job, *shared); });
+  EXPECT_EQ(distribution.state, DistributionState::kNothingPossible);
 }
 
 }  // namespace

@@ -21,8 +21,8 @@ using testing::tiny_draft;
 using testing::tiny_draft_config;
 using testing::VerifiedPasses;
 
-// Passes of few rows, which are captured, and of many, which are not. Where laws are added up differently a result can
-// hang on the last bits; of these none does.
+// Passes of few rows, which are captured, and of many, which are not. Where distributions are added up differently a
+// result can hang on the last bits; of these none does.
 TEST(DeviceVerifier, VerifyResultsAndObservationsAreTheHosts) {
   const auto queue = std::make_shared<HostQueue>();
   VerifiedPasses passes(queue);
@@ -37,7 +37,7 @@ TEST(DeviceVerifier, VerifyResultsAndObservationsAreTheHosts) {
   EXPECT_GT(queue->n_replays(), 0);
 }
 
-TEST(DeviceVerifier, NegativeAnotherRequestsLawIsNoticed) {
+TEST(DeviceVerifier, NegativeAnotherRequestsDistributionIsNoticed) {
   const auto queue = std::make_shared<HostQueue>();
   const auto different_after = [&](const auto& change, unsigned n_passes = 6) {
     VerifiedPasses passes(queue);
@@ -56,11 +56,12 @@ TEST(DeviceVerifier, NegativeAnotherRequestsLawIsNoticed) {
 }
 
 TEST(DeviceVerifier, ARequestAloneDecidesWhereItIsVerified) {
-  EXPECT_TRUE(has_law_on_device({}));
-  for (const auto& asked : testing::alone_and_in_pairs()) EXPECT_TRUE(has_law_on_device(asked.sampling)) << asked.name;
+  EXPECT_TRUE(has_distribution_on_device({}));
+  for (const auto& asked : testing::alone_and_in_pairs())
+    EXPECT_TRUE(has_distribution_on_device(asked.sampling)) << asked.name;
   SamplingParams bound;
   bound.grammar = testing::grammar_of(R"({"type": "integer"})");
-  EXPECT_FALSE(has_law_on_device(bound));
+  EXPECT_FALSE(has_distribution_on_device(bound));
   SequenceRef there, here;
   there.verified_on_device = true;
   EXPECT_FALSE(wants_logits_on_host({}));
@@ -154,7 +155,7 @@ TEST(DeviceVerifier, OnlyRowsThatAreAskedForAreVerifiedAndObserved) {
   four.verifier.score(four.tasks);
   EXPECT_EQ(queue.n_replays(), 0) << "a pass of many rows";
   EXPECT_EQ(queue.rows_of<kernels::cuda::EditLogits>(), 5);
-  EXPECT_EQ(queue.rows_of<kernels::cuda::MakeLaws>(), 5);
+  EXPECT_EQ(queue.rows_of<kernels::cuda::MakeDistributions>(), 5);
   EXPECT_EQ(queue.rows_of<kernels::cuda::GumbelParts>(), 5);
   EXPECT_EQ(queue.rows_of<kernels::cuda::Observe>(), 4);
   for (const std::size_t i : {0, 1, 3}) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the tests of draft loops share: sequences that ask for each kind of law, the loop over a queue, and the same
-// tokens drawn one by one by passes of a worker and the CPU's sampling.
+// What the tests of draft loops share: sequences that ask for each draw method, the loop over a queue, and the
+// same tokens drawn one by one by passes of a worker and the CPU's sampling.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -70,7 +70,7 @@ inline std::vector<Asked> different_ones() {
 struct Drawn {
   std::vector<std::int32_t> tokens;
   std::vector<double> logprobs;
-  std::vector<Distribution> laws;
+  std::vector<Distribution> distributions;
 };
 
 // Token by token, on a worker of its own and with the CPU's sampling.
@@ -80,20 +80,20 @@ inline Drawn one_by_one(Worker& worker, const Asked& asked) {
   sequence.feed(asked.prompt, 64);
   for (std::int32_t depth = 0; depth < asked.depth; ++depth) {
     if (depth > 0) sequence.feed(std::span(drawn.tokens).last(1), 1);
-    Distribution law;
+    Distribution distribution;
     SamplingParams sampling = asked.sampling;
     if (asked.rule() == DrawRule::kBest) sampling.temperature = 1;
     std::vector<std::int32_t> path = asked.prompt;
     path.insert(path.end(), drawn.tokens.begin(), drawn.tokens.end());
-    transform_logits(sequence.logits(), sampling, asked.view().row_context(path), law);
-    const std::int32_t token = asked.rule() == DrawRule::kBest
-                                   ? static_cast<std::int32_t>(kernels::argmax(sequence.logits()))
-                               : asked.rule() == DrawRule::kCoupled
-                                   ? sample_gumbel(law, asked.address(depth))
-                                   : sample_inverse_cdf(law, uniform(asked.address(depth), RandomPurpose::kDraft));
+    transform_logits(sequence.logits(), sampling, asked.view().row_context(path), distribution);
+    const std::int32_t token =
+        asked.rule() == DrawRule::kBest ? static_cast<std::int32_t>(kernels::argmax(sequence.logits()))
+        : asked.rule() == DrawRule::kCoupled
+            ? sample_gumbel(distribution, asked.address(depth))
+            : sample_inverse_cdf(distribution, uniform(asked.address(depth), RandomPurpose::kDraft));
     drawn.tokens.push_back(token);
-    drawn.logprobs.push_back(std::log(law.probability(token)));
-    drawn.laws.push_back(law);
+    drawn.logprobs.push_back(std::log(distribution.probability(token)));
+    drawn.distributions.push_back(distribution);
   }
   return drawn;
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the tests of verification on a device share: passes of several requests that ask for different things, with
-// proposals of every law in chains and trees, verified on the device and by the host's verifier on the same logits.
+// proposals of every draw method in chains and trees, verified on the device and by the host's verifier on the same
+// logits.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -38,8 +39,8 @@ class VerifiedPasses {
   struct Counts {
     int results = 0, accepted = 0, refused = 0, rows = 0, different = 0;
   };
-  // Proposals grow by a pass a node, each from the law after its parent; then both verify. `between` may change what
-  // the device is asked.
+  // Proposals grow by a pass a node, each from the distribution after its parent; then both verify. `between` may
+  // change what the device is asked.
   template <class Change>
   void run(unsigned seed, std::size_t n_sequences, std::int32_t n_nodes, const Change& between) {
     random_.seed(seed);
@@ -89,9 +90,9 @@ class VerifiedPasses {
       ref.choice = static_cast<std::uint32_t>(below(3));
       ref.verified_on_device = true;
       const bool guesses = sequence.sampling.temperature == 0 || below(4) == 0;
-      sequence.proposal.law = guesses                                ? ProposalLaw::kDeterministic
-                              : ref.rule == AcceptanceRule::kCoupled ? ProposalLaw::kGumbel
-                                                                     : ProposalLaw::kSampled;
+      sequence.proposal.draw_method = guesses                                ? DrawMethod::kDeterministic
+                                      : ref.rule == AcceptanceRule::kCoupled ? DrawMethod::kGumbel
+                                                                             : DrawMethod::kSampled;
     }
     for (VerifiedSequence& sequence : sequences_) {  // they no longer move
       sequence.ref.tokens = sequence.tokens;
@@ -113,7 +114,7 @@ class VerifiedPasses {
     return tasks_;
   }
 
-  // One node more, mostly behind the last one, from a law that is somewhat like the target's.
+  // One node more, mostly behind the last one, from a distribution that is somewhat like the target's.
   void grow(std::size_t i) {
     VerifiedSequence& sequence = sequences_[i];
     Proposal& proposal = sequence.proposal;
@@ -133,10 +134,10 @@ class VerifiedPasses {
     address.output_index += static_cast<std::uint32_t>(path.size() - sequence.tokens.size());
     proposal.parents.push_back(parent);
     proposal.path_logprob.push_back(0);
-    proposal.tokens.push_back(proposal.law == ProposalLaw::kSampled
+    proposal.tokens.push_back(proposal.draw_method == DrawMethod::kSampled
                                   ? sample_inverse_cdf(q, std::uniform_real_distribution<double>(0, 1)(random_))
                                   : sample_gumbel(q, address));
-    if (proposal.law == ProposalLaw::kSampled) proposal.add_q(q);
+    if (proposal.draw_method == DrawMethod::kSampled) proposal.add_q(q);
   }
 
   void compare(std::size_t i, const VerifyResult& expected) {

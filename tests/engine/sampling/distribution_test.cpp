@@ -14,7 +14,7 @@ namespace {
 
 const Distribution kSkewed{{2, 3, 7, 9, 40}, {0.5, 0.3, 0.15, 0.0499, 0.0001}};
 
-double law_p_value(const std::function<std::int32_t(RandomAddress)>& draw) {
+double distribution_p_value(const std::function<std::int32_t(RandomAddress)>& draw) {
   std::vector<std::int64_t> counts(kSkewed.ids.size());
   for (std::uint32_t i = 0; i < 200000; ++i) {
     const std::int32_t token = draw({.seed = 11, .output_index = i});
@@ -39,14 +39,14 @@ TEST(InverseCdfTest, CutsTheUnitIntervalInIdOrder) {
   EXPECT_EQ(sample_inverse_cdf(first_is_zero, 0), 5);
 }
 
-TEST(InverseCdfTest, FollowsTheLaw) {
-  EXPECT_GT(
-      law_p_value([](RandomAddress at) { return sample_inverse_cdf(kSkewed, uniform(at, RandomPurpose::kDraft)); }),
-      testing::kSignificance);
+TEST(InverseCdfTest, FollowsTheDistribution) {
+  EXPECT_GT(distribution_p_value(
+                [](RandomAddress at) { return sample_inverse_cdf(kSkewed, uniform(at, RandomPurpose::kDraft)); }),
+            testing::kSignificance);
 }
 
-TEST(GumbelSamplingTest, FollowsTheLaw) {
-  EXPECT_GT(law_p_value([](RandomAddress at) { return sample_gumbel(kSkewed, at); }), testing::kSignificance);
+TEST(GumbelSamplingTest, FollowsTheDistribution) {
+  EXPECT_GT(distribution_p_value([](RandomAddress at) { return sample_gumbel(kSkewed, at); }), testing::kSignificance);
 }
 
 TEST(GumbelSamplingTest, NegativeControlAnotherTemperatureIsCaught) {
@@ -54,7 +54,7 @@ TEST(GumbelSamplingTest, NegativeControlAnotherTemperatureIsCaught) {
   double total = 0;
   for (double& p : sharper.probabilities) total += p = std::pow(p, 1 / 0.97);
   for (double& p : sharper.probabilities) p /= total;
-  EXPECT_LT(law_p_value([&](RandomAddress at) { return sample_gumbel(sharper, at); }), testing::kSignificance);
+  EXPECT_LT(distribution_p_value([&](RandomAddress at) { return sample_gumbel(sharper, at); }), testing::kSignificance);
 }
 
 // The race of arrival times inside must pick what its definition, argmax(log p + g), picks.

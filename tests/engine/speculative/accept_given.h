@@ -12,7 +12,7 @@ namespace slip::testing {
 // after node i.
 inline VerifyResult accept_given(const Proposal& proposal, std::span<const Distribution> p, AcceptanceRule rule,
                                  const RandomAddress& first) {
-  const TargetLaw p_after = [p](std::int32_t node) -> const Distribution& {
+  const TargetDistribution p_after = [p](std::int32_t node) -> const Distribution& {
     return p[static_cast<std::size_t>(node + 1)];
   };
   VerifyResult result;

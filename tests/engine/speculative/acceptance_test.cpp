@@ -32,7 +32,7 @@ class WorkedExample : public ::testing::Test {
   WorkedExample() {
     proposal_.tokens = {0};
     proposal_.parents = {-1};
-    proposal_.law = ProposalLaw::kSampled;
+    proposal_.draw_method = DrawMethod::kSampled;
     proposal_.q = {{{0, 1, 2}, {0.6, 0.1, 0.3}}};
   }
   Proposal proposal_;
@@ -69,7 +69,7 @@ TEST_F(WorkedExample, BonusComesFromTheLastNodesDistribution) {
 }
 
 TEST_F(WorkedExample, ADeterministicProposalIsTestedAgainstOneHot) {
-  proposal_.law = ProposalLaw::kDeterministic;
+  proposal_.draw_method = DrawMethod::kDeterministic;
   proposal_.q.clear();
   EXPECT_EQ(reject(proposal_, p_, address_where(0.19, 0.2, 0, 1)).accepted.size(), 1U);
   // Refused: p without token 0 is (.625, .375) on tokens 1 and 2.
@@ -127,12 +127,12 @@ ToyDecoder::Block plain(const ToyModel& target, std::uint64_t seed, std::int32_t
 
 TEST(CoupledAcceptanceTest, OutputIsAFunctionOfTheSeedAlone) {
   const ToyModel target = ToyModel::random(30, 1), near = ToyModel::random(30, 1, 1.5F), far = ToyModel::random(30, 2);
-  const std::vector<ToyDraft> drafts{{near, ProposalLaw::kGumbel, {}},
-                                     {near, ProposalLaw::kGumbel, {-1}},
-                                     {near, ProposalLaw::kGumbel, {-1, 0, 1}},
-                                     {far, ProposalLaw::kGumbel, {-1, 0, 1, 2, 3, 4, 5, 6}},
-                                     {far, ProposalLaw::kDeterministic, {-1, -1, 0, 0, 1}},
-                                     {near, ProposalLaw::kSampled, {-1, -1, -1, 0, 1}}};
+  const std::vector<ToyDraft> drafts{{near, DrawMethod::kGumbel, {}},
+                                     {near, DrawMethod::kGumbel, {-1}},
+                                     {near, DrawMethod::kGumbel, {-1, 0, 1}},
+                                     {far, DrawMethod::kGumbel, {-1, 0, 1, 2, 3, 4, 5, 6}},
+                                     {far, DrawMethod::kDeterministic, {-1, -1, 0, 0, 1}},
+                                     {near, DrawMethod::kSampled, {-1, -1, -1, 0, 1}}};
   for (const ToyDraft& draft : drafts) {
     ToyDecoder decoder(target, draft, couple);
     for (std::uint64_t seed = 0; seed < 2000; ++seed) ASSERT_EQ(decoder.decode(seed, 3), plain(target, seed, 3));
@@ -142,9 +142,9 @@ TEST(CoupledAcceptanceTest, OutputIsAFunctionOfTheSeedAlone) {
 using AcceptanceDeathTest = WorkedExample;
 
 TEST_F(AcceptanceDeathTest, RefusesWhatOnlyABugCanAsk) {
-  proposal_.law = ProposalLaw::kGumbel;
+  proposal_.draw_method = DrawMethod::kGumbel;
   EXPECT_DEATH(reject(proposal_, p_, {}), "coupled");
-  proposal_.law = ProposalLaw::kSampled;
+  proposal_.draw_method = DrawMethod::kSampled;
   proposal_.q[0] = {{1, 2}, {0.5, 0.5}};
   EXPECT_DEATH(reject(proposal_, p_, {}), "not drawn from the q");
   proposal_.parents = {0};

@@ -148,7 +148,7 @@ TEST_F(DraftModelProposerTest, CompanyAndVersionsInOneBatchDoNotChangeAProposal)
   for (std::size_t i = 0; i < all.size(); ++i) {
     const Proposal alone = fresh(all[i]->tokens, all[i]->ref.prompt_tokens, all[i]->live_draft, 5);
     EXPECT_EQ(together[i].tokens, alone.tokens);
-    EXPECT_EQ(together[i].law, ProposalLaw::kGumbel);
+    EXPECT_EQ(together[i].draw_method, DrawMethod::kGumbel);
     EXPECT_EQ(together[i].path_logprob, alone.path_logprob);
   }
   EXPECT_NE(together[0].tokens, together[1].tokens);

@@ -110,11 +110,11 @@ TEST(PromptLookup, HowManyTokensItReadsAtOnceDoesNotMatter) {
   EXPECT_EQ(a.weight, b.weight);
 }
 
-// ---- its part in a draft's law ----
+// ---- its part in a draft's distribution ----
 
 const Distribution kHalves{{2, 4, 9}, {0.5, 0.3, 0.2}};
 
-TEST(MixGuess, TheMixtureIsALaw) {
+TEST(MixGuess, TheMixtureIsADistribution) {
   for (const std::int32_t token : {0, 2, 3, 9, 12}) {
     Distribution q = kHalves;
     mix_guess({token, 0.4}, /*edited=*/false, q);

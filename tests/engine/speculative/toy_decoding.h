@@ -14,8 +14,8 @@
 
 namespace slip::testing {
 
-// A first-order Markov chain over a handful of tokens: the smallest "language model" on which the joint law of an
-// answer can be written down.
+// A first-order Markov chain over a handful of tokens: the smallest "language model" on which the joint distribution of
+// an answer can be written down.
 struct ToyModel {
   std::vector<std::vector<float>> logits;  // [vocab, vocab]
   std::vector<Distribution> next;          // [vocab]
@@ -41,7 +41,7 @@ struct ToyModel {
 
 struct ToyDraft {
   ToyModel model;
-  ProposalLaw law = ProposalLaw::kSampled;
+  DrawMethod draw_method = DrawMethod::kSampled;
   std::vector<std::int32_t> parents;  // the shape of every proposal: one entry a node
   bool without_replacement = false;   // siblings differ
 };
@@ -67,7 +67,7 @@ class ToyDecoder {
   ToyDecoder(const ToyModel& target, const ToyDraft& draft, Rule rule, Tamper tamper = nullptr)
       : target_(target), draft_(draft), rule_(std::move(rule)), tamper_(std::move(tamper)) {
     const std::size_t n = draft.parents.size();
-    proposal_.law = draft.law;
+    proposal_.draw_method = draft.draw_method;
     proposal_.tokens.resize(n);
     proposal_.parents = draft.parents;
     proposal_.q.resize(n);
@@ -111,13 +111,13 @@ class ToyDecoder {
 
   std::int32_t draw(std::size_t node, const RandomAddress& at) {
     Distribution& q = proposal_.q[node];
-    const bool best_unused = draft_.law == ProposalLaw::kDeterministic;
+    const bool best_unused = draft_.draw_method == DrawMethod::kDeterministic;
     if (best_unused || draft_.without_replacement) remove_elder_siblings(node, q);
     if (best_unused) {
       const auto best = std::max_element(q.probabilities.begin(), q.probabilities.end());
       return q.ids[static_cast<std::size_t>(best - q.probabilities.begin())];
     }
-    if (draft_.law == ProposalLaw::kGumbel) return sample_gumbel(q, at);
+    if (draft_.draw_method == DrawMethod::kGumbel) return sample_gumbel(q, at);
     return sample_inverse_cdf(q, uniform(at, RandomPurpose::kDraft, static_cast<std::uint32_t>(node)));
   }
 

@@ -92,7 +92,7 @@ TEST(Verifier, EveryRowOfAPromptHasLogitsWhenTheyAreWanted) {
   EXPECT_EQ(row_of(verifier, 3, 0), after(5));
 }
 
-TEST(Verifier, VerifiesByTheRequestsLawAndObservesRawRows) {
+TEST(Verifier, VerifiesByTheRequestsDistributionAndObservesRawRows) {
   const ToyLanguage language;
   ToyWorker worker(language);
   Verifier verifier(worker);
@@ -111,15 +111,15 @@ TEST(Verifier, VerifiesByTheRequestsLawAndObservesRawRows) {
     ref.rule = AcceptanceRule::kCoupled;
     const ScoreTask task{.tokens = tokens, .pages = &pages, .proposal = &proposal, .sequence = &ref, .top_k = 4};
     verifier.score({&task, 1});
-    std::vector<Distribution> laws(3);
+    std::vector<Distribution> distributions(3);
     for (std::int32_t row = 0; row < 3; ++row) {
       std::vector<std::int32_t> path;
       write_token_path(tokens, proposal, row - 1, path);
       const auto logits = language.logits(path);
-      transform_logits(logits, sampling, ref.row_context(path), laws[static_cast<std::size_t>(row)]);
+      transform_logits(logits, sampling, ref.row_context(path), distributions[static_cast<std::size_t>(row)]);
       EXPECT_EQ(verifier.observed(0, row).logprobs, observe_row(logits, 4).logprobs);
     }
-    const VerifyResult expected = testing::accept_given(proposal, laws, ref.rule, {3, 0, 2});
+    const VerifyResult expected = testing::accept_given(proposal, distributions, ref.rule, {3, 0, 2});
     VerifyResult result;
     verifier.verify(0, result);
     EXPECT_EQ(result.accepted, expected.accepted);

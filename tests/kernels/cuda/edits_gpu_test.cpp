@@ -43,7 +43,8 @@ TEST_F(GpuEdits, HaveTheHostsBits) {
   EditLogits job = edits.job(expected);
   const auto n_rows = static_cast<int>(edits.rows.size());
   const auto shared = std::make_unique<EditShared>();
-  run_on_host<kLawThreads>({n_rows, kRowParts}, [&](const LawBlock& block) { edit_part(block, job, *shared); });
+  run_on_host<kVocabularyThreads>({n_rows, kRowParts},
+                                  [&](const VocabularyBlock& block) { edit_part(block, job, *shared); });
 
   const DeviceArray<float> logits(edits.logits), edited(std::vector<float>(expected.size(), 1e9F));
   const DeviceArray<EditedRow> rows(edits.rows);

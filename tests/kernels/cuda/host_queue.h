@@ -43,41 +43,45 @@ struct RunOnHost {
                        [&](const Block<kWarp>& block) { combine_splits(block, job); });
   }
   void operator()(const OnRows<EditLogits>& job) const {
-    on_vocabulary<EditShared>({job.n_rows, kRowParts}, [&](const LawBlock& block, EditShared& shared) {
+    on_vocabulary<EditShared>({job.n_rows, kRowParts}, [&](const VocabularyBlock& block, EditShared& shared) {
       edit_part(block, job.operation, shared);
     });
   }
-  void operator()(const OnRows<MakeLaws>& job) const {
-    const auto shared = std::make_unique<LawShared>();
-    const MakeLaws& laws = job.operation;
-    if (laws.parts != nullptr) {
+  void operator()(const OnRows<MakeDistributions>& job) const {
+    const auto shared = std::make_unique<DistributionShared>();
+    const MakeDistributions& make = job.operation;
+    if (make.parts != nullptr) {
       const Grid parts{job.n_rows, kRowParts};
-      run_on_host<kLawThreads>(parts, [&](const LawBlock& block) { scan_best(block, laws, *shared); });
-      run_on_host<kLawThreads>(parts, [&](const LawBlock& block) { scan_mass(block, laws, *shared); });
+      run_on_host<kVocabularyThreads>(parts, [&](const VocabularyBlock& block) { scan_best(block, make, *shared); });
+      run_on_host<kVocabularyThreads>(parts, [&](const VocabularyBlock& block) { scan_mass(block, make, *shared); });
     }
-    run_on_host<kLawThreads>({job.n_rows}, [&](const LawBlock& block) { make_law(block, laws, *shared); });
+    run_on_host<kVocabularyThreads>({job.n_rows},
+                                    [&](const VocabularyBlock& block) { make_distribution(block, make, *shared); });
   }
   void operator()(const OnRows<GumbelParts>& job) const {
-    on_vocabulary<LawShared>({job.n_rows, kRowParts}, [&](const LawBlock& block, LawShared& shared) {
-      scan_gumbel(block, job.operation, shared);
-    });
+    on_vocabulary<DistributionShared>(
+        {job.n_rows, kRowParts},
+        [&](const VocabularyBlock& block, DistributionShared& shared) { scan_gumbel(block, job.operation, shared); });
   }
   void operator()(const OnRows<DrawTokens>& job) const {
-    on_vocabulary<LawShared>(
-        {job.n_rows}, [&](const LawBlock& block, LawShared& shared) { draw_token(block, job.operation, shared); });
+    on_vocabulary<DistributionShared>({job.n_rows}, [&](const VocabularyBlock& block, DistributionShared& shared) {
+      draw_token(block, job.operation, shared);
+    });
   }
   void operator()(const OnRows<Accept>& job) const {
-    on_vocabulary<AcceptShared>({job.n_rows}, [&](const LawBlock& block, AcceptShared& shared) {
+    on_vocabulary<AcceptShared>({job.n_rows}, [&](const VocabularyBlock& block, AcceptShared& shared) {
       accept_proposal(block, job.operation, shared);
     });
   }
   void operator()(const OnRows<Observe>& job) const {
-    on_vocabulary<ObserveShared>(
-        {job.n_rows}, [&](const LawBlock& block, ObserveShared& shared) { observe_row(block, job.operation, shared); });
+    on_vocabulary<ObserveShared>({job.n_rows}, [&](const VocabularyBlock& block, ObserveShared& shared) {
+      observe_row(block, job.operation, shared);
+    });
   }
   void operator()(const OnRows<FusedLoss>& job) const {
-    on_vocabulary<LossShared>(
-        {job.n_rows}, [&](const LawBlock& block, LossShared& shared) { fused_loss(block, job.operation, shared); });
+    on_vocabulary<LossShared>({job.n_rows}, [&](const VocabularyBlock& block, LossShared& shared) {
+      fused_loss(block, job.operation, shared);
+    });
   }
 
  private:
@@ -91,7 +95,7 @@ struct RunOnHost {
   template <class Shared, class Body>
   static void on_vocabulary(const Grid& grid, const Body& body) {
     const auto shared = std::make_unique<Shared>();
-    run_on_host<kLawThreads>(grid, [&](const LawBlock& block) { body(block, *shared); });
+    run_on_host<kVocabularyThreads>(grid, [&](const VocabularyBlock& block) { body(block, *shared); });
   }
 };
 

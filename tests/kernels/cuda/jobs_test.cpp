@@ -49,10 +49,10 @@ TEST(DeviceJobsDeathTest, WhatWouldReadOrWriteOutOfBoundsIsABug) {
   pairs.weight.data = pairs.activations = &half;
   pairs.epilogue = Epilogue::kGateUp;
   EXPECT_DEATH(queue.enqueue(pairs), "whole tiles");
-  MakeLaws laws;
-  laws.vocab = 10;
-  laws.stride = 9;
-  EXPECT_DEATH(queue.enqueue(laws, 1), "one after the other");
+  MakeDistributions make;
+  make.vocab = 10;
+  make.stride = 9;
+  EXPECT_DEATH(queue.enqueue(make, 1), "one after the other");
   Observe observe;
   observe.vocab = observe.stride = 10;
   observe.k = 11;

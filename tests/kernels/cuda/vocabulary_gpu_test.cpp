@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Launched laws, draws, verifications, observations and losses against the same bodies run on the host. Laws are
-// integers and agree to the bit; what goes through the mathematics library's logarithms agrees to their last bits.
+// Launched distributions, draws, verifications, observations and losses against the same bodies run on the host.
+// Distributions are integers and agree to the bit; what goes through the mathematics library's logarithms agrees to
+// their last bits.
 #include <memory>
 
 #include "tests/kernels/cuda/gpu_test.h"
@@ -24,12 +25,13 @@ struct Rows {
     }
     for (std::uint32_t row = 0; row < kRows; ++row) addresses.push_back({7, 0, row});
   }
-  std::vector<RowLaw> laws_on_host(const std::vector<float>& of) const {
-    std::vector<RowLaw> laws(kRows);
-    const auto shared = std::make_unique<LawShared>();
-    const MakeLaws job{of.data(), kVocab, kVocab, transforms.data(), laws.data()};
-    run_on_host<kLawThreads>({kRows}, [&](const LawBlock& block) { make_law(block, job, *shared); });
-    return laws;
+  std::vector<RowDistribution> distributions_on_host(const std::vector<float>& of) const {
+    std::vector<RowDistribution> distributions(kRows);
+    const auto shared = std::make_unique<DistributionShared>();
+    const MakeDistributions job{of.data(), kVocab, kVocab, transforms.data(), distributions.data()};
+    run_on_host<kVocabularyThreads>({kRows},
+                                    [&](const VocabularyBlock& block) { make_distribution(block, job, *shared); });
+    return distributions;
   }
   std::vector<float> logits, draft;
   std::vector<Transform> transforms = {{1}, {0}, {0.7, 0.02}, {1, 0, 0.9}, {1.3, 0, 0.95, 40}};
@@ -38,54 +40,55 @@ struct Rows {
 
 using GpuVocabulary = GpuTest;
 
-TEST_F(GpuVocabulary, LawsAreTheHostsInOneBlockOrInParts) {
+TEST_F(GpuVocabulary, DistributionsAreTheHostsInOneBlockOrInParts) {
   const Rows rows;
-  const auto expected = rows.laws_on_host(rows.logits);
+  const auto expected = rows.distributions_on_host(rows.logits);
   const DeviceArray<float> logits(rows.logits);
   const DeviceArray<Transform> transforms(rows.transforms);
   for (const bool with_parts : {false, true}) {
-    const DeviceArray<RowLaw> laws{std::vector<RowLaw>(kRows)};
+    const DeviceArray<RowDistribution> distributions{std::vector<RowDistribution>(kRows)};
     const DeviceArray<RowPart> parts(std::vector<RowPart>(kRows * kRowParts));
-    MakeLaws job{logits.get(), kVocab, kVocab, transforms.get(), laws.get()};
+    MakeDistributions job{logits.get(), kVocab, kVocab, transforms.get(), distributions.get()};
     if (with_parts) job.parts = parts.get();
     enqueue(job, kRows, kStream);
-    const auto got = laws.values();
+    const auto got = distributions.values();
     for (std::size_t row = 0; row < kRows; ++row) {
       EXPECT_EQ(got[row].total, expected[row].total) << row;
       EXPECT_EQ(got[row].border, expected[row].border) << row;
       EXPECT_EQ(got[row].best, expected[row].best) << row;
-      EXPECT_EQ(got[row].state, LawState::kFine) << row;
+      EXPECT_EQ(got[row].state, DistributionState::kFine) << row;
     }
   }
 }
 
 TEST_F(GpuVocabulary, DrawsAreTheHosts) {
   const Rows rows;
-  const auto host_laws = rows.laws_on_host(rows.logits);
+  const auto host_distributions = rows.distributions_on_host(rows.logits);
   const DeviceArray<float> logits(rows.logits);
-  const DeviceArray<RowLaw> laws(host_laws);
+  const DeviceArray<RowDistribution> distributions(host_distributions);
   const DeviceArray<RandomAddress> addresses(rows.addresses);
   for (const bool coupled : {false, true}) {
     std::vector<std::int32_t> expected(kRows, -1);
     DrawTokens job;
     job.logits = rows.logits.data();
     job.stride = job.vocab = kVocab;
-    job.laws = host_laws.data();
+    job.distributions = host_distributions.data();
     job.addresses = rows.addresses.data();
     job.coupled = coupled;
     job.tokens = expected.data();
-    const auto shared = std::make_unique<LawShared>();
-    run_on_host<kLawThreads>({kRows}, [&](const LawBlock& block) { draw_token(block, job, *shared); });
+    const auto shared = std::make_unique<DistributionShared>();
+    run_on_host<kVocabularyThreads>({kRows}, [&](const VocabularyBlock& block) { draw_token(block, job, *shared); });
     const DeviceArray<std::int32_t> tokens(std::vector<std::int32_t>(kRows, -1));
     job.logits = logits.get();
-    job.laws = laws.get();
+    job.distributions = distributions.get();
     job.addresses = addresses.get();
     job.tokens = tokens.get();
     enqueue(job, kRows, kStream);
     EXPECT_EQ(tokens.values(), expected) << "coupled " << coupled;
     if (!coupled) continue;
     const DeviceArray<RowPart> parts(std::vector<RowPart>(kRows * kRowParts));
-    enqueue(GumbelParts{logits.get(), kVocab, kVocab, laws.get(), addresses.get(), parts.get()}, kRows, kStream);
+    enqueue(GumbelParts{logits.get(), kVocab, kVocab, distributions.get(), addresses.get(), parts.get()}, kRows,
+            kStream);
     job.parts = parts.get();
     enqueue(job, kRows, kStream);
     EXPECT_EQ(tokens.values(), expected) << "in parts";
@@ -95,33 +98,35 @@ TEST_F(GpuVocabulary, DrawsAreTheHosts) {
 TEST_F(GpuVocabulary, VerifyResultsAreTheHosts) {
   Rows rows;
   rows.transforms.assign(kRows, {0.8});
-  const auto target_laws = rows.laws_on_host(rows.logits), draft_laws = rows.laws_on_host(rows.draft);
+  const auto target_distributions = rows.distributions_on_host(rows.logits),
+             draft_distributions = rows.distributions_on_host(rows.draft);
   const std::vector<std::int32_t> parents = {-1, 0, 1, 2};
   std::vector<std::int32_t> tokens;
-  for (std::size_t node = 0; node < parents.size(); ++node) tokens.push_back(draft_laws[node].best);
+  for (std::size_t node = 0; node < parents.size(); ++node) tokens.push_back(draft_distributions[node].best);
   std::vector<ProposalRows> proposals;
   for (std::uint64_t seed = 0; seed < 16; ++seed) {
     proposals.push_back({.n_nodes = 4, .coupled = seed % 2 == 1, .first = {seed, 0, 3}});
   }
   std::vector<DeviceVerifyResult> expected(proposals.size());
-  const auto drawn_from = [&](const float* logits, const RowLaw* laws) {
-    std::vector<DraftLaw> out;
+  const auto drawn_from = [&](const float* logits, const RowDistribution* distributions) {
+    std::vector<DraftDistribution> out;
     for (std::size_t node = 0; node < parents.size(); ++node) {
-      out.push_back({.logits = logits + node * kVocab, .law = laws + node});
+      out.push_back({.logits = logits + node * kVocab, .distribution = distributions + node});
     }
     return out;
   };
-  const auto q = drawn_from(rows.draft.data(), draft_laws.data());
-  Accept job{proposals.data(),   tokens.data(), parents.data(),     q.data(), kVocab,
-             rows.logits.data(), kVocab,        target_laws.data(), nullptr,  expected.data()};
+  const auto q = drawn_from(rows.draft.data(), draft_distributions.data());
+  Accept job{proposals.data(), tokens.data(),      parents.data(), q.data(),
+             kVocab,           rows.logits.data(), kVocab,         target_distributions.data(),
+             nullptr,          expected.data()};
   const auto n = static_cast<int>(proposals.size());
   const auto shared = std::make_unique<AcceptShared>();
-  run_on_host<kLawThreads>({n}, [&](const LawBlock& block) { accept_proposal(block, job, *shared); });
+  run_on_host<kVocabularyThreads>({n}, [&](const VocabularyBlock& block) { accept_proposal(block, job, *shared); });
   const DeviceArray<ProposalRows> device_proposals(proposals);
   const DeviceArray<std::int32_t> device_tokens(tokens), device_parents(parents);
   const DeviceArray<float> logits(rows.logits), draft(rows.draft);
-  const DeviceArray<RowLaw> device_target(target_laws), device_draft(draft_laws);
-  const DeviceArray<DraftLaw> device_q(drawn_from(draft.get(), device_draft.get()));
+  const DeviceArray<RowDistribution> device_target(target_distributions), device_draft(draft_distributions);
+  const DeviceArray<DraftDistribution> device_q(drawn_from(draft.get(), device_draft.get()));
   const DeviceArray<DeviceVerifyResult> results{std::vector<DeviceVerifyResult>(proposals.size())};
   job = {device_proposals.get(),
          device_tokens.get(),
@@ -150,7 +155,7 @@ TEST_F(GpuVocabulary, ObservationsAndLossesAreTheHosts) {
   std::vector<double> losses(kRows);
   Observe observe{rows.logits.data(), kVocab, kVocab, kKept, ids.data(), logprobs.data(), tails.data()};
   const auto shared = std::make_unique<ObserveShared>();
-  run_on_host<kLawThreads>({kRows}, [&](const LawBlock& block) { observe_row(block, observe, *shared); });
+  run_on_host<kVocabularyThreads>({kRows}, [&](const VocabularyBlock& block) { observe_row(block, observe, *shared); });
   FusedLoss loss;
   loss.options = {LossKind::kJsd, 0.4, 0.9};
   loss.logits = rows.draft.data();
@@ -162,7 +167,8 @@ TEST_F(GpuVocabulary, ObservationsAndLossesAreTheHosts) {
   loss.losses = losses.data();
   loss.grad = grad.data();
   const auto loss_shared = std::make_unique<LossShared>();
-  run_on_host<kLawThreads>({kRows}, [&](const LawBlock& block) { fused_loss(block, loss, *loss_shared); });
+  run_on_host<kVocabularyThreads>({kRows},
+                                  [&](const VocabularyBlock& block) { fused_loss(block, loss, *loss_shared); });
 
   const DeviceArray<float> logits(rows.logits), draft(rows.draft), device_logprobs(std::vector<float>(ids.size())),
       device_tails{std::vector<float>(kRows)}, device_grad(std::vector<float>(grad.size(), 1e9F));

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a row of logits means under a request's sampling transform, without sorting it and without writing it out: a law
-// is the few numbers from which any token's probability follows. Everything that is added up over a vocabulary is added
-// as integers in fixed point, so that no order of threads shows.
+// What a row of logits means under a request's sampling transform, without sorting it and without writing it out: a
+// distribution is the few numbers from which any token's probability follows. Everything that is added up over a
+// vocabulary is added as integers in fixed point, so that no order of threads shows.
 #pragma once
 
 #include "kernels/cuda/numbers.cuh"
 
 namespace slip::kernels::cuda {
 
-inline constexpr int kLawThreads = 512;
-using LawBlock = Block<kLawThreads>;
+inline constexpr int kVocabularyThreads = 512;
+using VocabularyBlock = Block<kVocabularyThreads>;
 using Mass = unsigned long long;  // fixed point; what the device's atomics take
 
 // temperature, min_p, top_k and top_p of SamplingParams (engine/sampling/distribution.h), in that order.
@@ -21,15 +21,15 @@ struct Transform {
 };
 
 // kNothingPossible: −inf everywhere, which edits may come to and a model that computes numbers does not.
-enum class LawState : std::int32_t { kFine = 0, kNotANumber = 1, kNothingPossible = 2 };
+enum class DistributionState : std::int32_t { kFine = 0, kNotANumber = 1, kNothingPossible = 2 };
 
-struct RowLaw {
+struct RowDistribution {
   double temperature = 1, min_p = 0;
   double total = 0;          // Σ weights of what is kept, as fixed point has it
   std::uint64_t border = 0;  // the rank_key() of the last token kept
   float largest = 0;
   std::int32_t best = 0;  // the lowest id of the largest logit
-  LawState state = LawState::kFine;
+  DistributionState state = DistributionState::kFine;
 };
 
 // Larger for what ranks earlier: by logit, among equals by falling id. Total for all logits but NaN.
@@ -65,24 +65,24 @@ struct LogitRow {
   std::int32_t vocab = 0;
 };
 
-// The probability of a token under a law.
-SLIP_DEVICE double probability(const LogitRow& row, const RowLaw& law, std::int32_t id) {
-  if (law.temperature == 0) return id == law.best ? 1.0 : 0.0;
-  if (rank_key(row.logits[id], id) < law.border) return 0;
-  const double weight = weight_of(row.logits[id], law.largest, law.temperature);
-  return weight < law.min_p ? 0.0 : weight / law.total;
+// The probability of a token under a distribution.
+SLIP_DEVICE double probability(const LogitRow& row, const RowDistribution& distribution, std::int32_t id) {
+  if (distribution.temperature == 0) return id == distribution.best ? 1.0 : 0.0;
+  if (rank_key(row.logits[id], id) < distribution.border) return 0;
+  const double weight = weight_of(row.logits[id], distribution.largest, distribution.temperature);
+  return weight < distribution.min_p ? 0.0 : weight / distribution.total;
 }
 
 inline constexpr int kDigitBits = 11, kBins = 1 << kDigitBits;
-inline constexpr int kBinsAThread = kBins / kLawThreads;
+inline constexpr int kBinsAThread = kBins / kVocabularyThreads;
 
-struct LawShared {
+struct DistributionShared {
   Mass mass[kBins];
-  Mass scan[2][kLawThreads];
-  std::uint64_t keys[LawBlock::kWarps];
-  double times[LawBlock::kWarps];
-  Mass sums[LawBlock::kWarps];
-  std::int32_t counts[LawBlock::kWarps];
+  Mass scan[2][kVocabularyThreads];
+  std::uint64_t keys[VocabularyBlock::kWarps];
+  double times[VocabularyBlock::kWarps];
+  Mass sums[VocabularyBlock::kWarps];
+  std::int32_t counts[VocabularyBlock::kWarps];
   std::int32_t members[kBins];
   std::int32_t one[kBins];  // an id of the bin: the one, where it has one
   // What one thread found: the bin that reaches the target, and the measure of all that rank before it.
@@ -95,16 +95,17 @@ struct AsOr {
 };
 
 // The sum of `value` over the threads before each; returns the sum over all.
-SLIP_DEVICE Mass scan_threads(const LawBlock& block, LawBlock::Per<Mass>& value, LawShared& shared) {
+SLIP_DEVICE Mass scan_threads(const VocabularyBlock& block, VocabularyBlock::Per<Mass>& value,
+                              DistributionShared& shared) {
   block.each([&](int thread) { shared.scan[0][thread] = value[thread]; });
   int from = 0;
-  for (int by = 1; by < kLawThreads; by *= 2, from = 1 - from) {
+  for (int by = 1; by < kVocabularyThreads; by *= 2, from = 1 - from) {
     block.each([&](int thread) {
       const Mass left = thread >= by ? shared.scan[from][thread - by] : 0;
       shared.scan[1 - from][thread] = shared.scan[from][thread] + left;
     });
   }
-  const Mass all = shared.scan[from][kLawThreads - 1];
+  const Mass all = shared.scan[from][kVocabularyThreads - 1];
   block.each([&](int thread) { value[thread] = thread > 0 ? shared.scan[from][thread - 1] : 0; });
   return all;
 }
@@ -113,21 +114,21 @@ SLIP_DEVICE Mass scan_threads(const LawBlock& block, LawBlock::Per<Mass>& value,
 // `target`, or 0 when all together do not; measure(id) is a count or a mass, 0 for what is not to count. Digits of the
 // key are settled from the top, eleven bits a pass; a bin with one member ends the search.
 template <class Measure>
-SLIP_DEVICE std::uint64_t last_of_head(const LawBlock& block, const LogitRow& row, const Measure& measure,
-                                       double target, LawShared& shared) {
+SLIP_DEVICE std::uint64_t last_of_head(const VocabularyBlock& block, const LogitRow& row, const Measure& measure,
+                                       double target, DistributionShared& shared) {
   std::uint64_t settled = 0;  // the key's digits so far
   Mass before = 0;
   int low = 64 - kDigitBits, width = kDigitBits;
   while (true) {
     block.each([&](int thread) {
-      for (int bin = thread; bin < kBins; bin += kLawThreads) {
+      for (int bin = thread; bin < kBins; bin += kVocabularyThreads) {
         shared.mass[bin] = 0;
         shared.members[bin] = 0;
       }
       if (thread == 0) shared.found = -1;
     });
     block.each([&](int thread) {
-      for (std::int32_t id = thread; id < row.vocab; id += kLawThreads) {
+      for (std::int32_t id = thread; id < row.vocab; id += kVocabularyThreads) {
         const std::uint64_t key = rank_key(row.logits[id], id);
         if (low + width < 64 && (key >> (low + width)) != settled) continue;
         const Mass share = measure(id);
@@ -139,7 +140,7 @@ SLIP_DEVICE std::uint64_t last_of_head(const LawBlock& block, const LogitRow& ro
       }
     });
     // Thread t looks at bins from the top down, four of them from 4 t on.
-    LawBlock::Per<Mass> above;
+    VocabularyBlock::Per<Mass> above;
     block.each_apart([&](int thread) {
       Mass sum = 0;
       for (int i = 0; i < kBinsAThread; ++i) sum += shared.mass[kBins - 1 - (thread * kBinsAThread + i)];
@@ -171,23 +172,23 @@ SLIP_DEVICE std::uint64_t last_of_head(const LawBlock& block, const LogitRow& ro
   }
 }
 
-// What a law keeps, as measures for last_of_head().
+// What a distribution keeps, as measures for last_of_head().
 struct CountKept {
   LogitRow row;
-  RowLaw law;
+  RowDistribution distribution;
   SLIP_DEVICE Mass operator()(std::int32_t id) const {
-    const double weight = weight_of(row.logits[id], law.largest, law.temperature);
-    return weight > 0 && weight >= law.min_p ? 1 : 0;
+    const double weight = weight_of(row.logits[id], distribution.largest, distribution.temperature);
+    return weight > 0 && weight >= distribution.min_p ? 1 : 0;
   }
 };
 struct MassKept {
   LogitRow row;
-  RowLaw law;
+  RowDistribution distribution;
   int bits;
   SLIP_DEVICE Mass operator()(std::int32_t id) const {
-    if (rank_key(row.logits[id], id) < law.border) return 0;
-    const double weight = weight_of(row.logits[id], law.largest, law.temperature);
-    return weight >= law.min_p ? to_fixed(weight, bits) : 0;
+    if (rank_key(row.logits[id], id) < distribution.border) return 0;
+    const double weight = weight_of(row.logits[id], distribution.largest, distribution.temperature);
+    return weight >= distribution.min_p ? to_fixed(weight, bits) : 0;
   }
 };
 
@@ -196,17 +197,19 @@ struct IdRange {
 };
 
 template <class Measure>
-SLIP_DEVICE Mass sum_over(const LawBlock& block, const IdRange& ids, const Measure& measure, LawShared& shared) {
-  LawBlock::Per<Mass> sum;
+SLIP_DEVICE Mass sum_over(const VocabularyBlock& block, const IdRange& ids, const Measure& measure,
+                          DistributionShared& shared) {
+  VocabularyBlock::Per<Mass> sum;
   block.each_apart([&](int thread) {
     Mass own = 0;
-    for (std::int32_t id = ids.begin + thread; id < ids.end; id += kLawThreads) own += measure(id);
+    for (std::int32_t id = ids.begin + thread; id < ids.end; id += kVocabularyThreads) own += measure(id);
     sum[thread] = own;
   });
   return block.combine(sum, shared.sums, Add{});
 }
 template <class Measure>
-SLIP_DEVICE Mass sum_over(const LawBlock& block, std::int32_t vocab, const Measure& measure, LawShared& shared) {
+SLIP_DEVICE Mass sum_over(const VocabularyBlock& block, std::int32_t vocab, const Measure& measure,
+                          DistributionShared& shared) {
   return sum_over(block, IdRange{0, vocab}, measure, shared);
 }
 
@@ -227,13 +230,14 @@ SLIP_DEVICE IdRange part_of(std::int32_t vocab, int part) {
 }
 
 // The rank_key() of the greatest logit, and whether all are numbers below +inf.
-SLIP_DEVICE RowPart best_of(const LawBlock& block, const LogitRow& row, const IdRange& ids, LawShared& shared) {
-  LawBlock::Per<std::uint64_t> best;
-  LawBlock::Per<std::int32_t> broken;
+SLIP_DEVICE RowPart best_of(const VocabularyBlock& block, const LogitRow& row, const IdRange& ids,
+                            DistributionShared& shared) {
+  VocabularyBlock::Per<std::uint64_t> best;
+  VocabularyBlock::Per<std::int32_t> broken;
   block.each_apart([&](int thread) {
     best[thread] = 0;
     broken[thread] = 0;
-    for (std::int32_t id = ids.begin + thread; id < ids.end; id += kLawThreads) {
+    for (std::int32_t id = ids.begin + thread; id < ids.end; id += kVocabularyThreads) {
       const float logit = row.logits[id];
       broken[thread] |= logit < infinity() ? 0 : 1;
       const std::uint64_t key = logit < infinity() ? rank_key(logit, id) : 0;
@@ -246,14 +250,16 @@ SLIP_DEVICE RowPart best_of(const LawBlock& block, const LogitRow& row, const Id
   return part;
 }
 
-SLIP_DEVICE void set_best(const LogitRow& row, const RowPart& of, RowLaw& law) {
-  law.best = of.best_key == 0 ? 0 : id_of_key(of.best_key);
-  law.largest = row.logits[law.best];
-  law.state = law.largest > -infinity() ? LawState::kFine : LawState::kNothingPossible;
-  if (of.broken != 0) law.state = LawState::kNotANumber;
+SLIP_DEVICE void set_best(const LogitRow& row, const RowPart& of, RowDistribution& distribution) {
+  distribution.best = of.best_key == 0 ? 0 : id_of_key(of.best_key);
+  distribution.largest = row.logits[distribution.best];
+  distribution.state =
+      distribution.largest > -infinity() ? DistributionState::kFine : DistributionState::kNothingPossible;
+  if (of.broken != 0) distribution.state = DistributionState::kNotANumber;
 }
-SLIP_DEVICE void find_best(const LawBlock& block, const LogitRow& row, RowLaw& law, LawShared& shared) {
-  set_best(row, best_of(block, row, {0, row.vocab}, shared), law);
+SLIP_DEVICE void find_best(const VocabularyBlock& block, const LogitRow& row, RowDistribution& distribution,
+                           DistributionShared& shared) {
+  set_best(row, best_of(block, row, {0, row.vocab}, shared), distribution);
 }
 
 // A row's parts as one; few enough for every thread to go through them.
@@ -267,43 +273,44 @@ SLIP_DEVICE RowPart together(const RowPart* parts) {
   return all;
 }
 
-// The law of one row, the same in all threads. `parts`: what scan_best() and scan_mass() found, or null.
-SLIP_DEVICE RowLaw law_of(const LawBlock& block, const LogitRow& row, const Transform& transform, const RowPart* parts,
-                          LawShared& shared) {
-  RowLaw law;
-  law.temperature = transform.temperature;
-  law.min_p = transform.min_p;
+// The distribution of one row, the same in all threads. `parts`: what scan_best() and scan_mass() found, or null.
+SLIP_DEVICE RowDistribution distribution_of(const VocabularyBlock& block, const LogitRow& row,
+                                            const Transform& transform, const RowPart* parts,
+                                            DistributionShared& shared) {
+  RowDistribution distribution;
+  distribution.temperature = transform.temperature;
+  distribution.min_p = transform.min_p;
   const RowPart known = parts == nullptr ? best_of(block, row, {0, row.vocab}, shared) : together(parts);
-  set_best(row, known, law);
-  if (transform.temperature == 0 || law.state != LawState::kFine) return law;
+  set_best(row, known, distribution);
+  if (transform.temperature == 0 || distribution.state != DistributionState::kFine) return distribution;
   const int bits = fraction_bits(row.vocab);
   if (transform.top_k > 0) {
-    law.border = last_of_head(block, row, CountKept{row, law}, transform.top_k, shared);
+    distribution.border = last_of_head(block, row, CountKept{row, distribution}, transform.top_k, shared);
   }
   const bool is_known = parts != nullptr && transform.top_k == 0;
-  Mass total = is_known ? known.mass : sum_over(block, row.vocab, MassKept{row, law, bits}, shared);
+  Mass total = is_known ? known.mass : sum_over(block, row.vocab, MassKept{row, distribution, bits}, shared);
   if (transform.top_p < 1) {
     const double target = transform.top_p * static_cast<double>(total);
-    const std::uint64_t border = last_of_head(block, row, MassKept{row, law, bits}, target, shared);
-    law.border = border > law.border ? border : law.border;
-    total = sum_over(block, row.vocab, MassKept{row, law, bits}, shared);
+    const std::uint64_t border = last_of_head(block, row, MassKept{row, distribution, bits}, target, shared);
+    distribution.border = border > distribution.border ? border : distribution.border;
+    total = sum_over(block, row.vocab, MassKept{row, distribution, bits}, shared);
   }
-  law.total = from_fixed(total, bits);
-  return law;
+  distribution.total = from_fixed(total, bits);
+  return distribution;
 }
 
-// Laws of many rows: block x takes row x. With `parts`, scan_best() and scan_mass() go before, block (x, y) taking part
-// y of row x.
-struct MakeLaws {
+// Distributions of many rows: block x takes row x. With `parts`, scan_best() and scan_mass() go before, block (x, y)
+// taking part y of row x.
+struct MakeDistributions {
   const float* logits = nullptr;  // [n_rows, stride]
   std::int64_t stride = 0;
   std::int32_t vocab = 0;
-  const Transform* transforms = nullptr;  // [n_rows]
-  RowLaw* laws = nullptr;                 // [n_rows]
-  RowPart* parts = nullptr;               // [n_rows, kRowParts] to work in; null: one block does all of a row
+  const Transform* transforms = nullptr;     // [n_rows]
+  RowDistribution* distributions = nullptr;  // [n_rows]
+  RowPart* parts = nullptr;                  // [n_rows, kRowParts] to work in; null: one block does all of a row
 };
 
-SLIP_DEVICE void scan_best(const LawBlock& block, const MakeLaws& job, LawShared& shared) {
+SLIP_DEVICE void scan_best(const VocabularyBlock& block, const MakeDistributions& job, DistributionShared& shared) {
   const LogitRow row{job.logits + block.x * job.stride, job.vocab};
   const RowPart part = best_of(block, row, part_of(job.vocab, block.y), shared);
   block.each_apart([&](int thread) {
@@ -311,27 +318,28 @@ SLIP_DEVICE void scan_best(const LawBlock& block, const MakeLaws& job, LawShared
   });
 }
 
-SLIP_DEVICE void scan_mass(const LawBlock& block, const MakeLaws& job, LawShared& shared) {
+SLIP_DEVICE void scan_mass(const VocabularyBlock& block, const MakeDistributions& job, DistributionShared& shared) {
   const LogitRow row{job.logits + block.x * job.stride, job.vocab};
   const Transform transform = job.transforms[block.x];
-  RowLaw law;
-  law.temperature = transform.temperature;
-  law.min_p = transform.min_p;
-  set_best(row, together(job.parts + block.x * kRowParts), law);
-  if (law.temperature == 0 || law.state != LawState::kFine) return;
-  const MassKept kept{row, law, fraction_bits(job.vocab)};
+  RowDistribution distribution;
+  distribution.temperature = transform.temperature;
+  distribution.min_p = transform.min_p;
+  set_best(row, together(job.parts + block.x * kRowParts), distribution);
+  if (distribution.temperature == 0 || distribution.state != DistributionState::kFine) return;
+  const MassKept kept{row, distribution, fraction_bits(job.vocab)};
   const Mass mass = sum_over(block, part_of(job.vocab, block.y), kept, shared);
   block.each_apart([&](int thread) {
     if (thread == 0) job.parts[block.x * kRowParts + block.y].mass = mass;
   });
 }
 
-SLIP_DEVICE void make_law(const LawBlock& block, const MakeLaws& job, LawShared& shared) {
+SLIP_DEVICE void make_distribution(const VocabularyBlock& block, const MakeDistributions& job,
+                                   DistributionShared& shared) {
   const LogitRow row{job.logits + block.x * job.stride, job.vocab};
   const RowPart* parts = job.parts == nullptr ? nullptr : job.parts + block.x * kRowParts;
-  const RowLaw law = law_of(block, row, job.transforms[block.x], parts, shared);
+  const RowDistribution distribution = distribution_of(block, row, job.transforms[block.x], parts, shared);
   block.each_apart([&](int thread) {
-    if (thread == 0) job.laws[block.x] = law;
+    if (thread == 0) job.distributions[block.x] = distribution;
   });
 }
 

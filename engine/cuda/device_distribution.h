@@ -2,12 +2,12 @@
 #pragma once
 
 #include "engine/sampling/distribution.h"
-#include "kernels/cuda/law.cuh"
+#include "kernels/cuda/distribution.cuh"
 
 namespace slip {
 
-// Whether a device's jobs know all that a request asks of its law; a grammar's masks are the host's.
-inline bool has_law_on_device(const SamplingParams& sampling) {
+// Whether a device's jobs know all that a request asks of its distribution; a grammar's masks are the host's.
+inline bool has_distribution_on_device(const SamplingParams& sampling) {
   return sampling.grammar == nullptr;
 }
 

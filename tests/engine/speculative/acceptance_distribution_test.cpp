@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the acceptance rules promise is a law, so that is what is tested; each test's statistic also meets planted bugs
-// and must refuse them (the tests named Negative…).
+// What the acceptance rules promise is a distribution, so that is what is tested; each test's statistic also meets
+// planted bugs and must refuse them (the tests named Negative…).
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -32,18 +32,18 @@ const std::vector<std::int32_t> kChain{-1, 0, 1};
 
 struct OneStep {
   Distribution p, q;
-  ProposalLaw law = ProposalLaw::kSampled;
+  DrawMethod draw_method = DrawMethod::kSampled;
   Distribution told_q = {};  // what the rule is told q was; empty: the truth
 };
 
 double one_step_p_value(const OneStep& step, const Rule& rule = reject, std::int64_t n_draws = kDraws) {
   std::vector<std::int64_t> counts(16);
-  std::vector<double> law(16);
-  for (std::size_t i = 0; i < step.p.ids.size(); ++i) law.at(step.p.ids[i]) = step.p.probabilities[i];
+  std::vector<double> distribution(16);
+  for (std::size_t i = 0; i < step.p.ids.size(); ++i) distribution.at(step.p.ids[i]) = step.p.probabilities[i];
   Proposal proposal;
   proposal.tokens = {0};
   proposal.parents = {-1};
-  proposal.law = step.law;
+  proposal.draw_method = step.draw_method;
   proposal.q = {step.told_q.ids.empty() ? step.q : step.told_q};
   const std::vector<Distribution> p{step.p, step.p};
   for (std::uint32_t draw = 0; draw < n_draws; ++draw) {
@@ -52,7 +52,7 @@ double one_step_p_value(const OneStep& step, const Rule& rule = reject, std::int
     const VerifyResult result = rule(proposal, p, at);
     ++counts.at(result.accepted.empty() ? result.added_token : proposal.tokens[0]);
   }
-  return chi_square_p_value(counts, law);
+  return chi_square_p_value(counts, distribution);
 }
 
 Distribution transformed(const std::vector<float>& logits, const SamplingParams& params) {
@@ -66,15 +66,15 @@ const Distribution kQ{{0, 1, 2, 3, 4}, {0.1, 0.35, 0.2, 0.05, 0.3}};
 const std::vector<float> kTargetLogits{1.0F, 0.2F, -0.5F, 2.0F, 0.0F, 1.4F};
 const std::vector<float> kDraftLogits{0.3F, 1.0F, -1.5F, 1.0F, 0.7F, 1.2F};
 
-TEST(OneStepLawTest, FollowsPWhateverQ) {
+TEST(OneStepDistributionTest, FollowsPWhateverQ) {
   const SamplingParams warm{.temperature = 0.7F}, hot{.temperature = 1.7F}, top{.top_k = 3}, nucleus{.top_p = 0.8F};
   const std::vector<std::pair<std::string, OneStep>> cases{
       {"q over the same support", {kP, kQ}},
       {"q = 0 where p > 0", {kP, {{1, 4}, {0.2, 0.8}}}},
       {"p = 0 where q > 0", {{{1, 3}, {0.25, 0.75}}, kQ}},
       {"one-hot q", {kP, {{2}, {1.0}}}},
-      {"deterministic", {kP, {{2}, {1.0}}, ProposalLaw::kDeterministic}},
-      {"deterministic off the support", {kP, {{9}, {1.0}}, ProposalLaw::kDeterministic}},
+      {"deterministic", {kP, {{2}, {1.0}}, DrawMethod::kDeterministic}},
+      {"deterministic off the support", {kP, {{9}, {1.0}}, DrawMethod::kDeterministic}},
       {"p = q", {kP, kP}},
       {"disjoint", {{{0, 1}, {0.6, 0.4}}, {{2, 3}, {0.5, 0.5}}}},
       {"temperature 0.7", {transformed(kTargetLogits, warm), transformed(kDraftLogits, warm)}},
@@ -84,21 +84,21 @@ TEST(OneStepLawTest, FollowsPWhateverQ) {
   for (const auto& [name, step] : cases) EXPECT_GT(one_step_p_value(step), kSignificance) << name;
 }
 
-TEST(OneStepLawTest, NegativeControlStaleQIsCaught) {
-  EXPECT_LT(one_step_p_value({kP, kQ, ProposalLaw::kSampled, {{0, 1, 2, 3, 4}, {0.15, 0.3, 0.25, 0.05, 0.25}}}),
+TEST(OneStepDistributionTest, NegativeControlStaleQIsCaught) {
+  EXPECT_LT(one_step_p_value({kP, kQ, DrawMethod::kSampled, {{0, 1, 2, 3, 4}, {0.15, 0.3, 0.25, 0.05, 0.25}}}),
             kSignificance);
 }
 
-TEST(OneStepLawTest, NegativeControlQAtAnotherTemperatureIsCaught) {
+TEST(OneStepDistributionTest, NegativeControlQAtAnotherTemperatureIsCaught) {
   const SamplingParams drawn{.temperature = 1.0F}, told{.temperature = 0.9F};
-  EXPECT_LT(one_step_p_value({transformed(kTargetLogits, drawn), transformed(kDraftLogits, drawn),
-                              ProposalLaw::kSampled, transformed(kDraftLogits, told)}),
+  EXPECT_LT(one_step_p_value({transformed(kTargetLogits, drawn), transformed(kDraftLogits, drawn), DrawMethod::kSampled,
+                              transformed(kDraftLogits, told)}),
             kSignificance);
 }
 
-TEST(OneStepLawTest, NegativeControlBeamTokensVerifiedBySoftmaxAreCaught) {
+TEST(OneStepDistributionTest, NegativeControlBeamTokensVerifiedBySoftmaxAreCaught) {
   // The draft always proposes its best token, but hands in its softmax as if it had drawn from it.
-  EXPECT_LT(one_step_p_value({kP, {{1}, {1.0}}, ProposalLaw::kSampled, kQ}), kSignificance);
+  EXPECT_LT(one_step_p_value({kP, {{1}, {1.0}}, DrawMethod::kSampled, kQ}), kSignificance);
 }
 
 // Keeps 8 bits of mantissa, to nearest even, as a bf16 tensor would.
@@ -112,11 +112,11 @@ OneStep sure_step() {
   return {{{0, 1}, {0.99, 0.01}}, {{0, 1}, {0.9979, 0.0021}}};
 }
 
-TEST(OneStepLawTest, HoldsForASureDraft) {
+TEST(OneStepDistributionTest, HoldsForASureDraft) {
   EXPECT_GT(one_step_p_value(sure_step(), reject, kManyDraws), kSignificance);
 }
 
-TEST(OneStepLawTest, NegativeControlRatioInBfloat16IsCaught) {
+TEST(OneStepDistributionTest, NegativeControlRatioInBfloat16IsCaught) {
   OneStep rounded = sure_step();
   rounded.told_q = rounded.q;
   for (double& probability : rounded.told_q.probabilities) probability = to_bfloat16(probability);
@@ -124,7 +124,8 @@ TEST(OneStepLawTest, NegativeControlRatioInBfloat16IsCaught) {
 }
 
 // The rule of one step written down once more, for bugs that cannot be planted from outside. u lies on a grid of 1/64,
-// so that u = 0 does happen; every ratio p/q of grid_step() is a multiple of 1/64, so that the law stays exact.
+// so that u = 0 does happen; every ratio p/q of grid_step() is a multiple of 1/64, so that the distribution stays
+// exact.
 struct OneStepBug {
   bool keeps_at_equality = false;  // u <= p/q
   bool residual_is_p = false;
@@ -163,28 +164,28 @@ OneStep grid_step() {
   return {{{0, 1, 2, 3}, {0.25, 0.375, 0.3125, 0.0625}}, {{0, 1, 2, 3, 4}, {0.5, 0.125, 0.125, 0.125, 0.125}}};
 }
 
-TEST(OneStepLawTest, TheRuleWrittenTwiceFollowsP) {
+TEST(OneStepDistributionTest, TheRuleWrittenTwiceFollowsP) {
   EXPECT_GT(one_step_p_value(grid_step(), one_step_rule({})), kSignificance);
   EXPECT_GT(one_step_p_value(grid_step(), reject), kSignificance);
 }
 
-TEST(OneStepLawTest, NegativeControlKeepingAtEqualityIsCaught) {
+TEST(OneStepDistributionTest, NegativeControlKeepingAtEqualityIsCaught) {
   EXPECT_LT(one_step_p_value(grid_step(), one_step_rule({.keeps_at_equality = true})), kSignificance);
 }
 
-TEST(OneStepLawTest, NegativeControlResidualFromPIsCaught) {
+TEST(OneStepDistributionTest, NegativeControlResidualFromPIsCaught) {
   EXPECT_LT(one_step_p_value(grid_step(), one_step_rule({.residual_is_p = true})), kSignificance);
 }
 
-TEST(OneStepLawTest, NegativeControlUnnormalisedResidualIsCaught) {
+TEST(OneStepDistributionTest, NegativeControlUnnormalisedResidualIsCaught) {
   EXPECT_LT(one_step_p_value(grid_step(), one_step_rule({.residual_not_normalised = true})), kSignificance);
 }
 
-TEST(OneStepLawTest, NegativeControlVerifyingWithTheDraftsOwnNoiseIsCaught) {
+TEST(OneStepDistributionTest, NegativeControlVerifyingWithTheDraftsOwnNoiseIsCaught) {
   EXPECT_LT(one_step_p_value(grid_step(), one_step_rule({.verified_with = RandomPurpose::kDraft})), kSignificance);
 }
 
-// ---- a whole block: the joint law is the product of the target's conditionals -------------------------------------
+// ---- a whole block: the joint distribution is the product of the target's conditionals --------------------------
 
 constexpr std::uint32_t kVocab = 5;
 
@@ -211,39 +212,40 @@ double block_p_value(const ToyModel& target, ToyDecoder decoder, std::int64_t n_
   for (std::int64_t draw = 0; draw < n_draws; ++draw) {
     ++counts[cell_of(decoder.decode(static_cast<std::uint64_t>(draw), kLastToken))];
   }
-  std::vector<double> law(counts.size());
-  for (std::size_t cell = 0; cell < law.size(); ++cell) law[cell] = probability_of(cell, target, kLastToken);
-  return chi_square_p_value(counts, law);
+  std::vector<double> distribution(counts.size());
+  for (std::size_t cell = 0; cell < distribution.size(); ++cell)
+    distribution[cell] = probability_of(cell, target, kLastToken);
+  return chi_square_p_value(counts, distribution);
 }
 
-class BlockLawTest : public ::testing::Test {
+class BlockDistributionTest : public ::testing::Test {
  protected:
   ToyModel target_ = ToyModel::random(kVocab, 7);
-  ToyDraft chain_{ToyModel::random(kVocab, 8), ProposalLaw::kSampled, kChain};
+  ToyDraft chain_{ToyModel::random(kVocab, 8), DrawMethod::kSampled, kChain};
 };
 
-TEST_F(BlockLawTest, RejectionOnAChain) {
+TEST_F(BlockDistributionTest, RejectionOnAChain) {
   EXPECT_GT(block_p_value(target_, {target_, chain_, reject}, kManyDraws), kSignificance);
 }
 
-TEST_F(BlockLawTest, RejectionOfDeterministicTokens) {
-  chain_.law = ProposalLaw::kDeterministic;
+TEST_F(BlockDistributionTest, RejectionOfDeterministicTokens) {
+  chain_.draw_method = DrawMethod::kDeterministic;
   EXPECT_GT(block_p_value(target_, {target_, chain_, reject}), kSignificance);
 }
 
-TEST_F(BlockLawTest, RejectionUnderTopPAndTemperature) {
+TEST_F(BlockDistributionTest, RejectionUnderTopPAndTemperature) {
   const SamplingParams params{.temperature = 0.8F, .top_p = 0.85F};
   target_.transform(params);
   chain_.model.transform(params);
   EXPECT_GT(block_p_value(target_, {target_, chain_, reject}), kSignificance);
 }
 
-TEST_F(BlockLawTest, CoupledOnAChain) {
-  chain_.law = ProposalLaw::kGumbel;
+TEST_F(BlockDistributionTest, CoupledOnAChain) {
+  chain_.draw_method = DrawMethod::kGumbel;
   EXPECT_GT(block_p_value(target_, {target_, chain_, couple}, kManyDraws), kSignificance);
 }
 
-TEST_F(BlockLawTest, NegativeControlStaleQIsCaught) {
+TEST_F(BlockDistributionTest, NegativeControlStaleQIsCaught) {
   const ToyModel older = ToyModel::random(kVocab, 9);
   const Tamper stale = [&](Proposal& proposal, std::int32_t last_token) {
     for (std::size_t node = 0; node < proposal.size(); ++node) {
@@ -254,7 +256,7 @@ TEST_F(BlockLawTest, NegativeControlStaleQIsCaught) {
   EXPECT_LT(block_p_value(target_, {target_, chain_, reject, stale}), kSignificance);
 }
 
-TEST_F(BlockLawTest, NegativeControlQAtAnotherTemperatureIsCaught) {
+TEST_F(BlockDistributionTest, NegativeControlQAtAnotherTemperatureIsCaught) {
   ToyModel cooler = chain_.model;
   cooler.transform({.temperature = 0.7F});
   const Tamper retempered = [&](Proposal& proposal, std::int32_t last_token) {
@@ -265,7 +267,7 @@ TEST_F(BlockLawTest, NegativeControlQAtAnotherTemperatureIsCaught) {
   EXPECT_LT(block_p_value(target_, {target_, chain_, reject, retempered}), kSignificance);
 }
 
-TEST_F(BlockLawTest, NegativeControlMissingBonusTokenIsCaught) {
+TEST_F(BlockDistributionTest, NegativeControlMissingBonusTokenIsCaught) {
   // All accepted, and the last proposed token stands where the target's own belongs.
   const Rule without_bonus = [](const Proposal& proposal, std::span<const Distribution> p, const RandomAddress& first) {
     VerifyResult result = reject(proposal, p, first);
@@ -277,34 +279,34 @@ TEST_F(BlockLawTest, NegativeControlMissingBonusTokenIsCaught) {
 
 // ---- trees --------------------------------------------------------------------------------------------------------
 
-class TreeLawTest : public BlockLawTest {
+class TreeDistributionTest : public BlockDistributionTest {
  protected:
   // Three children of the root, two below the first, one below the second, one grandchild.
-  ToyDraft tree_{ToyModel::random(kVocab, 8), ProposalLaw::kSampled, {-1, -1, -1, 0, 0, 1, 3}};
+  ToyDraft tree_{ToyModel::random(kVocab, 8), DrawMethod::kSampled, {-1, -1, -1, 0, 0, 1, 3}};
 };
 
-TEST_F(TreeLawTest, SiblingsDrawnWithReplacement) {
+TEST_F(TreeDistributionTest, SiblingsDrawnWithReplacement) {
   EXPECT_GT(block_p_value(target_, {target_, tree_, reject}), kSignificance);
 }
 
-TEST_F(TreeLawTest, SiblingsDrawnWithoutReplacement) {
+TEST_F(TreeDistributionTest, SiblingsDrawnWithoutReplacement) {
   tree_.without_replacement = true;
   EXPECT_GT(block_p_value(target_, {target_, tree_, reject}), kSignificance);
 }
 
-TEST_F(TreeLawTest, DeterministicSiblings) {
-  tree_.law = ProposalLaw::kDeterministic;
+TEST_F(TreeDistributionTest, DeterministicSiblings) {
+  tree_.draw_method = DrawMethod::kDeterministic;
   EXPECT_GT(block_p_value(target_, {target_, tree_, reject}), kSignificance);
 }
 
-TEST_F(TreeLawTest, CoupledTree) {
-  tree_.law = ProposalLaw::kDeterministic;
+TEST_F(TreeDistributionTest, CoupledTree) {
+  tree_.draw_method = DrawMethod::kDeterministic;
   EXPECT_GT(block_p_value(target_, {target_, tree_, couple}), kSignificance);
 }
 
-TEST_F(TreeLawTest, MoreSiblingsAreKeptMoreOften) {
+TEST_F(TreeDistributionTest, MoreSiblingsAreKeptMoreOften) {
   const auto kept = [&](const std::vector<std::int32_t>& parents) {
-    const ToyDraft draft{chain_.model, ProposalLaw::kSampled, parents, /*without_replacement=*/true};
+    const ToyDraft draft{chain_.model, DrawMethod::kSampled, parents, /*without_replacement=*/true};
     ToyDecoder decoder(target_, draft, reject);
     for (std::uint64_t seed = 0; seed < 20000; ++seed) decoder.decode(seed, 2);
     return static_cast<double>(decoder.accepted()) / static_cast<double>(decoder.tested());
@@ -314,7 +316,7 @@ TEST_F(TreeLawTest, MoreSiblingsAreKeptMoreOften) {
   EXPECT_GT(three, two + 0.02);
 }
 
-TEST_F(TreeLawTest, NegativeControlUnconditionalQOfDistinctSiblingsIsCaught) {
+TEST_F(TreeDistributionTest, NegativeControlUnconditionalQOfDistinctSiblingsIsCaught) {
   tree_.without_replacement = true;
   const Tamper unconditional = [&](Proposal& proposal, std::int32_t last_token) {
     for (std::size_t node = 0; node < proposal.size(); ++node) {
@@ -326,7 +328,7 @@ TEST_F(TreeLawTest, NegativeControlUnconditionalQOfDistinctSiblingsIsCaught) {
   EXPECT_LT(block_p_value(target_, {target_, tree_, reject, unconditional}), kSignificance);
 }
 
-TEST_F(TreeLawTest, NegativeControlDroppingNodesForTheirTokenIsCaught) {
+TEST_F(TreeDistributionTest, NegativeControlDroppingNodesForTheirTokenIsCaught) {
   // Pruning a sampled chain by the probability of the very token drawn: what acceptance.h asks proposers not to do.
   const Rule pruned = [](const Proposal& proposal, std::span<const Distribution> p, const RandomAddress& first) {
     if (proposal.q[0].probability(proposal.tokens[0]) < 0.25) return reject(Proposal{}, p.first(1), first);
@@ -335,25 +337,24 @@ TEST_F(TreeLawTest, NegativeControlDroppingNodesForTheirTokenIsCaught) {
   EXPECT_LT(block_p_value(target_, {target_, chain_, pruned}), kSignificance);
 }
 
-// ---- how often proposals are kept
-// ------------------------------------------------------------------------------------
+// ---- how often proposals are kept -----------------------------------------------------------------------------------
 
 struct AcceptanceCount {
   std::int64_t accepted = 0, tested = 0;
 };
 
-AcceptanceCount count_accepted(const Distribution& p, const Distribution& q, ProposalLaw law, const Rule& rule) {
+AcceptanceCount count_accepted(const Distribution& p, const Distribution& q, DrawMethod draw_method, const Rule& rule) {
   Proposal proposal;
   proposal.tokens = {0};
   proposal.parents = {-1};
-  proposal.law = law;
+  proposal.draw_method = draw_method;
   proposal.q = {q};
   const std::vector<Distribution> rows{p, p};
   AcceptanceCount count;
   for (std::uint32_t draw = 0; draw < kManyDraws; ++draw) {
     const RandomAddress at{.seed = 4242, .output_index = 2 * draw};
-    proposal.tokens[0] =
-        law == ProposalLaw::kGumbel ? sample_gumbel(q, at) : sample_inverse_cdf(q, uniform(at, RandomPurpose::kDraft));
+    proposal.tokens[0] = draw_method == DrawMethod::kGumbel ? sample_gumbel(q, at)
+                                                            : sample_inverse_cdf(q, uniform(at, RandomPurpose::kDraft));
     count.accepted += static_cast<std::int64_t>(rule(proposal, rows, at).accepted.size());
     ++count.tested;
   }
@@ -372,7 +373,7 @@ double rejection_rate_p_value(const Distribution& told_q) {
     retold.q = {told_q};
     return reject(retold, p, first);
   };
-  const AcceptanceCount count = count_accepted(kP, kQ, ProposalLaw::kSampled, told);
+  const AcceptanceCount count = count_accepted(kP, kQ, DrawMethod::kSampled, told);
   return testing::binomial_p_value(count.accepted, count.tested, overlap(kP, kQ));
 }
 
@@ -385,18 +386,18 @@ TEST(AcceptanceRateTest, NegativeControlStaleQChangesTheRate) {
 }
 
 // (1 − TV) / (1 + TV), the bound of Gumbel coupling (drafter-invariant decoding, arXiv 2408.07978).
-double coupled_shortfall_p_value(ProposalLaw law) {
+double coupled_shortfall_p_value(DrawMethod draw_method) {
   const double agreement = overlap(kP, kQ);
-  const AcceptanceCount count = count_accepted(kP, kQ, law, couple);
+  const AcceptanceCount count = count_accepted(kP, kQ, draw_method, couple);
   return testing::binomial_lower_tail(count.accepted, count.tested, agreement / (2 - agreement));
 }
 
 TEST(AcceptanceRateTest, SharedNoiseKeepsAtLeastTheBound) {
-  EXPECT_GT(coupled_shortfall_p_value(ProposalLaw::kGumbel), kSignificance);
+  EXPECT_GT(coupled_shortfall_p_value(DrawMethod::kGumbel), kSignificance);
 }
 
 TEST(AcceptanceRateTest, NegativeControlNoiseOfItsOwnFallsShortOfTheBound) {
-  EXPECT_LT(coupled_shortfall_p_value(ProposalLaw::kSampled), kSignificance);
+  EXPECT_LT(coupled_shortfall_p_value(DrawMethod::kSampled), kSignificance);
 }
 
 }  // namespace

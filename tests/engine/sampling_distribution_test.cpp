@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Without a seed an answer's law is what speculation must not change, whatever the sampling parameters: the law by the
-// definitions on one side, answers of the engine on the other. The negative controls read a parameter wrongly, or plant
-// a bug in the row that verifies a proposal, and must be told apart.
+// Without a seed an answer's distribution is what speculation must not change, whatever the sampling parameters: the
+// distribution by the definitions on one side, answers of the engine on the other. The negative controls read a
+// parameter wrongly, or plant a bug in the row that verifies a proposal, and must be told apart.
 #include <gtest/gtest.h>
 
 #include "engine/speculative/acceptance.h"
 #include "engine/speculative/token_path.h"
-#include "tests/engine/answer_law.h"
+#include "tests/engine/answer_distribution.h"
 #include "tests/engine/goodness_of_fit.h"
 #include "tests/engine/sampling_parameters.h"
 
@@ -14,30 +14,30 @@ namespace slip {
 namespace {
 
 using testing::alone_and_in_pairs;
-using testing::answer_law;
+using testing::answer_distribution;
 using testing::chi_square_p_value;
 using testing::count_answers;
-using testing::kLawCells;
-using testing::kLawEnd;
-using testing::kLawEnds;
-using testing::kLawPrompt;
-using testing::kLawTokens;
+using testing::distribution_cell;
+using testing::distribution_language;
+using testing::distribution_proposer;
+using testing::kDistributionCells;
+using testing::kDistributionEnd;
+using testing::kDistributionEnds;
+using testing::kDistributionPrompt;
+using testing::kDistributionTokens;
 using testing::kSignificance;
-using testing::law_cell;
-using testing::law_language;
-using testing::law_proposer;
 using testing::Misreading;
 using testing::NamedSampling;
 using testing::ToyLanguage;
 
-TEST(SamplingLaw, EveryParameterAloneAndInPairsKeepsTheTargetsLaw) {
+TEST(SamplingDistribution, EveryParameterAloneAndInPairsKeepsTheTargetsDistribution) {
   for (const NamedSampling& one : alone_and_in_pairs()) {
-    const auto counts = count_answers(one.sampling, law_proposer(), 8000);
-    EXPECT_GT(chi_square_p_value(counts, answer_law(one.sampling)), kSignificance) << one.name;
+    const auto counts = count_answers(one.sampling, distribution_proposer(), 8000);
+    EXPECT_GT(chi_square_p_value(counts, answer_distribution(one.sampling)), kSignificance) << one.name;
   }
 }
 
-TEST(SamplingLaw, AllParametersAtOnceInATree) {
+TEST(SamplingDistribution, AllParametersAtOnceInATree) {
   SamplingParams all{.temperature = 1.3F,
                      .top_p = 0.97F,
                      .top_k = 3,
@@ -47,19 +47,19 @@ TEST(SamplingLaw, AllParametersAtOnceInATree) {
                      .frequency_penalty = 0.9F,
                      .logit_bias = {{2, 0.5F}},
                      .min_tokens = 1};
-  const auto counts = count_answers(all, law_proposer({.likeness = 0.7, .width = 2}));
-  EXPECT_GT(chi_square_p_value(counts, answer_law(all)), kSignificance);
+  const auto counts = count_answers(all, distribution_proposer({.likeness = 0.7, .width = 2}));
+  EXPECT_GT(chi_square_p_value(counts, answer_distribution(all)), kSignificance);
 }
 
-TEST(SamplingLawNegative, EveryParameterIsSeen) {
+TEST(SamplingDistributionNegative, EveryParameterIsSeen) {
   for (const NamedSampling& one : alone_and_in_pairs()) {
     if (one.name.find(' ') != std::string::npos) continue;
-    const auto counts = count_answers(one.sampling, law_proposer());
-    EXPECT_LT(chi_square_p_value(counts, answer_law({})), kSignificance) << one.name;
+    const auto counts = count_answers(one.sampling, distribution_proposer());
+    EXPECT_LT(chi_square_p_value(counts, answer_distribution({})), kSignificance) << one.name;
   }
 }
 
-TEST(SamplingLawNegative, EveryMisreadingIsToldFromTheEngine) {
+TEST(SamplingDistributionNegative, EveryMisreadingIsToldFromTheEngine) {
   const std::vector<std::pair<Misreading, SamplingParams>> cases = {
       {Misreading::kRepetitionSparesThePrompt, {.repetition_penalty = 1.8F}},
       {Misreading::kRepetitionDividesAll, {.repetition_penalty = 1.8F}},
@@ -75,9 +75,9 @@ TEST(SamplingLawNegative, EveryMisreadingIsToldFromTheEngine) {
   };
   for (std::size_t i = 0; i < cases.size(); ++i) {
     const auto& [misreading, sampling] = cases[i];
-    const auto counts = count_answers(sampling, law_proposer());
-    EXPECT_GT(chi_square_p_value(counts, answer_law(sampling)), kSignificance) << i;
-    EXPECT_LT(chi_square_p_value(counts, answer_law(sampling, misreading)), kSignificance) << i;
+    const auto counts = count_answers(sampling, distribution_proposer());
+    EXPECT_GT(chi_square_p_value(counts, answer_distribution(sampling)), kSignificance) << i;
+    EXPECT_LT(chi_square_p_value(counts, answer_distribution(sampling, misreading)), kSignificance) << i;
   }
 }
 
@@ -85,7 +85,7 @@ TEST(SamplingLawNegative, EveryMisreadingIsToldFromTheEngine) {
 
 enum class Planted {
   kNone,
-  kBlindDraft,   // q does not see what was proposed before it, but says so: costs acceptance, not the law
+  kBlindDraft,   // q does not see what was proposed before it, but says so: costs acceptance, not the distribution
   kBlindTarget,  // p does not
   kLateTarget,   // p sees the proposed tokens but the last
   kToldBlind,    // q is drawn with the path and handed over without
@@ -101,35 +101,39 @@ class Miniature {
   }
 
   std::vector<std::int32_t> answer(std::uint64_t seed) {
-    tokens_ = kLawPrompt;
+    tokens_ = kDistributionPrompt;
     while (!ended()) {
       const RandomAddress first{seed, 0, static_cast<std::uint32_t>(n_answer())};
       propose(first);
-      const TargetLaw p_after = [&](std::int32_t node) -> const Distribution& { return target_distribution(node); };
+      const TargetDistribution p_after = [&](std::int32_t node) -> const Distribution& {
+        return target_distribution(node);
+      };
       VerifyResult result;
       accept(proposal_, p_after, AcceptanceRule::kRejection, first, result);
       for (const std::int32_t node : result.accepted) commit(proposal_.tokens[static_cast<std::size_t>(node)]);
       commit(result.added_token);
     }
-    return {tokens_.begin() + static_cast<std::ptrdiff_t>(kLawPrompt.size()), tokens_.end()};
+    return {tokens_.begin() + static_cast<std::ptrdiff_t>(kDistributionPrompt.size()), tokens_.end()};
   }
 
  private:
-  std::size_t n_answer() const { return tokens_.size() - kLawPrompt.size(); }
-  bool ended() const { return n_answer() == kLawTokens || (n_answer() > 0 && tokens_.back() == kLawEnd); }
+  std::size_t n_answer() const { return tokens_.size() - kDistributionPrompt.size(); }
+  bool ended() const {
+    return n_answer() == kDistributionTokens || (n_answer() > 0 && tokens_.back() == kDistributionEnd);
+  }
   void commit(std::int32_t token) {
     if (!ended()) tokens_.push_back(token);
   }
   RowContext context(std::span<const std::int32_t> path) const {
-    return {path, static_cast<std::int32_t>(kLawPrompt.size()), kLawEnds};
+    return {path, static_cast<std::int32_t>(kDistributionPrompt.size()), kDistributionEnds};
   }
 
   void propose(const RandomAddress& first) {
     proposal_.clear();
-    proposal_.law = ProposalLaw::kSampled;
+    proposal_.draw_method = DrawMethod::kSampled;
     for (std::int32_t depth = 0; depth < 2; ++depth) {
       write_token_path(tokens_, proposal_, depth - 1, path_);
-      auto logits = law_language().logits(path_);
+      auto logits = distribution_language().logits(path_);
       const auto noise = other_.logits(path_);
       for (std::size_t i = 0; i < logits.size(); ++i) logits[i] = (logits[i] + noise[i]) / 2;
       Distribution seeing, blind;
@@ -147,7 +151,7 @@ class Miniature {
 
   const Distribution& target_distribution(std::int32_t node) {
     write_token_path(tokens_, proposal_, node, path_);
-    const auto logits = law_language().logits(path_);
+    const auto logits = distribution_language().logits(path_);
     std::span<const std::int32_t> seen = path_;
     SamplingParams sampling = sampling_;
     if (bug_ == Planted::kBlindTarget) seen = tokens_;
@@ -160,7 +164,7 @@ class Miniature {
 
   SamplingParams sampling_;
   Planted bug_;
-  ToyLanguage other_ = law_language();
+  ToyLanguage other_ = distribution_language();
   std::vector<std::int32_t> tokens_, path_;
   Proposal proposal_;
   Distribution p_;
@@ -168,28 +172,28 @@ class Miniature {
 
 double miniature_p_value(const SamplingParams& sampling, Planted bug) {
   Miniature miniature(sampling, bug);
-  std::vector<std::int64_t> counts(kLawCells);
-  for (std::uint64_t seed = 0; seed < 20000; ++seed) ++counts[law_cell(miniature.answer(seed))];
-  return chi_square_p_value(counts, answer_law(sampling));
+  std::vector<std::int64_t> counts(kDistributionCells);
+  for (std::uint64_t seed = 0; seed < 20000; ++seed) ++counts[distribution_cell(miniature.answer(seed))];
+  return chi_square_p_value(counts, answer_distribution(sampling));
 }
 
 const SamplingParams kRepetition{.repetition_penalty = 1.8F}, kPresence{.presence_penalty = 1.5F},
     kFrequency{.frequency_penalty = 1.2F}, kMinP{.min_p = 0.35F}, kTopK{.top_k = 2}, kTopP{.top_p = 0.8F},
     kMinTokens{.min_tokens = 3};
 
-TEST(RowLaw, TheMiniatureFollowsTheLaw) {
+TEST(RowDistribution, TheMiniatureFollowsTheDistribution) {
   for (const SamplingParams& sampling : {kRepetition, kPresence, kFrequency, kMinP, kTopK, kTopP, kMinTokens}) {
     EXPECT_GT(miniature_p_value(sampling, Planted::kNone), kSignificance);
   }
 }
 
-TEST(RowLaw, ADraftThatIsBlindButHonestKeepsTheLaw) {
+TEST(RowDistribution, ADraftThatIsBlindButHonestKeepsTheDistribution) {
   for (const SamplingParams& sampling : {kRepetition, kPresence, kFrequency}) {
     EXPECT_GT(miniature_p_value(sampling, Planted::kBlindDraft), kSignificance);
   }
 }
 
-TEST(RowLawNegative, PenaltiesThatDoNotFollowTheProposalAreCaught) {
+TEST(RowDistributionNegative, PenaltiesThatDoNotFollowTheProposalAreCaught) {
   for (const SamplingParams& sampling : {kRepetition, kPresence, kFrequency}) {
     EXPECT_LT(miniature_p_value(sampling, Planted::kBlindTarget), kSignificance);
     EXPECT_LT(miniature_p_value(sampling, Planted::kLateTarget), kSignificance);
@@ -197,13 +201,13 @@ TEST(RowLawNegative, PenaltiesThatDoNotFollowTheProposalAreCaught) {
   }
 }
 
-TEST(RowLawNegative, CutsOnTheWrongDistributionAreCaught) {
+TEST(RowDistributionNegative, CutsOnTheWrongDistributionAreCaught) {
   for (const SamplingParams& sampling : {kMinP, kTopK, kTopP}) {
     EXPECT_LT(miniature_p_value(sampling, Planted::kFilterOnlyQ), kSignificance);
   }
 }
 
-TEST(RowLawNegative, AMinimumThatForgetsTheProposalIsCaught) {
+TEST(RowDistributionNegative, AMinimumThatForgetsTheProposalIsCaught) {
   EXPECT_LT(miniature_p_value(kMinTokens, Planted::kEndsAllowed), kSignificance);
 }
 

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "tests/engine/engine_answers.h"
+#include "tests/engine/sampling/reference_transform.h"
+#include "tests/engine/toy_proposer.h"
+
+namespace slip::testing {
+
+// The smallest setting in which an answer's distribution can be written down and every parameter matters: four tokens,
+// one of which ends the answer, and at most three of them. Answers that end early fill the cell of the end token
+// repeated.
+inline constexpr std::int32_t kDistributionVocab = 4, kDistributionTokens = 3, kDistributionEnd = 3;
+inline constexpr std::size_t kDistributionCells = 64;
+inline const std::vector<std::int32_t> kDistributionPrompt{1, 1};
+inline const std::vector<std::int32_t> kDistributionEnds{kDistributionEnd};
+
+inline ToyLanguage distribution_language() {
+  return {.vocab_size = kDistributionVocab, .seed = 3, .spread = 2.5F, .lowest = -1};
+}
+
+inline std::size_t distribution_cell(std::span<const std::int32_t> answer) {
+  std::size_t cell = 0;
+  for (std::size_t i = 0; i < kDistributionTokens; ++i) {
+    cell = cell * kDistributionVocab + static_cast<std::size_t>(i < answer.size() ? answer[i] : kDistributionEnd);
+  }
+  return cell;
+}
+
+// Adds the distribution of every answer that goes on from `tokens` to `distribution`.
+inline void add_answers(const SamplingParams& sampling, Misreading misreading, std::vector<std::int32_t>& tokens,
+                        double probability, std::vector<double>& distribution) {
+  const auto answer = std::span<const std::int32_t>(tokens).subspan(kDistributionPrompt.size());
+  if (answer.size() == kDistributionTokens || (!answer.empty() && answer.back() == kDistributionEnd)) {
+    distribution[distribution_cell(answer)] += probability;
+    return;
+  }
+  const RowContext context{tokens, static_cast<std::int32_t>(kDistributionPrompt.size()), kDistributionEnds};
+  const Distribution p = reference_transform(distribution_language().logits(tokens), sampling, context, misreading);
+  for (std::size_t i = 0; i < p.ids.size(); ++i) {
+    tokens.push_back(p.ids[i]);
+    add_answers(sampling, misreading, tokens, probability * p.probabilities[i], distribution);
+    tokens.pop_back();
+  }
+}
+
+// [kDistributionCells] of the answers to kDistributionPrompt, by the definitions alone.
+inline std::vector<double> answer_distribution(const SamplingParams& sampling,
+                                               Misreading misreading = Misreading::kNone) {
+  std::vector<double> distribution(kDistributionCells);
+  std::vector<std::int32_t> tokens = kDistributionPrompt;
+  add_answers(sampling, misreading, tokens, 1, distribution);
+  return distribution;
+}
+
+inline std::unique_ptr<Proposer> distribution_proposer(ToyProposer::Options options = {.likeness = 0.6}) {
+  return std::make_unique<ToyProposer>(distribution_language(), options);
+}
+
+// [kDistributionCells] of the answers an engine gives without a seed, drafting two tokens a step.
+inline std::vector<std::int64_t> count_answers(const SamplingParams& sampling, std::unique_ptr<Proposer> proposer,
+                                               std::size_t n_answers = 20000) {
+  EngineOptions options;
+  options.k = 2;
+  options.max_running = 16;
+  options.max_waiting = static_cast<std::int32_t>(n_answers);
+  options.seed = 20260101;
+  Engine engine(options, std::make_unique<ToyWorker>(distribution_language()), nullptr, std::move(proposer), nullptr,
+                {});
+  std::vector<Answer> answers(n_answers);
+  const auto live_draft = empty_live_draft();
+  for (std::size_t i = 0; i < answers.size(); ++i) {
+    Request request = full_request(i + 1, kDistributionPrompt, answers[i]);
+    request.sampling = sampling;
+    request.max_tokens = kDistributionTokens;
+    request.end_ids = kDistributionEnds;
+    request.top_logprobs = -1;
+    request.checksum = false;
+    request.draft = live_draft;
+    engine.submit(std::move(request));
+  }
+  EXPECT_TRUE(drain(engine));
+  std::vector<std::int64_t> counts(kDistributionCells);
+  for (const Answer& answer : answers) {
+    EXPECT_EQ(answer.summary.rule, AcceptanceRule::kRejection);
+    ++counts[distribution_cell(answer.tokens)];
+  }
+  return counts;
+}
+
+}  // namespace slip::testing
