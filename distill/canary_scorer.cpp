@@ -104,7 +104,7 @@ void CanaryScorer::ask_for_heldout(TopicState& topic) const {
   Candidate& candidate = *topic.candidate;
   candidate.heldout.emplace();
   for (ReplayRecord& record : replay_.heldout(topic.topic, kHeldoutRecords)) {
-    if (!record.edited && fits_vocabulary(record, base_->weights->config.vocab_size)) {
+    if (!record.processed_logits && fits_vocabulary(record, base_->weights->config.vocab_size)) {
       candidate.heldout_left.push_back(std::move(record));
     }
   }

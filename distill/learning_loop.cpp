@@ -103,7 +103,7 @@ bool LearningLoop::classify(ReplayRecord& record) {
   if (topic == nullptr) return false;
   const ContentGroup group = topic->near_copies.add(record.tokens, static_cast<std::size_t>(record.prompt_tokens));
   record.group = group.id;
-  return !group.seen && !record.edited;
+  return !group.seen && !record.processed_logits;
 }
 
 void LearningLoop::take(ReplayRecord record, bool is_evidence) {
@@ -114,7 +114,7 @@ void LearningLoop::take(ReplayRecord record, bool is_evidence) {
   ++topic->figures.requests;
   topic->starved = false;
   if (topic->undrawn_since_us == 0) topic->undrawn_since_us = monotonic_us();
-  if (record.edited) return;  // no draft can be scored on it
+  if (record.processed_logits) return;  // no draft can be scored on it
   if (!worth_scoring(*topic)) return;
   topic->unscored.push_back({std::move(record), is_evidence, monotonic_us()});
   if (topic->unscored.size() <= kMaxUnscored) return;

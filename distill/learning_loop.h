@@ -54,7 +54,7 @@ class LearningLoop {
   // Whether drafts can be taught this record.
   bool fits(const ReplayRecord& record) const;
   // Groups a finished record by its content before it is stored: sets record.group. True: it is evidence about drafts,
-  // no near-copy of an earlier one and not sampled from edited logits. REQUIRES: fits(record).
+  // no near-copy of an earlier one and not sampled from processed logits. REQUIRES: fits(record).
   bool classify(ReplayRecord& record);
   // A record that waits to be scored; the oldest of its topic goes when too many do. REQUIRES: fits(record).
   void take(ReplayRecord record, bool is_evidence);

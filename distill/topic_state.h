@@ -45,7 +45,7 @@ struct Candidate {
 // A finished request that waits for its scores.
 struct WaitingRecord {
   ReplayRecord record;
-  bool is_evidence = true;    // no near-copy of what was counted or trained on before, and not edited
+  bool is_evidence = true;    // no near-copy of what was counted or trained on before, and no logits processors
   std::int64_t since_us = 0;  // monotonic
 };
 

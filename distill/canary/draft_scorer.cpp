@@ -186,7 +186,7 @@ double DraftScorer::State::score_row(const ReplayRecord& record, std::int32_t an
   if (record.sampling.temperature == 0) {
     q.ids.front() = greedy_with_guess(row, guess);
   } else {
-    mix_guess(guess, /*edited=*/false, q);
+    mix_guess(guess, /*processed=*/false, q);
   }
   return overlap_of_q(record, index).accepted;
 }

@@ -26,7 +26,7 @@ void RecordAssembler::begin(ObservedRequest request) {
   record.request = request.call.value == 0 ? request.request : request.call;
   record.tenant = request.tenant;
   record.topic = topics_[request.route.topic].name;
-  record.edited = request.sampling.edits_logits();
+  record.processed_logits = request.sampling.processes_logits();
   record.sampling = request.sampling;
   record.rule = request.rule;
   record.seed = request.sampling.seed.value_or(0);

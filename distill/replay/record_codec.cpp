@@ -176,7 +176,7 @@ std::uint64_t hash_tokens(std::span<const std::int32_t> tokens) {
 
 std::vector<std::byte> encode_record(const ReplayRecord& record, std::uint64_t ordinal) {
   FrameHeader header;
-  header.flags = record.edited ? FrameHeader::kEdited : std::uint16_t{0};
+  header.flags = record.processed_logits ? FrameHeader::kProcessedLogits : std::uint16_t{0};
   header.sequence = record.sequence;
   header.ordinal = ordinal;
   header.request = record.request;
@@ -272,7 +272,7 @@ std::optional<ReplayRecord> decode_record(std::span<const std::byte> frame) {
   record.created_us = header->created_us;
   record.expires_us = header->expires_us;
   record.sequence = header->sequence;
-  record.edited = (header->flags & FrameHeader::kEdited) != 0;
+  record.processed_logits = (header->flags & FrameHeader::kProcessedLogits) != 0;
   ByteReader in(frame.subspan(FrameHeader::kBytes, header->frame_bytes - FrameHeader::kBytes));
   record.topic = in.short_text();
   read_served(in, header->format, record);

@@ -28,10 +28,10 @@ namespace slip {
 struct FrameHeader {
   static constexpr std::uint32_t kMagic = 0x43455253;  // "SREC"
   static constexpr std::uint16_t kOldestFormat = 1, kFormat = 3;
-  static constexpr std::uint16_t kTombstone = 1;  // removes every earlier record of its scope
-  static constexpr std::uint16_t kEdited = 2;     // ReplayRecord::edited
-  static constexpr std::uint16_t kOfTenant = 4;   // a tombstone's scope is of its tenant
-  static constexpr std::uint16_t kOfTime = 8;     // … of records finished before `expires`
+  static constexpr std::uint16_t kTombstone = 1;        // removes every earlier record of its scope
+  static constexpr std::uint16_t kProcessedLogits = 2;  // ReplayRecord::processed_logits
+  static constexpr std::uint16_t kOfTenant = 4;         // a tombstone's scope is of its tenant
+  static constexpr std::uint16_t kOfTime = 8;           // … of records finished before `expires`
   static constexpr std::size_t kBytes = 72;
   static constexpr std::size_t kMaxTopicName = 48;
   static constexpr std::uint64_t kMaxNumber = std::uint64_t{1} << 62;  // of a sequence or ordinal

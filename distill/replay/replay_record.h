@@ -15,10 +15,10 @@ namespace slip {
 struct ReplayRecord {
   RequestId request;  // the first of its call's
   TenantId tenant;
-  std::string topic;            // names, not ids: records outlive the process
-  std::uint64_t group = 0;      // near-copies share it (NearCopies); the held-out split is by group
-  bool edited = false;          // sampled from edited logits: teaches, but is no evidence about a draft
-  std::int64_t created_us = 0;  // wall clock
+  std::string topic;              // names, not ids: records outlive the process
+  std::uint64_t group = 0;        // near-copies share it (NearCopies); the held-out split is by group
+  bool processed_logits = false;  // sampled from processed logits: teaches, but is no evidence about a draft
+  std::int64_t created_us = 0;    // wall clock
   std::int64_t expires_us = 0;
   std::uint64_t sequence = 0;  // rising in the buffer; the canary's "newer than the cut-off"
   SamplingParams sampling;

@@ -11,7 +11,7 @@ inline bool has_distribution_on_device(const SamplingParams& sampling) {
   return sampling.grammar == nullptr;
 }
 
-// What a request asks of its logits once they are edited.
+// What a request asks of its logits, after its logits processors.
 inline kernels::cuda::Transform transform_of(const SamplingParams& sampling) {
   return {sampling.temperature, sampling.min_p, sampling.top_p, sampling.top_k};
 }

@@ -14,10 +14,10 @@ namespace {
 using kernels::cuda::DeviceQueue;
 using kernels::cuda::DrawRule;
 using kernels::cuda::DrawTokens;
-using kernels::cuda::EditLogits;
 using kernels::cuda::GumbelParts;
 using kernels::cuda::kRowParts;
 using kernels::cuda::MakeDistributions;
+using kernels::cuda::ProcessLogits;
 using kernels::cuda::Transform;
 
 std::int32_t most_rows(const DeviceDraft::Size& size) {
@@ -49,7 +49,7 @@ DeviceDraft::DeviceDraft(std::shared_ptr<DeviceQueue> queue, const ModelWeights&
                                                        static_cast<std::size_t>(size.n_pages))),
       draw_tables_(lay_out(n_rows_, size.max_depth)),
       tables_(*queue_, draw_tables_.bytes),
-      edits_(*queue_, n_rows_ * static_cast<std::size_t>(size.max_depth), n_rows_, shape.config.vocab_size),
+      processors_(*queue_, n_rows_ * static_cast<std::size_t>(size.max_depth), n_rows_, shape.config.vocab_size),
       parents_(*queue_, n_rows_ * static_cast<std::size_t>(size.max_depth)),
       logits_(*queue_, n_rows_ * static_cast<std::size_t>(size.max_depth + 1) *
                            static_cast<std::size_t>(shape.config.vocab_size)),
@@ -179,39 +179,39 @@ void DeviceDraft::put_draw_tables(std::span<const DeviceDraftChain> chains, std:
   tables_.put(0, draw_tables_.addresses.end(at(0, depth)));
 }
 
-bool DeviceDraft::put_edit_tables(std::span<const DeviceDraftChain> chains, std::int32_t depth) {
-  EditTables::Room needed;
-  bool edits = false;
+bool DeviceDraft::put_processor_tables(std::span<const DeviceDraftChain> chains, std::int32_t depth) {
+  LogitsProcessorTables::Room needed;
+  bool processors = false;
   for (const DeviceDraftChain& chain : chains) {
-    if (chain.edits == nullptr) continue;
-    edits_.need(*chain.edits, needed);
-    edits = true;
+    if (chain.processors == nullptr) continue;
+    processors_.need(*chain.processors, needed);
+    processors = true;
   }
-  if (!edits) return false;
-  if (edits_.make_room(needed)) std::erase_if(graphs_, [](const auto& graph) { return graph.first.edits; });
-  edits_.start(at(0, depth));
+  if (!processors) return false;
+  if (processors_.make_room(needed)) std::erase_if(graphs_, [](const auto& graph) { return graph.first.processors; });
+  processors_.start(at(0, depth));
   for (std::size_t i = 0; i < chains.size(); ++i) {
-    if (chains[i].edits == nullptr) continue;
-    const std::int32_t sequence = edits_.add(*chains[i].edits);
+    if (chains[i].processors == nullptr) continue;
+    const std::int32_t sequence = processors_.add(*chains[i].processors);
     for (std::int32_t d = 0; d < chains[i].depth; ++d) {
-      edits_.set_row(at(i, d),
-                     {.sequence = sequence, .first_node = static_cast<std::int32_t>(i), .node = node_above(d)});
+      processors_.set_row(at(i, d),
+                          {.sequence = sequence, .first_node = static_cast<std::int32_t>(i), .node = node_above(d)});
     }
   }
-  edits_.put();
+  processors_.put();
   return true;
 }
 
 // From the raw logits to where distributions are made of them.
-void DeviceDraft::put_edits(std::int32_t depth, std::int32_t n_rows) {
-  EditLogits edit = edits_.job();
-  edit.rows += at(0, depth);
-  edit.tokens = tokens_.get();
-  edit.parents = parents_.get();
-  edit.logits = raw_logits();
-  edit.edited = logits(depth);
-  edit.stride = edit.edited_stride = edit.vocab = config().vocab_size;
-  queue_->enqueue(edit, n_rows);
+void DeviceDraft::put_processors(std::int32_t depth, std::int32_t n_rows) {
+  ProcessLogits process = processors_.job();
+  process.rows += at(0, depth);
+  process.tokens = tokens_.get();
+  process.parents = parents_.get();
+  process.logits = raw_logits();
+  process.processed = logits(depth);
+  process.stride = process.processed_stride = process.vocab = config().vocab_size;
+  queue_->enqueue(process, n_rows);
 }
 
 // The distribution of each row that a pass ended in, a token drawn from it.
@@ -241,11 +241,11 @@ void DeviceDraft::put_draw(std::int32_t depth, std::int32_t n_rows) {
 void DeviceDraft::put_loop(const LoopShape& shape) {
   for (std::int32_t depth = 0; depth < shape.depth; ++depth) {
     const std::int32_t* drawn = depth == 0 ? nullptr : tokens_.get() + at(0, depth - 1);
-    float* ends_in = shape.edits ? raw_logits() : logits(depth);
+    float* ends_in = shape.processors ? raw_logits() : logits(depth);
     transformer_.put(
         {weights_.model(), *steps_[static_cast<std::size_t>(depth)], cache_, ends_in, drawn, /*by_weight_slots=*/true},
         depth == 0 ? shape.first : shape.later);
-    if (shape.edits) put_edits(depth, shape.n_chains);
+    if (shape.processors) put_processors(depth, shape.n_chains);
     put_draw(depth, shape.n_chains);
   }
 }
@@ -257,7 +257,7 @@ void DeviceDraft::draw(std::span<const DeviceDraftChain> chains) {
              "chains come by falling depth");
   LoopShape shape = put_steps(chains);
   put_draw_tables(chains, shape.depth);
-  shape.edits = put_edit_tables(chains, shape.depth);
+  shape.processors = put_processor_tables(chains, shape.depth);
   if (shape.first.captured && shape.later.captured) {
     auto& graph = graphs_[shape];
     if (graph == nullptr) graph = queue_->capture([&] { put_loop(shape); });

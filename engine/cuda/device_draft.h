@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "engine/cuda/device_transformer.h"
-#include "engine/cuda/edit_tables.h"
+#include "engine/cuda/logits_processor_tables.h"
 #include "engine/sampling/distribution.h"
 #include "engine/speculative/draft_runner.h"
 #include "engine/speculative/slice_step.h"
@@ -23,14 +23,15 @@ struct DeviceDraftChain {
   std::int32_t depth = 0;                // so many tokens are drawn
   kernels::cuda::Transform transform;
   kernels::cuda::DrawRule rule = kernels::cuda::DrawRule::kBest;
-  RandomAddress first;                 // of the first token drawn; that of depth d has output_index + d
-  const SequenceRef* edits = nullptr;  // whose request edits its logits; null: they stay as they are
+  RandomAddress first;                      // of the first token drawn; that of depth d has output_index + d
+  const SequenceRef* processors = nullptr;  // whose request has logits processors; null: none
 };
 
 // Drafts of one shape on a device: the weights of each version in a weight slot of its own, one cache, and the loop
-// that draws a chain of tokens for each of several sequences, whichever weights it uses (pass, edits, distribution,
-// draw, and the token drawn is what the next pass reads), as one captured graph, which goes on with other weight slots
-// without being captured again. Only tokens and their distributions come back. Threads: those of the queue.
+// that draws a chain of tokens for each of several sequences, whichever weights it uses (pass, logits processors,
+// distribution, draw, and the token drawn is what the next pass reads), as one captured graph, which goes on with other
+// weight slots without being captured again. Only tokens and their distributions come back. Threads: those of the
+// queue.
 class DeviceDraft {
  public:
   struct Size {
@@ -74,7 +75,7 @@ class DeviceDraft {
   struct LoopShape {
     PassShape first, later;
     std::int32_t depth = 0, n_chains = 0;  // chains: filled up where it is captured
-    bool edits = false;                    // of logits, before distributions are made of them
+    bool processors = false;               // of logits, before distributions are made of them
     auto operator<=>(const LoopShape&) const = default;
   };
   // What draws read, as it stands in device memory.
@@ -89,7 +90,7 @@ class DeviceDraft {
   std::size_t at(std::size_t chain, std::int32_t depth) const {
     return static_cast<std::size_t>(depth) * n_rows_ + chain;
   }
-  // Of tokens drawn, as EditLogits counts those of a chain from its first: what stands above one of this depth.
+  // Of tokens drawn, as ProcessLogits counts those of a chain from its first: what stands above one of this depth.
   std::int32_t node_above(std::int32_t depth) const {
     return depth == 0 ? -1 : static_cast<std::int32_t>(at(0, depth - 1));
   }
@@ -100,11 +101,11 @@ class DeviceDraft {
   StepNeeds later_needs(std::span<const DeviceDraftChain> chains);
   StepInput later_step(std::span<const DeviceDraftChain> chains, std::int32_t depth);  // good until the next step
   void put_draw_tables(std::span<const DeviceDraftChain> chains, std::int32_t depth);
-  bool put_edit_tables(std::span<const DeviceDraftChain> chains, std::int32_t depth);  // false: nobody edits
+  bool put_processor_tables(std::span<const DeviceDraftChain> chains, std::int32_t depth);  // false: no chain has any
   // How many rows of logits.
   std::size_t put_pass(std::span<const std::uint16_t> weight_slots, std::span<const DraftSlice> slices, float* logits);
   void put_loop(const LoopShape& shape);
-  void put_edits(std::int32_t depth, std::int32_t n_rows);
+  void put_processors(std::int32_t depth, std::int32_t n_rows);
   void put_draw(std::int32_t depth, std::int32_t n_rows);
   StepInput checked_step();  // of slices_ and slot_of_slice_; good until the next call
 
@@ -117,7 +118,7 @@ class DeviceDraft {
   std::vector<std::unique_ptr<DeviceStep>> steps_;  // [max_depth]
   DrawTables draw_tables_;
   DeviceTables tables_;
-  EditTables edits_;
+  LogitsProcessorTables processors_;
   kernels::cuda::DeviceMemory<std::int32_t> parents_;  // [max_depth, n_rows] what stands above each token drawn
   kernels::cuda::DeviceMemory<float> logits_;          // [max_depth + 1, n_rows, vocab]
   kernels::cuda::DeviceMemory<kernels::cuda::RowDistribution> distributions_;

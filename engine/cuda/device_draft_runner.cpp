@@ -25,9 +25,9 @@ DrawRule draw_rule(DrawMethod draw_method) {
   return DrawRule::kBest;
 }
 
-// As on the CPU: the best token of a greedy request is told with its probability at T = 1, unless logits are edited.
+// As on the CPU: the best token of a greedy request is told with its probability at T = 1, unless logits are processed.
 kernels::cuda::Transform drawn_by(const SamplingParams& sampling) {
-  const bool at_one = sampling.temperature == 0 && !sampling.edits_logits();
+  const bool at_one = sampling.temperature == 0 && !sampling.processes_logits();
   return at_one ? kernels::cuda::Transform{} : transform_of(sampling);
 }
 
@@ -40,7 +40,7 @@ DeviceDraftChain device_chain(const DraftChain& chain) {
   out.transform = drawn_by(*chain.sequence->sampling);
   out.rule = draw_rule(chain.proposal->draw_method);
   out.first = chain.sequence->next_address();
-  if (chain.sequence->sampling->edits_logits()) out.edits = chain.sequence;
+  if (chain.sequence->sampling->processes_logits()) out.processors = chain.sequence;
   return out;
 }
 

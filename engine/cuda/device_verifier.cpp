@@ -11,12 +11,12 @@ namespace {
 using kernels::cuda::Accept;
 using kernels::cuda::DeviceVerifyResult;
 using kernels::cuda::DistributionState;
-using kernels::cuda::EditLogits;
 using kernels::cuda::GumbelParts;
 using kernels::cuda::kMostKept;
 using kernels::cuda::kRowParts;
 using kernels::cuda::MakeDistributions;
 using kernels::cuda::Observe;
+using kernels::cuda::ProcessLogits;
 using kernels::cuda::RowDistribution;
 
 constexpr auto kKept = static_cast<std::size_t>(kMostKept);
@@ -43,7 +43,7 @@ DeviceVerifier::DeviceVerifier(DeviceWorker& worker)
       vocab_(worker.config().vocab_size),
       n_rows_(static_cast<std::size_t>(row_capacity(worker.max_logit_rows()))),
       tables_(queue_, row_capacity(worker.max_logit_rows()), vocab_),
-      edited_(queue_, n_rows_ * static_cast<std::size_t>(vocab_)),
+      processed_(queue_, n_rows_ * static_cast<std::size_t>(vocab_)),
       distributions_(queue_, n_rows_),
       distribution_parts_(queue_, n_rows_ * kRowParts),
       gumbel_parts_(queue_, n_rows_ * kRowParts),
@@ -116,7 +116,7 @@ DeviceVerifier::Shape DeviceVerifier::put_tables(const PassShape& pass) {
   shape.top_k = observed_rows_.empty() ? 0 : top_k_;
   if (n_verified == 0) return shape;
   tables_.put(verified_, shape.grid);
-  shape.edits = tables_.has_edits();
+  shape.processors = tables_.has_processors();
   shape.coupled = tables_.draws_coupled();
   return shape;
 }
@@ -134,14 +134,14 @@ void DeviceVerifier::put_distributions(const Shape& shape, const LogitRows& rows
   const std::ptrdiff_t first = rows.begin, first_part = first * kRowParts;
   const std::int32_t n = rows.end - rows.begin;
   const float* logits = worker_.logits() + first * vocab_;
-  if (shape.edits) {
-    EditLogits edit = tables_.edits();
-    edit.rows += first;
-    edit.logits = logits;
-    edit.stride = edit.edited_stride = edit.vocab = vocab_;
-    edit.edited = edited_.get() + first * vocab_;
-    queue_.enqueue(edit, n);
-    logits = edit.edited;
+  if (shape.processors) {
+    ProcessLogits process = tables_.processors();
+    process.rows += first;
+    process.logits = logits;
+    process.stride = process.processed_stride = process.vocab = vocab_;
+    process.processed = processed_.get() + first * vocab_;
+    queue_.enqueue(process, n);
+    logits = process.processed;
   }
   RowDistribution* distributions = distributions_.get() + first;
   queue_.enqueue(MakeDistributions{logits, vocab_, vocab_, tables_.transforms() + first, distributions,
@@ -160,7 +160,7 @@ void DeviceVerifier::put_accept(const Shape& shape) const {
   accept.parents = tables_.parents();
   accept.q = tables_.q();
   accept.vocab = vocab_;
-  accept.target_logits = shape.edits ? edited_.get() : worker_.logits();
+  accept.target_logits = shape.processors ? processed_.get() : worker_.logits();
   accept.target_stride = vocab_;
   accept.target_distributions = distributions_.get();
   accept.target_parts = shape.coupled ? gumbel_parts_.get() : nullptr;

@@ -36,9 +36,9 @@ class DeviceVerifier final : public Verifier {
   // What the jobs behind a pass are captured for.
   struct Shape {
     VerificationGrid grid;
-    std::int32_t top_k = 0;  // 0: nothing is observed
-    bool edits = false;      // of logits, before distributions are made of them
-    bool coupled = false;    // tokens are drawn by Gumbel noise
+    std::int32_t top_k = 0;   // 0: nothing is observed
+    bool processors = false;  // of logits, before distributions are made of them
+    bool coupled = false;     // tokens are drawn by Gumbel noise
     auto operator<=>(const Shape&) const = default;
   };
 
@@ -63,7 +63,7 @@ class DeviceVerifier final : public Verifier {
   std::int32_t vocab_;
   std::size_t n_rows_;  // of each table with an entry a row
   VerificationTables tables_;
-  kernels::cuda::DeviceMemory<float> edited_;  // [n_rows, vocab]
+  kernels::cuda::DeviceMemory<float> processed_;  // [n_rows, vocab]
   kernels::cuda::DeviceMemory<kernels::cuda::RowDistribution> distributions_;
   kernels::cuda::DeviceMemory<kernels::cuda::RowPart> distribution_parts_, gumbel_parts_;
   kernels::cuda::DeviceMemory<kernels::cuda::DeviceVerifyResult> results_;

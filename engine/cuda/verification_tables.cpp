@@ -10,7 +10,7 @@ namespace slip {
 namespace {
 
 using kernels::cuda::DraftDistribution;
-using kernels::cuda::EditLogits;
+using kernels::cuda::ProcessLogits;
 using kernels::cuda::ProposalRows;
 using kernels::cuda::Transform;
 
@@ -23,7 +23,7 @@ bool is_verified_by_q(const VerifiedProposal& verified) {
 }  // namespace
 
 VerificationTables::VerificationTables(kernels::cuda::DeviceQueue& queue, std::int32_t max_rows, std::int32_t vocab)
-    : queue_(queue), max_rows_(static_cast<std::size_t>(max_rows)), edits_(queue, max_rows_, max_rows_, vocab) {
+    : queue_(queue), max_rows_(static_cast<std::size_t>(max_rows)), processors_(queue, max_rows_, max_rows_, vocab) {
   move_to(/*q_entries=*/0);
 }
 
@@ -32,7 +32,7 @@ VerificationTables::Room VerificationTables::needed(std::span<const VerifiedProp
   std::size_t n_rows = 0;
   for (const VerifiedProposal& one : verified) {
     n_rows += one.proposal->size() + 1;
-    edits_.need(*one.sequence, needed.edits);
+    processors_.need(*one.sequence, needed.processors);
     if (!is_verified_by_q(one)) continue;
     for (const Distribution& distribution : one.proposal->q) needed.q_entries += distribution.ids.size();
   }
@@ -58,20 +58,20 @@ void VerificationTables::move_to(std::size_t q_entries) {
 // Twice what is needed, for distributions grow and shrink.
 bool VerificationTables::make_room(std::span<const VerifiedProposal> verified) {
   const Room wanted = needed(verified);
-  const bool edits_moved = edits_.make_room(wanted.edits);
-  if (tables_ && wanted.q_entries <= q_room_) return edits_moved;
+  const bool processors_moved = processors_.make_room(wanted.processors);
+  if (tables_ && wanted.q_entries <= q_room_) return processors_moved;
   move_to(wanted.q_entries <= q_room_ ? q_room_ : 2 * wanted.q_entries);
   return true;
 }
 
 void VerificationTables::put(std::span<const VerifiedProposal> verified, const VerificationGrid& grid) {
   used_ = {};
-  const auto edits = [](const VerifiedProposal& one) { return one.sequence->sampling->edits_logits(); };
-  used_.edits = std::any_of(verified.begin(), verified.end(), edits);
+  const auto processors = [](const VerifiedProposal& one) { return one.sequence->sampling->processes_logits(); };
+  used_.processors = std::any_of(verified.begin(), verified.end(), processors);
   fill_up(grid);
   for (std::size_t i = 0; i < verified.size(); ++i) add(verified[i], static_cast<std::int32_t>(i));
   tables_->put(0, layout_.q_ids.at);
-  if (used_.edits) edits_.put();
+  if (used_.processors) processors_.put();
   if (used_.q_entries == 0) return;
   tables_->put(layout_.q_ids.at, layout_.q_ids.end(used_.q_entries));
   tables_->put(layout_.q_probabilities.at, layout_.q_probabilities.end(used_.q_entries));
@@ -83,7 +83,7 @@ void VerificationTables::fill_up(const VerificationGrid& grid) {
   std::fill_n(on_host(layout_.transforms), grid.n_rows, Transform{.temperature = 0});
   std::fill_n(on_host(layout_.addresses), grid.n_rows, RandomAddress{});
   std::fill_n(on_host(layout_.proposals), grid.n_proposals, ProposalRows{.n_nodes = kernels::cuda::kNoProposal});
-  if (used_.edits) edits_.start(static_cast<std::size_t>(grid.n_rows));
+  if (used_.processors) processors_.start(static_cast<std::size_t>(grid.n_rows));
 }
 
 void VerificationTables::add(const VerifiedProposal& verified, std::int32_t index) {
@@ -111,7 +111,7 @@ void VerificationTables::add(const VerifiedProposal& verified, std::int32_t inde
 void VerificationTables::add_rows(const VerifiedProposal& verified) {
   const SequenceRef& sequence = *verified.sequence;
   const auto n_nodes = static_cast<std::int32_t>(verified.proposal->size());
-  const std::int32_t edits = used_.edits ? edits_.add(sequence) : 0;
+  const std::int32_t processors = used_.processors ? processors_.add(sequence) : 0;
   depth_.assign(verified.proposal->size() + 1, 0);
   for (std::int32_t row = 0; row <= n_nodes; ++row) {
     const std::int32_t at = verified.first_row + row;
@@ -123,8 +123,9 @@ void VerificationTables::add_rows(const VerifiedProposal& verified) {
     address.output_index += static_cast<std::uint32_t>(depth_[static_cast<std::size_t>(row)]);
     on_host(layout_.transforms)[at] = transform_of(*sequence.sampling);
     on_host(layout_.addresses)[at] = address;
-    if (edits == 0) continue;
-    edits_.set_row(static_cast<std::size_t>(at), {.sequence = edits, .first_node = used_.nodes, .node = row - 1});
+    if (processors == 0) continue;
+    processors_.set_row(static_cast<std::size_t>(at),
+                        {.sequence = processors, .first_node = used_.nodes, .node = row - 1});
   }
 }
 
@@ -152,8 +153,8 @@ DraftDistribution VerificationTables::add_distribution(const Distribution& distr
           .n = static_cast<std::int32_t>(n)};
 }
 
-EditLogits VerificationTables::edits() const {
-  EditLogits job = edits_.job();
+ProcessLogits VerificationTables::processors() const {
+  ProcessLogits job = processors_.job();
   job.tokens = tokens();
   job.parents = parents();
   return job;

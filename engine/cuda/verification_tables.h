@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "engine/cuda/device_tables.h"
-#include "engine/cuda/edit_tables.h"
+#include "engine/cuda/logits_processor_tables.h"
 
 namespace slip {
 
@@ -27,9 +27,9 @@ struct VerificationGrid {
   auto operator<=>(const VerificationGrid&) const = default;
 };
 
-// What the jobs that verify a pass read besides its logits: distributions asked for, edits, proposals and what they
-// were drawn from. It stands at addresses that stay the same until a pass needs more room than there is. Threads: those
-// of the queue.
+// What the jobs that verify a pass read besides its logits: distributions asked for, logits processors, proposals and
+// what they were drawn from. It stands at addresses that stay the same until a pass needs more room than there is.
+// Threads: those of the queue.
 class VerificationTables {
  public:
   // For passes of up to `max_rows` wanted logits. Error{kTooLarge}.
@@ -49,16 +49,16 @@ class VerificationTables {
   const std::int32_t* parents() const { return on_device(layout_.parents); }
   const kernels::cuda::DraftDistribution* q() const { return on_device(layout_.q); }
   // Where the logits are and go is left to say.
-  kernels::cuda::EditLogits edits() const;
+  kernels::cuda::ProcessLogits processors() const;
 
-  // Of what was put last: whether a request edits its logits, and whether one draws by Gumbel noise.
-  bool has_edits() const { return used_.edits; }
+  // Of what was put last: whether a request has logits processors, and whether one draws by Gumbel noise.
+  bool has_processors() const { return used_.processors; }
   bool draws_coupled() const { return used_.coupled; }
 
  private:
   // How many entries the tables need whose length is nobody's to say beforehand.
   struct Room {
-    EditTables::Room edits;
+    LogitsProcessorTables::Room processors;
     std::size_t q_entries = 0;
   };
   struct Layout {
@@ -74,7 +74,7 @@ class VerificationTables {
   struct Used {
     std::int32_t nodes = 0;
     std::size_t q_entries = 0;
-    bool edits = false, coupled = false;
+    bool processors = false, coupled = false;
   };
 
   template <class T>
@@ -97,7 +97,7 @@ class VerificationTables {
   std::size_t max_rows_, q_room_ = 0;
   Layout layout_;
   std::optional<DeviceTables> tables_;
-  EditTables edits_;
+  LogitsProcessorTables processors_;
   Used used_;
   std::vector<std::int32_t> depth_;  // scratch: of a proposal's nodes
 };

@@ -21,7 +21,7 @@ struct LogitBias {
 };
 
 // Named as vLLM and OpenAI have them, and applied in vLLM's order: logit_bias and min_tokens, then the penalties, the
-// grammar's mask, temperature, min_p, top_k, top_p. A greedy answer takes the best of the edited logits and cuts
+// grammar's mask, temperature, min_p, top_k, top_p. A greedy answer takes the best of the processed logits and cuts
 // nothing.
 struct SamplingParams {
   float temperature = 1.0F;      // 0 = greedy; else in (0, 2]
@@ -38,9 +38,9 @@ struct SamplingParams {
   std::shared_ptr<const Grammar> grammar;  // the answer is a document of it, or cut short; null: any text
 
   bool has_penalty() const { return repetition_penalty != 1 || presence_penalty != 0 || frequency_penalty != 0; }
-  // Whether the distribution of a row depends on more than its logits: on what was said before, or on particular
+  // Whether the distribution of a row depends on more than its logits: on the tokens before it, or on particular
   // tokens.
-  bool edits_logits() const { return has_penalty() || !logit_bias.empty() || min_tokens > 0 || grammar != nullptr; }
+  bool processes_logits() const { return has_penalty() || !logit_bias.empty() || min_tokens > 0 || grammar != nullptr; }
 };
 
 // What a row's distribution may depend on besides its logits.
@@ -59,8 +59,8 @@ struct Distribution {
 };
 
 // The one transform for p and q alike, in the order SamplingParams names; then normalised. Greedy gives one-hot at the
-// argmax (lowest id among equals) of the edited logits. Error{kDataLoss} when a logit is NaN or +inf or all are −inf;
-// Error{kInvalidArgument} when no token goes on with the grammar.
+// argmax (lowest id among equals) of the processed logits. Error{kDataLoss} when a logit is NaN or +inf or all are
+// −inf; Error{kInvalidArgument} when no token goes on with the grammar.
 void transform_logits(std::span<const float> logits, const SamplingParams& params, const RowContext& context,
                       Distribution& out);
 

@@ -12,7 +12,7 @@
 #include "engine/grammar/answer_grammar.h"
 #include "engine/sampling/distribution.h"
 #include "engine/sampling/vocabulary_math.h"
-#include "kernels/logit_edits.h"
+#include "kernels/logits_processors.h"
 
 namespace slip {
 
@@ -113,42 +113,42 @@ std::size_t find_largest(std::span<const float> logits) {
   return index_of_largest(logits, block_maxima, scan.largest);
 }
 
-// Each token is edited once, whatever the order it came in: the same path gives the same bits.
+// Each token is processed once, whatever the order it came in: the same path gives the same bits.
 void penalise(std::span<float> logits, const SamplingParams& params, const RowContext& context) {
-  thread_local std::vector<std::int32_t> said;  // [vocab] 0: not at all
-  said.assign(logits.size(), 0);
+  thread_local std::vector<std::int32_t> counts;  // [vocab] 0: not at all
+  counts.assign(logits.size(), 0);
   for (std::size_t i = 0; i < context.path.size(); ++i) {
-    std::int32_t& times = said[static_cast<std::size_t>(context.path[i])];
+    std::int32_t& times = counts[static_cast<std::size_t>(context.path[i])];
     const bool in_prompt = static_cast<std::int32_t>(i) < context.prompt_tokens;
-    times = in_prompt ? kernels::kInPromptOnly : kernels::said_again(times, 1);
+    times = in_prompt ? kernels::kInPromptOnly : kernels::counted_again(times, 1);
   }
   const kernels::Penalties penalties{params.repetition_penalty, params.presence_penalty, params.frequency_penalty};
   for (std::size_t id = 0; id < logits.size(); ++id) {
-    if (said[id] != 0) logits[id] = kernels::penalise(logits[id], penalties, said[id]);
+    if (counts[id] != 0) logits[id] = kernels::penalise(logits[id], penalties, counts[id]);
   }
 }
 
 // The logits with bias, minimum length, penalties and the grammar's mask in them; `logits` itself when nothing asks for
 // a change.
-std::span<const float> edit_logits(std::span<const float> logits, const SamplingParams& params,
-                                   const RowContext& context) {
-  if (!params.edits_logits()) return logits;
-  thread_local std::vector<float> edited;  // [vocab], reused by every row of the engine thread
-  edited.assign(logits.begin(), logits.end());
-  for (const LogitBias& one : params.logit_bias) edited[static_cast<std::size_t>(one.id)] += one.bias;
+std::span<const float> process_logits(std::span<const float> logits, const SamplingParams& params,
+                                      const RowContext& context) {
+  if (!params.processes_logits()) return logits;
+  thread_local std::vector<float> processed;  // [vocab], reused by every row of the engine thread
+  processed.assign(logits.begin(), logits.end());
+  for (const LogitBias& one : params.logit_bias) processed[static_cast<std::size_t>(one.id)] += one.bias;
   const auto n_answer = static_cast<std::int32_t>(context.path.size()) - context.prompt_tokens;
   if (n_answer < params.min_tokens) {
     for (const std::int32_t id : context.end_ids) {
-      edited[static_cast<std::size_t>(id)] = -std::numeric_limits<float>::infinity();
+      processed[static_cast<std::size_t>(id)] = -std::numeric_limits<float>::infinity();
     }
   }
-  if (params.has_penalty()) penalise(edited, params, context);
+  if (params.has_penalty()) penalise(processed, params, context);
   SLIP_CHECK((params.grammar == nullptr) == (context.grammar == nullptr), "a grammar comes with the way through it");
   if (context.grammar != nullptr) {
     const auto answer = context.path.subspan(static_cast<std::size_t>(context.prompt_tokens));
-    if (const TokenMask* mask = context.grammar->mask_after(answer)) keep_allowed(*mask, context.end_ids, edited);
+    if (const TokenMask* mask = context.grammar->mask_after(answer)) keep_allowed(*mask, context.end_ids, processed);
   }
-  return edited;
+  return processed;
 }
 
 // exp((logit − largest) / temperature) of every token that has any probability in float64; returns their sum.
@@ -184,7 +184,7 @@ void transform_logits(std::span<const float> raw_logits, const SamplingParams& p
                       Distribution& out) {
   SLIP_CHECK(!raw_logits.empty(), "a vocabulary has at least one token");
   SLIP_CHECK(params.temperature >= 0 && params.top_p > 0 && params.top_k >= 0, "submit() checks the ranges");
-  const std::span<const float> logits = edit_logits(raw_logits, params, context);
+  const std::span<const float> logits = process_logits(raw_logits, params, context);
   const std::size_t best = find_largest(logits);
   if (params.temperature == 0) {
     out.ids.assign(1, static_cast<std::int32_t>(best));

@@ -53,10 +53,10 @@ void DraftRunner::extend(DraftChain& chain, std::span<const float> logits) {
   std::int32_t token = 0;
   double log_q = 0;
   const bool deterministic = proposal.draw_method == DrawMethod::kDeterministic,
-             edited = sequence.sampling->edits_logits();
+             processed = sequence.sampling->processes_logits();
   PromptLookup::Guess guess;
   if (chain.lookup != nullptr) guess = chain.lookup->guess(sequence.tokens, proposal.tokens);
-  if (deterministic && !edited) {
+  if (deterministic && !processed) {
     token = greedy_with_guess(logits, guess);
     if (sequence.wants_probability) log_q = logits[static_cast<std::size_t>(token)] - log_normalizer(logits);
   } else {
@@ -68,7 +68,7 @@ void DraftRunner::extend(DraftChain& chain, std::span<const float> logits) {
       *chain.broken = true;
       return;
     }
-    if (!deterministic) mix_guess(guess, edited, q_);
+    if (!deterministic) mix_guess(guess, processed, q_);
     token = deterministic ? q_.ids.front()
             : proposal.draw_method == DrawMethod::kGumbel
                 ? sample_gumbel(q_, address)

@@ -90,12 +90,12 @@ PromptLookup::Guess PromptLookup::guess(std::span<const std::int32_t> committed,
   return {match.token, kTrust * right};
 }
 
-void mix_guess(const PromptLookup::Guess& guess, bool edited, Distribution& q) {
+void mix_guess(const PromptLookup::Guess& guess, bool processed, Distribution& q) {
   if (guess.token < 0) return;
   const auto place = std::lower_bound(q.ids.begin(), q.ids.end(), guess.token);
   const auto at = place - q.ids.begin();
   if (place == q.ids.end() || *place != guess.token) {
-    if (edited) return;
+    if (processed) return;
     q.ids.insert(place, guess.token);
     q.probabilities.insert(q.probabilities.begin() + at, 0.0);
   }

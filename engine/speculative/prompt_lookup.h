@@ -52,9 +52,9 @@ class PromptLookup {
   std::array<Record, kClasses> records_;  // by the stretch's length
 };
 
-// q ← (1 − w) q + w [guess], for tokens that are drawn from q. Where `edited`, what the request's own edits left is all
-// that may be proposed: a guess outside of q changes nothing. Pure.
-void mix_guess(const PromptLookup::Guess& guess, bool edited, Distribution& q);
+// q ← (1 − w) q + w [guess], for tokens that are drawn from q. Where `processed`, what the request's own logits
+// processors left is all that may be proposed: a guess outside of q changes nothing. Pure.
+void mix_guess(const PromptLookup::Guess& guess, bool processed, Distribution& q);
 
 // The same of a greedy draft: the token of the greatest (1 − w) softmax(logits) + w [guess]. Pure.
 std::int32_t greedy_with_guess(std::span<const float> logits, const PromptLookup::Guess& guess);

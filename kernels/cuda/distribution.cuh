@@ -20,7 +20,7 @@ struct Transform {
   std::int32_t top_k = 0;
 };
 
-// kNothingPossible: −inf everywhere, which edits may come to and a model that computes numbers does not.
+// kNothingPossible: −inf everywhere, which logits processors may come to and a model that computes numbers does not.
 enum class DistributionState : std::int32_t { kFine = 0, kNotANumber = 1, kNothingPossible = 2 };
 
 struct RowDistribution {

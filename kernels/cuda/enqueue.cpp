@@ -20,8 +20,8 @@ struct Launch {
     check(launch_attention(job.operation, job.grid.n_tiles, job.n_queries(), stream), "attention");
     if (!job.operation.whole) check(launch_combine_splits(job.operation, job.grid.n_rows, stream), "combine_splits");
   }
-  void operator()(const OnRows<EditLogits>& job) const {
-    check(launch_edit_logits(job.operation, job.n_rows, stream), "edit_logits");
+  void operator()(const OnRows<ProcessLogits>& job) const {
+    check(launch_process_logits(job.operation, job.n_rows, stream), "process_logits");
   }
   void operator()(const OnRows<MakeDistributions>& job) const {
     check(launch_make_distributions(job.operation, job.n_rows, stream), "make_distributions");

@@ -31,10 +31,10 @@ void check(const RotateAndStore& job) {
              "a row holds its queries, keys and values");
 }
 
-void check(const EditLogits& job) {
+void check(const ProcessLogits& job) {
   check_vocabulary(job.vocab, job.stride);
-  check_vocabulary(job.vocab, job.edited_stride);
-  SLIP_CHECK(job.edited != job.logits, "the raw logits are observed and told after the edits");
+  check_vocabulary(job.vocab, job.processed_stride);
+  SLIP_CHECK(job.processed != job.logits, "the raw logits are observed and told after the logits processors");
 }
 
 void check(const MakeDistributions& job) {

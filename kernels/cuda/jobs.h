@@ -6,7 +6,7 @@
 #include <variant>
 
 #include "kernels/cuda/attention.cuh"
-#include "kernels/cuda/edits.cuh"
+#include "kernels/cuda/logits_processors.cuh"
 #include "kernels/cuda/loss.cuh"
 #include "kernels/cuda/matmul.cuh"
 #include "kernels/cuda/observe.cuh"
@@ -34,7 +34,7 @@ struct TiledAttention {
 };
 
 using Job = std::variant<OnRows<Embed>, OnRows<RmsNorm>, OnRows<RotateAndStore>, Matmul, TiledAttention,
-                         OnRows<EditLogits>, OnRows<MakeDistributions>, OnRows<GumbelParts>, OnRows<DrawTokens>,
+                         OnRows<ProcessLogits>, OnRows<MakeDistributions>, OnRows<GumbelParts>, OnRows<DrawTokens>,
                          OnRows<Accept>, OnRows<Observe>, OnRows<FusedLoss>>;
 
 // What a block may have of shared memory on compute capability 8.0, the least we build for.

@@ -6,7 +6,7 @@
 #include <cuda_runtime_api.h>
 
 #include "kernels/cuda/attention.cuh"
-#include "kernels/cuda/edits.cuh"
+#include "kernels/cuda/logits_processors.cuh"
 #include "kernels/cuda/loss.cuh"
 #include "kernels/cuda/matmul.cuh"
 #include "kernels/cuda/observe.cuh"
@@ -23,7 +23,7 @@ cudaError_t launch_matmul(const Matmul& job, cudaStream_t stream);
 cudaError_t launch_attention(const Attention& job, int n_tiles, int n_queries, cudaStream_t stream);
 // After launch_attention() of a job that is not `whole`.
 cudaError_t launch_combine_splits(const Attention& job, int n_rows, cudaStream_t stream);
-cudaError_t launch_edit_logits(const EditLogits& job, int n_rows, cudaStream_t stream);
+cudaError_t launch_process_logits(const ProcessLogits& job, int n_rows, cudaStream_t stream);
 cudaError_t launch_make_distributions(const MakeDistributions& job, int n_rows, cudaStream_t stream);
 cudaError_t launch_gumbel_parts(const GumbelParts& job, int n_rows, cudaStream_t stream);
 cudaError_t launch_draw_tokens(const DrawTokens& job, int n_rows, cudaStream_t stream);

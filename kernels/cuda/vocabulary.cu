@@ -12,9 +12,9 @@ dim3 parts_of(int n_rows) {
   return dim3(static_cast<unsigned>(n_rows), kRowParts);
 }
 
-__global__ void __launch_bounds__(kVocabularyThreads) edit_parts(EditLogits job) {
-  __shared__ EditShared shared;
-  edit_part(this_block(), job, shared);
+__global__ void __launch_bounds__(kVocabularyThreads) process_parts(ProcessLogits job) {
+  __shared__ ProcessShared shared;
+  process_part(this_block(), job, shared);
 }
 
 __global__ void __launch_bounds__(kVocabularyThreads) scan_bests(MakeDistributions job) {
@@ -59,8 +59,8 @@ __global__ void __launch_bounds__(kVocabularyThreads) fused_losses(FusedLoss job
 
 }  // namespace
 
-cudaError_t launch_edit_logits(const EditLogits& job, int n_rows, cudaStream_t stream) {
-  edit_parts<<<parts_of(n_rows), kVocabularyThreads, 0, stream>>>(job);
+cudaError_t launch_process_logits(const ProcessLogits& job, int n_rows, cudaStream_t stream) {
+  process_parts<<<parts_of(n_rows), kVocabularyThreads, 0, stream>>>(job);
   return cudaGetLastError();
 }
 

@@ -276,7 +276,7 @@ TEST(LearningLoop, ABusyTopicDoesNotKeepAnotherWaiting) {
 }
 
 // Requests with penalties, a bias or a schema taught nothing.
-TEST(LearningLoop, EditedRequestsTeachButAreNoEvidence) {
+TEST(LearningLoop, RequestsWithLogitsProcessorsTeachButAreNoEvidence) {
   TwoTopics house;
   auto learner = house.learner_of_both(*house.governor);
   learner->start();

@@ -188,7 +188,7 @@ std::vector<Mode> modes() {
           {"coupled", {.temperature = 1, .seed = 2}, AcceptanceRule::kCoupled},
           {"rejection", {.temperature = 1, .seed = 3}, AcceptanceRule::kRejection},
           {"nucleus", {.temperature = 0.9F, .top_p = 0.9F, .top_k = 200, .seed = 4}, AcceptanceRule::kRejection},
-          {"edited",
+          {"processed",
            {.temperature = 0.8F, .min_p = 0.01F, .repetition_penalty = 1.1F, .logit_bias = {{3, 1.0F}}, .seed = 5},
            AcceptanceRule::kCoupled}};
 }

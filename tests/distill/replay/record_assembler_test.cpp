@@ -131,17 +131,17 @@ TEST_F(RecordAssemblerTest, LostEndsDoNotPileUp) {
 }
 
 // Such requests taught nothing before: a service whose clients always send a penalty never learned.
-TEST_F(RecordAssemblerTest, EditedRequestsTeachAndAreMarked) {
-  const auto edited = [&](SamplingParams sampling) {
+TEST_F(RecordAssemblerTest, RequestsWithLogitsProcessorsTeachAndAreMarked) {
+  const auto processed = [&](SamplingParams sampling) {
     ObservedRequest request = request_of(1);
     request.sampling = std::move(sampling);
     assembler_.begin(request);
     assembler_.record(chain(1, 3, {}, 0, 10));
-    return assembler_.finish(RequestId{1}, true)->edited;
+    return assembler_.finish(RequestId{1}, true)->processed_logits;
   };
-  EXPECT_FALSE(edited({.temperature = 0.8F, .top_p = 0.9F}));
-  EXPECT_TRUE(edited({.repetition_penalty = 1.1F}));
-  EXPECT_TRUE(edited({.min_tokens = 4}));
+  EXPECT_FALSE(processed({.temperature = 0.8F, .top_p = 0.9F}));
+  EXPECT_TRUE(processed({.repetition_penalty = 1.1F}));
+  EXPECT_TRUE(processed({.min_tokens = 4}));
 }
 
 }  // namespace

@@ -51,7 +51,7 @@ TEST(RecordCodec, GivesBackEveryField) {
   EXPECT_EQ(back.tokens, record.tokens);
   EXPECT_EQ(back.prompt_tokens, record.prompt_tokens);
   ASSERT_EQ(back.target.size(), record.target.size());
-  EXPECT_EQ(back.edited, record.edited);
+  EXPECT_EQ(back.processed_logits, record.processed_logits);
 }
 
 TEST(RecordCodec, ReadsFormat1) {

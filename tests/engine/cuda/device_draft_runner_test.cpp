@@ -135,7 +135,8 @@ TEST(DeviceDraftRunner, ASwapIsOneCopy) {
   EXPECT_EQ(device.queue->n_copies_in(), n_copies + 1) << "it is there";
 }
 
-// Where the device verifies, what tokens were drawn from stays there: of two versions at once, edited or not.
+// Where the device verifies, what tokens were drawn from stays there: of two versions at once, with logits processors
+// or without.
 TEST(DeviceDraftRunner, DistributionsThatStayOnTheDeviceAreThoseThatCross) {
   const auto propose_on_two = [](DraftModelProposer& proposer, bool verified_on_device) {
     const auto live_draft = testing::packed_live_draft(draft_of(1));

@@ -66,7 +66,7 @@ TEST(DeviceDraft, ReplaysOnOtherSequencesAndLengths) {
     DeviceBench alone(*weights);
     EXPECT_EQ(tokens_of(loop.draft, 0, 5), one_by_one(alone.worker, changed).tokens) << i;
   }
-  EXPECT_EQ(loop.queue->n_captures(), 2) << "one with edits";
+  EXPECT_EQ(loop.queue->n_captures(), 2) << "one with logits processors";
   EXPECT_EQ(loop.queue->n_replays(), 6);
 }
 

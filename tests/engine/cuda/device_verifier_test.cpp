@@ -154,7 +154,7 @@ TEST(DeviceVerifier, OnlyRowsThatAreAskedForAreVerifiedAndObserved) {
   const HostQueue& queue = *four.bench.queue;
   four.verifier.score(four.tasks);
   EXPECT_EQ(queue.n_replays(), 0) << "a pass of many rows";
-  EXPECT_EQ(queue.rows_of<kernels::cuda::EditLogits>(), 5);
+  EXPECT_EQ(queue.rows_of<kernels::cuda::ProcessLogits>(), 5);
   EXPECT_EQ(queue.rows_of<kernels::cuda::MakeDistributions>(), 5);
   EXPECT_EQ(queue.rows_of<kernels::cuda::GumbelParts>(), 5);
   EXPECT_EQ(queue.rows_of<kernels::cuda::Observe>(), 4);
@@ -223,7 +223,7 @@ TEST(DeviceVerifier, StepsOfOneShapeAreCapturedOnce) {
   four.tasks[3].sequence = nullptr;  // three of them
   for (int i = 0; i < 2; ++i) four.verifier.score(four.tasks);
   EXPECT_EQ(four.bench.queue->n_captures(), 2);
-  four.sampling.presence_penalty = 1;  // with edits
+  four.sampling.presence_penalty = 1;  // with logits processors
   for (int i = 0; i < 2; ++i) four.verifier.score(four.tasks);
   EXPECT_EQ(four.bench.queue->n_captures(), 3);
 }

@@ -49,7 +49,7 @@ inline std::vector<std::int32_t> prompt_of(std::int32_t n, std::int32_t step) {
   return prompt;
 }
 
-// All rules and transforms, and logits that are edited, by falling depth.
+// All rules and transforms, and logits that are processed, by falling depth.
 inline std::vector<Asked> different_ones() {
   return {{prompt_of(1, 3), 5, {.temperature = 0, .seed = 1}, true},
           {prompt_of(4, 5), 5, {.temperature = 1, .seed = 2}, true},
@@ -134,7 +134,7 @@ class Loop {
       chain.transform = {best ? 1.0 : one.sampling.temperature, one.sampling.min_p, one.sampling.top_p,
                          one.sampling.top_k};
       chain.first = one.address(0);
-      if (one.sampling.edits_logits()) chain.edits = &refs_.emplace_back(one.view());
+      if (one.sampling.processes_logits()) chain.processors = &refs_.emplace_back(one.view());
       chains_.push_back(chain);
     }
     draft.draw(chains_);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the tests of drafts on a device share, seen through a DraftModelProposer: sequences that ask for every
-// distribution and every edit, and the same proposals by passes one by one whose logits go through the CPU's transform
-// and draws.
+// distribution and every logits processor, and the same proposals by passes one by one whose logits go through the
+// CPU's transform and draws.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -77,7 +77,7 @@ inline std::vector<Proposal> propose(DraftModelProposer& proposer,
   return proposals;
 }
 
-// Every distribution and every edit.
+// Every distribution and every logits processor.
 inline std::vector<std::unique_ptr<DraftedSequence>> different_sequences(const std::shared_ptr<LiveDraft>& live_draft) {
   std::vector<std::unique_ptr<DraftedSequence>> out;
   const auto add = [&](std::int32_t n, SamplingParams sampling, AcceptanceRule rule) {

@@ -31,7 +31,7 @@ std::vector<float> random_logits(std::size_t n, float spread, unsigned seed) {
   return logits;
 }
 
-// Probabilities of [vocab] by the textbook: edited logits, softmax.
+// Probabilities of [vocab] by the textbook: processed logits, softmax.
 std::vector<double> softmax(const std::vector<double>& logits) {
   std::vector<double> out;
   double total = 0;

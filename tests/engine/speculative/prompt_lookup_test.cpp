@@ -117,7 +117,7 @@ const Distribution kHalves{{2, 4, 9}, {0.5, 0.3, 0.2}};
 TEST(MixGuess, TheMixtureIsADistribution) {
   for (const std::int32_t token : {0, 2, 3, 9, 12}) {
     Distribution q = kHalves;
-    mix_guess({token, 0.4}, /*edited=*/false, q);
+    mix_guess({token, 0.4}, /*processed=*/false, q);
     EXPECT_TRUE(std::is_sorted(q.ids.begin(), q.ids.end()));
     EXPECT_EQ(q.ids.size(), q.probabilities.size());
     EXPECT_NEAR(std::accumulate(q.probabilities.begin(), q.probabilities.end(), 0.0), 1, 1e-12);
@@ -128,7 +128,7 @@ TEST(MixGuess, TheMixtureIsADistribution) {
 
 TEST(MixGuess, NoGuessChangesNothing) {
   Distribution q = kHalves;
-  mix_guess({}, /*edited=*/false, q);
+  mix_guess({}, /*processed=*/false, q);
   EXPECT_EQ(q.ids, kHalves.ids);
   EXPECT_EQ(q.probabilities, kHalves.probabilities);
 }
@@ -136,10 +136,10 @@ TEST(MixGuess, NoGuessChangesNothing) {
 // A grammar, a bias or a minimum length forbids tokens: the text does not know that.
 TEST(MixGuess, WhatTheRequestForbidsIsNotProposed) {
   Distribution q = kHalves;
-  mix_guess({3, 0.9}, /*edited=*/true, q);
+  mix_guess({3, 0.9}, /*processed=*/true, q);
   EXPECT_EQ(q.ids, kHalves.ids);
   EXPECT_EQ(q.probabilities, kHalves.probabilities);
-  mix_guess({4, 0.5}, /*edited=*/true, q);
+  mix_guess({4, 0.5}, /*processed=*/true, q);
   EXPECT_NEAR(q.probability(4), 0.65, 1e-12);
 }
 

@@ -42,9 +42,9 @@ struct RunOnHost {
     run_on_host<kWarp>({tiled.grid.n_rows, job.n_heads},
                        [&](const Block<kWarp>& block) { combine_splits(block, job); });
   }
-  void operator()(const OnRows<EditLogits>& job) const {
-    on_vocabulary<EditShared>({job.n_rows, kRowParts}, [&](const VocabularyBlock& block, EditShared& shared) {
-      edit_part(block, job.operation, shared);
+  void operator()(const OnRows<ProcessLogits>& job) const {
+    on_vocabulary<ProcessShared>({job.n_rows, kRowParts}, [&](const VocabularyBlock& block, ProcessShared& shared) {
+      process_part(block, job.operation, shared);
     });
   }
   void operator()(const OnRows<MakeDistributions>& job) const {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rows of several sequences with everything that a request may ask of its logits, for the host's and the device's
-// edits.
+// logits processors.
 #pragma once
 
 #include <algorithm>
@@ -9,47 +9,47 @@
 #include <random>
 #include <vector>
 
-#include "kernels/cuda/edits.cuh"
+#include "kernels/cuda/logits_processors.cuh"
 
 namespace slip::kernels::cuda {
 
-// What SequenceEdits points to, of all sequences, and the rows with the masks they have.
-struct EditCase {
+// What SequenceProcessors points to, of all sequences, and the rows with the masks they have.
+struct ProcessorCase {
   std::int32_t vocab = 0;
   std::vector<float> logits;  // [rows, vocab]
-  std::vector<EditedRow> rows;
-  std::vector<SequenceEdits> sequences;
-  std::vector<SaidToken> said;
+  std::vector<ProcessedRow> rows;
+  std::vector<SequenceProcessors> sequences;
+  std::vector<TokenCount> counts;
   std::vector<TokenBias> biases;
   std::vector<std::int32_t> ends, tokens, parents;
   std::vector<std::uint64_t> masks;
 
-  EditLogits job(std::vector<float>& edited) const {
-    EditLogits job;
+  ProcessLogits job(std::vector<float>& processed) const {
+    ProcessLogits job;
     job.logits = logits.data();
-    job.stride = job.edited_stride = job.vocab = vocab;
+    job.stride = job.processed_stride = job.vocab = vocab;
     job.rows = rows.data();
     job.sequences = sequences.data();
-    job.said = said.data();
+    job.counts = counts.data();
     job.biases = biases.data();
     job.ends = ends.data();
     job.tokens = tokens.data();
     job.parents = parents.data();
     job.masks = masks.data();
-    edited.assign(logits.size(), 0);
-    job.edited = edited.data();
+    processed.assign(logits.size(), 0);
+    job.processed = processed.data();
     return job;
   }
 };
 
-// What was committed to a sequence, as SaidToken has it: times in the answer, or in the prompt alone.
-inline std::vector<SaidToken> count_said(const std::vector<std::int32_t>& committed, std::size_t n_prompt) {
+// What was committed to a sequence, as TokenCount has it: times in the answer, or in the prompt alone.
+inline std::vector<TokenCount> count_tokens(const std::vector<std::int32_t>& committed, std::size_t n_prompt) {
   std::map<std::int32_t, std::int32_t> times;
   for (std::size_t i = 0; i < committed.size(); ++i) {
     std::int32_t& of = times[committed[i]];
-    of = i < n_prompt ? kInPromptOnly : said_again(of, 1);
+    of = i < n_prompt ? kInPromptOnly : counted_again(of, 1);
   }
-  std::vector<SaidToken> out;
+  std::vector<TokenCount> out;
   for (const auto& [id, n] : times) out.push_back({id, n});
   return out;
 }

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a request asks of its logits before they become a distribution: bias, minimum length, penalties and the
-// grammar's mask, in the order and with the arithmetic of engine/sampling/transform.cpp. The edited rows are copies,
+// grammar's mask, in the order and with the arithmetic of engine/sampling/transform.cpp. The processed rows are copies,
 // for the raw ones are what is observed and told. What a row was preceded by is read here, so that tokens drafted on
 // the device need not have left it.
 #pragma once
 
 #include "kernels/cuda/sample.cuh"
-#include "kernels/logit_edits.h"
+#include "kernels/logits_processors.h"
 
 namespace slip::kernels::cuda {
 
-struct SaidToken {
+struct TokenCount {
   std::int32_t id = 0, times = 0;  // times: in the answer, or kInPromptOnly
 };
 struct TokenBias {
@@ -19,9 +19,9 @@ struct TokenBias {
 };
 
 // The same for all rows of a sequence. Ranges are of the job's lists; in each, ids rise and stand once.
-struct SequenceEdits {
+struct SequenceProcessors {
   Penalties penalties;
-  IdRange said = {0, 0};  // the committed tokens; none where there is no penalty
+  IdRange counts = {0, 0};  // the committed tokens; none where there is no penalty
   IdRange biases = {0, 0};
   IdRange ends = {0, 0};      // the end tokens
   std::int32_t n_answer = 0;  // committed tokens of the answer
@@ -29,7 +29,7 @@ struct SequenceEdits {
 };
 
 // What a row of logits follows: node `node` of its sequence's proposal, −1 the last committed token.
-struct EditedRow {
+struct ProcessedRow {
   std::int32_t sequence = 0;
   std::int32_t first_node = 0;  // of the proposal, in tokens and parents
   std::int32_t node = -1;
@@ -38,20 +38,20 @@ struct EditedRow {
 };
 
 // Block (x, y) takes part y of row x.
-struct EditLogits {
+struct ProcessLogits {
   const float* logits = nullptr;  // [n_rows, stride]
   std::int64_t stride = 0;
   std::int32_t vocab = 0;
-  const EditedRow* rows = nullptr;           // [n_rows]
-  const SequenceEdits* sequences = nullptr;  // [n_sequences]
-  const SaidToken* said = nullptr;
+  const ProcessedRow* rows = nullptr;             // [n_rows]
+  const SequenceProcessors* sequences = nullptr;  // [n_sequences]
+  const TokenCount* counts = nullptr;
   const TokenBias* biases = nullptr;
   const std::int32_t* ends = nullptr;
   const std::int32_t* tokens = nullptr;   // [Σ n_nodes] as Accept has them
   const std::int32_t* parents = nullptr;  // [Σ n_nodes]
   const std::uint64_t* masks = nullptr;   // [n_masks, mask_words()] bit id % 64 of word id / 64: may follow
-  float* edited = nullptr;                // [n_rows, edited_stride]; none of `logits`
-  std::int64_t edited_stride = 0;
+  float* processed = nullptr;             // [n_rows, processed_stride]; none of `logits`
+  std::int64_t processed_stride = 0;
 
   SLIP_DEVICE std::int64_t mask_words() const { return (std::int64_t{vocab} + 63) / 64; }
 };
@@ -71,17 +71,17 @@ SLIP_DEVICE std::int32_t place_of(const Listed* list, IdRange range, std::int32_
   return -1;
 }
 
-struct EditShared {
+struct ProcessShared {
   std::int32_t path[kMostNodes];  // the proposal's tokens from the row's node up
   std::int32_t n_path;
 };
 
-// One row's edits of one token.
-struct TokenEdits {
-  const EditLogits* job;
-  const EditedRow* row;
-  const SequenceEdits* sequence;
-  const EditShared* shared;
+// One row's logits processors for one token.
+struct TokenProcessors {
+  const ProcessLogits* job;
+  const ProcessedRow* row;
+  const SequenceProcessors* sequence;
+  const ProcessShared* shared;
   const float* logits;
 
   SLIP_DEVICE bool is_too_early_to_end() const { return sequence->n_answer + shared->n_path < sequence->min_tokens; }
@@ -95,12 +95,12 @@ struct TokenEdits {
     if (is_end(id)) return row->may_end;
     return (job->masks[row->mask * job->mask_words() + id / 64] >> (id % 64) & 1) != 0;
   }
-  SLIP_DEVICE std::int32_t times_said(std::int32_t id) const {
-    const std::int32_t at = place_of(job->said, sequence->said, id);
-    const std::int32_t times = at < 0 ? 0 : job->said[at].times;
+  SLIP_DEVICE std::int32_t count_of(std::int32_t id) const {
+    const std::int32_t at = place_of(job->counts, sequence->counts, id);
+    const std::int32_t times = at < 0 ? 0 : job->counts[at].times;
     std::int32_t more = 0;
     for (std::int32_t i = 0; i < shared->n_path; ++i) more += shared->path[i] == id ? 1 : 0;
-    return more > 0 ? said_again(times, more) : times;
+    return more > 0 ? counted_again(times, more) : times;
   }
   SLIP_DEVICE float with_length(std::int32_t id, float logit) const {
     return is_too_early_to_end() && is_end(id) ? -infinity() : logit;
@@ -108,7 +108,7 @@ struct TokenEdits {
   SLIP_DEVICE float with_mask(std::int32_t id, float logit) const {
     return row->mask >= 0 && !is_allowed(id) ? -infinity() : logit;
   }
-  // Of a token without bias that was not said …
+  // Of a token without bias whose count is 0 …
   SLIP_DEVICE float plain(std::int32_t id) const { return with_mask(id, with_length(id, logits[id])); }
   // … and of any.
   SLIP_DEVICE float whole(std::int32_t id) const {
@@ -116,15 +116,15 @@ struct TokenEdits {
     const std::int32_t at = place_of(job->biases, sequence->biases, id);
     if (at >= 0) logit += job->biases[at].bias;
     logit = with_length(id, logit);
-    const std::int32_t times = times_said(id);
+    const std::int32_t times = count_of(id);
     if (times != 0) logit = penalise(logit, sequence->penalties, times);
     return with_mask(id, logit);
   }
 };
 
-SLIP_DEVICE void edit_part(const VocabularyBlock& block, const EditLogits& job, EditShared& shared) {
-  const EditedRow row = job.rows[block.x];
-  const SequenceEdits sequence = job.sequences[row.sequence];
+SLIP_DEVICE void process_part(const VocabularyBlock& block, const ProcessLogits& job, ProcessShared& shared) {
+  const ProcessedRow row = job.rows[block.x];
+  const SequenceProcessors sequence = job.sequences[row.sequence];
   block.each([&](int thread) {
     if (thread != 0) return;
     std::int32_t n = 0;
@@ -133,19 +133,20 @@ SLIP_DEVICE void edit_part(const VocabularyBlock& block, const EditLogits& job, 
     }
     shared.n_path = n;
   });
-  const TokenEdits edits{&job, &row, &sequence, &shared, job.logits + block.x * job.stride};
-  float* edited = job.edited + block.x * job.edited_stride;
+  const TokenProcessors processors{&job, &row, &sequence, &shared, job.logits + block.x * job.stride};
+  float* processed = job.processed + block.x * job.processed_stride;
   const IdRange ids = part_of(job.vocab, block.y);
   block.each([&](int thread) {
-    for (std::int32_t id = ids.begin + thread; id < ids.end; id += kVocabularyThreads) edited[id] = edits.plain(id);
+    for (std::int32_t id = ids.begin + thread; id < ids.end; id += kVocabularyThreads)
+      processed[id] = processors.plain(id);
   });
   // The few that something else is asked of: a token in two of the lists gets the same number twice.
   const auto redo = [&](std::int32_t id) {
-    if (id >= ids.begin && id < ids.end) edited[id] = edits.whole(id);
+    if (id >= ids.begin && id < ids.end) processed[id] = processors.whole(id);
   };
   block.each_apart([&](int thread) {
-    for (std::int32_t i = sequence.said.begin + thread; i < sequence.said.end; i += kVocabularyThreads)
-      redo(job.said[i].id);
+    for (std::int32_t i = sequence.counts.begin + thread; i < sequence.counts.end; i += kVocabularyThreads)
+      redo(job.counts[i].id);
     for (std::int32_t i = sequence.biases.begin + thread; i < sequence.biases.end; i += kVocabularyThreads) {
       redo(job.biases[i].id);
     }

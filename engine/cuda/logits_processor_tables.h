@@ -11,18 +11,19 @@
 
 namespace slip {
 
-// What EditLogits reads besides the logits: what each row follows, and of each sequence what its request asks and which
-// tokens were said. It stands at addresses that stay the same until sequences need more room than there is. Threads:
+// What ProcessLogits reads besides the logits: what each row follows, and of each sequence what its request asks and
+// which tokens it has. It stands at addresses that stay the same until sequences need more room than there is. Threads:
 // those of the queue.
-class EditTables {
+class LogitsProcessorTables {
  public:
   // How many entries the lists of some sequences have.
   struct Room {
-    std::size_t said = 0, biases = 0, ends = 0;
+    std::size_t counts = 0, biases = 0, ends = 0;
   };
 
   // Error{kTooLarge}.
-  EditTables(kernels::cuda::DeviceQueue& queue, std::size_t max_rows, std::size_t max_sequences, std::int32_t vocab);
+  LogitsProcessorTables(kernels::cuda::DeviceQueue& queue, std::size_t max_rows, std::size_t max_sequences,
+                        std::int32_t vocab);
 
   void need(const SequenceRef& sequence, Room& room) const;  // adds its own to what others need
   // True when all addresses changed. REQUIRES: the queue is done with what was put before. Error{kTooLarge}.
@@ -30,29 +31,29 @@ class EditTables {
 
   // From here on the tables are of so many rows, whose logits stay as they are but for those that are set.
   void start(std::size_t n_rows);
-  std::int32_t add(const SequenceRef& sequence);  // what EditedRow::sequence says for it
-  void set_row(std::size_t row, const kernels::cuda::EditedRow& edited) {
-    tables_->on_host(layout_.rows)[row] = edited;
+  std::int32_t add(const SequenceRef& sequence);  // what ProcessedRow::sequence says for it
+  void set_row(std::size_t row, const kernels::cuda::ProcessedRow& processed) {
+    tables_->on_host(layout_.rows)[row] = processed;
   }
   void put() const;
 
   // Of what was put last. Where the logits are and go, and what was proposed, is left to say.
-  kernels::cuda::EditLogits job() const;
+  kernels::cuda::ProcessLogits job() const;
 
  private:
   struct Layout {
-    TablePlace<kernels::cuda::EditedRow> rows;
-    TablePlace<kernels::cuda::SequenceEdits> sequences;  // the first edits nothing
-    TablePlace<kernels::cuda::SaidToken> said;
+    TablePlace<kernels::cuda::ProcessedRow> rows;
+    TablePlace<kernels::cuda::SequenceProcessors> sequences;  // the first has none
+    TablePlace<kernels::cuda::TokenCount> counts;
     TablePlace<kernels::cuda::TokenBias> biases;
     TablePlace<std::int32_t> ends;
   };
   struct Used {
     std::size_t rows = 0;
-    std::int32_t sequences = 1, said = 0, biases = 0, ends = 0;
+    std::int32_t sequences = 1, counts = 0, biases = 0, ends = 0;
   };
   void move_to(const Room& room);
-  kernels::cuda::IdRange add_said(const SequenceRef& sequence);
+  kernels::cuda::IdRange add_counts(const SequenceRef& sequence);
   kernels::cuda::IdRange add_biases(const SamplingParams& sampling);
 
   kernels::cuda::DeviceQueue& queue_;
@@ -61,7 +62,7 @@ class EditTables {
   Layout layout_;
   std::optional<DeviceTables> tables_;
   Used used_;
-  std::vector<std::int32_t> times_said_;  // [vocab] 0 between calls
+  std::vector<std::int32_t> counts_;  // [vocab] 0 between calls
 };
 
 }  // namespace slip

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The device's edits of logits, run on the host, against the CPU's transform: bit for bit, for the arithmetic is the
+// The device's logits processors, run on the host, against the CPU's transform: bit for bit, for the arithmetic is the
 // same in the same order.
 #include <gtest/gtest.h>
 
@@ -10,8 +10,8 @@
 
 #include "engine/grammar/token_masks.h"
 #include "engine/sampling/distribution.h"
-#include "tests/kernels/cuda/edit_cases.h"
 #include "tests/kernels/cuda/host_grid.h"
+#include "tests/kernels/cuda/logits_processor_cases.h"
 
 namespace slip {
 namespace {
@@ -40,11 +40,11 @@ struct Asked {
   }
 };
 
-SequenceEdits add_sequence(EditCase& to, const Asked& asked) {
-  SequenceEdits out;
+SequenceProcessors add_sequence(ProcessorCase& to, const Asked& asked) {
+  SequenceProcessors out;
   const SamplingParams& params = asked.params;
   out.penalties = {params.repetition_penalty, params.presence_penalty, params.frequency_penalty};
-  if (params.has_penalty()) out.said = appended(to.said, count_said(asked.committed, asked.n_prompt));
+  if (params.has_penalty()) out.counts = appended(to.counts, count_tokens(asked.committed, asked.n_prompt));
   std::vector<TokenBias> biases;
   for (const LogitBias& one : params.logit_bias) biases.push_back({one.id, one.bias});
   std::sort(biases.begin(), biases.end(), [](const TokenBias& a, const TokenBias& b) { return a.id < b.id; });
@@ -56,7 +56,7 @@ SequenceEdits add_sequence(EditCase& to, const Asked& asked) {
 }
 
 // A row after the last committed token and one after each node.
-void add_rows(EditCase& to, const Asked& asked, std::mt19937& random) {
+void add_rows(ProcessorCase& to, const Asked& asked, std::mt19937& random) {
   const auto sequence = static_cast<std::int32_t>(to.sequences.size());
   const auto first_node = static_cast<std::int32_t>(to.tokens.size());
   to.sequences.push_back(add_sequence(to, asked));
@@ -69,13 +69,13 @@ void add_rows(EditCase& to, const Asked& asked, std::mt19937& random) {
   }
 }
 
-std::vector<float> edit_on_host(const EditCase& edits) {
-  std::vector<float> edited;
-  const EditLogits job = edits.job(edited);
-  const auto shared = std::make_unique<EditShared>();
-  run_on_host<kVocabularyThreads>({static_cast<int>(edits.rows.size()), kRowParts},
-                                  [&](const VocabularyBlock& block) { edit_part(block, job, *shared); });
-  return edited;
+std::vector<float> process_on_host(const ProcessorCase& processors) {
+  std::vector<float> processed;
+  const ProcessLogits job = processors.job(processed);
+  const auto shared = std::make_unique<ProcessShared>();
+  run_on_host<kVocabularyThreads>({static_cast<int>(processors.rows.size()), kRowParts},
+                                  [&](const VocabularyBlock& block) { process_part(block, job, *shared); });
+  return processed;
 }
 
 std::vector<float> row_of(const std::vector<float>& rows, std::size_t row) {
@@ -102,88 +102,88 @@ Asked asked_for(unsigned things, std::mt19937& random) {
   return out;
 }
 
-TEST(DeviceEditsTest, EveryRowIsTheCpusToTheBit) {
+TEST(DeviceLogitsProcessorsTest, EveryRowIsTheCpusToTheBit) {
   std::mt19937 random(1);
   std::vector<Asked> requests;
-  EditCase edits;
-  edits.vocab = kVocab;
+  ProcessorCase processors;
+  processors.vocab = kVocab;
   for (unsigned things = 0; things < 8; ++things) {
     requests.push_back(asked_for(things, random));
-    add_rows(edits, requests.back(), random);
+    add_rows(processors, requests.back(), random);
   }
-  const auto edited = edit_on_host(edits);
+  const auto processed = process_on_host(processors);
   std::size_t n_differ = 0;
-  for (std::size_t row = 0; row < edits.rows.size(); ++row) {
-    const EditedRow& at = edits.rows[row];
+  for (std::size_t row = 0; row < processors.rows.size(); ++row) {
+    const ProcessedRow& at = processors.rows[row];
     const Asked& asked = requests[static_cast<std::size_t>(at.sequence)];
     const auto path = asked.path_to(at.node);
     Distribution expected, got;
-    transform_logits(row_of(edits.logits, row), asked.params, asked.context(path), expected);
-    transform_logits(row_of(edited, row), {}, {}, got);
+    transform_logits(row_of(processors.logits, row), asked.params, asked.context(path), expected);
+    transform_logits(row_of(processed, row), {}, {}, got);
     ASSERT_EQ(got.ids, expected.ids) << "row " << row;
     ASSERT_EQ(got.probabilities, expected.probabilities) << "row " << row;
-    n_differ += row_of(edited, row) != row_of(edits.logits, row) ? 1 : 0;
-    if (!asked.params.edits_logits()) {
-      EXPECT_EQ(row_of(edited, row), row_of(edits.logits, row));
+    n_differ += row_of(processed, row) != row_of(processors.logits, row) ? 1 : 0;
+    if (!asked.params.processes_logits()) {
+      EXPECT_EQ(row_of(processed, row), row_of(processors.logits, row));
     }
   }
   EXPECT_EQ(n_differ, 6 * 7 + 3U) << "four of a request with a minimum length alone have reached it";
 }
 
-TEST(DeviceEditsTest, NegativeAPathThatIsLeftOutIsNoticed) {
+TEST(DeviceLogitsProcessorsTest, NegativeAPathThatIsLeftOutIsNoticed) {
   std::mt19937 random(2);
   const Asked asked = asked_for(1, random);
-  EditCase edits;
-  edits.vocab = kVocab;
-  add_rows(edits, asked, random);
+  ProcessorCase processors;
+  processors.vocab = kVocab;
+  add_rows(processors, asked, random);
   const auto path = asked.path_to(4);
-  edits.rows[5].node = -1;
+  processors.rows[5].node = -1;
   Distribution expected, got;
-  transform_logits(row_of(edits.logits, 5), asked.params, asked.context(path), expected);
-  transform_logits(row_of(edit_on_host(edits), 5), {}, {}, got);
+  transform_logits(row_of(processors.logits, 5), asked.params, asked.context(path), expected);
+  transform_logits(row_of(process_on_host(processors), 5), {}, {}, got);
   EXPECT_NE(got.probabilities, expected.probabilities);
 }
 
-TEST(DeviceEditsTest, AMaskKeepsWhatTheCpuKeeps) {
+TEST(DeviceLogitsProcessorsTest, AMaskKeepsWhatTheCpuKeeps) {
   std::mt19937 random(3);
   const Asked asked = asked_for(7, random);
-  EditCase edits;
-  edits.vocab = kVocab;
-  add_rows(edits, asked, random);
-  const auto without = edit_on_host(edits);
+  ProcessorCase processors;
+  processors.vocab = kVocab;
+  add_rows(processors, asked, random);
+  const auto without = process_on_host(processors);
   std::vector<TokenMask> masks;
-  for (std::size_t row = 0; row < edits.rows.size(); ++row) {
+  for (std::size_t row = 0; row < processors.rows.size(); ++row) {
     TokenMask mask{{}, row % 2 == 1};
     for (std::size_t word = 0; word < (kVocab + 63) / 64; ++word) {
       mask.bits.push_back(std::uint64_t{random()} << 32 | random());
     }
-    edits.rows[row].mask = static_cast<std::int32_t>(row);
-    edits.rows[row].may_end = mask.ends;
-    edits.masks.insert(edits.masks.end(), mask.bits.begin(), mask.bits.end());
+    processors.rows[row].mask = static_cast<std::int32_t>(row);
+    processors.rows[row].may_end = mask.ends;
+    processors.masks.insert(processors.masks.end(), mask.bits.begin(), mask.bits.end());
     masks.push_back(std::move(mask));
   }
-  const auto edited = edit_on_host(edits);
-  for (std::size_t row = 0; row < edits.rows.size(); ++row) {
+  const auto processed = process_on_host(processors);
+  for (std::size_t row = 0; row < processors.rows.size(); ++row) {
     auto expected = row_of(without, row);
     keep_allowed(masks[row], asked.ends, expected);
-    EXPECT_EQ(row_of(edited, row), expected) << row;
+    EXPECT_EQ(row_of(processed, row), expected) << row;
   }
 }
 
-TEST(DeviceEditsTest, AMaskOfNothingLeavesNothingPossible) {
+TEST(DeviceLogitsProcessorsTest, AMaskOfNothingLeavesNothingPossible) {
   std::mt19937 random(4);
   const Asked asked = asked_for(0, random);
-  EditCase edits;
-  edits.vocab = kVocab;
-  add_rows(edits, asked, random);
-  edits.masks.assign((kVocab + 63) / 64, 0);
-  edits.rows[0].mask = 0;
-  edits.rows[0].may_end = false;
-  const auto edited = row_of(edit_on_host(edits), 0);
-  EXPECT_EQ(edited, std::vector<float>(kVocab, kImpossible));
+  ProcessorCase processors;
+  processors.vocab = kVocab;
+  add_rows(processors, asked, random);
+  processors.masks.assign((kVocab + 63) / 64, 0);
+  processors.rows[0].mask = 0;
+  processors.rows[0].may_end = false;
+  const auto processed = row_of(process_on_host(processors), 0);
+  EXPECT_EQ(processed, std::vector<float>(kVocab, kImpossible));
   const Transform transform;
   RowDistribution distribution;
-  const MakeDistributions job{edited.data(), kVocab, kVocab, &transform, &distribution};
+  const MakeDistributions job{processed.data(), kVocab, kVocab, &transform, &distribution};
   const auto shared = std::make_unique<DistributionShared>();
   run_on_host<kVocabularyThreads>({}, [&](const VocabularyBlock& block) { make_distribution(block, job, *shared); });
   EXPECT_EQ(distribution.state, DistributionState::kNothingPossible);
