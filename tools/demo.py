@@ -24,7 +24,7 @@ WORK = BUILD / "demo"
 SHAPE = {"hidden": 1536, "layers": 6, "ffn": 4096, "heads": 24, "kv-heads": 8}
 NEW_TOPICS = ("sql", "code")  # what the base draft was not trained on
 CLIENTS = 2
-BLOCKS = 12                   # turns of each arm, seconds each, so that a machine that slows down for a while slows all
+BLOCKS = 20                  # turns of each arm, seconds each, so that a machine that slows down for a while slows all
 PROBES = 8                    # requests that measure each arm's speed first; they are kept out of learning
 BUDGET_S = 270                # of answering, all arms; the rest of six minutes is start-up and the reports
 FEWEST, MOST = 60, 480
@@ -163,7 +163,15 @@ def comparison(arms, database):
         speeds[name] = {"whole": sum(reply.tokens for reply in arm.replies) / arm.seconds,
                         "first": closed_loop.tokens_per_s(arm.replies[:third]),
                         "last": closed_loop.tokens_per_s(arm.replies[-third:])}
-    return {"topics": topics, "speeds": speeds}
+    return {"topics": topics, "speeds": speeds, "turns": late_turn_ratios(arms)}
+
+
+def late_turn_ratios(arms):
+    """Speed of learning over that of the static draft in each turn of the last third: how much the machine itself varies."""
+    n = len(arms["learning"].replies)
+    turns = [(first, last) for name, first, last in closed_loop.turns(["learning"], n, BLOCKS) if first >= n - n // 3]
+    speed = {name: [closed_loop.tokens_per_s(arms[name].replies[first:last]) for first, last in turns] for name in ("learning", "static")}
+    return [ours / max(1e-9, theirs) for ours, theirs in zip(speed["learning"], speed["static"], strict=True)]
 
 
 def failures(found, different):
@@ -200,6 +208,7 @@ def last_tables(found, equal, total):
         speed = found["speeds"][name]
         row = f"{ARM_WORDS[name]:<18}{speed['whole']:>10.0f}{speed['first']:>13.0f}{speed['last']:>12.0f}"
         yield styled(row, "32") if speed["last"] == best else row
+    yield "learning / static in each turn of the last third: " + " ".join(f"{ratio:.2f}" for ratio in found["turns"])
     yield ""
     yield f"answers equal in all three: {equal} of {total}"
 
@@ -215,7 +224,8 @@ def verdict(found):
 
 def summary(found, different, total, failed):
     topics = [{"topic": topic, **one} for topic, one in found["topics"].items()]
-    return {"requests": total, "topics": topics, "speeds": found["speeds"], "lossless": {"checked": total, "different": different},
+    return {"requests": total, "topics": topics, "speeds": found["speeds"], "late_turn_ratios": found["turns"],
+            "lossless": {"checked": total, "different": different},
             "failures": sorted(failed)}
 
 

@@ -189,13 +189,14 @@ class TablesTest(unittest.TestCase):
         self.assertEqual(demo.failures(compared, 0), {})
         text = "\n".join(demo.last_tables(compared, 40, 40))
         self.assertIn("answers equal in all three: 40 of 40", text)
+        self.assertRegex(text, r"(?m)^learning / static in each turn of the last third:( 1\.25)+$")
         self.assertIn("+0.30 [+0.30, +0.30]", text)
         self.assertIn("1.25 × the static draft and 1.50 × plain decoding", demo.verdict(compared))
 
     def test_the_summary_has_the_promised_keys(self):
         compared = demo.comparison(self.arms(), self.database())
         made = demo.summary(compared, 0, 40, {"speed": "slow"})
-        self.assertEqual(set(made), {"requests", "topics", "speeds", "lossless", "failures"})
+        self.assertEqual(set(made), {"requests", "topics", "speeds", "late_turn_ratios", "lossless", "failures"})
         self.assertEqual(made["failures"], ["speed"])
         self.assertLessEqual({"topic", "requests", "alpha", "base_alpha_same_text", "last_alpha", "accepted_length", "tokens_per_s",
                               "draft_version"}, set(made["topics"][0]))
