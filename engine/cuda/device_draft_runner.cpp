@@ -48,7 +48,7 @@ bool is_drawn_here(const DraftChain& chain) {
   return has_distribution_on_device(*chain.sequence->sampling);
 }
 
-// Feeds of equal weights stand together: the end of those that are like the first.
+// Slices of equal weights stand together: the end of those that are like the first.
 std::size_t end_of_run(std::span<const DraftSlice> slices) {
   std::size_t n = 1;
   while (n < slices.size() && slices[n].weights == slices[0].weights) ++n;

@@ -79,9 +79,10 @@ void plan_step(std::span<const SequenceLoad> loads, const StepLimits& limits, Pl
   plan_proposals(loads, limits, budget, plan);
 }
 
-std::size_t n_admissible(std::span<const std::int32_t> pages_needed, std::int32_t free_pages, std::int32_t free_seats) {
+std::size_t n_admissible(std::span<const std::int32_t> pages_needed, std::int32_t free_pages,
+                         std::int32_t free_sequences) {
   std::size_t n = 0;
-  while (n < pages_needed.size() && static_cast<std::int32_t>(n) < free_seats && pages_needed[n] <= free_pages) {
+  while (n < pages_needed.size() && static_cast<std::int32_t>(n) < free_sequences && pages_needed[n] <= free_pages) {
     free_pages -= pages_needed[n++];
   }
   return n;

@@ -42,6 +42,7 @@ void plan_step(std::span<const SequenceLoad> loads, const StepLimits& limits, Pl
 // How many of the waiting requests, in order, may start now: a request's whole need of pages is set aside when it
 // starts, so that a running sequence is never stopped for lack of room. Nobody overtakes: the first that does not fit
 // ends it. Pure.
-std::size_t n_admissible(std::span<const std::int32_t> pages_needed, std::int32_t free_pages, std::int32_t free_seats);
+std::size_t n_admissible(std::span<const std::int32_t> pages_needed, std::int32_t free_pages,
+                         std::int32_t free_sequences);
 
 }  // namespace slip

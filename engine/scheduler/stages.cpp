@@ -64,11 +64,11 @@ void Engine::State::end_cancelled() {
 }
 
 void Engine::State::admit() {
-  const std::int32_t seats = options.max_running - static_cast<std::int32_t>(running.size());
-  if (seats > 0) {
-    request_queue.peek_needs(static_cast<std::size_t>(seats), needs_);
+  const std::int32_t free_sequences = options.max_running - static_cast<std::int32_t>(running.size());
+  if (free_sequences > 0) {
+    request_queue.peek_needs(static_cast<std::size_t>(free_sequences), needs_);
     for (std::int32_t& need : needs_) need = (need + PagePool::kPageTokens - 1) / PagePool::kPageTokens;
-    for (std::size_t n = n_admissible(needs_, free_pages(), seats); n > 0; --n) {
+    for (std::size_t n = n_admissible(needs_, free_pages(), free_sequences); n > 0; --n) {
       if (auto waiting = request_queue.pop()) start(std::move(*waiting));
     }
   }
