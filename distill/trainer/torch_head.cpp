@@ -149,7 +149,7 @@ RowSums TorchHead::losses_on_device(const at::Tensor& logits, std::span<const To
     job.options = loss_;
     job.logits = those.data_ptr<float>();
     job.stride = job.vocab = static_cast<std::int32_t>(logits.size(1));
-    job.k = static_cast<std::int32_t>(k);
+    job.top_k = static_cast<std::int32_t>(k);
     job.ids = rows.ids.data_ptr<std::int32_t>();
     job.logprobs = rows.logprobs.data_ptr<float>();
     job.log_tail = rows.tails.data_ptr<float>();

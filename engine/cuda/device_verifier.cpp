@@ -173,7 +173,7 @@ void DeviceVerifier::put_observations(const Shape& shape, const LogitRows& rows)
   Observe observe;
   observe.logits = worker_.logits() + first * vocab_;
   observe.stride = observe.vocab = vocab_;
-  observe.k = shape.top_k;
+  observe.top_k = shape.top_k;
   observe.ids = top_ids_.get() + first * shape.top_k;
   observe.logprobs = top_logprobs_.get() + first * shape.top_k;
   observe.log_tail = log_tails_.get() + first;

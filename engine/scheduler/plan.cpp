@@ -40,7 +40,7 @@ void plan_prompts(std::span<const SequenceLoad> loads, const StepLimits& limits,
   for (std::size_t i = 0; i < loads.size(); ++i) {
     if (loads[i].n_pending == 1) continue;
     std::int32_t n = std::min({loads[i].n_pending, budget.prompt_rows, budget.rows});
-    if (loads[i].scored) {
+    if (loads[i].score_prompt) {
       const std::int32_t spare = budget.logit_rows - logit_rows_of_others(loads, limits);
       n = std::min({n, budget.logit_rows, std::max(spare, 1)});
     }
@@ -49,7 +49,7 @@ void plan_prompts(std::span<const SequenceLoad> loads, const StepLimits& limits,
     plan.sequences[i].n_rows = n;
     budget.rows -= n;
     budget.prompt_rows -= n;
-    budget.logit_rows -= loads[i].scored ? n : finishes ? 1 : 0;
+    budget.logit_rows -= loads[i].score_prompt ? n : finishes ? 1 : 0;
   }
 }
 

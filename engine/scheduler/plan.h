@@ -14,7 +14,7 @@ struct SequenceLoad {
   std::int32_t remaining = 1;    // answer tokens still allowed; 0 only for a prompt that is not answered
   std::int32_t k_wanted = 0;     // the request's or the engine's draft length
   std::int32_t ready_depth = 0;  // what its proposer can do now
-  bool scored = false;           // while it is a prompt, every row of it wants its logits
+  bool score_prompt = false;     // while it is a prompt, every row of it wants its logits
 };
 
 struct StepLimits {

@@ -139,7 +139,7 @@ void Engine::State::plan_next() {
     load.n_tokens = sequence->n_tokens();
     load.n_pending = sequence->n_pending();
     load.remaining = sequence->remaining();
-    load.scored = sequence->request.score_prompt;
+    load.score_prompt = sequence->request.score_prompt;
     load.k_wanted = sequence->drafting ? sequence->request.k.value_or(options.k) : 0;
     load.ready_depth = sequence->drafting ? proposer->ready_depth(refs_.back()) : 0;
     loads_.push_back(load);
@@ -158,7 +158,7 @@ void Engine::State::plan_next() {
     nodes_.push_back(plan_.sequences[i].k);
     proposals_[i].clear();
     proposals_[i].version = 0;
-    parts_[i].scored = false;
+    parts_[i].has_logits = false;
     parts_[i].first_prompt_row = -1;
     parts_[i].committed.clear();
   }
@@ -275,7 +275,7 @@ void Engine::State::verify() {
       parts_[i].first_prompt_row = sequence.n_cached;
     }
     parts_[i].task = tasks_.size();
-    parts_[i].scored = task.wants_logits;
+    parts_[i].has_logits = task.wants_logits;
     tasks_.push_back(task);
     (is_prompt ? figures_.n_prefilling : figures_.n_decoding) += 1;
     (is_prompt ? figures_.prefill_rows : figures_.verify_rows) += n_rows + n_nodes;
@@ -305,7 +305,7 @@ void Engine::State::learn_lengths() {
 // Numbers that are not finite end the request they belong to, not its neighbours.
 void Engine::State::accept() {
   for (std::size_t i = 0; i < running.size(); ++i) {
-    if (!parts_[i].scored) {
+    if (!parts_[i].has_logits) {
       running[i]->n_cached += plan_.sequences[i].n_rows;
       continue;
     }

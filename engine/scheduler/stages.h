@@ -59,7 +59,7 @@ struct Engine::State {
   // What the current step does with one sequence.
   struct Part {
     std::size_t task = 0;                // in `tasks`, when it has rows
-    bool scored = false;                 // the target spoke about its next token
+    bool has_logits = false;             // those of its next token are computed in this step
     std::int32_t first_prompt_row = -1;  // of a prompt that is scored: where the rows of this step begin in it
     VerifyResult result;
     std::vector<std::int32_t> committed;

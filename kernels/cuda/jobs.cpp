@@ -55,12 +55,14 @@ void check(const Accept& job) {
 
 void check(const Observe& job) {
   check_vocabulary(job.vocab, job.stride);
-  SLIP_CHECK(job.k > 0 && job.k <= kMostKept && job.k <= job.vocab, "an observation keeps some of the vocabulary");
+  SLIP_CHECK(job.top_k > 0 && job.top_k <= kMostKept && job.top_k <= job.vocab,
+             "an observation keeps some of the vocabulary");
 }
 
 void check(const FusedLoss& job) {
   check_vocabulary(job.vocab, job.stride);
-  SLIP_CHECK(job.k >= 0 && job.k <= kMostKept && job.k <= job.vocab, "a lesson keeps some of the vocabulary");
+  SLIP_CHECK(job.top_k >= 0 && job.top_k <= kMostKept && job.top_k <= job.vocab,
+             "a lesson keeps some of the vocabulary");
 }
 
 // Each kind of job; the first overloads are the more special ones.

@@ -14,9 +14,9 @@ struct Observe {
   const float* logits = nullptr;  // [n_rows, stride]
   std::int64_t stride = 0;
   std::int32_t vocab = 0;
-  std::int32_t k = 0;           // at most kMostKept and vocab
-  std::int32_t* ids = nullptr;  // [n_rows, k] by falling logit, ties by rising id
-  float* logprobs = nullptr;    // [n_rows, k]
+  std::int32_t top_k = 0;       // at most kMostKept and vocab
+  std::int32_t* ids = nullptr;  // [n_rows, top_k] by falling logit, ties by rising id
+  float* logprobs = nullptr;    // [n_rows, top_k]
   float* log_tail = nullptr;    // [n_rows] −inf when nothing is left
 };
 
@@ -44,7 +44,7 @@ SLIP_DEVICE void observe_row(const VocabularyBlock& block, const Observe& job, O
   const int bits = fraction_bits(job.vocab);
   const Mass total = sum_over(block, job.vocab, RawMass{row, distribution.largest, bits}, shared.distribution);
   const double log_normalizer = distribution.largest + log(from_fixed(total, bits));
-  const std::uint64_t border = last_of_head(block, row, CountAll{}, job.k, shared.distribution);
+  const std::uint64_t border = last_of_head(block, row, CountAll{}, job.top_k, shared.distribution);
   block.each([&](int thread) {
     if (thread == 0) shared.n = 0;
   });
@@ -53,25 +53,25 @@ SLIP_DEVICE void observe_row(const VocabularyBlock& block, const Observe& job, O
       const std::uint64_t key = rank_key(row.logits[id], id);
       if (key < border) continue;
       const std::int32_t place = take_ticket(&shared.n);
-      if (place < job.k) shared.keys[place] = key;
+      if (place < job.top_k) shared.keys[place] = key;
     }
   });
   // Keys differ from each other, so a key's place is the number of those above it.
   block.each([&](int thread) {
-    if (thread >= job.k) return;
+    if (thread >= job.top_k) return;
     std::int32_t place = 0;
-    for (std::int32_t i = 0; i < job.k; ++i) place += shared.keys[i] > shared.keys[thread] ? 1 : 0;
+    for (std::int32_t i = 0; i < job.top_k; ++i) place += shared.keys[i] > shared.keys[thread] ? 1 : 0;
     const std::int32_t id = id_of_key(shared.keys[thread]);
     const auto logprob = static_cast<float>(row.logits[id] - log_normalizer);
     shared.logprobs[place] = logprob;
-    job.ids[std::int64_t{block.x} * job.k + place] = id;
-    job.logprobs[std::int64_t{block.x} * job.k + place] = logprob;
+    job.ids[std::int64_t{block.x} * job.top_k + place] = id;
+    job.logprobs[std::int64_t{block.x} * job.top_k + place] = logprob;
   });
   block.each_apart([&](int thread) {
     if (thread != 0) return;
     double mass = 0;
-    for (std::int32_t i = 0; i < job.k; ++i) mass += exp(static_cast<double>(shared.logprobs[i]));
-    const bool all = job.k == job.vocab || mass >= 1;
+    for (std::int32_t i = 0; i < job.top_k; ++i) mass += exp(static_cast<double>(shared.logprobs[i]));
+    const bool all = job.top_k == job.vocab || mass >= 1;
     job.log_tail[block.x] = all ? -infinity() : static_cast<float>(log1p(-mass));
   });
 }

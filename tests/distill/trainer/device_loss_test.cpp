@@ -59,7 +59,7 @@ LossAndGradient loss_on_host(const LossOptions& options, const Row& row, float w
   job.logits = row.logits.data();
   job.stride = std::ssize(row.logits);
   job.vocab = static_cast<std::int32_t>(row.logits.size());
-  job.k = static_cast<std::int32_t>(row.ids.size());
+  job.top_k = static_cast<std::int32_t>(row.ids.size());
   job.ids = row.ids.data();
   job.logprobs = row.logprobs.data();
   job.log_tail = &row.log_tail;

@@ -18,7 +18,7 @@ SequenceLoad reading(std::int32_t n_pending) {
 
 SequenceLoad scoring(std::int32_t n_pending) {
   SequenceLoad load = reading(n_pending);
-  load.scored = true;
+  load.score_prompt = true;
   return load;
 }
 
@@ -118,7 +118,7 @@ TEST(Plan, EveryPlanKeepsToItsLimitsAndMovesSomething) {
           ASSERT_TRUE(part.k == 0 || (part.n_rows == 1 && loads[i].n_pending == 1));
           ASSERT_TRUE(loads[i].n_pending > 1 || part.n_rows == 1);
           rows += part.n_rows + part.k;
-          logit_rows += (loads[i].scored ? part.n_rows : scores ? 1 : 0) + part.k;
+          logit_rows += (loads[i].score_prompt ? part.n_rows : scores ? 1 : 0) + part.k;
           prompt_rows += loads[i].n_pending > 1 ? part.n_rows : 0;
         }
         ASSERT_GT(rows, 0);

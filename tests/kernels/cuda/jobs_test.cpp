@@ -55,7 +55,7 @@ TEST(DeviceJobsDeathTest, WhatWouldReadOrWriteOutOfBoundsIsABug) {
   EXPECT_DEATH(queue.enqueue(make, 1), "one after the other");
   Observe observe;
   observe.vocab = observe.stride = 10;
-  observe.k = 11;
+  observe.top_k = 11;
   EXPECT_DEATH(queue.enqueue(observe, 1), "keeps some of the vocabulary");
 }
 

@@ -160,7 +160,7 @@ TEST_F(GpuVocabulary, ObservationsAndLossesAreTheHosts) {
   loss.options = {LossKind::kJsd, 0.4, 0.9};
   loss.logits = rows.draft.data();
   loss.stride = loss.vocab = kVocab;
-  loss.k = kKept;
+  loss.top_k = kKept;
   loss.ids = ids.data();
   loss.logprobs = logprobs.data();
   loss.log_tail = tails.data();
