@@ -63,7 +63,7 @@ void check(const FusedLoss& job) {
   SLIP_CHECK(job.k >= 0 && job.k <= kMostKept && job.k <= job.vocab, "a lesson keeps some of the vocabulary");
 }
 
-// Each kind of job; the first overloads are the more special ones.
+// Checks of each kind of job. More specialized overloads come first.
 struct CheckOne {
   template <class Operation>
   void operator()(const OnRows<Operation>& job) const {
