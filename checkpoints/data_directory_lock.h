@@ -14,7 +14,7 @@ class DataDirectoryLock {
  public:
   explicit DataDirectoryLock(const std::filesystem::path& data_directory);
 
-  // False once the directory or its LOCK was deleted, moved or replaced; the path then leads to other files. Any
+  // False once the directory or its LOCK was deleted, moved or replaced; the path then leads to other files.
   // Any thread.
   bool in_place() const noexcept;
 
