@@ -68,9 +68,8 @@ class KeyQuotas final : public StepListener {
   Entry enter(TenantId tenant, std::int64_t now_us);
 
   void on_step(const StepFigures&) noexcept override {}
-  void on_finished(
-      // Counts each answer, and a prompt once for all its choices
-      const RequestSummary& summary) noexcept override;
+  // Counts each answer, and a prompt once for all its choices.
+  void on_finished(const RequestSummary& summary) noexcept override;
 
  private:
   struct Account {

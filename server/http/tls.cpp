@@ -53,7 +53,7 @@ std::shared_ptr<const bool> refuse_passwords(ssl::context& tls) {
 void check_plain(bool asked, const std::filesystem::path& file, const std::string& command, const char* param) {
   if (!asked) return;
   throw Error(ErrorCode::kInvalidArgument,
-              file.string() + " is encrypted, and a service has nobody to ask for its password",
+              file.string() + " is encrypted, and a service cannot ask for its password",
               "decrypt it into a file of mode 0600 and name that one: (umask 077; openssl " + command + " -in '" +
                   file.string() + "' -out plain.pem)",
               param);

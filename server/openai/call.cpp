@@ -30,7 +30,7 @@ constexpr std::size_t kMaxValues = std::size_t{1} << 20;  // a body of 4 MiB has
 constexpr std::int64_t kMaxTopLogprobs = 20;
 constexpr std::int64_t kMaxCompletionLogprobs = 5;
 constexpr std::int64_t kMaxInt32 = std::numeric_limits<std::int32_t>::max();
-// Max_tokens −1: the rest of the context, for clients of vLLM and llama.cpp
+// max_tokens −1: the rest of the context, for clients of vLLM and llama.cpp
 constexpr std::int64_t kWhatIsLeft = -1;
 
 template <int number>
