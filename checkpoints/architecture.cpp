@@ -39,7 +39,7 @@ const Architecture& architecture_of(const ModelConfig& config) {
   for (const Architecture& known : kArchitectures) {
     if (config.architecture == known.name) return known;
   }
-  SLIP_CHECK(false, "a configuration of an architecture that nobody reads");
+  SLIP_CHECK(false, "a configuration of an architecture without a reader");
   return kArchitectures[0];
 }
 

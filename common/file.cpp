@@ -112,7 +112,7 @@ FileHandle await_reader_or_say(const std::filesystem::path& path) {
     if (file || errno != ENXIO) return file;
     std::this_thread::sleep_for(kAskAgain);
   }
-  log_warn(path.string() + " is a FIFO that nobody reads; waiting for its reader");
+  log_warn(path.string() + " is a FIFO without a reader; waiting for one");
   return {};
 }
 

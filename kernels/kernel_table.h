@@ -118,7 +118,7 @@ struct KernelTable {
 };
 
 bool isa_supported(IsaClass isa);  // by this build and this CPU
-// Isa_class() for this SLIPSTREAM_ISA; empty: the best class available
+// isa_class() for this SLIPSTREAM_ISA; empty: the best class available
 IsaClass choose_isa(std::string_view wanted);
 const KernelTable& kernel_table(IsaClass isa);  // REQUIRES: isa_supported(isa)
 const KernelTable& kernel_table();              // of isa_class()

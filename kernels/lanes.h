@@ -194,7 +194,7 @@ SLIP_LANES float max_lanes(const Lanes& x) {
 SLIP_LANES Part exponential(const Part& x) {
   constexpr float kLowest = -87.33654F, kHighest = 88.376F;
   constexpr float kRoundToInteger = 12582912.0F;  // 1.5 · 2^23: adding it leaves no fraction bits
-  // KLn2High has few significant bits, so n · kLn2High is exact
+  // kLn2High has few significant bits, so n · kLn2High is exact
   constexpr float kLn2High = 0.693359375F, kLn2Low = -2.12194440e-4F;
   const Part zero{};
   Part bounded = x < kHighest ? x : zero + kHighest;

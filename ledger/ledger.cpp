@@ -294,7 +294,7 @@ void Ledger::State::keep_small_when_due() {
 void Ledger::State::say_lost() noexcept {
   const auto late = inbox.take_all();
   const auto n = std::distance(pending.begin(), pending.end()) + std::distance(late.begin(), late.end());
-  if (n > 0) log_parts(LogLevel::kError, {"ledger: ", std::to_string(n), " rows that waited are lost: ", last_failure});
+  if (n > 0) log_parts(LogLevel::kError, {"ledger: ", std::to_string(n), " pending rows are lost: ", last_failure});
 }
 
 void Ledger::State::report_failure(const std::exception& error) noexcept {

@@ -78,7 +78,7 @@ struct CheckOne {
     SLIP_CHECK(!pairs || job.n_out % (2 * kTileOutputs) == 0, "gates and ups stand in whole tiles");
     SLIP_CHECK(job.y == nullptr || job.y_stride >= (pairs ? job.n_out / 2 : job.n_out), "results do not overlap");
     SLIP_CHECK(job.y_activations == nullptr || (pairs ? job.n_out / 2 : job.n_out) % kTileDepth == 0,
-               "the next product's last tile of depth would have a part that nobody writes");
+               "the next product's last tile of depth would have an unwritten part");
     SLIP_CHECK(job.y_activations == nullptr || job.epilogue != Epilogue::kAdd, "activations are written, not added to");
   }
   void operator()(const TiledAttention& tiled) const {

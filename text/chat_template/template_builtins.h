@@ -47,7 +47,7 @@ TemplateText to_json(const TemplateValue& value, std::int64_t indent, TemplateWo
 // Readers of an argument. The first two treat a missing argument and none alike.
 std::optional<std::int64_t> optional_integer(const TemplateValue& value, const TemplateWork& work);
 std::int64_t required_integer(const TemplateValue& value, const TemplateWork& work);
-// KEverySplit also for negative counts
+// Gives kEverySplit also for negative counts
 std::size_t optional_count(const TemplateValue& value, const TemplateWork& work);
 const TemplateText& required_text(const TemplateValue& value, const std::string& callee, const TemplateWork& work);
 

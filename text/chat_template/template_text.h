@@ -59,7 +59,7 @@ TemplateTexts split_at_white_space(const TemplateText& text);
 TemplateTexts split_lines(const TemplateText& text);
 TemplateText replace(const TemplateText& text, std::string_view old, const TemplateText& by, std::size_t most);
 
-// KFirstUpper: the text's first character only
+// kFirstUpper: the text's first character only
 enum class LetterCase : std::uint8_t { kUpper, kLower, kFirstUpper };
 TemplateText with_case(const TemplateText& text, LetterCase to);
 TemplateText with_words_capitalized(const TemplateText& text);  // Jinja's title filter
