@@ -52,8 +52,7 @@ std::shared_ptr<const bool> refuse_passwords(ssl::context& tls) {
 // Throws if a password was asked for; the hint shows how to decrypt the file with `command` of openssl.
 void check_plain(bool asked, const std::filesystem::path& file, const std::string& command, const char* param) {
   if (!asked) return;
-  throw Error(ErrorCode::kInvalidArgument,
-              file.string() + " is encrypted, and a service cannot ask for its password",
+  throw Error(ErrorCode::kInvalidArgument, file.string() + " is encrypted, and a service cannot ask for its password",
               "decrypt it into a file of mode 0600 and name that one: (umask 077; openssl " + command + " -in '" +
                   file.string() + "' -out plain.pem)",
               param);
