@@ -89,7 +89,7 @@ void add_report(CLI::App& app) {
                                                               {"svg", ReportFormat::kSvg}};
   auto options = std::make_shared<ReportOptions>();
   auto* command = app.add_subcommand(
-      "report", "Report from the ledger what the drafts learned and how much faster it made answers");
+      "report", "Report from the ledger what the drafts learned and how much acceptance they gained");
   command->footer(kFooter);
   auto* kind = command->add_option(
       "kind", options->query.kind,
