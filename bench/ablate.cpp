@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Trainer settings compared on recorded streams: after N requests of one topic, how many drafted tokens of prompts that
-// were never streamed are accepted. No target runs; everything is deterministic.
+// Compares trainer settings on recorded streams: the acceptance on prompts that were never streamed, after N requests
+// of one topic. Runs no target; deterministic.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
@@ -86,15 +86,15 @@ int main(int argc, char** argv) {
   app.add_option("--stream", options.streams, "Replay folders of recorded streams, comma separated")
       ->required()
       ->delimiter(',');
-  app.add_option("--dev", options.dev, "Replay folders of prompts never streamed, one a stream")
+  app.add_option("--dev", options.dev, "Replay folders of prompts never streamed, one per stream")
       ->required()
       ->delimiter(',');
-  app.add_option("--requests", options.requests, "Look after so many requests, ascending")->delimiter(',');
+  app.add_option("--requests", options.requests, "Request counts after which to score, ascending")->delimiter(',');
   app.add_option("--dev-requests", options.dev_requests, "How many dev records are scored");
   app.add_option("--setting", options.settings, slip::bench::kOnlineSettingHelp);
-  app.add_option("--seeds", options.seeds, "Runs a setting");
+  app.add_option("--seeds", options.seeds, "Runs per setting");
   app.add_option("--k", options.k, "Draft length");
-  app.add_flag("--prompt-lookup", options.prompt_lookup, "Score with the guesses that serving mixes in");
+  app.add_flag("--prompt-lookup", options.prompt_lookup, "Score with prompt lookup, as serving does");
   app.add_flag("--json", options.json, "Print JSON");
   CLI11_PARSE(app, argc, argv);
   return slip::bench::show_result(

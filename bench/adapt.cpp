@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How fast a draft learns from a stream of requests. The arms "learning" and "frozen" are services that answer the
-// prompts over HTTP; all others run in this process on records of the same answers, without the target.
+// Measures how fast a draft learns from a stream of requests. The arms "learning" and "frozen" are services that answer
+// the prompts over HTTP. All others run in this process on records of the same answers, without the target.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
@@ -43,7 +43,7 @@ json run_service_arms(const AdaptOptions& options, const std::vector<Prompt>& pr
   return result;
 }
 
-// The records that the arms run on: those of --replay, or else the target's answers to the stream, recorded now.
+// The records for the arms: those of --replay, else the target's answers to the stream, recorded now.
 ArmSetting recorded(const AdaptOptions& options, const std::vector<Prompt>& prompts) {
   namespace fs = std::filesystem;
   ArmSetting setting;
@@ -115,12 +115,12 @@ void add_files(CLI::App& app, AdaptOptions& options) {
          "--stream", options.stream,
          "JSONL file(s) with `prompt`; mix:a,b,c,d takes one of each in turn, shift:a,b,c,d one after the other")
       ->delimiter(',');
-  app.add_option("--topic", options.topic, "The topic the requests carry")->required();
+  app.add_option("--topic", options.topic, "Topic of the requests")->required();
   app.add_option("--dev", options.dev, "JSONL never streamed, for final_alpha; else the stream's last 100 requests");
-  app.add_option("--dev-prompts", options.dev_prompts, "How many of them");
+  app.add_option("--dev-prompts", options.dev_prompts, "Number of dev prompts");
   app.add_option("--record", options.record, "Keep the recorded answers in this folder (stream/replay, dev/replay)");
   app.add_option("--replay", options.replay, "A recorded replay folder: the arms run without the target");
-  app.add_option("--dev-replay", options.dev_replay, "The same of the dev prompts");
+  app.add_option("--dev-replay", options.dev_replay, "A recorded replay folder of the dev prompts");
   app.add_option("-c,--config", options.config, "Configuration of the service arms");
   app.add_option("--work", options.work, "Folder for the services' data and logs");
   app.add_option("--csv", options.csv, "Write the arms' curves as CSV");
@@ -136,20 +136,20 @@ int main(int argc, char** argv) {
   std::string setting = kOurs;
   CLI::App app{"Shows how fast a draft learns from a stream, with several ways of learning."};
   add_files(app, options);
-  app.add_option("--requests", options.requests, "How many requests are streamed");
-  app.add_option("--arms", options.arms, "Comma separated")->delimiter(',')->check(CLI::IsMember(arm_names()));
+  app.add_option("--requests", options.requests, "Number of streamed requests");
+  app.add_option("--arms", options.arms, "Arms, comma separated")->delimiter(',')->check(CLI::IsMember(arm_names()));
   app.add_option("--setting", setting, kOnlineSettingHelp);
   app.add_option("--seeds", options.seeds, "Runs of each recorded arm; figures are medians")
       ->check(CLI::PositiveNumber);
-  app.add_option("--rate", options.rate, "Requests a second")->check(CLI::PositiveNumber);
-  app.add_option("--window", options.window, "Requests a window")->check(CLI::PositiveNumber);
+  app.add_option("--rate", options.rate, "Requests per second")->check(CLI::PositiveNumber);
+  app.add_option("--window", options.window, "Requests per window")->check(CLI::PositiveNumber);
   app.add_option("--look-every", options.look_every, "Requests between scores on the dev prompts")
       ->check(CLI::PositiveNumber);
   app.add_option("--skip-share", options.skip_share,
                  "First share of each file that is not streamed (the base draft saw it)");
-  app.add_option("--temperature", options.temperature, "Of the stream; 0 is greedy");
+  app.add_option("--temperature", options.temperature, "Sampling temperature of the stream; 0 is greedy");
   app.add_option("--k", options.k, "Draft length");
-  app.add_option("--max-tokens", options.max_tokens, "At most so many tokens an answer");
+  app.add_option("--max-tokens", options.max_tokens, "Longest answer, in tokens");
   app.add_flag("--json", options.json, "Print JSON");
   CLI11_PARSE(app, argc, argv);
   return show_result(

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Services of our own under closed-loop clients, and arms that take turns on the same requests.
+"""Run services under closed-loop clients, with arms that take turns on the same requests.
 
 A client sends its next request as soon as it has its last answer. Arms are services that differ in their arguments alone;
 they all run during a comparison and serve one block of the requests each, one arm at a time. An arm whose turn is over
 stops learning until its next one, so that it takes no time from the others.
 
-Times of an arm are seconds of its own turns: its clock stands while another arm serves."""
+Times of an arm count only its own turns: its clock stops while another arm serves."""
 import dataclasses
 import http.client
 import json
@@ -22,9 +22,9 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 START_S, STOP_S, RELOAD_S, ANSWER_S = 60, 40, 10, 300
-# What every request begins with, as the requests of a real service do.
+# The beginning of every request, as in a real service.
 SYSTEM_PROMPT = "You are the assistant of Harbour College. Answer questions of staff and students, and answer briefly."
-# What each arm adds to the arguments of `slipstream serve`.
+# The arguments that each arm adds to `slipstream serve`.
 ARMS = {"learning": [], "static": ["--no-learning"], "plain": ["--no-speculation", "--no-learning"]}
 
 

@@ -23,7 +23,7 @@ double ms_since(std::int64_t start_us) {
   return static_cast<double>(monotonic_us() - start_us) / 1000.0;
 }
 
-// Collects `data:` events as the bytes arrive, whatever the chunk borders.
+// Collects `data:` events from a byte stream with arbitrary chunk borders.
 class EventReader {
  public:
   explicit EventReader(ChatReply& reply, std::int64_t start_us) : reply_(reply), start_us_(start_us) {}

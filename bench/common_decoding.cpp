@@ -51,8 +51,8 @@ Decoding::Decoding(std::shared_ptr<const ModelWeights> weights, const DecodingSi
                  static_cast<std::size_t>(weights_->config.vocab_size));
 }
 
-// The first sequence holds the same tokens in its cache and in its rows, which so leave its bits as they were. The
-// others have rows of their own, so that none could stand for another.
+// The first sequence's rows repeat the tokens in its cache, so its content does not change. The other sequences have
+// different rows, so a mix-up changes the results.
 std::int32_t Decoding::token_at(std::int32_t sequence, std::int32_t position) const {
   return (7919 * (position % 100'000) + 11 + sequence) % weights_->config.vocab_size;
 }

@@ -12,44 +12,44 @@
 
 namespace slip::bench {
 
-// The rows of a step: of one sequence, as in verification; one of each sequence, as in plain decoding of a batch; or
-// several of each.
+// The rows of a step: several of one sequence, as in verification; one of each sequence, as in batched plain decoding;
+// or several of each.
 struct StepShape {
-  std::int32_t context = 0;  // committed tokens of each sequence before the step
+  std::int32_t context = 0;  // committed tokens per sequence before the step
   std::int32_t n_sequences = 1;
-  std::int32_t n_rows = 1;  // of each sequence
+  std::int32_t n_rows = 1;  // per sequence
 };
 
-// What there is to decode.
+// The dimensions of a decoding benchmark.
 struct DecodingSize {
   std::int32_t most_context = 0, most_sequences = 1;
   std::int32_t most_rows = 1;       // of one sequence in a step
-  std::int32_t most_step_rows = 1;  // of all of them
+  std::int32_t most_step_rows = 1;  // of all sequences in a step
   std::int32_t prefill_tokens = 0, most_chunk = 256;
 };
 
-// A model with sequences whose keys and values lie in its cache, and steps on them that leave the cache as it was.
-// Threads: one, the pool's caller.
+// A model with sequences in its KV cache, and steps on them that leave the cache unchanged. Threads: one, the pool's
+// caller.
 class Decoding {
  public:
-  // Throws Error{kInvalidArgument} naming --context when the model has too few positions.
+  // Throws Error{kInvalidArgument} naming --context if the model has too few positions.
   Decoding(std::shared_ptr<const ModelWeights> weights, const DecodingSize& size, kernels::ThreadPool& pool);
 
-  // Fills the caches: one sequence is read, the others are copies of it in pages of their own.
+  // Fills the caches: one sequence is computed, the others are copies in their own pages.
   void fill();
 
-  // One step of this shape; the logits of all its rows.
+  // One step of this shape; returns the logits of all its rows.
   void step(const StepShape& shape);
-  // Reads `n_tokens` of a prompt in chunks; the logits of the last token.
+  // Processes `n_tokens` of a prompt in chunks; returns the last token's logits.
   void prefill(std::int32_t n_tokens, std::int32_t chunk);
-  // Greedy continuation of a prompt, on pages of its own.
+  // Greedy continuation of a prompt, in separate pages.
   std::vector<std::int32_t> continue_greedily(const std::vector<std::int32_t>& prompt, std::int32_t n_tokens);
 
-  // Nothing is timed that does not compute what it should: the rows together give the bits of the rows one by one.
-  // A failure ends the program.
+  // Checks the step before it is timed: the batch of rows must give the same bits as the rows one by one. A failure
+  // ends the program.
   void check(const StepShape& shape);
 
-  // Read by one such step: all matrices once, and the keys and values of the visible tokens of each sequence.
+  // Bytes that one such step reads: all matrices once, and the keys and values of each sequence's visible tokens.
   std::size_t bytes_read(const StepShape& shape) const;
   const ModelWeights& weights() const { return *weights_; }
 

@@ -23,9 +23,9 @@
 namespace slip::bench {
 namespace {
 
-// Weights of half a megabyte lie in a second-level cache; many rows hide what a call costs.
+// Weights of 0.5 MB fit a second-level cache; with this number of rows the cost of a call is negligible.
 constexpr ProductShape kCachedShape{256, 512, 512};
-// LibTorch's threads wait actively for some milliseconds: they must not be in the way of what is timed next.
+// LibTorch's threads spin for some milliseconds; wait, so that they do not disturb the next measurement.
 constexpr std::chrono::milliseconds kAwakeAfterwards{20};
 
 std::string to_string(const ProductShape& shape) {
@@ -36,7 +36,7 @@ double operations(const ProductShape& shape) {
   return 2.0 * static_cast<double>(shape.rows) * static_cast<double>(shape.n_in) * static_cast<double>(shape.n_out);
 }
 
-// Random operands as the kernels see them, and the plain sums of some of the elements of their product.
+// Random operands in the kernels' layout, and exact sums of some elements of their product.
 struct Operands {
   Operands(const ProductShape& product, Dtype dtype)
       : shape(product),
@@ -48,7 +48,7 @@ struct Operands {
     }
   }
 
-  // `rounding`: relative to the result, of the format it is given in.
+  // `rounding`: relative rounding error of the result's format.
   void check(const float* y, double rounding, const std::string& way) const {
     for (std::int64_t row = 0; row < shape.rows; row += shape.rows / 5 + 1) {
       for (std::int64_t out = 0; out < shape.n_out; out += 37) {
@@ -76,8 +76,8 @@ at::Tensor call_one(const char* name, torch::jit::Stack stack) {
   return stack.front().toTensor();
 }
 
-// The type that the library multiplies such weights in: LibTorch refuses bfloat16 on a CPU without instructions for it,
-// where arithmetic is in float32 in any case.
+// The library's type for such weights. LibTorch refuses bfloat16 on a CPU without such instructions; the kernels use
+// float32 arithmetic there.
 at::ScalarType library_type(Dtype dtype) {
   if (dtype != Dtype::kBFloat16) return at::kFloat;
   try {
@@ -90,8 +90,8 @@ at::ScalarType library_type(Dtype dtype) {
 
 }  // namespace
 
-// One shape, in the ways that LibTorch hands a product to oneDNN: what a framework's user gets by default, and with the
-// weight reordered beforehand, which is the most that the library can do.
+// One shape, in LibTorch's ways to call oneDNN: the default, and with the weight reordered beforehand, which is the
+// library's fastest.
 struct MatrixPeak::Onednn {
   Onednn(const Operands& operands, Dtype dtype) : shape(operands.shape) {
     const at::ScalarType type = library_type(dtype);

@@ -16,24 +16,24 @@ struct ProductShape {
   std::int64_t rows = 0, n_in = 0, n_out = 0;
 };
 
-// How fast this machine multiplies matrices: oneDNN, called through LibTorch in each of the ways that it offers, and
-// our own kernel on weights that stay in a core's cache. Both use as many threads as the pool has.
+// The peak matrix multiplication speed of this machine: oneDNN through each of LibTorch's ways, and our own kernel on
+// weights in a core's cache. Both use all of the pool's threads.
 class MatrixPeak {
  public:
-  // `dtype`: kBFloat16 or kFloat32, of the operands. Throws Error{kInternal} when a product is not the one that plain
-  // sums give within the kernels' tolerance: then nothing is timed.
+  // `dtype`: of the operands, kBFloat16 or kFloat32. Throws Error{kInternal} if a product differs from plain sums by
+  // more than the kernels' tolerance; then nothing is timed.
   MatrixPeak(Dtype dtype, const std::vector<ProductShape>& onednn_shapes, kernels::ThreadPool& pool);
   ~MatrixPeak();
 
   void round();  // times every way once
-  // oneDNN's best way so far, again and again for so long. A best of milliseconds meets the machine at its best, which
-  // what takes a second cannot: this is what to compare that with. REQUIRES: a round() before.
+  // Repeats oneDNN's best way for this long. A best of milliseconds is too high to compare with work of seconds; this
+  // is the value to compare that with. REQUIRES: a round() before.
   void sustain(double seconds);
 
   double onednn_flop_per_s() const;            // best of all shapes and ways
-  double onednn_median_flop_per_s() const;     // of the shape and way whose median is best
-  double onednn_sustained_flop_per_s() const;  // best of sustain(); 0: never asked
-  double best_flop_per_s() const;              // our own included
+  double onednn_median_flop_per_s() const;     // of the shape and way with the best median
+  double onednn_sustained_flop_per_s() const;  // best of sustain(); 0: not measured
+  double best_flop_per_s() const;              // including our own
   nlohmann::json to_json() const;
 
  private:

@@ -16,7 +16,7 @@ std::vector<const kernels::PackedMatrix*> products(const ModelWeights& weights) 
   return all;
 }
 
-// A pass stores the last layer's keys for all rows; from there on it has only the rows whose logits are wanted.
+// After the last layer's keys are stored for all rows, a pass continues only with rows whose logits are wanted.
 std::int32_t rows_after_keys(const ModelWeights& weights, const ModelWeights::Layer& layer, std::int32_t n_rows,
                              std::int32_t n_logit_rows) {
   return &layer == &weights.layers.back() ? n_logit_rows : n_rows;
@@ -42,7 +42,7 @@ Products::Products(std::shared_ptr<const ModelWeights> weights, std::int32_t mos
       activations_(activation_bytes(*weights_, most_rows)),
       residual_(static_cast<std::size_t>(most_rows) * static_cast<std::size_t>(weights_->config.hidden_size)),
       wide_(values(*weights_, most_rows)) {
-  // About 0.01 in bfloat16 as in float32: zeros would be easier on the machine than a model's activations are.
+  // About 0.01 in bfloat16 and float32; multiplying zeros could be faster than real activations.
   std::fill_n(activations_.data(), activation_bytes(*weights_, most_rows), std::byte{0x3C});
 }
 
@@ -53,7 +53,7 @@ void Products::multiply(const kernels::PackedMatrix& weight, std::int32_t n_rows
 }
 
 void Products::run(std::int32_t n_rows, std::int32_t n_logit_rows) {
-  // What a pass before this one added up would grow without end.
+  // Clears the sums of the previous pass, which would grow without bound.
   std::fill_n(residual_.data(), std::int64_t{n_rows} * weights_->config.hidden_size, 0.0F);
   for (const ModelWeights::Layer& layer : weights_->layers) {
     const std::int32_t rows_after = rows_after_keys(*weights_, layer, n_rows, n_logit_rows);

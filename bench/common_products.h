@@ -11,12 +11,11 @@
 
 namespace slip::bench {
 
-// The matrix products of a step and nothing else, in their order, on its weights: no activation is converted, no gate
-// multiplied.
+// The matrix products of a step alone, in order, on its weights. Excludes conversion of activations and gating.
 class Products {
  public:
   Products(std::shared_ptr<const ModelWeights> weights, std::int32_t most_rows, kernels::ThreadPool& pool);
-  // Of the `n_rows` rows, `n_logit_rows` go on to the vocabulary.
+  // `n_logit_rows` of the `n_rows` rows are multiplied with the vocabulary.
   void run(std::int32_t n_rows, std::int32_t n_logit_rows);
 
  private:
@@ -24,11 +23,11 @@ class Products {
 
   std::shared_ptr<const ModelWeights> weights_;
   kernels::ThreadPool& pool_;
-  AlignedArray<std::byte> activations_;  // as many as any product takes
-  std::vector<float> residual_, wide_;   // [most_rows, hidden], and of the other products
+  AlignedArray<std::byte> activations_;  // the largest that any product needs
+  std::vector<float> residual_, wide_;   // [most_rows, hidden]; outputs of the other products
 };
 
-// Multiplications and additions of these products.
+// The number of multiplications and additions of these products.
 double product_operations(const ModelWeights& weights, std::int32_t n_rows, std::int32_t n_logit_rows);
 
 }  // namespace slip::bench

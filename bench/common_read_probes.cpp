@@ -15,8 +15,8 @@ namespace slip::bench {
 namespace {
 
 constexpr std::size_t kRegionBytes = std::size_t{512} << 20, kHugePageBytes = std::size_t{2} << 20, kLineBytes = 64;
-constexpr int kRoundsOfAll = 3;       // before the slow ways are dropped
-constexpr std::size_t kWaysKept = 8;  // the best of a drifting machine is among so many
+constexpr int kRoundsOfAll = 3;       // before slow ways are dropped
+constexpr std::size_t kWaysKept = 8;  // enough to include the best one on a drifting machine
 
 using Line = std::uint64_t __attribute__((vector_size(kLineBytes)));
 
@@ -26,8 +26,8 @@ struct Stretch {
   std::size_t prefetch_bytes;
 };
 
-// Adds up a stretch, kStreams places of it in turn. Inlined into one function an instruction class, whose registers it
-// then uses.
+// Sums a stretch with kStreams interleaved streams. Inlined into one function per instruction class, to use its
+// registers.
 template <int kStreams, bool kPrefetch>
 [[gnu::always_inline]] inline std::uint64_t sum_lines(const Stretch& stretch) {
   const std::size_t each = stretch.n_lines / kStreams;
@@ -82,7 +82,7 @@ std::uint64_t sum(const Stretch& stretch, int streams) {
   return sum_of(stretch, streams);
 }
 
-// 1, 2, 4, … and the most itself.
+// 1, 2, 4, … and `most` itself.
 std::vector<int> thread_counts(int most) {
   std::vector<int> counts;
   for (int n = 1; n < most; n *= 2) counts.push_back(n);
@@ -92,10 +92,10 @@ std::vector<int> thread_counts(int most) {
 
 }  // namespace
 
-// Memory whose 64-bit words are all 1, in small pages or in huge ones where the kernel has them.
+// Memory whose 64-bit words are all 1, in small pages, or in huge ones if the kernel has them.
 struct ReadProbes::Region {
   explicit Region(bool huge) {
-    // A whole huge page more, so that the bytes can begin on the border of one.
+    // One huge page extra, for alignment.
     mapping =
         ::mmap(nullptr, kRegionBytes + kHugePageBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (mapping == MAP_FAILED) {
@@ -128,7 +128,7 @@ ReadProbes::ReadProbes(int max_threads)
     for (const int streams : {1, 2, 4, 8}) {
       for (const std::size_t prefetch_bytes : {0, 1024, 4096}) {
         for (const std::size_t piece_bytes : {std::size_t{0}, std::size_t{2} << 20}) {
-          if (streams == 1 && piece_bytes == 0) continue;  // one stream is nowhere apart
+          if (streams == 1 && piece_bytes == 0) continue;  // with one stream pieces make no difference
           for (const bool huge : {false, true}) {
             entries_.push_back({{threads, streams, prefetch_bytes, huge, piece_bytes}, {}, false});
           }
@@ -156,7 +156,7 @@ void ReadProbes::time(Entry& entry) {
       way.piece_bytes > 0 ? kRegionBytes / way.piece_bytes : static_cast<std::size_t>(way.threads);
   std::vector<std::uint64_t> sums(n_pieces);
   const auto read_piece = [&](std::size_t piece, int) {
-    // Whole lines, and as many for each stream, so that none is left over.
+    // Equal numbers of whole cache lines per stream, without a remainder.
     const std::size_t unit = kLineBytes * 8, n_units = kRegionBytes / unit;
     const std::size_t begin = n_units * piece / n_pieces * unit, end = n_units * (piece + 1) / n_pieces * unit;
     sums[piece] = sum({bytes + begin, (end - begin) / kLineBytes, way.prefetch_bytes}, way.streams);

@@ -9,7 +9,7 @@
 
 namespace slip::bench {
 
-// Seconds that `work` takes.
+// The duration of `work` in seconds.
 template <class Work>
 double seconds_of(const Work& work) {
   const auto start = std::chrono::steady_clock::now();
@@ -17,13 +17,13 @@ double seconds_of(const Work& work) {
   return std::max(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(), 1e-9);
 }
 
-// Measurements of one thing, in seconds. The best is what the machine can do, the median what it mostly did; the mean
-// is what sums over many steps are compared with.
+// Measurements of one operation, in seconds. The best shows the machine's capability, the median its typical speed. Use
+// the mean to compare with sums over steps.
 class Samples {
  public:
   void add(double seconds) { seconds_.push_back(seconds); }
   bool empty() const { return seconds_.empty(); }
-  // REQUIRES of all three: !empty().
+  // REQUIRES for all three: !empty().
   double best() const { return *std::min_element(seconds_.begin(), seconds_.end()); }
   double mean() const {
     return std::accumulate(seconds_.begin(), seconds_.end(), 0.0) / static_cast<double>(seconds_.size());
@@ -35,8 +35,8 @@ class Samples {
     return *middle;
   }
 
-  // Runs `work` once unmeasured, because what was measured before it has emptied the caches, then as often as fits
-  // `budget_seconds`: once at least, `kMostRepeats` times at most.
+  // Runs `work` once unmeasured, to refill caches. Then repeats it within `budget_seconds`, at least once and at most
+  // `kMostRepeats` times.
   template <class Work>
   void measure(const Work& work, double budget_seconds) {
     constexpr int kMostRepeats = 50;

@@ -9,19 +9,18 @@
 
 namespace slip::bench {
 
-// A `slipstream serve` of our own, as a child process on a port it chooses; stopped with SIGTERM when this goes out of
-// scope.
+// A `slipstream serve` child process on a free port. The destructor stops it with SIGTERM.
 class Service {
  public:
-  // `arguments` after `serve`; `--port 0` is added. Throws Error{kUnavailable} with the end of its log when it does not
-  // get ready.
+  // `arguments` follow `serve`; `--port 0` is added. Throws Error{kUnavailable} with the end of its log if it does not
+  // become ready.
   Service(const std::filesystem::path& program, std::vector<std::string> arguments, std::filesystem::path log);
   ~Service();
   Service(const Service&) = delete;
   Service& operator=(const Service&) = delete;
 
   const Endpoint& endpoint() const { return endpoint_; }
-  int stop();  // SIGTERM, waits; the exit status
+  int stop();  // sends SIGTERM, waits; returns the exit status
 
  private:
   void await_ready();
@@ -31,7 +30,7 @@ class Service {
   Endpoint endpoint_;
 };
 
-// The `slipstream` program that was built beside this benchmark (…/bench/NAME → …/slipstream).
+// The `slipstream` program built beside this benchmark (…/bench/NAME → …/slipstream).
 std::filesystem::path slipstream_beside();
 
 }  // namespace slip::bench

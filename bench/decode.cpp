@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a forward pass costs by its number of rows, beside what the machine could do. Decoding one token reads every
-// weight once, so the bytes over the memory's speed are the floor, and rows verified together should cost little more
-// than one until arithmetic takes longer than reading; a prompt is arithmetic alone. Everything that is compared is
-// measured in turns within one run, so that a drifting machine touches all of it alike.
+// Measures the cost of a forward pass by its number of rows, against the machine's limits. Decoding one token reads
+// every weight once, so bytes / bandwidth is the lower bound. Rows verified together should cost little more than one,
+// until arithmetic takes longer than reading; a prompt is limited by arithmetic. All compared values are measured in
+// turns within one run, so drift of the machine affects them equally.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
@@ -26,7 +26,7 @@ namespace slip::bench {
 namespace {
 
 constexpr std::int32_t kMostRows = 1024;
-constexpr double kStepBudgetSeconds = 0.03;  // of one kind of step in one round
+constexpr double kStepBudgetSeconds = 0.03;  // for one kind of step in one round
 
 struct Options {
   std::string model, dtype = "bfloat16", layout = "both";
@@ -37,7 +37,7 @@ struct Options {
   bool turns = false, json = false;
 };
 
-// How the rows of a step belong together: all to one sequence, or one to each of several.
+// The sequences of a step's rows: all rows of one sequence, or one row of each of several.
 enum class Layout : std::uint8_t { kRows, kSequences };
 
 const char* layout_name(Layout layout) {
@@ -67,7 +67,7 @@ DecodingSize size_of(const Options& options) {
   return size;
 }
 
-// The model's own shapes at a prompt's length, and two square ones that libraries are tuned for.
+// The model's own shapes at a prompt's length, and two square ones that libraries are optimized for.
 std::vector<ProductShape> onednn_shapes(const ModelConfig& config, std::int32_t rows) {
   const std::int64_t hidden = config.hidden_size, ffn = config.intermediate_size;
   return {{rows, hidden, ffn}, {rows, hidden, hidden}, {rows, ffn, hidden}, {1024, 1024, 1024}, {2048, 2048, 2048}};
@@ -132,7 +132,7 @@ class DecodeBench {
     return std::max(size.most_step_rows, size.most_chunk);
   }
 
-  // Another program may want to measure between the rounds: it sends a line when this one shall go on.
+  // Waits for a line on standard input, so that another program can measure between the rounds.
   void await_turn() const {
     if (!options_.turns) return;
     std::cout << "turn" << std::endl;
@@ -145,7 +145,7 @@ class DecodeBench {
     peak_.round();
     for (Step& step : steps_) {
       step.samples.measure([&] { decoding_.step(step.shape()); }, kStepBudgetSeconds);
-      // Beside the steps of its size, whose share of it is asked for.
+      // Timed beside steps of the same size, since the result is the products' share of the step.
       for (StepProducts& products : step_products_) {
         if (products.n != step.n) continue;
         products.samples.measure([&] { products_.run(products.n, products.n); }, kStepBudgetSeconds);
@@ -288,14 +288,14 @@ void print_table(const nlohmann::json& result) {
 void add_options(CLI::App& app, Options& options) {
   const auto rows = CLI::Range(1, kMostRows);
   app.add_option("--model", options.model, "Model folder")->required();
-  app.add_option("--layout", options.layout, "The rows are of one sequence, of one sequence each, or both in turns")
+  app.add_option("--layout", options.layout,
+                 "rows: all rows of one sequence; sequences: one row of each; both: in turns")
       ->check(CLI::IsMember({"rows", "sequences", "both"}));
   app.add_option("--rows", options.rows, "Row counts, comma separated")->delimiter(',')->check(rows);
   app.add_option("--context", options.contexts, "Tokens in the cache before the rows, comma separated")
       ->delimiter(',')
       ->check(CLI::PositiveNumber);
-  app.add_option("--prefill", options.prefill, "Tokens of the prompt that is read; 0: none")
-      ->check(CLI::Range(0, 1 << 20));
+  app.add_option("--prefill", options.prefill, "Prompt length in tokens; 0: no prompt")->check(CLI::Range(0, 1 << 20));
   app.add_option("--chunk", options.chunks, "Rows of one pass over the prompt, comma separated")
       ->delimiter(',')
       ->check(rows);
@@ -303,11 +303,12 @@ void add_options(CLI::App& app, Options& options) {
       ->check(CLI::IsMember({"bfloat16", "float32"}));
   app.add_option("--threads", options.threads, "Threads of the forward pass, and the most of the probes")
       ->check(CLI::PositiveNumber);
-  app.add_option("--rounds", options.rounds, "Times that everything is measured")->check(CLI::PositiveNumber);
+  app.add_option("--rounds", options.rounds, "Number of measurement rounds")->check(CLI::PositiveNumber);
   app.add_option("--prompt-ids", options.prompt_ids,
                  "Token ids to continue greedily first, for other programs to compare with")
       ->delimiter(',');
-  app.add_option("--greedy", options.n_greedy, "How many tokens of that")->check(CLI::PositiveNumber);
+  app.add_option("--greedy", options.n_greedy, "Number of tokens to continue --prompt-ids by")
+      ->check(CLI::PositiveNumber);
   app.add_flag("--turns", options.turns, "Before each round print `turn` and wait for a line on standard input");
   app.add_flag("--json", options.json, "Print JSON");
 }

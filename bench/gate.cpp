@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The gate on recorded text: requests until a better draft is live, and what faulty drafts do to it. Every score is
-// that of a real draft on a record of the target's own answers; no target runs, and everything is deterministic.
+// Tests the gate on recorded text: requests until a better draft is live, and the effect of faulty drafts. Every score
+// is a real draft's on a record of the target's own answers. Runs no target; deterministic.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <bit>
@@ -28,8 +28,8 @@ namespace {
 
 using nlohmann::json;
 
-constexpr double kStepsToBeGone = 200;  // of the target, that a faulty version may serve
-constexpr double kTolerance = 0.005;    // of α: pairs of drafts that count as better by --better
+constexpr double kStepsToBeGone = 200;  // target steps that a faulty version may serve
+constexpr double kTolerance = 0.005;    // of α: draft pairs whose gain is --better within this
 constexpr std::size_t kCopies = 13;
 
 struct Options {
@@ -41,16 +41,16 @@ struct Options {
   bool json = false;
 };
 
-using Scores = std::vector<AcceptanceScore>;  // of one draft, one a record
-using Order = std::vector<std::size_t>;       // indices of records as they arrive
+using Scores = std::vector<AcceptanceScore>;  // of one draft, one per record
+using Order = std::vector<std::size_t>;       // indices of records in order of arrival
 
-// An export of one training.
+// One export of a training.
 struct Version {
   double steps = 0;
   Scores scores;
 };
 
-// A permutation of 0 … n − 1, addressed by `seed`.
+// A permutation of 0 … n − 1, determined by `seed`.
 Order shuffled(std::size_t n, std::uint64_t seed, std::uint32_t what = 0) {
   Order order(n);
   std::iota(order.begin(), order.end(), std::size_t{0});
@@ -69,12 +69,12 @@ double alpha_of(const Scores& scores) {
 
 struct Fate {
   std::optional<std::size_t> published_after;  // requests
-  bool gone = false;                           // rolled back after it
-  double served = 0;                           // target steps of the version while it was live
+  bool gone = false;                           // rolled back after publication
+  double served = 0;                           // target steps that the version served
 };
 
-// One candidate against the live draft: first the gate, then the watch, on the records in the order given. A record
-// that is a near-copy of an earlier one is no evidence, unless `count_copies`.
+// Runs one candidate against the live draft on the records in the given order: first the gate, then the watch. A
+// near-copy of an earlier record is no evidence, unless `count_copies`.
 Fate follow(const Scores& live, const Scores& candidate, const std::vector<ReplayRecord>& records, const Order& order,
             double prior = 1, bool count_copies = false) {
   const CanaryOptions canary;
@@ -100,7 +100,7 @@ Fate follow(const Scores& live, const Scores& candidate, const std::vector<Repla
   return fate;
 }
 
-// How long a faulty version would serve if it were live although no gate let it through.
+// How long a faulty version would serve if it were published without a gate.
 double steps_served_without_gate(const Scores& live, const Scores& faulty, const Order& order) {
   LiveWatch watch;
   double served = 0;
@@ -118,7 +118,7 @@ Value quantile(std::vector<Value> values, double share) {
   return values[static_cast<std::size_t>(share * static_cast<double>(values.size() - 1))];
 }
 
-// A copy of a draft folder whose tensors went through `change`.
+// A copy of a draft folder with tensors modified by `change`.
 class ChangedDraft {
  public:
   ChangedDraft(const std::filesystem::path& from, const std::string& name,
@@ -155,7 +155,7 @@ std::size_t width(Dtype dtype) {
   return dtype == Dtype::kFloat32 ? 4 : 2;
 }
 
-// Every tensor keeps its values and loses their places.
+// Shuffles the values within every tensor.
 std::shared_ptr<const ModelWeights> shuffled_weights(const std::string& draft, std::uint64_t seed) {
   const ChangedDraft changed(draft, "shuffled", [&](std::vector<std::byte>& bytes, Dtype dtype, std::uint32_t tensor) {
     const std::vector<std::byte> before = bytes;
@@ -169,7 +169,7 @@ std::shared_ptr<const ModelWeights> shuffled_weights(const std::string& draft, s
   return changed.load();
 }
 
-// One value of the draft is no number: which one, `seed` says.
+// Replaces one value of the draft, chosen by `seed`, by NaN.
 std::shared_ptr<const ModelWeights> weights_with_nan(const std::string& draft, std::uint64_t seed) {
   const ChangedDraft changed(draft, "nan", [&](std::vector<std::byte>& bytes, Dtype dtype, std::uint32_t tensor) {
     if (tensor != 1 + seed % 3) return;
@@ -181,7 +181,7 @@ std::shared_ptr<const ModelWeights> weights_with_nan(const std::string& draft, s
   return changed.load();
 }
 
-// The target's word, each row put beside another token of its answer.
+// A poisoned record: each row of the target's distribution is paired with another token of its answer.
 ReplayRecord poisoned(ReplayRecord record) {
   const auto half = static_cast<std::ptrdiff_t>(record.target.size() / 2);
   std::rotate(record.target.begin(), record.target.begin() + half, record.target.end());
@@ -245,8 +245,8 @@ class GateBench {
     return versions;
   }
 
-  // Requests until a candidate that is better by `better` is live, over all pairs of versions that far apart.
-  // `by_curve`: with the prior odds that the learning curve up to the live version promises, as the service has them.
+  // Requests until a candidate better by `better` is live, over all pairs of versions with that gain. `by_curve`: with
+  // the prior odds from the learning curve up to the live version, as the service uses them.
   json better(const std::vector<Version>& versions, bool by_curve) const {
     std::vector<std::pair<std::size_t, std::size_t>> pairs;
     for (std::size_t live = 0; live < versions.size(); ++live) {
@@ -273,7 +273,7 @@ class GateBench {
             {"missed", missed}};
   }
 
-  // Each version was measured on as many requests as lie between two.
+  // Each version was measured on as many requests as lie between two versions.
   double prior_of(const std::vector<Version>& versions, std::size_t live, std::size_t candidate) const {
     const double base = alpha_of(versions.front().scores);
     LearningCurve curve(base);
@@ -290,7 +290,7 @@ class GateBench {
     return training.weights();
   }
 
-  // A faulty candidate of each seed against the live draft.
+  // Runs a faulty candidate per seed against the live draft.
   json plant(const std::string& name, const std::function<std::shared_ptr<const ModelWeights>(std::uint64_t)>& make) {
     json row = {
         {"fault", name}, {"seeds", options_.seeds}, {"refused_when_read", 0}, {"live", 0}, {"live_too_long", 0}};
@@ -325,7 +325,7 @@ class GateBench {
     return row;
   }
 
-  // A draft that learned one prompt by heart, evaluated on copies of that prompt. The control counts the copies.
+  // A draft that memorized one prompt, evaluated on copies of that prompt. The control counts the copies.
   json thirteen_copies() {
     json row = {{"seeds", options_.seeds}, {"live", 0}, {"live_when_copies_count", 0}};
     std::vector<double> alphas;
@@ -398,11 +398,11 @@ int main(int argc, char** argv) {
   app.add_option("--stream", options.stream, "Replay folder of a recorded stream (bench/adapt --record)")->required();
   app.add_option("--dev", options.dev, "Replay folder of prompts never streamed")->required();
   app.add_option("--other", options.other, "Replay folder of another topic's stream")->required();
-  app.add_option("--trained", options.trained, "Records that versions are trained on; the rest evaluates");
+  app.add_option("--trained", options.trained, "Number of records to train versions on; the rest evaluates them");
   app.add_option("--every", options.every, "Records between two versions");
-  app.add_option("--better", options.better, "Gain of α of the candidates that ought to be published");
-  app.add_option("--trials", options.trials, "Orders of the records, for these candidates");
-  app.add_option("--seeds", options.seeds, "Drafts and orders, for each fault");
+  app.add_option("--better", options.better, "Gain in α of candidates that should be published");
+  app.add_option("--trials", options.trials, "Record orders to try for these candidates");
+  app.add_option("--seeds", options.seeds, "Drafts and record orders per fault");
   app.add_option("--k", options.k, "Draft length");
   app.add_flag("--json", options.json, "Print JSON");
   CLI11_PARSE(app, argc, argv);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What answering in a form asked for costs a row: the transform of its logits with the grammar's mask in it against the
-// plain one, for the first answer with a schema (its masks are made) and for the next (they are remembered). The rows
-// are those of a document of the schema; a larger vocabulary than the tokenizer's is made of pairs of its tokens.
+// Measures the cost of a grammar per row: the transform of its logits with and without the grammar's mask, for the
+// first answer with a schema (masks are computed) and for the next (masks are cached). The rows follow a document of
+// the schema. A vocabulary larger than the tokenizer's is filled with pairs of its tokens.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
@@ -32,7 +32,7 @@ struct Case {
   std::string name, schema, document;
 };
 
-// An object of which most is optional: as many ways on as it has properties.
+// An object with mostly optional properties, so that every property is a possible continuation.
 Case wide_case() {
   std::string properties, document;
   for (int i = 0; i < 200; ++i) {
@@ -71,7 +71,7 @@ std::vector<Case> cases() {
       wide_case()};
 }
 
-// The tokenizer's texts, then pairs of them up to `size` as further merges would make, then an end token.
+// The tokenizer's texts, then pairs of them up to `size` (as further merges would give), then an end token.
 class Vocabulary {
  public:
   Vocabulary(const Tokenizer& tokenizer, std::int32_t size) {
@@ -113,7 +113,7 @@ class RowCosts {
     return pass;
   }
 
-  // One answer, as the engine goes through it: the row's mask, its transform, the token that was taken.
+  // One answer as the engine processes it: the row's mask, its transform, the accepted token.
   Pass masked(const std::vector<std::int32_t>& answer, const std::shared_ptr<const Grammar>& grammar,
               TokenMasks& masks) {
     Pass pass;
@@ -212,7 +212,7 @@ int main(int argc, char** argv) {
   app.add_option("--vocab", options.vocabularies, "Vocabulary sizes, comma separated; at least the tokenizer's")
       ->delimiter(',')
       ->required();
-  app.add_option("--rounds", options.rounds, "Passes, of which the best counts")->check(CLI::PositiveNumber);
+  app.add_option("--rounds", options.rounds, "Number of passes; the best one counts")->check(CLI::PositiveNumber);
   app.add_flag("--json", options.json, "Print JSON");
   CLI11_PARSE(app, argc, argv);
   return slip::bench::show_result(

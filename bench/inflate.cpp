@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// From a small trained Llama, a folder of a larger shape that computes the same function: real acceptance at a
+// Writes a folder of a larger shape that computes the same function as a small trained Llama: real acceptance at a
 // realistic cost.
 #include "checkpoints/inflate.h"
 
@@ -34,9 +34,8 @@ int main(int argc, char** argv) {
   slip::InflateShape shape;
   app.add_option("--from", from, "folder of the small model")->required();
   app.add_option("--to", to, "folder to write")->required();
-  app.add_option(
-      "--hidden", shape.hidden_size,
-      "hidden size; exact where it is the small one's times a power of 4, else up to a rounding of the norms");
+  app.add_option("--hidden", shape.hidden_size,
+                 "hidden size; exact if it is the small one's times a power of 4, else up to rounding of the norms");
   app.add_option("--layers", shape.n_layers, "layers");
   app.add_option("--ffn", shape.intermediate_size, "FFN width");
   app.add_option("--heads", shape.n_heads, "query heads");

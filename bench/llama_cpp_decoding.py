@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""llama.cpp seen as bench/decode sees our engine: steps of a shape that leave the cache as it was, and prompts.
+"""Time llama.cpp as bench/decode times our engine: steps of a shape that leave the cache unchanged, and prompts.
 
-Through the C interface of the package llama-cpp-python, so that nothing of Python is in what is timed but one call.
+Uses the C interface of the package llama-cpp-python, so the timed part has a single Python call.
 """
 import time
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""llama.cpp as one more arm of bench/service.py: the same prompts, closed-loop clients as sequences of one batch, greedy and
-plain, in this process. No HTTP and no tokenizing is in its time, so it is favoured by both."""
+"""llama.cpp as an arm of bench/service.py: the same prompts, greedy plain decoding, in this process.
+
+Closed-loop clients are sequences of one batch. Its time excludes HTTP and tokenizing, which favours llama.cpp."""
 import pathlib
 import tempfile
 import time

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// An open-loop load client. It measures a running service (--url), or starts one for each of several arms (--learning)
-// and compares what their clients see at the same load.
+// An open-loop load client. Measures a running service (--url), or starts one per arm (--learning) and compares what
+// their clients see at the same load.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
@@ -53,7 +53,7 @@ json run_url(const Options& options) {
       {run_open_loop(parse_url(options.url), calls_of(options), arrivals_of(options, options.rate, options.seed))});
 }
 
-// An arm keeps its data directory from round to round, so that its drafts go on learning.
+// An arm keeps its data directory over the rounds, so its drafts go on learning.
 Service start(const Options& options, const std::string& arm) {
   const auto folder = std::filesystem::path(options.work) / arm;
   std::filesystem::create_directories(folder);
@@ -65,7 +65,7 @@ Service start(const Options& options, const std::string& arm) {
   return Service(slipstream_beside(), arguments, folder / "service.log");
 }
 
-// Requests a second that the static draft serves while clients never pause.
+// Requests per second of the static draft with closed-loop clients.
 double capacity(const Options& options, const LoadCalls& calls) {
   const Service service = start(options, "static");
   const LoadRun run = run_closed_loop(service.endpoint(), calls, options.capacity_requests, options.capacity_clients,
@@ -76,7 +76,7 @@ double capacity(const Options& options, const LoadCalls& calls) {
   return static_cast<double>(answered) / run.elapsed_s;
 }
 
-// Each arm's p99 between tokens and tokens/s over the best of the others.
+// Each arm's p99 between tokens and tokens/s, relative to the best of the others.
 void add_ratios(json& result) {
   for (auto& [name, arm] : result["arms"].items()) {
     for (const auto& [other, its] : result["arms"].items()) {
@@ -88,8 +88,8 @@ void add_ratios(json& result) {
   }
 }
 
-// The arms take turns, a fresh service each time, at the same instants with the same prompts; the order is turned round
-// from round to round, so that a machine that drifts favours none.
+// Runs the arms in turns, a new service each time, with the same arrivals and prompts. The order is reversed from round
+// to round, so that drift of the machine favours none.
 json run_arms(const Options& options) {
   const LoadCalls calls = calls_of(options);
   for (const auto& [arm, arguments] : kArms) std::filesystem::remove_all(std::filesystem::path(options.work) / arm);
@@ -149,16 +149,16 @@ void print_table(const json& result) {
 
 void add_load(CLI::App& app, Options& options) {
   auto* rate =
-      app.add_option("--rate", options.rate, "Requests a second, Poisson arrivals")->check(CLI::PositiveNumber);
+      app.add_option("--rate", options.rate, "Requests per second, Poisson arrivals")->check(CLI::PositiveNumber);
   app.add_option("--trace", options.trace, "CSV of TIMESTAMP,ContextTokens,GeneratedTokens to take arrivals from")
       ->excludes(rate);
-  app.add_option("--scale", options.scale, "Replays the trace so many times as fast")->check(CLI::PositiveNumber);
+  app.add_option("--scale", options.scale, "Speed-up of the trace")->check(CLI::PositiveNumber);
   app.add_option("--duration", options.duration_s, "Seconds in which requests start")->check(CLI::PositiveNumber);
   app.add_option("--prompts", options.prompts, "JSONL with `prompt` and `topic`, used in turn")->required();
   app.add_option("--topic", options.topic, "Send this topic instead of each row's own");
-  app.add_option("--max-tokens", options.max_tokens, "At most so many tokens an answer");
-  app.add_option("--temperature", options.temperature, "0 is greedy");
-  app.add_option("--seed", options.seed, "Of the arrival times");
+  app.add_option("--max-tokens", options.max_tokens, "Longest answer, in tokens");
+  app.add_option("--temperature", options.temperature, "Sampling temperature; 0 is greedy");
+  app.add_option("--seed", options.seed, "Seed of the arrival times");
   app.add_flag("--json", options.json, "Print JSON");
 }
 
@@ -173,7 +173,7 @@ void add_arms(CLI::App& app, Options& options) {
   app.add_option("--target", options.target, "Target folder of the arms")->needs(arms);
   app.add_option("--draft", options.draft, "Base draft folder of the arms")->needs(arms);
   app.add_option("-c,--config", options.config, "Service configuration of the arms")->needs(arms);
-  app.add_option("--load", options.load, "Rate as a share of capacity, where there is no --rate (default 0.5)")
+  app.add_option("--load", options.load, "Rate as a share of capacity, if --rate is not given (default 0.5)")
       ->check(CLI::PositiveNumber)
       ->needs(arms);
   app.add_option("--rounds", options.rounds, "Turns of each arm, each of --duration (default 3)")
@@ -182,7 +182,7 @@ void add_arms(CLI::App& app, Options& options) {
       ->check(CLI::PositiveNumber);
   app.add_option("--capacity-clients", options.capacity_clients, "Clients that measure capacity (default 8)")
       ->check(CLI::PositiveNumber);
-  app.add_option("--work", options.work, "Folder for the arms' data and logs; those of an earlier run go");
+  app.add_option("--work", options.work, "Folder for the arms' data and logs; an earlier run's are deleted");
 }
 
 json run(const Options& options) {

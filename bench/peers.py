@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Our forward pass beside llama.cpp's, on the same weights, prompts, shapes and thread count, in turns.
+"""Compare our forward pass with llama.cpp's, in turns, on the same weights, prompts, shapes and thread count.
 
 By hand only. A Python environment with `llama-cpp-python gguf tokenizers numpy` runs it:
 
     python bench/peers.py --model checkpoints/demo/target --context 128,960 --threads 2
 
-The folder is written as GGUF (bfloat16) beside --gguf first. Both programs then continue one prompt greedily; tokens
-are compared, not bits, because the two round differently, and nothing is timed when they part before --agree tokens.
+First writes the folder as GGUF (bfloat16) to --gguf. Both programs then continue one prompt greedily. Tokens are
+compared, not bits, because the two round differently. Nothing is timed if they differ within --agree tokens.
 bench/decode and llama.cpp take turns, round by round, in this one run.
 """
 import argparse
@@ -138,16 +138,16 @@ def parse():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--model", required=True, help="Hugging Face folder of a Llama")
     parser.add_argument("--decode", default=str(ROOT / "build/bench/decode"), help="our program")
-    parser.add_argument("--gguf", help="where to keep the GGUF file; it is made when it is not there")
+    parser.add_argument("--gguf", help="path of the GGUF file; created if absent")
     parser.add_argument("--rows", default="1,2,4,8,16,32", help="rows of one sequence, and sequences of one row")
     parser.add_argument("--context", default="128", help="tokens in the cache before them, comma separated")
-    parser.add_argument("--prefill", type=int, default=512, help="tokens of the prompt that is read")
-    parser.add_argument("--chunk", default="256", help="our rows of one pass over it, comma separated")
+    parser.add_argument("--prefill", type=int, default=512, help="prompt length in tokens")
+    parser.add_argument("--chunk", default="256", help="rows of one pass of our program over the prompt, comma separated")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--prompt", default="Write a query that lists the ten customers with the most orders.")
-    parser.add_argument("--greedy", type=int, default=32, help="tokens to continue it by")
-    parser.add_argument("--agree", type=int, default=8, help="so many of them must be the same")
+    parser.add_argument("--greedy", type=int, default=32, help="tokens to continue the prompt by")
+    parser.add_argument("--agree", type=int, default=8, help="number of continued tokens that must be equal")
     parser.add_argument("--json", action="store_true", help="print JSON")
     return parser.parse_args()
 

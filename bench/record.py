@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Runs a benchmark and keeps its JSON in bench/results/ with what it was run on (see the README there).
+"""Run a benchmark and save its JSON in bench/results/, with the commit and machine (see the README there).
 
     python3 bench/record.py NAME.json -- build/bench/decode --model T1B --threads 2 --json
 
-A GPU host has no history to ask and not the device to name, so tools/device.sh gives both.
+A GPU host has no git history and cannot name the device, so tools/device.sh passes both.
 """
 import argparse
 import datetime
@@ -41,9 +41,9 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("name", help="file in bench/results/")
     parser.add_argument("command", nargs="+", help="after --: a command that prints JSON")
-    parser.add_argument("--into", type=pathlib.Path, default=ROOT / "bench/results", help="folder in place of bench/results")
-    parser.add_argument("--device", help="what the benchmark runs on, where it is not the processor")
-    parser.add_argument("--commit", help="what is built, where git cannot tell")
+    parser.add_argument("--into", type=pathlib.Path, default=ROOT / "bench/results", help="output folder [bench/results]")
+    parser.add_argument("--device", help="name of the device, if it is not the processor")
+    parser.add_argument("--commit", help="commit of the build, if git does not know it")
     arguments = parser.parse_args()
     if not arguments.commit and git("status", "--porcelain", "--untracked-files=no"):
         sys.exit("record: the working tree has changes that no commit names; commit first")

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""How long a bad draft version serves when it is live from the start and clients never pause.
+"""Measure how long a bad draft version serves if it is live from the start, under closed-loop clients.
 
     make demo
     python3 bench/rollback.py --target build/demo/target-160m --learned build/demo/learning --topic sql --other code \\

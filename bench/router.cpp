@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// How often the router finds the topic of a prompt that names none: on prompts it never learned from, with the topics
-// file's examples alone and after so many labelled requests; what it takes for what; and what a look costs.
+// Measures how often the router finds the topic of an unlabelled prompt, on prompts it never learned from: with the
+// topics file's examples alone, and after N labelled requests. Also prints the confusion matrix and the time per
+// look-up.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
@@ -39,7 +40,7 @@ struct Case {
   std::string label, text;
 };
 
-// Every row's label has to be one of the topics: what is right is not guessed.
+// Every row's label must be one of the topics, since it is the expected result.
 std::vector<Case> read_cases(const std::vector<std::string>& files, const TopicTable& topics) {
   std::vector<Case> cases;
   for (const auto& file : files) {
@@ -57,7 +58,7 @@ std::vector<Case> read_cases(const std::vector<std::string>& files, const TopicT
   return cases;
 }
 
-// A piece of what stands after the instruction, cut between characters.
+// A part of the text after the instruction, cut at character borders.
 std::string passage(const std::string& text, std::size_t bytes) {
   const std::size_t line = text.find('\n');
   std::string piece = text.substr(line == std::string::npos ? 0 : line + 1);
@@ -66,7 +67,7 @@ std::string passage(const std::string& text, std::size_t bytes) {
   return piece.substr(0, bytes);
 }
 
-// Two passages in different languages in one prompt: still prose to go on with. Languages are told by their labels.
+// Prompts with two passages in different languages, which are still prose. The labels give the languages.
 std::vector<Case> two_languages(const std::vector<Case>& cases, TopicId prose) {
   std::vector<const Case*> rows;
   for (const Case& one : cases) {
@@ -81,7 +82,7 @@ std::vector<Case> two_languages(const std::vector<Case>& cases, TopicId prose) {
   return mixed;
 }
 
-// Prompts of the other topics with a sentence in some language before them: the task decides, not the greeting.
+// Prompts of the other topics after a sentence in some language: the task decides, not the sentence before it.
 std::vector<Case> after_a_sentence(const std::vector<Case>& cases, TopicId prose) {
   std::vector<const Case*> rows;
   for (const Case& one : cases) {
@@ -153,7 +154,7 @@ std::vector<Case> training_stream(const Options& options, const TopicTable& topi
   return stream;
 }
 
-// Of this thread's own time: what others do on the machine is no cost of routing.
+// CPU time of this thread, to exclude other programs.
 double thread_us() {
   timespec now{};
   ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
@@ -166,7 +167,7 @@ double microseconds_each(std::size_t times, const std::function<void(std::size_t
   return (thread_us() - start) / static_cast<double>(times);
 }
 
-// Texts of one length, cut from the dev prompts one after the other so that all of them differ.
+// Distinct texts of one length, cut from consecutive dev prompts.
 std::vector<std::string> texts_of(const std::vector<Case>& cases, std::size_t bytes, std::size_t n) {
   std::string all;
   for (const Case& one : cases) all += one.text + "\n";

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What learning costs and brings to a whole service: closed-loop clients that never pause ask three arms the same requests.
+"""Measure cost and benefit of learning for a whole service: closed-loop clients send three arms the same requests.
 
     python3 bench/service.py --target T160 --prompts-root DIR --clients 1,2,4 --requests 120 --system-prompt on,off \\
         --arms learning,static,plain --seeds 3 --json OUT.json

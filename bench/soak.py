@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Memory of a service under long mixed traffic: what it holds after a while against what it holds at the end.
+"""Compare a service's memory early in and at the end of long mixed traffic.
 
     python3 bench/soak.py --target T160 --prompts-root DIR --minutes 60 --clients 4 --kinds valid --reference-s 120
     python3 bench/soak.py --target checkpoints/demo/target --prompts-root DIR --minutes 60 --clients 16 --reference-s 300
@@ -32,7 +32,7 @@ STALL_S = 5
 SAMPLE_S = 10
 SLACK_SAMPLES = 6  # both ends of the ratio are medians over so many samples
 
-# Bodies that no client should send; each must be refused with a 4xx.
+# Invalid bodies; each must be refused with a 4xx.
 BROKEN = [b"", b"{", b"[]", b"null", b'{"messages": 1}', b'{"messages": []}', b'{"messages": [{"role": "user"}]}',
           b'{"messages": [{"role": "user", "content": "x"}], "max_tokens": "many"}',
           b'{"messages": [{"role": "user", "content": "x"}], "temperature": -1}',

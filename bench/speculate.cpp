@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tokens per second by draft length on real prompts, with what explains them: α, accepted length L, the draft's cost
-// per token c and the price of verifying k + 1 rows at once; and what these allow at most, L / (c·k + T(k+1)/T(1)),
-// beside what is reached. k = 0 is plain decoding with no draft loaded. The lengths, and the passes whose times are T,
-// take turns, so that a drifting machine touches all of them alike.
+// Measures tokens per second by draft length on real prompts, with the explaining quantities: α, accepted length L, the
+// draft's cost per token c and the cost of verifying k + 1 rows. Prints the upper bound L / (c·k + T(k+1)/T(1)) beside
+// the measured speedup. k = 0 is plain decoding without a draft. The draft lengths, and the passes that measure T, take
+// turns, so drift of the machine affects all equally.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cmath>
@@ -26,7 +26,7 @@
 namespace slip::bench {
 namespace {
 
-constexpr double kStepBudgetSeconds = 0.1;  // of one kind of step between two runs
+constexpr double kStepBudgetSeconds = 0.1;  // for one kind of step between two runs
 
 struct Options {
   std::string target, draft, chat_template, prompts;
@@ -37,11 +37,11 @@ struct Options {
   bool json = false;
 };
 
-// Sums over one draft length's runs. What is `decoding_` leaves out the steps that read prompts, of the target or of
-// the draft, whose cost no draft length changes.
+// Sums over one draft length's runs. The `decoding_` members exclude steps that process prompts (the target's or the
+// draft's), whose cost does not depend on draft length.
 struct Totals final : StepListener {
   std::int64_t tokens = 0, proposed = 0, accepted = 0, first_rejections = 0;
-  std::int64_t decoding_tokens = 0, decoding_steps = 0;  // a step counts once for each of its sequences
+  std::int64_t decoding_tokens = 0, decoding_steps = 0;  // a step counts once per sequence
   std::int64_t decoding_us = 0, draft_us = 0, drafted = 0;
   double seconds = 0;
   void on_step(const StepFigures& figures) noexcept override {
@@ -106,7 +106,7 @@ class Bench {
     check(k, answers);
   }
 
-  // A step of k + 1 rows of each sequence as far into an answer as a step is on average.
+  // A step of k + 1 rows per sequence, at the average position within an answer.
   StepShape step_shape(int k) const {
     std::size_t prompt_tokens = 0;
     for (const auto& prompt : prompts_) prompt_tokens += prompt.size();
@@ -143,7 +143,7 @@ class Bench {
     return request;
   }
 
-  // Speed at the price of another answer is none.
+  // Checks that the answers are unchanged; a speed with other answers would not count.
   void check(int k, const std::vector<std::shared_ptr<Answer>>& answers) {
     for (std::size_t i = 0; i < answers.size(); ++i) {
       if (expected_.size() == i) expected_.push_back(answers[i]->tokens);
@@ -166,14 +166,15 @@ double ratio(double a, double b) {
   return b > 0 ? a / b : 0;
 }
 
-// What online speculative decoding's analysis (after Leviathan et al., 2023) expects of k drafted tokens when each is
-// accepted with probability α and costs c target steps, and verifying is free: (1 − α^(k+1)) / ((1 − α)(c·k + 1)).
+// The expected speedup of k drafted tokens by the analysis of online speculative decoding (after Leviathan et al.,
+// 2023): each is accepted with probability α and costs c target steps, and verifying is free. (1 − α^(k+1)) / ((1 −
+// α)(c·k + 1)).
 double osd_speedup(double alpha, double c, int k) {
   const double length = alpha < 1 ? (1 - std::pow(alpha, k + 1)) / (1 - alpha) : k + 1;
   return length / (c * k + 1);
 }
 
-// `step_seconds`, `plain_step_seconds`: T(k + 1) and T(1), as means, since what the engine's steps took are sums.
+// `step_seconds`, `plain_step_seconds`: T(k + 1) and T(1), as means, to compare with the engine's sums.
 nlohmann::json report(int k, const Totals& totals, const Totals& plain, double step_seconds,
                       double plain_step_seconds) {
   const auto per_second = [](const Totals& of) { return ratio(static_cast<double>(of.tokens), of.seconds); };
@@ -269,7 +270,7 @@ int main(int argc, char** argv) {
   app.add_option("--k", options.k, "Draft lengths, comma separated; 0 is plain decoding")
       ->delimiter(',')
       ->check(CLI::Range(0, 16));
-  app.add_option("--max-tokens", options.max_tokens, "At most so many tokens an answer");
+  app.add_option("--max-tokens", options.max_tokens, "Longest answer, in tokens");
   app.add_option("--temperature", options.temperature, "0 is greedy; else seeded sampling");
   app.add_option("--rounds", options.rounds, "Passes, the lengths taking turns")->check(CLI::PositiveNumber);
   app.add_option("--threads", options.threads, "Threads of the forward pass")->check(CLI::PositiveNumber);

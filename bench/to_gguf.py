@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes a Llama's Hugging Face folder as one GGUF file with bfloat16 matrices, for programs that read only that.
+"""Write a Llama's Hugging Face folder as one GGUF file with bfloat16 matrices, for programs that read only GGUF.
 
 The file has no tokenizer (`no_vocab`): token ids go in and come out. Needs the packages gguf and numpy.
 """

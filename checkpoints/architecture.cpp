@@ -24,8 +24,8 @@ constexpr Architecture kArchitectures[] = {{"LlamaForCausalLM", "llama", Family:
                                            {"Qwen2ForCausalLM", "qwen2", Family::kQwen2},
                                            {"Qwen3ForCausalLM", "qwen3", Family::kQwen3},
                                            {"MistralForCausalLM", "mistral", Family::kMistral}};
-constexpr std::int32_t kDefaultWindow = 4096;         // of Mistral's and Qwen's configurations
-constexpr std::int64_t kDefaultMaxWindowLayers = 28;  // of Qwen's
+constexpr std::int32_t kDefaultWindow = 4096;         // default of Mistral's and Qwen's configurations
+constexpr std::int64_t kDefaultMaxWindowLayers = 28;  // default of Qwen's configurations
 constexpr std::int32_t kQwen3HeadDim = 128;
 constexpr JsonFields::IntegerRange kWindow{1, std::numeric_limits<std::int32_t>::max()};
 constexpr const char* kFull = "full_attention";
@@ -39,7 +39,7 @@ const Architecture& architecture_of(const ModelConfig& config) {
   for (const Architecture& known : kArchitectures) {
     if (config.architecture == known.name) return known;
   }
-  SLIP_CHECK(false, "a configuration of an architecture that nobody reads");
+  SLIP_CHECK(false, "a configuration of an architecture without a reader");
   return kArchitectures[0];
 }
 
@@ -60,14 +60,14 @@ void require_false(const JsonFields& fields, const char* key) {
   if (flag(fields, key)) unsupported(fields, key, "true is not supported for this architecture");
 }
 
-// A key that is absent means the default; one that is null means no window.
+// An absent key means the default; null means no window.
 std::int32_t read_window(const JsonFields& fields) {
   const auto window = fields.optional_integer("sliding_window", kWindow);
   if (window) return static_cast<std::int32_t>(*window);
   return fields.has("sliding_window") ? 0 : kDefaultWindow;
 }
 
-// Which layers `layer_types` says see a window; nullopt without the key.
+// Which layers have a window by `layer_types`; nullopt without the key.
 std::optional<std::vector<bool>> read_layer_types(const JsonFields& fields, std::int32_t n_layers) {
   const json* types = fields.find("layer_types");
   if (types == nullptr) return std::nullopt;
@@ -85,7 +85,7 @@ std::optional<std::vector<bool>> read_layer_types(const JsonFields& fields, std:
   return slides;
 }
 
-// Qwen: a window in the layers that layer_types names, or else from max_window_layers on.
+// Qwen: a window in the layers that layer_types names; without layer_types, in the layers from max_window_layers on.
 void read_qwen_windows(const JsonFields& fields, ModelConfig& config) {
   const std::int32_t window = flag(fields, "use_sliding_window") ? read_window(fields) : 0;
   const auto first = fields.optional_integer("max_window_layers", {0, 1 << 20}).value_or(kDefaultMaxWindowLayers);
@@ -97,7 +97,7 @@ void read_qwen_windows(const JsonFields& fields, ModelConfig& config) {
   }
 }
 
-// Llama and Mistral have one kind of layer and do not read layer_types; one that says otherwise is another model's.
+// Llama and Mistral have one kind of layer and ignore layer_types. A file with other values belongs to another model.
 void set_one_window(const JsonFields& fields, ModelConfig& config, std::int32_t window) {
   const auto named = read_layer_types(fields, config.n_layers);
   for (std::int32_t layer = 0; layer < config.n_layers; ++layer) {
@@ -152,7 +152,7 @@ std::int32_t default_head_dim(const JsonFields& fields, const ModelConfig& confi
   return config.hidden_size / config.n_heads;
 }
 
-// Only Llama's default depends on nothing but the number of heads; the others' are those of one particular size.
+// Only Llama's default follows from the number of heads. The others' defaults are those of one model size.
 std::int32_t default_kv_heads(const JsonFields& fields, const ModelConfig& config) {
   const bool is_llama = architecture_of(config).family == Family::kLlama;
   if (!is_llama && !fields.has("num_key_value_heads")) fields.refuse("num_key_value_heads", "is missing");

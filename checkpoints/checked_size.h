@@ -6,9 +6,9 @@
 
 namespace slip {
 
-// An unsigned 64-bit size computed from integers that a file gave. Once any operation overflows, underflows or met a
-// negative number it stays invalid, so one check at the end covers a whole formula (FIELD R2: the same product was got
-// wrong three times in another format's reader).
+// An unsigned 64-bit size computed from untrusted integers. Once an operation overflows, underflows or sees a negative
+// number, it stays invalid, so one check at the end covers a whole formula (FIELD R2: another format's reader got such
+// a product wrong three times).
 class CheckedSize {
  public:
   constexpr explicit CheckedSize(std::uint64_t value) : value_(value) {}

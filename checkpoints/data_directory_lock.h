@@ -7,14 +7,14 @@
 
 namespace slip {
 
-// <data>/LOCK held by flock for the life of the object, so that two processes never write one data directory; the
-// kernel lets go however the process ends. Creates the directory (0700). Throws Error{kConflict} naming the holder's
-// pid, Error{kPermission} for a directory of another user or writable by others.
+// A flock on <data>/LOCK, held while this object lives, so that two processes never write one data directory. The
+// kernel releases it however the process ends. Creates the directory (0700). Throws Error{kConflict} naming the
+// holder's pid, Error{kPermission} for a directory that another user owns or can write.
 class DataDirectoryLock {
  public:
   explicit DataDirectoryLock(const std::filesystem::path& data_directory);
 
-  // False once the directory or its LOCK was deleted, moved or replaced: what is written there is not ours any more.
+  // False once the directory or its LOCK was deleted, moved or replaced; the path then leads to other files.
   // Any thread.
   bool in_place() const noexcept;
 

@@ -42,15 +42,15 @@ std::uint64_t count(const JsonFields& fields, const char* key) {
 
 }  // namespace
 
-// Files written before the key existed name a number alone. Then only a later version that is no rollback can have a
-// parent of its own draft: rolling back published nothing but the base draft's weights.
+// For files older than the key, which give only the parent's number. Only a later version that is not a rollback can
+// have a parent in its own draft, since rollbacks republished the base draft's weights.
 std::string parent_draft_of(const DraftMeta& meta) {
   if (!meta.parent_draft.empty()) return meta.parent_draft;
   const bool own = meta.parent > 0 && meta.parent < meta.version && meta.reason != "rollback";
   return own ? meta.draft : kBaseDraft;
 }
 
-// Not by way of a tree of nlohmann's: where memory is exhausted its destructor ends the process.
+// Written without nlohmann's tree: its destructor ends the process when memory is exhausted.
 std::string to_json(const DraftMeta& meta) {
   const std::pair<const char*, std::string> members[] = {
       {"format", std::to_string(kFormat)},

@@ -55,7 +55,7 @@ bool same_folder(const std::filesystem::path& one, const std::filesystem::path& 
   return (one / "").lexically_normal() == (other / "").lexically_normal();
 }
 
-// Every entry a regular file: a published version holds no links and no folders.
+// Checks that every entry is a regular file: a published version holds no links and no folders.
 void check_staged(const StoreFolder& staged) {
   for (const char* name : {kConfigFile, kWeightsFile}) {
     if (!staged.contains(name)) {
@@ -100,7 +100,7 @@ DraftStore::DraftStore(const std::filesystem::path& root, RetentionPolicy policy
   sweep();
 }
 
-// What a crash left behind. A draft that cannot be swept is left as it is: opening must not depend on it.
+// Removes leftovers of a crash. A draft that cannot be swept is skipped, so that opening still succeeds.
 void DraftStore::sweep() const {
   for (const auto& name : root_folder_.names()) {
     if (name.starts_with(kStagingPrefix)) root_folder_.remove(name);
@@ -217,7 +217,7 @@ std::optional<DraftMeta> DraftStore::intact(const StoreFolder& folder, const std
   }
 }
 
-// 0 when there is none that can be read: then the newest intact version counts.
+// 0 when CURRENT is absent or unreadable; the caller then uses the newest intact version.
 std::uint64_t DraftStore::current_number(const StoreFolder& folder) const {
   if (!folder.contains(kCurrentFile)) return 0;
   try {
@@ -250,7 +250,7 @@ void DraftStore::verify_weights(const StoreFolder& version_folder, const DraftMe
   if (sha256_of(weights.get(), where) != meta.weights_sha256) {
     throw Error(ErrorCode::kDataLoss, where + " does not match the SHA-256 in its meta.json");
   }
-  // A file written within a tick of the clock from now may change again under the same stamp.
+  // A file changed within the clock's resolution may change again without a new time stamp, so it is hashed again.
   constexpr std::int64_t kSettledUs = 1'000'000;
   if (stamp.modified_ns / 1000 + kSettledUs > wall_us()) return;
   const std::lock_guard lock(verified_mutex_);
@@ -327,7 +327,7 @@ void DraftStore::apply_retention(const std::string& draft, std::uint64_t live, s
   }
 }
 
-// CURRENT first: after a crash in between, the versions that are left are still the ones to discard.
+// Rewrites CURRENT first: after a crash in between, discard() can be repeated.
 void DraftStore::discard(const std::string& draft, const std::set<std::uint64_t>& versions) {
   const std::lock_guard lock(writing_);
   const StoreFolder folder = draft_folder(draft);

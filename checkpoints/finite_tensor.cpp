@@ -7,7 +7,7 @@
 namespace slip {
 
 bool is_finite(const StoredTensor& tensor) {
-  // By exponent bits: all ones is Inf or NaN in each of the three formats.
+  // In each of the three formats an exponent of all ones is Inf or NaN.
   const std::uint32_t mask = tensor.dtype == Dtype::kFloat32    ? 0x7f800000u
                              : tensor.dtype == Dtype::kBFloat16 ? 0x7f80u
                                                                 : 0x7c00u;

@@ -5,7 +5,7 @@
 
 namespace slip {
 
-// Whether no value of a tensor is a NaN or an infinity. Reads all of it. Pure.
+// Check that a tensor has no NaN and no infinity. Reads all of it. Pure.
 bool is_finite(const StoredTensor& tensor);
 
 }  // namespace slip

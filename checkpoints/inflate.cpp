@@ -17,7 +17,7 @@
 namespace slip {
 namespace {
 
-// Where each row or column of a small matrix goes in the large one; a key/value head may go to several places.
+// Maps each row or column of a small matrix to its places in the large one; a key/value head may have several.
 using IndexMap = std::vector<std::vector<std::int64_t>>;
 
 enum class Padding { kZero, kRandom };
@@ -36,14 +36,15 @@ std::int32_t at_least(const char* option, std::int32_t wanted, std::int32_t smal
   return wanted;
 }
 
-// Then the norms' factor sqrt(d/d') is a power of 2, which every format holds exactly.
+// If so, the norms' factor sqrt(d/d') is a power of 2, which every format represents exactly.
 bool widens_by_power_of_four(const ModelConfig& small, const ModelConfig& large) {
   if (large.hidden_size % small.hidden_size != 0) return false;
   const auto ratio = static_cast<std::uint32_t>(large.hidden_size / small.hidden_size);
   return std::has_single_bit(ratio) && std::countr_zero(ratio) % 2 == 0;
 }
 
-// A group of g query heads needs ceil(g / g') copies of its key/value head where groups have g' queries.
+// If the large model has groups of g' queries, a group of g query heads needs ceil(g / g') copies of its key/value
+// head.
 std::int32_t copies_per_key_head(const ModelConfig& small, const ModelConfig& large) {
   const std::int32_t group = small.n_heads / small.n_kv_heads, new_group = large.n_heads / large.n_kv_heads;
   return (group + new_group - 1) / new_group;
@@ -86,7 +87,7 @@ HeadMaps map_heads(const ModelConfig& small, const ModelConfig& large) {
   return maps;
 }
 
-// SplitMix64: a few nanoseconds a value, which is what filling hundreds of millions of weights wants.
+// SplitMix64: a few nanoseconds per value, for models of over 100 million weights.
 class RandomWeights {
  public:
   explicit RandomWeights(std::uint64_t seed) : state_(seed) {}
@@ -95,7 +96,7 @@ class RandomWeights {
     z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
     z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
     const double unit = static_cast<double>((z ^ (z >> 31)) >> 11) * 0x1.0p-53;
-    return static_cast<float>((unit - 0.5) * 0.07);  // standard deviation 0.02, as Llamas are initialised
+    return static_cast<float>((unit - 0.5) * 0.07);  // standard deviation 0.02, the initialization of Llama models
   }
 
  private:
@@ -170,7 +171,8 @@ class Inflation {
  private:
   std::vector<std::int64_t> large_shape(const std::string& name) const { return shapes_.at(name); }
 
-  // Into a branch the padding is random, so that it costs what weights cost; back to the residual stream it is zero.
+  // Padding that leads into a branch is random, so it costs as much as real weights. Padding back to the residual
+  // stream is zero.
   void place(const std::string& name, const IndexMap& rows, const IndexMap& columns, Padding padding) {
     const StoredTensor& small = file_.get(name);
     Matrix large = filled(large_shape(name), small.dtype, padding, random_);
@@ -261,7 +263,7 @@ void inflate_checkpoint(const std::filesystem::path& from, const std::filesystem
   ModelConfig small = load_model_config(from);
   const WeightFiles file(from);
   check_llama_tensors(file.tensors(), small, file.where());
-  small.stored_dtype = file.get(kEmbeddingTensor).dtype;  // whatever config.json calls it
+  small.stored_dtype = file.get(kEmbeddingTensor).dtype;  // config.json may state another one
   const ModelConfig large = inflated_config(small, shape);
   require_no_float16(file);
   std::filesystem::create_directories(to);

@@ -12,12 +12,12 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// How many members each object has, in the order in which objects begin.
+// Counts the members of each object, in the order in which the objects begin.
 class MemberCounter {
  public:
   std::vector<std::size_t> take() { return std::move(counts_); }
 
-  // The events, under the names that nlohmann asks for.
+  // Event handlers with the names that nlohmann requires.
   bool null() { return true; }
   bool boolean(bool) { return true; }
   bool number_integer(Json::number_integer_t) { return true; }
@@ -56,7 +56,7 @@ class OrderedBuilder {
 
   Json take() { return std::move(root_); }
 
-  // The events.
+  // Event handlers.
   bool null() { return add(nullptr); }
   bool boolean(bool value) { return add(value); }
   bool number_integer(Json::number_integer_t value) { return add(value); }

@@ -7,8 +7,8 @@
 
 namespace slip {
 
-// Frees all that `value` holds, from the leaves up, and allocates nothing. nlohmann's own destructor keeps what it has
-// still to free in a vector: where there is no memory for that, the process ends. Recurses as deep as the value nests.
+// Frees a JSON value from its leaves up without allocating. nlohmann's destructor allocates a vector, and ends the
+// process when memory is exhausted. Recurses as deep as the value nests.
 template <class Json>
 void dismantle(Json& value) noexcept {
   if (value.is_array()) {
@@ -22,7 +22,7 @@ void dismantle(Json& value) noexcept {
   }
 }
 
-// Owns what a request sent, which may be large, and frees it without allocating.
+// Owns a request's JSON, which may be large, and frees it without allocating.
 template <class Json>
 class JsonDocument {
  public:
@@ -37,9 +37,9 @@ class JsonDocument {
   Json root_;
 };
 
-// A document whose objects keep the order of their keys; of its members only `member`, when one is named. nlohmann's
-// own parser copies an object's members, and destroys the old ones, as the object grows; here each has its room at
-// once. REQUIRES: parse_strict_json() took `text`, so it is JSON without duplicate keys.
+// Parses a document and keeps the order of its keys; keeps only the top-level member `member`, if named. nlohmann's
+// parser copies and destroys an object's members as it grows; this one reserves their room first. REQUIRES:
+// parse_strict_json() accepted `text`, so it is JSON without duplicate keys.
 nlohmann::ordered_json parse_ordered_json(std::string_view text, std::string_view member = {});
 
 }  // namespace slip

@@ -18,7 +18,7 @@ std::string shape_text(const std::vector<std::int64_t>& shape) {
   throw Error(ErrorCode::kDataLoss, where + ": " + what, "config.json and model.safetensors are not of one model");
 }
 
-// Old exports keep the rotation's frequencies; they follow from the configuration.
+// Old exports store the rotation's frequencies, which follow from the configuration.
 bool is_derived(std::string_view name) {
   return name.ends_with(".rotary_emb.inv_freq");
 }
@@ -30,7 +30,7 @@ void check_tied_head(const TensorMap& tensors, const std::string& where) {
 
 using Shapes = std::map<std::string, std::vector<std::int64_t>>;
 
-// What a layer has beyond a plain Llama's.
+// Adds the tensors that a layer has beyond a plain Llama's.
 void add_features(const ModelConfig& config, std::int32_t layer, Shapes& shapes) {
   const std::int64_t hidden = config.hidden_size, ffn = config.intermediate_size;
   if (config.qkv_bias) {

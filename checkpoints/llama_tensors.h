@@ -11,21 +11,20 @@
 
 namespace slip {
 
-// Hugging Face's names for the tensors of a Llama and its relatives (Qwen2, Qwen3, Mistral), e.g.
-// layer_tensor(3, "self_attn.q_proj") is "model.layers.3.self_attn.q_proj.weight", and layer_bias() the ".bias" next to
-// it.
+// Hugging Face's tensor names of Llama and its relatives (Qwen2, Qwen3, Mistral). For example, layer_tensor(3,
+// "self_attn.q_proj") is "model.layers.3.self_attn.q_proj.weight"; layer_bias() gives the ".bias" beside it.
 inline constexpr const char* kEmbeddingTensor = "model.embed_tokens.weight";
 inline constexpr const char* kFinalNormTensor = "model.norm.weight";
 inline constexpr const char* kLmHeadTensor = "lm_head.weight";
 std::string layer_tensor(std::int32_t layer, const std::string& part);
 std::string layer_bias(std::int32_t layer, const std::string& part);
 
-// Name → shape of every tensor of a checkpoint of this configuration ([out, in] for matrices, [n] for norms and
-// biases); without lm_head when the embeddings are tied.
+// Name → shape of every tensor of a checkpoint with this configuration: [out, in] for matrices, [n] for norms and
+// biases. Without lm_head when the embeddings are tied.
 std::map<std::string, std::vector<std::int64_t>> llama_tensor_shapes(const ModelConfig& config);
 
-// Error{kDataLoss} naming the tensor when `tensors` lack one, have one of another shape, or one this model would
-// ignore. `where` is the file's name.
+// Error{kDataLoss} naming the tensor when one is missing, has another shape, or would be ignored by this model. `where`
+// is the file's name.
 void check_llama_tensors(const TensorMap& tensors, const ModelConfig& config, const std::string& where);
 
 }  // namespace slip

@@ -18,7 +18,8 @@ namespace {
 
 using nlohmann::json;
 
-// Generous for any Llama, small enough that no product of two overflows and no table they size is absurd.
+// Larger than any known Llama, but small enough that no product of two overflows and tables sized by them fit in
+// memory.
 constexpr JsonFields::IntegerRange kVocabulary{1, 1 << 24};
 constexpr JsonFields::IntegerRange kWidth{1, 1 << 20};
 constexpr JsonFields::IntegerRange kLayers{1, 1024};
@@ -42,7 +43,7 @@ void require_text(const JsonFields& fields, const char* key, std::string_view wa
   }
 }
 
-// Keys of models that compute something else, whatever they call themselves: quantized weights, mixtures of experts.
+// Refuses keys of other kinds of models, whatever their name: quantized weights, mixtures of experts.
 void refuse_other_models(const JsonFields& fields) {
   for (const char* key : {"quantization_config", "num_experts", "num_local_experts", "n_routed_experts"}) {
     if (fields.find(key) != nullptr) unsupported(fields, key, "is not supported");
@@ -58,15 +59,15 @@ Dtype read_dtype(const JsonFields& fields) {
     if (*name == "float16") return Dtype::kFloat16;
     unsupported(fields, key, "only bfloat16, float32 and float16 are supported");
   }
-  return Dtype::kFloat32;  // what transformers assumes
+  return Dtype::kFloat32;  // transformers' default
 }
 
-// Ids may be out of the vocabulary in real folders (a pad id of -1 or beyond); such an id never occurs.
+// Some real folders have ids outside the vocabulary (a pad id of −1 or too large). Such an id never occurs.
 std::int32_t read_id(const JsonFields& fields, const char* key) {
   return narrow(fields.optional_integer(key, {-1, 1 << 24}).value_or(-1));
 }
 
-// An end token that is outside the vocabulary would be refused with every request.
+// An end token outside the vocabulary is an error here; otherwise every request would be refused.
 void add_eos_ids(const JsonFields& fields, std::int32_t vocab_size, std::vector<std::int32_t>& ids) {
   const json* value = fields.find("eos_token_id");
   if (value == nullptr) return;
@@ -108,7 +109,7 @@ std::string read_json_file(const std::filesystem::path& path) {
   return read_file(path, kMaxConfigBytes);
 }
 
-// `org/name` as on a model hub: two plain components, nothing that means a place on this machine.
+// `org/name` as on a model hub: two plain components, and neither is a local path such as `..`.
 bool looks_like_hub_name(const std::string& text) {
   const auto slash = text.find('/');
   if (slash == std::string::npos || slash == 0 || slash + 1 == text.size()) return false;
@@ -167,7 +168,7 @@ std::int64_t ModelConfig::parameters() const {
 }
 
 std::string ModelConfig::beyond_plain_llama() const {
-  if (qk_norm) return "architectures";  // nothing else in config.json says it
+  if (qk_norm) return "architectures";  // no other key of config.json states it
   if (qkv_bias || attention_out_bias) return attention_out_bias ? "attention_bias" : "architectures";
   if (mlp_bias) return "mlp_bias";
   if (!windows.empty()) return "sliding_window";

@@ -12,9 +12,9 @@
 namespace slip {
 
 // The shape of a LlamaForCausalLM, Qwen2ForCausalLM, Qwen3ForCausalLM or MistralForCausalLM, read from a Hugging Face
-// folder's config.json and generation_config.json, in the keys of transformers 4 (`rope_theta`, `rope_scaling`,
-// `torch_dtype`) and 5 (`rope_parameters`, `dtype`, `layer_types`). What the architectures differ in is said by the
-// members after `rope_scaling`: a forward pass never asks for the name.
+// folder's config.json and generation_config.json. Accepts the keys of transformers 4 (`rope_theta`, `rope_scaling`,
+// `torch_dtype`) and 5 (`rope_parameters`, `dtype`, `layer_types`). The members after `rope_scaling` state the
+// architecture's differences; a forward pass never uses its name.
 struct ModelConfig {
   std::string architecture = "LlamaForCausalLM";
   std::int32_t vocab_size = 0;
@@ -32,7 +32,8 @@ struct ModelConfig {
   bool attention_out_bias = false;  // of o_proj
   bool mlp_bias = false;            // of gate_proj, up_proj and down_proj
   bool qk_norm = false;             // an RMS norm of each query and key head, before the rotation
-  // [n_layers] how many positions a layer's attention sees, the row's own included; 0: all. Empty: all layers see all.
+  // [n_layers] the number of positions that a layer attends to, including the row's own; 0: all. Empty: all layers see
+  // all.
   std::vector<std::int32_t> windows;
   bool tied_embeddings = false;
   Dtype stored_dtype = Dtype::kBFloat16;
@@ -40,22 +41,23 @@ struct ModelConfig {
   std::vector<std::int32_t> eos_ids;  // the union over config.json and generation_config.json
   std::int32_t pad_id = -1;
 
-  bool same_shape(
-      const ModelConfig& other) const;  // what drafts of one DraftRunner share: all that a forward's shapes depend on
+  // All values that a forward pass's shapes depend on are equal, as they are for the drafts of one DraftRunner.
+  bool same_shape(const ModelConfig& other) const;
   std::int64_t parameters() const;
   std::int32_t window(std::int32_t layer) const {
     return windows.empty() ? 0 : windows.at(static_cast<std::size_t>(layer));
   }
-  // The config.json key that asks for something a plain Llama has not (biases, q/k norms, windows, a scaled rotation);
-  // empty for a plain Llama under whatever name. Training and inflation know the plain one only.
+  // The config.json key of a feature that a plain Llama lacks (biases, q/k norms, windows, scaled rotation); empty for
+  // a plain Llama of any name. Training and inflation support plain Llamas only.
   std::string beyond_plain_llama() const;
 };
 
-// Throws Error{kNotFound | kInvalidArgument | kUnsupported} naming the file and the key; a folder that does not exist
-// and looks like `org/name` gets the hint to download it first.
+// Throws Error{kNotFound | kInvalidArgument | kUnsupported} naming the file and the key. A missing folder that looks
+// like `org/name` gets the hint to download it first.
 ModelConfig load_model_config(const std::filesystem::path& folder);
 ModelConfig parse_model_config(const std::string& config_json, const std::string& generation_config_json,
                                const std::string& where);
-std::string to_config_json(const ModelConfig& config);  // a Hugging Face config.json (both key generations)
+// A Hugging Face config.json with the keys of both transformers 4 and 5
+std::string to_config_json(const ModelConfig& config);
 
 }  // namespace slip

@@ -20,9 +20,9 @@ struct StoredVersion {
   bool is_protected = false;  // live, current or last-known-good
 };
 
-// Which versions lose their weights (pure): all but the protected ones, the last N and the young ones; then, while one
-// draft's `versions` (ascending) and the `bytes_elsewhere` of other drafts exceed the bound, the oldest that is not
-// protected.
+// Which versions lose their weights (pure). First all except protected ones, the last N and those younger than the
+// minimum age. Then, while one draft's `versions` (ascending) plus the `bytes_elsewhere` of other drafts exceed the
+// limit, the oldest unprotected one.
 std::vector<std::uint64_t> plan_retirement(std::span<const StoredVersion> versions, const RetentionPolicy& policy,
                                            std::int64_t now_us, std::uint64_t bytes_elsewhere);
 

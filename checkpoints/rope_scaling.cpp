@@ -31,7 +31,7 @@ constexpr TypeName kTypes[] = {{"default", RopeType::kDefault},
                                {"llama3", RopeType::kLlama3},
                                {"yarn", RopeType::kYarn}};
 
-// One of the two objects; errors carry its key.
+// Reads one of the two objects; errors carry its key.
 class RopeReader {
  public:
   RopeReader(const JsonFields& outer, const char* key, const json& value, std::int32_t max_positions)
@@ -68,7 +68,7 @@ class RopeReader {
   [[noreturn]] void unsupported(const std::string& what) const {
     throw Error(ErrorCode::kUnsupported, fields_.where() + ": " + what, {}, key_);
   }
-  // The names inside the object differ by type; what a caller can act on is the object's key.
+  // Keys inside the object differ by type, so errors name the object's own key.
   [[noreturn]] void refuse(const std::string& what) const {
     throw Error(ErrorCode::kInvalidArgument, fields_.where() + ": " + what, {}, key_);
   }
@@ -100,7 +100,7 @@ class RopeReader {
     return *value;
   }
 
-  // Some files say it beside the object, where transformers 5 reads it first and 4 not at all.
+  // Some files have this key beside the object. transformers 5 reads it there first; transformers 4 ignores it.
   std::int32_t original_positions() const {
     const auto beside = outer_.optional_integer(kOriginalPositions, kPositions);
     const auto within = fields_.optional_integer(kOriginalPositions, kPositions);
@@ -133,8 +133,8 @@ class RopeReader {
     scaling.attention_factor = read_attention_factor(scaling.factor);
   }
 
-  // Yarn's temperature, √(1/t) = 0.1 ln(factor) + 1 (Peng et al., "YaRN", 2023, equation 22); a model may weigh the
-  // logarithm (DeepSeek's mscale and mscale_all_dim, of which transformers uses the quotient) or name the value itself.
+  // Yarn's attention factor, √(1/t) = 0.1 ln(factor) + 1 (Peng et al., "YaRN", 2023, equation 22). A model may scale
+  // the logarithm (DeepSeek's mscale and mscale_all_dim; transformers uses the quotient) or give the value itself.
   double read_attention_factor(double factor) const {
     const auto given = fields_.optional_number("attention_factor", {1e-6, 1e6});
     if (given) return *given;

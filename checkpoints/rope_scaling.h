@@ -11,17 +11,18 @@ namespace slip {
 
 enum class RopeType : std::uint8_t { kDefault, kLinear, kLlama3, kYarn };
 
-// How a model's rotation was stretched beyond the context it was first trained with. Members that a type does not use
-// keep their defaults, so that equal rotations compare equal.
+// RoPE scaling: how a model's rotation is stretched beyond its original context. Members that a type does not use keep
+// their defaults, so equal rotations compare equal.
 struct RopeScaling {
   RopeType type = RopeType::kDefault;
-  double factor = 1;                        // ≥ 1: how many times longer
+  double factor = 1;                        // ≥ 1: ratio of the new context length to the original
   std::int32_t original_max_positions = 0;  // llama3, yarn
-  double low_freq_factor = 0;               // llama3: wavelengths of original / low are stretched in full …
-  double high_freq_factor = 0;              // … and those of original / high not at all
-  double beta_fast = 32, beta_slow = 1;     // yarn: turns within the original context between which it blends
-  bool truncate = true;                     // yarn: the blend's borders are rounded to whole dimensions
-  double attention_factor = 1;              // yarn: cosines and sines are multiplied by it
+  double low_freq_factor = 0;               // llama3: wavelengths longer than original / low are stretched fully
+  double high_freq_factor = 0;              // llama3: wavelengths shorter than original / high are not stretched
+  // Yarn: blends dimensions that turn between slow and fast times in the original context
+  double beta_fast = 32, beta_slow = 1;
+  bool truncate = true;         // yarn: rounds the blend's borders to whole dimensions
+  double attention_factor = 1;  // yarn: factor of cosines and sines
   bool operator==(const RopeScaling&) const = default;
 };
 
@@ -30,12 +31,12 @@ struct RopeSettings {
   RopeScaling scaling;
 };
 
-// From `rope_scaling` and `rope_theta` (transformers 4) or `rope_parameters` (5); a file may have both if they agree.
-// original_max_position_embeddings may stand within the object or beside it; `max_positions` stands in for an absent
-// one. Throws Error{kInvalidArgument | kUnsupported} naming the key.
+// Reads `rope_scaling` and `rope_theta` (transformers 4) or `rope_parameters` (5); a file may have both if they agree.
+// original_max_position_embeddings may be inside the object or beside it; its default is `max_positions`. Throws
+// Error{kInvalidArgument | kUnsupported} naming the key.
 RopeSettings read_rope_settings(const JsonFields& fields, std::int32_t max_positions);
 
-// The object that `rope_parameters` holds, rope_theta included.
+// The value of `rope_parameters`, including rope_theta.
 nlohmann::json rope_parameters_json(const RopeSettings& settings);
 
 }  // namespace slip

@@ -26,7 +26,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::uint64_t kMaxHeaderBytes = 100'000'000;  // the format's own bound
+constexpr std::uint64_t kMaxHeaderBytes = 100'000'000;  // the format's own limit
 constexpr std::size_t kMaxNameBytes = 4096;
 constexpr std::size_t kMaxDims = 16;
 constexpr std::int64_t kMaxInteger = std::numeric_limits<std::int64_t>::max();
@@ -90,14 +90,14 @@ struct Extent {
   const std::string* name = nullptr;
 };
 
-// The JSON header of one file, checked against the bytes that follow it.
+// Parses one file's JSON header and checks it against the bytes that follow.
 class HeaderReader {
  public:
   HeaderReader(std::string where, std::span<const std::byte> data) : where_(std::move(where)), data_(data) {}
 
   void read(std::string_view text) {
     if (text.empty() || text.front() != '{') refuse(where_, "its header does not begin with {");
-    // Depth: header, tensor, list. Each tensor costs some ten values.
+    // Depth: header, tensor, list. A tensor has about ten values.
     const json header = parse_strict_json(text, where_, {.max_depth = 3, .max_values = std::size_t{4} << 20});
     if (!header.is_object()) refuse(where_, "its header is not an object");
     for (const auto& [name, value] : header.items()) {
@@ -145,7 +145,7 @@ class HeaderReader {
     extents_.push_back({begin, end, &inserted.first->first});
   }
 
-  // R12: tensors lie one behind the other and cover the buffer: no hole to hide something in, no byte read twice.
+  // R12: tensors are contiguous and cover the buffer, so no bytes are hidden and none is used twice.
   void check_tiling() {
     std::sort(extents_.begin(), extents_.end(),
               [](const Extent& a, const Extent& b) { return std::pair(a.begin, a.end) < std::pair(b.begin, b.end); });
@@ -168,7 +168,7 @@ struct Mapping {
   std::size_t bytes = 0;
 };
 
-// O_NONBLOCK: opening a FIFO that somebody planted in the folder would wait for ever.
+// O_NONBLOCK: opening a planted FIFO would wait forever.
 Mapping map_file(const std::filesystem::path& path) {
   const FileHandle file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (!file) {

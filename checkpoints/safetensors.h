@@ -17,18 +17,17 @@ namespace slip {
 struct StoredTensor {
   Dtype dtype = Dtype::kFloat32;
   std::vector<std::int64_t> shape;
-  std::span<const std::byte> bytes;  // lives as long as its file object
+  std::span<const std::byte> bytes;  // valid while the file object lives
 
-  bool operator==(const StoredTensor& other) const;  // down to the bytes
+  bool operator==(const StoredTensor& other) const;  // compares the bytes too
 };
 
 using TensorMap = std::map<std::string, StoredTensor, std::less<>>;
 
-// A read-only, checked safetensors file. Everything in the header is hostile until proven: length ≤ 100,000,000, JSON
-// object without duplicate keys, overflow-checked shape products, offsets that tile the buffer exactly with no hole and
-// no overlap (FIELD R1, R2, R12). Throws Error{kDataLoss | kInvalidArgument} naming file and tensor.
-// The file is memory-mapped; S16: the mapping is dropped once the weights are packed, so a later truncation cannot
-// fault.
+// A read-only, checked safetensors file. The header is untrusted: length ≤ 100,000,000, a JSON object without duplicate
+// keys, overflow-checked shape products, offsets that cover the buffer without hole or overlap (FIELD R1, R2, R12).
+// Throws Error{kDataLoss | kInvalidArgument} naming file and tensor. The file is memory-mapped. S16: the mapping is
+// dropped once the weights are packed, so a later truncation cannot cause a fault.
 class SafetensorsFile {
  public:
   explicit SafetensorsFile(const std::filesystem::path& path);
@@ -49,8 +48,8 @@ class SafetensorsFile {
   std::map<std::string, std::string> metadata_;
 };
 
-// Writes a file that SafetensorsFile and every other reader accepts; tensors in name order, header padded to 8 bytes.
-// Not atomic by itself: callers write into a temporary folder and rename it. Passes the fail points `<point>.*`.
+// Writes a file that SafetensorsFile and other readers accept: tensors in name order, header padded to 8 bytes. Not
+// atomic: callers write into a temporary folder and rename it. Fail points `<point>.*`.
 void write_safetensors(const std::filesystem::path& path, const TensorMap& tensors,
                        const std::map<std::string, std::string>& metadata, std::string_view point);
 

@@ -101,7 +101,7 @@ StoreFolder StoreFolder::make_child(const std::string& name) const {
 }
 
 std::vector<std::string> StoreFolder::names() const {
-  // A descriptor of its own: two threads that list must not share one position.
+  // A separate descriptor: two threads that list must not share a position.
   const int fd = ::openat(handle_.get(), ".", kDirectoryFlags);
   if (fd < 0) refuse(".", errno);
   const std::unique_ptr<DIR, DirectoryCloser> directory(::fdopendir(fd));

@@ -16,7 +16,7 @@ namespace {
 
 using nlohmann::json;
 
-// Counts what nlohmann's parser takes: its events do not say where they are.
+// Counts the bytes that nlohmann's parser has read, since its events carry no position.
 class CountingIterator {
  public:
   using difference_type = std::ptrdiff_t;
@@ -39,8 +39,8 @@ class CountingIterator {
   std::size_t* n_taken_;
 };
 
-// Builds a document from nlohmann's events and stops at the first fault, before the faulty value is built. What was
-// built by then is freed without allocating, which nlohmann's own builder does not do.
+// Builds a document from nlohmann's events and stops at the first fault, before the faulty value is built. Frees
+// partial results without allocating, unlike nlohmann's own builder.
 class TreeBuilder {
  public:
   TreeBuilder(const std::string& where, std::size_t text_bytes, const std::size_t& n_taken, JsonBounds bounds)
@@ -51,14 +51,14 @@ class TreeBuilder {
 
   json take() { return std::move(root_); }
 
-  // The events, under the names that nlohmann asks for.
+  // Event handlers with the names that nlohmann requires.
   bool null() { return add(nullptr); }
   bool boolean(bool value) { return add(value); }
   bool number_integer(json::number_integer_t value) { return add(value); }
   bool number_unsigned(json::number_unsigned_t value) { return add(value); }
   bool number_float(json::number_float_t value, const std::string&) { return add(value); }
   bool string(std::string& value) { return add(std::move(value)); }
-  bool binary(json::binary_t&) { return false; }  // not in JSON's text form
+  bool binary(json::binary_t&) { return false; }  // never occurs in JSON text
   bool start_object(std::size_t) { return open(json::value_t::object); }
   bool start_array(std::size_t) { return open(json::value_t::array); }
   bool end_object() { return close(); }
@@ -76,7 +76,7 @@ class TreeBuilder {
   bool parse_error(std::size_t byte, const std::string&, const json::exception& fault) {
     constexpr int kNumberOutOfRange = 406;
     if (fault.id == kNumberOutOfRange) fail("not valid JSON: a number is out of range", byte);
-    outermost_key_.clear();  // where the syntax is wrong, the last key may have nothing to do with it
+    outermost_key_.clear();  // after a syntax error the last key may be unrelated
     fail("not valid JSON", byte);
   }
 
@@ -99,7 +99,7 @@ class TreeBuilder {
     return true;
   }
 
-  // An open container stays where it is: the one around it does not grow meanwhile.
+  // The address of an open container stays valid: its parent does not grow meanwhile.
   json* place(json value) {
     if (open_.empty()) return &(root_ = std::move(value));
     if (open_.back()->is_object()) return &(*member_ = std::move(value));
@@ -121,19 +121,19 @@ class TreeBuilder {
 
   const std::string& where_;
   const std::size_t text_bytes_;
-  const std::size_t& n_taken_;  // bytes that the parser has taken
+  const std::size_t& n_taken_;  // bytes read by the parser
   const JsonBounds bounds_;
   json root_;
   std::vector<json*> open_;
   std::string outermost_key_;
-  json* member_ = nullptr;  // where the value of the last key goes
+  json* member_ = nullptr;  // destination of the last key's value
   std::size_t n_values_ = 0;
 };
 
 }  // namespace
 
 json parse_strict_json(std::string_view text, const std::string& where, JsonBounds bounds) {
-  // The parser takes a NUL for the end of its input and would never look at what follows.
+  // The parser treats NUL as the end of its input and ignores all that follows.
   if (const auto nul = text.find('\0'); nul != std::string_view::npos) {
     throw Error(ErrorCode::kInvalidArgument, where + ": not valid JSON at byte " + std::to_string(nul) + " (a NUL)");
   }

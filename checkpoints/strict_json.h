@@ -12,23 +12,23 @@ namespace slip {
 
 struct JsonBounds {
   int max_depth = 64;                             // S6: deeper documents are refused before they are built
-  std::size_t max_values = std::size_t{8} << 20;  // values and keys; bounds the memory a hostile file can take
+  std::size_t max_values = std::size_t{8} << 20;  // values and keys; limits the memory of an untrusted file
 };
 
-// A document whose every object has distinct keys, within `bounds`. Throws Error{kInvalidArgument} that begins with
-// `where` (a file's name), says at which byte the fault was noticed, and never repeats the file's bytes. Its param() is
-// the outermost key around a faulty value, unless there is none or it has over 64 bytes.
+// Parses a document within `bounds`; duplicate keys are errors. Throws Error{kInvalidArgument} whose message begins
+// with `where` (a file's name), gives the byte offset, and never quotes the file. Its param() is the outermost key
+// around the faulty value; empty if there is none or it has over 64 bytes.
 nlohmann::json parse_strict_json(std::string_view text, const std::string& where, JsonBounds bounds = {});
 
-// Reads the fields of one JSON object by exact type and range: nlohmann's own get<int>() turns true and 2^32 + 1 into
-// 1. A null counts as absent. Errors are Error{kInvalidArgument} naming `where` and the key (also as Error::param()).
+// Reads fields of a JSON object by exact type and range (nlohmann's get<int>() turns true and 2^32 + 1 into 1). null
+// counts as absent. Errors are Error{kInvalidArgument} naming `where` and the key (also as Error::param()).
 class JsonFields {
  public:
   struct IntegerRange {
-    std::int64_t low = 0, high = 0;  // both allowed
+    std::int64_t low = 0, high = 0;  // both inclusive
   };
   struct NumberRange {
-    double low = 0, high = 0;  // both allowed; finite
+    double low = 0, high = 0;  // both inclusive; finite
   };
 
   // `object` must outlive this; throws unless it is a JSON object.
@@ -49,7 +49,7 @@ class JsonFields {
   std::string where_;
 };
 
-// `value` as an integer of the range, nullopt for anything else (booleans, floats, out of range).
+// `value` as an integer within the range; nullopt for anything else (booleans, floats, out of range).
 std::optional<std::int64_t> exact_integer(const nlohmann::json& value, JsonFields::IntegerRange range);
 
 }  // namespace slip

@@ -42,7 +42,7 @@ using ShardOf = std::map<std::string, std::string, std::less<>>;  // tensor → 
                       : "pass a Hugging Face folder: config.json, model.safetensors, tokenizer.json");
 }
 
-// Letters, digits, '-', '_' and inner dots, ending in .safetensors: no name of this form leads out of the folder.
+// Letters, digits, '-', '_' and inner dots, ending in .safetensors: such a name cannot leave the folder.
 bool is_plain_shard_name(const std::string& name) {
   const auto plain = [](unsigned char c) { return std::isalnum(c) != 0 || c == '-' || c == '_' || c == '.'; };
   return name.size() <= kMaxNameBytes && name.ends_with(".safetensors") && name.front() != '.' &&

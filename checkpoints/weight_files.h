@@ -11,10 +11,10 @@
 
 namespace slip {
 
-// All weights of a Hugging Face folder: those of its model.safetensors, or else of the shards that its
-// model.safetensors.index.json names. The index is as hostile as the files: a shard is a plain file name in the same
-// folder, and a tensor stands in the one shard that the index gives for it and in no other. Throws Error{kNotFound |
-// kInvalidArgument | kDataLoss | kUnsupported} naming file and tensor.
+// All weights of a Hugging Face folder: its model.safetensors, or the shards listed in model.safetensors.index.json.
+// The index is untrusted too: a shard must be a plain file name in the same folder, and a tensor must be in exactly the
+// shard that the index names. Throws Error{kNotFound | kInvalidArgument | kDataLoss | kUnsupported} naming file and
+// tensor.
 class WeightFiles {
  public:
   explicit WeightFiles(const std::filesystem::path& folder);
@@ -22,7 +22,7 @@ class WeightFiles {
   bool contains(std::string_view name) const { return tensors_.find(name) != tensors_.end(); }
   const StoredTensor& get(std::string_view name) const;  // Error{kNotFound} naming tensor and file
   const TensorMap& tensors() const { return tensors_; }
-  // Hands the memory that reading a tensor took back to the system: who reads again gets the same bytes from the file.
+  // Returns a tensor's page-cache memory to the system; a later read gets the same bytes from the file.
   static void release(const StoredTensor& tensor);
   const std::vector<std::filesystem::path>& paths() const { return paths_; }  // in the order of their names
   const std::string& where() const { return where_; }                         // the file, or the index, for messages
@@ -33,7 +33,7 @@ class WeightFiles {
   std::string where_;
   std::vector<std::filesystem::path> paths_;
   std::vector<std::unique_ptr<SafetensorsFile>> files_;
-  TensorMap tensors_;  // bytes live as long as files_
+  TensorMap tensors_;  // points into files_
 };
 
 }  // namespace slip

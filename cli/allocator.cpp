@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The program allocates with jemalloc. In glibc's arenas what lives long lies between the temporaries of training, so
-// their memory never went back: 1.4 times as much after an hour on four topics.
+// Selects jemalloc as the program's allocator. In glibc's arenas long-lived blocks lie between the temporaries of
+// training, so their memory was never returned: 1.4 times as much after an hour on four topics.
 
 // jemalloc reads it before main. Freed memory goes back after two seconds, from a thread of jemalloc's own. With
 // more arenas than threads that allocate, the engine never waits for a lock that the learner's idle thread holds.

@@ -5,8 +5,8 @@
 
 namespace slip::cli {
 
-// Each command adds itself to the program with its options and a callback that does the work; an Error thrown from a
-// callback becomes the exit status in main. One file a command; each help ends with examples.
+// The commands of the program, one file each. Each adds itself with its options and a callback; main turns an Error
+// thrown by a callback into the exit status. Each help text ends with examples.
 void add_serve(CLI::App& app);
 void add_generate(CLI::App& app);
 void add_warmup(CLI::App& app);
@@ -17,7 +17,7 @@ void add_purge(CLI::App& app);
 void add_completion(CLI::App& app);
 void add_version(CLI::App& app);
 
-// All of them, and what holds for the program as a whole.
+// Adds all commands, and the options of the program as a whole.
 void add_commands(CLI::App& app);
 
 }  // namespace slip::cli

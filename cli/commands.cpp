@@ -17,8 +17,8 @@ constexpr const char* kFooter =
     "  slipstream report topics --db slipstream-data/ledger.db\n"
     "Each command has its own: slipstream serve --help";
 
-// What a script gives where its variable is not set, and never what was meant: an empty --tenant is no tenant, and a
-// purge without it takes those of all.
+// Refuses empty option values, which scripts pass when a variable is unset. An empty --tenant would make a purge delete
+// every tenant's data.
 void refuse_empty_values(CLI::App& command) {
   for (CLI::Option* option : command.get_options()) {
     if (option->get_expected_max() == 0) continue;
@@ -27,7 +27,7 @@ void refuse_empty_values(CLI::App& command) {
   for (CLI::App* sub : command.get_subcommands({})) refuse_empty_values(*sub);
 }
 
-// CLI11 reads 010 as octal, 0x10 as hexadecimal, and 1_000 and 1'000 as a thousand.
+// Refuses numbers that CLI11 reads unexpectedly: 010 as octal, 0x10 as hexadecimal, 1_000 and 1'000 as a thousand.
 std::string decimal_fault(const std::string& text) {
   const std::string_view digits = std::string_view(text).substr(text.starts_with('-') ? 1 : 0);
   const bool all_digits = !digits.empty() && digits.find_first_not_of("0123456789") == std::string_view::npos;
@@ -43,8 +43,8 @@ void read_whole_numbers_as_decimal(CLI::App& command) {
   for (CLI::App* sub : command.get_subcommands({})) read_whole_numbers_as_decimal(*sub);
 }
 
-// CLI11 looks for what is missing before it looks at the words that nothing took. Such a word is often the reason: a
-// misspelt command, or a misspelt option that is required.
+// CLI11 reports missing options before unknown words. An unknown word is often the cause: a misspelt command, or a
+// misspelt required option.
 std::string failure_text(const CLI::App* app, const CLI::Error& error) {
   std::string text = error.what();
   const std::vector<std::string> unexpected = app->remaining(/*recurse=*/true);

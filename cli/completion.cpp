@@ -24,7 +24,7 @@ bool takes_value(const CLI::Option& option) {
   return option.get_items_expected_max() > 0;
 }
 
-// "TEXT:{kl,rkl,jsd,tv}" → kl, rkl, jsd, tv; nothing for an option without a fixed set of values.
+// "TEXT:{kl,rkl,jsd,tv}" → kl, rkl, jsd, tv; empty for an option without a fixed set of values.
 std::vector<std::string> choices_of(const CLI::Option& option) {
   const std::string type = option.get_type_name();
   const auto from = type.find('{'), to = type.find('}', from);
@@ -48,9 +48,9 @@ std::string joined(const std::vector<std::string>& words, const char* between) {
   return text;
 }
 
-// ---- bash: one function; `command` holds the subcommands so far, each with a blank before it
+// ---- bash: one function; `command` holds the subcommands so far, each preceded by a blank
 
-// What may stand at the next place: subcommands, options, and what a positional argument chooses from.
+// The words allowed next: subcommands, options, and the values of a positional argument.
 std::string words_after(const CLI::App& app) {
   std::vector<std::string> words;
   for (const CLI::App* command : commands_of(app)) words.push_back(command->get_name());
@@ -80,7 +80,7 @@ void add_bash_cases(const CLI::App& app, const std::string& path, BashCases& cas
   }
 }
 
-// ---- zsh: one function a command
+// ---- zsh: one function per command
 
 std::string zsh_text(const std::string& text) {
   std::string out;

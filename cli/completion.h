@@ -6,8 +6,8 @@
 
 namespace slip::cli {
 
-// Scripts that complete commands, options and the values an option chooses from, written from the program's own
-// description, so that they cannot fall behind it. What has no fixed values completes file names.
+// Shell completion scripts for commands, options and fixed option values, generated from the program's own description
+// so that they stay current. Other values complete file names.
 std::string bash_completion(const CLI::App& program);
 std::string zsh_completion(const CLI::App& program);
 

@@ -3,9 +3,9 @@
 
 namespace slip::cli {
 
-// The kernel gives the first process of a container no default for a signal: SIGTERM, SIGINT, SIGHUP and SIGQUIT would
-// do nothing to it. Where this process is that one, they end it with status 128 + n from here on, until a command takes
-// them itself (cli/stop_signal.h). Any other process keeps the kernel's defaults. Call before anything else.
+// Installs signal handlers if this is a container's first process (PID 1). The kernel gives PID 1 no default action, so
+// SIGTERM, SIGINT, SIGHUP and SIGQUIT would be ignored. They now exit with status 128 + n, until a command handles them
+// itself (cli/stop_signal.h). Other processes keep the kernel's defaults. Call it first.
 void end_by_signals_as_first_process();
 
 }  // namespace slip::cli

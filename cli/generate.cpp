@@ -26,7 +26,7 @@ namespace slip::cli {
 
 namespace {
 
-constexpr std::int32_t kMostNodes = 17;  // rows of one sequence in a pass: its last token and the deepest proposal
+constexpr std::int32_t kMostNodes = 17;  // rows of one sequence in a pass: its last token and the longest proposal
 
 struct GenerateOptions {
   std::string target, draft, swap_draft, prompt, prompts, chat_template, response_format, dtype = "bfloat16",
@@ -41,7 +41,7 @@ struct GenerateOptions {
   int prefill_chunk = EngineOptions{}.prefill_chunk, catch_up_rows = EngineOptions{}.catch_up_chunk;
 };
 
-// Alternates the live draft between two folders every few steps: how the exactness runs get a swap into every answer.
+// Swaps the live draft between two folders every few steps, so that exactness runs have a swap in every answer.
 class SwapDrill final : public StepListener {
  public:
   SwapDrill(std::shared_ptr<LiveDraft> live_draft, std::shared_ptr<const DraftVersion> other, int every)
@@ -65,7 +65,7 @@ class SwapDrill final : public StepListener {
   int every_, n_steps_ = 0;
 };
 
-// Before the engine would refuse them by the name that they have in HTTP.
+// Checks here, because the engine's error would use the field's HTTP name.
 void check_stop_tokens(const std::vector<std::int32_t>& ids, std::int32_t vocab_size) {
   for (const std::int32_t id : ids) {
     if (id >= 0 && id < vocab_size) continue;
@@ -87,7 +87,7 @@ class GenerateRun {
     check_stop_tokens(options.stop_tokens, model_.weights->config.vocab_size);
     if (options.chat) template_.emplace(ChatTemplate::load(options.target, options.chat_template));
     k_ = options.draft.empty() ? 0 : options.k.value_or(EngineOptions{}.k);
-    if (k_ == 0) return;  // plain decoding never opens a draft
+    if (k_ == 0) return;  // plain decoding opens no draft
     const auto draft = [&](const std::string& folder) {
       return packed({DraftId{0}, "draft", /*number=*/1, /*parent=*/0, load_draft_weights(folder, dtype, model_)},
                     draft_packing(device_));
@@ -97,13 +97,13 @@ class GenerateRun {
     if (!options.swap_draft.empty()) other_ = draft(options.swap_draft);
   }
 
-  // Prints every answer; Error with the first failure's code when a row was not answered.
+  // Prints every answer. Throws Error with the first failure's code if a row has no answer.
   void run() {
     SwapDrill swaps(live_draft_, other_, other_ == nullptr ? 0 : options_.swap_every);
     AnswerPrinter printer(options_.json, /*show_progress=*/::isatty(STDERR_FILENO) == 1, rows_.size());
-    Engine engine = make_engine(swaps);  // ends before the printer that its answers go to
+    Engine engine = make_engine(swaps);  // destroyed before the printer that receives its answers
     for (std::size_t i = 0; i < rows_.size(); ++i) submit(engine, printer, i);
-    while (std::cout.good() && engine.step()) {  // answers that cannot be written are not worth the work
+    while (std::cout.good() && engine.step()) {  // stops when standard output has failed
     }
     printer.finish();
     if (printer.n_failed() == 0) return;
@@ -215,41 +215,48 @@ LogitBias parse_logit_bias(const std::string& text) {
   return bias;
 }
 
-// What edits the logits, and what ends an answer.
+// Options of logits processors and of an answer's end.
 void add_shaping_options(CLI::App& command, GenerateOptions& options) {
   SamplingParams& sampling = options.sampling;
-  command.add_option("--repetition-penalty", sampling.repetition_penalty, "Above 1: what was said becomes less likely")
+  command
+      .add_option("--repetition-penalty", sampling.repetition_penalty,
+                  "Above 1: tokens in prompt and answer become less likely")
       ->check(CLI::Range(0.01, 2.0));
-  command.add_option("--presence-penalty", sampling.presence_penalty, "Taken once off what the answer holds")
+  command
+      .add_option("--presence-penalty", sampling.presence_penalty,
+                  "Subtracted once from the logits of the answer's tokens")
       ->check(CLI::Range(-2.0, 2.0));
-  command.add_option("--frequency-penalty", sampling.frequency_penalty, "Taken off for each time the answer holds it")
+  command
+      .add_option("--frequency-penalty", sampling.frequency_penalty,
+                  "Subtracted from a token's logit per occurrence in the answer")
       ->check(CLI::Range(-2.0, 2.0));
   command.add_option("--logit-bias", options.logit_bias, "ID=BIAS, added to a token's logit; may be repeated")
       ->allow_extra_args(false);
-  command.add_option("--min-tokens", sampling.min_tokens, "No end before so many tokens")
+  command.add_option("--min-tokens", sampling.min_tokens, "Smallest length of an answer, in tokens")
       ->check(CLI::NonNegativeNumber);
-  command.add_option("--stop", options.stops, "A string that ends the answer before it; may be repeated")
+  command.add_option("--stop", options.stops, "A string that ends the answer, excluded from it; may be repeated")
       ->allow_extra_args(false);
   command.add_option("--stop-token", options.stop_tokens, "A token id that ends the answer; may be repeated")
       ->allow_extra_args(false);
-  command.add_flag("--ignore-eos", options.ignore_eos, "The model's own end tokens end nothing");
-  command.add_option(
-      "--response-format", options.response_format,
-      "json_object: each answer is a JSON object; or a file with what response_format holds in a request, "
-      "such as {\"type\":\"json_schema\",\"json_schema\":{\"name\":\"answer\",\"schema\":{...}}}");
+  command.add_flag("--ignore-eos", options.ignore_eos, "Do not end an answer at the model's own end tokens");
+  command.add_option("--response-format", options.response_format,
+                     "json_object: each answer is a JSON object; or a file with a request's response_format, "
+                     "such as {\"type\":\"json_schema\",\"json_schema\":{\"name\":\"answer\",\"schema\":{...}}}");
 }
 
 void add_sampling_options(CLI::App& command, GenerateOptions& options) {
   SamplingParams& sampling = options.sampling;
-  command.add_option("--temperature", sampling.temperature, "0 is greedy (default)")->check(CLI::Range(0.0, 2.0));
-  command.add_option("--top-p", sampling.top_p, "Keep the likeliest tokens of this mass; 0 is greedy")
+  command.add_option("--temperature", sampling.temperature, "Sampling temperature; 0 is greedy (default)")
+      ->check(CLI::Range(0.0, 2.0));
+  command
+      .add_option("--top-p", sampling.top_p, "Keep the most likely tokens up to this total probability; 0 is greedy")
       ->check(CLI::Range(0.0, 1.0));
-  command.add_option("--top-k", sampling.top_k, "Keep so many tokens; 0 or -1 keeps all")
+  command.add_option("--top-k", sampling.top_k, "Keep this number of most likely tokens; 0 or -1 keeps all")
       ->check(CLI::Range(-1, std::numeric_limits<std::int32_t>::max()));
-  command.add_option("--min-p", sampling.min_p, "Drop tokens less likely than this share of the likeliest")
+  command.add_option("--min-p", sampling.min_p, "Drop tokens below this share of the highest probability")
       ->check(CLI::Range(0.0, 1.0));
   command.add_option("--seed", sampling.seed, "Makes sampling repeatable, with or without a draft")->check(seed_fault);
-  command.add_option("--max-tokens", options.max_tokens, "At most so many tokens an answer")
+  command.add_option("--max-tokens", options.max_tokens, "Longest answer, in tokens")
       ->required()
       ->check(CLI::PositiveNumber);
 }
@@ -258,41 +265,41 @@ void add_model_options(CLI::App& command, GenerateOptions& options) {
   command.add_option("--target", options.target, "Hugging Face folder of the target: Llama, Mistral, Qwen2 or Qwen3")
       ->required();
   command.add_option("--draft", options.draft, "Hugging Face folder of a draft for it");
-  command.add_option("--k", options.k, "Tokens drafted a step (default 3 with a draft); 0 decodes plainly")
+  command.add_option("--k", options.k, "Drafted tokens per step (default 3 with a draft); 0: plain decoding")
       ->check(CLI::Range(0, 16));
   command.add_flag("--no-prompt-lookup", options.no_prompt_lookup,
-                   "The draft alone proposes, without what the text itself suggests");
-  command.add_option("--dtype", options.dtype, "bfloat16 (default) or float32");
-  command.add_option("--device", options.device, "cpu (default) or cuda: where target and draft run");
-  command.add_option("--threads", options.threads, "Threads of the forward pass (default: the cores we may use)")
+                   "Propose from the draft only, without prompt lookup");
+  command.add_option("--dtype", options.dtype, "Data type: bfloat16 (default) or float32");
+  command.add_option("--device", options.device, "Device of target and draft: cpu (default) or cuda");
+  command
+      .add_option("--threads", options.threads, "Threads of the forward pass (default: all cores this process may use)")
       ->check(CLI::PositiveNumber);
   command.add_option("--swap-draft", options.swap_draft, "For testing: a second draft, swapped in and out")
       ->group("Testing");
   command.add_option("--swap-every", options.swap_every, "For testing: steps between two swaps")
       ->check(CLI::PositiveNumber)
       ->group("Testing");
-  command.add_option("--prefill-chunk", options.prefill_chunk, "For testing: prompt rows a step")
+  command.add_option("--prefill-chunk", options.prefill_chunk, "For testing: prompt rows per step")
       ->check(CLI::Range(1, 16'384))
       ->group("Testing");
   command
       .add_option("--catch-up-rows", options.catch_up_rows,
-                  "For testing: rows a step a swapped-in draft may read to catch up")
+                  "For testing: rows per step that a swapped-in draft may process to catch up")
       ->check(CLI::Range(1, 16'384))
       ->group("Testing");
 }
 
 void add_output_options(CLI::App& command, GenerateOptions& options) {
-  command.add_option(
-      "--prompt", options.prompt,
-      "The prompt; without --chat it is used as it is, behind the tokens that the tokenizer puts before a text");
+  command.add_option("--prompt", options.prompt,
+                     "The prompt; without --chat it is raw text, after the tokenizer's own start tokens");
   command.add_option("--prompts", options.prompts, "JSONL with `prompt` and optional `id`");
   command.add_flag("--chat", options.chat, "Apply the chat template: each prompt is a user's message");
   command.add_option("--chat-template", options.chat_template, "With --chat: a Jinja file instead of the target's own");
   command.add_option("--concurrency", options.concurrency, "Prompts answered at once")->check(CLI::Range(1, 256));
-  command.add_flag("--checksums", options.checksums, "Add a checksum over the raw logits behind every token");
+  command.add_flag("--checksums", options.checksums, "Add a checksum of the raw logits of every token");
   command.add_option("--logprobs", options.logprobs, "Add the N best log probabilities of every token")
       ->check(CLI::Range(0, 1024));
-  command.add_flag("--json", options.json, "One JSON object a prompt, in input order");
+  command.add_flag("--json", options.json, "Print one JSON object per prompt, in input order");
 }
 
 }  // namespace

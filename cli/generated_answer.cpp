@@ -10,7 +10,7 @@ namespace slip::cli {
 
 namespace {
 
-// JSON has no infinity; this is what OpenAI's API sends for log 0.
+// The value of OpenAI's API for log 0, since JSON has no infinity.
 constexpr double kLogZero = -9999.0;
 
 std::string to_hex(std::uint64_t value) {
@@ -52,7 +52,7 @@ void AnswerPrinter::done(std::size_t index, const std::string& json_line) {
   pending_[index].done = true;
   ++n_done_;
   flush();
-  // Streamed text shares the terminal with us and is progress enough.
+  // Streamed text uses the same terminal and shows progress itself.
   if (show_progress_ && json_) std::fprintf(stderr, "\r%zu/%zu answers", n_done_, pending_.size());
 }
 

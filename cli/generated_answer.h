@@ -11,8 +11,8 @@
 
 namespace slip::cli {
 
-// Writes answers to stdout in input order, whichever finishes first: those whose turn has not come wait. Text of the
-// one whose turn it is goes out as it comes. Threads: one.
+// Writes answers to stdout in input order, independent of the order in which they finish: later ones wait. The current
+// answer's text is streamed. Threads: one.
 class AnswerPrinter {
  public:
   AnswerPrinter(bool json, bool show_progress, std::size_t n_answers);
@@ -38,14 +38,14 @@ class AnswerPrinter {
   std::optional<Error> first_failure_;
 };
 
-// What is known of an answer before it begins.
+// The data of an answer that is known before it begins.
 struct AnswerHead {
   nlohmann::json id;
   std::vector<std::int32_t> prompt_ids;
   bool with_logprobs = false, with_checksum = false;
 };
 
-// Collects one answer and hands it to the printer.
+// Collects one answer and passes it to the printer.
 class GeneratedAnswer final : public TokenSink {
  public:
   GeneratedAnswer(AnswerHead head, AnswerPrinter& printer, std::size_t index);

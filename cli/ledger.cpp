@@ -27,7 +27,7 @@ struct BackupFlags {
 }  // namespace
 
 void add_ledger(CLI::App& app) {
-  auto* command = app.add_subcommand("ledger", "Look after the ledger");
+  auto* command = app.add_subcommand("ledger", "Maintain the ledger");
   command->require_subcommand(1);
   command->footer(kFooter);
   auto flags = std::make_shared<BackupFlags>();

@@ -9,14 +9,14 @@ namespace slip::cli {
 
 namespace {
 
-// A model's words and how many there are.
+// A model's tokenizer and vocabulary size.
 struct Vocabulary {
   const Tokenizer& words;
   std::int32_t size;
 };
 
-// The first id whose entry differs decides. Ids beyond the smaller of two models differ by existing. A draft folder
-// without a tokenizer is compared by size alone.
+// Compares entries by id and reports the first difference. Ids beyond the smaller vocabulary count as different. A
+// draft folder without a tokenizer is compared by size alone.
 void require_same_vocabulary(const std::filesystem::path& folder, const Vocabulary& target) {
   const std::int32_t size = load_model_config(folder).vocab_size;
   std::int32_t different = size == target.size ? -1 : std::min(size, target.size);

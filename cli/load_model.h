@@ -11,24 +11,25 @@
 
 namespace slip::cli {
 
-// "bfloat16" or "float32"; anything else is Error{kInvalidArgument}.
+// Reads "bfloat16" or "float32"; Error{kInvalidArgument} for other names.
 Dtype parse_dtype(const std::string& name);
-// Error{kInvalidArgument} for another than "cpu" and "cuda"; Error{kUnsupported} for a dtype that a device does not do.
+// Reads "cpu" or "cuda"; Error{kInvalidArgument} for other names, Error{kUnsupported} for a dtype that the device
+// lacks.
 Device parse_device(const std::string& name, Dtype dtype);
 
-// A target as commands use it: weights and words, read from one Hugging Face folder.
+// A target's weights and tokenizer, read from one Hugging Face folder.
 struct TargetModel {
   std::shared_ptr<const ModelWeights> weights;
   std::shared_ptr<const Tokenizer> tokenizer;
 };
 TargetModel load_target(const std::filesystem::path& folder, Dtype dtype);
 
-// Error{kInvalidArgument} naming the first token id in which a draft's vocabulary differs from its target's; reads
-// configurations and tokenizers only.
+// Error{kInvalidArgument} naming the first token id that differs between the draft's and the target's vocabulary. Reads
+// only configurations and tokenizers.
 void check_draft_vocabulary(const std::filesystem::path& draft, const std::filesystem::path& target);
 
-// Weights of a draft for this target, finite and of its vocabulary; else Error{kInvalidArgument} naming the first token
-// id that differs. A draft folder without a tokenizer is compared by size alone.
+// The weights of a draft for this target. Error{kInvalidArgument} if they are not finite, or naming the first token id
+// that differs. A draft folder without a tokenizer is compared by size alone.
 std::shared_ptr<const ModelWeights> load_draft_weights(const std::filesystem::path& folder, Dtype dtype,
                                                        const TargetModel& target);
 

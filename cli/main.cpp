@@ -35,7 +35,7 @@ int exit_status(slip::ErrorCode code) {
   }
 }
 
-// Behind what was logged. Nothing is said where nobody reads: the process has to end.
+// Prints an error after pending log lines. Prints nothing if standard error has no reader, since the process must end.
 void say(const std::string& message, const std::string& hint) {
   if (!slip::writable_within(STDERR_FILENO, std::chrono::seconds(1))) return;
   std::cerr << "slipstream: " << slip::escape_controls(message) << "\n";
@@ -47,7 +47,7 @@ int refuse(const slip::Error& error) {
   return exit_status(error.code());
 }
 
-// A limit of processes or of memory, not a bug of ours.
+// True for errors caused by a limit of processes or memory, which are not our bugs.
 bool is_refused_thread(const std::exception& error) {
   const auto* fault = dynamic_cast<const std::system_error*>(&error);
   return fault != nullptr && fault->code() == std::errc::resource_unavailable_try_again;
@@ -58,26 +58,26 @@ int refuse_thread(const std::exception& error) {
                  "raise the limit of processes (ulimit -u) or of memory (ulimit -v), or set a lower --threads"});
 }
 
-// Runs the command; the exit status that its arguments ask for.
+// Runs the command and returns its exit status.
 int run(CLI::App& app, int argc, char** argv) {
   try {
-    slip::cli::add_commands(app);  // asks for the machine's instructions, which the environment may get wrong
+    slip::cli::add_commands(app);  // reads SLIPSTREAM_ISA, which may be invalid
     app.parse(argc, argv);
     return 0;
-  } catch (const CLI::ParseError& error) {  // --help and --version too
+  } catch (const CLI::ParseError& error) {  // also --help and --version
     return app.exit(error) == 0 ? 0 : 2;
   }
 }
 
-// A service takes SIGHUP and SIGUSR1 once it has read its configuration. Until then they must not end it: a supervisor
-// may send one right behind the start.
+// Ignores SIGHUP and SIGUSR1 in a service until it has read its configuration, since a supervisor may send one right
+// after the start.
 void ignore_reloads_of_a_service(int argc, char** argv, char** /*environment*/) {
   if (argc < 2 || std::string_view(argv[1]) != "serve") return;
   ::signal(SIGHUP, SIG_IGN);
   ::signal(SIGUSR1, SIG_IGN);
 }
 
-// Run before the constructors of shared libraries, which take longer than all that main() does before it serves.
+// Runs before the constructors of shared libraries, which take longer than the rest of the start.
 __attribute__((section(".preinit_array"), used)) void (*first_call)(int, char**, char**) = ignore_reloads_of_a_service;
 
 }  // namespace
@@ -85,7 +85,7 @@ __attribute__((section(".preinit_array"), used)) void (*first_call)(int, char**,
 int main(int argc, char** argv) {
   slip::cli::hold_standard_descriptors();
   slip::cli::end_by_signals_as_first_process();
-  ::signal(SIGXFSZ, SIG_IGN);  // beyond the limit of a file's size a write fails, as on a full disk
+  ::signal(SIGXFSZ, SIG_IGN);  // beyond the file size limit a write then fails, as on a full disk
   CLI::App app{"Slipstream: a speculative-decoding server whose drafts keep learning from the traffic they serve."};
   try {
     const int status = run(app, argc, argv);

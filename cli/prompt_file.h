@@ -9,7 +9,7 @@
 namespace slip::cli {
 
 struct PromptRow {
-  nlohmann::json id;  // a string or an integer; the row's number, from 1, when the row names none
+  nlohmann::json id;  // a string or an integer; by default the row's number, from 1
   std::string prompt;
 };
 

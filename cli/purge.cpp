@@ -60,7 +60,7 @@ ApiKeys known_keys(const ServeConfig& config) {
   return ApiKeys::load(config.api_keys_file, ApiKeys::of_environment(environment == nullptr ? "" : environment));
 }
 
-// Only what is purged leaves: nothing is too old or too much.
+// Ledger options that delete nothing else: no retention limits.
 LedgerOptions resting_ledger(const fs::path& file) {
   LedgerOptions options;
   options.file = file;
@@ -69,7 +69,7 @@ LedgerOptions resting_ledger(const fs::path& file) {
   return options;
 }
 
-// REQUIRES: the directory is locked.
+// REQUIRES: the data directory is locked.
 PurgeResult purge_at_rest(const fs::path& data_dir, const PurgeOrder& order) {
   const PurgeReplay purge_replay = [&](const PurgeScope& scope) {
     return purge_resting_replay(data_dir / "replay", scope);
@@ -122,10 +122,10 @@ void run(const PurgeFlags& flags) {
 
 void add_purge(CLI::App& app) {
   auto flags = std::make_shared<PurgeFlags>();
-  auto* command = app.add_subcommand("purge", "Remove what is kept of requests, of a running service too");
+  auto* command = app.add_subcommand("purge", "Remove stored data of requests, also from a running service");
   command->footer(kFooter);
   command->add_option("-c,--config", flags->config, "TOML file of the service: its data directory and its API keys");
-  command->add_option("--data-dir", flags->data_dir, "Where drafts, ledger and replay live");
+  command->add_option("--data-dir", flags->data_dir, "Data directory of drafts, ledger and replay");
   command->add_option("--request", flags->wish.request, "An answer's id, such as chatcmpl-…, or its X-Request-Id");
   command->add_option("--tenant", flags->wish.tenant, "The name of the API key that sent it");
   command->add_option("--before", flags->before,

@@ -67,11 +67,11 @@ void run_report(ReportOptions options) {
   }
 }
 
-// CLI11's own CheckedTransformer shows the values behind the names when it refuses one: control characters, here.
+// CLI11's own CheckedTransformer prints the values behind the names in its errors; here they are control characters.
 template <class Value>
 void choose(CLI::Option& option, const std::map<std::string, Value>& values, const std::string& names) {
   option.transform(CLI::Transformer(values).description(""));
-  option.transform(CLI::IsMember(values).description(names));  // the one added last runs first
+  option.transform(CLI::IsMember(values).description(names));  // transforms run in reverse order
 }
 
 }  // namespace
@@ -88,24 +88,26 @@ void add_report(CLI::App& app) {
                                                               {"csv", ReportFormat::kCsv},
                                                               {"svg", ReportFormat::kSvg}};
   auto options = std::make_shared<ReportOptions>();
-  auto* command = app.add_subcommand("report", "What the drafts learned and what it brought, from the ledger");
+  auto* command = app.add_subcommand(
+      "report", "Report from the ledger what the drafts learned and how much acceptance they gained");
   command->footer(kFooter);
   auto* kind = command->add_option(
       "kind", options->query.kind,
       "drift: by topic and version over time · topics: one row each · drafts: every version and refused "
-      "candidate · requests: the newest · learning: what it did, what it cost, and why it does not train");
+      "candidate · requests: the newest · learning: its work, its cost, and why it does not train");
   choose(*kind->required(), kinds, "{drift,topics,drafts,requests,learning}");
   command->add_option("--db", options->query.database, "The ledger, <data-dir>/ledger.db")->required();
   command->add_option("--since", options->since, "How far back: 90s, 30m, 24h, 7d, 2w or all")->capture_default_str();
   command->add_option("--topic", options->query.topic, "Only this topic");
-  auto* format = command->add_option("--format", options->query.format,
-                                     "svg draws drift, topics and learning; text is table [table]");
+  auto* format =
+      command->add_option("--format", options->query.format,
+                          "Output format; svg only for drift, topics and learning; text means table [table]");
   choose(*format, formats, "{table,text,json,csv,svg}");
-  command->add_option("--step", options->step, "Time step of drift, such as 10m [chosen from the span]");
-  command->add_option("--limit", options->query.limit, "Rows of requests")
+  command->add_option("--step", options->step, "Time step of the drift report, such as 10m [derived from --since]");
+  command->add_option("--limit", options->query.limit, "Most rows of the requests report")
       ->check(CLI::Range(1, 1'000'000))
       ->capture_default_str();
-  command->add_option("--out", options->out, "Write to this file, link, device or FIFO instead of standard output");
+  command->add_option("--out", options->out, "Output file, link, device or FIFO [standard output]");
   command->callback([options] { run_report(*options); });
 }
 

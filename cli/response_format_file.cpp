@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::uint64_t kMostFileBytes = std::uint64_t{1} << 20;
 
-// A schema by itself is the likeliest mistake.
+// The most likely mistake is a bare schema.
 std::string hint_for(const nlohmann::json& content) {
   if (!content.is_object() || content.contains("json_schema")) return {};
   return R"(a schema stands in {"type":"json_schema","json_schema":{"name":"answer","schema":{…}}})";

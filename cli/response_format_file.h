@@ -10,9 +10,9 @@ class Grammar;
 
 namespace slip::cli {
 
-// The grammar that --response-format asks for: `asked` is json_object, or else the name of a file that holds what
-// `response_format` holds in a request; null for text. Throws Error{kInvalidArgument | kUnsupported | kNotFound |
-// kTooLarge} naming the file and the way to what is wrong in it, as a request would be told.
+// The grammar of --response-format; null for text. `asked` is json_object, or the name of a file with a request's
+// `response_format`. Throws Error{kInvalidArgument | kUnsupported | kNotFound | kTooLarge} naming the file and the path
+// of the fault in it.
 std::shared_ptr<const Grammar> read_response_format_file(const std::string& asked);
 
 }  // namespace slip::cli

@@ -5,8 +5,8 @@
 
 namespace slip::cli {
 
-// For CLI::Option::check: why `text` is no seed, empty when it is one. A seed is a whole number from -2^63, as in the
-// API, to 2^64 - 1; CLI11 by itself takes every larger one for the largest. Pure.
+// A check for CLI::Option: the reason why `text` is not a seed, empty for a valid one. A seed is an integer from -2^63,
+// as in the API, to 2^64 - 1. CLI11 alone clamps larger values. Pure.
 std::string seed_fault(const std::string& text);
 
 }  // namespace slip::cli

@@ -56,7 +56,7 @@ constexpr const char* kFooter =
     "SIGTERM and SIGINT: no new work, finish what runs (server.drain_timeout_ms), save, exit 0; a second one exits at "
     "once.";
 
-// The environment's copy is wiped: neither /proc nor what this process may start needs it.
+// Reads the keys and wipes the environment's copy, so that /proc and child processes do not show them.
 ApiKeys take_environment_keys() {
   char* const environment = std::getenv("SLIPSTREAM_API_KEY");
   const std::string given = environment == nullptr ? "" : environment;
@@ -73,12 +73,12 @@ ApiKeys load_keys(const ServeConfig& config, const ApiKeys& environment) {
              config.server.host +
              " is reached from outside, where it can be guessed; make one with: openssl rand -hex 32");
   }
-  // A core dump would hold the requests under way, with their keys.
+  // Disables core dumps, which would contain requests and keys.
   if (!keys.empty()) ::prctl(PR_SET_DUMPABLE, 0);
   return keys;
 }
 
-// `wanted`, or as many connections as the limit of open files has room for.
+// `wanted`, or fewer if the limit of open files is too low.
 int allowed_connections(int wanted) {
   const std::uint64_t files = files_for(wanted), allowed = allow_open_files(files);
   const int connections = connections_within(allowed, wanted);
@@ -90,7 +90,7 @@ int allowed_connections(int wanted) {
   return connections;
 }
 
-// The engine has ended; the last bytes may still be on their way.
+// Waits for the last bytes to be sent after the engine has ended.
 void await_answers(const Service& service, std::int64_t until_us) {
   while (service.n_active > 0 && monotonic_us() < until_us) std::this_thread::sleep_for(kFlushCheck);
 }
@@ -110,16 +110,16 @@ void end_in_order(const ServeConfig& config, Service& service, Serving& serving,
 
 void reopen_log_or_say() {
   if (const auto failure = contain([] { reopen_log(); })) {
-    log_parts(LogLevel::kError, {"the log goes on where it was: ", failure->what()});
+    log_parts(LogLevel::kError, {"cannot reopen the log file; the old one stays in use: ", failure->what()});
   }
 }
 
-// Standard output may be the log's pipe, whose reader must not hold up this thread: it waits for signals. A full or
-// closed one is no reason to end a service, now or with a status at its end.
+// Standard output may be a pipe whose reader has stalled; this thread must not block, since it handles signals. A
+// failed write must not end the service or change its exit status.
 void announce(const std::string& url) {
   constexpr std::chrono::milliseconds kPatience{1000};
   flush_log(kPatience);
-  if (!writable_within(STDOUT_FILENO, kPatience)) return log_warn("nobody reads standard output; listening on " + url);
+  if (!writable_within(STDOUT_FILENO, kPatience)) return log_warn("standard output has no reader; listening on " + url);
   std::cout << "slipstream is listening on " << url << "\n";
   try {
     finish_standard_output();
@@ -139,7 +139,7 @@ std::string answer_command(const std::string& line, const Gatekeeper& gatekeeper
   }
 }
 
-// A file system may have no sockets; the service is worth more than the command.
+// Without sockets on the file system, the service runs without this command channel.
 std::unique_ptr<ControlSocket> open_control(const std::filesystem::path& data_dir, const Gatekeeper& gatekeeper,
                                             Serving& serving) {
   try {
@@ -151,7 +151,7 @@ std::unique_ptr<ControlSocket> open_control(const std::filesystem::path& data_di
   }
 }
 
-// SIGHUP. Whatever the files say, a service that runs goes on: one that is refused, and nothing changes.
+// Handles SIGHUP. A refused reload changes nothing and never ends the service.
 struct Reloader {
   void reload() {
     try {
@@ -161,15 +161,15 @@ struct Reloader {
     } catch (const std::filesystem::filesystem_error& error) {
       refuse(io_error(error));
     } catch (const std::bad_alloc&) {
-      log_error("reload given up, there is no memory for it: some of it may have taken effect; send SIGHUP again");
+      log_error("reload stopped, out of memory: it may have taken effect in part; send SIGHUP again");
     }
   }
   static void refuse(const Error& error) {
     const bool hints = !error.hint().empty();
-    log_parts(LogLevel::kError, {"reload refused, everything stays as it was: ", error.what(), hints ? " (" : "",
-                                 error.hint(), hints ? ")" : ""});
+    log_parts(LogLevel::kError, {"reload refused, nothing was changed: ", error.what(), hints ? " (" : "", error.hint(),
+                                 hints ? ")" : ""});
   }
-  // What can be refused comes first, the log last of it.
+  // Steps that can fail come first; the log is the last of them.
   void apply(const ReloadPlan& plan) {
     ApiKeys keys = load_keys(plan.next, environment_keys);
     auto tls = load_tls(plan.next.server);
@@ -214,8 +214,8 @@ void check(const ServeConfig& config) {
                                                (faults.size() == 1 ? " fault" : " faults"));
 }
 
-// An empty value is refused for every option, since it may come from a variable that is not set. In a configuration it
-// has a meaning, so the error says how to get that.
+// An empty value is refused for every option, since a variable may be unset. In a configuration it has a meaning, so
+// the error says how to get that.
 std::string empty_draft_fault(const std::string& value) {
   if (!value.empty()) return {};
   return "must not be empty; to decode plainly use --no-speculation, or draft = \"\" in the configuration";
@@ -266,13 +266,14 @@ void add_serve(CLI::App& app) {
   command->add_option("--k", given->k, "Drafted tokens per step")->check(CLI::Range(0, 16));
   command->add_option("--host", given->host, "Address to bind; any but loopback needs an API key");
   command->add_option("--port", given->port, "Port to bind; 0 lets the system choose")->check(CLI::Range(0, 65535));
-  command->add_option("--data-dir", given->data_dir, "Where drafts, ledger and replay live");
-  command->add_option("--threads", given->threads, "Most engine threads; 0 = the cores we may use")
+  command->add_option("--data-dir", given->data_dir, "Data directory of drafts, ledger and replay");
+  command->add_option("--threads", given->threads, "Limit of engine threads; 0: all cores this process may use")
       ->check(CLI::Range(0, 1024));
-  command->add_flag("--no-learning", given->no_learning, "Serve the drafts as they are");
+  command->add_flag("--no-learning", given->no_learning, "Serve the drafts without training them");
   command->add_flag("--no-speculation", given->no_speculation, "Decode plainly (k = 0)");
-  command->add_flag("--check-config", *check_only,
-                    "Print the effective configuration, check it without starting, and exit: 0, or 2 with every fault");
+  command->add_flag(
+      "--check-config", *check_only,
+      "Print and check the effective configuration without starting; exit status 0, or 2 and a list of all faults");
   command->footer(kFooter);
   command->callback([given, check_only] { serve(*given, *check_only); });
 }

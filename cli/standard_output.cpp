@@ -17,7 +17,7 @@ namespace slip::cli {
 void hold_standard_descriptors() {
   for (const int descriptor : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
     if (::fcntl(descriptor, F_GETFD) >= 0 || errno != EBADF) continue;
-    // The lowest one that is free: this one.
+    // open() returns the lowest free descriptor, which is this one.
     if (::open("/dev/null", descriptor == STDIN_FILENO ? O_WRONLY : O_RDONLY) < 0) return;
   }
 }
@@ -27,7 +27,7 @@ void finish_standard_output() {
   std::cout.flush();
   const bool flushed = std::fflush(stdout) == 0;
   if (std::cout.good() && flushed && std::ferror(stdout) == 0) return;
-  // A write that failed earlier has left its mark, but not its reason.
+  // An earlier failure is recorded in the stream, but its errno is not.
   const std::string reason = errno == 0 ? "" : std::string(": ") + std::strerror(errno);
   throw Error(ErrorCode::kIo, "not everything could be written to standard output" + reason);
 }

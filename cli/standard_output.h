@@ -3,14 +3,14 @@
 
 namespace slip::cli {
 
-// Takes the places of standard descriptors that the caller closed, so that no file or socket gets one of them and what
-// is printed goes into it. Reading or writing there fails. Before anything is opened.
+// Opens standard descriptors that the caller closed, so that no later file or socket gets their numbers and receives
+// printed text. Reading or writing them fails. Call before opening anything else.
 void hold_standard_descriptors();
 
-// Writes out what standard output still holds, of C++ streams and of stdio. Error{kIo} when any of what this process
-// printed did not get there: a full disk behind it, or a closed descriptor. Main thread.
+// Flushes C++ streams and stdio. Error{kIo} if any output of this process was lost, such as on a full disk or a closed
+// descriptor. Main thread.
 void finish_standard_output();
-// What failed so far no longer counts.
+// Ignores failures so far.
 void forget_standard_output_failure();
 
 }  // namespace slip::cli

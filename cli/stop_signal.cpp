@@ -16,7 +16,7 @@
 namespace slip::cli {
 namespace {
 
-// What a handler may touch: lock-free atomics and write(2).
+// Signal handlers may only use lock-free atomics and write(2).
 std::atomic<int> n_signals{0};
 std::atomic<int> signal_pipe{-1};
 
@@ -70,7 +70,7 @@ void StopSignal::take_reloads() const {
 StopSignal::Kind StopSignal::next() const {
   char byte = 0;
   while (::read(read_end_.get(), &byte, 1) != 1) {
-    // A full pipe drops bytes; the stop's may be among them.
+    // A full pipe drops bytes, perhaps a stop signal's, so check the counter too.
     if (n_signals > 0) return Kind::kStop;
     pollfd state{read_end_.get(), POLLIN, 0};
     ::poll(&state, 1, -1);

@@ -7,20 +7,20 @@
 
 namespace slip::cli {
 
-// SIGTERM and SIGINT for a program that ends in order: the first is waited for, a second one ends the process at once
-// with status 1. SIGPIPE is ignored. A service also takes SIGHUP and SIGUSR1. One object a process.
+// Handles SIGTERM and SIGINT for an orderly end: the first is reported by next(), the second ends the process at once
+// with status 1. SIGPIPE is ignored. A service also handles SIGHUP and SIGUSR1. One object per process.
 class StopSignal {
  public:
   enum class Kind : std::uint8_t { kStop, kReload, kReopenLog };
 
   StopSignal();
-  ~StopSignal();  // the handling that a command starts with again
+  ~StopSignal();  // restores the handlers from before
   StopSignal(const StopSignal&) = delete;
   StopSignal& operator=(const StopSignal&) = delete;
 
-  // From here on SIGHUP and SIGUSR1 wait for next() instead of ending the process.
+  // From here on SIGHUP and SIGUSR1 are reported by next() instead of ending the process.
   void take_reloads() const;
-  // Waits for the next one; those of a kind that came together may be one.
+  // Waits for the next signal. Signals of one kind may be merged.
   Kind next() const;
   bool arrived() const;
 

@@ -8,7 +8,7 @@
 namespace slip::cli {
 namespace {
 
-constexpr std::size_t kShareOfHost = 4, kShareOfDevice = 2;  // one part of so many
+constexpr std::size_t kShareOfHost = 4, kShareOfDevice = 2;  // divisors of the host's and the device's memory
 
 }  // namespace
 
@@ -19,7 +19,8 @@ TargetDevice open_target_device(Device device) {
 std::unique_ptr<Proposer> make_proposer(const TargetDevice& device, const EngineOptions& options, Worker& target,
                                         kernels::ThreadPool& pool) {
   DraftModelOptions draft = draft_model_options(options, target);
-  draft.prompt_lookup = draft.prompt_lookup && device == nullptr;  // drafts on a device mix no guesses in
+  // Drafts on a device do not combine with prompt lookup
+  draft.prompt_lookup = draft.prompt_lookup && device == nullptr;
   if (device == nullptr) return std::make_unique<DraftModelProposer>(draft, target.config(), pool);
   const MakeDraftRunner on_device = [device](const DraftVersion& first, DraftRunner::Size size) {
     return std::make_unique<DeviceDraftRunner>(device, first, size, DraftModelProposer::kDeepest);

@@ -9,19 +9,19 @@
 
 namespace slip::cli {
 
-// The device that the passes of target and drafts run on; null: the CPU. Errors as kernels::cuda::open_device().
+// The device of target and drafts; null: the CPU. Errors as kernels::cuda::open_device().
 using TargetDevice = std::shared_ptr<kernels::cuda::DeviceQueue>;
 TargetDevice open_target_device(Device device);
 
-// What runs ahead of the target of make_target(), on the same device.
+// The proposer for the target of make_target(), on the same device.
 std::unique_ptr<Proposer> make_proposer(const TargetDevice& device, const EngineOptions& options, Worker& target,
                                         kernels::ThreadPool& pool);
 
-// What makes drafts' versions ready for that device; empty for the CPU.
+// Prepares draft versions for that device; empty for the CPU.
 PackDraft draft_packing(const TargetDevice& device);
 
-// Memory that the target's cache may take when nobody says how much: a quarter of what this process may use, or half of
-// what a device has left beside the weights.
+// The default memory of the target's KV cache: a quarter of what this process may use, or half of the device memory
+// left beside the weights.
 std::size_t affordable_cache_bytes(const TargetDevice& device, const ModelWeights& weights);
 
 }  // namespace slip::cli

@@ -28,7 +28,7 @@ std::optional<std::int64_t> duration_us(const std::string& text) {
   return number * unit * 1'000'000;
 }
 
-// Digits as 0: strptime() alone takes the year 26, blanks and a month of one digit.
+// Replaces digits by 0, to compare the text's shape. strptime() alone accepts the year 26, blanks and one-digit months.
 std::string shape_of(std::string text) {
   for (char& c : text) c = c >= '0' && c <= '9' ? '0' : c;
   return text;
@@ -44,7 +44,7 @@ constexpr std::array<DateForm, 5> kDateForms = {{{"0000-00-00", "%Y-%m-%d"},
                                                  {"0000-00-00T00:00:00", "%Y-%m-%dT%H:%M:%S"},
                                                  {"0000-00-00T00:00:00Z", "%Y-%m-%dT%H:%M:%SZ"}}};
 
-// strptime() takes what is no date, such as the 30th of February, and says which day it would be.
+// strptime() accepts invalid dates, such as the 30th of February, and normalizes them.
 std::optional<std::int64_t> date_us(const std::string& text, const char* format) {
   std::tm read{};
   const char* end = ::strptime(text.c_str(), format, &read);

@@ -17,7 +17,7 @@ namespace {
 constexpr double kNoQuota = std::numeric_limits<double>::infinity();
 constexpr int kThreadsOfACore = 4, kThreadsAnywhere = 16;
 
-// Cores worth of time a period, from cgroup v2's "QUOTA PERIOD" or v1's two files. A quota of "max" or −1 is none.
+// The CPU time quota in cores, from cgroup v2's "QUOTA PERIOD" or v1's two files. "max" or −1 means no quota.
 double cgroup_quota() {
   double quota = 0, period = 0;
   if (std::ifstream v2("/sys/fs/cgroup/cpu.max"); v2 >> quota >> period) return period > 0 ? quota / period : kNoQuota;

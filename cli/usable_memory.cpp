@@ -12,7 +12,7 @@
 namespace slip::cli {
 namespace {
 
-// Below /sys/fs/cgroup; "/" inside a container.
+// This process's cgroup path below /sys/fs/cgroup; "/" inside a container.
 std::filesystem::path own_cgroup() {
   constexpr std::string_view kUnified = "0::";
   std::ifstream in("/proc/self/cgroup");

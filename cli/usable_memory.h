@@ -5,7 +5,7 @@
 
 namespace slip::cli {
 
-// The smaller of the machine's memory and the limit of this process's cgroup (v2) or one above it.
+// The smaller of the machine's memory and the lowest limit of this process's cgroup (v2) and its ancestors.
 std::uint64_t usable_memory_bytes();
 
 }  // namespace slip::cli

@@ -28,8 +28,8 @@ std::string compiler_name() {
 #endif
 }
 
-// What the processor reports (CPUID), whether or not the operating system lets programs use it; the last line of the
-// text says what this process chose.
+// A CPU feature as the processor reports it (CPUID), even if the operating system does not enable it. The last line of
+// the text gives the class that this process chose.
 struct CpuFeature {
   const char* name;
   unsigned leaf, subleaf;
@@ -58,7 +58,7 @@ std::string joined(const std::vector<std::string>& words) {
   return line.empty() ? "none" : line;
 }
 
-// What `device = "cuda"` would take; empty: it would be refused.
+// The device of `device = "cuda"`; nullopt: it would be refused.
 std::optional<std::string> cuda_device() {
   try {
     return kernels::cuda::describe_device();
@@ -107,9 +107,9 @@ std::string system_fingerprint(const std::filesystem::path& target, Dtype dtype,
 
 void add_version(CLI::App& app) {
   auto json = std::make_shared<bool>(false);
-  auto* command = app.add_subcommand("version", "What this program was built from and what it found in this machine");
+  auto* command = app.add_subcommand("version", "Print the version, the build and the features of this machine");
   command->footer("Examples:\n  slipstream version\n  slipstream version --json");
-  command->add_flag("--json", *json, "One JSON object");
+  command->add_flag("--json", *json, "Print one JSON object");
   command->callback([json] { std::cout << (*json ? version_json() : version_text()) << "\n"; });
 }
 

@@ -8,15 +8,14 @@
 
 namespace slip::cli {
 
-// Version, commit, compiler, LibTorch, CUDA, its device and CPU features, one a line.
+// Version, commit, compiler, LibTorch, CUDA, its device and CPU features, one per line.
 std::string version_text();
 // The same as one JSON object.
 std::string version_json();
 
-// "fp_" and 16 hex digits for what a seeded answer depends on besides the request: this build, the instructions that
-// this machine chose (or the CUDA device), and the target in `target` (model_fingerprint(), whose errors it throws)
-// computed in `dtype`.
-// Which draft runs ahead makes no difference, so none has a part in it.
+// "fp_" and 16 hex digits that identify everything a seeded answer depends on besides the request: this build, the
+// instruction class (or CUDA device), and the model in `target` (model_fingerprint(), whose errors it throws) computed
+// in `dtype`. Drafts do not change answers, so they are not included.
 std::string system_fingerprint(const std::filesystem::path& target, Dtype dtype, Device device = Device::kCpu);
 
 }  // namespace slip::cli

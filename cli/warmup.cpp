@@ -35,7 +35,7 @@ constexpr const char* kFooter =
     "Ctrl-C saves and the same command goes on; so it does after kill -9. A draft that learns on the CPU comes to the\n"
     "same weights bit for bit.";
 
-// The flags as given; what is absent comes from the draft's configuration file or from the defaults.
+// The given flags; absent ones come from the draft's configuration file or from the defaults.
 struct WarmupFlags {
   std::string target, draft, draft_config, chat_template, out, dtype = "bfloat16", device = "cpu",
                                                                learning_device = "cpu";
@@ -96,7 +96,7 @@ std::string shell_quoted(const std::string& word) {
   return quoted + "'";
 }
 
-// This process's own command line, made to go on: with --resume, without --force.
+// This process's command line for continuing: with --resume, without --force.
 std::string resuming_command() {
   std::ifstream file("/proc/self/cmdline", std::ios::binary);
   const std::string words{std::istreambuf_iterator<char>(file), {}};
@@ -132,42 +132,44 @@ void add_what(CLI::App& command, WarmupFlags& flags) {
       ->required()
       ->delimiter(',');
   command.add_option("--chat-template", flags.chat_template, "Jinja file; without it, the target's own template");
-  auto* draft = command.add_option("--draft", flags.draft, "Go on from this draft's weights (a plain Llama's)");
-  command.add_option("--draft-config", flags.draft_config, "Begin a new draft of this TOML file's shape")
+  auto* draft = command.add_option("--draft", flags.draft, "Start from this draft's weights (a plain Llama)");
+  command.add_option("--draft-config", flags.draft_config, "Start a new draft of the shape in this TOML file")
       ->excludes(draft);
-  command.add_option("--out", flags.out, "Where the finished draft goes; <out>.work holds what is done so far")
-      ->required();
-  command.add_option("--share", flags.share, "Use the first share of each file (default 1)")
+  command.add_option("--out", flags.out, "Folder of the finished draft; <out>.work holds unfinished work")->required();
+  command.add_option("--share", flags.share, "Share of each file to use, from its beginning (default 1)")
       ->check(CLI::Range(0.0, 1.0));
-  command.add_option("--answers", flags.answers, "target: it answers the prompts (default); data: the given responses")
+  command
+      .add_option("--answers", flags.answers,
+                  "target: the target writes the answers (default); data: use the responses in --data")
       ->check(CLI::IsMember({"target", "data"}));
   command.add_option("--temperature", flags.temperature,
-                     "Of the written answers: 0 to 2, or mixed (default: 0 and 0.8 in turn)");
-  command.add_option("--max-tokens", flags.max_tokens, "Of one answer (default 256)")->check(CLI::PositiveNumber);
+                     "Temperature of the target's answers: 0 to 2, or mixed (default): 0 and 0.8 in turn");
+  command.add_option("--max-tokens", flags.max_tokens, "Longest answer, in tokens (default 256)")
+      ->check(CLI::PositiveNumber);
 }
 
 void add_how(CLI::App& command, WarmupFlags& flags) {
-  command.add_option("--loss", flags.loss, "kl (default), rkl, jsd or tv")
+  command.add_option("--loss", flags.loss, "Loss: kl (default), rkl, jsd or tv")
       ->check(CLI::IsMember({"kl", "rkl", "jsd", "tv"}));
-  command.add_option("--beta", flags.beta, "Of jsd (default 0.5)");
-  command.add_option("--steps", flags.steps, "Optimizer steps; 0: until the held-out loss is flat (default)")
+  command.add_option("--beta", flags.beta, "Weight of the jsd loss's first term (default 0.5)");
+  command.add_option("--steps", flags.steps, "Optimizer steps; 0: until the held-out loss stops falling (default)")
       ->check(CLI::NonNegativeNumber);
   command.add_option("--batch", flags.batch, "Answers per step (default 8)")->check(CLI::PositiveNumber);
   command.add_option("--lr", flags.learning_rate, "Learning rate (default 0.002)")->check(CLI::PositiveNumber);
-  command.add_option("--seed", flags.seed, "Of weights, order and sampling (default 1)")->check(seed_fault);
-  command.add_option("--threads", flags.threads, "Default: the cores we may use")->check(CLI::PositiveNumber);
-  command.add_option("--concurrency", flags.concurrency, "Answers written at once (default 16)")
+  command.add_option("--seed", flags.seed, "Seed of weights, order and sampling (default 1)")->check(seed_fault);
+  command.add_option("--threads", flags.threads, "Threads (default: all cores this process may use)")
+      ->check(CLI::PositiveNumber);
+  command.add_option("--concurrency", flags.concurrency, "Answers generated at once (default 16)")
       ->check(CLI::Range(1, 256));
-  command.add_option("--dtype", flags.dtype, "The target's, while it answers: bfloat16 (default) or float32");
-  command.add_option("--device", flags.device, "cpu (default) or cuda: where the target answers");
-  command.add_option("--learning-device", flags.learning_device, "cpu (default) or cuda: where the draft learns")
+  command.add_option("--dtype", flags.dtype, "Data type of the target: bfloat16 (default) or float32");
+  command.add_option("--device", flags.device, "Device of the target: cpu (default) or cuda");
+  command.add_option("--learning-device", flags.learning_device, "Device that trains the draft: cpu (default) or cuda")
       ->check(CLI::IsMember({"cpu", "cuda"}));
-  command
-      .add_option("--save-every", flags.save_every_s, "Seconds between two savings of the training so far (default 30)")
+  command.add_option("--save-every", flags.save_every_s, "Seconds between checkpoints of the training (default 30)")
       ->check(CLI::Range(0.0, 86'400.0));
-  auto* resume = command.add_flag("--resume", flags.resume, "Go on with an interrupted run, or fail if there is none");
-  command.add_flag("--force", flags.force, "Replace what stands at --out, and begin anew")->excludes(resume);
-  command.add_flag("--keep-work", flags.keep_work, "Leave <out>.work, the answers included, when done");
+  auto* resume = command.add_flag("--resume", flags.resume, "Continue an interrupted run; fails if there is none");
+  command.add_flag("--force", flags.force, "Replace the folder at --out and start again")->excludes(resume);
+  command.add_flag("--keep-work", flags.keep_work, "Keep <out>.work, with the answers, when finished");
 }
 
 }  // namespace

@@ -12,8 +12,8 @@ struct FreeMemory {
 };
 using AlignedMemory = std::unique_ptr<std::byte[], FreeMemory>;
 
-// `bytes` bytes on a 64-byte border (a cache line and one AVX-512 register), from 2 MiB on on a border of huge pages
-// and in them where the machine has any; not zeroed. Null when the machine has no memory.
+// `bytes` bytes aligned to 64 (a cache line, an AVX-512 register), not zeroed. From 2 MiB on they are aligned to huge
+// pages, and use them if the machine has any. Null when memory is exhausted.
 AlignedMemory aligned_memory(std::size_t bytes);
 
 }  // namespace slip

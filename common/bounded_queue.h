@@ -10,8 +10,8 @@
 
 namespace slip {
 
-// A bounded multi-producer multi-consumer queue with an explicit end. After close() pushes are refused and poppers
-// drain the rest. Threads: every member may be called from any thread.
+// A bounded multi-producer multi-consumer queue that can be closed. After close() pushes fail and pops drain the rest.
+// Threads: any.
 template <class T>
 class BoundedQueue {
  public:

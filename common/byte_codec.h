@@ -12,7 +12,7 @@
 
 namespace slip {
 
-// Appends little-endian numbers, whatever the machine's own order.
+// Appends numbers in little-endian order on any machine.
 class ByteWriter {
  public:
   template <std::unsigned_integral T>
@@ -35,7 +35,8 @@ class ByteWriter {
   std::vector<std::byte> bytes_;
 };
 
-// Reads what ByteWriter wrote from bytes that may be anything: running out latches ok() to false and gives zeros.
+// Reads what ByteWriter wrote, from untrusted bytes. Reading past the end sets ok() to false for good and returns
+// zeros.
 class ByteReader {
  public:
   explicit ByteReader(std::span<const std::byte> bytes) : bytes_(bytes) {}
@@ -55,7 +56,7 @@ class ByteReader {
     if (!take(n)) return {};
     return {reinterpret_cast<const char*>(bytes_.data()) + at_ - n, n};
   }
-  // A count of things that take at least `bytes_each`: one that cannot fit fails here, before anything is allocated.
+  // A count of items of at least `bytes_each` bytes each. A count that cannot fit fails before anything is allocated.
   std::size_t count(std::size_t bytes_each) {
     const std::size_t n = number<std::uint32_t>();
     if (n > left() / bytes_each) ok_ = false;

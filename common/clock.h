@@ -7,14 +7,14 @@
 
 namespace slip {
 
-// Durations come from the monotonic clock, timestamps for people from the wall clock; they never mix, so that a
-// wall clock stepping back makes no negative age.
+// Use the monotonic clock for durations and the wall clock for timestamps. They are never mixed, so a wall clock that
+// steps back causes no negative age.
 inline std::int64_t monotonic_us() {
   return std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::steady_clock::now().time_since_epoch())
       .count();
 }
 
-// Time that a core has worked for the calling thread.
+// CPU time of the calling thread.
 inline std::int64_t thread_cpu_us() {
   timespec time{};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);

@@ -7,8 +7,8 @@ namespace slip {
 
 namespace {
 
-// Eight tables, so that eight bytes cost eight independent look-ups instead of a chain of them: a full replay buffer is
-// checked in seconds at start.
+// Eight tables: eight bytes take eight independent look-ups instead of a dependent chain. A full replay buffer is then
+// checked within seconds at start.
 constexpr int kSlices = 8;
 using Tables = std::array<std::array<std::uint32_t, 256>, kSlices>;
 

@@ -7,7 +7,8 @@
 
 namespace slip {
 
-// CRC-32C (Castagnoli, reflected polynomial 0x82F63B78), the checksum of what this program writes. Pure; any thread.
+// CRC-32C (Castagnoli, reflected polynomial 0x82F63B78), the checksum of the files this program writes. Pure; any
+// thread.
 std::uint32_t crc32c(std::span<const std::byte> bytes);
 
 }  // namespace slip

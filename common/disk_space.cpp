@@ -62,7 +62,7 @@ void DiskSpace::ask_when_due() noexcept {
   if (monotonic_us() >= next_us_.load(std::memory_order_relaxed)) ask_again();
 }
 
-// Whoever finds somebody asking already takes the answer there was.
+// If another thread is asking already, the caller uses the last known answer.
 void DiskSpace::ask_again() noexcept {
   const std::unique_lock asking(asking_, std::try_to_lock);
   if (!asking.owns_lock()) return;
@@ -71,7 +71,7 @@ void DiskSpace::ask_again() noexcept {
     ask_place();
     ask_space();
   } catch (const std::exception&) {
-    // No memory to say it with; the next second tries again.
+    // Out of memory: not logged; retried after a second.
   }
 }
 
@@ -90,7 +90,7 @@ void DiskSpace::ask_place() {
 void DiskSpace::ask_space() {
   const std::uint64_t least = least_;
   const auto free_bytes = read_();
-  if (!free_bytes) return;  // unknown is no reason to change anything
+  if (!free_bytes) return;  // an unknown value changes nothing
   const bool before = low_, now = is_disk_low(*free_bytes, least, before);
   if (now == before) return;
   low_ = now;

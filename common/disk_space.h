@@ -10,26 +10,26 @@
 
 namespace slip {
 
-// Whether the disk is low now: below `least` it is, and once it was it stays so until a tenth more is free, so that it
-// does not go back and forth. Pure.
+// Whether the disk is low. It becomes low below `least` bytes and stays low until a tenth more is free (hysteresis).
+// Pure.
 bool is_disk_low(std::uint64_t free_bytes, std::uint64_t least, bool was_low);
 
-// Whether what can wait may be written: ledger rows, replay records, new drafts. Serving writes nothing, so it goes on
-// while those pause. Threads: any.
+// Decides whether deferrable writes may go on: ledger rows, replay records, new drafts. Serving writes nothing and
+// never pauses. Threads: any.
 class DiskSpace {
  public:
-  using ReadFree = std::function<std::optional<std::uint64_t>()>;  // nothing: it cannot be known
+  using ReadFree = std::function<std::optional<std::uint64_t>()>;  // nullopt: unknown
   using IsInPlace = std::function<bool()>;  // whether the folder is still the one that was opened
-  // `least` bytes must stay free on the file system of `folder`; 0 never pauses. `read` replaces statvfs in tests;
-  // without `in_place` the folder is taken to be there.
+  // `least` bytes must stay free on the file system of `folder`; 0 never pauses. `read` replaces statvfs in tests.
+  // Without `in_place` the folder is assumed to be in place.
   DiskSpace(std::filesystem::path folder, std::uint64_t least, ReadFree read = {}, IsInPlace in_place = {});
 
-  // Each asks the file system once a second at most and says every change in the log. None waits for a disk longer than
-  // statvfs and stat do, or throws.
+  // Each asks the file system at most once a second and logs every change. None blocks longer than statvfs and stat do,
+  // or throws.
   bool low() noexcept;
   bool gone() noexcept;                 // the folder was deleted, moved or replaced
   bool pauses() noexcept;               // either
-  void set_least(std::uint64_t least);  // takes effect at the next question
+  void set_least(std::uint64_t least);  // takes effect at the next check
 
  private:
   void ask_when_due() noexcept;

@@ -11,7 +11,8 @@
 namespace slip {
 namespace {
 
-constexpr std::chrono::milliseconds kPatience{1000};  // a process that has a bug ends, whether or not anybody reads
+// Bounds the wait for a stalled log reader: a crash must end the process
+constexpr std::chrono::milliseconds kPatience{1000};
 
 }  // namespace
 

@@ -8,26 +8,25 @@
 
 namespace slip {
 
-// What went wrong, in the terms a boundary can act on. cli/ maps a code to an exit status, server/ to an
-// HTTP status; nobody else branches on it.
+// The kinds of errors. cli/ maps a code to an exit status, server/ to an HTTP status; no other code branches on it.
 enum class ErrorCode : std::uint8_t {
-  kInvalidArgument,  // a value the caller, a file or a peer gave is wrong      (exit 2, HTTP 400)
-  kUnsupported,      // understood, but this build does not do it               (exit 2, HTTP 400)
+  kInvalidArgument,  // a value of the caller, a file or a peer is wrong        (exit 2, HTTP 400)
+  kUnsupported,      // valid, but not supported by this build                  (exit 2, HTTP 400)
   kNotFound,         // no such file, model, draft, route                       (exit 2, HTTP 404)
   kUnauthenticated,  // no or wrong API key                                     (HTTP 401)
   kPermission,       // not allowed: foreign origin, unsafe directory           (exit 1, HTTP 403)
-  kConflict,         // somebody else holds it: lock file, port                 (exit 1, HTTP 409)
-  kTooLarge,         // over a stated bound                                     (exit 2, HTTP 413)
-  kOverloaded,       // the queue is full, try later                            (HTTP 429)
+  kConflict,         // in use: a lock file or a port is taken                  (exit 1, HTTP 409)
+  kTooLarge,         // exceeds a stated bound                                  (exit 2, HTTP 413)
+  kOverloaded,       // the queue is full, try again later                      (HTTP 429)
   kUnavailable,      // loading or draining                                     (exit 1, HTTP 503)
   kDataLoss,         // a file is torn, truncated or fails its checksum         (exit 1, HTTP 500)
-  kIo,               // the operating system refused                            (exit 1, HTTP 500)
-  kCancelled,        // the user asked to stop                                  (exit 130)
+  kIo,               // an operating system call failed                         (exit 1, HTTP 500)
+  kCancelled,        // the user cancelled                                      (exit 130)
   kInternal,         // our bug, contained                                      (exit 70, HTTP 500)
 };
 
-// The one exception type for what a caller, a file or a peer got wrong. Thrown at the boundary that notices,
-// caught once where the program meets the outside. `message` says what and where; `hint` says the next step.
+// The only exception type for errors of a caller, a file or a peer. It is thrown where the error is detected and caught
+// once at the program's boundary. `message` says what failed and where; `hint` says the next step.
 class Error : public std::runtime_error {
  public:
   Error(ErrorCode code, const std::string& message, std::string hint = {}, std::string param = {})
@@ -49,7 +48,7 @@ class Error : public std::runtime_error {
 
 }  // namespace slip
 
-// For our own bugs only: prints condition, place and the likely reason, then aborts. Never for input.
+// Check for our own bugs only: prints condition, place and likely reason, then aborts. Never use it for input.
 #define SLIP_CHECK(condition, reason)                               \
   do {                                                              \
     if (!(condition)) {                                             \

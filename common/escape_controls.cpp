@@ -3,7 +3,7 @@
 
 namespace slip {
 
-// C0 and DEL, and the C1 controls, which UTF-8 writes as C2 80 … C2 9F and terminals obey as well.
+// C0, DEL and the C1 controls (C2 80 … C2 9F in UTF-8), which terminals also obey.
 std::string escape_controls(std::string_view text) {
   constexpr std::string_view kHex = "0123456789abcdef";
   std::string out;

@@ -6,8 +6,8 @@
 
 namespace slip {
 
-// The text for a terminal or a line of a log: each control character as \xNN, for a terminal obeys it and a line feed
-// begins another line. Pure.
+// The text with each control character as \xNN, for terminals and log lines. Otherwise text could control the terminal
+// or forge a line. Pure.
 std::string escape_controls(std::string_view text);
 
 }  // namespace slip

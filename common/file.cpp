@@ -24,7 +24,7 @@ namespace {
   throw Error(ErrorCode::kIo, what + ": " + std::strerror(errno));
 }
 
-// The path of an open file, as the kernel knows it; `otherwise` where it has none, such as a pipe.
+// The path of an open file, from the kernel; `otherwise` if it has none, such as a pipe.
 std::string path_of(int fd, std::string_view otherwise) {
   std::error_code none;
   const auto path = std::filesystem::read_symlink("/proc/self/fd/" + std::to_string(fd), none);
@@ -60,10 +60,10 @@ std::filesystem::path folder_of(const std::filesystem::path& path) {
   return path.has_parent_path() ? path.parent_path() : ".";
 }
 
-// A new file beside the one that it shall replace: gone again unless it did.
+// A new file that is to replace another one. Deleted unless it was kept.
 class TemporaryFile {
  public:
-  // Empty when it could not be opened.
+  // Holds no file if it could not be opened.
   TemporaryFile(FileHandle handle, std::filesystem::path path) : handle_(std::move(handle)), path_(std::move(path)) {}
   ~TemporaryFile() {
     if (handle_ && !path_.empty()) ::unlink(path_.c_str());
@@ -86,7 +86,7 @@ class TemporaryFile {
   std::filesystem::path path_;
 };
 
-// Of a name that nobody uses: the user may have a file called `path`.tmp.
+// Uses a random name, since the user may own a file called `path`.tmp.
 TemporaryFile new_file_beside(const std::filesystem::path& path) {
   std::string name = (folder_of(path) / ("." + path.filename().string() + ".XXXXXX")).string();
   FileHandle handle(::mkostemp(name.data(), O_CLOEXEC));  // 0600
@@ -98,10 +98,11 @@ bool take_mode_and_owner(int fd, const struct stat& from) {
   if (::fstat(fd, &own) != 0) return false;
   const bool same_owner = own.st_uid == from.st_uid && own.st_gid == from.st_gid;
   if (!same_owner && ::fchown(fd, from.st_uid, from.st_gid) != 0) return false;
-  return ::fchmod(fd, from.st_mode & 07777) == 0;  // after chown, which clears set-user-id
+  return ::fchmod(fd, from.st_mode & 07777) == 0;  // after chown, which clears the set-user-id bit
 }
 
-// Opening a FIFO waits for its reader, without a word. What is returned keeps a reader that came from seeing the end.
+// Opening a FIFO blocks until it has a reader, so this logs a warning after 2 s without one. The returned handle keeps
+// the reader from seeing end of file.
 FileHandle await_reader_or_say(const std::filesystem::path& path) {
   constexpr std::chrono::milliseconds kPatience{2000}, kAskAgain{50};
   struct stat status {};
@@ -111,7 +112,7 @@ FileHandle await_reader_or_say(const std::filesystem::path& path) {
     if (file || errno != ENXIO) return file;
     std::this_thread::sleep_for(kAskAgain);
   }
-  log_warn(path.string() + " is a FIFO that nobody reads; waiting for its reader");
+  log_warn(path.string() + " is a FIFO without a reader; waiting for one");
   return {};
 }
 
@@ -132,7 +133,7 @@ void write_or_replace(const std::filesystem::path& path, std::string_view conten
   if (!replaceable) return write_into(path, content);
   TemporaryFile temporary = new_file_beside(path);
   if (!exists && !temporary) throw_errno("create");
-  // A folder that takes no new file, or another user's file: its content alone can change.
+  // The folder takes no new files, or the file belongs to another user: overwrite its content in place.
   if (exists && (!temporary || !take_mode_and_owner(temporary.get(), status))) return write_into(path, content);
   temporary.replace(path, content, "output");
 }
@@ -207,7 +208,7 @@ void write_output_file(const std::filesystem::path& path, std::string_view conte
 }
 
 std::string read_file(const std::filesystem::path& path, std::uint64_t max_bytes) {
-  // O_NONBLOCK: opening a FIFO somebody planted must not wait for a writer.
+  // O_NONBLOCK: opening a planted FIFO must not wait for a writer.
   FileHandle file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (!file) {
     throw Error(errno == ENOENT ? ErrorCode::kNotFound : ErrorCode::kIo,
@@ -219,7 +220,7 @@ std::string read_file(const std::filesystem::path& path, std::uint64_t max_bytes
   if (static_cast<std::uint64_t>(status.st_size) > max_bytes) {
     throw_too_large(path, static_cast<std::uint64_t>(status.st_size), max_bytes);
   }
-  // What the kernel makes up as it is read (/proc) says that it has no bytes, so the end is where none come.
+  // Files generated on reading (/proc) report size 0, so read until no bytes come.
   constexpr std::size_t kBeyond = 4096;
   std::string content(static_cast<std::size_t>(status.st_size) + kBeyond, '\0');
   std::size_t done = 0;

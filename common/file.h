@@ -34,42 +34,43 @@ class FileHandle {
   int fd_ = -1;
 };
 
-// Which file it is, whatever its name. The number of a file that is open is not given to another one.
+// The identity of a file, independent of its name. The inode of an open file is not reused.
 struct FileIdentity {
   std::uint64_t device = 0, inode = 0;
   bool operator==(const FileIdentity&) const = default;
 };
 std::optional<FileIdentity> identity_of(int fd) noexcept;
-// Of the link itself where `path` is a symbolic one; nothing where no file is, or none can be seen.
+// The identity of the file at `path`, without following a final symbolic link; nullopt if there is none or it cannot be
+// seen.
 std::optional<FileIdentity> identity_at(const std::filesystem::path& path) noexcept;
 
-// The durable-file verbs; each passes the fail points `<point>.write`, `<point>.fsync`, `<point>.rename` right before
+// Durable file operations. Each passes the fail point `<point>.write`, `<point>.fsync` or `<point>.rename` right before
 // acting. All throw Error{kIo} naming the path. New files get mode 0600, new directories 0700.
 void write_all(int fd, std::span<const std::byte> bytes, std::string_view point);
 void sync_file(int fd, std::string_view point);  // fsync
 void sync_directory(const std::filesystem::path& directory, std::string_view point);
 void rename_path(const std::filesystem::path& from, const std::filesystem::path& to, std::string_view point);
-// temp file → write → fsync → rename → fsync(directory): a reader sees the old content or the new, never a part. A
+// temp file → write → fsync → rename → fsync(directory). A reader sees the old content or the new, never a part. A
 // failure leaves no temp file.
 void replace_file(const std::filesystem::path& path, std::string_view content, std::string_view point);
-// Writes a result to the file a user named. A regular file is replaced as by replace_file, but keeps its mode and
-// owner; where that cannot be, and for a link, a device or a FIFO, the content is written into what is there, as a
-// shell's `>` does. Fail points `output.*`. Error{kIo} naming the path.
+// Writes a result to a file that a user named. A regular file is replaced as by replace_file, keeping its mode and
+// owner. If that is impossible, and for a link, a device or a FIFO, the content is written in place, as a shell's `>`
+// does. Fail points `output.*`. Error{kIo} naming the path.
 void write_output_file(const std::filesystem::path& path, std::string_view content);
 
-// Whether `fd` takes a few kilobytes at once, or does within `patience`: a full pipe does not until its reader reads.
+// Whether `fd` accepts a few kilobytes within `patience`. A full pipe does not until its reader reads.
 bool writable_within(int fd, std::chrono::milliseconds patience);
 
-// The whole file, refused with Error{kTooLarge} over `max_bytes` and Error{kNotFound} when absent.
+// The whole file. Error{kTooLarge} over `max_bytes`, Error{kNotFound} when absent.
 std::string read_file(const std::filesystem::path& path, std::uint64_t max_bytes);
-// A file that holds a secret: Error{kNotFound}, or Error{kPermission} when anybody but its owner can read or write it.
-// `what` names the file's kind in the message, `param` the setting it came from.
+// Checks a file that holds a secret. Error{kNotFound}, or Error{kPermission} when anyone but its owner can read or
+// write it. `what` names the kind of file in the message, `param` the setting that named it.
 void require_private_file(const std::filesystem::path& path, const std::string& what, const std::string& param);
-// What the standard library says of a path, such as a loop of symbolic links, as this file's own verbs say it.
+// Turns a standard library error, such as a loop of symbolic links, into this file's kind of Error.
 Error io_error(const std::filesystem::filesystem_error& fault);
-// Creates (0700) or accepts a directory that belongs to us and that nobody else can write; else Error{kPermission}.
+// Creates a directory (0700), or accepts one that we own and that no other user can write; else Error{kPermission}.
 void ensure_private_directory(const std::filesystem::path& path);
-// The same of a directory that is there, without creating it.
+// The same check, without creating the directory.
 void require_private_directory(const std::filesystem::path& path);
 
 }  // namespace slip

@@ -6,7 +6,7 @@
 
 namespace slip {
 
-// Strong integer identifiers: a topic cannot be passed where a draft is meant.
+// Strongly typed integer ids: passing a topic for a draft does not compile.
 template <class Tag, class Value>
 struct Id {
   Value value{};
@@ -19,13 +19,13 @@ using TenantId = Id<struct TenantTag, std::uint64_t>;  // keyed hash of the API 
 using DraftId = Id<struct DraftTag, std::uint32_t>;    // index in the process's draft registry
 using TopicId = Id<struct TopicTag, std::uint32_t>;    // index in the router's topic table
 
-// How a request came to its topic: nothing said one, its client's label did, or the classifier read it from the text.
+// How a request got its topic: no source, the client's label, or the classifier's reading of the text.
 enum class TopicSource : std::uint8_t { kNone, kLabel, kInferred };
 inline const char* topic_source_name(TopicSource source) {
   return source == TopicSource::kLabel ? "label" : source == TopicSource::kInferred ? "inferred" : "none";
 }
 
-// What the router decided, carried along by the engine, which copies and never reads it.
+// The router's decision. The engine copies it along and never reads it.
 struct RouteTag {
   TopicId topic;
   DraftId draft;

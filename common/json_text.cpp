@@ -10,7 +10,7 @@ namespace {
 
 struct CodePoint {
   std::uint32_t value = 0;
-  std::size_t bytes = 0;  // 0: no UTF-8
+  std::size_t bytes = 0;  // 0: not UTF-8
 };
 
 // Shortest form only, no surrogates, at most U+10FFFF (RFC 3629).

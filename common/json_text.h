@@ -6,8 +6,8 @@
 
 namespace slip {
 
-// The text as a JSON string with its quotes: controls (C0, DEL and C1) escaped, bytes that are no UTF-8 replaced by
-// U+FFFD. For the few places below those that know a JSON library.
+// The text as a quoted JSON string: controls (C0, DEL and C1) escaped, invalid UTF-8 replaced by U+FFFD. For folders
+// that may not depend on a JSON library.
 std::string json_quoted(std::string_view text);
 
 }  // namespace slip

@@ -9,18 +9,18 @@
 
 namespace slip {
 
-// A bounded hand-over between threads without a mutex. The engine's thread must never wait for a thread of lower
-// priority that lost the processor inside a lock. A full inbox refuses the new item.
-// Threads: push() and empty() any; take_all() one at a time.
+// A bounded lock-free inbox for passing items between threads. With a mutex, the engine thread could wait for a
+// low-priority thread that lost its CPU inside the lock. A full inbox rejects the new item. Threads: push() and empty()
+// any; take_all() one at a time.
 template <class T>
 class LockFreeInbox {
   struct Node {
     T item;
-    Node* next;  // in the inbox the one pushed before, in a batch the one pushed after
+    Node* next;  // in the inbox: the item pushed before; in a batch: the item pushed after
   };
 
  public:
-  // What was taken out, oldest first. Taking allocates nothing, so nothing is lost on the way. One owner.
+  // The items taken out, oldest first. Taking allocates nothing, so it cannot lose items. One owner.
   class Batch {
    public:
     class Iterator {
@@ -69,7 +69,7 @@ class LockFreeInbox {
   LockFreeInbox(const LockFreeInbox&) = delete;
   LockFreeInbox& operator=(const LockFreeInbox&) = delete;
 
-  // False when the item was lost: the inbox is full, or there is no memory.
+  // False if the inbox is full or memory is exhausted; the item is then lost.
   bool push(T&& item) noexcept {
     if (size_.fetch_add(1, std::memory_order_relaxed) >= capacity_) {
       size_.fetch_sub(1, std::memory_order_relaxed);

@@ -43,16 +43,16 @@ FileHandle open_log_file(const std::filesystem::path& file) {
 }
 
 constexpr std::size_t kMostPendingLines = 4096;
-constexpr std::size_t kMostPendingBytes = std::size_t{32} << 20;  // with log_prompts a line may have 16 MiB
+constexpr std::size_t kMostPendingBytes = std::size_t{32} << 20;  // with log_prompts one line may have 16 MiB
 constexpr std::chrono::milliseconds kFlushPatience{1000};
 
-// True once `fd` takes bytes. A descriptor that does not wait, such as a FIFO opened so, says EAGAIN instead.
+// True once `fd` is writable. Non-blocking descriptors, such as some FIFOs, return EAGAIN.
 bool await_room(int fd) {
   pollfd state{fd, POLLOUT, 0};
   return ::poll(&state, 1, -1) == 1 && (state.revents & POLLOUT) != 0;
 }
 
-// False when the rest was refused, as by a full disk or a pipe without a reader.
+// False if the rest could not be written: disk full, or a pipe without a reader.
 bool write_text(int fd, std::string_view text) {
   while (!text.empty()) {
     const ssize_t n = ::write(fd, text.data(), text.size());
@@ -64,16 +64,16 @@ bool write_text(int fd, std::string_view text) {
   return true;
 }
 
-// Writes each line by one write(2), so that lines of two processes do not mix either.
+// Writes each line with one write(2), so lines of two processes do not mix.
 //
-// The engine's thread logs here, and so does the learner's, which may lose the processor at any point. So nobody waits
-// for the thread that writes: a line goes into a lock-free inbox. With a BackgroundLog its thread writes; without one
-// whoever holds the lock writes all there are.
+// The engine's and the learner's threads log here, and the learner may lose its CPU at any point. No thread may
+// therefore wait for the writing one: lines go into a lock-free inbox. A BackgroundLog's thread writes them; without
+// one, the thread that holds the lock writes all pending lines.
 class LineSink final : public spdlog::sinks::sink {
  public:
   void set(LogFormat format, const std::filesystem::path& file) {
     auto opened = std::make_shared<const Target>(Target{file, open_log_file(file)});
-    flush(kFlushPatience);  // what was logged before belongs to the file before
+    flush(kFlushPatience);  // earlier lines belong to the old file
     const std::lock_guard lock(target_mutex_);
     format_ = format;
     target_ = std::move(opened);
@@ -106,7 +106,7 @@ class LineSink final : public spdlog::sinks::sink {
     return written_changed_.wait_for(lock, patience, [&] { return n_written_ >= so_far; });
   }
 
-  // Returns once the thread writes, so that stop() finds it. Error{kIo}.
+  // Returns once the thread runs, so that stop() finds it. Error{kIo}.
   void start() {
     if (!wake_fd_) wake_fd_ = FileHandle(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     if (!wake_fd_) throw Error(ErrorCode::kIo, "no file descriptor left for the log", "raise `ulimit -n`");
@@ -124,7 +124,8 @@ class LineSink final : public spdlog::sinks::sink {
       throw Error(ErrorCode::kIo, std::string("cannot start the log's thread: ") + error.what());
     }
   }
-  // A thread that waits for a reader keeps the lock, so nobody else will wait for that reader either.
+  // A background thread stuck on a stalled reader keeps the lock, so write_pending() below does not block on that
+  // reader.
   void stop() {
     const auto until = std::chrono::steady_clock::now() + kFlushPatience;
     flush(kFlushPatience);
@@ -144,7 +145,7 @@ class LineSink final : public spdlog::sinks::sink {
  private:
   struct Target {
     std::filesystem::path path;
-    FileHandle file;  // none: standard error
+    FileHandle file;  // empty: standard error
   };
 
   std::shared_ptr<const Target> target() const {
@@ -181,8 +182,7 @@ class LineSink final : public spdlog::sinks::sink {
     return line;
   }
 
-  // The background thread. What is pushed while it goes to sleep is seen by `sleeping_`, which log() looks at behind
-  // its push.
+  // The background thread. A push while it goes to sleep is not missed: log() checks `sleeping_` after its push.
   void run() {
     prepare_thread_memory();
     while (true) {
@@ -204,10 +204,10 @@ class LineSink final : public spdlog::sinks::sink {
   void wake() const {
     const std::uint64_t one = 1;
     const auto written = ::write(wake_fd_.get(), &one, sizeof one);
-    static_cast<void>(written);  // only a counter that is full refuses, and then the thread is awake
+    static_cast<void>(written);  // fails only if the counter is full, and then the thread is awake anyway
   }
 
-  // A thread that finds the lock taken leaves its line to the holder, who looks again once the lock is free. Inbox and
+  // A thread that finds the lock taken leaves its line to the holder, which checks again after unlocking. Inbox and
   // fence are sequentially consistent, so one of the two sees the line.
   void write_pending() {
     while (!lines_.empty()) {
@@ -240,9 +240,9 @@ class LineSink final : public spdlog::sinks::sink {
     bool said = false;
     try {
       said = write_lost(lost);
-    } catch (...) {  // no memory for this line either
+    } catch (...) {  // out of memory for this line too
     }
-    if (!said) n_lost_.fetch_add(lost, std::memory_order_relaxed);  // until writing goes on
+    if (!said) n_lost_.fetch_add(lost, std::memory_order_relaxed);  // reported once writing works again
   }
   bool write_lost(std::uint64_t lost) {
     const std::string text = std::to_string(lost) +
@@ -253,14 +253,14 @@ class LineSink final : public spdlog::sinks::sink {
   }
 
   LockFreeInbox<std::string> lines_{kMostPendingLines};
-  std::atomic<std::size_t> n_bytes_{0};  // of lines that wait or are being written
+  std::atomic<std::size_t> n_bytes_{0};  // of lines waiting or being written
   std::atomic<std::uint64_t> n_pushed_{0};
-  std::atomic<std::uint64_t> n_lost_{0};     // since the log last said so
+  std::atomic<std::uint64_t> n_lost_{0};     // since the last line about lost lines
   std::atomic<std::uint64_t> n_dropped_{0};  // since the process began
   std::atomic<LogFormat> format_{LogFormat::kText};
-  std::mutex mutex_;  // held while lines are written, perhaps for ever: nobody but the background thread waits for it
+  std::mutex mutex_;  // held while writing, possibly forever: only the background thread waits for it
 
-  mutable std::mutex target_mutex_;  // never held while anything is written
+  mutable std::mutex target_mutex_;  // never held while writing
   std::shared_ptr<const Target> target_ = std::make_shared<const Target>();
 
   std::mutex written_mutex_;
@@ -273,7 +273,7 @@ class LineSink final : public spdlog::sinks::sink {
 };
 
 LineSink& sink() {
-  // Never destroyed: a thread may log while static objects go away.
+  // Never destroyed: threads may log during static destruction.
   static auto* const one = new LineSink;
   return *one;
 }
@@ -281,7 +281,7 @@ LineSink& sink() {
 spdlog::logger& logger() {
   static auto* const one = [] {
     auto* made = new spdlog::logger("slipstream", std::shared_ptr<LineSink>(&sink(), [](LineSink*) {}));
-    // The library's own handler writes to standard error, and so waits for whoever reads it.
+    // spdlog's own handler writes to standard error and could block on its reader.
     made->set_error_handler([](const std::string& /*fault*/) { sink().drop(1); });
     return made;
   }();
@@ -308,7 +308,7 @@ void write_line(LogLevel level, std::string_view message) noexcept {
   try {
     const auto as_known_there = library_level(level);
     logger().log(as_known_there, spdlog::string_view_t(message.data(), message.size()));
-  } catch (...) {  // no memory
+  } catch (...) {  // out of memory
     sink().drop(1);
   }
 }
@@ -337,7 +337,7 @@ void log_parts(LogLevel level, std::initializer_list<std::string_view> parts) no
     std::string line;
     for (const std::string_view part : parts) line += part;
     write_line(level, line);
-  } catch (...) {  // no memory
+  } catch (...) {  // out of memory
     sink().drop(1);
   }
 }

@@ -18,50 +18,50 @@ enum class LogFormat : std::uint8_t {
 struct LogOptions {
   LogLevel level = LogLevel::kInfo;
   LogFormat format = LogFormat::kText;
-  std::filesystem::path file;  // appended to, made with mode 0600; empty: standard error
+  std::filesystem::path file;  // appended to, created with mode 0600; empty: standard error
 };
 
-// One line to standard error or the log's file, control characters escaped (a peer's text cannot forge a line or move a
-// terminal's cursor). Standard output belongs to results. Only log.cpp knows the logging library, whose headers clash
-// with those LibTorch bundles. Any thread; never throws, nor waits for a thread that writes: that one takes the line.
-// Without a BackgroundLog the caller writes the line itself and waits for whoever reads it.
+// Log one line to standard error or the log file. Control characters are escaped, so a peer's text cannot forge a line
+// or control a terminal. Standard output is for results only. Only log.cpp includes the logging library, whose headers
+// clash with LibTorch's bundled ones.
+// Any thread; never throws and never waits for another writing thread, which then takes the line. Without a
+// BackgroundLog the caller writes the line itself and may block on the log's reader.
 void log_debug(std::string_view message) noexcept;
 void log_info(std::string_view message) noexcept;
 void log_warn(std::string_view message) noexcept;
 void log_error(std::string_view message) noexcept;
 
-// The same for a line of several parts, put together within: a line that there is no memory for is dropped and counted.
+// Logs one line made of several parts. If memory is exhausted, the line is dropped and counted.
 void log_parts(LogLevel level, std::initializer_list<std::string_view> parts) noexcept;
 
-// While it lives, a thread of its own writes the log, so that a reader who stalls stops no thread that logs. At most
-// 4,096 lines and 32 MiB wait for it; further lines are dropped and counted, and a line says how many were once writing
-// goes on. One at a time in a process. Threads: made and destroyed by one.
+// A background thread that writes the log while this object lives, so a stalled reader blocks no logging thread. At
+// most 4,096 lines and 32 MiB wait; further lines are dropped and counted, and a later line reports the count. One per
+// process at a time. Threads: made and destroyed by one.
 class BackgroundLog {
  public:
   BackgroundLog();  // Error{kIo} without a file descriptor or a thread
-  // Waits at most a second until the lines so far are written. A writer whose reader has stalled is left behind, and
-  // the process can end without it.
+  // Waits at most a second until pending lines are written. If the reader has stalled, the thread is abandoned and the
+  // process can still end.
   ~BackgroundLog();
   BackgroundLog(const BackgroundLog&) = delete;
   BackgroundLog& operator=(const BackgroundLog&) = delete;
 };
 
-// Returns when every line so far is written: true; or after `patience`: false. Any thread.
+// Waits until all lines so far are written: true; or until `patience` has passed: false. Any thread.
 bool flush_log(std::chrono::milliseconds patience);
-// Lines that could not be written since the process began: too many waited, the disk or the pipe refused, or there was
-// no memory. Any thread.
+// Lines lost since the process began: too many pending, a write error, or no memory. Any thread.
 std::uint64_t log_lines_dropped();
 
-// Takes effect with the next line; waits at most a second for the lines before it. Error{kIo} when the file cannot be
-// opened: everything stays as it was. Any thread.
+// Changes the log's options from the next line on; waits at most a second for earlier lines. Error{kIo} when the file
+// cannot be opened; nothing changes then. Any thread.
 void set_log(const LogOptions& options);
-// Opens the log's file anew by its name, after a rotation has moved the old one away; lines are never torn between the
-// two. Error{kIo}: the old one is kept.
+// Reopens the log file by name, after log rotation moved the old one. No line is split between the two. Error{kIo}: the
+// old file stays in use.
 void reopen_log();
 
-// Lines below `level` are not written; kInfo until set. Any thread.
+// Drops lines below `level`; the default is kInfo. Any thread.
 void set_log_level(LogLevel level);
-// "debug", "info", "warn", "error" or "off"; Error{kInvalidArgument} naming the choices.
+// Reads "debug", "info", "warn", "error" or "off"; Error{kInvalidArgument} names the choices.
 LogLevel parse_log_level(std::string_view name);
 const char* log_level_name(LogLevel level);
 

@@ -5,15 +5,15 @@
 
 namespace slip {
 
-// The wall clock for deciding what is old enough to be deleted. A step against the monotonic clock, either way, may be
-// a wrong date that somebody mends: it is believed only once it has lasted, and until then time goes on from before it.
-// One owner.
+// A wall clock for deciding what is old enough to delete. A step of the wall clock against the monotonic clock may be a
+// wrong date that will be corrected. It is accepted only after `patience_us`; until then time continues from before the
+// step. One owner.
 class PatientClock {
  public:
-  static constexpr std::int64_t kToleranceUs = std::int64_t{600} * 1'000'000;  // slewing and drift, not steps
+  static constexpr std::int64_t kToleranceUs = std::int64_t{600} * 1'000'000;  // above NTP slewing and drift
   explicit PatientClock(std::int64_t patience_us) : patience_us_(patience_us) {}
 
-  // The time to reckon with, given what both clocks say.
+  // The time to use, given both clocks' readings.
   std::int64_t believe(std::int64_t wall_us, std::int64_t monotonic_us) {
     const std::int64_t expected = wall_us_ + (monotonic_us - monotonic_us_);
     const bool stepped = started_ && (wall_us > expected + kToleranceUs || wall_us < expected - kToleranceUs);
@@ -31,8 +31,8 @@ class PatientClock {
  private:
   std::int64_t patience_us_;
   bool started_ = false;
-  std::int64_t wall_us_ = 0, monotonic_us_ = 0;  // when both were last believed
-  std::int64_t stepped_after_us_ = 0;            // monotonic
+  std::int64_t wall_us_ = 0, monotonic_us_ = 0;  // both clocks at the last accepted reading
+  std::int64_t stepped_after_us_ = 0;            // monotonic time of the last reading without a step
 };
 
 }  // namespace slip

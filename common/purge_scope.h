@@ -10,12 +10,12 @@
 
 namespace slip {
 
-// Which finished calls a purge removes: those that meet every condition that is set. A call is what a client sent at
-// once; all its choices carry the id of its first request.
+// The scope of a purge: the finished calls that meet every condition set. A call is one client request; all its choices
+// carry the id of its first engine request.
 struct PurgeScope {
-  std::vector<RequestId> calls;           // one of these; empty: any
+  std::vector<RequestId> calls;           // empty: any
   std::optional<TenantId> tenant;         // the API key that sent it
-  std::optional<std::int64_t> before_us;  // finished before this instant, wall clock
+  std::optional<std::int64_t> before_us;  // finished before this wall-clock time
 
   bool contains(RequestId call, TenantId sent_by, std::int64_t finished_us) const {
     return (calls.empty() || std::find(calls.begin(), calls.end(), call) != calls.end()) &&

@@ -7,7 +7,7 @@
 
 namespace slip {
 
-// The process's resident set in bytes, from /proc/self/statm; 0 where that cannot be read. Any thread.
+// The process's resident set in bytes, from /proc/self/statm; 0 if that cannot be read. Any thread.
 inline std::uint64_t resident_memory_bytes() {
   std::ifstream statm("/proc/self/statm");
   std::uint64_t total_pages = 0, resident_pages = 0;

@@ -15,8 +15,8 @@ constexpr std::size_t dtype_bytes(Dtype dtype) {
   return dtype == Dtype::kFloat32 ? 4 : 2;
 }
 
-// A non-owning, possibly strided view of a tensor of at most four dimensions; strides count elements.
-// The engine's only tensor type: no LibTorch type crosses an engine signature.
+// A non-owning, possibly strided view of a tensor of at most four dimensions; strides count elements. The engine's only
+// tensor type: no LibTorch type appears in an engine signature.
 struct TensorView {
   static constexpr int kMaxDims = 4;
 

@@ -5,10 +5,10 @@
 
 namespace slip {
 
-// Makes what malloc() keeps for each thread, for the calling one. A thread that lives as long as the service calls it
-// first: jemalloc 5.3 ends the process (tcache_arena_associate) where a thread's first allocation finds no memory.
+// Creates malloc()'s per-thread state for the calling thread. A thread that lives as long as the service calls it
+// first: jemalloc 5.3 ends the process (tcache_arena_associate) if a thread's first allocation fails.
 inline void prepare_thread_memory() noexcept {
-  void* volatile memory = std::malloc(1);  // volatile: else the compiler leaves both calls out
+  void* volatile memory = std::malloc(1);  // volatile: otherwise the compiler removes both calls
   std::free(memory);
 }
 

@@ -10,7 +10,8 @@
 namespace slip::kernels {
 namespace {
 
-constexpr std::int64_t kBlockBytes = 64;  // of one row, for a class that wants blocks: pairs of bfloat16
+// Bytes of one row in a block, for classes that read blocks of bfloat16 pairs
+constexpr std::int64_t kBlockBytes = 64;
 
 std::int64_t ceil_div(std::int64_t n, std::int64_t by) {
   return (n + by - 1) / by;

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// float32 rows rounded to bfloat16, in the forms that matmul tiles read; included by one source file an instruction
-// class.
+// Convert float32 rows to the layouts that the matmul tiles read. Each instruction class's source file includes this.
 #pragma once
 
 #include "kernels/kernel_table.h"
@@ -18,7 +17,7 @@ namespace {
   __builtin_memcpy(out + i, last, static_cast<std::size_t>(n - i) * sizeof *out);
 }
 
-// As bfloat16, two to a 32-bit lane.
+// Rounds to bfloat16, two values per 32-bit lane.
 [[maybe_unused]] void paired_rows(const Bf16Rows& rows) {
   for (std::int64_t row = 0; row < rows.n_rows; ++row) {
     auto* to = reinterpret_cast<std::uint16_t*>(rows.out + row * rows.row_stride_bytes);
@@ -27,7 +26,7 @@ namespace {
   }
 }
 
-// As float32.
+// Rounds to bfloat16 and widens back to float32.
 [[maybe_unused]] void widened_rows(const Bf16Rows& rows) {
   for (std::int64_t row = 0; row < rows.n_rows; ++row) {
     const float* x = rows.x + row * rows.x_stride;

@@ -7,15 +7,16 @@
 
 namespace slip {
 
-// What a random number is for; part of its address, so that no two uses ever share bits. Never renumber.
+// The use of a random number. It is part of the address, so two uses never share bits. Never renumber.
 enum class RandomPurpose : std::uint32_t { kDraft = 0, kAccept = 1, kResidual = 2, kGumbel = 3 };
 
-// The address of a random number: the same address gives the same number, whatever was drawn before, in whichever
-// batch, on the CPU or on a device.
+// The address of a random number. The same address gives the same number, regardless of earlier draws, of the batch and
+// of the device.
 struct RandomAddress {
   std::uint64_t seed = 0;
-  std::uint32_t choice = 0;        // index among the request's `n` choices
-  std::uint32_t output_index = 0;  // index of the output token it decides, counted from the answer's first
+  std::uint32_t choice = 0;  // index among the request's `n` choices
+  // Index of the output token it decides, counted from the first token of the answer
+  std::uint32_t output_index = 0;
 };
 
 namespace kernels {
@@ -24,8 +25,8 @@ struct PhiloxWords {
   std::uint32_t of[4];
 };
 
-// Philox4x32-10 with the multipliers and Weyl increments of Salmon et al., "Parallel random numbers: as easy as 1, 2,
-// 3", SC 2011, table 2 and section 3.3.
+// Philox4x32-10, a counter-based generator. Multipliers and Weyl increments: Salmon et al., "Parallel random numbers:
+// as easy as 1, 2, 3", SC 2011, table 2 and section 3.3.
 SLIP_DEVICE PhiloxWords philox(PhiloxWords counter, std::uint32_t key0, std::uint32_t key1) {
   for (int round = 0; round < 10; ++round) {
     const std::uint64_t product0 = std::uint64_t{0xD2511F53} * counter.of[0];
@@ -51,7 +52,7 @@ SLIP_DEVICE std::uint64_t random_bits(const RandomAddress& address, RandomPurpos
 SLIP_DEVICE double unit_interval(std::uint64_t bits) {
   return static_cast<double>(bits >> 11) * 0x1.0p-53;
 }
-// In (0, 1): 52 bits and a half step, for with 53 the largest would round to 1.
+// In (0, 1): 52 bits plus a half step; with 53 bits the largest value would round to 1.
 SLIP_DEVICE double open_unit_interval(std::uint64_t bits) {
   return (static_cast<double>(bits >> 12) + 0.5) * 0x1.0p-52;
 }

@@ -20,7 +20,7 @@ int values_a_word(Dtype dtype) {
 int ceil_div(int n, int by) {
   return (n + by - 1) / by;
 }
-// Lines of one head's keys or values in one page.
+// Number of lines that one head's keys (values) take in a page.
 std::int64_t key_lines(const PagedKv& kv) {
   return std::int64_t{ceil_div(kv.page_tokens, kLineWords)} * ceil_div(kv.head_dim, values_a_word(kv.dtype));
 }
@@ -31,7 +31,7 @@ std::int64_t head_bytes(const PagedKv& kv) {
   return kLineBytes * (key_lines(kv) + value_lines(kv));
 }
 
-// Where one head's key and value of a slot are, value by value.
+// The addresses of one slot's key and value for one head, element by element.
 template <class Value>
 struct SlotPlaces {
   static constexpr int kPlaces = 4 / sizeof(Value);
@@ -46,7 +46,7 @@ struct SlotPlaces {
   Value& key(int d) const { return keys[d / kPlaces * kLineWords * kPlaces + d % kPlaces]; }
   Value& value(int d) const { return values[d / kLineWords * value_stride + d % kLineWords * kPlaces]; }
   Value *keys, *values;
-  std::int64_t value_stride;  // from sixteen dims to the next
+  std::int64_t value_stride;  // from 16 dims to the next 16
 };
 
 template <class Value>
@@ -60,7 +60,7 @@ void copy_head(const PagedKv& kv, const SlotPlaces<Value>& from, const SlotPlace
   for (int d = 0; d < kv.head_dim; ++d) to.value(d) = from.value(d);
 }
 
-// How many of the row's committed slots before `slot` it may see.
+// How many of the row's committed slots before `slot` are visible to it.
 std::int32_t n_listed_before(const AttentionRow& row, std::int32_t slot) {
   if (row.visible.empty()) return slot;
   std::int32_t n = 0;
@@ -121,14 +121,14 @@ AttentionTile tile_for_heads(const TileGrid& grid, int kv_head, int first_in_gro
   return tile;
 }
 
-// Tiles begin with a sequence's rows and sixteen rows later each time, so that no sequence's keys are read once more
-// because of where its rows stand in the step.
+// A tile begins at every sixteenth row of a sequence, counted from its first. The keys are thus read equally often
+// wherever the sequence's rows lie in the step.
 bool begins_tile(const AttentionRow& row) {
   return row.own_index % kAttentionTileRows == 0;
 }
 
-// The tiles that begin within one stretch, cut where the visible part changes. Threads take few rows at a time, of
-// which a slower one takes fewer.
+// Runs the tiles that begin within one stretch and splits them where the visible slots change. A stretch has few rows,
+// so that a slower thread takes fewer of them.
 void attend_stretch(const KernelTable& table, const TileGrid& grid, std::size_t stretch, std::size_t column) {
   const auto rows = grid.arguments.rows;
   std::size_t row = stretch * kStretchRows, end = std::min(rows.size(), row + kStretchRows);

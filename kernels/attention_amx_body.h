@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention over bfloat16 keys and values in AMX tiles; included by the source file of that class.
+// Attention over bfloat16 keys and values in AMX tiles, included by the AMX class's source file.
 //
-// A tile's rows × heads are queries, sixteen to a register, one to its row: scores [queries, slots] = queries · keysᵀ
-// and out [queries, dims] += weights · values take keys and values as the pages hold them, and a product costs as many
-// cycles as there are queries. A query's arithmetic is the same whoever shares its register: where it sees nothing of a
-// block that others see, its weights are zero and add nothing.
+// A tile's rows × heads are queries, sixteen per register, one per register row. Scores [queries, slots] = queries ·
+// keysᵀ and out [queries, dims] += weights · values read keys and values as the pages hold them. A product takes one
+// cycle per query. A query's arithmetic does not depend on the others in its register: where it sees nothing of a
+// block, its weights are zero and add nothing.
 #pragma once
 
 #include "kernels/activations_body.h"
@@ -17,22 +17,22 @@ namespace {
 constexpr int kMostQueries = kAttentionTileRows * kAttentionTileHeads;
 constexpr int kMostRegisters = kMostQueries / kRegisterRows;
 
-// What one register of queries has in hand between its three steps over a block.
+// The state of one register of queries between its three steps over a block.
 struct RegisterWork {
   alignas(64) Register scores[kSlotGroups];
   alignas(64) Register weights[kValueSteps];  // pairs of bfloat16
-  std::uint64_t seen[kRegisterRows];          // slots of the block, bit by bit
-  Lanes shrink;                               // the factors, query by query, of what was summed before
+  std::uint64_t seen[kRegisterRows];          // bit mask of the block's visible slots, per query
+  Lanes shrink;                               // per query: factor that rescales its earlier sums
   const StagedValues* values;
   int index, n_steps;
-  bool whole;  // everyone sees everything
+  bool whole;  // every query sees the whole block
 };
 
 struct QueryState {
   alignas(64) Register queries[kMostRegisters][kMaxHeadDim / kDimsAtOnce];  // pairs of bfloat16
   alignas(64) Register sums[kMostRegisters][kMaxHeadDim / kLanes];          // before the division by the total
   Softmax softmax[kMostRegisters];
-  // A register waits for its next step while others do theirs, and so do the values of the last two blocks.
+  // Three registers are in flight, one per step; the values of the last two blocks are kept for them.
   RegisterWork work[3];
   StagedValues values[3];
   int n_works = 0, n_scored = 0, n_blocks = 0;
@@ -76,8 +76,8 @@ void begin_queries(const AttentionTile& tile, QueryState& state) {
   }
 }
 
-// What a register is to be loaded with two products later, into the first-level cache: a load asks for sixteen lines at
-// once and waits for the slowest.
+// Prefetches a register's lines into the first-level cache, two products before its load. A tile load requests sixteen
+// lines at once and waits for the slowest.
 SLIP_LANES void bring_register_near(const std::byte* at) {
 #pragma GCC unroll 16
   for (int row = 0; row < kRegisterRows; ++row) __builtin_prefetch(at + row * kLineBytes, 0, 3);
@@ -118,7 +118,7 @@ SLIP_LANES __mmask16 seen_of_group(const RegisterWork& work, int query, int grou
   return work.whole ? __mmask16{0xFFFF} : static_cast<__mmask16>(work.seen[query] >> (group * kGroupSlots));
 }
 
-// Of scores, to make exponents of two of them.
+// The scale of scores, times log2(e): softmax weights are powers of two.
 SLIP_LANES Lanes softmax_scale(const AttentionTile& tile) {
   constexpr float kLog2E = 1.44269504F;
   return broadcast(tile.scale * kLog2E);
@@ -139,7 +139,8 @@ void raise_bases(const AttentionTile& tile, __mmask16 which, RegisterWork& work,
   work.shrink = work.shrink * raise_bases(which, load(greatest) * softmax_scale(tile), softmax);
 }
 
-// Scores become their softmax weights, one product's slots after the other's; `sums` are each query's, lane by lane.
+// Turns scores into softmax weights, one product's slots after the other's. `sums` are each query's weight sums, per
+// lane.
 template <int kSteps, bool kWhole>
 SLIP_LANES void weigh_queries(const AttentionTile& tile, RegisterWork& work, const float* bases, Lanes* sums) {
   const Lanes scale = softmax_scale(tile);
@@ -154,7 +155,8 @@ SLIP_LANES void weigh_queries(const AttentionTile& tile, RegisterWork& work, con
 #pragma GCC unroll 2
       for (int half = 0; half < 2; ++half) {
         const int group = 2 * step + half;
-        // Scaled and rounded first, as the base was: fused, a great score would differ from itself by its rounding.
+        // Scale and round first, as for the base. A fused operation would round differently, and a large score would
+        // not cancel.
         weights[half] = power_of_two(load(work.scores[group][query]) * scale - base);
         if (!kWhole) weights[half] = where(seen_of_group(work, query, group), weights[half], broadcast(0));
       }
@@ -169,7 +171,7 @@ SLIP_LANES void weigh_queries(const AttentionTile& tile, RegisterWork& work, con
 SLIP_LANES bool is_outgrown(const Lanes& sum) {
   return _mm512_cmp_ps_mask(sum.part[0], broadcast(kOutgrown).part[0], _CMP_GT_OQ) != 0;
 }
-// Those queries whose weights have outgrown their bases.
+// The queries whose weight sums exceed the limit of their bases.
 SLIP_LANES __mmask16 outgrown(const Lanes* sums, int n) {
   Lanes top = broadcast(0);
 #pragma GCC unroll 16
@@ -214,7 +216,7 @@ SLIP_LANES void shrink_sums(const AttentionTile& tile, const RegisterWork& work,
   }
 }
 
-// One step's weights, in register 4, times up to 64 dims' values, in 6 and 7 in turn.
+// Multiplies one step's weights (register 4) with up to 64 dims of values (registers 6 and 7 in turn).
 SLIP_LANES void add_step(const Register& weights, const std::byte* values, std::int64_t stride, int n_sums) {
   _tile_loadd(4, weights, kRegisterBytes);
   bring_register_near(values + 2 * stride);
@@ -253,10 +255,10 @@ SLIP_LANES void add_values(const AttentionTile& tile, const RegisterWork& work, 
   }
 }
 
-// What each row sees of a block, slot by slot.
+// The slots of a block that each row sees.
 struct RowsSeen {
   std::uint64_t rows[kAttentionTileRows];
-  bool whole;  // everyone sees everything
+  bool whole;  // every row sees the whole block
 };
 template <class Sees>
 SLIP_LANES RowsSeen rows_seen(const AttentionTile& tile, std::int32_t first, const Sees& sees) {
@@ -271,7 +273,7 @@ SLIP_LANES RowsSeen rows_seen(const AttentionTile& tile, std::int32_t first, con
   return seen;
 }
 
-// False when none of the register's queries sees anything.
+// False when no query of the register sees any slot.
 SLIP_LANES bool take_seen(const AttentionTile& tile, const RowsSeen& seen, RegisterWork& work) {
   work.whole = seen.whole;
   if (seen.whole) return true;
@@ -283,8 +285,8 @@ SLIP_LANES bool take_seen(const AttentionTile& tile, const RowsSeen& seen, Regis
   return any != 0;
 }
 
-// The registers follow each other through the three steps one behind the other, from block to block: the tile unit
-// works on one while the vector units weigh another, and nobody waits for what was stored just now.
+// Advances the registers through the three steps, each one step behind the previous, from block to block. The tile unit
+// works on one register while the vector units compute another's weights, so no step reads what was just stored.
 void advance(const AttentionTile& tile, const PagedBlock* block, QueryState& state) {
   const int n = state.n_works++;
   RegisterWork& weighed = state.work[(n + 2) % 3];
@@ -327,7 +329,7 @@ void write_queries(const AttentionTile& tile, const QueryState& state) {
     float* to = tile.rows[query / tile.n_heads].out + query % tile.n_heads * tile.head_dim;
     const Lanes total = broadcast(sum_lanes(load(state.softmax[index].totals[place])));
     for (int d = 0; d < tile.head_dim; d += kLanes) {
-      // Adding zero makes +0 of −0, which a block that adds nothing might do or not.
+      // Adding zero turns −0 into +0. Otherwise a block with no visible slot could change the sign of zero.
       const Lanes mean = load(state.sums[index][d / kLanes][place]) / total + broadcast(0);
       if (tile.head_dim - d >= kLanes) {
         store(to + d, mean);
@@ -338,7 +340,7 @@ void write_queries(const AttentionTile& tile, const QueryState& state) {
   }
 }
 
-// Scores, then sums, in registers 0 to 3; queries, then weights, in 4; keys or values in 6 and 7.
+// Register use: scores, then sums, in 0 to 3; queries, then weights, in 4; keys or values in 6 and 7.
 void amx_attention_tile(const AttentionTile& tile) {
   const FlushDenormals flush;
   PagedBlock block;

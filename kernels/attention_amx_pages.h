@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the keys and values of a block are for tile registers: in their pages, mostly; included by the source file of
-// the AMX class.
+// Find a block's keys and values as tile registers read them: in place in the pages where possible, else copied.
+// Included by the AMX class's source file.
 #pragma once
 
 #include "kernels/attention_ranks.h"
@@ -11,38 +11,38 @@ namespace {
 
 constexpr int kBlockSlots = 64;
 constexpr int kSlotGroups = kBlockSlots / kGroupSlots;
-constexpr int kStepSlots = 32;  // of values and weights, that one product sums over
+constexpr int kStepSlots = 32;  // slots that one value product sums over
 constexpr int kValueSteps = kBlockSlots / kStepSlots;
-constexpr int kDimsAtOnce = 32;   // of keys and queries, that one product sums over
-constexpr int kBlocksAhead = 2;   // that fetching is before its use
-constexpr int kFetchedLines = 8;  // at the beginning of what is fetched; the processor guesses the others
+constexpr int kDimsAtOnce = 32;   // dims that one key product sums over
+constexpr int kBlocksAhead = 2;   // distance of prefetching, in blocks
+constexpr int kFetchedLines = 8;  // prefetched at a block's start; the hardware prefetcher does the rest
 
-// What a tile register holds of it: [kRegisterRows][kLanes] words.
+// The content of a tile register: [kRegisterRows][kLanes] words.
 using Register = float[kRegisterRows][kLanes];
 
-// Values of 32 slots: one register for sixteen dims.
+// The values of 32 slots: one register per sixteen dims.
 struct StepValues {
   const std::byte* at;
-  std::int64_t stride;  // from sixteen dims to the next
+  std::int64_t stride;  // from 16 dims to the next 16
 };
 struct StagedValues {
   StepValues steps[kValueSteps];
-  alignas(64) Register copied[kValueSteps][kMaxHeadDim / kLanes];  // that don't lie as wanted
+  alignas(64) Register copied[kValueSteps][kMaxHeadDim / kLanes];  // values that cannot be read in place
 };
 
 struct PagedBlock {
   static constexpr int kSlots = kBlockSlots;
   BlockSlots<kBlockSlots> at;
-  std::int32_t end = 0;  // the rank behind the tile's last
+  std::int32_t end = 0;  // the rank after the tile's last
   const std::byte* keys[kSlotGroups];
-  alignas(64) float copied_keys[kSlotGroups][kMaxHeadDim / 2][kLanes];  // that don't lie as wanted
+  alignas(64) float copied_keys[kSlotGroups][kMaxHeadDim / 2][kLanes];  // keys that cannot be read in place
 };
 
 SLIP_LANES __mmask16 first_lanes(int n) {
   return static_cast<__mmask16>((1U << (n < kLanes ? n : kLanes)) - 1);
 }
 
-// A line of a group's keys; zeros for slots that are not there.
+// One line of a group's keys; zeros for missing slots.
 SLIP_LANES Lanes key_words(const SlotRuns& slots, std::int64_t line) {
   Part words{};
   for (int run = 0; run < slots.n; ++run) {
@@ -53,13 +53,13 @@ SLIP_LANES Lanes key_words(const SlotRuns& slots, std::int64_t line) {
   return {words};
 }
 
-// Keys are multiplied where they are, if they lie there as a register takes them: of slots that nobody sees too, whose
-// scores will not matter.
+// Keys are read in place where their lines allow it. Slots that no row sees are multiplied too; their scores are
+// ignored.
 void find_keys(const AttentionTile& tile, PagedBlock& block) {
   const int n_rows = (tile.head_dim + 1) / 2;
   for (int group = 0; group < kSlotGroups; ++group) {
     if (group * kGroupSlots >= block.at.n) {
-      block.keys[group] = block.keys[0];  // not multiplied, but brought near
+      block.keys[group] = block.keys[0];  // not multiplied, only prefetched
       continue;
     }
     const int first = group * kGroupSlots, left = block.at.n - first;
@@ -77,7 +77,7 @@ void find_keys(const AttentionTile& tile, PagedBlock& block) {
   }
 }
 
-// Sixteen dims' words of a pair of slots.
+// The words of sixteen dims for a pair of slots.
 SLIP_LANES __m512i value_words(const SlotValues& first, const SlotValues& second, int d) {
   const auto of = [&](const SlotValues& from) {
     return from.words == nullptr ? __m512i{} : _mm512_loadu_si512(from.words + d / kLanes * from.stride);
@@ -88,8 +88,7 @@ SLIP_LANES __m512i value_words(const SlotValues& first, const SlotValues& second
   return _mm512_mask_blend_epi16(0xAAAAAAAA, lower, upper);
 }
 
-// Values of slots that nobody sees may be no number: zeros stand in their place, since no weight makes nothing of such
-// a value.
+// Masked values may be NaN and must be zeroed: 0 · NaN is NaN.
 void copy_values(const AttentionTile& tile, const BlockSlots<kBlockSlots>& at, int first, Register* to) {
   const auto find = [&](int rank) {
     return rank >= at.begin && rank < at.n ? values_of(tile, at.slots[rank]) : SlotValues{nullptr, 0, 0};
@@ -102,7 +101,7 @@ void copy_values(const AttentionTile& tile, const BlockSlots<kBlockSlots>& at, i
   }
 }
 
-// Of 32 slots side by side in a page, which begin a line of values, the first n, and zeros behind them.
+// Copies the first n of 32 neighbouring slots that begin a line of values, and fills up with zeros.
 void copy_first_values(const AttentionTile& tile, const SlotValues& from, int n, Register* to) {
   for (int d = 0; d < tile.head_dim; d += kLanes) {
     const std::byte* lines = from.words + d / kLanes * from.stride;
@@ -114,7 +113,7 @@ void copy_first_values(const AttentionTile& tile, const SlotValues& from, int n,
   }
 }
 
-// Values are multiplied where they are, if they lie there as a register takes them.
+// Values are read in place where their lines allow it.
 void find_values(const AttentionTile& tile, const BlockSlots<kBlockSlots>& at, StagedValues& values) {
   for (int step = 0; step * kStepSlots < at.n; ++step) {
     const int first = step * kStepSlots, n = at.n - first < kStepSlots ? at.n - first : kStepSlots;
@@ -133,8 +132,8 @@ void find_values(const AttentionTile& tile, const BlockSlots<kBlockSlots>& at, S
   }
 }
 
-// The pages wanted soon after the block whose first rank is `first`: behind this tile's last rank, `end`, those of the
-// next tile. They lie in places that no processor guesses, but each from its beginning on.
+// Prefetches the pages needed soon after the block with first rank `first`; past this tile's last rank, `end`, the next
+// tile's pages. Hardware cannot predict a page's address, but reads on once its beginning is loaded.
 SLIP_LANES void fetch_ahead(const AttentionTile& tile, std::int32_t first, std::int32_t end) {
   if (tile.n_visible_ranges != 0) return;
   first += kBlocksAhead * kBlockSlots;

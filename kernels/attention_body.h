@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention of one tile in 16-lane arithmetic; included by one source file an instruction class.
+// Attention of one tile in 16-lane arithmetic, included by each instruction class's source file.
 //
-// A block's keys, whose lanes are slots as the pages hold them, and its values are widened once, and all rows and heads
-// of the tile that see the same slots use them; softmax runs online over the blocks (Milakov and Gimelshein, 2018). A
-// row's arithmetic is the same whoever shares its tile: scores accumulate over the dimensions in order, outputs over
-// the slots in order.
+// A block's keys (lanes are slots, as in the pages) and values are widened once and shared by all rows and heads of the
+// tile that see the same slots. Softmax runs online over the blocks (Milakov and Gimelshein, 2018). A row's arithmetic
+// does not depend on the tile's other rows: scores accumulate over the dimensions in order, outputs over the slots in
+// order.
 #pragma once
 
 #include "kernels/attention_ranks.h"
@@ -29,7 +29,7 @@ struct RowState {
   float total[kAttentionTileHeads];
 };
 
-// The outputs so far of every row and head of the tile, before the division by the total.
+// The outputs so far of each row and head of the tile, before the division by the total.
 struct TileState {
   RowState rows[kAttentionTileRows];
   alignas(64) float sums[kAttentionTileRows * kAttentionTileHeads * kMaxHeadDim];  // rows of n_heads × rounded head_dim
@@ -39,7 +39,7 @@ SLIP_LANES float* sums_of(const AttentionTile& tile, TileState& state, int row, 
   return state.sums + (row * tile.n_heads + head) * round_to_lanes(tile.head_dim);
 }
 
-// One line of a group's keys; of slots that are not there, anything.
+// One line of a group's keys; missing slots give undefined values.
 SLIP_LANES Lanes key_words(const SlotRuns& slots, std::int64_t line) {
   if (slots.together) return load_unaligned<Lanes>(slots.runs[0].keys + line * kLineBytes);
   alignas(64) std::byte words[kLineBytes] = {};
@@ -72,7 +72,7 @@ void widen_values(const AttentionTile& tile, const SlotValues& from, float* to) 
   }
 }
 
-// Brings the block's slots into the form the rows work on.
+// Widens the block's slots to float32.
 void stage(const AttentionTile& tile, KeyValueBlock& block) {
   for (int i = 0; i < block.at.n; ++i) {
     widen_values(tile, values_of(tile, block.at.slots[i]), block.values + i * round_to_lanes(tile.head_dim));
@@ -109,8 +109,8 @@ SLIP_LANES void score_heads(const AttentionTile& tile, const float* q, const Key
   }
 }
 
-// Scores of the slots in `ranks` become their softmax weights relative to the greatest so far; returns the factor by
-// which what was summed before shrinks.
+// Turns the scores in `ranks` into softmax weights relative to the running maximum. Returns the factor by which earlier
+// sums shrink.
 SLIP_LANES float weigh(float* scores, RankRange ranks, float& most, float& total) {
   for (int i = 0; i < ranks.begin; ++i) scores[i] = -__builtin_inff();
   for (int i = ranks.end; i < kBlockSlots; ++i) scores[i] = -__builtin_inff();
@@ -132,7 +132,8 @@ SLIP_LANES float weigh(float* scores, RankRange ranks, float& most, float& total
   return shrink;
 }
 
-// kHeads heads × kDims · 16 dimensions: sums = sums · shrink + Σ weight · value. Heads and slots are `stride` apart.
+// For kHeads heads × kDims · 16 dimensions: sums = sums · shrink + Σ weight · value. Heads and slots are `stride`
+// apart.
 template <int kHeads, int kDims>
 SLIP_LANES void add_values(const float* values, std::int64_t stride, RankRange ranks,
                            const float (*weights)[kBlockSlots], const float* shrink, float* to) {
@@ -160,7 +161,7 @@ SLIP_LANES void add_values(const float* values, std::int64_t stride, RankRange r
   }
 }
 
-// One row's ranks of this block, for heads [head, head + kHeads).
+// Adds one row's ranks of this block, for heads [head, head + kHeads).
 template <int kHeads>
 void attend_heads(const AttentionTile& tile, const KeyValueBlock& block, int row, int head, RankRange ranks,
                   TileState& state) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which slots a block of visible ranks holds, for whole tiles of rows, and where they lie; included by the source files
-// that attend. Keys are taken in blocks of kSlots visible ranks, counted from a row's first visible slot.
+// Map a block of visible ranks to cache slots, for whole tiles of rows, and slots to addresses; included by the
+// attention source files. Keys are taken in blocks of kSlots visible ranks, counted from a row's first visible slot.
 #pragma once
 
 #include "kernels/kernel_table.h"
@@ -9,36 +9,36 @@
 namespace slip::kernels {
 namespace {
 
-// Ranks of a block, counted from its first.
+// A range of ranks, relative to the block's first.
 struct RankRange {
   int begin, end;
 };
 
-// Where the walk along the visible ranges stands.
+// A position in the visible ranges.
 struct RangeCursor {
   std::size_t range = 0;
-  std::int32_t first_rank = 0;  // of that range
+  std::int32_t first_rank = 0;  // first rank of that range
 };
 
-// The next of a row's ancestors not looked at yet, and the rank of the first set bit from there on.
+// The next ancestor bit of a row to examine, and the rank of the first set bit from there on.
 struct AncestorCursor {
   std::int32_t next_bit = 0;
   std::int32_t next_rank = 0;
 };
 
-// The slots of a block, by rank; somebody sees each of [begin, n), unless windows leave some out between.
+// The slots of a block, by rank. Each of [begin, n) is visible to some row, except ranks between two rows' windows.
 template <int kSlots>
 struct BlockSlots {
   std::int32_t slots[kSlots];
   int begin = 0, n = 0;
 };
 
-// Ranks that any row of the tile sees lie in [begin, end); begin is rounded down to a block.
+// The union of the ranks that the tile's rows see, [begin, end); begin is rounded down to a block.
 struct TileRanks {
   std::int32_t begin, end;
 };
 
-// Empty (begin >= end) when the row sees nothing of the block that begins at rank `first`.
+// A row's visible ranks in the block that begins at rank `first`. Empty (begin >= end): none.
 template <int kSlots>
 SLIP_LANES RankRange ranks_in_block(const AttentionRowView& row, std::int32_t first) {
   const std::int32_t begin = row.first_visible - first, end = row.n_visible - first;
@@ -47,13 +47,13 @@ SLIP_LANES RankRange ranks_in_block(const AttentionRowView& row, std::int32_t fi
 SLIP_LANES bool is_empty(RankRange ranks) {
   return ranks.begin >= ranks.end;
 }
-// The row's visible slots of this block are those that a chain would see.
+// True when the row sees the same slots of this block as a chain would.
 template <int kSlots>
 SLIP_LANES bool is_plain(const AttentionRowView& row, std::int32_t first) {
   return first + ranks_in_block<kSlots>(row, first).end <= row.n_plain;
 }
 
-// The slot of a rank < n_listed; ranks asked of one cursor ascend.
+// The slot of a rank < n_listed. Ranks passed with one cursor must ascend.
 SLIP_LANES std::int32_t listed_slot(const AttentionTile& tile, std::int32_t rank, RangeCursor& cursor) {
   if (tile.n_visible_ranges == 0) return rank;
   for (;; ++cursor.range) {
@@ -63,7 +63,7 @@ SLIP_LANES std::int32_t listed_slot(const AttentionTile& tile, std::int32_t rank
   }
 }
 
-// The slot of a rank < n_plain, the same for all rows of the tile; there are ranges.
+// The slot of a rank < n_plain, equal for all rows of the tile. REQUIRES: the tile has visible ranges.
 SLIP_LANES std::int32_t plain_slot(const AttentionTile& tile, std::int32_t rank, RangeCursor& cursor) {
   const AttentionRowView& any = tile.rows[0];
   if (rank < any.n_listed) return listed_slot(tile, rank, cursor);
@@ -76,8 +76,8 @@ SLIP_LANES std::int32_t take_bit(const AttentionRowView& row, AncestorCursor& at
   return at.next_bit++;
 }
 
-// The slots of the block that begins at rank `first` for the rows to which it is plain; n = 0 when there is none.
-// `block_begin` stands at `first`.
+// The slots of the block that begins at rank `first`, for the rows that see it without gaps; n = 0 if there are none.
+// `block_begin` is the cursor at `first`.
 template <int kSlots>
 SLIP_LANES void find_plain_slots(const AttentionTile& tile, std::int32_t first, RangeCursor block_begin,
                                  BlockSlots<kSlots>& block) {
@@ -96,14 +96,14 @@ SLIP_LANES void find_plain_slots(const AttentionTile& tile, std::int32_t first, 
   }
 }
 
-// Of a tree row's block with gaps: those of its ancestors' set bits, in order.
+// The slots of a tree row's block with gaps: its ancestors' set bits, in order.
 template <int kSlots>
 SLIP_LANES void find_gapped_slots(const AttentionTile& tile, std::int32_t first, const AttentionRowView& row,
                                   RangeCursor block_begin, AncestorCursor& at, BlockSlots<kSlots>& block) {
   const RankRange ranks = ranks_in_block<kSlots>(row, first);
   block.begin = ranks.begin;
   block.n = ranks.end;
-  // Ranks of blocks that were plain, or before the window, have not been looked up.
+  // Skip ranks in blocks without gaps, or before the window: they were not looked up.
   while (at.next_rank < first) take_bit(row, at);
   for (int i = 0; i < block.n; ++i) {
     const bool committed = first + i < row.n_listed;
@@ -124,7 +124,7 @@ SLIP_LANES TileRanks ranks_of(const AttentionTile& tile) {
 
 constexpr std::int64_t kWordBytes = 4;
 constexpr std::int64_t kLineBytes = kWordBytes * kLanes;
-constexpr int kGroupSlots = kLanes;  // whose keys are multiplied at once
+constexpr int kGroupSlots = kLanes;  // slots whose keys are multiplied at once
 
 SLIP_LANES const std::byte* page_of(const AttentionTile& tile, std::int32_t slot) {
   return tile.keys + tile.pages[slot / tile.page_tokens] * tile.page_stride_bytes;
@@ -133,15 +133,15 @@ SLIP_LANES int values_a_word(const AttentionTile& tile) {
   return tile.dtype == Dtype::kBFloat16 ? 2 : 1;
 }
 
-// Slots of a group, from its `first` on, whose keys lie side by side in lines.
+// Slots of a group, from its index `first` on, whose keys are contiguous in lines.
 struct SlotRun {
-  const std::byte* keys;  // of the first
+  const std::byte* keys;  // key of the first slot
   int first, n;
 };
 struct SlotRuns {
   SlotRun runs[kGroupSlots];
   int n = 0;
-  bool together = false;  // one run, from a line's beginning on
+  bool together = false;  // one run that begins at a line's start
 };
 
 SLIP_LANES void find_runs(const AttentionTile& tile, const std::int32_t* slots, int n_slots, SlotRuns& found) {
@@ -153,7 +153,7 @@ SLIP_LANES void find_runs(const AttentionTile& tile, const std::int32_t* slots, 
     const int in_both =
         tile.page_tokens - in_page < kGroupSlots - in_group ? tile.page_tokens - in_page : kGroupSlots - in_group;
     const int most = in_both < n_slots - i ? in_both : n_slots - i;
-    int n = most;  // slots ascend: mostly all of them follow each other
+    int n = most;  // slots ascend, so usually all of them are contiguous
     while (slots[i + n - 1] - slots[i] != n - 1) --n;
     const std::byte* group = page_of(tile, slots[i]) + in_page / kGroupSlots * group_bytes;
     found.runs[found.n++] = {group + in_group * kWordBytes, i, n};
@@ -162,10 +162,10 @@ SLIP_LANES void find_runs(const AttentionTile& tile, const std::int32_t* slots, 
   found.together = found.n == 1 && slots[0] % tile.page_tokens % kGroupSlots == 0;
 }
 
-// Where one slot's values are: one place in each word, sixteen dims a line.
+// The address of one slot's values: the same place in each word, sixteen dims per line.
 struct SlotValues {
   const std::byte* words;
-  std::int64_t stride;  // from sixteen dims to the next
+  std::int64_t stride;  // from 16 dims to the next 16
   int place;
 };
 SLIP_LANES SlotValues values_of(const AttentionTile& tile, std::int32_t slot) {
@@ -178,8 +178,8 @@ SLIP_LANES int round_to_lanes(int n) {
   return (n + kLanes - 1) / kLanes * kLanes;
 }
 
-// Every block of the tile that anybody sees, by attend_block(tile, first, sees, block, state), `first` being its first
-// rank: for the rows to which it is plain, then for each row that sees it with gaps.
+// Calls attend_block(tile, first, sees, block, state) for every block that some row sees; `first` is the block's first
+// rank. First for all rows that see it without gaps, then once for each row that sees it with gaps.
 template <class Block, class State>
 void attend_blocks(const AttentionTile& tile, Block& block, State& state) {
   RangeCursor block_begin;

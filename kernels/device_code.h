@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Marks functions that a CUDA build compiles for the device as well. Host code may use them as they are.
+// SLIP_DEVICE marks functions that a CUDA build also compiles for the device. Host code may call them too.
 #pragma once
 
 #if defined(__CUDACC__)
@@ -7,7 +7,7 @@
 #else
 #define SLIP_DEVICE inline
 #endif
-// For the device's compiler only: nvcc hands the same text to the host's, which does not know it.
+// For the device compiler only: nvcc also passes this text to the host compiler, which does not know the pragma.
 #if defined(__CUDA_ARCH__)
 #define SLIP_PRAGMA(text) _Pragma(#text)
 #define SLIP_UNROLL SLIP_PRAGMA(unroll)

@@ -41,7 +41,7 @@ float f16_to_float(std::uint16_t bits) {
   const std::uint32_t sign = (bits & 0x8000U) << 16;
   const std::uint32_t magnitude = bits & 0x7FFFU;
   if (magnitude >= 0x7C00U) return std::bit_cast<float>(sign | 0x7F800000U | (magnitude & 0x3FFU) << 13);
-  // Scaling by 2^112 moves the exponent's bias, and normalises subnormal numbers on the way.
+  // Scaling by 2^112 corrects the exponent bias and normalizes subnormal numbers.
   const float value = std::bit_cast<float>(magnitude << 13) * 0x1p112F;
   return std::bit_cast<float>(std::bit_cast<std::uint32_t>(value) | sign);
 }

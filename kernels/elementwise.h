@@ -6,7 +6,7 @@
 
 namespace slip::kernels {
 
-// Row-wise float32 operations; each row's result depends on that row alone, in one fixed order of accumulation.
+// Row-wise float32 operations. Each row's result depends on that row alone, with one fixed order of accumulation.
 
 // y = x / sqrt(mean(x²) + eps) * weight.
 void rms_norm(const float* x, const float* weight, std::int64_t n, float eps, float* y);

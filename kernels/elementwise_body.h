@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The row-wise operations in 16-lane arithmetic; included by one source file an instruction class.
+// The row-wise operations in 16-lane arithmetic, included by each instruction class's source file.
 #pragma once
 
 #include "kernels/lanes.h"
@@ -7,8 +7,8 @@
 namespace slip::kernels {
 namespace {
 
-// Lane i sums x[i], x[i + 16], … in order: zeros appended to a row change nothing, which is what makes a zero-padded
-// model compute the very same function.
+// Lane i sums x[i], x[i + 16], … in order, so appended zeros change nothing. A zero-padded model therefore computes
+// exactly the same function.
 void rms_norm_lanes(const float* x, const float* weight, std::int64_t n, float eps, float* y) {
   Lanes squares = broadcast(0);
   std::int64_t i = 0;
@@ -58,7 +58,7 @@ void add_lanes(float* x, const float* delta, std::int64_t n) {
   for (; i < n; ++i) x[i] += delta[i];
 }
 
-// First the greatest value, then the first place that has it: both passes are plain sweeps. NaN is never the greatest.
+// Finds the greatest value, then its first index, in two linear passes. Ignores NaN.
 std::int64_t argmax_lanes(const float* x, std::int64_t n) {
   Lanes most = broadcast(-__builtin_inff());
   std::int64_t i = 0;

@@ -5,12 +5,13 @@
 
 namespace slip::kernels {
 
-// Each is defined in a source file of its own, compiled for its instructions (isa.cmake).
+// The kernels of each instruction class. Each table has its own source file, compiled with that class's flags
+// (isa.cmake).
 extern const KernelTable scalar_kernels;
 #if defined(__x86_64__)
 extern const KernelTable avx2_kernels;
 extern const KernelTable avx512_kernels;
-// Of matmul_bf16 and what belongs to it, and where AMX has it attention; the rest is AVX-512's.
+// Only matmul_bf16 and its helpers, and attention for AMX; AVX-512's table provides the rest.
 extern const KernelTable avx512_bf16_kernels;
 extern const KernelTable amx_bf16_kernels;
 #endif

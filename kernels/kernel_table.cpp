@@ -16,7 +16,7 @@ namespace slip::kernels {
 namespace {
 
 #if defined(__x86_64__)
-// AVX-512 with another class's way to multiply bfloat16.
+// The AVX-512 table with another class's bfloat16 kernels.
 KernelTable avx512_with(const KernelTable& bf16) {
   KernelTable table = avx512_kernels;
   table.matmul_bf16 = bf16.matmul_bf16;
@@ -34,7 +34,7 @@ KernelTable avx512_with(const KernelTable& bf16) {
   return table;
 }
 
-// The CPU has TILE and BF16, and Linux lets this process use the 8 KiB of tile registers, which it has to be asked for.
+// The CPU has TILE and BF16, and Linux grants this process the 8 KiB of tile registers, which must be requested.
 bool amx_granted() {
   constexpr unsigned kBf16Bit = 1u << 22, kTileBit = 1u << 24;
   constexpr long kRequestPermission = 0x1023, kTileData = 18;  // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Compiled for AMX with TDPBF16PS: sixteen rows against sixteen columns and thirty-two of depth in one instruction,
-// which takes packed weights as they lie, since a step of depth holds pairs of neighbours along n_in.
+// The kernels for AMX with TDPBF16PS, which multiplies 16 rows with 16 columns and 32 of depth in one instruction. It
+// reads packed weights directly, since a depth step holds pairs of neighbours along n_in.
 #include "kernels/isa_tables.h"
 
 #if defined(__x86_64__)
@@ -14,7 +14,7 @@
 namespace slip::kernels {
 namespace {
 
-constexpr int kTileRows = 2 * kRegisterRows;  // rows that share a pass over the weights
+constexpr int kTileRows = 2 * kRegisterRows;  // rows that share one pass over the weights
 static_assert(kBlockSteps == kRegisterRows && kGroupColumns == kLanes);
 static_assert(2 * kBlockSteps == Activations::kBlockValues);
 constexpr std::int64_t kPairBytes = 4;
@@ -26,8 +26,8 @@ struct Block {
   const std::byte* weight;
 };
 
-// Weights fetched into the second-level cache during a block, a quarter at a time: fetching and multiplying take turns,
-// so that neither waits for a queue of the other's.
+// Prefetches weights into the second-level cache during a block, a quarter at a time. Alternating with the products
+// keeps either from filling the other's queue.
 class Fetching {
  public:
   explicit Fetching(const MatmulTile& tile) : next_(tile.next_weight), bytes_(kBlockSteps * tile.next_step_bytes / 4) {}
@@ -43,8 +43,8 @@ class Fetching {
   std::int64_t bytes_;
 };
 
-// A group of the next block, from the second-level cache into the first: a load of a register asks for sixteen lines at
-// once and waits for the slowest.
+// Moves a group of the next block from the second-level cache to the first. A tile load requests sixteen lines at once
+// and waits for the slowest.
 SLIP_LANES void bring_group_near(const Block& block, int group) {
   const std::byte* next = block.weight + kWeightBlockBytes + group * kWeightGroupBytes;
 #pragma GCC unroll 16
@@ -71,7 +71,7 @@ SLIP_LANES void multiply_narrow(const Block& block, Fetching& fetching) {
   _tile_dpbf16ps(3, 4, 6);
 }
 
-// Sums in registers 0 to 3.
+// Loads the sums into registers 0 to 3.
 SLIP_LANES void load_sums(const MatmulTile& tile, const float* const (&from)[4]) {
   if (tile.is_first) {
     _tile_zero(0);
@@ -86,7 +86,7 @@ SLIP_LANES void load_sums(const MatmulTile& tile, const float* const (&from)[4])
   _tile_loadd(3, from[3], kSumsStride);
 }
 
-// Up to 16 rows against the panel's four times sixteen columns, weights in registers 5 and 6 in turn.
+// Up to 16 rows against the panel's four groups of 16 columns; weights alternate between registers 5 and 6.
 void narrow_tile(const MatmulTile& tile) {
   load_sums(tile, {tile.sums, tile.sums + 16, tile.sums + 32, tile.sums + 48});
   Fetching fetching(tile);
@@ -99,7 +99,8 @@ void narrow_tile(const MatmulTile& tile) {
   _tile_stored(3, tile.sums + 48, kSumsStride);
 }
 
-// Rows stay in the first-level cache for the other columns: weights, which come by once a tile of rows, are to pass it.
+// The rows stay in the first-level cache for the other columns. Weights are used once per row tile and should bypass
+// it.
 SLIP_LANES void multiply_wide(const Block& block, Fetching& fetching) {
   fetching.quarter();
   _tile_loadd(4, block.x, kRegisterBytes);
@@ -113,8 +114,8 @@ SLIP_LANES void multiply_wide(const Block& block, Fetching& fetching) {
   _tile_dpbf16ps(3, 5, 7);
 }
 
-// Sums of 16 rows and of up to 16 more × two times sixteen columns: four loads for four products, where one row of
-// registers would need five.
+// Sums of 16 rows and up to 16 more × two groups of 16 columns: four loads for four products. One row of registers
+// would need five.
 void multiply_columns(const MatmulTile& tile, int half) {
   float* upper = tile.sums + 32 * half;
   float* lower = upper + kRegisterRows * kPanelColumns;
@@ -140,7 +141,7 @@ void amx_tile(const MatmulTile& tile) {
   multiply_columns(tile, 1);
 }
 
-// In blocks, as the tile registers take them.
+// Stores rows in blocks, as the tile registers read them.
 void blocked_rows(const Bf16Rows& rows) {
   constexpr std::int64_t kBlock = Activations::kBlockValues;
   for (std::int64_t row = 0; row < rows.n_rows; ++row) {

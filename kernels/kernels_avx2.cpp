@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Compiled for AVX2 with FMA (x86-64-v3).
+// The kernels for AVX2 with FMA (x86-64-v3).
 #include "kernels/isa_tables.h"
 
 #if defined(__x86_64__)

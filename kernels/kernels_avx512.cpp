@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Compiled for AVX-512 F, BW, DQ and VL (x86-64-v4).
+// The kernels for AVX-512 F, BW, DQ and VL (x86-64-v4).
 #include "kernels/isa_tables.h"
 
 #if defined(__x86_64__)

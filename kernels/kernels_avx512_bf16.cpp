@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Compiled for AVX-512 with VDPBF16PS, which adds two products of bfloat16 to a float32 in each lane.
+// The kernels for AVX-512 with VDPBF16PS, which adds two bfloat16 products to a float32 in each lane.
 #include "kernels/isa_tables.h"
 
 #if defined(__x86_64__)
@@ -28,7 +28,7 @@ struct DotPairStep {
 
 }  // namespace
 
-// Activations are rounded in integer arithmetic: VCVTNEPS2BF16 would flush subnormal numbers.
+// Activations are rounded with integer arithmetic, since VCVTNEPS2BF16 would flush subnormal numbers.
 const KernelTable avx512_bf16_kernels = {.matmul_bf16 = matmul_tile<DotPairStep>,
                                          .bf16_tile_rows = kTileRows,
                                          .bf16_stretch = kStretch,

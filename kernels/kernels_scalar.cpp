@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Compiled for the baseline CPU of the architecture.
+// The kernels for the architecture's baseline CPU.
 #include "kernels/activations_body.h"
 #include "kernels/attention_body.h"
 #include "kernels/elementwise_body.h"

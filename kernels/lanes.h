@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sixteen float32 lanes, whatever the machine: one AVX-512 register, two AVX2 registers or four SSE registers, as the
-// flags of the including source file allow. All of it has internal linkage, and no inline function of the standard
-// library is used: the linker must never take code compiled for a newer CPU for everybody's.
+// Sixteen float32 lanes on any machine: one AVX-512 register, two AVX2 registers or four SSE registers, by the flags of
+// the including source file. Everything has internal linkage, and no inline function of the standard library is used.
+// Otherwise the linker could use code compiled for a newer CPU everywhere.
 #pragma once
 
 #include <cstdint>
@@ -59,8 +59,8 @@ SLIP_LANES void store(float* to, const Lanes& x) {
   __builtin_memcpy(to, &x, sizeof x);
 }
 
-// A value that several operations use, loaded once: GCC would fold the load into each of them, and loads are what the
-// inner loops wait for.
+// Loads a value once for several operations. GCC would otherwise repeat the load in each, and loads limit the inner
+// loops.
 SLIP_LANES Lanes load_once(const float* from) {
   Lanes x = load(from);
 #if defined(__AVX512F__)
@@ -95,13 +95,13 @@ SLIP_LANES Lanes operator*(const Lanes& a, const Lanes& b) {
 SLIP_LANES Lanes operator/(const Lanes& a, const Lanes& b) {
   return each_part([&](int i) { return a.part[i] / b.part[i]; });
 }
-// `b` where b > a, else `a`: a NaN in `b` is never taken.
+// `b` where b > a, else `a`. A NaN in `b` is ignored.
 SLIP_LANES Lanes larger(const Lanes& a, const Lanes& b) {
   return each_part([&](int i) { return b.part[i] > a.part[i] ? b.part[i] : a.part[i]; });
 }
 
-// a · b + c with one rounding where the machine can; said outright rather than left to the compiler, so that every
-// kernel of one instruction class rounds alike.
+// a · b + c with one rounding if the machine has FMA. It is explicit, not left to the compiler, so all kernels of one
+// instruction class round alike.
 SLIP_LANES Part fused(const Part& a, const Part& b, const Part& c) {
 #if defined(__AVX512F__)
   return _mm512_fmadd_ps(a, b, c);
@@ -115,8 +115,8 @@ SLIP_LANES Lanes fused(const Lanes& a, const Lanes& b, const Lanes& c) {
   return each_part([&](int i) { return fused(a.part[i], b.part[i], c.part[i]); });
 }
 
-// c = a · b + c as fused(), in c's own register: GCC may pick a form that overwrites a or b, and then moves values
-// about and runs out of registers where a kernel's sums fill nearly all of them.
+// c = a · b + c as fused(), in c's register. GCC may choose a form that overwrites a or b; the extra moves then spill
+// registers in kernels whose sums fill nearly all of them.
 SLIP_LANES Part fused_in_place(const Part& a, const Part& b, Part c) {
 #if defined(__FMA__) && !defined(__AVX512F__)
   asm("vfmadd231ps %2, %1, %0" : "+x"(c) : "x"(a), "x"(b));
@@ -129,8 +129,8 @@ SLIP_LANES Lanes fused_in_place(const Lanes& a, const Lanes& b, const Lanes& c) 
   return each_part([&](int i) { return fused_in_place(a.part[i], b.part[i], c.part[i]); });
 }
 
-// bfloat16 is the upper half of a float32.
-// Of 16 pairs of bfloat16, each in one 32-bit lane: the first (lower) and the second of each pair.
+// The first (lower) and second value of each of 16 bfloat16 pairs, one pair per 32-bit lane. bfloat16 is the upper half
+// of a float32.
 SLIP_LANES Lanes first_of_pairs(const Lanes& pairs) {
   return each_part([&](int i) { return reinterpret_cast<Part>(reinterpret_cast<BitPart>(pairs.part[i]) << 16); });
 }
@@ -138,7 +138,7 @@ SLIP_LANES Lanes second_of_pairs(const Lanes& pairs) {
   return each_part([&](int i) {
 #if defined(__AVX2__) && !defined(__AVX512F__)
     BitPart half = reinterpret_cast<BitPart>(pairs.part[i]) >> 16;
-    asm("" : "+x"(half));  // no mask, whose register is one too few for the sums
+    asm("" : "+x"(half));  // no mask: its register would leave one too few for the sums
     return reinterpret_cast<Part>(half << 16);
 #else
     return reinterpret_cast<Part>(reinterpret_cast<BitPart>(pairs.part[i]) & 0xFFFF0000U);
@@ -146,7 +146,7 @@ SLIP_LANES Lanes second_of_pairs(const Lanes& pairs) {
   });
 }
 
-// Rounds to the nearest bfloat16, ties to even, NaN kept: the value is in the upper halves, the lower are zero.
+// Rounds to the nearest bfloat16, ties to even, NaN kept. The value is in the upper halves; the lower halves are zero.
 SLIP_LANES Lanes round_to_bf16(const Lanes& x) {
   return each_part([&](int i) {
     const auto bits = reinterpret_cast<BitPart>(x.part[i]);
@@ -174,7 +174,7 @@ SLIP_LANES Part fold(Part x, const Combine& combine) {
   if constexpr (kBy > 1) return fold<kBy / 2>(x, combine);
   return x;
 }
-// Combines all lanes, always along the same tree: lane i with i + 8, then i + 4, i + 2, i + 1.
+// Combines all lanes in a fixed tree: lane i with i + 8, then i + 4, i + 2, i + 1.
 template <class Combine>
 SLIP_LANES float reduce(Lanes x, const Combine& combine) {
   for (int half = kParts / 2; half > 0; half /= 2) {
@@ -189,12 +189,13 @@ SLIP_LANES float max_lanes(const Lanes& x) {
   return reduce(x, [](const Part& a, const Part& b) { return b > a ? b : a; });
 }
 
-// e^x to about one unit in the last place: 2^n · e^r with |r| ≤ ln 2 / 2 (Cody and Waite, 1980) and Taylor's polynomial
-// of degree 7, whose remainder there is below 6e-9. Zero below the smallest normal number; above 88.37 as at 88.37.
+// e^x to about one unit in the last place: 2^n · e^r with |r| ≤ ln 2 / 2 (Cody and Waite, 1980); Taylor polynomial of
+// degree 7, remainder below 6e-9. Zero below the smallest normal number; constant above 88.37.
 SLIP_LANES Part exponential(const Part& x) {
   constexpr float kLowest = -87.33654F, kHighest = 88.376F;
-  constexpr float kRoundToInteger = 12582912.0F;                       // 1.5 · 2^23: adding it leaves no fraction bits
-  constexpr float kLn2High = 0.693359375F, kLn2Low = -2.12194440e-4F;  // the first has few bits: n · it is exact
+  constexpr float kRoundToInteger = 12582912.0F;  // 1.5 · 2^23: adding it leaves no fraction bits
+  // kLn2High has few significant bits, so n · kLn2High is exact
+  constexpr float kLn2High = 0.693359375F, kLn2Low = -2.12194440e-4F;
   const Part zero{};
   Part bounded = x < kHighest ? x : zero + kHighest;
   bounded = bounded > kLowest ? bounded : zero + kLowest;

@@ -7,18 +7,18 @@
 
 namespace slip::kernels {
 
-// Of SamplingParams (engine/sampling/distribution.h), where their meaning stands.
+// The penalties of SamplingParams; engine/sampling/distribution.h defines them.
 struct Penalties {
   float repetition = 1, presence = 0, frequency = 0;
 };
 
-// How often a token stands in the answer, and this where it stands in the prompt alone.
+// Token counts are counts in the answer; this value marks a token that occurs in the prompt only.
 inline constexpr std::int32_t kInPromptOnly = -1;
 SLIP_DEVICE std::int32_t counted_again(std::int32_t times, std::int32_t more) {
   return (times > 0 ? times : 0) + more;
 }
 
-// The logit of a token whose count is `times`, which is not 0.
+// The penalized logit of a token with count `times`. REQUIRES: times != 0.
 SLIP_DEVICE float penalise(float logit, const Penalties& penalties, std::int32_t times) {
   const float repeated = logit > 0 ? logit / penalties.repetition : logit * penalties.repetition;
   if (times == kInPromptOnly) return repeated;

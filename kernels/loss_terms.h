@@ -12,21 +12,21 @@ enum class LossKind : std::uint8_t {
   kForwardKl,       // KL(p‖q)
   kReverseKl,       // KL(q‖p)
   kJsd,             // β·KL(p‖m) + (1−β)·KL(q‖m), m = βp + (1−β)q
-  kTotalVariation,  // 1 − Σ min(p, q): the rejection rate itself
+  kTotalVariation,  // 1 − Σ min(p, q), the rejection rate
 };
 
 struct LossOptions {
   LossKind kind = LossKind::kForwardKl;
   double beta = 0.5;         // kJsd only, (0, 1)
-  double temperature = 1.0;  // > 0; p and q are compared at this temperature; the traffic's own
+  double temperature = 1.0;  // > 0; p and q are compared at this temperature
 };
 
 namespace kernels {
 
-// A tail of less counts as this much: what 1 − Σ p cannot tell from rounding.
+// Lower bound of the tail mass: 1 − Σ p cannot distinguish less from rounding.
 inline constexpr double kSmallestTail = 1e-8;
 
-// One bucket's view of a loss: its term, and slope = d loss / d q where q is the bucket's share under the draft.
+// One bucket's part of a loss: its term, and slope = d loss / d q, where q is the bucket's mass under the draft.
 struct LossTerm {
   double loss = 0;
   double slope = 0;

@@ -11,20 +11,22 @@
 namespace slip::kernels {
 namespace {
 
-constexpr std::int64_t kFetchAhead = 64;                   // steps that a lone tile's fetching is ahead of its products
-constexpr std::int64_t kMostSharing = 8;                   // tiles that share out what is fetched
-constexpr std::int64_t kMostPanelsTogether = 4;            // their sums are 256 KiB at most
-constexpr std::int64_t kActivationsInCache = 1280 * 1024;  // bytes, beside the weights of two stretches
+constexpr std::int64_t kFetchAhead = 64;         // depth steps by which a lone tile prefetches ahead of its products
+constexpr std::int64_t kMostSharing = 8;         // most tiles that divide the prefetching among them
+constexpr std::int64_t kMostPanelsTogether = 4;  // their sums take at most 256 KiB
+// Bytes of activations kept in cache, beside the weights of two stretches
+constexpr std::int64_t kActivationsInCache = 1280 * 1024;
 constexpr std::int64_t kTasksPerThread = 4;
-constexpr std::int64_t kRowsWorthThreads = 16;      // fewer rows are converted before another thread would wake
-constexpr std::int64_t kRowsAtOnce = 4;             // that a thread converts
-constexpr std::int64_t kBytesWorthThreads = 65536;  // of weights × row tiles; less is done before another thread wakes
+constexpr std::int64_t kRowsWorthThreads = 16;  // fewer rows are converted without waking another thread
+constexpr std::int64_t kRowsAtOnce = 4;         // rows that a thread converts at once
+// Bytes of weights × row tiles; smaller products do not wake another thread
+constexpr std::int64_t kBytesWorthThreads = 65536;
 
 std::int64_t ceil_div(std::int64_t n, std::int64_t by) {
   return (n + by - 1) / by;
 }
 
-// Neighbouring tiles of rows, and neighbouring panels.
+// A rectangle of neighbouring row tiles and neighbouring panels.
 struct Share {
   std::int64_t first_tile, end_tile;
 };
@@ -45,7 +47,7 @@ struct Multiplication {
   }
   std::int64_t n_panels() const { return ceil_div(weight.n_out(), kPanelColumns); }
   std::int64_t share_rows(Share share) const { return x.first_row(share.end_tile) - x.first_row(share.first_tile); }
-  // Where the activations of the whole depth are more than the cache holds, those of one stretch serve several panels.
+  // If the activations of the whole depth exceed the cache, those of one stretch serve several panels.
   std::int64_t panels_together(Share share) const {
     return share_rows(share) * x.row_bytes() > kActivationsInCache ? kMostPanelsTogether : 1;
   }
@@ -59,7 +61,7 @@ struct Multiplication {
   std::int64_t task_rows;
 };
 
-// Where a stretch of a panel's weights is, and those that come next.
+// The weights of a panel's stretch, and the weights needed next.
 struct Stretch {
   std::int64_t panel;
   const std::byte* weight;
@@ -67,12 +69,12 @@ struct Stretch {
   std::int64_t depth;
 };
 
-// Tiles that work on a stretch of weights from the cache leave the memory idle: the first of them share out the next
-// stretch and fetch it, whichever panel it belongs to. A single tile does too, from a little ahead of its own place:
-// left to the processor's own prefetching, its reads and its arithmetic took turns (four rows at 1.5 times the time of
-// one instead of 1.2, on a Xeon with AVX512-BF16).
+// Prefetches weights while tiles compute on a stretch in cache, which would leave the memory idle. The first tiles
+// divide the next stretch among them, whichever panel it belongs to. A single tile prefetches a little ahead of its own
+// position. The hardware prefetcher alone does not overlap reads and arithmetic: four rows took 1.5 times the time of
+// one instead of 1.2, on a Xeon with AVX512-BF16.
 void fetch_share(const Stretch& stretch, MatmulTile& tile, std::int64_t t, std::int64_t n_tiles) {
-  // A power of two, which divides a step.
+  // A power of two, so that it divides a step.
   const auto n_sharing =
       static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(std::min(n_tiles, kMostSharing))));
   tile.next_weight = nullptr;
@@ -82,14 +84,14 @@ void fetch_share(const Stretch& stretch, MatmulTile& tile, std::int64_t t, std::
       n_sharing == 1 ? stretch.weight + kFetchAhead * kStepBytes : stretch.next + t * tile.depth * tile.next_step_bytes;
 }
 
-// What a tile of rows of one panel came to, for who takes it further. The sums are its to change.
+// The finished sums of a row tile of one panel. The consumer may change them.
 struct PanelSums {
   std::int64_t panel, first_row, n_rows;
   float* sums;  // [n_rows, kPanelColumns]
 };
 
-// Adds one stretch, from step `at` on, to sums [rows of the share, kPanelColumns]. What a tile came to is taken at the
-// end of the depth at once: its way to memory and the next tile's products do not wait for each other.
+// Adds one stretch, from step `at` on, to sums [rows of the share, kPanelColumns]. At the end of the depth each tile's
+// sums are consumed at once, so writing them overlaps with the next tile's products.
 template <class Take>
 void add_stretch(const Multiplication& job, const Stretch& stretch, std::int64_t at, Share share, float* sums,
                  const Take& take) {
@@ -127,7 +129,7 @@ void multiply_panels(const Multiplication& job, Panels panels, Share share, cons
   }
 }
 
-// As few as the sums' place allows, but enough that every thread has some to do.
+// The fewest shares whose sums fit, but enough to keep every thread busy.
 std::int64_t shares_of_a_panel(const Multiplication& job, int n_threads) {
   const std::int64_t least = ceil_div(job.x.n_tiles(), job.task_rows / job.tile_rows);
   const std::int64_t wanted = n_threads == 1 ? 1 : kTasksPerThread * n_threads / job.n_panels();
@@ -140,8 +142,8 @@ void multiply(const Multiplication& job, const Take& take, ThreadPool& pool) {
              "activations of another product");
   if (job.x.n_rows() == 0) return;
   const std::int64_t shares = shares_of_a_panel(job, pool.n_used()), n_panels = job.n_panels();
-  // All panels of one share follow each other, in memory too: its activations stay in the second-level cache while the
-  // weights stream past.
+  // The panels of one share are adjacent, in memory too. Its activations stay in the second-level cache while the
+  // weights stream through.
   const auto tasks = [&](std::size_t begin, std::size_t end, int) {
     for (auto index = static_cast<std::int64_t>(begin); index < static_cast<std::int64_t>(end);) {
       const std::int64_t at = index / n_panels, n_tiles = job.x.n_tiles();

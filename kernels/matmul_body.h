@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The matmul tiles in 16-lane arithmetic; included by one source file an instruction class.
+// The matmul tiles in 16-lane arithmetic, included by each instruction class's source file.
 #pragma once
 
 #include "kernels/kernel_table.h"
@@ -8,19 +8,19 @@
 namespace slip::kernels {
 namespace {
 
-// Column blocks in flight with `rows` rows: their product fills the register file without overflowing it.
+// The number of column blocks in flight for `rows` rows. Their sums fill the register file without spilling.
 constexpr int blocks_in_flight(int rows) {
   if (kParts == 1 || rows == 1) return 4;
   return rows == 2 ? 2 : 1;
 }
 // 6 rows × 4 blocks leave 8 of AVX-512's 32 registers for weights and activations; 6 rows × 1 block leave 4 of AVX2's
-// 16 of half the size.
+// 16 half-size registers.
 [[maybe_unused]] constexpr int kTileRows = 6;
-[[maybe_unused]] constexpr std::int64_t kStretch = 64;  // 16 KiB of weights: they stay in the first-level cache
+[[maybe_unused]] constexpr std::int64_t kStretch = 64;  // 16 KiB of weights, which stay in the first-level cache
 
-// Fetches what is wanted next during a tile's passes over its columns: evenly, so that the memory is busy all the time,
-// and in the order of memory, which reads nearly twice as fast on a Zen 3 as every fourth line. Into the second-level
-// cache: the first is full of what is being worked on.
+// Prefetches the next weights evenly over a tile's passes, to keep the memory busy. Reads in address order, nearly
+// twice as fast as every fourth line (on a Zen 3). Prefetches into the second-level cache, since the first holds the
+// data in use.
 template <int kPasses>
 class Fetching {
  public:
@@ -41,7 +41,7 @@ class Fetching {
  private:
   static constexpr std::int64_t kLineBytes = 64;
   const std::byte* at_ = nullptr;
-  std::int64_t step_bytes_ = 0;  // at each step
+  std::int64_t step_bytes_ = 0;  // per depth step
 };
 
 template <int kRows, int kBlocks>
@@ -80,8 +80,8 @@ struct Float32Step {
   }
 };
 
-// bfloat16 without the instruction for it: both values of a pair are widened to float32, whose products of two
-// bfloat16 are exact, and added one after the other. Only one of both is in registers at a time.
+// bfloat16 without a dot-product instruction. Both values of a pair are widened to float32, where their products are
+// exact, and added one after the other. Only one of them is in registers at a time.
 struct WidenedPairStep {
   static constexpr int kStepBytes = 8;
   template <int kRows, int kBlocks>
@@ -99,7 +99,7 @@ struct WidenedPairStep {
     for (int b = 0; b < kBlocks; ++b) {
       const auto* pairs = reinterpret_cast<const float*>(weight + b * kWeightGroupBytes);
       add_half<kRows, kBlocks>(first_of_pairs(load_once(pairs)), x, x_stride, b, sums);
-      if constexpr (kParts > 1) asm("" : "+r"(pairs));  // registers are few: GCC shall load the pairs again
+      if constexpr (kParts > 1) asm("" : "+r"(pairs));  // registers are scarce: makes GCC load the pairs again
       add_half<kRows, kBlocks>(second_of_pairs(load_once(pairs)), x + 4, x_stride, b, sums);
     }
   }

@@ -25,7 +25,7 @@ AlignedMemory weight_memory(std::size_t bytes) {
   return memory;
 }
 
-// Nothing in a file aligns its tensors.
+// Tensors in a file may be unaligned.
 template <class T>
 T load_unaligned(const std::byte* from) {
   T value;
@@ -33,7 +33,7 @@ T load_unaligned(const std::byte* from) {
   return value;
 }
 
-// Elements of one row in the form that is computed with.
+// Reads a row's elements as the compute type.
 struct Float32Row {
   using Value = float;
   static constexpr int kGroup = 1;
@@ -54,7 +54,7 @@ struct Bf16Row {
   }
 };
 
-// Where W's rows lie, whichever part they belong to.
+// Finds a row of W among the parts.
 class RowSource {
  public:
   RowSource(std::span<const MatrixRows> parts, std::int64_t n_in) : parts_(parts), n_in_(n_in) {
@@ -75,21 +75,21 @@ class RowSource {
  private:
   std::span<const MatrixRows> parts_;
   std::int64_t n_in_;
-  std::vector<std::int64_t> ends_;  // the row after each part's last
+  std::vector<std::int64_t> ends_;  // cumulative row counts of the parts
 };
 
-// Values of a row that one block of depth holds.
+// Values of a row in one block of depth.
 std::int64_t block_values(Dtype compute) {
   return kBlockSteps * (compute == Dtype::kBFloat16 ? 2 : 1);
 }
 
-// Where a word of a panel is, counted in words.
+// The index of a word in a panel.
 std::int64_t word_place(std::int64_t column, std::int64_t step) {
   const std::int64_t group = step / kBlockSteps * (kPanelColumns / kGroupColumns) + column / kGroupColumns;
   return (group * kBlockSteps + step % kBlockSteps) * kGroupColumns + column % kGroupColumns;
 }
 
-// Elements [begin, end) of one row of W to their places in a panel, made by at(k).
+// Stores elements [begin, end) of one row of W, given by at(k), at their places in a panel.
 template <class Form, class At>
 void pack_column(std::int64_t column, std::int64_t begin, std::int64_t end, typename Form::Value* panel, const At& at) {
   for (std::int64_t k = begin; k < end; ++k) {
@@ -97,7 +97,7 @@ void pack_column(std::int64_t column, std::int64_t begin, std::int64_t end, type
   }
 }
 
-// float32 to bfloat16 some values at a time, in the vectors of this machine.
+// Converts float32 to bfloat16 in vectors of this machine.
 void pack_rounded(const float* row, std::int64_t column, std::int64_t begin, std::int64_t end, std::uint16_t* panel) {
   constexpr std::int64_t kAtOnce = 64;
   const auto to_bf16 = kernel_table().to_bf16;
@@ -136,7 +136,7 @@ void pack_column(const RowSource::Row& row, std::int64_t column, std::int64_t be
 template <class Form>
 void pack(std::byte* storage, std::int64_t panel_bytes, std::int64_t n_out, std::int64_t n_in,
           const RowSource& source) {
-  // A stretch of 64 k's of one panel is written whole while it is in the cache; the panel alone may not fit.
+  // Writes 64 k's of a panel at a time, which stay in cache; a whole panel may not fit.
   constexpr std::int64_t kStretch = 64;
   for (std::int64_t first = 0; first < n_out; first += kPanelColumns, storage += panel_bytes) {
     auto* panel = reinterpret_cast<typename Form::Value*>(storage);
@@ -169,7 +169,7 @@ PackedMatrix::PackedMatrix(std::int64_t n_out, std::int64_t n_in, Dtype compute)
   const std::int64_t panels = (n_out_ + kPanelColumns - 1) / kPanelColumns;
   bytes_ = static_cast<std::size_t>(panels * panel_bytes());
   storage_ = weight_memory(bytes_);
-  // Tiles multiply padding too, and what is no number times zero is no number.
+  // Tiles multiply padding too, so it must be zero: 0 · NaN is NaN.
   if (n_out_ % kPanelColumns != 0 || n_in % block_values(compute) != 0) std::memset(storage_.get(), 0, bytes_);
 }
 
@@ -183,7 +183,7 @@ PackedMatrix::PackedMatrix(std::span<const MatrixRows> parts, std::int64_t n_in,
   }
 }
 
-// A step of depth holds neighbouring columns of one source row, or of two: they are copied a group at a time.
+// A depth step holds neighbouring columns of one or two source rows; they are copied a group at a time.
 PackedMatrix PackedMatrix::transposed(std::span<const MatrixRows> parts, std::int64_t n_out, Dtype compute) {
   PackedMatrix packed(n_out, n_rows(parts), compute);
   const RowSource source(parts, n_out);

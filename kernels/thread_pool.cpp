@@ -17,9 +17,9 @@
 namespace slip::kernels {
 namespace {
 
-// About 40 µs: the loops of one decode step follow each other well within it, and a server at rest burns nothing.
+// About 40 µs. The loops of one decode step follow each other within that time, and an idle server uses no CPU.
 constexpr int kSpinsBeforeSleep = 4000;
-// A worker that the system took off its core in mid-loop is waited for without taking its core too.
+// After this many spins, yield: the awaited worker may need this core.
 constexpr int kSpinsBeforeYield = 2000;
 
 void pause_briefly() {
@@ -28,14 +28,14 @@ void pause_briefly() {
 #endif
 }
 
-// The first CPU of the core that `cpu` belongs to, as "0-1" or "0,64" begins; `cpu` itself where nothing tells.
+// The first CPU of the core of `cpu`, parsed from text such as "0-1" or "0,64"; `cpu` itself if unknown.
 int first_of_core(int cpu) {
   std::ifstream file("/sys/devices/system/cpu/cpu" + std::to_string(cpu) + "/topology/thread_siblings_list");
   int first = cpu;
   return file >> first ? first : cpu;
 }
 
-// Best effort: a container may forbid it, and a team that moves about is only slower.
+// Best effort: a container may forbid it, and an unpinned team is only slower.
 void pin(pthread_t thread, int cpu) {
   cpu_set_t set;
   CPU_ZERO(&set);
@@ -70,8 +70,8 @@ std::vector<AllowedCpu> allowed_cpus() {
   return cpus;
 }
 
-// `gate` is generation << 32 | open << 31 | workers inside. A worker may enter a loop only while it is open, so the
-// caller waits for those who came, never for one who still sleeps.
+// `gate` packs generation << 32 | open << 31 | workers inside. A worker may enter a loop only while it is open. The
+// caller thus waits only for workers that entered, never for one that still sleeps.
 struct ThreadPool::State {
   static constexpr std::uint64_t kOpen = std::uint64_t{1} << 31;
   static constexpr std::uint64_t kInside = kOpen - 1;
@@ -83,9 +83,9 @@ struct ThreadPool::State {
   bool in_stretches = false;
   const std::function<void(std::size_t, std::size_t, int)>* body = nullptr;
   int n_threads = 1;
-  std::vector<int> pins;  // a CPU for each worker; empty: pinned to none
+  std::vector<int> pins;  // one CPU per worker; empty: not pinned
   std::mutex mutex;
-  std::condition_variable wake, use;  // a loop has opened; more workers are used
+  std::condition_variable wake, use;  // wake: a loop has opened; use: more workers are used
   std::atomic<int> n_sleeping{0};     // workers that wait for `wake`
   std::atomic<int> n_used{1};         // workers beyond these wait for `use`
   std::atomic<bool> stopping{false};
@@ -96,7 +96,7 @@ struct ThreadPool::State {
     for (std::size_t i = take(); i < n; i = take()) (*body)(i, i + 1, worker);
   }
 
-  // Half of a fair share of what is left, each time (guided self-scheduling; Polychronopoulos and Kuck, 1987).
+  // Takes half a fair share of the remaining work each time (guided self-scheduling; Polychronopoulos and Kuck, 1987).
   void take_stretches(int worker) {
     std::size_t begin = next.load(std::memory_order_relaxed);
     while (begin < n) {
@@ -110,7 +110,7 @@ struct ThreadPool::State {
 
   void take(int worker) { in_stretches ? take_stretches(worker) : take_indices(worker); }
 
-  // Enters the open loop of a generation after `seen`; false when there is none (any more).
+  // Enters the open loop of a generation after `seen`; false when no such loop is open.
   bool enter(std::uint64_t& seen) {
     std::uint64_t now = gate.load(std::memory_order_acquire);
     while ((now & kOpen) != 0 && now / kGeneration != seen) {
@@ -141,7 +141,7 @@ struct ThreadPool::State {
     n_sleeping.fetch_sub(1);
   }
 
-  // An unused worker waits apart from `wake`, or every loop would wake it.
+  // Unused workers wait on `use`, so that loops do not wake them.
   void await_use(int worker) {
     std::unique_lock lock(mutex);
     use.wait(lock, [&] { return is_used(worker); });
@@ -163,7 +163,7 @@ struct ThreadPool::State {
     }
   }
 
-  // The mutex is taken only when somebody sleeps: it orders this wake-up after that sleeper's last look at the gate.
+  // Takes the mutex only if a worker sleeps. It orders this wake-up after the sleeper's last check of the gate.
   void wake_sleepers() {
     if (n_sleeping.load() == 0) return;
     { const std::lock_guard lock(mutex); }
@@ -225,7 +225,7 @@ void ThreadPool::use_threads(int n) {
     const std::lock_guard lock(state.mutex);
     state.n_used.store(n);
   }
-  // Workers that sleep until the next loop learn at that loop that they are unused.
+  // Workers asleep on `wake` learn at the next loop that they are unused.
   if (n > before) state.use.notify_all();
 }
 

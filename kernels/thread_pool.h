@@ -9,27 +9,27 @@
 
 namespace slip::kernels {
 
-// A logical CPU that this process may run on, and which of its core's it is: 0 the first, 1 its sibling, …
+// A logical CPU that this process may use, and its index within its core: 0 the first, 1 its sibling, …
 struct AllowedCpu {
   int cpu = 0, sibling = 0;
 };
 
-// Which CPU each worker of a pool stays on: a core each before anybody shares one. Empty, which pins nobody, when there
-// are more workers than CPUs: two on one would wait for each other while a third CPU rests. Pure.
+// Assigns each worker a CPU, separate cores first. Empty (no pinning) when there are more workers than CPUs: two
+// workers on one CPU would wait for each other while another is idle. Pure.
 std::vector<int> plan_pins(std::span<const AllowedCpu> allowed, int n_threads);
-// What the calling thread may run on, ascending.
+// The CPUs that the calling thread may use, ascending.
 std::vector<AllowedCpu> allowed_cpus();
 
-// A team that shares the machine with others (a second server, a shell) is better not pinned: its members could not
-// make way for them.
+// Whether workers are pinned. On a machine shared with other processes pinning is worse, since a pinned worker cannot
+// move away.
 enum class Pinning { kNone, kOwnCpus };
 
-// A fixed team for data-parallel loops: the caller is worker 0 and takes part. Workers spin briefly between loops
-// (a decode step runs some hundred loops), then sleep. Which worker runs which index never changes a result.
-// Threads: one thread calls parallel_for and use_threads; cpus(), n_threads() and is_pinned() may be called from any.
+// A fixed team of threads for data-parallel loops; the caller is worker 0. Workers spin briefly between loops (a decode
+// step runs over 100 loops), then sleep. The assignment of indices to workers never changes a result. Threads: one
+// thread calls parallel_for and use_threads; cpus(), n_threads() and is_pinned() may be called from any.
 class ThreadPool {
  public:
-  // `n_threads` counts the caller; 1 makes every loop run inline. The CPUs are those the calling thread may use.
+  // `n_threads` includes the caller; 1 runs every loop inline. The CPUs are those the calling thread may use.
   explicit ThreadPool(int n_threads, Pinning pinning = Pinning::kNone);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
@@ -37,19 +37,19 @@ class ThreadPool {
 
   int n_threads() const;
   bool is_pinned() const;
-  // The CPU of each worker, [n_threads]; empty: no worker is pinned.
+  // The CPU of each worker, [n_threads]; empty: not pinned.
   const std::vector<int>& cpus() const;
-  // Gives the coming loops to the first `n` workers; `n` is clamped to [1, n_threads]. The other workers sleep until
-  // they are used again, and do not spin: their CPUs are free for other threads. Costs nothing when `n` is unchanged.
+  // Limits the next loops to the first `n` workers, clamped to [1, n_threads]. The others sleep without spinning, so
+  // their CPUs are free for other threads. Costs nothing when `n` is unchanged.
   void use_threads(int n);
   int n_used() const;
-  // Keeps the calling thread to worker 0's CPU if the pool is pinned. Never the constructor's doing: a thread hands its
-  // CPUs down to those it starts, so only one that starts none may be pinned.
+  // Pins the calling thread to worker 0's CPU if the pool is pinned. The constructor does not do this: threads inherit
+  // their creator's CPUs, so only a thread that starts no others may be pinned.
   void pin_caller() const;
   // Calls body(index, worker) once for every index in [0, n), worker in [0, n_threads). Returns when all are done.
   void parallel_for(std::size_t n, const std::function<void(std::size_t index, int worker)>& body);
-  // Likewise body(begin, end, worker) for neighbours, for who streams through memory: first long stretches, then ever
-  // shorter ones, so that the threads end together.
+  // Calls body(begin, end, worker) for contiguous ranges, for loops that stream through memory. Ranges become shorter
+  // towards the end, so that the threads finish together.
   void parallel_stretches(std::size_t n,
                           const std::function<void(std::size_t begin, std::size_t end, int worker)>& body);
 

@@ -11,7 +11,7 @@ namespace {
 constexpr int kRegisterRows = 16;   // rows of a tile register
 constexpr int kRegisterBytes = 64;  // of one row of it
 
-// As LDTILECFG reads it (Intel 64 manual, volume 1, chapter 18).
+// The operand of LDTILECFG (Intel 64 manual, volume 1, chapter 18).
 struct alignas(64) TileConfig {
   std::uint8_t palette = 1;
   std::uint8_t start_row = 0;
@@ -25,18 +25,19 @@ struct alignas(64) TileConfig {
   }
 };
 
-// The intrinsic tells the compiler of eight of the bytes that it reads (GCC 12): without the empty statement the others
-// need not be written yet.
+// GCC 12's intrinsic declares only 8 of the 64 bytes that it reads. The empty asm statement forces the others to be
+// written first.
 [[gnu::always_inline]] inline void use(const TileConfig& config) {
   __asm__ volatile("" : : "r"(&config) : "memory");
   _tile_loadconfig(&config);
 }
 
-// The rows that this thread's registers are set for; 0: for none. Setting them takes as long as some twenty products.
+// The row count that this thread's registers are configured for; 0: not configured. Configuring takes as long as about
+// twenty products.
 thread_local int configured_rows = 0;
 
-// For sums of up to 16 rows: sums in registers 0 to 3, their rows' side of products in 4, columns' in 5 to 7. For more,
-// sums in 0 to 3, the lower rows' in 2 and 3, rows in 4 and 5, columns in 6 and 7.
+// Up to 16 rows: sums in registers 0 to 3, rows in 4, columns in 5 to 7. More: sums in 0 to 3 (the lower rows' in 2 and
+// 3), rows in 4 and 5, columns in 6 and 7.
 [[gnu::always_inline]] inline void configure(int n_rows) {
   if (n_rows == configured_rows) return;
   const bool is_wide = n_rows > kRegisterRows;
@@ -49,7 +50,7 @@ thread_local int configured_rows = 0;
   configured_rows = n_rows;
 }
 
-// LibTorch sets registers of its own on the threads it shares with us: none stay set between jobs.
+// Releases the tile registers after a job: LibTorch configures its own on the threads it shares with us.
 inline void end_tiles() {
   _tile_release();
   configured_rows = 0;

@@ -5,10 +5,11 @@
 
 namespace slip::kernels {
 
-// What training a draft on a CPU needs beside products and the operations of elementwise.h, all in float32. A slope is
-// the gradient of the loss with respect to what it is named after. Threads: any, on memory of their own.
+// The further float32 operations of training a draft on a CPU, beside products and elementwise.h. A "slope" is the
+// gradient of the loss with respect to the named value. Threads: any, on separate memory.
 
-// Of y = x / sqrt(mean(x²) + eps) · weight, from y's slope: x's is added to `x_slope`, the weight's to `weight_slope`.
+// Backward pass of y = x / sqrt(mean(x²) + eps) · weight, from y's slope. Adds x's slope to `x_slope`, the weight's to
+// `weight_slope`.
 struct RmsNormBack {
   const float* x = nullptr;
   const float* weight = nullptr;
@@ -20,17 +21,17 @@ struct RmsNormBack {
 };
 void rms_norm_back(const RmsNormBack& row);
 
-// Of silu(gate) · up, from its slope, elementwise: gate and up [n] become their slopes.
+// Backward pass of silu(gate) · up, elementwise: overwrites gate and up [n] with their slopes.
 void silu_multiply_back(const float* slope, float* gate, float* up, std::int64_t n);
 
-// One query head of one sequence over keys and values that lie together: softmax(scale · q keys) valuesᵀ. Query i sees
-// the first `visible` + i keys.
+// One query head of one sequence over contiguous keys and values: softmax(scale · q keys) valuesᵀ. Query i sees the
+// first `visible` + i keys.
 struct DenseAttention {
-  static constexpr std::int64_t kRows = 4;      // queries that are worked on together
+  static constexpr std::int64_t kRows = 4;      // queries that are processed together
   static constexpr std::int64_t kColumns = 16;  // `stride` is a multiple of it
 
-  const float* keys = nullptr;    // [head_dim, stride], a key a column, zeros behind the last
-  const float* values = nullptr;  // likewise
+  const float* keys = nullptr;    // [head_dim, stride], one key per column, zero-padded
+  const float* values = nullptr;  // [head_dim, stride], one value per column, zero-padded
   std::int64_t stride = 0;
   std::int64_t head_dim = 0;
   float scale = 0;
@@ -38,17 +39,17 @@ struct DenseAttention {
   std::int64_t row_stride = 0;  // of q, out and their slopes
   std::int64_t n_queries = 0, visible = 0;
   float* out = nullptr;       // [n_queries, head_dim]
-  float* log_sums = nullptr;  // [n_queries], of the exponentials: what backward makes the softmax from again
+  float* log_sums = nullptr;  // [n_queries], log-sum-exp, from which backward recomputes the softmax
   float* scratch = nullptr;   // [2, kRows, stride]
-  // Backward only. The slopes of keys and values, laid out as they are, are added to.
+  // Backward only. Slopes of keys and values have the same layout and are accumulated.
   const float* out_slope = nullptr;
   float* q_slope = nullptr;
   float* keys_slope = nullptr;
   float* values_slope = nullptr;
 };
 void dense_attention(const DenseAttention& head);
-// From q, keys, values, log_sums and the slope of `out`: the softmax is made again, not kept (Dao, "FlashAttention-2",
-// 2023, algorithm 2).
+// Backward pass from q, keys, values, log_sums and the slope of `out`. Recomputes the softmax instead of keeping it
+// (Dao, "FlashAttention-2", 2023, algorithm 2).
 void dense_attention_back(const DenseAttention& head);
 
 // to [columns, rows] = from [rows, columns]ᵀ; rows of `from` lie from_stride apart, those of `to` to_stride.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Backward passes and dense attention in 16-lane arithmetic; included by one source file an instruction class.
+// Backward passes and dense attention in 16-lane arithmetic, included by each instruction class's source file.
 #pragma once
 
 #include "kernels/lanes.h"
@@ -60,7 +60,7 @@ void silu_multiply_back_lanes(const float* slope, float* gate, float* up, std::i
   store_first(up + i, u, n - i);
 }
 
-constexpr int kGroupsTogether = 4;  // of 16 keys: with four rows their sums fill half of AVX-512's registers
+constexpr int kGroupsTogether = 4;  // groups of 16 keys; with four rows their sums fill half of AVX-512's registers
 
 // out [kRows, kGroups · 16] = x [kRows, depth] · columns [depth, …], from the columns at `first` on.
 template <int kRows, int kGroups>
@@ -155,12 +155,12 @@ std::int64_t whole_groups(std::int64_t n) {
   return (n + kLanes - 1) / kLanes * kLanes;
 }
 
-// What a row does not see weighs nothing.
+// Zeroes the weights of keys that a row does not see.
 void hide_rest(float* scores, std::int64_t visible, std::int64_t end) {
   for (std::int64_t key = visible; key < end; ++key) scores[key] = -__builtin_inff();
 }
 
-// scores [end] become exp(scale · score − shift); returns their sum.
+// Replaces scores [end] by exp(scale · score − shift); returns their sum.
 float exponentiate(float* scores, std::int64_t end, float scale, float shift) {
   Lanes sum = broadcast(0);
   for (std::int64_t key = 0; key < end; key += kLanes) {
@@ -189,7 +189,7 @@ void attend(const DenseAttention& head, std::int64_t row) {
   weigh<kRows>(head, head.scratch, head.values, end, head.out + row * head.row_stride);
 }
 
-// With weights p and their slopes p': a score's slope is p (p' − Σ p p').
+// With weights p and their slopes p', a score's slope is p (p' − Σ p p').
 template <int kRows>
 void attend_back(const DenseAttention& head, std::int64_t row) {
   const std::int64_t end = whole_groups(head.visible + row + kRows - 1);

@@ -26,7 +26,7 @@ constexpr int kRetryMs = 50, kMaxRetries = 200;  // 10 s
   throw Error(ErrorCode::kConflict, file.string() + " exists already", hint, "out");
 }
 
-// The file that will be the copy, made so that nobody else's is written into; gone unless it was kept.
+// The file that becomes the copy. It is created exclusively, and deleted unless it was kept.
 class PartFile {
  public:
   explicit PartFile(const fs::path& to) : path_(to.string() + ".part") {
@@ -65,7 +65,7 @@ struct BackupFinisher {
   void operator()(sqlite3_backup* backup) const { sqlite3_backup_finish(backup); }
 };
 
-// All pages in one step: one read transaction, which the writer of a WAL does not notice.
+// Copies all pages in one step. This is one read transaction, which does not block the writer of a WAL database.
 void copy_pages(const Database& from, const Database& to) {
   const std::unique_ptr<sqlite3_backup, BackupFinisher> backup(
       sqlite3_backup_init(to.get(), "main", from.get(), "main"));
@@ -98,7 +98,7 @@ LedgerBackup back_up_ledger(const fs::path& from, const fs::path& to) {
   {
     Database copy(part.path(), Database::Mode::kReadWrite);
     copy_pages(source, copy);
-    copy.execute("PRAGMA journal_mode = DELETE");  // one file: the copy says WAL, as its source does
+    copy.execute("PRAGMA journal_mode = DELETE");  // makes the copy a single file; copied pages say WAL
     result = check_copy(copy, part.path());
   }
   part.keep_as(to);

@@ -15,8 +15,7 @@
 namespace slip {
 namespace {
 
-// Readers of a WAL wait for nobody; where a wait would come to nothing, as in a folder that cannot be written, it is
-// short.
+// WAL readers do not wait for writers. The time-out only limits waits that cannot succeed, as in a read-only folder.
 constexpr int kReaderTimeoutMs = 300;
 
 ErrorCode code_of(int result) {
@@ -37,7 +36,7 @@ std::string damage_hint(const std::string& file) {
   return "it is left as it is: move it away (mv " + file + " " + file + ".damaged) and start again; a new one is made";
 }
 
-// SQLite would create the file with the process's umask, and follow a link somebody planted.
+// SQLite itself would create the file with the umask's mode and follow a planted link.
 void create_private(const std::filesystem::path& file) {
   const FileHandle handle(::open(file.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600));
   struct stat status {};
@@ -68,7 +67,7 @@ std::string immutable_uri(const std::filesystem::path& file) {
 
 bool is_file_of_database(const std::filesystem::path& path, const std::filesystem::path& database) {
   std::error_code none;
-  const auto file = std::filesystem::canonical(database, none);  // SQLite's files are beside what a link leads to
+  const auto file = std::filesystem::canonical(database, none);  // SQLite's extra files lie beside a link's target
   if (none) return false;
   const auto wanted = std::filesystem::weakly_canonical(path, none);
   for (const char* suffix : {"", "-wal", "-shm", "-journal"}) {
@@ -81,7 +80,7 @@ bool is_file_of_database(const std::filesystem::path& path, const std::filesyste
 }  // namespace
 
 std::string full_disk_text(const std::filesystem::path& file) {
-  constexpr std::uintmax_t kLeast = std::uintmax_t{64} << 10;  // ledger.db-shm alone has 32 KiB
+  constexpr std::uintmax_t kLeast = std::uintmax_t{64} << 10;  // the -shm file alone has 32 KiB
   std::error_code none;
   const std::filesystem::path folder = std::filesystem::absolute(file, none).parent_path();
   const auto space = std::filesystem::space(folder, none);

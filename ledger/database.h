@@ -11,19 +11,19 @@
 
 namespace slip {
 
-// One SQLite connection. SQLite's result codes become Error: a damaged file kDataLoss, a refused value
-// kInvalidArgument, anything else kIo; the message names the file. Threads: one at a time.
+// One SQLite connection. SQLite's result codes become Error: kDataLoss for a damaged file, kInvalidArgument for a
+// refused value, kIo for all else. The message names the file. Threads: one at a time.
 class Database {
  public:
   enum class Mode : std::uint8_t {
     kReadWrite,  // creates the file (0600)
-    kReadOnly,   // sees what a running writer has committed
-    kImmutable,  // no lock, no WAL: for a copy in a folder that cannot be written
+    kReadOnly,   // sees the commits of a running writer
+    kImmutable,  // no lock, no WAL: for a copy in a read-only folder
   };
-  static constexpr int kWriterTimeoutMs = 5000;  // that opening waits for another writer
+  static constexpr int kWriterTimeoutMs = 5000;  // time that opening waits for another writer
   Database(const std::filesystem::path& file, Mode mode);
 
-  void execute(const std::string& sql);  // one statement or several, without parameters
+  void execute(const std::string& sql);  // one or several statements without parameters
   std::int64_t integer(const std::string& sql);
   sqlite3* get() const { return handle_.get(); }
   const std::string& name() const { return name_; }  // the file's
@@ -38,15 +38,15 @@ class Database {
   std::unique_ptr<sqlite3, Closer> handle_;
 };
 
-// What to add to an error of the operating system: that the disk of `file` is full, which SQLite calls a "disk I/O
-// error"; empty where there is room or it is not known.
+// A note for an I/O error when the disk of `file` is full, which SQLite reports as "disk I/O error". Empty if there is
+// room or it is unknown.
 std::string full_disk_text(const std::filesystem::path& file);
 
-// Error{kInvalidArgument} when `out`, a file to be written, is the database `file` or one that SQLite keeps beside it,
-// also through links. Writing there would destroy the database.
+// Refuses an output path that is the database `file` or one of SQLite's files beside it, also through links. Writing
+// there would destroy the database. Error{kInvalidArgument}.
 void refuse_database_as_output(const std::filesystem::path& out, const std::filesystem::path& file);
 
-// A prepared statement; values travel as bound parameters only. The Database must outlive it.
+// A prepared statement. Values are passed as bound parameters only. The Database must outlive it.
 class Statement {
  public:
   Statement(const Database& database, const std::string& sql);
@@ -64,7 +64,7 @@ class Statement {
     int index = 0;
     (bind(++index, values), ...);
   }
-  bool step();  // true: there is a row; false: done, and reset
+  bool step();  // true: a row is available; false: done, and reset
   void reset();
 
   int columns() const { return sqlite3_column_count(handle_.get()); }
@@ -79,7 +79,7 @@ class Statement {
   void bind(int index, std::int64_t value);
   void bind(int index, std::uint64_t value) { bind(index, static_cast<std::int64_t>(value)); }
   void bind(int index, int value) { bind(index, std::int64_t{value}); }
-  void bind(int index, double value);  // what is not finite becomes 0: SQLite would make it NULL
+  void bind(int index, double value);  // non-finite values become 0, since SQLite would store NULL
   void bind(int index, const std::string& value);
 
   struct Finalizer {

@@ -18,7 +18,7 @@ double DriftDetector::deviation() const {
   return std::max(std::sqrt(variance_), options_.min_sd);
 }
 
-// Mean and variance with a weight of 1/n at first and 1/memory later.
+// Running mean and variance; the newest value's weight is 1/n at first and 1/memory later.
 void DriftDetector::learn(double alpha) {
   n_ = std::min(n_ + 1, options_.memory_requests);
   const double weight = 1.0 / n_;
@@ -35,7 +35,7 @@ std::optional<DriftAlarm> DriftDetector::add(double alpha) {
   const double step = std::clamp((mean_ - alpha) / deviation(), -options_.max_step_sd, options_.max_step_sd);
   sum_ += step - options_.slack_sd;
   newest_.push_back(alpha);
-  // Before the fall the sum wanders above its minimum as well; the newest requests say best where the mean is now.
+  // Before the fall the sum also wanders above its minimum, so the newest requests estimate the new mean best.
   if (newest_.size() > kNewest) newest_.pop_front();
   if (sum_ <= 0) {
     sum_ = 0;

@@ -11,7 +11,7 @@
 namespace slip {
 namespace {
 
-constexpr int kGapBuckets = 6;  // a longer silence breaks the line
+constexpr int kGapBuckets = 6;  // a longer gap breaks the line
 
 std::string length_text(std::optional<double> length) {
   std::array<char, 32> digits{};
@@ -59,7 +59,7 @@ void draw_time_axis(SvgCanvas& canvas, const Plot& plot) {
   canvas.line({plot.left, plot.bottom}, {plot.right, plot.bottom}, kAxis, 1);
 }
 
-// Maximal stretches of points without a long silence between them.
+// The maximal runs of points without a long gap.
 template <class Has>
 std::vector<std::vector<TrendPoint>> stretches(const Trend& trend, std::int64_t bucket_us, Has has) {
   std::vector<std::vector<TrendPoint>> runs;
@@ -122,13 +122,14 @@ void draw_curves(SvgCanvas& canvas, const Plot& plot, const DriftCurve& curve, c
   canvas.begin_group(curve.caption);
   draw_band(canvas, plot, curve, trend);
   draw_line(canvas, plot, trend, curve.live, true);
-  draw_line(canvas, plot, trend, curve.base, false);  // above the live one: it shows where both are the same
+  // Drawn above the live curve, so that it stays visible where both coincide
+  draw_line(canvas, plot, trend, curve.base, false);
   draw_end_labels(canvas, plot, curve, trend);
   canvas.end_group();
 }
 
-// What happened to one topic, left to right, with a line through both plots. Marks that would cover each other are
-// stacked; the fourth and later ones share the highest place, where their tooltips still tell them apart.
+// The topic's events, from left to right, each with a line through both plots. Overlapping marks are stacked. The
+// fourth and later ones share the highest place, where their tooltips still distinguish them.
 void draw_events(SvgCanvas& canvas, const DriftPanel& panel, const std::string& topic,
                  const std::vector<LedgerEvent>& events) {
   constexpr double kMarkWidth = 12, kLabelWidth = 26;

@@ -13,7 +13,7 @@
 namespace slip {
 
 inline constexpr double kAxisLabels = 34, kEndLabels = 36, kMarkStrip = 18;
-inline constexpr std::int64_t kLeastRequests = 8;  // fewer draw no curve worth looking at
+inline constexpr std::int64_t kLeastRequests = 8;  // fewer requests give no useful curve
 
 using Trend = std::vector<TrendPoint>;
 
@@ -25,7 +25,7 @@ struct TimeSpan {
   std::int64_t from_us = 0, to_us = 1;
 };
 
-// One pair of axes: where it lies on the page and how values map. The strip at its head stays free of curves.
+// One plot: its place on the page and its scales. Curves stay out of the strip at its top.
 struct Plot {
   double left = 0, right = 0, top = 0, bottom = 0, head = 0;
   Range range;
@@ -43,24 +43,25 @@ struct Plot {
   }
 };
 
-// What is drawn of a point: both drafts on the same text where they were scored, else what was served.
+// The values of a point that are drawn: both drafts on the same text where they were scored, else what was served.
 struct DriftCurve {
   const char* caption;
   std::optional<double> (*live)(const TrendPoint& point);
   std::optional<double> (*base)(const TrendPoint& point);
   std::optional<Interval> (*band)(const TrendPoint& point);
   std::string (*text)(std::optional<double> value);
-  double tick;  // between two lines of the grid
+  double tick;  // distance of the grid's lines
 };
 extern const DriftCurve kAlphaCurve, kLengthCurve;
 
-// One topic's plots, below each other on one time axis.
+// One topic's plots, stacked above one time axis.
 struct DriftPanel {
   Plot alpha, length;
 };
 
-// A group of class "topic" with data-topic: title and figures, axes, for α and for the accepted length the live draft's
-// curve with its band and the base draft's, and the marks of what was decided; or how many requests it still waits for.
+// Draws a group of class "topic" with data-topic: title and figures, axes, and for α and for the accepted length the
+// live draft's curve with its band, the base draft's curve, and the marks of decisions. A topic with too few requests
+// shows how many are missing.
 void draw_drift_panel(SvgCanvas& canvas, const DriftPanel& panel, const TopicFigures& topic, const Trend& trend,
                       const std::vector<LedgerEvent>& events);
 

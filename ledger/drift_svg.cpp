@@ -18,9 +18,9 @@ constexpr double kWidth = 1040, kMargin = 32, kGap = 36;
 constexpr double kHeader = 142, kPanelTitle = 48, kAlphaHeight = 160, kBetween = 30, kLengthHeight = 64,
                  kPanelFoot = 40, kFooter = 46;
 constexpr double kPlotHeight = kAlphaHeight + kBetween + kLengthHeight;
-constexpr Range kLegalAlpha{0, 1}, kLegalLength{1, 64};  // a step commits a token at least
+constexpr Range kLegalAlpha{0, 1}, kLegalLength{1, 64};  // a step commits at least one token
 
-// All panels share one scale, a whole number of ticks and at least three of them.
+// The scale shared by all panels: a whole number of ticks, at least three.
 Range shared_range(const std::map<std::string, Trend>& trends, const DriftCurve& curve, Range legal) {
   double low = legal.high, high = legal.low;
   for (const auto& [topic, trend] : trends) {

@@ -22,8 +22,8 @@ bool has_wal(const std::filesystem::path& file) {
   return !none && bytes > 0;
 }
 
-// Reading a WAL database needs its -shm file, which a folder that cannot be written may lack. Without a WAL nothing is
-// missing from the file itself, and it can be read as it is.
+// Whether the -shm file exists or can be created; reading a WAL database needs it. Without a WAL the database file is
+// complete, so it can be read directly from a read-only folder.
 bool can_share(const std::filesystem::path& file) {
   const auto folder = std::filesystem::absolute(file).parent_path();
   return std::filesystem::exists(file.string() + "-shm") ||

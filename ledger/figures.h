@@ -14,17 +14,17 @@
 namespace slip {
 
 struct ReportScope {
-  std::optional<std::int64_t> since_us;  // wall clock; nothing: all there is
+  std::optional<std::int64_t> since_us;  // wall clock; nullopt: everything
   std::string topic;                     // empty: all
-  std::int64_t bucket_us = 0;            // 0: chosen from the span
+  std::int64_t bucket_us = 0;            // 0: derived from the span
 };
 
-// A read-only connection to a ledger of this build's format; sees what a running service has committed. Error{kNotFound
+// A read-only connection to a ledger of this build's format. It sees the commits of a running service. Error{kNotFound
 // | kInvalidArgument | kUnsupported | kDataLoss | kIo}, each naming the file.
 Database open_ledger_to_read(const std::filesystem::path& file);
 
-// A read-only connection that answers from the ledger's views, limited to a scope; sees what a running service has
-// committed. Error{kNotFound | kDataLoss | kUnsupported}. Threads: one at a time.
+// Reads the ledger's views through a read-only connection, limited to a scope. Sees the commits of a running service.
+// Error{kNotFound | kDataLoss | kUnsupported}. Threads: one at a time.
 class LedgerReader {
  public:
   LedgerReader(const std::filesystem::path& file, const ReportScope& scope);
@@ -40,7 +40,7 @@ struct Interval {
   double low = 0, high = 0;
 };
 
-// A row of the view `topics`; an empty optional means: not measured yet.
+// A row of the view `topics`. nullopt: not measured yet.
 struct TopicFigures {
   std::string topic, draft;
   std::uint64_t version = 0;
@@ -49,8 +49,8 @@ struct TopicFigures {
   std::optional<double> alpha, recent_alpha;          // as served; over the last 20 requests
   std::optional<double> alpha_same_text, base_alpha;  // both drafts on the same verified text
   std::optional<double> gain;                         // their paired difference
-  std::optional<Interval> gain_interval;              // 95 %, requests as the unit
-  std::optional<double> version_gain;                 // the same over what the version that serves now has served
+  std::optional<Interval> gain_interval;              // 95 %, one sample per request
+  std::optional<double> version_gain;                 // the same, for the text that the current version has served
   std::optional<Interval> version_gain_interval;
   std::optional<double> accepted_length, tokens_per_s;
 };
@@ -60,7 +60,7 @@ struct TrendPoint {
   std::int64_t bucket_us = 0, requests = 0;
   std::optional<double> alpha, alpha_same_text, base_alpha;
   std::optional<double> accepted_length, length_same_text, base_length;
-  std::optional<Interval> alpha_interval, length_interval;  // of the live draft on the same text
+  std::optional<Interval> alpha_interval, length_interval;  // of the live draft, on the same text
 };
 
 struct LedgerEvent {

@@ -14,7 +14,7 @@ namespace {
 constexpr double kWidth = 1040, kMargin = 32, kHeader = 128, kFooter = 46;
 constexpr double kTitle = 40, kAlphaHeight = 120, kBetween = 16, kStepsHeight = 44, kFoot = 44;
 constexpr double kPanel = kTitle + kAlphaHeight + kBetween + kStepsHeight + kFoot;
-constexpr double kTick = 0.2;  // between two lines of the grid, of α
+constexpr double kTick = 0.2;  // distance of the grid's lines of α
 
 struct LearningPoint {
   std::int64_t bucket_us = 0, steps = 0;

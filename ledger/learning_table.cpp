@@ -11,7 +11,7 @@ namespace slip {
 namespace {
 
 constexpr auto kLeft = TextTable::Align::kLeft;
-constexpr std::size_t kMostDecisions = 12;  // the newest; `events` in JSON has all
+constexpr std::size_t kMostDecisions = 12;  // the newest; JSON's `events` has all
 
 std::string percent(std::optional<double> share) {
   if (!share) return "–";
@@ -57,7 +57,8 @@ std::string topics(const Sheet& sheet, const ReportQuery& query) {
   return table.text(query.width, query.color);
 }
 
-// Learning for all topics together, so the topic whose rows cover most of the period speaks for it.
+// Learning's cost is measured for all topics together, so it is read from the topic whose rows cover most of the
+// period.
 std::string cost(const Sheet& sheet) {
   std::size_t most = 0;
   for (std::size_t i = 1; i < sheet.rows.size(); ++i) {

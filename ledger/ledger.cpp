@@ -35,15 +35,15 @@ namespace slip {
 namespace {
 
 constexpr int kLowestNice = 19;
-constexpr int kLastPatienceMs = 100;  // at the end, with a lock that was waited for already
+constexpr int kLastPatienceMs = 100;  // at the end, for a lock that already timed out
 constexpr std::int64_t kUpkeepIntervalUs = 60'000'000;
-// A file that is away for so many commit intervals is gone. They are two seconds of a service, and DiskSpace looks once
-// a second, so of a whole directory that is gone it tells first.
+// A file missing for this many commit intervals counts as gone. That is two seconds. DiskSpace checks once a second, so
+// it reports first when the whole directory is gone.
 constexpr int kAwayIntervals = 4;
-// A date that is a month ahead by mistake must not delete a month of rows before somebody mends it.
+// A date a month in the future must not delete a month of rows before someone corrects it.
 constexpr std::int64_t kClockPatienceUs = std::int64_t{24} * 3600 * 1'000'000;
 
-constexpr std::uintmax_t kCheckedBytes = std::uintmax_t{256} << 20;  // a larger file would hold up the start
+constexpr std::uintmax_t kCheckedBytes = std::uintmax_t{256} << 20;  // checking a larger file would delay the start
 
 void check_pages(Database& database) {
   Statement check(database, "PRAGMA quick_check(1)");
@@ -51,7 +51,7 @@ void check_pages(Database& database) {
   check.reset();
 }
 
-// A few bytes are a new database to SQLite.
+// SQLite would treat a file of a few bytes as a new database.
 void check_header(const std::filesystem::path& file) {
   constexpr std::uintmax_t kHeaderBytes = 100;
   std::error_code none;
@@ -66,7 +66,7 @@ Database open_ledger(const std::filesystem::path& file) {
   Database database(file, Database::Mode::kReadWrite);
   if (database.integer("SELECT COUNT(*) FROM sqlite_master") == 0) database.execute("PRAGMA auto_vacuum = INCREMENTAL");
   if (std::filesystem::file_size(file) <= kCheckedBytes) check_pages(database);
-  // Deleted rows are overwritten, or a purge would leave them in the file.
+  // secure_delete overwrites deleted rows; otherwise a purge would leave them in the file.
   database.execute("PRAGMA secure_delete = ON; PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL");
   migrate(database, ledger_migrations());
   refresh_views(database);
@@ -106,25 +106,26 @@ struct Ledger::State {
   LockFreeInbox<LedgerRow> inbox;
   std::atomic<std::uint64_t> n_dropped{0};
 
-  Database database;  // from here to `thread`: the writer's own once it runs
-  const std::optional<FileIdentity> opened = identity_at(options.file);  // SQLite keeps that one, whatever its name
+  Database database;  // from here to `thread`: used only by the writer once it runs
+  // SQLite keeps using this file, even if it is renamed
+  const std::optional<FileIdentity> opened = identity_at(options.file);
   const std::string away_text = database.name() + " was deleted, moved or replaced";
   RowWriter writer;
-  std::int64_t away_since_us = 0;           // monotonic; 0: the file is in its place
-  std::atomic<bool> gone{false};            // it has been away for kAwayIntervals
-  LockFreeInbox<LedgerRow>::Batch pending;  // kept while the disk refuses
+  std::int64_t away_since_us = 0;           // monotonic; 0: the file is in place
+  std::atomic<bool> gone{false};            // missing for kAwayIntervals
+  LockFreeInbox<LedgerRow>::Batch pending;  // kept while writing fails
   std::uint64_t n_dropped_stored = 0;
-  std::int64_t next_upkeep_us = 0;  // monotonic; the first one comes soon after the start
+  std::int64_t next_upkeep_us = 0;  // monotonic; the first upkeep runs soon after the start
   PatientClock calendar{kClockPatienceUs};
   std::atomic<bool> failing{false};
-  std::string last_failure;      // while failing
-  bool wal_holds_purged = true;  // perhaps, from before a crash
+  std::string last_failure;      // empty unless writing fails
+  bool wal_holds_purged = true;  // true at start: a crash may have interrupted a purge
 
   std::mutex mutex;
   std::condition_variable wake, done;
   std::uint64_t flushes_wanted = 0, flushes_done = 0;
   bool closing = false;
-  std::vector<std::function<void()>> jobs;  // for the writer; they throw nothing
+  std::vector<std::function<void()>> jobs;  // run by the writer; they do not throw
   std::thread thread;
 };
 
@@ -142,7 +143,8 @@ void Ledger::State::run() {
       last = closing;
     }
     if (last && failing) sqlite3_busy_timeout(database.get(), kLastPatienceMs);
-    if (last || may_write()) write_pending();  // at last also into a file that is away: it may only have been moved
+    // The last write also goes to a missing file, which may only have been moved
+    if (last || may_write()) write_pending();
     {
       const std::lock_guard lock(mutex);
       flushes_done = flush;
@@ -155,7 +157,7 @@ void Ledger::State::run() {
   }
 }
 
-// Also says when the file is back.
+// False while the file is missing from its path. Logs when it is back.
 bool Ledger::State::may_write() {
   if (paused()) return false;
   if (!in_place()) {
@@ -167,7 +169,8 @@ bool Ledger::State::may_write() {
   return true;
 }
 
-// The next start opens what the path names by then, so what is written into our file is lost.
+// While the file is missing, drops rows: the next start opens the file at the path, so rows written to ours would be
+// lost.
 void Ledger::State::stay_away() {
   if (away_since_us == 0) away_since_us = monotonic_us();
   if (monotonic_us() - away_since_us < kAwayIntervals * options.commit_interval_us) return;
@@ -176,7 +179,7 @@ void Ledger::State::stay_away() {
                                           std::distance(late.begin(), late.end()));
   pending.clear();
   if (gone) return;
-  empty_wal();  // a moved file is whole then, and SQLite cannot take our log for that of the file now in its place
+  empty_wal();  // completes a moved file, and keeps SQLite from applying our WAL to the file now at the path
   log_parts(LogLevel::kError,
             {"ledger: ", away_text,
              "; serving goes on, and rows are dropped until that file is back in its place. A restart opens what is "
@@ -205,7 +208,7 @@ auto Ledger::State::on_writer(Work work) -> decltype(work()) {
   return result.get();
 }
 
-// Rows that wait would be written behind the purge's back.
+// Writes pending rows first; otherwise they would be written after the purge and escape it.
 std::uint64_t Ledger::State::purge(const PurgeScope& scope) {
   if (!in_place()) {
     throw Error(ErrorCode::kIo, "nothing was purged from the ledger: " + away_text,
@@ -228,7 +231,7 @@ std::uint64_t Ledger::State::purge(const PurgeScope& scope) {
 }
 
 bool Ledger::State::empty_wal() {
-  constexpr int kPatienceMs = 1000;  // with readers; rows wait meanwhile
+  constexpr int kPatienceMs = 1000;  // wait for readers; rows wait meanwhile
   sqlite3_busy_timeout(database.get(), kPatienceMs);
   const int result = sqlite3_wal_checkpoint_v2(database.get(), nullptr, SQLITE_CHECKPOINT_TRUNCATE, nullptr, nullptr);
   sqlite3_busy_timeout(database.get(), options.lock_patience_ms);
@@ -244,13 +247,13 @@ void Ledger::State::write_pending() {
     commit(pending);
     pending.clear();
     if (failing.exchange(false)) log_info("ledger: writing again");
-  } catch (const std::exception& error) {  // std::bad_alloc too
+  } catch (const std::exception& error) {  // including std::bad_alloc
     if (sqlite3_get_autocommit(database.get()) == 0) {
       sqlite3_exec(database.get(), "ROLLBACK", nullptr, nullptr, nullptr);
     }
     return report_failure(error);
   }
-  if (left_over) write_pending();  // what came meanwhile
+  if (left_over) write_pending();  // rows that arrived meanwhile
 }
 
 void Ledger::State::commit(const LockFreeInbox<LedgerRow>::Batch& rows) {
@@ -265,7 +268,7 @@ void Ledger::State::commit(const LockFreeInbox<LedgerRow>::Batch& rows) {
   fail_point("ledger.committed");
 }
 
-// One row that does not fit must not hold up the others for ever.
+// A row that cannot be written is dropped, so that it does not block the others forever.
 void Ledger::State::write_or_drop(const LedgerRow& row) {
   fail_point("ledger.insert");
   try {
@@ -287,11 +290,11 @@ void Ledger::State::keep_small_when_due() {
   }
 }
 
-// Nobody is left to write them.
+// Logs the rows that are lost because the writer has ended.
 void Ledger::State::say_lost() noexcept {
   const auto late = inbox.take_all();
   const auto n = std::distance(pending.begin(), pending.end()) + std::distance(late.begin(), late.end());
-  if (n > 0) log_parts(LogLevel::kError, {"ledger: ", std::to_string(n), " rows that waited are lost: ", last_failure});
+  if (n > 0) log_parts(LogLevel::kError, {"ledger: ", std::to_string(n), " pending rows are lost: ", last_failure});
 }
 
 void Ledger::State::report_failure(const std::exception& error) noexcept {
@@ -316,7 +319,7 @@ Ledger::~Ledger() {
   }
   state_->wake.notify_all();
   state_->thread.join();
-  if (state_->failing) return;  // whoever holds the lock would be waited for once more
+  if (state_->failing) return;  // the lock's holder would be waited for again
   sqlite3_wal_checkpoint_v2(state_->database.get(), nullptr, SQLITE_CHECKPOINT_TRUNCATE, nullptr, nullptr);
 }
 

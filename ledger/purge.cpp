@@ -10,7 +10,7 @@ namespace {
 
 constexpr int kMostCallsOfOneName = 4096;
 
-// Parameters: 1 the call, 2 whether a tenant is asked for and 3 which, 4 the instant.
+// The WHERE clause. Parameters: 1 call, 2 whether to filter by tenant, 3 tenant, 4 time.
 std::string condition_of(bool of_one_call) {
   return std::string(of_one_call ? "call_id = ?1" : "?1 = ?1") + " AND (?2 = 0 OR tenant = ?3) AND finished_us < ?4";
 }
@@ -25,7 +25,7 @@ std::uint64_t delete_rows(Database& database, const PurgeScope& scope, const std
       .run(id, of_tenant, tenant, before);
   Statement(database, "DELETE FROM requests WHERE " + condition).run(id, of_tenant, tenant, before);
   const auto n = static_cast<std::uint64_t>(sqlite3_changes(database.get()));
-  // Scores whose request's row was dropped.
+  // Also delete scores whose request row was dropped earlier.
   if (call && !scope.tenant && !scope.before_us)
     Statement(database, "DELETE FROM same_text WHERE request_id = ?").run(id);
   if (!call && !scope.tenant) Statement(database, "DELETE FROM same_text WHERE at_us < ?").run(before);
@@ -40,7 +40,7 @@ std::uint64_t hash_http_id(const std::string& http_id) {
   return hash;
 }
 
-// Rows of earlier formats have no hash.
+// Rows of earlier formats have no hash and are compared as text.
 std::vector<RequestId> calls_named(const Database& database, const std::string& http_id,
                                    const std::optional<TenantId>& tenant) {
   Statement find(database,
@@ -61,7 +61,7 @@ std::uint64_t purge_rows(Database& database, const PurgeScope& scope) {
     for (const RequestId call : scope.calls) n += delete_rows(database, scope, call);
     database.execute("COMMIT");
     return n;
-  } catch (const std::exception&) {  // std::bad_alloc too
+  } catch (const std::exception&) {  // including std::bad_alloc
     sqlite3_exec(database.get(), "ROLLBACK", nullptr, nullptr, nullptr);
     throw;
   }

@@ -15,16 +15,16 @@ struct ReportQuery {
   ReportKind kind = ReportKind::kDrift;
   ReportFormat format = ReportFormat::kTable;
   std::filesystem::path database;
-  std::optional<std::int64_t> since_us;  // wall clock; nothing: all there is
+  std::optional<std::int64_t> since_us;  // wall clock; nullopt: everything
   std::string topic;                     // empty: all
-  std::int64_t bucket_us = 0;            // drift's time step; 0: chosen from the span
-  int width = 0;                         // columns of the table; 0: as many as it takes
+  std::int64_t bucket_us = 0;            // time step of `drift`; 0: derived from the span
+  int width = 0;                         // columns of the table; 0: unlimited
   bool color = false;
   int limit = 50;  // rows of `requests`
 };
 
-// Opens the ledger read-only, answers from its views, prints nothing: the text is returned. Error{kNotFound} without a
-// database, Error{kUnsupported} for a format that does not draw this report.
+// Render a report from the ledger's views as text. Opens the ledger read-only and prints nothing. Error{kNotFound}
+// without a database, Error{kUnsupported} for a format that this report does not have.
 std::string render_report(const ReportQuery& query);
 
 }  // namespace slip

@@ -49,7 +49,7 @@ const char* event_mark(const std::string& kind) {
   return kind == "drift" ? "◆" : "✕";
 }
 
-// Not "v" + …: GCC 12 warns about an overlap there that cannot be.
+// Not "v" + …: GCC 12 warns falsely about an overlap.
 std::string version_text(std::uint64_t version) {
   if (version == 0) return "base";
   return std::string("v").append(std::to_string(version));

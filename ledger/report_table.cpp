@@ -53,7 +53,7 @@ std::string topics_table(const LedgerReader& ledger, const ReportQuery& query) {
   return table.text(query.width, query.color);
 }
 
-// The marks of what was decided on a topic within one time step.
+// The marks of a topic's events within one time step.
 std::string marks_between(const std::vector<LedgerEvent>& events, const std::string& topic, std::int64_t from_us,
                           std::int64_t step_us) {
   std::string marks;

@@ -82,7 +82,8 @@ RowWriter::RowWriter(Database& database)
   recall_streams(database);
 }
 
-// A restart must not blind the detector for another warm-up. Alarms among these rows were raised in their day.
+// Replays recent requests into the drift monitor, so that a restart needs no new warm-up. Ignores their alarms, which
+// were recorded before.
 void RowWriter::recall_streams(Database& database) {
   Statement newest(database,
                    "SELECT topic, draft, rule, temperature, accepted, first_rejections FROM "
@@ -113,7 +114,7 @@ void RowWriter::insert(const RequestRow& row) {
   if (const auto event = drift_monitor_.observe(row)) insert(*event);
 }
 
-// Reached and not accepted is the first rejection of its step: nothing after it was tested.
+// A position that was reached but not accepted is the first rejection of its step; later positions were not verified.
 void RowWriter::add_acceptance(const RequestRow& row) {
   const std::int64_t bucket = row.finished_us / kAcceptanceBucketUs * kAcceptanceBucketUs;
   const std::string range = temperature_range(row.temperature);

@@ -11,12 +11,12 @@ namespace slip {
 
 inline constexpr std::int64_t kAcceptanceBucketUs = 10'000'000;
 
-// Rows → tables, inside a transaction the caller began. A request also feeds its acceptance buckets and the drift
-// monitor, whose alarms become rows of their own. Threads: the writer's.
+// Writes rows into tables, inside the caller's transaction. A request also updates its acceptance buckets and the drift
+// monitor, whose alarms are written as rows. Threads: the writer's.
 class RowWriter {
  public:
   explicit RowWriter(Database& database);
-  void write(const LedgerRow& row);  // Error{kInvalidArgument}: this row does not fit; others may
+  void write(const LedgerRow& row);  // Error{kInvalidArgument}: this row is not valid; others may be
   void write_dropped(std::int64_t rows, std::int64_t now_us);
 
  private:

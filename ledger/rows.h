@@ -8,12 +8,12 @@
 
 namespace slip {
 
-// The ledger's rows as plain data; times are wall-clock microseconds UTC. Never prompt text.
+// The ledger's rows as plain data. Times are wall-clock microseconds UTC. Rows never hold prompt text.
 struct RequestRow {
   std::uint64_t request_id = 0;
   std::string http_id;        // X-Request-Id as sent to the client
-  std::uint64_t call_id = 0;  // request_id of the call's first request; 0: this one's
-  std::uint64_t tenant = 0;   // a keyed hash of the API key that sent it; 0 without keys
+  std::uint64_t call_id = 0;  // request_id of the call's first request; 0: this is the first
+  std::uint64_t tenant = 0;   // a keyed hash of the sender's API key; 0 without keys
   std::int64_t finished_us = 0;
   std::string topic, draft;
   std::string topic_source = "none";                  // "label", "inferred", "none"
@@ -24,9 +24,9 @@ struct RequestRow {
   int prompt_tokens = 0, output_tokens = 0, steps = 0, proposed = 0, accepted = 0, first_rejections = 0, swaps = 0;
   int repeated_tokens = 0;
   double ttft_ms = 0, tpot_ms = 0, total_ms = 0;
-  std::vector<int> accepted_at, reached_at;  // by position; become the acceptance buckets
+  std::vector<int> accepted_at, reached_at;  // by position; added to the acceptance buckets
 };
-struct SameTextRow {  // live and base draft scored on the same verified text, per request
+struct SameTextRow {  // per request: live and base draft scored on the same verified text
   std::uint64_t request_id = 0;
   std::int64_t at_us = 0;
   std::string topic, draft;
@@ -40,7 +40,7 @@ struct DraftVersionRow {
   std::int64_t created_us = 0;
   double heldout_alpha_before = 0, heldout_alpha = 0, p_value = 1;
   std::uint64_t optimizer_steps = 0, trained_requests = 0;
-  std::string parent_draft;  // the draft that `parent` is a version of
+  std::string parent_draft;  // the draft that `parent` belongs to
 };
 struct CanaryRow {
   std::int64_t at_us = 0;
@@ -61,21 +61,22 @@ struct EngineLoadRow {  // one per 10 s bucket
   double busy_ms = 0, draft_ms = 0, verify_ms = 0, swap_ms = 0;
   int max_running = 0, max_waiting = 0;
   std::int64_t observations_dropped = 0;
-  std::int64_t rows_dropped = 0;  // ignored: the ledger counts its own, as this row too may be dropped
+  std::int64_t rows_dropped = 0;  // ignored: this row could be dropped too, so the ledger counts itself
 };
-// What learning did for one topic within a minute. Counts and seconds are that minute's, the rest as of its end.
+// Learning's work for one topic within a minute. Counts and seconds are that minute's; the rest is the state at its
+// end.
 struct LearningRow {
   std::int64_t at_us = 0;  // the minute's end
   std::string topic, draft;
-  std::uint64_t version = 0;  // that serves
-  double covered_s = 0;       // how much time the row covers
-  int cores = 0;              // that the process may use
+  std::uint64_t version = 0;  // the version in use
+  double covered_s = 0;       // time that the row covers
+  int cores = 0;              // available to the process
   std::uint64_t requests = 0, records_unscored = 0, optimizer_steps = 0, trainer_restarts = 0, published = 0,
                 refused = 0, rolled_back = 0;
   double training_s = 0, scoring_s = 0, realised_gain = 0;
   std::uint64_t records_waiting = 0;
   double loss = 0, lag_s = 0, alpha_live = 0, alpha_base = 0, predicted_gain = 0;
-  double share_of_service = 0, cost_tokens_per_s = 0;  // of learning for all topics together
+  double share_of_service = 0, cost_tokens_per_s = 0;  // learning's, for all topics together
   std::string state, last_refusal;
 };
 

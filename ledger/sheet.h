@@ -12,13 +12,13 @@ namespace slip {
 
 using Cell = std::variant<std::monostate, std::int64_t, double, std::string>;
 
-// What a view answered: named columns, rows of typed cells.
+// The result of a view: named columns, rows of typed cells.
 struct Sheet {
   std::vector<std::string> columns;
   std::vector<std::vector<Cell>> rows;
 };
 
-// Reads one row of a sheet by column name; a name the sheet lacks is a bug.
+// Reads one row of a sheet by column name. An unknown name is a bug.
 class SheetRow {
  public:
   SheetRow(const Sheet& sheet, std::size_t row) : sheet_(&sheet), row_(row) {}
@@ -34,6 +34,6 @@ class SheetRow {
 
 nlohmann::ordered_json to_json(const Cell& cell);
 nlohmann::ordered_json to_json(const Sheet& sheet);  // a list of objects
-std::string to_csv(const Sheet& sheet);  // RFC 4180; a text that a spreadsheet would take for a formula gets a quote
+std::string to_csv(const Sheet& sheet);              // RFC 4180; quotes text that a spreadsheet would read as a formula
 
 }  // namespace slip

@@ -9,7 +9,7 @@
 namespace slip {
 namespace {
 
-// Okabe and Ito's palette: told apart with any kind of colour vision.
+// The palette of Okabe and Ito, distinguishable with any kind of colour vision.
 constexpr const char* kPublished = "#009E73";
 constexpr const char* kRefused = "#767676";
 constexpr const char* kRolledBack = "#D55E00";
@@ -28,8 +28,8 @@ constexpr std::array<SvgShade, 12> kShades = {{{kPaper, "#14181D"},
                                                {kRolledBack, "#FF8A4C"},
                                                {kDrift, "#D97CC8"}}};
 
-// Selects by the attributes themselves, so that drawing knows one palette only and a viewer without style sheets shows
-// it.
+// Selects elements by their colour attributes. Drawing code thus uses one palette, and viewers without style sheets
+// show it.
 std::string dark_style() {
   std::string rules;
   for (const auto& [light, dark] : kShades) {

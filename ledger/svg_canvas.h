@@ -6,7 +6,7 @@
 
 namespace slip {
 
-// Every colour that is drawn, as on paper. In a viewer that prefers dark, document() gives each its counterpart.
+// The colours of the light palette. document() maps each to its dark counterpart for viewers that prefer dark.
 inline constexpr const char* kPaper = "#FFFFFF";
 inline constexpr const char* kInk = "#1F2933";
 inline constexpr const char* kSoft = "#5F6C7B";
@@ -23,11 +23,11 @@ struct SvgPoint {
 struct SvgTextStyle {
   int size = 12;
   const char* fill = kInk;
-  const char* anchor = "start";  // start, middle, end
+  const char* anchor = "start";  // start, middle or end
   bool bold = false;
 };
 
-// Collects SVG elements; every text is escaped, every number written with one decimal.
+// Collects SVG elements. Text is escaped; numbers have one decimal.
 class SvgCanvas {
  public:
   void text(SvgPoint at, const std::string& content, SvgTextStyle style);
@@ -36,10 +36,10 @@ class SvgCanvas {
   void polygon(std::span<const SvgPoint> points, const char* fill, double opacity);
   void rectangle(SvgPoint corner, double width, double height, const char* fill);
   void circle(SvgPoint center, double radius, const char* fill);
-  // An event's shape, told apart without colour: ▲ published, ✕ refused, ▼ rolled back, ◆ drift. `title` is its
+  // An event's mark, distinguishable without colour: ▲ published, ✕ refused, ▼ rolled back, ◆ drift. `title` is its
   // tooltip.
   void mark(SvgPoint center, const std::string& kind, const std::string& title);
-  // What is drawn until end_group() is one <g>, for whoever reads or styles the file.
+  // Elements drawn until end_group() form one <g>, for readers and styling of the file.
   void begin_group(const std::string& name, const std::string& topic = {});
   void end_group() { body_ += "</g>\n"; }
 
@@ -54,7 +54,7 @@ struct SvgShade {
 };
 std::span<const SvgShade> svg_shades();
 
-std::string svg_escape(const std::string& text);  // markup, and control characters XML does not allow
+std::string svg_escape(const std::string& text);  // escapes markup and control characters that XML forbids
 std::string svg_number(double value);
 
 }  // namespace slip

@@ -15,7 +15,7 @@ constexpr const char* kGap = "  ";
 constexpr std::size_t kGapWidth = 2;
 constexpr std::size_t kLeastLastColumn = 12;
 constexpr std::array<const char*, 8> kBars = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
-// Smaller differences are noise and must not fill the height.
+// The smallest range that fills the full height; smaller differences are noise.
 constexpr double kLeastSparkRange = 0.05;
 
 bool begins_code_point(char c) {

@@ -9,7 +9,7 @@
 
 namespace slip {
 
-// Columns aligned by what a terminal shows, a title line and a rule; the last column is cut to fit the width.
+// A table of columns aligned by their width on a terminal, with a title line and a rule. The last column is cut to fit.
 class TextTable {
  public:
   enum class Align : std::uint8_t { kLeft, kRight };
@@ -19,7 +19,7 @@ class TextTable {
   };
 
   explicit TextTable(std::vector<Column> columns) : columns_(std::move(columns)) {}
-  void add(std::vector<std::string> cells);  // REQUIRES: one a column
+  void add(std::vector<std::string> cells);  // REQUIRES: one cell per column
   void add_rule() { rows_.emplace_back(); }
   std::string text(int width, bool color) const;  // width 0: nothing is cut
 
@@ -32,7 +32,7 @@ class TextTable {
 };
 
 std::size_t shown_width(const std::string& text);  // code points
-// Values as ▁▂▃▄▅▆▇█ between their least and their greatest, at most `width` wide (neighbours are averaged).
+// The values as ▁▂▃▄▅▆▇█ scaled between minimum and maximum, at most `width` wide (neighbours are averaged).
 std::string sparkline(std::span<const double> values, std::size_t width);
 
 }  // namespace slip

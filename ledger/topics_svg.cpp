@@ -35,7 +35,7 @@ void draw_legend(SvgCanvas& canvas) {
   canvas.text({kMargin + 380, y}, "95 % of the gain", {12, kInk, "start"});
 }
 
-// Base draft as a stroke, live draft as a dot, the gain's interval as a bar from where the base draft stands.
+// Draws the base draft as a stroke, the live draft as a dot, and the gain's interval as a bar from the base draft on.
 void draw_gain(SvgCanvas& canvas, const TopicFigures& topic, double y) {
   const auto live = topic.alpha_same_text ? topic.alpha_same_text : topic.alpha;
   if (topic.base_alpha && topic.gain_interval) {

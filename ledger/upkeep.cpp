@@ -10,14 +10,14 @@ namespace {
 
 constexpr std::int64_t kMinuteUs = 60'000'000;
 constexpr std::int64_t kDayUs = 24 * 60 * kMinuteUs;
-constexpr int kMaxTrims = 64;  // a twentieth each: more than enough to halve it twice
+constexpr int kMaxTrims = 64;  // each trims a twentieth: more than enough to halve the file twice
 
 struct Coarsening {
   std::int64_t older_than_us, width_us;
 };
 constexpr Coarsening kCoarsenings[] = {{kDayUs, 10 * kMinuteUs}, {30 * kDayUs, kDayUs}};
 
-// The border falls between two wide buckets, so that none is built from a part of its time.
+// The limit is rounded to a wide bucket's border, so that no wide bucket is built from part of its time.
 void coarsen(Database& database, const Coarsening& to, std::int64_t now_us) {
   const std::int64_t border = (now_us - to.older_than_us) / to.width_us * to.width_us;
   Statement merge(database, R"sql(
@@ -61,7 +61,7 @@ void keep_small(Database& database, const UpkeepPolicy& policy, std::int64_t now
     drop_older(database, now_us - policy.keep_requests_us);
     for (int i = 0; i < kMaxTrims && used_bytes(database) > policy.max_bytes; ++i) drop_oldest_twentieth(database);
     database.execute("COMMIT");
-  } catch (const std::exception&) {  // std::bad_alloc too
+  } catch (const std::exception&) {  // including std::bad_alloc
     sqlite3_exec(database.get(), "ROLLBACK", nullptr, nullptr, nullptr);
     throw;
   }

@@ -23,11 +23,11 @@ LedgerView scoped(const std::string& table, const std::string& time) {
                                  " >= s.since_us AND (s.topic = '' OR t.topic = s.topic)"};
 }
 
-// The live and the base draft on the same text, by `keys`. The unit is the request, since tokens of one answer are not
-// independent: the interval is the delete-one jackknife of the difference of the two ratios
-// accepted / (accepted + first rejections), times Student's t for n - 1 degrees (Cornish–Fisher expansion in 1/(n - 1),
-// within 1 % from n = 4 on; below that no interval is given). The length's is that of a ratio estimator (delta method):
-// its residuals need one pass only.
+// The live and the base draft on the same text, grouped by `keys`. The sampling unit is the request, since tokens of
+// one answer are not independent. The interval is the delete-one jackknife of the difference of the two ratios accepted
+// / (accepted + first rejections), times Student's t for n - 1 degrees. (Cornish–Fisher expansion in 1/(n - 1), within
+// 1 % from n = 4 on; no interval below that.) The length's interval is a ratio estimator's (delta method), whose
+// residuals need one pass only.
 LedgerView gain_by(const std::string& name, const std::string& keys) {
   const std::string text = R"sql(
 WITH totals AS (
@@ -149,9 +149,9 @@ FROM cells LEFT JOIN judged USING (scope_bucket_us, topic) LEFT JOIN answered US
 ORDER BY topic, bucket_us)sql"};
 }
 
-// Predicted: on the canary's held-out records before publishing. Realised: what the version gained over the base draft
-// on the text it served, less what its parent had gained over the same base draft while it served. The base draft's own
-// gain is nothing.
+// Predicted: the gain on the canary's held-out records before publishing. Realised: the version's gain over the base
+// draft on the text it served, minus its parent's gain over the same base draft while that served. The base draft's own
+// gain is 0.
 LedgerView drafts_view() {
   return {
       "drafts",
@@ -187,7 +187,7 @@ FROM scoped_canary_decisions WHERE kind = 'refuse'
 ORDER BY draft, at_us)sql"};
 }
 
-// One row a topic: sums over the period, and levels as of the newest row. The period is what all topics' rows span.
+// One row per topic: sums over the period, and levels as of the newest row. The period spans all topics' rows.
 LedgerView learning_view() {
   return {"learning_topics", R"sql(
 WITH period AS (SELECT (MAX(at_us) - MIN(at_us)) / 1e6 + MAX(covered_s) FILTER (WHERE first = 1) AS seconds
@@ -277,7 +277,8 @@ std::vector<LedgerView> make_views() {
 
 }  // namespace
 
-// About 16 steps (more would leave too few requests in each for an interval), of a length that clocks show.
+// About 16 steps, since more would leave too few requests in each for an interval. The length is a round one, such as
+// 10 min.
 std::string bucket_for_span(const std::string& span_us) {
   std::string text = "(CASE";
   for (const int seconds : {10, 20, 30, 60, 120, 300, 600, 1800, 3600, 3 * 3600, 12 * 3600}) {

@@ -9,18 +9,18 @@
 namespace slip {
 namespace {
 
-using Symbol = std::uint32_t;  // a character's UTF-8 bytes in one number, folded
+using Symbol = std::uint32_t;  // a character's folded UTF-8 bytes as one number
 
 constexpr Symbol kSpace = ' ';
 constexpr Symbol kLineFeed = '\n';
 constexpr std::size_t kLongestGram = 3;
 constexpr std::size_t kMaxLabelBytes = 64;
 
-// One hash space for all kinds of n-grams; the kind is hashed in first.
+// All kinds of n-grams share one hash space; the kind is hashed first.
 enum class Kind : std::uint64_t { kCharacters = 1, kWord = 2, kWordPair = 3, kScript = 4 };
 
-// An odd multiplier spreads low bits upwards, the shift brings them down again (as in MurmurHash3's finalizer, whose
-// constants these are).
+// Multiplication by an odd number spreads low bits upwards; the shift brings high bits down (constants of MurmurHash3's
+// finalizer).
 constexpr std::uint64_t mix(std::uint64_t hash, std::uint64_t value) {
   hash = (hash ^ value) * 0xFF51AFD7ED558CCDULL;
   return hash ^ (hash >> 32);
@@ -54,7 +54,7 @@ bool continues(char byte) {
   return (static_cast<unsigned char>(byte) & 0xC0U) == 0x80U;
 }
 
-// The parts of a text that are read, cut between characters.
+// The parts of a text that are read, cut at character borders.
 struct Ends {
   std::string_view head, tail;
 };
@@ -73,7 +73,7 @@ Symbol fold(unsigned char byte) {
   return byte == '\n' || byte > ' ' ? byte : kSpace;
 }
 
-// Appends the text's characters. A lead byte takes the continuation bytes it announces, as far as they are there.
+// Appends the text's characters. A lead byte takes the continuation bytes that it announces, if they are present.
 void append_symbols(std::string_view text, std::vector<Symbol>& symbols) {
   for (std::size_t i = 0; i < text.size(); ++i) {
     const auto byte = static_cast<unsigned char>(text[i]);
@@ -86,7 +86,7 @@ void append_symbols(std::string_view text, std::vector<Symbol>& symbols) {
     if (!blank || (symbols.back() != kSpace && symbols.back() != kLineFeed)) {
       symbols.push_back(symbol);
     } else if (symbol == kLineFeed) {
-      symbols.back() = kLineFeed;  // a run with a line break in it is a line break
+      symbols.back() = kLineFeed;  // white space with a line break in it counts as a line break
     }
   }
 }
@@ -137,7 +137,8 @@ std::vector<std::uint32_t> prompt_features(std::string_view text) {
 
 std::vector<std::uint32_t> prompt_features(std::string_view label, std::string_view text) {
   const Ends ends = ends_of(text);
-  std::vector<Symbol> symbols = {kLineFeed};  // n-grams at the text's borders are told from those inside it
+  // Marks the text's borders, so that n-grams there differ from inner ones
+  std::vector<Symbol> symbols = {kLineFeed};
   append_symbols(label.substr(0, kMaxLabelBytes), symbols);
   append_symbols("\n", symbols);
   for (const std::string_view part : {ends.head, ends.tail}) {

@@ -37,11 +37,12 @@ void Router::set_topics(TopicTable topics) {
     topics_.store(next, std::memory_order_release);
     return;
   }
-  // Outside the lock: a file of many long examples takes seconds.
+  // Outside the lock: a large examples file takes seconds.
   auto examples = examples_in_turn(*next);
   auto reseeded = reseeded_classifier(*next, copy(), names_of(*next));
   const std::lock_guard lock(mutex_);
-  reseeded.lessons = classifier_.lessons;  // the count never goes back: it says whether there is something to save
+  // The count never decreases: the saver compares it to see whether there is something to save
+  reseeded.lessons = classifier_.lessons;
   classifier_ = std::move(reseeded);
   examples_ = std::move(examples);
   topics_.store(next, std::memory_order_release);

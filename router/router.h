@@ -18,44 +18,44 @@ namespace slip {
 
 struct RouterOptions {
   bool classify = true;         // requests without a known label get the topic their text suggests; else "unknown"
-  bool learn = true;            // labelled requests teach the classifier
+  bool learn = true;            // labelled requests train the classifier
   double min_confidence = 0.5;  // 0 … 1: below it a prompt is "unknown"
 };
 
 struct Route {
   TopicId topic;
   TopicSource source = TopicSource::kNone;
-  float confidence = 0;  // of the classifier; 0 where it was not asked
+  float confidence = 0;  // of the classifier; 0 if it was not used
 };
 
-// Which topic a request belongs to: its label's, if that names one, else what its text suggests. The answer chooses a
-// draft and so the speed of an answer, never its tokens.
+// Chooses a request's topic: by its label if that names a topic, else by its text. The topic selects a draft, so it
+// affects an answer's speed and never its tokens.
 //
-// Threads: any. Reading text needs no lock; scoring it waits for at most one lesson or one copy() of other threads,
-// both well under a millisecond.
+// Threads: any. Features are extracted without a lock. Scoring waits for at most one lesson or copy() of another
+// thread, both well under a millisecond.
 class Router {
  public:
   // REQUIRES: classifier.n_topics == topics.size().
   Router(TopicTable topics, RouterOptions options, TopicClassifier classifier);
 
   std::shared_ptr<const TopicTable> topics() const { return topics_.load(std::memory_order_acquire); }
-  // Other aliases and examples for the same topics, for requests that come from now on. Other examples are gone over as
-  // at a start, beside what was learned, which takes milliseconds to seconds of the caller's time and no one else's;
-  // what lessons teach meanwhile is lost. One caller at a time. REQUIRES: the same names in the same order.
+  // Replaces aliases and examples of the same topics, for later requests. Changed examples are trained again, on top of
+  // the learned weights, in the calling thread (milliseconds to seconds). Lessons learned meanwhile are lost. One
+  // caller at a time. REQUIRES: the same names in the same order.
   void set_topics(TopicTable topics);
-  // Whether labelled requests teach from now on, as RouterOptions::learn says for the start.
+  // Enables or disables RouterOptions::learn from now on.
   void set_learning(bool on) { learns_.store(on, std::memory_order_relaxed); }
   const RouterOptions& options() const { return options_; }
 
-  // `text` is what the user asked; any bytes, of which only both ends are read. A label that names no topic is read as
-  // part of the text.
+  // `text` is the user's message; any bytes, of which only the two ends are read. A label that names no topic is read
+  // as part of the text.
   Route route(std::optional<std::string_view> label, std::string_view text) const;
 
-  // From a request whose client named its topic; nothing where the options say so. Then one example of the topics file
-  // is gone over again, in turn, so that traffic with one label alone does not wash out the others.
+  // Trains with a request whose client named its topic; no effect if learning is off. Then trains one example of the
+  // topics file again, in turn, so that traffic with a single label does not displace the others.
   void learn(TopicId topic, std::string_view text);
 
-  // What was learned, and the topics whose examples it went over.
+  // The learned state, and the topics it was trained with.
   struct Snapshot {
     std::shared_ptr<const TopicTable> topics;
     TopicClassifier classifier;
@@ -69,7 +69,7 @@ class Router {
   const RouterOptions options_;
   std::atomic<bool> learns_;
   mutable std::mutex mutex_;
-  std::vector<TopicExample> examples_;  // this and what follows under mutex_, which topics_ is changed under
+  std::vector<TopicExample> examples_;  // from here on guarded by mutex_, as are changes of topics_
   TopicClassifier classifier_;
 };
 

@@ -47,7 +47,8 @@ void RouterSaver::save() {
     saved_lessons_ = state.classifier.lessons;
     if (std::exchange(failing_, false)) log_info("the router's state is saved again");
   } catch (const std::exception& error) {
-    if (!std::exchange(failing_, true)) log_parts(LogLevel::kWarn, {"the router's state is not saved: ", error.what()});
+    if (!std::exchange(failing_, true))
+      log_parts(LogLevel::kWarn, {"cannot save the router's state, will retry: ", error.what()});
   }
 }
 

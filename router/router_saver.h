@@ -12,16 +12,15 @@
 
 namespace slip {
 
-// Keeps a router's state on disk with a thread of its own: a crash loses at most the last interval's lessons. Nothing
-// is written while nothing was learned. A disk that refuses is said once and tried again at each interval; routing and
-// learning go on.
+// Saves a router's state from a background thread, so a crash loses at most the last interval's lessons. Writes nothing
+// if nothing was learned. A write error is logged once and retried at each interval; routing and learning go on.
 class RouterSaver {
  public:
-  // `router` outlives the saver.
+  // `router` must outlive the saver.
   RouterSaver(const Router& router, std::filesystem::path file, std::chrono::milliseconds interval);
   ~RouterSaver();  // stop()
 
-  // Writes what is not yet written and ends the thread. Owner's thread; again is nothing.
+  // Writes unsaved lessons and ends the thread. Owner's thread; further calls do nothing.
   void stop();
 
  private:
@@ -31,8 +30,8 @@ class RouterSaver {
   const Router& router_;
   const std::filesystem::path file_;
   const std::chrono::milliseconds interval_;
-  std::uint64_t saved_lessons_;  // saver's thread, then stop()
-  bool failing_ = false;         // likewise
+  std::uint64_t saved_lessons_;  // used by the saver's thread, then by stop()
+  bool failing_ = false;         // as above
   std::mutex mutex_;
   std::condition_variable_any wake_;
   std::jthread thread_;

@@ -131,7 +131,7 @@ TopicClassifier load_or_seed(const std::filesystem::path& file, const TopicTable
   try {
     RouterState state = read_router_state(file);
     if (state.seeds_fingerprint != seeds_fingerprint(topics)) {
-      log_info("the topics or their examples have changed: the router goes over the examples again");
+      log_info("the topics or their examples have changed: the router is trained on the examples again");
       return reseeded_classifier(topics, state.classifier, state.topics);
     }
     if (state.topics != router_state(topics, {}).topics) refuse(file, "names other topics than its fingerprint");

@@ -38,7 +38,7 @@ bool matches(std::string_view alias, std::string_view label) {
               "give the topic another name; labels \"" + name + "\" may still reach it as an alias", "topics");
 }
 
-// Not echoed whole: a configuration may hold anything.
+// Shortens the text and replaces unprintable bytes, since a configuration may hold anything.
 std::string quoted(std::string_view text) {
   std::string out = "\"";
   for (const char c : text.substr(0, kMaxNameBytes)) out += c >= ' ' && c <= '~' ? c : '?';
@@ -59,7 +59,7 @@ void check_examples(const Topic& topic) {
 
 }  // namespace
 
-// Topic names become folder names, so the alphabet is what keeps `../x` and NUL out of paths.
+// Topic names become folder names. This alphabet keeps `../x` and NUL out of paths.
 bool is_topic_name(std::string_view text) {
   return !text.empty() && text.size() <= kMaxNameBytes && is_letter_or_digit(text.front()) &&
          std::all_of(text.begin(), text.end(), [](char c) { return is_letter_or_digit(c) || c == '_' || c == '-'; });
@@ -104,7 +104,7 @@ TopicTable::TopicTable(std::vector<Topic> configured) {
 std::optional<TopicId> TopicTable::find(std::optional<std::string_view> label) const {
   if (!label) return std::nullopt;
   std::optional<TopicId> best;
-  std::size_t best_length = 0;  // the longest pattern that matches wins
+  std::size_t best_length = 0;  // the longest matching pattern wins
   for (std::uint32_t i = 0; i < topics_.size(); ++i) {
     if (topics_[i].name == *label) return TopicId{i};
     for (const std::string& alias : topics_[i].aliases) {

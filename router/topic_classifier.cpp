@@ -10,9 +10,10 @@
 namespace slip {
 namespace {
 
-// Features have length 1 after the division by √|x|, so one step moves a prompt's own score by this times its error.
+// The learning rate. Features have length 1 after division by √|x|, so a step changes the prompt's own score by this
+// times its error.
 constexpr float kRate = 2.0F;
-// What a step takes from the weights it touches. With |error| ≤ 1 and |x| ≥ 1 no weight can pass kRate / kDecay.
+// Weight decay of the weights that a step touches. With |error| ≤ 1 and |x| ≥ 1 no weight can exceed kRate / kDecay.
 constexpr float kDecay = 1e-4F;
 static_assert(kMaxWeight >= kRate / kDecay);
 

@@ -10,7 +10,7 @@
 namespace slip {
 namespace {
 
-constexpr int kPasses = 10;  // after which the examples themselves are told apart with little doubt
+constexpr int kPasses = 10;  // enough to classify the examples themselves with high confidence
 
 void go_over_examples(TopicClassifier& classifier, const TopicTable& topics) {
   const auto examples = examples_in_turn(topics);

@@ -16,18 +16,19 @@ struct TopicExample {
   std::vector<std::uint32_t> features;
 };
 
-// The examples of all topics, taking turns; a topic with fewer ones repeats them, so that each comes equally often. A
-// topic without examples is left out. Pure, as all here.
+// The examples of all topics in turn. A topic with fewer examples repeats them, so that all topics occur equally often;
+// one without examples is left out. Pure, like all functions here.
 std::vector<TopicExample> examples_in_turn(const TopicTable& topics);
 
-// What a classifier starts as: zero weights that went over the examples some times. Milliseconds.
+// The initial classifier: zero weights trained with the examples for several passes. Takes milliseconds.
 TopicClassifier seeded_classifier(const TopicTable& topics);
-// What becomes of a learned state when the topics or their examples changed: topics keep their weights by name, new
-// ones begin at zero, and then the examples are gone over as at the start. REQUIRES: before.n_topics == names.size().
+// Adapts a learned state after topics or their examples changed. Topics keep their weights by name, new ones start at
+// zero, then the examples are trained as at the start. REQUIRES: before.n_topics == names.size().
 TopicClassifier reseeded_classifier(const TopicTable& topics, const TopicClassifier& before,
                                     const std::vector<std::string>& names);
 
-// Of names and examples; a stored state belongs to the topics of its fingerprint. Same value on every machine.
+// A fingerprint of names and examples. A stored state belongs to the topics with its fingerprint. Same value on every
+// machine.
 std::uint64_t seeds_fingerprint(const TopicTable& topics);
 
 }  // namespace slip

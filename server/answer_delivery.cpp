@@ -56,14 +56,14 @@ awaitable<AnswerDelivery::Next> AnswerDelivery::deliver(std::shared_ptr<void> co
   asio::co_spawn(
       executor_, [self = shared_from_this(), connection]() -> awaitable<void> { co_await self->watch(); },
       asio::detached);
-  // Not as one expression: GCC 12 loses what is thrown in an awaited branch of ?:.
+  // Not a ?: expression: GCC 12 loses exceptions of an awaited branch of ?:.
   if (who_.stream) co_return co_await stream();
   co_return co_await collect();
 }
 
-// A client that leaves is noticed between writes, and during a write that makes no progress.
+// Detects a client that leaves between writes, or during a write that makes no progress.
 awaitable<void> AnswerDelivery::watch() {
-  // Not awaited in the loop's condition: GCC 12 calls it with another object.
+  // Not awaited in the loop's condition: GCC 12 would pass another object.
   while (true) {
     const bool changed = co_await peer_.wait_for_change();
     if (!changed) co_return;
@@ -106,7 +106,7 @@ awaitable<AnswerDelivery::Next> AnswerDelivery::collect() {
   }
 }
 
-// One choice that cannot be made takes the others with it.
+// If one choice fails, all of the answer's choices are cancelled.
 awaitable<AnswerDelivery::Next> AnswerDelivery::give_up(const Error& why) {
   if (!all_finished(choices_)) service_.cancel(who_);
   co_return co_await responder_.reply(error_reply(why, options().retry_after_s));
@@ -147,7 +147,7 @@ awaitable<AnswerDelivery::Next> AnswerDelivery::stream() {
   }
 }
 
-// Status, headers and the opening events, as late as the first byte: until then an error is still a status.
+// Status, headers and the opening events are sent with the first token; until then an error can still set the status.
 std::string AnswerDelivery::stream_opening() {
   std::string opening = opening_events(who_);
   if (!responder_.exchange().http_1_0 && !opening.empty()) opening = chunk_text(opening);
@@ -160,16 +160,16 @@ awaitable<bool> AnswerDelivery::send_heartbeat() {
   co_return co_await responder_.send(std::move(bytes));
 }
 
-// An interim answer can only stand before the answer's own head, and HTTP/1.0 has none.
+// An interim answer is only valid before the answer's own head, and HTTP/1.0 has none.
 awaitable<bool> AnswerDelivery::probe() {
   if (who_.stream && (head_sent_ || responder_.exchange().http_1_0)) co_return co_await send_heartbeat();
   co_return co_await responder_.send_continue();
 }
 
-// Everything that came of any choice, in one write.
+// Sends the new output of all choices in one write.
 awaitable<bool> AnswerDelivery::send_what_came() {
   std::string events;
-  MemoryBudget::Reservation room;  // until it is sent
+  MemoryBudget::Reservation room;  // held until the write is done
   bool came = false;
   for (std::size_t i = 0; i < channels_.size() && !broken_; ++i) {
     auto taken = channels_[i]->take();

@@ -17,24 +17,24 @@
 
 namespace slip {
 
-// Gives one generated answer to its client: whole when it is finished, or as server-sent events while it is made. When
-// the client leaves, or the answer cannot be given, it cancels what the engine still has of it.
+// Delivers one generated answer to its client: complete when finished, or as server-sent events while it is generated.
+// If the client leaves or delivery fails, cancels the rest in the engine.
 //
-// One object an answer. On the connection's I/O thread, but for the sinks. Shared with the sinks' maker and with the
+// One object per answer, on the connection's I/O thread except for the sinks. Shared with the sink maker and with the
 // coroutine that watches the client, which may outlive the answer by a second. Tested in tests/server/session_test.cpp.
 class AnswerDelivery : public std::enable_shared_from_this<AnswerDelivery> {
  public:
   using Next = Responder::Next;
 
-  // `wire` and what `responder` refers to must live until run() has ended and its `connection` is released.
+  // `wire` and the objects behind `responder` must live until run() has ended and released its `connection`.
   AnswerDelivery(Wire& wire, Responder& responder, Service& service);
 
-  // Makes the sinks that the answer's choices arrive at. The maker may be called on another thread, before run().
+  // Creates the sinks of the answer's choices. The returned maker may be called on another thread, before run().
   SinkMaker sink_maker();
   PeerWatch& peer() { return peer_; }
 
   // Delivers the answer that arrives at the sinks. `connection` keeps the wire alive for the watching coroutine.
-  // Errors: std::bad_alloc and what Asio throws, after the answer was cancelled.
+  // Errors: std::bad_alloc and Asio's exceptions, after cancelling the answer.
   boost::asio::awaitable<Next> run(AnswerIdentity who, std::shared_ptr<void> connection);
 
  private:
@@ -57,11 +57,11 @@ class AnswerDelivery : public std::enable_shared_from_this<AnswerDelivery> {
   const std::shared_ptr<Waker> waker_;
   PeerWatch peer_;
   AnswerIdentity who_;
-  std::vector<std::shared_ptr<AnswerChannel>> channels_;  // one a choice, as in `who_`
+  std::vector<std::shared_ptr<AnswerChannel>> channels_;  // one per choice, as in `who_`
   std::vector<Choice> choices_;
-  MemoryBudget::Reservation room_;  // of what `choices_` hold
+  MemoryBudget::Reservation room_;  // of the output in `choices_`
   bool head_sent_ = false;
-  bool broken_ = false;  // the client was told that it ends here
+  bool broken_ = false;  // the client was told that the stream ends in error
 };
 
 }  // namespace slip

@@ -16,20 +16,20 @@
 
 namespace slip {
 
-// Which series a request's figures count in. Versions are bounded: the oldest series of a draft make room for new ones.
+// The series in which a request is counted. Series are bounded: a draft's oldest ones are removed for new ones.
 struct SeriesKey {
   std::string topic, draft;
   std::uint64_t version = 0;
   auto operator<=>(const SeriesKey&) const = default;
 };
 
-// α of one draft version so far: accepted / (accepted + first_rejections), never accepted / proposed.
+// α of one draft version: accepted / (accepted + first_rejections), never accepted / proposed.
 struct AcceptanceCount {
   std::uint64_t requests = 0, accepted = 0, first_rejections = 0, proposed = 0, steps = 0, emitted = 0;
 };
 
-// The speculation counters of each (topic, draft, version). Threads: one at a time; the families' own locks are taken,
-// so never the engine's.
+// The speculation counters of each (topic, draft, version). Threads: one at a time. Takes the metric families' own
+// locks, so never call it on the engine's thread.
 class DraftSeries {
  public:
   static constexpr std::size_t kMaxSeries = 64;  // (topic, draft, version) triples alive at once
@@ -43,7 +43,7 @@ class DraftSeries {
   using Counters = prometheus::Family<Counter>;
   static constexpr std::size_t kMaxPositions = 16;  // EngineOptions::k at most
 
-  // Pointers stay good until the series is removed.
+  // Pointers are valid until the series is removed.
   struct Series {
     Counter *drafts, *proposed, *accepted, *emitted;
     std::array<Counter*, kMaxPositions> accepted_at{};

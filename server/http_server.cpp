@@ -46,17 +46,17 @@ tcp::endpoint endpoint_of(const ServerOptions& options) {
 void warn(const char* what, const std::exception& why) noexcept {
   try {
     log_warn(std::string(what) + why.what());
-  } catch (const std::exception&) {  // no memory for the line either
+  } catch (const std::exception&) {  // no memory for the log line either
   }
 }
 
-// One a thread, and no strands: posting to a strand that finds no memory leaves it locked, and its connections hang.
+// One per thread, without strands: posting to a strand that finds no memory leaves it locked, and its connections hang.
 struct IoContext : asio::io_context {
   IoContext() : io_context(1), work(get_executor()) {}
-  asio::executor_work_guard<executor_type> work;  // it runs while it has no connection, too
+  asio::executor_work_guard<executor_type> work;  // keeps it running without connections
 };
 
-// One connection among those that are open, however it ends.
+// One entry of the connection table, removed on destruction.
 class OpenConnection {
  public:
   OpenConnection(std::atomic<int>& n, ConnectionTable& table, Metrics& metrics)
@@ -104,11 +104,11 @@ struct HttpServer::State {
   Service& service;
   std::atomic<std::shared_ptr<asio::ssl::context>> tls;  // null: plain HTTP
   std::atomic<int> n_connections{0};
-  ConnectionTable connections;  // both before `contexts`, whose handlers hold places in it
+  ConnectionTable connections;  // declared before `contexts`, whose handlers hold entries of it
   std::atomic<bool> ending{false};
-  std::deque<IoContext> contexts;  // of connections in turn; the first one's thread listens
+  std::deque<IoContext> contexts;  // connections are assigned in turn; the first one's thread also listens
   std::size_t next_context = 0;    // for a new connection
-  WorkerPool workers;              // behind `contexts`: jobs that never ran hold timers of theirs
+  WorkerPool workers;              // declared after `contexts`: dropped jobs hold timers of theirs
   tcp::acceptor acceptor;
   SessionShare share;
   std::vector<std::jthread> threads;
@@ -117,7 +117,7 @@ struct HttpServer::State {
 void HttpServer::State::bind() {
   const auto endpoint = endpoint_of(service.options());
   boost::system::error_code fault;
-  acceptor.open(endpoint.protocol(), fault);  // refused where the kernel has no IPv6
+  acceptor.open(endpoint.protocol(), fault);  // fails if the kernel has no IPv6
   if (!fault) acceptor.set_option(asio::socket_base::reuse_address(true), fault);
   if (!fault) acceptor.bind(endpoint, fault);
   if (!fault) acceptor.listen(asio::socket_base::max_listen_connections, fault);
@@ -141,7 +141,7 @@ void HttpServer::State::listen_again() noexcept {
   }
 }
 
-// False when the listener is closed.
+// False once the listener is closed.
 awaitable<bool> HttpServer::State::accept_one() {
   auto [fault, socket] =
       co_await acceptor.async_accept(contexts[next_context++ % contexts.size()], asio::as_tuple(asio::use_awaitable));
@@ -151,7 +151,7 @@ awaitable<bool> HttpServer::State::accept_one() {
   co_return true;
 }
 
-// Accepting goes on whatever happens: out of descriptors or memory is a reason to wait, not to die.
+// Accepting never stops: without descriptors or memory it waits and retries.
 awaitable<void> HttpServer::State::listen() {
   // Without memory for an accepted socket, Asio destroys the coroutine that waits for it.
   struct Guard {
@@ -180,13 +180,14 @@ void HttpServer::State::begin_session(tcp::socket socket) {
   socket.set_option(tcp::no_delay(true), ignored);
   const auto open = std::make_shared<OpenConnection>(n_connections, connections, service.metrics());
   const auto executor = socket.get_executor();
-  const auto with_tls = tls.load(std::memory_order_acquire);  // a connection holds what OpenSSL needs of it
+  // A connection keeps the parts of OpenSSL's context that it needs
+  const auto with_tls = tls.load(std::memory_order_acquire);
   auto wire = with_tls ? make_tls_wire(std::move(socket), *with_tls) : make_wire(std::move(socket));
   auto session = std::make_shared<Session>(std::move(wire), share);
   const bool has_place = open->enter([weak = session->weak_from_this()] {
     if (const auto other = weak.lock()) other->drop();
   });
-  if (!has_place) return;  // closed by its destructor
+  if (!has_place) return;  // its destructor closes it
   asio::co_spawn(
       executor, [session, place = open->place()]() -> awaitable<void> { co_await session->run(place); },
       [open](const std::exception_ptr& fault) {
@@ -226,7 +227,7 @@ bool HttpServer::set_tls(std::unique_ptr<asio::ssl::context> tls) {
 void HttpServer::stop() {
   state_->ending = true;
   for (IoContext& context : state_->contexts) context.stop();
-  state_->threads.clear();  // joins
+  state_->threads.clear();  // joins the threads
   state_->workers.stop();
 }
 

@@ -12,21 +12,21 @@
 
 namespace slip {
 
-// The sockets: a listener that survives accept errors, and a session a connection. What it is given outlives it; so
-// must every TokenSink it handed out be gone (the engine ended) before it is destroyed.
+// The listening socket and a session per connection; accept errors do not stop the listener. Its arguments must outlive
+// it. Every TokenSink it handed out must be gone (the engine ended) before it is destroyed.
 class HttpServer {
  public:
   // Binds and listens, with TLS if the options have a certificate. Error{kConflict} when the port is taken,
-  // Error{kInvalidArgument} for a host that is no address, and what load_tls() throws.
+  // Error{kInvalidArgument} for an invalid host address, and load_tls()'s errors.
   HttpServer(Service& service, const Gatekeeper& gatekeeper, KeyQuotas& quotas);
   ~HttpServer();  // stop()
 
-  void start();  // begins to accept
-  // Ends every connection as it is. Draining first is the caller's business.
+  void start();  // begins to accept connections
+  // Ends every connection at once. The caller drains first if it wants to.
   void stop();
 
-  // For connections from now on; those that are open keep theirs. True when the certificate is another one. One caller
-  // at a time. REQUIRES: it serves TLS already.
+  // Sets the certificate for new connections; open ones keep theirs. True when the certificate differs. One caller at a
+  // time. REQUIRES: the server uses TLS already.
   bool set_tls(std::unique_ptr<boost::asio::ssl::context> tls);
 
   std::uint16_t port() const;

@@ -33,7 +33,7 @@ struct TopicSeries {
 constexpr auto kCounter = MetricType::Counter;
 constexpr auto kGauge = MetricType::Gauge;
 
-// One series a topic each.
+// Metric families with one series per topic.
 const TopicSeries kTopicSeries[] = {
     {kCounter, "learning_requests_total", "Finished answers that reached the learner, by topic",
      [](const TopicLearning& t) { return static_cast<double>(t.requests); }},

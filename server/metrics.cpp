@@ -34,7 +34,7 @@ using prometheus::Family;
 using prometheus::Gauge;
 using prometheus::Histogram;
 
-// Requests that finish between two looks at the inbox; each HTTP answer is one.
+// Capacity for requests that finish before the inbox is emptied; each HTTP answer empties it.
 constexpr std::size_t kInboxItems = 4096;
 
 constexpr std::initializer_list<double> kLatencySeconds = {0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30};
@@ -46,7 +46,7 @@ double seconds(std::int64_t us) {
   return static_cast<double>(us) / 1e6;
 }
 
-// What the engine's and the learner's threads leave in the inbox.
+// The inbox's items, from the engine's and the learner's threads.
 struct FinishedRequest {
   SeriesKey key;
   StopReason reason;
@@ -121,9 +121,9 @@ struct Metrics::State {
 
   LockFreeInbox<Item> inbox{kInboxItems};
   std::atomic<std::uint64_t> items_lost{0};
-  std::atomic<const LearningFigures*> newest_learning{nullptr};  // owned; whoever takes it out frees it
+  std::atomic<const LearningFigures*> newest_learning{nullptr};  // owned by the thread that takes it out
 
-  std::mutex mutex;  // of what follows, and of the families that grow; never taken by the engine or the learner
+  std::mutex mutex;  // guards all below, and families that grow; never taken by the engine or the learner
   std::map<std::string, double> train_steps_seen;
   std::uint64_t items_lost_seen = 0;
   double ledger_rows_seen = 0, log_lines_seen = 0;
@@ -182,7 +182,7 @@ void Metrics::State::take(const Decision& decision) {
 
 void Metrics::State::take(const TrainSteps& trained) {
   double& seen = train_steps_seen[trained.draft];
-  // A rollback sets a draft's count back; a counter only grows.
+  // A rollback lowers a draft's count, but a counter may only grow.
   train_steps.Add({{"draft", trained.draft}}).Increment(std::max(0.0, static_cast<double>(trained.steps) - seen));
   seen = static_cast<double>(trained.steps);
 }
@@ -218,7 +218,7 @@ Metrics::~Metrics() = default;
 
 void Metrics::on_http(const std::string& route, int status) {
   state_->http.Add({{"route", route}, {"status", std::to_string(status)}}).Increment();
-  // Keeps the inbox short where nobody scrapes. A scrape that is going on empties it itself.
+  // Empties the inbox if no scrape does. A scrape in progress empties it itself.
   const std::unique_lock lock(state_->mutex, std::try_to_lock);
   if (lock.owns_lock()) state_->drain();
 }
@@ -287,7 +287,7 @@ std::string Metrics::text() const {
   }
   append(memory_families(memory, resident_memory_bytes()));
   std::ostringstream text;
-  text.exceptions(std::ios::badbit);  // else a stream without memory only ends early
+  text.exceptions(std::ios::badbit);  // otherwise a stream without memory is silently cut off
   prometheus::TextSerializer().Serialize(text, families);
   return std::move(text).str();
 }

@@ -29,7 +29,7 @@ void add_ms(std::string& line, const char* name, double value) {
 void RequestLog::add(const RequestSummary& summary) {
   const RequestFigures& figures = summary.figures;
   ++n_finished;
-  prompt_tokens = std::max<std::int64_t>(prompt_tokens, figures.prompt_tokens);  // the same prompt for every part
+  prompt_tokens = std::max<std::int64_t>(prompt_tokens, figures.prompt_tokens);  // every part has the same prompt
   output_tokens += figures.output_tokens;
   if (figures.first_token_us > 0) {
     const double first = ms(figures.first_token_us - figures.submitted_us);

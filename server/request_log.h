@@ -8,12 +8,12 @@
 
 namespace slip {
 
-// What the log says about one HTTP request once it is over. Never prompt, answer, key or path: names that we gave and
-// numbers only, besides the checked request id.
+// The log record of one finished HTTP request: names that we assigned, numbers, and the checked request id. Never
+// prompt, answer, key or path.
 struct RequestLog {
   std::string id, method, route;
   int status = 0;                         // 499: the client left before it was answered
-  std::string key, answer, topic, draft;  // empty ones are left out
+  std::string key, answer, topic, draft;  // empty ones are omitted
   bool client_gone = false;
   std::int64_t begun_us = 0;  // monotonic
   // Sums over the answer's parts.
@@ -24,9 +24,9 @@ struct RequestLog {
   void add(const RequestSummary& summary);
 };
 
-// "request 0006… POST /v1/completions 200 total_ms=12.3 …"
+// The log line: "request 0006… POST /v1/completions 200 total_ms=12.3 …"
 std::string request_line(const RequestLog& log, std::int64_t now_us);
-// Probes and scrapes that went well would drown the rest.
+// A successful probe or scrape, logged at debug level so that it does not hide other lines.
 bool is_routine(const RequestLog& log);
 
 }  // namespace slip

@@ -16,8 +16,8 @@ namespace asio = boost::asio;
 using asio::awaitable;
 
 constexpr const char* kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
-constexpr int kClientClosed = 499;  // nobody gets it; in log and metrics nginx' word for an unanswered request
-// Probes and refusals are answered whatever others hold.
+constexpr int kClientClosed = 499;  // nginx's code for a client that left; used in log and metrics, never sent
+// Replies up to this size, such as probes and refusals, need no room in the budget.
 constexpr std::size_t kAlwaysSentBytes = 4096;
 constexpr std::size_t kWriteBytes = std::size_t{64} << 10;
 
@@ -50,7 +50,7 @@ Responder::Next Responder::unanswered() {
   return Next::kClose;
 }
 
-// What every answer carries whatever it says.
+// Adds the headers that every answer has.
 void Responder::add_own_headers(Reply& reply) const {
   reply.headers.emplace_back(kRequestIdHeader, exchange_.log.id);
   if (exchange_.principal.allowed_origin.empty()) return;
@@ -69,7 +69,8 @@ awaitable<Responder::Next> Responder::reply(Reply reply) {
   add_own_headers(reply);
   std::string bytes = head_text(reply, {keep, /*chunked=*/false, now_text()});
   if (exchange_.head_only) reply.body.clear();
-  if (reply.body.size() <= kWriteBytes) bytes += std::exchange(reply.body, {});  // one write; a large one is not copied
+  // One write; a large body is not copied
+  if (reply.body.size() <= kWriteBytes) bytes += std::exchange(reply.body, {});
   service_.metrics().on_http(exchange_.log.route, reply.status);
   bool sent = co_await send(std::move(bytes));
   if (sent && !reply.body.empty()) sent = co_await send(std::move(reply.body));
@@ -89,7 +90,7 @@ std::string Responder::stream_head() {
   return head_text(head, {exchange_.keep_alive && chunked, chunked, now_text()});
 }
 
-// Each piece has the whole write timeout: slow clients are served, stuck ones are not.
+// Each piece has the whole write timeout, so slow clients are served and stuck ones are not.
 awaitable<bool> Responder::send(std::string bytes) {
   exchange_.answer_begun = true;
   for (std::size_t sent = 0; sent < bytes.size();) {

@@ -14,39 +14,38 @@
 
 namespace slip {
 
-// One request and its answer, as far as they are known. Whoever reads the request fills in what its head says.
+// One request and its answer, as far as known. The code that reads the request fills in its head.
 struct Exchange {
   Principal principal;
   RequestLog log;
   bool keep_alive = false;
   bool http_1_0 = false;
   bool head_only = false;     // a HEAD request
-  bool answer_begun = false;  // some of it may be on the wire; interim answers do not count
+  bool answer_begun = false;  // part of the answer may have been sent; interim answers do not count
 };
 
-// Writes the answers to one connection's requests, one after the other, and counts and logs them. On the connection's
-// I/O thread. A client that does not take a piece within the write timeout is reported as a failed write.
-// Tested in tests/server/session_test.cpp.
+// Writes, counts and logs the answers to one connection's requests, in turn. On the connection's I/O thread. If a
+// client accepts no bytes within the write timeout, the write fails. Tested in tests/server/session_test.cpp.
 class Responder {
  public:
-  enum class Next : std::uint8_t { kGoOn, kClose, kCloseUnread };  // unread: the peer may still be sending
+  enum class Next : std::uint8_t { kGoOn, kClose, kCloseUnread };  // kCloseUnread: the peer may still be sending
 
-  // Both outlive this object.
+  // Both must outlive this object.
   Responder(Wire& wire, Service& service) : wire_(wire), service_(service) {}
 
   void begin_exchange() { exchange_ = {}; }
   Exchange& exchange() { return exchange_; }
   const Exchange& exchange() const { return exchange_; }
 
-  // The whole answer. Where the memory budget has no room for it, a 503 instead.
+  // Sends a complete answer; a 503 instead if the memory budget has no room for it.
   boost::asio::awaitable<Next> reply(Reply reply);
-  // Status line and headers of a stream of events, which the caller sends. Chunked, but over HTTP/1.0.
+  // Status line and headers of an event stream, which the caller sends. Chunked, except over HTTP/1.0.
   std::string stream_head();
   // False when the write failed.
   boost::asio::awaitable<bool> send(std::string bytes);
-  // "100 Continue"; nothing over HTTP/1.0, which has no interim answers. False when the write failed.
+  // Sends "100 Continue"; nothing over HTTP/1.0, which has no interim answers. False when the write failed.
   boost::asio::awaitable<bool> send_continue();
-  // Logs and counts that the client left before any of the answer was sent.
+  // Logs and counts a client that left before any of the answer was sent.
   Next unanswered();
 
   void begin_log();

@@ -25,7 +25,7 @@ using asio::awaitable;
 
 constexpr std::size_t kLoggedMethodBytes = 16;
 
-// Of several headers of one name their list, which is the same to every program on the way (RFC 9110, 5.3).
+// A header's value; repeated headers are joined as a list, which proxies treat as equivalent (RFC 9110, 5.3).
 std::optional<std::string> header(const http::request<http::string_body>& request, std::string_view name) {
   const auto [first, last] = request.equal_range(name);
   if (first == last) return std::nullopt;
@@ -34,7 +34,7 @@ std::optional<std::string> header(const http::request<http::string_body>& reques
   return list;
 }
 
-// Tokenising 32 KiB takes some 3 ms on one core.
+// Tokenizing 32 KiB takes about 3 ms on one core.
 WorkerPool::Lane lane_of(std::size_t body_bytes) {
   constexpr std::size_t kQuickBytes = std::size_t{32} << 10;
   return body_bytes <= kQuickBytes ? WorkerPool::Lane::kQuick : WorkerPool::Lane::kSlow;
@@ -81,7 +81,7 @@ awaitable<void> Session::run(ConnectionTable::Id place) {
   auto next = Next::kClose;
   if (co_await wire_->open()) next = Next::kGoOn;
   while (next == Next::kGoOn) next = co_await serve_one();
-  share_.connections.finish(place_);  // a client that is slow to close keeps no place from others
+  share_.connections.finish(place_);  // a client that is slow to close must not block others
   co_await wire_->close(next == Next::kCloseUnread);
 }
 
@@ -100,7 +100,7 @@ awaitable<Session::Next> Session::serve_one() {
   if (exhausted && !responder_.exchange().answer_begun) {
     if (!responder_.log_begun()) responder_.begin_log();
     Reply refusal = exhausted_reply(options_.retry_after_s);
-    refusal.close = true;  // where the request ends may be unknown
+    refusal.close = true;  // the end of the request may be unknown
     next = co_await responder_.reply(std::move(refusal));
   }
   body_room_.release();
@@ -162,7 +162,7 @@ awaitable<Session::Next> Session::answer_head(RequestParser& parser) {
   co_return co_await route(parser);
 }
 
-// The client's own X-Request-Id from here on, if it sent a good one. True when there is none or it is good.
+// Uses the client's X-Request-Id from here on. False if it is invalid.
 bool Session::take_request_id(const RequestParser& parser) {
   const auto given = header(parser.get(), kRequestIdHeader);
   const bool good = !given || (is_request_id(*given) && parser.get().count(kRequestIdHeader) == 1);
@@ -170,7 +170,7 @@ bool Session::take_request_id(const RequestParser& parser) {
   return good;
 }
 
-// Reading files and tokenising whole texts: slow work, whatever its size.
+// Reads files or tokenizes whole texts: slow work of any size.
 template <class Work>
 awaitable<Session::Next> Session::reply_from_worker(RequestParser& parser, Work work) {
   auto job = [work = std::move(work), body = take_body(parser), after_s = options_.retry_after_s] {
@@ -186,7 +186,7 @@ Session::Body Session::take_body(RequestParser& parser) {
   return {std::exchange(parser.get().body(), {}), std::move(body_room_)};
 }
 
-// The result of `work`; nothing when the client left before it began.
+// The result of `work`; nullopt when the client left before it began.
 template <class Work>
 awaitable<std::optional<std::invoke_result_t<Work&>>> Session::run_while_there(WorkerPool::Lane lane, Work work,
                                                                                PeerWatch& peer) {
@@ -219,7 +219,7 @@ awaitable<Session::Next> Session::route(RequestParser& parser) {
   co_return co_await reply_from_worker(parser, detokenize);
 }
 
-// A purge waits for the learner's and the ledger's threads, so no thread of ours waits for it.
+// A purge waits for the learner's and the ledger's threads, so it must not block a thread here.
 awaitable<Session::Next> Session::delete_request(std::string_view target) {
   const auto entry = share_.quotas.enter(responder_.exchange().principal.tenant, monotonic_us());
   if (!entry.stay) co_return co_await responder_.reply(quota_reply(entry, options_.retry_after_s));
@@ -229,7 +229,7 @@ awaitable<Session::Next> Session::delete_request(std::string_view target) {
   const auto waker = std::make_shared<Waker>(wire_->socket().get_executor());
   struct Outcome {
     PurgeResult result;
-    std::atomic<bool> known{false};  // a wake may be lost where memory is exhausted
+    std::atomic<bool> known{false};  // checked too, since a wake-up may be lost for lack of memory
   };
   const auto outcome = std::make_shared<Outcome>();
   bool begun = false;
@@ -260,7 +260,7 @@ awaitable<Session::Next> Session::generate(Endpoint endpoint, RequestParser& par
   const ActiveAnswer active(share_.service);
   const auto lane = lane_of(parser.get().body().size());
   const Exchange& exchange = responder_.exchange();
-  // Named, for GCC 12 frees a temporary of an awaited call twice.
+  // A named object: GCC 12 frees a temporary of an awaited call twice.
   auto work = [&service = share_.service, endpoint, body = take_body(parser), headers,
                make_sink = delivery->sink_maker(), caller = Caller{exchange.principal.tenant, exchange.log.id}] {
     return admit(service, endpoint, body.bytes, headers, caller, make_sink);

@@ -20,7 +20,7 @@
 
 namespace slip {
 
-// What all sessions share; outlives them.
+// The objects that all sessions share; they outlive the sessions.
 struct SessionShare {
   Service& service;
   const Gatekeeper& gatekeeper;
@@ -29,20 +29,20 @@ struct SessionShare {
   WorkerPool& workers;
 };
 
-// One connection, one coroutine, on one I/O thread: read a request, decide who answers it, answer it, again. The parts
-// are RequestReader, Responder and AnswerDelivery. A PeerWatch notices a client that leaves while its request waits for
-// the worker pool, or while its answer is made.
+// One connection, handled by one coroutine on one I/O thread: read a request, route it, answer it, repeat. Its parts
+// are RequestReader, Responder and AnswerDelivery. A PeerWatch detects a client that leaves while its request waits for
+// the worker pool or while its answer is generated.
 class Session : public std::enable_shared_from_this<Session> {
  public:
   Session(std::unique_ptr<Wire> wire, SessionShare share);
 
-  // REQUIRES: the connection table knows this one as `place`.
+  // REQUIRES: `place` is this connection's id in the connection table.
   boost::asio::awaitable<void> run(ConnectionTable::Id place);
-  void drop();  // the connection ends as it is; any thread
+  void drop();  // ends the connection at once; any thread
 
  private:
   using Next = Responder::Next;
-  // A request's body and its share of the memory budget; the work on it owns both.
+  // A request's body and its share of the memory budget, both moved into the work on it.
   struct Body {
     std::string bytes;
     MemoryBudget::Reservation room;
@@ -69,9 +69,9 @@ class Session : public std::enable_shared_from_this<Session> {
   RequestReader reader_;
   Responder responder_;
   ConnectionTable::Id place_ = 0;
-  // Of the request at hand.
+  // Of the current request.
   MemoryBudget::Reservation body_room_;
-  bool probes_only_ = false;  // all other connections are taken
+  bool probes_only_ = false;  // only connections for probes are left
 };
 
 }  // namespace slip

@@ -15,7 +15,7 @@ bool stands_alone(std::string_view text, ByteRange where) {
          (after.empty() || !is_word(first_code_point(after).value));
 }
 
-// `where`, widened over the white space that the flags claim, but not to the left of `done`.
+// Extends `where` over the adjacent white space that the flags strip. The result does not begin before `done`.
 ByteRange widened(std::string_view text, ByteRange where, AddedTokenFlags flags, std::size_t done) {
   while (flags.lstrip && where.begin > done) {
     const CodePoint c = last_code_point(text.substr(0, where.begin));
@@ -71,7 +71,7 @@ std::vector<AddedTokens::Match> AddedTokens::find(std::string_view text, std::sp
     std::size_t end = at + 1;
     const Node* found =
         first_byte_[static_cast<unsigned char>(text[at])] ? longest_at(text, at, parsed_end, end) : nullptr;
-    // A spelling that is no single word is passed over as a whole, as the reference does.
+    // An occurrence that violates `single_word` is skipped as a whole, as Hugging Face's tokenizers does.
     if (found != nullptr && (!found->flags.single_word || stands_alone(text, {at, end}))) {
       matches.push_back({widened(text, {at, end}, found->flags, done), found->id});
       done = matches.back().where.end;

@@ -17,14 +17,14 @@ struct ByteRange {
 
 struct AddedTokenFlags {
   bool special = false;
-  bool single_word = false;  // only where no word character stands before or after it
-  bool lstrip = false;       // takes the white space before it as well
-  bool rstrip = false;       // takes the white space after it as well
-  bool normalized = false;   // looked for in the normalized text
+  bool single_word = false;  // matches only without a word character on either side
+  bool lstrip = false;       // strips the white space before it
+  bool rstrip = false;       // strips the white space after it
+  bool normalized = false;   // matched against the normalized text
 };
 
-// Finds the spellings of added tokens in text, leftmost first, then longest. A trie, so that a text made of beginnings
-// of "<|reserved_…" costs no more than any other.
+// The added tokens, searched for in text: leftmost first, then longest. A trie keeps the search linear, even in text
+// that repeats the start of a long spelling.
 class AddedTokens {
  public:
   AddedTokens() : nodes_(1) {}
@@ -32,15 +32,16 @@ class AddedTokens {
   bool empty() const { return nodes_.size() == 1; }
 
   struct Match {
-    ByteRange where;  // stripped white space included
+    ByteRange where;  // including the stripped white space
     std::int32_t id = 0;
   };
-  // Special tokens count only where they lie wholly inside one of `parsed` (ascending, disjoint); others anywhere.
+  // Special tokens match only inside one of the `parsed` ranges (ascending, disjoint); other added tokens match
+  // anywhere.
   std::vector<Match> find(std::string_view text, std::span<const ByteRange> parsed) const;
 
  private:
   struct Node {
-    std::int32_t id = -1;  // of the token that ends here
+    std::int32_t id = -1;  // of the token that ends at this node; −1: none
     AddedTokenFlags flags;
   };
   static std::uint64_t edge(std::size_t node, char byte) { return node << 8 | static_cast<unsigned char>(byte); }

@@ -40,7 +40,7 @@ std::optional<std::string> bytes_of_spelling(std::string_view spelling) {
   std::string out;
   for (std::size_t i = 0; i < spelling.size(); ++i) {
     std::size_t code_point = static_cast<unsigned char>(spelling[i]);
-    if (code_point >= 0x80) {  // the whole alphabet lies in one- and two-byte UTF-8
+    if (code_point >= 0x80) {  // every code point of the alphabet takes one or two bytes of UTF-8
       if ((code_point & 0xE0) != 0xC0 || i + 1 == spelling.size()) return std::nullopt;
       code_point = (code_point & 0x1F) << 6 | (static_cast<unsigned char>(spelling[++i]) & 0x3F);
     }

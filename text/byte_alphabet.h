@@ -7,9 +7,11 @@
 
 namespace slip {
 
-// The spelling byte-level BPE gives to raw bytes (Radford et al., 2019): printable Latin-1 bytes stand for themselves,
-// the others for the code points from U+0100 on, in order, so that every vocabulary entry is readable text.
-std::optional<std::string> bytes_of_spelling(std::string_view spelling);  // nullopt: not of this alphabet
+// The byte alphabet of byte-level BPE (GPT-2, Radford et al., 2019). Printable Latin-1 bytes stand for themselves; the
+// others map to code points from U+0100 on, in order. Every vocabulary entry is thus readable text.
+//
+// bytes_of_spelling() gives nullopt for a text with a character outside the alphabet.
+std::optional<std::string> bytes_of_spelling(std::string_view spelling);
 std::string spelling_of_byte(unsigned char byte);
 
 }  // namespace slip

@@ -9,7 +9,7 @@ namespace slip {
 
 namespace {
 
-// `ranges` as they lie in text[section], shifted to its beginning.
+// The parts of `ranges` inside `section`, relative to its beginning.
 std::vector<ByteRange> inside(ByteRange section, std::span<const ByteRange> ranges) {
   std::vector<ByteRange> out;
   for (const ByteRange& range : ranges) {
@@ -38,7 +38,8 @@ void BytePairEncoder::encode(std::string_view text, ByteRange section, std::span
   const bool starts_text = section.begin == 0;
   std::vector<ByteRange> ranges = inside(section, parsed);
   if (normalizer_.is_identity()) return encode_normalized(raw, starts_text, ranges, out);
-  // Normalization moves borders to where nobody knows; what is not parsed as a whole is not parsed at all (S7).
+  // Normalization shifts positions, so ranges of the raw text cannot be mapped. A text parsed only in part is not
+  // parsed at all (S7).
   const bool all = ranges.size() == 1 && ranges[0].begin == 0 && ranges[0].end == raw.size();
   const std::string normalized = normalizer_.apply(raw);
   const ByteRange whole{0, normalized.size()};

@@ -14,10 +14,10 @@
 
 namespace slip {
 
-// tokenizer.json's way: normalize, look for the added tokens that are normalized themselves, pre-tokenize, merge.
+// The encoder of a tokenizer.json: normalize, find the normalized added tokens, pre-tokenize, merge.
 class BytePairEncoder final : public TextEncoder {
  public:
-  // Leaves entries, decoder and post-processor in `file`.
+  // Moves its parts out of `file`; entries, decoder and post-processor remain there.
   explicit BytePairEncoder(TokenizerFile& file);
   void encode(std::string_view text, ByteRange section, std::span<const ByteRange> parsed,
               std::vector<std::int32_t>& out) const override;

@@ -51,7 +51,7 @@ void BytePairMerges::enqueue(Scratch& scratch, std::int32_t left) const {
   scratch.queue.push_back(static_cast<std::uint64_t>(rank) << 32 | static_cast<std::uint32_t>(left));
 }
 
-// Puts `result` in the left symbol's place and takes the right one out of the list.
+// Replaces the left symbol by `result` and unlinks the right one.
 void BytePairMerges::apply(Scratch& scratch, std::int32_t left, std::int32_t result) const {
   auto& kept = scratch.symbols[static_cast<std::size_t>(left)];
   auto& gone = scratch.symbols[static_cast<std::size_t>(kept.next)];
@@ -84,7 +84,7 @@ void BytePairMerges::merge(std::span<const std::int32_t> symbols, Scratch& scrat
     const Merge& rule = merges_[best >> 32];
     const auto left = static_cast<std::int32_t>(best & 0xFFFFFFFF);
     const auto& symbol = scratch.symbols[static_cast<std::size_t>(left)];
-    // An entry whose pair has been merged away since is stale.
+    // An entry is stale if its pair has changed since it was queued.
     if (symbol.id != rule.left || symbol.next < 0) continue;
     if (scratch.symbols[static_cast<std::size_t>(symbol.next)].id != rule.right) continue;
     apply(scratch, left, rule.result);

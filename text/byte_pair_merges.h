@@ -11,14 +11,14 @@ struct Merge {
   std::int32_t left = 0, right = 0, result = 0;
 };
 
-// Byte-pair encoding (Sennrich et al., 2016): of all adjacent pairs the one of lowest rank, leftmost first, is merged
-// until none is left. O(n log n) in the piece's length, so that a megabyte of one letter is no attack. Immutable.
+// Byte-pair encoding (Sennrich et al., 2016): repeatedly merges the adjacent pair of lowest rank, leftmost first. O(n
+// log n) in the piece's length, so a megabyte of one letter is not an attack. Immutable.
 class BytePairMerges {
  public:
-  // Rank = index. REQUIRES: ids ≥ 0, pairs distinct.
+  // A merge's rank is its index. REQUIRES: ids ≥ 0, pairs distinct.
   explicit BytePairMerges(std::vector<Merge> merges);
 
-  // Working memory of merge(), kept by the caller between pieces.
+  // Working memory of merge(), reused by the caller for several pieces.
   struct Scratch {
     struct Symbol {
       std::int32_t id = 0, previous = 0, next = 0;  // next and previous: index, or −1; id −1: merged away
@@ -26,7 +26,7 @@ class BytePairMerges {
     std::vector<Symbol> symbols;
     std::vector<std::uint64_t> queue;  // rank << 32 | index of the left symbol
   };
-  // Appends to `out` what `symbols` (one id a byte, at most 2^31) merge to.
+  // Merges `symbols` (one id per byte, at most 2^31) and appends the resulting ids to `out`.
   void merge(std::span<const std::int32_t> symbols, Scratch& scratch, std::vector<std::int32_t>& out) const;
   bool contains(std::int32_t left, std::int32_t right) const { return rank_of(left, right) != kNone; }
 
@@ -36,7 +36,8 @@ class BytePairMerges {
   void enqueue(Scratch& scratch, std::int32_t left) const;
   void apply(Scratch& scratch, std::int32_t left, std::int32_t result) const;
 
-  // Open addressing by pair, at most half full: one or two cache lines a look-up, where std::unordered_map needs three.
+  // An open-addressing hash table of pairs, at most half full. A look-up touches one or two cache lines;
+  // std::unordered_map needs three.
   struct Slot {
     std::uint64_t pair = 0;
     std::uint32_t rank = kNone;

@@ -14,19 +14,19 @@
 namespace slip {
 
 struct BytePairOptions {
-  std::int32_t unknown = -1;   // the token for characters without an entry; −1: they are left out
-  bool fuse_unknown = false;   // one token for a run of them
-  bool byte_fallback = false;  // their bytes' tokens instead, where there are such
-  bool ignore_merges = false;  // a piece that is an entry is that entry
+  std::int32_t unknown = -1;   // id for characters without an entry; −1: such characters are dropped
+  bool fuse_unknown = false;   // one unknown token for a run of such characters
+  bool byte_fallback = false;  // use the tokens of the character's bytes, where they exist
+  bool ignore_merges = false;  // a piece that is an entry becomes that entry without merging
 };
 
-// Byte-pair encoding over characters: each character of a piece becomes its entry, then pairs merge. Special tokens
-// are never made of text. Immutable; encode() from any thread.
+// Byte-pair encoding over characters: each character of a piece becomes its entry, then pairs merge. Text never
+// produces special tokens. Immutable; encode() from any thread.
 class BytePairModel {
  public:
   BytePairModel(const std::vector<VocabularyEntry>& entries, std::vector<Merge> merges, BytePairOptions options);
 
-  // Working memory of encode(), kept by the caller between pieces.
+  // Working memory of encode(), reused by the caller for several pieces.
   struct Scratch {
     std::vector<std::int32_t> symbols;
     BytePairMerges::Scratch merges;
@@ -34,7 +34,7 @@ class BytePairModel {
   void encode(std::string_view piece, Scratch& scratch, std::vector<std::int32_t>& out) const;
 
  private:
-  static constexpr std::size_t kTableSize = 0x200;  // holds the byte alphabet
+  static constexpr std::size_t kTableSize = 0x200;  // covers the byte alphabet
   std::int32_t character_id(std::int32_t code_point) const;
   bool append_bytes(std::string_view character, std::vector<std::int32_t>& symbols) const;
 
@@ -43,7 +43,7 @@ class BytePairModel {
   std::array<std::int32_t, kTableSize> low_characters_;  // by code point; −1: no entry
   std::unordered_map<std::int32_t, std::int32_t> high_characters_;
   std::array<std::int32_t, 256> bytes_;                   // "<0x00>" …; −1: no entry
-  std::unordered_map<std::string, std::int32_t> pieces_;  // only where merges are ignored
+  std::unordered_map<std::string, std::int32_t> pieces_;  // filled only with ignore_merges
 };
 
 }  // namespace slip

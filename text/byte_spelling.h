@@ -7,14 +7,14 @@
 
 namespace slip {
 
-// The spelling byte fallback gives to a byte that no entry covers: "<0x0A>".
+// The byte-fallback spelling of a byte, such as "<0x0A>".
 inline std::string fallback_spelling(unsigned char byte) {
   char text[8];
   std::snprintf(text, sizeof text, "<0x%02X>", static_cast<unsigned>(byte));
   return text;
 }
 
-// The byte spelled, −1 when it is none.
+// The byte that `text` spells, −1 when it spells none.
 inline int spelled_byte(std::string_view text) {
   const auto digit = [](char c) {
     return c >= '0' && c <= '9'   ? c - '0'

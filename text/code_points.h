@@ -8,8 +8,7 @@
 
 namespace slip {
 
-// One character of a text. A byte that is no part of valid UTF-8 is a character by itself, without a code point and
-// without properties.
+// One character of a text. A byte outside valid UTF-8 is a character of its own, without a code point or properties.
 struct CodePoint {
   static constexpr std::int32_t kInvalid = -1;
   std::int32_t value = kInvalid;
@@ -19,10 +18,10 @@ CodePoint first_code_point(std::string_view text);  // REQUIRES: not empty
 CodePoint last_code_point(std::string_view text);   // REQUIRES: not empty
 void append_utf8(std::int32_t code_point, std::string& out);
 
-// Unicode's properties, as ICU has them.
+// Unicode properties, from ICU.
 bool is_white_space(std::int32_t code_point);
 bool is_number(std::int32_t code_point);       // categories Nd, Nl, No
-bool is_punctuation(std::int32_t code_point);  // categories P…, and ASCII's symbols
-bool is_word(std::int32_t code_point);         // \w of Unicode's technical standard 18
+bool is_punctuation(std::int32_t code_point);  // categories P…, and ASCII symbols
+bool is_word(std::int32_t code_point);         // \w of Unicode Technical Standard 18
 
 }  // namespace slip

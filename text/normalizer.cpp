@@ -19,7 +19,7 @@ namespace slip {
 namespace {
 
 constexpr std::size_t kMaxTextBytes = 256U << 20;
-constexpr std::size_t kIcuStretchBytes = 1U << 30;  // ICU counts in 32 bits
+constexpr std::size_t kIcuStretchBytes = 1U << 30;  // ICU takes 32-bit lengths
 
 void check_size(std::size_t bytes) {
   if (bytes > kMaxTextBytes) throw Error(ErrorCode::kTooLarge, "the normalized text is over 256 MiB");
@@ -48,7 +48,7 @@ const icu::Normalizer2& icu_form(Normalizer::Form form) {
   return *found;
 }
 
-// Calls map(code_point, out) for each character; what is not UTF-8 stays.
+// Calls map(code_point, out) for each character; copies bytes that are not UTF-8.
 template <typename Map>
 std::string mapped(std::string_view text, Map map) {
   std::string out;
@@ -86,8 +86,8 @@ std::string apply_step(std::string_view text, Normalizer::Form form) {
   return out;
 }
 
-// Each character by itself, without regard to context (no final sigma), as the reference does it. U+0130 is the only
-// one whose lower case is two.
+// Lowers each character without context (no final sigma), as Hugging Face's tokenizers does. Only U+0130 lowers to two
+// code points.
 std::string apply_step(std::string_view text, Normalizer::Lowercase) {
   return mapped(text, [](std::int32_t c, std::string& out) {
     constexpr std::int32_t kDottedCapitalI = 0x130;

@@ -14,8 +14,8 @@ namespace slip {
 
 class TokenizerFields;
 
-// What a tokenizer does to text before anything else: the steps of a tokenizer.json's "normalizer", nested sequences
-// laid flat. Immutable; apply() from any thread. Bytes that are not UTF-8 pass through unchanged.
+// The first step of tokenizing: a tokenizer.json's "normalizer", with nested sequences flattened. Immutable; apply()
+// from any thread. Bytes that are not UTF-8 pass through unchanged.
 class Normalizer {
  public:
   Normalizer() = default;  // changes nothing
@@ -23,20 +23,20 @@ class Normalizer {
   static Normalizer read(const TokenizerFields& fields);
 
   bool is_identity() const { return steps_.empty(); }
-  bool spells_bytes() const;  // some step turns text into the byte alphabet
+  bool spells_bytes() const;  // some step maps text to the byte alphabet
   // Error{kTooLarge} when the text grows beyond 256 MiB.
   std::string apply(std::string_view text) const;
 
-  // The steps, public for their tests.
+  // The steps, public for the tests.
   enum class Form : std::uint8_t { kNfc, kNfd, kNfkc, kNfkd };
   struct Lowercase {};
-  struct StripAccents {};  // drops combining marks of all kinds
-  struct ByteLevel {};     // spells bytes in the byte alphabet
+  struct StripAccents {};  // drops all combining marks
+  struct ByteLevel {};     // maps bytes to the byte alphabet
   struct Strip {
     bool left = true, right = true;
   };
   struct Prepend {
-    std::string text;  // goes before any text but an empty one
+    std::string text;  // prepended to any text that is not empty
   };
   struct Replace {
     TextPattern pattern;
@@ -49,7 +49,7 @@ class Normalizer {
   std::vector<Step> steps_;
 };
 
-// Replaces what `pattern` matches. Error{kTooLarge} beyond 256 MiB.
+// Replaces all matches of `pattern`. Error{kTooLarge} beyond 256 MiB.
 std::string replace_all(std::string_view text, const TextPattern& pattern, std::string_view by);
 
 }  // namespace slip

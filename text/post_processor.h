@@ -12,8 +12,8 @@ class TokenizerFields;
 struct PostProcessor {
   std::vector<std::int32_t> before, after;
 
-  // Error{kUnsupported} naming the key of anything but TemplateProcessing, ByteLevel (which moves offsets only) and
-  // sequences of them; ids must be below `n_entries`.
+  // Supports TemplateProcessing, ByteLevel (which changes offsets only) and sequences of them; throws
+  // Error{kUnsupported} naming the key of anything else. Ids must be below `n_entries`.
   static PostProcessor read(const TokenizerFields& fields, std::size_t n_entries);
 };
 

@@ -18,19 +18,18 @@ using Behavior = PreTokenizer::Behavior;
 using Metaspace = PreTokenizer::Metaspace;
 using Spans = std::vector<TextSpan>;
 
-constexpr std::size_t kMaxTextBytes = 512U << 20;  // the byte alphabet takes up to two bytes for one
+constexpr std::size_t kMaxTextBytes = 512U << 20;  // the byte alphabet takes up to two bytes per byte
 
 // GPT-2's split pattern (Radford et al., 2019).
 constexpr const char* kGpt2Pattern = R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
-// Runs of word characters and runs of what is neither those nor white space. Rust's \w, which this one is, also has the
-// two join controls.
+// Runs of word characters, and runs of symbols. Rust's \w includes the two join controls (U+200C, U+200D).
 constexpr const char* kWordsAndSymbols = R"([\w\x{200c}\x{200d}]+|[^\w\s\x{200c}\x{200d}]+)";
 
 std::string_view part(std::string_view text, const TextSpan& span) {
   return text.substr(span.begin, span.end - span.begin);
 }
 
-// A match joins the span before it, unless that was one that did.
+// A match joins the span before it, unless that span is itself such a joined match.
 Spans merged_with_previous(const Spans& spans) {
   Spans out;
   bool after_match = false;
@@ -45,7 +44,7 @@ Spans merged_with_previous(const Spans& spans) {
   return out;
 }
 
-// The mirror image.
+// As above, to the other side.
 Spans merged_with_next(const Spans& spans) {
   Spans out;
   bool before_match = false;
@@ -73,7 +72,7 @@ Spans contiguous(const Spans& spans) {
   return out;
 }
 
-// Adds the pieces that `spans` of `text` make; the first piece of all may be dropped.
+// Adds the pieces that `spans` of `text` make. The first piece may be dropped.
 void add_pieces(std::string_view text, const Spans& spans, Behavior behavior, TextPieces& out) {
   switch (behavior) {
     case Behavior::kRemoved:
@@ -174,7 +173,7 @@ Behavior read_behavior(const TokenizerFields& fields, const std::string& name) {
 
 Metaspace read_metaspace(const TokenizerFields& fields) {
   Metaspace out{fields.character("replacement"), Metaspace::Prepend::kAlways, fields.flag("split", true)};
-  // Files from before prepend_scheme say only whether.
+  // Files older than prepend_scheme have only a boolean.
   const bool legacy = fields.flag("add_prefix_space", true);
   const std::string scheme = fields.text("prepend_scheme", legacy ? "always" : "never");
   if (scheme == "first") {
@@ -189,7 +188,7 @@ Metaspace read_metaspace(const TokenizerFields& fields) {
 
 using Steps = std::vector<PreTokenizer::Step>;
 
-// The prefix space comes before the pattern is looked for, so it may belong to the first match.
+// The prefix space is inserted before matching, so it may belong to the first match.
 void read_byte_level(const TokenizerFields& fields, Steps& steps) {
   if (fields.flag("add_prefix_space")) steps.push_back(PreTokenizer::PrefixSpace{});
   if (fields.flag("use_regex", true)) steps.push_back(PreTokenizer::Split{TextPattern::regex(kGpt2Pattern)});

@@ -7,10 +7,10 @@ namespace slip {
 
 namespace {
 
-// The members of \s by Unicode's White_Space, as Oniguruma has it; PCRE2 also counts U+180E.
+// The members of \s: Unicode White_Space, as in Oniguruma. PCRE2's \s also includes U+180E.
 constexpr std::string_view kSpaces =
     R"(\t-\r\x{20}\x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000})";
-// The members of \w by Unicode's technical standard 18; PCRE2 has only letters, numbers and the underscore.
+// The members of \w by Unicode Technical Standard 18. PCRE2's \w has only letters, numbers and the underscore.
 constexpr std::string_view kWords = R"(\p{Alphabetic}\p{M}\p{Nd}\p{Pc})";
 
 [[noreturn]] void refuse(std::string_view what) {
@@ -49,7 +49,7 @@ class Rewriter {
     left_.remove_prefix(n);
   }
 
-  // The end of what the brace at `begin` opens.
+  // The position after the brace that closes the one at `begin`.
   std::size_t brace_end(std::size_t begin) const {
     const std::size_t end = left_.find('}', begin);
     return end == std::string_view::npos ? left_.size() : end + 1;
@@ -75,7 +75,7 @@ class Rewriter {
                          : replace(2, "(?:(?<=" + word + ")(?=" + word + ")|(?<!" + word + ")(?!" + word + "))");
       case 'h':
       case 'H':
-        refuse("\\h");  // a hexadecimal digit here, horizontal white space there
+        refuse("\\h");  // Oniguruma: a hexadecimal digit; PCRE2: horizontal white space
       case 'u':
         if (left_.size() < 6) refuse("a short \\u");
         out_ += "\\x{" + std::string(left_.substr(2, 4)) + "}";
@@ -99,7 +99,7 @@ class Rewriter {
 
   void plain() {
     if (left_.front() == '{' && left_.substr(brace_end(0)).starts_with("+")) {
-      refuse("{n,m}+");  // a repeated repeat there, possessive here
+      refuse("{n,m}+");  // Oniguruma: a repeated repetition; PCRE2: possessive
     }
     if (left_.starts_with("(?") && !left_.starts_with("(?<") && !left_.starts_with("(?#")) {
       const std::string_view flags = left_.substr(2, left_.find_first_of(":)=!", 2) - 2);

@@ -6,9 +6,9 @@
 
 namespace slip {
 
-// A pattern of tokenizer.json, written for Oniguruma (Ruby's syntax, Unicode), as PCRE2 understands it: \s, \w and \b
-// by Oniguruma's Unicode properties, \uHHHH. Error{kUnsupported} for what the two engines read differently and cannot
-// be rewritten in place: \h, \W in a class, class operations, {n,m}+, (?m).
+// Translate a tokenizer.json pattern from Oniguruma (Ruby's syntax, Unicode) to PCRE2: \s, \w and \b by Oniguruma's
+// Unicode properties, \uHHHH. Throws Error{kUnsupported} for syntax that the two engines read differently and that has
+// no local rewrite: \h, \W in a class, class operations, {n,m}+, (?m).
 std::string pcre2_syntax(std::string_view pattern);
 
 }  // namespace slip

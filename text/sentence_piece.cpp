@@ -15,7 +15,7 @@ namespace {
 using sentencepiece::SentencePieceProcessor;
 using Kind = VocabularyEntry::Kind;
 
-constexpr std::uint64_t kMaxFileBytes = 16U << 20;  // the largest public ones have 4 MiB
+constexpr std::uint64_t kMaxFileBytes = 16U << 20;  // the largest public files have 4 MiB
 constexpr std::string_view kSpaceMark = "\u2581";
 
 VocabularyEntry entry_of(const SentencePieceProcessor& processor, int id, const TokenDecoder& decoder) {
@@ -31,13 +31,13 @@ VocabularyEntry entry_of(const SentencePieceProcessor& processor, int id, const 
   return entry;
 }
 
-// What happens to spaces at the text's beginning depends on the normalizer's options, which the library does not tell;
-// a word's decoding does.
+// The normalizer's options decide about leading spaces. The library does not expose them, so this decodes a probe word.
 TokenDecoder decoder_of(const SentencePieceProcessor& processor) {
   const int space = processor.PieceToId(kSpaceMark);
   for (int id = 0; id < processor.GetPieceSize(); ++id) {
     const std::string& piece = processor.IdToPiece(id);
-    if (piece.size() == kSpaceMark.size() || piece.rfind(kSpaceMark) != 0) continue;  // the mark once, at the start
+    // Skips pieces unless the mark occurs once, at the start
+    if (piece.size() == kSpaceMark.size() || piece.rfind(kSpaceMark) != 0) continue;
     const bool drops = !processor.DecodeIds({id}).starts_with(' ');
     const bool drops_twice = drops && !processor.IsUnknown(space) && !processor.DecodeIds({space, id}).starts_with(' ');
     return TokenDecoder::sentence_piece(drops, drops_twice);
@@ -56,7 +56,7 @@ std::unique_ptr<SentencePieceProcessor> read_processor(const std::filesystem::pa
   return processor;
 }
 
-// The tokens that the folder's settings know beyond the file's pieces, or mark among them.
+// Adds the tokens that the folder's settings define beyond the file's pieces, and marks those they call special.
 void add_tokens(const std::vector<TokenizerSettings::Added>& added, std::vector<VocabularyEntry>& entries) {
   for (const TokenizerSettings::Added& token : added) {
     const auto id = static_cast<std::size_t>(token.id);
@@ -72,7 +72,7 @@ void add_tokens(const std::vector<TokenizerSettings::Added>& added, std::vector<
   }
 }
 
-// The id of the token that the settings name, else the one that the model names; none if neither does.
+// The id of the token named by the settings, else the model's own; empty if there is neither.
 std::vector<std::int32_t> named_id(const TokenizerSettings& settings, const char* key, int own,
                                    const std::vector<VocabularyEntry>& entries) {
   const auto name = settings.special_tokens.find(key);
@@ -101,7 +101,7 @@ void SentencePieceEncoder::load(const std::filesystem::path& path, Tokenizer::Ta
   }
   add_tokens(settings.added, tables.entries);
   for (const TokenizerSettings::Added& token : settings.added) {
-    AddedTokenFlags flags = token.flags;  // a control symbol stays special, whatever the settings say
+    AddedTokenFlags flags = token.flags;  // a control symbol stays special even if the settings disagree
     flags.special = tables.entries[static_cast<std::size_t>(token.id)].kind == Kind::kSpecial;
     tables.added.add(token.content, token.id, flags);
   }

@@ -15,11 +15,11 @@ class SentencePieceProcessor;
 
 namespace slip {
 
-// A SentencePiece tokenizer.model, read and encoded by Google's library.
+// The encoder of a SentencePiece tokenizer.model, a wrapper of Google's library.
 class SentencePieceEncoder final : public TextEncoder {
  public:
-  // Fills everything of `tables`, itself included, with what the settings beside it add.
-  // Error{kInvalidArgument | kTooLarge | kNotFound} naming the file.
+  // Fills all of `tables`, including its encoder, and adds the folder's settings. Error{kInvalidArgument | kTooLarge |
+  // kNotFound} naming the file.
   static void load(const std::filesystem::path& path, Tokenizer::Tables& tables);
   ~SentencePieceEncoder() override;
 

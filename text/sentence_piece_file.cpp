@@ -18,15 +18,15 @@ namespace {
 constexpr std::size_t kMaxPieces = std::size_t{1} << 20;
 constexpr std::size_t kMaxPieceBytes = 4096;
 
-// The fields of one protocol buffer message, in order.
+// Reads the fields of one protocol buffer message in order.
 class WireReader {
  public:
   enum class Type : std::uint8_t { kVarint = 0, kFixed64 = 1, kBytes = 2, kFixed32 = 5 };
   struct Field {
     std::uint64_t number = 0;
     Type type = Type::kVarint;
-    std::uint64_t value = 0;  // of a number
-    std::string_view bytes;   // of everything else
+    std::uint64_t value = 0;  // of a number field
+    std::string_view bytes;   // of any other field
   };
 
   WireReader(std::string_view message, const std::string& where) : rest_(message), where_(where) {}
@@ -110,9 +110,9 @@ struct PieceCheck {
   }
 };
 
-// The map of characters: the length of a double array (Aoe 1989, in the layout of darts-clone), the array, and the
-// texts that it points into. A unit of the array has a label in bits 0 … 7, whether a value hangs off it in bit 8, and
-// how far its children are in bits 10 … 30 (in steps of 256 with bit 9 set); with bit 31 it is a value.
+// The character map: the length of a double array (Aoe 1989, in the layout of darts-clone), the array, and the texts it
+// points to. In each unit, bits 0 … 7 hold the label, bit 8 says that a value follows, and bits 10 … 30 hold the offset
+// of the children (in steps of 256 if bit 9 is set). A unit with bit 31 is a value.
 class CharacterMap {
  public:
   CharacterMap(std::string_view blob, const std::string& where) : where_(where) {
@@ -123,7 +123,7 @@ class CharacterMap {
     if (units_.empty() || texts_.back() != '\0') refuse();  // every text ends with a zero byte
   }
 
-  // Every unit that a text can lead to, once.
+  // Checks every reachable unit once.
   void check() {
     std::vector<std::size_t> waiting{0};
     std::vector<bool> seen(units_.size());

@@ -6,9 +6,9 @@
 
 namespace slip {
 
-// What Google's library takes on trust when it reads a tokenizer.model: that pieces are as many as a vocabulary can
-// have, named, distinct and of finite score, and that the automaton which replaces characters leads nowhere outside its
-// own tables. `where` names the file in Error{kInvalidArgument | kTooLarge}.
+// Check the parts of a tokenizer.model that Google's library trusts: a plausible number of distinct, non-empty pieces
+// with finite scores, and a character map that stays inside its own tables. `where` names the file in
+// Error{kInvalidArgument | kTooLarge}.
 void check_sentence_piece_file(std::string_view bytes, const std::string& where);
 
 }  // namespace slip

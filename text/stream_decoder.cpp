@@ -15,7 +15,7 @@ StreamDecoder::Start StreamDecoder::behind(const Tokenizer& tokenizer, const std
 
 StreamDecoder::StreamDecoder(std::shared_ptr<const Tokenizer> tokenizer, Start start)
     : tokenizer_(std::move(tokenizer)), is_first_(start == Start::kText) {
-  if (tokenizer_ == nullptr) return;  // a decoder that is never fed
+  if (tokenizer_ == nullptr) return;  // a decoder that receives no tokens
   for (const TokenDecoder::Strip& strip : tokenizer_->tables_->decoder.ends()) {
     ends_.push_back({is_first_ ? strip.start : 0, {}});
   }

@@ -15,7 +15,7 @@ namespace slip {
 
 namespace {
 
-// S9: what one match may cost. A run of n spaces takes n steps of backtracking, and requests are at most a few MB.
+// S9: limit of one match. A run of n spaces takes n steps of backtracking, and request bodies have a few MB at most.
 constexpr std::uint32_t kMatchLimit = 50'000'000;
 constexpr std::uint32_t kHeapLimitKib = 64 * 1024;
 constexpr std::size_t kMaxPatternBytes = 16 * 1024;
@@ -55,7 +55,7 @@ TextPattern TextPattern::regex(const std::string& expression) {
   auto compiled = std::make_shared<Compiled>();
   int error = 0;
   PCRE2_SIZE offset = 0;
-  // In Ruby's syntax ^ and $ are always those of a line.
+  // In Ruby's syntax ^ and $ always match at line ends.
   compiled->code =
       pcre2_compile(reinterpret_cast<PCRE2_SPTR>(exact.data()), exact.size(),
                     PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C | PCRE2_MULTILINE, &error, &offset, context.get());
@@ -65,7 +65,7 @@ TextPattern TextPattern::regex(const std::string& expression) {
   compiled->limits = pcre2_match_context_create(nullptr);
   pcre2_set_match_limit(compiled->limits, kMatchLimit);
   pcre2_set_heap_limit(compiled->limits, kHeapLimitKib);
-  // Where there is no JIT the interpreter does the same, more slowly.
+  // Without JIT support the interpreter gives the same result, more slowly.
   pcre2_jit_compile(compiled->code, PCRE2_JIT_COMPLETE);
   return {std::move(compiled), {}};
 }
@@ -117,9 +117,9 @@ void TextPattern::cut_valid(std::string_view text, std::size_t offset, const Vis
   const std::unique_ptr<pcre2_match_data, FreeMatchData> data(pcre2_match_data_create(1, nullptr));
   const PCRE2_SIZE* bounds = pcre2_get_ovector_pointer(data.get());
   const auto* subject = reinterpret_cast<PCRE2_SPTR>(text.data());
-  std::size_t done = 0;  // everything before it is visited
+  std::size_t done = 0;  // everything before it was visited
   std::size_t search = 0;
-  bool matched = false;  // something, ending at `done`
+  bool matched = false;  // a match ended at `done`
   const auto match = [&](std::uint32_t options) {
     return pcre2_match(compiled_->code, subject, text.size(), search, options | PCRE2_NO_UTF_CHECK, data.get(),
                        compiled_->limits);
@@ -133,7 +133,7 @@ void TextPattern::cut_valid(std::string_view text, std::size_t offset, const Vis
                   result < 0 ? "PCRE2 says: " + pcre2_message(result) : "the split pattern moves its match's start");
     }
     const bool empty = bounds[1] == bounds[0];
-    if (empty && matched && bounds[0] == done) {  // the end of the last match, found once more
+    if (empty && matched && bounds[0] == done) {  // an empty match at the end of the last match
       if (done == text.size()) break;
       search = done + next_utf8(text.substr(done)).bytes;
       matched = false;

@@ -12,13 +12,13 @@ namespace slip {
 
 class TokenizerFields;
 
-// A stretch of a text, and whether a pattern matched it. A match may be empty.
+// A part of a text, and whether the pattern matched it. A match may be empty.
 struct TextSpan {
   std::size_t begin = 0, end = 0;
   bool is_match = false;
 };
 
-// A literal or a regular expression, looked for from left to right. A value; cut() from any thread.
+// A literal or a regular expression, matched from left to right. A value type; cut() from any thread.
 class TextPattern {
  public:
   // Error{kUnsupported} when PCRE2 cannot compile the expression, Error{kTooLarge} when it is over 16 KiB.
@@ -28,9 +28,9 @@ class TextPattern {
   static TextPattern read(const TokenizerFields& fields, const char* key);
 
   using Visitor = std::function<void(const TextSpan&)>;
-  // Visits the whole of `text` in order: the matches and what lies between them. Invalid UTF-8 never matches an
-  // expression, and each run of it is a span of its own. Error{kInvalidArgument} when a match needs more backtracking
-  // than is allowed. (A list of spans would take many times the text's memory.)
+  // Visits the whole of `text` in order, matches and the parts between them. Each run of invalid UTF-8 is a span
+  // without a match. Error{kInvalidArgument} when a match exceeds the backtracking limit. (A list of spans would take
+  // several times the text's memory.)
   void cut(std::string_view text, const Visitor& visit) const;
 
  private:
@@ -40,7 +40,7 @@ class TextPattern {
   void cut_valid(std::string_view text, std::size_t offset, const Visitor& visit) const;
   void cut_at_literal(std::string_view text, const Visitor& visit) const;
 
-  std::shared_ptr<const Compiled> compiled_;  // null: literal_
+  std::shared_ptr<const Compiled> compiled_;  // null: this is the literal literal_
   std::string literal_;
 };
 

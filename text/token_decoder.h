@@ -15,9 +15,9 @@ namespace slip {
 
 class TokenizerFields;
 
-// What ids become when they are shown: a tokenizer.json's "decoder". It is kept in a normal form that can be streamed:
-// steps that look at one token alone, which are done once, when the file is read; then the tokens' bytes in a row; then
-// what is cut off the whole text's ends. Chains that do not have that form are refused. Immutable.
+// The "decoder" of a tokenizer.json: how token ids become text. It is kept in a form that can be streamed: per-token
+// steps, applied once when the file is read, then concatenation of bytes, then trimming at the text's two ends. Other
+// chains of steps are refused. Immutable.
 class TokenDecoder {
  public:
   struct Replace {
@@ -30,23 +30,24 @@ class TokenDecoder {
   };
   struct Metaspace {
     std::string replacement;             // one character
-    bool drop_in_first = true;           // the first token's are no spaces but left out
-    bool drop_only_leading_one = false;  // and of those only one that the token begins with (SentencePiece)
+    bool drop_in_first = true;           // in the first token, drops the spaces
+    bool drop_only_leading_one = false;  // drops only one, and only at the token's start (SentencePiece)
   };
-  struct ByteAlphabet {};  // what is spelled in the byte alphabet stands for bytes
-  struct ByteFallback {};  // <0x0A> is a byte
+  struct ByteAlphabet {};  // characters of the byte alphabet stand for bytes
+  struct ByteFallback {};  // <0x0A> stands for a byte
   using TokenStep = std::variant<Replace, Strip, Metaspace, ByteAlphabet, ByteFallback>;
 
-  // Error{kUnsupported} naming the key of a step that is not implemented, or not at its place in the chain.
+  // Error{kUnsupported} naming the key of a step that is not implemented, or is out of order.
   static TokenDecoder read(const TokenizerFields& fields);
-  // SentencePiece's rule.
+  // The decoder of SentencePiece models.
   static TokenDecoder sentence_piece(bool drop_leading_space, bool until_text);
 
-  // The bytes a token stands for; of the text's first token that is not special when `is_first`.
+  // The bytes of a token. `is_first`: it is the text's first token that is not special.
   std::string token_bytes(std::string_view content, bool is_first) const;
   Utf8Repair repair() const { return repair_; }
-  const std::vector<Strip>& ends() const { return ends_; }     // in order, of the whole text
-  bool first_until_text() const { return first_until_text_; }  // tokens without bytes do not end the beginning
+  const std::vector<Strip>& ends() const { return ends_; }  // applied in order to the whole text
+  // Tokens without bytes do not end the text's beginning
+  bool first_until_text() const { return first_until_text_; }
 
  private:
   void read_steps(const TokenizerFields& fields);
@@ -55,7 +56,7 @@ class TokenDecoder {
   std::vector<Strip> ends_;
   Utf8Repair repair_ = Utf8Repair::kPerPart;
   bool first_until_text_ = false;
-  // While reading: how far along the normal form the chain is.
+  // While reading: the current stage of the normal form.
   enum class Stage : std::uint8_t { kTokens, kBytes, kText };
   Stage stage_ = Stage::kTokens;
 };

@@ -107,7 +107,7 @@ bool Tokenizer::is_special(std::int32_t id) const {
 }
 
 std::string Tokenizer::decode(const std::vector<std::int32_t>& ids) const {
-  // A pointer that owns nothing: the decoder does not outlive this call.
+  // A non-owning pointer: the decoder does not outlive this call.
   StreamDecoder decoder(std::shared_ptr<const Tokenizer>(std::shared_ptr<void>(), this));
   std::string text;
   for (const std::int32_t id : ids) text += decoder.push(id);

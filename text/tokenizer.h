@@ -13,17 +13,17 @@ namespace slip {
 
 enum class SpecialTokens : std::uint8_t {
   kParse,   // "<|end|>" in the text becomes the special token (templates, `generate` prompts used as they are)
-  kAsText,  // user content: never becomes a special token (S7)
+  kAsText,  // user content: never parsed for special tokens (S7)
 };
 
-// A stretch of a text that is tokenised as a whole: pieces decide only where special tokens are looked for.
+// A part of a text. The text is tokenized as a whole; pieces only decide where special tokens are parsed.
 struct TextPiece {
   std::string text;
   SpecialTokens specials = SpecialTokens::kAsText;
 };
 
-// A Hugging Face tokenizer.json (BPE, byte-level or with byte fallback) or a SentencePiece tokenizer.model; the former
-// where a folder has both. Immutable after load; encode and decode from any thread.
+// A tokenizer, read from a Hugging Face tokenizer.json (BPE, byte-level or with byte fallback) or a SentencePiece
+// tokenizer.model; the former if a folder has both. Immutable after load; encode and decode from any thread.
 // Errors: Error{kNotFound | kInvalidArgument | kTooLarge | kUnsupported} naming the file and key. Ids outside the
 // vocabulary (a model may have spare rows) have no bytes and no content.
 class Tokenizer {
@@ -32,20 +32,19 @@ class Tokenizer {
   ~Tokenizer();
 
   std::vector<std::int32_t> encode(std::string_view text, SpecialTokens specials) const;
-  std::vector<std::int32_t> encode(const std::vector<TextPiece>& pieces) const;  // of the pieces' concatenation
-  // A prompt that stands by itself: special tokens in it are parsed, and it gets those around it that the file asks
-  // for.
+  std::vector<std::int32_t> encode(const std::vector<TextPiece>& pieces) const;  // encodes the concatenation
+  // Encodes a raw prompt: parses special tokens in it and adds the post-processor's special tokens.
   std::vector<std::int32_t> encode_prompt(std::string_view text) const;
-  // `ids` of one text between the special tokens that the file's post-processor puts around it.
+  // Puts the post-processor's special tokens around the `ids` of one text.
   std::vector<std::int32_t> with_special_tokens(std::vector<std::int32_t> ids) const;
-  // Bytes of one token as they stand inside a text; empty for special tokens. Not necessarily whole UTF-8 characters.
+  // The bytes of one token in the middle of a text; empty for special tokens. They may be part of a UTF-8 character.
   std::string_view token_bytes(std::int32_t id) const;
   bool is_special(std::int32_t id) const;
-  std::string decode(const std::vector<std::int32_t>& ids) const;  // specials left out, invalid UTF-8 replaced
+  std::string decode(const std::vector<std::int32_t>& ids) const;  // omits special tokens, replaces invalid UTF-8
   std::int32_t vocab_size() const;
   std::int32_t token_id(std::string_view content) const;  // an exact vocabulary or added-token entry; -1 if none
-  std::string_view token_content(std::int32_t id) const;  // the entry's own spelling
-  // The first id whose entry differs between the two, -1 if none: draft and target must agree.
+  std::string_view token_content(std::int32_t id) const;  // the entry as the vocabulary spells it
+  // The first id whose entries differ, −1 if none. A draft and its target must agree.
   static std::int32_t first_difference(const Tokenizer& a, const Tokenizer& b);
 
  private:
@@ -57,25 +56,25 @@ class Tokenizer {
   std::unique_ptr<Tables> tables_;
 };
 
-// Turns a growing list of tokens into text that never contains half a character: bytes of an unfinished UTF-8 sequence
-// are held back. The pieces add up to what Tokenizer::decode() says of the whole list.
+// Turns a stream of tokens into text that never contains part of a character: bytes of an unfinished UTF-8 sequence are
+// held back. The concatenated pieces equal Tokenizer::decode() of the whole list.
 class StreamDecoder {
  public:
   enum class Start : std::uint8_t {
-    kText,    // the first token begins a text: a space that only marks a word's beginning is left out
-    kMiddle,  // it continues one
+    kText,    // the first token begins a text: a space that only marks a word's start is dropped
+    kMiddle,  // the first token continues a text
   };
-  // How an answer begins that goes on where a raw prompt ends: in the middle of its text, if it has any.
+  // The start mode of a completion of a raw prompt: in the middle of its text, unless the prompt is empty.
   static Start behind(const Tokenizer& tokenizer, const std::vector<std::int32_t>& prompt);
   explicit StreamDecoder(std::shared_ptr<const Tokenizer> tokenizer, Start start = Start::kText);
   std::string push(std::int32_t token);  // the text this token completed, possibly empty
-  std::string finish();                  // what is left, incomplete bytes replaced by U+FFFD
+  std::string finish();                  // the rest, with incomplete bytes replaced by U+FFFD
 
  private:
-  // What a decoder cuts off the text's ends, so far.
+  // The state of trimming at the text's two ends.
   struct End {
-    std::size_t to_drop = 0;  // at the start
-    std::string held;         // might be the text's end
+    std::size_t to_drop = 0;  // still to drop at the start
+    std::string held;         // held back: may turn out to be the text's end
   };
   std::string cut_ends(std::string text);
 
@@ -88,18 +87,18 @@ class StreamDecoder {
 struct ChatMessage {
   std::string role;  // "system", "user", "assistant"
   std::string content;
-  std::optional<std::string> name = std::nullopt;  // of who speaks; most templates do not write it
+  std::optional<std::string> name = std::nullopt;  // the speaker's name; most templates ignore it
 };
 
-// A model's chat template, as token ids: template text is parsed for special tokens, message content never is, and
-// nothing is put around the whole. Immutable; any thread.
+// A model's chat template, rendered to token ids. Template text is parsed for special tokens, message content never is.
+// No special tokens are added around the result. Immutable; any thread.
 class ChatTemplate {
  public:
-  // The template in `file`, else the folder's chat_template.jinja, else the one in its tokenizer_config.json, which
-  // names the special tokens in any case. Error{kUnsupported} naming file, construct and line when it uses Jinja beyond
-  // the supported subset; Error{kNotFound | kInvalidArgument | kTooLarge} naming the file.
+  // Reads the template from `file`, else from the folder's chat_template.jinja, else from its tokenizer_config.json;
+  // the special tokens' names always come from the latter. Error{kUnsupported} naming file, construct and line for
+  // Jinja beyond the supported subset; Error{kNotFound | kInvalidArgument | kTooLarge} naming the file.
   static ChatTemplate load(const std::filesystem::path& folder, const std::filesystem::path& file = {});
-  // Error{kInvalidArgument} for what the template itself refuses or cannot do with these messages, naming its line;
+  // Error{kInvalidArgument}, with the template's line, if the template rejects or cannot render these messages;
   // Error{kTooLarge} for too many messages, too much work or too long a text.
   std::vector<std::int32_t> render(const Tokenizer& tokenizer, const std::vector<ChatMessage>& messages,
                                    bool add_generation_prompt) const;

@@ -9,15 +9,14 @@
 
 namespace slip {
 
-// One object of a tokenizer.json and where in the file it stands, so that each refusal names the key's whole path.
-// Borrows the document. All errors: Error{kInvalidArgument | kUnsupported}, message "file: path.key: …", param the path
-// and key.
+// One object of a tokenizer.json and its path, so that every error names the full key. Borrows the document. All
+// errors: Error{kInvalidArgument | kUnsupported}, message "file: path.key: …", param the path and key.
 class TokenizerFields {
  public:
   static constexpr std::size_t kMaxTextBytes = 4096;  // R4; the longest entry seen in public vocabularies is 512
-  static constexpr std::size_t kMaxSteps = 64;        // of one component; public files have up to ten
+  static constexpr std::size_t kMaxSteps = 64;        // of one component; public files have up to 10
 
-  // `path` is "" for the document itself.
+  // `path` is "" for the document's root.
   TokenizerFields(const nlohmann::json& object, std::string where, std::string path);
 
   const nlohmann::json* find(const char* key) const;  // nullptr when absent or null
@@ -26,7 +25,7 @@ class TokenizerFields {
   std::vector<TokenizerFields> objects(const char* key) const;  // a list of at most kMaxSteps
   std::string text(const char* key) const;
   std::string text(const char* key, const std::string& otherwise) const;
-  std::string character(const char* key) const;  // exactly one, as UTF-8
+  std::string character(const char* key) const;  // exactly one character, as UTF-8
   bool flag(const char* key) const;
   bool flag(const char* key, bool otherwise) const;
   std::int64_t count(const char* key) const;

@@ -21,7 +21,7 @@ using nlohmann::json;
 constexpr std::int64_t kMaxEntries = std::int64_t{1} << 20;
 constexpr std::size_t kMaxMerges = std::size_t{1} << 21;
 
-// The keys that change what text becomes, and the one value of each that this reader implements.
+// Checks the options that change the tokens: each must have the one value that this reader implements.
 void check_model(const TokenizerFields& model) {
   if (model.type() != "BPE") model.unsupported("type", "anything but BPE");
   for (const char* key : {"continuing_subword_prefix", "end_of_word_suffix"}) {
@@ -63,7 +63,7 @@ class EntryReader {
     }
   }
 
-  // Ids are dense: the embedding has a row for each, and a hole would be a token that cannot be shown.
+  // Ids must be dense: the embedding has a row for each, and a token in a hole could not be decoded.
   std::vector<VocabularyEntry> take(const TokenDecoder& decoder) {
     std::vector<VocabularyEntry> entries;
     for (std::size_t id = 0; id < by_id_.size(); ++id) {
@@ -77,14 +77,14 @@ class EntryReader {
     return entries;
   }
 
-  // The id of an entry of the model, −1 when there is none.
+  // The id of a model entry, −1 if there is none.
   std::int32_t find(const std::string& content) const {
     const auto found = ids_.find(content);
     return found == ids_.end() || !by_id_.at(found->second).in_model ? -1 : static_cast<std::int32_t>(found->second);
   }
 
  private:
-  // An added token may repeat a vocabulary entry, id and content alike.
+  // An added token may repeat a vocabulary entry with the same id and content.
   std::int64_t place(const std::string& content, const json& value, const std::string& key) {
     if (content.empty() || content.size() > TokenizerFields::kMaxTextBytes) {
       file_.invalid(key, "an entry is empty or over " + std::to_string(TokenizerFields::kMaxTextBytes) + " bytes");
@@ -104,7 +104,7 @@ class EntryReader {
   std::unordered_map<std::string, std::int64_t> ids_;
 };
 
-// Both spellings of a merge: ["a", "b"] and "a b".
+// Reads either spelling of a merge, ["a", "b"] or "a b".
 std::pair<std::string, std::string> read_pair(const json& merge, const TokenizerFields& file, const std::string& key) {
   if (merge.is_array() && merge.size() == 2 && merge[0].is_string() && merge[1].is_string()) {
     return {merge[0].get<std::string>(), merge[1].get<std::string>()};
@@ -146,7 +146,7 @@ BytePairOptions read_options(const TokenizerFields& model, const EntryReader& en
   return out;
 }
 
-// A character without a token would silently disappear from what the model reads.
+// Without this check, a character without a token would silently vanish from the model's input.
 void check_bytes(const TokenizerFields& file, const TokenizerFile& out, const EntryReader& entries) {
   if (out.options.unknown >= 0) return;
   const bool spelled = out.pre_tokenizer.spells_bytes() || out.normalizer.spells_bytes();

@@ -17,8 +17,8 @@
 
 namespace slip {
 
-// What a tokenizer.json says, checked: ids are 0 … n − 1 without holes, every merge joins entries to an entry, and
-// every byte has a token or there is one for the unknown.
+// The checked content of a tokenizer.json. Ids are 0 … n − 1 without holes, every merge joins two entries to a third,
+// and every byte has a token unless there is an unknown token.
 struct TokenizerFile {
   struct Added {
     std::int32_t id = 0;
@@ -34,8 +34,8 @@ struct TokenizerFile {
   PostProcessor post_processor;
 };
 
-// Throws Error{kUnsupported} naming the key for a component that is not implemented, and
-// Error{kInvalidArgument | kTooLarge} for files that contradict themselves. `where` names the file in messages.
+// Throws Error{kUnsupported} naming the key of a component that is not implemented, and Error{kInvalidArgument |
+// kTooLarge} for an inconsistent file. `where` names the file in messages.
 TokenizerFile parse_tokenizer_file(std::string_view json, const std::string& where);
 
 }  // namespace slip

@@ -40,7 +40,7 @@ void read_names(const TokenizerFields& file, TokenizerSettings& out) {
   }
 }
 
-// Special tokens without a role of their own.
+// Adds the special tokens that have no role.
 void read_more_names(const TokenizerFields& file, std::set<std::string>& names) {
   const json* list = file.find(kMoreSpecialTokens);
   if (list == nullptr) return;
@@ -61,7 +61,7 @@ void check_distinct(std::vector<TokenizerSettings::Added>& tokens, const Tokeniz
   if (twice != tokens.end()) file.invalid(key, "repeats an id, " + std::to_string(twice->id));
 }
 
-// added_tokens.json: {"<|im_end|>": 32000, …}, special where some other key names it as such.
+// Reads added_tokens.json: {"<|im_end|>": 32000, …}. A token is special if another key names it as such.
 std::vector<TokenizerSettings::Added> read_added_file(const TokenizerFields& file, const json& document,
                                                       const std::set<std::string>& special) {
   std::vector<TokenizerSettings::Added> out;

@@ -17,28 +17,28 @@
 
 namespace slip {
 
-// How text without added tokens becomes ids: what tokenizer.json and tokenizer.model differ in. Immutable.
+// Encodes text without added tokens. tokenizer.json and tokenizer.model each have an implementation. Immutable.
 class TextEncoder {
  public:
   virtual ~TextEncoder() = default;
-  // Appends the ids of text[section]; nothing stands before it when section.begin is 0. `parsed` as in
-  // AddedTokens::find, of `text`.
+  // Appends the ids of text[section]; a section that begins at 0 begins the text. `parsed` refers to `text`, as in
+  // AddedTokens::find.
   virtual void encode(std::string_view text, ByteRange section, std::span<const ByteRange> parsed,
                       std::vector<std::int32_t>& out) const = 0;
 };
 
 struct Tokenizer::Tables {
   std::vector<VocabularyEntry> entries;  // by id
-  AddedTokens added;                     // those looked for in the text as it is
+  AddedTokens added;                     // those matched in the raw text
   std::unique_ptr<const TextEncoder> encoder;
   TokenDecoder decoder;
   PostProcessor post_processor;
-  std::unordered_map<std::string_view, std::int32_t> ids;  // by content, which `entries` owns
+  std::unordered_map<std::string_view, std::int32_t> ids;  // by content; the keys point into `entries`
 
   const VocabularyEntry* entry(std::int32_t id) const {
     return id >= 0 && static_cast<std::size_t>(id) < entries.size() ? &entries[static_cast<std::size_t>(id)] : nullptr;
   }
-  // The entry's bytes where it begins the text.
+  // The entry's bytes at the beginning of a text.
   std::string first_bytes(const VocabularyEntry& entry) const {
     return entry.kind == VocabularyEntry::Kind::kUnknown ? entry.bytes
                                                          : decoder.token_bytes(entry.spelling(), /*is_first=*/true);

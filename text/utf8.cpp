@@ -5,10 +5,10 @@ namespace slip {
 
 namespace {
 
-// The bytes that may follow a lead byte: overlong forms, surrogates and code points above 10FFFF differ only in the
-// second byte's range.
+// The valid second bytes after a lead byte. Overlong forms, surrogates and code points above 10FFFF differ from valid
+// ones only there.
 struct Lead {
-  std::size_t length = 0;  // 0: no character starts so
+  std::size_t length = 0;  // 0: not a lead byte
   unsigned char second_low = 0x80, second_high = 0xBF;
 };
 

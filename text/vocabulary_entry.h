@@ -11,13 +11,13 @@ struct VocabularyEntry {
     kVocabulary,
     kAdded,
     kSpecial,
-    kUnknown,  // SentencePiece's: shown, but not as it is spelled
+    kUnknown,  // SentencePiece's unknown token: decoded, but not as it is spelled
   };
-  std::string content;  // as the file spells it
-  std::string bytes;    // what it stands for in text
+  std::string content;  // the entry's spelling in the file
+  std::string bytes;    // its bytes in decoded text
   Kind kind = Kind::kVocabulary;
-  bool in_model = false;   // merges can end in it; an added token may be both
-  std::string normalized;  // of an added token that is looked for in normalized text: its content, normalized
+  bool in_model = false;   // part of the BPE model; may also be an added token
+  std::string normalized;  // its normalized content, for added tokens matched in normalized text
 
   const std::string& spelling() const { return normalized.empty() ? content : normalized; }
 };

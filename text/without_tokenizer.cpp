@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// In place of the tokenizer in builds of the `core` preset, where its libraries are not: requests bring token ids and
-// get token ids. No tokenizer can be loaded, so the members below load() are linked but never reached.
+// The tokenizer's stub in builds of the `core` preset, which lack its libraries. Requests then send and receive token
+// ids. Loading fails, so the members below load() are linked but never called.
 #include <utility>
 
 #include "common/error.h"

@@ -15,7 +15,7 @@
 namespace slip::bench {
 namespace {
 
-constexpr std::size_t kFinalRequests = 100;  // of the stream, where there are no dev records
+constexpr std::size_t kFinalRequests = 100;  // of the stream, if there are no dev records
 constexpr std::int64_t kStepsBetweenExports = 10;
 
 // A draft that serves a stream and may change after each request.
@@ -64,11 +64,11 @@ class Ungated final : public Arm {
 
 struct OsdSetting {
   double learning_rate = 1e-4;
-  std::size_t interval = 8;  // requests an update
+  std::size_t interval = 8;  // requests per update
 };
 
-// Keeps the targets of the positions that serving with `draft` would have rejected first in a chain of k, by the greedy
-// rule; the other rows teach nothing.
+// Keeps the targets only at positions where serving with `draft` would first reject in a chain of k, by the greedy
+// rule.
 ReplayRecord rejected_positions(const DraftTrainer& draft, const ReplayRecord& record, int k) {
   ReplayRecord masked = record;
   const auto vocab = static_cast<std::size_t>(draft.config().vocab_size);
@@ -83,7 +83,7 @@ ReplayRecord rejected_positions(const DraftTrainer& draft, const ReplayRecord& r
   std::vector<bool> rejected(record.target.size());
   for (std::size_t at = 1, in_chain = 0; at < rejected.size(); ++at) {
     rejected[at] = in_chain < static_cast<std::size_t>(k) && !accepted(at);
-    // After a rejection the target's correction is this token; after a whole chain the bonus token is.
+    // After a rejection this token is the target's correction; after a fully accepted chain it is the bonus token.
     in_chain = rejected[at] || in_chain == static_cast<std::size_t>(k) ? 0 : in_chain + 1;
   }
   for (std::size_t at = 0; at < rejected.size(); ++at) {
@@ -135,7 +135,7 @@ std::vector<ReplayRecord> final_records(const ArmSetting& setting) {
   return {setting.stream.end() - static_cast<std::ptrdiff_t>(n), setting.stream.end()};
 }
 
-// Each request is scored by what serves when it comes, before anything learns from it.
+// Scores each request with the draft that serves when it arrives, before any training on it.
 ArmRun serve(const ArmSetting& setting, RecordScorer& scorer, Arm& arm) {
   ArmRun run;
   const auto look = [&](std::size_t requests) {
@@ -188,7 +188,7 @@ std::vector<ReplayRecord> shuffled(const std::vector<ReplayRecord>& records, std
   return result;
 }
 
-// The ceiling: it may look at the final records to know when to stop, so it is if anything too high.
+// The upper bound: early stopping uses the final records, so it may be too high.
 ArmRun train_offline(const ArmSetting& setting, RecordScorer& scorer, std::uint64_t seed) {
   constexpr std::uint32_t kMaxEpochs = 40, kPatience = 4;
   constexpr double kRise = 0.002;

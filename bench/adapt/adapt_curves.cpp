@@ -72,7 +72,7 @@ void write_curves_svg(const std::filesystem::path& file, const std::string& titl
   for (const auto& [name, run] : arms) {
     const char* stroke = kStrokes[index % kStrokes.size()];
     const char* dashes = kDashes[index / kStrokes.size() % kDashes.size()];
-    // What was trained offline has no curve: its level is a line.
+    // The offline arm has no curve; its level is drawn as a line.
     std::vector<SvgPoint> points;
     for (const ArmLook& look : run.looks) points.push_back(plot.at(static_cast<double>(look.requests), look.alpha));
     if (points.empty()) points = {plot.at(0, run.final_alpha), plot.at(plot.most_requests, run.final_alpha)};

@@ -10,7 +10,7 @@
 
 namespace slip::bench {
 
-// Each arm's α over the requests taken in. Error{kIo}.
+// Write each arm's α over the number of requests. Error{kIo}.
 void write_curves_csv(const std::filesystem::path& file,
                       const std::map<std::string, ArmRun>& arms);  // arm,requests,alpha
 void write_curves_svg(const std::filesystem::path& file, const std::string& title,

@@ -10,19 +10,19 @@
 
 namespace slip::bench {
 
-// The defaults of the service, which the recorded arms run with unless --setting says otherwise.
+// The service's defaults, which the recorded arms use unless --setting overrides them.
 inline constexpr const char* kOurs = "optimizer=muon matrix_lr=0.02 lr=0.002 batch=4 steps=1.5 average=0.8";
 
 struct AdaptOptions {
   std::string target, draft, dev, topic, config, work = "build/adapt";
-  std::string record, replay, dev_replay;  // data folders: where to record, what to run the arms on instead
+  std::string record, replay, dev_replay;  // data folders: to record into, to run the arms on
   std::string csv, svg;
   std::vector<std::string> stream, arms = {"learning", "frozen"};
   std::size_t requests = 400, window = 50, dev_prompts = 150, look_every = 8;
   std::uint64_t seeds = 1;
   double rate = 4, skip_share = 0.1, temperature = 0, max_repeated = 0.2;
   int k = 3, max_tokens = 128;
-  OnlineSetting ours;  // of the arms ungated and offline-100
+  OnlineSetting ours;  // for the arms ungated and offline-100
   bool json = false;
 };
 

@@ -16,7 +16,7 @@
 namespace slip::bench {
 namespace {
 
-// The likeliest `k` of a row; the mass of the others joins the tail.
+// Keeps a row's `k` most likely tokens; the mass of the others is added to the tail.
 void keep_top(TopK& row, std::size_t k) {
   if (row.ids.size() <= k) return;
   double tail = std::exp(static_cast<double>(row.log_tail));
@@ -144,7 +144,7 @@ void OnlineTraining::take(const ReplayRecord& record) {
   }
 }
 
-// Without replacement, by weights that halve with age.
+// Draws without replacement, with weights that halve with age.
 std::vector<ReplayRecord> OnlineTraining::draw() {
   std::set<std::size_t> chosen;
   const auto fresh = static_cast<std::size_t>(setting_.fresh_share * static_cast<double>(setting_.batch));

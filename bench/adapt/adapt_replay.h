@@ -14,13 +14,14 @@
 
 namespace slip::bench {
 
-// Every record of a service's replay folder, oldest first, with greedy records' sampling as it was. Error{kNotFound}.
+// Read every record of a service's replay folder, oldest first; greedy records keep their sampling settings.
+// Error{kNotFound}.
 std::vector<ReplayRecord> read_recorded(const std::filesystem::path& folder);
 
-// Scores drafts on records as serving would have counted them. Threads: one owner.
+// Scores drafts on records, counting acceptance as serving would. Threads: one owner.
 class RecordScorer {
  public:
-  // `prompt_lookup`: with the guesses that serving mixes in, or the drafts alone.
+  // `prompt_lookup`: include the guesses that serving adds to the draft's.
   RecordScorer(const std::filesystem::path& base_folder, int k, bool prompt_lookup = false);
 
   AcceptanceScore score(const ModelWeights& draft, const ReplayRecord& record) {
@@ -37,16 +38,16 @@ class RecordScorer {
   int k_;
 };
 
-// How a draft is trained on the stream as it comes: by default with the service's trainer, and half the optimizer steps
-// that an idle service takes.
+// Settings of training on a stream as it arrives. The defaults are the service's trainer with half the optimizer steps
+// of an idle service.
 struct OnlineSetting {
   TrainerOptions trainer = LearnerOptions{}.trainer;
-  std::size_t batch = 8;         // records an optimizer step
+  std::size_t batch = 8;         // records per optimizer step
   double steps_per_request = 1;  // at first
   double steps_half = 0;         // requests after which the steps per request have halved (as 1/(1 + n/half)); 0: never
-  double recency_half_life = 2000;  // in requests, of the weight a record is drawn with
-  double fresh_share = 0;           // of a batch: the newest records, the rest drawn
-  std::size_t top_k = 32;           // likeliest tokens of the target that are kept of each row
+  double recency_half_life = 2000;  // in requests, of a record's sampling weight
+  double fresh_share = 0;           // share of a batch: the newest records; the others are sampled
+  std::size_t top_k = 32;           // the target's most likely tokens kept per row
 };
 inline constexpr const char* kOnlineSettingHelp =
     "Blank-separated key=value, repeatable, over the service's defaults: optimizer, lr, matrix_lr, batch, steps, half, "
@@ -59,7 +60,7 @@ class OnlineTraining {
  public:
   OnlineTraining(const std::filesystem::path& base_folder, const OnlineSetting& setting, std::uint64_t seed);
 
-  // Takes in a finished request, and trains as many steps as the setting allows by now.
+  // Adds a finished request, and trains the steps that are due.
   void take(const ReplayRecord& record);
   std::shared_ptr<const ModelWeights> weights() const { return trainer_.weights(Dtype::kBFloat16); }
   std::int64_t steps() const { return trainer_.steps(); }

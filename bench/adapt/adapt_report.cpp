@@ -95,7 +95,7 @@ json recorded_report(const AdaptOptions& options, const std::map<std::string, Ar
 }
 
 json median_report(const json& seeds) {
-  json result = seeds.front();  // lists and texts are the first seed's
+  json result = seeds.front();  // lists and texts are from the first seed
   for (auto& [name, arm] : result.items()) {
     for (auto& [key, value] : arm.items()) {
       if (!value.is_number() && !value.is_null()) continue;

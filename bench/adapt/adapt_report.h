@@ -12,15 +12,15 @@
 
 namespace slip::bench {
 
-// The prompts of --stream: one file after the other, or "mix:" one of each in turn, "shift:" an equal part of each
-// after the other. Error{kInvalidArgument, kNotFound}.
+// Reads the prompts of --stream: the files in sequence; with "mix:" one row of each in turn; with "shift:" an equal
+// part of each in sequence. Error{kInvalidArgument, kNotFound}.
 std::vector<Prompt> read_stream(const AdaptOptions& options);
 
 // {arm: {final_alpha, requests_to_50, requests_to_90, windows, optimizer_steps, training_seconds, publishes,
-// rollbacks}}. The levels are shares of the way from the base draft to offline-100, or without that arm to the arm's
-// own end. A level that was never reached is null.
+// rollbacks}}. The levels 50 and 90 are percentages of the way from the base draft to offline-100, or to the arm's own
+// end without that arm. A level that was never reached is null.
 nlohmann::json recorded_report(const AdaptOptions& options, const std::map<std::string, ArmRun>& runs);
-// Of several seeds' reports: the median of each number; null counts as the largest.
+// The median of each number over several seeds' reports; null counts as the largest.
 nlohmann::json median_report(const nlohmann::json& seeds);
 void print_adapt_table(const nlohmann::json& result);
 

@@ -41,7 +41,7 @@ double send_all(const AdaptOptions& options, const Service& service, const std::
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-// `serve` with its data in `folder`, which is emptied first.
+// The arguments of `serve` with its data in `folder`, which is emptied first.
 std::vector<std::string> serve_arguments(const AdaptOptions& options, const fs::path& folder) {
   fs::remove_all(folder);
   fs::create_directories(folder);
@@ -51,7 +51,7 @@ std::vector<std::string> serve_arguments(const AdaptOptions& options, const fs::
           "--data-dir", (folder / "data").string()};
 }
 
-// The ledger is what a user would read, so the benchmark reads it too.
+// Reads the results from the ledger, as a user would.
 void read_ledger(const std::filesystem::path& file, ServiceArm& arm) {
   const Database ledger(file, Database::Mode::kReadOnly);
   Statement requests(ledger,
@@ -90,7 +90,7 @@ json windows(const AdaptOptions& options, const ServiceArm& arm, const std::set<
   return result;
 }
 
-// The end of the first window that has made `share` of the way from the first window to the last; null: never.
+// The end of the first window that covers `share` of the way from the first to the last window; null: never.
 json requests_to(const json& windows, double share) {
   if (windows.size() < 2) return nullptr;
   const double first = windows.front()["alpha"], last = windows.back()["alpha"];
@@ -159,7 +159,7 @@ void record_stream(const AdaptOptions& options, const fs::path& folder, const st
   fs::rename(folder / "data" / "replay", folder / "replay");
 }
 
-// Loops inflate acceptance, so answers that mostly repeat themselves count in no arm.
+// Repetitive answers inflate acceptance, so they are excluded from all arms.
 std::set<std::size_t> repetitive(const AdaptOptions& options, const std::map<std::string, ServiceArm>& arms) {
   std::set<std::size_t> left_out;
   for (const auto& [name, arm] : arms) {
@@ -186,7 +186,7 @@ json service_report(const AdaptOptions& options, const ServiceArm& arm, const st
   report["requests_to_90"] = requests_to(alphas, 0.9);
   report["final_alpha"] = alphas.empty() ? json(nullptr) : alphas.back()["alpha"];
   report["tokens_per_s"] = arm.seconds > 0 ? static_cast<double>(tokens) / arm.seconds : 0;
-  report["optimizer_steps"] = nullptr;  // the ledger does not have them
+  report["optimizer_steps"] = nullptr;  // not in the ledger
   report["training_seconds"] = nullptr;
   report["publishes"] = decided("publish");
   report["rollbacks"] = decided("rollback");

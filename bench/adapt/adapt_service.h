@@ -14,27 +14,28 @@
 
 namespace slip::bench {
 
-// One request as the ledger of the service that answered it counts it.
+// One request as recorded in its service's ledger.
 struct Served {
   std::int64_t accepted = 0, first_rejections = 0, steps = 0, tokens = 0, repeated = 0, version = 0;
 };
 
-// A stream answered over HTTP by a service of its own.
+// A stream answered over HTTP by its own service.
 struct ServiceArm {
-  std::vector<Served> served;                    // in the order they were streamed
+  std::vector<Served> served;                    // in streaming order
   std::filesystem::path learned;                 // the draft's folder at the end
   std::map<std::string, std::int64_t> outcomes;  // canary decisions by kind
   double seconds = 0;                            // from the first request to the last answer
   int exit_status = 0;
 };
 
-// "learning": the service learns as configured; "frozen": it does not.
+// Runs an arm: in "learning" the service learns as configured, in "frozen" it does not.
 ServiceArm run_service_arm(const AdaptOptions& options, const std::string& name, const std::vector<Prompt>& prompts);
-// Has the target answer the prompts and keeps the records in <folder>/replay; nothing is trained.
+// Lets the target answer the prompts and keeps the records in <folder>/replay, without training.
 void record_stream(const AdaptOptions& options, const std::filesystem::path& folder,
                    const std::vector<Prompt>& prompts);
 
-// Requests whose answers mostly repeat themselves in any arm: loops inflate acceptance, so they count in none.
+// Requests whose answers are mostly repetitive in any arm. Repetition inflates acceptance, so they are excluded from
+// all.
 std::set<std::size_t> repetitive(const AdaptOptions& options, const std::map<std::string, ServiceArm>& arms);
 nlohmann::json service_report(const AdaptOptions& options, const ServiceArm& arm,
                               const std::set<std::size_t>& left_out);

@@ -29,7 +29,7 @@ cublasLtMatmulAlgo_t native(const Algorithm& algorithm) {
 
 class Matrix {
  public:
-  Matrix(cudaDataType type, std::int64_t n_rows, std::int64_t n_columns) {  // column by column
+  Matrix(cudaDataType type, std::int64_t n_rows, std::int64_t n_columns) {  // column-major
     check_lt(cublasLtMatrixLayoutCreate(&layout_, type, static_cast<std::uint64_t>(n_rows),
                                         static_cast<std::uint64_t>(n_columns), n_rows),
              "a matrix");
@@ -43,7 +43,7 @@ class Matrix {
   cublasLtMatrixLayout_t layout_ = nullptr;
 };
 
-// The library counts columns first, so that it sees our matrices transposed: yᵀ [n_out, n_rows] = W xᵀ.
+// cuBLASLt is column-major, so our matrices appear transposed: yᵀ [n_out, n_rows] = W xᵀ.
 class LtShape final : public PeerShape {
  public:
   LtShape(cublasLtHandle_t handle, void* workspace, std::int64_t n_rows, std::int64_t n_out, std::int64_t n_in)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The peer that our matrix product is measured against. Only benchmarks link it. Threads: one.
+// cuBLASLt, the reference for our matrix product. Only benchmarks link it. Threads: one.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -12,13 +12,13 @@
 
 namespace slip::bench {
 
-// What the library needs to do a product in one particular way.
+// The library's parameters of one algorithm for a product.
 struct Algorithm {
   std::array<std::uint64_t, 8> data;
   bool operator==(const Algorithm&) const = default;
 };
 
-// y [n_rows, n_out] float32 = x [n_rows, n_in] · Wᵀ [n_in, n_out], both bfloat16, all row by row.
+// y [n_rows, n_out] float32 = x [n_rows, n_in] · Wᵀ [n_in, n_out], both bfloat16, row-major.
 struct PlainProduct {
   const std::uint16_t* weight = nullptr;
   const std::uint16_t* x = nullptr;
@@ -29,9 +29,9 @@ struct PlainProduct {
 class PeerShape {
  public:
   virtual ~PeerShape() = default;
-  virtual std::vector<Algorithm> candidates() const = 0;  // what the library proposes, its best guess first
+  virtual std::vector<Algorithm> candidates() const = 0;  // the library's proposals, its best estimate first
   virtual bool takes(const Algorithm& algorithm) const = 0;
-  // Throws std::runtime_error when the library refuses.
+  // Throws std::runtime_error if the library refuses.
   virtual void enqueue(const Algorithm& algorithm, const PlainProduct& product, cudaStream_t stream) const = 0;
 };
 
@@ -42,7 +42,7 @@ class Peer {
   virtual std::unique_ptr<PeerShape> shape(std::int64_t n_rows, std::int64_t n_out, std::int64_t n_in) const = 0;
 };
 
-// Null where this was built without the library.
+// Null in a build without the library.
 std::unique_ptr<Peer> open_cublaslt();
 
 }  // namespace slip::bench

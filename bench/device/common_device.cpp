@@ -30,7 +30,7 @@ struct Owned {
   Handle handle = nullptr;
 };
 
-// A capture that an exception left open would make the stream refuse all that comes after.
+// Ends the capture after an exception; otherwise the stream would refuse all later work.
 void capture(cudaStream_t stream, int n, const std::function<void(int)>& work, cudaGraph_t* graph) {
   check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "begin of a capture");
   try {
@@ -49,7 +49,7 @@ int attribute(cudaDeviceAttr which) {
 }
 
 double best_read_gb_per_s(cudaStream_t stream) {
-  constexpr std::size_t kBytes = std::size_t{4} << 30;  // far beyond any cache
+  constexpr std::size_t kBytes = std::size_t{4} << 30;  // much larger than any cache
   const DeviceArray<char> memory(kBytes);
   const DeviceArray<unsigned long long> sum(std::size_t{1});
   check(cudaMemsetAsync(memory.get(), 1, kBytes, stream), "memset");
@@ -109,7 +109,7 @@ void fill(std::uint16_t* to, const RandomMatrix& matrix, Layout layout, cudaStre
 nlohmann::json describe_device(cudaStream_t stream) {
   cudaDeviceProp properties{};
   check(cudaGetDeviceProperties(&properties, 0), "device properties");
-  // Two transfers a clock; the clock in kHz, the bus in bits.
+  // Two transfers per clock; the clock in kHz, the bus width in bits.
   const double peak = 2.0 * attribute(cudaDevAttrMemoryClockRate) * attribute(cudaDevAttrGlobalMemoryBusWidth) / 8e6;
   return {{"name", properties.name},
           {"multiprocessors", properties.multiProcessorCount},

@@ -8,7 +8,7 @@ namespace {
 
 constexpr int kThreads = 256;
 
-// In 64 bits: a vocabulary's matrix has half a milliard elements.
+// 64-bit, since a vocabulary's matrix has about 5e8 elements.
 __device__ std::int64_t first_index() {
   return static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
 }
@@ -27,7 +27,7 @@ __global__ void __launch_bounds__(kThreads) fill_matrix(std::uint16_t* to, Rando
   }
 }
 
-// The sum of all words, with kInFlight loads of 16 bytes on their way for each thread.
+// Sums all words, with kInFlight 16-byte loads in flight per thread.
 template <int kInFlight>
 __global__ void __launch_bounds__(kThreads) read_words(const uint4* from, std::int64_t n, unsigned long long* sum) {
   unsigned long long own = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What every device benchmark needs: the device's name and bandwidth, random matrices, time by graphs. Threads: one.
-// Throws DeviceFailure.
+// Common parts of device benchmarks: the device's name and bandwidth, random matrices, timing with graphs. Threads:
+// one. Throws DeviceFailure.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -28,19 +28,19 @@ class Stream {
   cudaStream_t stream_ = nullptr;
 };
 
-// Milliseconds a call: work(0) … work(n − 1) are captured as one graph, so that no launch is waited for, and the median
-// of its repetitions is divided by n. i rotates the caller's copies, where one would stay in a cache.
+// Milliseconds per call: captures work(0) … work(n − 1) as one graph, which excludes launch latency, and divides the
+// median of its repetitions by n. i selects one of the caller's copies, so that data does not stay in a cache.
 double captured_ms(cudaStream_t stream, int n, const std::function<void(int)>& work);
 
 float element_of(const RandomMatrix& matrix, std::int64_t row, std::int64_t column);
-std::size_t size_of(const RandomMatrix& matrix, Layout layout);  // in bfloat16, with what its layout pads it to
+std::size_t size_of(const RandomMatrix& matrix, Layout layout);  // in bfloat16, including the layout's padding
 void fill(std::uint16_t* to, const RandomMatrix& matrix, Layout layout, cudaStream_t stream);
 
-// {name, multiprocessors, peak_gb_s, read_gb_s}: what its memory could bring by its clock, and the most that any of
-// several plain kernels reads; each is asked for the sum of what it read before it is timed. SLIP_CHECK otherwise.
+// {name, multiprocessors, peak_gb_s, read_gb_s}: the memory's theoretical bandwidth, and the best of several plain read
+// kernels. Each kernel's sum is checked before timing (SLIP_CHECK).
 nlohmann::json describe_device(cudaStream_t stream);
 
-// main() of a device benchmark: `--json` prints the result as it is, else `print_table` does.
+// main() of a device benchmark: `--json` prints the result as JSON, else `print_table` prints it.
 int run_benchmark(int argc, char** argv, const std::function<nlohmann::json()>& run,
                   const std::function<void(const nlohmann::json&)>& print_table);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Launchers of what the device benchmarks run besides the kernels they measure; callers go through common_device.h.
+// Launchers of the device benchmarks' own kernels; call them through common_device.h.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -9,7 +9,7 @@
 namespace slip::bench {
 
 struct ReadProbe {
-  int loads_in_flight = 4;  // of 16 bytes a thread: 4 or 8
+  int loads_in_flight = 4;  // 16-byte loads per thread: 4 or 8
   int n_blocks = 1;
 };
 

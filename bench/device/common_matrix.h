@@ -5,14 +5,14 @@
 
 namespace slip::bench {
 
-// A matrix [n_rows, n_columns] of bfloat16 whose element (i, k) is random_half(seed, i · n_columns + k), so that
-// gigabytes of it are made on the device and any element is known on the host.
+// A matrix [n_rows, n_columns] of bfloat16 with element (i, k) = random_half(seed, i · n_columns + k). Gigabytes are
+// generated on the device, and the host can compute any element.
 struct RandomMatrix {
   std::int64_t n_rows = 0, n_columns = 0;
   std::uint64_t seed = 0;
 };
 enum class Layout {
-  kRows,         // row by row
+  kRows,         // row-major
   kWeights,      // weight_at(row, column)
   kActivations,  // activation_at(row, column)
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random matrices to multiply, and what their products should be. Threads: one. Throws DeviceFailure.
+// Random matrices to multiply, and their expected products. Threads: one. Throws DeviceFailure.
 #pragma once
 
 #include <cstdint>
@@ -15,21 +15,21 @@ struct ProductShape {
   std::int64_t n_out, n_in;
   double weight_bytes() const { return 2.0 * static_cast<double>(n_out * n_in); }
 };
-// What a layer of a target multiplies, and its vocabulary: Llama 3's of 8 milliard weights, and TinyLlama's.
+// The products of a target's layer and vocabulary: Llama 3 with 8e9 weights, and TinyLlama.
 std::vector<ProductShape> product_shapes(const char* model);
 inline constexpr int kLayersOf8b = 32;
 
-// Σ of an element's products in double, and Σ of their sizes: what an error is measured against.
+// The sum of an element's products in double, and the sum of their magnitudes, which scales the tolerance.
 struct ElementSum {
   double sum = 0, size = 0;
 };
 ElementSum element_sum(const RandomMatrix& weight, std::int64_t output, const RandomMatrix& x, std::int64_t row);
-// By the tolerance that the tests use.
+// Compares with the tests' tolerance.
 bool is_near(double got, const ElementSum& expected);
 
-// Rows and outputs that stand for all when a product is checked.
+// The rows and outputs sampled for checking a product.
 std::vector<std::int64_t> sampled(std::int64_t n, int how_many);
-// Whether the sampled elements of y [x.n_rows, weight.n_rows], in device memory, are what they should be.
+// Whether the sampled elements of y [x.n_rows, weight.n_rows], in device memory, are correct.
 bool is_right(const float* y, const RandomMatrix& weight, const RandomMatrix& x);
 
 }  // namespace slip::bench

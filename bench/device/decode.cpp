@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A decode step's matrix products, all of them: 32 layers and the vocabulary of an 8B-shaped target, random weights
-// made on the device, one captured graph a step. Its share of the bandwidth that the best probe reads with is what
-// decoding can reach; its time at 8 rows over that at one is what verifying a proposal costs. Norms, rotation,
-// attention and sampling are not in it. Every kind of product is checked in the first and in the last layer before a
-// step is timed.
+// Times all matrix products of a decode step: 32 layers and the vocabulary of an 8B-shaped target, with random weights
+// made on the device, as one captured graph. Its share of the best measured read bandwidth bounds decoding speed. Its
+// time at 8 rows over that at 1 is the cost of verifying a proposal. Norms, rotation, attention and sampling are
+// excluded. Every kind of product is checked in the first and last layer before timing.
 #include <cmath>
 #include <cstdio>
 #include <memory>
@@ -22,7 +21,7 @@ using namespace kernels::cuda;  // NOLINT: the benchmark is of these
 
 constexpr int kMostRows = 16;
 
-// One matrix of the target: weights that no other matrix has, and rows to multiply it with.
+// One matrix of the target: its own weights, and rows to multiply with.
 class ModelProduct {
  public:
   ModelProduct(const ProductShape& shape, Epilogue epilogue, std::uint64_t seed, cudaStream_t stream)
@@ -53,7 +52,7 @@ class ModelProduct {
     return job;
   }
 
-  // Throws when the product, in y, is not what it should be.
+  // Throws if the product in y is wrong.
   void check_result(const std::uint16_t* x, const DeviceArray<float>& y, cudaStream_t stream) const {
     const std::int64_t n = kMostRows * n_results();
     check(cudaMemsetAsync(y.get(), 0, sizeof(float) * static_cast<std::size_t>(n), stream), "memset");
@@ -130,7 +129,7 @@ class DecodeStep {
     return rows_[product.x_matrix().n_columns == rows_.front().first ? 0 : 1].second->get();
   }
   void check_first_and_last() const {
-    constexpr std::size_t kEnd = 5;  // the vocabulary, and the products of a layer
+    constexpr std::size_t kEnd = 5;  // the vocabulary and a layer's products
     for (std::size_t i = 0; i < products_.size(); ++i) {
       if (i >= kEnd && i + kEnd < products_.size()) continue;
       products_[i]->check_result(x_of(*products_[i]), y_, stream_);
@@ -139,7 +138,7 @@ class DecodeStep {
 
   cudaStream_t stream_;
   std::vector<std::unique_ptr<ModelProduct>> products_;                                     // in the order of a step
-  std::vector<std::pair<std::int64_t, std::unique_ptr<DeviceArray<std::uint16_t>>>> rows_;  // of each width
+  std::vector<std::pair<std::int64_t, std::unique_ptr<DeviceArray<std::uint16_t>>>> rows_;  // for each width
   DeviceArray<float> y_;
 };
 

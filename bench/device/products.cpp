@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The matrix products of an 8B-shaped and a 1B-shaped target at 1 … 64 and 512 rows, beside cuBLASLt's: with the best
-// algorithm for each number of rows, and with the best of those that serve all of them, which is what exact speculation
-// would need of it. What is wrong, or has other bits at other numbers of rows where it may not, is not timed.
+// Times the matrix products of an 8B-shaped and a 1B-shaped target at 1 … 64 and 512 rows, against cuBLASLt. The
+// library is timed with its best algorithm per number of rows, and with the best single algorithm for all of them, as
+// exact speculation requires. A wrong result, or bits that change with the number of rows where they must not, is not
+// timed.
 #include <algorithm>
 #include <cstdio>
 #include <limits>
@@ -19,7 +20,7 @@ using namespace kernels::cuda;  // NOLINT: the benchmark is of these
 
 constexpr int kMostRows = 512;
 constexpr std::int64_t kDecodeRows[] = {1, 2, 4, 8, 16, 32, 64};
-constexpr double kBeyondCache = 512e6;  // bytes; the largest cache of such a device has 60 MB
+constexpr double kBeyondCache = 512e6;  // bytes; such devices have caches of at most 60 MB
 
 std::vector<std::int64_t> all_rows() {
   std::vector<std::int64_t> out(std::begin(kDecodeRows), std::end(kDecodeRows));
@@ -27,7 +28,7 @@ std::vector<std::int64_t> all_rows() {
   return out;
 }
 
-// Operands of one shape in one layout, and as many copies of the weight as no cache holds.
+// Operands of one shape in one layout, with enough copies of the weight to exceed any cache.
 class Operands {
  public:
   Operands(const ProductShape& shape, Layout weights, Layout rows, cudaStream_t stream)
@@ -59,7 +60,7 @@ class Operands {
   DeviceArray<float> y_;
 };
 
-// Ours: microseconds for each number of rows.
+// Our kernel's microseconds for each number of rows.
 std::vector<double> time_ours(const ProductShape& shape, cudaStream_t stream) {
   const Operands operands(shape, Layout::kWeights, Layout::kActivations, stream);
   const auto run = [&](std::int64_t n_rows, int copy) {
@@ -86,11 +87,11 @@ std::vector<double> time_ours(const ProductShape& shape, cudaStream_t stream) {
   return times;
 }
 
-// The peer's, in microseconds: `best[i]` with the best algorithm for all_rows()[i], `pinned[i]` with the best of those
-// that take every number of decode rows; empty where there is none.
+// The library's microseconds: `best[i]` with the best algorithm for all_rows()[i], `pinned[i]` with the best algorithm
+// that accepts every number of decode rows; empty if there is none.
 struct PeerTimes {
   std::vector<double> best, pinned;
-  bool pinned_same_bits = false;  // of a row, whatever the number of rows
+  bool pinned_same_bits = false;  // of a row, for every number of rows
 };
 
 class PeerBench {
@@ -126,7 +127,7 @@ class PeerBench {
   void run(std::size_t i, const Algorithm& algorithm, int copy) const {
     shapes_[i]->enqueue(algorithm, {operands_.copy_of_weight(copy), operands_.x(), operands_.y()}, stream_);
   }
-  // Infinite for what is refused or wrong.
+  // Infinite for a refused or wrong product.
   double time_us(std::size_t i, const Algorithm& algorithm) const {
     if (!shapes_[i]->takes(algorithm)) return std::numeric_limits<double>::infinity();
     run(i, algorithm, 0);

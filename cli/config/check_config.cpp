@@ -23,7 +23,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Shape, tensor names and vocabulary; the weights' values stay unread.
+// Checks shape, tensor names and vocabulary without reading the weights' values.
 void check_model(const fs::path& folder) {
   const ModelConfig config = load_model_config(folder);
   const WeightFiles weights(folder);
@@ -44,7 +44,7 @@ void check_host(const std::string& host) {
               "server.host");
 }
 
-// Whether files can be made in `folder`. access() lets root write in /proc and /sys, where nothing can be made.
+// Whether files can be created in `folder`. access() alone lets root write in /proc and /sys, where creation fails.
 bool takes_new_files(const fs::path& folder) {
   struct statfs mounted {};
   if (!fs::is_directory(folder) || ::statfs(folder.c_str(), &mounted) != 0) return false;
@@ -52,7 +52,7 @@ bool takes_new_files(const fs::path& folder) {
   return ::access(folder.c_str(), W_OK | X_OK) == 0;
 }
 
-// What taking it would say, without making it.
+// Throws the error that opening the data directory would, without creating it.
 void check_data_directory(const fs::path& folder) {
   fs::path parent = fs::absolute(folder).lexically_normal();
   const bool is_there = fs::exists(fs::symlink_status(folder));
@@ -65,10 +65,10 @@ void check_data_directory(const fs::path& folder) {
       "choose another --data-dir", "data.directory");
 }
 
-// What opening it would say, without making it.
+// Throws the error that opening the log file would, without creating it.
 void check_log_file(const fs::path& file) {
   if (file.empty()) return;
-  // A link that leads nowhere is no fault: the file is made where it points to.
+  // A dangling link is valid: the file is created at its target.
   const fs::path made = fs::is_symlink(file) ? file.parent_path() / fs::read_symlink(file) : file;
   const fs::path folder = fs::absolute(made).parent_path();
   std::string fault;

@@ -8,10 +8,9 @@
 
 namespace slip::cli {
 
-// The faults of a configuration that are known without binding a port, taking the data directory or reading weights
-// beyond their headers. Checked are the models and their vocabularies, a chat template that was asked for, the devices,
-// API keys, TLS and who may connect, topics, and whether data directory and log file can be made and written. Nothing
-// is made or changed.
+// The faults of a configuration that can be found without binding a port, locking the data directory or reading weights
+// beyond their headers. Checks the models and vocabularies, a configured chat template, devices, API keys, TLS, access
+// control, topics, and whether the data directory and log file can be created and written. Creates and changes nothing.
 std::vector<Error> faults_of(const ServeConfig& config, const std::string& key_in_environment);
 
 }  // namespace slip::cli

@@ -7,11 +7,11 @@
 
 namespace slip::cli {
 
-// A draft's configuration file: its shape and, under [training], how to train it. Keys that are absent leave what
-// `options` holds. Error{kInvalidArgument} naming file, line and key; an unknown key names the nearest known one.
+// Reads a draft's configuration file: its shape and, under [training], how to train it. Absent keys leave `options`
+// unchanged. Error{kInvalidArgument} naming file, line and key; for an unknown key also the nearest known one.
 void apply_draft_config(const std::string& toml, const std::string& where, WarmupOptions& options);
 
-// "target" or "data"; "mixed" or a number.
+// Reads "target", "data", "mixed" or a number.
 AnswersFrom parse_answers_from(const std::string& name);
 std::optional<float> parse_answer_temperature(const std::string& text);
 

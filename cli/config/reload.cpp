@@ -12,7 +12,7 @@ bool same_names(const std::vector<Topic>& a, const std::vector<Topic>& b) {
                     [](const Topic& one, const Topic& other) { return one.name == other.name; });
 }
 
-// One of the two alone is a fault, which reading them will name.
+// True if either is set; one without the other is an error that load_tls() reports.
 bool wants_tls(const ServerOptions& server) {
   return !server.tls_certificate.empty() || !server.tls_key.empty();
 }

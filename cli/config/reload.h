@@ -8,20 +8,21 @@
 
 namespace slip::cli {
 
-// What a running service takes over from a configuration read anew.
+// The changes that a running service takes from a re-read configuration.
 struct ReloadPlan {
-  ServeConfig next;                        // as it runs now, with what can change taken from the file
+  ServeConfig next;                        // the running configuration, with the changeable values of the file
   std::vector<std::string> changed;        // keys that take effect now
-  std::vector<std::string> needs_restart;  // keys that differ and stay as they run
+  std::vector<std::string> needs_restart;  // keys that differ and keep their running values
 };
 
-// Pure. What can change: [log], data.min_free_bytes, learning.enabled where learning was on at the start, the aliases
-// and examples of topics, where API keys stand and the limits of those without their own, and where the TLS certificate
-// and its key stand. Another list of topic names is another set of drafts, and between HTTP and HTTPS all addresses
-// change: both need a restart. (What the key and certificate files hold is read again too, see cli/serve.cpp.)
+// Compares the running configuration with the file. Pure. Changeable are: [log], data.min_free_bytes, learning.enabled
+// if learning was on at the start, aliases and examples of topics, the keys file and the default limits, and the paths
+// of the TLS certificate and key. A changed list of topic names needs a restart, since topics have drafts. So does a
+// change between HTTP and HTTPS, since all addresses change. (cli/serve.cpp also re-reads the key and certificate
+// files.)
 ReloadPlan plan_reload(const ServeConfig& running, const ServeConfig& file, bool started_with_learning);
 
-// "log.level, topics" for people; "nothing" when empty.
+// "log.level, topics" for log lines; "nothing" when empty.
 std::string listed(const std::vector<std::string>& keys);
 
 }  // namespace slip::cli

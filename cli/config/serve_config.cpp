@@ -42,7 +42,8 @@ void read_days(TomlSection& section, const char* key, std::int64_t& out_us) {
   out_us = days * kDayUs;
 }
 
-// What clients ask for and answers repeat: "org/name:tag", in any script, but nothing that hides.
+// A name that clients request and answers repeat, such as "org/name:tag", in any script but without invisible
+// characters.
 bool is_served_name(const std::string& name) {
   return !name.empty() && name.size() <= kMaxServedName &&
          std::none_of(name.begin(), name.end(), [](unsigned char c) { return c <= ' ' || c == 0x7f; });
@@ -216,7 +217,7 @@ void read_storage(TomlSection& root, ServeConfig& config) {
   drafts.finish();
   auto ledger = root.section("ledger");
   std::int64_t commit_ms = config.ledger.commit_interval_us / 1000;
-  ledger.read("commit_interval_ms", commit_ms, 10, 1000);  // a second is what promise 5 allows
+  ledger.read("commit_interval_ms", commit_ms, 10, 1000);  // one second is the most that promise 5 allows
   config.ledger.commit_interval_us = commit_ms * 1000;
   read_days(ledger, "keep_days", config.ledger.keep_requests_us);
   ledger.read("max_bytes", config.ledger.max_bytes, 1 << 20, kMaxBytes);
@@ -272,7 +273,7 @@ std::vector<Topic> parse_topics(const std::string& toml, const std::string& wher
   }
   root.finish();
   try {
-    TopicTable checked(topics);  // names, that none is there twice, and bounds
+    TopicTable checked(topics);  // checks names, repetitions and bounds
   } catch (const Error& error) {
     throw Error(error.code(), where + ": " + error.message(), error.hint(), error.param());
   }

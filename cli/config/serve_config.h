@@ -30,27 +30,27 @@ struct GovernorChoice {
   double latency_slack = 0.05;   // 0 … 10; slack only
 };
 
-// Everything `serve` can be told, parsed and validated once. Relative paths are taken from the working directory.
+// The configuration of `serve`, parsed and validated once. Relative paths refer to the working directory.
 struct ServeConfig {
   std::filesystem::path target, draft;    // draft empty: plain decoding
   std::filesystem::path chat_template;    // a Jinja file; empty: the target's own
   std::vector<std::string> served_names;  // empty: the target folder's name
   Dtype dtype = Dtype::kBFloat16;
   Device device = Device::kCpu;   // of target and drafts
-  int threads = 0;                // 0: the cores we may use
-  bool pin_threads = true;        // each stays on a CPU of its own, if there is one for each
-  std::int32_t cache_tokens = 0;  // slots of the target's cache; 0: max_running × context, within a quarter of memory
+  int threads = 0;                // 0: the cores this process may use
+  bool pin_threads = true;        // each thread to its own CPU, if there are enough
+  std::int32_t cache_tokens = 0;  // of the target's KV cache; 0: max_running × context, at most a quarter of memory
   std::filesystem::path data_dir = "slipstream-data";
-  std::uint64_t min_free_bytes = std::uint64_t{1} << 30;  // with less, learning and the ledger pause; 0: never
+  std::uint64_t min_free_bytes = std::uint64_t{1} << 30;  // learning and the ledger pause below this; 0: never
   LogOptions log;
   std::filesystem::path api_keys_file;
   ServerOptions server;
-  bool expose_auto = true;  // expose_acceptance follows from how many keys share the drafts
+  bool expose_auto = true;  // expose_acceptance depends on the number of keys that share the drafts
   EngineOptions engine{.adaptive_k = true, .prompt_lookup = true};
   bool speculation = true;
   bool learning = true;
   GovernorChoice governor;
-  LearnerOptions learner;  // folders, k and dtype are filled in by serve
+  LearnerOptions learner;  // serve sets the folders, k and dtype
   ReplayOptions replay;
   RetentionPolicy retention;
   LedgerOptions ledger;
@@ -58,33 +58,35 @@ struct ServeConfig {
   RouterOptions router;
 };
 
-// What the command line overrides.
+// The values that the command line overrides.
 struct ServeOverrides {
   std::string config, target, draft, chat_template, host, data_dir;
   std::optional<int> k, port, threads;
   bool no_learning = false, no_speculation = false;
 };
 
-// configs/topics.toml as it was at build time, for a service started without a configuration.
+// configs/topics.toml as of build time, for a service started without a configuration.
 std::vector<Topic> built_in_topics();
 
-// Error{kInvalidArgument} naming file, line and key; an unknown key names the nearest known one.
+// Error{kInvalidArgument} naming file, line and key; for an unknown key also the nearest known one.
 ServeConfig parse_serve_config(const std::string& toml, const std::string& where, ServeConfig config);
 std::vector<Topic> parse_topics(const std::string& toml, const std::string& where);
 
-// Defaults ← file; without a file (empty) the defaults. No target has to be named.
+// Reads defaults ← file; an empty `file` gives the defaults. A target is not required.
 ServeConfig read_serve_config(const std::string& file);
-// Defaults ← file ← command line. `--target` drops the file's draft and chat template: they belong to its target.
+// Reads defaults ← file ← command line. `--target` drops the file's draft and chat template, which belong to the file's
+// target.
 ServeConfig load_serve_config(const ServeOverrides& overrides);
 
-std::string governor_name(const GovernorChoice& choice);  // as learning.governor says it
-const char* exposure_name(const ServeConfig& config);     // as server.expose_acceptance says it
-// With more than one key, acceptance counts tell one client what another taught a draft: "auto" then hides them (S14).
+std::string governor_name(const GovernorChoice& choice);  // in the form of learning.governor
+const char* exposure_name(const ServeConfig& config);     // in the form of server.expose_acceptance
+// With more than one key, acceptance counts reveal to one client how another trained a draft; "auto" then hides them
+// (S14).
 ServerOptions server_options(const ServeConfig& config, std::size_t n_keys);
 
-// The effective configuration as TOML, but for topics' examples; no secret is in it.
+// The effective configuration as TOML, without topics' examples. Contains no secrets.
 std::string to_toml(const ServeConfig& config);
-// The same as "section.key" → value, for finding what differs between two; all topics together are "topic".
+// The same as "section.key" → value, for comparing two configurations; all topics together are "topic".
 std::map<std::string, std::string> effective_values(const ServeConfig& config);
 
 }  // namespace slip::cli

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The effective configuration in the words and order of configs/default.toml.
+// Write the effective configuration in the form and order of configs/default.toml.
 #include <toml++/toml.h>
 #include <sstream>
 
@@ -89,7 +89,7 @@ toml::table learning_table(const ServeConfig& config) {
                      {"seed", integer(learner.seed)}};
 }
 
-// Examples are text for pages: they count when configurations are compared, and are not printed.
+// Examples may fill pages: they are compared, but not printed.
 toml::array topic_tables(const ServeConfig& config, bool with_examples) {
   toml::array topics;
   for (const Topic& topic : config.topics) {

@@ -11,25 +11,25 @@
 
 namespace slip::cli {
 
-// One section of a configuration file, read key by key into fields that already hold their defaults. Every fault is
-// Error{kInvalidArgument} naming file, line and key; keys that nobody asked for are refused at the end, with the
-// nearest one that exists.
+// One section of a configuration file, read key by key into fields that hold their defaults. Every fault is
+// Error{kInvalidArgument} naming file, line and key. Keys that were never read are refused at the end, with the nearest
+// known key.
 class TomlSection {
  public:
-  // `section` empty: the file's top level.
+  // An empty `section` is the file's top level.
   TomlSection(const toml::table& table, std::string where, std::string section);
 
   void read(const char* key, std::string& out);
   void read(const char* key, bool& out);
   void read(const char* key, std::vector<std::string>& out);
-  // Both ends allowed.
+  // Both ends inclusive.
   template <class Integer>
   void read(const char* key, Integer& out, std::int64_t low, std::int64_t high) {
     out = static_cast<Integer>(integer(key, static_cast<std::int64_t>(out), low, high));
   }
   void read(const char* key, double& out, double low, double high);
   void read_choice(const char* key, std::string& out, std::initializer_list<std::string_view> allowed);
-  // The sub-table, empty when absent.
+  // The sub-table; empty when absent.
   TomlSection section(const char* key);
   const toml::array* tables(const char* key);  // [[key]]; null when absent
 
@@ -47,10 +47,10 @@ class TomlSection {
   std::set<std::string, std::less<>> known_;
 };
 
-// Error{kInvalidArgument} with the line when the text is not TOML.
+// Error{kInvalidArgument} with the line if the text is not TOML.
 toml::table parse_toml(const std::string& text, const std::string& where);
 
-// The candidate with the fewest edits, empty when none is near.
+// The candidate with the smallest edit distance; empty when none is close.
 std::string nearest_name(std::string_view name, const std::set<std::string, std::less<>>& candidates);
 
 }  // namespace slip::cli

@@ -29,13 +29,14 @@ void add_inspect(CLI::App& app) {
     bool json = false;
   };
   auto flags = std::make_shared<Flags>();
-  auto* command = app.add_subcommand("inspect", "What a model, draft, replay or ledger holds, and whether it is whole");
+  auto* command =
+      app.add_subcommand("inspect", "Describe a model, draft, replay or ledger, and check that it is intact");
   command->footer(kFooter);
   command
       ->add_option("path", flags->path,
                    "A model or draft folder, a .safetensors file, a data directory, or its drafts, replay or ledger.db")
       ->required();
-  command->add_flag("--json", flags->json, "One JSON object");
+  command->add_flag("--json", flags->json, "Print one JSON object");
   command->callback([flags] {
     const Inspection found = inspect(flags->path);
     std::cout << (flags->json ? to_json(found) : to_text(found)) << std::flush;

@@ -81,7 +81,7 @@ void add_shape(Inspection& found, const ModelConfig& config) {
   found.add("end ids", ids_text(config.eos_ids));
 }
 
-// One pass over all weights.
+// Checks and counts the weights in one pass.
 void add_values(Inspection& found, const TensorMap& tensors, const std::string& where) {
   std::string first;
   std::int64_t n = 0;
@@ -107,7 +107,7 @@ void add_weights(Inspection& found, const fs::path& folder, const ModelConfig& c
   add_values(found, weights.tensors(), weights.where());
 }
 
-// A service reads a broken tokenizer_config.json where it looks for a chat template, and a tokenizer.model's.
+// Checks tokenizer_config.json, which a service reads for a chat template and for a tokenizer.model.
 void add_tokenizer_config(Inspection& found, const fs::path& folder) {
   const fs::path file = folder / "tokenizer_config.json";
   if (fs::symlink_status(file).type() == fs::file_type::not_found) return;
@@ -135,14 +135,14 @@ DraftMeta read_meta(const fs::path& folder) {
   return parse_draft_meta(read_file(file, kMaxMetaBytes), file.string());
 }
 
-// "ok", or what is wrong with a version's weights.
+// "ok", or the fault of a version's weights.
 std::string weights_state(const fs::path& folder, const DraftMeta& meta) {
   if (meta.weights_retired) return "retired";
   if (!fs::exists(folder / "model.safetensors")) return "missing";
   return file_sha256(folder / "model.safetensors") == meta.weights_sha256 ? "ok" : "damaged";
 }
 
-// The store's verbs, since the service reads it by them: they follow no link.
+// Uses StoreFolder like the service, so it follows no link.
 std::uint64_t current_version(const StoreFolder& draft) {
   std::string text = draft.read(kCurrentFile, /*max_bytes=*/64);
   if (text.ends_with('\n')) text.pop_back();
@@ -151,14 +151,14 @@ std::uint64_t current_version(const StoreFolder& draft) {
   return *version;
 }
 
-// What a version must be besides its checksum; Error names what it is not.
+// Checks a version apart from its checksum; the Error names the fault.
 void check_version(const StoreFolder& folder, const DraftMeta& meta, const std::string& draft, std::uint64_t number) {
   if (meta.draft != draft || meta.version != number) {
     throw Error(ErrorCode::kDataLoss, (folder.path() / "meta.json").string() + " describes another version");
   }
   if (meta.weights_retired) return;
   folder.open_file("config.json");
-  if (folder.contains("model.safetensors")) folder.open_file("model.safetensors");  // a link is refused
+  if (folder.contains("model.safetensors")) folder.open_file("model.safetensors");  // refuses a link
 }
 
 void add_version(Inspection& found, Sheet& versions, const StoreFolder& draft, std::uint64_t number,
@@ -187,7 +187,7 @@ void add_draft(Inspection& found, Sheet& versions, const StoreFolder& draft) {
   for (const auto& name : draft.names()) {
     if (const auto number = parse_version_name(name)) numbers.insert(*number);
   }
-  // Without any version a crash came before the first one.
+  // Without any version: a crash before the first one was published.
   std::uint64_t current = 0;
   if (!numbers.empty() || draft.contains(kCurrentFile)) or_fault(found, [&] { current = current_version(draft); });
   if (current != 0 && !numbers.contains(current)) {

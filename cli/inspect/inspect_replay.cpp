@@ -30,7 +30,7 @@ struct ReplayTotals {
 };
 
 void add_frame(ReplayTotals& totals, const FrameHeader& header, std::int64_t now_us) {
-  // As a service takes it at its start.
+  // Accepts the records that a service accepts at its start.
   if (!header.plausible() || (!header.tombstone() && !totals.known.emplace(header.topic, header.sequence).second)) {
     ++totals.skipped;
     return;
@@ -51,7 +51,7 @@ void add_frame(ReplayTotals& totals, const FrameHeader& header, std::int64_t now
 std::string state_of(const SegmentScan& scan) {
   if (scan.foreign) return "another format";
   if (scan.damaged_records > 0 || scan.damaged_bytes > 0) return "damaged";
-  return scan.torn_bytes > 0 ? "torn tail" : "ok";  // what a crash leaves; the next start cuts it
+  return scan.torn_bytes > 0 ? "torn tail" : "ok";  // a crash leaves a torn tail; the next start truncates it
 }
 
 void add_segment(Inspection& found, Sheet& segments, ReplayTotals& totals, const fs::path& path, bool growing) {
@@ -83,7 +83,7 @@ void add_segment(Inspection& found, Sheet& segments, ReplayTotals& totals, const
                          " records are skipped: another segment holds their numbers, or they have none");
 }
 
-// As a service takes them at its start.
+// Orders the segments as a service does at its start.
 std::vector<fs::path> segments_at(const fs::path& path, Inspection& found) {
   if (!fs::is_directory(path)) return {path};
   std::map<std::uint64_t, fs::path> numbered;
@@ -114,7 +114,7 @@ Sheet topics_sheet(const ReplayTotals& totals) {
 
 }  // namespace
 
-// As the files have it: records that were evicted and wait for compaction count too.
+// Counts records in the files, including evicted ones that wait for compaction.
 Inspection inspect_replay(const fs::path& path) {
   Inspection found{.kind = "replay"};
   Sheet segments{.columns = {"segment", "bytes", "frames", "torn_bytes", "damaged_bytes", "state"}};

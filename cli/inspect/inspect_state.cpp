@@ -16,7 +16,7 @@ namespace fs = std::filesystem;
 
 constexpr std::uint64_t kMostStateBytes = std::uint64_t{16} << 30;  // a draft of a billion parameters with AdamW
 
-// The shape and the optimizer that a state has to fit are the service's to know; a checksum ends every state.
+// Checks the checksum at the end of every state. Its shape and optimizer can be checked only by the service.
 void check_optimizer_state(const fs::path& file) {
   if (fs::is_symlink(fs::symlink_status(file))) {
     throw Error(ErrorCode::kPermission, file.string() + " is a symbolic link");

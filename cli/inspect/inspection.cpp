@@ -61,7 +61,7 @@ std::string first_bytes(const fs::path& file) {
   return {bytes.data(), static_cast<std::size_t>(in.gcount())};
 }
 
-// A link that leads nowhere is there too.
+// True for a dangling link too.
 bool is_there(const fs::path& path) {
   return fs::symlink_status(path).type() != fs::file_type::not_found;
 }
@@ -79,7 +79,7 @@ bool has_drafts(const fs::path& folder) {
                      [](const fs::directory_entry& entry) { return is_there(entry.path() / "CURRENT"); });
 }
 
-// Only read: taking the lock to find out would turn a service away that starts just now.
+// Only reads the file: taking the lock would make a service fail that starts at the same time.
 std::string lock_holder(const fs::path& folder) {
   if (fs::is_symlink(fs::symlink_status(folder / "LOCK")) || !fs::exists(folder / "LOCK")) return "free";
   const std::string text = read_file(folder / "LOCK", /*max_bytes=*/64);

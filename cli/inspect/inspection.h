@@ -10,24 +10,24 @@
 
 namespace slip::cli {
 
-// What was found at a path. Everything in it comes from files that may be anybody's.
+// The findings at a path. All text comes from untrusted files.
 struct Inspection {
   std::string kind;  // "checkpoint", "draft", "draft store", "safetensors", "replay", "ledger", "data directory"
   std::string path;
   std::vector<std::pair<std::string, Cell>> facts;
   std::vector<std::pair<std::string, Sheet>> tables;
-  std::vector<std::string> faults;  // what is damaged or missing, each naming its file
+  std::vector<std::string> faults;  // damaged or missing parts, each naming its file
 
   void add(const std::string& name, Cell value) { facts.emplace_back(name, std::move(value)); }
 };
 
-// Finds out what stands at `path` by its content and reads it without changing anything, beside a running service too.
-// What is partly damaged is described as far as it goes, with its faults. Error{kNotFound | kInvalidArgument} when
-// nothing is there or it is nothing of ours.
+// Determines the kind of file or folder at `path` by its content and reads it without changes, also beside a running
+// service. Partly damaged data is described as far as possible, with its faults. Error{kNotFound | kInvalidArgument}
+// when there is nothing, or nothing of ours.
 Inspection inspect(const std::filesystem::path& path);
 
-Inspection inspect_model(const std::filesystem::path& folder);        // a Hugging Face folder, a draft's version
-Inspection inspect_safetensors(const std::filesystem::path& file);    // a weight file by itself
+Inspection inspect_model(const std::filesystem::path& folder);        // a Hugging Face folder or a draft's version
+Inspection inspect_safetensors(const std::filesystem::path& file);    // a single weight file
 Inspection inspect_draft_store(const std::filesystem::path& folder);  // <data>/drafts
 Inspection inspect_replay(const std::filesystem::path& path);         // <data>/replay, or one segment
 Inspection inspect_ledger(const std::filesystem::path& file);

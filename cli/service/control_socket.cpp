@@ -38,7 +38,7 @@ FileHandle open_directory(const std::filesystem::path& path) {
   return directory;
 }
 
-// By way of the open directory: a socket's address has 108 bytes, a path may have more.
+// The address goes through the open directory's descriptor, since a socket address is limited to 108 bytes.
 sockaddr_un address_in(const FileHandle& directory) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
@@ -65,8 +65,7 @@ bool send_all(int peer, std::string_view text) {
 
 enum class Heard { kMore, kLine, kEnd };
 
-// Adds to `line` what one recv() gives. kLine: it is whole, without its line end. kEnd: the peer ended or said too
-// much.
+// Appends one recv() to `line`. kLine: complete, without its line end. kEnd: the peer closed, or its line is too long.
 Heard hear(int peer, std::string& line, int flags) {
   std::array<char, 4096> part{};
   const ssize_t n = ::recv(peer, part.data(), part.size(), flags);
@@ -92,7 +91,7 @@ ControlSocket::ControlSocket(const std::filesystem::path& data_directory, Handle
       stop_(::eventfd(0, EFD_CLOEXEC)),
       handler_(std::move(handler)) {
   const sockaddr_un address = address_in(directory_);
-  ::unlinkat(directory_.get(), kName, 0);  // a crash leaves it, and nobody else holds the directory
+  ::unlinkat(directory_.get(), kName, 0);  // left by a crash; the lock ensures that no other process uses it
   if (!stop_ || ::bind(listening_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0 ||
       ::fchmodat(directory_.get(), kName, 0600, 0) != 0 || ::listen(listening_.get(), kBacklog) != 0) {
     fail("listen on " + (data_directory / kName).string());
@@ -102,7 +101,7 @@ ControlSocket::ControlSocket(const std::filesystem::path& data_directory, Handle
 
 ControlSocket::~ControlSocket() {
   const std::uint64_t one = 1;
-  static_cast<void>(::write(stop_.get(), &one, sizeof one) == sizeof one);  // a counter that is new takes it
+  static_cast<void>(::write(stop_.get(), &one, sizeof one) == sizeof one);  // cannot fail: the counter is new
   thread_.join();
   ::unlinkat(directory_.get(), kName, 0);
 }
@@ -119,8 +118,8 @@ void ControlSocket::run() {
     try {
       serve(peers);
       if (states[1].revents != 0) take_peer(peers);
-    } catch (const std::exception& error) {  // no memory: the commands see their connections close
-      log_parts(LogLevel::kError, {"a command of this machine got no answer: ", error.what()});
+    } catch (const std::exception& error) {  // out of memory: the peers' connections are closed
+      log_parts(LogLevel::kError, {"a command on the control socket got no answer: ", error.what()});
       peers.clear();
     }
   }
@@ -138,7 +137,7 @@ void ControlSocket::take_peer(std::vector<Peer>& peers) const {
   peers.push_back({std::move(socket), {}, monotonic_us() + std::chrono::microseconds(kPeerPatience).count()});
 }
 
-// Answers a line that is whole. False: the peer is done with, or has been silent too long.
+// Answers a complete line. False: the peer is finished, or was silent too long.
 bool ControlSocket::awaits_more(Peer& peer) const {
   const Heard heard = hear(peer.socket.get(), peer.line, MSG_DONTWAIT);
   if (heard == Heard::kLine) send_all(peer.socket.get(), handler_(peer.line) + "\n");

@@ -16,7 +16,7 @@ constexpr const char* kWeightsFile = "model.safetensors";
 
 static_assert(is_reserved_topic_name(kBaseDraft), "a topic of that name would publish into the base draft's folder");
 
-// A topic of that name was accepted once. Its versions carry a topic, the base draft's own carry none.
+// Earlier versions allowed a topic named "base". Its versions have a topic; the base draft's own have none.
 void discard_topics_versions(DraftStore& store) {
   std::set<std::uint64_t> of_a_topic;
   std::string named;
@@ -28,7 +28,7 @@ void discard_topics_versions(DraftStore& store) {
   if (of_a_topic.empty()) return;
   store.discard(kBaseDraft, of_a_topic);
   log_warn("repaired " + (store.root() / kBaseDraft).string() + ": versions " + named +
-           " were of a topic that had the base draft's name; their weights are removed, the topic needs another name");
+           " belonged to a topic with the base draft's name, so their weights were deleted; rename the topic");
 }
 
 DraftMeta import_base(DraftStore& store, const std::filesystem::path& folder, const DraftTarget& target) {
@@ -59,7 +59,7 @@ DraftMeta import_base(DraftStore& store, const std::filesystem::path& folder, co
   return store.publish(staged, meta);
 }
 
-// The topic's own draft, if the store has one that can stand where the base draft stands.
+// The topic's own draft, if the store has one of the base draft's shape.
 std::shared_ptr<const DraftVersion> stored_version(const DraftStore& store, const LiveDraft& live_draft,
                                                    const ModelConfig& shape, const DraftTarget& target) {
   try {
@@ -69,9 +69,10 @@ std::shared_ptr<const DraftVersion> stored_version(const DraftStore& store, cons
     if (weights->config.same_shape(shape)) {
       return packed({live_draft.id(), live_draft.name(), meta->version, meta->parent, std::move(weights)}, target.pack);
     }
-    log_warn("draft " + live_draft.name() + " has another shape than the base draft and starts again from it");
+    log_warn("draft " + live_draft.name() +
+             " differs in shape from the base draft, so it restarts from the base draft's weights");
   } catch (const Error& error) {
-    log_warn("draft " + live_draft.name() + " starts again from the base draft: " + error.message());
+    log_warn("draft " + live_draft.name() + " restarts from the base draft's weights: " + error.message());
   }
   return nullptr;
 }

@@ -14,7 +14,7 @@
 
 namespace slip::cli {
 
-// The model that drafts are for.
+// The target model of the drafts.
 struct DraftTarget {
   std::string name;
   std::filesystem::path folder;
@@ -23,17 +23,17 @@ struct DraftTarget {
   PackDraft pack;  // as draft_packing()
 };
 
-// What the draft store holds at start: the base draft as version n of "base", and one live draft per topic.
+// The drafts at start: the base draft as a version of "base", and a live draft per topic.
 struct DraftRegistry {
   std::shared_ptr<const DraftVersion> base;
-  std::vector<std::shared_ptr<LiveDraft>> live_drafts;  // by TopicId = DraftId; named like the topic
+  // [topics.size()], index = TopicId = DraftId; each named like its topic
+  std::vector<std::shared_ptr<LiveDraft>> live_drafts;
 };
 
-// Puts the base draft at `folder` (in one file or in shards) into the store when it is not there yet, and fills each
-// topic's live draft with the store's current version of its draft, or else with the base draft's weights as version 0.
-// Versions that a topic of the base draft's name published there are discarded, and the log says so.
-// Error{kInvalidArgument} for a draft of another vocabulary, Error{kConflict} when the store's drafts were made for
-// another target.
+// Adds the base draft at `folder` (one file or shards) to the store if absent. Fills each topic's live draft with the
+// store's current version of its draft, else with the base draft's weights as version 0. Discards and logs versions
+// published by a topic with the base draft's name. Error{kInvalidArgument} for a draft of another vocabulary,
+// Error{kConflict} when the store's drafts belong to another target.
 DraftRegistry open_draft_registry(DraftStore& store, const std::filesystem::path& folder, const DraftTarget& target,
                                   const TopicTable& topics);
 

@@ -10,22 +10,22 @@
 
 namespace slip::cli {
 
-// Turns the learner's running totals, reported about once a second, into a ledger row a topic and a log line a minute.
-// One owner.
+// Turns the learner's running totals, reported about once a second, into one ledger row per topic and one log line per
+// minute. One owner.
 class LearningMinutes {
  public:
   static constexpr double kMinuteS = 60;
 
   struct Minute {
-    std::vector<LearningRow> rows;  // of the topics in which something happened or an answer waits
-    std::string line;               // empty when nothing happened
+    std::vector<LearningRow> rows;  // of topics with activity or a waiting answer
+    std::string line;               // empty without activity
   };
 
-  // `cores` the process may use.
+  // `cores`: those that the process may use.
   explicit LearningMinutes(int cores) : cores_(cores) {}
-  // What the minute held that `figures` ended; nothing while it goes on.
+  // The minute that ended with `figures`; nullopt while it continues.
   std::optional<Minute> add(const LearningFigures& figures);
-  // The minute that is not over, for shutdown.
+  // The unfinished minute, for shutdown.
   Minute close();
 
  private:
@@ -33,7 +33,7 @@ class LearningMinutes {
   LearningFigures before_, latest_;  // at the minute's begin, and the newest
 };
 
-// What happened to a topic between two reports. Counts never fall, whatever the reports say.
+// A topic's activity between two reports. Counts never decrease, whatever the reports say.
 LearningRow learning_row(const LearningFigures& before, const LearningFigures& now, const TopicLearning& topic,
                          int cores);
 

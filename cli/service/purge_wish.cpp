@@ -87,7 +87,7 @@ PurgeWish read_wish(std::string_view line) {
   if (!asked.is_object() || !asked.contains("purge") || !asked["purge"].is_object()) refuse("nothing is asked for");
   const auto& order = asked["purge"];
   PurgeWish wish{text_of(order, "request"), text_of(order, "tenant"), number_of(order, "before_us")};
-  // Never by accident everything.
+  // A purge without conditions would delete everything, so it is refused.
   if (wish.request.empty() && wish.tenant.empty() && !wish.before_us) refuse("a purge without a condition");
   return wish;
 }

@@ -11,19 +11,20 @@
 
 namespace slip::cli {
 
-// What the operator typed: as PurgeOrder, but for the API key's name. All that meets every condition that is set.
+// A purge as the operator typed it: like PurgeOrder, but with the API key's name. Applies to data that meets every
+// condition set.
 struct PurgeWish {
   std::string request, tenant;            // empty: any
   std::optional<std::int64_t> before_us;  // wall clock
 };
 
-// Error{kInvalidArgument} when no request or no API key can have such a name. Pure.
+// Error{kInvalidArgument} for a malformed request id or key name. Pure.
 void check_names(const PurgeWish& wish);
 
-// Error{kNotFound} when no key has that name. Pure.
+// Error{kNotFound} for an unknown key name. Pure.
 PurgeOrder order_of(const PurgeWish& wish, const ApiKeys& keys);
 
-// What the command and the service write to each other, a line each; reading throws Error{kInvalidArgument}. Pure.
+// The messages between command and service, one line each. Reading throws Error{kInvalidArgument}. Pure.
 std::string to_line(const PurgeWish& wish);
 PurgeWish read_wish(std::string_view line);
 std::string to_line(const PurgeResult& result);

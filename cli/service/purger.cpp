@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::size_t kMostWaiting = 64;
 
-// Only what is purged leaves: no budget, no expiry.
+// Replay options that delete nothing else: no budget, no expiry.
 ReplayOptions resting_replay(const std::filesystem::path& folder) {
   ReplayOptions options;
   options.folder = folder;
@@ -108,7 +108,7 @@ void Purger::run(const std::stop_token& stop) {
       }
       job->done(std::move(result));
     });
-    if (failure) log_parts(LogLevel::kError, {"nobody heard of a purge's end: ", failure->what()});
+    if (failure) log_parts(LogLevel::kError, {"cannot report the result of a purge: ", failure->what()});
   }
 }
 

@@ -13,26 +13,25 @@
 
 namespace slip::cli {
 
-// Removes a scope's records from replay; how many. Throws as ReplayBuffer::purge().
+// Removes a scope's records from replay; returns their number. Throws as ReplayBuffer::purge().
 using PurgeReplay = std::function<std::size_t(const PurgeScope&)>;
 
-// Carries out one order: replay, which has the text, then the ledger, which knows its requests by name.
+// Executes one purge: first replay, which has the text, then the ledger, which identifies its requests.
 PurgeResult carry_out(const PurgeOrder& order, Ledger& ledger, const PurgeReplay& purge_replay);
 
-// The same for a client: its error names files from `data_dir` on, not where that is.
+// The result for a client: its error names files relative to `data_dir`.
 PurgeResult for_client(PurgeResult result, const std::filesystem::path& data_dir) noexcept;
 
-// Of replay files that no learner has open; 0 where there is no such folder. Error{kIo}: it cannot be used now.
+// Purges replay files that no learner has open; 0 if there is no such folder. Error{kIo}: it cannot be used now.
 std::size_t purge_resting_replay(const std::filesystem::path& folder, const PurgeScope& scope);
 
-// One order after the other, on a thread of its own, since each waits for the learner and for the disk. Threads:
-// submit() any.
+// Executes purges in turn on its own thread, since each waits for the learner and the disk. Threads: submit() any.
 class Purger {
  public:
   Purger(Ledger& ledger, PurgeReplay purge_replay);
   ~Purger();                                                             // stop()
   void submit(PurgeOrder order, std::function<void(PurgeResult)> done);  // as PurgeDoor
-  // Ends the order at hand; those that wait fail with Error{kUnavailable}.
+  // Finishes the current purge; waiting ones fail with Error{kUnavailable}.
   void stop();
 
  private:

@@ -25,7 +25,7 @@ const char* rule_name(const RequestSummary& summary) {
   return summary.rule == AcceptanceRule::kCoupled ? "coupled" : "rejection";
 }
 
-// Listeners must not throw: what memory cannot hold is lost, and said.
+// Listeners must not throw. If memory runs out, the record is lost and the loss is logged.
 template <class Record>
 void contained(const char* what, Record record) noexcept {
   if (const auto failure = contain(record)) {
@@ -37,7 +37,7 @@ void contained(const char* what, Record record) noexcept {
 
 bool LoadBucket::add(const StepFigures& figures, std::int64_t wall_us, EngineLoadRow& done) {
   const std::int64_t bucket = wall_us - wall_us % kBucketUs;
-  // A clock stepping back opens an earlier bucket anew: the ledger adds the two up.
+  // If the clock steps back, an earlier bucket opens again; the ledger adds both.
   const bool begins = bucket != row_.bucket_us;
   const bool ended = begins && close(done);
   if (begins) row_.bucket_us = bucket;

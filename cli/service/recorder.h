@@ -17,26 +17,26 @@
 
 namespace slip::cli {
 
-// Adds engine steps up into one row per 10 s, so that the ledger grows with time and not with tokens. One owner.
+// Sums engine steps into one row per 10 s, so that the ledger grows with time, not with tokens. One owner.
 class LoadBucket {
  public:
   static constexpr std::int64_t kBucketUs = 10'000'000;
-  // True when `figures` began a new bucket: `done` then holds the one before. `wall_us` is now.
+  // True when `figures` began a new bucket: `done` then holds the previous one. `wall_us` is the current time.
   bool add(const StepFigures& figures, std::int64_t wall_us, EngineLoadRow& done);
-  // What is open, for shutdown; false when empty.
+  // The open bucket, for shutdown; false when empty.
   bool close(EngineLoadRow& done);
 
  private:
   EngineLoadRow row_;
 };
 
-// Names by topic index; draft names empty when nothing is drafted.
+// Names by topic index; draft names are empty without drafts.
 struct RecordNames {
   std::vector<std::string> topics, drafts;
 };
 
-// Turns what the engine and the learner say into ledger rows and metrics. Threads: StepListener on the engine thread,
-// DecisionSink on the trainer's; the ledger's queue never waits.
+// Turns events of the engine and the learner into ledger rows and metrics. Threads: StepListener on the engine thread,
+// DecisionSink on the trainer's. Recording into the ledger never waits.
 class Recorder final : public StepListener, public DecisionSink {
  public:
   Recorder(RecordNames names, Ledger& ledger, Metrics& metrics);
@@ -50,7 +50,7 @@ class Recorder final : public StepListener, public DecisionSink {
   void on_dropped(std::uint64_t observations) noexcept override;
   void on_learning(const LearningFigures& figures) noexcept override;
 
-  void finish();  // the open bucket and minute; after the engine and the learner have ended
+  void finish();  // records the open bucket and minute; call after the engine and the learner have ended
 
  private:
   void add_drops(EngineLoadRow& row);
@@ -59,7 +59,7 @@ class Recorder final : public StepListener, public DecisionSink {
   Ledger& ledger_;
   Metrics& metrics_;
   LoadBucket bucket_;        // engine thread
-  LearningMinutes minutes_;  // learner's thread, as the next
+  LearningMinutes minutes_;  // learner's thread; so is the next
   StarvedSpells starved_;
   std::atomic<std::uint64_t> observations_lost_{0};  // since the last bucket
   std::uint64_t rows_lost_ = 0;                      // as of the last bucket

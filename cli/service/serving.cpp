@@ -37,7 +37,7 @@ namespace slip::cli {
 namespace {
 
 constexpr const char* kRouterFile = "router.state";
-constexpr std::chrono::milliseconds kRouterSaveInterval{1000};  // what promise 5 allows
+constexpr std::chrono::milliseconds kRouterSaveInterval{1000};  // the most that promise 5 allows
 
 std::string folder_name(const std::filesystem::path& folder) {
   const auto normal = std::filesystem::absolute(folder).lexically_normal();
@@ -63,7 +63,7 @@ int engine_threads(const ServeConfig& config) {
   return config.threads > 0 ? config.threads : usable_cores();
 }
 
-// With a quota of time instead of CPUs of our own, the first CPUs would be everybody's choice.
+// Under a CPU time quota instead of dedicated CPUs, every process would pin to the first CPUs, so pinning is off.
 kernels::Pinning engine_pinning(const ServeConfig& config) {
   return config.pin_threads && !limited_by_quota() ? kernels::Pinning::kOwnCpus : kernels::Pinning::kNone;
 }
@@ -77,7 +77,7 @@ EngineOptions engine_options(const ServeConfig& config) {
 Target make_target(const ServeConfig& config, const TargetDevice& device,
                    const std::shared_ptr<const ModelWeights>& weights, kernels::ThreadPool& pool) {
   const EngineOptions& engine = config.engine;
-  // A step verifies every running sequence's proposal beside a chunk of prompts.
+  // A step verifies the proposals of all running sequences and processes a chunk of prompts.
   const std::int32_t decode_rows = engine.max_running * (engine.k + 1);
   const WorkerSize size{decode_rows + engine.prefill_chunk, decode_rows + engine.max_running,
                         cache_pages(config, device, *weights)};
@@ -99,7 +99,7 @@ std::unique_ptr<Governor> make_governor(const ServeConfig& config, CoreSharing& 
   return make_payback_governor(options, cores);
 }
 
-// Without a CPU that the engine can leave alone, the learner has to compete for its share.
+// If the engine leaves no CPU free, the learner competes for its share.
 LearnerPlacement learner_placement(const CorePlan& plan) {
   return {.cpus = plan.learner_cpus, .idle_priority = !plan.learner_cpus.empty()};
 }
@@ -109,7 +109,7 @@ std::filesystem::path private_folder(const std::filesystem::path& path) {
   return path;
 }
 
-// A template that was asked for has to work; without one of its own a model still serves completions.
+// A configured template must load. A model without a template of its own still serves completions.
 std::shared_ptr<const ChatTemplate> load_template(const ServeConfig& config) {
   try {
     return std::make_shared<const ChatTemplate>(ChatTemplate::load(config.target, config.chat_template));
@@ -120,7 +120,7 @@ std::shared_ptr<const ChatTemplate> load_template(const ServeConfig& config) {
   }
 }
 
-// A crash may have published a version whose row never reached the ledger; rows that are there already stay.
+// Adds versions that a crash kept out of the ledger, after they were published; existing rows stay.
 void reconcile(const DraftStore& store, Ledger& ledger) {
   std::vector<DraftVersionRow> rows;
   for (const auto& draft : store.drafts()) {
@@ -134,7 +134,8 @@ bool holds_anything(const std::filesystem::path& folder) {
   return std::filesystem::directory_iterator(folder, none) != std::filesystem::directory_iterator();
 }
 
-// SQLite takes an empty file for a new database. A crash at the first start leaves one too, but before any draft.
+// SQLite treats an empty file as a new database. A crash at the first start leaves one too, but then there are no
+// drafts yet.
 void warn_of_emptied_ledger(const std::filesystem::path& data_dir) {
   const std::filesystem::path file = data_dir / "ledger.db";
   std::error_code none;
@@ -171,7 +172,7 @@ LearnerOptions learner_options(const ServeConfig& config, std::shared_ptr<DiskSp
   return options;
 }
 
-// Host memory of the parts that serve. Topics share the base draft's weights until they have their own.
+// Host memory of the serving parts. Topics share the base draft's weights until they have their own.
 MemoryParts serving_memory(const TargetModel& target, std::uint64_t cache_bytes, const DraftRegistry& registry) {
   std::set<std::shared_ptr<const ModelWeights>> drafts;
   if (registry.base) drafts.insert(registry.base->weights);
@@ -181,7 +182,7 @@ MemoryParts serving_memory(const TargetModel& target, std::uint64_t cache_bytes,
   return {{"target_weights", target.weights->bytes()}, {"target_cache", cache_bytes}, {"draft_weights", draft_bytes}};
 }
 
-// "on", "off", or why it is off although it was asked for.
+// "on", "off", or the reason why it is off although configured.
 std::string learning_text(bool is_on, const ServeConfig& config, const DraftRegistry& registry) {
   if (is_on) return "on";
   const std::string key = registry.base ? registry.base->weights->config.beyond_plain_llama() : "";
@@ -190,7 +191,7 @@ std::string learning_text(bool is_on, const ServeConfig& config, const DraftRegi
          "\" in its config.json the draft is more than a plain Llama: it serves, but cannot learn)";
 }
 
-// A request may keep itself out of learning, and so may a service: then the router learns nothing either.
+// Without learning the router does not learn either.
 bool router_learns(const ServeConfig& config, bool learning) {
   return config.router.learn && learning;
 }
@@ -203,7 +204,7 @@ std::shared_ptr<Router> make_router(const ServeConfig& config, const TopicTable&
 
 }  // namespace
 
-// Members in the order they are made; what uses another stands below it.
+// Members in construction order: each is declared after those it uses.
 struct Serving::State {
   State(const ServeConfig& given, Metrics& given_metrics, StepListener& given_quotas)
       : config(given),
@@ -274,7 +275,7 @@ struct Serving::State {
     std::promise<void> ended;
     engine_ended = ended.get_future();
     engine_thread = std::jthread([this, done = std::move(ended)](const std::stop_token& stop) mutable {
-      pool->pin_caller();  // this thread starts no other
+      pool->pin_caller();  // this thread starts no other threads
       engine->run(stop);
       done.set_value();
     });
@@ -296,13 +297,13 @@ struct Serving::State {
   std::optional<Recorder> recorder;
   std::optional<RouterSaver> router_saver;
   std::optional<kernels::ThreadPool> pool;
-  std::optional<CoreSharing> cores;  // with a learner
+  std::optional<CoreSharing> cores;  // only with a learner
   std::unique_ptr<ReplayBuffer> replay;
   std::unique_ptr<Governor> governor;
   std::unique_ptr<Learner> learner;
   std::atomic<bool> wants_learning{true};
   std::uint64_t cache_bytes = 0;
-  std::int32_t max_positions = 0;  // of one request: the context, or the whole cache where that is smaller
+  std::int32_t max_positions = 0;  // of one request: the context, or the whole cache if that is smaller
   std::optional<Engine> engine;
   std::future<void> engine_ended;
   std::jthread engine_thread;

@@ -16,7 +16,7 @@ __global__ void __launch_bounds__(kWarp) merge_rows(Attention job) {
   combine_splits(Block<kWarp>{static_cast<int>(blockIdx.x), static_cast<int>(blockIdx.y), 0}, job);
 }
 
-// Never less than before: a graph may hold launches that asked for more.
+// Raises the limit of shared memory, never lowers it: a captured graph may hold launches that need more.
 cudaError_t allow_shared_bytes(int bytes) {
   static std::mutex mutex;
   static int allowed = 48 * 1024;

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// Paged attention for many query rows a sequence, with the meaning of kernels/attention.h.
+// Paged attention for several query rows per sequence, with the semantics of kernels/attention.h.
 //
-// A block takes a tile: some rows of one sequence and some query heads of one key head, and stages keys and values once
-// for all of them. Visible ranks are cut into splits of 256, and these into blocks of 32, both counted from rank 0.
+// A block takes a tile: some rows of one sequence and some query heads of one key head. It stages keys and values once
+// for all of them. Visible ranks are divided into splits of 256 and these into blocks of 32, both counted from rank 0.
 // Softmax runs online over the blocks of a split (Milakov and Gimelshein, 2018), and the splits are merged in order.
-// Whether one block runs through all splits or each is a block of its own and combine_splits() merges them, the
-// operations on a row's numbers are the same ones in the same order, and none depends on who shares the tile.
+// Either one block runs all splits, or each split is a block and combine_splits() merges them. Both do the same
+// operations on a row in the same order, independent of the tile's other rows.
 #pragma once
 
 #include "kernels/cuda/attention_tile.cuh"
 
 namespace slip::kernels::cuda {
 
-// Queries [begin, end) take in the staged block, kAtOnce a warp. A row that sees nothing of the block, or sees it
-// with gaps while others do not, lies outside the ranges this is called with.
+// Processes queries [begin, end) against the staged block, kAtOnce per warp. The caller leaves out rows that see
+// nothing of the block, or see it with gaps while others do not.
 template <int kAtOnce>
 SLIP_DEVICE void attend_queries(const AttentionBlock& block, const Attention& job, const TileWork& work,
                                 const AttentionShared& shared, std::int32_t begin, std::int32_t end,
@@ -31,7 +31,7 @@ SLIP_DEVICE void attend_queries(const AttentionBlock& block, const Attention& jo
       add_values(work, shared, first + thread / kWarp, end, first_rank, thread % kWarp, shrink[thread]);
     });
   }
-  block.each([](int) {});  // the staged block may go
+  block.each([](int) {});  // the staged block may be overwritten now
 }
 
 SLIP_DEVICE void attend_rows(const AttentionBlock& block, const Attention& job, const TileWork& work,
@@ -44,7 +44,7 @@ SLIP_DEVICE void attend_rows(const AttentionBlock& block, const Attention& job, 
   }
 }
 
-// The 32 ranks from `first` on: once for all rows that see them without gaps, then for each of the others.
+// Processes the 32 ranks from `first` on: once for all rows that see them without gaps, then once for each other row.
 SLIP_DEVICE void attend_block(const AttentionBlock& block, const Attention& job, const TileWork& work,
                               const AttentionShared& shared, std::int32_t first) {
   std::int32_t n = 0, widest = 0;
@@ -57,7 +57,7 @@ SLIP_DEVICE void attend_block(const AttentionBlock& block, const Attention& job,
   }
   if (n > 0) {
     stage(block, job, work, widest, first, n, shared);
-    for (std::int32_t r = 0; r < work.rows.n_rows;) {  // runs of rows that see it so
+    for (std::int32_t r = 0; r < work.rows.n_rows;) {  // runs of rows without gaps
       std::int32_t end = r;
       while (end < work.rows.n_rows && sees(shared.views[end], first) && is_plain(shared.views[end], first)) ++end;
       if (end > r) attend_rows(block, job, work, shared, {r, end}, first);
@@ -72,8 +72,8 @@ SLIP_DEVICE void attend_block(const AttentionBlock& block, const Attention& job,
   }
 }
 
-// How the sums of the splits so far and those of the next come together; a split without any rank has total 0 and is
-// passed over, before and after.
+// Merges the sums of the splits so far with the next split's. A split without any visible rank has total 0 and is
+// skipped.
 struct Merge {
   float before, next, most;
 };
@@ -146,7 +146,7 @@ SLIP_DEVICE void write_partial(const AttentionBlock& block, const Attention& job
   });
 }
 
-// Block (x, y, z): tile x; key head and stretch of its heads y; unless `whole`, split z.
+// Grid (x, y, z): x the tile; y the key head and its stretch of query heads; z the split, unless `whole`.
 SLIP_DEVICE void attend(const AttentionBlock& block, const Attention& job, float* memory) {
   const TileWork work = work_of(block, job);
   if (work.rows.n_rows == 0) return;
@@ -171,7 +171,7 @@ SLIP_DEVICE void attend(const AttentionBlock& block, const Attention& job, float
   if (job.whole) write_whole(block, job, work, shared);
 }
 
-// Block (row, head): merges the splits of one row and head in order.
+// Grid (row, head): merges the splits of one row and head in order.
 SLIP_DEVICE void combine_splits(const Block<kWarp>& block, const Attention& job) {
   if (job.rows[block.x].pages == nullptr) return;
   const RankView view = view_of(job.rows[block.x]);

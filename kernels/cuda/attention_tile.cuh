@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a block of attention.cuh does with one staged block of 32 ranks: scores, softmax weights, and sums of values.
+// Process one staged block of 32 ranks: scores, softmax weights and sums of values (for attention.cuh).
 #pragma once
 
 #include "kernels/cuda/attention_view.cuh"
@@ -10,9 +10,9 @@ struct alignas(16) Four {
   float of[4];
 };
 
-// Shared memory of one tile, laid out for `n_queries` of `dims` (a multiple of four) each.
+// The shared memory of one tile, for `n_queries` of `dims` (a multiple of four) each.
 struct AttentionShared {
-  float* keys;     // [32][dims + 4]: a stride at which a quarter of a warp reads 16 bytes each from all banks
+  float* keys;     // [32][dims + 4]: with this stride a quarter warp's 16-byte reads cover all banks
   float* values;   // [32][dims]
   float* queries;  // [n_queries][dims]
   float* sums;     // [n_queries][dims] of this split
@@ -47,7 +47,7 @@ SLIP_DEVICE AttentionShared lay_out(float* memory, std::int32_t head_dim, std::i
   return shared;
 }
 
-// One block's tile: its rows, its heads [first_head, first_head + n_heads) of the model, and its place in memory.
+// One block's tile: its rows, the model's heads [first_head, first_head + n_heads), and its shared memory.
 struct TileWork {
   AttentionTileRows rows;
   std::int32_t kv_head, first_head, n_heads, dims;
@@ -93,7 +93,7 @@ SLIP_DEVICE void clear_split(const AttentionBlock& block, const TileWork& work, 
   });
 }
 
-// Eight bfloat16 at a time where rows of the cache allow it.
+// Eight bfloat16, loaded at once where the cache rows' alignment allows it.
 struct alignas(16) EightHalves {
   std::uint16_t of[8];
 };
@@ -108,7 +108,7 @@ SLIP_DEVICE void widen_row(const std::uint16_t* from, std::int32_t d, bool wide,
   for (int i = 0; i < 8; ++i) to[d + i] = widen(halves.of[i]);
 }
 
-// Keys and values of the first n ranks of the block, as row `row` of the sequence sees them.
+// Stages the keys and values of the block's first n ranks, as row `row` of the sequence sees them.
 SLIP_DEVICE void stage(const AttentionBlock& block, const Attention& job, const TileWork& work, std::int32_t row,
                        std::int32_t first, std::int32_t n, const AttentionShared& shared) {
   const DeviceRow& view = job.rows[work.rows.first_row + row];
@@ -131,8 +131,8 @@ SLIP_DEVICE void stage(const AttentionBlock& block, const Attention& job, const 
   });
 }
 
-// Scores of up to kAtOnce queries of each warp against the staged keys, a lane a rank, summed over the dimensions in
-// order; then softmax weights relative to the greatest so far. Queries first + i · warps, below `end`.
+// Scores of up to kAtOnce queries per warp against the staged keys, one rank per lane, summed over the dimensions in
+// order. Then softmax weights relative to the running maximum. Queries first + i · warps, below `end`.
 template <int kAtOnce>
 struct Scores {
   float of[kAtOnce];
@@ -159,8 +159,8 @@ SLIP_DEVICE void score(const TileWork& work, const AttentionShared& shared, std:
   for (int i = 0; i < kAtOnce; ++i) scores.of[i] = scores.of[i] * scale;
 }
 
-// The warps' queries [query, query + warps), one each: scores become weights, earlier sums shrink as the greatest
-// grows.
+// Each warp handles one of the queries [query, query + warps): scores become weights, and earlier sums shrink as the
+// maximum grows.
 template <int kAtOnce>
 SLIP_DEVICE void weigh(const AttentionBlock& block, const TileWork& work, const AttentionShared& shared,
                        std::int32_t begin, std::int32_t end, std::int32_t first_rank, int i,
@@ -196,7 +196,7 @@ SLIP_DEVICE void weigh(const AttentionBlock& block, const TileWork& work, const 
   });
 }
 
-// sums = sums · shrink + Σ weight · value, over the ranks in order; a lane takes four dimensions.
+// sums = sums · shrink + Σ weight · value, over the ranks in order; each lane takes four dimensions.
 template <int kAtOnce>
 SLIP_DEVICE void add_values(const TileWork& work, const AttentionShared& shared, std::int32_t first, std::int32_t end,
                             std::int32_t first_rank, int lane, const Scores<kAtOnce>& shrink) {

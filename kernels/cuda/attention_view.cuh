@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A device attention's operands, and which slots its rows see by rank.
+// The operands of device attention, and the map from a row's visible ranks to cache slots.
 #pragma once
 
 #include "kernels/cuda/rows.cuh"
@@ -7,7 +7,7 @@
 namespace slip::kernels::cuda {
 
 inline constexpr int kAttentionThreads = 128;
-inline constexpr int kBlockRanks = 32;  // a lane a rank
+inline constexpr int kBlockRanks = 32;  // one rank per lane
 inline constexpr int kSplitRanks = 256;
 inline constexpr int kMostTileRows = 16, kMostTileQueries = 64;
 using AttentionBlock = Block<kAttentionThreads>;
@@ -25,14 +25,14 @@ struct Attention {
   const DeviceRow* rows = nullptr;
   const AttentionTileRows* tiles = nullptr;
   std::int32_t n_heads = 0;
-  std::int32_t heads_a_tile = 0;  // of those that share a key head
+  std::int32_t heads_a_tile = 0;  // query heads per tile, all of one key head
   float scale = 0;
-  bool whole = true;          // a block runs through all splits and writes the result
-  std::int32_t n_splits = 0;  // as many as the longest row may have
+  bool whole = true;          // one block runs all splits and writes the result
+  std::int32_t n_splits = 0;  // the number of splits of the longest possible row
   float* partial = nullptr;   // unless whole: [n_rows, n_heads, n_splits, head_dim + 2]
   float* out = nullptr;       // [n_rows, n_heads * head_dim]; null: not wanted
   std::int64_t out_stride = 0;
-  std::uint16_t* activations = nullptr;  // the same for the output product; null: not wanted
+  std::uint16_t* activations = nullptr;  // the result as activations of the output product; null: not wanted
 
   SLIP_DEVICE std::int32_t group() const { return n_heads / kv.n_kv_heads; }
   SLIP_DEVICE std::int32_t stretches() const { return (group() + heads_a_tile - 1) / heads_a_tile; }
@@ -46,13 +46,13 @@ struct Ranks {
   std::int32_t begin, end;
 };
 
-// What a row sees by rank: ranks below n_listed are those of its committed slots that it may see, those up to n_plain
-// the slots after them in order, as a chain has it; later ones follow the set bits.
+// A row's visible slots by rank. Ranks below n_listed are its visible committed slots; those up to n_plain are the
+// following slots in order, as in a chain; later ranks follow the set bits of `ancestors`.
 struct RankView {
   std::int32_t n_committed, n_listed, n_plain, first_visible, n_visible;
 };
 
-// How many of the row's committed slots before `slot` it may see.
+// How many of the row's committed slots before `slot` are visible to it.
 SLIP_DEVICE std::int32_t listed_before(const DeviceRow& row, std::int32_t slot) {
   if (row.n_ranges == 0) return slot;
   std::int32_t n = 0;
@@ -73,7 +73,7 @@ SLIP_DEVICE RankView view_of(const DeviceRow& row) {
     for (std::int32_t i = 0; i < row.n_words; ++i) {
       const std::uint64_t word = row.ancestors[i];
       n_of_step += count_bits(word);
-      if (leading) n_leading += count_bits(word & ~(word + 1));  // the ones below the lowest zero
+      if (leading) n_leading += count_bits(word & ~(word + 1));  // the bits below the lowest zero
       leading = leading && ~word == 0;
     }
   }
@@ -97,7 +97,7 @@ SLIP_DEVICE std::int32_t slot_of_rank(const DeviceRow& row, const RankView& view
     }
     return row.visible[range].begin + rank;
   }
-  std::int32_t left = rank - view.n_listed;  // so many set bits come first
+  std::int32_t left = rank - view.n_listed;  // number of set bits to skip
   if (rank < view.n_plain) return row.n_committed + left;
   std::int32_t word = 0;
   while (count_bits(row.ancestors[word]) <= left) left -= count_bits(row.ancestors[word++]);
@@ -107,7 +107,7 @@ SLIP_DEVICE std::int32_t slot_of_rank(const DeviceRow& row, const RankView& view
   return row.n_committed + word * 64 + count_bits(lowest - 1);
 }
 
-// The ranks of the 32 from `first` on that a row sees; begin ≥ end: none.
+// The visible ranks among the 32 from `first` on; begin ≥ end: none.
 SLIP_DEVICE Ranks ranks_in_block(const RankView& view, std::int32_t first) {
   const std::int32_t begin = view.first_visible - first, end = view.n_visible - first;
   return {begin > 0 ? begin : 0, end < kBlockRanks ? end : kBlockRanks};

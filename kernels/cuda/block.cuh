@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A block of threads, in terms that compile for the host as well. A body runs in phases: `each` calls it for every
-// thread and ends in a barrier, so that on the host a loop over the threads does the same. What a thread keeps from one
-// phase to the next is a PerThread; everything outside `each` has the same value in all threads of the block. With the
-// reductions below, whose tree is fixed, and without contraction (-fmad=false), host and device compute the same bits.
+// A thread block in code that also compiles for the host. A body runs in phases: `each` calls it for every thread and
+// ends in a barrier; on the host it loops over the threads. PerThread holds a thread's value from one phase to the
+// next. Everything outside `each` has the same value in all threads. The reductions below use a fixed tree. With
+// -fmad=false (no contraction), host and device compute the same bits.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ namespace slip::kernels::cuda {
 
 inline constexpr int kWarp = 32;
 
-// One value a thread: a register on the device, an array on the host.
+// One value per thread: a register on the device, an array on the host.
 template <class T, int kThreads>
 class PerThread {
  public:
@@ -46,7 +46,7 @@ struct Add {
     return a + b;
   }
 };
-struct Larger {  // NaN is never taken
+struct Larger {  // ignores NaN
   template <class T>
   SLIP_DEVICE T operator()(const T& a, const T& b) const {
     return b > a ? b : a;
@@ -66,7 +66,7 @@ struct Block {
   template <class T>
   using Per = PerThread<T, kThreads>;
 
-  int x = 0, y = 0, z = 0;  // its place in the grid
+  int x = 0, y = 0, z = 0;  // the block's index in the grid
 
   template <class Body>
   SLIP_DEVICE void each(const Body& body) const {
@@ -75,7 +75,7 @@ struct Block {
     __syncthreads();
 #endif
   }
-  // Without the barrier: for what the same thread, or nobody in this kernel, reads.
+  // Without a barrier, for results that only the same thread, or no thread of this kernel, reads.
   template <class Body>
   SLIP_DEVICE void each_apart(const Body& body) const {
 #if defined(__CUDA_ARCH__)
@@ -84,7 +84,7 @@ struct Block {
     for (int thread = 0; thread < kThreads; ++thread) body(thread);
 #endif
   }
-  // With a barrier of each warp only: for what lanes of one warp pass to each other through shared memory.
+  // With a barrier per warp, for data that lanes of one warp exchange through shared memory.
   template <class Body>
   SLIP_DEVICE void each_in_warps(const Body& body) const {
     each_apart(body);
@@ -93,8 +93,8 @@ struct Block {
 #endif
   }
 
-  // Every lane gets the combination of its warp's 32 values: lane i with i ^ 16, then 8, 4, 2, 1. REQUIRES:
-  // combine(a, b) == combine(b, a) to the bit.
+  // Combines the 32 values of each warp, for every lane: lane i with i ^ 16, then 8, 4, 2, 1. REQUIRES: combine(a, b)
+  // == combine(b, a) to the bit.
   template <class T, class Combine>
   SLIP_DEVICE void combine_in_warps(Per<T>& values, const Combine& combine) const {
 #if defined(__CUDA_ARCH__)
@@ -110,7 +110,7 @@ struct Block {
 #endif
   }
 
-  // The combination of all threads' values: each warp's tree, then the warps in order. `slots`: shared, [kWarps].
+  // Combines all threads' values: a tree in each warp, then the warps in order. `slots`: shared, [kWarps].
   template <class T, class Combine>
   SLIP_DEVICE T combine(Per<T>& values, T* slots, const Combine& combine) const {
     combine_in_warps(values, combine);
@@ -119,12 +119,12 @@ struct Block {
     });
     T all = slots[0];
     for (int warp = 1; warp < kWarps; ++warp) all = combine(all, slots[warp]);
-    each([](int) {});  // the slots may be used again
+    each([](int) {});  // the slots may be reused
     return all;
   }
 };
 
-// Counts and fixed-point sums: integers, so that the order in which threads add does not show.
+// Adds counts and fixed-point sums. They are integers, so the order of the threads does not matter.
 template <class T>
 SLIP_DEVICE void add_shared(T* to, T value) {
 #if defined(__CUDA_ARCH__)
@@ -133,7 +133,7 @@ SLIP_DEVICE void add_shared(T* to, T value) {
   *to += value;
 #endif
 }
-// What `to` held before.
+// Atomically increments; returns the value before.
 SLIP_DEVICE std::int32_t take_ticket(std::int32_t* to) {
 #if defined(__CUDA_ARCH__)
   return atomicAdd(to, 1);

@@ -11,12 +11,12 @@
 
 namespace slip::kernels::cuda {
 
-// n values in device memory, which it owns. Copies wait for what was put on the default stream; values() for the whole
-// device. Throws DeviceFailure. Threads: one at a time.
+// An owned array of n values in device memory. Copies wait for earlier work on the default stream, values() for the
+// whole device. Throws DeviceFailure. Threads: one at a time.
 template <class T>
 class DeviceArray {
  public:
-  explicit DeviceArray(std::size_t n) : n_(n) {  // whatever was there
+  explicit DeviceArray(std::size_t n) : n_(n) {  // uninitialized
     check(cudaMalloc(&data_, std::max<std::size_t>(n, 1) * sizeof(T)), "cudaMalloc");
   }
   explicit DeviceArray(const std::vector<T>& values) : DeviceArray(values.size()) { put(values); }
@@ -30,7 +30,7 @@ class DeviceArray {
     check(cudaMemcpy(data_, values.data(), n_ * sizeof(T), cudaMemcpyHostToDevice), "copy to the device");
   }
   std::vector<T> values() const { return values(n_); }
-  // The first n.
+  // The first n values.
   std::vector<T> values(std::size_t n) const {
     check(cudaDeviceSynchronize(), "the kernels before this copy");
     std::vector<T> out(n);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A device as seen by what stands above the kernels: memory, copies, jobs that run in the order they were put, and
-// captured sequences of jobs. StreamQueue (stream_queue.h) is the device itself; tests have one that runs every body on
-// the host, so nothing above needs a device to be tested.
+// The interface of a device for the layers above the kernels: memory, copies, jobs that run in order, and captured
+// graphs. StreamQueue (stream_queue.h) is the real device. Tests use a queue that runs all jobs on the host, so the
+// layers above are tested without a device.
 #pragma once
 
 #include <cstddef>
@@ -12,25 +12,25 @@
 
 namespace slip::kernels::cuda {
 
-// Jobs that replay() puts again with one call: the same operations on the same addresses, whatever stands there by
-// then. Of one queue, which outlives it.
+// Captured jobs that replay() enqueues with one call: the same operations on the same addresses, with their content at
+// that time. Belongs to one queue, which must outlive it.
 class DeviceGraph {
  public:
   virtual ~DeviceGraph() = default;
 };
 
-// Blocks of `bytes` each, `stride` bytes from one to the next.
+// Equally spaced blocks: `bytes` each, `stride` bytes from one start to the next.
 struct StridedBlocks {
   std::size_t bytes = 0, stride = 0, count = 0;
 };
 
-// Threads: one at a time, but allocate_host() and release_host() at any time. Every call may throw DeviceFailure: a
-// job's failure may first be told by a later call.
+// Threads: one at a time, except that allocate_host() and release_host() may be called at any time. Every call may
+// throw DeviceFailure; a job's failure may surface in a later call.
 class DeviceQueue {
  public:
   virtual ~DeviceQueue() = default;
 
-  // Checks what would read or write out of bounds (our bugs: SLIP_CHECK). All pointers are to device memory.
+  // SLIP_CHECKs that the job stays in bounds. All pointers are to device memory.
   void enqueue(const Job& job);
   template <class Operation>
   void enqueue(const Operation& operation, int n_rows) {
@@ -38,33 +38,33 @@ class DeviceQueue {
   }
   void enqueue(const Attention& operation, const AttentionGrid& grid) { enqueue(Job(TiledAttention{operation, grid})); }
 
-  // Device memory, whatever was there; on a border of 256 bytes. Error{kTooLarge} when the device has no more.
+  // Uninitialized device memory, aligned to 256 bytes. Error{kTooLarge} when the device has no more.
   virtual void* allocate(std::size_t bytes) = 0;
   virtual void release(void* memory) noexcept = 0;
-  // Host memory that copies go to and from without another copy. Error{kTooLarge}.
+  // Pinned host memory, for copies without a staging buffer. Error{kTooLarge}.
   virtual void* allocate_host(std::size_t bytes) = 0;
   virtual void release_host(void* memory) noexcept = 0;
-  virtual std::size_t free_bytes() = 0;  // that allocate() could still give, by and large
+  virtual std::size_t free_bytes() = 0;  // an estimate of what allocate() can still return
 
-  // In order with the jobs. The host's side must stay as it is until wait().
+  // Copies run in order with the jobs. The host buffer must not change until wait().
   virtual void copy_in(void* to, const void* from, std::size_t bytes) = 0;
   virtual void copy_out(void* to, const void* from, std::size_t bytes) = 0;
-  // Within device memory; blocks do not overlap.
+  // Copies within device memory. The blocks must not overlap.
   virtual void copy_blocks(void* to, const void* from, const StridedBlocks& blocks) = 0;
-  // Until everything that was put is done.
+  // Waits until all enqueued work is done.
   virtual void wait() = 0;
 
-  // What `put_jobs` enqueues, and nothing else, becomes a graph; none of it runs. Copies are refused meanwhile. What
-  // put_jobs throws goes on to the caller.
+  // Records the jobs that `put_jobs` enqueues as a graph, without running them. Copies are refused meanwhile.
+  // Exceptions of put_jobs pass to the caller.
   virtual std::unique_ptr<DeviceGraph> capture(const std::function<void()>& put_jobs) = 0;
   virtual void replay(const DeviceGraph& graph) = 0;
 
  protected:
-  // A job that was checked and has rows.
+  // Enqueues a job that passed the checks and has rows.
   virtual void put(const Job& job) = 0;
 };
 
-// n values of T in a queue's device memory, which it owns. The queue outlives it.
+// An owned array of n values in a queue's device memory. The queue must outlive it.
 template <class T>
 class DeviceMemory {
  public:
@@ -82,7 +82,7 @@ class DeviceMemory {
   std::size_t n_;
 };
 
-// The same on the host's side of copies.
+// The same in pinned host memory.
 template <class T>
 class CopyMemory {
  public:

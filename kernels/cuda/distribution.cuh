@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a row of logits means under a request's sampling transform, without sorting it and without writing it out: a
-// distribution is the few numbers from which any token's probability follows. Everything that is added up over a
-// vocabulary is added as integers in fixed point, so that no order of threads shows.
+// The transformed distribution of a row of logits, without sorting or writing out the row: RowDistribution holds the few
+// numbers that give any token's probability. Sums over the vocabulary are integers in fixed point, so the order of the
+// threads does not matter.
 #pragma once
 
 #include "kernels/cuda/numbers.cuh"
@@ -10,9 +10,10 @@ namespace slip::kernels::cuda {
 
 inline constexpr int kVocabularyThreads = 512;
 using VocabularyBlock = Block<kVocabularyThreads>;
-using Mass = unsigned long long;  // fixed point; what the device's atomics take
+using Mass = unsigned long long;  // fixed point; the widest integer of the device's atomics
 
-// temperature, min_p, top_k and top_p of SamplingParams (engine/sampling/distribution.h), in that order.
+// The sampling transform: temperature, min_p, top_k and top_p of SamplingParams (engine/sampling/distribution.h), in
+// this order.
 struct Transform {
   double temperature = 1;  // 0: greedy
   double min_p = 0;
@@ -20,21 +21,22 @@ struct Transform {
   std::int32_t top_k = 0;
 };
 
-// kNothingPossible: −inf everywhere, which logits processors may come to and a model that computes numbers does not.
+// kNothingPossible: all logits are −inf. Logits processors can cause this; a healthy model cannot.
 enum class DistributionState : std::int32_t { kFine = 0, kNotANumber = 1, kNothingPossible = 2 };
 
 struct RowDistribution {
   double temperature = 1, min_p = 0;
-  double total = 0;          // Σ weights of what is kept, as fixed point has it
+  double total = 0;          // Σ weights of the kept tokens, rounded to fixed point
   std::uint64_t border = 0;  // the rank_key() of the last token kept
   float largest = 0;
   std::int32_t best = 0;  // the lowest id of the largest logit
   DistributionState state = DistributionState::kFine;
 };
 
-// Larger for what ranks earlier: by logit, among equals by falling id. Total for all logits but NaN.
+// A key that orders tokens by logit, then by descending id; larger keys rank first. A total order for all logits but
+// NaN.
 SLIP_DEVICE std::uint64_t rank_key(float logit, std::int32_t id) {
-  const std::uint32_t bits = bits_of(logit + 0.0F);  // −0 ranks as 0
+  const std::uint32_t bits = bits_of(logit + 0.0F);  // −0 ranks as +0
   const std::uint32_t ordered = bits ^ ((bits >> 31) != 0 ? 0xFFFFFFFFU : 0x80000000U);
   return static_cast<std::uint64_t>(ordered) << 32 | (0xFFFFFFFFU - static_cast<std::uint32_t>(id));
 }
@@ -42,7 +44,7 @@ SLIP_DEVICE std::int32_t id_of_key(std::uint64_t key) {
   return static_cast<std::int32_t>(0xFFFFFFFFU - static_cast<std::uint32_t>(key));
 }
 
-// Bits behind the point: as many as leave room for a whole vocabulary of ones.
+// Fraction bits of the fixed point, leaving room for the sum of a whole vocabulary of ones.
 SLIP_DEVICE int fraction_bits(std::int64_t vocab) {
   int bits = 62;
   while ((std::int64_t{1} << (62 - bits)) < vocab) --bits;
@@ -55,7 +57,7 @@ SLIP_DEVICE double from_fixed(Mass mass, int bits) {
   return static_cast<double>(mass) * double_of(static_cast<std::uint64_t>(1023 - bits) << 52);
 }
 
-// A token's weight relative to the likeliest, in [0, 1].
+// A token's weight relative to the most likely token, in [0, 1].
 SLIP_DEVICE double weight_of(float logit, float largest, double temperature) {
   return exp_nonpositive((static_cast<double>(logit) - static_cast<double>(largest)) / temperature);
 }
@@ -65,7 +67,7 @@ struct LogitRow {
   std::int32_t vocab = 0;
 };
 
-// The probability of a token under a distribution.
+// The probability of a token under a RowDistribution.
 SLIP_DEVICE double probability(const LogitRow& row, const RowDistribution& distribution, std::int32_t id) {
   if (distribution.temperature == 0) return id == distribution.best ? 1.0 : 0.0;
   if (rank_key(row.logits[id], id) < distribution.border) return 0;
@@ -84,8 +86,8 @@ struct DistributionShared {
   Mass sums[VocabularyBlock::kWarps];
   std::int32_t counts[VocabularyBlock::kWarps];
   std::int32_t members[kBins];
-  std::int32_t one[kBins];  // an id of the bin: the one, where it has one
-  // What one thread found: the bin that reaches the target, and the measure of all that rank before it.
+  std::int32_t one[kBins];  // some id of the bin; its only one if it has one member
+  // One thread's result: the bin that reaches the target, and the sum of the measures ranked before it.
   std::int32_t found;
   Mass before;
 };
@@ -94,7 +96,7 @@ struct AsOr {
   SLIP_DEVICE std::int32_t operator()(std::int32_t a, std::int32_t b) const { return a | b; }
 };
 
-// The sum of `value` over the threads before each; returns the sum over all.
+// Exclusive prefix sum of `value` over the threads; returns the total.
 SLIP_DEVICE Mass scan_threads(const VocabularyBlock& block, VocabularyBlock::Per<Mass>& value,
                               DistributionShared& shared) {
   block.each([&](int thread) { shared.scan[0][thread] = value[thread]; });
@@ -110,13 +112,13 @@ SLIP_DEVICE Mass scan_threads(const VocabularyBlock& block, VocabularyBlock::Per
   return all;
 }
 
-// Among tokens with any measure, the rank_key() of the last one of the smallest head whose measure reaches
-// `target`, or 0 when all together do not; measure(id) is a count or a mass, 0 for what is not to count. Digits of the
-// key are settled from the top, eleven bits a pass; a bin with one member ends the search.
+// Finds the smallest set of highest-ranked tokens whose measures sum to `target`; returns the rank_key() of its last
+// token, or 0 if all tokens together do not reach it. measure(id) is a count or a mass, 0 to skip the token. A radix
+// select from the top, eleven bits a pass; a bin with one member ends the search.
 template <class Measure>
 SLIP_DEVICE std::uint64_t last_of_head(const VocabularyBlock& block, const LogitRow& row, const Measure& measure,
                                        double target, DistributionShared& shared) {
-  std::uint64_t settled = 0;  // the key's digits so far
+  std::uint64_t settled = 0;  // the key's digits found so far
   Mass before = 0;
   int low = 64 - kDigitBits, width = kDigitBits;
   while (true) {
@@ -139,7 +141,7 @@ SLIP_DEVICE std::uint64_t last_of_head(const VocabularyBlock& block, const Logit
         shared.one[bin] = id;
       }
     });
-    // Thread t looks at bins from the top down, four of them from 4 t on.
+    // Thread t examines four bins from 4 t on, in descending order.
     VocabularyBlock::Per<Mass> above;
     block.each_apart([&](int thread) {
       Mass sum = 0;
@@ -162,7 +164,7 @@ SLIP_DEVICE std::uint64_t last_of_head(const VocabularyBlock& block, const Logit
     const std::int32_t found = shared.found;
     const std::int32_t members = found < 0 ? 0 : shared.members[found], one = found < 0 ? 0 : shared.one[found];
     before = shared.before;
-    block.each([](int) {});  // all have read what the next pass writes over
+    block.each([](int) {});  // all threads have read the bins; the next pass overwrites them
     if (found < 0) return 0;
     settled = settled << width | static_cast<std::uint64_t>(found);
     if (members == 1) return rank_key(row.logits[one], one);
@@ -172,7 +174,7 @@ SLIP_DEVICE std::uint64_t last_of_head(const VocabularyBlock& block, const Logit
   }
 }
 
-// What a distribution keeps, as measures for last_of_head().
+// The measures for last_of_head(): counts for top_k, masses for top_p.
 struct CountKept {
   LogitRow row;
   RowDistribution distribution;
@@ -213,15 +215,15 @@ SLIP_DEVICE Mass sum_over(const VocabularyBlock& block, std::int32_t vocab, cons
   return sum_over(block, IdRange{0, vocab}, measure, shared);
 }
 
-// What one part of a row comes to. Few rows leave most of a device idle, so a row may be cut into parts, each a block
-// of its own: what is taken from them is a greatest or an integer sum, and so the same however many there are.
+// The result of one part of a row. With few rows most of the device would be idle, so each part of a row is a block.
+// The merged values are maxima and integer sums, so the number of parts does not change them.
 inline constexpr int kRowParts = 32;
 struct RowPart {
-  std::uint64_t best_key = 0;  // 0: nothing but what is not a number
-  Mass mass = 0;               // of what min_p lets through
-  double soonest = 0;          // of draw_gumbel(): the least arrival …
-  std::int32_t winner = 0;     // … and whose it is
-  std::int32_t broken = 0;     // not 0: a NaN or +inf
+  std::uint64_t best_key = 0;  // 0: only NaN
+  Mass mass = 0;               // of the tokens that min_p keeps
+  double soonest = 0;          // of draw_gumbel(): the earliest arrival
+  std::int32_t winner = 0;     // the token of that arrival
+  std::int32_t broken = 0;     // not 0: the row contains NaN or +inf
 };
 
 SLIP_DEVICE IdRange part_of(std::int32_t vocab, int part) {
@@ -229,7 +231,7 @@ SLIP_DEVICE IdRange part_of(std::int32_t vocab, int part) {
   return {begin < vocab ? begin : vocab, end < vocab ? end : vocab};
 }
 
-// The rank_key() of the greatest logit, and whether all are numbers below +inf.
+// The rank_key() of the greatest logit, and whether every logit is a number below +inf.
 SLIP_DEVICE RowPart best_of(const VocabularyBlock& block, const LogitRow& row, const IdRange& ids,
                             DistributionShared& shared) {
   VocabularyBlock::Per<std::uint64_t> best;
@@ -262,7 +264,7 @@ SLIP_DEVICE void find_best(const VocabularyBlock& block, const LogitRow& row, Ro
   set_best(row, best_of(block, row, {0, row.vocab}, shared), distribution);
 }
 
-// A row's parts as one; few enough for every thread to go through them.
+// Merges a row's parts; every thread goes through all of them, since there are few.
 SLIP_DEVICE RowPart together(const RowPart* parts) {
   RowPart all = parts[0];
   for (int i = 1; i < kRowParts; ++i) {
@@ -273,7 +275,7 @@ SLIP_DEVICE RowPart together(const RowPart* parts) {
   return all;
 }
 
-// The distribution of one row, the same in all threads. `parts`: what scan_best() and scan_mass() found, or null.
+// The distribution of one row, equal in all threads. `parts`: the results of scan_best() and scan_mass(), or null.
 SLIP_DEVICE RowDistribution distribution_of(const VocabularyBlock& block, const LogitRow& row,
                                             const Transform& transform, const RowPart* parts,
                                             DistributionShared& shared) {
@@ -299,15 +301,15 @@ SLIP_DEVICE RowDistribution distribution_of(const VocabularyBlock& block, const 
   return distribution;
 }
 
-// Distributions of many rows: block x takes row x. With `parts`, scan_best() and scan_mass() go before, block (x, y)
-// taking part y of row x.
+// Distributions of n rows; block x takes row x. With `parts`, scan_best() and scan_mass() run first: their block (x, y)
+// takes part y of row x.
 struct MakeDistributions {
   const float* logits = nullptr;  // [n_rows, stride]
   std::int64_t stride = 0;
   std::int32_t vocab = 0;
   const Transform* transforms = nullptr;     // [n_rows]
   RowDistribution* distributions = nullptr;  // [n_rows]
-  RowPart* parts = nullptr;                  // [n_rows, kRowParts] to work in; null: one block does all of a row
+  RowPart* parts = nullptr;                  // [n_rows, kRowParts] scratch; null: one block does a whole row
 };
 
 SLIP_DEVICE void scan_best(const VocabularyBlock& block, const MakeDistributions& job, DistributionShared& shared) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one way to put an operation on a stream: checks what would read or write out of bounds (our bugs: SLIP_CHECK),
-// then launches. Throws DeviceFailure when the runtime refuses. All pointers are to device memory; any thread, as long
-// as the stream is its own.
+// Enqueue an operation on a stream; all other code launches through this. Checks bounds (our bugs: SLIP_CHECK), then
+// launches. Throws DeviceFailure when the runtime refuses. All pointers are to device memory. Any thread, but only one
+// per stream.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -13,7 +13,7 @@
 
 namespace slip::kernels::cuda {
 
-// What the runtime said, and to what. Contained at the step boundary: it fails the requests of the step.
+// A CUDA error and the operation that met it. Caught at the step boundary; the step's requests fail.
 class DeviceFailure : public std::runtime_error {
  public:
   DeviceFailure(cudaError_t error, const std::string& what);

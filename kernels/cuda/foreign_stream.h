@@ -5,8 +5,8 @@
 
 namespace slip::kernels::cuda {
 
-// Puts a job on a stream that somebody else owns: a cudaStream_t, as LibTorch hands out its own. Checks as enqueue().
-// Throws DeviceFailure; Error{kUnsupported} in a build without CUDA. Any thread whose stream it is.
+// Enqueues a job on a cudaStream_t owned by other code, such as LibTorch. Checks as enqueue() does. Throws
+// DeviceFailure; Error{kUnsupported} in a build without CUDA. Threads: one per stream.
 void enqueue_on(void* stream, const Job& job);
 
 }  // namespace slip::kernels::cuda

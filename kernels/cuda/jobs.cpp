@@ -65,7 +65,7 @@ void check(const FusedLoss& job) {
              "a lesson keeps some of the vocabulary");
 }
 
-// Each kind of job; the first overloads are the more special ones.
+// Checks of each kind of job. More specialized overloads come first.
 struct CheckOne {
   template <class Operation>
   void operator()(const OnRows<Operation>& job) const {
@@ -81,7 +81,7 @@ struct CheckOne {
     SLIP_CHECK(!pairs || job.n_out % (2 * kTileOutputs) == 0, "gates and ups stand in whole tiles");
     SLIP_CHECK(job.y == nullptr || job.y_stride >= (pairs ? job.n_out / 2 : job.n_out), "results do not overlap");
     SLIP_CHECK(job.y_activations == nullptr || (pairs ? job.n_out / 2 : job.n_out) % kTileDepth == 0,
-               "the next product's last tile of depth would have a part that nobody writes");
+               "the next product's last tile of depth would have an unwritten part");
     SLIP_CHECK(job.y_activations == nullptr || job.epilogue != Epilogue::kAdd, "activations are written, not added to");
   }
   void operator()(const TiledAttention& tiled) const {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Launchers: each puts one operation on a stream and returns what the runtime said. They check nothing else; callers go
-// through enqueue.h.
+// Launchers: each puts one operation on a stream and returns the runtime's error code. They check no bounds; callers
+// use enqueue.h.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -19,9 +19,9 @@ cudaError_t launch_embed(const Embed& job, int n_rows, cudaStream_t stream);
 cudaError_t launch_rms_norm(const RmsNorm& job, int n_rows, cudaStream_t stream);
 cudaError_t launch_rotate_and_store(const RotateAndStore& job, int n_rows, cudaStream_t stream);
 cudaError_t launch_matmul(const Matmul& job, cudaStream_t stream);
-// n_queries: the most that a tile has, rows times heads.
+// n_queries: the most queries of a tile, rows times heads.
 cudaError_t launch_attention(const Attention& job, int n_tiles, int n_queries, cudaStream_t stream);
-// After launch_attention() of a job that is not `whole`.
+// Follows launch_attention() of a job that is not `whole`.
 cudaError_t launch_combine_splits(const Attention& job, int n_rows, cudaStream_t stream);
 cudaError_t launch_process_logits(const ProcessLogits& job, int n_rows, cudaStream_t stream);
 cudaError_t launch_make_distributions(const MakeDistributions& job, int n_rows, cudaStream_t stream);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a request asks of its logits before they become a distribution: bias, minimum length, penalties and the
-// grammar's mask, in the order and with the arithmetic of engine/sampling/transform.cpp. The processed rows are copies,
-// for the raw ones are what is observed and told. What a row was preceded by is read here, so that tokens drafted on
-// the device need not have left it.
+// Logits processors: a request's bias, minimum length, penalties and grammar mask, applied before sampling, in the
+// order and with the arithmetic of engine/sampling/transform.cpp. Writes processed copies; the raw rows are kept for
+// observation and logprobs. A row's preceding tokens are read on the device, so drafted tokens need not be copied to
+// the host first.
 #pragma once
 
 #include "kernels/cuda/sample.cuh"
@@ -11,33 +11,33 @@
 namespace slip::kernels::cuda {
 
 struct TokenCount {
-  std::int32_t id = 0, times = 0;  // times: in the answer, or kInPromptOnly
+  std::int32_t id = 0, times = 0;  // times: count in the answer, or kInPromptOnly
 };
 struct TokenBias {
   std::int32_t id = 0;
   float bias = 0;
 };
 
-// The same for all rows of a sequence. Ranges are of the job's lists; in each, ids rise and stand once.
+// A sequence's part, equal for all its rows. Ranges index the job's lists; within each, ids ascend and are distinct.
 struct SequenceProcessors {
   Penalties penalties;
-  IdRange counts = {0, 0};  // the committed tokens; none where there is no penalty
+  IdRange counts = {0, 0};  // of the committed tokens; empty without a penalty
   IdRange biases = {0, 0};
   IdRange ends = {0, 0};      // the end tokens
   std::int32_t n_answer = 0;  // committed tokens of the answer
   std::int32_t min_tokens = 0;
 };
 
-// What a row of logits follows: node `node` of its sequence's proposal, −1 the last committed token.
+// The token that a row of logits follows: node `node` of its sequence's proposal; −1: the last committed token.
 struct ProcessedRow {
   std::int32_t sequence = 0;
-  std::int32_t first_node = 0;  // of the proposal, in tokens and parents
+  std::int32_t first_node = 0;  // index of the proposal's first node in tokens and parents
   std::int32_t node = -1;
-  std::int32_t mask = -1;  // which of the masks; −1: none
-  bool may_end = true;     // with a mask: whether the answer may end here, whatever the mask says of end tokens
+  std::int32_t mask = -1;  // index of its grammar mask; −1: none
+  bool may_end = true;     // with a mask: whether end tokens are allowed, regardless of the mask
 };
 
-// Block (x, y) takes part y of row x.
+// Grid (x, y): part y of row x.
 struct ProcessLogits {
   const float* logits = nullptr;  // [n_rows, stride]
   std::int64_t stride = 0;
@@ -47,16 +47,16 @@ struct ProcessLogits {
   const TokenCount* counts = nullptr;
   const TokenBias* biases = nullptr;
   const std::int32_t* ends = nullptr;
-  const std::int32_t* tokens = nullptr;   // [Σ n_nodes] as Accept has them
+  const std::int32_t* tokens = nullptr;   // [Σ n_nodes], as in Accept
   const std::int32_t* parents = nullptr;  // [Σ n_nodes]
-  const std::uint64_t* masks = nullptr;   // [n_masks, mask_words()] bit id % 64 of word id / 64: may follow
-  float* processed = nullptr;             // [n_rows, processed_stride]; none of `logits`
+  const std::uint64_t* masks = nullptr;   // [n_masks, mask_words()]; bit id % 64 of word id / 64: allowed
+  float* processed = nullptr;             // [n_rows, processed_stride]; must not overlap the logits
   std::int64_t processed_stride = 0;
 
   SLIP_DEVICE std::int64_t mask_words() const { return (std::int64_t{vocab} + 63) / 64; }
 };
 
-// Where in a list by rising ids `id` stands, or −1.
+// The index of `id` in a list with ascending ids, or −1.
 template <class Listed>
 SLIP_DEVICE std::int32_t place_of(const Listed* list, IdRange range, std::int32_t id) {
   while (range.begin < range.end) {
@@ -72,11 +72,11 @@ SLIP_DEVICE std::int32_t place_of(const Listed* list, IdRange range, std::int32_
 }
 
 struct ProcessShared {
-  std::int32_t path[kMostNodes];  // the proposal's tokens from the row's node up
+  std::int32_t path[kMostNodes];  // tokens from the row's node up to the proposal's root
   std::int32_t n_path;
 };
 
-// One row's logits processors for one token.
+// The logits processors of one row, token by token.
 struct TokenProcessors {
   const ProcessLogits* job;
   const ProcessedRow* row;
@@ -108,9 +108,9 @@ struct TokenProcessors {
   SLIP_DEVICE float with_mask(std::int32_t id, float logit) const {
     return row->mask >= 0 && !is_allowed(id) ? -infinity() : logit;
   }
-  // Of a token without bias whose count is 0 …
+  // The processed logit of a token without bias that does not occur in the text.
   SLIP_DEVICE float plain(std::int32_t id) const { return with_mask(id, with_length(id, logits[id])); }
-  // … and of any.
+  // The edited logit of any token.
   SLIP_DEVICE float whole(std::int32_t id) const {
     float logit = logits[id];
     const std::int32_t at = place_of(job->biases, sequence->biases, id);
@@ -140,7 +140,7 @@ SLIP_DEVICE void process_part(const VocabularyBlock& block, const ProcessLogits&
     for (std::int32_t id = ids.begin + thread; id < ids.end; id += kVocabularyThreads)
       processed[id] = processors.plain(id);
   });
-  // The few that something else is asked of: a token in two of the lists gets the same number twice.
+  // Recompute the tokens in the lists. A token in two lists gets the same number twice.
   const auto redo = [&](std::int32_t id) {
     if (id >= ids.begin && id < ids.end) processed[id] = processors.whole(id);
   };

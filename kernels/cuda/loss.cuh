@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The distillation loss and its gradient with respect to the draft's logits, with the meaning of fused_loss_row() in
-// distill/trainer/loss.h: q on the K kept ids and one bucket for everything else, against p's K and tail.
+// The distillation loss and its gradient with respect to the draft's logits, with the semantics of fused_loss_row() in
+// distill/trainer/loss.h. Compares q and p on p's K kept ids and on one tail bucket for all other tokens.
 #pragma once
 
 #include "kernels/cuda/distribution.cuh"
@@ -15,11 +15,11 @@ struct FusedLoss {
   const float* logits = nullptr;  // [n_rows, stride]
   std::int64_t stride = 0;
   std::int32_t vocab = 0;
-  std::int32_t top_k = 0;             // kept ids a row, at most kMostKept; with top_k = vocab there is no bucket
+  std::int32_t top_k = 0;             // kept ids per row, at most kMostKept; top_k = vocab: no tail bucket
   const std::int32_t* ids = nullptr;  // [n_rows, top_k] distinct
   const float* logprobs = nullptr;    // [n_rows, top_k] at T = 1
   const float* log_tail = nullptr;    // [n_rows]
-  const float* weights = nullptr;     // [n_rows] scales the gradient; null: 1
+  const float* weights = nullptr;     // [n_rows] scale the gradient only; null: 1
   double* losses = nullptr;           // [n_rows] not scaled
   float* grad = nullptr;              // [n_rows, stride]; must not overlap the logits
 };
@@ -54,7 +54,8 @@ struct AllMass {
   }
 };
 
-// log p at the options' temperature on the kept ids and, last, the bucket, normalised. One thread: K + 1 numbers.
+// Normalized log p at the options' temperature on the kept ids and, last, the tail bucket. One thread computes the K +
+// 1 numbers.
 SLIP_DEVICE void log_targets(const FusedLoss& job, std::int64_t row, LossShared& shared) {
   const std::int32_t n = job.top_k + (job.top_k < job.vocab ? 1 : 0);
   const double smallest = log(kSmallestTail);
@@ -71,7 +72,7 @@ SLIP_DEVICE void log_targets(const FusedLoss& job, std::int64_t row, LossShared&
   for (std::int32_t i = 0; i < n; ++i) shared.log_p[i] = Larger{}(shared.log_p[i] - normalizer, -700.0);
 }
 
-// Terms and slopes of all buckets; again one thread, in order.
+// Terms and slopes of all buckets, by one thread in order.
 SLIP_DEVICE void sum_terms(const FusedLoss& job, LossShared& shared) {
   const std::int32_t n = job.top_k + (job.top_k < job.vocab ? 1 : 0);
   shared.loss = shared.mean_slope = 0;
@@ -94,10 +95,10 @@ SLIP_DEVICE void fused_loss(const VocabularyBlock& block, const FusedLoss& job, 
   const int bits = fraction_bits(job.vocab);
   const Mass mass =
       sum_over(block, job.vocab, AllMass{row, distribution.largest, temperature, bits}, shared.distribution);
-  // What is not a number must be seen in the loss or its gradient, so that nobody steps by it.
+  // An invalid row gives NaN in the loss and the gradient, so that the trainer notices and skips the step.
   const double sum =
       distribution.state == DistributionState::kFine ? from_fixed(mass, bits) : double_of(0x7FF8000000000000U);
-  // Summed by itself: whole minus kept would cancel.
+  // Sums the tail directly: total minus kept would cancel.
   const Mass tail =
       has_tail ? sum_over(block, job.vocab, TailMass{row, ids, job.top_k, distribution.largest, temperature, bits},
                           shared.distribution)
@@ -106,7 +107,7 @@ SLIP_DEVICE void fused_loss(const VocabularyBlock& block, const FusedLoss& job, 
     if (thread == 0) log_targets(job, at, shared);
     for (std::int32_t i = thread; i < job.top_k; i += kVocabularyThreads) {
       const double log_q = (static_cast<double>(row.logits[ids[i]]) - distribution.largest) / temperature - log(sum);
-      shared.q[i] = Larger{}(exp(log_q), 1e-300);  // NaN stays
+      shared.q[i] = Larger{}(exp(log_q), 1e-300);  // keeps NaN
       shared.log_q[i] = Larger{}(log_q, -690.0);
     }
     if (thread == kVocabularyThreads - 1 && has_tail) {

@@ -37,8 +37,8 @@ cudaError_t launch_tiles(const Matmul& job, cudaStream_t stream) {
 }  // namespace
 
 cudaError_t launch_matmul(const Matmul& job, cudaStream_t stream) {
-  // Two tiles a block halve what is read of the activations; with few outputs the blocks would no longer fill the
-  // device.
+  // Two tiles per block halve the reads of activations. With fewer outputs than this, there would be too few blocks to
+  // fill the device.
   constexpr std::int64_t kOutputsWorthTwo = 16384;
   const bool two = job.epilogue == Epilogue::kGateUp || job.n_out >= kOutputsWorthTwo;
   return two ? launch_tiles<2>(job, stream) : launch_tiles<1>(job, stream);

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// y = x · Wᵀ with the matrix instruction, weights streamed once for up to 64 rows. A block owns one or two tiles of 16
-// outputs; its eight warps share out the depth, tile of 16 by tile of 16 in turn, and their sums are added in the order
-// of the warps. So an output's order of accumulation depends on n_in alone: not on how many rows there are, nor on how
-// many output tiles a block takes.
+// y = x · Wᵀ with the tensor-core instruction; the weights are streamed once for up to 64 rows. A block owns one or two
+// tiles of 16 outputs. Its eight warps take tiles of depth 16 in turn, and their sums are added in the order of the
+// warps. An output's order of accumulation thus depends on n_in alone, not on the rows or the tiles per block.
 #pragma once
 
 #include "kernels/cuda/numbers.cuh"
@@ -11,26 +10,27 @@
 namespace slip::kernels::cuda {
 
 inline constexpr int kMatmulThreads = 256;
-inline constexpr int kMostRowTiles = 8;  // 64 rows a block
+inline constexpr int kMostRowTiles = 8;  // 64 rows per block
 using MatmulBlock = Block<kMatmulThreads>;
 
 enum class Epilogue : std::uint8_t {
   kStore,   // y = sum + bias
   kAdd,     // y += sum + bias
-  kGateUp,  // y = silu(gate) · up, where output tiles 2 i hold 16 gates and 2 i + 1 their ups; n_out counts both
+  kGateUp,  // y = silu(gate) · up; output tile 2 i holds 16 gates, tile 2 i + 1 their ups; n_out counts both
 };
 
 struct Matmul {
-  Weight<std::uint16_t> weight;                // packed: weight_at()
-  RowWeights row_weights;                      // where they differ, weights are read once for every eight rows
-  const std::uint16_t* activations = nullptr;  // activation_at(); zero between n_in and the end of the last tile
-  Weight<float> bias;                          // [n_out], packed outputs' order; empty: none
+  Weight<std::uint16_t> weight;  // packed by weight_at()
+  RowWeights row_weights;        // if rows differ in their model, weights are read once per eight rows
+  // Packed by activation_at(); zero from n_in to the end of the last tile
+  const std::uint16_t* activations = nullptr;
+  Weight<float> bias;  // [n_out], in packed order; empty: none
   std::int64_t n_rows = 0, n_out = 0, n_in = 0;
   Epilogue epilogue = Epilogue::kStore;
-  float* y = nullptr;  // [n_rows, n_out or n_out / 2] float32; null: none wanted
+  float* y = nullptr;  // [n_rows, n_out or n_out / 2] float32; null: not wanted
   std::int64_t y_stride = 0;
-  const std::int32_t* y_rows = nullptr;    // row i goes to row y_rows[i] of y, nowhere where that is negative; null: i
-  std::uint16_t* y_activations = nullptr;  // the same for the next product; null: none wanted
+  const std::int32_t* y_rows = nullptr;    // row i goes to row y_rows[i] of y; negative: dropped; null: row i
+  std::uint16_t* y_activations = nullptr;  // the result as activations of the next product; null: not wanted
 };
 
 // One lane's part of the operands and of the 16 × 8 sums.
@@ -44,8 +44,8 @@ struct SumPart {
   float of[4];
 };
 
-// Copies on their way from global to shared memory (PTX ISA, cp.async): what a lane fetches is for itself alone, so
-// waiting for its own copies is all the synchronisation there is. Zeros unless it is there. On the host: plain copies.
+// Asynchronous copies from global to shared memory (PTX ISA, cp.async). A lane fetches only its own data, so it needs
+// to wait for its own copies only. Writes zeros unless `there`. On the host: plain copies.
 SLIP_DEVICE void fetch(WeightPart* to, const std::uint16_t* from, bool there) {
 #if defined(__CUDA_ARCH__)
   asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(
@@ -74,7 +74,7 @@ SLIP_DEVICE void end_of_stage() {
 #endif
 }
 template <int kStill>
-SLIP_DEVICE void wait_for_stages() {  // until at most kStill stages are on their way
+SLIP_DEVICE void wait_for_stages() {  // until at most kStill stages are in flight
 #if defined(__CUDA_ARCH__)
   asm volatile("cp.async.wait_group %0;" ::"n"(kStill) : "memory");
 #endif
@@ -89,7 +89,8 @@ SLIP_DEVICE void multiply_tile(const WeightPart& a, const ActivationPart& b, Sum
       : "r"(a.pairs[0]), "r"(a.pairs[1]), "r"(a.pairs[2]), "r"(a.pairs[3]), "r"(b.pairs[0]), "r"(b.pairs[1]));
 }
 #else
-// What the instruction does with its 32 lanes: operands gathered by the manual's layout, one product after the other.
+// The host version of the instruction for 32 lanes: gathers the operands by the PTX layout, then adds one product at a
+// time.
 inline float half_of(std::uint32_t pair, int second) {
   return float_of(second != 0 ? pair & 0xFFFF0000U : pair << 16);
 }
@@ -106,7 +107,7 @@ void multiply_tile_of_warp(const WeightPart* a, const ActivationPart* b, const S
     for (int i = 0; i < 4; ++i) {
       const int output = lane / 4 + i / 2 * 8, row = lane % 4 * 2 + i % 2;
       float sum = c(lane).of[i];
-      // A product of two bfloat16 is exact: one rounding, as a fused one has, without asking the library for it.
+      // A product of two bfloat16 is exact in float32, so multiply-then-add rounds once, like a fused operation.
       for (int k = 0; k < kTileDepth; ++k) sum = sum + weights[output][k] * values[row][k];
       c(lane).of[i] = sum;
     }
@@ -114,12 +115,12 @@ void multiply_tile_of_warp(const WeightPart* a, const ActivationPart* b, const S
 }
 #endif
 
-// Stages in flight: with the two or three blocks that fit a multiprocessor, some 60 to 100 KB are on their way to it,
-// where 4.8 TB/s over 132 of them at 0.7 µs of latency ask for 25.
+// Stages in flight. Two or three blocks per multiprocessor have 60 to 100 KB in flight; 4.8 TB/s over 132
+// multiprocessors at 0.7 µs latency needs 25 KB each.
 template <int kRowTiles>
 inline constexpr int kStages = kRowTiles <= 2 ? 8 : 4;
 
-// [stage][tile][thread], and when the products are done each warp's sums [warp][tile][row tile][lane].
+// Stages [stage][tile][thread]; afterwards each warp's sums [warp][tile][row tile][lane].
 template <int kTiles, int kRowTiles>
 union MatmulShared {
   struct {
@@ -134,14 +135,14 @@ struct LaneSums {
   SumPart of[kTiles][kRowTiles];
 };
 
-// Where a block works.
+// The output tiles and rows of a block.
 struct MatmulPlace {
   const std::uint16_t* weight;
   const float* bias;  // null: none
   std::int64_t first_tile, first_row, depth;
 };
 
-// A thread's parts of round `round`: its warp's tile of depth there.
+// Fetches a thread's parts of round `round`: its warp's tile of depth.
 template <int kTiles, int kRowTiles>
 SLIP_DEVICE void fetch_round(const Matmul& job, const MatmulPlace& place, std::int64_t round, int thread,
                              MatmulShared<kTiles, kRowTiles>& shared) {
@@ -163,7 +164,7 @@ SLIP_DEVICE void fetch_round(const Matmul& job, const MatmulPlace& place, std::i
   }
 }
 
-// Every warp multiplies its parts of a stage that has arrived.
+// Every warp multiplies its parts of an arrived stage.
 template <int kTiles, int kRowTiles>
 SLIP_DEVICE void multiply_stage(int stage, const MatmulShared<kTiles, kRowTiles>& shared,
                                 MatmulBlock::Per<LaneSums<kTiles, kRowTiles>>& sums) {
@@ -189,7 +190,7 @@ SLIP_DEVICE void multiply_stage(int stage, const MatmulShared<kTiles, kRowTiles>
 #endif
 }
 
-// The warps' sums of one element, in order.
+// Adds the warps' sums of one element, in order.
 template <int kTiles, int kRowTiles>
 SLIP_DEVICE float total_of(const MatmulShared<kTiles, kRowTiles>& shared, int tile, int row_tile, int lane, int i) {
   float total = shared.sums[0][tile][row_tile][lane].of[i];
@@ -227,7 +228,7 @@ SLIP_DEVICE void finish_element(const Matmul& job, const MatmulShared<kTiles, kR
   }
 }
 
-// Block (x, y): output tiles from x · kTiles on, rows from y · 8 · kRowTiles on, which have the same weights.
+// Grid (x, y): output tiles from x · kTiles on, rows from y · 8 · kRowTiles on, all of one model.
 template <int kTiles, int kRowTiles>
 SLIP_DEVICE void matmul(const MatmulBlock& block, const Matmul& job, MatmulShared<kTiles, kRowTiles>& shared) {
   const std::int64_t first_row = static_cast<std::int64_t>(block.y) * kTileRows * kRowTiles;
@@ -255,7 +256,7 @@ SLIP_DEVICE void matmul(const MatmulBlock& block, const Matmul& job, MatmulShare
     end_of_stage();
   }
   wait_for_stages<0>();
-  block.each([](int) {});  // the sums take the place of the stages
+  block.each([](int) {});  // the sums overwrite the stages
   block.each([&](int thread) {
     SLIP_UNROLL
     for (int t = 0; t < kTiles; ++t) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Arithmetic with the same bits on host and device: every rounding is written out, and no mathematics library is asked
-// for what a comparison of bits depends on.
+// Arithmetic with equal bits on host and device: every rounding is explicit, and no library function is used where
+// results are compared bit by bit.
 #pragma once
 
 #include <cmath>
@@ -43,7 +43,7 @@ SLIP_DEVICE float infinity() {
   return float_of(0x7F800000U);
 }
 
-// bfloat16 is the upper half of a float32; to it: nearest, ties to even, NaN kept.
+// bfloat16 is the upper half of a float32. Rounding is to nearest, ties to even; NaN is kept.
 SLIP_DEVICE float widen(std::uint16_t bits) {
   return float_of(static_cast<std::uint32_t>(bits) << 16);
 }
@@ -70,8 +70,8 @@ SLIP_DEVICE int count_bits(std::uint64_t word) {
 #endif
 }
 
-// e^x as kernels/lanes.h has it, with its reduction and its polynomial: about one unit in the last place, zero below
-// the smallest normal number, above 88.37 as at 88.37, NaN kept.
+// e^x with the reduction and polynomial of kernels/lanes.h: error about one unit in the last place; zero below the
+// smallest normal number; constant above 88.37; NaN kept.
 SLIP_DEVICE float exponential(float x) {
   constexpr float kLowest = -87.33654F, kHighest = 88.376F;
   constexpr float kRoundToInteger = 12582912.0F;
@@ -94,8 +94,8 @@ SLIP_DEVICE float exponential(float x) {
   return x == x ? result : x;
 }
 
-// e^x for x ≤ 0 in double, as engine/sampling/vocabulary_math.cpp has it: Taylor's polynomial of degree 13 on
-// |r| ≤ ln 2 / 2, zero below −708, and exp(0) exactly 1.
+// e^x for x ≤ 0 in double, as in engine/sampling/vocabulary_math.cpp: Taylor polynomial of degree 13 on |r| ≤ ln 2 / 2,
+// zero below −708, exp(0) exactly 1.
 SLIP_DEVICE double exp_nonpositive(double x) {
   constexpr double kRound = 0x1.8p52;
   constexpr double kLog2E = 0x1.71547652b82fep+0, kLn2High = 0x1.62e42fefa0000p-1, kLn2Low = 0x1.cf79abc9e3b39p-40;

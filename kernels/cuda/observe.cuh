@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a verification teaches: the K largest raw logits of a row as log p at T = 1, and the log of the mass left over,
-// with the meaning of observe_row() in engine/speculative/observe.h.
+// The observation of a verified row: its K largest raw logits as log p at T = 1, and the log of the remaining mass.
+// Same semantics as observe_row() in engine/speculative/observe.h.
 #pragma once
 
 #include "kernels/cuda/distribution.cuh"
@@ -15,9 +15,9 @@ struct Observe {
   std::int64_t stride = 0;
   std::int32_t vocab = 0;
   std::int32_t top_k = 0;       // at most kMostKept and vocab
-  std::int32_t* ids = nullptr;  // [n_rows, top_k] by falling logit, ties by rising id
+  std::int32_t* ids = nullptr;  // [n_rows, top_k] by descending logit, then ascending id
   float* logprobs = nullptr;    // [n_rows, top_k]
-  float* log_tail = nullptr;    // [n_rows] −inf when nothing is left
+  float* log_tail = nullptr;    // [n_rows]; −inf when no mass remains
 };
 
 struct ObserveShared {
@@ -56,7 +56,7 @@ SLIP_DEVICE void observe_row(const VocabularyBlock& block, const Observe& job, O
       if (place < job.top_k) shared.keys[place] = key;
     }
   });
-  // Keys differ from each other, so a key's place is the number of those above it.
+  // Keys are distinct, so a key's rank is the number of larger keys.
   block.each([&](int thread) {
     if (thread >= job.top_k) return;
     std::int32_t place = 0;

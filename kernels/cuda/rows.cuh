@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Row-wise operations between the matrix products: one block a row.
+// Row-wise operations between the matrix products, one block per row.
 #pragma once
 
 #include "kernels/cuda/numbers.cuh"
@@ -15,8 +15,8 @@ struct Embed {
   Weight<std::uint16_t> embedding;  // [vocab, n] bfloat16
   const std::int32_t* tokens = nullptr;
   std::int64_t n = 0;
-  float* hidden = nullptr;                   // [n_rows, n]
-  bool packed = false;                       // the embedding stands as weight_at() has it: it is the head's matrix too
+  float* hidden = nullptr;  // [n_rows, n]
+  bool packed = false;      // the embedding is packed by weight_at(), since it is also the output matrix
   const std::int32_t* token_rows = nullptr;  // row i's token is tokens[token_rows[i]]; null: tokens[i]
   RowWeights row_weights;
 };
@@ -33,7 +33,7 @@ SLIP_DEVICE void embed(const RowBlock& block, const Embed& job) {
   });
 }
 
-// y = x / sqrt(mean(x²) + eps) · weight, as floats and as the next product's activations.
+// y = x / sqrt(mean(x²) + eps) · weight, as floats and as activations of the next product.
 struct RmsNorm {
   const float* x = nullptr;  // [n_rows, n]
   std::int64_t x_stride = 0;
@@ -44,14 +44,14 @@ struct RmsNorm {
   float* y = nullptr;                  // null: not wanted
   std::int64_t y_stride = 0;
   std::uint16_t* activations = nullptr;  // null: not wanted
-  RowWeights row_weights;                // of y's rows
+  RowWeights row_weights;                // models of y's rows
 };
 
 struct RmsNormShared {
   float slots[RowBlock::kWarps];
 };
 
-// Thread i sums x[i], x[i + 256], … in order: zeros appended to a row change nothing.
+// Thread i sums x[i], x[i + 256], … in order, so zeros appended to a row change nothing.
 SLIP_DEVICE void rms_norm(const RowBlock& block, const RmsNorm& job, RmsNormShared& shared) {
   if (job.row_weights.skips(block.x)) return;
   const std::int64_t row = job.rows == nullptr ? block.x : job.rows[block.x];
@@ -74,14 +74,14 @@ SLIP_DEVICE void rms_norm(const RowBlock& block, const RmsNorm& job, RmsNormShar
   });
 }
 
-// One layer's pages on a device, unlike the host's (PagedKv): page p at base + p · page_stride holds
-// k [n_kv_heads, page_tokens, head_dim], then v likewise.
+// One layer's pages on a device. Unlike the host's layout (PagedKv), page p at base + p · page_stride holds k
+// [n_kv_heads, page_tokens, head_dim], then v likewise.
 struct DeviceKv {
   std::uint16_t* base = nullptr;
   std::int64_t page_stride = 0;  // in elements
   std::int32_t n_kv_heads = 0, head_dim = 0, page_tokens = 16;
 
-  // Of the keys; the values of the same slot stand value_offset() later.
+  // The offset of a key; its value lies value_offset() later.
   SLIP_DEVICE std::int64_t at(std::int32_t page, std::int32_t slot, std::int32_t kv_head) const {
     return page * page_stride + (std::int64_t{kv_head} * page_tokens + slot % page_tokens) * head_dim;
   }
@@ -95,18 +95,19 @@ struct DeviceRange {
 
 // AttentionRow of kernels/attention.h in device memory.
 struct DeviceRow {
-  const std::int32_t* pages = nullptr;  // null: no row, only one that a captured grid has room for; nothing is stored
+  const std::int32_t* pages = nullptr;  // null: unused row of a captured grid; nothing is stored
   const std::uint64_t* ancestors = nullptr;
-  std::int32_t n_words = 0;  // of `ancestors`; 0: a chain
+  std::int32_t n_words = 0;  // length of `ancestors`; 0: a chain
   std::int32_t n_committed = 0;
   std::int32_t own_index = 0;
   std::int32_t window = 0;
   const DeviceRange* visible = nullptr;
-  std::int32_t n_ranges = 0;  // of `visible`; 0: all committed slots
+  std::int32_t n_ranges = 0;  // length of `visible`; 0: all committed slots
 };
 
-// A row's query and key heads normalised (where the model does), turned to its position, and its keys and values put
-// into their pages: one pass over what the product left. Queries stay in `qkv`; keys and values there are not changed.
+// Normalizes query and key heads (in models that do), rotates them to the row's position, and stores keys and values in
+// their pages, in one pass over the product's output. Queries are written back to `qkv`; its keys and values stay
+// unchanged.
 struct RotateAndStore {
   float* qkv = nullptr;  // [n_rows, (n_heads + 2 n_kv_heads) · head_dim]
   std::int64_t stride = 0;
@@ -122,8 +123,8 @@ struct RotateAndStore {
 
 struct HeadPlace {
   const float* from;
-  float* query;          // where a query goes, else null …
-  std::uint16_t* cache;  // … and where a key or value goes
+  float* query;          // destination of a query; null for others
+  std::uint16_t* cache;  // destination of a key or value
   const float* norm;     // null: none
   bool turned;
 };
@@ -168,7 +169,7 @@ SLIP_DEVICE void turn_head(const RotateAndStore& job, const HeadPlace& place, st
   }
 }
 
-// A warp a head.
+// One warp per head.
 SLIP_DEVICE void rotate_and_store(const RowBlock& block, const RotateAndStore& job) {
   if (job.rows[block.x].pages == nullptr) return;
   const std::int32_t n = job.n_heads + 2 * job.kv.n_kv_heads;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Drawing tokens from distributions, and both acceptance rules with the meaning of engine/speculative/acceptance.h.
+// Sampling of tokens, and both acceptance rules with the semantics of engine/speculative/acceptance.h.
 #pragma once
 
 #include "kernels/addressed_random.h"
@@ -7,14 +7,14 @@
 
 namespace slip::kernels::cuda {
 
-inline constexpr int kShareBits = 62;  // fixed point of probabilities, which add up to one
+inline constexpr int kShareBits = 62;  // fraction bits of probabilities, which sum to one
 
-// The first id at which the running sum of shares exceeds u, by rising id; the last with any share where rounding left
-// the sum below u. `total` comes from the caller's pass over the shares.
+// Inverse CDF: the first id (ascending) at which the cumulative share exceeds u; the last id with a share if rounding
+// left the sum below u. `total` is the sum of all shares, from an earlier pass.
 template <class Share>
 SLIP_DEVICE std::int32_t draw_inverse_cdf(const VocabularyBlock& block, std::int32_t vocab, const Share& share,
                                           double u, Mass total, DistributionShared& shared) {
-  // u · total, and never as much as the total.
+  // u · total, but always less than the total.
   const auto scaled = static_cast<Mass>(u * static_cast<double>(total));
   const Mass target = scaled < total ? scaled : total - 1;
   Mass before = 0;
@@ -36,12 +36,12 @@ SLIP_DEVICE std::int32_t draw_inverse_cdf(const VocabularyBlock& block, std::int
       return found;
     }
     before += stretch;
-    if (first + kVocabularyThreads >= vocab) return -1;  // only when there is no mass at all
+    if (first + kVocabularyThreads >= vocab) return -1;  // only when all shares are zero
   }
 }
 
-// argmax(log p + g) over some ids, as argmin(−log u / p): the same uniform numbers as the CPU's. winner ≥ vocab: no id
-// there has any probability.
+// The Gumbel-max draw argmax(log p + g) over some ids, computed as argmin(−log u / p) with the CPU's uniform numbers.
+// winner ≥ vocab: no id has any probability.
 SLIP_DEVICE RowPart soonest_of(const VocabularyBlock& block, const LogitRow& row, const RowDistribution& distribution,
                                const RandomAddress& address, const IdRange& ids, DistributionShared& shared) {
   VocabularyBlock::Per<double> soonest, own;
@@ -53,7 +53,8 @@ SLIP_DEVICE RowPart soonest_of(const VocabularyBlock& block, const LogitRow& row
       const double p = probability(row, distribution, id);
       if (!(p > 0)) continue;
       const double u = open_unit_interval(random_bits(address, RandomPurpose::kGumbel, static_cast<std::uint32_t>(id)));
-      if (1 - u > p * soonest[thread] * (1 + 1e-12)) continue;  // 1 − u ≤ −log u rules out most without a logarithm
+      // 1 − u ≤ −log u rules out most tokens without a logarithm
+      if (1 - u > p * soonest[thread] * (1 + 1e-12)) continue;
       const double arrival = -log(u) / p;
       if (arrival < soonest[thread]) {
         soonest[thread] = arrival;
@@ -69,7 +70,7 @@ SLIP_DEVICE RowPart soonest_of(const VocabularyBlock& block, const LogitRow& row
   return part;
 }
 
-// Block (x, y) takes part y of row x: what DrawTokens and Accept then find in `parts`.
+// The draw by parts: block (x, y) takes part y of row x. DrawTokens and Accept merge `parts`.
 struct GumbelParts {
   const float* logits = nullptr;  // [n_rows, stride]
   std::int64_t stride = 0;
@@ -93,36 +94,36 @@ SLIP_DEVICE void scan_gumbel(const VocabularyBlock& block, const GumbelParts& jo
   });
 }
 
-// `parts`: the row's of scan_gumbel() at this address, or null.
+// `parts`: the results of scan_gumbel() at this address, or null.
 SLIP_DEVICE std::int32_t draw_gumbel(const VocabularyBlock& block, const LogitRow& row,
                                      const RowDistribution& distribution, const RandomAddress& address,
                                      const RowPart* parts, DistributionShared& shared) {
   if (distribution.temperature == 0) return distribution.best;
   if (parts == nullptr) return soonest_of(block, row, distribution, address, {0, row.vocab}, shared).winner;
   RowPart best = parts[0];
-  for (int i = 1; i < kRowParts; ++i) {  // ids rise with the parts, so the first of equals has the lowest
+  for (int i = 1; i < kRowParts; ++i) {  // ids ascend with the parts, so ties keep the lowest id
     if (parts[i].soonest < best.soonest) best = parts[i];
   }
   return best.winner;
 }
 
-// How a row's token is chosen.
+// The rule by which a row's token is chosen.
 enum class DrawRule : std::int32_t {
   kInverseCdf = 0,
-  kCoupled = 1,  // by Gumbel noise
-  kBest = 2,     // the likeliest, whatever the distribution's temperature
+  kCoupled = 1,  // Gumbel-max
+  kBest = 2,     // the most likely token, whatever the temperature
 };
 
-// A token a row: block x takes row x.
+// Draws one token per row: block x takes row x.
 struct DrawTokens {
   const float* logits = nullptr;  // [n_rows, stride]
   std::int64_t stride = 0;
   std::int32_t vocab = 0;
   const RowDistribution* distributions = nullptr;  // [n_rows]
   const RandomAddress* addresses = nullptr;        // [n_rows]
-  bool coupled = false;                            // by Gumbel noise; else by inverse CDF
-  const DrawRule* rules = nullptr;                 // [n_rows]; null: all as `coupled` says
-  const RowPart* parts = nullptr;  // [n_rows, kRowParts] of GumbelParts at these addresses; null: drawn here
+  bool coupled = false;                            // by Gumbel-max; else by inverse CDF
+  const DrawRule* rules = nullptr;                 // [n_rows]; null: `coupled` decides for all
+  const RowPart* parts = nullptr;  // [n_rows, kRowParts] from GumbelParts at these addresses; null: computed here
   RandomPurpose purpose = RandomPurpose::kDraft;  // of the uniform number, when not coupled
   std::int32_t* tokens = nullptr;                 // [n_rows]
   float* logprobs = nullptr;                      // [n_rows] log of the drawn token's probability; null: not wanted
@@ -161,15 +162,16 @@ SLIP_DEVICE void draw_token(const VocabularyBlock& block, const DrawTokens& job,
   });
 }
 
-inline constexpr int kMostNodes = 64;            // of one proposal
-inline constexpr std::int32_t kNoProposal = -1;  // for n_nodes: nothing to verify, a grid was filled up
+inline constexpr int kMostNodes = 64;  // of one proposal
+// Value of n_nodes: nothing to verify, the row only fills a captured grid
+inline constexpr std::int32_t kNoProposal = -1;
 
-// The distribution that a proposed token was drawn from: what a row of logits means under a RowDistribution, or, where
-// `ids` is not null, a table of all that has any probability.
+// The distribution that a proposed token was drawn from: logits under a RowDistribution or, if `ids` is not null, a
+// table of all tokens with any probability.
 struct DraftDistribution {
   const float* logits = nullptr;  // [vocab]
   const RowDistribution* distribution = nullptr;
-  const std::int32_t* ids = nullptr;      // [n] rising
+  const std::int32_t* ids = nullptr;      // [n] ascending
   const double* probabilities = nullptr;  // [n]
   std::int32_t n = 0;
 };
@@ -189,15 +191,15 @@ SLIP_DEVICE double probability(const DraftDistribution& distribution, std::int32
   return 0;
 }
 
-// One sequence's proposal and where its rows stand. Row 0 of the target's follows the last committed token, row 1 + i
-// node i.
+// One sequence's proposal and the place of its rows. The first of the target's rows follows the last committed token;
+// row 1 + i follows node i.
 struct ProposalRows {
   std::int32_t first_node = 0, n_nodes = 0;  // in tokens, parents and q
   std::int32_t first_row = 0;                // of the target's logits and distributions
   bool coupled = false;
   bool deterministic = false;  // one-hot q
-  // Siblings share one q, each drawn from it less its elders; else each from its own. Only tests set it yet: proposers
-  // of sampled trees will.
+  // True: siblings share one q and are drawn without replacement. False: each is drawn from its own q. Only tests set
+  // it so far; proposers of sampled trees will.
   bool without_replacement = false;
   RandomAddress first;  // of the first proposed token; depth d uses output_index + d
 };
@@ -210,34 +212,34 @@ struct DeviceVerifyResult {
   std::int32_t accepted[kMostNodes] = {};  // node indices
 };
 
-// Block x takes proposal x.
+// Grid x: proposal x.
 struct Accept {
   const ProposalRows* proposals = nullptr;
   const std::int32_t* tokens = nullptr;   // [Σ n_nodes]
   const std::int32_t* parents = nullptr;  // [Σ n_nodes] −1: the last committed token
-  const DraftDistribution* q = nullptr;   // [Σ n_nodes] not read for deterministic and coupled proposals
+  const DraftDistribution* q = nullptr;   // [Σ n_nodes]; not read for deterministic and coupled proposals
   std::int32_t vocab = 0;
   const float* target_logits = nullptr;
   std::int64_t target_stride = 0;
   const RowDistribution* target_distributions = nullptr;
   const RowPart* target_parts =
-      nullptr;  // [target rows, kRowParts] of GumbelParts, for coupled proposals; null: drawn here
+      nullptr;  // [target rows, kRowParts] from GumbelParts, for coupled proposals; null: computed here
   DeviceVerifyResult* results = nullptr;
 };
 
-// The children of one node, in the order in which they are tested.
+// The children of one node, in the order in which they are verified.
 struct Siblings {
   std::int32_t nodes[kMostNodes];
-  double rest[kMostNodes];  // of q, less the tokens of elder siblings; 1 with replacement
+  double rest[kMostNodes];  // mass of q without the earlier siblings' tokens; 1 with replacement
 };
 
-// What refusals left of p after a node: r ← max(0, r − q) / total for each refused sibling in turn.
+// The residual of p after a node's rejected children: r ← max(0, r − q) / total for each in turn.
 struct Residual {
   const Accept* job;
   const ProposalRows* proposal;
   std::int32_t target_row;
   const Siblings* siblings;
-  const std::int32_t* refused;  // places among the siblings, in order
+  const std::int32_t* refused;  // indices of the rejected siblings, in order
   const double* totals;
   std::int32_t n_refused;
 
@@ -245,7 +247,7 @@ struct Residual {
   SLIP_DEVICE std::int32_t token_of(std::int32_t sibling) const {
     return job->tokens[proposal->first_node + siblings->nodes[sibling]];
   }
-  // The distribution that a sibling was drawn from, before it is renormalised.
+  // A sibling's q before renormalization.
   SLIP_DEVICE double share_of_q(std::int32_t sibling, std::int32_t id) const {
     for (std::int32_t elder = 0; proposal->without_replacement && elder < sibling; ++elder) {
       if (token_of(elder) == id) return 0;
@@ -269,7 +271,7 @@ struct ShareOfResidual {
   Residual residual;
   SLIP_DEVICE Mass operator()(std::int32_t id) const { return to_fixed(residual(id), kShareBits); }
 };
-// What would be left after one more refusal.
+// The residual mass after one more rejection.
 struct ShareLeft {
   Residual residual;
   std::int32_t sibling;
@@ -296,7 +298,7 @@ struct NodeResult {
   bool had_children = false;
 };
 
-// Puts a node behind its elder siblings.
+// Adds a node after its earlier siblings.
 SLIP_DEVICE void add_sibling(const VocabularyBlock& block, const Residual& residual, std::int32_t sibling,
                              std::int32_t node, AcceptShared& shared) {
   block.each([&](int thread) {
@@ -305,7 +307,7 @@ SLIP_DEVICE void add_sibling(const VocabularyBlock& block, const Residual& resid
     shared.siblings.rest[sibling] = 1;
   });
   if (sibling == 0 || !residual.proposal->without_replacement || residual.proposal->deterministic) return;
-  // Summed by itself: one minus the elders would cancel.
+  // Sums the rest directly: one minus the earlier tokens' mass would cancel.
   const Mass rest = sum_over(block, residual.job->vocab, ShareOfQ{residual, sibling}, shared.distribution);
   block.each([&](int thread) {
     if (thread == 0) shared.siblings.rest[sibling] = from_fixed(rest, kShareBits);
@@ -329,7 +331,7 @@ SLIP_DEVICE NodeResult verify_by_rejection(const VocabularyBlock& block, const A
       return at_node;
     }
     const Mass left = sum_over(block, job.vocab, ShareLeft{residual, sibling}, shared.distribution);
-    if (left == 0) continue;  // r = q up to rounding: r itself is the distribution to go on with
+    if (left == 0) continue;  // r = q up to rounding: keep r unchanged
     block.each([&](int thread) {
       if (thread != 0) return;
       shared.refused[residual.n_refused] = sibling;

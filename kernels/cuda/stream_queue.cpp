@@ -26,10 +26,10 @@ class StreamGraph final : public DeviceGraph {
   cudaGraphExec_t ready_ = nullptr;
 };
 
-// What cudaMalloc and cudaMallocHost say, as an error with a next step.
+// Turns an error of cudaMalloc or cudaMallocHost into an Error with a next step.
 void* allocated(cudaError_t error, void* memory, std::size_t bytes, const char* where) {
   if (error == cudaErrorMemoryAllocation) {
-    cudaGetLastError();  // it is told; the next launch must not find it
+    cudaGetLastError();  // clears the error: it was reported, and the next launch must not see it
     throw Error(ErrorCode::kTooLarge, "no " + std::to_string(bytes >> 20) + " MiB of memory " + where,
                 "lower the number of cached tokens or of rows a step, or take a smaller model");
   }
@@ -84,7 +84,7 @@ class StreamQueue final : public DeviceQueue {
   void wait() override { check(cudaStreamSynchronize(stream_), "the work of the stream"); }
 
   std::unique_ptr<DeviceGraph> capture(const std::function<void()>& put_jobs) override {
-    // Relaxed: a kernel that is launched for the first time is loaded while it is captured.
+    // Relaxed mode: the first launch of a kernel loads it, also during a capture.
     check(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeRelaxed), "begin a capture");
     cudaGraph_t graph = nullptr;
     try {

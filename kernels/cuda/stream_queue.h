@@ -8,11 +8,10 @@
 
 namespace slip::kernels::cuda {
 
-// The first CUDA device that the process may see, through a stream of its own with the greatest priority there is.
-// Error{kUnavailable}, naming the next step, when there is no device or its driver is too old for the runtime we were
-// built with.
+// Opens the first visible CUDA device with a stream of the highest priority. Error{kUnavailable}, naming the next step,
+// when there is no device or its driver is older than the runtime we were built with.
 std::unique_ptr<DeviceQueue> open_device();
-// Its name and memory, for a person: "NVIDIA H200, 139 GiB". Errors as open_device().
+// The device's name and memory, such as "NVIDIA H200, 139 GiB". Errors as open_device().
 std::string describe_device();
 
 }  // namespace slip::kernels::cuda

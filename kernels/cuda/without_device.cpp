@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What stands in for stream_queue.cpp and enqueue.cpp in a build without CUDA.
+// Replaces stream_queue.cpp and enqueue.cpp in a build without CUDA.
 #include "common/error.h"
 #include "kernels/cuda/foreign_stream.h"
 #include "kernels/cuda/stream_queue.h"

@@ -61,7 +61,7 @@ std::int64_t limit_of(std::string_view text, const std::string& where, const std
   return value;
 }
 
-// One `name=value` behind a key. What stands before "=" is not repeated unless it is a name we know: it may be a key.
+// Reads one `name=value` after a key. An unknown name is not repeated in the error, since it may be a key.
 void read_setting(std::string_view setting, const std::string& where, ApiKey& entry) {
   const auto equals = setting.find('=');
   const std::string_view key = setting.substr(0, equals);

@@ -20,7 +20,7 @@ bool is_hex_digit(char c) {
   return is_digit(c) || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
 }
 
-// RFC 3986, 3.2.2: unreserved, the percent of an escape, and sub-delimiters.
+// RFC 3986, 3.2.2: unreserved characters, the percent of an escape, and sub-delimiters.
 bool is_name_character(char c) {
   constexpr std::string_view kMarks = "-._~%!$&'()*+,;=";
   return is_digit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || kMarks.find(c) != std::string_view::npos;
@@ -30,7 +30,7 @@ bool is_address_character(char c) {
   return is_hex_digit(c) || c == ':' || c == '.';
 }
 
-// What stands behind the host: nothing, or a colon and the port, which may be empty.
+// What may follow the host: nothing, or a colon and a port, which may be empty.
 bool is_port(std::string_view rest) {
   if (rest.empty()) return true;
   const std::string_view digits = rest.substr(1);

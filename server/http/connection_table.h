@@ -10,8 +10,8 @@
 
 namespace slip {
 
-// The open connections, up to a limit and a reserve beyond it that answers probes alone. A new connection that finds no
-// free place takes that of the one that has waited longest for a request. Any thread.
+// The open connections, up to a limit plus a reserve for probes only. A new connection without a free place replaces
+// the one that has waited longest for a request. Any thread.
 class ConnectionTable {
  public:
   using Id = std::uint64_t;
@@ -19,24 +19,26 @@ class ConnectionTable {
 
   ConnectionTable(int limit, int reserve) : limit_(limit), reserve_(reserve) {}
 
-  // A new connection, which waits for a request. `close` makes it end: called at most once, by a thread that enters
-  // another connection, and it must not wait. nullopt: all places are taken by connections with a request under way.
+  // Adds a connection, which then waits for a request. `close` must end it without blocking; it is called at most once,
+  // by a thread that enters another connection. nullopt: every place has a request in progress.
   std::optional<Id> enter(std::function<void()> close);
-  // What the connection may ask for now; kNothing: it was closed to make room. It waits no longer.
+  // The kinds of requests that the connection may make now; kNothing: it was closed to make room. It no longer counts
+  // as waiting.
   Right begin_request(Id id);
-  // It waits for its next request.
+  // The connection waits for its next request.
   void end_request(Id id);
-  // Its last answer is sent; it waits for the client to close, and is the first to make room.
+  // Its last answer was sent. It waits for the client to close, and is replaced first.
   void finish(Id id);
-  // It has ended. Unknown ids are ignored in all of these.
+  // The connection has ended. All these functions ignore unknown ids.
   void leave(Id id);
 
  private:
-  using Waiting = std::list<Id>;  // finished ones first, then the longest
+  using Waiting = std::list<Id>;  // finished connections first, then the longest waiting
   struct Entry {
     std::function<void()> close;
     bool in_reserve = false, waits = false;
-    Waiting own;  // its id, while it does not wait: to wait and to stop cost no memory, and so never fail
+    // A list node with its id while it does not wait: start and end of waiting allocate nothing, so they cannot fail
+    Waiting own;
     Waiting::iterator place;
   };
 
@@ -49,7 +51,7 @@ class ConnectionTable {
   void remove(Id id);
 
   const int limit_, reserve_;
-  std::mutex mutex_;  // of all that follows
+  std::mutex mutex_;  // guards all that follows
   std::unordered_map<Id, Entry> entries_;
   Waiting waiting_, waiting_in_reserve_;
   int n_in_reserve_ = 0;

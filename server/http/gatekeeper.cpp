@@ -24,7 +24,7 @@ std::string lower(std::string_view text) {
 
 Reply refusal(int status, const std::string& message, const std::string& code) {
   Reply reply = error_reply(status, {.message = message, .code = code});
-  reply.close = true;  // the body, if any, is not read
+  reply.close = true;  // the body, if any, stays unread
   return reply;
 }
 
@@ -34,7 +34,7 @@ bool is_json(std::string_view content_type) {
   return end != std::string::npos && type.substr(0, end + 1) == "application/json";
 }
 
-// The first charset of a media type's parameters in which JSON is not read; nullopt where there is none.
+// The first charset parameter of a media type that is not valid for JSON; nullopt if there is none.
 std::optional<std::string> foreign_charset(std::string_view content_type) {
   constexpr std::string_view kRead[] = {"utf-8", "utf8", "us-ascii", "ascii"};
   for (auto at = content_type.find(';'); at != std::string_view::npos; at = content_type.find(';', at + 1)) {
@@ -65,10 +65,11 @@ std::optional<Reply> refuse_key(const ApiKeys& keys, const RequestMetadata& meta
 
 constexpr std::string_view kSchemes[] = {"http://", "https://"};
 
-// Valid in a host name by RFC 3986, but in a list of what is allowed rather a mistake.
+// Valid in a host name by RFC 3986, but in an allow list more likely a mistake.
 constexpr std::string_view kNoWildcards = "*,";
 
-// "https://example.org:8443": what browsers send, so that it can be compared byte for byte and sent back.
+// Checks the form that browsers send, "https://example.org:8443", so that it can be compared byte for byte and
+// returned.
 void check_origin(const std::string& origin) {
   for (const std::string_view scheme : kSchemes) {
     if (!origin.starts_with(scheme)) continue;

@@ -16,31 +16,32 @@
 
 namespace slip {
 
-// The parts of a request head that decide whether the request may come in, before its body is read.
+// The parts of a request head that decide about access, before the body is read.
 struct RequestMetadata {
   std::string_view method, path;
   std::optional<std::string_view> host, origin, authorization, content_type, content_encoding;
 };
 
-// The caller of an admitted request, as its key names it.
+// The authenticated sender of a request.
 struct Principal {
   TenantId tenant;
-  std::string key_name;        // empty: no keys are asked for
-  bool is_operator = false;    // may read /metrics: no other key exists, or the keys file marks this one
-  std::string allowed_origin;  // a listed browser origin that may read the answer; empty: none
+  std::string key_name;        // empty: no keys are configured
+  bool is_operator = false;    // may read /metrics: no keys are configured, or the keys file marks this key
+  std::string allowed_origin;  // the request's origin, if it is listed; empty: none
 };
 
-// Without keys only loopback is bound, and the checks on Host and Origin keep web pages out (DNS rebinding, forms);
-// with keys the key does. A listed origin's preflight passes without a key, since browsers send none. Any thread.
+// Access control. Without keys the server binds to loopback only, and the checks of Host and Origin block web pages
+// (DNS rebinding, forms); with keys the key decides. A listed origin's preflight needs no key, since browsers send
+// none. Any thread.
 class Gatekeeper {
  public:
-  // Error{kInvalidArgument} for an allowed origin or host that is none.
+  // Error{kInvalidArgument} for a malformed allowed origin or host.
   Gatekeeper(const ServerOptions& options, ApiKeys keys);
 
-  // The refusal, or nullopt and the principal.
+  // The refusal; or nullopt, and `principal` is filled in.
   std::optional<Reply> refuse(const RequestMetadata& metadata, Principal& principal) const;
   std::shared_ptr<const ApiKeys> keys() const { return keys_.load(std::memory_order_acquire); }
-  // For requests whose headers come from now on; what was let in before goes on.
+  // Applies to requests whose headers arrive later; accepted ones go on.
   void set_keys(ApiKeys keys) {
     keys_.store(std::make_shared<const ApiKeys>(std::move(keys)), std::memory_order_release);
   }
@@ -53,15 +54,15 @@ class Gatekeeper {
   std::atomic<std::shared_ptr<const ApiKeys>> keys_;
 };
 
-// Whether `path` only says that the server lives or is ready: these need no key (S13).
+// Whether `path` is a liveness or readiness probe, which needs no key (S13).
 bool is_probe(std::string_view path);
-// 415 for a POST that is not JSON: no web page can send JSON elsewhere without asking first.
+// 415 for a POST that is not JSON. A web page can send JSON to another origin only after a preflight.
 std::optional<Reply> refuse_content_type(const RequestMetadata& metadata);
-// 415 for a POST whose body is compressed: it would be read as JSON that is not valid.
+// 415 for a POST with a compressed body, which would otherwise be reported as invalid JSON.
 std::optional<Reply> refuse_content_encoding(const RequestMetadata& metadata);
 
 bool is_loopback(const std::string& host);
-// Error{kPermission} when a bind beyond loopback has no key to protect it.
+// Error{kPermission} when a bind beyond loopback has no key.
 void require_key_beyond_loopback(const std::string& host, const ApiKeys& keys);
 
 }  // namespace slip

@@ -30,7 +30,7 @@ void JsonText::value(std::string_view text) {
   follows_ = true;
 }
 
-// nlohmann's shortest form that reads back as the same number.
+// Writes nlohmann's shortest form that reads back as the same number.
 void JsonText::value(double number) {
   literal(nlohmann::json(number).dump());
 }

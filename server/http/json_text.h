@@ -11,14 +11,13 @@
 
 namespace slip {
 
-// Writes JSON into one string, in the order of the calls: no tree of values that takes many times the memory of its
-// text. Invalid UTF-8 is replaced (one U+FFFD a maximal ill-formed part), so the text is JSON whatever was decoded.
-// REQUIRES: the calls nest as JSON does. Not thread-safe.
+// Writes JSON into one string in the order of the calls, without a tree of values that takes several times the text's
+// memory. Each maximal ill-formed part of UTF-8 becomes one U+FFFD, so the text is always valid JSON. REQUIRES: the
+// calls nest as JSON does. Not thread-safe.
 class JsonText {
  public:
   JsonText() = default;
-  // A call that would make the text longer than `max_bytes` throws Error{kInvalidArgument} naming `limit`, the key that
-  // sets the bound.
+  // A call that would exceed `max_bytes` throws Error{kInvalidArgument} naming `limit`, the key that sets it.
   JsonText(std::size_t max_bytes, const char* limit) : max_bytes_(max_bytes), limit_(limit) {}
 
   void begin_object() { open('{'); }
@@ -37,10 +36,10 @@ class JsonText {
     literal(std::to_string(number));
   }
   template <class Value>
-  void value(const std::optional<Value>& perhaps) {  // null when there is none
+  void value(const std::optional<Value>& perhaps) {  // null for nullopt
     perhaps ? value(*perhaps) : value(nullptr);
   }
-  void json(std::string_view text) { literal(text); }  // one whole value that is JSON already
+  void json(std::string_view text) { literal(text); }  // one complete value that is already JSON
 
   template <class Value>
   void member(std::string_view name, const Value& of) {
@@ -62,7 +61,7 @@ class JsonText {
   const std::size_t max_bytes_ = std::numeric_limits<std::size_t>::max();
   const char* const limit_ = "";
   std::string text_;
-  bool follows_ = false;  // what comes next stands behind another value
+  bool follows_ = false;  // a value precedes, so the next one needs a comma
 };
 
 }  // namespace slip

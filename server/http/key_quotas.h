@@ -14,17 +14,17 @@
 
 namespace slip {
 
-// What may be spent in a minute: fills evenly up to a minute's worth. More may be spent than is there, since an
-// answer's length is known only at its end; then the debt is waited off. Times are monotonic microseconds.
+// A token bucket for a rate per minute; it fills evenly and holds at most a minute's worth. Spending may overdraw it,
+// since an answer's length is known only at its end; later requests then wait. Times are monotonic microseconds.
 class MinuteAllowance {
  public:
   explicit MinuteAllowance(std::int64_t per_minute)
-      : per_minute_(per_minute), available_(static_cast<double>(per_minute)) {}  // 0: unbounded
+      : per_minute_(per_minute), available_(static_cast<double>(per_minute)) {}  // 0: unlimited
 
-  // Until something may be spent; 0: now.
+  // The time until spending is allowed; 0: now.
   std::int64_t wait_us(std::int64_t now_us);
   void spend(std::int64_t now_us, std::int64_t amount);
-  // Another limit from now on: what was spent stays spent, as far as the new limit knows it.
+  // Changes the limit. Earlier spending stays counted, as far as the new limit covers it.
   void set_per_minute(std::int64_t now_us, std::int64_t per_minute);
 
  private:
@@ -35,17 +35,17 @@ class MinuteAllowance {
   std::int64_t filled_us_ = 0;
 };
 
-// Keeps each API key within its limits. It listens to the engine for what answers really cost. Any thread; short locks.
+// Enforces each API key's limits. It listens to the engine for the actual cost of answers. Any thread; short locks.
 class KeyQuotas final : public StepListener {
   struct Account;
 
  public:
   explicit KeyQuotas(const ApiKeys& keys);
 
-  // Other keys or limits, for requests to come; a key that stays keeps what it spent.
+  // Replaces keys and limits for later requests. A key that stays keeps its spending.
   void set_keys(const ApiKeys& keys, std::int64_t now_us);
 
-  // One request's place among its key's; gives it back when it goes, also when the key has gone meanwhile.
+  // A slot among the key's requests in flight. Released on destruction, even if the key was removed meanwhile.
   class Stay {
    public:
     Stay(KeyQuotas& quotas, std::shared_ptr<Account> account) : quotas_(&quotas), account_(std::move(account)) {}
@@ -57,19 +57,19 @@ class KeyQuotas final : public StepListener {
 
    private:
     KeyQuotas* quotas_;
-    std::shared_ptr<Account> account_;  // null: a tenant of no key, or moved from
+    std::shared_ptr<Account> account_;  // null: a tenant without a key, or moved from
   };
   struct Entry {
     std::optional<Stay> stay;        // empty: refused
-    std::string limit;               // which one refused, in words
-    std::int64_t retry_after_s = 0;  // 0: when one of the key's own answers is done
+    std::string limit;               // the exceeded limit, in words
+    std::int64_t retry_after_s = 0;  // 0: when one of the key's own answers finishes
   };
-  // A tenant of no key has no limits.
+  // A tenant without a key has no limits.
   Entry enter(TenantId tenant, std::int64_t now_us);
 
   void on_step(const StepFigures&) noexcept override {}
-  void on_finished(
-      const RequestSummary& summary) noexcept override;  // each answer, and a prompt once for all its choices
+  // Counts each answer, and a prompt once for all its choices.
+  void on_finished(const RequestSummary& summary) noexcept override;
 
  private:
   struct Account {
@@ -82,7 +82,7 @@ class KeyQuotas final : public StepListener {
   void leave(Account& account);
 
   std::mutex mutex_;
-  std::vector<std::shared_ptr<Account>> accounts_;  // list and contents under mutex_
+  std::vector<std::shared_ptr<Account>> accounts_;  // list and contents guarded by mutex_
 };
 
 }  // namespace slip

@@ -7,19 +7,18 @@
 
 namespace slip {
 
-// A bound on the bytes that all connections hold together. Threads: any; takes no lock, so the engine thread may use
-// it.
+// A limit on the bytes that all connections hold together. Threads: any; lock-free, so the engine thread may use it.
 class MemoryBudget {
  public:
-  // Reservations of more than `kSmallBytes` leave `kept_for_small` of the budget to the others, so that short requests
-  // go on while large ones have taken the rest. REQUIRES: kept_for_small ≤ bytes.
+  // Reservations of more than `kSmallBytes` leave `kept_for_small` of the budget to small ones, so that short requests
+  // go on while large ones use the rest. REQUIRES: kept_for_small ≤ bytes.
   MemoryBudget(std::size_t bytes, std::size_t kept_for_small) : bytes_(bytes), for_large_(bytes - kept_for_small) {}
   static constexpr std::size_t kSmallBytes = std::size_t{128} << 10;
 
-  // A part of the budget, given back when it goes. One thread at a time. The budget outlives it.
+  // A part of the budget, returned on destruction. One thread at a time. The budget must outlive it.
   class Reservation {
    public:
-    Reservation() = default;  // of no budget: there is room for everything
+    Reservation() = default;  // without a budget: every size fits
     explicit Reservation(MemoryBudget& budget) : budget_(&budget) {}
     ~Reservation() { release(); }
     Reservation(Reservation&& other) noexcept : budget_(other.budget_), bytes_(std::exchange(other.bytes_, 0)) {}
@@ -31,10 +30,10 @@ class MemoryBudget {
       return *this;
     }
 
-    // Holds `bytes` from now on. False where there is no room for so many; then it holds what it held.
+    // Changes the reservation to `bytes`. False, and unchanged, if there is no room.
     bool resize(std::size_t bytes) noexcept;
     void release() noexcept { resize(0); }
-    // Takes over what `other`, of the same budget, holds.
+    // Adds the reservation of `other`, which must belong to the same budget.
     void absorb(Reservation&& other) noexcept {
       budget_ = other.budget_;
       bytes_ += std::exchange(other.bytes_, 0);

@@ -41,7 +41,7 @@ asio::awaitable<bool> PeerWatch::wait_for_change() {
     }
     if (gone_) co_return true;
     if (ended_ && !std::exchange(end_told_, true)) co_return true;
-    // Unread bytes of a next request keep the socket readable, so the socket is looked at now and again.
+    // Unread bytes of a next request keep the socket readable, so poll it at intervals.
     pause.expires_after(kPeerCheck);
     co_await pause.async_wait(kTuple);
   }

@@ -91,7 +91,7 @@ int http_status(const Error& error) {
 
 ErrorBody error_body(const Error& error) {
   const int status = http_status(error);
-  // What broke inside is for the log; the client learns only that it did.
+  // Internal details go to the log only.
   std::string message = status == 500 ? std::string("the server failed to answer this request") : error.message();
   if (status != 500 && !error.hint().empty()) message += "; " + error.hint();
   return {std::move(message), type_of(status), error.param(), code_of(error)};
@@ -165,7 +165,7 @@ const char* reason_phrase(int status) {
 
 std::string head_text(const Reply& reply, const WireForm& form) {
   std::string head = "HTTP/1.1 " + std::to_string(reply.status) + " " + reason_phrase(reply.status) + "\r\n";
-  const bool has_body = reply.status != 204;  // which must have no Content-Length either (RFC 9110, 8.6)
+  const bool has_body = reply.status != 204;  // a 204 must not have a Content-Length either (RFC 9110, 8.6)
   head += "Date: " + form.date + "\r\nServer: slipstream\r\n";
   if (has_body) head += "Content-Type: " + reply.content_type + "\r\nX-Content-Type-Options: nosniff\r\n";
   for (const auto& [name, value] : reply.headers) head += name + ": " + value + "\r\n";

@@ -10,12 +10,12 @@
 
 namespace slip {
 
-// One whole HTTP answer, before it has a wire form.
+// A complete HTTP answer, before serialization.
 struct Reply {
   int status = 200;
   std::string body;
   std::string content_type = "application/json";
-  std::vector<std::pair<std::string, std::string>> headers;  // a client's bytes only where they were checked
+  std::vector<std::pair<std::string, std::string>> headers;  // must contain no unchecked bytes of a client
   bool close = false;
 };
 
@@ -23,18 +23,18 @@ struct Reply {
 struct ErrorBody {
   std::string message;
   std::string type = "invalid_request_error";
-  std::string param, code;  // empty becomes null
+  std::string param, code;  // null if empty
 };
 std::string error_json(const ErrorBody& error);
 
-// What a thrown Error means to the client; the one place where codes become HTTP statuses. kTooLarge is a context that
-// does not fit (400, as OpenAI has it), since bodies over the bound are refused before anything could throw.
+// The HTTP status of a thrown Error; the only mapping of codes to statuses. kTooLarge is a context that does not fit
+// (400, as in OpenAI's API); oversized bodies are refused before a handler runs.
 int http_status(const Error& error);
 ErrorBody error_body(const Error& error);
 Reply error_reply(const Error& error, int retry_after_s);
 Reply error_reply(int status, const ErrorBody& error);
-Reply exhausted_reply(int retry_after_s);  // 503: there is no memory for this request
-Reply no_room_reply(int retry_after_s);    // 503: others hold all of server.max_buffered_bytes
+Reply exhausted_reply(int retry_after_s);  // 503: no memory for this request
+Reply no_room_reply(int retry_after_s);    // 503: other requests hold all of server.max_buffered_bytes
 
 const char* reason_phrase(int status);
 

@@ -35,11 +35,10 @@ bool equal_ignoring_case(std::string_view a, std::string_view b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](char x, char y) { return lower(x) == lower(y); });
 }
 
-// These decide who may come in, how a request is routed and how its body is read. Of two lines, a program on the way
-// may have read the other.
+// Headers that decide about access, routing or the body. If one occurs twice, a proxy may have read the other line.
 constexpr std::array kOnceOnly = {"Authorization", "Origin", "Content-Type", "Content-Encoding", "X-Slipstream-Topic"};
 
-// How often the headers occur that frame a message, and those of kOnceOnly.
+// Counts of the headers that frame a message, and of those in kOnceOnly.
 struct Framing {
   int lengths = 0, codings = 0, hosts = 0;
   std::array<int, kOnceOnly.size()> once_only{};
@@ -82,7 +81,7 @@ std::optional<std::string> fault_of_framing(const Framing& framing, bool http_1_
   return std::nullopt;
 }
 
-// "GET /v1/models HTTP/1.1": three words, one blank between them.
+// A request line such as "GET /v1/models HTTP/1.1": three words separated by single blanks.
 std::optional<std::string> fault_of_request_line(std::string_view line) {
   const auto first = line.find(' ');
   const auto last = line.rfind(' ');

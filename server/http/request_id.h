@@ -7,11 +7,11 @@
 
 namespace slip {
 
-// The name under which one HTTP request is found again, in its answer's X-Request-Id, in the log and in the ledger: the
-// client's own, else ours. 1 to 128 of A-Z a-z 0-9 . _ : / + = - beginning with a letter or digit, so that it is the
-// same in a header, a log line and a spreadsheet's cell.
+// Checks a request id: the client's X-Request-Id, under which a request is found in its answer, in the log and in the
+// ledger. Without one we assign an id. 1 to 128 of A-Z a-z 0-9 . _ : / + = - beginning with a letter or digit, so that
+// it is equal in a header, a log line and a spreadsheet's cell.
 bool is_request_id(std::string_view text);
-// 16 hexadecimal digits.
+// The number as 16 hexadecimal digits.
 std::string request_id_text(std::uint64_t number);
 
 }  // namespace slip

@@ -20,10 +20,11 @@ namespace http = beast::http;
 using asio::awaitable;
 
 constexpr std::size_t kReadBytes = 16384;
-constexpr std::size_t kBodyWindow = std::size_t{64} << 10;  // the buffer holds one piece, the parser holds the body
+// The buffer holds one piece at a time, the parser the body
+constexpr std::size_t kBodyWindow = std::size_t{64} << 10;
 constexpr std::string_view kHeadEnd = "\r\n\r\n";
 constexpr std::string_view kLineEnd = "\r\n";
-// Chunk extensions, leading zeros of chunk sizes and trailers of one body together; as much as Node and Go allow.
+// Limit of a body's chunk extensions, leading zeros of chunk sizes and trailers together; the same as in Node and Go.
 constexpr std::size_t kMaxChunkExtraBytes = std::size_t{16} << 10;
 
 Reply refuse(int status, const std::string& message, const std::string& code) {
@@ -43,7 +44,7 @@ Reply refuse_bare_line_feed() {
   return refuse(400, "not a valid HTTP request: a line ends without CR", "bad_request");
 }
 
-// The parser would wait for the CR.
+// The parser would wait for a CR.
 bool has_bare_line_feed(std::string_view lines) {
   for (auto at = lines.find('\n'); at != std::string_view::npos; at = lines.find('\n', at + 1)) {
     if (at == 0 || lines[at - 1] != '\r') return true;
@@ -67,8 +68,8 @@ RequestReader::Result gone() {
   return {RequestReader::Outcome::kGone, {}};
 }
 
-// Of a read that brought nothing: the client has left, or the deadline has passed. One that left at that very moment
-// is sent a 408 that it does not read.
+// The result of a read without bytes: the client has left, or the deadline has passed. A client that leaves at the
+// deadline is sent a 408 that it never reads.
 RequestReader::Result not_arrived(std::chrono::steady_clock::time_point deadline, std::string_view part,
                                   std::chrono::milliseconds patience, std::string_view option) {
   if (std::chrono::steady_clock::now() < deadline) return gone();
@@ -77,19 +78,19 @@ RequestReader::Result not_arrived(std::chrono::steady_clock::time_point deadline
   return refused(refuse(408, message.append(option), "request_timeout"));
 }
 
-// What a chunk needs besides its data: its size in hexadecimal digits and two line ends.
+// A chunk's bytes besides its data: its size in hexadecimal digits and two line ends.
 std::size_t chunk_frame_bytes(std::uint64_t size) {
   constexpr int kDigitBits = 4;
   const auto digits = static_cast<std::size_t>((std::bit_width(size) + kDigitBits - 1) / kDigitBits);
   return std::max<std::size_t>(digits, 1) + 2 * kLineEnd.size();
 }
 
-// RFC 9112, 3.2.2: the host in the target counts, whatever Host says. Whoever reads the request later sees a path.
+// RFC 9112, 3.2.2: the host of an absolute target replaces Host. Later code sees only the path.
 void resolve_target(RequestParser& parser) {
   auto& request = parser.get();
   const auto target = parse_target(request.method_string(), request.target());
   if (!target || target->authority.empty()) return;
-  const std::string authority(target->authority);  // a view of what is replaced
+  const std::string authority(target->authority);  // a view of the target, which is replaced below
   request.set(http::field::host, authority);
   request.target(target->origin_form);
 }
@@ -148,7 +149,7 @@ std::optional<Reply> RequestReader::parse(RequestParser& parser, std::size_t n_b
 }
 
 awaitable<RequestReader::Result> RequestReader::read_head(RequestParser& parser) {
-  // Awaited on its own, here and below: GCC 12 loses what is thrown in an awaited operand of &&.
+  // Awaited in a statement of its own, here and below: GCC 12 loses exceptions of an awaited operand of &&.
   if (unread().empty()) {
     wire_.expires_after(options_.idle_timeout);
     const std::size_t n = co_await wire_.read_some(room_for_more());
@@ -156,14 +157,15 @@ awaitable<RequestReader::Result> RequestReader::read_head(RequestParser& parser)
     buffer_.commit(n);
   }
   const Deadline deadline = std::chrono::steady_clock::now() + options_.header_timeout;
-  const auto missed = [&] {  // an empty line before a request is no byte of it
+  const auto missed = [&] {  // an empty line before a request is not part of it
     if (unread().empty()) return gone();
     return not_arrived(deadline, "headers", options_.header_timeout, "server.header_timeout_ms");
   };
   if (unread().size() < kLineEnd.size()) {
     if (co_await read_more(deadline) == 0) co_return missed();
   }
-  if (unread().starts_with(kLineEnd)) buffer_.consume(kLineEnd.size());  // RFC 9112, 2.2: one may stand there
+  // RFC 9112, 2.2: allowed once before a request
+  if (unread().starts_with(kLineEnd)) buffer_.consume(kLineEnd.size());
   for (std::size_t seen = 0;;) {
     std::optional<Reply> refusal;
     const std::size_t size = find_head(seen, refusal);
@@ -211,7 +213,7 @@ awaitable<RequestReader::Result> RequestReader::read_body(RequestParser& parser,
     }
     const bool stuck = unread().size() == before;
     consumed += before - unread().size();
-    // Where the parser is stuck, what is unread is no data: a chunk's first line or the trailers have not ended.
+    // If the parser makes no progress, the unread bytes are an unfinished chunk line or trailer.
     if (head && stuck && has_bare_line_feed(unread())) co_return refused(refuse_bare_line_feed());
     const std::size_t not_data = consumed + (stuck ? before : 0) - parser.get().body().size();
     if (head && not_data > frames + kMaxChunkExtraBytes) co_return refused(refuse_chunk_extras());
@@ -220,7 +222,7 @@ awaitable<RequestReader::Result> RequestReader::read_body(RequestParser& parser,
       co_return not_arrived(deadline, "body", options_.body_timeout, "server.body_timeout_ms");
     }
   }
-  if (head) parser.get().base() = *head;  // without the trailers, which are no headers (RFC 9110, 6.5.1)
+  if (head) parser.get().base() = *head;  // drops the trailers, which are not headers (RFC 9110, 6.5.1)
   co_return whole();
 }
 

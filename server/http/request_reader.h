@@ -18,13 +18,13 @@ namespace slip {
 
 using RequestParser = boost::beast::http::request_parser<boost::beast::http::string_body>;
 
-// Whether the client wants to send more requests (RFC 9112, 9.3): one "close" in any Connection header decides.
+// Whether the connection stays open for more requests (RFC 9112, 9.3); "close" in any Connection header ends it.
 // REQUIRES: the head was read.
 bool keeps_alive(const RequestParser& parser);
 
-// Reads one connection's requests, one after the other, within the bounds and deadlines of `options`. A head is looked
-// at as raw bytes before it is parsed (server/http/request_head.h). A request that has begun to arrive and misses its
-// deadline is refused with a 408; a connection on which no byte of one came is gone. On the connection's I/O thread.
+// Reads the requests of one connection in turn, within the limits and deadlines of `options`. Raw head bytes are
+// checked before parsing (server/http/request_head.h). A request that misses its deadline gets a 408; a connection
+// without any byte of a request counts as gone. On the connection's I/O thread.
 class RequestReader {
  public:
   RequestReader(Wire& wire, const ServerOptions& options);
@@ -32,14 +32,14 @@ class RequestReader {
   enum class Outcome : std::uint8_t { kRead, kRefused, kGone };
   struct Result {
     Outcome outcome = Outcome::kGone;
-    Reply refusal;  // with kRefused; the connection cannot go on after it
+    Reply refusal;  // with kRefused; the connection must then be closed
   };
-  // Up to the end of the headers, which wait between requests for `idle_timeout`. Of an absolute target the path is
-  // left, its host stands in Host.
+  // Reads up to the end of the headers; between requests for at most `idle_timeout`. An absolute target is reduced to
+  // its path, and its host replaces Host.
   boost::asio::awaitable<Result> read_head(RequestParser& parser);
-  // Makes room for the body before it is read: for all of a body of known length, for what has come of another one.
+  // Reserves memory for the body before it is read: all of a body with known length, else what has arrived.
   bool reserve(const RequestParser& parser, MemoryBudget::Reservation& room) const;
-  // The rest, without trailers; a 503 where there is no room for it. REQUIRES: read_head() came back with kRead.
+  // Reads the body, without trailers; a 503 if memory runs out. REQUIRES: read_head() returned kRead.
   boost::asio::awaitable<Result> read_body(RequestParser& parser, MemoryBudget::Reservation& room);
 
  private:
@@ -47,7 +47,7 @@ class RequestReader {
   boost::asio::awaitable<std::size_t> read_more(Deadline deadline);
   boost::asio::mutable_buffer room_for_more();
   std::string_view unread() const;
-  // The head's bytes once they are whole, 0 before; a refusal where it can be none.
+  // The length of a complete head, else 0. Sets a refusal if it cannot become valid.
   std::size_t find_head(std::size_t seen, std::optional<Reply>& refusal);
   std::optional<Reply> parse(RequestParser& parser, std::size_t n_bytes);
 

@@ -16,7 +16,7 @@ namespace ssl = asio::ssl;
 constexpr const char* kCertificate = "server.tls_certificate";
 constexpr const char* kKey = "server.tls_key";
 constexpr std::uint64_t kMaxPemBytes = 1U << 20;
-// Forward secrecy and authenticated encryption only; TLS 1.3 has its own list, which is that already.
+// Only forward secrecy and authenticated encryption. TLS 1.3's own list has no others.
 constexpr const char* kCiphers = "ECDHE+AESGCM:ECDHE+CHACHA20";
 
 void require_both(const ServerOptions& options) {
@@ -26,7 +26,7 @@ void require_both(const ServerOptions& options) {
               std::string("set ") + (no_key ? kKey : kCertificate) + " too", no_key ? kKey : kCertificate);
 }
 
-// Of which OpenSSL only says that a parameter is null.
+// Reads the file first, since OpenSSL reports a missing one only as a null parameter.
 std::string read_pem(const std::filesystem::path& file, const char* param) {
   std::string text = read_file(file, kMaxPemBytes);
   if (text.empty()) throw Error(ErrorCode::kInvalidArgument, file.string() + " is empty", {}, param);
@@ -39,7 +39,7 @@ void check(const boost::system::error_code& fault, const std::filesystem::path& 
   throw Error(ErrorCode::kInvalidArgument, file.string() + " " + what + ": " + fault.message(), {}, param);
 }
 
-// OpenSSL would ask at the terminal otherwise, where a reload would wait, and with it every later signal.
+// Without this OpenSSL would ask at the terminal, and a reload would block, with all later signals.
 std::shared_ptr<const bool> refuse_passwords(ssl::context& tls) {
   auto asked = std::make_shared<bool>(false);
   tls.set_password_callback([asked](std::size_t, ssl::context::password_purpose) {
@@ -49,11 +49,10 @@ std::shared_ptr<const bool> refuse_passwords(ssl::context& tls) {
   return asked;
 }
 
-// `command` of openssl writes such a file in plain form.
+// Throws if a password was asked for; the hint shows how to decrypt the file with `command` of openssl.
 void check_plain(bool asked, const std::filesystem::path& file, const std::string& command, const char* param) {
   if (!asked) return;
-  throw Error(ErrorCode::kInvalidArgument,
-              file.string() + " is encrypted, and a service has nobody to ask for its password",
+  throw Error(ErrorCode::kInvalidArgument, file.string() + " is encrypted, and a service cannot ask for its password",
               "decrypt it into a file of mode 0600 and name that one: (umask 077; openssl " + command + " -in '" +
                   file.string() + "' -out plain.pem)",
               param);

@@ -19,7 +19,7 @@ void Waker::notify(const std::shared_ptr<Waker>& waker) noexcept {
       waker->notified_ = true;
       waker->timer_.cancel();
     });
-  } catch (const std::exception& error) {  // the connection wakes by itself, with its next heartbeat
+  } catch (const std::exception& error) {  // the connection wakes by itself at its next heartbeat
     log_parts(LogLevel::kError, {"cannot wake a connection: ", error.what()});
   }
 }

@@ -8,13 +8,13 @@
 
 namespace slip {
 
-// Wakes a connection's coroutine from another thread. It lives as long as anyone may call notify().
+// Wakes a connection's coroutine from another thread. It must live as long as any thread may call notify().
 class Waker {
  public:
   explicit Waker(const boost::asio::any_io_executor& connection) : timer_(connection) {}
   // Any thread; never throws.
   static void notify(const std::shared_ptr<Waker>& waker) noexcept;
-  // On the connection's thread: true when notified (also since the last wait), false after `timeout`.
+  // On the connection's thread: true when notified, also before this call; false after `timeout`.
   boost::asio::awaitable<bool> wait(std::chrono::milliseconds timeout);
 
  private:

@@ -50,11 +50,11 @@ class StreamWire final : public Wire {
 
   awaitable<std::size_t> read_some_until(asio::mutable_buffer to,
                                          std::chrono::steady_clock::time_point deadline) override {
-    // A deadline of the stream closes the socket. It stands behind ours, whose one cancellation may come between two
-    // reads of a TLS record.
+    // Beast's stream deadline closes the socket. It is set later than ours, as a fallback: our single cancellation may
+    // fall between two reads of a TLS record.
     tcp().expires_at(deadline + kCancelTime);
     asio::steady_timer timer(socket().get_executor(), deadline);
-    const auto reading = std::make_shared<bool>(true);  // the timer's handler may run after this coroutine
+    const auto reading = std::make_shared<bool>(true);  // the timer's handler may run after this coroutine ended
     timer.async_wait([this, read = std::weak_ptr<bool>(reading)](const beast::error_code& fault) {
       beast::error_code ignored;
       if (!fault && !read.expired()) socket().cancel(ignored);
@@ -89,7 +89,7 @@ class StreamWire final : public Wire {
     }
   }
 
-  // Below TLS, whose session is over.
+  // Reads below TLS, whose session has ended.
   awaitable<void> discard() {
     std::array<char, 16384> bytes;
     for (std::size_t total = 0; total < kLingerBytes;) {

@@ -10,10 +10,10 @@
 namespace slip {
 namespace {
 
-// Two, so that one schema that takes tenths of a second to compile does not hold up every chat.
+// Two threads, so that a schema that takes over 100 ms to compile does not delay every chat.
 constexpr int kQuickThreads = 2;
-// Weight 36 beside the 1024 of a thread at nice 0 (sched(7)): a thirtieth of a core that both want. At nice 10 the p99
-// of short chats beside thirty large /tokenize was half as long again.
+// Weight 36 against 1024 of a thread at nice 0 (sched(7)): 3 % of a contended core. At nice 10 the p99 of short chats
+// beside thirty large /tokenize was 1.5 times as long.
 constexpr int kSlowNice = 15;
 
 }  // namespace
@@ -47,7 +47,7 @@ WorkerPool::~WorkerPool() {
 void WorkerPool::stop() {
   quick_.stop();
   slow_.stop();
-  threads_.clear();  // joins
+  threads_.clear();  // joins the threads
 }
 
 }  // namespace slip

@@ -22,36 +22,36 @@
 
 namespace slip {
 
-// Runs a context's handlers on the calling thread until the context is stopped or has no work left. A handler that
-// throws is logged and ends nothing but itself.
+// Runs a context's handlers on the calling thread until it is stopped or out of work. A handler's exception is logged
+// and ends only that handler.
 void run_handlers(boost::asio::io_context& context) noexcept;
 
-// Threads for parsing, tokenising, compiling schemas and reading files, which would keep an I/O thread's connections
-// waiting. Slow work has a thread of its own, so that a short request never waits for it. Threads: any.
+// Threads for parsing, tokenizing, compiling schemas and reading files, which would block an I/O thread's connections.
+// Slow work has its own thread, so short requests never wait for it. Threads: any.
 class WorkerPool {
  public:
   enum class Lane : std::uint8_t {
     kQuick,  // requests of milliseconds
-    kSlow,   // one after the other, so that only one takes memory, which the Service keeps for it; at nice 15, so that
-             // the engine keeps its cores
+    kSlow,   // one at a time, in memory that the Service reserves for it; at nice 15, so that the engine keeps its
+             // cores
   };
 
   WorkerPool();
   ~WorkerPool();  // stop()
 
-  // What `work()` returns or throws, made on a thread of the lane; the coroutine goes on where it ran, at once.
-  // (co_spawn would queue the end of a job behind all that wait: results piled up until the last was made.)
-  // `has_left()` is an awaitable<bool> of the waiting coroutine, asked ten times a second: once it is true, work that
-  // has not begun never does, and the result is nothing. `work` is freed as soon as it is done or will not be done; it
-  // must own what it refers to, since it goes on without a coroutine that ends by an exception.
+  // Runs `work()` on a thread of the lane; returns its result or throws its exception. The coroutine resumes at once in
+  // its own context. (With co_spawn a job's end would queue behind all waiting jobs, so results piled up.) `has_left()`
+  // is an awaitable<bool>, polled ten times a second. Once it is true, work that has not begun is dropped and the
+  // result is nullopt. `work` must own what it refers to, since it continues if the coroutine ends by an exception. It
+  // is freed as soon as it is done or dropped.
   template <class Work, class HasLeft>
   boost::asio::awaitable<std::optional<std::invoke_result_t<Work&>>> run(Lane lane, Work work, HasLeft has_left);
 
-  // Waits for the jobs under way. Jobs that have not begun never run; they are freed with the pool.
+  // Waits for the running jobs. Jobs that have not begun never run and are freed with the pool.
   void stop();
 
  private:
-  // Whoever moves a job on from kWaits owns its work: the lane's thread, or the coroutine that gives it up.
+  // The thread or coroutine that moves a job out of kWaits owns its work.
   enum class Progress : std::uint8_t { kWaits, kRuns, kDone, kDropped };
   template <class Work>
   struct Job {
@@ -60,7 +60,7 @@ class WorkerPool {
       auto expected = Progress::kWaits;
       return progress.compare_exchange_strong(expected, next, std::memory_order_acq_rel);
     }
-    bool drop() {  // false: it has begun
+    bool drop() {  // false: it has already begun
       if (!take(Progress::kDropped)) return false;
       work.reset();
       return true;
@@ -71,7 +71,7 @@ class WorkerPool {
     std::exception_ptr fault;
     std::atomic<Progress> progress{Progress::kWaits};
   };
-  // Drops the job when its coroutine ends, however it does.
+  // Drops the job when its coroutine ends for any reason.
   template <class Work>
   struct Claim {
     explicit Claim(Job<Work>& claimed) : job(claimed) {}
@@ -89,7 +89,7 @@ class WorkerPool {
 template <class Work, class HasLeft>
 boost::asio::awaitable<std::optional<std::invoke_result_t<Work&>>> WorkerPool::run(Lane lane, Work work,
                                                                                    HasLeft has_left) {
-  constexpr std::chrono::milliseconds kAskEvery{100};  // also where there was no memory to wake it
+  constexpr std::chrono::milliseconds kAskEvery{100};  // also covers a wake-up lost for lack of memory
   const auto job = std::make_shared<Job<Work>>(co_await boost::asio::this_coro::executor, std::move(work));
   const Claim<Work> claim(*job);
   boost::asio::post(lane == Lane::kQuick ? quick_ : slow_, [job] {

@@ -8,7 +8,7 @@ namespace slip {
 namespace {
 
 struct AbsentRoute {
-  std::string_view path;  // and whatever lies below it
+  std::string_view path;  // also matches all paths below it
   std::string_view why;
 };
 
@@ -23,7 +23,7 @@ constexpr std::array kAbsent = {
     AbsentRoute{"/v1/conversations", kKeepsNothing},
     AbsentRoute{"/v1/assistants", kKeepsNothing},
     AbsentRoute{"/v1/threads", kKeepsNothing},
-    AbsentRoute{"/v1/chat/completions", kKeepsNothing},  // stored ones: our own route is found before
+    AbsentRoute{"/v1/chat/completions", kKeepsNothing},  // stored completions; our own route is matched first
     AbsentRoute{"/v1/files", kKeepsNothing},
     AbsentRoute{"/v1/uploads", kKeepsNothing},
     AbsentRoute{"/v1/vector_stores", kKeepsNothing},

@@ -20,7 +20,7 @@ const char* finish_reason(StopReason reason) {
   return reason == StopReason::kEndToken || reason == StopReason::kStopString ? "stop" : "length";
 }
 
-// What the whole call cost: a prompt counts once, however many choices it has.
+// The figures of the whole call; a prompt counts once, however many choices it has.
 RequestFigures sum_of(const AnswerIdentity& who, std::span<const Choice> choices) {
   RequestFigures sum;
   for (std::size_t i = 0; i < choices.size(); ++i) {
@@ -83,7 +83,7 @@ void write_metrics(JsonText& json, const AnswerIdentity& who, const RequestFigur
   json.end_object();
 }
 
-// What every answer begins with; the object stays open.
+// The first members of every answer; the object stays open.
 JsonText open_frame(const AnswerIdentity& who, const char* object) {
   JsonText json;
   json.begin_object();
@@ -95,7 +95,7 @@ JsonText open_frame(const AnswerIdentity& who, const char* object) {
   return json;
 }
 
-// A chunk of one choice, which `write_choice` writes, or of none; the object stays open.
+// A chunk with one choice, written by `write_choice`, or with none; the object stays open.
 template <class WriteChoice>
 JsonText open_chunk(const AnswerIdentity& who, const WriteChoice& write_choice) {
   JsonText json = open_frame(who, who.endpoint == Endpoint::kChat ? "chat.completion.chunk" : "text_completion");
@@ -112,7 +112,7 @@ JsonText whole_chunk(JsonText json, const AnswerIdentity& who) {
   return json;
 }
 
-// What a chat's choice brings in one chunk.
+// The content of a chat's choice in one chunk.
 enum class Delta : std::uint8_t { kRole, kText, kNothing };
 
 void write_delta(JsonText& json, const AnswerIdentity& who, Delta delta, std::string_view text) {
@@ -143,7 +143,7 @@ void write_whole_choice(JsonText& json, const AnswerIdentity& who, std::size_t i
   json.end_object();
 }
 
-// A choice in a chunk that has neither log probabilities nor an end.
+// A choice of a chunk without log probabilities and finish reason.
 void write_open_choice(JsonText& json, const AnswerIdentity& who, std::size_t index, Delta delta,
                        std::string_view text) {
   json.begin_object();

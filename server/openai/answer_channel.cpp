@@ -7,7 +7,7 @@
 namespace slip {
 namespace {
 
-// What a delta will take on the wire, roughly: a top_logprobs entry is some 60 bytes of JSON.
+// Approximate bytes of a delta on the wire; a top_logprobs entry has some 60 bytes of JSON.
 std::size_t wire_bytes(const TokenDelta& delta) {
   constexpr std::size_t kPerLogprob = 60;
   std::size_t bytes = delta.text.size();
@@ -54,7 +54,7 @@ void AnswerChannel::on_finished(const RequestSummary& summary) noexcept {
     try {
       pending_.finished = summary;
     } catch (const std::bad_alloc&) {
-      pending_.overflowed = pending_.no_memory = true;  // ends the answer too
+      pending_.overflowed = pending_.no_memory = true;  // also ends the answer
     }
   }
   wake_();

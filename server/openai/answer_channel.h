@@ -13,9 +13,9 @@
 
 namespace slip {
 
-// The hand-off of one answer from the engine thread to its connection: holds what the client has not taken yet, which
-// is bounded by max_tokens, by `max_bytes` and by the budget of `room`. Beyond the latter two, or without memory, the
-// answer is cut off as overflowed. `wake` is called on the engine thread after each change and must not block or throw.
+// Passes one answer from the engine thread to its connection. It buffers unread output, limited by max_tokens,
+// `max_bytes` and the budget of `room`. Beyond the latter two, or without memory, the answer is cut off as overflowed.
+// `wake` is called on the engine thread after each change; it must not block or throw.
 class AnswerChannel final : public TokenSink {
  public:
   AnswerChannel(std::size_t max_bytes, std::function<void()> wake, MemoryBudget::Reservation room = {})
@@ -25,27 +25,27 @@ class AnswerChannel final : public TokenSink {
   void on_finished(const RequestSummary& summary) noexcept override;
 
   struct Taken {
-    AnswerPart part;  // everything since the last take, in order
+    AnswerPart part;  // all output since the last take, in order
     std::size_t n_tokens = 0;
     std::optional<RequestSummary> finished;
-    MemoryBudget::Reservation room;  // of what was taken
+    MemoryBudget::Reservation room;  // for the output taken
     bool overflowed = false;
-    bool no_memory = false;  // with overflowed: the server's memory was the bound, not the answer's
+    bool no_memory = false;  // with overflowed: the server's memory ran out, not the answer's limit
     bool empty() const {
       return n_tokens == 0 && part.text.empty() && part.prompt_logprobs.empty() && !finished && !overflowed;
     }
   };
-  Taken take();  // the connection
+  Taken take();  // called by the connection
 
  private:
-  void add(const TokenDelta& delta);  // with the lock
+  void add(const TokenDelta& delta);  // REQUIRES: the lock is held
 
   const std::size_t max_bytes_;
   const std::function<void()> wake_;
   std::mutex mutex_;
   Taken pending_;
   std::size_t pending_bytes_ = 0;
-  MemoryBudget::Reservation room_;  // of pending_bytes_
+  MemoryBudget::Reservation room_;  // for pending_bytes_
 };
 
 }  // namespace slip

@@ -24,13 +24,13 @@ std::string token_text(const Tokenizer& tokenizer, std::int32_t id) {
   return std::string(bytes.empty() ? tokenizer.token_content(id) : bytes);
 }
 
-// Bytes of a character's middle are none: each character counts where it begins.
+// Counts the characters that begin in the text; continuation bytes count as none.
 std::size_t n_characters(std::string_view text) {
   return static_cast<std::size_t>(
       std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));
 }
 
-// The members of one token; the object stays open.
+// Writes the members of one token; the object stays open.
 void open_chat_logprob(JsonText& json, const Tokenizer& tokenizer, std::int32_t id, float logprob) {
   const std::string text = token_text(tokenizer, id);
   json.begin_object();
@@ -47,7 +47,7 @@ void write_chat_logprobs(JsonText& json, const AnswerIdentity& who, const Answer
   json.key("content");
   json.begin_array();
   for (const auto& token : part.logprobs) {
-    if (who.tokenizer->is_special(token.token)) continue;  // the end token is no part of the text
+    if (who.tokenizer->is_special(token.token)) continue;  // the end token is not part of the text
     open_chat_logprob(json, *who.tokenizer, token.token, token.logprob);
     json.key("top_logprobs");
     json.begin_array();
@@ -63,8 +63,7 @@ void write_chat_logprobs(JsonText& json, const AnswerIdentity& who, const Answer
   json.end_object();
 }
 
-// Names a token by its text, or by its bytes where these are no whole characters: as JSON, replaced, they would be one
-// another's doubles.
+// A token's text; its bytes if they are not valid UTF-8, since several such tokens would read alike after replacement.
 std::string token_name(const std::string& text) {
   if (valid_utf8_prefix(text) == text.size()) return text;
   std::string name = "bytes:";
@@ -76,7 +75,7 @@ std::string token_name(const std::string& text) {
   return name;
 }
 
-// The columns of OpenAI's completion form. The token itself is among the best whether it was or not.
+// The columns of OpenAI's completion form. The chosen token is always listed among the best.
 class Columns {
  public:
   Columns() {
@@ -118,7 +117,7 @@ class Columns {
   }
 
  private:
-  // The last of several that are written alike counts.
+  // If several tokens have the same name, the last one counts.
   static void set(std::vector<std::pair<std::string, double>>& top, const std::string& name, double logprob) {
     const auto found = std::find_if(top.begin(), top.end(), [&](const auto& one) { return one.first == name; });
     if (found == top.end()) {
@@ -131,8 +130,8 @@ class Columns {
   JsonText tokens_, logprobs_, tops_, offsets_;
 };
 
-// Behind one token of the prompt. Its text is looked for in the echo, where it may be missing: a special token that the
-// tokenizer put there, the space that some write before the first word.
+// The position after one prompt token. Its text may be missing from the echo: a special token added by the tokenizer,
+// or the space that some tokenizers put before the first word.
 TextPlace behind_prompt_token(const AnswerIdentity& who, std::string_view echo, TextPlace place, std::int32_t token) {
   const std::string text = token_text(*who.tokenizer, token);
   const std::string_view rest = echo.substr(place.echo_bytes), whole = text;
@@ -144,7 +143,7 @@ TextPlace behind_prompt_token(const AnswerIdentity& who, std::string_view echo, 
   return place;
 }
 
-// In the text as it is sent, an answer begins where the echo ends, wherever its tokens were thought to end.
+// Offsets of an answer start at the end of the echo, even if the prompt tokens' texts add up to another length.
 TextPlace behind_answer_token(const AnswerIdentity& who, TextPlace place, std::int32_t token) {
   if (!who.tokenizer->is_special(token)) place.answer_characters += n_characters(token_text(*who.tokenizer, token));
   return place;
@@ -160,7 +159,7 @@ void write_completion_logprobs(JsonText& json, const AnswerIdentity& who, std::s
   }
   const std::size_t answer_begin = part.logprobs.empty() ? 0 : n_characters(echo);
   for (const auto& token : part.logprobs) {
-    // The end token is no part of the text. Who counts a scored prompt's entries counts the answer's too.
+    // The end token is not part of the text. With a scored prompt it is kept, since such clients count entries.
     if (who.tokenizer->is_special(token.token) && !who.prompt_scored) continue;
     columns.add(*who.tokenizer, token, answer_begin + place.answer_characters);
     place = behind_answer_token(who, place, token.token);

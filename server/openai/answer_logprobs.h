@@ -8,13 +8,12 @@
 
 namespace slip {
 
-// Writes the "logprobs" of a choice, or of a piece of its stream, in its endpoint's form; null when they were not asked
-// for.
-// For a completion whose prompt is scored the prompt's tokens stand first, each with an entry, special ones too, so
-// that clients can count them; the first has null, since nothing comes before it. Pure; any thread.
+// Writes the "logprobs" of a choice or of a piece of its stream, in its endpoint's form; null when not requested. For a
+// completion with a scored prompt the prompt's tokens come first, one entry each, including special ones, so that
+// clients can count them. The first has null, since it has no predecessor. Pure; any thread.
 void write_logprobs(JsonText& json, const AnswerIdentity& who, std::size_t choice, const AnswerPart& part);
 
-// Where the next piece of the choice begins, behind this one.
+// The position at which the choice's next piece begins.
 TextPlace place_behind(const AnswerIdentity& who, std::size_t choice, const AnswerPart& part);
 
 }  // namespace slip

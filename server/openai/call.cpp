@@ -21,7 +21,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::int64_t kMaxChoicesOfPrompt = 128;  // as OpenAI has it
+constexpr std::int64_t kMaxChoicesOfPrompt = 128;  // the limit of OpenAI's API
 constexpr std::size_t kMaxChoices = 128;
 constexpr std::size_t kMaxStops = 16;
 constexpr std::size_t kMaxStopBytes = 4096;
@@ -30,7 +30,8 @@ constexpr std::size_t kMaxValues = std::size_t{1} << 20;  // a body of 4 MiB has
 constexpr std::int64_t kMaxTopLogprobs = 20;
 constexpr std::int64_t kMaxCompletionLogprobs = 5;
 constexpr std::int64_t kMaxInt32 = std::numeric_limits<std::int32_t>::max();
-constexpr std::int64_t kWhatIsLeft = -1;  // of the context, as vLLM's and llama.cpp's clients ask for it
+// max_tokens −1: the rest of the context, for clients of vLLM and llama.cpp
+constexpr std::int64_t kWhatIsLeft = -1;
 
 template <int number>
 bool is_number(const json& value) {
@@ -40,7 +41,8 @@ bool is_empty(const json& value) {
   return (value.is_array() || value.is_object()) && value.empty();
 }
 
-// Understood, but not done by this build: only the value that changes nothing passes, so that nothing is ever ignored.
+// A known field that this build does not implement. Only its neutral value is accepted, so no request is silently
+// ignored.
 struct NeutralField {
   const char* name;
   bool (*is_neutral)(const json&);
@@ -59,7 +61,8 @@ const std::vector<NeutralField>& neutral_fields() {
       {"functions", kEmpty},
       {"tool_choice", [](const json& value) { return value == "none" || value == "auto"; }},  // there are no tools
       {"function_call", [](const json& value) { return value == "none"; }},
-      {"parallel_tool_calls", [](const json& value) { return value.is_boolean(); }},  // says nothing without tools
+      // Without tools it has no effect
+      {"parallel_tool_calls", [](const json& value) { return value.is_boolean(); }},
       {"modalities", [](const json& value) { return value.is_array() && value.size() == 1 && value[0] == "text"; }},
       {"audio", kNever},
       {"images", kNever},
@@ -134,7 +137,7 @@ class CallReader {
                                          "logprobs",
                                          "stream_options"};
 
-  // Texts that tell a provider about the caller, or how to go about the answer; none is about what the answer is to be.
+  // Fields that describe the caller or how the provider handles the request; none affects the answer's content.
   static constexpr std::array kHints = {
       "user",     "safety_identifier", "service_tier", "prompt_cache_key", "reasoning_effort", "prompt_cache_retention",
       "verbosity"};
@@ -173,7 +176,7 @@ class CallReader {
     call_.prompts = read_prompt_field(*prompt);
   }
 
-  // Choice i of a prompt differs from the others by nothing but the address of its randomness.
+  // The choices of a prompt differ only in the address of their randomness.
   void read_choices() {
     call_.n = static_cast<std::int32_t>(fields_.integer("n", 1, kMaxChoicesOfPrompt).value_or(1));
     if (call_.prompts.size() * static_cast<std::size_t>(call_.n) > kMaxChoices) {
@@ -241,7 +244,7 @@ class CallReader {
     if (!options->is_object()) refuse_field("stream_options", "must be an object");
     for (const auto& [name, value] : options->items()) {
       const std::string field = "stream_options." + name.substr(0, 64);
-      // With continuous_usage_stats vLLM repeats the usage in each chunk; here it comes with the last one.
+      // With continuous_usage_stats vLLM repeats the usage in each chunk; here only the last chunk has it.
       if (name != "include_usage" && name != "include_obfuscation" && name != "continuous_usage_stats")
         refuse_field(field, "is not a field of this request");
       if (value.is_null()) continue;
@@ -287,7 +290,7 @@ class CallReader {
     if (headers.learn) read_learn(*headers.learn);
   }
 
-  // Several headers came as a list. One "off" among them is enough: who asked for it must not be recorded.
+  // Repeated headers arrive as a list. A single "off" is enough: a client that asked for it must not be recorded.
   void read_learn(std::string_view list) {
     for (std::size_t begin = 0; begin <= list.size();) {
       const auto end = std::min(list.find(',', begin), list.size());

@@ -16,37 +16,37 @@ namespace slip {
 
 enum class Endpoint : std::uint8_t { kChat, kCompletion };
 
-// What a completion goes on from: text, or the token ids it would become.
+// A completion's prompt: text or token ids.
 using Prompt = std::variant<std::string, std::vector<std::int32_t>>;
 
-// The request headers that mean something to a call; absent ones are empty.
+// The request headers that a call uses; absent ones are empty.
 struct CallHeaders {
   std::optional<std::string> topic;  // X-Slipstream-Topic
   std::optional<std::string> learn;  // X-Slipstream-Learn
 };
 
-// One OpenAI request, checked: every field present in the body was understood, of its exact type and within its range.
+// One validated OpenAI request: every field of the body is known, of its exact type and within its range.
 struct CompletionCall {
   Endpoint endpoint = Endpoint::kChat;
   std::optional<std::string> model;
   std::vector<ChatMessage> messages;  // chat
   std::vector<Prompt> prompts;        // completion: at least one
-  SamplingParams sampling;            // its grammar is made from `format` when the request is
+  SamplingParams sampling;            // its grammar is made later from `format`
   ResponseFormat format;
-  std::int32_t n = 1;                      // choices for each prompt
-  std::optional<std::int32_t> max_tokens;  // absent: the rest of the context
+  std::int32_t n = 1;                      // choices per prompt
+  std::optional<std::int32_t> max_tokens;  // nullopt: the rest of the context
   std::vector<std::string> stop;
   bool keep_stop = false;                    // as in Request
-  std::vector<std::int32_t> stop_token_ids;  // end the answer, besides the model's own end tokens
-  bool ignore_eos = false;                   // the model's own end tokens do not
+  std::vector<std::int32_t> stop_token_ids;  // end the answer, like the model's own end tokens
+  bool ignore_eos = false;                   // the model's own end tokens do not end the answer
   bool stream = false, include_usage = false;
-  bool echo = false;               // completion: the prompt's text stands before the answer's, its scores likewise
+  bool echo = false;               // completion: the answer begins with the prompt's text and scores
   std::int32_t top_logprobs = -1;  // as in Request
   bool learn = true;
   std::optional<std::string> topic_label;
 };
 
-// Every field that a body may have, also those of which only the value that changes nothing is taken.
+// Every field that a body may have, including those that accept only a neutral value.
 std::vector<std::string> request_fields(Endpoint endpoint);
 
 // Throws Error{kInvalidArgument | kUnsupported} whose param() names the field. Pure; any thread.

@@ -31,7 +31,7 @@ std::string parse_part(const json& part, const std::string& place) {
     refuse(ErrorCode::kUnsupported, place + ".type", "is \"" + kind + "\": only \"text\" parts are supported");
   }
   for (const auto& [name, value] : part.items()) {
-    const bool cache_hint = name == "cache_control" && value.is_object();  // prompts that begin alike are kept anyhow
+    const bool cache_hint = name == "cache_control" && value.is_object();  // prompt prefixes are cached anyway
     if (name != "type" && name != "text" && !value.is_null() && !cache_hint) {
       refuse(place + "." + name.substr(0, kMaxShownBytes), "is not a field of a text part");
     }
@@ -61,7 +61,7 @@ std::string parse_role(const json& message, const std::string& place) {
   refuse(place, "must be \"system\", \"developer\", \"user\" or \"assistant\"");
 }
 
-// An answer's own message, or another server's, comes back like this in the next turn.
+// True for an empty field of an answer, of this or another server, that a client sends back in the next turn.
 bool says_nothing(const std::string& name, const json& value) {
   if (name == "annotations" || name == "tool_calls") return value.is_array() && value.empty();
   return name == "reasoning_content" && value == "";

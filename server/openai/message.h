@@ -8,8 +8,9 @@
 
 namespace slip {
 
-// The `messages` of a chat request: roles from a fixed set (developer counts as system), content a string or a list of
-// text parts. Throws Error{kInvalidArgument | kUnsupported} naming the place, "messages[2].content[0].type".
+// Reads the `messages` of a chat request. Roles come from a fixed set (developer counts as system); content is a string
+// or a list of text parts. Throws Error{kInvalidArgument | kUnsupported} naming the place, such as
+// "messages[2].content[0].type".
 std::vector<ChatMessage> parse_messages(const nlohmann::json& messages);
 
 }  // namespace slip

@@ -5,7 +5,7 @@
 
 namespace slip {
 
-// server/openai/openapi.json, as it was when the program was built.
+// server/openai/openapi.json, embedded at build time.
 std::string_view openapi_document();
 
 }  // namespace slip

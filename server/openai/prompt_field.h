@@ -8,8 +8,8 @@
 
 namespace slip {
 
-// `prompt` of a completion in all its forms: a text, a list of token ids, a list of texts or a list of such lists.
-// Throws Error{kInvalidArgument} whose param() is "prompt" or a place in it, such as "prompt[1]". Pure.
+// Reads the `prompt` of a completion: a text, a list of token ids, a list of texts or a list of token lists. Throws
+// Error{kInvalidArgument} whose param() is "prompt" or a place in it, such as "prompt[1]". Pure.
 std::vector<Prompt> read_prompt_field(const nlohmann::json& value);
 
 }  // namespace slip

@@ -12,24 +12,24 @@
 
 namespace slip {
 
-// What is to be removed of what the service keeps: all that meets every condition that is set.
+// The scope of a deletion: stored data that meets every condition set.
 struct PurgeOrder {
   // An answer's id ("chatcmpl-…") or its X-Request-Id; empty: any request.
   std::string request;
-  std::optional<TenantId> tenant;         // of the API key that sent it
-  std::optional<std::int64_t> before_us;  // finished before this instant, wall clock
+  std::optional<TenantId> tenant;         // the API key that sent it
+  std::optional<std::int64_t> before_us;  // finished before this wall-clock time
 };
 
 struct PurgeResult {
   std::uint64_t records = 0;   // of replay: prompts and answers
   std::uint64_t rows = 0;      // of the ledger: figures
-  std::optional<Error> error;  // why it is not done, or not to its end; kIo: it may be done later
+  std::optional<Error> error;  // set if the purge is incomplete; kIo: retry later
 };
 
-// Begins a purge; `done` is called once, on another thread. Any thread; waits for nothing. Error{kOverloaded}.
+// Starts a purge. `done` is called once, on another thread. Any thread; never waits. Error{kOverloaded}.
 using PurgeDoor = std::function<void(PurgeOrder order, std::function<void(PurgeResult)> done)>;
 
-// The request that an answer's id names, as http_id() writes it; nullopt for any other text.
+// The request of an answer's id, as http_id() writes it; nullopt for any other text.
 std::optional<RequestId> request_of_http_id(std::string_view id);
 
 }  // namespace slip

@@ -10,16 +10,16 @@
 
 namespace slip {
 
-// Error{kInvalidArgument | kUnsupported} about a field of a request, by the name its client knows.
+// Throws Error{kInvalidArgument | kUnsupported} about a request's field, under the name that the client sent.
 [[noreturn]] void refuse_field(const std::string& field, const std::string& why);
 [[noreturn]] void refuse_unsupported_field(const std::string& field, const std::string& why = "is not supported yet");
 
-// `value` as an integer of [low, high], nullopt for anything else. A float counts when it is whole, as in JSON Schema:
-// clients whose language has one kind of number send 16.0. It must be below 2^53, where a double is what was written.
+// `value` as an integer of [low, high], else nullopt. A whole float counts, as in JSON Schema, since clients with one
+// number type send 16.0. It must be below 2^53, where doubles are exact.
 std::optional<std::int64_t> whole_number(const nlohmann::json& value, std::int64_t low, std::int64_t high);
 
-// Typed access to the fields of a request's body; a field that is absent or null is nullopt, one of another type or
-// outside its range is refused by name. REQUIRES: `body` is an object and outlives this.
+// Typed access to the fields of a request's body. An absent or null field is nullopt. A field of another type or out of
+// range throws an error naming it. REQUIRES: `body` is an object and outlives this.
 class RequestFields {
  public:
   explicit RequestFields(const nlohmann::json& body) : body_(body) {}
@@ -28,14 +28,14 @@ class RequestFields {
   std::optional<std::string> text(const char* name) const;
   std::optional<bool> boolean(const char* name) const;
   std::optional<std::int64_t> integer(const char* name, std::int64_t low, std::int64_t high) const;
-  // `allowed` sees NaN for what is no number; `range` says in words what it allows.
+  // `allowed` receives NaN for values that are not numbers; `range` describes the allowed range in words.
   std::optional<float> number(const char* name, const std::function<bool(double)>& allowed, const char* range) const;
 
  private:
   const nlohmann::json& body_;
 };
 
-// A list of token ids, whatever the vocabulary; refused by `field`'s name, with the place of what is none.
+// Reads a list of token ids, without a check against the vocabulary. Errors name `field` and the invalid entry's place.
 std::vector<std::int32_t> read_token_ids(const nlohmann::json& list, const std::string& field);
 
 }  // namespace slip

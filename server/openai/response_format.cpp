@@ -16,7 +16,7 @@ constexpr std::size_t kMostSchemaBytes = std::size_t{1} << 16;
 constexpr std::size_t kLongestName = 64;
 constexpr const char* kField = "response_format";
 
-// The way to a part of the json_schema.
+// The path of a part of the json_schema.
 std::string in_schema(const char* part) {
   return std::string("response_format.json_schema") + part;
 }
@@ -61,7 +61,8 @@ void check_json_schema(const json& wrapper) {
   }
 }
 
-// Only the schema is read in order: looking up a key takes longer there, and the rest of a body may have many.
+// Only the schema keeps its key order: ordered look-ups are slower, and the rest of a body may have a large number of
+// keys.
 std::string ordered_schema(std::string_view body) {
   const JsonDocument ordered(parse_ordered_json(body, kField));
   return ordered.root().at(kField).at("json_schema").at("schema").dump();

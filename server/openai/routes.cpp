@@ -63,7 +63,7 @@ int hex_digit(char c) {
   return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
 }
 
-// "org%2Fname" → "org/name"; what is no escape stays as it is. Only compared with names, never a path.
+// "org%2Fname" → "org/name"; invalid escapes are kept. The result is only compared with names, never used as a path.
 std::string percent_decoded(std::string_view text) {
   std::string out;
   for (std::size_t i = 0; i < text.size(); ++i) {
@@ -144,7 +144,7 @@ Reply preflight_reply(std::string_view target) {
   Reply reply;
   reply.status = 204;
   reply.headers = {{"Access-Control-Allow-Methods", methods_of(*route)},
-                   // Any header may be sent, but * does not mean this one (Fetch standard).
+                   // All headers may be sent; in the Fetch standard * does not include Authorization.
                    {"Access-Control-Allow-Headers", "*, Authorization"},
                    {"Access-Control-Max-Age", "600"}};
   return reply;
@@ -154,7 +154,7 @@ Reply plain_reply(const Service& service, std::string_view target) {
   const std::string_view path = path_of(target);
   if (path == "/healthz") return status_reply("ok");
   if (path == "/readyz") return readiness(service, "ready");
-  // Who asks llama.cpp's and vLLM's /health, or SageMaker's /ping, waits for a server that answers requests.
+  // Clients of llama.cpp's and vLLM's /health, or SageMaker's /ping, wait for a server that answers requests.
   if (path == "/health" || path == "/ping") return readiness(service, "ok");
   if (path == "/v1/models") return service.models();
   if (path == "/v1/topics") return service.topics();

@@ -20,7 +20,7 @@ bool in_unit(double value) {
   return value >= 0 && value <= 1;
 }
 
-// {"15": -100, …}: JSON has no integer keys, so OpenAI's are decimal text.
+// Reads {"15": -100, …}: JSON has no integer keys, so OpenAI's are decimal text.
 std::vector<LogitBias> read_logit_bias(const RequestFields& fields) {
   std::vector<LogitBias> biases;
   const json* value = fields.find("logit_bias");
@@ -47,11 +47,11 @@ std::vector<LogitBias> read_logit_bias(const RequestFields& fields) {
 }  // namespace
 
 void resolve_special_values(SamplingParams& sampling) {
-  if (sampling.top_p <= 0) {  // a positive double may vanish as a float, too
+  if (sampling.top_p <= 0) {  // a positive double may round to 0 as a float
     sampling.top_p = 1;
     sampling.temperature = 0;
   }
-  if (sampling.top_k < 0) sampling.top_k = 0;  // vLLM's way to say it
+  if (sampling.top_k < 0) sampling.top_k = 0;  // vLLM's spelling of "all tokens"
 }
 
 SamplingParams read_sampling_fields(const RequestFields& fields) {

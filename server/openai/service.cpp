@@ -21,7 +21,7 @@ Reply json_reply(JsonText body) {
   return reply;
 }
 
-// {"object":"list","data":[…]}, and what `write_more` adds to it.
+// {"object":"list","data":[…]}, plus the members that `write_more` adds.
 template <class WriteItems, class WriteMore>
 Reply list_reply(const WriteItems& write_items, const WriteMore& write_more) {
   JsonText json;
@@ -61,14 +61,14 @@ std::vector<std::vector<std::int32_t>> tokenise(const ServedModel& model, const 
   return {render(model, call.messages, /*add_generation_prompt=*/true)};
 }
 
-// What OpenAI's clients see of a prompt: the text they sent, or that of their token ids.
+// The prompt as the client sees it: its text, or the text of its token ids.
 std::string echo_of(const ServedModel& model, const Prompt& prompt) {
   if (const auto* text = std::get_if<std::string>(&prompt)) return *text;
   return model.tokenizer->decode(std::get<std::vector<std::int32_t>>(prompt));
 }
 
-// What the user asked for, which says the topic better than what went before: a system prompt is alike for all.
-// The prompts of one call are taken to be of one kind.
+// The text for routing: the user's last message, since a system prompt is equal for all topics. A call's prompts are
+// assumed to share a topic.
 std::string asked_text(const ServedModel& model, const CompletionCall& call) {
   if (call.endpoint == Endpoint::kCompletion) return echo_of(model, call.prompts.front());
   const auto last = std::find_if(call.messages.rbegin(), call.messages.rend(),
@@ -76,7 +76,7 @@ std::string asked_text(const ServedModel& model, const CompletionCall& call) {
   return last == call.messages.rend() ? std::string() : last->content;
 }
 
-// What was asked for, or what the prompt leaves of the context if that is less.
+// max_tokens, limited to the room that the prompt leaves in the context.
 std::int32_t answer_length(const ServedModel& model, const CompletionCall& call, std::size_t prompt_tokens) {
   const auto context = static_cast<std::size_t>(model.max_positions);
   const std::size_t least = call.max_tokens == 0 ? 0 : 1;
@@ -90,8 +90,8 @@ std::int32_t answer_length(const ServedModel& model, const CompletionCall& call,
   return std::min(call.max_tokens.value_or(left), left);
 }
 
-// An answer that scores prompts is held whole and costs the engine next to nothing a token, unlike one of as many
-// tokens that it had to make.
+// Prompt scores are buffered until the answer is complete, and cost the engine almost nothing per token. So they need
+// their own limit.
 void check_scores(const std::vector<Request>& prepared, std::int32_t choices_of_each) {
   constexpr std::int64_t kMostScores = std::int64_t{1} << 18;
   std::int64_t scores = 0;
@@ -123,7 +123,7 @@ void write_model(JsonText& json, const ServedModel& model, const std::string& na
   json.end_object();
 }
 
-// Null where nothing was counted.
+// Null if the denominator is 0.
 std::optional<double> ratio(std::uint64_t part, std::uint64_t whole) {
   if (whole == 0) return std::nullopt;
   return static_cast<double>(part) / static_cast<double>(whole);
@@ -166,18 +166,18 @@ void write_versions(JsonText& json, const DraftStore* store, const std::string& 
       for (const auto& meta : store->versions(draft)) write_version(json, meta, with_acceptance);
     }
   } catch (const Error& error) {
-    throw Error(ErrorCode::kIo, error.message());  // a fault of the server's: its files are for the log alone
+    throw Error(ErrorCode::kIo, error.message());  // a server fault: file names go to the log only
   }
   json.end_array();
 }
 
-// What parsing and tokenising a body takes besides the body. Measured with bodies of 1 to 4 MB and the demo model: 21
-// to 33 times the body, by its text, and 112 MiB at most. A symbol of the merges has 12 bytes, and a symbol may be a
+// Bytes that parsing and tokenizing take per byte of a body. Measured with bodies of 1 to 4 MB and the demo model: 21
+// to 33 times the body, depending on its text, and 112 MiB at most. A merge symbol has 12 bytes and may stand for one
 // byte.
 constexpr std::uint64_t kWorkOfAByte = 28;
 
-// Bodies that arrive later cannot take it, so the work on one large body at a time, as WorkerPool::Lane::kSlow does it,
-// always has its memory. In a small budget the largest body and answer come first.
+// Memory reserved for the work on one large body at a time (WorkerPool::Lane::kSlow), so that later bodies cannot take
+// it. In a small budget the largest body and answer have priority.
 std::uint64_t kept_for_work(const ServerOptions& options) {
   const std::uint64_t largest = std::uint64_t{options.max_body_bytes} + options.max_answer_bytes;
   const std::uint64_t spare = options.max_buffered_bytes - std::min(options.max_buffered_bytes, largest);
@@ -188,7 +188,7 @@ std::size_t for_bodies_and_answers(const ServerOptions& options) {
   return options.max_buffered_bytes - kept_for_work(options);
 }
 
-// No more than one answer's, so that the largest body always fits an idle service.
+// At most one answer's size, so that the largest body always fits an idle service.
 std::size_t kept_for_small(const ServerOptions& options) {
   return std::min<std::size_t>(for_bodies_and_answers(options) / 8, options.max_answer_bytes);
 }
@@ -215,7 +215,7 @@ std::optional<RequestId> request_of_http_id(std::string_view id) {
   return request;
 }
 
-// Ids go on from the wall clock's microseconds, so that no two runs of the service give one twice.
+// Request ids continue from the wall clock's microseconds, so no two runs of the service use the same one.
 Service::Service(const ServerOptions& options, Metrics& metrics)
     : options_(options),
       metrics_(metrics),
@@ -313,7 +313,8 @@ AnswerIdentity Service::generate(CompletionCall call, const Caller& caller, cons
   }
   check_scores(prepared, call.n);
   AnswerIdentity who = identify(*served, call, prepared.front());
-  who.requests.reserve(prepared.size() * static_cast<std::size_t>(call.n));  // so that none is submitted and not noted
+  // Reserved first, so that every submitted request is recorded
+  who.requests.reserve(prepared.size() * static_cast<std::size_t>(call.n));
   try {
     for (const Request& request : prepared) submit_choices(*served, request, call.n, make_sink, who);
     if (route.source == TopicSource::kLabel && call.learn) served->router->learn(route.topic, asked);

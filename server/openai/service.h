@@ -27,76 +27,76 @@
 
 namespace slip {
 
-// The engine's two functions that serving calls. Both may be called from any thread.
+// The engine's two functions that serving calls. Any thread may call them.
 struct EngineDoor {
   std::function<void(Request)> submit;
   std::function<void(RequestId)> cancel;
 };
 
-// What is served once it is loaded. Immutable but for what the router learns; the engine behind the door outlives the
-// service's last request.
+// The loaded model and its parts. Immutable, except that the router learns. The engine behind it outlives the service's
+// last request.
 struct ServedModel {
   std::vector<std::string> names;  // the first is canonical
-  std::string system_fingerprint;  // of what answers depend on: build and target, never a draft
+  std::string system_fingerprint;  // of build and target, which determine answers; independent of the draft
   std::shared_ptr<const Tokenizer> tokenizer;
   std::shared_ptr<const ChatTemplate> chat_template;  // null: no chat completions
   std::int32_t max_positions = 0;
   std::vector<std::int32_t> end_ids;
-  std::shared_ptr<Router> router;                       // never null; learns while it serves, behind a lock of its own
+  std::shared_ptr<Router> router;                       // never null; learns while it serves, with its own lock
   std::vector<std::shared_ptr<LiveDraft>> live_drafts;  // [topics.size()]; empty: plain decoding
-  bool speculates = true;                               // false: drafts are there, but k is 0
+  bool speculates = true;                               // false: drafts are loaded, but k is 0
   const DraftStore* drafts = nullptr;                   // null: no drafts to list
   EngineDoor engine;
-  PurgeDoor purge;  // empty: nothing is kept; clients read its errors
+  PurgeDoor purge;  // empty: no data is stored; clients see its errors
 };
 
-// Where the next choice of a call goes: called once for each, in order, on the thread that calls generate().
+// Makes the sink of a call's next choice. Called once per choice, in order, on the thread that calls generate().
 using SinkMaker = std::function<std::shared_ptr<TokenSink>()>;
 
-// On whose behalf, and under which name in ledger and log, a request is made.
+// The sender of a request, and the request's id in ledger and log.
 struct Caller {
   TenantId tenant;
   std::string request_id;
 };
 
-// Requests in, answers out, in the API's terms: no socket below this line. Threads: any.
+// Maps API requests to engine requests and back, without sockets. Threads: any.
 class Service {
  public:
   Service(const ServerOptions& options, Metrics& metrics);
 
-  // Loading → ready → draining; not ready means Error{kUnavailable} for new work. open() again, before drain(),
-  // replaces what is served for requests to come.
+  // The states are loading, ready and draining; unless ready, new work gets Error{kUnavailable}. Calling open() again,
+  // before drain(), replaces the model for later requests.
   void open(std::shared_ptr<const ServedModel> model);
   void drain();
-  // Other than the options' from now on.
+  // Replaces the options' value from now on.
   void set_expose_acceptance(ExposeAcceptance expose) { expose_acceptance_.store(expose, std::memory_order_relaxed); }
   ExposeAcceptance expose_acceptance() const { return expose_acceptance_.load(std::memory_order_relaxed); }
-  // Why /readyz says no; nullopt when ready.
+  // The reason of a negative /readyz; nullopt when ready.
   std::optional<std::string> not_ready() const;
   bool draining() const { return phase_.load(std::memory_order_acquire) == Phase::kDraining; }
 
-  // Tokenises, compiles a schema, routes and submits; each choice arrives at a sink of its own. Takes as long as that
-  // does: never on an I/O thread. Errors: what submit() throws, and then none of the choices is made; kNotFound for
-  // another model; kTooLarge for a context that does not fit.
+  // Tokenizes, compiles a schema, routes and submits; each choice gets its own sink. Slow, so never on an I/O thread.
+  // Errors: those of submit(), after which no choice is generated; kNotFound for another model; kTooLarge if the
+  // context does not fit.
   AnswerIdentity generate(CompletionCall call, const Caller& caller, const SinkMaker& make_sink);
   void cancel(const AnswerIdentity& answer);
   // As PurgeDoor. Error{kUnavailable}.
   void purge(PurgeOrder order, std::function<void(PurgeResult)> done) const;
-  // vLLM's /tokenize and /detokenize. They take as long as tokenising does: never on an I/O thread. Errors as above.
+  // vLLM's /tokenize and /detokenize. As slow as tokenizing, so never on an I/O thread. Errors as above.
   Reply tokenize(const TokenizeCall& call) const;
   Reply detokenize(const DetokenizeCall& call) const;
 
   Reply models() const;
   Reply model_named(const std::string& name) const;  // Error{kNotFound}
-  Reply drafts() const;                              // reads the store's files: not on an I/O thread
+  Reply drafts() const;                              // reads the store's files, so not on an I/O thread
   Reply topics() const;
   std::string new_request_id() { return request_id_text(next_id_.fetch_add(1, std::memory_order_relaxed)); }
   const ServerOptions& options() const { return options_; }
   Metrics& metrics() const { return metrics_; }
-  // What bodies and answers may hold together: options().max_buffered_bytes less what is kept for the work on a body.
+  // The memory of bodies and answers: options().max_buffered_bytes minus the part reserved for work on a body.
   MemoryBudget& memory() const { return memory_; }
 
-  // Answers that are being made or sent; drain waits for none.
+  // Answers being generated or sent; drain waits until there are none.
   std::atomic<int> n_active{0};
 
  private:
@@ -118,7 +118,7 @@ class Service {
   GrammarCache grammars_;
 };
 
-// The id clients see for a request; unique across restarts, as request ids are.
+// The request's id for clients; unique across restarts, like request ids.
 std::string http_id(Endpoint endpoint, RequestId id);
 
 }  // namespace slip

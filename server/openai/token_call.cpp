@@ -42,7 +42,7 @@ TokenizeCall parse_tokenize(std::string_view body) {
     refuse_field(call.prompt ? "messages" : "prompt", "send either 'prompt' or 'messages'");
   }
   if (messages != nullptr) call.messages = parse_messages(*messages);
-  // A prompt is tokenised as it would be completed; a template brings its own special tokens.
+  // A prompt is tokenized as for completion; a template writes its own special tokens.
   const bool as_served = call.prompt.has_value();
   if (fields.boolean("add_special_tokens").value_or(as_served) != as_served) {
     refuse_unsupported_field("add_special_tokens",
@@ -70,7 +70,7 @@ DetokenizeCall parse_detokenize(std::string_view body) {
 
 std::string text_with_specials(const Tokenizer& tokenizer, const std::vector<std::int32_t>& ids) {
   std::string text;
-  std::vector<std::int32_t> run;  // decoded together: a character may span tokens
+  std::vector<std::int32_t> run;  // decoded together, since a character may span tokens
   for (std::size_t i = 0; i < ids.size(); ++i) {
     if (ids[i] < 0 || ids[i] >= tokenizer.vocab_size()) {
       refuse_field("tokens[" + std::to_string(i) + "]",

@@ -12,10 +12,10 @@
 
 namespace slip {
 
-// A body of /tokenize: a prompt as /v1/completions would take it, or messages as /v1/chat/completions would.
+// The body of /tokenize: a prompt as for /v1/completions, or messages as for /v1/chat/completions.
 struct TokenizeCall {
   std::optional<std::string> model, prompt;
-  std::vector<ChatMessage> messages;  // when there is no prompt
+  std::vector<ChatMessage> messages;  // used without a prompt
   bool add_generation_prompt = true;
   bool return_token_strs = false;
 };
@@ -25,7 +25,7 @@ struct DetokenizeCall {
   std::vector<std::int32_t> tokens;
 };
 
-// Every field the two bodies may have.
+// All fields of the two bodies.
 inline constexpr std::array<std::string_view, 6> kTokenizeFields = {
     "model", "prompt", "messages", "add_special_tokens", "add_generation_prompt", "return_token_strs"};
 inline constexpr std::array<std::string_view, 2> kDetokenizeFields = {"model", "tokens"};
@@ -34,8 +34,7 @@ inline constexpr std::array<std::string_view, 2> kDetokenizeFields = {"model", "
 TokenizeCall parse_tokenize(std::string_view body);
 DetokenizeCall parse_detokenize(std::string_view body);
 
-// What a client sent as token ids, special ones spelled out. Error{kInvalidArgument} naming the first id that the
-// tokenizer does not have.
+// The text of a client's token ids, including special tokens. Error{kInvalidArgument} naming the first unknown id.
 std::string text_with_specials(const Tokenizer& tokenizer, const std::vector<std::int32_t>& ids);
 
 }  // namespace slip

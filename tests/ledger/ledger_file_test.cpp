@@ -182,7 +182,7 @@ TEST_F(LedgerTest, ALockOfAnotherProcessIsNamedAndWaitedForBriefly) {
   ledger->record(numbered(3));
   ::testing::internal::CaptureStderr();
   ledger.reset();
-  EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr("1 rows that waited are lost: cannot use"));
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr("1 pending rows are lost: cannot use"));
   other.execute("ROLLBACK");
 }
 

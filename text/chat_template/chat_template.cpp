@@ -14,7 +14,7 @@ namespace slip {
 
 struct ChatTemplate::Program {
   std::vector<TemplateNode> nodes;
-  TemplateInterpreter::Names names;  // those that do not depend on the messages
+  TemplateInterpreter::Names names;  // globals that do not depend on the messages
 };
 
 namespace {
@@ -24,7 +24,7 @@ using nlohmann::json;
 constexpr std::uint64_t kMaxTemplateBytes = 1U << 20;
 constexpr std::size_t kMaxMessages = 4096;  // S8
 
-// A role reaches the special tokens, so only these do.
+// Roles are restricted because a role's text is parsed for special tokens.
 void check_messages(const std::vector<ChatMessage>& messages) {
   if (messages.size() > kMaxMessages) {
     throw Error(ErrorCode::kTooLarge, "a chat has at most " + std::to_string(kMaxMessages) + " messages", {},
@@ -38,7 +38,7 @@ void check_messages(const std::vector<ChatMessage>& messages) {
   }
 }
 
-// One template, or several with names: then the one for chats without tools.
+// `templates` is one template or a list of named ones. From a list, takes the template for chats without tools.
 std::string read_listed(const json& templates, const std::string& where) {
   if (templates.is_string()) return templates.get<std::string>();
   if (templates.is_array()) {
@@ -52,12 +52,12 @@ std::string read_listed(const json& templates, const std::string& where) {
               "give a template with --chat-template FILE", "chat_template");
 }
 
-// A template's text, and the file that it is in.
+// A template's text and the name of its file.
 struct Source {
   std::string file, text;
 };
 
-// In `given`, else in the folder as chat_template.jinja, else in tokenizer_config.json.
+// Looks in `given`; without it in the folder's chat_template.jinja, then in tokenizer_config.json.
 Source read_source(const std::filesystem::path& folder, const std::filesystem::path& given, const json& config) {
   const std::filesystem::path own = folder / "chat_template.jinja";
   const std::filesystem::path file = given.empty() && std::filesystem::exists(own) ? own : given;

@@ -12,7 +12,7 @@ namespace slip {
 
 namespace {
 
-constexpr std::size_t kShownBytes = 512;  // of a template's own complaint
+constexpr std::size_t kShownBytes = 512;  // of a raise_exception() message; the rest is cut off
 
 TemplateValue loop_field(const TemplateValue::Loop& loop, std::string_view name) {
   const auto index = static_cast<std::int64_t>(loop.index), n = static_cast<std::int64_t>(loop.items->items.size());
@@ -72,7 +72,7 @@ TemplateValue range(const TemplateArguments& call, TemplateWork& work) {
   return TemplateValue::list(std::move(out), work);
 }
 
-// Python's: where a slice with this step begins and how many items it has.
+// The first index and the number of items of a slice with this step, by Python's rules.
 struct Slice {
   std::int64_t begin = 0, step = 1;
   std::size_t n = 0;

@@ -11,7 +11,7 @@ namespace {
 using Expression = TemplateExpression;
 using Op = TemplateExpression::Op;
 
-// Rounded down, as Python does.
+// Integer division rounded down, as in Python.
 std::int64_t floor_divide(std::int64_t a, std::int64_t b) {
   return a / b - (a % b != 0 && (a < 0) != (b < 0) ? 1 : 0);
 }
@@ -145,7 +145,7 @@ TemplateValue TemplateInterpreter::sum(const TemplateValue& a, const TemplateVal
   return arithmetic(Op::kAdd, a, b);
 }
 
-// Of numbers, or a text so many times.
+// Product of two numbers, or a text repeated.
 TemplateValue TemplateInterpreter::product(const TemplateValue& a, const TemplateValue& b) {
   const TemplateText* text = a.as_text();
   if (text == nullptr || b.as<std::int64_t>() == nullptr) return arithmetic(Op::kMultiply, a, b);
@@ -169,7 +169,7 @@ TemplateValue TemplateInterpreter::arithmetic(Op op, const TemplateValue& a, con
   if (op == Op::kAdd) overflows = __builtin_add_overflow(left, right, &out);
   if (op == Op::kSubtract) overflows = __builtin_sub_overflow(left, right, &out);
   if (op == Op::kMultiply) overflows = __builtin_mul_overflow(left, right, &out);
-  if (divides && right == -1) {  // the machine's own division fails for the least number
+  if (divides && right == -1) {  // INT64_MIN / −1 overflows in hardware
     if (op == Op::kFloorDivide) overflows = __builtin_sub_overflow(std::int64_t{0}, left, &out);
   } else if (divides) {
     out = op == Op::kFloorDivide ? floor_divide(left, right) : left - floor_divide(left, right) * right;

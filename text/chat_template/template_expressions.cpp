@@ -41,7 +41,7 @@ void append(Expression& to, Expression operand) {
 Expression TemplateExpressions::make(Op op, std::vector<Expression> operands) const {
   Expression out{op, operands.empty() ? words_.line() : operands.front().line, 1, {}, {}, {}, {}};
   for (const Expression& operand : operands) out.levels = std::max(out.levels, operand.levels + 1);
-  // Terms in a row count as well: whoever walks along them does so by calling itself.
+  // Chained terms count too: code that walks the chain recurses once per term.
   if (out.levels > kMostLevels) words_.refuse("an expression of more than 128 levels or terms");
   out.operands = std::move(operands);
   return out;
@@ -140,7 +140,7 @@ Expression TemplateExpressions::concatenation() {
 Expression TemplateExpressions::product() {
   Expression left = signed_value(/*with_filters=*/true);
   while (words_.is_sign("*") || words_.is_sign("//") || words_.is_sign("%")) {
-    // Decided before the word is taken: of a std::string compared twice GCC 12 believes that it may hold nothing.
+    // Computed before the word is taken: GCC 12 warns falsely about a std::string that is compared twice.
     const Op op = words_.is_sign("*") ? Op::kMultiply : words_.is_sign("//") ? Op::kFloorDivide : Op::kRemainder;
     words_.take();
     left = make(op, std::move(left), signed_value(/*with_filters=*/true));
@@ -190,7 +190,7 @@ Expression TemplateExpressions::integer() {
   return literal(TemplateValue::integer(number));
 }
 
-// Strings in a row are one.
+// Adjacent string literals are concatenated.
 Expression TemplateExpressions::string() {
   std::string text;
   while (words_.peek().kind == WordKind::kString) text += words_.take().text;
@@ -260,7 +260,7 @@ Expression TemplateExpressions::item(Expression value) {
   return out;
 }
 
-// Behind "(": values, then those with names.
+// Reads the arguments after "(": positional ones, then keyword ones.
 void TemplateExpressions::arguments(Expression& call) {
   while (!words_.take_sign(")")) {
     if (words_.is_sign("*") || words_.is_sign("**")) words_.refuse("arguments from a list");

@@ -6,17 +6,17 @@
 
 namespace slip {
 
-// Reads the expressions in a template's tag with Jinja's precedence: inline if, or, and, not, comparison, + and −, ~,
-// * // %, sign, then names and literals with their attributes, calls, filters and tests. Throws what template_error()
-// makes, naming the first construct that is not supported.
+// A parser of the expressions in a template's tag, with Jinja's precedence: inline if, or, and, not, comparison, + and
+// −, ~, * // %, sign, then names and literals with attributes, calls, filters and tests. Throws template_error() that
+// names the first unsupported construct.
 class TemplateExpressions {
  public:
   explicit TemplateExpressions(TemplateWords& words) : words_(words) {}
 
-  TemplateExpression any();          // an inline if or what is stronger
-  TemplateExpression alternative();  // `or` or what is stronger: what `for … in` and `if` take
-  TemplateExpression tuple();        // any(), or a list where commas follow
-  // Filters behind `{% set x %}` and the like: of `value`.
+  TemplateExpression any();          // an inline if, or anything that binds tighter
+  TemplateExpression alternative();  // `or`, or anything that binds tighter: the operand of `for … in` and of `if`
+  TemplateExpression tuple();        // any(), or a list if commas follow
+  // Applies the filters that follow, as in `{% set x %}`, to `value`.
   TemplateExpression filtered(TemplateExpression value);
 
  private:

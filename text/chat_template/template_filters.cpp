@@ -14,7 +14,7 @@ using Call = TemplateArguments;
 using Items = TemplateValue::Items;
 using Filter = TemplateValue (*)(const TemplateValue& value, const Call& call, TemplateWork& work);
 
-// A filter that does to any value's text what the method of this name does.
+// A filter that calls the string method of the same name on the value's text.
 TemplateValue as_method(const TemplateValue& value, const Call& call, TemplateWork& work) {
   Call method = call;
   if (method.callee == "trim") method.callee = "strip";
@@ -137,7 +137,7 @@ TemplateValue dictsort(const TemplateValue& value, const Call& call, TemplateWor
   return TemplateValue::list(std::move(sorted), work);
 }
 
-// What stands behind the first `n` arguments, as a call of its own.
+// The arguments after the first `n`, as a call.
 Call rest_of(const Call& call, std::size_t n, const TemplateWork& work) {
   if (!call.names.empty()) work.fail(call.callee + " with named arguments");
   Call rest;
@@ -192,7 +192,7 @@ TemplateValue indent(const TemplateValue& value, const Call& call, TemplateWork&
   }
   TemplateText text = value.shown(work);
   work.spend(text.size());
-  text.append_own("\n");  // as in Jinja: keeps an empty last line
+  text.append_own("\n");  // keeps an empty last line, as Jinja does
   const TemplateTexts lines = split_lines(text);
   work.spend_bytes(text.size() + lines.size() * margin.size());
   TemplateText out;

@@ -108,7 +108,7 @@ void TemplateInterpreter::set_attribute(const std::string& space, const std::str
   const TemplateValue found = find(space);
   TemplateValue::Namespace* target = found.as_namespace();
   if (target == nullptr) work_.fail("an attribute of " + found.kind() + " is set");
-  TemplateValue::list({value}, work_);  // refuses what must not be inside a value
+  TemplateValue::list({value}, work_);  // fails for values that cannot be elements
   auto& entries = target->map.entries;
   work_.spend(entries.size());
   const auto known =

@@ -42,7 +42,7 @@ TemplateValue split_lines_method(const TemplateText& text, const Call& call, Tem
   return list_value(split_lines(text), work);
 }
 
-// One text, or a list of them of which one suffices.
+// The argument is one text, or a list of texts of which one must match.
 template <typename Holds>
 TemplateValue any_of(const Call& call, TemplateWork& work, Holds holds) {
   const TemplateValue wanted = call.bound({"text"}, work)[0];
@@ -69,7 +69,7 @@ TemplateValue replace_method(const TemplateText& text, const Call& call, Templat
   const TemplateText& by = required_text(given[1], call.callee, work);
   if (old.empty()) work.fail("the replacement of an empty text");
   const std::size_t n = std::min(text.size() / old.size(), optional_count(given[2], work));
-  // An upper bound before the work is done; what is found may be less.
+  // Charges an upper bound before the replacement; the actual number of matches may be lower.
   std::size_t found = 0;
   for (std::size_t at = text.bytes().find(old); at != std::string::npos && found < n; ++found) {
     at = text.bytes().find(old, at + old.size());
@@ -82,7 +82,7 @@ TemplateValue replace_method(const TemplateText& text, const Call& call, Templat
 template <LetterCase kCase>
 TemplateValue change_case(const TemplateText& text, const Call& call, TemplateWork& work) {
   call.bound({}, work);
-  work.spend_bytes(3 * text.size());  // the longest that Unicode's special casing makes of a character
+  work.spend_bytes(3 * text.size());  // Unicode special casing makes at most three characters of one
   return text_value(with_case(text, kCase), work);
 }
 

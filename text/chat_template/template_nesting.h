@@ -5,7 +5,7 @@
 
 namespace slip {
 
-// Guards a recursive descent against a template made of parentheses: one level while it lives.
+// Counts one level of a recursive-descent parser while it lives. Protects the stack against deeply nested templates.
 class TemplateNesting {
  public:
   static constexpr int kMost = 64;

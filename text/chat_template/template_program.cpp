@@ -37,7 +37,7 @@ class TemplateParser {
     throw template_error(construct, at_ < parts_.size() ? part().line : parts_.empty() ? 1 : parts_.back().line);
   }
 
-  // Up to the end, or to a statement that ends or continues the block it is in.
+  // Reads nodes up to the end, or up to a statement that ends or continues the enclosing block.
   Nodes block() {
     constexpr std::array<std::string_view, 7> kClosing{"elif",     "else",   "endif",        "endfor",
                                                        "endmacro", "endset", "endgeneration"};
@@ -73,7 +73,7 @@ class TemplateParser {
     return out;
   }
 
-  // Leaves at_ on the closing statement, which block()'s loop steps over.
+  // Leaves at_ on the closing statement; the loop in block() steps over it.
   TemplateNode statement(const std::string& word) {
     if (word == "if") return conditional();
     if (word == "for") return loop();
@@ -157,7 +157,7 @@ class TemplateParser {
     return out;
   }
 
-  // A body whose loops are its own: no {% break %} leaves it.
+  // Reads a body that {% break %} and {% continue %} cannot leave.
   Nodes separate_block() {
     ++at_;
     const int loops = std::exchange(loops_, 0);
@@ -167,7 +167,8 @@ class TemplateParser {
   }
 
   TemplateNode macro() {
-    // Names in a macro are its own or the template's, which is simple only where no loop's can be meant.
+    // A macro sees only its own names and the template's. Inside a loop it could mean the loop's names, so it is
+    // refused.
     if (loops_ > 0 || in_macro_) refuse("a macro inside a loop or a macro");
     TemplateNode out = node(Kind::kMacro);
     TemplateWords words(part().text, part().line);
@@ -191,7 +192,7 @@ class TemplateParser {
     return out;
   }
 
-  // Marks what the assistant says, for training; here it changes nothing.
+  // {% generation %} marks the assistant's text for training; rendering ignores it.
   TemplateNode generation() {
     TemplateNode out = node(Kind::kBlock);
     expect_bare("generation");

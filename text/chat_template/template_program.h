@@ -8,7 +8,7 @@
 
 namespace slip {
 
-// A chat template, read. Throws Error{kUnsupported} naming the first construct that is not supported and its line, and
+// Parse a chat template. Throws Error{kUnsupported} naming the first unsupported construct and its line, and
 // Error{kTooLarge} for templates over 64 KiB.
 std::vector<TemplateNode> parse_template(std::string_view source);
 

@@ -10,7 +10,7 @@ namespace slip {
 
 namespace {
 
-// "\r\n" and "\r" are newlines, and the last one goes.
+// Converts "\r\n" and "\r" to "\n" and drops the last newline.
 std::string with_plain_newlines(std::string_view source) {
   std::string out;
   for (std::size_t i = 0; i < source.size(); ++i) {
@@ -24,7 +24,7 @@ std::string with_plain_newlines(std::string_view source) {
   return out;
 }
 
-// The end mark outside of strings and brackets: `{{ "}}" }}` is one tag, and so is `{{ {"a": {}} }}`.
+// Position of the end mark outside strings and brackets: `{{ "}}" }}` is one tag, and so is `{{ {"a": {}} }}`.
 std::size_t find_end(std::string_view source, std::size_t from, std::string_view mark) {
   char quote = 0;
   int open = 0;
@@ -50,7 +50,7 @@ void strip_end(std::string& text) {
   text.resize(stripped(text, {.left = false}).end);
 }
 
-// lstrip_blocks: only when nothing but blanks stands before the tag on its line.
+// Applies lstrip_blocks, provided that only blanks precede the tag on its line.
 void strip_line_start(std::string& text, bool begins_line) {
   const std::size_t newline = text.rfind('\n');
   const std::size_t line = newline == std::string::npos ? 0 : newline + 1;
@@ -96,7 +96,7 @@ class Cutter {
     if (sign == '-') {
       strip_end(text);
     } else if (at(at_ + 1) != '{' && sign != '+') {
-      // A text that begins right behind a tag is in the middle of a line, unless that tag's newline was trimmed.
+      // Text right after a tag starts in the middle of a line, unless that tag's newline was trimmed.
       strip_line_start(text, line_begins_);
     }
   }

@@ -11,7 +11,7 @@ namespace {
 
 using Value = TemplateValue;
 
-// Without an argument.
+// A test without an argument.
 using Kind = bool (*)(const Value& value);
 constexpr std::array<std::pair<std::string_view, Kind>, 14> kKinds{{
     {"defined", [](const Value& value) { return !value.is_undefined(); }},
@@ -41,7 +41,7 @@ constexpr std::array<std::pair<std::string_view, Kind>, 14> kKinds{{
      }},
 }};
 
-// With one.
+// A test with one argument.
 using Relation = bool (*)(const Value& value, const Value& other, TemplateWork& work);
 constexpr std::array<std::pair<std::string_view, Relation>, 15> kRelations{{
     {"equalto", [](const Value& a, const Value& b, TemplateWork& work) { return equal(a, b, work); }},

@@ -16,7 +16,7 @@ namespace slip {
 
 namespace {
 
-// Python's str.isspace(): what Unicode calls white space, and four old separators.
+// Python's str.isspace(): Unicode white space and the separators U+001C to U+001F.
 bool is_python_space(std::int32_t code_point) {
   return is_white_space(code_point) || (code_point >= 0x1C && code_point <= 0x1F);
 }

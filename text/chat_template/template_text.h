@@ -11,8 +11,8 @@
 
 namespace slip {
 
-// Text while a chat template works on it. It remembers which of its bytes came from a message, through every cut and
-// join, so that in the end only the template's own text can be read as special tokens.
+// Text that remembers which of its bytes came from a message, through every cut and join. Only bytes of the template
+// itself may be parsed as special tokens.
 class TemplateText {
  public:
   TemplateText() = default;
@@ -31,18 +31,18 @@ class TemplateText {
   TemplateText slice(ByteRange part) const;
 
   std::vector<TextPiece> pieces() const { return pieces(whole()); }
-  std::vector<TextPiece> pieces(ByteRange part) const;  // not empty, neighbours of different kinds
+  std::vector<TextPiece> pieces(ByteRange part) const;  // non-empty pieces; adjacent ones differ in kind
 
  private:
   void mark(ByteRange of_message);
 
   std::string bytes_;
-  std::vector<ByteRange> of_message_;  // ascending, not empty, not touching
+  std::vector<ByteRange> of_message_;  // ascending, non-empty, not adjacent
 };
 
-// Python's str methods, on UTF-8: positions and lengths count characters, white space is Unicode's.
+// Python's str methods on UTF-8: positions and lengths count characters, white space is Unicode's.
 std::size_t n_characters(std::string_view text);
-// The bytes from character `begin` up to character `end`; REQUIRES: begin ≤ end ≤ n_characters(text).
+// The bytes of characters `begin` to `end` − 1; REQUIRES: begin ≤ end ≤ n_characters(text).
 ByteRange character_range(std::string_view text, std::size_t begin, std::size_t end);
 struct StripSides {
   bool left = true, right = true;
@@ -52,14 +52,16 @@ ByteRange stripped(std::string_view text, StripSides sides, std::string_view cha
 
 using TemplateTexts = std::vector<TemplateText>;
 inline constexpr std::size_t kEverySplit = static_cast<std::size_t>(-1);
-TemplateTexts split(const TemplateText& text, std::string_view separator, std::size_t most);  // not empty separator
+// REQUIRES: separator is not empty
+TemplateTexts split(const TemplateText& text, std::string_view separator, std::size_t most);
 TemplateTexts split_from_right(const TemplateText& text, std::string_view separator, std::size_t most);
 TemplateTexts split_at_white_space(const TemplateText& text);
 TemplateTexts split_lines(const TemplateText& text);
 TemplateText replace(const TemplateText& text, std::string_view old, const TemplateText& by, std::size_t most);
 
-enum class LetterCase : std::uint8_t { kUpper, kLower, kFirstUpper };  // the last: the first character of the text
+// kFirstUpper: the text's first character only
+enum class LetterCase : std::uint8_t { kUpper, kLower, kFirstUpper };
 TemplateText with_case(const TemplateText& text, LetterCase to);
-TemplateText with_words_capitalized(const TemplateText& text);  // as Jinja's title filter
+TemplateText with_words_capitalized(const TemplateText& text);  // Jinja's title filter
 
 }  // namespace slip

@@ -9,7 +9,7 @@
 
 namespace slip {
 
-// A chat template understood. Operands are in the order in which they are written, unless a comment says otherwise.
+// The syntax tree of a chat template. Operands are in source order, unless a comment says otherwise.
 struct TemplateExpression {
   enum class Op : std::uint8_t {
     kLiteral,
@@ -18,8 +18,8 @@ struct TemplateExpression {
     kMap,          // key, value, key, value, …
     kAttribute,    // operand.name
     kItem,         // operand[operand]
-    kSlice,        // operand[operand:operand:operand], absent ones none
-    kCall,         // operand(operands, the last of them by keywords)
+    kSlice,        // operand[operand:operand:operand]; a missing bound is none
+    kCall,         // operand(operands); the last ones may be keyword arguments
     kFilter,       // operand|name(operands, …)
     kTest,         // operand is name(operands)
     kConditional,  // operand if operand else operand; the last may be absent
@@ -40,7 +40,7 @@ struct TemplateExpression {
   };
   Op op = Op::kLiteral;
   int line = 0;
-  int levels = 1;  // of operands in operands
+  int levels = 1;  // depth of nested operands
   std::string name;
   TemplateValue literal;
   std::vector<TemplateExpression> operands;
@@ -52,11 +52,11 @@ struct TemplateNode {
     kText,      // text
     kOutput,    // expression
     kIf,        // expression, body, otherwise
-    kFor,       // names in expression if condition: body; otherwise when there was nothing
+    kFor,       // for names in expression if condition: body; otherwise: run when there were no items
     kSet,       // names = expression; text.names[0] = expression where text is not empty
-    kSetBlock,  // names[0] = what body gives
+    kSetBlock,  // names[0] = output of body
     kMacro,     // text(names = defaults): body
-    kBlock,     // body, with names of its own
+    kBlock,     // body in a new scope
     kBreak,
     kContinue,
   };

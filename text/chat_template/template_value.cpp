@@ -145,7 +145,7 @@ bool equal(const TemplateValue& a, const TemplateValue& b, TemplateWork& work) {
 bool less(const TemplateValue& a, const TemplateValue& b, TemplateWork& work) {
   const auto left = number_of(a), right = number_of(b);
   if (left && right) return *left < *right;
-  // UTF-8 in the order of its bytes is in the order of its code points.
+  // Byte order of UTF-8 equals code point order.
   if (a.as_text() != nullptr && b.as_text() != nullptr) {
     work.spend_bytes(a.as_text()->size());
     return a.as_text()->bytes() < b.as_text()->bytes();
@@ -178,7 +178,7 @@ std::shared_ptr<const TemplateValue::List> items_of(const TemplateValue& value, 
     work.spend(map->entries.size());
     for (const auto& entry : map->entries) items.push_back(TemplateValue::text(TemplateText::own(entry.first)));
   } else if (const TemplateText* text = value.as_text()) {
-    work.spend(4 * text->size());  // each becomes a value, which is some hundred bytes
+    work.spend(4 * text->size());  // each character becomes a value of more than 100 bytes
     for (std::size_t at = 0; at < text->size();) {
       const std::size_t n = first_code_point(std::string_view(text->bytes()).substr(at)).bytes;
       items.push_back(TemplateValue::text(text->slice({at, at + n})));

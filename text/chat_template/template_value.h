@@ -16,12 +16,12 @@ namespace slip {
 struct TemplateNode;
 class TemplateWork;
 
-// What a chat template computes with: Python's values as far as real templates need them. There are no fractions, and
-// no value contains itself. Cheap to copy; lists and maps are never changed, only namespaces are.
+// A value in a chat template: Python's types as far as real templates need them. No floats, no cycles. Cheap to copy;
+// lists and maps are immutable, namespaces are not.
 class TemplateValue {
  public:
   struct Undefined {
-    std::string name;  // what was asked for, for errors
+    std::string name;  // the missing name, for error messages
   };
   struct None {};
   enum class Function : std::uint8_t { kNamespace, kRaiseException, kStrftimeNow, kRange, kDict };
@@ -30,7 +30,7 @@ class TemplateValue {
     int depth = 1;
   };
   struct Map {
-    std::vector<std::pair<std::string, TemplateValue>> entries;  // in order, keys distinct
+    std::vector<std::pair<std::string, TemplateValue>> entries;  // in insertion order, keys distinct
     int depth = 1;
     const TemplateValue* find(std::string_view key) const;
   };
@@ -52,7 +52,7 @@ class TemplateValue {
   static TemplateValue function(Function which) { return TemplateValue(which); }
   static TemplateValue macro(const TemplateNode& node) { return TemplateValue(&node); }
   static TemplateValue loop(Loop loop);
-  // Fails for more levels than a template has reason to build, and for what must not be inside a value.
+  // Fails beyond TemplateWork::kMostLevels levels, and for values that cannot be elements.
   static TemplateValue list(Items items, const TemplateWork& work);
   static TemplateValue map(Map map, const TemplateWork& work);
   static TemplateValue new_namespace(Map map, const TemplateWork& work);
@@ -70,10 +70,10 @@ class TemplateValue {
   const Loop* as_loop() const { return pointed_to<const Loop>(); }
   std::shared_ptr<const List> shared_list() const;  // REQUIRES: as_list() != nullptr
 
-  bool truth() const;                                  // Python's
+  bool truth() const;                                  // Python's truth value
   std::string kind() const;                            // "a list", for errors
-  TemplateText shown(const TemplateWork& work) const;  // Python's str(); fails for lists, maps and the like
-  int depth() const;                                   // levels of lists and maps
+  TemplateText shown(const TemplateWork& work) const;  // Python's str(); fails for lists, maps and other containers
+  int depth() const;                                   // nesting depth of lists and maps
 
  private:
   using Data = std::variant<Undefined, None, bool, std::int64_t, std::shared_ptr<const TemplateText>,
@@ -85,16 +85,16 @@ class TemplateValue {
     const auto* pointer = std::get_if<std::shared_ptr<T>>(&data_);
     return pointer == nullptr ? nullptr : pointer->get();
   }
-  void check_inside(const TemplateWork& work) const;  // that this may be inside a value
+  void check_inside(const TemplateWork& work) const;  // fails unless this may be an element of a list or map
 
   Data data_;
 };
 
-// Python's == and <; comparisons of what has no order fail.
+// Python's == and <. Comparing values without an order fails.
 bool equal(const TemplateValue& a, const TemplateValue& b, TemplateWork& work);
 bool less(const TemplateValue& a, const TemplateValue& b, TemplateWork& work);
 bool contains(const TemplateValue& whole, const TemplateValue& part, TemplateWork& work);  // part in whole
-// What a loop goes over: items, keys, characters; nothing for what is undefined.
+// The items of a loop: a list's items, a map's keys, a text's characters; none for an undefined value.
 std::shared_ptr<const TemplateValue::List> items_of(const TemplateValue& value, TemplateWork& work);
 std::size_t length_of(const TemplateValue& value, TemplateWork& work);
 

@@ -113,7 +113,7 @@ void TemplateWords::read_string() {
   rest_.remove_prefix(at + 1);
 }
 
-// Python's escapes; a backslash before anything else stands for itself.
+// Python's escapes. A backslash before any other character is kept.
 void TemplateWords::read_escape(std::size_t& at) {
   constexpr std::string_view kLetters = "ntr\\'\"abfv", kMeanings = "\n\t\r\\'\"\a\b\f\v";
   const char letter = rest_[at + 1];
@@ -122,7 +122,7 @@ void TemplateWords::read_escape(std::size_t& at) {
   if (digits > 0) return append_utf8(read_code_point(at, digits), word_.text);
   at += 2;
   if (letter == '\n') {
-    ++line_;  // the line goes on
+    ++line_;  // a backslash before a newline continues the line
   } else if (const std::size_t known = kLetters.find(letter); known != std::string_view::npos) {
     word_.text += kMeanings[known];
   } else {

@@ -10,24 +10,24 @@ namespace slip {
 struct TemplateWord {
   enum class Kind : std::uint8_t { kEnd, kName, kInteger, kString, kSign };
   Kind kind = Kind::kEnd;
-  std::string text;  // of a string: what it stands for
+  std::string text;  // of a string: its unescaped content
 };
 
-// The words of one template tag, one ahead. Throws what template_error() makes.
+// The lexer of one template tag, with one word of look-ahead. Throws template_error().
 class TemplateWords {
  public:
-  TemplateWords(std::string_view tag, int line);  // which outlives this
+  TemplateWords(std::string_view tag, int line);  // the tag's text must outlive this
   const TemplateWord& peek() const { return word_; }
   bool is_name(std::string_view name) const { return word_.kind == TemplateWord::Kind::kName && word_.text == name; }
   bool is_sign(std::string_view sign) const { return word_.kind == TemplateWord::Kind::kSign && word_.text == sign; }
   TemplateWord take();
-  bool take_sign(std::string_view sign);  // false, and nothing taken, when the next word is another
+  bool take_sign(std::string_view sign);  // false if the next word is another; nothing is taken then
   bool take_name(std::string_view name);
   void expect_sign(std::string_view sign);
   std::string expect_name();
   void expect_end() const;
   int line() const { return line_; }  // of the next word
-  // "the chat template uses …": the next word, or `construct`.
+  // Throws "the chat template uses …", naming the next word or `construct`.
   [[noreturn]] void refuse() const;
   [[noreturn]] void refuse(const std::string& construct) const;
 

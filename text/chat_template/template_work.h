@@ -7,21 +7,21 @@
 
 namespace slip {
 
-// How much a chat template has done so far, and where it is. A template is a program, and messages come from anyone: a
-// rendering that never ends, or grows without end, is stopped here.
+// The work a rendering has done and its current line. A template is a program and messages are untrusted, so renderings
+// that run or grow without end are stopped.
 class TemplateWork {
  public:
   static constexpr std::int64_t kMostSteps = 8 << 20;       // about 200 times what 1,000 messages need
-  static constexpr std::size_t kMostTextBytes = 64U << 20;  // of one text; several times the largest request body
-  static constexpr std::size_t kBytesAStep = 64;            // copying so many bytes counts as a step
-  static constexpr int kMostLevels = 64;                    // of lists in lists
-  static constexpr int kMostCalls = 400;                    // of expressions and blocks inside each other, running
+  static constexpr std::size_t kMostTextBytes = 64U << 20;  // of one text; larger than any allowed request body
+  static constexpr std::size_t kBytesAStep = 64;            // copying this many bytes counts as one step
+  static constexpr int kMostLevels = 64;                    // of nested lists
+  static constexpr int kMostCalls = 400;                    // of nested expressions and blocks at run time
 
   void at(int line) { line_ = line; }
   int line() const { return line_; }
   void spend(std::size_t steps);             // Error{kTooLarge} beyond kMostSteps
-  void spend_bytes(std::size_t text_bytes);  // before a text of this size is made; Error{kTooLarge}
-  // Counts a level while it lives; fails beyond kMostCalls: a macro may call itself.
+  void spend_bytes(std::size_t text_bytes);  // call before making a text of this size; Error{kTooLarge}
+  // Counts one level of recursion while it lives; fails beyond kMostCalls, because a macro may call itself.
   class Level {
    public:
     explicit Level(TemplateWork& work) : work_(work) {
@@ -33,7 +33,7 @@ class TemplateWork {
    private:
     TemplateWork& work_;
   };
-  // Error{kInvalidArgument}: "the chat template cannot render these messages: line 3: …".
+  // Throws Error{kInvalidArgument}: "the chat template cannot render these messages: line 3: …".
   [[noreturn]] void fail(const std::string& why) const;
 
  private:

@@ -110,7 +110,7 @@ TEST_F(OpenDraftRegistry, ADirectoryThatATopicNamedBaseDamagedIsRepaired) {
   ASSERT_EQ(store_.current("base")->version, 3U);
   ::testing::internal::CaptureStderr();
   const DraftRegistry registry = open("draft");
-  EXPECT_THAT(::testing::internal::GetCapturedStderr(), ::testing::HasSubstr("versions 2, 3 were of a topic"));
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(), ::testing::HasSubstr("versions 2, 3 belonged to a topic"));
   EXPECT_EQ(registry.base->number, 1U) << "the base draft is there still";
   EXPECT_EQ(store_.current("base")->version, 1U);
   EXPECT_FALSE(std::filesystem::exists(store_.folder("base", 3) / "model.safetensors"));
