@@ -13,8 +13,8 @@
 
 namespace slip {
 
-// Whether rows of logits have to be on the host for what is asked of a task: to be told, to be verified there, or to be
-// observed with more tokens than a device keeps.
+// Whether rows of logits have to be on the host for what is asked of a task: because the request needs them, to be
+// verified there, or to be observed with more tokens than a device keeps.
 bool wants_logits_on_host(const ScoreTask& task);
 
 // Verifies where the logits are: behind the pass, on its queue, the distribution of each row is made, proposals are

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The transformed distribution of a row of logits, without sorting or writing out the row: RowDistribution holds the few
-// numbers that give any token's probability. Sums over the vocabulary are integers in fixed point, so the order of the
-// threads does not matter.
+// The transformed distribution of a row of logits, without sorting or writing out the row: RowDistribution holds the
+// few numbers that give any token's probability. Sums over the vocabulary are integers in fixed point, so the order of
+// the threads does not matter.
 #pragma once
 
 #include "kernels/cuda/numbers.cuh"

@@ -110,7 +110,7 @@ struct TokenProcessors {
   }
   // The processed logit of a token without bias that does not occur in the text.
   SLIP_DEVICE float plain(std::int32_t id) const { return with_mask(id, with_length(id, logits[id])); }
-  // The edited logit of any token.
+  // The processed logit of any token.
   SLIP_DEVICE float whole(std::int32_t id) const {
     float logit = logits[id];
     const std::int32_t at = place_of(job->biases, sequence->biases, id);

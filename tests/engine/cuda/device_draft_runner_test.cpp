@@ -208,7 +208,7 @@ TEST(DeviceDraftRunner, NoRowOfLogitsCrossesButAGrammars) {
   EXPECT_EQ(bytes_out(), 3 * 8 * kOne + 3 * kRunnerVocab * sizeof(float));
 }
 
-// Said tokens that grow in number move their tables, and what was captured must not look where they stood.
+// Token counts that grow in number move their tables, and what was captured must not look where they stood.
 TEST(DeviceDraftRunner, AGrowingAnswerMovesTheTablesAndNoToken) {
   const auto weights = draft_of(1);
   const auto live_draft = testing::packed_live_draft(weights);
