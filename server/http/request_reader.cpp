@@ -116,6 +116,8 @@ asio::mutable_buffer RequestReader::room_for_more() {
 }
 
 awaitable<std::size_t> RequestReader::read_more(Deadline deadline) {
+  // A read of bytes that are ready ends before its deadline can cancel it.
+  if (std::chrono::steady_clock::now() >= deadline) co_return 0;
   const std::size_t n = co_await wire_.read_some_until(room_for_more(), deadline);
   buffer_.commit(n);
   co_return n;
