@@ -101,8 +101,7 @@ class SlackGovernor final : public Governor {
   bool allow_unit(LearningUnit unit) noexcept override {
     training_.store(false, std::memory_order_relaxed);
     if (const char* refusal = refuse(now_us_())) {
-      const bool scores = unit == LearningUnit::kScoring || unit == LearningUnit::kScoringInGaps;
-      return scores && units_.grant_guaranteed() ? true : units_.refuse(refusal);
+      return is_scoring(unit) && units_.grant_guaranteed() ? true : units_.refuse(refusal);
     }
     training_.store(true, std::memory_order_relaxed);
     return units_.grant();

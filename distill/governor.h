@@ -17,6 +17,10 @@ namespace slip {
 // one.
 enum class LearningUnit { kScoring, kScoringInGaps, kTraining, kTrainingRest };
 
+constexpr bool is_scoring(LearningUnit unit) noexcept {
+  return unit == LearningUnit::kScoring || unit == LearningUnit::kScoringInGaps;
+}
+
 // What a governor needs to know of a topic before its next optimizer step. Plain data.
 struct TopicProgress {
   std::size_t topic = 0;                 // index of the topic, the same in every call

@@ -246,7 +246,7 @@ bool LearningLoop::holds_records() const {
 
 // A record is scored before anything is trained on it, or its scores would be of text that was learned by heart.
 void LearningLoop::run(LearningUnit unit) {
-  if (unit == LearningUnit::kScoring || unit == LearningUnit::kScoringInGaps) return score_next();
+  if (is_scoring(unit)) return score_next();
   for (next_ = topic_to_score(); next_ != nullptr; next_ = topic_to_score()) score_next();
   next_ = topic_to_train();  // the verdicts may have changed what pays
   if (next_ != nullptr) train_step();

@@ -15,14 +15,16 @@ LearningUnits::LearningUnits(CoreSharing* cores, std::int64_t (*now_us)())
     : cores_(cores), now_us_(now_us), guaranteed_(kScoringShare, kScoringBurstUs, now_us()) {}
 
 bool LearningUnits::grant() noexcept {
-  reason_ = "";
-  if (cores_ != nullptr) cores_->begin_unit(/*with_lease=*/!cores_->idle());
-  return true;
+  return begin(/*with_lease=*/!engine_idle());
 }
 
 bool LearningUnits::grant_gaps() noexcept {
+  return begin(/*with_lease=*/false);
+}
+
+bool LearningUnits::begin(bool with_lease) noexcept {
   reason_ = "";
-  if (cores_ != nullptr) cores_->begin_unit(/*with_lease=*/false);
+  if (cores_ != nullptr) cores_->begin_unit(with_lease);
   return true;
 }
 

@@ -45,6 +45,8 @@ class LearningUnits {
   const char* reason() const noexcept { return reason_; }
 
  private:
+  bool begin(bool with_lease) noexcept;
+
   static constexpr std::size_t kSamples = 61;  // a second apart, so that they span a minute
   struct Sample {
     std::int64_t at_us = 0;

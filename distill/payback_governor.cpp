@@ -60,7 +60,7 @@ class PaybackGovernor final : public Governor {
     busy_.update(now, busy_us);
     if (units_.engine_idle()) return units_.grant();
     if (unit == LearningUnit::kScoringInGaps) return units_.grant_gaps();
-    const bool trains = unit != LearningUnit::kScoring;
+    const bool trains = !is_scoring(unit);
     if (trains && busy_.share() < kBusyShare) return units_.refuse("waits for idle cores");
     if (trains && units_.reads_prompt() && now - trained_us_ < kLongestPromptUs) {
       return units_.refuse("waits for a prompt to be read");
