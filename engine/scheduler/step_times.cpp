@@ -12,8 +12,12 @@ constexpr double kReferenceRate = 1.0 / 8;
 constexpr double kRatioRate = 1.0 / 16;
 constexpr std::int64_t kReferenceSteps = 4;  // before a ratio to the reference means anything
 constexpr std::int64_t kFirstTrials = 6;     // before the choice follows them
-constexpr std::int64_t kFirstInterval = 4, kCloseInterval = 64, kClearInterval = 256;  // steps
-constexpr double kClear = 1.15;                      // ratios beyond this, either way, are tried four times as seldom
+constexpr std::int64_t kFirstInterval = 4, kCloseInterval = 64, kClearInterval = 256, kObviousInterval = 1024;  // steps
+constexpr double kClear = 1.15;  // ratios beyond this, either way, are tried four times as seldom
+// Two trials in a row by which the mode not chosen is this much slower are enough. Each costs a third of a step or
+// more: 16 times as seldom.
+constexpr double kObvious = 1.35;
+constexpr std::int64_t kObviousTrials = 2;
 constexpr double kLeastRatio = 0.5, kMostRatio = 4;  // a step that the system interrupted says nothing
 constexpr double kPriorSteps = 2;                    // of a lease, that the prior slowdown counts for
 
@@ -33,6 +37,7 @@ StepMode StepTimes::plan() noexcept {
 }
 
 std::int64_t StepTimes::trial_interval() const {
+  if (obvious_trials_ >= kObviousTrials) return kObviousInterval;
   if (fewer_.n < kFirstTrials) return kFirstInterval;
   const bool clear = fewer_.value > kClear || fewer_.value < 1 / kClear;
   return clear ? kClearInterval : kCloseInterval;
@@ -48,7 +53,10 @@ void StepTimes::add(StepMode mode, double step_us) noexcept {
   }
   if (n_reference_ < kReferenceSteps) return;
   if (mode == StepMode::kLeased) return leased_.add(step_us / reference_us_);
-  fewer_.add(mode == StepMode::kFewer ? step_us / reference_us_ : reference_us_ / step_us);
+  const double ratio = mode == StepMode::kFewer ? step_us / reference_us_ : reference_us_ / step_us;
+  const bool obvious = chosen_ == StepMode::kAll ? ratio > kObvious : ratio < 1 / kObvious;
+  obvious_trials_ = obvious ? obvious_trials_ + 1 : 0;
+  fewer_.add(ratio);
   choose();
 }
 

@@ -42,8 +42,9 @@ class StepTimes {
   double reference_us_ = 0;  // in the chosen mode
   std::int64_t n_reference_ = 0;
   std::int64_t since_trial_ = 0;
-  Ratio fewer_;   // time with fewer threads over time with all
-  Ratio leased_;  // time under a lease over the reference
+  Ratio fewer_;                      // time with fewer threads over time with all
+  std::int64_t obvious_trials_ = 0;  // in a row, up to the latest, that spoke for the choice
+  Ratio leased_;                     // time under a lease over the reference
 };
 
 }  // namespace slip

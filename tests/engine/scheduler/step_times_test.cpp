@@ -41,6 +41,26 @@ TEST(StepTimes, AllThreadsWhereTheyPay) {
   EXPECT_GE(machine.run(times, 1000), 990) << "trials are to stay below one step in a hundred";
 }
 
+// Each trial with half the threads costs a step's time again.
+TEST(StepTimes, AnObviousChoiceIsTriedTwiceAndThenSeldom) {
+  StepTimes times(true, 2);
+  Machine machine{.all_us = 10'000, .fewer_us = 18'000};
+  EXPECT_EQ(machine.run(times, 1000), 998);
+  EXPECT_EQ(machine.run(times, 1000), 999);
+  machine.fewer_us = 9'000;  // the next trial sees it, and more follow soon
+  machine.run(times, 8 * 1024);
+  EXPECT_EQ(times.chosen(), StepMode::kFewer);
+}
+
+// The system may interrupt any step.
+TEST(StepTimes, OneSlowTrialMakesNoChoiceObvious) {
+  StepTimes times(true, 2);
+  Machine machine{.all_us = 10'000, .fewer_us = 40'000};
+  machine.run(times, 8);  // the first trial is among them
+  machine.fewer_us = 10'000;
+  EXPECT_LE(machine.run(times, 40), 35);
+}
+
 TEST(StepTimes, FewerWhereMoreBringNothing) {
   StepTimes times(true, 2);
   Machine machine{.all_us = 10'000, .fewer_us = 10'050};
