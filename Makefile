@@ -33,7 +33,7 @@ lint: setup ## clang-format, clang-tidy and include directions on what changed (
 	@bash tools/lint.sh
 
 format: ## clang-format every source file
-	@git ls-files '*.h' '*.cpp' | xargs clang-format-14 -i
+	@git ls-files '*.h' '*.cpp' '*.cu' '*.cuh' | xargs clang-format-14 -i
 
 asan: setup ## All C++ tests under AddressSanitizer and UndefinedBehaviorSanitizer
 	@bash tools/build.sh asan $(JOBS) sanitized

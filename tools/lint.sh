@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Lints the C++ files changed since LINT_BASE (default: the commit before HEAD; all of them with LINT_ALL=1): clang-format,
-# include directions, and clang-tidy on the changed sources, and that a bad name is still found.
+# Lints the C++ and CUDA files changed since LINT_BASE (default: the commit before HEAD; all of them with LINT_ALL=1):
+# clang-format, include directions, and clang-tidy on the changed sources, and that a bad name is still found.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 python3 tests/include_directions.py
@@ -14,11 +14,11 @@ if ! command -v clang-format-14 >/dev/null || ! command -v clang-tidy-14 >/dev/n
   DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=300 -qq install -y --no-install-recommends clang-format-14 clang-tidy-14 >/dev/null
 fi
 if [ "${LINT_ALL:-0}" = 1 ] || ! git rev-parse -q --verify HEAD~1 >/dev/null; then
-  mapfile -t changed < <(git ls-files '*.h' '*.cpp')
+  mapfile -t changed < <(git ls-files '*.h' '*.cpp' '*.cu' '*.cuh')
 else
-  mapfile -t changed < <(git diff --name-only --diff-filter=d "${LINT_BASE:-HEAD~1}" -- '*.h' '*.cpp')
+  mapfile -t changed < <(git diff --name-only --diff-filter=d "${LINT_BASE:-HEAD~1}" -- '*.h' '*.cpp' '*.cu' '*.cuh')
 fi
-if [ "${#changed[@]}" -eq 0 ]; then echo "lint: no C++ file changed"; exit 0; fi
+if [ "${#changed[@]}" -eq 0 ]; then echo "lint: no C++ or CUDA file changed"; exit 0; fi
 clang-format-14 --dry-run --Werror "${changed[@]}"
 bash tools/lint_names_test.sh
 mapfile -t sources < <(printf '%s\n' "${changed[@]}" | grep '\.cpp$' | grep -vE '^(tests|bench)/' || true)
