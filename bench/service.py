@@ -92,15 +92,17 @@ def run_arms(options, folder, requests, clients):
         import llama_cpp_service  # needs packages of its own
         figures["llama"] = llama_cpp_service.serve(options.target, requests, clients, options.threads, FIRST)
     gains = {}
-    if "learning" in arms and "static" in arms:
-        gains = {topic: late_gain(arms["learning"].replies, arms["static"].replies, topic) for topic in TOPICS}
+    if "learning" in arms:
+        gains = {topic: late_gain(services["learning"].data / "ledger.db", topic) for topic in TOPICS}
     return {"arms": figures, "different": len(closed_loop.different_answers(list(arms.values()))), "gains": gains}
 
 
-def late_gain(learned, static, topic):
-    """α of the topic's last third with learning less the static draft's on the same requests."""
-    gain, error = closed_loop.paired_gain(*[closed_loop.last_third(closed_loop.of_topic(r, topic)) for r in (learned, static)])
-    return {"gain": gain, "standard_error": error if math.isfinite(error) else None}
+def late_gain(database, topic):
+    """α of the live draft less α of the base draft on the last third of the answers that the learner scored both on. The static
+    arm's own α would not do: where its draft is bad it proposes little, and the planner picks the requests where it does."""
+    live, base = [closed_loop.last_third(scores) for scores in closed_loop.same_text(database, topic)]
+    gain, error = closed_loop.paired_gain(live, base)
+    return {"gain": gain, "standard_error": error if math.isfinite(error) else None, "scored_answers": len(live)}
 
 
 def medians(runs):
