@@ -78,7 +78,7 @@ void check_request(const Request& request, const RequestLimits& limits) {
   require(request.sink != nullptr, "sink", "a request needs somewhere to send its answer");
   require(!request.prompt.empty(), "prompt", "the prompt is empty");
   check_tokens(request.prompt, "prompt", limits.vocab_size);
-  // By the field that clients give them in: the model's own end tokens are checked when its configuration is read.
+  // Named by the field that clients use; the model's own end tokens are checked when its configuration is read.
   check_tokens(request.end_ids, "stop_token_ids", limits.vocab_size);
   check_sampling(request.sampling);
   check_logit_bias(request.sampling.logit_bias, limits.vocab_size);
