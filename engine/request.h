@@ -76,8 +76,7 @@ class TokenSink {
 
 struct Request {
   RequestId id;                      // unique in the process; assigned by the submitter
-  RequestId call;                    // id of the first request of the same client call (one call may become several
-                                     // requests); 0: this one
+  RequestId call;                    // the first request made from the same client call; 0: this one
   std::string name;                  // an opaque name from the submitter: copied, never read
   std::vector<std::int32_t> prompt;  // at least one token
   SamplingParams sampling;

@@ -105,8 +105,8 @@ class DeviceDraft {
   StepNeeds later_needs(std::span<const DeviceDraftChain> chains);
   StepInput later_step(std::span<const DeviceDraftChain> chains, std::int32_t depth);  // valid until the next step
   void put_draw_tables(std::span<const DeviceDraftChain> chains, std::int32_t depth);
-  bool put_processor_tables(std::span<const DeviceDraftChain> chains, std::int32_t depth);  // false: no chain has
-                                                                                            // logits processors
+  // Returns false if no chain has logits processors.
+  bool put_processor_tables(std::span<const DeviceDraftChain> chains, std::int32_t depth);
   // Returns the number of rows of logits.
   std::size_t put_pass(std::span<const std::uint16_t> weight_slots, std::span<const DraftSlice> slices, float* logits);
   void put_loop(const LoopShape& shape);

@@ -179,7 +179,7 @@ void DeviceDraftRunner::take(std::size_t drawn, DraftChain& chain) {
   const bool counts = proposal.draw_method != DrawMethod::kDeterministic || chain.sequence->wants_probability;
   for (std::int32_t depth = 0; depth < chain.nodes; ++depth) {
     if (!draft_.is_finite(drawn, depth)) {
-      log_warn(describe(*chain.version) + ": a logit is not a number, or all are impossible");
+      log_warn(describe(*chain.version) + ": a logit is NaN or +inf, or all are -inf");
       *chain.broken = true;
       return;
     }

@@ -93,8 +93,8 @@ void DeviceVerifier::gather_proposals() {
   top_k_ = 0;
   for (std::size_t i = 0; i < n_tasks(); ++i) {
     const ScoreTask& one = task(i);
-    const LogitRows rows{first_logit_row(i), logit_rows(i).end};  // a scored prompt's earlier rows are only reported,
-                                                                  // not verified or observed
+    // A scored prompt's earlier rows are only reported, not verified or observed.
+    const LogitRows rows{first_logit_row(i), logit_rows(i).end};
     if (one.top_k > 0 && one.top_k <= kMostKept) {
       const std::int32_t top_k = std::min(one.top_k, vocab_);
       SLIP_CHECK(top_k_ == 0 || top_k_ == top_k, "all of a pass are observed alike");

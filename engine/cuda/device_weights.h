@@ -28,10 +28,8 @@ class DeviceWeights {
   // REQUIRES: its weights fit.
   void load(const DeviceImage& image, int weight_slot);
 
-  const DeviceModel& model() const {
-    return model_;
-  }                                                                               // the addresses in the first weight
-                                                                                  // slot
+  // The addresses in the first weight slot.
+  const DeviceModel& model() const { return model_; }
   std::span<const std::byte* const> slot_begins() const { return slot_begins_; }  // for DeviceStep::put()
   const ModelConfig& config() const { return config_; }
   std::size_t bytes() const { return slot_bytes_ * slots_.size(); }

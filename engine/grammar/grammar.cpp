@@ -96,7 +96,7 @@ std::shared_ptr<const Grammar> GrammarBuilder::finish(std::int32_t root) {
   measure_depths();
   if (made_->least_depth(made_->root_) > Grammar::kMostDepth) {
     throw Error(ErrorCode::kInvalidArgument, "no document satisfies '" + where_ + "'",
-                "a required part is impossible, or calls for itself without an end", where_);
+                "a required part is impossible, or requires itself without end", where_);
   }
   return std::move(made_);
 }

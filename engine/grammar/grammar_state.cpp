@@ -94,7 +94,7 @@ class GrammarState::Entering {
   static constexpr std::size_t kMostVisits = 16 * kMostThreads;
 
   [[noreturn]] static void refuse() {
-    throw Error(ErrorCode::kInvalidArgument, "the schema leaves open in too many ways how to read an answer",
+    throw Error(ErrorCode::kInvalidArgument, "an answer to this schema can be parsed in too many ways",
                 "give alternatives that differ in their first property", "response_format");
   }
 

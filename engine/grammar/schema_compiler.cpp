@@ -235,7 +235,7 @@ class SchemaCompiler {
       if (!name.json().is_string()) name.refuse("must be a name");
       const auto [found, is_new] = index.try_emplace(name.json().get<std::string>(), properties.size());
       if (is_new && !open && place.has("additionalProperties")) {
-        name.refuse("is required but neither among the properties nor allowed as a further one");
+        name.refuse("is required, but neither in properties nor allowed by additionalProperties");
       }
       if (is_new) properties.push_back({found->first, further_schema(place)});
       properties[found->second].required = true;

@@ -26,8 +26,7 @@ constexpr const char* kScheme = "[a-z][a-z0-9+.-]*";
 constexpr const char* kHost = "([A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?\\.)*[A-Za-z]([A-Za-z0-9-]*[A-Za-z0-9])?";
 constexpr const char* kPath = "([A-Za-z0-9._~!$&'()*+,;=:@/-]|%[0-9A-Fa-f]{2})*";
 constexpr const char* kQuery = "([A-Za-z0-9._~!$&'()*+,;=:@/?-]|%[0-9A-Fa-f]{2})*";
-constexpr std::int32_t kLongestUri = 256;  // pydantic's HttpUrl has maxLength 2083, which would need about 60,000
-                                           // states
+constexpr std::int32_t kLongestUri = 256;  // pydantic's HttpUrl allows 2083, which would need 60,000 states
 
 std::string format_pattern(const std::string& name) {
   const std::string octet = kOctet, label = kLabel;

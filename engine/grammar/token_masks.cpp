@@ -41,7 +41,7 @@ void keep_allowed(const TokenMask& mask, std::span<const std::int32_t> end_ids, 
   for (const auto& [id, logit] : ends) logits[id] = mask.ends ? logit : kImpossible;
   const auto is_possible = [](float logit) { return logit != kImpossible; };
   if (std::any_of(logits.begin(), logits.end(), is_possible)) return;
-  throw Error(ErrorCode::kInvalidArgument, "no token of this model goes on with an answer in the form asked for", {},
+  throw Error(ErrorCode::kInvalidArgument, "no token of this model can continue the answer in the requested format", {},
               "response_format");
 }
 

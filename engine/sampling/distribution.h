@@ -33,8 +33,7 @@ struct SamplingParams {
   float presence_penalty = 0;    // [−2, 2]; subtracted from the logit of each token in the answer
   float frequency_penalty = 0;   // [−2, 2]; likewise, times the token's count in the answer
   std::vector<LogitBias> logit_bias;       // each id once
-  std::int32_t min_tokens = 0;             // before this many tokens, end tokens are impossible and stop strings do not
-                                           // count
+  std::int32_t min_tokens = 0;             // until then, end tokens are impossible and stop strings do not count
   std::optional<std::uint64_t> seed;       // given: coupled acceptance; else the server draws one and uses rejection
   std::shared_ptr<const Grammar> grammar;  // the answer is a document of it, or a prefix of one; null: any text
 

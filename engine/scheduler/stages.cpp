@@ -124,7 +124,7 @@ void Engine::State::begin_optional(Sequence& sequence) {
     sequence.drafting = !failure;
     if (!failure) return;
     proposer->release(request.id);
-    log_parts(LogLevel::kError, {"no draft for a request: ", failure->what()});
+    log_parts(LogLevel::kError, {"a request runs without a draft: ", failure->what()});
   }
 }
 
@@ -146,7 +146,7 @@ void Engine::State::plan_next() {
     loads_.push_back(load);
   }
   if (const auto failure = contain([&] { choose_lengths(); })) {
-    log_parts(LogLevel::kError, {"drafting as many tokens as asked for: ", failure->what()});
+    log_parts(LogLevel::kError, {"choosing draft lengths failed, using the configured ones: ", failure->what()});
   }
   StepLimits limits;
   limits.max_rows = target->max_rows();
@@ -223,7 +223,7 @@ void Engine::State::propose() {
   if (!any) return;
   const std::int64_t start_us = monotonic_us();
   if (const auto failure = contain([&] { run_ahead(); })) {
-    log_parts(LogLevel::kError, {"drafting failed, going on without: ", failure->what()});
+    log_parts(LogLevel::kError, {"drafting failed, the running requests go on without drafts: ", failure->what()});
     drop_drafts();
   }
   figures_.draft_us = monotonic_us() - start_us - figures_.swap_us;

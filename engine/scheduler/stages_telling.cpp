@@ -134,7 +134,7 @@ void Engine::State::tell_end(RequestSummary summary, TokenSink& sink) {
   request_queue.forget(summary.id);
   for (StepListener* listener : listeners) listener->on_finished(summary);
   const auto failure = contain([&] { sink.on_finished(summary); });
-  if (failure) log_parts(LogLevel::kError, {"the receiver of an answer failed at its end: ", failure->what()});
+  if (failure) log_parts(LogLevel::kError, {"delivering the end of an answer failed: ", failure->what()});
 }
 
 void Engine::State::end_all() {

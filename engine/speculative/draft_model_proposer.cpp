@@ -63,7 +63,7 @@ DraftRunner* DraftModelProposer::runner_for(const DraftVersion& version) {
   try {
     runners_.push_back(make_runner_(version, size));
   } catch (const Error& error) {
-    log_warn("no cache for a draft: " + error.message());
+    log_warn("a draft cannot be used: " + error.message());
     return nullptr;
   }
   return runners_.back().get();

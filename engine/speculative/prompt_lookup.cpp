@@ -106,8 +106,7 @@ void mix_guess(const PromptLookup::Guess& guess, bool processed, Distribution& q
 std::int32_t greedy_with_guess(std::span<const float> logits, const PromptLookup::Guess& guess) {
   const auto best = static_cast<std::int32_t>(kernels::argmax(logits));
   if (guess.token < 0 || guess.token == best) return best;
-  const double lead = guess.weight / (1 - guess.weight);  // the least probability lead of the draft's own choice over
-                                                          // the guess
+  const double lead = guess.weight / (1 - guess.weight);  // least lead of the draft's choice over the guess
   if (lead >= 1) return guess.token;
   const double normalizer = log_normalizer(logits);
   const auto q = [&](std::int32_t token) { return std::exp(logits[static_cast<std::size_t>(token)] - normalizer); };
