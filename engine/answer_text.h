@@ -10,9 +10,9 @@
 
 namespace slip {
 
-// The text of a growing answer. Holds back the end of the text while it may still become a stop string, or while it is
-// an incomplete character, so that text once taken never changes. Takes one token at a time: the output does not depend
-// on how tokens were grouped into steps.
+// The text of a growing answer. Holds back the end of the text while it may become a stop string or is an incomplete
+// character. So text once taken never changes. Takes one token at a time: the output does not depend on how tokens were
+// grouped into steps.
 class AnswerText {
  public:
   // `tokenizer` may be null: then there is no text, and `stop_strings` must be empty. `keep_stop`: the stop string that

@@ -10,9 +10,9 @@
 
 namespace slip {
 
-// One answer's state in its grammar. Keeps the state after the committed tokens, and the states along the last queried
-// path, so that each row of a proposal, and of the verification after it, costs one step. A path that branches off
-// reuses the states before the branch. Threads: the engine's only.
+// One answer's state in its grammar. Keeps the state after the committed tokens and the states along the last queried
+// path. So each row of a proposal, and of the verification after it, costs one step. A path that branches off reuses
+// the states before the branch. Threads: the engine's only.
 class AnswerGrammar {
  public:
   // `masks` outlives this.

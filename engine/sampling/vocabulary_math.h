@@ -30,9 +30,9 @@ void open_uniforms(const RandomAddress& address, std::span<const std::int32_t> t
 // Whether any 1 − u[i] ≤ p[i] · bound. REQUIRES: equal sizes.
 bool any_within(std::span<const double> u, std::span<const double> p, double bound);
 // The result of one pass over a row: its maximum (−inf for an empty row), whether it has a NaN or +inf, and the maximum
-// of each block of 32 values. A block is one of the 16 lanes of a stretch of 512 values, that is every 16th value, so
-// that its maximum needs no operation across lanes: value i is in block i / 512 · 16 + i % 16. If a block has a NaN,
-// its maximum may be any of its other values.
+// of each block of 32 values. A block is one of the 16 lanes of a stretch of 512 values: value i is in block i / 512 ·
+// 16 + i % 16. So its maximum needs no operation across lanes. If a block has a NaN, its maximum may be any of its
+// other values.
 inline constexpr std::size_t kScanLanes = 16, kScanStretch = 512;
 struct RowScan {
   float largest = 0;

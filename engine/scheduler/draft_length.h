@@ -38,7 +38,7 @@ class AcceptanceEstimate {
   std::uint32_t asked_ = 0;
 };
 
-// What choosing a draft length needs to know of one decoding sequence.
+// The inputs of the draft length choice for one decoding sequence.
 struct DraftOutlook {
   std::int32_t most = 0;               // maximum number of nodes
   double alpha = 0;                    // P(the first drafted token is accepted)

@@ -18,10 +18,10 @@ struct StepCurve {
   double depth_us = 0;
 };
 
-// Learns a StepCurve from the engine's own steps. A pass is bound by memory bandwidth for a few rows, where its time is
-// constant, and jumps where another tile of rows begins (on AVX2: 1 to 4 rows take the same time, 6 take 1.4 and 8 take
-// 1.8 times that). So each row count is measured by itself. All times are ratios to a level that follows the last few
-// passes, so that changes of context and load cancel out. The time of a row count with fewer than three passes is
+// Learns a StepCurve from the engine's own steps. The time of a pass is constant for a few rows, where memory bandwidth
+// limits it, and jumps where another tile of rows begins. On AVX2, 1 to 4 rows take the same time, 6 take 1.4 and 8
+// take 1.8 times that. So each row count is measured by itself. All times are ratios to a level that follows the last
+// few passes, so that changes of context and load cancel out. The time of a row count with fewer than three passes is
 // guessed from its neighbours, a little too low, so that it is tried. Of the first three passes the fastest counts: one
 // slow pass must not keep a row count from being tried again. Threads: one owner.
 class StepCurveEstimate {
