@@ -38,7 +38,7 @@ std::string AnswerText::take() {
 bool AnswerText::cut_at_stop() {
   std::size_t first = std::string::npos, end = std::string::npos;
   for (const std::string& stop : stop_strings_) {
-    // One that lies within what is waived does not count, one that only begins there does.
+    // A stop string wholly within the waived bytes does not count; one that only begins there does.
     const std::size_t begin = held_.find(stop, waived_ < stop.size() ? 0 : waived_ - stop.size() + 1);
     if (begin < first) end = std::string::npos;
     if (begin <= first && begin != std::string::npos) end = std::min(end, begin + stop.size());
@@ -50,7 +50,7 @@ bool AnswerText::cut_at_stop() {
   return true;
 }
 
-// The longest end of held_ that begins a stop string without completing it.
+// Length of the longest suffix of held_ that begins a stop string without completing it.
 std::size_t AnswerText::undecided_bytes() const {
   std::size_t longest = 0;
   const std::string_view text = held_;

@@ -10,9 +10,9 @@
 
 namespace slip {
 
-// The text of a growing answer. What might still turn out to be a stop string, or is half a character, is held back, so
-// that nothing once taken is ever wrong. One token at a time: what comes out does not depend on how tokens were grouped
-// into steps.
+// The text of a growing answer. Holds back the end of the text while it may become a stop string or is an incomplete
+// character. So text once taken never changes. Takes one token at a time: the output does not depend on how tokens were
+// grouped into steps.
 class AnswerText {
  public:
   // `tokenizer` may be null: then there is no text, and `stop_strings` must be empty. `keep_stop`: the stop string that
@@ -20,10 +20,11 @@ class AnswerText {
   AnswerText(std::shared_ptr<const Tokenizer> tokenizer, std::vector<std::string> stop_strings, bool keep_stop = false,
              StreamDecoder::Start start = StreamDecoder::Start::kText);
 
-  // Adds one token's text; true when it completed a stop string: the text ends before the earliest one, the shortest of
-  // several at one place. With `may_stop` false no stop string counts that this token completes, now or later.
+  // Adds one token's text; true when it completed a stop string. The text then ends before the earliest stop string in
+  // it, or before the shortest of several that begin at the same place. With `may_stop` false, a stop string that this
+  // token completes does not count, neither now nor later.
   bool push(std::int32_t token, bool may_stop = true);
-  void finish();       // no more tokens: what was held back is text after all, half a character becomes U+FFFD
+  void finish();       // no more tokens: held-back text is released, an incomplete character becomes U+FFFD
   std::string take();  // the text decided since the last call
 
  private:
@@ -34,9 +35,9 @@ class AnswerText {
   StreamDecoder decoder_;
   std::vector<std::string> stop_strings_;
   bool keep_stop_;
-  std::string held_;        // the longest end of the text that may begin a stop string
-  std::size_t waived_ = 0;  // bytes of held_ within which no stop string counts
-  std::string decided_;     // not taken yet
+  std::string held_;        // the longest suffix of the text that may begin a stop string
+  std::size_t waived_ = 0;  // a stop string that lies wholly in these first bytes of held_ does not count
+  std::string decided_;     // text that take() has not returned yet
 };
 
 }  // namespace slip

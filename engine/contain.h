@@ -9,14 +9,14 @@
 
 namespace slip {
 
-// What a request ends with that memory ran out for. Copies allocate nothing: they share the message, and the hint is
-// short enough for std::string's own buffer. The first call allocates; State's constructor makes it.
+// The error of a request that ran out of memory. Copying it allocates nothing: copies share the message, and the hint
+// fits std::string's inline buffer. The first call allocates; the constructor of Engine::State makes it.
 inline const Error& no_memory() {
   static const Error error(ErrorCode::kUnavailable, "the server has no memory for this request", "try again later");
   return error;
 }
 
-// Runs `action`; what it threw, as the one kind of error a request can end with.
+// Runs `action`. Converts anything it throws into Error, the only kind of error that a request can end with.
 template <class Action>
 std::optional<Error> contain(const Action& action) noexcept {
   try {
@@ -32,7 +32,7 @@ std::optional<Error> contain(const Action& action) noexcept {
     } catch (...) {
       return Error(ErrorCode::kInternal, "an unknown exception");
     }
-  } catch (const std::bad_alloc&) {  // for the error itself
+  } catch (const std::bad_alloc&) {  // making the error ran out of memory
     return no_memory();
   }
 }

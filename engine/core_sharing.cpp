@@ -7,14 +7,14 @@
 namespace slip {
 namespace {
 
-constexpr std::int64_t kIdleUs = 3'000;  // between two steps of a busy engine lie some 100 µs
-// A unit that has not ended after this long gets its core in every step. Otherwise the learner would stand still in
-// mid-unit for as long as the engine is busy, or for as long as it reads prompts.
+constexpr std::int64_t kIdleUs = 3'000;  // the gap between two steps of a busy engine is about 100 µs
+// A unit that runs longer than this gets its cores in every step. Otherwise the learner would be stuck inside the unit
+// while the engine is busy or reads prompts.
 constexpr std::int64_t kOverdueUs = 1'000'000;
 constexpr double kLeaseCostRate = 1.0 / 16;
-constexpr double kShareMemoryUs = 20e6;  // of steps, that the share of decoding is smoothed over
+constexpr double kShareMemoryUs = 20e6;  // of step time over which the share of decoding is smoothed
 
-// As if the time of a step were inversely proportional to its threads. With one thread the learner takes half the core.
+// Assumes that step time is inversely proportional to threads. With one thread, the learner takes half of the core.
 double worst_slowdown(int n_threads, int leased_threads) {
   if (n_threads == 1) return 2;
   return static_cast<double>(n_threads) / leased_threads;
@@ -56,7 +56,8 @@ CoreSharing::CoreSharing(kernels::ThreadPool& pool, int leased_threads, std::int
   const double slowdown = worst_slowdown(pool.n_threads(), leased_threads);
   const auto prompts = times_.begin() + kBuckets;
   std::fill(times_.begin(), prompts, StepTimes(leased_threads < pool.n_threads(), slowdown));
-  // Prompts scale with the cores. A trial with fewer would take twice as long, and a prompt is one long step.
+  // Prompt steps scale with the cores, so a trial with fewer threads would take up to twice as long, and a prompt step
+  // is already long.
   std::fill(prompts, times_.end(), StepTimes(/*can_choose=*/false, slowdown));
 }
 
@@ -66,8 +67,8 @@ StepTimes& CoreSharing::times_of(const StepKind& kind) noexcept {
   return times_[(kind.has_prompt ? kBuckets : 0) + bucket];
 }
 
-// Steps that read prompts keep their threads at first: they scale with the cores, so that a lease would cost twice what
-// it costs while decoding, and would lengthen the longest gaps between tokens.
+// A lease does not apply to steps that read prompts until the unit is overdue. They scale with the cores: a lease would
+// cost twice as much as in decoding, and would lengthen the longest gaps between tokens.
 bool CoreSharing::leased(const StepKind& kind, std::int64_t now) const noexcept {
   const std::int64_t unit = unit_.load(std::memory_order_acquire);
   if (unit == 0) return false;

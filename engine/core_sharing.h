@@ -14,35 +14,35 @@
 
 namespace slip {
 
-// Which cores a background learner uses beside the engine's pool, and how many threads the engine keeps meanwhile.
+// The cores that a background learner uses, and the number of threads that the engine keeps while they are leased.
 struct CorePlan {
   std::vector<int> learner_cpus;  // empty: no affinity; the system schedules the learner anywhere
-  int leased_threads = 1;         // of the engine while the learner holds a lease
+  int leased_threads = 1;         // threads of the engine while the learner holds a lease
 };
 
 // Gives the learner CPUs that no worker has, then those of the last workers, never worker 0's. `pool_cpus` is empty for
-// a pool that is not pinned: the learner has no affinity then, and a lease makes room by fewer threads alone. Pure.
+// a pool that is not pinned: then the learner has no affinity, and a lease only lowers the number of threads. Pure.
 CorePlan plan_cores(std::span<const kernels::AllowedCpu> allowed, std::span<const int> pool_cpus, int n_threads,
                     int learning_cores);
 
-// What a step is about to run: steps of one kind take about the same time.
+// The kind of a step; steps of one kind take about the same time.
 struct StepKind {
   bool has_prompt = false;  // prompt rows beside or instead of decoding
-  std::int32_t rows = 1;    // of the target's pass, all sequences
+  std::int32_t rows = 1;    // rows of the target's pass, over all sequences
 };
 
 // Shares the cores between the engine and one background learner. The engine uses as many threads as pay for the kind
-// of step. The learner announces each unit of its work, with a lease or without: under a lease the engine leaves it its
-// cores from the next step on that reads no prompt; without one it takes idle time only. Costs are measured from the
-// engine's own steps. Threads: begin_step() and end_step() on the engine thread, begin_unit() and end_unit() on the
-// learner's, the rest on any. Nothing blocks.
+// of step. The learner announces each unit of its work, with or without a lease. Under a lease, the engine frees the
+// learner's cores from its next step that reads no prompt. Without one, the unit uses idle time only. Costs are
+// measured from the engine's own steps. Threads: begin_step() and end_step() on the engine thread, begin_unit() and
+// end_unit() on the learner's, the rest on any. Nothing blocks.
 class CoreSharing {
  public:
-  // Sums since the start, in µs of the engine's steps.
+  // Sums since the start. Times are of the engine's steps, in µs.
   struct Totals {
     std::int64_t busy_us = 0;    // in steps
     std::int64_t leased_us = 0;  // in steps under a lease
-    std::int64_t cost_us = 0;    // by which leases lengthened steps
+    std::int64_t cost_us = 0;    // added to steps by leases
     std::int64_t committed = 0;  // tokens
   };
 
@@ -53,30 +53,30 @@ class CoreSharing {
   void begin_step(const StepKind& kind) noexcept;
   void end_step(std::int64_t step_us, std::int32_t committed) noexcept;
 
-  // Engine thread: what better drafts are worth by the steps measured so far, for decode_time().
+  // Engine thread: sets what decode_time() returns, the value of better drafts by the steps measured so far.
   void set_decode_time(DecodeTime time) noexcept;
-  // Engine thread: the learner wants its cores in the next step; the step at hand runs without them.
+  // Engine thread: whether the learner wants its cores in the next step. The current step runs without them.
   bool lease_asked() const noexcept { return (unit_.load(std::memory_order_acquire) & 1) != 0; }
-  // Engine thread, of the step at hand: it left its cores to the learner, or it tried the number of threads that is not
-  // chosen. Its time says nothing of steps without.
+  // Engine thread, about the current step: ran_leased() when it left cores to the learner; ran_trial() when it tried
+  // the number of threads that is not chosen. Such a step's time says nothing about other steps.
   bool ran_leased() const noexcept { return mode_ == StepMode::kLeased; }
   bool ran_trial() const noexcept { return trial_; }
 
   void begin_unit(bool with_lease) noexcept;
   void end_unit() noexcept;
 
-  // No step runs, and none has ended within the last 3 ms.
+  // Whether no step runs and none has ended within the last 3 ms.
   bool idle() const noexcept;
-  // A step that reads a prompt runs.
+  // Whether the running step reads a prompt.
   bool reads_prompt() const noexcept { return in_prompt_.load(std::memory_order_relaxed); }
-  // The share of a leased step's time that the lease costs, 0 to 1, smoothed over the latest leased steps.
+  // The share of a leased step's time that the lease costs, 0 to 1, smoothed over recent leased steps.
   double lease_cost() const noexcept { return lease_cost_.load(std::memory_order_relaxed); }
   Totals totals() const noexcept;
   DecodeTime decode_time() const noexcept { return decode_time_.get(); }
   int leased_threads() const noexcept { return leased_threads_; }
 
  private:
-  static constexpr std::size_t kBuckets = 14;  // of rows, by powers of two
+  static constexpr std::size_t kBuckets = 14;  // row counts grouped by powers of two
   StepTimes& times_of(const StepKind& kind) noexcept;
   bool leased(const StepKind& kind, std::int64_t now) const noexcept;
 
@@ -88,8 +88,8 @@ class CoreSharing {
   StepTimes* current_ = nullptr;
   StepMode mode_ = StepMode::kAll;
   bool trial_ = false;
-  double decode_share_ = 1;  // of the steps' time lately, in those that read no prompt
-  // Written by the learner's thread. The start of the unit at hand with its lowest bit for "leased"; 0: no unit.
+  double decode_share_ = 1;  // share of recent step time in steps that read no prompt
+  // Written by the learner's thread. Start of the current unit in µs; the lowest bit means "with lease". 0: no unit.
   std::atomic<std::int64_t> unit_{0};
   // Written by the engine thread.
   std::atomic<bool> in_step_{false}, in_prompt_{false};

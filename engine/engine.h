@@ -21,33 +21,34 @@ namespace slip {
 
 struct EngineOptions {
   std::int32_t k = 3;                 // drafted tokens per step, 0 … 16; 0 = no speculation
-  bool adaptive_k = false;            // k is the most: each sequence drafts what pays (scheduler/draft_length.h)
-  bool prompt_lookup = false;         // drafts on the CPU propose what the text itself suggests as well
+  bool adaptive_k = false;            // k is the maximum: each sequence drafts what pays (scheduler/draft_length.h)
+  bool prompt_lookup = false;         // drafts on the CPU also propose tokens by prompt lookup
   std::int32_t max_running = 16;      // sequences in one step
-  std::int32_t max_waiting = 256;     // submit refuses beyond
-  std::int32_t prefill_chunk = 256;   // prompt rows per step, shared by the prompts being read
+  std::int32_t max_waiting = 256;     // submit() refuses more
+  std::int32_t prefill_chunk = 256;   // prompt rows per step, over all prompts
   std::int32_t catch_up_chunk = 256;  // draft rows per step spent on catching up after a swap
-  double prefix_cache = 0.25;         // share of the target's pages that may keep what was read before; 0: none
-  std::int32_t draft_pages = 0;       // 0: twice the target's, since a swap keeps two versions for a while
+  double prefix_cache = 0.25;         // maximum share of the target's pages for the prefix cache; 0: no prefix cache
+  std::int32_t draft_pages = 0;       // 0: twice the target's, since a swap briefly keeps two versions
   std::int32_t top_k_observed = TopK::kDefault;
-  std::optional<std::uint64_t> seed;  // of the seeds drawn for requests that bring none; empty: from the system
+  std::optional<std::uint64_t> seed;  // generates the seeds of requests without one; empty: from the system
 };
 
-// What a draft model that runs ahead of `target` gets to know of the engine's options.
+// The engine's options that concern a draft model for `target`.
 DraftModelOptions draft_model_options(const EngineOptions& options, Worker& target);
 
 // Continuous batching with speculative decoding. `step()` reads plan → propose → select → verify → accept → emit →
 // record. Threads: submit() and cancel() from any thread; step(), run() and all state belong to one engine thread. A
-// LibTorch, CUDA or worker failure is caught once, at the step boundary: the requests of that step fail, the engine
-// goes on. Memory that runs out ends the requests it was for, with kUnavailable; their end itself needs none.
+// LibTorch, CUDA or worker failure is caught once, at the step boundary: it fails the requests of that step, and the
+// engine goes on. When memory runs out, the requests that needed it end with kUnavailable; ending them allocates
+// nothing.
 class Engine {
  public:
   // `tokenizer` may be null (ids in, ids out; then no stop strings). Sink and listeners outlive the engine; sink may be
   // null.
   Engine(EngineOptions options, Target target, std::shared_ptr<const Tokenizer> tokenizer, kernels::ThreadPool& pool,
          ObservationSink* observations, std::vector<StepListener*> listeners);
-  // The same with another proposer than the draft model. `cores` decides how many threads of the pool each step uses
-  // and outlives the engine; null: all of them.
+  // The same with another proposer than the draft model. `cores` outlives the engine and decides how many threads of
+  // the pool each step uses; null: all of them.
   Engine(EngineOptions options, Target target, std::shared_ptr<const Tokenizer> tokenizer,
          std::unique_ptr<Proposer> proposer, ObservationSink* observations, std::vector<StepListener*> listeners,
          CoreSharing* cores = nullptr);
@@ -57,18 +58,18 @@ class Engine {
   // max_waiting requests wait, kUnavailable after close().
   void submit(Request request);
   void cancel(RequestId id);  // takes effect at the next step; unknown ids are ignored
-  void close();               // no new work; run() returns once everything accepted has finished
+  void close();               // accepts no new requests; run() returns once all accepted ones have finished
 
-  // One pass; false when there was nothing to do.
+  // One target pass; false when there was nothing to do.
   bool step();
-  // Steps until close() and idle, or until `stop` is requested (then running requests end as cancelled). Sleeps while
-  // idle.
+  // Steps until closed and idle, or until `stop` is requested; then the remaining requests end as cancelled. Sleeps
+  // while idle.
   void run(const std::stop_token& stop);
 
   std::int32_t n_running() const;  // any thread
   std::int32_t n_waiting() const;  // any thread
-  // Of the target's cache, those included that only the prefix cache holds; as of the last step or end of a sequence.
-  // Any thread.
+  // Free pages of the target's cache, including those that only the prefix cache holds. Updated by each step and at the
+  // end of a sequence. Any thread.
   std::int32_t n_free_pages() const;
   const EngineOptions& options() const { return options_; }
 

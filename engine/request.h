@@ -25,18 +25,18 @@ struct TokenLogprobs {
   std::vector<TokenLogprob> top;  // [Request::top_logprobs]
 };
 
-// What one step added to one answer. `text` never holds half a character nor any part of a stop string.
+// The tokens that one step added to one answer. `text` never holds an incomplete character or a part of a stop string.
 struct TokenDelta {
   std::vector<std::int32_t> tokens;
   std::string text;
   std::vector<TokenLogprobs> logprobs;  // one per token when asked for, else empty
-  // Of a scored prompt's tokens, in order; all come before the answer's first token or with it.
+  // Log probabilities of a scored prompt's tokens, in order. All come before the answer's first token or with it.
   std::vector<TokenLogprobs> prompt_logprobs;
 };
 
 struct RequestFigures {
   std::int32_t prompt_tokens = 0;
-  std::int32_t cached_tokens = 0;  // of the prompt, taken from the prefix cache
+  std::int32_t cached_tokens = 0;  // prompt tokens taken from the prefix cache
   std::int32_t output_tokens = 0;
   std::int32_t steps = 0;  // target steps that committed tokens
   std::int32_t proposed = 0;
@@ -44,7 +44,7 @@ struct RequestFigures {
   std::int32_t first_rejections = 0;
   std::vector<std::int32_t> accepted_at, reached_at;                   // by position in the proposal
   std::int64_t submitted_us = 0, first_token_us = 0, finished_us = 0;  // monotonic
-  std::uint64_t checksum = 0;  // over the raw logits of every committed row, when asked for
+  std::uint64_t checksum = 0;  // over the raw logits of every committed row, if requested
   DraftId draft;
   std::uint64_t first_version = 0, last_version = 0;
   std::int32_t swaps = 0;            // draft versions changed during the answer
@@ -61,11 +61,11 @@ struct RequestSummary {
   std::optional<Error> error;  // with kFailed
   RequestFigures figures;
   std::string name;          // as in Request
-  std::uint32_t choice = 0;  // likewise
+  std::uint32_t choice = 0;  // as in Request
   RequestId call;            // as in Request, never 0
 };
 
-// Where an answer goes. Called on the engine thread, in order, on_finished exactly once and last. Must not block, must
+// Receives one answer. Called on the engine thread, in order; on_finished exactly once and last. Must not block, must
 // not throw.
 class TokenSink {
  public:
@@ -75,31 +75,31 @@ class TokenSink {
 };
 
 struct Request {
-  RequestId id;                      // unique in the process; the submitter numbers
-  RequestId call;                    // the first request of those that one client's call became; 0: this one
-  std::string name;                  // what else the submitter calls it: copied, never read
+  RequestId id;                      // unique in the process; assigned by the submitter
+  RequestId call;                    // the first request made from the same client call; 0: this one
+  std::string name;                  // an opaque name from the submitter: copied, never read
   std::vector<std::int32_t> prompt;  // at least one token
   SamplingParams sampling;
   std::int32_t max_tokens = 16;       // prompt + max_tokens ≤ the target's max_positions; 0: the prompt is only read
   std::vector<std::int32_t> end_ids;  // empty: only length and strings stop
   std::vector<std::string> stop_strings;
   bool keep_stop = false;  // the text keeps the stop string, or the end token's text, that ended it
-  // A text of its own, or the middle of the prompt's: some tokenizers write a space before the first word only then.
+  // kText: a new text; else it continues the prompt's text. Some tokenizers write a space before a text's first word.
   StreamDecoder::Start answer_start = StreamDecoder::Start::kText;
-  std::int32_t top_logprobs = -1;  // −1: none; 0: the token's own; n: and the n best
-  bool score_prompt = false;       // log probabilities of the prompt's tokens too; with top_logprobs ≥ 0
+  std::int32_t top_logprobs = -1;  // −1: none; 0: the token's own; n: also the n most likely tokens
+  bool score_prompt = false;       // also the log probabilities of the prompt's tokens; needs top_logprobs ≥ 0
   bool checksum = false;
   std::shared_ptr<LiveDraft> draft;  // null: plain decoding, unless the proposer needs no draft
   std::optional<std::int32_t> k;     // overrides EngineOptions::k
   RouteTag route;
-  std::optional<float> tpot_slo_ms;  // wanted time per output token; nothing reads it yet, planning will
+  std::optional<float> tpot_slo_ms;  // target time per output token; not read yet, reserved for planning
   TenantId tenant;
   bool learn = true;
   std::uint32_t choice = 0;
   std::shared_ptr<TokenSink> sink;
 
   RequestId first_of_call() const { return call.value == 0 ? id : call; }
-  // Whether the answer reports the target's raw logits, not only the tokens drawn from them.
+  // Whether the answer reports raw logits of the target, not only the tokens drawn from them.
   bool needs_logits() const { return top_logprobs >= 0 || checksum; }
 };
 

@@ -78,7 +78,7 @@ void check_request(const Request& request, const RequestLimits& limits) {
   require(request.sink != nullptr, "sink", "a request needs somewhere to send its answer");
   require(!request.prompt.empty(), "prompt", "the prompt is empty");
   check_tokens(request.prompt, "prompt", limits.vocab_size);
-  // By the field that clients give them in: the model's own end tokens are checked when its configuration is read.
+  // Named by the field that clients use; the model's own end tokens are checked when its configuration is read.
   check_tokens(request.end_ids, "stop_token_ids", limits.vocab_size);
   check_sampling(request.sampling);
   check_logit_bias(request.sampling.logit_bias, limits.vocab_size);
@@ -88,7 +88,7 @@ void check_request(const Request& request, const RequestLimits& limits) {
   require(request.sampling.grammar == nullptr || limits.has_tokenizer, "response_format",
           "response_format needs a tokenizer");
   require(request.sampling.grammar == nullptr || request.sampling.min_tokens == 0, "min_tokens",
-          "min_tokens cannot be kept together with response_format: the document may be complete before");
+          "min_tokens cannot be combined with response_format: the document may be complete earlier");
   check_length(request, limits);
   require(request.stop_strings.empty() || limits.has_tokenizer, "stop", "stop strings need a tokenizer");
   const auto is_empty = [](const std::string& stop) { return stop.empty(); };

@@ -7,7 +7,7 @@
 
 namespace slip {
 
-// What this engine can take.
+// The limits of this engine.
 struct RequestLimits {
   std::int32_t vocab_size = 0;
   std::int32_t max_positions = 0;
@@ -16,7 +16,7 @@ struct RequestLimits {
   bool has_tokenizer = false;
 };
 
-// Throws Error{kInvalidArgument | kTooLarge} whose param names the field at fault. Pure.
+// Throws Error{kInvalidArgument | kTooLarge} whose param names the invalid field. Pure.
 void check_request(const Request& request, const RequestLimits& limits);
 
 }  // namespace slip

@@ -27,7 +27,7 @@ void RequestQueue::push(Request request) {
     const std::lock_guard lock(mutex_);
     if (closed_) throw Error(ErrorCode::kUnavailable, "the engine is shutting down", "send the request elsewhere");
     if (waiting_.size() >= max_waiting_) {
-      throw Error(ErrorCode::kOverloaded, std::to_string(waiting_.size()) + " requests wait already",
+      throw Error(ErrorCode::kOverloaded, std::to_string(waiting_.size()) + " requests are waiting already",
                   "try again later");
     }
     const RequestId id = request.id;

@@ -15,37 +15,36 @@
 
 namespace slip {
 
-// A request as it waits, with what submitting gave it.
+// A waiting request, with the seed and the time that submitting gave it.
 struct WaitingRequest {
   Request request;
-  std::uint64_t drawn_seed = 0;  // for requests that bring none
+  std::uint64_t drawn_seed = 0;  // for requests without one
   std::int64_t submitted_us = 0;
 };
 
-// The one hand-over from submitters to the engine thread: a bounded queue in order of arrival, and cancellations.
-// Only push() allocates: handing over and cancelling go on without memory.
-// Threads: push, cancel, close, n_waiting from any; the rest is the engine thread's.
+// A bounded FIFO of requests, and cancellations, from submitters to the engine thread. Only push() allocates, so pop
+// and cancel work without memory. Threads: push, cancel, close, n_waiting from any; the rest is the engine thread's.
 class RequestQueue {
  public:
   RequestQueue(std::int32_t max_waiting, std::optional<std::uint64_t> seed);
 
   // Error: kOverloaded when full, kUnavailable when closed, kInvalidArgument for an id that is still in the engine.
-  // Leaves nothing behind where it throws, std::bad_alloc included.
+  // Changes nothing when it throws, std::bad_alloc included.
   void push(Request request);
   void cancel(RequestId id);
   void close();
   std::int32_t n_waiting() const;
 
-  // Whether any request that runs or waits is cancelled; whether this one is.
+  // Whether any running or waiting request is cancelled; whether this one is.
   bool any_cancelled() const;
   bool is_cancelled(RequestId id) const;
-  // Removes the first of the waiting requests that are cancelled; empty: there is none.
+  // Removes the first waiting request that is cancelled; empty: none is.
   std::optional<WaitingRequest> pop_cancelled();
-  // Cache need in tokens of the first `most` waiting requests. REQUIRES: needs has that capacity.
+  // Cache size in tokens that each of the first `most` waiting requests needs. REQUIRES: needs has that capacity.
   void peek_needs(std::size_t most, std::vector<std::int32_t>& needs) const;
   std::optional<WaitingRequest> pop();  // the first; empty: none waits
-  void forget(RequestId id);            // it finished: its id may come again, a late cancel means nothing
-  // Sleeps until there is a request or a cancellation; false when none will come any more.
+  void forget(RequestId id);            // the request finished: its id may be reused, a late cancel has no effect
+  // Sleeps until there is a request or a cancellation; false when none can come any more.
   bool wait(std::stop_token stop);
 
  private:
@@ -53,8 +52,8 @@ class RequestQueue {
   std::condition_variable_any ready_;
   const std::size_t max_waiting_;
   std::deque<WaitingRequest> waiting_;
-  std::unordered_map<RequestId, bool> live_;  // and whether they are cancelled
-  std::size_t n_cancelled_ = 0;               // of live_
+  std::unordered_map<RequestId, bool> live_;  // id → whether it is cancelled
+  std::size_t n_cancelled_ = 0;               // cancelled entries of live_
   std::mt19937_64 seeds_;
   bool closed_ = false;
 };

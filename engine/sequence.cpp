@@ -13,7 +13,7 @@ namespace slip {
 
 namespace {
 
-// A greedy answer is a function of nothing but the logits, so either rule gives it; coupled says so.
+// A greedy answer depends on the logits alone, so both rules give the same answer; coupled states that.
 AcceptanceRule rule_of(const SamplingParams& sampling) {
   const bool coupled = sampling.seed.has_value() || sampling.temperature == 0;
   return coupled ? AcceptanceRule::kCoupled : AcceptanceRule::kRejection;
@@ -87,7 +87,7 @@ bool Sequence::commit(std::int32_t token) {
   } else if (text.push(token, figures.output_tokens >= request.sampling.min_tokens)) {
     reason = StopReason::kStopString;
   } else if (grammar != nullptr && grammar->commit(token)) {
-    reason = StopReason::kEndToken;  // nothing but an end token could follow, so there is no need to wait for one
+    reason = StopReason::kEndToken;  // only an end token could follow, so the answer ends now
     text.finish();
   } else if (remaining() == 0) {
     reason = StopReason::kLength;
@@ -109,7 +109,7 @@ void Sequence::fail(const Error& cause) noexcept {
 std::int32_t count_repeated_tokens(std::span<const std::int32_t> output) {
   constexpr std::size_t kGram = 8;
   std::unordered_set<std::string_view> seen;
-  std::size_t counted_to = 0, n_repeated = 0;  // tokens before counted_to are dealt with
+  std::size_t counted_to = 0, n_repeated = 0;  // tokens before counted_to are already counted
   for (std::size_t begin = 0; begin + kGram <= output.size(); ++begin) {
     const std::string_view gram(reinterpret_cast<const char*>(output.data() + begin), kGram * sizeof(std::int32_t));
     if (seen.insert(gram).second) continue;

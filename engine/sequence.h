@@ -15,9 +15,9 @@
 
 namespace slip {
 
-// A request in the engine: its tokens, its part of the target's cache, its answer so far. Engine thread only.
+// A request in the engine: its tokens, its pages of the target's cache, its answer so far. Engine thread only.
 struct Sequence {
-  // Where it throws, std::bad_alloc, `asked` is as it was.
+  // When it throws std::bad_alloc, `asked` is unchanged.
   Sequence(Request&& asked, std::uint64_t drawn_seed, PagePool& pool, std::shared_ptr<const Tokenizer> tokenizer);
 
   Request request;  // sampling.seed is always set; `rule` tells whether the client gave it
@@ -41,19 +41,19 @@ struct Sequence {
   std::int32_t most_tokens() const { return prompt_tokens + request.max_tokens; }
 
   SequenceRef ref() const;
-  // At its end: takes what it can from the sequence, and so allocates nothing.
+  // The summary at the end of the sequence. Moves from the sequence where it can, and so allocates nothing.
   RequestSummary take_summary();
   // Adds one token of the answer; true when it ended the answer (`reason` says why).
   bool commit(std::int32_t token);
-  void end_unanswered();  // the prompt was read, and nothing more was asked for
+  void end_unanswered();  // ends a request that only wanted its prompt read (max_tokens = 0)
   void fail(const Error& cause) noexcept;
 };
 
-// Of a request that ends before it ran: with neither reason nor times. Takes what it can from it, and so allocates
-// nothing; `sink` stays.
+// The summary of a request that ends before it ran: without reason or times. Moves from the request where it can, and
+// so allocates nothing; `sink` stays.
 RequestSummary summary_of(Request&& request);
 
-// Output tokens that lie inside an 8-gram which occurred before in the same output: how much the model repeats itself.
+// Number of output tokens inside an 8-gram that occurred before in the same output: a measure of repetition.
 std::int32_t count_repeated_tokens(std::span<const std::int32_t> output);
 
 }  // namespace slip

@@ -6,12 +6,12 @@
 
 namespace slip {
 
-// Whether a device's jobs know all that a request asks of its distribution; a grammar's masks are the host's.
+// Whether a device can compute a request's distribution; grammar masks are applied on the host only.
 inline bool has_distribution_on_device(const SamplingParams& sampling) {
   return sampling.grammar == nullptr;
 }
 
-// What a request asks of its logits, after its logits processors.
+// The request's transform of the logits after its logits processors.
 inline kernels::cuda::Transform transform_of(const SamplingParams& sampling) {
   return {sampling.temperature, sampling.min_p, sampling.top_p, sampling.top_k};
 }

@@ -25,7 +25,7 @@ std::int32_t most_rows(const DeviceDraft::Size& size) {
   return std::max(size.max_rows_read, size.max_chains);
 }
 
-// Of rows that are those of so many sequences, each of which may have weights, and so a tile begun, of its own.
+// Number of rows after padding each sequence to whole tiles, since each may have its own weights.
 std::int32_t most_places(std::int32_t n_rows, std::int32_t n_sequences) {
   return row_capacity(n_rows + n_sequences * (kernels::cuda::kTileRows - 1));
 }
@@ -140,7 +140,7 @@ DeviceDraft::LoopShape DeviceDraft::put_steps(std::span<const DeviceDraftChain> 
   return shape;
 }
 
-// Of any step behind the first.
+// The needs of any step after the first.
 StepNeeds DeviceDraft::later_needs(std::span<const DeviceDraftChain> chains) {
   StepNeeds needs = steps_.front()->needs(later_step(chains, /*depth=*/0));
   for (const DeviceDraftChain& chain : chains)
@@ -148,7 +148,7 @@ StepNeeds DeviceDraft::later_needs(std::span<const DeviceDraftChain> chains) {
   return needs;
 }
 
-// A row for each chain that still grows; what it reads is drawn on the device.
+// One row for each chain that is not complete; its input token is drawn on the device.
 StepInput DeviceDraft::later_step(std::span<const DeviceDraftChain> chains, std::int32_t depth) {
   static constexpr std::int32_t kDrawnLater[] = {0};
   slices_.clear();
@@ -202,7 +202,7 @@ bool DeviceDraft::put_processor_tables(std::span<const DeviceDraftChain> chains,
   return true;
 }
 
-// From the raw logits to where distributions are made of them.
+// Applies logits processors: from the raw logits to those that distributions are made of.
 void DeviceDraft::put_processors(std::int32_t depth, std::int32_t n_rows) {
   ProcessLogits process = processors_.job();
   process.rows += at(0, depth);
@@ -214,7 +214,7 @@ void DeviceDraft::put_processors(std::int32_t depth, std::int32_t n_rows) {
   queue_->enqueue(process, n_rows);
 }
 
-// The distribution of each row that a pass ended in, a token drawn from it.
+// Makes the distribution after each row and draws a token from it.
 void DeviceDraft::put_draw(std::int32_t depth, std::int32_t n_rows) {
   MakeDistributions make;
   make.logits = logits(depth);

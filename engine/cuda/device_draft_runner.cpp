@@ -25,7 +25,7 @@ DrawRule draw_rule(DrawMethod draw_method) {
   return DrawRule::kBest;
 }
 
-// As on the CPU: the best token of a greedy request is told with its probability at T = 1, unless logits are processed.
+// As on the CPU: the log probability of a greedy token is at T = 1, unless its logits are processed.
 kernels::cuda::Transform drawn_by(const SamplingParams& sampling) {
   const bool at_one = sampling.temperature == 0 && !sampling.processes_logits();
   return at_one ? kernels::cuda::Transform{} : transform_of(sampling);
@@ -48,7 +48,7 @@ bool is_drawn_here(const DraftChain& chain) {
   return has_distribution_on_device(*chain.sequence->sampling);
 }
 
-// Slices of equal weights stand together: the end of those that are like the first.
+// The end of the first run of slices with equal weights, which are adjacent.
 std::size_t end_of_run(std::span<const DraftSlice> slices) {
   std::size_t n = 1;
   while (n < slices.size() && slices[n].weights == slices[0].weights) ++n;
@@ -73,7 +73,7 @@ void DeviceDraftRunner::add_slot(DraftId draft) {
   SLIP_CHECK(weight_slots_.size() == index + 1, "a weight slot here for each there");
 }
 
-// The two of a draft that is new here. Where the device has no room for both, that is said once.
+// Adds the two weight slots of a new draft. When the device has no room for both, logs that once.
 void DeviceDraftRunner::make_weight_slots(DraftId draft) {
   const auto is_its = [&](const WeightSlot& slot) { return slot.draft == draft; };
   if (std::any_of(weight_slots_.begin(), weight_slots_.end(), is_its) ||
@@ -94,7 +94,7 @@ bool DeviceDraftRunner::fits(const DraftVersion& version) const {
 
 std::shared_ptr<const void> DeviceDraftRunner::admit(const std::shared_ptr<const DraftVersion>& version) {
   make_weight_slots(version->draft);
-  // Of two that are idle the older goes, an empty one first of all.
+  // Replaces an idle slot: an empty one first, else the older version.
   WeightSlot* chosen = nullptr;
   const auto number = [](const WeightSlot& slot) { return slot.version == nullptr ? 0 : slot.version->number; };
   for (WeightSlot& slot : weight_slots_) {
@@ -104,8 +104,8 @@ std::shared_ptr<const void> DeviceDraftRunner::admit(const std::shared_ptr<const
   }
   if (chosen == nullptr) return nullptr;
   SLIP_CHECK(version->image != nullptr, "a version for a device comes packed");
-  if (chosen->version != nullptr) queue_->wait();  // its image may go now, and may still be on its way there
-  chosen->version = nullptr;                       // should the copy fail, nobody takes half of it
+  if (chosen->version != nullptr) queue_->wait();  // frees its image, which the queue may still be copying
+  chosen->version = nullptr;                       // if the copy fails, no sequence uses half of it
   draft_.load(*version->image, static_cast<int>(chosen - weight_slots_.data()));
   chosen->version = version;
   chosen->lease = std::make_shared<const int>(0);
@@ -118,7 +118,7 @@ PackDraft pack_for(std::shared_ptr<kernels::cuda::DeviceQueue> queue) {
   };
 }
 
-// The first, where drafts share weights, so that their rows go together.
+// The first slot with these weights, so that the rows of drafts that share weights are grouped.
 std::uint16_t DeviceDraftRunner::slot_of(const ModelWeights* weights) const {
   const auto has_them = [&](const WeightSlot& slot) {
     return slot.version != nullptr && slot.version->weights.get() == weights;
@@ -128,7 +128,7 @@ std::uint16_t DeviceDraftRunner::slot_of(const ModelWeights* weights) const {
   return static_cast<std::uint16_t>(found - weight_slots_.begin());
 }
 
-// A pass for each version: a prompt's many rows want every weight to be read once for 64 of them.
+// One pass per version: then each weight is read once for 64 of a prompt's rows.
 void DeviceDraftRunner::read(std::span<const DraftSlice> slices) {
   for (std::size_t n = 0; !slices.empty(); slices = slices.subspan(n)) {
     n = end_of_run(slices);
@@ -137,7 +137,7 @@ void DeviceDraftRunner::read(std::span<const DraftSlice> slices) {
   }
 }
 
-// Every slice of grow_by_logits() wants logits.
+// All slices of grow_by_logits() want logits.
 void DeviceDraftRunner::run(std::span<const DraftSlice> slices) {
   slot_of_slice_.clear();
   for (const DraftSlice& slice : slices) slot_of_slice_.push_back(slot_of(slice.weights));
@@ -172,14 +172,14 @@ void DeviceDraftRunner::draw(std::span<DraftChain> chains) {
   for (std::size_t i = 0; i < chains.size(); ++i) take(i, chains[i]);
 }
 
-// The tokens of a chain. All but the last were read.
+// Takes a chain's tokens. All but the last were read into the draft's cache.
 void DeviceDraftRunner::take(std::size_t drawn, DraftChain& chain) {
   *chain.n_cached += static_cast<std::int32_t>(drawn_[drawn].tokens.size()) + chain.nodes - 1;
   Proposal& proposal = *chain.proposal;
   const bool counts = proposal.draw_method != DrawMethod::kDeterministic || chain.sequence->wants_probability;
   for (std::int32_t depth = 0; depth < chain.nodes; ++depth) {
     if (!draft_.is_finite(drawn, depth)) {
-      log_warn(describe(*chain.version) + ": a logit is not a number, or all are impossible");
+      log_warn(describe(*chain.version) + ": a logit is NaN or +inf, or all are -inf");
       *chain.broken = true;
       return;
     }

@@ -6,9 +6,9 @@
 
 namespace slip {
 
-// Drafts of one shape on a device: one cache, and two weight slots for the versions of each draft; a third version
-// waits until no sequence uses one of them any more. All chains, whichever versions they use, grow in one launch, but
-// for those bound by a grammar: these take a pass a depth, whose rows of logits cross to the CPU's masks and draws.
+// Runs drafts of one shape on a device, with one cache and two weight slots for the versions of each draft. A third
+// version waits until no sequence uses one of the two. All chains, whatever their versions, are drafted in one launch,
+// except those with a grammar. These take one pass per depth, whose logits are copied to the host for masks and draws.
 class DeviceDraftRunner final : public DraftRunner {
  public:
   // Error{kTooLarge} when the device has no room.
@@ -16,7 +16,7 @@ class DeviceDraftRunner final : public DraftRunner {
                     std::int32_t max_depth);
 
   bool fits(const DraftVersion& version) const override;
-  // Puts a copy of the version's image into the queue where its weights are not on the device yet. REQUIRES: an image.
+  // Enqueues a copy of the version's image if its weights are not on the device yet. REQUIRES: an image.
   std::shared_ptr<const void> admit(const std::shared_ptr<const DraftVersion>& version) override;
   const ModelConfig& config() const override { return draft_.config(); }
   PagePool& cache() override { return draft_.cache(); }
@@ -28,7 +28,7 @@ class DeviceDraftRunner final : public DraftRunner {
   struct WeightSlot {
     DraftId draft;
     std::shared_ptr<const DraftVersion> version;
-    std::shared_ptr<const int> lease;  // held by whoever uses the version, and here
+    std::shared_ptr<const int> lease;  // held by each user of the version, and here
     bool is_idle() const { return lease.use_count() <= 1; }
   };
 
@@ -41,10 +41,10 @@ class DeviceDraftRunner final : public DraftRunner {
   void take(std::size_t drawn, DraftChain& chain);
 
   std::shared_ptr<kernels::cuda::DeviceQueue> queue_;
-  // As DeviceDraft counts them. Their images stay until DeviceDraft is gone.
+  // Indexed as in DeviceDraft. Their images stay until DeviceDraft is destroyed.
   std::vector<WeightSlot> weight_slots_;
   DeviceDraft draft_;
-  std::vector<DraftId> without_slots_;  // drafts that the device had no room for
+  std::vector<DraftId> without_slots_;  // drafts without weight slots, for lack of device memory
   std::int64_t n_passes_ = 0;
   // Scratch of one call.
   std::vector<DeviceDraftChain> drawn_;
@@ -53,7 +53,7 @@ class DeviceDraftRunner final : public DraftRunner {
   Distribution q_;
 };
 
-// What makes the images of versions that this queue's runners take.
+// Makes the images of versions for the runners of this queue.
 PackDraft pack_for(std::shared_ptr<kernels::cuda::DeviceQueue> queue);
 
 }  // namespace slip

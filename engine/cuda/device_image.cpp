@@ -19,7 +19,7 @@ using SourceRow = std::function<std::int64_t(std::int64_t output)>;
 SourceRow as_it_is(std::int64_t n_out) {
   return [n_out](std::int64_t output) { return output < n_out ? output : -1; };
 }
-// Gates and ups, n of each, take turns in tiles of the device's.
+// Gate and up rows, n of each, alternate in tiles of the device.
 struct GateOrUp {
   std::int64_t index;
   bool is_up;
@@ -28,7 +28,7 @@ GateOrUp gate_or_up(std::int64_t output) {
   constexpr std::int64_t kTile = kernels::cuda::kTileOutputs;
   return {output / (2 * kTile) * kTile + output % kTile, output % (2 * kTile) >= kTile};
 }
-// From a weight of kernels::gated_parts().
+// For a source weight in the order of kernels::gated_parts().
 SourceRow gated_rows(std::int64_t n) {
   return [n](std::int64_t output) {
     constexpr std::int64_t kRows = kernels::kGatedRows;
@@ -36,7 +36,7 @@ SourceRow gated_rows(std::int64_t n) {
     return index >= n ? -1 : index / kRows * 2 * kRows + (is_up ? kRows : 0) + index % kRows;
   };
 }
-// From gates' values, then ups'.
+// For source values with all gates first, then all ups.
 SourceRow gates_then_ups(std::int64_t n) {
   return [n](std::int64_t output) {
     const auto [index, is_up] = gate_or_up(output);
@@ -44,7 +44,7 @@ SourceRow gates_then_ups(std::int64_t n) {
   };
 }
 
-// Brings weights into the device's order, each in memory of its own for as long as it is put.
+// Converts weights to the device's order, each in temporary memory that lives while it is put.
 class Packing {
  public:
   explicit Packing(const PutWeight& put) : put_(put) {}
@@ -61,7 +61,7 @@ class Packing {
     }
     vector(to, ordered);
   }
-  // n_in may be greater than the original's, and is then filled up with zeros.
+  // If n_in is greater than the original's, pads with zeros.
   void matrix(const Weight<std::uint16_t>& to, const kernels::PackedMatrix& from, std::int64_t n_out, std::int64_t n_in,
               const SourceRow& source) {
     std::vector<std::uint16_t> packed(static_cast<std::size_t>(kernels::cuda::packed_weight_elements(n_out, n_in)), 0);
@@ -74,7 +74,7 @@ class Packing {
     }
     send(to.data, packed.data(), packed.size() * sizeof(std::uint16_t));
   }
-  // Rows in their own order, each value rounded.
+  // Keeps the rows' order and rounds each value.
   void table(const Weight<std::uint16_t>& to, const ModelWeights& weights) {
     if (to.empty()) return;
     if (weights.dtype == Dtype::kBFloat16) return send(to.data, weights.embedding.data(), weights.embedding.size());
@@ -88,7 +88,7 @@ class Packing {
   }
 
  private:
-  // weight_at() of a row: the same places in each of its tiles of depth.
+  // Stores one row by weight_at(), whose offsets are the same in each of the row's depth tiles.
   static void put_row(const std::vector<float>& row, std::int64_t output, std::int64_t n_in,
                       std::vector<std::uint16_t>& packed) {
     constexpr std::size_t kDepth = kernels::cuda::kTileDepth, kTile = kDepth * kernels::cuda::kTileOutputs;

@@ -11,22 +11,22 @@
 
 namespace slip {
 
-// Whether the rows of the head's matrix are the embedding.
+// Whether the embedding and the head share one matrix.
 inline bool is_tied(const ModelWeights& weights) {
   return weights.embedding.empty();
 }
 
-// Takes a weight in the device's order to its place; `from` is good for the call.
+// Copies a weight in the device's order to `place`; `from` is valid during the call.
 using PutWeight = std::function<void(void* place, const void* from, std::size_t bytes)>;
-// Puts all weights of a model, rounded to bfloat16, one after the other. REQUIRES: places for its shape.
+// Passes all weights of a model, rounded to bfloat16, to `put`. REQUIRES: places for its shape.
 void pack_model(const ModelWeights& weights, const DeviceModel& places, const PutWeight& put);
 
-// A model's weights in host memory just as they are to stand in a weight slot on the device, so that to bring them
-// there is one copy in the queue, which the host need not wait for. Whoever makes a draft's version packs it, so that
-// the engine's thread never does. Immutable. Threads: any, also beside the one that uses the queue.
+// A model's weights in host memory, in the layout of a weight slot on the device. Loading them is one copy on the
+// queue, for which the host need not wait. A draft version is packed where it is made, never on the engine thread.
+// Immutable. Threads: any, also while another thread uses the queue.
 class DeviceImage {
  public:
-  // Error{kTooLarge} when the host has no memory for it that the device can copy from.
+  // Error{kTooLarge} when the host has too little memory that the device can copy from.
   DeviceImage(std::shared_ptr<kernels::cuda::DeviceQueue> queue, const ModelWeights& weights);
 
   std::span<const std::byte> bytes() const { return {memory_.get(), memory_.size()}; }

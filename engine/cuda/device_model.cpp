@@ -8,7 +8,7 @@ using kernels::cuda::Weight;
 
 constexpr std::size_t kBorder = 256;
 
-// Gives every weight of a model its place, one behind the other. `base` null: only counts.
+// Places weights one after the other. `base` null: only counts bytes.
 class Arena {
  public:
   explicit Arena(std::byte* base) : base_(base) {}

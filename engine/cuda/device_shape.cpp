@@ -9,7 +9,7 @@
 namespace slip {
 namespace {
 
-// Half of what a multiprocessor of compute capability 8.0 has.
+// Half of the shared memory of a multiprocessor of compute capability 8.0.
 constexpr std::int64_t kTileBytes = 80 * 1024;
 
 std::int32_t rounded_up(std::int32_t n) {
@@ -42,7 +42,7 @@ PassShape shape_of(const StepNeeds& needs) {
   shape.captured = !needs.wants_taps && needs.n_rows <= kMostCapturedRows;
   shape.n_rows = shape.captured ? filled_up(needs.n_rows) : needs.n_rows;
   shape.n_logit_rows = shape.captured ? filled_up(needs.n_logit_rows) : needs.n_logit_rows;
-  // As many tiles as rows is what sequences of one row each need.
+  // Sequences of one row each need as many tiles as rows.
   shape.n_tiles = shape.captured ? shape.n_rows : needs.n_tiles;
   const std::int32_t n_splits = (needs.n_ranks + kernels::cuda::kSplitRanks - 1) / kernels::cuda::kSplitRanks;
   const std::int32_t filled_splits = shape.captured ? rounded_up(n_splits) : n_splits;

@@ -9,41 +9,42 @@
 
 namespace slip {
 
-// How the query rows and heads of a model share out among blocks of attention: how many of each a tile has at most.
+// The maximum query rows and heads of one attention tile, which one thread block processes.
 struct AttentionTiling {
   std::int32_t rows = 1, heads = 1;
 };
-// Heads of a group first, since they read the same keys, then rows, while two blocks fit a multiprocessor.
+// Takes heads of a group first, since they read the same keys, then rows, as long as two blocks fit on a
+// multiprocessor.
 AttentionTiling attention_tiling(const ModelConfig& config);
 
-// What one step asks of a pass.
+// The requirements of one step on its pass.
 struct StepNeeds {
   std::int32_t n_rows = 0, n_logit_rows = 0;
-  std::int32_t n_tiles = 0;  // of attention, filled as the tiling allows
-  std::int32_t n_ranks = 0;  // no row sees more slots
+  std::int32_t n_tiles = 0;  // attention tiles, each as full as the tiling allows
+  std::int32_t n_ranks = 0;  // maximum slots that a row sees
   bool wants_taps = false;
-  bool grouped = false;  // sequences have weights of their own: rows are counted with those that fill up their tiles
+  bool grouped = false;  // sequences have different weights: rows are counted with the padding of their tiles
 };
 
-// The grids of a pass. A step of fewer rows than its shape's is filled up with rows that store nothing and that nobody
-// reads; steps of one shape put the same jobs, so a pass that was captured for a shape serves all of them. No bit of a
-// row depends on the shape.
+// The grid sizes of a pass. A step with fewer rows than its shape is padded with rows that store nothing and are never
+// read. All steps of one shape enqueue the same jobs, so one captured pass serves them all. No bit of a row depends on
+// the shape.
 struct PassShape {
   std::int32_t n_rows = 0, n_logit_rows = 0, n_tiles = 0;
-  std::int32_t n_splits = 0;  // of attention, each a block of its own; 0: one block goes through all of them
+  std::int32_t n_splits = 0;  // splits of attention, one block each; 0: one block processes all slots
   bool captured = false;
-  bool grouped = false;  // some tiles of rows have other weights than others
+  bool grouped = false;  // tiles of rows may have different weights
   auto operator<=>(const PassShape&) const = default;
 };
 
-// Steps of at most so many rows are captured, by their rows, wanted logits and splits rounded up to powers of two:
-// below the eight rows of a tile of the matrix product a row costs nothing, and one graph serves all.
+// Steps of at most kMostCapturedRows rows are captured, with rows, wanted logits and splits rounded up to powers of
+// two. Up to the eight rows of a matrix product's tile, further rows cost nothing, so one graph serves all.
 inline constexpr std::int32_t kLeastCapturedRows = 8, kMostCapturedRows = 64;
-// Rows times splits whose sums are kept at once; beyond it rows alone fill the device.
+// Maximum rows × splits with partial sums; beyond it the rows alone fill the device.
 inline constexpr std::int32_t kMostSplitSums = 4096;
 
 PassShape shape_of(const StepNeeds& needs);
-// How many rows the buffers of a pass need for steps of up to `max_rows`.
+// Rows that a pass's buffers need for steps of up to `max_rows`.
 std::int32_t row_capacity(std::int32_t max_rows);
 
 }  // namespace slip

@@ -32,7 +32,7 @@ std::size_t pages_of(const KvView& kv, std::int32_t n_rows) {
   return static_cast<std::size_t>(kv.n_cached + n_rows + PagePool::kPageTokens - 1) / PagePool::kPageTokens;
 }
 
-// A stretch of a table that rows point to: filled on the host, read on the device.
+// A table of lists that rows point to: filled on the host, read on the device.
 template <class T>
 struct Stretch {
   T* host;
@@ -146,7 +146,7 @@ void DeviceStep::put(const StepInput& input, const PassShape& shape, std::span<c
   queue_.copy_in(device_.get(), host_.get(), put_rows(input, shape));
 }
 
-// Unused tiles get null weights, unless the pass is ungrouped: it then takes all tiles to have the same weights.
+// Unused tiles get null weights, unless the pass is ungrouped: then all tiles have the same weights.
 void DeviceStep::put_row_weights(const PassShape& shape, std::span<const std::byte* const> slot_begins) {
   if (slot_begins.empty()) return;
   const auto put = [&](std::size_t table, const RowPlaces& places, std::int32_t n_rows) {
@@ -198,7 +198,7 @@ std::size_t DeviceStep::put_rows(const StepInput& input, const PassShape& shape)
     for (std::int32_t row = input.row_begin[s]; row < input.row_begin[s + 1]; ++row) {
       view.own_index = row - input.row_begin[s];
       if (!input.ancestors.empty()) {
-        // Words behind the sequence's last row hold nothing.
+        // Words after the sequence's last row are zero.
         view.n_words = (n + 63) / 64;
         const auto first = static_cast<std::size_t>(row) * static_cast<std::size_t>(input.ancestor_words);
         view.ancestors = ancestors.add(&input.ancestors[first], static_cast<std::size_t>(view.n_words));
@@ -206,7 +206,7 @@ std::size_t DeviceStep::put_rows(const StepInput& input, const PassShape& shape)
       rows[rows_.of(static_cast<std::size_t>(row))] = view;
     }
   }
-  for (std::size_t w = windows_.size(); w-- > 0;) {  // the first table last: the others are made of it
+  for (std::size_t w = windows_.size(); w-- > 0;) {  // the first table last, since the others are copies of it
     for (std::int32_t row = 0; row < shape.n_rows; ++row) {
       DeviceRow& to = rows[static_cast<std::ptrdiff_t>(w) * bounds_.max_rows + row];
       to = rows[row];

@@ -8,14 +8,14 @@
 
 namespace slip {
 
-// Where a table of T begins in DeviceTables.
+// The offset of a table of T in DeviceTables.
 template <class T>
 struct TablePlace {
   std::size_t at = 0;  // bytes
   std::size_t end(std::size_t n) const { return at + n * sizeof(T); }
 };
 
-// Places tables one behind the other.
+// Places tables one after the other, aligned to 16 bytes.
 struct TableLayout {
   std::size_t bytes = 0;
 
@@ -28,11 +28,11 @@ struct TableLayout {
   }
 };
 
-// Tables that are written on the host and read on a device, at addresses that stay the same. Threads: those of the
-// queue, which outlives them.
+// Tables that are written on the host and read on a device, at fixed addresses. Threads: those of the queue, which
+// outlives them.
 class DeviceTables {
  public:
-  // Zeros on the host, for what nobody fills is copied too. Error{kTooLarge}.
+  // Zeroed on the host, since unwritten parts are copied too. Error{kTooLarge}.
   DeviceTables(kernels::cuda::DeviceQueue& queue, std::size_t bytes)
       : queue_(&queue), host_(queue, bytes), device_(queue, bytes) {
     std::fill_n(host_.get(), bytes, std::byte{0});
@@ -46,7 +46,7 @@ class DeviceTables {
   const T* on_device(const TablePlace<T>& table) const {
     return reinterpret_cast<const T*>(device_.get() + table.at);
   }
-  // Puts the copy of these bytes on the queue; they stay as they are until it is done.
+  // Enqueues the copy of these bytes to the device; they must not change until it is done.
   void put(std::size_t begin, std::size_t end) const {
     queue_->copy_in(device_.get() + begin, host_.get() + begin, end - begin);
   }

@@ -25,7 +25,7 @@ std::size_t elements(std::int64_t a, std::int64_t b) {
   return static_cast<std::size_t>(a) * static_cast<std::size_t>(b);
 }
 
-// Sums of one row, head and split: see Attention::partial.
+// Elements of the partial results of all rows, heads and splits: see Attention::partial.
 std::size_t partial_elements(const ModelConfig& config, std::int64_t max_rows) {
   const std::int64_t n_ranks = config.max_positions + max_rows;
   const auto n_splits = static_cast<std::int64_t>(

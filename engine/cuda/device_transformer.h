@@ -9,8 +9,8 @@
 
 namespace slip {
 
-// The forward pass of one model shape on a device: the same operations in the same order as Transformer::forward, and
-// as batch-invariant: no bit of a row depends on the shape of its pass. bfloat16 weights, activations and cache,
+// The forward pass of one model shape on a device. Same operations in the same order as Transformer::forward, and
+// batch-invariant like it: no bit of a row depends on the shape of its pass. bfloat16 weights, activations and cache,
 // float32 sums. Threads: those of the queue.
 class DeviceTransformer {
  public:
@@ -20,19 +20,19 @@ class DeviceTransformer {
   // Error{kTooLarge}.
   DeviceTransformer(std::shared_ptr<kernels::cuda::DeviceQueue> queue, const ModelConfig& config, const Bounds& bounds);
 
-  // What a pass reads and writes, in device memory.
+  // Inputs and outputs of a pass, in device memory.
   struct Operands {
     const DeviceModel& model;
     const DeviceStep& step;
     const PagePool& cache;
     float* logits = nullptr;               // [shape.n_logit_rows, vocab]; null: not wanted
     const std::int32_t* tokens = nullptr;  // [n_rows of the step]; null: the step's own
-    // Rows take the weights of the slots that the step was put with, and only logits of the step's own rows are
-    // written, [its n_logit_rows, vocab]; else all is the model's.
+    // Rows use the weight slots that the step was put with, and only logits of the step's own rows are written, [its
+    // n_logit_rows, vocab]. Otherwise all rows use `model`.
     bool by_weight_slots = false;
   };
-  // Puts a pass on the queue. `after_layer` is called as soon as a layer's jobs are put. REQUIRES: the shape is within
-  // the bounds, and the step was, or will be, put with it.
+  // Enqueues a pass. `after_layer` is called as soon as a layer's jobs are enqueued. REQUIRES: the shape is within the
+  // bounds, and the step was, or will be, put with it.
   void put(const Operands& operands, const PassShape& shape,
            const std::function<void(std::int32_t layer)>& after_layer = {}) const;
 
@@ -54,7 +54,7 @@ class DeviceTransformer {
   std::int64_t hidden_, query_width_, qkv_width_, ffn_;
   kernels::cuda::DeviceMemory<float> cos_, sin_;                      // [max_positions, head_dim / 2]
   kernels::cuda::DeviceMemory<float> residual_, qkv_, final_hidden_;  // [rows, width]
-  kernels::cuda::DeviceMemory<float> partial_;                        // what splits of attention come to
+  kernels::cuda::DeviceMemory<float> partial_;                        // partial results of attention splits
   kernels::cuda::DeviceMemory<std::uint16_t> normed_, attended_, ffn_activations_, head_activations_;
 };
 

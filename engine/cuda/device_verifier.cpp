@@ -21,7 +21,7 @@ using kernels::cuda::RowDistribution;
 
 constexpr auto kKept = static_cast<std::size_t>(kMostKept);
 
-// Rows behind those of the last run join it.
+// Appends a range; merges it with the last one if they are adjacent.
 template <class Rows>
 void add_run(const Rows& rows, std::vector<Rows>& runs) {
   if (rows.begin == rows.end) return;
@@ -93,7 +93,8 @@ void DeviceVerifier::gather_proposals() {
   top_k_ = 0;
   for (std::size_t i = 0; i < n_tasks(); ++i) {
     const ScoreTask& one = task(i);
-    const LogitRows rows{first_logit_row(i), logit_rows(i).end};  // of a scored prompt the others are only told
+    // A scored prompt's earlier rows are only reported, not verified or observed.
+    const LogitRows rows{first_logit_row(i), logit_rows(i).end};
     if (one.top_k > 0 && one.top_k <= kMostKept) {
       const std::int32_t top_k = std::min(one.top_k, vocab_);
       SLIP_CHECK(top_k_ == 0 || top_k_ == top_k, "all of a pass are observed alike");
@@ -108,7 +109,7 @@ void DeviceVerifier::gather_proposals() {
   }
 }
 
-// Grids as those of the pass: filled up where it was captured.
+// The grids are padded as the pass's are, if it was captured.
 DeviceVerifier::Shape DeviceVerifier::put_tables(const PassShape& pass) {
   const auto n_verified = static_cast<std::int32_t>(verified_.size());
   Shape shape;
@@ -180,7 +181,7 @@ void DeviceVerifier::put_observations(const Shape& shape, const LogitRows& rows)
   queue_.enqueue(observe, rows.end - rows.begin);
 }
 
-// From the first row observed to the last, whatever stands between: one copy is cheaper than several.
+// Copies all rows from the first observed one to the last: one copy is cheaper than several.
 void DeviceVerifier::copy_answers_out(const Shape& shape) {
   queue_.copy_out(host_results_.get(), results_.get(), verified_.size() * sizeof(DeviceVerifyResult));
   if (shape.top_k == 0) return;

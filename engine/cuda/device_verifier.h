@@ -13,17 +13,17 @@
 
 namespace slip {
 
-// Whether rows of logits have to be on the host for what is asked of a task: because the request needs them, to be
-// verified there, or to be observed with more tokens than a device keeps.
+// Whether a task needs its logits on the host: because its request needs them, because it is verified there, or because
+// it is observed with more tokens than a device keeps.
 bool wants_logits_on_host(const ScoreTask& task);
 
-// Verifies where the logits are: behind the pass, on its queue, the distribution of each row is made, proposals are
-// verified by it and the K likeliest tokens are picked. The results and those tokens are all that crosses to the host,
-// but for tasks that want their logits there. Distributions are added up in fixed point, so a result may differ from
-// the host's in what hangs on a probability's last bits: hence one place for a whole answer.
+// Verifies proposals on the device. Jobs after the pass, on its queue, make the distribution of each row, verify the
+// proposals and pick the K most likely tokens. Only the results and those tokens are copied to the host, except for
+// tasks that want their logits there. Probabilities are summed in fixed point, so a result may differ from the host's
+// where it depends on a probability's last bits. So one place verifies a whole answer.
 class DeviceVerifier final : public Verifier {
  public:
-  // Takes about as much memory again as the worker's logits; the worker outlives it. Error{kTooLarge}.
+  // Takes about as much memory as the worker's logits; the worker outlives it. Error{kTooLarge}.
   explicit DeviceVerifier(DeviceWorker& worker);
 
   bool verifies_on_device(const SamplingParams& sampling) const override {
@@ -33,17 +33,17 @@ class DeviceVerifier final : public Verifier {
   TopK observed(std::size_t task, std::int32_t row) override;
 
  private:
-  // What the jobs behind a pass are captured for.
+  // The capture key of the jobs after a pass.
   struct Shape {
     VerificationGrid grid;
     std::int32_t top_k = 0;   // 0: nothing is observed
-    bool processors = false;  // of logits, before distributions are made of them
+    bool processors = false;  // some request has logits processors
     bool coupled = false;     // tokens are drawn by Gumbel noise
     auto operator<=>(const Shape&) const = default;
   };
 
-  // Rows that something is asked of, in runs of such as follow each other. A captured pass has few and takes them all:
-  // its jobs' grids are those it was captured with.
+  // The requested rows, as contiguous ranges. A captured pass has few rows and takes all of them, since its grids are
+  // fixed at capture.
   struct AskedRows {
     std::span<const LogitRows> verified, observed;
   };
@@ -61,13 +61,13 @@ class DeviceVerifier final : public Verifier {
   DeviceWorker& worker_;
   kernels::cuda::DeviceQueue& queue_;
   std::int32_t vocab_;
-  std::size_t n_rows_;  // of each table with an entry a row
+  std::size_t n_rows_;  // size of each table with one entry per row
   VerificationTables tables_;
   kernels::cuda::DeviceMemory<float> processed_;  // [n_rows, vocab]
   kernels::cuda::DeviceMemory<kernels::cuda::RowDistribution> distributions_;
   kernels::cuda::DeviceMemory<kernels::cuda::RowPart> distribution_parts_, gumbel_parts_;
   kernels::cuda::DeviceMemory<kernels::cuda::DeviceVerifyResult> results_;
-  kernels::cuda::DeviceMemory<std::int32_t> top_ids_;  // [n_rows, K], as the next
+  kernels::cuda::DeviceMemory<std::int32_t> top_ids_;  // [n_rows, K], also the next
   kernels::cuda::DeviceMemory<float> top_logprobs_, log_tails_;
   kernels::cuda::CopyMemory<kernels::cuda::DeviceVerifyResult> host_results_;
   kernels::cuda::CopyMemory<std::int32_t> seen_ids_;
@@ -75,7 +75,7 @@ class DeviceVerifier final : public Verifier {
   std::map<Shape, std::unique_ptr<kernels::cuda::DeviceGraph>> graphs_;
   // Of the last pass.
   std::vector<VerifiedProposal> verified_;
-  std::vector<std::int32_t> result_of_;  // [n_task] −1: verified on the host, or not
+  std::vector<std::int32_t> result_of_;  // [n_task] −1: verified on the host, or not at all
   std::vector<LogitRows> verified_rows_, observed_rows_;
   std::int32_t top_k_ = 0;
 };

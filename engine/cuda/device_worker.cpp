@@ -31,8 +31,8 @@ void DevicePages::copy_slot(const kernels::PagedKv& first, int n_layers, PageSlo
            at.offset * slot_bytes;
   };
   if (address(to, 0) == address(from, 0)) return;
-  // k and v of one head are alike: [slot][head_dim], so {k, v} × heads is one flat count of such blocks, and layers too
-  // where nothing stands between them.
+  // k and v of one head have the same layout, [slot][head_dim], so {k, v} × heads is one count of equal blocks. Layers
+  // are included if there is no gap between them.
   const int n_blocks = 2 * first.n_kv_heads, n_at_once = n_blocks * head_bytes == layer_bytes ? n_layers : 1;
   for (int layer = 0; layer < n_layers; layer += n_at_once) {
     queue_->copy_blocks(address(to, layer), address(from, layer),
@@ -57,7 +57,7 @@ DeviceWorker::DeviceWorker(std::shared_ptr<DeviceQueue> queue, const ModelWeight
   weights_.load(weights, 0);
 }
 
-// `to`'s rows may lie apart from each other.
+// `to`'s rows need not be contiguous.
 void DeviceWorker::copy_rows_out(const TensorView& to, const float* from, std::int64_t n_rows, std::int64_t width) {
   const auto bytes = static_cast<std::size_t>(width) * sizeof(float);
   if (to.strides[0] == width) return queue_->copy_out(to.data, from, static_cast<std::size_t>(n_rows) * bytes);

@@ -8,7 +8,7 @@
 
 namespace slip {
 
-// Pages of keys and values in a queue's device memory, as DeviceKv has them.
+// Pages of keys and values in a queue's device memory, in the layout of DeviceKv.
 class DevicePages final : public PageMemory {
  public:
   // Error{kTooLarge}.
@@ -21,19 +21,19 @@ class DevicePages final : public PageMemory {
   kernels::cuda::DeviceMemory<std::byte> memory_;
 };
 
-// A target on a device. Steps of few rows are captured once for each shape (PassShape) and then replayed. Weights,
-// activations and cache are bfloat16. A step's device failure ends that step (DeviceFailure) and leaves what was cached
-// before. Threads: the engine thread.
+// A target on a device. Steps of at most kMostCapturedRows rows are captured once per shape (PassShape), then replayed.
+// Weights, activations and cache are bfloat16. A device failure ends the step (DeviceFailure) and leaves the tokens
+// cached before. Threads: the engine thread.
 class DeviceWorker final : public Worker {
  public:
-  // Copies the weights, which may go afterwards. Error{kTooLarge} when the device has no room for them, for n_pages
-  // pages or for the rows.
+  // Copies the weights, which may be freed afterwards. Error{kTooLarge} when the device has no room for them, for
+  // n_pages pages or for the rows.
   DeviceWorker(std::shared_ptr<kernels::cuda::DeviceQueue> queue, const ModelWeights& weights, std::int32_t max_rows,
                std::int32_t max_logit_rows, std::int32_t n_pages);
 
   void run(const StepInput& input, StepOutput& output) override;
-  // run() without the wait at its end: what is put behind it finds the wanted logits in logits(); outputs are there
-  // when the queue is done. REQUIRES: the queue is done with the pass before.
+  // run() without the final wait: jobs enqueued after it find the wanted logits in logits(); outputs are valid when the
+  // queue is done. REQUIRES: the queue is done with the previous pass.
   PassShape put(const StepInput& input, const StepOutput& output);
   // In device memory, [n_logit_rows of the shape put last, vocab].
   const float* logits() const { return logits_.get(); }

@@ -41,7 +41,7 @@ void LogitsProcessorTables::move_to(const Room& room) {
   room_ = room;
 }
 
-// Twice what is needed, for answers grow by a token or so a step.
+// Takes twice the needed room, since answers grow every step.
 bool LogitsProcessorTables::make_room(const Room& needed) {
   if (tables_ && needed.counts <= room_.counts && needed.biases <= room_.biases && needed.ends <= room_.ends)
     return false;
@@ -82,7 +82,7 @@ IdRange LogitsProcessorTables::add_biases(const SamplingParams& sampling) {
   return {begin, used_.biases};
 }
 
-// Each token that is committed, once.
+// Adds one entry per distinct committed token.
 IdRange LogitsProcessorTables::add_counts(const SequenceRef& sequence) {
   TokenCount* counts = tables_->on_host(layout_.counts);
   const std::int32_t begin = used_.counts;

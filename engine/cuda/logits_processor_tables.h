@@ -11,12 +11,11 @@
 
 namespace slip {
 
-// What ProcessLogits reads besides the logits: what each row follows, and of each sequence what its request asks and
-// which tokens it has. It stands at addresses that stay the same until sequences need more room than there is. Threads:
-// those of the queue.
+// The inputs of ProcessLogits besides the logits: the tokens before each row, and each sequence's request and token
+// counts. The addresses change only when sequences need more room. Threads: those of the queue.
 class LogitsProcessorTables {
  public:
-  // How many entries the lists of some sequences have.
+  // Sizes of the lists of some sequences.
   struct Room {
     std::size_t counts = 0, biases = 0, ends = 0;
   };
@@ -25,25 +24,25 @@ class LogitsProcessorTables {
   LogitsProcessorTables(kernels::cuda::DeviceQueue& queue, std::size_t max_rows, std::size_t max_sequences,
                         std::int32_t vocab);
 
-  void need(const SequenceRef& sequence, Room& room) const;  // adds its own to what others need
-  // True when all addresses changed. REQUIRES: the queue is done with what was put before. Error{kTooLarge}.
+  void need(const SequenceRef& sequence, Room& room) const;  // adds its own needs to `room`
+  // True when all addresses changed. REQUIRES: the queue is done with all earlier jobs. Error{kTooLarge}.
   bool make_room(const Room& needed);
 
-  // From here on the tables are of so many rows, whose logits stay as they are but for those that are set.
+  // Starts new tables for `n_rows` rows. Rows without set_row() keep their logits.
   void start(std::size_t n_rows);
-  std::int32_t add(const SequenceRef& sequence);  // what ProcessedRow::sequence says for it
+  std::int32_t add(const SequenceRef& sequence);  // returns its ProcessedRow::sequence
   void set_row(std::size_t row, const kernels::cuda::ProcessedRow& processed) {
     tables_->on_host(layout_.rows)[row] = processed;
   }
   void put() const;
 
-  // Of what was put last. Where the logits are and go, and what was proposed, is left to say.
+  // The job for the tables put last. The caller sets its logits and its proposed tokens.
   kernels::cuda::ProcessLogits job() const;
 
  private:
   struct Layout {
     TablePlace<kernels::cuda::ProcessedRow> rows;
-    TablePlace<kernels::cuda::SequenceProcessors> sequences;  // the first has none
+    TablePlace<kernels::cuda::SequenceProcessors> sequences;  // the first one has no processors
     TablePlace<kernels::cuda::TokenCount> counts;
     TablePlace<kernels::cuda::TokenBias> biases;
     TablePlace<std::int32_t> ends;
@@ -62,7 +61,7 @@ class LogitsProcessorTables {
   Layout layout_;
   std::optional<DeviceTables> tables_;
   Used used_;
-  std::vector<std::int32_t> counts_;  // [vocab] 0 between calls
+  std::vector<std::int32_t> counts_;  // [vocab] all 0 between calls
 };
 
 }  // namespace slip

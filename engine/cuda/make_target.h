@@ -14,8 +14,8 @@ struct WorkerSize {
   std::int32_t n_pages = 0;
 };
 
-// The target on a device, passes and verification, or for a null one on the CPU. Error{kTooLarge} when there is no
-// memory for it.
+// Makes the target, passes and verification, on `device`; null: on the CPU. Error{kTooLarge} when there is no memory
+// for it.
 Target make_target(const std::shared_ptr<kernels::cuda::DeviceQueue>& device,
                    std::shared_ptr<const ModelWeights> weights, const WorkerSize& size, kernels::ThreadPool& pool);
 

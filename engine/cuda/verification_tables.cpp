@@ -14,7 +14,7 @@ using kernels::cuda::ProcessLogits;
 using kernels::cuda::ProposalRows;
 using kernels::cuda::Transform;
 
-// Only the rejection rule looks at what sampled tokens were drawn from.
+// Only the rejection rule needs the q of sampled tokens.
 bool is_verified_by_q(const VerifiedProposal& verified) {
   return verified.sequence->rule == AcceptanceRule::kRejection &&
          verified.proposal->draw_method == DrawMethod::kSampled;
@@ -55,7 +55,7 @@ void VerificationTables::move_to(std::size_t q_entries) {
   q_room_ = q_entries;
 }
 
-// Twice what is needed, for distributions grow and shrink.
+// Takes twice the needed room, since distributions grow and shrink.
 bool VerificationTables::make_room(std::span<const VerifiedProposal> verified) {
   const Room wanted = needed(verified);
   const bool processors_moved = processors_.make_room(wanted.processors);
@@ -77,7 +77,7 @@ void VerificationTables::put(std::span<const VerifiedProposal> verified, const V
   tables_->put(layout_.q_probabilities.at, layout_.q_probabilities.end(used_.q_entries));
 }
 
-// Rows of which only the best token is looked for, whose logits stay as they are, and no proposals.
+// Fills the grid with padding: greedy rows without logits processors, and no proposals.
 void VerificationTables::fill_up(const VerificationGrid& grid) {
   SLIP_CHECK(static_cast<std::size_t>(std::max(grid.n_rows, grid.n_proposals)) <= max_rows_, "a grid within bounds");
   std::fill_n(on_host(layout_.transforms), grid.n_rows, Transform{.temperature = 0});
@@ -106,8 +106,8 @@ void VerificationTables::add(const VerifiedProposal& verified, std::int32_t inde
   add_nodes(proposal, is_verified_by_q(verified));
 }
 
-// The row after each node, and before them that after the last committed token: a node's decides the output token
-// behind its depth.
+// Adds the row after the last committed token, then the row after each node. A node's row decides the output token one
+// past its depth.
 void VerificationTables::add_rows(const VerifiedProposal& verified) {
   const SequenceRef& sequence = *verified.sequence;
   const auto n_nodes = static_cast<std::int32_t>(verified.proposal->size());

@@ -13,50 +13,50 @@
 
 namespace slip {
 
-// A proposal of a pass that a device verifies, by the request it was made for.
+// A proposal that a device verifies, with its request.
 struct VerifiedProposal {
   const SequenceRef* sequence = nullptr;
   const Proposal* proposal = nullptr;
-  // In the pass's logits: the row after the last committed token; node i's is i + 1 further.
+  // Row of the pass's logits after the last committed token; node i's row is first_row + 1 + i.
   std::int32_t first_row = 0;
 };
 
-// The grids of the jobs that verify a pass: filled up with rows that are only looked at, and proposals that are not.
+// The grid sizes of the jobs that verify a pass. Padding rows only get their best token computed; padding proposals are
+// skipped.
 struct VerificationGrid {
   std::int32_t n_rows = 0, n_proposals = 0;
   auto operator<=>(const VerificationGrid&) const = default;
 };
 
-// What the jobs that verify a pass read besides its logits: distributions asked for, logits processors, proposals and
-// what they were drawn from. It stands at addresses that stay the same until a pass needs more room than there is.
-// Threads: those of the queue.
+// The inputs of the jobs that verify a pass, besides its logits: transforms, logits processors, proposals and their q.
+// The addresses change only when a pass needs more room. Threads: those of the queue.
 class VerificationTables {
  public:
   // For passes of up to `max_rows` wanted logits. Error{kTooLarge}.
   VerificationTables(kernels::cuda::DeviceQueue& queue, std::int32_t max_rows, std::int32_t vocab);
 
-  // Makes room for these; true when all addresses changed. REQUIRES: the queue is done with what was put before.
+  // Makes room for these; true when all addresses changed. REQUIRES: the queue is done with all earlier jobs.
   // Error{kTooLarge}.
   bool make_room(std::span<const VerifiedProposal> verified);
-  // Writes the tables and puts their copy on the queue. REQUIRES: room for these, which fit the grid.
+  // Writes the tables and enqueues their copy to the device. REQUIRES: room for these, which fit the grid.
   void put(std::span<const VerifiedProposal> verified, const VerificationGrid& grid);
 
-  // In device memory, of what was put last.
+  // In device memory, from the last put().
   const kernels::cuda::Transform* transforms() const { return on_device(layout_.transforms); }  // [n_rows]
   const RandomAddress* addresses() const { return on_device(layout_.addresses); }               // [n_rows]
   const kernels::cuda::ProposalRows* proposals() const { return on_device(layout_.proposals); }
   const std::int32_t* tokens() const { return on_device(layout_.tokens); }
   const std::int32_t* parents() const { return on_device(layout_.parents); }
   const kernels::cuda::DraftDistribution* q() const { return on_device(layout_.q); }
-  // Where the logits are and go is left to say.
+  // The caller sets the addresses of the logits.
   kernels::cuda::ProcessLogits processors() const;
 
-  // Of what was put last: whether a request has logits processors, and whether one draws by Gumbel noise.
+  // About the last put(): whether a request has logits processors, and whether one draws by Gumbel noise.
   bool has_processors() const { return used_.processors; }
   bool draws_coupled() const { return used_.coupled; }
 
  private:
-  // How many entries the tables need whose length is nobody's to say beforehand.
+  // Sizes of the variable-length tables.
   struct Room {
     LogitsProcessorTables::Room processors;
     std::size_t q_entries = 0;
@@ -67,7 +67,7 @@ class VerificationTables {
     TablePlace<kernels::cuda::ProposalRows> proposals;
     TablePlace<std::int32_t> tokens, parents;
     TablePlace<kernels::cuda::DraftDistribution> q;
-    // Only for distributions that came from the host.
+    // Only for distributions from the host.
     TablePlace<std::int32_t> q_ids;
     TablePlace<double> q_probabilities;
   };
@@ -99,7 +99,7 @@ class VerificationTables {
   std::optional<DeviceTables> tables_;
   LogitsProcessorTables processors_;
   Used used_;
-  std::vector<std::int32_t> depth_;  // scratch: of a proposal's nodes
+  std::vector<std::int32_t> depth_;  // scratch: depths of a proposal's nodes
 };
 
 }  // namespace slip

@@ -11,7 +11,7 @@ namespace slip {
 AnswerGrammar::AnswerGrammar(std::shared_ptr<const Grammar> grammar, TokenMasks& masks)
     : grammar_(std::move(grammar)), masks_(masks), committed_(GrammarState::start(*grammar_)) {}
 
-// A token without text, such as an end token, leaves the grammar: nothing follows it.
+// A token without text, such as an end token, leads to the dead state.
 GrammarState AnswerGrammar::state_behind(const GrammarState& before, std::int32_t token) const {
   const std::string_view text = masks_.text(token);
   if (text.empty()) return {};
@@ -25,7 +25,8 @@ const TokenMask* AnswerGrammar::mask_after(std::span<const std::int32_t> answer)
   const auto path = answer.subspan(n_committed_);
   std::size_t n_known = 0;
   while (n_known < std::min(path.size(), ahead_.size()) && ahead_[n_known].token == path[n_known]) ++n_known;
-  // The path's own rows come in order, so what lies beyond it may be asked for next: only what differs is dropped.
+  // Drops only states that differ from `path`. States beyond its end may be queried next, since a path's rows come in
+  // order.
   if (n_known < path.size()) ahead_.resize(n_known);
   for (; n_known < path.size(); ++n_known) {
     const GrammarState& before = n_known == 0 ? committed_ : ahead_[n_known - 1].state;

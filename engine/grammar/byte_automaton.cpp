@@ -53,7 +53,7 @@ ByteAutomaton::ByteAutomaton(const ByteClasses& classes) : classes_(classes), se
 void ByteAutomaton::prune() {
   const std::size_t n_classes = first_bytes_.size();
   std::vector<std::uint8_t> useful = accepting_;
-  // States were numbered as they were reached, so one pass from the last finds most of it.
+  // States are numbered in the order they were reached, so one pass from the last finds most of them.
   for (bool changed = true; changed;) {
     changed = false;
     for (std::size_t state = useful.size(); state-- > 0;) {

@@ -12,11 +12,11 @@
 
 namespace slip {
 
-// A partition of the 256 byte values into stretches that an automaton never tells apart.
+// A partition of the 256 byte values into ranges that an automaton treats alike.
 class ByteClasses {
  public:
   ByteClasses() { begins_.set(0); }
-  // Tells [low, high] apart from what surrounds it.
+  // Separates [low, high] from the bytes around it.
   void cut(std::uint8_t low, std::uint8_t high) {
     begins_.set(low);
     if (high < 255) begins_.set(high + 1U);
@@ -28,21 +28,21 @@ class ByteClasses {
   std::bitset<256> begins_;
 };
 
-// What building automata may still cost; `where` names the part of the request that asks for it. A client decides what
-// is built, so all of it is counted.
+// The remaining budget of building automata; `where` names the part of the request that asks for them. All of it is
+// counted, since a client decides what is built.
 struct AutomatonBudget {
   std::int32_t states_left = 1 << 16;
-  std::int64_t steps_left = std::int64_t{1} << 22;  // also bounds what the finished tables take: 4 bytes each
-  std::int64_t looks_left = std::int64_t{1} << 27;  // at edges of a nondeterministic automaton
+  std::int64_t steps_left = std::int64_t{1} << 22;  // also bounds the size of the finished tables: 4 bytes each
+  std::int64_t looks_left = std::int64_t{1} << 27;  // edges of a nondeterministic automaton that are visited
   std::string where;
-  // Error{kInvalidArgument} naming `where` when there are no more.
+  // Error{kInvalidArgument} naming `where` when the budget is used up.
   void take_state();
   void take_steps(std::size_t n);
   void take_looks(std::size_t n);
 };
 
-// A deterministic automaton over bytes in which every state can still reach an accepting one; without states it accepts
-// nothing. State 0 is the first. Immutable once built.
+// A deterministic automaton over bytes. Every state can still reach an accepting one; an automaton without states
+// accepts nothing. State 0 is the first. Immutable once built.
 class ByteAutomaton {
  public:
   static constexpr std::int32_t kDead = -1;
@@ -56,15 +56,15 @@ class ByteAutomaton {
     return next_[static_cast<std::size_t>(state) * first_bytes_.size() + class_of_[byte]];
   }
   bool accepts(std::int32_t state) const { return accepting_[static_cast<std::size_t>(state)] != 0; }
-  bool goes_on(std::int32_t state) const { return goes_on_[static_cast<std::size_t>(state)] != 0; }  // takes any byte
+  bool goes_on(std::int32_t state) const { return goes_on_[static_cast<std::size_t>(state)] != 0; }  // has a transition
   const ByteClasses& classes() const { return classes_; }
-  std::uint64_t serial() const { return serial_; }  // unique in the process: what is remembered about it goes by this
+  std::uint64_t serial() const { return serial_; }  // unique in the process: a key for caches
 
-  // Used by explore() alone.
+  // For explore() only.
   const std::vector<std::uint8_t>& first_bytes() const { return first_bytes_; }  // one of each class
   void add_transition(std::int32_t to) { next_.push_back(to); }
   void add_state(bool accepting) { accepting_.push_back(accepting ? 1 : 0); }
-  void prune();  // drops states from which nothing is accepted; after the last state
+  void prune();  // drops states that reach no accepting one; call after the last state was added
 
  private:
   ByteClasses classes_;
@@ -75,8 +75,8 @@ class ByteAutomaton {
   std::uint64_t serial_;
 };
 
-// The automaton of a transition rule: all that `step(state, byte)` reaches from `start`. `State` is ordered;
-// `step` returns nullopt where nothing goes on and treats the bytes of a class alike.
+// Builds the automaton of all states that `step(state, byte)` reaches from `start`. `State` is ordered; `step` returns
+// nullopt where no transition exists, and treats the bytes of a class alike.
 template <class State, class Step, class Accepts>
 ByteAutomaton explore(const ByteClasses& classes, const State& start, const Step& step, const Accepts& accepts,
                       AutomatonBudget& budget) {

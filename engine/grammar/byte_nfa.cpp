@@ -76,7 +76,7 @@ ByteNfa::Fragment ByteNfa::repeat(const std::function<Fragment()>& make, std::in
   Fragment made = empty();
   for (std::int32_t i = 0; i < least; ++i) made = then(made, make());
   if (most < 0) return then(made, many(make()));
-  // x?x?x? with a way out before each, so that no copy can be skipped and a later one taken.
+  // x?x?x? with an exit before each copy, so that no copy can be skipped and a later one taken.
   const std::int32_t out = add_node();
   for (std::int32_t i = least; i < most; ++i) {
     jump(made.end, out);
@@ -88,7 +88,7 @@ ByteNfa::Fragment ByteNfa::repeat(const std::function<Fragment()>& make, std::in
 
 ByteNfa::Fragment ByteNfa::any_path(const std::vector<Path>& paths) {
   const Fragment made = nothing();
-  std::map<Path, std::int32_t> begins{{{}, made.end}};  // of each rest of a path
+  std::map<Path, std::int32_t> begins{{{}, made.end}};  // begin of each suffix of a path
   for (const Path& path : paths) {
     for (std::size_t i = path.size(); i-- > 0;) {
       const Path rest(path.begin() + static_cast<std::ptrdiff_t>(i), path.end());

@@ -11,8 +11,8 @@
 
 namespace slip {
 
-// A nondeterministic automaton over bytes, put together from fragments (Thompson, 1968); determinise() turns one into
-// what can be run. A fragment goes into one larger fragment only. Every node counts against the budget.
+// A nondeterministic automaton over bytes, built from fragments (Thompson, 1968); determinise() converts one to a
+// ByteAutomaton. A fragment may be used in one larger fragment only. Every node counts against the budget.
 class ByteNfa {
  public:
   struct Fragment {
@@ -24,16 +24,16 @@ class ByteNfa {
   Fragment nothing();  // accepts no text at all
   Fragment empty();    // accepts the empty text
   Fragment bytes(std::uint8_t low, std::uint8_t high);
-  Fragment any_of(std::string_view set);  // one byte out of these
+  Fragment any_of(std::string_view set);  // one byte of the set
   Fragment literal(std::string_view text);
   Fragment then(Fragment first, Fragment second);
   Fragment either(Fragment a, Fragment b);
   Fragment maybe(Fragment inner) { return either(inner, empty()); }
   Fragment many(Fragment inner);  // zero or more
-  // `make` builds one copy. `most` < 0: no upper bound.
+  // `make` builds one copy; `most` < 0: no upper bound.
   Fragment repeat(const std::function<Fragment()>& make, std::int32_t least, std::int32_t most);
 
-  // Text made of `paths`: each a sequence of byte ranges; paths that end alike share nodes.
+  // One of `paths`, each a sequence of byte ranges; paths with the same ending share nodes.
   using Path = std::vector<std::pair<std::uint8_t, std::uint8_t>>;
   Fragment any_path(const std::vector<Path>& paths);
 
@@ -46,7 +46,7 @@ class ByteNfa {
   };
   struct Node {
     std::vector<Edge> edges;
-    std::vector<std::int32_t> jumps;  // without a byte
+    std::vector<std::int32_t> jumps;  // epsilon transitions
   };
   using Set = std::vector<std::int32_t>;  // ascending
 
@@ -56,7 +56,7 @@ class ByteNfa {
 
   AutomatonBudget& budget_;
   std::vector<Node> nodes_;
-  std::vector<std::uint32_t> seen_in_;  // [nodes_] the last closure each was found in
+  std::vector<std::uint32_t> seen_in_;  // [nodes_] the last closure that each node was added to
   std::uint32_t n_closures_ = 0;
 };
 

@@ -25,7 +25,8 @@ Path encode(std::uint32_t first, std::uint32_t last) {
   return {range(0xF0, first >> 18, last >> 18), trail(12), trail(6), trail(0)};
 }
 
-// UTF-8 of [first, last] as paths of byte ranges: cut until every byte's range is independent of the others.
+// UTF-8 of [first, last] as paths of byte ranges: splits the range until every byte's range is independent of the
+// others.
 void add_utf8(std::uint32_t first, std::uint32_t last, std::vector<Path>& out) {
   for (const std::uint32_t longest : {0x7FU, 0x7FFU, 0xFFFFU}) {
     if (first <= longest && last > longest) {

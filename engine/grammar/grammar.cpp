@@ -96,12 +96,12 @@ std::shared_ptr<const Grammar> GrammarBuilder::finish(std::int32_t root) {
   measure_depths();
   if (made_->least_depth(made_->root_) > Grammar::kMostDepth) {
     throw Error(ErrorCode::kInvalidArgument, "no document satisfies '" + where_ + "'",
-                "a required part is impossible, or calls for itself without an end", where_);
+                "a required part is impossible, or requires itself without end", where_);
   }
   return std::move(made_);
 }
 
-// Where a place leads without a byte.
+// The nodes that a node leads to without reading a byte.
 std::vector<std::int32_t> GrammarBuilder::silent_steps(std::int32_t index) const {
   const GrammarNode& node = made_->node(index);
   if (node.kind == GrammarNode::Kind::kCall) return {node.callee};  // a value has at least one byte
@@ -109,7 +109,7 @@ std::vector<std::int32_t> GrammarBuilder::silent_steps(std::int32_t index) const
   return node.next;
 }
 
-// Depth-first search for a circle that takes no byte, without recursion: a client decides how long the ways are.
+// Depth-first search for a cycle that reads no byte. Not recursive, since a client decides how long the paths are.
 void GrammarBuilder::check_progress() const {
   enum class Mark : std::uint8_t { kUnseen, kOpen, kDone };
   std::vector<Mark> marks(made_->nodes_.size());
@@ -137,7 +137,7 @@ void GrammarBuilder::check_progress() const {
   }
 }
 
-// Every value is that of a derivation that exists, so stopping early errs on the side of refusing.
+// Every value is that of an existing derivation, so stopping early can only refuse too much.
 void GrammarBuilder::measure_depths() {
   constexpr int kMostPasses = 4 * Grammar::kMostDepth;
   auto& depths = made_->least_depth_;

@@ -11,14 +11,14 @@
 
 namespace slip {
 
-// One place in a grammar. A place stands for all that may follow it up to the end of its rule.
+// One node of a grammar. It stands for all that may follow it up to the end of its rule.
 struct GrammarNode {
   enum class Kind : std::uint8_t {
-    kLexeme,  // `lexeme`, then next[0]
-    kFork,    // any one of `next`; none: nothing may follow
-    kCall,    // the rule that begins at `callee`, with a count of its own, then next[0]
+    kLexeme,  // reads `lexeme`, then next[0]
+    kFork,    // any one of `next`; without any, nothing may follow
+    kCall,    // the rule that begins at `callee`, with its own count, then next[0]
     kReturn,  // the end of the rule
-    kTally,   // adds one to the count, which stops at `high`; then next[0]
+    kTally,   // adds one to the count, up to `high`; then next[0]
     kGuard,   // next[0] while low ≤ count ≤ high
   };
   Kind kind = Kind::kFork;
@@ -28,17 +28,17 @@ struct GrammarNode {
   std::vector<std::int32_t> next;
 };
 
-// A pushdown automaton over bytes whose terminals are automata of their own. Immutable; any thread. What makes a mask
-// sound holds by construction: every place that check() left reachable can be finished within kMostDepth calls.
+// A pushdown automaton over bytes. Its terminals (lexemes) are deterministic automata. Immutable; any thread. Masks
+// never lead to a dead end: GrammarState enters only nodes whose rules can be finished within kMostDepth nested calls.
 class Grammar {
  public:
-  static constexpr std::int32_t kMostDepth = 64;       // calls within calls: how deep a document nests
-  static constexpr std::int32_t kMostNodes = 1 << 15;  // of one grammar
+  static constexpr std::int32_t kMostDepth = 64;       // nested calls: how deep a document nests
+  static constexpr std::int32_t kMostNodes = 1 << 15;  // nodes of one grammar
 
   const GrammarNode& node(std::int32_t index) const { return nodes_[static_cast<std::size_t>(index)]; }
   const ByteAutomaton& lexeme(std::int32_t index) const { return *lexemes_[static_cast<std::size_t>(index)]; }
   std::int32_t root() const { return root_; }
-  // Fewest calls within calls that finish the rule from this place; over kMostDepth when nothing does.
+  // Fewest nested calls that finish the rule from this node; more than kMostDepth if none can.
   std::int32_t least_depth(std::int32_t index) const { return least_depth_[static_cast<std::size_t>(index)]; }
   std::uint64_t serial() const { return serial_; }  // unique in the process
 
@@ -52,17 +52,18 @@ class Grammar {
   std::uint64_t serial_;
 };
 
-// Puts a grammar together from its end: a place is made after what follows it. One thread.
+// Builds a grammar from its end: a node is made after those that follow it. One thread.
 class GrammarBuilder {
  public:
-  // `where`: what asks for the grammar, for errors. Error{kInvalidArgument} when there are too many places.
+  // `where` names the part of the request that asks for the grammar, for errors. Error{kInvalidArgument} when there are
+  // too many nodes.
   explicit GrammarBuilder(std::string where);
 
   std::int32_t dead() const { return kDeadNode; }
   std::int32_t end_of_rule() const { return kReturnNode; }
   std::int32_t lexeme(const Lexeme& automaton, std::int32_t next);
   std::int32_t fork(std::vector<std::int32_t> alternatives);
-  // Fills a fork that was made empty, because what it leads to leads back to it.
+  // Fills a fork that was made empty, as needed for cycles.
   void set_fork(std::int32_t fork, std::vector<std::int32_t> alternatives);
   std::int32_t call(std::int32_t callee, std::int32_t next);
   std::int32_t tally(std::int32_t most, std::int32_t next);
@@ -71,7 +72,7 @@ class GrammarBuilder {
   std::int32_t any_object(std::int32_t next);
   std::int32_t any_array(std::int32_t next);
 
-  // Error{kInvalidArgument} when no document fits, or a rule calls itself before it took a byte.
+  // Error{kInvalidArgument} when no document fits, or a rule calls itself before reading a byte.
   std::shared_ptr<const Grammar> finish(std::int32_t root);
 
  private:

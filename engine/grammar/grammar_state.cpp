@@ -30,12 +30,12 @@ void append(std::string& out, std::int32_t value) {
 
 }  // namespace
 
-// Follows a place to all lexemes that may come next.
+// Follows a node to all lexemes that may come next.
 class GrammarState::Entering {
  public:
   Entering(const Grammar& grammar, GrammarState& out) : grammar_(grammar), out_(out) {}
 
-  // The last way on is taken in a loop, so that long lists of alternatives need no deep stack.
+  // Follows the last alternative in a loop, so that long lists of alternatives need no deep stack.
   void enter(std::int32_t index, std::int32_t count, Calls calls) {
     while (true) {
       const std::int32_t depth = calls == nullptr ? 0 : calls->depth;
@@ -48,7 +48,7 @@ class GrammarState::Entering {
           return;
         case GrammarNode::Kind::kFork:
           for (std::size_t i = 0; i + 1 < node.next.size(); ++i) enter(node.next[i], count, calls);
-          index = node.next.back();  // an empty one was left above: nothing finishes it
+          index = node.next.back();  // not empty: least_depth() of an empty fork is over the limit
           break;
         case GrammarNode::Kind::kCall:
           calls = std::make_shared<GrammarFrame>(GrammarFrame{node.next[0], count, depth + 1, std::move(calls)});
@@ -76,7 +76,7 @@ class GrammarState::Entering {
     }
   }
 
-  // A thread in the middle of its lexeme, and where that may end here, what follows.
+  // Adds a thread inside its lexeme and, if the lexeme may end here, what follows it.
   void add(const GrammarThread& thread) {
     const GrammarNode& node = grammar_.node(thread.node);
     const ByteAutomaton& lexeme = grammar_.lexeme(node.lexeme);
@@ -90,11 +90,11 @@ class GrammarState::Entering {
   }
 
  private:
-  // Ways that turn out to be the same are many before they are found out.
+  // Limits the visits too: many paths may be followed before they turn out to be the same thread.
   static constexpr std::size_t kMostVisits = 16 * kMostThreads;
 
   [[noreturn]] static void refuse() {
-    throw Error(ErrorCode::kInvalidArgument, "the schema leaves open in too many ways how to read an answer",
+    throw Error(ErrorCode::kInvalidArgument, "an answer to this schema can be parsed in too many ways",
                 "give alternatives that differ in their first property", "response_format");
   }
 

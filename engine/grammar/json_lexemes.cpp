@@ -53,7 +53,7 @@ Lexeme strings() {
   return share(nfa.determinise(nfa.then(nfa.literal("\""), nfa.then(characters, nfa.literal("\"")))));
 }
 
-// Runs both at once; the first bytes of a string, a number and a word differ.
+// The union: runs both at once. The first bytes of a string, a number and a word differ.
 ByteAutomaton either(const ByteAutomaton& a, const ByteAutomaton& b) {
   using Pair = std::pair<std::int32_t, std::int32_t>;
   AutomatonBudget budget;
@@ -102,7 +102,7 @@ ByteAutomaton literals(std::vector<std::string> texts, AutomatonBudget& budget) 
   for (const std::string& text : texts) {
     for (const char one : text) classes.cut(static_cast<std::uint8_t>(one), static_cast<std::uint8_t>(one));
   }
-  // Those that begin alike stand together: [first, last) of them, and how many bytes of each have been read.
+  // Texts with a common prefix are adjacent: the range [first, last) of them, and the number of bytes read.
   using State = std::array<std::size_t, 3>;
   const auto step = [&](const State& from, std::uint8_t byte) -> std::optional<State> {
     const auto [first, last, n_read] = from;
@@ -127,7 +127,7 @@ ByteAutomaton counted_string(std::int32_t least, std::int32_t most, AutomatonBud
   ByteClasses classes = character.classes();
   classes.cut('"', '"');
   constexpr std::int32_t kUnopened = -2, kClosed = -1;
-  // Characters so far (beyond `least` they only matter when there is a `most`), and the state within the next one.
+  // Characters so far (counted beyond `least` only if there is a `most`), and the state within the next one.
   using State = std::pair<std::int32_t, std::int32_t>;
   const auto step = [&](const State& from, std::uint8_t byte) -> std::optional<State> {
     const auto [n, within] = from;

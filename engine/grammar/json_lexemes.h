@@ -12,9 +12,9 @@ namespace slip {
 
 using Lexeme = std::shared_ptr<const ByteAutomaton>;
 
-// The pieces that JSON text is made of, each built once in the process. Between two pieces stands at most one gap: one
-// space, or a line end and its indent of up to kMostIndent blanks and tabs. Neither before nor after the document is
-// there one. A grammar that let more through would let a model that leans to blanks write nothing else.
+// The lexemes of JSON text, each built once per process. Between two lexemes there is at most one gap: one space, or a
+// line end with an indent of up to kMostIndent blanks and tabs. There is no gap before or after the document. A grammar
+// that allowed more would let a model that prefers blanks write nothing else.
 struct JsonLexemes {
   static constexpr std::int32_t kMostIndent = 20;
 
@@ -28,11 +28,12 @@ struct JsonLexemes {
   static const JsonLexemes& shared();  // any thread
 };
 
-// One of the texts, exactly.
+// Exactly one of the texts.
 ByteAutomaton literals(std::vector<std::string> texts, AutomatonBudget& budget);
-// Strings of so many code points, canonically spelled, which keeps the automaton small; `most` < 0: no upper bound.
+// Strings of `least` to `most` code points in canonical spelling, which keeps the automaton small; `most` < 0: no upper
+// bound.
 ByteAutomaton counted_string(std::int32_t least, std::int32_t most, AutomatonBudget& budget);
-// Strings in canonical spelling other than those of `texts`, which are quoted.
+// Strings in canonical spelling except `texts`, which are quoted.
 ByteAutomaton string_besides(const std::vector<std::string>& texts, AutomatonBudget& budget);
 
 }  // namespace slip

@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::int32_t kMostExponentDigits = 2;
 
-// How the digits read so far compare with a bound's magnitude, as far as both go.
+// How the digits so far compare with a limit's magnitude, over their common length.
 enum class Order : std::int8_t { kLess = -1, kEqual = 0, kGreater = 1 };
 
 Order compare(char digit, char bound) {
@@ -27,20 +27,20 @@ struct State {
   Phase phase = Phase::kStart;
   bool negative = false;
   std::int32_t n_digits = 0;                        // in this phase
-  std::int32_t remainder = 0;                       // class of the digits so far by the divisor's digits
-  Order low = Order::kEqual, high = Order::kEqual;  // against the bounds of the magnitude
+  std::int32_t remainder = 0;                       // the class of the remainder of the digits so far
+  Order low = Order::kEqual, high = Order::kEqual;  // against the limits of the magnitude
   auto operator<=>(const State&) const = default;
 };
 
-// The bounds of |x| for one sign of x.
+// The limits of |x| for one sign of x.
 struct Magnitudes {
   bool possible = true;
   const NumberShape::Limit* low = nullptr;
   const NumberShape::Limit* high = nullptr;
 };
 
-// The remainders by a divisor as the states of an automaton that reads a number digit by digit, those that no further
-// digits tell apart as one class (Moore's refinement): 1000 has four classes. Class 0 is that of no remainder.
+// The states of an automaton that computes a number's remainder digit by digit. Remainders that no further digits
+// distinguish are one class (Moore's refinement): 1000 has four classes. Class 0 is remainder 0.
 class Remainders {
  public:
   Remainders(std::int32_t divisor, AutomatonBudget& budget)
@@ -58,7 +58,7 @@ class Remainders {
   }
 
  private:
-  static constexpr std::size_t kWays = 11;  // none, or one of the digits
+  static constexpr std::size_t kWays = 11;  // no digit, or one of ten
   using Signature = std::array<std::int32_t, kWays>;
 
   std::int32_t class_after(std::int32_t remainder, std::int32_t digit) const {
@@ -169,7 +169,7 @@ class NumberRule {
     return state;
   }
 
-  // More digits before the point are more, whatever they are.
+  // A number with more digits before the point is larger, whatever they are.
   State close_whole(State state) const {
     const auto n = static_cast<std::size_t>(state.n_digits);
     const auto settle = [n](const NumberShape::Limit* limit, Order& order) {
@@ -210,7 +210,7 @@ class NumberRule {
     return State{Phase::kE};
   }
 
-  // `n_fraction` digits after the point were compared; a bound that has more is larger.
+  // `n_fraction` digits after the point were compared; a limit with more digits is larger.
   bool is_within(const State& state, std::size_t n_fraction) const {
     const auto order_to = [n_fraction](const NumberShape::Limit& limit, Order order) {
       return order == Order::kEqual && n_fraction < limit.value.fraction.size() ? Order::kLess : order;
@@ -227,7 +227,7 @@ class NumberRule {
     return possible;
   }
 
-  // The digits that a multiple has behind its point and that were not written are zeros.
+  // Unwritten digits after the point are zeros.
   bool is_multiple(const State& state, std::int32_t n_fraction) const {
     if (!remainders_) return true;
     std::int32_t remainder = state.remainder;

@@ -17,26 +17,26 @@ struct Decimal {
   bool is_zero() const { return whole.empty() && fraction.empty(); }
 };
 
-// What a JSON number says, "-1.5e3" included; nullopt when it takes more than NumberShape::kMostDigits on either side
-// of the point.
+// Parses a JSON number, exponents such as "-1.5e3" included. Nullopt when it needs more than NumberShape::kMostDigits
+// on either side of the point.
 std::optional<Decimal> parse_decimal(const std::string& text);
 
-// Which numbers may be written. With a limit or a divisor, numbers are written without an exponent.
+// The numbers that may be written. With a limit or a divisor, numbers are written without an exponent.
 struct NumberShape {
-  // Digits before and after the point; exponents have two. So every number is finite as a double, and a model cannot
-  // write digits for ever.
+  // Maximum digits before and after the point; exponents have two. So every number is finite as a double, and a model
+  // cannot write digits for ever.
   static constexpr std::int32_t kMostDigits = 32;
   struct Limit {
     Decimal value;
     bool exclusive = false;
   };
-  // A number whose multiples are wanted: `digits` / 10^n_fraction.
+  // Allows only multiples of digits / 10^n_fraction.
   struct Divisor {
     static constexpr std::int32_t kMostDigits = 10'000, kMostFraction = 6;
     std::int32_t digits = 1;
     std::int32_t n_fraction = 0;
   };
-  // Digits of a multiple, on both sides of the point together. Doubles tell all numbers of so many digits apart, so
+  // Maximum digits of a multiple, on both sides of the point together. Doubles distinguish all numbers of 15 digits, so
   // that readers who divide doubles find a multiple, too.
   static constexpr std::int32_t kMostDigitsOfMultiple = 15;
   bool integer = false;
@@ -44,10 +44,10 @@ struct NumberShape {
   std::optional<Divisor> multiple_of;
 };
 
-// Nullopt beyond the bounds of Divisor. REQUIRES: `value` is above 0.
+// Nullopt outside the limits of Divisor. REQUIRES: `value` is above 0.
 std::optional<NumberShape::Divisor> divisor_of(const Decimal& value);
 
-// JSON's numbers of that shape. Its states grow with the divisor's digits; too many are Error{kInvalidArgument} naming
+// JSON's numbers of that shape. The states grow with the divisor's digits; too many are Error{kInvalidArgument} naming
 // budget.where.
 ByteAutomaton number_automaton(const NumberShape& shape, AutomatonBudget& budget);
 

@@ -41,7 +41,7 @@ const CodePoints& everything() {
   return points;
 }
 
-// UTF-8 that JSON's parser let through, so it is well formed.
+// `text` is well-formed UTF-8, since the JSON parser accepted it.
 std::vector<std::uint32_t> code_points_of(std::string_view text) {
   std::vector<std::uint32_t> points;
   for (const char one : text) {
@@ -55,7 +55,7 @@ std::vector<std::uint32_t> code_points_of(std::string_view text) {
   return points;
 }
 
-// Recursive descent; a quantified atom is read again for each copy it stands for, so no tree is kept.
+// Recursive descent. Parses a quantified atom again for each of its copies, so it keeps no tree.
 class PatternReader {
  public:
   PatternReader(std::string_view pattern, AutomatonBudget& budget)
@@ -123,7 +123,7 @@ class PatternReader {
     const auto bounds = quantifier();
     if (!bounds) return once;
     const std::size_t end = place_;
-    bool used = false;  // the copy that was read to find the quantifier
+    bool used = false;  // whether `once`, parsed before the quantifier, was used
     const auto make = [&] {
       if (!std::exchange(used, true)) return once;
       place_ = begin;
@@ -193,7 +193,7 @@ class PatternReader {
     while (!take(']')) {
       const CodePoints first = class_atom();
       const bool single = first.size() == 1 && first[0].first == first[0].last;
-      // A '-' just before the ']' stands for itself.
+      // A '-' just before the ']' is a literal.
       const bool is_range = next_is('-') && place_ + 1 < pattern_.size() && pattern_[place_ + 1] != ']';
       if (!is_range) {
         points.insert(points.end(), first.begin(), first.end());

@@ -7,10 +7,10 @@
 
 namespace slip {
 
-// The JSON strings, quotes included and canonically spelled, in which a regular expression is found: JSON Schema's
-// `pattern`, ECMA-262 read by code points. Supported: characters, escapes, classes, groups, alternation, quantifiers,
-// and ^ and $ at the ends of a whole alternative; Error{kUnsupported | kInvalidArgument} naming budget.where and the
-// place for anything else.
+// The JSON strings, quotes included and canonically spelled, that contain a match of a regular expression: JSON
+// Schema's `pattern`, ECMA-262 over code points. Supported: characters, escapes, classes, groups, alternation,
+// quantifiers, and ^ and $ at the ends of a whole alternative. Anything else is Error{kUnsupported | kInvalidArgument}
+// naming budget.where and the position.
 ByteAutomaton pattern_automaton(std::string_view pattern, AutomatonBudget& budget);
 
 }  // namespace slip

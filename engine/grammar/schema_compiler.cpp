@@ -17,12 +17,12 @@ namespace slip {
 
 namespace {
 
-constexpr std::size_t kMostAlternatives = 64;  // of a oneOf, each of which is compared with each
+constexpr std::size_t kMostAlternatives = 64;  // of a oneOf; each pair is compared
 constexpr std::int32_t kUnbounded = std::numeric_limits<std::int32_t>::max();
 
 using Names = std::set<std::string>;
 
-// What says something about a document to people only.
+// Keywords that only inform people.
 const Names& annotations() {
   static const Names names = {"title",      "description", "default",      "examples", "example",
                               "deprecated", "readOnly",    "writeOnly",    "$comment", "$schema",
@@ -55,7 +55,7 @@ class SchemaCompiler {
 
   std::shared_ptr<const Grammar> compile() {
     const std::int32_t root = value(document_.root(), builder_.end_of_rule());
-    // Referenced schemas become rules one after the other: a chain of references needs no deep stack.
+    // Compiles referenced schemas one after the other, so that a chain of references needs no deep stack.
     while (!waiting_.empty()) {
       const auto [place, rule] = waiting_.back();
       waiting_.pop_back();
@@ -71,7 +71,7 @@ class SchemaCompiler {
     bool required = false;
   };
 
-  // Each of these returns the place at which a value of the schema begins, `next` follows it.
+  // Each of these returns the node at which a value of the schema begins; `next` follows it.
 
   std::int32_t value(const SchemaPlace& place, std::int32_t next) {
     if (place.json().is_boolean()) return place.json().get<bool>() ? any(next) : builder_.dead();
@@ -100,7 +100,7 @@ class SchemaCompiler {
     }
   }
 
-  // Two of these at once would have to hold together, which is not built.
+  // Combining these keywords needs an intersection, which is not implemented.
   void check_alone(const SchemaPlace& place, const Names& allowed) const {
     for (const auto& [name, value] : place.json().items()) {
       const bool is_default = name == "nullable" && value == SchemaJson(false);
@@ -177,7 +177,7 @@ class SchemaCompiler {
     return builder_.lexeme(scalar(place, type), next);
   }
 
-  // Parts that say the same share an automaton, and with it what masks remember.
+  // Equal schemas share an automaton, and so its cached masks.
   Lexeme scalar(const SchemaPlace& place, const std::string& type) {
     std::string saying = type;
     for (const TypeKeywords& one : type_keywords()) {
@@ -201,7 +201,7 @@ class SchemaCompiler {
     if (properties.empty() && !open)
       return builder_.lexeme(json_.open_object, builder_.lexeme(json_.close_empty_object, next));
     const std::int32_t close = builder_.lexeme(json_.close_object, next);
-    // `key` begins with the key of one of the properties left, `after` comes behind a property's value.
+    // `key` reads the key of one of the remaining properties; `after` follows a property's value.
     std::int32_t key = builder_.dead(), after = close;
     if (open) std::tie(key, after) = further_properties(place, properties, close);
     bool some_required = false;
@@ -235,7 +235,7 @@ class SchemaCompiler {
       if (!name.json().is_string()) name.refuse("must be a name");
       const auto [found, is_new] = index.try_emplace(name.json().get<std::string>(), properties.size());
       if (is_new && !open && place.has("additionalProperties")) {
-        name.refuse("is required but neither among the properties nor allowed as a further one");
+        name.refuse("is required, but neither in properties nor allowed by additionalProperties");
       }
       if (is_new) properties.push_back({found->first, further_schema(place)});
       properties[found->second].required = true;
@@ -255,7 +255,7 @@ class SchemaCompiler {
     return builder_.lexeme(name, builder_.lexeme(json_.colon, after_colon));
   }
 
-  // Where the first of them may begin, and what follows each.
+  // Returns the node at which the first one begins and the node after each.
   std::pair<std::int32_t, std::int32_t> further_properties(const SchemaPlace& place,
                                                            const std::vector<Property>& properties,
                                                            std::int32_t close) {
@@ -286,7 +286,7 @@ class SchemaCompiler {
     const std::int32_t n_prefix = prefix_length(place);
     const bool counted = least - n_prefix > 1 || (most != kUnbounded && most > n_prefix);
     if (!counted) return array_body(place, {least, most}, next);
-    // A count belongs to a call.
+    // Each call has its own count.
     const std::int32_t rule = builder_.fork({});
     builder_.set_fork(rule, {array_body(place, {least, most}, builder_.end_of_rule())});
     return builder_.call(rule, next);
@@ -309,7 +309,7 @@ class SchemaCompiler {
   std::int32_t array_body(const SchemaPlace& place, Lengths lengths, std::int32_t next) {
     const std::int32_t n_prefix = prefix_length(place);
     const std::int32_t close = builder_.lexeme(json_.close_array, next);
-    // Where item i begins, from the last that has a schema of its own to the first.
+    // The node at which item i begins. Built from the last item with its own schema to the first.
     std::int32_t item = lengths.most > n_prefix ? further_items(place, lengths, n_prefix, close) : builder_.dead();
     for (std::int32_t i = std::min(n_prefix, lengths.most); i-- > 0;) {
       std::vector<std::int32_t> after;
@@ -322,7 +322,7 @@ class SchemaCompiler {
     return builder_.lexeme(json_.open_array, builder_.fork(std::move(first)));
   }
 
-  // Items behind the prefix: the first of them begins here.
+  // Items after the prefix; returns the node at which the first begins.
   std::int32_t further_items(const SchemaPlace& place, Lengths lengths, std::int32_t n_prefix, std::int32_t close) {
     const std::int32_t least = std::max(lengths.least - n_prefix, 0);
     const bool bounded = lengths.most != kUnbounded;
@@ -354,7 +354,7 @@ class SchemaCompiler {
 
 std::shared_ptr<const Grammar> compile_schema(const SchemaJson& schema, const std::string& where) {
   auto grammar = SchemaCompiler(schema, where).compile();
-  GrammarState::start(*grammar);  // too many ways to begin are the schema's fault, not that of an answer
+  GrammarState::start(*grammar);  // reports a schema with too many initial parses here, not during an answer
   return grammar;
 }
 

@@ -9,8 +9,8 @@ namespace slip {
 
 namespace {
 
-constexpr std::size_t kMostSteps = std::size_t{1} << 22;  // values and names looked at
-constexpr int kDeepest = 64;                              // alternatives within alternatives
+constexpr std::size_t kMostSteps = std::size_t{1} << 22;  // values and names compared
+constexpr int kDeepest = 64;                              // nested alternatives
 
 bool requires_property(const SchemaPlace& place, const std::string& name) {
   if (!place.has("required") || !place.json().at("required").is_array()) return false;
@@ -27,7 +27,7 @@ bool is_closed(const SchemaPlace& place) {
   return place.has("additionalProperties") && place.json().at("additionalProperties") == SchemaJson(false);
 }
 
-// How much there is to look through for one property.
+// The cost of comparing one property.
 std::size_t n_names(const SchemaPlace& place) {
   std::size_t n = 1;
   for (const char* list : {"properties", "required"}) n += place.has(list) ? place.json().at(list).size() : 0;
@@ -80,7 +80,7 @@ bool SchemaOverlap::share_a_value(const Values& a, const Values& b) {
 JsonKinds SchemaOverlap::kinds_of(const SchemaPlace& reference, int depth) {
   if (depth > kDeepest || !take_steps(1)) return kAllKinds;
   const SchemaPlace place = document_.resolve_all(reference);
-  // A schema that leads back to itself is met as one of any kind.
+  // A schema that refers to itself counts as any type.
   const auto [found, is_new] = kinds_.try_emplace(&place.json(), kAllKinds);
   if (is_new) found->second = find_kinds(place, depth);
   return found->second;
@@ -105,7 +105,7 @@ JsonKinds SchemaOverlap::find_kinds(const SchemaPlace& place, int depth) {
   return kinds;
 }
 
-// Whether objects of `a` have a property that no object of `b` has, or has with another value.
+// Whether `a` requires a property that `b` excludes, or for which both list different values.
 bool SchemaOverlap::are_told_apart(const SchemaPlace& a, const SchemaPlace& b) {
   if (!a.has("properties") || !a.json().at("properties").is_object()) return false;
   const SchemaPlace properties = a.at("properties");

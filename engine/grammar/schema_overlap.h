@@ -8,16 +8,16 @@
 
 namespace slip {
 
-// Whether schemas of one document can be satisfied together, as far as can be told from their types, from listed
-// values, and for objects from a required property that tells them apart. Errs on the side of "might", also when all
-// the questions asked of it take too long. A `oneOf` whose alternatives cannot overlap is an anyOf. One thread.
+// Whether two schemas of one document can be satisfied by the same value. Decides by their types, by listed values, and
+// for objects by a required property whose values differ. Returns true when it cannot tell, also when all questions
+// together take too long. A `oneOf` whose alternatives cannot overlap is an anyOf. One thread.
 class SchemaOverlap {
  public:
   explicit SchemaOverlap(const SchemaDocument& document) : document_(document) {}
   bool might(const SchemaPlace& a, const SchemaPlace& b);
 
  private:
-  // Of enum or const, in order; objects compare whatever the order of their keys.
+  // Values of enum or const, sorted; objects compare equal whatever the order of their keys.
   using Values = std::vector<nlohmann::json>;
 
   JsonKinds kinds_of(const SchemaPlace& reference, int depth);

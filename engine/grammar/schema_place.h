@@ -8,11 +8,11 @@
 
 namespace slip {
 
-// Keeps the order of keys: properties are written in the order in which the schema has them.
+// Keeps the order of keys, since properties are written in the schema's order.
 using SchemaJson = nlohmann::ordered_json;
 
-// One schema within a JSON schema and the way to it as its author would write it ("….properties.a"). A view: the
-// document outlives it. Errors are Error{kInvalidArgument | kUnsupported} whose param() is the way.
+// One schema within a JSON schema, and its path as its author would write it ("….properties.a"). A view: the document
+// outlives it. Errors are Error{kInvalidArgument | kUnsupported} whose param() is the path.
 class SchemaPlace {
  public:
   SchemaPlace(const SchemaJson& json, std::string path) : json_(&json), path_(std::move(path)) {}
@@ -22,7 +22,7 @@ class SchemaPlace {
   bool has(const char* key) const { return json_->is_object() && json_->contains(key); }
   SchemaPlace at(const std::string& key) const;
   SchemaPlace at(std::size_t index) const;
-  // A count that is not there is nullopt; counts beyond 2^30 are refused.
+  // Nullopt when the keyword is absent; refuses counts beyond 2^30.
   std::optional<std::int32_t> count(const char* key) const;
 
   [[noreturn]] void refuse(const std::string& why) const;
@@ -39,23 +39,23 @@ using JsonKinds = std::uint8_t;
 inline constexpr JsonKinds kAllKinds = 63;
 JsonKinds kind_of(const nlohmann::json& value);
 
-// The document a schema stands in, for its references.
+// The document of a schema, which resolves its references.
 class SchemaDocument {
  public:
   explicit SchemaDocument(SchemaPlace root) : root_(std::move(root)) {}
   const SchemaPlace& root() const { return root_; }
-  // The schema that `place`'s "$ref" names; only places in this document can be.
+  // The schema that the "$ref" of `place` names; it must be in this document.
   SchemaPlace resolve(const SchemaPlace& place) const;
-  // The same through a chain of references that say nothing else; `place` itself when it is none.
+  // Follows a chain of references that have no other keywords; `place` itself if it is none.
   SchemaPlace resolve_all(SchemaPlace place) const;
 
  private:
   SchemaPlace root_;
 };
 
-// "nullable" of OpenAPI 3.0; false when it is not there.
+// "nullable" of OpenAPI 3.0; false when absent.
 bool is_nullable(const SchemaPlace& place);
-// "type", a name or a list of them, as names, null among them when the place is nullable; empty when it is not there.
+// The names in "type" (a name or a list of names), with "null" if the place is nullable; empty when absent.
 std::vector<std::string> declared_types(const SchemaPlace& place);
 
 }  // namespace slip

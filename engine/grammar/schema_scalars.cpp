@@ -12,7 +12,7 @@ namespace slip {
 
 namespace {
 
-// Narrower than the formats' own definitions where those need arithmetic: no 29 February, no leap second.
+// Narrower than the formats where a check would need arithmetic: no 29 February, no leap second.
 constexpr const char* kDate =
     "[1-9][0-9]{3}-((0[13578]|1[02])-(0[1-9]|[12][0-9]|3[01])|(0[469]|11)-(0[1-9]|[12][0-9]|30)|"
     "02-(0[1-9]|1[0-9]|2[0-8]))";
@@ -20,13 +20,13 @@ constexpr const char* kTime =
     "([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\\.[0-9]{1,6})?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])";
 constexpr const char* kOctet = "(25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])";
 constexpr const char* kLabel = "[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?";
-// RFC 3986 with a host's name and without a user's: what "https://example.org:8080/a?b=c#d" is like. Few states, since
-// each character that a length counts has them all.
+// A subset of RFC 3986, with a host name and without user information, such as "https://example.org:8080/a?b=c#d". It
+// has few states, since a length limit multiplies them by its number of characters.
 constexpr const char* kScheme = "[a-z][a-z0-9+.-]*";
 constexpr const char* kHost = "([A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?\\.)*[A-Za-z]([A-Za-z0-9-]*[A-Za-z0-9])?";
 constexpr const char* kPath = "([A-Za-z0-9._~!$&'()*+,;=:@/-]|%[0-9A-Fa-f]{2})*";
 constexpr const char* kQuery = "([A-Za-z0-9._~!$&'()*+,;=:@/?-]|%[0-9A-Fa-f]{2})*";
-constexpr std::int32_t kLongestUri = 256;  // pydantic's HttpUrl asks for 2083, which would be some 60,000 states
+constexpr std::int32_t kLongestUri = 256;  // pydantic's HttpUrl allows 2083, which would need 60,000 states
 
 std::string format_pattern(const std::string& name) {
   const std::string octet = kOctet, label = kLabel;
@@ -74,7 +74,7 @@ std::optional<NumberShape::Divisor> divisor(const SchemaPlace& place) {
   return divisor;
 }
 
-// The one that leaves less: the larger of two lower limits, the smaller of two upper ones.
+// The stricter limit: the larger of two lower limits, the smaller of two upper ones.
 std::optional<NumberShape::Limit> tighter(const SchemaPlace& place, const char* inclusive, const char* exclusive,
                                           double sign) {
   const auto a = limit(place, inclusive, false), b = limit(place, exclusive, true);

@@ -6,12 +6,12 @@
 
 namespace slip {
 
-// The strings that minLength, maxLength, pattern and format of a schema leave. Where there are any, characters are
-// spelled canonically. Errors: as SchemaPlace has them; for what asks for too much, as AutomatonBudget.
+// The strings that minLength, maxLength, pattern and format of a schema allow. If it has any of them, characters are
+// spelled canonically. Errors as SchemaPlace's; for a schema that is too expensive, as AutomatonBudget's.
 Lexeme string_lexeme(const SchemaPlace& place, AutomatonBudget& budget);
-// The numbers that its minimum, maximum, exclusiveMinimum, exclusiveMaximum and multipleOf leave.
+// The numbers that its minimum, maximum, exclusiveMinimum, exclusiveMaximum and multipleOf allow.
 Lexeme number_lexeme(const SchemaPlace& place, bool integer, AutomatonBudget& budget);
-// The values of its enum or const that are of one of its types, each as its shortest text.
+// The values of its enum or const that have one of its types, each as its shortest text.
 Lexeme listed_lexeme(const SchemaPlace& place, AutomatonBudget& budget);
 
 // The values of enum or const; nullopt when it has neither.

@@ -16,13 +16,13 @@ void set(std::vector<std::uint64_t>& bits, std::int32_t id) {
   bits[static_cast<std::size_t>(id) / 64] |= std::uint64_t{1} << static_cast<std::size_t>(id) % 64;
 }
 
-constexpr std::size_t kEntryBytes = 128;  // of a hash table's entry, roughly
+constexpr std::size_t kEntryBytes = 128;  // rough overhead of a hash table entry
 
 }  // namespace
 
 void keep_allowed(const TokenMask& mask, std::span<const std::int32_t> end_ids, std::span<float> logits) {
   constexpr float kImpossible = -std::numeric_limits<float>::infinity();
-  // The end tokens' own logits, since another rule decides about them.
+  // Saves the end tokens' logits: mask.ends decides about these tokens, not the mask's bits.
   std::vector<std::pair<std::size_t, float>> ends;
   for (const std::int32_t id : end_ids) ends.emplace_back(id, logits[static_cast<std::size_t>(id)]);
   for (std::size_t word = 0; word * 64 < logits.size(); ++word) {
@@ -32,7 +32,7 @@ void keep_allowed(const TokenMask& mask, std::span<const std::int32_t> end_ids, 
       std::fill(block.begin(), block.end(), kImpossible);
       continue;
     }
-    // Most words of a mask allow nearly everything, inside a string, or nearly nothing.
+    // Most words of a mask allow nearly all tokens (inside a string) or nearly none.
     const std::uint64_t all = ~std::uint64_t{0} >> (64 - block.size());
     for (std::uint64_t rest = ~bits & all; rest != 0; rest &= rest - 1) {
       block[static_cast<std::size_t>(std::countr_zero(rest))] = kImpossible;
@@ -41,7 +41,7 @@ void keep_allowed(const TokenMask& mask, std::span<const std::int32_t> end_ids, 
   for (const auto& [id, logit] : ends) logits[id] = mask.ends ? logit : kImpossible;
   const auto is_possible = [](float logit) { return logit != kImpossible; };
   if (std::any_of(logits.begin(), logits.end(), is_possible)) return;
-  throw Error(ErrorCode::kInvalidArgument, "no token of this model goes on with an answer in the form asked for", {},
+  throw Error(ErrorCode::kInvalidArgument, "no token of this model can continue the answer in the requested format", {},
               "response_format");
 }
 
@@ -117,7 +117,7 @@ TokenMasks::Within TokenMasks::walk_within(const ByteAutomaton& lexeme, std::int
   return made;
 }
 
-// Tokens below `exit`, whose bytes up to there led to `state`.
+// Adds the tokens below `exit`; `state` is the state after the bytes up to there.
 void TokenMasks::walk_behind(const Grammar& grammar, std::uint32_t exit, const GrammarState& state, TokenMask& mask) {
   const std::uint32_t base = trie_.node(exit).depth;
   for (std::uint32_t i = exit + 1; i < trie_.node(exit).end;) {

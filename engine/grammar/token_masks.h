@@ -13,7 +13,7 @@
 
 namespace slip {
 
-// The tokens that keep an answer within its grammar.
+// The set of tokens that keep an answer within its grammar.
 struct TokenMask {
   std::vector<std::uint64_t> bits;  // bit id % 64 of word id / 64
   bool ends = false;                // the answer may end here
@@ -23,16 +23,16 @@ struct TokenMask {
   }
 };
 
-// Makes −inf of every logit the mask forbids. `end_ids` are allowed where the answer may end and nowhere else, whatever
-// text they have. Error{kInvalidArgument} when no token is left. Pure.
+// Sets every logit that the mask forbids to −inf. `end_ids` are allowed only where the answer may end, whatever their
+// text. Error{kInvalidArgument} when no token is left. Pure.
 void keep_allowed(const TokenMask& mask, std::span<const std::int32_t> end_ids, std::span<float> logits);
 
-// Masks for the states of any grammar over one vocabulary, remembered. What a token's bytes do within a lexeme depends
-// on nothing else, so that part is walked once for each state of each lexeme; what follows where a lexeme can end in
-// the middle of a token is walked for each state of the grammar. Threads: one.
+// Computes and caches masks for the states of any grammar over one vocabulary. Inside a lexeme, the effect of a token's
+// bytes depends on the lexeme's state alone, so that part is computed once for each state of each lexeme. Tokens in
+// which a lexeme ends are walked for each state of the grammar. Threads: one.
 class TokenMasks {
  public:
-  // Both kinds of memory are dropped as a whole when they exceed `most_bytes` together.
+  // Both caches are dropped completely when they exceed `most_bytes` together.
   explicit TokenMasks(const std::vector<std::string_view>& texts, std::size_t most_bytes = std::size_t{64} << 20);
 
   // Valid until the next call. Errors: as GrammarState::step.
@@ -40,10 +40,10 @@ class TokenMasks {
   std::string_view text(std::int32_t token) const { return trie_.text(token); }
 
  private:
-  // What a token does that begins in one state of a lexeme: the tokens that stay within it, and the nodes of the trie
-  // at which it may have ended with more of the token to come.
+  // The tokens that begin in one state of a lexeme: those that stay within it, and the trie nodes at which the lexeme
+  // may end before the token does.
   struct Within {
-    std::vector<std::uint64_t> bits;  // empty: `ids` has them
+    std::vector<std::uint64_t> bits;  // empty: they are in `ids`
     std::vector<std::int32_t> ids;
     std::vector<std::uint32_t> exits;
   };
@@ -70,8 +70,8 @@ class TokenMasks {
   std::unordered_map<Key, Within, KeyHash> within_;
   std::unordered_map<std::string, TokenMask> masks_;
   std::string key_;
-  std::vector<GrammarState> levels_;         // walk_behind: the state at each depth
-  std::vector<std::int32_t> lexeme_states_;  // walk_within: the same
+  std::vector<GrammarState> levels_;         // walk_behind(): the state at each depth
+  std::vector<std::int32_t> lexeme_states_;  // walk_within(): likewise
 };
 
 }  // namespace slip

@@ -11,7 +11,7 @@ TokenTrie::TokenTrie(const std::vector<std::string_view>& texts) : texts_(texts)
   }
   const auto text_of = [&](std::int32_t id) { return texts[static_cast<std::size_t>(id)]; };
   std::stable_sort(ids_.begin(), ids_.end(), [&](std::int32_t a, std::int32_t b) { return text_of(a) < text_of(b); });
-  std::vector<std::uint32_t> open;  // nodes from the root to the last text's end
+  std::vector<std::uint32_t> open;  // nodes from the root to the end of the previous text
   std::string_view before;
   const auto close_to = [&](std::size_t depth) {
     for (; open.size() > depth; open.pop_back()) nodes_[open.back()].end = static_cast<std::uint32_t>(nodes_.size());

@@ -10,19 +10,19 @@ namespace slip {
 
 class Tokenizer;
 
-// The texts of a vocabulary as a tree of bytes, laid out in the order of a depth-first walk: what follows node i below
-// it ends at node(i).end. One walk shares the work of all tokens that begin alike. Immutable; any thread.
+// The texts of a vocabulary as a byte trie, laid out in depth-first order: the nodes below node i end at node(i).end.
+// Tokens with a common prefix share the work of a walk. Immutable; any thread.
 class TokenTrie {
  public:
   struct Node {
-    std::uint32_t end = 0;       // the first node that is not below this one
+    std::uint32_t end = 0;       // one past the last node below this one
     std::uint32_t first_id = 0;  // in ids()
     std::uint16_t depth = 0;     // bytes from the root, this one included
     std::uint8_t byte = 0;
   };
-  static constexpr std::size_t kLongestToken = 1024;  // bytes; longer ones are left out, so never allowed
+  static constexpr std::size_t kLongestToken = 1024;  // bytes; longer tokens are left out, so never allowed
 
-  // texts[id]; empty ones are left out.
+  // texts[id] is the text of token id; empty ones are left out.
   explicit TokenTrie(const std::vector<std::string_view>& texts);
 
   std::uint32_t n_nodes() const { return static_cast<std::uint32_t>(nodes_.size()) - 1; }
@@ -36,11 +36,11 @@ class TokenTrie {
 
  private:
   std::vector<std::string_view> texts_;
-  std::vector<Node> nodes_;        // and one behind the last
+  std::vector<Node> nodes_;        // and a sentinel after the last
   std::vector<std::int32_t> ids_;  // in the order of their texts
 };
 
-// What each token adds to a text; empty for special tokens, which are not text.
+// The text that each token adds; empty for special tokens, which are not text.
 std::vector<std::string_view> token_texts(const Tokenizer& tokenizer);
 
 }  // namespace slip

@@ -25,8 +25,8 @@ std::int32_t pages_for(std::int32_t n_slots) {
   return (n_slots + PagePool::kPageTokens - 1) / PagePool::kPageTokens;
 }
 
-// An anonymous mapping: zeroed, so that no kernel ever reads a NaN from a slot nobody wrote, and not resident until
-// used.
+// An anonymous mapping. It is zeroed, so kernels never read a NaN from an unwritten slot, and becomes resident only
+// when used.
 class HostPages final : public PageMemory {
  public:
   // Error{kTooLarge}.
@@ -56,7 +56,7 @@ class HostPages final : public PageMemory {
 
  private:
   std::size_t bytes_;
-  std::byte* data_ = nullptr;  // on a border of the machine's pages
+  std::byte* data_ = nullptr;  // aligned to the machine's pages
 };
 
 std::unique_ptr<PageMemory> host_pages(const ModelConfig& config, Dtype dtype, std::int32_t n_pages) {

@@ -50,7 +50,7 @@ bool PrefixCache::drop_one_idle() {
 std::int32_t PrefixCache::open(std::uint64_t tenant, std::span<const std::int32_t> tokens, std::int32_t n_slots,
                                PageTable& table) {
   Node* node = &roots_[tenant];
-  table.expect(n_slots);  // the last allocation: a page that is held below for a moment is always let go
+  table.expect(n_slots);  // no allocation after this one, so a page held temporarily below is always released
   std::int32_t n_known = 0;
   for (auto rest = tokens; rest.size() >= kPageTokens; rest = rest.subspan(kPageTokens)) {
     PageTokens wanted;
@@ -66,10 +66,10 @@ std::int32_t PrefixCache::open(std::uint64_t tenant, std::span<const std::int32_
   return n_known;
 }
 
-// Also reserves the room, since the page that is copied from must not give way to that of the copy.
+// Also reserves the table's pages: while doing so, the page to copy from must not be dropped to make room for the copy.
 std::int32_t PrefixCache::copy_partial(Node& parent, std::span<const std::int32_t> tokens, std::int32_t n_slots,
                                        PageTable& table) {
-  // The page that begins most alike stands next to where `tokens` would.
+  // Children are ordered by tokens, so the longest match is next to where `tokens` would be inserted.
   Node* nearest = nullptr;
   std::size_t n_copied = 0;
   PageTokens wanted{};
@@ -87,7 +87,7 @@ std::int32_t PrefixCache::copy_partial(Node& parent, std::span<const std::int32_
   while (!table.reserve(n_slots)) {
     if (drop_one_idle()) continue;
     SLIP_CHECK(nearest != nullptr, "a sequence was admitted without room");
-    pool_.release(std::exchange(nearest, nullptr)->page);  // the very last page that could give way
+    pool_.release(std::exchange(nearest, nullptr)->page);  // only this page is left to drop
     n_copied = 0;
   }
   if (nearest == nullptr) return 0;
@@ -108,7 +108,7 @@ void PrefixCache::add(std::uint64_t tenant, std::span<const std::int32_t> tokens
     auto found = node->children.find(held);
     if (found == node->children.end()) {
       if (n_pages() >= most_pages_ && !drop_one_idle()) break;
-      std::list<Node*> used_last(1);  // before the tree has the node, whose place in by_use_ must not be missing
+      std::list<Node*> used_last(1);  // allocated before the tree has the node: every node needs its entry in by_use_
       found = node->children.emplace(held, std::make_unique<Node>()).first;
       Node& added = *found->second;
       added.parent = node;

@@ -12,29 +12,30 @@
 
 namespace slip {
 
-// What the target has read before, so that requests that begin alike (a system prompt, the earlier turns of a chat)
-// read it once. A radix tree over whole pages of tokens, one for each tenant: how fast an answer begins must not tell
-// what others asked (SGLang's RadixAttention; `cache_salt` in vLLM). Tokens are compared, not hashes of them: a
-// collision would be a wrong answer. Keys and values of a token depend on what stands before it alone, to the bit, so a
-// hit changes no answer. Drafts have no such cache and read their prompts again, since they are small.
+// Automatic prefix cache of the target's keys and values: requests that begin alike (a system prompt, the earlier turns
+// of a chat) read the common part once. A radix tree over whole pages of tokens, one tree for each tenant, so that the
+// time to first token reveals nothing about other tenants' requests (SGLang's RadixAttention; `cache_salt` in vLLM).
+// Tokens are compared, not their hashes: a collision would give a wrong answer. The keys and values of a token depend,
+// to the bit, only on the tokens before it, so a hit changes no answer. Drafts have no prefix cache and read their
+// prompts again, since they are small.
 //
-// The cache holds each of its pages. A page that no sequence holds as well is idle. Idle pages are dropped, least
-// recently used first, when new pages come or a running sequence needs room. A hit costs O(pages × log(siblings)).
+// The cache is a holder of each of its pages. A page that no sequence holds is idle. Idle pages are dropped, least
+// recently used first, when new pages are added or a sequence needs room. A hit costs O(pages × log(siblings)).
 // Threads: the pool's owner only.
 class PrefixCache {
  public:
-  // `pool` outlives it. At most `most_pages` are kept; 0: none.
+  // `pool` outlives it. Keeps at most `most_pages`; 0: none.
   PrefixCache(PagePool& pool, std::int32_t most_pages);
   ~PrefixCache();
   PrefixCache(const PrefixCache&) = delete;
   PrefixCache& operator=(const PrefixCache&) = delete;
 
-  // Gives an empty table room for `n_slots`, the first ones filled with what is known of `tokens`; returns how many are
-  // filled. Whole pages are shared; of the page after them, slots that begin alike are copied.
-  // REQUIRES: n_slots ≥ tokens.size(), and pages for them among the free and the idle.
+  // Reserves `n_slots` in an empty table and fills the first slots with the longest cached prefix of `tokens`; returns
+  // the number of filled slots. Whole pages are shared; of the next page, the slots that match are copied. REQUIRES:
+  // n_slots ≥ tokens.size(), and enough free and idle pages.
   std::int32_t open(std::uint64_t tenant, std::span<const std::int32_t> tokens, std::int32_t n_slots, PageTable& table);
-  // Remembers the whole pages of `tokens`, which the table's first slots hold. Where it knew them already, the table
-  // shares the known page from now on.
+  // Adds the whole pages of `tokens`, which the table's first slots hold. Where the cache has a page with the same
+  // tokens already, the table shares that page from now on.
   void add(std::uint64_t tenant, std::span<const std::int32_t> tokens, PageTable& table);
 
   std::int32_t n_pages() const { return static_cast<std::int32_t>(by_use_.size()); }
@@ -52,8 +53,8 @@ class PrefixCache {
     std::list<Node*>::iterator in_use_order;
   };
 
-  void touch(Node& last);  // it and all before it were used now
-  bool drop_one_idle();    // the least recently used; false: there is none
+  void touch(Node& last);  // marks the node and its ancestors as used now
+  bool drop_one_idle();    // drops the least recently used idle page; false: there is none
   std::int32_t copy_partial(Node& parent, std::span<const std::int32_t> tokens, std::int32_t n_slots, PageTable& table);
 
   PagePool& pool_;

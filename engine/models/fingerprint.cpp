@@ -15,14 +15,14 @@ namespace slip {
 namespace {
 
 constexpr std::uint64_t kMaxJsonBytes = std::uint64_t{256} << 20;
-constexpr std::size_t kPieceBytes = 4096;  // what a page fault brings anyway
+constexpr std::size_t kPieceBytes = 4096;  // a page fault reads this much anyway
 constexpr std::size_t kPieces = 8;
 
 std::string_view text_of(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-// The first piece stands at the beginning, the last one at the end.
+// Adds pieces from the first to the last bytes, evenly spaced.
 void add_pieces(std::span<const std::byte> bytes, std::string& text) {
   if (bytes.size() <= kPieces * kPieceBytes) {
     text += text_of(bytes);

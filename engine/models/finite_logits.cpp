@@ -11,7 +11,7 @@
 namespace slip {
 namespace {
 
-// An end token is one that training has seen; the first ids of a vocabulary may be unused.
+// Prefers an end token, which training has used; the first ids of a vocabulary may be unused.
 std::int32_t token_to_read(const ModelConfig& config) {
   for (const std::int32_t id : config.eos_ids) {
     if (id >= 0 && id < config.vocab_size) return id;

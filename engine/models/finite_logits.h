@@ -7,9 +7,9 @@
 
 namespace slip {
 
-// Lets a target read one token and checks that the logits behind it are numbers. Weights with a NaN or an infinity, or
-// too large for their dtype, would fail every request. Costs one decoding step; the worker's cache is as before.
-// Error{kDataLoss} naming `where`, the model's folder. Thread: the worker's owner.
+// Runs a target on one token and checks that its logits are finite. Weights with a NaN or an infinity, or too large for
+// their dtype, would fail every request. Costs one decoding step; leaves the worker's cache as it was. Error{kDataLoss}
+// naming `where`, the model's folder. Thread: the worker's owner.
 void require_finite_logits(Worker& worker, const std::string& where);
 
 }  // namespace slip

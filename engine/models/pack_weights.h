@@ -9,8 +9,8 @@
 
 namespace slip {
 
-// ModelWeights::load() of a checkpoint in memory: the same bits as from a folder that holds these tensors. Names,
-// shapes and finiteness are checked (Error{kDataLoss} naming the tensor). The tensors are only read during the call.
+// ModelWeights::load() for a checkpoint in memory, with the same bits as from a folder with these tensors. Checks
+// names, shapes and finiteness (Error{kDataLoss} naming the tensor). The tensors are only read during the call.
 std::shared_ptr<const ModelWeights> pack_weights(const ModelConfig& config, const TensorMap& tensors, Dtype dtype);
 
 }  // namespace slip

@@ -9,8 +9,8 @@
 namespace slip {
 namespace {
 
-// Wavelengths up to original / high_freq_factor stay, those beyond original / low_freq_factor grow by the factor, and
-// between the two the frequency is blended by how many turns fit in the original context.
+// Wavelengths up to original / high_freq_factor stay; those beyond original / low_freq_factor grow by the factor. In
+// between, the frequency is blended by the number of turns within the original context.
 float llama3_frequency(const RopeScaling& scaling, float frequency) {
   const auto original = static_cast<float>(scaling.original_max_positions);
   const auto low = static_cast<float>(scaling.low_freq_factor), high = static_cast<float>(scaling.high_freq_factor);
@@ -22,7 +22,7 @@ float llama3_frequency(const RopeScaling& scaling, float frequency) {
   return (1 - smooth) * frequency / factor + smooth * frequency;
 }
 
-// Which pairs of dimensions yarn blends over: before `low` they stay, from `high` on they are stretched.
+// The dimension pairs over which yarn blends: those before `low` stay, those from `high` on are stretched.
 struct YarnBorders {
   double low, high;
 };
@@ -30,7 +30,7 @@ struct YarnBorders {
 YarnBorders yarn_borders(const ModelConfig& config) {
   const RopeScaling& scaling = config.rope_scaling;
   const double dim = config.head_dim;
-  // The dimension that makes so many turns within the original context.
+  // The dimension that makes `turns` turns within the original context.
   const auto dimension_of = [&](double turns) {
     return dim * std::log(scaling.original_max_positions / (turns * 2 * std::numbers::pi)) /
            (2 * std::log(config.rope_theta));

@@ -16,9 +16,9 @@
 namespace slip {
 namespace {
 
-constexpr std::int32_t kRowsPerTask = 4;  // row-wise work of fewer rows is done before another thread would wake
+constexpr std::int32_t kRowsPerTask = 4;  // fewer rows are done before another thread would wake up
 
-// Everything one forward pass reads, and where it works.
+// The inputs and the scratch memory of one forward pass.
 struct Pass {
   const ModelConfig& config;
   std::span<const ModelWeights* const> weight_sets;
@@ -36,8 +36,8 @@ struct Pass {
   std::int64_t qkv_width() const { return query_width() + 2 * key_width(); }
 };
 
-// body(row) for each row of [begin, end), on several threads when there are many. std::ref: a std::function of the
-// lambda itself would allocate.
+// Calls body(row) for each row of [begin, end), on several threads when there are more than kRowsPerTask. std::ref: a
+// std::function of the lambda itself would allocate.
 template <class Body>
 void for_rows(kernels::ThreadPool& pool, std::int32_t begin, std::int32_t end, const Body& body) {
   const auto task = [&](std::size_t index, int) {
@@ -64,7 +64,7 @@ const ModelWeights* weights_of(const Pass& pass, std::int32_t sequence) {
   return pass.weight_sets[index];
 }
 
-// Neighbouring sequences of one weight index become one run, whose matmuls see all their rows at once.
+// Adjacent sequences with the same weights become one run: one matmul for all their rows.
 void gather_runs(const Pass& pass) {
   auto& runs = pass.buffers.runs;
   runs.clear();
@@ -125,13 +125,13 @@ void embed(const Pass& pass) {
   }
 }
 
-// A product's activations for the rows of a run.
+// The activations of a run's rows, as input of a product.
 kernels::Activations activations(const WeightRun& run, const kernels::PackedMatrix& weight, std::int64_t width,
                                  const AlignedArray<std::byte>& memory) {
   return {weight.compute_dtype(), run.row_end - run.row_begin, width, memory.data()};
 }
 
-// The norm of the run's rows, for the product with `next`.
+// The normalised rows of a run, as input of the product with `next`.
 kernels::Activations normalised(const Pass& pass, const WeightRun& run, const std::vector<float>& weight,
                                 const kernels::PackedMatrix& next) {
   const auto eps = static_cast<float>(pass.config.rms_norm_eps);
@@ -145,7 +145,7 @@ kernels::Activations normalised(const Pass& pass, const WeightRun& run, const st
   return to;
 }
 
-// One activation matrix of the pass: `width` values a row, rows without gaps.
+// One activation matrix of the pass: `width` values per row, rows contiguous.
 struct Activation {
   float* data;
   std::int64_t width;
@@ -161,7 +161,7 @@ void add_bias(const Pass& pass, const WeightRun& run, const std::vector<float>& 
            [&](std::int32_t row) { kernels::add(to.data + row * to.width, bias.data(), std::ssize(bias)); });
 }
 
-// Each query and key head by itself, before the rotation.
+// Normalises each query and key head on its own, before rope.
 void normalise_heads(const Pass& pass, const WeightRun& run, const ModelWeights::Layer& layer) {
   if (layer.q_norm.empty()) return;
   const auto eps = static_cast<float>(pass.config.rms_norm_eps);
@@ -179,7 +179,7 @@ void rotate_and_store(const Pass& pass, const kernels::PagedKv& kv) {
   for_rows(pass.pool, 0, pass.n_input_rows(), [&](std::int32_t row) {
     float* qkv = pass.buffers.qkv.data() + row * pass.qkv_width();
     const std::int64_t position = pass.input.positions[static_cast<std::size_t>(row)];
-    // Queries and keys stand side by side, so one call turns both.
+    // Queries and keys are adjacent, so one call rotates both.
     kernels::rope(qkv, pass.config.n_heads + pass.config.n_kv_heads, pass.config.head_dim,
                   pass.rope.cos.data() + position * half, pass.rope.sin.data() + position * half);
     const kernels::AttentionRow& view = pass.buffers.attention_rows[static_cast<std::size_t>(row)];
@@ -190,7 +190,7 @@ void rotate_and_store(const Pass& pass, const kernels::PagedKv& kv) {
   });
 }
 
-// The keys and values of all rows of the step, into the cache; their queries stay in qkv.
+// Stores the keys and values of all rows of the step in the cache; their queries stay in qkv.
 void store_keys(const Pass& pass, std::int32_t layer) {
   const Activation qkv{pass.buffers.qkv.data(), pass.qkv_width()};
   for (const WeightRun& run : pass.buffers.runs) {
@@ -203,8 +203,8 @@ void store_keys(const Pass& pass, std::int32_t layer) {
   rotate_and_store(pass, pass.cache.layer(layer));
 }
 
-// Rows whose logits are wanted move up to the first places, and the others leave the pass: of a prompt that is read,
-// the last layer needs the keys and values alone.
+// Moves the rows whose logits are wanted to the front and drops the others: in the last layer, a prompt's other rows
+// only need their keys and values.
 void keep_wanted_rows(const Pass& pass) {
   Workspace::Buffers& buffers = pass.buffers;
   const auto move_up = [](Activation rows, std::int64_t from, std::int64_t to) {
@@ -266,7 +266,7 @@ void copy_tap(const Pass& pass, std::int32_t layer, std::span<const TensorView> 
   }
 }
 
-// The final norm of the rows that are left: into the caller's memory when it wants them, else into the workspace.
+// The final norm of the remaining rows: in the caller's memory if wanted there, else in the workspace.
 TensorView final_hidden_rows(const Pass& pass, const TensorView& wanted) {
   TensorView hidden = wanted;
   if (hidden.data == nullptr) {

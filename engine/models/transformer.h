@@ -18,24 +18,24 @@
 namespace slip {
 
 using PageRange = kernels::SlotRange;  // in slots
-// Where one sequence's keys and values live, and which of them a step may see.
+// The cache of one sequence, and the part of it that a step may see.
 struct KvView {
   PageTable* pages = nullptr;          // must have room for n_cached + this step's rows
   std::int32_t n_cached = 0;           // slots already filled; this step's row i is stored at slot n_cached + i
-  std::span<const PageRange> visible;  // of the slots before n_cached, ascending and disjoint: sinks and a window, or
-                                       // pages; empty: all. The step's own rows are seen as ever.
+  std::span<const PageRange> visible;  // ranges of the slots before n_cached, ascending and disjoint, such as attention
+                                       // sinks plus a window; empty: all. The step's own rows are always visible.
 };
 
 struct TapSet {
   std::uint64_t layers = 0;
 };  // bit l: the hidden state after layer l is wanted
 
-// One forward pass over rows of several sequences: plain serialisable data (the simulator and tests replay it).
+// One forward pass over rows of several sequences, as plain serialisable data (the simulator and tests replay it).
 struct StepInput {
   std::span<const std::int32_t> tokens, positions;  // [n_row]; position = committed length + depth in the tree
-  std::span<const std::int32_t> row_begin;          // [n_seq + 1] ragged borders
+  std::span<const std::int32_t> row_begin;          // [n_seq + 1] prefix sums of the rows per sequence
   std::span<const std::uint64_t>
-      ancestors;  // [n_row, ancestor_words]; bit i = row i of the same sequence; empty: all chains
+      ancestors;  // [n_row, ancestor_words]; bit i = row i of the same sequence is visible; empty: all chains
   std::int32_t ancestor_words = 0;
   std::span<const KvView> kv;                // [n_seq]
   std::span<const std::int32_t> logit_rows;  // rows whose logits are wanted, ascending
@@ -50,11 +50,11 @@ struct StepOutput {
   std::span<TensorView> taps;  // per bit of TapSet, [n_row, hidden]
 };
 
-// The weights of a Llama, Qwen2, Qwen3 or Mistral packed for this machine. Immutable; shared by whoever reads them.
+// The weights of a Llama, Qwen2, Qwen3 or Mistral model, packed for this machine. Immutable; may be shared.
 class ModelWeights {
  public:
-  // Reads a Hugging Face folder, its weights in one file or in shards; refuses what `config.json` and the file disagree
-  // on, by tensor name (Error{kDataLoss | kInvalidArgument}). `check_finite` additionally refuses NaN and Inf (drafts
+  // Reads a Hugging Face folder, with its weights in one file or in shards. Where `config.json` and the file disagree,
+  // throws Error{kDataLoss | kInvalidArgument} naming the tensor. `check_finite` also refuses NaN and Inf (drafts
   // before they serve).
   static std::shared_ptr<const ModelWeights> load(const std::filesystem::path& folder, Dtype dtype,
                                                   bool check_finite = false);
@@ -65,21 +65,22 @@ class ModelWeights {
     kernels::PackedMatrix attention_out;          // [hidden, n_heads head_dim]
     kernels::PackedMatrix gate_up;                // of kernels::gated_parts(), each [intermediate, hidden]
     kernels::PackedMatrix down;                   // [hidden, intermediate]
-    // Empty where the architecture has none. Biases are [n_out] of the matrix of the same name: gate's, then up's.
+    // Empty where the architecture has none. A bias is [n_out] of the matrix of the same name; gate_up_bias has gate's,
+    // then up's.
     std::vector<float> qkv_bias, attention_out_bias, gate_up_bias, down_bias;
     std::vector<float> q_norm, k_norm;  // [head_dim], the same for all heads
   };
   ModelConfig config;
   Dtype dtype = Dtype::kBFloat16;
-  std::vector<std::byte> embedding;  // [vocab, hidden] in `dtype`; empty where the head's rows are the embedding
+  std::vector<std::byte> embedding;  // [vocab, hidden] in `dtype`; empty if tied to lm_head
   std::vector<Layer> layers;
   std::vector<float> final_norm;  // [hidden]
   kernels::PackedMatrix lm_head;  // [vocab, hidden]
-  std::int64_t load_us = 0;       // reading and packing took so long
+  std::int64_t load_us = 0;       // time of reading and packing
   std::size_t bytes() const;
 };
 
-// Scratch memory for forward(), sized once, reused every step: forward itself allocates nothing.
+// Scratch memory for forward(), sized once and reused every step: forward() itself allocates nothing.
 class Workspace {
  public:
   Workspace(const ModelConfig& config, std::int32_t max_rows, std::int32_t max_logit_rows);
@@ -95,8 +96,8 @@ class Workspace {
   std::unique_ptr<Buffers> buffers_;
 };
 
-// The batch-invariant forward pass of one model shape. `weight_sets` holds the weights a step may name by
-// StepInput::weights (a target has one). Threads: const and reentrant given distinct Workspaces and pools.
+// The batch-invariant forward pass of one model shape. `weight_sets` holds the weights that StepInput::weights indexes
+// (a target has one set). Threads: const and reentrant given distinct Workspaces and pools.
 class Transformer {
  public:
   Transformer(const ModelConfig& config, kernels::ThreadPool& pool);
@@ -114,7 +115,7 @@ class Transformer {
   RopeTable rope_;
 };
 
-// Target seen by the engine: something that runs a step. One rank today; a sharded worker has the same face.
+// The target as the engine sees it: runs steps. One rank today; a sharded worker would have the same interface.
 class Worker {
  public:
   virtual ~Worker() = default;

@@ -16,7 +16,7 @@
 namespace slip {
 namespace {
 
-// The value of element `index`; memcpy because nothing in the format aligns a tensor's data.
+// The value of element `index`. Uses memcpy, since the format does not align a tensor's data.
 float element(const StoredTensor& tensor, std::size_t index) {
   if (tensor.dtype == Dtype::kFloat32) {
     float value = 0;
@@ -38,15 +38,15 @@ std::vector<float> to_floats(const StoredTensor& tensor) {
   return values;
 }
 
-// Reads one checkpoint's tensors into the forms the forward pass wants. `mapped`: the tensors lie in mapped files,
-// whose memory is given back once it was read.
+// Converts one checkpoint's tensors to the forms of the forward pass. `mapped`: the tensors are in mapped files, whose
+// memory is released after reading.
 class WeightReader {
  public:
   WeightReader(const TensorMap& tensors, bool mapped, Dtype compute)
       : tensors_(tensors), mapped_(mapped), compute_(compute) {}
 
-  // The rows of the named matrices one below the other: a fused projection. What was read of the file is given back,
-  // so that a model is never in memory twice.
+  // The named matrices, stacked by rows: a fused projection. Releases the file's memory after reading, so that a model
+  // is never in memory twice.
   kernels::PackedMatrix stacked(std::initializer_list<std::string> names) const {
     std::vector<kernels::MatrixRows> parts;
     for (const auto& name : names) {
@@ -92,7 +92,7 @@ class WeightReader {
     return bytes;
   }
 
-  // The named vectors one behind the other, as stacked() puts the rows they belong to.
+  // The named vectors, concatenated in the order of stacked().
   std::vector<float> joined(std::initializer_list<std::string> names) const {
     std::vector<float> values;
     for (const auto& name : names) {
@@ -153,7 +153,7 @@ void require_finite(const TensorMap& tensors, bool mapped, const std::string& wh
   }
 }
 
-// What a checkpoint holds, where it lies and how it is read.
+// A checkpoint's tensors, their origin and how to read them.
 struct Checkpoint {
   const TensorMap& tensors;
   bool mapped = false;
@@ -165,7 +165,7 @@ std::shared_ptr<const ModelWeights> pack(const Checkpoint& checkpoint, const Mod
   if (dtype == Dtype::kFloat16) {
     throw Error(ErrorCode::kUnsupported, "float16 is not a serving format", "choose bfloat16 or float32", "dtype");
   }
-  kernels::isa_class();  // throws here, not in a worker of a pool, when the environment names a wrong one
+  kernels::isa_class();  // throws here, not in a pool's worker, when the environment names an invalid class
   const std::int64_t start_us = monotonic_us();
   auto weights = std::make_shared<ModelWeights>();
   weights->config = config;

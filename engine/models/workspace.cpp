@@ -11,7 +11,7 @@ std::size_t product(std::int64_t a, std::int64_t b) {
   return static_cast<std::size_t>(a) * static_cast<std::size_t>(b);
 }
 
-// Of the products with what is `hidden` or `attention` wide.
+// For the products whose input is `hidden` or `attention` wide.
 std::size_t scratch_bytes(const ModelConfig& config, std::int64_t n_rows) {
   const std::int64_t attention = std::int64_t{config.n_heads} * config.head_dim;
   return kernels::Activations::bytes(n_rows, std::max<std::int64_t>(config.hidden_size, attention));

@@ -27,7 +27,7 @@ class AlignedArray {
   AlignedMemory memory_;
 };
 
-// Neighbouring rows (and the wanted logits among them) that use the same weights: one matmul each.
+// Adjacent rows (and the wanted logits among them) with the same weights: one matmul for each run.
 struct WeightRun {
   const ModelWeights* weights = nullptr;
   std::int32_t row_begin = 0, row_end = 0;
@@ -47,7 +47,7 @@ struct Workspace::Buffers {
   AlignedArray<std::byte> scratch;                    // activations of the other products, one at a time
   std::vector<kernels::AttentionRow> attention_rows;  // [max_rows]
   std::vector<WeightRun> runs;                        // capacity max_rows
-  std::int32_t n_rows = 0;                            // that have a part in the rest of the pass
+  std::int32_t n_rows = 0;                            // rows that are left in the pass
 };
 
 }  // namespace slip

@@ -27,11 +27,11 @@ std::int32_t sample_inverse_cdf(const Distribution& distribution, double u) {
     cumulative += distribution.probabilities[i];
     if (u < cumulative) return last;
   }
-  return last;  // rounding left the sum a hair under 1, and u fell in between
+  return last;  // rounding left the sum slightly under 1, with u above it
 }
 
-// argmax(log p + g) with g = −log(−log u) is argmin(−log u / p): one logarithm instead of three, and none at all for
-// the many tokens that 1 − u ≤ −log u already rules out.
+// argmax(log p + g) with g = −log(−log u) is argmin(−log u / p): one logarithm instead of three. No logarithm is needed
+// for most tokens, since 1 − u ≤ −log u already excludes them.
 std::int32_t sample_gumbel(const Distribution& distribution, const RandomAddress& address) {
   SLIP_CHECK(!distribution.ids.empty(), "a distribution has at least one token");
   if (distribution.ids.size() == 1) return distribution.ids.front();

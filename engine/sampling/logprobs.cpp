@@ -12,7 +12,7 @@ namespace slip {
 
 namespace {
 
-// A bound below the `wanted` largest values: that many blocks have a maximum no smaller.
+// A lower bound of the `wanted` largest values: at least `wanted` blocks have a maximum no smaller.
 float lower_bound_of_head(const std::vector<float>& maxima, std::size_t wanted) {
   thread_local std::vector<float> ranked;
   ranked = maxima;
@@ -22,14 +22,14 @@ float lower_bound_of_head(const std::vector<float>& maxima, std::size_t wanted) 
   return *last;
 }
 
-// One look finds each block's largest value, and with them the row's; a second adds up.
+// One pass finds the maximum of each block and of the row; a second one sums.
 double scan_and_sum(std::span<const float> logits, std::vector<float>& maxima) {
   SLIP_CHECK(!logits.empty(), "a vocabulary has at least one token");
   const float largest = scan_row(logits, maxima).largest;
   return largest + std::log(sum_exp_differences(logits, largest));
 }
 
-thread_local std::vector<float> block_maxima;  // of the row at hand
+thread_local std::vector<float> block_maxima;  // of the current row
 
 }  // namespace
 
@@ -45,8 +45,8 @@ double top_logprobs(std::span<const float> logits, std::int32_t n, std::vector<T
   out.clear();
   const std::size_t wanted = std::min(logits.size(), static_cast<std::size_t>(std::max(n, 0)));
   if (wanted == 0) return normalizer;
-  // A heap with the last-ranked on top, holding raw logits until the end: ranks must not be lost to the rounding of the
-  // subtraction.
+  // A heap with the last-ranked entry on top. It holds raw logits until the end, since rounding in the subtraction
+  // could change ranks.
   const auto consider = [&](std::size_t i) {
     const TokenLogprob entry{static_cast<std::int32_t>(i), logits[i]};
     if (out.size() == wanted) {
@@ -57,7 +57,7 @@ double top_logprobs(std::span<const float> logits, std::int32_t n, std::vector<T
     out.push_back(entry);
     std::push_heap(out.begin(), out.end(), ranks_before);
   };
-  // Most blocks hold nothing that ranks.
+  // Skips most blocks: their maximum is below the bound.
   const float bound = lower_bound_of_head(block_maxima, wanted);
   for (std::size_t block = 0; block < block_maxima.size(); ++block) {
     if (block_maxima[block] < bound) continue;

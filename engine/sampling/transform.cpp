@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Everything here runs in one fixed order over one row, so that the same logits give the same bits whatever batch they
-// were computed in.
+// All loops run over one row in a fixed order: the same logits give the same bits, whatever their batch.
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -18,8 +17,8 @@ namespace slip {
 
 namespace {
 
-// Weights in (0, 1] fall into buckets by exponent and the top five mantissa bits, heaviest first: finding a head of the
-// distribution is one pass over the vocabulary plus a sort of the one bucket its border runs through.
+// Weights in (0, 1] are bucketed by exponent and the top five mantissa bits, largest first. Finding the largest weights
+// up to a count or a mass then takes one pass over the vocabulary and a sort of one bucket.
 constexpr int kMantissaBits = 5;
 constexpr std::size_t kBuckets = 128 << kMantissaBits;  // exponents below 2^−127 share the last
 
@@ -43,7 +42,7 @@ enum class Measure { kCount, kMass };
 
 struct Border {
   std::size_t bucket = 0;
-  double before = 0;  // what the buckets above it add up to
+  double before = 0;  // sum over the buckets of larger weights
 };
 
 Border find_border(const Distribution& weights, Measure measure, double target) {
@@ -59,7 +58,7 @@ Border find_border(const Distribution& weights, Measure measure, double target) 
   return border;
 }
 
-// The last candidate of the smallest head whose measure reaches `target`.
+// The last candidate, in descending order, of the shortest list whose measure reaches `target`.
 Candidate last_kept(const Distribution& weights, Measure measure, double target) {
   const Border border = find_border(weights, measure, target);
   thread_local std::vector<Candidate> members;  // reused by every row
@@ -70,7 +69,7 @@ Candidate last_kept(const Distribution& weights, Measure measure, double target)
       members.push_back({weights.probabilities[i], weights.ids[i]});
     }
   }
-  if (members.empty()) return {0, std::numeric_limits<std::int32_t>::max()};  // rounding: all of it is the head
+  if (members.empty()) return {0, std::numeric_limits<std::int32_t>::max()};  // only through rounding: keep all
   std::sort(members.begin(), members.end(), ranks_before);
   double reached = border.before;
   for (const Candidate& member : members) {
@@ -93,7 +92,7 @@ void keep_head(Distribution& weights, Measure measure, double target) {
   weights.probabilities.resize(kept);
 }
 
-// Drops what is less likely than min_p times the likeliest, whose weight is 1.
+// Drops tokens less likely than min_p times the most likely one, whose weight is 1.
 void keep_likely(Distribution& weights, double min_p) {
   std::size_t kept = 0;
   for (std::size_t i = 0; i < weights.ids.size(); ++i) {
@@ -105,7 +104,7 @@ void keep_likely(Distribution& weights, double min_p) {
   weights.probabilities.resize(kept);
 }
 
-// The lowest id of the largest logit. A NaN or +inf comes from broken weights: that request fails, not the process.
+// The lowest id of the largest logit. A NaN or +inf comes from broken weights: it fails the request, not the process.
 std::size_t find_largest(std::span<const float> logits) {
   thread_local std::vector<float> block_maxima;
   const RowScan scan = scan_row(logits, block_maxima);
@@ -113,9 +112,9 @@ std::size_t find_largest(std::span<const float> logits) {
   return index_of_largest(logits, block_maxima, scan.largest);
 }
 
-// Each token is processed once, whatever the order it came in: the same path gives the same bits.
+// Each token id is processed once, in ascending order, so the same path gives the same bits.
 void penalise(std::span<float> logits, const SamplingParams& params, const RowContext& context) {
-  thread_local std::vector<std::int32_t> counts;  // [vocab] 0: not at all
+  thread_local std::vector<std::int32_t> counts;  // [vocab] 0: not in the path
   counts.assign(logits.size(), 0);
   for (std::size_t i = 0; i < context.path.size(); ++i) {
     std::int32_t& times = counts[static_cast<std::size_t>(context.path[i])];
@@ -128,8 +127,7 @@ void penalise(std::span<float> logits, const SamplingParams& params, const RowCo
   }
 }
 
-// The logits with bias, minimum length, penalties and the grammar's mask in them; `logits` itself when nothing asks for
-// a change.
+// The logits after logit_bias, min_tokens, penalties and the grammar's mask; `logits` itself when none applies.
 std::span<const float> process_logits(std::span<const float> logits, const SamplingParams& params,
                                       const RowContext& context) {
   if (!params.processes_logits()) return logits;
@@ -151,7 +149,7 @@ std::span<const float> process_logits(std::span<const float> logits, const Sampl
   return processed;
 }
 
-// exp((logit − largest) / temperature) of every token that has any probability in float64; returns their sum.
+// exp((logit − largest) / temperature) of every token for which that is not 0 in float64; returns their sum.
 double fill_weights(std::span<const float> logits, double largest, double temperature, Distribution& out) {
   out.ids.resize(logits.size());
   out.probabilities.resize(logits.size());

@@ -7,7 +7,7 @@
 #include <cstring>
 #include <limits>
 
-// A body is inlined into one function an instruction set; -O3 vectorises it there.
+// Each body is inlined into one function per instruction set; -O3 vectorises it there.
 #define SLIP_BODY [[gnu::always_inline]] inline
 #if defined(__x86_64__)
 #define SLIP_FOR_AVX2 [[gnu::target("avx2")]]
@@ -22,7 +22,7 @@ namespace slip {
 namespace {
 
 constexpr std::size_t kLanes = 8;
-constexpr std::size_t kBlock = 256;  // values kept between two loops: well within the first-level cache
+constexpr std::size_t kBlock = 256;  // values kept between two loops: fits the L1 cache
 
 // exp for x ≤ 0: x = n ln 2 + r with |r| ≤ ln 2 / 2, Taylor's polynomial of degree 13 in r (error below 2^−55), times
 // 2^n by the exponent's bits. exp(0) is exactly 1.
@@ -103,15 +103,16 @@ SLIP_BODY bool within_body(const double* u, const double* p, std::size_t n, doub
   return any != 0;
 }
 
-// The lanes of a scan in registers of kWidth values, which the instruction set must have: GCC makes scalar code with a
-// branch a value of wider ones. Vectors by name: as arrays, lanes that last over a loop stay in memory.
+// Vectors of kWidth values for the lanes of a scan. The instruction set must have registers of this width: for wider
+// vectors GCC emits scalar code with a branch per value. These are vector types since GCC keeps arrays that live across
+// a loop in memory.
 template <std::size_t kWidth>
 struct Register {
   typedef float Floats __attribute__((vector_size(4 * kWidth)));
   typedef std::int32_t Bits __attribute__((vector_size(4 * kWidth)));
 };
 
-// Some of the lanes over the first n of a stretch, n a multiple of kScanLanes.
+// Scans kWidth of the lanes over the first n values of a stretch, n a multiple of kScanLanes.
 template <std::size_t kWidth>
 SLIP_BODY std::int32_t scan_lanes(const float* values, std::size_t n, float* maxima) {
   typedef typename Register<kWidth>::Floats Floats;
@@ -131,7 +132,7 @@ SLIP_BODY std::int32_t scan_lanes(const float* values, std::size_t n, float* max
   return broken;
 }
 
-// The first n of a stretch.
+// Scans all lanes over the first n values of a stretch.
 template <std::size_t kWidth>
 SLIP_BODY std::int32_t scan_stretch(const float* values, std::size_t n, float* maxima) {
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
@@ -163,7 +164,7 @@ SLIP_BODY RowScan scan_body(const float* values, std::size_t n, float* maxima) {
   return {largest, broken != 0};
 }
 
-// kernels::philox over many tokens at once; a test holds the two together.
+// kernels::philox over many tokens at once; a test compares the two.
 SLIP_BODY void uniforms_body(const RandomAddress& address, const std::int32_t* tokens, std::size_t n, double* out) {
   constexpr std::uint64_t kMultiplier0 = 0xD2511F53, kMultiplier1 = 0xCD9E8D57;
   constexpr std::uint32_t kWeyl0 = 0x9E3779B9, kWeyl1 = 0xBB67AE85;
@@ -183,7 +184,7 @@ SLIP_BODY void uniforms_body(const RandomAddress& address, const std::int32_t* t
       key1 += kWeyl1;
     }
     const std::uint64_t bits = (static_cast<std::uint64_t>(c0) << 32 | c1) >> 12;
-    // 52 bits under the exponent of 1 make a number in [1, 2): the same value as converting them, and vector code.
+    // 52 bits as the mantissa of a number in [1, 2), minus 1: the same value as a conversion, but it vectorises.
     const double unit = std::bit_cast<double>(bits | std::bit_cast<std::uint64_t>(1.0)) - 1.0;
     out[i] = unit + 0x1p-53;
   }

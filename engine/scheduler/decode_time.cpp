@@ -6,7 +6,7 @@
 namespace slip {
 namespace {
 
-constexpr double kTimeRate = 1.0 / 32;  // of a step in the estimate of a token's time
+constexpr double kTimeRate = 1.0 / 32;  // weight of one step in the smoothed time per token
 
 }  // namespace
 

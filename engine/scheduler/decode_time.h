@@ -13,33 +13,34 @@
 
 namespace slip {
 
-// Tokens that one verification commits on average, with a chain of `k` and acceptance rate `alpha` in [0, 1]: equation
-// 1 of Leviathan et al. (2023).
+// Average number of tokens that one verification commits, for a chain of `k` tokens and acceptance rate `alpha` in [0,
+// 1]: equation 1 of Leviathan et al. (2023).
 double accepted_length(int k, double alpha);
 
-// What a better draft is worth under the load at hand. Plain data.
+// The value of a better draft under the current load. Plain data.
 struct DecodeTime {
   static constexpr std::size_t kPoints = 11;
 
-  // Where every pass takes as long, however many rows it has.
+  // For a target whose pass takes the same time for any number of rows.
   static DecodeTime of_chain(int k);
 
-  // The share of the service's time, 0 to 1, that is saved if the draft of all sequences accepts `gain` ≥ 0 more than
-  // `alpha`. What the gain of one sequence brings is brought by each.
+  // The share of the service's time, 0 to 1, that is saved if the acceptance rate of all sequences rises from `alpha`
+  // by `gain` ≥ 0. The effect of one sequence's gain counts once for each sequence.
   double saved(double alpha, double gain) const;
 
-  std::array<double, kPoints> per_token{};  // [i]: relative time of a step's token if one sequence accepts i / 10
-  double sequences = 1;                     // of a step
-  double share = 1;                         // of the service's time that goes into decoding, 0 to 1
+  std::array<double, kPoints> per_token{};  // [i]: relative time per token of a step if one sequence's acceptance rate
+                                            // is i / 10
+  double sequences = 1;                     // sequences per step
+  double share = 1;                         // share of the service's time spent on decoding, 0 to 1
 };
 
-// Learns a DecodeTime from the engine's steps. A draft of acceptance rate i / 10 is tried in the place of one of a
-// step's sequences, beside the others as they are: where rows beyond a few cost time, a better draft takes them from
-// the others. Threads: one owner.
+// Learns a DecodeTime from the engine's steps. Each acceptance rate i / 10 is evaluated for one of the step's
+// sequences, with the others unchanged: where further rows cost time, a better draft takes them from the other
+// sequences. Threads: one owner.
 class DecodeTimeEstimate {
  public:
-  // A decoding step of `outlooks`, at least one, whose passes take what `curve` says; a draft proposes at most `k`
-  // tokens. Cost: that of kPoints draft length choices.
+  // Adds one decoding step with `outlooks`, at least one; `curve` gives the times of its passes. A draft proposes at
+  // most `k` tokens. Cost: kPoints calls of choose_draft_lengths().
   void add(const StepCurve& curve, std::span<const DraftOutlook> outlooks, std::int32_t k);
   const DecodeTime& time() const { return time_; }  // REQUIRES: add() was called
 
@@ -50,8 +51,8 @@ class DecodeTimeEstimate {
   std::vector<std::int32_t> lengths_;
 };
 
-// The latest DecodeTime, from one thread to any. Nothing blocks; a reader may see parts of two updates, which differ by
-// a few per cent.
+// Passes the latest DecodeTime from one thread to any other. Nothing blocks. A reader may see parts of two updates,
+// which differ by a few per cent.
 class SharedDecodeTime {
  public:
   SharedDecodeTime() { set(DecodeTime::of_chain(3)); }

@@ -42,13 +42,13 @@ double AcceptanceEstimate::alpha_deeper(std::uint64_t version) const {
 
 namespace {
 
-// The nodes with the greatest expected tokens when no sequence drafts deeper than `depth`.
+// The nodes with the most expected tokens when no sequence drafts deeper than `depth`.
 struct BestNodes {
   std::vector<double> next;        // expected tokens of each sequence's next node
-  std::vector<std::size_t> nodes;  // the sequence of each, in descending order of expected tokens
+  std::vector<std::size_t> nodes;  // each node's sequence, in descending order of expected tokens
   std::vector<std::int32_t> lengths;
 
-  // Returns the greatest goodput, of the first `n_best` nodes.
+  // Returns the greatest goodput, which the first `n_best` nodes reach.
   double fill(std::span<const DraftOutlook> outlooks, std::int32_t prompt_rows, std::int32_t depth,
               const StepCurve& curve, std::size_t& n_best) {
     const auto n = static_cast<std::int32_t>(outlooks.size());
@@ -81,7 +81,7 @@ double choose_draft_lengths(std::span<const DraftOutlook> outlooks, std::int32_t
   for (const DraftOutlook& outlook : outlooks) deepest = std::max(deepest, outlook.most);
   BestNodes best;
   double best_goodput = 0;
-  // All sequences share a depth's drafting pass, so that a step pays for its deepest one.
+  // All sequences share one drafting pass per depth, so a step pays for its deepest proposal.
   for (std::int32_t depth = 0; depth <= deepest; ++depth) {
     std::size_t n_best = 0;
     const double goodput = best.fill(outlooks, prompt_rows, depth, curve, n_best);

@@ -14,7 +14,7 @@ struct Budget {
 };
 
 std::int32_t most_nodes(const SequenceLoad& load, const StepLimits& limits) {
-  // The last committed token takes one position itself, and each node another.
+  // The last committed token takes one position, and each node another.
   const std::int32_t context = limits.max_positions - load.n_tokens;
   return std::max(0, std::min({load.k_wanted, load.ready_depth, load.remaining - 1, context}));
 }
@@ -28,8 +28,8 @@ void plan_decoding(std::span<const SequenceLoad> loads, Budget& budget, Plan& pl
   }
 }
 
-// Logit rows that a scored prompt leaves to the rest: one for each prompt that may come to its end, and all that the
-// proposals could use.
+// Logit rows that a scored prompt leaves to the other sequences: one for each prompt that may finish in this pass, and
+// all that proposals could use.
 std::int32_t logit_rows_of_others(std::span<const SequenceLoad> loads, const StepLimits& limits) {
   std::int32_t rows = 0;
   for (const SequenceLoad& load : loads) rows += load.n_pending > 1 ? 1 : most_nodes(load, limits);

@@ -7,9 +7,9 @@
 
 namespace slip {
 
-// Prunes a proposal to `max_nodes`. Which nodes go depends on their order alone, never on the tokens drawn for them
-// (that would bias the rejection rule), and parents precede children, so what is left is a tree again. The identity for
-// a chain that kept to its plan. Pure.
+// Prunes a proposal to its first `max_nodes` nodes. The choice depends only on the nodes' order, never on the drawn
+// tokens, since that would bias the rejection rule. Parents precede children, so the rest is a tree again. Does nothing
+// to a proposal within the limit. Pure.
 void select_nodes(Proposal& proposal, std::int32_t max_nodes);
 
 }  // namespace slip

@@ -30,13 +30,14 @@ Engine::State::State(const EngineOptions& engine_options, Target model, std::sha
       observations(sink),
       listeners(std::move(step_listeners)),
       request_queue(options.max_waiting, options.seed) {
-  no_memory();  // made while there is some
+  no_memory();  // made while memory is available
   reserve_arrays();
   n_free_pages.store(free_pages(), std::memory_order_relaxed);
   if (tokenizer != nullptr) masks = std::make_unique<TokenMasks>(token_texts(*tokenizer));
 }
 
-// What has one entry a sequence, so that neither admitting nor planning nor ending a request needs memory of its own.
+// Reserves the arrays with one entry per sequence, so that admitting, planning and ending a request need no memory of
+// their own.
 void Engine::State::reserve_arrays() {
   const auto most = static_cast<std::size_t>(options.max_running);
   running.reserve(most);
@@ -95,7 +96,7 @@ void Engine::State::start(WaitingRequest waiting) {
 
 void Engine::State::open(Sequence& sequence) {
   const Request& request = sequence.request;
-  // The last token is always read, for its logits; a prompt that is scored wants those of all.
+  // The prompt's last token is always read, for its logits. A scored prompt needs the logits of all its tokens.
   const auto n_readable = static_cast<std::size_t>(request.score_prompt ? 0 : sequence.prompt_tokens - 1);
   sequence.n_cached = prefixes.open(request.tenant.value, std::span(sequence.tokens).first(n_readable),
                                     sequence.most_tokens(), sequence.pages);
@@ -106,7 +107,7 @@ void Engine::State::open(Sequence& sequence) {
   }
 }
 
-// What an answer is the same without: being learned from, and a draft.
+// Starts what does not affect the answer: observation and drafting. A failure here does not fail the request.
 void Engine::State::begin_optional(Sequence& sequence) {
   const Request& request = sequence.request;
   if (request.max_tokens == 0) return;
@@ -123,7 +124,7 @@ void Engine::State::begin_optional(Sequence& sequence) {
     sequence.drafting = !failure;
     if (!failure) return;
     proposer->release(request.id);
-    log_parts(LogLevel::kError, {"no draft for a request: ", failure->what()});
+    log_parts(LogLevel::kError, {"a request runs without a draft: ", failure->what()});
   }
 }
 
@@ -145,7 +146,7 @@ void Engine::State::plan_next() {
     loads_.push_back(load);
   }
   if (const auto failure = contain([&] { choose_lengths(); })) {
-    log_parts(LogLevel::kError, {"drafting as many tokens as asked for: ", failure->what()});
+    log_parts(LogLevel::kError, {"choosing draft lengths failed, using the configured ones: ", failure->what()});
   }
   StepLimits limits;
   limits.max_rows = target->max_rows();
@@ -169,7 +170,7 @@ AcceptanceEstimate& Engine::State::acceptance_of(const SequenceRef& sequence, bo
   return acceptance_[{draft, confident}];
 }
 
-// Lengths that a request asked for itself stay as they are.
+// Adapts draft lengths, except those that a request set itself.
 void Engine::State::choose_lengths() {
   if (!options.adaptive_k || !step_curve_.known()) return;
   outlooks_.clear();
@@ -216,13 +217,13 @@ void Engine::State::choose_threads() {
 
 // ---- propose, select ----
 
-// A proposer that fails costs its speed-up, never an answer.
+// A failing proposer costs its speed-up, never an answer.
 void Engine::State::propose() {
   const bool any = std::any_of(running.begin(), running.end(), [](const auto& sequence) { return sequence->drafting; });
   if (!any) return;
   const std::int64_t start_us = monotonic_us();
   if (const auto failure = contain([&] { run_ahead(); })) {
-    log_parts(LogLevel::kError, {"drafting failed, going on without: ", failure->what()});
+    log_parts(LogLevel::kError, {"drafting failed, the running requests go on without drafts: ", failure->what()});
     drop_drafts();
   }
   figures_.draft_us = monotonic_us() - start_us - figures_.swap_us;
@@ -230,7 +231,7 @@ void Engine::State::propose() {
 
 void Engine::State::run_ahead() {
   figures_.swap_us = proposer->catch_up(refs_, {options.prefill_chunk, options.catch_up_chunk});
-  // A version that just took over may be able to do less than what was planned on the old one.
+  // A version that just took over may support less depth than was planned.
   for (std::size_t i = 0; i < running.size(); ++i) {
     if (nodes_[i] > 0) nodes_[i] = std::min(nodes_[i], proposer->ready_depth(refs_[i]));
   }
@@ -286,8 +287,8 @@ void Engine::State::verify() {
   if (options.adaptive_k) learn_lengths();
 }
 
-// Steps that read prompts are left out: a row of theirs costs another time. So are trials with other threads, which
-// come early: a number of rows that only a trial had would seem too dear to be tried again.
+// Skips steps that read prompts, since their rows take different times. Skips trials of another number of threads too:
+// trials come early, and a row count measured only by a trial would look too expensive to be tried again.
 void Engine::State::learn_lengths() {
   if (figures_.n_prefilling > 0 || (cores != nullptr && cores->ran_trial())) return;
   const std::int32_t depth = nodes_.empty() ? 0 : *std::max_element(nodes_.begin(), nodes_.end());
@@ -302,7 +303,7 @@ void Engine::State::learn_lengths() {
   cores->set_decode_time(decode_time_.time());
 }
 
-// Numbers that are not finite end the request they belong to, not its neighbours.
+// A logit that is not finite fails only its own request.
 void Engine::State::accept() {
   for (std::size_t i = 0; i < running.size(); ++i) {
     if (!parts_[i].has_logits) {
@@ -339,8 +340,8 @@ void Engine::State::accept_one(std::size_t i) {
   count_result(i);
 }
 
-// Pages of a sequence that failed may hold anything, and what lies beyond its tokens was refused. Without memory the
-// next request of its kind reads more itself.
+// The pages of a failed sequence may hold anything, and slots beyond the tokens hold rejected rows. When memory runs
+// out here, a later request with this prefix reads it again.
 void Engine::State::remember_prefix(Sequence& sequence) {
   if (sequence.reason == StopReason::kFailed) return;
   const auto n_read = static_cast<std::size_t>(std::min(sequence.n_cached, sequence.n_tokens()));
@@ -348,7 +349,7 @@ void Engine::State::remember_prefix(Sequence& sequence) {
       [&] { prefixes.add(sequence.request.tenant.value, std::span(sequence.tokens).first(n_read), sequence.pages); });
 }
 
-// Only what was committed counts: where the answer ended inside the accepted path, what lay beyond never happened.
+// Counts only committed tokens. When the answer ended inside the accepted path, the tokens behind its end do not count.
 void Engine::State::count_result(std::size_t i) {
   const Part& part = parts_[i];
   const Proposal& proposal = proposals_[i];
@@ -378,7 +379,7 @@ void Engine::State::count_result(std::size_t i) {
   counts.last_version = proposal.version;
 }
 
-// Weights that hold a NaN fail every request for one reason: the log says it once a minute.
+// Weights with a NaN fail every request for the same reason, so the log repeats a reason only once a minute.
 void Engine::State::fail(Sequence& sequence, const Error& cause) {
   sequence.fail(cause);
   const std::int64_t now_us = monotonic_us();
@@ -388,7 +389,7 @@ void Engine::State::fail(Sequence& sequence, const Error& cause) {
   log_parts(LogLevel::kError, {"a request failed: ", cause.what(), cause.hint().empty() ? "" : "; ", cause.hint()});
 }
 
-// Sequences that had no part in the step go on, but where it failed before it gave parts.
+// Sequences without rows in this step go on, unless the step failed before it was planned.
 void Engine::State::fail_step(const Error& cause) {
   log_parts(LogLevel::kError, {"a step failed, its requests end: ", cause.what()});
   const bool planned = plan_.sequences.size() == running.size();

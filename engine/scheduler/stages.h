@@ -21,9 +21,10 @@
 
 namespace slip {
 
-// The stages of Engine::step, in the order they run, over the running sequences. All arrays with one entry a sequence
-// stand in the order of `running`. Engine thread only, but for `request_queue` and the atomics. Stages outside of the
-// step's contain() throw nothing: what they allocate is contained in them, and the arrays have room from the start.
+// The stages of Engine::step over the running sequences, in the order they run. All arrays with one entry per sequence
+// are in the order of `running`. Engine thread only, except `request_queue` and the atomics. Stages outside of the
+// step's contain() throw nothing: they contain their own allocations, and the arrays have their capacity from the
+// start.
 struct Engine::State {
   State(const EngineOptions& engine_options, Target model, std::shared_ptr<const Tokenizer> words,
         std::unique_ptr<Proposer> runs_ahead, ObservationSink* sink, std::vector<StepListener*> step_listeners);
@@ -39,11 +40,11 @@ struct Engine::State {
   void emit();
   void record(std::int64_t start_us);
   void fail_step(const Error& cause);
-  void end_all();  // everything that runs or waits ends as cancelled
+  void end_all();  // ends all running and waiting requests as cancelled
 
   EngineOptions options;
   std::unique_ptr<Worker> target;
-  PrefixCache prefixes;  // in the target's cache
+  PrefixCache prefixes;  // of the target's cache
   std::unique_ptr<Verifier> verifier;
   std::shared_ptr<const Tokenizer> tokenizer;
   std::unique_ptr<Proposer> proposer;
@@ -56,11 +57,11 @@ struct Engine::State {
   std::vector<std::unique_ptr<Sequence>> running;
 
  private:
-  // What the current step does with one sequence.
+  // One sequence's part of the current step.
   struct Part {
-    std::size_t task = 0;                // in `tasks`, when it has rows
-    bool has_logits = false;             // those of its next token are computed in this step
-    std::int32_t first_prompt_row = -1;  // of a prompt that is scored: where the rows of this step begin in it
+    std::size_t task = 0;                // index in `tasks_`, if it has rows
+    bool has_logits = false;             // the logits of its next token are computed in this step
+    std::int32_t first_prompt_row = -1;  // for a scored prompt: position of this step's first row in the prompt
     VerifyResult result;
     std::vector<std::int32_t> committed;
   };
@@ -93,12 +94,12 @@ struct Engine::State {
   StepFigures figures_;
   std::vector<std::int32_t> needs_;
   std::vector<SequenceLoad> loads_;
-  StepCurveEstimate step_curve_, leased_curve_;  // with all threads that pay, and under a lease
-  DecodeTimeEstimate decode_time_;               // what drafts are worth
-  int n_since_told_ = 0;                         // steps since `cores` heard of it
-  // By draft, which is empty for a sequence without a LiveDraft, and by Proposal::confident.
+  StepCurveEstimate step_curve_, leased_curve_;  // without and with a lease
+  DecodeTimeEstimate decode_time_;               // the value of better drafts
+  int n_since_told_ = 0;                         // steps since `cores` was told
+  // By draft (empty for a sequence without a LiveDraft) and by Proposal::confident.
   std::map<std::pair<std::optional<DraftId>, bool>, AcceptanceEstimate> acceptance_;
-  std::vector<DraftOutlook> outlooks_;  // of the decoding sequences, in the order of `running`
+  std::vector<DraftOutlook> outlooks_;  // one for each decoding sequence, in the order of `running`
   std::vector<std::int32_t> lengths_;
   Plan plan_;
   std::vector<SequenceRef> refs_;
@@ -106,8 +107,8 @@ struct Engine::State {
   std::vector<Proposal> proposals_;
   std::vector<Part> parts_;
   std::vector<ScoreTask> tasks_;
-  std::string failure_told_;          // the reason that the log said last
-  std::int64_t next_telling_us_ = 0;  // monotonic; when it may say the same again
+  std::string failure_told_;          // the last failure written to the log
+  std::int64_t next_telling_us_ = 0;  // monotonic; the earliest time to log the same failure again
 };
 
 }  // namespace slip

@@ -23,7 +23,7 @@ void Engine::State::emit() {
   }
 }
 
-// The row whose logits chose the committed token: the one after the token before it.
+// The row whose logits chose the committed token: the row of the token before it.
 std::int32_t Engine::State::row_of_committed(const Part& part, std::size_t index) const {
   return index == 0 ? 0 : 1 + part.result.accepted[index - 1];
 }
@@ -36,7 +36,7 @@ TokenLogprobs Engine::State::logprobs_of(std::span<const float> logits, std::int
   return logprobs;
 }
 
-// Each row tells of the token behind it, whose log probability is taken while the row's logits are still there.
+// Each row gives the log probability of the token after it, taken while the row's logits still exist.
 void Engine::State::add_prompt_logprobs(std::size_t i, TokenDelta& delta) const {
   const Sequence& sequence = *running[i];
   const std::int32_t first = parts_[i].first_prompt_row, n_rows = plan_.sequences[i].n_rows;
@@ -109,7 +109,7 @@ void Engine::State::retire() {
   n_free_pages.store(free_pages(), std::memory_order_relaxed);
 }
 
-// Whatever memory is missing for, the end comes: pages go back, the id is free, the receiver hears of it.
+// Ends a sequence even without memory: releases its pages, frees its id and tells its sink.
 void Engine::State::finish(Sequence& sequence) {
   const auto output = std::span(sequence.tokens).subspan(static_cast<std::size_t>(sequence.prompt_tokens));
   contain([&] { sequence.figures.repeated_tokens = count_repeated_tokens(output); });
@@ -134,7 +134,7 @@ void Engine::State::tell_end(RequestSummary summary, TokenSink& sink) {
   request_queue.forget(summary.id);
   for (StepListener* listener : listeners) listener->on_finished(summary);
   const auto failure = contain([&] { sink.on_finished(summary); });
-  if (failure) log_parts(LogLevel::kError, {"the receiver of an answer failed at its end: ", failure->what()});
+  if (failure) log_parts(LogLevel::kError, {"delivering the end of an answer failed: ", failure->what()});
 }
 
 void Engine::State::end_all() {

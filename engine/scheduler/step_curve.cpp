@@ -7,15 +7,16 @@
 namespace slip {
 namespace {
 
-constexpr double kLevelRate = 1.0 / 8;    // of a pass in the level
-constexpr double kMostWeight = 32;        // passes that a ratio remembers
-constexpr double kFade = 1 - 1.0 / 2048;  // of all weights, each pass: what was measured long ago is tried again
-constexpr double kLeastWeight = 0.5;      // of a ratio that counts as measured
-constexpr std::int32_t kTries = 3;        // passes before it does
+constexpr double kLevelRate = 1.0 / 8;    // weight of one pass in the level
+constexpr double kMostWeight = 32;        // maximum weight of a ratio, in passes
+constexpr double kFade = 1 - 1.0 / 2048;  // decay of all weights per pass, so that old measurements are repeated
+constexpr double kLeastWeight = 0.5;      // least weight of a ratio that counts as measured
+constexpr std::int32_t kTries = 3;        // least passes of a ratio that counts as measured
 constexpr double kDepthRate = 1.0 / 32;
-constexpr double kRowShare = 0.04;  // of one row's pass: a row beyond all that were measured
-constexpr double kHope = 0.95;      // a guess between two measured numbers of rows, over the line between them
-constexpr double kMostSample = 4, kMostChange = 1.5;  // times the expected: a pass that was interrupted says little
+constexpr double kRowShare = 0.04;  // time of each row beyond the measured ones, as a share of a pass
+constexpr double kHope = 0.95;      // a guess between two measured row counts, relative to linear interpolation
+constexpr double kMostSample = 4, kMostChange = 1.5;  // samples are clamped to these factors of the expected time
+                                                      // (unmeasured, measured ratio): a pass may have been interrupted
 
 }  // namespace
 
@@ -59,14 +60,14 @@ void StepCurveEstimate::add(std::int32_t rows, double verify_us, std::int32_t de
 std::array<double, StepCurve::kRows> StepCurveEstimate::ratios() const {
   std::array<double, StepCurve::kRows> all;
   all.fill(1);
-  std::size_t before = all.size();  // the last measured one; all.size(): none yet
+  std::size_t before = all.size();  // index of the last measured one; all.size(): none yet
   for (std::size_t r = 0; r < all.size(); ++r) {
     if (!ratios_[r].measured()) continue;
     all[r] = ratios_[r].value;
     const double step = before == all.size() ? 0 : (all[r] - all[before]) / static_cast<double>(r - before);
     for (std::size_t i = before == all.size() ? 0 : before + 1; i < r; ++i) {
       const double between = all[r] - step * static_cast<double>(r - i);
-      // Fewer rows than any pass had save next to nothing until that was measured.
+      // Row counts below the smallest measured one are assumed to save 1 % until measured.
       all[i] = before == all.size() ? all[r] * (1 - kRowShare / 4) : std::max(all[before], kHope * between);
     }
     before = r;
@@ -78,7 +79,7 @@ std::array<double, StepCurve::kRows> StepCurveEstimate::ratios() const {
   return all;
 }
 
-// Pools neighbours that descend (isotonic regression), since no row more makes a pass faster.
+// Isotonic regression, pooling adjacent violators: more rows never make a pass faster.
 StepCurve StepCurveEstimate::curve() const {
   constexpr double kGuessWeight = 0.01;
   struct Pool {

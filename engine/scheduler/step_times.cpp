@@ -6,20 +6,20 @@
 namespace slip {
 namespace {
 
-constexpr double kTie = 1.03;       // a step this much longer is no reason for another thread
-constexpr double kWorthAll = 1.05;  // back to all threads; the gap to kTie keeps the choice from flapping
+constexpr double kTie = 1.03;       // up to 3 % longer steps do not justify more threads
+constexpr double kWorthAll = 1.05;  // switch back to all threads from here on; the gap to kTie is a hysteresis
 constexpr double kReferenceRate = 1.0 / 8;
 constexpr double kRatioRate = 1.0 / 16;
-constexpr std::int64_t kReferenceSteps = 4;  // before a ratio to the reference means anything
-constexpr std::int64_t kFirstTrials = 6;     // before the choice follows them
+constexpr std::int64_t kReferenceSteps = 4;  // steps before ratios to the reference are used
+constexpr std::int64_t kFirstTrials = 6;     // trials before the choice follows them
 constexpr std::int64_t kFirstInterval = 4, kCloseInterval = 64, kClearInterval = 256, kObviousInterval = 1024;  // steps
-constexpr double kClear = 1.15;  // ratios beyond this, either way, are tried four times as seldom
-// Two trials in a row by which the mode not chosen is this much slower are enough. Each costs a third of a step or
-// more: 16 times as seldom.
+constexpr double kClear = 1.15;  // beyond this ratio, either way, trials are four times as rare
+// Two trials in a row that show the other mode this much slower are enough. Each costs a third of a step or more, so
+// trials are then 16 times as rare.
 constexpr double kObvious = 1.35;
 constexpr std::int64_t kObviousTrials = 2;
-constexpr double kLeastRatio = 0.5, kMostRatio = 4;  // a step that the system interrupted says nothing
-constexpr double kPriorSteps = 2;                    // of a lease, that the prior slowdown counts for
+constexpr double kLeastRatio = 0.5, kMostRatio = 4;  // limits of one sample: the system may have interrupted a step
+constexpr double kPriorSteps = 2;                    // the prior slowdown counts as this many leased steps
 
 }  // namespace
 

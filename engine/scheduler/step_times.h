@@ -5,26 +5,27 @@
 
 namespace slip {
 
-// How a step ran: with all threads, with fewer by choice, or with fewer because the learner held a lease.
+// The threads of a step: all, fewer by choice, or fewer because the learner held a lease.
 enum class StepMode { kAll, kFewer, kLeased };
 
-// Smoothed times of the steps of one kind: whether more threads pay, and what a lease costs. All comparisons are ratios
-// to a reference that follows the last few steps, so that growing contexts and a changing load cancel out. Pure.
+// Smoothed times of the steps of one kind. They decide whether more threads pay, and give the cost of a lease. All
+// comparisons are ratios to a reference that follows the last few steps, so that growing contexts and load changes
+// cancel out. Pure.
 class StepTimes {
  public:
-  // `can_choose`: fewer threads than all exist. `prior_slowdown` ≥ 1 holds until steps under a lease have been
-  // measured.
+  // `can_choose`: whether a smaller number of threads may be chosen. `prior_slowdown` ≥ 1 is assumed until steps under
+  // a lease have been measured.
   StepTimes(bool can_choose, double prior_slowdown) : can_choose_(can_choose), slowdown_(prior_slowdown) {}
   StepTimes() : StepTimes(false, 1) {}
 
-  // The mode of the coming step without a lease: the one that pays, or now and then the other one as a trial.
+  // The mode of the next step if there is no lease: the chosen one, or now and then the other one as a trial.
   StepMode plan() noexcept;
-  // A step of this kind took `step_us` in the mode given.
+  // Adds a step of this kind that took `step_us` in the given mode.
   void add(StepMode mode, double step_us) noexcept;
 
-  // kAll or kFewer: fewer where all threads bring less than 3 % over them, so that the rest of the cores are spare.
+  // kAll or kFewer. kFewer where using all threads saves less than 3 %, so that the other cores are free.
   StepMode chosen() const { return chosen_; }
-  // Time of a step under a lease over that of one without, ≥ 1; differences within 3 % count as none.
+  // Time of a step under a lease relative to one without, ≥ 1; differences within 3 % count as none.
   double slowdown() const;
 
  private:

@@ -32,7 +32,7 @@ void residual_after(const Distribution& r, const Distribution& q, Distribution& 
     out.probabilities.push_back(left);
     total += left;
   }
-  // r = q up to rounding: a refusal then has probability 2^−53, and r itself is the distribution to draw from.
+  // r = q up to rounding: a rejection then has probability 2^−53, and the token is drawn from r itself.
   if (out.ids.empty()) {
     out = r;
   } else {
@@ -40,7 +40,7 @@ void residual_after(const Distribution& r, const Distribution& q, Distribution& 
   }
 }
 
-// What refusals leave of p, one after the other, in memory that is used again.
+// The residual distributions after successive rejections, in reused memory.
 struct Residuals {
   Distribution distributions[2];
   Distribution one_hot;
@@ -59,22 +59,22 @@ struct Residuals {
   }
 };
 
-// What happened at one node of the tree: a child survived, or the target speaks.
+// The result at one node: a child was accepted, or the target adds its own token.
 struct NodeResult {
-  std::int32_t child = kRoot;  // the surviving child, or kRoot
-  std::int32_t token = -1;     // the target's own token, when no child survived
+  std::int32_t child = kRoot;  // the accepted child, or kRoot
+  std::int32_t token = -1;     // the target's own token, when no child was accepted
   bool had_children = false;
 };
 
-// Siblings are tested in index order, each against what the refusals before it left of p. This gives distribution p as
-// long as each sibling's q is the distribution it was drawn from given its elder siblings: drawing with replacement
-// (equal q) and without (q with the elders removed) both qualify.
+// Tests siblings in index order, each against the residual of p after the rejections before it. This gives distribution
+// p if each sibling's q is the distribution it was drawn from given its elder siblings: drawing with replacement (equal
+// q) and without (q with the elders removed) both qualify.
 NodeResult verify_by_rejection(const Proposal& proposal, const Distribution& p, std::int32_t node,
                                const RandomAddress& address) {
   NodeResult at_node;
   const Distribution* r = &p;
   thread_local Residuals residuals;
-  // Siblings may hold the same token, so their draws are told apart by rank.
+  // Siblings may have the same token, so their random numbers are addressed by rank.
   std::uint32_t rank = 0;
   for (std::size_t i = static_cast<std::size_t>(node + 1); i < proposal.size(); ++i) {
     if (proposal.parents[i] != node) continue;

@@ -13,8 +13,8 @@ namespace slip {
 
 namespace {
 
-// A proposal's first pass reads what the draft is behind by: one token, two after a fully accepted chain, a few more
-// after steps without speculation. Beyond this it catches up in chunks first.
+// A proposal's first pass reads the committed tokens that the draft has not read: one token, two after a fully accepted
+// chain, a few more after steps without speculation. With more, the draft first catches up in chunks.
 constexpr std::int32_t kMostUnreadRows = 8;
 constexpr std::size_t kMostRunners = 8;  // each keeps a cache and a workspace
 
@@ -44,7 +44,7 @@ DraftModelProposer::Drafting* DraftModelProposer::find(RequestId id) {
   return found == drafting_.end() ? nullptr : &found->second;
 }
 
-// Null when a draft of this shape cannot be used; the log says why.
+// Null when a draft of this shape cannot be used; logs the reason.
 DraftRunner* DraftModelProposer::runner_for(const DraftVersion& version) {
   for (const auto& runner : runners_) {
     if (runner->fits(version)) return runner.get();
@@ -63,14 +63,14 @@ DraftRunner* DraftModelProposer::runner_for(const DraftVersion& version) {
   try {
     runners_.push_back(make_runner_(version, size));
   } catch (const Error& error) {
-    log_warn("no cache for a draft: " + error.message());
+    log_warn("a draft cannot be used: " + error.message());
     return nullptr;
   }
   return runners_.back().get();
 }
 
-// The whole need is reserved at once, so that a sequence never runs out in the middle. Empty when the pool is full now;
-// a version that can never be used is remembered as refused.
+// Reserves all pages that the sequence may need, so that it never runs out of them. Empty when the pool is full now; a
+// version that can never be used is remembered as refused.
 std::optional<DraftModelProposer::DraftCache> DraftModelProposer::open_cache(
     Drafting& drafting, const SequenceRef& sequence, const std::shared_ptr<const DraftVersion>& version) {
   DraftRunner* runner = drafting.runner != nullptr ? drafting.runner : runner_for(*version);
@@ -119,7 +119,8 @@ std::int64_t DraftModelProposer::catch_up(std::span<const SequenceRef> sequences
     read_behind(*runner, sequences, /*of_next=*/false, budget.prompt_rows);
   }
   const std::int64_t start_us = monotonic_us();
-  // Whoever the budget did not reach comes first next time, or frequent publishes would never reach the youngest.
+  // The sequence that the budget did not reach is first next time; else frequent publishes would never reach the
+  // youngest.
   swap_order_.assign(sequences.begin(), sequences.end());
   const auto turn = std::find_if(swap_order_.begin(), swap_order_.end(),
                                  [&](const SequenceRef& sequence) { return sequence.id == swap_turn_; });
@@ -134,7 +135,7 @@ std::int64_t DraftModelProposer::catch_up(std::span<const SequenceRef> sequences
   return monotonic_us() - start_us;
 }
 
-// Reads all but the last committed token, whose row propose() wants logits of.
+// Reads all but the last committed token: propose() reads that one, for its logits.
 void DraftModelProposer::read_behind(DraftRunner& runner, std::span<const SequenceRef> sequences, bool of_next,
                                      std::int32_t& rows) {
   slices_.clear();
@@ -159,7 +160,7 @@ void DraftModelProposer::read_behind(DraftRunner& runner, std::span<const Sequen
   for (std::size_t i = 0; i < slices_.size(); ++i) {
     slice_caches_[i]->n_cached += static_cast<std::int32_t>(slices_[i].tokens.size());
   }
-  // Not a stable sort, which allocates: in which order equals come changes no bit.
+  // Not a stable sort, which allocates; the order of equals changes no bit.
   std::sort(slices_.begin(), slices_.end(),
             [](const DraftSlice& a, const DraftSlice& b) { return a.weights < b.weights; });
   runner.read(slices_);
@@ -212,7 +213,7 @@ void DraftModelProposer::propose(std::span<const SequenceRef> sequences, const P
 void DraftModelProposer::on_verified(const SequenceRef& sequence, const VerifyResult& result) {
   Drafting* drafting = find(sequence.id);
   if (drafting == nullptr || !drafting->live) return;
-  // What was read along the accepted path stays; rows of refused tokens are overwritten by the next that come.
+  // Rows read along the accepted path stay; later rows overwrite those of rejected tokens.
   const std::int32_t valid = n_committed(sequence) + static_cast<std::int32_t>(result.accepted.size());
   drafting->live->n_cached = std::min(drafting->live->n_cached, valid);
 }

@@ -13,27 +13,27 @@
 namespace slip {
 
 struct DraftModelOptions {
-  std::int32_t n_pages = 0;  // for each shape of draft
+  std::int32_t n_pages = 0;  // per shape of draft
   std::int32_t max_running = 1;
-  std::int32_t prompt_chunk = 256;  // most rows of one catch-up call, per kind
+  std::int32_t prompt_chunk = 256;  // maximum rows of one catch-up call, per kind
   std::int32_t catch_up_chunk = 256;
-  bool prompt_lookup = false;  // drafts on the CPU propose what the text itself suggests as well (PromptLookup)
+  bool prompt_lookup = false;  // drafts on the CPU also propose tokens by PromptLookup
 };
 
-// A runner for drafts like `first`. Error{kTooLarge} when there is no memory for it.
+// Makes a runner for drafts of the shape of `first`. Error{kTooLarge} when there is no memory for it.
 using MakeDraftRunner = std::function<std::unique_ptr<DraftRunner>(const DraftVersion& first, DraftRunner::Size size)>;
 
-// A small model runs ahead of the target, one chain a sequence: one forward pass a depth serves all sequences, whatever
-// version each is on. It keeps its own cache, and after a publish builds the new version's beside the live one in
-// chunks, then switches; a sequence never holds more than two versions. A draft of another vocabulary is never used; a
-// new version of another shape than that of its live draft is refused and the sequence stays on the old one.
+// Proposes one chain per sequence with a draft model. One forward pass per depth serves all sequences, whatever their
+// draft version. Keeps its own KV cache. After a publish, it builds the new version's cache in chunks beside the live
+// one, then switches; a sequence never holds more than two versions. A draft with another vocabulary than the target's
+// is never used. A new version of another shape than the live one is refused, and the sequence stays on the old one.
 class DraftModelProposer final : public Proposer {
  public:
-  static constexpr std::int32_t kDeepest = 16;  // tokens it ever proposes at once
+  static constexpr std::int32_t kDeepest = 16;  // maximum tokens of a proposal
 
   // Drafts on the CPU.
   DraftModelProposer(DraftModelOptions options, const ModelConfig& target, kernels::ThreadPool& pool);
-  // Drafts wherever their runners are.
+  // Drafts where `make_runner`'s runners run.
   DraftModelProposer(DraftModelOptions options, const ModelConfig& target, MakeDraftRunner make_runner);
   ~DraftModelProposer() override;
 
@@ -48,7 +48,7 @@ class DraftModelProposer final : public Proposer {
   std::int64_t n_passes() const;  // forward passes so far, over all shapes of draft
 
  private:
-  // The KV cache that one version of a draft built of one sequence.
+  // The draft KV cache of one sequence for one draft version.
   struct DraftCache {
     std::shared_ptr<const DraftVersion> version;
     std::shared_ptr<const void> admitted;  // keeps the version ready for passes
@@ -58,8 +58,8 @@ class DraftModelProposer final : public Proposer {
   struct Drafting {
     DraftRunner* runner = nullptr;
     std::optional<DraftCache> live, next;
-    std::shared_ptr<const DraftVersion> refused;  // held, so that its address names no other
-    bool broken = false;                          // its numbers are not finite: propose no more
+    std::shared_ptr<const DraftVersion> refused;  // held, so that its address is not reused by another version
+    bool broken = false;                          // its logits are not finite: propose no more
     std::optional<PromptLookup> lookup;
   };
   DraftRunner* runner_for(const DraftVersion& version);
@@ -75,7 +75,7 @@ class DraftModelProposer final : public Proposer {
   MakeDraftRunner make_runner_;
   std::vector<std::unique_ptr<DraftRunner>> runners_;
   std::unordered_map<RequestId, Drafting> drafting_;
-  std::optional<RequestId> swap_turn_;  // the sequence that the last swap budget ended at
+  std::optional<RequestId> swap_turn_;  // the first sequence that the last swap budget did not suffice for
   // Scratch of one call.
   std::vector<SequenceRef> swap_order_;
   std::vector<DraftChain> chains_;

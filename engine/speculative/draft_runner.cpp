@@ -63,7 +63,7 @@ void DraftRunner::extend(DraftChain& chain, std::span<const float> logits) {
     write_token_path(sequence.tokens, proposal, parent, path_);
     try {
       transform_logits(logits, *sequence.sampling, sequence.row_context(path_), q_);
-    } catch (const Error& error) {  // the draft's numbers broke: the target goes on without it
+    } catch (const Error& error) {  // the draft's logits are not finite: go on without it
       log_warn(describe(*chain.version) + ": " + error.message());
       *chain.broken = true;
       return;
@@ -74,7 +74,7 @@ void DraftRunner::extend(DraftChain& chain, std::span<const float> logits) {
                 ? sample_gumbel(q_, address)
                 : sample_inverse_cdf(q_, uniform(address, RandomPurpose::kDraft));
     log_q = std::log(q_.probability(token));
-    // Only the rejection rule looks at q; coupled verification needs only the token.
+    // Only the rejection rule needs q; coupled verification needs only the token.
     if (proposal.draw_method == DrawMethod::kSampled) proposal.add_q(q_);
   }
   proposal.add_to_chain(token, log_q);

@@ -11,7 +11,7 @@
 
 namespace slip {
 
-// The next tokens of one sequence for one set of weights.
+// Tokens of one sequence to read with one set of weights.
 struct DraftSlice {
   const ModelWeights* weights = nullptr;
   PageTable* pages = nullptr;
@@ -20,23 +20,23 @@ struct DraftSlice {
   bool wants_logits = false;             // of the last token
 };
 
-// One sequence's chain while a draft runs ahead.
+// One sequence's chain while it is drafted.
 struct DraftChain {
   const SequenceRef* sequence = nullptr;
   const DraftVersion* version = nullptr;
   PageTable* pages = nullptr;
-  std::int32_t* n_cached = nullptr;      // of the draft's cache: moves along
-  Proposal* proposal = nullptr;          // its draw method is set
-  std::int32_t nodes = 0;                // at most so many
-  bool* broken = nullptr;                // set when the draft's numbers are not finite
+  std::int32_t* n_cached = nullptr;      // tokens in the draft's cache; updated
+  Proposal* proposal = nullptr;          // with its draw method set
+  std::int32_t nodes = 0;                // maximum tokens to propose
+  bool* broken = nullptr;                // set when the draft's logits are not finite
   const PromptLookup* lookup = nullptr;  // has read the committed tokens; null: the draft alone
 
-  // Committed tokens that the draft has not read, the last one at least. Rows of a proposal that was never verified are
-  // not committed ones: forgets them first.
+  // Committed tokens that the draft has not read, at least the last one. Rows of a proposal that was never verified are
+  // not committed: drops them from n_cached first.
   std::span<const std::int32_t> unread() const;
 };
 
-// Drafts of one shape, which share a cache and their passes, on the CPU (LocalDraftRunner) or on a device
+// Runs drafts of one shape, which share a cache and their passes, on the CPU (LocalDraftRunner) or on a device
 // (DeviceDraftRunner). Threads: one owner.
 class DraftRunner {
  public:
@@ -46,25 +46,24 @@ class DraftRunner {
   virtual ~DraftRunner() = default;
 
   virtual bool fits(const DraftVersion& version) const = 0;
-  // Makes a version that fits ready for passes, and keeps it so as long as what comes back is held. Null: there is no
-  // room for it at the moment.
+  // Prepares a version that fits for passes; it stays ready while the returned pointer is held. Null: there is no room
+  // for it now.
   virtual std::shared_ptr<const void> admit(const std::shared_ptr<const DraftVersion>& version) = 0;
   virtual const ModelConfig& config() const = 0;
   virtual PagePool& cache() = 0;
   virtual std::int64_t n_passes() const = 0;
 
-  // Caches what the slices hold. REQUIRES of both: admitted weights, those that are equal stand together; room in every
-  // page table; rows within Size.
+  // Reads the slices' tokens into the cache. REQUIRES of both functions: admitted weights, equal ones adjacent; room in
+  // every page table; rows within Size.
   virtual void read(std::span<const DraftSlice> slices) = 0;
-  // Chooses each chain's tokens by the request's own distribution: the target's transform, the target's noise. May
-  // reorder them.
+  // Draws each chain's tokens with the request's own transform and random addresses, as the target does. May reorder
+  // the chains.
   virtual void propose(std::span<DraftChain> chains) = 0;
 
  protected:
-  // propose() with one pass a depth, whose logits go through the CPU's transform and draws, mixed with the lookup's
-  // guesses.
+  // propose() with one pass per depth. The CPU transforms the logits, mixes in the prompt lookup's guesses and draws.
   void grow_by_logits(std::span<DraftChain> chains);
-  // One pass; then the logits [vocab] of the i-th slice that wanted them, until the next.
+  // Runs one pass. logits(i) is then the logits [vocab] of the i-th slice that wanted them, until the next pass.
   virtual void run(std::span<const DraftSlice> slices) = 0;
   virtual std::span<const float> logits(std::size_t i) const = 0;
 

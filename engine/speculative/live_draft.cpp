@@ -20,8 +20,8 @@ void LiveDraft::set(std::shared_ptr<const DraftVersion> next) {
 }
 
 void LiveDraft::reclaim() {
-  // A count of one is ours alone and cannot rise again: get() no longer hands this version out. A version that came
-  // back by a rollback is held by `live_` too and stays.
+  // A count of one means that only this list holds the version. It cannot rise again, since get() no longer returns
+  // this version. After a rollback, `live_` holds the version too, so it stays.
   std::erase_if(retired_, [](const auto& version) { return version.use_count() == 1; });
 }
 

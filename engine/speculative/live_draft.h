@@ -15,26 +15,26 @@ namespace slip {
 
 class DeviceImage;
 
-// Immutable weights with their number. Nobody mutates a published draft; readers hold a reference per step. All that
-// takes time is done before a version goes live: the engine's thread lays out nothing.
+// One version of a draft: immutable weights with a number. A published version is never changed; readers hold a
+// reference per step. All slow work, such as packing, is done before a version goes live, not on the engine thread.
 struct DraftVersion {
   DraftId draft;
   std::string name;
   std::uint64_t number = 0;
   std::uint64_t parent = 0;
   std::shared_ptr<const ModelWeights> weights;  // packed for this machine's kernels
-  std::shared_ptr<const DeviceImage> image;     // the same for the device that drafts run on; null: the CPU
+  std::shared_ptr<const DeviceImage> image;     // the same weights for the device that drafts run on; null: the CPU
 };
 
-// Makes the image of weights for the device that drafts run on; empty: they run on the CPU. Threads: any.
-// Error{kTooLarge}.
+// Makes a weight image for the device that drafts run on; empty: they run on the CPU. Threads: any. Error{kTooLarge}.
 using PackDraft = std::function<std::shared_ptr<const DeviceImage>(const ModelWeights&)>;
-// The version ready to go live: its image made, on the calling thread, where there is a `pack` and it has none.
+// Returns the version ready to go live. Makes its image, on the calling thread, if there is a `pack` and the version
+// has no image.
 std::shared_ptr<const DraftVersion> packed(DraftVersion version, const PackDraft& pack);
 
-// The live version of one draft. A reader never waits; the trainer installs. The engine never drops a last reference:
-// the writer keeps replaced versions in a list of its own and reclaims those nobody else holds (reclaim()), so that
-// freeing megabytes never happens inside a step. Threads: get() any; set() and reclaim() one writer.
+// The live version of one draft. Readers never wait; the trainer installs versions. The engine never drops a last
+// reference: the writer keeps replaced versions in its own list and frees those that no one else holds (reclaim()). So
+// megabytes are never freed inside a step. Threads: get() any; set() and reclaim() one writer.
 class LiveDraft {
  public:
   explicit LiveDraft(DraftId id, std::string name, std::shared_ptr<const DraftVersion> first = nullptr);

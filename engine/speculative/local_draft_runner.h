@@ -6,8 +6,8 @@
 
 namespace slip {
 
-// Drafts of one shape and dtype on the CPU: one cache, one workspace, one forward pass for all of them, whichever
-// weights a sequence uses.
+// Drafts of one shape and dtype on the CPU: one cache, one workspace, and one forward pass for all sequences, whatever
+// weights each uses.
 class LocalDraftRunner final : public DraftRunner {
  public:
   // Error{kTooLarge} when there is no memory for the cache.

@@ -13,7 +13,7 @@
 namespace slip {
 
 // The target's raw (T = 1, before any transform) next-token distribution after one verified row: the K largest log p
-// with their ids, and the log of the mass left over.
+// with their ids, and the log of the remaining mass.
 struct TopK {
   static constexpr int kDefault = 32;
   std::vector<std::int32_t> ids;  // [K] by falling probability, ties by rising id
@@ -21,14 +21,14 @@ struct TopK {
   float log_tail = 0;             // log(1 − Σ p), −inf when nothing is left
 };
 
-// What one verification taught: the tokens it committed and, for each, the target's distribution that chose it. The
-// same for every draft length, k = 0 included. Distributions are raw: sampling parameters are the request's.
+// The tokens that one verification committed and, for each, the target's distribution that chose it. Exists for every
+// draft length, k = 0 included. The distributions are raw: the sampling parameters are in ObservedRequest.
 struct Observation {
   RequestId request;
   std::int32_t base_position = 0;       // index in the sequence (prompt + answer) of the first committed token
   std::vector<std::int32_t> committed;  // in order
   std::vector<TopK> targets;            // [committed]: targets[i] chose committed[i]
-  std::int32_t n_accepted = 0;          // of `committed`: drafted tokens, from the first on
+  std::int32_t n_accepted = 0;          // accepted drafted tokens, the first ones of `committed`
   bool rejected = false;                // the last committed token corrects a drafted one
   DraftId draft;
   std::uint64_t draft_version = 0;  // 0: nothing was drafted so far
@@ -45,15 +45,16 @@ struct ObservedRequest {
   RequestId call;  // as in Request
 };
 
-// Takes what verifications taught. Called on the engine thread: must not block, must not throw; drops oldest and counts
-// when behind. For each request: begin, record…, finish. Never called for requests with learn == false.
+// Receives the observations of verifications. Called on the engine thread: must not block, must not throw. When behind,
+// drops the oldest and counts them. For each request: begin, record…, finish. Never called for requests with learn ==
+// false.
 class ObservationSink {
  public:
   virtual ~ObservationSink() = default;
   virtual void begin(ObservedRequest request) noexcept = 0;
   virtual void record(Observation observation) noexcept = 0;
   virtual void finish(RequestId request,
-                      bool completed) noexcept = 0;  // completed: ended by itself, not cancelled or failed
+                      bool completed) noexcept = 0;  // completed: not cancelled and not failed
 };
 
 }  // namespace slip

@@ -11,13 +11,13 @@
 namespace slip {
 namespace {
 
-constexpr std::int32_t kLongest = 8;  // tokens compared: a longer stretch is no better a guess
-constexpr int kMostLooked = 32;       // earlier places of one pair
+constexpr std::int32_t kLongest = 8;  // tokens compared: a longer match is no better a guess
+constexpr int kMostLooked = 32;       // earlier positions compared per bigram
 constexpr std::size_t kLeastSlots = 256, kMostSlots = 32768;
-// The share of right guesses before any was seen, by class_of(), and for how many it counts.
+// Prior hit rates by class_of(), and the number of guesses that a prior counts for.
 constexpr double kPrior[] = {0.25, 0.4, 0.55, 0.7};
 constexpr double kPriorGuesses = 4;
-// Of the share of right guesses: a draft that disagrees knows something as well.
+// Weight per hit rate: below 1, since a draft that disagrees carries information too.
 constexpr double kTrust = 0.6;
 
 }  // namespace
@@ -33,7 +33,7 @@ std::size_t PromptLookup::slot_of(std::int32_t first, std::int32_t second) const
   return static_cast<std::size_t>(mixed >> 32U) & (latest_.size() - 1);
 }
 
-// The pair that ends at `end` − 1 is known from now on, since token `end` tells what followed it.
+// Adds the bigram that ends at `end` − 1; token `end` is the one that followed it.
 void PromptLookup::index(std::span<const std::int32_t> tokens, std::size_t end) {
   earlier_.push_back(-1);
   if (end < 2) return;
@@ -58,7 +58,7 @@ void PromptLookup::extend(std::span<const std::int32_t> tokens, std::int32_t pro
   }
 }
 
-// Of equally long stretches the latest.
+// The longest match; of equally long ones the latest.
 PromptLookup::Match PromptLookup::longest(std::span<const std::int32_t> committed,
                                           std::span<const std::int32_t> proposed) const {
   const auto n = static_cast<std::int32_t>(committed.size() + proposed.size());
@@ -73,7 +73,7 @@ PromptLookup::Match PromptLookup::longest(std::span<const std::int32_t> committe
     const std::int32_t most = std::min(kLongest, end + 1);
     std::int32_t length = 0;
     while (length < most && token(end - length) == token(n - 1 - length)) ++length;
-    if (length < 2 || length <= best.length) continue;  // another pair of the same hash, or nothing new
+    if (length < 2 || length <= best.length) continue;  // a hash collision, or no longer match
     best = {token(end + 1), length};
     if (length == kLongest) break;
   }
@@ -106,7 +106,7 @@ void mix_guess(const PromptLookup::Guess& guess, bool processed, Distribution& q
 std::int32_t greedy_with_guess(std::span<const float> logits, const PromptLookup::Guess& guess) {
   const auto best = static_cast<std::int32_t>(kernels::argmax(logits));
   if (guess.token < 0 || guess.token == best) return best;
-  const double lead = guess.weight / (1 - guess.weight);  // that the draft's own choice needs over the guess
+  const double lead = guess.weight / (1 - guess.weight);  // least lead of the draft's choice over the guess
   if (lead >= 1) return guess.token;
   const double normalizer = log_normalizer(logits);
   const auto q = [&](std::int32_t token) { return std::exp(logits[static_cast<std::size_t>(token)] - normalizer); };

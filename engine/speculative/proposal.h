@@ -13,7 +13,8 @@
 
 namespace slip {
 
-// How proposed tokens were chosen, which decides the acceptance arithmetic. Never renumber (stored in replay records).
+// How proposed tokens were chosen; it decides the acceptance rule's arithmetic. Never renumber (stored in replay
+// records).
 enum class DrawMethod : std::uint8_t {
   kDeterministic = 0,  // argmax, n-gram, beam: counts as a one-hot q
   kSampled = 1,        // drawn from q by inverse CDF
@@ -25,21 +26,21 @@ enum class AcceptanceRule : std::uint8_t { kRejection = 0, kCoupled = 1 };
 namespace kernels::cuda {
 struct RowDistribution;
 }
-// A distribution on a device: what `distribution` makes of `logits` there. Good until its proposer proposes again.
+// A distribution on a device: `distribution` applied to `logits` there. Valid until its proposer proposes again.
 struct DeviceDistribution {
   const float* logits = nullptr;  // [vocab]
   const kernels::cuda::RowDistribution* distribution = nullptr;
 };
 
-// A token tree hanging off the last committed token; a chain is a tree that never branches. Node i's parent is
-// parents[i] < i, or −1 for the root (the last committed token).
+// A token tree below the last committed token; a chain is a tree that never branches. Node i's parent is parents[i] <
+// i, or −1 for the root (the last committed token).
 struct Proposal {
   std::vector<std::int32_t> tokens;          // [n]
   std::vector<std::int32_t> parents;         // [n]
   std::vector<float> path_logprob;           // [n] Σ log q along the path
-  std::vector<Distribution> q;               // [n] transformed q each token was drawn from; only with kSampled
-  std::vector<DeviceDistribution> device_q;  // [n] instead of q, where a device drew them and will verify them
-  std::vector<Distribution> spare_q;         // what cleared proposals left, to be used again
+  std::vector<Distribution> q;               // [n] transformed q that each token was drawn from; only with kSampled
+  std::vector<DeviceDistribution> device_q;  // [n] instead of q, if a device drew the tokens and will verify them
+  std::vector<Distribution> spare_q;         // memory of cleared proposals, for reuse
   DrawMethod draw_method = DrawMethod::kDeterministic;
   std::uint64_t version = 0;  // DraftVersion::number; 0: no draft
   bool confident = false;     // Proposer::is_confident() when it was made
@@ -62,13 +63,13 @@ struct Proposal {
     draw_method = DrawMethod::kDeterministic;
     confident = false;
   }
-  // Appends a copy of `distribution_of_node` to `q`, in memory that an earlier proposal left: a vocabulary each is much
-  // to ask for at every node.
+  // Appends a copy of `distribution_of_node` to `q`, in memory that an earlier proposal left: allocating up to a
+  // vocabulary for every node is expensive.
   void add_q(const Distribution& distribution_of_node) {
     if (spare_q.empty()) spare_q.emplace_back();
     q.push_back(std::move(spare_q.back()));
     spare_q.pop_back();
-    // Rounded up, so that distributions of changing size soon find room wherever they come.
+    // Rounded up, so that reused memory soon fits distributions of any size.
     const std::size_t room = std::max<std::size_t>(256, std::bit_ceil(distribution_of_node.ids.size()));
     q.back().ids.reserve(room);
     q.back().probabilities.reserve(room);
@@ -76,13 +77,13 @@ struct Proposal {
   }
 };
 
-// What the target decided: the accepted path (node indices from the root on) and the one token it adds itself
+// The target's decision: the accepted path (node indices from the root on) and the one token that it adds itself
 // (correction or bonus).
 struct VerifyResult {
   std::vector<std::int32_t> accepted;  // node indices
   std::int32_t added_token = -1;
   bool rejected_one =
-      false;  // a proposed token was reached and refused (a first rejection), as opposed to none being left
+      false;  // a proposed token was tested and rejected (a first rejection); false: no node was left to test
 };
 
 }  // namespace slip

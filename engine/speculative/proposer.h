@@ -10,60 +10,59 @@
 
 namespace slip {
 
-// What a proposer may see of a sequence: valid for one call, `id` names the sequence between calls.
+// A proposer's view of a sequence, valid for one call; `id` identifies the sequence between calls.
 struct SequenceRef {
   RequestId id;
   std::span<const std::int32_t> tokens;  // committed: prompt, then answer
   std::int32_t prompt_tokens = 0;
-  std::int32_t max_total_tokens = 0;         // prompt and answer together never grow beyond
+  std::int32_t max_total_tokens = 0;         // maximum of prompt and answer together
   const SamplingParams* sampling = nullptr;  // seed always set
   std::span<const std::int32_t> end_ids;
   AcceptanceRule rule = AcceptanceRule::kRejection;
   std::uint32_t choice = 0;
   LiveDraft* live_draft = nullptr;   // null: the request names no draft
   AnswerGrammar* grammar = nullptr;  // null: any text
-  bool wants_probability = false;    // path_logprob is looked at
+  bool wants_probability = false;    // path_logprob is used
   bool verified_on_device = false;   // q may stay on the device: Proposal::device_q then stands for Proposal::q
 
-  // For the row that has `path` behind it: these tokens and what is proposed after them.
+  // The context of the row after `path`: the committed tokens, then a proposal's.
   RowContext row_context(std::span<const std::int32_t> path) const { return {path, prompt_tokens, end_ids, grammar}; }
-  // Address of the randomness behind the next token of the answer.
+  // Address of the random numbers for the next token of the answer.
   RandomAddress next_address() const {
     return {sampling->seed.value_or(0), choice, static_cast<std::uint32_t>(tokens.size()) - prompt_tokens};
   }
 };
 
 struct ProposeBudget {
-  std::span<const std::int32_t> nodes;  // [n_seq] at most so many for each; 0: leave that sequence alone
+  std::span<const std::int32_t> nodes;  // [n_seq] maximum nodes for each; 0: skip that sequence
 };
 
 struct CatchUpBudget {
-  std::int32_t prompt_rows = 0;  // committed tokens the live state has not read yet
-  std::int32_t swap_rows = 0;    // tokens a new version reads before it takes over
+  std::int32_t prompt_rows = 0;  // rows for committed tokens that the live version has not read
+  std::int32_t swap_rows = 0;    // rows for tokens that a new version reads before it takes over
 };
 
-// Anything that runs ahead of the target: a draft model, a lookup, heads on the target's own features. Whatever it
-// proposes, the answer stays the same; it only has to be honest about how its tokens were drawn.
-// Threads: the engine thread only.
+// Proposes tokens ahead of the target: a draft model, a lookup, heads on the target's own features. No proposal can
+// change the answer, if draw_method and q say truly how its tokens were drawn. Threads: the engine thread only.
 class Proposer {
  public:
   virtual ~Proposer() = default;
-  // False: it also drafts for sequences whose SequenceRef::live_draft is null.
+  // False: also drafts for sequences whose SequenceRef::live_draft is null.
   virtual bool needs_draft() const { return true; }
   virtual void begin(const SequenceRef& sequence) = 0;
-  // Reads what it is behind by, within the budget, and lets versions that have caught up take over. Returns the
-  // microseconds that went into new versions.
+  // Reads committed tokens it has not read, within the budget, and lets versions that have caught up take over. Returns
+  // the microseconds spent on new versions.
   virtual std::int64_t catch_up(std::span<const SequenceRef> sequences, CatchUpBudget budget) = 0;
-  // How many tokens it could propose for this sequence now; 0 while too far behind.
+  // Maximum tokens it can propose for this sequence now; 0 while it is too far behind.
   virtual std::int32_t ready_depth(const SequenceRef& sequence) const = 0;
-  // Whether it is surer than usual of what it would propose now; acceptance rates of such proposals are kept apart. By
-  // the committed tokens alone.
+  // Whether its next proposal is more likely than usual to be accepted; acceptance rates of such proposals are kept
+  // apart. Depends on the committed tokens alone.
   virtual bool is_confident(const SequenceRef& /*sequence*/) { return false; }
-  // Fills proposals[i], cleared before, with up to budget.nodes[i] nodes. REQUIRES: nodes[i] ≤ ready_depth; the tokens
-  // of a sequence change only by way of on_verified.
+  // Fills proposals[i], which are empty, with up to budget.nodes[i] nodes. REQUIRES: nodes[i] ≤ ready_depth; a
+  // sequence's tokens change only as on_verified() reports.
   virtual void propose(std::span<const SequenceRef> sequences, const ProposeBudget& budget,
                        std::span<Proposal> proposals) = 0;
-  // `sequence.tokens` are those before this result's tokens are added.
+  // `sequence.tokens` does not include this result's tokens yet.
   virtual void on_verified(const SequenceRef& sequence, const VerifyResult& result) = 0;
   virtual void release(RequestId sequence) = 0;  // unknown ids are ignored
 };

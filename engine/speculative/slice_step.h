@@ -9,10 +9,10 @@ namespace slip {
 
 struct DraftSlice;
 
-// The step that reads some slices, one sequence each.
+// Builds the step that reads some slices, one sequence each.
 class SliceStep {
  public:
-  // Good until the next call; as StepRows::step().
+  // Valid until the next call; as StepRows::step().
   StepInput of(std::span<const DraftSlice> slices);
 
  private:

@@ -52,7 +52,7 @@ void StepRows::add_nodes(const Proposal& proposal) {
   }
 }
 
-// A row sees what the row above it sees, and itself.
+// A row sees all that its parent row sees, and itself.
 void StepRows::write_ancestors() {
   ancestor_words_ = 0;
   for (std::size_t s = 0; s + 1 < row_begin_.size(); ++s) {

@@ -12,28 +12,29 @@ namespace slip {
 
 enum class WantedLogits : std::uint8_t {
   kNone,
-  kFromLast,  // of the last token and of every node
+  kFromLast,  // of the last token and every node
   kAll,
 };
 
-// One sequence's rows of a step: tokens that follow each other, then a proposal that hangs off the last.
+// One sequence's rows of a step: consecutive tokens, then a proposal below the last one.
 struct SequenceRows {
-  std::span<const std::int32_t> tokens;  // at positions n_cached …; one at least
+  std::span<const std::int32_t> tokens;  // at positions n_cached …; at least one
   PageTable* pages = nullptr;
   std::int32_t n_cached = 0;
   const Proposal* proposal = nullptr;  // null: none
   WantedLogits wanted = WantedLogits::kNone;
 };
 
-// The step that many sequences make together, their rows one behind the other. Reused, it allocates nothing once it is
-// as large as it gets. Threads: one owner.
+// Builds the step of several sequences, their rows concatenated. Reused, it stops allocating once its buffers have
+// grown. Threads: one owner.
 class StepRows {
  public:
   void clear();
-  // The last token's row among those whose logits are wanted: the first node's comes behind it. Without any, it would
-  // be there.
+  // Adds one sequence. Returns the index of its last token's row among the wanted logits; its first node's row follows.
+  // If no logits are wanted, returns the index that the row would have.
   std::int32_t add(const SequenceRows& rows);
-  // Of what was added since clear(), good until then; page tables are pointed to, weight indexes left to the caller.
+  // The step of all rows since clear(), valid until the next clear(). Points to the page tables; the caller sets the
+  // weight indexes.
   StepInput step();
 
  private:
@@ -42,9 +43,9 @@ class StepRows {
 
   std::vector<std::int32_t> tokens_, positions_, logit_rows_;
   std::vector<std::int32_t> row_begin_{0};
-  std::vector<std::int32_t> above_;  // [n_row] the row before it on its path; −1: the sequence's first
+  std::vector<std::int32_t> above_;  // [n_row] the previous row on its path; −1: the sequence's first
   std::vector<KvView> kv_;
-  bool branches_ = false;                 // some path leaves rows before it out
+  bool branches_ = false;                 // some path skips a row before it
   std::vector<std::uint64_t> ancestors_;  // [n_row, ancestor_words_]; empty when nothing branches
   std::int32_t ancestor_words_ = 0;
 };

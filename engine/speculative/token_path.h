@@ -11,11 +11,11 @@
 
 namespace slip {
 
-// The tokens that the row after `node` has behind it: the committed ones, then the way from the root to the node
-// (−1: the root itself). What transforms that count tokens look at, for chains and trees alike.
+// Writes the tokens up to `node`: the committed ones, then the path from the root to the node (−1: the root itself).
+// Input of transforms that count tokens, for chains and trees alike.
 inline void write_token_path(std::span<const std::int32_t> committed, const Proposal& proposal, std::int32_t node,
                              std::vector<std::int32_t>& out) {
-  // An answer grows by a token or so a step: room for many more, or every step would allocate.
+  // An answer grows every step: reserves more than needed, or every step would allocate.
   const std::size_t most = committed.size() + proposal.size();
   if (out.capacity() < most) out.reserve(std::max<std::size_t>(4096, 2 * most));
   out.assign(committed.begin(), committed.end());

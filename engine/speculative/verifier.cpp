@@ -69,7 +69,7 @@ void Verifier::verify(std::size_t index, VerifyResult& result) {
   const ScoreTask& task = tasks_[index];
   SLIP_CHECK(task.sequence != nullptr && task.proposal != nullptr, "a verification is asked for before the pass");
   const SequenceRef& sequence = *task.sequence;
-  // Rows behind a refused token are never looked at, so they are never transformed.
+  // Called lazily: rows behind a rejected token are never transformed.
   const auto p_after = [&](std::int32_t node) -> const Distribution& {
     write_token_path(sequence.tokens, *task.proposal, node, path_);
     transform_logits(logits(index, node + 1), *sequence.sampling, sequence.row_context(path_), p_);
@@ -85,7 +85,7 @@ TopK Verifier::observed(std::size_t task, std::int32_t row) {
 void Verifier::keep_path(const ScoreTask& task, std::span<const std::int32_t> accepted) {
   constexpr std::int32_t kPage = PagePool::kPageTokens;
   const std::int32_t base = task.n_cached + static_cast<std::int32_t>(task.tokens.size());
-  // accepted[i] ≥ i, so moving in order never overwrites what is still to be moved.
+  // accepted[i] ≥ i, so moving in order never overwrites a slot that is still to be moved.
   for (std::size_t i = 0; i < accepted.size(); ++i) {
     const std::int32_t from = base + accepted[i], to = base + static_cast<std::int32_t>(i);
     if (from == to) continue;

@@ -17,7 +17,7 @@ namespace slip {
 
 struct SequenceRef;
 
-// One sequence's part of a target pass: committed tokens the target has not read, then a proposal hanging off the last.
+// One sequence's part of a target pass: committed tokens that the target has not read, then a proposal below the last.
 struct ScoreTask {
   std::span<const std::int32_t> tokens;  // at positions n_cached …
   PageTable* pages = nullptr;
@@ -25,16 +25,16 @@ struct ScoreTask {
   const Proposal* proposal = nullptr;  // null: none
   bool wants_logits = true;            // false in the middle of a prompt
   bool wants_all_logits = false;       // of every row, not only from the last token on
-  // What will be asked about it: nothing else is sure to be there.
-  const SequenceRef* sequence = nullptr;  // not null: verify(), by this request
-  std::int32_t top_k = 0;                 // not 0: observed(), with so many
+  // The outputs the caller will read; all others are undefined.
+  const SequenceRef* sequence = nullptr;  // not null: verify(), for this request
+  std::int32_t top_k = 0;                 // not 0: observed(), with K = top_k
   bool needs_logits = false;              // logits()
 };
 
-// The target's word on many sequences at once: one pass over the ragged rows of all of them. A chain is a tree that
-// never branches, so there is one path. This one verifies on the host, when it is asked, with rows of logits that the
-// worker has left there. Threads: the engine thread only; tasks and what they point to live, and answers are good,
-// until the next score().
+// Verifies the proposals of many sequences with one target pass over the ragged rows of all of them. A chain is a tree
+// that never branches, so there is one code path. This class verifies on the host, when verify() is called, with the
+// logits that the worker wrote there. Threads: the engine thread only. Tasks and all that they point to must live until
+// the next score(); results are valid until then.
 class Verifier {
  public:
   // Reads `worker`'s bounds; the worker outlives it.
@@ -43,34 +43,35 @@ class Verifier {
   Verifier(const Verifier&) = delete;
   Verifier& operator=(const Verifier&) = delete;
 
-  // Whether such a request is verified where no host sees its logits: the value of SequenceRef::verified_on_device. Of
-  // the request alone, so that one place verifies the whole answer, whatever is proposed.
+  // Whether such a request is verified on a device, without logits on the host: the value of
+  // SequenceRef::verified_on_device. Depends on the request alone, so that one place verifies the whole answer,
+  // whatever is proposed.
   virtual bool verifies_on_device(const SamplingParams& sampling) const;
 
   // REQUIRES: rows and logit rows within the worker's bounds, room for every row in the page tables.
   void score(std::span<const ScoreTask> tasks);
   // accept() of a task's proposal under its request's distribution. Errors as transform_logits().
   virtual void verify(std::size_t task, VerifyResult& result);
-  // The row as logits() counts it, as observe_row() tells of it.
+  // observe_row() of a row, which is numbered as in logits().
   virtual TopK observed(std::size_t task, std::int32_t row);
   // Raw logits [vocab] of task `task`: row 0 after its last token, row 1 + i after node i; with wants_all_logits also
   // row −i after the token i places before the last.
   std::span<const float> logits(std::size_t task, std::int32_t row) const;
-  // Moves the keys and values of accepted nodes to where committed ones belong; a chain has nothing to move.
+  // Moves the keys and values of accepted nodes to the slots of committed tokens; a chain needs no move.
   void keep_path(const ScoreTask& task, std::span<const std::int32_t> accepted);
 
  protected:
-  // Rows of a pass's logits.
+  // A range of rows of a pass's logits.
   struct LogitRows {
     std::int32_t begin = 0, end = 0;
   };
 
-  // The pass over all tasks' rows, and all that has to be done before answers are given.
+  // Runs the pass over all tasks' rows, and all work that must be done before results are read.
   virtual void run(const StepInput& input);
   const ScoreTask& task(std::size_t index) const { return tasks_[index]; }
   std::size_t n_tasks() const { return tasks_.size(); }
-  std::int32_t first_logit_row(std::size_t task) const { return first_logit_row_[task]; }  // that of its row 0
-  LogitRows logit_rows(std::size_t task) const;                                            // all that it wants
+  std::int32_t first_logit_row(std::size_t task) const { return first_logit_row_[task]; }  // the index of its row 0
+  LogitRows logit_rows(std::size_t task) const;                                            // all rows that it wants
   float* host_row(std::int32_t logit_row) const;
 
  private:
@@ -84,7 +85,7 @@ class Verifier {
   std::vector<std::int32_t> path_;
 };
 
-// The target as an engine takes it: what runs its passes, and what answers by them.
+// The target as the engine takes it: the worker that runs its passes, and the verifier that uses them.
 struct Target {
   // Verified on the host.
   template <std::derived_from<Worker> Runs>

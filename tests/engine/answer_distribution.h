@@ -14,8 +14,8 @@
 namespace slip::testing {
 
 // The smallest setting in which an answer's distribution can be written down and every parameter matters: four tokens,
-// one of which ends the answer, and at most three of them. Answers that end early fill the cell of the end token
-// repeated.
+// one of which ends the answer, and at most three tokens per answer. An answer that ends early is counted in the cell
+// that repeats the end token.
 inline constexpr std::int32_t kDistributionVocab = 4, kDistributionTokens = 3, kDistributionEnd = 3;
 inline constexpr std::size_t kDistributionCells = 64;
 inline const std::vector<std::int32_t> kDistributionPrompt{1, 1};
@@ -33,7 +33,7 @@ inline std::size_t distribution_cell(std::span<const std::int32_t> answer) {
   return cell;
 }
 
-// Adds the distribution of every answer that goes on from `tokens` to `distribution`.
+// Adds the probability of every answer that begins with `tokens` to `distribution`.
 inline void add_answers(const SamplingParams& sampling, Misreading misreading, std::vector<std::int32_t>& tokens,
                         double probability, std::vector<double>& distribution) {
   const auto answer = std::span<const std::int32_t>(tokens).subspan(kDistributionPrompt.size());
@@ -50,7 +50,7 @@ inline void add_answers(const SamplingParams& sampling, Misreading misreading, s
   }
 }
 
-// [kDistributionCells] of the answers to kDistributionPrompt, by the definitions alone.
+// [kDistributionCells] probabilities of the answers to kDistributionPrompt, from the definitions alone.
 inline std::vector<double> answer_distribution(const SamplingParams& sampling,
                                                Misreading misreading = Misreading::kNone) {
   std::vector<double> distribution(kDistributionCells);
@@ -63,7 +63,7 @@ inline std::unique_ptr<Proposer> distribution_proposer(ToyProposer::Options opti
   return std::make_unique<ToyProposer>(distribution_language(), options);
 }
 
-// [kDistributionCells] of the answers an engine gives without a seed, drafting two tokens a step.
+// [kDistributionCells] counts of the engine's answers without a seed, drafting two tokens a step.
 inline std::vector<std::int64_t> count_answers(const SamplingParams& sampling, std::unique_ptr<Proposer> proposer,
                                                std::size_t n_answers = 20000) {
   EngineOptions options;

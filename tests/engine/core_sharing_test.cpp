@@ -19,13 +19,13 @@ std::int64_t test_clock() {
   return now_us;
 }
 
-// An engine whose steps take as long as they are told, on a clock that the test moves.
+// An engine with given step times, on a clock that the test sets.
 struct Scene {
   explicit Scene(int n_threads, int leased_threads) : pool(n_threads) {
     now_us = 1'000'000;
     cores.emplace(pool, leased_threads, test_clock);
   }
-  // The threads that the step had.
+  // Runs one step; returns its number of threads.
   int step(std::int64_t us, StepKind kind = {false, 4}) {
     cores->begin_step(kind);
     const int n_threads = pool.n_used();
@@ -33,7 +33,7 @@ struct Scene {
     cores->end_step(us, 1);
     return n_threads;
   }
-  // Steps that take what their number of threads makes of `us`; leaves the choice of threads settled.
+  // Runs steps whose time follows from `us` and their threads, until the choice of threads is settled.
   void settle(std::int64_t us, double slower, StepKind kind = {false, 4}) {
     for (int i = 0; i < 200; ++i) {
       cores->begin_step(kind);
@@ -95,7 +95,7 @@ TEST(CoreSharing, AUnitWithoutALeaseLeavesTheEngineAllThreadsUntilItIsOverdue) {
   EXPECT_EQ(scene.step(10'000), 2);
 }
 
-// The time of a trial, or of a step under a lease, is not that of the steps to come.
+// A trial's time, or a leased step's, does not predict later steps.
 TEST(CoreSharing, KnowsWhichStepsAreTrials) {
   Scene scene(2, 1);
   int n_trials = 0;
@@ -188,7 +188,7 @@ TEST(CoreSharing, IsIdleOnlyBetweenStepsFarApart) {
   EXPECT_TRUE(scene.cores->idle());
 }
 
-// The engine asks before each step, with what the plan says: a prompt's rows, then one row a sequence and its proposal.
+// The engine calls begin_step() with the planned rows: a prompt's rows, then one row per sequence and its proposal.
 TEST(CoreSharing, TheEngineTellsItOfEveryStep) {
   ThreadPool pool(2);
   CoreSharing cores(pool, 1);

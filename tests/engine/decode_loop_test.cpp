@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The decode loop of target and draft allocates nothing and takes no lock once it has run for a while: this program's
-// operator new and pthread_mutex_lock count while they are asked to.
+// After warm-up, the decode loop of target and draft allocates nothing and takes no lock. This program replaces
+// operator new and pthread_mutex_lock to count calls.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <pthread.h>
@@ -92,7 +92,7 @@ Counts count(const std::function<void()>& work) {
 
 constexpr std::int32_t kSequences = 4, kNodes = 4, kContext = 300;
 
-// Sequences that are drafted for, verified and accepted as Engine::step does it, but for what it tells others.
+// Drafts, verifies and accepts sequences as Engine::step does, without reporting to sinks and listeners.
 class DecodeLoop {
  public:
   DecodeLoop(const SamplingParams& sampling, AcceptanceRule rule, int n_threads)
@@ -225,7 +225,7 @@ TEST(DecodeLoopCounts, NegativeOneAllocationAndOneLockAreCaught) {
   const Counts aligned =
       count([] { ::operator delete (::operator new (64, std::align_val_t{64}), std::align_val_t{64}); });
   EXPECT_EQ(aligned.allocations, 1);
-  // A sort that wants memory of its own, as drafting once did.
+  // A sort that allocates, as drafting once did.
   std::vector<int> values(100);
   EXPECT_GT(count([&] { std::stable_sort(values.begin(), values.end()); }).allocations, 0);
 }

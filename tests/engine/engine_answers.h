@@ -13,7 +13,7 @@
 
 namespace slip::testing {
 
-// Everything an answer was: what tests of losslessness compare.
+// All outputs of an answer that tests of losslessness compare.
 struct Answer {
   std::vector<std::int32_t> tokens;
   std::string text;
@@ -57,7 +57,7 @@ class CollectingSink final : public TokenSink {
   int throw_at_delta_;
 };
 
-// A request that asks for all there is to compare.
+// A request for all outputs that can be compared.
 inline Request full_request(std::uint64_t id, std::vector<std::int32_t> prompt, Answer& answer) {
   Request request;
   request.id = {id};
@@ -68,7 +68,7 @@ inline Request full_request(std::uint64_t id, std::vector<std::int32_t> prompt, 
   return request;
 }
 
-// Steps until nothing is left; false when `most_steps` did not suffice.
+// Steps until all requests are finished; false when `most_steps` did not suffice.
 inline bool drain(Engine& engine, int most_steps = 100000) {
   for (int step = 0; step < most_steps; ++step) {
     if (!engine.step()) return true;
@@ -76,7 +76,7 @@ inline bool drain(Engine& engine, int most_steps = 100000) {
   return false;
 }
 
-// A live draft without a version, for proposers that need none: it only says that drafting is wanted.
+// A live draft without a version, for proposers that need none: it only enables drafting.
 inline std::shared_ptr<LiveDraft> empty_live_draft() {
   return std::make_shared<LiveDraft>(DraftId{3}, "toy");
 }

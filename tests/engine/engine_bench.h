@@ -11,7 +11,7 @@
 
 namespace slip::testing {
 
-// An engine on the toy language with everything a test may want to look at.
+// An engine on the toy language, with all objects that a test may inspect.
 struct EngineBench {
   explicit EngineBench(ToyLanguage spoken = {}, EngineOptions options = {}, ToyWorker::Size size = {},
                        std::shared_ptr<const Tokenizer> tokenizer = nullptr)

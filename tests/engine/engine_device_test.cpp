@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A whole engine whose target runs on a device, its kernels' bodies run on the host, verified there or on the host:
-// with speculation the answers are those without, and of the target's logits only what is asked for leaves the device.
+// A whole engine whose target runs on a device, emulated by running the kernels' bodies on the host. Verification is on
+// the device or on the host. Answers with speculation equal those without, and only requested logits are copied from
+// the device.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -32,7 +33,7 @@ struct Case {
   std::int32_t vocab = 120;
 };
 
-// Proposes answers that are known, in trees: at each depth a wrong token and its younger sibling, the right one.
+// Proposes known answers as trees: at each depth a wrong token and its younger sibling, the right one.
 class TreesOfKnown final : public Proposer {
  public:
   explicit TreesOfKnown(const std::vector<Answer>& known) : known_(known) {}
@@ -62,7 +63,7 @@ class TreesOfKnown final : public Proposer {
   const std::vector<Answer>& known_;
 };
 
-// An engine over a device that is the host, three requests in it.
+// An engine with an emulated device and three requests.
 class DeviceEngine {
  public:
   explicit DeviceEngine(const Case& run, const std::function<void(Request&)>& change = {}) : run_(run) {
@@ -144,7 +145,7 @@ std::vector<Answer> answers_of(const Case& run, const std::function<void(Request
   return engine.answers;
 }
 
-// Everything a device verifies, with what nobody asks of a row and with what looks back at other tokens.
+// Sampling settings that a device verifies, without logits processors and with ones that depend on earlier tokens.
 std::vector<SamplingParams> seeded() {
   return {{.temperature = 0},
           {.temperature = 0.7F, .top_p = 0.9F, .seed = 42},
@@ -175,8 +176,8 @@ TEST(EngineOnADevice, SpeculationChangesNoBit) {
   }
 }
 
-// Wherever it is verified and whatever is told of it; with drafts on the CPU, whose distributions come as tables, and
-// on the device, where they stay, of two versions at once.
+// Verified on the device and on the host, with all outputs requested or none; with drafts on the CPU, whose
+// distributions come as tables, and on the device, where they stay, of two versions at once.
 TEST(EngineOnADevice, AnAnswerIsTheSameWhereverItIsVerified) {
   auto samplings = seeded();
   for (const SamplingParams& sampling : unseeded()) samplings.push_back(sampling);

@@ -24,7 +24,7 @@ std::vector<std::int32_t> bytes_of(const std::string& text) {
   return ids;
 }
 
-// What the engine makes of a target that says `script`, with drafts of length k that are always right.
+// The engine's answer when the target generates `script`, with drafts of length k that are always right.
 Answer say(
     const std::vector<std::int32_t>& script, std::int32_t k, const std::vector<std::string>& stops,
     std::int32_t max_tokens, const std::function<void(Request&)>& also = [](Request&) {}) {
@@ -107,7 +107,7 @@ TEST(EngineEnds, AtMaxTokensToTheToken) {
       EXPECT_EQ(static_cast<std::int32_t>(answer.tokens.size()), max_tokens);
       EXPECT_EQ(answer.summary.reason, StopReason::kLength);
       EXPECT_EQ(answer.text, std::string("abcdefghijklmnop").substr(0, static_cast<std::size_t>(max_tokens)));
-      // The last token is always the target's own: one that could not be kept is never drafted.
+      // The last token is always the target's own, so a token that could not be committed is never drafted.
       EXPECT_LT(answer.summary.figures.proposed, max_tokens);
     }
   }

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Answers under a grammar: always within it, the same with speculation as without, and by the masked target's
-// distribution.
+// Answers under a grammar: always valid, the same with speculation as without, and distributed as the masked target.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -78,7 +77,7 @@ std::vector<SamplingParams> modes() {
           {.temperature = 1, .top_k = 4, .logit_bias = {{'\n', 3}, {kEndToken, 5}}, .seed = 44, .grammar = grammar}};
 }
 
-// Logits with every token that leaves the grammar made impossible, each token tried by itself.
+// Logits where every token that leaves the grammar is −inf; tests each token separately.
 std::vector<float> masked_logits(const Grammar& grammar, const GrammarState& state, std::vector<float> logits) {
   for (std::int32_t id = 0; id < kVocab; ++id) {
     GrammarState after = state;
@@ -167,7 +166,7 @@ TEST(EngineGrammar, ADocumentThatIsOverEndsTheAnswer) {
       }
     }
   }
-  // A number may go on, so its end has to be said.
+  // A number can be continued, so only a bias makes it end early.
   sampling = {
       .temperature = 0, .logit_bias = {{kEndToken, 50}}, .grammar = testing::grammar_of(R"({"type": "integer"})")};
   for (const Answer& answer : answers_of(sampling, {})) EXPECT_EQ(answer.tokens.back(), kEndToken);
@@ -193,7 +192,7 @@ TEST(EngineGrammar, WhatCannotGoTogetherIsRefused) {
   EXPECT_EQ(refusal(tokenizer()), "min_tokens");
 }
 
-// A vocabulary whose '{' is no text: there are tokens for what may stand before it, then none.
+// A vocabulary in which no token has the text '{': there are tokens for what may precede it, then none.
 std::shared_ptr<const Tokenizer> tokenizer_without_brace() {
   nlohmann::json file = testing::tiny_tokenizer_json();
   nlohmann::json brace = file["added_tokens"].front();
@@ -241,7 +240,7 @@ TEST(EngineGrammar, WithoutATokenThatFitsAnAnswerEndsAndItsNeighboursGoOn) {
 
 // ---- rejection sampling: the distribution of the answers ----
 
-// Blanks may stand before a document; without them there are few answers.
+// Biases blanks to be impossible in practice, so that there are few answers.
 SamplingParams distribution_sampling(SamplingParams sampling = {.top_k = 3}) {
   sampling.grammar = testing::grammar_of(R"({"enum": ["a", "aa", "ab", "aaab", 1, 12]})");
   for (const std::int32_t blank : {' ', '\t', '\n', '\r'}) sampling.logit_bias.push_back({blank, -100});
@@ -269,7 +268,7 @@ void add_answers(const SamplingParams& unmasked, const Grammar& grammar, const G
   }
 }
 
-// A mask changes no logit but to −inf, so it may come before what the parameters do to them.
+// A mask only sets logits to −inf, so it may be applied before the parameters' changes.
 AnswerProbabilities answer_distribution(SamplingParams sampling) {
   const auto grammar = std::exchange(sampling.grammar, nullptr);
   AnswerProbabilities distribution;
@@ -330,7 +329,7 @@ TEST(EngineGrammar, UnseededAnswersFollowTheMaskedDistribution) {
   }
 }
 
-// Every other parameter that goes with a grammar, by itself and not left out unnoticed.
+// Every other parameter that can be combined with a grammar, each alone, checked to have an effect.
 TEST(EngineGrammar, TheMaskedDistributionWithEveryOtherParameter) {
   const auto plain_distribution = answer_distribution(distribution_sampling({}));
   for (const testing::SamplingParameter& parameter : testing::sampling_parameters()) {
@@ -347,7 +346,7 @@ TEST(EngineGrammar, TheMaskedDistributionWithEveryOtherParameter) {
   }
 }
 
-// Says of a drafted token that the draft's mask left twice as many.
+// Reports a q as if the draft's mask had left twice as many tokens.
 class UnmaskedProposer final : public Proposer {
  public:
   void begin(const SequenceRef& sequence) override { inner_.begin(sequence); }

@@ -325,7 +325,7 @@ TEST(EngineRejection, AnswersFollowTheTargetsDistributionWhateverTheDraft) {
   }
 }
 
-// Draws from one distribution and names another: the distribution must break.
+// Draws from one distribution and reports another as q: the answers' distribution must change.
 class LyingProposer final : public Proposer {
  public:
   explicit LyingProposer(std::unique_ptr<Proposer> inner) : inner_(std::move(inner)) {}

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The engine with its prefix cache: answers are those without it, prompts that begin alike are read once.
+// The engine with its prefix cache: answers equal those without it, and common prefixes are read once.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -17,7 +17,7 @@ using testing::drain;
 using testing::full_request;
 using Bench = testing::EngineBench;
 
-// Chats of a shared beginning: some end within its pages, some continue an earlier answer.
+// Chats with a common prefix: some end within its pages, some continue an earlier answer.
 std::vector<std::int32_t> prompt_of(int chat) {
   std::vector<std::int32_t> prompt;
   for (int i = 0; i < 40 + 7 * chat; ++i) prompt.push_back((i < 50 ? i : i * chat) % 23);
@@ -83,7 +83,8 @@ TEST(EnginePrefixCache, ReadsOnlyWhatIsNew) {
   EXPECT_EQ(bench.listener.steps[n_steps].prefill_rows, 3);
 }
 
-// A hit that leaves one token looks like an answer under way; one that only reads its prompt ends at once all the same.
+// A hit that leaves one token to read looks like a decoding sequence. A request that only reads its prompt must still
+// end at once.
 TEST(EnginePrefixCache, APromptThatIsKnownButForItsLastTokenAnswersOrEnds) {
   Bench bench;
   std::vector<Answer> answers(3);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A prompt's tokens have log probabilities like an answer's: the raw target's own, to the bit, however the prompt was
-// cut into chunks, whoever was in the batch and whatever was drafted.
+// Log probabilities of a prompt's tokens: the target's raw ones, bit for bit, whatever the chunks, the batch and the
+// proposals.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -30,7 +30,7 @@ std::vector<std::int32_t> some_prompt(std::size_t n_tokens, std::int32_t vocab_s
   return prompt;
 }
 
-// What the language says of a prompt, without an engine.
+// Scores of a prompt by the toy language, without an engine.
 std::vector<TokenLogprobs> plain_scores(const ToyLanguage& language, const std::vector<std::int32_t>& prompt) {
   std::vector<TokenLogprobs> scores{{prompt[0], std::nanf(""), {}}};
   for (std::size_t i = 1; i < prompt.size(); ++i) {
@@ -52,7 +52,7 @@ struct Setting {
   std::int32_t max_tokens = 12;
 };
 
-// Every other request is scored, or none: the rest keep them company.
+// Scores every other request, or none; the others only fill the batch.
 std::vector<Answer> answers_of(const Setting& setting) {
   const ToyLanguage language;
   EngineOptions options;
@@ -135,7 +135,7 @@ TEST(EngineScoredPrompt, MayBeAllThatIsAskedFor) {
   }
 }
 
-// There is nothing to draft and nothing to learn from.
+// A request without an answer is not drafted and not observed.
 TEST(EngineScoredPrompt, WithoutAnAnswerNobodyElseHearsOfIt) {
   EngineBench bench;
   std::vector<Answer> answers(2);

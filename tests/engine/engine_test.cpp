@@ -52,7 +52,7 @@ TEST(EngineCancels, ARunningAndAWaitingRequest) {
   EXPECT_TRUE(bench.proposer->begun.empty());
 }
 
-// /metrics went on showing fewer free pages than there are when the last request was cancelled, since no step followed.
+// Bug: after the last request was cancelled, /metrics kept showing too few free pages, since no step followed.
 TEST(EngineCancels, TheLastRequestAndSaysThatItsPagesAreFree) {
   Bench bench;
   const std::int32_t free_pages = bench.engine->n_free_pages();
@@ -191,7 +191,7 @@ TEST(EngineFails, OnlyTheRequestWhoseLogitsAreNotFinite) {
   EXPECT_EQ(fine.summary.reason, StopReason::kLength);
 }
 
-// Weights with a NaN failed every request, and the log did not say why.
+// Bug: weights with a NaN failed every request, and the log did not show why.
 TEST(EngineFails, SayingOnceInTheLogWhy) {
   Bench bench({}, {.max_running = 2});
   bench.worker->spoil = [&](const StepInput&, std::span<float> logits) { logits[4] = std::nanf(""); };

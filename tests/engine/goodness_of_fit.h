@@ -7,8 +7,8 @@
 
 namespace slip::testing {
 
-// The chance that one of all statistical tests of this folder fails although nothing is wrong is at most 1e-6
-// (Bonferroni over kStatisticalTests); seeds are fixed, so a test that passed once passes always.
+// The probability that any statistical test of this folder fails without a defect is at most 1e-6 (Bonferroni over
+// kStatisticalTests). Seeds are fixed, so a test that passed once always passes.
 inline constexpr int kStatisticalTests = 200;
 inline constexpr double kSignificance = 1e-6 / kStatisticalTests;
 
@@ -36,8 +36,8 @@ inline double upper_gamma(double a, double x) {
   return scale * fraction;
 }
 
-// Pearson's chi-square p-value of `counts` against `probabilities`. Cells that expect fewer than 5 are pooled; a count
-// in a cell that cannot happen is a refutation by itself.
+// Pearson's chi-square p-value of `counts` against `probabilities`. Cells with an expected count below 5 are pooled. A
+// count in a cell of probability 0 gives p-value 0.
 inline double chi_square_p_value(std::span<const std::int64_t> counts, std::span<const double> probabilities) {
   double n = 0;
   for (const std::int64_t count : counts) n += static_cast<double>(count);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Without a seed an answer's distribution is what speculation must not change, whatever the sampling parameters: the
-// distribution by the definitions on one side, answers of the engine on the other. The negative controls read a
-// parameter wrongly, or plant a bug in the row that verifies a proposal, and must be told apart.
+// Speculation must not change the distribution of unseeded answers, whatever the sampling parameters. Compares answers
+// of the engine with the distribution by the definitions. The negative controls read a parameter wrongly, or plant a
+// bug in the row that verifies a proposal, and must be detected.
 #include <gtest/gtest.h>
 
 #include "engine/speculative/acceptance.h"
@@ -85,10 +85,10 @@ TEST(SamplingDistributionNegative, EveryMisreadingIsToldFromTheEngine) {
 
 enum class Planted {
   kNone,
-  kBlindDraft,   // q does not see what was proposed before it, but says so: costs acceptance, not the distribution
-  kBlindTarget,  // p does not
-  kLateTarget,   // p sees the proposed tokens but the last
-  kToldBlind,    // q is drawn with the path and handed over without
+  kBlindDraft,   // q ignores the proposed tokens before it, consistently: lowers acceptance, not correctness
+  kBlindTarget,  // p ignores the proposed tokens
+  kLateTarget,   // p ignores the last proposed token
+  kToldBlind,    // tokens are drawn with the path, but the reported q ignores it
   kFilterOnlyQ,  // the parameters cut q, while p keeps its tail
   kEndsAllowed,  // p forgets that the proposal's own tokens count towards min_tokens
 };

@@ -25,8 +25,7 @@ inline ModelConfig tiny_draft_config(std::int32_t vocab_size, std::int32_t max_p
   return config;
 }
 
-// A Llama of random weights, in memory: as a draft it is nearly always wrong, and its every number depends on its
-// cache.
+// A Llama with random weights, in memory. As a draft it is nearly always wrong, and all its logits depend on its cache.
 inline std::shared_ptr<const ModelWeights> tiny_draft(const ModelConfig& config, std::uint64_t seed) {
   auto weights = std::make_shared<ModelWeights>();
   weights->config = config;

@@ -13,11 +13,11 @@
 
 namespace slip::testing {
 
-// Proposes from a mixture of the target's own language and another one, by the same three methods as a draft model.
+// Proposes from a mixture of the target's language and another one, by the same three draw methods as a draft model.
 class ToyProposer final : public Proposer {
  public:
-  // `likeness` 1: the target's own distribution; 0: one that has nothing to do with it. `width` > 1: each node of the
-  // chain also gets width − 1 siblings that lead nowhere, so that the proposal is a tree.
+  // `likeness` 1: the target's own distribution; 0: an unrelated one. `width` > 1: each node of the chain also gets
+  // width − 1 siblings without children, so that the proposal is a tree.
   struct Options {
     double likeness = 0.7;
     std::int32_t width = 1;
@@ -37,7 +37,7 @@ class ToyProposer final : public Proposer {
     if (!begun.contains(sequence.id.value)) throw std::logic_error("verified a sequence that never began");
   }
 
-  // The engine asks this where it chooses draft lengths.
+  // The engine calls this when it chooses draft lengths.
   bool is_confident(const SequenceRef&) override {
     ++n_lengths_chosen;
     return false;
@@ -68,7 +68,7 @@ class ToyProposer final : public Proposer {
       const std::int32_t parent = tip;
       for (std::int32_t rank = 0; rank < options_.width; ++rank) {
         if (static_cast<std::int32_t>(proposal.size()) == nodes) return;
-        // The chain goes on from the last sibling, so that accepted nodes are not where they are kept.
+        // The chain continues from the last sibling, so that accepted nodes must be moved in the cache.
         tip = static_cast<std::int32_t>(proposal.size());
         add_node(sequence, proposal, parent, depth, static_cast<std::uint32_t>(rank));
       }

@@ -29,7 +29,7 @@ inline ModelConfig toy_config(std::int32_t vocab_size, std::int32_t max_position
 }
 
 // The toy language: the next token's logits are a hash of every token before it and of its position, so that one wrong
-// token, slot or position anywhere changes all that follows. `order` > 0 looks only so far back.
+// token, slot or position changes all that follows. `order` > 0 limits how many tokens the hash covers.
 struct ToyLanguage {
   std::int32_t vocab_size = 23;
   std::uint64_t seed = 1;
@@ -103,7 +103,7 @@ class ToyWorker final : public Worker {
 
  private:
   static constexpr int kNextDim = 16;
-  // The first of a slot's keys; that of the next dim stands kNextDim later.
+  // Address of the first element of a slot's keys; the next dim's element is kNextDim further.
   float* slot(const KvView& kv, std::int32_t index) {
     if (index >= kv.pages->capacity_slots()) throw std::logic_error("a slot beyond the reserved pages");
     const kernels::PagedKv layer = cache_.layer(0);
@@ -119,7 +119,7 @@ class ToyWorker final : public Worker {
     key[kNextDim] = static_cast<float>(input.positions[static_cast<std::size_t>(row)]);
   }
 
-  // Tokens of the visible slots in order; a position that is not its rank spoils the token.
+  // Tokens of the visible slots in order; changes a token whose position is not its rank.
   std::vector<std::int32_t> read_path(const StepInput& input, std::size_t s, std::int32_t row) {
     std::vector<std::int32_t> path;
     const KvView& kv = input.kv[s];

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The draft loop launched: the tokens of passes one by one on the same device, before and after a swap that captures
-// nothing anew, and where drafts share the loop.
+// The draft loop launched on a GPU: gives the tokens of single passes on the same device, before and after a swap that
+// needs no new capture, and when drafts share the loop.
 #include "engine/cuda/device_worker.h"
 #include "kernels/cuda/stream_queue.h"
 #include "tests/engine/cuda/draft_loops.h"

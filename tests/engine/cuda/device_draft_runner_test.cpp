@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A draft that runs ahead on a device, its kernels' bodies run on the host, seen as the engine sees it: through a
+// Drafting on a device, emulated by running the kernels' bodies on the host, as the engine sees it: through a
 // DraftModelProposer.
 #include "engine/cuda/device_draft_runner.h"
 
@@ -93,7 +93,7 @@ TEST(DeviceDraftRunner, ASwapCatchesUpAndNeedsNoNewGraphs) {
   EXPECT_EQ(device.queue->n_captures(), n_captures);
 }
 
-// Of a new version's weights nothing is left but their shape: all that the engine's thread takes up is the image.
+// A new version's weights are removed except for their shape: the engine thread reads only the image.
 TEST(DeviceDraftRunner, ASwapReadsNothingButTheImage) {
   const auto live_draft = testing::packed_live_draft(draft_of(1));
   RunnerDevice device;
@@ -135,8 +135,7 @@ TEST(DeviceDraftRunner, ASwapIsOneCopy) {
   EXPECT_EQ(device.queue->n_copies_in(), n_copies + 1) << "it is there";
 }
 
-// Where the device verifies, what tokens were drawn from stays there: of two versions at once, with logits processors
-// or without.
+// If the device verifies, q stays on the device: with two versions at once, with and without logits processors.
 TEST(DeviceDraftRunner, DistributionsThatStayOnTheDeviceAreThoseThatCross) {
   const auto propose_on_two = [](DraftModelProposer& proposer, bool verified_on_device) {
     const auto live_draft = testing::packed_live_draft(draft_of(1));
@@ -176,8 +175,7 @@ TEST(DeviceDraftRunner, DistributionsThatStayOnTheDeviceAreThoseThatCross) {
   }
 }
 
-// Whatever a request asks of its logits but a grammar, tokens and their distributions' few numbers are all that
-// crosses.
+// For every request without a grammar, only tokens and a few numbers per distribution are copied to the host.
 TEST(DeviceDraftRunner, NoRowOfLogitsCrossesButAGrammars) {
   constexpr std::size_t kOne = sizeof(std::int32_t) + sizeof(float) + sizeof(kernels::cuda::RowDistribution);
   const auto live_draft = testing::packed_live_draft(draft_of(1));
@@ -208,7 +206,7 @@ TEST(DeviceDraftRunner, NoRowOfLogitsCrossesButAGrammars) {
   EXPECT_EQ(bytes_out(), 3 * 8 * kOne + 3 * kRunnerVocab * sizeof(float));
 }
 
-// Token counts that grow in number move their tables, and what was captured must not look where they stood.
+// Growing token counts move their tables; captured graphs must not read the old addresses.
 TEST(DeviceDraftRunner, AGrowingAnswerMovesTheTablesAndNoToken) {
   const auto weights = draft_of(1);
   const auto live_draft = testing::packed_live_draft(weights);
@@ -240,7 +238,7 @@ TEST(DeviceDraftRunner, AGrowingAnswerMovesTheTablesAndNoToken) {
   EXPECT_GT(device.queue->n_captures(), 1) << "tables that moved were captured again";
 }
 
-// Drafts of one shape share a cache and a launch, each with its own weights, and none of them notices.
+// Drafts of one shape share a cache and a launch, each with its own weights, without affecting each other.
 TEST(DeviceDraftRunner, SeveralDraftsRunAheadInOneLaunch) {
   RunnerDevice device;
   auto proposer = device.proposer(/*max_running=*/21);
@@ -262,7 +260,7 @@ TEST(DeviceDraftRunner, SeveralDraftsRunAheadInOneLaunch) {
       const auto expected = expected_proposals(*version->weights, live_drafts[draft], 4);
       for (std::size_t i = 0; i < each; ++i) {
         const Proposal& proposal = got[draft * each + i];
-        // Every second one is asked for a token less, and there is an odd number for each draft.
+        // Every second one proposes one token less, and each draft has an odd number of sequences.
         const std::size_t n = std::min(proposal.size(), expected[i].size());
         ASSERT_GE(n, 3U);
         EXPECT_TRUE(std::equal(proposal.tokens.begin(), proposal.tokens.begin() + static_cast<std::ptrdiff_t>(n),
@@ -311,7 +309,7 @@ TEST(DeviceDraftRunner, ADraftWithoutRoomLeavesTheOthersAlone) {
   EXPECT_EQ(proposals[0].size(), 3U);
 }
 
-// Two weight slots: a third version waits until nobody uses the first any more, and of those that wait the newest wins.
+// Two weight slots: a third version waits until the first is unused, and of the waiting versions the newest is taken.
 TEST(DeviceDraftRunner, AThirdVersionWaits) {
   const auto live_draft = testing::packed_live_draft(draft_of(1));
   RunnerDevice device;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The draft loop of a device, its kernels' bodies run on the host, against passes one by one whose logits go through
-// the CPU's transform and draws.
+// The draft loop of a device, emulated on the host, against single passes whose logits go through the CPU's transform
+// and draws.
 #include "tests/engine/cuda/device_bench.h"
 #include "tests/engine/cuda/draft_loops.h"
 #include "tests/engine/models/embedded_target.h"
@@ -53,7 +53,7 @@ TEST(DeviceDraft, EveryChainIsWhatPassesOneByOneDraw) {
   }
 }
 
-// Who shares the loop, how it is captured and what was read before: none of it is in the tokens.
+// Tokens do not depend on the other chains of the loop, on its capture, or on what was read before.
 TEST(DeviceDraft, ReplaysOnOtherSequencesAndLengths) {
   const auto weights = tiny_draft(tiny_draft_config(kDraftVocab), 1);
   Loop loop(*weights);
@@ -95,8 +95,8 @@ TEST(DeviceDraft, ASwapNeedsNoCapture) {
   EXPECT_EQ(loop.queue->n_captures(), 1);
 }
 
-// Chains of several drafts in one loop: each draws what it would alone, and drafts that change places, or give way to
-// others, capture nothing.
+// Chains of several drafts in one loop: each draws the same tokens as alone. Drafts that swap places, or are replaced,
+// need no new capture.
 TEST(DeviceDraft, DraftsShareALoop) {
   std::vector<std::shared_ptr<const ModelWeights>> drafts;
   for (std::uint64_t seed = 1; seed <= 4; ++seed) drafts.push_back(tiny_draft(tiny_draft_config(kDraftVocab), seed));
@@ -128,8 +128,8 @@ TEST(DeviceDraft, DraftsShareALoop) {
   EXPECT_EQ(loop.queue->n_captures(), 2) << "half as many";
 }
 
-// What was read ahead in chunks is as good as what the loop reads itself; and the other weight slot's weights read the
-// same text into a cache of their own.
+// Tokens read ahead in chunks give the same result as tokens that the loop reads. The other weight slot's weights read
+// the same text into their own cache.
 TEST(DeviceDraft, ReadsAheadWithEitherWeightSlot) {
   const auto first = tiny_draft(tiny_draft_config(kDraftVocab), 1),
              second = tiny_draft(tiny_draft_config(kDraftVocab), 2);
@@ -157,7 +157,7 @@ TEST(DeviceDraft, ReadsAheadWithEitherWeightSlot) {
   }
 }
 
-// More chains than a graph is made for are put one job after the other, to the same tokens.
+// More chains than a captured loop supports are enqueued job by job, with the same tokens.
 TEST(DeviceDraft, ALoopThatIsTooWideToBeCapturedDrawsTheSame) {
   const auto weights = tiny_draft(tiny_draft_config(kDraftVocab), 1);
   Loop narrow(*weights), wide(*weights, 70);
@@ -183,8 +183,8 @@ TEST(DeviceDraft, NumbersThatAreNotFiniteAreTold) {
   EXPECT_FALSE(loop.draft.is_finite(1, 4));
 }
 
-// Without distributions nobody asked for, all that crosses to the host is tokens, log probabilities and the
-// distributions' few numbers.
+// If no distribution is requested, only tokens, log probabilities and a few numbers per distribution are copied to the
+// host.
 TEST(DeviceDraft, LogitsStayOnTheDevice) {
   const auto weights = tiny_draft(tiny_draft_config(kDraftVocab), 1);
   Loop loop(*weights);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Verification results and observations made behind the pass, their kernels' bodies run on the host, against the host's
-// verifier on the same logits; and what crosses to the host for them.
+// Verification results and observations computed after the pass, with the kernels' bodies run on the host, against the
+// host's verifier on the same logits; and what is copied to the host for them.
 #include "engine/cuda/device_verifier.h"
 
 #include <gtest/gtest.h>
@@ -21,8 +21,8 @@ using testing::tiny_draft;
 using testing::tiny_draft_config;
 using testing::VerifiedPasses;
 
-// Passes of few rows, which are captured, and of many, which are not. Where distributions are added up differently a
-// result can hang on the last bits; of these none does.
+// Passes of few rows, which are captured, and of many, which are not. Distributions are summed differently there, so a
+// result could depend on the last bits; none of these does.
 TEST(DeviceVerifier, VerifyResultsAndObservationsAreTheHosts) {
   const auto queue = std::make_shared<HostQueue>();
   VerifiedPasses passes(queue);
@@ -127,8 +127,8 @@ TEST(DeviceVerifier, OnlyRowsThatAreAskedForCross) {
   EXPECT_EQ(four.bytes_out_of_a_pass(), sizeof(DeviceVerifyResult) + 6 * kRow);
 }
 
-// Of a scored prompt between them only its last row is; a prompt that is read, and one that nobody learns from, cost
-// nothing either.
+// A scored prompt between them is only verified in its last row. A prompt that is read, and a task that is not
+// observed, cost nothing.
 TEST(DeviceVerifier, OnlyRowsThatAreAskedForAreVerifiedAndObserved) {
   const auto weights = tiny_draft(tiny_draft_config(300), 2);
   FourTasks four(*weights);
@@ -170,7 +170,7 @@ TEST(DeviceVerifier, OnlyRowsThatAreAskedForAreVerifiedAndObserved) {
   EXPECT_EQ(four.verifier.observed(1, 0).ids, host.observed(1, 0).ids);
 }
 
-// Whoever verifies, and whatever else crosses beside it.
+// Whoever verifies, and whatever else is copied.
 TEST(DeviceVerifier, TheRowsThatCrossAreTheirs) {
   const auto weights = tiny_draft(tiny_draft_config(300), 2);
   FourTasks four(*weights);
@@ -228,7 +228,7 @@ TEST(DeviceVerifier, StepsOfOneShapeAreCapturedOnce) {
   EXPECT_EQ(four.bench.queue->n_captures(), 3);
 }
 
-// Tables that grow move, and what was captured must not look where they stood.
+// Growing tables move; captured graphs must not read the old addresses.
 TEST(DeviceVerifier, AGrowingAnswerMovesTheTablesAndNoResult) {
   const auto weights = tiny_draft(tiny_draft_config(300), 2);
   FourTasks four(*weights);

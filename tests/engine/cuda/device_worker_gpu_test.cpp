@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The whole pass launched: near what its kernels' bodies give on the host, and a row's bits whatever it shares its pass
-// with. The matrix instruction's order inside a tile is the machine's own, so the host's bits are not asked for.
+// The whole pass launched on a GPU: close to the result of its kernels' bodies on the host; a row's bits do not depend
+// on the rest of its pass. Equality with the host's bits is not required, since the order of sums inside a tile of the
+// matrix instruction is the machine's.
 #include <cmath>
 
 #include "engine/cuda/device_worker.h"

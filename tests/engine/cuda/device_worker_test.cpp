@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The device's forward pass, its kernels' bodies run on the host: as near to float32 as the CPU's bfloat16 pass is, for
-// every architecture, and a row's bits whatever it shares its pass with.
+// The device's forward pass, with its kernels' bodies run on the host: as close to float32 as the CPU's bfloat16 pass,
+// for every architecture; a row's bits do not depend on the rest of its pass.
 #include "engine/cuda/device_worker.h"
 
 #include <gtest/gtest.h>
@@ -70,7 +70,7 @@ class DeviceArchitectures : public ::testing::TestWithParam<std::string> {
 using DeviceArchitecturesNegative = DeviceArchitectures;
 
 constexpr auto kName = [](const auto& param) { return param.param; };
-// A sanitizer wants the code run, not every number.
+// Sanitizer builds check only some of them.
 std::vector<std::string> architectures() {
   std::vector<std::string> names;
   const auto all = testing::architecture_names();
@@ -148,7 +148,7 @@ TEST_P(DeviceArchitectures, VerifiedChainsAndTreesEqualDecodingOneByOne) {
   }
 }
 
-// A tree's accepted node moves to where a committed token belongs; what follows sees it there.
+// A tree's accepted node moves to the slot of a committed token; later rows see it there.
 TEST_P(DeviceArchitectures, AMovedSlotIsTheSlot) {
   DeviceBench device(*weights());
   const auto prompt = tokens(20, 3), wrong = tokens(1, 4), right = tokens(2, 5);
@@ -165,7 +165,7 @@ TEST_P(DeviceArchitectures, AMovedSlotIsTheSlot) {
   EXPECT_TRUE(same_bits(next.logits(1), expected.data(), expected.size()));
 }
 
-// What fills no tile of the matrix instruction: gates and ups, depths, outputs, words.
+// Sizes that are not multiples of a tile of the matrix instruction: gates and ups, depths, outputs, words.
 TEST(DeviceWorker, SizesThatFillNoTileAreFilledUpWithNothing) {
   for (const char* name : {"llama_both_biases", "llama_one_key_head_tied"}) {
     auto config = testing::architecture_golden(name)["config"];
@@ -177,8 +177,8 @@ TEST(DeviceWorker, SizesThatFillNoTileAreFilledUpWithNothing) {
   }
 }
 
-// Beyond 256 slots a row's attention is cut into splits, which captured steps of few rows give to blocks of their own
-// and others leave to one block: to the same bits.
+// Beyond 256 slots a row's attention is split. Captured steps of few rows process each split in its own block, others
+// all in one block, with the same bits.
 TEST(DeviceWorker, SplitsOfALongContextDoNotShow) {
   auto config = testing::architecture_golden("llama_grouped")["config"];
   config["max_position_embeddings"] = 1024;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the tests of draft loops share: sequences that ask for each draw method, the loop over a queue, and the
-// same tokens drawn one by one by passes of a worker and the CPU's sampling.
+// Shared by the tests of draft loops: sequences with each draw method, the loop over a queue, and the same tokens drawn
+// one by one with passes of a worker and the CPU's sampling.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@ using kernels::cuda::DrawRule;
 
 inline constexpr std::int32_t kDraftVocab = 200;
 
-// What one sequence asks for.
+// One sequence's request.
 struct Asked {
   std::vector<std::int32_t> prompt;
   std::int32_t depth;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the tests of drafts on a device share, seen through a DraftModelProposer: sequences that ask for every
-// distribution and every logits processor, and the same proposals by passes one by one whose logits go through the
-// CPU's transform and draws.
+// Shared by the tests of drafting on a device through a DraftModelProposer: sequences with every distribution and every
+// logits processor, and the same proposals from single passes whose logits go through the CPU's transform and draws.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -96,7 +95,7 @@ inline std::vector<std::unique_ptr<DraftedSequence>> different_sequences(const s
   return out;
 }
 
-// The same passes, one token at a time and with the CPU's sampling, by way of what a draft does for grammars.
+// The same passes, one token at a time and with the CPU's sampling, in the way that drafting under a grammar works.
 class DraftByLogits final : public DraftRunner {
  public:
   explicit DraftByLogits(DeviceWorker& worker) : worker_(worker) {}

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the tests of verification on a device share: passes of several requests that ask for different things, with
-// proposals of every draw method in chains and trees, verified on the device and by the host's verifier on the same
-// logits.
+// Shared by the tests of verification on a device: passes of several different requests, with proposals of every draw
+// method in chains and trees, verified on the device and by the host's verifier on the same logits.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -39,7 +38,7 @@ class VerifiedPasses {
   struct Counts {
     int results = 0, accepted = 0, refused = 0, rows = 0, different = 0;
   };
-  // Proposals grow by a pass a node, each from the distribution after its parent; then both verify. `between` may
+  // Proposals grow one pass per node, each node from the distribution after its parent; then both verify. `between` may
   // change what the device is asked.
   template <class Change>
   void run(unsigned seed, std::size_t n_sequences, std::int32_t n_nodes, const Change& between) {
@@ -114,7 +113,7 @@ class VerifiedPasses {
     return tasks_;
   }
 
-  // One node more, mostly behind the last one, from a distribution that is somewhat like the target's.
+  // Adds a node, mostly below the last one, from a distribution that is somewhat like the target's.
   void grow(std::size_t i) {
     VerifiedSequence& sequence = sequences_[i];
     Proposal& proposal = sequence.proposal;

@@ -13,7 +13,7 @@ namespace {
 
 using testing::accepts;
 
-// The language of json_object by another parser, and by our own rules about gaps and digits read off the text.
+// The language of json_object by another parser, plus our own rules about gaps and digits.
 bool gap_is_right(std::string_view gap) {
   if (gap == " ") return true;
   if (gap.substr(0, 2) == "\r\n") gap.remove_prefix(1);
@@ -166,7 +166,7 @@ TEST(GrammarStateTest, ANumberMayEndOrGoOn) {
   EXPECT_FALSE(state.advance(*grammar, "}"));
 }
 
-// Each level doubles the ways to read what follows, and no two are the same.
+// Each level doubles the number of parses, and no two are the same.
 TEST(GrammarStateTest, TooManyWaysToReadATextAreRefused) {
   SchemaJson schema = {{"$ref", "#/$defs/0"}};
   for (int i = 0; i < 12; ++i) {

@@ -40,9 +40,8 @@ inline std::string allowed_bytes(const Grammar& grammar, const GrammarState& sta
   return allowed;
 }
 
-// A document byte by byte, each one of those the grammar allows: at random for `n_free` bytes, then mostly what closes
-// soonest: always that, and a pattern such as \d+\. would never see its end. Empty if the grammar ever led to a dead
-// end.
+// Writes a document byte by byte within the grammar: at random for `n_free` bytes, then mostly by the byte that closes
+// soonest. Choosing that byte always would never end a pattern such as \d+\. . Empty if the grammar led to a dead end.
 inline std::string random_document(const Grammar& grammar, std::mt19937_64& random, std::size_t n_free = 60) {
   static const std::string closing = "\"}]0nt:,";
   std::string text;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Schemas made to cost much: each is refused by name, or compiled and then followed for a while.
+// Expensive schemas: each is refused with its path, or compiled and then followed for a while.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -30,7 +30,7 @@ std::string pattern(const std::string& text) {
   return R"({"type": "string", "pattern": ")" + text + "\"}";
 }
 
-// A class of so many characters, none beside another.
+// A class of `n` characters, no two adjacent.
 std::string scattered(int n) {
   std::string text = "[";
   for (int i = 0; i < n; ++i) {
@@ -42,7 +42,7 @@ std::string scattered(int n) {
   return text + "]";
 }
 
-// How it is refused; empty when it compiled, and answers were followed or ended with the same kind of error.
+// The refusal's message; empty when it compiled, and answers were followed or ended with the same kind of error.
 std::string refusal_of(const std::string& schema) {
   EXPECT_LE(schema.size(), std::size_t{1} << 16) << "more than a request may send";
   try {
@@ -83,7 +83,7 @@ TEST(HostileSchema, WhatIsTooLargeIsRefused) {
       pattern("^(a?){2000}a{2000}$"),
       pattern("[^a]{300}[^b]{300}"),
       pattern(scattered(9000) + "{12}"),
-      // Few nodes, and from one of them thousands of edges that all sets of nodes have.
+      // Few nodes, one of which has thousands of edges that belong to all state sets.
       pattern("^((a|b)*a(a|b){11}|(" + scattered(9000) + "|a|b)*Z)$"),
       R"({"type": "array", "prefixItems": [)" + list_of(20000, [](int) { return "{}"; }) + "]}",
       R"({"anyOf": [)" + list_of(4000, [](int i) { return R"({"const":)" + std::to_string(i) + "}"; }) + "]}",
@@ -136,7 +136,7 @@ TEST(HostileSchema, WhatIsOnlyOddIsFollowed) {
   for (const std::string& schema : schemas) EXPECT_EQ(refusal_of(schema), "") << schema.substr(0, 200);
 }
 
-// Ambiguous all the way down: an answer goes on until there are too many ways, then ends with that as its error.
+// Ambiguous at every level: an answer goes on until it has too many parses, then ends with that error.
 TEST(HostileSchema, TooManyWaysEndAnAnswer) {
   const auto grammar = grammar_of(R"({"$defs": {"n": {"anyOf": [{"type": "array", "items": {"$ref": "#/$defs/n"}},
       {"type": "array", "items": {"$ref": "#/$defs/n"}, "title": "again"}]}}, "$ref": "#/$defs/n"})");

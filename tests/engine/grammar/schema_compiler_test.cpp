@@ -184,7 +184,7 @@ TEST(SchemaCompilerTest, WhatIsNotSupportedIsRefusedByItsPath) {
   }
 }
 
-// A part that cannot be satisfied is never begun, since a model would find no way out of it.
+// A part that cannot be satisfied is never begun, since a model could not leave it.
 TEST(SchemaCompilerTest, ImpossiblePartsAreNeverBegun) {
   const auto grammar = grammar_of(
       R"({"$defs": {"loop": {"properties": {"x": {"$ref": "#/$defs/loop"}}, "required": ["x"]}},
@@ -195,8 +195,8 @@ TEST(SchemaCompilerTest, ImpossiblePartsAreNeverBegun) {
   EXPECT_FALSE(accepts(*grammar, R"({"b":[{)"));
 }
 
-// Every step of the way some byte is allowed, and what comes out satisfies the schema by the validator's lights; and
-// both other ways to lay the same document out are in the grammar.
+// At every step some byte is allowed, and the result is valid by the validator. The grammar also accepts two other
+// layouts of the same document.
 TEST(SchemaCompilerTest, WhatTheGrammarWritesIsValid) {
   std::mt19937_64 random(17);
   int n_documents = 0, n_laid_out = 0;
@@ -216,7 +216,7 @@ TEST(SchemaCompilerTest, WhatTheGrammarWritesIsValid) {
       ASSERT_FALSE(document.is_discarded()) << text;
       ASSERT_TRUE(validator.is_valid(nlohmann::json::parse(text))) << schema << "\n" << text;
       ++n_documents;
-      // Where numbers are written another way, bounds may want them without an exponent.
+      // Numbers may be written differently there, and limits may require them without an exponent.
       if (text.find_first_of("eE.") != std::string::npos || text.find("000") != std::string::npos) continue;
       EXPECT_TRUE(accepts(*grammar, document.dump())) << schema << "\n" << document;
       EXPECT_TRUE(accepts(*grammar, document.dump(2))) << schema << "\n" << document.dump(2);

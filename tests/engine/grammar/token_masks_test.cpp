@@ -88,7 +88,7 @@ TEST(TokenMasksTest, EqualTryingEveryToken) {
   int n_masks = 0;
   for (std::uint64_t seed = 0; seed < 60; ++seed) {
     const SmallVocabulary vocabulary(seed);
-    // So little room that what is remembered is dropped now and then.
+    // A cache so small that it is dropped now and then.
     TokenMasks masks(vocabulary.texts, seed % 2 == 0 ? 4000 : 1 << 20);
     std::shared_ptr<const Grammar> grammar = json_object_grammar();
     if (seed % 6 > 0) {
@@ -176,7 +176,7 @@ TEST(AnswerGrammarTest, StatesFollowThePathAndFallBack) {
     EXPECT_EQ(allowed_by(*mask, vocabulary.texts.size()), allowed_one_by_one(*grammar, state, vocabulary.texts))
         << text;
   };
-  // A proposal's rows, the target's rows over the same path, then two branches that fall back.
+  // A proposal's rows, the target's rows over the same path, then two branches that return to earlier states.
   for (const char* path : {"", "{", "{\"", "{\"a", "", "{", "{\"", "{}", "{\"b\":", "{\"b\":[1", "{x", "{x}"})
     expect_after(path);
   for (const std::int32_t token : ids_of("{\"b\"")) EXPECT_FALSE(answer.commit(token));

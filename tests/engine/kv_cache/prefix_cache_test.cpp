@@ -32,7 +32,7 @@ Tokens joined(Tokens a, const Tokens& b) {
   return a;
 }
 
-// A pool whose slots say what token they were written for.
+// A pool whose slots record the token they were written for.
 struct PrefixCacheTest : testing::Test {
   PagePool pool{kShape, Dtype::kFloat32, 16};
 
@@ -48,7 +48,7 @@ struct PrefixCacheTest : testing::Test {
     const auto* at = static_cast<const std::byte*>(kv.base) + kv.page_stride_bytes * table.pages()[slot / kPage];
     return {at, at + kv.page_stride_bytes};
   }
-  // What a sequence does: takes what is known, reads the rest, leaves it behind. Returns how much was known.
+  // Acts as a sequence: opens the cached prefix, reads the rest, adds its pages. Returns the number of cached tokens.
   std::int32_t read(PrefixCache& cache, const Tokens& tokens, PageTable& table, std::uint64_t tenant = 0) const {
     const std::int32_t known =
         cache.open(tenant, std::span(tokens).first(tokens.size() - 1), static_cast<std::int32_t>(tokens.size()), table);
@@ -159,7 +159,7 @@ TEST_F(PrefixCacheTest, PagesInUseStayAndAddingStopsThere) {
   EXPECT_EQ(read_and_leave(cache, joined(counted(2 * kPage), {7})), 2 * kPage);
 }
 
-// Whatever comes and goes, a page is never lost, never given twice, and what a hit brings is what was read.
+// Under any traffic, no page is lost or allocated twice, and a hit returns what was read.
 TEST_F(PrefixCacheTest, HoldsUnderRandomTraffic) {
   std::mt19937 random(5);
   const auto draw = [&](std::uint32_t below) { return static_cast<std::int32_t>(random() % below); };

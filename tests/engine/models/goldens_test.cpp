@@ -106,8 +106,8 @@ class TargetGoldens : public ::testing::TestWithParam<const char*> {
     return ids;
   }
 
-  // One pass over the prompt and the expected answer but its last token: if every row's most likely token is the next
-  // expected one, then by induction decoding one by one would have said the same.
+  // One pass over the prompt and the expected answer without its last token. If every row's most likely token is the
+  // next expected one, then, by induction, decoding token by token gives the expected answer.
   void check(const json& golden, const json& logit_ids) {
     auto ids = prompt_ids(golden);
     const auto greedy = golden["greedy"].get<std::vector<std::int32_t>>();
@@ -135,7 +135,7 @@ TEST_P(TargetGoldens, Float32LogitsAndGreedyTokensEqualHuggingFace) {
   int checked = 0;
   for (const json& golden : goldens["cases"]) {
     if (kind_of(golden) != kind) continue;
-    // A sanitizer wants the code run, not every number.
+    // Sanitizer builds check only some of them.
     if (there && checked % testing::kPatience == 0) check(golden, goldens["logit_ids"]);
     ++checked;
   }

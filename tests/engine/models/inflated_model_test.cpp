@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// An inflated model costs more and says the same.
+// An inflated model costs more and gives the same outputs.
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -12,8 +12,8 @@
 
 namespace slip::testing {
 
-// Runs one sequence through a worker step by step, with nothing clever: the yardstick for everything that is.
-// REQUIRES: the worker's workspace holds one logit row at least.
+// Runs one sequence through a worker step by step, without any optimisation: the reference for all tests. REQUIRES: the
+// worker's workspace holds at least one logit row.
 class PlainSequence {
  public:
   explicit PlainSequence(Worker& worker)

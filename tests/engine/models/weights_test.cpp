@@ -57,10 +57,10 @@ std::int64_t status_kib(const std::string& field) {
 
 // Peak memory of a load beyond what was there before, in units of the packed weights.
 double peak_of_loading(bool keep_source) {
-  ::malloc_trim(0);                               // what other tests freed would be used first, and not be seen
-  std::ofstream("/proc/self/clear_refs") << "5";  // forgets the peak so far
+  ::malloc_trim(0);                               // memory that other tests freed would be reused and hide the peak
+  std::ofstream("/proc/self/clear_refs") << "5";  // resets the recorded peak
   const std::int64_t before_kib = status_kib("VmRSS");
-  if (status_kib("VmHWM") > before_kib + 1024) return -1;  // it may not be forgotten here
+  if (status_kib("VmHWM") > before_kib + 1024) return -1;  // the peak cannot be reset here
   std::shared_ptr<const ModelWeights> weights;
   if (keep_source) {
     const WeightFiles source(testing::embedded_target_folder());

@@ -57,7 +57,7 @@ TEST(GumbelSamplingTest, NegativeControlAnotherTemperatureIsCaught) {
   EXPECT_LT(distribution_p_value([&](RandomAddress at) { return sample_gumbel(sharper, at); }), testing::kSignificance);
 }
 
-// The race of arrival times inside must pick what its definition, argmax(log p + g), picks.
+// The comparison of arrival times inside must pick the same token as the definition, argmax(log p + g).
 TEST(GumbelSamplingTest, IsTheArgmaxOfLogProbabilityPlusNoise) {
   Distribution wide;
   for (std::int32_t id = 0; id < 500; ++id) {

@@ -11,7 +11,7 @@
 
 namespace slip::testing {
 
-// Ways to get a parameter wrong that have been got wrong: planted to see that the tests would tell.
+// Mistakes in a parameter that real implementations have made: planted to check that the tests detect them.
 enum class Misreading {
   kNone,
   kRepetitionSparesThePrompt,

@@ -9,7 +9,7 @@
 namespace slip {
 namespace {
 
-// Passes of `free_rows` rows cost the same, each row beyond as much again per `free_rows`.
+// Passes of up to `free_rows` rows take the same time; each further `free_rows` rows add as much again.
 StepCurve curve_with(std::int32_t free_rows) {
   StepCurve curve;
   for (std::int32_t r = 1; r <= StepCurve::kRows; ++r) {
@@ -58,8 +58,8 @@ TEST(DecodeTime, WithMoreSequencesTheSameGainIsWorthLess) {
   EXPECT_NEAR(before, 0, 1e-9);
 }
 
-// Four rows are free. Beside a draft that uses three of them a better one saves little; it was valued as if all
-// sequences had its rate, and their rows for itself.
+// Four rows are free. If another sequence's draft uses three of them, a better draft saves little. Bug: it was valued
+// as if all sequences had its rate and each had all free rows.
 TEST(DecodeTime, ABetterDraftTakesRowsFromTheOthers) {
   const double alone = time_of(curve_with(4), {0, 0}).saved(0, 0.35);
   const double beside_good_ones = time_of(curve_with(4), {0.65, 0.65}).saved(0, 0.35);
@@ -67,7 +67,7 @@ TEST(DecodeTime, ABetterDraftTakesRowsFromTheOthers) {
   EXPECT_LT(beside_good_ones, 0.6 * alone);
 }
 
-// Each of a step's sequences is replaced in its turn, and old steps are forgotten.
+// Each sequence of a step is replaced in turn, and old steps are forgotten.
 TEST(DecodeTime, FollowsTheSequencesOfTheStep) {
   DecodeTimeEstimate estimate;
   const std::vector<DraftOutlook> poor(2, {.most = 3, .alpha = 0}), good(4, {.most = 3, .alpha = 0.8});

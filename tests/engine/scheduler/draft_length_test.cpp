@@ -71,8 +71,8 @@ TEST(DraftLength, ADraftThatDoesNotPayIsNotUsed) {
   EXPECT_GT(chosen({{3, 0.01}, {3, 0.8}}, kComputeBound)[1], 0);
 }
 
-// A step pays for its deepest proposal: alone, or among others that draft nothing, a poor draft costs a whole pass of
-// its own. Beside a draft that goes as deep anyhow it costs rows alone.
+// A step pays for its deepest proposal. A poor draft alone, or beside sequences that draft nothing, costs a drafting
+// pass of its own. Beside a draft that goes as deep anyway, it costs only rows.
 TEST(DraftLength, ADepthIsPaidOnce) {
   StepCurve flat;
   flat.us.fill(10'000);
@@ -102,7 +102,7 @@ TEST(DraftLength, KeepsToWhatASequenceMayProposeAndProbes) {
   EXPECT_TRUE(chosen({}, kMemoryBound).empty());
 }
 
-// Of two sequences: two rows more cost nothing, a fifth row doubles the time.
+// With two sequences: two further rows cost nothing, a fifth row doubles the time.
 TEST(DraftLength, FillsATileAndStopsThere) {
   EXPECT_EQ(chosen({{3, 0.4}, {3, 0.4}}, kTiles), (std::vector<std::int32_t>{1, 1}));
   EXPECT_EQ(chosen({{3, 0.1}, {3, 0.5}}, kTiles), (std::vector<std::int32_t>{0, 2}));

@@ -84,7 +84,7 @@ TEST(Plan, PromptsComeBeforeProposalsSoThatTheyNeverStarve) {
   EXPECT_EQ(ks_of(plan), (Ints{0, 0, 0}));
 }
 
-// Its rows' logits are wanted too, and there is room for few: those who did not ask get all that they would have had.
+// A scored prompt needs a logit row per token, and logit rows are scarce: other sequences get as many as without it.
 TEST(Plan, AScoredPromptTakesTheLogitRowsThatOthersLeave) {
   StepLimits limits = kRoomy;
   limits.max_logit_rows = 30;

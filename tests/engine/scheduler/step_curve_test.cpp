@@ -60,8 +60,7 @@ TEST(StepCurveEstimate, OneSlowPassDoesNotPriceItsRows) {
   EXPECT_GT(slow.curve().pass_us(5), 17'000);
 }
 
-// Two rows and eight are known: four are hoped to cost a little less than the line between says, so that they are
-// tried.
+// Two rows and eight are measured: four are guessed slightly below the line between them, so that they are tried.
 TEST(StepCurveEstimate, GuessesBetweenNeighboursAndAscends) {
   StepCurveEstimate estimate;
   for (int i = 0; i < 50; ++i) estimate.add(i % 2 == 0 ? 2 : 8, i % 2 == 0 ? 10'000 : 20'000, 0, 0);

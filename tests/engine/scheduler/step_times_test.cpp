@@ -79,7 +79,7 @@ TEST(StepTimes, FollowsALoadThatChanges) {
   EXPECT_EQ(times.chosen(), StepMode::kAll);
 }
 
-// A context that grows makes later steps slower; that is no property of the mode they ran in.
+// A growing context makes later steps slower; that must not be attributed to their mode.
 TEST(StepTimes, SlowerStepsLaterAreNotTakenForTheMode) {
   StepTimes times(true, 2);
   Machine machine;

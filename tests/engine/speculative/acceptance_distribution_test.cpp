@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the acceptance rules promise is a distribution, so that is what is tested; each test's statistic also meets
-// planted bugs and must refuse them (the tests named Negative…).
+// The acceptance rules promise a distribution, so the tests check distributions. Each test's statistic is also applied
+// to planted bugs, which it must refuse (the tests named Negative…).
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -33,7 +33,7 @@ const std::vector<std::int32_t> kChain{-1, 0, 1};
 struct OneStep {
   Distribution p, q;
   DrawMethod draw_method = DrawMethod::kSampled;
-  Distribution told_q = {};  // what the rule is told q was; empty: the truth
+  Distribution told_q = {};  // the q that the rule is given; empty: the true one
 };
 
 double one_step_p_value(const OneStep& step, const Rule& rule = reject, std::int64_t n_draws = kDraws) {
@@ -97,7 +97,7 @@ TEST(OneStepDistributionTest, NegativeControlQAtAnotherTemperatureIsCaught) {
 }
 
 TEST(OneStepDistributionTest, NegativeControlBeamTokensVerifiedBySoftmaxAreCaught) {
-  // The draft always proposes its best token, but hands in its softmax as if it had drawn from it.
+  // The draft always proposes its best token, but reports its softmax as if it had drawn from it.
   EXPECT_LT(one_step_p_value({kP, {{1}, {1.0}}, DrawMethod::kSampled, kQ}), kSignificance);
 }
 
@@ -123,9 +123,8 @@ TEST(OneStepDistributionTest, NegativeControlRatioInBfloat16IsCaught) {
   EXPECT_LT(one_step_p_value(rounded, reject, kManyDraws), kSignificance);
 }
 
-// The rule of one step written down once more, for bugs that cannot be planted from outside. u lies on a grid of 1/64,
-// so that u = 0 does happen; every ratio p/q of grid_step() is a multiple of 1/64, so that the distribution stays
-// exact.
+// A second implementation of one step, for bugs that cannot be planted from outside. u lies on a grid of 1/64, so that
+// u = 0 occurs; every ratio p/q of grid_step() is a multiple of 1/64, so that the distribution stays exact.
 struct OneStepBug {
   bool keeps_at_equality = false;  // u <= p/q
   bool residual_is_p = false;
@@ -268,7 +267,7 @@ TEST_F(BlockDistributionTest, NegativeControlQAtAnotherTemperatureIsCaught) {
 }
 
 TEST_F(BlockDistributionTest, NegativeControlMissingBonusTokenIsCaught) {
-  // All accepted, and the last proposed token stands where the target's own belongs.
+  // All tokens accepted, and the last proposed token again in place of the target's bonus token.
   const Rule without_bonus = [](const Proposal& proposal, std::span<const Distribution> p, const RandomAddress& first) {
     VerifyResult result = reject(proposal, p, first);
     if (result.accepted.size() == proposal.size()) result.added_token = proposal.tokens.back();
@@ -329,7 +328,7 @@ TEST_F(TreeDistributionTest, NegativeControlUnconditionalQOfDistinctSiblingsIsCa
 }
 
 TEST_F(TreeDistributionTest, NegativeControlDroppingNodesForTheirTokenIsCaught) {
-  // Pruning a sampled chain by the probability of the very token drawn: what acceptance.h asks proposers not to do.
+  // Pruning a sampled chain by the probability of the drawn token, which acceptance.h forbids.
   const Rule pruned = [](const Proposal& proposal, std::span<const Distribution> p, const RandomAddress& first) {
     if (proposal.q[0].probability(proposal.tokens[0]) < 0.25) return reject(Proposal{}, p.first(1), first);
     return reject(proposal, p, first);

@@ -15,7 +15,7 @@ using testing::ToyDecoder;
 using testing::ToyDraft;
 using testing::ToyModel;
 
-// The first output index at which u (accept, rank 0) and v (residual) fall where the worked example wants them.
+// The first output index at which u (accept, rank 0) and v (residual) are in the worked example's ranges.
 RandomAddress address_where(double u_low, double u_high, double v_low, double v_high) {
   RandomAddress at{.seed = 2024};
   while (true) {
@@ -86,7 +86,7 @@ TEST_F(WorkedExample, NothingProposedIsPlainSampling) {
 }
 
 TEST_F(WorkedExample, TheNextSiblingIsTestedAgainstTheResidual) {
-  // Token 0 refused leaves token 1 with certainty, so a sibling with token 1 survives any u.
+  // After token 0 is rejected, token 1 has probability 1, so a sibling with token 1 is accepted for any u.
   proposal_.tokens = {0, 1};
   proposal_.parents = {-1, -1};
   proposal_.q.push_back(proposal_.q.front());

@@ -41,7 +41,7 @@ struct Drafted {
   SequenceRef ref;
 };
 
-// Catches up as far as it takes, then proposes k tokens for each.
+// Catches up completely, then proposes k tokens for each.
 std::vector<Proposal> propose(DraftModelProposer& proposer, std::vector<Drafted*> sequences, std::int32_t k) {
   std::vector<SequenceRef> refs;
   for (Drafted* sequence : sequences) refs.push_back(sequence->view());
@@ -59,7 +59,7 @@ class DraftModelProposerTest : public ::testing::Test {
             testing::toy_config(kVocab),
             pool_};
   }
-  // What a proposer without any past proposes after these tokens.
+  // The proposal of a new proposer after these tokens.
   Proposal fresh(const std::vector<std::int32_t>& tokens, std::int32_t prompt_tokens,
                  std::shared_ptr<LiveDraft> live_draft, std::int32_t k) {
     auto proposer = make();
@@ -109,7 +109,7 @@ TEST_F(DraftModelProposerTest, ProposesWhatTheTextSuggests) {
   }
 }
 
-// After any verification the cache holds exactly the committed tokens: proposals equal those made from nothing.
+// After any verification the cache holds exactly the committed tokens: proposals equal those of a new proposer.
 TEST_F(DraftModelProposerTest, WhatItReadBeforeNeverShows) {
   const auto live_draft = make_live_draft(tiny_draft(tiny_draft_config(kVocab), 1));
   auto proposer = make();
@@ -154,7 +154,7 @@ TEST_F(DraftModelProposerTest, CompanyAndVersionsInOneBatchDoNotChangeAProposal)
   EXPECT_NE(together[0].tokens, together[1].tokens);
 }
 
-// However many versions the batch mixes: one pass a depth for each shape, not one a version or a sequence.
+// Whatever versions a batch mixes: one pass per depth and shape, not per version or sequence.
 TEST_F(DraftModelProposerTest, VersionsOfOneShapeShareEveryPass) {
   std::vector<std::shared_ptr<LiveDraft>> live_drafts;
   for (const std::uint64_t seed : {1, 2, 3})
@@ -351,7 +351,7 @@ TEST(EngineWithDrafts, SwapsInMidAnswerChangeNothing) {
   }
 }
 
-// A target of few tokens repeats itself, and the lookup then proposes what a random draft never would.
+// A target with a small vocabulary repeats itself, and the lookup then proposes tokens that a random draft never would.
 TEST(EngineWithDrafts, WhatTheTextSuggestsChangesSpeedAlone) {
   for (const SamplingParams& sampling :
        {SamplingParams{.temperature = 0}, SamplingParams{.temperature = 0, .presence_penalty = 0.4F},

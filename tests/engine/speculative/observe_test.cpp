@@ -62,7 +62,7 @@ TEST(ObserveVerification, LeavesOutWhatLiesBeyondTheAnswersEnd) {
   EXPECT_FALSE(seen.rejected);
 }
 
-// Rows that nobody reads cost a search through the vocabulary each.
+// Each row costs a search through the vocabulary, so unused ones must not be observed.
 TEST(ObserveVerification, AsksForNoRowOffTheCommittedPath) {
   std::vector<std::int32_t> asked;
   const VerifyResult result{.accepted = {1}, .added_token = 2, .rejected_one = true};

@@ -20,7 +20,7 @@ PromptLookup after(const Tokens& tokens, std::int32_t prompt_tokens) {
   return lookup;
 }
 
-// Text of few tokens, so that it repeats itself.
+// Text from a small alphabet, so that it repeats itself.
 Tokens random_text(std::uint64_t seed, std::size_t n, double alphabet) {
   Tokens text;
   for (std::size_t i = 0; i < n; ++i) {
@@ -30,7 +30,8 @@ Tokens random_text(std::uint64_t seed, std::size_t n, double alphabet) {
   return text;
 }
 
-// The definition: of the earlier places that end as the text ends, over 2 to 8 tokens, the longest and latest.
+// The definition: of the earlier positions whose last 2 to 8 tokens equal the end of the text, the longest match, and
+// of equal ones the latest.
 std::int32_t by_definition(const Tokens& text) {
   std::int32_t token = -1;
   std::size_t longest = 1;
@@ -45,7 +46,7 @@ std::int32_t by_definition(const Tokens& text) {
 TEST(PromptLookup, GuessesWhatFollowedTheLongestStretch) {
   const Tokens text{1, 2, 3, 4, 9, 2, 3, 5, 1, 2, 3};
   EXPECT_EQ(after(text, 11).guess(text).token, 4);
-  EXPECT_EQ(after(text, 11).guess(text, Tokens{4}).token, 9);  // what is proposed goes on from there
+  EXPECT_EQ(after(text, 11).guess(text, Tokens{4}).token, 9);  // proposed tokens continue from there
 }
 
 TEST(PromptLookup, TextThatNeverEndedLikeThisGivesNoGuess) {
@@ -94,7 +95,7 @@ TEST(PromptLookup, IsBelievedAsFarAsItWasRight) {
   EXPECT_TRUE(after(right, 6).guess(right).is_confident());
   EXPECT_LT(after(wrong, 6).guess(wrong).weight, 0.05);
   EXPECT_GT(after(wrong, 0).guess(wrong).weight, 0);
-  // A prompt tells nothing about how much its answer repeats.
+  // A prompt says nothing about how much its answer repeats.
   EXPECT_EQ(after(wrong, static_cast<std::int32_t>(wrong.size())).guess(wrong).weight,
             after(Tokens{1, 2, 3, 1, 2}, 5).guess(Tokens{1, 2, 3, 1, 2}).weight);
 }

@@ -69,7 +69,7 @@ TEST(StepRows, ATreesRowsSeeTheirPath) {
   }
 }
 
-// Beyond one word, and nothing of a step is left in the next.
+// More rows than one word has bits; and no row of one step is left in the next.
 TEST(StepRows, LongTreesTakeMoreWordsAndTheNextStepNone) {
   Ints tokens(70), parents(70);
   for (std::int32_t i = 0; i < 70; ++i) parents[static_cast<std::size_t>(i)] = i < 2 ? -1 : i - 2;

@@ -47,7 +47,7 @@ struct ToyDraft {
 };
 
 using Rule = std::function<VerifyResult(const Proposal&, std::span<const Distribution>, const RandomAddress&)>;
-// Spoils a proposal between drawing and verifying: where a planted bug lives.
+// Changes a proposal between drawing and verifying, to plant a bug.
 using Tamper = std::function<void(Proposal&, std::int32_t last_token)>;
 
 inline VerifyResult reject(const Proposal& proposal, std::span<const Distribution> p, const RandomAddress& first) {

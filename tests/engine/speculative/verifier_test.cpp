@@ -28,7 +28,7 @@ std::vector<float> row_of(const Verifier& verifier, std::size_t task, std::int32
   return {logits.begin(), logits.end()};
 }
 
-// Two prompts of which one is not finished, a chain and a tree, in one pass: each row is what its own path alone says.
+// Two prompts, one of them unfinished, a chain and a tree in one pass: each row depends on its own path alone.
 TEST(Verifier, EveryRowSeesItsOwnPathAndNothingElse) {
   const ToyLanguage language;
   ToyWorker worker(language);
