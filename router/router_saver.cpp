@@ -11,10 +11,12 @@
 
 namespace slip {
 
-RouterSaver::RouterSaver(const Router& router, std::filesystem::path file, std::chrono::milliseconds interval)
+RouterSaver::RouterSaver(const Router& router, std::filesystem::path file, std::chrono::milliseconds interval,
+                         std::function<bool()> folder_gone)
     : router_(router),
       file_(std::move(file)),
       interval_(interval),
+      folder_gone_(std::move(folder_gone)),
       saved_lessons_(router.lessons()),
       thread_([this](const std::stop_token& stopping) { run(stopping); }) {}
 
@@ -39,7 +41,7 @@ void RouterSaver::run(const std::stop_token& stopping) {
 }
 
 void RouterSaver::save() {
-  if (router_.lessons() == saved_lessons_) return;
+  if (router_.lessons() == saved_lessons_ || folder_gone_()) return;
   try {
     auto now = router_.snapshot();
     const RouterState state = router_state(*now.topics, std::move(now.classifier));

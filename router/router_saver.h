@@ -5,6 +5,7 @@
 #include <condition_variable>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <mutex>
 #include <thread>
 
@@ -13,11 +14,14 @@
 namespace slip {
 
 // Saves a router's state from a background thread, so a crash loses at most the last interval's lessons. Writes nothing
-// if nothing was learned. A write error is logged once and retried at each interval; routing and learning go on.
+// if nothing was learned, or while the file's folder is gone. A write error is logged once and retried at each
+// interval; routing and learning go on.
 class RouterSaver {
  public:
-  // `router` must outlive the saver.
-  RouterSaver(const Router& router, std::filesystem::path file, std::chrono::milliseconds interval);
+  // `folder_gone`: whether the file's folder was deleted, moved or replaced, asked on the saver's threads before each
+  // write. What it uses and `router` must outlive the saver.
+  RouterSaver(const Router& router, std::filesystem::path file, std::chrono::milliseconds interval,
+              std::function<bool()> folder_gone);
   ~RouterSaver();  // stop()
 
   // Writes unsaved lessons and ends the thread. Owner's thread; further calls do nothing.
@@ -30,6 +34,7 @@ class RouterSaver {
   const Router& router_;
   const std::filesystem::path file_;
   const std::chrono::milliseconds interval_;
+  const std::function<bool()> folder_gone_;
   std::uint64_t saved_lessons_;  // used by the saver's thread, then by stop()
   bool failing_ = false;         // as above
   std::mutex mutex_;

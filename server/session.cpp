@@ -153,7 +153,8 @@ awaitable<Session::Next> Session::answer_head(RequestParser& parser) {
     refusal.close = true;
     co_return co_await responder_.reply(std::move(refusal));
   }
-  if (!parser.is_done() && parser.get()[http::field::expect] == "100-continue") {
+  // RFC 9110, 10.1.1: in any case of letters.
+  if (!parser.is_done() && beast::iequals(parser.get()[http::field::expect], "100-continue")) {
     if (!co_await responder_.send_continue()) co_return responder_.unanswered();
   }
   auto body = co_await reader_.read_body(parser, body_room_);

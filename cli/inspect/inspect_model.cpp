@@ -157,8 +157,13 @@ void check_version(const StoreFolder& folder, const DraftMeta& meta, const std::
     throw Error(ErrorCode::kDataLoss, (folder.path() / "meta.json").string() + " describes another version");
   }
   if (meta.weights_retired) return;
-  folder.open_file("config.json");
-  if (folder.contains("model.safetensors")) folder.open_file("model.safetensors");  // refuses a link
+  for (const char* name : {"config.json", "generation_config.json", "model.safetensors"}) {
+    if (folder.contains(name) || name == std::string_view("config.json")) folder.open_file(name);  // refuses a link
+  }
+  const ModelConfig config = load_model_config(folder.path());
+  if (!folder.contains("model.safetensors")) return;
+  const WeightFiles weights(folder.path());
+  check_llama_tensors(weights.tensors(), config, weights.where());
 }
 
 void add_version(Inspection& found, Sheet& versions, const StoreFolder& draft, std::uint64_t number,

@@ -59,21 +59,31 @@ DraftMeta import_base(DraftStore& store, const std::filesystem::path& folder, co
   return store.publish(staged, meta);
 }
 
-// The topic's own draft, if the store has one of the base draft's shape.
-std::shared_ptr<const DraftVersion> stored_version(const DraftStore& store, const LiveDraft& live_draft,
+// The topic's own draft: the store's current version, or if that cannot be used the newest older one that was not
+// rolled back, which then becomes current. Null if there is none of the base draft's shape.
+std::shared_ptr<const DraftVersion> stored_version(DraftStore& store, const LiveDraft& live_draft,
                                                    const ModelConfig& shape, const DraftTarget& target) {
-  try {
-    const auto meta = store.current(live_draft.name());
-    if (!meta) return nullptr;
-    auto weights = ModelWeights::load(store.folder(meta->draft, meta->version), target.dtype, /*check_finite=*/true);
-    if (weights->config.same_shape(shape)) {
+  const auto current = store.current(live_draft.name());
+  if (!current) return nullptr;
+  auto versions = store.versions(live_draft.name());
+  std::erase_if(versions, [&](const DraftMeta& meta) {
+    const bool usable = !meta.rolled_back && !meta.weights_retired;
+    return meta.version > current->version || (meta.version < current->version && !usable);
+  });
+  for (auto meta = versions.rbegin(); meta != versions.rend(); ++meta) {
+    const std::filesystem::path folder = store.folder(meta->draft, meta->version);
+    try {
+      auto weights = ModelWeights::load(folder, target.dtype, /*check_finite=*/true);
+      if (!weights->config.same_shape(shape)) {
+        throw Error(ErrorCode::kInvalidArgument, "it differs in shape from the base draft");
+      }
+      if (meta->version != current->version) store.set_current(meta->draft, meta->version);
       return packed({live_draft.id(), live_draft.name(), meta->version, meta->parent, std::move(weights)}, target.pack);
+    } catch (const Error& error) {
+      log_warn("draft version " + folder.string() + " is not used: " + error.message());
     }
-    log_warn("draft " + live_draft.name() +
-             " differs in shape from the base draft, so it restarts from the base draft's weights");
-  } catch (const Error& error) {
-    log_warn("draft " + live_draft.name() + " restarts from the base draft's weights: " + error.message());
   }
+  log_warn("draft " + live_draft.name() + " restarts from the base draft's weights");
   return nullptr;
 }
 

@@ -228,7 +228,7 @@ struct Serving::State {
     reconcile(store, ledger);
     recorder.emplace(names(), ledger, metrics);
     pool.emplace(engine_threads(config), engine_pinning(config));
-    router_saver.emplace(*router, config.data_dir / kRouterFile, kRouterSaveInterval);
+    router_saver.emplace(*router, config.data_dir / kRouterFile, kRouterSaveInterval, [this] { return disk->gone(); });
     if (drafting && config.learning && registry.base->weights->config.beyond_plain_llama().empty()) start_learning();
     start_engine();
     purger.emplace(ledger, [this](const PurgeScope& scope) {

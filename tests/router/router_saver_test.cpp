@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <chrono>
 #include <filesystem>
 
@@ -40,10 +41,11 @@ class RouterSaverTest : public ::testing::Test {
   std::filesystem::path folder_, file_;
   const TopicTable topics_ = sample_topics(3);
   Router router_{topics_, {}, seeded_classifier(topics_)};
+  std::atomic<bool> gone_{false};  // the folder of the file
 };
 
 TEST_F(RouterSaverTest, SavesWhatWasLearnedAndNothingElse) {
-  RouterSaver saver(router_, file_, milliseconds(5));
+  RouterSaver saver(router_, file_, milliseconds(5), [this] { return gone_.load(); });
   std::this_thread::sleep_for(milliseconds(50));
   EXPECT_FALSE(std::filesystem::exists(file_)) << "nothing was learned";
   router_.learn({1}, "knead the dough");
@@ -52,8 +54,23 @@ TEST_F(RouterSaverTest, SavesWhatWasLearnedAndNothingElse) {
   EXPECT_TRUE(becomes_current());
 }
 
+TEST_F(RouterSaverTest, WritesNothingWhileItsFolderIsGone) {
+  gone_ = true;
+  RouterSaver saver(router_, file_, milliseconds(5), [this] { return gone_.load(); });
+  router_.learn({1}, "knead the dough");
+  std::this_thread::sleep_for(milliseconds(50));
+  EXPECT_FALSE(std::filesystem::exists(file_));
+  gone_ = false;
+  EXPECT_TRUE(becomes_current());
+  const auto before = load_or_seed(file_, topics_);
+  gone_ = true;
+  router_.learn({2}, "tune the violin");
+  saver.stop();
+  EXPECT_TRUE(load_or_seed(file_, topics_) == before) << "nor at the end";
+}
+
 TEST_F(RouterSaverTest, StoppingSavesTheLastLessons) {
-  RouterSaver saver(router_, file_, std::chrono::hours(1));
+  RouterSaver saver(router_, file_, std::chrono::hours(1), [this] { return gone_.load(); });
   router_.learn({1}, "knead the dough");
   const auto begin = std::chrono::steady_clock::now();
   saver.stop();
@@ -64,7 +81,7 @@ TEST_F(RouterSaverTest, StoppingSavesTheLastLessons) {
 
 TEST_F(RouterSaverTest, AFullDiskIsTriedAgain) {
   arm_fail_point("router.write:1:enospc");
-  RouterSaver saver(router_, file_, milliseconds(5));
+  RouterSaver saver(router_, file_, milliseconds(5), [this] { return gone_.load(); });
   router_.learn({1}, "knead the dough");
   EXPECT_TRUE(becomes_current());
 }

@@ -40,7 +40,7 @@ TEST_F(SessionTest, BodiesAreBounded) {
 TEST_F(SessionTest, ExpectContinueIsAnswered) {
   start();
   RawClient client(server_->port());
-  const auto request = post(kChat, "/v1/chat/completions", "Expect: 100-continue\r\n");
+  const auto request = post(kChat, "/v1/chat/completions", "Expect: 100-Continue\r\n");
   const auto body_at = request.find("\r\n\r\n") + 4;
   client.send(request.substr(0, body_at));
   EXPECT_TRUE(client.read_until("HTTP/1.1 100 Continue\r\n\r\n"));

@@ -132,7 +132,18 @@ TEST_F(InspectionTest, TheStoresFaultsAreWhatTheServiceWouldNotUse) {
 
   fs::rename(live / "config.json", folder_.path() / "config");
   EXPECT_THAT(faults_of(root), ElementsAre(HasSubstr((live / "config.json").string())));
+  for (const char* junk : {"", "{}", R"({"architectures": ["LlamaForCausalLM"]})"}) {
+    std::ofstream(live / "config.json") << junk;
+    EXPECT_THAT(faults_of(root), ElementsAre(HasSubstr((live / "config.json").string()))) << junk;
+  }
+  fs::remove(live / "config.json");
+  testing::TinyLlama other;
+  other.config.n_layers = 3;
+  std::ofstream(live / "config.json") << to_config_json(other.config);
+  EXPECT_THAT(faults_of(root), ElementsAre(HasSubstr((live / "model.safetensors").string()))) << "another shape";
+  fs::remove(live / "config.json");
   fs::rename(folder_.path() / "config", live / "config.json");
+  EXPECT_THAT(faults_of(root), ::testing::IsEmpty());
 
   fs::copy(live / "meta.json", sql / "v000001/meta.json", fs::copy_options::overwrite_existing);
   EXPECT_THAT(faults_of(root), ElementsAre(HasSubstr("describes another version")));

@@ -62,11 +62,12 @@ class OpenDraftRegistry : public ::testing::Test {
     return open_draft_registry(store_, folder_.path() / draft, target_, TopicTable({Topic{"sql", {}}}));
   }
   // As the learner did for a topic of that name.
-  void publish_as_topic_base(const std::string& weights) {
+  void publish_as_topic_base(const std::string& weights) { publish("base", weights); }
+  void publish(const std::string& draft, const std::string& weights) {
     DraftMeta meta;
-    meta.draft = meta.topic = "base";
+    meta.draft = meta.topic = draft;
     meta.reason = "canary";
-    const auto staged = store_.staging_folder("base");
+    const auto staged = store_.staging_folder(draft);
     std::filesystem::copy(folder_.path() / weights, staged, std::filesystem::copy_options::recursive);
     store_.publish(staged, meta);
   }
@@ -97,6 +98,27 @@ TEST_F(OpenDraftRegistry, AnotherDraftBecomesTheNextVersionOfTheBase) {
   EXPECT_EQ(registry.base->number, 2U);
   EXPECT_EQ(registry.base->parent, 1U);
   EXPECT_EQ(registry.base->weights->config.n_layers, 2);
+}
+
+// The topic was served by the base draft, although its version before was whole.
+TEST_F(OpenDraftRegistry, AVersionThatDoesNotLoadGivesWayToTheOneBefore) {
+  write_draft(folder_.path() / "draft", 1);
+  write_draft(folder_.path() / "deeper", 2);
+  open("draft");
+  publish("sql", "draft");
+  publish("sql", "draft");
+  publish("sql", "deeper");
+  EXPECT_EQ(store_.current("sql")->version, 3U);
+  std::ofstream(store_.folder("sql", 2) / "config.json") << "{}";
+  ::testing::internal::CaptureStderr();
+  EXPECT_EQ(open("draft").live_drafts[0]->get()->number, 1U);
+  const std::string log = ::testing::internal::GetCapturedStderr();
+  EXPECT_THAT(log, ::testing::HasSubstr("v000003 is not used: it differs in shape"));
+  EXPECT_THAT(log, ::testing::HasSubstr("v000002 is not used"));
+  EXPECT_EQ(store_.current("sql")->version, 1U);
+
+  std::ofstream(store_.folder("sql", 1) / "config.json") << "junk";
+  EXPECT_EQ(open("draft").live_drafts[0]->get()->number, 0U) << "the base draft's weights";
 }
 
 // A topic named "base" was accepted; what it published made every later start fail with "made for another target".
