@@ -33,7 +33,7 @@ constexpr std::int64_t kExpireEveryUs = 600'000'000;
 constexpr std::int64_t kAskAgainUs = 5'000;  // after the governor refused a unit
 constexpr std::int64_t kLongestWaitInStepUs = 3'000'000;
 constexpr std::int64_t kIdleTickUs = 1'000'000;
-constexpr std::int64_t kClockPatienceUs = std::int64_t{3600} * 1'000'000;  // before a step ahead expires records
+constexpr std::int64_t kClockPatienceUs = std::int64_t{3600} * 1'000'000;  // before a clock jump ahead expires records
 
 struct Finish {
   RequestId request;
