@@ -10,8 +10,8 @@ namespace slip {
 
 namespace {
 
-constexpr std::size_t kHeldoutRecords = 16;  // a second opinion
-constexpr double kRequestMemory = 0.95;      // of the recent score, per request
+constexpr std::size_t kHeldoutRecords = 16;  // held-out records that confirm a candidate
+constexpr double kRequestMemory = 0.95;      // decay per request of the recent scores
 
 // Sums are smoothed, not ratios: a short answer says less than a long one.
 void add_to_recent(AcceptanceScore& recent, const AcceptanceScore& next) {
@@ -21,8 +21,8 @@ void add_to_recent(AcceptanceScore& recent, const AcceptanceScore& next) {
   recent.alone = kRequestMemory * recent.alone + next.alone;
 }
 
-// By what was promised when the live version went live, before anything was scored against it, and only as long as the
-// exports since keep the promise.
+// Prior odds of the candidate, from the curve at the time the live version went live, before anything was scored
+// against it. Used only as long as later exports confirm that curve.
 double prior_of(const TopicState& topic, double margin) {
   const std::uint64_t steps = topic.candidate->optimizer_steps, live = topic.live.optimizer_steps;
   if (!topic.curve_at_live || steps <= live) return 1;
@@ -49,7 +49,8 @@ void CanaryScorer::add_to_candidate(TopicState& topic, const ReplayRecord& recor
   candidate.base += score(*base_->weights, record);
 }
 
-// A predecessor may be the base draft, and the live version may have its weights: such pairs say nothing.
+// Skips pairs of equal weights: the predecessor may be the base draft, and the live version may have the base's
+// weights.
 void CanaryScorer::add_to_watch(TopicState& topic, const ReplayRecord& record) {
   const ModelWeights& live = *topic.live.version->weights;
   const AcceptanceScore of_live = score(live, record);
@@ -82,7 +83,7 @@ void CanaryScorer::score_new(TopicState& topic, const WaitingRecord& waiting) {
   if (!waiting.is_evidence) return;
   add_to_watch(topic, record);
   if (topic.candidate && record.sequence > topic.candidate->cut_off) add_to_candidate(topic, record);
-  // The live version first: a candidate of a version that is rolled back is dropped with it.
+  // The live version first: a rollback also drops the candidate.
   if (evaluate_live_now(topic)) return;
   evaluate_candidate_now(topic);
 }
@@ -110,7 +111,7 @@ void CanaryScorer::ask_for_heldout(TopicState& topic) const {
   }
 }
 
-// What new text allows is published once the held-out text, which no trainer ever draws, does not object.
+// Publishes a candidate that passed on new text if held-out text, which is never trained on, raises no objection.
 void CanaryScorer::evaluate_candidate_now(TopicState& topic) {
   if (!topic.candidate || !topic.candidate->heldout_left.empty()) return;
   const CanaryVerdict verdict = evaluate_candidate(options_, topic.candidate_test, prior_of(topic, options_.margin));

@@ -14,8 +14,8 @@
 
 namespace slip {
 
-// Scores finished records with each draft that a decision waits for (live, base, candidate, predecessor) and has the
-// publisher carry out the verdicts. Threads: one owner.
+// Scores finished records with every draft under decision (live, base, candidate, predecessor). Passes the verdicts to
+// the publisher, which carries them out. Threads: one owner.
 class CanaryScorer {
  public:
   CanaryScorer(CanaryOptions options, int k, std::shared_ptr<const DraftVersion> base, DraftScorer& scorer,
@@ -28,10 +28,10 @@ class CanaryScorer {
         publisher_(publisher),
         decisions_(decisions) {}
 
-  // A record that no trainer has drawn. Only evidence counts for verdicts, and for the candidate only what is newer
-  // than its cut-off.
+  // Scores a record that no trainer has drawn. Only evidence counts for verdicts. For the candidate, only evidence
+  // newer than its cut-off counts.
   void score_new(TopicState& topic, const WaitingRecord& waiting);
-  // One of the held-out records that are the second opinion on a candidate; false when none is left.
+  // Scores one of the held-out records that confirm a candidate. False when none is left.
   bool score_heldout(TopicState& topic);
 
  private:
@@ -49,8 +49,8 @@ class CanaryScorer {
   const ReplayBuffer& replay_;
   Publisher& publisher_;
   DecisionSink& decisions_;
-  const ReplayRecord* scored_ = nullptr;                   // the record that `scores_` are of
-  std::map<const ModelWeights*, AcceptanceScore> scores_;  // live may be the base, the predecessor too
+  const ReplayRecord* scored_ = nullptr;                   // `scores_` belong to this record
+  std::map<const ModelWeights*, AcceptanceScore> scores_;  // by weights: live or predecessor may be the base
 };
 
 }  // namespace slip

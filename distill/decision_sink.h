@@ -10,8 +10,7 @@
 
 namespace slip {
 
-// What learning decided, on its way to the ledger, the log and the metrics. Called on the trainer thread: must not
-// block, must not throw.
+// One decision about a draft version, reported to the ledger, the log and the metrics.
 struct CanaryDecision {
   std::int64_t at_us = 0;  // wall clock
   std::string topic, draft;
@@ -23,7 +22,7 @@ struct CanaryDecision {
   double train_loss = 0;
 };
 
-// One finished request scored off the hot path: live and base draft on the same verified text.
+// The scores of the live and the base draft on the text of one finished request, computed off the hot path.
 struct SameTextScore {
   std::int64_t at_us = 0;
   std::string topic, draft;
@@ -32,6 +31,8 @@ struct SameTextScore {
   AcceptanceScore live, base;
 };
 
+// Receives decisions and figures of learning. All calls come on the learner's thread. They must not block and must not
+// throw.
 class DecisionSink {
  public:
   virtual ~DecisionSink() = default;
@@ -39,7 +40,7 @@ class DecisionSink {
   virtual void on_published(const DraftMeta& meta) noexcept = 0;
   virtual void on_scored(const SameTextScore& score) noexcept = 0;
   virtual void on_dropped(std::uint64_t observations) noexcept = 0;
-  // About once a second.
+  // Called about once a second.
   virtual void on_learning(const LearningFigures& figures) noexcept { (void)figures; }
 };
 

@@ -44,8 +44,8 @@ class StepsPerRequestGovernor final : public Governor {
   LearningUnits units_;
 };
 
-// The last inter-token gaps of one condition. Written by the engine thread without a lock, read by the learner's
-// thread: a torn window (some gaps older, some newer) only blurs an estimate.
+// The last inter-token gaps under one condition. The engine thread writes them without a lock, the learner's thread
+// reads them. A read during a write may mix older and newer gaps, which only makes the estimate less precise.
 class GapWindow {
  public:
   void add(std::int64_t gap_us) noexcept {
@@ -69,9 +69,9 @@ class GapWindow {
   std::atomic<std::uint64_t> count_{0};
 };
 
-constexpr std::size_t kQuietGaps = 400;             // the p99 of so many is their fourth longest, not an outlier
-constexpr std::int64_t kIdleUs = 250'000;           // no step for so long (a long prefill takes less): nobody to harm
-constexpr std::int64_t kQuietFreshUs = 60'000'000;  // load changes: after this the quiet estimate is taken anew
+constexpr std::size_t kQuietGaps = 400;             // their p99 is the fourth longest, so no single outlier
+constexpr std::int64_t kIdleUs = 250'000;           // no step for this long means idle; a long prefill takes less
+constexpr std::int64_t kQuietFreshUs = 60'000'000;  // load changes, so the quiet estimate is then measured again
 constexpr std::int64_t kFirstBackOffUs = 100'000;
 constexpr std::int64_t kLongestBackOffUs = 5'000'000;
 
@@ -90,9 +90,9 @@ bool exceeds_too_often(std::span<const std::int64_t> gaps, double bound) {
   return static_cast<double>(n_over) > expected + 3 * std::sqrt(expected) + 2;
 }
 
-// Trains while p99 inter-token time with training stays within (1 + slack) of p99 without. Both are measured, in turns:
-// a quiet stretch first, then training, and a new quiet stretch when the old one is stale. Gaps count only between two
-// steps that decode and read no prompt.
+// Trains while the p99 inter-token latency with training stays within (1 + slack) of the p99 without. Both are measured
+// in turns: first a quiet period, then training, and a new quiet period when the old estimate is stale. Only gaps
+// between two steps that decode and read no prompt count.
 class SlackGovernor final : public Governor {
  public:
   SlackGovernor(double slack, double steps_per_request, std::int64_t (*now_us)(), CoreSharing* cores)
@@ -129,7 +129,7 @@ class SlackGovernor final : public Governor {
   void on_finished(const RequestSummary&) noexcept override {}
 
  private:
-  // Why training may not run now; null: it may.
+  // The reason why training may not run now; null: it may.
   const char* refuse(std::int64_t now) noexcept {
     if (waiting_.load(std::memory_order_relaxed) > 0) return "requests wait for admission";
     if (now - last_step_us_.load(std::memory_order_relaxed) > kIdleUs) return nullptr;
@@ -143,7 +143,7 @@ class SlackGovernor final : public Governor {
     }
     back_off_until_us_ = now + back_off_us_;
     back_off_us_ = std::min(back_off_us_ * 2, kLongestBackOffUs);
-    with_since_ = with_.count();  // the next trial counts by itself
+    with_since_ = with_.count();  // the next trial starts with an empty window
     return "training lengthened p99 inter-token latency";
   }
 

@@ -30,10 +30,10 @@ namespace {
 
 constexpr std::int64_t kSyncEveryUs = 1'000'000;  // "at most the last second short"
 constexpr std::int64_t kExpireEveryUs = 600'000'000;
-constexpr std::int64_t kAskAgainUs = 5'000;  // when the governor said no
+constexpr std::int64_t kAskAgainUs = 5'000;  // after the governor refused a unit
 constexpr std::int64_t kLongestWaitInStepUs = 3'000'000;
 constexpr std::int64_t kIdleTickUs = 1'000'000;
-constexpr std::int64_t kClockPatienceUs = std::int64_t{3600} * 1'000'000;  // before a step ahead expires records
+constexpr std::int64_t kClockPatienceUs = std::int64_t{3600} * 1'000'000;  // before a clock jump ahead expires records
 
 struct Finish {
   RequestId request;
@@ -86,32 +86,32 @@ struct Learner::State {
 
   // Shared with the engine thread, with callers of wait_idle() and of set_enabled().
   LearningSwitch learning;
-  std::atomic<bool> refused{false};  // by the disk, at the last append
+  std::atomic<bool> refused{false};  // the last append to replay failed
   std::atomic<bool> failing{false};  // training, scoring, saving or the replay buffer's upkeep
   LossyInbox<Event> inbox;
-  std::atomic<std::uint64_t> lost{0};     // events that found no room
-  std::atomic<std::uint64_t> wasted{0};   // observations taken in that came to no record
+  std::atomic<std::uint64_t> lost{0};     // events dropped by the inbox
+  std::atomic<std::uint64_t> wasted{0};   // observations taken in that became part of no record
   std::atomic<std::uint64_t> records{0};  // in the replay buffer
   std::atomic<bool> stopping{false};
   std::mutex idle_mutex;
   std::condition_variable idle_changed;
-  std::uint64_t idle_through = 0;  // events taken in when nothing was left to do
-  std::mutex purge_mutex;          // of the next two; held for moments while the thread runs
-  bool running = false;            // the thread does purges; else the caller does
+  std::uint64_t idle_through = 0;  // events taken in or lost when last no work was left
+  std::mutex purge_mutex;          // guards the next two; held only briefly while the thread runs
+  bool running = false;            // true: the thread does purges; false: the caller does
   std::vector<std::packaged_task<std::size_t()>> purges;
 
-  // The trainer thread's own.
+  // Used by the learner's thread only.
   std::thread thread;
   RecordAssembler assembler;
   std::deque<Event> events;
   std::optional<LearningLoop> loop;
   PatientClock calendar{kClockPatienceUs};
-  bool waits_for_leave = false;  // of the governor, for a unit that could be done
+  bool waits_for_leave = false;  // the governor refused the unit that is to be done next
   std::uint64_t taken = 0, reported = 0;
   std::int64_t synced_us = 0, expired_us = 0, complained_us = 0;
   bool upkeep_fails = false;
-  bool out_of_memory = false;  // at the last round
-  bool complained = false;     // of records that are lost, and not said yet that they are kept again
+  bool out_of_memory = false;  // in the last round
+  bool complained = false;     // a loss of records was logged, the recovery not yet
 };
 
 // ---- the loop
@@ -136,7 +136,7 @@ void Learner::State::run() {
   purges.clear();
 }
 
-// Whatever finished before a purge was asked for is taken in before it.
+// Takes in all requests that finished before a purge was requested, then does the purges.
 void Learner::State::run_purges() {
   std::vector<std::packaged_task<std::size_t()>> due;
   {
@@ -166,7 +166,7 @@ void Learner::State::learn() {
       inbox.wait_for(kIdleTickUs);
     }
   }
-  take_in();  // what is finished is worth keeping
+  take_in();  // keeps the records of finished requests
 }
 
 bool Learner::State::work_once() {
@@ -197,7 +197,7 @@ void Learner::State::announce_idle() {
 void Learner::State::take_in() {
   taken += inbox.take_all(events);
   while (!events.empty()) {
-    Event event = std::move(events.front());  // taken out first: one that there is no memory for is not met again
+    Event event = std::move(events.front());  // removed first, so that a bad_alloc does not meet it again
     events.pop_front();
     if (auto* begun = std::get_if<ObservedRequest>(&event)) assembler.begin(std::move(*begun));
     if (const auto* seen = std::get_if<Observation>(&event)) assembler.record(*seen);
@@ -209,7 +209,7 @@ void Learner::State::take_in() {
   wasted.fetch_add(assembler.take_lost(), std::memory_order_relaxed);
 }
 
-// While the disk is low records are scored all the same: the live version stays under watch.
+// Records are scored even while the disk is low, so that the live version stays under watch.
 void Learner::State::take(ReplayRecord record) {
   if (!learning.wanted() || !loop->fits(record)) return;
   record.created_us = wall_us();
@@ -274,8 +274,8 @@ void Learner::State::keep_house() {
   reported = all;
 }
 
-// Asked between two microbatches: serving first, and what it observed is taken in meanwhile. A step that gets no leave
-// for long is abandoned, so that records do not wait for their scores behind it.
+// Called between two microbatches. Waits until the governor grants the next one, and takes in observations meanwhile.
+// Abandons the step after a long wait, so that records do not wait for their scores behind it.
 bool Learner::State::in_unit() {
   governor.unit_done();
   const std::int64_t began = monotonic_us();
@@ -297,7 +297,7 @@ std::string Learner::State::name_of(DraftId id) const {
   return base->name;
 }
 
-// ---- the face
+// ---- the public interface
 
 Learner::Learner(LearnerOptions options, const TopicTable& topics, std::vector<std::shared_ptr<LiveDraft>> live_drafts,
                  std::shared_ptr<const DraftVersion> base, DraftStore& store, ReplayBuffer& replay, Governor& governor,
@@ -314,7 +314,7 @@ void Learner::begin(ObservedRequest request) noexcept {
 }
 
 void Learner::record(Observation observation) noexcept {
-  // A record is learned from once it is whole: waking the learner at every step would cost each step its time.
+  // Only finished records are used, and waking the learner at every step would slow every step down.
   const std::size_t lost = state_->inbox.push(Event(std::move(observation)), /*wakes=*/false);
   state_->lost.fetch_add(lost, std::memory_order_acq_rel);
 }
@@ -362,7 +362,7 @@ std::size_t Learner::purge(const PurgeScope& scope) {
     if (state.running) {
       state.purges.push_back(std::move(task));
     } else {
-      task();  // nobody else owns the buffer
+      task();  // no thread runs, so the caller owns the buffer
     }
   }
   state.inbox.wake();

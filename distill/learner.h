@@ -21,9 +21,9 @@
 
 namespace slip {
 
-// Batches of requests that a topic's first optimizer step waits for. Steps on one batch alone learn it by heart, and
-// later ones pay for it: after 16 requests and 16 steps α of sql is .12 if 8 of the steps came after 8 requests, .30 if
-// all came after 16 (bench/ablate).
+// A topic's first optimizer step waits for this number of batches. Steps on a single batch overfit it, which harms
+// later steps: after 16 requests and 16 steps, α of sql is .12 if 8 of the steps came after 8 requests, and .30 if all
+// came after 16 (bench/ablate).
 inline constexpr std::size_t kFirstBatches = 2;
 
 struct LearnerOptions {
@@ -37,35 +37,37 @@ struct LearnerOptions {
                          .products = fastest_products()};
   CanaryOptions canary;
   std::int32_t batch_requests = 8;            // records per optimizer step; a topic's first waits for kFirstBatches
-  std::int64_t steps_between_candidates = 5;  // of a young trainer; see steps_between_exports()
-  std::size_t queue_observations = 4096;      // drop oldest beyond
-  int k = 3;                                  // chain length scores are walked with
-  bool prompt_lookup = false;                 // as serving proposes: EngineOptions::prompt_lookup
+  std::int64_t steps_between_candidates = 5;  // of a new trainer; see steps_between_exports()
+  std::size_t queue_observations = 4096;      // capacity of the inbox; beyond it the oldest are dropped
+  int k = 3;                                  // draft chain length that scoring assumes
+  bool prompt_lookup = false;                 // as in serving: EngineOptions::prompt_lookup
   int cores = 1;
-  bool at_idle_priority = true;  // serving comes first; tests on a busy machine do without
-  LearnerPlacement placement;    // with at_idle_priority alone
+  bool at_idle_priority = true;  // false: for tests on a busy machine
+  LearnerPlacement placement;    // used only with at_idle_priority
   std::uint64_t seed = 1;
   Dtype serve_dtype = Dtype::kBFloat16;
-  PackDraft pack;                                          // of versions before they go live, on the learner's thread
+  PackDraft pack;                                          // packs versions before they go live; learner's thread
   std::filesystem::path optimizer_folder;                  // <data>/optimizer
-  std::uint64_t memory_bytes = std::uint64_t{1024} << 20;  // of the trainers in memory; the others rest on disk
+  std::uint64_t memory_bytes = std::uint64_t{1024} << 20;  // limit for resident trainers; the others stay on disk
   std::int64_t save_us = std::int64_t{60} * 1'000'000;     // a crash loses at most this much training
   NearCopiesOptions near_copies;
-  std::shared_ptr<DiskSpace> disk;  // learning pauses while it does; null: never
+  std::shared_ptr<DiskSpace> disk;  // learning pauses while it says so; null: never
 };
 
-// The learning loop: observations → replay → trainer → candidate → canary → publish → live draft, one draft a topic, in
-// one background thread at idle priority. Every decision goes to the DecisionSink. record() and friends never block,
-// not even on a lock: a bounded inbox drops oldest and counts.
+// The learner: observations → replay → trainer → candidate → canary → publish → live draft. It trains one draft per
+// topic in one background thread at idle priority, and reports every decision to the DecisionSink. begin(), record(),
+// finish() and add() never block, not even on a lock: they push to a bounded inbox, which drops the oldest items and
+// counts them.
 //
-// What the canary scores was never trained on: a candidate is a frozen export with a cut-off, and the trainer goes
-// on while newer records decide about it. A candidate without a verdict gives way to the next export, which has learned
-// more. Near-copies count once, and the held-out tenth has to agree before a version is published.
+// The canary scores only records that were not trained on. A candidate is a frozen export with a cut-off; records newer
+// than the cut-off decide about it while training goes on. A candidate without a verdict is replaced by the next
+// export, which was trained longer. Near-copies count once. A version is published only if the held-out tenth agrees.
 class Learner final : public ObservationSink {
  public:
-  // One live draft per topic, index = TopicId; live_drafts[i]->get() is what that topic serves now, and its name is the
-  // draft that its versions are published under. `base` is the base draft, always scored; it is a version in the store,
-  // which a topic without one of its own starts from. A topic whose live draft is null or empty is not learned.
+  // `live_drafts` has one live draft per topic, index = TopicId. live_drafts[i]->get() is the version that the topic
+  // serves now, and its name is the draft name under which versions are published. `base` is the base draft: it is
+  // always scored, and it is a version in the store from which a topic without a version of its own starts. A topic
+  // whose live draft is null or empty is not learned.
   Learner(LearnerOptions options, const TopicTable& topics, std::vector<std::shared_ptr<LiveDraft>> live_drafts,
           std::shared_ptr<const DraftVersion> base, DraftStore& store, ReplayBuffer& replay, Governor& governor,
           DecisionSink& decisions);
@@ -74,27 +76,27 @@ class Learner final : public ObservationSink {
   void begin(ObservedRequest request) noexcept override;
   void record(Observation observation) noexcept override;
   void finish(RequestId request, bool completed) noexcept override;
-  // A finished request's record, as if its observations had been recorded. Any thread.
+  // Adds the record of a finished request, as if its observations had been recorded. Any thread.
   void add(ReplayRecord record) noexcept;
 
   void start();
-  // Finishes the unit at hand, syncs replay, saves optimizer state, joins.
+  // Finishes the current unit, syncs replay, saves optimizer state and joins the thread.
   void stop();
-  // Waits until every finished request so far has been taken in and the work it allows is done; for benchmarks and
-  // tests. False when the time was not enough.
+  // Waits until every request finished so far is taken in and all work that it allows is done; for benchmarks and
+  // tests. False on time-out.
   bool wait_idle(std::int64_t timeout_us);
-  // Off: nothing is recorded, trained or published until it is on again; the drafts serve as they are. Any thread.
-  void set_enabled(bool enabled);
-  // Removes the records of a scope, those of requests that run now included: from memory, and from the disk as
-  // ReplayBuffer::purge(), whose errors it throws. How many records. Waits for the learner's thread. Any thread but the
-  // engine's.
-  std::size_t purge(const PurgeScope& scope);
-  // True while the disk refuses replay records although it is not low. Any thread.
-  bool replay_refused() const;
-  // True while training, scoring or saving fails, for whatever reason; they are tried again after 1 to 30 s. Any
+  // False: nothing is recorded, trained or published until it is enabled again; the live drafts keep serving. Any
   // thread.
+  void set_enabled(bool enabled);
+  // Removes the records of a scope, including those of running requests, from memory and from the disk (see
+  // ReplayBuffer::purge(), whose errors it throws). Returns the number of records. Waits for the learner's thread. Any
+  // thread but the engine's.
+  std::size_t purge(const PurgeScope& scope);
+  // True while replay records cannot be written although the disk is not low. Any thread.
+  bool replay_refused() const;
+  // True while training, scoring or saving fails, for any reason. They are retried after 1 to 30 s. Any thread.
   bool failing() const;
-  // Observations that came to no record, because nobody had time for them or parts of their request were lost.
+  // Observations that became part of no record, because the inbox was full or parts of their request were lost.
   std::uint64_t dropped() const;
   // Live records in the replay buffer, as of the last second. Any thread.
   std::uint64_t replay_records() const;

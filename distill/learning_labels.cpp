@@ -10,7 +10,7 @@ bool has(std::string_view text, std::string_view part) {
   return text.find(part) != std::string_view::npos;
 }
 
-// The first part that a text holds decides, so the more particular ones stand first.
+// The first entry that a text contains decides, so more specific entries come first.
 constexpr std::pair<std::string_view, const char*> kReasons[] = {
     {"not exported", "not_finite"},       {"not finite", "not_finite"},
     {"not published", "not_written"},     {"held-out text", "worse_on_heldout"},

@@ -7,20 +7,20 @@
 
 namespace slip {
 
-// The bounded sets of words under which learning's free texts are counted. A metric's label must not take a new value
-// for every sentence. Pure; any thread.
+// Maps the free texts of learning to a fixed set of metric labels, so that a label does not take a new value for every
+// sentence. Pure; any thread.
 enum class LearningState : std::uint8_t { kTraining, kWaiting, kFlat, kOverShare, kPaused, kOther };
 inline constexpr std::array<LearningState, 6> kLearningStates = {LearningState::kTraining, LearningState::kWaiting,
                                                                  LearningState::kFlat,     LearningState::kOverShare,
                                                                  LearningState::kPaused,   LearningState::kOther};
 
-// Of TopicLearning::state, by the first of these that it holds: "flat", "max_share", "disk", "is off", "paused",
+// Maps TopicLearning::state by the first of these that it contains: "flat", "max_share", "disk", "is off", "paused",
 // "waits", "training".
 LearningState learning_state(std::string_view text);
 const char* learning_state_name(LearningState state);  // "training", "waiting", "flat", "over_share", …
 
-// Of CanaryVerdict::reason: "better", "not_better", "worse", "below_base", "superseded", "not_finite", "not_written",
-// "undecided" or "other".
+// Maps CanaryVerdict::reason to "better", "not_better", "worse", "below_base", "superseded", "not_finite",
+// "not_written", "undecided" or "other".
 const char* decision_reason(std::string_view text);
 
 }  // namespace slip

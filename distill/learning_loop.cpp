@@ -14,15 +14,15 @@
 namespace slip {
 namespace {
 
-constexpr std::size_t kScoredTogether = 8;              // records that are worth a lease
-constexpr std::int64_t kLongestUnscoredUs = 5'000'000;  // that a record waits for others
-constexpr std::size_t kMaxUnscored = 128;    // finished records of a topic in memory while the governor says no
-constexpr std::uint64_t kBurstSteps = 8;     // of one topic before another may have its turn
-constexpr std::uint64_t kScoredFirst = 4;    // of a topic, whatever the load: they say how much there is to learn
-constexpr std::size_t kWatchedClosely = 48;  // requests after a publication
-constexpr std::uint64_t kSampledOf = 4;      // under load, with nothing to decide
-constexpr double kLossMemory = 0.8;          // of the smoothed training loss
-constexpr double kSecondsMemory = 0.9;       // of the smoothed time a step takes
+constexpr std::size_t kScoredTogether = 8;              // this number of waiting records is worth a lease
+constexpr std::int64_t kLongestUnscoredUs = 5'000'000;  // longest time that a record waits for others
+constexpr std::size_t kMaxUnscored = 128;    // waiting records of a topic in memory while the governor refuses
+constexpr std::uint64_t kBurstSteps = 8;     // steps of one topic before another may have its turn
+constexpr std::uint64_t kScoredFirst = 4;    // a topic's first requests are always scored: they show what is to learn
+constexpr std::size_t kWatchedClosely = 48;  // requests after a publication that are all scored
+constexpr std::uint64_t kSampledOf = 4;      // one in 4 is scored under load when no decision is pending
+constexpr double kLossMemory = 0.8;          // decay of the smoothed training loss
+constexpr double kSecondsMemory = 0.9;       // decay of the smoothed step time
 
 double seconds(std::int64_t us) {
   return static_cast<double>(us) / 1e6;
@@ -47,7 +47,7 @@ ResidentTrainersOptions trainers_options(const LearnerOptions& options) {
 
 std::int64_t wait_after_failures_us(int n) {
   constexpr std::int64_t kFirstUs = 1'000'000, kMostUs = 30'000'000;
-  constexpr int kMostDoublings = 5;  // more than kMostUs
+  constexpr int kMostDoublings = 5;  // 32 s, above kMostUs
   return std::min(kMostUs, kFirstUs << std::min(n - 1, kMostDoublings));
 }
 
@@ -114,7 +114,7 @@ void LearningLoop::take(ReplayRecord record, bool is_evidence) {
   ++topic->figures.requests;
   topic->starved = false;
   if (topic->undrawn_since_us == 0) topic->undrawn_since_us = monotonic_us();
-  if (record.processed_logits) return;  // no draft can be scored on it
+  if (record.processed_logits) return;  // drafts cannot be scored on it
   if (!worth_scoring(*topic)) return;
   topic->unscored.push_back({std::move(record), is_evidence, monotonic_us()});
   if (topic->unscored.size() <= kMaxUnscored) return;
@@ -132,7 +132,8 @@ void LearningLoop::forget(const PurgeScope& scope) {
   }
 }
 
-// While the engine is busy and no decision waits, a quarter of the records is enough to see how the live draft does.
+// While the engine is busy and no decision is pending, a quarter of the records is enough to follow the live draft's
+// acceptance rate.
 bool LearningLoop::worth_scoring(const TopicState& topic) const {
   const bool decides = topic.candidate.has_value() || topic.requests_seen <= kScoredFirst ||
                        (topic.live.version->weights != base_->weights && topic.against_base.size() < kWatchedClosely);
@@ -141,7 +142,7 @@ bool LearningLoop::worth_scoring(const TopicState& topic) const {
 
 // ---- what comes next ----
 
-// The topic that had fewest turns, so that a busy one does not keep the others waiting.
+// Picks the topic with the fewest scored records, so that a busy topic does not delay the others.
 TopicState* LearningLoop::topic_to_score() {
   TopicState* next = nullptr;
   for (TopicState& topic : topics_) {
@@ -151,14 +152,15 @@ TopicState* LearningLoop::topic_to_score() {
   return next;
 }
 
-// What the topic's next steps are expected to bring the service: α, weighted by its share of the traffic.
+// The expected gain of the topic's next steps for the service: the gain of α, weighted by the topic's share of the
+// requests.
 double LearningLoop::value_of(const TopicState& topic, const StepDecision& decision) const {
   return decision.predicted_gain * progress_of(topic).token_share;
 }
 
-// The topic whose next steps are worth most. It keeps its turn for kBurstSteps, since a change of topics may cost a
-// trip to the disk. A topic may begin once it has a batch of new requests, and goes on while the governor has steps for
-// it.
+// Picks the topic whose next steps have the highest value. It keeps its turn for kBurstSteps, since a change of topics
+// may load a trainer from disk. A topic may begin once it has a batch of new requests, and continues while the governor
+// allows steps.
 TopicState* LearningLoop::topic_to_train() {
   TopicState* best = nullptr;
   double best_value = 0;
@@ -189,7 +191,8 @@ TopicState* LearningLoop::topic_to_train() {
   return best;
 }
 
-// Replay remembers the requests of earlier runs, and forgets early ones where its budget is small.
+// Counts requests seen in this run, or records in replay if those are more: replay keeps records of earlier runs, but
+// drops old ones when its budget is small.
 bool LearningLoop::may_take_first_step(const TopicState& topic) const {
   const std::uint64_t requests = std::max<std::uint64_t>(topic.requests_seen, replay_.records(topic.topic));
   return topic.steps_done > 0 || requests >= kFirstBatches * static_cast<std::uint64_t>(options_.batch_requests);
@@ -209,7 +212,7 @@ TopicProgress LearningLoop::progress_of(const TopicState& topic) const {
   progress.steps_done = topic.steps_done;
   progress.curve = &topic.curve;
   progress.step_seconds = topic.step_seconds;
-  for (const TopicState& other : topics_) {  // a topic that has not trained is taken to cost what the others do
+  for (const TopicState& other : topics_) {  // a topic that has not trained is assumed to cost as much as the others
     if (topic.step_seconds == 0) progress.step_seconds = std::max(progress.step_seconds, other.step_seconds);
   }
   progress.token_share =
@@ -218,8 +221,9 @@ TopicProgress LearningLoop::progress_of(const TopicState& topic) const {
   return progress;
 }
 
-// A lease slows down a whole step of the engine however short the unit is. While the engine is busy records are scored
-// in its gaps; with a lease when several have come together all the same, or when a publication waits for them.
+// Whether scoring is due even with a lease. A lease slows down a whole engine step, however short the unit is. So while
+// the engine is busy, records are scored in its gaps. They are scored with a lease once several wait, once one has
+// waited long, or when a publication waits for held-out scores.
 bool LearningLoop::scoring_is_due() const {
   std::size_t n_waiting = 0;
   std::int64_t since_us = std::numeric_limits<std::int64_t>::max();
@@ -244,7 +248,7 @@ bool LearningLoop::holds_records() const {
   return std::any_of(topics_.begin(), topics_.end(), [](const TopicState& topic) { return !topic.unscored.empty(); });
 }
 
-// A record is scored before anything is trained on it, or its scores would be of text that was learned by heart.
+// Scores all waiting records before a training step, since scores on text that was trained on are no evidence.
 void LearningLoop::run(LearningUnit unit) {
   if (is_scoring(unit)) return score_next();
   for (next_ = topic_to_score(); next_ != nullptr; next_ = topic_to_score()) score_next();
@@ -295,12 +299,12 @@ void LearningLoop::train_step() {
     if (batch.empty()) return;
     bool went_on = true;
     const TrainStep step = trainer.step(batch, [&] { return went_on = go_on_(); });
-    if (!went_on) return;  // the end, or serving needs the core: nothing was changed
+    if (!went_on) return;  // shutdown, or serving needs the core: nothing was changed
     end_spell(topic, topic.training_failures, "training");
     count_step(topic, step, began_us);
     export_when_due(topic, trainer);
   } catch (const std::exception& error) {
-    ++topic.steps_done;  // or the same failure would be all that ever runs
+    ++topic.steps_done;  // otherwise the same failing step would run again and again
     contain(topic, topic.training_failures, "training", error);
   }
 }
@@ -315,8 +319,8 @@ void LearningLoop::count_step(TopicState& topic, const TrainStep& step, std::int
   topic.figures.optimizer_steps = topic.steps_done;
 }
 
-// A candidate that still waits for its verdict gives way to one trained further, once it was scored on a few requests.
-// The evidence goes on: both are of one unbroken trainer.
+// Replaces a candidate without a verdict by a newer export, once it was scored on min_requests records. The new
+// candidate inherits the evidence, since both are exports of the same trainer.
 void LearningLoop::export_when_due(TopicState& topic, DraftTrainer& trainer) {
   const auto least = static_cast<std::uint64_t>(options_.steps_between_candidates);
   if (topic.steps_since_export < steps_between_exports(least, topic.steps_done)) return;
@@ -326,7 +330,7 @@ void LearningLoop::export_when_due(TopicState& topic, DraftTrainer& trainer) {
   publisher_.export_candidate(topic, trainer, topic.newest_drawn);
 }
 
-// A failure of LibTorch, the disk or the weights costs the topic its trainer and its candidate, nothing else.
+// Contains a failure of LibTorch, the disk or the weights: the topic loses its trainer and its candidate, nothing else.
 void LearningLoop::contain(TopicState& topic, FailureSpell& spell, const char* doing, const std::exception& error) {
   const bool is_first = ++spell.n == 1;
   spell.retry_us = monotonic_us() + wait_after_failures_us(spell.n);

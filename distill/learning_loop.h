@@ -20,10 +20,11 @@
 
 namespace slip {
 
-// How long to wait after the n-th failure in a row: a second, doubling up to 30 s. Pure. REQUIRES: n ≥ 1.
+// The wait after the n-th failure in a row: 1 s, doubling up to 30 s. Pure. REQUIRES: n ≥ 1.
 std::int64_t wait_after_failures_us(int n);
 
-// What a learning loop works with. All but `live_drafts` and `topics`, which the constructor reads, outlives it.
+// The collaborators of a learning loop. `live_drafts` and `topics` are only read by the constructor; all other
+// references must outlive the loop.
 struct LearningLoopSetting {
   const LearnerOptions& options;
   const TopicTable& topics;
@@ -33,38 +34,38 @@ struct LearningLoopSetting {
   ReplayBuffer& replay;
   Governor& governor;
   DecisionSink& decisions;
-  std::function<bool()> go_on;  // asked between two microbatches, false abandons the step; may take() records meanwhile
+  std::function<bool()> go_on;  // called between two microbatches; false abandons the step; may take() records
 };
 
-// Decides the learner's next unit of work over all topics, and does it: scoring what came, training on it, sending
-// candidates to the canary. When a unit may run is the governor's business. A failure costs the topic it befell its
-// trainer and its candidate, nothing else, and training waits longer after each one in a row. Threads: one owner, made
-// there, so that pools and buffers belong to its priority.
+// Chooses the learner's next unit of work over all topics, and does it: scores new records, trains on them, and sends
+// candidates to the canary. The governor decides when a unit may run. A failure costs its topic the trainer and the
+// candidate, nothing else. Training waits longer after each failure in a row. Threads: one owner, which must also
+// construct it, so that pools and buffers get its priority.
 class LearningLoop {
  public:
-  // Takes up every topic whose live draft has a version. Errors: those of the store and of the optimizer's folder.
+  // Starts every topic whose live draft has a version. Errors: those of the store and of the optimizer's folder.
   explicit LearningLoop(LearningLoopSetting setting);
 
-  // The kind of the next unit; empty when there is nothing to do now. `may_train`: false while the disk is low.
+  // The kind of the next unit; empty when there is nothing to do now. Pass `may_train` = false while the disk is low.
   std::optional<LearningUnit> next_unit(bool may_train);
-  // Does the unit that next_unit() has just named. Records that wait are scored before a training step, as part of it.
+  // Does the unit that next_unit() just returned. A training unit first scores all waiting records.
   void run(LearningUnit unit);
-  bool holds_records() const;  // that wait to be scored, perhaps until there are more
+  bool holds_records() const;  // whether records wait to be scored, perhaps until there are more
 
-  // Whether drafts can be taught this record.
+  // Whether drafts can be trained on this record.
   bool fits(const ReplayRecord& record) const;
-  // Groups a finished record by its content before it is stored: sets record.group. True: it is evidence about drafts,
+  // Sets record.group by the record's content, before it is stored. True: the record is evidence about drafts, that is
   // no near-copy of an earlier one and not sampled from processed logits. REQUIRES: fits(record).
   bool classify(ReplayRecord& record);
-  // A record that waits to be scored; the oldest of its topic goes when too many do. REQUIRES: fits(record).
+  // Queues a record for scoring. When too many wait, the oldest of the topic is dropped. REQUIRES: fits(record).
   void take(ReplayRecord record, bool is_evidence);
-  // Drops the records of a scope that wait to be scored.
+  // Drops the waiting records of a scope.
   void forget(const PurgeScope& scope);
-  void reclaim();                      // frees versions that nobody serves any more
+  void reclaim();                      // frees versions that are no longer served
   void save_due(std::int64_t now_us);  // optimizer states with old unsaved steps
   void save();                         // all optimizer states
   LearningFigures figures(std::int64_t now_us) const;
-  bool failing() const;  // whether the last attempt to train, score or save failed, of any topic
+  bool failing() const;  // whether the last attempt to train, score or save failed for any topic
 
  private:
   bool worth_scoring(const TopicState& topic) const;
@@ -95,10 +96,10 @@ class LearningLoop {
   CanaryScorer canary_;
   std::vector<TopicState> topics_;
   std::uint64_t requests_seen_ = 0;
-  TopicState* next_ = nullptr;      // of the unit that next_unit() named
-  bool scoring_ = false;            // until no record is left
-  TopicState* training_ = nullptr;  // whose burst of steps runs
-  std::uint64_t burst_steps_ = 0;   // of it so far
+  TopicState* next_ = nullptr;      // topic of the unit that next_unit() returned
+  bool scoring_ = false;            // stays true until no record is left
+  TopicState* training_ = nullptr;  // topic of the current burst of steps
+  std::uint64_t burst_steps_ = 0;   // steps of that burst so far
   std::int64_t started_us_ = 0;
 };
 

@@ -9,9 +9,9 @@
 
 namespace slip {
 
-// Whether learning may run now. Off by the operator's word nothing is kept and nothing counts as lost; off for want of
-// disk space, or of the data directory, what comes is lost and counted, and learning goes on by itself once there is
-// room. Threads: any.
+// Whether learning may run now. If the operator disabled it, observations are discarded and do not count as lost. If
+// disk space or the data directory is missing, observations are lost and counted, and learning resumes by itself once
+// there is room. Threads: any.
 class LearningSwitch {
  public:
   explicit LearningSwitch(std::shared_ptr<DiskSpace> disk) : disk_(std::move(disk)) {}

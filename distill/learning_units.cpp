@@ -78,7 +78,7 @@ double LearningUnits::share_of_service() const noexcept {
   return static_cast<double>(minute.totals.cost_us) / static_cast<double>(minute.totals.busy_us);
 }
 
-// The tokens that the engine would have made in the time that learning cost.
+// The tokens that the engine would have generated in the time that learning cost.
 double LearningUnits::cost_tokens_per_s() const noexcept {
   const Sample minute = last_minute();
   const auto useful_us = static_cast<double>(minute.totals.busy_us - minute.totals.cost_us);

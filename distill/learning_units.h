@@ -10,33 +10,34 @@
 
 namespace slip {
 
-// What governors have in common: leases for granted units, scoring's guaranteed share of time, and what learning cost
-// the service. Threads: the learner's alone.
+// The common part of all governors: leases for granted units, the guaranteed time share of scoring, and the cost of
+// learning to the service. Threads: the learner's only.
 class LearningUnits {
  public:
   static constexpr double kScoringShare = 0.01;  // of all time, also under saturation
 
-  // `cores` null: no engine shares its cores; nothing is leased and nothing costs anything.
+  // `cores` null: no engine shares its cores, so nothing is leased and the cost is 0.
   LearningUnits(CoreSharing* cores, std::int64_t (*now_us)());
 
   // True when no engine step runs: a unit then costs nothing.
   bool engine_idle() const noexcept { return cores_ == nullptr || cores_->idle(); }
-  // Prompts need all cores: a unit beside one would slow it down and hardly get on itself.
+  // Whether the engine reads a prompt. That takes all cores: a unit beside it would slow it down and make little
+  // progress.
   bool reads_prompt() const noexcept { return cores_ != nullptr && cores_->reads_prompt(); }
   double lease_cost() const noexcept { return cores_ == nullptr ? 0 : cores_->lease_cost(); }
   DecodeTime decode_time() const noexcept {
     return cores_ == nullptr ? DecodeTime::of_chain(3) : cores_->decode_time();
   }
-  // Grants the unit: idle time alone, or a lease when the engine is busy.
+  // Grants the unit: without a lease when the engine is idle, with one when it is busy.
   bool grant() noexcept;
-  // Grants the unit the moments in which the engine's other threads wait for its first one, and no core.
+  // Grants the unit no core, only the gaps in which the engine's other threads wait for its first one.
   bool grant_gaps() noexcept;
   // Grants a scoring unit from its guaranteed share, if any is left.
   bool grant_guaranteed() noexcept;
   bool refuse(const char* reason) noexcept;
   void done() noexcept;
 
-  // The cost, in µs of the engine's steps, that has come up since the last call.
+  // The cost since the last call, in µs of the engine's steps.
   std::int64_t take_cost_us() noexcept;
   // Time of the engine's steps since the start, in µs.
   std::int64_t busy_us() const noexcept { return cores_ == nullptr ? 0 : cores_->totals().busy_us; }
@@ -52,14 +53,14 @@ class LearningUnits {
     std::int64_t at_us = 0;
     CoreSharing::Totals totals;
   };
-  // What happened between the oldest sample and now.
+  // The differences between the oldest sample and now.
   Sample last_minute() const noexcept;
   void take_sample(std::int64_t now) const noexcept;
 
   CoreSharing* const cores_;
   std::int64_t (*const now_us_)();
   TimeBudget guaranteed_;
-  std::int64_t guaranteed_since_us_ = -1;  // ≥ 0: the unit at hand is paid from the guaranteed share
+  std::int64_t guaranteed_since_us_ = -1;  // ≥ 0: start of the current unit, paid from the guaranteed share
   std::int64_t cost_taken_us_ = 0;
   const char* reason_ = "";
   mutable std::array<Sample, kSamples> samples_{};

@@ -16,10 +16,11 @@
 
 namespace slip {
 
-// A bounded hand-over from a thread that must never wait (the engine) to one at idle priority (the trainer). A mutex
-// would not do: the idle thread may lose the processor while it holds it, and serving would wait for it. So producers
-// push onto a lock-free stack, and the consumer takes all of it at once. Full drops the oldest and counts.
-// Threads: push() and wake() any (the order of one producer's items is kept); take_all() and wait_for() one consumer.
+// A bounded queue from a thread that must never wait (the engine) to one at idle priority (the learner). A mutex would
+// not do: the idle thread may be preempted while it holds the mutex, and serving would wait for it. So producers push
+// onto a lock-free stack, and the consumer takes the whole stack at once. A full inbox drops the oldest items and
+// counts them. Threads: push() and wake() from any thread (the order of one producer's items is kept); take_all() and
+// wait_for() from one consumer.
 template <class T>
 class LossyInbox {
  public:
@@ -35,8 +36,8 @@ class LossyInbox {
   LossyInbox(const LossyInbox&) = delete;
   LossyInbox& operator=(const LossyInbox&) = delete;
 
-  // Returns how many items were lost to make room, or because there is no memory for this one. `wakes` false: nobody
-  // waits for this item by itself, so that a consumer who sleeps is woken only once half of the room is taken.
+  // Returns the number of items lost: dropped to make room, or this one for lack of memory. `wakes` false: the item is
+  // not urgent, so a sleeping consumer is woken only once half of the capacity is used.
   std::size_t push(T item, bool wakes = true) noexcept {
     std::size_t lost = 0;
     const std::size_t before = size_.fetch_add(1, std::memory_order_relaxed);
@@ -53,14 +54,15 @@ class LossyInbox {
     return lost;
   }
 
-  // Appends what there is to `out`, oldest first; returns how many. std::bad_alloc: the rest comes with the next call.
+  // Appends all items to `out`, oldest first, and returns their number. std::bad_alloc: the next call delivers the
+  // rest.
   std::size_t take_all(std::deque<T>& out) {
     const std::size_t left_over = deliver(out);
     taken_ = reverse(head_.exchange(nullptr, std::memory_order_acquire));
     return left_over + deliver(out);
   }
 
-  // Returns when something may have come, on wake(), or after the time.
+  // Returns when an item may have come, on wake(), or after the time-out.
   void wait_for(std::int64_t timeout_us) {
     sleeping_.store(true);
     if (head_.load() == nullptr && taken_ == nullptr) {
@@ -69,11 +71,11 @@ class LossyInbox {
     }
     sleeping_.store(false);
     std::uint64_t count = 0;
-    [[maybe_unused]] const auto read = ::read(wake_fd_, &count, sizeof(count));  // empty is fine: it was the time-out
+    [[maybe_unused]] const auto read = ::read(wake_fd_, &count, sizeof(count));  // EAGAIN is fine: it was the time-out
   }
   void wake() {
     const std::uint64_t one = 1;
-    [[maybe_unused]] const auto written = ::write(wake_fd_, &one, sizeof(one));  // full is fine: it wakes all the same
+    [[maybe_unused]] const auto written = ::write(wake_fd_, &one, sizeof(one));  // a full counter wakes as well
   }
 
   std::uint64_t pushed() const { return pushed_.load(std::memory_order_acquire); }
@@ -85,7 +87,8 @@ class LossyInbox {
     Node* next;  // the one pushed before
   };
 
-  // Sequentially consistent against wait_for(): either the consumer sees the item, or the producer that it sleeps.
+  // Sequentially consistent with wait_for(): either the consumer sees the item, or the producer sees that the consumer
+  // sleeps.
   void attach(Node* node) {
     node->next = head_.load(std::memory_order_relaxed);
     while (!head_.compare_exchange_weak(node->next, node, std::memory_order_seq_cst)) {
@@ -114,8 +117,8 @@ class LossyInbox {
     return n;
   }
 
-  // Takes the stack away, keeps its newer half. Half, so that a stopped consumer costs a walk once per capacity / 2
-  // pushes and not at each.
+  // Drops the older half of the stack and returns the number of dropped items. It drops half at once so that, with a
+  // stopped consumer, the list is walked once per capacity / 2 pushes and not at each push.
   std::size_t drop_older_half() {
     Node* newest = head_.exchange(nullptr, std::memory_order_acquire);
     Node* last_kept = newest;
@@ -129,7 +132,8 @@ class LossyInbox {
     put_back(newest);
     return lost;
   }
-  // Below anything that came meanwhile would be the right place; with one producer nothing came.
+  // Pushes the items again. Items that other producers pushed meanwhile end up below them, out of order; with one
+  // producer there are none.
   void put_back(Node* newest) {
     for (Node* node = reverse(newest); node != nullptr;) {
       Node* next = node->next;
@@ -141,7 +145,7 @@ class LossyInbox {
   const std::size_t capacity_;
   const int wake_fd_;
   std::atomic<Node*> head_{nullptr};
-  Node* taken_ = nullptr;  // the consumer's, oldest first: what take_all() has not delivered yet
+  Node* taken_ = nullptr;  // the consumer's: items that take_all() has not delivered yet, oldest first
   std::atomic<std::size_t> size_{0};
   std::atomic<std::uint64_t> pushed_{0};
   std::atomic<bool> sleeping_{false};

@@ -10,22 +10,22 @@
 namespace slip {
 namespace {
 
-constexpr double kBusyShare = 0.75;  // of the time; an engine less busy has idle time enough to train in
-// For a request: half as many steps as requests learn .01 to .02 of α less from the same text, and a third costs sql
-// and code .06 of their first 48 requests, but .01 from 96 on (bench/ablate).
+constexpr double kBusyShare = 0.75;  // share of the time; below it the engine has enough idle time for training
+// Optimizer steps per request while the engine is busy. One step per two requests loses .01 to .02 of α on the same
+// text. One per three loses .06 for sql and code in the first 48 requests, but only .01 from 96 on (bench/ablate).
 constexpr double kBusySteps = 0.5, kLateBusySteps = 0.25;
 constexpr double kLateRequests = 48;
-constexpr std::int64_t kLongestPromptUs = 2'000'000;  // an engine that reads prompts all the time is trained beside
+constexpr std::int64_t kLongestPromptUs = 2'000'000;  // after this wait, training runs beside prompts
 constexpr std::int64_t kBusySampleUs = 500'000;
 
-// A topic's steps for a request so far, while the engine is busy.
+// Optimizer steps per request of a topic while the engine is busy; falls with the number of requests.
 double busy_steps(std::uint64_t requests_seen) noexcept {
   const double early = std::min(1.0, kLateRequests / std::max(static_cast<double>(requests_seen), 1.0));
   return kLateBusySteps + (kBusySteps - kLateBusySteps) * early;
 }
 
-// The share of time that the engine spent in steps over the last second or two. It rises at once and falls slowly: an
-// engine that has work again has no idle time to train in.
+// The share of time that the engine spent in steps over the last second or two. It rises at once and falls slowly,
+// since a busy engine has no idle time for training.
 class BusyShare {
  public:
   explicit BusyShare(std::int64_t now_us) : at_us_(now_us) {}
@@ -40,7 +40,7 @@ class BusyShare {
 
  private:
   std::int64_t at_us_, busy_us_ = 0;
-  double share_ = 1;  // a fresh service may invest before anything was measured
+  double share_ = 1;  // so that a new service may train before anything was measured
 };
 
 class PaybackGovernor final : public Governor {
@@ -76,7 +76,7 @@ class PaybackGovernor final : public Governor {
 
   StepDecision allow_step(const TopicProgress& topic) noexcept override {
     if (topic.topic >= pauses_.size()) pauses_.resize(topic.topic + 1);
-    // By the last second, not by this instant: between two steps every engine idles.
+    // Uses the last second, not this instant, since every engine is idle between two steps.
     const double most = options_.steps_per_request;
     const double steps = busy_.share() < kBusyShare ? most : std::min(most, busy_steps(topic.requests_seen));
     const PaybackTerms terms{options_.payback_s, steps, units_.decode_time(), units_.lease_cost() * busy_.share()};
@@ -94,9 +94,9 @@ class PaybackGovernor final : public Governor {
   const PaybackOptions options_;
   std::int64_t (*const now_us_)();
   LearningUnits units_;
-  TimeBudget budget_;  // flows with the time of the engine's steps
+  TimeBudget budget_;  // is refilled by the time of the engine's steps
   BusyShare busy_;
-  std::int64_t trained_us_ = 0;     // when training last had a lease
+  std::int64_t trained_us_ = 0;     // time of training's last lease
   std::vector<TopicPause> pauses_;  // [topic]
 };
 

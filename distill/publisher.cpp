@@ -18,17 +18,18 @@ void copy_if_there(const std::filesystem::path& from, const std::filesystem::pat
   std::filesystem::copy_file(from / name, to / name, std::filesystem::copy_options::overwrite_existing);
 }
 
-// The trainer writes only config and weights.
+// The trainer itself writes only config and weights.
 void copy_tokenizer(const std::filesystem::path& from, const std::filesystem::path& to) {
   for (const char* name : kTokenizerFiles) copy_if_there(from, to, name);
 }
 
-// Worse beyond doubt: where the trainer went is no place to go on from.
+// Whether the 95 % interval of the gain is below 0. Training must then not continue from these weights.
 bool is_harmful(const CanaryVerdict& verdict) {
   return verdict.gain_high < 0;
 }
 
-// The candidate's scores become one point of the topic's learning curve, whatever became of the candidate.
+// Adds the candidate's scores as one point to the topic's learning curve, whatever the verdict was, and drops the
+// candidate.
 void drop_candidate(TopicState& topic) {
   if (!topic.candidate) return;
   const Candidate& candidate = *topic.candidate;
@@ -72,9 +73,9 @@ void Publisher::enrol(TopicState& topic) {
   if (meta->reason == "canary") topic.previous = predecessor(topic, *meta);
 }
 
-// The version that `meta` was trained from; empty when it is gone or damaged, for then there is no way back to it.
+// The version that `meta` was trained from; empty when it is gone or damaged, and cannot be restored.
 std::optional<DraftSource> Publisher::predecessor(const TopicState& topic, const DraftMeta& meta) const {
-  DraftSource previous = source_of_base();  // of a draft's first version
+  DraftSource previous = source_of_base();  // parent of a draft's first version
   if (meta.version == 1) return previous;
   try {
     previous.name = meta.draft;
@@ -131,14 +132,14 @@ void Publisher::export_candidate(TopicState& topic, DraftTrainer& trainer, std::
     verdict.outcome = CanaryOutcome::kRefuse;
     verdict.reason = "not exported: " + error.message();
     decide(topic, "refuse", verdict, 0);
-    if (error.code() == ErrorCode::kDataLoss) restart_trainer(topic);  // not finite: no way back from there
+    if (error.code() == ErrorCode::kDataLoss) restart_trainer(topic);  // weights not finite: training cannot recover
     return;
   }
   topic.candidate = std::move(candidate);
 }
 
-// Training starts over from the live version, and so does the evidence: it was of the trainer that is gone. The
-// learning curve stays, until its successor is measured: what ruined one trainer is likely to ruin the next.
+// Restarts training from the live version. The evidence is dropped, since it was about the old trainer. The learning
+// curve is kept until the new trainer is measured, since the cause of one failure is likely to affect the next trainer.
 void Publisher::restart_trainer(TopicState& topic) {
   trainers_.forget(topic.live_draft->name());
   topic.candidate_test = PairedTest(options_.margin);
@@ -150,7 +151,7 @@ void Publisher::go_live(TopicState& topic, DraftSource next) {
   topic.live = std::move(next);
   topic.live_draft->set(topic.live.version);
   topic.figures.live_version = topic.live.version->number;
-  topic.recent_live = topic.recent_base;  // until the version itself was scored
+  topic.recent_live = topic.recent_base;  // until the version itself is scored
   topic.candidate_test = PairedTest(options_.margin);
   topic.against_previous = LiveWatch();
   topic.against_base = LiveWatch();
@@ -182,7 +183,7 @@ void Publisher::publish(TopicState& topic, const CanaryVerdict& verdict) {
                              candidate.weights,      std::move(image)};
   decide(topic, "publish", verdict, meta.version);
   const AcceptanceScore measured = candidate.own;
-  drop_candidate(topic);  // its folder is the store's now
+  drop_candidate(topic);  // the store owns its files now
   go_live(topic, {std::make_shared<DraftVersion>(version), meta.draft, meta.version,
                   store_.folder(meta.draft, meta.version), meta.optimizer_steps});
   topic.curve_at_live = topic.curve;
@@ -206,7 +207,8 @@ DraftMeta Publisher::write(const Candidate& candidate, const std::filesystem::pa
   }
 }
 
-// The version is live whatever becomes of the optimizer's state; unsaved, a restart begins with fresh moments.
+// Saves the trainer under the new live version. If that fails the version stays live, and a restart begins with fresh
+// moments.
 void Publisher::keep_lineage(const TopicState& topic) {
   const std::string& draft = topic.live_draft->name();
   trainers_.follow(draft, topic.live);
@@ -217,7 +219,8 @@ void Publisher::keep_lineage(const TopicState& topic) {
   }
 }
 
-// A full disk, say. The trainer keeps what it learned; the next candidate tries again.
+// Reports a candidate that could not be published, for example on a full disk. The trainer keeps its weights, and the
+// next candidate tries again.
 void Publisher::report_unpublished(TopicState& topic, CanaryVerdict verdict, const Error& error) {
   verdict.outcome = CanaryOutcome::kRefuse;
   verdict.reason = "better, but not published: " + error.message();
@@ -232,7 +235,8 @@ void Publisher::refuse(TopicState& topic, const CanaryVerdict& verdict) {
   if (is_harmful(verdict)) restart_trainer(topic);
 }
 
-// The base draft is not a version of the topic's draft: going back to it means publishing its weights as one.
+// Makes `previous` the store's current version. The base draft is no version of the topic's draft, so its weights are
+// published as a new version.
 DraftSource Publisher::restore(TopicState& topic, const DraftSource& previous) {
   const std::string& draft = topic.live_draft->name();
   if (previous.name == draft) {
@@ -263,8 +267,8 @@ DraftSource Publisher::restore(TopicState& topic, const DraftSource& previous) {
   return restored;
 }
 
-// A predecessor that was retired or damaged meanwhile is no reason to keep what is worse: the base draft serves then.
-// Where only the disk refuses, the predecessor serves from memory.
+// Restores the predecessor, or the base draft if the predecessor was retired or damaged meanwhile. If only the disk
+// refuses, the predecessor serves from memory.
 DraftSource Publisher::restore_or_base(TopicState& topic, const DraftSource& previous) {
   try {
     return restore(topic, previous);
@@ -280,7 +284,7 @@ DraftSource Publisher::restore_or_base(TopicState& topic, const DraftSource& pre
 }
 
 void Publisher::roll_back(TopicState& topic, const CanaryVerdict& verdict, bool to_base) {
-  drop_candidate(topic);  // a child of the bad version
+  drop_candidate(topic);  // it descends from the bad version
   const bool harmful = is_harmful(verdict);
   if (harmful) restart_trainer(topic);
   DraftSource restored = restore_or_base(topic, to_base || !topic.previous ? source_of_base() : *topic.previous);

@@ -17,30 +17,30 @@ namespace slip {
 
 struct PublisherOptions {
   Dtype serve_dtype = Dtype::kBFloat16;
-  PackDraft pack;     // of versions before they go live, on the publisher's thread
-  double margin = 0;  // of a candidate, CanaryOptions::margin
+  PackDraft pack;     // packs versions before they go live; on the publisher's thread
+  double margin = 0;  // CanaryOptions::margin
 };
 
-// Carries out what the canary decided: exports candidates, publishes and rolls back, and tells the DecisionSink. The
-// order of every change makes a crash between any two steps harmless: weights are durable in the store before the live
-// draft serves them, optimizer state of an abandoned lineage is gone before the store points elsewhere. Threads: one
-// owner.
+// Carries out the canary's decisions: exports candidates, publishes, rolls back, and informs the DecisionSink. The
+// order of changes makes a crash between any two steps harmless: weights are durable in the store before the live draft
+// serves them, and the optimizer state of an abandoned lineage is deleted before the store's pointer moves. Threads:
+// one owner.
 class Publisher {
  public:
   Publisher(PublisherOptions options, std::shared_ptr<const DraftVersion> base, DraftStore& store,
             ResidentTrainers& trainers, DecisionSink& decisions);
 
-  // Finds out where the live version came from, and its predecessor, so that the watch over it goes on.
+  // Looks up the live version in the store, and its predecessor, so that the watch over it goes on.
   void enrol(TopicState& topic);
-  // Freezes the trainer's weights as the topic's candidate. Weights that are not finite end in a refusal and a fresh
-  // trainer, never in a candidate.
+  // Freezes the trainer's weights as the topic's candidate. If a weight is not finite, the candidate is refused and the
+  // trainer restarted.
   void export_candidate(TopicState& topic, DraftTrainer& trainer, std::uint64_t cut_off);
   void publish(TopicState& topic, const CanaryVerdict& verdict);
   void refuse(TopicState& topic, const CanaryVerdict& verdict);
-  // To the predecessor, or to the base draft. A disk that refuses keeps nothing from it: the older weights are served
-  // at once, and a restart watches the bad version again.
+  // Returns to the predecessor, or to the base draft. The older weights are served at once even if the disk refuses the
+  // change; a restart then serves and watches the bad version again.
   void roll_back(TopicState& topic, const CanaryVerdict& verdict, bool to_base);
-  // After a failure that may have damaged the topic's trainer: drops candidate and trainer.
+  // Drops candidate and trainer, after a failure that may have damaged the topic's trainer.
   void abandon(TopicState& topic);
 
  private:

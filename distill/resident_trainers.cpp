@@ -46,7 +46,7 @@ ResidentTrainers::Resident ResidentTrainers::load(const std::string& draft, cons
   return resident;
 }
 
-// False when the trainer may have been written over by state that does not count.
+// Loads the saved state if its lineage fits. False when the trainer may hold state that must not be used.
 bool ResidentTrainers::take_up(const std::string& draft, const DraftSource& live, Resident& resident) const {
   if (!std::filesystem::exists(state_file(draft)) || !std::filesystem::exists(lineage_file(draft))) return true;
   try {
@@ -66,8 +66,8 @@ bool ResidentTrainers::take_up(const std::string& draft, const DraftSource& live
   }
 }
 
-// A trainer that cannot be saved loses what it learned since its last save, so that memory stays bounded; the one that
-// asked for room is not to suffer for it.
+// Unloads the least recently used trainers, except `kept`. A trainer that cannot be saved loses its steps since its
+// last save, so that memory stays bounded and the topic that needs the memory does not fail.
 void ResidentTrainers::make_room(const std::string& kept) {
   while (residents_.size() > 1 && bytes() > options_.memory_bytes) {
     auto oldest = residents_.end();
@@ -97,7 +97,8 @@ bool ResidentTrainers::has_unsaved(const Resident& resident) {
   return resident.lineage_changed || static_cast<std::uint64_t>(resident.trainer->steps()) != resident.lineage.steps;
 }
 
-// State first, lineage second: a crash between leaves a pair whose steps disagree, which take_up() refuses.
+// Writes the state first and the lineage second: a crash in between leaves a pair whose step counts differ, which
+// take_up() refuses.
 void ResidentTrainers::save(const std::string& draft) {
   const auto found = residents_.find(draft);
   if (found == residents_.end() || !has_unsaved(found->second)) return;
@@ -136,7 +137,7 @@ void ResidentTrainers::save_due(std::int64_t now_us) {
     any_unsaved = true;
     if (resident.unsaved_us == 0) resident.unsaved_us = now_us;
     if (now_us - resident.unsaved_us < options_.save_us) continue;
-    resident.unsaved_us = now_us;  // a disk that refuses is asked again after as long
+    resident.unsaved_us = now_us;  // if saving fails, it is retried after save_us
     save_quietly(draft);
   }
   if (!any_unsaved && std::exchange(save_fails_, false)) log_info("learning: no optimizer state waits to be saved");

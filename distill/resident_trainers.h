@@ -15,53 +15,55 @@ namespace slip {
 struct ResidentTrainersOptions {
   TrainerOptions trainer;
   std::filesystem::path folder;                            // <data>/optimizer
-  std::uint64_t memory_bytes = std::uint64_t{2048} << 20;  // of all resident trainers; one may always stay
-  std::int64_t save_us = std::int64_t{60} * 1'000'000;     // unsaved steps grow no older
+  std::uint64_t memory_bytes = std::uint64_t{2048} << 20;  // limit for all resident trainers; one may always stay
+  std::int64_t save_us = std::int64_t{60} * 1'000'000;     // maximum age of unsaved steps
 };
 
-// The trainers in memory, one a topic's draft, the least recently used on disk beyond `memory_bytes`. Each rests in
-// `<folder>/<draft>.opt` beside a `.lineage` file that names the live version it was saved under. State of another
-// lineage (a crash between publishing and saving, a rollback) is not taken up again: training then restarts from the
-// live version with fresh moments. A failure concerns the draft it befell, never its neighbours. Threads: one owner.
+// The trainers in memory, one per draft. Beyond `memory_bytes` the least recently used ones are saved and unloaded. A
+// trainer is saved in `<folder>/<draft>.opt`, beside a `.lineage` file that names the live version at that time. State
+// of another lineage (after a rollback, or a crash between publishing and saving) is not loaded: training then restarts
+// from the live version with fresh moments. A failure affects its own draft only. Threads: one owner.
 class ResidentTrainers {
  public:
   explicit ResidentTrainers(ResidentTrainersOptions options);
   ~ResidentTrainers();
 
-  // The trainer of `draft`, whose live version is `live`. May save and unload others. Error{kIo, …} of this draft only.
+  // The trainer of `draft`, whose live version is `live`. May save and unload others. Errors (kIo, …) concern this
+  // draft only.
   DraftTrainer& take(const std::string& draft, const DraftSource& live);
   bool holds(const std::string& draft) const { return residents_.contains(draft); }
-  // The address of the draft's next batch; saved with its state, so that a restart draws what an unbroken run would.
+  // The draw number of the draft's next batch. It is saved with the state, so that a resumed run draws the same
+  // batches.
   // REQUIRES: holds(draft).
   std::uint64_t next_draw(const std::string& draft) { return residents_.at(draft).lineage.draws++; }
   // Optimizer steps since the base draft. REQUIRES: holds(draft).
   std::uint64_t total_steps(const std::string& draft) const;
-  // `draft` went live as `live`: its trainer's state continues that lineage from the next save on.
+  // Records that `draft` went live as `live`: the trainer's state belongs to that lineage from the next save on.
   void follow(const std::string& draft, const DraftSource& live);
-  // Error{kIo}: the state on disk is the one before.
+  // Error{kIo}: the state on disk is unchanged.
   void save(const std::string& draft);
-  // Saves every trainer with unsaved steps; the others are saved although one fails. The log says once that saving
-  // fails and once that it works again.
+  // Saves every trainer with unsaved steps, even if some fail. Logs once that saving fails, and once that it works
+  // again.
   void save_all();
   // Saves those whose unsaved steps are older than save_us. `now_us` is monotonic.
   void save_due(std::int64_t now_us);
-  // Drops the trainer and what is on disk: the next take() starts from the live version.
+  // Drops the trainer and its files: the next take() starts from the live version.
   void forget(const std::string& draft);
   std::uint64_t bytes() const;
-  bool failing() const { return save_fails_; }  // whether a save failed, and its state waits still
+  bool failing() const { return save_fails_; }  // whether a save failed and its state is still unsaved
 
  private:
   struct Lineage {
     std::string source;
     std::uint64_t version = 0;
-    std::uint64_t steps_before = 0;  // of the versions it started from
-    std::uint64_t steps = 0;         // its own when saved
-    std::uint64_t draws = 0;         // batches drawn for it
+    std::uint64_t steps_before = 0;  // optimizer steps behind the version it started from
+    std::uint64_t steps = 0;         // the trainer's own steps when saved
+    std::uint64_t draws = 0;         // batches drawn so far
   };
   struct Resident {
     std::unique_ptr<DraftTrainer> trainer;
     Lineage lineage;
-    std::uint64_t used = 0;       // rises with each take()
+    std::uint64_t used = 0;       // number of its last take(): orders trainers by use
     std::int64_t unsaved_us = 0;  // since when steps are unsaved; 0: all are saved
     bool lineage_changed = false;
   };

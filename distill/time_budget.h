@@ -6,8 +6,8 @@
 
 namespace slip {
 
-// A token bucket of time: `rate` seconds a second flow in, up to `burst_us`. It starts full. Spending may overdraw it
-// by as much as `burst_us`, so that one long unit is paid back later and never forgiven beyond that. Pure.
+// A token bucket of time: it gains `rate` seconds per second, up to `burst_us`, and starts full. Spending may overdraw
+// it by up to `burst_us`, so one long unit is paid back later; a debt beyond that is forgiven. Pure.
 class TimeBudget {
  public:
   TimeBudget(double rate, std::int64_t burst_us, std::int64_t now_us)
@@ -20,7 +20,7 @@ class TimeBudget {
   }
   void spend(std::int64_t us) noexcept { balance_us_ = std::max(balance_us_ - static_cast<double>(us), -burst_us_); }
   bool any_left() const noexcept { return balance_us_ > 0; }
-  // Overdrawn by half of what it may be: a unit more can still be paid back.
+  // Overdrawn by at least half of the permitted amount, so that one more unit can still be paid back.
   bool exhausted() const noexcept { return balance_us_ <= -burst_us_ / 2; }
 
  private:

@@ -18,45 +18,44 @@
 
 namespace slip {
 
-// A version as it is served, and where the store has it. A topic without a version of its own serves the base draft's
-// weights under its own name, as number 0.
+// A served draft version and its place in the store. A topic without a version of its own serves the base draft's
+// weights under its own name, as version 0.
 struct DraftSource {
   std::shared_ptr<const DraftVersion> version;
-  std::string name;          // the draft in the store: the topic's own, or the base draft
-  std::uint64_t number = 0;  // its version there
+  std::string name;          // draft name in the store: the topic's own, or the base draft's
+  std::uint64_t number = 0;  // version number in the store
   std::filesystem::path folder;
   std::uint64_t optimizer_steps = 0;
 };
 
-// A frozen export of a topic's trainer. Training goes on while the candidate waits for its verdict. No trainer has
-// drawn a record newer than `cut_off`, nor a held-out one.
+// A frozen export of a topic's trainer. Training goes on while the candidate waits for its verdict. The export was
+// trained on no record newer than `cut_off` and on no held-out one.
 struct Candidate {
-  std::shared_ptr<const DraftExport> exported;  // what is written if it is published
+  std::shared_ptr<const DraftExport> exported;  // is written to disk if published
   std::shared_ptr<const ModelWeights> weights;  // the same, packed for serving
-  std::uint64_t cut_off = 0;                    // newest sequence that training may have drawn
+  std::uint64_t cut_off = 0;                    // newest record sequence that training may have drawn
   std::uint64_t optimizer_steps = 0, trained_requests = 0;
   double train_loss = 0;
   AcceptanceScore own, live, base;        // sums over the requests that this export was scored on
-  std::deque<ReplayRecord> heldout_left;  // second opinion before publishing: yet to be scored
-  std::optional<PairedScore> heldout;     // its sums; empty: not asked for yet
-  std::size_t heldout_requests = 0;       // in these sums
+  std::deque<ReplayRecord> heldout_left;  // held-out records still to be scored before publishing
+  std::optional<PairedScore> heldout;     // sums over the scored held-out records; empty: not requested yet
+  std::size_t heldout_requests = 0;       // number of records in these sums
 };
 
-// A finished request that waits for its scores.
+// The record of a finished request that waits to be scored.
 struct WaitingRecord {
   ReplayRecord record;
-  bool is_evidence = true;    // no near-copy of what was counted or trained on before, and no logits processors
+  bool is_evidence = true;    // no near-copy of an earlier record, and no processed logits
   std::int64_t since_us = 0;  // monotonic
 };
 
-// Failures of one kind in a row, of which the log says the first one and the end.
+// Consecutive failures of one kind. The log reports the first one and the recovery.
 struct FailureSpell {
   int n = 0;
-  std::int64_t retry_us = 0;  // monotonic; training is not tried before
+  std::int64_t retry_us = 0;  // monotonic; no retry before this time
 };
 
-// What is learned about one topic: its draft, its cadence, its candidate and the evidence. Plain data of the learner's
-// thread.
+// The learning state of one topic: its draft, step counts, candidate and evidence. Plain data of the learner's thread.
 struct TopicState {
   std::string topic;
   std::shared_ptr<LiveDraft> live_draft;
@@ -64,24 +63,24 @@ struct TopicState {
 
   NearCopies near_copies;
   std::deque<WaitingRecord> unscored;
-  std::uint64_t scored = 0;  // records taken from `unscored` so far, for taking turns
+  std::uint64_t scored = 0;  // records taken from `unscored` so far; decides whose turn it is
 
-  std::uint64_t trained_before = 0;  // requests behind the version that was live at the start
-  std::uint64_t requests_seen = 0;   // finished and taken since the start
+  std::uint64_t trained_before = 0;  // requests that trained the version that was live at the start
+  std::uint64_t requests_seen = 0;   // finished and taken in since the start
   std::uint64_t steps_done = 0;      // optimizer steps since the start
   std::uint64_t steps_since_export = 0;
   std::uint64_t requests_at_burst = 0;  // requests_seen when the last burst of steps ended
   bool in_burst = false;
-  bool starved = false;               // replay has nothing to train on; until the next request
-  std::uint64_t newest_drawn = 0;     // sequence up to which training may have seen records
-  std::int64_t undrawn_since_us = 0;  // monotonic, when the oldest record came that no step could draw; 0: none
-  double step_seconds = 0;            // of the learner's thread a step, smoothed
+  bool starved = false;               // replay has no records to train on; until the next request
+  std::uint64_t newest_drawn = 0;     // newest record sequence that training may have drawn
+  std::int64_t undrawn_since_us = 0;  // monotonic arrival of the oldest record that no step could draw; 0: none
+  double step_seconds = 0;            // time of the learner's thread per step, smoothed
   FailureSpell training_failures, scoring_failures;
   LearningCurve curve;
-  std::optional<LearningCurve> curve_at_live;  // when the live version went live; empty: after a rollback
+  std::optional<LearningCurve> curve_at_live;  // the curve when the live version went live; empty: after a rollback
 
   std::optional<Candidate> candidate;
-  PairedTest candidate_test;            // candidate against live, over all exports of the unbroken trainer
+  PairedTest candidate_test;            // candidate against live, over all exports since the trainer last restarted
   std::optional<DraftSource> previous;  // the version before the live one
   LiveWatch against_previous, against_base;
   AcceptanceScore recent_live, recent_base;  // on the same text, with forgetting

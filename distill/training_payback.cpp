@@ -7,20 +7,22 @@
 namespace slip {
 namespace {
 
-// Steps ahead; of a flat curve the first decides. A draft that accepts nothing brings nothing until it has learned a
-// lot.
+// Horizons in optimizer steps. The first decides whether the curve is flat. The longer ones are for poor drafts, whose
+// first gains of α save little time.
 constexpr double kHorizons[] = {40, 80, 160};
-// Times its cost that a gain must save: predictions are hopeful, since noise of the curve counts as what may yet come.
+// A gain must save this many times its cost. Predictions are optimistic, since they count the curve's uncertainty as
+// possible gain.
 constexpr double kReturn = 2;
-constexpr double kFlatGain = 0.002;          // of α over the horizon: less is a flat curve, even if training is free
-constexpr double kUnknownStepSeconds = 0.1;  // of a topic that has not trained yet
-// Of the live draft's α, which is smoothed over some 20 requests and still varies by .03: the text has changed.
+constexpr double kFlatGain = 0.002;          // gain of α over the horizon; less is a flat curve, even at no cost
+constexpr double kUnknownStepSeconds = 0.1;  // for a topic that has not trained yet
+// A fall of the live draft's α by this much means that the text has changed. α is smoothed over about 20 requests and
+// varies by .03.
 constexpr double kAlphaFall = 0.15;
-constexpr std::uint64_t kSettledRequests = 40;                  // before that the smoothed α says little
+constexpr std::uint64_t kSettledRequests = 40;                  // before that the smoothed α is unreliable
 constexpr std::uint64_t kFirstWait = 128, kLongestWait = 2048;  // requests between two trials
 constexpr std::uint64_t kTrialSteps = 20;
 constexpr std::uint64_t kFirstRequests = 16;  // count twice: a topic's first version is worth most
-constexpr double kTrialHope = 0.02;           // gain of α for which a trial must pay back
+constexpr double kTrialHope = 0.02;           // a trial is worth its cost if this gain of α would pay it back
 
 double seconds_saved(const TopicProgress& topic, const PaybackTerms& terms, double gain) {
   return terms.decode.saved(topic.alpha_live, gain) * std::clamp(topic.token_share, 0.0, 1.0) * terms.payback_s;
@@ -43,7 +45,7 @@ StepDecision begin_trial(const TopicProgress& topic, TopicPause& pause, const ch
   return {true, reason, gain};
 }
 
-// What a topic that has stopped waits for.
+// Whether a stopped topic begins a trial.
 StepDecision look_again(const TopicProgress& topic, const PaybackTerms& terms, TopicPause& pause, double gain) {
   const char* const reason = gain < kFlatGain ? "the curve is flat" : "the gain would not pay back";
   if (seconds_saved(topic, terms, kTrialHope) < kReturn * seconds_spent(topic, terms, kTrialSteps))

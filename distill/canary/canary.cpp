@@ -10,8 +10,8 @@ namespace slip {
 
 namespace {
 
-// Of α: two standard errors over 16 answers. In proportion for fewer, which a young topic has: a few answers of code
-// differed by .12 and cost a sound trainer its 22 steps.
+// Tolerated loss of α on held-out text: two standard errors over 16 answers. With fewer answers, as in a new topic, it
+// is proportionally larger: on a few answers of code a sound trainer differed by .12 and lost its 22 steps.
 constexpr double kHeldoutTolerance = 0.03, kHeldoutRequests = 16;
 
 CanaryVerdict verdict_of(const Gain& gain, double log_evidence, std::size_t requests) {
@@ -30,7 +30,7 @@ CanaryVerdict verdict_of(const Gain& gain, double log_evidence, std::size_t requ
 
 CanaryVerdict conclude(CanaryVerdict verdict, CanaryOutcome outcome, const char* conclusion, double log_evidence,
                        double required) {
-  constexpr double kMostShown = 9;  // e^9: people need no more digits
+  constexpr double kMostShown = 9;  // larger odds than e^9 are not shown
   const double odds = std::exp(std::min(log_evidence, kMostShown));
   char line[160];
   std::snprintf(line, sizeof(line), "%s: odds %s%.3g of %.3g, gain %+.3f [%+.3f, %+.3f], %zu requests", conclusion,
@@ -99,7 +99,7 @@ std::optional<CanaryVerdict> heldout_objection(const PairedScore& sums, std::siz
   char line[200];
   std::snprintf(line, sizeof line, "worse on held-out text: gain %+.3f there, %+.3f on new text", gain, verdict.gain);
   objection.reason = line;
-  objection.gain_high = std::min(objection.gain_high, gain);  // over-fitted: the trainer starts over
+  objection.gain_high = std::min(objection.gain_high, gain);  // below 0: marks overfitting, so the trainer restarts
   return objection;
 }
 

@@ -11,10 +11,11 @@
 
 namespace slip {
 
-// Evidence is given as odds: how many times more the bets of paired_test.h have won than a fair game would pay.
+// Options of the canary. Evidence is measured in odds: the factor by which the wealth of the bets of paired_test.h has
+// grown.
 struct CanaryOptions {
   double margin = 0.005;         // α must rise by more than this
-  std::size_t min_requests = 5;  // fewer paired requests never decide; of a successor, its own count
+  std::size_t min_requests = 5;  // least paired requests for a decision; a successor counts only its own
   double odds_to_publish = 20;   // that the candidate is better; see required_odds and prior_odds
   double odds_to_refuse = 20;    // that the candidate's gain is below the margin
   double odds_to_roll_back = 3;  // that the live version is worse than an older one
@@ -26,48 +27,52 @@ struct CanaryVerdict {
   CanaryOutcome outcome = CanaryOutcome::kUndecided;
   double alpha_live = 0, alpha_candidate = 0;
   double length_live = 0, length_candidate = 0;
-  double gain = 0, gain_low = 0, gain_high = 0;  // paired difference of α with its 95 % interval, requests as the unit
+  double gain = 0, gain_low = 0, gain_high = 0;  // paired difference of α and its 95 % interval; unit: requests
   double p_value = 1;                            // 1 / odds, at most 1: valid at every look
   std::size_t requests = 0;
   std::string reason;  // one line for people: "better: odds 25 of 20, gain +0.031 [+0.012, +0.050], 17 requests"
 };
 
-// Publishing and rolling back, decided on plain numbers (pure). The rule is the least expected regret: an answer never
-// depends on the draft, so a bad version costs speed until the watch ends it, and a good one that waits costs as much.
+// The functions below decide on publication and rollback from plain numbers; all are pure. They minimise expected
+// regret. An answer never depends on the draft, so a bad version costs speed until the watch ends it, and a good one
+// that waits costs as much.
 //
-// Odds that a publication needs: odds_to_publish for the first export, a quarter of that more for each later one, ten
-// times as much at most. Exports in a row that were not better tell that the next is not either, so its prior odds are
-// lower. The expected number of false publications, bounded by the sum of 1 / odds, is then 1.5 in 250 exports.
+// The odds that a publication needs: odds_to_publish for the first export, a quarter of that more for each later one,
+// at most ten times as much. Exports in a row that were not better suggest that the next is not better either, so its
+// prior odds are lower. The expected number of false publications is bounded by the sum of 1 / odds, which is 1.5 in
+// 250 exports.
 double required_odds(const CanaryOptions& options, std::size_t exports);
 
-// Odds that an export is better than the live version by `margin`, before it was scored on anything: by the rise that
-// the learning curve promised when the live version went live. Bounded to [1/4, 5]: a curve is no proof. What the bets
-// have to show is required_odds() over these: a topic with a lot to learn is published on half the requests, and one
-// with little not by chance. While a curve rises, the bound on false publications is up to five times as wide.
+// The odds that an export is better than the live version by `margin`, before it is scored on anything. They follow
+// from the rise that the learning curve predicted when the live version went live. They are bounded to [1/4, 5], since
+// a curve is no proof. The bets must reach required_odds() divided by these odds: a topic with much to learn is
+// published after half the requests, and one with little is not published by chance. While a curve rises, the bound on
+// false publications is up to five times as high.
 double prior_odds(const LearningCurve::Rise& promised, double margin);
 
-// Optimizer steps from one export to the next: a tenth of those so far, between `least` and four times that. A young
-// trainer changes fast, and what serves lags behind it by this much; an old one changes little, and each export is one
-// more chance of a false publication.
+// Optimizer steps from one export to the next: a tenth of those so far, between `least` and four times that. A new
+// trainer changes fast, and the live draft lags behind it by this interval. An old one changes little, and each export
+// is one more chance of a false publication.
 std::uint64_t steps_between_exports(std::uint64_t least, std::uint64_t steps_done);
 
-// kPublish: the evidence reaches the required odds over the prior odds, at least min_requests pairs are about this
-// export itself and show no loss, and the pooled gain exceeds the margin (against drafts that win often by little and
-// lose rarely by much). The caller starts a new test against the new live version. kRefuse: evidence that the newest
-// export is not better by the margin. kUndecided: look again after any request.
+// The decision about a candidate. kPublish if the evidence reaches the required odds divided by the prior odds, at
+// least min_requests pairs are about this export itself and show no loss, and the pooled gain exceeds the margin (which
+// excludes drafts that often win by little and rarely lose by much). The caller then starts a new test against the new
+// live version. kRefuse: there is evidence that the newest export is not better by the margin. kUndecided: evaluate
+// again after any request.
 CanaryVerdict evaluate_candidate(const CanaryOptions& options, const PairedTest& test, double prior = 1);
 
-// kRefuse: the live version is worse than the older one, replace it by that. kUndecided: go on watching. There is no
-// minimum of requests, for a bad version costs from its first one on. The odds are low for the same reason, and since a
-// version that is rolled back although it was equal costs no α. On the simulated traffic of the tests, 40 steps an
-// answer: a version worse by .05 is gone after 191 target steps (median) at odds of 3, after 287 at 6; one that is
-// better by .03 is rolled back within 100 requests in .4 % of the cases at 3, in none of 500 at 6.
-// In the verdict, `candidate` is the live version and `live` the older one.
+// The decision about the live version. kRefuse: it is worse than the older one, roll back. kUndecided: go on watching.
+// There is no minimum of requests, since a bad version costs speed from its first request on. The odds are low for the
+// same reason, and since rolling back an equal version costs no α. On the simulated traffic of the tests with 40 steps
+// per answer, a version worse by .05 is rolled back after 191 target steps (median) at odds of 3, and after 287 at 6.
+// One that is better by .03 is rolled back within 100 requests in .4 % of the cases at 3, and in none of 500 at 6. In
+// the verdict, `candidate` is the live version and `live` the older one.
 CanaryVerdict evaluate_live(const CanaryOptions& options, const LiveWatch& watch);
 
-// The second opinion before a publication: both drafts on held-out text, which no trainer ever draws. A refusal when
-// the candidate is clearly worse there, else empty. `sums` are over all `requests` that were held out; `verdict` is
-// what new text says.
+// The check on held-out text before a publication; trainers never draw that text. Returns a refusal when the candidate
+// is clearly worse there, else empty. `sums` are the scores over all `requests` held-out records; `verdict` is the
+// verdict on new text.
 std::optional<CanaryVerdict> heldout_objection(const PairedScore& sums, std::size_t requests,
                                                const CanaryVerdict& verdict);
 

@@ -18,15 +18,16 @@ namespace {
 
 constexpr std::int32_t kChunkRows = 64;  // one forward; logits of a 128k vocabulary then take 32 MB
 
-// exp((log p − log p₀) / T) of the stored ids, and an upper bound of the same sum over the tail's tokens.
+// exp((log p − log p₀) / T) for each stored id, and an upper bound of its sum over the tail's tokens.
 struct Weights {
   std::vector<double> kept;
-  std::size_t n_sure = 0;  // of `kept`: in the support whatever the tail really weighs
+  std::size_t n_sure = 0;  // the first n_sure of `kept` are in the support whatever the tail's true weight is
   double tail = 0;
 };
 
-// Only the tail's total mass is known, and that each of its tokens is at most as likely as the last stored one. Below
-// T = 1 the sum of p^(1/T) is largest when few tokens are as likely as that, above when all are equally likely.
+// An upper bound of the tail's weight. Known are only the tail's total mass, and that each of its tokens is at most as
+// likely as the last stored one. At T < 1 the sum of p^(1/T) is largest when few tokens are as likely as that one; at T
+// > 1 when all are equally likely.
 double bound_tail(const TopK& p, double temperature, std::int32_t vocab_size) {
   const double others = vocab_size - static_cast<double>(p.ids.size());
   if (!(others > 0) || std::isinf(p.log_tail)) return 0;
@@ -44,7 +45,7 @@ Weights weigh(const TopK& p, const SamplingParams& sampling, std::int32_t vocab_
     weights.kept.push_back(std::exp((static_cast<double>(logprob) - p.logprobs.front()) / sampling.temperature));
   }
   weights.tail = bound_tail(p, sampling.temperature, vocab_size);
-  const auto unlikely = [&](double weight) { return weight < sampling.min_p; };  // of the likeliest, whose weight is 1
+  const auto unlikely = [&](double weight) { return weight < sampling.min_p; };  // the likeliest has weight 1
   if (sampling.min_p > 0 && unlikely(weights.kept.back())) weights.tail = 0;
   std::erase_if(weights.kept, unlikely);
   const auto top_k = static_cast<std::size_t>(sampling.top_k);
@@ -54,7 +55,7 @@ Weights weigh(const TopK& p, const SamplingParams& sampling, std::int32_t vocab_
   }
   weights.n_sure = weights.kept.size();
   if (sampling.top_p >= 1) return weights;
-  // A tail that weighs less than its bound moves the border up: what lies between the two borders is not sure.
+  // If the tail weighs less than its bound, the top-p border moves up. Ids between the two borders are not sure.
   const double kept = std::accumulate(weights.kept.begin(), weights.kept.end(), 0.0);
   const bool tail_is_exact = sampling.temperature == 1 && sampling.min_p == 0 && top_k == 0;
   const double surely_wanted = sampling.top_p * (kept + (tail_is_exact ? weights.tail : 0));
@@ -134,13 +135,13 @@ struct DraftScorer::State {
   Dtype cache_dtype = Dtype::kBFloat16;
   PageTable pages;
   std::vector<float> logits;                         // [kChunkRows, vocab]
-  std::vector<std::int32_t> positions, wanted_rows;  // of one chunk
+  std::vector<std::int32_t> positions, wanted_rows;  // for one chunk
   Distribution q;
-  PromptLookup lookup;             // of one record
+  PromptLookup lookup;             // for one record
   double captured = 0, alone = 0;  // summed over the rows scored
 };
 
-// Rows [begin, begin + n_rows) of the text; logits of those from `first_logit_row` (within the chunk) on.
+// Runs rows [begin, begin + n_rows) of the text; writes logits from row `first_logit_row` (within the chunk) on.
 void DraftScorer::State::forward(const ModelWeights& draft, const ReplayRecord& record, std::int32_t begin,
                                  std::int32_t n_rows, std::int32_t first_logit_row) {
   positions.resize(static_cast<std::size_t>(n_rows));
@@ -161,7 +162,7 @@ void DraftScorer::State::forward(const ModelWeights& draft, const ReplayRecord& 
   transformer.forward(weight_sets, input, *cache, workspace, output);
 }
 
-// Whether, or how probably, a token chosen by `q` is accepted.
+// The probability that a token chosen by `q` is accepted: 0 or 1, except under rejection sampling.
 RowOverlap DraftScorer::State::overlap_of_q(const ReplayRecord& record, std::size_t answer_index) {
   const std::int32_t token = record.tokens[static_cast<std::size_t>(record.prompt_tokens) + answer_index];
   if (record.sampling.temperature == 0) return {q.ids.front() == token ? 1.0 : 0.0};
@@ -216,7 +217,7 @@ AcceptanceScore DraftScorer::score(const ModelWeights& draft, const ReplayRecord
     state.cache_dtype = draft.dtype;
     state.pages = PageTable(*state.cache);
   }
-  // The last token predicts nothing that was answered.
+  // The last token needs no row, since no answer token follows it.
   const auto n_rows = std::min(static_cast<std::int32_t>(record.tokens.size()) - 1, state.max_tokens);
   SLIP_CHECK(state.pages.reserve(std::max(n_rows, 0)), "the cache was sized for max_tokens");
   state.captured = state.alone = 0;

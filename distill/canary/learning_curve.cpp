@@ -10,16 +10,17 @@ namespace slip {
 namespace {
 
 constexpr std::size_t kPoints = 12;
-constexpr std::size_t kExportsWithoutStart = 3;  // are enough for a slope of their own
-constexpr double kDecaySteps = 50;        // of a slope; Muon's curves of sql and code flatten after 80 to 120 steps
-constexpr double kForgettingSteps = 100;  // a point this far back counts 1/e
-// α a step, of a draft that accepts nothing; in all .50. In 24, 48, 96 steps of 8 requests sql rose from .01 to .37,
-// .42, .48, and code from .08 to .15, .30, .44 (bench/ablate, Muon, one step a request).
+constexpr std::size_t kExportsWithoutStart = 3;  // enough exports for a slope without the start
+constexpr double kDecaySteps = 50;  // decay of the prior slope; with Muon, sql and code flatten after 80 to 120 steps
+constexpr double kForgettingSteps = 100;  // a point this far back has weight 1/e
+// Prior slope in α per step of a draft of which nothing is accepted; the total rise is .50. In 24, 48, 96 steps of 8
+// requests sql rose from .01 to .37, .42, .48, and code from .08 to .15, .30, .44 (bench/ablate, Muon, one step per
+// request).
 constexpr double kFirstSlope = 0.010;
-constexpr double kLeastSlopeSpread = 0.0001;  // α a step: a curve that seemed flat may still rise by .005
+constexpr double kLeastSlopeSpread = 0.0001;  // α per step: a seemingly flat curve may still rise by .005
 constexpr double kRequestSpread = 0.1;        // standard deviation of one request's difference in α
-constexpr double kExactly = 50;               // requests: hardly any noise, and no more weight than that
-constexpr double kFirstSteps = 8;             // a curve rises with log(1 + steps / 8)
+constexpr double kExactly = 50;    // weight in requests of an exactly known point: little noise, limited weight
+constexpr double kFirstSteps = 8;  // a curve rises with log(1 + steps / 8)
 
 struct Slope {
   double mean = 0, precision = 0;
@@ -29,13 +30,14 @@ double log_steps(double steps) {
   return std::log1p(std::max(steps, 0.0) / kFirstSteps);
 }
 
-// The points that tell of the rise to come: with the start, .40 after 46 steps of sql promised .12 for the next 40.
+// The points that predict the coming rise. The start is left out: with it, .40 after 46 steps of sql predicted .12 for
+// the next 40.
 std::span<const CurvePoint> telling(const std::vector<CurvePoint>& points) {
   const bool has_start = points.size() > kExportsWithoutStart && points.front().steps == 0;
   return std::span(points).subspan(has_start ? 1 : 0);
 }
 
-// Weighted least squares over log_steps(); the precision is that of independent points with the spread above.
+// Weighted least squares over log_steps(). The precision assumes independent points with the spread above.
 Slope fit(std::span<const CurvePoint> points) {
   const double latest = points.empty() ? 0 : points.back().steps;
   double sum_w = 0, sum_x = 0, sum_y = 0;

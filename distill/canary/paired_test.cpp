@@ -11,13 +11,14 @@ namespace slip {
 
 namespace {
 
-// Bets per target step. With discordant tokens won at odds a : b the best λ is log(a / b) / 2, and its growth rate is
-// flat: .15 and .3 fit gains of .02 to .05 of α on answers of 70 tokens, .3 losses from .03 on, .06 losses of .01.
+// Bets λ per target step. If discordant tokens are won at odds a : b, the best λ is log(a / b) / 2, and growth is flat
+// around it. .15 and .3 fit gains of .02 to .05 of α on answers of 70 tokens; .3 fits losses from .03 on, .06 losses of
+// .01.
 constexpr std::array<double, 2> kPublishBets = {0.15, 0.3};
 constexpr std::array<double, 2> kWatchBets = {0.06, 0.3};
-constexpr double kGrossBet = 2;               // in standard deviations of z
-constexpr double kRestart = 1.0 / 500;        // requests between restarts' worth of prior weight
-constexpr double kNormalQuantile = 1.959964;  // of 97.5 %
+constexpr double kGrossBet = 2;               // λ of the bet on z
+constexpr double kRestart = 1.0 / 500;        // weight of the bet that starts at each request
+constexpr double kNormalQuantile = 1.959964;  // 97.5 % quantile
 
 // log(1 + tanh y) without cancellation or overflow.
 double log_one_plus_tanh(double y) {
@@ -34,7 +35,7 @@ double ratio(double part, double whole) {
   return whole > 0 ? part / whole : 0;
 }
 
-// log of exp(λz − λ²/2), the sub-Gaussian e-value, for z = lost steps over their assumed standard deviation.
+// The log of the sub-Gaussian e-value exp(λz − λ²/2), for z = lost steps over their assumed standard deviation.
 double log_gross_loss(const PairedScore& pair) {
   const double tokens = std::max(pair.live.tokens, 1.0);
   const double variance = 0.5 * tokens + 0.01 * tokens * tokens;
@@ -58,7 +59,7 @@ void GainEstimate::add(const PairedScore& pair) {
   for (std::size_t i = 0; i < kSums; ++i) {
     sums_[i] = keep_ * sums_[i] + values[i];
     for (std::size_t j = 0; j < kSums; ++j) {
-      products_[i][j] = keep_ * keep_ * products_[i][j] + values[i] * values[j];  // a weight enters squared
+      products_[i][j] = keep_ * keep_ * products_[i][j] + values[i] * values[j];  // weights enter squared
     }
   }
   tokens_ = keep_ * tokens_ + newer.tokens;
@@ -66,8 +67,8 @@ void GainEstimate::add(const PairedScore& pair) {
   steps_older_ = keep_ * steps_older_ + older.steps;
 }
 
-// Linearised, request i moves the difference by (a_i − α b_i) / Σb of the newer draft less the same of the older one;
-// the variance is the sum of the squares.
+// Delta method: in linear approximation, request i changes the difference by (a_i − α b_i) / Σb of the newer draft
+// minus the same of the older one. The variance is the sum of the squares.
 Gain GainEstimate::gain() const {
   Gain gain;
   gain.alpha_newer = ratio(sums_[0], sums_[1]);
@@ -97,7 +98,7 @@ double SignBets::log_evidence() const {
 
 void PairedTest::add(const PairedScore& pair) {
   const double saved = steps_saved(pair);
-  // An accepted token is a saved step, so a margin of α is worth that share of the tested tokens.
+  // An accepted token saves a step, so a margin of α is worth that share of the tested tokens, in steps.
   const double worth_margin = margin_ * (pair.live.accepted + pair.live.first_rejections);
   better_.add(saved);
   worse_.add(-saved);

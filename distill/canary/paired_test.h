@@ -8,25 +8,25 @@
 
 namespace slip {
 
-// The newer and the older draft on the same record: candidate and live, or live and its predecessor.
+// The scores of a newer and an older draft on the same record: candidate and live, or live and its predecessor.
 struct PairedScore {
   AcceptanceScore candidate, live;
 };
 
-// Target steps that the newer draft saves on this text. The tests below bet on it. It is what the service pays for, it
-// needs no ratio to be estimated, and with the pair's text equal it is the gain in accepted tokens.
+// The target steps that the newer draft saves on this text. The tests below bet on it. It is the service's actual cost,
+// it requires no estimate of a ratio, and on equal text it equals the gain in accepted tokens.
 double steps_saved(const PairedScore& pair);
 
-// What people read about a difference of acceptance rates. `low` and `high` are a plain 95 % interval at the present
-// size: they are not valid at a moment that the data chose, and no verdict depends on them.
+// The difference of two acceptance rates, for people. `low` and `high` are an ordinary 95 % interval at the present
+// size. They are not valid at a time chosen by the data, and they decide on no publication or rollback.
 struct Gain {
   double alpha_newer = 0, alpha_older = 0;
-  double length_newer = 0, length_older = 0;  // accepted length, tokens a target step
+  double length_newer = 0, length_older = 0;  // accepted length, tokens per target step
   double value = 0, low = 0, high = 0;        // alpha_newer − alpha_older
 };
 
-// Pooled α of both drafts with the delta method's interval of their difference, requests as the unit. O(1) in memory
-// and time. With `keep` < 1 a request's weight falls by that factor with each later one.
+// The pooled α of both drafts, and the delta method's interval of their difference with requests as the unit. O(1) in
+// memory and time. With `keep` < 1 a request's weight falls by that factor with each later request.
 class GainEstimate {
  public:
   explicit GainEstimate(double keep = 1) : keep_(keep) {}
@@ -41,15 +41,16 @@ class GainEstimate {
   double tokens_ = 0, steps_newer_ = 0, steps_older_ = 0;
 };
 
-// Wealth of bets that a number of target steps is positive: an e-process, kept as its logarithm. Each request
+// The wealth of bets that x, a number of target steps, is positive: an e-process, kept as its logarithm. Each request
 // multiplies the wealth of bet λ by 1 + tanh(λx), and the evidence is the mean over two λ (method of mixtures).
 //
-// Null hypothesis: E[tanh(λx)] ≤ 0 given the past. It holds where the drafts' names could be exchanged within a
-// request, so that x is symmetric, and where x is worse than that. Then the wealth is a supermartingale, and by Ville's
-// inequality P(it ever reaches E) ≤ 1/E, over all looks together. Source of the construction: Waudby-Smith and Ramdas,
-// "Estimating means of bounded random variables by betting", JRSS B 86(1), 2024. They bet 1 + λx, which needs λ ≤ 1 /
-// max|x|: a tenth of the best bet, since 70 tokens allow x = −50 and show ±3. tanh keeps the wealth positive for all x.
-// It counts a request's gain as a factor of 2 at most and its loss in full, so that no single answer wins the test.
+// Null hypothesis: E[tanh(λx)] ≤ 0 given the past. It holds if the two drafts are exchangeable within a request, so
+// that x is symmetric, or if x is worse than that. Then the wealth is a supermartingale, and by Ville's inequality P(it
+// ever reaches E) ≤ 1/E, over all looks together. Source of the construction: Waudby-Smith and Ramdas, "Estimating
+// means of bounded random variables by betting", JRSS B 86(1), 2024. They bet 1 + λx, which requires λ ≤ 1 / max|x|.
+// That is a tenth of the best bet, since answers of 70 tokens allow x = −50 but typically show ±3. tanh keeps the
+// wealth positive for all x. It counts a request's gain as a factor of at most 2 and its loss in full, so that no
+// single answer wins the test.
 class SignBets {
  public:
   void add(double x);
@@ -60,23 +61,24 @@ class SignBets {
   std::array<double, kBets> log_wealth_{};
 };
 
-// Sequential test of a candidate against the live draft, valid however often it is read. A value of O(1) size; one
-// request is O(1). Pairs on which the drafts take the same number of steps are no evidence. Threads: a plain value.
+// A sequential test of a candidate against the live draft, valid however often it is read. A value of O(1) size; one
+// request takes O(1) time. Pairs on which both drafts take the same number of steps are no evidence. Threads: a plain
+// value.
 //
-// Successors. The betting argument holds for a predictable sequence of candidates: each must be chosen before the
-// scores that it is bet on. So a later export of the same unbroken trainer inherits the evidence of the earlier ones
-// when that is above none, and else starts afresh. This is the CUSUM e-detector (Shin, Ramdas, Rinaldo 2023) restarted
-// at exports: among n exports none of which is better, the expected number whose evidence reaches E is at most n / E.
-// What says that a candidate is worse, or not better by the margin, is about the newest export alone.
+// Successors: the betting argument holds for a predictable sequence of candidates, each chosen before the scores that
+// it is bet on. So a later export of the same trainer inherits the evidence of the earlier ones if that is positive,
+// and else starts anew. This is the CUSUM e-detector (Shin, Ramdas, Rinaldo 2023) restarted at exports: among n exports
+// none of which is better, the expected number whose evidence reaches E is at most n / E. Evidence that a candidate is
+// worse, or not better by the margin, concerns the newest export only.
 class PairedTest {
  public:
-  // `margin`: of α, what a gain must exceed to be worth a swap.
+  // `margin`: the gain of α that a candidate must exceed to be worth a swap.
   explicit PairedTest(double margin = 0) : margin_(margin) {}
 
-  // REQUIRES: the record was not trained on by the export under test, and is no near-copy of one that was, or that
-  // counted already.
+  // REQUIRES: the export under test was not trained on the record, and the record is no near-copy of one that it was
+  // trained on or that was added before.
   void add(const PairedScore& pair);
-  // The pairs that follow are about a later export of the same trainer. For any other candidate make a new test.
+  // Starts a later export of the same trainer; the following pairs are about it. Any other candidate needs a new test.
   void begin_successor();
 
   double log_evidence_better() const { return better_.log_evidence(); }  // against gain ≤ 0; may be inherited
@@ -84,8 +86,8 @@ class PairedTest {
   double log_evidence_below_margin() const { return below_margin_.log_evidence(); }  // against gain ≥ margin
 
   std::size_t size() const { return size_; }          // pairs behind log_evidence_better()
-  std::size_t own_size() const { return own_size_; }  // of these, about the newest export
-  std::size_t exports() const { return exports_; }    // candidates since the test began, the newest included
+  std::size_t own_size() const { return own_size_; }  // pairs about the newest export
+  std::size_t exports() const { return exports_; }    // candidates since the test began, including the newest
   Gain gain() const { return all_.gain(); }           // over size() pairs
   Gain own_gain() const { return own_.gain(); }       // over own_size() pairs
 
@@ -96,26 +98,28 @@ class PairedTest {
   std::size_t size_ = 0, own_size_ = 0, exports_ = 1;
 };
 
-// Sequential watch over a live version against an older one, for as long as it serves. It bets that live is worse, with
-// weight 1 from the publication on and with weight 1/500 anew from every later request on. O(1) in memory and time.
+// A sequential watch of a live version against an older one, as long as it serves. It bets that live is worse: with
+// weight 1 from the publication on, and with weight 1/500 starting anew at every later request. O(1) in memory and
+// time.
 //
 // This is a Shiryaev-Roberts e-detector (Shin, Ramdas, Rinaldo, "E-detectors", 2023) with weighted restarts. While live
 // is not worse, the expected evidence after n requests is at most 1 + n / 500. So P(false alarm within n requests) ≤
 // (1 + n / 500) / E for a threshold of E. A decline that begins later must first make up for the weight of 1/500.
 //
-// One of its three bets is on gross loss: exp(2z − 2), z being the lost steps over their assumed standard deviation. A
-// factor of 2 a request would let a draft of noise serve for 4 requests; this bet needs 2. It is valid if z is
-// sub-Gaussian; the assumed variance, 0.5 · tokens + (0.1 · tokens)², is over twice what similar drafts show.
+// One of its three bets is on a gross loss: exp(2z − 2), where z is the lost steps over their assumed standard
+// deviation. With a factor of at most 2 per request, a draft of random weights would serve for 4 requests; this bet
+// needs 2. It is valid if z is sub-Gaussian. The assumed variance, 0.5 · tokens + (0.1 · tokens)², is over twice the
+// variance measured on similar drafts.
 class LiveWatch {
  public:
   void add(const PairedScore& live_and_older);
   double log_evidence_worse() const;
   std::size_t size() const { return size_; }
-  Gain gain() const { return gain_.gain(); }  // of live over the older one, half forgotten after 200 requests
+  Gain gain() const { return gain_.gain(); }  // of live over the older one; weights halve every 200 requests
 
  private:
   static constexpr std::size_t kBets = 3;
-  static constexpr std::array<double, kBets> kWeights = {0.1, 0.7, 0.2};  // slow, quick, gross loss
+  static constexpr std::array<double, kBets> kWeights = {0.1, 0.7, 0.2};  // small loss, large loss, gross loss
 
   std::array<double, kBets> log_wealth_{};
   GainEstimate gain_{0.99654};  // 2^(−1/200)

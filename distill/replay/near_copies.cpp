@@ -16,13 +16,13 @@ namespace slip {
 namespace {
 
 constexpr std::size_t kShingle = 5;          // tokens
-constexpr std::size_t kSketch = 64;          // hashes kept of a set: a share of .8 is known to ± .05
-constexpr std::size_t kIndexed = 16;         // of these, so many lead from a record to those that may be alike
-constexpr std::size_t kLed = 8;              // groups that a shingle leads to; what more hold says little
-constexpr std::size_t kFewest = 4;           // fewer shingles resemble nothing
-constexpr std::size_t kBlock = 8;            // tokens of a prefix block
-constexpr std::size_t kPrefixBlocks = 1024;  // blocks of a prompt that are looked at
-constexpr std::size_t kPrefixes = 1 << 14;   // known prefixes, newest in their cell
+constexpr std::size_t kSketch = 64;          // hashes per sketch: estimates a share of .8 to ± .05
+constexpr std::size_t kIndexed = 16;         // hashes of a sketch that are indexed to find candidates
+constexpr std::size_t kLed = 8;              // groups indexed per shingle; more common shingles tell little
+constexpr std::size_t kFewest = 4;           // with fewer shingles a record is like no other
+constexpr std::size_t kBlock = 8;            // tokens per prefix block
+constexpr std::size_t kPrefixBlocks = 1024;  // blocks of a prompt that are compared
+constexpr std::size_t kPrefixes = 1 << 14;   // cells for known prefixes; a cell holds the newest
 constexpr std::size_t kCounters = 1 << 15;   // count-min cells
 constexpr std::size_t kCounted = 4096;       // shingles of a record that are counted
 
@@ -45,7 +45,7 @@ std::uint64_t hash_of(std::span<const std::int32_t> tokens) {
   return hash;
 }
 
-// Hashes of every five tokens in a row, sorted, each once.
+// The hashes of all shingles, sorted and unique.
 Hashes shingles_of(std::span<const std::int32_t> tokens) {
   Hashes hashes;
   for (std::size_t i = 0; i + kShingle <= tokens.size(); ++i) {
@@ -56,21 +56,21 @@ Hashes shingles_of(std::span<const std::int32_t> tokens) {
   return hashes;
 }
 
-// The smallest hashes of a set: a sample of it that is the same for equal parts of different sets.
+// A bottom-k sketch: the smallest hashes of a set. Sets that share elements share them in this sample too.
 struct Sketch {
-  Hashes hashes;         // sorted, kSketch at most
-  std::size_t size = 0;  // of the set
+  Hashes hashes;         // sorted, at most kSketch
+  std::size_t size = 0;  // size of the whole set
 
   explicit Sketch(const Hashes& set) : size(set.size()) {
     hashes.assign(set.begin(), set.begin() + static_cast<std::ptrdiff_t>(std::min(set.size(), kSketch)));
   }
-  // Below this hash the sketch is the whole set.
+  // The sketch holds all hashes of the set below this bound.
   std::uint64_t complete_below() const {
     return size > hashes.size() ? std::uint64_t{hashes.back()} + 1 : std::uint64_t{1} << 32;
   }
 };
 
-// Share of `own` that `other` holds, estimated on the hashes up to which both are complete.
+// The share of `own` that `other` contains, estimated on the hashes up to which both sketches are complete.
 double share_within(const Sketch& own, const Sketch& other) {
   const std::uint64_t border = std::min(own.complete_below(), other.complete_below());
   const auto end = std::lower_bound(own.hashes.begin(), own.hashes.end(), border);
@@ -88,10 +88,10 @@ struct OwnContent {
   Sketch prompt, answer;
 };
 
-// Prefixes of prompts, in a table of bounded size: a new prefix takes the place of an older one in its cell.
+// The known prefixes of prompts in a table of fixed size. A new prefix overwrites the older one in its cell.
 class PrefixTable {
  public:
-  // Length of the longest known prefix, and makes all of this prompt's known.
+  // Returns the length in tokens of the longest known prefix, and adds all prefixes of this prompt.
   std::size_t add(std::span<const std::int32_t> prompt) {
     const std::size_t blocks = std::min(prompt.size() / kBlock, kPrefixBlocks);
     std::uint64_t hash = 0;
@@ -110,7 +110,8 @@ class PrefixTable {
   std::vector<std::uint64_t> cells_ = std::vector<std::uint64_t>(kPrefixes);
 };
 
-// How many of the recent documents hold a shingle: count-min over two cells, halved so that old documents fade.
+// Counts the recent documents that contain a shingle: a count-min sketch with two rows, halved regularly so that old
+// documents fade.
 class ShingleCounts {
  public:
   ShingleCounts(std::size_t documents, std::size_t min_documents)
@@ -147,10 +148,11 @@ class ShingleCounts {
 
 struct Group {
   std::uint64_t id;
-  OwnContent content;  // of its first record
+  OwnContent content;  // the first record's
 };
 
-// The larger of two shares: of the prompt (the same question may get another answer) and of prompt and answer.
+// The larger of two shares: that of the prompt alone (the same question may get another answer), and that of prompt and
+// answer.
 double likeness(const OwnContent& own, const OwnContent& other) {
   const auto n_prompt = static_cast<double>(own.prompt.size);
   const auto n_answer = static_cast<double>(own.answer.size);
@@ -163,7 +165,7 @@ double likeness(const OwnContent& own, const OwnContent& other) {
 
 }  // namespace
 
-// Groups from the most to the least recently used, found by their id and by some of their shingles.
+// The groups from the most to the least recently used, indexed by their id and by some of their shingles.
 struct NearCopies::State {
   using Groups = std::list<Group>;
 
@@ -227,7 +229,8 @@ ContentGroup NearCopies::State::join(Groups::iterator group) {
   return {group->id, /*seen=*/true};
 }
 
-// Shingles that lead to enough groups already are passed over: the next ones tell the records apart.
+// Indexes a group by its first shingles. Skips shingles that already lead to kLed groups, since rarer ones distinguish
+// records better.
 void NearCopies::State::index(Groups::iterator group, const Hashes& hashes) {
   std::size_t indexed = 0;
   for (std::size_t i = 0; i < hashes.size() && indexed < kIndexed; ++i) {
@@ -286,7 +289,7 @@ std::size_t NearCopies::groups() const {
 }
 
 std::size_t NearCopies::bytes() const {
-  constexpr std::size_t kNode = 48;  // of a list or hash table, with its share of the buckets
+  constexpr std::size_t kNode = 48;  // bytes per node of a list or hash table, with its share of the buckets
   std::size_t hashes = 0;
   for (const Group& group : state_->groups) {
     hashes += group.content.prompt.hashes.capacity() + group.content.answer.hashes.capacity();

@@ -8,8 +8,8 @@ namespace slip {
 
 namespace {
 
-// Whether the pieces of an observation fit together. The engine is ours, but one wrong size here would be read out of
-// bounds long after.
+// Whether the sizes within an observation agree. A bug in the engine would otherwise cause an out-of-bounds read much
+// later.
 bool is_consistent(const Observation& observation) {
   return !observation.committed.empty() && observation.targets.size() == observation.committed.size() &&
          observation.n_accepted >= 0 &&

@@ -15,23 +15,25 @@
 
 namespace slip {
 
-// Puts the observations of each request together into one ReplayRecord. A request whose observations have a gap (some
-// were dropped on the way), that failed or was cancelled gives none; requests whose end got lost are given up oldest
-// first. Threads: one owner.
+// Assembles the observations of each request into one ReplayRecord. A request gives no record if it failed, was
+// cancelled, or misses observations that were dropped on the way. Requests whose finish() was dropped are given up,
+// oldest first. Threads: one owner.
 class RecordAssembler {
  public:
-  static constexpr std::size_t kMaxOpen = 1024;  // far more than run at once; only lost ends pile up
+  static constexpr std::size_t kMaxOpen = 1024;  // far more than run at once; only requests without finish() pile up
 
-  // `draft_name` turns the id of an observation into the name that records keep.
+  // `draft_name` maps the draft id of an observation to the name that records store.
   RecordAssembler(const TopicTable& topics, std::function<std::string(DraftId)> draft_name)
       : topics_(topics), draft_name_(std::move(draft_name)) {}
 
   void begin(ObservedRequest request);
   void record(const Observation& observation);
   std::optional<ReplayRecord> finish(RequestId request, bool completed);
-  // Drops the requests of a scope that have not finished; how many. One with a time reaches none: they finish later.
+  // Drops the unfinished requests of a scope and returns their number. A scope with a time contains none of them, since
+  // they finish later.
   std::size_t forget(const PurgeScope& scope);
-  // Observations that came to nothing, a failed or cancelled request's aside, since the last call.
+  // The number of observations since the last call that became part of no record, except those of failed or cancelled
+  // requests.
   std::uint64_t take_lost() { return std::exchange(lost_, 0); }
   std::size_t open_requests() const { return open_.size(); }
 
@@ -47,7 +49,7 @@ class RecordAssembler {
   const TopicTable& topics_;
   std::function<std::string(DraftId)> draft_name_;
   std::unordered_map<RequestId, Assembly> open_;
-  std::deque<RequestId> begun_;  // in order; finished ones linger until they reach the front
+  std::deque<RequestId> begun_;  // in order; a finished one is removed once it reaches the front
   std::uint64_t lost_ = 0;
 };
 

@@ -15,7 +15,7 @@ namespace {
 
 constexpr float kStepsPerNat = 2048;
 constexpr std::uint16_t kLastStep = std::numeric_limits<std::uint16_t>::max();
-constexpr std::size_t kCrcBegin = 8;  // magic and the CRC itself are not under it
+constexpr std::size_t kCrcBegin = 8;  // the CRC covers neither the magic nor itself
 constexpr std::size_t kPayloadSizeOffset = 8;
 
 std::uint16_t encode_logprob(float logprob) {
@@ -24,7 +24,7 @@ std::uint16_t encode_logprob(float logprob) {
   return steps > 0 ? static_cast<std::uint16_t>(steps) : std::uint16_t{0};
 }
 
-// The last step as a tail means that nothing is left, as an entry that p is negligible; −32 nats says both.
+// The last step decodes to −32 nats: a negligible p. For a tail it means an empty tail.
 float decode_logprob(std::uint16_t steps) {
   return -static_cast<float>(steps) / kStepsPerNat;
 }
@@ -117,12 +117,12 @@ void write_text(ByteWriter& out, const ReplayRecord& record) {
   for (const TopK& top : record.target) write_top_k(out, top);
 }
 
-// Formats 1 and 2 also kept rows off the accepted path, which no trainer ever read.
+// Skips the rows off the accepted path, which formats 1 and 2 stored and no trainer reads.
 void skip_off_path(ByteReader& in) {
   const std::size_t n_rows = in.count(2 * sizeof(std::uint32_t) + kLeastTopKBytes);
   for (std::size_t i = 0; i < n_rows && in.ok(); ++i) {
-    read_token(in);   // where it hangs
-    read_tokens(in);  // its path
+    read_token(in);   // where its path branches off
+    read_tokens(in);  // the tokens of its path
     read_top_k(in);
   }
 }
@@ -146,7 +146,7 @@ std::vector<std::byte> seal(ByteWriter& out) {
 
 void write_header(ByteWriter& out, const FrameHeader& header) {
   out.number(FrameHeader::kMagic);
-  out.number(std::uint32_t{0});  // CRC and payload size are known once the payload is there
+  out.number(std::uint32_t{0});  // placeholders: seal() writes CRC and payload size
   out.number(std::uint32_t{0});
   out.number(FrameHeader::kFormat);
   out.number(header.flags);
@@ -192,13 +192,13 @@ std::vector<std::byte> encode_record(const ReplayRecord& record, std::uint64_t o
   return seal(out);
 }
 
-// One without a condition names request 0, which is none.
 bool FrameHeader::plausible() const {
   const bool numbered = sequence > 0 && sequence < kMaxNumber && ordinal < kMaxNumber;
   const bool named = !topic.empty() && topic.size() <= kMaxTopicName && ordinal > 0;
   return numbered && (tombstone() || named);
 }
 
+// A tombstone without any condition gets the scope of request 0, which no record has.
 PurgeScope FrameHeader::scope() const {
   PurgeScope scope;
   if ((flags & kOfTenant) != 0) scope.tenant = tenant;

@@ -72,7 +72,7 @@ void ReplayBuffer::State::open() {
     for (auto& [name, topic] : topics) topic.erase(sequence);
   };
   log.emplace(options.folder, options.segment_bytes, std::move(listener));
-  // A tombstone still there means that a purge was cut short.
+  // A remaining tombstone means that a purge was interrupted: complete it.
   for (const auto& [header, place] : std::exchange(unfinished_purges, {})) bury(header, place);
   for (auto& [name, topic] : topics) shrink(topic);
   log->compact_where_half_is_dead();
@@ -138,7 +138,8 @@ void ReplayBuffer::State::bury(const FrameHeader& tombstone, const FramePlace& p
   log->erase_traces(tombstone, place);
 }
 
-// What nobody has is not looked for again at the next start: no tombstone.
+// Writes a tombstone first, so that an interrupted purge is completed at the next start. If no frame is in the scope
+// and all bytes were read, it writes none.
 std::size_t ReplayBuffer::State::purge(const PurgeScope& of_one_call) {
   const std::size_t n = log->sequences_in(of_one_call, last_sequence + 1).size();
   if (n == 0 && !log->has_unread()) return 0;
@@ -157,7 +158,7 @@ std::size_t ReplayBuffer::State::purge(const PurgeScope& of_one_call) {
 std::optional<ReplayRecord> ReplayBuffer::State::read(const std::string& topic, const ReplayEntry& entry) {
   auto record = decode_record(log->read(place_of(entry)));
   if (record && record->sequence == entry.sequence && record->topic == topic) return record;
-  ++dropped;  // the disk changed its mind since start
+  ++dropped;  // damaged on disk since the start
   log->kill(place_of(entry));
   topics.at(topic).erase(entry.sequence);
   return std::nullopt;
@@ -172,7 +173,7 @@ std::vector<ReplayRecord> ReplayBuffer::State::read_all(const std::string& topic
   return records;
 }
 
-// ---- the face
+// ---- the public interface
 
 ReplayBuffer::ReplayBuffer(ReplayOptions options) {
   check_options(options);
@@ -243,7 +244,7 @@ std::size_t ReplayBuffer::purge(const PurgeScope& scope) {
 }
 
 std::size_t ReplayBuffer::expire(std::int64_t now_us) {
-  // What a clock ahead of its time has dated must not outlive the others.
+  // Records dated by a clock that was ahead must not outlive the others.
   const std::int64_t latest_us = now_us + state_->options.ttl_us;
   for (auto& [name, topic] : state_->topics) {
     for (const auto& [sequence, entry] : topic.entries()) {

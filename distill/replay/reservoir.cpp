@@ -12,7 +12,7 @@ namespace {
 
 constexpr double kLn2 = 0.6931471805599453;
 
-// One address for every (seed, draw, ordinal): the 64-bit draw and ordinal are spread over seed, choice and index.
+// Gumbel noise addressed by (seed, draw, ordinal): the 64-bit draw and ordinal are spread over seed, choice and index.
 double gumbel_at(std::uint64_t seed, std::uint64_t draw, std::uint64_t ordinal) {
   const std::uint64_t high_bits = (ordinal >> 32) ^ (draw >> 32 << 16);
   const RandomAddress address{seed ^ high_bits * 0x9E3779B97F4A7C15ULL, static_cast<std::uint32_t>(draw),
@@ -22,7 +22,8 @@ double gumbel_at(std::uint64_t seed, std::uint64_t draw, std::uint64_t ordinal) 
 
 }  // namespace
 
-// Relative to ordinal 0, so that a key never changes as newer records come; log weights never overflow.
+// The log weight relative to ordinal 0, so that a key does not change when newer records come. Log weights do not
+// overflow.
 double Reservoir::recency(const ReplayEntry& entry) const {
   return static_cast<double>(entry.ordinal) * kLn2 / half_life_;
 }
@@ -66,7 +67,7 @@ ReplayEntry* Reservoir::find(std::uint64_t sequence) {
   return found == entries_.end() ? nullptr : &found->second;
 }
 
-// The same trick as eviction: the n largest of log w + Gumbel are a weighted draw without replacement.
+// Gumbel top-k, as in eviction: the n largest of log w + Gumbel are a weighted draw without replacement.
 std::vector<ReplayEntry> Reservoir::sample(std::size_t n, std::uint64_t seed, std::uint64_t draw,
                                            std::uint64_t newest) const {
   std::vector<std::pair<double, const ReplayEntry*>> drawn;

@@ -13,10 +13,10 @@
 
 namespace slip {
 
-// Where one live record lies and what deciding about it takes.
+// The place of one live record on disk, and the data for decisions about it.
 struct ReplayEntry {
   std::uint64_t sequence = 0;
-  std::uint64_t ordinal = 0;  // rising in its topic
+  std::uint64_t ordinal = 0;  // rises within its topic
   RequestId request;
   std::int64_t expires_us = 0;
   bool heldout = false;
@@ -24,14 +24,15 @@ struct ReplayEntry {
 };
 
 // One topic's records under a byte budget: a weighted reservoir (Efraimidis and Spirakis, 2006, A-Res) whose weights
-// halve every `half_life` newer records of the topic. A record's key is log w − log(−log u), with u addressed by its
-// ordinal, so the same records always leave, also when a restart reads the segments again. Pure; one owner.
+// halve with every `half_life` newer records of the topic. A record's key is log w − log(−log u), with u addressed by
+// its ordinal. So eviction always chooses the same records, also after a restart that reads the segments again. Pure;
+// one owner.
 class Reservoir {
  public:
   Reservoir(double half_life, std::uint64_t seed) : half_life_(half_life), seed_(seed) {}
 
   void insert(const ReplayEntry& entry);
-  // Takes out the lowest keys until at most `max_bytes` are left.
+  // Removes and returns the records with the lowest keys until at most `max_bytes` are left.
   std::vector<ReplayEntry> evict_over(std::uint64_t max_bytes);
   void erase(std::uint64_t sequence);
   ReplayEntry* find(std::uint64_t sequence);

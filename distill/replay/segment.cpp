@@ -20,11 +20,12 @@ namespace slip {
 namespace {
 
 constexpr std::uint64_t kSegmentMagic = 0x594C504552504C53;     // "SLPREPLY"
-constexpr std::uint32_t kOldestFormat = 1, kSegmentFormat = 3;  // frames of that format or an older one
+constexpr std::uint32_t kOldestFormat = 1, kSegmentFormat = 3;  // holds frames of that format or an older one
 constexpr std::string_view kPrefix = "segment-";
 constexpr std::string_view kSuffix = ".replay";
 constexpr int kNumberDigits = 10;
-// Each good-looking magic costs a CRC over the bytes it claims; a file made of magics must not cost minutes.
+// Limits the CRCs computed in a search: every magic costs one over the claimed length, and a file full of magics must
+// not take minutes.
 constexpr int kMaxSearchSteps = 64;
 
 [[noreturn]] void throw_errno(const std::string& verb, const std::filesystem::path& path) {
@@ -37,7 +38,7 @@ FileHandle open_file(const std::filesystem::path& path, int flags) {
   return file;
 }
 
-// What fails leaves no file behind.
+// Runs `write`; removes the file at `path` if it fails.
 template <class Write>
 void or_remove(const std::filesystem::path& path, Write write) {
   try {
@@ -48,12 +49,12 @@ void or_remove(const std::filesystem::path& path, Write write) {
   }
 }
 
-// Puts a segment of `content` at `path`: temporary file → fsync → rename.
+// Writes a segment of `content` to `path`: temporary file → fsync → rename.
 FileHandle put_segment(const std::filesystem::path& path, std::span<const std::byte> content, std::string_view point) {
   auto temporary = path;
   temporary += ".tmp";
   FileHandle file = open_file(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_APPEND);
-  or_remove(temporary, [&] {  // its bytes may be the last of the disk
+  or_remove(temporary, [&] {  // a leftover could fill the disk
     write_all(file.get(), content, point);
     sync_file(file.get(), point);
     rename_path(temporary, path, point);
@@ -68,7 +69,7 @@ HeaderKind check_header(std::span<const std::byte> file) {
   ByteReader in(file.first(kSegmentHeaderBytes));
   const auto magic = in.number<std::uint64_t>();
   const auto format = in.number<std::uint32_t>();
-  in.number<std::uint64_t>();  // its number; the file name decides
+  in.number<std::uint64_t>();  // segment number, ignored: the file name decides
   const auto crc = in.number<std::uint32_t>();
   if (magic != kSegmentMagic || crc != crc32c(file.first(kSegmentHeaderBytes - sizeof(crc)))) {
     return HeaderKind::kDamaged;
@@ -77,7 +78,7 @@ HeaderKind check_header(std::span<const std::byte> file) {
   return format >= kOldestFormat && format < kSegmentFormat ? HeaderKind::kOlder : HeaderKind::kForeign;
 }
 
-// Where the next frame magic stands at or after `from`; file.size() when there is none.
+// The offset of the next frame magic at or after `from`; file.size() when there is none.
 std::size_t find_magic(std::span<const std::byte> file, std::size_t from) {
   ByteWriter magic;
   magic.number(FrameHeader::kMagic);
@@ -86,7 +87,8 @@ std::size_t find_magic(std::span<const std::byte> file, std::size_t from) {
   return static_cast<std::size_t>(found - file.begin());
 }
 
-// Adds the bytes from `begin` to `end`, which no good frame covers. The header's own are no record.
+// Counts the bytes from `begin` to `end` as damage: no good frame covers them. A damaged file header alone counts as no
+// record.
 void add_damage(std::span<const std::byte> file, std::size_t begin, std::size_t end, SegmentScan& scan) {
   const auto gap = file.subspan(begin, end - begin);
   std::uint64_t n_begun = 0;
@@ -97,10 +99,10 @@ void add_damage(std::span<const std::byte> file, std::size_t begin, std::size_t 
   ++scan.damaged_gaps;
 }
 
-// What lies beyond the last good frame.
+// Counts the bytes beyond the last good frame, as torn or as damage.
 void add_end(std::span<const std::byte> file, bool growing, SegmentScan& scan) {
   const auto rest = file.subspan(scan.good_bytes);
-  if (file.empty()) {  // nothing makes it so but damage: a segment begins with its header
+  if (file.empty()) {  // damage, since every segment is created with its header
     ++scan.damaged_gaps;
     ++scan.damaged_records;
   }
@@ -162,7 +164,7 @@ std::optional<std::uint64_t> segment_number(std::string_view file_name) {
   std::uint64_t number = 0;
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
   const bool whole = error == std::errc{} && end == digits.data() + digits.size();
-  // One name a number, or two files would claim the same place.
+  // Accepts only the canonical name, so that no two files have the same number.
   if (!whole || number == 0 || segment_path({}, number).string() != file_name) return std::nullopt;
   return number;
 }
@@ -172,7 +174,7 @@ FileHandle create_segment(const std::filesystem::path& folder, std::uint64_t num
   const auto path = segment_path(folder, number);
   if (identity_at(path)) throw Error(ErrorCode::kIo, path.string() + " is there already");
   FileHandle file = put_segment(path, encode_segment_header(number), kPoint);
-  or_remove(path, [&] { sync_directory(folder, kPoint); });  // or the next attempt finds the number taken
+  or_remove(path, [&] { sync_directory(folder, kPoint); });  // so that the next attempt can use the number
   return file;
 }
 

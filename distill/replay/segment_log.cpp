@@ -68,7 +68,7 @@ void SegmentLog::load(std::uint64_t number, bool growing, Skipped& skipped) {
   if (!whole || scan.good_bytes >= kSegmentHeaderBytes) {
     if (whole && scan.good_bytes < on_disk) cut_segment(path, scan.good_bytes);
     Segment& segment = segments_[number];
-    segment.bytes = whole ? scan.good_bytes : std::max(on_disk, segment_bytes_);  // full: nothing is appended to it
+    segment.bytes = whole ? scan.good_bytes : std::max(on_disk, segment_bytes_);  // counts as full: no appends
     segment.older = scan.older;
     segment.unread = !whole || scan.damaged_gaps > 0;
     for (const auto& frame : scan.frames) {
@@ -79,7 +79,7 @@ void SegmentLog::load(std::uint64_t number, bool growing, Skipped& skipped) {
       ++records;
     }
   } else {
-    remove_segment(folder_, number);  // not even a header
+    remove_segment(folder_, number);  // it has no whole header
   }
   if (bytes == 0 && records == 0) return;
   skipped.files.push_back(name + " (" + std::to_string(bytes) + " bytes, records: at least " + std::to_string(records) +
@@ -127,7 +127,7 @@ void SegmentLog::make_room() {
     throw Error(ErrorCode::kIo, segment_path(folder_, highest_).string() + " has the largest number of a segment",
                 "stop the service and give that file the number behind the others'");
   }
-  sync();  // it only knows the active segment: what is sealed must be durable already
+  sync();  // it covers only the active segment, so it must run before another one becomes active
   FileHandle created = create_segment(folder_, highest_ + 1);
   active_ = ++highest_;
   active_file_ = std::move(created);
@@ -142,7 +142,8 @@ FramePlace SegmentLog::append(std::span<const std::byte> frame, const FrameHeade
   try {
     write_all(active_file_.get(), frame, "replay.append");
   } catch (const Error&) {
-    // Half a frame may be there; what follows must not stand behind it.
+    // Cut a partly written frame, so that no later frame follows it. If that fails, the next append opens a new
+    // segment.
     if (::ftruncate(active_file_.get(), static_cast<off_t>(place.offset)) != 0) active_ = 0;
     throw;
   }
@@ -206,7 +207,7 @@ void SegmentLog::erase_traces(const FrameHeader& tombstone, const FramePlace& pl
   }
   for (const std::uint64_t number : others) compact(number);
   kill(place);
-  if (has_traces(segments_.at(place.segment))) compact(place.segment);  // drops both in one rename
+  if (has_traces(segments_.at(place.segment))) compact(place.segment);  // drops traces and tombstone in one rename
 }
 
 void SegmentLog::compact_where_half_is_dead() {

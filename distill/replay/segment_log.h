@@ -14,17 +14,18 @@
 
 namespace slip {
 
-// Where a frame lies. Compaction moves frames and says so through SegmentLog::Listener.
+// The place of a frame. Compaction moves frames, and reports it to SegmentLog::Listener.
 struct FramePlace {
   std::uint64_t segment = 0, offset = 0, bytes = 0;
 };
 
-// The replay files of one folder as one log: grows at the end, shrinks by rewriting segments half of which is dead, and
-// opens after a crash at any instant. Knows which frames are alive, not what they mean. Threads: one owner.
+// The replay files of one folder as one log. It grows at the end, shrinks by rewriting segments of which half is dead,
+// and can be opened after a crash at any time. It knows which frames are alive, but not their content. Threads: one
+// owner.
 class SegmentLog {
  public:
   struct Listener {
-    std::function<bool(const FrameHeader&, const FramePlace&)> on_found;  // while opening; false: not a frame of ours
+    std::function<bool(const FrameHeader&, const FramePlace&)> on_found;  // while opening; false: frame is not valid
     std::function<void(std::uint64_t sequence, std::uint64_t offset)> on_moved;
     std::function<void(std::uint64_t sequence)> on_damaged;  // a live frame no longer passes its CRC
   };
@@ -32,8 +33,8 @@ class SegmentLog {
     std::uint64_t dead_bytes = 0, torn_bytes = 0, damaged = 0;
   };
 
-  // Reads every segment, cuts torn tails, finishes interrupted purges. What is damaged is skipped, and one warning says
-  // of which files how much. Error{kIo, kPermission}.
+  // Reads every segment, cuts torn tails and skips damaged parts. One warning names the damaged files and the amounts.
+  // The listener's owner completes interrupted purges. Error{kIo, kPermission}.
   SegmentLog(std::filesystem::path folder, std::uint64_t segment_bytes, Listener listener);
 
   // Error{kIo}: nothing was added, and the log stays usable.
@@ -41,22 +42,23 @@ class SegmentLog {
   void sync();
   std::vector<std::byte> read(const FramePlace& place) const;
   void kill(const FramePlace& place);
-  // Frames of a scope older than `newest`, dead ones too, as sequences. A purge must find their bytes.
+  // The sequences of a scope's frames older than `newest`, including dead frames, since a purge must remove their bytes
+  // too.
   std::vector<std::uint64_t> sequences_in(const PurgeScope& scope, std::uint64_t newest) const;
-  // Rewrites every segment with bytes of the tombstone's scope, and every one with bytes that no good frame holds: they
-  // may be of it. Then lets the tombstone go: until the last segment is clean it must survive a crash.
-  // REQUIRES: the scope's live frames have been killed.
+  // Rewrites every segment with bytes of the tombstone's scope, and every one with bytes in no good frame, since they
+  // may belong to it. Then removes the tombstone, which must survive a crash until the last segment is clean. REQUIRES:
+  // the scope's live frames have been killed.
   void erase_traces(const FrameHeader& tombstone, const FramePlace& place);
-  // Whether a segment has bytes that no good frame holds.
+  // Whether any segment has bytes in no good frame.
   bool has_unread() const;
-  // Segments of a later format version or with too large a number, which no purge reaches.
+  // Segments of a later format version or with too large a number. Purges do not reach them.
   const std::vector<std::filesystem::path>& foreign_segments() const { return foreign_; }
-  // A refusal (a full disk) only means that dead bytes stay a while longer.
+  // Compacts segments of which at least half is dead. If that fails (a full disk), dead bytes only stay longer.
   void compact_where_half_is_dead();
   Figures figures() const;
 
  private:
-  // Dead frames are listed too: a purge must find their bytes.
+  // One frame of a segment. Dead frames have slots too, since a purge must find their bytes.
   struct Slot {
     std::uint64_t offset = 0, bytes = 0, sequence = 0;
     RequestId request;
@@ -68,13 +70,13 @@ class SegmentLog {
     std::uint64_t bytes = 0, live_bytes = 0;
     std::vector<Slot> slots;  // by offset
     bool older = false;       // its header names an earlier format: nothing is appended to it
-    bool unread = false;      // it has bytes that no good frame holds
+    bool unread = false;      // it has bytes in no good frame
   };
 
-  // What load() could not read.
+  // The parts that load() could not read.
   struct Skipped {
     std::vector<std::string> files;  // each with its bytes and records
-    std::uint64_t torn_bytes = 0;    // cut off the segment that a crash found growing
+    std::uint64_t torn_bytes = 0;    // cut off the segment that was growing at a crash
   };
 
   void load(std::uint64_t number, bool growing, Skipped& skipped);
@@ -95,7 +97,7 @@ class SegmentLog {
   std::uint64_t highest_ = 0;
   FileHandle active_file_;
   bool dirty_ = false;
-  int compaction_pause_ = 0;  // calls until a refused compaction is tried again
+  int compaction_pause_ = 0;  // calls until a failed compaction is retried
   bool compaction_refused_ = false;
   Figures figures_;
   std::vector<std::filesystem::path> foreign_;

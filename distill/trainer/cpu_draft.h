@@ -14,7 +14,8 @@
 
 namespace slip {
 
-// A plain Llama's float32 weights in the order of a trainer's parameters, and where their gradients are added up.
+// A plain Llama's float32 weights in the order of a trainer's parameters, and the buffers in which their gradients
+// accumulate.
 struct TrainedWeights {
   struct Matrix {
     const float* value = nullptr;
@@ -28,19 +29,20 @@ struct TrainedWeights {
   Matrix final_norm;
 };
 
-// The forward pass of packed sequences up to the final norm, and its gradients, by hand and with the kernels that
-// serve: what TorchDraft does with automatic differentiation, in half the time and without a tensor that is allocated
-// in between. `products` is what the matrices are multiplied in; sums, norms, softmax and gradients are float32. The
-// product with the vocabulary is the caller's. Threads: one owner.
+// The forward and backward pass of packed sequences up to the final norm, written by hand with the kernels that serve.
+// It computes the same as TorchDraft with automatic differentiation, in half the time and without allocating tensors in
+// between. `products` is the dtype of matrix products; sums, norms, softmax and gradients are float32. The caller does
+// the product with the vocabulary. Threads: one owner.
 class CpuDraft {
  public:
   CpuDraft(const ModelConfig& config, Dtype products, int threads);
   ~CpuDraft();
 
-  // [Σ wanted, hidden] after the final norm, valid until the next call. `through_context` as in TorchDraft::hidden.
-  // REQUIRES: gradients to be there if backward() follows.
+  // Returns [Σ wanted, hidden] after the final norm, valid until the next call. `through_context` as in
+  // TorchDraft::hidden. REQUIRES: non-null gradients if backward() follows.
   std::span<const float> hidden(const TrainedWeights& weights, const PackedSequences& input, bool through_context);
-  // Adds the gradients of what the last hidden() made, from the loss's with respect to it [Σ wanted, hidden].
+  // Adds the weights' gradients for the last hidden(). `slope` [Σ wanted, hidden] is the gradient of the loss with
+  // respect to its result.
   void backward(const TrainedWeights& weights, std::span<const float> slope);
 
   std::size_t bytes() const;  // of all buffers, which grow to the largest input

@@ -64,7 +64,7 @@ void CpuDraft::State::layer_back(const TrainedWeights::Layer& weights, std::size
   add_gradients(parts.q, q_slope, rows.normed.get(), n);
   add_gradients(parts.kv, kv_slope, layer.normed.get(), n_row);
   multiply_back(parts.kv, kv_slope, n_row, normed_slope);
-  float* of_queries = rows.ffn_in.get();  // done with
+  float* of_queries = rows.ffn_in.get();  // reuses the buffer: its values are no longer needed
   multiply_back(parts.q, q_slope, n, of_queries);
   float* x_slope = x_slopes.zeros(n_row * hidden);
   queries.scatter(slope, hidden, x_slope);

@@ -14,11 +14,11 @@
 
 namespace slip {
 
-// One draft's weights as a trainer exported them, in memory: a candidate is scored and served from here, and its files
-// are written only if it is published. Immutable once built; any thread.
+// The weights of one draft, exported by a trainer and held in memory. A candidate is scored and served from it; its
+// files are written only if it is published. Immutable once built; any thread.
 class DraftExport {
  public:
-  // `config` names the format of the stored tensors: bfloat16 or float32.
+  // config.stored_dtype is the format of the stored tensors: bfloat16 or float32.
   explicit DraftExport(ModelConfig config) : config_(std::move(config)) {}
 
   // Adds a tensor, rounded to the stored format. Error{kDataLoss} naming it when a value is not finite.
@@ -30,7 +30,7 @@ class DraftExport {
   void write(const std::filesystem::path& folder) const;
 
   const ModelConfig& config() const { return config_; }
-  std::size_t bytes() const;  // of the stored tensors
+  std::size_t bytes() const;  // size of the stored tensors
 
  private:
   TensorMap tensors() const;

@@ -51,7 +51,7 @@ void zero_gradients(std::vector<NamedTensor>& parameters) {
   }
 }
 
-// Where they lie now: a gradient is null before the first step.
+// The current addresses of weights and gradients; a gradient is null before the first step.
 TrainedWeights weights_of(const TorchDraft& draft) {
   auto next = draft.parameters().begin();
   const auto take = [&] {
@@ -87,7 +87,7 @@ struct DraftTrainer::State {
     if (where.is_cpu() && !options.by_autograd) cpu_draft.emplace(draft.config(), options.products, options.threads);
   }
 
-  // States the threads before `build`: LibTorch would start one for each core to fill the first tensors.
+  // Sets the number of threads before `build`: LibTorch would otherwise start one per core to fill the first tensors.
   static std::unique_ptr<State> make(TrainerOptions options, const std::function<TorchDraft()>& build) {
     at::set_num_threads(options.threads);
     if (options.device != TrainingDevice::kCpu) options.products = Dtype::kFloat32;
@@ -98,7 +98,7 @@ struct DraftTrainer::State {
     return std::make_unique<State>(std::move(model), options, device);
   }
 
-  // Threads are LibTorch's per-thread setting, so each entry states it.
+  // The number of threads is a per-thread setting of LibTorch, so each entry sets it.
   TorchDevice::Turn enter() const {
     at::set_num_threads(options.threads);
     return TorchDevice::Turn(device);
@@ -119,7 +119,7 @@ struct DraftTrainer::State {
   TorchAverage average;
   OutlierGuard guard;
   TorchHead head;
-  std::optional<CpuDraft> cpu_draft;  // makes the layers' passes; without it TorchDraft does
+  std::optional<CpuDraft> cpu_draft;  // runs the layers; if empty, TorchDraft does
 };
 
 at::Tensor DraftTrainer::State::hidden(const PackedSequences& input, bool through_context) {
@@ -164,7 +164,7 @@ void DraftTrainer::State::finish(TrainStep& result) {
   average.update(draft.parameters(), optimizer.steps());
 }
 
-// Parameters, the optimizer's moments, averages, in the order of the state file.
+// Parameters, optimizer moments and averages, in the order of the state file.
 std::vector<at::Tensor*> DraftTrainer::State::all_tensors() {
   std::vector<at::Tensor*> tensors;
   for (NamedTensor& parameter : draft.parameters()) tensors.push_back(&parameter.value);

@@ -16,10 +16,10 @@
 
 namespace slip {
 
-// Where a draft's masters, moments and averages live and its steps run.
+// The device that holds a draft's master weights, moments and averages, and runs its steps.
 enum class TrainingDevice : std::uint8_t {
   kCpu,
-  kCuda,  // the first CUDA device, on a stream of low priority; what is published or saved is copied to the host
+  kCuda,  // the first CUDA device, on a low-priority stream; published or saved data is copied to the host
 };
 
 enum class OptimizerKind : std::uint8_t {
@@ -32,27 +32,28 @@ const char* optimizer_name(OptimizerKind optimizer);
 struct TrainerOptions {
   LossOptions loss;
   OptimizerKind optimizer = OptimizerKind::kAdamW;
-  double learning_rate = 2e-3;         // AdamW's
-  double matrix_learning_rate = 0.02;  // Muon's: about the largest singular value of one step's change
+  double learning_rate = 2e-3;         // for AdamW
+  double matrix_learning_rate = 0.02;  // for Muon: about the largest singular value of one step's change
   double weight_decay = 0.0;
   double beta1 = 0.9, beta2 = 0.95;
   double max_grad_norm = 1.0;
   std::int64_t warmup_steps = 0;  // linear from 0
   std::int64_t total_steps = 0;   // > 0: cosine to 10 %; 0: constant (online learning has no end)
-  // Rates times loss_factor() of the batch's loss before the step: a new topic takes whole steps, a draft that is near
-  // the target already is not thrown back by them.
+  // Multiplies the rates by loss_factor() of the batch's loss before the step. So a new topic takes full steps, and a
+  // draft that is already near the target does not get worse by them.
   bool scale_by_loss = false;
-  bool through_prompts = true;  // false: prompts are constants above the first layer (TorchDraft::hidden)
-  // Rows whose token a prompt lookup is confident of teach nothing: serving proposes those tokens anyway. Of code's
-  // recorded answers these are .6 of the rows; without them α is .01 to .02 higher after as many steps (bench/ablate).
+  bool through_prompts = true;  // false: no gradient through prompt rows above the first layer (TorchDraft::hidden)
+  // Leaves rows out of the loss whose token a prompt lookup is confident of, since serving proposes those tokens
+  // anyway. In code's recorded answers these are .6 of the rows; without them α is .01 to .02 higher after as many
+  // steps (bench/ablate).
   bool skip_looked_up = false;
-  double average_decay = 0;               // of the exported weights' moving average over steps; 0: the last step's
-  std::int32_t microbatch_tokens = 2048;  // bounds one unit of work, and so how long serving can be delayed
+  double average_decay = 0;               // decay of the exported moving average of weights; 0: the last step's weights
+  std::int32_t microbatch_tokens = 2048;  // bounds one unit of work, and so the longest delay of serving
   int threads = 1;                        // ATen intra-op threads
-  // Of matrices, on a CPU: kFloat32, or kBFloat16 as in mixed-precision training. Weights, gradients, moments and
-  // losses are float32 in any case.
+  // Dtype of matrix products on a CPU: kFloat32, or kBFloat16 as in mixed-precision training. Weights, gradients,
+  // moments and losses are always float32.
   Dtype products = Dtype::kFloat32;
-  // On a CPU: the layers' passes by LibTorch's differentiation, in float32, as a device makes them, and not by
+  // On a CPU: run the layers by LibTorch's automatic differentiation in float32, as on a device, instead of by
   // CpuDraft.
   bool by_autograd = false;
   TrainingDevice device = TrainingDevice::kCpu;
@@ -64,21 +65,21 @@ struct TrainStep {
   double alpha_greedy = 0;  // share of rows where argmax q = argmax p, before this step
   double grad_norm = 0;
   std::int64_t rows = 0;
-  bool skipped = false;  // loss or gradient not finite, a z-score outlier, abandoned or no rows: nothing was changed
+  bool skipped = false;  // not finite, a z-score outlier, abandoned or no rows: nothing was changed
 };
 
 // kBFloat16 on a CPU with instructions for it, else kFloat32.
 Dtype fastest_products();
 
-// Error{kUnsupported} naming the config.json key that makes a draft more than a plain Llama, which is what we can
-// train.
+// Checks that a draft is a plain Llama, the only architecture that we can train. Error{kUnsupported} naming the
+// config.json key that differs.
 void check_trainable(const ModelConfig& draft);
 
-// Error{kUnsupported | kUnavailable} naming learning.device where a trainer could not be there. kCuda: REQUIRES that
-// nothing has asked LibTorch for a device yet, since it looks once.
+// Checks that a trainer can run on `device`. Error{kUnsupported | kUnavailable} naming learning.device. kCuda: REQUIRES
+// that nothing has asked LibTorch for a device before, since LibTorch detects devices only once.
 void check_training_device(TrainingDevice device);
 
-// A trainer of one draft: float32 masters and an optimizer, by LibTorch, whose types do not show. Threads: one owner.
+// A trainer of one draft: float32 master weights and an optimizer. LibTorch's types stay hidden. Threads: one owner.
 class DraftTrainer {
  public:
   // Starts from a Hugging Face folder's weights …
@@ -87,30 +88,30 @@ class DraftTrainer {
   DraftTrainer(const ModelConfig& config, std::uint64_t seed, TrainerOptions options);
   ~DraftTrainer();
 
-  // One optimizer step over the batch, in microbatches; `between` is asked before each and may sleep (the governor).
-  // Returns false from `between` to abandon the step (shutdown): nothing is changed. Tokens beyond the draft's context
-  // are left out. Error{kDataLoss} when a record's tokens are not the draft's.
+  // One optimizer step over the batch, in microbatches. `between` is called before each one and may sleep (the
+  // governor). If it returns false the step is abandoned (shutdown) and nothing is changed. Tokens beyond the draft's
+  // context are left out. Error{kDataLoss} when a record's tokens are not the draft's.
   TrainStep step(std::span<const ReplayRecord> batch, const std::function<bool()>& between = {});
   // Loss and α of the weights as they are; changes nothing.
   TrainStep evaluate(std::span<const ReplayRecord> batch) const;
   std::int64_t steps() const;
 
-  // The averaged weights as they are now, frozen and in memory. Error{kDataLoss} when a weight is not finite.
+  // A frozen in-memory copy of the current averaged weights. Error{kDataLoss} when a weight is not finite.
   DraftExport exported(Dtype stored = Dtype::kBFloat16) const;
-  // exported(), packed for serving in `dtype`: the same bits as export_draft() and ModelWeights::load().
+  // exported(), packed for serving in `dtype`: bit-identical to export_draft() and ModelWeights::load().
   std::shared_ptr<const ModelWeights> weights(Dtype dtype) const;
   // exported(), written: config.json and model.safetensors into an existing empty folder. Error{kDataLoss, kIo}.
   void export_draft(const std::filesystem::path& folder, Dtype dtype = Dtype::kBFloat16) const;
-  // [n, vocab] of one sequence, row-major.
+  // The logits [n, vocab] of one sequence, row-major.
   std::vector<float> logits(std::span<const std::int32_t> tokens) const;
-  // float32 masters, optimizer moments and averages, atomically replaced; load() gives back exactly the same state.
-  // Fail points `optimizer.*`. load: Error{kDataLoss} when the file is torn, of another shape, of another optimizer or
-  // of an older format; the state is unchanged then.
+  // save() writes float32 master weights, optimizer moments and averages, and replaces the file atomically; load()
+  // restores exactly the same state. Fail points `optimizer.*`. load: Error{kDataLoss} when the file is torn, of
+  // another shape, of another optimizer or of an older format; the state is then unchanged.
   void save(const std::filesystem::path& file) const;
   void load(const std::filesystem::path& file);
   const ModelConfig& config() const;
-  // Of all that lives as long as the trainer: masters, gradients, moments, averages, and the buffers of its passes,
-  // which grow to the largest microbatch. On a device, what a step needs besides is released within it.
+  // Memory that lives as long as the trainer: master weights, gradients, moments, averages, and the buffers of its
+  // passes, which grow to the largest microbatch. On a device, a step releases its other memory itself.
   std::size_t bytes() const;
 
  private:

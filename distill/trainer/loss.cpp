@@ -15,7 +15,7 @@ namespace slip {
 namespace {
 
 constexpr int kLanes = 16;
-// Below this share the bucket is summed by itself: whole minus kept would cancel.
+// Below this share the bucket is summed directly, since total minus kept would cancel.
 constexpr double kCancelling = 1e-4;
 
 // One register of AVX2: the compiler leaves a loop over single floats scalar, and splits longer vectors badly.
@@ -101,7 +101,7 @@ void log_targets(const LossOptions& options, const float* logprobs, std::int64_t
   for (double& value : log_p) value = std::max(value - normalizer, -700.0);
 }
 
-// Mass of everything that is not kept, relative to `sum`. `e` holds all exponentials.
+// The mass of all ids that are not kept, as a share of `sum`. `e` holds all exponentials.
 double tail_share(const float* e, std::int64_t vocab, const std::int32_t* ids, std::int64_t k, double sum) {
   double kept = 0;
   for (std::int64_t i = 0; i < k; ++i) kept += e[ids[i]];
@@ -148,7 +148,7 @@ double fused_loss_row(const LossOptions& options, const float* logits, std::int6
   const bool has_tail = k < vocab;
   thread_local std::vector<double> log_p;
   thread_local std::vector<double> slopes;
-  thread_local std::vector<float> kept;  // their logits: `grad` may be written over them
+  thread_local std::vector<float> kept;  // logits of the kept ids, copied since `grad` may overwrite `logits`
   log_targets(options, logprobs, k, log_tail, has_tail, log_p);
   slopes.resize(log_p.size());
   kept.resize(static_cast<std::size_t>(k));
@@ -160,7 +160,7 @@ double fused_loss_row(const LossOptions& options, const float* logits, std::int6
   const double log_sum = std::log(sum);
 
   double loss = 0;
-  double mean_slope = 0;  // Σ Q g: what the softmax's normalisation takes from every slope
+  double mean_slope = 0;  // Σ Q g: the softmax's normalisation subtracts it from every slope
   auto add_bucket = [&](std::size_t bucket, double q, double log_q) {
     const double p = std::exp(log_p[bucket]);
     const kernels::LossTerm term = kernels::bucket_term(options, p, log_p[bucket], q, log_q);
@@ -175,7 +175,7 @@ double fused_loss_row(const LossOptions& options, const float* logits, std::int6
   const double tail = has_tail ? tail_share(grad, vocab, ids, k, sum) : 0;
   if (has_tail) add_bucket(k, tail, std::log(tail));
 
-  // d loss / d z_i = q_i (g of its bucket − Σ Q g) / T. The kept ids are set after the rest, whose pass touches all.
+  // d loss / d z_i = q_i (g of its bucket − Σ Q g) / T. The kept ids are set last, since scale_all() writes all ids.
   const double step = weight / options.temperature;
   scale_all(grad, vocab, has_tail ? static_cast<float>(step * (slopes[k] - mean_slope) / sum) : 0.0F);
   for (std::int64_t i = 0; i < k; ++i) {

@@ -7,13 +7,13 @@
 
 namespace slip {
 
-// Tells a value far outside the recent ones: z-score over a sliding window. Sums are double and taken afresh each time
-// (the window is short), so no rounding builds up over a process's life. A value that is tested enters the window
-// whatever the result, so that a lasting shift stops being an outlier.
+// Detects values far above the recent ones by their z-score over a sliding window. Sums are double and computed anew
+// each time (the window is short), so rounding does not accumulate. Every tested value enters the window, so that a
+// lasting shift stops being an outlier.
 class OutlierGuard {
  public:
   static constexpr std::size_t kWindow = 64;
-  static constexpr std::size_t kEnough = 16;  // with fewer values nothing is an outlier
+  static constexpr std::size_t kEnough = 16;  // with fewer values, no value is an outlier
   static constexpr double kLimit = 6.0;
 
   bool is_outlier(double value) {
@@ -31,7 +31,7 @@ class OutlierGuard {
     for (double value : values_) sum += value;
     return sum / static_cast<double>(values_.size());
   }
-  // At least 1 % of the mean, so that a window of equal values does not make everything an outlier.
+  // The standard deviation, at least 1 % of the mean, so that after equal values not every change is an outlier.
   double deviation() const {
     const double middle = mean();
     double squares = 0;

@@ -39,7 +39,7 @@ SLIP_VECTOR_CLONES void update_tensor(const Slots& slots, std::int64_t n, const 
   }
 }
 
-// The same where memory is a device's.
+// The same update for tensors in device memory.
 void update_on_device(const at::Tensor& weight, const at::Tensor& gradient, const at::Tensor& first,
                       const at::Tensor& second, const Rates& rates) {
   const at::Tensor g = gradient * rates.gradient_scale;

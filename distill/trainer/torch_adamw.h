@@ -12,7 +12,7 @@ namespace slip {
 
 struct AdamWRates {
   double learning_rate = 0, beta1 = 0.9, beta2 = 0.95;
-  double weight_decay = 0;    // spares vectors: norms
+  double weight_decay = 0;    // not applied to vectors (norm weights)
   double gradient_scale = 1;  // clipping
   std::int64_t step = 1;      // counted from 1, for the bias corrections
 };
@@ -32,7 +32,7 @@ class TorchAdamW {
 
  private:
   std::vector<at::Tensor> parameters_;
-  std::vector<at::Tensor> first_, second_;  // one a parameter, of its shape
+  std::vector<at::Tensor> first_, second_;  // one per parameter, with its shape
 };
 
 }  // namespace slip

@@ -18,8 +18,8 @@ namespace {
   throw Error(code, "learning.device = \"cuda\": " + reason, hint, "learning.device");
 }
 
-// LibTorch's CUDA part registers itself when it is loaded. The program does not link it: half a gigabyte and the
-// libraries it needs in turn are only for those who ask for them.
+// Loads LibTorch's CUDA library, which registers itself. The program does not link it: it takes half a gigabyte plus
+// its own dependencies, and only training on CUDA needs it.
 void load_cuda_part() {
   if (::dlopen("libtorch_cuda.so", RTLD_NOW | RTLD_GLOBAL) != nullptr) return;
   const char* reason = ::dlerror();
@@ -38,7 +38,7 @@ c10::Stream background_stream() {
     const c10::impl::VirtualGuardImpl cuda(c10::DeviceType::CUDA);
     if (cuda.deviceCount() == 0) refuse(ErrorCode::kUnavailable, "LibTorch finds no CUDA device", "set it to \"cpu\"");
     const c10::Device first(c10::DeviceType::CUDA, 0);
-    at::empty({1}, at::TensorOptions(first));  // what would fail at the first step fails here
+    at::empty({1}, at::TensorOptions(first));  // fails here rather than at the first step
     return cuda.getStreamFromGlobalPool(first, /*isHighPriority=*/false);
   } catch (const c10::Error& error) {
     refuse(ErrorCode::kUnavailable, error.what_without_backtrace(), "set it to \"cpu\"");

@@ -24,8 +24,8 @@ inline c10::ScalarType torch_dtype(Dtype dtype) {
   }
 }
 
-// Where a trainer's tensors live, and the stream of low priority that its work on a GPU goes to, behind what serving
-// put there. Copies are the same device and stream. Threads: one owner.
+// The device of a trainer's tensors, and the low-priority stream for its work on a GPU, behind the work of serving.
+// Copies share device and stream. Threads: one owner.
 class TorchDevice {
  public:
   // Errors as check_training_device().
@@ -35,7 +35,7 @@ class TorchDevice {
   bool is_cpu() const { return !stream_; }
   void* stream() const { return stream_->native_handle(); }  // a cudaStream_t; REQUIRES: !is_cpu()
 
-  // While it lives, what this thread asks of LibTorch goes to the trainer's stream.
+  // While it lives, LibTorch work of this thread goes to the trainer's stream.
   class Turn {
    public:
     explicit Turn(const TorchDevice& device) : guard_(device.stream_) {}

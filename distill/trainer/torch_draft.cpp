@@ -107,7 +107,7 @@ TorchDraft::TorchDraft(const ModelConfig& config, const std::filesystem::path& f
   for (NamedTensor& parameter : parameters_) copy_stored(file.get(parameter.name), parameter.value, parameter.name);
 }
 
-// Each parameter stays the same variable, which layers_ refer to as well.
+// Moves the data but keeps each parameter variable, since layers_ refer to the same variables.
 void TorchDraft::move_to(at::Device device) {
   const at::NoGradGuard no_grad;
   for (NamedTensor& parameter : parameters_) {
@@ -136,7 +136,7 @@ at::Tensor rotate(const at::Tensor& x, const at::Tensor& cos, const at::Tensor& 
   return at::cat({halves[0] * cos - halves[1] * sin, halves[1] * cos + halves[0] * sin}, -1);
 }
 
-// The rows that are wanted, [end − wanted, end) of each sequence, and those before them.
+// The wanted rows, [end − wanted, end) of each sequence, and the context rows before them.
 struct RowSplit {
   RowSplit(const PackedSequences& input, at::Device device) {
     std::vector<std::int64_t> last, first;
@@ -158,7 +158,7 @@ struct RowSplit {
     order = at::tensor(place, at::kLong).to(device);
   }
   at::Tensor wanted, context;
-  at::Tensor order;                           // of each row, its place among the context's rows and then the wanted
+  at::Tensor order;                           // [n_row] index of each row in context rows followed by wanted rows
   std::vector<std::int64_t> context_lengths;  // [n_seq]
 };
 
@@ -195,7 +195,7 @@ at::Tensor TorchDraft::attention(const at::Tensor& q, const at::Tensor& k, const
   return at::cat(outputs);
 }
 
-// `x` and `normed` are rows of one layer's input; [Σ queries, hidden] of its output.
+// Returns [Σ queries, hidden], the output rows of one layer. `x` and `normed` are rows of its input.
 at::Tensor TorchDraft::layer_rows(const Layer& layer, const at::Tensor& x, const at::Tensor& normed,
                                   const Rotation& places, const KeysAndValues& kv,
                                   std::span<const std::int64_t> lengths, std::span<const std::int64_t> queries) const {
@@ -215,7 +215,7 @@ at::Tensor TorchDraft::hidden(const PackedSequences& input, bool through_context
     return Rotation{places.cos.index_select(0, rows), places.sin.index_select(0, rows)};
   };
   const Rotation of_wanted = rows_of(split.wanted, all), of_context = rows_of(split.context, all);
-  // Its gradient holds the rows of these tokens alone, and is added to one of all rows.
+  // Sparse: the gradient holds only the rows of these tokens, and is added to a dense one.
   at::Tensor x = at::embedding(embedding(), at::tensor(input.tokens, at::kLong).to(device), /*padding_idx=*/-1,
                                /*scale_grad_by_freq=*/false, /*sparse=*/true);
   for (std::size_t l = 0; l < layers_.size(); ++l) {

@@ -21,22 +21,22 @@ struct NamedTensor {
   at::Tensor value;  // float32, requires grad
 };
 
-// A plain Llama's (check_trainable) float32 masters and its differentiable forward, up to the final norm: the product
-// with the vocabulary is the trainer's, in pieces. Threads: one owner.
+// The float32 master weights of a plain Llama (check_trainable) and its differentiable forward pass up to the final
+// norm. TorchHead does the product with the vocabulary, in pieces. Threads: one owner.
 class TorchDraft {
  public:
-  // Random weights: normal of deviation 0.02, output projections divided by sqrt(2 layers) as in GPT-2. `seed` fixes
-  // them on every machine.
+  // Random weights: normal with standard deviation 0.02, output projections divided by sqrt(2 layers) as in GPT-2. The
+  // same `seed` gives the same weights on every machine.
   TorchDraft(const ModelConfig& config, std::uint64_t seed);
-  // Error{kDataLoss | kInvalidArgument | kNotFound} naming the tensor.
+  // The weights of a Hugging Face folder. Error{kDataLoss | kInvalidArgument | kNotFound} naming the tensor.
   TorchDraft(const ModelConfig& config, const std::filesystem::path& folder);
 
-  // Moves all weights; before anything holds a gradient of them.
+  // Moves all weights. REQUIRES: no gradients exist yet.
   void move_to(at::Device device);
 
-  // [Σ wanted, hidden] after the final norm, differentiable. The last layer computes the wanted rows only. Without
-  // `through_context` the rows before them are constants above the first layer: no gradient flows back through what
-  // they became, only into the weights that make keys and values of it.
+  // Returns [Σ wanted, hidden] after the final norm, differentiable. The last layer computes the wanted rows only.
+  // Without `through_context` the context rows before them are constants above the first layer: no gradient flows back
+  // through their hidden states, only into the weights that compute their keys and values.
   at::Tensor hidden(const PackedSequences& input, bool through_context = true) const;
 
   std::vector<NamedTensor>& parameters() { return parameters_; }

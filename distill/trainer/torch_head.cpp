@@ -11,7 +11,7 @@
 namespace slip {
 namespace {
 
-// Of a piece's logits: what stays in a processor's cache, and what keeps a device busy.
+// Size of a piece's logits: on a CPU it stays in the cache; on a device it is large enough to keep the device busy.
 constexpr std::int64_t kPieceBytes = std::int64_t{4} << 20, kDevicePieceBytes = std::int64_t{128} << 20;
 
 std::int64_t rows_a_piece(std::int64_t vocab, bool is_cpu) {
@@ -19,7 +19,7 @@ std::int64_t rows_a_piece(std::int64_t vocab, bool is_cpu) {
   return std::clamp<std::int64_t>(kDevicePieceBytes / (4 * vocab), 16, 4096);
 }
 
-// The targets of some rows as the device wants them; all keep the same number of ids.
+// The targets of some rows as tensors on the device. All rows keep the same number of ids.
 struct DeviceTargets {
   DeviceTargets(std::span<const TopK* const> rows, double weight, at::Device device) {
     const auto n = static_cast<std::int64_t>(rows.size());
@@ -69,15 +69,15 @@ std::size_t TorchHead::bytes() const {
 
 namespace {
 
-// The first rows of `buffer` become `rows`, the others zero.
+// Copies `rows` to the first rows of `buffer`, and sets the others to zero.
 void fill(at::Tensor& buffer, const at::Tensor& rows) {
   const std::int64_t n = rows.size(0), all = buffer.size(0);
   buffer.narrow(0, 0, n).copy_(rows);
   if (n < all) buffer.narrow(0, n, all - n).zero_();
 }
 
-// Some rows at a time: LibTorch widens a bfloat16 operand into memory of its own first, 4 MiB for a vocabulary of
-// 8,192.
+// sums += rounded, some rows at a time: LibTorch first widens the whole bfloat16 operand into new memory, 4 MiB for a
+// vocabulary of 8,192.
 void add_rounded(const at::Tensor& rounded, at::Tensor& sums) {
   constexpr std::int64_t kRows = 512;
   for (std::int64_t row = 0; row < sums.size(0); row += kRows) {
@@ -130,7 +130,7 @@ RowSums TorchHead::losses(const at::Tensor& logits, std::span<const TopK* const>
   return sums;
 }
 
-// The same by the device's kernel: one launch for rows in a row that keep equally many ids, which is nearly always all.
+// The same with the device's kernel: one launch per run of rows that keep equally many ids, nearly always one run.
 RowSums TorchHead::losses_on_device(const at::Tensor& logits, std::span<const TopK* const> targets, double weight,
                                     const at::Tensor& slope) {
   RowSums sums;
@@ -165,7 +165,7 @@ RowSums TorchHead::losses_on_device(const at::Tensor& logits, std::span<const To
   return sums;
 }
 
-// Rows without a target are left out of the products, which are most of a step's work.
+// Leaves rows without a target out of the products, which are most of a step's work.
 RowSums TorchHead::pass(const at::Tensor& hidden, const at::Tensor& matrix, std::span<const TopK* const> targets,
                         double weight, const Backward* backward) {
   std::vector<std::int64_t> rows;

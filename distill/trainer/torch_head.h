@@ -22,17 +22,19 @@ struct RowSums {
   std::int64_t rows = 0, greedy_hits = 0;
 };
 
-// The product with the vocabulary and the loss behind it, by hand and in pieces: [n, vocab] of logits and as much of
-// gradient would not fit the cache, nor a device for long rows. In bfloat16 all pieces have as many rows, the last one
-// filled up with zeros: LibTorch compiles a kernel for each number of rows that it meets. Threads: one owner.
+// The product with the vocabulary and the loss, computed by hand and in pieces: all logits [n, vocab] and their
+// gradients would not fit into the cache, nor onto a device for long inputs. In bfloat16 all pieces have the same
+// number of rows, and the last one is padded with zeros, since LibTorch compiles a kernel for each number of rows.
+// Threads: one owner.
 class TorchHead {
  public:
-  // Takes loss and products from `options`. REQUIRES: a turn of `device`.
+  // Takes loss and products from `options`. REQUIRES: a TorchDevice::Turn of `device` is alive.
   TorchHead(const ModelConfig& draft, const TrainerOptions& options, const TorchDevice& device);
 
-  // hidden [n, hidden] → losses; with `gradient` [n, hidden] also the gradient with respect to `hidden`, and that with
-  // respect to `matrix` [vocab, hidden] added to `matrix_gradient`. `weight` scales gradients. A target without ids
-  // adds nothing and is not counted. REQUIRES: a turn of the device, and no recording of gradients.
+  // Computes the losses of hidden [n, hidden]. With `backward`, also writes the gradient with respect to `hidden` to
+  // `gradient` [n, hidden], and adds that with respect to `matrix` [vocab, hidden] to `matrix_gradient`. `weight`
+  // scales gradients. A target without ids adds nothing and is not counted. REQUIRES: a TorchDevice::Turn of the device
+  // is alive, and gradient recording is off.
   struct Backward {
     at::Tensor gradient, matrix_gradient;
   };
@@ -42,7 +44,7 @@ class TorchHead {
   std::size_t bytes() const;
 
  private:
-  // The three products of a piece: what multiplies, and into what.
+  // The operands and results of a piece's three products.
   struct Piece {
     at::Tensor hidden, gradient;  // [n, hidden]
     at::Tensor logits, slopes;    // [n, vocab]
@@ -59,11 +61,11 @@ class TorchHead {
 
   LossOptions loss_;
   TorchDevice device_;
-  at::Tensor logits_, slopes_;  // [rows of a piece, vocab], reused; one tensor on a CPU: slopes replace logits
+  at::Tensor logits_, slopes_;  // [rows of a piece, vocab], reused; on a CPU one tensor: slopes overwrite logits
   struct Rounded {
     at::Tensor hidden, gradient, logits, matrix, matrix_gradient;
   };
-  std::optional<Rounded> rounded_;  // what bfloat16 products take and give
+  std::optional<Rounded> rounded_;  // operands and results of bfloat16 products
 };
 
 }  // namespace slip

@@ -12,7 +12,7 @@ namespace {
 
 const TopK no_target{};
 
-// Whether serving proposes answer token `i` by its lookup, whatever the draft says. Asked for rising i.
+// Whether serving proposes answer token `i` by prompt lookup instead of the draft. Call it with rising i.
 bool is_looked_up(PromptLookup& lookup, const ReplayRecord& record, std::int64_t i) {
   const auto before = std::span(record.tokens).first(static_cast<std::size_t>(record.prompt_tokens + i));
   return lookup.after(before, record.prompt_tokens).is_confident();
@@ -33,8 +33,8 @@ void check_record(const ReplayRecord& record, std::int32_t vocab) {
   }
 }
 
-// Answer token i is predicted by the row of the token before it; an answer without a prompt loses its first row, and
-// what lies beyond the draft's context is left out.
+// Appends a record's rows. The row before answer token i predicts it, so an answer without a prompt loses its first
+// token. Tokens beyond the draft's context are left out.
 void append_record(const ReplayRecord& record, const ModelConfig& config, bool skip_looked_up, Microbatch& batch) {
   const auto n_tokens = static_cast<std::int64_t>(record.tokens.size());
   const std::int64_t n_rows = std::min<std::int64_t>(n_tokens - 1, config.max_positions);

@@ -12,7 +12,7 @@ namespace {
 
 // The quintic's coefficients: the steepest slope at 0 for which five iterations end within [0.7, 1.2] (Jordan, 2024).
 constexpr double kLinear = 3.4445, kCubic = -4.7750, kQuintic = 2.0315;
-constexpr double kEpsilon = 1e-7;  // added to the norm: a gradient of zeros gives an update of zeros
+constexpr double kEpsilon = 1e-7;  // added to the norm, so that a zero gradient gives a zero update
 
 // The first rows·columns values of a flat scratch tensor as a matrix.
 at::Tensor matrix_of(const at::Tensor& scratch, std::int64_t rows, std::int64_t columns) {

@@ -11,12 +11,13 @@ namespace slip {
 
 struct MuonRates {
   double learning_rate = 0;
-  double keep = 1;            // weights are multiplied by it first: 1 − learning rate · weight decay
+  double keep = 1;            // factor of the weights before the update: 1 − learning rate · weight decay
   double gradient_scale = 1;  // clipping
 };
 
-// Muon (Jordan et al., 2024, kellerjordan.github.io/posts/muon) over matrices: momentum, then the update's singular
-// values are brought near 1 by Newton–Schulz. Same arithmetic as torch.optim.Muon with adjust_lr_fn "original".
+// The Muon optimizer (Jordan et al., 2024, kellerjordan.github.io/posts/muon) for matrices: momentum, then
+// Newton–Schulz brings the update's singular values near 1. Same arithmetic as torch.optim.Muon with adjust_lr_fn
+// "original".
 // Threads: one owner.
 class TorchMuon {
  public:
@@ -24,21 +25,22 @@ class TorchMuon {
   static constexpr int kIterations = 5;      // of Newton–Schulz
 
   // The matrices are [rows, columns] float32, shared with the caller: update() reads their gradients and writes them.
-  // `iterates`: at::kFloat, or at::kBFloat16 as in torch.optim.Muon; of Newton–Schulz alone, which forgives rounding.
+  // `iterates`: dtype of Newton–Schulz only, which tolerates rounding: at::kFloat, or at::kBFloat16 as in
+  // torch.optim.Muon.
   explicit TorchMuon(std::vector<at::Tensor> matrices, at::ScalarType iterates = at::kFloat);
 
   // One step: momentum ← lerp(momentum, gradient); weight ← keep · weight − rate · √max(1, rows/columns) · orthogonal.
   // A matrix without a gradient is left alone. REQUIRES: finite gradients.
   void update(const MuonRates& rates);
 
-  std::vector<at::Tensor>& momenta() { return momenta_; }  // one a matrix, of its shape
-  std::size_t bytes() const;                               // of momenta and scratch
+  std::vector<at::Tensor>& momenta() { return momenta_; }  // one per matrix, with its shape
+  std::size_t bytes() const;                               // size of momenta and scratch
 
  private:
   at::Tensor orthogonalize(const at::Tensor& update);
 
   std::vector<at::Tensor> matrices_, momenta_;
-  at::Tensor scratch_[5];  // flat: the update, an iterate and the next, X·Xᵀ, the polynomial of it
+  at::Tensor scratch_[5];  // flat: the update, the iterate X, the next iterate, X·Xᵀ, and its polynomial
 };
 
 }  // namespace slip

@@ -7,7 +7,8 @@
 namespace slip {
 namespace {
 
-// A layer's matrix; the embedding and the output matrix are not, since their rows are tokens of very unequal frequency.
+// Whether a parameter is a layer's matrix, for Muon. The embedding and the output matrix are not: their rows are tokens
+// of very unequal frequency.
 bool is_layer_matrix(const NamedTensor& parameter) {
   return parameter.value.dim() == 2 && parameter.name.starts_with("model.layers.");
 }

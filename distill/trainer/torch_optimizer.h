@@ -16,7 +16,7 @@
 namespace slip {
 
 // The optimizer of a draft's parameters: AdamW for all, or Muon for the layers' matrices and AdamW for embedding,
-// output matrix and norms, as Muon's author advises. Threads: one owner.
+// output matrix and norms, as recommended by Muon's author. Threads: one owner.
 class TorchOptimizer {
  public:
   // Shares the parameters, which must already be on their device.
@@ -27,8 +27,8 @@ class TorchOptimizer {
 
   std::int64_t steps() const { return steps_; }
   void set_steps(std::int64_t steps) { steps_ = steps; }
-  // Everything that a resumed run needs, in the order of the state file: AdamW's first moments, its second moments,
-  // Muon's momenta; each in the parameters' order.
+  // The complete state for resuming, in the order of the state file: AdamW's first moments, its second moments, Muon's
+  // momenta, each in the parameters' order.
   std::vector<at::Tensor*> moments();
   std::size_t bytes() const;
 

@@ -37,7 +37,7 @@ std::span<const std::byte> as_bytes(const std::string& text) {
               "delete the file to start the optimizer afresh; the draft's weights are kept elsewhere");
 }
 
-// Never renumber: they are on disk.
+// Never renumber these values: they are on disk.
 std::uint32_t optimizer_word(OptimizerKind optimizer) {
   return optimizer == OptimizerKind::kMuon ? 1 : 0;
 }
@@ -52,7 +52,7 @@ std::uint64_t matrix_parameters(const ModelConfig& shape) {
 
 }  // namespace
 
-// Muon keeps one moment of a matrix where AdamW keeps two.
+// Muon keeps one moment per matrix value, AdamW two.
 std::uint64_t TrainerState::n_floats(const ModelConfig& shape, OptimizerKind optimizer) {
   const std::uint64_t all = kParts * static_cast<std::uint64_t>(shape.parameters());
   if (optimizer == OptimizerKind::kAdamW) return all;
@@ -88,7 +88,7 @@ void write_trainer_state(const std::filesystem::path& file, const ModelConfig& s
 
 TrainerState read_trainer_state(const std::filesystem::path& file, const ModelConfig& shape, OptimizerKind optimizer) {
   const std::uint64_t n_floats = TrainerState::n_floats(shape, optimizer);
-  // AdamW's, which are most, so that a file of the other optimizer is read far enough to say so.
+  // The limit is AdamW's, the larger one, so that a file of the other optimizer is read far enough to report it.
   const std::uint64_t most_floats = TrainerState::n_floats(shape, OptimizerKind::kAdamW);
   const std::uint64_t max_bytes = kHeaderBytes + kMaxRecentLosses * 8 + 8 + most_floats * sizeof(float) + 4;
   const std::string content = read_file(file, max_bytes);

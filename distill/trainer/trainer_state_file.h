@@ -12,16 +12,16 @@
 
 namespace slip {
 
-// What a trainer needs to go on exactly where it stopped, as one flat file, little-endian:
+// The state from which a trainer resumes exactly where it stopped, as one flat file, little-endian:
 //
 //   magic "SLIPOPT\3" | vocab, hidden, ffn, layers, heads, kv heads, head size, tied, optimizer: u32 each | steps u64
 //   n recent losses u32 | recent losses f64 | n floats u64 | floats f32 | crc32c u32 over all that precedes
 //
 // The floats are all parameters, then the optimizer's moments, then the parameters' moving averages. AdamW's moments
-// are all first ones, then all second ones. With Muon these are of the other parameters only, and the momenta of the
-// layers' matrices follow.
+// are all first ones, then all second ones. With Muon, AdamW's moments cover only the other parameters, and the momenta
+// of the layers' matrices follow.
 struct TrainerState {
-  static constexpr int kParts = 4;  // floats for each parameter with AdamW
+  static constexpr int kParts = 4;  // floats per parameter value with AdamW
   static std::uint64_t n_floats(const ModelConfig& shape, OptimizerKind optimizer);
 
   std::uint64_t steps = 0;
@@ -29,11 +29,11 @@ struct TrainerState {
   std::vector<float> floats;
 };
 
-// Atomic replacement; fail points `optimizer.*`.
+// Replaces the file atomically; fail points `optimizer.*`.
 void write_trainer_state(const std::filesystem::path& file, const ModelConfig& shape, const TrainerState& state,
                          OptimizerKind optimizer = OptimizerKind::kAdamW);
-// Error{kNotFound}; Error{kDataLoss} when the file is torn, damaged, of another format, shape or optimizer. Sizes are
-// checked before anything is allocated.
+// Reads a state. Error{kNotFound}; Error{kDataLoss} when the file is torn, damaged, of another format, shape or
+// optimizer. Sizes are checked before anything is allocated.
 TrainerState read_trainer_state(const std::filesystem::path& file, const ModelConfig& shape,
                                 OptimizerKind optimizer = OptimizerKind::kAdamW);
 

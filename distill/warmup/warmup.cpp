@@ -26,8 +26,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::int64_t kStepsBetweenHeldout = 50;
-constexpr std::size_t kFlatWindow = 4;   // measurements: 200 steps without 1 % of gain is flat
-constexpr std::size_t kMaxHeldout = 96;  // answers scored each time: enough for a steady mean, cheap beside 50 steps
+constexpr std::size_t kFlatWindow = 4;   // measurements: the loss is flat after 200 steps without 1 % of gain
+constexpr std::size_t kMaxHeldout = 96;  // answers per measurement: a stable mean, cheap compared with 50 steps
 constexpr std::int64_t kMaxSkipsInARow = 50;
 constexpr std::int64_t kReportEveryUs = 200'000;
 
@@ -35,7 +35,7 @@ constexpr std::int64_t kReportEveryUs = 200'000;
   throw Error(ErrorCode::kCancelled, "interrupted " + where + "; what is done so far is saved");
 }
 
-// Counts towards a rate and says when the next report is due.
+// Measures a rate, and tells when the next report is due.
 class Pace {
  public:
   void add(std::int64_t amount) { amount_ += amount; }
@@ -166,7 +166,7 @@ void WarmupJob::split_answers(AnswerFile& file, const std::vector<WarmupPrompt>&
     (prompts[index].heldout ? heldout_ : training_).push_back(std::move(record));
   }
   file.records().clear();
-  if (heldout_.empty() && training_.size() > 1) {  // a handful of prompts: the hash may have picked none
+  if (heldout_.empty() && training_.size() > 1) {  // with few prompts the hash may hold out none
     heldout_.push_back(std::move(training_.back()));
     training_.pop_back();
   }
@@ -202,8 +202,8 @@ bool WarmupJob::finished() const {
   return is_flat(history_.heldout, kFlatWindow);
 }
 
-// Every record once an epoch, in an order that (seed, epoch) decides; which batch comes next depends on how many were
-// taken, trained on or skipped, so that an interruption changes nothing.
+// The next batch. Every record comes once per epoch, in an order addressed by (seed, epoch). The position depends only
+// on the number of batches taken so far (trained on or skipped), so that an interruption changes nothing.
 std::vector<ReplayRecord> WarmupJob::next_batch() const {
   const auto taken = static_cast<std::uint64_t>(trainer_->steps()) + history_.skipped.size();
   std::vector<ReplayRecord> batch;
@@ -314,7 +314,7 @@ WarmupResult WarmupJob::deliver() {
   return result;
 }
 
-// A warm-up into a data directory that a service holds would change it under the service's feet.
+// Locks the data directory that contains `out`, if any, so that no warm-up changes the directory of a running service.
 std::optional<DataDirectoryLock> lock_data_directory_around(const fs::path& out) {
   for (fs::path folder = fs::absolute(out).lexically_normal().parent_path(); folder != folder.root_path();
        folder = folder.parent_path()) {

@@ -33,8 +33,8 @@ SamplingParams sampling_of(std::size_t index, const AnswerOptions& options) {
   return sampling;
 }
 
-// The engine's observations of one run, as finished records. A failed request ends the run: its prompt would be missing
-// without a word.
+// Collects the engine's observations of one run as finished records. A failed request ends the run, since its prompt
+// would otherwise be missing silently.
 class RecordCollector final : public ObservationSink, public StepListener {
  public:
   void begin(ObservedRequest request) noexcept override { assembler_.begin(std::move(request)); }
@@ -98,8 +98,8 @@ AnswerFile::AnswerFile(const std::filesystem::path& path) {
 void AnswerFile::append(const ReplayRecord& record) {
   const std::vector<std::byte> frame = encode_record(record, records_.size() + 1);
   write_all(file_.get(), frame, "warmup.answers");
-  // As it will be read after an interruption: log probabilities lose their last bits on disk, and a run that was
-  // interrupted must come to the same weights as one that was not.
+  // Keeps the record as it will be read back: log probabilities lose precision on disk, and an interrupted run must end
+  // with the same weights as an uninterrupted one.
   auto kept = decode_record(frame);
   SLIP_CHECK(kept.has_value(), "a frame we have just written does not decode");
   records_.insert_or_assign(record.request.value, std::move(*kept));
@@ -140,7 +140,7 @@ void write_answers(const AnsweringTarget& target, std::span<const WarmupPrompt> 
 
 namespace {
 
-// Rows [begin, end) of one record through the target; those that predict an answer token give a TopK.
+// Runs rows [begin, end) of one record through the target. Rows that predict an answer token give a TopK.
 void force_rows(Worker& worker, PageTable& pages, ReplayRecord& record, std::int32_t begin, std::int32_t end,
                 std::vector<float>& logits) {
   const std::int32_t n = end - begin;
@@ -187,7 +187,7 @@ void force_answers(const AnsweringTarget& target, std::span<const WarmupPrompt> 
     record.prompt_tokens = static_cast<std::int32_t>(record.tokens.size());
     record.tokens.insert(record.tokens.end(), prompts[index].response.begin(), prompts[index].response.end());
     record.sampling.temperature = 0;
-    const auto last = static_cast<std::int32_t>(record.tokens.size()) - 1;  // the last token predicts nothing
+    const auto last = static_cast<std::int32_t>(record.tokens.size()) - 1;  // no token follows the last one
     PageTable pages(worker.cache());
     SLIP_CHECK(pages.reserve(last), "the cache holds one sequence of the whole context");
     for (std::int32_t at = 0; at < last; at += kForcedRows) {

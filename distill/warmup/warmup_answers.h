@@ -18,8 +18,8 @@
 
 namespace slip {
 
-// The answers written so far, one replay frame each, appended as they are done. A torn tail (interrupted while writing)
-// is cut on open; frames of prompts that are not asked for are an error, for then the folder belongs to another run.
+// The file of answers written so far: one replay frame per answer, appended when it is complete. A torn tail (from an
+// interrupted write) is cut on open. An answer to a prompt of another run is an error, which the caller detects.
 // Threads: one owner.
 class AnswerFile {
  public:
@@ -35,31 +35,31 @@ class AnswerFile {
 };
 
 struct AnswerOptions {
-  std::optional<float> temperature;  // absent: 0 for prompts of even index, 0.8 for the others
+  std::optional<float> temperature;  // absent: 0 for prompts with an even index, 0.8 for the others
   std::int32_t max_tokens = 256, concurrency = 16;
   std::uint64_t seed = 1;
 };
 
-// Who answers, and where: on a device, or for a null one on the CPU.
+// The target model that answers, and its device; a null device means the CPU.
 struct AnsweringTarget {
   std::shared_ptr<const ModelWeights> weights;
   std::shared_ptr<kernels::cuda::DeviceQueue> device;
-  std::string where = "the target's folder";  // for messages
+  std::string where = "the target's folder";  // origin of the weights, for messages
 };
 
 // Called with each finished record, between two steps of the target; false stops.
 using AnswerSink = std::function<bool(const ReplayRecord&)>;
-// Asked between two steps of the target; false stops.
+// Called between two steps of the target; false stops.
 using KeepGoing = std::function<bool()>;
 
-// Both refuse a target whose logits are no numbers with Error{kDataLoss}: it would teach nonsense.
+// Both functions refuse a target with NaN logits by Error{kDataLoss}, since a draft cannot learn from it.
 
-// Has the target write the answers of prompts[wanted…] through the engine, without a draft. Sampling is addressed by
-// (seed, prompt), so an answer does not depend on which others are written beside it or on an interruption.
+// Lets the target generate answers to prompts[wanted…] through the engine, without a draft. Sampling is addressed by
+// (seed, prompt), so an answer depends neither on answers generated concurrently nor on an interruption.
 void write_answers(const AnsweringTarget& target, std::span<const WarmupPrompt> prompts,
                    const std::vector<std::size_t>& wanted, const AnswerOptions& options, kernels::ThreadPool& pool,
                    const AnswerSink& sink, const KeepGoing& keep_going);
-// Has the target say what it would have put at each token of the given responses.
+// Runs the target over the given responses (teacher forcing), and stores its distribution at each token.
 void force_answers(const AnsweringTarget& target, std::span<const WarmupPrompt> prompts,
                    const std::vector<std::size_t>& wanted, kernels::ThreadPool& pool, const AnswerSink& sink,
                    const KeepGoing& keep_going);

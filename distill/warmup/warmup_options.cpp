@@ -28,7 +28,7 @@ void check_options(const WarmupOptions& options) {
           "temperature must be between 0 and 2", "temperature");
 }
 
-// A draft to go on from must speak the target's vocabulary.
+// An existing draft must have the target's vocabulary.
 void check_draft(const WarmupOptions& options) {
   const ModelConfig target = load_model_config(options.target);
   if (options.draft.empty()) {
@@ -63,8 +63,8 @@ ModelConfig draft_config(const ModelConfig& target, const DraftShape& shape) {
   require(shape.hidden / shape.heads % 2 == 0, "head size (hidden / heads) must be even", "heads");
   require(shape.kv_heads >= 1 && shape.heads % shape.kv_heads == 0, "heads must be a multiple of kv_heads", "kv_heads");
   require(shape.ffn >= 1, "ffn must be at least 1", "ffn");
-  // Of the target it keeps vocabulary, context, epsilon and base rotation. A draft is a plain Llama whatever the
-  // target.
+  // Copies vocabulary, context, epsilon and rotary base from the target. A draft is a plain Llama whatever the target's
+  // architecture.
   ModelConfig config = target;
   const ModelConfig plain;
   config.architecture = plain.architecture;

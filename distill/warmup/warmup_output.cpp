@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 
 constexpr std::uint64_t kMaxWordsBytes = std::uint64_t{256} << 20;
 
-// "drafts/sql/" and "drafts/sql" are both called sql.
+// The draft's name: sql for both "drafts/sql/" and "drafts/sql".
 std::string folder_name(const fs::path& path) {
   const fs::path normal = fs::absolute(path).lexically_normal();
   return (normal.has_filename() ? normal : normal.parent_path()).filename().string();

@@ -8,8 +8,8 @@
 
 namespace slip {
 
-// Copies what makes a folder of weights a whole Hugging Face checkpoint: tokenizer files and generation_config.json,
-// those that are there. A draft speaks its target's words.
+// Copies the target's tokenizer files and generation_config.json, as far as they exist, into a folder of weights, which
+// makes it a complete Hugging Face checkpoint. A draft has its target's tokenizer.
 void copy_target_words(const std::filesystem::path& target, const std::filesystem::path& folder);
 
 // Completes `meta` (name, target, time, reason "warmup", SHA-256 of the weights in `folder`) and writes meta.json.

@@ -22,7 +22,7 @@ constexpr double kLeastGain = 0.01;
 constexpr std::uint64_t kMaxJsonBytes = std::uint64_t{16} << 20;
 
 std::string file_sha256(const fs::path& path) {
-  const FileHandle file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));  // a FIFO has nobody to wait for
+  const FileHandle file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));  // do not block on a FIFO
   if (!file) throw Error(ErrorCode::kNotFound, "cannot open " + path.string());
   return sha256_of(file.get(), path.string());
 }
@@ -38,7 +38,7 @@ void refuse_existing_outcome(const WarmupOptions& options) {
             : "choose another --out, or pass --force to replace it",
         "out");
   }
-  // A link would give way to a folder, or stand in its way once all is done.
+  // Refuses links: the final rename would replace the link by a folder, or fail after all work is done.
   const bool is_folder = there == fs::file_type::directory;
   if (!is_folder || (!fs::exists(options.out / "config.json") && !fs::is_empty(options.out))) {
     throw Error(ErrorCode::kInvalidArgument, options.out.string() + " is not a model folder, so it is not replaced",
@@ -52,7 +52,7 @@ void check_same_run(const fs::path& file, const std::string& wanted, const fs::p
   const auto said = [](const nlohmann::json& run, const std::string& key) {
     return run.contains(key) ? run[key].dump() : std::string("none");
   };
-  nlohmann::json both = now;  // an option may be there in one of the two only
+  nlohmann::json both = now;  // the union: an option may exist in only one of the two
   both.update(before);
   for (const auto& [key, value] : both.items()) {
     if (said(before, key) == said(now, key)) continue;
@@ -86,7 +86,7 @@ bool is_flat(const std::vector<HeldoutPoint>& heldout, std::size_t window) {
   return since > before * (1 - kLeastGain);
 }
 
-// Of one file its hash; of shards their hashes one behind the other.
+// The concatenated SHA-256 prefixes (32 hex digits) of all weight files.
 std::string weights_fingerprint(const fs::path& model) {
   const WeightFiles files(model);
   std::string text;
@@ -188,7 +188,7 @@ void WarmupWork::deliver(const fs::path& out, bool keep) const {
   if (!keep) clear(/*keep_lock=*/false);
 }
 
-// The lock's file outlives the rest: removed while it is held, it would let a second run in.
+// Removes the lock file last, since a second run could start if it were removed earlier.
 void WarmupWork::clear(bool keep_lock) const {
   const fs::directory_iterator listing(folder_);
   const std::vector<fs::directory_entry> entries(begin(listing), end(listing));

@@ -17,11 +17,11 @@ struct HeldoutPoint {
   double loss = 0, alpha = 0;
 };
 
-// How far training has come, beside the optimizer's own state. Everything is keyed by the step it belongs to, so that
-// it fits whichever optimizer state survived a crash: what lies beyond that step is dropped.
+// The history of training, saved beside the optimizer's state. Every entry has its step, so that the history fits
+// whichever optimizer state survived a crash: later entries are dropped.
 struct WarmupHistory {
   std::vector<HeldoutPoint> heldout;
-  std::vector<std::int64_t> skipped;  // steps() at which a batch was skipped, rising; one entry a batch
+  std::vector<std::int64_t> skipped;  // steps() at which a batch was skipped, ascending; one entry per batch
   void forget_after(std::int64_t step);
 };
 
@@ -29,18 +29,18 @@ struct WarmupHistory {
 // best before them. Pure.
 bool is_flat(const std::vector<HeldoutPoint>& heldout, std::size_t window);
 
-// min(n, most) different indices below `n`, evenly spaced and ascending. Pure.
+// Returns min(n, most) different indices below `n`, evenly spaced and ascending. Pure.
 std::vector<std::size_t> evenly_spaced(std::size_t n, std::size_t most);
 
-// <out>.work: what an interrupted run goes on from.
+// The work folder <out>.work, from which an interrupted run resumes:
 //   run.json   the options that decide the weights; another set is refused
 //   answers    replay frames
 //   optimizer  the trainer's state
 //   history.json
 class WarmupWork {
  public:
-  // Creates the folder, or takes up the one there. Error{kConflict} when another run holds it, when options differ
-  // (naming the first that does), or when the outcome exists already; `resume` and `force` as in WarmupOptions.
+  // Creates the folder, or opens an existing one. Error{kConflict} when another run holds it, when options differ
+  // (naming the first that does), or when the output exists already; `resume` and `force` as in WarmupOptions.
   explicit WarmupWork(const WarmupOptions& options);
 
   bool resumed() const { return resumed_; }
@@ -48,16 +48,16 @@ class WarmupWork {
   std::filesystem::path optimizer() const { return folder_ / "optimizer"; }
   WarmupHistory read_history() const;
   void write_history(const WarmupHistory& history) const;
-  // A fresh folder to prepare the outcome in.
+  // A new folder in which the output is prepared.
   std::filesystem::path staging() const;
-  // Moves staging() to `out` by one rename and, unless `keep`, removes the work.
+  // Moves staging() to `out` by one rename and, unless `keep`, removes the work folder.
   void deliver(const std::filesystem::path& out, bool keep) const;
 
  private:
   void clear(bool keep_lock) const;
 
   std::filesystem::path folder_;
-  std::optional<DataDirectoryLock> lock_;  // against a second run into the same place
+  std::optional<DataDirectoryLock> lock_;  // excludes a second run with the same `out`
   bool resumed_ = false;
 };
 
