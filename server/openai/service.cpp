@@ -141,17 +141,18 @@ void write_acceptance(JsonText& json, const AcceptanceCount& count) {
   json.end_object();
 }
 
-void write_version(JsonText& json, const DraftMeta& meta, bool with_acceptance) {
+// `with_figures`: also how much other clients' traffic taught the version, and what that brought.
+void write_version(JsonText& json, const DraftMeta& meta, bool with_figures) {
   json.begin_object();
   json.member("version", meta.version);
   json.member("parent", meta.parent);
   json.member("reason", meta.reason);
   json.member("created_us", meta.created_us);
-  json.member("optimizer_steps", meta.optimizer_steps);
-  json.member("trained_requests", meta.trained_requests);
   json.member("rolled_back", meta.rolled_back);
   json.member("weights_sha256", meta.weights_sha256);
-  if (with_acceptance) {
+  if (with_figures) {
+    json.member("optimizer_steps", meta.optimizer_steps);
+    json.member("trained_requests", meta.trained_requests);
     json.member("heldout_alpha_before", meta.heldout_alpha_before);
     json.member("heldout_alpha", meta.heldout_alpha);
     json.member("p_value", meta.p_value);
@@ -159,11 +160,11 @@ void write_version(JsonText& json, const DraftMeta& meta, bool with_acceptance) 
   json.end_object();
 }
 
-void write_versions(JsonText& json, const DraftStore* store, const std::string& draft, bool with_acceptance) {
+void write_versions(JsonText& json, const DraftStore* store, const std::string& draft, bool with_figures) {
   json.begin_array();
   try {
     if (store != nullptr) {
-      for (const auto& meta : store->versions(draft)) write_version(json, meta, with_acceptance);
+      for (const auto& meta : store->versions(draft)) write_version(json, meta, with_figures);
     }
   } catch (const Error& error) {
     throw Error(ErrorCode::kIo, error.message());  // a server fault: file names go to the log only

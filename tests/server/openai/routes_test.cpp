@@ -7,6 +7,7 @@
 
 #include "server/http/request_id.h"
 #include "tests/checkpoints/temporary_folder.h"
+#include "tests/checkpoints/tiny_llama.h"
 #include "tests/server/http_fixture.h"
 
 namespace slip {
@@ -256,6 +257,30 @@ TEST_F(RoutesTest, AFaultOfTheDraftStoreShowsNoPath) {
   EXPECT_EQ(reply.status, 500);
   EXPECT_EQ(error_of(reply)["type"], "server_error");
   EXPECT_EQ(reply.body.find("drafts/sql"), std::string::npos) << reply.body;
+}
+
+// How much a version was trained tells one client how much the others sent.
+TEST_F(RoutesTest, WhatOthersTaughtADraftIsShownWithItsAcceptanceOnly) {
+  const testing::TemporaryFolder folder;
+  DraftStore store(folder.path() / "drafts");
+  const auto staged = store.staging_folder("sql");
+  testing::TinyLlama().write(staged);
+  DraftMeta meta;
+  meta.draft = meta.topic = "sql";
+  meta.trained_requests = 308;
+  meta.optimizer_steps = 60;
+  store.publish(staged, meta);
+  drafts_ = &store;
+  start();
+  for (const auto expose : {ExposeAcceptance::kOwn, ExposeAcceptance::kAll}) {
+    service_->set_expose_acceptance(expose);
+    const json drafts = json::parse(ask(get("/v1/drafts")).body)["data"];
+    const json& version = drafts.at(1).at("versions").at(0);
+    EXPECT_EQ(version["version"], 1);
+    for (const char* key : {"trained_requests", "optimizer_steps", "heldout_alpha"}) {
+      EXPECT_EQ(version.contains(key), expose == ExposeAcceptance::kAll) << key;
+    }
+  }
 }
 
 // Base URLs and frameworks differ in whether a slash stands at the end; it was a 404.
