@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Allocations that fail when a test says so: tests/failing_allocations.cpp replaces operator new of the test programs
-// that it is linked into (tests/CMakeLists.txt).
+// Lets tests make allocations fail: tests/failing_allocations.cpp replaces operator new of the test programs into which
+// it is linked (tests/CMakeLists.txt).
 #pragma once
 
 #include <atomic>
@@ -10,10 +10,10 @@
 
 namespace slip::testing {
 
-extern std::atomic<int> until_failure;  // allocations; 0 or less: none fails any more
-extern thread_local bool may_fail;      // true until the test's own thread says otherwise
+extern std::atomic<int> until_failure;  // number of allocations until one fails; 0 or less: none fails
+extern thread_local bool may_fail;      // initially true; the test's own thread may clear it
 
-// While one lives, no allocation of its thread fails.
+// While an object lives, no allocation of its thread fails.
 class Spared {
  public:
   Spared() : before_(std::exchange(may_fail, false)) {}
@@ -25,7 +25,8 @@ class Spared {
   const bool before_;
 };
 
-// Calls `work` with its first allocation failing, then its second, until there are no more. Returns how many failed.
+// Calls `work` with its first allocation failing, then its second, and so on until none fails. Returns the number of
+// failed ones.
 inline int fail_each(const std::function<void()>& work) {
   for (int n = 1;; ++n) {
     until_failure = n;

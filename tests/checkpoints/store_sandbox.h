@@ -15,13 +15,14 @@
 
 namespace slip {
 
-// Memory where there is some: these tests kill processes, not machines, and hundreds of real fsyncs take long.
+// Uses a file system in memory if there is one: these tests kill processes, not machines, and hundreds of real fsyncs
+// take long.
 inline std::filesystem::path quick_temporary_folder() {
   const std::filesystem::path memory = "/dev/shm";
   return ::access(memory.c_str(), W_OK) == 0 ? memory : std::filesystem::temp_directory_path();
 }
 
-// A store in a private folder, and drafts whose weights are a few bytes of text: the store never looks inside them.
+// A store in a private folder, and drafts whose weights are a few bytes of text, since the store never reads them.
 class StoreSandbox : public ::testing::Test {
  protected:
   StoreSandbox() {

@@ -9,7 +9,7 @@
 
 namespace slip::testing {
 
-// A folder of its own for one test, gone afterwards.
+// A folder for one test, removed afterwards.
 class TemporaryFolder {
  public:
   TemporaryFolder() {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The built program as an operator meets it: started, asked over a socket, stopped by signals, looked at from outside.
+// The built program under test from outside: it is started, called over a socket, and stopped by signals.
 #pragma once
 
 #include <fcntl.h>
@@ -38,7 +38,7 @@ inline std::string text_of(const std::filesystem::path& file) {
 // A `slipstream` child process with its output in files.
 class Program {
  public:
-  // `error_output`: a descriptor that stands in for the file of standard error; −1: none.
+  // `error_output`: a descriptor that replaces the file of standard error; −1: none.
   Program(std::filesystem::path folder, const std::vector<std::string>& arguments,
           const std::vector<std::string>& environment = {}, bool (*before)() = nullptr, int error_output = -1)
       : folder_(std::move(folder)), error_output_(error_output) {
@@ -53,7 +53,7 @@ class Program {
       ::waitpid(pid_, nullptr, 0);
     }
   }
-  // The exit status; 128 + n when signal n ended it; −1 when it has not ended after 20 s of patience.
+  // Waits for the exit status; 128 + n when signal n ended it; −1 when it has not ended after 20 s · kPatience.
   int wait() {
     for (int i = 0; i < 2000 * testing::kPatience; ++i) {
       int status = 0;
@@ -75,7 +75,7 @@ class Program {
   std::string err() const { return text_of(folder_ / "err"); }
   std::string log() const { return out() + err(); }
 
-  // The port it says it listens on; 0 when it does not within as long.
+  // The port that it reports to listen on; 0 when it reports none within the same time.
   std::uint16_t port() const {
     static const std::regex url("https?://127\\.0\\.0\\.1:([0-9]+)");
     for (int i = 0; i < 2000 * testing::kPatience; ++i) {
@@ -153,7 +153,7 @@ class ServeTest : public ::testing::Test {
     sqlite3_close(db);
     return found;
   }
-  // Runs to its end; the exit status.
+  // Waits for its end and returns the exit status.
   int run(const std::vector<std::string>& arguments, const std::vector<std::string>& environment = {}) {
     Program program(folder_, arguments, environment);
     const int status = program.wait();

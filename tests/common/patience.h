@@ -3,7 +3,7 @@
 
 namespace slip::testing {
 
-// What bounds on time are multiplied with: they guard against quadratic cost, and a sanitizer is linear but slow.
+// The factor of time limits in tests. The limits detect quadratic cost, and a sanitizer is slow but linear.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 inline constexpr int kPatience = 20;
 #else

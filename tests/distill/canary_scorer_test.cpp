@@ -23,7 +23,7 @@ class Notes final : public DecisionSink {
   std::vector<SameTextScore> scores;
 };
 
-// A draft that has learned the tiny target.
+// A draft trained on the tiny target.
 std::shared_ptr<const ModelWeights> good_weights() {
   const ScratchFolder folder;
   std::vector<ReplayRecord> lessons;
@@ -87,7 +87,7 @@ TEST_F(CanaryScorerTest, EveryRecordIsScoredByLiveAndBase) {
   EXPECT_EQ(notes_.scores[0].live.accepted, notes_.scores[0].base.accepted);
 }
 
-// A short answer that happens to be accepted whole must not stand for the topic.
+// A short answer that happens to be accepted completely must not dominate the topic's rate.
 TEST_F(CanaryScorerTest, RecentAcceptanceIsOfSumsNotOfRatios) {
   for (std::uint64_t sequence = 1; sequence <= 3; ++sequence) canary_.score_new(topic_, waiting(sequence));
   double accepted = 0, tested = 0;
@@ -99,7 +99,7 @@ TEST_F(CanaryScorerTest, RecentAcceptanceIsOfSumsNotOfRatios) {
   EXPECT_NEAR(topic_.figures.alpha_live, accepted / tested, 1e-12);
 }
 
-// What training may have drawn must not speak for the candidate.
+// Records that training may have drawn are no evidence for the candidate.
 TEST_F(CanaryScorerTest, NegativeRecordsUpToTheCutOffDoNotCount) {
   make_candidate(/*cut_off=*/10, tiny_weights(2));
   for (std::uint64_t sequence = 8; sequence <= 12; ++sequence) canary_.score_new(topic_, waiting(sequence));
@@ -107,7 +107,7 @@ TEST_F(CanaryScorerTest, NegativeRecordsUpToTheCutOffDoNotCount) {
   EXPECT_EQ(notes_.scores.size(), 5U);
 }
 
-// The same prompt sent 13 times published with p = 0.
+// Regression: the same prompt sent 13 times led to a publication with p = 0.
 TEST_F(CanaryScorerTest, NegativeCopiesAreNoEvidence) {
   make_candidate(/*cut_off=*/0, good_weights());
   for (std::uint64_t sequence = 1; sequence <= 40; ++sequence) canary_.score_new(topic_, waiting(sequence, false));
@@ -129,7 +129,7 @@ TEST_F(CanaryScorerTest, ABetterCandidateAsksTheHeldOutTextBeforeItIsPublished) 
   EXPECT_TRUE(notes_.kinds.empty());
 }
 
-// The curve believed in what an export was published for, however the version did afterwards.
+// Regression: the curve kept an export's lucky score from its publication, whatever the version's later score was.
 TEST_F(CanaryScorerTest, WhatTheLiveVersionDoesIsAddedToItsPointOfTheCurve) {
   serve(tiny_weights(9));
   topic_.live.optimizer_steps = 5;
@@ -138,7 +138,7 @@ TEST_F(CanaryScorerTest, WhatTheLiveVersionDoesIsAddedToItsPointOfTheCurve) {
   EXPECT_LT(topic_.curve.advantage(), 0.4);
 }
 
-// What is bad on text that no trainer draws is not published, whatever new text says.
+// A candidate that is bad on held-out text is not published, whatever its score on new text.
 TEST_F(CanaryScorerTest, NegativeTheHeldOutTextCanObject) {
   make_candidate(/*cut_off=*/0, good_weights());
   serve(tiny_weights(9));
@@ -151,7 +151,7 @@ TEST_F(CanaryScorerTest, NegativeTheHeldOutTextCanObject) {
   EXPECT_EQ(notes_.kinds.front(), "refuse");
 }
 
-// After 24 scored requests nobody looked again.
+// Regression: after 24 scored requests the live version was not evaluated any more.
 TEST_F(CanaryScorerTest, ALiveVersionIsWatchedForAsLongAsItServes) {
   const auto good = good_weights();
   serve(good);

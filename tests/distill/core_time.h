@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// CPU times of threads and cores, for tests that ask who got a core. Ratios of these hold on a loaded machine too.
+// CPU times of threads and cores, for tests of core sharing. Their ratios are valid on a loaded machine too.
 #pragma once
 
 #include <pthread.h>

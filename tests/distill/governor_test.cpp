@@ -11,12 +11,12 @@ std::int64_t test_clock() {
   return now_us;
 }
 
-// An engine that decodes with a steady gap, asking for training before each step, as the trainer thread would.
+// An engine that decodes with constant gaps and, like the learner's thread, requests training before each step.
 class Scene {
  public:
   explicit Scene(double slack) : governor(make_slack_governor(slack, 1.0, test_clock)) { now_us = 1'000'000'000; }
 
-  // `cost` is added to the gap whenever training runs. Returns the share of steps that training ran in.
+  // `cost` is added to the gap whenever training runs. Returns the share of steps during which training ran.
   double run(int steps, std::int64_t gap_us, std::int64_t cost_us, int n_waiting = 0) {
     int trained = 0;
     for (int i = 0; i < steps; ++i) {
@@ -71,7 +71,7 @@ TEST(SlackGovernor, TrainsFreelyWhenNobodyIsServed) {
   EXPECT_TRUE(scene.governor->allow_unit(LearningUnit::kTraining));
 }
 
-// One busy client is not saturation: harmless training runs most of the time, quiet stretches aside.
+// One busy client is not saturation: harmless training runs most of the time, except in quiet periods.
 TEST(SlackGovernor, HarmlessTrainingRuns) {
   Scene scene(0.05);
   EXPECT_GT(scene.run(5000, 5'000, 100), 0.85);
@@ -84,7 +84,8 @@ TEST(SlackGovernor, HarmfulTrainingStops) {
   EXPECT_GT(share, 0.0) << "it must try again now and then";
 }
 
-// One slow prefill used to be taken for p99 without training, as the longest of 100 gaps: harm up to its length passed.
+// Regression: the longest of 100 gaps, one slow prefill, was taken for the p99 without training, so harm up to its
+// length passed.
 TEST(SlackGovernor, APromptThatIsReadIsNoGapBetweenTokens) {
   Scene scene(0.05);
   scene.prefill_every = 80;

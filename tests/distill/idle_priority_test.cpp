@@ -21,7 +21,7 @@ namespace {
 
 using testing::affinity;
 
-// What one thread runs on and how.
+// The CPUs and the scheduling of one thread.
 struct Seen {
   std::vector<int> cpus;
   int policy = 0;

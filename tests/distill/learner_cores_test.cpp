@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who gets which core, with real threads: an engine that never rests and a learner that never has enough. The engine
-// pinned to CPU 0 once kept the learner there, at 0.01 s in 7.5 s, while CPU 1 idled: SCHED_IDLE is not balanced away.
+// Core sharing with real threads: an engine that is always busy and a learner that always has work. Regression: an
+// engine pinned to CPU 0 kept the learner there, at 0.01 s in 7.5 s, while CPU 1 was idle: Linux does not move
+// SCHED_IDLE threads.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -30,7 +31,7 @@ void spin_us(std::int64_t us) {
   }
 }
 
-// Runs `body` over and over in a thread of its own until it goes out of scope.
+// Runs `body` repeatedly in its own thread until the object is destroyed.
 class Loop {
  public:
   Loop(const std::function<void()>& begin, std::function<void()> body)
@@ -84,8 +85,8 @@ class Engine {
   CoreSharing cores;
 };
 
-// The learner's share of the time that a CPU had for it or for nobody, over a second: what other programs take of the
-// CPU counts for neither. Empty when they left less than 50 ms of it in five seconds.
+// The learner's share of a CPU's time that the learner used or that was idle, over one second; time of other programs
+// is excluded. Empty when they left less than 50 ms in five seconds.
 std::optional<double> share_of_what_was_left(int cpu, Loop& learner) {
   const std::int64_t time_before = learner.time_us(), idle_before = idle_us(cpu);
   for (int second = 0; second < 5; ++second) {
@@ -123,8 +124,8 @@ TEST_F(LearnerCores, NegativeOnTheEnginesCoreItWouldGetNothingOfTheIdleOne) {
   EXPECT_LT(*share, 0.5);
 }
 
-// The learner's share of its time and another thread's together, from 600 ms of both. Empty when five seconds bring
-// less than 20 ms.
+// The learner's share of the CPU time of itself and another thread, from 600 ms of both together. Empty when five
+// seconds give less than 20 ms.
 std::optional<double> share_beside(Loop& learner, const std::function<std::int64_t()>& other_time_us) {
   const std::int64_t learner_before = learner.time_us(), other_before = other_time_us();
   std::int64_t got = 0, both = 0;
@@ -161,7 +162,7 @@ TEST_F(LearnerCores, NegativeWithoutALeaseABusyPoolLeavesItLittle) {
   EXPECT_LT(*share, 0.4);
 }
 
-// With one core there is nothing to leave alone: the learner competes, at a quarter of it.
+// With one core none can be left to the learner, so it competes and gets a quarter.
 TEST_F(LearnerCores, OnOneCoreAUnitGetsARealShare) {
   std::optional<double> competing, idle;
   std::thread([&] {

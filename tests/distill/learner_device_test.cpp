@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Versions that drafts on a device are to take up: whoever publishes packs them, and what a live draft shows is ready.
+// Versions for drafts on a device: the publisher packs them, so every version of a live draft is ready to use.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -17,7 +17,7 @@ namespace {
 using testing::House;
 using testing::stream;
 
-// A house whose drafts serve on a device that is the host; which threads packed them is kept.
+// A learner fixture whose drafts serve on a host-emulated device. Keeps the ids of the threads that packed versions.
 struct DeviceHouse : House {
   DeviceHouse() {
     options.pack = [this](const ModelWeights& weights) {
@@ -28,7 +28,7 @@ struct DeviceHouse : House {
     };
     make_ready(*base);
   }
-  // As the registry has it at the start: the base draft serves, packed here.
+  // As in the registry at start-up: the base draft serves, packed on this thread.
   void make_ready(DraftVersion draft) {
     base = packed(std::move(draft), pack_for(queue));
     auto first = *base;
@@ -50,7 +50,7 @@ bool is_image_of(const DeviceImage& image, const ModelWeights& weights) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end());
 }
 
-// What a live draft shows on this thread, the engine's, was packed on the learner's.
+// The version that this thread, in the engine's role, reads from the live draft was packed on the learner's thread.
 TEST(LearnerOfADevice, PublishesWhatIsPackedAndPacksOnItsOwnThread) {
   DeviceHouse house;
   auto learner = house.make_learner(*house.governor);
@@ -70,7 +70,7 @@ TEST(LearnerOfADevice, PublishesWhatIsPackedAndPacksOnItsOwnThread) {
   EXPECT_FALSE(house.packing.contains(std::this_thread::get_id()));
 }
 
-// Of what it goes back to it has the image still, or made it when it began to watch.
+// On a rollback the older version's image still exists, or was made when the watch began.
 TEST(LearnerOfADevice, ARollbackIsPackedToo) {
   DeviceHouse house;
   {
@@ -94,7 +94,7 @@ TEST(LearnerOfADevice, ARollbackIsPackedToo) {
   EXPECT_FALSE(house.packing.contains(std::this_thread::get_id()));
 }
 
-// No memory for the image is as good as a disk that is full: what was learned waits for the next candidate.
+// If there is no memory for the image, the publication fails as on a full disk, and the next candidate tries again.
 TEST(LearnerOfADevice, WhatCannotBePackedIsNotPublished) {
   DeviceHouse house;
   house.options.pack = [](const ModelWeights&) -> std::shared_ptr<const DeviceImage> {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A data directory in which something is learned, what an engine would tell about records, and what was decided.
+// A data directory for a learner, the observations that an engine would report for records, and the learner's
+// decisions.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -19,7 +20,7 @@ namespace slip::testing {
 
 inline constexpr std::int64_t kPatienceUs = 60'000'000;
 
-// Keeps what learning decided.
+// Keeps the learner's decisions.
 class Notebook final : public DecisionSink {
  public:
   void on_decision(const CanaryDecision& decision) noexcept override {
@@ -77,12 +78,12 @@ class Notebook final : public DecisionSink {
 // A data directory with a base draft in its store, as `serve` sets one up.
 class House {
  public:
-  // `replay_bytes`: that replay keeps of a topic.
+  // `replay_bytes`: replay's byte budget per topic.
   explicit House(std::uint64_t replay_bytes = ReplayOptions{}.max_bytes_per_topic)
       : store(folder.path() / "drafts"), replay(replay_options(replay_bytes)) {
     options.trainer.learning_rate = 5e-3;
     options.steps_between_candidates = 8;
-    options.near_copies.same_from = 2;  // this target says much the same to all
+    options.near_copies.same_from = 2;  // off: this target gives similar answers to all prompts
     options.at_idle_priority = false;
     options.optimizer_folder = folder.path() / "optimizer";
     options.serve_dtype = Dtype::kFloat32;
@@ -144,7 +145,7 @@ class House {
   std::shared_ptr<LiveDraft> live_draft;
 };
 
-// What the engine would tell about `record`, decoded plainly.
+// Reports `record` as the engine would after plain decoding.
 inline void tell(ObservationSink& sink, const ReplayRecord& record, bool completed = true, std::uint32_t topic = 1) {
   ObservedRequest request;
   request.request = record.request;

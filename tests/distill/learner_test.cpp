@@ -168,7 +168,7 @@ TEST(Learner, ARecordThatTheDiskRefusesIsCountedAndTheNextIsKept) {
   EXPECT_EQ(house.replay.records("sql"), 15U);
 }
 
-// One step a request: whoever counts 80 after the restart has taken up the optimizer's state.
+// One step per request: a count of 80 after the restart shows that the optimizer's state was loaded.
 TEST(Learner, ARestartGoesOnWhereItStopped) {
   House house;
   {
@@ -195,7 +195,7 @@ TEST(Learner, ARestartGoesOnWhereItStopped) {
   EXPECT_EQ(steps, 80U) << "40 of them before the restart";
 }
 
-// All training since the last publication was lost.
+// Regression: all training since the last publication was lost.
 TEST(Learner, ACrashLosesNoMoreTrainingThanTold) {
   House house;
   house.options.save_us = 1;
@@ -226,7 +226,7 @@ TEST(Learner, CancelledRequestsAndOtherTopicsTeachNothing) {
   EXPECT_TRUE(house.notebook.scores().empty());
 }
 
-// Never started: what a trainer thread that hangs looks like to the engine.
+// The learner is never started, which looks to the engine like a hanging learner thread.
 TEST(Learner, AStoppedConsumerNeverBlocksTheEngineAndDropsAreCounted) {
   House house;
   house.options.queue_observations = 256;
@@ -238,7 +238,7 @@ TEST(Learner, AStoppedConsumerNeverBlocksTheEngineAndDropsAreCounted) {
   learner->start();
   ASSERT_TRUE(learner->wait_idle(kPatienceUs));
   learner->stop();
-  // What was left of the newest requests is whole or dropped, never half.
+  // Each of the newest requests gives a whole record or none.
   EXPECT_GT(house.replay.records("sql"), 0U);
   for (const ReplayRecord& record : all_records(house.replay, "sql")) {
     EXPECT_EQ(record.tokens, answered(record.request.value).tokens);

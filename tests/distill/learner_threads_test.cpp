@@ -16,7 +16,7 @@ namespace {
 using testing::House;
 using testing::stream;
 
-// A pool as the engine has one, of which the second worker's CPU time is known.
+// A pool like the engine's that measures the CPU time of its second worker.
 class EnginesPool {
  public:
   EnginesPool() {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What becomes of candidates and of versions that went live: published, refused, rolled back.
+// Decisions about candidates and live versions: publish, refuse, roll back.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -38,7 +38,7 @@ TEST(Learner, EveryDecisionHasItsFigures) {
   }
 }
 
-// Answers that are right, taught with distributions that are not: what such training gives never goes live.
+// A candidate trained on right answers with wrong distributions never goes live.
 TEST(Learner, NegativeACandidateTrainedOnShuffledLabelsIsNeverPublished) {
   House house;
   house.options.trainer.scale_by_loss = false;  // or it would still get better on what it learned rightly before
@@ -87,7 +87,7 @@ TEST(Learner, NegativeWeightsThatAreNotFiniteNeverLeave) {
   }
 }
 
-// A bad version that went live all the same (here: put there by hand) is found out and rolled back.
+// A bad version that is live anyway (here: set by hand) is detected and rolled back.
 TEST(Learner, AForcedBadPublishIsRolledBack) {
   House house;
   {
@@ -110,7 +110,7 @@ TEST(Learner, AForcedBadPublishIsRolledBack) {
   EXPECT_GT(house.alpha(*house.live_draft->get()->weights), house.alpha(*bad->weights) + 0.2);
 }
 
-// A disk that is full kept a bad version alive: nothing was scored, and a rollback had to be written first.
+// Regression: a full disk kept a bad version live: nothing was scored, and a rollback had to be written first.
 TEST(Learner, ABadVersionIsGoneAlsoWhileTheDiskIsFull) {
   House house;
   {
@@ -133,7 +133,8 @@ TEST(Learner, ABadVersionIsGoneAlsoWhileTheDiskIsFull) {
   EXPECT_GT(house.alpha(*house.live_draft->get()->weights), 0.4);
 }
 
-// The first version has the base draft before it, which is no version of the topic's draft: its weights become one.
+// The first version's predecessor is the base draft, which is no version of the topic's draft: a rollback publishes its
+// weights as one.
 TEST(Learner, ABadFirstVersionGoesBackToTheBaseWeights) {
   House house;
   ReplayRecord lesson = answered(1);

@@ -26,7 +26,7 @@ TEST(LearningLabels, EveryStateHasANameOfItsOwn) {
   }
 }
 
-// The canary's own texts: when one is worded anew, its label must not silently become "other".
+// Uses the canary's own texts: if one is reworded, its label must not silently become "other".
 TEST(LearningLabels, TheCanarysReasonsHaveLabels) {
   const auto pair = [](double steps_saved) {
     const AcceptanceScore live{.accepted = 40, .first_rejections = 40, .steps = 41, .tokens = 81};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Several topics in one learning loop: whose turn it is, and what becomes of one when another is published or fails.
+// Several topics in one learning loop: the order of turns, and isolation when another topic is published or fails.
 #include "distill/learning_loop.h"
 
 #include <gtest/gtest.h>
@@ -23,7 +23,7 @@ using testing::kPatienceUs;
 using testing::stream;
 using testing::tell;
 
-// A house with a second topic.
+// A learner fixture with a second topic.
 class TwoTopics : public House {
  public:
   TwoTopics() {
@@ -80,7 +80,8 @@ TEST(LearningLoop, BothTopicsArePublished) {
   EXPECT_GT(figures.trainer_bytes, 0U);
 }
 
-// Publishing wrote one topic's lineage over the resident trainer of another; both restarted from zero moments.
+// Regression: publishing wrote one topic's lineage over the resident trainer of another; both restarted from zero
+// moments.
 TEST(LearningLoop, ARestartBetweenPublicationsContinuesBothOptimizersBitForBit) {
   std::string sql, math;
   {
@@ -106,7 +107,7 @@ TEST(LearningLoop, ARestartBetweenPublicationsContinuesBothOptimizersBitForBit) 
   EXPECT_TRUE(house.state_of("math") == math);
 }
 
-// Allows as many steps as one export needs, and remembers the learning curve it was shown last.
+// A governor that allows as many steps as one export needs, and keeps the learning curve of the last call.
 class OneExport final : public Governor {
  public:
   explicit OneExport(std::uint64_t steps) : steps_(steps) {}
@@ -125,7 +126,7 @@ class OneExport final : public Governor {
   std::uint64_t steps_;
 };
 
-// A busy engine's governor that trains nothing and notes the units it grants.
+// The governor of a busy engine: allows no training and records the units that it grants.
 class Observer final : public Governor {
  public:
   bool allow_unit(LearningUnit unit) noexcept override {
@@ -143,7 +144,7 @@ class Observer final : public Governor {
   std::atomic<int> in_gaps{0}, leased{0};
 };
 
-// Records that come one by one are scored in the engine's gaps; many at once are worth a lease.
+// Records that come one by one are scored in the engine's gaps; many at once are scored with a lease.
 TEST(LearningLoop, ALeaseIsAskedForOnlyWhenSeveralRecordsWait) {
   House house;
   Observer governor;
@@ -168,8 +169,8 @@ TEST(LearningLoop, ALeaseIsAskedForOnlyWhenSeveralRecordsWait) {
   EXPECT_EQ(governor.in_gaps, 4);
 }
 
-// Only exports that gave way to a newer one were points of the curve, so that a topic whose exports are all published
-// was taken to rise as fast as on its first day.
+// Regression: only exports replaced by a newer one became points of the curve, so a topic whose exports were all
+// published was predicted to rise as fast as at its start.
 TEST(LearningLoop, APublishedExportIsAPointOfTheLearningCurve) {
   House house;
   OneExport governor(static_cast<std::uint64_t>(house.options.steps_between_candidates));
@@ -182,7 +183,7 @@ TEST(LearningLoop, APublishedExportIsAPointOfTheLearningCurve) {
   EXPECT_GT(governor.curve.advantage(), 0);
 }
 
-// Steps on a topic's first batch alone learned it by heart.
+// Regression: steps on a topic's first batch alone overfitted it.
 TEST(LearningLoop, ATopicsFirstStepsWaitForTwoBatches) {
   House house;
   const auto batch = static_cast<std::uint64_t>(house.options.batch_requests);
@@ -197,7 +198,7 @@ TEST(LearningLoop, ATopicsFirstStepsWaitForTwoBatches) {
   EXPECT_GT(house.notebook.figures().topics.at(0).optimizer_steps, 0U);
 }
 
-// Of a topic whose replay buffer holds less than two batches, no step was ever taken.
+// Regression: a topic whose replay buffer holds less than two batches was never trained.
 TEST(LearningLoop, ASmallReplayBufferDoesNotKeepATopicFromItsFirstStep) {
   House house(4 * bytes_of(answered(1)));
   const auto batch = static_cast<std::uint64_t>(house.options.batch_requests);
@@ -210,7 +211,7 @@ TEST(LearningLoop, ASmallReplayBufferDoesNotKeepATopicFromItsFirstStep) {
   EXPECT_GT(house.notebook.figures().topics.at(0).optimizer_steps, 0U);
 }
 
-// With room for one trainer, a full disk at the change of topics deleted the state of the topic that came.
+// Regression: with memory for one trainer, a full disk at a change of topics deleted the state of the next topic.
 TEST(LearningLoop, AFullDiskWhileTrainersChangePlacesRestartsNobody) {
   TwoTopics house;
   house.options.memory_bytes = 1;
@@ -233,7 +234,7 @@ TEST(LearningLoop, AfterFailuresItWaitsASecondThenLongerUpToHalfAMinute) {
   EXPECT_EQ(wait_after_failures_us(1'000'000), 30'000'000);
 }
 
-// A deleted data directory failed every step: 872 lines in 13 s.
+// Regression: with a deleted data directory every step failed and logged, 872 lines in 13 s.
 TEST(LearningLoop, AFailureThatLastsIsSaidOnceAndItsEndToo) {
   House house;
   const auto base = house.store.root() / "base", away = house.folder.path() / "away";
@@ -258,7 +259,7 @@ TEST(LearningLoop, AFailureThatLastsIsSaidOnceAndItsEndToo) {
   EXPECT_GT(house.notebook.figures().topics.at(0).optimizer_steps, 0U);
 }
 
-// One waits for scores while the other floods.
+// A topic's few records are scored soon, although another topic has many.
 TEST(LearningLoop, ABusyTopicDoesNotKeepAnotherWaiting) {
   TwoTopics house;
   auto no_training = make_steps_per_request_governor(0);
@@ -275,7 +276,7 @@ TEST(LearningLoop, ABusyTopicDoesNotKeepAnotherWaiting) {
   EXPECT_LT(last, 16U);
 }
 
-// Requests with penalties, a bias or a schema taught nothing.
+// Regression: requests with penalties, a bias or a schema were not used for training.
 TEST(LearningLoop, RequestsWithLogitsProcessorsTeachButAreNoEvidence) {
   TwoTopics house;
   auto learner = house.learner_of_both(*house.governor);

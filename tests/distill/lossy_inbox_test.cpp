@@ -35,7 +35,7 @@ TEST(LossyInbox, FullDropsTheOldestAndCounts) {
   EXPECT_EQ(inbox.pushed(), 100U);
 }
 
-// Nobody ever takes anything: pushing goes on, memory stays bounded.
+// Without a consumer, pushing still works and memory stays bounded.
 TEST(LossyInbox, AStoppedConsumerNeverBlocksAProducer) {
   LossyInbox<std::unique_ptr<int>> inbox(64);
   const auto begin = std::chrono::steady_clock::now();
@@ -62,7 +62,7 @@ TEST(LossyInbox, WaitingEndsWithAnItemAWakeOrTheTime) {
   waker.join();
 }
 
-// The consumer sleeps on; an item that somebody waits for, or half of the room, wakes it.
+// Items pushed with `wakes` false let the consumer sleep. An urgent item, or half of the capacity, wakes it.
 TEST(LossyInbox, AnItemThatNobodyWaitsForWakesNobody) {
   LossyInbox<int> inbox(8);
   const auto waits_for = [&](auto push_some) {

@@ -13,7 +13,7 @@ std::int64_t test_clock() {
   return now_us;
 }
 
-// An engine on two threads whose steps a lease makes longer, and a learner that asks for units all the time.
+// An engine on two threads whose steps get longer under a lease, and a learner that requests units all the time.
 class Scene {
  public:
   explicit Scene(PaybackOptions options = {}) {
@@ -100,7 +100,7 @@ TEST(PaybackGovernor, NegativeWithoutABoundItWouldTakeWhatItWants) {
   EXPECT_GT(scene.run_busy(200, LearningUnit::kTraining).leased, 0.7);
 }
 
-// A step that stopped for the budget in its middle would pay for the end of a lease twice.
+// An optimizer step that paused in its middle would pay for the end of a lease twice.
 TEST(PaybackGovernor, AStepThatHasBegunGoesOnToItsEnd) {
   Scene scene;
   scene.spend_all();
@@ -111,7 +111,7 @@ TEST(PaybackGovernor, AStepThatHasBegunGoesOnToItsEnd) {
   EXPECT_NEAR(run.cost, 0.1, 0.02);
 }
 
-// Seconds in which no step ran bring no budget: the share is one of the engine's work.
+// Seconds without engine steps add no budget, since max_share is a share of the time of steps.
 TEST(PaybackGovernor, AnEngineThatStoodStillHasSavedUpNothing) {
   const auto units_after = [](std::int64_t pause_us) {
     Scene scene;
@@ -134,7 +134,7 @@ TEST(PaybackGovernor, SaysWhyAUnitWasRefused) {
   EXPECT_STREQ(scene.governor->reason(), "over learning.max_share");
 }
 
-// At half load there is idle time enough: leases would only lengthen the gaps between tokens.
+// At half load there is enough idle time; leases would only increase the inter-token latency.
 TEST(PaybackGovernor, AnEngineWithPausesIsLeftAloneWhileItIsBusy) {
   Scene scene;
   const auto half_load = [&](int seconds) {
@@ -151,8 +151,8 @@ TEST(PaybackGovernor, AnEngineWithPausesIsLeftAloneWhileItIsBusy) {
   EXPECT_TRUE(scene.governor->allow_unit(LearningUnit::kTraining)) << "now it is idle";
 }
 
-// A unit beside a prompt would slow it down and hardly get on itself; a service of prompts alone is trained beside all
-// the same.
+// A unit beside a prompt would slow it down and make little progress, so it waits. If the service only reads prompts,
+// training runs beside them after the longest wait.
 TEST(PaybackGovernor, TrainingWaitsForAPromptButNotForEver) {
   Scene scene({.max_share = 1});
   scene.run_busy(3, LearningUnit::kTraining);
@@ -175,7 +175,7 @@ TEST(PaybackGovernor, TrainingWaitsForAPromptButNotForEver) {
   EXPECT_LE(granted_us - begin_us, 3'000'000);
 }
 
-// Cores that the engine has no use for are free: a lease that lengthens no step is never refused.
+// Cores that the engine does not use are free: a lease that lengthens no step is never refused.
 TEST(PaybackGovernor, SpareCoresCostNothing) {
   Scene scene({.max_share = 0.01, .burst_s = 0.5});
   scene.run_busy(60, LearningUnit::kTraining, /*slower=*/1.0);
@@ -199,7 +199,8 @@ TEST(PaybackGovernor, ScoringInGapsTakesNoCoreFromABusyEngine) {
   EXPECT_EQ(scene.cores->totals().leased_us, 0);
 }
 
-// Requests that wait used to stop everything: a saturated hour taught nothing, and a bad version stayed.
+// Regression: waiting requests stopped all learning, so nothing was learned in a saturated hour and a bad version
+// stayed live.
 TEST(PaybackGovernor, WaitingRequestsChangeNothing) {
   Scene scene;
   StepFigures saturated;
@@ -221,7 +222,7 @@ TEST(PaybackGovernor, StepsFollowTheCurveOfTheirTopic) {
   EXPECT_TRUE(scene.governor->allow_step(trained).allowed) << "looks again";
 }
 
-// Half a step a request at first, of which 16 count twice; a quarter of a step later.
+// Half a step per request at first, where the first 16 requests count twice; a quarter of a step later.
 TEST(PaybackGovernor, ABusyEngineIsAskedForFewerStepsAsATopicAges) {
   Scene scene({.payback_s = 1e9});
   const auto steps_by = [&](std::uint64_t requests) {

@@ -85,8 +85,8 @@ TEST_F(ResidentTrainersTest, NegativeAnotherVersionStartsFromItsOwnWeights) {
   EXPECT_EQ(logits(trainer), untrained);
 }
 
-// Publishing one topic wrote its lineage over the trainer of another, which was the one in memory: both restarted from
-// zero moments.
+// Regression: publishing one topic wrote its lineage over the resident trainer of another, so both restarted from zero
+// moments.
 TEST_F(ResidentTrainersTest, AfterAPublishOnlyTheStateOfThatDraftFollows) {
   {
     ResidentTrainers trainers(options());
@@ -117,9 +117,9 @@ TEST_F(ResidentTrainersTest, TwoTopicsInTurnsLearnWhatEachLearnsAlone) {
   }
 }
 
-// Trains `topics` in turns up to `steps` each, every step on the record that the trainer's next draw says, and saves
-// what is due: a round of all topics takes 25 s. `kills` are the rounds after which all trainers are lost as they are,
-// and `memory_bytes` as in the options. What is on disk of each topic at the end.
+// Trains `topics` in turns up to `steps` each, every step on the record given by the trainer's next draw, and saves
+// trainers that are due; a round of all topics takes 25 s. `kills`: the rounds after which all trainers are lost
+// unsaved. `memory_bytes` as in the options. Returns the saved state of each topic at the end.
 class InTurns : public ResidentTrainersTest {
  protected:
   std::vector<std::string> states(const std::vector<std::string>& topics, std::uint64_t memory_bytes,
@@ -166,7 +166,7 @@ TEST_F(InTurns, TwoAndFourTopicsContinueBitForBitAfterKills) {
   }
 }
 
-// A full disk while one trainer gave way to another deleted the state of the one that came.
+// Regression: when the disk was full while one trainer was unloaded for another, the state of the other was deleted.
 TEST_F(ResidentTrainersTest, ATrainerThatCannotBeSavedCostsNobodyElse) {
   {
     ResidentTrainers trainers(options(1));
@@ -182,7 +182,7 @@ TEST_F(ResidentTrainersTest, ATrainerThatCannotBeSavedCostsNobodyElse) {
   }
 }
 
-// The trainer that could not be saved was dropped after a failure, and the failure stayed for ever.
+// Regression: a trainer that could not be saved was dropped, and failing() stayed true for ever.
 TEST_F(ResidentTrainersTest, AFailedSaveEndsWithWhatWasToBeSaved) {
   ResidentTrainers trainers(options());
   train(trainers.take("sql", live(1)), 2);
@@ -221,7 +221,7 @@ TEST_F(ResidentTrainersTest, ForgettingStartsOver) {
   EXPECT_EQ(trainers.take("sql", live(1)).steps(), 0);
 }
 
-// A crash between the two files, or a disk that lies: fresh moments, never an end.
+// After a crash between the two files, or a corrupt file, training restarts with fresh moments and does not fail.
 TEST_F(ResidentTrainersTest, TornOrMismatchedFilesAreLeftAside) {
   {
     ResidentTrainers trainers(options());

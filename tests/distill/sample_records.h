@@ -18,7 +18,7 @@
 
 namespace slip::testing {
 
-// A fresh folder that goes away with the test.
+// A new folder, removed after the test.
 class ScratchFolder {
  public:
   ScratchFolder() {
@@ -37,12 +37,12 @@ class ScratchFolder {
   std::filesystem::path path_;
 };
 
-// Any number below `bound`, always the same for the same address.
+// A pseudo-random number below `bound`, addressed by the arguments.
 inline std::int32_t number_at(std::uint64_t seed, std::uint32_t index, std::int32_t bound) {
   return static_cast<std::int32_t>(uniform(RandomAddress{seed, 0, index}, RandomPurpose::kDraft) * bound);
 }
 
-// A distribution whose first id has log p = `first` and the rest falls off evenly; 5 % is left for the tail.
+// A distribution whose first id has log p = `first` and whose other ids fall off evenly; the tail has 5 %.
 inline TopK falling_top_k(std::int32_t token, std::int32_t vocab, int n) {
   TopK top;
   double total = 0;
@@ -80,7 +80,7 @@ inline ReplayRecord make_record(std::uint64_t id, const std::string& topic, int 
   return record;
 }
 
-// The frame a build before format 2 would have written: no min_p, no choice.
+// The frame that a build before format 2 would have written: without min_p and choice.
 inline std::vector<std::byte> encode_as_format_1(const ReplayRecord& record, std::uint64_t ordinal) {
   constexpr std::size_t kNewBytes = 8, kServedBytes = 4 + 4 + 4 + 1 + 8;  // temperature, top_p, top_k, seeded, seed
   auto frame = encode_record(record, ordinal);

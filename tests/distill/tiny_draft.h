@@ -14,7 +14,7 @@ namespace slip::testing {
 
 inline constexpr std::int32_t kTinyVocab = 64;
 
-// A draft that learns in seconds: one layer, 13k parameters.
+// A draft that can be trained in seconds: one layer, 13k parameters.
 inline ModelConfig tiny_config() {
   ModelConfig config;
   config.vocab_size = kTinyVocab;
@@ -35,12 +35,12 @@ inline std::shared_ptr<const ModelWeights> tiny_weights(std::uint64_t seed, Dtyp
   return ModelWeights::load(folder.path(), dtype, /*check_finite=*/true);
 }
 
-// What a deterministic "target" would say after `token`: each step of the answer is a fixed function of the last one.
+// The next token of a deterministic "target" after `token`: a fixed function of it.
 inline std::int32_t next_token(std::int32_t token) {
   return (token * 5 + 3) % kTinyVocab;
 }
 
-// A request this target answered greedily, its prompt any tokens.
+// A request that this target answered greedily, with arbitrary prompt tokens.
 inline ReplayRecord answered(std::uint64_t id, int prompt = 4, int answer = 24) {
   ReplayRecord record = make_record(id, "sql", prompt, 0, kTinyVocab);
   for (int i = 0; i < answer; ++i) {

@@ -9,7 +9,7 @@
 namespace slip {
 namespace {
 
-// A topic whose trainer rises to `height` above its base draft and stays there; each export is published at once.
+// A topic whose trainer's α rises to `height` above the base draft's and stays there; each export is published at once.
 struct Topic {
   double height = 0.15, token_share = 0.5, step_seconds = 0.085, time_constant = 40;
   LearningCurve curve{};
@@ -23,7 +23,7 @@ struct Topic {
     progress.step_seconds = step_seconds;
     return decide_training(progress, terms, pause);
   }
-  // Asks for up to `n` steps and takes those that are allowed; every 20 steps an export is measured on 200 requests.
+  // Requests up to `n` steps and takes those that are allowed; every 20 steps an export is measured on 200 requests.
   std::uint64_t train(int n, const PaybackTerms& terms) {
     const std::uint64_t before = progress.steps_done;
     for (int i = 0; i < n; ++i) {
@@ -123,7 +123,7 @@ TEST(TrainingPayback, WhatDoesNotPayWhileBusyMayRunOnIdleCores) {
   EXPECT_TRUE(topic.ask(kIdle).allowed);
 }
 
-// Where a row more costs as much as a step with one row, a better draft saves nothing.
+// If each further row costs as much as a step with one row, a better draft saves nothing.
 TEST(TrainingPayback, NoTrainingWhereVerifyingCostsWhatItSaves) {
   PaybackTerms terms = kBusy;
   terms.decode.per_token.fill(10'000);
@@ -137,7 +137,7 @@ TEST(TrainingPayback, NoTrainingWhereVerifyingCostsWhatItSaves) {
   EXPECT_TRUE(topic.ask(terms).allowed) << "idle cores cost nothing";
 }
 
-// One that pays only once the draft accepts a lot: 40 steps bring nothing, 160 do.
+// Training that pays only once α is high: 40 steps do not pay back, 160 do.
 TEST(TrainingPayback, LooksFarEnoughAhead) {
   PaybackTerms terms = kBusy;
   for (std::size_t i = 0; i < DecodeTime::kPoints; ++i) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the fuzz targets share. A target defines LLVMFuzzerTestOneInput; libFuzzer drives it in the `fuzz` preset, and
-// replay_corpus.cpp runs the kept inputs through it in every other build, under the sanitizers too.
+// Shared by the fuzz targets. A target defines LLVMFuzzerTestOneInput. libFuzzer drives it in the `fuzz` preset, and
+// replay_corpus.cpp runs the stored inputs through it in every other build, including the sanitizer builds.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@
 
 #include "common/error.h"
 
-// Any bytes at all. An exception other than slip::Error and a property that does not hold end the process.
+// Takes arbitrary bytes. An exception other than slip::Error, or a violated property, ends the process.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);
 
 namespace slip {
@@ -21,7 +21,7 @@ inline std::string_view as_text(const std::uint8_t* data, std::size_t size) {
   return {reinterpret_cast<const char*>(data), size};  // NOLINT(cppcoreguidelines-pro-type-reinterpret-cast)
 }
 
-// False when the input was refused, which must come with a reason.
+// False when the input was refused; a refusal must give a reason.
 template <class Read>
 bool accepts(Read&& read) {
   try {
@@ -33,7 +33,7 @@ bool accepts(Read&& read) {
   }
 }
 
-// A folder of this process in memory, removed when it exits.
+// An in-memory folder of this process, removed when it exits.
 const std::filesystem::path& scratch_folder();
 std::filesystem::path write_scratch(std::string_view name, std::string_view bytes);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the attention tests share: sequences in shuffled pages, the rows of chains and trees, and the plain reference in
+// Shared by the attention tests: sequences in shuffled pages, the rows of chains and trees, and the plain reference in
 // double.
 #pragma once
 
@@ -21,11 +21,11 @@ struct AttentionShape {
   Dtype dtype = Dtype::kBFloat16;
   bool rounds = false;  // as KernelTable::attention_rounds
   decltype(&store_kv) store = store_kv;
-  float sharpness = 1;  // how much greater scores are than usual
+  float sharpness = 1;  // factor of the scores
   float scale() const { return sharpness / std::sqrt(static_cast<float>(head_dim)); }
 };
 
-// A sequence of `n_slots` random keys and values, in pages in a shuffled order among pages that hold NaN.
+// A sequence of `n_slots` random keys and values, in pages in shuffled order between pages of NaN.
 class PagedSequence {
  public:
   PagedSequence(const AttentionShape& shape, int n_slots, std::uint64_t page_seed)
@@ -76,7 +76,7 @@ class PagedSequence {
   std::vector<float> keys_, values_;
 };
 
-// An endless random sequence, of which at least n values are there.
+// The start of a fixed random sequence, at least n values long.
 inline const std::vector<float>& queries(std::size_t n) {
   static std::vector<float> values;
   if (values.size() < n) values = random_floats(2 * n, 3);
@@ -138,7 +138,7 @@ inline void expect_reference(const AttentionShape& shape, const PagedSequence& s
       sum += weights[i] / total * sequence.value(slots[i], kv_head, d);
       size += weights[i] / total * std::abs(sequence.value(slots[i], kv_head, d));
     }
-    // What greater scores are rounded by, their weights are off by.
+    // The rounding error of a large score becomes the relative error of its weight.
     const double of_scores = Tolerance::kAttention * (shape.sharpness - 1);
     const double tolerance = of_scores + (shape.rounds ? Tolerance::kRoundedAttention : Tolerance::kAttention);
     ASSERT_NEAR(out[d], sum, tolerance * size) << "head " << head << " dimension " << d;
@@ -199,10 +199,10 @@ struct PathCase {
   const KernelTable& table;
   AttentionShape shape;
   std::int32_t window = 0;
-  std::int32_t window_alone = window;  // another one only in negative controls
+  std::int32_t window_alone = window;  // differs only in negative controls
 };
 
-// A node's result is that of the chain of its ancestors: what makes a tree's accepted path equal decoding it.
+// A node's result must equal that of the chain of its ancestors. So a tree's accepted path equals plain decoding.
 inline void expect_trees_equal_chains(const PathCase& with, const std::vector<std::uint64_t>& shown,
                                       const std::vector<std::uint64_t>& tree, int n_committed, ThreadPool& pool,
                                       int& n_different) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the kernel tests share: the instruction classes of this machine, random data, and how far each operation may be
-// from its plain reference in double.
+// Shared by the kernel tests: the instruction classes of this machine, random data, and each operation's tolerance
+// against its plain reference in double.
 #pragma once
 
 #include <cmath>
@@ -18,7 +18,7 @@
 
 namespace slip::kernels {
 
-// Largest error in units of what rounding can explain: the sum of the absolute values of the terms of one result.
+// The largest permitted error, relative to the sum of the absolute values of a result's terms.
 struct Tolerance {
   static constexpr double kMatmul = 2e-6;  // float32 accumulation of up to 4096 terms, in order
   static constexpr double kAttention = 2e-6;
@@ -50,7 +50,7 @@ inline bool same_bits(std::span<const float> a, std::span<const float> b) {
   return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size_bytes()) == 0;
 }
 
-// 64-byte aligned, and full of NaN, so that reading what was never written shows.
+// 64-byte aligned, and initialised with NaN, so that reads of unwritten values are detected.
 class AlignedBytes {
  public:
   explicit AlignedBytes(std::size_t n) : data_(static_cast<std::byte*>(::operator new (n + 64, std::align_val_t{64}))) {

@@ -21,13 +21,14 @@ namespace slip {
 inline constexpr std::int64_t kSampleStartUs = 1'763'719'200'000'000;  // 2025-11-21 10:00:00 UTC
 inline constexpr std::int64_t kSecondUs = 1'000'000;
 
-// Memory where there is some: these tests kill processes, not machines, and hundreds of real fsyncs take long.
+// Uses a file system in memory if there is one: these tests kill processes, not machines, and hundreds of real fsyncs
+// take long.
 inline std::filesystem::path quick_temporary_folder() {
   const std::filesystem::path memory = "/dev/shm";
   return ::access(memory.c_str(), W_OK) == 0 ? memory : std::filesystem::temp_directory_path();
 }
 
-// A private directory that goes with the object.
+// A private directory that is removed with the object.
 class TemporaryFolder {
  public:
   TemporaryFolder() {
@@ -167,7 +168,7 @@ inline LearningRow sample_learning(const std::string& topic, int minute, std::ui
   return row;
 }
 
-// Four topics visited in turn and come back to, as the demo does.
+// Four topics one after the other, and then again, as in the demo.
 inline void record_sample_story(Ledger& ledger) {
   unsigned seed = 1;
   for (const auto& [name, to] :

@@ -9,7 +9,7 @@
 
 namespace slip::testing {
 
-// An element of an XML text with what it lies in; enough of XML for what the reports write, and strict about it.
+// An element of an XML text, with its ancestors. Supports only the XML that the reports write, and is strict about it.
 struct XmlElement {
   std::string name;
   std::map<std::string, std::string> attributes;
@@ -22,8 +22,8 @@ struct XmlElement {
   }
 };
 
-// Throws std::runtime_error for what is not well formed: tags that do not match, attributes that are not quoted or come
-// twice, a bare & or <, a control character, more than one root.
+// Throws std::runtime_error if the text is not well formed: tags that do not match, attributes that are unquoted or
+// duplicate, a bare & or <, a control character, more than one root.
 class XmlReader {
  public:
   explicit XmlReader(const std::string& text) : text_(text) {

@@ -18,8 +18,8 @@ struct SamplePrompt {
   std::string text;
 };
 
-// Prompts of four made-up topics (ids 0 to 3): six words each, four of them from the topic's own ten, the others from
-// ten that all share. Every topic comes equally often. A function of its arguments.
+// Prompts of four invented topics (ids 0 to 3): six words each, four of them from the topic's own ten words, the others
+// from ten shared words. Every topic is equally frequent. Deterministic for its arguments.
 inline std::vector<SamplePrompt> sample_prompts(std::size_t n, std::uint64_t seed) {
   using Words = std::array<std::string_view, 10>;
   static constexpr std::array<Words, 5> kWords = {

@@ -16,14 +16,14 @@
 
 namespace slip {
 
-// Stands where the engine stands: keeps what was submitted, answers from a thread of its own, and can be told to hold
-// answers back or to be full.
+// Replaces the engine: keeps the submitted requests, answers from its own thread, and can be told to hold answers back
+// or to be full.
 class FakeEngine {
  public:
   std::vector<std::string> pieces = {"Hel", "lo"};  // one token each
   bool hold = false;                                // answers wait for finish() or cancel()
   bool full = false;
-  std::size_t room = 1000;                        // requests it takes before it is full
+  std::size_t room = 1000;                        // requests that it accepts before it is full
   std::optional<Error> failure;                   // ends every answer
   std::vector<TokenLogprobs> logprobs;            // given with each piece
   std::vector<TokenLogprobs> prompt_logprobs;     // given one by one, before the pieces
@@ -103,7 +103,7 @@ class FakeEngine {
     std::unique_lock lock(mutex_);
     return changed_.wait_for(lock, std::chrono::seconds(5), [&] { return condition(*this); });
   }
-  // Under wait_for's lock, or when nothing is under way.
+  // Call it under wait_for's lock, or when no request is running.
   const std::vector<Request>& requests() const { return requests_; }
   const std::vector<RequestId>& cancelled() const { return cancelled_; }
   int n_submitting() const { return n_submitting_; }  // inside on_submit
@@ -114,7 +114,7 @@ class FakeEngine {
     return requests_.at(index);
   }
 
-  // Every answer has been given and no sink is held any more.
+  // Waits until every answer is finished and no sink is held.
   void end() {
     std::vector<std::jthread> threads;
     {

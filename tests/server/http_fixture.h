@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A real server on a real port, with raw sockets in front and a fake engine behind.
+// A real server on a real port, called over raw sockets and backed by a fake engine.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -100,11 +100,11 @@ class HttpServerTest : public ::testing::Test {
   }
 
   ServerOptions options_;
-  std::vector<Topic> topics_ = {{"sql", {}, {}}, {"code", {"python"}, {}}};  // before open()
-  std::shared_ptr<Router> router_;                                           // after it
-  std::int32_t max_positions_ = 128;                                         // before open()
-  const DraftStore* drafts_ = nullptr;                                       // before open()
-  PurgeDoor purge_;                                                          // before open()
+  std::vector<Topic> topics_ = {{"sql", {}, {}}, {"code", {"python"}, {}}};  // set it before open()
+  std::shared_ptr<Router> router_;                                           // available after open()
+  std::int32_t max_positions_ = 128;                                         // set it before open()
+  const DraftStore* drafts_ = nullptr;                                       // set it before open()
+  PurgeDoor purge_;                                                          // set it before open()
   ApiKeys keys_;
   Metrics metrics_;
   FakeEngine engine_;

@@ -18,10 +18,10 @@ namespace slip {
 struct RawReply {
   int status = 0;
   std::map<std::string, std::string> headers;  // names in lower case
-  std::string body;                            // of a chunked one: put together
+  std::string body;                            // decoded if chunked
 };
 
-// Bytes over a socket, as a careless or hostile client sends them.
+// A client that sends arbitrary bytes over a socket, as a careless or hostile one does.
 class RawClient {
  public:
   explicit RawClient(std::uint16_t port, int receive_buffer = 0) {
@@ -57,7 +57,7 @@ class RawClient {
     timed_out_ = n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK);
     return n > 0;
   }
-  void receive_now() {  // what has come by now
+  void receive_now() {  // reads the bytes that have arrived so far
     char buffer[65536];
     const auto n = ::recv(fd_, buffer, sizeof buffer, MSG_DONTWAIT);
     if (n > 0) pending_.append(buffer, static_cast<std::size_t>(n));

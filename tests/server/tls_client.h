@@ -27,7 +27,7 @@ struct Freed {
   }
 };
 
-// A fresh key and the certificate it signs for itself, as PEM files in `folder`.
+// A new key and its self-signed certificate, as PEM files in `folder`.
 struct SelfSigned {
   explicit SelfSigned(const std::filesystem::path& folder, const std::string& name = "server")
       : certificate(folder / (name + ".crt")), key(folder / (name + ".key")) {
@@ -47,7 +47,7 @@ struct SelfSigned {
   }
   std::filesystem::path certificate, key;
 
-  // Another key, in a file that wants a password.
+  // Another key, in a password-protected file.
   static std::filesystem::path encrypted(const std::filesystem::path& path, bool traditional) {
     const std::unique_ptr<EVP_PKEY, Freed<EVP_PKEY_free>> pair(EVP_EC_gen("P-256"));
     const std::unique_ptr<BIO, Freed<BIO_free>> file(BIO_new_file(path.c_str(), "w"));
@@ -68,7 +68,7 @@ struct SelfSigned {
   }
 };
 
-// One TLS connection to this machine that trusts `certificate` alone and speaks `version` at most.
+// One TLS connection to this machine that trusts only `certificate` and supports versions up to `version`.
 class TlsClient {
  public:
   TlsClient(std::uint16_t port, const std::filesystem::path& certificate, int version = TLS1_3_VERSION)
@@ -110,7 +110,8 @@ class TlsClient {
     }
     return true;
   }
-  // True when the server said goodbye in TLS, so that nobody in between can have cut the answer.
+  // True when the server closed the TLS session properly (close_notify), so that the answer cannot have been truncated
+  // on the way.
   bool ended_properly() {
     read_until("no such bytes");
     return (SSL_get_shutdown(ssl_.get()) & SSL_RECEIVED_SHUTDOWN) != 0;

@@ -16,7 +16,7 @@
 
 namespace slip::testing {
 
-// A folder that goes away with the test.
+// A folder that is removed after the test.
 class TemporaryFolder {
  public:
   TemporaryFolder() {

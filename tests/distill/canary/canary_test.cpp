@@ -70,7 +70,7 @@ TEST(Canary, TooFewRequestsNeverPublish) {
   EXPECT_EQ(evaluate_candidate(options, test_of(8, 20)).outcome, CanaryOutcome::kPublish);
 }
 
-// What earlier exports showed is inherited, but the newest one must have been scored itself, without a loss.
+// Evidence of earlier exports is inherited, but the newest one must itself have been scored without a loss.
 TEST(Canary, ASuccessorIsScoredItselfBeforeItIsPublished) {
   PairedTest inherited = test_of(40, 3);
   inherited.begin_successor();
@@ -94,7 +94,7 @@ TEST(Canary, AGainBelowTheMarginIsNotPublished) {
   EXPECT_EQ(evaluate_candidate({.margin = margin}, test_of(30, 2, margin)).outcome, CanaryOutcome::kPublish);
 }
 
-// A draft that wins often by little and loses rarely by much is better by the bets' count and worse by the tokens'.
+// A draft that often wins by little and rarely loses by much is better by the bets but worse in tokens.
 TEST(Canary, RareLargeLossesArePooled) {
   PairedTest test(0.005);
   for (int i = 0; i < 200; ++i) test.add(pair_that_saves(i % 20 == 19 ? -40 : 1.6));
@@ -125,7 +125,7 @@ TEST(Canary, TheReasonIsOneLineForPeople) {
             "better: odds over 8.1e+03 of 20, gain +0.100 [+0.100, +0.100], 100 requests");
 }
 
-// What new text allows, text that no trainer draws can still forbid: an over-fitted candidate.
+// An overfitted candidate that passes on new text is still refused on held-out text.
 TEST(Canary, HeldOutTextObjectsToAClearLossOnly) {
   const CanaryVerdict verdict = evaluate_candidate({}, test_of(20, 3));
   ASSERT_EQ(verdict.outcome, CanaryOutcome::kPublish);

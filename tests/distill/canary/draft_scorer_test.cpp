@@ -71,7 +71,7 @@ TEST(WalkChain, ProposalsEndWithTheAnswer) {
   EXPECT_EQ(walk_chain({}, 3).steps, 0);
 }
 
-// With probabilities the walk is an expectation: compare with walking many times.
+// With probabilities the walk gives an expectation; compares it with the mean of many random walks.
 TEST(WalkChain, IsTheMeanOfManyWalks) {
   std::vector<double> accept;
   for (std::uint32_t i = 0; i < 30; ++i) accept.push_back(draw(5, i));
@@ -123,7 +123,7 @@ TEST_P(OverlapTest, WithTheWholeVocabularyStoredItIsExact) {
   }
 }
 
-// What p has in the tail counts as rejected: never more than the truth, and short of it by at most what was not seen.
+// p's tail counts as rejected: the overlap is never above the true one, and below it by at most the tail's mass.
 TEST_P(OverlapTest, WithATailItIsALowerBound) {
   const SamplingParams sampling = GetParam();
   for (std::uint64_t seed = 1; seed <= 50; ++seed) {
@@ -199,7 +199,8 @@ class PlainDraft {
   PagePool cache_;
 };
 
-// Serving, simulated: draft k, compare with what the target answered, take the correction or the bonus.
+// Simulated serving: drafts k tokens, compares them with the target's answer, and takes the correction or the bonus
+// token.
 AcceptanceScore serve(PlainDraft& draft, const ReplayRecord& record, int k) {
   AcceptanceScore score;
   const std::size_t prompt = static_cast<std::size_t>(record.prompt_tokens);
@@ -225,7 +226,7 @@ AcceptanceScore serve(PlainDraft& draft, const ReplayRecord& record, int k) {
   return score;
 }
 
-// Answers that the draft half knows: its own greedy or seeded tokens, every third one replaced.
+// Answers that the draft partly predicts: its own greedy or seeded tokens, with every third one replaced.
 ReplayRecord half_known(PlainDraft& draft, std::uint64_t id, float temperature, int answer) {
   ReplayRecord record = answered(id, 6, 0);
   record.sampling.temperature = temperature;
@@ -282,7 +283,7 @@ TEST_F(DraftScorerTest, SampledTrafficIsScoredByTheOverlap) {
   EXPECT_GT(score.captured_mass, 0.8);
 }
 
-// An answer that repeats itself, by a draft that knows nothing of it.
+// A repetitive answer, scored with a draft that does not predict it.
 TEST_F(DraftScorerTest, APromptLookupIsScoredAsItServes) {
   ReplayRecord record = answered(12, 6, 0);
   record.rule = AcceptanceRule::kCoupled;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The gate over the life of a service: false and missed publications, bad versions that were put live, and the
-// acceptance rate that waiting and erring cost.
+// Simulates the gate over the life of a service: false and missed publications, bad versions that went live, and the
+// loss of acceptance rate by delays and errors.
 #include <gtest/gtest.h>
 #include <algorithm>
 #include <cmath>
@@ -81,7 +81,7 @@ double share_gone(double loss) {
 }
 
 // Five requests of 40 steps cannot tell a loss of .05 from chance every time: their mean is 2.5 standard errors below
-// 0. Half of these versions are gone in time, and nearly all that are worse.
+// 0. Half of these versions are rolled back in time, and nearly all worse ones.
 TEST(GateSimulation, ABadVersionIsGoneWithinTwoHundredTargetSteps) {
   EXPECT_GT(share_gone(0.05), 0.5);
   EXPECT_GT(share_gone(0.10), 0.85);
@@ -105,7 +105,7 @@ TEST(GateSimulation, ASoundVersionIsRarelyRolledBack) {
   EXPECT_LE(gone, 0.02 * kVersions);
 }
 
-// One topic's life. The trainer's exports have the levels of α that `level` says; a level is against the base draft.
+// Simulates one topic. `level` gives the α of the trainer's exports, relative to the base draft's.
 struct Life {
   std::uint32_t requests = 10'000;
   std::uint64_t seed = 1;

@@ -37,13 +37,13 @@ TEST(LearningCurve, AFreshTopicMayInvest) {
   EXPECT_DOUBLE_EQ(curve.predicted_gain(0), 0);
 }
 
-// What a prompt lookup proposes already is nothing that training can bring.
+// Training cannot gain tokens that a prompt lookup proposes already.
 TEST(LearningCurve, OnlyWhatProposalsWaitForIsToBeLearned) {
   const double alone = LearningCurve(0.1).rise(40).mean;
   EXPECT_NEAR(LearningCurve(0.1, 0.4).rise(40).mean, 0.4 * alone, 1e-9);
 }
 
-// An export that was published on six lucky requests, and what the next sixty said.
+// An export that was published after six lucky requests is corrected by the next sixty.
 TEST(LearningCurve, LaterRequestsPutALuckyExportRight) {
   LearningCurve curve(0.4);
   curve.start_from_base();
@@ -69,7 +69,7 @@ TEST(LearningCurve, ARisingCurveIsPredictedToRise) {
   EXPECT_GE(n_close, 17);
 }
 
-// sql as it was: by a straight line, 26 steps that brought .37 promised .43 more.
+// Measured on sql: a straight line through 26 steps that gained .37 predicted .43 more.
 TEST(LearningCurve, ACurveThatBendsPromisesNoLine) {
   LearningCurve curve(0.01);
   curve.start_from_base();
@@ -80,7 +80,7 @@ TEST(LearningCurve, ACurveThatBendsPromisesNoLine) {
   EXPECT_GT(curve.predicted_gain(40), 0.05);
 }
 
-// sql, a little later: what its first steps brought does not come again. .05 came.
+// Measured on sql, a little later: the gain of the first steps does not repeat. The actual gain was .05.
 TEST(LearningCurve, TheFirstRiseIsNotPromisedAgain) {
   LearningCurve curve(0.01);
   curve.start_from_base();
@@ -115,7 +115,7 @@ TEST(LearningCurve, ATrainerThatNeverLearnsIsFoundOut) {
   EXPECT_LT(curve.predicted_gain(40), 0.006);
 }
 
-// What the first export says counts from the base draft on: without that point it would be a level and no slope.
+// The first export's slope starts at the base draft's point; without it the curve would have a level but no slope.
 TEST(LearningCurve, OneExportOfATrainerThatStartedFromTheBaseIsASlope) {
   const auto after = [](bool from_base, double gain) {
     LearningCurve curve(0.4);

@@ -53,8 +53,8 @@ TEST(PairedTest, TiesAndRequestsWithoutDraftsAreNoEvidence) {
   EXPECT_LT(watch.log_evidence_worse(), std::log(1 + 100 / 500.0));
 }
 
-// The bug: identical pairs have no jackknife error, so three of them had p = 0. A request now counts for a factor of 2
-// at most, however large its gain.
+// Regression: identical pairs have no jackknife error, so three of them gave p = 0. A request now counts for a factor
+// of at most 2, however large its gain.
 TEST(PairedTest, EqualPairsBringNoMoreThanTheirBets) {
   PairedTest test;
   for (int i = 0; i < 5; ++i) test.add(pair_that_saves(20));
@@ -110,7 +110,7 @@ TEST(PairedTest, AScoreThatIsNotANumberIsOurBug) {
   EXPECT_DEATH(test.add(pair), "not a number");
 }
 
-// Ville's inequality where it is tight enough to see: drafts that are alike, watched at every request.
+// Ville's inequality in a case where it is nearly tight: equal drafts, evaluated at every request.
 TEST(PairedTest, FalseEvidenceIsBoundedAtEveryLook) {
   constexpr int kTrials = 1000;
   constexpr double kOdds = 10;
@@ -203,7 +203,7 @@ TEST(LiveWatch, ADeclineIsFoundAfterALongGoodTime) {
   EXPECT_LT(watch.gain().value, 0.03);
 }
 
-// A draft of noise: the third bet finds it in two requests, where sign bets need four.
+// A draft of random weights: the third bet detects it in two requests, where sign bets need four.
 TEST(LiveWatch, GrossLossIsFoundInTwoRequests) {
   LiveWatch watch;
   watch.add(pair_that_saves(-36));

@@ -65,7 +65,7 @@ Tokens paraphrase(Tokens tokens, std::uint64_t seed, std::size_t n_changes) {
   return tokens;
 }
 
-// The split as it was: hash of the first 32 prompt tokens.
+// The former split, by the hash of the first 32 prompt tokens.
 std::size_t groups_by_first_tokens(const std::vector<Record>& records) {
   std::set<Tokens> beginnings;
   for (const Record& record : records) {
@@ -75,8 +75,8 @@ std::size_t groups_by_first_tokens(const std::vector<Record>& records) {
   return beginnings.size();
 }
 
-// The bug: groups were the first 32 prompt tokens, so that one system prompt put a whole topic into one group, and with
-// probability .1 all of it was held out.
+// Regression: groups were formed by the first 32 prompt tokens, so a system prompt put a whole topic into one group,
+// and with probability .1 all of it was held out.
 TEST(NearCopies, ASharedSystemPromptDoesNotMakeRequestsAlike) {
   const std::vector<Record> records = requests_behind(text(1, 300), 1000, 200);
   NearCopies copies;
@@ -131,7 +131,7 @@ TEST(NearCopies, ParaphrasesAreOneGroupAndAreNotSetAsideAsShared) {
   }
 }
 
-// Half of the shingles changed is another text.
+// With half of its shingles changed, a text is no near-copy.
 TEST(NearCopies, NegativeARewrittenTextIsItsOwnGroup) {
   for (std::uint64_t seed = 100; seed < 120; ++seed) {
     NearCopies copies;

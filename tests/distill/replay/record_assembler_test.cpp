@@ -21,7 +21,7 @@ class RecordAssemblerTest : public ::testing::Test {
     return request;
   }
 
-  // A chain of `proposed` of which the first `accepted` held, followed by the target's own token.
+  // A chain of `proposed` tokens, of which the first `accepted` are accepted, followed by the target's own token.
   static Observation chain(std::uint64_t id, std::int32_t base, std::vector<std::int32_t> proposed, int accepted,
                            std::int32_t added) {
     Observation observation;
@@ -130,7 +130,7 @@ TEST_F(RecordAssemblerTest, LostEndsDoNotPileUp) {
   EXPECT_TRUE(assembler_.finish(RequestId{4999}, true).has_value());
 }
 
-// Such requests taught nothing before: a service whose clients always send a penalty never learned.
+// Regression: such requests gave no records, so a service whose clients always send a penalty never learned.
 TEST_F(RecordAssemblerTest, RequestsWithLogitsProcessorsTeachAndAreMarked) {
   const auto processed = [&](SamplingParams sampling) {
     ObservedRequest request = request_of(1);

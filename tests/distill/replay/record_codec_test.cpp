@@ -142,7 +142,7 @@ TEST(RecordCodec, NegativeEveryFlippedByteIsRefused) {
   EXPECT_TRUE(decode_record(frame).has_value());
 }
 
-// A CRC is no signature: bytes with a good one may still be anything.
+// A CRC is no signature: bytes with a valid CRC are still untrusted.
 TEST(RecordCodec, HostilePayloadsUnderAGoodCrcNeverCrash) {
   const ReplayRecord record = make_record(3, "sql");
   const std::size_t size = encode_record(record, 1).size();

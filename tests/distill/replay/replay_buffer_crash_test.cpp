@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A child dies at a fail point, the parent opens what it left.
+// A child process dies at a fail point, and the parent opens the files that it left.
 #include <gtest/gtest.h>
 #include <unistd.h>
 

@@ -39,7 +39,7 @@ TEST(ReplayBuffer, ATornTailIsCutAndCounted) {
   EXPECT_EQ(ids_in(ReplayBuffer(options)), (std::set<std::uint64_t>{1, 2}));
 }
 
-// Records that could not be read any more were gone without a word.
+// Regression: unreadable records were dropped silently.
 TEST(ReplayBuffer, WhatIsSkippedAtTheStartIsSaidInOneWarning) {
   ScratchFolder folder;
   ReplayOptions options = options_in(folder);
@@ -71,7 +71,7 @@ TEST(ReplayBuffer, WhatIsSkippedAtTheStartIsSaidInOneWarning) {
   EXPECT_THAT(said, ::testing::HasSubstr(segments[1].filename().string()));
 }
 
-// Emptied, it was removed without a word.
+// Regression: an emptied segment was removed silently.
 TEST(ReplayBuffer, AnEmptySegmentBeforeOthersIsSaid) {
   ScratchFolder folder;
   const ReplayOptions options = options_in(folder);
@@ -87,7 +87,8 @@ TEST(ReplayBuffer, AnEmptySegmentBeforeOthersIsSaid) {
               ::testing::HasSubstr("segment-0000000001.replay (0 bytes, records: at least 1)"));
 }
 
-// Emptied, the newest one was taken for what a crash leaves, and its records were gone without a word.
+// Regression: the newest segment, when emptied, was mistaken for the result of a crash, and its records were lost
+// silently.
 TEST(ReplayBuffer, AnEmptiedNewestSegmentIsSaid) {
   for (const std::uintmax_t bytes : {std::uintmax_t{0}, std::uintmax_t{10}}) {
     ScratchFolder folder;
@@ -103,7 +104,8 @@ TEST(ReplayBuffer, AnEmptiedNewestSegmentIsSaid) {
   }
 }
 
-// It was passed over without a word, and no purge reached it. The next number would not have been read again.
+// Regression: such a segment was skipped silently and no purge reached it. A segment created after it would not have
+// been loaded again.
 TEST(ReplayBuffer, ASegmentWithTooLargeANumberIsSaidAndLosesNoLaterRecord) {
   ScratchFolder folder;
   const ReplayOptions options = options_in(folder);
@@ -126,7 +128,8 @@ TEST(ReplayBuffer, ASegmentWithTooLargeANumberIsSaidAndLosesNoLaterRecord) {
       << "what would not be read again is refused";
 }
 
-// The empty file that a full disk left behind made every later attempt fail, so nothing was kept until a restart.
+// Regression: a full disk left an empty file that made every later attempt fail, so no records were kept until a
+// restart.
 TEST(ReplayBuffer, ASegmentThatCouldNotBeMadeIsMadeOnceThereIsRoom) {
   for (const char* point : {"replay.segment.write:1:enospc", "replay.segment.fsync:1:enospc"}) {
     ScratchFolder folder;
@@ -140,7 +143,7 @@ TEST(ReplayBuffer, ASegmentThatCouldNotBeMadeIsMadeOnceThereIsRoom) {
   }
 }
 
-// Its bytes may be the last of the disk.
+// A leftover temporary file may use the last bytes of the disk.
 TEST(ReplayBuffer, ACompactionThatFailsLeavesNoFileBehind) {
   ScratchFolder folder;
   const ReplayOptions options = options_in(folder);
@@ -168,7 +171,7 @@ TEST(ReplayBuffer, ARecordThatRotsWhileRunningIsDroppedNotReturned) {
   EXPECT_EQ(buffer.stats().dropped, 1U);
 }
 
-// Everything on disk is hostile: damaged buffers open, give only records that were written, and take new ones.
+// All files are untrusted: a damaged buffer opens, returns only records that were written, and accepts new ones.
 TEST(ReplayBuffer, FuzzedFoldersOpenAndGoOn) {
   ScratchFolder folder;
   const ReplayOptions options = options_in(folder);

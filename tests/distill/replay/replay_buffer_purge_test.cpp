@@ -74,7 +74,7 @@ TEST(ReplayBuffer, APurgeOfATenantOrOfATimeReachesAllTheirsAndNothingElse) {
   for (std::uint64_t id = 1; id <= 60; ++id) EXPECT_EQ(ids.contains(id), is_kept(id)) << id;
 }
 
-// What the reservoir evicted stays on the disk until its segment is compacted: a purge has to find it there.
+// Evicted records stay on the disk until their segment is compacted, so a purge must find them there.
 TEST(ReplayBuffer, APurgeReachesRecordsThatWereEvicted) {
   ScratchFolder folder;
   ReplayOptions options = options_in(folder);
@@ -93,7 +93,7 @@ TEST(ReplayBuffer, APurgeReachesRecordsThatWereEvicted) {
   EXPECT_EQ(ids_in(buffer), kept);
 }
 
-// Bytes that a fault has made unreadable may be the request's.
+// Damaged bytes may belong to the purged request.
 TEST(ReplayBuffer, APurgeTakesDamagedBytesWithIt) {
   ScratchFolder folder;
   const ReplayOptions options = options_in(folder);

@@ -65,7 +65,7 @@ TEST(ReplayBuffer, StaysWithinItsBudgetOnDiskToo) {
     ASSERT_LE(buffer.stats().bytes, options.max_bytes_per_topic);
   }
   EXPECT_GT(buffer.stats().bytes, 18'000U);
-  // Twice the live bytes, since half may be dead, the segment that grows and the headers.
+  // Twice the live bytes, since half may be dead, plus the growing segment and the headers.
   EXPECT_LE(bytes_on_disk(options.folder), 2 * options.max_bytes_per_topic + 2 * options.segment_bytes);
   const auto kept = ids_in(buffer);
   EXPECT_EQ(kept.size(), buffer.records("sql"));
@@ -141,7 +141,7 @@ TEST(ReplayBuffer, ExpiredRecordsLeave) {
   EXPECT_FALSE(ids_in(buffer).contains(11)) << "an expiry that passed while nobody ran";
 }
 
-// Recorded while the clock was a year ahead, they would outlive their promise by that year.
+// Records made while the clock was a year ahead would otherwise be kept a year too long.
 TEST(ReplayBuffer, WhatAWrongClockHasDatedExpiresInTime) {
   ScratchFolder folder;
   ReplayBuffer buffer(options_in(folder));
@@ -154,8 +154,8 @@ TEST(ReplayBuffer, WhatAWrongClockHasDatedExpiresInTime) {
   EXPECT_EQ(buffer.expire(now + options_in(folder).ttl_us), 1U);
 }
 
-// An update keeps what was learned from before it; and what the older build wrote stays readable to that build, so
-// nothing new is added to its files.
+// An update keeps the records of older builds. Their files stay readable to the older build, so nothing new is appended
+// to them.
 TEST(ReplayBuffer, SegmentsOfFormat1AreReadAndNotAddedTo) {
   ScratchFolder folder;
   const ReplayOptions options = options_in(folder);

@@ -76,7 +76,7 @@ TEST(Segment, OnlyAFrameCutShortAtTheGrowingEndIsTorn) {
   EXPECT_EQ(scan_segment(longer).damaged_bytes, longer.size() - whole.size());
 }
 
-// Both were taken for what a crash leaves of a new segment, which now appears with its header.
+// Regression: both were mistaken for a new segment after a crash. New segments now appear with their header.
 TEST(Segment, AFileWithoutAWholeHeaderIsDamagedWhereverItStands) {
   const auto file = segment_of(1);
   for (const bool growing : {true, false}) {
@@ -154,7 +154,7 @@ TEST(Segment, FuzzedFilesGiveOnlyWhatWasWritten) {
   }
 }
 
-// A file made to be slow to read: magics everywhere, each claiming megabytes.
+// A hostile file that would be slow to scan: magics everywhere, each claiming megabytes.
 TEST(Segment, AFileFullOfMagicsIsGivenUpQuickly) {
   auto file = encode_segment_header(1);
   const auto frame = encode_record(make_record(1, "sql"), 1);

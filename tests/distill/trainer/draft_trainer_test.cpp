@@ -54,7 +54,7 @@ TEST_F(DraftTrainerTest, EveryLossFalls) {
   }
 }
 
-// The head's pieces have 256 rows at this vocabulary: with 300 the last one is filled up.
+// The head's pieces have 256 rows at this vocabulary, so with 300 rows the last piece is padded.
 TEST_F(DraftTrainerTest, RoundedProductsLearnTheSame) {
   for (const bool tied : {true, false}) {
     const auto batch = make_batch(50);
@@ -96,11 +96,11 @@ TEST_F(DraftTrainerTest, ADraftThatAgreesAlreadyTakesSmallSteps) {
     return relative_difference(before, trainer.logits(text));
   };
   EXPECT_LT(moved_by_a_step(true, 100), 0.2 * moved_by_a_step(false, 100));
-  // Negative control: what it does not know yet is learned at the full rate.
+  // Negative control: on unknown text it trains at the full rate.
   EXPECT_EQ(moved_by_a_step(true, 0), moved_by_a_step(false, 0));
 }
 
-// Training it as a plain Llama would publish another model than the one that served.
+// Such a draft must be refused: training it as a plain Llama would publish a different model from the one that served.
 TEST_F(DraftTrainerTest, WhatIsMoreThanAPlainLlamaIsRefusedByName) {
   const auto refused = [](const std::function<void(ModelConfig&)>& change) {
     ModelConfig config = small_config();

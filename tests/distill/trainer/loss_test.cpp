@@ -265,7 +265,7 @@ TEST(Loss, NamesGoBothWays) {
   }
 }
 
-// Planted bugs: each is what a plausible slip would give, and the comparison above must see it.
+// Planted bugs: each is a plausible mistake, and the comparison above must detect it.
 TEST(LossNegative, AGradientThatForgetsTheTailIsCaught) {
   const Row row = make_row(203, 32, 100);
   std::vector<float> grad;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Through the trainer: LibTorch's headers stay out of tests.
+// Tested through the trainer, since LibTorch's headers stay out of tests.
 #include "distill/trainer/draft_trainer.h"
 
 #include <gtest/gtest.h>

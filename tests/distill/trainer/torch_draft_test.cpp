@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the trainer makes of it: LibTorch's headers stay out of tests.
+// Tested through the trainer, since LibTorch's headers stay out of tests.
 #include "distill/trainer/draft_trainer.h"
 
 #include <gtest/gtest.h>
@@ -89,7 +89,8 @@ TEST_F(TorchDraftTest, GradientOfTheWholeModelEqualsCentralDifferences) {
   EXPECT_LT(worst_gradient_error(folder_, small_config(false), make_batch(3), 1.0), 0.02);
 }
 
-// Over what an optimizer step of one record changes, with and without gradients through its prompt.
+// The relative difference between the logits after an optimizer step on one record with and without gradients through
+// its prompt.
 double moved_apart(ModelConfig config, int layers, int prompt) {
   config.n_layers = layers;
   std::vector<float> after[2];
@@ -105,7 +106,7 @@ double moved_apart(ModelConfig config, int layers, int prompt) {
 }
 
 TEST_F(TorchDraftTest, PromptsAreConstantsAboveTheFirstLayerWhereAsked) {
-  // The weights that make keys and values of a prompt learn from it all the same: with one layer that is all there is.
+  // The weights that compute a prompt's keys and values still get gradients; with one layer there are no others.
   EXPECT_LT(moved_apart(small_config(), 1, 20), 1e-5);
   EXPECT_LT(moved_apart(small_config(), 2, 1), 1e-5) << "nothing stands before the wanted rows";
   EXPECT_GT(moved_apart(small_config(), 2, 20), 1e-3);

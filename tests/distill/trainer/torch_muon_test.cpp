@@ -29,7 +29,7 @@ double largest_difference(const at::Tensor& a, const at::Tensor& b) {
 }
 
 // The largest difference from tests/goldens/muon.json (float64, by tools/goldens_muon.py) over all cases and steps,
-// when the gradient reaches the optimizer times `planted_factor` in its last element.
+// when the gradient's last element is multiplied by `planted_factor`.
 double worst_error(double planted_factor) {
   const json goldens = json::parse(std::ifstream(std::string(SLIPSTREAM_SOURCE_DIR) + "/tests/goldens/muon.json"));
   MuonRates rates;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A small draft, records to teach it, and a folder for what its trainer writes.
+// A small draft, records to train it on, and a folder for its trainer's files.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -50,7 +50,7 @@ inline int draw(std::uint64_t seed, std::uint32_t index, int below) {
   return static_cast<int>(uniform({seed, 0, index}, RandomPurpose::kDraft) * below);
 }
 
-// A target that puts 70 % on one token fixed by the previous one, 20 % on another and the rest in the tail.
+// A target that gives 70 % to one token determined by the previous one, 20 % to another, and the rest to the tail.
 inline ReplayRecord make_record(std::uint64_t seed, int prompt, int answer, int vocab = 97) {
   ReplayRecord record;
   record.request = {seed};

@@ -63,7 +63,7 @@ TEST_F(TrainerStateFileTest, AStateOfAnotherOptimizerIsRefused) {
   EXPECT_TRUE(state_of(muon) == before);
 }
 
-// What release 0.1 wrote: version 2, without the optimizer's word.
+// The format of release 0.1: version 2, without the optimizer field.
 TEST_F(TrainerStateFileTest, AStateOfTheOlderFormatIsRefused) {
   DraftTrainer trainer(small_config(), 4, {});
   std::string content = state_of(trainer);

@@ -20,8 +20,8 @@ class WarmupAnswersTest : public testing::WarmupTest {};
 
 class WrittenAndGiven : public testing::WarmupTest {
  protected:
-  // Of the same answers, the distributions that the engine saw while it wrote them and those of a pass over them when
-  // they are given; log probabilities may be so far apart.
+  // Compares, for the same answers, the distributions observed while the engine generated them with those of a pass
+  // over the given answers. Log probabilities may differ by the tolerance.
   void expect_agreement(const AnsweringTarget& target, double apart);
 };
 
@@ -67,12 +67,12 @@ void WrittenAndGiven::expect_agreement(const AnsweringTarget& target, double apa
   }
 }
 
-// To the bit, for both are observed on the host.
+// Equal to the bit, since both are observed on the host.
 TEST_F(WrittenAndGiven, AgreeOnTheCpu) {
   expect_agreement({ModelWeights::load(folder_ / "target", Dtype::kFloat32)}, 0);
 }
 
-// There what is written is observed where the logits are.
+// On a device, generated answers are observed on the device, where the logits are.
 TEST_F(WrittenAndGiven, AgreeOnADevice) {
   const auto device = std::make_shared<kernels::cuda::HostQueue>();
   expect_agreement({ModelWeights::load(folder_ / "target", Dtype::kBFloat16), device}, 1e-5);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A folder with a tiny target that speaks the demo's words, and prompts to warm a tiny draft up with.
+// A folder with a tiny target that has the demo's tokenizer, and prompts for the warm-up of a tiny draft.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@
 
 namespace slip::testing {
 
-// Stops the job once it has reported so much.
+// Requests a stop after `polls` calls of stop_requested(); −1: never. Keeps the reported progress and notes.
 class StopAt final : public WarmupObserver {
  public:
   explicit StopAt(int polls = -1) : polls_left_(polls) {}
@@ -50,7 +50,7 @@ class WarmupTest : public ::testing::Test {
   }
   void TearDown() override { std::filesystem::remove_all(folder_); }
 
-  // The demo's words and context on a model small enough to answer in microseconds.
+  // The demo's tokenizer and context on a model that is small enough to answer in microseconds.
   void make_target() {
     const std::filesystem::path demo = std::filesystem::path(SLIPSTREAM_SOURCE_DIR) / "checkpoints/demo/target";
     ModelConfig config = load_model_config(demo);

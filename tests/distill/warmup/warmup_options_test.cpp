@@ -41,7 +41,7 @@ TEST_F(WarmupOptionsTest, BadOptionsAndDataAreRefusedByName) {
   }
 }
 
-// Before the target has answered anything; where there is a GPU to learn on, nothing is refused.
+// Refused before the target answers anything. On a machine with a usable GPU nothing is refused.
 TEST_F(WarmupOptionsTest, ADeviceThatCannotLearnIsRefusedAtOnce) {
   WarmupOptions on_device = options("sql");
   on_device.trainer.device = TrainingDevice::kCuda;
@@ -58,7 +58,7 @@ TEST_F(WarmupOptionsTest, ADeviceThatCannotLearnIsRefusedAtOnce) {
   EXPECT_FALSE(fs::exists(folder_ / "sql.work"));
 }
 
-// One that took over its target's biases, norms and windows could not be trained.
+// Regression: a draft that inherited its target's biases, norms and windows could not be trained.
 TEST(WarmupDraft, IsAPlainLlamaWhateverTheTarget) {
   ModelConfig target;
   target.architecture = "Qwen3ForCausalLM";

@@ -41,7 +41,7 @@ TEST_F(WarmupTest, WritesAWholeCheckpointWithItsHistory) {
   EXPECT_FALSE(fs::exists(folder_ / "sql.work"));
 }
 
-// Its fingerprint was of a tokenizer.json that such a folder does not have.
+// Regression: the fingerprint required a tokenizer.json, which such a folder does not have.
 TEST_F(WarmupTest, ATargetWithATokenizerModelAloneWillDo) {
   const fs::path target = folder_ / "target", words = fs::path(SLIPSTREAM_SOURCE_DIR) / "tests/data/tokenizers";
   fs::remove(target / "tokenizer.json");
@@ -59,7 +59,7 @@ TEST_F(WarmupTest, ATargetWithATokenizerModelAloneWillDo) {
   EXPECT_NE(target_fingerprint(target), before);
 }
 
-// Given responses were learned from logits that were no numbers, without a word.
+// Regression: with given responses, the draft was silently trained on NaN logits.
 TEST_F(WarmupTest, ATargetWhoseLogitsAreNoNumbersIsRefused) {
   std::fstream file(folder_ / "target/model.safetensors", std::ios::in | std::ios::out | std::ios::binary);
   file.seekp(-4, std::ios::end);

@@ -44,7 +44,8 @@ TEST_F(WarmupWorkTest, AnOutcomeThatStandsThereIsNotReplacedUnasked) {
   EXPECT_TRUE(fs::exists(folder_ / "precious/notes.txt"));
 }
 
-// A link that leads nowhere was found out at the end of the run; one to a model was replaced by a folder.
+// Regression: a dangling link as `out` was detected only at the end of the run; a link to a model was replaced by a
+// folder.
 TEST_F(WarmupWorkTest, ALinkInThePlaceOfTheOutcomeIsRefusedAtTheStart) {
   WarmupOptions given = options("link");
   fs::create_directory_symlink(folder_ / "nowhere", folder_ / "link");
@@ -71,7 +72,7 @@ TEST_F(WarmupWorkTest, ResumeNeedsTheSameOptions) {
   EXPECT_EQ(run_warmup(resume, observer).steps, 6);
 }
 
-// Answers written on a device and on the CPU may differ in their last bits, and so may what is learned.
+// Answers generated on a device and on the CPU may differ in their last bits, and so may the trained weights.
 TEST_F(WarmupWorkTest, AnotherDeviceIsAnotherRun) {
   WarmupOptions on_device = options("sql");
   on_device.dtype = Dtype::kBFloat16;
@@ -136,7 +137,7 @@ TEST(WarmupFlatness, IsNoGainOfOnePercentOverTheWindow) {
   EXPECT_TRUE(is_flat(points({3, 2.96, 3.2, 3.3, 2.95}), 3));
 }
 
-// The held-out loss was of the first answers alone, and so of the first data file only.
+// Regression: the held-out loss covered only the first answers, and so only the first data file.
 TEST(WarmupHeldout, IsSpreadOverAllThatIsHeldOut) {
   EXPECT_EQ(evenly_spaced(3, 5), (std::vector<std::size_t>{0, 1, 2}));
   EXPECT_EQ(evenly_spaced(10, 5), (std::vector<std::size_t>{0, 2, 4, 6, 8}));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the tests that launch kernels share: being skipped where there is no device.
+// The base of tests that launch kernels: they are skipped on a machine without a device.
 #pragma once
 
 #include <cuda_runtime_api.h>

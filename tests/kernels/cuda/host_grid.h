@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the tests of the device code share: running its bodies on the host, and data in its layouts.
+// Shared by the tests of device code: runs its bodies on the host, and provides data in its layouts.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ struct Grid {
   int x = 1, y = 1, z = 1;
 };
 
-// Every block of a grid in turn, as a launch would run them in any order.
+// Runs every block of a grid in turn; a launch may run them in any order.
 template <int kThreads, class Body>
 void run_on_host(const Grid& grid, const Body& body) {
   for (int z = 0; z < grid.z; ++z) {
@@ -32,7 +32,7 @@ inline std::vector<std::uint16_t> to_bf16(const std::vector<float>& values) {
   return out;
 }
 
-// W [n_out, n_in] and x [n_rows, n_in] in the order of the matrix instruction; zero where there is nothing.
+// W [n_out, n_in] and x [n_rows, n_in] in the layout of the matrix instruction, padded with zeros.
 inline std::vector<std::uint16_t> packed_weights(const std::vector<float>& w, std::int64_t n_out, std::int64_t n_in) {
   std::vector<std::uint16_t> packed(static_cast<std::size_t>(packed_weight_elements(n_out, n_in)), 0);
   for (std::int64_t i = 0; i < n_out * n_in; ++i) {
@@ -41,7 +41,7 @@ inline std::vector<std::uint16_t> packed_weights(const std::vector<float>& w, st
   }
   return packed;
 }
-// Rows beyond the last are NaN: nothing may read them.
+// Rows beyond the last are NaN, since nothing may read them.
 inline std::vector<std::uint16_t> packed_activations(const std::vector<float>& x, std::int64_t n_rows,
                                                      std::int64_t n_in) {
   std::vector<std::uint16_t> packed(static_cast<std::size_t>(activation_elements(n_rows, n_in)), kHalfNan);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A device that is the host: every job's body runs block by block, as tests/kernels/cuda/host_grid.h has it, the moment
-// it is put. Memory starts full of NaN, so that reading what nobody wrote shows.
+// A device queue on the host: put() runs every job's body at once, block by block as in tests/kernels/cuda/host_grid.h.
+// Memory is initialised with NaN, so that reads of unwritten values are detected.
 #pragma once
 
 #include <array>
@@ -151,15 +151,15 @@ class HostQueue final : public DeviceQueue {
     ++n_replays_;
   }
 
-  void fill() { is_full_ = true; }                      // no more is given
+  void fill() { is_full_ = true; }                      // later allocations fail
   int n_allocations() const { return n_allocations_; }  // not released yet
   int n_captures() const { return n_captures_; }
   int n_replays() const { return n_replays_; }
   int n_puts() const { return n_puts_; }  // jobs that were run outside of graphs
   int n_copies_in() const { return n_copies_in_; }
-  std::span<const std::byte> copied_in_last() const { return copied_in_last_; }  // where it came from
+  std::span<const std::byte> copied_in_last() const { return copied_in_last_; }  // source of the last copy
   std::size_t bytes_out() const { return bytes_out_; }
-  // Rows that an operation has run on, in graphs and outside.
+  // The number of rows that an operation has processed, in graphs and outside.
   template <class Operation>
   int rows_of() const {
     return n_rows_[Job(OnRows<Operation>{}).index()];

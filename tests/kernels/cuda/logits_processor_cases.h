@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows of several sequences with everything that a request may ask of its logits, for the host's and the device's
-// logits processors.
+// Rows of several sequences with all logits processors that a request may use, for the tests of the host's and the
+// device's implementation.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 
 namespace slip::kernels::cuda {
 
-// What SequenceProcessors points to, of all sequences, and the rows with the masks they have.
+// The data behind SequenceProcessors for all sequences, and the rows with their masks.
 struct ProcessorCase {
   std::int32_t vocab = 0;
   std::vector<float> logits;  // [rows, vocab]
@@ -42,7 +42,7 @@ struct ProcessorCase {
   }
 };
 
-// What was committed to a sequence, as TokenCount has it: times in the answer, or in the prompt alone.
+// The counts of a sequence's committed tokens, as in TokenCount: the number in the answer, or in the prompt only.
 inline std::vector<TokenCount> count_tokens(const std::vector<std::int32_t>& committed, std::size_t n_prompt) {
   std::map<std::int32_t, std::int32_t> times;
   for (std::size_t i = 0; i < committed.size(); ++i) {
@@ -54,7 +54,7 @@ inline std::vector<TokenCount> count_tokens(const std::vector<std::int32_t>& com
   return out;
 }
 
-// Appends values to a list of all sequences and says where they are.
+// Appends values to a list for all sequences, and returns their range.
 template <class Listed>
 IdRange appended(std::vector<Listed>& list, const std::vector<Listed>& values) {
   const auto begin = static_cast<std::int32_t>(list.size());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// An answer to say, and what was said of it.
+// Sample answers for the response writers, and helpers to read the responses.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -70,7 +70,7 @@ inline std::string streamed(const AnswerIdentity& who, AnswerChannel::Taken& tak
   return stream_text(who, 0, taken, choices);
 }
 
-// Every event is one `data: ` line and an empty one.
+// Parses the events of a stream; each is one `data: ` line and an empty line.
 inline std::vector<nlohmann::json> events(const std::string& text) {
   std::vector<nlohmann::json> parsed;
   for (std::size_t at = 0; at < text.size();) {
