@@ -14,7 +14,7 @@ namespace slip {
 // Pure; any thread.
 std::string learning_line(const LearningFigures& before, const LearningFigures& now);
 
-// The counts of a topic at the begin of its current spell without an optimizer step.
+// A topic's counts at the start of its current spell without an optimizer step.
 struct StarvedSpell {
   double since_s = 0;          // LearningFigures::running_s at the first request of the spell
   std::uint64_t requests = 0;  // before the spell

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# carry.sh: fills .carry/ from this machine's Debian packages with what the `core` preset needs on a host that has only
-# LibTorch, the CUDA toolkit and CMake (17 MB, ignored by git). There: bash tools/device.sh RESULTS
+# carry.sh: copies from this machine's Debian packages to .carry/ the files that the `core` preset needs on a host with
+# only LibTorch, the CUDA toolkit and CMake (17 MB, ignored by git). On that host run: bash tools/device.sh RESULTS
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 fail() { printf 'carry: %s\n' "$1" >&2; exit 2; }

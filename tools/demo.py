@@ -22,15 +22,15 @@ import closed_loop  # noqa: E402
 BUILD = ROOT / "build"
 WORK = BUILD / "demo"
 SHAPE = {"hidden": 1536, "layers": 6, "ffn": 4096, "heads": 24, "kv-heads": 8}
-NEW_TOPICS = ("sql", "code")  # what the base draft was not trained on
+NEW_TOPICS = ("sql", "code")  # topics that the base draft was not trained on
 CLIENTS = 2
 BLOCKS = 20                  # turns of each arm, seconds each, so that a machine that slows down for a while slows all
 PROBES = 8                    # requests that measure each arm's speed first; they are kept out of learning
-BUDGET_S = 270                # of answering, all arms; the rest of six minutes is start-up and the reports
+BUDGET_S = 270                # answering time of all arms; the rest of six minutes is start-up and the reports
 FEWEST, MOST = 60, 480
 ONE_SIDED_95, TWO_SIDED_95 = 1.645, 1.96
 RECENT = 12                   # requests behind "α now"
-SAME_ALPHA = 0.01             # a topic that was not new may lose so much
+SAME_ALPHA = 0.01             # tolerated loss of α of a topic that was not new
 TTY = sys.stdout.isatty()
 COLOR = TTY and "NO_COLOR" not in os.environ
 SPARKS = "▁▂▃▄▅▆▇█"
@@ -78,7 +78,7 @@ def answered(arm):
 class LiveTable:
     """Redrawn on a terminal, printed now and then elsewhere; what became of drafts scrolls above it."""
 
-    EVERY_S = 20  # where it cannot be redrawn
+    EVERY_S = 20  # interval of printing if the output is no terminal
 
     def __init__(self, arms, totals, database):
         self.arms, self.totals, self.database = arms, totals, database

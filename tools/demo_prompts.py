@@ -170,7 +170,7 @@ def spanish(draw):
 
 
 TEMPLATES = {"sql": [("sql", sql)], "math": [("math", math)], "code": [("code", code)], "lang": [("lang-de", german), ("lang-es", spanish)]}
-# Of ten requests. sql and code are the new traffic of a service whose draft was trained on math and lang.
+# Requests of each topic in ten. sql and code are new traffic for a service whose draft was trained on math and lang.
 SHARES = {"sql": 4, "code": 3, "math": 2, "lang": 1}
 
 

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# device.sh RESULTS: all that a GPU host is for, within ten minutes on 16 cores. Builds the tests that launch kernels and the
-# device benchmarks (the `core` preset, from what tools/carry.sh put into .carry/), runs both, and the tests again under
-# compute-sanitizer where the toolkit has it. The folder RESULTS gets one log and one JSON file a benchmark, named as
-# bench/results/README.md says. SLIPSTREAM_COMMIT names the commit where no git history came along. Status 0: all passed.
+# device.sh RESULTS: runs all GPU tests and benchmarks on a GPU host, within ten minutes on 16 cores. Builds the tests
+# that launch kernels and the device benchmarks (the `core` preset, with the packages that tools/carry.sh put into
+# .carry/), runs both, and runs the tests again under compute-sanitizer if the toolkit has it. The folder RESULTS gets
+# one log and one JSON file per benchmark, named as in bench/results/README.md. SLIPSTREAM_COMMIT names the commit if
+# there is no git history. Status 0: all passed.
 set -uo pipefail
 fail() { printf 'device: %s\n' "$1" >&2; exit 2; }
 [ $# = 1 ] || fail "usage: device.sh RESULTS"
@@ -18,7 +19,7 @@ device=$(gpu name)
 [ -e .carry/ready ] || fail ".carry/ is empty; run tools/carry.sh where Debian's packages are, and bring it along"
 
 architecture=$(gpu compute_cap | tr -d .)-real
-[ "$architecture" != 90-real ] || architecture=90a-real  # its own instructions are in the a-variant only
+[ "$architecture" != 90-real ] || architecture=90a-real  # only the a-variant has the architecture's own instructions
 commit=${SLIPSTREAM_COMMIT:-$(git rev-parse --short HEAD 2>/dev/null || echo unknown)}
 prefix=$(date +%F)-$(printf %s "$device" | tr '[:upper:]' '[:lower:]' | tr -cs a-z0-9 -)
 log=$results/$prefix-tests.log
@@ -38,7 +39,8 @@ step() { # NAME COMMAND...: its output goes into the log, the last of it to the 
   return "$status"
 }
 
-# The wheel is linked as everywhere, without its CUDA parts; any other LibTorch as it asks to be; else the one in .venv.
+# Links PyTorch's wheel as in every build, without its CUDA libraries; else another LibTorch by its own CMake
+# configuration; else the one in .venv.
 torch=()
 environment=$(python3 -c 'import sys; print(sys.prefix)')
 if compgen -G "$environment/lib/python3*/site-packages/torch/lib/libtorch_cpu.so" >/dev/null; then
@@ -77,7 +79,7 @@ sanitize() { # TOOL PROGRAM: what a slow tool does not get to is no failure
 if command -v compute-sanitizer >/dev/null; then
   for tool in memcheck racecheck; do
     for program in "${tests[@]}"; do
-      [ "$program" != distill_test ] || continue  # most of what it launches is LibTorch's
+      [ "$program" != distill_test ] || continue  # most of its kernels are LibTorch's
       [ "$SECONDS" -lt 480 ] || { tell "$tool of $program: left out for time"; continue; }
       step "$tool of $program" sanitize "$tool" "$program"
     done

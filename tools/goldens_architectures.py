@@ -27,7 +27,7 @@ from transformers import AutoModelForCausalLM, LlamaConfig, MistralConfig, Qwen2
 
 GREEDY_TOKENS = 24
 PROMPT_TOKENS = 45
-LEAST_MARGIN = 2e-3  # of the largest logit: a greedy token nearer to the second is no test of equality
+LEAST_MARGIN = 2e-3  # share of the largest |logit|: a greedy token that leads by less is no test of equality
 CONFIGS = {"llama": LlamaConfig, "mistral": MistralConfig, "qwen2": Qwen2Config, "qwen3": Qwen3Config}
 SHAPE = dict(vocab_size=96, hidden_size=48, intermediate_size=80, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
              max_position_embeddings=128, tie_word_embeddings=False, bos_token_id=1, eos_token_id=2, pad_token_id=None)

@@ -129,7 +129,7 @@ def llama3():
     tokenizer.add_special_tokens(["<s>", "</s>"])
     template = processors.TemplateProcessing("<s> $A </s>", "<s> $A </s> $B:1", [("<s>", tokenizer.token_to_id("<s>")), ("</s>", tokenizer.token_to_id("</s>"))])
     tokenizer.post_processor = processors.Sequence([processors.ByteLevel(trim_offsets=False), template])
-    # Leaves out every other merge: the pieces they made are found only whole.
+    # Leaves out every other merge, so that the pieces of these merges are found only as whole pieces.
     data = json.loads(tokenizer.to_str())
     merges = data["model"]["merges"]
     data["model"]["merges"] = [merge for i, merge in enumerate(merges) if i % 2 == 0 or i < 60]
@@ -179,7 +179,7 @@ def small_tokenizers():
     yield "added_tokens", added_tokens()
 
 
-# Code points before and after, as normalization_rule_tsv wants them: the maps that come with the library are too large for a golden.
+# Code points before and after, as in normalization_rule_tsv. The library's own maps are too large for a golden.
 CHARACTER_MAP = [("ａ", "a"), ("ｂ", "b"), ("ｃ", "c"), ("①", "1"), ("ﬀ", "ff"), ("½", "1/2"), ("A\u030a", "Å"), ("\t", " "), ("\u3000", " "), ("\u200b", "")]
 
 

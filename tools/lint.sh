@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Lints the C++ and CUDA files changed since LINT_BASE (default: the commit before HEAD; all of them with LINT_ALL=1):
-# clang-format, include directions, and clang-tidy on the changed sources, and that a bad name is still found.
+# clang-format, include directions, clang-tidy on the changed sources, and a check that bad names are still detected.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 python3 tests/include_directions.py

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# The naming rules must be alive: a file of bad names has to fail.
+# Tests the naming rules: clang-tidy must reject a file of bad names.
 set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT

@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# rootless.sh PACKAGE...: what `make ROOTLESS=1` does instead of installing. Downloads the packages, and what they depend on
-# that this machine lacks, unpacks them under .deps/ and makes them usable from there; cmake/deps.cmake builds against them.
-# Prints nothing when nothing is to do. Safe to interrupt and to run again.
+# rootless.sh PACKAGE...: provides packages without root; `make ROOTLESS=1` calls it instead of installing. Downloads
+# the packages and their dependencies that this machine lacks, unpacks them under .deps/ and makes them usable from
+# there; cmake/deps.cmake builds against them. Prints nothing when nothing is to do. Safe to interrupt and to run again.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 deps=$(pwd -P)/.deps
 library_path=$deps/usr/lib/x86_64-linux-gnu:$deps/usr/lib
 
-# The machine's own: a build runs them before there is a .deps/, and does without git.
+# Packages that the machine itself must have: a build runs them before .deps/ exists. It works without git.
 readonly given=" g++ make git python3 ca-certificates "
-# Never unpacked: a C library or compiler beside the machine's own would be mixed with it.
+# Packages that are never unpacked: a second C library or compiler would be mixed with the machine's own.
 readonly toolchain='^(libc6|libc6-dev|libc-bin|libc-dev-bin|linux-libc-dev|libcrypt1|libcrypt-dev|libgcc-.*|libstdc\+\+.*|gcc.*|g\+\+.*|cpp.*|binutils.*)$'
 
 fail() { printf 'setup: %s\n' "$1" >&2; exit 2; }
@@ -35,7 +35,7 @@ is_ready() { # from this folder, and with all of these packages?
   for package in "$@"; do grep -qxF -- "$package" .deps/ready || return 1; done
 }
 
-# The machine's sources and record of what is installed, with lists and archives of our own.
+# Runs apt with the machine's sources and package status, but with our own lists and archives.
 apt() {
   local program=$1
   shift
@@ -48,7 +48,7 @@ known() {
   for package in "$@"; do apt apt-cache show "$package" >/dev/null 2>&1 || return 1; done
 }
 
-# A hook of the machine's apt may fail without root after the lists have come: what counts is what is known then.
+# Ignores the status: without root, a hook of the machine's apt may fail after the lists are downloaded.
 update() { apt apt-get update >.deps/apt/log 2>&1 || true; }
 
 fetch() { apt apt-get install -y --no-install-recommends --download-only "$@" >.deps/apt/log 2>&1; }
@@ -77,7 +77,8 @@ unpack() {
   done
 }
 
-# Links are written for /: one that is absolute, or leads to a library that the machine has and .deps/ has not, is led there.
+# Corrects links, which packages write for /: an absolute link is led into .deps/, and a relative link to a library
+# that only the machine has is led to the machine's.
 mend_links() {
   local link target
   find .deps/usr -type l | while read -r link; do
@@ -95,7 +96,7 @@ mend_pkg_config() {
   find .deps/usr -path '*/pkgconfig/*.pc' -type f -exec sed -i -E "s#(=|-I|-L|[[:space:]])/usr(/|\$)#\1$deps/usr\2#g" {} +
 }
 
-# Programs find the libraries they came with, and only they do: the environment of others stays as it is.
+# Wraps the programs of .deps/, so that only they get the path of its libraries; the environment of others is unchanged.
 write_wrappers() {
   local program
   mkdir .deps/programs

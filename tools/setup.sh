@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Brings a Debian 12 or Ubuntu 24.04 machine to where Slipstream builds. Checks first, installs only what is missing, says
-# what it does, and prints nothing when nothing is to do. Safe to interrupt and to run again. ROOTLESS=1 unpacks packages
-# under .deps/ instead of installing them, and so does every later run while .deps/ is there.
+# Prepares a Debian 12 or Ubuntu 24.04 machine for building Slipstream. Checks first, installs only what is missing,
+# reports its actions, and prints nothing when nothing is to do. Safe to interrupt and to run again. ROOTLESS=1 unpacks
+# packages under .deps/ instead of installing them, and so does every later run while .deps/ exists.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -23,9 +23,9 @@ check_platform() {
   [ "$(uname -sm)" = "Linux x86_64" ] || fail "Slipstream runs on x86-64 Linux; this is $(uname -sm)."
 }
 
-# Elsewhere CMake says what is not there: names and versions of packages would be guesses.
+# On other systems CMake reports what is missing, since we know neither names nor versions of their packages.
 release_is_known() {
-  release=$(os_release DEBIAN_CODENAME UBUNTU_CODENAME VERSION_CODENAME)  # a derivative names what it stands on
+  release=$(os_release DEBIAN_CODENAME UBUNTU_CODENAME VERSION_CODENAME)  # a derivative names its base distribution
   case "$release" in bookworm | noble) command -v dpkg-query >/dev/null && return ;; esac
   no_install || fail "tools/packages-debian.txt is for Debian 12 and Ubuntu 24.04; this is $(os_release PRETTY_NAME ID). \
 Install the counterparts of its packages, then run with SLIPSTREAM_NO_INSTALL=1."
@@ -75,7 +75,8 @@ check_disk() {
     fail "LibTorch and the build need 4 GB of disk; $((free_kib / 1024)) MB are free in $(pwd)."
 }
 
-# Where Python's ensurepip is not installed, its package lies unpacked under .deps/, and the wheel in it can install itself.
+# Creates .venv. If Python's ensurepip is not installed, its package is unpacked under .deps/, and the pip wheel in it
+# can install itself.
 make_environment() {
   if python3 -c 'import ensurepip' 2>/dev/null; then
     python3 -m venv .venv

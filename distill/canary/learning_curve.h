@@ -27,12 +27,12 @@ class LearningCurve {
     double mean = 0, deviation = 0;
   };
 
-  // `alpha_at_start`: acceptance rate of the draft that training starts from. `share_drafted`: of the tokens that
-  // this draft misses on its own, the share that a prompt lookup does not supply. The prior rise is proportional to (1
-  // − α)⁵: .28 within 40 steps for a draft of which nothing is accepted, .08 at α = .22, .012 at .47, .002 at .65.
+  // `alpha_at_start`: acceptance rate of the draft that training starts from. `share_drafted`: of the tokens that this
+  // draft misses on its own, the share that a prompt lookup does not supply. The prior rise grows as (1 − α)⁵: .28
+  // within 40 steps for a draft of which nothing is accepted, .08 at α = .22, .012 at .47, .002 at .65.
   explicit LearningCurve(double alpha_at_start = 0.22, double share_drafted = 1);
 
-  // Tells that the trainer starts from the base draft's weights: the difference at step 0 is then 0 without measuring.
+  // Declares that the trainer starts from the base draft's weights: the difference at step 0 is then known to be 0.
   void start_from_base();
   // Adds a point. A second measurement of the same export is pooled with the first. A point with fewer steps than the
   // latest one means that the trainer restarted, so all earlier points are dropped. Points with 0 requests are ignored.

@@ -16,7 +16,7 @@
 namespace slip {
 
 // Assembles the observations of each request into one ReplayRecord. A request gives no record if it failed, was
-// cancelled, or misses observations that were dropped on the way. Requests whose finish() was dropped are given up,
+// cancelled, or lacks observations that were dropped on the way. Requests whose finish() was dropped are given up,
 // oldest first. Threads: one owner.
 class RecordAssembler {
  public:
