@@ -12,9 +12,9 @@
 #include "cli/command.h"
 #include "cli/generated_answer.h"
 #include "cli/load_model.h"
+#include "cli/option_faults.h"
 #include "cli/prompt_file.h"
 #include "cli/response_format_file.h"
-#include "cli/seed_fault.h"
 #include "cli/target_worker.h"
 #include "cli/usable_cores.h"
 #include "common/error.h"
@@ -256,9 +256,7 @@ void add_sampling_options(CLI::App& command, GenerateOptions& options) {
   command.add_option("--min-p", sampling.min_p, "Drop tokens below this share of the highest probability")
       ->check(CLI::Range(0.0, 1.0));
   command.add_option("--seed", sampling.seed, "Makes sampling repeatable, with or without a draft")->check(seed_fault);
-  command.add_option("--max-tokens", options.max_tokens, "Longest answer, in tokens")
-      ->required()
-      ->check(CLI::PositiveNumber);
+  command.add_option("--max-tokens", options.max_tokens, "Longest answer, in tokens")->required()->check(count_fault);
 }
 
 void add_model_options(CLI::App& command, GenerateOptions& options) {
@@ -273,11 +271,11 @@ void add_model_options(CLI::App& command, GenerateOptions& options) {
   command.add_option("--device", options.device, "Device of target and draft: cpu (default) or cuda");
   command
       .add_option("--threads", options.threads, "Threads of the forward pass (default: all cores this process may use)")
-      ->check(CLI::PositiveNumber);
+      ->check(count_fault);
   command.add_option("--swap-draft", options.swap_draft, "For testing: a second draft, swapped in and out")
       ->group("Testing");
   command.add_option("--swap-every", options.swap_every, "For testing: steps between two swaps")
-      ->check(CLI::PositiveNumber)
+      ->check(count_fault)
       ->group("Testing");
   command.add_option("--prefill-chunk", options.prefill_chunk, "For testing: prompt rows per step")
       ->check(CLI::Range(1, 16'384))

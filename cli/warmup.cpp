@@ -13,8 +13,8 @@
 #include "cli/command.h"
 #include "cli/config/draft_config.h"
 #include "cli/load_model.h"
+#include "cli/option_faults.h"
 #include "cli/progress_line.h"
-#include "cli/seed_fault.h"
 #include "cli/target_worker.h"
 #include "cli/usable_cores.h"
 #include "common/error.h"
@@ -144,8 +144,7 @@ void add_what(CLI::App& command, WarmupFlags& flags) {
       ->check(CLI::IsMember({"target", "data"}));
   command.add_option("--temperature", flags.temperature,
                      "Temperature of the target's answers: 0 to 2, or mixed (default): 0 and 0.8 in turn");
-  command.add_option("--max-tokens", flags.max_tokens, "Longest answer, in tokens (default 256)")
-      ->check(CLI::PositiveNumber);
+  command.add_option("--max-tokens", flags.max_tokens, "Longest answer, in tokens (default 256)")->check(count_fault);
 }
 
 void add_how(CLI::App& command, WarmupFlags& flags) {
@@ -154,11 +153,11 @@ void add_how(CLI::App& command, WarmupFlags& flags) {
   command.add_option("--beta", flags.beta, "Weight of the jsd loss's first term (default 0.5)");
   command.add_option("--steps", flags.steps, "Optimizer steps; 0: until the held-out loss stops falling (default)")
       ->check(CLI::NonNegativeNumber);
-  command.add_option("--batch", flags.batch, "Answers per step (default 8)")->check(CLI::PositiveNumber);
+  command.add_option("--batch", flags.batch, "Answers per step (default 8)")->check(count_fault);
   command.add_option("--lr", flags.learning_rate, "Learning rate (default 0.002)")->check(CLI::PositiveNumber);
   command.add_option("--seed", flags.seed, "Seed of weights, order and sampling (default 1)")->check(seed_fault);
   command.add_option("--threads", flags.threads, "Threads (default: all cores this process may use)")
-      ->check(CLI::PositiveNumber);
+      ->check(count_fault);
   command.add_option("--concurrency", flags.concurrency, "Answers generated at once (default 16)")
       ->check(CLI::Range(1, 256));
   command.add_option("--dtype", flags.dtype, "Data type of the target: bfloat16 (default) or float32");

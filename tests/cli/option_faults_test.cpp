@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/seed_fault.h"
+#include "cli/option_faults.h"
 
 #include <gtest/gtest.h>
 
@@ -9,6 +9,25 @@
 
 namespace slip::cli {
 namespace {
+
+TEST(CountFault, CountsBeginAtOne) {
+  for (const char* count : {"1", "96", "2147483647"}) EXPECT_EQ(count_fault(count), "") << count;
+  for (const char* none : {"0", "-1", "2147483648", "1.5", "1e3", "", " 1", "one"}) {
+    EXPECT_NE(count_fault(none), "") << none;
+  }
+}
+
+// The message named the largest double, with 309 digits.
+TEST(CountFault, AnOptionSaysWhichCountsItTakes) {
+  CLI::App app;
+  add_generate(app);
+  try {
+    app.parse("generate --target t --prompt p --max-tokens 0");
+    FAIL() << "0 tokens were accepted";
+  } catch (const CLI::ValidationError& error) {
+    EXPECT_STREQ(error.what(), "--max-tokens: '0' is no whole number from 1 to 2^31 - 1");
+  }
+}
 
 TEST(SeedFault, SeedsHaveSixtyFourBits) {
   for (const char* seed : {"0", "7", "-1", "-9223372036854775808", "18446744073709551615"}) {
