@@ -104,8 +104,8 @@ void read_shape(const JsonFields& fields, ModelConfig& config) {
   config.max_positions = narrow(fields.integer("max_position_embeddings", kPositions));
 }
 
-std::string read_json_file(const std::filesystem::path& path) {
-  if (!std::filesystem::exists(path)) return {};
+std::optional<std::string> read_json_file(const std::filesystem::path& path) {
+  if (!std::filesystem::exists(path)) return std::nullopt;
   return read_file(path, kMaxConfigBytes);
 }
 
@@ -204,12 +204,13 @@ ModelConfig parse_model_config(const std::string& config_json, const std::string
 
 ModelConfig load_model_config(const std::filesystem::path& folder) {
   require_folder(folder);
-  const std::string config_json = read_json_file(folder / "config.json");
-  if (config_json.empty()) {
+  const auto config_json = read_json_file(folder / "config.json");
+  if (!config_json) {
     throw Error(ErrorCode::kNotFound, "there is no config.json in " + folder.string(),
                 "pass a Hugging Face folder: config.json, model.safetensors, tokenizer.json");
   }
-  return parse_model_config(config_json, read_json_file(folder / "generation_config.json"), folder.string());
+  const auto generation = read_json_file(folder / "generation_config.json");
+  return parse_model_config(*config_json, generation.value_or(""), folder.string());
 }
 
 std::string to_config_json(const ModelConfig& config) {

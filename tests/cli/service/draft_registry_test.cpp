@@ -111,14 +111,14 @@ TEST_F(OpenDraftRegistry, AVersionThatDoesNotLoadGivesWayToTheOneBefore) {
   EXPECT_EQ(store_.current("sql")->version, 3U);
   std::ofstream(store_.folder("sql", 2) / "config.json") << "{}";
   ::testing::internal::CaptureStderr();
-  EXPECT_EQ(open("draft").live_drafts[0]->get()->number, 1U);
+  EXPECT_EQ(open("draft").live_drafts[1]->get()->number, 1U);
   const std::string log = ::testing::internal::GetCapturedStderr();
   EXPECT_THAT(log, ::testing::HasSubstr("v000003 is not used: it differs in shape"));
   EXPECT_THAT(log, ::testing::HasSubstr("v000002 is not used"));
   EXPECT_EQ(store_.current("sql")->version, 1U);
 
   std::ofstream(store_.folder("sql", 1) / "config.json") << "junk";
-  EXPECT_EQ(open("draft").live_drafts[0]->get()->number, 0U) << "the base draft's weights";
+  EXPECT_EQ(open("draft").live_drafts[1]->get()->number, 0U) << "the base draft's weights";
 }
 
 // A topic named "base" was accepted; what it published made every later start fail with "made for another target".
