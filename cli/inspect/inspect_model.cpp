@@ -157,8 +157,9 @@ void check_version(const StoreFolder& folder, const DraftMeta& meta, const std::
     throw Error(ErrorCode::kDataLoss, (folder.path() / "meta.json").string() + " describes another version");
   }
   if (meta.weights_retired) return;
-  for (const char* name : {"config.json", "generation_config.json", "model.safetensors"}) {
-    if (folder.contains(name) || name == std::string_view("config.json")) folder.open_file(name);  // refuses a link
+  folder.open_file("config.json");  // refuses a link
+  for (const char* optional : {"generation_config.json", "model.safetensors"}) {
+    if (folder.contains(optional)) folder.open_file(optional);
   }
   const ModelConfig config = load_model_config(folder.path());
   if (!folder.contains("model.safetensors")) return;

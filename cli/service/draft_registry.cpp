@@ -67,8 +67,8 @@ std::shared_ptr<const DraftVersion> stored_version(DraftStore& store, const Live
   if (!current) return nullptr;
   auto versions = store.versions(live_draft.name());
   std::erase_if(versions, [&](const DraftMeta& meta) {
-    const bool usable = !meta.rolled_back && !meta.weights_retired;
-    return meta.version > current->version || (meta.version < current->version && !usable);
+    if (meta.version == current->version) return false;
+    return meta.version > current->version || meta.rolled_back || meta.weights_retired;
   });
   for (auto meta = versions.rbegin(); meta != versions.rend(); ++meta) {
     const std::filesystem::path folder = store.folder(meta->draft, meta->version);
