@@ -54,6 +54,7 @@ struct ServeConfig {
   ReplayOptions replay;
   RetentionPolicy retention;
   LedgerOptions ledger;
+  std::filesystem::path topics_file;  // that `topics` are from; empty: built in
   std::vector<Topic> topics;
   RouterOptions router;
 };
@@ -78,15 +79,16 @@ ServeConfig read_serve_config(const std::string& file);
 // target.
 ServeConfig load_serve_config(const ServeOverrides& overrides);
 
-std::string governor_name(const GovernorChoice& choice);  // in the form of learning.governor
-const char* exposure_name(const ServeConfig& config);     // in the form of server.expose_acceptance
 // With more than one key, acceptance counts reveal to one client how another trained a draft; "auto" then hides them
 // (S14).
 ServerOptions server_options(const ServeConfig& config, std::size_t n_keys);
 
 // The effective configuration as TOML, without topics' examples. Contains no secrets.
 std::string to_toml(const ServeConfig& config);
-// The same as "section.key" → value, for comparing two configurations; all topics together are "topic".
+// The keys that a file may have, with their values, and with ranges and help as comments: configs/default.toml. For
+// topics it has their file.
+std::string to_commented_toml(const ServeConfig& config);
+// to_toml() as "section.key" → value, for comparing two configurations; all topics together are "topic".
 std::map<std::string, std::string> effective_values(const ServeConfig& config);
 
 }  // namespace slip::cli

@@ -10,7 +10,7 @@
 namespace slip::cli {
 namespace {
 
-const toml::table kNoTable;
+const toml::table no_table;
 
 std::size_t edit_distance(std::string_view a, std::string_view b) {
   std::vector<std::size_t> row(b.size() + 1);
@@ -27,13 +27,23 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
   return row[b.size()];
 }
 
-std::string number_text(double value) {
+}  // namespace
+
+std::string range_text(std::int64_t low, std::int64_t high) {
+  return std::to_string(low) + " to " + std::to_string(high);
+}
+
+std::string range_text(double low, double high) {
   std::ostringstream out;
-  out << value;
+  out << low << " to " << high;
   return out.str();
 }
 
-}  // namespace
+std::string choices_text(const std::vector<std::string_view>& allowed) {
+  std::string list;
+  for (const auto one : allowed) list += (list.empty() ? "\"" : ", \"") + std::string(one) + "\"";
+  return list;
+}
 
 std::string nearest_name(std::string_view name, const std::set<std::string, std::less<>>& candidates) {
   std::string best;
@@ -109,7 +119,7 @@ std::int64_t TomlSection::integer(const char* key, std::int64_t fallback, std::i
   const toml::node* node = find(key);
   if (node == nullptr) return fallback;
   if (!node->is_integer() || node->as_integer()->get() < low || node->as_integer()->get() > high) {
-    refuse(key, "must be an integer from " + std::to_string(low) + " to " + std::to_string(high));
+    refuse(key, "must be an integer from " + range_text(low, high));
   }
   return node->as_integer()->get();
 }
@@ -119,22 +129,20 @@ void TomlSection::read(const char* key, double& out, double low, double high) {
   if (node == nullptr) return;
   const double value = node->value<double>().value_or(std::nan(""));
   if (!node->is_number() || !(value >= low && value <= high)) {
-    refuse(key, "must be a number from " + number_text(low) + " to " + number_text(high));
+    refuse(key, "must be a number from " + range_text(low, high));
   }
   out = value;
 }
 
-void TomlSection::read_choice(const char* key, std::string& out, std::initializer_list<std::string_view> allowed) {
+void TomlSection::read_choice(const char* key, std::string& out, const std::vector<std::string_view>& allowed) {
   read(key, out);
   if (std::find(allowed.begin(), allowed.end(), out) != allowed.end()) return;
-  std::string list;
-  for (const auto one : allowed) list += (list.empty() ? "\"" : ", \"") + std::string(one) + "\"";
-  refuse(key, "must be one of " + list);
+  refuse(key, "must be one of " + choices_text(allowed));
 }
 
 TomlSection TomlSection::section(const char* key) {
   const toml::node* node = find(key);
-  if (node == nullptr) return {kNoTable, where_, full(key)};
+  if (node == nullptr) return {no_table, where_, full(key)};
   if (!node->is_table()) refuse(key, "must be a section");
   return {*node->as_table(), where_, full(key)};
 }

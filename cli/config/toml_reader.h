@@ -3,7 +3,6 @@
 
 #include <toml++/toml.h>
 #include <cstdint>
-#include <initializer_list>
 #include <set>
 #include <string>
 #include <string_view>
@@ -28,7 +27,7 @@ class TomlSection {
     out = static_cast<Integer>(integer(key, static_cast<std::int64_t>(out), low, high));
   }
   void read(const char* key, double& out, double low, double high);
-  void read_choice(const char* key, std::string& out, std::initializer_list<std::string_view> allowed);
+  void read_choice(const char* key, std::string& out, const std::vector<std::string_view>& allowed);
   // The sub-table; empty when absent.
   TomlSection section(const char* key);
   const toml::array* tables(const char* key);  // [[key]]; null when absent
@@ -49,6 +48,11 @@ class TomlSection {
 
 // Error{kInvalidArgument} with the line if the text is not TOML.
 toml::table parse_toml(const std::string& text, const std::string& where);
+
+// The legal values as errors and help name them: "1 to 2", and names in quotes with commas between them.
+std::string range_text(std::int64_t low, std::int64_t high);
+std::string range_text(double low, double high);
+std::string choices_text(const std::vector<std::string_view>& allowed);
 
 // The candidate with the smallest edit distance; empty when none is close.
 std::string nearest_name(std::string_view name, const std::set<std::string, std::less<>>& candidates);
