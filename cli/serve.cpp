@@ -40,12 +40,15 @@ constexpr const char* kFooter =
     "Examples:\n"
     "  slipstream serve -c configs/default.toml --port 8000\n"
     "  slipstream serve -c configs/default.toml --check-config\n"
+    "  slipstream serve --list-config > mine.toml\n"
     "  slipstream serve --target checkpoints/demo/target --draft checkpoints/demo/draft --data-dir /tmp/data --k 5\n"
     "  SLIPSTREAM_API_KEY=… slipstream serve -c configs/default.toml --host 0.0.0.0\n"
     "--check-config reads the configuration and the files that it names: topics, API keys, TLS, chat template, and of\n"
     "the models all but the weights' values. It checks that the devices are there, and that the data directory and\n"
     "log.file can be written. It makes nothing. Only a start finds weights that are not finite, a port or data\n"
     "directory in use, damage in the data directory and a lack of memory.\n"
+    "--list-config prints a whole configuration file: every key with its range, its help, and its value in the file\n"
+    "of -c, else its default. The other options do not change it.\n"
     "SIGHUP reads the configuration again: [log], data.min_free_bytes, learning.enabled (where it was on at the "
     "start),\n"
     "topics' aliases and examples, API keys (of the file; the environment's stay) with their limits, and the TLS\n"
@@ -214,6 +217,10 @@ void check(const ServeConfig& config) {
                                                (faults.size() == 1 ? " fault" : " faults"));
 }
 
+void list_config(const ServeOverrides& given) {
+  std::cout << to_commented_toml(read_serve_config(given.config)) << std::flush;
+}
+
 // An empty value is refused for every option, since a variable may be unset. In a configuration it has a meaning, so
 // the error says how to get that.
 std::string empty_draft_fault(const std::string& value) {
@@ -256,8 +263,8 @@ void serve(const ServeOverrides& overrides, bool check_only) {
 void add_serve(CLI::App& app) {
   auto* command = app.add_subcommand("serve", "Serve a model over HTTP, OpenAI-compatible, with drafts that learn");
   auto given = std::make_shared<ServeOverrides>();
-  auto check_only = std::make_shared<bool>(false);
-  command->add_option("-c,--config", given->config, "TOML file; configs/default.toml shows every key");
+  auto check_only = std::make_shared<bool>(false), list_only = std::make_shared<bool>(false);
+  command->add_option("-c,--config", given->config, "TOML file; --list-config shows every key");
   command->add_option("--target", given->target,
                       "Hugging Face folder of the target model: Llama, Mistral, Qwen2 or Qwen3");
   command->add_option("--draft", given->draft, "Hugging Face folder of the base draft; without it, plain decoding")
@@ -274,8 +281,12 @@ void add_serve(CLI::App& app) {
   command->add_flag(
       "--check-config", *check_only,
       "Print and check the effective configuration without starting; exit status 0, or 2 and a list of all faults");
+  command->add_flag("--list-config", *list_only, "Print every configuration key with its value, range and help");
   command->footer(kFooter);
-  command->callback([given, check_only] { serve(*given, *check_only); });
+  command->callback([given, check_only, list_only] {
+    if (*list_only) return list_config(*given);
+    serve(*given, *check_only);
+  });
 }
 
 }  // namespace slip::cli

@@ -96,6 +96,13 @@ TEST_F(ServeTest, CheckConfigPrintsNoSecret) {
   EXPECT_EQ(out_.find("hunter2"), std::string::npos);
 }
 
+TEST_F(ServeTest, ListConfigPrintsTheKeysOfTheFileWithRangeAndHelp) {
+  std::ofstream(folder_ / "c.toml") << "[server]\nport = 1234\n";
+  EXPECT_EQ(run({"-c", (folder_ / "c.toml").string(), "--list-config"}), 0) << err_;
+  EXPECT_NE(out_.find("\nport = 1234                         # 0 to 65535; 0 = the system"), std::string::npos) << out_;
+  EXPECT_NE(out_.find("\nretry_after_s = 1 "), std::string::npos) << out_;
+}
+
 TEST_F(ServeTest, CheckConfigNamesEveryFaultAndChangesNothing) {
   std::filesystem::create_directories(data());
   ::chmod(data().c_str(), 0777);
