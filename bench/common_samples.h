@@ -9,7 +9,7 @@
 
 namespace slip::bench {
 
-// The duration of `work` in seconds.
+// Runs `work` and returns its duration in seconds, at least 1e-9.
 template <class Work>
 double seconds_of(const Work& work) {
   const auto start = std::chrono::steady_clock::now();
@@ -17,8 +17,8 @@ double seconds_of(const Work& work) {
   return std::max(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(), 1e-9);
 }
 
-// Measurements of one operation, in seconds. The best shows the machine's capability, the median its typical speed. Use
-// the mean to compare with sums over steps.
+// Measured durations of one operation, in seconds. The best shows what the machine can do, the median its typical
+// speed. For a comparison with a total over many operations, use the mean.
 class Samples {
  public:
   void add(double seconds) { seconds_.push_back(seconds); }
@@ -35,8 +35,8 @@ class Samples {
     return *middle;
   }
 
-  // Runs `work` once unmeasured, to refill caches. Then repeats it within `budget_seconds`, at least once and at most
-  // `kMostRepeats` times.
+  // Runs `work` once without measuring it, to warm the caches. Then measures it again and again until `budget_seconds`
+  // are spent: at least once, at most kMostRepeats times.
   template <class Work>
   void measure(const Work& work, double budget_seconds) {
     constexpr int kMostRepeats = 50;

@@ -7,22 +7,23 @@
 
 namespace slip::cli {
 
-// Handles SIGTERM and SIGINT for an orderly end: the first is reported by next(), the second ends the process at once
-// with status 1. SIGPIPE is ignored. A service also handles SIGHUP and SIGUSR1. One object per process.
+// Turns the signals of a command into values that one thread waits for. The first SIGTERM or SIGINT asks for an orderly
+// end; a second one ends the process at once with status 1. SIGPIPE is ignored. SIGHUP and SIGUSR1 are handled after
+// take_reloads(). One object per process, since the handlers are the process's.
 class StopSignal {
  public:
-  enum class Kind : std::uint8_t { kStop, kReload, kReopenLog };
+  enum class Kind : std::uint8_t { kStop, kReload, kReopenLog };  // SIGTERM or SIGINT; SIGHUP; SIGUSR1
 
-  StopSignal();
-  ~StopSignal();  // restores the handlers from before
+  StopSignal();   // installs the handlers; Error{kIo}
+  ~StopSignal();  // sets the default actions again; SIGPIPE stays ignored
   StopSignal(const StopSignal&) = delete;
   StopSignal& operator=(const StopSignal&) = delete;
 
   // From here on SIGHUP and SIGUSR1 are reported by next() instead of ending the process.
   void take_reloads() const;
-  // Waits for the next signal. Signals of one kind may be merged.
+  // Waits for the next signal; several signals of one kind may be reported once. Threads: one.
   Kind next() const;
-  bool arrived() const;
+  bool arrived() const;  // whether next() would return at once
 
  private:
   FileHandle read_end_, write_end_;

@@ -9,9 +9,9 @@
 
 namespace slip {
 
-// A bounded lock-free inbox for passing items between threads. With a mutex, the engine thread could wait for a
-// low-priority thread that lost its CPU inside the lock. A full inbox rejects the new item. Threads: push() and empty()
-// any; take_all() one at a time.
+// A bounded multi-producer queue that is emptied as a whole: a lock-free stack, which take_all() detaches and reverses.
+// A full inbox rejects the new item. It has no mutex, since the engine thread could then wait for a low-priority thread
+// that lost its CPU inside the lock. Threads: any may call push() and empty(), one at a time take_all().
 template <class T>
 class LockFreeInbox {
   struct Node {
@@ -20,7 +20,8 @@ class LockFreeInbox {
   };
 
  public:
-  // The items taken out, oldest first. Taking allocates nothing, so it cannot lose items. One owner.
+  // The items taken out, oldest first: the inbox's own nodes, so taking allocates nothing and cannot lose items. One
+  // owner.
   class Batch {
    public:
     class Iterator {
@@ -85,8 +86,11 @@ class LockFreeInbox {
     return true;
   }
 
+  // Sequentially consistent, as push() is, so that no wake-up is lost. A consumer announces that it will sleep, then
+  // calls empty(). A producer calls push(), then looks for the announcement. At least one of them sees the other's.
   bool empty() const { return head_.load(std::memory_order_seq_cst) == nullptr; }
 
+  // Removes all items.
   Batch take_all() noexcept {
     Batch batch;
     std::size_t n = 0;

@@ -7,18 +7,19 @@ namespace slip {
 
 // The CPUs and the priority of the learner's threads.
 struct LearnerPlacement {
-  // The only CPUs they may run on; empty: any. Needed since Linux does not move a SCHED_IDLE thread off a busy core.
+  // The CPUs they may run on; empty: any. Without such a list a SCHED_IDLE thread can starve, since Linux does not move
+  // it away from a busy core.
   std::vector<int> cpus;
-  // True: SCHED_IDLE. Its threads give way to any other thread within a millisecond, and get no time beside a busy one.
-  // Use it where the engine leaves a core to a granted unit. False: SCHED_OTHER at nice 5, about a quarter of a core
-  // beside a busy thread. Use it where a granted unit must compete: on one core, under a CPU quota, or beside threads
-  // that are not pinned.
+  // True: SCHED_IDLE. The threads give way to any other thread within 1 ms and get almost no time on a busy core. Use
+  // it where the engine leaves a core to each granted unit. False: SCHED_OTHER at nice 5, about a quarter of a core
+  // beside a busy thread. Use it where a granted unit must compete: on one core, under a CPU quota, or beside an engine
+  // whose threads are not pinned.
   bool idle_priority = true;
 };
 
-// Applies the placement to the calling thread. Threads that it starts later inherit it, since Linux copies affinity and
-// policy to a new thread. So create LibTorch's pool and the scorer's pool on this thread, afterwards. Best effort: a
-// setting that the system refuses stays unchanged, and a refused idle priority becomes the lowest nice level.
+// Applies the placement to the calling thread, the learner's. Threads that it starts later inherit affinity and policy,
+// so it must create LibTorch's pool and the scorer's pool after this call. Best effort: a setting that the system
+// refuses stays as it was. If it refuses SCHED_IDLE, the thread gets nice 19.
 void run_behind_serving(const LearnerPlacement& placement);
 
 // Sets the calling thread's nice level, 0 to 19; best effort.

@@ -18,29 +18,33 @@ namespace slip {
 struct PublisherOptions {
   Dtype serve_dtype = Dtype::kBFloat16;
   PackDraft pack;     // packs versions before they go live; on the publisher's thread
-  double margin = 0;  // CanaryOptions::margin
+  double margin = 0;  // CanaryOptions::margin, for new tests
 };
 
-// Carries out the canary's decisions: exports candidates, publishes, rolls back, and informs the DecisionSink. The
-// order of changes makes a crash between any two steps harmless: weights are durable in the store before the live draft
-// serves them, and the optimizer state of an abandoned lineage is deleted before the store's pointer moves. Threads:
-// one owner.
+// Carries out the canary's decisions: exports candidates, publishes and rolls back, and tells the DecisionSink. The
+// order of changes makes a crash between any two of them harmless. Weights are durable in the store before the live
+// draft serves them. The optimizer state of a trainer that is given up is deleted before the store's current version
+// changes. A disk error while a candidate is exported or published becomes a refusal. Threads: one owner.
 class Publisher {
  public:
   Publisher(PublisherOptions options, std::shared_ptr<const DraftVersion> base, DraftStore& store,
             ResidentTrainers& trainers, DecisionSink& decisions);
 
-  // Looks up the live version in the store, and its predecessor, so that the watch over it goes on.
+  // At start: finds the live version in the store, and its predecessor, so that a version can still be rolled back.
   void enrol(TopicState& topic);
-  // Freezes the trainer's weights as the topic's candidate. If a weight is not finite, the candidate is refused and the
-  // trainer restarted.
+  // Freezes the trainer's weights as the topic's candidate, which replaces a waiting one. `cut_off`: the newest record
+  // sequence that training may have drawn. If a weight is not finite, the candidate is refused and the trainer
+  // restarted.
   void export_candidate(TopicState& topic, DraftTrainer& trainer, std::uint64_t cut_off);
+  // Writes the candidate to the store, then makes it the live version. If the disk refuses, the candidate is dropped
+  // and its trainer goes on. REQUIRES: a candidate.
   void publish(TopicState& topic, const CanaryVerdict& verdict);
+  // Drops the candidate. If it was clearly worse than the live version, its trainer restarts from that version.
   void refuse(TopicState& topic, const CanaryVerdict& verdict);
   // Returns to the predecessor, or to the base draft. The older weights are served at once even if the disk refuses the
   // change; a restart then serves and watches the bad version again.
   void roll_back(TopicState& topic, const CanaryVerdict& verdict, bool to_base);
-  // Drops candidate and trainer, after a failure that may have damaged the topic's trainer.
+  // Drops the candidate and restarts the trainer, after a failure that may have damaged it.
   void abandon(TopicState& topic);
 
  private:

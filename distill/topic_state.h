@@ -18,8 +18,8 @@
 
 namespace slip {
 
-// A served draft version and its place in the store. A topic without a version of its own serves the base draft's
-// weights under its own name, as version 0.
+// A served draft version and its place in the store. A topic that has published nothing serves the base draft's
+// weights: `version` then has the topic's draft name and number 0, and `name` and `number` are the base draft's.
 struct DraftSource {
   std::shared_ptr<const DraftVersion> version;
   std::string name;          // draft name in the store: the topic's own, or the base draft's
@@ -28,15 +28,15 @@ struct DraftSource {
   std::uint64_t optimizer_steps = 0;
 };
 
-// A frozen export of a topic's trainer. Training goes on while the candidate waits for its verdict. The export was
-// trained on no record newer than `cut_off` and on no held-out one.
+// A frozen export of a topic's trainer. Training goes on while the candidate waits for its verdict. No record newer
+// than `cut_off` and no held-out record was used to train it.
 struct Candidate {
   std::shared_ptr<const DraftExport> exported;  // is written to disk if published
   std::shared_ptr<const ModelWeights> weights;  // the same, packed for serving
   std::uint64_t cut_off = 0;                    // newest record sequence that training may have drawn
   std::uint64_t optimizer_steps = 0, trained_requests = 0;
   double train_loss = 0;
-  AcceptanceScore own, live, base;        // sums over the requests that this export was scored on
+  AcceptanceScore own, live, base;        // of export, live and base draft, summed over the same scored requests
   std::deque<ReplayRecord> heldout_left;  // held-out records still to be scored before publishing
   std::optional<PairedScore> heldout;     // sums over the scored held-out records; empty: not requested yet
   std::size_t heldout_requests = 0;       // number of records in these sums
@@ -63,27 +63,27 @@ struct TopicState {
 
   NearCopies near_copies;
   std::deque<WaitingRecord> unscored;
-  std::uint64_t scored = 0;  // records taken from `unscored` so far; decides whose turn it is
+  std::uint64_t scored = 0;  // records taken from `unscored` so far; the topic with the fewest is next
 
   std::uint64_t trained_before = 0;  // requests that trained the version that was live at the start
   std::uint64_t requests_seen = 0;   // finished and taken in since the start
   std::uint64_t steps_done = 0;      // optimizer steps since the start
   std::uint64_t steps_since_export = 0;
-  std::uint64_t requests_at_burst = 0;  // requests_seen when the last burst of steps ended
-  bool in_burst = false;
-  bool starved = false;               // replay has no records to train on; until the next request
-  std::uint64_t newest_drawn = 0;     // newest record sequence that training may have drawn
-  std::int64_t undrawn_since_us = 0;  // monotonic arrival of the oldest record that no step could draw; 0: none
-  double step_seconds = 0;            // time of the learner's thread per step, smoothed
+  std::uint64_t requests_at_burst = 0;  // requests_seen when the last burst ended
+  bool in_burst = false;                // a burst: the steps from a first one until the governor refuses the next
+  bool starved = false;                 // replay had no record to train on; false again with the next request
+  std::uint64_t newest_drawn = 0;       // newest record sequence that training may have drawn
+  std::int64_t undrawn_since_us = 0;    // monotonic arrival of the oldest record that no step could draw; 0: none
+  double step_seconds = 0;              // CPU time of the learner's thread per optimizer step, smoothed
   FailureSpell training_failures, scoring_failures;
   LearningCurve curve;
   std::optional<LearningCurve> curve_at_live;  // the curve when the live version went live; empty: after a rollback
 
   std::optional<Candidate> candidate;
   PairedTest candidate_test;            // candidate against live, over all exports since the trainer last restarted
-  std::optional<DraftSource> previous;  // the version before the live one
-  LiveWatch against_previous, against_base;
-  AcceptanceScore recent_live, recent_base;  // on the same text, with forgetting
+  std::optional<DraftSource> previous;  // the version before the live one; empty: unknown, or after a rollback
+  LiveWatch against_previous, against_base;  // evidence that the live version is worse; may roll it back
+  AcceptanceScore recent_live, recent_base;  // on the same text; older requests count less and less
 
   TopicLearning figures;
 };

@@ -10,22 +10,22 @@
 
 namespace slip {
 
-// The text of a growing answer. Holds back the end of the text while it may become a stop string or is an incomplete
-// character. So text once taken never changes. Takes one token at a time: the output does not depend on how tokens were
-// grouped into steps.
+// The text of an answer while its tokens arrive. It holds back the end of the text while that may still become a stop
+// string, or is part of a character; so text that take() returned never changes. It takes one token at a time, so the
+// text does not depend on how the engine grouped tokens into steps. Threads: one owner.
 class AnswerText {
  public:
-  // `tokenizer` may be null: then there is no text, and `stop_strings` must be empty. `keep_stop`: the stop string that
-  // ends the text stays in it.
+  // `tokenizer` null: there is no text. `keep_stop`: the stop string that ends the text stays in it. `start`: whether
+  // the answer begins a text or continues the prompt's. REQUIRES: no stop string is empty; none without a tokenizer.
   AnswerText(std::shared_ptr<const Tokenizer> tokenizer, std::vector<std::string> stop_strings, bool keep_stop = false,
              StreamDecoder::Start start = StreamDecoder::Start::kText);
 
-  // Adds one token's text; true when it completed a stop string. The text then ends before the earliest stop string in
-  // it, or before the shortest of several that begin at the same place. With `may_stop` false, a stop string that this
-  // token completes does not count, neither now nor later.
+  // Adds one token's text; true when it completed a stop string, which ends the text. Of several, the one that begins
+  // first counts; of those that begin together, the shortest. With `may_stop` false, a stop string that this token
+  // completes never counts. REQUIRES: no earlier call returned true, and finish() was not called.
   bool push(std::int32_t token, bool may_stop = true);
-  void finish();       // no more tokens: held-back text is released, an incomplete character becomes U+FFFD
-  std::string take();  // the text decided since the last call
+  void finish();       // no more tokens: releases the text held back; an incomplete character becomes U+FFFD
+  std::string take();  // the text that became final since the last call; may be empty
 
  private:
   std::size_t undecided_bytes() const;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The row-wise operations in 16-lane arithmetic, included by each instruction class's source file.
+// The row-wise operations of kernels/elementwise.h in 16-lane arithmetic. Each instruction class compiles its own copy
+// by including this file.
 #pragma once
 
 #include "kernels/lanes.h"
@@ -7,8 +8,8 @@
 namespace slip::kernels {
 namespace {
 
-// Lane i sums x[i], x[i + 16], … in order, so appended zeros change nothing. A zero-padded model therefore computes
-// exactly the same function.
+// Lane i sums the squares of x[i], x[i + 16], … in order, so zeros appended to a row leave the sum's bits unchanged. A
+// model padded with zeros and with scaled eps and weights (checkpoints/inflate.h) then computes the same function.
 void rms_norm_lanes(const float* x, const float* weight, std::int64_t n, float eps, float* y) {
   Lanes squares = broadcast(0);
   std::int64_t i = 0;
@@ -58,7 +59,8 @@ void add_lanes(float* x, const float* delta, std::int64_t n) {
   for (; i < n; ++i) x[i] += delta[i];
 }
 
-// Finds the greatest value, then its first index, in two linear passes. Ignores NaN.
+// Finds the greatest value in one pass over x and its first index in a second one. Ignores NaN; returns 0 if all are
+// NaN.
 std::int64_t argmax_lanes(const float* x, std::int64_t n) {
   Lanes most = broadcast(-__builtin_inff());
   std::int64_t i = 0;

@@ -9,14 +9,19 @@
 
 namespace slip {
 
+// Width of the time buckets that acceptance and engine load are summed in.
 inline constexpr std::int64_t kAcceptanceBucketUs = 10'000'000;
 
-// Writes rows into tables, inside the caller's transaction. A request also updates its acceptance buckets and the drift
-// monitor, whose alarms are written as rows. Threads: the writer's.
+// Writes rows into the ledger's tables, inside the caller's transaction. The row of a request also adds to the
+// acceptance buckets and feeds the drift monitor, whose alarms become rows of their own. Threads: the writer's.
 class RowWriter {
  public:
+  // Feeds the drift monitor with the latest 2,000 requests in `database`, which outlives this object.
   explicit RowWriter(Database& database);
-  void write(const LedgerRow& row);  // Error{kInvalidArgument}: this row is not valid; others may be
+  // Error{kInvalidArgument}: this row is invalid, later ones can still be written. Error{kDataLoss | kIo}: the database
+  // failed.
+  void write(const LedgerRow& row);
+  // Adds `rows` dropped rows to the load bucket of `now_us` (wall clock). Same errors.
   void write_dropped(std::int64_t rows, std::int64_t now_us);
 
  private:

@@ -20,7 +20,7 @@
 
 namespace slip {
 
-// The objects that all sessions share; they outlive the sessions.
+// The objects that all sessions share. They outlive the sessions.
 struct SessionShare {
   Service& service;
   const Gatekeeper& gatekeeper;
@@ -29,20 +29,21 @@ struct SessionShare {
   WorkerPool& workers;
 };
 
-// One connection, handled by one coroutine on one I/O thread: read a request, route it, answer it, repeat. Its parts
-// are RequestReader, Responder and AnswerDelivery. A PeerWatch detects a client that leaves while its request waits for
-// the worker pool or while its answer is generated.
+// One connection, handled by one coroutine on one I/O thread. It reads a request (RequestReader), routes it, answers it
+// (Responder, AnswerDelivery) and repeats. A PeerWatch detects a client that leaves while its request waits for the
+// worker pool, or while its answer is generated.
 class Session : public std::enable_shared_from_this<Session> {
  public:
   Session(std::unique_ptr<Wire> wire, SessionShare share);
 
-  // REQUIRES: `place` is this connection's id in the connection table.
+  // Serves the connection to its end; keeps this object alive until then. REQUIRES: `place` is this connection's id in
+  // the connection table.
   boost::asio::awaitable<void> run(ConnectionTable::Id place);
   void drop();  // ends the connection at once; any thread
 
  private:
   using Next = Responder::Next;
-  // A request's body and its share of the memory budget, both moved into the work on it.
+  // A request's body and its share of the memory budget. The worker's job takes both.
   struct Body {
     std::string bytes;
     MemoryBudget::Reservation room;
@@ -71,7 +72,7 @@ class Session : public std::enable_shared_from_this<Session> {
   ConnectionTable::Id place_ = 0;
   // Of the current request.
   MemoryBudget::Reservation body_room_;
-  bool probes_only_ = false;  // only connections for probes are left
+  bool probes_only_ = false;  // the server is full: this connection may ask only what monitoring asks
 };
 
 }  // namespace slip

@@ -14,7 +14,7 @@ inline std::string fallback_spelling(unsigned char byte) {
   return text;
 }
 
-// The byte that `text` spells, −1 when it spells none.
+// The inverse: the byte that `text` spells, in upper or lower case; −1 if it is no such spelling.
 inline int spelled_byte(std::string_view text) {
   const auto digit = [](char c) {
     return c >= '0' && c <= '9'   ? c - '0'

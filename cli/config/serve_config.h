@@ -22,12 +22,13 @@ namespace slip::cli {
 
 enum class GovernorKind { kPayback, kSlack, kStepsPerRequest };
 
+// learning.governor and its settings.
 struct GovernorChoice {
   GovernorKind kind = GovernorKind::kPayback;
-  double steps_per_request = 2;  // 0 … 64; exact with "steps_per_request:N", else a bound
-  double max_share = 0.1;        // 0 … 1; payback only
-  double payback_s = 600;        // 1 … 86,400; payback only
-  double latency_slack = 0.05;   // 0 … 10; slack only
+  double steps_per_request = 2;  // 0 … 64 optimizer steps; kStepsPerRequest: exactly, else at most
+  double max_share = 0.1;        // 0 … 1; read by kPayback only
+  double payback_s = 600;        // 1 … 86,400; read by kPayback only
+  double latency_slack = 0.05;   // 0 … 10; read by kSlack only
 };
 
 // The configuration of `serve`, parsed and validated once. Relative paths refer to the working directory.
@@ -45,7 +46,7 @@ struct ServeConfig {
   LogOptions log;
   std::filesystem::path api_keys_file;
   ServerOptions server;
-  bool expose_auto = true;  // expose_acceptance depends on the number of keys that share the drafts
+  bool expose_auto = true;  // server_options() sets server.expose_acceptance by the number of API keys
   EngineOptions engine{.adaptive_k = true, .prompt_lookup = true};
   bool speculation = true;
   bool learning = true;
@@ -69,26 +70,30 @@ struct ServeOverrides {
 // configs/topics.toml as of build time, for a service started without a configuration.
 std::vector<Topic> built_in_topics();
 
+// Parses a TOML configuration; keys that it lacks keep their values in `config`. `where`: the file's name, for errors.
 // Error{kInvalidArgument} naming file, line and key; for an unknown key also the nearest known one.
 ServeConfig parse_serve_config(const std::string& toml, const std::string& where, ServeConfig config);
+// Parses the file that topics.file names. Same errors.
 std::vector<Topic> parse_topics(const std::string& toml, const std::string& where);
 
-// Reads defaults ← file; an empty `file` gives the defaults. A target is not required.
+// The defaults, overridden by the keys of `file`; an empty path gives the defaults. For commands that need no target.
 ServeConfig read_serve_config(const std::string& file);
-// Reads defaults ← file ← command line. `--target` drops the file's draft and chat template, which belong to the file's
-// target.
+// The configuration that `serve` starts with: the defaults, overridden by the file, then by the command line.
+// `--target` also drops the file's draft and chat template, which belong to the file's target. Error{kInvalidArgument}
+// as above, and without a target, without a data directory, or with more threads than check_threads() allows.
 ServeConfig load_serve_config(const ServeOverrides& overrides);
 
-// With more than one key, acceptance counts reveal to one client how another trained a draft; "auto" then hides them
-// (S14).
+// The server's options for a service with `n_keys` API keys. With several, acceptance counts tell one client how
+// another trained a draft, so "auto" hides them (docs/security.md, S14).
 ServerOptions server_options(const ServeConfig& config, std::size_t n_keys);
 
-// The effective configuration as TOML, without topics' examples. Contains no secrets.
+// All keys with their values as TOML, without topics' examples. Contains no secrets: API keys have a file of their own.
 std::string to_toml(const ServeConfig& config);
 // The keys that a file may have, with their values, and with ranges and help as comments: configs/default.toml. For
 // topics it has their file.
 std::string to_commented_toml(const ServeConfig& config);
-// to_toml() as "section.key" → value, for comparing two configurations; all topics together are "topic".
+// to_toml() as a map from "section.key" to the value as text, for comparing two configurations. The value of "topic" is
+// all topics with their examples.
 std::map<std::string, std::string> effective_values(const ServeConfig& config);
 
 }  // namespace slip::cli

@@ -13,20 +13,22 @@
 
 namespace slip::cli {
 
-// The server side of <data>/control.sock: commands of this program send the service a line and get one back. The
-// directory's mode excludes other users; peers other than our user and root are refused too. A peer without a complete
-// line after kPeerPatience is dropped; the others do not wait for it. Threads: the handler runs on the socket's own
-// thread, one request at a time.
+// The server side of <data>/control.sock, over which other commands of this program send the running service one line
+// and get one line back. Only our user and root are served: by the modes of directory and socket, and by the peer's
+// credentials. A peer without a complete line after kPeerPatience is dropped, and no other peer waits for it. Threads:
+// the handler runs on the socket's own thread, one request at a time.
 class ControlSocket {
  public:
   static constexpr std::size_t kMostBytes = std::size_t{64} << 10;  // of one line
   static constexpr std::size_t kMostPeers = 32;  // waiting for a line; beyond that the oldest is dropped
   static constexpr std::chrono::seconds kPeerPatience{5};
-  using Handler = std::function<std::string(const std::string& line)>;  // must not throw
+  // Gets a line and returns the answer, both without the line end. Must not throw.
+  using Handler = std::function<std::string(const std::string& line)>;
 
-  // REQUIRES: the data directory is locked. Error{kIo}.
+  // Listens, after it removed a socket that a crash left. REQUIRES: this process has locked the data directory.
+  // Error{kIo}.
   ControlSocket(const std::filesystem::path& data_directory, Handler handler);
-  ~ControlSocket();  // finishes pending answers, removes the socket
+  ~ControlSocket();  // finishes the request in the handler, removes the socket
   ControlSocket(const ControlSocket&) = delete;
   ControlSocket& operator=(const ControlSocket&) = delete;
 
@@ -47,8 +49,9 @@ class ControlSocket {
   std::thread thread_;
 };
 
-// Sends `line` to the service of a data directory and waits for its answer, however long. Error{kUnavailable}: no
-// service listens; Error{kIo}: it ended before it answered.
+// The client side: sends `line` to the service of a data directory and waits for its answer without a time limit.
+// Error{kUnavailable}: no service listens. Error{kIo}: the directory cannot be opened, or the service ended the
+// connection before it answered.
 std::string ask_service(const std::filesystem::path& data_directory, const std::string& line);
 
 }  // namespace slip::cli

@@ -13,17 +13,19 @@
 
 namespace slip {
 
-// The records of one forward pass and its backward pass: one unit of work.
+// The input of one forward and backward pass: one unit of work.
 struct Microbatch {
   PackedSequences input;
-  std::vector<const TopK*> targets;  // [Σ wanted], into the records it was planned from; skipped rows: an empty TopK
-  // The number of rows with a target. The others (no ids) take part in the forward pass but not in the loss.
+  // [Σ wanted] The target's distribution for each wanted row. Points into the records, which outlive this object. A row
+  // that is left out of the loss has an empty TopK.
+  std::vector<const TopK*> targets;
+  // The number of rows in the loss.
   std::int64_t rows() const;
 };
 
-// Splits records, in order, into microbatches of at most `max_tokens` tokens, or of one longer record. Tokens beyond
-// the draft's context are left out, and so are records without a row to train on. Error{kDataLoss} naming the record
-// whose tokens are not the draft's. `skip_looked_up`: see TrainerOptions. Pure.
+// Splits records, in order, into microbatches of at most `max_tokens` tokens; a longer record gets one of its own.
+// Tokens beyond the draft's context are left out, and so are microbatches without a row in the loss. `skip_looked_up`:
+// see TrainerOptions. Error{kDataLoss} naming a record that does not fit the draft's vocabulary. Pure.
 std::vector<Microbatch> plan_microbatches(std::span<const ReplayRecord> records, const ModelConfig& config,
                                           std::int32_t max_tokens, bool skip_looked_up = false);
 

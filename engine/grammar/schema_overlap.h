@@ -8,12 +8,16 @@
 
 namespace slip {
 
-// Whether two schemas of one document can be satisfied by the same value. Decides by their types, by listed values, and
-// for objects by a required property whose values differ. Returns true when it cannot tell, also when all questions
-// together take too long. A `oneOf` whose alternatives cannot overlap is an anyOf. One thread.
+// Finds out whether one value can satisfy two schemas of a document. The compiler treats a `oneOf` as an `anyOf`, which
+// is correct only if no two alternatives overlap. Threads: one owner.
 class SchemaOverlap {
  public:
+  // `document` outlives this object.
   explicit SchemaOverlap(const SchemaDocument& document) : document_(document) {}
+  // False: no value satisfies both. The two differ in their types or in their listed values (enum, const), or are
+  // objects, one of which requires a property that the other excludes or lists other values for. True: a value may
+  // satisfy both, or all calls together exceeded 2^22 comparisons. Error{kInvalidArgument | kUnsupported} for a "$ref"
+  // that cannot be resolved.
   bool might(const SchemaPlace& a, const SchemaPlace& b);
 
  private:
@@ -22,10 +26,10 @@ class SchemaOverlap {
 
   JsonKinds kinds_of(const SchemaPlace& reference, int depth);
   JsonKinds find_kinds(const SchemaPlace& place, int depth);
-  const Values* values_of(const SchemaPlace& place);  // null when it lists none
+  const Values* values_of(const SchemaPlace& place);  // null: it has neither enum nor const
   bool share_a_value(const Values& a, const Values& b);
   bool are_told_apart(const SchemaPlace& a, const SchemaPlace& b);
-  bool take_steps(std::size_t n);
+  bool take_steps(std::size_t n);  // false: the limit of comparisons is reached
 
   const SchemaDocument& document_;
   std::map<const SchemaJson*, JsonKinds> kinds_;

@@ -10,18 +10,18 @@
 
 namespace slip {
 
-// Acceptance rate of one draft in serving, with exponential forgetting. A new version keeps 2 % of the evidence, so
-// that it is tried at once. Threads: one owner.
+// The acceptance rate of one draft in serving, with exponential forgetting: the weight of a verification halves with
+// every 34 later ones. A new version keeps 2 % of the evidence, so that it is tried at once. Threads: one owner.
 class AcceptanceEstimate {
  public:
   // Adds one verification of a proposal by `version`: `accepted` tokens, and whether a first rejection followed.
   void add(std::uint64_t version, std::int32_t accepted, bool rejected);
-  // Acceptance rates expected of `version`, which would propose next: alpha() for a proposal's first token,
-  // alpha_deeper() for each further one given that those before it were accepted. They differ since a text that repeats
-  // itself soon stops doing so.
+  // The expected acceptance rates of a proposal by `version`: alpha() for its first token, alpha_deeper() for each
+  // later token given that those before it were accepted. They differ, since a text that repeats itself soon stops
+  // repeating.
   double alpha(std::uint64_t version) const { return first_.alpha(kept(version)); }
   double alpha_deeper(std::uint64_t version) const;
-  // True on every 32nd call: a draft that does not pay is still tried now and then, since texts change.
+  // True on every 32nd call. The step then drafts even if that does not pay, since the text may have changed.
   bool is_probe() { return ++asked_ % kProbeInterval == 0; }
 
  private:
@@ -40,17 +40,18 @@ class AcceptanceEstimate {
 
 // The inputs of the draft length choice for one decoding sequence.
 struct DraftOutlook {
-  std::int32_t most = 0;               // maximum number of nodes
+  std::int32_t most = 0;               // maximum draft length, in nodes
   double alpha = 0;                    // P(the first drafted token is accepted)
   bool probe = false;                  // propose at least one node, whether it pays or not
-  std::optional<double> alpha_deeper;  // of each further one | those before it were; empty: alpha
+  std::optional<double> alpha_deeper;  // P(a later token is accepted | all before it were); empty: alpha
 };
 
-// Chooses the draft lengths that maximize the step's goodput, in tokens per second (SmartSpec, arXiv 2406.14066, but
-// with a length for each sequence). For each maximum depth, it takes nodes in descending order of expected tokens α ·
-// α_deeper^(depth − 1), as many as maximize tokens / time. The pass also reads `prompt_rows`. `lengths` gets one entry
-// for each outlook, 0 where plain decoding is faster. Returns that goodput in tokens per µs, before probes; 0 without
-// outlooks. Pure. Cost: O(k) times O(n · k) nodes, O(n) each.
+// Chooses the draft lengths that maximize the goodput of the step: expected tokens over the step's time by `curve`
+// (SmartSpec, arXiv 2406.14066, but with a length for each sequence). The pass also reads `prompt_rows` rows of
+// prompts. For each maximum depth from 0 to k, the largest `most`, it adds nodes in descending order of their expected
+// tokens α · α_deeper^(depth − 1), and keeps the number of nodes with the best goodput. `lengths` gets one entry for
+// each outlook; 0: decode without a draft. Probes then raise their 0 to 1. Returns the goodput before probes, in tokens
+// per µs; 0 without outlooks. Pure. Cost: O(n² k²) for n outlooks.
 double choose_draft_lengths(std::span<const DraftOutlook> outlooks, std::int32_t prompt_rows, const StepCurve& curve,
                             std::vector<std::int32_t>& lengths);
 

@@ -6,38 +6,43 @@
 
 namespace slip {
 
-// Time of a decoding step as a function of the rows of its target pass, and time of one depth of drafting.
+// The predicted time of a decoding step: the target pass as a function of its rows, plus depth_us for each depth of
+// drafting. All times are in µs.
 struct StepCurve {
   static constexpr std::int32_t kRows = 128;
 
-  // µs of a pass over `rows` ≥ 0 rows; linear beyond kRows.
+  // Time of a target pass over `rows` ≥ 0 rows; 0 rows take no time.
   double pass_us(std::int32_t rows) const;
 
-  std::array<double, kRows> us{};  // us[r − 1] for r rows, never descending
-  double more_row_us = 0;          // for each row beyond kRows
-  double depth_us = 0;
+  std::array<double, kRows> us{};  // us[r − 1]: pass over r rows; never descending
+  double more_row_us = 0;          // added for each row beyond kRows
+  double depth_us = 0;             // one draft pass, which adds one token to the proposal of each sequence
 };
 
-// Learns a StepCurve from the engine's own steps. The time of a pass is constant for a few rows, where memory bandwidth
-// limits it, and jumps where another tile of rows begins. On AVX2, 1 to 4 rows take the same time, 6 take 1.4 and 8
-// take 1.8 times that. So each row count is measured by itself. All times are ratios to a level that follows the last
-// few passes, so that changes of context and load cancel out. The time of a row count with fewer than three passes is
-// guessed from its neighbours, a little too low, so that it is tried. Of the first three passes the fastest counts: one
-// slow pass must not keep a row count from being tried again. Threads: one owner.
+// Learns a StepCurve from the engine's own steps. Threads: one owner.
+//
+// The time of a pass is constant for a few rows, where memory bandwidth limits it, and jumps where another tile of rows
+// begins. On AVX2, 1 to 4 rows take the same time, 6 take 1.4 and 8 take 1.8 times that. So each row count is measured
+// by itself. A measurement is stored as a ratio to the level, a moving average over the last passes of all row counts.
+// A longer context or a busier machine moves the level and leaves the ratios alone.
+//
+// A row count needs three passes to count as measured; the fastest of these three is its first value. The time of any
+// other row count is interpolated between measured ones and lowered by up to 5 %, so that it is tried.
 class StepCurveEstimate {
  public:
-  // Adds a target pass over `rows` rows without prompts, after drafting to `depth`.
+  // Adds one step that read no prompt: a target pass of `verify_us` µs over `rows` rows, after `draft_us` µs of
+  // drafting to `depth`. The pass is ignored if it has more than StepCurve::kRows rows.
   void add(std::int32_t rows, double verify_us, std::int32_t depth, double draft_us);
-  // False until 8 passes are known; until then curve() is meaningless.
+  // False until 8 passes were added; curve() is meaningless until then.
   bool known() const { return n_ >= kLeast; }
   // Cost: O(kRows).
   StepCurve curve() const;
 
  private:
   static constexpr std::int64_t kLeast = 8;
-  // Time relative to the level, for passes of one row count.
+  // Time of passes of one row count, as a multiple of level_us_.
   struct Ratio {
-    double value = 0, weight = 0;  // weight 0: no recent pass
+    double value = 0, weight = 0;  // weight: number of passes, decayed with each pass of any row count
     std::int32_t n = 0;            // passes since the ratio was last reset
     bool measured() const;
     void add(double sample);
@@ -45,7 +50,7 @@ class StepCurveEstimate {
   // The ratios of all row counts, measured or guessed.
   std::array<double, StepCurve::kRows> ratios() const;
 
-  std::int64_t n_ = 0;
+  std::int64_t n_ = 0;  // passes added
   double level_us_ = 0, depth_us_ = 0;
   std::array<Ratio, StepCurve::kRows> ratios_{};
 };

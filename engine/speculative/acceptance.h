@@ -8,30 +8,34 @@
 
 namespace slip {
 
-// The target's transformed distribution after node `node`; −1: after the last committed token.
+// Returns the target's transformed distribution for the token that follows node `node`; −1: for the token that follows
+// the last committed one. The reference stays valid until the next call.
 using TargetDistribution = std::function<const Distribution&(std::int32_t node)>;
 
-// Verifies one proposal against the target's distributions p, transformed as q is. `p_after` is called once for the
-// last committed token and once for each node of the accepted path; its result is read until the next call. `first`
-// addresses the output index of the first proposed token; depth d uses output_index + d. Does not allocate when
-// `result` is reused and `p_after` is passed by std::cref. Pure.
+// Verifies one proposal against the target: finds the accepted path and the token that the target adds to it. p and q,
+// the target's and the draft's distributions, have passed the same transform. `p_after` is called once for the last
+// committed token and once for each node of the accepted path. `first` addresses the random numbers of the first
+// proposed token; a node at depth d, counted from 0, uses output_index + d. Does not allocate when `result` is reused
+// and `p_after` is passed by std::cref. Pure; any thread.
 //
-// Rejection (Leviathan et al., 2023, Alg. 1; recursive over siblings for trees): token x is accepted iff u < p(x)/q(x),
-// u in [0, 1), so a token with p(x) = 0 never is. After a rejection, the next sibling is tested against norm(max(0, p −
-// q)); when none is left, the token is drawn from that residual. A deterministic proposal counts as one-hot q. Siblings
-// are tested in index order. The output distribution is exactly p, whatever q, under two conditions:
-//  - Each sibling's q is the distribution it was drawn from given its elder siblings. With replacement: equal q;
-//    without: q minus the elders, renormalised.
-//  - Whether a node is proposed does not depend on the token drawn for it. Dropping a sampled node for its low q biases
-//    the output.
+// kRejection (Leviathan et al., 2023, Alg. 1; for trees, repeated over siblings). With u uniform in [0, 1), token x is
+// accepted iff u < p(x)/q(x), so never if p(x) = 0. A rejection replaces p by the residual norm(max(0, p − q)). The
+// next sibling, in index order, is tested against the residual. When no sibling is left, the target's token is drawn
+// from it. A deterministic proposal counts as one-hot q. The output has exactly the distribution p, whatever q is,
+// under two conditions:
+//  - The q stored with a sibling is the distribution that it was drawn from, given the siblings before it. Drawn with
+//    replacement, all siblings have the same q. Without, the tokens of earlier siblings are removed from q and the rest
+//    is renormalised.
+//  - Whether a node is proposed does not depend on the token drawn for it. Dropping a sampled node because its q is low
+//    would bias the output.
 //
-// Coupled (shared Gumbel noise): the target's token is argmax(log p + g), and a node is accepted iff it is that token.
-// The output is a function of the seed alone and does not depend on the proposal, so every draw method fits. Gumbel
-// proposals require this rule.
+// kCoupled (Gumbel noise g shared by target and draft, arXiv 2408.07978). The target's token is argmax(log p + g), and
+// a node is accepted iff it has that token. The output depends on p and the seed, never on the proposal, so every draw
+// method is allowed. REQUIRES: this rule for DrawMethod::kGumbel.
 void accept(const Proposal& proposal, const TargetDistribution& p_after, AcceptanceRule rule,
             const RandomAddress& first, VerifyResult& result);
 
-// The comparison of the rejection rule. Strict, so that p = 0 is rejected even at u = 0.
+// The acceptance test of kRejection. Strict, so that a token with p = 0 is rejected even at u = 0. REQUIRES: q > 0.
 inline bool survives(double u, double p, double q) {
   return u < p / q;
 }

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// A thread block in code that also compiles for the host. A body runs in phases: `each` calls it for every thread and
-// ends in a barrier; on the host it loops over the threads. PerThread holds a thread's value from one phase to the
-// next. Everything outside `each` has the same value in all threads. The reductions below use a fixed tree. With
-// -fmad=false (no contraction), host and device compute the same bits.
+// A thread block in code that compiles for the device and for the host. A kernel's body is a sequence of phases, each a
+// call of Block::each() with the code of one thread. On the device the threads run it in parallel and meet at a
+// barrier; on the host a loop runs it for one thread after the other. PerThread keeps a thread's value from one phase
+// to the next. Variables outside the phases must have the same value in all threads. Reductions combine in a fixed
+// order. So host and device compute the same bits, if the device code is compiled with -fmad=false (no contraction to
+// fused multiply-add).
 #pragma once
 
 #include <cstdint>
@@ -46,13 +48,13 @@ struct Add {
     return a + b;
   }
 };
-struct Larger {  // ignores NaN
+struct Larger {  // NaN: one in `b` is ignored, one in `a` is returned
   template <class T>
   SLIP_DEVICE T operator()(const T& a, const T& b) const {
     return b > a ? b : a;
   }
 };
-struct Smaller {
+struct Smaller {  // NaN: as in Larger
   template <class T>
   SLIP_DEVICE T operator()(const T& a, const T& b) const {
     return b < a ? b : a;
@@ -68,6 +70,7 @@ struct Block {
 
   int x = 0, y = 0, z = 0;  // the block's index in the grid
 
+  // Calls body(thread) for every thread, then waits for all of them.
   template <class Body>
   SLIP_DEVICE void each(const Body& body) const {
     each_apart(body);
@@ -75,7 +78,7 @@ struct Block {
     __syncthreads();
 #endif
   }
-  // Without a barrier, for results that only the same thread, or no thread of this kernel, reads.
+  // As each() without a barrier: for results that only the same thread, or no thread of this kernel, reads.
   template <class Body>
   SLIP_DEVICE void each_apart(const Body& body) const {
 #if defined(__CUDA_ARCH__)
@@ -84,7 +87,7 @@ struct Block {
     for (int thread = 0; thread < kThreads; ++thread) body(thread);
 #endif
   }
-  // With a barrier per warp, for data that lanes of one warp exchange through shared memory.
+  // As each() with a barrier per warp: for data that lanes of one warp exchange through shared memory.
   template <class Body>
   SLIP_DEVICE void each_in_warps(const Body& body) const {
     each_apart(body);
@@ -93,8 +96,8 @@ struct Block {
 #endif
   }
 
-  // Combines the 32 values of each warp, for every lane: lane i with i ^ 16, then 8, 4, 2, 1. REQUIRES: combine(a, b)
-  // == combine(b, a) to the bit.
+  // Reduces the 32 values of each warp and leaves the result in every lane. A butterfly: lane i combines with lane i ^
+  // 16, then i ^ 8, 4, 2 and 1. REQUIRES: combine(a, b) == combine(b, a) to the bit, so for Larger no NaN.
   template <class T, class Combine>
   SLIP_DEVICE void combine_in_warps(Per<T>& values, const Combine& combine) const {
 #if defined(__CUDA_ARCH__)
@@ -110,7 +113,8 @@ struct Block {
 #endif
   }
 
-  // Combines all threads' values: a tree in each warp, then the warps in order. `slots`: shared, [kWarps].
+  // Reduces the values of all threads: the lanes of each warp as above, then the warps in ascending order. Returns the
+  // result in every thread. `slots`: [kWarps] shared memory. Overwrites `values`.
   template <class T, class Combine>
   SLIP_DEVICE T combine(Per<T>& values, T* slots, const Combine& combine) const {
     combine_in_warps(values, combine);
@@ -124,7 +128,8 @@ struct Block {
   }
 };
 
-// Adds counts and fixed-point sums. They are integers, so the order of the threads does not matter.
+// Adds atomically to a number that threads share. REQUIRES: T is an integer (a count, a fixed-point sum), so that the
+// order of the threads does not change the sum.
 template <class T>
 SLIP_DEVICE void add_shared(T* to, T value) {
 #if defined(__CUDA_ARCH__)
@@ -133,7 +138,7 @@ SLIP_DEVICE void add_shared(T* to, T value) {
   *to += value;
 #endif
 }
-// Atomically increments; returns the value before.
+// Increments atomically; returns the value before.
 SLIP_DEVICE std::int32_t take_ticket(std::int32_t* to) {
 #if defined(__CUDA_ARCH__)
   return atomicAdd(to, 1);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Row-wise operations between the matrix products, one block per row.
+// Row-wise operations between the matrix products: a job, and the body of its thread blocks. Block x computes row x.
 #pragma once
 
 #include "kernels/cuda/numbers.cuh"
@@ -10,15 +10,15 @@ namespace slip::kernels::cuda {
 inline constexpr int kRowThreads = 256;
 using RowBlock = Block<kRowThreads>;
 
-// hidden[row] = embedding[tokens[row]].
+// hidden[row] = embedding[tokens[row]], widened to float32.
 struct Embed {
   Weight<std::uint16_t> embedding;  // [vocab, n] bfloat16
   const std::int32_t* tokens = nullptr;
-  std::int64_t n = 0;
+  std::int64_t n = 0;       // hidden size
   float* hidden = nullptr;  // [n_rows, n]
-  bool packed = false;      // the embedding is packed by weight_at(), since it is also the output matrix
+  bool packed = false;  // true: in the order of weight_at(), as the output matrix of tied embeddings; false: by rows
   const std::int32_t* token_rows = nullptr;  // row i's token is tokens[token_rows[i]]; null: tokens[i]
-  RowWeights row_weights;
+  RowWeights row_weights;                    // rows without a model are skipped
 };
 
 SLIP_DEVICE void embed(const RowBlock& block, const Embed& job) {
@@ -33,25 +33,26 @@ SLIP_DEVICE void embed(const RowBlock& block, const Embed& job) {
   });
 }
 
-// y = x / sqrt(mean(x²) + eps) · weight, as floats and as activations of the next product.
+// y = x / sqrt(mean(x²) + eps) · weight, stored as float32, as bfloat16 input of the next matrix product, or as both.
 struct RmsNorm {
-  const float* x = nullptr;  // [n_rows, n]
-  std::int64_t x_stride = 0;
-  Weight<float> weight;  // [n]
+  const float* x = nullptr;   // rows of n floats
+  std::int64_t x_stride = 0;  // in floats, as y_stride
+  Weight<float> weight;       // [n]
   std::int64_t n = 0;
   float eps = 0;
   const std::int32_t* rows = nullptr;  // row i of y is row rows[i] of x; null: row i
-  float* y = nullptr;                  // null: not wanted
+  float* y = nullptr;                  // [n_rows, n]; null: not wanted
   std::int64_t y_stride = 0;
-  std::uint16_t* activations = nullptr;  // null: not wanted
+  std::uint16_t* activations = nullptr;  // [n_rows, n] in the order of activation_at(); null: not wanted
   RowWeights row_weights;                // models of y's rows
 };
 
+// Shared memory of a block.
 struct RmsNormShared {
   float slots[RowBlock::kWarps];
 };
 
-// Thread i sums x[i], x[i + 256], … in order, so zeros appended to a row change nothing.
+// Thread i sums the squares of x[i], x[i + 256], … in order, so zeros appended to a row leave the sum's bits unchanged.
 SLIP_DEVICE void rms_norm(const RowBlock& block, const RmsNorm& job, RmsNormShared& shared) {
   if (job.row_weights.skips(block.x)) return;
   const std::int64_t row = job.rows == nullptr ? block.x : job.rows[block.x];
@@ -74,14 +75,15 @@ SLIP_DEVICE void rms_norm(const RowBlock& block, const RmsNorm& job, RmsNormShar
   });
 }
 
-// One layer's pages on a device. Unlike the host's layout (PagedKv), page p at base + p · page_stride holds k
-// [n_kv_heads, page_tokens, head_dim], then v likewise.
+// One layer's pages of keys and values on a device, bfloat16. Page p starts at base + p · page_stride. It holds keys
+// [n_kv_heads, page_tokens, head_dim], then values of the same shape; the host has another layout (PagedKv).
 struct DeviceKv {
   std::uint16_t* base = nullptr;
   std::int64_t page_stride = 0;  // in elements
   std::int32_t n_kv_heads = 0, head_dim = 0, page_tokens = 16;
 
-  // The offset of a key; its value lies value_offset() later.
+  // The offset from `base` of the first element of a key; its value lies value_offset() elements further. `slot`: of
+  // the sequence or of the page.
   SLIP_DEVICE std::int64_t at(std::int32_t page, std::int32_t slot, std::int32_t kv_head) const {
     return page * page_stride + (std::int64_t{kv_head} * page_tokens + slot % page_tokens) * head_dim;
   }
@@ -93,9 +95,9 @@ struct DeviceRange {
   std::int32_t begin = 0, end = 0;
 };
 
-// AttentionRow of kernels/attention.h in device memory.
+// One query row's view of the cache: the device form of AttentionRow, which explains the fields (kernels/attention.h).
 struct DeviceRow {
-  const std::int32_t* pages = nullptr;  // null: unused row of a captured grid; nothing is stored
+  const std::int32_t* pages = nullptr;  // null: unused row of a captured graph; nothing is stored
   const std::uint64_t* ancestors = nullptr;
   std::int32_t n_words = 0;  // length of `ancestors`; 0: a chain
   std::int32_t n_committed = 0;
@@ -105,30 +107,32 @@ struct DeviceRow {
   std::int32_t n_ranges = 0;  // length of `visible`; 0: all committed slots
 };
 
-// Normalizes query and key heads (in models that do), rotates them to the row's position, and stores keys and values in
-// their pages, in one pass over the product's output. Queries are written back to `qkv`; its keys and values stay
-// unchanged.
+// The step after the product that computes a layer's queries, keys and values. Queries and keys get their RMS norm, in
+// models that have one, and their rotary embedding (RoPE). Keys and values go to their pages in bfloat16. Queries are
+// written back to `qkv`; its keys and values stay unchanged.
 struct RotateAndStore {
-  float* qkv = nullptr;  // [n_rows, (n_heads + 2 n_kv_heads) · head_dim]
-  std::int64_t stride = 0;
+  float* qkv = nullptr;     // [n_rows, (n_heads + 2 n_kv_heads) · head_dim]: queries, keys, values
+  std::int64_t stride = 0;  // of qkv's rows, in floats
   std::int32_t n_heads = 0;
   DeviceKv kv;
-  const DeviceRow* rows = nullptr;
-  const std::int32_t* positions = nullptr;
-  const float *cos = nullptr, *sin = nullptr;  // [positions, head_dim / 2]
-  Weight<float> q_norm, k_norm;                // [head_dim]; empty: none
+  const DeviceRow* rows = nullptr;             // [n_rows]
+  const std::int32_t* positions = nullptr;     // [n_rows]
+  const float *cos = nullptr, *sin = nullptr;  // [max_positions, head_dim / 2]
+  Weight<float> q_norm, k_norm;                // [head_dim]; empty: the model has none
   float eps = 0;
   RowWeights row_weights;
 };
 
+// The source and destination of one head of a row, and its operations.
 struct HeadPlace {
-  const float* from;
-  float* query;          // destination of a query; null for others
-  std::uint16_t* cache;  // destination of a key or value
-  const float* norm;     // null: none
-  bool turned;
+  const float* from;     // [head_dim]
+  float* query;          // destination of a query; null for a key or value
+  std::uint16_t* cache;  // destination of a key or value; null for a query
+  const float* norm;     // [head_dim] weight of its RMS norm; null: none
+  bool turned;           // rotated to the row's position: a query or key
 };
 
+// `head`: index among the row's queries, then its keys, then its values.
 SLIP_DEVICE HeadPlace place_of(const RotateAndStore& job, std::int32_t row, std::int32_t head) {
   const DeviceKv& kv = job.kv;
   float* at = job.qkv + row * job.stride + std::int64_t{head} * kv.head_dim;
@@ -149,6 +153,8 @@ SLIP_DEVICE void put(const HeadPlace& place, std::int32_t i, float value) {
   }
 }
 
+// One lane's part of a head: normalizes, rotates and stores the pairs (i, i + head_dim / 2). `inverse`: 1 / RMS of the
+// head.
 SLIP_DEVICE void turn_head(const RotateAndStore& job, const HeadPlace& place, std::int64_t position, float inverse,
                            int lane) {
   const std::int32_t half = job.kv.head_dim / 2;
@@ -169,7 +175,7 @@ SLIP_DEVICE void turn_head(const RotateAndStore& job, const HeadPlace& place, st
   }
 }
 
-// One warp per head.
+// Each warp takes one head at a time.
 SLIP_DEVICE void rotate_and_store(const RowBlock& block, const RotateAndStore& job) {
   if (job.rows[block.x].pages == nullptr) return;
   const std::int32_t n = job.n_heads + 2 * job.kv.n_kv_heads;

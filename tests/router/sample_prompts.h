@@ -18,8 +18,8 @@ struct SamplePrompt {
   std::string text;
 };
 
-// Prompts of four invented topics (ids 0 to 3): six words each, four of them from the topic's own ten words, the others
-// from ten shared words. Every topic is equally frequent. Deterministic for its arguments.
+// `n` prompts of four invented topics, ids 0 to 3 in turn. Each has six words: four drawn from the topic's own ten
+// words, and two from ten words that all topics share. Equal arguments give equal prompts.
 inline std::vector<SamplePrompt> sample_prompts(std::size_t n, std::uint64_t seed) {
   using Words = std::array<std::string_view, 10>;
   static constexpr std::array<Words, 5> kWords = {
@@ -41,7 +41,7 @@ inline std::vector<SamplePrompt> sample_prompts(std::size_t n, std::uint64_t see
   return prompts;
 }
 
-// The same topics as a table: 0 is "unknown", with or without examples.
+// The same four topics as a table, each with `examples_each` examples. Id 0 is "unknown", which has examples too.
 inline TopicTable sample_topics(std::size_t examples_each) {
   std::vector<Topic> topics = {{"unknown", {}, {}}, {"bread", {"loaf*"}, {}}, {"music", {}, {}}, {"alps", {}, {}}};
   for (auto& prompt : sample_prompts(examples_each * 4, /*seed=*/7)) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shared by the tests of draft loops: sequences with each draw method, the loop over a queue, and the same tokens drawn
-// one by one with passes of a worker and the CPU's sampling.
+// For tests of DeviceDraft's loop: requests with every draw rule, a draft with its cache, and the reference, which
+// draws the same tokens one by one with passes of a worker and the CPU's sampling.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -18,21 +18,21 @@ using kernels::cuda::DrawRule;
 
 inline constexpr std::int32_t kDraftVocab = 200;
 
-// One sequence's request.
+// One sequence, and what is drafted for it.
 struct Asked {
-  std::vector<std::int32_t> prompt;
-  std::int32_t depth;
+  std::vector<std::int32_t> prompt;  // all committed tokens
+  std::int32_t depth;                // tokens to draw
   SamplingParams sampling;
-  bool coupled;
+  bool coupled;  // at a temperature above 0: kCoupled, else kInverseCdf
 
   RandomAddress address(std::int32_t depth_of_token) const {
     return {*sampling.seed, 3, 10 + static_cast<std::uint32_t>(depth_of_token)};
   }
-  // Of its sequence, at the first token that is drawn.
+  // The sequence as the engine shows it to a proposer before the first token is drawn. Valid while this object is.
   SequenceRef view() const {
     SequenceRef ref;
     ref.tokens = prompt;
-    ref.prompt_tokens = static_cast<std::int32_t>(prompt.size()) / 2;  // the rest is of the answer
+    ref.prompt_tokens = static_cast<std::int32_t>(prompt.size()) / 2;  // so the second half is the answer so far
     ref.sampling = &sampling;
     ref.end_ids = kEnds;
     return ref;
@@ -43,13 +43,15 @@ struct Asked {
   }
 };
 
+// `n` tokens: step, 2 step, 3 step, … modulo the vocabulary.
 inline std::vector<std::int32_t> prompt_of(std::int32_t n, std::int32_t step) {
   std::vector<std::int32_t> prompt;
   for (std::int32_t i = 0; i < n; ++i) prompt.push_back((i * step + step) % kDraftVocab);
   return prompt;
 }
 
-// All rules and transforms, and logits that are processed, by falling depth.
+// Requests with every draw rule, every transform and logits processors, in descending order of depth, as
+// DeviceDraft::draw() requires.
 inline std::vector<Asked> different_ones() {
   return {{prompt_of(1, 3), 5, {.temperature = 0, .seed = 1}, true},
           {prompt_of(4, 5), 5, {.temperature = 1, .seed = 2}, true},
@@ -67,13 +69,15 @@ inline std::vector<Asked> different_ones() {
           {prompt_of(3, 13), 1, {.temperature = 0.9F, .min_p = 0.02F, .seed = 5}, false}};
 }
 
+// The tokens drawn for one sequence, with their log probabilities and the distributions they were drawn from: [depth].
 struct Drawn {
   std::vector<std::int32_t> tokens;
   std::vector<double> logprobs;
   std::vector<Distribution> distributions;
 };
 
-// Token by token, on a worker of its own and with the CPU's sampling.
+// The reference: draws `asked` token by token, each with a pass of `worker` and the CPU's transform and sampling.
+// REQUIRES: `worker` has the draft's weights.
 inline Drawn one_by_one(Worker& worker, const Asked& asked) {
   Drawn drawn;
   PlainSequence sequence(worker);
@@ -98,7 +102,7 @@ inline Drawn one_by_one(Worker& worker, const Asked& asked) {
   return drawn;
 }
 
-// A draft with a cache of each sequence.
+// A DeviceDraft with three weight slots on the queue `on`. Each draw() begins with empty caches.
 template <class Queue>
 class Loop {
  public:
@@ -112,6 +116,7 @@ class Loop {
     images_.push_back(std::make_unique<DeviceImage>(queue, weights));
     draft.load(*images_.back(), weight_slot);
   }
+  // Draws for all of `asked`: with one weight slot, or sequence i with weight_slots[i].
   void draw(int weight_slot, const std::vector<Asked>& asked) {
     draw(std::vector<int>(asked.size(), weight_slot), asked);
   }
@@ -143,12 +148,13 @@ class Loop {
   DeviceDraft draft;
 
  private:
-  std::vector<std::unique_ptr<DeviceImage>> images_;  // until they are copied
+  std::vector<std::unique_ptr<DeviceImage>> images_;  // kept, since the queue copies them later
   std::vector<std::unique_ptr<PageTable>> pages_;
   std::vector<SequenceRef> refs_;
   std::vector<DeviceDraftChain> chains_;
 };
 
+// The first `depth` tokens of a chain of the last draw().
 inline std::vector<std::int32_t> tokens_of(const DeviceDraft& draft, std::size_t chain, std::int32_t depth) {
   std::vector<std::int32_t> tokens;
   for (std::int32_t d = 0; d < depth; ++d) tokens.push_back(draft.token(chain, d));

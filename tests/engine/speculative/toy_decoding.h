@@ -14,12 +14,12 @@
 
 namespace slip::testing {
 
-// A first-order Markov chain over a handful of tokens: the smallest "language model" on which the joint distribution of
-// an answer can be written down.
+// A first-order Markov chain over a few tokens: a language model whose joint distribution over answers can be computed.
 struct ToyModel {
-  std::vector<std::vector<float>> logits;  // [vocab, vocab]
-  std::vector<Distribution> next;          // [vocab]
+  std::vector<std::vector<float>> logits;  // [vocab, vocab]: row t gives the logits of the token after token t
+  std::vector<Distribution> next;          // [vocab]: the same, transformed
 
+  // Logits uniform in [0, spread), addressed by `seed`.
   static ToyModel random(std::uint32_t vocab, std::uint64_t seed, float spread = 2.0F) {
     ToyModel model;
     for (std::uint32_t state = 0; state < vocab; ++state) {
@@ -32,6 +32,7 @@ struct ToyModel {
     return model;
   }
 
+  // Sets `next` to the logits transformed by `params`.
   void transform(const SamplingParams& params) {
     next.resize(logits.size());
     for (std::size_t state = 0; state < logits.size(); ++state)
@@ -39,13 +40,16 @@ struct ToyModel {
   }
 };
 
+// A draft and the way that it proposes.
 struct ToyDraft {
   ToyModel model;
   DrawMethod draw_method = DrawMethod::kSampled;
-  std::vector<std::int32_t> parents;  // the shape of every proposal: one entry a node
-  bool without_replacement = false;   // siblings differ
+  std::vector<std::int32_t> parents;  // Proposal::parents of every proposal
+  bool without_replacement = false;   // siblings are drawn without replacement, so they differ
 };
 
+// A function that verifies a proposal. The distributions are the target's: [0] after the last token, [1 + i] after node
+// i. A test can plant a faulty one.
 using Rule = std::function<VerifyResult(const Proposal&, std::span<const Distribution>, const RandomAddress&)>;
 // Changes a proposal between drawing and verifying, to plant a bug.
 using Tamper = std::function<void(Proposal&, std::int32_t last_token)>;
@@ -57,11 +61,11 @@ inline VerifyResult couple(const Proposal& proposal, std::span<const Distributio
   return accept_given(proposal, p, AcceptanceRule::kCoupled, first);
 }
 
-// An engine in miniature: steps until a block of tokens is there, addressing randomness by output index as the engine
-// does. Keeps its buffers between calls.
+// Decodes with a draft as the engine does: each step proposes, scores and verifies. Random numbers are addressed by
+// output index. `target` and `draft` outlive it; it keeps its buffers between calls.
 class ToyDecoder {
  public:
-  static constexpr std::size_t kBlock = 4;
+  static constexpr std::size_t kBlock = 4;  // tokens of one answer
   using Block = std::array<std::int32_t, kBlock>;
 
   ToyDecoder(const ToyModel& target, const ToyDraft& draft, Rule rule, Tamper tamper = nullptr)
@@ -74,6 +78,7 @@ class ToyDecoder {
     p_.resize(n + 1);
   }
 
+  // The answer that follows `last_token`.
   Block decode(std::uint64_t seed, std::int32_t last_token) {
     Block block{};
     std::size_t n = 0;
@@ -94,8 +99,9 @@ class ToyDecoder {
     return block;
   }
 
+  // Sums over all calls of decode(); their ratio is the acceptance rate.
   std::int64_t accepted() const { return accepted_; }
-  std::int64_t tested() const { return tested_; }  // accepted and first rejections
+  std::int64_t tested() const { return tested_; }  // accepted tokens and first rejections
 
  private:
   void propose(std::int32_t last_token, const RandomAddress& first) {
