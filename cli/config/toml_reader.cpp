@@ -2,6 +2,7 @@
 #include "cli/config/toml_reader.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <sstream>
 
@@ -27,10 +28,20 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
   return row[b.size()];
 }
 
+// From 2^20 on, powers of two and the numbers one below them are easier to read as such.
+std::string bound_text(std::int64_t bound) {
+  constexpr std::uint64_t kLeast = 1U << 20;
+  const auto number = static_cast<std::uint64_t>(std::max<std::int64_t>(bound, 0));
+  if (number >= kLeast && std::has_single_bit(number)) return "2^" + std::to_string(std::countr_zero(number));
+  if (number >= kLeast && std::has_single_bit(number + 1))
+    return "2^" + std::to_string(std::bit_width(number)) + " - 1";
+  return std::to_string(bound);
+}
+
 }  // namespace
 
 std::string range_text(std::int64_t low, std::int64_t high) {
-  return std::to_string(low) + " to " + std::to_string(high);
+  return bound_text(low) + " to " + bound_text(high);
 }
 
 std::string range_text(double low, double high) {
