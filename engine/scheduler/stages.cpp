@@ -118,14 +118,16 @@ void Engine::State::begin_optional(Sequence& sequence) {
     });
     sequence.observed = !failure;
   }
-  const bool can_draft = request.draft != nullptr || !proposer->needs_draft();
-  if (can_draft && request.k.value_or(options.k) > 0) {
-    const auto failure = contain([&] { proposer->begin(sequence.ref()); });
-    sequence.drafting = !failure;
-    if (!failure) return;
-    proposer->release(request.id);
-    log_parts(LogLevel::kError, {"a request runs without a draft: ", failure->what()});
-  }
+  if (request.k.value_or(options.k) == 0) return;
+  const auto failure = contain([&] {
+    const SequenceRef ref = sequence.ref();
+    if (!proposer->drafts_for(ref)) return;
+    proposer->begin(ref);
+    sequence.drafting = true;
+  });
+  if (!failure) return;
+  proposer->release(request.id);
+  log_parts(LogLevel::kError, {"a request runs without a draft: ", failure->what()});
 }
 
 // ---- plan ----

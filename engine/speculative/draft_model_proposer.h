@@ -37,6 +37,7 @@ class DraftModelProposer final : public Proposer {
   DraftModelProposer(DraftModelOptions options, const ModelConfig& target, MakeDraftRunner make_runner);
   ~DraftModelProposer() override;
 
+  bool drafts_for(const SequenceRef& sequence) const override { return sequence.live_draft != nullptr; }
   void begin(const SequenceRef& sequence) override;
   std::int64_t catch_up(std::span<const SequenceRef> sequences, CatchUpBudget budget) override;
   std::int32_t ready_depth(const SequenceRef& sequence) const override;

@@ -47,8 +47,8 @@ struct CatchUpBudget {
 class Proposer {
  public:
   virtual ~Proposer() = default;
-  // False: also drafts for sequences whose SequenceRef::live_draft is null.
-  virtual bool needs_draft() const { return true; }
+  // Whether it drafts for this sequence at all. The engine asks once, before begin(), and decodes the others plainly.
+  virtual bool drafts_for(const SequenceRef& sequence) const = 0;
   virtual void begin(const SequenceRef& sequence) = 0;
   // Reads committed tokens it has not read, within the budget, and lets versions that have caught up take over. Returns
   // the microseconds spent on new versions.

@@ -37,6 +37,7 @@ struct Case {
 class TreesOfKnown final : public Proposer {
  public:
   explicit TreesOfKnown(const std::vector<Answer>& known) : known_(known) {}
+  bool drafts_for(const SequenceRef&) const override { return true; }
   void begin(const SequenceRef&) override {}
   std::int64_t catch_up(std::span<const SequenceRef>, CatchUpBudget) override { return 0; }
   std::int32_t ready_depth(const SequenceRef&) const override { return 16; }

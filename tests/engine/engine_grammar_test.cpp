@@ -349,6 +349,7 @@ TEST(EngineGrammar, TheMaskedDistributionWithEveryOtherParameter) {
 // Reports a q as if the draft's mask had left twice as many tokens.
 class UnmaskedProposer final : public Proposer {
  public:
+  bool drafts_for(const SequenceRef& sequence) const override { return inner_.drafts_for(sequence); }
   void begin(const SequenceRef& sequence) override { inner_.begin(sequence); }
   std::int64_t catch_up(std::span<const SequenceRef> s, CatchUpBudget b) override { return inner_.catch_up(s, b); }
   std::int32_t ready_depth(const SequenceRef& sequence) const override { return inner_.ready_depth(sequence); }

@@ -329,6 +329,7 @@ TEST(EngineRejection, AnswersFollowTheTargetsDistributionWhateverTheDraft) {
 class LyingProposer final : public Proposer {
  public:
   explicit LyingProposer(std::unique_ptr<Proposer> inner) : inner_(std::move(inner)) {}
+  bool drafts_for(const SequenceRef& sequence) const override { return inner_->drafts_for(sequence); }
   void begin(const SequenceRef& sequence) override { inner_->begin(sequence); }
   std::int64_t catch_up(std::span<const SequenceRef> s, CatchUpBudget b) override { return inner_->catch_up(s, b); }
   std::int32_t ready_depth(const SequenceRef& sequence) const override { return inner_->ready_depth(sequence); }

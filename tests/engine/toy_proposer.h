@@ -28,7 +28,9 @@ class ToyProposer final : public Proposer {
     other_.seed = target.seed + 1000;
   }
 
-  bool needs_draft() const override { return options_.needs_draft; }
+  bool drafts_for(const SequenceRef& sequence) const override {
+    return !options_.needs_draft || sequence.live_draft != nullptr;
+  }
   void begin(const SequenceRef& sequence) override { begun.insert(sequence.id.value); }
   std::int64_t catch_up(std::span<const SequenceRef>, CatchUpBudget) override { return 0; }
   std::int32_t ready_depth(const SequenceRef&) const override { return options_.deepest; }
