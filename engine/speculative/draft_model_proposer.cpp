@@ -181,7 +181,7 @@ std::int32_t DraftModelProposer::ready_depth(const SequenceRef& sequence) const 
   if (n_committed(sequence) - found->second.live->n_cached > kMostUnreadRows) return 0;
   // The draft does not read the last proposed token: depth d reads positions up to committed − 2 + d.
   const std::int32_t context = found->second.runner->config().max_positions - n_committed(sequence) + 1;
-  return std::clamp(context, 0, kDeepest);
+  return std::clamp(context, 0, kMaxProposalNodes);
 }
 
 void DraftModelProposer::propose(std::span<const SequenceRef> sequences, const ProposeBudget& budget,

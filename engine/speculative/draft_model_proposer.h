@@ -29,8 +29,6 @@ using MakeDraftRunner = std::function<std::unique_ptr<DraftRunner>(const DraftVe
 // is never used. A new version of another shape than the live one is refused, and the sequence stays on the old one.
 class DraftModelProposer final : public Proposer {
  public:
-  static constexpr std::int32_t kDeepest = 16;  // maximum tokens of a proposal
-
   // Drafts on the CPU.
   DraftModelProposer(DraftModelOptions options, const ModelConfig& target, kernels::ThreadPool& pool);
   // Drafts where `make_runner`'s runners run.

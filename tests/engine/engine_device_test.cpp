@@ -40,7 +40,7 @@ class TreesOfKnown final : public Proposer {
   bool drafts_for(const SequenceRef&) const override { return true; }
   void begin(const SequenceRef&) override {}
   std::int64_t catch_up(std::span<const SequenceRef>, CatchUpBudget) override { return 0; }
-  std::int32_t ready_depth(const SequenceRef&) const override { return 16; }
+  std::int32_t ready_depth(const SequenceRef&) const override { return kMaxProposalNodes; }
   void release(RequestId) override {}
   void on_verified(const SequenceRef&, const VerifyResult&) override {}
   void propose(std::span<const SequenceRef> sequences, const ProposeBudget& budget,
@@ -110,7 +110,7 @@ class DeviceEngine {
     if (!run_.drafted_on_device) return std::make_unique<DraftModelProposer>(draft, worker.config(), pool_);
     return std::make_unique<DraftModelProposer>(
         draft, worker.config(), [this](const DraftVersion& first, DraftRunner::Size size) {
-          return std::make_unique<DeviceDraftRunner>(queue_, first, size, DraftModelProposer::kDeepest);
+          return std::make_unique<DeviceDraftRunner>(queue_, first, size, kMaxProposalNodes);
         });
   }
   void submit(std::size_t i, const std::function<void(Request&)>& change) {

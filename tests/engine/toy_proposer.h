@@ -21,7 +21,7 @@ class ToyProposer final : public Proposer {
   struct Options {
     double likeness = 0.7;
     std::int32_t width = 1;
-    std::int32_t deepest = 16;
+    std::int32_t deepest = kMaxProposalNodes;
     bool needs_draft = true;
   };
   ToyProposer(ToyLanguage target, Options options) : target_(target), other_(target), options_(options) {

@@ -26,7 +26,7 @@ struct RunnerDevice {
   MakeDraftRunner make_runner() {
     return [this](const DraftVersion& first, DraftRunner::Size size) {
       ++n_runners;
-      return std::make_unique<DeviceDraftRunner>(queue, first, size, DraftModelProposer::kDeepest);
+      return std::make_unique<DeviceDraftRunner>(queue, first, size, kMaxProposalNodes);
     };
   }
   DraftModelProposer proposer(std::int32_t max_running = 8) {
