@@ -32,7 +32,7 @@ class ToyProposer final : public Proposer {
     return !options_.needs_draft || sequence.live_draft != nullptr;
   }
   void begin(const SequenceRef& sequence) override { begun.insert(sequence.id.value); }
-  std::int64_t catch_up(std::span<const SequenceRef>, CatchUpBudget) override { return 0; }
+  std::int64_t catch_up(std::span<const DraftTask>, CatchUpBudget) override { return 0; }
   std::int32_t ready_depth(const SequenceRef&) const override { return options_.deepest; }
   void release(RequestId sequence) override { begun.erase(sequence.value); }
   void on_verified(const SequenceRef& sequence, const VerifyResult&) override {
@@ -45,12 +45,11 @@ class ToyProposer final : public Proposer {
     return false;
   }
 
-  void propose(std::span<const SequenceRef> sequences, const ProposeBudget& budget,
-               std::span<Proposal> proposals) override {
+  void propose(std::span<const DraftTask> tasks) override {
     ++n_calls;
     if (fail_at == n_calls) throw std::runtime_error("the proposer broke");
-    for (std::size_t i = 0; i < sequences.size(); ++i) {
-      if (budget.nodes[i] > 0) grow(sequences[i], budget.nodes[i], proposals[i]);
+    for (const DraftTask& task : tasks) {
+      if (task.nodes > 0) grow(*task.sequence, task.nodes, *task.proposal);
     }
   }
 
