@@ -21,6 +21,7 @@
 #include "common/clock.h"
 #include "common/error.h"
 #include "engine/engine.h"
+#include "engine/speculative/proposal.h"
 #include "text/tokenizer.h"
 
 namespace slip::bench {
@@ -269,7 +270,7 @@ int main(int argc, char** argv) {
   app.add_option("--skip-share", options.skip_share, "First share of the file to leave out");
   app.add_option("--k", options.k, "Draft lengths, comma separated; 0 is plain decoding")
       ->delimiter(',')
-      ->check(CLI::Range(0, 16));
+      ->check(CLI::Range(0, slip::kMaxProposalNodes));
   app.add_option("--max-tokens", options.max_tokens, "Longest answer, in tokens");
   app.add_option("--temperature", options.temperature, "0 is greedy; else seeded sampling");
   app.add_option("--rounds", options.rounds, "Passes, the lengths taking turns")->check(CLI::PositiveNumber);

@@ -20,13 +20,14 @@
 #include "common/error.h"
 #include "engine/engine.h"
 #include "engine/models/finite_logits.h"
+#include "engine/speculative/proposal.h"
 #include "server/openai/sampling_fields.h"
 
 namespace slip::cli {
 
 namespace {
 
-constexpr std::int32_t kMostNodes = 17;  // rows of one sequence in a pass: its last token and the longest proposal
+constexpr std::int32_t kMostRows = 1 + kMaxProposalNodes;  // of one sequence in a pass: its last token, its proposal
 
 struct GenerateOptions {
   std::string target, draft, swap_draft, prompt, prompts, chat_template, response_format, dtype = "bfloat16",
@@ -124,7 +125,7 @@ class GenerateRun {
     options.max_waiting = static_cast<std::int32_t>(rows_.size());
     const ModelConfig& config = model_.weights->config;
     const std::int32_t pages_each = (config.max_positions + PagePool::kPageTokens - 1) / PagePool::kPageTokens;
-    const std::int32_t scored_rows = kMostNodes * options.max_running + 1;
+    const std::int32_t scored_rows = kMostRows * options.max_running + 1;
     const WorkerSize size{options.prefill_chunk + scored_rows, scored_rows, pages_each * options.max_running};
     Target target = make_target(device_, model_.weights, size, pool_);
     require_finite_logits(*target.worker, options_.target);
@@ -264,7 +265,7 @@ void add_model_options(CLI::App& command, GenerateOptions& options) {
       ->required();
   command.add_option("--draft", options.draft, "Hugging Face folder of a draft for it");
   command.add_option("--k", options.k, "Drafted tokens per step (default 3 with a draft); 0: plain decoding")
-      ->check(CLI::Range(0, 16));
+      ->check(CLI::Range(0, kMaxProposalNodes));
   command.add_flag("--no-prompt-lookup", options.no_prompt_lookup,
                    "Propose from the draft only, without prompt lookup");
   command.add_option("--dtype", options.dtype, "Data type: bfloat16 (default) or float32");

@@ -27,6 +27,7 @@
 #include "common/file.h"
 #include "common/log.h"
 #include "engine/contain.h"
+#include "engine/speculative/proposal.h"
 #include "server/http/gatekeeper.h"
 #include "server/http/key_quotas.h"
 #include "server/http/tls.h"
@@ -270,7 +271,7 @@ void add_serve(CLI::App& app) {
   command->add_option("--draft", given->draft, "Hugging Face folder of the base draft; without it, plain decoding")
       ->check(empty_draft_fault);
   command->add_option("--chat-template", given->chat_template, "Jinja file; without it, the target's own template");
-  command->add_option("--k", given->k, "Drafted tokens per step")->check(CLI::Range(0, 16));
+  command->add_option("--k", given->k, "Drafted tokens per step")->check(CLI::Range(0, kMaxProposalNodes));
   command->add_option("--host", given->host, "Address to bind; any but loopback needs an API key");
   command->add_option("--port", given->port, "Port to bind; 0 lets the system choose")->check(CLI::Range(0, 65535));
   command->add_option("--data-dir", given->data_dir, "Data directory of drafts, ledger and replay");

@@ -3,6 +3,7 @@
 
 #include "cli/usable_memory.h"
 #include "engine/cuda/device_draft_runner.h"
+#include "engine/speculative/proposal.h"
 #include "kernels/cuda/stream_queue.h"
 
 namespace slip::cli {
@@ -23,7 +24,7 @@ std::unique_ptr<Proposer> make_proposer(const TargetDevice& device, const Engine
   draft.prompt_lookup = draft.prompt_lookup && device == nullptr;
   if (device == nullptr) return std::make_unique<DraftModelProposer>(draft, target.config(), pool);
   const MakeDraftRunner on_device = [device](const DraftVersion& first, DraftRunner::Size size) {
-    return std::make_unique<DeviceDraftRunner>(device, first, size, DraftModelProposer::kDeepest);
+    return std::make_unique<DeviceDraftRunner>(device, first, size, kMaxProposalNodes);
   };
   return std::make_unique<DraftModelProposer>(draft, target.config(), on_device);
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/engine.h"
 
+#include <string>
 #include <utility>
 
 #include "common/clock.h"
@@ -8,18 +9,18 @@
 #include "engine/contain.h"
 #include "engine/request_check.h"
 #include "engine/scheduler/stages.h"
+#include "engine/speculative/proposal.h"
 
 namespace slip {
 
 namespace {
 
-constexpr std::int32_t kDeepest = 16;
-
 void check_options(const EngineOptions& options, const Worker& target) {
-  const auto require = [](bool condition, const char* param, const char* message) {
+  const auto require = [](bool condition, const char* param, const std::string& message) {
     if (!condition) throw Error(ErrorCode::kInvalidArgument, message, {}, param);
   };
-  require(options.k >= 0 && options.k <= kDeepest, "k", "k must be between 0 and 16");
+  require(options.k >= 0 && options.k <= kMaxProposalNodes, "k",
+          "k must be between 0 and " + std::to_string(kMaxProposalNodes));
   require(options.max_running >= 1, "max_running", "max_running must be at least 1");
   require(options.max_waiting >= 1, "max_waiting", "max_waiting must be at least 1");
   require(options.prefill_chunk >= 1, "prefill_chunk", "prefill_chunk must be at least 1");
@@ -72,7 +73,6 @@ void Engine::submit(Request request) {
   limits.vocab_size = state_->target->config().vocab_size;
   limits.max_positions = state_->target->config().max_positions;
   limits.cache_tokens = state_->target->cache().n_pages() * PagePool::kPageTokens;
-  limits.max_k = kDeepest;
   limits.has_tokenizer = state_->tokenizer != nullptr;
   check_request(request, limits);
   state_->request_queue.push(std::move(request));

@@ -20,7 +20,7 @@
 namespace slip {
 
 struct EngineOptions {
-  std::int32_t k = 3;                 // drafted tokens per step, 0 … 16; 0 = no speculation
+  std::int32_t k = 3;                 // drafted tokens per step, 0 … kMaxProposalNodes; 0 = no speculation
   bool adaptive_k = false;            // k is the maximum: each sequence drafts what pays (scheduler/draft_length.h)
   bool prompt_lookup = false;         // drafts on the CPU also propose tokens by prompt lookup
   std::int32_t max_running = 16;      // sequences in one step

@@ -5,6 +5,8 @@
 #include <cmath>
 #include <string>
 
+#include "engine/speculative/proposal.h"
+
 namespace slip {
 
 namespace {
@@ -98,8 +100,8 @@ void check_request(const Request& request, const RequestLimits& limits) {
           "top_logprobs must be between 0 and the vocabulary's size");
   require(!request.score_prompt || request.top_logprobs >= 0, "top_logprobs",
           "a prompt is scored only with top_logprobs");
-  require(!request.k || (*request.k >= 0 && *request.k <= limits.max_k), "k",
-          "k must be between 0 and " + std::to_string(limits.max_k));
+  require(!request.k || (*request.k >= 0 && *request.k <= kMaxProposalNodes), "k",
+          "k must be between 0 and " + std::to_string(kMaxProposalNodes));
   check_draft(request, limits.vocab_size);
 }
 

@@ -12,7 +12,6 @@ struct RequestLimits {
   std::int32_t vocab_size = 0;
   std::int32_t max_positions = 0;
   std::int32_t cache_tokens = 0;  // slots of the whole cache
-  std::int32_t max_k = 16;
   bool has_tokenizer = false;
 };
 

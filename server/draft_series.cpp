@@ -42,7 +42,7 @@ void DraftSeries::add(const SeriesKey& key, const RequestFigures& figures) {
 }
 
 void DraftSeries::add_positions(Series& series, const SeriesKey& key, const RequestFigures& figures) {
-  for (std::size_t i = 0; i < std::min(figures.accepted_at.size(), kMaxPositions); ++i) {
+  for (std::size_t i = 0; i < std::min(figures.accepted_at.size(), series.accepted_at.size()); ++i) {
     if (series.accepted_at[i] == nullptr) {
       prometheus::Labels labels = labels_of(key);
       labels["position"] = std::to_string(i);

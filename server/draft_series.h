@@ -13,6 +13,7 @@
 #include <string>
 
 #include "engine/request.h"
+#include "engine/speculative/proposal.h"
 
 namespace slip {
 
@@ -41,12 +42,11 @@ class DraftSeries {
  private:
   using Counter = prometheus::Counter;
   using Counters = prometheus::Family<Counter>;
-  static constexpr std::size_t kMaxPositions = 16;  // EngineOptions::k at most
 
   // Pointers are valid until the series is removed.
   struct Series {
     Counter *drafts, *proposed, *accepted, *emitted;
-    std::array<Counter*, kMaxPositions> accepted_at{};
+    std::array<Counter*, kMaxProposalNodes> accepted_at{};
     AcceptanceCount count;
   };
   Series& series_for(const SeriesKey& key);

@@ -90,6 +90,7 @@ void VerificationTables::add(const VerifiedProposal& verified, std::int32_t inde
   const SequenceRef& sequence = *verified.sequence;
   const Proposal& proposal = *verified.proposal;
   const bool coupled = sequence.rule == AcceptanceRule::kCoupled;
+  static_assert(kMaxProposalNodes <= kernels::cuda::kMostNodes);
   SLIP_CHECK(proposal.size() <= kernels::cuda::kMostNodes, "a proposal has few nodes");
   SLIP_CHECK(coupled || proposal.draw_method != DrawMethod::kGumbel,
              "Gumbel proposals share the target's noise: verify them coupled");

@@ -41,16 +41,14 @@ Engine::State::State(const EngineOptions& engine_options, Target model, std::sha
 void Engine::State::reserve_arrays() {
   const auto most = static_cast<std::size_t>(options.max_running);
   running.reserve(most);
+  parts_.resize(most);
   needs_.reserve(most);
   loads_.reserve(most);
   outlooks_.reserve(most);
   lengths_.reserve(most);
   plan_.sequences.reserve(most);
-  refs_.reserve(most);
-  nodes_.reserve(most);
-  tasks_.reserve(most);
-  proposals_.resize(most);
-  parts_.resize(most);
+  draft_tasks_.reserve(most);
+  score_tasks_.reserve(most);
 }
 
 // ---- admit ----
@@ -118,14 +116,16 @@ void Engine::State::begin_optional(Sequence& sequence) {
     });
     sequence.observed = !failure;
   }
-  const bool can_draft = request.draft != nullptr || !proposer->needs_draft();
-  if (can_draft && request.k.value_or(options.k) > 0) {
-    const auto failure = contain([&] { proposer->begin(sequence.ref()); });
-    sequence.drafting = !failure;
-    if (!failure) return;
-    proposer->release(request.id);
-    log_parts(LogLevel::kError, {"a request runs without a draft: ", failure->what()});
-  }
+  if (request.k.value_or(options.k) == 0) return;
+  const auto failure = contain([&] {
+    const SequenceRef ref = sequence.ref();
+    if (!proposer->drafts_for(ref)) return;
+    proposer->begin(ref);
+    sequence.drafting = true;
+  });
+  if (!failure) return;
+  proposer->release(request.id);
+  log_parts(LogLevel::kError, {"a request runs without a draft: ", failure->what()});
 }
 
 // ---- plan ----
@@ -133,16 +133,16 @@ void Engine::State::begin_optional(Sequence& sequence) {
 void Engine::State::plan_next() {
   plan_.sequences.clear();
   loads_.clear();
-  refs_.clear();
-  for (const auto& sequence : running) {
-    refs_.push_back(sequence->ref());
+  for (std::size_t i = 0; i < running.size(); ++i) {
+    const Sequence& sequence = *running[i];
+    parts_[i].ref = sequence.ref();
     SequenceLoad load;
-    load.n_tokens = sequence->n_tokens();
-    load.n_pending = sequence->n_pending();
-    load.remaining = sequence->remaining();
-    load.score_prompt = sequence->request.score_prompt;
-    load.k_wanted = sequence->drafting ? sequence->request.k.value_or(options.k) : 0;
-    load.ready_depth = sequence->drafting ? proposer->ready_depth(refs_.back()) : 0;
+    load.n_tokens = sequence.n_tokens();
+    load.n_pending = sequence.n_pending();
+    load.remaining = sequence.remaining();
+    load.score_prompt = sequence.request.score_prompt;
+    load.k_wanted = sequence.drafting ? sequence.request.k.value_or(options.k) : 0;
+    load.ready_depth = sequence.drafting ? proposer->ready_depth(parts_[i].ref) : 0;
     loads_.push_back(load);
   }
   if (const auto failure = contain([&] { choose_lengths(); })) {
@@ -154,14 +154,14 @@ void Engine::State::plan_next() {
   limits.prefill_chunk = options.prefill_chunk;
   limits.max_positions = target->config().max_positions;
   plan_step(loads_, limits, plan_);
-  nodes_.clear();
+  for (std::size_t i = 0; i < running.size(); ++i) parts_[i].plan = plan_.sequences[i];
   for (std::size_t i = 0; i < running.size(); ++i) {
-    nodes_.push_back(plan_.sequences[i].k);
-    proposals_[i].clear();
-    proposals_[i].version = 0;
-    parts_[i].has_logits = false;
-    parts_[i].first_prompt_row = -1;
-    parts_[i].committed.clear();
+    Part& part = parts_[i];
+    part.proposal.clear();
+    part.proposal.version = 0;
+    part.has_logits = false;
+    part.first_prompt_row = -1;
+    part.committed.clear();
   }
 }
 
@@ -177,6 +177,7 @@ void Engine::State::choose_lengths() {
   std::int32_t prompt_rows = 0;
   for (std::size_t i = 0; i < running.size(); ++i) {
     const Sequence& sequence = *running[i];
+    const SequenceRef& ref = parts_[i].ref;
     const SequenceLoad& load = loads_[i];
     if (load.n_pending > 1) {
       prompt_rows += std::min(load.n_pending, options.prefill_chunk - prompt_rows);
@@ -185,8 +186,8 @@ void Engine::State::choose_lengths() {
     DraftOutlook outlook;
     outlook.most = std::max(0, std::min({load.k_wanted, load.ready_depth, load.remaining - 1}));
     if (outlook.most > 0 && !sequence.request.k) {
-      AcceptanceEstimate& known = acceptance_of(refs_[i], proposer->is_confident(refs_[i]));
-      const auto live = refs_[i].live_draft != nullptr ? refs_[i].live_draft->get() : nullptr;
+      AcceptanceEstimate& known = acceptance_of(ref, proposer->is_confident(ref));
+      const auto live = ref.live_draft != nullptr ? ref.live_draft->get() : nullptr;
       const std::uint64_t version = live ? live->number : 0;  // as Proposal::version
       outlook.alpha = known.alpha(version);
       outlook.alpha_deeper = known.alpha_deeper(version);
@@ -208,9 +209,9 @@ void Engine::State::choose_threads() {
   if (cores == nullptr) return;
   StepKind kind{.has_prompt = false, .rows = 0};
   for (std::size_t i = 0; i < running.size(); ++i) {
-    const PlannedSequence& planned = plan_.sequences[i];
-    kind.rows += planned.n_rows + planned.k;
-    kind.has_prompt |= planned.n_rows > 1;
+    const PlannedSequence& plan = parts_[i].plan;
+    kind.rows += plan.n_rows + plan.k;
+    kind.has_prompt |= plan.n_rows > 1;
   }
   cores->begin_step(kind);
 }
@@ -219,8 +220,12 @@ void Engine::State::choose_threads() {
 
 // A failing proposer costs its speed-up, never an answer.
 void Engine::State::propose() {
-  const bool any = std::any_of(running.begin(), running.end(), [](const auto& sequence) { return sequence->drafting; });
-  if (!any) return;
+  draft_tasks_.clear();
+  for (std::size_t i = 0; i < running.size(); ++i) {
+    Part& part = parts_[i];
+    if (running[i]->drafting) draft_tasks_.push_back({&part.ref, part.plan.k, &part.proposal});
+  }
+  if (draft_tasks_.empty()) return;
   const std::int64_t start_us = monotonic_us();
   if (const auto failure = contain([&] { run_ahead(); })) {
     log_parts(LogLevel::kError, {"drafting failed, the running requests go on without drafts: ", failure->what()});
@@ -230,59 +235,60 @@ void Engine::State::propose() {
 }
 
 void Engine::State::run_ahead() {
-  figures_.swap_us = proposer->catch_up(refs_, {options.prefill_chunk, options.catch_up_chunk});
+  figures_.swap_us = proposer->catch_up(draft_tasks_, {options.prefill_chunk, options.catch_up_chunk});
   // A version that just took over may support less depth than was planned.
-  for (std::size_t i = 0; i < running.size(); ++i) {
-    if (nodes_[i] > 0) nodes_[i] = std::min(nodes_[i], proposer->ready_depth(refs_[i]));
+  for (DraftTask& task : draft_tasks_) {
+    if (task.nodes > 0) task.nodes = std::min(task.nodes, proposer->ready_depth(*task.sequence));
   }
-  proposer->propose(refs_, {nodes_}, std::span(proposals_).first(running.size()));
+  proposer->propose(draft_tasks_);
 }
 
 void Engine::State::drop_drafts() {
   for (std::size_t i = 0; i < running.size(); ++i) {
     if (running[i]->drafting) proposer->release(running[i]->request.id);
     running[i]->drafting = false;
-    proposals_[i].clear();
+    parts_[i].proposal.clear();
   }
 }
 
 void Engine::State::select() {
-  for (std::size_t i = 0; i < running.size(); ++i) select_nodes(proposals_[i], plan_.sequences[i].k);
+  for (std::size_t i = 0; i < running.size(); ++i) select_nodes(parts_[i].proposal, parts_[i].plan.k);
 }
 
 // ---- verify, accept ----
 
 void Engine::State::verify() {
   const std::int64_t start_us = monotonic_us();
-  tasks_.clear();
+  score_tasks_.clear();
   for (std::size_t i = 0; i < running.size(); ++i) {
-    const std::int32_t n_rows = plan_.sequences[i].n_rows;
+    Part& part = parts_[i];
+    const std::int32_t n_rows = part.plan.n_rows;
     if (n_rows == 0) continue;
     Sequence& sequence = *running[i];
     const bool is_prompt = sequence.n_pending() > 1;
-    const auto n_nodes = static_cast<std::int32_t>(proposals_[i].size());
+    const auto n_nodes = static_cast<std::int32_t>(part.proposal.size());
     ScoreTask task;
     task.tokens =
-        refs_[i].tokens.subspan(static_cast<std::size_t>(sequence.n_cached), static_cast<std::size_t>(n_rows));
+        part.ref.tokens.subspan(static_cast<std::size_t>(sequence.n_cached), static_cast<std::size_t>(n_rows));
     task.pages = &sequence.pages;
     task.n_cached = sequence.n_cached;
-    task.proposal = &proposals_[i];
+    task.proposal = &part.proposal;
     task.wants_logits = n_rows == sequence.n_pending();
-    task.sequence = task.wants_logits && sequence.remaining() > 0 ? &refs_[i] : nullptr;
+    task.sequence = task.wants_logits && sequence.remaining() > 0 ? &part.ref : nullptr;
     task.top_k = task.sequence != nullptr && sequence.observed ? options.top_k_observed : 0;
     task.needs_logits = sequence.request.needs_logits();
     if (sequence.request.score_prompt && sequence.n_cached < sequence.prompt_tokens) {
       task.wants_all_logits = is_prompt;
-      parts_[i].first_prompt_row = sequence.n_cached;
+      part.first_prompt_row = sequence.n_cached;
     }
-    parts_[i].task = tasks_.size();
-    parts_[i].has_logits = task.wants_logits;
-    tasks_.push_back(task);
+    part.task = score_tasks_.size();
+    part.has_logits = task.wants_logits;
+    score_tasks_.push_back(task);
     (is_prompt ? figures_.n_prefilling : figures_.n_decoding) += 1;
     (is_prompt ? figures_.prefill_rows : figures_.verify_rows) += n_rows + n_nodes;
     figures_.proposed += n_nodes;
   }
-  verifier->score(tasks_);
+  verifier->score(score_tasks_);
   figures_.verify_us = monotonic_us() - start_us;
   if (options.adaptive_k) learn_lengths();
 }
@@ -291,7 +297,8 @@ void Engine::State::verify() {
 // trials come early, and a row count measured only by a trial would look too expensive to be tried again.
 void Engine::State::learn_lengths() {
   if (figures_.n_prefilling > 0 || (cores != nullptr && cores->ran_trial())) return;
-  const std::int32_t depth = nodes_.empty() ? 0 : *std::max_element(nodes_.begin(), nodes_.end());
+  std::int32_t depth = 0;
+  for (const DraftTask& task : draft_tasks_) depth = std::max(depth, task.nodes);
   const bool leased = cores != nullptr && cores->ran_leased();
   (leased ? leased_curve_ : step_curve_)
       .add(figures_.verify_rows, static_cast<double>(figures_.verify_us), depth,
@@ -307,7 +314,7 @@ void Engine::State::learn_lengths() {
 void Engine::State::accept() {
   for (std::size_t i = 0; i < running.size(); ++i) {
     if (!parts_[i].has_logits) {
-      running[i]->n_cached += plan_.sequences[i].n_rows;
+      running[i]->n_cached += parts_[i].plan.n_rows;
       continue;
     }
     const bool ends_prompt = running[i]->figures.output_tokens == 0;
@@ -322,19 +329,18 @@ void Engine::State::accept() {
 void Engine::State::accept_one(std::size_t i) {
   Sequence& sequence = *running[i];
   if (sequence.remaining() == 0) return sequence.end_unanswered();
-  const Proposal& proposal = proposals_[i];
   Part& part = parts_[i];
   verifier->verify(part.task, part.result);
-  verifier->keep_path(tasks_[part.task], part.result.accepted);
-  if (sequence.drafting) proposer->on_verified(refs_[i], part.result);
-  sequence.n_cached += plan_.sequences[i].n_rows + static_cast<std::int32_t>(part.result.accepted.size());
+  verifier->keep_path(score_tasks_[part.task], part.result.accepted);
+  if (sequence.drafting) proposer->on_verified(part.ref, part.result);
+  sequence.n_cached += part.plan.n_rows + static_cast<std::int32_t>(part.result.accepted.size());
   const auto commit = [&](std::int32_t token) {
     part.committed.push_back(token);
     return sequence.commit(token);
   };
   bool ended = false;
   for (std::size_t j = 0; j < part.result.accepted.size() && !ended; ++j) {
-    ended = commit(proposal.tokens[static_cast<std::size_t>(part.result.accepted[j])]);
+    ended = commit(part.proposal.tokens[static_cast<std::size_t>(part.result.accepted[j])]);
   }
   if (!ended) commit(part.result.added_token);
   count_result(i);
@@ -352,7 +358,7 @@ void Engine::State::remember_prefix(Sequence& sequence) {
 // Counts only committed tokens. When the answer ended inside the accepted path, the tokens behind its end do not count.
 void Engine::State::count_result(std::size_t i) {
   const Part& part = parts_[i];
-  const Proposal& proposal = proposals_[i];
+  const Proposal& proposal = part.proposal;
   RequestFigures& counts = running[i]->figures;
   const std::size_t n_accepted = std::min(part.result.accepted.size(), part.committed.size());
   const bool reached_end = part.committed.size() > part.result.accepted.size();
@@ -371,7 +377,7 @@ void Engine::State::count_result(std::size_t i) {
   figures_.accepted += static_cast<std::int32_t>(n_accepted);
   figures_.committed += static_cast<std::int32_t>(part.committed.size());
   if (options.adaptive_k && proposal.size() > 0) {
-    acceptance_of(refs_[i], proposal.confident).add(proposal.version, static_cast<std::int32_t>(n_accepted), rejected);
+    acceptance_of(part.ref, proposal.confident).add(proposal.version, static_cast<std::int32_t>(n_accepted), rejected);
   }
   if (proposal.version == 0 || proposal.size() == 0) return;
   if (counts.first_version == 0) counts.first_version = proposal.version;
@@ -394,7 +400,7 @@ void Engine::State::fail_step(const Error& cause) {
   log_parts(LogLevel::kError, {"a step failed, its requests end: ", cause.what()});
   const bool planned = plan_.sequences.size() == running.size();
   for (std::size_t i = 0; i < running.size(); ++i) {
-    if (!planned || plan_.sequences[i].n_rows > 0) running[i]->fail(cause);
+    if (!planned || parts_[i].plan.n_rows > 0) running[i]->fail(cause);
   }
 }
 

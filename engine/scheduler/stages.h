@@ -21,10 +21,9 @@
 
 namespace slip {
 
-// The stages of Engine::step over the running sequences, in the order they run. All arrays with one entry per sequence
-// are in the order of `running`. Engine thread only, except `request_queue` and the atomics. Stages outside of the
-// step's contain() throw nothing: they contain their own allocations, and the arrays have their capacity from the
-// start.
+// The stages of Engine::step over the running sequences, in the order they run. Engine thread only, except
+// `request_queue` and the atomics. Stages outside of the step's contain() throw nothing: they contain their own
+// allocations, and the arrays have their capacity from the start.
 struct Engine::State {
   State(const EngineOptions& engine_options, Target model, std::shared_ptr<const Tokenizer> words,
         std::unique_ptr<Proposer> runs_ahead, ObservationSink* sink, std::vector<StepListener*> step_listeners);
@@ -59,7 +58,10 @@ struct Engine::State {
  private:
   // One sequence's part of the current step.
   struct Part {
-    std::size_t task = 0;                // index in `tasks_`, if it has rows
+    SequenceRef ref;  // as of the step's start
+    PlannedSequence plan;
+    Proposal proposal;
+    std::size_t task = 0;                // index in `score_tasks_`, if it has rows
     bool has_logits = false;             // the logits of its next token are computed in this step
     std::int32_t first_prompt_row = -1;  // for a scored prompt: position of this step's first row in the prompt
     VerifyResult result;
@@ -92,23 +94,22 @@ struct Engine::State {
   void fail(Sequence& sequence, const Error& cause);
 
   StepFigures figures_;
-  std::vector<std::int32_t> needs_;
-  std::vector<SequenceLoad> loads_;
+  std::vector<Part> parts_;  // [max_running]; parts_[i] belongs to running[i] and keeps its memory for the next
   StepCurveEstimate step_curve_, leased_curve_;  // without and with a lease
   DecodeTimeEstimate decode_time_;               // the value of better drafts
   int n_since_told_ = 0;                         // steps since `cores` was told
   // By draft (empty for a sequence without a LiveDraft) and by Proposal::confident.
   std::map<std::pair<std::optional<DraftId>, bool>, AcceptanceEstimate> acceptance_;
-  std::vector<DraftOutlook> outlooks_;  // one for each decoding sequence, in the order of `running`
-  std::vector<std::int32_t> lengths_;
-  Plan plan_;
-  std::vector<SequenceRef> refs_;
-  std::vector<std::int32_t> nodes_;
-  std::vector<Proposal> proposals_;
-  std::vector<Part> parts_;
-  std::vector<ScoreTask> tasks_;
-  std::string failure_told_;          // the last failure written to the log
-  std::int64_t next_telling_us_ = 0;  // monotonic; the earliest time to log the same failure again
+  // Arguments of the functions that do a stage's work, in the order of `running`; kept for their memory.
+  std::vector<std::int32_t> needs_;     // [n_waiting] pages, in the order of the request queue
+  std::vector<SequenceLoad> loads_;     // [n_running]
+  std::vector<DraftOutlook> outlooks_;  // [n_decoding]
+  std::vector<std::int32_t> lengths_;   // [n_decoding]
+  Plan plan_;                           // [n_running]
+  std::vector<DraftTask> draft_tasks_;  // [n_drafting]
+  std::vector<ScoreTask> score_tasks_;  // [n_seq_with_rows]
+  std::string failure_told_;            // the last failure written to the log
+  std::int64_t next_telling_us_ = 0;    // monotonic; the earliest time to log the same failure again
 };
 
 }  // namespace slip

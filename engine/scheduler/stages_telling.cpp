@@ -39,7 +39,7 @@ TokenLogprobs Engine::State::logprobs_of(std::span<const float> logits, std::int
 // Each row gives the log probability of the token after it, taken while the row's logits still exist.
 void Engine::State::add_prompt_logprobs(std::size_t i, TokenDelta& delta) const {
   const Sequence& sequence = *running[i];
-  const std::int32_t first = parts_[i].first_prompt_row, n_rows = plan_.sequences[i].n_rows;
+  const std::int32_t first = parts_[i].first_prompt_row, n_rows = parts_[i].plan.n_rows;
   const auto token_at = [&](std::int32_t at) { return sequence.tokens[static_cast<std::size_t>(at)]; };
   if (first == 0) delta.prompt_logprobs.push_back({token_at(0), std::numeric_limits<float>::quiet_NaN(), {}});
   for (std::int32_t at = first + 1; at <= std::min(first + n_rows, sequence.prompt_tokens - 1); ++at) {
@@ -88,7 +88,7 @@ void Engine::State::observe_one(std::size_t i) {
   const Part& part = parts_[i];
   Observation observation;
   observation.request = sequence.request.id;
-  observation.base_position = static_cast<std::int32_t>(refs_[i].tokens.size());
+  observation.base_position = static_cast<std::int32_t>(part.ref.tokens.size());
   observation.draft = sequence.figures.draft;
   observation.draft_version = sequence.figures.last_version;
   observe_verification(

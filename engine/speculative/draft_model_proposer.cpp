@@ -111,36 +111,37 @@ void DraftModelProposer::refresh(Drafting& drafting, const SequenceRef& sequence
   }
 }
 
-std::int64_t DraftModelProposer::catch_up(std::span<const SequenceRef> sequences, CatchUpBudget budget) {
-  for (const SequenceRef& sequence : sequences) {
-    if (Drafting* drafting = find(sequence.id)) refresh(*drafting, sequence);
+std::int64_t DraftModelProposer::catch_up(std::span<const DraftTask> tasks, CatchUpBudget budget) {
+  for (const DraftTask& task : tasks) {
+    if (Drafting* drafting = find(task.sequence->id)) refresh(*drafting, *task.sequence);
   }
   for (const auto& runner : runners_) {
-    read_behind(*runner, sequences, /*of_next=*/false, budget.prompt_rows);
+    read_behind(*runner, tasks, /*of_next=*/false, budget.prompt_rows);
   }
   const std::int64_t start_us = monotonic_us();
   // The sequence that the budget did not reach is first next time; else frequent publishes would never reach the
   // youngest.
-  swap_order_.assign(sequences.begin(), sequences.end());
+  swap_order_.assign(tasks.begin(), tasks.end());
   const auto turn = std::find_if(swap_order_.begin(), swap_order_.end(),
-                                 [&](const SequenceRef& sequence) { return sequence.id == swap_turn_; });
+                                 [&](const DraftTask& task) { return task.sequence->id == swap_turn_; });
   if (turn != swap_order_.end()) std::rotate(swap_order_.begin(), turn, swap_order_.end());
   swap_turn_.reset();
   for (const auto& runner : runners_) {
     read_behind(*runner, swap_order_, /*of_next=*/true, budget.swap_rows);
   }
-  for (const SequenceRef& sequence : sequences) {
-    if (Drafting* drafting = find(sequence.id)) switch_if_ready(*drafting, sequence);
+  for (const DraftTask& task : tasks) {
+    if (Drafting* drafting = find(task.sequence->id)) switch_if_ready(*drafting, *task.sequence);
   }
   return monotonic_us() - start_us;
 }
 
 // Reads all but the last committed token: propose() reads that one, for its logits.
-void DraftModelProposer::read_behind(DraftRunner& runner, std::span<const SequenceRef> sequences, bool of_next,
+void DraftModelProposer::read_behind(DraftRunner& runner, std::span<const DraftTask> tasks, bool of_next,
                                      std::int32_t& rows) {
   slices_.clear();
   slice_caches_.clear();
-  for (const SequenceRef& sequence : sequences) {
+  for (const DraftTask& task : tasks) {
+    const SequenceRef& sequence = *task.sequence;
     Drafting* drafting = find(sequence.id);
     if (drafting == nullptr || drafting->runner != &runner || (drafting->broken && !of_next)) continue;
     std::optional<DraftCache>& cache = of_next ? drafting->next : drafting->live;
@@ -181,26 +182,25 @@ std::int32_t DraftModelProposer::ready_depth(const SequenceRef& sequence) const 
   if (n_committed(sequence) - found->second.live->n_cached > kMostUnreadRows) return 0;
   // The draft does not read the last proposed token: depth d reads positions up to committed − 2 + d.
   const std::int32_t context = found->second.runner->config().max_positions - n_committed(sequence) + 1;
-  return std::clamp(context, 0, kDeepest);
+  return std::clamp(context, 0, kMaxProposalNodes);
 }
 
-void DraftModelProposer::propose(std::span<const SequenceRef> sequences, const ProposeBudget& budget,
-                                 std::span<Proposal> proposals) {
+void DraftModelProposer::propose(std::span<const DraftTask> tasks) {
   for (const auto& runner : runners_) {
     chains_.clear();
-    for (std::size_t i = 0; i < sequences.size(); ++i) {
-      Drafting* drafting = budget.nodes[i] > 0 ? find(sequences[i].id) : nullptr;
+    for (const DraftTask& task : tasks) {
+      const SequenceRef& sequence = *task.sequence;
+      Drafting* drafting = task.nodes > 0 ? find(sequence.id) : nullptr;
       if (drafting == nullptr || drafting->runner != runner.get()) continue;
-      const bool greedy = sequences[i].sampling->temperature == 0;
-      const bool coupled = sequences[i].rule == AcceptanceRule::kCoupled;
-      proposals[i].draw_method = greedy    ? DrawMethod::kDeterministic
-                                 : coupled ? DrawMethod::kGumbel
-                                           : DrawMethod::kSampled;
-      proposals[i].version = drafting->live->version->number;
-      proposals[i].confident = is_confident(sequences[i]);
+      const bool greedy = sequence.sampling->temperature == 0;
+      const bool coupled = sequence.rule == AcceptanceRule::kCoupled;
+      Proposal& proposal = *task.proposal;
+      proposal.draw_method = greedy ? DrawMethod::kDeterministic : coupled ? DrawMethod::kGumbel : DrawMethod::kSampled;
+      proposal.version = drafting->live->version->number;
+      proposal.confident = is_confident(sequence);
       DraftCache& cache = *drafting->live;
-      chains_.push_back({&sequences[i], cache.version.get(), &cache.pages, &cache.n_cached, &proposals[i],
-                         budget.nodes[i], &drafting->broken, drafting->lookup ? &*drafting->lookup : nullptr});
+      chains_.push_back({&sequence, cache.version.get(), &cache.pages, &cache.n_cached, &proposal, task.nodes,
+                         &drafting->broken, drafting->lookup ? &*drafting->lookup : nullptr});
     }
     if (chains_.empty()) continue;
     std::sort(chains_.begin(), chains_.end(), [](const DraftChain& a, const DraftChain& b) {

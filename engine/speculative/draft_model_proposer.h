@@ -29,20 +29,18 @@ using MakeDraftRunner = std::function<std::unique_ptr<DraftRunner>(const DraftVe
 // is never used. A new version of another shape than the live one is refused, and the sequence stays on the old one.
 class DraftModelProposer final : public Proposer {
  public:
-  static constexpr std::int32_t kDeepest = 16;  // maximum tokens of a proposal
-
   // Drafts on the CPU.
   DraftModelProposer(DraftModelOptions options, const ModelConfig& target, kernels::ThreadPool& pool);
   // Drafts where `make_runner`'s runners run.
   DraftModelProposer(DraftModelOptions options, const ModelConfig& target, MakeDraftRunner make_runner);
   ~DraftModelProposer() override;
 
+  bool drafts_for(const SequenceRef& sequence) const override { return sequence.live_draft != nullptr; }
   void begin(const SequenceRef& sequence) override;
-  std::int64_t catch_up(std::span<const SequenceRef> sequences, CatchUpBudget budget) override;
+  std::int64_t catch_up(std::span<const DraftTask> tasks, CatchUpBudget budget) override;
   std::int32_t ready_depth(const SequenceRef& sequence) const override;
   bool is_confident(const SequenceRef& sequence) override;
-  void propose(std::span<const SequenceRef> sequences, const ProposeBudget& budget,
-               std::span<Proposal> proposals) override;
+  void propose(std::span<const DraftTask> tasks) override;
   void on_verified(const SequenceRef& sequence, const VerifyResult& result) override;
   void release(RequestId sequence) override;
   std::int64_t n_passes() const;  // forward passes so far, over all shapes of draft
@@ -66,7 +64,7 @@ class DraftModelProposer final : public Proposer {
   std::optional<DraftCache> open_cache(Drafting& drafting, const SequenceRef& sequence,
                                        const std::shared_ptr<const DraftVersion>& version);
   void refresh(Drafting& drafting, const SequenceRef& sequence);
-  void read_behind(DraftRunner& runner, std::span<const SequenceRef> sequences, bool of_next, std::int32_t& rows);
+  void read_behind(DraftRunner& runner, std::span<const DraftTask> tasks, bool of_next, std::int32_t& rows);
   void switch_if_ready(Drafting& drafting, const SequenceRef& sequence);
   Drafting* find(RequestId id);
 
@@ -77,7 +75,7 @@ class DraftModelProposer final : public Proposer {
   std::unordered_map<RequestId, Drafting> drafting_;
   std::optional<RequestId> swap_turn_;  // the first sequence that the last swap budget did not suffice for
   // Scratch of one call.
-  std::vector<SequenceRef> swap_order_;
+  std::vector<DraftTask> swap_order_;
   std::vector<DraftChain> chains_;
   std::vector<DraftSlice> slices_;
   std::vector<DraftCache*> slice_caches_;

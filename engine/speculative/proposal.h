@@ -13,6 +13,9 @@
 
 namespace slip {
 
+// Maximum nodes of one sequence's proposal, and so its maximum depth: bounds every draft length k.
+inline constexpr std::int32_t kMaxProposalNodes = 16;
+
 // How proposed tokens were chosen; it decides the acceptance rule's arithmetic. Never renumber (stored in replay
 // records).
 enum class DrawMethod : std::uint8_t {

@@ -33,8 +33,11 @@ struct SequenceRef {
   }
 };
 
-struct ProposeBudget {
-  std::span<const std::int32_t> nodes;  // [n_seq] maximum nodes for each; 0: skip that sequence
+// One sequence's part of a drafting step.
+struct DraftTask {
+  const SequenceRef* sequence = nullptr;
+  std::int32_t nodes = 0;        // maximum nodes of the proposal; 0: none
+  Proposal* proposal = nullptr;  // empty before propose()
 };
 
 struct CatchUpBudget {
@@ -47,21 +50,20 @@ struct CatchUpBudget {
 class Proposer {
  public:
   virtual ~Proposer() = default;
-  // False: also drafts for sequences whose SequenceRef::live_draft is null.
-  virtual bool needs_draft() const { return true; }
+  // Whether it drafts for this sequence at all. The engine asks once, before begin(), and decodes the others plainly.
+  virtual bool drafts_for(const SequenceRef& sequence) const = 0;
   virtual void begin(const SequenceRef& sequence) = 0;
   // Reads committed tokens it has not read, within the budget, and lets versions that have caught up take over. Returns
   // the microseconds spent on new versions.
-  virtual std::int64_t catch_up(std::span<const SequenceRef> sequences, CatchUpBudget budget) = 0;
+  virtual std::int64_t catch_up(std::span<const DraftTask> tasks, CatchUpBudget budget) = 0;
   // Maximum tokens it can propose for this sequence now; 0 while it is too far behind.
   virtual std::int32_t ready_depth(const SequenceRef& sequence) const = 0;
   // Whether its next proposal is more likely than usual to be accepted; acceptance rates of such proposals are kept
   // apart. Depends on the committed tokens alone.
   virtual bool is_confident(const SequenceRef& /*sequence*/) { return false; }
-  // Fills proposals[i], which are empty, with up to budget.nodes[i] nodes. REQUIRES: nodes[i] ≤ ready_depth; a
-  // sequence's tokens change only as on_verified() reports.
-  virtual void propose(std::span<const SequenceRef> sequences, const ProposeBudget& budget,
-                       std::span<Proposal> proposals) = 0;
+  // Fills each task's proposal with up to `nodes` nodes. REQUIRES: nodes ≤ ready_depth(); a sequence's tokens change
+  // only as on_verified() reports.
+  virtual void propose(std::span<const DraftTask> tasks) = 0;
   // `sequence.tokens` does not include this result's tokens yet.
   virtual void on_verified(const SequenceRef& sequence, const VerifyResult& result) = 0;
   virtual void release(RequestId sequence) = 0;  // unknown ids are ignored

@@ -14,6 +14,7 @@
 
 #include "engine/speculative/draft_model_proposer.h"
 #include "engine/speculative/verifier.h"
+#include "tests/engine/draft_tasks.h"
 #include "tests/engine/models/batch_step.h"
 #include "tests/engine/models/embedded_target.h"
 #include "tests/engine/tiny_draft.h"
@@ -71,6 +72,7 @@ extern "C" int pthread_mutex_lock(pthread_mutex_t* mutex) noexcept {
 namespace slip {
 namespace {
 
+using testing::draft_tasks;
 using testing::embedded_target;
 using testing::make_live_draft;
 using testing::random_tokens;
@@ -118,6 +120,7 @@ class DecodeLoop {
       n_cached_.push_back(0);
       proposer_.begin(ref);
     }
+    draft_tasks_ = draft_tasks(refs_, std::vector<std::int32_t>(kSequences), proposals_);
   }
 
   void step() {
@@ -133,12 +136,12 @@ class DecodeLoop {
       refs_[i].tokens = tokens_[i];
       proposals_[i].clear();
     }
-    proposer_.catch_up(refs_, {64, 64});
-    for (std::size_t i = 0; i < kSequences; ++i) nodes_[i] = std::min(kNodes, proposer_.ready_depth(refs_[i]));
-    proposer_.propose(refs_, {nodes_}, proposals_);
+    proposer_.catch_up(draft_tasks_, {64, 64});
+    for (DraftTask& task : draft_tasks_) task.nodes = std::min(kNodes, proposer_.ready_depth(*task.sequence));
+    proposer_.propose(draft_tasks_);
   }
   void verify() {
-    tasks_.clear();
+    score_tasks_.clear();
     for (std::size_t i = 0; i < kSequences; ++i) {
       ScoreTask task;
       task.tokens = refs_[i].tokens.subspan(static_cast<std::size_t>(n_cached_[i]));
@@ -146,14 +149,14 @@ class DecodeLoop {
       task.n_cached = n_cached_[i];
       task.proposal = &proposals_[i];
       task.sequence = &refs_[i];
-      tasks_.push_back(task);
+      score_tasks_.push_back(task);
     }
-    verifier_.score(tasks_);
+    verifier_.score(score_tasks_);
   }
   void accept_one(std::size_t i) {
     VerifyResult& result = results_[i];
     verifier_.verify(i, result);
-    verifier_.keep_path(tasks_[i], result.accepted);
+    verifier_.keep_path(score_tasks_[i], result.accepted);
     proposer_.on_verified(refs_[i], result);
     n_cached_[i] = static_cast<std::int32_t>(tokens_[i].size() + result.accepted.size());
     for (const std::int32_t node : result.accepted) {
@@ -170,11 +173,12 @@ class DecodeLoop {
   std::vector<std::shared_ptr<LiveDraft>> live_drafts_;
   std::vector<std::vector<std::int32_t>> tokens_;
   std::vector<PageTable> pages_;
-  std::vector<std::int32_t> n_cached_, nodes_ = std::vector<std::int32_t>(kSequences);
+  std::vector<std::int32_t> n_cached_;
   std::vector<SequenceRef> refs_;
   std::vector<Proposal> proposals_;
   std::vector<VerifyResult> results_;
-  std::vector<ScoreTask> tasks_;
+  std::vector<DraftTask> draft_tasks_;
+  std::vector<ScoreTask> score_tasks_;
 };
 
 struct Mode {

@@ -37,24 +37,25 @@ struct Case {
 class TreesOfKnown final : public Proposer {
  public:
   explicit TreesOfKnown(const std::vector<Answer>& known) : known_(known) {}
+  bool drafts_for(const SequenceRef&) const override { return true; }
   void begin(const SequenceRef&) override {}
-  std::int64_t catch_up(std::span<const SequenceRef>, CatchUpBudget) override { return 0; }
-  std::int32_t ready_depth(const SequenceRef&) const override { return 16; }
+  std::int64_t catch_up(std::span<const DraftTask>, CatchUpBudget) override { return 0; }
+  std::int32_t ready_depth(const SequenceRef&) const override { return kMaxProposalNodes; }
   void release(RequestId) override {}
   void on_verified(const SequenceRef&, const VerifyResult&) override {}
-  void propose(std::span<const SequenceRef> sequences, const ProposeBudget& budget,
-               std::span<Proposal> proposals) override {
-    for (std::size_t i = 0; i < sequences.size(); ++i) {
-      const auto& answer = known_[sequences[i].id.value - 1].tokens;
+  void propose(std::span<const DraftTask> tasks) override {
+    for (const DraftTask& task : tasks) {
+      const auto& answer = known_[task.sequence->id.value - 1].tokens;
+      Proposal& proposal = *task.proposal;
       std::int32_t parent = -1;
-      for (std::size_t at = sequences[i].next_address().output_index; at < answer.size(); ++at) {
-        if (static_cast<std::int32_t>(proposals[i].size()) + 2 > budget.nodes[i]) break;
+      for (std::size_t at = task.sequence->next_address().output_index; at < answer.size(); ++at) {
+        if (static_cast<std::int32_t>(proposal.size()) + 2 > task.nodes) break;
         for (const std::int32_t token : {(answer[at] + 1) % 100, answer[at]}) {
-          proposals[i].tokens.push_back(token);
-          proposals[i].parents.push_back(parent);
-          proposals[i].path_logprob.push_back(0);
+          proposal.tokens.push_back(token);
+          proposal.parents.push_back(parent);
+          proposal.path_logprob.push_back(0);
         }
-        parent = static_cast<std::int32_t>(proposals[i].size()) - 1;
+        parent = static_cast<std::int32_t>(proposal.size()) - 1;
       }
     }
   }
@@ -109,7 +110,7 @@ class DeviceEngine {
     if (!run_.drafted_on_device) return std::make_unique<DraftModelProposer>(draft, worker.config(), pool_);
     return std::make_unique<DraftModelProposer>(
         draft, worker.config(), [this](const DraftVersion& first, DraftRunner::Size size) {
-          return std::make_unique<DeviceDraftRunner>(queue_, first, size, DraftModelProposer::kDeepest);
+          return std::make_unique<DeviceDraftRunner>(queue_, first, size, kMaxProposalNodes);
         });
   }
   void submit(std::size_t i, const std::function<void(Request&)>& change) {

@@ -329,18 +329,18 @@ TEST(EngineRejection, AnswersFollowTheTargetsDistributionWhateverTheDraft) {
 class LyingProposer final : public Proposer {
  public:
   explicit LyingProposer(std::unique_ptr<Proposer> inner) : inner_(std::move(inner)) {}
+  bool drafts_for(const SequenceRef& sequence) const override { return inner_->drafts_for(sequence); }
   void begin(const SequenceRef& sequence) override { inner_->begin(sequence); }
-  std::int64_t catch_up(std::span<const SequenceRef> s, CatchUpBudget b) override { return inner_->catch_up(s, b); }
+  std::int64_t catch_up(std::span<const DraftTask> t, CatchUpBudget b) override { return inner_->catch_up(t, b); }
   std::int32_t ready_depth(const SequenceRef& sequence) const override { return inner_->ready_depth(sequence); }
   void release(RequestId sequence) override { inner_->release(sequence); }
   void on_verified(const SequenceRef& sequence, const VerifyResult& result) override {
     inner_->on_verified(sequence, result);
   }
-  void propose(std::span<const SequenceRef> sequences, const ProposeBudget& budget,
-               std::span<Proposal> proposals) override {
-    inner_->propose(sequences, budget, proposals);
-    for (Proposal& proposal : proposals) {
-      for (Distribution& q : proposal.q)
+  void propose(std::span<const DraftTask> tasks) override {
+    inner_->propose(tasks);
+    for (const DraftTask& task : tasks) {
+      for (Distribution& q : task.proposal->q)
         std::fill(q.probabilities.begin(), q.probabilities.end(), 1.0 / testing::kDistributionVocab);
     }
   }

@@ -21,16 +21,18 @@ class ToyProposer final : public Proposer {
   struct Options {
     double likeness = 0.7;
     std::int32_t width = 1;
-    std::int32_t deepest = 16;
+    std::int32_t deepest = kMaxProposalNodes;
     bool needs_draft = true;
   };
   ToyProposer(ToyLanguage target, Options options) : target_(target), other_(target), options_(options) {
     other_.seed = target.seed + 1000;
   }
 
-  bool needs_draft() const override { return options_.needs_draft; }
+  bool drafts_for(const SequenceRef& sequence) const override {
+    return !options_.needs_draft || sequence.live_draft != nullptr;
+  }
   void begin(const SequenceRef& sequence) override { begun.insert(sequence.id.value); }
-  std::int64_t catch_up(std::span<const SequenceRef>, CatchUpBudget) override { return 0; }
+  std::int64_t catch_up(std::span<const DraftTask>, CatchUpBudget) override { return 0; }
   std::int32_t ready_depth(const SequenceRef&) const override { return options_.deepest; }
   void release(RequestId sequence) override { begun.erase(sequence.value); }
   void on_verified(const SequenceRef& sequence, const VerifyResult&) override {
@@ -43,12 +45,11 @@ class ToyProposer final : public Proposer {
     return false;
   }
 
-  void propose(std::span<const SequenceRef> sequences, const ProposeBudget& budget,
-               std::span<Proposal> proposals) override {
+  void propose(std::span<const DraftTask> tasks) override {
     ++n_calls;
     if (fail_at == n_calls) throw std::runtime_error("the proposer broke");
-    for (std::size_t i = 0; i < sequences.size(); ++i) {
-      if (budget.nodes[i] > 0) grow(sequences[i], budget.nodes[i], proposals[i]);
+    for (const DraftTask& task : tasks) {
+      if (task.nodes > 0) grow(*task.sequence, task.nodes, *task.proposal);
     }
   }
 

@@ -9,6 +9,7 @@
 
 #include "engine/grammar/answer_grammar.h"
 #include "tests/engine/cuda/runner_proposals.h"
+#include "tests/engine/draft_tasks.h"
 #include "tests/engine/engine_answers.h"
 #include "tests/engine/grammar/grammar_walks.h"
 
@@ -18,6 +19,7 @@ namespace {
 using testing::Answer;
 using testing::different_sequences;
 using testing::draft_of;
+using testing::draft_tasks;
 using testing::DraftByLogits;
 using testing::DraftedSequence;
 using testing::expected_proposals;
@@ -150,7 +152,7 @@ TEST(DeviceDraftRunner, DistributionsThatStayOnTheDeviceAreThoseThatCross) {
       if (id == 1) live_draft->set(packed_version(draft_of(2), 2));  // that of the others
     }
     std::vector<Proposal> proposals(refs.size());
-    proposer.propose(refs, {std::vector<std::int32_t>{3, 2, 3, 1, 2}}, proposals);
+    proposer.propose(draft_tasks(refs, {3, 2, 3, 1, 2}, proposals));
     EXPECT_EQ(proposals[0].version, 1U);
     EXPECT_EQ(proposals[1].version, 2U);
     return proposals;
@@ -190,10 +192,10 @@ TEST(DeviceDraftRunner, NoRowOfLogitsCrossesButAGrammars) {
   }
   const std::vector<std::int32_t> nodes(refs.size(), 3);
   const auto bytes_out = [&] {
-    for (int i = 0; i < 20; ++i) proposer.catch_up(refs, {16, 16});
+    for (int i = 0; i < 20; ++i) proposer.catch_up(draft_tasks(refs), {16, 16});
     const std::size_t before = device.queue->bytes_out();
     std::vector<Proposal> proposals(refs.size());
-    proposer.propose(refs, {nodes}, proposals);
+    proposer.propose(draft_tasks(refs, nodes, proposals));
     for (const Proposal& proposal : proposals) EXPECT_EQ(proposal.size(), 3U);
     for (const SequenceRef& ref : refs) proposer.on_verified(ref, {});  // nothing of it was accepted
     return device.queue->bytes_out() - before;
@@ -305,7 +307,7 @@ TEST(DeviceDraftRunner, ADraftWithoutRoomLeavesTheOthersAlone) {
   EXPECT_GT(proposer.ready_depth(sequences[0]->view()), 0);
   const std::vector<SequenceRef> refs{sequences[0]->view(), sequences[1]->view()};
   std::vector<Proposal> proposals(2);
-  proposer.propose(refs, {std::vector<std::int32_t>{3, 0}}, proposals);
+  proposer.propose(draft_tasks(refs, {3, 0}, proposals));
   EXPECT_EQ(proposals[0].size(), 3U);
 }
 
@@ -325,9 +327,9 @@ TEST(DeviceDraftRunner, AThirdVersionWaits) {
   }
   proposer.release({1});
   const std::vector<SequenceRef> refs{sequences[2]->view()};
-  for (int i = 0; i < 5; ++i) proposer.catch_up(refs, {16, 16});
+  for (int i = 0; i < 5; ++i) proposer.catch_up(draft_tasks(refs), {16, 16});
   std::vector<Proposal> proposals(1);
-  proposer.propose(refs, {std::vector<std::int32_t>{2}}, proposals);
+  proposer.propose(draft_tasks(refs, {2}, proposals));
   EXPECT_EQ(proposals[0].version, 4U);
   EXPECT_EQ(proposals[0].size(), 2U);
 }

@@ -13,6 +13,7 @@
 #include "engine/speculative/draft_model_proposer.h"
 #include "tests/engine/cuda/device_bench.h"
 #include "tests/engine/cuda/packed_drafts.h"
+#include "tests/engine/draft_tasks.h"
 
 namespace slip::testing {
 
@@ -26,7 +27,7 @@ struct RunnerDevice {
   MakeDraftRunner make_runner() {
     return [this](const DraftVersion& first, DraftRunner::Size size) {
       ++n_runners;
-      return std::make_unique<DeviceDraftRunner>(queue, first, size, DraftModelProposer::kDeepest);
+      return std::make_unique<DeviceDraftRunner>(queue, first, size, kMaxProposalNodes);
     };
   }
   DraftModelProposer proposer(std::int32_t max_running = 8) {
@@ -68,11 +69,11 @@ inline std::vector<Proposal> propose(DraftModelProposer& proposer,
                                      std::span<const std::unique_ptr<DraftedSequence>> sequences, std::int32_t k) {
   std::vector<SequenceRef> refs;
   for (const auto& sequence : sequences) refs.push_back(sequence->view());
-  for (int i = 0; i < 20; ++i) proposer.catch_up(refs, {16, 16});
+  for (int i = 0; i < 20; ++i) proposer.catch_up(draft_tasks(refs), {16, 16});
   std::vector<std::int32_t> nodes(refs.size(), k);
   for (std::size_t i = 0; i < nodes.size(); ++i) nodes[i] -= static_cast<std::int32_t>(i % 2);
   std::vector<Proposal> proposals(refs.size());
-  proposer.propose(refs, {nodes}, proposals);
+  proposer.propose(draft_tasks(refs, nodes, proposals));
   return proposals;
 }
 

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/engine/draft_tasks.h"
 #include "tests/engine/engine_answers.h"
 #include "tests/engine/tiny_draft.h"
 #include "tests/engine/toy_target.h"
@@ -11,6 +12,7 @@ namespace slip {
 namespace {
 
 using testing::Answer;
+using testing::draft_tasks;
 using testing::draft_version;
 using testing::make_live_draft;
 using testing::tiny_draft;
@@ -45,10 +47,10 @@ struct Drafted {
 std::vector<Proposal> propose(DraftModelProposer& proposer, std::vector<Drafted*> sequences, std::int32_t k) {
   std::vector<SequenceRef> refs;
   for (Drafted* sequence : sequences) refs.push_back(sequence->view());
-  for (int i = 0; i < 20; ++i) proposer.catch_up(refs, {16, 16});
+  for (int i = 0; i < 20; ++i) proposer.catch_up(draft_tasks(refs), {16, 16});
   const std::vector<std::int32_t> nodes(refs.size(), k);
   std::vector<Proposal> proposals(refs.size());
-  proposer.propose(refs, {nodes}, proposals);
+  proposer.propose(draft_tasks(refs, nodes, proposals));
   return proposals;
 }
 
@@ -171,7 +173,7 @@ TEST_F(DraftModelProposerTest, VersionsOfOneShapeShareEveryPass) {
     }
     const std::vector<std::int32_t> nodes(refs.size(), 5);
     std::vector<Proposal> proposals(refs.size());
-    proposer.propose(refs, {nodes}, proposals);
+    proposer.propose(draft_tasks(refs, nodes, proposals));
     for (const Proposal& proposal : proposals) EXPECT_EQ(proposal.size(), 5U);
     EXPECT_EQ(proposer.n_passes(), n_live_drafts == 4 ? 10 : 5);
   }
@@ -188,9 +190,9 @@ TEST_F(DraftModelProposerTest, ASwapCatchesUpInChunksThenSwitches) {
   std::vector<std::uint64_t> versions;
   for (int i = 0; i < 4; ++i) {
     const std::vector<SequenceRef> refs{sequence.view()};
-    proposer.catch_up(refs, {16, 16});
+    proposer.catch_up(draft_tasks(refs), {16, 16});
     std::vector<Proposal> proposals(1);
-    proposer.propose(refs, {std::vector<std::int32_t>{1}}, proposals);
+    proposer.propose(draft_tasks(refs, {1}, proposals));
     proposer.on_verified(refs[0], {.added_token = 1});
     sequence.tokens.push_back(1);
     versions.push_back(proposals[0].version);
@@ -210,7 +212,7 @@ TEST_F(DraftModelProposerTest, HoldsTwoVersionsAtMostAndDropsNoLastReference) {
   for (std::uint64_t number = 2; number <= 4; ++number) {
     live_draft->set(draft_version(tiny_draft(tiny_draft_config(kVocab), number), number));
     versions.push_back(live_draft->get());
-    proposer.catch_up(std::vector<SequenceRef>{sequence.view()}, {1, 1});
+    proposer.catch_up(draft_tasks(std::vector<SequenceRef>{sequence.view()}), {1, 1});
   }
   live_draft->reclaim();
   EXPECT_FALSE(versions[0].expired());  // live
@@ -248,7 +250,7 @@ TEST_F(DraftModelProposerTest, IsNotReadyWhileItsPagesAreTakenAndCatchesUpLater)
   proposer.begin(first.view());
   proposer.begin(second.view());
   EXPECT_EQ(propose(proposer, {&first}, 2)[0].size(), 2U);
-  proposer.catch_up(std::vector<SequenceRef>{second.view()}, {64, 64});
+  proposer.catch_up(draft_tasks(std::vector<SequenceRef>{second.view()}), {64, 64});
   EXPECT_EQ(proposer.ready_depth(second.view()), 0);
   proposer.release({1});
   EXPECT_EQ(propose(proposer, {&second}, 2)[0].tokens, fresh(second.tokens, 30, live_draft, 2).tokens);
