@@ -218,7 +218,8 @@ bool StoredTensor::operator==(const StoredTensor& other) const {
   return dtype == other.dtype && shape == other.shape && std::ranges::equal(bytes, other.bytes);
 }
 
-SafetensorsFile::SafetensorsFile(const std::filesystem::path& path) : path_(path.string()) {
+SafetensorsFile::SafetensorsFile(const std::filesystem::path& path) {
+  const std::string name = path.string();
   const Mapping mapping = map_file(path);
   mapping_ = mapping.address;
   mapped_bytes_ = mapping.bytes;
@@ -226,9 +227,9 @@ SafetensorsFile::SafetensorsFile(const std::filesystem::path& path) : path_(path
     const std::span<const std::byte> file(static_cast<const std::byte*>(mapping_), mapped_bytes_);
     std::uint64_t header_bytes = 0;
     std::memcpy(&header_bytes, file.data(), sizeof header_bytes);
-    if (header_bytes > kMaxHeaderBytes) refuse(path_, "its header claims more than 100,000,000 bytes");
-    if (header_bytes > file.size() - 8) report_loss(path_, "its header is longer than the file");
-    HeaderReader reader(path_, file.subspan(8 + header_bytes));
+    if (header_bytes > kMaxHeaderBytes) refuse(name, "its header claims more than 100,000,000 bytes");
+    if (header_bytes > file.size() - 8) report_loss(name, "its header is longer than the file");
+    HeaderReader reader(name, file.subspan(8 + header_bytes));
     reader.read({reinterpret_cast<const char*>(file.data()) + 8, header_bytes});
     tensors_ = std::move(reader.tensors);
     metadata_ = std::move(reader.metadata);
@@ -240,19 +241,6 @@ SafetensorsFile::SafetensorsFile(const std::filesystem::path& path) : path_(path
 
 SafetensorsFile::~SafetensorsFile() {
   ::munmap(mapping_, mapped_bytes_);
-}
-
-bool SafetensorsFile::contains(std::string_view name) const {
-  return tensors_.find(name) != tensors_.end();
-}
-
-const StoredTensor& SafetensorsFile::get(std::string_view name) const {
-  const auto found = tensors_.find(name);
-  if (found == tensors_.end()) {
-    throw Error(ErrorCode::kNotFound, path_ + ": there is no tensor " + std::string(name),
-                "the file does not belong to this config.json");
-  }
-  return found->second;
 }
 
 void write_safetensors(const std::filesystem::path& path, const TensorMap& tensors,

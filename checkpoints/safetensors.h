@@ -35,13 +35,10 @@ class SafetensorsFile {
   SafetensorsFile(const SafetensorsFile&) = delete;
   SafetensorsFile& operator=(const SafetensorsFile&) = delete;
 
-  bool contains(std::string_view name) const;
-  const StoredTensor& get(std::string_view name) const;  // Error{kNotFound} naming tensor and file
   const TensorMap& tensors() const { return tensors_; }
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
 
  private:
-  std::string path_;
   void* mapping_ = nullptr;
   std::size_t mapped_bytes_ = 0;
   TensorMap tensors_;

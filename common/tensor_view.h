@@ -48,11 +48,6 @@ struct TensorView {
   T* row(std::int64_t index) const {
     return static_cast<T*>(data) + index * strides[0];
   }
-  std::int64_t elements() const {
-    std::int64_t n = 1;
-    for (int dim = 0; dim < n_dims; ++dim) n *= shape[dim];
-    return n;
-  }
 };
 
 }  // namespace slip

@@ -39,7 +39,7 @@ struct Finish {
   RequestId request;
   bool completed = false;
 };
-using Event = std::variant<ObservedRequest, Observation, Finish, ReplayRecord>;
+using Event = std::variant<ObservedRequest, Observation, Finish>;
 
 }  // namespace
 
@@ -201,7 +201,6 @@ void Learner::State::take_in() {
     events.pop_front();
     if (auto* begun = std::get_if<ObservedRequest>(&event)) assembler.begin(std::move(*begun));
     if (const auto* seen = std::get_if<Observation>(&event)) assembler.record(*seen);
-    if (auto* whole = std::get_if<ReplayRecord>(&event)) take(std::move(*whole));
     const auto* finished = std::get_if<Finish>(&event);
     if (finished == nullptr) continue;
     if (auto record = assembler.finish(finished->request, finished->completed)) take(std::move(*record));
@@ -317,10 +316,6 @@ void Learner::record(Observation observation) noexcept {
   // Only finished records are used, and waking the learner at every step would slow every step down.
   const std::size_t lost = state_->inbox.push(Event(std::move(observation)), /*wakes=*/false);
   state_->lost.fetch_add(lost, std::memory_order_acq_rel);
-}
-
-void Learner::add(ReplayRecord record) noexcept {
-  state_->lost.fetch_add(state_->inbox.push(Event(std::move(record))), std::memory_order_acq_rel);
 }
 
 void Learner::finish(RequestId request, bool completed) noexcept {

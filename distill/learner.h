@@ -55,8 +55,8 @@ struct LearnerOptions {
 };
 
 // The learner: observations → replay → trainer → candidate → canary → publish → live draft. It trains one draft per
-// topic in one background thread at idle priority, and reports every decision to the DecisionSink. begin(), record(),
-// finish() and add() never block, not even on a lock: they push to a bounded inbox, which drops the oldest items and
+// topic in one background thread at idle priority, and reports every decision to the DecisionSink. begin(), record()
+// and finish() never block, not even on a lock: they push to a bounded inbox, which drops the oldest items and
 // counts them.
 //
 // The canary scores only records that were not trained on. A candidate is a frozen export with a cut-off; records newer
@@ -76,8 +76,6 @@ class Learner final : public ObservationSink {
   void begin(ObservedRequest request) noexcept override;
   void record(Observation observation) noexcept override;
   void finish(RequestId request, bool completed) noexcept override;
-  // Adds the record of a finished request, as if its observations had been recorded. Any thread.
-  void add(ReplayRecord record) noexcept;
 
   void start();
   // Finishes the current unit, syncs replay, saves optimizer state and joins the thread.

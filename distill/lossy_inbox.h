@@ -79,7 +79,6 @@ class LossyInbox {
   }
 
   std::uint64_t pushed() const { return pushed_.load(std::memory_order_acquire); }
-  std::size_t capacity() const { return capacity_; }
 
  private:
   struct Node {

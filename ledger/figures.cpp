@@ -116,12 +116,10 @@ std::vector<TopicFigures> topic_figures(const LedgerReader& ledger) {
     one.draft = row.text("draft");
     one.version = static_cast<std::uint64_t>(row.integer("version"));
     one.requests = row.integer("requests");
-    one.scored_requests = row.integer("scored_requests");
     one.published = row.integer("published");
     one.refused = row.integer("refused");
     one.rolled_back = row.integer("rolled_back");
     one.drift_events = row.integer("drift_events");
-    one.swaps = row.integer("swaps");
     one.alpha = row.number("alpha");
     one.recent_alpha = row.number("recent_alpha");
     one.alpha_same_text = row.number("alpha_same_text");

@@ -44,8 +44,7 @@ struct Interval {
 struct TopicFigures {
   std::string topic, draft;
   std::uint64_t version = 0;
-  std::int64_t requests = 0, scored_requests = 0, published = 0, refused = 0, rolled_back = 0, drift_events = 0,
-               swaps = 0;
+  std::int64_t requests = 0, published = 0, refused = 0, rolled_back = 0, drift_events = 0;
   std::optional<double> alpha, recent_alpha;          // as served; over the last 20 requests
   std::optional<double> alpha_same_text, base_alpha;  // both drafts on the same verified text
   std::optional<double> gain;                         // their paired difference

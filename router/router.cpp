@@ -57,8 +57,8 @@ Route Router::route(std::optional<std::string_view> label, std::string_view text
     const std::lock_guard lock(mutex_);
     probabilities = topic_probabilities(classifier_, features);
   }
-  const TopicGuess guess = decide_topic(probabilities, options_.min_confidence);
-  return {guess.topic, guess.topic == TopicId{0} ? TopicSource::kNone : TopicSource::kInferred, guess.confidence};
+  const TopicId topic = decide_topic(probabilities, options_.min_confidence);
+  return {topic, topic == TopicId{0} ? TopicSource::kNone : TopicSource::kInferred};
 }
 
 void Router::learn(TopicId topic, std::string_view text) {

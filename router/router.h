@@ -25,7 +25,6 @@ struct RouterOptions {
 struct Route {
   TopicId topic;
   TopicSource source = TopicSource::kNone;
-  float confidence = 0;  // of the classifier; 0 if it was not used
 };
 
 // Chooses a request's topic: by its label if that names a topic, else by its text. The topic selects a draft, so it
@@ -45,7 +44,6 @@ class Router {
   void set_topics(TopicTable topics);
   // Enables or disables RouterOptions::learn from now on.
   void set_learning(bool on) { learns_.store(on, std::memory_order_relaxed); }
-  const RouterOptions& options() const { return options_; }
 
   // `text` is the user's message; any bytes, of which only the two ends are read. A label that names no topic is read
   // as part of the text.

@@ -36,11 +36,11 @@ std::vector<float> topic_probabilities(const TopicClassifier& classifier, std::s
   return scores;
 }
 
-TopicGuess decide_topic(std::span<const float> probabilities, double min_confidence) {
+TopicId decide_topic(std::span<const float> probabilities, double min_confidence) {
   const auto best = std::max_element(probabilities.begin(), probabilities.end());
   const bool tied = std::count(probabilities.begin(), probabilities.end(), *best) > 1;
   const bool sure = static_cast<double>(*best) >= min_confidence && !tied;
-  return {{sure ? static_cast<std::uint32_t>(best - probabilities.begin()) : 0U}, *best};
+  return {sure ? static_cast<std::uint32_t>(best - probabilities.begin()) : 0U};
 }
 
 void learn_topic(TopicClassifier& classifier, std::span<const std::uint32_t> features, TopicId topic) {

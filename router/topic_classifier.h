@@ -30,12 +30,8 @@ inline constexpr float kMaxWeight = 20'000;
 // [n_topics], summing to 1; uniform without features. REQUIRES: buckets < kFeatureBuckets.
 std::vector<float> topic_probabilities(const TopicClassifier& classifier, std::span<const std::uint32_t> features);
 
-struct TopicGuess {
-  TopicId topic;         // 0 = unknown
-  float confidence = 0;  // the most likely topic's probability, even if below min_confidence
-};
-// The most likely topic, or "unknown" if its probability is below `min_confidence` or tied.
-TopicGuess decide_topic(std::span<const float> probabilities, double min_confidence);
+// The most likely topic, or 0, "unknown", if its probability is below `min_confidence` or tied.
+TopicId decide_topic(std::span<const float> probabilities, double min_confidence);
 
 // One step of stochastic gradient descent on −log P(topic | features), with a constant rate since traffic keeps
 // changing. REQUIRES: topic < n_topics.

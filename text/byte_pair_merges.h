@@ -28,7 +28,6 @@ class BytePairMerges {
   };
   // Merges `symbols` (one id per byte, at most 2^31) and appends the resulting ids to `out`.
   void merge(std::span<const std::int32_t> symbols, Scratch& scratch, std::vector<std::int32_t>& out) const;
-  bool contains(std::int32_t left, std::int32_t right) const { return rank_of(left, right) != kNone; }
 
  private:
   static constexpr std::uint32_t kNone = 0xFFFFFFFF;

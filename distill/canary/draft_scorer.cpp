@@ -75,11 +75,11 @@ Weights weigh(const TopK& p, const SamplingParams& sampling, std::int32_t vocab_
 
 RowOverlap overlap(const TopK& p, const SamplingParams& sampling, const Distribution& q, std::int32_t vocab_size) {
   SLIP_CHECK(sampling.temperature > 0, "greedy rows have no overlap, only an argmax");
-  if (p.ids.empty()) return {0, 0};
+  if (p.ids.empty()) return {};
   const Weights weights = weigh(p, sampling, vocab_size);
   const double all = std::accumulate(weights.kept.begin(), weights.kept.end(), weights.tail);
   double sure = 0;
-  RowOverlap result{0, 0};
+  RowOverlap result;
   for (std::size_t i = 0; i < weights.n_sure; ++i) {
     sure += weights.kept[i];
     result.accepted += std::min(weights.kept[i] / all, q.probability(p.ids[i]));
@@ -124,7 +124,7 @@ struct DraftScorer::State {
   void forward(const ModelWeights& draft, const ReplayRecord& record, std::int32_t begin, std::int32_t n_rows,
                std::int32_t first_logit_row);
   double score_row(const ReplayRecord& record, std::int32_t answer_index, std::span<const float> row);
-  RowOverlap overlap_of_q(const ReplayRecord& record, std::size_t answer_index);
+  double acceptance_of_q(const ReplayRecord& record, std::size_t answer_index);
 
   ModelConfig config;
   const bool prompt_lookup;
@@ -137,8 +137,8 @@ struct DraftScorer::State {
   std::vector<float> logits;                         // [kChunkRows, vocab]
   std::vector<std::int32_t> positions, wanted_rows;  // for one chunk
   Distribution q;
-  PromptLookup lookup;             // for one record
-  double captured = 0, alone = 0;  // summed over the rows scored
+  PromptLookup lookup;  // for one record
+  double alone = 0;     // summed over the rows scored
 };
 
 // Runs rows [begin, begin + n_rows) of the text; writes logits from row `first_logit_row` (within the chunk) on.
@@ -163,33 +163,32 @@ void DraftScorer::State::forward(const ModelWeights& draft, const ReplayRecord& 
 }
 
 // The probability that a token chosen by `q` is accepted: 0 or 1, except under rejection sampling.
-RowOverlap DraftScorer::State::overlap_of_q(const ReplayRecord& record, std::size_t answer_index) {
+double DraftScorer::State::acceptance_of_q(const ReplayRecord& record, std::size_t answer_index) {
   const std::int32_t token = record.tokens[static_cast<std::size_t>(record.prompt_tokens) + answer_index];
-  if (record.sampling.temperature == 0) return {q.ids.front() == token ? 1.0 : 0.0};
+  if (record.sampling.temperature == 0) return q.ids.front() == token ? 1 : 0;
   if (record.rule == AcceptanceRule::kCoupled) {
     const RandomAddress address{record.seed, record.choice, static_cast<std::uint32_t>(answer_index)};
-    return {sample_gumbel(q, address) == token ? 1.0 : 0.0};
+    return sample_gumbel(q, address) == token ? 1 : 0;
   }
-  return overlap(record.target[answer_index], record.sampling, q, config.vocab_size);
+  return overlap(record.target[answer_index], record.sampling, q, config.vocab_size).accepted;
 }
 
 double DraftScorer::State::score_row(const ReplayRecord& record, std::int32_t answer_index,
                                      std::span<const float> row) {
   const auto index = static_cast<std::size_t>(answer_index);
   transform_logits(row, record.sampling, {}, q);
-  const RowOverlap by_draft = overlap_of_q(record, index);
-  alone += by_draft.accepted;
-  captured += by_draft.captured;
-  if (!prompt_lookup) return by_draft.accepted;
+  const double by_draft = acceptance_of_q(record, index);
+  alone += by_draft;
+  if (!prompt_lookup) return by_draft;
   const auto before = std::span(record.tokens).first(static_cast<std::size_t>(record.prompt_tokens) + index);
   const PromptLookup::Guess guess = lookup.after(before, record.prompt_tokens);
-  if (guess.token < 0) return by_draft.accepted;
+  if (guess.token < 0) return by_draft;
   if (record.sampling.temperature == 0) {
     q.ids.front() = greedy_with_guess(row, guess);
   } else {
     mix_guess(guess, /*processed=*/false, q);
   }
-  return overlap_of_q(record, index).accepted;
+  return acceptance_of_q(record, index);
 }
 
 DraftScorer::DraftScorer(const ModelConfig& draft_shape, std::int32_t max_tokens, kernels::ThreadPool& pool,
@@ -220,7 +219,7 @@ AcceptanceScore DraftScorer::score(const ModelWeights& draft, const ReplayRecord
   // The last token needs no row, since no answer token follows it.
   const auto n_rows = std::min(static_cast<std::int32_t>(record.tokens.size()) - 1, state.max_tokens);
   SLIP_CHECK(state.pages.reserve(std::max(n_rows, 0)), "the cache was sized for max_tokens");
-  state.captured = state.alone = 0;
+  state.alone = 0;
   state.lookup = PromptLookup();
   std::vector<double> accept(record.target.size(), 0.0);
   const std::int32_t first_row = record.prompt_tokens - 1;  // predicts answer token 0
@@ -243,8 +242,6 @@ AcceptanceScore DraftScorer::score(const ModelWeights& draft, const ReplayRecord
   score.alone = state.alone;
   score.steps += undrafted;
   score.tokens += undrafted;
-  const bool sampled = record.rule == AcceptanceRule::kRejection && record.sampling.temperature > 0;
-  if (sampled && n_scored > 0) score.captured_mass = state.captured / n_scored;
   return score;
 }
 

@@ -14,15 +14,14 @@ namespace slip {
 struct AcceptanceScore {
   double accepted = 0;  // expected number; whole for greedy and coupled traffic
   double first_rejections = 0;
-  double steps = 0;          // target steps that the answer would have taken
-  double tokens = 0;         // answer tokens
-  double captured_mass = 1;  // mean of 1 − tail: mass of p in the stored top-K (the tail counts as rejected)
-  double rows = 0;           // scored rows of the answer
-  double alone = 0;          // expected number of rows whose token the draft alone gets accepted, without lookup
+  double steps = 0;   // target steps that the answer would have taken
+  double tokens = 0;  // answer tokens
+  double rows = 0;    // scored rows of the answer
+  double alone = 0;   // expected number of rows whose token the draft alone gets accepted, without lookup
   double alpha() const { return accepted + first_rejections > 0 ? accepted / (accepted + first_rejections) : 0; }
   double alpha_alone() const { return rows > 0 ? alone / rows : 0; }  // over all rows, not only those a chain reaches
   double accepted_length() const { return steps > 0 ? tokens / steps : 0; }
-  // Sums over requests. `captured_mass` is not summed: it stays that of the first.
+  // Sums over requests.
   AcceptanceScore& operator+=(const AcceptanceScore& other) {
     accepted += other.accepted;
     first_rejections += other.first_rejections;
@@ -36,7 +35,7 @@ struct AcceptanceScore {
 
 // P(accepted) of one row under the rejection rule, and the mass of p on the stored ids after the transform.
 struct RowOverlap {
-  double accepted = 0, captured = 1;
+  double accepted = 0, captured = 0;
 };
 // Computes a row's overlap. `q` is already transformed; `p` is raw and gets the same transform here. Pure.
 RowOverlap overlap(const TopK& p, const SamplingParams& sampling, const Distribution& q, std::int32_t vocab_size);

@@ -124,15 +124,4 @@ double LearningCurve::predicted_gain(double steps) const {
   return expected.mean * mass + expected.deviation * density;
 }
 
-double LearningCurve::advantage() const {
-  if (points_.empty()) return 0;
-  double sum = 0, weights = 0;
-  for (const CurvePoint& point : points_) {
-    const double weight = point.requests * std::exp((point.steps - points_.back().steps) / kDecaySteps);
-    sum += weight * (point.alpha - point.alpha_base);
-    weights += weight;
-  }
-  return sum / weights;
-}
-
 }  // namespace slip

@@ -40,15 +40,11 @@ class LearningCurve {
   // Adds requests to an export that already has a point, such as the live version; other exports are ignored. The
   // requests after a publication correct its selection bias: a published export also had luck.
   void add_to_known(const CurvePoint& more);
-  // Forgets all points; for when the text has changed.
-  void clear() { points_.clear(); }
 
   Rise rise(double steps) const;
   // The expected improvement E[max(0, rise)] (Jones et al., 1998). A worse export is never published, so uncertainty
   // has a value; it shrinks with more data.
   double predicted_gain(double steps) const;
-  // The weighted mean over the latest points of the rate minus the base draft's; 0 without points.
-  double advantage() const;
   bool empty() const { return points_.empty(); }
   double latest_steps() const { return points_.empty() ? 0 : points_.back().steps; }
 

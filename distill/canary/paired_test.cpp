@@ -101,7 +101,6 @@ void PairedTest::add(const PairedScore& pair) {
   // An accepted token saves a step, so a margin of α is worth that share of the tested tokens, in steps.
   const double worth_margin = margin_ * (pair.live.accepted + pair.live.first_rejections);
   better_.add(saved);
-  worse_.add(-saved);
   below_margin_.add(worth_margin - saved);
   all_.add(pair);
   own_.add(pair);

@@ -69,7 +69,7 @@ class SignBets {
 // it is bet on. So a later export of the same trainer inherits the evidence of the earlier ones if that is positive,
 // and else starts anew. This is the CUSUM e-detector (Shin, Ramdas, Rinaldo 2023) restarted at exports: among n exports
 // none of which is better, the expected number whose evidence reaches E is at most n / E. Evidence that a candidate is
-// worse, or not better by the margin, concerns the newest export only.
+// not better by the margin concerns the newest export only.
 class PairedTest {
  public:
   // `margin`: the gain of α that a candidate must exceed to be worth a swap.
@@ -82,7 +82,6 @@ class PairedTest {
   void begin_successor();
 
   double log_evidence_better() const { return better_.log_evidence(); }  // against gain ≤ 0; may be inherited
-  double log_evidence_worse() const { return worse_.log_evidence(); }    // against gain ≥ 0
   double log_evidence_below_margin() const { return below_margin_.log_evidence(); }  // against gain ≥ margin
 
   std::size_t size() const { return size_; }          // pairs behind log_evidence_better()
@@ -93,7 +92,7 @@ class PairedTest {
 
  private:
   double margin_;
-  SignBets better_, worse_, below_margin_;
+  SignBets better_, below_margin_;
   GainEstimate all_, own_;
   std::size_t size_ = 0, own_size_ = 0, exports_ = 1;
 };

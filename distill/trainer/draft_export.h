@@ -29,7 +29,6 @@ class DraftExport {
   // Writes config.json and model.safetensors into an existing folder. Fail points `export.*`. Error{kIo}.
   void write(const std::filesystem::path& folder) const;
 
-  const ModelConfig& config() const { return config_; }
   std::size_t bytes() const;  // size of the stored tensors
 
  private:

@@ -79,7 +79,7 @@ class InflatedFolder : public ::testing::Test {
   }
   std::vector<float> values(const std::string& name) {
     const SafetensorsFile file(folder_.path() / "large/model.safetensors");
-    const auto bytes = file.get(name).bytes;
+    const auto bytes = file.tensors().at(name).bytes;
     std::vector<float> floats(bytes.size() / 4);
     std::memcpy(floats.data(), bytes.data(), bytes.size());
     return floats;

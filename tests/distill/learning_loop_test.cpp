@@ -160,7 +160,7 @@ TEST(LearningLoop, ALeaseIsAskedForOnlyWhenSeveralRecordsWait) {
   }
   EXPECT_EQ(governor.leased, 0);
   governor.refuses = true;
-  for (std::uint64_t id = 5; id <= 52; ++id) learner->add(answered(id));
+  for (std::uint64_t id = 5; id <= 52; ++id) tell(*learner, answered(id));
   wait_until([&] { return learner->replay_records() == 52; });
   governor.refuses = false;
   wait_until([&] { return governor.leased == 12; });
@@ -180,7 +180,6 @@ TEST(LearningLoop, APublishedExportIsAPointOfTheLearningCurve) {
   learner->stop();
   ASSERT_EQ(house.notebook.count("publish"), 1U);
   EXPECT_GT(governor.curve.latest_steps(), 0);
-  EXPECT_GT(governor.curve.advantage(), 0);
 }
 
 // Regression: steps on a topic's first batch alone overfitted it.

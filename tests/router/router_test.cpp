@@ -33,7 +33,6 @@ TEST(Router, ALabelWinsOverTheText) {
   const Route inferred = router.route(std::nullopt, text), named = router.route("loaf-of-bread", text);
   EXPECT_EQ(inferred.topic, kMusic);
   EXPECT_EQ(inferred.source, TopicSource::kInferred);
-  EXPECT_GE(inferred.confidence, 0.5F);
   EXPECT_EQ(named.topic, kBread);
   EXPECT_EQ(named.source, TopicSource::kLabel);
   EXPECT_EQ(router.route("unknown", text).topic, kUnknown);
@@ -81,7 +80,7 @@ TEST(Router, WhatIsSavedBelongsToTheTopicsItIsSavedWith) {
     ASSERT_EQ(now.classifier.n_topics, n_classes);
     const auto& given = (*now.topics)[kBread].examples;
     if (given.size() != 1) continue;
-    EXPECT_EQ(decide_topic(topic_probabilities(now.classifier, prompt_features(given[0])), 0.5).topic, kBread);
+    EXPECT_EQ(decide_topic(topic_probabilities(now.classifier, prompt_features(given[0])), 0.5), kBread);
   }
 }
 
@@ -166,7 +165,7 @@ TEST(Router, EqualHistoriesRouteAlike) {
   }
   EXPECT_EQ(one.copy(), other.copy());
   for (const auto& prompt : sample_prompts(100, /*seed=*/98)) {
-    EXPECT_EQ(one.route(std::nullopt, prompt.text).confidence, other.route(std::nullopt, prompt.text).confidence);
+    EXPECT_EQ(one.route(std::nullopt, prompt.text).topic, other.route(std::nullopt, prompt.text).topic);
   }
 }
 

@@ -18,7 +18,6 @@ class TemplateWork {
   static constexpr int kMostCalls = 400;                    // of nested expressions and blocks at run time
 
   void at(int line) { line_ = line; }
-  int line() const { return line_; }
   void spend(std::size_t steps);             // Error{kTooLarge} beyond kMostSteps
   void spend_bytes(std::size_t text_bytes);  // call before making a text of this size; Error{kTooLarge}
   // Counts one level of recursion while it lives; fails beyond kMostCalls, because a macro may call itself.

@@ -45,7 +45,7 @@ TEST_F(TorchAverageTest, TheExportIsTheMovingAverageOfTheWeights) {
     fs::create_directory(out);
     trainer.export_draft(out, Dtype::kFloat32);
     const SafetensorsFile exported(out / "model.safetensors");
-    const auto embedding = exported.get("model.embed_tokens.weight").bytes;
+    const auto embedding = exported.tensors().at("model.embed_tokens.weight").bytes;
     for (std::size_t i = 0; i < embedding.size() / sizeof(float); ++i) {
       float value = 0;
       std::memcpy(&value, embedding.data() + i * sizeof(float), sizeof value);
