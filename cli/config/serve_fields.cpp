@@ -6,6 +6,8 @@
 #include <optional>
 #include <sstream>
 
+#include "engine/speculative/proposal.h"
+
 namespace slip::cli {
 namespace {
 
@@ -165,7 +167,7 @@ void visit_engine(FieldVisitor& to, ServeConfig& config) {
            "draft rows per step that recompute the draft's KV cache after a swap");
   to.section("speculation");
   to.field("enabled", config.speculation, "false: decode plainly");
-  to.field("k", engine.k, {0, 16}, "drafted tokens per step; the most if adaptive is true");
+  to.field("k", engine.k, {0, kMaxProposalNodes}, "drafted tokens per step; the most if adaptive is true");
   to.field("adaptive", engine.adaptive_k,
            "choose each sequence's k by its acceptance rate and the measured step times");
   to.field("prompt_lookup", engine.prompt_lookup,
