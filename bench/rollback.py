@@ -82,7 +82,7 @@ class Learned(closed_loop.Service):
 
 def steps_served(options, fault, seed):
     """(target passes, requests' steps, seconds) that the bad version served; None when it was never taken back."""
-    rows = [json.loads(line) for line in (options.prompts_root / f"{options.topic}.jsonl").read_text().splitlines()]
+    rows = [json.loads(line) for line in (options.prompts_root / f"{options.topic}.jsonl").open()]
     rows = [row for row in rows if len(row["prompt"]) <= LONGEST_PROMPT]
     random.Random(seed).shuffle(rows)
     with tempfile.TemporaryDirectory() as folder:

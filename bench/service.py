@@ -32,7 +32,7 @@ def read_prompts(root):
     """{topic: [(label, prompt)]} of the files' rows, without those that may not fit the embedded model's context of 1,024 tokens."""
     prompts = {}
     for topic in TOPICS:
-        rows = [json.loads(line) for line in (root / f"{topic}.jsonl").read_text().splitlines()]
+        rows = [json.loads(line) for line in (root / f"{topic}.jsonl").open()]
         prompts[topic] = [(row["topic"], row["prompt"]) for row in rows if len(row["prompt"]) <= LONGEST_PROMPT]
     return prompts
 
