@@ -24,7 +24,7 @@ import threading
 import time
 
 import closed_loop
-from service import LONGEST_PROMPT
+from service import read_topic
 
 FAULTS = ["shuffled", "other", "stale"]
 WAIT_S = 300
@@ -82,8 +82,7 @@ class Learned(closed_loop.Service):
 
 def steps_served(options, fault, seed):
     """(target passes, requests' steps, seconds) that the bad version served; None when it was never taken back."""
-    rows = [json.loads(line) for line in (options.prompts_root / f"{options.topic}.jsonl").open()]
-    rows = [row for row in rows if len(row["prompt"]) <= LONGEST_PROMPT]
+    rows = read_topic(options.prompts_root, options.topic)
     random.Random(seed).shuffle(rows)
     with tempfile.TemporaryDirectory() as folder:
         data = pathlib.Path(folder) / "learned"
@@ -101,8 +100,8 @@ def count_steps(service, rows, bad, options):
         index = number
         try:
             while not stop.is_set():
-                row = rows[index % len(rows)]
-                reply = service.chat(closed_loop.Request(options.topic, row["topic"], row["prompt"], max_tokens=MAX_TOKENS))
+                label, prompt = rows[index % len(rows)]
+                reply = service.chat(closed_loop.Request(options.topic, label, prompt, max_tokens=MAX_TOKENS))
                 counts = reply["metrics"]["speculative_decoding"]
                 with lock:
                     if (counts.get("draft_version") or 0) == bad:

@@ -28,13 +28,16 @@ LONGEST_PROMPT = 2000  # characters; a token of code has two or more
 SPEEDS = ("whole", "first_48", "last_third")
 
 
+def read_topic(root, topic):
+    """[(label, prompt)] of a topic's file, without prompts that may not fit the embedded model's context of 1,024 tokens."""
+    with (root / f"{topic}.jsonl").open() as lines:
+        rows = [json.loads(line) for line in lines]
+    return [(row["topic"], row["prompt"]) for row in rows if len(row["prompt"]) <= LONGEST_PROMPT]
+
+
 def read_prompts(root):
-    """{topic: [(label, prompt)]} of the files' rows, without those that may not fit the embedded model's context of 1,024 tokens."""
-    prompts = {}
-    for topic in TOPICS:
-        rows = [json.loads(line) for line in (root / f"{topic}.jsonl").open()]
-        prompts[topic] = [(row["topic"], row["prompt"]) for row in rows if len(row["prompt"]) <= LONGEST_PROMPT]
-    return prompts
+    """{topic: read_topic()} of all topics."""
+    return {topic: read_topic(root, topic) for topic in TOPICS}
 
 
 def make_requests(prompts, per_topic, order, system, max_tokens, seed):
