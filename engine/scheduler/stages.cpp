@@ -154,9 +154,9 @@ void Engine::State::plan_next() {
   limits.prefill_chunk = options.prefill_chunk;
   limits.max_positions = target->config().max_positions;
   plan_step(loads_, limits, plan_);
-  for (std::size_t i = 0; i < running.size(); ++i) parts_[i].plan = plan_.sequences[i];
   for (std::size_t i = 0; i < running.size(); ++i) {
     Part& part = parts_[i];
+    part.plan = plan_.sequences[i];
     part.proposal.clear();
     part.proposal.version = 0;
     part.has_logits = false;
