@@ -47,7 +47,7 @@ struct ServeConfig {
   std::filesystem::path api_keys_file;
   ServerOptions server;
   bool expose_auto = true;  // server_options() sets server.expose_acceptance by the number of API keys
-  EngineOptions engine{.adaptive_k = true, .prompt_lookup = true};
+  EngineOptions engine{.k = 8, .adaptive_k = true, .prompt_lookup = true};
   bool speculation = true;
   bool learning = true;
   GovernorChoice governor;
