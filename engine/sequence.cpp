@@ -2,8 +2,6 @@
 #include "engine/sequence.h"
 
 #include <algorithm>
-#include <string_view>
-#include <unordered_set>
 #include <utility>
 
 #include "common/clock.h"
@@ -104,19 +102,6 @@ void Sequence::end_unanswered() {
 void Sequence::fail(const Error& cause) noexcept {
   reason = StopReason::kFailed;
   if (auto failure = contain([&] { error = cause; })) error = std::move(failure);
-}
-
-std::int32_t count_repeated_tokens(std::span<const std::int32_t> output) {
-  constexpr std::size_t kGram = 8;
-  std::unordered_set<std::string_view> seen;
-  std::size_t counted_to = 0, n_repeated = 0;  // tokens before counted_to are already counted
-  for (std::size_t begin = 0; begin + kGram <= output.size(); ++begin) {
-    const std::string_view gram(reinterpret_cast<const char*>(output.data() + begin), kGram * sizeof(std::int32_t));
-    if (seen.insert(gram).second) continue;
-    n_repeated += begin + kGram - std::max(begin, counted_to);
-    counted_to = begin + kGram;
-  }
-  return static_cast<std::int32_t>(n_repeated);
 }
 
 }  // namespace slip

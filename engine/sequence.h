@@ -53,7 +53,4 @@ struct Sequence {
 // so allocates nothing; `sink` stays.
 RequestSummary summary_of(Request&& request);
 
-// Number of output tokens inside an 8-gram that occurred before in the same output: a measure of repetition.
-std::int32_t count_repeated_tokens(std::span<const std::int32_t> output);
-
 }  // namespace slip

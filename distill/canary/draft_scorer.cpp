@@ -11,6 +11,7 @@
 #include "engine/kv_cache/page_pool.h"
 #include "engine/sampling/distribution.h"
 #include "engine/speculative/prompt_lookup.h"
+#include "engine/speculative/repeated_tokens.h"
 
 namespace slip {
 
@@ -240,6 +241,8 @@ AcceptanceScore DraftScorer::score(const ModelWeights& draft, const ReplayRecord
   AcceptanceScore score = walk_chain(accept, k);
   score.rows = n_scored;
   score.alone = state.alone;
+  const auto answer = std::span(record.tokens).subspan(static_cast<std::size_t>(record.prompt_tokens));
+  score.repeated = count_repeated_tokens(answer);
   score.steps += undrafted;
   score.tokens += undrafted;
   return score;

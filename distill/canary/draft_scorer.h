@@ -17,6 +17,7 @@ struct AcceptanceScore {
   double steps = 0;   // target steps that the answer would have taken
   double tokens = 0;  // answer tokens
   double rows = 0;    // scored rows of the answer
+  double repeated = 0;  // answer tokens inside an 8-gram seen before in the same answer
   double alone = 0;   // expected number of rows whose token the draft alone gets accepted, without lookup
   double alpha() const { return accepted + first_rejections > 0 ? accepted / (accepted + first_rejections) : 0; }
   double alpha_alone() const { return rows > 0 ? alone / rows : 0; }  // over all rows, not only those a chain reaches
@@ -28,6 +29,7 @@ struct AcceptanceScore {
     steps += other.steps;
     tokens += other.tokens;
     rows += other.rows;
+    repeated += other.repeated;
     alone += other.alone;
     return *this;
   }

@@ -35,10 +35,12 @@ double ratio(double part, double whole) {
   return whole > 0 ? part / whole : 0;
 }
 
-// The log of the sub-Gaussian e-value exp(λz − λ²/2), for z = lost steps over their assumed standard deviation.
+// The log of the sub-Gaussian e-value exp(λz − λ²/2), for z = lost steps over their assumed standard deviation. An
+// answer that repeats itself is right or wrong throughout, so its repeated tokens vary as one.
 double log_gross_loss(const PairedScore& pair) {
   const double tokens = std::max(pair.live.tokens, 1.0);
-  const double variance = 0.5 * tokens + 0.01 * tokens * tokens;
+  const double repeated = pair.live.repeated;
+  const double variance = 0.5 * tokens + 0.01 * tokens * tokens + repeated * repeated;
   const double z = -steps_saved(pair) / std::sqrt(variance);
   return kGrossBet * z - kGrossBet * kGrossBet / 2;
 }

@@ -107,8 +107,9 @@ class PairedTest {
 //
 // One of its three bets is on a gross loss: exp(2z − 2), where z is the lost steps over their assumed standard
 // deviation. With a factor of at most 2 per request, a draft of random weights would serve for 4 requests; this bet
-// needs 2. It is valid if z is sub-Gaussian. The assumed variance, 0.5 · tokens + (0.1 · tokens)², is over twice the
-// variance measured on similar drafts.
+// needs 2. It is valid if z is sub-Gaussian. The assumed variance, 0.5 · tokens + (0.1 · tokens)² + repeated², is over
+// twice the variance measured on similar drafts. `repeated` tokens of an answer that repeats itself are guessed right
+// or wrong together.
 class LiveWatch {
  public:
   void add(const PairedScore& live_and_older);

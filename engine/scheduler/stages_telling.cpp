@@ -10,6 +10,7 @@
 #include "engine/scheduler/stages.h"
 #include "engine/speculative/observe.h"
 #include "engine/speculative/raw_logits_checksum.h"
+#include "engine/speculative/repeated_tokens.h"
 
 namespace slip {
 

@@ -210,5 +210,21 @@ TEST(LiveWatch, GrossLossIsFoundInTwoRequests) {
   EXPECT_GT(watch.log_evidence_worse(), std::log(4.0));
 }
 
+// An answer that repeated itself for 115 of 128 tokens took the base draft 45 steps and the live one 101. It rolled back
+// a version that was better on every other answer, and its training was lost.
+TEST(LiveWatch, OneAnswerThatRepeatsItselfIsNotEnough) {
+  PairedScore pair;
+  pair.candidate.tokens = pair.live.tokens = 128;
+  pair.candidate.steps = 101;
+  pair.live.steps = 45;
+  LiveWatch on_other_text;
+  on_other_text.add(pair);
+  EXPECT_GT(on_other_text.log_evidence_worse(), std::log(3.0));
+  pair.candidate.repeated = pair.live.repeated = 115;
+  LiveWatch watch;
+  watch.add(pair);
+  EXPECT_LT(watch.log_evidence_worse(), std::log(3.0));
+}
+
 }  // namespace
 }  // namespace slip

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "engine/sequence.h"
+#include "engine/speculative/repeated_tokens.h"
 
 #include <gtest/gtest.h>
 
 #include <numeric>
+#include <vector>
 
 namespace slip {
 namespace {
