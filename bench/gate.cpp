@@ -84,7 +84,7 @@ Fate follow(const Scores& live, const Scores& candidate, const std::vector<Repla
   Fate fate;
   for (std::size_t i = 0; i < order.size(); ++i) {
     const std::size_t at = order[i];
-    const PairedScore pair{candidate[at], live[at]};
+    const PairedScore pair = pair_of(candidate[at], live[at]);
     if (fate.published_after) fate.served += pair.candidate.steps;
     const ReplayRecord& record = records[at];
     if (copies.add(record.tokens, static_cast<std::size_t>(record.prompt_tokens)).seen && !count_copies) continue;

@@ -281,7 +281,7 @@ void add_serve(CLI::App& app) {
   command->add_flag("--no-speculation", given->no_speculation, "Decode plainly (k = 0)");
   command->add_flag(
       "--check-config", *check_only,
-      "Print and check the effective configuration without starting; exit status 0, or 2 and a list of all faults");
+      "Print and check the effective configuration without starting; exit status 0, or 2 and what is wrong");
   command->add_flag("--list-config", *list_only, "Print every configuration key with its value, range and help");
   command->footer(kFooter);
   command->callback([given, check_only, list_only] {

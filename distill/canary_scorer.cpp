@@ -42,10 +42,10 @@ AcceptanceScore CanaryScorer::score(const ModelWeights& draft, const ReplayRecor
 
 void CanaryScorer::add_to_candidate(TopicState& topic, const ReplayRecord& record) {
   Candidate& candidate = *topic.candidate;
-  const PairedScore pair{score(*candidate.weights, record), score(*topic.live.version->weights, record)};
+  const auto pair = pair_of(score(*candidate.weights, record), score(*topic.live.version->weights, record));
   topic.candidate_test.add(pair);
-  candidate.own += pair.candidate;
-  candidate.live += pair.live;
+  candidate.own += score(*candidate.weights, record);
+  candidate.live += score(*topic.live.version->weights, record);
   candidate.base += score(*base_->weights, record);
 }
 
@@ -55,11 +55,11 @@ void CanaryScorer::add_to_watch(TopicState& topic, const ReplayRecord& record) {
   const ModelWeights& live = *topic.live.version->weights;
   const AcceptanceScore of_live = score(live, record);
   if (topic.previous && topic.previous->version->weights.get() != base_->weights.get()) {
-    topic.against_previous.add({of_live, score(*topic.previous->version->weights, record)});
+    topic.against_previous.add(pair_of(of_live, score(*topic.previous->version->weights, record)));
   }
   if (&live == base_->weights.get()) return;
   const AcceptanceScore of_base = score(*base_->weights, record);
-  topic.against_base.add({of_live, of_base});
+  topic.against_base.add(pair_of(of_live, of_base));
   topic.curve.add_to_known(
       {static_cast<double>(topic.live.optimizer_steps), of_live.alpha(), of_base.alpha(), /*requests=*/1});
 }
@@ -94,8 +94,9 @@ bool CanaryScorer::score_heldout(TopicState& topic) {
   Candidate& candidate = *topic.candidate;
   const ReplayRecord record = std::move(candidate.heldout_left.front());
   candidate.heldout_left.pop_front();
-  candidate.heldout->candidate += score(*candidate.weights, record);
-  candidate.heldout->live += score(*topic.live.version->weights, record);
+  const auto pair = pair_of(score(*candidate.weights, record), score(*topic.live.version->weights, record));
+  candidate.heldout->candidate += pair.candidate;
+  candidate.heldout->live += pair.live;
   ++candidate.heldout_requests;
   if (candidate.heldout_left.empty()) evaluate_candidate_now(topic);
   return true;

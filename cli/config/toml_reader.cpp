@@ -171,8 +171,10 @@ void TomlSection::finish() const {
   for (const auto& [key, node] : *table_) {
     if (known_.contains(key.str())) continue;
     const std::string nearest = nearest_name(key.str(), known_);
-    throw Error(ErrorCode::kInvalidArgument, place(key.source()) + "unknown key " + full(key.str()).substr(0, 128),
-                nearest.empty() ? "see configs/default.toml for every key" : "did you mean " + full(nearest) + "?",
+    const std::string what = node.is_table() ? "unknown section " : "unknown key ";
+    throw Error(ErrorCode::kInvalidArgument, place(key.source()) + what + full(key.str()).substr(0, 128),
+                nearest.empty() ? "`slipstream serve --list-config` shows every key"
+                                : "did you mean " + full(nearest) + "?",
                 full(key.str()));
   }
 }

@@ -113,6 +113,16 @@ AcceptanceScore walk_chain(std::span<const double> accept, int k) {
   return score;
 }
 
+AcceptanceScore operator*(double weight, const AcceptanceScore& score) {
+  return {.accepted = weight * score.accepted,
+          .first_rejections = weight * score.first_rejections,
+          .steps = weight * score.steps,
+          .tokens = weight * score.tokens,
+          .rows = weight * score.rows,
+          .repeated = weight * score.repeated,
+          .alone = weight * score.alone};
+}
+
 struct DraftScorer::State {
   State(const ModelConfig& shape, std::int32_t most_tokens, kernels::ThreadPool& threads, bool looks_up)
       : config(shape),

@@ -35,6 +35,9 @@ struct AcceptanceScore {
   }
 };
 
+// All counts of a score times `weight`.
+AcceptanceScore operator*(double weight, const AcceptanceScore& score);
+
 // P(accepted) of one row under the rejection rule, and the mass of p on the stored ids after the transform.
 struct RowOverlap {
   double accepted = 0, captured = 0;

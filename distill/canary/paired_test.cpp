@@ -35,8 +35,7 @@ double ratio(double part, double whole) {
   return whole > 0 ? part / whole : 0;
 }
 
-// The log of the sub-Gaussian e-value exp(λz − λ²/2), for z = lost steps over their assumed standard deviation. An
-// answer that repeats itself is right or wrong throughout, so its repeated tokens vary as one.
+// The log of the sub-Gaussian e-value exp(λz − λ²/2), for z = lost steps over their assumed standard deviation.
 double log_gross_loss(const PairedScore& pair) {
   const double tokens = std::max(pair.live.tokens, 1.0);
   const double repeated = pair.live.repeated;
@@ -46,6 +45,12 @@ double log_gross_loss(const PairedScore& pair) {
 }
 
 }  // namespace
+
+PairedScore pair_of(const AcceptanceScore& newer, const AcceptanceScore& older) {
+  const double repeated = std::clamp(older.repeated, 0.0, older.tokens);
+  const double weight = ratio(older.tokens - repeated + std::sqrt(repeated), older.tokens);
+  return {weight * newer, weight * older};
+}
 
 double steps_saved(const PairedScore& pair) {
   const double saved = pair.live.steps - pair.candidate.steps;

@@ -6,6 +6,7 @@
 #include <map>
 #include <numeric>
 #include <optional>
+#include <utility>
 
 #include "checkpoints/data_directory_lock.h"
 #include "checkpoints/draft_meta.h"
@@ -60,8 +61,9 @@ class Pace {
 
 class WarmupJob {
  public:
+  // Reads the prompts before it opens the work folder: a run whose data is refused leaves nothing to resume.
   WarmupJob(const WarmupOptions& options, WarmupObserver& observer)
-      : options_(options), observer_(observer), work_(options) {}
+      : options_(options), observer_(observer), prompts_(read_prompts()), work_(options) {}
 
   WarmupResult run() {
     collect_answers();
@@ -71,6 +73,7 @@ class WarmupJob {
   }
 
  private:
+  std::vector<WarmupPrompt> read_prompts() const;
   void collect_answers();
   void take_answers(AnswerFile& file, const std::vector<WarmupPrompt>& prompts,
                     const std::vector<std::size_t>& missing);
@@ -87,6 +90,7 @@ class WarmupJob {
 
   const WarmupOptions& options_;
   WarmupObserver& observer_;
+  std::vector<WarmupPrompt> prompts_;  // empty once they are answered
   WarmupWork work_;
   std::vector<ReplayRecord> training_, heldout_;
   std::unique_ptr<DraftTrainer> trainer_;
@@ -96,14 +100,19 @@ class WarmupJob {
   std::int64_t first_step_ = 0, saved_us_ = 0;
 };
 
-void WarmupJob::collect_answers() {
+std::vector<WarmupPrompt> WarmupJob::read_prompts() const {
   std::int64_t left_out = 0;
-  const std::vector<WarmupPrompt> prompts = read_warmup_prompts(options_, left_out);
+  std::vector<WarmupPrompt> prompts = read_warmup_prompts(options_, left_out);
   if (left_out > 0)
     observer_.on_note(std::to_string(left_out) + " prompts leave no room for an answer and are left out");
   if (prompts.empty()) {
     throw Error(ErrorCode::kInvalidArgument, "the data holds no prompt to learn from", "raise --share", "data");
   }
+  return prompts;
+}
+
+void WarmupJob::collect_answers() {
+  const std::vector<WarmupPrompt> prompts = std::exchange(prompts_, {});
   AnswerFile file(work_.answers());
   std::vector<std::size_t> missing;
   for (std::size_t i = 0; i < prompts.size(); ++i) {

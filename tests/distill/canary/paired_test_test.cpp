@@ -213,17 +213,31 @@ TEST(LiveWatch, GrossLossIsFoundInTwoRequests) {
 // An answer that repeated itself for 115 of 128 tokens took the base draft 45 steps and the live one 101. It rolled back
 // a version that was better on every other answer, and its training was lost.
 TEST(LiveWatch, OneAnswerThatRepeatsItselfIsNotEnough) {
-  PairedScore pair;
-  pair.candidate.tokens = pair.live.tokens = 128;
-  pair.candidate.steps = 101;
-  pair.live.steps = 45;
+  AcceptanceScore live{.steps = 101, .tokens = 128}, base{.steps = 45, .tokens = 128};
   LiveWatch on_other_text;
-  on_other_text.add(pair);
+  on_other_text.add(pair_of(live, base));
   EXPECT_GT(on_other_text.log_evidence_worse(), std::log(3.0));
-  pair.candidate.repeated = pair.live.repeated = 115;
+  live.repeated = base.repeated = 115;
   LiveWatch watch;
-  watch.add(pair);
+  watch.add(pair_of(live, base));
   EXPECT_LT(watch.log_evidence_worse(), std::log(3.0));
+}
+
+TEST(PairedTest, OneAnswerThatRepeatsItselfDoesNotEndTheTest) {
+  const AcceptanceScore newer{.steps = 101, .tokens = 128, .repeated = 115},
+      older{.steps = 45, .tokens = 128, .repeated = 115};
+  PairedTest test, unweighted;
+  for (int i = 0; i < 30; ++i) {
+    test.add(pair_that_saves(2));
+    unweighted.add(pair_that_saves(2));
+  }
+  test.add(pair_of(newer, older));
+  unweighted.add({newer, older});
+  EXPECT_GT(test.log_evidence_better(), std::log(20.0));
+  EXPECT_LT(unweighted.log_evidence_better(), std::log(1.0));
+  EXPECT_EQ(pair_of(pair_that_saves(2).candidate, pair_that_saves(2).live).candidate.steps,
+            pair_that_saves(2).candidate.steps)
+      << "other answers count in full";
 }
 
 }  // namespace

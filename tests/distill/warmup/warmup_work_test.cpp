@@ -73,6 +73,15 @@ TEST_F(WarmupWorkTest, ResumeNeedsTheSameOptions) {
 }
 
 // Answers generated on a device and on the CPU may differ in their last bits, and so may the trained weights.
+TEST_F(WarmupWorkTest, RefusedDataLeavesNothingToResume) {
+  write("data.jsonl", "{\"promt\": \"What is 1 and 1?\"}\n");
+  EXPECT_EQ(refused(options("sql")), ErrorCode::kInvalidArgument);
+  EXPECT_FALSE(fs::exists(folder_ / "sql.work"));
+  write("data.jsonl", prompts(14, /*with_response=*/true));
+  StopAt observer;
+  EXPECT_GT(run_warmup(options("sql"), observer).steps, 0) << "the repaired data";
+}
+
 TEST_F(WarmupWorkTest, AnotherDeviceIsAnotherRun) {
   WarmupOptions on_device = options("sql");
   on_device.dtype = Dtype::kBFloat16;
