@@ -210,6 +210,10 @@ ModelConfig load_model_config(const std::filesystem::path& folder) {
                 "pass a Hugging Face folder: config.json, model.safetensors, tokenizer.json");
   }
   const auto generation = read_json_file(folder / "generation_config.json");
+  if (generation && generation->empty()) {
+    throw Error(ErrorCode::kInvalidArgument, (folder / "generation_config.json").string() + " is empty",
+                "copy it again from the model, or remove it");
+  }
   return parse_model_config(*config_json, generation.value_or(""), folder.string());
 }
 

@@ -2,7 +2,6 @@
 #include "distill/resident_trainers.h"
 
 #include <algorithm>
-#include <sstream>
 #include <utility>
 #include <vector>
 
@@ -11,13 +10,6 @@
 #include "common/log.h"
 
 namespace slip {
-
-namespace {
-
-constexpr const char* kLineageMagic = "slipstream-optimizer-2";
-constexpr std::uint64_t kMaxLineageBytes = 4096;
-
-}  // namespace
 
 ResidentTrainers::ResidentTrainers(ResidentTrainersOptions options) : options_(std::move(options)) {
   ensure_private_directory(options_.folder);
@@ -50,12 +42,8 @@ ResidentTrainers::Resident ResidentTrainers::load(const std::string& draft, cons
 bool ResidentTrainers::take_up(const std::string& draft, const DraftSource& live, Resident& resident) const {
   if (!std::filesystem::exists(state_file(draft)) || !std::filesystem::exists(lineage_file(draft))) return true;
   try {
-    std::istringstream text(read_file(lineage_file(draft), kMaxLineageBytes));
-    std::string magic;
-    Lineage saved;
-    text >> magic >> saved.source >> saved.version >> saved.steps_before >> saved.steps >> saved.draws;
-    const bool same = text && magic == kLineageMagic && saved.source == live.name && saved.version == live.number;
-    if (!same) return true;
+    const TrainerLineage saved = read_lineage(lineage_file(draft));
+    if (saved.source != live.name || saved.version != live.number) return true;
     resident.trainer->load(state_file(draft));
     if (static_cast<std::uint64_t>(resident.trainer->steps()) != saved.steps) return false;
     resident.lineage = saved;
@@ -104,12 +92,9 @@ void ResidentTrainers::save(const std::string& draft) {
   if (found == residents_.end() || !has_unsaved(found->second)) return;
   Resident& resident = found->second;
   resident.trainer->save(state_file(draft));
-  Lineage saved = resident.lineage;
+  TrainerLineage saved = resident.lineage;
   saved.steps = static_cast<std::uint64_t>(resident.trainer->steps());
-  std::ostringstream text;
-  text << kLineageMagic << ' ' << saved.source << ' ' << saved.version << ' ' << saved.steps_before << ' '
-       << saved.steps << ' ' << saved.draws << '\n';
-  replace_file(lineage_file(draft), text.str(), "optimizer.lineage");
+  write_lineage(lineage_file(draft), saved);
   resident.lineage = saved;
   resident.lineage_changed = false;
   resident.unsaved_us = 0;

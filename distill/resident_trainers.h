@@ -9,6 +9,7 @@
 
 #include "distill/topic_state.h"
 #include "distill/trainer/draft_trainer.h"
+#include "distill/trainer_lineage.h"
 
 namespace slip {
 
@@ -53,16 +54,9 @@ class ResidentTrainers {
   bool failing() const { return save_fails_; }  // whether a save failed and its state is still unsaved
 
  private:
-  struct Lineage {
-    std::string source;
-    std::uint64_t version = 0;
-    std::uint64_t steps_before = 0;  // optimizer steps behind the version it started from
-    std::uint64_t steps = 0;         // the trainer's own steps when saved
-    std::uint64_t draws = 0;         // batches drawn so far
-  };
   struct Resident {
     std::unique_ptr<DraftTrainer> trainer;
-    Lineage lineage;
+    TrainerLineage lineage;
     std::uint64_t used = 0;       // number of its last take(): orders trainers by use
     std::int64_t unsaved_us = 0;  // since when steps are unsaved; 0: all are saved
     bool lineage_changed = false;

@@ -34,6 +34,7 @@ std::string topics_table(const LedgerReader& ledger, const ReportQuery& query) {
                    {"requests"},
                    {"α"},
                    {"last 20"},
+                   {"α live*"},
                    {"α base*"},
                    {"gain (95 %)", kLeft},
                    {"length"},
@@ -45,8 +46,9 @@ std::string topics_table(const LedgerReader& ledger, const ReportQuery& query) {
   auto trends = trend_by_topic(ledger);
   for (const auto& topic : topic_figures(ledger)) {
     table.add({printable(topic.topic), std::to_string(topic.requests), share_text(topic.alpha),
-               share_text(topic.recent_alpha), share_text(topic.base_alpha), gain_text(topic.gain, topic.gain_interval),
-               fixed_text(topic.accepted_length, 2), fixed_text(topic.tokens_per_s, 0), version_text(topic.version),
+               share_text(topic.recent_alpha), share_text(topic.alpha_same_text), share_text(topic.base_alpha),
+               gain_text(topic.gain, topic.gain_interval), fixed_text(topic.accepted_length, 2),
+               fixed_text(topic.tokens_per_s, 0), version_text(topic.version),
                gain_text(topic.version_gain, topic.version_gain_interval), event_counts(topic),
                alpha_sparkline(trends[topic.topic])});
   }

@@ -105,7 +105,7 @@ ORDER BY topic)sql"};
 
 LedgerView drift_view() {
   return {"drift", R"sql(
-WITH judged AS (
+WITH verified AS (
   SELECT scope_bucket_us, topic, draft, version, SUM(accepted) AS accepted, SUM(first_rejections) AS first_rejections
   FROM scoped_acceptance GROUP BY scope_bucket_us, topic, draft, version),
 answered AS (
@@ -113,7 +113,7 @@ answered AS (
          1.0 * SUM(output_tokens) / NULLIF(SUM(steps), 0) AS accepted_length
   FROM scoped_requests GROUP BY scope_bucket_us, topic, draft, last_version),
 cells AS (
-  SELECT scope_bucket_us, topic, draft, version FROM judged
+  SELECT scope_bucket_us, topic, draft, version FROM verified
   UNION SELECT scope_bucket_us, topic, draft, version FROM answered
   UNION SELECT scope_bucket_us, topic, draft, version FROM drift_gain)
 SELECT scope_bucket_us AS bucket_us, )sql" +
@@ -122,7 +122,7 @@ SELECT scope_bucket_us AS bucket_us, )sql" +
        alpha_same_text, alpha_low, alpha_high, base_alpha, gain, gain_low, gain_high,
        IFNULL(scored_requests, 0) AS scored_requests, accepted_length, length_same_text, base_length,
        IFNULL(swaps, 0) AS swaps, accepted, first_rejections
-FROM cells LEFT JOIN judged USING (scope_bucket_us, topic, draft, version)
+FROM cells LEFT JOIN verified USING (scope_bucket_us, topic, draft, version)
      LEFT JOIN answered USING (scope_bucket_us, topic, draft, version)
      LEFT JOIN drift_gain USING (scope_bucket_us, topic, draft, version)
 ORDER BY topic, bucket_us, draft, version)sql"};
@@ -130,21 +130,21 @@ ORDER BY topic, bucket_us, draft, version)sql"};
 
 LedgerView trend_view() {
   return {"trend", R"sql(
-WITH judged AS (
+WITH verified AS (
   SELECT scope_bucket_us, topic, 1.0 * SUM(accepted) / NULLIF(SUM(accepted + first_rejections), 0) AS alpha
   FROM scoped_acceptance GROUP BY scope_bucket_us, topic),
 answered AS (
   SELECT scope_bucket_us, topic, COUNT(*) AS requests, 1.0 * SUM(output_tokens) / NULLIF(SUM(steps), 0) AS accepted_length
   FROM scoped_requests GROUP BY scope_bucket_us, topic),
 cells AS (
-  SELECT scope_bucket_us, topic FROM judged UNION SELECT scope_bucket_us, topic FROM answered
+  SELECT scope_bucket_us, topic FROM verified UNION SELECT scope_bucket_us, topic FROM answered
   UNION SELECT scope_bucket_us, topic FROM trend_gain)
 SELECT scope_bucket_us AS bucket_us, )sql" +
                        time_text("scope_bucket_us") + R"sql( AS time, topic,
        IFNULL(requests, 0) AS requests, alpha, alpha_same_text, alpha_low, alpha_high, base_alpha, gain, gain_low,
        gain_high, IFNULL(scored_requests, 0) AS scored_requests, accepted_length, length_same_text, length_low,
        length_high, base_length
-FROM cells LEFT JOIN judged USING (scope_bucket_us, topic) LEFT JOIN answered USING (scope_bucket_us, topic)
+FROM cells LEFT JOIN verified USING (scope_bucket_us, topic) LEFT JOIN answered USING (scope_bucket_us, topic)
      LEFT JOIN trend_gain USING (scope_bucket_us, topic)
 ORDER BY topic, bucket_us)sql"};
 }

@@ -68,7 +68,7 @@ MetricFamily topic_family(const TopicSeries& series, const std::vector<TopicLear
 
 MetricFamily acceptance_family(const std::vector<TopicLearning>& topics) {
   MetricFamily out = family(kGauge, "learning_acceptance_ratio",
-                            "Share of judged draft tokens accepted, live and base draft scored on the same answers, "
+                            "Share of tested draft tokens accepted, live and base draft scored on the same answers, "
                             "recent ones weighing more; absent until one was scored");
   for (const auto& topic : topics) {
     if (topic.alpha_live > 0) add(out, {{"scored", "live"}, {"topic", topic.topic}}, topic.alpha_live);

@@ -87,6 +87,9 @@ std::vector<Topic> parse_topics(const std::string& toml, const std::string& wher
         section.refuse("name",
                        "must not be \"" + topic.name + "\": the draft that all topics start from has that name");
       }
+      if (!is_topic_name(topic.name)) {
+        section.refuse("name", "must be 1 to 48 letters, digits, _ and -, and begin with a letter or digit");
+      }
       section.read("aliases", topic.aliases);
       section.read("examples", topic.examples);
       section.finish();

@@ -172,10 +172,10 @@ void TomlSection::finish() const {
     if (known_.contains(key.str())) continue;
     const std::string nearest = nearest_name(key.str(), known_);
     const std::string what = node.is_table() ? "unknown section " : "unknown key ";
-    throw Error(ErrorCode::kInvalidArgument, place(key.source()) + what + full(key.str()).substr(0, 128),
-                nearest.empty() ? "`slipstream serve --list-config` shows every key"
-                                : "did you mean " + full(nearest) + "?",
-                full(key.str()));
+    throw Error(
+        ErrorCode::kInvalidArgument, place(key.source()) + what + full(key.str()).substr(0, 128),
+        nearest.empty() ? "`slipstream serve --list-config` shows every key" : "did you mean " + full(nearest) + "?",
+        full(key.str()));
   }
 }
 

@@ -7,6 +7,7 @@
 #include "common/crc32c.h"
 #include "common/error.h"
 #include "common/file.h"
+#include "distill/trainer_lineage.h"
 #include "router/router_state_file.h"
 
 namespace slip::cli {
@@ -35,10 +36,15 @@ Inspection inspect_optimizer_states(const fs::path& folder) {
   Inspection found{.kind = "optimizer states"};
   std::int64_t states = 0;
   for (const auto& entry : fs::directory_iterator(folder)) {
-    if (entry.path().extension() != ".opt") continue;
-    ++states;
+    const bool is_lineage = entry.path().extension() == ".lineage";
+    if (!is_lineage && entry.path().extension() != ".opt") continue;
+    states += is_lineage ? 0 : 1;
     try {
-      check_optimizer_state(entry.path());
+      if (is_lineage) {
+        read_lineage(entry.path());
+      } else {
+        check_optimizer_state(entry.path());
+      }
     } catch (const Error& error) {
       found.faults.push_back("optimizer state " + error.message() + "; a service begins this optimizer afresh");
     }

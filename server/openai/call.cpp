@@ -37,9 +37,6 @@ template <int number>
 bool is_number(const json& value) {
   return whole_number(value, number, number).has_value();
 }
-bool is_empty(const json& value) {
-  return (value.is_array() || value.is_object()) && value.empty();
-}
 
 // A known field that this build does not implement. Only its neutral value is accepted, so no request is silently
 // ignored.
@@ -48,7 +45,7 @@ struct NeutralField {
   bool (*is_neutral)(const json&);
 };
 constexpr auto kNever = [](const json&) { return false; };
-constexpr auto kEmpty = [](const json& value) { return is_empty(value); };
+constexpr auto kEmptyList = [](const json& value) { return value.is_array() && value.empty(); };
 constexpr auto kFalse = [](const json& value) { return value.is_boolean() && !value.get<bool>(); };
 constexpr auto kTrue = [](const json& value) { return value.is_boolean() && value.get<bool>(); };
 
@@ -57,8 +54,8 @@ const std::vector<NeutralField>& neutral_fields() {
       {"best_of", is_number<1>},
       {"echo", kFalse},
       {"suffix", [](const json& value) { return value.is_string() && value.get_ref<const std::string&>().empty(); }},
-      {"tools", kEmpty},
-      {"functions", kEmpty},
+      {"tools", kEmptyList},
+      {"functions", kEmptyList},
       {"tool_choice", [](const json& value) { return value == "none" || value == "auto"; }},  // there are no tools
       {"function_call", [](const json& value) { return value == "none"; }},
       // Without tools it has no effect

@@ -240,6 +240,10 @@ TEST(ModelConfig, AFolderThatIsNotThereSaysWhatToDo) {
   EXPECT_THAT(error_of(folder.path()).what(), HasSubstr("no config.json"));
   folder.write("config.json", "{\"vocab_size\": 1, \"vocab_size\": 2}");
   EXPECT_THAT(error_of(folder.path()).what(), HasSubstr("key twice"));
+  folder.write("config.json", version_four().dump());
+  EXPECT_NO_THROW(load_model_config(folder.path()));
+  folder.write("generation_config.json", "");  // an interrupted copy: its end tokens are not known
+  EXPECT_THAT(error_of(folder.path()).what(), HasSubstr("generation_config.json is empty"));
 }
 
 }  // namespace

@@ -130,9 +130,9 @@ TEST(ServeConfig, UnknownKeysNameLineAndNearest) {
   EXPECT_NE(error.message().find("server.prot"), std::string::npos);
   EXPECT_NE(error.hint().find("server.port"), std::string::npos) << error.hint();
   const Error section = fault_of("\n[serverr]\n");
-  EXPECT_NE(section.message().find("my.toml:2: "), std::string::npos) << section.message();
+  EXPECT_NE(section.message().find("my.toml:2: unknown section serverr"), std::string::npos) << section.message();
   EXPECT_NE(section.hint().find("server"), std::string::npos);
-  EXPECT_NE(fault_of("xyzzyxyzzy = 1").hint().find("default.toml"), std::string::npos);
+  EXPECT_NE(fault_of("xyzzyxyzzy = 1").hint().find("--list-config"), std::string::npos);
 }
 
 TEST(ServeConfig, ValuesAreChecked) {
@@ -296,14 +296,16 @@ TEST(Topics, BadOnesAreRefused) {
 }
 
 // The way of a start and of a reload alike: a fault there is refused and everything stays as it was.
-TEST(Topics, TheBaseDraftsNameIsRefusedByKeyAndLine) {
-  try {
-    parse_topics("[[topic]]\nname = \"sql\"\n[[topic]]\naliases = [\"b\"]\nname = \"base\"\n", "topics.toml");
-    FAIL();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
-    EXPECT_NE(error.message().find("topics.toml:5: topic.name"), std::string::npos) << error.message();
-    EXPECT_EQ(error.param(), "topic.name");
+TEST(Topics, TheBaseDraftsNameAndInvalidOnesAreRefusedByKeyAndLine) {
+  for (const std::string name : {"base", "a b", ""}) {
+    try {
+      parse_topics("[[topic]]\nname = \"sql\"\n[[topic]]\naliases = [\"b\"]\nname = \"" + name + "\"\n", "topics.toml");
+      FAIL() << name;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
+      EXPECT_NE(error.message().find("topics.toml:5: topic.name"), std::string::npos) << error.message();
+      EXPECT_EQ(error.param(), "topic.name");
+    }
   }
 }
 

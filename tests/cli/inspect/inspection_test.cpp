@@ -15,6 +15,7 @@
 #include "common/error.h"
 #include "distill/replay/replay_buffer.h"
 #include "distill/trainer/trainer_state_file.h"
+#include "distill/trainer_lineage.h"
 #include "ledger/ledger.h"
 #include "router/router_state_file.h"
 #include "tests/checkpoints/tiny_llama.h"
@@ -287,6 +288,12 @@ TEST_F(InspectionTest, DamagedStatesOfRouterAndOptimizersAreFaults) {
   write_trainer_state(optimizer, shape, state);
   EXPECT_THAT(faults_of(data), ::testing::IsEmpty());
   EXPECT_EQ(look(data)["facts"]["optimizer_states"], 1);
+  const fs::path lineage = data / "optimizer/sql.lineage";
+  write_lineage(lineage, {.source = "sql", .version = 3});
+  EXPECT_THAT(faults_of(data), ::testing::IsEmpty());
+  std::ofstream(lineage) << "slipstream-optimizer-2 sql three";
+  EXPECT_THAT(faults_of(data), ElementsAre(AllOf(HasSubstr(lineage.string()), HasSubstr("damaged"))));
+  fs::remove(lineage);
   for (const fs::path& file : {router, optimizer}) {
     const auto bytes = fs::file_size(file);
     std::fstream damaged(file, std::ios::in | std::ios::out | std::ios::binary);

@@ -232,6 +232,7 @@ INSTANTIATE_TEST_SUITE_P(
     Unsupported, CallRefusal,
     ::testing::Values(Refusal{R"("n":129)", "n"}, Refusal{R"("n":true)", "n"}, Refusal{R"("n":0)", "n"},
                       Refusal{R"("tools":[{"type":"function"}])", "tools"}, Refusal{R"("functions":[{}])", "functions"},
+                      Refusal{R"("tools":{})", "tools"}, Refusal{R"("functions":{})", "functions"},
                       Refusal{R"("tool_choice":"required")", "tool_choice"}, Refusal{R"("audio":{})", "audio"},
                       Refusal{R"("modalities":["audio"])", "modalities"}, Refusal{R"("prediction":{})", "prediction"},
                       Refusal{R"("tool_choice":"auto","tools":[{"type":"function"}])", "tools"},
