@@ -90,6 +90,7 @@ bool Engine::step() {
   State& stages = *state_;
   const std::int64_t start_us = monotonic_us();
   stages.end_cancelled();
+  stages.reserve_pages();
   stages.admit();
   if (stages.running.empty()) return false;
   const auto failure = contain([&] {

@@ -36,11 +36,11 @@ struct EngineOptions {
 // The engine's options that concern a draft model for `target`.
 DraftModelOptions draft_model_options(const EngineOptions& options, Worker& target);
 
-// Continuous batching with speculative decoding. `step()` reads plan → propose → select → verify → accept → emit →
-// record. Threads: submit() and cancel() from any thread; step(), run() and all state belong to one engine thread. A
-// LibTorch, CUDA or worker failure is caught once, at the step boundary: it fails the requests of that step, and the
-// engine goes on. When memory runs out, the requests that needed it end with kUnavailable; ending them allocates
-// nothing.
+// Continuous batching with speculative decoding. `step()` reads reserve → admit → plan → propose → select → verify →
+// accept → emit → record. Threads: submit() and cancel() from any thread; step(), run() and all state belong to one
+// engine thread. A LibTorch, CUDA or worker failure is caught once, at the step boundary: it fails the requests of that
+// step, and the engine goes on. When memory runs out, the requests that needed it end with kUnavailable; ending them
+// allocates nothing.
 class Engine {
  public:
   // `tokenizer` may be null (ids in, ids out; then no stop strings). Sink and listeners outlive the engine; sink may be

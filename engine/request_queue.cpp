@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "common/clock.h"
+#include "engine/scheduler/plan.h"
 
 namespace slip {
 
@@ -94,7 +95,9 @@ void RequestQueue::peek_needs(std::size_t most, std::vector<std::int32_t>& needs
   const std::lock_guard lock(mutex_);
   for (std::size_t i = 0; i < std::min(most, waiting_.size()); ++i) {
     const Request& request = waiting_[i].request;
-    needs.push_back(static_cast<std::int32_t>(request.prompt.size()) + request.max_tokens);
+    const auto n_prompt = static_cast<std::int32_t>(request.prompt.size());
+    const std::int32_t whole = n_prompt + request.max_tokens;
+    needs.push_back(request.score_prompt ? whole : slots_to_start(n_prompt, whole));
   }
 }
 

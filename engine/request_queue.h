@@ -40,7 +40,8 @@ class RequestQueue {
   bool is_cancelled(RequestId id) const;
   // Removes the first waiting request that is cancelled; empty: none is.
   std::optional<WaitingRequest> pop_cancelled();
-  // Cache size in tokens that each of the first `most` waiting requests needs. REQUIRES: needs has that capacity.
+  // Slots of the cache that each of the first `most` waiting requests needs to start. REQUIRES: needs has that
+  // capacity.
   void peek_needs(std::size_t most, std::vector<std::int32_t>& needs) const;
   std::optional<WaitingRequest> pop();  // the first; empty: none waits
   void forget(RequestId id);            // the request finished: its id may be reused, a late cancel has no effect

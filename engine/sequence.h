@@ -32,6 +32,7 @@ struct Sequence {
   bool observed = false;  // the observation sink knows it
   bool drafting = false;  // the proposer knows it
   bool verified_on_device = false;
+  bool waits_for_pages = false;  // it was preempted: it holds no page, and reads its tokens again when it goes on
   StopReason reason = StopReason::kNone;
   std::optional<Error> error;
 
@@ -39,6 +40,8 @@ struct Sequence {
   std::int32_t n_pending() const { return n_tokens() - n_cached; }
   std::int32_t remaining() const { return prompt_tokens + request.max_tokens - n_tokens(); }
   std::int32_t most_tokens() const { return prompt_tokens + request.max_tokens; }
+  // A scored prompt holds all its pages from the start: reading it again would report its log probabilities twice.
+  bool may_be_preempted() const { return !request.score_prompt; }
 
   SequenceRef ref() const;
   // The summary at the end of the sequence. Moves from the sequence where it can, and so allocates nothing.

@@ -14,7 +14,8 @@ struct StepFigures {
   std::int32_t n_decoding = 0, n_prefilling = 0;
   std::int32_t prefill_rows = 0, verify_rows = 0;
   std::int32_t proposed = 0, accepted = 0, committed = 0;
-  std::int32_t n_waiting = 0;  // requests waiting for admission: > 0 is saturation
+  std::int32_t n_waiting = 0;    // requests waiting for admission: > 0 is saturation
+  std::int32_t n_preempted = 0;  // sequences whose pages were taken before this step
 };
 
 // Called on the engine thread after each step and each finished request: must not block, must not throw.

@@ -97,6 +97,8 @@ struct Metrics::State {
   Counter& prompt_tokens = counters("prompt_tokens_total", "Tokens of prompts").Add({});
   Counter& prefix_hits = counters("prefix_cache_hits_total", "Of those, tokens the prefix cache held already").Add({});
   Counter& generated_tokens = counters("generation_tokens_total", "Tokens generated").Add({});
+  Counter& preemptions =
+      counters("num_preemptions_total", "Answers that lost their cache pages to older ones and went on later").Add({});
   Counter& steps = counters("engine_steps_total", "Engine steps").Add({});
   Counter& busy = counters("engine_busy_seconds_total", "Time inside engine steps").Add({});
   Counter& draft_time = counters("draft_seconds_total", "Time spent drafting").Add({});
@@ -225,6 +227,7 @@ void Metrics::on_http(const std::string& route, int status) {
 
 void Metrics::on_step(const StepFigures& figures) {
   state_->steps.Increment();
+  state_->preemptions.Increment(figures.n_preempted);
   state_->busy.Increment(seconds(figures.step_us));
   state_->draft_time.Increment(seconds(figures.draft_us));
   state_->verify_time.Increment(seconds(figures.verify_us));

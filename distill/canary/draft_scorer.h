@@ -14,11 +14,11 @@ namespace slip {
 struct AcceptanceScore {
   double accepted = 0;  // expected number; whole for greedy and coupled traffic
   double first_rejections = 0;
-  double steps = 0;   // target steps that the answer would have taken
-  double tokens = 0;  // answer tokens
-  double rows = 0;    // scored rows of the answer
+  double steps = 0;     // target steps that the answer would have taken
+  double tokens = 0;    // answer tokens
+  double rows = 0;      // scored rows of the answer
   double repeated = 0;  // answer tokens inside an 8-gram seen before in the same answer
-  double alone = 0;   // expected number of rows whose token the draft alone gets accepted, without lookup
+  double alone = 0;     // expected number of rows whose token the draft alone gets accepted, without lookup
   double alpha() const { return accepted + first_rejections > 0 ? accepted / (accepted + first_rejections) : 0; }
   double alpha_alone() const { return rows > 0 ? alone / rows : 0; }  // over all rows, not only those a chain reaches
   double accepted_length() const { return steps > 0 ? tokens / steps : 0; }

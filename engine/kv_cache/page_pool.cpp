@@ -21,10 +21,6 @@ kernels::PagedKv shape_of(const ModelConfig& config, Dtype dtype) {
   return kv;
 }
 
-std::int32_t pages_for(std::int32_t n_slots) {
-  return (n_slots + PagePool::kPageTokens - 1) / PagePool::kPageTokens;
-}
-
 // An anonymous mapping. It is zeroed, so kernels never read a NaN from an unwritten slot, and becomes resident only
 // when used.
 class HostPages final : public PageMemory {
@@ -135,7 +131,7 @@ PageTable::~PageTable() {
 }
 
 bool PageTable::reserve(std::int32_t n_slots) {
-  const auto wanted = static_cast<std::size_t>(pages_for(n_slots));
+  const auto wanted = static_cast<std::size_t>(PagePool::pages_for(n_slots));
   if (wanted <= pages_.size()) return true;
   SLIP_CHECK(pool_ != nullptr, "a page table without a pool");
   if (wanted - pages_.size() > static_cast<std::size_t>(pool_->n_free())) return false;
@@ -145,7 +141,7 @@ bool PageTable::reserve(std::int32_t n_slots) {
 }
 
 void PageTable::expect(std::int32_t n_slots) {
-  pages_.reserve(static_cast<std::size_t>(pages_for(n_slots)));
+  pages_.reserve(static_cast<std::size_t>(PagePool::pages_for(n_slots)));
 }
 
 void PageTable::append_shared(std::int32_t page) {
@@ -161,7 +157,7 @@ void PageTable::replace(std::size_t index, std::int32_t page) {
 }
 
 void PageTable::shrink_to(std::int32_t n_slots) {
-  const auto kept = static_cast<std::size_t>(pages_for(n_slots));
+  const auto kept = static_cast<std::size_t>(PagePool::pages_for(n_slots));
   while (pages_.size() > kept) {
     pool_->release(pages_.back());
     pages_.pop_back();

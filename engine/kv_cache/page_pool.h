@@ -46,6 +46,8 @@ class PagePool {
   std::int32_t n_holders(std::int32_t page) const { return n_holders_[static_cast<std::size_t>(page)]; }
   std::int32_t n_free() const { return static_cast<std::int32_t>(free_.size()); }
   std::int32_t n_pages() const { return n_pages_; }
+  // Pages that hold `n_slots` slots.
+  static std::int32_t pages_for(std::int32_t n_slots) { return (n_slots + kPageTokens - 1) / kPageTokens; }
   static std::size_t page_bytes(const ModelConfig& config, Dtype dtype);
 
   kernels::PagedKv layer(int index) const;  // addresses lie in the pool's memory

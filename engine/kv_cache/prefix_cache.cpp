@@ -47,6 +47,15 @@ bool PrefixCache::drop_one_idle() {
   return true;
 }
 
+bool PrefixCache::reserve(PageTable& table, std::int32_t n_slots) {
+  const std::int32_t missing = PagePool::pages_for(n_slots) - PagePool::pages_for(table.capacity_slots());
+  if (missing > pool_.n_free() && missing > pool_.n_free() + n_idle()) return false;
+  while (!table.reserve(n_slots)) {
+    if (!drop_one_idle()) return false;
+  }
+  return true;
+}
+
 std::int32_t PrefixCache::open(std::uint64_t tenant, std::span<const std::int32_t> tokens, std::int32_t n_slots,
                                PageTable& table) {
   Node* node = &roots_[tenant];

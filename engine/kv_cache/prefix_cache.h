@@ -30,6 +30,9 @@ class PrefixCache {
   PrefixCache(const PrefixCache&) = delete;
   PrefixCache& operator=(const PrefixCache&) = delete;
 
+  // Grows a table to `n_slots`, dropping idle pages where needed. False, and unchanged, when even all idle pages are
+  // too few.
+  bool reserve(PageTable& table, std::int32_t n_slots);
   // Reserves `n_slots` in an empty table and fills the first slots with the longest cached prefix of `tokens`; returns
   // the number of filled slots. Whole pages are shared; of the next page, the slots that match are copied. REQUIRES:
   // n_slots ≥ tokens.size(), and enough free and idle pages.

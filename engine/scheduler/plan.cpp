@@ -4,10 +4,15 @@
 #include <algorithm>
 
 #include "common/error.h"
+#include "engine/speculative/proposal.h"
 
 namespace slip {
 
 namespace {
+
+// Tokens of the answer that a request reserves when it starts. With less, it would soon wait for pages again.
+constexpr std::int32_t kAnswerRoom = 64;
+static_assert(kAnswerRoom >= kMaxProposalNodes);
 
 struct Budget {
   std::int32_t rows, logit_rows, prompt_rows;
@@ -32,13 +37,15 @@ void plan_decoding(std::span<const SequenceLoad> loads, Budget& budget, Plan& pl
 // all that proposals could use.
 std::int32_t logit_rows_of_others(std::span<const SequenceLoad> loads, const StepLimits& limits) {
   std::int32_t rows = 0;
-  for (const SequenceLoad& load : loads) rows += load.n_pending > 1 ? 1 : most_nodes(load, limits);
+  for (const SequenceLoad& load : loads) {
+    rows += load.n_pending > 1 ? 1 : load.n_pending == 1 ? most_nodes(load, limits) : 0;
+  }
   return rows;
 }
 
 void plan_prompts(std::span<const SequenceLoad> loads, const StepLimits& limits, Budget& budget, Plan& plan) {
   for (std::size_t i = 0; i < loads.size(); ++i) {
-    if (loads[i].n_pending == 1) continue;
+    if (loads[i].n_pending <= 1) continue;
     std::int32_t n = std::min({loads[i].n_pending, budget.prompt_rows, budget.rows});
     if (loads[i].score_prompt) {
       const std::int32_t spare = budget.logit_rows - logit_rows_of_others(loads, limits);
@@ -77,6 +84,14 @@ void plan_step(std::span<const SequenceLoad> loads, const StepLimits& limits, Pl
   plan_decoding(loads, budget, plan);
   plan_prompts(loads, limits, budget, plan);
   plan_proposals(loads, limits, budget, plan);
+}
+
+std::int32_t slots_for_step(std::int32_t n_tokens, std::int32_t most_tokens) {
+  return std::min(n_tokens + kMaxProposalNodes, most_tokens);
+}
+
+std::int32_t slots_to_start(std::int32_t n_tokens, std::int32_t most_tokens) {
+  return std::min(n_tokens + kAnswerRoom, most_tokens);
 }
 
 std::size_t n_admissible(std::span<const std::int32_t> pages_needed, std::int32_t free_pages,

@@ -10,7 +10,7 @@ namespace slip {
 // The inputs of planning for one running sequence.
 struct SequenceLoad {
   std::int32_t n_tokens = 1;     // committed tokens: prompt and answer so far
-  std::int32_t n_pending = 1;    // committed tokens that the target has not read; 1 while decoding
+  std::int32_t n_pending = 1;    // committed tokens that the target has not read; 1 while decoding; 0: it waits
   std::int32_t remaining = 1;    // answer tokens still allowed; 0 only for a request that only wants its prompt read
   std::int32_t k_wanted = 0;     // the request's or the engine's draft length
   std::int32_t ready_depth = 0;  // Proposer::ready_depth()
@@ -39,9 +39,16 @@ struct Plan {
 // max_logit_rows > loads.size(), so that every sequence advances.
 void plan_step(std::span<const SequenceLoad> loads, const StepLimits& limits, Plan& plan);
 
-// The number of waiting requests, in order, that may start now. A request reserves all pages it may need when it
-// starts, so a running sequence never stops for lack of pages. Strictly first come, first served: the first request
-// that does not fit blocks those behind it. Pure.
+// Slots of the cache that a sequence holds for its next step, for `n_tokens` committed tokens: the proposal's rows
+// included, at most `most_tokens`. Pure.
+std::int32_t slots_for_step(std::int32_t n_tokens, std::int32_t most_tokens);
+// Slots that a request needs to start, or to start again: its tokens and room for the next 64 of its answer, at most
+// `most_tokens`. Pure.
+std::int32_t slots_to_start(std::int32_t n_tokens, std::int32_t most_tokens);
+
+// The number of waiting requests, in order, that may start now. Pages for the rest of an answer are reserved as it
+// grows, so `free_pages` is what the running sequences leave. Strictly first come, first served: the first request that
+// does not fit blocks those behind it. Pure.
 std::size_t n_admissible(std::span<const std::int32_t> pages_needed, std::int32_t free_pages,
                          std::int32_t free_sequences);
 

@@ -62,17 +62,80 @@ void Engine::State::end_cancelled() {
   retire();
 }
 
+// Pages for the next step of every running sequence, the oldest first. Where the cache is full, the youngest ones lose
+// theirs and go on later; their tokens stay, and the prefix cache keeps their pages until others need them.
+void Engine::State::reserve_pages() {
+  n_preempted_ = 0;
+  bool older_waits = false;
+  for (std::size_t i = 0; i < running.size(); ++i) {
+    Sequence& sequence = *running[i];
+    const auto failure = contain([&] {
+      if (!sequence.waits_for_pages && !grow(i)) preempt(sequence);
+      if (sequence.waits_for_pages && (older_waits || !go_on(sequence))) older_waits = true;
+    });
+    if (!failure) continue;
+    fail(sequence, *failure);
+    release_pages(sequence);
+  }
+}
+
+// Starts a preempted sequence again. False while there is too little room for it.
+bool Engine::State::go_on(Sequence& sequence) {
+  const std::int32_t needed = PagePool::pages_for(slots_to_start(sequence.n_tokens(), sequence.most_tokens()));
+  if (free_pages() < needed + n_growing()) return false;
+  open_pages(sequence);
+  sequence.waits_for_pages = false;
+  return true;
+}
+
+// False when the sequence must wait, since no younger one has pages to give.
+bool Engine::State::grow(std::size_t i) {
+  Sequence& sequence = *running[i];
+  const std::int32_t n_slots = slots_for_step(sequence.n_tokens(), sequence.most_tokens());
+  while (!prefixes.reserve(sequence.pages, n_slots)) {
+    const auto victim =
+        std::find_if(running.rbegin(), running.rend() - static_cast<std::ptrdiff_t>(i) - 1,
+                     [](const auto& other) { return other->may_be_preempted() && !other->waits_for_pages; });
+    if (victim == running.rend() - static_cast<std::ptrdiff_t>(i) - 1) return false;
+    preempt(**victim);
+  }
+  return true;
+}
+
+void Engine::State::preempt(Sequence& sequence) {
+  remember_prefix(sequence);
+  release_pages(sequence);
+  ++n_preempted_;
+}
+
+void Engine::State::release_pages(Sequence& sequence) {
+  sequence.pages.shrink_to(0);
+  sequence.n_cached = 0;
+  sequence.waits_for_pages = true;
+}
+
+// Running sequences that may soon need another page.
+std::int32_t Engine::State::n_growing() const {
+  return static_cast<std::int32_t>(std::count_if(running.begin(), running.end(), [](const auto& sequence) {
+    return !sequence->waits_for_pages && sequence->pages.capacity_slots() < sequence->most_tokens();
+  }));
+}
+
+// New requests wait behind preempted sequences.
 void Engine::State::admit() {
   const std::int32_t free_sequences = options.max_running - static_cast<std::int32_t>(running.size());
-  if (free_sequences > 0) {
+  const bool any_waits =
+      std::any_of(running.begin(), running.end(), [](const auto& sequence) { return sequence->waits_for_pages; });
+  if (free_sequences > 0 && !any_waits) {
     request_queue.peek_needs(static_cast<std::size_t>(free_sequences), needs_);
-    for (std::int32_t& need : needs_) need = (need + PagePool::kPageTokens - 1) / PagePool::kPageTokens;
-    for (std::size_t n = n_admissible(needs_, free_pages(), free_sequences); n > 0; --n) {
+    for (std::int32_t& need : needs_) need = PagePool::pages_for(need);
+    for (std::size_t n = n_admissible(needs_, free_pages() - n_growing(), free_sequences); n > 0; --n) {
       if (auto waiting = request_queue.pop()) start(std::move(*waiting));
     }
   }
   figures_ = {};
   figures_.n_waiting = request_queue.n_waiting();
+  figures_.n_preempted = n_preempted_;
   n_running.store(static_cast<std::int32_t>(running.size()), std::memory_order_relaxed);
 }
 
@@ -92,12 +155,19 @@ void Engine::State::start(WaitingRequest waiting) {
   running.push_back(std::move(sequence));
 }
 
+// The last token is always read, for its logits. A scored prompt needs the logits of all its tokens.
+void Engine::State::open_pages(Sequence& sequence) {
+  const Request& request = sequence.request;
+  const std::int32_t n_tokens = sequence.n_tokens(), most = sequence.most_tokens();
+  const auto n_readable = static_cast<std::size_t>(request.score_prompt ? 0 : n_tokens - 1);
+  sequence.pages.expect(most);
+  sequence.n_cached = prefixes.open(request.tenant.value, std::span(sequence.tokens).first(n_readable),
+                                    request.score_prompt ? most : slots_to_start(n_tokens, most), sequence.pages);
+}
+
 void Engine::State::open(Sequence& sequence) {
   const Request& request = sequence.request;
-  // The prompt's last token is always read, for its logits. A scored prompt needs the logits of all its tokens.
-  const auto n_readable = static_cast<std::size_t>(request.score_prompt ? 0 : sequence.prompt_tokens - 1);
-  sequence.n_cached = prefixes.open(request.tenant.value, std::span(sequence.tokens).first(n_readable),
-                                    sequence.most_tokens(), sequence.pages);
+  open_pages(sequence);
   sequence.figures.cached_tokens = sequence.n_cached;
   sequence.verified_on_device = verifier->verifies_on_device(request.sampling);
   if (request.sampling.grammar != nullptr) {
@@ -138,7 +208,7 @@ void Engine::State::plan_next() {
     parts_[i].ref = sequence.ref();
     SequenceLoad load;
     load.n_tokens = sequence.n_tokens();
-    load.n_pending = sequence.n_pending();
+    load.n_pending = sequence.waits_for_pages ? 0 : sequence.n_pending();
     load.remaining = sequence.remaining();
     load.score_prompt = sequence.request.score_prompt;
     load.k_wanted = sequence.drafting ? sequence.request.k.value_or(options.k) : 0;
@@ -179,10 +249,8 @@ void Engine::State::choose_lengths() {
     const Sequence& sequence = *running[i];
     const SequenceRef& ref = parts_[i].ref;
     const SequenceLoad& load = loads_[i];
-    if (load.n_pending > 1) {
-      prompt_rows += std::min(load.n_pending, options.prefill_chunk - prompt_rows);
-      continue;
-    }
+    prompt_rows += load.n_pending > 1 ? std::min(load.n_pending, options.prefill_chunk - prompt_rows) : 0;
+    if (load.n_pending != 1) continue;
     DraftOutlook outlook;
     outlook.most = std::max(0, std::min({load.k_wanted, load.ready_depth, load.remaining - 1}));
     if (outlook.most > 0 && !sequence.request.k) {
@@ -199,7 +267,7 @@ void Engine::State::choose_lengths() {
   choose_draft_lengths(outlooks_, prompt_rows, (leased ? leased_curve_ : step_curve_).curve(), lengths_);
   std::size_t next = 0;
   for (std::size_t i = 0; i < running.size(); ++i) {
-    if (loads_[i].n_pending > 1) continue;
+    if (loads_[i].n_pending != 1) continue;
     const std::int32_t length = lengths_[next++];
     if (!running[i]->request.k) loads_[i].k_wanted = length;
   }

@@ -29,6 +29,7 @@ struct Engine::State {
         std::unique_ptr<Proposer> runs_ahead, ObservationSink* sink, std::vector<StepListener*> step_listeners);
 
   void end_cancelled();
+  void reserve_pages();
   void admit();
   void plan_next();
   void choose_threads();
@@ -68,10 +69,16 @@ struct Engine::State {
     std::vector<std::int32_t> committed;
   };
 
+  std::int32_t n_growing() const;
   std::int32_t free_pages() const { return target->cache().n_free() + prefixes.n_idle(); }
   void reserve_arrays();
   void start(WaitingRequest waiting);
   void open(Sequence& sequence);
+  void open_pages(Sequence& sequence);
+  bool go_on(Sequence& sequence);
+  bool grow(std::size_t i);
+  void preempt(Sequence& sequence);
+  static void release_pages(Sequence& sequence);
   void begin_optional(Sequence& sequence);
   void choose_lengths();
   AcceptanceEstimate& acceptance_of(const SequenceRef& sequence, bool confident);
@@ -94,7 +101,8 @@ struct Engine::State {
   void fail(Sequence& sequence, const Error& cause);
 
   StepFigures figures_;
-  std::vector<Part> parts_;  // [max_running]; parts_[i] belongs to running[i] and keeps its memory for the next
+  std::int32_t n_preempted_ = 0;  // by this step
+  std::vector<Part> parts_;       // [max_running]; parts_[i] belongs to running[i] and keeps its memory for the next
   StepCurveEstimate step_curve_, leased_curve_;  // without and with a lease
   DecodeTimeEstimate decode_time_;               // the value of better drafts
   int n_since_told_ = 0;                         // steps since `cores` was told

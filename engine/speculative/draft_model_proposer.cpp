@@ -17,6 +17,8 @@ namespace {
 // chain, a few more after steps without speculation. With more, the draft first catches up in chunks.
 constexpr std::int32_t kMostUnreadRows = 8;
 constexpr std::size_t kMostRunners = 8;  // each keeps a cache and a workspace
+// Tokens beyond the committed ones that a draft's cache has pages for: this step's proposal and the next one's.
+constexpr std::int32_t kRoom = 2 * kMaxProposalNodes;
 
 std::int32_t n_committed(const SequenceRef& sequence) {
   return static_cast<std::int32_t>(sequence.tokens.size());
@@ -69,8 +71,14 @@ DraftRunner* DraftModelProposer::runner_for(const DraftVersion& version) {
   return runners_.back().get();
 }
 
-// Reserves all pages that the sequence may need, so that it never runs out of them. Empty when the pool is full now; a
-// version that can never be used is remembered as refused.
+// Reserves pages for the tokens so far and some more. False when the pool has too few: then the draft falls behind
+// until there are enough again.
+bool DraftModelProposer::reserve(DraftCache& cache, const SequenceRef& sequence, std::int32_t max_positions) {
+  const std::int32_t most = std::min(sequence.max_total_tokens, max_positions);
+  return cache.pages.reserve(std::min(n_committed(sequence) + kRoom, most));
+}
+
+// Empty when the pool is full now; a version that can never be used is remembered as refused.
 std::optional<DraftModelProposer::DraftCache> DraftModelProposer::open_cache(
     Drafting& drafting, const SequenceRef& sequence, const std::shared_ptr<const DraftVersion>& version) {
   DraftRunner* runner = drafting.runner != nullptr ? drafting.runner : runner_for(*version);
@@ -82,7 +90,9 @@ std::optional<DraftModelProposer::DraftCache> DraftModelProposer::open_cache(
   }
   DraftCache cache{version, runner->admit(version), PageTable(runner->cache()), 0};
   if (cache.admitted == nullptr) return std::nullopt;
-  if (!cache.pages.reserve(std::min(sequence.max_total_tokens, runner->config().max_positions))) return std::nullopt;
+  const std::int32_t max_positions = runner->config().max_positions;
+  cache.pages.expect(std::min(sequence.max_total_tokens, max_positions));
+  if (!reserve(cache, sequence, max_positions)) return std::nullopt;
   drafting.runner = runner;
   return cache;
 }
@@ -113,7 +123,12 @@ void DraftModelProposer::refresh(Drafting& drafting, const SequenceRef& sequence
 
 std::int64_t DraftModelProposer::catch_up(std::span<const DraftTask> tasks, CatchUpBudget budget) {
   for (const DraftTask& task : tasks) {
-    if (Drafting* drafting = find(task.sequence->id)) refresh(*drafting, *task.sequence);
+    Drafting* const drafting = find(task.sequence->id);
+    if (drafting == nullptr) continue;
+    refresh(*drafting, *task.sequence);
+    for (std::optional<DraftCache>* cache : {&drafting->live, &drafting->next}) {
+      if (*cache) reserve(**cache, *task.sequence, drafting->runner->config().max_positions);
+    }
   }
   for (const auto& runner : runners_) {
     read_behind(*runner, tasks, /*of_next=*/false, budget.prompt_rows);
@@ -146,7 +161,8 @@ void DraftModelProposer::read_behind(DraftRunner& runner, std::span<const DraftT
     if (drafting == nullptr || drafting->runner != &runner || (drafting->broken && !of_next)) continue;
     std::optional<DraftCache>& cache = of_next ? drafting->next : drafting->live;
     if (!cache) continue;
-    const std::int32_t readable = std::min(n_committed(sequence) - 1, runner.config().max_positions);
+    const std::int32_t readable =
+        std::min({n_committed(sequence) - 1, runner.config().max_positions, cache->pages.capacity_slots()});
     const std::int32_t n = std::min(readable - cache->n_cached, rows);
     if (of_next && readable - cache->n_cached > rows && !swap_turn_) swap_turn_ = sequence.id;
     const bool can_wait = !of_next && n_committed(sequence) - cache->n_cached <= kMostUnreadRows;
@@ -181,7 +197,9 @@ std::int32_t DraftModelProposer::ready_depth(const SequenceRef& sequence) const 
   if (found == drafting_.end() || !found->second.live || found->second.broken) return 0;
   if (n_committed(sequence) - found->second.live->n_cached > kMostUnreadRows) return 0;
   // The draft does not read the last proposed token: depth d reads positions up to committed − 2 + d.
-  const std::int32_t context = found->second.runner->config().max_positions - n_committed(sequence) + 1;
+  const std::int32_t slots =
+      std::min(found->second.runner->config().max_positions, found->second.live->pages.capacity_slots());
+  const std::int32_t context = slots - n_committed(sequence) + 1;
   return std::clamp(context, 0, kMaxProposalNodes);
 }
 

@@ -63,6 +63,7 @@ class DraftModelProposer final : public Proposer {
   DraftRunner* runner_for(const DraftVersion& version);
   std::optional<DraftCache> open_cache(Drafting& drafting, const SequenceRef& sequence,
                                        const std::shared_ptr<const DraftVersion>& version);
+  static bool reserve(DraftCache& cache, const SequenceRef& sequence, std::int32_t max_positions);
   void refresh(Drafting& drafting, const SequenceRef& sequence);
   void read_behind(DraftRunner& runner, std::span<const DraftTask> tasks, bool of_next, std::int32_t& rows);
   void switch_if_ready(Drafting& drafting, const SequenceRef& sequence);

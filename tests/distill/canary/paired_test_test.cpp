@@ -210,8 +210,8 @@ TEST(LiveWatch, GrossLossIsFoundInTwoRequests) {
   EXPECT_GT(watch.log_evidence_worse(), std::log(4.0));
 }
 
-// An answer that repeated itself for 115 of 128 tokens took the base draft 45 steps and the live one 101. It rolled back
-// a version that was better on every other answer, and its training was lost.
+// An answer that repeated itself for 115 of 128 tokens took the base draft 45 steps and the live one 101. It rolled
+// back a version that was better on every other answer, and its training was lost.
 TEST(LiveWatch, OneAnswerThatRepeatsItselfIsNotEnough) {
   AcceptanceScore live{.steps = 101, .tokens = 128}, base{.steps = 45, .tokens = 128};
   LiveWatch on_other_text;

@@ -245,7 +245,7 @@ TEST_F(DraftModelProposerTest, ADraftOfAnotherVocabularyIsNeverReady) {
 
 TEST_F(DraftModelProposerTest, IsNotReadyWhileItsPagesAreTakenAndCatchesUpLater) {
   const auto live_draft = make_live_draft(tiny_draft(tiny_draft_config(kVocab), 1));
-  auto proposer = make(/*n_pages=*/13);  // one sequence of 400 tokens takes them all
+  auto proposer = make(/*n_pages=*/2);  // one sequence of 30 tokens takes them all
   Drafted first(1, prompt_of(30, 3), live_draft), second(2, prompt_of(30, 5), live_draft);
   proposer.begin(first.view());
   proposer.begin(second.view());
@@ -254,6 +254,23 @@ TEST_F(DraftModelProposerTest, IsNotReadyWhileItsPagesAreTakenAndCatchesUpLater)
   EXPECT_EQ(proposer.ready_depth(second.view()), 0);
   proposer.release({1});
   EXPECT_EQ(propose(proposer, {&second}, 2)[0].tokens, fresh(second.tokens, 30, live_draft, 2).tokens);
+}
+
+TEST_F(DraftModelProposerTest, FallsBehindWhereThePoolIsFullAndCatchesUpLater) {
+  const auto live_draft = make_live_draft(tiny_draft(tiny_draft_config(kVocab), 1));
+  auto proposer = make(/*n_pages=*/4);
+  Drafted first(1, prompt_of(30, 3), live_draft), second(2, prompt_of(30, 5), live_draft);
+  proposer.begin(first.view());
+  proposer.begin(second.view());
+  EXPECT_EQ(propose(proposer, {&first, &second}, 2)[0].size(), 2U);
+  proposer.on_verified(first.view(), {.added_token = 1});
+  first.tokens = prompt_of(70, 3);  // grows beyond its two pages
+  const std::vector<SequenceRef> grown{first.view()};
+  for (int i = 0; i < 5; ++i) proposer.catch_up(draft_tasks(grown), {16, 16});
+  EXPECT_EQ(proposer.ready_depth(first.view()), 0);
+  EXPECT_EQ(proposer.ready_depth(second.view()), kMaxProposalNodes);
+  proposer.release({2});
+  EXPECT_EQ(propose(proposer, {&first}, 2)[0].tokens, fresh(first.tokens, 30, live_draft, 2).tokens);
 }
 
 TEST_F(DraftModelProposerTest, StopsAtItsOwnContext) {

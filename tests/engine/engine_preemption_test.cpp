@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+// A cache that cannot hold all running answers to their end: pages are reserved as answers grow, the youngest sequences
+// lose theirs and go on later, and no answer changes.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <numeric>
+#include <vector>
+
+#include "tests/engine/engine_bench.h"
+
+namespace slip {
+namespace {
+
+using testing::Answer;
+using testing::drain;
+using testing::full_request;
+using Bench = testing::EngineBench;
+
+constexpr std::size_t kRequests = 16;
+
+std::int32_t preemptions(const Bench& bench) {
+  const auto& steps = bench.listener.steps;
+  return std::accumulate(steps.begin(), steps.end(), 0,
+                         [](std::int32_t sum, const StepFigures& step) { return sum + step.n_preempted; });
+}
+
+// Long and short answers, greedy, seeded and scored ones, with and without drafts.
+Request request_of(std::size_t i, Answer& answer) {
+  std::vector<std::int32_t> prompt(5 + 17 * (i % 4));
+  for (std::size_t t = 0; t < prompt.size(); ++t) prompt[t] = static_cast<std::int32_t>(t * (1 + i % 3)) % 23;
+  Request request = full_request(i + 1, prompt, answer);
+  request.max_tokens = 40 + 30 * static_cast<std::int32_t>(i % 8);
+  request.sampling.temperature = i % 3 == 0 ? 0.0F : 1.0F;
+  request.sampling.seed = i;
+  request.score_prompt = i % 5 == 4;
+  request.draft = testing::empty_live_draft();
+  request.k = static_cast<std::int32_t>(i % 3) * 4;
+  return request;
+}
+
+std::vector<Answer> answers_of(Bench& bench) {
+  std::vector<Answer> answers(kRequests);
+  for (std::size_t i = 0; i < kRequests; ++i) bench.engine->submit(request_of(i, answers[i]));
+  EXPECT_TRUE(drain(*bench.engine));
+  return answers;
+}
+
+TEST(EnginePreemption, NoAnswerDiffers) {
+  Bench ample({}, {.max_running = 1, .prefix_cache = 0});
+  const auto expected = answers_of(ample);
+  EXPECT_EQ(preemptions(ample), 0);
+  for (const double prefix_cache : {0.0, 0.25, 1.0}) {
+    for (const std::int32_t n_pages : {11, 16, 30}) {  // the longest answer alone needs 10
+      Bench tight({}, {.max_running = 8, .prefix_cache = prefix_cache}, {.n_pages = n_pages});
+      const auto answers = answers_of(tight);
+      for (std::size_t i = 0; i < kRequests; ++i) {
+        EXPECT_TRUE(expected[i].same_as(answers[i])) << i << " with " << n_pages << " pages";
+        EXPECT_EQ(expected[i].prompt_logprobs.size(), answers[i].prompt_logprobs.size()) << i;
+      }
+      EXPECT_GT(preemptions(tight), 0) << n_pages << " pages";
+      EXPECT_EQ(tight.engine->n_free_pages(), n_pages);
+    }
+  }
+}
+
+// Bug: a request reserved its whole possible length, and max_tokens is the rest of the context where a client gives
+// none. So a cache of 512 tokens ran these one after the other.
+TEST(EnginePreemption, ALongLimitDoesNotKeepOthersWaiting) {
+  Bench bench({}, {.max_running = 6}, {.n_pages = 16});
+  std::vector<Answer> answers(6);
+  for (std::size_t i = 0; i < answers.size(); ++i) {
+    Request request = full_request(i + 1, {static_cast<std::int32_t>(i)}, answers[i]);
+    request.max_tokens = 400;
+    request.sampling.temperature = 0;
+    request.end_ids = {3, 4, 5};
+    bench.engine->submit(std::move(request));
+  }
+  EXPECT_TRUE(drain(*bench.engine));
+  EXPECT_EQ(bench.worker->most_sequences, 5);  // 3 pages each, and one for each that may grow
+  for (const Answer& answer : answers) EXPECT_EQ(answer.summary.reason, StopReason::kEndToken);
+}
+
+// The oldest answer never waits, and those behind it end in a bounded order.
+TEST(EnginePreemption, TheOldestKeepsItsPages) {
+  Bench bench({}, {.max_running = 8}, {.n_pages = 12});
+  std::vector<Answer> answers(8);
+  for (std::size_t i = 0; i < answers.size(); ++i) bench.engine->submit(bench.request(i + 1, answers[i], 300));
+  EXPECT_TRUE(drain(*bench.engine));
+  EXPECT_GT(preemptions(bench), 0);
+  for (std::size_t i = 0; i < answers.size(); ++i) {
+    EXPECT_EQ(answers[i].tokens.size(), 300U);
+    EXPECT_EQ(bench.listener.finished[i].id.value, i + 1) << "first come, first served";
+  }
+}
+
+TEST(EnginePreemption, AWaitingSequenceCanBeCancelled) {
+  Bench bench({}, {.max_running = 4}, {.n_pages = 12});
+  std::vector<Answer> answers(4);
+  for (std::size_t i = 0; i < answers.size(); ++i) bench.engine->submit(bench.request(i + 1, answers[i], 300));
+  while (preemptions(bench) == 0) ASSERT_TRUE(bench.engine->step());
+  for (std::uint64_t id : {2, 3, 4}) bench.engine->cancel({id});
+  EXPECT_TRUE(drain(*bench.engine));
+  EXPECT_EQ(answers[0].tokens.size(), 300U);
+  for (std::size_t i = 1; i < answers.size(); ++i) EXPECT_EQ(answers[i].summary.reason, StopReason::kCancelled);
+  EXPECT_EQ(bench.engine->n_free_pages(), 12);
+}
+
+// A scored prompt is told once, so its sequence holds its pages from the start to the end.
+TEST(EnginePreemption, AScoredPromptIsNotReadTwice) {
+  Bench bench({}, {.max_running = 4}, {.n_pages = 12});
+  std::vector<Answer> answers(4);
+  for (std::size_t i = 0; i < answers.size(); ++i) {
+    Request request = bench.request(i + 1, answers[i], 150);
+    request.prompt.assign(40, static_cast<std::int32_t>(i));
+    request.score_prompt = i % 2 == 1;
+    request.top_logprobs = 0;
+    bench.engine->submit(std::move(request));
+  }
+  EXPECT_TRUE(drain(*bench.engine));
+  for (std::size_t i = 0; i < answers.size(); ++i) {
+    EXPECT_EQ(answers[i].tokens.size(), 150U);
+    EXPECT_EQ(answers[i].prompt_logprobs.size(), i % 2 == 1 ? 40U : 0U);
+  }
+}
+
+}  // namespace
+}  // namespace slip
