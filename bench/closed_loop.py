@@ -28,6 +28,12 @@ SYSTEM_PROMPT = "You are the assistant of Harbour College. Answer questions of s
 ARMS = {"learning": [], "static": ["--no-learning"], "plain": ["--no-speculation", "--no-learning"]}
 
 
+def arguments_of(arm):
+    """The arguments that an arm adds to `slipstream serve`; `static:k=5` is static with --k 5. KeyError for an unknown arm."""
+    name, _, option = arm.partition(":")
+    return ARMS[name] + ([f"--{option}"] if option else [])
+
+
 class ServiceError(Exception):
     """A service that does not start, or a request it does not answer with 200."""
 

@@ -81,7 +81,7 @@ def run_arms(options, folder, requests, clients):
     own = [name for name in options.arms if name != "llama"]
     try:
         for name in own:
-            services[name] = closed_loop.Service(options.slipstream, name, folder, model + closed_loop.ARMS[name], options.config_text)
+            services[name] = closed_loop.Service(options.slipstream, name, folder, model + closed_loop.arguments_of(name), options.config_text)
             arms[name] = closed_loop.Arm(name, services[name], len(requests))
         for name, first, last in closed_loop.turns(own, len(requests), options.blocks):
             arms[name].serve(requests, first, last, clients)
@@ -124,7 +124,8 @@ def medians(runs):
 
 
 def print_table(rows, arms):
-    print(f"{'setting':<30}{'':<12}" + "".join(f"{name:>10}" for name in arms) + f"{'ratio':>8}   gain of α in the last third · answers different")
+    width = max(10, max(map(len, arms)) + 2)
+    print(f"{'setting':<30}{'':<12}" + "".join(f"{name:>{width}}" for name in arms) + f"{'ratio':>8}   gain of α in the last third · answers different")
     for row in rows:
         found = row["median"]
         for part in SPEEDS:
@@ -133,7 +134,7 @@ def print_table(rows, arms):
             tail = ""
             if part == SPEEDS[0]:
                 tail = " ".join(f"{topic} {gain:+.3f}" for topic, gain in found["gains"].items()) + f" · {found['different']}"
-            print(f"{setting:<30}{part:<12}" + "".join(f"{found['tokens_per_s'][name][part]:>10.1f}" for name in arms)
+            print(f"{setting:<30}{part:<12}" + "".join(f"{found['tokens_per_s'][name][part]:>{width}.1f}" for name in arms)
                   + (f"{ratio:>8.2f}" if ratio else f"{'–':>8}") + f"   {tail}")
 
 
@@ -150,7 +151,7 @@ def parse():
     parser.add_argument("--prompts-root", required=True, type=pathlib.Path, help="folder of sql.jsonl, math.jsonl, code.jsonl, lang.jsonl")
     parser.add_argument("--slipstream", default=str(ROOT / "build/slipstream"))
     parser.add_argument("-c", "--config", type=pathlib.Path, help="TOML for every arm instead of the defaults")
-    parser.add_argument("--arms", type=listed(str), default=["learning", "static", "plain"], help="of learning, static, plain, llama")
+    parser.add_argument("--arms", type=listed(str), default=["learning", "static", "plain"], help="of learning, static, plain, llama; static:k=5 adds --k 5")
     parser.add_argument("--clients", type=listed(int), default=[1, 2, 4])
     parser.add_argument("--requests", type=int, default=120, help="per topic")
     parser.add_argument("--order", choices=["mixed", "round-robin", "visits"], default="mixed", help="visits: one topic after the other")
@@ -161,7 +162,7 @@ def parse():
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)), help="of llama.cpp")
     parser.add_argument("--json", help="write everything into this file; -: print it instead of the table, for bench/record.py")
     options = parser.parse_args()
-    unknown = set(options.arms) - set(closed_loop.ARMS) - {"llama"}
+    unknown = {arm for arm in options.arms if arm.partition(":")[0] not in closed_loop.ARMS} - {"llama"}
     if unknown:
         parser.error(f"unknown arms: {', '.join(sorted(unknown))}")
     if set(options.system_prompt) - {"on", "off"}:

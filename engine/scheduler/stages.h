@@ -75,7 +75,7 @@ struct Engine::State {
   void start(WaitingRequest waiting);
   void open(Sequence& sequence);
   void open_pages(Sequence& sequence);
-  bool go_on(Sequence& sequence);
+  bool resume(Sequence& sequence);
   bool grow(std::size_t i);
   void preempt(Sequence& sequence);
   static void release_pages(Sequence& sequence);

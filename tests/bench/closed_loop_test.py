@@ -53,6 +53,14 @@ class StandIn:
                                                      "draft_version": None}}}
 
 
+class Arms(unittest.TestCase):
+    def test_an_arm_may_name_one_more_option(self):
+        self.assertEqual(closed_loop.arguments_of("static"), ["--no-learning"])
+        self.assertEqual(closed_loop.arguments_of("static:k=5"), ["--no-learning", "--k=5"])
+        with self.assertRaises(KeyError):
+            closed_loop.arguments_of("statik:k=5")
+
+
 class TurnsTest(unittest.TestCase):
     def test_every_arm_serves_every_request_once_and_in_order(self):
         order = closed_loop.turns(["a", "b", "c"], 20, 6)

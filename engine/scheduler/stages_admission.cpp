@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+// The stages that decide who runs: cancellations, cache pages for the next step, admission.
+#include <algorithm>
+#include <utility>
+
+#include "common/log.h"
+#include "engine/contain.h"
+#include "engine/scheduler/stages.h"
+
+namespace slip {
+
+// ---- admit ----
+
+void Engine::State::end_cancelled() {
+  if (!request_queue.any_cancelled()) return;
+  while (auto waiting = request_queue.pop_cancelled()) finish_unstarted(std::move(*waiting), StopReason::kCancelled);
+  for (const auto& sequence : running) {
+    if (request_queue.is_cancelled(sequence->request.id)) sequence->reason = StopReason::kCancelled;
+  }
+  retire();
+}
+
+// Pages for the next step of every running sequence, the oldest first. Where the cache is full, the youngest ones lose
+// theirs and go on later; their tokens stay, and the prefix cache keeps their pages until others need them.
+void Engine::State::reserve_pages() {
+  n_preempted_ = 0;
+  bool older_waits = false;
+  for (std::size_t i = 0; i < running.size(); ++i) {
+    Sequence& sequence = *running[i];
+    const auto failure = contain([&] {
+      if (!sequence.waits_for_pages && !grow(i)) preempt(sequence);
+      if (sequence.waits_for_pages && (older_waits || !resume(sequence))) older_waits = true;
+    });
+    if (!failure) continue;
+    fail(sequence, *failure);
+    release_pages(sequence);
+  }
+}
+
+// Lets a preempted sequence go on. False while there is too little room for it.
+bool Engine::State::resume(Sequence& sequence) {
+  const std::int32_t needed = PagePool::pages_for(slots_to_start(sequence.n_tokens(), sequence.most_tokens()));
+  if (free_pages() < needed + n_growing()) return false;
+  open_pages(sequence);
+  sequence.waits_for_pages = false;
+  return true;
+}
+
+// False when the sequence must wait, since no younger one has pages to give.
+bool Engine::State::grow(std::size_t i) {
+  Sequence& sequence = *running[i];
+  const std::int32_t n_slots = slots_for_step(sequence.n_tokens(), sequence.most_tokens());
+  while (!prefixes.reserve(sequence.pages, n_slots)) {
+    const auto victim =
+        std::find_if(running.rbegin(), running.rend() - static_cast<std::ptrdiff_t>(i) - 1,
+                     [](const auto& other) { return other->may_be_preempted() && !other->waits_for_pages; });
+    if (victim == running.rend() - static_cast<std::ptrdiff_t>(i) - 1) return false;
+    preempt(**victim);
+  }
+  return true;
+}
+
+void Engine::State::preempt(Sequence& sequence) {
+  remember_prefix(sequence);
+  release_pages(sequence);
+  ++n_preempted_;
+}
+
+void Engine::State::release_pages(Sequence& sequence) {
+  sequence.pages.shrink_to(0);
+  sequence.n_cached = 0;
+  sequence.waits_for_pages = true;
+}
+
+// Running sequences that may soon need another page.
+std::int32_t Engine::State::n_growing() const {
+  return static_cast<std::int32_t>(std::count_if(running.begin(), running.end(), [](const auto& sequence) {
+    return !sequence->waits_for_pages && sequence->pages.capacity_slots() < sequence->most_tokens();
+  }));
+}
+
+// New requests wait behind preempted sequences.
+void Engine::State::admit() {
+  const std::int32_t free_sequences = options.max_running - static_cast<std::int32_t>(running.size());
+  const bool any_waits =
+      std::any_of(running.begin(), running.end(), [](const auto& sequence) { return sequence->waits_for_pages; });
+  if (free_sequences > 0 && !any_waits) {
+    request_queue.peek_needs(static_cast<std::size_t>(free_sequences), needs_);
+    for (std::int32_t& need : needs_) need = PagePool::pages_for(need);
+    for (std::size_t n = n_admissible(needs_, free_pages() - n_growing(), free_sequences); n > 0; --n) {
+      if (auto waiting = request_queue.pop()) start(std::move(*waiting));
+    }
+  }
+  figures_ = {};
+  figures_.n_waiting = request_queue.n_waiting();
+  figures_.n_preempted = n_preempted_;
+  n_running.store(static_cast<std::int32_t>(running.size()), std::memory_order_relaxed);
+}
+
+void Engine::State::start(WaitingRequest waiting) {
+  std::unique_ptr<Sequence> sequence;
+  auto failure = contain([&] {
+    sequence = std::make_unique<Sequence>(std::move(waiting.request), waiting.drawn_seed, target->cache(), tokenizer);
+  });
+  if (failure) return finish_unstarted(std::move(waiting), StopReason::kFailed, std::move(failure));
+  sequence->figures.submitted_us = waiting.submitted_us;
+  failure = contain([&] { open(*sequence); });
+  if (failure) {
+    fail(*sequence, *failure);
+    return finish(*sequence);
+  }
+  begin_optional(*sequence);
+  running.push_back(std::move(sequence));
+}
+
+// The last token is always read, for its logits. A scored prompt needs the logits of all its tokens.
+void Engine::State::open_pages(Sequence& sequence) {
+  const Request& request = sequence.request;
+  const std::int32_t n_tokens = sequence.n_tokens(), most = sequence.most_tokens();
+  const auto n_readable = static_cast<std::size_t>(request.score_prompt ? 0 : n_tokens - 1);
+  sequence.pages.expect(most);
+  sequence.n_cached = prefixes.open(request.tenant.value, std::span(sequence.tokens).first(n_readable),
+                                    request.score_prompt ? most : slots_to_start(n_tokens, most), sequence.pages);
+}
+
+void Engine::State::open(Sequence& sequence) {
+  const Request& request = sequence.request;
+  open_pages(sequence);
+  sequence.figures.cached_tokens = sequence.n_cached;
+  sequence.verified_on_device = verifier->verifies_on_device(request.sampling);
+  if (request.sampling.grammar != nullptr) {
+    sequence.grammar = std::make_unique<AnswerGrammar>(request.sampling.grammar, *masks);
+  }
+}
+
+// Starts what does not affect the answer: observation and drafting. A failure here does not fail the request.
+void Engine::State::begin_optional(Sequence& sequence) {
+  const Request& request = sequence.request;
+  if (request.max_tokens == 0) return;
+  if (observations != nullptr && request.learn) {
+    const auto failure = contain([&] {
+      observations->begin({request.id, request.route, request.tenant, request.prompt, request.sampling, sequence.rule,
+                           request.choice, request.first_of_call()});
+    });
+    sequence.observed = !failure;
+  }
+  if (request.k.value_or(options.k) == 0) return;
+  const auto failure = contain([&] {
+    const SequenceRef ref = sequence.ref();
+    if (!proposer->drafts_for(ref)) return;
+    proposer->begin(ref);
+    sequence.drafting = true;
+  });
+  if (!failure) return;
+  proposer->release(request.id);
+  log_parts(LogLevel::kError, {"a request runs without a draft: ", failure->what()});
+}
+
+}  // namespace slip
