@@ -44,7 +44,15 @@ namespace {
 
 // The nodes with the most expected tokens when no sequence drafts deeper than `depth`.
 struct BestNodes {
-  std::vector<double> next;        // expected tokens of each sequence's next node
+  // A sequence's next node. The greatest has the most expected tokens; of equal ones it is the first sequence's.
+  struct Next {
+    double tokens = 0;
+    std::size_t sequence = 0;
+    bool operator<(const Next& other) const {
+      return tokens != other.tokens ? tokens < other.tokens : sequence > other.sequence;
+    }
+  };
+  std::vector<Next> next;          // a heap
   std::vector<std::size_t> nodes;  // each node's sequence, in descending order of expected tokens
   std::vector<std::int32_t> lengths;
 
@@ -55,18 +63,26 @@ struct BestNodes {
     next.clear();
     nodes.clear();
     lengths.assign(outlooks.size(), 0);
-    for (const DraftOutlook& outlook : outlooks) next.push_back(std::min(outlook.most, depth) > 0 ? outlook.alpha : 0);
+    for (std::size_t i = 0; i < outlooks.size(); ++i) {
+      if (std::min(outlooks[i].most, depth) > 0 && outlooks[i].alpha > 0) next.push_back({outlooks[i].alpha, i});
+    }
+    std::make_heap(next.begin(), next.end());
     double tokens = n, best_goodput = 0;
     for (;;) {
       const auto n_nodes = static_cast<std::int32_t>(nodes.size());
       const double goodput = tokens / (curve.pass_us(n + prompt_rows + n_nodes) + curve.depth_us * depth);
       if (goodput > best_goodput) best_goodput = goodput, n_best = nodes.size();
-      const auto best = static_cast<std::size_t>(std::max_element(next.begin(), next.end()) - next.begin());
-      if (next[best] <= 0) return best_goodput;
-      tokens += next[best];
-      nodes.push_back(best);
-      const bool may_grow = ++lengths[best] < std::min(outlooks[best].most, depth);
-      next[best] = may_grow ? next[best] * outlooks[best].alpha_deeper.value_or(outlooks[best].alpha) : 0;
+      if (next.empty()) return best_goodput;
+      std::pop_heap(next.begin(), next.end());
+      Next best = next.back();
+      next.pop_back();
+      tokens += best.tokens;
+      nodes.push_back(best.sequence);
+      const DraftOutlook& outlook = outlooks[best.sequence];
+      best.tokens *= outlook.alpha_deeper.value_or(outlook.alpha);
+      if (++lengths[best.sequence] == std::min(outlook.most, depth) || best.tokens <= 0) continue;
+      next.push_back(best);
+      std::push_heap(next.begin(), next.end());
     }
   }
 };

@@ -51,7 +51,7 @@ struct DraftOutlook {
 // prompts. For each maximum depth from 0 to k, the largest `most`, it adds nodes in descending order of their expected
 // tokens α · α_deeper^(depth − 1), and keeps the number of nodes with the best goodput. `lengths` gets one entry for
 // each outlook; 0: decode without a draft. Probes then raise their 0 to 1. Returns the goodput before probes, in tokens
-// per µs; 0 without outlooks. Pure. Cost: O(n² k²) for n outlooks.
+// per µs; 0 without outlooks. Pure. Cost: O(n k² log n) for n outlooks.
 double choose_draft_lengths(std::span<const DraftOutlook> outlooks, std::int32_t prompt_rows, const StepCurve& curve,
                             std::vector<std::int32_t>& lengths);
 
