@@ -13,10 +13,10 @@ struct PairedScore {
   AcceptanceScore candidate, live;
 };
 
-// The pair of two drafts' scores on one record, weighted by the share of its tokens that tell the drafts apart. A draft
-// guesses the repeated tokens of an answer that repeats itself all right or all wrong. So `repeated` of them count as
-// √repeated, as their sum would vary if they were guessed one by one. One such answer of 128 tokens, which took the
-// base draft 45 steps and the live one 101, rolled back a version that was better on every other answer.
+// The scores of two drafts on one record, weighted by how much the record tells about them. Where an answer repeats
+// itself, a draft gets the repeated tokens all right or all wrong. So n repeated tokens count as √n: then their sum
+// varies as that of n independent ones. Without weights, one answer of 128 tokens rolled back a version that was better
+// on all others: 115 tokens were repeated, and the base draft took 45 steps, the live one 101. Pure.
 PairedScore pair_of(const AcceptanceScore& newer, const AcceptanceScore& older);
 
 // The target steps that the newer draft saves on this text. The tests below bet on it. It is the service's actual cost,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The stages that decide who runs: cancellations, cache pages for the next step, admission.
 #include <algorithm>
+#include <span>
 #include <utility>
 
 #include "common/log.h"
@@ -50,11 +51,12 @@ bool Engine::State::resume(Sequence& sequence) {
 bool Engine::State::grow(std::size_t i) {
   Sequence& sequence = *running[i];
   const std::int32_t n_slots = slots_for_step(sequence.n_tokens(), sequence.most_tokens());
+  const auto younger = std::span(running).subspan(i + 1);
   while (!prefixes.reserve(sequence.pages, n_slots)) {
-    const auto victim =
-        std::find_if(running.rbegin(), running.rend() - static_cast<std::ptrdiff_t>(i) - 1,
-                     [](const auto& other) { return other->may_be_preempted() && !other->waits_for_pages; });
-    if (victim == running.rend() - static_cast<std::ptrdiff_t>(i) - 1) return false;
+    const auto victim = std::find_if(younger.rbegin(), younger.rend(), [](const auto& other) {
+      return other->may_be_preempted() && !other->waits_for_pages;
+    });
+    if (victim == younger.rend()) return false;
     preempt(**victim);
   }
   return true;
