@@ -34,7 +34,7 @@ constexpr auto kCounter = MetricType::Counter;
 constexpr auto kGauge = MetricType::Gauge;
 
 // Metric families with one series per topic.
-const TopicSeries kTopicSeries[] = {
+constexpr TopicSeries kTopicSeries[] = {
     {kCounter, "learning_requests_total", "Finished answers that reached the learner, by topic",
      [](const TopicLearning& t) { return static_cast<double>(t.requests); }},
     {kGauge, "learning_records_waiting", "Finished answers that no draft was scored on yet; training waits for that",
