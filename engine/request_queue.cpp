@@ -96,8 +96,7 @@ void RequestQueue::peek_needs(std::size_t most, std::vector<std::int32_t>& needs
   for (std::size_t i = 0; i < std::min(most, waiting_.size()); ++i) {
     const Request& request = waiting_[i].request;
     const auto n_prompt = static_cast<std::int32_t>(request.prompt.size());
-    const std::int32_t whole = n_prompt + request.max_tokens;
-    needs.push_back(request.score_prompt ? whole : slots_to_start(n_prompt, whole));
+    needs.push_back(slots_to_start(n_prompt, n_prompt + request.max_tokens, request.score_prompt));
   }
 }
 

@@ -90,8 +90,8 @@ std::int32_t slots_for_step(std::int32_t n_tokens, std::int32_t most_tokens) {
   return std::min(n_tokens + kMaxProposalNodes, most_tokens);
 }
 
-std::int32_t slots_to_start(std::int32_t n_tokens, std::int32_t most_tokens) {
-  return std::min(n_tokens + kAnswerRoom, most_tokens);
+std::int32_t slots_to_start(std::int32_t n_tokens, std::int32_t most_tokens, bool score_prompt) {
+  return score_prompt ? most_tokens : std::min(n_tokens + kAnswerRoom, most_tokens);
 }
 
 std::size_t n_admissible(std::span<const std::int32_t> pages_needed, std::int32_t free_pages,

@@ -43,8 +43,8 @@ void plan_step(std::span<const SequenceLoad> loads, const StepLimits& limits, Pl
 // included, at most `most_tokens`. Pure.
 std::int32_t slots_for_step(std::int32_t n_tokens, std::int32_t most_tokens);
 // Slots that a request needs to start, or to start again: its tokens and room for the next 64 of its answer, at most
-// `most_tokens`. Pure.
-std::int32_t slots_to_start(std::int32_t n_tokens, std::int32_t most_tokens);
+// `most_tokens`; all of these if its prompt is scored, since then it cannot be preempted. Pure.
+std::int32_t slots_to_start(std::int32_t n_tokens, std::int32_t most_tokens, bool score_prompt);
 
 // The number of waiting requests, in order, that may start now. Pages for the rest of an answer are reserved as it
 // grows, so `free_pages` is what the running sequences leave. Strictly first come, first served: the first request that

@@ -40,8 +40,9 @@ void Engine::State::reserve_pages() {
 
 // Lets a preempted sequence go on. False while there is too little room for it.
 bool Engine::State::resume(Sequence& sequence) {
-  const std::int32_t needed = PagePool::pages_for(slots_to_start(sequence.n_tokens(), sequence.most_tokens()));
-  if (free_pages() < needed + n_growing()) return false;
+  const std::int32_t n_slots =
+      slots_to_start(sequence.n_tokens(), sequence.most_tokens(), sequence.request.score_prompt);
+  if (free_pages() < PagePool::pages_for(n_slots) + n_growing()) return false;
   open_pages(sequence);
   sequence.waits_for_pages = false;
   return true;
@@ -122,7 +123,7 @@ void Engine::State::open_pages(Sequence& sequence) {
   const auto n_readable = static_cast<std::size_t>(request.score_prompt ? 0 : n_tokens - 1);
   sequence.pages.expect(most);
   sequence.n_cached = prefixes.open(request.tenant.value, std::span(sequence.tokens).first(n_readable),
-                                    request.score_prompt ? most : slots_to_start(n_tokens, most), sequence.pages);
+                                    slots_to_start(n_tokens, most, request.score_prompt), sequence.pages);
 }
 
 void Engine::State::open(Sequence& sequence) {
