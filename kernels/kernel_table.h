@@ -39,6 +39,8 @@ struct MatmulTile {
   bool is_first = false;
   std::int64_t depth = 0;
   int n_rows = 0;  // 1 … KernelTable::f32_tile_rows or bf16_tile_rows
+  // The only tile of weights that are not in cache. Reading them takes longer than its arithmetic.
+  bool waits_for_memory = false;
   // Weights needed soon, prefetched while this tile is computed; null: none
   const std::byte* next_weight = nullptr;
   std::int64_t next_step_bytes = 0;  // bytes of them to prefetch per depth step

@@ -11,7 +11,6 @@
 namespace slip::kernels {
 namespace {
 
-constexpr std::int64_t kFetchAhead = 64;         // depth steps by which a lone tile prefetches ahead of its products
 constexpr std::int64_t kMostSharing = 8;         // most tiles that divide the prefetching among them
 constexpr std::int64_t kMostPanelsTogether = 4;  // their sums take at most 256 KiB
 // Bytes of activations kept in cache, beside the weights of two stretches
@@ -19,6 +18,8 @@ constexpr std::int64_t kActivationsInCache = 1280 * 1024;
 constexpr std::int64_t kTasksPerThread = 4;
 constexpr std::int64_t kRowsWorthThreads = 16;  // fewer rows are converted without waking another thread
 constexpr std::int64_t kRowsAtOnce = 4;         // rows that a thread converts at once
+// Smaller weights are taken to stay in cache from one product to the next, as a draft's do
+constexpr std::size_t kBytesInCache = std::size_t{3} << 20;
 // Bytes of weights × row tiles; smaller products do not wake another thread
 constexpr std::int64_t kBytesWorthThreads = 65536;
 
@@ -44,6 +45,7 @@ struct Multiplication {
     stretch = is_bf16 ? table.bf16_stretch : table.f32_stretch;
     task_rows = is_bf16 ? table.bf16_task_rows : table.f32_task_rows;
     depth = is_bf16 ? ceil_div(weight.n_in(), 2) : weight.n_in();
+    from_memory = weight.bytes() > kBytesInCache;
   }
   std::int64_t n_panels() const { return ceil_div(weight.n_out(), kPanelColumns); }
   std::int64_t share_rows(Share share) const { return x.first_row(share.end_tile) - x.first_row(share.first_tile); }
@@ -59,6 +61,7 @@ struct Multiplication {
   int tile_rows;
   std::int64_t stretch, depth;  // steps
   std::int64_t task_rows;
+  bool from_memory;  // the weights are not in cache
 };
 
 // The weights of a panel's stretch, and the weights needed next.
@@ -70,9 +73,8 @@ struct Stretch {
 };
 
 // Prefetches weights while tiles compute on a stretch in cache, which would leave the memory idle. The first tiles
-// divide the next stretch among them, whichever panel it belongs to. A single tile prefetches a little ahead of its own
-// position. The hardware prefetcher alone does not overlap reads and arithmetic: four rows took 1.5 times the time of
-// one instead of 1.2, on a Xeon with AVX512-BF16.
+// divide the next stretch among them, whichever panel it belongs to. The hardware prefetcher alone does not overlap
+// reads and arithmetic: four rows took 1.5 times the time of one instead of 1.2, on a Xeon with AVX512-BF16.
 void fetch_share(const Stretch& stretch, MatmulTile& tile, std::int64_t t, std::int64_t n_tiles) {
   // A power of two, so that it divides a step.
   const auto n_sharing =
@@ -80,8 +82,7 @@ void fetch_share(const Stretch& stretch, MatmulTile& tile, std::int64_t t, std::
   tile.next_weight = nullptr;
   if (t >= n_sharing) return;
   tile.next_step_bytes = kStepBytes / n_sharing;
-  tile.next_weight =
-      n_sharing == 1 ? stretch.weight + kFetchAhead * kStepBytes : stretch.next + t * tile.depth * tile.next_step_bytes;
+  tile.next_weight = stretch.next + t * tile.depth * tile.next_step_bytes;
 }
 
 // The finished sums of a row tile of one panel. The consumer may change them.
@@ -101,6 +102,7 @@ void add_stretch(const Multiplication& job, const Stretch& stretch, std::int64_t
   tile.is_first = at == 0;
   tile.depth = stretch.depth;
   tile.x_stride_bytes = job.x.row_stride_bytes();
+  tile.waits_for_memory = job.from_memory && share.end_tile - share.first_tile == 1;
   for (std::int64_t t = share.first_tile; t < share.end_tile; ++t) {
     const std::int64_t row = job.x.first_row(t);
     tile.n_rows = static_cast<int>(job.x.first_row(t + 1) - row);

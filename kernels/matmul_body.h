@@ -8,7 +8,8 @@
 namespace slip::kernels {
 namespace {
 
-// The number of column blocks in flight for `rows` rows. Their sums fill the register file without spilling.
+// The number of column blocks in flight for `rows` rows. Their sums fill the register file without spilling, so that
+// the arithmetic is fast.
 constexpr int blocks_in_flight(int rows) {
   if (kParts == 1 || rows == 1) return 4;
   return rows == 2 ? 2 : 1;
@@ -105,9 +106,8 @@ struct WidenedPairStep {
   }
 };
 
-template <class Step, int kRows>
+template <class Step, int kRows, int kBlocks>
 void tile_of(const MatmulTile& tile) {
-  constexpr int kBlocks = blocks_in_flight(kRows);
   for (int column = 0; column < kPanelColumns; column += kBlocks * kLanes) {
     Fetching<kPanelColumns / (kBlocks * kLanes)> fetching(tile, column / (kBlocks * kLanes));
     Lanes sums[kRows][kBlocks];
@@ -128,21 +128,29 @@ void tile_of(const MatmulTile& tile) {
   }
 }
 
+// A tile that waits for memory has one block in flight where that is slower arithmetic but faster reading: the next
+// stretch then arrives over four passes instead of one. On a Zen 4, one row took 0.62 times as long, four 0.73 times.
+template <class Step, int kRows>
+void tile_of_rows(const MatmulTile& tile) {
+  if (kParts == 1 && tile.waits_for_memory) return tile_of<Step, kRows, 1>(tile);
+  tile_of<Step, kRows, blocks_in_flight(kRows)>(tile);
+}
+
 template <class Step>
 void matmul_tile(const MatmulTile& tile) {
   switch (tile.n_rows) {
     case 1:
-      return tile_of<Step, 1>(tile);
+      return tile_of_rows<Step, 1>(tile);
     case 2:
-      return tile_of<Step, 2>(tile);
+      return tile_of_rows<Step, 2>(tile);
     case 3:
-      return tile_of<Step, 3>(tile);
+      return tile_of_rows<Step, 3>(tile);
     case 4:
-      return tile_of<Step, 4>(tile);
+      return tile_of_rows<Step, 4>(tile);
     case 5:
-      return tile_of<Step, 5>(tile);
+      return tile_of_rows<Step, 5>(tile);
     default:
-      return tile_of<Step, 6>(tile);
+      return tile_of_rows<Step, 6>(tile);
   }
 }
 

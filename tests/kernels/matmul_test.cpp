@@ -119,6 +119,25 @@ TEST_P(Matmul, ManyRowsOfALongDepthHaveTheBitsOfOneRow) {
   }
 }
 
+// A few rows times weights that no cache holds take other column blocks together than the same rows times small
+// weights.
+TEST_P(Matmul, TheBitsDoNotDependOnTheSizeOfTheWeights) {
+  constexpr std::int64_t kIn = 1301, kOut = 1300, kFew = 130;
+  const Problem large = make_problem(kOut, kIn, dtype());
+  const PackedMatrix small(large.weight.data(), Dtype::kFloat32, kFew, kIn, dtype());
+  ASSERT_GT(large.packed.bytes(), std::size_t{3} << 20);
+  const auto x = random_floats(17 * kIn, 9);
+  for (const std::size_t n_rows : {1, 2, 3, 4, 5, 6, 17}) {
+    const auto from_memory = multiply(table(), large.packed, std::span(x).first(n_rows * kIn), pool_);
+    const auto from_cache = multiply(table(), small, std::span(x).first(n_rows * kIn), pool_);
+    for (std::size_t row = 0; row < n_rows; ++row) {
+      EXPECT_TRUE(
+          same_bits(std::span(from_memory).subspan(row * kOut, kFew), std::span(from_cache).subspan(row * kFew, kFew)))
+          << row << " of " << n_rows;
+    }
+  }
+}
+
 // What the larger copy of a small model relies on: inputs that are zero and weights of such inputs change nothing.
 TEST_P(Matmul, ZeroPaddingOfTheInputsChangesNoBit) {
   const Problem small = make_problem(70, 96, dtype());
