@@ -77,7 +77,7 @@ def of_arm(arm, database):
 def run_arms(options, folder, requests, clients):
     """Serves the requests by all arms in turns; {name: figures}, and how many answers differ."""
     services, arms, figures = {}, {}, {}
-    model = ["--target", options.target, "--draft", options.draft]
+    model = ["--target", options.target] + (["--draft", options.draft] if options.draft else [])
     own = [name for name in options.arms if name != "llama"]
     try:
         for name in own:
@@ -147,7 +147,7 @@ def parse():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     listed = lambda kind: lambda text: [kind(part) for part in text.split(",")]  # noqa: E731
     parser.add_argument("--target", required=True, help="target folder, e.g. one that bench/inflate wrote")
-    parser.add_argument("--draft", default=str(ROOT / "checkpoints/demo/draft"))
+    parser.add_argument("--draft", default=str(ROOT / "checkpoints/demo/draft"), help="'' serves without one, by prompt lookup alone")
     parser.add_argument("--prompts-root", required=True, type=pathlib.Path, help="folder of sql.jsonl, math.jsonl, code.jsonl, lang.jsonl")
     parser.add_argument("--slipstream", default=str(ROOT / "build/slipstream"))
     parser.add_argument("-c", "--config", type=pathlib.Path, help="TOML for every arm instead of the defaults")

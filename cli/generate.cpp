@@ -87,8 +87,8 @@ class GenerateRun {
     model_ = load_target(options.target, dtype);
     check_stop_tokens(options.stop_tokens, model_.weights->config.vocab_size);
     if (options.chat) template_.emplace(ChatTemplate::load(options.target, options.chat_template));
-    k_ = options.draft.empty() ? 0 : options.k.value_or(EngineOptions{}.k);
-    if (k_ == 0) return;  // plain decoding opens no draft
+    k_ = options.k.value_or(options.draft.empty() ? 0 : EngineOptions{}.k);
+    if (options.draft.empty() || k_ == 0) return;  // plain decoding opens no draft
     const auto draft = [&](const std::string& folder) {
       return packed({DraftId{0}, "draft", /*number=*/1, /*parent=*/0, load_draft_weights(folder, dtype, model_)},
                     draft_packing(device_));
@@ -184,9 +184,10 @@ void check(const GenerateOptions& options) {
   if (!options.chat_template.empty() && !options.chat) {
     throw Error(ErrorCode::kInvalidArgument, "--chat-template without --chat", "add --chat");
   }
-  if (options.draft.empty() && options.k.value_or(0) > 0) {
-    throw Error(ErrorCode::kInvalidArgument, "--k " + std::to_string(*options.k) + " without a draft to propose",
-                "add --draft DIR");
+  const bool looks_up = !options.no_prompt_lookup && options.device == "cpu";
+  if (options.draft.empty() && !looks_up && options.k.value_or(0) > 0) {
+    throw Error(ErrorCode::kInvalidArgument, "--k " + std::to_string(*options.k) + " without anything that proposes",
+                options.device == "cpu" ? "add --draft DIR, or leave --no-prompt-lookup out" : "add --draft DIR");
   }
   check_threads(options.threads, "--threads");
   if (options.swap_draft.empty() != (options.swap_every == 0)) {
@@ -264,10 +265,12 @@ void add_model_options(CLI::App& command, GenerateOptions& options) {
   command.add_option("--target", options.target, "Hugging Face folder of the target: Llama, Mistral, Qwen2 or Qwen3")
       ->required();
   command.add_option("--draft", options.draft, "Hugging Face folder of a draft for it");
-  command.add_option("--k", options.k, "Drafted tokens per step (default 3 with a draft); 0: plain decoding")
+  command
+      .add_option("--k", options.k,
+                  "Proposed tokens per step: default 3 with a draft; without one 0, above it from prompt lookup")
       ->check(CLI::Range(0, kMaxProposalNodes));
   command.add_flag("--no-prompt-lookup", options.no_prompt_lookup,
-                   "Propose from the draft only, without prompt lookup");
+                   "Propose without prompt lookup, from the draft alone");
   command.add_option("--dtype", options.dtype, "Data type: bfloat16 (default) or float32");
   command.add_option("--device", options.device, "Device of target and draft: cpu (default) or cuda");
   command

@@ -1,9 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/target_worker.h"
 
+#include <utility>
+#include <vector>
+
 #include "cli/usable_memory.h"
 #include "engine/cuda/device_draft_runner.h"
+#include "engine/speculative/lookup_proposer.h"
 #include "engine/speculative/proposal.h"
+#include "engine/speculative/proposer_list.h"
 #include "kernels/cuda/stream_queue.h"
 
 namespace slip::cli {
@@ -20,9 +25,13 @@ TargetDevice open_target_device(Device device) {
 std::unique_ptr<Proposer> make_proposer(const TargetDevice& device, const EngineOptions& options, Worker& target,
                                         kernels::ThreadPool& pool) {
   DraftModelOptions draft = draft_model_options(options, target);
-  // Drafts on a device do not combine with prompt lookup
-  draft.prompt_lookup = draft.prompt_lookup && device == nullptr;
-  if (device == nullptr) return std::make_unique<DraftModelProposer>(draft, target.config(), pool);
+  if (device == nullptr) {
+    std::vector<std::unique_ptr<Proposer>> proposers;
+    proposers.push_back(std::make_unique<DraftModelProposer>(draft, target.config(), pool));
+    if (options.prompt_lookup) proposers.push_back(std::make_unique<LookupProposer>());
+    return std::make_unique<ProposerList>(std::move(proposers));
+  }
+  draft.prompt_lookup = false;  // drafts on a device do not combine with it
   const MakeDraftRunner on_device = [device](const DraftVersion& first, DraftRunner::Size size) {
     return std::make_unique<DeviceDraftRunner>(device, first, size, kMaxProposalNodes);
   };

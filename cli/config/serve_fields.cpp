@@ -31,7 +31,8 @@ bool is_served_name(const std::string& name) {
 void visit_model(FieldVisitor& to, ServeConfig& config) {
   to.section("model");
   to.field("target", config.target, "a Hugging Face folder (Llama, Mistral, Qwen2 or Qwen3); has no default");
-  to.field("draft", config.draft, R"(the base draft, such as `slipstream warmup` makes; "" decodes plainly)");
+  to.field("draft", config.draft,
+           R"(the base draft, such as `slipstream warmup` makes; "" leaves it to prompt lookup)");
   to.field("chat_template", config.chat_template, R"(a Jinja file; "" = the target's own)");
   to.field("served_names", config.served_names,
            "names that clients may request, the canonical one first; [] = the target folder's name");
@@ -171,7 +172,8 @@ void visit_engine(FieldVisitor& to, ServeConfig& config) {
   to.field("adaptive", engine.adaptive_k,
            "choose each sequence's k by its acceptance rate and the measured step times");
   to.field("prompt_lookup", engine.prompt_lookup,
-           "also propose what followed the same words earlier in the prompt or answer");
+           "also propose what followed the same words earlier in the prompt or answer; on the CPU; without a draft, "
+           "propose only that");
 }
 
 std::string governor_name(const GovernorChoice& choice) {

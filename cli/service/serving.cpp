@@ -38,6 +38,7 @@ namespace {
 
 constexpr const char* kRouterFile = "router.state";
 constexpr std::chrono::milliseconds kRouterSaveInterval{1000};  // the most that promise 5 allows
+constexpr const char* kNoDraftModel = "prompt_lookup";  // what proposes, in ledger and metrics, without a draft model
 
 std::string folder_name(const std::filesystem::path& folder) {
   const auto normal = std::filesystem::absolute(folder).lexically_normal();
@@ -68,9 +69,13 @@ kernels::Pinning engine_pinning(const ServeConfig& config) {
   return config.pin_threads && !limited_by_quota() ? kernels::Pinning::kOwnCpus : kernels::Pinning::kNone;
 }
 
+bool looks_up_prompts(const ServeConfig& config) {
+  return config.engine.prompt_lookup && config.device == Device::kCpu;
+}
+
 EngineOptions engine_options(const ServeConfig& config) {
   EngineOptions options = config.engine;
-  if (!config.speculation || config.draft.empty()) options.k = 0;
+  if (!config.speculation || (config.draft.empty() && !looks_up_prompts(config))) options.k = 0;
   return options;
 }
 
@@ -165,7 +170,7 @@ LearnerOptions learner_options(const ServeConfig& config, std::shared_ptr<DiskSp
   options.disk = std::move(disk);
   options.optimizer_folder = private_folder(config.data_dir / "optimizer");
   options.k = std::max(1, config.engine.k);
-  options.prompt_lookup = config.engine.prompt_lookup && config.device == Device::kCpu;
+  options.prompt_lookup = looks_up_prompts(config);
   options.serve_dtype = config.dtype;
   options.trainer.threads = options.cores;
   options.trainer.skip_looked_up = options.prompt_lookup;
@@ -241,6 +246,7 @@ struct Serving::State {
     for (std::uint32_t i = 0; i < topics.size(); ++i) names.topics.push_back(topics[{i}].name);
     if (engine_options(config).k == 0) return names;
     for (const auto& live_draft : registry.live_drafts) names.drafts.push_back(live_draft->name());
+    if (registry.live_drafts.empty()) names.drafts.assign(topics.size(), kNoDraftModel);
     return names;
   }
 
@@ -411,8 +417,10 @@ std::vector<std::string> Serving::start_up_lines() const {
                                  : "") +
                   ", " + std::to_string(usable_cores()) + " cores usable");
   if (config.draft.empty()) {
+    const int k = state.engine->options().k;
     lines.push_back(
-        "decoding plainly, there is no draft yet; make one with: slipstream warmup --target " + config.target.string() +
+        (k > 0 ? "proposing by prompt lookup alone, k = " + std::to_string(k) : std::string("decoding plainly")) +
+        ", there is no draft yet; make one with: slipstream warmup --target " + config.target.string() +
         " --data PROMPTS.jsonl --draft-config configs/demo-draft.toml --out drafts/" + folder_name(config.target));
   } else {
     lines.push_back("drafting k = " + std::to_string(state.engine->options().k) + " from " + config.draft.string() +

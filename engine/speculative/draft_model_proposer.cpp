@@ -192,7 +192,7 @@ void DraftModelProposer::switch_if_ready(Drafting& drafting, const SequenceRef& 
   drafting.broken = false;
 }
 
-std::int32_t DraftModelProposer::ready_depth(const SequenceRef& sequence) const {
+std::int32_t DraftModelProposer::ready_depth(const SequenceRef& sequence) {
   const auto found = drafting_.find(sequence.id);
   if (found == drafting_.end() || !found->second.live || found->second.broken) return 0;
   if (n_committed(sequence) - found->second.live->n_cached > kMostUnreadRows) return 0;

@@ -57,7 +57,7 @@ class Proposer {
   // the microseconds spent on new versions.
   virtual std::int64_t catch_up(std::span<const DraftTask> tasks, CatchUpBudget budget) = 0;
   // Maximum tokens it can propose for this sequence now; 0 while it is too far behind.
-  virtual std::int32_t ready_depth(const SequenceRef& sequence) const = 0;
+  virtual std::int32_t ready_depth(const SequenceRef& sequence) = 0;
   // Whether its next proposal is more likely than usual to be accepted; acceptance rates of such proposals are kept
   // apart. Depends on the committed tokens alone.
   virtual bool is_confident(const SequenceRef& /*sequence*/) { return false; }

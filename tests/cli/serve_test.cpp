@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <fstream>
 #include <memory>
 #include <string>
 #include <vector>
@@ -110,16 +111,33 @@ TEST_F(ServeTest, NothingOfARequestReachesTheNext) {
   EXPECT_EQ(program.stop(), 0) << program.log();
 }
 
-TEST_F(ServeTest, WithoutADraftItDecodesPlainlyAndSaysHowToWarmUp) {
-  Program program(folder_, {"--target", kTarget, "--port", "0", "--data-dir", data()});
-  const auto port = program.port();
-  ASSERT_NE(port, 0) << program.log();
-  EXPECT_EQ(get(port, "/readyz").status, 200);
-  EXPECT_NE(program.log().find("slipstream warmup --target " + kTarget), std::string::npos) << program.log();
-  const auto body = json::parse(ask(port, chat_bytes("Hello", 8)).body);
-  EXPECT_EQ(body["metrics"]["speculative_decoding"]["num_draft_tokens"], 0);
-  EXPECT_TRUE(body["metrics"]["speculative_decoding"]["draft"].is_null());
-  EXPECT_EQ(program.stop(), 0);
+TEST_F(ServeTest, WithoutADraftItProposesByPromptLookupAndSaysHowToWarmUp) {
+  const std::string prompt = "Repeat: one, two, three, four, five, one, two, three, four, five, one, two, three,";
+  std::string texts[2];
+  for (const bool looks_up : {true, false}) {
+    const std::string config = (folder_ / "lookup.toml").string();
+    std::ofstream(config) << "[speculation]\nprompt_lookup = " << (looks_up ? "true" : "false") << "\n";
+    Program program(folder_, {"--target", kTarget, "--port", "0", "--data-dir", data(), "-c", config});
+    const auto port = program.port();
+    ASSERT_NE(port, 0) << program.log();
+    EXPECT_EQ(get(port, "/readyz").status, 200);
+    EXPECT_NE(program.log().find(looks_up ? "proposing by prompt lookup alone, k = 8" : "decoding plainly"),
+              std::string::npos);
+    EXPECT_NE(program.log().find("slipstream warmup --target " + kTarget), std::string::npos) << program.log();
+    const auto body = json::parse(ask(port, chat_bytes(prompt, 48)).body);
+    const json& figures = body["metrics"]["speculative_decoding"];
+    EXPECT_EQ(figures["num_draft_tokens"] > 0, looks_up) << figures;
+    EXPECT_TRUE(figures["draft"].is_null());
+    texts[looks_up ? 1 : 0] = body["choices"][0]["message"]["content"];
+    const std::string counted = R"(slipstream:spec_decode_num_drafts_total{draft="prompt_lookup",topic=)";
+    const auto shows = [&] { return get(port, "/metrics").body.find(counted) != std::string::npos; };
+    for (int i = 0; looks_up && i < 500 * testing::kPatience && !shows(); ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    }
+    EXPECT_EQ(shows(), looks_up);
+    EXPECT_EQ(program.stop(), 0);
+  }
+  EXPECT_EQ(texts[0], texts[1]);
 }
 
 // A small Qwen3 of arbitrary weights: a poor draft, but one of the target's vocabulary.

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "common/error.h"
+#include "engine/speculative/lookup_proposer.h"
 #include "tests/engine/engine_answers.h"
 #include "tests/engine/goodness_of_fit.h"
 #include "tests/engine/grammar/grammar_walks.h"
@@ -327,6 +328,8 @@ TEST(EngineGrammar, UnseededAnswersFollowTheMaskedDistribution) {
        {ToyProposer::Options{.likeness = 0.6}, ToyProposer::Options{.likeness = 0, .width = 2}}) {
     EXPECT_GT(p_value_of_answers(std::make_unique<ToyProposer>(language(), draft)), testing::kSignificance);
   }
+  EXPECT_GT(p_value_of_answers(std::make_unique<LookupProposer>()),
+            testing::kSignificance);  // proposes forbidden tokens
 }
 
 // Every other parameter that can be combined with a grammar, each alone, checked to have an effect.
@@ -352,7 +355,7 @@ class UnmaskedProposer final : public Proposer {
   bool drafts_for(const SequenceRef& sequence) const override { return inner_.drafts_for(sequence); }
   void begin(const SequenceRef& sequence) override { inner_.begin(sequence); }
   std::int64_t catch_up(std::span<const DraftTask> t, CatchUpBudget b) override { return inner_.catch_up(t, b); }
-  std::int32_t ready_depth(const SequenceRef& sequence) const override { return inner_.ready_depth(sequence); }
+  std::int32_t ready_depth(const SequenceRef& sequence) override { return inner_.ready_depth(sequence); }
   void release(RequestId sequence) override { inner_.release(sequence); }
   void on_verified(const SequenceRef& sequence, const VerifyResult& result) override {
     inner_.on_verified(sequence, result);

@@ -33,7 +33,7 @@ class ToyProposer final : public Proposer {
   }
   void begin(const SequenceRef& sequence) override { begun.insert(sequence.id.value); }
   std::int64_t catch_up(std::span<const DraftTask>, CatchUpBudget) override { return 0; }
-  std::int32_t ready_depth(const SequenceRef&) const override { return options_.deepest; }
+  std::int32_t ready_depth(const SequenceRef&) override { return options_.deepest; }
   void release(RequestId sequence) override { begun.erase(sequence.value); }
   void on_verified(const SequenceRef& sequence, const VerifyResult&) override {
     if (!begun.contains(sequence.id.value)) throw std::logic_error("verified a sequence that never began");

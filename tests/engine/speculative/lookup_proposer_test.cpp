@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/speculative/lookup_proposer.h"
+
+#include <gtest/gtest.h>
+
+#include "engine/speculative/proposer_list.h"
+#include "tests/engine/answer_distribution.h"
+#include "tests/engine/draft_tasks.h"
+#include "tests/engine/engine_answers.h"
+#include "tests/engine/goodness_of_fit.h"
+
+namespace slip {
+namespace {
+
+using Tokens = std::vector<std::int32_t>;
+using testing::Answer;
+using testing::ToyLanguage;
+
+SequenceRef sequence_of(const Tokens& tokens, std::uint64_t id = 1) {
+  SequenceRef sequence;
+  sequence.id = {id};
+  sequence.tokens = tokens;
+  sequence.prompt_tokens = static_cast<std::int32_t>(tokens.size());
+  return sequence;
+}
+
+Proposal proposal_of(Proposer& proposer, const SequenceRef& sequence, std::int32_t nodes) {
+  std::vector<Proposal> proposals(1);
+  proposer.propose(testing::draft_tasks(std::span(&sequence, 1), {nodes}, proposals));
+  return proposals[0];
+}
+
+TEST(LookupProposer, ProposesTheChainThatFollowedTheSameTokens) {
+  LookupProposer proposer;
+  const Tokens tokens{1, 2, 3, 4, 5, 6, 9, 1, 2, 3};
+  const SequenceRef sequence = sequence_of(tokens);
+  EXPECT_TRUE(proposer.drafts_for(sequence));  // without a draft
+  proposer.begin(sequence);
+  EXPECT_EQ(proposer.ready_depth(sequence), kMaxProposalNodes);  // the text goes round
+  const Proposal proposal = proposal_of(proposer, sequence, 5);
+  EXPECT_EQ(proposal.tokens, (Tokens{4, 5, 6, 9, 1}));
+  EXPECT_EQ(proposal.parents, (Tokens{-1, 0, 1, 2, 3}));
+  EXPECT_EQ(proposal.draw_method, DrawMethod::kDeterministic);
+  EXPECT_EQ(proposal.version, 0U);
+}
+
+TEST(LookupProposer, FollowsTheAnswerAsItGrows) {
+  LookupProposer proposer;
+  Tokens tokens{1, 2, 3, 4};
+  SequenceRef sequence = sequence_of(tokens);
+  proposer.begin(sequence);
+  EXPECT_EQ(proposer.ready_depth(sequence), 0);
+  EXPECT_EQ(proposal_of(proposer, sequence, 3).size(), 0U);
+  for (const std::int32_t token : {7, 1, 2}) tokens.push_back(token);
+  sequence.tokens = tokens;
+  EXPECT_EQ(proposal_of(proposer, sequence, 3).tokens, (Tokens{3, 4, 7}));
+}
+
+TEST(LookupProposer, KeepsSequencesApartAndForgetsReleasedOnes) {
+  LookupProposer proposer;
+  const Tokens one{1, 2, 3, 1, 2}, other{1, 2, 8, 1, 2};
+  const SequenceRef first = sequence_of(one, 1), second = sequence_of(other, 2);
+  proposer.begin(first);
+  proposer.begin(second);
+  EXPECT_EQ(proposal_of(proposer, first, 1).tokens, Tokens{3});
+  EXPECT_EQ(proposal_of(proposer, second, 1).tokens, Tokens{8});
+  proposer.release(first.id);
+  EXPECT_EQ(proposer.ready_depth(first), 0);
+  EXPECT_EQ(proposal_of(proposer, first, 1).size(), 0U);
+}
+
+// ---- in an engine ----
+
+std::vector<Answer> answers_of(const SamplingParams& sampling, std::int32_t k, std::int64_t& n_proposed) {
+  const ToyLanguage language{.vocab_size = 4, .seed = 11};  // few tokens, so that n-grams return
+  EngineOptions options;
+  options.k = k;
+  options.max_running = 3;
+  Engine engine(options, std::make_unique<testing::ToyWorker>(language), nullptr, std::make_unique<LookupProposer>(),
+                nullptr, {});
+  std::vector<Answer> answers(6);
+  for (std::size_t i = 0; i < answers.size(); ++i) {
+    Tokens prompt;
+    for (std::size_t j = 0; j < 3 + 5 * i; ++j) prompt.push_back(static_cast<std::int32_t>((i + j * j) % 4));
+    Request request = testing::full_request(i + 1, prompt, answers[i]);
+    request.sampling = sampling;
+    request.max_tokens = 40;
+    engine.submit(std::move(request));
+  }
+  EXPECT_TRUE(testing::drain(engine));
+  n_proposed = 0;
+  for (const Answer& answer : answers) n_proposed += answer.summary.figures.proposed;
+  return answers;
+}
+
+TEST(LookupProposer, ChangesNoBitOfAnAnswer) {
+  for (const SamplingParams& sampling :
+       {SamplingParams{.temperature = 0}, SamplingParams{.temperature = 0.8F, .seed = 5},
+        SamplingParams{.temperature = 1, .repetition_penalty = 1.2F, .min_tokens = 7, .seed = 6}}) {
+    std::int64_t n_proposed = 0;
+    const auto plain = answers_of(sampling, 0, n_proposed);
+    EXPECT_EQ(n_proposed, 0);
+    for (const std::int32_t k : {1, 4, 16}) {
+      const auto answers = answers_of(sampling, k, n_proposed);
+      EXPECT_GT(n_proposed, 100) << k;
+      for (std::size_t i = 0; i < plain.size(); ++i) EXPECT_TRUE(answers[i].same_as(plain[i])) << i << " at k " << k;
+    }
+  }
+}
+
+TEST(LookupProposer, AnswersWithoutASeedFollowTheTargetsDistribution) {
+  const SamplingParams sampling{.temperature = 0.9F};
+  const auto counts = testing::count_answers(sampling, std::make_unique<LookupProposer>());
+  EXPECT_GT(testing::chi_square_p_value(counts, testing::answer_distribution(sampling)), testing::kSignificance);
+}
+
+// ---- several proposers ----
+
+TEST(ProposerList, GivesASequenceToTheFirstProposerThatDraftsForIt) {
+  const ToyLanguage language;
+  auto with_draft = std::make_unique<testing::ToyProposer>(language, testing::ToyProposer::Options{.deepest = 2});
+  auto without = std::make_unique<testing::ToyProposer>(
+      language, testing::ToyProposer::Options{.deepest = 5, .needs_draft = false});
+  testing::ToyProposer &first = *with_draft, &second = *without;
+  std::vector<std::unique_ptr<Proposer>> proposers;
+  proposers.push_back(std::move(with_draft));
+  proposers.push_back(std::move(without));
+  ProposerList list(std::move(proposers));
+  const Tokens tokens{1, 2, 3};
+  const SamplingParams greedy{.temperature = 0};
+  const auto live_draft = testing::empty_live_draft();
+  std::vector<SequenceRef> sequences{sequence_of(tokens, 1), sequence_of(tokens, 2)};
+  for (SequenceRef& sequence : sequences) sequence.sampling = &greedy;
+  sequences[0].live_draft = live_draft.get();
+  for (const SequenceRef& sequence : sequences) {
+    EXPECT_TRUE(list.drafts_for(sequence));
+    list.begin(sequence);
+  }
+  EXPECT_EQ(list.ready_depth(sequences[0]), 2);
+  EXPECT_EQ(list.ready_depth(sequences[1]), 5);
+  std::vector<Proposal> proposals(2);
+  list.propose(testing::draft_tasks(sequences, {2, 3}, proposals));
+  EXPECT_EQ(proposals[0].size(), 2U);
+  EXPECT_EQ(proposals[1].size(), 3U);
+  list.release({1});
+  list.release({1});  // unknown by now
+  EXPECT_TRUE(first.begun.empty());
+  EXPECT_EQ(second.begun.size(), 1U);
+  EXPECT_EQ(list.ready_depth(sequences[0]), 0);
+}
+
+}  // namespace
+}  // namespace slip
