@@ -83,7 +83,8 @@ struct Request {
   std::int32_t max_tokens = 16;       // prompt + max_tokens ≤ the target's max_positions; 0: the prompt is only read
   std::vector<std::int32_t> end_ids;  // empty: only length and strings stop
   std::vector<std::string> stop_strings;
-  bool keep_stop = false;  // the text keeps the stop string, or the end token's text, that ended it
+  std::vector<std::int32_t> prediction;  // a text that the answer probably repeats, for proposals; empty: none
+  bool keep_stop = false;                // the text keeps the stop string, or the end token's text, that ended it
   // kText: a new text; else it continues the prompt's text. Some tokenizers write a space before a text's first word.
   StreamDecoder::Start answer_start = StreamDecoder::Start::kText;
   std::int32_t top_logprobs = -1;  // −1: none; 0: the token's own; n: also the n most likely tokens

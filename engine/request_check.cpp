@@ -82,6 +82,7 @@ void check_request(const Request& request, const RequestLimits& limits) {
   check_tokens(request.prompt, "prompt", limits.vocab_size);
   // Named by the field that clients use; the model's own end tokens are checked when its configuration is read.
   check_tokens(request.end_ids, "stop_token_ids", limits.vocab_size);
+  check_tokens(request.prediction, "prediction", limits.vocab_size);
   check_sampling(request.sampling);
   check_logit_bias(request.sampling.logit_bias, limits.vocab_size);
   require(request.max_tokens >= 0, "max_tokens", "max_tokens must not be negative");

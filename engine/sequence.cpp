@@ -56,6 +56,7 @@ SequenceRef Sequence::ref() const {
   ref.max_total_tokens = most_tokens();
   ref.sampling = &request.sampling;
   ref.end_ids = request.end_ids;
+  ref.prediction = request.prediction;
   ref.rule = rule;
   ref.choice = request.choice;
   ref.live_draft = request.draft.get();

@@ -99,7 +99,7 @@ std::optional<DraftModelProposer::DraftCache> DraftModelProposer::open_cache(
 
 void DraftModelProposer::begin(const SequenceRef& sequence) {
   Drafting& drafting = drafting_[sequence.id];
-  if (options_.prompt_lookup) drafting.lookup.emplace();
+  if (options_.prompt_lookup) drafting.lookup.emplace(sequence.prediction);
   refresh(drafting, sequence);
 }
 

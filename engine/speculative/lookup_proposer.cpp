@@ -5,6 +5,10 @@
 
 namespace slip {
 
+void LookupProposer::begin(const SequenceRef& sequence) {
+  texts_.insert_or_assign(sequence.id, Text(sequence.prediction));
+}
+
 // Reads the new committed tokens and makes the chain behind them; null for a sequence that has not begun.
 const LookupProposer::Text* LookupProposer::read(const SequenceRef& sequence) {
   const auto found = texts_.find(sequence.id);

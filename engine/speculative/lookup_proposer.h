@@ -16,7 +16,7 @@ namespace slip {
 class LookupProposer final : public Proposer {
  public:
   bool drafts_for(const SequenceRef& /*sequence*/) const override { return true; }
-  void begin(const SequenceRef& sequence) override { texts_[sequence.id]; }
+  void begin(const SequenceRef& sequence) override;
   std::int64_t catch_up(std::span<const DraftTask> /*tasks*/, CatchUpBudget /*budget*/) override { return 0; }
   std::int32_t ready_depth(const SequenceRef& sequence) override;
   bool is_confident(const SequenceRef& sequence) override;
@@ -26,10 +26,11 @@ class LookupProposer final : public Proposer {
 
  private:
   struct Text {
+    explicit Text(std::span<const std::int32_t> prediction) : lookup(prediction) {}
     PromptLookup lookup;
-    std::size_t n_read = 0;            // committed tokens when the chain was made
-    std::vector<std::int32_t> chain;   // at most kMaxProposalNodes tokens
-    bool is_confident = false;         // of the chain's first token
+    std::size_t n_read = 0;           // committed tokens when the chain was made
+    std::vector<std::int32_t> chain;  // at most kMaxProposalNodes tokens
+    bool is_confident = false;        // of the chain's first token
   };
   const Text* read(const SequenceRef& sequence);
 

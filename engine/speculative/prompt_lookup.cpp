@@ -15,7 +15,7 @@ constexpr std::int32_t kLongest = 8;  // tokens compared: a longer match is no b
 constexpr int kMostLooked = 32;       // earlier positions compared per bigram
 constexpr std::size_t kLeastSlots = 256, kMostSlots = 32768;
 // Prior hit rates by class_of(), and the number of guesses that a prior counts for.
-constexpr double kPrior[] = {0.25, 0.4, 0.55, 0.7};
+constexpr double kPrior[] = {0.25, 0.4, 0.55, 0.7}, kPredictedPrior[] = {0.4, 0.6, 0.8, 0.9};
 constexpr double kPriorGuesses = 4;
 // Weight per hit rate: below 1, since a draft that disagrees carries information too.
 constexpr double kTrust = 0.6;
@@ -24,6 +24,27 @@ constexpr double kTrust = 0.6;
 
 std::size_t PromptLookup::class_of(std::int32_t length) {
   return length <= 2 ? 0 : length == 3 ? 1 : length <= 5 ? 2 : 3;
+}
+
+void PromptLookup::Record::add(bool was_right) {
+  all += 1;
+  right += was_right ? 1 : 0;
+}
+
+double PromptLookup::Record::weight(double prior) const {
+  return kTrust * (right + kPriorGuesses * prior) / (all + kPriorGuesses);
+}
+
+PromptLookup::Guess PromptLookup::weighed(const Match& match) const {
+  if (match.length == 0) return {};
+  const std::size_t kind = class_of(match.length);
+  return {match.token, records_[kind].weight(kPrior[kind])};
+}
+
+PromptLookup::Guess PromptLookup::weighed(const PredictedText::Guess& guess) const {
+  if (guess.token < 0) return {};
+  const std::size_t kind = class_of(guess.n_right);
+  return {guess.token, predicted_records_[kind].weight(kPredictedPrior[kind])};
 }
 
 std::size_t PromptLookup::slot_of(std::int32_t first, std::int32_t second) const {
@@ -45,14 +66,14 @@ void PromptLookup::index(std::span<const std::int32_t> tokens, std::size_t end) 
 void PromptLookup::extend(std::span<const std::int32_t> tokens, std::int32_t prompt_tokens) {
   SLIP_CHECK(tokens.size() >= n_read_, "committed tokens are never taken back");
   if (latest_.empty()) latest_.assign(std::bit_ceil(std::clamp(2 * tokens.size(), kLeastSlots, kMostSlots)), -1);
+  const auto n_prompt = static_cast<std::size_t>(prompt_tokens);
   for (; n_read_ < tokens.size(); ++n_read_) {
-    if (n_read_ >= static_cast<std::size_t>(prompt_tokens)) {
+    if (n_read_ >= n_prompt) {
       const Match match = longest(tokens.first(n_read_), {});
-      if (match.length > 0) {
-        Record& record = records_[class_of(match.length)];
-        record.all += 1;
-        record.right += match.token == tokens[n_read_] ? 1 : 0;
-      }
+      if (match.length > 0) records_[class_of(match.length)].add(match.token == tokens[n_read_]);
+      const PredictedText::Guess predicted = predicted_.guess();
+      if (predicted.token >= 0) predicted_records_[class_of(predicted.n_right)].add(predicted.token == tokens[n_read_]);
+      predicted_.read(tokens.subspan(n_prompt, n_read_ + 1 - n_prompt));
     }
     if (n_read_ > 0) index(tokens, n_read_);
   }
@@ -82,12 +103,8 @@ PromptLookup::Match PromptLookup::longest(std::span<const std::int32_t> committe
 
 PromptLookup::Guess PromptLookup::guess(std::span<const std::int32_t> committed,
                                         std::span<const std::int32_t> proposed) const {
-  const Match match = longest(committed, proposed);
-  if (match.length == 0) return {};
-  const std::size_t kind = class_of(match.length);
-  const Record& record = records_[kind];
-  const double right = (record.right + kPriorGuesses * kPrior[kind]) / (record.all + kPriorGuesses);
-  return {match.token, kTrust * right};
+  const Guess repeated = weighed(longest(committed, proposed)), predicted = weighed(predicted_.guess(proposed));
+  return predicted.weight > repeated.weight ? predicted : repeated;
 }
 
 void mix_guess(const PromptLookup::Guess& guess, bool processed, Distribution& q) {

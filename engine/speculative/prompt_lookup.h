@@ -8,13 +8,15 @@
 #include <vector>
 
 #include "engine/sampling/distribution.h"
+#include "engine/speculative/predicted_text.h"
 
 namespace slip {
 
 // Prompt lookup (Saxena, 2023): guesses the next token from the request's own text, since answers repeat their prompts
-// and themselves. Finds the longest earlier n-gram equal to the end of the text; the token after it is the guess. The
-// weight of a guess follows the hit rate measured on the growing answer, by n-gram length. All results depend on the
-// tokens alone. Threads: one owner. Memory: 4 bytes per token, and at most 128 KiB.
+// and themselves. Finds the longest earlier n-gram equal to the end of the text; the token after it is the guess. A
+// request may also predict its answer; of the two guesses, the one with more weight counts. The weight of a guess
+// follows the hit rate measured on the growing answer, by n-gram length. All results depend on the tokens alone.
+// Threads: one owner. Memory: 4 bytes per token, and at most 128 KiB.
 class PromptLookup {
  public:
   struct Guess {
@@ -22,6 +24,9 @@ class PromptLookup {
     double weight = 0;                                   // 0 to 1: the share of the guess in a draft's distribution
     bool is_confident() const { return weight >= 0.3; }  // right more often than wrong
   };
+
+  // `prediction`: a text that the answer probably repeats; empty: none. Copied.
+  explicit PromptLookup(std::span<const std::int32_t> prediction = {}) : predicted_(prediction) {}
 
   // Reads the tokens added since the last call; `tokens` is the prompt, then the answer so far.
   void extend(std::span<const std::int32_t> tokens, std::int32_t prompt_tokens);
@@ -40,7 +45,11 @@ class PromptLookup {
   };
   struct Record {
     double right = 0, all = 0;
+    void add(bool was_right);
+    double weight(double prior) const;  // of a guess of this class
   };
+  Guess weighed(const Match& match) const;
+  Guess weighed(const PredictedText::Guess& guess) const;
   Match longest(std::span<const std::int32_t> committed, std::span<const std::int32_t> proposed) const;
   void index(std::span<const std::int32_t> tokens, std::size_t end);
   std::size_t slot_of(std::int32_t first, std::int32_t second) const;
@@ -51,6 +60,8 @@ class PromptLookup {
                                        // hash, or −1
   std::size_t n_read_ = 0;
   std::array<Record, kClasses> records_;  // by n-gram length
+  PredictedText predicted_;
+  std::array<Record, kClasses> predicted_records_;  // by PredictedText::Guess::n_right
 };
 
 // q ← (1 − w) q + w [guess], for tokens that are drawn from q. If `processed`, only tokens that the request's logits

@@ -18,6 +18,7 @@ struct SequenceRef {
   std::int32_t max_total_tokens = 0;         // maximum of prompt and answer together
   const SamplingParams* sampling = nullptr;  // seed always set
   std::span<const std::int32_t> end_ids;
+  std::span<const std::int32_t> prediction;  // as in Request
   AcceptanceRule rule = AcceptanceRule::kRejection;
   std::uint32_t choice = 0;
   LiveDraft* live_draft = nullptr;   // null: the request names no draft

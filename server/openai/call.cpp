@@ -139,7 +139,7 @@ class CallReader {
       "user",     "safety_identifier", "service_tier", "prompt_cache_key", "reasoning_effort", "prompt_cache_retention",
       "verbosity"};
 
-  static constexpr std::array kChatOnly = {"messages", "max_completion_tokens", "top_logprobs"};
+  static constexpr std::array kChatOnly = {"messages", "max_completion_tokens", "top_logprobs", "prediction"};
   static constexpr std::array kCompletionOnly = {"prompt", "best_of", "echo"};
 
   bool is_known(const std::string& name) const {
@@ -166,11 +166,28 @@ class CallReader {
       const json* messages = fields_.find("messages");
       if (messages == nullptr) refuse_field("messages", "is missing");
       call_.messages = parse_messages(*messages);
+      read_prediction();
       return;
     }
     const json* prompt = fields_.find("prompt");
     if (prompt == nullptr) refuse_field("prompt", "is missing");
     call_.prompts = read_prompt_field(*prompt);
+  }
+
+  void read_prediction() {
+    const json* prediction = fields_.find("prediction");
+    if (prediction == nullptr) return;
+    if (!prediction->is_object())
+      refuse_field("prediction", "must be an object like {\"type\": \"content\", \"content\": …}");
+    for (const auto& [name, value] : prediction->items()) {
+      if (name != "type" && name != "content") {
+        refuse_field("prediction." + name.substr(0, 64), "is not a field of a prediction");
+      }
+    }
+    const auto type = prediction->find("type"), content = prediction->find("content");
+    if (type == prediction->end() || *type != "content") refuse_field("prediction.type", "must be \"content\"");
+    if (content == prediction->end()) refuse_field("prediction.content", "is missing");
+    call_.prediction = parse_content(*content, "prediction.content");
   }
 
   // The choices of a prompt differ only in the address of their randomness.

@@ -36,6 +36,7 @@ struct CompletionCall {
   std::int32_t n = 1;                      // choices per prompt
   std::optional<std::int32_t> max_tokens;  // nullopt: the rest of the context
   std::vector<std::string> stop;
+  std::string prediction;                    // chat: a text that the answer probably repeats; empty: none
   bool keep_stop = false;                    // as in Request
   std::vector<std::int32_t> stop_token_ids;  // end the answer, like the model's own end tokens
   bool ignore_eos = false;                   // the model's own end tokens do not end the answer

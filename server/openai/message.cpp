@@ -41,6 +41,8 @@ std::string parse_part(const json& part, const std::string& place) {
   return text->get<std::string>();
 }
 
+}  // namespace
+
 std::string parse_content(const json& content, const std::string& place) {
   if (content.is_string()) return content.get<std::string>();
   if (!content.is_array() || content.empty()) refuse(place, "must be a string or a list of text parts");
@@ -50,6 +52,8 @@ std::string parse_content(const json& content, const std::string& place) {
   }
   return text;
 }
+
+namespace {
 
 std::string parse_role(const json& message, const std::string& place) {
   const auto role = message.find("role");

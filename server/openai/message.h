@@ -13,4 +13,7 @@ namespace slip {
 // "messages[2].content[0].type".
 std::vector<ChatMessage> parse_messages(const nlohmann::json& messages);
 
+// Reads a `content`: a string, or a list of text parts, which are joined. Errors likewise, named from `place` on.
+std::string parse_content(const nlohmann::json& content, const std::string& place);
+
 }  // namespace slip

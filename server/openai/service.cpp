@@ -61,6 +61,13 @@ std::vector<std::vector<std::int32_t>> tokenise(const ServedModel& model, const 
   return {render(model, call.messages, /*add_generation_prompt=*/true)};
 }
 
+// An answer has at most as many tokens as the context; what is beyond them could not come.
+std::vector<std::int32_t> predicted_tokens(const ServedModel& model, const CompletionCall& call) {
+  std::vector<std::int32_t> tokens = model.tokenizer->encode(call.prediction, SpecialTokens::kAsText);
+  tokens.resize(std::min(tokens.size(), static_cast<std::size_t>(model.max_positions)));
+  return tokens;
+}
+
 // The prompt as the client sees it: its text, or the text of its token ids.
 std::string echo_of(const ServedModel& model, const Prompt& prompt) {
   if (const auto* text = std::get_if<std::string>(&prompt)) return *text;
@@ -267,6 +274,7 @@ Request Service::prepare(const ServedModel& served, const CompletionCall& call, 
   if (!call.ignore_eos) request.end_ids = served.end_ids;
   request.end_ids.insert(request.end_ids.end(), call.stop_token_ids.begin(), call.stop_token_ids.end());
   request.stop_strings = call.stop;
+  request.prediction = predicted_tokens(served, call);
   request.keep_stop = call.keep_stop;
   if (call.endpoint == Endpoint::kCompletion) {
     request.answer_start = StreamDecoder::behind(*served.tokenizer, request.prompt);

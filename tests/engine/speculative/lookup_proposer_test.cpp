@@ -71,7 +71,12 @@ TEST(LookupProposer, KeepsSequencesApartAndForgetsReleasedOnes) {
 
 // ---- in an engine ----
 
-std::vector<Answer> answers_of(const SamplingParams& sampling, std::int32_t k, std::int64_t& n_proposed) {
+struct Proposed {
+  std::int64_t n = 0, n_accepted = 0;
+};
+
+std::vector<Answer> answers_of(const SamplingParams& sampling, std::int32_t k, Proposed& proposed,
+                               const std::vector<Answer>& predictions = {}) {
   const ToyLanguage language{.vocab_size = 4, .seed = 11};  // few tokens, so that n-grams return
   EngineOptions options;
   options.k = k;
@@ -85,11 +90,15 @@ std::vector<Answer> answers_of(const SamplingParams& sampling, std::int32_t k, s
     Request request = testing::full_request(i + 1, prompt, answers[i]);
     request.sampling = sampling;
     request.max_tokens = 40;
+    if (!predictions.empty()) request.prediction = predictions[i].tokens;
     engine.submit(std::move(request));
   }
   EXPECT_TRUE(testing::drain(engine));
-  n_proposed = 0;
-  for (const Answer& answer : answers) n_proposed += answer.summary.figures.proposed;
+  proposed = {};
+  for (const Answer& answer : answers) {
+    proposed.n += answer.summary.figures.proposed;
+    proposed.n_accepted += answer.summary.figures.accepted;
+  }
   return answers;
 }
 
@@ -97,14 +106,31 @@ TEST(LookupProposer, ChangesNoBitOfAnAnswer) {
   for (const SamplingParams& sampling :
        {SamplingParams{.temperature = 0}, SamplingParams{.temperature = 0.8F, .seed = 5},
         SamplingParams{.temperature = 1, .repetition_penalty = 1.2F, .min_tokens = 7, .seed = 6}}) {
-    std::int64_t n_proposed = 0;
-    const auto plain = answers_of(sampling, 0, n_proposed);
-    EXPECT_EQ(n_proposed, 0);
+    Proposed proposed;
+    const auto plain = answers_of(sampling, 0, proposed);
+    EXPECT_EQ(proposed.n, 0);
     for (const std::int32_t k : {1, 4, 16}) {
-      const auto answers = answers_of(sampling, k, n_proposed);
-      EXPECT_GT(n_proposed, 100) << k;
+      const auto answers = answers_of(sampling, k, proposed);
+      EXPECT_GT(proposed.n, 100) << k;
       for (std::size_t i = 0; i < plain.size(); ++i) EXPECT_TRUE(answers[i].same_as(plain[i])) << i << " at k " << k;
     }
+  }
+}
+
+// A prediction that comes true is accepted to the last token, except the one that each step adds itself.
+TEST(LookupProposer, APredictionMakesProposalsRightAndChangesNoBit) {
+  for (const SamplingParams& sampling :
+       {SamplingParams{.temperature = 0}, SamplingParams{.temperature = 1, .seed = 5}}) {
+    Proposed proposed;
+    const auto plain = answers_of(sampling, 0, proposed);
+    auto predictions = plain;
+    EXPECT_TRUE(std::equal(plain.begin(), plain.end(), answers_of(sampling, 4, proposed, predictions).begin(),
+                           [](const Answer& a, const Answer& b) { return a.same_as(b); }));
+    EXPECT_EQ(proposed.n_accepted, 6 * 31);  // the first of 40 tokens comes with the prompt, then 4 + 1 a step
+    for (Answer& prediction : predictions) prediction.tokens[20] = (prediction.tokens[20] + 1) % 4;  // one wrong token
+    EXPECT_TRUE(std::equal(plain.begin(), plain.end(), answers_of(sampling, 4, proposed, predictions).begin(),
+                           [](const Answer& a, const Answer& b) { return a.same_as(b); }));
+    EXPECT_GE(proposed.n_accepted, 6 * 29);
   }
 }
 
