@@ -7,6 +7,7 @@ namespace slip {
 namespace {
 
 constexpr std::size_t kLeastMatch = 2;  // tokens that must agree to find the place again
+constexpr std::size_t kReach = 4096;    // tokens before and behind the last place that are searched for it
 
 std::size_t distance(std::size_t a, std::size_t b) {
   return a > b ? a - b : b - a;
@@ -48,7 +49,8 @@ void PredictedText::find_again(std::span<const std::int32_t> answer) {
     return n;
   };
   std::size_t longest = 0, found = 0;
-  for (std::size_t end = 1; end <= tokens_.size(); ++end) {
+  const std::size_t last = std::min(tokens_.size(), at_ + kReach);
+  for (std::size_t end = at_ > kReach ? at_ - kReach : 1; end <= last; ++end) {
     const std::size_t n = n_equal(end);
     if (n < longest || (n == longest && distance(end, at_) >= distance(found, at_))) continue;
     longest = n;

@@ -49,6 +49,15 @@ TEST(PredictedText, TakesTheNearestOfEqualPlaces) {
   EXPECT_EQ(guesses_along(text, longer).back(), 91);
 }
 
+// A long text costs no more than a short one while the answer has left it.
+TEST(PredictedText, SearchesOnlyAroundTheLastPlace) {
+  Tokens text(20000, 0);
+  text[3000] = 1, text[3001] = 2, text[3002] = 3;
+  text[15000] = 4, text[15001] = 5, text[15002] = 6;
+  EXPECT_EQ(guesses_along(text, {8, 9, 1, 2}).back(), 3);
+  EXPECT_EQ(guesses_along(text, {8, 9, 4, 5}).back(), -1);
+}
+
 TEST(PredictedText, GuessesBehindProposedTokensThatFollowIt) {
   PredictedText predicted(Tokens{5, 6, 7});
   EXPECT_EQ(predicted.guess(Tokens{5, 6}).token, 7);
