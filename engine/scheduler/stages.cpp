@@ -65,7 +65,7 @@ void Engine::State::plan_next() {
     load.remaining = sequence.remaining();
     load.score_prompt = sequence.request.score_prompt;
     load.k_wanted = sequence.drafting ? sequence.request.k.value_or(options.k) : 0;
-    load.ready_depth = sequence.drafting ? proposer->ready_depth(parts_[i].ref) : 0;
+    load.ready_depth = sequence.drafting ? ready_depth(i) : 0;
     loads_.push_back(load);
   }
   if (const auto failure = contain([&] { choose_lengths(); })) {
@@ -86,6 +86,17 @@ void Engine::State::plan_next() {
     part.first_prompt_row = -1;
     part.committed.clear();
   }
+}
+
+// A proposer reads new tokens here. If it fails, its sequence goes on without proposals.
+std::int32_t Engine::State::ready_depth(std::size_t i) {
+  std::int32_t depth = 0;
+  const auto failure = contain([&] { depth = proposer->ready_depth(parts_[i].ref); });
+  if (!failure) return depth;
+  log_parts(LogLevel::kError, {"drafting failed, a request goes on without drafts: ", failure->what()});
+  proposer->release(running[i]->request.id);
+  running[i]->drafting = false;
+  return 0;
 }
 
 AcceptanceEstimate& Engine::State::acceptance_of(const SequenceRef& sequence, bool confident) {

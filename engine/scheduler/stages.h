@@ -80,6 +80,7 @@ struct Engine::State {
   void preempt(Sequence& sequence);
   static void release_pages(Sequence& sequence);
   void begin_optional(Sequence& sequence);
+  std::int32_t ready_depth(std::size_t i);
   void choose_lengths();
   AcceptanceEstimate& acceptance_of(const SequenceRef& sequence, bool confident);
   void learn_lengths();

@@ -220,6 +220,23 @@ TEST(EngineFails, NothingWhenAProposerBreaks) {
   EXPECT_TRUE(bench.proposer->begun.empty());
 }
 
+// The failing sequence goes on plainly, and the other one with its proposals.
+TEST(EngineFails, NothingWhenAProposerCannotReadASequence) {
+  Bench steady, bench;
+  bench.proposer->fail_depth_at = 5;  // two calls a sequence and step: this one plans the second step
+  Answer expected[2], answers[2];
+  for (std::uint64_t i = 0; i < 2; ++i) {
+    steady.engine->submit(steady.request(i + 1, expected[i], 40));
+    bench.engine->submit(bench.request(i + 1, answers[i], 40));
+  }
+  EXPECT_TRUE(drain(*steady.engine));
+  EXPECT_TRUE(drain(*bench.engine));
+  for (int i = 0; i < 2; ++i) EXPECT_TRUE(answers[i].same_as(expected[i])) << i;
+  EXPECT_LT(answers[0].summary.figures.accepted, expected[0].summary.figures.accepted);
+  EXPECT_EQ(answers[1].summary.figures.accepted, expected[1].summary.figures.accepted);
+  EXPECT_TRUE(bench.proposer->begun.empty());
+}
+
 // ---- admission ----
 
 TEST(EngineAdmits, NoMoreThanMayWait) {

@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <map>
+#include <new>
 #include <set>
 #include <stdexcept>
 #include <vector>
@@ -33,7 +34,10 @@ class ToyProposer final : public Proposer {
   }
   void begin(const SequenceRef& sequence) override { begun.insert(sequence.id.value); }
   std::int64_t catch_up(std::span<const DraftTask>, CatchUpBudget) override { return 0; }
-  std::int32_t ready_depth(const SequenceRef&) override { return options_.deepest; }
+  std::int32_t ready_depth(const SequenceRef&) override {
+    if (fail_depth_at == ++n_depths) throw std::bad_alloc();
+    return options_.deepest;
+  }
   void release(RequestId sequence) override { begun.erase(sequence.value); }
   void on_verified(const SequenceRef& sequence, const VerifyResult&) override {
     if (!begun.contains(sequence.id.value)) throw std::logic_error("verified a sequence that never began");
@@ -54,7 +58,7 @@ class ToyProposer final : public Proposer {
   }
 
   std::set<std::uint64_t> begun;
-  int n_calls = 0, fail_at = 0, n_lengths_chosen = 0;
+  int n_calls = 0, fail_at = 0, n_lengths_chosen = 0, n_depths = 0, fail_depth_at = 0;
   std::uint64_t version = 1;
 
  private:
