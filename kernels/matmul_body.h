@@ -128,8 +128,8 @@ void tile_of(const MatmulTile& tile) {
   }
 }
 
-// A tile that waits for memory has one block in flight where that is slower arithmetic but faster reading: the next
-// stretch then arrives over four passes instead of one. On a Zen 4, one row took 0.62 times as long, four 0.73 times.
+// A tile that waits for memory keeps one block in flight. Its arithmetic is slower, but it reads faster, since the next
+// stretch is fetched over four passes instead of one: on a Zen 4, one row took 0.66 times as long, four rows 0.75.
 template <class Step, int kRows>
 void tile_of_rows(const MatmulTile& tile) {
   if (kParts == 1 && tile.waits_for_memory) return tile_of<Step, kRows, 1>(tile);

@@ -8,10 +8,11 @@
 namespace slip {
 
 // Follows an answer through a text that it probably repeats, such as the file that it edits (OpenAI's `prediction`).
-// While the answer follows the text, the text's next token is the guess. Where the answer leaves it, one token is taken
-// to be replaced; if the next one differs as well, the place is the one before which most of the answer's last tokens
-// stand, and of equals the nearest. All results depend on the tokens alone. Threads: one owner. Cost of a token: O(1),
-// or that of comparing it with 8,192 tokens while the place is lost.
+// While the answer follows the text, the text's next token is the guess. Where the answer differs, one token counts as
+// replaced. If the next one differs too, the place is searched: the text before it must agree with the answer's last
+// tokens, at least two of them. The longest agreement wins, and of equal ones the nearest place. All results depend on
+// the tokens alone. Threads: one owner. Cost of a token: O(1), or that of comparing it with 8,192 tokens while the
+// place is lost.
 class PredictedText {
  public:
   struct Guess {
