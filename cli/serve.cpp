@@ -226,7 +226,8 @@ void list_config(const ServeOverrides& given) {
 // the error says how to get that.
 std::string empty_draft_fault(const std::string& value) {
   if (!value.empty()) return {};
-  return "must not be empty; to decode plainly use --no-speculation, or draft = \"\" in the configuration";
+  return "must not be empty; to serve without a draft set draft = \"\" in the configuration, to decode plainly use "
+         "--no-speculation";
 }
 
 void serve(const ServeOverrides& overrides, bool check_only) {

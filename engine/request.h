@@ -90,7 +90,7 @@ struct Request {
   std::int32_t top_logprobs = -1;  // −1: none; 0: the token's own; n: also the n most likely tokens
   bool score_prompt = false;       // also the log probabilities of the prompt's tokens; needs top_logprobs ≥ 0
   bool checksum = false;
-  std::shared_ptr<LiveDraft> draft;  // null: plain decoding, unless the proposer needs none
+  std::shared_ptr<LiveDraft> draft;  // null: proposals without a draft model, if any
   std::optional<std::int32_t> k;     // overrides EngineOptions::k
   RouteTag route;
   std::optional<float> tpot_slo_ms;  // target time per output token; not read yet, reserved for planning
