@@ -63,6 +63,7 @@ std::vector<std::vector<std::int32_t>> tokenise(const ServedModel& model, const 
 
 // An answer has at most as many tokens as the context; what is beyond them could not come.
 std::vector<std::int32_t> predicted_tokens(const ServedModel& model, const CompletionCall& call) {
+  if (call.prediction.empty()) return {};
   std::vector<std::int32_t> tokens = model.tokenizer->encode(call.prediction, SpecialTokens::kAsText);
   tokens.resize(std::min(tokens.size(), static_cast<std::size_t>(model.max_positions)));
   return tokens;

@@ -328,8 +328,8 @@ TEST(EngineGrammar, UnseededAnswersFollowTheMaskedDistribution) {
        {ToyProposer::Options{.likeness = 0.6}, ToyProposer::Options{.likeness = 0, .width = 2}}) {
     EXPECT_GT(p_value_of_answers(std::make_unique<ToyProposer>(language(), draft)), testing::kSignificance);
   }
-  EXPECT_GT(p_value_of_answers(std::make_unique<LookupProposer>()),
-            testing::kSignificance);  // proposes forbidden tokens
+  // It also proposes tokens that the grammar forbids.
+  EXPECT_GT(p_value_of_answers(std::make_unique<LookupProposer>()), testing::kSignificance);
 }
 
 // Every other parameter that can be combined with a grammar, each alone, checked to have an effect.
