@@ -269,7 +269,7 @@ void add_serve(CLI::App& app) {
   command->add_option("-c,--config", given->config, "TOML file; --list-config shows every key");
   command->add_option("--target", given->target,
                       "Hugging Face folder of the target model: Llama, Mistral, Qwen2 or Qwen3");
-  command->add_option("--draft", given->draft, "Hugging Face folder of the base draft; without it, plain decoding")
+  command->add_option("--draft", given->draft, "Hugging Face folder of the base draft; without it, prompt lookup")
       ->check(empty_draft_fault);
   command->add_option("--chat-template", given->chat_template, "Jinja file; without it, the target's own template");
   command->add_option("--k", given->k, "Drafted tokens per step")->check(CLI::Range(0, kMaxProposalNodes));

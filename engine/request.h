@@ -11,6 +11,7 @@
 #include "common/ids.h"
 #include "engine/sampling/distribution.h"
 #include "engine/speculative/live_draft.h"
+#include "engine/speculative/past_answers.h"
 #include "engine/speculative/proposal.h"
 #include "text/tokenizer.h"
 
@@ -84,7 +85,10 @@ struct Request {
   std::vector<std::int32_t> end_ids;  // empty: only length and strings stop
   std::vector<std::string> stop_strings;
   std::vector<std::int32_t> prediction;  // a text that the answer probably repeats, for proposals; empty: none
-  bool keep_stop = false;                // the text keeps the stop string, or the end token's text, that ended it
+  // What proposals may also be looked up in. The answer is added to it, if `learn` and if it ended by itself. Null:
+  // none.
+  std::shared_ptr<PastAnswers> past_answers;
+  bool keep_stop = false;  // the text keeps the stop string, or the end token's text, that ended it
   // kText: a new text; else it continues the prompt's text. Some tokenizers write a space before a text's first word.
   StreamDecoder::Start answer_start = StreamDecoder::Start::kText;
   std::int32_t top_logprobs = -1;  // −1: none; 0: the token's own; n: also the n most likely tokens

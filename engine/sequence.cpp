@@ -57,6 +57,7 @@ SequenceRef Sequence::ref() const {
   ref.sampling = &request.sampling;
   ref.end_ids = request.end_ids;
   ref.prediction = request.prediction;
+  ref.past_answers = request.past_answers.get();
   ref.rule = rule;
   ref.choice = request.choice;
   ref.live_draft = request.draft.get();

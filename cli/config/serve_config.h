@@ -50,6 +50,7 @@ struct ServeConfig {
   EngineOptions engine{.k = 8, .adaptive_k = true, .prompt_lookup = true};
   bool speculation = true;
   bool learning = true;
+  std::uint64_t past_answers_bytes = std::uint64_t{64} << 20;  // PastAnswersTable's limit; 0: none are kept
   GovernorChoice governor;
   LearnerOptions learner;  // serve sets the folders, k and dtype
   ReplayOptions replay;

@@ -237,7 +237,7 @@ void visit_trainer(FieldVisitor& to, TrainerOptions& trainer) {
 void visit_learning(FieldVisitor& to, ServeConfig& config) {
   LearnerOptions& learner = config.learner;
   to.section("learning");
-  to.field("enabled", config.learning, "false: serve the drafts without training them");
+  to.field("enabled", config.learning, "false: serve the drafts without training them, and remember no answers");
   visit_governor(to, config.governor);
   to.field("cores", learner.cores, {1, 1024}, "most cores of learning while it trains; the engine has the others");
   visit_trainer(to, learner.trainer);
@@ -248,6 +248,9 @@ void visit_learning(FieldVisitor& to, ServeConfig& config) {
   to.field("memory_bytes", learner.memory_bytes, {0, kMaxBytes},
            "of the trainers in memory, one a topic; the least recently used are kept on disk");
   to.duration("save_s", learner.save_us, kSecondUs, {1, 86'400}, "a crash loses at most so much training");
+  to.field("past_answers_bytes", config.past_answers_bytes, {0, kMaxBytes},
+           "of the past answers in memory that prompt_lookup searches too, 1 MiB for each topic and API key; the least "
+           "recently used are dropped; 0 = none");
   to.field("queue_observations", learner.queue_observations, {1, 1 << 20}, "beyond it the oldest are dropped");
   to.field("seed", learner.seed, {0, kMaxInt64}, "of the draws of records for training batches");
 }

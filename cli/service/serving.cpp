@@ -235,8 +235,12 @@ struct Serving::State {
     pool.emplace(engine_threads(config), engine_pinning(config));
     router_saver.emplace(*router, config.data_dir / kRouterFile, kRouterSaveInterval, [this] { return disk->gone(); });
     if (drafting && config.learning && registry.base->weights->config.beyond_plain_llama().empty()) start_learning();
+    if (config.learning && looks_up_prompts(config) && config.past_answers_bytes > 0) {
+      past_answers = std::make_shared<PastAnswersTable>(config.past_answers_bytes);
+    }
     start_engine();
     purger.emplace(ledger, [this](const PurgeScope& scope) {
+      if (past_answers) past_answers->forget(scope.tenant);
       return learner ? learner->purge(scope) : purge_resting_replay(config.data_dir / "replay", scope);
     });
   }
@@ -308,6 +312,7 @@ struct Serving::State {
   std::unique_ptr<Governor> governor;
   std::unique_ptr<Learner> learner;
   std::atomic<bool> wants_learning{true};
+  std::shared_ptr<PastAnswersTable> past_answers;  // null: none are kept
   std::uint64_t cache_bytes = 0;
   std::int32_t max_positions = 0;  // of one request: the context, or the whole cache if that is smaller
   std::optional<Engine> engine;
@@ -332,6 +337,7 @@ Serving::Serving(const ServeConfig& config, Metrics& metrics, StepListener& quot
     now.replay_refused = state->learner && state->learner->replay_refused();
     now.learning_fails = state->learner && state->learner->failing();
     now.memory = serving_memory(state->target, state->device == nullptr ? state->cache_bytes : 0, state->registry);
+    if (state->past_answers) now.memory.emplace_back("past_answers", state->past_answers->bytes());
     now.learning = state->learner && state->wants_learning && !state->disk->pauses();
     return now;
   });
@@ -354,6 +360,7 @@ std::shared_ptr<const ServedModel> Serving::model() const {
   model->end_ids = state->target.weights->config.eos_ids;
   model->router = state->router;
   model->live_drafts = state->registry.live_drafts;
+  model->past_answers = state->past_answers;
   model->speculates = state->engine->options().k > 0;
   model->drafts = &state->store;
   model->engine.submit = [state](Request request) { state->engine->submit(std::move(request)); };
@@ -372,6 +379,7 @@ bool Serving::started_with_learning() const {
 
 void Serving::set_learning(bool on) {
   state_->router->set_learning(router_learns(state_->config, on));
+  if (state_->past_answers) state_->past_answers->set_enabled(on);
   if (!state_->learner) return;
   state_->wants_learning = on;
   state_->learner->set_enabled(on);

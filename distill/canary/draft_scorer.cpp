@@ -194,10 +194,13 @@ double DraftScorer::State::score_row(const ReplayRecord& record, std::int32_t an
   const auto before = std::span(record.tokens).first(static_cast<std::size_t>(record.prompt_tokens) + index);
   const PromptLookup::Guess guess = lookup.after(before, record.prompt_tokens);
   if (guess.token < 0) return by_draft;
-  if (record.sampling.temperature == 0) {
-    q.ids.front() = greedy_with_guess(row, guess);
-  } else {
-    mix_guess(guess, /*processed=*/false, q);
+  const bool greedy = record.sampling.temperature == 0;
+  const PromptLookup::Rival rival = greedy ? rival_of(row, guess.token) : rival_of(q, guess.token);
+  lookup.add_drafted(guess, rival, {}, guess.token);
+  if (!greedy) {
+    mix_guess(guess.token, lookup.weight(guess, rival), q);
+  } else if (guess.token != rival.token && lookup.beats(guess, rival)) {
+    q.ids.front() = guess.token;
   }
   return acceptance_of_q(record, index);
 }

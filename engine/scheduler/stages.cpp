@@ -99,9 +99,9 @@ std::int32_t Engine::State::ready_depth(std::size_t i) {
   return 0;
 }
 
-AcceptanceEstimate& Engine::State::acceptance_of(const SequenceRef& sequence, bool confident) {
+AcceptanceEstimate& Engine::State::acceptance_of(const SequenceRef& sequence, int confidence) {
   const auto draft = sequence.live_draft != nullptr ? std::optional(sequence.live_draft->id()) : std::nullopt;
-  return acceptance_[{draft, confident}];
+  return acceptance_[{draft, confidence}];
 }
 
 // Adapts draft lengths, except those that a request set itself.
@@ -118,7 +118,7 @@ void Engine::State::choose_lengths() {
     DraftOutlook outlook;
     outlook.most = std::max(0, std::min({load.k_wanted, load.ready_depth, load.remaining - 1}));
     if (outlook.most > 0 && !sequence.request.k) {
-      AcceptanceEstimate& known = acceptance_of(ref, proposer->is_confident(ref));
+      AcceptanceEstimate& known = acceptance_of(ref, proposer->confidence(ref));
       const auto live = ref.live_draft != nullptr ? ref.live_draft->get() : nullptr;
       const std::uint64_t version = live ? live->number : 0;  // as Proposal::version
       outlook.alpha = known.alpha(version);
@@ -309,7 +309,7 @@ void Engine::State::count_result(std::size_t i) {
   figures_.accepted += static_cast<std::int32_t>(n_accepted);
   figures_.committed += static_cast<std::int32_t>(part.committed.size());
   if (options.adaptive_k && proposal.size() > 0) {
-    acceptance_of(part.ref, proposal.confident).add(proposal.version, static_cast<std::int32_t>(n_accepted), rejected);
+    acceptance_of(part.ref, proposal.confidence).add(proposal.version, static_cast<std::int32_t>(n_accepted), rejected);
   }
   if (proposal.version == 0 || proposal.size() == 0) return;
   if (counts.first_version == 0) counts.first_version = proposal.version;

@@ -82,12 +82,13 @@ struct Engine::State {
   void begin_optional(Sequence& sequence);
   std::int32_t ready_depth(std::size_t i);
   void choose_lengths();
-  AcceptanceEstimate& acceptance_of(const SequenceRef& sequence, bool confident);
+  AcceptanceEstimate& acceptance_of(const SequenceRef& sequence, int confidence);
   void learn_lengths();
   void run_ahead();
   void drop_drafts();
   void accept_one(std::size_t i);
   void remember_prefix(Sequence& sequence);
+  static void remember_answer(const Sequence& sequence, std::span<const std::int32_t> answer);
   void count_result(std::size_t i);
   void emit_one(std::size_t i);
   void add_prompt_logprobs(std::size_t i, TokenDelta& delta) const;
@@ -107,8 +108,8 @@ struct Engine::State {
   StepCurveEstimate step_curve_, leased_curve_;  // without and with a lease
   DecodeTimeEstimate decode_time_;               // the value of better drafts
   int n_since_told_ = 0;                         // steps since `cores` was told
-  // By draft (empty for a sequence without a LiveDraft) and by Proposal::confident.
-  std::map<std::pair<std::optional<DraftId>, bool>, AcceptanceEstimate> acceptance_;
+  // By draft (empty for a sequence without a LiveDraft) and by Proposal::confidence.
+  std::map<std::pair<std::optional<DraftId>, int>, AcceptanceEstimate> acceptance_;
   // Arguments of the functions that do a stage's work, in the order of `running`; kept for their memory.
   std::vector<std::int32_t> needs_;     // [n_waiting] pages, in the order of the request queue
   std::vector<SequenceLoad> loads_;     // [n_running]

@@ -99,14 +99,14 @@ std::optional<DraftModelProposer::DraftCache> DraftModelProposer::open_cache(
 
 void DraftModelProposer::begin(const SequenceRef& sequence) {
   Drafting& drafting = drafting_[sequence.id];
-  if (options_.prompt_lookup) drafting.lookup.emplace(sequence.prediction);
+  if (options_.prompt_lookup) drafting.lookup.emplace(sequence.prediction, sequence.past_answers);
   refresh(drafting, sequence);
 }
 
-bool DraftModelProposer::is_confident(const SequenceRef& sequence) {
+int DraftModelProposer::confidence(const SequenceRef& sequence) {
   Drafting* drafting = find(sequence.id);
-  if (drafting == nullptr || !drafting->lookup) return false;
-  return drafting->lookup->after(sequence.tokens, sequence.prompt_tokens).is_confident();
+  if (drafting == nullptr || !drafting->lookup) return 0;
+  return drafting->lookup->after(sequence.tokens, sequence.prompt_tokens).confidence();
 }
 
 // Opens the first draft KV cache, or one for a newer version beside the live one.
@@ -215,7 +215,7 @@ void DraftModelProposer::propose(std::span<const DraftTask> tasks) {
       Proposal& proposal = *task.proposal;
       proposal.draw_method = greedy ? DrawMethod::kDeterministic : coupled ? DrawMethod::kGumbel : DrawMethod::kSampled;
       proposal.version = drafting->live->version->number;
-      proposal.confident = is_confident(sequence);
+      proposal.confidence = confidence(sequence);
       DraftCache& cache = *drafting->live;
       chains_.push_back({&sequence, cache.version.get(), &cache.pages, &cache.n_cached, &proposal, task.nodes,
                          &drafting->broken, drafting->lookup ? &*drafting->lookup : nullptr});

@@ -7,6 +7,7 @@
 #include "common/error.h"
 #include "common/log.h"
 #include "engine/speculative/token_path.h"
+#include "kernels/elementwise.h"
 
 namespace slip {
 
@@ -55,9 +56,12 @@ void DraftRunner::extend(DraftChain& chain, std::span<const float> logits) {
   const bool deterministic = proposal.draw_method == DrawMethod::kDeterministic,
              processed = sequence.sampling->processes_logits();
   PromptLookup::Guess guess;
+  PromptLookup::Rival rival;
   if (chain.lookup != nullptr) guess = chain.lookup->guess(sequence.tokens, proposal.tokens);
   if (deterministic && !processed) {
-    token = greedy_with_guess(logits, guess);
+    if (guess.token >= 0) rival = rival_of(logits, guess.token);
+    token = guess.token >= 0 ? rival.token : static_cast<std::int32_t>(kernels::argmax(logits));
+    if (guess.token >= 0 && guess.token != token && chain.lookup->beats(guess, rival)) token = guess.token;
     if (sequence.wants_probability) log_q = logits[static_cast<std::size_t>(token)] - log_normalizer(logits);
   } else {
     write_token_path(sequence.tokens, proposal, parent, path_);
@@ -68,7 +72,11 @@ void DraftRunner::extend(DraftChain& chain, std::span<const float> logits) {
       *chain.broken = true;
       return;
     }
-    if (!deterministic) mix_guess(guess, processed, q_);
+    if (deterministic || (processed && q_.probability(guess.token) == 0)) guess = {};
+    if (guess.token >= 0) {
+      rival = rival_of(q_, guess.token);
+      mix_guess(guess.token, chain.lookup->weight(guess, rival), q_);
+    }
     token = deterministic ? q_.ids.front()
             : proposal.draw_method == DrawMethod::kGumbel
                 ? sample_gumbel(q_, address)
@@ -77,6 +85,7 @@ void DraftRunner::extend(DraftChain& chain, std::span<const float> logits) {
     // Only the rejection rule needs q; coupled verification needs only the token.
     if (proposal.draw_method == DrawMethod::kSampled) proposal.add_q(q_);
   }
+  if (chain.lookup != nullptr) chain.lookup->add_drafted(guess, rival, proposal.tokens, token);
   proposal.add_to_chain(token, log_q);
 }
 

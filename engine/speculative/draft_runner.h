@@ -25,11 +25,11 @@ struct DraftChain {
   const SequenceRef* sequence = nullptr;
   const DraftVersion* version = nullptr;
   PageTable* pages = nullptr;
-  std::int32_t* n_cached = nullptr;      // tokens in the draft's cache; updated
-  Proposal* proposal = nullptr;          // with its draw method set
-  std::int32_t nodes = 0;                // maximum tokens to propose
-  bool* broken = nullptr;                // set when the draft's logits are not finite
-  const PromptLookup* lookup = nullptr;  // has read the committed tokens; null: the draft alone
+  std::int32_t* n_cached = nullptr;  // tokens in the draft's cache; updated
+  Proposal* proposal = nullptr;      // with its draw method set
+  std::int32_t nodes = 0;            // maximum tokens to propose
+  bool* broken = nullptr;            // set when the draft's logits are not finite
+  PromptLookup* lookup = nullptr;    // has read the committed tokens; null: the draft alone
 
   // Committed tokens that the draft has not read, at least the last one. Rows of a proposal that was never verified are
   // not committed: drops them from n_cached first.

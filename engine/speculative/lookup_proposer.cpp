@@ -6,7 +6,7 @@
 namespace slip {
 
 void LookupProposer::begin(const SequenceRef& sequence) {
-  texts_.insert_or_assign(sequence.id, Text(sequence.prediction));
+  texts_.insert_or_assign(sequence.id, Text(sequence));
 }
 
 // Reads the new committed tokens and makes the chain behind them; null for a sequence that has not begun.
@@ -19,7 +19,7 @@ const LookupProposer::Text* LookupProposer::read(const SequenceRef& sequence) {
   text.chain.clear();
   text.chain.reserve(kMaxProposalNodes);
   PromptLookup::Guess guess = text.lookup.after(sequence.tokens, sequence.prompt_tokens);
-  text.is_confident = guess.is_confident();
+  text.confidence = guess.confidence();
   while (guess.token >= 0 && std::ssize(text.chain) < kMaxProposalNodes) {
     text.chain.push_back(guess.token);
     guess = text.lookup.guess(sequence.tokens, text.chain);
@@ -32,9 +32,9 @@ std::int32_t LookupProposer::ready_depth(const SequenceRef& sequence) {
   return text == nullptr ? 0 : static_cast<std::int32_t>(text->chain.size());
 }
 
-bool LookupProposer::is_confident(const SequenceRef& sequence) {
+int LookupProposer::confidence(const SequenceRef& sequence) {
   const Text* text = read(sequence);
-  return text != nullptr && text->is_confident;
+  return text == nullptr ? 0 : text->confidence;
 }
 
 void LookupProposer::propose(std::span<const DraftTask> tasks) {
@@ -44,7 +44,7 @@ void LookupProposer::propose(std::span<const DraftTask> tasks) {
     Proposal& proposal = *task.proposal;
     proposal.draw_method = DrawMethod::kDeterministic;
     proposal.version = 0;
-    proposal.confident = text->is_confident;
+    proposal.confidence = text->confidence;
     const auto n = std::min<std::size_t>(text->chain.size(), static_cast<std::size_t>(task.nodes));
     for (std::size_t i = 0; i < n; ++i) proposal.add_to_chain(text->chain[i], /*log_q=*/0);
   }

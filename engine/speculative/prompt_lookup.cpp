@@ -2,7 +2,6 @@
 #include "engine/speculative/prompt_lookup.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 
 #include "common/error.h"
@@ -11,123 +10,138 @@
 namespace slip {
 namespace {
 
-constexpr std::int32_t kLongest = 8;  // tokens compared: a longer match is no better a guess
-constexpr int kMostLooked = 32;       // earlier positions compared per bigram
-constexpr std::size_t kLeastSlots = 256, kMostSlots = 32768;
-// Prior hit rates by class_of(), and the number of guesses that a prior counts for.
-constexpr double kPrior[] = {0.25, 0.4, 0.55, 0.7}, kPredictedPrior[] = {0.4, 0.6, 0.8, 0.9};
-constexpr double kPriorGuesses = 4;
-// Weight per hit rate: below 1, since a draft that disagrees carries information too.
+// Hit rates before any guess, by class.
+constexpr double kOwnPrior[PastAnswers::kLengths] = {0.25, 0.4, 0.55, 0.7},
+                 kPredictedPrior[PastAnswers::kLengths] = {0.4, 0.6, 0.8, 0.9},
+                 kPastPrior[PastAnswers::kClasses] = {0.4, 0.4, 0.45, 0.75,   // one place
+                                                      0.3, 0.2, 0.2,  0.1,    // several that disagree
+                                                      0.6, 0.8, 0.85, 0.85};  // several that agree
+// Weight per hit rate, before it was learned where a draft says something else: below 1, since that tells something.
 constexpr double kTrust = 0.6;
+constexpr std::size_t kFirstPast = PastAnswers::kLengths, kFirstPredicted = kFirstPast + PastAnswers::kClasses;
+static_assert(kFirstPredicted + PastAnswers::kLengths == GuessOrDraft::kGuessClasses);
 
 }  // namespace
 
-std::size_t PromptLookup::class_of(std::int32_t length) {
-  return length <= 2 ? 0 : length == 3 ? 1 : length <= 5 ? 2 : 3;
-}
-
-void PromptLookup::Record::add(bool was_right) {
-  all += 1;
-  right += was_right ? 1 : 0;
-}
-
-double PromptLookup::Record::weight(double prior) const {
-  return kTrust * (right + kPriorGuesses * prior) / (all + kPriorGuesses);
-}
-
-PromptLookup::Guess PromptLookup::weighed(const Match& match) const {
+PromptLookup::Guess PromptLookup::from_own_text(const NgramIndex::Match& match) const {
   if (match.length == 0) return {};
-  const std::size_t kind = class_of(match.length);
-  return {match.token, records_[kind].weight(kPrior[kind])};
+  const std::size_t kind = PastAnswers::length_class(match.length);
+  const double prior = past_ == nullptr ? kOwnPrior[kind] : past_->own_rates[kind].rate(kOwnPrior[kind]);
+  return {match.token, own_rates_[kind].rate(prior), kind};
 }
 
-PromptLookup::Guess PromptLookup::weighed(const PredictedText::Guess& guess) const {
+PromptLookup::Guess PromptLookup::from_past_answers(const NgramIndex::Match& match) const {
+  if (match.length == 0) return {};
+  const std::size_t kind = PastAnswers::class_of(match);
+  const double prior = past_->past_rates[kind].rate(kPastPrior[kind]);
+  return {match.token, past_rates_[kind].rate(prior), kFirstPast + kind};
+}
+
+PromptLookup::Guess PromptLookup::from_prediction(const PredictedText::Guess& guess) const {
   if (guess.token < 0) return {};
-  const std::size_t kind = class_of(guess.n_right);
-  return {guess.token, predicted_records_[kind].weight(kPredictedPrior[kind])};
+  const std::size_t kind = PastAnswers::length_class(guess.n_right);
+  return {guess.token, predicted_rates_[kind].rate(kPredictedPrior[kind]), kFirstPredicted + kind};
 }
 
-std::size_t PromptLookup::slot_of(std::int32_t first, std::int32_t second) const {
-  const auto pair =
-      static_cast<std::uint64_t>(static_cast<std::uint32_t>(first)) << 32U | static_cast<std::uint32_t>(second);
-  const std::uint64_t mixed = pair * 0x9E3779B97F4A7C15U;  // Fibonacci hashing: the upper bits are the mixed ones
-  return static_cast<std::size_t>(mixed >> 32U) & (latest_.size() - 1);
+// Compares the guesses after `before` with the token that came.
+void PromptLookup::learn_rates(std::span<const std::int32_t> before, std::int32_t next) {
+  const NgramIndex::Match own = own_.latest_longest(before);
+  if (own.length > 0) {
+    const std::size_t kind = PastAnswers::length_class(own.length);
+    own_rates_[kind].add(own.token == next);
+    if (past_ != nullptr) past_->own_rates[kind].add(own.token == next);
+  }
+  if (past_ != nullptr) {
+    const NgramIndex::Match past = past_->longest(before, {});
+    const std::size_t kind = PastAnswers::class_of(past);
+    if (past.length > 0) past_rates_[kind].add(past.token == next), past_->past_rates[kind].add(past.token == next);
+  }
+  const PredictedText::Guess predicted = predicted_.guess();
+  if (predicted.token >= 0) predicted_rates_[PastAnswers::length_class(predicted.n_right)].add(predicted.token == next);
 }
 
-// Adds the bigram that ends at `end` − 1; token `end` is the one that followed it.
-void PromptLookup::index(std::span<const std::int32_t> tokens, std::size_t end) {
-  earlier_.push_back(-1);
-  if (end < 2) return;
-  std::int32_t& latest = latest_[slot_of(tokens[end - 2], tokens[end - 1])];
-  earlier_.back() = latest;
-  latest = static_cast<std::int32_t>(end - 1);
+bool PromptLookup::beats(const Guess& guess, const Rival& rival) const {
+  const double w = kTrust * guess.rate;
+  return guess_or_draft().guess_rate(guess.kind, w, rival.q, rival.q_of_guess) >
+         guess_or_draft().draft_rate(guess.kind, w, rival.q, rival.q_of_guess);
+}
+
+double PromptLookup::weight(const Guess& guess, const Rival& rival) const {
+  const double w = kTrust * guess.rate;
+  if (guess.token == rival.token || rival.q_of_guess >= 1) return w;
+  const double rate = guess_or_draft().guess_rate(guess.kind, w, rival.q, rival.q_of_guess);
+  return std::max(0.0, (rate - rival.q_of_guess) / (1 - rival.q_of_guess));  // the mixture then gives it this rate
+}
+
+void PromptLookup::add_drafted(const Guess& guess, const Rival& rival, std::span<const std::int32_t> proposed,
+                               std::int32_t token) {
+  drafted_.resize(std::min(proposed.size(), drafted_.size()));
+  drafted_.push_back({guess, rival, token});
+}
+
+// Compares what was drafted with the tokens that came. Places behind a rejected token were never reached.
+void PromptLookup::learn_choices(std::span<const std::int32_t> new_tokens) {
+  GuessOrDraft& table = past_ == nullptr ? guess_or_draft_ : past_->guess_or_draft;
+  for (std::size_t i = 0; i < std::min(new_tokens.size(), drafted_.size()); ++i) {
+    const auto& [guess, rival, proposed] = drafted_[i];
+    const std::int32_t came = new_tokens[i];
+    if (guess.token >= 0 && guess.token != rival.token) {
+      table.add(guess.kind, rival.q - rival.q_of_guess, guess.token == came, rival.token == came);
+    }
+    if (proposed != came) break;
+  }
+  drafted_.clear();
 }
 
 void PromptLookup::extend(std::span<const std::int32_t> tokens, std::int32_t prompt_tokens) {
   SLIP_CHECK(tokens.size() >= n_read_, "committed tokens are never taken back");
-  if (latest_.empty()) latest_.assign(std::bit_ceil(std::clamp(2 * tokens.size(), kLeastSlots, kMostSlots)), -1);
+  if (!own_.can_grow()) own_ = NgramIndex(NgramIndex::kMostTokens, tokens.size());
+  if (tokens.size() > n_read_) learn_choices(tokens.subspan(n_read_));
   const auto n_prompt = static_cast<std::size_t>(prompt_tokens);
   for (; n_read_ < tokens.size(); ++n_read_) {
     if (n_read_ >= n_prompt) {
-      const Match match = longest(tokens.first(n_read_), {});
-      if (match.length > 0) records_[class_of(match.length)].add(match.token == tokens[n_read_]);
-      const PredictedText::Guess predicted = predicted_.guess();
-      if (predicted.token >= 0) predicted_records_[class_of(predicted.n_right)].add(predicted.token == tokens[n_read_]);
+      learn_rates(tokens.first(n_read_), tokens[n_read_]);
       predicted_.read(tokens.subspan(n_prompt, n_read_ + 1 - n_prompt));
     }
-    if (n_read_ > 0) index(tokens, n_read_);
+    own_.append(tokens[n_read_]);
   }
-}
-
-// The longest match; of equally long ones the latest.
-PromptLookup::Match PromptLookup::longest(std::span<const std::int32_t> committed,
-                                          std::span<const std::int32_t> proposed) const {
-  const auto n = static_cast<std::int32_t>(committed.size() + proposed.size());
-  Match best;
-  if (n < 2 || latest_.empty()) return best;
-  const auto token = [&](std::int32_t i) {
-    const auto at = static_cast<std::size_t>(i);
-    return at < committed.size() ? committed[at] : proposed[at - committed.size()];
-  };
-  std::int32_t end = latest_[slot_of(token(n - 2), token(n - 1))];
-  for (int looked = 0; end > 0 && looked < kMostLooked; ++looked, end = earlier_[static_cast<std::size_t>(end)]) {
-    const std::int32_t most = std::min(kLongest, end + 1);
-    std::int32_t length = 0;
-    while (length < most && token(end - length) == token(n - 1 - length)) ++length;
-    if (length < 2 || length <= best.length) continue;  // a hash collision, or no longer match
-    best = {token(end + 1), length};
-    if (length == kLongest) break;
-  }
-  return best;
 }
 
 PromptLookup::Guess PromptLookup::guess(std::span<const std::int32_t> committed,
                                         std::span<const std::int32_t> proposed) const {
-  const Guess repeated = weighed(longest(committed, proposed)), predicted = weighed(predicted_.guess(proposed));
-  return predicted.weight > repeated.weight ? predicted : repeated;
+  Guess best = from_own_text(own_.latest_longest(committed, proposed));
+  const auto keep = [&](const Guess& other) {
+    if (other.rate > best.rate) best = other;
+  };
+  keep(from_prediction(predicted_.guess(proposed)));
+  if (past_ != nullptr) keep(from_past_answers(past_->longest(committed, proposed)));
+  return best;
 }
 
-void mix_guess(const PromptLookup::Guess& guess, bool processed, Distribution& q) {
-  if (guess.token < 0) return;
-  const auto place = std::lower_bound(q.ids.begin(), q.ids.end(), guess.token);
-  const auto at = place - q.ids.begin();
-  if (place == q.ids.end() || *place != guess.token) {
-    if (processed) return;
-    q.ids.insert(place, guess.token);
-    q.probabilities.insert(q.probabilities.begin() + at, 0.0);
-  }
-  for (double& probability : q.probabilities) probability *= 1 - guess.weight;
-  q.probabilities[static_cast<std::size_t>(at)] += guess.weight;
-}
-
-std::int32_t greedy_with_guess(std::span<const float> logits, const PromptLookup::Guess& guess) {
+PromptLookup::Rival rival_of(std::span<const float> logits, std::int32_t guess) {
   const auto best = static_cast<std::int32_t>(kernels::argmax(logits));
-  if (guess.token < 0 || guess.token == best) return best;
-  const double lead = guess.weight / (1 - guess.weight);  // least lead of the draft's choice over the guess
-  if (lead >= 1) return guess.token;
+  if (best == guess) return {best, 1, 1};
   const double normalizer = log_normalizer(logits);
   const auto q = [&](std::int32_t token) { return std::exp(logits[static_cast<std::size_t>(token)] - normalizer); };
-  return q(best) - q(guess.token) < lead ? guess.token : best;
+  return {best, q(best), q(guess)};
+}
+
+PromptLookup::Rival rival_of(const Distribution& q, std::int32_t guess) {
+  const auto best = std::max_element(q.probabilities.begin(), q.probabilities.end());
+  const std::int32_t token = q.ids[static_cast<std::size_t>(best - q.probabilities.begin())];
+  if (token == guess) return {token, 1, 1};
+  return {token, *best, q.probability(guess)};
+}
+
+void mix_guess(std::int32_t guess, double w, Distribution& q) {
+  const auto place = std::lower_bound(q.ids.begin(), q.ids.end(), guess);
+  const auto at = place - q.ids.begin();
+  if (place == q.ids.end() || *place != guess) {
+    q.ids.insert(place, guess);
+    q.probabilities.insert(q.probabilities.begin() + at, 0.0);
+  }
+  for (double& probability : q.probabilities) probability *= 1 - w;
+  q.probabilities[static_cast<std::size_t>(at)] += w;
 }
 
 }  // namespace slip

@@ -8,25 +8,37 @@
 #include <vector>
 
 #include "engine/sampling/distribution.h"
+#include "engine/speculative/ngram_index.h"
+#include "engine/speculative/past_answers.h"
 #include "engine/speculative/predicted_text.h"
 
 namespace slip {
 
 // Prompt lookup (Saxena, 2023): guesses the next token from the request's own text, since answers repeat their prompts
-// and themselves. Finds the longest earlier n-gram equal to the end of the text; the token after it is the guess. A
-// request may also predict its answer; of the two guesses, the one with more weight counts. The weight of a guess
-// follows the hit rate measured on the growing answer, by n-gram length. All results depend on the tokens alone.
-// Threads: one owner. Memory: 4 bytes per token, and at most 128 KiB.
+// and themselves. Finds the longest earlier n-gram equal to the end of the text; the token after it is the guess. Past
+// answers are searched likewise, and a request may predict its answer. Of these guesses the likeliest counts, by the
+// hit rate of its class on the growing answer, which starts from that of past requests. It also learns when to trust
+// the guess rather than a draft that says something else. Threads: one owner. Memory: that of an NgramIndex.
 class PromptLookup {
  public:
   struct Guess {
-    std::int32_t token = -1;                             // −1: no earlier n-gram matches
-    double weight = 0;                                   // 0 to 1: the share of the guess in a draft's distribution
-    bool is_confident() const { return weight >= 0.3; }  // right more often than wrong
+    std::int32_t token = -1;  // −1: no earlier n-gram matches
+    double rate = 0;          // P(the token is right), whatever a draft says
+    std::size_t kind = 0;     // its class, below GuessOrDraft::kGuessClasses
+    bool is_confident() const { return rate >= 0.5; }
+    // The rate as a class, 0 to 3.
+    int confidence() const { return rate < 0.35 ? 0 : rate < 0.6 ? 1 : rate < 0.8 ? 2 : 3; }
+  };
+  // What a draft says beside a guess.
+  struct Rival {
+    std::int32_t token = -1;       // the draft's most likely token
+    double q = 0, q_of_guess = 0;  // its probabilities of that token and of the guess
   };
 
-  // `prediction`: a text that the answer probably repeats; empty: none. Copied.
-  explicit PromptLookup(std::span<const std::int32_t> prediction = {}) : predicted_(prediction) {}
+  // `prediction`: a text that the answer probably repeats; empty: none. Copied. `past`: null: none; it also learns from
+  // this request. Outlives this object.
+  explicit PromptLookup(std::span<const std::int32_t> prediction = {}, PastAnswers* past = nullptr)
+      : past_(past), predicted_(prediction) {}
 
   // Reads the tokens added since the last call; `tokens` is the prompt, then the answer so far.
   void extend(std::span<const std::int32_t> tokens, std::int32_t prompt_tokens);
@@ -38,37 +50,46 @@ class PromptLookup {
   // Guesses the token after `committed`, which extend() has read, and `proposed`.
   Guess guess(std::span<const std::int32_t> committed, std::span<const std::int32_t> proposed = {}) const;
 
- private:
-  static constexpr std::size_t kClasses = 4;
-  struct Match {
-    std::int32_t token = -1, length = 0;
-  };
-  struct Record {
-    double right = 0, all = 0;
-    void add(bool was_right);
-    double weight(double prior) const;  // of a guess of this class
-  };
-  Guess weighed(const Match& match) const;
-  Guess weighed(const PredictedText::Guess& guess) const;
-  Match longest(std::span<const std::int32_t> committed, std::span<const std::int32_t> proposed) const;
-  void index(std::span<const std::int32_t> tokens, std::size_t end);
-  std::size_t slot_of(std::int32_t first, std::int32_t second) const;
-  static std::size_t class_of(std::int32_t length);
+  // Whether the guess is likelier right than the draft's token.
+  bool beats(const Guess& guess, const Rival& rival) const;
+  // The w of mix_guess() for tokens that are drawn, 0 to 1.
+  double weight(const Guess& guess, const Rival& rival) const;
+  // Tells what the draft said after `proposed`, and that `token` was proposed. beats() and weight() learn from it once
+  // the tokens up to there are read.
+  void add_drafted(const Guess& guess, const Rival& rival, std::span<const std::int32_t> proposed, std::int32_t token);
 
-  std::vector<std::int32_t> latest_;  // [power of two] by a bigram's hash: latest position of its second token, or −1
-  std::vector<std::int32_t> earlier_;  // [n_read] for the bigram that ends here: the previous end of one with the same
-                                       // hash, or −1
+ private:
+  template <std::size_t n>
+  using Rates = std::array<HitRate, n>;
+  struct Drafted {
+    Guess guess;
+    Rival rival;
+    std::int32_t token = -1;  // proposed
+  };
+  Guess from_own_text(const NgramIndex::Match& match) const;
+  Guess from_past_answers(const NgramIndex::Match& match) const;
+  Guess from_prediction(const PredictedText::Guess& guess) const;
+  const GuessOrDraft& guess_or_draft() const { return past_ == nullptr ? guess_or_draft_ : past_->guess_or_draft; }
+  void learn_rates(std::span<const std::int32_t> before, std::int32_t next);
+  void learn_choices(std::span<const std::int32_t> new_tokens);
+
+  NgramIndex own_;  // of the tokens read
   std::size_t n_read_ = 0;
-  std::array<Record, kClasses> records_;  // by n-gram length
+  PastAnswers* past_;
   PredictedText predicted_;
-  std::array<Record, kClasses> predicted_records_;  // by PredictedText::Guess::n_right
+  std::vector<Drafted> drafted_;  // behind the tokens read, by depth
+  // Hit rates on this answer alone.
+  Rates<PastAnswers::kLengths> own_rates_, predicted_rates_;  // [PastAnswers::length_class()]
+  Rates<PastAnswers::kClasses> past_rates_;                   // [PastAnswers::class_of()]
+  GuessOrDraft guess_or_draft_;                               // used without past answers
 };
 
-// q ← (1 − w) q + w [guess], for tokens that are drawn from q. If `processed`, only tokens that the request's logits
-// processors left may be proposed: a guess outside of q's support changes nothing. Pure.
-void mix_guess(const PromptLookup::Guess& guess, bool processed, Distribution& q);
+// What a draft with these logits [vocab] or probabilities says beside a guess. If its most likely token is the guess,
+// both probabilities are 1. Pure.
+PromptLookup::Rival rival_of(std::span<const float> logits, std::int32_t guess);
+PromptLookup::Rival rival_of(const Distribution& q, std::int32_t guess);
 
-// The same for a greedy draft: the token that maximizes (1 − w) softmax(logits) + w [guess]. Pure.
-std::int32_t greedy_with_guess(std::span<const float> logits, const PromptLookup::Guess& guess);
+// q ← (1 − w) q + w [guess], for tokens that are drawn from q. Pure.
+void mix_guess(std::int32_t guess, double w, Distribution& q);
 
 }  // namespace slip

@@ -46,7 +46,7 @@ struct Proposal {
   std::vector<Distribution> spare_q;         // memory of cleared proposals, for reuse
   DrawMethod draw_method = DrawMethod::kDeterministic;
   std::uint64_t version = 0;  // DraftVersion::number; 0: no draft
-  bool confident = false;     // Proposer::is_confident() when it was made
+  int confidence = 0;         // Proposer::confidence() when it was made
   std::size_t size() const { return tokens.size(); }
   // Appends a node behind the last one.
   void add_to_chain(std::int32_t token, double log_q) {
@@ -64,7 +64,7 @@ struct Proposal {
       q.pop_back();
     }
     draw_method = DrawMethod::kDeterministic;
-    confident = false;
+    confidence = 0;
   }
   // Appends a copy of `distribution_of_node` to `q`, in memory that an earlier proposal left: allocating up to a
   // vocabulary for every node is expensive.

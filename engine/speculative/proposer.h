@@ -6,6 +6,7 @@
 
 #include "common/ids.h"
 #include "engine/speculative/live_draft.h"
+#include "engine/speculative/past_answers.h"
 #include "engine/speculative/proposal.h"
 
 namespace slip {
@@ -19,6 +20,7 @@ struct SequenceRef {
   const SamplingParams* sampling = nullptr;  // seed always set
   std::span<const std::int32_t> end_ids;
   std::span<const std::int32_t> prediction;  // as in Request
+  PastAnswers* past_answers = nullptr;       // null: none
   AcceptanceRule rule = AcceptanceRule::kRejection;
   std::uint32_t choice = 0;
   LiveDraft* live_draft = nullptr;   // null: the request names no draft
@@ -59,9 +61,9 @@ class Proposer {
   virtual std::int64_t catch_up(std::span<const DraftTask> tasks, CatchUpBudget budget) = 0;
   // Maximum tokens it can propose for this sequence now; 0 while it is too far behind.
   virtual std::int32_t ready_depth(const SequenceRef& sequence) = 0;
-  // Whether its next proposal is more likely than usual to be accepted; acceptance rates of such proposals are kept
-  // apart. Depends on the committed tokens alone.
-  virtual bool is_confident(const SequenceRef& /*sequence*/) { return false; }
+  // How likely it expects its next proposal to be accepted, as a class of its own. Acceptance rates of different
+  // classes are kept apart. Depends on the committed tokens and on past answers alone.
+  virtual int confidence(const SequenceRef& /*sequence*/) { return 0; }
   // Fills each task's proposal with up to `nodes` nodes. REQUIRES: nodes ≤ ready_depth(); a sequence's tokens change
   // only as on_verified() reports.
   virtual void propose(std::span<const DraftTask> tasks) = 0;

@@ -47,9 +47,9 @@ std::int32_t ProposerList::ready_depth(const SequenceRef& sequence) {
   return proposer == nullptr ? 0 : proposer->ready_depth(sequence);
 }
 
-bool ProposerList::is_confident(const SequenceRef& sequence) {
+int ProposerList::confidence(const SequenceRef& sequence) {
   Proposer* proposer = of(sequence.id);
-  return proposer != nullptr && proposer->is_confident(sequence);
+  return proposer == nullptr ? 0 : proposer->confidence(sequence);
 }
 
 void ProposerList::propose(std::span<const DraftTask> tasks) {

@@ -319,6 +319,7 @@ AnswerIdentity Service::generate(CompletionCall call, const Caller& caller, cons
   for (auto& prompt : tokenise(*served, call)) {
     prepared.push_back(prepare(*served, call, route, std::move(prompt)));
     prepared.back().tenant = caller.tenant;
+    if (served->past_answers) prepared.back().past_answers = served->past_answers->of(caller.tenant, route.topic);
     prepared.back().name = caller.request_id;
   }
   check_scores(prepared, call.n);

@@ -12,6 +12,7 @@
 #include "checkpoints/draft_store.h"
 #include "engine/request.h"
 #include "engine/speculative/live_draft.h"
+#include "engine/speculative/past_answers.h"
 #include "router/router.h"
 #include "server/http/memory_budget.h"
 #include "server/http/options.h"
@@ -44,6 +45,7 @@ struct ServedModel {
   std::vector<std::int32_t> end_ids;
   std::shared_ptr<Router> router;                       // never null; learns while it serves, with its own lock
   std::vector<std::shared_ptr<LiveDraft>> live_drafts;  // [topics.size()]; empty: plain decoding
+  std::shared_ptr<PastAnswersTable> past_answers;       // null: none are kept
   bool speculates = true;                               // false: drafts are loaded, but k is 0
   const DraftStore* drafts = nullptr;                   // null: no drafts to list
   EngineDoor engine;

@@ -65,7 +65,8 @@ inline std::unique_ptr<Proposer> distribution_proposer(ToyProposer::Options opti
 
 // [kDistributionCells] counts of the engine's answers without a seed, drafting two tokens a step.
 inline std::vector<std::int64_t> count_answers(const SamplingParams& sampling, std::unique_ptr<Proposer> proposer,
-                                               std::size_t n_answers = 20000) {
+                                               std::size_t n_answers = 20000,
+                                               const std::shared_ptr<PastAnswers>& past_answers = nullptr) {
   EngineOptions options;
   options.k = 2;
   options.max_running = 16;
@@ -83,6 +84,7 @@ inline std::vector<std::int64_t> count_answers(const SamplingParams& sampling, s
     request.top_logprobs = -1;
     request.checksum = false;
     request.draft = live_draft;
+    request.past_answers = past_answers;
     engine.submit(std::move(request));
   }
   EXPECT_TRUE(drain(engine));

@@ -44,9 +44,9 @@ class ToyProposer final : public Proposer {
   }
 
   // The engine calls this when it chooses draft lengths.
-  bool is_confident(const SequenceRef&) override {
+  int confidence(const SequenceRef&) override {
     ++n_lengths_chosen;
-    return false;
+    return 0;
   }
 
   void propose(std::span<const DraftTask> tasks) override {

@@ -203,6 +203,37 @@ TEST_F(ServingTest, SwitchingLearningOffFreezesTheRouterToo) {
   }
 }
 
+// Past answers are kept where the operator lets the service learn, without a draft too, and a purge forgets them.
+TEST_F(ServingTest, PastAnswersAreKeptWhileItLearnsAndForgottenByAPurge) {
+  config_.learning = true;
+  for (const bool drafts : {true, false}) {
+    if (!drafts) config_.draft.clear();
+    Serving serving(config_, metrics_, quotas_);
+    const auto table = serving.model()->past_answers;
+    ASSERT_NE(table, nullptr);
+    const auto answers = table->of({}, {0});
+    serving.set_learning(false);
+    EXPECT_EQ(table->of({}, {0}), nullptr);
+    serving.set_learning(true);
+    EXPECT_EQ(table->of({}, {0}), answers);
+    serving.purge({.before_us = 1});
+    EXPECT_NE(table->of({}, {0}), answers);
+    config_.data_dir = folder_ / "another";
+  }
+}
+
+TEST_F(ServingTest, NoPastAnswersAreKeptThatNobodyLooksUpOrWants) {
+  config_.learning = true;
+  config_.past_answers_bytes = 0;
+  EXPECT_EQ(Serving(config_, metrics_, quotas_).model()->past_answers, nullptr);
+  config_.past_answers_bytes = 1 << 20;
+  config_.engine.prompt_lookup = false;
+  EXPECT_EQ(Serving(config_, metrics_, quotas_).model()->past_answers, nullptr);
+  config_.engine.prompt_lookup = true;
+  config_.learning = false;
+  EXPECT_EQ(Serving(config_, metrics_, quotas_).model()->past_answers, nullptr);
+}
+
 TEST_F(ServingTest, LearningThatIsTheRoutersAloneMayBeSwitchedToo) {
   config_.learning = true;
   config_.draft.clear();

@@ -95,8 +95,8 @@ TEST_F(DraftModelProposerTest, ProposesWhatTheTextSuggests) {
       proposer.begin(sequence.view());
       const Proposal proposal = propose(proposer, {&sequence}, 4)[0];
       proposed[prompt_lookup ? 1 : 0] = proposal.tokens;
-      EXPECT_EQ(proposal.confident, prompt_lookup);
-      EXPECT_EQ(proposer.is_confident(sequence.view()), prompt_lookup);
+      EXPECT_EQ(proposal.confidence > 0, prompt_lookup);
+      EXPECT_EQ(proposer.confidence(sequence.view()), proposal.confidence);
       if (temperature == 0) continue;
       ASSERT_EQ(proposal.q.size(), 4U);
       if (prompt_lookup) {

@@ -76,7 +76,8 @@ struct Proposed {
 };
 
 std::vector<Answer> answers_of(const SamplingParams& sampling, std::int32_t k, Proposed& proposed,
-                               const std::vector<Answer>& predictions = {}) {
+                               const std::vector<Answer>& predictions = {},
+                               const std::shared_ptr<PastAnswers>& past_answers = nullptr) {
   const ToyLanguage language{.vocab_size = 4, .seed = 11};  // few tokens, so that n-grams return
   EngineOptions options;
   options.k = k;
@@ -91,6 +92,7 @@ std::vector<Answer> answers_of(const SamplingParams& sampling, std::int32_t k, P
     request.sampling = sampling;
     request.max_tokens = 40;
     if (!predictions.empty()) request.prediction = predictions[i].tokens;
+    request.past_answers = past_answers;
     engine.submit(std::move(request));
   }
   EXPECT_TRUE(testing::drain(engine));
@@ -134,10 +136,51 @@ TEST(LookupProposer, APredictionMakesProposalsRightAndChangesNoBit) {
   }
 }
 
+TEST(LookupProposer, PastAnswersMakeProposalsRightAndChangeNoBit) {
+  for (const SamplingParams& sampling :
+       {SamplingParams{.temperature = 0}, SamplingParams{.temperature = 1, .seed = 5}}) {
+    Proposed proposed;
+    const auto plain = answers_of(sampling, 0, proposed);
+    const auto past_answers = std::make_shared<PastAnswers>();
+    std::int64_t first_time = 0;
+    for (int round = 0; round < 3; ++round) {
+      const auto answers = answers_of(sampling, 4, proposed, {}, past_answers);
+      for (std::size_t i = 0; i < plain.size(); ++i) EXPECT_TRUE(answers[i].same_as(plain[i])) << i;
+      if (round == 0) first_time = proposed.n_accepted;
+    }
+    EXPECT_GT(proposed.n_accepted, first_time + 20) << "the same answers came before";
+  }
+}
+
+// Only whole answers of requests that allow learning are kept.
+TEST(LookupProposer, TheEngineKeepsAnswersThatMayBeLearnedFrom) {
+  const ToyLanguage language{.vocab_size = 40, .seed = 11};
+  const auto guess_after = [&](bool learn, bool cancel) {
+    Engine engine({}, std::make_unique<testing::ToyWorker>(language), nullptr, std::make_unique<LookupProposer>(),
+                  nullptr, {});
+    const auto past_answers = std::make_shared<PastAnswers>();
+    Answer answer;
+    Request request = testing::full_request(1, {3, 4, 5}, answer);
+    request.max_tokens = 12;
+    request.learn = learn;
+    request.past_answers = past_answers;
+    engine.submit(std::move(request));
+    for (int step = 0; cancel && step < 5; ++step) engine.step();
+    if (cancel) engine.cancel({1});
+    EXPECT_TRUE(testing::drain(engine));
+    return past_answers->longest(std::span(answer.tokens).first(3), {}).token == answer.tokens[3];
+  };
+  EXPECT_TRUE(guess_after(/*learn=*/true, /*cancel=*/false));
+  EXPECT_FALSE(guess_after(/*learn=*/false, /*cancel=*/false));
+  EXPECT_FALSE(guess_after(/*learn=*/true, /*cancel=*/true));
+}
+
 TEST(LookupProposer, AnswersWithoutASeedFollowTheTargetsDistribution) {
   const SamplingParams sampling{.temperature = 0.9F};
-  const auto counts = testing::count_answers(sampling, std::make_unique<LookupProposer>());
-  EXPECT_GT(testing::chi_square_p_value(counts, testing::answer_distribution(sampling)), testing::kSignificance);
+  for (const auto& past_answers : {std::shared_ptr<PastAnswers>(), std::make_shared<PastAnswers>()}) {
+    const auto counts = testing::count_answers(sampling, std::make_unique<LookupProposer>(), 20000, past_answers);
+    EXPECT_GT(testing::chi_square_p_value(counts, testing::answer_distribution(sampling)), testing::kSignificance);
+  }
 }
 
 // ---- several proposers ----

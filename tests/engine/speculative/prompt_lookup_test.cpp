@@ -91,13 +91,13 @@ TEST(PromptLookup, IsBelievedAsFarAsItWasRight) {
     wrong.insert(wrong.end(), {1, 2, 100 + i});  // what followed is always something else
   }
   wrong.insert(wrong.end(), {1, 2});
-  EXPECT_GT(after(right, 6).guess(right).weight, 0.5);
+  EXPECT_GT(after(right, 6).guess(right).rate, 0.8);
   EXPECT_TRUE(after(right, 6).guess(right).is_confident());
-  EXPECT_LT(after(wrong, 6).guess(wrong).weight, 0.05);
-  EXPECT_GT(after(wrong, 0).guess(wrong).weight, 0);
+  EXPECT_LT(after(wrong, 6).guess(wrong).rate, 0.08);
+  EXPECT_GT(after(wrong, 0).guess(wrong).rate, 0);
   // A prompt says nothing about how much its answer repeats.
-  EXPECT_EQ(after(wrong, static_cast<std::int32_t>(wrong.size())).guess(wrong).weight,
-            after(Tokens{1, 2, 3, 1, 2}, 5).guess(Tokens{1, 2, 3, 1, 2}).weight);
+  EXPECT_EQ(after(wrong, static_cast<std::int32_t>(wrong.size())).guess(wrong).rate,
+            after(Tokens{1, 2, 3, 1, 2}, 5).guess(Tokens{1, 2, 3, 1, 2}).rate);
 }
 
 TEST(PromptLookup, HowManyTokensItReadsAtOnceDoesNotMatter) {
@@ -108,53 +108,86 @@ TEST(PromptLookup, HowManyTokensItReadsAtOnceDoesNotMatter) {
   in_pieces.extend(text, 30);
   const auto a = at_once.guess(text), b = in_pieces.guess(text);
   EXPECT_EQ(a.token, b.token);
-  EXPECT_EQ(a.weight, b.weight);
+  EXPECT_EQ(a.rate, b.rate);
 }
 
-// ---- its part in a draft's distribution ----
+// ---- beside a draft ----
 
-const Distribution kHalves{{2, 4, 9}, {0.5, 0.3, 0.2}};
+// The text goes round in `period` tokens, and the draft says something else each time, with probability 0.9.
+PromptLookup beside_a_draft(const Tokens& text, std::size_t prompt_tokens, std::int32_t drafted, bool draft_is_right) {
+  PromptLookup lookup;
+  for (std::size_t n = prompt_tokens; n < text.size(); ++n) {
+    const auto before = std::span(text).first(n);
+    const PromptLookup::Guess guess = lookup.after(before, static_cast<std::int32_t>(prompt_tokens));
+    const std::int32_t token = draft_is_right ? text[n] : drafted;
+    if (guess.token >= 0) lookup.add_drafted(guess, {token, 0.9, 0.01}, {}, token);
+  }
+  lookup.extend(text, static_cast<std::int32_t>(prompt_tokens));
+  return lookup;
+}
+
+TEST(PromptLookup, LearnsWhetherTheGuessOrTheDraftIsRightWhereTheyDiffer) {
+  Tokens round, surprising;
+  for (std::int32_t i = 0; i < 60; ++i) {
+    round.insert(round.end(), {1, 2, 3});
+    surprising.insert(surprising.end(), {1, 2, 100 + i});
+  }
+  surprising.insert(surprising.end(), {1, 2});
+  const PromptLookup::Rival sure{50, 0.9, 0.01}, unsure{50, 0.05, 0.04};
+  const PromptLookup trusted = beside_a_draft(round, 6, 50, /*draft_is_right=*/false);
+  EXPECT_TRUE(trusted.beats(trusted.guess(round), sure));
+  EXPECT_GT(trusted.weight(trusted.guess(round), sure), 0.8);
+  const PromptLookup distrusted = beside_a_draft(surprising, 6, 50, /*draft_is_right=*/true);
+  EXPECT_FALSE(distrusted.beats(distrusted.guess(surprising), sure));
+  EXPECT_LT(distrusted.weight(distrusted.guess(surprising), sure), 0.1);
+  // Before anything was seen, the draft's lead decides.
+  const PromptLookup::Guess guess = after(round, 180).guess(round);
+  EXPECT_FALSE(after(round, 180).beats(guess, sure));
+  EXPECT_TRUE(after(round, 180).beats(guess, unsure));
+}
+
+TEST(PromptLookup, PlacesBehindARejectedTokenTeachNothing) {
+  Tokens text{1, 2, 3, 1, 2};
+  PromptLookup lookup;
+  const PromptLookup::Guess first = lookup.after(text, 5), second = lookup.guess(text, Tokens{9});
+  lookup.add_drafted(first, {9, 0.9, 0.01}, {}, 9);
+  lookup.add_drafted({8, 0.5, 0}, {7, 0.9, 0.01}, Tokens{9}, 7);
+  EXPECT_EQ(second.token, -1);
+  for (const std::int32_t token : {3, 8}) text.push_back(token);
+  lookup.extend(text, 5);
+  PromptLookup untold;
+  untold.extend(Tokens{1, 2, 3, 1, 2}, 5);
+  untold.extend(text, 5);
+  const PromptLookup::Rival rival{7, 0.9, 0.01};
+  EXPECT_EQ(lookup.weight({8, 0.5, 1}, rival), untold.weight({8, 0.5, 1}, rival));
+  EXPECT_NE(lookup.weight({3, 0.5, first.kind}, rival), untold.weight({3, 0.5, first.kind}, rival));
+}
+
+TEST(RivalOf, IsTheMostLikelyTokenAndItsProbabilities) {
+  const std::vector<float> logits{0.1F, 2.0F, 1.5F, -3.0F};
+  const double normalizer = log_normalizer(logits);
+  const PromptLookup::Rival rival = rival_of(logits, 2);
+  EXPECT_EQ(rival.token, 1);
+  EXPECT_NEAR(rival.q, std::exp(2.0 - normalizer), 1e-6);
+  EXPECT_NEAR(rival.q_of_guess, std::exp(1.5 - normalizer), 1e-6);
+  EXPECT_EQ(rival_of(logits, 1).token, 1);
+  const Distribution halves{{2, 4, 9}, {0.5, 0.3, 0.2}};
+  EXPECT_EQ(rival_of(halves, 4).token, 2);
+  EXPECT_EQ(rival_of(halves, 4).q, 0.5);
+  EXPECT_EQ(rival_of(halves, 4).q_of_guess, 0.3);
+  EXPECT_EQ(rival_of(halves, 7).q_of_guess, 0);
+}
 
 TEST(MixGuess, TheMixtureIsADistribution) {
+  const Distribution halves{{2, 4, 9}, {0.5, 0.3, 0.2}};
   for (const std::int32_t token : {0, 2, 3, 9, 12}) {
-    Distribution q = kHalves;
-    mix_guess({token, 0.4}, /*processed=*/false, q);
+    Distribution q = halves;
+    mix_guess(token, 0.4, q);
     EXPECT_TRUE(std::is_sorted(q.ids.begin(), q.ids.end()));
     EXPECT_EQ(q.ids.size(), q.probabilities.size());
     EXPECT_NEAR(std::accumulate(q.probabilities.begin(), q.probabilities.end(), 0.0), 1, 1e-12);
-    EXPECT_NEAR(q.probability(token), 0.6 * kHalves.probability(token) + 0.4, 1e-12);
+    EXPECT_NEAR(q.probability(token), 0.6 * halves.probability(token) + 0.4, 1e-12);
     EXPECT_NEAR(q.probability(4), 0.6 * 0.3, 1e-12);
-  }
-}
-
-TEST(MixGuess, NoGuessChangesNothing) {
-  Distribution q = kHalves;
-  mix_guess({}, /*processed=*/false, q);
-  EXPECT_EQ(q.ids, kHalves.ids);
-  EXPECT_EQ(q.probabilities, kHalves.probabilities);
-}
-
-// A grammar, a bias or a minimum length forbids tokens: the text does not know that.
-TEST(MixGuess, WhatTheRequestForbidsIsNotProposed) {
-  Distribution q = kHalves;
-  mix_guess({3, 0.9}, /*processed=*/true, q);
-  EXPECT_EQ(q.ids, kHalves.ids);
-  EXPECT_EQ(q.probabilities, kHalves.probabilities);
-  mix_guess({4, 0.5}, /*processed=*/true, q);
-  EXPECT_NEAR(q.probability(4), 0.65, 1e-12);
-}
-
-TEST(GreedyWithGuess, IsTheArgmaxOfTheMixture) {
-  const std::vector<float> logits{0.1F, 2.0F, 1.5F, -3.0F};
-  for (std::int32_t token = -1; token < 4; ++token) {
-    for (const double weight : {0.01, 0.1, 0.3, 0.45, 0.49, 0.5, 0.9}) {
-      std::vector<double> mixture;
-      const double normalizer = log_normalizer(logits);
-      for (const float logit : logits) mixture.push_back((1 - weight) * std::exp(logit - normalizer));
-      if (token >= 0) mixture[static_cast<std::size_t>(token)] += weight;
-      const auto best = std::max_element(mixture.begin(), mixture.end()) - mixture.begin();
-      EXPECT_EQ(greedy_with_guess(logits, {token, weight}), best) << token << " at " << weight;
-    }
   }
 }
 

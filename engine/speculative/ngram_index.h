@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace slip {
+
+// An index of a growing text that finds where the last tokens of another text, or of its own, occurred in it: the
+// longest n-gram of 2 to 8 tokens, and the token that followed. It holds up to `most_tokens` tokens; then each new one
+// replaces the oldest. Threads: one owner. Memory: 8 bytes per token, and 8 per token of `expected_tokens`, at most
+// 512 KiB. Cost: append() O(1), longest() O(1).
+class NgramIndex {
+ public:
+  static constexpr std::int32_t kLongest = 8;     // tokens compared: a longer match is no better a guess
+  static constexpr std::int32_t kSeparator = -1;  // appended between two texts; no n-gram reaches across it
+  static constexpr std::size_t kMostTokens = std::size_t{1} << 30U;
+
+  // The token that followed the longest n-gram. If it occurred several times, the last 32 places compared vote, and of
+  // equally frequent tokens the latest wins.
+  struct Match {
+    std::int32_t length = 0;                 // 0: no n-gram of two tokens or more
+    std::int32_t token = -1;                 // the one that followed
+    std::int32_t n_places = 0, n_agree = 0;  // places of this n-gram, and those followed by `token`
+  };
+
+  NgramIndex() = default;  // empty, and stays so until it is assigned another
+  // `most_tokens` is rounded up to a power of two.
+  NgramIndex(std::size_t most_tokens, std::size_t expected_tokens);
+
+  bool can_grow() const { return !latest_.empty(); }
+  void append(std::int32_t token);
+  // Looks up the end of `committed` followed by `proposed`.
+  Match longest(std::span<const std::int32_t> committed, std::span<const std::int32_t> proposed = {}) const;
+  // The same without a vote: of equal n-grams the latest, and the first one of eight tokens at once.
+  Match latest_longest(std::span<const std::int32_t> committed, std::span<const std::int32_t> proposed = {}) const;
+
+ private:
+  template <class Take>
+  void for_each_match(std::span<const std::int32_t> committed, std::span<const std::int32_t> proposed,
+                      const Take& take) const;
+  std::size_t slot_of(std::int32_t first, std::int32_t second) const;
+  std::int32_t& token_at(std::int32_t at) { return tokens_[static_cast<std::size_t>(at) & mask_]; }
+  std::int32_t token_at(std::int32_t at) const { return tokens_[static_cast<std::size_t>(at) & mask_]; }
+  std::int32_t first() const;  // position of the oldest token held
+
+  std::size_t mask_ = 0;               // positions wrap around beyond it
+  std::int32_t n_ = 0;                 // tokens appended
+  std::vector<std::int32_t> tokens_;   // [min(n, most_tokens)]
+  std::vector<std::int32_t> latest_;   // [power of two] by a bigram's hash: position of the token that followed it last
+  std::vector<std::int32_t> earlier_;  // [like tokens_] for the token here: position of an earlier one that followed a
+                                       // bigram of the same hash, or −1
+};
+
+}  // namespace slip
