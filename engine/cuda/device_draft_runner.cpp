@@ -34,7 +34,7 @@ kernels::cuda::Transform drawn_by(const SamplingParams& sampling) {
 DeviceDraftChain device_chain(const DraftChain& chain) {
   DeviceDraftChain out;
   out.pages = chain.pages;
-  out.tokens = chain.unread();
+  out.tokens = chain.sequence->tokens.last(static_cast<std::size_t>(chain.count_unread()));
   out.n_cached = *chain.n_cached;
   out.depth = chain.nodes;
   out.transform = drawn_by(*chain.sequence->sampling);

@@ -13,9 +13,6 @@ namespace slip {
 
 namespace {
 
-// A proposal's first pass reads the committed tokens that the draft has not read: one token, two after a fully accepted
-// chain, a few more after steps without speculation. With more, the draft first catches up in chunks.
-constexpr std::int32_t kMostUnreadRows = 8;
 constexpr std::size_t kMostRunners = 8;  // each keeps a cache and a workspace
 // Tokens beyond the committed ones that a draft's cache has pages for: this step's proposal and the next one's.
 constexpr std::int32_t kRoom = 2 * kMaxProposalNodes;
@@ -192,10 +189,24 @@ void DraftModelProposer::switch_if_ready(Drafting& drafting, const SequenceRef& 
   drafting.broken = false;
 }
 
+// What is proposed without the draft, before it catches up: it reads nothing while all guesses are sure.
+std::int32_t DraftModelProposer::count_sure_guesses(Drafting& drafting, const SequenceRef& sequence) {
+  if (!drafting.lookup || sequence.sampling->processes_logits()) return 0;
+  sure_.clear();
+  PromptLookup::Guess guess = drafting.lookup->after(sequence.tokens, sequence.prompt_tokens);
+  while (guess.is_sure() && std::ssize(sure_) < kMaxProposalNodes) {
+    sure_.push_back(guess.token);
+    guess = drafting.lookup->guess(sequence.tokens, sure_);
+  }
+  return static_cast<std::int32_t>(sure_.size());
+}
+
 std::int32_t DraftModelProposer::ready_depth(const SequenceRef& sequence) {
   const auto found = drafting_.find(sequence.id);
   if (found == drafting_.end() || !found->second.live || found->second.broken) return 0;
-  if (n_committed(sequence) - found->second.live->n_cached > kMostUnreadRows) return 0;
+  if (n_committed(sequence) - found->second.live->n_cached > kMostUnreadRows) {
+    return count_sure_guesses(found->second, sequence);
+  }
   // The draft does not read the last proposed token: depth d reads positions up to committed − 2 + d.
   const std::int32_t slots =
       std::min(found->second.runner->config().max_positions, found->second.live->pages.capacity_slots());

@@ -67,6 +67,7 @@ class DraftModelProposer final : public Proposer {
   void refresh(Drafting& drafting, const SequenceRef& sequence);
   void read_behind(DraftRunner& runner, std::span<const DraftTask> tasks, bool of_next, std::int32_t& rows);
   void switch_if_ready(Drafting& drafting, const SequenceRef& sequence);
+  std::int32_t count_sure_guesses(Drafting& drafting, const SequenceRef& sequence);
   Drafting* find(RequestId id);
 
   DraftModelOptions options_;
@@ -80,6 +81,7 @@ class DraftModelProposer final : public Proposer {
   std::vector<DraftChain> chains_;
   std::vector<DraftSlice> slices_;
   std::vector<DraftCache*> slice_caches_;
+  std::vector<std::int32_t> sure_;
 };
 
 }  // namespace slip

@@ -15,24 +15,62 @@ std::string describe(const DraftVersion& version) {
   return "draft " + version.name + " v" + std::to_string(version.number);
 }
 
-std::span<const std::int32_t> DraftChain::unread() const {
-  *n_cached = std::min(*n_cached, static_cast<std::int32_t>(sequence->tokens.size()) - 1);
-  return sequence->tokens.subspan(static_cast<std::size_t>(*n_cached));
+std::int32_t DraftChain::count_unread() const {
+  const auto n_committed = static_cast<std::int32_t>(sequence->tokens.size());
+  if (proposal->size() == 0) *n_cached = std::min(*n_cached, n_committed - 1);
+  return n_committed + static_cast<std::int32_t>(proposal->size()) - *n_cached;
+}
+
+bool DraftChain::takes_guess(const PromptLookup::Guess& guess) const {
+  return guess.is_sure() && !sequence->sampling->processes_logits();
 }
 
 void DraftRunner::grow_by_logits(std::span<DraftChain> chains) {
-  for (std::int32_t depth = 0; run_depth(chains, depth); ++depth) {
+  while (run_pass(chains)) {
     for (std::size_t i = 0; i < chain_of_slice_.size(); ++i) extend(*chain_of_slice_[i], logits(i));
   }
 }
 
+// A sure guess is proposed with probability 1.
+void DraftRunner::add_sure_guesses(DraftChain& chain) {
+  Proposal& proposal = *chain.proposal;
+  while (chain.lookup != nullptr && static_cast<std::int32_t>(proposal.size()) < chain.nodes) {
+    const PromptLookup::Guess guess = chain.lookup->guess(chain.sequence->tokens, proposal.tokens);
+    if (!chain.takes_guess(guess)) return;
+    if (proposal.draw_method == DrawMethod::kSampled) {
+      q_.ids.assign(1, guess.token);
+      q_.probabilities.assign(1, 1.0);
+      proposal.add_q(q_);
+    }
+    chain.lookup->add_drafted({}, {}, proposal.tokens, guess.token);
+    proposal.add_to_chain(guess.token, 0);
+  }
+}
+
+// The chain's unread tokens in one piece. `joined_` has room for them.
+std::span<const std::int32_t> DraftRunner::unread(const DraftChain& chain) {
+  const auto n = static_cast<std::size_t>(chain.count_unread());
+  const std::vector<std::int32_t>& proposed = chain.proposal->tokens;
+  if (proposed.empty()) return chain.sequence->tokens.last(n);
+  if (n <= proposed.size()) return std::span(proposed).last(n);
+  const auto committed = chain.sequence->tokens.last(n - proposed.size());
+  joined_.insert(joined_.end(), committed.begin(), committed.end());
+  joined_.insert(joined_.end(), proposed.begin(), proposed.end());
+  return std::span<const std::int32_t>(joined_).last(n);
+}
+
 // One pass for every chain that still grows; false when none does.
-bool DraftRunner::run_depth(std::span<DraftChain> chains, std::int32_t depth) {
+bool DraftRunner::run_pass(std::span<DraftChain> chains) {
   slices_.clear();
   chain_of_slice_.clear();
+  joined_.clear();
+  joined_.reserve(chains.size() * kMostUnreadRows);  // so that spans stay valid
   for (DraftChain& chain : chains) {
-    if (depth >= chain.nodes || *chain.broken) continue;
-    const auto tokens = depth == 0 ? chain.unread() : std::span<const std::int32_t>(chain.proposal->tokens).last(1);
+    if (*chain.broken) continue;
+    add_sure_guesses(chain);
+    const bool is_full = static_cast<std::int32_t>(chain.proposal->size()) >= chain.nodes;
+    if (is_full || chain.count_unread() > kMostUnreadRows) continue;
+    const auto tokens = unread(chain);
     slices_.push_back({chain.version->weights.get(), chain.pages, *chain.n_cached, tokens, /*wants_logits=*/true});
     chain_of_slice_.push_back(&chain);
   }

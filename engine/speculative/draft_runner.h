@@ -31,10 +31,15 @@ struct DraftChain {
   bool* broken = nullptr;            // set when the draft's logits are not finite
   PromptLookup* lookup = nullptr;    // has read the committed tokens; null: the draft alone
 
-  // Committed tokens that the draft has not read, at least the last one. Rows of a proposal that was never verified are
-  // not committed: drops them from n_cached first.
-  std::span<const std::int32_t> unread() const;
+  // The number of committed tokens that the draft has not read, at least the last one, and of proposed ones. Rows of a
+  // proposal that was never verified are not committed: drops them from n_cached if nothing was proposed yet.
+  std::int32_t count_unread() const;
+  // Whether the next guess is taken without asking the draft.
+  bool takes_guess(const PromptLookup::Guess& guess) const;
 };
+
+// A draft pass reads at most so many tokens of a sequence. With more that are unread, the draft first catches up.
+inline constexpr std::int32_t kMostUnreadRows = 8;
 
 // Runs drafts of one shape, which share a cache and their passes, on the CPU (LocalDraftRunner) or on a device
 // (DeviceDraftRunner). Threads: one owner.
@@ -61,19 +66,23 @@ class DraftRunner {
   virtual void propose(std::span<DraftChain> chains) = 0;
 
  protected:
-  // propose() with one pass per depth. The CPU transforms the logits, mixes in the prompt lookup's guesses and draws.
+  // propose() with at most one pass per depth. The CPU transforms the logits, mixes in the prompt lookup's guesses and
+  // draws. Guesses that are sure need no pass; the draft reads them with the token that follows.
   void grow_by_logits(std::span<DraftChain> chains);
   // Runs one pass. logits(i) is then the logits [vocab] of the i-th slice that wanted them, until the next pass.
   virtual void run(std::span<const DraftSlice> slices) = 0;
   virtual std::span<const float> logits(std::size_t i) const = 0;
 
  private:
-  bool run_depth(std::span<DraftChain> chains, std::int32_t depth);
+  bool run_pass(std::span<DraftChain> chains);
+  void add_sure_guesses(DraftChain& chain);
+  std::span<const std::int32_t> unread(const DraftChain& chain);
   void extend(DraftChain& chain, std::span<const float> logits);
 
   // Scratch of one call.
   std::vector<DraftSlice> slices_;
   std::vector<DraftChain*> chain_of_slice_;
+  std::vector<std::int32_t> joined_;  // unread tokens of chains with both committed and proposed ones
   std::vector<std::int32_t> path_;
   Distribution q_;
 };

@@ -26,6 +26,7 @@ class PromptLookup {
     double rate = 0;          // P(the token is right), whatever a draft says
     std::size_t kind = 0;     // its class, below GuessOrDraft::kGuessClasses
     bool is_confident() const { return rate >= 0.5; }
+    bool is_sure() const { return rate >= 0.9; }  // a draft's opinion is not worth a pass
     // The rate as a class, 0 to 3.
     int confidence() const { return rate < 0.35 ? 0 : rate < 0.6 ? 1 : rate < 0.8 ? 2 : 3; }
   };

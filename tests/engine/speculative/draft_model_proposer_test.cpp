@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <numeric>
+
 #include "tests/engine/draft_tasks.h"
 #include "tests/engine/engine_answers.h"
 #include "tests/engine/tiny_draft.h"
@@ -109,6 +111,65 @@ TEST_F(DraftModelProposerTest, ProposesWhatTheTextSuggests) {
     EXPECT_EQ(proposed[1], (std::vector<std::int32_t>{20, 21, 22, 19}));
     EXPECT_NE(proposed[0], proposed[1]);
   }
+}
+
+// ---- sure guesses ----
+
+// The text goes round for so long that what follows is sure.
+std::vector<std::int32_t> sure_text() {
+  std::vector<std::int32_t> tokens = prompt_of(6, 5);
+  for (int i = 0; i < 14; ++i) tokens.insert(tokens.end(), {20, 21, 22, 19});
+  return tokens;
+}
+
+TEST_F(DraftModelProposerTest, SureGuessesNeedNoPass) {
+  for (const float temperature : {0.0F, 1.0F}) {
+    DraftModelProposer proposer({.n_pages = 200, .max_running = 8, .prompt_lookup = true}, testing::toy_config(kVocab),
+                                pool_);
+    Drafted sequence(1, sure_text(), make_live_draft(tiny_draft(tiny_draft_config(kVocab), 1)));
+    sequence.ref.prompt_tokens = 6;
+    sequence.sampling.temperature = temperature;
+    sequence.ref.rule = AcceptanceRule::kRejection;
+    proposer.begin(sequence.view());
+    // While the draft is behind, what is sure may be proposed.
+    EXPECT_EQ(proposer.ready_depth(sequence.view()), kMaxProposalNodes);
+    const Proposal proposal = propose(proposer, {&sequence}, 7)[0];
+    const std::int64_t n_passes = proposer.n_passes();
+    const Proposal again = propose(proposer, {&sequence}, 7)[0];
+    EXPECT_EQ(proposer.n_passes(), n_passes);
+    for (const Proposal& made : {proposal, again}) {
+      EXPECT_EQ(made.tokens, (std::vector<std::int32_t>{20, 21, 22, 19, 20, 21, 22}));
+      for (const Distribution& q : made.q) EXPECT_EQ(q.probabilities, std::vector<double>{1.0});
+      EXPECT_EQ(made.q.size(), temperature == 0 ? 0U : 7U);
+    }
+  }
+}
+
+TEST_F(DraftModelProposerTest, TheDraftFillsInBehindSureGuesses) {
+  const auto live_draft = make_live_draft(tiny_draft(tiny_draft_config(kVocab), 1));
+  DraftModelProposer proposer({.n_pages = 200, .max_running = 8, .prompt_lookup = true}, testing::toy_config(kVocab),
+                              pool_);
+  std::vector<std::int32_t> tokens(17), prediction;
+  std::iota(tokens.begin(), tokens.end(), 0);
+  for (std::int32_t token = 5; token < 20; ++token) prediction.push_back(token);
+  Drafted sequence(1, tokens, live_draft);
+  sequence.ref.prompt_tokens = 5;
+  sequence.ref.prediction = prediction;
+  sequence.sampling.temperature = 0;
+  proposer.begin(sequence.view());
+  const std::vector<SequenceRef> refs{sequence.view()};
+  for (int i = 0; i < 20; ++i) proposer.catch_up(draft_tasks(refs), {16, 16});
+  const std::int64_t n_passes = proposer.n_passes();
+  const Proposal proposal = propose(proposer, {&sequence}, 5)[0];
+  EXPECT_EQ(proposer.n_passes(), n_passes + 2) << "the guesses are read with the first drafted token";
+  for (const std::int32_t token : {17, 18, 19}) tokens.push_back(token);
+  auto alone = make();
+  Drafted behind(2, tokens, live_draft);
+  behind.sampling.temperature = 0;
+  alone.begin(behind.view());
+  const Proposal filled = propose(alone, {&behind}, 2)[0];
+  tokens.insert(tokens.end(), filled.tokens.begin(), filled.tokens.end());
+  EXPECT_EQ(proposal.tokens, std::vector<std::int32_t>(tokens.end() - 5, tokens.end()));
 }
 
 // After any verification the cache holds exactly the committed tokens: proposals equal those of a new proposer.
@@ -324,6 +385,8 @@ struct Run {
   int swap_every = 0;
   std::int32_t draft_pages = 0, draft_context = 512;
   bool prompt_lookup = false;
+  std::shared_ptr<PastAnswers> past_answers = nullptr;
+  const std::vector<Answer>* predictions = nullptr;  // null: none
 };
 
 std::vector<Answer> answers_of(const SamplingParams& sampling, const Run& run) {
@@ -347,6 +410,8 @@ std::vector<Answer> answers_of(const SamplingParams& sampling, const Run& run) {
     request.sampling = sampling;
     request.max_tokens = 40;
     request.draft = publisher.live_draft;
+    request.past_answers = run.past_answers;
+    if (run.predictions != nullptr) request.prediction = (*run.predictions)[i].tokens;
     engine.submit(std::move(request));
   }
   EXPECT_TRUE(testing::drain(engine));
@@ -383,6 +448,33 @@ TEST(EngineWithDrafts, WhatTheTextSuggestsChangesSpeedAlone) {
             answers_of(sampling, {.k = k, .concurrency = concurrency, .swap_every = 4, .prompt_lookup = true});
         for (std::size_t i = 0; i < answers.size(); ++i) {
           EXPECT_TRUE(answers[i].same_as(plain[i])) << "k " << k << " concurrency " << concurrency;
+        }
+      }
+    }
+  }
+}
+
+// Long stretches of sure guesses, between which the draft falls behind and catches up.
+TEST(EngineWithDrafts, PredictionsAndPastAnswersChangeSpeedAlone) {
+  for (const SamplingParams& sampling :
+       {SamplingParams{.temperature = 0}, SamplingParams{.temperature = 1, .top_p = 0.8F, .seed = 3}}) {
+    const auto plain = answers_of(sampling, {.k = 0});
+    std::vector<Answer> predictions = plain;
+    for (Answer& prediction : predictions) prediction.tokens[25] = (prediction.tokens[25] + 1) % kVocab;
+    const auto past_answers = std::make_shared<PastAnswers>();
+    for (const std::int32_t k : {1, 3, 8, 16}) {
+      for (const std::int32_t concurrency : {1, 6}) {
+        struct Run run {
+          .k = k, .concurrency = concurrency, .swap_every = 4, .prompt_lookup = true
+        };
+        run.past_answers = past_answers;
+        run.predictions = &predictions;
+        const auto answers = answers_of(sampling, run);
+        for (std::size_t i = 0; i < answers.size(); ++i) {
+          EXPECT_TRUE(answers[i].same_as(plain[i])) << "k " << k << " concurrency " << concurrency;
+          if (k == 16) {
+            EXPECT_LE(answers[i].summary.figures.steps, 12) << "of 40 tokens";
+          }
         }
       }
     }
