@@ -6,22 +6,13 @@
 #include <algorithm>
 #include <map>
 
-#include "engine/sampling/random.h"
+#include "tests/engine/speculative/repeating_text.h"
 
 namespace slip {
 namespace {
 
+using testing::repeating_text;
 using Tokens = std::vector<std::int32_t>;
-
-// Text from a small alphabet, so that it repeats itself.
-Tokens random_text(std::uint64_t seed, std::size_t n, double alphabet) {
-  Tokens text;
-  for (std::size_t i = 0; i < n; ++i) {
-    const double u = uniform({seed, 0, static_cast<std::uint32_t>(i)}, RandomPurpose::kDraft);
-    text.push_back(static_cast<std::int32_t>(u * alphabet));
-  }
-  return text;
-}
 
 NgramIndex index_of(const Tokens& text, std::size_t most_tokens = NgramIndex::kMostTokens) {
   NgramIndex index(most_tokens, text.size());
@@ -62,12 +53,12 @@ NgramIndex::Match by_definition(const Tokens& text, const Tokens& context, std::
 
 TEST(NgramIndex, AgreesWithTheDefinition) {
   for (const double alphabet : {12.0, 40.0}) {
-    const Tokens text = random_text(3, 400, alphabet);
+    const Tokens text = repeating_text(3, 400, alphabet);
     for (const std::size_t most : {std::size_t{64}, std::size_t{1024}}) {
       const NgramIndex index = index_of(text, most);
       for (std::uint64_t seed = 10; seed < 40; ++seed) {
         const auto place = static_cast<long>(350 + seed);
-        Tokens context = random_text(seed, 3, alphabet);
+        Tokens context = repeating_text(seed, 3, alphabet);
         context.insert(context.end(), text.begin() + place - 9, text.begin() + place - static_cast<long>(seed % 3));
         const auto expected = by_definition(text, context, most), found = index.longest(context);
         EXPECT_EQ(found.length, expected.length) << alphabet << " " << most << " " << seed;

@@ -7,27 +7,18 @@
 #include <cmath>
 #include <numeric>
 
-#include "engine/sampling/random.h"
+#include "tests/engine/speculative/repeating_text.h"
 
 namespace slip {
 namespace {
 
+using testing::repeating_text;
 using Tokens = std::vector<std::int32_t>;
 
 PromptLookup after(const Tokens& tokens, std::int32_t prompt_tokens) {
   PromptLookup lookup;
   lookup.extend(tokens, prompt_tokens);
   return lookup;
-}
-
-// Text from a small alphabet, so that it repeats itself.
-Tokens random_text(std::uint64_t seed, std::size_t n, double alphabet) {
-  Tokens text;
-  for (std::size_t i = 0; i < n; ++i) {
-    const double u = uniform({seed, 0, static_cast<std::uint32_t>(i)}, RandomPurpose::kDraft);
-    text.push_back(static_cast<std::int32_t>(u * alphabet));
-  }
-  return text;
 }
 
 // The definition: of the earlier positions whose last 2 to 8 tokens equal the end of the text, the longest match, and
@@ -58,7 +49,7 @@ TEST(PromptLookup, TextThatNeverEndedLikeThisGivesNoGuess) {
 
 TEST(PromptLookup, AgreesWithTheDefinition) {
   for (const double alphabet : {3.0, 6.0, 40.0}) {
-    const Tokens text = random_text(5, 300, alphabet);
+    const Tokens text = repeating_text(5, 300, alphabet);
     PromptLookup lookup;
     for (std::size_t n = 2; n < text.size(); ++n) {
       const Tokens so_far(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(n));
@@ -101,7 +92,7 @@ TEST(PromptLookup, IsBelievedAsFarAsItWasRight) {
 }
 
 TEST(PromptLookup, HowManyTokensItReadsAtOnceDoesNotMatter) {
-  const Tokens text = random_text(9, 200, 8);
+  const Tokens text = repeating_text(9, 200, 8);
   const PromptLookup at_once = after(text, 30);
   PromptLookup in_pieces;
   for (std::size_t n = 0; n <= text.size(); n += 1 + n % 7) in_pieces.extend(std::span(text).first(n), 30);
