@@ -27,8 +27,8 @@ struct HitRate {
 };
 
 // Where the guess and the draft's most likely token differ: how often each was right, by the class of the guess and by
-// the draft's lead, the difference of the probabilities that it gave the two tokens. A table, since no formula in the
-// hit rate and the lead chose as well: a draft that is surely wrong looks like one that knows better.
+// the draft's lead, the difference of the probabilities that it gave the two tokens. It is a table, since the formula
+// tried before, a fixed weight for each hit rate, chose worse on math: there a draft with a lead is often right.
 class GuessOrDraft {
  public:
   // Classes of guesses from past answers, the request's own text and a prediction, as PromptLookup numbers them.
