@@ -76,16 +76,27 @@ sanitize() { # TOOL PROGRAM: what a slow tool does not get to is no failure
   [ "$status" = 124 ] || return "$status"
   echo "not finished within 90 s"
 }
-if command -v compute-sanitizer >/dev/null; then
+finish() { # PID LOG: waits for a background command, prints what it printed
+  local status=0
+  wait "$1" || status=$?
+  cat "$2"
+  rm "$2"
+  return "$status"
+}
+if ! command -v compute-sanitizer >/dev/null; then
+  tell "no compute-sanitizer here"
+elif [ "$SECONDS" -ge 480 ]; then
+  tell "compute-sanitizer: left out for time"
+else # all at once: each is one thread that keeps little of the device busy
+  checks=() pids=()
   for tool in memcheck racecheck; do
     for program in "${tests[@]}"; do
       [ "$program" != distill_test ] || continue  # most of its kernels are LibTorch's
-      [ "$SECONDS" -lt 480 ] || { tell "$tool of $program: left out for time"; continue; }
-      step "$tool of $program" sanitize "$tool" "$program"
+      sanitize "$tool" "$program" > "$results/$tool-$program.log" 2>&1 &
+      checks+=("$tool $program") pids+=($!)
     done
   done
-else
-  tell "no compute-sanitizer here"
+  for i in "${!pids[@]}"; do step "${checks[i]}" finish "${pids[i]}" "$results/${checks[i]/ /-}.log"; done
 fi
 [ "${#failed[@]}" = 0 ] || { tell "failed: ${failed[*]}"; exit 1; }
 tell "all passed"

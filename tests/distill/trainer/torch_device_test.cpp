@@ -13,7 +13,7 @@ TEST(TorchDeviceTest, TheCpuIsAlwaysThere) {
   EXPECT_NO_THROW(check_training_device(TrainingDevice::kCpu));
 }
 
-TEST(TorchDeviceTest, AGpuThatCannotBeTrainedOnIsRefusedByTheKeyThatAsksForIt) {
+TEST(TorchDeviceTest, ADeviceThatCannotTrainIsRefusedByTheKeyThatAsksForIt) {
   try {
     check_training_device(TrainingDevice::kCuda);
   } catch (const Error& error) {
