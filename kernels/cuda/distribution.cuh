@@ -86,7 +86,7 @@ struct DistributionShared {
   Mass sums[VocabularyBlock::kWarps];
   std::int32_t counts[VocabularyBlock::kWarps];
   std::int32_t members[kBins];
-  std::int32_t one[kBins];  // some id of the bin; its only one if it has one member
+  std::int32_t one[kBins];  // the id that came first; the only one if the bin has one member
   // One thread's result: the bin that reaches the target, and the sum of the measures ranked before it.
   std::int32_t found;
   Mass before;
@@ -137,8 +137,7 @@ SLIP_DEVICE std::uint64_t last_of_head(const VocabularyBlock& block, const Logit
         if (share == 0) continue;
         const auto bin = static_cast<std::int32_t>(key >> low & ((std::uint64_t{1} << width) - 1));
         add_shared(&shared.mass[bin], share);
-        add_shared(&shared.members[bin], 1);
-        shared.one[bin] = id;
+        if (take_ticket(&shared.members[bin]) == 0) shared.one[bin] = id;
       }
     });
     // Thread t examines four bins from 4 t on, in descending order.

@@ -327,6 +327,7 @@ SLIP_DEVICE NodeResult verify_by_rejection(const VocabularyBlock& block, const A
     const std::int32_t token = residual.token_of(sibling);
     const double u = unit_interval(random_bits(address, RandomPurpose::kAccept, static_cast<std::uint32_t>(sibling)));
     if (u < residual(token) / residual.q_of(sibling, token)) {
+      block.each([](int) {});  // all threads have decided; the next node overwrites the siblings
       at_node.child = i;
       return at_node;
     }
