@@ -98,7 +98,7 @@ class Passes {
     put(load);
     std::array<std::vector<Job>, std::size(kKinds)> of_kind;
     for (const Job& job : queue_->jobs) of_kind[job.index()].push_back(job);
-    json out = {{"model", name_},         {"sequences", load.sequences}, {"rows", load.rows},
+    json out = {{"model", name_},          {"sequences", load.sequences}, {"rows", load.rows},
                 {"context", load.context}, {"ms", ms(queue_->jobs)},      {"weights_gb", weights_gb()}};
     for (std::size_t kind = 0; kind < of_kind.size(); ++kind) {
       if (!of_kind[kind].empty()) out["kinds"][kKinds[kind]] = ms(of_kind[kind]);

@@ -9,9 +9,6 @@
 namespace slip {
 namespace {
 
-// Half of the shared memory of a multiprocessor of compute capability 8.0.
-constexpr std::int64_t kTileBytes = 80 * 1024;
-
 std::int32_t rounded_up(std::int32_t n) {
   return static_cast<std::int32_t>(std::bit_ceil(static_cast<std::uint32_t>(n)));
 }
@@ -20,19 +17,12 @@ std::int32_t filled_up(std::int32_t n) {
   return n == 0 ? 0 : std::max(kLeastCapturedRows, rounded_up(n));
 }
 
-std::int32_t queries_a_tile(std::int32_t head_dim) {
-  std::int32_t n = kernels::cuda::kMostTileQueries;
-  while (n > 1 && kernels::cuda::attention_shared_bytes(head_dim, n, /*whole=*/true) > kTileBytes) --n;
-  return n;
-}
-
 }  // namespace
 
 AttentionTiling attention_tiling(const ModelConfig& config) {
-  const std::int32_t most = queries_a_tile(config.head_dim);
   AttentionTiling tiling;
-  tiling.heads = std::min(config.n_heads / config.n_kv_heads, most);
-  tiling.rows = std::min(most / tiling.heads, std::int32_t{kernels::cuda::kMostTileRows});
+  tiling.heads = std::min(config.n_heads / config.n_kv_heads, std::int32_t{kernels::cuda::kTileQueries});
+  tiling.rows = kernels::cuda::kTileQueries / tiling.heads;
   return tiling;
 }
 

@@ -13,8 +13,7 @@ namespace slip {
 struct AttentionTiling {
   std::int32_t rows = 1, heads = 1;
 };
-// Takes heads of a group first, since they read the same keys, then rows, as long as two blocks fit on a
-// multiprocessor.
+// Takes heads of a group first, since they read the same keys, then rows.
 AttentionTiling attention_tiling(const ModelConfig& config);
 
 // The requirements of one step on its pass.

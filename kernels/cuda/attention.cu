@@ -12,8 +12,8 @@ __global__ void __launch_bounds__(kAttentionThreads) attend_tiles(Attention job)
   attend(block, job, reinterpret_cast<float*>(memory));
 }
 
-__global__ void __launch_bounds__(kWarp) merge_rows(Attention job) {
-  combine_splits(Block<kWarp>{static_cast<int>(blockIdx.x), static_cast<int>(blockIdx.y), 0}, job);
+__global__ void __launch_bounds__(kCombineThreads) merge_rows(Attention job) {
+  combine_splits(Block<kCombineThreads>{static_cast<int>(blockIdx.x), static_cast<int>(blockIdx.y), 0}, job);
 }
 
 // Raises the limit of shared memory, never lowers it: a captured graph may hold launches that need more.
@@ -29,8 +29,8 @@ cudaError_t allow_shared_bytes(int bytes) {
 
 }  // namespace
 
-cudaError_t launch_attention(const Attention& job, int n_tiles, int n_queries, cudaStream_t stream) {
-  const auto bytes = static_cast<int>(attention_shared_bytes(job.kv.head_dim, n_queries, job.whole));
+cudaError_t launch_attention(const Attention& job, int n_tiles, cudaStream_t stream) {
+  const auto bytes = static_cast<int>(attention_shared_bytes(job.kv.head_dim, job.whole));
   const cudaError_t error = allow_shared_bytes(bytes);
   if (error != cudaSuccess) return error;
   const auto heads = static_cast<unsigned>(job.kv.n_kv_heads * job.stretches());
@@ -40,7 +40,8 @@ cudaError_t launch_attention(const Attention& job, int n_tiles, int n_queries, c
 }
 
 cudaError_t launch_combine_splits(const Attention& job, int n_rows, cudaStream_t stream) {
-  merge_rows<<<dim3(static_cast<unsigned>(n_rows), static_cast<unsigned>(job.n_heads)), kWarp, 0, stream>>>(job);
+  merge_rows<<<dim3(static_cast<unsigned>(n_rows), static_cast<unsigned>(job.n_heads)), kCombineThreads, 0, stream>>>(
+      job);
   return cudaGetLastError();
 }
 

@@ -1,56 +1,70 @@
 // SPDX-License-Identifier: Apache-2.0
-// Process one staged block of 32 ranks: scores, softmax weights and sums of values (for attention.cuh).
+// What one warp does in attention.cuh: scores, softmax weights and weighted values of 32 ranks, for all queries of a
+// tile, by the tensor-core instruction. Weights are rounded to bfloat16, as the cache is.
 #pragma once
 
 #include "kernels/cuda/attention_view.cuh"
+#include "kernels/cuda/matrix_instruction.cuh"
 
 namespace slip::kernels::cuda {
 
-struct alignas(16) Four {
-  float of[4];
-};
+inline constexpr int kDepthAtOnce = 32;  // dimensions of two instructions: 16 bytes of each lane
+inline constexpr int kChunkDims = 64;    // output dimensions at once: 8 of each group of lanes
+inline constexpr int kSumStride = kChunkDims + 8;
+// A query is the sum of two bfloat16: rounded to one, it would cost as much accuracy as the rounded weights do.
+inline constexpr int kQueryParts = 2;
 
-// The shared memory of one tile, for `n_queries` of `dims` (a multiple of four) each.
+// The shared memory of a block.
 struct AttentionShared {
-  float* keys;     // [32][dims + 4]: with this stride a quarter warp's 16-byte reads cover all banks
-  float* values;   // [32][dims]
-  float* queries;  // [n_queries][dims]
-  float* sums;     // [n_queries][dims] of this split
-  float* totals;   // [n_queries][dims] of the splits before it
-  float* weights;  // [n_queries][32]
-  float *most, *total, *all_most, *all_total;  // [n_queries]
-  RankView* views;                             // [kMostTileRows]
+  std::uint16_t* queries;  // [kQueryParts][kTileQueries][query_stride], which add up
+  std::int64_t* places;    // [warp][rank] offset of the rank's key in elements from DeviceKv::base; negative: none
+  float* sums;             // [warp][query][kSumStride] weighted values of a chunk of dimensions
+  float* totals;           // [query][dims] of the splits so far, if one block runs all
+  float *most, *total;     // [warp][query] greatest score and sum of weights
+  float* shrink;           // [warp][query] factor from a warp's weights to the split's
+  float *split_most, *split_total, *all_most, *all_total;  // [query] of this split, of the splits so far
+  RankView* views;                                         // [kTileQueries], of the tile's rows
+  std::int32_t query_stride;
 };
 
-SLIP_DEVICE std::int32_t padded_dims(std::int32_t head_dim) {
-  return (head_dim + 3) / 4 * 4;
+SLIP_DEVICE std::int32_t rounded_up(std::int32_t n, std::int32_t to) {
+  return (n + to - 1) / to * to;
 }
-SLIP_DEVICE std::int64_t attention_shared_bytes(std::int32_t head_dim, std::int32_t n_queries, bool whole) {
-  const std::int64_t dims = padded_dims(head_dim);
-  const std::int64_t floats = kBlockRanks * (2 * dims + 4) + n_queries * ((whole ? 3 : 2) * dims + kBlockRanks + 4);
-  return floats * 4 + kMostTileRows * static_cast<std::int64_t>(sizeof(RankView));
+// The stride keeps rows apart by 16 bytes modulo 128, so that eight lanes read from different banks.
+SLIP_DEVICE std::int32_t query_stride(std::int32_t head_dim) {
+  return rounded_up(head_dim, kDepthAtOnce) + 8;
 }
-SLIP_DEVICE AttentionShared lay_out(float* memory, std::int32_t head_dim, std::int32_t n_queries, bool whole) {
-  const std::int64_t dims = padded_dims(head_dim);
+SLIP_DEVICE std::int64_t attention_shared_bytes(std::int32_t head_dim, bool whole) {
+  const std::int64_t warps = AttentionBlock::kWarps;
+  const std::int64_t floats = warps * kTileQueries * (kSumStride + 3) + kTileQueries * std::int64_t{4} +
+                              (whole ? kTileQueries * rounded_up(head_dim, kChunkDims) : 0);
+  return kQueryParts * kTileQueries * query_stride(head_dim) * 2 + warps * kWarpRanks * 8 + floats * 4 +
+         kTileQueries * static_cast<std::int64_t>(sizeof(RankView));
+}
+SLIP_DEVICE AttentionShared lay_out(float* memory, std::int32_t head_dim, bool whole) {
+  constexpr int kOfWarps = AttentionBlock::kWarps * kTileQueries;
   AttentionShared shared;
-  shared.keys = memory;
-  shared.values = shared.keys + kBlockRanks * (dims + 4);
-  shared.queries = shared.values + kBlockRanks * dims;
-  shared.sums = shared.queries + n_queries * dims;
-  shared.totals = shared.sums + n_queries * dims;
-  shared.weights = shared.totals + (whole ? n_queries * dims : 0);
-  shared.most = shared.weights + n_queries * kBlockRanks;
-  shared.total = shared.most + n_queries;
-  shared.all_most = shared.total + n_queries;
-  shared.all_total = shared.all_most + n_queries;
-  shared.views = reinterpret_cast<RankView*>(shared.all_total + n_queries);
+  shared.query_stride = query_stride(head_dim);
+  shared.places = reinterpret_cast<std::int64_t*>(memory);
+  shared.queries = reinterpret_cast<std::uint16_t*>(shared.places + AttentionBlock::kWarps * kWarpRanks);
+  shared.sums = reinterpret_cast<float*>(shared.queries + kQueryParts * kTileQueries * shared.query_stride);
+  shared.totals = shared.sums + kOfWarps * kSumStride;
+  shared.most = shared.totals + (whole ? kTileQueries * rounded_up(head_dim, kChunkDims) : 0);
+  shared.total = shared.most + kOfWarps;
+  shared.shrink = shared.total + kOfWarps;
+  shared.split_most = shared.shrink + kOfWarps;
+  shared.split_total = shared.split_most + kTileQueries;
+  shared.all_most = shared.split_total + kTileQueries;
+  shared.all_total = shared.all_most + kTileQueries;
+  shared.views = reinterpret_cast<RankView*>(shared.all_total + kTileQueries);
   return shared;
 }
 
-// One block's tile: its rows, the model's heads [first_head, first_head + n_heads), and its shared memory.
+// One block's tile: its rows, and the model's heads [first_head, first_head + n_heads). Query i is head i % n_heads of
+// row i / n_heads.
 struct TileWork {
   AttentionTileRows rows;
-  std::int32_t kv_head, first_head, n_heads, dims;
+  std::int32_t kv_head, first_head, n_heads;
   SLIP_DEVICE std::int32_t n_queries() const { return rows.n_rows * n_heads; }
   SLIP_DEVICE std::int64_t row_of(std::int32_t query) const { return rows.first_row + query / n_heads; }
   SLIP_DEVICE std::int32_t head_of(std::int32_t query) const { return first_head + query % n_heads; }
@@ -63,178 +77,254 @@ SLIP_DEVICE TileWork work_of(const AttentionBlock& block, const Attention& job) 
   const std::int32_t first = block.y % job.stretches() * job.heads_a_tile;
   work.first_head = work.kv_head * job.group() + first;
   work.n_heads = job.group() - first < job.heads_a_tile ? job.group() - first : job.heads_a_tile;
-  work.dims = padded_dims(job.kv.head_dim);
   return work;
 }
 
 SLIP_DEVICE void prepare_tile(const AttentionBlock& block, const Attention& job, const TileWork& work,
                               const AttentionShared& shared) {
+  const std::int32_t head_dim = job.kv.head_dim, dims = rounded_up(head_dim, kDepthAtOnce);
   block.each([&](int thread) {
     if (thread < work.rows.n_rows) shared.views[thread] = view_of(job.rows[work.rows.first_row + thread]);
-    for (std::int32_t i = thread; i < work.n_queries() * work.dims; i += kAttentionThreads) {
-      const std::int32_t query = i / work.dims, d = i % work.dims;
-      const float* q = job.q + work.row_of(query) * job.q_stride + std::int64_t{work.head_of(query)} * job.kv.head_dim;
-      shared.queries[i] = d < job.kv.head_dim ? q[d] : 0.0F;
+    for (std::int32_t i = thread; i < kTileQueries * dims; i += kAttentionThreads) {
+      const std::int32_t query = i / dims, d = i % dims;
+      const bool there = query < work.n_queries() && d < head_dim;
+      const float* q = job.q + work.row_of(query) * job.q_stride + std::int64_t{work.head_of(query)} * head_dim;
+      float rest = there ? q[d] : 0.0F;
+      SLIP_UNROLL
+      for (int part = 0; part < kQueryParts; ++part) {
+        const std::uint16_t bits = round_to_bf16(rest);
+        shared.queries[(part * kTileQueries + query) * shared.query_stride + d] = bits;
+        rest = rest - widen(bits);
+      }
     }
-    for (std::int32_t query = thread; query < work.n_queries(); query += kAttentionThreads) {
-      shared.all_most[query] = -infinity();
-      shared.all_total[query] = 0;
-    }
-  });
-}
-
-SLIP_DEVICE void clear_split(const AttentionBlock& block, const TileWork& work, const AttentionShared& shared) {
-  block.each([&](int thread) {
-    for (std::int32_t i = thread; i < work.n_queries() * work.dims; i += kAttentionThreads) shared.sums[i] = 0;
-    for (std::int32_t query = thread; query < work.n_queries(); query += kAttentionThreads) {
-      shared.most[query] = -infinity();
-      shared.total[query] = 0;
+    if (thread < kTileQueries) {
+      shared.all_most[thread] = -infinity();
+      shared.all_total[thread] = 0;
     }
   });
 }
 
-// Eight bfloat16, loaded at once where the cache rows' alignment allows it.
+// Eight bfloat16 in a row.
 struct alignas(16) EightHalves {
-  std::uint16_t of[8];
+  std::uint32_t pairs[4];
+  SLIP_DEVICE std::uint32_t at(int i) const { return pairs[i / 2] >> 16 * (i % 2) & 0xFFFFU; }
 };
 
-SLIP_DEVICE void widen_row(const std::uint16_t* from, std::int32_t d, bool wide, float* to) {
-  if (!wide) {
-    to[d] = widen(from[d]);
-    return;
-  }
-  const EightHalves halves = *reinterpret_cast<const EightHalves*>(from + d);
-  SLIP_UNROLL
-  for (int i = 0; i < 8; ++i) to[d + i] = widen(halves.of[i]);
+// Elements d … d + 7 of the row of n at from + place; zeros from n on, and without a place. One load where rows are
+// aligned.
+SLIP_DEVICE EightHalves load_eight(const std::uint16_t* from, std::int64_t place, std::int32_t d, std::int32_t n) {
+  EightHalves out{};
+  if (place < 0 || d >= n) return out;
+  const std::uint16_t* row = from + place;
+  if (n % 8 == 0) return *reinterpret_cast<const EightHalves*>(row + d);
+  for (std::int32_t i = 0; i < 8 && d + i < n; ++i) out.pairs[i / 2] |= std::uint32_t{row[d + i]} << 16 * (i % 2);
+  return out;
 }
 
-// Stages the keys and values of the block's first n ranks, as row `row` of the sequence sees them.
-SLIP_DEVICE void stage(const AttentionBlock& block, const Attention& job, const TileWork& work, std::int32_t row,
-                       std::int32_t first, std::int32_t n, const AttentionShared& shared) {
-  const DeviceRow& view = job.rows[work.rows.first_row + row];
-  const std::int32_t head_dim = job.kv.head_dim;
-  const bool wide = head_dim % 8 == 0;
-  const std::int32_t step = wide ? 8 : 1, parts = head_dim / step;
-  block.each([&](int thread) {
-    for (std::int32_t i = thread; i < n * parts; i += kAttentionThreads) {
-      const std::int32_t rank = i / parts, d = i % parts * step;
-      const std::int32_t slot = slot_of_rank(view, shared.views[row], first + rank);
-      const std::uint16_t* key = job.kv.base + job.kv.at(view.pages[slot / job.kv.page_tokens], slot, work.kv_head);
-      widen_row(key, d, wide, shared.keys + rank * (work.dims + 4));
-      widen_row(key + job.kv.value_offset(), d, wide, shared.values + rank * work.dims);
+// The rows that a warp serves in one pass over its 32 ranks. Pass 0: those for which the ranks are plain, and which
+// thus read the same slots. Pass i: row i − 1, if its ranks have gaps.
+struct PassRows {
+  std::int32_t pass, first_rank;
+  std::int32_t leader = -1;  // the row that sees the most of these ranks; −1: no row sees any
+
+  SLIP_DEVICE bool has(const RankView& view, std::int32_t row) const {
+    return sees(view, first_rank) &&
+           (pass == 0 ? is_plain(view, first_rank) : row == pass - 1 && !is_plain(view, first_rank));
+  }
+};
+
+SLIP_DEVICE PassRows pass_rows(const TileWork& work, const AttentionShared& shared, std::int32_t pass,
+                               std::int32_t first_rank) {
+  PassRows rows{pass, first_rank};
+  std::int32_t most = 0;
+  for (std::int32_t row = 0; row < work.rows.n_rows; ++row) {
+    if (!rows.has(shared.views[row], row)) continue;
+    const std::int32_t end = ranks_of_warp(shared.views[row], first_rank).end;
+    if (end <= most) continue;
+    most = end;
+    rows.leader = row;
+  }
+  return rows;
+}
+
+// One lane's scores of the warp's ranks: [tile of 8 ranks]. Then weights, as the operands of 16 ranks each.
+struct LaneScores {
+  SumPart of[kWarpRanks / 8];
+};
+struct LaneWeights {
+  OperandA of[kWarpRanks / 16];
+};
+
+// Every lane finds its rank's place in the cache.
+SLIP_DEVICE void find_places(const AttentionBlock& block, const Attention& job, const TileWork& work,
+                             const AttentionShared& shared, const AttentionBlock::Per<PassRows>& rows) {
+  block.each_in_warps([&](int thread) {
+    const std::int32_t leader = rows[thread].leader, rank = rows[thread].first_rank + thread % kWarp;
+    std::int64_t place = -1;
+    if (leader >= 0 && rank < shared.views[leader].n_visible) {
+      const DeviceRow& view = job.rows[work.rows.first_row + leader];
+      const std::int32_t slot = slot_of_rank(view, shared.views[leader], rank);
+      place = job.kv.at(view.pages[slot / job.kv.page_tokens], slot, work.kv_head);
     }
-    for (std::int32_t i = thread; i < kBlockRanks * (work.dims - head_dim); i += kAttentionThreads) {
-      const std::int32_t rank = i / (work.dims - head_dim), d = head_dim + i % (work.dims - head_dim);
-      shared.keys[rank * (work.dims + 4) + d] = 0;
-      shared.values[rank * work.dims + d] = 0;
-    }
+    shared.places[thread] = place;
   });
 }
 
-// Scores of up to kAtOnce queries per warp against the staged keys, one rank per lane, summed over the dimensions in
-// order. Then softmax weights relative to the running maximum. Queries first + i · warps, below `end`.
-template <int kAtOnce>
-struct Scores {
-  float of[kAtOnce];
-};
-
-template <int kAtOnce>
-SLIP_DEVICE void score(const TileWork& work, const AttentionShared& shared, std::int32_t first, std::int32_t end,
-                       int lane, float scale, Scores<kAtOnce>& scores) {
-  SLIP_UNROLL
-  for (int i = 0; i < kAtOnce; ++i) scores.of[i] = 0;
-  const float* key = shared.keys + lane * (work.dims + 4);
-  for (std::int32_t d = 0; d < work.dims; d += 4) {
-    const Four k = *reinterpret_cast<const Four*>(key + d);
-    SLIP_UNROLL
-    for (int i = 0; i < kAtOnce; ++i) {
-      const std::int32_t query = first + i * AttentionBlock::kWarps;
-      if (query >= end) continue;
-      const Four q = *reinterpret_cast<const Four*>(shared.queries + query * work.dims + d);
+// scores = Σ q · k over the dimensions, which both operands take in the same order: of 32, lane t has eight.
+SLIP_DEVICE void score(const AttentionBlock& block, const Attention& job, const AttentionShared& shared,
+                       AttentionBlock::Per<LaneScores>& scores) {
+  block.each_apart([&](int thread) { scores[thread] = LaneScores{}; });
+  for (std::int32_t d = 0; d < job.kv.head_dim; d += kDepthAtOnce) {
+    struct Loaded {
+      EightHalves queries[kQueryParts][2], keys[kWarpRanks / 8];  // queries g and g + 8
+    };
+    AttentionBlock::Per<Loaded> loaded;
+    block.each_apart([&](int thread) {
+      const int warp = thread / kWarp, g = thread % kWarp / 4, t = thread % 4;
       SLIP_UNROLL
-      for (int j = 0; j < 4; ++j) scores.of[i] = fused(q.of[j], k.of[j], scores.of[i]);
+      for (int i = 0; i < kWarpRanks / 8; ++i) {
+        const std::int64_t place = shared.places[warp * kWarpRanks + 8 * i + g];
+        loaded[thread].keys[i] = load_eight(job.kv.base, place, d + 8 * t, job.kv.head_dim);
+      }
+      SLIP_UNROLL
+      for (int i = 0; i < kQueryParts * 2; ++i) {
+        const std::uint16_t* from =
+            shared.queries + (i / 2 * kTileQueries + g + i % 2 * 8) * shared.query_stride + d + 8 * t;
+        loaded[thread].queries[i / 2][i % 2] = *reinterpret_cast<const EightHalves*>(from);
+      }
+    });
+    SLIP_UNROLL
+    for (int step = 0; step < 2 * kQueryParts; ++step) {
+      const int half = step / kQueryParts, part = step % kQueryParts;
+      SLIP_UNROLL
+      for (int i = 0; i < kWarpRanks / 8; ++i) {
+        multiply_in_warps(
+            block,
+            [&](int thread) {
+              const auto& [early, late] = loaded[thread].queries[part];
+              return OperandA{
+                  {early.pairs[2 * half], late.pairs[2 * half], early.pairs[2 * half + 1], late.pairs[2 * half + 1]}};
+            },
+            [&](int thread) {
+              const EightHalves& key = loaded[thread].keys[i];
+              return OperandB{{key.pairs[2 * half], key.pairs[2 * half + 1]}};
+            },
+            [&](int thread) -> SumPart& { return scores[thread].of[i]; });
+      }
     }
   }
-  SLIP_UNROLL
-  for (int i = 0; i < kAtOnce; ++i) scores.of[i] = scores.of[i] * scale;
 }
 
-// Each warp handles one of the queries [query, query + warps): scores become weights, and earlier sums shrink as the
-// maximum grows.
-template <int kAtOnce>
-SLIP_DEVICE void weigh(const AttentionBlock& block, const TileWork& work, const AttentionShared& shared,
-                       std::int32_t begin, std::int32_t end, std::int32_t first_rank, int i,
-                       AttentionBlock::Per<Scores<kAtOnce>>& scores, AttentionBlock::Per<Scores<kAtOnce>>& shrink) {
-  AttentionBlock::Per<float> most, sum;
+// Scores become weights relative to the greatest of the warp's ranks, zero where a query's row sees nothing; both sums
+// go to shared memory. Queries of other passes keep what is there.
+SLIP_DEVICE void weigh(const AttentionBlock& block, const Attention& job, const TileWork& work,
+                       const AttentionShared& shared, const AttentionBlock::Per<PassRows>& rows,
+                       AttentionBlock::Per<LaneScores>& scores, AttentionBlock::Per<LaneWeights>& weights) {
+  struct Seen {
+    Ranks ranks[2];  // of queries g and g + 8
+    SLIP_DEVICE bool has(int i, int rank) const { return rank >= ranks[i].begin && rank < ranks[i].end; }
+  };
+  AttentionBlock::Per<Seen> seen;
+  AttentionBlock::Per<float> most[2], total[2];  // of queries g and g + 8
   block.each_apart([&](int thread) {
-    const std::int32_t query = begin + thread / kWarp + i * AttentionBlock::kWarps, lane = thread % kWarp;
-    most[thread] = -infinity();
-    if (query >= end) return;
-    const Ranks ranks = ranks_in_block(shared.views[query / work.n_heads], first_rank);
-    if (lane < ranks.begin || lane >= ranks.end) scores[thread].of[i] = -infinity();
-    most[thread] = Larger{}(-infinity(), scores[thread].of[i]);
-  });
-  block.combine_in_warps(most, Larger{});
-  block.each_in_warps([&](int thread) {
-    const std::int32_t query = begin + thread / kWarp + i * AttentionBlock::kWarps;
-    sum[thread] = 0;
-    if (query >= end) return;
-    const float before = shared.most[query];
-    const bool grows = !(most[thread] <= before);
-    const float now = grows ? most[thread] : before;
-    shrink[thread].of[i] = grows ? exponential(before - now) : 1.0F;
-    most[thread] = now;
-    sum[thread] = exponential(scores[thread].of[i] - now);
-    shared.weights[query * kBlockRanks + thread % kWarp] = sum[thread];
-  });
-  block.combine_in_warps(sum, Add{});
-  block.each_in_warps([&](int thread) {
-    const std::int32_t query = begin + thread / kWarp + i * AttentionBlock::kWarps;
-    if (query >= end || thread % kWarp != 0) return;
-    shared.most[query] = most[thread];
-    shared.total[query] = shared.total[query] * shrink[thread].of[i] + sum[thread];
-  });
-}
-
-// sums = sums · shrink + Σ weight · value, over the ranks in order; each lane takes four dimensions.
-template <int kAtOnce>
-SLIP_DEVICE void add_values(const TileWork& work, const AttentionShared& shared, std::int32_t first, std::int32_t end,
-                            std::int32_t first_rank, int lane, const Scores<kAtOnce>& shrink) {
-  Ranks ranks[kAtOnce];
-  std::int32_t begin_rank = kBlockRanks, end_rank = 0;
-  SLIP_UNROLL
-  for (int i = 0; i < kAtOnce; ++i) {
-    const std::int32_t query = first + i * AttentionBlock::kWarps;
-    ranks[i] = query < end ? ranks_in_block(shared.views[query / work.n_heads], first_rank) : Ranks{kBlockRanks, 0};
-    begin_rank = ranks[i].begin < begin_rank ? ranks[i].begin : begin_rank;
-    end_rank = ranks[i].end > end_rank ? ranks[i].end : end_rank;
-  }
-  for (std::int32_t d = 4 * lane; d < work.dims; d += 4 * kWarp) {
-    Four sums[kAtOnce];
+    const int g = thread % kWarp / 4, t = thread % 4;
     SLIP_UNROLL
-    for (int i = 0; i < kAtOnce; ++i) {
-      const std::int32_t query = first + i * AttentionBlock::kWarps;
-      if (query >= end) continue;
-      sums[i] = *reinterpret_cast<const Four*>(shared.sums + query * work.dims + d);
+    for (int i = 0; i < 2; ++i) {
+      const std::int32_t query = g + 8 * i, row = query / work.n_heads;
+      seen[thread].ranks[i] = {0, 0};
+      if (query < work.n_queries() && rows[thread].has(shared.views[row], row)) {
+        seen[thread].ranks[i] = ranks_of_warp(shared.views[row], rows[thread].first_rank);
+      }
+      float greatest = -infinity();
       SLIP_UNROLL
-      for (int j = 0; j < 4; ++j) sums[i].of[j] = sums[i].of[j] * shrink.of[i];
+      for (int j = 0; j < kWarpRanks / 4; ++j) {
+        float& one = scores[thread].of[j / 2].of[2 * i + j % 2];
+        one = seen[thread].has(i, j / 2 * 8 + 2 * t + j % 2) ? one * job.scale : -infinity();
+        greatest = Larger{}(greatest, one);
+      }
+      most[i][thread] = greatest;
     }
-    for (std::int32_t rank = begin_rank; rank < end_rank; ++rank) {
-      const Four value = *reinterpret_cast<const Four*>(shared.values + rank * work.dims + d);
+  });
+  for (auto& of_query : most) block.combine_in_quads(of_query, Larger{});
+  block.each_apart([&](int thread) {
+    const int t = thread % 4;
+    SLIP_UNROLL
+    for (int i = 0; i < 2; ++i) {
+      total[i][thread] = 0;
       SLIP_UNROLL
-      for (int i = 0; i < kAtOnce; ++i) {
-        if (rank < ranks[i].begin || rank >= ranks[i].end) continue;
-        const float weight = shared.weights[(first + i * AttentionBlock::kWarps) * kBlockRanks + rank];
-        SLIP_UNROLL
-        for (int j = 0; j < 4; ++j) sums[i].of[j] = fused(weight, value.of[j], sums[i].of[j]);
+      for (int j = 0; j < kWarpRanks / 4; ++j) {
+        float& one = scores[thread].of[j / 2].of[2 * i + j % 2];
+        one = seen[thread].has(i, j / 2 * 8 + 2 * t + j % 2) ? exponential(one - most[i][thread]) : 0.0F;
+        total[i][thread] = total[i][thread] + one;
       }
     }
     SLIP_UNROLL
-    for (int i = 0; i < kAtOnce; ++i) {
-      const std::int32_t query = first + i * AttentionBlock::kWarps;
-      if (query < end) *reinterpret_cast<Four*>(shared.sums + query * work.dims + d) = sums[i];
+    for (int i = 0; i < kWarpRanks / 16; ++i) {
+      const SumPart &early = scores[thread].of[2 * i], &late = scores[thread].of[2 * i + 1];
+      weights[thread].of[i] = {{pair_of(early.of[0], early.of[1]), pair_of(early.of[2], early.of[3]),
+                                pair_of(late.of[0], late.of[1]), pair_of(late.of[2], late.of[3])}};
+    }
+  });
+  for (auto& of_query : total) block.combine_in_quads(of_query, Add{});
+  block.each_apart([&](int thread) {
+    const int warp = thread / kWarp, g = thread % kWarp / 4;
+    SLIP_UNROLL
+    for (int i = 0; i < 2; ++i) {
+      const bool is_of_pass = seen[thread].ranks[i].begin < seen[thread].ranks[i].end;
+      if (thread % 4 != 0 || (rows[thread].pass > 0 && !is_of_pass)) continue;
+      shared.most[warp * kTileQueries + g + 8 * i] = most[i][thread];
+      shared.total[warp * kTileQueries + g + 8 * i] = total[i][thread];
+    }
+  });
+}
+
+// sums = Σ weight · value over the warp's ranks, for dimensions [d, d + 64): the lanes of group g read eight of them,
+// and instruction i gives the i-th of every eight.
+SLIP_DEVICE void add_values(const AttentionBlock& block, const Attention& job, const TileWork& work,
+                            const AttentionShared& shared, const AttentionBlock::Per<PassRows>& rows, std::int32_t d,
+                            const AttentionBlock::Per<LaneWeights>& weights) {
+  constexpr int kTiles = kWarpRanks / 16;
+  struct Loaded {
+    EightHalves values[kTiles][4];  // of ranks 2 t, 2 t + 1, 2 t + 8 and 2 t + 9
+    SumPart sums[8];
+  };
+  AttentionBlock::Per<Loaded> loaded;
+  block.each_apart([&](int thread) {
+    const int warp = thread / kWarp, g = thread % kWarp / 4, t = thread % 4;
+    SLIP_UNROLL
+    for (int i = 0; i < kTiles * 4; ++i) {
+      const int rank = i / 4 * 16 + 2 * t + i % 4 / 2 * 8 + i % 2;
+      const std::int64_t place = shared.places[warp * kWarpRanks + rank];
+      loaded[thread].values[i / 4][i % 4] =
+          load_eight(job.kv.base + job.kv.value_offset(), place, d + 8 * g, job.kv.head_dim);
+    }
+    SLIP_UNROLL
+    for (int i = 0; i < 8; ++i) loaded[thread].sums[i] = SumPart{};
+  });
+  SLIP_UNROLL
+  for (int tile = 0; tile < kTiles; ++tile) {
+    SLIP_UNROLL
+    for (int i = 0; i < 8; ++i) {
+      multiply_in_warps(
+          block, [&](int thread) { return weights[thread].of[tile]; },
+          [&](int thread) {
+            const auto& values = loaded[thread].values[tile];
+            return OperandB{{values[0].at(i) | values[1].at(i) << 16, values[2].at(i) | values[3].at(i) << 16}};
+          },
+          [&](int thread) -> SumPart& { return loaded[thread].sums[i]; });
     }
   }
+  block.each_apart([&](int thread) {
+    const int warp = thread / kWarp, g = thread % kWarp / 4, t = thread % 4;
+    SLIP_UNROLL
+    for (int i = 0; i < 2; ++i) {
+      const std::int32_t query = g + 8 * i, row = query / work.n_heads;
+      if (rows[thread].pass > 0 && !(query < work.n_queries() && rows[thread].has(shared.views[row], row))) continue;
+      float* to = shared.sums + (warp * kTileQueries + query) * kSumStride + 16 * t;
+      SLIP_UNROLL
+      for (int j = 0; j < 16; ++j) to[j] = loaded[thread].sums[j % 8].of[2 * i + j / 8];
+    }
+  });
 }
 
 }  // namespace slip::kernels::cuda

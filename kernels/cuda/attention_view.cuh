@@ -6,14 +6,14 @@
 
 namespace slip::kernels::cuda {
 
-inline constexpr int kAttentionThreads = 128;
-inline constexpr int kBlockRanks = 32;  // one rank per lane
-inline constexpr int kSplitRanks = 256;
-inline constexpr int kMostTileRows = 16, kMostTileQueries = 64;
+inline constexpr int kAttentionThreads = 256;
 using AttentionBlock = Block<kAttentionThreads>;
-static_assert(kBlockRanks == kWarp);
+inline constexpr int kWarpRanks = 32;  // one rank per lane
+inline constexpr int kSplitRanks = AttentionBlock::kWarps * kWarpRanks;
+inline constexpr int kTileQueries = 16;  // rows of the matrix instruction's first operand: heads times rows of a tile
 
-// Rows [first_row, first_row + n_rows) of one sequence, with the same visible ranges; n_rows 0: nothing to do.
+// Rows [first_row, first_row + n_rows) of one sequence, with the same visible ranges; n_rows 0: nothing to do. The rows
+// times Attention::heads_a_tile are at most kTileQueries.
 struct AttentionTileRows {
   std::int32_t first_row = 0, n_rows = 0;
 };
@@ -107,17 +107,18 @@ SLIP_DEVICE std::int32_t slot_of_rank(const DeviceRow& row, const RankView& view
   return row.n_committed + word * 64 + count_bits(lowest - 1);
 }
 
-// The visible ranks among the 32 from `first` on; begin ≥ end: none.
-SLIP_DEVICE Ranks ranks_in_block(const RankView& view, std::int32_t first) {
+// The visible ranks among a warp's 32 from `first` on, counted from there; begin ≥ end: none.
+SLIP_DEVICE Ranks ranks_of_warp(const RankView& view, std::int32_t first) {
   const std::int32_t begin = view.first_visible - first, end = view.n_visible - first;
-  return {begin > 0 ? begin : 0, end < kBlockRanks ? end : kBlockRanks};
+  return {begin > 0 ? begin : 0, end < kWarpRanks ? end : kWarpRanks};
 }
 SLIP_DEVICE bool sees(const RankView& view, std::int32_t first) {
-  const Ranks ranks = ranks_in_block(view, first);
+  const Ranks ranks = ranks_of_warp(view, first);
   return ranks.begin < ranks.end;
 }
+// Whether these ranks are the same slots for every row that is plain here.
 SLIP_DEVICE bool is_plain(const RankView& view, std::int32_t first) {
-  return first + ranks_in_block(view, first).end <= view.n_plain;
+  return first + ranks_of_warp(view, first).end <= view.n_plain;
 }
 
 }  // namespace slip::kernels::cuda

@@ -100,17 +100,12 @@ struct Block {
   // 16, then i ^ 8, 4, 2 and 1. REQUIRES: combine(a, b) == combine(b, a) to the bit, so for Larger no NaN.
   template <class T, class Combine>
   SLIP_DEVICE void combine_in_warps(Per<T>& values, const Combine& combine) const {
-#if defined(__CUDA_ARCH__)
-    SLIP_UNROLL
-    for (int by = kWarp / 2; by > 0; by /= 2) {
-      values[0] = combine(values[0], __shfl_xor_sync(0xFFFFFFFFU, values[0], by));
-    }
-#else
-    for (int by = kWarp / 2; by > 0; by /= 2) {
-      const Per<T> before = values;
-      for (int i = 0; i < kThreads; ++i) values[i] = combine(before[i], before[i ^ by]);
-    }
-#endif
+    combine_in_groups<kWarp>(values, combine);
+  }
+  // The same for every four lanes: 0 to 3, 4 to 7, …
+  template <class T, class Combine>
+  SLIP_DEVICE void combine_in_quads(Per<T>& values, const Combine& combine) const {
+    combine_in_groups<4>(values, combine);
   }
 
   // Reduces the values of all threads: the lanes of each warp as above, then the warps in ascending order. Returns the
@@ -125,6 +120,22 @@ struct Block {
     for (int warp = 1; warp < kWarps; ++warp) all = combine(all, slots[warp]);
     each([](int) {});  // the slots may be reused
     return all;
+  }
+
+ private:
+  template <int kLanes, class T, class Combine>
+  SLIP_DEVICE void combine_in_groups(Per<T>& values, const Combine& combine) const {
+#if defined(__CUDA_ARCH__)
+    SLIP_UNROLL
+    for (int by = kLanes / 2; by > 0; by /= 2) {
+      values[0] = combine(values[0], __shfl_xor_sync(0xFFFFFFFFU, values[0], by));
+    }
+#else
+    for (int by = kLanes / 2; by > 0; by /= 2) {
+      const Per<T> before = values;
+      for (int i = 0; i < kThreads; ++i) values[i] = combine(before[i], before[i ^ by]);
+    }
+#endif
   }
 };
 

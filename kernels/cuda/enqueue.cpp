@@ -17,7 +17,7 @@ struct Launch {
   }
   void operator()(const Matmul& job) const { check(launch_matmul(job, stream), "matmul"); }
   void operator()(const TiledAttention& job) const {
-    check(launch_attention(job.operation, job.grid.n_tiles, job.n_queries(), stream), "attention");
+    check(launch_attention(job.operation, job.grid.n_tiles, stream), "attention");
     if (!job.operation.whole) check(launch_combine_splits(job.operation, job.grid.n_rows, stream), "combine_splits");
   }
   void operator()(const OnRows<ProcessLogits>& job) const {

@@ -89,8 +89,8 @@ struct CheckOne {
     check_pages(job.kv);
     SLIP_CHECK(job.n_heads > 0 && job.n_heads % job.kv.n_kv_heads == 0, "each key head serves as many query heads");
     SLIP_CHECK(job.heads_a_tile > 0 && job.heads_a_tile <= job.group(), "a tile has heads of one key head");
-    SLIP_CHECK(tiled.grid.rows_a_tile > 0 && tiled.grid.rows_a_tile <= kMostTileRows, "a tile has few rows");
-    SLIP_CHECK(attention_shared_bytes(job.kv.head_dim, tiled.n_queries(), job.whole) <= kMostSharedBytes,
+    SLIP_CHECK(tiled.n_queries() > 0 && tiled.n_queries() <= kTileQueries, "a tile has few queries");
+    SLIP_CHECK(attention_shared_bytes(job.kv.head_dim, job.whole) <= kMostSharedBytes,
                "a tile fits a multiprocessor's shared memory");
     SLIP_CHECK(job.whole || (job.partial != nullptr && job.n_splits > 0), "splits need a place for their sums");
     SLIP_CHECK(job.q_stride >= job.width() && (job.out == nullptr || job.out_stride >= job.width()),

@@ -19,8 +19,7 @@ cudaError_t launch_embed(const Embed& job, int n_rows, cudaStream_t stream);
 cudaError_t launch_rms_norm(const RmsNorm& job, int n_rows, cudaStream_t stream);
 cudaError_t launch_rotate_and_store(const RotateAndStore& job, int n_rows, cudaStream_t stream);
 cudaError_t launch_matmul(const Matmul& job, cudaStream_t stream);
-// n_queries: the most queries of a tile, rows times heads.
-cudaError_t launch_attention(const Attention& job, int n_tiles, int n_queries, cudaStream_t stream);
+cudaError_t launch_attention(const Attention& job, int n_tiles, cudaStream_t stream);
 // Follows launch_attention() of a job that is not `whole`.
 cudaError_t launch_combine_splits(const Attention& job, int n_rows, cudaStream_t stream);
 cudaError_t launch_process_logits(const ProcessLogits& job, int n_rows, cudaStream_t stream);

@@ -4,7 +4,7 @@
 // warps. An output's order of accumulation thus depends on n_in alone, not on the rows or the tiles per block.
 #pragma once
 
-#include "kernels/cuda/numbers.cuh"
+#include "kernels/cuda/matrix_instruction.cuh"
 #include "kernels/cuda/weights.cuh"
 
 namespace slip::kernels::cuda {
@@ -33,38 +33,27 @@ struct Matmul {
   std::uint16_t* y_activations = nullptr;  // the result as activations of the next product; null: not wanted
 };
 
-// One lane's part of the operands and of the 16 × 8 sums.
-struct alignas(16) WeightPart {
-  std::uint32_t pairs[4];
-};
-struct alignas(8) ActivationPart {
-  std::uint32_t pairs[2];
-};
-struct SumPart {
-  float of[4];
-};
-
 // Asynchronous copies from global to shared memory (PTX ISA, cp.async). A lane fetches only its own data, so it needs
 // to wait for its own copies only. Writes zeros unless `there`. On the host: plain copies.
-SLIP_DEVICE void fetch(WeightPart* to, const std::uint16_t* from, bool there) {
+SLIP_DEVICE void fetch(OperandA* to, const std::uint16_t* from, bool there) {
 #if defined(__CUDA_ARCH__)
   asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(
                    static_cast<unsigned>(__cvta_generic_to_shared(to))),
                "l"(from), "r"(there ? 16 : 0)
                : "memory");
 #else
-  *to = WeightPart{};
+  *to = OperandA{};
   if (there) __builtin_memcpy(to, from, sizeof *to);
 #endif
 }
-SLIP_DEVICE void fetch(ActivationPart* to, const std::uint16_t* from, bool there) {
+SLIP_DEVICE void fetch(OperandB* to, const std::uint16_t* from, bool there) {
 #if defined(__CUDA_ARCH__)
   asm volatile(
       "cp.async.ca.shared.global [%0], [%1], 8, %2;" ::"r"(static_cast<unsigned>(__cvta_generic_to_shared(to))),
       "l"(from), "r"(there ? 8 : 0)
       : "memory");
 #else
-  *to = ActivationPart{};
+  *to = OperandB{};
   if (there) __builtin_memcpy(to, from, sizeof *to);
 #endif
 }
@@ -80,41 +69,6 @@ SLIP_DEVICE void wait_for_stages() {  // until at most kStill stages are in flig
 #endif
 }
 
-#if defined(__CUDA_ARCH__)
-SLIP_DEVICE void multiply_tile(const WeightPart& a, const ActivationPart& b, SumPart& c) {
-  asm volatile(
-      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
-      "{%0, %1, %2, %3};"
-      : "+f"(c.of[0]), "+f"(c.of[1]), "+f"(c.of[2]), "+f"(c.of[3])
-      : "r"(a.pairs[0]), "r"(a.pairs[1]), "r"(a.pairs[2]), "r"(a.pairs[3]), "r"(b.pairs[0]), "r"(b.pairs[1]));
-}
-#else
-// The host version of the instruction for 32 lanes: gathers the operands by the PTX layout, then adds one product at a
-// time.
-inline float half_of(std::uint32_t pair, int second) {
-  return float_of(second != 0 ? pair & 0xFFFF0000U : pair << 16);
-}
-template <class Sums>
-void multiply_tile_of_warp(const WeightPart* a, const ActivationPart* b, const Sums& c) {
-  float weights[kTileOutputs][kTileDepth], values[kTileRows][kTileDepth];
-  for (int k = 0; k < kTileDepth; ++k) {
-    for (int output = 0; output < kTileOutputs; ++output) {
-      weights[output][k] = half_of(a[output % 8 * 4 + k % 8 / 2].pairs[output / 8 + k / 8 * 2], k % 2);
-    }
-    for (int row = 0; row < kTileRows; ++row) values[row][k] = half_of(b[row * 4 + k % 8 / 2].pairs[k / 8], k % 2);
-  }
-  for (int lane = 0; lane < kWarp; ++lane) {
-    for (int i = 0; i < 4; ++i) {
-      const int output = lane / 4 + i / 2 * 8, row = lane % 4 * 2 + i % 2;
-      float sum = c(lane).of[i];
-      // A product of two bfloat16 is exact in float32, so multiply-then-add rounds once, like a fused operation.
-      for (int k = 0; k < kTileDepth; ++k) sum = sum + weights[output][k] * values[row][k];
-      c(lane).of[i] = sum;
-    }
-  }
-}
-#endif
-
 // Stages in flight. Two or three blocks per multiprocessor have 60 to 100 KB in flight; 4.8 TB/s over 132
 // multiprocessors at 0.7 µs latency needs 25 KB each.
 template <int kRowTiles>
@@ -124,8 +78,8 @@ inline constexpr int kStages = kRowTiles <= 2 ? 8 : 4;
 template <int kTiles, int kRowTiles>
 union MatmulShared {
   struct {
-    WeightPart weight[kStages<kRowTiles>][kTiles][kMatmulThreads];
-    ActivationPart activations[kStages<kRowTiles>][kRowTiles][kMatmulThreads];
+    OperandA weight[kStages<kRowTiles>][kTiles][kMatmulThreads];
+    OperandB activations[kStages<kRowTiles>][kRowTiles][kMatmulThreads];
   } stages;
   SumPart sums[MatmulBlock::kWarps][kTiles][kRowTiles][kWarp];
 };
@@ -172,7 +126,7 @@ SLIP_DEVICE void multiply_stage(int stage, const MatmulShared<kTiles, kRowTiles>
   const int thread = static_cast<int>(threadIdx.x);
   SLIP_UNROLL
   for (int t = 0; t < kTiles; ++t) {
-    const WeightPart weight = shared.stages.weight[stage][t][thread];
+    const OperandA weight = shared.stages.weight[stage][t][thread];
     SLIP_UNROLL
     for (int r = 0; r < kRowTiles; ++r) {
       multiply_tile(weight, shared.stages.activations[stage][r][thread], sums[0].of[t][r]);

@@ -14,7 +14,7 @@ __global__ void __launch_bounds__(kRowThreads) normalise_rows(RmsNorm job) {
 }
 
 __global__ void __launch_bounds__(kRowThreads) rotate_rows(RotateAndStore job) {
-  rotate_and_store(RowBlock{static_cast<int>(blockIdx.x), 0, 0}, job);
+  rotate_and_store(RowBlock{static_cast<int>(blockIdx.x), static_cast<int>(blockIdx.y), 0}, job);
 }
 
 }  // namespace
@@ -30,7 +30,8 @@ cudaError_t launch_rms_norm(const RmsNorm& job, int n_rows, cudaStream_t stream)
 }
 
 cudaError_t launch_rotate_and_store(const RotateAndStore& job, int n_rows, cudaStream_t stream) {
-  rotate_rows<<<n_rows, kRowThreads, 0, stream>>>(job);
+  const dim3 grid(static_cast<unsigned>(n_rows), static_cast<unsigned>(head_groups(job)));
+  rotate_rows<<<grid, kRowThreads, 0, stream>>>(job);
   return cudaGetLastError();
 }
 

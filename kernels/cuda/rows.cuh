@@ -66,11 +66,22 @@ SLIP_DEVICE void rms_norm(const RowBlock& block, const RmsNorm& job, RmsNormShar
   });
   const float total = block.combine(squares, shared.slots, Add{});
   const float inverse = 1.0F / sqrtf(total / static_cast<float>(job.n) + job.eps);
+  constexpr int kAtOnce = 8;  // elements that a thread loads before it stores any, which waits for memory once
   block.each_apart([&](int thread) {
-    for (std::int64_t i = thread; i < depth_tiles(job.n) * kTileDepth; i += kRowThreads) {
-      const float value = i < job.n ? x[i] * inverse * weight[i] : 0.0F;
-      if (job.y != nullptr && i < job.n) job.y[block.x * job.y_stride + i] = value;
-      if (job.activations != nullptr) job.activations[activation_at(block.x, i, job.n)] = round_to_bf16(value);
+    for (std::int64_t first = thread; first < depth_tiles(job.n) * kTileDepth; first += kAtOnce * kRowThreads) {
+      float values[kAtOnce];
+      SLIP_UNROLL
+      for (int j = 0; j < kAtOnce; ++j) {
+        const std::int64_t i = first + j * kRowThreads;
+        values[j] = i < job.n ? x[i] * inverse * weight[i] : 0.0F;
+      }
+      SLIP_UNROLL
+      for (int j = 0; j < kAtOnce; ++j) {
+        const std::int64_t i = first + j * kRowThreads;
+        if (job.y != nullptr && i < job.n) job.y[block.x * job.y_stride + i] = values[j];
+        if (job.activations == nullptr || i >= depth_tiles(job.n) * kTileDepth) continue;
+        job.activations[activation_at(block.x, i, job.n)] = round_to_bf16(values[j]);
+      }
     }
   });
 }
@@ -109,7 +120,9 @@ struct DeviceRow {
 
 // The step after the product that computes a layer's queries, keys and values. Queries and keys get their RMS norm, in
 // models that have one, and their rotary embedding (RoPE). Keys and values go to their pages in bfloat16. Queries are
-// written back to `qkv`; its keys and values stay unchanged.
+// written back to `qkv`; its keys and values stay unchanged. Attention multiplies values that a row must not see by
+// zero, so all stored values are finite: one that is not becomes zero and makes its key NaN, which whoever sees it
+// gets.
 struct RotateAndStore {
   float* qkv = nullptr;     // [n_rows, (n_heads + 2 n_kv_heads) · head_dim]: queries, keys, values
   std::int64_t stride = 0;  // of qkv's rows, in floats
@@ -130,33 +143,46 @@ struct HeadPlace {
   std::uint16_t* cache;  // destination of a key or value; null for a query
   const float* norm;     // [head_dim] weight of its RMS norm; null: none
   bool turned;           // rotated to the row's position: a query or key
+  const float* value;    // [head_dim] of a key: its value; null for a query or value
 };
 
 // `head`: index among the row's queries, then its keys, then its values.
 SLIP_DEVICE HeadPlace place_of(const RotateAndStore& job, std::int32_t row, std::int32_t head) {
   const DeviceKv& kv = job.kv;
   float* at = job.qkv + row * job.stride + std::int64_t{head} * kv.head_dim;
-  if (head < job.n_heads) return {at, at, nullptr, job.row_weights.find(job.q_norm, row), true};
+  if (head < job.n_heads) return {at, at, nullptr, job.row_weights.find(job.q_norm, row), true, nullptr};
   const DeviceRow& view = job.rows[row];
   const std::int32_t slot = view.n_committed + view.own_index, index = head - job.n_heads;
   const bool key = index < kv.n_kv_heads;
   std::uint16_t* cache = kv.base + kv.at(view.pages[slot / kv.page_tokens], slot, index % kv.n_kv_heads);
-  if (!key) return {at, nullptr, cache + kv.value_offset(), nullptr, false};
-  return {at, nullptr, cache, job.row_weights.find(job.k_norm, row), true};
+  if (!key) return {at, nullptr, cache + kv.value_offset(), nullptr, false, nullptr};
+  return {
+      at, nullptr, cache, job.row_weights.find(job.k_norm, row), true, at + std::int64_t{kv.n_kv_heads} * kv.head_dim};
 }
 
+SLIP_DEVICE bool is_finite_bf16(std::uint16_t bits) {
+  return (bits & 0x7F80U) != 0x7F80U;
+}
 SLIP_DEVICE void put(const HeadPlace& place, std::int32_t i, float value) {
   if (place.query != nullptr) {
     place.query[i] = value;
-  } else {
-    place.cache[i] = round_to_bf16(value);
+    return;
   }
+  const std::uint16_t bits = round_to_bf16(value);
+  const bool is_value = place.value == nullptr;
+  place.cache[i] = is_value && !is_finite_bf16(bits) ? std::uint16_t{0} : bits;
 }
 
-// One lane's part of a head: normalizes, rotates and stores the pairs (i, i + head_dim / 2). `inverse`: 1 / RMS of the
-// head.
-SLIP_DEVICE void turn_head(const RotateAndStore& job, const HeadPlace& place, std::int64_t position, float inverse,
-                           int lane) {
+// The sums over a head that its lanes need: of its squares, and of its value's elements that are not finite.
+struct HeadSums {
+  float squares = 0;
+  std::int32_t broken = 0;
+};
+
+// One lane's part of a head: normalizes, rotates and stores the pairs (i, i + head_dim / 2).
+SLIP_DEVICE void turn_head(const RotateAndStore& job, const HeadPlace& place, std::int64_t position,
+                           const HeadSums& sums, int lane) {
+  const float inverse = 1.0F / sqrtf(sums.squares / static_cast<float>(job.kv.head_dim) + job.eps);
   const std::int32_t half = job.kv.head_dim / 2;
   for (std::int32_t i = lane; i < half; i += kWarp) {
     float a = place.from[i], b = place.from[i + half];
@@ -170,36 +196,41 @@ SLIP_DEVICE void turn_head(const RotateAndStore& job, const HeadPlace& place, st
       b = b * c + a * s;
       a = turned;
     }
+    if (sums.broken > 0) a = b = float_of(0x7FC00000U);
     put(place, i, a);
     put(place, i + half, b);
   }
 }
 
-// Each warp takes one head at a time.
+// Grid (row, y): a warp for each of the heads from y · warps on.
 SLIP_DEVICE void rotate_and_store(const RowBlock& block, const RotateAndStore& job) {
   if (job.rows[block.x].pages == nullptr) return;
-  const std::int32_t n = job.n_heads + 2 * job.kv.n_kv_heads;
-  for (std::int32_t first = 0; first < n; first += RowBlock::kWarps) {
-    RowBlock::Per<float> squares;
-    block.each_apart([&](int thread) {
-      const std::int32_t head = first + thread / kWarp;
-      squares[thread] = 0;
-      if (head >= n) return;
-      const HeadPlace place = place_of(job, block.x, head);
-      if (place.norm == nullptr) return;
-      float sum = 0;
-      for (std::int32_t i = thread % kWarp; i < job.kv.head_dim; i += kWarp)
-        sum = fused(place.from[i], place.from[i], sum);
-      squares[thread] = sum;
-    });
-    block.combine_in_warps(squares, Add{});
-    block.each_apart([&](int thread) {
-      const std::int32_t head = first + thread / kWarp;
-      if (head >= n) return;
-      const float inverse = 1.0F / sqrtf(squares[thread] / static_cast<float>(job.kv.head_dim) + job.eps);
-      turn_head(job, place_of(job, block.x, head), job.positions[block.x], inverse, thread % kWarp);
-    });
-  }
+  const std::int32_t n = job.n_heads + 2 * job.kv.n_kv_heads, first = block.y * RowBlock::kWarps;
+  RowBlock::Per<float> squares;
+  RowBlock::Per<std::int32_t> broken;
+  block.each_apart([&](int thread) {
+    const std::int32_t head = first + thread / kWarp;
+    squares[thread] = 0;
+    broken[thread] = 0;
+    if (head >= n) return;
+    const HeadPlace place = place_of(job, block.x, head);
+    for (std::int32_t i = thread % kWarp; i < job.kv.head_dim; i += kWarp) {
+      if (place.norm != nullptr) squares[thread] = fused(place.from[i], place.from[i], squares[thread]);
+      if (place.value != nullptr) broken[thread] += is_finite_bf16(round_to_bf16(place.value[i])) ? 0 : 1;
+    }
+  });
+  block.combine_in_warps(squares, Add{});
+  block.combine_in_warps(broken, Add{});
+  block.each_apart([&](int thread) {
+    const std::int32_t head = first + thread / kWarp;
+    if (head >= n) return;
+    const HeadSums sums{squares[thread], broken[thread]};
+    turn_head(job, place_of(job, block.x, head), job.positions[block.x], sums, thread % kWarp);
+  });
+}
+// The grid's size along y.
+SLIP_DEVICE int head_groups(const RotateAndStore& job) {
+  return (job.n_heads + 2 * job.kv.n_kv_heads + RowBlock::kWarps - 1) / RowBlock::kWarps;
 }
 
 }  // namespace slip::kernels::cuda

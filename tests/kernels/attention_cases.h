@@ -16,10 +16,13 @@
 
 namespace slip::kernels {
 
+// What attention rounds to bfloat16 beside what the cache holds.
+enum class Rounds { kNothing, kWeights, kQueriesAndWeights };
+
 struct AttentionShape {
   int n_heads = 6, n_kv_heads = 2, head_dim = 64, page_tokens = 32;
   Dtype dtype = Dtype::kBFloat16;
-  bool rounds = false;  // as KernelTable::attention_rounds
+  Rounds rounds = Rounds::kNothing;
   decltype(&store_kv) store = store_kv;
   float sharpness = 1;  // factor of the scores
   float scale() const { return sharpness / std::sqrt(static_cast<float>(head_dim)); }
@@ -112,7 +115,8 @@ class AttentionTest : public testing::TestWithParam<std::tuple<IsaClass, Dtype>>
   const KernelTable& table() const { return kernel_table(std::get<0>(GetParam())); }
   AttentionShape shape(int n_heads = 6, int n_kv_heads = 2, int head_dim = 64, int page_tokens = 32) const {
     const Dtype dtype = std::get<1>(GetParam());
-    return {n_heads, n_kv_heads, head_dim, page_tokens, dtype, table().attention_rounds && dtype == Dtype::kBFloat16};
+    const bool rounds = table().attention_rounds && dtype == Dtype::kBFloat16;
+    return {n_heads, n_kv_heads, head_dim, page_tokens, dtype, rounds ? Rounds::kQueriesAndWeights : Rounds::kNothing};
   }
   ThreadPool pool_{1};
 };
@@ -126,7 +130,8 @@ inline void expect_reference(const AttentionShape& shape, const PagedSequence& s
   for (const int slot : slots) {
     double score = 0;
     for (int d = 0; d < shape.head_dim; ++d) {
-      score += (shape.rounds ? bf16_to_float(float_to_bf16(q[d])) : q[d]) * sequence.key(slot, kv_head, d);
+      score += (shape.rounds == Rounds::kQueriesAndWeights ? bf16_to_float(float_to_bf16(q[d])) : q[d]) *
+               sequence.key(slot, kv_head, d);
     }
     weights.push_back(score * shape.scale());
     most = std::max(most, weights.back());
@@ -140,7 +145,8 @@ inline void expect_reference(const AttentionShape& shape, const PagedSequence& s
     }
     // The rounding error of a large score becomes the relative error of its weight.
     const double of_scores = Tolerance::kAttention * (shape.sharpness - 1);
-    const double tolerance = of_scores + (shape.rounds ? Tolerance::kRoundedAttention : Tolerance::kAttention);
+    const double tolerance =
+        of_scores + (shape.rounds == Rounds::kNothing ? Tolerance::kAttention : Tolerance::kRoundedAttention);
     ASSERT_NEAR(out[d], sum, tolerance * size) << "head " << head << " dimension " << d;
   }
 }

@@ -15,7 +15,7 @@ namespace slip::kernels::cuda {
 namespace {
 
 AttentionShape shape_of(int n_heads, int n_kv_heads, int head_dim, int page_tokens = 16) {
-  return {n_heads, n_kv_heads, head_dim, page_tokens, Dtype::kBFloat16, /*rounds=*/false, store_device_kv};
+  return {n_heads, n_kv_heads, head_dim, page_tokens, Dtype::kBFloat16, Rounds::kWeights, store_device_kv};
 }
 
 std::vector<DeviceRow> device_rows(const std::vector<AttentionRow>& rows) {
@@ -61,13 +61,14 @@ std::vector<float> attend_on_host(const AttentionShape& shape, const PagedKv& kv
   std::vector<float> partial(static_cast<std::size_t>(n * shape.n_heads * job.n_splits * (shape.head_dim + 2)),
                              std::nanf(""));
   job.partial = partial.data();
-  const auto bytes = attention_shared_bytes(shape.head_dim, way.rows_a_tile * way.heads_a_tile, way.whole);
+  const auto bytes = attention_shared_bytes(shape.head_dim, way.whole);
   const AlignedBytes memory(static_cast<std::size_t>(bytes));
   const Grid grid{static_cast<int>(tiles.size()), shape.n_kv_heads * job.stretches(), way.whole ? 1 : job.n_splits};
   run_on_host<kAttentionThreads>(
       grid, [&](const AttentionBlock& block) { attend(block, job, reinterpret_cast<float*>(memory.data())); });
   if (!way.whole) {
-    run_on_host<kWarp>({n, shape.n_heads}, [&](const Block<kWarp>& block) { combine_splits(block, job); });
+    run_on_host<kCombineThreads>({n, shape.n_heads},
+                                 [&](const Block<kCombineThreads>& block) { combine_splits(block, job); });
   }
   return out;
 }
@@ -155,7 +156,7 @@ TEST(CudaAttention, BitsDoNotDependOnTilesSplitsOrPages) {
   const int n_committed = 700, n_rows = 9;
   const PagedSequence sequence(shape, n_committed + n_rows, 1), moved(shape, n_committed + n_rows, 77);
   const auto expected = attend_on_host(shape, sequence.kv(), chain(sequence, n_committed, n_rows), 0, {});
-  for (const Way& way : {Way{false, 1, 4}, Way{true, 9, 1}, Way{false, 16, 4}, Way{true, 2, 3}}) {
+  for (const Way& way : {Way{false, 1, 4}, Way{true, 9, 1}, Way{false, 16, 1}, Way{true, 2, 3}}) {
     EXPECT_TRUE(
         same_bits(expected, attend_on_host(shape, sequence.kv(), chain(sequence, n_committed, n_rows), 0, way)));
     EXPECT_TRUE(same_bits(expected, attend_on_host(shape, moved.kv(), chain(moved, n_committed, n_rows), 0, way)));
@@ -218,7 +219,7 @@ TEST(CudaAttention, ActivationsAreTheResultRounded) {
   job.heads_a_tile = 3;
   job.scale = shape.scale();
   job.activations = activations.data();
-  const AlignedBytes memory(static_cast<std::size_t>(attention_shared_bytes(64, 9, true)));
+  const AlignedBytes memory(static_cast<std::size_t>(attention_shared_bytes(64, true)));
   run_on_host<kAttentionThreads>(
       {1, 2}, [&](const AttentionBlock& block) { attend(block, job, reinterpret_cast<float*>(memory.data())); });
   EXPECT_EQ(activations, packed_activations(out, 3, 384));

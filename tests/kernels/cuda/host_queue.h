@@ -28,19 +28,20 @@ struct RunOnHost {
     run_on_host<kRowThreads>({job.n_rows}, [&](const RowBlock& block) { rms_norm(block, job.operation, shared); });
   }
   void operator()(const OnRows<RotateAndStore>& job) const {
-    run_on_host<kRowThreads>({job.n_rows}, [&](const RowBlock& block) { rotate_and_store(block, job.operation); });
+    run_on_host<kRowThreads>({job.n_rows, head_groups(job.operation)},
+                             [&](const RowBlock& block) { rotate_and_store(block, job.operation); });
   }
   void operator()(const Matmul& job) const { job.epilogue == Epilogue::kGateUp ? multiply<2>(job) : multiply<1>(job); }
   void operator()(const TiledAttention& tiled) const {
     const Attention& job = tiled.operation;
-    const auto bytes = static_cast<std::size_t>(attention_shared_bytes(job.kv.head_dim, tiled.n_queries(), job.whole));
+    const auto bytes = static_cast<std::size_t>(attention_shared_bytes(job.kv.head_dim, job.whole));
     std::vector<float> memory(bytes / sizeof(float) + 1, std::nanf(""));
     const Grid grid{tiled.grid.n_tiles, static_cast<int>(job.kv.n_kv_heads * job.stretches()),
                     job.whole ? 1 : job.n_splits};
     run_on_host<kAttentionThreads>(grid, [&](const AttentionBlock& block) { attend(block, job, memory.data()); });
     if (job.whole) return;
-    run_on_host<kWarp>({tiled.grid.n_rows, job.n_heads},
-                       [&](const Block<kWarp>& block) { combine_splits(block, job); });
+    run_on_host<kCombineThreads>({tiled.grid.n_rows, job.n_heads},
+                                 [&](const Block<kCombineThreads>& block) { combine_splits(block, job); });
   }
   void operator()(const OnRows<ProcessLogits>& job) const {
     on_vocabulary<ProcessShared>({job.n_rows, kRowParts}, [&](const VocabularyBlock& block, ProcessShared& shared) {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Launched kernels against the same bodies run on the host: to the bit, but for the matrix instruction, whose order
 // inside a tile is the machine's own. tests/kernels/cuda/*_test.cpp hold those bodies to the references.
-#include <algorithm>
 #include <cmath>
 #include <memory>
 
@@ -159,8 +158,7 @@ struct AttentionCase {
     std::vector<float> out(static_cast<std::size_t>(n_rows * width), -1.0F);
     Attention host = job;
     host.out = out.data();
-    const AlignedBytes memory(
-        static_cast<std::size_t>(attention_shared_bytes(64, way.rows_a_tile * way.heads_a_tile, true)));
+    const AlignedBytes memory(static_cast<std::size_t>(attention_shared_bytes(64, true)));
     const Grid grid{static_cast<int>(tiles.size()), 2 * job.stretches()};
     run_on_host<kAttentionThreads>(
         grid, [&](const AttentionBlock& block) { attend(block, host, reinterpret_cast<float*>(memory.data())); });
@@ -191,7 +189,7 @@ struct AttentionCase {
     return out.values();
   }
   static constexpr std::int64_t width = 384;
-  AttentionShape shape{6, 2, 64, 16, Dtype::kBFloat16, /*rounds=*/false, store_device_kv};
+  AttentionShape shape{6, 2, 64, 16, Dtype::kBFloat16, Rounds::kWeights, store_device_kv};
   std::int32_t n_committed, n_rows;
   Tiling way;
   PagedSequence sequence;
@@ -200,14 +198,19 @@ struct AttentionCase {
   Attention job;
 };
 
-TEST_F(GpuAttention, HasTheHostsBits) {
+// How a pass is laid out is not in the bits.
+TEST_F(GpuAttention, IsNearTheHostsAndNoTilingIsInTheBits) {
   for (const int n_committed : {0, 200, 1500}) {
     for (const int window : {0, 300}) {
-      for (const Tiling& way : {Tiling{true, 4, 3}, Tiling{false, 4, 3}, Tiling{false, 1, 2}, Tiling{true, 16, 3}}) {
+      std::vector<float> first;
+      for (const Tiling& way : {Tiling{true, 4, 3}, Tiling{false, 4, 3}, Tiling{false, 1, 2}, Tiling{true, 16, 1}}) {
         AttentionCase with(n_committed, 9, way, window);
-        const auto expected = with.on_host();
-        ASSERT_TRUE(std::none_of(expected.begin(), expected.end(), [](float x) { return std::isnan(x); }));
-        EXPECT_TRUE(same_bits(with.launched(), expected)) << n_committed << ", window " << window;
+        const auto expected = with.on_host(), got = with.launched();
+        if (first.empty()) first = got;
+        EXPECT_TRUE(same_bits(got, first)) << n_committed << ", window " << window;
+        for (std::size_t i = 0; i < got.size(); ++i) {
+          ASSERT_NEAR(got[i], expected[i], 0x1p-7) << n_committed << ", window " << window << ", " << i;
+        }
       }
     }
   }

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "kernels/attention.h"
@@ -155,7 +156,7 @@ TEST(CudaRows, RotateAndStoreIsNormRopeAndStore) {
       job.k_norm.data = k_norm.data();
       job.eps = 1e-5F;
     }
-    run_on_host<kRowThreads>({kRows}, [&](const RowBlock& block) { rotate_and_store(block, job); });
+    run_on_host<kRowThreads>({kRows, head_groups(job)}, [&](const RowBlock& block) { rotate_and_store(block, job); });
 
     const PagedKv kv{expected.data(), static_cast<std::int64_t>(page * 2), Dtype::kBFloat16, kKvHeads, kDim, 16};
     for (int row = 0; row < kRows; ++row) {
@@ -181,6 +182,29 @@ TEST(CudaRows, RotateAndStoreIsNormRopeAndStore) {
         const float value = bf16_to_float(expected[i]);
         ASSERT_NEAR(bf16_to_float(memory[i]), value, std::abs(value) / 128) << i;  // a tie may round the other way
       }
+    }
+  }
+}
+
+// Attention multiplies values that a row must not see by zero, so they have to be finite; whoever sees them gets NaN.
+TEST(CudaRows, AValueThatIsNotFiniteMovesIntoItsKey) {
+  constexpr std::int32_t kHeads = 2, kKvHeads = 2, kDim = 40, kBroken = 1;
+  for (const float bad : {std::nanf(""), infinity(), -infinity(), 3.4e38F}) {  // the last is infinite in bfloat16
+    auto qkv = random_floats((kHeads + 2 * kKvHeads) * kDim, 1);
+    qkv[(kHeads + kKvHeads + kBroken) * kDim + 7] = bad;
+    const std::vector<float> one(kDim / 2, 1.0F), zero(kDim / 2, 0.0F);
+    std::vector<std::uint16_t> page(2 * kKvHeads * 16 * kDim, 0);
+    const std::int32_t pages[] = {0}, positions[] = {0};
+    const DeviceRow row{pages};
+    const RotateAndStore job{
+        qkv.data(), std::ssize(qkv), kHeads,     {page.data(), std::ssize(page), kKvHeads, kDim, 16},
+        &row,       positions,       one.data(), zero.data()};
+    run_on_host<kRowThreads>({1, head_groups(job)}, [&](const RowBlock& block) { rotate_and_store(block, job); });
+    for (std::int32_t head = 0; head < kKvHeads; ++head) {
+      const std::uint16_t *key = &page[static_cast<std::size_t>(head * 16 * kDim)], *value = key + kKvHeads * 16 * kDim;
+      EXPECT_EQ(std::isnan(widen(key[0])), head == kBroken);
+      EXPECT_TRUE(std::all_of(value, value + kDim, is_finite_bf16));
+      EXPECT_NE(value[6], 0) << "the others stay";
     }
   }
 }
