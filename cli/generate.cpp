@@ -184,10 +184,9 @@ void check(const GenerateOptions& options) {
   if (!options.chat_template.empty() && !options.chat) {
     throw Error(ErrorCode::kInvalidArgument, "--chat-template without --chat", "add --chat");
   }
-  const bool looks_up = !options.no_prompt_lookup && options.device == "cpu";
-  if (options.draft.empty() && !looks_up && options.k.value_or(0) > 0) {
+  if (options.draft.empty() && options.no_prompt_lookup && options.k.value_or(0) > 0) {
     throw Error(ErrorCode::kInvalidArgument, "--k " + std::to_string(*options.k) + " without anything that proposes",
-                options.device == "cpu" ? "add --draft DIR, or leave --no-prompt-lookup out" : "add --draft DIR");
+                "add --draft DIR, or leave --no-prompt-lookup out");
   }
   check_threads(options.threads, "--threads");
   if (options.swap_draft.empty() != (options.swap_every == 0)) {

@@ -25,17 +25,18 @@ TargetDevice open_target_device(Device device) {
 std::unique_ptr<Proposer> make_proposer(const TargetDevice& device, const EngineOptions& options, Worker& target,
                                         kernels::ThreadPool& pool) {
   DraftModelOptions draft = draft_model_options(options, target);
+  std::vector<std::unique_ptr<Proposer>> proposers;
   if (device == nullptr) {
-    std::vector<std::unique_ptr<Proposer>> proposers;
     proposers.push_back(std::make_unique<DraftModelProposer>(draft, target.config(), pool));
-    if (options.prompt_lookup) proposers.push_back(std::make_unique<LookupProposer>());
-    return std::make_unique<ProposerList>(std::move(proposers));
+  } else {
+    draft.prompt_lookup = false;  // drafts on a device do not combine with it
+    const MakeDraftRunner on_device = [device](const DraftVersion& first, DraftRunner::Size size) {
+      return std::make_unique<DeviceDraftRunner>(device, first, size, kMaxProposalNodes);
+    };
+    proposers.push_back(std::make_unique<DraftModelProposer>(draft, target.config(), on_device));
   }
-  draft.prompt_lookup = false;  // drafts on a device do not combine with it
-  const MakeDraftRunner on_device = [device](const DraftVersion& first, DraftRunner::Size size) {
-    return std::make_unique<DeviceDraftRunner>(device, first, size, kMaxProposalNodes);
-  };
-  return std::make_unique<DraftModelProposer>(draft, target.config(), on_device);
+  if (options.prompt_lookup) proposers.push_back(std::make_unique<LookupProposer>());
+  return std::make_unique<ProposerList>(std::move(proposers));
 }
 
 PackDraft draft_packing(const TargetDevice& device) {

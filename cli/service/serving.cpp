@@ -69,8 +69,12 @@ kernels::Pinning engine_pinning(const ServeConfig& config) {
   return config.pin_threads && !limited_by_quota() ? kernels::Pinning::kOwnCpus : kernels::Pinning::kNone;
 }
 
-bool looks_up_prompts(const ServeConfig& config) {
+// Drafts on a device do not combine with prompt lookup.
+bool drafts_look_up(const ServeConfig& config) {
   return config.engine.prompt_lookup && config.device == Device::kCpu;
+}
+bool looks_up_prompts(const ServeConfig& config) {
+  return config.draft.empty() ? config.engine.prompt_lookup : drafts_look_up(config);
 }
 
 EngineOptions engine_options(const ServeConfig& config) {
@@ -170,7 +174,7 @@ LearnerOptions learner_options(const ServeConfig& config, std::shared_ptr<DiskSp
   options.disk = std::move(disk);
   options.optimizer_folder = private_folder(config.data_dir / "optimizer");
   options.k = std::max(1, config.engine.k);
-  options.prompt_lookup = looks_up_prompts(config);
+  options.prompt_lookup = drafts_look_up(config);
   options.serve_dtype = config.dtype;
   options.trainer.threads = options.cores;
   options.trainer.skip_looked_up = options.prompt_lookup;

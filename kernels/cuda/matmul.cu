@@ -37,10 +37,10 @@ cudaError_t launch_tiles(const Matmul& job, cudaStream_t stream) {
 }  // namespace
 
 cudaError_t launch_matmul(const Matmul& job, cudaStream_t stream) {
-  // Two tiles per block halve the reads of activations. With fewer outputs than this, there would be too few blocks to
-  // fill the device.
+  // Two tiles per block halve the reads of activations. For one tile of rows these are few, and with fewer outputs than
+  // this there would be too few blocks to fill the device.
   constexpr std::int64_t kOutputsWorthTwo = 16384;
-  const bool two = job.epilogue == Epilogue::kGateUp || job.n_out >= kOutputsWorthTwo;
+  const bool two = job.epilogue == Epilogue::kGateUp || job.n_out >= kOutputsWorthTwo || job.n_rows > kTileRows;
   return two ? launch_tiles<2>(job, stream) : launch_tiles<1>(job, stream);
 }
 

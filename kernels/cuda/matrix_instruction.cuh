@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tensor-core instruction mma.m16n8k16: C [16, 8] += A [16, 16] · B [16, 8], bfloat16 operands and float32 sums. The 32
-// lanes of a warp hold the tiles (PTX ISA, "Matrix Fragments for mma.m16n8k16"); lane 4 g + t is called (g, t) here.
-// No element of C depends on other rows of A or other columns of B.
+// The tensor-core instruction mma.m16n8k16: C [16, 8] += A [16, 16] · B [16, 8], bfloat16 operands and float32 sums.
+// The 32 lanes of a warp hold the tiles (PTX ISA, "Matrix Fragments for mma.m16n8k16"); lane 4 g + t is called (g, t)
+// here. No element of C depends on other rows of A or other columns of B.
 #pragma once
 
 #include "kernels/cuda/numbers.cuh"
