@@ -24,12 +24,11 @@ TargetDevice open_target_device(Device device) {
 
 std::unique_ptr<Proposer> make_proposer(const TargetDevice& device, const EngineOptions& options, Worker& target,
                                         kernels::ThreadPool& pool) {
-  DraftModelOptions draft = draft_model_options(options, target);
+  const DraftModelOptions draft = draft_model_options(options, target);
   std::vector<std::unique_ptr<Proposer>> proposers;
   if (device == nullptr) {
     proposers.push_back(std::make_unique<DraftModelProposer>(draft, target.config(), pool));
   } else {
-    draft.prompt_lookup = false;  // drafts on a device do not combine with it
     const MakeDraftRunner on_device = [device](const DraftVersion& first, DraftRunner::Size size) {
       return std::make_unique<DeviceDraftRunner>(device, first, size, kMaxProposalNodes);
     };

@@ -172,8 +172,8 @@ void visit_engine(FieldVisitor& to, ServeConfig& config) {
   to.field("adaptive", engine.adaptive_k,
            "choose each sequence's k by its acceptance rate and the measured step times");
   to.field("prompt_lookup", engine.prompt_lookup,
-           "also propose what followed the same words earlier in the prompt or answer; on the CPU; without a draft, "
-           "propose only that");
+           "also propose what followed the same words earlier in the prompt or answer; without a draft, propose only "
+           "that");
 }
 
 std::string governor_name(const GovernorChoice& choice) {

@@ -69,17 +69,14 @@ kernels::Pinning engine_pinning(const ServeConfig& config) {
   return config.pin_threads && !limited_by_quota() ? kernels::Pinning::kOwnCpus : kernels::Pinning::kNone;
 }
 
-// Drafts on a device do not combine with prompt lookup.
+// Drafts on a device do not combine with prompt lookup; a step proposes by one of the two.
 bool drafts_look_up(const ServeConfig& config) {
   return config.engine.prompt_lookup && config.device == Device::kCpu;
-}
-bool looks_up_prompts(const ServeConfig& config) {
-  return config.draft.empty() ? config.engine.prompt_lookup : drafts_look_up(config);
 }
 
 EngineOptions engine_options(const ServeConfig& config) {
   EngineOptions options = config.engine;
-  if (!config.speculation || (config.draft.empty() && !looks_up_prompts(config))) options.k = 0;
+  if (!config.speculation || (config.draft.empty() && !config.engine.prompt_lookup)) options.k = 0;
   return options;
 }
 
@@ -239,7 +236,7 @@ struct Serving::State {
     pool.emplace(engine_threads(config), engine_pinning(config));
     router_saver.emplace(*router, config.data_dir / kRouterFile, kRouterSaveInterval, [this] { return disk->gone(); });
     if (drafting && config.learning && registry.base->weights->config.beyond_plain_llama().empty()) start_learning();
-    if (config.learning && looks_up_prompts(config) && config.past_answers_bytes > 0) {
+    if (config.learning && config.engine.prompt_lookup && config.past_answers_bytes > 0) {
       past_answers = std::make_shared<PastAnswersTable>(config.past_answers_bytes);
     }
     start_engine();

@@ -41,7 +41,9 @@ void DecodeTimeEstimate::add(const StepCurve& curve, std::span<const DraftOutloo
   DraftOutlook& replaced = outlooks_[n_ % outlooks_.size()];
   const double rate = std::max(kTimeRate, 1.0 / static_cast<double>(++n_));
   for (std::size_t i = 0; i < DecodeTime::kPoints; ++i) {
-    replaced = {.most = k, .alpha = static_cast<double>(i) / (DecodeTime::kPoints - 1)};
+    replaced.most = k;
+    replaced.alpha = static_cast<double>(i) / (DecodeTime::kPoints - 1);
+    replaced.alpha_deeper.reset();
     const double goodput = choose_draft_lengths(outlooks_, 0, curve, lengths_);
     time_.per_token[i] += rate * (1 / goodput - time_.per_token[i]);
   }

@@ -48,7 +48,7 @@ class DecodeTimeEstimate {
   std::size_t n_ = 0;
   DecodeTime time_;
   std::vector<DraftOutlook> outlooks_;
-  std::vector<std::int32_t> lengths_;
+  std::vector<DraftLength> lengths_;
 };
 
 // Passes the latest DecodeTime from one thread to any other. Nothing blocks. A reader may see parts of two updates,

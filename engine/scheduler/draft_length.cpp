@@ -42,7 +42,32 @@ double AcceptanceEstimate::alpha_deeper(std::uint64_t version) const {
 
 namespace {
 
-// The nodes with the most expected tokens when no sequence drafts deeper than `depth`.
+// A chain that a sequence may propose.
+struct Chain {
+  std::int32_t most = 0;
+  double alpha = 0, alpha_deeper = 0;
+  bool guessed = false;
+
+  double tokens() const {
+    double sum = 0, next = alpha;
+    for (std::int32_t i = 0; i < most; ++i, next *= alpha_deeper) sum += next;
+    return sum;
+  }
+};
+
+// What a step may draft: at most `depth` tokens deep, and whether long guesses take the place of drafts.
+struct Depth {
+  std::int32_t depth = 0;
+  bool mixed = false;
+};
+
+Chain chain_within(const DraftOutlook& outlook, Depth of) {
+  const Chain drafted{std::min(outlook.most, of.depth), outlook.alpha, outlook.alpha_deeper.value_or(outlook.alpha)};
+  const Chain guessed{outlook.guesses.most, outlook.guesses.alpha, outlook.guesses.alpha_deeper, /*guessed=*/true};
+  return drafted.most == 0 || (of.mixed && guessed.tokens() > drafted.tokens()) ? guessed : drafted;
+}
+
+// The nodes with the most expected tokens when no sequence drafts deeper than `of.depth`.
 struct BestNodes {
   // A sequence's next node. The greatest has the most expected tokens; of equal ones it is the first sequence's.
   struct Next {
@@ -52,25 +77,28 @@ struct BestNodes {
       return tokens != other.tokens ? tokens < other.tokens : sequence > other.sequence;
     }
   };
+  std::vector<Chain> chains;       // of the sequences
   std::vector<Next> next;          // a heap
   std::vector<std::size_t> nodes;  // each node's sequence, in descending order of expected tokens
   std::vector<std::int32_t> lengths;
 
   // Returns the greatest goodput, which the first `n_best` nodes reach.
-  double fill(std::span<const DraftOutlook> outlooks, std::int32_t prompt_rows, std::int32_t depth,
-              const StepCurve& curve, std::size_t& n_best) {
+  double fill(std::span<const DraftOutlook> outlooks, std::int32_t prompt_rows, Depth of, const StepCurve& curve,
+              std::size_t& n_best) {
     const auto n = static_cast<std::int32_t>(outlooks.size());
+    chains.clear();
     next.clear();
     nodes.clear();
     lengths.assign(outlooks.size(), 0);
     for (std::size_t i = 0; i < outlooks.size(); ++i) {
-      if (std::min(outlooks[i].most, depth) > 0 && outlooks[i].alpha > 0) next.push_back({outlooks[i].alpha, i});
+      chains.push_back(chain_within(outlooks[i], of));
+      if (chains[i].most > 0 && chains[i].alpha > 0) next.push_back({chains[i].alpha, i});
     }
     std::make_heap(next.begin(), next.end());
     double tokens = n, best_goodput = 0;
     for (;;) {
       const auto n_nodes = static_cast<std::int32_t>(nodes.size());
-      const double goodput = tokens / (curve.pass_us(n + prompt_rows + n_nodes) + curve.depth_us * depth);
+      const double goodput = tokens / (curve.pass_us(n + prompt_rows + n_nodes) + curve.depth_us * of.depth);
       if (goodput > best_goodput) best_goodput = goodput, n_best = nodes.size();
       if (next.empty()) return best_goodput;
       std::pop_heap(next.begin(), next.end());
@@ -78,9 +106,9 @@ struct BestNodes {
       next.pop_back();
       tokens += best.tokens;
       nodes.push_back(best.sequence);
-      const DraftOutlook& outlook = outlooks[best.sequence];
-      best.tokens *= outlook.alpha_deeper.value_or(outlook.alpha);
-      if (++lengths[best.sequence] == std::min(outlook.most, depth) || best.tokens <= 0) continue;
+      const Chain& chain = chains[best.sequence];
+      best.tokens *= chain.alpha_deeper;
+      if (++lengths[best.sequence] == chain.most || best.tokens <= 0) continue;
       next.push_back(best);
       std::push_heap(next.begin(), next.end());
     }
@@ -90,24 +118,30 @@ struct BestNodes {
 }  // namespace
 
 double choose_draft_lengths(std::span<const DraftOutlook> outlooks, std::int32_t prompt_rows, const StepCurve& curve,
-                            std::vector<std::int32_t>& lengths) {
-  lengths.assign(outlooks.size(), 0);
+                            std::vector<DraftLength>& lengths) {
+  lengths.assign(outlooks.size(), {});
   if (outlooks.empty()) return 0;
   std::int32_t deepest = 0;
   for (const DraftOutlook& outlook : outlooks) deepest = std::max(deepest, outlook.most);
   BestNodes best;
   double best_goodput = 0;
+  const auto keep_if_best = [&](Depth of) {
+    std::size_t n_best = 0;
+    const double goodput = best.fill(outlooks, prompt_rows, of, curve, n_best);
+    if (goodput <= best_goodput) return;
+    best_goodput = goodput;
+    for (std::size_t i = 0; i < outlooks.size(); ++i) lengths[i] = {0, best.chains[i].guessed};
+    for (std::size_t i = 0; i < n_best; ++i) ++lengths[best.nodes[i]].nodes;
+  };
   // All sequences share one drafting pass per depth, so a step pays for its deepest proposal.
   for (std::int32_t depth = 0; depth <= deepest; ++depth) {
-    std::size_t n_best = 0;
-    const double goodput = best.fill(outlooks, prompt_rows, depth, curve, n_best);
-    if (goodput <= best_goodput) continue;
-    best_goodput = goodput;
-    lengths.assign(outlooks.size(), 0);
-    for (std::size_t i = 0; i < n_best; ++i) ++lengths[best.nodes[i]];
+    keep_if_best({depth, /*mixed=*/false});
+    if (depth > 0) keep_if_best({depth, /*mixed=*/true});
   }
   for (std::size_t i = 0; i < outlooks.size(); ++i) {
-    if (outlooks[i].probe && outlooks[i].most > 0) lengths[i] = std::max(lengths[i], 1);
+    DraftLength& length = lengths[i];
+    if (!outlooks[i].probe || outlooks[i].most == 0) continue;
+    length = {length.guessed ? 1 : std::max(length.nodes, 1), false};
   }
   return best_goodput;
 }

@@ -44,15 +44,29 @@ struct DraftOutlook {
   double alpha = 0;                    // P(the first drafted token is accepted)
   bool probe = false;                  // propose at least one node, whether it pays or not
   std::optional<double> alpha_deeper;  // P(a later token is accepted | all before it were); empty: alpha
+  // The chain that can be proposed instead without a draft pass.
+  struct Guesses {
+    std::int32_t most = 0;  // its length, as far as it may be proposed
+    double alpha = 0, alpha_deeper = 0;
+  } guesses;
+};
+
+// The choice for one sequence: the length of its proposal, 0: decode without one; and whether it is of guesses.
+struct DraftLength {
+  std::int32_t nodes = 0;
+  bool guessed = false;
+  bool operator==(const DraftLength&) const = default;
 };
 
 // Chooses the draft lengths that maximize the goodput of the step: expected tokens over the step's time by `curve`
 // (SmartSpec, arXiv 2406.14066, but with a length for each sequence). The pass also reads `prompt_rows` rows of
-// prompts. For each maximum depth from 0 to k, the largest `most`, it adds nodes in descending order of their expected
-// tokens α · α_deeper^(depth − 1), and keeps the number of nodes with the best goodput. `lengths` gets one entry for
-// each outlook; 0: decode without a draft. Probes then raise their 0 to 1. Returns the goodput before probes, in tokens
-// per µs; 0 without outlooks. Pure. Cost: O(n k² log n) for n outlooks.
+// prompts. For each number of draft passes from 0 to k, the largest `most`, it adds nodes in descending order of their
+// expected tokens α · α_deeper^(depth − 1), and keeps the number of nodes with the best goodput. Without a pass all
+// sequences take their guesses. With passes all take their drafts; or, tried too, those take their guesses whose chain
+// promises more tokens than the draft within that depth. `lengths` gets one entry for each outlook. A probe then gets
+// at least one drafted node. Returns the goodput before probes, in tokens per µs; 0 without outlooks. Pure. Cost: O(n
+// k² log n) for n outlooks.
 double choose_draft_lengths(std::span<const DraftOutlook> outlooks, std::int32_t prompt_rows, const StepCurve& curve,
-                            std::vector<std::int32_t>& lengths);
+                            std::vector<DraftLength>& lengths);
 
 }  // namespace slip

@@ -13,7 +13,7 @@ struct SequenceLoad {
   std::int32_t n_pending = 1;    // committed tokens that the target has not read; 1 while decoding; 0: it waits
   std::int32_t remaining = 1;    // answer tokens still allowed; 0 only for a request that only wants its prompt read
   std::int32_t k_wanted = 0;     // the request's or the engine's draft length
-  std::int32_t ready_depth = 0;  // Proposer::ready_depth()
+  std::int32_t ready_depth = 0;  // Proposer::ready_depth(), or the length of its guesses
   bool score_prompt = false;     // every row of its prompt needs logits
 };
 

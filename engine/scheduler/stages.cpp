@@ -59,17 +59,22 @@ void Engine::State::plan_next() {
   for (std::size_t i = 0; i < running.size(); ++i) {
     const Sequence& sequence = *running[i];
     parts_[i].ref = sequence.ref();
+    parts_[i].guesses = {};
     SequenceLoad load;
     load.n_tokens = sequence.n_tokens();
     load.n_pending = sequence.waits_for_pages ? 0 : sequence.n_pending();
     load.remaining = sequence.remaining();
     load.score_prompt = sequence.request.score_prompt;
     load.k_wanted = sequence.drafting ? sequence.request.k.value_or(options.k) : 0;
-    load.ready_depth = sequence.drafting ? ready_depth(i) : 0;
+    load.ready_depth = sequence.drafting ? look_ahead(i) : 0;
+    parts_[i].guessed = load.ready_depth == 0;
     loads_.push_back(load);
   }
   if (const auto failure = contain([&] { choose_lengths(); })) {
     log_parts(LogLevel::kError, {"choosing draft lengths failed, using the configured ones: ", failure->what()});
+  }
+  for (std::size_t i = 0; i < running.size(); ++i) {
+    if (parts_[i].guessed) loads_[i].ready_depth = static_cast<std::int32_t>(parts_[i].guesses.size());
   }
   StepLimits limits;
   limits.max_rows = target->max_rows();
@@ -88,10 +93,16 @@ void Engine::State::plan_next() {
   }
 }
 
-// A proposer reads new tokens here. If it fails, its sequence goes on without proposals.
-std::int32_t Engine::State::ready_depth(std::size_t i) {
+// What the proposer can do for a sequence; returns its ready_depth(). It reads new tokens here. If it fails, its
+// sequence goes on without proposals.
+std::int32_t Engine::State::look_ahead(std::size_t i) {
+  Part& part = parts_[i];
   std::int32_t depth = 0;
-  const auto failure = contain([&] { depth = proposer->ready_depth(parts_[i].ref); });
+  const auto failure = contain([&] {
+    depth = proposer->ready_depth(part.ref);
+    part.confidence = proposer->confidence(part.ref);
+    part.guesses = proposer->guesses(part.ref);
+  });
   if (!failure) return depth;
   log_parts(LogLevel::kError, {"drafting failed, a request goes on without drafts: ", failure->what()});
   proposer->release(running[i]->request.id);
@@ -99,9 +110,34 @@ std::int32_t Engine::State::ready_depth(std::size_t i) {
   return 0;
 }
 
-AcceptanceEstimate& Engine::State::acceptance_of(const SequenceRef& sequence, int confidence) {
+AcceptanceEstimate& Engine::State::acceptance_of(const SequenceRef& sequence, ProposedBy by, int confidence) {
   const auto draft = sequence.live_draft != nullptr ? std::optional(sequence.live_draft->id()) : std::nullopt;
-  return acceptance_[{draft, confidence}];
+  return acceptance_[{draft, by, confidence}];
+}
+
+// Of a decoding sequence. One whose request sets the length has no choice.
+DraftOutlook Engine::State::outlook_of(std::size_t i) {
+  const Part& part = parts_[i];
+  const SequenceLoad& load = loads_[i];
+  DraftOutlook outlook;
+  if (running[i]->request.k) return outlook;
+  const std::int32_t most = std::max(0, std::min(load.k_wanted, load.remaining - 1));
+  outlook.most = std::min(most, load.ready_depth);
+  if (outlook.most > 0) {
+    AcceptanceEstimate& known = acceptance_of(part.ref, ProposedBy::kDraft, part.confidence);
+    const auto live = part.ref.live_draft != nullptr ? part.ref.live_draft->get() : nullptr;
+    const std::uint64_t version = live ? live->number : 0;  // as Proposal::version
+    outlook.alpha = known.alpha(version);
+    outlook.alpha_deeper = known.alpha_deeper(version);
+    outlook.probe = known.is_probe();
+  }
+  outlook.guesses.most = std::min(most, static_cast<std::int32_t>(part.guesses.size()));
+  if (outlook.guesses.most > 0) {
+    const AcceptanceEstimate& known = acceptance_of(part.ref, ProposedBy::kGuesses, part.confidence);
+    outlook.guesses.alpha = known.alpha(0);
+    outlook.guesses.alpha_deeper = known.alpha_deeper(0);
+  }
+  return outlook;
 }
 
 // Adapts draft lengths, except those that a request set itself.
@@ -110,30 +146,19 @@ void Engine::State::choose_lengths() {
   outlooks_.clear();
   std::int32_t prompt_rows = 0;
   for (std::size_t i = 0; i < running.size(); ++i) {
-    const Sequence& sequence = *running[i];
-    const SequenceRef& ref = parts_[i].ref;
     const SequenceLoad& load = loads_[i];
     prompt_rows += load.n_pending > 1 ? std::min(load.n_pending, options.prefill_chunk - prompt_rows) : 0;
-    if (load.n_pending != 1) continue;
-    DraftOutlook outlook;
-    outlook.most = std::max(0, std::min({load.k_wanted, load.ready_depth, load.remaining - 1}));
-    if (outlook.most > 0 && !sequence.request.k) {
-      AcceptanceEstimate& known = acceptance_of(ref, proposer->confidence(ref));
-      const auto live = ref.live_draft != nullptr ? ref.live_draft->get() : nullptr;
-      const std::uint64_t version = live ? live->number : 0;  // as Proposal::version
-      outlook.alpha = known.alpha(version);
-      outlook.alpha_deeper = known.alpha_deeper(version);
-      outlook.probe = known.is_probe();
-    }
-    outlooks_.push_back(outlook);
+    if (load.n_pending == 1) outlooks_.push_back(outlook_of(i));
   }
   const bool leased = cores != nullptr && cores->lease_asked() && leased_curve_.known();
   choose_draft_lengths(outlooks_, prompt_rows, (leased ? leased_curve_ : step_curve_).curve(), lengths_);
   std::size_t next = 0;
   for (std::size_t i = 0; i < running.size(); ++i) {
     if (loads_[i].n_pending != 1) continue;
-    const std::int32_t length = lengths_[next++];
-    if (!running[i]->request.k) loads_[i].k_wanted = length;
+    const DraftLength length = lengths_[next++];
+    if (running[i]->request.k) continue;
+    loads_[i].k_wanted = length.nodes;
+    parts_[i].guessed = length.guessed;
   }
 }
 
@@ -155,7 +180,7 @@ void Engine::State::propose() {
   draft_tasks_.clear();
   for (std::size_t i = 0; i < running.size(); ++i) {
     Part& part = parts_[i];
-    if (running[i]->drafting) draft_tasks_.push_back({&part.ref, part.plan.k, &part.proposal});
+    if (running[i]->drafting) draft_tasks_.push_back({&part.ref, part.plan.k, &part.proposal, part.guessed});
   }
   if (draft_tasks_.empty()) return;
   const std::int64_t start_us = monotonic_us();
@@ -170,7 +195,7 @@ void Engine::State::run_ahead() {
   figures_.swap_us = proposer->catch_up(draft_tasks_, {options.prefill_chunk, options.catch_up_chunk});
   // A version that just took over may support less depth than was planned.
   for (DraftTask& task : draft_tasks_) {
-    if (task.nodes > 0) task.nodes = std::min(task.nodes, proposer->ready_depth(*task.sequence));
+    if (task.nodes > 0 && !task.guessed) task.nodes = std::min(task.nodes, proposer->ready_depth(*task.sequence));
   }
   proposer->propose(draft_tasks_);
 }
@@ -179,6 +204,7 @@ void Engine::State::drop_drafts() {
   for (std::size_t i = 0; i < running.size(); ++i) {
     if (running[i]->drafting) proposer->release(running[i]->request.id);
     running[i]->drafting = false;
+    parts_[i].guesses = {};
     parts_[i].proposal.clear();
   }
 }
@@ -230,7 +256,7 @@ void Engine::State::verify() {
 void Engine::State::learn_lengths() {
   if (figures_.n_prefilling > 0 || (cores != nullptr && cores->ran_trial())) return;
   std::int32_t depth = 0;
-  for (const DraftTask& task : draft_tasks_) depth = std::max(depth, task.nodes);
+  for (const DraftTask& task : draft_tasks_) depth = std::max(depth, task.guessed ? 0 : task.nodes);
   const bool leased = cores != nullptr && cores->ran_leased();
   (leased ? leased_curve_ : step_curve_)
       .add(figures_.verify_rows, static_cast<double>(figures_.verify_us), depth,
@@ -308,13 +334,24 @@ void Engine::State::count_result(std::size_t i) {
   for (std::size_t depth = 0; depth < n_accepted; ++depth) counts.accepted_at[depth] += 1;
   figures_.accepted += static_cast<std::int32_t>(n_accepted);
   figures_.committed += static_cast<std::int32_t>(part.committed.size());
-  if (options.adaptive_k && proposal.size() > 0) {
-    acceptance_of(part.ref, proposal.confidence).add(proposal.version, static_cast<std::int32_t>(n_accepted), rejected);
+  if (options.adaptive_k && proposal.size() > 0 && !part.guessed) {
+    acceptance_of(part.ref, ProposedBy::kDraft, proposal.confidence)
+        .add(proposal.version, static_cast<std::int32_t>(n_accepted), rejected);
   }
+  if (options.adaptive_k) learn_guesses(part);
   if (proposal.version == 0 || proposal.size() == 0) return;
   if (counts.first_version == 0) counts.first_version = proposal.version;
   if (counts.last_version != 0 && counts.last_version != proposal.version) ++counts.swaps;
   counts.last_version = proposal.version;
+}
+
+// The tokens that came tell how good the guesses were, whatever was proposed.
+void Engine::State::learn_guesses(const Part& part) {
+  if (part.guesses.empty() || part.committed.empty()) return;
+  const auto came = std::span(part.committed).first(std::min(part.committed.size(), part.guesses.size()));
+  const auto n_right = std::mismatch(came.begin(), came.end(), part.guesses.begin()).first - came.begin();
+  acceptance_of(part.ref, ProposedBy::kGuesses, part.confidence)
+      .add(/*version=*/0, static_cast<std::int32_t>(n_right), n_right < std::ssize(came));
 }
 
 // Weights with a NaN fail every request for the same reason, so the log repeats a reason only once a minute.

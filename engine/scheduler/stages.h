@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "engine/engine.h"
@@ -61,6 +62,9 @@ struct Engine::State {
   struct Part {
     SequenceRef ref;  // as of the step's start
     PlannedSequence plan;
+    std::span<const std::int32_t> guesses;  // Proposer::guesses()
+    int confidence = 0;                     // Proposer::confidence()
+    bool guessed = false;                   // it proposes these guesses
     Proposal proposal;
     std::size_t task = 0;                // index in `score_tasks_`, if it has rows
     bool has_logits = false;             // the logits of its next token are computed in this step
@@ -80,9 +84,12 @@ struct Engine::State {
   void preempt(Sequence& sequence);
   static void release_pages(Sequence& sequence);
   void begin_optional(Sequence& sequence);
-  std::int32_t ready_depth(std::size_t i);
+  std::int32_t look_ahead(std::size_t i);
   void choose_lengths();
-  AcceptanceEstimate& acceptance_of(const SequenceRef& sequence, int confidence);
+  enum class ProposedBy { kDraft, kGuesses };
+  AcceptanceEstimate& acceptance_of(const SequenceRef& sequence, ProposedBy by, int confidence);
+  DraftOutlook outlook_of(std::size_t i);
+  void learn_guesses(const Part& part);
   void learn_lengths();
   void run_ahead();
   void drop_drafts();
@@ -108,13 +115,13 @@ struct Engine::State {
   StepCurveEstimate step_curve_, leased_curve_;  // without and with a lease
   DecodeTimeEstimate decode_time_;               // the value of better drafts
   int n_since_told_ = 0;                         // steps since `cores` was told
-  // By draft (empty for a sequence without a LiveDraft) and by Proposal::confidence.
-  std::map<std::pair<std::optional<DraftId>, int>, AcceptanceEstimate> acceptance_;
+  // By draft (empty for a sequence without a LiveDraft), by what proposes, and by Proposer::confidence().
+  std::map<std::tuple<std::optional<DraftId>, ProposedBy, int>, AcceptanceEstimate> acceptance_;
   // Arguments of the functions that do a stage's work, in the order of `running`; kept for their memory.
   std::vector<std::int32_t> needs_;     // [n_waiting] pages, in the order of the request queue
   std::vector<SequenceLoad> loads_;     // [n_running]
   std::vector<DraftOutlook> outlooks_;  // [n_decoding]
-  std::vector<std::int32_t> lengths_;   // [n_decoding]
+  std::vector<DraftLength> lengths_;    // [n_decoding]
   Plan plan_;                           // [n_running]
   std::vector<DraftTask> draft_tasks_;  // [n_drafting]
   std::vector<ScoreTask> score_tasks_;  // [n_seq_with_rows]

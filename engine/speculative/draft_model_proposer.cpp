@@ -96,14 +96,26 @@ std::optional<DraftModelProposer::DraftCache> DraftModelProposer::open_cache(
 
 void DraftModelProposer::begin(const SequenceRef& sequence) {
   Drafting& drafting = drafting_[sequence.id];
-  if (options_.prompt_lookup) drafting.lookup.emplace(sequence.prediction, sequence.past_answers);
+  if (options_.prompt_lookup) drafting.guesses.emplace(sequence);
   refresh(drafting, sequence);
 }
 
-int DraftModelProposer::confidence(const SequenceRef& sequence) {
+// Null without prompt lookup.
+GuessedChain* DraftModelProposer::read_guesses(const SequenceRef& sequence) {
   Drafting* drafting = find(sequence.id);
-  if (drafting == nullptr || !drafting->lookup) return 0;
-  return drafting->lookup->after(sequence.tokens, sequence.prompt_tokens).confidence();
+  if (drafting == nullptr || !drafting->guesses) return nullptr;
+  drafting->guesses->read(sequence);
+  return &*drafting->guesses;
+}
+
+std::span<const std::int32_t> DraftModelProposer::guesses(const SequenceRef& sequence) {
+  const GuessedChain* chain = read_guesses(sequence);
+  return chain == nullptr ? std::span<const std::int32_t>() : chain->tokens();
+}
+
+int DraftModelProposer::confidence(const SequenceRef& sequence) {
+  const GuessedChain* chain = read_guesses(sequence);
+  return chain == nullptr ? 0 : chain->confidence();
 }
 
 // Opens the first draft KV cache, or one for a newer version beside the live one.
@@ -189,24 +201,10 @@ void DraftModelProposer::switch_if_ready(Drafting& drafting, const SequenceRef& 
   drafting.broken = false;
 }
 
-// What is proposed without the draft, before it catches up: it reads nothing while all guesses are sure.
-std::int32_t DraftModelProposer::count_sure_guesses(Drafting& drafting, const SequenceRef& sequence) {
-  if (!drafting.lookup || sequence.sampling->processes_logits()) return 0;
-  sure_.clear();
-  PromptLookup::Guess guess = drafting.lookup->after(sequence.tokens, sequence.prompt_tokens);
-  while (guess.is_sure() && std::ssize(sure_) < kMaxProposalNodes) {
-    sure_.push_back(guess.token);
-    guess = drafting.lookup->guess(sequence.tokens, sure_);
-  }
-  return static_cast<std::int32_t>(sure_.size());
-}
-
 std::int32_t DraftModelProposer::ready_depth(const SequenceRef& sequence) {
   const auto found = drafting_.find(sequence.id);
   if (found == drafting_.end() || !found->second.live || found->second.broken) return 0;
-  if (n_committed(sequence) - found->second.live->n_cached > kMostUnreadRows) {
-    return count_sure_guesses(found->second, sequence);
-  }
+  if (n_committed(sequence) - found->second.live->n_cached > kMostUnreadRows) return 0;
   // The draft does not read the last proposed token: depth d reads positions up to committed − 2 + d.
   const std::int32_t slots =
       std::min(found->second.runner->config().max_positions, found->second.live->pages.capacity_slots());
@@ -215,11 +213,18 @@ std::int32_t DraftModelProposer::ready_depth(const SequenceRef& sequence) {
 }
 
 void DraftModelProposer::propose(std::span<const DraftTask> tasks) {
+  for (const DraftTask& task : tasks) {
+    const GuessedChain* chain = task.nodes > 0 && task.guessed ? read_guesses(*task.sequence) : nullptr;
+    if (chain == nullptr) continue;
+    const std::optional<DraftCache>& live = find(task.sequence->id)->live;
+    task.proposal->version = live ? live->version->number : 0;
+    chain->propose(task.nodes, *task.proposal);
+  }
   for (const auto& runner : runners_) {
     chains_.clear();
     for (const DraftTask& task : tasks) {
       const SequenceRef& sequence = *task.sequence;
-      Drafting* drafting = task.nodes > 0 ? find(sequence.id) : nullptr;
+      Drafting* drafting = task.nodes > 0 && !task.guessed ? find(sequence.id) : nullptr;
       if (drafting == nullptr || drafting->runner != runner.get()) continue;
       const bool greedy = sequence.sampling->temperature == 0;
       const bool coupled = sequence.rule == AcceptanceRule::kCoupled;
@@ -229,7 +234,7 @@ void DraftModelProposer::propose(std::span<const DraftTask> tasks) {
       proposal.confidence = confidence(sequence);
       DraftCache& cache = *drafting->live;
       chains_.push_back({&sequence, cache.version.get(), &cache.pages, &cache.n_cached, &proposal, task.nodes,
-                         &drafting->broken, drafting->lookup ? &*drafting->lookup : nullptr});
+                         &drafting->broken, drafting->guesses ? &drafting->guesses->lookup() : nullptr});
     }
     if (chains_.empty()) continue;
     std::sort(chains_.begin(), chains_.end(), [](const DraftChain& a, const DraftChain& b) {

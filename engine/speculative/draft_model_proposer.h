@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "engine/speculative/draft_runner.h"
-#include "engine/speculative/proposer.h"
+#include "engine/speculative/guessed_chain.h"
 
 namespace slip {
 
@@ -17,7 +17,7 @@ struct DraftModelOptions {
   std::int32_t max_running = 1;
   std::int32_t prompt_chunk = 256;  // maximum rows of one catch-up call, per kind
   std::int32_t catch_up_chunk = 256;
-  bool prompt_lookup = false;  // drafts on the CPU also propose tokens by PromptLookup
+  bool prompt_lookup = false;  // propose by PromptLookup too; drafts on the CPU combine with it
 };
 
 // Makes a runner for drafts of the shape of `first`. Error{kTooLarge} when there is no memory for it.
@@ -39,6 +39,7 @@ class DraftModelProposer final : public Proposer {
   void begin(const SequenceRef& sequence) override;
   std::int64_t catch_up(std::span<const DraftTask> tasks, CatchUpBudget budget) override;
   std::int32_t ready_depth(const SequenceRef& sequence) override;
+  std::span<const std::int32_t> guesses(const SequenceRef& sequence) override;
   int confidence(const SequenceRef& sequence) override;
   void propose(std::span<const DraftTask> tasks) override;
   void on_verified(const SequenceRef& sequence, const VerifyResult& result) override;
@@ -58,7 +59,7 @@ class DraftModelProposer final : public Proposer {
     std::optional<DraftCache> live, next;
     std::shared_ptr<const DraftVersion> refused;  // held, so that its address is not reused by another version
     bool broken = false;                          // its logits are not finite: propose no more
-    std::optional<PromptLookup> lookup;
+    std::optional<GuessedChain> guesses;
   };
   DraftRunner* runner_for(const DraftVersion& version);
   std::optional<DraftCache> open_cache(Drafting& drafting, const SequenceRef& sequence,
@@ -67,7 +68,7 @@ class DraftModelProposer final : public Proposer {
   void refresh(Drafting& drafting, const SequenceRef& sequence);
   void read_behind(DraftRunner& runner, std::span<const DraftTask> tasks, bool of_next, std::int32_t& rows);
   void switch_if_ready(Drafting& drafting, const SequenceRef& sequence);
-  std::int32_t count_sure_guesses(Drafting& drafting, const SequenceRef& sequence);
+  GuessedChain* read_guesses(const SequenceRef& sequence);
   Drafting* find(RequestId id);
 
   DraftModelOptions options_;
@@ -81,7 +82,6 @@ class DraftModelProposer final : public Proposer {
   std::vector<DraftChain> chains_;
   std::vector<DraftSlice> slices_;
   std::vector<DraftCache*> slice_caches_;
-  std::vector<std::int32_t> sure_;
 };
 
 }  // namespace slip

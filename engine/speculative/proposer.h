@@ -41,6 +41,7 @@ struct DraftTask {
   const SequenceRef* sequence = nullptr;
   std::int32_t nodes = 0;        // maximum nodes of the proposal; 0: none
   Proposal* proposal = nullptr;  // empty before propose()
+  bool guessed = false;          // propose the first of guesses(), without running a model
 };
 
 struct CatchUpBudget {
@@ -59,13 +60,16 @@ class Proposer {
   // Reads committed tokens it has not read, within the budget, and lets versions that have caught up take over. Returns
   // the microseconds spent on new versions.
   virtual std::int64_t catch_up(std::span<const DraftTask> tasks, CatchUpBudget budget) = 0;
-  // Maximum tokens it can propose for this sequence now; 0 while it is too far behind.
+  // Maximum tokens that it can propose for this sequence now by running a model; 0 while it is too far behind.
   virtual std::int32_t ready_depth(const SequenceRef& sequence) = 0;
+  // The chain that it can propose for this sequence without running a model. Valid until the next call for it. Depends
+  // on the committed tokens and on past answers alone, as confidence() does.
+  virtual std::span<const std::int32_t> guesses(const SequenceRef& /*sequence*/) { return {}; }
   // How likely it expects its next proposal to be accepted, as a class of its own. Acceptance rates of different
-  // classes are kept apart. Depends on the committed tokens and on past answers alone.
+  // classes are kept apart.
   virtual int confidence(const SequenceRef& /*sequence*/) { return 0; }
-  // Fills each task's proposal with up to `nodes` nodes. REQUIRES: nodes ≤ ready_depth(); a sequence's tokens change
-  // only as on_verified() reports.
+  // Fills each task's proposal with up to `nodes` nodes. REQUIRES: nodes ≤ ready_depth(), or ≤ the length of guesses();
+  // a sequence's tokens change only as on_verified() reports.
   virtual void propose(std::span<const DraftTask> tasks) = 0;
   // `sequence.tokens` does not include this result's tokens yet.
   virtual void on_verified(const SequenceRef& sequence, const VerifyResult& result) = 0;

@@ -47,6 +47,11 @@ std::int32_t ProposerList::ready_depth(const SequenceRef& sequence) {
   return proposer == nullptr ? 0 : proposer->ready_depth(sequence);
 }
 
+std::span<const std::int32_t> ProposerList::guesses(const SequenceRef& sequence) {
+  Proposer* proposer = of(sequence.id);
+  return proposer == nullptr ? std::span<const std::int32_t>() : proposer->guesses(sequence);
+}
+
 int ProposerList::confidence(const SequenceRef& sequence) {
   Proposer* proposer = of(sequence.id);
   return proposer == nullptr ? 0 : proposer->confidence(sequence);

@@ -18,6 +18,7 @@ class ProposerList final : public Proposer {
   void begin(const SequenceRef& sequence) override;
   std::int64_t catch_up(std::span<const DraftTask> tasks, CatchUpBudget budget) override;
   std::int32_t ready_depth(const SequenceRef& sequence) override;
+  std::span<const std::int32_t> guesses(const SequenceRef& sequence) override;
   int confidence(const SequenceRef& sequence) override;
   void propose(std::span<const DraftTask> tasks) override;
   void on_verified(const SequenceRef& sequence, const VerifyResult& result) override;

@@ -31,6 +31,7 @@ struct Case {
   const std::vector<Answer>* known = nullptr;  // these are proposed
   bool breaks = false;                         // at one token
   std::int32_t vocab = 120;
+  bool looks_up = false;  // prompt lookup beside the draft, and lengths as they pay
 };
 
 // Proposes known answers as trees: at each depth a wrong token and its younger sibling, the right one.
@@ -73,6 +74,7 @@ class DeviceEngine {
     EngineOptions options{.k = run.k, .max_running = run.concurrency, .prefill_chunk = run.prefill_chunk};
     options.catch_up_chunk = 6;
     options.seed = 7;
+    options.prompt_lookup = options.adaptive_k = run.looks_up;
     auto worker = std::make_unique<DeviceWorker>(queue_, *weights, 100, 40, 64);
     auto proposer = make_proposer(options, *worker);
     auto verifier = run.verified_on_device ? std::make_unique<DeviceVerifier>(*worker) : nullptr;
@@ -157,10 +159,10 @@ std::vector<SamplingParams> unseeded() {
 }
 
 TEST(EngineOnADevice, SpeculationChangesNoBit) {
-  for (const SamplingParams& sampling : seeded()) {
-    for (const bool on_device : {false, true}) {
+  for (const bool on_device : {false, true}) {
+    std::int32_t accepted = 0;
+    for (const SamplingParams& sampling : seeded()) {
       const auto plain = answers_of({.sampling = sampling, .verified_on_device = on_device}, tell_all);
-      std::int32_t accepted = 0;
       for (Case run : {Case{sampling, 1}, Case{sampling, 4, 3}, Case{sampling, 8, 2, 7}}) {
         run.verified_on_device = on_device;
         run.drafted_on_device = run.k != 4;
@@ -172,9 +174,33 @@ TEST(EngineOnADevice, SpeculationChangesNoBit) {
           accepted += answers[i].summary.figures.accepted;
         }
       }
-      EXPECT_GT(accepted, 30);
+    }
+    EXPECT_GT(accepted, 90);
+  }
+}
+
+// A step proposes what the draft says or what the text repeats, whichever pays.
+TEST(EngineOnADevice, GuessesBesideADraftChangeNoBit) {
+  std::int32_t accepted = 0;
+  for (const SamplingParams& sampling : seeded()) {
+    const auto plain = answers_of({.sampling = sampling, .verified_on_device = true}, tell_all);
+    for (const bool drafted_on_device : {false, true}) {
+      Case run{sampling, 8, 3};
+      run.verified_on_device = run.looks_up = true;
+      run.drafted_on_device = drafted_on_device;
+      // What is expected comes true but for one token.
+      const auto answers = answers_of(run, [&](Request& request) {
+        tell_all(request);
+        request.prediction = plain[request.id.value - 1].tokens;
+        request.prediction[3] = (request.prediction[3] + 1) % 50;
+      });
+      for (std::size_t i = 0; i < answers.size(); ++i) {
+        EXPECT_TRUE(answers[i].same_as(plain[i])) << "answer " << i;
+        accepted += answers[i].summary.figures.accepted;
+      }
     }
   }
+  EXPECT_GT(accepted, 30);
 }
 
 // Verified on the device and on the host, with all outputs requested or none; with drafts on the CPU, whose

@@ -30,9 +30,14 @@ double goodput(const std::vector<DraftOutlook>& outlooks, const std::vector<std:
 
 std::vector<std::int32_t> chosen(const std::vector<DraftOutlook>& outlooks, const StepCurve& curve,
                                  std::int32_t prompt_rows = 0) {
-  std::vector<std::int32_t> lengths;
+  std::vector<DraftLength> lengths;
   choose_draft_lengths(outlooks, prompt_rows, curve, lengths);
-  return lengths;
+  std::vector<std::int32_t> nodes;
+  for (const DraftLength& length : lengths) {
+    EXPECT_FALSE(length.nodes > 0 && length.guessed) << "there are no guesses";
+    nodes.push_back(length.nodes);
+  }
+  return nodes;
 }
 
 // Tiles of `tile` rows at `tile_us` each, over `fixed_us`.
@@ -134,6 +139,66 @@ TEST(DraftLength, AChainEndsWhereFurtherTokensDoNotPay) {
   EXPECT_GT(chosen({lasting}, kMemoryBound)[0], 6);
   EXPECT_LE(chosen({ending}, kMemoryBound)[0], 3);
   EXPECT_GE(chosen({ending}, kMemoryBound)[0], 1);
+}
+
+// ---- guesses instead of draft passes ----
+
+std::vector<DraftLength> chosen_of_both(const std::vector<DraftOutlook>& outlooks, const StepCurve& curve) {
+  std::vector<DraftLength> lengths;
+  choose_draft_lengths(outlooks, 0, curve, lengths);
+  return lengths;
+}
+
+DraftOutlook both(double alpha, double of_guesses, std::int32_t n_guesses = 8) {
+  DraftOutlook outlook{.most = 8, .alpha = alpha};
+  outlook.guesses = {n_guesses, of_guesses, of_guesses};
+  return outlook;
+}
+
+TEST(DraftLength, GuessesAreProposedWhereADraftPassDoesNotPay) {
+  StepCurve dear = kMemoryBound, cheap = kMemoryBound;
+  dear.depth_us = 4'000;
+  cheap.depth_us = 10;
+  EXPECT_TRUE(chosen_of_both({both(0.7, 0.6)}, dear)[0].guessed);
+  EXPECT_GT(chosen_of_both({both(0.7, 0.6)}, dear)[0].nodes, 1);
+  EXPECT_FALSE(chosen_of_both({both(0.7, 0.6)}, cheap)[0].guessed);
+  EXPECT_FALSE(chosen_of_both({both(0.9, 0.1)}, dear)[0].guessed) << "a good draft pays its passes";
+  EXPECT_TRUE(chosen_of_both({both(0.5, 0.9)}, cheap)[0].guessed);
+  EXPECT_FALSE(chosen_of_both({both(0.9, 0.9, /*n_guesses=*/1)}, cheap)[0].guessed) << "one guess is a short chain";
+}
+
+TEST(DraftLength, ASequenceWithoutADraftTakesItsGuesses) {
+  DraftOutlook outlook;
+  outlook.guesses = {3, 0.9, 0.9};
+  EXPECT_EQ(chosen_of_both({outlook}, kMemoryBound)[0], (DraftLength{3, true}));
+  const auto beside = chosen_of_both({outlook, {8, 0.9}}, kMemoryBound);
+  EXPECT_EQ(beside[0], (DraftLength{3, true}));
+  EXPECT_FALSE(beside[1].guessed);
+  EXPECT_GT(beside[1].nodes, 3);
+}
+
+TEST(DraftLength, TheChoiceIsAtLeastAsGoodAsEitherAlone) {
+  for (const StepCurve& curve : {kMemoryBound, kComputeBound, kTiles}) {
+    for (int a = 0; a < 10; a += 3) {
+      for (int b = 0; b < 10; b += 3) {
+        std::vector<DraftOutlook> outlooks{both(a / 10.0, b / 10.0), both(b / 10.0, a / 10.0)}, drafts = outlooks,
+                                                                                                guesses = outlooks;
+        for (DraftOutlook& outlook : drafts) outlook.guesses = {};
+        for (DraftOutlook& outlook : guesses) outlook.most = 0;
+        std::vector<DraftLength> lengths;
+        const double best = choose_draft_lengths(outlooks, 0, curve, lengths);
+        EXPECT_GE(best, choose_draft_lengths(drafts, 0, curve, lengths));
+        EXPECT_GE(best, choose_draft_lengths(guesses, 0, curve, lengths));
+      }
+    }
+  }
+}
+
+TEST(DraftLength, AProbeAsksTheDraft) {
+  DraftOutlook outlook = both(0.0, 0.9);
+  EXPECT_TRUE(chosen_of_both({outlook}, kMemoryBound)[0].guessed);
+  outlook.probe = true;
+  EXPECT_EQ(chosen_of_both({outlook}, kMemoryBound)[0], (DraftLength{1, false}));
 }
 
 TEST(AcceptanceEstimate, ProbesNowAndThen) {

@@ -131,8 +131,7 @@ TEST_F(DraftModelProposerTest, SureGuessesNeedNoPass) {
     sequence.sampling.temperature = temperature;
     sequence.ref.rule = AcceptanceRule::kRejection;
     proposer.begin(sequence.view());
-    // While the draft is behind, what is sure may be proposed.
-    EXPECT_EQ(proposer.ready_depth(sequence.view()), kMaxProposalNodes);
+    EXPECT_EQ(proposer.ready_depth(sequence.view()), 0) << "the draft is behind";
     const Proposal proposal = propose(proposer, {&sequence}, 7)[0];
     const std::int64_t n_passes = proposer.n_passes();
     const Proposal again = propose(proposer, {&sequence}, 7)[0];
@@ -143,6 +142,32 @@ TEST_F(DraftModelProposerTest, SureGuessesNeedNoPass) {
       EXPECT_EQ(made.q.size(), temperature == 0 ? 0U : 7U);
     }
   }
+}
+
+// Guesses need no draft, which may be behind; afterwards it proposes what one that read along does.
+TEST_F(DraftModelProposerTest, GuessesCanBeProposedInsteadOfTheDraftsTokens) {
+  const auto live_draft = make_live_draft(tiny_draft(tiny_draft_config(kVocab), 1));
+  DraftModelProposer proposer({.n_pages = 200, .max_running = 8, .prompt_lookup = true}, testing::toy_config(kVocab),
+                              pool_);
+  Drafted sequence(1, sure_text(), live_draft);
+  sequence.ref.prompt_tokens = 6;
+  sequence.sampling.temperature = 1;
+  proposer.begin(sequence.view());
+  const std::vector<SequenceRef> refs{sequence.view()};
+  std::vector<Proposal> proposals(1);
+  auto tasks = draft_tasks(refs, {5}, proposals);
+  tasks[0].guessed = true;
+  proposer.propose(tasks);
+  const auto guesses = proposer.guesses(sequence.view());
+  EXPECT_EQ(proposals[0].tokens, std::vector<std::int32_t>(guesses.begin(), guesses.begin() + 5));
+  EXPECT_EQ(proposals[0].draw_method, DrawMethod::kDeterministic);
+  EXPECT_EQ(proposals[0].version, 1U);
+  EXPECT_EQ(proposer.n_passes(), 0);
+  auto alone = make();
+  Drafted other(2, sure_text(), live_draft);
+  other.sampling = sequence.sampling;
+  alone.begin(other.view());
+  EXPECT_TRUE(alone.guesses(other.view()).empty()) << "without prompt lookup";
 }
 
 TEST_F(DraftModelProposerTest, TheDraftFillsInBehindSureGuesses) {
@@ -385,6 +410,7 @@ struct Run {
   int swap_every = 0;
   std::int32_t draft_pages = 0, draft_context = 512;
   bool prompt_lookup = false;
+  bool adaptive_k = false;
   std::shared_ptr<PastAnswers> past_answers = nullptr;
   const std::vector<Answer>* predictions = nullptr;  // null: none
 };
@@ -398,6 +424,7 @@ std::vector<Answer> answers_of(const SamplingParams& sampling, const Run& run) {
   publisher.live_draft = make_live_draft(publisher.weights[0]);
   publisher.every = run.swap_every;
   EngineOptions options{.k = run.k,
+                        .adaptive_k = run.adaptive_k,
                         .prompt_lookup = run.prompt_lookup,
                         .max_running = run.concurrency,
                         .prefill_chunk = 16,
@@ -450,6 +477,23 @@ TEST(EngineWithDrafts, WhatTheTextSuggestsChangesSpeedAlone) {
           EXPECT_TRUE(answers[i].same_as(plain[i])) << "k " << k << " concurrency " << concurrency;
         }
       }
+    }
+  }
+}
+
+// Which of the two is proposed hangs on the clock here.
+TEST(EngineWithDrafts, ChoosingBetweenDraftAndGuessesChangesSpeedAlone) {
+  for (const SamplingParams& sampling :
+       {SamplingParams{.temperature = 0}, SamplingParams{.temperature = 0.7F, .logit_bias = {{3, 2}}, .seed = 4}}) {
+    const auto plain = answers_of(sampling, {.k = 0});
+    const auto past_answers = std::make_shared<PastAnswers>();
+    for (const std::int32_t concurrency : {1, 6, 6}) {
+      struct Run run {
+        .k = 8, .concurrency = concurrency, .swap_every = 4, .prompt_lookup = true, .adaptive_k = true
+      };
+      run.past_answers = past_answers;
+      const auto answers = answers_of(sampling, run);
+      for (std::size_t i = 0; i < answers.size(); ++i) EXPECT_TRUE(answers[i].same_as(plain[i])) << concurrency;
     }
   }
 }
