@@ -75,6 +75,9 @@ class TokenSink {
   virtual void on_finished(const RequestSummary& summary) = 0;
 };
 
+// What may propose tokens of an answer. Drafts on the CPU combine with prompt lookup.
+enum class ProposeBy : std::uint8_t { kAny, kDraft, kPromptLookup };
+
 struct Request {
   RequestId id;                      // unique in the process; assigned by the submitter
   RequestId call;                    // the first request made from the same client call; 0: this one
@@ -96,6 +99,7 @@ struct Request {
   bool checksum = false;
   std::shared_ptr<LiveDraft> draft;  // null: proposals without a draft model, if any
   std::optional<std::int32_t> k;     // overrides EngineOptions::k
+  ProposeBy propose_by = ProposeBy::kAny;
   RouteTag route;
   std::optional<float> tpot_slo_ms;  // target time per output token; not read yet, reserved for planning
   TenantId tenant;

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "common/clock.h"
-#include "engine/scheduler/plan.h"
+#include "engine/kv_cache/page_pool.h"
 
 namespace slip {
 
@@ -90,21 +90,24 @@ std::optional<WaitingRequest> RequestQueue::pop_cancelled() {
   return taken;
 }
 
-void RequestQueue::peek_needs(std::size_t most, std::vector<std::int32_t>& needs) const {
+void RequestQueue::peek_needs(std::size_t most, std::vector<WaitingNeed>& needs) const {
   needs.clear();
   const std::lock_guard lock(mutex_);
   for (std::size_t i = 0; i < std::min(most, waiting_.size()); ++i) {
     const Request& request = waiting_[i].request;
     const auto n_prompt = static_cast<std::int32_t>(request.prompt.size());
-    needs.push_back(slots_to_start(n_prompt, n_prompt + request.max_tokens, request.score_prompt));
+    const std::int32_t n_slots = slots_to_start(n_prompt, n_prompt + request.max_tokens, request.score_prompt);
+    needs.push_back({PagePool::pages_for(n_slots), waiting_[i].n_passed});
   }
 }
 
-std::optional<WaitingRequest> RequestQueue::pop() {
+std::optional<WaitingRequest> RequestQueue::take(std::size_t index) {
   const std::lock_guard lock(mutex_);
-  if (waiting_.empty()) return std::nullopt;
-  std::optional<WaitingRequest> taken(std::move(waiting_.front()));
-  waiting_.pop_front();
+  if (index >= waiting_.size()) return std::nullopt;
+  const auto at = waiting_.begin() + static_cast<std::ptrdiff_t>(index);
+  for (auto passed = waiting_.begin(); passed != at; ++passed) ++passed->n_passed;
+  std::optional<WaitingRequest> taken(std::move(*at));
+  waiting_.erase(at);
   return taken;
 }
 

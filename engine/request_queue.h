@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "engine/request.h"
+#include "engine/scheduler/plan.h"
 
 namespace slip {
 
@@ -20,9 +21,10 @@ struct WaitingRequest {
   Request request;
   std::uint64_t drawn_seed = 0;  // for requests without one
   std::int64_t submitted_us = 0;
+  std::int32_t n_passed = 0;  // as in WaitingNeed
 };
 
-// A bounded FIFO of requests, and cancellations, from submitters to the engine thread. Only push() allocates, so pop
+// A bounded queue of requests, and cancellations, from submitters to the engine thread. Only push() allocates, so take
 // and cancel work without memory. Threads: push, cancel, close, n_waiting from any; the rest is the engine thread's.
 class RequestQueue {
  public:
@@ -40,11 +42,11 @@ class RequestQueue {
   bool is_cancelled(RequestId id) const;
   // Removes the first waiting request that is cancelled; empty: none is.
   std::optional<WaitingRequest> pop_cancelled();
-  // Slots of the cache that each of the first `most` waiting requests needs to start. REQUIRES: needs has that
-  // capacity.
-  void peek_needs(std::size_t most, std::vector<std::int32_t>& needs) const;
-  std::optional<WaitingRequest> pop();  // the first; empty: none waits
-  void forget(RequestId id);            // the request finished: its id may be reused, a late cancel has no effect
+  // The first `most` waiting requests, in the order of arrival. REQUIRES: needs has that capacity.
+  void peek_needs(std::size_t most, std::vector<WaitingNeed>& needs) const;
+  // Removes the request with this index in the order of arrival, which so passes those before it; empty: none is there.
+  std::optional<WaitingRequest> take(std::size_t index);
+  void forget(RequestId id);  // the request finished: its id may be reused, a late cancel has no effect
   // Sleeps until there is a request or a cancellation; false when none can come any more.
   bool wait(std::stop_token stop);
 

@@ -199,7 +199,7 @@ double DraftScorer::State::score_row(const ReplayRecord& record, std::int32_t an
   lookup.add_drafted(guess, rival, {}, guess.token);
   if (!greedy) {
     mix_guess(guess.token, lookup.weight(guess, rival), q);
-  } else if (guess.token != rival.token && lookup.beats(guess, rival)) {
+  } else if (lookup.beats(guess, rival)) {
     q.ids.front() = guess.token;
   }
   return acceptance_of_q(record, index);

@@ -94,13 +94,22 @@ std::int32_t slots_to_start(std::int32_t n_tokens, std::int32_t most_tokens, boo
   return score_prompt ? most_tokens : std::min(n_tokens + kAnswerRoom, most_tokens);
 }
 
-std::size_t n_admissible(std::span<const std::int32_t> pages_needed, std::int32_t free_pages,
-                         std::int32_t free_sequences) {
-  std::size_t n = 0;
-  while (n < pages_needed.size() && static_cast<std::int32_t>(n) < free_sequences && pages_needed[n] <= free_pages) {
-    free_pages -= pages_needed[n++];
+void pick_admissible(std::span<const WaitingNeed> waiting, std::int32_t free_pages, std::int32_t free_sequences,
+                     std::vector<std::size_t>& picked) {
+  picked.clear();
+  std::int32_t may_pass = kMostPassed;  // those skipped so far
+  bool skipped = false;
+  for (std::size_t i = 0; i < waiting.size() && free_sequences > 0 && may_pass > 0; ++i) {
+    if (waiting[i].pages > free_pages) {
+      skipped = true;
+      may_pass = std::min(may_pass, kMostPassed - waiting[i].n_passed);
+      continue;
+    }
+    picked.push_back(i);
+    free_pages -= waiting[i].pages;
+    --free_sequences;
+    if (skipped) --may_pass;
   }
-  return n;
 }
 
 }  // namespace slip

@@ -42,7 +42,8 @@ void Engine::State::reserve_arrays() {
   const auto most = static_cast<std::size_t>(options.max_running);
   running.reserve(most);
   parts_.resize(most);
-  needs_.reserve(most);
+  needs_.reserve(most + kMostPassed);
+  picked_.reserve(most);
   loads_.reserve(most);
   outlooks_.reserve(most);
   lengths_.reserve(most);
@@ -86,7 +87,6 @@ void Engine::State::plan_next() {
     Part& part = parts_[i];
     part.plan = plan_.sequences[i];
     part.proposal.clear();
-    part.proposal.version = 0;
     part.has_logits = false;
     part.first_prompt_row = -1;
     part.committed.clear();
@@ -103,28 +103,30 @@ std::int32_t Engine::State::look_ahead(std::size_t i) {
     part.confidence = proposer->confidence(part.ref);
     part.guesses = proposer->guesses(part.ref);
   });
-  if (!failure) return depth;
+  if (!failure) {
+    if (running[i]->request.propose_by == ProposeBy::kDraft) part.guesses = {};
+    return running[i]->request.propose_by == ProposeBy::kPromptLookup ? 0 : depth;
+  }
   log_parts(LogLevel::kError, {"drafting failed, a request goes on without drafts: ", failure->what()});
   proposer->release(running[i]->request.id);
   running[i]->drafting = false;
   return 0;
 }
 
-AcceptanceEstimate& Engine::State::acceptance_of(const SequenceRef& sequence, ProposedBy by, int confidence) {
+AcceptanceEstimate& Engine::State::acceptance_of(const SequenceRef& sequence, ProposalSource by, int confidence) {
   const auto draft = sequence.live_draft != nullptr ? std::optional(sequence.live_draft->id()) : std::nullopt;
   return acceptance_[{draft, by, confidence}];
 }
 
-// Of a decoding sequence. One whose request sets the length has no choice.
+// Of a decoding sequence.
 DraftOutlook Engine::State::outlook_of(std::size_t i) {
   const Part& part = parts_[i];
   const SequenceLoad& load = loads_[i];
   DraftOutlook outlook;
-  if (running[i]->request.k) return outlook;
   const std::int32_t most = std::max(0, std::min(load.k_wanted, load.remaining - 1));
   outlook.most = std::min(most, load.ready_depth);
   if (outlook.most > 0) {
-    AcceptanceEstimate& known = acceptance_of(part.ref, ProposedBy::kDraft, part.confidence);
+    AcceptanceEstimate& known = acceptance_of(part.ref, ProposalSource::kDraft, part.confidence);
     const auto live = part.ref.live_draft != nullptr ? part.ref.live_draft->get() : nullptr;
     const std::uint64_t version = live ? live->number : 0;  // as Proposal::version
     outlook.alpha = known.alpha(version);
@@ -133,14 +135,14 @@ DraftOutlook Engine::State::outlook_of(std::size_t i) {
   }
   outlook.guesses.most = std::min(most, static_cast<std::int32_t>(part.guesses.size()));
   if (outlook.guesses.most > 0) {
-    const AcceptanceEstimate& known = acceptance_of(part.ref, ProposedBy::kGuesses, part.confidence);
+    const AcceptanceEstimate& known = acceptance_of(part.ref, ProposalSource::kGuesses, part.confidence);
     outlook.guesses.alpha = known.alpha(0);
     outlook.guesses.alpha_deeper = known.alpha_deeper(0);
   }
   return outlook;
 }
 
-// Adapts draft lengths, except those that a request set itself.
+// Adapts draft lengths.
 void Engine::State::choose_lengths() {
   if (!options.adaptive_k || !step_curve_.known()) return;
   outlooks_.clear();
@@ -156,7 +158,6 @@ void Engine::State::choose_lengths() {
   for (std::size_t i = 0; i < running.size(); ++i) {
     if (loads_[i].n_pending != 1) continue;
     const DraftLength length = lengths_[next++];
-    if (running[i]->request.k) continue;
     loads_[i].k_wanted = length.nodes;
     parts_[i].guessed = length.guessed;
   }
@@ -335,7 +336,7 @@ void Engine::State::count_result(std::size_t i) {
   figures_.accepted += static_cast<std::int32_t>(n_accepted);
   figures_.committed += static_cast<std::int32_t>(part.committed.size());
   if (options.adaptive_k && proposal.size() > 0 && !part.guessed) {
-    acceptance_of(part.ref, ProposedBy::kDraft, proposal.confidence)
+    acceptance_of(part.ref, ProposalSource::kDraft, proposal.confidence)
         .add(proposal.version, static_cast<std::int32_t>(n_accepted), rejected);
   }
   if (options.adaptive_k) learn_guesses(part);
@@ -350,7 +351,7 @@ void Engine::State::learn_guesses(const Part& part) {
   if (part.guesses.empty() || part.committed.empty()) return;
   const auto came = std::span(part.committed).first(std::min(part.committed.size(), part.guesses.size()));
   const auto n_right = std::mismatch(came.begin(), came.end(), part.guesses.begin()).first - came.begin();
-  acceptance_of(part.ref, ProposedBy::kGuesses, part.confidence)
+  acceptance_of(part.ref, ProposalSource::kGuesses, part.confidence)
       .add(/*version=*/0, static_cast<std::int32_t>(n_right), n_right < std::ssize(came));
 }
 

@@ -86,8 +86,8 @@ struct Engine::State {
   void begin_optional(Sequence& sequence);
   std::int32_t look_ahead(std::size_t i);
   void choose_lengths();
-  enum class ProposedBy { kDraft, kGuesses };
-  AcceptanceEstimate& acceptance_of(const SequenceRef& sequence, ProposedBy by, int confidence);
+  enum class ProposalSource { kDraft, kGuesses };
+  AcceptanceEstimate& acceptance_of(const SequenceRef& sequence, ProposalSource by, int confidence);
   DraftOutlook outlook_of(std::size_t i);
   void learn_guesses(const Part& part);
   void learn_lengths();
@@ -116,9 +116,10 @@ struct Engine::State {
   DecodeTimeEstimate decode_time_;               // the value of better drafts
   int n_since_told_ = 0;                         // steps since `cores` was told
   // By draft (empty for a sequence without a LiveDraft), by what proposes, and by Proposer::confidence().
-  std::map<std::tuple<std::optional<DraftId>, ProposedBy, int>, AcceptanceEstimate> acceptance_;
+  std::map<std::tuple<std::optional<DraftId>, ProposalSource, int>, AcceptanceEstimate> acceptance_;
   // Arguments of the functions that do a stage's work, in the order of `running`; kept for their memory.
-  std::vector<std::int32_t> needs_;     // [n_waiting] pages, in the order of the request queue
+  std::vector<WaitingNeed> needs_;      // [n_waiting] in the order of the request queue
+  std::vector<std::size_t> picked_;     // of `needs_`
   std::vector<SequenceLoad> loads_;     // [n_running]
   std::vector<DraftOutlook> outlooks_;  // [n_decoding]
   std::vector<DraftLength> lengths_;    // [n_decoding]

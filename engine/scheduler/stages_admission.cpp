@@ -88,10 +88,10 @@ void Engine::State::admit() {
   const bool any_waits =
       std::any_of(running.begin(), running.end(), [](const auto& sequence) { return sequence->waits_for_pages; });
   if (free_sequences > 0 && !any_waits) {
-    request_queue.peek_needs(static_cast<std::size_t>(free_sequences), needs_);
-    for (std::int32_t& need : needs_) need = PagePool::pages_for(need);
-    for (std::size_t n = n_admissible(needs_, free_pages() - n_growing(), free_sequences); n > 0; --n) {
-      if (auto waiting = request_queue.pop()) start(std::move(*waiting));
+    request_queue.peek_needs(static_cast<std::size_t>(free_sequences + kMostPassed), needs_);
+    pick_admissible(needs_, free_pages() - n_growing(), free_sequences, picked_);
+    for (std::size_t i = 0; i < picked_.size(); ++i) {
+      if (auto waiting = request_queue.take(picked_[i] - i)) start(std::move(*waiting));  // i are gone already
     }
   }
   figures_ = {};

@@ -97,9 +97,12 @@ void DraftRunner::extend(DraftChain& chain, std::span<const float> logits) {
   PromptLookup::Rival rival;
   if (chain.lookup != nullptr) guess = chain.lookup->guess(sequence.tokens, proposal.tokens);
   if (deterministic && !processed) {
-    if (guess.token >= 0) rival = rival_of(logits, guess.token);
-    token = guess.token >= 0 ? rival.token : static_cast<std::int32_t>(kernels::argmax(logits));
-    if (guess.token >= 0 && guess.token != token && chain.lookup->beats(guess, rival)) token = guess.token;
+    if (guess.token >= 0) {
+      rival = rival_of(logits, guess.token);
+      token = chain.lookup->beats(guess, rival) ? guess.token : rival.token;
+    } else {
+      token = static_cast<std::int32_t>(kernels::argmax(logits));
+    }
     if (sequence.wants_probability) log_q = logits[static_cast<std::size_t>(token)] - log_normalizer(logits);
   } else {
     write_token_path(sequence.tokens, proposal, parent, path_);

@@ -64,6 +64,7 @@ struct Proposal {
       q.pop_back();
     }
     draw_method = DrawMethod::kDeterministic;
+    version = 0;
     confidence = 0;
   }
   // Appends a copy of `distribution_of_node` to `q`, in memory that an earlier proposal left: allocating up to a

@@ -6,10 +6,12 @@
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "checkpoints/json_document.h"
 #include "checkpoints/strict_json.h"
 #include "common/error.h"
+#include "engine/speculative/proposal.h"
 #include "server/http/request_head.h"
 #include "server/openai/message.h"
 #include "server/openai/prompt_field.h"
@@ -32,6 +34,9 @@ constexpr std::int64_t kMaxCompletionLogprobs = 5;
 constexpr std::int64_t kMaxInt32 = std::numeric_limits<std::int32_t>::max();
 // max_tokens −1: the rest of the context, for clients of vLLM and llama.cpp
 constexpr std::int64_t kWhatIsLeft = -1;
+
+constexpr std::array<std::pair<const char*, ProposeBy>, 3> kProposers = {
+    {{"auto", ProposeBy::kAny}, {"draft", ProposeBy::kDraft}, {"prompt_lookup", ProposeBy::kPromptLookup}}};
 
 template <int number>
 bool is_number(const json& value) {
@@ -65,7 +70,6 @@ const std::vector<NeutralField>& neutral_fields() {
       {"images", kNever},
       {"prediction", kNever},
       {"web_search_options", kNever},
-      {"speculative", kNever},
       {"skip_special_tokens", kTrue},
       {"spaces_between_special_tokens", kTrue},
       {"add_generation_prompt", kTrue},
@@ -95,6 +99,7 @@ class CallReader {
     read_stops();
     read_stream();
     read_logprobs();
+    read_speculative();
     read_metadata();
     read_headers(headers);
     return std::move(call_);
@@ -132,7 +137,8 @@ class CallReader {
                                          "store",
                                          "metadata",
                                          "logprobs",
-                                         "stream_options"};
+                                         "stream_options",
+                                         "speculative"};
 
   // Fields that describe the caller or how the provider handles the request; none affects the answer's content.
   static constexpr std::array kHints = {
@@ -188,6 +194,36 @@ class CallReader {
     if (type == prediction->end() || *type != "content") refuse_field("prediction.type", "must be \"content\"");
     if (content == prediction->end()) refuse_field("prediction.content", "is missing");
     call_.prediction = parse_content(*content, "prediction.content");
+  }
+
+  // How tokens are proposed. It changes the speed of an answer alone.
+  void read_speculative() {
+    const json* given = fields_.find("speculative");
+    if (given == nullptr) return;
+    if (!given->is_object()) refuse_field("speculative", "must be an object like {\"max_tokens\": 4}");
+    for (const auto& [name, value] : given->items()) {
+      if (value.is_null() && (name == "enabled" || name == "max_tokens" || name == "proposer")) continue;
+      if (name == "enabled") {
+        if (!value.is_boolean()) refuse_field("speculative.enabled", "must be true or false");
+        if (!value.get<bool>()) call_.k = 0;
+      } else if (name == "max_tokens") {
+        const auto most = whole_number(value, 0, kMaxProposalNodes);
+        if (!most) {
+          refuse_field("speculative.max_tokens",
+                       "must be an integer between 0 and " + std::to_string(kMaxProposalNodes));
+        }
+        call_.k = std::min(call_.k.value_or(kMaxProposalNodes), static_cast<std::int32_t>(*most));
+      } else if (name == "proposer") {
+        const auto known = std::find_if(kProposers.begin(), kProposers.end(),
+                                        [&](const auto& proposer) { return value == proposer.first; });
+        if (known == kProposers.end()) {
+          refuse_field("speculative.proposer", "must be \"auto\", \"draft\" or \"prompt_lookup\"");
+        }
+        call_.propose_by = known->second;
+      } else {
+        refuse_field("speculative." + name.substr(0, 64), "is not one of enabled, max_tokens and proposer");
+      }
+    }
   }
 
   // The choices of a prompt differ only in the address of their randomness.

@@ -8,7 +8,7 @@
 #include <variant>
 #include <vector>
 
-#include "engine/sampling/distribution.h"
+#include "engine/request.h"
 #include "server/openai/response_format.h"
 #include "text/tokenizer.h"
 
@@ -36,7 +36,9 @@ struct CompletionCall {
   std::int32_t n = 1;                      // choices per prompt
   std::optional<std::int32_t> max_tokens;  // nullopt: the rest of the context
   std::vector<std::string> stop;
-  std::string prediction;                    // chat: a text that the answer probably repeats; empty: none
+  std::string prediction;         // chat: a text that the answer probably repeats; empty: none
+  std::optional<std::int32_t> k;  // at most so many tokens are proposed a step; nullopt: the service's k
+  ProposeBy propose_by = ProposeBy::kAny;
   bool keep_stop = false;                    // as in Request
   std::vector<std::int32_t> stop_token_ids;  // end the answer, like the model's own end tokens
   bool ignore_eos = false;                   // the model's own end tokens do not end the answer

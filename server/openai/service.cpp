@@ -11,6 +11,7 @@
 #include "common/escape_controls.h"
 #include "common/log.h"
 #include "server/http/json_text.h"
+#include "server/openai/call_texts.h"
 
 namespace slip {
 namespace {
@@ -39,49 +40,6 @@ Reply list_reply(const WriteItems& write_items, const WriteMore& write_more) {
 template <class WriteItems>
 Reply list_reply(const WriteItems& write_items) {
   return list_reply(write_items, [](JsonText&) {});
-}
-
-std::vector<std::int32_t> render(const ServedModel& model, const std::vector<ChatMessage>& messages,
-                                 bool add_generation_prompt) {
-  if (!model.chat_template) {
-    throw Error(ErrorCode::kUnsupported, "this model has no chat template", "use /v1/completions", "messages");
-  }
-  return model.chat_template->render(*model.tokenizer, messages, add_generation_prompt);
-}
-
-std::vector<std::int32_t> tokenise(const ServedModel& model, const Prompt& prompt) {
-  if (const auto* ids = std::get_if<std::vector<std::int32_t>>(&prompt)) return *ids;
-  return model.tokenizer->encode_prompt(std::get<std::string>(prompt));
-}
-
-std::vector<std::vector<std::int32_t>> tokenise(const ServedModel& model, const CompletionCall& call) {
-  std::vector<std::vector<std::int32_t>> prompts;
-  for (const Prompt& prompt : call.prompts) prompts.push_back(tokenise(model, prompt));
-  if (call.endpoint == Endpoint::kCompletion) return prompts;
-  return {render(model, call.messages, /*add_generation_prompt=*/true)};
-}
-
-// An answer has at most as many tokens as the context; what is beyond them could not come.
-std::vector<std::int32_t> predicted_tokens(const ServedModel& model, const CompletionCall& call) {
-  if (call.prediction.empty()) return {};
-  std::vector<std::int32_t> tokens = model.tokenizer->encode(call.prediction, SpecialTokens::kAsText);
-  tokens.resize(std::min(tokens.size(), static_cast<std::size_t>(model.max_positions)));
-  return tokens;
-}
-
-// The prompt as the client sees it: its text, or the text of its token ids.
-std::string echo_of(const ServedModel& model, const Prompt& prompt) {
-  if (const auto* text = std::get_if<std::string>(&prompt)) return *text;
-  return model.tokenizer->decode(std::get<std::vector<std::int32_t>>(prompt));
-}
-
-// The text for routing: the user's last message, since a system prompt is equal for all topics. A call's prompts are
-// assumed to share a topic.
-std::string asked_text(const ServedModel& model, const CompletionCall& call) {
-  if (call.endpoint == Endpoint::kCompletion) return echo_of(model, call.prompts.front());
-  const auto last = std::find_if(call.messages.rbegin(), call.messages.rend(),
-                                 [](const ChatMessage& message) { return message.role == "user"; });
-  return last == call.messages.rend() ? std::string() : last->content;
 }
 
 // max_tokens, limited to the room that the prompt leaves in the context.
@@ -260,9 +218,11 @@ std::shared_ptr<const ServedModel> Service::model() const {
   return model_.load(std::memory_order_acquire);
 }
 
-Request Service::prepare(const ServedModel& served, const CompletionCall& call, const Route& route,
-                         std::vector<std::int32_t> prompt) const {
+Request Service::prepare(const ServedModel& served, const CompletionCall& call, const Caller& caller,
+                         const Route& route, std::vector<std::int32_t> prompt) const {
   Request request;
+  request.tenant = caller.tenant;
+  request.name = caller.request_id;
   request.prompt = std::move(prompt);
   request.max_tokens = answer_length(served, call, request.prompt.size());
   request.route.topic = route.topic;
@@ -276,6 +236,9 @@ Request Service::prepare(const ServedModel& served, const CompletionCall& call, 
   request.end_ids.insert(request.end_ids.end(), call.stop_token_ids.begin(), call.stop_token_ids.end());
   request.stop_strings = call.stop;
   request.prediction = predicted_tokens(served, call);
+  if (call.k) request.k = std::min(*call.k, served.k);
+  request.propose_by = call.propose_by;
+  if (served.past_answers) request.past_answers = served.past_answers->of(caller.tenant, route.topic);
   request.keep_stop = call.keep_stop;
   if (call.endpoint == Endpoint::kCompletion) {
     request.answer_start = StreamDecoder::behind(*served.tokenizer, request.prompt);
@@ -299,7 +262,7 @@ AnswerIdentity Service::identify(const ServedModel& served, const CompletionCall
   who.created_s = wall_us() / 1'000'000;
   who.topic = (*served.router->topics())[first.route.topic].name;
   who.topic_source = first.route.source;
-  if (first.draft && served.speculates) who.draft = first.draft->name();
+  if (first.draft && served.k > 0) who.draft = first.draft->name();
   who.stream = call.stream;
   who.include_usage = call.include_usage;
   who.logprobs = call.top_logprobs >= 0;
@@ -317,10 +280,7 @@ AnswerIdentity Service::generate(CompletionCall call, const Caller& caller, cons
   const Route route = served->router->route(call.topic_label, asked);
   std::vector<Request> prepared;
   for (auto& prompt : tokenise(*served, call)) {
-    prepared.push_back(prepare(*served, call, route, std::move(prompt)));
-    prepared.back().tenant = caller.tenant;
-    if (served->past_answers) prepared.back().past_answers = served->past_answers->of(caller.tenant, route.topic);
-    prepared.back().name = caller.request_id;
+    prepared.push_back(prepare(*served, call, caller, route, std::move(prompt)));
   }
   check_scores(prepared, call.n);
   AnswerIdentity who = identify(*served, call, prepared.front());

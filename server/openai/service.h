@@ -9,10 +9,6 @@
 #include <string>
 #include <vector>
 
-#include "checkpoints/draft_store.h"
-#include "engine/request.h"
-#include "engine/speculative/live_draft.h"
-#include "engine/speculative/past_answers.h"
 #include "router/router.h"
 #include "server/http/memory_budget.h"
 #include "server/http/options.h"
@@ -23,34 +19,10 @@
 #include "server/openai/answer_channel.h"
 #include "server/openai/call.h"
 #include "server/openai/purge.h"
+#include "server/openai/served_model.h"
 #include "server/openai/token_call.h"
-#include "text/tokenizer.h"
 
 namespace slip {
-
-// The engine's two functions that serving calls. Any thread may call them.
-struct EngineDoor {
-  std::function<void(Request)> submit;
-  std::function<void(RequestId)> cancel;
-};
-
-// The loaded model and its parts. Immutable, except that the router learns. The engine behind it outlives the service's
-// last request.
-struct ServedModel {
-  std::vector<std::string> names;  // the first is canonical
-  std::string system_fingerprint;  // of build and target, which determine answers; independent of the draft
-  std::shared_ptr<const Tokenizer> tokenizer;
-  std::shared_ptr<const ChatTemplate> chat_template;  // null: no chat completions
-  std::int32_t max_positions = 0;
-  std::vector<std::int32_t> end_ids;
-  std::shared_ptr<Router> router;                       // never null; learns while it serves, with its own lock
-  std::vector<std::shared_ptr<LiveDraft>> live_drafts;  // [topics.size()]; empty: plain decoding
-  std::shared_ptr<PastAnswersTable> past_answers;       // null: none are kept
-  bool speculates = true;                               // false: drafts are loaded, but k is 0
-  const DraftStore* drafts = nullptr;                   // null: no drafts to list
-  EngineDoor engine;
-  PurgeDoor purge;  // empty: no data is stored; clients see its errors
-};
 
 // Makes the sink of a call's next choice. Called once per choice, in order, on the thread that calls generate().
 using SinkMaker = std::function<std::shared_ptr<TokenSink>()>;
@@ -104,7 +76,7 @@ class Service {
  private:
   enum class Phase : std::uint8_t { kLoading, kReady, kDraining };
   std::shared_ptr<const ServedModel> model() const;
-  Request prepare(const ServedModel& served, const CompletionCall& call, const Route& route,
+  Request prepare(const ServedModel& served, const CompletionCall& call, const Caller& caller, const Route& route,
                   std::vector<std::int32_t> prompt) const;
   AnswerIdentity identify(const ServedModel& served, const CompletionCall& call, const Request& first) const;
   void submit_choices(const ServedModel& served, const Request& prepared, std::int32_t n, const SinkMaker& make_sink,

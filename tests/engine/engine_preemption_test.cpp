@@ -8,6 +8,7 @@
 #include <numeric>
 #include <vector>
 
+#include "engine/scheduler/plan.h"
 #include "tests/engine/engine_bench.h"
 
 namespace slip {
@@ -93,6 +94,31 @@ TEST(EnginePreemption, TheOldestKeepsItsPages) {
     EXPECT_EQ(answers[i].tokens.size(), 300U);
     EXPECT_EQ(bench.listener.finished[i].id.value, i + 1) << "first come, first served";
   }
+}
+
+// A large prompt waits until there is room for it. Small requests behind it need not wait as long, and it does not wait
+// for ever.
+TEST(EnginePreemption, SmallRequestsPassALargeOneWithinABound) {
+  Bench bench({}, {.max_running = 3, .prefix_cache = 0}, {.n_pages = 20});
+  std::vector<Answer> answers(22);
+  const auto submit = [&](std::size_t i, std::size_t n_prompt, std::int32_t max_tokens) {
+    Request request =
+        full_request(i + 1, std::vector<std::int32_t>(n_prompt, static_cast<std::int32_t>(i)), answers[i]);
+    request.max_tokens = max_tokens;
+    request.sampling.temperature = 0;
+    bench.engine->submit(std::move(request));
+  };
+  submit(0, 300, 200);
+  submit(1, 400, 5);
+  for (std::size_t i = 2; i < answers.size(); ++i) submit(i, 3, 5);
+  EXPECT_TRUE(drain(*bench.engine));
+  const auto place_of = [&](std::uint64_t id) {
+    const auto& finished = bench.listener.finished;
+    return std::find_if(finished.begin(), finished.end(), [&](const auto& one) { return one.id.value == id; }) -
+           finished.begin();
+  };
+  EXPECT_EQ(place_of(2), kMostPassed + 1) << "after the small ones that passed it and the one it waited for";
+  for (std::uint64_t id = 3; id < 3 + kMostPassed; ++id) EXPECT_LT(place_of(id), place_of(1));
 }
 
 TEST(EnginePreemption, AWaitingSequenceCanBeCancelled) {

@@ -56,6 +56,17 @@ TEST_F(RoutingTest, WithoutALabelTheTextDecidesAndTheAnswerSaysSo) {
   EXPECT_EQ(figures["draft"], "unknown");
 }
 
+TEST_F(RoutingTest, HowTokensAreProposedReachesTheEngine) {
+  start();
+  figures_of(kQuery, "", {{"speculative", {{"max_tokens", 2}, {"proposer", "prompt_lookup"}}}});
+  figures_of(kQuery, "", {{"speculative", {{"enabled", false}}}});
+  figures_of(kQuery);
+  EXPECT_EQ(engine_.request(0).k, 2);
+  EXPECT_EQ(engine_.request(0).propose_by, ProposeBy::kPromptLookup);
+  EXPECT_EQ(engine_.request(1).k, 0);
+  EXPECT_FALSE(engine_.request(2).k);
+}
+
 TEST_F(RoutingTest, ALabelWins) {
   start();
   const auto figures = figures_of(kQuery, "python");

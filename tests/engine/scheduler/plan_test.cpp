@@ -130,12 +130,34 @@ TEST(Plan, EveryPlanKeepsToItsLimitsAndMovesSomething) {
   }
 }
 
-TEST(Admission, TakesAPrefixThatFitsAndLetsNobodyOvertake) {
-  EXPECT_EQ(n_admissible(Ints{3, 3, 3}, 10, 8), 3U);
-  EXPECT_EQ(n_admissible(Ints{3, 3, 3}, 8, 8), 2U);
-  EXPECT_EQ(n_admissible(Ints{9, 1, 1}, 8, 8), 0U);
-  EXPECT_EQ(n_admissible(Ints{1, 1, 1}, 8, 2), 2U);
-  EXPECT_EQ(n_admissible(Ints{}, 8, 2), 0U);
+using Picked = std::vector<std::size_t>;
+
+Picked picked(const std::vector<WaitingNeed>& waiting, std::int32_t free_pages, std::int32_t free_sequences) {
+  Picked out;
+  pick_admissible(waiting, free_pages, free_sequences, out);
+  return out;
+}
+
+TEST(Admission, TakesThoseThatFitInOrder) {
+  EXPECT_EQ(picked({{3}, {3}, {3}}, 10, 8), (Picked{0, 1, 2}));
+  EXPECT_EQ(picked({{3}, {3}, {3}}, 8, 8), (Picked{0, 1}));
+  EXPECT_EQ(picked({{1}, {1}, {1}}, 8, 2), (Picked{0, 1}));
+  EXPECT_EQ(picked({}, 8, 2), Picked{});
+  EXPECT_EQ(picked({{1}}, 8, 0), Picked{});
+}
+
+TEST(Admission, SmallRequestsPassALargeOneWithinABound) {
+  EXPECT_EQ(picked({{9}, {1}, {1}}, 8, 8), (Picked{1, 2}));
+  EXPECT_EQ(picked({{9}, {5}, {9}, {4}, {3}}, 8, 8), (Picked{1, 4}));
+  EXPECT_EQ(picked({{9, kMostPassed}, {1}}, 8, 8), Picked{});
+  EXPECT_EQ(picked({{9, kMostPassed - 1}, {1}, {1}}, 8, 8), Picked{1});
+  EXPECT_EQ(picked({{1}, {9, 2}, {1}, {9, kMostPassed - 1}, {1}, {1}}, 8, 8), (Picked{0, 2, 4}));
+  const std::vector<WaitingNeed> many(30, {1}), crowd = [&] {
+    auto out = many;
+    out[0].pages = 99;
+    return out;
+  }();
+  EXPECT_EQ(picked(crowd, 50, 50).size(), std::size_t{kMostPassed});
 }
 
 }  // namespace

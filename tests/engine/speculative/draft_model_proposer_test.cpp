@@ -6,21 +6,17 @@
 #include <numeric>
 
 #include "tests/engine/draft_tasks.h"
-#include "tests/engine/engine_answers.h"
 #include "tests/engine/tiny_draft.h"
 #include "tests/engine/toy_target.h"
 
 namespace slip {
 namespace {
 
-using testing::Answer;
 using testing::draft_tasks;
 using testing::draft_version;
 using testing::make_live_draft;
 using testing::tiny_draft;
 using testing::tiny_draft_config;
-using testing::ToyLanguage;
-using testing::ToyWorker;
 
 constexpr std::int32_t kVocab = 23;
 
@@ -387,156 +383,6 @@ TEST_F(DraftModelProposerTest, ADraftWhoseNumbersBrokeProposesNoMore) {
   EXPECT_EQ(proposer.ready_depth(sequence.view()), 0);
   live_draft->set(draft_version(tiny_draft(tiny_draft_config(kVocab), 2), 2));
   EXPECT_EQ(propose(proposer, {&sequence}, 3)[0].size(), 3U);
-}
-
-// ---- with an engine ----
-
-// Publishes another version every few steps.
-struct Publisher final : StepListener {
-  std::shared_ptr<LiveDraft> live_draft;
-  std::vector<std::shared_ptr<const ModelWeights>> weights;
-  int n_steps = 0, every = 0;
-  void on_step(const StepFigures&) noexcept override {
-    if (every == 0 || ++n_steps % every != 0) return;
-    const std::uint64_t number = live_draft->get()->number + 1;
-    live_draft->set(draft_version(weights[number % weights.size()], number));
-    live_draft->reclaim();
-  }
-  void on_finished(const RequestSummary&) noexcept override {}
-};
-
-struct Run {
-  std::int32_t k = 3, concurrency = 1;
-  int swap_every = 0;
-  std::int32_t draft_pages = 0, draft_context = 512;
-  bool prompt_lookup = false;
-  bool adaptive_k = false;
-  std::shared_ptr<PastAnswers> past_answers = nullptr;
-  const std::vector<Answer>* predictions = nullptr;  // null: none
-};
-
-std::vector<Answer> answers_of(const SamplingParams& sampling, const Run& run) {
-  kernels::ThreadPool pool(1);
-  Publisher publisher;
-  for (const std::uint64_t seed : {1, 2}) {
-    publisher.weights.push_back(tiny_draft(tiny_draft_config(kVocab, run.draft_context), seed));
-  }
-  publisher.live_draft = make_live_draft(publisher.weights[0]);
-  publisher.every = run.swap_every;
-  EngineOptions options{.k = run.k,
-                        .adaptive_k = run.adaptive_k,
-                        .prompt_lookup = run.prompt_lookup,
-                        .max_running = run.concurrency,
-                        .prefill_chunk = 16,
-                        .catch_up_chunk = 64,
-                        .draft_pages = run.draft_pages};
-  Engine engine(options, std::make_unique<ToyWorker>(ToyLanguage{.spread = 2}), nullptr, pool, nullptr, {&publisher});
-  std::vector<Answer> answers(6);
-  for (std::size_t i = 0; i < answers.size(); ++i) {
-    Request request = testing::full_request(i + 1, prompt_of(3 + static_cast<std::int32_t>(i) * 9, 7), answers[i]);
-    request.sampling = sampling;
-    request.max_tokens = 40;
-    request.draft = publisher.live_draft;
-    request.past_answers = run.past_answers;
-    if (run.predictions != nullptr) request.prediction = (*run.predictions)[i].tokens;
-    engine.submit(std::move(request));
-  }
-  EXPECT_TRUE(testing::drain(engine));
-  return answers;
-}
-
-TEST(EngineWithDrafts, SwapsInMidAnswerChangeNothing) {
-  for (const SamplingParams& sampling :
-       {SamplingParams{.temperature = 0}, SamplingParams{.temperature = 1, .seed = 3}}) {
-    const auto plain = answers_of(sampling, {.k = 0});
-    for (const std::int32_t k : {1, 3, 8}) {
-      for (const std::int32_t concurrency : {1, 6}) {
-        const auto answers = answers_of(sampling, {.k = k, .concurrency = concurrency, .swap_every = 4});
-        for (std::size_t i = 0; i < answers.size(); ++i) {
-          EXPECT_TRUE(answers[i].same_as(plain[i])) << "k " << k << " concurrency " << concurrency;
-          EXPECT_GE(answers[i].summary.figures.swaps, 1);
-          EXPECT_GT(answers[i].summary.figures.last_version, answers[i].summary.figures.first_version);
-        }
-      }
-    }
-  }
-}
-
-// A target with a small vocabulary repeats itself, and the lookup then proposes tokens that a random draft never would.
-TEST(EngineWithDrafts, WhatTheTextSuggestsChangesSpeedAlone) {
-  for (const SamplingParams& sampling :
-       {SamplingParams{.temperature = 0}, SamplingParams{.temperature = 0, .presence_penalty = 0.4F},
-        SamplingParams{.temperature = 1, .top_p = 0.8F, .seed = 3},
-        SamplingParams{.temperature = 0.7F, .logit_bias = {{3, 2}, {5, -100}}, .min_tokens = 20, .seed = 4}}) {
-    const auto plain = answers_of(sampling, {.k = 0});
-    for (const std::int32_t k : {1, 3, 8}) {
-      for (const std::int32_t concurrency : {1, 6}) {
-        const auto answers =
-            answers_of(sampling, {.k = k, .concurrency = concurrency, .swap_every = 4, .prompt_lookup = true});
-        for (std::size_t i = 0; i < answers.size(); ++i) {
-          EXPECT_TRUE(answers[i].same_as(plain[i])) << "k " << k << " concurrency " << concurrency;
-        }
-      }
-    }
-  }
-}
-
-// Which of the two is proposed hangs on the clock here.
-TEST(EngineWithDrafts, ChoosingBetweenDraftAndGuessesChangesSpeedAlone) {
-  for (const SamplingParams& sampling :
-       {SamplingParams{.temperature = 0}, SamplingParams{.temperature = 0.7F, .logit_bias = {{3, 2}}, .seed = 4}}) {
-    const auto plain = answers_of(sampling, {.k = 0});
-    const auto past_answers = std::make_shared<PastAnswers>();
-    for (const std::int32_t concurrency : {1, 6, 6}) {
-      struct Run run {
-        .k = 8, .concurrency = concurrency, .swap_every = 4, .prompt_lookup = true, .adaptive_k = true
-      };
-      run.past_answers = past_answers;
-      const auto answers = answers_of(sampling, run);
-      for (std::size_t i = 0; i < answers.size(); ++i) EXPECT_TRUE(answers[i].same_as(plain[i])) << concurrency;
-    }
-  }
-}
-
-// Long stretches of sure guesses, between which the draft falls behind and catches up.
-TEST(EngineWithDrafts, PredictionsAndPastAnswersChangeSpeedAlone) {
-  for (const SamplingParams& sampling :
-       {SamplingParams{.temperature = 0}, SamplingParams{.temperature = 1, .top_p = 0.8F, .seed = 3}}) {
-    const auto plain = answers_of(sampling, {.k = 0});
-    std::vector<Answer> predictions = plain;
-    for (Answer& prediction : predictions) prediction.tokens[25] = (prediction.tokens[25] + 1) % kVocab;
-    const auto past_answers = std::make_shared<PastAnswers>();
-    for (const std::int32_t k : {1, 3, 8, 16}) {
-      for (const std::int32_t concurrency : {1, 6}) {
-        struct Run run {
-          .k = k, .concurrency = concurrency, .swap_every = 4, .prompt_lookup = true
-        };
-        run.past_answers = past_answers;
-        run.predictions = &predictions;
-        const auto answers = answers_of(sampling, run);
-        for (std::size_t i = 0; i < answers.size(); ++i) {
-          EXPECT_TRUE(answers[i].same_as(plain[i])) << "k " << k << " concurrency " << concurrency;
-          if (k == 16) {
-            EXPECT_LE(answers[i].summary.figures.steps, 12) << "of 40 tokens";
-          }
-        }
-      }
-    }
-  }
-}
-
-TEST(EngineWithDrafts, TooFewPagesOrTooShortAContextOnlyMeansFewerProposals) {
-  const SamplingParams sampling{.temperature = 1, .seed = 3};
-  const auto plain = answers_of(sampling, {.k = 0});
-  const auto cramped = answers_of(sampling, {.k = 3, .concurrency = 6, .swap_every = 4, .draft_pages = 7});
-  const auto short_sighted = answers_of(sampling, {.k = 3, .concurrency = 6, .draft_context = 32});
-  for (std::size_t i = 0; i < plain.size(); ++i) {
-    EXPECT_TRUE(cramped[i].same_as(plain[i]));
-    EXPECT_TRUE(short_sighted[i].same_as(plain[i]));
-  }
-  EXPECT_GT(cramped[0].summary.figures.proposed, 0);
-  EXPECT_GT(short_sighted[0].summary.figures.proposed, 0);
-  EXPECT_EQ(short_sighted[5].summary.figures.proposed, 0);  // its prompt alone is longer
 }
 
 }  // namespace

@@ -118,6 +118,18 @@ TEST(Call, WholeFloatsAreIntegers) {
   EXPECT_EQ(chat(R"("top_k":1.0,"n":2.0,"stop_token_ids":[5.0])").stop_token_ids, std::vector<std::int32_t>{5});
 }
 
+TEST(Call, SpeculativeSaysHowTokensAreProposed) {
+  EXPECT_FALSE(chat("").k);
+  EXPECT_EQ(chat("").propose_by, ProposeBy::kAny);
+  EXPECT_FALSE(chat(R"("speculative":null)").k);
+  EXPECT_FALSE(chat(R"("speculative":{"enabled":true,"max_tokens":null,"proposer":"auto"})").k);
+  EXPECT_EQ(chat(R"("speculative":{"enabled":false})").k, 0);
+  EXPECT_EQ(chat(R"("speculative":{"enabled":false,"max_tokens":4})").k, 0);
+  EXPECT_EQ(chat(R"("speculative":{"max_tokens":4.0})").k, 4);
+  EXPECT_EQ(chat(R"("speculative":{"proposer":"draft"})").propose_by, ProposeBy::kDraft);
+  EXPECT_EQ(chat(R"("speculative":{"proposer":"prompt_lookup"})").propose_by, ProposeBy::kPromptLookup);
+}
+
 // Only the likeliest token is in a mass of 0; OpenAI takes it, and so do some clients for greedy decoding.
 TEST(Call, TopPOfZeroIsGreedy) {
   for (const char* top_p : {"0", "0.0", "1e-300"}) {
@@ -230,22 +242,28 @@ INSTANTIATE_TEST_SUITE_P(
 
 INSTANTIATE_TEST_SUITE_P(
     Unsupported, CallRefusal,
-    ::testing::Values(Refusal{R"("n":129)", "n"}, Refusal{R"("n":true)", "n"}, Refusal{R"("n":0)", "n"},
-                      Refusal{R"("tools":[{"type":"function"}])", "tools"}, Refusal{R"("functions":[{}])", "functions"},
-                      Refusal{R"("tools":{})", "tools"}, Refusal{R"("functions":{})", "functions"},
-                      Refusal{R"("tool_choice":"required")", "tool_choice"}, Refusal{R"("audio":{})", "audio"},
-                      Refusal{R"("modalities":["audio"])", "modalities"},
-                      Refusal{R"("prediction":{})", "prediction.type"},
-                      Refusal{R"("prediction":"a text")", "prediction"},
-                      Refusal{R"("prediction":{"type":"content"})", "prediction.content"},
-                      Refusal{R"("prediction":{"type":"content","content":5})", "prediction.content"},
-                      Refusal{R"("prediction":{"type":"content","content":"x","id":1})", "prediction.id"},
-                      Refusal{R"("tool_choice":"auto","tools":[{"type":"function"}])", "tools"},
-                      Refusal{R"("skip_special_tokens":false)", "skip_special_tokens"},
-                      Refusal{R"("use_beam_search":true)", "use_beam_search"},
-                      Refusal{R"("length_penalty":1.5)", "length_penalty"}, Refusal{R"("priority":1)", "priority"},
-                      Refusal{R"("no_such_field":1)", "no_such_field"}, Refusal{R"("prompt":"x")", "prompt"},
-                      Refusal{R"("no_such_null":null)", "no_such_null"}));
+    ::testing::Values(
+        Refusal{R"("n":129)", "n"}, Refusal{R"("n":true)", "n"}, Refusal{R"("n":0)", "n"},
+        Refusal{R"("tools":[{"type":"function"}])", "tools"}, Refusal{R"("functions":[{}])", "functions"},
+        Refusal{R"("tools":{})", "tools"}, Refusal{R"("functions":{})", "functions"},
+        Refusal{R"("tool_choice":"required")", "tool_choice"}, Refusal{R"("audio":{})", "audio"},
+        Refusal{R"("modalities":["audio"])", "modalities"}, Refusal{R"("speculative":true)", "speculative"},
+        Refusal{R"("speculative":{"enabled":1})", "speculative.enabled"},
+        Refusal{R"("speculative":{"max_tokens":17})", "speculative.max_tokens"},
+        Refusal{R"("speculative":{"max_tokens":-1})", "speculative.max_tokens"},
+        Refusal{R"("speculative":{"max_tokens":"4"})", "speculative.max_tokens"},
+        Refusal{R"("speculative":{"proposer":"ngram"})", "speculative.proposer"},
+        Refusal{R"("speculative":{"proposer":2})", "speculative.proposer"},
+        Refusal{R"("speculative":{"k":2})", "speculative.k"}, Refusal{R"("prediction":{})", "prediction.type"},
+        Refusal{R"("prediction":"a text")", "prediction"},
+        Refusal{R"("prediction":{"type":"content"})", "prediction.content"},
+        Refusal{R"("prediction":{"type":"content","content":5})", "prediction.content"},
+        Refusal{R"("prediction":{"type":"content","content":"x","id":1})", "prediction.id"},
+        Refusal{R"("tool_choice":"auto","tools":[{"type":"function"}])", "tools"},
+        Refusal{R"("skip_special_tokens":false)", "skip_special_tokens"},
+        Refusal{R"("use_beam_search":true)", "use_beam_search"}, Refusal{R"("length_penalty":1.5)", "length_penalty"},
+        Refusal{R"("priority":1)", "priority"}, Refusal{R"("no_such_field":1)", "no_such_field"},
+        Refusal{R"("prompt":"x")", "prompt"}, Refusal{R"("no_such_null":null)", "no_such_null"}));
 
 TEST(Call, MessagesAreCheckedWhereTheyAreWrong) {
   const std::pair<const char*, const char*> cases[] = {

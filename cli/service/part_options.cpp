@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/service/part_options.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "cli/usable_cores.h"
+#include "common/clock.h"
+#include "common/file.h"
+#include "common/log.h"
+#include "distill/payback_governor.h"
+#include "engine/cuda/make_target.h"
+#include "engine/kv_cache/page_pool.h"
+
+namespace slip::cli {
+namespace {
+
+std::int32_t cache_pages(const ServeConfig& config, const TargetDevice& device, const ModelWeights& weights) {
+  const ModelConfig& target = weights.config;
+  const auto per_page = static_cast<std::int64_t>(PagePool::kPageTokens);
+  const std::int64_t one_context = (target.max_positions + per_page - 1) / per_page;
+  if (config.cache_tokens > 0) return static_cast<std::int32_t>((config.cache_tokens + per_page - 1) / per_page);
+  const auto affordable =
+      static_cast<std::int64_t>(affordable_cache_bytes(device, weights) / PagePool::page_bytes(target, config.dtype));
+  return static_cast<std::int32_t>(
+      std::max(one_context, std::min(one_context * config.engine.max_running, affordable)));
+}
+
+// Drafts on a device do not combine with prompt lookup; a step proposes by one of the two.
+bool drafts_look_up(const ServeConfig& config) {
+  return config.engine.prompt_lookup && config.device == Device::kCpu;
+}
+
+bool holds_anything(const std::filesystem::path& folder) {
+  std::error_code none;
+  return std::filesystem::directory_iterator(folder, none) != std::filesystem::directory_iterator();
+}
+
+// SQLite treats an empty file as a new database. A crash at the first start leaves one too, but then there are no
+// drafts yet.
+void warn_of_emptied_ledger(const std::filesystem::path& data_dir) {
+  const std::filesystem::path file = data_dir / "ledger.db";
+  std::error_code none;
+  if (std::filesystem::file_size(file, none) != 0 || none) return;
+  if (!holds_anything(data_dir / "replay") && !holds_anything(data_dir / "drafts")) return;
+  log_warn(file.string() + " is empty, though drafts or replay are there: a new ledger is begun, and the requests, " +
+           "acceptance rates, verdicts and loads that the old one held are lost; to have them back, stop the service " +
+           "and restore a copy made by `slipstream ledger backup`");
+}
+
+}  // namespace
+
+int engine_threads(const ServeConfig& config) {
+  return config.threads > 0 ? config.threads : usable_cores();
+}
+
+// Under a CPU time quota instead of dedicated CPUs, every process would pin to the first CPUs, so pinning is off.
+kernels::Pinning engine_pinning(const ServeConfig& config) {
+  return config.pin_threads && !limited_by_quota() ? kernels::Pinning::kOwnCpus : kernels::Pinning::kNone;
+}
+
+EngineOptions engine_options(const ServeConfig& config) {
+  EngineOptions options = config.engine;
+  if (!config.speculation || (config.draft.empty() && !config.engine.prompt_lookup)) options.k = 0;
+  return options;
+}
+
+Target make_target(const ServeConfig& config, const TargetDevice& device,
+                   const std::shared_ptr<const ModelWeights>& weights, kernels::ThreadPool& pool) {
+  const EngineOptions& engine = config.engine;
+  // A step verifies the proposals of all running sequences and processes a chunk of prompts.
+  const std::int32_t decode_rows = engine.max_running * (engine.k + 1);
+  const WorkerSize size{decode_rows + engine.prefill_chunk, decode_rows + engine.max_running,
+                        cache_pages(config, device, *weights)};
+  return make_target(device, weights, size, pool);
+}
+
+std::unique_ptr<Governor> make_governor(const ServeConfig& config, CoreSharing& cores) {
+  const GovernorChoice& choice = config.governor;
+  if (choice.kind == GovernorKind::kStepsPerRequest) {
+    return make_steps_per_request_governor(choice.steps_per_request, &cores);
+  }
+  if (choice.kind == GovernorKind::kSlack) {
+    return make_slack_governor(choice.latency_slack, choice.steps_per_request, monotonic_us, &cores);
+  }
+  PaybackOptions options;
+  options.max_share = choice.max_share;
+  options.payback_s = choice.payback_s;
+  options.steps_per_request = choice.steps_per_request;
+  return make_payback_governor(options, cores);
+}
+
+std::filesystem::path private_folder(const std::filesystem::path& path) {
+  ensure_private_directory(path);
+  return path;
+}
+
+LedgerOptions ledger_options(const ServeConfig& config, std::shared_ptr<DiskSpace> disk) {
+  LedgerOptions options = config.ledger;
+  options.disk = std::move(disk);
+  options.file = config.data_dir / "ledger.db";
+  warn_of_emptied_ledger(config.data_dir);
+  return options;
+}
+
+ReplayOptions replay_options(const ServeConfig& config) {
+  ReplayOptions options = config.replay;
+  options.folder = private_folder(config.data_dir / "replay");
+  return options;
+}
+
+LearnerOptions learner_options(const ServeConfig& config, std::shared_ptr<DiskSpace> disk) {
+  LearnerOptions options = config.learner;
+  options.disk = std::move(disk);
+  options.optimizer_folder = private_folder(config.data_dir / "optimizer");
+  options.k = std::max(1, config.engine.k);
+  options.prompt_lookup = drafts_look_up(config);
+  options.serve_dtype = config.dtype;
+  options.trainer.threads = options.cores;
+  options.trainer.skip_looked_up = options.prompt_lookup;
+  return options;
+}
+
+}  // namespace slip::cli

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+// The memory that bodies and answers may take together.
+#include "server/session.h"
+
+#include "tests/server/http_fixture.h"
+
+namespace slip {
+namespace {
+
+using SessionBudgetTest = HttpServerTest;
+
+TEST_F(SessionBudgetTest, AnAnswerBeyondItsBufferEnds) {
+  options_.max_answer_bytes = 5000;
+  engine_.hold = true;
+  start();
+  RawClient client(server_->port());
+  client.send(post(kChat));
+  const Request held = engine_.request(0);
+  held.sink->on_tokens({{7}, std::string(5001, 'x'), {}});
+  EXPECT_EQ(client.read_reply().status, 500);
+  EXPECT_TRUE(engine_.wait_for([](const FakeEngine& engine) { return !engine.cancelled().empty(); }));
+}
+
+// 150 bodies that never ended held 620 MiB.
+TEST_F(SessionBudgetTest, UnfinishedBodiesStayWithinTheBudget) {
+  options_.max_body_bytes = 1 << 20;
+  options_.max_answer_bytes = 1 << 19;
+  options_.max_buffered_bytes = 4 << 20;
+  start();
+  const MemoryBudget& memory = service_->memory();
+  const std::string request = post(std::string(1'000'000, ' '));
+  std::vector<std::unique_ptr<RawClient>> clients;
+  int n_refused = 0;
+  for (int i = 0; i < 10; ++i) {
+    const std::size_t used = memory.used();
+    clients.push_back(std::make_unique<RawClient>(server_->port()));
+    clients.back()->send(request.substr(0, 900'000));
+    const bool taken_or_refused = eventually([&] {
+      clients.back()->receive_now();
+      return memory.used() >= used + 1'000'000 || !clients.back()->pending().empty();
+    });
+    ASSERT_TRUE(taken_or_refused);
+    EXPECT_LE(memory.used(), options_.max_buffered_bytes);
+    if (clients.back()->pending().empty()) continue;
+    ++n_refused;
+    const auto refusal = clients.back()->read_reply();
+    EXPECT_EQ(refusal.status, 503);
+    EXPECT_EQ(refusal.headers.at("retry-after"), "2");
+    error_of(refusal);
+  }
+  EXPECT_EQ(n_refused, 8);
+  EXPECT_EQ(ask(post(kChat)).status, 200) << "a short request has room of its own";
+  EXPECT_NE(ask(get("/metrics")).body.find("slipstream:buffered_bytes 2000"), std::string::npos);
+  clients.clear();
+  EXPECT_TRUE(eventually([&] { return memory.used() == 0; }));
+  EXPECT_EQ(ask(post(std::string(1'000'000, ' '))).status, 400);
+}
+
+// 60 clients with 4 MB each took 344 MiB where 256 MiB are allowed: bodies took all of them, and tokenising one took up
+// to 112 MiB more.
+TEST_F(SessionBudgetTest, LargeBodiesLeaveRoomForTheWorkOnOne) {
+  start();
+  const MemoryBudget& memory = service_->memory();
+  const std::size_t largest = options_.max_body_bytes;
+  const std::string head =
+      "POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: " +
+      std::to_string(largest) + "\r\n\r\n";
+  std::vector<std::unique_ptr<RawClient>> clients;
+  for (int i = 0; i < 70; ++i) {
+    clients.push_back(std::make_unique<RawClient>(server_->port()));
+    clients.back()->send(head);
+  }
+  const bool taken_or_refused = eventually([&] {
+    std::size_t n_refused = 0;
+    for (const auto& client : clients) {
+      client->receive_now();
+      n_refused += client->pending().starts_with("HTTP/1.1 503 ") ? 1 : 0;
+    }
+    return n_refused + memory.used() / largest == clients.size();
+  });
+  ASSERT_TRUE(taken_or_refused);
+  EXPECT_LE(memory.used() + 28 * largest, options_.max_buffered_bytes);
+  EXPECT_EQ(memory.used(), 35 * largest);
+  EXPECT_EQ(ask(post(kChat)).status, 200) << "a short request has room of its own";
+  clients.clear();
+  EXPECT_TRUE(eventually([&] { return memory.used() == 0; }));
+}
+
+TEST_F(SessionBudgetTest, TheSmallestBudgetTakesTheLargestBody) {
+  options_.max_buffered_bytes = std::uint64_t{options_.max_body_bytes} + options_.max_answer_bytes;
+  start();
+  EXPECT_EQ(service_->memory().bytes(), options_.max_buffered_bytes);
+  std::string body = kChat;
+  body.resize(options_.max_body_bytes, ' ');
+  EXPECT_EQ(ask(post(body)).status, 200);
+}
+
+TEST_F(SessionBudgetTest, ABodyOfUnknownLengthIsCountedAsItGrows) {
+  options_.max_body_bytes = 1 << 20;
+  options_.max_answer_bytes = 1 << 10;
+  options_.max_buffered_bytes = (1 << 20) + (1 << 18);
+  start();
+  const std::string head =
+      "POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nTransfer-Encoding: "
+      "chunked\r\n\r\n";
+  const std::string chunk = "10000\r\n" + std::string(65'536, ' ') + "\r\n";
+  RawClient first(server_->port());
+  first.send(head);
+  for (int i = 0; i < 8; ++i) first.send(chunk);
+  EXPECT_TRUE(eventually([&] { return service_->memory().used() == options_.max_body_bytes; }));
+  RawClient second(server_->port());
+  second.send(head + chunk + chunk);
+  EXPECT_EQ(second.read_reply().status, 503);
+  first.send("0\r\n\r\n");
+  EXPECT_EQ(first.read_reply().status, 400);
+  EXPECT_TRUE(eventually([&] { return service_->memory().used() == 0; }));
+}
+
+// 60 clients that did not read the answers of large /tokenize took 3.3 GiB.
+TEST_F(SessionBudgetTest, AnswersThatAreNotReadStayWithinTheBudget) {
+  options_.max_answer_bytes = 16 << 20;
+  options_.max_buffered_bytes = 32 << 20;
+  options_.write_timeout = milliseconds(60'000);
+  start();
+  const MemoryBudget& memory = service_->memory();
+  const std::string request =
+      post(R"({"return_token_strs":true,"prompt":")" + std::string(1'000'000, '9') + "\"}", "/tokenize");
+  std::vector<std::unique_ptr<RawClient>> clients;
+  int n_refused = 0;
+  for (int i = 0; i < 6; ++i) {
+    clients.push_back(std::make_unique<RawClient>(server_->port(), /*receive_buffer=*/4096));
+    clients.back()->send(request);
+    ASSERT_TRUE(clients.back()->receive());
+    n_refused += clients.back()->pending().starts_with("HTTP/1.1 503 ") ? 1 : 0;
+    EXPECT_LE(memory.used(), options_.max_buffered_bytes);
+  }
+  EXPECT_GE(n_refused, 1);
+  EXPECT_LT(n_refused, 6);
+  EXPECT_EQ(ask(post(kChat)).status, 200);
+  clients.clear();
+  EXPECT_TRUE(eventually([&] { return memory.used() == 0; }));
+}
+
+// It took 25 MB for a prompt of 4 MB, whatever the bound.
+TEST_F(SessionBudgetTest, TokensBeyondTheBoundOfAnAnswerAreRefused) {
+  options_.max_answer_bytes = 5000;
+  start();
+  const std::string words = std::string(4000, '9');
+  for (const bool spelled : {false, true}) {
+    const auto refusal =
+        ask(post(R"({"prompt":")" + words + R"(","return_token_strs":)" + (spelled ? "true}" : "false}"), "/tokenize"));
+    EXPECT_EQ(refusal.status, 400);
+    EXPECT_NE(refusal.body.find("5000 bytes, server.max_answer_bytes"), std::string::npos) << refusal.body;
+  }
+  EXPECT_EQ(ask(post(R"({"prompt":"9 9"})", "/tokenize")).status, 200);
+}
+
+}  // namespace
+}  // namespace slip
