@@ -215,7 +215,7 @@ class CallReader {
         call_.k = std::min(call_.k.value_or(kMaxProposalNodes), static_cast<std::int32_t>(*most));
       } else if (name == "proposer") {
         const auto known = std::find_if(kProposers.begin(), kProposers.end(),
-                                        [&](const auto& proposer) { return value == proposer.first; });
+                                        [&asked = value](const auto& proposer) { return asked == proposer.first; });
         if (known == kProposers.end()) {
           refuse_field("speculative.proposer", "must be \"auto\", \"draft\" or \"prompt_lookup\"");
         }
