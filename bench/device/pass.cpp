@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdio>
 #include <memory>
+#include <stdexcept>
 #include <string>
 #include <variant>
 #include <vector>
@@ -11,6 +12,7 @@
 #include "bench/device/common_device.h"
 #include "engine/cuda/device_transformer.h"
 #include "engine/cuda/device_worker.h"
+#include "engine/speculative/step_rows.h"
 #include "kernels/cuda/enqueue.h"
 #include "kernels/cuda/stream_queue.h"
 
@@ -120,28 +122,17 @@ class Passes {
   }
   // Leaves the jobs of a pass in the queue, and its tables on the device.
   void put(const Load& load) {
-    const auto n = static_cast<std::size_t>(load.sequences * load.rows);
-    std::vector<std::int32_t> tokens(n, 1), positions, row_begin{0}, logit_rows;
+    const std::vector<std::int32_t> tokens(static_cast<std::size_t>(load.rows), 1);
+    const WantedLogits wanted = load.rows <= 64 ? WantedLogits::kAll : WantedLogits::kNone;
     std::vector<PageTable> tables;
-    std::vector<KvView> views(static_cast<std::size_t>(load.sequences));
-    tables.reserve(views.size());
-    for (KvView& view : views) {
+    tables.reserve(static_cast<std::size_t>(load.sequences));
+    StepRows rows;
+    for (int sequence = 0; sequence < load.sequences; ++sequence) {
       tables.emplace_back(cache_);
       if (!tables.back().reserve(load.context + load.rows)) throw std::runtime_error("too few pages");
-      view.pages = &tables.back();
-      view.n_cached = load.context;
-      for (int row = 0; row < load.rows; ++row) positions.push_back(load.context + row);
-      row_begin.push_back(row_begin.back() + load.rows);
+      rows.add({tokens, &tables.back(), load.context, nullptr, wanted});
     }
-    for (std::int32_t row = 0; row < static_cast<std::int32_t>(n); ++row) {
-      if (load.rows <= 64) logit_rows.push_back(row);
-    }
-    StepInput input;
-    input.tokens = tokens;
-    input.positions = positions;
-    input.row_begin = row_begin;
-    input.kv = views;
-    input.logit_rows = logit_rows;
+    const StepInput input = rows.step();
     const PassShape shape = shape_of(step_.needs(input));
     step_.put(input, shape);
     queue_->wait();

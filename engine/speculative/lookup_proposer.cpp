@@ -28,9 +28,7 @@ int LookupProposer::confidence(const SequenceRef& sequence) {
 void LookupProposer::propose(std::span<const DraftTask> tasks) {
   for (const DraftTask& task : tasks) {
     const GuessedChain* chain = task.nodes > 0 ? read(*task.sequence) : nullptr;
-    if (chain == nullptr) continue;
-    task.proposal->version = 0;
-    chain->propose(task.nodes, *task.proposal);
+    if (chain != nullptr) chain->propose(task.nodes, *task.proposal);
   }
 }
 

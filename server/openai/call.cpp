@@ -201,29 +201,23 @@ class CallReader {
     const json* given = fields_.find("speculative");
     if (given == nullptr) return;
     if (!given->is_object()) refuse_field("speculative", "must be an object like {\"max_tokens\": 4}");
-    for (const auto& [name, value] : given->items()) {
-      if (value.is_null() && (name == "enabled" || name == "max_tokens" || name == "proposer")) continue;
-      if (name == "enabled") {
-        if (!value.is_boolean()) refuse_field("speculative.enabled", "must be true or false");
-        if (!value.get<bool>()) call_.k = 0;
-      } else if (name == "max_tokens") {
-        const auto most = whole_number(value, 0, kMaxProposalNodes);
-        if (!most) {
-          refuse_field("speculative.max_tokens",
-                       "must be an integer between 0 and " + std::to_string(kMaxProposalNodes));
-        }
-        call_.k = std::min(call_.k.value_or(kMaxProposalNodes), static_cast<std::int32_t>(*most));
-      } else if (name == "proposer") {
-        const auto known = std::find_if(kProposers.begin(), kProposers.end(),
-                                        [&asked = value](const auto& proposer) { return asked == proposer.first; });
-        if (known == kProposers.end()) {
-          refuse_field("speculative.proposer", "must be \"auto\", \"draft\" or \"prompt_lookup\"");
-        }
-        call_.propose_by = known->second;
-      } else {
-        refuse_field("speculative." + name.substr(0, 64), "is not one of enabled, max_tokens and proposer");
-      }
+    for (const auto& item : given->items()) {
+      const std::string& name = item.key();
+      if (name == "enabled" || name == "max_tokens" || name == "proposer") continue;
+      refuse_field("speculative." + name.substr(0, 64), "is not one of enabled, max_tokens and proposer");
     }
+    const RequestFields fields(*given, "speculative.");
+    if (const auto most = fields.integer("max_tokens", 0, kMaxProposalNodes))
+      call_.k = static_cast<std::int32_t>(*most);
+    if (fields.boolean("enabled") == false) call_.k = 0;
+    const auto proposer = fields.text("proposer");
+    if (!proposer) return;
+    const auto known =
+        std::find_if(kProposers.begin(), kProposers.end(), [&](const auto& one) { return *proposer == one.first; });
+    if (known == kProposers.end()) {
+      refuse_field("speculative.proposer", "must be \"auto\", \"draft\" or \"prompt_lookup\"");
+    }
+    call_.propose_by = known->second;
   }
 
   // The choices of a prompt differ only in the address of their randomness.

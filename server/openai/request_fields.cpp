@@ -41,14 +41,14 @@ const json* RequestFields::find(const char* name) const {
 std::optional<std::string> RequestFields::text(const char* name) const {
   const json* value = find(name);
   if (value == nullptr) return std::nullopt;
-  if (!value->is_string()) refuse_field(name, "must be a string");
+  if (!value->is_string()) refuse_field(prefix_ + name, "must be a string");
   return value->get<std::string>();
 }
 
 std::optional<bool> RequestFields::boolean(const char* name) const {
   const json* value = find(name);
   if (value == nullptr) return std::nullopt;
-  if (!value->is_boolean()) refuse_field(name, "must be true or false");
+  if (!value->is_boolean()) refuse_field(prefix_ + name, "must be true or false");
   return value->get<bool>();
 }
 
@@ -56,7 +56,8 @@ std::optional<std::int64_t> RequestFields::integer(const char* name, std::int64_
   const json* value = find(name);
   if (value == nullptr) return std::nullopt;
   const auto number = whole_number(*value, low, high);
-  if (!number) refuse_field(name, "must be an integer from " + std::to_string(low) + " to " + std::to_string(high));
+  if (!number)
+    refuse_field(prefix_ + name, "must be an integer from " + std::to_string(low) + " to " + std::to_string(high));
   return number;
 }
 
@@ -65,7 +66,7 @@ std::optional<float> RequestFields::number(const char* name, const std::function
   const json* value = find(name);
   if (value == nullptr) return std::nullopt;
   const double found = value->is_number() ? value->get<double>() : std::nan("");
-  if (!allowed(found)) refuse_field(name, std::string("must be a number ") + range);
+  if (!allowed(found)) refuse_field(prefix_ + name, std::string("must be a number ") + range);
   return static_cast<float>(found);
 }
 

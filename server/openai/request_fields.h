@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace slip {
@@ -19,10 +20,11 @@ namespace slip {
 std::optional<std::int64_t> whole_number(const nlohmann::json& value, std::int64_t low, std::int64_t high);
 
 // Typed access to the fields of a request's body. An absent or null field is nullopt. A field of another type or out of
-// range throws an error naming it. REQUIRES: `body` is an object and outlives this.
+// range throws an error naming it, behind `prefix`. REQUIRES: `body` is an object and outlives this.
 class RequestFields {
  public:
-  explicit RequestFields(const nlohmann::json& body) : body_(body) {}
+  explicit RequestFields(const nlohmann::json& body, std::string prefix = {})
+      : body_(body), prefix_(std::move(prefix)) {}
 
   const nlohmann::json* find(const char* name) const;  // null when absent or null
   std::optional<std::string> text(const char* name) const;
@@ -33,6 +35,7 @@ class RequestFields {
 
  private:
   const nlohmann::json& body_;
+  std::string prefix_;
 };
 
 // Reads a list of token ids, without a check against the vocabulary. Errors name `field` and the invalid entry's place.

@@ -186,7 +186,8 @@ TEST(CudaRows, RotateAndStoreIsNormRopeAndStore) {
   }
 }
 
-// Attention multiplies values that a row must not see by zero, so they have to be finite; whoever sees them gets NaN.
+// Attention multiplies the values that a row must not see by zero, so all stored values are finite. The key of one that
+// was not is NaN: rows that see it get NaN.
 TEST(CudaRows, AValueThatIsNotFiniteMovesIntoItsKey) {
   constexpr std::int32_t kHeads = 2, kKvHeads = 2, kDim = 40, kBroken = 1;
   for (const float bad : {std::nanf(""), infinity(), -infinity(), 3.4e38F}) {  // the last is infinite in bfloat16
