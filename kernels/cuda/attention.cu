@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "kernels/cuda/early_start.cuh"
 #include "kernels/cuda/launch.h"
+#include "kernels/cuda/launch_early.cuh"
 
 #include <mutex>
 
@@ -8,11 +10,13 @@ namespace {
 
 __global__ void __launch_bounds__(kAttentionThreads) attend_tiles(Attention job) {
   extern __shared__ float4 memory[];
+  wait_for_previous();  // and no let_next_start(): blocks that wait beside these slow them down
   const AttentionBlock block{static_cast<int>(blockIdx.x), static_cast<int>(blockIdx.y), static_cast<int>(blockIdx.z)};
   attend(block, job, reinterpret_cast<float*>(memory));
 }
 
 __global__ void __launch_bounds__(kCombineThreads) merge_rows(Attention job) {
+  start_in_turn();
   combine_splits(Block<kCombineThreads>{static_cast<int>(blockIdx.x), static_cast<int>(blockIdx.y), 0}, job);
 }
 
@@ -35,14 +39,12 @@ cudaError_t launch_attention(const Attention& job, int n_tiles, cudaStream_t str
   if (error != cudaSuccess) return error;
   const auto heads = static_cast<unsigned>(job.kv.n_kv_heads * job.stretches());
   const dim3 grid(static_cast<unsigned>(n_tiles), heads, job.whole ? 1U : static_cast<unsigned>(job.n_splits));
-  attend_tiles<<<grid, kAttentionThreads, static_cast<std::size_t>(bytes), stream>>>(job);
-  return cudaGetLastError();
+  return launch_early<attend_tiles>({grid, kAttentionThreads, static_cast<std::size_t>(bytes)}, job, stream);
 }
 
 cudaError_t launch_combine_splits(const Attention& job, int n_rows, cudaStream_t stream) {
-  merge_rows<<<dim3(static_cast<unsigned>(n_rows), static_cast<unsigned>(job.n_heads)), kCombineThreads, 0, stream>>>(
-      job);
-  return cudaGetLastError();
+  const dim3 grid(static_cast<unsigned>(n_rows), static_cast<unsigned>(job.n_heads));
+  return launch_early<merge_rows>({grid, kCombineThreads}, job, stream);
 }
 
 }  // namespace slip::kernels::cuda

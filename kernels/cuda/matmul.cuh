@@ -4,6 +4,7 @@
 // warps. An output's order of accumulation thus depends on n_in alone, not on the rows or the tiles per block.
 #pragma once
 
+#include "kernels/cuda/early_start.cuh"
 #include "kernels/cuda/matrix_instruction.cuh"
 #include "kernels/cuda/weights.cuh"
 
@@ -33,27 +34,21 @@ struct Matmul {
   std::uint16_t* y_activations = nullptr;  // the result as activations of the next product; null: not wanted
 };
 
-// Asynchronous copies from global to shared memory (PTX ISA, cp.async). A lane fetches only its own data, so it needs
-// to wait for its own copies only. Writes zeros unless `there`. On the host: plain copies.
-SLIP_DEVICE void fetch(OperandA* to, const std::uint16_t* from, bool there) {
+// Asynchronous copies of 8 or 16 bytes from global to shared memory (PTX ISA, cp.async). Writes zeros unless `there`.
+// On the host: plain copies.
+template <class Part>
+SLIP_DEVICE void fetch(Part* to, const std::uint16_t* from, bool there) {
+  static_assert(sizeof(Part) == 8 || sizeof(Part) == 16);
 #if defined(__CUDA_ARCH__)
-  asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(
-                   static_cast<unsigned>(__cvta_generic_to_shared(to))),
-               "l"(from), "r"(there ? 16 : 0)
-               : "memory");
+  const auto at = static_cast<unsigned>(__cvta_generic_to_shared(to));
+  const int bytes = there ? static_cast<int>(sizeof(Part)) : 0;
+  if constexpr (sizeof(Part) == 16) {
+    asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(at), "l"(from), "r"(bytes) : "memory");
+  } else {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 8, %2;" ::"r"(at), "l"(from), "r"(bytes) : "memory");
+  }
 #else
-  *to = OperandA{};
-  if (there) __builtin_memcpy(to, from, sizeof *to);
-#endif
-}
-SLIP_DEVICE void fetch(OperandB* to, const std::uint16_t* from, bool there) {
-#if defined(__CUDA_ARCH__)
-  asm volatile(
-      "cp.async.ca.shared.global [%0], [%1], 8, %2;" ::"r"(static_cast<unsigned>(__cvta_generic_to_shared(to))),
-      "l"(from), "r"(there ? 8 : 0)
-      : "memory");
-#else
-  *to = OperandB{};
+  *to = Part{};
   if (there) __builtin_memcpy(to, from, sizeof *to);
 #endif
 }
@@ -74,9 +69,19 @@ SLIP_DEVICE void wait_for_stages() {  // until at most kStill stages are in flig
 template <int kRowTiles>
 inline constexpr int kStages = kRowTiles <= 2 ? 8 : 4;
 
+// Whether a product is so small that the gap between kernels counts: then it starts early and fetches weights of some
+// stages before the kernel that makes the activations is complete. All of these arrive before the first multiplication,
+// which would cost a large product more than the gap.
+SLIP_DEVICE bool starts_early(const Matmul& job) {
+  constexpr std::int64_t kMostWeights = std::int64_t{1} << 21;
+  return job.n_out * job.n_in <= kMostWeights;
+}
+template <int kRowTiles>
+inline constexpr int kEarlyStages = kRowTiles <= 2 ? 4 : 0;
+
 // Stages [stage][tile][thread]; afterwards each warp's sums [warp][tile][row tile][lane].
 template <int kTiles, int kRowTiles>
-union MatmulShared {
+union MatmulShared {  // a lane fetches only its own data, so it waits for its own copies only
   struct {
     OperandA weight[kStages<kRowTiles>][kTiles][kMatmulThreads];
     OperandB activations[kStages<kRowTiles>][kRowTiles][kMatmulThreads];
@@ -96,10 +101,10 @@ struct MatmulPlace {
   std::int64_t first_tile, first_row, depth;
 };
 
-// Fetches a thread's parts of round `round`: its warp's tile of depth.
+// Fetches a thread's parts of round `round`, its warp's tile of depth: of the weights, and of the activations.
 template <int kTiles, int kRowTiles>
-SLIP_DEVICE void fetch_round(const Matmul& job, const MatmulPlace& place, std::int64_t round, int thread,
-                             MatmulShared<kTiles, kRowTiles>& shared) {
+SLIP_DEVICE void fetch_weights(const Matmul& job, const MatmulPlace& place, std::int64_t round, int thread,
+                               MatmulShared<kTiles, kRowTiles>& shared) {
   const std::int64_t k_tile = round * MatmulBlock::kWarps + thread / kWarp;
   const int lane = thread % kWarp, stage = static_cast<int>(round % kStages<kRowTiles>);
   SLIP_UNROLL
@@ -109,6 +114,12 @@ SLIP_DEVICE void fetch_round(const Matmul& job, const MatmulPlace& place, std::i
     const std::int64_t part = there ? (tile * place.depth + k_tile) * kWarp + lane : 0;
     fetch(&shared.stages.weight[stage][t][thread], place.weight + part * kWeightsALane, there);
   }
+}
+template <int kTiles, int kRowTiles>
+SLIP_DEVICE void fetch_activations(const Matmul& job, const MatmulPlace& place, std::int64_t round, int thread,
+                                   MatmulShared<kTiles, kRowTiles>& shared) {
+  const std::int64_t k_tile = round * MatmulBlock::kWarps + thread / kWarp;
+  const int lane = thread % kWarp, stage = static_cast<int>(round % kStages<kRowTiles>);
   SLIP_UNROLL
   for (int r = 0; r < kRowTiles; ++r) {
     const std::int64_t row = place.first_row + r * kTileRows + lane / 4;
@@ -161,32 +172,43 @@ SLIP_DEVICE void write_output(const Matmul& job, std::int64_t row, std::int64_t 
   if (job.y_activations != nullptr) job.y_activations[activation_at(row, output, n)] = round_to_bf16(value);
 }
 
+// The row and the output of element i of a lane's sums, counted from those of the tiles.
+SLIP_DEVICE int row_of_element(int lane, int i) {
+  return lane % 4 * 2 + i % 2;
+}
+SLIP_DEVICE int output_of_element(int lane, int i) {
+  return lane / 4 + i / 2 * 8;
+}
+
+// Takes the sum of output `within` of tile `tile`; for gates, of the same output of the next tile, too.
+SLIP_DEVICE void finish(const Matmul& job, const float* bias, std::int64_t row, std::int64_t tile, int within,
+                        float sum, float next_sum) {
+  const std::int64_t output = tile * kTileOutputs + within;
+  if (row >= job.n_rows || output >= job.n_out) return;
+  if (bias != nullptr) sum = sum + bias[output];
+  if (job.epilogue != Epilogue::kGateUp) return write_output(job, row, output, job.n_out, sum);
+  if (bias != nullptr) next_sum = next_sum + bias[output + kTileOutputs];
+  write_output(job, row, tile / 2 * kTileOutputs + within, job.n_out / 2, silu(sum) * next_sum);
+}
+
 template <int kTiles, int kRowTiles>
 SLIP_DEVICE void finish_element(const Matmul& job, const MatmulShared<kTiles, kRowTiles>& shared,
                                 const MatmulPlace& place, int element) {
   // element: [row tile][tile][lane][4]
   const int i = element % 4, lane = element / 4 % kWarp;
   const int tile = element / (4 * kWarp) % kTiles, row_tile = element / (4 * kWarp * kTiles);
-  const std::int64_t row = place.first_row + row_tile * kTileRows + lane % 4 * 2 + i % 2;
-  const std::int64_t within = lane / 4 + i / 2 * 8;
-  const std::int64_t output = (place.first_tile + tile) * kTileOutputs + within;
-  if (row >= job.n_rows || output >= job.n_out) return;
-  float total = total_of(shared, tile, row_tile, lane, i);
-  if (place.bias != nullptr) total = total + place.bias[output];
-  if (job.epilogue != Epilogue::kGateUp) return write_output(job, row, output, job.n_out, total);
-  if constexpr (kTiles == 2) {
-    if (tile == 1) return;
-    float up = total_of(shared, 1, row_tile, lane, i);
-    if (place.bias != nullptr) up = up + place.bias[output + kTileOutputs];
-    write_output(job, row, place.first_tile / 2 * kTileOutputs + within, job.n_out / 2, silu(total) * up);
-  }
+  if (job.epilogue == Epilogue::kGateUp && tile % 2 == 1) return;
+  const float next_sum =
+      kTiles == 2 && job.epilogue == Epilogue::kGateUp ? total_of(shared, kTiles - 1, row_tile, lane, i) : 0.0F;
+  finish(job, place.bias, place.first_row + row_tile * kTileRows + row_of_element(lane, i), place.first_tile + tile,
+         output_of_element(lane, i), total_of(shared, tile, row_tile, lane, i), next_sum);
 }
 
 // Grid (x, y): output tiles from x · kTiles on, rows from y · 8 · kRowTiles on, all of one model.
 template <int kTiles, int kRowTiles>
 SLIP_DEVICE void matmul(const MatmulBlock& block, const Matmul& job, MatmulShared<kTiles, kRowTiles>& shared) {
   const std::int64_t first_row = static_cast<std::int64_t>(block.y) * kTileRows * kRowTiles;
-  if (job.row_weights.skips(first_row)) return;
+  if (job.row_weights.skips(first_row)) return wait_for_previous();
   const MatmulPlace place{job.row_weights.find(job.weight, first_row), job.row_weights.find(job.bias, first_row),
                           static_cast<std::int64_t>(block.x) * kTiles, first_row, depth_tiles(job.n_in)};
   MatmulBlock::Per<LaneSums<kTiles, kRowTiles>> sums;
@@ -198,17 +220,29 @@ SLIP_DEVICE void matmul(const MatmulBlock& block, const Matmul& job, MatmulShare
     }
   });
   constexpr int kInFlight = kStages<kRowTiles> - 1;
+  const int n_early = starts_early(job) ? kEarlyStages<kRowTiles> : 0;
+  for (int round = 0; round < n_early; ++round) {
+    block.each_apart([&](int thread) { fetch_weights(job, place, round, thread, shared); });
+  }
+  wait_for_previous();
   for (int round = 0; round < kInFlight; ++round) {
-    block.each_apart([&](int thread) { fetch_round(job, place, round, thread, shared); });
+    block.each_apart([&](int thread) {
+      if (round >= n_early) fetch_weights(job, place, round, thread, shared);
+      fetch_activations(job, place, round, thread, shared);
+    });
     end_of_stage();
   }
   const std::int64_t n_rounds = (place.depth + MatmulBlock::kWarps - 1) / MatmulBlock::kWarps;
   for (std::int64_t round = 0; round < n_rounds; ++round) {
     wait_for_stages<kInFlight - 1>();
     multiply_stage(static_cast<int>(round % kStages<kRowTiles>), shared, sums);
-    block.each_apart([&](int thread) { fetch_round(job, place, round + kInFlight, thread, shared); });
+    block.each_apart([&](int thread) {
+      fetch_weights(job, place, round + kInFlight, thread, shared);
+      fetch_activations(job, place, round + kInFlight, thread, shared);
+    });
     end_of_stage();
   }
+  let_next_start();
   wait_for_stages<0>();
   block.each([](int) {});  // the sums overwrite the stages
   block.each([&](int thread) {

@@ -57,15 +57,15 @@ struct DeviceProduct {
 
 // Row counts around every shape of tile, at an odd depth and with two output tiles a block too.
 TEST_F(GpuMatmul, EqualsTheReferenceAndNoRowKnowsOfTheOthers) {
-  for (const std::int64_t n_out : {48, 16400}) {
+  for (const std::int64_t n_out : {48, 8200, 24000}) {
     const std::int64_t n_in = 1000;
-    const auto w = random_floats(static_cast<std::size_t>(n_out * n_in), 1), x = random_floats(100 * 1000, 2);
+    const auto w = random_floats(static_cast<std::size_t>(n_out * n_in), 1), x = random_floats(200 * 1000, 2);
     const auto packed = packed_weights(w, n_out, n_in);
     Matmul shape;
     shape.n_out = n_out;
     shape.n_in = n_in;
     std::vector<float> first;
-    for (const std::int64_t n_rows : {1, 2, 8, 9, 16, 17, 33, 64, 65, 100}) {
+    for (const std::int64_t n_rows : {1, 2, 8, 9, 16, 17, 33, 64, 65, 100, 200}) {
       shape.n_rows = n_rows;
       const auto y = DeviceProduct(packed, x, shape).run();
       if (first.empty()) first = y;

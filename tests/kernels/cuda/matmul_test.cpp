@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The device's matrix product, its body run on the host with the instruction's operands gathered as the manual says.
-#include "kernels/cuda/matmul.cuh"
+#include "kernels/cuda/matmul_wide.cuh"
 
 #include <gtest/gtest.h>
 
@@ -22,6 +22,14 @@ void multiply_on_host(const Matmul& job) {
   const Grid grid{static_cast<int>((output_tiles(job.n_out) + kTiles - 1) / kTiles),
                   static_cast<int>((row_tiles(job.n_rows) + kRowTiles - 1) / kRowTiles)};
   run_on_host<kMatmulThreads>(grid, [&](const MatmulBlock& block) { matmul(block, job, *shared); });
+}
+
+template <int kRowTiles>
+void multiply_widely_on_host(const Matmul& job) {
+  const auto shared = std::make_unique<WideShared<kRowTiles>>();
+  const Grid grid{static_cast<int>((output_tiles(job.n_out) + kWideTiles - 1) / kWideTiles),
+                  static_cast<int>((row_tiles(job.n_rows) + kRowTiles - 1) / kRowTiles)};
+  run_on_host<kMatmulThreads>(grid, [&](const MatmulBlock& block) { matmul_wide(block, job, *shared); });
 }
 
 struct Shape {
@@ -93,6 +101,17 @@ TEST(CudaMatmul, ARowsBitsDoNotDependOnTheOthers) {
     multiply_on_host<2, 1>(alone.job);
     EXPECT_TRUE(same_bits(alone.y, std::span(together.y).subspan(static_cast<std::size_t>(row * all.n_out), 40)))
         << row;
+  }
+}
+
+TEST(CudaMatmul, ManyRowsHaveTheBitsOfFew) {
+  for (const Shape& shape : {Shape{1, 1, 1}, Shape{70, 150, 200}, Shape{130, 20, 1030}}) {
+    Case few(shape), wide(shape), wider(shape);
+    multiply_on_host<1, 1>(few.job);
+    multiply_widely_on_host<8>(wide.job);
+    multiply_widely_on_host<16>(wider.job);
+    EXPECT_TRUE(same_bits(few.y, wide.y));
+    EXPECT_TRUE(same_bits(few.y, wider.y));
   }
 }
 
@@ -176,6 +195,10 @@ TEST(CudaMatmul, GateAndUpBecomeTheNextProductsActivations) {
       ASSERT_EQ(next[static_cast<std::size_t>(activation_at(row, i, ffn))], float_to_bf16(got));
     }
   }
+  const std::vector<float> of_few = y;
+  std::fill(y.begin(), y.end(), -1.0F);
+  multiply_widely_on_host<8>(pair.job);
+  EXPECT_TRUE(same_bits(of_few, y));
 }
 
 }  // namespace
