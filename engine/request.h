@@ -75,8 +75,8 @@ class TokenSink {
   virtual void on_finished(const RequestSummary& summary) = 0;
 };
 
-// What may propose tokens of an answer. Drafts on the CPU combine with prompt lookup.
-enum class ProposeBy : std::uint8_t { kAny, kDraft, kPromptLookup };
+// What proposes tokens of an answer. Drafts on the CPU combine with prompt lookup.
+enum class ProposeBy : std::uint8_t { kDraft, kPromptLookup };
 
 struct Request {
   RequestId id;                      // unique in the process; assigned by the submitter
@@ -97,9 +97,9 @@ struct Request {
   std::int32_t top_logprobs = -1;  // −1: none; 0: the token's own; n: also the n most likely tokens
   bool score_prompt = false;       // also the log probabilities of the prompt's tokens; needs top_logprobs ≥ 0
   bool checksum = false;
-  std::shared_ptr<LiveDraft> draft;  // null: proposals without a draft model, if any
-  std::optional<std::int32_t> k;     // overrides EngineOptions::k
-  ProposeBy propose_by = ProposeBy::kAny;
+  std::shared_ptr<LiveDraft> draft;     // null: proposals without a draft model, if any
+  std::optional<std::int32_t> k;        // overrides EngineOptions::k
+  std::optional<ProposeBy> propose_by;  // nullopt: what pays
   RouteTag route;
   std::optional<float> tpot_slo_ms;  // target time per output token; not read yet, reserved for planning
   TenantId tenant;

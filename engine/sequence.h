@@ -31,6 +31,7 @@ struct Sequence {
   RequestFigures figures;
   bool observed = false;  // the observation sink knows it
   bool drafting = false;  // the proposer knows it
+  bool scout = false;     // its draft reads it even if that does not pay
   bool verified_on_device = false;
   bool waits_for_pages = false;  // it was preempted: it holds no page, and reads its tokens again when it goes on
   StopReason reason = StopReason::kNone;

@@ -14,6 +14,7 @@
 #include "cli/service/part_options.h"
 #include "cli/service/purger.h"
 #include "cli/service/recorder.h"
+#include "cli/service/refill_past_answers.h"
 #include "cli/target_worker.h"
 #include "cli/usable_cores.h"
 #include "cli/usable_memory.h"
@@ -130,10 +131,10 @@ struct Serving::State {
     recorder.emplace(names(), ledger, metrics);
     pool.emplace(engine_threads(config), engine_pinning(config));
     router_saver.emplace(*router, config.data_dir / kRouterFile, kRouterSaveInterval, [this] { return disk->gone(); });
-    if (drafting && config.learning && registry.base->weights->config.beyond_plain_llama().empty()) start_learning();
     if (config.learning && config.engine.prompt_lookup && config.past_answers_bytes > 0) {
       past_answers = std::make_shared<PastAnswersTable>(config.past_answers_bytes);
     }
+    if (drafting && config.learning && registry.base->weights->config.beyond_plain_llama().empty()) start_learning();
     start_engine();
     purger.emplace(ledger, [this](const PurgeScope& scope) {
       if (past_answers) past_answers->forget(scope.tenant);
@@ -153,6 +154,7 @@ struct Serving::State {
   void start_learning() {
     check_training_device(config.learner.trainer.device);
     replay = std::make_unique<ReplayBuffer>(replay_options(config));
+    if (past_answers) refill_past_answers(*replay, topics, target.weights->config.vocab_size, wall_us(), *past_answers);
     const CorePlan plan = plan_cores(kernels::allowed_cpus(), pool->cpus(), pool->n_threads(), config.learner.cores);
     cores.emplace(*pool, plan.leased_threads);
     governor = make_governor(config, *cores);

@@ -49,6 +49,8 @@ struct ReplayBuffer::State {
   std::size_t purge(const PurgeScope& of_one_call);
   std::optional<ReplayRecord> read(const std::string& topic, const ReplayEntry& entry);
   std::vector<ReplayRecord> read_all(const std::string& topic, const std::vector<ReplayEntry>& entries);
+  std::vector<ReplayRecord> newest(const std::string& topic, std::size_t limit,
+                                   const std::function<bool(const ReplayEntry&)>& wanted);
 
   ReplayOptions options;
   std::map<std::string, Reservoir> topics;
@@ -164,6 +166,13 @@ std::optional<ReplayRecord> ReplayBuffer::State::read(const std::string& topic, 
   return std::nullopt;
 }
 
+std::vector<ReplayRecord> ReplayBuffer::State::newest(const std::string& topic, std::size_t limit,
+                                                      const std::function<bool(const ReplayEntry&)>& wanted) {
+  const auto found = topics.find(topic);
+  if (found == topics.end()) return {};
+  return read_all(topic, found->second.newest(limit, wanted));
+}
+
 std::vector<ReplayRecord> ReplayBuffer::State::read_all(const std::string& topic,
                                                         const std::vector<ReplayEntry>& entries) {
   std::vector<ReplayRecord> records;
@@ -226,10 +235,12 @@ std::vector<ReplayRecord> ReplayBuffer::sample(const std::string& topic, std::si
   return state_->read_all(topic, found->second.sample(n, seed, draw, newest));
 }
 
+std::vector<ReplayRecord> ReplayBuffer::newest(const std::string& topic, std::size_t limit) const {
+  return state_->newest(topic, limit, [](const ReplayEntry&) { return true; });
+}
+
 std::vector<ReplayRecord> ReplayBuffer::heldout(const std::string& topic, std::size_t limit) const {
-  const auto found = state_->topics.find(topic);
-  if (found == state_->topics.end()) return {};
-  return state_->read_all(topic, found->second.newest(limit, [](const ReplayEntry& entry) { return entry.heldout; }));
+  return state_->newest(topic, limit, [](const ReplayEntry& entry) { return entry.heldout; });
 }
 
 std::size_t ReplayBuffer::purge(const PurgeScope& scope) {

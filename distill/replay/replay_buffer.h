@@ -52,7 +52,9 @@ class ReplayBuffer {
   // held-out records and those with sequence > `newest`. Returns fewer when there are fewer.
   std::vector<ReplayRecord> sample(const std::string& topic, std::size_t n, std::uint64_t seed, std::uint64_t draw,
                                    std::uint64_t newest = ~std::uint64_t{0}) const;
-  // The newest `limit` held-out records of a topic, oldest first.
+  // The newest `limit` records of a topic, oldest first.
+  std::vector<ReplayRecord> newest(const std::string& topic, std::size_t limit) const;
+  // The same of those that are held out.
   std::vector<ReplayRecord> heldout(const std::string& topic, std::size_t limit) const;
   // Removes the records of a scope as of now. Weights that were trained on them stay. The purge is durable, and the
   // records' bytes are off the disk when it returns. Returns the number of records, including evicted or expired ones

@@ -44,7 +44,7 @@ void DecodeTimeEstimate::add(const StepCurve& curve, std::span<const DraftOutloo
     replaced.most = k;
     replaced.alpha = static_cast<double>(i) / (DecodeTime::kPoints - 1);
     replaced.alpha_deeper.reset();
-    const double goodput = choose_draft_lengths(outlooks_, 0, curve, lengths_);
+    const double goodput = choose_draft_lengths(outlooks_, 0, curve, lengths_).goodput;
     time_.per_token[i] += rate * (1 / goodput - time_.per_token[i]);
   }
   time_.sequences += rate * (static_cast<double>(outlooks.size()) - time_.sequences);

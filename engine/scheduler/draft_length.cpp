@@ -82,9 +82,12 @@ struct BestNodes {
   std::vector<std::size_t> nodes;  // each node's sequence, in descending order of expected tokens
   std::vector<std::int32_t> lengths;
 
-  // Returns the greatest goodput, which the first `n_best` nodes reach.
-  double fill(std::span<const DraftOutlook> outlooks, std::int32_t prompt_rows, Depth of, const StepCurve& curve,
-              std::size_t& n_best) {
+  // The greatest goodput, the number of nodes that reach it, and the time of that step.
+  struct Best {
+    double goodput = 0, step_us = 0;
+    std::size_t n_nodes = 0;
+  };
+  Best fill(std::span<const DraftOutlook> outlooks, std::int32_t prompt_rows, Depth of, const StepCurve& curve) {
     const auto n = static_cast<std::int32_t>(outlooks.size());
     chains.clear();
     next.clear();
@@ -95,12 +98,13 @@ struct BestNodes {
       if (chains[i].most > 0 && chains[i].alpha > 0) next.push_back({chains[i].alpha, i});
     }
     std::make_heap(next.begin(), next.end());
-    double tokens = n, best_goodput = 0;
+    double tokens = n;
+    Best best_yet;
     for (;;) {
       const auto n_nodes = static_cast<std::int32_t>(nodes.size());
-      const double goodput = tokens / (curve.pass_us(n + prompt_rows + n_nodes) + curve.depth_us * of.depth);
-      if (goodput > best_goodput) best_goodput = goodput, n_best = nodes.size();
-      if (next.empty()) return best_goodput;
+      const double step_us = curve.pass_us(n + prompt_rows + n_nodes) + curve.depth_us * of.depth;
+      if (tokens / step_us > best_yet.goodput) best_yet = {tokens / step_us, step_us, nodes.size()};
+      if (next.empty()) return best_yet;
       std::pop_heap(next.begin(), next.end());
       Next best = next.back();
       next.pop_back();
@@ -117,21 +121,21 @@ struct BestNodes {
 
 }  // namespace
 
-double choose_draft_lengths(std::span<const DraftOutlook> outlooks, std::int32_t prompt_rows, const StepCurve& curve,
-                            std::vector<DraftLength>& lengths) {
+LengthChoice choose_draft_lengths(std::span<const DraftOutlook> outlooks, std::int32_t prompt_rows,
+                                  const StepCurve& curve, std::vector<DraftLength>& lengths) {
   lengths.assign(outlooks.size(), {});
-  if (outlooks.empty()) return 0;
+  if (outlooks.empty()) return {};
   std::int32_t deepest = 0;
   for (const DraftOutlook& outlook : outlooks) deepest = std::max(deepest, outlook.most);
-  BestNodes best;
-  double best_goodput = 0;
+  BestNodes nodes;
+  BestNodes::Best best, without_pass;
   const auto keep_if_best = [&](Depth of) {
-    std::size_t n_best = 0;
-    const double goodput = best.fill(outlooks, prompt_rows, of, curve, n_best);
-    if (goodput <= best_goodput) return;
-    best_goodput = goodput;
-    for (std::size_t i = 0; i < outlooks.size(); ++i) lengths[i] = {0, best.chains[i].guessed};
-    for (std::size_t i = 0; i < n_best; ++i) ++lengths[best.nodes[i]].nodes;
+    const BestNodes::Best found = nodes.fill(outlooks, prompt_rows, of, curve);
+    if (of.depth == 0) without_pass = found;
+    if (found.goodput <= best.goodput) return;
+    best = found;
+    for (std::size_t i = 0; i < outlooks.size(); ++i) lengths[i] = {0, nodes.chains[i].guessed};
+    for (std::size_t i = 0; i < found.n_nodes; ++i) ++lengths[nodes.nodes[i]].nodes;
   };
   // All sequences share one drafting pass per depth, so a step pays for its deepest proposal.
   for (std::int32_t depth = 0; depth <= deepest; ++depth) {
@@ -143,7 +147,8 @@ double choose_draft_lengths(std::span<const DraftOutlook> outlooks, std::int32_t
     if (!outlooks[i].probe || outlooks[i].most == 0) continue;
     length = {length.guessed ? 1 : std::max(length.nodes, 1), false};
   }
-  return best_goodput;
+  const double tokens = best.goodput * best.step_us;
+  return {best.goodput, tokens / without_pass.goodput - best.step_us};
 }
 
 }  // namespace slip

@@ -38,6 +38,12 @@ class AcceptanceEstimate {
   std::uint32_t asked_ = 0;
 };
 
+// The draft length of each of `n` decoding sequences while no StepCurve is known: the longest, up to one, with which
+// the step can be measured. Longer proposals of many sequences might be slower than none, and nobody would notice.
+constexpr std::int32_t unmeasured_draft_length(std::int32_t n) {
+  return 2 * n <= StepCurve::kRows ? 1 : 0;
+}
+
 // The inputs of the draft length choice for one decoding sequence.
 struct DraftOutlook {
   std::int32_t most = 0;               // maximum draft length, in nodes
@@ -58,15 +64,21 @@ struct DraftLength {
   bool operator==(const DraftLength&) const = default;
 };
 
+// What a step's draft lengths promise, before probes.
+struct LengthChoice {
+  double goodput = 0;  // tokens per µs; 0 without sequences
+  // How much longer the best plan without a draft pass would take for as many tokens; 0 if nothing is drafted.
+  double saved_us = 0;
+};
+
 // Chooses the draft lengths that maximize the goodput of the step: expected tokens over the step's time by `curve`
 // (SmartSpec, arXiv 2406.14066, but with a length for each sequence). The pass also reads `prompt_rows` rows of
 // prompts. For each number of draft passes from 0 to k, the largest `most`, it adds nodes in descending order of their
 // expected tokens α · α_deeper^(depth − 1), and keeps the number of nodes with the best goodput. Without a pass all
 // sequences take their guesses. With passes all take their drafts; or, tried too, those take their guesses whose chain
 // promises more tokens than the draft within that depth. `lengths` gets one entry for each outlook. A probe then gets
-// at least one drafted node. Returns the goodput before probes, in tokens per µs; 0 without outlooks. Pure. Cost: O(n
-// k² log n) for n outlooks.
-double choose_draft_lengths(std::span<const DraftOutlook> outlooks, std::int32_t prompt_rows, const StepCurve& curve,
-                            std::vector<DraftLength>& lengths);
+// at least one drafted node. Pure. Cost: O(n k² log n) for n outlooks.
+LengthChoice choose_draft_lengths(std::span<const DraftOutlook> outlooks, std::int32_t prompt_rows,
+                                  const StepCurve& curve, std::vector<DraftLength>& lengths);
 
 }  // namespace slip

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <utility>
 
 #include "common/clock.h"
@@ -15,6 +16,12 @@ namespace {
 
 constexpr int kStepsBetweenTelling = 16;
 constexpr std::int64_t kTellAgainUs = 60'000'000;
+
+// As Proposal::version.
+std::uint64_t live_version(const SequenceRef& sequence) {
+  const auto live = sequence.live_draft != nullptr ? sequence.live_draft->get() : nullptr;
+  return live ? live->number : 0;
+}
 
 }  // namespace
 
@@ -61,6 +68,8 @@ void Engine::State::plan_next() {
     const Sequence& sequence = *running[i];
     parts_[i].ref = sequence.ref();
     parts_[i].guesses = {};
+    parts_[i].saved_us = 0;
+    parts_[i].rows_read = 0;
     SequenceLoad load;
     load.n_tokens = sequence.n_tokens();
     load.n_pending = sequence.waits_for_pages ? 0 : sequence.n_pending();
@@ -75,7 +84,7 @@ void Engine::State::plan_next() {
     log_parts(LogLevel::kError, {"choosing draft lengths failed, using the configured ones: ", failure->what()});
   }
   for (std::size_t i = 0; i < running.size(); ++i) {
-    if (parts_[i].guessed) loads_[i].ready_depth = static_cast<std::int32_t>(parts_[i].guesses.size());
+    if (parts_[i].guessed) loads_[i].ready_depth = static_cast<std::int32_t>(parts_[i].guesses.tokens.size());
   }
   StepLimits limits;
   limits.max_rows = target->max_rows();
@@ -100,11 +109,10 @@ std::int32_t Engine::State::look_ahead(std::size_t i) {
   std::int32_t depth = 0;
   const auto failure = contain([&] {
     depth = proposer->ready_depth(part.ref);
-    part.confidence = proposer->confidence(part.ref);
     part.guesses = proposer->guesses(part.ref);
   });
   if (!failure) {
-    if (running[i]->request.propose_by == ProposeBy::kDraft) part.guesses = {};
+    if (running[i]->request.propose_by == ProposeBy::kDraft) part.guesses.tokens = {};
     return running[i]->request.propose_by == ProposeBy::kPromptLookup ? 0 : depth;
   }
   log_parts(LogLevel::kError, {"drafting failed, a request goes on without drafts: ", failure->what()});
@@ -113,7 +121,7 @@ std::int32_t Engine::State::look_ahead(std::size_t i) {
   return 0;
 }
 
-AcceptanceEstimate& Engine::State::acceptance_of(const SequenceRef& sequence, ProposalSource by, int confidence) {
+AcceptanceEstimate& Engine::State::acceptance_of(const SequenceRef& sequence, ProposeBy by, int confidence) {
   const auto draft = sequence.live_draft != nullptr ? std::optional(sequence.live_draft->id()) : std::nullopt;
   return acceptance_[{draft, by, confidence}];
 }
@@ -126,16 +134,15 @@ DraftOutlook Engine::State::outlook_of(std::size_t i) {
   const std::int32_t most = std::max(0, std::min(load.k_wanted, load.remaining - 1));
   outlook.most = std::min(most, load.ready_depth);
   if (outlook.most > 0) {
-    AcceptanceEstimate& known = acceptance_of(part.ref, ProposalSource::kDraft, part.confidence);
-    const auto live = part.ref.live_draft != nullptr ? part.ref.live_draft->get() : nullptr;
-    const std::uint64_t version = live ? live->number : 0;  // as Proposal::version
+    AcceptanceEstimate& known = acceptance_of(part.ref, ProposeBy::kDraft, part.guesses.confidence);
+    const std::uint64_t version = live_version(part.ref);
     outlook.alpha = known.alpha(version);
     outlook.alpha_deeper = known.alpha_deeper(version);
     outlook.probe = known.is_probe();
   }
-  outlook.guesses.most = std::min(most, static_cast<std::int32_t>(part.guesses.size()));
+  outlook.guesses.most = std::min(most, static_cast<std::int32_t>(part.guesses.tokens.size()));
   if (outlook.guesses.most > 0) {
-    const AcceptanceEstimate& known = acceptance_of(part.ref, ProposalSource::kGuesses, part.confidence);
+    const AcceptanceEstimate& known = acceptance_of(part.ref, ProposeBy::kPromptLookup, part.guesses.confidence);
     outlook.guesses.alpha = known.alpha(0);
     outlook.guesses.alpha_deeper = known.alpha_deeper(0);
   }
@@ -144,7 +151,13 @@ DraftOutlook Engine::State::outlook_of(std::size_t i) {
 
 // Adapts draft lengths.
 void Engine::State::choose_lengths() {
-  if (!options.adaptive_k || !step_curve_.known()) return;
+  if (!options.adaptive_k) return;
+  if (!step_curve_.known()) {
+    const auto n = std::count_if(loads_.begin(), loads_.end(), [](const auto& load) { return load.n_pending == 1; });
+    const std::int32_t most = unmeasured_draft_length(static_cast<std::int32_t>(n));
+    for (SequenceLoad& load : loads_) load.k_wanted = std::min(load.k_wanted, most);
+    return;
+  }
   outlooks_.clear();
   std::int32_t prompt_rows = 0;
   for (std::size_t i = 0; i < running.size(); ++i) {
@@ -153,11 +166,16 @@ void Engine::State::choose_lengths() {
     if (load.n_pending == 1) outlooks_.push_back(outlook_of(i));
   }
   const bool leased = cores != nullptr && cores->lease_asked() && leased_curve_.known();
-  choose_draft_lengths(outlooks_, prompt_rows, (leased ? leased_curve_ : step_curve_).curve(), lengths_);
+  const LengthChoice choice =
+      choose_draft_lengths(outlooks_, prompt_rows, (leased ? leased_curve_ : step_curve_).curve(), lengths_);
+  const auto drafted = [](const DraftLength& length) { return length.guessed ? 0 : length.nodes; };
+  const int n_drafted = std::accumulate(lengths_.begin(), lengths_.end(), 0,
+                                        [&](int sum, const DraftLength& length) { return sum + drafted(length); });
   std::size_t next = 0;
   for (std::size_t i = 0; i < running.size(); ++i) {
     if (loads_[i].n_pending != 1) continue;
     const DraftLength length = lengths_[next++];
+    parts_[i].saved_us = n_drafted == 0 ? 0 : choice.saved_us * drafted(length) / n_drafted;
     loads_[i].k_wanted = length.nodes;
     parts_[i].guessed = length.guessed;
   }
@@ -181,7 +199,8 @@ void Engine::State::propose() {
   draft_tasks_.clear();
   for (std::size_t i = 0; i < running.size(); ++i) {
     Part& part = parts_[i];
-    if (running[i]->drafting) draft_tasks_.push_back({&part.ref, part.plan.k, &part.proposal, part.guessed});
+    if (!running[i]->drafting) continue;
+    draft_tasks_.push_back({&part.ref, part.plan.k, &part.proposal, part.guessed, draft_reads(i), &part.rows_read});
   }
   if (draft_tasks_.empty()) return;
   const std::int64_t start_us = monotonic_us();
@@ -192,13 +211,37 @@ void Engine::State::propose() {
   figures_.draft_us = monotonic_us() - start_us - figures_.swap_us;
 }
 
+bool Engine::State::draft_reads(std::size_t i) const {
+  const Sequence& sequence = *running[i];
+  const SequenceRef& ref = parts_[i].ref;
+  if (sequence.request.propose_by) return sequence.request.propose_by == ProposeBy::kDraft;
+  if (!options.adaptive_k || sequence.scout || ref.live_draft == nullptr) return true;
+  const auto use = draft_use_.find(ref.live_draft->id());
+  return use == draft_use_.end() || use->second.is_worth_reading(live_version(ref));
+}
+
 void Engine::State::run_ahead() {
-  figures_.swap_us = proposer->catch_up(draft_tasks_, {options.prefill_chunk, options.catch_up_chunk});
+  const CatchUpTimes times = proposer->catch_up(draft_tasks_, {options.prefill_chunk, options.catch_up_chunk});
+  figures_.swap_us = times.swap_us;
+  learn_draft_use(times.read_us);
   // A version that just took over may support less depth than was planned.
   for (DraftTask& task : draft_tasks_) {
     if (task.nodes > 0 && !task.guessed) task.nodes = std::min(task.nodes, proposer->ready_depth(*task.sequence));
   }
   proposer->propose(draft_tasks_);
+}
+
+// Shares the time by rows, since sequences are read together.
+void Engine::State::learn_draft_use(std::int64_t read_us) {
+  if (!options.adaptive_k || !step_curve_.known()) return;
+  const int all_rows = std::accumulate(parts_.begin(), parts_.begin() + std::ssize(running), 0,
+                                       [](int sum, const Part& part) { return sum + part.rows_read; });
+  for (std::size_t i = 0; i < running.size(); ++i) {
+    const Part& part = parts_[i];
+    if (!running[i]->drafting || part.ref.live_draft == nullptr || !draft_reads(i)) continue;
+    const double own_us = all_rows == 0 ? 0 : static_cast<double>(read_us) * part.rows_read / all_rows;
+    draft_use_[part.ref.live_draft->id()].add(live_version(part.ref), part.saved_us, own_us);
+  }
 }
 
 void Engine::State::drop_drafts() {
@@ -336,7 +379,7 @@ void Engine::State::count_result(std::size_t i) {
   figures_.accepted += static_cast<std::int32_t>(n_accepted);
   figures_.committed += static_cast<std::int32_t>(part.committed.size());
   if (options.adaptive_k && proposal.size() > 0 && !part.guessed) {
-    acceptance_of(part.ref, ProposalSource::kDraft, proposal.confidence)
+    acceptance_of(part.ref, ProposeBy::kDraft, proposal.confidence)
         .add(proposal.version, static_cast<std::int32_t>(n_accepted), rejected);
   }
   if (options.adaptive_k) learn_guesses(part);
@@ -348,10 +391,10 @@ void Engine::State::count_result(std::size_t i) {
 
 // The tokens that came tell how good the guesses were, whatever was proposed.
 void Engine::State::learn_guesses(const Part& part) {
-  if (part.guesses.empty() || part.committed.empty()) return;
-  const auto came = std::span(part.committed).first(std::min(part.committed.size(), part.guesses.size()));
-  const auto n_right = std::mismatch(came.begin(), came.end(), part.guesses.begin()).first - came.begin();
-  acceptance_of(part.ref, ProposalSource::kGuesses, part.confidence)
+  if (part.guesses.tokens.empty() || part.committed.empty()) return;
+  const auto came = std::span(part.committed).first(std::min(part.committed.size(), part.guesses.tokens.size()));
+  const auto n_right = std::mismatch(came.begin(), came.end(), part.guesses.tokens.begin()).first - came.begin();
+  acceptance_of(part.ref, ProposeBy::kPromptLookup, part.guesses.confidence)
       .add(/*version=*/0, static_cast<std::int32_t>(n_right), n_right < std::ssize(came));
 }
 

@@ -15,6 +15,7 @@
 #include "engine/request_queue.h"
 #include "engine/scheduler/decode_time.h"
 #include "engine/scheduler/draft_length.h"
+#include "engine/scheduler/draft_use.h"
 #include "engine/scheduler/plan.h"
 #include "engine/scheduler/step_curve.h"
 #include "engine/sequence.h"
@@ -62,9 +63,10 @@ struct Engine::State {
   struct Part {
     SequenceRef ref;  // as of the step's start
     PlannedSequence plan;
-    std::span<const std::int32_t> guesses;  // Proposer::guesses()
-    int confidence = 0;                     // Proposer::confidence()
-    bool guessed = false;                   // it proposes these guesses
+    Guesses guesses;             // Proposer::guesses()
+    bool guessed = false;        // it proposes these guesses
+    double saved_us = 0;         // what drafting for it is expected to save
+    std::int32_t rows_read = 0;  // by its draft, to catch up
     Proposal proposal;
     std::size_t task = 0;                // index in `score_tasks_`, if it has rows
     bool has_logits = false;             // the logits of its next token are computed in this step
@@ -86,8 +88,9 @@ struct Engine::State {
   void begin_optional(Sequence& sequence);
   std::int32_t look_ahead(std::size_t i);
   void choose_lengths();
-  enum class ProposalSource { kDraft, kGuesses };
-  AcceptanceEstimate& acceptance_of(const SequenceRef& sequence, ProposalSource by, int confidence);
+  AcceptanceEstimate& acceptance_of(const SequenceRef& sequence, ProposeBy by, int confidence);
+  bool draft_reads(std::size_t i) const;
+  void learn_draft_use(std::int64_t read_us);
   DraftOutlook outlook_of(std::size_t i);
   void learn_guesses(const Part& part);
   void learn_lengths();
@@ -115,8 +118,9 @@ struct Engine::State {
   StepCurveEstimate step_curve_, leased_curve_;  // without and with a lease
   DecodeTimeEstimate decode_time_;               // the value of better drafts
   int n_since_told_ = 0;                         // steps since `cores` was told
-  // By draft (empty for a sequence without a LiveDraft), by what proposes, and by Proposer::confidence().
-  std::map<std::tuple<std::optional<DraftId>, ProposalSource, int>, AcceptanceEstimate> acceptance_;
+  // By draft (empty for a sequence without a LiveDraft), by what proposes, and by Guesses::confidence.
+  std::map<std::tuple<std::optional<DraftId>, ProposeBy, int>, AcceptanceEstimate> acceptance_;
+  std::map<DraftId, DraftUse> draft_use_;
   // Arguments of the functions that do a stage's work, in the order of `running`; kept for their memory.
   std::vector<WaitingNeed> needs_;      // [n_waiting] in the order of the request queue
   std::vector<std::size_t> picked_;     // of `needs_`

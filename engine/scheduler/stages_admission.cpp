@@ -151,6 +151,7 @@ void Engine::State::begin_optional(Sequence& sequence) {
   const auto failure = contain([&] {
     const SequenceRef ref = sequence.ref();
     if (!proposer->drafts_for(ref)) return;
+    if (ref.live_draft != nullptr) sequence.scout = draft_use_[ref.live_draft->id()].takes_scout();
     proposer->begin(ref);
     sequence.drafting = true;
   });

@@ -7,11 +7,11 @@
 namespace slip {
 namespace {
 
-constexpr double kLevelRate = 1.0 / 8;    // weight of one pass in the level
-constexpr double kMostWeight = 32;        // maximum weight of a ratio, in passes
-constexpr double kFade = 1 - 1.0 / 2048;  // decay of all weights per pass, so that old measurements are repeated
-constexpr double kLeastWeight = 0.5;      // least weight of a ratio that counts as measured
-constexpr std::int32_t kTries = 3;        // least passes of a ratio that counts as measured
+constexpr double kLevelRate = 1.0 / 8;   // weight of one pass in the level
+constexpr double kMostWeight = 32;       // maximum weight of a ratio, in passes
+constexpr double kFade = 1 - 1.0 / 256;  // decay of all weights per pass, so that old measurements are repeated
+constexpr double kLeastWeight = 0.5;     // least weight of a ratio that counts as measured
+constexpr std::int32_t kTries = 3;       // least passes of a ratio that counts as measured
 constexpr double kDepthRate = 1.0 / 32;
 constexpr double kRowShare = 0.04;  // time of each row beyond the measured ones, as a share of a pass
 constexpr double kHope = 0.95;      // a guess between two measured row counts, relative to linear interpolation
@@ -46,8 +46,8 @@ void StepCurveEstimate::add(std::int32_t rows, double verify_us, std::int32_t de
     depth_us_ += (depth_us_ == 0 ? 1 : kDepthRate) * (each - depth_us_);
   }
   if (!(verify_us > 0) || rows < 1 || rows > StepCurve::kRows) return;
-  if (n_ == 0) level_us_ = verify_us;
-  ++n_;
+  if (++n_ <= kCold) return;
+  if (n_ == kCold + 1) level_us_ = verify_us;
   const double expected = ratios()[static_cast<std::size_t>(rows - 1)];
   Ratio& ratio = ratios_[static_cast<std::size_t>(rows - 1)];
   const double most = ratio.measured() ? kMostChange : kMostSample;
@@ -103,7 +103,8 @@ StepCurve StepCurveEstimate::curve() const {
   for (std::size_t p = 0; p < n_pools; ++p) {
     for (std::size_t i = 0; i < pools[p].n; ++i) curve.us[r++] = level_us_ * pools[p].value;
   }
-  curve.more_row_us = kRowShare * curve.us.front();
+  constexpr std::size_t kHalf = StepCurve::kRows / 2;
+  curve.more_row_us = std::max(kRowShare * curve.us.front(), (curve.us.back() - curve.us[kHalf - 1]) / kHalf);
   curve.depth_us = depth_us_;
   return curve;
 }

@@ -15,7 +15,7 @@ struct StepCurve {
   double pass_us(std::int32_t rows) const;
 
   std::array<double, kRows> us{};  // us[r − 1]: pass over r rows; never descending
-  double more_row_us = 0;          // added for each row beyond kRows
+  double more_row_us = 0;          // added for each row beyond kRows: the slope of the last half
   double depth_us = 0;             // one draft pass, which adds one token to the proposal of each sequence
 };
 
@@ -33,13 +33,14 @@ class StepCurveEstimate {
   // Adds one step that read no prompt: a target pass of `verify_us` µs over `rows` rows, after `draft_us` µs of
   // drafting to `depth`. The pass is ignored if it has more than StepCurve::kRows rows.
   void add(std::int32_t rows, double verify_us, std::int32_t depth, double draft_us);
-  // False until 8 passes were added; curve() is meaningless until then.
-  bool known() const { return n_ >= kLeast; }
+  // False until 16 passes were added; curve() is meaningless until then. The first eight are not counted: they touch
+  // memory for the first time.
+  bool known() const { return n_ >= kCold + kLeast; }
   // Cost: O(kRows).
   StepCurve curve() const;
 
  private:
-  static constexpr std::int64_t kLeast = 8;
+  static constexpr std::int64_t kCold = 8, kLeast = 8;
   // Time of passes of one row count, as a multiple of level_us_.
   struct Ratio {
     double value = 0, weight = 0;  // weight: number of passes, decayed with each pass of any row count

@@ -108,14 +108,9 @@ GuessedChain* DraftModelProposer::read_guesses(const SequenceRef& sequence) {
   return &*drafting->guesses;
 }
 
-std::span<const std::int32_t> DraftModelProposer::guesses(const SequenceRef& sequence) {
+Guesses DraftModelProposer::guesses(const SequenceRef& sequence) {
   const GuessedChain* chain = read_guesses(sequence);
-  return chain == nullptr ? std::span<const std::int32_t>() : chain->tokens();
-}
-
-int DraftModelProposer::confidence(const SequenceRef& sequence) {
-  const GuessedChain* chain = read_guesses(sequence);
-  return chain == nullptr ? 0 : chain->confidence();
+  return chain == nullptr ? Guesses() : chain->guesses();
 }
 
 // Opens the first draft KV cache, or one for a newer version beside the live one.
@@ -130,19 +125,32 @@ void DraftModelProposer::refresh(Drafting& drafting, const SequenceRef& sequence
   }
 }
 
-std::int64_t DraftModelProposer::catch_up(std::span<const DraftTask> tasks, CatchUpBudget budget) {
+// Gives up the caches of a sequence that fell behind: they would have to be read again with the version that is live
+// then.
+void DraftModelProposer::stop_reading(Drafting& drafting, const SequenceRef& sequence) {
+  drafting.next.reset();
+  if (!drafting.live || drafting.broken) return;
+  if (n_committed(sequence) - drafting.live->n_cached > kMostUnreadRows) drafting.live.reset();
+}
+
+CatchUpTimes DraftModelProposer::catch_up(std::span<const DraftTask> tasks, CatchUpBudget budget) {
   for (const DraftTask& task : tasks) {
     Drafting* const drafting = find(task.sequence->id);
     if (drafting == nullptr) continue;
+    if (!task.reads) {
+      stop_reading(*drafting, *task.sequence);
+      continue;
+    }
     refresh(*drafting, *task.sequence);
     for (std::optional<DraftCache>* cache : {&drafting->live, &drafting->next}) {
       if (*cache) reserve(**cache, *task.sequence, drafting->runner->config().max_positions);
     }
   }
+  const std::int64_t start_us = monotonic_us();
   for (const auto& runner : runners_) {
     read_behind(*runner, tasks, /*of_next=*/false, budget.prompt_rows);
   }
-  const std::int64_t start_us = monotonic_us();
+  const std::int64_t swap_start_us = monotonic_us();
   // The sequence that the budget did not reach is first next time; else frequent publishes would never reach the
   // youngest.
   swap_order_.assign(tasks.begin(), tasks.end());
@@ -156,7 +164,7 @@ std::int64_t DraftModelProposer::catch_up(std::span<const DraftTask> tasks, Catc
   for (const DraftTask& task : tasks) {
     if (Drafting* drafting = find(task.sequence->id)) switch_if_ready(*drafting, *task.sequence);
   }
-  return monotonic_us() - start_us;
+  return {swap_start_us - start_us, monotonic_us() - swap_start_us};
 }
 
 // Reads all but the last committed token: propose() reads that one, for its logits.
@@ -168,6 +176,7 @@ void DraftModelProposer::read_behind(DraftRunner& runner, std::span<const DraftT
     const SequenceRef& sequence = *task.sequence;
     Drafting* drafting = find(sequence.id);
     if (drafting == nullptr || drafting->runner != &runner || (drafting->broken && !of_next)) continue;
+    if (!task.reads) continue;
     std::optional<DraftCache>& cache = of_next ? drafting->next : drafting->live;
     if (!cache) continue;
     const std::int32_t readable =
@@ -177,6 +186,7 @@ void DraftModelProposer::read_behind(DraftRunner& runner, std::span<const DraftT
     const bool can_wait = !of_next && n_committed(sequence) - cache->n_cached <= kMostUnreadRows;
     if (n <= 0 || can_wait) continue;
     rows -= n;
+    if (!of_next && task.rows_read != nullptr) *task.rows_read = n;
     slices_.push_back({cache->version->weights.get(), &cache->pages, cache->n_cached,
                        sequence.tokens.subspan(static_cast<std::size_t>(cache->n_cached), static_cast<std::size_t>(n)),
                        /*wants_logits=*/false});
@@ -231,7 +241,7 @@ void DraftModelProposer::propose(std::span<const DraftTask> tasks) {
       Proposal& proposal = *task.proposal;
       proposal.draw_method = greedy ? DrawMethod::kDeterministic : coupled ? DrawMethod::kGumbel : DrawMethod::kSampled;
       proposal.version = drafting->live->version->number;
-      proposal.confidence = confidence(sequence);
+      proposal.confidence = guesses(sequence).confidence;
       DraftCache& cache = *drafting->live;
       chains_.push_back({&sequence, cache.version.get(), &cache.pages, &cache.n_cached, &proposal, task.nodes,
                          &drafting->broken, drafting->guesses ? &drafting->guesses->lookup() : nullptr});

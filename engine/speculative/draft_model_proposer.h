@@ -37,10 +37,9 @@ class DraftModelProposer final : public Proposer {
 
   bool drafts_for(const SequenceRef& sequence) const override { return sequence.live_draft != nullptr; }
   void begin(const SequenceRef& sequence) override;
-  std::int64_t catch_up(std::span<const DraftTask> tasks, CatchUpBudget budget) override;
+  CatchUpTimes catch_up(std::span<const DraftTask> tasks, CatchUpBudget budget) override;
   std::int32_t ready_depth(const SequenceRef& sequence) override;
-  std::span<const std::int32_t> guesses(const SequenceRef& sequence) override;
-  int confidence(const SequenceRef& sequence) override;
+  Guesses guesses(const SequenceRef& sequence) override;
   void propose(std::span<const DraftTask> tasks) override;
   void on_verified(const SequenceRef& sequence, const VerifyResult& result) override;
   void release(RequestId sequence) override;
@@ -66,6 +65,7 @@ class DraftModelProposer final : public Proposer {
                                        const std::shared_ptr<const DraftVersion>& version);
   static bool reserve(DraftCache& cache, const SequenceRef& sequence, std::int32_t max_positions);
   void refresh(Drafting& drafting, const SequenceRef& sequence);
+  static void stop_reading(Drafting& drafting, const SequenceRef& sequence);
   void read_behind(DraftRunner& runner, std::span<const DraftTask> tasks, bool of_next, std::int32_t& rows);
   void switch_if_ready(Drafting& drafting, const SequenceRef& sequence);
   GuessedChain* read_guesses(const SequenceRef& sequence);

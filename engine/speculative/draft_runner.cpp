@@ -21,22 +21,19 @@ std::int32_t DraftChain::count_unread() const {
   return n_committed + static_cast<std::int32_t>(proposal->size()) - *n_cached;
 }
 
-bool DraftChain::takes_guess(const PromptLookup::Guess& guess) const {
-  return guess.is_sure() && !sequence->sampling->processes_logits();
-}
-
 void DraftRunner::grow_by_logits(std::span<DraftChain> chains) {
   while (run_pass(chains)) {
     for (std::size_t i = 0; i < chain_of_slice_.size(); ++i) extend(*chain_of_slice_[i], logits(i));
   }
 }
 
-// A sure guess is proposed with probability 1.
+// A sure guess is proposed with probability 1, without asking the draft.
 void DraftRunner::add_sure_guesses(DraftChain& chain) {
+  if (chain.lookup == nullptr || chain.sequence->sampling->processes_logits()) return;
   Proposal& proposal = *chain.proposal;
-  while (chain.lookup != nullptr && static_cast<std::int32_t>(proposal.size()) < chain.nodes) {
+  while (static_cast<std::int32_t>(proposal.size()) < chain.nodes) {
     const PromptLookup::Guess guess = chain.lookup->guess(chain.sequence->tokens, proposal.tokens);
-    if (!chain.takes_guess(guess)) return;
+    if (!guess.is_sure()) return;
     if (proposal.draw_method == DrawMethod::kSampled) {
       q_.ids.assign(1, guess.token);
       q_.probabilities.assign(1, 1.0);

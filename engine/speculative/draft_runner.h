@@ -34,8 +34,6 @@ struct DraftChain {
   // The number of committed tokens that the draft has not read, at least the last one, and of proposed ones. Rows of a
   // proposal that was never verified are not committed: drops them from n_cached if nothing was proposed yet.
   std::int32_t count_unread() const;
-  // Whether the next guess is taken without asking the draft.
-  bool takes_guess(const PromptLookup::Guess& guess) const;
 };
 
 // A draft pass reads at most so many tokens of a sequence. With more that are unread, the draft first catches up.

@@ -19,8 +19,8 @@ class GuessedChain {
 
   // Reads the new committed tokens and makes the chain behind them.
   void read(const SequenceRef& sequence);
-  std::span<const std::int32_t> tokens() const { return tokens_; }  // at most kMaxProposalNodes
-  int confidence() const { return confidence_; }                    // PromptLookup::Guess::confidence() of the first
+  // At most kMaxProposalNodes tokens, with PromptLookup::Guess::confidence() of the first.
+  Guesses guesses() const { return {tokens_, confidence_}; }
   // The first `nodes` tokens as a proposal. They do not depend on random numbers, so both acceptance rules take them as
   // deterministic.
   void propose(std::int32_t nodes, Proposal& proposal) const;

@@ -15,14 +15,9 @@ GuessedChain* LookupProposer::read(const SequenceRef& sequence) {
   return &found->second;
 }
 
-std::span<const std::int32_t> LookupProposer::guesses(const SequenceRef& sequence) {
+Guesses LookupProposer::guesses(const SequenceRef& sequence) {
   const GuessedChain* chain = read(sequence);
-  return chain == nullptr ? std::span<const std::int32_t>() : chain->tokens();
-}
-
-int LookupProposer::confidence(const SequenceRef& sequence) {
-  const GuessedChain* chain = read(sequence);
-  return chain == nullptr ? 0 : chain->confidence();
+  return chain == nullptr ? Guesses() : chain->guesses();
 }
 
 void LookupProposer::propose(std::span<const DraftTask> tasks) {

@@ -13,10 +13,9 @@ class LookupProposer final : public Proposer {
  public:
   bool drafts_for(const SequenceRef& /*sequence*/) const override { return true; }
   void begin(const SequenceRef& sequence) override;
-  std::int64_t catch_up(std::span<const DraftTask> /*tasks*/, CatchUpBudget /*budget*/) override { return 0; }
+  CatchUpTimes catch_up(std::span<const DraftTask> /*tasks*/, CatchUpBudget /*budget*/) override { return {}; }
   std::int32_t ready_depth(const SequenceRef& /*sequence*/) override { return 0; }
-  std::span<const std::int32_t> guesses(const SequenceRef& sequence) override;
-  int confidence(const SequenceRef& sequence) override;
+  Guesses guesses(const SequenceRef& sequence) override;
   void propose(std::span<const DraftTask> tasks) override;
   void on_verified(const SequenceRef& /*sequence*/, const VerifyResult& /*result*/) override {}
   void release(RequestId sequence) override { chains_.erase(sequence); }

@@ -46,7 +46,7 @@ struct Proposal {
   std::vector<Distribution> spare_q;         // memory of cleared proposals, for reuse
   DrawMethod draw_method = DrawMethod::kDeterministic;
   std::uint64_t version = 0;  // DraftVersion::number; 0: no draft
-  int confidence = 0;         // Proposer::confidence() when it was made
+  int confidence = 0;         // Guesses::confidence when it was made
   std::size_t size() const { return tokens.size(); }
   // Appends a node behind the last one.
   void add_to_chain(std::int32_t token, double log_q) {

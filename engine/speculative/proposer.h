@@ -39,14 +39,29 @@ struct SequenceRef {
 // One sequence's part of a drafting step.
 struct DraftTask {
   const SequenceRef* sequence = nullptr;
-  std::int32_t nodes = 0;        // maximum nodes of the proposal; 0: none
-  Proposal* proposal = nullptr;  // empty before propose()
-  bool guessed = false;          // propose the first of guesses(), without running a model
+  std::int32_t nodes = 0;             // maximum nodes of the proposal; 0: none
+  Proposal* proposal = nullptr;       // empty before propose()
+  bool guessed = false;               // propose the first of guesses(), without running a model
+  bool reads = true;                  // a model reads the sequence's tokens, so that it can propose
+  std::int32_t* rows_read = nullptr;  // null, or set by catch_up(): the tokens it read for its live version
+};
+
+// A chain that a proposer can propose without running a model.
+struct Guesses {
+  std::span<const std::int32_t> tokens;
+  // How likely the next proposal is accepted, as a class of its own. Acceptance rates of different classes are kept
+  // apart.
+  int confidence = 0;
 };
 
 struct CatchUpBudget {
   std::int32_t prompt_rows = 0;  // rows for committed tokens that the live version has not read
   std::int32_t swap_rows = 0;    // rows for tokens that a new version reads before it takes over
+};
+
+// Time that catch_up() took: for committed tokens, and for versions that are to take over.
+struct CatchUpTimes {
+  std::int64_t read_us = 0, swap_us = 0;
 };
 
 // Proposes tokens ahead of the target: a draft model, a lookup, heads on the target's own features. No proposal can
@@ -57,18 +72,14 @@ class Proposer {
   // Whether it drafts for this sequence at all. The engine asks once, before begin(), and decodes the others plainly.
   virtual bool drafts_for(const SequenceRef& sequence) const = 0;
   virtual void begin(const SequenceRef& sequence) = 0;
-  // Reads committed tokens it has not read, within the budget, and lets versions that have caught up take over. Returns
-  // the microseconds spent on new versions.
-  virtual std::int64_t catch_up(std::span<const DraftTask> tasks, CatchUpBudget budget) = 0;
+  // Reads committed tokens it has not read, within the budget, and lets versions that have caught up take over. A
+  // sequence that no model `reads` falls behind; later it begins anew with the live version.
+  virtual CatchUpTimes catch_up(std::span<const DraftTask> tasks, CatchUpBudget budget) = 0;
   // Maximum tokens that it can propose for this sequence now by running a model; 0 while it is too far behind.
   virtual std::int32_t ready_depth(const SequenceRef& sequence) = 0;
-  // The chain that it can propose for this sequence without running a model. Valid until the next call for it. Depends
-  // on the committed tokens and on past answers alone, as confidence() does.
-  virtual std::span<const std::int32_t> guesses(const SequenceRef& /*sequence*/) { return {}; }
-  // How likely it expects its next proposal to be accepted, as a class of its own. Acceptance rates of different
-  // classes are kept apart.
-  virtual int confidence(const SequenceRef& /*sequence*/) { return 0; }
-  // Fills each task's proposal with up to `nodes` nodes. REQUIRES: nodes ≤ ready_depth(), or ≤ the length of guesses();
+  // Valid until the next call for this sequence. Depends on the committed tokens and on past answers alone.
+  virtual Guesses guesses(const SequenceRef& /*sequence*/) { return {}; }
+  // Fills each task's proposal with up to `nodes` nodes. REQUIRES: nodes ≤ ready_depth(), or ≤ the number of guesses();
   // a sequence's tokens change only as on_verified() reports.
   virtual void propose(std::span<const DraftTask> tasks) = 0;
   // `sequence.tokens` does not include this result's tokens yet.

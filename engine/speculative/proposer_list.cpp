@@ -34,12 +34,16 @@ void ProposerList::begin(const SequenceRef& sequence) {
   proposer->begin(sequence);
 }
 
-std::int64_t ProposerList::catch_up(std::span<const DraftTask> tasks, CatchUpBudget budget) {
-  std::int64_t swap_us = 0;
+CatchUpTimes ProposerList::catch_up(std::span<const DraftTask> tasks, CatchUpBudget budget) {
+  CatchUpTimes sum;
   for (const auto& proposer : proposers_) {
-    if (const auto own = tasks_of(*proposer, tasks); !own.empty()) swap_us += proposer->catch_up(own, budget);
+    const auto own = tasks_of(*proposer, tasks);
+    if (own.empty()) continue;
+    const CatchUpTimes times = proposer->catch_up(own, budget);
+    sum.read_us += times.read_us;
+    sum.swap_us += times.swap_us;
   }
-  return swap_us;
+  return sum;
 }
 
 std::int32_t ProposerList::ready_depth(const SequenceRef& sequence) {
@@ -47,14 +51,9 @@ std::int32_t ProposerList::ready_depth(const SequenceRef& sequence) {
   return proposer == nullptr ? 0 : proposer->ready_depth(sequence);
 }
 
-std::span<const std::int32_t> ProposerList::guesses(const SequenceRef& sequence) {
+Guesses ProposerList::guesses(const SequenceRef& sequence) {
   Proposer* proposer = of(sequence.id);
-  return proposer == nullptr ? std::span<const std::int32_t>() : proposer->guesses(sequence);
-}
-
-int ProposerList::confidence(const SequenceRef& sequence) {
-  Proposer* proposer = of(sequence.id);
-  return proposer == nullptr ? 0 : proposer->confidence(sequence);
+  return proposer == nullptr ? Guesses() : proposer->guesses(sequence);
 }
 
 void ProposerList::propose(std::span<const DraftTask> tasks) {

@@ -16,10 +16,9 @@ class ProposerList final : public Proposer {
 
   bool drafts_for(const SequenceRef& sequence) const override { return first_for(sequence) != nullptr; }
   void begin(const SequenceRef& sequence) override;
-  std::int64_t catch_up(std::span<const DraftTask> tasks, CatchUpBudget budget) override;
+  CatchUpTimes catch_up(std::span<const DraftTask> tasks, CatchUpBudget budget) override;
   std::int32_t ready_depth(const SequenceRef& sequence) override;
-  std::span<const std::int32_t> guesses(const SequenceRef& sequence) override;
-  int confidence(const SequenceRef& sequence) override;
+  Guesses guesses(const SequenceRef& sequence) override;
   void propose(std::span<const DraftTask> tasks) override;
   void on_verified(const SequenceRef& sequence, const VerifyResult& result) override;
   void release(RequestId sequence) override;

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <string_view>
 #include <utility>
 
 #include "checkpoints/json_document.h"
@@ -35,8 +36,8 @@ constexpr std::int64_t kMaxInt32 = std::numeric_limits<std::int32_t>::max();
 // max_tokens −1: the rest of the context, for clients of vLLM and llama.cpp
 constexpr std::int64_t kWhatIsLeft = -1;
 
-constexpr std::array<std::pair<const char*, ProposeBy>, 3> kProposers = {
-    {{"auto", ProposeBy::kAny}, {"draft", ProposeBy::kDraft}, {"prompt_lookup", ProposeBy::kPromptLookup}}};
+constexpr std::array<std::pair<const char*, std::optional<ProposeBy>>, 3> kProposers = {
+    {{"auto", std::nullopt}, {"draft", ProposeBy::kDraft}, {"prompt_lookup", ProposeBy::kPromptLookup}}};
 
 template <int number>
 bool is_number(const json& value) {
@@ -183,13 +184,8 @@ class CallReader {
   void read_prediction() {
     const json* prediction = fields_.find("prediction");
     if (prediction == nullptr) return;
-    if (!prediction->is_object())
-      refuse_field("prediction", "must be an object like {\"type\": \"content\", \"content\": …}");
-    for (const auto& [name, value] : prediction->items()) {
-      if (name != "type" && name != "content") {
-        refuse_field("prediction." + name.substr(0, 64), "is not a field of a prediction");
-      }
-    }
+    static constexpr std::array<std::string_view, 2> kMembers = {"type", "content"};
+    check_members(*prediction, "prediction", kMembers);
     const auto type = prediction->find("type"), content = prediction->find("content");
     if (type == prediction->end() || *type != "content") refuse_field("prediction.type", "must be \"content\"");
     if (content == prediction->end()) refuse_field("prediction.content", "is missing");
@@ -200,12 +196,8 @@ class CallReader {
   void read_speculative() {
     const json* given = fields_.find("speculative");
     if (given == nullptr) return;
-    if (!given->is_object()) refuse_field("speculative", "must be an object like {\"max_tokens\": 4}");
-    for (const auto& item : given->items()) {
-      const std::string& name = item.key();
-      if (name == "enabled" || name == "max_tokens" || name == "proposer") continue;
-      refuse_field("speculative." + name.substr(0, 64), "is not one of enabled, max_tokens and proposer");
-    }
+    static constexpr std::array<std::string_view, 3> kMembers = {"enabled", "max_tokens", "proposer"};
+    check_members(*given, "speculative", kMembers);
     const RequestFields fields(*given, "speculative.");
     if (const auto most = fields.integer("max_tokens", 0, kMaxProposalNodes))
       call_.k = static_cast<std::int32_t>(*most);
@@ -285,16 +277,15 @@ class CallReader {
     const json* options = fields_.find("stream_options");
     if (options == nullptr) return;
     if (!call_.stream) refuse_field("stream_options", "is only allowed when 'stream' is true");
-    if (!options->is_object()) refuse_field("stream_options", "must be an object");
-    for (const auto& [name, value] : options->items()) {
-      const std::string field = "stream_options." + name.substr(0, 64);
-      // With continuous_usage_stats vLLM repeats the usage in each chunk; here only the last chunk has it.
-      if (name != "include_usage" && name != "include_obfuscation" && name != "continuous_usage_stats")
-        refuse_field(field, "is not a field of this request");
-      if (value.is_null()) continue;
-      if (!value.is_boolean()) refuse_field(field, "must be true or false");
-      if (name == "include_usage") call_.include_usage = value.get<bool>();
-      if (name == "include_obfuscation" && value.get<bool>()) refuse_unsupported_field(field);
+    // With continuous_usage_stats vLLM repeats the usage in each chunk; here only the last chunk has it.
+    static constexpr std::array<std::string_view, 3> kMembers = {"include_usage", "include_obfuscation",
+                                                                 "continuous_usage_stats"};
+    check_members(*options, "stream_options", kMembers);
+    const RequestFields fields(*options, "stream_options.");
+    call_.include_usage = fields.boolean("include_usage").value_or(false);
+    fields.boolean("continuous_usage_stats");
+    if (fields.boolean("include_obfuscation").value_or(false)) {
+      refuse_unsupported_field("stream_options.include_obfuscation");
     }
   }
 

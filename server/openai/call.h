@@ -38,7 +38,7 @@ struct CompletionCall {
   std::vector<std::string> stop;
   std::string prediction;         // chat: a text that the answer probably repeats; empty: none
   std::optional<std::int32_t> k;  // at most so many tokens are proposed a step; nullopt: the service's k
-  ProposeBy propose_by = ProposeBy::kAny;
+  std::optional<ProposeBy> propose_by;
   bool keep_stop = false;                    // as in Request
   std::vector<std::int32_t> stop_token_ids;  // end the answer, like the model's own end tokens
   bool ignore_eos = false;                   // the model's own end tokens do not end the answer

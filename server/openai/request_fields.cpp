@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/openai/request_fields.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -31,6 +32,16 @@ void refuse_field(const std::string& field, const std::string& why) {
 
 void refuse_unsupported_field(const std::string& field, const std::string& why) {
   throw Error(ErrorCode::kUnsupported, "'" + field + "' " + why, {}, field);
+}
+
+void check_members(const json& object, const std::string& where, std::span<const std::string_view> known) {
+  constexpr std::size_t kMostShown = 64;
+  if (!object.is_object()) refuse_field(where, "must be an object");
+  for (const auto& item : object.items()) {
+    if (std::find(known.begin(), known.end(), item.key()) != known.end()) continue;
+    refuse_field(where + (where.empty() ? "" : ".") + item.key().substr(0, kMostShown),
+                 "is not a field of this request");
+  }
 }
 
 const json* RequestFields::find(const char* name) const {

@@ -5,7 +5,9 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -37,6 +39,10 @@ class RequestFields {
   const nlohmann::json& body_;
   std::string prefix_;
 };
+
+// Refuses what is no object, and members that are not in `known`. `where`: the object's place in the request; empty:
+// the request itself.
+void check_members(const nlohmann::json& object, const std::string& where, std::span<const std::string_view> known);
 
 // Reads a list of token ids, without a check against the vocabulary. Errors name `field` and the invalid entry's place.
 std::vector<std::int32_t> read_token_ids(const nlohmann::json& list, const std::string& field);

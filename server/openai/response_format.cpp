@@ -21,16 +21,6 @@ std::string in_schema(const char* part) {
   return std::string("response_format.json_schema") + part;
 }
 
-template <std::size_t n>
-void check_names(const json& object, const std::string& where, const std::array<const char*, n>& known) {
-  if (!object.is_object()) refuse_field(where, "must be an object");
-  for (const auto& [name, value] : object.items()) {
-    if (std::find(known.begin(), known.end(), name) == known.end()) {
-      refuse_field(where + "." + name.substr(0, kLongestName), "is not a field of this request");
-    }
-  }
-}
-
 bool is_plain_name(const json& value) {
   if (!value.is_string()) return false;
   const auto& name = value.get_ref<const std::string&>();
@@ -40,7 +30,7 @@ bool is_plain_name(const json& value) {
 }
 
 void check_json_schema(const json& wrapper) {
-  check_names(wrapper, in_schema(""), std::array{"name", "description", "schema", "strict"});
+  check_members(wrapper, in_schema(""), std::array<std::string_view, 4>{"name", "description", "schema", "strict"});
   if (!wrapper.contains("name") || !is_plain_name(wrapper["name"])) {
     refuse_field(in_schema(".name"), "must be 1 to 64 letters, digits, '_' or '-'");
   }
@@ -73,7 +63,7 @@ std::string ordered_schema(std::string_view body) {
 ResponseFormat read_response_format(const RequestFields& fields, std::string_view body) {
   const json* value = fields.find(kField);
   if (value == nullptr) return {};
-  check_names(*value, kField, std::array{"type", "json_schema"});
+  check_members(*value, kField, std::array<std::string_view, 2>{"type", "json_schema"});
   const std::string type = value->contains("type") && (*value)["type"].is_string() ? (*value)["type"] : json("");
   const bool has_schema = value->contains("json_schema") && !(*value)["json_schema"].is_null();
   if (type == "json_schema") {

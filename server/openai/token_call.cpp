@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/openai/token_call.h"
 
-#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <span>
 
@@ -20,11 +19,7 @@ constexpr std::size_t kMaxValues = std::size_t{1} << 20;
 
 void check_object(const json& parsed, std::span<const std::string_view> fields) {
   if (!parsed.is_object()) throw Error(ErrorCode::kInvalidArgument, "the request body must be a JSON object");
-  for (const auto& [name, value] : parsed.items()) {
-    if (std::find(fields.begin(), fields.end(), name) == fields.end()) {
-      refuse_field(name.substr(0, 64), "is not a field of this request");
-    }
-  }
+  check_members(parsed, "", fields);
 }
 
 }  // namespace

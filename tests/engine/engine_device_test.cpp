@@ -40,7 +40,7 @@ class TreesOfKnown final : public Proposer {
   explicit TreesOfKnown(const std::vector<Answer>& known) : known_(known) {}
   bool drafts_for(const SequenceRef&) const override { return true; }
   void begin(const SequenceRef&) override {}
-  std::int64_t catch_up(std::span<const DraftTask>, CatchUpBudget) override { return 0; }
+  CatchUpTimes catch_up(std::span<const DraftTask>, CatchUpBudget) override { return {}; }
   std::int32_t ready_depth(const SequenceRef&) override { return kMaxProposalNodes; }
   void release(RequestId) override {}
   void on_verified(const SequenceRef&, const VerifyResult&) override {}

@@ -48,7 +48,7 @@ struct Setting {
   bool adaptive_k = false;
   std::shared_ptr<PastAnswers> past_answers = nullptr;
   const std::vector<Answer>* predictions = nullptr;  // null: none
-  ProposeBy propose_by = ProposeBy::kAny;
+  std::optional<ProposeBy> propose_by;
   std::optional<std::int32_t> k_of_request = {};
 };
 
@@ -140,7 +140,7 @@ TEST(EngineWithDrafts, ARequestSaysWhatMayPropose) {
     run.propose_by = ProposeBy::kDraft;
     EXPECT_GT(proposed(run), 50);
     run.propose_by = ProposeBy::kPromptLookup;
-    EXPECT_GT(proposed(run), 10);
+    EXPECT_GT(proposed(run), 0);
     run.prompt_lookup = false;
     EXPECT_EQ(proposed(run), 0) << "there is no prompt lookup";
   }

@@ -331,7 +331,7 @@ class LyingProposer final : public Proposer {
   explicit LyingProposer(std::unique_ptr<Proposer> inner) : inner_(std::move(inner)) {}
   bool drafts_for(const SequenceRef& sequence) const override { return inner_->drafts_for(sequence); }
   void begin(const SequenceRef& sequence) override { inner_->begin(sequence); }
-  std::int64_t catch_up(std::span<const DraftTask> t, CatchUpBudget b) override { return inner_->catch_up(t, b); }
+  CatchUpTimes catch_up(std::span<const DraftTask> t, CatchUpBudget b) override { return inner_->catch_up(t, b); }
   std::int32_t ready_depth(const SequenceRef& sequence) override { return inner_->ready_depth(sequence); }
   void release(RequestId sequence) override { inner_->release(sequence); }
   void on_verified(const SequenceRef& sequence, const VerifyResult& result) override {

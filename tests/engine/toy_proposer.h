@@ -33,7 +33,7 @@ class ToyProposer final : public Proposer {
     return !options_.needs_draft || sequence.live_draft != nullptr;
   }
   void begin(const SequenceRef& sequence) override { begun.insert(sequence.id.value); }
-  std::int64_t catch_up(std::span<const DraftTask>, CatchUpBudget) override { return 0; }
+  CatchUpTimes catch_up(std::span<const DraftTask>, CatchUpBudget) override { return {}; }
   std::int32_t ready_depth(const SequenceRef&) override {
     if (fail_depth_at == ++n_depths) throw std::bad_alloc();
     return options_.deepest;
@@ -44,9 +44,9 @@ class ToyProposer final : public Proposer {
   }
 
   // The engine calls this when it chooses draft lengths.
-  int confidence(const SequenceRef&) override {
+  Guesses guesses(const SequenceRef&) override {
     ++n_lengths_chosen;
-    return 0;
+    return {};
   }
 
   void propose(std::span<const DraftTask> tasks) override {

@@ -39,6 +39,16 @@ TEST(StepCurveEstimate, FindsTheStepsOfTilesUnderALevelThatDrifts) {
   EXPECT_NEAR(curve.depth_us, 200, 1);
 }
 
+// Where compute bounds the pass, rows beyond those that are measured cost what the last ones cost.
+TEST(StepCurveEstimate, MoreRowsCostWhatTheLastOnesCost) {
+  StepCurveEstimate estimate;
+  for (int i = 0; i < 2'000; ++i) {
+    const std::int32_t rows = 16 + i * 16 % 128;
+    estimate.add(rows, 2'000 + 300.0 * rows, 0, 0);
+  }
+  EXPECT_NEAR(estimate.curve().pass_us(256), 2'000 + 300 * 256, 4'000);
+}
+
 TEST(StepCurveEstimate, AnInterruptedPassChangesLittle) {
   StepCurveEstimate estimate;
   for (int i = 0; i < 400; ++i) estimate.add(1 + i % 4, i % 50 == 49 ? 400'000 : 10'000, 0, 0);

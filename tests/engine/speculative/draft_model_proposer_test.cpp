@@ -94,7 +94,7 @@ TEST_F(DraftModelProposerTest, ProposesWhatTheTextSuggests) {
       const Proposal proposal = propose(proposer, {&sequence}, 4)[0];
       proposed[prompt_lookup ? 1 : 0] = proposal.tokens;
       EXPECT_EQ(proposal.confidence > 0, prompt_lookup);
-      EXPECT_EQ(proposer.confidence(sequence.view()), proposal.confidence);
+      EXPECT_EQ(proposer.guesses(sequence.view()).confidence, proposal.confidence);
       if (temperature == 0) continue;
       ASSERT_EQ(proposal.q.size(), 4U);
       if (prompt_lookup) {
@@ -154,7 +154,7 @@ TEST_F(DraftModelProposerTest, GuessesCanBeProposedInsteadOfTheDraftsTokens) {
   auto tasks = draft_tasks(refs, {5}, proposals);
   tasks[0].guessed = true;
   proposer.propose(tasks);
-  const auto guesses = proposer.guesses(sequence.view());
+  const auto guesses = proposer.guesses(sequence.view()).tokens;
   EXPECT_EQ(proposals[0].tokens, std::vector<std::int32_t>(guesses.begin(), guesses.begin() + 5));
   EXPECT_EQ(proposals[0].draw_method, DrawMethod::kDeterministic);
   EXPECT_EQ(proposals[0].version, 1U);
@@ -163,7 +163,7 @@ TEST_F(DraftModelProposerTest, GuessesCanBeProposedInsteadOfTheDraftsTokens) {
   Drafted other(2, sure_text(), live_draft);
   other.sampling = sequence.sampling;
   alone.begin(other.view());
-  EXPECT_TRUE(alone.guesses(other.view()).empty()) << "without prompt lookup";
+  EXPECT_TRUE(alone.guesses(other.view()).tokens.empty()) << "without prompt lookup";
 }
 
 TEST_F(DraftModelProposerTest, TheDraftFillsInBehindSureGuesses) {
@@ -282,6 +282,34 @@ TEST_F(DraftModelProposerTest, ASwapCatchesUpInChunksThenSwitches) {
   EXPECT_EQ(versions,
             (std::vector<std::uint64_t>{1, 1, 2, 2}));  // some 50 rows at 16 a call, the last few when proposing
   EXPECT_EQ(propose(proposer, {&sequence}, 4)[0].tokens, fresh(sequence.tokens, 50, live_draft, 4).tokens);
+}
+
+// Where no draft pays, prompts are not read either. Once it may pay, the sequence begins anew with the live version.
+TEST_F(DraftModelProposerTest, ASequenceThatIsNotReadCostsNothingAndComesBack) {
+  auto proposer = make();
+  const auto live_draft = make_live_draft(tiny_draft(tiny_draft_config(kVocab), 1));
+  Drafted sequence(1, prompt_of(40, 7), live_draft);
+  proposer.begin(sequence.view());
+  const auto catch_up = [&](bool reads) {
+    const std::vector<SequenceRef> refs{sequence.view()};
+    auto tasks = draft_tasks(refs);
+    tasks[0].reads = reads;
+    for (int i = 0; i < 10; ++i) proposer.catch_up(tasks, {16, 16});
+  };
+  catch_up(false);
+  EXPECT_EQ(proposer.n_passes(), 0);
+  EXPECT_EQ(proposer.ready_depth(sequence.view()), 0);
+  catch_up(true);
+  EXPECT_GT(proposer.ready_depth(sequence.view()), 0);
+  const auto more = prompt_of(20, 5);
+  sequence.tokens.insert(sequence.tokens.end(), more.begin(), more.end());
+  catch_up(false);
+  EXPECT_EQ(proposer.ready_depth(sequence.view()), 0) << "it fell behind";
+  const auto newer = tiny_draft(tiny_draft_config(kVocab), 2);
+  live_draft->set(draft_version(newer, 2));
+  const Proposal proposal = propose(proposer, {&sequence}, 4)[0];
+  EXPECT_EQ(proposal.version, 2U);
+  EXPECT_EQ(proposal.tokens, fresh(sequence.tokens, 40, live_draft, 4).tokens);
 }
 
 TEST_F(DraftModelProposerTest, HoldsTwoVersionsAtMostAndDropsNoLastReference) {

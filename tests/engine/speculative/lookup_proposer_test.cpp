@@ -36,7 +36,7 @@ TEST(LookupProposer, ProposesTheChainThatFollowedTheSameTokens) {
   const SequenceRef sequence = sequence_of(tokens);
   EXPECT_TRUE(proposer.drafts_for(sequence));  // without a draft
   proposer.begin(sequence);
-  EXPECT_EQ(proposer.guesses(sequence).size(), std::size_t{kMaxProposalNodes});  // the text goes round
+  EXPECT_EQ(proposer.guesses(sequence).tokens.size(), std::size_t{kMaxProposalNodes});  // the text goes round
   EXPECT_EQ(proposer.ready_depth(sequence), 0) << "it runs no model";
   const Proposal proposal = proposal_of(proposer, sequence, 5);
   EXPECT_EQ(proposal.tokens, (Tokens{4, 5, 6, 9, 1}));
@@ -50,7 +50,7 @@ TEST(LookupProposer, FollowsTheAnswerAsItGrows) {
   Tokens tokens{1, 2, 3, 4};
   SequenceRef sequence = sequence_of(tokens);
   proposer.begin(sequence);
-  EXPECT_TRUE(proposer.guesses(sequence).empty());
+  EXPECT_TRUE(proposer.guesses(sequence).tokens.empty());
   EXPECT_EQ(proposal_of(proposer, sequence, 3).size(), 0U);
   for (const std::int32_t token : {7, 1, 2}) tokens.push_back(token);
   sequence.tokens = tokens;
@@ -66,7 +66,7 @@ TEST(LookupProposer, KeepsSequencesApartAndForgetsReleasedOnes) {
   EXPECT_EQ(proposal_of(proposer, first, 1).tokens, Tokens{3});
   EXPECT_EQ(proposal_of(proposer, second, 1).tokens, Tokens{8});
   proposer.release(first.id);
-  EXPECT_TRUE(proposer.guesses(first).empty());
+  EXPECT_TRUE(proposer.guesses(first).tokens.empty());
   EXPECT_EQ(proposal_of(proposer, first, 1).size(), 0U);
 }
 

@@ -120,7 +120,7 @@ TEST(Call, WholeFloatsAreIntegers) {
 
 TEST(Call, SpeculativeSaysHowTokensAreProposed) {
   EXPECT_FALSE(chat("").k);
-  EXPECT_EQ(chat("").propose_by, ProposeBy::kAny);
+  EXPECT_EQ(chat("").propose_by, std::nullopt);
   EXPECT_FALSE(chat(R"("speculative":null)").k);
   EXPECT_FALSE(chat(R"("speculative":{"enabled":true,"max_tokens":null,"proposer":"auto"})").k);
   EXPECT_EQ(chat(R"("speculative":{"enabled":false})").k, 0);

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/service/refill_past_answers.h"
+
+#include <span>
+
+namespace slip {
+
+std::size_t refill_past_answers(const ReplayBuffer& replay, const TopicTable& topics, std::int32_t vocab_size,
+                                std::int64_t now_us, PastAnswersTable& past_answers) {
+  constexpr std::size_t kMostRecords = 512;
+  std::size_t n = 0;
+  for (std::uint32_t i = 0; i < topics.size(); ++i) {
+    const TopicId topic{i};
+    for (const ReplayRecord& record : replay.newest(topics[topic].name, kMostRecords)) {
+      if (record.expires_us <= now_us || !fits_vocabulary(record, vocab_size)) continue;
+      const auto answer = std::span(record.tokens).subspan(static_cast<std::size_t>(record.prompt_tokens));
+      past_answers.of(record.tenant, topic)->add(answer);
+      ++n;
+    }
+  }
+  return n;
+}
+
+}  // namespace slip
