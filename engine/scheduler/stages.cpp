@@ -2,8 +2,6 @@
 #include "engine/scheduler/stages.h"
 
 #include <algorithm>
-#include <cmath>
-#include <numeric>
 #include <utility>
 
 #include "common/clock.h"
@@ -14,14 +12,7 @@
 namespace slip {
 namespace {
 
-constexpr int kStepsBetweenTelling = 16;
 constexpr std::int64_t kTellAgainUs = 60'000'000;
-
-// As Proposal::version.
-std::uint64_t live_version(const SequenceRef& sequence) {
-  const auto live = sequence.live_draft != nullptr ? sequence.live_draft->get() : nullptr;
-  return live ? live->number : 0;
-}
 
 }  // namespace
 
@@ -102,85 +93,6 @@ void Engine::State::plan_next() {
   }
 }
 
-// What the proposer can do for a sequence; returns its ready_depth(). It reads new tokens here. If it fails, its
-// sequence goes on without proposals.
-std::int32_t Engine::State::look_ahead(std::size_t i) {
-  Part& part = parts_[i];
-  std::int32_t depth = 0;
-  const auto failure = contain([&] {
-    depth = proposer->ready_depth(part.ref);
-    part.guesses = proposer->guesses(part.ref);
-  });
-  if (!failure) {
-    if (running[i]->request.propose_by == ProposeBy::kDraft) part.guesses.tokens = {};
-    return running[i]->request.propose_by == ProposeBy::kPromptLookup ? 0 : depth;
-  }
-  log_parts(LogLevel::kError, {"drafting failed, a request goes on without drafts: ", failure->what()});
-  proposer->release(running[i]->request.id);
-  running[i]->drafting = false;
-  return 0;
-}
-
-AcceptanceEstimate& Engine::State::acceptance_of(const SequenceRef& sequence, ProposeBy by, int confidence) {
-  const auto draft = sequence.live_draft != nullptr ? std::optional(sequence.live_draft->id()) : std::nullopt;
-  return acceptance_[{draft, by, confidence}];
-}
-
-// Of a decoding sequence.
-DraftOutlook Engine::State::outlook_of(std::size_t i) {
-  const Part& part = parts_[i];
-  const SequenceLoad& load = loads_[i];
-  DraftOutlook outlook;
-  const std::int32_t most = std::max(0, std::min(load.k_wanted, load.remaining - 1));
-  outlook.most = std::min(most, load.ready_depth);
-  if (outlook.most > 0) {
-    AcceptanceEstimate& known = acceptance_of(part.ref, ProposeBy::kDraft, part.guesses.confidence);
-    const std::uint64_t version = live_version(part.ref);
-    outlook.alpha = known.alpha(version);
-    outlook.alpha_deeper = known.alpha_deeper(version);
-    outlook.probe = known.is_probe();
-  }
-  outlook.guesses.most = std::min(most, static_cast<std::int32_t>(part.guesses.tokens.size()));
-  if (outlook.guesses.most > 0) {
-    const AcceptanceEstimate& known = acceptance_of(part.ref, ProposeBy::kPromptLookup, part.guesses.confidence);
-    outlook.guesses.alpha = known.alpha(0);
-    outlook.guesses.alpha_deeper = known.alpha_deeper(0);
-  }
-  return outlook;
-}
-
-// Adapts draft lengths.
-void Engine::State::choose_lengths() {
-  if (!options.adaptive_k) return;
-  if (!step_curve_.known()) {
-    const auto n = std::count_if(loads_.begin(), loads_.end(), [](const auto& load) { return load.n_pending == 1; });
-    const std::int32_t most = unmeasured_draft_length(static_cast<std::int32_t>(n));
-    for (SequenceLoad& load : loads_) load.k_wanted = std::min(load.k_wanted, most);
-    return;
-  }
-  outlooks_.clear();
-  std::int32_t prompt_rows = 0;
-  for (std::size_t i = 0; i < running.size(); ++i) {
-    const SequenceLoad& load = loads_[i];
-    prompt_rows += load.n_pending > 1 ? std::min(load.n_pending, options.prefill_chunk - prompt_rows) : 0;
-    if (load.n_pending == 1) outlooks_.push_back(outlook_of(i));
-  }
-  const bool leased = cores != nullptr && cores->lease_asked() && leased_curve_.known();
-  const LengthChoice choice =
-      choose_draft_lengths(outlooks_, prompt_rows, (leased ? leased_curve_ : step_curve_).curve(), lengths_);
-  const auto drafted = [](const DraftLength& length) { return length.guessed ? 0 : length.nodes; };
-  const int n_drafted = std::accumulate(lengths_.begin(), lengths_.end(), 0,
-                                        [&](int sum, const DraftLength& length) { return sum + drafted(length); });
-  std::size_t next = 0;
-  for (std::size_t i = 0; i < running.size(); ++i) {
-    if (loads_[i].n_pending != 1) continue;
-    const DraftLength length = lengths_[next++];
-    parts_[i].saved_us = n_drafted == 0 ? 0 : choice.saved_us * drafted(length) / n_drafted;
-    loads_[i].k_wanted = length.nodes;
-    parts_[i].guessed = length.guessed;
-  }
-}
-
 void Engine::State::choose_threads() {
   if (cores == nullptr) return;
   StepKind kind{.has_prompt = false, .rows = 0};
@@ -211,15 +123,6 @@ void Engine::State::propose() {
   figures_.draft_us = monotonic_us() - start_us - figures_.swap_us;
 }
 
-bool Engine::State::draft_reads(std::size_t i) const {
-  const Sequence& sequence = *running[i];
-  const SequenceRef& ref = parts_[i].ref;
-  if (sequence.request.propose_by) return sequence.request.propose_by == ProposeBy::kDraft;
-  if (!options.adaptive_k || sequence.scout || ref.live_draft == nullptr) return true;
-  const auto use = draft_use_.find(ref.live_draft->id());
-  return use == draft_use_.end() || use->second.is_worth_reading(live_version(ref));
-}
-
 void Engine::State::run_ahead() {
   const CatchUpTimes times = proposer->catch_up(draft_tasks_, {options.prefill_chunk, options.catch_up_chunk});
   figures_.swap_us = times.swap_us;
@@ -229,19 +132,6 @@ void Engine::State::run_ahead() {
     if (task.nodes > 0 && !task.guessed) task.nodes = std::min(task.nodes, proposer->ready_depth(*task.sequence));
   }
   proposer->propose(draft_tasks_);
-}
-
-// Shares the time by rows, since sequences are read together.
-void Engine::State::learn_draft_use(std::int64_t read_us) {
-  if (!options.adaptive_k || !step_curve_.known()) return;
-  const int all_rows = std::accumulate(parts_.begin(), parts_.begin() + std::ssize(running), 0,
-                                       [](int sum, const Part& part) { return sum + part.rows_read; });
-  for (std::size_t i = 0; i < running.size(); ++i) {
-    const Part& part = parts_[i];
-    if (!running[i]->drafting || part.ref.live_draft == nullptr || !draft_reads(i)) continue;
-    const double own_us = all_rows == 0 ? 0 : static_cast<double>(read_us) * part.rows_read / all_rows;
-    draft_use_[part.ref.live_draft->id()].add(live_version(part.ref), part.saved_us, own_us);
-  }
 }
 
 void Engine::State::drop_drafts() {
@@ -293,23 +183,6 @@ void Engine::State::verify() {
   verifier->score(score_tasks_);
   figures_.verify_us = monotonic_us() - start_us;
   if (options.adaptive_k) learn_lengths();
-}
-
-// Skips steps that read prompts, since their rows take different times. Skips trials of another number of threads too:
-// trials come early, and a row count measured only by a trial would look too expensive to be tried again.
-void Engine::State::learn_lengths() {
-  if (figures_.n_prefilling > 0 || (cores != nullptr && cores->ran_trial())) return;
-  std::int32_t depth = 0;
-  for (const DraftTask& task : draft_tasks_) depth = std::max(depth, task.guessed ? 0 : task.nodes);
-  const bool leased = cores != nullptr && cores->ran_leased();
-  (leased ? leased_curve_ : step_curve_)
-      .add(figures_.verify_rows, static_cast<double>(figures_.verify_us), depth,
-           static_cast<double>(figures_.draft_us));
-  if (cores == nullptr || leased || !step_curve_.known()) return;
-  if (++n_since_told_ < kStepsBetweenTelling || outlooks_.empty()) return;
-  n_since_told_ = 0;
-  decode_time_.add(step_curve_.curve(), outlooks_, options.k);
-  cores->set_decode_time(decode_time_.time());
 }
 
 // A logit that is not finite fails only its own request.
@@ -387,15 +260,6 @@ void Engine::State::count_result(std::size_t i) {
   if (counts.first_version == 0) counts.first_version = proposal.version;
   if (counts.last_version != 0 && counts.last_version != proposal.version) ++counts.swaps;
   counts.last_version = proposal.version;
-}
-
-// The tokens that came tell how good the guesses were, whatever was proposed.
-void Engine::State::learn_guesses(const Part& part) {
-  if (part.guesses.tokens.empty() || part.committed.empty()) return;
-  const auto came = std::span(part.committed).first(std::min(part.committed.size(), part.guesses.tokens.size()));
-  const auto n_right = std::mismatch(came.begin(), came.end(), part.guesses.tokens.begin()).first - came.begin();
-  acceptance_of(part.ref, ProposeBy::kPromptLookup, part.guesses.confidence)
-      .add(/*version=*/0, static_cast<std::int32_t>(n_right), n_right < std::ssize(came));
 }
 
 // Weights with a NaN fail every request for the same reason, so the log repeats a reason only once a minute.
