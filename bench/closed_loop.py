@@ -25,7 +25,8 @@ START_S, STOP_S, RELOAD_S, ANSWER_S = 60, 40, 10, 300
 # The beginning of every request, as in a real service.
 SYSTEM_PROMPT = "You are the assistant of Harbour College. Answer questions of staff and students, and answer briefly."
 # The arguments that each arm adds to `slipstream serve`.
-ARMS = {"learning": [], "static": ["--no-learning"], "plain": ["--no-speculation", "--no-learning"]}
+ARMS = {"learning": [], "static": ["--no-learning"], "plain": ["--no-speculation", "--no-learning"],
+        "lookup": ["--no-learning"], "shuffled": ["--no-learning"]}
 
 
 def arguments_of(arm):

@@ -8,14 +8,17 @@
 DIR has sql.jsonl, math.jsonl, code.jsonl and lang.jsonl with `prompt` and `topic` in each row. --requests is per topic.
 The arms run with the defaults on all cores and take turns on blocks of the requests (bench/closed_loop.py). Greedy answers
 are compared across all arms. With `llama` among the arms llama.cpp decodes the same prompts plainly; this needs what
-bench/peers.py needs."""
+bench/peers.py needs. `lookup` is `static` without a draft; `shuffled` is `static` with a draft whose weights are shuffled,
+which must cost next to nothing."""
 import argparse
 import json
 import math
 import os
 import pathlib
 import random
+import shutil
 import statistics
+import struct
 import sys
 import tempfile
 
@@ -74,13 +77,40 @@ def of_arm(arm, database):
             "rss_mib": [{"at_s": at, "mib": mib} for at, mib in arm.memory], "learner_cpu_s": arm.learner_seconds}
 
 
+def shuffled_draft(draft, folder):
+    """A copy of a draft in a new folder, the values of each matrix in another order: it costs what the draft costs, and is wrong."""
+    shutil.copytree(draft, folder)
+    weights = folder / "model.safetensors"
+    content = bytearray(weights.read_bytes())
+    begin = 8 + struct.unpack("<Q", content[:8])[0]
+    draw = random.Random(1)
+    for name, tensor in sorted(json.loads(content[8:begin]).items()):
+        if name == "__metadata__" or len(tensor["shape"]) < 2:
+            continue
+        first, last = (begin + offset for offset in tensor["data_offsets"])
+        size = (last - first) // math.prod(tensor["shape"])
+        values = [content[at:at + size] for at in range(first, last, size)]
+        draw.shuffle(values)
+        content[first:last] = b"".join(values)
+    weights.write_bytes(content)
+    return folder
+
+
+def draft_of(arm, options, folder):
+    """The draft that an arm serves with; '' for none."""
+    if arm == "shuffled":
+        return shuffled_draft(pathlib.Path(options.draft), folder / "shuffled-draft")
+    return "" if arm == "lookup" else options.draft
+
+
 def run_arms(options, folder, requests, clients):
     """Serves the requests by all arms in turns; {name: figures}, and how many answers differ."""
     services, arms, figures = {}, {}, {}
-    model = ["--target", options.target] + (["--draft", options.draft] if options.draft else [])
     own = [name for name in options.arms if name != "llama"]
     try:
         for name in own:
+            draft = draft_of(name, options, folder)
+            model = ["--target", options.target] + (["--draft", draft] if draft else [])
             services[name] = closed_loop.Service(options.slipstream, name, folder, model + closed_loop.arguments_of(name), options.config_text)
             arms[name] = closed_loop.Arm(name, services[name], len(requests))
         for name, first, last in closed_loop.turns(own, len(requests), options.blocks):
@@ -151,7 +181,7 @@ def parse():
     parser.add_argument("--prompts-root", required=True, type=pathlib.Path, help="folder of sql.jsonl, math.jsonl, code.jsonl, lang.jsonl")
     parser.add_argument("--slipstream", default=str(ROOT / "build/slipstream"))
     parser.add_argument("-c", "--config", type=pathlib.Path, help="TOML for every arm instead of the defaults")
-    parser.add_argument("--arms", type=listed(str), default=["learning", "static", "plain"], help="of learning, static, plain, llama; static:k=5 adds --k 5")
+    parser.add_argument("--arms", type=listed(str), default=["learning", "static", "plain"], help="of learning, static, plain, lookup, shuffled, llama; static:k=5 adds --k 5")
     parser.add_argument("--clients", type=listed(int), default=[1, 2, 4])
     parser.add_argument("--requests", type=int, default=120, help="per topic")
     parser.add_argument("--order", choices=["mixed", "round-robin", "visits"], default="mixed", help="visits: one topic after the other")

@@ -54,6 +54,15 @@ class StandIn:
 
 
 class Arms(unittest.TestCase):
+    def test_a_shuffled_draft_has_the_same_values_elsewhere(self):
+        with tempfile.TemporaryDirectory() as folder:
+            copy = service.shuffled_draft(DRAFT, pathlib.Path(folder) / "copy")
+            before, after = (path.joinpath("model.safetensors").read_bytes() for path in (DRAFT, copy))
+        self.assertNotEqual(before, after)
+        self.assertEqual(sorted(before), sorted(after))
+        header = 8 + int.from_bytes(before[:8], "little")
+        self.assertEqual(before[:header], after[:header])
+
     def test_an_arm_may_name_one_more_option(self):
         self.assertEqual(closed_loop.arguments_of("static"), ["--no-learning"])
         self.assertEqual(closed_loop.arguments_of("static:k=5"), ["--no-learning", "--k=5"])
