@@ -17,32 +17,17 @@ import pathlib
 import random
 import shutil
 import statistics
-import struct
 import sys
 import tempfile
 import threading
 import time
 
 import closed_loop
-from service import read_topic
+from service import read_topic, shuffled
 
 FAULTS = ["shuffled", "other", "stale"]
 WAIT_S = 300
 MAX_TOKENS = 96
-
-
-def shuffled(weights, seed):
-    """A safetensors file of 2-byte values with those of each tensor in another order."""
-    size, = struct.unpack("<Q", weights[:8])
-    head, body, draw = json.loads(weights[8:8 + size]), bytearray(weights[8 + size:]), random.Random(seed)
-    for name, tensor in sorted(head.items()):
-        if name == "__metadata__":
-            continue
-        begin, end = tensor["data_offsets"]
-        values = [body[i:i + 2] for i in range(begin, end, 2)]
-        draw.shuffle(values)
-        body[begin:end] = b"".join(values)
-    return weights[:8 + size] + bytes(body)
 
 
 def live_version(data, draft):

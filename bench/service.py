@@ -77,30 +77,31 @@ def of_arm(arm, database):
             "rss_mib": [{"at_s": at, "mib": mib} for at, mib in arm.memory], "learner_cpu_s": arm.learner_seconds}
 
 
-def shuffled_draft(draft, folder):
-    """A copy of a draft in a new folder, the values of each matrix in another order: it costs what the draft costs, and is wrong."""
-    shutil.copytree(draft, folder)
-    weights = folder / "model.safetensors"
-    content = bytearray(weights.read_bytes())
-    begin = 8 + struct.unpack("<Q", content[:8])[0]
-    draw = random.Random(1)
-    for name, tensor in sorted(json.loads(content[8:begin]).items()):
-        if name == "__metadata__" or len(tensor["shape"]) < 2:
+def shuffled(weights, seed):
+    """A safetensors file with the values of each tensor in another order."""
+    size, = struct.unpack("<Q", weights[:8])
+    head, body, draw = json.loads(weights[8:8 + size]), bytearray(weights[8 + size:]), random.Random(seed)
+    for name, tensor in sorted(head.items()):
+        if name == "__metadata__":
             continue
-        first, last = (begin + offset for offset in tensor["data_offsets"])
-        size = (last - first) // math.prod(tensor["shape"])
-        values = [content[at:at + size] for at in range(first, last, size)]
+        begin, end = tensor["data_offsets"]
+        width = (end - begin) // math.prod(tensor["shape"])
+        values = [body[i:i + width] for i in range(begin, end, width)]
         draw.shuffle(values)
-        content[first:last] = b"".join(values)
-    weights.write_bytes(content)
-    return folder
+        body[begin:end] = b"".join(values)
+    return weights[:8 + size] + bytes(body)
 
 
-def draft_of(arm, options, folder):
-    """The draft that an arm serves with; '' for none."""
-    if arm == "shuffled":
-        return shuffled_draft(pathlib.Path(options.draft), folder / "shuffled-draft")
-    return "" if arm == "lookup" else options.draft
+def draft_of(arm, draft, folder):
+    """The draft that an arm serves with; '' for none. A shuffled one costs what `draft` costs, and is wrong; `folder` gets it."""
+    kind = arm.partition(":")[0]
+    if kind != "shuffled":
+        return "" if kind == "lookup" else draft
+    copy = folder / "shuffled-draft"
+    shutil.copytree(draft, copy, dirs_exist_ok=True)
+    weights = copy / "model.safetensors"
+    weights.write_bytes(shuffled(pathlib.Path(draft, weights.name).read_bytes(), seed=1))
+    return copy
 
 
 def run_arms(options, folder, requests, clients):
@@ -109,7 +110,7 @@ def run_arms(options, folder, requests, clients):
     own = [name for name in options.arms if name != "llama"]
     try:
         for name in own:
-            draft = draft_of(name, options, folder)
+            draft = draft_of(name, options.draft, folder)
             model = ["--target", options.target] + (["--draft", draft] if draft else [])
             services[name] = closed_loop.Service(options.slipstream, name, folder, model + closed_loop.arguments_of(name), options.config_text)
             arms[name] = closed_loop.Arm(name, services[name], len(requests))
@@ -195,6 +196,8 @@ def parse():
     unknown = {arm for arm in options.arms if arm.partition(":")[0] not in closed_loop.ARMS} - {"llama"}
     if unknown:
         parser.error(f"unknown arms: {', '.join(sorted(unknown))}")
+    if not options.draft and any(arm.partition(":")[0] == "shuffled" for arm in options.arms):
+        parser.error("the arm shuffled needs a --draft")
     if set(options.system_prompt) - {"on", "off"}:
         parser.error("--system-prompt takes on, off, or both")
     options.config_text = options.config.read_text() if options.config else ""

@@ -39,7 +39,7 @@ class AcceptanceEstimate {
 };
 
 // The draft length of each of `n` decoding sequences while no StepCurve is known: the longest, up to one, with which
-// the step can be measured. Longer proposals of many sequences might be slower than none, and nobody would notice.
+// the step can be measured. Steps with more rows teach nothing, so the curve would stay unknown.
 constexpr std::int32_t unmeasured_draft_length(std::int32_t n) {
   return 2 * n <= StepCurve::kRows ? 1 : 0;
 }

@@ -112,7 +112,8 @@ void Engine::State::propose() {
   for (std::size_t i = 0; i < running.size(); ++i) {
     Part& part = parts_[i];
     if (!running[i]->drafting) continue;
-    draft_tasks_.push_back({&part.ref, part.plan.k, &part.proposal, part.guessed, draft_reads(i), &part.rows_read});
+    part.draft_reads = wants_reading(i);
+    draft_tasks_.push_back({&part.ref, part.plan.k, &part.proposal, part.guessed, part.draft_reads, &part.rows_read});
   }
   if (draft_tasks_.empty()) return;
   const std::int64_t start_us = monotonic_us();

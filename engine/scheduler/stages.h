@@ -66,6 +66,7 @@ struct Engine::State {
     Guesses guesses;             // Proposer::guesses()
     bool guessed = false;        // it proposes these guesses
     double saved_us = 0;         // what drafting for it is expected to save
+    bool draft_reads = false;    // its draft reads its tokens in this step
     std::int32_t rows_read = 0;  // by its draft, to catch up
     Proposal proposal;
     std::size_t task = 0;                // index in `score_tasks_`, if it has rows
@@ -89,7 +90,7 @@ struct Engine::State {
   std::int32_t look_ahead(std::size_t i);
   void choose_lengths();
   AcceptanceEstimate& acceptance_of(const SequenceRef& sequence, ProposeBy by, int confidence);
-  bool draft_reads(std::size_t i) const;
+  bool wants_reading(std::size_t i) const;
   void learn_draft_use(std::int64_t read_us);
   DraftOutlook outlook_of(std::size_t i);
   void learn_guesses(const Part& part);

@@ -101,7 +101,7 @@ void Engine::State::choose_lengths() {
   }
 }
 
-bool Engine::State::draft_reads(std::size_t i) const {
+bool Engine::State::wants_reading(std::size_t i) const {
   const Sequence& sequence = *running[i];
   const SequenceRef& ref = parts_[i].ref;
   if (sequence.request.propose_by) return sequence.request.propose_by == ProposeBy::kDraft;
@@ -145,7 +145,7 @@ void Engine::State::learn_draft_use(std::int64_t read_us) {
                                        [](int sum, const Part& part) { return sum + part.rows_read; });
   for (std::size_t i = 0; i < running.size(); ++i) {
     const Part& part = parts_[i];
-    if (!running[i]->drafting || part.ref.live_draft == nullptr || !draft_reads(i)) continue;
+    if (!running[i]->drafting || part.ref.live_draft == nullptr || !part.draft_reads) continue;
     const double own_us = all_rows == 0 ? 0 : static_cast<double>(read_us) * part.rows_read / all_rows;
     draft_use_[part.ref.live_draft->id()].add(live_version(part.ref), part.saved_us, own_us);
   }

@@ -176,7 +176,6 @@ void DraftModelProposer::read_behind(DraftRunner& runner, std::span<const DraftT
     const SequenceRef& sequence = *task.sequence;
     Drafting* drafting = find(sequence.id);
     if (drafting == nullptr || drafting->runner != &runner || (drafting->broken && !of_next)) continue;
-    if (!task.reads) continue;
     std::optional<DraftCache>& cache = of_next ? drafting->next : drafting->live;
     if (!cache) continue;
     const std::int32_t readable =

@@ -56,7 +56,7 @@ class StandIn:
 class Arms(unittest.TestCase):
     def test_a_shuffled_draft_has_the_same_values_elsewhere(self):
         with tempfile.TemporaryDirectory() as folder:
-            copy = service.shuffled_draft(DRAFT, pathlib.Path(folder) / "copy")
+            copy = service.draft_of("shuffled", DRAFT, pathlib.Path(folder))
             before, after = (path.joinpath("model.safetensors").read_bytes() for path in (DRAFT, copy))
         self.assertNotEqual(before, after)
         self.assertEqual(sorted(before), sorted(after))
