@@ -191,15 +191,21 @@ class EngineExhaustion : public ::testing::Test {
     observations_.kept = {};
   }
 
+  // The engine still answers rightly, and still speculates. Measured times decide each length, and a busy machine can
+  // make them zero for a whole answer, so up to eight answers may show it.
   void check_next(const Answer& right, int n) {
-    Answer next;
-    Request asked = request(kLogprobs, next);
-    asked.prediction = right.tokens;  // so that something is proposed whether the draft pays or not
-    engine_->submit(std::move(asked));
-    ASSERT_TRUE(testing::drain(*engine_));
-    ASSERT_TRUE(next.same_as(right)) << "n = " << n;
-    ASSERT_GT(next.summary.figures.accepted, 0) << "n = " << n;
-    observations_.kept = {};
+    bool accepted = false;
+    for (int tries = 0; !accepted && tries < 8; ++tries) {
+      Answer next;
+      Request asked = request(kLogprobs, next);
+      asked.prediction = right.tokens;  // so that something is proposed whether the draft pays or not
+      engine_->submit(std::move(asked));
+      ASSERT_TRUE(testing::drain(*engine_));
+      ASSERT_TRUE(next.same_as(right)) << "n = " << n;
+      accepted = next.summary.figures.accepted > 0;
+      observations_.kept = {};
+    }
+    ASSERT_TRUE(accepted) << "n = " << n;
   }
 
   // Fails the n-th allocation of the engine for each n of a stride; `renew`: a new engine for each, so that what is
