@@ -92,6 +92,7 @@ nlohmann::json GeneratedAnswer::describe(const RequestSummary& summary) const {
                            {"proposed", figures.proposed},
                            {"accepted", figures.accepted},
                            {"first_rejections", figures.first_rejections},
+                           {"accepted_siblings", figures.accepted_siblings},
                            {"acceptance_rate", ratio(figures.accepted, figures.accepted + figures.first_rejections)},
                            {"accepted_length", ratio(figures.output_tokens, figures.steps)},
                            {"tokens_per_second", ratio(figures.output_tokens - 1, seconds)},

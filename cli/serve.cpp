@@ -273,6 +273,8 @@ void add_serve(CLI::App& app) {
       ->check(empty_draft_fault);
   command->add_option("--chat-template", given->chat_template, "Jinja file; without it, the target's own template");
   command->add_option("--k", given->k, "Drafted tokens per step")->check(CLI::Range(0, kMaxProposalNodes));
+  command->add_option("--tree-width", given->tree_width, "Most choices of a draft for one place; 1: chains")
+      ->check(CLI::Range(1, kMaxTreeWidth));
   command->add_option("--host", given->host, "Address to bind; any but loopback needs an API key");
   command->add_option("--port", given->port, "Port to bind; 0 lets the system choose")->check(CLI::Range(0, 65535));
   command->add_option("--data-dir", given->data_dir, "Data directory of drafts, ledger and replay");

@@ -22,6 +22,8 @@ void check_options(const EngineOptions& options, const Worker& target) {
   require(options.k >= 0 && options.k <= kMaxProposalNodes, "k",
           "k must be between 0 and " + std::to_string(kMaxProposalNodes));
   require(options.max_running >= 1, "max_running", "max_running must be at least 1");
+  require(options.tree_width >= 1 && options.tree_width <= kMaxTreeWidth, "tree_width",
+          "tree_width must be between 1 and " + std::to_string(kMaxTreeWidth));
   require(options.max_waiting >= 1, "max_waiting", "max_waiting must be at least 1");
   require(options.prefill_chunk >= 1, "prefill_chunk", "prefill_chunk must be at least 1");
   require(options.catch_up_chunk >= 1, "catch_up_chunk", "catch_up_chunk must be at least 1");

@@ -41,9 +41,10 @@ struct RequestFigures {
   std::int32_t output_tokens = 0;
   std::int32_t steps = 0;  // target steps that committed tokens
   std::int32_t proposed = 0;
-  std::int32_t accepted = 0;
-  std::int32_t first_rejections = 0;
-  std::vector<std::int32_t> accepted_at, reached_at;                   // by position in the proposal
+  std::int32_t accepted = 0;          // first choices that were accepted; α = accepted / (accepted + first_rejections)
+  std::int32_t first_rejections = 0;  // first choices that were rejected
+  std::int32_t accepted_siblings = 0;                 // other choices that were accepted, each behind a first rejection
+  std::vector<std::int32_t> accepted_at, reached_at;  // first choices, by position in the proposal
   std::int64_t submitted_us = 0, first_token_us = 0, finished_us = 0;  // monotonic
   std::uint64_t checksum = 0;  // over the raw logits of every committed row, if requested
   DraftId draft;

@@ -8,7 +8,7 @@
 namespace slip {
 namespace {
 
-constexpr std::array<const char*, 4> kMigrations = {R"sql(
+constexpr std::array<const char*, 5> kMigrations = {R"sql(
 CREATE TABLE requests (
   id INTEGER PRIMARY KEY,             -- order of recording; request_id counts from 1 in each process
   request_id INTEGER NOT NULL,
@@ -185,6 +185,10 @@ UPDATE requests SET call_id = request_id;
 CREATE INDEX requests_by_call ON requests(call_id);
 CREATE INDEX requests_by_http_id ON requests(http_id_hash);
 CREATE INDEX same_text_by_request ON same_text(request_id);
+)sql",
+                                                    R"sql(
+-- Second and later choices of the draft that were accepted; `accepted` counts first choices, so that α stays theirs.
+ALTER TABLE requests ADD COLUMN accepted_siblings INTEGER NOT NULL DEFAULT 0;
 )sql"};
 
 void check_ours(Database& database, std::int64_t version) {

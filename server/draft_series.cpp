@@ -20,16 +20,19 @@ prometheus::Labels labels_of(const SeriesKey& key) {
 DraftSeries::DraftSeries(prometheus::Registry& registry)
     : drafts_(counters(registry, "drafts_total", "Verifications of at least one drafted token")),
       proposed_(counters(registry, "draft_tokens_total", "Drafted tokens")),
-      accepted_(counters(registry, "accepted_tokens_total", "Drafted tokens the target kept")),
+      accepted_(counters(registry, "accepted_tokens_total", "Drafted tokens the target kept, first choices")),
+      siblings_(counters(registry, "accepted_sibling_tokens_total",
+                         "Drafted tokens the target kept that were not the first choice for their place")),
       emitted_(counters(registry, "emitted_tokens_total", "Tokens sent: accepted ones and those the target added")),
       accepted_at_(counters(registry, "accepted_tokens_per_pos_total",
-                            "Drafted tokens the target kept, by position in the draft")) {}
+                            "First choices the target kept, by position in the draft")) {}
 
 void DraftSeries::add(const SeriesKey& key, const RequestFigures& figures) {
   Series& series = series_for(key);
   series.drafts->Increment(figures.reached_at.empty() ? 0 : figures.reached_at.front());
   series.proposed->Increment(figures.proposed);
   series.accepted->Increment(figures.accepted);
+  series.siblings->Increment(figures.accepted_siblings);
   series.emitted->Increment(figures.output_tokens);
   add_positions(series, key, figures);
   AcceptanceCount& count = series.count;
@@ -61,7 +64,8 @@ DraftSeries::Series& DraftSeries::series_for(const SeriesKey& key) {
   }
   order_.push_back(key);
   const prometheus::Labels labels = labels_of(key);
-  const Series fresh{&drafts_.Add(labels), &proposed_.Add(labels), &accepted_.Add(labels), &emitted_.Add(labels)};
+  const Series fresh{&drafts_.Add(labels), &proposed_.Add(labels), &accepted_.Add(labels), &siblings_.Add(labels),
+                     &emitted_.Add(labels)};
   return series_.emplace(key, fresh).first->second;
 }
 
@@ -70,6 +74,7 @@ void DraftSeries::remove(const SeriesKey& key) {
   drafts_.Remove(old.drafts);
   proposed_.Remove(old.proposed);
   accepted_.Remove(old.accepted);
+  siblings_.Remove(old.siblings);
   emitted_.Remove(old.emitted);
   for (Counter* counter : old.accepted_at) {
     if (counter != nullptr) accepted_at_.Remove(counter);

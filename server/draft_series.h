@@ -45,7 +45,7 @@ class DraftSeries {
 
   // Pointers are valid until the series is removed.
   struct Series {
-    Counter *drafts, *proposed, *accepted, *emitted;
+    Counter *drafts, *proposed, *accepted, *siblings, *emitted;
     std::array<Counter*, kMaxProposalNodes> accepted_at{};
     AcceptanceCount count;
   };
@@ -53,7 +53,7 @@ class DraftSeries {
   void add_positions(Series& series, const SeriesKey& key, const RequestFigures& figures);
   void remove(const SeriesKey& key);
 
-  Counters &drafts_, &proposed_, &accepted_, &emitted_, &accepted_at_;
+  Counters &drafts_, &proposed_, &accepted_, &siblings_, &emitted_, &accepted_at_;
   std::map<SeriesKey, Series> series_;
   std::deque<SeriesKey> order_;  // oldest first
 };

@@ -66,6 +66,7 @@ void apply(const ServeOverrides& given, ServeConfig& config) {
   if (!given.host.empty()) config.server.host = given.host;
   if (!given.data_dir.empty()) config.data_dir = given.data_dir;
   if (given.k) config.engine.k = *given.k;
+  if (given.tree_width) config.engine.tree_width = *given.tree_width;
   if (given.port) config.server.port = static_cast<std::uint16_t>(*given.port);
   if (given.threads) config.threads = *given.threads;
   if (given.no_learning) config.learning = false;

@@ -171,6 +171,10 @@ void visit_engine(FieldVisitor& to, ServeConfig& config) {
   to.field("k", engine.k, {0, kMaxProposalNodes}, "drafted tokens per step; the most if adaptive is true");
   to.field("adaptive", engine.adaptive_k,
            "choose each sequence's k by its acceptance rate and the measured step times");
+  to.field(
+      "tree_width", engine.tree_width, {1, kMaxTreeWidth},
+      "most choices of a draft for one place; others than the first are proposed where they pay; 1: chains; on the "
+      "CPU");
   to.field("prompt_lookup", engine.prompt_lookup,
            "also propose what followed the same words earlier in the prompt or answer; without a draft, propose only "
            "that");

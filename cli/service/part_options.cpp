@@ -62,6 +62,7 @@ kernels::Pinning engine_pinning(const ServeConfig& config) {
 EngineOptions engine_options(const ServeConfig& config) {
   EngineOptions options = config.engine;
   if (!config.speculation || (config.draft.empty() && !config.engine.prompt_lookup)) options.k = 0;
+  if (config.device != Device::kCpu) options.tree_width = 1;  // drafts on a device propose chains
   return options;
 }
 

@@ -84,6 +84,7 @@ RequestRow request_row(const RequestSummary& summary, const RecordNames& names, 
   row.proposed = figures.proposed;
   row.accepted = figures.accepted;
   row.first_rejections = figures.first_rejections;
+  row.accepted_siblings = figures.accepted_siblings;
   row.swaps = figures.swaps;
   row.repeated_tokens = figures.repeated_tokens;
   row.total_ms = ms(figures.finished_us - figures.submitted_us);

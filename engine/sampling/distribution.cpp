@@ -5,6 +5,7 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <numeric>
 
 #include "common/error.h"
 #include "engine/sampling/vocabulary_math.h"
@@ -15,6 +16,17 @@ double Distribution::probability(std::int32_t id) const {
   const auto found = std::lower_bound(ids.begin(), ids.end(), id);
   if (found == ids.end() || *found != id) return 0;
   return probabilities[static_cast<std::size_t>(found - ids.begin())];
+}
+
+void remove_id(std::int32_t id, Distribution& distribution) {
+  auto& [ids, probabilities] = distribution;
+  const auto at = std::lower_bound(ids.begin(), ids.end(), id) - ids.begin();
+  SLIP_CHECK(at < std::ssize(ids) && ids[static_cast<std::size_t>(at)] == id, "the id is in the support");
+  ids.erase(ids.begin() + at);
+  probabilities.erase(probabilities.begin() + at);
+  const double left = std::accumulate(probabilities.begin(), probabilities.end(), 0.0);
+  if (!(left > 0)) ids.clear(), probabilities.clear();
+  for (double& probability : probabilities) probability /= left;
 }
 
 std::int32_t sample_inverse_cdf(const Distribution& distribution, double u) {

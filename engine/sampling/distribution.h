@@ -69,6 +69,10 @@ Error broken_logits();
 // Throws Error{kDataLoss} for logits that transform_logits() refuses in any row.
 void check_logits(std::span<const float> logits);
 
+// Removes an id, and renormalises what is left. Nothing is left if that id had all the probability. REQUIRES: `id` is
+// in the support.
+void remove_id(std::int32_t id, Distribution& distribution);
+
 std::int32_t sample_inverse_cdf(const Distribution& distribution, double u);                 // u in [0, 1)
 std::int32_t sample_gumbel(const Distribution& distribution, const RandomAddress& address);  // argmax(log p + g)
 

@@ -1,11 +1,49 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <span>
+#include <tuple>
+#include <vector>
 
+#include "engine/scheduler/choice_rates.h"
+#include "engine/scheduler/step_curve.h"
 #include "engine/speculative/proposal.h"
 
 namespace slip {
+
+// A node that is no first choice, and the tokens that it is expected to add.
+struct Sibling {
+  std::size_t sequence = 0;
+  std::int32_t node = 0;
+  double tokens = 0;
+  // The best first; of equals the first sequence's, and the elder.
+  bool operator<(const Sibling& other) const {
+    return std::tie(other.tokens, sequence, node) < std::tie(tokens, other.sequence, other.node);
+  }
+};
+
+// Appends the siblings of a proposal: a chain, then other choices for its places. A sibling's expected tokens are
+// P(its parent is accepted) · P(the choices before it are wrong) · P(it is right). Pure.
+void list_siblings(const Proposal& proposal, std::size_t sequence, const ChoiceRates& rates,
+                   std::vector<Sibling>& siblings);
+
+// The price of a token: the best goodput without siblings in tokens per µs, and the step that reaches it.
+struct StepPrice {
+  double goodput = 0;
+  StepCurve curve;
+  // The least time that one more row costs behind `rows`, as an average over up to eight more rows.
+  double least_row_us(std::int32_t rows) const;
+};
+
+// How many of the siblings, sorted by descending tokens, make a step of `rows` rows better: the n with the greatest
+// Σ tokens − goodput · (T(rows + n) − T(rows)), at most `room`. Pure.
+std::size_t count_paying(std::span<const Sibling> siblings, const StepPrice& price, std::int32_t rows,
+                         std::int32_t room);
+
+// Removes the nodes that are not in `kept`, ascending, and no first choices. Pure.
+void keep_siblings(Proposal& proposal, std::span<const std::int32_t> kept);
 
 // Prunes a proposal to its first `max_nodes` nodes. The choice depends only on the nodes' order, never on the drawn
 // tokens, since that would bias the rejection rule. Parents precede children, so the rest is a tree again. Does nothing

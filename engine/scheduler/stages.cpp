@@ -47,6 +47,8 @@ void Engine::State::reserve_arrays() {
   lengths_.reserve(most);
   plan_.sequences.reserve(most);
   draft_tasks_.reserve(most);
+  siblings_.reserve(most * kMaxProposalNodes);
+  kept_.reserve(kMaxProposalNodes);
   score_tasks_.reserve(most);
 }
 
@@ -61,6 +63,7 @@ void Engine::State::plan_next() {
     parts_[i].guesses = {};
     parts_[i].saved_us = 0;
     parts_[i].rows_read = 0;
+    parts_[i].width = 1;
     SequenceLoad load;
     load.n_tokens = sequence.n_tokens();
     load.n_pending = sequence.waits_for_pages ? 0 : sequence.n_pending();
@@ -113,7 +116,8 @@ void Engine::State::propose() {
     Part& part = parts_[i];
     if (!running[i]->drafting) continue;
     part.draft_reads = wants_reading(i);
-    draft_tasks_.push_back({&part.ref, part.plan.k, &part.proposal, part.guessed, part.draft_reads, &part.rows_read});
+    draft_tasks_.push_back(
+        {&part.ref, part.plan.k, part.width, &part.proposal, part.guessed, part.draft_reads, &part.rows_read});
   }
   if (draft_tasks_.empty()) return;
   const std::int64_t start_us = monotonic_us();
@@ -145,6 +149,9 @@ void Engine::State::drop_drafts() {
 }
 
 void Engine::State::select() {
+  if (options.tree_width > 1) {
+    if (!contain([&] { choose_siblings(); })) return;
+  }
   for (std::size_t i = 0; i < running.size(); ++i) select_nodes(parts_[i].proposal, parts_[i].plan.k);
 }
 
@@ -232,6 +239,7 @@ void Engine::State::remember_prefix(Sequence& sequence) {
 }
 
 // Counts only committed tokens. When the answer ended inside the accepted path, the tokens behind its end do not count.
+// α is that of first choices, so that siblings do not look like a better draft.
 void Engine::State::count_result(std::size_t i) {
   const Part& part = parts_[i];
   const Proposal& proposal = part.proposal;
@@ -241,20 +249,26 @@ void Engine::State::count_result(std::size_t i) {
   const bool rejected = reached_end && part.result.rejected_one;
   counts.steps += 1;
   counts.proposed += static_cast<std::int32_t>(proposal.size());
-  counts.accepted += static_cast<std::int32_t>(n_accepted);
-  counts.first_rejections += rejected ? 1 : 0;
+  const auto path = std::span(part.result.accepted).first(n_accepted);
+  const std::int32_t n_first = proposal.count_first_choices(path);
+  const std::int32_t n_siblings = static_cast<std::int32_t>(n_accepted) - n_first;
+  counts.accepted += n_first;
+  counts.accepted_siblings += n_siblings;
+  counts.first_rejections += n_siblings + (rejected ? 1 : 0);
   const std::size_t n_reached = n_accepted + (rejected ? 1 : 0);
   if (counts.reached_at.size() < n_reached) {
     counts.reached_at.resize(n_reached);
     counts.accepted_at.resize(n_reached);
   }
   for (std::size_t depth = 0; depth < n_reached; ++depth) counts.reached_at[depth] += 1;
-  for (std::size_t depth = 0; depth < n_accepted; ++depth) counts.accepted_at[depth] += 1;
+  for (std::size_t depth = 0; depth < n_accepted; ++depth)
+    counts.accepted_at[depth] += proposal.rank_of(path[depth]) == 0 ? 1 : 0;
   figures_.accepted += static_cast<std::int32_t>(n_accepted);
   figures_.committed += static_cast<std::int32_t>(part.committed.size());
   if (options.adaptive_k && proposal.size() > 0 && !part.guessed) {
     acceptance_of(part.ref, ProposeBy::kDraft, proposal.confidence)
-        .add(proposal.version, static_cast<std::int32_t>(n_accepted), rejected);
+        .add(proposal.version, n_first, rejected || n_siblings > 0);
+    if (part.width > 1) learn_choices(part, n_accepted, rejected);
   }
   if (options.adaptive_k) learn_guesses(part);
   if (proposal.version == 0 || proposal.size() == 0) return;

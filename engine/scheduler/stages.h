@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "engine/engine.h"
@@ -17,6 +18,7 @@
 #include "engine/scheduler/draft_length.h"
 #include "engine/scheduler/draft_use.h"
 #include "engine/scheduler/plan.h"
+#include "engine/scheduler/select.h"
 #include "engine/scheduler/step_curve.h"
 #include "engine/sequence.h"
 #include "engine/speculative/verifier.h"
@@ -67,6 +69,7 @@ struct Engine::State {
     bool guessed = false;        // it proposes these guesses
     double saved_us = 0;         // what drafting for it is expected to save
     bool draft_reads = false;    // its draft reads its tokens in this step
+    std::int32_t width = 1;      // choices that its draft may propose for one place
     std::int32_t rows_read = 0;  // by its draft, to catch up
     Proposal proposal;
     std::size_t task = 0;                // index in `score_tasks_`, if it has rows
@@ -97,6 +100,10 @@ struct Engine::State {
   void learn_lengths();
   void run_ahead();
   void drop_drafts();
+  void choose_widths(std::int32_t prompt_rows);
+  void choose_siblings();
+  ChoiceRates& choice_rates_of(const SequenceRef& sequence);
+  void learn_choices(const Part& part, std::size_t n_accepted, bool rejected);
   void accept_one(std::size_t i);
   void remember_prefix(Sequence& sequence);
   static void remember_answer(const Sequence& sequence, std::span<const std::int32_t> answer);
@@ -122,12 +129,16 @@ struct Engine::State {
   // By draft (empty for a sequence without a LiveDraft), by what proposes, and by Guesses::confidence.
   std::map<std::tuple<std::optional<DraftId>, ProposeBy, int>, AcceptanceEstimate> acceptance_;
   std::map<DraftId, DraftUse> draft_use_;
+  std::map<std::pair<DraftId, DrawMethod>, ChoiceRates> choice_rates_;
+  StepPrice price_;  // of this step; goodput 0: unknown
   // Arguments of the functions that do a stage's work, in the order of `running`; kept for their memory.
   std::vector<WaitingNeed> needs_;      // [n_waiting] in the order of the request queue
   std::vector<std::size_t> picked_;     // of `needs_`
   std::vector<SequenceLoad> loads_;     // [n_running]
   std::vector<DraftOutlook> outlooks_;  // [n_decoding]
   std::vector<DraftLength> lengths_;    // [n_decoding]
+  std::vector<Sibling> siblings_;       // of all proposals, the best first
+  std::vector<std::int32_t> kept_;      // of one proposal
   Plan plan_;                           // [n_running]
   std::vector<DraftTask> draft_tasks_;  // [n_drafting]
   std::vector<ScoreTask> score_tasks_;  // [n_seq_with_rows]

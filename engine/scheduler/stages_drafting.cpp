@@ -69,9 +69,31 @@ DraftOutlook Engine::State::outlook_of(std::size_t i) {
   return outlook;
 }
 
+ChoiceRates& Engine::State::choice_rates_of(const SequenceRef& sequence) {
+  return choice_rates_[{sequence.live_draft->id(), draw_method_of(sequence)}];
+}
+
+// Siblings are drafted only where the best of them could be worth a row of the target's pass.
+void Engine::State::choose_widths(std::int32_t prompt_rows) {
+  std::int32_t rows = prompt_rows + static_cast<std::int32_t>(lengths_.size());
+  for (const DraftLength& length : lengths_) rows += length.nodes;
+  const double row_price = price_.goodput * price_.least_row_us(rows);
+  for (std::size_t i = 0; i < running.size(); ++i) {
+    Part& part = parts_[i];
+    const bool drafts = loads_[i].k_wanted > 0 && !part.guessed && part.ref.live_draft != nullptr;
+    if (drafts && choice_rates_of(part.ref).most_of_second() > row_price) part.width = options.tree_width;
+    part.ref.wants_probability = part.width > 1;
+  }
+}
+
 // Adapts draft lengths.
 void Engine::State::choose_lengths() {
-  if (!options.adaptive_k) return;
+  if (!options.adaptive_k) {
+    for (std::size_t i = 0; i < running.size(); ++i) {
+      if (parts_[i].ref.live_draft != nullptr && !parts_[i].guessed) parts_[i].width = options.tree_width;
+    }
+    return;
+  }
   if (!step_curve_.known()) {
     const auto n = std::count_if(loads_.begin(), loads_.end(), [](const auto& load) { return load.n_pending == 1; });
     const std::int32_t most = unmeasured_draft_length(static_cast<std::int32_t>(n));
@@ -86,8 +108,9 @@ void Engine::State::choose_lengths() {
     if (load.n_pending == 1) outlooks_.push_back(outlook_of(i));
   }
   const bool leased = cores != nullptr && cores->lease_asked() && leased_curve_.known();
-  const LengthChoice choice =
-      choose_draft_lengths(outlooks_, prompt_rows, (leased ? leased_curve_ : step_curve_).curve(), lengths_);
+  price_.curve = (leased ? leased_curve_ : step_curve_).curve();
+  const LengthChoice choice = choose_draft_lengths(outlooks_, prompt_rows, price_.curve, lengths_);
+  price_.goodput = choice.goodput;
   const auto drafted = [](const DraftLength& length) { return length.guessed ? 0 : length.nodes; };
   const int n_drafted = std::accumulate(lengths_.begin(), lengths_.end(), 0,
                                         [&](int sum, const DraftLength& length) { return sum + drafted(length); });
@@ -99,6 +122,7 @@ void Engine::State::choose_lengths() {
     loads_[i].k_wanted = length.nodes;
     parts_[i].guessed = length.guessed;
   }
+  if (options.tree_width > 1) choose_widths(prompt_rows);
 }
 
 bool Engine::State::wants_reading(std::size_t i) const {
@@ -110,7 +134,49 @@ bool Engine::State::wants_reading(std::size_t i) const {
   return use == draft_use_.end() || use->second.is_worth_reading(live_version(ref));
 }
 
+// Keeps the siblings that pay; with a fixed draft length, as many as fit.
+void Engine::State::choose_siblings() {
+  siblings_.clear();
+  std::int32_t rows = 0;
+  for (std::size_t i = 0; i < running.size(); ++i) {
+    const Part& part = parts_[i];
+    rows += part.plan.n_rows + part.proposal.chain_length();
+    if (part.width > 1) list_siblings(part.proposal, i, choice_rates_of(part.ref), siblings_);
+  }
+  std::sort(siblings_.begin(), siblings_.end());
+  const std::int32_t room = std::min(target->max_rows(), target->max_logit_rows()) - rows;
+  const std::size_t n = options.adaptive_k ? count_paying(siblings_, price_, rows, room)
+                                           : std::min(siblings_.size(), static_cast<std::size_t>(std::max(room, 0)));
+  for (std::size_t i = 0; i < running.size(); ++i) {
+    Part& part = parts_[i];
+    if (part.width == 1) continue;
+    // Each node has a slot of its own in the cache.
+    const std::int32_t slots =
+        running[i]->pages.capacity_slots() - running[i]->n_tokens() - part.proposal.chain_length();
+    kept_.clear();
+    for (const Sibling& sibling : std::span(siblings_).first(n)) {
+      if (sibling.sequence == i && std::ssize(kept_) < slots) kept_.push_back(sibling.node);
+    }
+    std::sort(kept_.begin(), kept_.end());
+    keep_siblings(part.proposal, kept_);
+  }
+}
+
 // ---- learn
+
+// Of a proposal whose first `n_accepted` nodes on the accepted path were committed; `rejected`: all choices for the
+// place behind them were wrong.
+void Engine::State::learn_choices(const Part& part, std::size_t n_accepted, bool rejected) {
+  const Proposal& proposal = part.proposal;
+  ChoiceRates& rates = choice_rates_of(part.ref);
+  for (std::size_t place = 0; place < n_accepted + (rejected ? 1 : 0); ++place) {
+    const std::int32_t right = place < n_accepted ? proposal.rank_of(part.result.accepted[place]) : kMaxTreeWidth;
+    const std::int32_t n_choices = proposal.choices_for(place);
+    for (std::int32_t rank = 0; rank < std::min(right + 1, n_choices); ++rank) {
+      rates.add(proposal.log_q(place), rank, rank == right);
+    }
+  }
+}
 
 // Skips steps that read prompts, since their rows take different times. Skips trials of another number of threads too:
 // trials come early, and a row count measured only by a trial would look too expensive to be tried again.

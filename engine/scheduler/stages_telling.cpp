@@ -93,7 +93,8 @@ void Engine::State::observe_one(std::size_t i) {
   observation.draft = sequence.figures.draft;
   observation.draft_version = sequence.figures.last_version;
   observe_verification(
-      part.result, part.committed, [&](std::int32_t row) { return verifier->observed(part.task, row); }, observation);
+      part.proposal, part.result, part.committed, [&](std::int32_t row) { return verifier->observed(part.task, row); },
+      observation);
   observations->record(std::move(observation));
 }
 

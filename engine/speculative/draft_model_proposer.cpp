@@ -235,15 +235,13 @@ void DraftModelProposer::propose(std::span<const DraftTask> tasks) {
       const SequenceRef& sequence = *task.sequence;
       Drafting* drafting = task.nodes > 0 && !task.guessed ? find(sequence.id) : nullptr;
       if (drafting == nullptr || drafting->runner != runner.get()) continue;
-      const bool greedy = sequence.sampling->temperature == 0;
-      const bool coupled = sequence.rule == AcceptanceRule::kCoupled;
       Proposal& proposal = *task.proposal;
-      proposal.draw_method = greedy ? DrawMethod::kDeterministic : coupled ? DrawMethod::kGumbel : DrawMethod::kSampled;
+      proposal.draw_method = draw_method_of(sequence);
       proposal.version = drafting->live->version->number;
       proposal.confidence = guesses(sequence).confidence;
       DraftCache& cache = *drafting->live;
       chains_.push_back({&sequence, cache.version.get(), &cache.pages, &cache.n_cached, &proposal, task.nodes,
-                         &drafting->broken, drafting->guesses ? &drafting->guesses->lookup() : nullptr});
+                         task.width, &drafting->broken, drafting->guesses ? &drafting->guesses->lookup() : nullptr});
     }
     if (chains_.empty()) continue;
     std::sort(chains_.begin(), chains_.end(), [](const DraftChain& a, const DraftChain& b) {
@@ -256,9 +254,11 @@ void DraftModelProposer::propose(std::span<const DraftTask> tasks) {
 void DraftModelProposer::on_verified(const SequenceRef& sequence, const VerifyResult& result) {
   Drafting* drafting = find(sequence.id);
   if (drafting == nullptr || !drafting->live) return;
-  // Rows read along the accepted path stay; later rows overwrite those of rejected tokens.
-  const std::int32_t valid = n_committed(sequence) + static_cast<std::int32_t>(result.accepted.size());
-  drafting->live->n_cached = std::min(drafting->live->n_cached, valid);
+  // Rows read along the accepted path stay; later rows overwrite those of rejected tokens. The first nodes are the
+  // chain that the draft read; it read no sibling.
+  std::int32_t n_read = 0;
+  while (n_read < std::ssize(result.accepted) && result.accepted[static_cast<std::size_t>(n_read)] == n_read) ++n_read;
+  drafting->live->n_cached = std::min(drafting->live->n_cached, n_committed(sequence) + n_read);
 }
 
 std::int64_t DraftModelProposer::n_passes() const {

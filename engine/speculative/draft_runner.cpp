@@ -2,6 +2,7 @@
 #include "engine/speculative/draft_runner.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "common/error.h"
@@ -10,6 +11,25 @@
 #include "kernels/elementwise.h"
 
 namespace slip {
+
+namespace {
+
+// The index of the largest value that is not taken, the lowest among equals; −1 when all are.
+std::int32_t argmax_without(std::span<const float> values, std::span<const std::int32_t> taken) {
+  const auto n = static_cast<std::int32_t>(values.size());
+  std::int32_t best = -1;
+  for (std::int32_t begin = 0, end = 0; begin < n; begin = end + 1) {
+    end = n;
+    for (const std::int32_t index : taken) end = index >= begin ? std::min(end, index) : end;
+    if (end == begin) continue;
+    const auto part = values.subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin));
+    const std::int32_t at = begin + static_cast<std::int32_t>(kernels::argmax(part));
+    if (best < 0 || values[static_cast<std::size_t>(at)] > values[static_cast<std::size_t>(best)]) best = at;
+  }
+  return best;
+}
+
+}  // namespace
 
 std::string describe(const DraftVersion& version) {
   return "draft " + version.name + " v" + std::to_string(version.number);
@@ -25,6 +45,7 @@ void DraftRunner::grow_by_logits(std::span<DraftChain> chains) {
   while (run_pass(chains)) {
     for (std::size_t i = 0; i < chain_of_slice_.size(); ++i) extend(*chain_of_slice_[i], logits(i));
   }
+  for (DraftChain& chain : chains) add_siblings(chain);
 }
 
 // A sure guess is proposed with probability 1, without asking the draft.
@@ -101,6 +122,7 @@ void DraftRunner::extend(DraftChain& chain, std::span<const float> logits) {
       token = static_cast<std::int32_t>(kernels::argmax(logits));
     }
     if (sequence.wants_probability) log_q = logits[static_cast<std::size_t>(token)] - log_normalizer(logits);
+    choose_siblings(chain, logits, token, guess.token == token ? rival.token : guess.token);
   } else {
     write_token_path(sequence.tokens, proposal, parent, path_);
     try {
@@ -122,9 +144,59 @@ void DraftRunner::extend(DraftChain& chain, std::span<const float> logits) {
     log_q = std::log(q_.probability(token));
     // Only the rejection rule needs q; coupled verification needs only the token.
     if (proposal.draw_method == DrawMethod::kSampled) proposal.add_q(q_);
+    if (!deterministic) draw_siblings(chain, address, token);
   }
   if (chain.lookup != nullptr) chain.lookup->add_drafted(guess, rival, proposal.tokens, token);
   proposal.add_to_chain(token, log_q);
+}
+
+// Siblings of an argmax: first `loser`, which is what the draft or the lookup said instead, then the next likeliest.
+void DraftRunner::choose_siblings(DraftChain& chain, std::span<const float> logits, std::int32_t token,
+                                  std::int32_t loser) {
+  DraftChain::Siblings& siblings = chain.siblings[chain.proposal->size()];
+  std::array<std::int32_t, kMaxTreeWidth> taken{token};
+  for (std::int32_t n = 1; n < chain.width; ++n) {
+    const bool first = n == 1 && loser >= 0 && loser != token;
+    const std::int32_t next =
+        first ? loser : argmax_without(logits, std::span(taken).first(static_cast<std::size_t>(n)));
+    if (next < 0) return;
+    taken[static_cast<std::size_t>(n)] = next;
+    siblings.add(next);
+  }
+}
+
+// Draws from `q_`, from which `token` was drawn; takes all that was drawn out of it.
+void DraftRunner::draw_siblings(DraftChain& chain, const RandomAddress& address, std::int32_t token) {
+  DraftChain::Siblings& siblings = chain.siblings[chain.proposal->size()];
+  for (std::int32_t n = 1; n < chain.width; ++n) {
+    remove_id(token, q_);
+    if (q_.ids.empty()) return;
+    token = chain.proposal->draw_method == DrawMethod::kGumbel
+                ? sample_gumbel(q_, address)
+                : sample_inverse_cdf(q_, uniform(address, RandomPurpose::kDraft, static_cast<std::uint32_t>(n)));
+    siblings.add(token);
+  }
+}
+
+// Appends the second choices of all places, then the third ones, as far as there is room. A sampled one comes with the
+// distribution that it was drawn from.
+void DraftRunner::add_siblings(DraftChain& chain) {
+  Proposal& proposal = *chain.proposal;
+  const std::size_t n_places = proposal.size();
+  for (std::int32_t rank = 0; rank + 1 < chain.width; ++rank) {
+    for (std::size_t place = 0; place < n_places && proposal.size() < kMaxProposalNodes; ++place) {
+      const DraftChain::Siblings& siblings = chain.siblings[place];
+      if (rank >= siblings.n) continue;
+      if (proposal.draw_method == DrawMethod::kSampled) {
+        q_ = proposal.q[place];
+        remove_id(proposal.tokens[place], q_);
+        for (std::size_t elder = 0; elder < static_cast<std::size_t>(rank); ++elder)
+          remove_id(siblings.tokens[elder], q_);
+        proposal.add_q(q_);
+      }
+      proposal.add_sibling(static_cast<std::int32_t>(place), siblings.tokens[static_cast<std::size_t>(rank)]);
+    }
+  }
 }
 
 }  // namespace slip

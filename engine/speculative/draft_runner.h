@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -20,16 +21,25 @@ struct DraftSlice {
   bool wants_logits = false;             // of the last token
 };
 
-// One sequence's chain while it is drafted.
+// One sequence's chain while it is drafted, and the siblings of its tokens.
 struct DraftChain {
   const SequenceRef* sequence = nullptr;
   const DraftVersion* version = nullptr;
   PageTable* pages = nullptr;
   std::int32_t* n_cached = nullptr;  // tokens in the draft's cache; updated
   Proposal* proposal = nullptr;      // with its draw method set
-  std::int32_t nodes = 0;            // maximum tokens to propose
+  std::int32_t nodes = 0;            // maximum tokens of the chain
+  std::int32_t width = 1;            // maximum tokens for one place; a runner may propose fewer
   bool* broken = nullptr;            // set when the draft's logits are not finite
   PromptLookup* lookup = nullptr;    // has read the committed tokens; null: the draft alone
+
+  // Other choices for a place of the chain, the best first. They join the proposal once the chain is complete.
+  struct Siblings {
+    std::int32_t n = 0;
+    std::array<std::int32_t, kMaxTreeWidth - 1> tokens{};
+    void add(std::int32_t token) { tokens[static_cast<std::size_t>(n++)] = token; }
+  };
+  std::array<Siblings, kMaxProposalNodes> siblings{};  // by depth
 
   // The number of committed tokens that the draft has not read, at least the last one, and of proposed ones. Rows of a
   // proposal that was never verified are not committed: drops them from n_cached if nothing was proposed yet.
@@ -59,8 +69,9 @@ class DraftRunner {
   // Reads the slices' tokens into the cache. REQUIRES of both functions: admitted weights, equal ones adjacent; room in
   // every page table; rows within Size.
   virtual void read(std::span<const DraftSlice> slices) = 0;
-  // Draws each chain's tokens with the request's own transform and random addresses, as the target does. May reorder
-  // the chains.
+  // Draws each chain's tokens with the request's own transform and random addresses, as the target does. Siblings are
+  // drawn likewise from what their elders leave: the next best ones, the next best with the target's noise, or sampled
+  // without replacement. May reorder the chains.
   virtual void propose(std::span<DraftChain> chains) = 0;
 
  protected:
@@ -76,6 +87,9 @@ class DraftRunner {
   void add_sure_guesses(DraftChain& chain);
   std::span<const std::int32_t> unread(const DraftChain& chain);
   void extend(DraftChain& chain, std::span<const float> logits);
+  static void choose_siblings(DraftChain& chain, std::span<const float> logits, std::int32_t token, std::int32_t loser);
+  void draw_siblings(DraftChain& chain, const RandomAddress& address, std::int32_t token);
+  void add_siblings(DraftChain& chain);
 
   // Scratch of one call.
   std::vector<DraftSlice> slices_;

@@ -28,8 +28,8 @@ struct Observation {
   std::int32_t base_position = 0;       // index in the sequence (prompt + answer) of the first committed token
   std::vector<std::int32_t> committed;  // in order
   std::vector<TopK> targets;            // [committed]: targets[i] chose committed[i]
-  std::int32_t n_accepted = 0;          // accepted drafted tokens, the first ones of `committed`
-  bool rejected = false;                // the last committed token corrects a drafted one
+  std::int32_t n_accepted = 0;          // accepted tokens that were the draft's first choices
+  bool rejected = false;                // a first choice was rejected
   DraftId draft;
   std::uint64_t draft_version = 0;  // 0: nothing was drafted so far
 };

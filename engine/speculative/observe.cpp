@@ -24,12 +24,13 @@ TopK observe_row(std::span<const float> logits, std::int32_t k) {
   return top;
 }
 
-void observe_verification(const VerifyResult& result, std::span<const std::int32_t> committed,
+void observe_verification(const Proposal& proposal, const VerifyResult& result, std::span<const std::int32_t> committed,
                           const std::function<TopK(std::int32_t)>& row, Observation& observation) {
   const std::size_t n_accepted = std::min(result.accepted.size(), committed.size());
   observation.committed.assign(committed.begin(), committed.end());
-  observation.n_accepted = static_cast<std::int32_t>(n_accepted);
-  observation.rejected = committed.size() > result.accepted.size() && result.rejected_one;
+  observation.n_accepted = proposal.count_first_choices(std::span(result.accepted).first(n_accepted));
+  observation.rejected = observation.n_accepted < static_cast<std::int32_t>(n_accepted) ||
+                         (committed.size() > result.accepted.size() && result.rejected_one);
   observation.targets.clear();
   for (std::size_t i = 0; i < committed.size(); ++i) {
     observation.targets.push_back(row(i == 0 ? 0 : 1 + result.accepted[i - 1]));

@@ -5,6 +5,7 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -15,6 +16,8 @@ namespace slip {
 
 // Maximum nodes of one sequence's proposal, and so its maximum depth: bounds every draft length k.
 inline constexpr std::int32_t kMaxProposalNodes = 16;
+// Maximum tokens proposed for one place: the first choice and its siblings.
+inline constexpr std::int32_t kMaxTreeWidth = 4;
 
 // How proposed tokens were chosen; it decides the acceptance rule's arithmetic. Never renumber (stored in replay
 // records).
@@ -40,7 +43,7 @@ struct DeviceDistribution {
 struct Proposal {
   std::vector<std::int32_t> tokens;          // [n]
   std::vector<std::int32_t> parents;         // [n]
-  std::vector<float> path_logprob;           // [n] Σ log q along the path
+  std::vector<float> path_logprob;           // [n] Σ log q along the path; of a sibling, that of its parent
   std::vector<Distribution> q;               // [n] transformed q that each token was drawn from; only with kSampled
   std::vector<DeviceDistribution> device_q;  // [n] instead of q, if a device drew the tokens and will verify them
   std::vector<Distribution> spare_q;         // memory of cleared proposals, for reuse
@@ -50,23 +53,46 @@ struct Proposal {
   std::size_t size() const { return tokens.size(); }
   // Appends a node behind the last one.
   void add_to_chain(std::int32_t token, double log_q) {
-    parents.push_back(static_cast<std::int32_t>(tokens.size()) - 1);
-    path_logprob.push_back(static_cast<float>(log_q + (tokens.empty() ? 0 : path_logprob.back())));
-    tokens.push_back(token);
+    add(token, static_cast<std::int32_t>(tokens.size()) - 1, log_q);
+  }
+  // Appends another choice for the place of node `of`.
+  void add_sibling(std::int32_t of, std::int32_t token) { add(token, parents[static_cast<std::size_t>(of)], 0); }
+  // The number of earlier nodes with the same parent; 0: the first choice for its place.
+  std::int32_t rank_of(std::int32_t node) const {
+    const auto end = parents.begin() + node;
+    return static_cast<std::int32_t>(std::count(parents.begin(), end, *end));
   }
   void clear() {
     tokens.clear();
     parents.clear();
     path_logprob.clear();
     device_q.clear();
-    while (!q.empty()) {
-      spare_q.push_back(std::move(q.back()));
-      q.pop_back();
-    }
+    while (!q.empty()) drop_last_q();
     draw_method = DrawMethod::kDeterministic;
     version = 0;
     confidence = 0;
   }
+  std::int32_t count_first_choices(std::span<const std::int32_t> nodes) const {
+    return static_cast<std::int32_t>(
+        std::count_if(nodes.begin(), nodes.end(), [&](std::int32_t node) { return rank_of(node) == 0; }));
+  }
+  // The nodes before the first one that does not follow the node before it.
+  std::int32_t chain_length() const {
+    std::int32_t n = 0;
+    while (n < std::ssize(parents) && parents[static_cast<std::size_t>(n)] == n - 1) ++n;
+    return n;
+  }
+  // The number of nodes whose parent is that of node `place`.
+  std::int32_t choices_for(std::size_t place) const {
+    return static_cast<std::int32_t>(std::count(parents.begin(), parents.end(), parents[place]));
+  }
+  // The last of `q` leaves its memory to later ones.
+  void drop_last_q() {
+    spare_q.push_back(std::move(q.back()));
+    q.pop_back();
+  }
+  // log q of a node of the chain, given those before it.
+  double log_q(std::size_t node) const { return path_logprob[node] - (node == 0 ? 0 : path_logprob[node - 1]); }
   // Appends a copy of `distribution_of_node` to `q`, in memory that an earlier proposal left: allocating up to a
   // vocabulary for every node is expensive.
   void add_q(const Distribution& distribution_of_node) {
@@ -78,6 +104,14 @@ struct Proposal {
     q.back().ids.reserve(room);
     q.back().probabilities.reserve(room);
     q.back() = distribution_of_node;
+  }
+
+ private:
+  void add(std::int32_t token, std::int32_t parent, double log_q) {
+    path_logprob.push_back(
+        static_cast<float>(log_q + (parent < 0 ? 0 : path_logprob[static_cast<std::size_t>(parent)])));
+    parents.push_back(parent);
+    tokens.push_back(token);
   }
 };
 

@@ -36,10 +36,17 @@ struct SequenceRef {
   }
 };
 
+// How a draft model's tokens are drawn for this sequence.
+inline DrawMethod draw_method_of(const SequenceRef& sequence) {
+  if (sequence.sampling->temperature == 0) return DrawMethod::kDeterministic;
+  return sequence.rule == AcceptanceRule::kCoupled ? DrawMethod::kGumbel : DrawMethod::kSampled;
+}
+
 // One sequence's part of a drafting step.
 struct DraftTask {
   const SequenceRef* sequence = nullptr;
-  std::int32_t nodes = 0;             // maximum nodes of the proposal; 0: none
+  std::int32_t nodes = 0;             // maximum depth of the proposal; 0: none
+  std::int32_t width = 1;             // maximum tokens for one place, up to kMaxTreeWidth; 1: a chain
   Proposal* proposal = nullptr;       // empty before propose()
   bool guessed = false;               // propose the first of guesses(), without running a model
   bool reads = true;                  // a model reads the sequence's tokens, so that it can propose

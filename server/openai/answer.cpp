@@ -34,6 +34,7 @@ RequestFigures sum_of(const AnswerIdentity& who, std::span<const Choice> choices
     sum.proposed += one.proposed;
     sum.accepted += one.accepted;
     sum.first_rejections += one.first_rejections;
+    sum.accepted_siblings += one.accepted_siblings;
     sum.last_version = std::max(sum.last_version, one.last_version);
   }
   return sum;
@@ -52,8 +53,9 @@ void write_usage(JsonText& json, const AnswerIdentity& who, const RequestFigures
   if (who.expose_acceptance) {
     json.key("completion_tokens_details");
     json.begin_object();
-    json.member("accepted_prediction_tokens", figures.accepted);
-    json.member("rejected_prediction_tokens", figures.proposed - figures.accepted);
+    const std::int32_t accepted = figures.accepted + figures.accepted_siblings;
+    json.member("accepted_prediction_tokens", accepted);
+    json.member("rejected_prediction_tokens", figures.proposed - accepted);
     json.end_object();
   }
   json.end_object();
@@ -67,6 +69,7 @@ void write_acceptance(JsonText& json, const AnswerIdentity& who, const RequestFi
   json.member("num_draft_tokens", figures.proposed);
   json.member("num_accepted_draft_tokens", figures.accepted);
   json.member("num_first_rejections", figures.first_rejections);
+  json.member("num_accepted_siblings", figures.accepted_siblings);
   json.member("draft", drafted ? std::optional(who.draft) : std::nullopt);
   json.member("draft_version", drafted ? std::optional(figures.last_version) : std::nullopt);
   json.member("topic", who.topic);

@@ -63,19 +63,26 @@ inline std::unique_ptr<Proposer> distribution_proposer(ToyProposer::Options opti
   return std::make_unique<ToyProposer>(distribution_language(), options);
 }
 
+struct CountedRequests {
+  std::size_t n = 20000;
+  std::shared_ptr<PastAnswers> past_answers = nullptr;
+  std::shared_ptr<LiveDraft> live_draft = empty_live_draft();
+  std::int32_t tree_width = 1;
+};
+
 // [kDistributionCells] counts of the engine's answers without a seed, drafting two tokens a step.
 inline std::vector<std::int64_t> count_answers(const SamplingParams& sampling, std::unique_ptr<Proposer> proposer,
-                                               std::size_t n_answers = 20000,
-                                               const std::shared_ptr<PastAnswers>& past_answers = nullptr) {
+                                               const CountedRequests& requests = {}) {
+  const std::size_t n_answers = requests.n;
   EngineOptions options;
   options.k = 2;
+  options.tree_width = requests.tree_width;
   options.max_running = 16;
   options.max_waiting = static_cast<std::int32_t>(n_answers);
   options.seed = 20260101;
   Engine engine(options, std::make_unique<ToyWorker>(distribution_language()), nullptr, std::move(proposer), nullptr,
                 {});
   std::vector<Answer> answers(n_answers);
-  const auto live_draft = empty_live_draft();
   for (std::size_t i = 0; i < answers.size(); ++i) {
     Request request = full_request(i + 1, kDistributionPrompt, answers[i]);
     request.sampling = sampling;
@@ -83,8 +90,8 @@ inline std::vector<std::int64_t> count_answers(const SamplingParams& sampling, s
     request.end_ids = kDistributionEnds;
     request.top_logprobs = -1;
     request.checksum = false;
-    request.draft = live_draft;
-    request.past_answers = past_answers;
+    request.draft = requests.live_draft;
+    request.past_answers = requests.past_answers;
     engine.submit(std::move(request));
   }
   EXPECT_TRUE(drain(engine));

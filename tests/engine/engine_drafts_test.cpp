@@ -2,6 +2,8 @@
 // An engine whose draft models change while it answers, alone and beside prompt lookup: no bit of an answer changes.
 #include <gtest/gtest.h>
 
+#include <numeric>
+
 #include "engine/speculative/draft_model_proposer.h"
 #include "tests/engine/engine_answers.h"
 #include "tests/engine/tiny_draft.h"
@@ -50,6 +52,7 @@ struct Setting {
   const std::vector<Answer>* predictions = nullptr;  // null: none
   std::optional<ProposeBy> propose_by;
   std::optional<std::int32_t> k_of_request = {};
+  std::int32_t tree_width = 1, max_tokens = 40;
 };
 
 std::vector<Answer> answers_of(const SamplingParams& sampling, const Setting& run) {
@@ -62,6 +65,7 @@ std::vector<Answer> answers_of(const SamplingParams& sampling, const Setting& ru
   publisher.every = run.swap_every;
   EngineOptions options{.k = run.k,
                         .adaptive_k = run.adaptive_k,
+                        .tree_width = run.tree_width,
                         .prompt_lookup = run.prompt_lookup,
                         .max_running = run.concurrency,
                         .prefill_chunk = 16,
@@ -72,7 +76,7 @@ std::vector<Answer> answers_of(const SamplingParams& sampling, const Setting& ru
   for (std::size_t i = 0; i < answers.size(); ++i) {
     Request request = testing::full_request(i + 1, prompt_of(3 + static_cast<std::int32_t>(i) * 9, 7), answers[i]);
     request.sampling = sampling;
-    request.max_tokens = 40;
+    request.max_tokens = run.max_tokens;
     request.draft = publisher.live_draft;
     request.past_answers = run.past_answers;
     request.propose_by = run.propose_by;
@@ -183,6 +187,73 @@ TEST(EngineWithDrafts, PredictionsAndPastAnswersChangeSpeedAlone) {
         }
       }
     }
+  }
+}
+
+std::int32_t sum_of(const std::vector<Answer>& answers, std::int32_t RequestFigures::*figure) {
+  return std::accumulate(answers.begin(), answers.end(), 0,
+                         [&](std::int32_t sum, const Answer& one) { return sum + one.summary.figures.*figure; });
+}
+
+TEST(EngineWithDrafts, SiblingsChangeSpeedAlone) {
+  for (const SamplingParams& sampling :
+       {SamplingParams{.temperature = 0}, SamplingParams{.temperature = 1, .seed = 3},
+        SamplingParams{.temperature = 0, .presence_penalty = 0.4F},
+        SamplingParams{
+            .temperature = 0.7F, .top_k = 3, .logit_bias = {{3, 2}, {5, -100}}, .min_tokens = 20, .seed = 4}}) {
+    const auto plain = answers_of(sampling, {.k = 0});
+    for (const std::int32_t width : {2, 4}) {
+      for (const std::int32_t k : {1, 3, 8, 16}) {
+        for (const bool prompt_lookup : {false, true}) {
+          Setting run{.k = k, .concurrency = k == 3 ? 6 : 1, .swap_every = 4, .prompt_lookup = prompt_lookup};
+          run.tree_width = width;
+          const auto answers = answers_of(sampling, run);
+          for (std::size_t i = 0; i < answers.size(); ++i) {
+            EXPECT_TRUE(answers[i].same_as(plain[i])) << "k " << k << " width " << width;
+          }
+          // Of penalised greedy logits only the best one is known.
+          const bool has_siblings = sampling.temperature > 0 || !sampling.processes_logits();
+          EXPECT_EQ(sum_of(answers, &RequestFigures::accepted_siblings) > 0, has_siblings) << "k " << k;
+        }
+      }
+    }
+  }
+}
+
+// Each sibling needs a slot in the cache, and an answer has none beyond its last token.
+TEST(EngineWithDrafts, SiblingsNearTheEndOfAnAnswerChangeNothing) {
+  const SamplingParams sampling{.temperature = 0};
+  for (std::int32_t max_tokens = 1; max_tokens <= 34; ++max_tokens) {
+    Setting run{.k = 0, .concurrency = 6};
+    run.max_tokens = max_tokens;
+    const auto plain = answers_of(sampling, run);
+    run.k = 8;
+    run.tree_width = 4;
+    const auto answers = answers_of(sampling, run);
+    for (std::size_t i = 0; i < answers.size(); ++i) EXPECT_TRUE(answers[i].same_as(plain[i])) << max_tokens;
+  }
+}
+
+// α must not rise because more is proposed.
+TEST(EngineWithDrafts, SiblingsAreNoFirstChoices) {
+  for (const SamplingParams& sampling :
+       {SamplingParams{.temperature = 0}, SamplingParams{.temperature = 1, .seed = 3}}) {
+    Setting run{.k = 1};
+    const auto chains = answers_of(sampling, run);
+    run.tree_width = 4;
+    const auto trees = answers_of(sampling, run);
+    for (std::size_t i = 0; i < trees.size(); ++i) {
+      const RequestFigures &chain = chains[i].summary.figures, &tree = trees[i].summary.figures;
+      EXPECT_EQ(tree.output_tokens, tree.steps + tree.accepted + tree.accepted_siblings);
+      EXPECT_LE(tree.accepted_siblings, tree.first_rejections);
+      EXPECT_LT(tree.steps, chain.steps);
+      EXPECT_EQ(tree.reached_at[0], tree.accepted + tree.first_rejections);
+    }
+    const auto alpha = [](const std::vector<Answer>& answers) {
+      const double accepted = sum_of(answers, &RequestFigures::accepted);
+      return accepted / (accepted + sum_of(answers, &RequestFigures::first_rejections));
+    };
+    EXPECT_NEAR(alpha(trees), alpha(chains), 0.08);
   }
 }
 

@@ -6,11 +6,13 @@
 #include <algorithm>
 #include <numeric>
 
+#include "engine/speculative/draft_model_proposer.h"
 #include "engine/speculative/raw_logits_checksum.h"
 #include "tests/engine/answer_distribution.h"
 #include "tests/engine/engine_answers.h"
 #include "tests/engine/goodness_of_fit.h"
 #include "tests/engine/sampling_parameters.h"
+#include "tests/engine/tiny_draft.h"
 #include "tests/engine/toy_proposer.h"
 
 namespace slip {
@@ -163,7 +165,9 @@ TEST(EngineLossless, TreesGiveTheSameAnswers) {
         const auto answers = answers_of(language, sampling, setting);
         EXPECT_TRUE(all_same(plain, answers)) << "width " << width << " likeness " << likeness;
         std::int32_t accepted = 0;
-        for (const Answer& answer : answers) accepted += answer.summary.figures.accepted;
+        for (const Answer& answer : answers) {
+          accepted += answer.summary.figures.accepted + answer.summary.figures.accepted_siblings;
+        }
         EXPECT_GT(accepted, 20);
       }
     }
@@ -348,6 +352,56 @@ class LyingProposer final : public Proposer {
  private:
   std::unique_ptr<Proposer> inner_;
 };
+
+// A draft model whose second and third choices are drawn from what the elder ones leave; `sees_all` verifies them
+// against all of q instead.
+class SiblingProposer final : public Proposer {
+ public:
+  explicit SiblingProposer(kernels::ThreadPool& pool, bool sees_all = false)
+      : inner_({.n_pages = 64, .max_running = 16}, testing::toy_config(testing::kDistributionVocab), pool),
+        sees_all_(sees_all) {}
+  bool drafts_for(const SequenceRef& sequence) const override { return inner_.drafts_for(sequence); }
+  void begin(const SequenceRef& sequence) override { inner_.begin(sequence); }
+  CatchUpTimes catch_up(std::span<const DraftTask> t, CatchUpBudget b) override { return inner_.catch_up(t, b); }
+  std::int32_t ready_depth(const SequenceRef& sequence) override { return inner_.ready_depth(sequence); }
+  void release(RequestId sequence) override { inner_.release(sequence); }
+  void on_verified(const SequenceRef& sequence, const VerifyResult& result) override {
+    inner_.on_verified(sequence, result);
+  }
+  void propose(std::span<const DraftTask> tasks) override {
+    inner_.propose(tasks);
+    for (const DraftTask& task : tasks) {
+      Proposal& proposal = *task.proposal;
+      for (std::size_t node = 0; sees_all_ && node < proposal.size(); ++node) {
+        proposal.q[node] = proposal.q[static_cast<std::size_t>(proposal.parents[node] + 1)];
+      }
+    }
+  }
+
+ private:
+  DraftModelProposer inner_;
+  bool sees_all_;
+};
+
+double p_value_with_siblings(const SamplingParams& sampling, bool sees_all, std::size_t n_answers = 20000) {
+  kernels::ThreadPool pool(1);
+  auto proposer = std::make_unique<SiblingProposer>(pool, sees_all);
+  const auto draft = testing::tiny_draft(testing::tiny_draft_config(testing::kDistributionVocab), 5);
+  const auto counts = testing::count_answers(
+      sampling, std::move(proposer), {.n = n_answers, .live_draft = testing::make_live_draft(draft), .tree_width = 3});
+  return testing::chi_square_p_value(counts, testing::answer_distribution(sampling));
+}
+
+TEST(EngineRejection, SiblingsOfADraftModelKeepTheDistribution) {
+  for (const SamplingParams& sampling : {SamplingParams{.temperature = 0.9F}, SamplingParams{.top_k = 2},
+                                         SamplingParams{.temperature = 1.4F, .presence_penalty = 0.5F}}) {
+    EXPECT_GT(p_value_with_siblings(sampling, /*sees_all=*/false), testing::kSignificance);
+  }
+}
+
+TEST(EngineRejectionNegative, SiblingsVerifiedAgainstAllOfQAreNoticed) {
+  EXPECT_LT(p_value_with_siblings({.temperature = 0.9F}, /*sees_all=*/true, 60000), testing::kSignificance);
+}
 
 TEST(EngineRejectionNegative, AProposerThatMisstatesItsDrawMethodIsNoticed) {
   const SamplingParams sampling{.temperature = 0.9F};

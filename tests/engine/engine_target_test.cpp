@@ -67,6 +67,7 @@ struct Case {
   bool score_prompts = false;
   std::size_t n_requests = 2;
   std::int32_t max_tokens = 24;
+  std::int32_t tree_width = 1;
 };
 
 std::vector<Answer> answers_of(const Case& run, Swapper& swapper) {
@@ -84,6 +85,7 @@ std::vector<Answer> answers_of(const Case& run, Swapper& swapper) {
   swapper.weights = pair;
   swapper.every = run.swap_every;
   EngineOptions options{.k = run.k, .max_running = run.concurrency, .prefill_chunk = run.prefill_chunk};
+  options.tree_width = run.tree_width;
   auto worker = std::make_unique<LocalWorker>(weights, 256, 128, 64 * run.concurrency, pool);
   Engine engine(options, std::move(worker), tokenizer, pool, nullptr, {&swapper});
   const std::vector<std::string> prompts{"How many apples are left if Tom eats 3 of 12?",
@@ -114,20 +116,24 @@ TEST_P(EngineOnTheTarget, SpeculationChangesNoBit) {
   const std::vector<SamplingParams> modes{{.temperature = 0}, {.temperature = 0.7F, .top_p = 0.9F, .seed = 42}};
   for (const SamplingParams& sampling : modes) {
     const auto plain = answers_of({.dtype = GetParam(), .sampling = sampling});
-    std::int32_t accepted = 0;
+    std::int32_t accepted = 0, siblings = 0;
     for (const std::int32_t k : {1, 3, 5, 8}) {
       for (const std::int32_t concurrency : {1, 8}) {
         const int swap_every = concurrency == 1 ? 0 : 3;
-        const auto answers = answers_of({GetParam(), sampling, k, concurrency, swap_every});
+        Case drafted{GetParam(), sampling, k, concurrency, swap_every};
+        drafted.tree_width = k == 3 ? 2 : k == 5 ? 3 : 1;
+        const auto answers = answers_of(drafted);
         for (std::size_t i = 0; i < answers.size(); ++i) {
           EXPECT_TRUE(answers[i].same_as(plain[i])) << "k " << k << " concurrency " << concurrency << " answer " << i;
           EXPECT_NE(answers[i].summary.figures.checksum, 0U);
           EXPECT_TRUE(swap_every == 0 || answers[i].summary.figures.steps < 8 || answers[i].summary.figures.swaps > 0);
           accepted += answers[i].summary.figures.accepted;
+          siblings += answers[i].summary.figures.accepted_siblings;
         }
       }
     }
     EXPECT_GT(accepted, 20);
+    EXPECT_GT(siblings, 5);
   }
 }
 

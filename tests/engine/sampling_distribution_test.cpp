@@ -32,7 +32,7 @@ using testing::ToyLanguage;
 
 TEST(SamplingDistribution, EveryParameterAloneAndInPairsKeepsTheTargetsDistribution) {
   for (const NamedSampling& one : alone_and_in_pairs()) {
-    const auto counts = count_answers(one.sampling, distribution_proposer(), 8000);
+    const auto counts = count_answers(one.sampling, distribution_proposer(), {.n = 8000});
     EXPECT_GT(chi_square_p_value(counts, answer_distribution(one.sampling)), kSignificance) << one.name;
   }
 }

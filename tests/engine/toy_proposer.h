@@ -63,10 +63,7 @@ class ToyProposer final : public Proposer {
 
  private:
   void grow(const SequenceRef& sequence, std::int32_t nodes, Proposal& proposal) {
-    const bool greedy = sequence.sampling->temperature == 0;
-    proposal.draw_method = greedy                                      ? DrawMethod::kDeterministic
-                           : sequence.rule == AcceptanceRule::kCoupled ? DrawMethod::kGumbel
-                                                                       : DrawMethod::kSampled;
+    proposal.draw_method = draw_method_of(sequence);
     proposal.version = version;
     std::int32_t tip = -1;
     for (std::uint32_t depth = 0; static_cast<std::int32_t>(proposal.size()) < nodes; ++depth) {

@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
+
 namespace slip {
 namespace {
 
@@ -30,6 +33,105 @@ TEST(Select, PrunesToATreeAgain) {
   EXPECT_EQ(proposal.q.size(), 3U);
   select_nodes(proposal, -1);
   EXPECT_EQ(proposal.size(), 0U);
+}
+
+// ---- siblings
+
+// A chain of three, to which the draft gave .45, .85 and .35; the second choices of all, and a third choice of the
+// first.
+Proposal chain_with_siblings() {
+  Proposal proposal;
+  proposal.add_to_chain(1, std::log(0.45));
+  proposal.add_to_chain(2, std::log(0.85));
+  proposal.add_to_chain(3, std::log(0.35));
+  for (const std::int32_t place : {0, 1, 2}) proposal.add_sibling(place, 11 + place);
+  proposal.add_sibling(0, 21);
+  return proposal;
+}
+
+std::vector<Sibling> siblings_of(const Proposal& proposal, const ChoiceRates& rates) {
+  std::vector<Sibling> siblings;
+  list_siblings(proposal, 7, rates, siblings);
+  return siblings;
+}
+
+TEST(SelectSiblings, AreExpectedWhereTheirPlaceIsReachedAndTheirEldersAreWrong) {
+  const ChoiceRates rates;
+  const auto siblings = siblings_of(chain_with_siblings(), rates);
+  ASSERT_EQ(siblings.size(), 4U);
+  const auto right = [&](double q, std::int32_t rank) { return rates.rate(std::log(q), rank); };
+  const double first = right(0.45, 0), second = first * right(0.85, 0);
+  EXPECT_NEAR(siblings[0].tokens, (1 - first) * right(0.45, 1), 1e-9);
+  EXPECT_NEAR(siblings[1].tokens, first * (1 - right(0.85, 0)) * right(0.85, 1), 1e-9);
+  EXPECT_NEAR(siblings[2].tokens, second * (1 - right(0.35, 0)) * right(0.35, 1), 1e-9);
+  EXPECT_NEAR(siblings[3].tokens, (1 - first) * (1 - right(0.45, 1)) * right(0.45, 2), 1e-9);
+  for (std::size_t i = 0; i < 4; ++i) {
+    EXPECT_EQ(siblings[i].sequence, 7U);
+    EXPECT_EQ(siblings[i].node, static_cast<std::int32_t>(3 + i));
+  }
+}
+
+TEST(SelectSiblings, NoneComesBeforeItsElder) {
+  ChoiceRates rates;
+  for (int i = 0; i < 500; ++i) {
+    rates.add(std::log(0.45), 1, i % 20 == 0);
+    rates.add(std::log(0.45), 2, i % 2 == 0);
+  }
+  auto siblings = siblings_of(chain_with_siblings(), rates);
+  std::sort(siblings.begin(), siblings.end());
+  const auto place_of = [&](std::int32_t node) {
+    return std::find_if(siblings.begin(), siblings.end(), [&](const Sibling& one) { return one.node == node; });
+  };
+  EXPECT_LT(place_of(3), place_of(6));
+}
+
+TEST(SelectSiblings, AChainHasNone) {
+  Proposal chain = chain_with_siblings();
+  select_nodes(chain, 3);
+  EXPECT_TRUE(siblings_of(chain, {}).empty());
+}
+
+// Passes of 4, 8, 12 … rows take 1, 2, 3 … ms.
+StepPrice tiles(double goodput) {
+  StepPrice price;
+  price.goodput = goodput;
+  for (std::int32_t row = 0; row < StepCurve::kRows; ++row)
+    price.curve.us[static_cast<std::size_t>(row)] = 1000.0 * (1 + row / 4);
+  price.curve.more_row_us = 250;
+  return price;
+}
+
+TEST(SelectSiblings, PayIfTheyAddMoreThanTheirTimeWouldElsewhere) {
+  const std::vector<Sibling> siblings{{0, 5, 0.3}, {0, 6, 0.25}, {1, 4, 0.2}, {1, 5, 0.1}, {0, 7, 0.05}};
+  EXPECT_EQ(count_paying(siblings, tiles(0.001), 2, 100), 2U) << "the rows of the same tile are free";
+  EXPECT_EQ(count_paying(siblings, tiles(0.0005), 4, 100), 4U) << "a tile costs half a token, four bring .85";
+  EXPECT_EQ(count_paying(siblings, tiles(0.0008), 4, 100), 4U);
+  EXPECT_EQ(count_paying(siblings, tiles(0.001), 4, 100), 0U) << "a tile costs one token";
+  EXPECT_EQ(count_paying(siblings, tiles(0.0001), 4, 100), 4U) << "the fifth would begin a tile for .05";
+  EXPECT_EQ(count_paying(siblings, tiles(0.0001), 4, 3), 3U) << "there is no room for more";
+  EXPECT_EQ(count_paying(siblings, tiles(0.0001), 4, -1), 0U);
+  EXPECT_EQ(count_paying({}, tiles(0.0001), 4, 100), 0U);
+}
+
+TEST(SelectSiblings, ARowCostsAtLeastItsShareOfATile) {
+  EXPECT_NEAR(tiles(1).least_row_us(4), 250, 1e-9);
+  EXPECT_NEAR(tiles(1).least_row_us(2), 0, 1e-9);
+}
+
+TEST(SelectSiblings, TheOthersGoWithTheirDistributions) {
+  Proposal proposal = chain_with_siblings();
+  for (std::int32_t i = 0; i < 7; ++i) proposal.add_q({{i}, {1.0}});
+  const std::vector<std::int32_t> kept{4, 6};
+  keep_siblings(proposal, kept);
+  EXPECT_EQ(proposal.tokens, (std::vector<std::int32_t>{1, 2, 3, 12, 21}));
+  EXPECT_EQ(proposal.parents, (std::vector<std::int32_t>{-1, 0, 1, 0, -1}));
+  ASSERT_EQ(proposal.q.size(), 5U);
+  EXPECT_EQ(proposal.q[3].ids, std::vector<std::int32_t>{4});
+  EXPECT_EQ(proposal.q[4].ids, std::vector<std::int32_t>{6});
+  EXPECT_EQ(proposal.spare_q.size(), 2U) << "their memory is kept";
+  EXPECT_EQ(proposal.rank_of(4), 1);
+  keep_siblings(proposal, {});
+  EXPECT_EQ(proposal.tokens, (std::vector<std::int32_t>{1, 2, 3}));
 }
 
 }  // namespace

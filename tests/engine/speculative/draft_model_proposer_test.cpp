@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <numeric>
 
 #include "tests/engine/draft_tasks.h"
@@ -42,13 +43,14 @@ struct Drafted {
 };
 
 // Catches up completely, then proposes k tokens for each.
-std::vector<Proposal> propose(DraftModelProposer& proposer, std::vector<Drafted*> sequences, std::int32_t k) {
+std::vector<Proposal> propose(DraftModelProposer& proposer, std::vector<Drafted*> sequences, std::int32_t k,
+                              std::int32_t width = 1) {
   std::vector<SequenceRef> refs;
   for (Drafted* sequence : sequences) refs.push_back(sequence->view());
   for (int i = 0; i < 20; ++i) proposer.catch_up(draft_tasks(refs), {16, 16});
   const std::vector<std::int32_t> nodes(refs.size(), k);
   std::vector<Proposal> proposals(refs.size());
-  proposer.propose(draft_tasks(refs, nodes, proposals));
+  proposer.propose(draft_tasks(refs, nodes, proposals, width));
   return proposals;
 }
 
@@ -61,12 +63,12 @@ class DraftModelProposerTest : public ::testing::Test {
   }
   // The proposal of a new proposer after these tokens.
   Proposal fresh(const std::vector<std::int32_t>& tokens, std::int32_t prompt_tokens,
-                 std::shared_ptr<LiveDraft> live_draft, std::int32_t k) {
+                 std::shared_ptr<LiveDraft> live_draft, std::int32_t k, std::int32_t width = 1) {
     auto proposer = make();
     Drafted sequence(99, tokens, std::move(live_draft));
     sequence.ref.prompt_tokens = prompt_tokens;
     proposer.begin(sequence.view());
-    return propose(proposer, {&sequence}, k)[0];
+    return propose(proposer, {&sequence}, k, width)[0];
   }
 
   kernels::ThreadPool pool_{1};
@@ -106,6 +108,119 @@ TEST_F(DraftModelProposerTest, ProposesWhatTheTextSuggests) {
     if (temperature > 0) continue;
     EXPECT_EQ(proposed[1], (std::vector<std::int32_t>{20, 21, 22, 19}));
     EXPECT_NE(proposed[0], proposed[1]);
+  }
+}
+
+// ---- siblings ----
+
+// The order in which the target's noise, or none, would choose tokens from q.
+std::vector<std::int32_t> choices(Distribution q, const RandomAddress& address, bool greedy, std::size_t n) {
+  std::vector<std::int32_t> tokens;
+  while (tokens.size() < n) {
+    const auto best = std::max_element(q.probabilities.begin(), q.probabilities.end()) - q.probabilities.begin();
+    tokens.push_back(greedy ? q.ids[static_cast<std::size_t>(best)] : sample_gumbel(q, address));
+    remove_id(tokens.back(), q);
+  }
+  return tokens;
+}
+
+// The distribution behind `path` by a draft of its own, which proposes one token by sampling.
+Distribution q_behind(kernels::ThreadPool& pool, const std::vector<std::int32_t>& path,
+                      const std::shared_ptr<LiveDraft>& live_draft) {
+  DraftModelProposer proposer({.n_pages = 200, .max_running = 8}, testing::toy_config(kVocab), pool);
+  Drafted sequence(1, path, live_draft);
+  sequence.ref.rule = AcceptanceRule::kRejection;
+  proposer.begin(sequence.view());
+  return propose(proposer, {&sequence}, 1)[0].q[0];
+}
+
+TEST_F(DraftModelProposerTest, SiblingsAreTheNextBestChoices) {
+  const auto live_draft = make_live_draft(tiny_draft(tiny_draft_config(kVocab), 1));
+  const std::vector<std::int32_t> tokens = prompt_of(9, 5);
+  for (const float temperature : {0.0F, 1.0F}) {
+    auto proposer = make();
+    Drafted sequence(1, tokens, live_draft);
+    sequence.ref.prompt_tokens = 5;
+    sequence.sampling.temperature = temperature;
+    proposer.begin(sequence.view());
+    const Proposal chain = propose(proposer, {&sequence}, 4)[0];
+    const Proposal tree = propose(proposer, {&sequence}, 4, 3)[0];
+    EXPECT_EQ(tree.chain_length(), 4);
+    EXPECT_EQ(tree.size(), 12U);
+    EXPECT_EQ(std::vector(tree.tokens.begin(), tree.tokens.begin() + 4), chain.tokens);
+    std::vector<std::int32_t> path = tokens;
+    for (std::size_t place = 0; place < 4; ++place) {
+      RandomAddress address = sequence.view().next_address();
+      address.output_index += static_cast<std::uint32_t>(place);
+      const auto expected = choices(q_behind(pool_, path, live_draft), address, temperature == 0, 3);
+      EXPECT_EQ(tree.tokens[place], expected[0]);
+      EXPECT_EQ(tree.tokens[4 + place], expected[1]) << place;
+      EXPECT_EQ(tree.tokens[8 + place], expected[2]) << place;
+      EXPECT_EQ(tree.rank_of(static_cast<std::int32_t>(8 + place)), 2);
+      path.push_back(tree.tokens[place]);
+    }
+  }
+}
+
+TEST_F(DraftModelProposerTest, SampledSiblingsComeFromWhatTheirEldersLeave) {
+  auto proposer = make();
+  Drafted sequence(1, prompt_of(9, 5), make_live_draft(tiny_draft(tiny_draft_config(kVocab), 1)));
+  sequence.ref.rule = AcceptanceRule::kRejection;
+  proposer.begin(sequence.view());
+  const Proposal tree = propose(proposer, {&sequence}, 2, 3)[0];
+  ASSERT_EQ(tree.q.size(), 6U);
+  for (std::size_t place = 0; place < 2; ++place) {
+    Distribution left = tree.q[place];
+    for (std::size_t node = place + 2; node < 6; node += 2) {
+      remove_id(tree.tokens[node - 2], left);
+      EXPECT_EQ(tree.q[node].ids, left.ids);
+      EXPECT_EQ(tree.q[node].probabilities, left.probabilities);
+      EXPECT_GT(left.probability(tree.tokens[node]), 0);
+    }
+  }
+}
+
+// What the draft would have said stands beside a guess that it disagrees with.
+TEST_F(DraftModelProposerTest, AGuessAndTheDraftAreSiblings) {
+  std::vector<std::int32_t> tokens = prompt_of(6, 5);
+  for (int i = 0; i < 3; ++i) tokens.insert(tokens.end(), {20, 21, 22, 19});
+  std::vector<std::int32_t> best;
+  for (const bool prompt_lookup : {false, true}) {
+    DraftModelProposer proposer({.n_pages = 200, .max_running = 8, .prompt_lookup = prompt_lookup},
+                                testing::toy_config(kVocab), pool_);
+    Drafted sequence(1, tokens, make_live_draft(tiny_draft(tiny_draft_config(kVocab), 1)));
+    sequence.ref.prompt_tokens = 6;
+    sequence.sampling.temperature = 0;
+    proposer.begin(sequence.view());
+    best = propose(proposer, {&sequence}, 1, 2)[0].tokens;
+    if (prompt_lookup) {
+      EXPECT_EQ(best[0], 20);
+    }
+    ASSERT_EQ(best.size(), 2U);
+    EXPECT_NE(best[0], best[1]);
+  }
+  Drafted sequence(1, tokens, make_live_draft(tiny_draft(tiny_draft_config(kVocab), 1)));
+  sequence.sampling.temperature = 0;
+  auto alone = make();
+  alone.begin(sequence.view());
+  EXPECT_EQ(best[1], propose(alone, {&sequence}, 1)[0].tokens[0]);
+}
+
+// A sibling was not read by the draft: only the accepted chain before it stays in its cache.
+TEST_F(DraftModelProposerTest, AfterAnAcceptedSiblingItProposesWhatANewOneWould) {
+  const auto live_draft = make_live_draft(tiny_draft(tiny_draft_config(kVocab), 1));
+  auto proposer = make();
+  Drafted sequence(1, prompt_of(9, 5), live_draft);
+  proposer.begin(sequence.view());
+  for (int round = 0; round < 4; ++round) {
+    const Proposal tree = propose(proposer, {&sequence}, 3, 2)[0];
+    VerifyResult result{.accepted = {0, 1, 5}, .added_token = round};  // two of the chain, then the third's sibling
+    proposer.on_verified(sequence.view(), result);
+    for (const std::int32_t node : result.accepted)
+      sequence.tokens.push_back(tree.tokens[static_cast<std::size_t>(node)]);
+    sequence.tokens.push_back(result.added_token);
+    EXPECT_EQ(propose(proposer, {&sequence}, 3, 2)[0].tokens, fresh(sequence.tokens, 9, live_draft, 3, 2).tokens)
+        << round;
   }
 }
 

@@ -179,7 +179,8 @@ TEST(LookupProposer, TheEngineKeepsAnswersThatMayBeLearnedFrom) {
 TEST(LookupProposer, AnswersWithoutASeedFollowTheTargetsDistribution) {
   const SamplingParams sampling{.temperature = 0.9F};
   for (const auto& past_answers : {std::shared_ptr<PastAnswers>(), std::make_shared<PastAnswers>()}) {
-    const auto counts = testing::count_answers(sampling, std::make_unique<LookupProposer>(), 20000, past_answers);
+    const auto counts =
+        testing::count_answers(sampling, std::make_unique<LookupProposer>(), {.past_answers = past_answers});
     EXPECT_GT(testing::chi_square_p_value(counts, testing::answer_distribution(sampling)), testing::kSignificance);
   }
 }

@@ -30,10 +30,12 @@ TEST(ObserveRow, NothingIsLeftOfAVocabularyKeptWhole) {
 
 // A chain of three of which two are accepted; the row's number stands in the first id.
 Observation observe_chain(const std::vector<std::int32_t>& committed) {
+  Proposal proposal;
+  for (const std::int32_t token : {1, 1, 0}) proposal.add_to_chain(token, 0);
   const VerifyResult result{.accepted = {0, 1}, .added_token = 2, .rejected_one = true};
   Observation observation;
   observe_verification(
-      result, committed,
+      proposal, result, committed,
       [](std::int32_t row) {
         return TopK{{row}, {0.0F}, 0};
       },
@@ -65,17 +67,22 @@ TEST(ObserveVerification, LeavesOutWhatLiesBeyondTheAnswersEnd) {
 // Each row costs a search through the vocabulary, so unused ones must not be observed.
 TEST(ObserveVerification, AsksForNoRowOffTheCommittedPath) {
   std::vector<std::int32_t> asked;
-  const VerifyResult result{.accepted = {1}, .added_token = 2, .rejected_one = true};
+  Proposal proposal;
+  proposal.add_to_chain(4, 0);
+  proposal.add_sibling(0, 3);
+  const VerifyResult result{.accepted = {1}, .added_token = 2, .rejected_one = false};
   Observation observation;
   const std::vector<std::int32_t> committed{3, 2};
   observe_verification(
-      result, committed,
+      proposal, result, committed,
       [&](std::int32_t row) {
         asked.push_back(row);
         return TopK{};
       },
       observation);
   EXPECT_EQ(asked, (std::vector<std::int32_t>{0, 2}));
+  EXPECT_EQ(observation.n_accepted, 0);
+  EXPECT_TRUE(observation.rejected);  // a sibling was accepted, so the first choice was not
 }
 
 TEST(RawLogitsChecksum, DependsOnEveryBitAndOnOrder) {

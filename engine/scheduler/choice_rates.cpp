@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/scheduler/choice_rates.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace slip {
+namespace {
+
+// Rates of siblings before any was seen: high enough to be tried. A first choice starts with its own probability.
+constexpr std::array<double, kMaxTreeWidth> kPrior = {0, 0.35, 0.25, 0.2};
+
+}  // namespace
+
+std::size_t ChoiceRates::class_of(double first_log_q) {
+  const double q = std::clamp(std::exp(first_log_q), 0.0, 1.0);
+  return std::min(static_cast<std::size_t>(q * kClasses), kClasses - 1);
+}
+
+double ChoiceRates::rate_of(std::size_t kind, std::int32_t rank) const {
+  const auto at = static_cast<std::size_t>(rank);
+  return rates_[kind][at].rate(rank == 0 ? (static_cast<double>(kind) + 0.5) / kClasses : kPrior[at]);
+}
+
+void ChoiceRates::add(double first_log_q, std::int32_t rank, bool was_right) {
+  rates_[class_of(first_log_q)][static_cast<std::size_t>(rank)].add(was_right);
+}
+
+double ChoiceRates::rate(double first_log_q, std::int32_t rank) const {
+  return rate_of(class_of(first_log_q), rank);
+}
+
+double ChoiceRates::most_of_second() const {
+  double most = 0;
+  for (std::size_t kind = 0; kind < kClasses; ++kind) most = std::max(most, (1 - rate_of(kind, 0)) * rate_of(kind, 1));
+  return most;
+}
+
+}  // namespace slip
