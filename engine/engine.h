@@ -22,6 +22,7 @@ namespace slip {
 struct EngineOptions {
   std::int32_t k = 3;                 // drafted tokens per step, 0 … kMaxProposalNodes; 0 = no speculation
   bool adaptive_k = false;            // k is the maximum: each sequence drafts what pays (scheduler/draft_length.h)
+  bool stop_early = false;            // with adaptive_k: a draft ends where its next token is not worth its time
   std::int32_t tree_width = 1;        // maximum tokens proposed for one place, 1 … kMaxTreeWidth; 1: chains
   bool prompt_lookup = false;         // propose by prompt lookup too; drafts on the CPU combine with it
   std::int32_t max_running = 16;      // sequences in one step

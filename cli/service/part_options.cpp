@@ -62,7 +62,8 @@ kernels::Pinning engine_pinning(const ServeConfig& config) {
 EngineOptions engine_options(const ServeConfig& config) {
   EngineOptions options = config.engine;
   if (!config.speculation || (config.draft.empty() && !config.engine.prompt_lookup)) options.k = 0;
-  if (config.device != Device::kCpu) options.tree_width = 1;  // drafts on a device propose chains
+  options.stop_early = config.device == Device::kCpu;
+  if (config.device != Device::kCpu) options.tree_width = 1;  // drafts on a device propose chains of a planned length
   return options;
 }
 

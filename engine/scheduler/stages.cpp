@@ -64,12 +64,13 @@ void Engine::State::plan_next() {
     parts_[i].saved_us = 0;
     parts_[i].rows_read = 0;
     parts_[i].width = 1;
+    parts_[i].stop = {};
     SequenceLoad load;
     load.n_tokens = sequence.n_tokens();
     load.n_pending = sequence.waits_for_pages ? 0 : sequence.n_pending();
     load.remaining = sequence.remaining();
     load.score_prompt = sequence.request.score_prompt;
-    load.k_wanted = sequence.drafting ? sequence.request.k.value_or(options.k) : 0;
+    load.k_wanted = parts_[i].likely_nodes = k_asked(i);
     load.ready_depth = sequence.drafting ? look_ahead(i) : 0;
     parts_[i].guessed = load.ready_depth == 0;
     loads_.push_back(load);
@@ -101,7 +102,7 @@ void Engine::State::choose_threads() {
   StepKind kind{.has_prompt = false, .rows = 0};
   for (std::size_t i = 0; i < running.size(); ++i) {
     const PlannedSequence& plan = parts_[i].plan;
-    kind.rows += plan.n_rows + plan.k;
+    kind.rows += plan.n_rows + std::min(plan.k, parts_[i].likely_nodes);
     kind.has_prompt |= plan.n_rows > 1;
   }
   cores->begin_step(kind);
@@ -112,12 +113,13 @@ void Engine::State::choose_threads() {
 // A failing proposer costs its speed-up, never an answer.
 void Engine::State::propose() {
   draft_tasks_.clear();
+  read_us_ = 0;
   for (std::size_t i = 0; i < running.size(); ++i) {
     Part& part = parts_[i];
     if (!running[i]->drafting) continue;
     part.draft_reads = wants_reading(i);
-    draft_tasks_.push_back(
-        {&part.ref, part.plan.k, part.width, &part.proposal, part.guessed, part.draft_reads, &part.rows_read});
+    draft_tasks_.push_back({&part.ref, part.plan.k, part.width, &part.proposal, part.guessed, part.draft_reads,
+                            &part.rows_read, part.stop});
   }
   if (draft_tasks_.empty()) return;
   const std::int64_t start_us = monotonic_us();
@@ -131,6 +133,7 @@ void Engine::State::propose() {
 void Engine::State::run_ahead() {
   const CatchUpTimes times = proposer->catch_up(draft_tasks_, {options.prefill_chunk, options.catch_up_chunk});
   figures_.swap_us = times.swap_us;
+  read_us_ = times.read_us;
   learn_draft_use(times.read_us);
   // A version that just took over may support less depth than was planned.
   for (DraftTask& task : draft_tasks_) {
@@ -268,7 +271,7 @@ void Engine::State::count_result(std::size_t i) {
   if (options.adaptive_k && proposal.size() > 0 && !part.guessed) {
     acceptance_of(part.ref, ProposeBy::kDraft, proposal.confidence)
         .add(proposal.version, n_first, rejected || n_siblings > 0);
-    if (part.width > 1) learn_choices(part, n_accepted, rejected);
+    if (part.ref.wants_probability) learn_choices(part, n_accepted, rejected);
   }
   if (options.adaptive_k) learn_guesses(part);
   if (proposal.version == 0 || proposal.size() == 0) return;

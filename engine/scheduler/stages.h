@@ -65,12 +65,14 @@ struct Engine::State {
   struct Part {
     SequenceRef ref;  // as of the step's start
     PlannedSequence plan;
-    Guesses guesses;             // Proposer::guesses()
-    bool guessed = false;        // it proposes these guesses
-    double saved_us = 0;         // what drafting for it is expected to save
-    bool draft_reads = false;    // its draft reads its tokens in this step
-    std::int32_t width = 1;      // choices that its draft may propose for one place
-    std::int32_t rows_read = 0;  // by its draft, to catch up
+    Guesses guesses;                // Proposer::guesses()
+    bool guessed = false;           // it proposes these guesses
+    double saved_us = 0;            // what drafting for it is expected to save
+    bool draft_reads = false;       // its draft reads its tokens in this step
+    std::int32_t width = 1;         // choices that its draft may propose for one place
+    StopRule stop;                  // of its draft
+    std::int32_t likely_nodes = 0;  // of its proposal, at most plan.k
+    std::int32_t rows_read = 0;     // by its draft, to catch up
     Proposal proposal;
     std::size_t task = 0;                // index in `score_tasks_`, if it has rows
     bool has_logits = false;             // the logits of its next token are computed in this step
@@ -90,6 +92,10 @@ struct Engine::State {
   void preempt(Sequence& sequence);
   static void release_pages(Sequence& sequence);
   void begin_optional(Sequence& sequence);
+  // The draft length that the request, or the engine, asks for.
+  std::int32_t k_asked(std::size_t i) const {
+    return running[i]->drafting ? running[i]->request.k.value_or(options.k) : 0;
+  }
   std::int32_t look_ahead(std::size_t i);
   void choose_lengths();
   AcceptanceEstimate& acceptance_of(const SequenceRef& sequence, ProposeBy by, int confidence);
@@ -100,7 +106,7 @@ struct Engine::State {
   void learn_lengths();
   void run_ahead();
   void drop_drafts();
-  void choose_widths(std::int32_t prompt_rows);
+  void price_proposals(std::int32_t prompt_rows);
   void choose_siblings();
   ChoiceRates& choice_rates_of(const SequenceRef& sequence);
   void learn_choices(const Part& part, std::size_t n_accepted, bool rejected);
@@ -130,7 +136,8 @@ struct Engine::State {
   std::map<std::tuple<std::optional<DraftId>, ProposeBy, int>, AcceptanceEstimate> acceptance_;
   std::map<DraftId, DraftUse> draft_use_;
   std::map<std::pair<DraftId, DrawMethod>, ChoiceRates> choice_rates_;
-  StepPrice price_;  // of this step; goodput 0: unknown
+  StepPrice price_;           // of this step
+  std::int64_t read_us_ = 0;  // that drafts read committed tokens in this step
   // Arguments of the functions that do a stage's work, in the order of `running`; kept for their memory.
   std::vector<WaitingNeed> needs_;      // [n_waiting] in the order of the request queue
   std::vector<std::size_t> picked_;     // of `needs_`

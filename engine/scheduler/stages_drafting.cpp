@@ -73,16 +73,21 @@ ChoiceRates& Engine::State::choice_rates_of(const SequenceRef& sequence) {
   return choice_rates_[{sequence.live_draft->id(), draw_method_of(sequence)}];
 }
 
-// Siblings are drafted only where the best of them could be worth a row of the target's pass.
-void Engine::State::choose_widths(std::int32_t prompt_rows) {
+// Tells drafts what their tokens must be worth: where to stop, and whether the best sibling could pay for its row.
+void Engine::State::price_proposals(std::int32_t prompt_rows) {
   std::int32_t rows = prompt_rows + static_cast<std::int32_t>(lengths_.size());
   for (const DraftLength& length : lengths_) rows += length.nodes;
-  const double row_price = price_.goodput * price_.least_row_us(rows);
   for (std::size_t i = 0; i < running.size(); ++i) {
     Part& part = parts_[i];
-    const bool drafts = loads_[i].k_wanted > 0 && !part.guessed && part.ref.live_draft != nullptr;
-    if (drafts && choice_rates_of(part.ref).most_of_second() > row_price) part.width = options.tree_width;
-    part.ref.wants_probability = part.width > 1;
+    if (loads_[i].k_wanted == 0 || part.guessed || part.ref.live_draft == nullptr) continue;
+    const ChoiceRates& rates = choice_rates_of(part.ref);
+    part.ref.wants_probability = true;
+    if (rates.most_of_second() > price_.goodput * price_.least_row_us(rows)) part.width = options.tree_width;
+    if (!options.stop_early) continue;
+    const AcceptanceEstimate& known = acceptance_of(part.ref, ProposeBy::kDraft, part.guesses.confidence);
+    part.stop = {&rates, known.alpha_deeper(live_version(part.ref)), price_.goodput * price_.row_us(rows),
+                 price_.goodput * price_.curve.depth_us};
+    loads_[i].k_wanted = std::max(0, std::min({k_asked(i), loads_[i].remaining - 1, loads_[i].ready_depth}));
   }
 }
 
@@ -119,10 +124,10 @@ void Engine::State::choose_lengths() {
     if (loads_[i].n_pending != 1) continue;
     const DraftLength length = lengths_[next++];
     parts_[i].saved_us = n_drafted == 0 ? 0 : choice.saved_us * drafted(length) / n_drafted;
-    loads_[i].k_wanted = length.nodes;
+    loads_[i].k_wanted = parts_[i].likely_nodes = length.nodes;
     parts_[i].guessed = length.guessed;
   }
-  if (options.tree_width > 1) choose_widths(prompt_rows);
+  if (options.tree_width > 1 || options.stop_early) price_proposals(prompt_rows);
 }
 
 bool Engine::State::wants_reading(std::size_t i) const {
@@ -183,11 +188,11 @@ void Engine::State::learn_choices(const Part& part, std::size_t n_accepted, bool
 void Engine::State::learn_lengths() {
   if (figures_.n_prefilling > 0 || (cores != nullptr && cores->ran_trial())) return;
   std::int32_t depth = 0;
-  for (const DraftTask& task : draft_tasks_) depth = std::max(depth, task.guessed ? 0 : task.nodes);
+  for (const DraftTask& task : draft_tasks_) depth = std::max(depth, task.guessed ? 0 : task.proposal->chain_length());
   const bool leased = cores != nullptr && cores->ran_leased();
   (leased ? leased_curve_ : step_curve_)
       .add(figures_.verify_rows, static_cast<double>(figures_.verify_us), depth,
-           static_cast<double>(figures_.draft_us));
+           static_cast<double>(figures_.draft_us - read_us_));
   if (cores == nullptr || leased || !step_curve_.known()) return;
   if (++n_since_told_ < kStepsBetweenTelling || outlooks_.empty()) return;
   n_since_told_ = 0;

@@ -241,7 +241,8 @@ void DraftModelProposer::propose(std::span<const DraftTask> tasks) {
       proposal.confidence = guesses(sequence).confidence;
       DraftCache& cache = *drafting->live;
       chains_.push_back({&sequence, cache.version.get(), &cache.pages, &cache.n_cached, &proposal, task.nodes,
-                         task.width, &drafting->broken, drafting->guesses ? &drafting->guesses->lookup() : nullptr});
+                         task.width, &drafting->broken, drafting->guesses ? &drafting->guesses->lookup() : nullptr,
+                         task.stop});
     }
     if (chains_.empty()) continue;
     std::sort(chains_.begin(), chains_.end(), [](const DraftChain& a, const DraftChain& b) {

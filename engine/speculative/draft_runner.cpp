@@ -41,6 +41,11 @@ std::int32_t DraftChain::count_unread() const {
   return n_committed + static_cast<std::int32_t>(proposal->size()) - *n_cached;
 }
 
+void DraftChain::add(std::int32_t token, double log_q) {
+  proposal->add_to_chain(token, log_q);
+  if (stop.rates != nullptr) reached *= stop.rates->rate(log_q, 0);
+}
+
 void DraftRunner::grow_by_logits(std::span<DraftChain> chains) {
   while (run_pass(chains)) {
     for (std::size_t i = 0; i < chain_of_slice_.size(); ++i) extend(*chain_of_slice_[i], logits(i));
@@ -54,14 +59,14 @@ void DraftRunner::add_sure_guesses(DraftChain& chain) {
   Proposal& proposal = *chain.proposal;
   while (static_cast<std::int32_t>(proposal.size()) < chain.nodes) {
     const PromptLookup::Guess guess = chain.lookup->guess(chain.sequence->tokens, proposal.tokens);
-    if (!guess.is_sure()) return;
+    if (!guess.is_sure() || !chain.goes_on()) return;
     if (proposal.draw_method == DrawMethod::kSampled) {
       q_.ids.assign(1, guess.token);
       q_.probabilities.assign(1, 1.0);
       proposal.add_q(q_);
     }
     chain.lookup->add_drafted({}, {}, proposal.tokens, guess.token);
-    proposal.add_to_chain(guess.token, 0);
+    chain.add(guess.token, std::log(guess.rate));
   }
 }
 
@@ -77,22 +82,27 @@ std::span<const std::int32_t> DraftRunner::unread(const DraftChain& chain) {
   return std::span<const std::int32_t>(joined_).last(n);
 }
 
-// One pass for every chain that still grows; false when none does.
+// One pass for every chain that still grows; false when none does, or when their tokens are not worth a pass.
 bool DraftRunner::run_pass(std::span<DraftChain> chains) {
   slices_.clear();
   chain_of_slice_.clear();
   joined_.clear();
   joined_.reserve(chains.size() * kMostUnreadRows);  // so that spans stay valid
+  bool is_planned = false;
+  double worth = 0, price = 0;
   for (DraftChain& chain : chains) {
     if (*chain.broken) continue;
     add_sure_guesses(chain);
     const bool is_full = static_cast<std::int32_t>(chain.proposal->size()) >= chain.nodes;
-    if (is_full || chain.count_unread() > kMostUnreadRows) continue;
+    if (is_full || !chain.goes_on() || chain.count_unread() > kMostUnreadRows) continue;
     const auto tokens = unread(chain);
     slices_.push_back({chain.version->weights.get(), chain.pages, *chain.n_cached, tokens, /*wants_logits=*/true});
     chain_of_slice_.push_back(&chain);
+    is_planned |= chain.stop.rates == nullptr || chain.proposal->size() == 0;
+    worth += chain.worth_of_next();
+    price = chain.stop.pass_price;
   }
-  if (slices_.empty()) return false;
+  if (slices_.empty() || (!is_planned && worth <= price)) return false;
   run(slices_);
   for (std::size_t i = 0; i < chain_of_slice_.size(); ++i) {
     *chain_of_slice_[i]->n_cached += static_cast<std::int32_t>(slices_[i].tokens.size());
@@ -121,7 +131,10 @@ void DraftRunner::extend(DraftChain& chain, std::span<const float> logits) {
     } else {
       token = static_cast<std::int32_t>(kernels::argmax(logits));
     }
-    if (sequence.wants_probability) log_q = logits[static_cast<std::size_t>(token)] - log_normalizer(logits);
+    const bool is_guess = guess.token == token && rival.token != token;
+    if (sequence.wants_probability) {
+      log_q = is_guess ? std::log(guess.rate) : logits[static_cast<std::size_t>(token)] - log_normalizer(logits);
+    }
     choose_siblings(chain, logits, token, guess.token == token ? rival.token : guess.token);
   } else {
     write_token_path(sequence.tokens, proposal, parent, path_);
@@ -147,7 +160,7 @@ void DraftRunner::extend(DraftChain& chain, std::span<const float> logits) {
     if (!deterministic) draw_siblings(chain, address, token);
   }
   if (chain.lookup != nullptr) chain.lookup->add_drafted(guess, rival, proposal.tokens, token);
-  proposal.add_to_chain(token, log_q);
+  chain.add(token, log_q);
 }
 
 // Siblings of an argmax: first `loser`, which is what the draft or the lookup said instead, then the next likeliest.

@@ -32,6 +32,8 @@ struct DraftChain {
   std::int32_t width = 1;            // maximum tokens for one place; a runner may propose fewer
   bool* broken = nullptr;            // set when the draft's logits are not finite
   PromptLookup* lookup = nullptr;    // has read the committed tokens; null: the draft alone
+  StopRule stop;                     // a runner may ignore it
+  double reached = 1;                // P(all proposed tokens are accepted), by `stop`
 
   // Other choices for a place of the chain, the best first. They join the proposal once the chain is complete.
   struct Siblings {
@@ -44,6 +46,12 @@ struct DraftChain {
   // The number of committed tokens that the draft has not read, at least the last one, and of proposed ones. Rows of a
   // proposal that was never verified are not committed: drops them from n_cached if nothing was proposed yet.
   std::int32_t count_unread() const;
+  // Adds a token that is right with the probability exp(log_q).
+  void add(std::int32_t token, double log_q);
+  // What a further token brings beyond the price of its row; meaningless without a rule.
+  double worth_of_next() const { return reached * stop.next_rate - stop.row_price; }
+  // Whether it may grow, as far as its rule says.
+  bool goes_on() const { return stop.rates == nullptr || proposal->size() == 0 || worth_of_next() > 0; }
 };
 
 // A draft pass reads at most so many tokens of a sequence. With more that are unread, the draft first catches up.

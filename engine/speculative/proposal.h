@@ -41,9 +41,10 @@ struct DeviceDistribution {
 // A token tree below the last committed token; a chain is a tree that never branches. Node i's parent is parents[i] <
 // i, or −1 for the root (the last committed token).
 struct Proposal {
-  std::vector<std::int32_t> tokens;          // [n]
-  std::vector<std::int32_t> parents;         // [n]
-  std::vector<float> path_logprob;           // [n] Σ log q along the path; of a sibling, that of its parent
+  std::vector<std::int32_t> tokens;   // [n]
+  std::vector<std::int32_t> parents;  // [n]
+  // [n] Σ along the path of log q, or of the log of a guess's hit rate; of a sibling, that of its parent.
+  std::vector<float> path_logprob;
   std::vector<Distribution> q;               // [n] transformed q that each token was drawn from; only with kSampled
   std::vector<DeviceDistribution> device_q;  // [n] instead of q, if a device drew the tokens and will verify them
   std::vector<Distribution> spare_q;         // memory of cleared proposals, for reuse

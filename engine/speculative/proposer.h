@@ -5,6 +5,7 @@
 #include <span>
 
 #include "common/ids.h"
+#include "engine/speculative/choice_rates.h"
 #include "engine/speculative/live_draft.h"
 #include "engine/speculative/past_answers.h"
 #include "engine/speculative/proposal.h"
@@ -42,6 +43,15 @@ inline DrawMethod draw_method_of(const SequenceRef& sequence) {
   return sequence.rule == AcceptanceRule::kCoupled ? DrawMethod::kGumbel : DrawMethod::kSampled;
 }
 
+// Ends a chain where its next token is worth less than what it takes; after the first one, which was planned. A token's
+// worth is the probability that it is accepted. The prices are what the same time would bring otherwise, in tokens. The
+// rule looks at the tokens before, never at the next one, so it biases no distribution.
+struct StopRule {
+  const ChoiceRates* rates = nullptr;    // of the draft; null: the chain grows to its full length
+  double next_rate = 0;                  // P(a token is accepted | those before it are), for a token not drafted yet
+  double row_price = 0, pass_price = 0;  // of a row of the target's pass, and of a draft pass, which all chains share
+};
+
 // One sequence's part of a drafting step.
 struct DraftTask {
   const SequenceRef* sequence = nullptr;
@@ -51,6 +61,7 @@ struct DraftTask {
   bool guessed = false;               // propose the first of guesses(), without running a model
   bool reads = true;                  // a model reads the sequence's tokens, so that it can propose
   std::int32_t* rows_read = nullptr;  // null, or set by catch_up(): the tokens it read for its live version
+  StopRule stop = {};                 // of a draft model
 };
 
 // A chain that a proposer can propose without running a model.

@@ -65,6 +65,7 @@ std::vector<Answer> answers_of(const SamplingParams& sampling, const Setting& ru
   publisher.every = run.swap_every;
   EngineOptions options{.k = run.k,
                         .adaptive_k = run.adaptive_k,
+                        .stop_early = run.adaptive_k,
                         .tree_width = run.tree_width,
                         .prompt_lookup = run.prompt_lookup,
                         .max_running = run.concurrency,
@@ -159,6 +160,7 @@ TEST(EngineWithDrafts, ChoosingBetweenDraftAndGuessesChangesSpeedAlone) {
     for (const std::int32_t concurrency : {1, 6, 6}) {
       Setting run{.k = 8, .concurrency = concurrency, .swap_every = 4, .prompt_lookup = true, .adaptive_k = true};
       run.past_answers = past_answers;
+      run.tree_width = 3;
       const auto answers = answers_of(sampling, run);
       for (std::size_t i = 0; i < answers.size(); ++i) EXPECT_TRUE(answers[i].same_as(plain[i])) << concurrency;
     }

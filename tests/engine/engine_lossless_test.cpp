@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 #include "engine/speculative/draft_model_proposer.h"
@@ -353,13 +354,14 @@ class LyingProposer final : public Proposer {
   std::unique_ptr<Proposer> inner_;
 };
 
-// A draft model whose second and third choices are drawn from what the elder ones leave; `sees_all` verifies them
-// against all of q instead.
-class SiblingProposer final : public Proposer {
+// A draft model with siblings and a rule that ends its chains, or with a planted fault.
+enum class Fault { kNone, kSiblingsAgainstAllOfQ, kDropsUnlikelyTokens };
+
+class FaultyProposer final : public Proposer {
  public:
-  explicit SiblingProposer(kernels::ThreadPool& pool, bool sees_all = false)
+  FaultyProposer(kernels::ThreadPool& pool, Fault fault)
       : inner_({.n_pages = 64, .max_running = 16}, testing::toy_config(testing::kDistributionVocab), pool),
-        sees_all_(sees_all) {}
+        fault_(fault) {}
   bool drafts_for(const SequenceRef& sequence) const override { return inner_.drafts_for(sequence); }
   void begin(const SequenceRef& sequence) override { inner_.begin(sequence); }
   CatchUpTimes catch_up(std::span<const DraftTask> t, CatchUpBudget b) override { return inner_.catch_up(t, b); }
@@ -369,38 +371,51 @@ class SiblingProposer final : public Proposer {
     inner_.on_verified(sequence, result);
   }
   void propose(std::span<const DraftTask> tasks) override {
-    inner_.propose(tasks);
-    for (const DraftTask& task : tasks) {
-      Proposal& proposal = *task.proposal;
-      for (std::size_t node = 0; sees_all_ && node < proposal.size(); ++node) {
-        proposal.q[node] = proposal.q[static_cast<std::size_t>(proposal.parents[node] + 1)];
-      }
-    }
+    std::vector<DraftTask> stopped(tasks.begin(), tasks.end());
+    for (DraftTask& task : stopped) task.stop = {&rates_, /*next_rate=*/1, /*row_price=*/0.3, /*pass_price=*/0};
+    inner_.propose(stopped);
+    for (const DraftTask& task : tasks) spoil(*task.proposal);
   }
 
  private:
+  void spoil(Proposal& proposal) const {
+    if (fault_ == Fault::kSiblingsAgainstAllOfQ) {
+      for (std::size_t node = 0; node < proposal.size(); ++node) {
+        proposal.q[node] = proposal.q[static_cast<std::size_t>(proposal.parents[node] + 1)];
+      }
+    }
+    if (fault_ == Fault::kDropsUnlikelyTokens && proposal.size() > 0 && proposal.log_q(0) < std::log(0.3)) {
+      proposal.clear();
+      proposal.draw_method = DrawMethod::kSampled;
+    }
+  }
   DraftModelProposer inner_;
-  bool sees_all_;
+  Fault fault_;
+  ChoiceRates rates_;
 };
 
-double p_value_with_siblings(const SamplingParams& sampling, bool sees_all, std::size_t n_answers = 20000) {
+double p_value_of(const SamplingParams& sampling, Fault fault, std::size_t n_answers = 20000) {
   kernels::ThreadPool pool(1);
-  auto proposer = std::make_unique<SiblingProposer>(pool, sees_all);
   const auto draft = testing::tiny_draft(testing::tiny_draft_config(testing::kDistributionVocab), 5);
-  const auto counts = testing::count_answers(
-      sampling, std::move(proposer), {.n = n_answers, .live_draft = testing::make_live_draft(draft), .tree_width = 3});
+  const auto counts =
+      testing::count_answers(sampling, std::make_unique<FaultyProposer>(pool, fault),
+                             {.n = n_answers, .live_draft = testing::make_live_draft(draft), .tree_width = 3});
   return testing::chi_square_p_value(counts, testing::answer_distribution(sampling));
 }
 
-TEST(EngineRejection, SiblingsOfADraftModelKeepTheDistribution) {
+TEST(EngineRejection, SiblingsAndEarlyStopsKeepTheDistribution) {
   for (const SamplingParams& sampling : {SamplingParams{.temperature = 0.9F}, SamplingParams{.top_k = 2},
                                          SamplingParams{.temperature = 1.4F, .presence_penalty = 0.5F}}) {
-    EXPECT_GT(p_value_with_siblings(sampling, /*sees_all=*/false), testing::kSignificance);
+    EXPECT_GT(p_value_of(sampling, Fault::kNone), testing::kSignificance);
   }
 }
 
 TEST(EngineRejectionNegative, SiblingsVerifiedAgainstAllOfQAreNoticed) {
-  EXPECT_LT(p_value_with_siblings({.temperature = 0.9F}, /*sees_all=*/true, 60000), testing::kSignificance);
+  EXPECT_LT(p_value_of({.temperature = 0.9F}, Fault::kSiblingsAgainstAllOfQ, 60000), testing::kSignificance);
+}
+
+TEST(EngineRejectionNegative, ATokenDroppedForItsOwnProbabilityIsNoticed) {
+  EXPECT_LT(p_value_of({.temperature = 0.9F}, Fault::kDropsUnlikelyTokens, 60000), testing::kSignificance);
 }
 
 TEST(EngineRejectionNegative, AProposerThatMisstatesItsDrawMethodIsNoticed) {

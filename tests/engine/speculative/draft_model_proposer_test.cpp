@@ -224,6 +224,57 @@ TEST_F(DraftModelProposerTest, AfterAnAcceptedSiblingItProposesWhatANewOneWould)
   }
 }
 
+// ---- early stops ----
+
+// Proposes up to 6 tokens for each with this rule; `proposer` has caught up.
+std::vector<Proposal> propose_until(DraftModelProposer& proposer, std::vector<Drafted*> sequences,
+                                    const StopRule& stop) {
+  std::vector<SequenceRef> refs;
+  for (Drafted* sequence : sequences) {
+    refs.push_back(sequence->view());
+    refs.back().wants_probability = true;
+  }
+  const std::vector<std::int32_t> nodes(refs.size(), 6);
+  std::vector<Proposal> proposals(refs.size());
+  auto tasks = draft_tasks(refs, nodes, proposals);
+  for (DraftTask& task : tasks) task.stop = stop;
+  proposer.catch_up(tasks, {16, 16});
+  proposer.propose(tasks);
+  return proposals;
+}
+
+TEST_F(DraftModelProposerTest, AChainEndsWhereItsNextTokenIsNotWorthItsTime) {
+  const ChoiceRates rates;  // as the draft's probabilities say, which are about .2 for its best tokens
+  for (const float temperature : {0.0F, 1.0F}) {
+    auto proposer = make();
+    Drafted first(1, prompt_of(9, 5), make_live_draft(tiny_draft(tiny_draft_config(kVocab), 1)));
+    Drafted second(2, prompt_of(12, 7), first.live_draft);
+    for (Drafted* sequence : {&first, &second}) {
+      sequence->sampling.temperature = temperature;
+      proposer.begin(sequence->view());
+    }
+    propose(proposer, {&first, &second}, 1);
+    const auto lengths = [&](const StopRule& stop) {
+      const std::int64_t before = proposer.n_passes();
+      std::vector<std::int64_t> found;
+      for (const Proposal& proposal : propose_until(proposer, {&first, &second}, stop)) {
+        found.push_back(proposal.chain_length());
+      }
+      EXPECT_EQ(proposer.n_passes() - before, std::max(found[0], found[1])) << "no pass is wasted";
+      return found;
+    };
+    using Lengths = std::vector<std::int64_t>;
+    EXPECT_EQ(lengths({}), (Lengths{6, 6})) << "without a rule";
+    EXPECT_EQ(lengths({&rates, 1, 0, 0}), (Lengths{6, 6})) << "what costs nothing is always worth it";
+    EXPECT_EQ(lengths({&rates, 1, 0.99, 0}), (Lengths{1, 1})) << "the first token was planned";
+    EXPECT_EQ(lengths({&rates, 1, 0, 2.0}), (Lengths{1, 1})) << "two chains can add two tokens a pass at most";
+    EXPECT_EQ(lengths({&rates, 0, 0.01, 0}), (Lengths{1, 1})) << "nothing is accepted behind a first token";
+    const Lengths some = lengths({&rates, 1, 0.002, 0});
+    EXPECT_GT(some[0] + some[1], 2);
+    EXPECT_LT(some[0] + some[1], 12);
+  }
+}
+
 // ---- sure guesses ----
 
 // The text goes round for so long that what follows is sure.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "engine/scheduler/choice_rates.h"
+#include "engine/speculative/choice_rates.h"
 
 #include <algorithm>
 #include <cmath>
