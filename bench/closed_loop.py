@@ -47,6 +47,7 @@ class Request:
     system: str = ""
     max_tokens: int = 96
     store: bool = True  # False keeps it out of learning
+    tpot_ms: float = 0  # asked for; 0: none
 
 
 @dataclasses.dataclass(frozen=True)
@@ -122,6 +123,8 @@ class Service:
                 "temperature": 0, "metadata": {"topic": request.label}}
         if not request.store:
             body["store"] = False
+        if request.tpot_ms > 0:
+            body["slo"] = {"tpot_ms": request.tpot_ms}
         connection = http.client.HTTPConnection(*self.address, timeout=ANSWER_S)
         try:
             connection.request("POST", "/v1/chat/completions", json.dumps(body), {"Content-Type": "application/json"})

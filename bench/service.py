@@ -176,7 +176,6 @@ def as_json(options, rows):
 
 def parse():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    listed = lambda kind: lambda text: [kind(part) for part in text.split(",")]  # noqa: E731
     parser.add_argument("--target", required=True, help="target folder, e.g. one that bench/inflate wrote")
     parser.add_argument("--draft", default=str(ROOT / "checkpoints/demo/draft"), help="'' serves without one, by prompt lookup alone")
     parser.add_argument("--prompts-root", required=True, type=pathlib.Path, help="folder of sql.jsonl, math.jsonl, code.jsonl, lang.jsonl")
@@ -202,6 +201,11 @@ def parse():
         parser.error("--system-prompt takes on, off, or both")
     options.config_text = options.config.read_text() if options.config else ""
     return options
+
+
+def listed(kind):
+    """An argument type: values of `kind`, comma separated."""
+    return lambda text: [kind(part) for part in text.split(",")]
 
 
 def main():

@@ -30,7 +30,7 @@ constexpr const char* kFooter =
     "  slipstream report requests --db slipstream-data/ledger.db --format csv --limit 1000\n"
     "The same questions in SQL: sqlite3 slipstream-data/ledger.db 'select * from topics'\n"
     "(views: topics, drift, trend, drafts, events, positions, recent_requests, learning_topics, learning_states,\n"
-    "learning_trend).\n"
+    "learning_trend, slo).\n"
     "learning shows whether it pays: answers that reached the learner and wait for it, optimizer steps, seconds and\n"
     "their share of the machine, loss, lag from answer to lesson, α of live and base draft, the gain predicted and\n"
     "realised, candidates with the reason for each decision, what the governor allowed or why not, and the cost.\n"
@@ -77,11 +77,9 @@ void choose(CLI::Option& option, const std::map<std::string, Value>& values, con
 }  // namespace
 
 void add_report(CLI::App& app) {
-  static const std::map<std::string, ReportKind> kinds = {{"drift", ReportKind::kDrift},
-                                                          {"topics", ReportKind::kTopics},
-                                                          {"drafts", ReportKind::kDrafts},
-                                                          {"requests", ReportKind::kRequests},
-                                                          {"learning", ReportKind::kLearning}};
+  static const std::map<std::string, ReportKind> kinds = {
+      {"drift", ReportKind::kDrift},       {"topics", ReportKind::kTopics},     {"drafts", ReportKind::kDrafts},
+      {"requests", ReportKind::kRequests}, {"learning", ReportKind::kLearning}, {"slo", ReportKind::kSlo}};
   static const std::map<std::string, ReportFormat> formats = {{"table", ReportFormat::kTable},
                                                               {"text", ReportFormat::kTable},
                                                               {"json", ReportFormat::kJson},
@@ -94,8 +92,10 @@ void add_report(CLI::App& app) {
   auto* kind = command->add_option(
       "kind", options->query.kind,
       "drift: by topic and version over time · topics: one row each · drafts: every version and refused "
-      "candidate · requests: the newest · learning: its work, its cost, and why it does not train");
-  choose(*kind->required(), kinds, "{drift,topics,drafts,requests,learning}");
+      "candidate · requests: the newest · learning: its work, its cost, and why it does not train · slo: who got the "
+      "speed "
+      "they asked for");
+  choose(*kind->required(), kinds, "{drift,topics,drafts,requests,learning,slo}");
   command->add_option("--db", options->query.database, "The ledger, <data-dir>/ledger.db")->required();
   command->add_option("--since", options->since, "How far back: 90s, 30m, 24h, 7d, 2w or all")->capture_default_str();
   command->add_option("--topic", options->query.topic, "Only this topic");

@@ -21,4 +21,21 @@ const char* stop_reason_name(StopReason reason) {
   return "none";
 }
 
+double measured_tpot_ms(const RequestFigures& figures) {
+  if (figures.output_tokens <= 1) return 0;
+  return static_cast<double>(figures.finished_us - figures.first_token_us) / 1e3 / (figures.output_tokens - 1);
+}
+
+double measured_ttft_ms(const RequestFigures& figures) {
+  if (figures.first_token_us == 0) return 0;
+  return static_cast<double>(figures.first_token_us - figures.submitted_us) / 1e3;
+}
+
+bool meets(const SloTargets& slo, const RequestFigures& figures) {
+  const auto within = [](std::int64_t target_us, double ms) {
+    return target_us == 0 || ms * 1e3 <= static_cast<double>(target_us);
+  };
+  return within(slo.tpot_us, measured_tpot_ms(figures)) && within(slo.ttft_us, measured_ttft_ms(figures));
+}
+
 }  // namespace slip

@@ -53,6 +53,13 @@ struct RequestFigures {
   std::int32_t repeated_tokens = 0;  // output tokens inside an 8-gram seen before in the same output
 };
 
+// The speed that a client asks for; 0: none. Targets change when tokens come, never which.
+struct SloTargets {
+  std::int64_t tpot_us = 0;  // mean time per output token, after the first one
+  std::int64_t ttft_us = 0;  // from the submission to the first token
+  bool any() const { return tpot_us > 0 || ttft_us > 0; }
+};
+
 struct RequestSummary {
   RequestId id;
   RouteTag route;
@@ -65,7 +72,14 @@ struct RequestSummary {
   std::string name;          // as in Request
   std::uint32_t choice = 0;  // as in Request
   RequestId call;            // as in Request, never 0
+  SloTargets slo;            // as in Request
 };
+
+// The times that SloTargets speak of; 0: there was no such token.
+double measured_tpot_ms(const RequestFigures& figures);
+double measured_ttft_ms(const RequestFigures& figures);
+// Whether an answer met all targets that it has. One of a single token has no time per token, and meets any.
+bool meets(const SloTargets& slo, const RequestFigures& figures);
 
 // Receives one answer. Called on the engine thread, in order; on_finished exactly once and last. Must not block, must
 // not throw.
@@ -102,7 +116,7 @@ struct Request {
   std::optional<std::int32_t> k;        // overrides EngineOptions::k
   std::optional<ProposeBy> propose_by;  // nullopt: what pays
   RouteTag route;
-  std::optional<float> tpot_slo_ms;  // target time per output token; not read yet, reserved for planning
+  SloTargets slo;
   TenantId tenant;
   bool learn = true;
   std::uint32_t choice = 0;

@@ -29,6 +29,7 @@ RequestSummary summary_of(Request&& request) {
   if (request.draft != nullptr) summary.figures.draft = request.draft->id();
   summary.choice = request.choice;
   summary.call = request.first_of_call();
+  summary.slo = request.slo;
   summary.sampling = std::move(request.sampling);
   summary.name = std::move(request.name);
   return summary;

@@ -21,6 +21,8 @@ const char* view_of(ReportKind kind) {
       return "drafts";
     case ReportKind::kLearning:
       return "learning_topics";
+    case ReportKind::kSlo:
+      return "slo";
     case ReportKind::kRequests:
       break;
   }
@@ -66,8 +68,9 @@ std::string drawing(const LedgerReader& ledger, ReportKind kind) {
 }  // namespace
 
 std::string render_report(const ReportQuery& query) {
-  if (query.format == ReportFormat::kSvg &&
-      (query.kind == ReportKind::kDrafts || query.kind == ReportKind::kRequests)) {
+  const bool has_drawing =
+      query.kind == ReportKind::kDrift || query.kind == ReportKind::kTopics || query.kind == ReportKind::kLearning;
+  if (query.format == ReportFormat::kSvg && !has_drawing) {
     throw Error(ErrorCode::kUnsupported, std::string("there is no drawing of the report ") + name_of(query.kind),
                 "drift, topics and learning have --format svg", "format");
   }

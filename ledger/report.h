@@ -8,7 +8,7 @@
 
 namespace slip {
 
-enum class ReportKind : std::uint8_t { kDrift, kTopics, kDrafts, kRequests, kLearning };
+enum class ReportKind : std::uint8_t { kDrift, kTopics, kDrafts, kRequests, kLearning, kSlo };
 enum class ReportFormat : std::uint8_t { kTable, kJson, kCsv, kSvg };
 
 struct ReportQuery {

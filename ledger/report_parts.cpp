@@ -9,7 +9,7 @@
 namespace slip {
 namespace {
 
-constexpr std::array<std::pair<const char*, const char*>, 7> kDefinitions = {{
+constexpr std::array<std::pair<const char*, const char*>, 8> kDefinitions = {{
     {"α",
      "accepted / (accepted + first rejections): how often a drafted token is accepted when those before it were; "
      "never accepted / proposed"},
@@ -25,6 +25,8 @@ constexpr std::array<std::pair<const char*, const char*>, 7> kDefinitions = {{
     {"predicted",
      "the gain of α that the topic's learning curve promised when it last trained; realised: what its publications "
      "brought, each measured before it went live"},
+    {"violation",
+     "measured time / time asked for, the worse of time per token and time to the first token; met: at most 1"},
 }};
 
 std::string shorten(double share, bool with_sign) {

@@ -184,7 +184,32 @@ std::string requests_table(const LedgerReader& ledger, const ReportQuery& query)
   return table.text(query.width, query.color);
 }
 
+std::string slo_table(const LedgerReader& ledger, const ReportQuery& query) {
+  const Sheet sheet = ledger.view("slo");
+  if (sheet.rows.empty()) return "No request in this period asked for a speed: send `slo` with one.\n";
+  TextTable table({{"topic", kLeft},
+                   {"ms/token asked"},
+                   {"TTFT ms asked"},
+                   {"requests"},
+                   {"met"},
+                   {"tokens of these"},
+                   {"ms/token"},
+                   {"TTFT ms"},
+                   {"violation p50"},
+                   {"p99"}});
+  for (std::size_t i = 0; i < sheet.rows.size(); ++i) {
+    const SheetRow row(sheet, i);
+    table.add({printable(row.text("topic")), fixed_text(row.number("slo_tpot_ms"), 1),
+               fixed_text(row.number("slo_ttft_ms"), 1), std::to_string(row.integer("requests")),
+               share_text(row.number("attainment")), std::to_string(row.integer("goodput_tokens")),
+               fixed_text(row.number("tpot_ms"), 1), fixed_text(row.number("ttft_ms"), 1),
+               fixed_text(row.number("violation_p50"), 2), fixed_text(row.number("violation_p99"), 2)});
+  }
+  return table.text(query.width, query.color);
+}
+
 bool explains(ReportKind kind, const std::string& term) {
+  if (kind == ReportKind::kSlo || term == "violation") return kind == ReportKind::kSlo && term == "violation";
   if (term == "α") return true;
   if (kind == ReportKind::kLearning) return term == "same text" || term == "lag" || term == "predicted";
   if (term == "lag" || term == "predicted") return false;
@@ -213,6 +238,8 @@ std::string body(const LedgerReader& ledger, const ReportQuery& query) {
       return drafts_table(ledger, query);
     case ReportKind::kLearning:
       return learning_table(ledger, query);
+    case ReportKind::kSlo:
+      return slo_table(ledger, query);
     case ReportKind::kRequests:
       break;
   }

@@ -189,6 +189,9 @@ CREATE INDEX same_text_by_request ON same_text(request_id);
                                                     R"sql(
 -- Second and later choices of the draft that were accepted; `accepted` counts first choices, so that α stays theirs.
 ALTER TABLE requests ADD COLUMN accepted_siblings INTEGER NOT NULL DEFAULT 0;
+-- The speed that a request asked for; 0: none.
+ALTER TABLE requests ADD COLUMN slo_tpot_ms REAL NOT NULL DEFAULT 0;
+ALTER TABLE requests ADD COLUMN slo_ttft_ms REAL NOT NULL DEFAULT 0;
 )sql"};
 
 void check_ours(Database& database, std::int64_t version) {

@@ -52,6 +52,7 @@ struct FinishedRequest {
   StopReason reason;
   TopicSource source;
   RequestFigures figures;
+  SloTargets slo;
 };
 struct SwapStall {
   double seconds;
@@ -87,6 +88,10 @@ struct Metrics::State {
   Family<Counter>& http = counters("http_requests_total", "HTTP requests by route and status");
   Family<Counter>& routed =
       counters("requests_routed_total", "Generations by topic and what said it: label, inferred or none");
+  Family<Counter>& slo_requests =
+      counters("slo_requests_total", "Finished generations that asked for a speed, by whether they got it");
+  Counter& slo_tokens =
+      counters("slo_goodput_tokens_total", "Tokens of generations that got the speed they asked for").Add({});
   Family<Counter>& finished = counters("requests_finished_total", "Generations by the reason they ended");
   Family<Counter>& published = counters("publish_total", "Canary outcomes");
   Family<Counter>& candidates =
@@ -166,6 +171,11 @@ void Metrics::State::take(const FinishedRequest& request) {
   prompt_tokens.Increment(figures.prompt_tokens);
   prefix_hits.Increment(figures.cached_tokens);
   generated_tokens.Increment(figures.output_tokens);
+  if (request.slo.any() && request.reason != StopReason::kCancelled && request.reason != StopReason::kFailed) {
+    const bool met = meets(request.slo, figures);
+    slo_requests.Add({{"met", met ? "true" : "false"}}).Increment();
+    if (met) slo_tokens.Increment(figures.output_tokens);
+  }
   if (figures.first_token_us > 0) ttft.Observe(seconds(figures.first_token_us - figures.submitted_us));
   if (figures.output_tokens > 1) {
     tpot.Observe(seconds(figures.finished_us - figures.first_token_us) / (figures.output_tokens - 1));
@@ -235,7 +245,7 @@ void Metrics::on_step(const StepFigures& figures) {
 }
 
 void Metrics::on_request(const RequestSummary& summary, const SeriesKey& key) {
-  state_->leave(FinishedRequest{key, summary.reason, summary.route.source, summary.figures});
+  state_->leave(FinishedRequest{key, summary.reason, summary.route.source, summary.figures, summary.slo});
 }
 
 void Metrics::on_decision(const std::string& topic, const std::string& kind, const std::string& reason) {

@@ -47,7 +47,7 @@ struct ServeConfig {
   std::filesystem::path api_keys_file;
   ServerOptions server;
   bool expose_auto = true;  // server_options() sets server.expose_acceptance by the number of API keys
-  EngineOptions engine{.k = 8, .adaptive_k = true, .tree_width = 2, .prompt_lookup = true};
+  EngineOptions engine{.k = 8, .adaptive_k = true, .tree_width = 2, .prompt_lookup = true, .deadlines = true};
   bool speculation = true;
   bool learning = true;
   std::uint64_t past_answers_bytes = std::uint64_t{64} << 20;  // PastAnswersTable's limit; 0: none are kept

@@ -162,6 +162,8 @@ void visit_engine(FieldVisitor& to, ServeConfig& config) {
   to.field("max_waiting", engine.max_waiting, {1, 65'536},
            "beyond it a 429; each of the n choices of a request counts");
   to.field("prefill_chunk", engine.prefill_chunk, {1, 16'384}, "prompt rows per step");
+  to.field("deadlines", engine.deadlines,
+           "plan so that requests get the speed that their slo asks for; false: only measure it");
   to.field("prefix_cache", engine.prefix_cache, {0, 1},
            "share of the KV cache for prefixes that later prompts of the same API key may begin with; 0 = none");
   to.field("catch_up_chunk", engine.catch_up_chunk, {1, 16'384},

@@ -85,13 +85,13 @@ RequestRow request_row(const RequestSummary& summary, const RecordNames& names, 
   row.accepted = figures.accepted;
   row.first_rejections = figures.first_rejections;
   row.accepted_siblings = figures.accepted_siblings;
+  row.slo_tpot_ms = ms(summary.slo.tpot_us);
+  row.slo_ttft_ms = ms(summary.slo.ttft_us);
   row.swaps = figures.swaps;
   row.repeated_tokens = figures.repeated_tokens;
   row.total_ms = ms(figures.finished_us - figures.submitted_us);
-  if (figures.first_token_us > 0) row.ttft_ms = ms(figures.first_token_us - figures.submitted_us);
-  if (figures.output_tokens > 1) {
-    row.tpot_ms = ms(figures.finished_us - figures.first_token_us) / (figures.output_tokens - 1);
-  }
+  row.ttft_ms = measured_ttft_ms(figures);
+  row.tpot_ms = measured_tpot_ms(figures);
   row.accepted_at.assign(figures.accepted_at.begin(), figures.accepted_at.end());
   row.reached_at.assign(figures.reached_at.begin(), figures.reached_at.end());
   return row;

@@ -93,12 +93,13 @@ struct BestNodes {
     next.clear();
     nodes.clear();
     lengths.assign(outlooks.size(), 0);
+    double tokens = 0;  // weighted by their worth
     for (std::size_t i = 0; i < outlooks.size(); ++i) {
       chains.push_back(chain_within(outlooks[i], of));
-      if (chains[i].most > 0 && chains[i].alpha > 0) next.push_back({chains[i].alpha, i});
+      if (chains[i].most > 0 && chains[i].alpha > 0) next.push_back({chains[i].alpha * outlooks[i].worth, i});
+      tokens += outlooks[i].worth;
     }
     std::make_heap(next.begin(), next.end());
-    double tokens = n;
     Best best_yet;
     for (;;) {
       const auto n_nodes = static_cast<std::int32_t>(nodes.size());

@@ -50,6 +50,7 @@ struct DraftOutlook {
   double alpha = 0;                    // P(the first drafted token is accepted)
   bool probe = false;                  // propose at least one node, whether it pays or not
   std::optional<double> alpha_deeper;  // P(a later token is accepted | all before it were); empty: alpha
+  double worth = 1;                    // of each of its tokens, against those of other sequences
   // The chain that can be proposed instead without a draft pass.
   struct Guesses {
     std::int32_t most = 0;  // its length, as far as it may be proposed

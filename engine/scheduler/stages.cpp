@@ -44,6 +44,7 @@ void Engine::State::reserve_arrays() {
   picked_.reserve(most);
   loads_.reserve(most);
   outlooks_.reserve(most);
+  deadlines_.reserve(most);
   lengths_.reserve(most);
   plan_.sequences.reserve(most);
   draft_tasks_.reserve(most);
@@ -75,6 +76,7 @@ void Engine::State::plan_next() {
     parts_[i].guessed = load.ready_depth == 0;
     loads_.push_back(load);
   }
+  look_at_deadlines();
   if (const auto failure = contain([&] { choose_lengths(); })) {
     log_parts(LogLevel::kError, {"choosing draft lengths failed, using the configured ones: ", failure->what()});
   }
@@ -84,7 +86,7 @@ void Engine::State::plan_next() {
   StepLimits limits;
   limits.max_rows = target->max_rows();
   limits.max_logit_rows = target->max_logit_rows();
-  limits.prefill_chunk = options.prefill_chunk;
+  limits.prefill_chunk = prompt_limit_;
   limits.max_positions = target->config().max_positions;
   plan_step(loads_, limits, plan_);
   for (std::size_t i = 0; i < running.size(); ++i) {
@@ -194,6 +196,7 @@ void Engine::State::verify() {
   verifier->score(score_tasks_);
   figures_.verify_us = monotonic_us() - start_us;
   if (options.adaptive_k) learn_lengths();
+  learn_prompt_time();
 }
 
 // A logit that is not finite fails only its own request.

@@ -14,6 +14,7 @@
 #include "engine/engine.h"
 #include "engine/kv_cache/prefix_cache.h"
 #include "engine/request_queue.h"
+#include "engine/scheduler/deadlines.h"
 #include "engine/scheduler/decode_time.h"
 #include "engine/scheduler/draft_length.h"
 #include "engine/scheduler/draft_use.h"
@@ -107,6 +108,8 @@ struct Engine::State {
   void run_ahead();
   void drop_drafts();
   void price_proposals(std::int32_t prompt_rows);
+  void look_at_deadlines();
+  void learn_prompt_time();
   void choose_siblings();
   ChoiceRates& choice_rates_of(const SequenceRef& sequence);
   void learn_choices(const Part& part, std::size_t n_accepted, bool rejected);
@@ -136,8 +139,11 @@ struct Engine::State {
   std::map<std::tuple<std::optional<DraftId>, ProposeBy, int>, AcceptanceEstimate> acceptance_;
   std::map<DraftId, DraftUse> draft_use_;
   std::map<std::pair<DraftId, DrawMethod>, ChoiceRates> choice_rates_;
-  StepPrice price_;           // of this step
-  std::int64_t read_us_ = 0;  // that drafts read committed tokens in this step
+  std::vector<DeadlineLoad> deadlines_;  // [n_running]; empty: no sequence has a target
+  StepForecast forecast_;                // of this step
+  std::int32_t prompt_limit_ = 0;        // rows of prompts in this step
+  StepPrice price_;                      // of this step
+  std::int64_t read_us_ = 0;             // that drafts read committed tokens in this step
   // Arguments of the functions that do a stage's work, in the order of `running`; kept for their memory.
   std::vector<WaitingNeed> needs_;      // [n_waiting] in the order of the request queue
   std::vector<std::size_t> picked_;     // of `needs_`

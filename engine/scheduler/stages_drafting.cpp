@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "common/clock.h"
 #include "common/log.h"
 #include "engine/contain.h"
 #include "engine/scheduler/stages.h"
@@ -11,6 +12,7 @@ namespace slip {
 namespace {
 
 constexpr int kStepsBetweenTelling = 16;
+constexpr double kKeepPromptTime = 0.1;  // weight of the latest step
 
 // As Proposal::version.
 std::uint64_t live_version(const SequenceRef& sequence) {
@@ -51,6 +53,7 @@ DraftOutlook Engine::State::outlook_of(std::size_t i) {
   const Part& part = parts_[i];
   const SequenceLoad& load = loads_[i];
   DraftOutlook outlook;
+  if (!deadlines_.empty()) outlook.worth = worth_of_token(deadlines_[i], forecast_);
   const std::int32_t most = std::max(0, std::min(load.k_wanted, load.remaining - 1));
   outlook.most = std::min(most, load.ready_depth);
   if (outlook.most > 0) {
@@ -91,6 +94,38 @@ void Engine::State::price_proposals(std::int32_t prompt_rows) {
   }
 }
 
+// Limits the prompts of this step to what the targets of running answers allow.
+void Engine::State::look_at_deadlines() {
+  prompt_limit_ = options.prefill_chunk;
+  deadlines_.clear();
+  const bool any = std::any_of(running.begin(), running.end(), [](const auto& one) { return one->request.slo.any(); });
+  if (!options.deadlines || !any || !step_curve_.known()) return;
+  const std::int64_t now_us = monotonic_us();
+  std::int32_t rows = 0;
+  for (std::size_t i = 0; i < running.size(); ++i) {
+    const RequestFigures& figures = running[i]->figures;
+    DeadlineLoad load;
+    load.slo = running[i]->request.slo;
+    load.n_pending = loads_[i].n_pending;
+    load.since_us = now_us - (figures.first_token_us > 0 ? figures.first_token_us : figures.submitted_us);
+    load.n_done = std::max(0, figures.output_tokens - 1);
+    if (figures.steps > 1) load.tokens_per_step = std::max(1.0, static_cast<double>(load.n_done) / (figures.steps - 1));
+    rows += load.n_pending == 1 ? 1 + (figures.steps > 0 ? figures.proposed / figures.steps : 0) : 0;
+    deadlines_.push_back(load);
+  }
+  forecast_.decode_us = step_curve_.curve().pass_us(rows);
+  prompt_limit_ = prompt_rows_in_time(deadlines_, forecast_, options.prefill_chunk);
+}
+
+// What a row of a prompt adds to a step, smoothed.
+void Engine::State::learn_prompt_time() {
+  if (!options.deadlines || figures_.prefill_rows == 0 || !step_curve_.known()) return;
+  const double decode_us = step_curve_.curve().pass_us(figures_.verify_rows);
+  const double row_us = (static_cast<double>(figures_.verify_us) - decode_us) / figures_.prefill_rows;
+  if (row_us <= 0) return;
+  forecast_.prompt_row_us += (row_us - forecast_.prompt_row_us) * (forecast_.prompt_row_us == 0 ? 1 : kKeepPromptTime);
+}
+
 // Adapts draft lengths.
 void Engine::State::choose_lengths() {
   if (!options.adaptive_k) {
@@ -109,7 +144,7 @@ void Engine::State::choose_lengths() {
   std::int32_t prompt_rows = 0;
   for (std::size_t i = 0; i < running.size(); ++i) {
     const SequenceLoad& load = loads_[i];
-    prompt_rows += load.n_pending > 1 ? std::min(load.n_pending, options.prefill_chunk - prompt_rows) : 0;
+    prompt_rows += load.n_pending > 1 ? std::min(load.n_pending, prompt_limit_ - prompt_rows) : 0;
     if (load.n_pending == 1) outlooks_.push_back(outlook_of(i));
   }
   const bool leased = cores != nullptr && cores->lease_asked() && leased_curve_.known();

@@ -69,9 +69,9 @@ void read_setting(std::string_view setting, const std::string& where, ApiKey& en
   if (key == "name") {
     if (!is_name(value)) refuse(where + ": a key's name has 1 to 64 of A-Z a-z 0-9 . _ -");
     entry.name = value;
-  } else if (key == "operator") {
-    if (value != "true" && value != "false") refuse(where + ": operator must be true or false");
-    entry.is_operator = value == "true";
+  } else if (key == "operator" || key == "slo") {
+    if (value != "true" && value != "false") refuse(where + ": " + std::string(key) + " must be true or false");
+    (key == "slo" ? entry.may_ask_slo : entry.is_operator) = value == "true";
   } else if (key == "requests_in_flight") {
     entry.limits.requests_in_flight =
         static_cast<int>(limit_of(value, where, "requests_in_flight", KeyLimits::kMostInFlight));
@@ -81,7 +81,7 @@ void read_setting(std::string_view setting, const std::string& where, ApiKey& en
     entry.limits.tokens_per_minute = limit_of(value, where, "tokens_per_minute", KeyLimits::kMostPerMinute);
   } else {
     refuse(where +
-               ": behind a key may stand name=, operator=, requests_in_flight=, requests_per_minute= and "
+               ": behind a key may stand name=, operator=, slo=, requests_in_flight=, requests_per_minute= and "
                "tokens_per_minute=",
            "one key a line");
   }
@@ -109,20 +109,20 @@ void read_key_file(const std::filesystem::path& file, const KeyLimits& fallback,
     if (!(words >> key) || key.front() == '#') continue;
     ApiKey entry{.limits = fallback};
     while (words >> setting && setting.front() != '#') read_setting(setting, where, entry);
-    take_placed(where, [&] { keys.add(key, entry.name, entry.limits, entry.is_operator); });
+    take_placed(where, [&] { keys.add(key, entry.name, entry.limits, entry.is_operator, entry.may_ask_slo); });
   }
   if (keys.size() == before) refuse("the API key file " + file.string() + " holds no key");
 }
 
 }  // namespace
 
-void ApiKeys::add(std::string_view key, std::string name, const KeyLimits& limits, bool is_operator) {
+void ApiKeys::add(std::string_view key, std::string name, const KeyLimits& limits, bool is_operator, bool may_ask_slo) {
   const bool visible = std::all_of(key.begin(), key.end(), [](char c) { return c > ' ' && c < 0x7f; });
   if (key.empty() || key.size() > kMaxKeyBytes || !visible) {
     refuse("an API key has 1 to 512 visible ASCII characters", "make one with: openssl rand -hex 32");
   }
   if (name.empty()) name = "key-" + std::to_string(keys_.size() + 1);
-  ApiKey fresh{std::move(name), limits, is_operator, tenant_of(key), digest_of(key)};
+  ApiKey fresh{std::move(name), limits, is_operator, may_ask_slo, tenant_of(key), digest_of(key)};
   for (const ApiKey& one : keys_) {
     if (one.name == fresh.name) refuse("two API keys are named " + one.name);
     if (one.digest == fresh.digest) refuse("the API keys " + one.name + " and " + fresh.name + " are the same");

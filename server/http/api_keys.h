@@ -21,6 +21,7 @@ struct ApiKey {
   std::string name;
   KeyLimits limits;
   bool is_operator = false;  // may read /metrics, which counts all keys together
+  bool may_ask_slo = false;  // may ask for a speed of its answers, at the cost of others'
   TenantId tenant;           // a keyed hash, so that a stored tenant does not reveal the key
   std::array<unsigned char, 32> digest{};
 
@@ -34,13 +35,14 @@ class ApiKeys {
   // contains a key.
   static ApiKeys of_environment(const std::string& value);
   // The environment's keys and those of `file` (mode 0600 or stricter; empty: no file). The file has one key per line
-  // and # comments. After a key may follow `name=LABEL`, `operator=true`, `requests_in_flight=N`,
+  // and # comments. After a key may follow `name=LABEL`, `operator=true`, `slo=true`, `requests_in_flight=N`,
   // `requests_per_minute=N` and `tokens_per_minute=N`; missing limits come from `fallback`. Error{kPermission |
   // kInvalidArgument} naming file and line, never a key.
   static ApiKeys load(const std::filesystem::path& file, const ApiKeys& environment, const KeyLimits& fallback = {});
 
   // Unnamed keys are named by their number. Error{kInvalidArgument} for an invalid or repeated key.
-  void add(std::string_view key, std::string name = {}, const KeyLimits& limits = {}, bool is_operator = false);
+  void add(std::string_view key, std::string name = {}, const KeyLimits& limits = {}, bool is_operator = false,
+           bool may_ask_slo = false);
 
   static constexpr std::size_t kShortKeyBytes = 16;  // shorter keys can be guessed by trying
 

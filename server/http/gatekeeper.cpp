@@ -60,6 +60,7 @@ std::optional<Reply> refuse_key(const ApiKeys& keys, const RequestMetadata& meta
   principal.tenant = found->tenant;
   principal.key_name = found->name;
   principal.is_operator = keys.size() == 1 || found->is_operator;
+  principal.may_ask_slo = keys.size() == 1 || found->may_ask_slo;
   return std::nullopt;
 }
 
@@ -128,7 +129,7 @@ std::optional<Reply> Gatekeeper::refuse(const RequestMetadata& metadata, Princip
     principal.allowed_origin = *metadata.origin;
   }
   const auto keys = this->keys();
-  principal.is_operator = keys->empty();
+  principal.is_operator = principal.may_ask_slo = keys->empty();
   if (keys->empty()) {
     if (auto stranger = refuse_stranger(metadata, principal)) return stranger;
   }

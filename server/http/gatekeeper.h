@@ -27,6 +27,7 @@ struct Principal {
   TenantId tenant;
   std::string key_name;        // empty: no keys are configured
   bool is_operator = false;    // may read /metrics: no keys are configured, or the keys file marks this key
+  bool may_ask_slo = false;    // may ask for a speed, which slows others down: likewise
   std::string allowed_origin;  // the request's origin, if it is listed; empty: none
 };
 

@@ -77,12 +77,39 @@ void write_acceptance(JsonText& json, const AnswerIdentity& who, const RequestFi
   json.end_object();
 }
 
-void write_metrics(JsonText& json, const AnswerIdentity& who, const RequestFigures& figures) {
-  if (!who.seed && !who.expose_acceptance) return;
+std::optional<double> target_ms(std::int64_t target_us) {
+  return target_us == 0 ? std::nullopt : std::optional(static_cast<double>(target_us) / 1000);
+}
+
+// The call's targets, and the times of its slowest choice.
+void write_slo(JsonText& json, const SloTargets& slo, std::span<const Choice> choices) {
+  double tpot_ms = 0, ttft_ms = 0;
+  bool met = true;
+  for (const Choice& choice : choices) {
+    const RequestFigures& figures = choice.finished->figures;
+    tpot_ms = std::max(tpot_ms, measured_tpot_ms(figures));
+    ttft_ms = std::max(ttft_ms, measured_ttft_ms(figures));
+    met = met && meets(slo, figures);
+  }
+  json.key("slo");
+  json.begin_object();
+  json.member("tpot_ms", target_ms(slo.tpot_us));
+  json.member("ttft_ms", target_ms(slo.ttft_us));
+  json.member("measured_tpot_ms", tpot_ms);
+  json.member("measured_ttft_ms", ttft_ms);
+  json.member("met", met);
+  json.end_object();
+}
+
+void write_metrics(JsonText& json, const AnswerIdentity& who, const RequestFigures& figures,
+                   std::span<const Choice> choices) {
+  const SloTargets slo = choices.empty() ? SloTargets() : choices.front().finished->slo;
+  if (!who.seed && !who.expose_acceptance && !slo.any()) return;
   json.key("metrics");
   json.begin_object();
   if (who.seed) json.member("seed", *who.seed);
   if (who.expose_acceptance) write_acceptance(json, who, figures);
+  if (slo.any()) write_slo(json, slo, choices);
   json.end_object();
 }
 
@@ -176,7 +203,7 @@ std::string whole_answer(const AnswerIdentity& who, std::span<const Choice> choi
   json.end_array();
   const RequestFigures figures = sum_of(who, choices);
   write_usage(json, who, figures);
-  write_metrics(json, who, figures);
+  write_metrics(json, who, figures, choices);
   json.end_object();
   return std::move(json).take();
 }
@@ -222,7 +249,7 @@ std::string closing_events(const AnswerIdentity& who, std::size_t choice, std::s
   if (who.include_usage) events = event(whole_chunk(open_chunk(who, write_choice), who));
   JsonText last = who.include_usage ? open_chunk(who, [](JsonText&) {}) : open_chunk(who, write_choice);
   if (who.include_usage) write_usage(last, who, figures);
-  write_metrics(last, who, figures);
+  write_metrics(last, who, figures, choices);
   last.end_object();
   return events + event(std::move(last));
 }

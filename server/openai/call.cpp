@@ -35,6 +35,7 @@ constexpr std::int64_t kMaxCompletionLogprobs = 5;
 constexpr std::int64_t kMaxInt32 = std::numeric_limits<std::int32_t>::max();
 // max_tokens −1: the rest of the context, for clients of vLLM and llama.cpp
 constexpr std::int64_t kWhatIsLeft = -1;
+constexpr double kLeastTargetMs = 0.001, kMostTargetMs = 3'600'000;  // an hour
 
 constexpr std::array<std::pair<const char*, std::optional<ProposeBy>>, 3> kProposers = {
     {{"auto", std::nullopt}, {"draft", ProposeBy::kDraft}, {"prompt_lookup", ProposeBy::kPromptLookup}}};
@@ -101,6 +102,7 @@ class CallReader {
     read_stream();
     read_logprobs();
     read_speculative();
+    read_slo();
     read_metadata();
     read_headers(headers);
     return std::move(call_);
@@ -139,7 +141,8 @@ class CallReader {
                                          "metadata",
                                          "logprobs",
                                          "stream_options",
-                                         "speculative"};
+                                         "speculative",
+                                         "slo"};
 
   // Fields that describe the caller or how the provider handles the request; none affects the answer's content.
   static constexpr std::array kHints = {
@@ -210,6 +213,22 @@ class CallReader {
       refuse_field("speculative.proposer", "must be \"auto\", \"draft\" or \"prompt_lookup\"");
     }
     call_.propose_by = known->second;
+  }
+
+  // A target time in milliseconds, as microseconds; 0: none.
+  static bool is_target(double ms) { return ms >= kLeastTargetMs && ms <= kMostTargetMs; }
+  static std::int64_t read_target(const RequestFields& fields, const char* name) {
+    const auto ms = fields.number(name, is_target, "from 0.001 to 3600000");
+    return ms ? std::llround(static_cast<double>(*ms) * 1000) : 0;
+  }
+
+  void read_slo() {
+    const json* given = fields_.find("slo");
+    if (given == nullptr) return;
+    static constexpr std::array<std::string_view, 2> kMembers = {"tpot_ms", "ttft_ms"};
+    check_members(*given, "slo", kMembers);
+    const RequestFields fields(*given, "slo.");
+    call_.slo = {read_target(fields, "tpot_ms"), read_target(fields, "ttft_ms")};
   }
 
   // The choices of a prompt differ only in the address of their randomness.
@@ -323,6 +342,38 @@ class CallReader {
       call_.topic_label = headers.topic;
     }
     if (headers.learn) read_learn(*headers.learn);
+    if (headers.slo) read_slo_header(*headers.slo);
+    if (call_.slo.any() && !headers.may_ask_slo) {
+      throw Error(ErrorCode::kPermission, "this API key may not ask for a speed",
+                  "the operator allows it with slo=true in the keys file", "slo");
+    }
+  }
+
+  // "tpot=40, ttft=500", in milliseconds.
+  void read_slo_header(std::string_view list) {
+    SloTargets named;
+    for (std::size_t begin = 0; begin <= list.size();) {
+      const auto end = std::min(list.find(',', begin), list.size());
+      const std::string_view part = trimmed(list.substr(begin, end - begin));
+      const auto equals = std::min(part.find('='), part.size());
+      const std::string_view name = trimmed(part.substr(0, equals)),
+                             value = trimmed(part.substr(equals).substr(equals < part.size() ? 1 : 0));
+      std::int64_t* const target = name == "tpot" ? &named.tpot_us : name == "ttft" ? &named.ttft_us : nullptr;
+      const json ms = json::parse(value, nullptr, /*allow_exceptions=*/false);
+      if (target == nullptr || *target > 0 || !ms.is_number() || !is_target(ms.get<double>())) {
+        refuse_field("X-Slipstream-SLO", "must be like: tpot=40, ttft=500, each from 0.001 to 3600000 milliseconds");
+      }
+      *target = std::llround(ms.get<double>() * 1000);
+      begin = end + 1;
+    }
+    take_target(named.tpot_us, call_.slo.tpot_us, "slo.tpot_ms");
+    take_target(named.ttft_us, call_.slo.ttft_us, "slo.ttft_ms");
+  }
+
+  static void take_target(std::int64_t of_header, std::int64_t& of_body, const char* field) {
+    if (of_header == 0) return;
+    if (of_body > 0 && of_body != of_header) refuse_field(field, "and the X-Slipstream-SLO header differ");
+    of_body = of_header;
   }
 
   // Repeated headers arrive as a list. A single "off" is enough: a client that asked for it must not be recorded.

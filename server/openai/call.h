@@ -23,6 +23,8 @@ using Prompt = std::variant<std::string, std::vector<std::int32_t>>;
 struct CallHeaders {
   std::optional<std::string> topic;  // X-Slipstream-Topic
   std::optional<std::string> learn;  // X-Slipstream-Learn
+  std::optional<std::string> slo;    // X-Slipstream-SLO
+  bool may_ask_slo = true;           // the caller's key allows it
 };
 
 // One validated OpenAI request: every field of the body is known, of its exact type and within its range.
@@ -39,6 +41,7 @@ struct CompletionCall {
   std::string prediction;         // chat: a text that the answer probably repeats; empty: none
   std::optional<std::int32_t> k;  // at most so many tokens are proposed a step; nullopt: the service's k
   std::optional<ProposeBy> propose_by;
+  SloTargets slo;
   bool keep_stop = false;                    // as in Request
   std::vector<std::int32_t> stop_token_ids;  // end the answer, like the model's own end tokens
   bool ignore_eos = false;                   // the model's own end tokens do not end the answer

@@ -238,6 +238,7 @@ Request Service::prepare(const ServedModel& served, const CompletionCall& call, 
   request.prediction = predicted_tokens(served, call);
   if (call.k) request.k = std::min(*call.k, served.k);
   request.propose_by = call.propose_by;
+  request.slo = call.slo;
   if (served.past_answers) request.past_answers = served.past_answers->of(caller.tenant, route.topic);
   request.keep_stop = call.keep_stop;
   if (call.endpoint == Endpoint::kCompletion) {

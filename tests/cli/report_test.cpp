@@ -133,7 +133,7 @@ TEST_F(ReportCommand, AnUnknownFormatOrKindIsToldTheNames) {
     return std::string("accepted");
   };
   EXPECT_EQ(refusal({"topics", "--format", "xml"}), "--format: xml not in {csv,json,svg,table,text}");
-  EXPECT_EQ(refusal({"all"}), "kind: all not in {drafts,drift,learning,requests,topics}");
+  EXPECT_EQ(refusal({"all"}), "kind: all not in {drafts,drift,learning,requests,slo,topics}");
 }
 
 TEST_F(ReportCommand, LearningIsAReportInEveryFormat) {
@@ -142,6 +142,13 @@ TEST_F(ReportCommand, LearningIsAReportInEveryFormat) {
   EXPECT_THAT(run({"learning", "--since", "24h", "--topic", "sql", "--format", "json"}), HasSubstr("\"learning\""));
   EXPECT_THAT(run({"learning", "--format", "csv"}), HasSubstr("topic,draft,version,requests"));
   EXPECT_THAT(run({"learning", "--format", "svg"}), HasSubstr("<svg"));
+}
+
+TEST_F(ReportCommand, SloIsAReportInEveryFormatButADrawing) {
+  EXPECT_THAT(run({"slo"}), HasSubstr("No request in this period asked for a speed"));
+  EXPECT_THAT(run({"slo", "--topic", "sql", "--format", "json"}), HasSubstr("\"slo\""));
+  EXPECT_THAT(run({"slo", "--format", "csv"}), HasSubstr("topic,slo_tpot_ms,slo_ttft_ms,requests,attainment"));
+  EXPECT_THROW(run({"slo", "--format", "svg"}), Error);
 }
 
 TEST_F(ReportCommand, RefusesWhatItDoesNotUnderstand) {

@@ -53,6 +53,7 @@ struct Setting {
   std::optional<ProposeBy> propose_by;
   std::optional<std::int32_t> k_of_request = {};
   std::int32_t tree_width = 1, max_tokens = 40;
+  bool deadlines = false;  // every second request has targets, some of them out of reach
 };
 
 std::vector<Answer> answers_of(const SamplingParams& sampling, const Setting& run) {
@@ -72,6 +73,7 @@ std::vector<Answer> answers_of(const SamplingParams& sampling, const Setting& ru
                         .prefill_chunk = 16,
                         .catch_up_chunk = 64,
                         .draft_pages = run.draft_pages};
+  options.deadlines = run.deadlines;
   Engine engine(options, std::make_unique<ToyWorker>(ToyLanguage{.spread = 2}), nullptr, pool, nullptr, {&publisher});
   std::vector<Answer> answers(6);
   for (std::size_t i = 0; i < answers.size(); ++i) {
@@ -82,6 +84,7 @@ std::vector<Answer> answers_of(const SamplingParams& sampling, const Setting& ru
     request.past_answers = run.past_answers;
     request.propose_by = run.propose_by;
     request.k = run.k_of_request;
+    if (run.deadlines && i % 2 == 0) request.slo = {.tpot_us = i == 0 ? 1 : 300, .ttft_us = i == 2 ? 1 : 0};
     if (run.predictions != nullptr) request.prediction = (*run.predictions)[i].tokens;
     engine.submit(std::move(request));
   }
@@ -161,6 +164,7 @@ TEST(EngineWithDrafts, ChoosingBetweenDraftAndGuessesChangesSpeedAlone) {
       Setting run{.k = 8, .concurrency = concurrency, .swap_every = 4, .prompt_lookup = true, .adaptive_k = true};
       run.past_answers = past_answers;
       run.tree_width = 3;
+      run.deadlines = true;
       const auto answers = answers_of(sampling, run);
       for (std::size_t i = 0; i < answers.size(); ++i) EXPECT_TRUE(answers[i].same_as(plain[i])) << concurrency;
     }

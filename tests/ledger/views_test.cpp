@@ -253,6 +253,34 @@ TEST_F(ViewsTest, LearningAddsUpByTopic) {
   EXPECT_EQ(database_.integer("SELECT SUM(optimizer_steps) FROM learning_trend"), 360);
 }
 
+TEST_F(ViewsTest, SloCountsWhoGotTheSpeedTheyAskedFor) {
+  std::vector<LedgerRow> rows;
+  for (int i = 0; i < 10; ++i) {
+    RequestRow row = sample_request("sql", kSampleStartUs + i * kSecondUs, 8, 2);
+    row.slo_tpot_ms = 10;
+    row.tpot_ms = 4 + i;  // 4 to 13 ms: seven met it
+    row.output_tokens = 100 + i;
+    rows.emplace_back(row);
+  }
+  RequestRow late = sample_request("sql", kSampleStartUs, 8, 2), gone = late;
+  late.slo_ttft_ms = 20;  // it came after 21.5 ms
+  gone.slo_tpot_ms = 10;
+  gone.stop_reason = "cancelled";
+  rows.insert(rows.end(), {late, gone, sample_request("sql", kSampleStartUs, 8, 2)});
+  write(rows);
+  const std::string paced = " FROM slo WHERE slo_tpot_ms = 10", prompt = " FROM slo WHERE slo_ttft_ms = 20";
+  EXPECT_EQ(database_.integer("SELECT COUNT(*) FROM slo"), 2);
+  EXPECT_EQ(database_.integer("SELECT requests" + paced), 10);
+  EXPECT_NEAR(real("SELECT attainment" + paced), 0.7, 1e-9);
+  EXPECT_EQ(database_.integer("SELECT goodput_tokens" + paced), 7 * 100 + 21);
+  EXPECT_EQ(database_.integer("SELECT output_tokens" + paced), 10 * 100 + 45);
+  EXPECT_NEAR(real("SELECT violation_p50" + paced), 0.8, 1e-9) << "the fifth of ten";
+  EXPECT_NEAR(real("SELECT violation_p99" + paced), 1.3, 1e-9);
+  EXPECT_EQ(database_.integer("SELECT slo_tpot_ms IS NULL" + prompt), 1);
+  EXPECT_NEAR(real("SELECT attainment" + prompt), 0, 1e-9);
+  EXPECT_NEAR(real("SELECT violation_p50" + prompt), 21.5 / 20, 1e-9);
+}
+
 Cell read_cell(const Statement& statement, int column) {
   switch (statement.type(column)) {
     case SQLITE_INTEGER:

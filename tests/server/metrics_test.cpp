@@ -22,6 +22,7 @@ RequestSummary summary() {
   summary.figures.proposed = 9;
   summary.figures.accepted = 6;
   summary.figures.first_rejections = 2;
+  summary.figures.accepted_siblings = 1;
   summary.figures.accepted_at = {3, 2, 1};
   summary.figures.reached_at = {4, 3, 2};
   summary.figures.submitted_us = 1'000'000;
@@ -42,6 +43,7 @@ TEST(Metrics, UsesTheNamesOthersUse) {
   EXPECT_TRUE(has(text, "slipstream:spec_decode_num_drafts_total" + labels + " 4")) << text;
   EXPECT_TRUE(has(text, "slipstream:spec_decode_num_draft_tokens_total" + labels + " 9"));
   EXPECT_TRUE(has(text, "slipstream:spec_decode_num_accepted_tokens_total" + labels + " 6"));
+  EXPECT_TRUE(has(text, "slipstream:spec_decode_num_accepted_sibling_tokens_total" + labels + " 1"));
   EXPECT_TRUE(has(text, "slipstream:spec_decode_num_emitted_tokens_total" + labels + " 10"));
   EXPECT_TRUE(has(text,
                   "slipstream:spec_decode_num_accepted_tokens_per_pos_total"
@@ -50,6 +52,23 @@ TEST(Metrics, UsesTheNamesOthersUse) {
   EXPECT_TRUE(has(text, R"(slipstream:requests_routed_total{source="none",topic="sql"} 1)"));
   EXPECT_TRUE(has(text, "slipstream:time_to_first_token_seconds_sum 0.02"));
   EXPECT_TRUE(has(text, "slipstream:time_per_output_token_seconds_sum 0.01"));
+}
+
+// Ten tokens in 90 ms after the first one.
+TEST(Metrics, CountsWhoGotTheSpeedTheyAskedFor) {
+  Metrics metrics;
+  RequestSummary asked = summary();
+  metrics.on_request(asked, {"sql", "sql", 4});  // asked for none
+  asked.slo.tpot_us = 10'000;
+  for (int i = 0; i < 3; ++i) metrics.on_request(asked, {"sql", "sql", 4});
+  asked.slo.ttft_us = 19'000;
+  metrics.on_request(asked, {"sql", "sql", 4});
+  asked.reason = StopReason::kCancelled;
+  metrics.on_request(asked, {"sql", "sql", 4});
+  const std::string text = metrics.text();
+  EXPECT_TRUE(has(text, R"(slipstream:slo_requests_total{met="true"} 3)")) << text;
+  EXPECT_TRUE(has(text, R"(slipstream:slo_requests_total{met="false"} 1)"));
+  EXPECT_TRUE(has(text, "slipstream:slo_goodput_tokens_total 30"));
 }
 
 TEST(Metrics, StepsAddUp) {

@@ -66,6 +66,8 @@ TEST(RequestRow, CarriesNamesAndTimes) {
   summary.figures.finished_us = 26'000;
   summary.figures.accepted_at = {3, 1};
   summary.figures.reached_at = {4, 3};
+  summary.figures.accepted_siblings = 2;
+  summary.slo = {.tpot_us = 2'500, .ttft_us = 0};
   const RecordNames names{{"unknown", "sql"}, {"unknown", "sql"}};
   RequestRow row = request_row(summary, names, 77);
   EXPECT_EQ(row.topic, "sql");
@@ -77,6 +79,9 @@ TEST(RequestRow, CarriesNamesAndTimes) {
   EXPECT_DOUBLE_EQ(row.ttft_ms, 5.0);
   EXPECT_DOUBLE_EQ(row.tpot_ms, 2.0);
   EXPECT_DOUBLE_EQ(row.total_ms, 25.0);
+  EXPECT_EQ(row.accepted_siblings, 2);
+  EXPECT_DOUBLE_EQ(row.slo_tpot_ms, 2.5);
+  EXPECT_DOUBLE_EQ(row.slo_ttft_ms, 0);
   EXPECT_EQ(row.accepted_at, (std::vector<int>{3, 1}));
   summary.name = "order-66";
   summary.sampling.temperature = 0;

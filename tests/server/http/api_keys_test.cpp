@@ -43,7 +43,7 @@ TEST_F(KeyFile, HoldsKeysWithNamesAndLimits) {
   write(
       "# ours\n  a-key-with-spaces-around  \n\n"
       "second-key-here name=team-a tokens_per_minute=600 requests_in_flight=2 # until May\r\n"
-      "third-key-here\trequests_per_minute=0 operator=true\n");
+      "third-key-here\trequests_per_minute=0 operator=true slo=true\n");
   const ApiKeys keys =
       ApiKeys::load(path_, ApiKeys::of_environment("from-the-environment and-one-more"), {.requests_per_minute = 9});
   ASSERT_EQ(keys.size(), 5U);
@@ -60,7 +60,9 @@ TEST_F(KeyFile, HoldsKeysWithNamesAndLimits) {
   EXPECT_EQ(second->limits.requests_per_minute, 9);
   EXPECT_EQ(keys.find("third-key-here")->limits.requests_per_minute, 0);
   EXPECT_TRUE(keys.find("third-key-here")->is_operator);
+  EXPECT_TRUE(keys.find("third-key-here")->may_ask_slo);
   EXPECT_FALSE(second->is_operator);
+  EXPECT_FALSE(second->may_ask_slo);
   EXPECT_FALSE(keys.find("from-the-environment")->is_operator);
   EXPECT_FALSE(keys.find("# ours"));
   EXPECT_FALSE(keys.find(""));
@@ -72,6 +74,7 @@ TEST_F(KeyFile, FaultsAreSaidWithoutTheKey) {
   EXPECT_NE(refusal("ok-key\nmy-secret name=<b>\n").find(":2"), std::string::npos);
   refusal("my-secret name=\n");
   refusal("my-secret requests_per_minute=-1\n");
+  refusal("my-secret slo=1\n");
   refusal("my-secret requests_per_minute=1e3\n");
   refusal("my-secret requests_in_flight=4294967297\n");
   refusal("my-secret tokens_per_minute=99999999999999999999\n");

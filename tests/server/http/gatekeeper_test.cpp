@@ -131,6 +131,24 @@ TEST(Gatekeeper, KnowsItsOperators) {
   EXPECT_TRUE(is_operator(keys, "second-key"));
 }
 
+TEST(Gatekeeper, KnowsWhoMayAskForASpeed) {
+  const auto may_ask = [](const ApiKeys& keys, std::string_view key) {
+    Principal principal;
+    RequestMetadata metadata = get("localhost");
+    const std::string bearer = "Bearer " + std::string(key);
+    metadata.authorization = bearer;
+    EXPECT_FALSE(Gatekeeper({}, keys).refuse(metadata, principal));
+    return principal.may_ask_slo;
+  };
+  ApiKeys keys;
+  EXPECT_TRUE(may_ask(keys, "none-is-needed"));
+  keys.add("first-key");
+  EXPECT_TRUE(may_ask(keys, "first-key")) << "there are no others";
+  keys.add("second-key", "fast", {}, /*is_operator=*/false, /*may_ask_slo=*/true);
+  EXPECT_FALSE(may_ask(keys, "first-key"));
+  EXPECT_TRUE(may_ask(keys, "second-key"));
+}
+
 // Browsers ask without a key whether they may send one; only listed origins are told.
 TEST(Gatekeeper, PreflightsOfListedOriginsNeedNoKey) {
   ApiKeys keys;

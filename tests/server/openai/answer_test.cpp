@@ -45,6 +45,25 @@ TEST(Answer, WholeChatAnswerHasOpenAisShape) {
   EXPECT_EQ(figures["topic_source"], "label");
 }
 
+TEST(Answer, SaysWhetherItCameAsFastAsAskedFor) {
+  RequestSummary slow = summary(StopReason::kEndToken);
+  EXPECT_FALSE(json::parse(whole(identity(), {"hi", {}}, slow))["metrics"].contains("slo"));
+  slow.slo.tpot_us = 10'000;
+  slow.figures.output_tokens = 6;
+  slow.figures.submitted_us = 1'000;
+  slow.figures.first_token_us = 51'000;
+  slow.figures.finished_us = 111'000;  // five tokens later
+  auto who = identity();
+  who.expose_acceptance = false;
+  const auto slo = [&] { return json::parse(whole(who, {"hi", {}}, slow))["metrics"]["slo"]; };
+  EXPECT_EQ(slo(),
+            json::parse(R"({"tpot_ms":10,"ttft_ms":null,"measured_tpot_ms":12,"measured_ttft_ms":50,"met":false})"));
+  slow.slo.tpot_us = 12'000;
+  EXPECT_EQ(slo()["met"], true);
+  slow.slo.ttft_us = 49'999;
+  EXPECT_EQ(slo()["met"], false);
+}
+
 TEST(Answer, WholeCompletionHasText) {
   const auto answer = json::parse(whole(identity(Endpoint::kCompletion), {"hi", {}}, summary(StopReason::kLength)));
   EXPECT_EQ(answer["object"], "text_completion");

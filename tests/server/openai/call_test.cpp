@@ -130,6 +130,49 @@ TEST(Call, SpeculativeSaysHowTokensAreProposed) {
   EXPECT_EQ(chat(R"("speculative":{"proposer":"prompt_lookup"})").propose_by, ProposeBy::kPromptLookup);
 }
 
+TEST(Call, SloIsTheSpeedAskedFor) {
+  EXPECT_FALSE(chat("").slo.any());
+  EXPECT_FALSE(chat(R"("slo":{"tpot_ms":null})").slo.any());
+  EXPECT_EQ(chat(R"("slo":{"tpot_ms":40.5,"ttft_ms":500})").slo.tpot_us, 40'500);
+  EXPECT_EQ(chat(R"("slo":{"tpot_ms":40.5,"ttft_ms":500})").slo.ttft_us, 500'000);
+  const auto with_header = [](const std::string& header, const std::string& body = R"("n":1)") {
+    CallHeaders headers;
+    headers.slo = header;
+    return parse_request(Endpoint::kChat, R"({"messages":[{"role":"user","content":"x"}],)" + body + "}", headers).slo;
+  };
+  EXPECT_EQ(with_header(" ttft=500 , tpot = 40").tpot_us, 40'000);
+  EXPECT_EQ(with_header("tpot=40", R"("slo":{"tpot_ms":40,"ttft_ms":7})").ttft_us, 7'000);
+  EXPECT_EQ(with_header("ttft=0.25").ttft_us, 250);
+  const auto fault = [&](const std::string& header, const std::string& body = R"("n":1)") -> std::string {
+    try {
+      with_header(header, body);
+    } catch (const Error& error) {
+      return error.param();
+    }
+    return "";
+  };
+  for (const char* header : {"", "tpot", "tpot=", "tpot=x", "tpot=\"4\"", "tpot=0", "tpot=-1", "tpot=3600001",
+                             "tpot=1e999", "e2e=5", "tpot=4,tpot=4", "tpot=4,,ttft=5", "=5", "tpot=[4]"}) {
+    EXPECT_EQ(fault(header), "X-Slipstream-SLO") << header;
+  }
+  EXPECT_EQ(fault("tpot=41", R"("slo":{"tpot_ms":40})"), "slo.tpot_ms");
+}
+
+// A speed is asked for at the cost of others.
+TEST(Call, AKeyThatMayNotAskForASpeedIsToldSo) {
+  CallHeaders headers;
+  headers.may_ask_slo = false;
+  const std::string messages = R"("messages":[{"role":"user","content":"x"}])";
+  EXPECT_NO_THROW(parse_request(Endpoint::kChat, "{" + messages + "}", headers));
+  try {
+    parse_request(Endpoint::kChat, "{" + messages + R"(,"slo":{"ttft_ms":9}})", headers);
+    ADD_FAILURE() << "taken";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kPermission);
+    EXPECT_EQ(error.param(), "slo");
+  }
+}
+
 // Only the likeliest token is in a mass of 0; OpenAI takes it, and so do some clients for greedy decoding.
 TEST(Call, TopPOfZeroIsGreedy) {
   for (const char* top_p : {"0", "0.0", "1e-300"}) {
@@ -255,7 +298,11 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{R"("speculative":{"proposer":"ngram"})", "speculative.proposer"},
         Refusal{R"("speculative":{"proposer":2})", "speculative.proposer"},
         Refusal{R"("speculative":{"k":2})", "speculative.k"}, Refusal{R"("prediction":{})", "prediction.type"},
-        Refusal{R"("prediction":"a text")", "prediction"},
+        Refusal{R"("prediction":"a text")", "prediction"}, Refusal{R"("slo":40)", "slo"},
+        Refusal{R"("slo":{"tpot_ms":0})", "slo.tpot_ms"}, Refusal{R"("slo":{"tpot_ms":-1})", "slo.tpot_ms"},
+        Refusal{R"("slo":{"tpot_ms":"40"})", "slo.tpot_ms"},
+        Refusal{R"("slo":{"tpot_ms":9223372036854775808})", "slo.tpot_ms"},
+        Refusal{R"("slo":{"ttft_ms":3600001})", "slo.ttft_ms"}, Refusal{R"("slo":{"e2e_ms":5})", "slo.e2e_ms"},
         Refusal{R"("prediction":{"type":"content"})", "prediction.content"},
         Refusal{R"("prediction":{"type":"content","content":5})", "prediction.content"},
         Refusal{R"("prediction":{"type":"content","content":"x","id":1})", "prediction.id"},

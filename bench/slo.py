@@ -1,0 +1,193 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Measure how many requests get the time per output token (TPOT) that they ask for, under open-loop load.
+
+    python3 bench/slo.py --target T160 --prompts-root DIR --load 0.6,0.8,1.0 --mix 60,20,20 --tpot 1.0,2.4,8 --json OUT.json
+
+DIR is that of bench/service.py. Requests arrive by a Poisson process and belong to a tier by --mix; a tier's target is
+--tpot times the least TPOT of plain decoding with eight clients. Load 1 is the rate that plain decoding with eight clients serves.
+Arms, which get the same requests at the same times:
+  deadlines  the service's defaults
+  ignored    the same with engine.deadlines = false: targets are measured, nothing is planned by them
+  plain      the same without speculation
+Attainment is the share of requests whose TPOT met their target, goodput the tokens per second of these alone (AdaServe,
+arXiv 2501.12162)."""
+
+import argparse
+import dataclasses
+import json
+import pathlib
+import random
+import sqlite3
+import statistics
+import sys
+import tempfile
+import threading
+import time
+
+import closed_loop
+import service
+
+ARMS = {"deadlines": ([], ""),
+        "ignored": ([], "[engine]\ndeadlines = false\n"),
+        "plain": (["--no-speculation"], "[engine]\ndeadlines = false\n")}
+CLIENTS = 8  # AdaServe's baseline: plain decoding of a batch of eight
+
+
+def percentile(values, share):
+    values = sorted(values)
+    return values[min(len(values) - 1, int(share * len(values)))] if values else 0.0
+
+
+def start(options, folder, arm):
+    arguments, text = ARMS[arm]
+    return closed_loop.Service(options.slipstream, arm, folder,
+                               ["--target", options.target, "--draft", options.draft, "--no-learning"] + arguments, text)
+
+
+def baseline(options, folder, requests):
+    """(least TPOT in ms, requests per second) of plain decoding with eight clients that never pause."""
+    one = start(options, folder, "plain")
+    try:
+        arm = closed_loop.Arm("plain", one, len(requests))
+        arm.serve(requests, 0, len(requests), CLIENTS)
+        tpots = [row[0] for row in sqlite3.connect(one.data / "ledger.db").execute(
+            "SELECT tpot_ms FROM requests WHERE output_tokens > 1")]
+        return min(tpots), len(requests) / arm.seconds
+    finally:
+        one.stop()
+
+
+def arrivals(rate, duration, seed):
+    draw, at, times = random.Random(seed), 0.0, []
+    while True:
+        at += draw.expovariate(rate)
+        if at > duration:
+            return times
+        times.append(at)
+
+
+def run_arm(options, folder, arm, requests, times):
+    """One record a request: its tier's target, what it got, its tokens."""
+    one = start(options, folder, arm)
+    found, failures = [None] * len(times), []
+    try:
+        began = time.monotonic()
+
+        def ask(i):
+            try:
+                reply = one.chat(requests[i])
+                figures = reply["metrics"]["slo"]
+                found[i] = {**figures, "tokens": reply["usage"]["completion_tokens"],
+                            "text": reply["choices"][0]["message"]["content"]}
+            except (closed_loop.ServiceError, OSError, KeyError) as error:
+                failures.append(error)
+
+        threads = []
+        for i, at in enumerate(times):
+            time.sleep(max(0.0, began + at - time.monotonic()))
+            threads.append(threading.Thread(target=ask, args=(i,)))
+            threads[-1].start()
+        for thread in threads:
+            thread.join()
+        elapsed = time.monotonic() - began
+    finally:
+        one.stop()
+    if failures:
+        raise failures[0]
+    return found, elapsed
+
+
+def figures_of(found, elapsed, tiers):
+    """Plain data."""
+    def attainment(records):
+        return sum(record["met"] for record in records) / len(records) if records else None
+
+    violation = [record["measured_tpot_ms"] / record["tpot_ms"] for record in found]
+    ttft = [record["measured_ttft_ms"] for record in found]
+    return {"requests": len(found), "attainment": attainment(found),
+            "by_tier": [attainment([record for record, tier in zip(found, tiers) if tier == i]) for i in range(max(tiers) + 1)],
+            "goodput_tokens_per_s": sum(record["tokens"] for record in found if record["met"]) / elapsed,
+            "tokens_per_s": sum(record["tokens"] for record in found) / elapsed,
+            "violation": {"p50": percentile(violation, 0.5), "p99": percentile(violation, 0.99)},
+            "ttft_ms": {"p50": percentile(ttft, 0.5), "p99": percentile(ttft, 0.99)}}
+
+
+def run(options):
+    prompts = service.read_prompts(pathlib.Path(options.prompts_root))
+    result = {"benchmark": "slo", "mix": options.mix, "tpot": options.tpot, "duration_s": options.duration, "loads": []}
+    with tempfile.TemporaryDirectory() as folder:
+        folder = pathlib.Path(folder)
+        warm = service.make_requests(prompts, 16, "mixed", closed_loop.SYSTEM_PROMPT, options.max_tokens, seed=0)
+        tpot_ms, rate = baseline(options, folder, warm)
+        result |= {"baseline_tpot_ms": tpot_ms, "baseline_requests_per_s": rate}
+        print(f"plain decoding, {CLIENTS} clients: TPOT {tpot_ms:.1f} ms, {rate:.2f} requests/s", file=sys.stderr, flush=True)
+        for load in options.load:
+            runs = []
+            for seed in range(1, options.seeds + 1):
+                times = arrivals(load * rate, options.duration, seed)
+                tiers = random.Random(1000 + seed).choices(range(len(options.mix)), options.mix, k=len(times))
+                pool = service.make_requests(prompts, min(150, (len(times) + 3) // 4), "mixed", closed_loop.SYSTEM_PROMPT,
+                                             options.max_tokens, seed)
+                requests = [dataclasses.replace(pool[i % len(pool)], tpot_ms=options.tpot[tier] * tpot_ms) for i, tier in enumerate(tiers)]
+                found = {}
+                for arm in options.arms if seed % 2 else options.arms[::-1]:
+                    found[arm], elapsed = run_arm(options, folder, arm, requests, times)
+                    runs.append((arm, figures_of(found[arm], elapsed, tiers)))
+                    print(f"  load {load:g}, seed {seed}, {arm}: {json.dumps(runs[-1][1])}", file=sys.stderr, flush=True)
+                texts = [[record["text"] for record in found[arm]] for arm in options.arms]
+                if any(other != texts[0] for other in texts):
+                    sys.exit("slo: answers differ between the arms")
+            result["loads"].append({"load": load, "requests_per_s": load * rate, "runs": [[arm, one] for arm, one in runs]})
+    return result
+
+
+def median(runs, arm, value):
+    return statistics.median(value(one) for name, one in runs if name == arm)
+
+
+def print_table(result, arms):
+    print(f"{'load':>5}  {'arm':<11}{'attainment':>11}{'goodput':>9}{'tokens/s':>10}{'violation p50':>15}{'p99':>7}{'TTFT p50, ms':>14}")
+    for row in result["loads"]:
+        for arm in arms:
+            def of(*path):
+                def value(one):
+                    for key in path:
+                        one = one[key]
+                    return one
+                return median(row["runs"], arm, value)
+            print(f"{row['load']:>5g}  {arm:<11}{of('attainment'):>11.2f}{of('goodput_tokens_per_s'):>9.0f}{of('tokens_per_s'):>10.0f}"
+                  f"{of('violation', 'p50'):>15.2f}{of('violation', 'p99'):>7.2f}{of('ttft_ms', 'p50'):>14.0f}")
+
+
+def main():
+    root = pathlib.Path(__file__).resolve().parent.parent
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--target", required=True, help="target folder, e.g. one that bench/inflate wrote")
+    parser.add_argument("--draft", default=str(root / "checkpoints/demo/draft"))
+    parser.add_argument("--prompts-root", required=True, help="folder of sql.jsonl, math.jsonl, code.jsonl, lang.jsonl")
+    parser.add_argument("--slipstream", default=str(root / "build/slipstream"))
+    parser.add_argument("--load", type=service.listed(float), default=[0.6, 0.8, 1.0], help="shares of plain decoding's rate")
+    parser.add_argument("--mix", type=service.listed(float), default=[60, 20, 20], help="weights of the tiers")
+    parser.add_argument("--tpot", type=service.listed(float), default=[1.0, 2.4, 8.0], help="of each tier, in plain TPOTs")
+    parser.add_argument("--duration", type=float, default=40, help="seconds in which requests arrive")
+    parser.add_argument("--max-tokens", type=int, default=96)
+    parser.add_argument("--arms", type=service.listed(str), default=list(ARMS), help=f"of {', '.join(ARMS)}")
+    parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--json", help="write everything into this file; -: print it instead of the table")
+    options = parser.parse_args()
+    if len(options.mix) != len(options.tpot):
+        parser.error("--mix and --tpot need one value a tier each")
+    if unknown := set(options.arms) - set(ARMS):
+        parser.error(f"unknown arms: {', '.join(sorted(unknown))}")
+    result = run(options)
+    if options.json == "-":
+        print(json.dumps(result, indent=1))
+        return
+    if options.json:
+        pathlib.Path(options.json).write_text(json.dumps(result, indent=1) + "\n")
+    print_table(result, options.arms)
+
+
+if __name__ == "__main__":
+    main()

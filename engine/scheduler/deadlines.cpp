@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/scheduler/deadlines.h"
+
+#include <algorithm>
+#include <limits>
+
+namespace slip {
+namespace {
+
+constexpr std::int32_t kLeastPromptRows = 8;  // where a pass takes about as long as with one row
+constexpr std::int64_t kPatienceUs = 5'000'000;
+constexpr double kWorthWhenLate = 4;
+
+bool decodes(const DeadlineLoad& load) {
+  return load.n_pending == 1;
+}
+
+bool has_pace(const DeadlineLoad& load) {
+  return decodes(load) && load.slo.tpot_us > 0;
+}
+
+// Whether the prompt must be read at once: it has waited for long, or its target leaves little more time than that
+// takes.
+bool is_pressing(const DeadlineLoad& load, const StepForecast& forecast) {
+  if (load.n_pending <= 1) return false;
+  if (load.since_us >= kPatienceUs) return true;
+  if (load.slo.ttft_us == 0) return false;
+  const double needed_us = load.n_pending * forecast.prompt_row_us + forecast.decode_us;
+  return static_cast<double>(load.since_us) + 2 * needed_us >= static_cast<double>(load.slo.ttft_us);
+}
+
+}  // namespace
+
+double slack_us(const DeadlineLoad& load) {
+  return static_cast<double>(load.slo.tpot_us) * (load.n_done + load.tokens_per_step) -
+         static_cast<double>(load.since_us);
+}
+
+bool can_be_on_time(const DeadlineLoad& load, const StepForecast& forecast) {
+  return forecast.decode_us <= static_cast<double>(load.slo.tpot_us) * load.tokens_per_step;
+}
+
+std::int32_t prompt_rows_in_time(std::span<const DeadlineLoad> loads, const StepForecast& forecast, std::int32_t most) {
+  if (!(forecast.prompt_row_us > 0)) return most;
+  if (std::any_of(loads.begin(), loads.end(), [&](const auto& load) { return is_pressing(load, forecast); }))
+    return most;
+  double longest_us = std::numeric_limits<double>::infinity();
+  for (const DeadlineLoad& load : loads) {
+    if (has_pace(load) && can_be_on_time(load, forecast)) longest_us = std::min(longest_us, slack_us(load));
+  }
+  const double rows = (longest_us - forecast.decode_us) / forecast.prompt_row_us;
+  if (rows >= most) return most;
+  return std::min(most, std::max(kLeastPromptRows, static_cast<std::int32_t>(rows)));
+}
+
+double worth_of_token(const DeadlineLoad& load, const StepForecast& forecast) {
+  const bool is_late = has_pace(load) && slack_us(load) < forecast.decode_us;
+  return is_late && can_be_on_time(load, forecast) ? kWorthWhenLate : 1;
+}
+
+}  // namespace slip

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "engine/request.h"
+
+namespace slip {
+
+// A running sequence as its deadlines see it.
+struct DeadlineLoad {
+  SloTargets slo;
+  std::int32_t n_pending = 1;  // as in SequenceLoad: 1 while decoding
+  std::int64_t since_us = 0;   // while decoding: since its first token; before: since it was submitted
+  std::int32_t n_done = 0;     // tokens of the answer after the first one
+  double tokens_per_step = 1;  // that its steps commit
+};
+
+// The predicted times of the next step.
+struct StepForecast {
+  double decode_us = 0;      // without prompts
+  double prompt_row_us = 0;  // for each row of a prompt; 0: unknown
+};
+
+// How far a decoding sequence is ahead of its target time per token when the next step begins: the longest that this
+// step may take so that the sequence is on time behind it. AdaServe (arXiv 2501.12162) asks for A = (l + t)/τ − o
+// tokens of a step of time t, with l the time since the first token, o the tokens since and τ the target; A = the
+// tokens that the step brings gives this t. REQUIRES: slo.tpot_us > 0. Pure.
+double slack_us(const DeadlineLoad& load);
+
+// Whether steps without prompts are fast enough for the target: a sequence that cannot be on time is served like one
+// without a target, since serving it first would only make others late. Pure.
+bool can_be_on_time(const DeadlineLoad& load, const StepForecast& forecast);
+
+// Rows of prompts that the next step may read, at most `most`, so that every sequence that can be on time is. A step
+// reads at least a few rows, so that prompts end, and `most` if a prompt's own target is at risk or if it has waited
+// for five seconds. `most` where nobody has a target. Pure.
+std::int32_t prompt_rows_in_time(std::span<const DeadlineLoad> loads, const StepForecast& forecast, std::int32_t most);
+
+// What a token of this sequence is worth to the choice of draft lengths: more than 1 while it is late and can be on
+// time. Pure.
+double worth_of_token(const DeadlineLoad& load, const StepForecast& forecast);
+
+}  // namespace slip

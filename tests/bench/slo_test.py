@@ -1,0 +1,42 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""What bench/slo.py computes from answers."""
+
+import pathlib
+import sys
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "bench"))
+import slo  # noqa: E402
+
+
+def record(measured, met, tokens=10):
+    return {"tpot_ms": 20, "measured_tpot_ms": measured, "measured_ttft_ms": 2 * measured, "met": met, "tokens": tokens}
+
+
+class Figures(unittest.TestCase):
+    def test_attainment_and_goodput_count_what_met_its_target(self):
+        found = [record(10, True), record(30, False), record(20, True, tokens=30), record(60, False)]
+        figures = slo.figures_of(found, elapsed=2, tiers=[0, 0, 2, 0])
+        self.assertEqual(figures["attainment"], 0.5)
+        self.assertEqual(figures["by_tier"], [1 / 3, None, 1.0])
+        self.assertEqual(figures["goodput_tokens_per_s"], 20)
+        self.assertEqual(figures["tokens_per_s"], 30)
+        self.assertEqual(figures["violation"], {"p50": 1.5, "p99": 3.0})
+        self.assertEqual(figures["ttft_ms"]["p50"], 60)
+
+    def test_arrivals_are_those_of_a_seed(self):
+        times = slo.arrivals(rate=5, duration=200, seed=3)
+        self.assertEqual(times, slo.arrivals(rate=5, duration=200, seed=3))
+        self.assertNotEqual(times[:5], slo.arrivals(rate=5, duration=200, seed=4)[:5])
+        self.assertEqual(times, sorted(times))
+        self.assertLess(abs(len(times) - 1000), 120)  # four standard deviations
+        self.assertLess(times[-1], 200)
+
+    def test_the_median_of_several_seeds(self):
+        runs = [("a", {"attainment": 0.2}), ("b", {"attainment": 1.0}), ("a", {"attainment": 0.6}), ("a", {"attainment": 0.4})]
+        self.assertEqual(slo.median(runs, "a", lambda one: one["attainment"]), 0.4)
+
+
+if __name__ == "__main__":
+    unittest.main()

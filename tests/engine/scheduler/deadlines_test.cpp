@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/scheduler/deadlines.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+namespace slip {
+namespace {
+
+constexpr StepForecast kForecast{.decode_us = 10'000, .prompt_row_us = 500};
+
+// An answer of 11 tokens after the first one in 200 ms, two tokens a step, with a target of 20 ms a token: it is 20 ms
+// and the next step's 40 ms ahead.
+DeadlineLoad decoding(std::int64_t tpot_us = 20'000) {
+  DeadlineLoad load;
+  load.slo.tpot_us = tpot_us;
+  load.since_us = 200'000;
+  load.n_done = 11;
+  load.tokens_per_step = 2;
+  return load;
+}
+
+DeadlineLoad prompt(std::int32_t n_tokens, std::int64_t waited_us, std::int64_t ttft_us = 0) {
+  DeadlineLoad load;
+  load.n_pending = n_tokens;
+  load.since_us = waited_us;
+  load.slo.ttft_us = ttft_us;
+  return load;
+}
+
+std::int32_t rows(const std::vector<DeadlineLoad>& loads) {
+  return prompt_rows_in_time(loads, kForecast, 256);
+}
+
+TEST(Deadlines, SlackIsWhatTheNextStepMayTake) {
+  EXPECT_DOUBLE_EQ(slack_us(decoding()), 60'000);
+  EXPECT_DOUBLE_EQ(slack_us(decoding(15'000)), -5'000);
+}
+
+TEST(Deadlines, PromptsGetTheTimeThatTheTightestAnswerLeaves) {
+  EXPECT_EQ(rows({decoding(), prompt(300, 0)}), 100) << "50 ms beside decoding";
+  EXPECT_EQ(rows({decoding(), decoding(18'000), prompt(300, 0)}), 48) << "18 · 13 − 200 = 34 ms";
+  EXPECT_EQ(rows({decoding(40'000), prompt(300, 0)}), 256);
+}
+
+TEST(Deadlines, WithoutTargetsPromptsAreReadAsBefore) {
+  EXPECT_EQ(rows({decoding(0), prompt(300, 0)}), 256);
+  EXPECT_EQ(rows({prompt(300, 0)}), 256);
+  EXPECT_EQ(rows({}), 256);
+  EXPECT_EQ(prompt_rows_in_time(std::vector{decoding(15'000)}, {.decode_us = 10'000}, 256), 256)
+      << "what a row takes is not known yet";
+}
+
+TEST(Deadlines, ALateAnswerLeavesPromptsAFewRows) {
+  EXPECT_EQ(rows({decoding(15'000), prompt(300, 0)}), 8);
+  EXPECT_EQ(prompt_rows_in_time(std::vector{decoding(15'000)}, kForecast, 4), 4);
+}
+
+TEST(Deadlines, AnAnswerThatCannotBeOnTimeHoldsNobodyUp) {
+  EXPECT_FALSE(can_be_on_time(decoding(4'000), kForecast)) << "two tokens a step of 10 ms";
+  EXPECT_TRUE(can_be_on_time(decoding(5'000), kForecast));
+  EXPECT_EQ(rows({decoding(4'000), prompt(300, 0)}), 256);
+  EXPECT_EQ(rows({decoding(4'000), decoding(), prompt(300, 0)}), 100);
+}
+
+TEST(Deadlines, APromptAtRiskIsReadAtOnce) {
+  EXPECT_EQ(rows({decoding(15'000), prompt(300, 0, 1'000'000)}), 8) << "it takes 160 ms";
+  EXPECT_EQ(rows({decoding(15'000), prompt(300, 700'000, 1'000'000)}), 256);
+  EXPECT_EQ(rows({decoding(15'000), prompt(300, 4'999'999)}), 8);
+  EXPECT_EQ(rows({decoding(15'000), prompt(300, 5'000'000)}), 256) << "no prompt waits for ever";
+}
+
+TEST(Deadlines, TokensOfALateAnswerAreWorthMoreIfItCanCatchUp) {
+  EXPECT_EQ(worth_of_token(decoding(), kForecast), 1);
+  EXPECT_GT(worth_of_token(decoding(15'000), kForecast), 1);
+  EXPECT_EQ(worth_of_token(decoding(4'000), kForecast), 1);
+  EXPECT_EQ(worth_of_token(decoding(0), kForecast), 1);
+  EXPECT_EQ(worth_of_token(prompt(300, 0, 1), kForecast), 1);
+}
+
+}  // namespace
+}  // namespace slip
