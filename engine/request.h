@@ -10,6 +10,7 @@
 #include "common/error.h"
 #include "common/ids.h"
 #include "engine/sampling/distribution.h"
+#include "engine/scheduler/slo_targets.h"
 #include "engine/speculative/live_draft.h"
 #include "engine/speculative/past_answers.h"
 #include "engine/speculative/proposal.h"
@@ -51,13 +52,6 @@ struct RequestFigures {
   std::uint64_t first_version = 0, last_version = 0;
   std::int32_t swaps = 0;            // draft versions changed during the answer
   std::int32_t repeated_tokens = 0;  // output tokens inside an 8-gram seen before in the same output
-};
-
-// The speed that a client asks for; 0: none. Targets change when tokens come, never which.
-struct SloTargets {
-  std::int64_t tpot_us = 0;  // mean time per output token, after the first one
-  std::int64_t ttft_us = 0;  // from the submission to the first token
-  bool any() const { return tpot_us > 0 || ttft_us > 0; }
 };
 
 struct RequestSummary {

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <span>
 
-#include "engine/request.h"
+#include "engine/scheduler/slo_targets.h"
 
 namespace slip {
 

@@ -80,7 +80,8 @@ class EngineExhaustion : public ::testing::Test {
   // Target and draft are one model, so that drafted tokens are accepted.
   void make_engine(std::int32_t max_running) {
     EngineOptions options{.k = 3, .max_running = max_running, .prefill_chunk = 40, .prefix_cache = 0.5};
-    options.adaptive_k = options.prompt_lookup = true;
+    options.adaptive_k = options.stop_early = options.prompt_lookup = options.deadlines = true;
+    options.tree_width = 2;
     options.draft_pages = kPages;
     live_draft_ = testing::make_live_draft(weights());
     auto worker = std::make_unique<LocalWorker>(weights(), 64, 32, kPages, pool_);
@@ -108,6 +109,7 @@ class EngineExhaustion : public ::testing::Test {
     request.sampling.seed = 40 + which;
     request.draft = live_draft_;
     request.checksum = true;
+    request.slo.tpot_us = 1'000;
     if (which == kLogprobs) {
       request.top_logprobs = 2;
       request.sampling.presence_penalty = 0.5F;

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+namespace slip {
+
+// The speed that a client asks for; 0: none. Targets change when tokens come, never which.
+struct SloTargets {
+  std::int64_t tpot_us = 0;  // mean time per output token, after the first one
+  std::int64_t ttft_us = 0;  // from the submission to the first token
+  bool any() const { return tpot_us > 0 || ttft_us > 0; }
+};
+
+}  // namespace slip
