@@ -11,12 +11,8 @@ constexpr std::int32_t kLeastPromptRows = 8;  // where a pass takes about as lon
 constexpr std::int64_t kPatienceUs = 5'000'000;
 constexpr double kWorthWhenLate = 4;
 
-bool decodes(const DeadlineLoad& load) {
-  return load.n_pending == 1;
-}
-
 bool has_pace(const DeadlineLoad& load) {
-  return decodes(load) && load.slo.tpot_us > 0;
+  return load.n_pending == 1 && load.slo.tpot_us > 0;
 }
 
 // Whether the prompt must be read at once: it has waited for long, or its target leaves little more time than that

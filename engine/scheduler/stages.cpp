@@ -71,7 +71,7 @@ void Engine::State::plan_next() {
     load.n_pending = sequence.waits_for_pages ? 0 : sequence.n_pending();
     load.remaining = sequence.remaining();
     load.score_prompt = sequence.request.score_prompt;
-    load.k_wanted = parts_[i].likely_nodes = k_asked(i);
+    load.k_wanted = parts_[i].likely_nodes = sequence.drafting ? sequence.request.k.value_or(options.k) : 0;
     load.ready_depth = sequence.drafting ? look_ahead(i) : 0;
     parts_[i].guessed = load.ready_depth == 0;
     loads_.push_back(load);

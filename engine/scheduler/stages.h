@@ -93,10 +93,6 @@ struct Engine::State {
   void preempt(Sequence& sequence);
   static void release_pages(Sequence& sequence);
   void begin_optional(Sequence& sequence);
-  // The draft length that the request, or the engine, asks for.
-  std::int32_t k_asked(std::size_t i) const {
-    return running[i]->drafting ? running[i]->request.k.value_or(options.k) : 0;
-  }
   std::int32_t look_ahead(std::size_t i);
   void choose_lengths();
   AcceptanceEstimate& acceptance_of(const SequenceRef& sequence, ProposeBy by, int confidence);

@@ -80,17 +80,19 @@ ChoiceRates& Engine::State::choice_rates_of(const SequenceRef& sequence) {
 void Engine::State::price_proposals(std::int32_t prompt_rows) {
   std::int32_t rows = prompt_rows + static_cast<std::int32_t>(lengths_.size());
   for (const DraftLength& length : lengths_) rows += length.nodes;
+  std::size_t next = 0;
   for (std::size_t i = 0; i < running.size(); ++i) {
+    if (loads_[i].n_pending != 1) continue;
+    const DraftOutlook& outlook = outlooks_[next++];
     Part& part = parts_[i];
     if (loads_[i].k_wanted == 0 || part.guessed || part.ref.live_draft == nullptr) continue;
     const ChoiceRates& rates = choice_rates_of(part.ref);
     part.ref.wants_probability = true;
     if (rates.most_of_second() > price_.goodput * price_.least_row_us(rows)) part.width = options.tree_width;
     if (!options.stop_early) continue;
-    const AcceptanceEstimate& known = acceptance_of(part.ref, ProposeBy::kDraft, part.guesses.confidence);
-    part.stop = {&rates, known.alpha_deeper(live_version(part.ref)), price_.goodput * price_.row_us(rows),
+    part.stop = {&rates, outlook.alpha_deeper.value_or(outlook.alpha), price_.goodput * price_.row_us(rows),
                  price_.goodput * price_.curve.depth_us};
-    loads_[i].k_wanted = std::max(0, std::min({k_asked(i), loads_[i].remaining - 1, loads_[i].ready_depth}));
+    loads_[i].k_wanted = outlook.most;
   }
 }
 
