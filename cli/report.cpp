@@ -93,8 +93,7 @@ void add_report(CLI::App& app) {
       "kind", options->query.kind,
       "drift: by topic and version over time · topics: one row each · drafts: every version and refused "
       "candidate · requests: the newest · learning: its work, its cost, and why it does not train · slo: who got the "
-      "speed "
-      "they asked for");
+      "speed they asked for");
   choose(*kind->required(), kinds, "{drift,topics,drafts,requests,learning,slo}");
   command->add_option("--db", options->query.database, "The ledger, <data-dir>/ledger.db")->required();
   command->add_option("--since", options->since, "How far back: 90s, 30m, 24h, 7d, 2w or all")->capture_default_str();

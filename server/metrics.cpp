@@ -176,10 +176,8 @@ void Metrics::State::take(const FinishedRequest& request) {
     slo_requests.Add({{"met", met ? "true" : "false"}}).Increment();
     if (met) slo_tokens.Increment(figures.output_tokens);
   }
-  if (figures.first_token_us > 0) ttft.Observe(seconds(figures.first_token_us - figures.submitted_us));
-  if (figures.output_tokens > 1) {
-    tpot.Observe(seconds(figures.finished_us - figures.first_token_us) / (figures.output_tokens - 1));
-  }
+  if (figures.first_token_us > 0) ttft.Observe(measured_ttft_ms(figures) / 1e3);
+  if (figures.output_tokens > 1) tpot.Observe(measured_tpot_ms(figures) / 1e3);
   latency.Observe(seconds(figures.finished_us - figures.submitted_us));
   if (!request.key.draft.empty()) drafts.add(request.key, figures);
 }

@@ -349,23 +349,30 @@ class CallReader {
     }
   }
 
+  // The items of a header's list, without the blanks around them; an empty list has one empty item.
+  template <class Take>
+  static void for_each_item(std::string_view list, const Take& take) {
+    for (std::size_t begin = 0; begin <= list.size();) {
+      const auto end = std::min(list.find(',', begin), list.size());
+      take(trimmed(list.substr(begin, end - begin)));
+      begin = end + 1;
+    }
+  }
+
   // "tpot=40, ttft=500", in milliseconds.
   void read_slo_header(std::string_view list) {
     SloTargets named;
-    for (std::size_t begin = 0; begin <= list.size();) {
-      const auto end = std::min(list.find(',', begin), list.size());
-      const std::string_view part = trimmed(list.substr(begin, end - begin));
-      const auto equals = std::min(part.find('='), part.size());
-      const std::string_view name = trimmed(part.substr(0, equals)),
-                             value = trimmed(part.substr(equals).substr(equals < part.size() ? 1 : 0));
+    for_each_item(list, [&](std::string_view item) {
+      const auto equals = item.find('=');
+      const std::string_view name = trimmed(item.substr(0, equals)),
+                             value = equals == item.npos ? "" : trimmed(item.substr(equals + 1));
       std::int64_t* const target = name == "tpot" ? &named.tpot_us : name == "ttft" ? &named.ttft_us : nullptr;
       const json ms = json::parse(value, nullptr, /*allow_exceptions=*/false);
       if (target == nullptr || *target > 0 || !ms.is_number() || !is_target(ms.get<double>())) {
         refuse_field("X-Slipstream-SLO", "must be like: tpot=40, ttft=500, each from 0.001 to 3600000 milliseconds");
       }
       *target = std::llround(ms.get<double>() * 1000);
-      begin = end + 1;
-    }
+    });
     take_target(named.tpot_us, call_.slo.tpot_us, "slo.tpot_ms");
     take_target(named.ttft_us, call_.slo.ttft_us, "slo.ttft_ms");
   }
@@ -378,13 +385,10 @@ class CallReader {
 
   // Repeated headers arrive as a list. A single "off" is enough: a client that asked for it must not be recorded.
   void read_learn(std::string_view list) {
-    for (std::size_t begin = 0; begin <= list.size();) {
-      const auto end = std::min(list.find(',', begin), list.size());
-      const std::string_view word = trimmed(list.substr(begin, end - begin));
+    for_each_item(list, [&](std::string_view word) {
       if (word != "off" && word != "on") refuse_field("X-Slipstream-Learn", "must be on or off");
       if (word == "off") call_.learn = false;
-      begin = end + 1;
-    }
+    });
   }
 
   const json& body_;

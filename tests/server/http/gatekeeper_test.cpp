@@ -111,42 +111,35 @@ TEST(Gatekeeper, KeysOpenAndTellTenantsApart) {
   EXPECT_EQ(status(gatekeeper, metadata), 0);
 }
 
+// What the gatekeeper says of a request with this key.
+Principal principal_of(const ApiKeys& keys, std::string_view key) {
+  Principal principal;
+  RequestMetadata metadata = get("localhost");
+  const std::string bearer = "Bearer " + std::string(key);
+  metadata.authorization = bearer;
+  EXPECT_FALSE(Gatekeeper({}, keys).refuse(metadata, principal));
+  return principal;
+}
+
 // Figures of /metrics count every key's requests.
 TEST(Gatekeeper, KnowsItsOperators) {
-  const auto is_operator = [](const ApiKeys& keys, std::string_view key) {
-    Principal principal;
-    RequestMetadata metadata = get("localhost");
-    const std::string bearer = "Bearer " + std::string(key);
-    metadata.authorization = bearer;
-    const Gatekeeper gatekeeper({}, keys);
-    EXPECT_FALSE(gatekeeper.refuse(metadata, principal));
-    return principal.is_operator;
-  };
   ApiKeys keys;
-  EXPECT_TRUE(is_operator(keys, "none-is-needed"));
+  EXPECT_TRUE(principal_of(keys, "none-is-needed").is_operator);
   keys.add("first-key");
-  EXPECT_TRUE(is_operator(keys, "first-key")) << "there are no others";
+  EXPECT_TRUE(principal_of(keys, "first-key").is_operator) << "there are no others";
   keys.add("second-key", "watch", {}, /*is_operator=*/true);
-  EXPECT_FALSE(is_operator(keys, "first-key"));
-  EXPECT_TRUE(is_operator(keys, "second-key"));
+  EXPECT_FALSE(principal_of(keys, "first-key").is_operator);
+  EXPECT_TRUE(principal_of(keys, "second-key").is_operator);
 }
 
 TEST(Gatekeeper, KnowsWhoMayAskForASpeed) {
-  const auto may_ask = [](const ApiKeys& keys, std::string_view key) {
-    Principal principal;
-    RequestMetadata metadata = get("localhost");
-    const std::string bearer = "Bearer " + std::string(key);
-    metadata.authorization = bearer;
-    EXPECT_FALSE(Gatekeeper({}, keys).refuse(metadata, principal));
-    return principal.may_ask_slo;
-  };
   ApiKeys keys;
-  EXPECT_TRUE(may_ask(keys, "none-is-needed"));
+  EXPECT_TRUE(principal_of(keys, "none-is-needed").may_ask_slo);
   keys.add("first-key");
-  EXPECT_TRUE(may_ask(keys, "first-key")) << "there are no others";
+  EXPECT_TRUE(principal_of(keys, "first-key").may_ask_slo) << "there are no others";
   keys.add("second-key", "fast", {}, /*is_operator=*/false, /*may_ask_slo=*/true);
-  EXPECT_FALSE(may_ask(keys, "first-key"));
-  EXPECT_TRUE(may_ask(keys, "second-key"));
+  EXPECT_FALSE(principal_of(keys, "first-key").may_ask_slo);
+  EXPECT_TRUE(principal_of(keys, "second-key").may_ask_slo);
 }
 
 // Browsers ask without a key whether they may send one; only listed origins are told.
