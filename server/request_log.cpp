@@ -32,12 +32,10 @@ void RequestLog::add(const RequestSummary& summary) {
   prompt_tokens = std::max<std::int64_t>(prompt_tokens, figures.prompt_tokens);  // every part has the same prompt
   output_tokens += figures.output_tokens;
   if (figures.first_token_us > 0) {
-    const double first = ms(figures.first_token_us - figures.submitted_us);
+    const double first = measured_ttft_ms(figures);
     ttft_ms = n_finished == 1 ? first : std::min(ttft_ms, first);
   }
-  if (figures.output_tokens > 1) {
-    tpot_ms = std::max(tpot_ms, ms(figures.finished_us - figures.first_token_us) / (figures.output_tokens - 1));
-  }
+  tpot_ms = std::max(tpot_ms, measured_tpot_ms(figures));
 }
 
 std::string request_line(const RequestLog& log, std::int64_t now_us) {

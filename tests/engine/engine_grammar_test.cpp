@@ -15,6 +15,7 @@
 #include "tests/engine/grammar/schema_validator.h"
 #include "tests/engine/sampling_parameters.h"
 #include "tests/engine/toy_proposer.h"
+#include "tests/engine/wrapped_proposer.h"
 #include "tests/text/tiny_tokenizer.h"
 
 namespace slip {
@@ -350,27 +351,18 @@ TEST(EngineGrammar, TheMaskedDistributionWithEveryOtherParameter) {
 }
 
 // Reports a q as if the draft's mask had left twice as many tokens.
-class UnmaskedProposer final : public Proposer {
+class UnmaskedProposer final : public testing::WrappedProposer {
  public:
-  bool drafts_for(const SequenceRef& sequence) const override { return inner_.drafts_for(sequence); }
-  void begin(const SequenceRef& sequence) override { inner_.begin(sequence); }
-  CatchUpTimes catch_up(std::span<const DraftTask> t, CatchUpBudget b) override { return inner_.catch_up(t, b); }
-  std::int32_t ready_depth(const SequenceRef& sequence) override { return inner_.ready_depth(sequence); }
-  void release(RequestId sequence) override { inner_.release(sequence); }
-  void on_verified(const SequenceRef& sequence, const VerifyResult& result) override {
-    inner_.on_verified(sequence, result);
-  }
+  UnmaskedProposer()
+      : WrappedProposer(std::make_unique<ToyProposer>(language(), ToyProposer::Options{.likeness = 0.6})) {}
   void propose(std::span<const DraftTask> tasks) override {
-    inner_.propose(tasks);
+    WrappedProposer::propose(tasks);
     for (const DraftTask& task : tasks) {
       for (Distribution& q : task.proposal->q) {
         for (double& probability : q.probabilities) probability /= 2;
       }
     }
   }
-
- private:
-  ToyProposer inner_{language(), {.likeness = 0.6}};
 };
 
 TEST(EngineGrammarNegative, AProposerThatForgetsTheMaskIsNoticed) {

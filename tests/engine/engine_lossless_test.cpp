@@ -15,6 +15,7 @@
 #include "tests/engine/sampling_parameters.h"
 #include "tests/engine/tiny_draft.h"
 #include "tests/engine/toy_proposer.h"
+#include "tests/engine/wrapped_proposer.h"
 
 namespace slip {
 namespace {
@@ -331,49 +332,31 @@ TEST(EngineRejection, AnswersFollowTheTargetsDistributionWhateverTheDraft) {
 }
 
 // Draws from one distribution and reports another as q: the answers' distribution must change.
-class LyingProposer final : public Proposer {
+class LyingProposer final : public testing::WrappedProposer {
  public:
-  explicit LyingProposer(std::unique_ptr<Proposer> inner) : inner_(std::move(inner)) {}
-  bool drafts_for(const SequenceRef& sequence) const override { return inner_->drafts_for(sequence); }
-  void begin(const SequenceRef& sequence) override { inner_->begin(sequence); }
-  CatchUpTimes catch_up(std::span<const DraftTask> t, CatchUpBudget b) override { return inner_->catch_up(t, b); }
-  std::int32_t ready_depth(const SequenceRef& sequence) override { return inner_->ready_depth(sequence); }
-  void release(RequestId sequence) override { inner_->release(sequence); }
-  void on_verified(const SequenceRef& sequence, const VerifyResult& result) override {
-    inner_->on_verified(sequence, result);
-  }
+  using WrappedProposer::WrappedProposer;
   void propose(std::span<const DraftTask> tasks) override {
-    inner_->propose(tasks);
+    WrappedProposer::propose(tasks);
     for (const DraftTask& task : tasks) {
       for (Distribution& q : task.proposal->q)
         std::fill(q.probabilities.begin(), q.probabilities.end(), 1.0 / testing::kDistributionVocab);
     }
   }
-
- private:
-  std::unique_ptr<Proposer> inner_;
 };
 
 // A draft model with siblings and a rule that ends its chains, or with a planted fault.
 enum class Fault { kNone, kSiblingsAgainstAllOfQ, kDropsUnlikelyTokens };
 
-class FaultyProposer final : public Proposer {
+class FaultyProposer final : public testing::WrappedProposer {
  public:
   FaultyProposer(kernels::ThreadPool& pool, Fault fault)
-      : inner_({.n_pages = 64, .max_running = 16}, testing::toy_config(testing::kDistributionVocab), pool),
+      : WrappedProposer(std::make_unique<DraftModelProposer>(DraftModelOptions{.n_pages = 64, .max_running = 16},
+                                                             testing::toy_config(testing::kDistributionVocab), pool)),
         fault_(fault) {}
-  bool drafts_for(const SequenceRef& sequence) const override { return inner_.drafts_for(sequence); }
-  void begin(const SequenceRef& sequence) override { inner_.begin(sequence); }
-  CatchUpTimes catch_up(std::span<const DraftTask> t, CatchUpBudget b) override { return inner_.catch_up(t, b); }
-  std::int32_t ready_depth(const SequenceRef& sequence) override { return inner_.ready_depth(sequence); }
-  void release(RequestId sequence) override { inner_.release(sequence); }
-  void on_verified(const SequenceRef& sequence, const VerifyResult& result) override {
-    inner_.on_verified(sequence, result);
-  }
   void propose(std::span<const DraftTask> tasks) override {
     std::vector<DraftTask> stopped(tasks.begin(), tasks.end());
     for (DraftTask& task : stopped) task.stop = {&rates_, /*next_rate=*/1, /*row_price=*/0.3, /*pass_price=*/0};
-    inner_.propose(stopped);
+    WrappedProposer::propose(stopped);
     for (const DraftTask& task : tasks) spoil(*task.proposal);
   }
 
@@ -389,7 +372,6 @@ class FaultyProposer final : public Proposer {
       proposal.draw_method = DrawMethod::kSampled;
     }
   }
-  DraftModelProposer inner_;
   Fault fault_;
   ChoiceRates rates_;
 };
