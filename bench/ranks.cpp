@@ -17,6 +17,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/common_answer.h"
 #include "bench/common_prompts.h"
 #include "bench/common_result.h"
 #include "common/error.h"
@@ -39,14 +40,6 @@ struct Options {
   int max_tokens = 64, threads = 1;
   double row_cost = 0.05, draft_cost = 0.1;
   bool json = false;
-};
-
-struct Answer final : TokenSink {
-  std::vector<std::int32_t> tokens;
-  void on_tokens(const TokenDelta& delta) override {
-    tokens.insert(tokens.end(), delta.tokens.begin(), delta.tokens.end());
-  }
-  void on_finished(const RequestSummary&) override {}
 };
 
 struct Text {

@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/common_answer.h"
 #include "bench/common_decoding.h"
 #include "bench/common_prompts.h"
 #include "bench/common_result.h"
@@ -59,14 +60,6 @@ struct Totals final : StepListener {
     accepted += summary.figures.accepted;
     first_rejections += summary.figures.first_rejections;
   }
-};
-
-struct Answer final : TokenSink {
-  std::vector<std::int32_t> tokens;
-  void on_tokens(const TokenDelta& delta) override {
-    tokens.insert(tokens.end(), delta.tokens.begin(), delta.tokens.end());
-  }
-  void on_finished(const RequestSummary&) override {}
 };
 
 class Bench {
