@@ -15,6 +15,7 @@
 #include "common/error.h"
 #include "common/fail_point.h"
 #include "common/log.h"
+#include "tests/common/patience.h"
 
 namespace slip {
 namespace {
@@ -136,7 +137,9 @@ TEST_F(FileTest, AFifoThatNobodyReadsIsSaid) {
       const std::string text{std::istreambuf_iterator<char>(log), {}};
       return text.find("pipe is a FIFO without a reader") != std::string::npos;
     };
-    for (int i = 0; i < 2000 && !said(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    for (int i = 0; i < 2000 * testing::kPatience && !said(); ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
     EXPECT_TRUE(said());
     std::ifstream pipe(folder_ / "pipe");
     got.assign(std::istreambuf_iterator<char>(pipe), {});

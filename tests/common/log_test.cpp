@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <fcntl.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 #include <algorithm>
 #include <array>
@@ -19,6 +20,7 @@
 #include "common/error.h"
 #include "common/file.h"
 #include "tests/checkpoints/temporary_folder.h"
+#include "tests/common/patience.h"
 #include "tests/failing_allocations.h"
 
 namespace slip {
@@ -26,6 +28,8 @@ namespace {
 
 using ::testing::HasSubstr;
 using ::testing::MatchesRegex;
+
+constexpr std::chrono::seconds kPatience{20 * testing::kPatience};  // a test that hangs fails instead
 
 class Log : public ::testing::Test {
  protected:
@@ -130,16 +134,24 @@ TEST_F(Log, NobodyWaitsForAThreadThatIsWriting) {
   int ends[2];
   ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
   ::fcntl(ends[1], F_SETPIPE_SZ, 4096);
-  const std::string filler(static_cast<std::size_t>(::fcntl(ends[1], F_GETPIPE_SZ)), '.');
+  // Of a line that is longer than the pipe, what there is room for goes in: then its thread is inside.
+  const auto size = static_cast<std::size_t>(::fcntl(ends[1], F_GETPIPE_SZ));
+  const std::string filler(size / 2, '.'), rest(size, '!');
   ASSERT_EQ(::write(ends[1], filler.data(), filler.size()), static_cast<ssize_t>(filler.size()));
   const int error_output = ::dup(STDERR_FILENO);
   ::dup2(ends[1], STDERR_FILENO);
-  std::thread stuck([] { log_info("the learner's"); });
-  std::this_thread::sleep_for(std::chrono::milliseconds(100));  // to get there
+  std::thread stuck([&rest] { log_info("the learner's" + rest); });
+  const auto is_inside = [&] {
+    int n_bytes = 0;
+    return ::ioctl(ends[0], FIONREAD, &n_bytes) == 0 && n_bytes > static_cast<int>(filler.size());
+  };
+  for (int i = 0; i < 1000 * testing::kPatience && !is_inside(); ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
   auto engine = std::async(std::launch::async, [] {
     for (int i = 0; i < 100; ++i) log_warn("the engine's");
   });
-  const auto state = engine.wait_for(std::chrono::seconds(20));
+  const auto state = engine.wait_for(kPatience);
   std::string text;
   while (std::count(text.begin(), text.end(), '\n') < 101) {
     std::array<char, 4096> part{};
@@ -197,7 +209,7 @@ TEST_F(Log, AStalledReaderHoldsUpNobodyAndWhatWasLostIsSaid) {
   auto serving = std::async(std::launch::async, [] {
     for (int i = 0; i < kLines; ++i) log_warn("line " + std::to_string(i) + " ends");
   });
-  ASSERT_EQ(serving.wait_for(std::chrono::seconds(20)), std::future_status::ready) << "the log was waited for";
+  ASSERT_EQ(serving.wait_for(kPatience), std::future_status::ready) << "the log was waited for";
   EXPECT_FALSE(flush_log(std::chrono::milliseconds(1)));
   const std::uint64_t dropped = log_lines_dropped() - before;
   EXPECT_GE(dropped, kLines - 2U * 4096);
@@ -205,7 +217,7 @@ TEST_F(Log, AStalledReaderHoldsUpNobodyAndWhatWasLostIsSaid) {
   const std::string text = pipe.read_lines(kLines - static_cast<std::ptrdiff_t>(dropped) + 1);
   EXPECT_THAT(text, HasSubstr("warning line 0 ends\n"));
   EXPECT_THAT(text, HasSubstr("warning " + std::to_string(dropped) + " lines of the log were lost"));
-  EXPECT_TRUE(flush_log(std::chrono::seconds(20)));
+  EXPECT_TRUE(flush_log(kPatience));
   background.reset();
 }
 
@@ -217,7 +229,7 @@ TEST_F(Log, LongLinesWaitWithinABoundToo) {
   for (int i = 0; i < 20; ++i) log_info(prompt);
   EXPECT_EQ(log_lines_dropped() - before, 20U - 7U) << "7 lines of a little over 4 MiB are within 32 MiB";
   pipe.read_lines(7 + 1);
-  EXPECT_TRUE(flush_log(std::chrono::seconds(20)));
+  EXPECT_TRUE(flush_log(kPatience));
   background.reset();
 }
 
@@ -228,9 +240,15 @@ TEST_F(Log, InTheBackgroundLinesKeepTheirOrderAndTheirFile) {
   {
     const BackgroundLog background;
     set_log({.file = first});
-    for (int i = 0; i < 1000; ++i) log_info("line " + std::to_string(i));
+    const auto log_lines = [](int from, int to) {
+      for (int i = from; i < to; ++i) log_info("line " + std::to_string(i));
+    };
+    log_lines(0, 990);
+    EXPECT_TRUE(flush_log(kPatience));  // set_log and the end wait for a second only, which is enough for a few lines
+    log_lines(990, 1000);
     set_log({.file = second});
     log_info("elsewhere");
+    EXPECT_TRUE(flush_log(kPatience));
   }
   const std::string text = text_of(first);
   std::size_t at = 0;

@@ -10,6 +10,7 @@
 #include "common/fail_point.h"
 #include "router/router_state_file.h"
 #include "router/topic_seeds.h"
+#include "tests/common/patience.h"
 #include "tests/router/sample_prompts.h"
 
 namespace slip {
@@ -29,9 +30,9 @@ class RouterSaverTest : public ::testing::Test {
     arm_fail_point("");
     std::filesystem::remove_all(folder_);
   }
-  // Whether the file holds what the router knows, within some seconds.
+  // Whether the file holds what the router knows, within 10 s, under a sanitizer kPatience times as long.
   bool becomes_current() const {
-    for (int i = 0; i < 2000; ++i) {
+    for (int i = 0; i < 2000 * testing::kPatience; ++i) {
       if (std::filesystem::exists(file_) && load_or_seed(file_, topics_) == router_.copy()) return true;
       std::this_thread::sleep_for(milliseconds(5));
     }

@@ -13,6 +13,7 @@
 
 #include "engine/request.h"
 #include "server/openai/service.h"
+#include "tests/common/patience.h"
 
 namespace slip {
 
@@ -99,9 +100,10 @@ class FakeEngine {
     request.sink->on_finished(summary);
   }
 
+  // Waits up to 5 s, under a sanitizer kPatience times as long.
   bool wait_for(const std::function<bool(const FakeEngine&)>& condition) {
     std::unique_lock lock(mutex_);
-    return changed_.wait_for(lock, std::chrono::seconds(5), [&] { return condition(*this); });
+    return changed_.wait_for(lock, std::chrono::seconds(5 * testing::kPatience), [&] { return condition(*this); });
   }
   // Call it under wait_for's lock, or when no request is running.
   const std::vector<Request>& requests() const { return requests_; }

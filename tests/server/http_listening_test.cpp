@@ -99,7 +99,6 @@ TEST_F(HttpServerTest, AThousandConnectionsAreTheDefaultCap) {
   const rlimit both_ends{std::min<rlim_t>(before.rlim_max, 2 * kCap + 500), before.rlim_max};
   if (both_ends.rlim_cur < 2 * kCap + 200) GTEST_SKIP() << "too few descriptors for both ends of them";
   ::setrlimit(RLIMIT_NOFILE, &both_ends);
-  options_.header_timeout = options_.idle_timeout = std::chrono::seconds(60);
   start();
   {
     std::vector<std::unique_ptr<RawClient>> clients;

@@ -74,7 +74,12 @@ TEST(MemoryExhaustion, InboxesLoseWhatCannotBeKept) {
 
 class ExhaustedServerTest : public HttpServerTest {
  protected:
-  ExhaustedServerTest() { set_log_level(LogLevel::kOff); }
+  ExhaustedServerTest() {
+    set_log_level(LogLevel::kOff);
+    // What a failed allocation leaves unfinished ends with these.
+    options_.header_timeout = options_.write_timeout = milliseconds(500);
+    options_.idle_timeout = milliseconds(3000);
+  }
   ~ExhaustedServerTest() override { set_log_level(LogLevel::kInfo); }
 
   // Answers on the thread that submits; what the sinks do on it may fail.

@@ -13,6 +13,8 @@
 #include <stdexcept>
 #include <string>
 
+#include "tests/common/patience.h"
+
 namespace slip {
 
 struct RawReply {
@@ -24,9 +26,11 @@ struct RawReply {
 // A client that sends arbitrary bytes over a socket, as a careless or hostile one does.
 class RawClient {
  public:
+  static constexpr int kReceiveSeconds = 10 * testing::kPatience;
+
   explicit RawClient(std::uint16_t port, int receive_buffer = 0) {
     fd_ = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    timeval patience{10, 0};
+    const timeval patience{kReceiveSeconds, 0};
     ::setsockopt(fd_, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
     if (receive_buffer > 0) ::setsockopt(fd_, SOL_SOCKET, SO_RCVBUF, &receive_buffer, sizeof receive_buffer);
     sockaddr_in address{};
@@ -49,7 +53,7 @@ class RawClient {
     }
     return true;
   }
-  // False at the end of the connection or after 10 s.
+  // False at the end of the connection or after kReceiveSeconds.
   bool receive() {
     char buffer[65536];
     const auto n = ::recv(fd_, buffer, sizeof buffer, 0);

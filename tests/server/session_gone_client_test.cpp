@@ -96,6 +96,7 @@ TEST_F(GoneClientTest, AllChoicesOfAGoneClientAreCancelled) {
 TEST_F(GoneClientTest, AChoiceThatFailsTakesTheOthersWithIt) {
   engine_.hold = true;
   engine_.failure = Error(ErrorCode::kInternal, "the step failed");
+  options_.heartbeat = std::chrono::minutes(10);  // nothing is sent before the failure
   start();
   for (const char* stream : {"false", "true"}) {
     const std::size_t before = engine_.requests().size();
@@ -126,6 +127,7 @@ TEST_F(GoneClientTest, GoneClientIsNoticedBehindPipelinedBytes) {
 // A client that reads nothing: buffers fill, no byte moves for write_timeout, the request is cancelled.
 TEST_F(GoneClientTest, StuckClientLosesItsRequest) {
   engine_.hold = true;
+  options_.write_timeout = milliseconds(500);
   start();
   RawClient client(server_->port(), /*receive_buffer=*/4096);
   client.send(post(kStream));
@@ -138,13 +140,14 @@ TEST_F(GoneClientTest, StuckClientLosesItsRequest) {
   EXPECT_TRUE(eventually([&] { return server_->n_connections() == 0; }));
 }
 
-// The same amount to a client that reads slowly arrives whole: only no progress counts.
+// A client that reads slowly gets all, though it takes twice the time-out: only no progress counts.
 TEST_F(GoneClientTest, SlowClientGetsEverything) {
+  options_.write_timeout = kUnhurried * milliseconds(500);
   engine_.pieces = std::vector<std::string>(100, std::string(10'000, 'x'));
   start();
   RawClient client(server_->port(), /*receive_buffer=*/4096);
   client.send(post(kStream));
-  for (int i = 0; i < 10; ++i) {
+  for (int i = 0; i < kUnhurried * 10; ++i) {
     std::this_thread::sleep_for(milliseconds(100));
     client.receive();
   }

@@ -17,6 +17,8 @@
 #include <memory>
 #include <string>
 
+#include "tests/common/patience.h"
+
 namespace slip {
 
 template <auto kFree>
@@ -80,7 +82,7 @@ class TlsClient {
     SSL_CTX_load_verify_file(context_.get(), certificate.c_str());
     SSL_CTX_set_verify(context_.get(), SSL_VERIFY_PEER, nullptr);
     fd_ = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    const timeval patience{10, 0};
+    const timeval patience{10 * testing::kPatience, 0};
     ::setsockopt(fd_, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
     sockaddr_in address{};
     address.sin_family = AF_INET;

@@ -10,6 +10,7 @@
 #include <thread>
 #include <utility>
 
+#include "tests/common/patience.h"
 #include "tests/server/raw_client.h"
 
 namespace slip {
@@ -32,9 +33,9 @@ class PeerWatchTest : public ::testing::Test {
   }
   bool answer(std::future<bool> begun) {
     context_.restart();
-    context_.run_for(std::chrono::seconds(5));
+    context_.run_for(kPatience);
     if (begun.wait_for(std::chrono::seconds(0)) == std::future_status::ready) return begun.get();
-    ADD_FAILURE() << "no answer within 5 s";
+    ADD_FAILURE() << "no answer within " << kPatience.count() << " s";
     return false;
   }
   bool has_left(PeerWatch& watch) {
@@ -47,13 +48,14 @@ class PeerWatchTest : public ::testing::Test {
   // The kernel may take a moment to deliver what the client did.
   template <class Condition>
   bool eventually(Condition condition) {
-    for (int i = 0; i < 500; ++i) {
+    for (int i = 0; i < 500 * testing::kPatience; ++i) {
       if (condition()) return true;
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
     }
     return false;
   }
 
+  static constexpr std::chrono::seconds kPatience{5 * testing::kPatience};
   static constexpr std::chrono::milliseconds kHour{3'600'000};
   asio::io_context context_;
   tcp::acceptor acceptor_;

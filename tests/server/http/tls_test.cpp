@@ -62,6 +62,7 @@ TEST_F(TlsTest, OldVersionsAndPlainHttpAreRefused) {
 }
 
 TEST_F(TlsTest, AHandshakeHasADeadline) {
+  options_.header_timeout = milliseconds(400);
   start();
   RawClient silent(server_->port());
   EXPECT_EQ(silent.read_to_end(), "");
@@ -70,6 +71,7 @@ TEST_F(TlsTest, AHandshakeHasADeadline) {
 
 // A read that is given up must leave a TLS session that can still be written to.
 TEST_F(TlsTest, SlowHeadersAreTold) {
+  options_.header_timeout = kUnhurried * milliseconds(400);  // of the handshake too, which has to succeed
   start();
   TlsClient client(server_->port(), papers_->certificate);
   ASSERT_TRUE(client.open());

@@ -15,12 +15,13 @@
 #include <string>
 #include <vector>
 
+#include "tests/common/patience.h"
 #include "tests/server/http_fixture.h"
 
 namespace slip {
 namespace {
 
-constexpr std::chrono::seconds kPatience{10};  // a test that hangs fails instead
+constexpr std::chrono::seconds kPatience{10 * testing::kPatience};  // a test that hangs fails instead
 
 // Coroutines on a thread of their own that give the pool work.
 class WorkerPoolTest : public ::testing::Test {
