@@ -7,12 +7,15 @@
 namespace slip {
 namespace {
 
-constexpr double kLevelRate = 1.0 / 8;   // weight of one pass in the level
-constexpr double kMostWeight = 32;       // maximum weight of a ratio, in passes
-constexpr double kFade = 1 - 1.0 / 256;  // decay of all weights per pass, so that old measurements are repeated
-constexpr double kLeastWeight = 0.5;     // least weight of a ratio that counts as measured
-constexpr std::int32_t kTries = 3;       // least passes of a ratio that counts as measured
-constexpr double kDepthRate = 1.0 / 32;
+constexpr double kLevelRate = 1.0 / 8;          // weight of one pass in the level
+constexpr double kMostWeight = 32;              // maximum weight of a ratio, in passes
+constexpr double kFade = 1 - 1.0 / 256;         // decay of all weights per pass, so that old measurements are repeated
+constexpr double kLeastWeight = 0.5;            // least weight of a ratio that counts as measured
+constexpr std::int32_t kTries = 3;              // least passes of a ratio that counts as measured
+constexpr double kKeepDrafting = 1 - 1.0 / 64;  // weight of a drafting, relative to the next one's
+constexpr double kMostDrafting = 2;             // maximum time that counts, relative to the expected one
+constexpr double kLeastVariance =
+    0.1;                            // of depths: pulls the fit towards a line through 0, so that it never divides by 0
 constexpr double kRowShare = 0.04;  // time of each row beyond the measured ones, as a share of a pass
 constexpr double kHope = 0.95;      // a guess between two measured row counts, relative to linear interpolation
 constexpr double kMostSample = 4, kMostChange = 1.5;  // samples are clamped to these factors of the expected time
@@ -24,6 +27,27 @@ double StepCurve::pass_us(std::int32_t rows) const {
   if (rows <= 0) return 0;
   if (rows <= kRows) return us[static_cast<std::size_t>(rows - 1)];
   return us.back() + more_row_us * (rows - kRows);
+}
+
+void DraftTimeEstimate::add(std::int32_t depth, double us) {
+  if (depth < 1 || !(us > 0)) return;
+  if (n_ > 0) us = std::min(us, kMostDrafting * (line().begin_us + line().depth_us * depth));
+  for (double* sum : {&n_, &depth_, &us_, &depth_depth_, &depth_us_}) *sum *= kKeepDrafting;
+  n_ += 1;
+  depth_ += depth;
+  us_ += us;
+  depth_depth_ += static_cast<double>(depth) * depth;
+  depth_us_ += depth * us;
+}
+
+DraftTimeEstimate::Line DraftTimeEstimate::line() const {
+  if (n_ == 0) return {};
+  const double mean_depth = depth_ / n_, mean_us = us_ / n_, through_zero = mean_us / mean_depth;
+  const double variance = depth_depth_ / n_ - mean_depth * mean_depth;
+  const double covariance = depth_us_ / n_ - mean_depth * mean_us;
+  const double slope =
+      std::clamp((covariance + kLeastVariance * through_zero) / (variance + kLeastVariance), 0.0, through_zero);
+  return {mean_us - slope * mean_depth, slope};
 }
 
 bool StepCurveEstimate::Ratio::measured() const {
@@ -41,10 +65,7 @@ void StepCurveEstimate::Ratio::add(double sample) {
 }
 
 void StepCurveEstimate::add(std::int32_t rows, double verify_us, std::int32_t depth, double draft_us) {
-  if (depth > 0) {
-    const double each = draft_us / depth;
-    depth_us_ += (depth_us_ == 0 ? 1 : kDepthRate) * (each - depth_us_);
-  }
+  if (depth > 0) drafting_.add(depth, draft_us);
   if (!(verify_us > 0) || rows < 1 || rows > StepCurve::kRows) return;
   if (++n_ <= kCold) return;
   if (n_ == kCold + 1) level_us_ = verify_us;
@@ -105,7 +126,9 @@ StepCurve StepCurveEstimate::curve() const {
   }
   constexpr std::size_t kHalf = StepCurve::kRows / 2;
   curve.more_row_us = std::max(kRowShare * curve.us.front(), (curve.us.back() - curve.us[kHalf - 1]) / kHalf);
-  curve.depth_us = depth_us_;
+  const DraftTimeEstimate::Line drafting = drafting_.line();
+  curve.draft_begin_us = drafting.begin_us;
+  curve.depth_us = drafting.depth_us;
   return curve;
 }
 

@@ -25,7 +25,7 @@ double goodput(const std::vector<DraftOutlook>& outlooks, const std::vector<std:
     rows += 1 + lengths[i];
     depth = std::max(depth, lengths[i]);
   }
-  return tokens / (curve.pass_us(rows) + curve.depth_us * depth);
+  return tokens / (curve.pass_us(rows) + curve.draft_us(depth));
 }
 
 std::vector<std::int32_t> chosen(const std::vector<DraftOutlook>& outlooks, const StepCurve& curve,
@@ -53,9 +53,14 @@ StepCurve curve_of(double fixed_us, std::int32_t tile, double tile_us, double de
 
 const StepCurve kMemoryBound = curve_of(10'000, 1, 100, 100), kComputeBound = curve_of(9'000, 1, 1'500, 200),
                 kTiles = curve_of(2'000, 4, 9'000, 150);
+const StepCurve kColdDraft = [] {
+  StepCurve curve = curve_of(10'000, 1, 100, 100);
+  curve.draft_begin_us = 2'500;
+  return curve;
+}();
 
 TEST(DraftLength, IsTheBestOfAllLengths) {
-  for (const StepCurve& curve : {kMemoryBound, kComputeBound, kTiles}) {
+  for (const StepCurve& curve : {kMemoryBound, kComputeBound, kTiles, kColdDraft}) {
     for (int a = 0; a < 10; ++a) {
       for (int b = 0; b < 10; ++b) {
         const std::vector<DraftOutlook> outlooks{{4, a / 10.0}, {4, b / 10.0}};
@@ -78,7 +83,7 @@ TEST(DraftLength, TellsWhatDraftingSaves) {
   const double of_one = saved({{8, 0.8}});
   double tokens = 0;
   for (std::int32_t depth = 0; depth <= lengths[0].nodes; ++depth) tokens += std::pow(0.8, depth);
-  const double drafted_us = kMemoryBound.pass_us(1 + lengths[0].nodes) + kMemoryBound.depth_us * lengths[0].nodes;
+  const double drafted_us = kMemoryBound.pass_us(1 + lengths[0].nodes) + kMemoryBound.draft_us(lengths[0].nodes);
   EXPECT_NEAR(of_one, tokens * kMemoryBound.pass_us(1) - drafted_us, 1e-6);
   DraftOutlook guesses{8, 0.8};
   guesses.guesses = {8, 0.8, 0.8};
@@ -112,6 +117,20 @@ TEST(DraftLength, ADepthIsPaidOnce) {
   EXPECT_EQ(chosen({{3, 0.1}, {3, 0.0}}, flat), (std::vector<std::int32_t>{0, 0}));
   EXPECT_EQ(chosen({{3, 0.1}, {3, 0.7}}, flat)[1], 3);
   EXPECT_GE(chosen({{3, 0.1}, {3, 0.7}}, flat)[0], 1);
+}
+
+// What a step pays once, whatever its depth, makes it draft deep or not at all.
+TEST(DraftLength, ADearFirstPassMakesProposalsLongOrNone) {
+  StepCurve flat;
+  flat.us.fill(10'000);
+  flat.draft_begin_us = 2'000;
+  flat.depth_us = 100;
+  EXPECT_EQ(chosen({{8, 0.15}}, flat)[0], 0);
+  EXPECT_GE(chosen({{8, 0.4}}, flat)[0], 4);
+  StepCurve even = flat;  // the same time at depth 1, told as a price of each depth
+  even.draft_begin_us = 0;
+  even.depth_us = 2'100;
+  EXPECT_EQ(chosen({{8, 0.4}}, even)[0], 1);
 }
 
 TEST(DraftLength, GrowsWithAcceptanceAndShrinksWithLoadWhereRowsCost) {

@@ -37,6 +37,44 @@ TEST(StepCurveEstimate, FindsTheStepsOfTilesUnderALevelThatDrifts) {
     EXPECT_NEAR(curve.pass_us(rows), load * tiles_us(rows), 0.02 * load * tiles_us(rows)) << rows;
   }
   EXPECT_NEAR(curve.depth_us, 200, 1);
+  EXPECT_NEAR(curve.draft_begin_us, 0, 1);
+  EXPECT_EQ(curve.draft_us(0), 0);
+  EXPECT_NEAR(curve.draft_us(4), 800, 4);
+}
+
+// As measured beside a 160M target: the first draft pass finds its weights in memory, and takes 350 µs, later ones 85.
+TEST(DraftTimeEstimate, TellsTheBeginningFromTheDepths) {
+  DraftTimeEstimate estimate;
+  EXPECT_EQ(estimate.line().depth_us, 0);
+  for (int i = 0; i < 200; ++i) {
+    const std::int32_t depth = 1 + i % 5;
+    estimate.add(depth, i % 37 == 36 ? 8'000 : 265 + 85.0 * depth);  // some are interrupted
+  }
+  const DraftTimeEstimate::Line line = estimate.line();
+  EXPECT_NEAR(line.begin_us, 265, 80);
+  EXPECT_NEAR(line.depth_us, 85, 25);
+}
+
+// Without other depths nothing tells the two apart; what is known is the time of this depth. A later change is
+// followed.
+TEST(DraftTimeEstimate, OneDepthIsALineThroughZero) {
+  DraftTimeEstimate estimate;
+  for (int i = 0; i < 100; ++i) estimate.add(3, 600);
+  EXPECT_NEAR(estimate.line().begin_us, 0, 1e-6);
+  EXPECT_NEAR(estimate.line().depth_us, 200, 1e-6);
+  for (int i = 0; i < 300; ++i) estimate.add(3, 300);
+  EXPECT_NEAR(estimate.line().depth_us, 100, 2);
+  estimate.add(0, 100);
+  estimate.add(2, -1);
+  EXPECT_NEAR(estimate.line().depth_us, 100, 2) << "neither is a drafting";
+}
+
+// Where deeper draftings happened to take less time, a depth still costs nothing rather than less.
+TEST(DraftTimeEstimate, NoDepthPays) {
+  DraftTimeEstimate estimate;
+  for (int i = 0; i < 100; ++i) estimate.add(1 + i % 2, i % 2 == 0 ? 500 : 300);
+  EXPECT_EQ(estimate.line().depth_us, 0);
+  EXPECT_NEAR(estimate.line().begin_us, 400, 20);
 }
 
 // Where compute bounds the pass, rows beyond those that are measured cost what the last ones cost.
