@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <fstream>
@@ -17,8 +18,10 @@
 namespace slip::kernels {
 namespace {
 
-// About 40 µs. The loops of one decode step follow each other within that time, and an idle server uses no CPU.
-constexpr int kSpinsBeforeSleep = 4000;
+// A worker that sleeps is a quarter of a millisecond late in a virtual machine, which is three draft passes. Loops of
+// one step, and the steps of a busy server, follow each other within this time. An idle server uses no CPU.
+constexpr std::chrono::microseconds kSpinTime{1000};
+constexpr int kSpinsPerLook = 64;  // at the clock
 // After this many spins, yield: the awaited worker may need this core.
 constexpr int kSpinsBeforeYield = 2000;
 
@@ -131,10 +134,13 @@ struct ThreadPool::State {
 
   void await_news(int worker, std::uint64_t seen) {
     const auto has_news = [&] { return is_news(seen) || !is_used(worker); };
-    for (int spin = 0; spin < kSpinsBeforeSleep; ++spin) {
-      if (has_news()) return;
-      pause_briefly();
-    }
+    const auto end = std::chrono::steady_clock::now() + kSpinTime;
+    do {
+      for (int spin = 0; spin < kSpinsPerLook; ++spin) {
+        if (has_news()) return;
+        pause_briefly();
+      }
+    } while (std::chrono::steady_clock::now() < end);
     std::unique_lock lock(mutex);
     n_sleeping.fetch_add(1);
     wake.wait(lock, has_news);
