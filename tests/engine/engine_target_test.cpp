@@ -140,7 +140,7 @@ TEST_P(EngineOnTheTarget, SpeculationChangesNoBit) {
 // A swap at every step: no request fails, no answer changes, and every decoding sequence gets its token in every step.
 TEST_P(EngineOnTheTarget, AThousandSwapsUnderLoadDelayNoToken) {
   Case run{.dtype = GetParam(), .sampling = {.temperature = 0.7F, .top_p = 0.9F, .seed = 42}, .concurrency = 4};
-  run.n_requests = 56;
+  run.n_requests = GetParam() == Dtype::kBFloat16 ? 120 : 56;  // with AMX's bits the answers are half as long
   run.max_tokens = 120;
   const auto plain = answers_of(run);
   run.k = 3;
