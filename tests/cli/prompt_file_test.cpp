@@ -3,17 +3,17 @@
 
 #include <gtest/gtest.h>
 
-#include <fstream>
+#include <filesystem>
 
 #include "common/error.h"
+#include "tests/checkpoints/temporary_folder.h"
 
 namespace slip::cli {
 namespace {
 
 std::filesystem::path file_of(const std::string& content) {
-  const auto path = std::filesystem::path(::testing::TempDir()) / "slipstream-prompts.jsonl";
-  std::ofstream(path) << content;
-  return path;
+  static const testing::TemporaryFolder folder;  // of this process: tests run side by side
+  return folder.write("prompts.jsonl", content);
 }
 
 TEST(PromptFile, ReadsRowsNumbersThoseWithoutIdAndIgnoresOtherKeys) {

@@ -3,19 +3,16 @@
 
 #include <gtest/gtest.h>
 
-#include <filesystem>
-#include <fstream>
-
 #include "common/error.h"
 #include "engine/grammar/grammar_state.h"
+#include "tests/checkpoints/temporary_folder.h"
 
 namespace slip::cli {
 namespace {
 
 std::string file_of(const std::string& content) {
-  const auto path = std::filesystem::path(::testing::TempDir()) / "slipstream-response-format.json";
-  std::ofstream(path) << content;
-  return path.string();
+  static const testing::TemporaryFolder folder;  // of this process: tests run side by side
+  return folder.write("response-format.json", content).string();
 }
 
 std::string schema_file(const std::string& schema) {
