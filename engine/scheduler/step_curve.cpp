@@ -14,10 +14,9 @@ constexpr double kLeastWeight = 0.5;            // least weight of a ratio that 
 constexpr std::int32_t kTries = 3;              // least passes of a ratio that counts as measured
 constexpr double kKeepDrafting = 1 - 1.0 / 64;  // weight of a drafting, relative to the next one's
 constexpr double kMostDrafting = 2;             // maximum time that counts, relative to the expected one
-constexpr double kLeastVariance =
-    0.1;                            // of depths: pulls the fit towards a line through 0, so that it never divides by 0
-constexpr double kRowShare = 0.04;  // time of each row beyond the measured ones, as a share of a pass
-constexpr double kHope = 0.95;      // a guess between two measured row counts, relative to linear interpolation
+constexpr double kLeastVariance = 0.1;          // added to that of depths: the pull towards a line through 0
+constexpr double kRowShare = 0.04;              // time of each row beyond the measured ones, as a share of a pass
+constexpr double kHope = 0.95;  // a guess between two measured row counts, relative to linear interpolation
 constexpr double kMostSample = 4, kMostChange = 1.5;  // samples are clamped to these factors of the expected time
                                                       // (unmeasured, measured ratio): a pass may have been interrupted
 
@@ -31,7 +30,8 @@ double StepCurve::pass_us(std::int32_t rows) const {
 
 void DraftTimeEstimate::add(std::int32_t depth, double us) {
   if (depth < 1 || !(us > 0)) return;
-  if (n_ > 0) us = std::min(us, kMostDrafting * (line().begin_us + line().depth_us * depth));
+  const Line fit = line();
+  if (n_ > 0) us = std::min(us, kMostDrafting * (fit.begin_us + fit.depth_us * depth));
   for (double* sum : {&n_, &depth_, &us_, &depth_depth_, &depth_us_}) *sum *= kKeepDrafting;
   n_ += 1;
   depth_ += depth;
