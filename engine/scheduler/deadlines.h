@@ -33,9 +33,9 @@ double slack_us(const DeadlineLoad& load);
 // without a target, since serving it first would only make others late. Pure.
 bool can_be_on_time(const DeadlineLoad& load, const StepForecast& forecast);
 
-// Rows of prompts that the next step may read, at most `most`, so that every sequence that can be on time is. A step
-// reads at least a few rows, so that prompts end, and `most` if a prompt's own target is at risk or if it has waited
-// for five seconds. Returns `most` if nobody has a target. Pure.
+// Rows of prompts that the next step may read, at most `most`, so that every sequence that can be on time is. At least
+// a few, so that prompts end. `most` if nobody has a target, or if a prompt's own target is at risk, or if a prompt has
+// waited for five seconds. Pure.
 std::int32_t prompt_rows_in_time(std::span<const DeadlineLoad> loads, const StepForecast& forecast, std::int32_t most);
 
 // What a token of this sequence is worth to the choice of draft lengths: more than 1 while it is late and can be on

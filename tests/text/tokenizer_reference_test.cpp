@@ -8,6 +8,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "tests/checkpoints/temporary_folder.h"
 #include "text/tokenizer.h"
 #include "text/utf8.h"
 
@@ -80,17 +81,15 @@ TEST(TokenizerReferenceTest, RealTokenizersByHand) {
 TEST(TokenizerReferenceNegative, AMissingNormalizerIsCaught) {
   json file = json::parse(std::ifstream(kSmall / "nfd_replace/tokenizer.json"));
   file["normalizer"] = nullptr;
-  const std::filesystem::path folder = std::filesystem::path(::testing::TempDir()) / "slipstream-without-normalizer";
-  std::filesystem::create_directories(folder);
-  std::ofstream(folder / "tokenizer.json") << file;
-  const auto wrong = Tokenizer::load(folder);
+  const testing::TemporaryFolder folder;
+  folder.write("tokenizer.json", file.dump());
+  const auto wrong = Tokenizer::load(folder.path());
   std::size_t different = 0;
   for (const json& golden : json::parse(std::ifstream(kSmall / "nfd_replace/cases.json"))) {
     different +=
         wrong->encode(golden.at("text").get<std::string>(), SpecialTokens::kParse) == golden.at("ids").get<Ids>() ? 0
                                                                                                                   : 1;
   }
-  std::filesystem::remove_all(folder);
   EXPECT_GT(different, 50U);
 }
 
