@@ -14,37 +14,47 @@ namespace {
 constexpr double kLinear = 3.4445, kCubic = -4.7750, kQuintic = 2.0315;
 constexpr double kEpsilon = 1e-7;  // added to the norm, so that a zero gradient gives a zero update
 
-// The first rows·columns values of a flat scratch tensor as a matrix.
-at::Tensor matrix_of(const at::Tensor& scratch, std::int64_t rows, std::int64_t columns) {
-  return scratch.narrow(0, 0, rows * columns).view({rows, columns});
+bool is_tall(const at::Tensor& matrix) {
+  return matrix.size(0) > matrix.size(1);
+}
+
+// The matrix or its transpose, whichever has no more rows than columns.
+at::Tensor wide(const at::Tensor& matrix) {
+  return is_tall(matrix) ? matrix.t() : matrix;
 }
 
 }  // namespace
 
 TorchMuon::TorchMuon(std::vector<at::Tensor> matrices, at::ScalarType iterates) : matrices_(std::move(matrices)) {
-  std::int64_t largest = 0, smallest_side = 0;
-  for (const at::Tensor& matrix : matrices_) {
-    momenta_.push_back(at::zeros_like(matrix.detach()));
-    largest = std::max(largest, matrix.numel());
-    smallest_side = std::max(smallest_side, std::min(matrix.size(0), matrix.size(1)));
+  for (std::size_t m = 0; m < matrices_.size(); ++m) {
+    momenta_.push_back(at::zeros_like(matrices_[m].detach()));
+    const auto shape = wide(matrices_[m]).sizes().vec();
+    const auto of_shape = [&](const Group& group) { return wide(matrices_[group.members[0]]).sizes() == shape; };
+    auto group = std::find_if(groups_.begin(), groups_.end(), of_shape);
+    if (group == groups_.end()) group = groups_.emplace(groups_.end());
+    group->members.push_back(m);
   }
-  if (matrices_.empty()) return;
-  const auto options = momenta_.front().options();
-  scratch_[0] = at::empty({largest}, options);
-  for (int i = 1; i < 3; ++i) scratch_[i] = at::empty({largest}, options.dtype(iterates));
-  for (int i = 3; i < 5; ++i) scratch_[i] = at::empty({smallest_side * smallest_side}, options.dtype(iterates));
+  for (Group& group : groups_) {
+    const auto n = static_cast<std::int64_t>(group.members.size());
+    const at::Tensor shape = wide(momenta_[group.members[0]]);
+    const std::int64_t rows = shape.size(0), columns = shape.size(1);
+    const auto options = shape.options(), rounded = options.dtype(iterates);
+    group.update = at::empty({n, rows, columns}, options);
+    group.x = at::empty({n, rows, columns}, rounded);
+    group.next = at::empty_like(group.x);
+    group.gram = at::empty({n, rows, rows}, rounded);
+    group.polynomial = at::empty_like(group.gram);
+  }
 }
 
-// X ← a X + (b A + c A²) X with A = X Xᵀ, from X = update / |update|. `update` has no more rows than columns.
-at::Tensor TorchMuon::orthogonalize(const at::Tensor& update) {
-  const std::int64_t rows = update.size(0), columns = update.size(1);
-  at::Tensor x = matrix_of(scratch_[1], rows, columns), next = matrix_of(scratch_[2], rows, columns);
-  at::Tensor gram = matrix_of(scratch_[3], rows, rows), polynomial = matrix_of(scratch_[4], rows, rows);
-  x.copy_(update.div_(at::norm(update).add_(kEpsilon)));
+// X ← a X + (b A + c A²) X with A = X Xᵀ, from X = update / |update|, for each matrix of the group.
+at::Tensor TorchMuon::orthogonalize(Group& group) {
+  at::Tensor x = group.x, next = group.next;
+  x.copy_(group.update.div_(at::norm(group.update, 2, {1, 2}, /*keepdim=*/true).add_(kEpsilon)));
   for (int i = 0; i < kIterations; ++i) {
-    at::mm_out(gram, x, x.t());
-    at::addmm_out(polynomial, gram, gram, gram, kCubic, kQuintic);
-    at::addmm_out(next, x, polynomial, x, kLinear, 1.0);
+    at::bmm_out(group.gram, x, x.transpose(1, 2));
+    at::baddbmm_out(group.polynomial, group.gram, group.gram, group.gram, kCubic, kQuintic);
+    at::baddbmm_out(next, x, group.polynomial, x, kLinear, 1.0);
     std::swap(x, next);
   }
   return x;
@@ -52,25 +62,39 @@ at::Tensor TorchMuon::orthogonalize(const at::Tensor& update) {
 
 void TorchMuon::update(const MuonRates& rates) {
   const at::NoGradGuard no_grad;
-  for (std::size_t m = 0; m < matrices_.size(); ++m) {
-    at::Tensor& matrix = matrices_[m];
-    if (!matrix.grad().defined()) continue;
-    const std::int64_t rows = matrix.size(0), columns = matrix.size(1);
-    momenta_[m].mul_(kMomentum).add_(matrix.grad(), (1 - kMomentum) * rates.gradient_scale);
-    const bool tall = rows > columns;
-    const at::Tensor update = matrix_of(scratch_[0], std::min(rows, columns), std::max(rows, columns));
-    update.copy_(tall ? momenta_[m].t() : momenta_[m]);
-    update.mul_(kMomentum).add_(tall ? matrix.grad().t() : matrix.grad(), (1 - kMomentum) * rates.gradient_scale);
-    const at::Tensor orthogonal = orthogonalize(update);
-    const double shape = std::sqrt(std::max(1.0, static_cast<double>(rows) / static_cast<double>(columns)));
-    matrix.mul_(rates.keep).add_(tall ? orthogonal.t() : orthogonal, -rates.learning_rate * shape);
+  const double share = (1 - kMomentum) * rates.gradient_scale;
+  for (Group& group : groups_) {
+    for (std::size_t i = 0; i < group.members.size(); ++i) {
+      const std::size_t m = group.members[i];
+      const at::Tensor& gradient = matrices_[m].grad();
+      const at::Tensor update = group.update[static_cast<std::int64_t>(i)];
+      if (!gradient.defined()) {
+        update.zero_();
+        continue;
+      }
+      momenta_[m].mul_(kMomentum).add_(gradient, share);
+      update.copy_(wide(momenta_[m])).mul_(kMomentum).add_(wide(gradient), share);
+    }
+    const at::Tensor orthogonal = orthogonalize(group);
+    for (std::size_t i = 0; i < group.members.size(); ++i) {
+      at::Tensor& matrix = matrices_[group.members[i]];
+      if (!matrix.grad().defined()) continue;
+      const auto rows = static_cast<double>(matrix.size(0)), columns = static_cast<double>(matrix.size(1));
+      const double rate = rates.learning_rate * std::sqrt(std::max(1.0, rows / columns));
+      const at::Tensor step = orthogonal[static_cast<std::int64_t>(i)];
+      matrix.mul_(rates.keep).add_(is_tall(matrix) ? step.t() : step, -rate);
+    }
   }
 }
 
 std::size_t TorchMuon::bytes() const {
   std::size_t total = 0;
   for (const at::Tensor& momentum : momenta_) total += momentum.nbytes();
-  for (const at::Tensor& scratch : scratch_) total += scratch.defined() ? scratch.nbytes() : 0;
+  for (const Group& group : groups_) {
+    for (const at::Tensor* scratch : {&group.update, &group.x, &group.next, &group.gram, &group.polynomial}) {
+      total += scratch->nbytes();
+    }
+  }
   return total;
 }
 

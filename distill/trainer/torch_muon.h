@@ -37,10 +37,16 @@ class TorchMuon {
   std::size_t bytes() const;                               // size of momenta and scratch
 
  private:
-  at::Tensor orthogonalize(const at::Tensor& update);
+  // Matrices of one shape, whose updates are made together: their products are small, and one at a time would cost more
+  // to begin than to do. Scratch is [n, rows, columns], with no more rows than columns, or [n, rows, rows].
+  struct Group {
+    std::vector<std::size_t> members;
+    at::Tensor update, x, next, gram, polynomial;
+  };
+  static at::Tensor orthogonalize(Group& group);
 
   std::vector<at::Tensor> matrices_, momenta_;
-  at::Tensor scratch_[5];  // flat: the update, the iterate X, the next iterate, X·Xᵀ, and its polynomial
+  std::vector<Group> groups_;
 };
 
 }  // namespace slip

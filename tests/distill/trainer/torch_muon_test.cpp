@@ -7,6 +7,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "distill/trainer/trainer_state_file.h"
@@ -89,6 +90,31 @@ TEST(TorchMuon, AGradientOfZerosChangesNothing) {
   weight.mutable_grad() = at::zeros({4, 2});
   muon.update({.learning_rate = 0.1});
   EXPECT_EQ(largest_difference(weight.detach(), at::ones({4, 2})), 0);
+}
+
+// Matrices of one shape, or of one shape and its transpose, are updated together.
+TEST(TorchMuon, EachMatrixIsUpdatedAsIfItWereAlone) {
+  const std::pair<std::int64_t, std::int64_t> shapes[] = {{6, 6}, {4, 9}, {9, 4}, {6, 6}, {4, 9}};
+  std::vector<at::Tensor> together, alone;
+  for (const auto& [rows, columns] : shapes) {
+    const auto seed = static_cast<double>(together.size() + 1);
+    const at::Tensor gradient = at::arange(rows * columns, at::kFloat).mul(seed * 0.7).sin().view({rows, columns});
+    for (auto* matrices : {&together, &alone}) {
+      matrices->push_back(at::ones({rows, columns}).requires_grad_(true));
+      matrices->back().mutable_grad() = gradient.clone();
+    }
+  }
+  together[3].mutable_grad().reset();  // one of a shape without a gradient
+  TorchMuon all(together);
+  all.update({.learning_rate = 0.1});
+  for (std::size_t m = 0; m < together.size(); ++m) {
+    const at::Tensor before = alone[m].detach().clone();
+    TorchMuon one({alone[m]});
+    one.update({.learning_rate = 0.1});
+    const at::Tensor& expected = m == 3 ? before : alone[m];
+    EXPECT_LT(largest_difference(together[m].detach(), expected.detach()), 1e-6) << m;
+    EXPECT_GT(largest_difference(alone[m].detach(), before), 0.01) << m;
+  }
 }
 
 class TorchOptimizerTest : public testing::TrainerTest {};
