@@ -13,7 +13,7 @@ namespace {
 constexpr double kBusyShare = 0.75;  // share of the time; below it the engine has enough idle time for training
 // Optimizer steps per request while the engine is busy. One step per two requests loses .01 to .02 of α on the same
 // text. One per three loses .06 for sql and code in the first 48 requests, but only .01 from 96 on (bench/ablate).
-constexpr double kBusySteps = 0.5, kLateBusySteps = 0.25;
+constexpr double kBusySteps = 0.75, kLateBusySteps = 0.375;
 constexpr double kLateRequests = 48;
 constexpr std::int64_t kLongestPromptUs = 2'000'000;  // after this wait, training runs beside prompts
 constexpr std::int64_t kBusySampleUs = 500'000;
