@@ -101,6 +101,9 @@ struct KernelTable {
   // Rows that share one pass over the weights, at most kMostTaskRows. Their arithmetic should take as long as reading
   // the weights.
   std::int64_t f32_task_rows = 128, bf16_task_rows = 128;
+  // Several row tiles prefetch at most this part of the next stretch each, one over it. Where tiles compute fast, more
+  // would be asked for than the memory delivers: such prefetches are dropped, and hold up the loads of the tile.
+  std::int64_t bf16_least_sharing = 1;
   void (*bf16_rows)(const Bf16Rows&) = nullptr;
   std::int64_t bf16_pair_bytes = 0;  // bytes of a pair of activations
   bool bf16_in_blocks = false;       // in blocks of Activations::kBlockValues; else each row is contiguous

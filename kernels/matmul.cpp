@@ -72,13 +72,18 @@ struct Stretch {
   std::int64_t depth;
 };
 
+// The parts into which row tiles divide the next stretch to prefetch it: a power of two, so that it divides a step.
+// With more parts than tiles the last parts are left to the hardware.
+std::int64_t parts_to_fetch(const Multiplication& job, std::int64_t n_tiles) {
+  if (n_tiles == 1) return 1;
+  const std::int64_t parts = std::clamp(n_tiles, job.x.table().bf16_least_sharing, kMostSharing);
+  return static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(parts)));
+}
+
 // Prefetches weights while tiles compute on a stretch in cache, which would leave the memory idle. The first tiles
 // divide the next stretch among them, whichever panel it belongs to. The hardware prefetcher alone does not overlap
 // reads and arithmetic: four rows took 1.5 times the time of one instead of 1.2, on a Xeon with AVX512-BF16.
-void fetch_share(const Stretch& stretch, MatmulTile& tile, std::int64_t t, std::int64_t n_tiles) {
-  // A power of two, so that it divides a step.
-  const auto n_sharing =
-      static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(std::min(n_tiles, kMostSharing))));
+void fetch_share(const Stretch& stretch, MatmulTile& tile, std::int64_t t, std::int64_t n_sharing) {
   tile.next_weight = nullptr;
   if (t >= n_sharing) return;
   tile.next_step_bytes = kStepBytes / n_sharing;
@@ -102,13 +107,14 @@ void add_stretch(const Multiplication& job, const Stretch& stretch, std::int64_t
   tile.is_first = at == 0;
   tile.depth = stretch.depth;
   tile.x_stride_bytes = job.x.row_stride_bytes();
+  const std::int64_t n_sharing = parts_to_fetch(job, share.end_tile - share.first_tile);
   tile.waits_for_memory = job.from_memory && share.end_tile - share.first_tile == 1;
   for (std::int64_t t = share.first_tile; t < share.end_tile; ++t) {
     const std::int64_t row = job.x.first_row(t);
     tile.n_rows = static_cast<int>(job.x.first_row(t + 1) - row);
     tile.x = job.x.at(row, at);
     tile.sums = sums + (row - share_row) * kPanelColumns;
-    fetch_share(stretch, tile, t - share.first_tile, share.end_tile - share.first_tile);
+    fetch_share(stretch, tile, t - share.first_tile, n_sharing);
     job.tile(tile);
     if (at + stretch.depth == job.depth) take(PanelSums{stretch.panel, row, tile.n_rows, tile.sums});
   }
