@@ -11,8 +11,8 @@ namespace slip {
 namespace {
 
 constexpr double kBusyShare = 0.75;  // share of the time; below it the engine has enough idle time for training
-// Optimizer steps per request while the engine is busy. One step per two requests loses .01 to .02 of α on the same
-// text. One per three loses .06 for sql and code in the first 48 requests, but only .01 from 96 on (bench/ablate).
+// Optimizer steps per request while the engine is busy, early and late. Against one step a request, after 120 requests
+// of sql or code, three for four lose .005 of α, one for two .008 and one for three .03 (bench/ablate).
 constexpr double kBusySteps = 0.75, kLateBusySteps = 0.375;
 constexpr double kLateRequests = 48;
 constexpr std::int64_t kLongestPromptUs = 2'000'000;  // after this wait, training runs beside prompts

@@ -205,7 +205,7 @@ void visit_governor(FieldVisitor& to, GovernorChoice& choice) {
   to.field("latency_slack", choice.latency_slack, {0, 10},
            "slack: share by which training may lengthen p99 inter-token latency");
   to.field("steps_per_request", choice.steps_per_request, {0, kMaxStepsPerRequest},
-           "payback, slack: most optimizer steps for each finished request of a topic; payback takes 1/2 to 1/4 while "
+           "payback, slack: most optimizer steps for each finished request of a topic; payback takes 3/4 to 3/8 while "
            "busy; the first 16 requests count twice");
   to.field("max_share", choice.max_share, {0, 1}, "payback: share of time that learning may cost while requests run");
   to.field("payback_s", choice.payback_s, {1, 86'400},
