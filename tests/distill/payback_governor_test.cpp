@@ -231,10 +231,10 @@ TEST(PaybackGovernor, ABusyEngineIsAskedForFewerStepsAsATopicAges) {
     EXPECT_STREQ(scene.governor->allow_step(topic).reason, "waits for requests");
     return topic.steps_done;
   };
-  EXPECT_EQ(steps_by(8), 8U);
-  EXPECT_EQ(steps_by(48), 32U);
-  EXPECT_EQ(steps_by(96), 42U);
-  EXPECT_EQ(steps_by(960), 256U);
+  EXPECT_EQ(steps_by(8), 12U);
+  EXPECT_EQ(steps_by(48), 48U);
+  EXPECT_EQ(steps_by(96), 63U);
+  EXPECT_EQ(steps_by(960), 384U);
 }
 
 }  // namespace
