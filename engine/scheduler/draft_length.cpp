@@ -103,7 +103,7 @@ struct BestNodes {
     Best best_yet;
     for (;;) {
       const auto n_nodes = static_cast<std::int32_t>(nodes.size());
-      const double step_us = curve.pass_us(n + prompt_rows + n_nodes) + curve.draft_us(of.depth);
+      const double step_us = curve.pass_us(n + prompt_rows + n_nodes) + curve.drafting.us(of.depth);
       if (tokens / step_us > best_yet.goodput) best_yet = {tokens / step_us, step_us, nodes.size()};
       if (next.empty()) return best_yet;
       std::pop_heap(next.begin(), next.end());

@@ -91,7 +91,7 @@ void Engine::State::price_proposals(std::int32_t prompt_rows) {
     if (rates.most_of_second() > price_.goodput * price_.least_row_us(rows)) part.width = options.tree_width;
     if (!options.stop_early) continue;
     part.stop = {&rates, outlook.alpha_deeper.value_or(outlook.alpha), price_.goodput * price_.row_us(rows),
-                 price_.goodput * price_.curve.depth_us};
+                 price_.goodput * price_.curve.drafting.depth_us};
     loads_[i].k_wanted = outlook.most;
   }
 }

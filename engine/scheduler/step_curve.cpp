@@ -30,8 +30,7 @@ double StepCurve::pass_us(std::int32_t rows) const {
 
 void DraftTimeEstimate::add(std::int32_t depth, double us) {
   if (depth < 1 || !(us > 0)) return;
-  const Line fit = line();
-  if (n_ > 0) us = std::min(us, kMostDrafting * (fit.begin_us + fit.depth_us * depth));
+  if (n_ > 0) us = std::min(us, kMostDrafting * line().us(depth));
   for (double* sum : {&n_, &depth_, &us_, &depth_depth_, &depth_us_}) *sum *= kKeepDrafting;
   n_ += 1;
   depth_ += depth;
@@ -40,7 +39,7 @@ void DraftTimeEstimate::add(std::int32_t depth, double us) {
   depth_us_ += depth * us;
 }
 
-DraftTimeEstimate::Line DraftTimeEstimate::line() const {
+DraftTime DraftTimeEstimate::line() const {
   if (n_ == 0) return {};
   const double mean_depth = depth_ / n_, mean_us = us_ / n_, through_zero = mean_us / mean_depth;
   const double variance = depth_depth_ / n_ - mean_depth * mean_depth;
@@ -126,9 +125,7 @@ StepCurve StepCurveEstimate::curve() const {
   }
   constexpr std::size_t kHalf = StepCurve::kRows / 2;
   curve.more_row_us = std::max(kRowShare * curve.us.front(), (curve.us.back() - curve.us[kHalf - 1]) / kHalf);
-  const DraftTimeEstimate::Line drafting = drafting_.line();
-  curve.draft_begin_us = drafting.begin_us;
-  curve.depth_us = drafting.depth_us;
+  curve.drafting = drafting_.line();
   return curve;
 }
 

@@ -6,6 +6,16 @@
 
 namespace slip {
 
+// The time of drafting, as a line over its depth. All times are in µs.
+struct DraftTime {
+  // The first draft pass takes longer by this: it finds the weights in memory, not in a cache, and threads asleep.
+  double begin_us = 0;
+  double depth_us = 0;  // one draft pass, which adds one token to the proposal of each sequence
+
+  // Drafting `depth` ≥ 0 tokens deep.
+  double us(std::int32_t depth) const { return depth <= 0 ? 0 : begin_us + depth_us * depth; }
+};
+
 // The predicted time of a decoding step: the target pass as a function of its rows, plus drafting as a function of its
 // depth. All times are in µs.
 struct StepCurve {
@@ -13,27 +23,19 @@ struct StepCurve {
 
   // Time of a target pass over `rows` ≥ 0 rows; 0 rows take no time.
   double pass_us(std::int32_t rows) const;
-  // Time of drafting `depth` ≥ 0 tokens deep.
-  double draft_us(std::int32_t depth) const { return depth <= 0 ? 0 : draft_begin_us + depth_us * depth; }
 
   std::array<double, kRows> us{};  // us[r − 1]: pass over r rows; never descending
   double more_row_us = 0;          // added for each row beyond kRows: the slope of the last half
-  // The first draft pass takes longer by this: it finds the weights in memory, not in a cache, and threads asleep.
-  double draft_begin_us = 0;
-  double depth_us = 0;  // one draft pass, which adds one token to the proposal of each sequence
+  DraftTime drafting;
 };
 
-// Fits the time of drafting as a line over its depth: least squares with exponential forgetting, pulled towards a line
-// through 0 while the depths hardly vary. Threads: one owner.
+// Fits a DraftTime: least squares with exponential forgetting, pulled towards a line through 0 while the depths hardly
+// vary. Threads: one owner.
 class DraftTimeEstimate {
  public:
   // Adds a drafting of `us` µs to a depth ≥ 1. One that was interrupted counts as twice the expected time.
   void add(std::int32_t depth, double us);
-  // The fit, both 0 or more: µs before the first depth, and of each depth. 0 until something was added.
-  struct Line {
-    double begin_us = 0, depth_us = 0;
-  };
-  Line line() const;
+  DraftTime line() const;  // both parts are 0 or more; 0 until something was added
 
  private:
   double n_ = 0, depth_ = 0, us_ = 0, depth_depth_ = 0, depth_us_ = 0;  // sums over the draftings, and over products

@@ -25,7 +25,7 @@ double goodput(const std::vector<DraftOutlook>& outlooks, const std::vector<std:
     rows += 1 + lengths[i];
     depth = std::max(depth, lengths[i]);
   }
-  return tokens / (curve.pass_us(rows) + curve.draft_us(depth));
+  return tokens / (curve.pass_us(rows) + curve.drafting.us(depth));
 }
 
 std::vector<std::int32_t> chosen(const std::vector<DraftOutlook>& outlooks, const StepCurve& curve,
@@ -47,7 +47,7 @@ StepCurve curve_of(double fixed_us, std::int32_t tile, double tile_us, double de
     curve.us[static_cast<std::size_t>(r - 1)] = fixed_us + tile_us * ((r + tile - 1) / tile);
   }
   curve.more_row_us = tile_us / tile;
-  curve.depth_us = depth_us;
+  curve.drafting.depth_us = depth_us;
   return curve;
 }
 
@@ -55,7 +55,7 @@ const StepCurve kMemoryBound = curve_of(10'000, 1, 100, 100), kComputeBound = cu
                 kTiles = curve_of(2'000, 4, 9'000, 150);
 const StepCurve kColdDraft = [] {
   StepCurve curve = curve_of(10'000, 1, 100, 100);
-  curve.draft_begin_us = 2'500;
+  curve.drafting.begin_us = 2'500;
   return curve;
 }();
 
@@ -83,7 +83,7 @@ TEST(DraftLength, TellsWhatDraftingSaves) {
   const double of_one = saved({{8, 0.8}});
   double tokens = 0;
   for (std::int32_t depth = 0; depth <= lengths[0].nodes; ++depth) tokens += std::pow(0.8, depth);
-  const double drafted_us = kMemoryBound.pass_us(1 + lengths[0].nodes) + kMemoryBound.draft_us(lengths[0].nodes);
+  const double drafted_us = kMemoryBound.pass_us(1 + lengths[0].nodes) + kMemoryBound.drafting.us(lengths[0].nodes);
   EXPECT_NEAR(of_one, tokens * kMemoryBound.pass_us(1) - drafted_us, 1e-6);
   DraftOutlook guesses{8, 0.8};
   guesses.guesses = {8, 0.8, 0.8};
@@ -113,7 +113,7 @@ TEST(DraftLength, ADraftThatDoesNotPayIsNotUsed) {
 TEST(DraftLength, ADepthIsPaidOnce) {
   StepCurve flat;
   flat.us.fill(10'000);
-  flat.depth_us = 600;
+  flat.drafting.depth_us = 600;
   EXPECT_EQ(chosen({{3, 0.1}, {3, 0.0}}, flat), (std::vector<std::int32_t>{0, 0}));
   EXPECT_EQ(chosen({{3, 0.1}, {3, 0.7}}, flat)[1], 3);
   EXPECT_GE(chosen({{3, 0.1}, {3, 0.7}}, flat)[0], 1);
@@ -123,13 +123,13 @@ TEST(DraftLength, ADepthIsPaidOnce) {
 TEST(DraftLength, ADearFirstPassMakesProposalsLongOrNone) {
   StepCurve flat;
   flat.us.fill(10'000);
-  flat.draft_begin_us = 2'000;
-  flat.depth_us = 100;
+  flat.drafting.begin_us = 2'000;
+  flat.drafting.depth_us = 100;
   EXPECT_EQ(chosen({{8, 0.15}}, flat)[0], 0);
   EXPECT_GE(chosen({{8, 0.4}}, flat)[0], 4);
   StepCurve even = flat;  // the same time at depth 1, told as a price of each depth
-  even.draft_begin_us = 0;
-  even.depth_us = 2'100;
+  even.drafting.begin_us = 0;
+  even.drafting.depth_us = 2'100;
   EXPECT_EQ(chosen({{8, 0.4}}, even)[0], 1);
 }
 
@@ -203,8 +203,8 @@ DraftOutlook both(double alpha, double of_guesses, std::int32_t n_guesses = 8) {
 
 TEST(DraftLength, GuessesAreProposedWhereADraftPassDoesNotPay) {
   StepCurve dear = kMemoryBound, cheap = kMemoryBound;
-  dear.depth_us = 4'000;
-  cheap.depth_us = 10;
+  dear.drafting.depth_us = 4'000;
+  cheap.drafting.depth_us = 10;
   EXPECT_TRUE(chosen_of_both({both(0.7, 0.6)}, dear)[0].guessed);
   EXPECT_GT(chosen_of_both({both(0.7, 0.6)}, dear)[0].nodes, 1);
   EXPECT_FALSE(chosen_of_both({both(0.7, 0.6)}, cheap)[0].guessed);

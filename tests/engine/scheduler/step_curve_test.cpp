@@ -36,10 +36,10 @@ TEST(StepCurveEstimate, FindsTheStepsOfTilesUnderALevelThatDrifts) {
   for (std::int32_t rows = 1; rows <= 8; ++rows) {
     EXPECT_NEAR(curve.pass_us(rows), load * tiles_us(rows), 0.02 * load * tiles_us(rows)) << rows;
   }
-  EXPECT_NEAR(curve.depth_us, 200, 1);
-  EXPECT_NEAR(curve.draft_begin_us, 0, 1);
-  EXPECT_EQ(curve.draft_us(0), 0);
-  EXPECT_NEAR(curve.draft_us(4), 800, 4);
+  EXPECT_NEAR(curve.drafting.depth_us, 200, 1);
+  EXPECT_NEAR(curve.drafting.begin_us, 0, 1);
+  EXPECT_EQ(curve.drafting.us(0), 0);
+  EXPECT_NEAR(curve.drafting.us(4), 800, 4);
 }
 
 // As measured beside a 160M target: the first draft pass finds its weights in memory, and takes 350 µs, later ones 85.
@@ -50,7 +50,7 @@ TEST(DraftTimeEstimate, TellsTheBeginningFromTheDepths) {
     const std::int32_t depth = 1 + i % 5;
     estimate.add(depth, i % 37 == 36 ? 8'000 : 265 + 85.0 * depth);  // some are interrupted
   }
-  const DraftTimeEstimate::Line line = estimate.line();
+  const DraftTime line = estimate.line();
   EXPECT_NEAR(line.begin_us, 265, 80);
   EXPECT_NEAR(line.depth_us, 85, 25);
 }
