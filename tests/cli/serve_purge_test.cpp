@@ -13,6 +13,8 @@
 namespace slip {
 namespace {
 
+using testing::eventually;
+
 using nlohmann::json;
 
 class ServePurgeTest : public ServeTest {
@@ -73,12 +75,6 @@ class ServePurgeTest : public ServeTest {
   }
   bool is_kept(const Sent& sent) const { return n_traces(sent) == 2; }
   bool is_gone(const Sent& sent) const { return n_traces(sent) == 0; }
-  static bool eventually(const std::function<bool()>& condition) {
-    for (int i = 0; i < 1000 * testing::kPatience && !condition(); ++i) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    }
-    return condition();
-  }
   // The exit status; what it said is in said_.
   int purge(const std::string& arguments) {
     const std::string command =

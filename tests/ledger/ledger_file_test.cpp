@@ -22,6 +22,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using ::testing::HasSubstr;
+using testing::eventually;
 using testing::LedgerTest;
 using testing::numbered;
 

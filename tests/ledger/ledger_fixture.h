@@ -42,14 +42,6 @@ class LedgerTest : public ::testing::Test {
     }
     return std::nullopt;
   }
-  // Waits up to 10 s, under a sanitizer kPatience times as long; true if `condition` holds then.
-  template <class Condition>
-  static bool eventually(Condition condition) {
-    for (int i = 0; i < 1000 * kPatience && !condition(); ++i) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    }
-    return condition();
-  }
   static std::string read(const std::filesystem::path& file) {
     std::ifstream in(file, std::ios::binary);
     return {std::istreambuf_iterator<char>(in), {}};

@@ -19,6 +19,7 @@
 namespace slip {
 using nlohmann::json;
 using std::chrono::milliseconds;
+using testing::eventually;
 
 inline const std::string kChat = R"({"messages":[{"role":"user","content":"hi"}]})";
 inline const std::string kStream = R"({"messages":[{"role":"user","content":"hi"}],"stream":true})";
@@ -97,14 +98,6 @@ class HttpServerTest : public ::testing::Test {
     const auto error = json::parse(reply.body).at("error");
     for (const char* key : {"message", "type", "param", "code"}) EXPECT_TRUE(error.contains(key)) << reply.body;
     return error;
-  }
-  // Waits up to 5 s, under a sanitizer kPatience times as long; true if `condition` holds then.
-  template <class Condition>
-  bool eventually(Condition condition) {
-    for (int i = 0; i < 500 * testing::kPatience && !condition(); ++i) {
-      std::this_thread::sleep_for(milliseconds(10));
-    }
-    return condition();
   }
 
   ServerOptions options_;

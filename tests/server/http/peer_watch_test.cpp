@@ -16,6 +16,8 @@
 namespace slip {
 namespace {
 
+using testing::eventually;
+
 namespace asio = boost::asio;
 using asio::awaitable;
 using asio::ip::tcp;
@@ -44,15 +46,6 @@ class PeerWatchTest : public ::testing::Test {
       co_return probes_succeed_;
     };
     return answer(begin(watch.has_left(probe)));
-  }
-  // The kernel may take a moment to deliver what the client did.
-  template <class Condition>
-  bool eventually(Condition condition) {
-    for (int i = 0; i < 500 * testing::kPatience; ++i) {
-      if (condition()) return true;
-      std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    }
-    return false;
   }
 
   static constexpr std::chrono::seconds kPatience{5 * testing::kPatience};
