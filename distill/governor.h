@@ -45,9 +45,10 @@ struct StepDecision {
 // reports steps; all other calls come on the learner's thread.
 class Governor : public StepListener {
  public:
-  // True: the caller does one such unit now, then calls unit_done(). False: it asks again later.
+  // True: the caller does one such unit now. Then it asks for the next one, which keeps the cores, or calls
+  // unit_done(). False: it calls unit_done() if it had a unit, and asks again later.
   virtual bool allow_unit(LearningUnit unit) noexcept = 0;
-  // Ends the unit that allow_unit() granted, and gives its cores back to the engine.
+  // Ends the units that allow_unit() granted, and gives their cores back to the engine.
   virtual void unit_done() noexcept = 0;
   // Whether an optimizer step of this topic may begin. A repeated call without new facts gives the same answer.
   virtual StepDecision allow_step(const TopicProgress& topic) noexcept = 0;

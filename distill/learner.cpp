@@ -62,6 +62,8 @@ struct Learner::State {
   void run();
   void learn();
   bool work_once();
+  bool begin_unit(LearningUnit unit);
+  void end_unit();
   void take_in();
   void keep_house();
   void keep_replay(std::int64_t now_us);
@@ -107,6 +109,7 @@ struct Learner::State {
   std::optional<LearningLoop> loop;
   PatientClock calendar{kClockPatienceUs};
   bool waits_for_leave = false;  // the governor refused the unit that is to be done next
+  bool has_unit = false;         // the governor granted one, and unit_done() was not called since
   std::uint64_t taken = 0, reported = 0;
   std::int64_t synced_us = 0, expired_us = 0, complained_us = 0;
   bool upkeep_fails = false;
@@ -162,10 +165,12 @@ void Learner::State::learn() {
       if (!work_once()) pause();
       out_of_memory = false;
     } catch (const std::bad_alloc&) {
+      end_unit();
       if (!std::exchange(out_of_memory, true)) log_error("learning: there is no memory for it; it is tried again");
       inbox.wait_for(kIdleTickUs);
     }
   }
+  end_unit();
   take_in();  // keeps the records of finished requests
 }
 
@@ -173,15 +178,29 @@ bool Learner::State::work_once() {
   waits_for_leave = false;
   const auto unit = learning.wanted() ? loop->next_unit(/*may_train=*/learning.on()) : std::nullopt;
   if (!unit) {
+    end_unit();
     if (!loop->holds_records()) announce_idle();
     return false;
   }
-  waits_for_leave = !governor.allow_unit(*unit);
+  waits_for_leave = !begin_unit(*unit);
   if (waits_for_leave) return false;
   loop->run(*unit);
   failing.store(loop->failing() || upkeep_fails, std::memory_order_relaxed);
-  governor.unit_done();
   return true;
+}
+
+// Ends the last unit only if this one is not granted: without cores, this thread may get no time for asking.
+bool Learner::State::begin_unit(LearningUnit unit) {
+  if (!governor.allow_unit(unit)) {
+    end_unit();
+    return false;
+  }
+  has_unit = true;
+  return true;
+}
+
+void Learner::State::end_unit() {
+  if (std::exchange(has_unit, false)) governor.unit_done();
 }
 
 void Learner::State::pause() {
@@ -276,13 +295,13 @@ void Learner::State::keep_house() {
 // Called between two microbatches. Waits until the governor grants the next one, and takes in observations meanwhile.
 // Abandons the step after a long wait, so that records do not wait for their scores behind it.
 bool Learner::State::in_unit() {
-  governor.unit_done();
   const std::int64_t began = monotonic_us();
   while (!stopping.load(std::memory_order_acquire)) {
     run_purges();
     take_in();
     keep_house();
-    if (learning.on() && governor.allow_unit(LearningUnit::kTrainingRest)) return true;
+    if (learning.on() && begin_unit(LearningUnit::kTrainingRest)) return true;
+    end_unit();
     if (monotonic_us() - began > kLongestWaitInStepUs) return false;
     inbox.wait_for(kAskAgainUs);
   }

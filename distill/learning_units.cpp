@@ -23,6 +23,7 @@ bool LearningUnits::grant_gaps() noexcept {
 }
 
 bool LearningUnits::begin(bool with_lease) noexcept {
+  settle();
   reason_ = "";
   if (cores_ != nullptr) cores_->begin_unit(with_lease);
   return true;
@@ -32,8 +33,9 @@ bool LearningUnits::grant_guaranteed() noexcept {
   const std::int64_t now = now_us_();
   guaranteed_.refill(now);
   if (!guaranteed_.any_left()) return false;
+  grant();
   guaranteed_since_us_ = now;
-  return grant();
+  return true;
 }
 
 bool LearningUnits::refuse(const char* reason) noexcept {
@@ -43,6 +45,10 @@ bool LearningUnits::refuse(const char* reason) noexcept {
 
 void LearningUnits::done() noexcept {
   if (cores_ != nullptr) cores_->end_unit();
+  settle();
+}
+
+void LearningUnits::settle() noexcept {
   if (guaranteed_since_us_ >= 0) guaranteed_.spend(now_us_() - guaranteed_since_us_);
   guaranteed_since_us_ = -1;
   take_sample(now_us_());

@@ -28,7 +28,8 @@ class LearningUnits {
   DecodeTime decode_time() const noexcept {
     return cores_ == nullptr ? DecodeTime::of_chain(3) : cores_->decode_time();
   }
-  // Grants the unit: without a lease when the engine is idle, with one when it is busy.
+  // Grants the unit: without a lease when the engine is idle, with one when it is busy. A unit that is granted before
+  // done() follows the last one without a gap.
   bool grant() noexcept;
   // Grants the unit no core, only the gaps in which the engine's other threads wait for its first one.
   bool grant_gaps() noexcept;
@@ -47,6 +48,7 @@ class LearningUnits {
 
  private:
   bool begin(bool with_lease) noexcept;
+  void settle() noexcept;  // pays for the last unit
 
   static constexpr std::size_t kSamples = 61;  // a second apart, so that they span a minute
   struct Sample {

@@ -82,11 +82,15 @@ void CoreSharing::begin_step(const StepKind& kind) noexcept {
   trial_ = mode_ != StepMode::kLeased && mode_ != current_->chosen();
   in_step_.store(true, std::memory_order_relaxed);
   pool_.use_threads(mode_ == StepMode::kAll ? pool_.n_threads() : leased_threads_);
+  if (mode_ != StepMode::kLeased) return;
+  in_leased_step_.store(true);
+  if (unit_.load() == 0) pool_.use_threads(pool_.n_threads());  // the unit has just ended
 }
 
 void CoreSharing::end_step(std::int64_t step_us, std::int32_t committed) noexcept {
   last_end_us_.store(now_us_(), std::memory_order_relaxed);
   in_step_.store(false, std::memory_order_release);
+  in_leased_step_.store(false);
   const bool read_prompt = in_prompt_.exchange(false, std::memory_order_relaxed);
   if (current_ == nullptr) return;
   current_->add(mode_, static_cast<double>(step_us));
@@ -112,8 +116,10 @@ void CoreSharing::begin_unit(bool with_lease) noexcept {
   unit_.store((start_us & ~std::int64_t{1}) | (with_lease ? 1 : 0), std::memory_order_release);
 }
 
+// A unit may end long before the step does: most scoring takes a fifth of a leased step.
 void CoreSharing::end_unit() noexcept {
-  unit_.store(0, std::memory_order_release);
+  unit_.store(0);
+  if (in_leased_step_.load()) pool_.use_threads(pool_.n_threads());
 }
 
 bool CoreSharing::idle() const noexcept {

@@ -33,9 +33,9 @@ struct StepKind {
 
 // Shares the cores between the engine and one background learner. The engine uses as many threads as pay for the kind
 // of step. The learner announces each unit of its work, with or without a lease. Under a lease, the engine frees the
-// learner's cores from its next step that reads no prompt. Without one, the unit uses idle time only. Costs are
-// measured from the engine's own steps. Threads: begin_step() and end_step() on the engine thread, begin_unit() and
-// end_unit() on the learner's, the rest on any. Nothing blocks.
+// learner's cores from its next step that reads no prompt until the unit ends. Without one, the unit uses idle time
+// only. Costs are measured from the engine's own steps. Threads: begin_step() and end_step() on the engine thread,
+// begin_unit() and end_unit() on the learner's, the rest on any. Nothing blocks.
 class CoreSharing {
  public:
   // Sums since the start. Times are of the engine's steps, in µs.
@@ -63,6 +63,7 @@ class CoreSharing {
   bool ran_trial() const noexcept { return trial_; }
 
   void begin_unit(bool with_lease) noexcept;
+  // Gives the cores back to the running step.
   void end_unit() noexcept;
 
   // Whether no step runs and none has ended within the last 3 ms.
@@ -92,7 +93,7 @@ class CoreSharing {
   // Written by the learner's thread. Start of the current unit in µs; the lowest bit means "with lease". 0: no unit.
   std::atomic<std::int64_t> unit_{0};
   // Written by the engine thread.
-  std::atomic<bool> in_step_{false}, in_prompt_{false};
+  std::atomic<bool> in_step_{false}, in_prompt_{false}, in_leased_step_{false};
   std::atomic<std::int64_t> last_end_us_;
   std::atomic<std::int64_t> busy_us_{0}, leased_us_{0}, cost_us_{0}, committed_{0};
   std::atomic<double> lease_cost_;

@@ -26,7 +26,7 @@ enum class Pinning { kNone, kOwnCpus };
 
 // A fixed team of threads for data-parallel loops; the caller is worker 0. Workers spin briefly between loops (a decode
 // step runs over 100 loops), then sleep. The assignment of indices to workers never changes a result. Threads: one
-// thread calls parallel_for and use_threads; cpus(), n_threads() and is_pinned() may be called from any.
+// thread calls parallel_for and parallel_stretches; the others may be called from any.
 class ThreadPool {
  public:
   // `n_threads` includes the caller; 1 runs every loop inline. The CPUs are those the calling thread may use.
@@ -40,7 +40,7 @@ class ThreadPool {
   // The CPU of each worker, [n_threads]; empty: not pinned.
   const std::vector<int>& cpus() const;
   // Limits the next loops to the first `n` workers, clamped to [1, n_threads]. The others sleep without spinning, so
-  // their CPUs are free for other threads. Costs nothing when `n` is unchanged.
+  // their CPUs are free for other threads. Costs nothing when `n` is unchanged. A loop that runs is not affected.
   void use_threads(int n);
   int n_used() const;
   // Pins the calling thread to worker 0's CPU if the pool is pinned. The constructor does not do this: threads inherit

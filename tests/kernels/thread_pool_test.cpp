@@ -165,6 +165,24 @@ TEST(ThreadPoolUse, EveryIndexRunsOnceWhateverIsInUse) {
   }
 }
 
+// The learner gives the engine its cores back in the middle of a step.
+TEST(ThreadPoolUse, AnotherThreadMaySetItWhileLoopsRun) {
+  ThreadPool pool(4);
+  std::atomic<bool> done{false};
+  std::thread other([&] {
+    for (int round = 0; !done; ++round) pool.use_threads(1 + round % 4);
+  });
+  for (int round = 0; round < 2'000; ++round) {
+    std::vector<std::atomic<int>> seen(50);
+    pool.parallel_stretches(50, [&](std::size_t begin, std::size_t end, int) {
+      for (std::size_t i = begin; i < end; ++i) ++seen[i];
+    });
+    for (const std::atomic<int>& count : seen) EXPECT_EQ(count, 1);
+  }
+  done = true;
+  other.join();
+}
+
 // The CPU time of a pool's second worker over 200 ms of loops 20 µs apart, in µs: an idle worker spins between them.
 std::int64_t second_workers_time_us(int n_used) {
   ThreadPool pool(2);
