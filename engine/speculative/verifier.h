@@ -3,6 +3,7 @@
 
 #include <concepts>
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <span>
 #include <utility>
@@ -12,6 +13,7 @@
 #include "engine/speculative/observation.h"
 #include "engine/speculative/proposal.h"
 #include "engine/speculative/step_rows.h"
+#include "kernels/thread_pool.h"
 
 namespace slip {
 
@@ -32,13 +34,15 @@ struct ScoreTask {
 };
 
 // Verifies the proposals of many sequences with one target pass over the ragged rows of all of them. A chain is a tree
-// that never branches, so there is one code path. This class verifies on the host, when verify() is called, with the
-// logits that the worker wrote there. Threads: the engine thread only. Tasks and all that they point to must live until
-// the next score(); results are valid until then.
+// that never branches, so there is one code path. This class verifies on the host, with the logits that the worker
+// wrote there: the proposals of several sequences together on the pool's threads, within score(), and all others when
+// verify() is called. The result is the same. Threads: the engine thread only. Tasks and all that they point to must
+// live until the next score(); results are valid until then.
 class Verifier {
  public:
-  // Reads `worker`'s bounds; the worker outlives it.
-  explicit Verifier(Worker& worker);
+  // Reads `worker`'s bounds; worker and pool outlive it. Without a pool every proposal is verified when verify() is
+  // called.
+  explicit Verifier(Worker& worker, kernels::ThreadPool* pool = nullptr);
   virtual ~Verifier() = default;
   Verifier(const Verifier&) = delete;
   Verifier& operator=(const Verifier&) = delete;
@@ -75,22 +79,46 @@ class Verifier {
   float* host_row(std::int32_t logit_row) const;
 
  private:
+  struct Scratch {
+    Distribution p;
+    std::vector<std::int32_t> path;
+  };
+  struct ObservedRow {
+    std::int32_t row = 0;
+    TopK top;
+  };
+  // One task's results, if they were made within score(): verify() and observed() take them.
+  struct EarlyResult {
+    bool verified = false;
+    VerifyResult result;
+    std::exception_ptr failure;
+    std::vector<ObservedRow> observed;
+    Scratch scratch;
+  };
+
+  void verify_together();
+  void choose_together();
+  void make_early(std::size_t index, EarlyResult& early) noexcept;
+  void accept_proposal(std::size_t index, VerifyResult& result, Scratch& scratch) const;
+
   Worker& worker_;
+  kernels::ThreadPool* pool_;
   std::span<const ScoreTask> tasks_;
   std::unique_ptr<float[]> logits_;            // [max_logit_rows, vocab]
   std::vector<std::int32_t> first_logit_row_;  // [n_task], of row 0
   StepRows rows_;
-  // Scratch of one verification.
-  Distribution p_;
-  std::vector<std::int32_t> path_;
+  Scratch scratch_;
+  std::vector<EarlyResult> early_;               // [n_task] and more, reused
+  std::vector<std::size_t> together_;  // the tasks that are verified within score()
 };
 
 // The target as the engine takes it: the worker that runs its passes, and the verifier that uses them.
 struct Target {
-  // Verified on the host.
+  // Verified on the host; `pool` as in Verifier.
   template <std::derived_from<Worker> Runs>
-  Target(std::unique_ptr<Runs> runs)  // NOLINT(google-explicit-constructor): a worker is all that it takes
-      : worker(std::move(runs)), verifier(std::make_unique<Verifier>(*worker)) {}
+  Target(std::unique_ptr<Runs> runs,  // NOLINT(google-explicit-constructor): a worker is all that it takes
+         kernels::ThreadPool* pool = nullptr)
+      : worker(std::move(runs)), verifier(std::make_unique<Verifier>(*worker, pool)) {}
   Target(std::unique_ptr<Worker> runs, std::unique_ptr<Verifier> answers)
       : worker(std::move(runs)), verifier(std::move(answers)) {}
 

@@ -3,6 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
+
+#include "common/error.h"
 #include "engine/speculative/acceptance.h"
 #include "engine/speculative/observe.h"
 #include "engine/speculative/proposer.h"
@@ -127,6 +131,122 @@ TEST(Verifier, VerifiesByTheRequestsDistributionAndObservesRawRows) {
     n_accepted += static_cast<int>(result.accepted.size());
   }
   EXPECT_GE(n_accepted, 1);
+}
+
+// Five sequences with chains of which some tokens are accepted, each with its own parameters; some are observed.
+class TogetherTest : public ::testing::Test {
+ protected:
+  static constexpr std::size_t kSequences = 5;
+
+  TogetherTest() {
+    for (std::size_t i = 0; i < kSequences; ++i) {
+      auto& tokens = tokens_[i];
+      tokens = {1, static_cast<std::int32_t>(i), 3};
+      std::vector<std::int32_t> path = tokens, chain;
+      for (std::size_t depth = 0; depth < 4; ++depth) {
+        const auto logits = language_.logits(path);
+        const auto best = std::max_element(logits.begin(), logits.end()) - logits.begin();
+        chain.push_back(depth < i ? static_cast<std::int32_t>(best) : 7);
+        path.push_back(chain.back());
+      }
+      proposals_[i] = proposal_of(chain, {-1, 0, 1, 2});
+      sampling_[i] = {.temperature = i < 3 ? 0.0F : 0.7F, .frequency_penalty = i == 4 ? 1.0F : 0.0F, .seed = 3};
+      refs_[i].tokens = tokens;
+      refs_[i].prompt_tokens = 1;
+      refs_[i].sampling = &sampling_[i];
+      refs_[i].rule = AcceptanceRule::kCoupled;
+    }
+  }
+
+  std::vector<ScoreTask> tasks() {
+    std::vector<ScoreTask> tasks;
+    pages_.clear();
+    pages_.reserve(kSequences);
+    for (std::size_t i = 0; i < kSequences; ++i) {
+      pages_.emplace_back(worker_.cache());
+      EXPECT_TRUE(pages_.back().reserve(10));
+      tasks.push_back({.tokens = tokens_[i],
+                       .pages = &pages_[i],
+                       .proposal = &proposals_[i],
+                       .sequence = &refs_[i],
+                       .top_k = i % 2 == 0 ? 4 : 0});
+    }
+    return tasks;
+  }
+
+  const ToyLanguage language_{.vocab_size = 4096, .spread = 20};
+  std::vector<std::int32_t> tokens_[kSequences];
+  Proposal proposals_[kSequences];
+  SamplingParams sampling_[kSequences];
+  SequenceRef refs_[kSequences];
+  ToyWorker worker_{language_};
+  std::vector<PageTable> pages_;
+  kernels::ThreadPool pool_{3};
+};
+
+TEST_F(TogetherTest, SequencesVerifiedOnThreadsGetWhatEachGetsAlone) {
+  Verifier alone(worker_), together(worker_, &pool_);
+  const auto given = tasks();
+  for (int step = 0; step < 2; ++step) {
+    alone.score(given);
+    together.score(given);
+    for (std::size_t i = 0; i < kSequences; ++i) {
+      VerifyResult expected, result;
+      alone.verify(i, expected);
+      together.verify(i, result);
+      EXPECT_EQ(result.accepted, expected.accepted) << i;
+      EXPECT_EQ(result.added_token, expected.added_token) << i;
+      EXPECT_EQ(result.rejected_one, expected.rejected_one) << i;
+      if (i < 3) EXPECT_EQ(result.accepted.size(), i) << "greedy";
+      for (std::int32_t row = 0; row < 5 && given[i].top_k > 0; ++row) {
+        for (int time = 0; time < 2; ++time) {
+          const TopK seen = together.observed(i, row), right = alone.observed(i, row);
+          EXPECT_EQ(seen.ids, right.ids) << i << " " << row;
+          EXPECT_EQ(seen.logprobs, right.logprobs);
+          EXPECT_EQ(seen.log_tail, right.log_tail);
+        }
+      }
+    }
+  }
+}
+
+// A worker whose pass gives NaN for one logit.
+class BreaksALogit final : public Worker {
+ public:
+  explicit BreaksALogit(Worker& worker) : worker_(worker) {}
+  void run(const StepInput& input, StepOutput& output) override {
+    worker_.run(input, output);
+    if (row >= 0) output.logits.row<float>(row)[5] = NAN;
+  }
+  const ModelConfig& config() const override { return worker_.config(); }
+  PagePool& cache() override { return worker_.cache(); }
+  std::int32_t max_rows() const override { return worker_.max_rows(); }
+  std::int32_t max_logit_rows() const override { return worker_.max_logit_rows(); }
+
+  std::int64_t row = -1;
+
+ private:
+  Worker& worker_;
+};
+
+TEST_F(TogetherTest, ABrokenLogitFailsItsOwnSequenceInItsOwnStep) {
+  BreaksALogit worker(worker_);
+  Verifier verifier(worker, &pool_);
+  const auto given = tasks();
+  worker.row = 5;  // of sequence 1, which has rows 5 to 9
+  verifier.score(given);
+  VerifyResult result;
+  for (std::size_t i = 0; i < kSequences; ++i) {
+    if (i == 1) {
+      EXPECT_THROW(verifier.verify(i, result), Error);
+    } else {
+      EXPECT_NO_THROW(verifier.verify(i, result)) << i;
+    }
+  }
+  verifier.score(given);  // fails again, and nobody asks
+  worker.row = -1;
+  verifier.score(given);
+  EXPECT_NO_THROW(verifier.verify(1, result));
 }
 
 TEST(VerifierNegative, APathThatWasNotMovedIsNoticed) {
