@@ -108,7 +108,7 @@ class Verifier {
   std::vector<std::int32_t> first_logit_row_;  // [n_task], of row 0
   StepRows rows_;
   Scratch scratch_;
-  std::vector<EarlyResult> early_;               // [n_task] and more, reused
+  std::vector<EarlyResult> early_;     // [n_task] and more, reused
   std::vector<std::size_t> together_;  // the tasks that are verified within score()
 };
 

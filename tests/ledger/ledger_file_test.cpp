@@ -21,8 +21,8 @@ namespace slip {
 namespace {
 
 namespace fs = std::filesystem;
-using ::testing::HasSubstr;
 using testing::eventually;
+using ::testing::HasSubstr;
 using testing::LedgerTest;
 using testing::numbered;
 
