@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <string>
 #include <thread>
 
 #include "common/clock.h"
@@ -270,6 +271,44 @@ class Stubborn final : public Governor {
   void on_step(const StepFigures&) noexcept override {}
   void on_finished(const RequestSummary&) noexcept override {}
 };
+
+// Refuses every fourth unit, and notes what it is asked: grant, refusal, done.
+class Notes final : public Governor {
+ public:
+  bool allow_unit(LearningUnit) noexcept override {
+    calls += ++n_asked_ % 4 == 0 ? 'r' : 'g';
+    return calls.back() == 'g';
+  }
+  void unit_done() noexcept override { calls += 'd'; }
+  StepDecision allow_step(const TopicProgress&) noexcept override { return {false, "none", 0}; }
+  void on_step(const StepFigures&) noexcept override {}
+  void on_finished(const RequestSummary&) noexcept override {}
+
+  std::string calls;  // of the learner's thread
+
+ private:
+  int n_asked_ = 0;
+};
+
+// Without cores the learner's thread may wait for seconds until it can ask for its next unit.
+TEST(Learner, AsksForTheNextUnitBeforeItGivesItsCoresBack) {
+  House house;
+  Notes notes;
+  auto learner = house.make_learner(notes);
+  learner->start();
+  for (std::uint64_t id = 1; id <= 30; ++id) tell(*learner, answered(id));
+  EXPECT_TRUE(learner->wait_idle(kPatienceUs));
+  learner->stop();
+  EXPECT_NE(notes.calls.find("gg"), std::string::npos) << notes.calls;
+  bool has_unit = false;
+  for (std::size_t i = 0; i < notes.calls.size(); ++i) {
+    const char call = notes.calls[i];
+    if (call == 'r' && has_unit) EXPECT_EQ(notes.calls.substr(i, 2), "rd") << notes.calls;
+    if (call == 'd') EXPECT_TRUE(has_unit) << notes.calls;
+    if (call != 'r') has_unit = call == 'g';
+  }
+  EXPECT_FALSE(has_unit) << notes.calls;
+}
 
 TEST(Learner, NothingIsScoredOrTrainedWithoutLeaveButRecordsAreKept) {
   House house;
