@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tests the gate on recorded text: requests until a better draft is live, and the effect of faulty drafts. Every score
 // is a real draft's on a record of the target's own answers. Runs no target; deterministic.
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <bit>
@@ -123,7 +125,8 @@ class ChangedDraft {
  public:
   ChangedDraft(const std::filesystem::path& from, const std::string& name,
                const std::function<void(std::vector<std::byte>&, Dtype, std::uint32_t)>& change)
-      : folder_(std::filesystem::temp_directory_path() / ("slipstream-gate-" + name)) {
+      : folder_(std::filesystem::temp_directory_path() /
+                ("slipstream-gate-" + std::to_string(::getpid()) + "-" + name)) {
     std::filesystem::remove_all(folder_);
     std::filesystem::copy(from, folder_, std::filesystem::copy_options::recursive);
     const SafetensorsFile file(from / "model.safetensors");
