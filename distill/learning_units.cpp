@@ -30,6 +30,7 @@ bool LearningUnits::begin(bool with_lease) noexcept {
 }
 
 bool LearningUnits::grant_guaranteed() noexcept {
+  settle();  // the last unit may have used up the share
   const std::int64_t now = now_us_();
   guaranteed_.refill(now);
   if (!guaranteed_.any_left()) return false;
