@@ -44,6 +44,7 @@ struct Multiplication {
     tile_rows = is_bf16 ? table.bf16_tile_rows : table.f32_tile_rows;
     stretch = is_bf16 ? table.bf16_stretch : table.f32_stretch;
     task_rows = is_bf16 ? table.bf16_task_rows : table.f32_task_rows;
+    least_sharing = is_bf16 ? table.bf16_least_sharing : 1;
     depth = is_bf16 ? ceil_div(weight.n_in(), 2) : weight.n_in();
     from_memory = weight.bytes() > kBytesInCache;
   }
@@ -60,7 +61,7 @@ struct Multiplication {
   void (*end_tiles)();
   int tile_rows;
   std::int64_t stretch, depth;  // steps
-  std::int64_t task_rows;
+  std::int64_t task_rows, least_sharing;
   bool from_memory;  // the weights are not in cache
 };
 
@@ -76,7 +77,7 @@ struct Stretch {
 // With more parts than tiles the last parts are left to the hardware.
 std::int64_t parts_to_fetch(const Multiplication& job, std::int64_t n_tiles) {
   if (n_tiles == 1) return 1;
-  const std::int64_t parts = std::clamp(n_tiles, job.x.table().bf16_least_sharing, kMostSharing);
+  const std::int64_t parts = std::clamp(n_tiles, job.least_sharing, kMostSharing);
   return static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(parts)));
 }
 
