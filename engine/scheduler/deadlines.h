@@ -34,8 +34,8 @@ double slack_us(const DeadlineLoad& load);
 bool can_be_on_time(const DeadlineLoad& load, const StepForecast& forecast);
 
 // Rows of prompts that the next step may read, at most `most`, so that every sequence that can be on time is. At least
-// a few, so that prompts end. `most` if nobody has a target, or if a prompt's own target is at risk, or if a prompt has
-// waited for five seconds. Pure.
+// a few, so that prompts end. All of `most` in three cases: nobody has a target, a prompt's own target is at risk, or a
+// prompt has waited for five seconds. Pure.
 std::int32_t prompt_rows_in_time(std::span<const DeadlineLoad> loads, const StepForecast& forecast, std::int32_t most);
 
 // What a token of this sequence is worth to the choice of draft lengths: more than 1 while it is late and can be on
