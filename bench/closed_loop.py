@@ -6,6 +6,8 @@ they all run during a comparison and serve one block of the requests each, one a
 stops learning until its next one, so that it takes no time from the others.
 
 Times of an arm count only its own turns: its clock stops while another arm serves."""
+import atexit
+import contextlib
 import dataclasses
 import http.client
 import json
@@ -39,6 +41,19 @@ class ServiceError(Exception):
     """A service that does not start, or a request it does not answer with 200."""
 
 
+@contextlib.contextmanager
+def interrupt_waits():
+    """Ctrl-C within the block interrupts at its end. On the main thread only."""
+    came = []
+    before = signal.signal(signal.SIGINT, lambda *_: came.append(True))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+        if came:
+            raise KeyboardInterrupt
+
+
 @dataclasses.dataclass(frozen=True)
 class Request:
     topic: str      # under which figures are kept
@@ -64,8 +79,8 @@ class Reply:
 
 
 class Service:
-    """A `slipstream serve` on a port it chooses, with a fresh data directory; stopped with SIGTERM. Errors: ServiceError.
-    `config_text` is TOML that does not set learning.enabled."""
+    """A `slipstream serve` on a port it chooses, with a fresh data directory; stopped with SIGTERM, at this program's end at the
+    latest. Made on the main thread. Errors: ServiceError. `config_text` is TOML that does not set learning.enabled."""
 
     def __init__(self, program, name, folder, arguments, config_text=""):
         self.data, self.log, self.config = folder / name, folder / f"{name}.log", folder / f"{name}.toml"
@@ -73,8 +88,9 @@ class Service:
         shutil.rmtree(self.data, ignore_errors=True)
         self._write_config(learning=True)
         command = [program, "serve", "-c", self.config, "--port", "0", "--data-dir", self.data] + arguments
-        with open(self.log, "w") as log:
+        with open(self.log, "w") as log, interrupt_waits():  # else a process could start that nobody knows of
             self.process = subprocess.Popen([str(part) for part in command], stdout=log, stderr=log, start_new_session=True)
+            atexit.register(self.stop)
         try:
             self.address = self._await_ready()
         except BaseException:  # Ctrl-C while it starts, too
@@ -172,6 +188,8 @@ class Service:
                 self.process.wait(STOP_S)
             except subprocess.TimeoutExpired:
                 self.process.kill()
+                self.process.wait()
+        atexit.unregister(self.stop)
 
 
 class Arm:

@@ -205,14 +205,25 @@ class TablesTest(unittest.TestCase):
 
 @unittest.skipUnless((demo.BUILD / "slipstream").exists(), "needs build/slipstream")
 class InterruptTest(unittest.TestCase):
+    def start(self, folder, before_main=""):
+        script = (f"import os, signal, subprocess, sys, pathlib; sys.path.insert(0, {str(ROOT / 'tools')!r}); import demo\n"
+                  f"demo.WORK = pathlib.Path({folder!r})\n"
+                  "demo.SHAPE = {'hidden': 384, 'layers': 6, 'ffn': 1024, 'heads': 6, 'kv-heads': 2}\n"
+                  f"{before_main}\n"
+                  "demo.main()\n")
+        return subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                                start_new_session=True)
+
+    def check_stopped(self, running, folder):
+        output = running.communicate(timeout=60)[0]
+        self.assertEqual(running.returncode, 130, output)
+        self.assertIn("demo: stopped", output)
+        left = {pid: self.command_of(pid) for pid in os.listdir("/proc") if pid.isdigit() and folder in self.command_of(pid)}
+        self.assertEqual(left, {})
+
     def test_ctrl_c_leaves_nothing_running(self):
         with tempfile.TemporaryDirectory() as folder:
-            script = (f"import sys, pathlib; sys.path.insert(0, {str(ROOT / 'tools')!r}); import demo\n"
-                      f"demo.WORK = pathlib.Path({folder!r})\n"
-                      "demo.SHAPE = {'hidden': 384, 'layers': 6, 'ffn': 1024, 'heads': 6, 'kv-heads': 2}\n"
-                      "demo.main()\n")
-            running = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                                       start_new_session=True)
+            running = self.start(folder)
             log = pathlib.Path(folder) / "learning.log"
             for _ in range(600):
                 if log.exists() and "http://" in log.read_text():
@@ -220,11 +231,17 @@ class InterruptTest(unittest.TestCase):
                 time.sleep(0.1)
                 self.assertIsNone(running.poll(), running.stdout.read() if running.poll() is not None else "")
             running.send_signal(signal.SIGINT)
-            output = running.communicate(timeout=60)[0]
-            self.assertEqual(running.returncode, 130, output)
-            self.assertIn("demo: stopped", output)
-            left = [pid for pid in os.listdir("/proc") if pid.isdigit() and folder in self.command_of(pid)]
-            self.assertEqual(left, [])
+            self.check_stopped(running, folder)
+
+    def test_ctrl_c_while_a_service_starts_stops_it_too(self):
+        with tempfile.TemporaryDirectory() as folder:
+            interrupt = ("start = subprocess.Popen\n"
+                         "class Interrupted(start):\n"
+                         "    def __init__(self, command, **options):\n"
+                         "        super().__init__(command, **options)\n"
+                         "        if 'serve' in command: os.kill(os.getpid(), signal.SIGINT)\n"
+                         "subprocess.Popen = Interrupted")
+            self.check_stopped(self.start(folder, interrupt), folder)
 
     @staticmethod
     def command_of(pid):
