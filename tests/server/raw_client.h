@@ -82,6 +82,7 @@ class RawClient {
     if (!read_until("\r\n\r\n")) throw std::runtime_error("no answer: '" + pending_ + "'");
     RawReply reply = parse_head(pending_.substr(0, pending_.find("\r\n\r\n")));
     pending_.erase(0, pending_.find("\r\n\r\n") + 4);
+    if (reply.status == 204) return reply;  // never has a body, and the connection stays open
     if (reply.headers.contains("transfer-encoding")) {
       while (read_chunk(reply.body)) {
       }
