@@ -2,6 +2,7 @@
 #include "engine/request_queue.h"
 
 #include <algorithm>
+#include <iterator>
 #include <new>
 #include <utility>
 
@@ -32,10 +33,12 @@ void RequestQueue::push(Request request) {
                   "try again later");
     }
     const RequestId id = request.id;
-    if (!live_.emplace(id, false).second) {
+    const TenantId tenant = request.tenant;
+    if (!live_.try_emplace(id, Entry{tenant}).second) {
       throw Error(ErrorCode::kInvalidArgument, "request id " + std::to_string(id.value) + " is in use", {}, "id");
     }
     try {
+      tenants_.try_emplace(tenant);
       waiting_.push_back({std::move(request), seeds_(), now_us});
     } catch (const std::bad_alloc&) {
       live_.erase(id);
@@ -49,7 +52,7 @@ void RequestQueue::cancel(RequestId id) {
   {
     const std::lock_guard lock(mutex_);
     const auto found = live_.find(id);
-    if (found == live_.end() || std::exchange(found->second, true)) return;
+    if (found == live_.end() || std::exchange(found->second.cancelled, true)) return;
     ++n_cancelled_;
   }
   ready_.notify_one();
@@ -76,13 +79,13 @@ bool RequestQueue::any_cancelled() const {
 bool RequestQueue::is_cancelled(RequestId id) const {
   const std::lock_guard lock(mutex_);
   const auto found = live_.find(id);
-  return found != live_.end() && found->second;
+  return found != live_.end() && found->second.cancelled;
 }
 
 std::optional<WaitingRequest> RequestQueue::pop_cancelled() {
   const std::lock_guard lock(mutex_);
   const auto found = std::find_if(waiting_.begin(), waiting_.end(), [&](const WaitingRequest& waiting) {
-    return live_.find(waiting.request.id)->second;
+    return live_.find(waiting.request.id)->second.cancelled;
   });
   if (found == waiting_.end()) return std::nullopt;
   std::optional<WaitingRequest> taken(std::move(*found));
@@ -90,24 +93,44 @@ std::optional<WaitingRequest> RequestQueue::pop_cancelled() {
   return taken;
 }
 
-void RequestQueue::peek_needs(std::size_t most, std::vector<WaitingNeed>& needs) const {
+// Moves the request whose turn is next, of those from `to` on, to this place.
+RequestQueue::Waiting::iterator RequestQueue::bring_next(Waiting::iterator to) {
+  const auto places = [&](const WaitingRequest& waiting) {
+    const Tenant& tenant = tenants_.find(waiting.request.tenant)->second;
+    return std::pair(tenant.n_running + tenant.n_ordered, tenant.last_start);
+  };
+  const auto next = std::min_element(to, waiting_.end(),
+                                     [&](const auto& one, const auto& other) { return places(one) < places(other); });
+  if (next == to) return to;
+  waiting_.splice(to, waiting_, next);
+  return next;
+}
+
+void RequestQueue::peek_needs(std::size_t most, std::vector<WaitingNeed>& needs) {
   needs.clear();
   const std::lock_guard lock(mutex_);
-  for (std::size_t i = 0; i < std::min(most, waiting_.size()); ++i) {
-    const Request& request = waiting_[i].request;
+  for (auto& [id, tenant] : tenants_) tenant.n_ordered = 0;
+  for (auto at = waiting_.begin(); needs.size() < most && at != waiting_.end(); ++at) {
+    if (tenants_.size() > 1) at = bring_next(at);
+    const Request& request = at->request;
+    ++tenants_.find(request.tenant)->second.n_ordered;
     const auto n_prompt = static_cast<std::int32_t>(request.prompt.size());
     const std::int32_t n_slots = slots_to_start(n_prompt, n_prompt + request.max_tokens, request.score_prompt);
-    needs.push_back({PagePool::pages_for(n_slots), waiting_[i].n_passed});
+    needs.push_back({PagePool::pages_for(n_slots), at->n_passed});
   }
 }
 
 std::optional<WaitingRequest> RequestQueue::take(std::size_t index) {
   const std::lock_guard lock(mutex_);
   if (index >= waiting_.size()) return std::nullopt;
-  const auto at = waiting_.begin() + static_cast<std::ptrdiff_t>(index);
+  const auto at = std::next(waiting_.begin(), static_cast<std::ptrdiff_t>(index));
   for (auto passed = waiting_.begin(); passed != at; ++passed) ++passed->n_passed;
   std::optional<WaitingRequest> taken(std::move(*at));
   waiting_.erase(at);
+  live_.find(taken->request.id)->second.running = true;
+  Tenant& tenant = tenants_.find(taken->request.tenant)->second;
+  ++tenant.n_running;
+  tenant.last_start = ++n_starts_;
   return taken;
 }
 
@@ -115,7 +138,8 @@ void RequestQueue::forget(RequestId id) {
   const std::lock_guard lock(mutex_);
   const auto found = live_.find(id);
   if (found == live_.end()) return;
-  n_cancelled_ -= found->second ? 1 : 0;
+  n_cancelled_ -= found->second.cancelled ? 1 : 0;
+  if (found->second.running) --tenants_.find(found->second.tenant)->second.n_running;
   live_.erase(found);
 }
 

@@ -3,7 +3,7 @@
 
 #include <condition_variable>
 #include <cstdint>
-#include <deque>
+#include <list>
 #include <mutex>
 #include <optional>
 #include <random>
@@ -24,8 +24,11 @@ struct WaitingRequest {
   std::int32_t n_passed = 0;  // as in WaitingNeed
 };
 
-// A bounded queue of requests, and cancellations, from submitters to the engine thread. Only push() allocates, so take
-// and cancel work without memory. Threads: push, cancel, close, n_waiting from any; the rest is the engine thread's.
+// A bounded queue of requests, and cancellations, from submitters to the engine thread. The next turn is the tenant's
+// with the fewest running requests; of equals, the one's whose latest start was longest ago. A tenant's own requests
+// start in the order they came. So a tenant with many requests delays another one by one request's end. Only push()
+// allocates, so take and cancel work without memory. Threads: push, cancel, close, n_waiting from any; the rest is the
+// engine thread's.
 class RequestQueue {
  public:
   RequestQueue(std::int32_t max_waiting, std::optional<std::uint64_t> seed);
@@ -42,21 +45,37 @@ class RequestQueue {
   bool is_cancelled(RequestId id) const;
   // Removes the first waiting request that is cancelled; empty: none is.
   std::optional<WaitingRequest> pop_cancelled();
-  // The first `most` waiting requests, in the order of arrival. REQUIRES: needs has that capacity.
-  void peek_needs(std::size_t most, std::vector<WaitingNeed>& needs) const;
-  // Removes the request with this index in the order of arrival, which so passes those before it; empty: none is there.
+  // The first `most` waiting requests in the order of their turns. REQUIRES: needs has that capacity. Cost: O(most ·
+  // waiting requests) with several tenants, O(most) with one.
+  void peek_needs(std::size_t most, std::vector<WaitingNeed>& needs);
+  // Removes the request with this index in the order of the latest peek_needs(), less what was taken since. It passes
+  // those before it. Empty: none is there.
   std::optional<WaitingRequest> take(std::size_t index);
   void forget(RequestId id);  // the request finished: its id may be reused, a late cancel has no effect
   // Sleeps until there is a request or a cancellation; false when none can come any more.
   bool wait(std::stop_token stop);
 
  private:
+  struct Entry {
+    TenantId tenant;
+    bool cancelled = false, running = false;
+  };
+  struct Tenant {
+    std::int32_t n_running = 0;
+    std::uint64_t last_start = 0;  // 0: none yet
+    std::int32_t n_ordered = 0;    // of its waiting requests, while peek_needs() orders
+  };
+  using Waiting = std::list<WaitingRequest>;
+  Waiting::iterator bring_next(Waiting::iterator to);
+
   mutable std::mutex mutex_;
   std::condition_variable_any ready_;
   const std::size_t max_waiting_;
-  std::deque<WaitingRequest> waiting_;
-  std::unordered_map<RequestId, bool> live_;  // id → whether it is cancelled
-  std::size_t n_cancelled_ = 0;               // cancelled entries of live_
+  Waiting waiting_;                               // a tenant's requests in the order of arrival
+  std::unordered_map<RequestId, Entry> live_;     // waiting or running
+  std::unordered_map<TenantId, Tenant> tenants_;  // that were ever seen: as many as there are API keys
+  std::uint64_t n_starts_ = 0;
+  std::size_t n_cancelled_ = 0;  // cancelled entries of live_
   std::mt19937_64 seeds_;
   bool closed_ = false;
 };

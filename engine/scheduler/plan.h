@@ -49,13 +49,13 @@ std::int32_t slots_to_start(std::int32_t n_tokens, std::int32_t most_tokens, boo
 // What planning knows of a waiting request.
 struct WaitingNeed {
   std::int32_t pages = 0;     // that it needs to start
-  std::int32_t n_passed = 0;  // later requests that started before it
+  std::int32_t n_passed = 0;  // requests behind it that started before it
 };
 inline constexpr std::int32_t kMostPassed = 8;  // the most that n_passed may become
 
 // Picks the waiting requests that may start now: their indices, ascending. Pages for the rest of an answer are reserved
-// as it grows, so `free_pages` is what the running sequences leave. First come, first served, except that small
-// requests pass one that does not fit yet, at most kMostPassed of them. Pure.
+// as it grows, so `free_pages` is what the running sequences leave. In the order given, except that small requests pass
+// one that does not fit yet, at most kMostPassed of them. Pure.
 void pick_admissible(std::span<const WaitingNeed> waiting, std::int32_t free_pages, std::int32_t free_sequences,
                      std::vector<std::size_t>& picked);
 

@@ -256,6 +256,20 @@ TEST(EngineAdmits, NoMoreThanMayWait) {
   for (const Answer& answer : answers) EXPECT_EQ(answer.tokens.size(), 12U);
 }
 
+TEST(EngineAdmits, TheTenantWithTheFewestRunningRequests) {
+  Bench bench({}, {.max_running = 2});
+  std::vector<Answer> answers(12);
+  for (std::size_t i = 0; i < answers.size(); ++i) {
+    Request request = bench.request(i + 1, answers[i]);
+    request.tenant = {i < 10 ? 1U : 2U};
+    bench.engine->submit(std::move(request));
+  }
+  EXPECT_TRUE(drain(*bench.engine));
+  std::vector<std::uint64_t> order;
+  for (const RequestSummary& summary : bench.listener.finished) order.push_back(summary.id.value);
+  EXPECT_EQ(order, (std::vector<std::uint64_t>{1, 11, 2, 12, 3, 4, 5, 6, 7, 8, 9, 10}));
+}
+
 TEST(EngineAdmits, InOrderAsPagesComeFree) {
   // 4 pages of 32: two requests of 40 tokens fit at once, never three.
   Bench bench({}, {.max_running = 8}, {.n_pages = 4});

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/request_queue.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <string>
+
+#include "common/error.h"
+
+namespace slip {
+namespace {
+
+class RequestQueueTest : public ::testing::Test {
+ protected:
+  void push(std::uint64_t id, std::uint64_t tenant, std::size_t n_prompt = 4) {
+    Request request;
+    request.id = {id};
+    request.tenant = {tenant};
+    request.prompt.assign(n_prompt, 1);
+    request.max_tokens = 4;
+    queue_.push(std::move(request));
+  }
+  void push_many(std::uint64_t first, int n, std::uint64_t tenant) {
+    for (int i = 0; i < n; ++i) push(first + static_cast<std::uint64_t>(i), tenant);
+  }
+  // Starts the next request, as the engine does.
+  std::uint64_t start() {
+    queue_.peek_needs(1, needs_);
+    const auto taken = queue_.take(0);
+    return taken ? taken->request.id.value : 0;
+  }
+  std::vector<std::uint64_t> start_many(int n) {
+    std::vector<std::uint64_t> ids;
+    for (int i = 0; i < n; ++i) ids.push_back(start());
+    return ids;
+  }
+  using Ids = std::vector<std::uint64_t>;
+
+  RequestQueue queue_{64, 1};
+  std::vector<WaitingNeed> needs_;
+};
+
+TEST_F(RequestQueueTest, OneTenantsRequestsStartInTheOrderTheyCame) {
+  push_many(1, 5, 7);
+  EXPECT_EQ(start_many(6), (Ids{1, 2, 3, 4, 5, 0}));
+}
+
+// Bug: all started in the order they came, so a key's next request waited for every request that another key had sent.
+TEST_F(RequestQueueTest, ATenantWithManyRequestsDelaysAnotherOneByOneEnd) {
+  push_many(1, 20, 7);
+  EXPECT_EQ(start_many(4), (Ids{1, 2, 3, 4}));
+  push_many(101, 3, 8);
+  queue_.forget({1});
+  EXPECT_EQ(start(), 101U) << "this tenant has none running";
+  queue_.forget({2});
+  EXPECT_EQ(start(), 102U) << "one against two";
+  queue_.forget({3});
+  EXPECT_EQ(start(), 5U) << "two against one";
+}
+
+TEST_F(RequestQueueTest, SeveralFreePlacesAreSharedToo) {
+  push_many(1, 20, 7);
+  push_many(101, 20, 8);
+  push(201, 9);
+  queue_.peek_needs(7, needs_);
+  Ids ids;
+  for (int i = 0; i < 7; ++i) ids.push_back(queue_.take(0)->request.id.value);
+  EXPECT_EQ(ids, (Ids{1, 101, 201, 2, 102, 3, 103}));
+}
+
+// With fewer places than tenants no tenant has one running when its turn may come.
+TEST_F(RequestQueueTest, MoreTenantsThanPlacesTakeTurns) {
+  for (std::uint64_t tenant = 1; tenant <= 5; ++tenant) push_many(tenant * 100, 4, tenant);
+  std::map<std::uint64_t, int> started;
+  for (int i = 0; i < 15; ++i) {
+    const std::uint64_t id = start();
+    ++started[id / 100];
+    queue_.forget({id});
+    if (i == 7) push_many(600, 4, 6);
+  }
+  for (std::uint64_t tenant = 1; tenant <= 5; ++tenant) {
+    EXPECT_GE(started[tenant], 2) << tenant;
+    EXPECT_LE(started[tenant], 3) << tenant;
+  }
+  EXPECT_GE(started[6], 1);
+}
+
+TEST_F(RequestQueueTest, ATenantsOwnRequestsKeepTheirOrder) {
+  std::map<std::uint64_t, std::uint64_t> last;
+  std::uint64_t id = 0;
+  for (std::uint64_t round = 0; round < 12; ++round) {
+    for (std::uint64_t tenant = 1; tenant <= 3; ++tenant) push(++id * 10 + tenant, tenant);
+    if (round % 3 == 0) push(++id * 10 + 2, 2);
+    queue_.peek_needs(5, needs_);
+    for (const std::uint64_t started : start_many(2)) {
+      EXPECT_GT(started, last[started % 10]);
+      last[started % 10] = started;
+      queue_.forget({started});
+    }
+  }
+}
+
+TEST_F(RequestQueueTest, OnlyThoseBeforeItInTurnArePassed) {
+  push(1, 7, 600);  // a large prompt
+  push(2, 7);
+  push(101, 8);
+  queue_.peek_needs(3, needs_);
+  ASSERT_EQ(needs_.size(), 3U);
+  EXPECT_GT(needs_[0].pages, needs_[1].pages);
+  EXPECT_EQ(queue_.take(1)->request.id.value, 101U) << "the other tenant's turn";
+  queue_.peek_needs(3, needs_);
+  EXPECT_EQ(needs_[0].n_passed, 1);
+  EXPECT_EQ(needs_[1].n_passed, 0);
+}
+
+TEST_F(RequestQueueTest, ARequestThatNeverStartedTookNoPlace) {
+  push_many(1, 2, 7);
+  push(101, 8);
+  queue_.cancel({1});
+  EXPECT_TRUE(queue_.any_cancelled());
+  EXPECT_EQ(queue_.pop_cancelled()->request.id.value, 1U);
+  queue_.forget({1});
+  EXPECT_FALSE(queue_.any_cancelled());
+  EXPECT_EQ(start_many(2), (Ids{2, 101}));
+}
+
+TEST_F(RequestQueueTest, RefusesWhatItCannotHold) {
+  push_many(1, 64, 7);
+  EXPECT_THROW(push(65, 8), Error);
+  EXPECT_EQ(queue_.n_waiting(), 64);
+  EXPECT_EQ(start(), 1U);
+  try {
+    push(1, 7);
+    FAIL() << "the request runs";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
+    EXPECT_NE(std::string(error.what()).find("1 is in use"), std::string::npos);
+  }
+  queue_.close();
+  EXPECT_THROW(push(66, 8), Error);
+}
+
+}  // namespace
+}  // namespace slip
