@@ -2,6 +2,7 @@
 #include "engine/grammar/schema_overlap.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "engine/grammar/schema_scalars.h"
 
@@ -11,6 +12,7 @@ namespace {
 
 constexpr std::size_t kMostSteps = std::size_t{1} << 22;  // values and names compared
 constexpr int kDeepest = 64;                              // nested alternatives
+constexpr double kLargestInteger = 9e18;                  // that fits 64 bits
 
 bool requires_property(const SchemaPlace& place, const std::string& name) {
   if (!place.has("required") || !place.json().at("required").is_array()) return false;
@@ -44,6 +46,34 @@ JsonKinds kind_named(const std::string& type) {
   return static_cast<JsonKinds>(kind);
 }
 
+// Equal values give equal texts: 1 and 1.0, and objects whose keys have another order.
+void write_canonical(const SchemaJson& value, std::string& out) {
+  const double number = value.is_number_float() ? value.get<double>() : 0.5;
+  if (value.is_object()) {
+    std::vector<const SchemaJson::object_t::value_type*> members;
+    for (const auto& member : value.get_ref<const SchemaJson::object_t&>()) members.push_back(&member);
+    std::sort(members.begin(), members.end(), [](const auto* a, const auto* b) { return a->first < b->first; });
+    out += '{';
+    for (const auto* member : members) {
+      out += SchemaJson(member->first).dump() + ':';
+      write_canonical(member->second, out);
+      out += ',';
+    }
+    out += '}';
+  } else if (value.is_array()) {
+    out += '[';
+    for (const SchemaJson& item : value) {
+      write_canonical(item, out);
+      out += ',';
+    }
+    out += ']';
+  } else if (number == std::floor(number) && std::abs(number) < kLargestInteger) {
+    out += std::to_string(static_cast<std::int64_t>(number));
+  } else {
+    out += value.dump();
+  }
+}
+
 }  // namespace
 
 bool SchemaOverlap::take_steps(std::size_t n) {
@@ -55,17 +85,21 @@ const SchemaOverlap::Values* SchemaOverlap::values_of(const SchemaPlace& place) 
   const auto [found, is_new] = values_.try_emplace(&place.json());
   if (is_new) {
     if (const auto listed = listed_values(place)) {
-      Values& values = found->second.emplace(listed->begin(), listed->end());
-      std::sort(values.begin(), values.end());
+      Values& values = found->second.emplace();
+      for (const SchemaJson* value : *listed) {
+        values.kinds |= kind_of(*value);
+        write_canonical(*value, values.texts.emplace_back());
+      }
+      std::sort(values.texts.begin(), values.texts.end());
     }
   }
   return found->second ? &*found->second : nullptr;
 }
 
 bool SchemaOverlap::share_a_value(const Values& a, const Values& b) {
-  if (!take_steps(a.size() + b.size())) return true;
-  auto in_a = a.begin(), in_b = b.begin();
-  while (in_a != a.end() && in_b != b.end()) {
+  if (!take_steps(a.texts.size() + b.texts.size())) return true;
+  auto in_a = a.texts.begin(), in_b = b.texts.begin();
+  while (in_a != a.texts.end() && in_b != b.texts.end()) {
     if (*in_a < *in_b) {
       ++in_a;
     } else if (*in_b < *in_a) {
@@ -89,10 +123,7 @@ JsonKinds SchemaOverlap::kinds_of(const SchemaPlace& reference, int depth) {
 JsonKinds SchemaOverlap::find_kinds(const SchemaPlace& place, int depth) {
   if (place.json().is_boolean()) return place.json().get<bool>() ? kAllKinds : 0;
   JsonKinds kinds = 0;
-  if (const Values* values = values_of(place)) {
-    for (const nlohmann::json& value : *values) kinds |= kind_of(value);
-    return kinds;
-  }
+  if (const Values* values = values_of(place)) return values->kinds;
   for (const char* key : {"anyOf", "oneOf"}) {
     if (!place.has(key) || !place.at(key).json().is_array()) continue;
     const SchemaPlace list = place.at(key);

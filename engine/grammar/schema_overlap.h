@@ -2,6 +2,8 @@
 #pragma once
 
 #include <map>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "engine/grammar/schema_place.h"
@@ -21,8 +23,11 @@ class SchemaOverlap {
   bool might(const SchemaPlace& a, const SchemaPlace& b);
 
  private:
-  // Values of enum or const, sorted; objects compare equal whatever the order of their keys.
-  using Values = std::vector<nlohmann::json>;
+  // Values of enum or const.
+  struct Values {
+    JsonKinds kinds = 0;
+    std::vector<std::string> texts;  // sorted; equal values have equal texts, whatever the order of their keys
+  };
 
   JsonKinds kinds_of(const SchemaPlace& reference, int depth);
   JsonKinds find_kinds(const SchemaPlace& place, int depth);

@@ -46,7 +46,7 @@ void SchemaPlace::refuse_unsupported(const std::string& why) const {
   throw Error(ErrorCode::kUnsupported, "'" + path_ + "' " + why, {}, path_);
 }
 
-JsonKinds kind_of(const nlohmann::json& value) {
+JsonKinds kind_of(const SchemaJson& value) {
   const auto kind = value.is_null()      ? JsonKind::kNull
                     : value.is_boolean() ? JsonKind::kBoolean
                     : value.is_number()  ? JsonKind::kNumber

@@ -37,7 +37,7 @@ class SchemaPlace {
 enum class JsonKind : std::uint8_t { kNull = 1, kBoolean = 2, kNumber = 4, kString = 8, kArray = 16, kObject = 32 };
 using JsonKinds = std::uint8_t;
 inline constexpr JsonKinds kAllKinds = 63;
-JsonKinds kind_of(const nlohmann::json& value);
+JsonKinds kind_of(const SchemaJson& value);
 
 // The document of a schema, which resolves its references.
 class SchemaDocument {

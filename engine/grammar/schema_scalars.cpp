@@ -140,23 +140,25 @@ Lexeme number_lexeme(const SchemaPlace& place, bool integer, AutomatonBudget& bu
   return std::make_shared<const ByteAutomaton>(number_automaton(shape, budget));
 }
 
-std::optional<std::vector<SchemaJson>> listed_values(const SchemaPlace& place) {
-  std::optional<std::vector<SchemaJson>> values;
-  if (place.has("const")) values = std::vector<SchemaJson>(1, place.json().at("const"));
+std::optional<std::vector<const SchemaJson*>> listed_values(const SchemaPlace& place) {
+  std::optional<std::vector<const SchemaJson*>> values;
+  if (place.has("const")) values = {&place.json().at("const")};
   if (!place.has("enum")) return values;
   const SchemaPlace list = place.at("enum");
   if (!list.json().is_array() || list.json().empty()) list.refuse("must be a list of at least one value");
   if (values) list.refuse_unsupported("beside const is not supported");
-  return std::vector<SchemaJson>(list.json().begin(), list.json().end());
+  values.emplace();
+  for (const SchemaJson& value : list.json()) values->push_back(&value);
+  return values;
 }
 
 Lexeme listed_lexeme(const SchemaPlace& place, AutomatonBudget& budget) {
   const auto types = declared_types(place);
-  const std::vector<SchemaJson> values = listed_values(place).value_or(std::vector<SchemaJson>{});
+  const auto values = listed_values(place).value_or(std::vector<const SchemaJson*>{});
   std::vector<std::string> texts;
-  for (const SchemaJson& value : values) {
-    const auto is_its_type = [&](const std::string& type) { return is_of_type(value, type); };
-    if (types.empty() || std::any_of(types.begin(), types.end(), is_its_type)) texts.push_back(value.dump());
+  for (const SchemaJson* value : values) {
+    const auto is_its_type = [&](const std::string& type) { return is_of_type(*value, type); };
+    if (types.empty() || std::any_of(types.begin(), types.end(), is_its_type)) texts.push_back(value->dump());
   }
   budget.where = place.path() + (place.has("enum") ? ".enum" : ".const");
   return std::make_shared<const ByteAutomaton>(literals(texts, budget));

@@ -14,7 +14,8 @@ Lexeme number_lexeme(const SchemaPlace& place, bool integer, AutomatonBudget& bu
 // The values of its enum or const that have one of its types, each as its shortest text.
 Lexeme listed_lexeme(const SchemaPlace& place, AutomatonBudget& budget);
 
-// The values of enum or const; nullopt when it has neither.
-std::optional<std::vector<SchemaJson>> listed_values(const SchemaPlace& place);
+// The values of enum or const, in the schema; nullopt when it has neither. Not copies: nlohmann frees part of a copy by
+// allocating, which ends the process where memory is exhausted.
+std::optional<std::vector<const SchemaJson*>> listed_values(const SchemaPlace& place);
 
 }  // namespace slip

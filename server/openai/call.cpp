@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -367,11 +368,13 @@ class CallReader {
       const std::string_view name = trimmed(item.substr(0, equals)),
                              value = equals == item.npos ? "" : trimmed(item.substr(equals + 1));
       std::int64_t* const target = name == "tpot" ? &named.tpot_us : name == "ttft" ? &named.ttft_us : nullptr;
-      const json ms = json::parse(value, nullptr, /*allow_exceptions=*/false);
-      if (target == nullptr || *target > 0 || !ms.is_number() || !is_target(ms.get<double>())) {
+      double ms = 0;
+      const auto [end, fault] = std::from_chars(value.data(), value.data() + value.size(), ms);
+      const bool is_number = fault == std::errc() && end == value.data() + value.size();
+      if (target == nullptr || *target > 0 || !is_number || !is_target(ms)) {
         refuse_field("X-Slipstream-SLO", "must be like: tpot=40, ttft=500, each from 0.001 to 3600000 milliseconds");
       }
-      *target = std::llround(ms.get<double>() * 1000);
+      *target = std::llround(ms * 1000);
     });
     take_target(named.tpot_us, call_.slo.tpot_us, "slo.tpot_ms");
     take_target(named.ttft_us, call_.slo.ttft_us, "slo.ttft_ms");

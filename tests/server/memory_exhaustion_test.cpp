@@ -9,6 +9,9 @@
 #include "common/lock_free_inbox.h"
 #include "common/log.h"
 #include "distill/lossy_inbox.h"
+#include "engine/grammar/schema_compiler.h"
+#include "tests/checkpoints/temporary_folder.h"
+#include "tests/checkpoints/tiny_llama.h"
 #include "tests/failing_allocations.h"
 #include "tests/server/http_fixture.h"
 
@@ -31,6 +34,18 @@ TEST(MemoryExhaustion, DocumentsAreBuiltAndFreedWithoutEndingTheProcess) {
     }
   };
   EXPECT_GT(fail_each(refuse), 10);
+}
+
+// Bug: values of enum and const were copied, and nlohmann frees nested copies by allocating.
+TEST(MemoryExhaustion, SchemasAreCompiledWithoutEndingTheProcess) {
+  const auto with_k = [](const char* k) {
+    return std::string(R"({"type":"object","properties":{"k":{"const":)") + k +
+           R"(}},"required":["k"],"additionalProperties":false})";
+  };
+  const JsonDocument schema(
+      parse_ordered_json(R"({"oneOf":[{"const":[{"b":[2,{"c":[]}]}]},{"enum":[[1],["a",[2,[3]]],"x"]},)" +
+                         with_k(R"([{"d":[1]}])") + "," + with_k(R"([{"d":[2]}])") + "]}"));
+  EXPECT_GT(fail_each([&] { compile_schema(schema.root(), "schema"); }), 100);
 }
 
 TEST(MemoryExhaustion, AnAnswerThatCannotBeKeptIsCutOff) {
@@ -133,6 +148,15 @@ class ExhaustedServerTest : public HttpServerTest {
     RecordProperty("allocations", n);
   }
 
+  void check_refused(const std::string& request, const std::string& field) {
+    for (int n = 1;; ++n) {
+      const auto [reply, failed] = ask_failing(request, n);
+      const bool is_refusal = reply.starts_with("HTTP/1.1 400 ") && reply.find(field) != std::string::npos;
+      ASSERT_TRUE(is_refusal || (failed && reply.starts_with("HTTP/1.1 503 "))) << "n = " << n << ": " << reply;
+      if (!failed) break;
+    }
+  }
+
   std::string closing_post(const std::string& body, const std::string& path) const {
     return post(body, path, "Connection: close\r\n");
   }
@@ -164,6 +188,54 @@ TEST_F(ExhaustedServerTest, ChatsInAForm) {
       "\"Hello\"");
 }
 
+// Bug: the header's values were read as any JSON, and nlohmann frees a list by allocating.
+TEST_F(ExhaustedServerTest, HeadersOfTargets) {
+  start();
+  const auto with = [&](const std::string& value) {
+    return post(kChat, "/v1/chat/completions", "Connection: close\r\nX-Slipstream-SLO: " + value + "\r\n");
+  };
+  check_each(with("tpot=40, ttft=500"), "\"Hello\"");
+  check_refused(with("tpot=[[4]], ttft={}"), "X-Slipstream-SLO");
+}
+
+TEST_F(ExhaustedServerTest, StreamedCompletions) {
+  start();
+  check_each(closing_post(R"({"prompt":"a","stream":true})", "/v1/completions"), "data: [DONE]", /*cut=*/true);
+}
+
+// Bug: reading what a version says of itself ended the process.
+TEST_F(ExhaustedServerTest, TheListOfPublishedDrafts) {
+  const testing::TemporaryFolder folder;
+  DraftStore store(folder.path() / "drafts");
+  const auto staged = store.staging_folder("sql");
+  testing::TinyLlama().write(staged);
+  DraftMeta meta;
+  meta.draft = meta.topic = "sql";
+  meta.trained_requests = 308;
+  store.publish(staged, meta);
+  drafts_ = &store;
+  start();
+  check_each(get("/v1/drafts", "Connection: close\r\n"), "\"version\":1");
+}
+
+TEST_F(ExhaustedServerTest, DeletedRequests) {
+  purge_ = [](const PurgeOrder& order, const std::function<void(PurgeResult)>& done) {
+    done({order.request == "here" ? 1U : 0U, 0, std::nullopt});
+  };
+  start();
+  const auto check = [&](const std::string& id, const std::string& status) {
+    for (int n = 1;; ++n) {
+      const auto [reply, failed] =
+          ask_failing("DELETE /v1/requests/" + id + " HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", n);
+      const bool is_right = reply.starts_with("HTTP/1.1 " + status);
+      ASSERT_TRUE(is_right || (failed && reply.starts_with("HTTP/1.1 503 "))) << "n = " << n << ": " << reply;
+      if (!failed) break;
+    }
+  };
+  check("here", "204 ");
+  check("gone", "404 ");
+}
+
 TEST_F(ExhaustedServerTest, Completions) {
   start();
   check_each(closing_post(R"({"prompt":["a","b"],"n":2,"echo":true,"logprobs":2})", "/v1/completions"), "Hello");
@@ -179,19 +251,14 @@ TEST_F(ExhaustedServerTest, RoutesThatAnswerFromMemory) {
   check_each(get("/version", close), "\"version\"");
   check_each(get("/openapi.json", close), "\"openapi\"");
   check_each(get("/readyz", close), "ready");
-  check_each(get("/healthz", close), "ok");
+  for (const char* probe : {"/healthz", "/health", "/ping"}) check_each(get(probe, close), "ok");
   check_each(get("/metrics", close), "slipstream:connections");
 }
 
 // Refusals are made of memory as well.
 TEST_F(ExhaustedServerTest, Refusals) {
   start();
-  for (int n = 1;; ++n) {
-    const auto [reply, failed] = ask_failing(closing_post(R"({"prompt":7})", "/tokenize"), n);
-    const bool is_refusal = reply.starts_with("HTTP/1.1 400 ") && reply.find("\"prompt\"") != std::string::npos;
-    ASSERT_TRUE(is_refusal || reply.starts_with("HTTP/1.1 503 ")) << reply;
-    if (!failed) break;
-  }
+  check_refused(closing_post(R"({"prompt":7})", "/tokenize"), "\"prompt\"");
 }
 
 // A connection that cannot be taken is lost; the listener is not.
