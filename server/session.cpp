@@ -262,12 +262,21 @@ awaitable<Session::Next> Session::generate(Endpoint endpoint, RequestParser& par
   const ActiveAnswer active(share_.service);
   const auto lane = lane_of(parser.get().body().size());
   const Exchange& exchange = responder_.exchange();
-  // A named object: GCC 12 frees a temporary of an awaited call twice.
-  auto work = [&service = share_.service, endpoint, body = take_body(parser), headers,
-               make_sink = delivery->sink_maker(), caller = Caller{exchange.principal.tenant, exchange.log.id}] {
-    return admit(service, endpoint, body.bytes, headers, caller, make_sink);
+  auto body = std::make_shared<const Body>(take_body(parser));
+  const auto work_for = [&](NewSchemas new_schemas) {
+    return [&service = share_.service, endpoint, body, headers, make_sink = delivery->sink_maker(), new_schemas,
+            caller = Caller{exchange.principal.tenant, exchange.log.id}] {
+      return admit(service, endpoint, body->bytes, headers, caller, make_sink, new_schemas);
+    };
   };
+  // Named objects: GCC 12 frees a temporary of an awaited call twice.
+  auto work = work_for(lane == WorkerPool::Lane::kQuick ? NewSchemas::kReturn : NewSchemas::kCompile);
   auto admission = co_await run_while_there(lane, std::move(work), delivery->peer());
+  if (admission && admission->must_compile) {
+    auto with_compiling = work_for(NewSchemas::kCompile);
+    admission = co_await run_while_there(WorkerPool::Lane::kCompiling, std::move(with_compiling), delivery->peer());
+  }
+  body.reset();
   if (!admission) co_return left_in_queue();
   if (admission->refusal) co_return co_await responder_.reply(std::move(*admission->refusal));
   std::shared_ptr<void> self = shared_from_this();

@@ -10,8 +10,10 @@
 namespace slip {
 namespace {
 
-// Two threads, so that a schema that takes over 100 ms to compile does not delay every chat.
 constexpr int kQuickThreads = 2;
+// Weight 335 against 1024 of a thread at nice 0 (sched(7)): a quarter of a contended core, so that a chat in a form
+// does not wait for seconds, and many new schemas leave the engine its cores.
+constexpr int kCompilingNice = 5;
 // Weight 36 against 1024 of a thread at nice 0 (sched(7)): 3 % of a contended core. At nice 10 the p99 of short chats
 // beside thirty large /tokenize was 1.5 times as long.
 constexpr int kSlowNice = 15;
@@ -29,24 +31,30 @@ void run_handlers(boost::asio::io_context& context) noexcept {
   }
 }
 
-WorkerPool::WorkerPool()
-    : quick_(kQuickThreads), slow_(1), quick_work_(quick_.get_executor()), slow_work_(slow_.get_executor()) {
+WorkerPool::WorkerPool() : quick_(kQuickThreads), compiling_(1), slow_(1) {
   for (int i = 0; i < kQuickThreads; ++i) {
     threads_.emplace_back([this] { run_handlers(quick_); });
   }
-  threads_.emplace_back([this] {
-    set_nice(kSlowNice);
-    run_handlers(slow_);
-  });
+  const auto run_niced = [this](int nice, LaneContext& context) {
+    threads_.emplace_back([nice, &context] {
+      set_nice(nice);
+      run_handlers(context);
+    });
+  };
+  run_niced(kCompilingNice, compiling_);
+  run_niced(kSlowNice, slow_);
 }
 
 WorkerPool::~WorkerPool() {
   stop();
 }
 
+WorkerPool::LaneContext& WorkerPool::context_of(Lane lane) {
+  return lane == Lane::kQuick ? quick_ : lane == Lane::kCompiling ? compiling_ : slow_;
+}
+
 void WorkerPool::stop() {
-  quick_.stop();
-  slow_.stop();
+  for (LaneContext* context : {&quick_, &compiling_, &slow_}) context->stop();
   threads_.clear();  // joins the threads
 }
 

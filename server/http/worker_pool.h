@@ -27,13 +27,14 @@ namespace slip {
 void run_handlers(boost::asio::io_context& context) noexcept;
 
 // Threads for parsing, tokenizing, compiling schemas and reading files, which would block an I/O thread's connections.
-// Slow work has its own thread, so short requests never wait for it. Threads: any.
+// Slow work has threads of its own, so short requests never wait for it. Threads: any.
 class WorkerPool {
  public:
   enum class Lane : std::uint8_t {
-    kQuick,  // requests of milliseconds
-    kSlow,   // one at a time, in memory that the Service reserves for it; at nice 15, so that the engine keeps its
-             // cores
+    kQuick,      // requests of milliseconds
+    kCompiling,  // schemas that were not compiled yet, one at a time, at nice 5: up to a second each
+    kSlow,       // one at a time, in memory that the Service reserves for it; at nice 15, so that the engine keeps its
+                 // cores
   };
 
   WorkerPool();
@@ -81,8 +82,13 @@ class WorkerPool {
     Job<Work>& job;
   };
 
-  boost::asio::io_context quick_, slow_;
-  boost::asio::executor_work_guard<boost::asio::io_context::executor_type> quick_work_, slow_work_;
+  struct LaneContext : boost::asio::io_context {
+    explicit LaneContext(int n_threads) : io_context(n_threads), work(get_executor()) {}
+    boost::asio::executor_work_guard<executor_type> work;  // keeps it running without jobs
+  };
+  LaneContext& context_of(Lane lane);
+
+  LaneContext quick_, compiling_, slow_;
   std::vector<std::jthread> threads_;
 };
 
@@ -92,7 +98,7 @@ boost::asio::awaitable<std::optional<std::invoke_result_t<Work&>>> WorkerPool::r
   constexpr std::chrono::milliseconds kAskEvery{100};  // also covers a wake-up lost for lack of memory
   const auto job = std::make_shared<Job<Work>>(co_await boost::asio::this_coro::executor, std::move(work));
   const Claim<Work> claim(*job);
-  boost::asio::post(lane == Lane::kQuick ? quick_ : slow_, [job] {
+  boost::asio::post(context_of(lane), [job] {
     if (!job->take(Progress::kRuns)) return;
     try {
       job->result.emplace((*job->work)());

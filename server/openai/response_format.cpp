@@ -90,6 +90,10 @@ std::shared_ptr<const Grammar> GrammarCache::grammar(const ResponseFormat& forma
   return made;
 }
 
+bool GrammarCache::is_ready(const ResponseFormat& format) {
+  return format.kind != ResponseFormat::Kind::kJsonSchema || find(format.schema) != nullptr;
+}
+
 std::shared_ptr<const Grammar> GrammarCache::find(const std::string& schema) {
   const std::lock_guard lock(mutex_);
   const auto found = std::find_if(kept_.begin(), kept_.end(), [&](const Entry& one) { return one.schema == schema; });

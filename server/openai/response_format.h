@@ -30,6 +30,8 @@ class GrammarCache {
  public:
   // Null for plain text. Errors: those of compile_schema, with paths from "response_format.json_schema.schema".
   std::shared_ptr<const Grammar> grammar(const ResponseFormat& format);
+  // Whether grammar() takes no time: there is no schema, or it is kept. False: it compiles, up to a second.
+  bool is_ready(const ResponseFormat& format);
 
  private:
   static constexpr std::size_t kMostKept = 16;  // at most about 16 MiB each, even for schemas made to be large

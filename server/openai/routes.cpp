@@ -211,12 +211,14 @@ Reply quota_reply(const KeyQuotas::Entry& entry, int retry_after_s) {
 }
 
 Admission admit(Service& service, Endpoint endpoint, std::string_view body, const CallHeaders& headers, Caller caller,
-                const SinkMaker& make_sink) {
+                const SinkMaker& make_sink, NewSchemas new_schemas) {
   Admission admission;
   bool admitted = false;
   Reply refusal = guarded_reply(
       [&] {
-        admission.who = service.generate(parse_request(endpoint, body, headers), caller, make_sink);
+        CompletionCall call = parse_request(endpoint, body, headers);
+        admission.must_compile = new_schemas == NewSchemas::kReturn && !service.has_grammar(call);
+        if (!admission.must_compile) admission.who = service.generate(std::move(call), caller, make_sink);
         admitted = true;
         return Reply{};
       },

@@ -64,10 +64,13 @@ class ActiveAnswer {
 struct Admission {
   AnswerIdentity who;
   std::optional<Reply> refusal;
+  bool must_compile = false;  // nothing was submitted: its schema has to be compiled first
 };
+// Whether admit() compiles a schema that is new; else it returns `must_compile`.
+enum class NewSchemas : std::uint8_t { kCompile, kReturn };
 // Parses, tokenizes and submits; errors become replies. Not on I/O threads.
 Admission admit(Service& service, Endpoint endpoint, std::string_view body, const CallHeaders& headers, Caller caller,
-                const SinkMaker& make_sink);
+                const SinkMaker& make_sink, NewSchemas new_schemas = NewSchemas::kCompile);
 
 // The error of a finished request without a valid answer; nullopt otherwise.
 std::optional<Error> fault_of(const RequestSummary& summary);

@@ -53,6 +53,20 @@ TEST_F(WorkerPoolTest, QuickWorkDoesNotWaitForSlowWork) {
   EXPECT_EQ(slow.get(), 1);
 }
 
+TEST_F(WorkerPoolTest, QuickWorkDoesNotWaitForOneSlowJobAmongIt) {
+  for (const auto lane : {WorkerPool::Lane::kQuick, WorkerPool::Lane::kCompiling}) {
+    std::latch held(1);
+    auto blocked = run(lane, [&held] {
+      held.wait();
+      return 1;
+    });
+    auto quick = run(WorkerPool::Lane::kQuick, [] { return 2; });
+    EXPECT_EQ(quick.wait_for(kPatience), std::future_status::ready);
+    held.count_down();
+    EXPECT_EQ(blocked.get(), 1);
+  }
+}
+
 // Six hundred answers of 1 MB waited in memory, outside every budget, until the last was made.
 TEST_F(WorkerPoolTest, AResultDoesNotWaitForTheWorkBehindIt) {
   std::latch both_wait(1), held(1);
@@ -156,6 +170,31 @@ TEST_F(SlowLaneTest, AChatIsAnsweredWhileLargeWorkWaits) {
   release();
   EXPECT_EQ(tokens.read_reply().status, 200);
   EXPECT_EQ(large.read_reply().status, 200);
+}
+
+// Bug: a schema may take a second to compile, and two new ones held up every chat.
+TEST_F(SlowLaneTest, ChatsAreAnsweredWhileNewSchemasWait) {
+  const auto in_a_form = [&](int of, int max_tokens) {
+    return post(R"({"messages":[{"role":"user","content":"hi"}],"max_tokens":)" + std::to_string(max_tokens) +
+                R"(,"response_format":{"type":"json_schema","json_schema":{"name":"x","schema":{"const":)" +
+                std::to_string(of) + "}}}}");
+  };
+  start();
+  EXPECT_EQ(ask(in_a_form(0, 5)).status, 200) << "now it is compiled";
+  engine_.on_submit = [this](const Request& request) {
+    if (request.max_tokens == 7) held_.wait();
+  };
+  std::vector<std::unique_ptr<RawClient>> clients;
+  for (int i = 1; i <= 3; ++i) {
+    clients.push_back(std::make_unique<RawClient>(server_->port()));
+    clients.back()->send(in_a_form(i, 7));
+  }
+  ASSERT_TRUE(engine_.wait_for([](const FakeEngine& engine) { return engine.n_submitting() >= 1; }));
+  EXPECT_EQ(ask(post(kChat)).status, 200);
+  EXPECT_EQ(ask(in_a_form(0, 5)).status, 200) << "a kept schema is quick";
+  EXPECT_EQ(engine_.n_submitting(), 1);
+  release();
+  for (const auto& client : clients) EXPECT_EQ(client->read_reply().status, 200);
 }
 
 // Forty clients sent 4 MB to /tokenize and left. The next one waited 19 s for work that nobody wanted, and the bodies
