@@ -135,6 +135,20 @@ TEST_F(ServePurgeTest, OfARunningServiceAndOfAStoppedOneNothingIsLeft) {
   EXPECT_EQ(count("SELECT COUNT(*) FROM same_text"), 0);
 }
 
+TEST_F(ServePurgeTest, ByTimeOfARunningServiceAsWell) {
+  Program program(folder_, with_config());
+  const auto port = program.port();
+  ASSERT_NE(port, 0) << program.log();
+  std::vector<Sent> sent;
+  for (int i = 0; i < 3; ++i) sent.push_back(send(port, "first-key-of-them", i));
+  for (const Sent& one : sent) ASSERT_TRUE(eventually([&] { return is_kept(one); }));
+  EXPECT_EQ(purge("--before 2020-01-01"), 0) << said_;
+  for (const Sent& one : sent) EXPECT_TRUE(is_kept(one));
+  EXPECT_EQ(purge("--before now"), 0) << said_;
+  for (const Sent& one : sent) EXPECT_TRUE(is_gone(one));
+  EXPECT_EQ(program.stop(), 0) << program.log();
+}
+
 // A name that is mistyped looked like a purge that was done.
 TEST_F(ServePurgeTest, WhereNothingIsFoundItSaysSo) {
   Program program(folder_, with_config());

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// The built program under a limit of its address space, as `ulimit -v` or a small container sets it.
+#include <sys/resource.h>
+
+#include <array>
+
+#include "tests/cli/serve_fixture.h"
+
+namespace slip {
+namespace {
+
+using testing::eventually;
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr bool kMayLimit = false;  // a sanitizer reserves terabytes of addresses
+#else
+constexpr bool kMayLimit = true;
+#endif
+
+bool limit_addresses() {
+  const rlimit limit{std::size_t{1000} << 20, std::size_t{1000} << 20};
+  return ::setrlimit(RLIMIT_AS, &limit) == 0;
+}
+
+class ServeMemoryTest : public ServeTest {
+ protected:
+  static std::string tokenize_bytes(std::size_t n) {
+    const std::string body = R"({"return_token_strs":true,"prompt":")" + std::string(n, 'x') + R"("})";
+    return "POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: " +
+           std::to_string(body.size()) + "\r\n\r\n" + body;
+  }
+};
+
+// Bug: one such request ended the process, since freeing a JSON tree allocates.
+TEST_F(ServeMemoryTest, LargeRequestsThatNobodyReadsEndNothing) {
+  if (!kMayLimit) GTEST_SKIP();
+  Program program(folder_, usual(), {}, limit_addresses);
+  const auto port = program.port();
+  ASSERT_NE(port, 0) << program.log();
+  const std::string large = tokenize_bytes(std::size_t{4'000'000});
+  std::array<int, 6> known_answers{200, 400, 413, 422, 429, 503};
+  const int status = ask(port, large).status;
+  EXPECT_NE(std::find(known_answers.begin(), known_answers.end(), status), known_answers.end()) << status;
+  {
+    std::vector<std::unique_ptr<RawClient>> clients;
+    for (int i = 0; i < 12; ++i) {
+      clients.push_back(std::make_unique<RawClient>(port));
+      clients.back()->send(large);
+    }
+    EXPECT_EQ(get(port, "/healthz").status, 200);
+  }
+  EXPECT_TRUE(eventually([&] { return ask(port, chat_bytes("Hello", 4)).status == 200; })) << program.log();
+  EXPECT_EQ(program.stop(), 0) << program.log();
+}
+
+}  // namespace
+}  // namespace slip
