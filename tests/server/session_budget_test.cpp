@@ -140,6 +140,39 @@ TEST_F(SessionBudgetTest, AnswersThatAreNotReadStayWithinTheBudget) {
   EXPECT_TRUE(eventually([&] { return memory.used() == 0; }));
 }
 
+// Half of the answers are streamed. One that finds no room ends with a 503.
+TEST_F(SessionBudgetTest, ChatsThatAreNotReadStayWithinTheBudget) {
+  constexpr std::size_t kClients = 12, kBytes = 3'000'000;
+  options_.max_body_bytes = 1 << 20;
+  options_.max_answer_bytes = 4 << 20;
+  options_.max_buffered_bytes = 16 << 20;
+  engine_.hold = true;
+  start();
+  const MemoryBudget& memory = service_->memory();
+  std::vector<std::unique_ptr<RawClient>> clients;
+  for (std::size_t i = 0; i < kClients; ++i) {
+    clients.push_back(std::make_unique<RawClient>(server_->port(), /*receive_buffer=*/4096));
+    clients.back()->send(post(i % 2 == 0 ? kChat : kStream));
+    const Request held = engine_.request(i);
+    held.sink->on_tokens({{7}, std::string(kBytes, 'x'), {}});
+    EXPECT_LE(memory.used(), options_.max_buffered_bytes);
+  }
+  ASSERT_TRUE(engine_.wait_for([](const FakeEngine& engine) { return engine.cancelled().size() >= 2; }));
+  EXPECT_LT(engine_.cancelled().size(), kClients);
+  for (std::size_t i = 0; i < kClients; ++i) engine_.finish(engine_.request(i), StopReason::kEndToken);
+  std::size_t n_taken = 0;
+  for (const auto& client : clients) {
+    ASSERT_TRUE(client->read_until("\r\n"));
+    const bool is_taken = client->pending().starts_with("HTTP/1.1 200 ");
+    n_taken += is_taken ? 1 : 0;
+    EXPECT_TRUE(is_taken || client->pending().starts_with("HTTP/1.1 503 ")) << client->pending().substr(0, 300);
+  }
+  EXPECT_GE(n_taken, 1U);
+  EXPECT_LT(n_taken, kClients);
+  clients.clear();
+  EXPECT_TRUE(eventually([&] { return memory.used() == 0; }));
+}
+
 // It took 25 MB for a prompt of 4 MB, whatever the bound.
 TEST_F(SessionBudgetTest, TokensBeyondTheBoundOfAnAnswerAreRefused) {
   options_.max_answer_bytes = 5000;
