@@ -30,7 +30,7 @@ class GrammarCache {
  public:
   // Null for plain text. Errors: those of compile_schema, with paths from "response_format.json_schema.schema".
   std::shared_ptr<const Grammar> grammar(const ResponseFormat& format);
-  // Whether grammar() takes no time: there is no schema, or it is kept. False: it compiles, up to a second.
+  // Whether grammar() takes no time: there is no schema, or it is kept. False: it compiles, tens of milliseconds if large.
   bool is_ready(const ResponseFormat& format);
 
  private:

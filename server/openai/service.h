@@ -53,7 +53,7 @@ class Service {
   // Errors: those of submit(), after which no choice is generated; kNotFound for another model; kTooLarge if the
   // context does not fit.
   AnswerIdentity generate(CompletionCall call, const Caller& caller, const SinkMaker& make_sink);
-  // Whether generate() need not compile the call's schema, which may take a second.
+  // Whether generate() need not compile the call's schema, which may take tens of milliseconds.
   bool has_grammar(const CompletionCall& call) { return grammars_.is_ready(call.format); }
   void cancel(const AnswerIdentity& answer);
   // As PurgeDoor. Error{kUnavailable}.

@@ -172,7 +172,7 @@ TEST_F(SlowLaneTest, AChatIsAnsweredWhileLargeWorkWaits) {
   EXPECT_EQ(large.read_reply().status, 200);
 }
 
-// Bug: a schema may take a second to compile, and two new ones held up every chat.
+// Bug: a schema may take as long to compile as ten chats, and two new ones held up every chat.
 TEST_F(SlowLaneTest, ChatsAreAnsweredWhileNewSchemasWait) {
   const auto in_a_form = [&](int of, int max_tokens) {
     return post(R"({"messages":[{"role":"user","content":"hi"}],"max_tokens":)" + std::to_string(max_tokens) +

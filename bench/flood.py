@@ -1,0 +1,206 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Measure what floods of large requests cost: the time of short chats, and memory.
+
+    python3 bench/flood.py --target checkpoints/demo/target --draft checkpoints/demo/draft
+
+Three floods take turns with quiet rounds in which only the chats run: clients that tokenize large texts, clients whose
+every chat has a schema that is new, and both. After that, clients that do not read answers of /tokenize and others that
+never end their bodies stay for some seconds, and memory is compared with server.max_buffered_bytes."""
+import argparse
+import contextlib
+import http.client
+import json
+import pathlib
+import socket
+import sys
+import tempfile
+import threading
+import time
+
+import closed_loop
+
+CHAT = {"messages": [{"role": "user", "content": "Say hello."}], "max_tokens": 4, "temperature": 0, "store": False}
+FLOODS = ("tokenize", "schemas", "both")
+PAUSE_S = 0.02  # between two short chats
+BUDGET_MIB = 256  # the default of server.max_buffered_bytes
+
+
+def percentile(values, share):
+    return sorted(values)[min(len(values) - 1, int(share * len(values)))]
+
+
+def post(address, path, body, timeout=closed_loop.ANSWER_S):
+    connection = http.client.HTTPConnection(*address, timeout=timeout)
+    try:
+        connection.request("POST", path, body, {"Content-Type": "application/json"})
+        response = connection.getresponse()
+        response.read()
+        return response.status
+    finally:
+        connection.close()
+
+
+def costly_schema(number):
+    """A new schema for every number; it takes about 10 ms to compile."""
+    return {"type": "string", "pattern": f"^n{number}(a|b)*a(a|b){{11}}$"}
+
+
+def request_of(flood, number, large):
+    if flood == "tokenize":
+        return "/tokenize", large
+    form = {"type": "json_schema", "json_schema": {"name": "x", "schema": costly_schema(number)}}
+    return "/v1/chat/completions", json.dumps(CHAT | {"max_tokens": 1, "response_format": form})
+
+
+class Flood:
+    """Clients that send their next large request as soon as the last one is answered, while the object's block runs."""
+
+    def __init__(self, address, kinds, clients, large, numbers):
+        self.address, self.large, self.numbers, self.stop = address, large, numbers, threading.Event()
+        self.threads = [threading.Thread(target=self._send, args=(kinds[i % len(kinds)],), daemon=True) for i in range(clients)]
+        self.answers = 0
+
+    def _send(self, kind):
+        while not self.stop.is_set():
+            with contextlib.suppress(OSError, http.client.HTTPException):
+                post(self.address, *request_of(kind, next(self.numbers), self.large))
+                self.answers += 1
+
+    def __enter__(self):
+        for thread in self.threads:
+            thread.start()
+        time.sleep(1)  # so that all of them are under way
+        return self
+
+    def __exit__(self, *_):
+        self.stop.set()
+        for thread in self.threads:
+            thread.join()
+
+
+class Numbers:
+    """1, 2, 3 … for several threads."""
+
+    def __init__(self):
+        self.lock, self.last = threading.Lock(), 0
+
+    def __next__(self):
+        with self.lock:
+            self.last += 1
+            return self.last
+
+
+def chat_times(address, seconds):
+    """Milliseconds of each short chat; failures end the run."""
+    times, end = [], time.monotonic() + seconds
+    while time.monotonic() < end:
+        began = time.monotonic()
+        status = post(address, "/v1/chat/completions", json.dumps(CHAT))
+        if status != 200:
+            raise closed_loop.ServiceError(f"a short chat got {status}")
+        times.append(1e3 * (time.monotonic() - began))
+        time.sleep(PAUSE_S)
+    return times
+
+
+def measure_times(service, options, large):
+    """{round: milliseconds}, the floods and the quiet rounds in turns."""
+    found, numbers = {}, Numbers()
+    chat_times(service.address, 2)
+    for _ in range(options.rounds):
+        for flood in FLOODS:
+            found.setdefault("quiet", []).extend(chat_times(service.address, options.seconds))
+            kinds = ["tokenize", "schemas"] if flood == "both" else [flood]
+            with Flood(service.address, kinds, options.clients, large, numbers):
+                found.setdefault(flood, []).extend(chat_times(service.address, options.seconds))
+    return found
+
+
+def open_request(address, path, n_declared, body):
+    connection = socket.create_connection(address, timeout=closed_loop.ANSWER_S)
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    with contextlib.suppress(OSError):  # refused before all of it was sent
+        connection.sendall(b"POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
+                           % (path.encode(), n_declared) + body)
+    return connection
+
+
+def measure_memory(service, options, large):
+    """MiB before the flood, and the most in it."""
+    before, most, connections, end = service.rss_mib(), 0.0, [], time.monotonic() + options.seconds
+    body = large.encode()
+    try:
+        for i in range(options.unread):
+            connections.append(open_request(service.address, "/tokenize", len(body), body))
+            most = max(most, service.rss_mib())
+            if i < options.unfinished:
+                connections.append(open_request(service.address, "/v1/chat/completions", len(body), body[:-100]))
+        for _ in range(options.unread, options.unfinished):
+            connections.append(open_request(service.address, "/v1/chat/completions", len(body), body[:-100]))
+        while time.monotonic() < end:
+            most = max(most, service.rss_mib())
+            time.sleep(0.05)
+        chat_times(service.address, 1)
+    finally:
+        for connection in connections:
+            connection.close()
+    return {"before_mib": before, "most_mib": max(most, service.rss_mib()), "budget_mib": BUDGET_MIB}
+
+
+def figures_of(times, memory):
+    """What is printed and recorded. Pure."""
+    rounds = {name: {"n": len(ms), "p50_ms": percentile(ms, 0.5), "p99_ms": percentile(ms, 0.99)} for name, ms in times.items()}
+    for one in rounds.values():
+        one["p99_ratio"] = one["p99_ms"] / rounds["quiet"]["p99_ms"]
+    return {"chats": rounds, "memory": memory | {"growth_over_budget": (memory["most_mib"] - memory["before_mib"]) / memory["budget_mib"]}}
+
+
+def print_table(found):
+    print(f"{'short chats':<14}{'n':>6}{'p50 ms':>10}{'p99 ms':>10}{'p99 / quiet':>14}")
+    for name, one in found["chats"].items():
+        print(f"{name:<14}{one['n']:>6}{one['p50_ms']:>10.1f}{one['p99_ms']:>10.1f}{one['p99_ratio']:>14.2f}")
+    memory = found["memory"]
+    print(f"\nmemory {memory['before_mib']:.0f} MiB before, {memory['most_mib']:.0f} MiB at most: "
+          f"{memory['growth_over_budget']:.2f} × server.max_buffered_bytes")
+
+
+def parse():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--target", required=True, type=pathlib.Path)
+    parser.add_argument("--draft", required=True, type=pathlib.Path)
+    parser.add_argument("--slipstream", type=pathlib.Path, default=closed_loop.ROOT / "build/slipstream")
+    parser.add_argument("--clients", type=int, default=30, help="of each flood")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=10, help="of each part of a round")
+    parser.add_argument("--bytes", type=int, default=4_000_000, help="of a large text")
+    parser.add_argument("--unread", type=int, default=60, help="clients that do not read")
+    parser.add_argument("--unfinished", type=int, default=150, help="bodies that never end")
+    parser.add_argument("--json", action="store_true", help="print JSON, for bench/record.py")
+    return parser.parse_args()
+
+
+def main():
+    options = parse()
+    large = json.dumps({"prompt": "hello word " * (options.bytes // 11), "return_token_strs": True})
+    with tempfile.TemporaryDirectory() as folder:
+        service = closed_loop.Service(options.slipstream, "flood", pathlib.Path(folder),
+                                      ["--target", options.target, "--draft", options.draft, "--no-learning"])
+        try:
+            times = measure_times(service, options, large)
+            found = figures_of(times, measure_memory(service, options, large))
+        finally:
+            service.stop()
+    if options.json:
+        print(json.dumps(found, indent=1))
+    else:
+        print_table(found)
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except closed_loop.ServiceError as error:
+        sys.exit(f"flood: {error}")
+    except KeyboardInterrupt:
+        sys.exit(130)

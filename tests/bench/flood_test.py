@@ -1,0 +1,29 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""What bench/flood.py computes, and its requests."""
+import json
+import pathlib
+import sys
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "bench"))
+import flood  # noqa: E402
+
+
+class Figures(unittest.TestCase):
+    def test_each_round_is_compared_with_the_quiet_one(self):
+        times = {"quiet": [float(i) for i in range(1, 101)], "schemas": [2.0 * i for i in range(1, 101)]}
+        found = flood.figures_of(times, {"before_mib": 200, "most_mib": 456, "budget_mib": 256})
+        self.assertEqual(found["chats"]["quiet"], {"n": 100, "p50_ms": 51, "p99_ms": 100, "p99_ratio": 1})
+        self.assertEqual(found["chats"]["schemas"]["p99_ratio"], 2)
+        self.assertEqual(found["memory"]["growth_over_budget"], 1)
+
+    def test_every_schema_is_new(self):
+        bodies = {flood.request_of("schemas", number, "")[1] for number in range(1, 50)}
+        self.assertEqual(len(bodies), 49)
+        self.assertEqual(json.loads(next(iter(bodies)))["response_format"]["type"], "json_schema")
+        self.assertEqual(flood.request_of("tokenize", 1, "text"), ("/tokenize", "text"))
+
+
+if __name__ == "__main__":
+    unittest.main()
