@@ -182,7 +182,14 @@ std::optional<DraftMeta> DraftStore::current(const std::string& draft) const {
   if (version != 0) {
     if (auto meta = intact(*folder, draft, version)) return meta;
   }
-  return newest_intact(*folder, draft);
+  auto newest = newest_intact(*folder, draft);
+  if (newest && !folder->contains(kCurrentFile)) {
+    const std::lock_guard lock(verified_mutex_);
+    const std::string file = (folder->path() / kCurrentFile).string();
+    if (reported_.insert({draft, 0}).second)
+      log_warn("draft store: " + file + " is missing; the newest intact version is used");
+  }
+  return newest;
 }
 
 std::optional<DraftMeta> DraftStore::newest_intact(const StoreFolder& folder, const std::string& draft,

@@ -222,15 +222,18 @@ void add_shaping_options(CLI::App& command, GenerateOptions& options) {
   command
       .add_option("--repetition-penalty", sampling.repetition_penalty,
                   "Above 1: tokens in prompt and answer become less likely")
-      ->check(CLI::Range(0.01, 2.0));
+      ->check(CLI::Range(0.01, 2.0))
+      ->check(nan_fault);
   command
       .add_option("--presence-penalty", sampling.presence_penalty,
                   "Subtracted once from the logits of the answer's tokens")
-      ->check(CLI::Range(-2.0, 2.0));
+      ->check(CLI::Range(-2.0, 2.0))
+      ->check(nan_fault);
   command
       .add_option("--frequency-penalty", sampling.frequency_penalty,
                   "Subtracted from a token's logit per occurrence in the answer")
-      ->check(CLI::Range(-2.0, 2.0));
+      ->check(CLI::Range(-2.0, 2.0))
+      ->check(nan_fault);
   command.add_option("--logit-bias", options.logit_bias, "ID=BIAS, added to a token's logit; may be repeated")
       ->allow_extra_args(false);
   command.add_option("--min-tokens", sampling.min_tokens, "Smallest length of an answer, in tokens")
@@ -248,14 +251,17 @@ void add_shaping_options(CLI::App& command, GenerateOptions& options) {
 void add_sampling_options(CLI::App& command, GenerateOptions& options) {
   SamplingParams& sampling = options.sampling;
   command.add_option("--temperature", sampling.temperature, "Sampling temperature; 0 is greedy (default)")
-      ->check(CLI::Range(0.0, 2.0));
+      ->check(CLI::Range(0.0, 2.0))
+      ->check(nan_fault);
   command
       .add_option("--top-p", sampling.top_p, "Keep the most likely tokens up to this total probability; 0 is greedy")
-      ->check(CLI::Range(0.0, 1.0));
+      ->check(CLI::Range(0.0, 1.0))
+      ->check(nan_fault);
   command.add_option("--top-k", sampling.top_k, "Keep this number of most likely tokens; 0 or -1 keeps all")
       ->check(CLI::Range(-1, std::numeric_limits<std::int32_t>::max()));
   command.add_option("--min-p", sampling.min_p, "Drop tokens below this share of the highest probability")
-      ->check(CLI::Range(0.0, 1.0));
+      ->check(CLI::Range(0.0, 1.0))
+      ->check(nan_fault);
   command.add_option("--seed", sampling.seed, "Makes sampling repeatable, with or without a draft")->check(seed_fault);
   command.add_option("--max-tokens", options.max_tokens, "Longest answer, in tokens")->required()->check(count_fault);
 }

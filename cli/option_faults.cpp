@@ -2,7 +2,9 @@
 #include "cli/option_faults.h"
 
 #include <charconv>
+#include <cmath>
 #include <cstdint>
+#include <cstdlib>
 #include <optional>
 
 namespace slip::cli {
@@ -25,6 +27,10 @@ std::string shown(const std::string& text) {
 std::string count_fault(const std::string& text) {
   if (whole_number<std::int32_t>(text).value_or(0) >= 1) return {};
   return shown(text) + " is no whole number from 1 to 2^31 - 1";
+}
+
+std::string nan_fault(const std::string& text) {
+  return std::isnan(std::strtod(text.c_str(), nullptr)) ? shown(text) + " is no number" : std::string();
 }
 
 std::string seed_fault(const std::string& text) {

@@ -10,6 +10,9 @@ namespace slip::cli {
 // A count: an integer from 1 to 2^31 - 1. CLI11's own check names the range of a double.
 std::string count_fault(const std::string& text);
 
+// Adds to a range: NaN, which lies in none, passes CLI11's check.
+std::string nan_fault(const std::string& text);
+
 // A seed: an integer from -2^63, as in the API, to 2^64 - 1. CLI11 alone clamps larger values.
 std::string seed_fault(const std::string& text);
 

@@ -232,11 +232,18 @@ std::string empty_draft_fault(const std::string& value) {
 
 void serve(const ServeOverrides& overrides, bool check_only) {
   const ServeConfig config = load_serve_config(overrides);
-  if (check_only) return check(config);
+  const auto warn = [&] {
+    for (const std::string& warning : config.warnings) log_warn(warning);
+  };
+  if (check_only) {
+    warn();
+    return check(config);
+  }
   const StopSignal signals;
   signals.take_reloads();
   const BackgroundLog background_log;
   set_log(config.log);
+  warn();
   const int max_connections = allowed_connections(config.server.max_connections);
   const ApiKeys environment_keys = take_environment_keys();
   Gatekeeper gatekeeper(config.server, load_keys(config, environment_keys));

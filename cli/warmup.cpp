@@ -137,7 +137,8 @@ void add_what(CLI::App& command, WarmupFlags& flags) {
       ->excludes(draft);
   command.add_option("--out", flags.out, "Folder of the finished draft; <out>.work holds unfinished work")->required();
   command.add_option("--share", flags.share, "Share of each file to use, from its beginning (default 1)")
-      ->check(CLI::Range(0.0, 1.0));
+      ->check(CLI::Range(0.0, 1.0))
+      ->check(nan_fault);
   command
       .add_option("--answers", flags.answers,
                   "target: the target writes the answers (default); data: use the responses in --data")
@@ -154,7 +155,9 @@ void add_how(CLI::App& command, WarmupFlags& flags) {
   command.add_option("--steps", flags.steps, "Optimizer steps; 0: until the held-out loss stops falling (default)")
       ->check(CLI::NonNegativeNumber);
   command.add_option("--batch", flags.batch, "Answers per step (default 8)")->check(count_fault);
-  command.add_option("--lr", flags.learning_rate, "Learning rate (default 0.002)")->check(CLI::PositiveNumber);
+  command.add_option("--lr", flags.learning_rate, "Learning rate (default 0.002)")
+      ->check(CLI::PositiveNumber)
+      ->check(nan_fault);
   command.add_option("--seed", flags.seed, "Seed of weights, order and sampling (default 1)")->check(seed_fault);
   command.add_option("--threads", flags.threads, "Threads (default: all cores this process may use)")
       ->check(count_fault);
@@ -165,7 +168,8 @@ void add_how(CLI::App& command, WarmupFlags& flags) {
   command.add_option("--learning-device", flags.learning_device, "Device that trains the draft: cpu (default) or cuda")
       ->check(CLI::IsMember({"cpu", "cuda"}));
   command.add_option("--save-every", flags.save_every_s, "Seconds between checkpoints of the training (default 30)")
-      ->check(CLI::Range(0.0, 86'400.0));
+      ->check(CLI::Range(0.0, 86'400.0))
+      ->check(nan_fault);
   auto* resume = command.add_flag("--resume", flags.resume, "Continue an interrupted run; fails if there is none");
   command.add_flag("--force", flags.force, "Replace the folder at --out and start again")->excludes(resume);
   command.add_flag("--keep-work", flags.keep_work, "Keep <out>.work, with the answers, when finished");

@@ -166,7 +166,8 @@ class LineSink final : public spdlog::sinks::sink {
   }
 
   std::string line_of(const spdlog::details::log_msg& message) const {
-    thread_local spdlog::pattern_formatter formatter{kTime, spdlog::pattern_time_type::utc, ""};
+    auto& formatter =
+        thread_scratch<spdlog::pattern_formatter, struct LineTime>(kTime, spdlog::pattern_time_type::utc, "");
     spdlog::memory_buf_t time;
     formatter.format(message, time);
     const std::string_view text(message.payload.data(), message.payload.size());

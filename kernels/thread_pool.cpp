@@ -15,6 +15,8 @@
 #include <thread>
 #include <vector>
 
+#include "common/thread_memory.h"
+
 namespace slip::kernels {
 namespace {
 
@@ -154,6 +156,7 @@ struct ThreadPool::State {
   }
 
   void work(int worker) {
+    prepare_thread_memory();
     std::uint64_t seen = 0;
     while (!stopping.load()) {
       if (!is_used(worker)) {

@@ -55,12 +55,25 @@ class FieldReader final : public FieldVisitor {
   std::optional<TomlSection> section_;
 };
 
+// The file's draft and template belong to its target.
+void take_target(const ServeOverrides& given, ServeConfig& config) {
+  const auto leave_out = [&](std::filesystem::path& value, const std::string& name, const std::string& instead) {
+    if (!value.empty() && instead.empty()) {
+      config.warnings.push_back("model." + name + " = \"" + value.string() + "\" of " + given.config +
+                                " is not used, since --target names another model than the file; if it fits that one, "
+                                "give --" +
+                                (name == "draft" ? name : "chat-template") + " too");
+    }
+    value.clear();
+  };
+  if (std::filesystem::path(given.target).lexically_normal() == config.target.lexically_normal()) return;
+  config.target = given.target;
+  leave_out(config.draft, "draft", given.draft);
+  leave_out(config.chat_template, "chat_template", given.chat_template);
+}
+
 void apply(const ServeOverrides& given, ServeConfig& config) {
-  if (!given.target.empty()) {
-    config.target = given.target;
-    config.draft.clear();
-    config.chat_template.clear();
-  }
+  if (!given.target.empty()) take_target(given, config);
   if (!given.draft.empty()) config.draft = given.draft;
   if (!given.chat_template.empty()) config.chat_template = given.chat_template;
   if (!given.host.empty()) config.server.host = given.host;

@@ -59,6 +59,7 @@ struct ServeConfig {
   std::filesystem::path topics_file;  // that `topics` are from; empty: built in
   std::vector<Topic> topics;
   RouterOptions router;
+  std::vector<std::string> warnings;  // what of the file is not used, and why
 };
 
 // The values that the command line overrides.

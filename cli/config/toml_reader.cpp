@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cctype>
 #include <cmath>
 #include <sstream>
 
@@ -69,7 +70,31 @@ std::string nearest_name(std::string_view name, const std::set<std::string, std:
   return best;
 }
 
+// toml++ limits how deep values nest, not how many parts a key has, and recurses once for each part: 40,000 of them
+// overflow the stack. Counts dots with nothing but a name between them, in texts as well.
+void check_keys(std::string_view text, const std::string& where) {
+  constexpr int kMostParts = 256;
+  int n_dots = 0, line = 1;
+  char before = '.';  // the last character that is no blank
+  for (const char c : text) {
+    if (c == ' ' || c == '\t') continue;
+    const bool in_name = std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '-' || c == '"' ||
+                         c == '\'' || static_cast<unsigned char>(c) >= 0x80;
+    if (c == '\n') ++line;
+    if (c == '.' && before != '.') {
+      ++n_dots;
+    } else if (!in_name) {
+      n_dots = 0;
+    }
+    before = c;
+    if (n_dots < kMostParts) continue;
+    throw Error(ErrorCode::kInvalidArgument,
+                where + ":" + std::to_string(line) + ": a key has more than " + std::to_string(kMostParts) + " parts");
+  }
+}
+
 toml::table parse_toml(const std::string& text, const std::string& where) {
+  check_keys(text, where);
   try {
     return toml::parse(std::string_view(text), std::string_view(where));
   } catch (const toml::parse_error& fault) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "common/error.h"
+#include "common/thread_memory.h"
 #include "kernels/vector_clones.h"
 
 namespace slip {
@@ -146,9 +147,10 @@ const char* loss_name(LossKind kind) {
 double fused_loss_row(const LossOptions& options, const float* logits, std::int64_t vocab, const std::int32_t* ids,
                       const float* logprobs, std::int64_t k, float log_tail, double weight, float* grad) {
   const bool has_tail = k < vocab;
-  thread_local std::vector<double> log_p;
-  thread_local std::vector<double> slopes;
-  thread_local std::vector<float> kept;  // logits of the kept ids, copied since `grad` may overwrite `logits`
+  auto& log_p = thread_scratch<std::vector<double>, struct LogP>();
+  auto& slopes = thread_scratch<std::vector<double>, struct Slopes>();
+  // Logits of the kept ids, copied since `grad` may overwrite `logits`.
+  auto& kept = thread_scratch<std::vector<float>, struct Kept>();
   log_targets(options, logprobs, k, log_tail, has_tail, log_p);
   slopes.resize(log_p.size());
   kept.resize(static_cast<std::size_t>(k));

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "common/error.h"
+#include "common/thread_memory.h"
 #include "engine/sampling/distribution.h"
 #include "engine/sampling/vocabulary_math.h"
 
@@ -14,7 +15,7 @@ namespace {
 
 // A lower bound of the `wanted` largest values: at least `wanted` blocks have a maximum no smaller.
 float lower_bound_of_head(const std::vector<float>& maxima, std::size_t wanted) {
-  thread_local std::vector<float> ranked;
+  auto& ranked = thread_scratch<std::vector<float>, struct Ranked>();
   ranked = maxima;
   if (wanted > ranked.size()) return -std::numeric_limits<float>::infinity();
   const auto last = ranked.begin() + static_cast<std::ptrdiff_t>(wanted) - 1;
@@ -29,16 +30,20 @@ double scan_and_sum(std::span<const float> logits, std::vector<float>& maxima) {
   return largest + std::log(sum_exp_differences(logits, largest));
 }
 
-thread_local std::vector<float> block_maxima;  // of the current row
+// Of the current row.
+std::vector<float>& block_maxima() {
+  return thread_scratch<std::vector<float>, struct BlockMaxima>();
+}
 
 }  // namespace
 
 double log_normalizer(std::span<const float> logits) {
-  return scan_and_sum(logits, block_maxima);
+  return scan_and_sum(logits, block_maxima());
 }
 
 double top_logprobs(std::span<const float> logits, std::int32_t n, std::vector<TokenLogprob>& out) {
-  const double normalizer = scan_and_sum(logits, block_maxima);
+  std::vector<float>& maxima = block_maxima();
+  const double normalizer = scan_and_sum(logits, maxima);
   const auto ranks_before = [](const TokenLogprob& a, const TokenLogprob& b) {
     return a.logprob != b.logprob ? a.logprob > b.logprob : a.id < b.id;
   };
@@ -58,9 +63,9 @@ double top_logprobs(std::span<const float> logits, std::int32_t n, std::vector<T
     std::push_heap(out.begin(), out.end(), ranks_before);
   };
   // Skips most blocks: their maximum is below the bound.
-  const float bound = lower_bound_of_head(block_maxima, wanted);
-  for (std::size_t block = 0; block < block_maxima.size(); ++block) {
-    if (block_maxima[block] < bound) continue;
+  const float bound = lower_bound_of_head(maxima, wanted);
+  for (std::size_t block = 0; block < maxima.size(); ++block) {
+    if (maxima[block] < bound) continue;
     const std::size_t begin = block / kScanLanes * kScanStretch;
     const std::size_t end = std::min(begin + kScanStretch, logits.size());
     for (std::size_t i = begin + block % kScanLanes; i < end; i += kScanLanes) {

@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "common/error.h"
+#include "common/thread_memory.h"
 #include "engine/grammar/answer_grammar.h"
 #include "engine/sampling/distribution.h"
 #include "engine/sampling/vocabulary_math.h"
@@ -61,7 +62,7 @@ Border find_border(const Distribution& weights, Measure measure, double target) 
 // The last candidate, in descending order, of the shortest list whose measure reaches `target`.
 Candidate last_kept(const Distribution& weights, Measure measure, double target) {
   const Border border = find_border(weights, measure, target);
-  thread_local std::vector<Candidate> members;  // reused by every row
+  auto& members = thread_scratch<std::vector<Candidate>, struct Members>();
   members.clear();
   members.reserve(weights.ids.size());
   for (std::size_t i = 0; i < weights.ids.size(); ++i) {
@@ -106,7 +107,7 @@ void keep_likely(Distribution& weights, double min_p) {
 
 // The lowest id of the largest logit. A NaN or +inf comes from broken weights: it fails the request, not the process.
 std::size_t find_largest(std::span<const float> logits) {
-  thread_local std::vector<float> block_maxima;
+  auto& block_maxima = thread_scratch<std::vector<float>, struct BlockMaxima>();
   const RowScan scan = scan_row(logits, block_maxima);
   if (scan.is_broken || scan.largest == -std::numeric_limits<float>::infinity()) throw broken_logits();
   return index_of_largest(logits, block_maxima, scan.largest);
@@ -114,7 +115,7 @@ std::size_t find_largest(std::span<const float> logits) {
 
 // Each token id is processed once, in ascending order, so the same path gives the same bits.
 void penalise(std::span<float> logits, const SamplingParams& params, const RowContext& context) {
-  thread_local std::vector<std::int32_t> counts;  // [vocab] 0: not in the path
+  auto& counts = thread_scratch<std::vector<std::int32_t>, struct Counts>();  // [vocab] 0: not in the path
   counts.assign(logits.size(), 0);
   for (std::size_t i = 0; i < context.path.size(); ++i) {
     std::int32_t& times = counts[static_cast<std::size_t>(context.path[i])];
@@ -131,7 +132,7 @@ void penalise(std::span<float> logits, const SamplingParams& params, const RowCo
 std::span<const float> process_logits(std::span<const float> logits, const SamplingParams& params,
                                       const RowContext& context) {
   if (!params.processes_logits()) return logits;
-  thread_local std::vector<float> processed;  // [vocab], reused by every row of the engine thread
+  auto& processed = thread_scratch<std::vector<float>, struct Processed>();  // [vocab]
   processed.assign(logits.begin(), logits.end());
   for (const LogitBias& one : params.logit_bias) processed[static_cast<std::size_t>(one.id)] += one.bias;
   const auto n_answer = static_cast<std::int32_t>(context.path.size()) - context.prompt_tokens;

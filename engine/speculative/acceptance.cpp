@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "common/error.h"
+#include "common/thread_memory.h"
 
 namespace slip {
 
@@ -73,7 +74,7 @@ NodeResult verify_by_rejection(const Proposal& proposal, const Distribution& p, 
                                const RandomAddress& address) {
   NodeResult at_node;
   const Distribution* r = &p;
-  thread_local Residuals residuals;
+  auto& residuals = thread_scratch<Residuals, struct OfOneNode>();
   // Siblings may have the same token, so their random numbers are addressed by rank.
   std::uint32_t rank = 0;
   for (std::size_t i = static_cast<std::size_t>(node + 1); i < proposal.size(); ++i) {

@@ -5,10 +5,12 @@
 #include <cmath>
 #include <limits>
 
+#include "common/thread_memory.h"
+
 namespace slip {
 
 TopK observe_row(std::span<const float> logits, std::int32_t k) {
-  thread_local std::vector<TokenLogprob> best;
+  auto& best = thread_scratch<std::vector<TokenLogprob>, struct Best>();
   top_logprobs(logits, k, best);
   TopK top;
   top.ids.reserve(best.size());

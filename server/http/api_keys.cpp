@@ -9,6 +9,7 @@
 #include <charconv>
 #include <cstring>
 #include <limits>
+#include <set>
 #include <sstream>
 
 #include "common/error.h"
@@ -61,8 +62,10 @@ std::int64_t limit_of(std::string_view text, const std::string& where, const std
   return value;
 }
 
-// Reads one `name=value` after a key. An unknown name is not repeated in the error, since it may be a key.
-void read_setting(std::string_view setting, const std::string& where, ApiKey& entry) {
+// Reads one `name=value` after a key. An unknown name is not repeated in the error, since it may be a key. `seen` has
+// the names on its line.
+void read_setting(std::string_view setting, const std::string& where, std::set<std::string, std::less<>>& seen,
+                  ApiKey& entry) {
   const auto equals = setting.find('=');
   const std::string_view key = setting.substr(0, equals);
   const std::string_view value = equals == std::string_view::npos ? "" : setting.substr(equals + 1);
@@ -85,6 +88,7 @@ void read_setting(std::string_view setting, const std::string& where, ApiKey& en
                "tokens_per_minute=",
            "one key a line");
   }
+  if (!seen.emplace(key).second) refuse(where + ": " + std::string(key) + "= stands there twice");
 }
 
 template <class Take>
@@ -108,7 +112,8 @@ void read_key_file(const std::filesystem::path& file, const KeyLimits& fallback,
     std::string key, setting;
     if (!(words >> key) || key.front() == '#') continue;
     ApiKey entry{.limits = fallback};
-    while (words >> setting && setting.front() != '#') read_setting(setting, where, entry);
+    std::set<std::string, std::less<>> seen;
+    while (words >> setting && setting.front() != '#') read_setting(setting, where, seen, entry);
     take_placed(where, [&] { keys.add(key, entry.name, entry.limits, entry.is_operator, entry.may_ask_slo); });
   }
   if (keys.size() == before) refuse("the API key file " + file.string() + " holds no key");

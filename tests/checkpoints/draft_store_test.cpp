@@ -175,6 +175,18 @@ TEST_F(DraftStoreTest, GarbageInCurrentMeansTheNewestIntact) {
   }
 }
 
+TEST_F(DraftStoreTest, ACurrentThatIsMissingIsSaidOnce) {
+  DraftStore store(root_);
+  publish(store, "sql", "one");
+  fs::remove(root_ / "sql" / "CURRENT");
+  const DraftStore again(root_);
+  ::testing::internal::CaptureStderr();
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(again.current("sql")->version, 1U);
+  const std::string said = ::testing::internal::GetCapturedStderr();
+  EXPECT_NE(said.find((root_ / "sql" / "CURRENT").string() + " is missing"), std::string::npos) << said;
+  EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 1) << said;
+}
+
 // `inspect` named it as damage, and a service took another version without a word.
 TEST_F(DraftStoreTest, ACurrentThatNamesNoVersionIsSaidOnce) {
   DraftStore store(root_);

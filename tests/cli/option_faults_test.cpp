@@ -29,6 +29,15 @@ TEST(CountFault, AnOptionSaysWhichCountsItTakes) {
   }
 }
 
+// CLI11's ranges let NaN pass.
+TEST(NanFault, NoRangeHasIt) {
+  for (const char* text : {"nan", "-nan", "NaN", "nan(7)"}) EXPECT_NE(nan_fault(text), "") << text;
+  for (const char* text : {"0", "-1.5", "1e9", "inf"}) EXPECT_EQ(nan_fault(text), "") << text;
+  CLI::App app;
+  add_generate(app);
+  EXPECT_THROW(app.parse("generate --target t --prompt p --max-tokens 1 --temperature nan"), CLI::ValidationError);
+}
+
 TEST(SeedFault, SeedsHaveSixtyFourBits) {
   for (const char* seed : {"0", "7", "-1", "-9223372036854775808", "18446744073709551615"}) {
     EXPECT_EQ(seed_fault(seed), "") << seed;

@@ -2,7 +2,9 @@
 // The built program under a limit of its address space, as `ulimit -v` or a small container sets it.
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <array>
+#include <thread>
 
 #include "tests/cli/serve_fixture.h"
 
@@ -49,6 +51,31 @@ TEST_F(ServeMemoryTest, LargeRequestsThatNobodyReadsEndNothing) {
     }
     EXPECT_EQ(get(port, "/healthz").status, 200);
   }
+  EXPECT_TRUE(eventually([&] { return ask(port, chat_bytes("Hello", 4)).status == 200; })) << program.log();
+  EXPECT_EQ(program.stop(), 0) << program.log();
+}
+
+// Bug: threads that had computed and never allocated, and memory that a thread keeps from call to call, ended the
+// process when an answer needed them for the first time with nothing left.
+TEST_F(ServeMemoryTest, TheFirstLargeAnswersBehindAFloodEndNothing) {
+  if (!kMayLimit) GTEST_SKIP();
+  Program program(folder_, usual(), {}, limit_addresses);
+  const auto port = program.port();
+  ASSERT_NE(port, 0) << program.log();
+  const auto all_at_once = [&](const std::string& request) {
+    std::vector<std::jthread> threads;
+    for (int i = 0; i < 40; ++i) {
+      threads.emplace_back([&] {
+        try {
+          ask(port, request);
+        } catch (const std::exception&) {  // the connection was closed
+        }
+      });
+    }
+  };
+  all_at_once(chat_bytes(std::string(4'000'000, 'x'), 2));
+  all_at_once(tokenize_bytes(4'000'000));
+  all_at_once(chat_bytes("Hello", 100, R"(,"n":4,"ignore_eos":true,"logprobs":true,"top_logprobs":5)"));
   EXPECT_TRUE(eventually([&] { return ask(port, chat_bytes("Hello", 4)).status == 200; })) << program.log();
   EXPECT_EQ(program.stop(), 0) << program.log();
 }

@@ -200,6 +200,28 @@ TEST(ServeConfig, BrokenTomlNamesTheLine) {
   EXPECT_NE(fault_of("[server]\nport = = 1\n").message().find("my.toml:2"), std::string::npos);
 }
 
+// Bug: a key of 40,000 parts overflowed the stack, at a start and at a reload.
+TEST(ServeConfig, AKeyOfManyPartsIsRefused) {
+  const auto parts = [](int n, const std::string& part) {
+    std::string key = part;
+    for (int i = 1; i < n; ++i) key += "." + part;
+    return key;
+  };
+  for (const int n : {300, 40'000, 200'000}) {
+    for (const std::string& part : {std::string("a"), std::string("\"a b\""), std::string(" a ")}) {
+      const std::string key = parts(n, part);
+      for (const std::string& text :
+           {key + " = 1\n", "[" + key + "]\n", "[[" + key + "]]\n", "x = {" + key + " = 1}\n"}) {
+        const Error fault = fault_of("[server]\n" + text);
+        EXPECT_NE(fault.message().find("my.toml:2: a key has more than 256 parts"), std::string::npos)
+            << fault.message().substr(0, 200);
+      }
+    }
+  }
+  const std::string prose = "# " + std::string(5000, '.') + "\n# 1.2.3, 4.5.6; " + parts(200, "x") + "\n";
+  EXPECT_EQ(parse_serve_config(prose + "[model]\ntarget = \"t\"\n", "my.toml", {}).target, "t");
+}
+
 TEST(ServeConfig, CommandLineWins) {
   ServeOverrides given;
   given.target = "T";
@@ -225,11 +247,19 @@ TEST(ServeConfig, ATargetOfItsOwnDropsTheFilesDraftAndTemplate) {
   given.config = file.string();
   EXPECT_EQ(load_serve_config(given).draft, "b");
   EXPECT_EQ(load_serve_config(given).chat_template, "t");
+  EXPECT_TRUE(load_serve_config(given).warnings.empty());
+  given.target = "./a";
+  EXPECT_EQ(load_serve_config(given).draft, "b") << "the same target";
   given.target = "c";
   EXPECT_TRUE(load_serve_config(given).draft.empty());
+  ASSERT_EQ(load_serve_config(given).warnings.size(), 2U);
+  EXPECT_NE(load_serve_config(given).warnings[0].find("model.draft = \"b\" of " + file.string()), std::string::npos);
+  EXPECT_NE(load_serve_config(given).warnings[1].find("--chat-template"), std::string::npos);
   given.draft = "d";
   EXPECT_TRUE(load_serve_config(given).chat_template.empty());
+  EXPECT_EQ(load_serve_config(given).warnings.size(), 1U);
   given.chat_template = "u";
+  EXPECT_TRUE(load_serve_config(given).warnings.empty());
   EXPECT_EQ(load_serve_config(given).draft, "d");
   EXPECT_EQ(load_serve_config(given).chat_template, "u");
   std::filesystem::remove(file);

@@ -82,6 +82,9 @@ TEST_F(KeyFile, FaultsAreSaidWithoutTheKey) {
   refusal("my-secret operator=yes\n");
   refusal("my-secret operator\n");
   refusal("my-secret\nmy-secret\n");
+  EXPECT_NE(
+      refusal("my-secret requests_per_minute=1 name=a requests_per_minute=99\n").find("requests_per_minute= stands"),
+      std::string::npos);
   refusal("my-secret name=a\nother-secret name=a\n");
   refusal(
       "my-s\xc3\xa9"
