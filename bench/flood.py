@@ -10,7 +10,9 @@ never end their bodies stay for some seconds, and memory is compared with server
 import argparse
 import contextlib
 import http.client
+import itertools
 import json
+import multiprocessing
 import pathlib
 import socket
 import sys
@@ -36,7 +38,7 @@ def post(address, path, body, timeout=closed_loop.ANSWER_S):
         connection.request("POST", path, body, {"Content-Type": "application/json"})
         response = connection.getresponse()
         response.read()
-        return response.status
+        return response.status, float(response.getheader("Retry-After") or 0)
     finally:
         connection.close()
 
@@ -53,42 +55,36 @@ def request_of(flood, number, large):
     return "/v1/chat/completions", json.dumps(CHAT | {"max_tokens": 1, "response_format": form})
 
 
-class Flood:
-    """Clients that send their next large request as soon as the last one is answered, while the object's block runs."""
+def send_flood(address, kinds, clients, large, first_number):
+    """Clients that send their next large request as soon as the last one is answered, after a 503 as late as it says; never
+    returns."""
+    numbers, lock = itertools.count(first_number), threading.Lock()
 
-    def __init__(self, address, kinds, clients, large, numbers):
-        self.address, self.large, self.numbers, self.stop = address, large, numbers, threading.Event()
-        self.threads = [threading.Thread(target=self._send, args=(kinds[i % len(kinds)],), daemon=True) for i in range(clients)]
-        self.answers = 0
-
-    def _send(self, kind):
-        while not self.stop.is_set():
+    def send(kind):
+        while True:
+            with lock:
+                number = next(numbers)
             with contextlib.suppress(OSError, http.client.HTTPException):
-                post(self.address, *request_of(kind, next(self.numbers), self.large))
-                self.answers += 1
+                time.sleep(post(address, *request_of(kind, number, large))[1])
 
-    def __enter__(self):
-        for thread in self.threads:
-            thread.start()
-        time.sleep(1)  # so that all of them are under way
-        return self
-
-    def __exit__(self, *_):
-        self.stop.set()
-        for thread in self.threads:
-            thread.join()
+    threads = [threading.Thread(target=send, args=(kinds[i % len(kinds)],)) for i in range(clients)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
 
 
-class Numbers:
-    """1, 2, 3 … for several threads."""
-
-    def __init__(self):
-        self.lock, self.last = threading.Lock(), 0
-
-    def __next__(self):
-        with self.lock:
-            self.last += 1
-            return self.last
+@contextlib.contextmanager
+def flooded(*arguments):
+    """The flood runs in a process of its own, since Python's lock would hold up the chats' clock."""
+    flood = multiprocessing.Process(target=send_flood, args=arguments, daemon=True)
+    flood.start()
+    time.sleep(1)  # so that all of its clients are under way
+    try:
+        yield
+    finally:
+        flood.kill()
+        flood.join()
 
 
 def chat_times(address, seconds):
@@ -96,7 +92,7 @@ def chat_times(address, seconds):
     times, end = [], time.monotonic() + seconds
     while time.monotonic() < end:
         began = time.monotonic()
-        status = post(address, "/v1/chat/completions", json.dumps(CHAT))
+        status, _ = post(address, "/v1/chat/completions", json.dumps(CHAT))
         if status != 200:
             raise closed_loop.ServiceError(f"a short chat got {status}")
         times.append(1e3 * (time.monotonic() - began))
@@ -106,13 +102,14 @@ def chat_times(address, seconds):
 
 def measure_times(service, options, large):
     """{round: milliseconds}, the floods and the quiet rounds in turns."""
-    found, numbers = {}, Numbers()
+    found, n_floods = {}, 0
     chat_times(service.address, 2)
     for _ in range(options.rounds):
         for flood in FLOODS:
             found.setdefault("quiet", []).extend(chat_times(service.address, options.seconds))
             kinds = ["tokenize", "schemas"] if flood == "both" else [flood]
-            with Flood(service.address, kinds, options.clients, large, numbers):
+            n_floods += 1
+            with flooded(service.address, kinds, options.clients, large, n_floods * 1_000_000):  # schemas stay new
                 found.setdefault(flood, []).extend(chat_times(service.address, options.seconds))
     return found
 
