@@ -33,8 +33,15 @@ class ServeMemoryTest : public ServeTest {
     ASSERT_EQ(::prlimit(program.pid(), RLIMIT_AS, &limit, nullptr), 0);
   }
   static std::string tokenize_bytes(std::size_t n) {
-    const std::string body = R"({"return_token_strs":true,"prompt":")" + std::string(n, 'x') + R"("})";
-    return "POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: " +
+    return post("/tokenize", R"({"return_token_strs":true,"prompt":")" + std::string(n, 'x') + R"("})");
+  }
+  static std::string detokenize_bytes(std::size_t n_tokens) {
+    std::string body = R"({"tokens":[8)";
+    for (std::size_t i = 1; i < n_tokens; ++i) body += ",8";
+    return post("/detokenize", body + "]}");
+  }
+  static std::string post(const std::string& path, const std::string& body) {
+    return "POST " + path + " HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: " +
            std::to_string(body.size()) + "\r\n\r\n" + body;
   }
 };
@@ -83,6 +90,7 @@ TEST_F(ServeMemoryTest, TheFirstLargeAnswersBehindAFloodEndNothing) {
   };
   all_at_once(chat_bytes(std::string(4'000'000, 'x'), 2));
   all_at_once(tokenize_bytes(4'000'000));
+  all_at_once(detokenize_bytes(1'400'000));
   all_at_once(chat_bytes("Hello", 100, R"(,"n":4,"ignore_eos":true,"logprobs":true,"top_logprobs":5)"));
   EXPECT_TRUE(eventually([&] { return ask(port, chat_bytes("Hello", 4)).status == 200; })) << program.log();
   EXPECT_EQ(program.stop(), 0) << program.log();
