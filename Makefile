@@ -29,7 +29,7 @@ install: build ## Install under PREFIX (/usr/local): program, configurations, sy
 image: ## Build the container image `slipstream` (docker or podman)
 	@$(or $(shell command -v docker),$(shell command -v podman),docker) build -t slipstream .
 
-lint: setup ## clang-format, clang-tidy and include directions on what changed (LINT_BASE=<commit>, default: last commit)
+lint: setup ## clang-format, clang-tidy, include directions and documents (LINT_BASE=<commit>, default: last commit)
 	@bash tools/lint.sh
 
 format: ## clang-format every source file

@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Lints the C++ and CUDA files changed since LINT_BASE (default: the commit before HEAD; all of them with LINT_ALL=1):
-# clang-format, include directions, clang-tidy on the changed sources, and a check that bad names are still detected.
+# clang-format, include directions, the documents, clang-tidy on the changed sources, and a check that bad names are still detected.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 python3 tests/include_directions.py
+python3 tests/documents.py .
 if ! command -v clang-format-14 >/dev/null || ! command -v clang-tidy-14 >/dev/null; then
   if [ "${SLIPSTREAM_NO_INSTALL:-0}" = 1 ] || [ "$(id -u)" != 0 ]; then
     echo "lint: install clang-format-14 and clang-tidy-14 first" >&2
