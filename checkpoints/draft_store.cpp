@@ -183,12 +183,8 @@ std::optional<DraftMeta> DraftStore::current(const std::string& draft) const {
     if (auto meta = intact(*folder, draft, version)) return meta;
   }
   auto newest = newest_intact(*folder, draft);
-  if (newest && !folder->contains(kCurrentFile)) {
-    const std::lock_guard lock(verified_mutex_);
-    const std::string file = (folder->path() / kCurrentFile).string();
-    if (reported_.insert({draft, 0}).second)
-      log_warn("draft store: " + file + " is missing; the newest intact version is used");
-  }
+  if (newest && !folder->contains(kCurrentFile))
+    say_newest_is_used(*folder, (folder->path() / kCurrentFile).string() + " is missing");
   return newest;
 }
 
@@ -230,11 +226,16 @@ std::uint64_t DraftStore::current_number(const StoreFolder& folder) const {
   try {
     return read_current(folder);
   } catch (const Error& error) {
-    const std::lock_guard lock(verified_mutex_);
-    const bool is_first = reported_.insert({folder.path().filename().string(), 0}).second;
-    if (is_first) log_warn("draft store: " + error.message() + "; the newest intact version is used");
+    say_newest_is_used(folder, error.message());
     return 0;
   }
+}
+
+// Once for each draft.
+void DraftStore::say_newest_is_used(const StoreFolder& folder, const std::string& why) const {
+  const std::lock_guard lock(verified_mutex_);
+  const bool is_first = reported_.insert({folder.path().filename().string(), 0}).second;
+  if (is_first) log_warn("draft store: " + why + "; the newest intact version is used");
 }
 
 DraftStore::FileStamp DraftStore::stamp_of(const FileHandle& file) {

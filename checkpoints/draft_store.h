@@ -69,6 +69,7 @@ class DraftStore {
   static FileStamp stamp_of(const FileHandle& file);
   StoreFolder draft_folder(const std::string& draft) const;
   std::uint64_t current_number(const StoreFolder& folder) const;
+  void say_newest_is_used(const StoreFolder& folder, const std::string& why) const;
   std::optional<DraftMeta> intact(const StoreFolder& folder, const std::string& draft, std::uint64_t version) const;
   void verify_weights(const StoreFolder& version_folder, const DraftMeta& meta) const;
   std::optional<DraftMeta> newest_intact(const StoreFolder& folder, const std::string& draft,

@@ -5,7 +5,6 @@
 #include <boost/asio/as_tuple.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
-#include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/post.hpp>
@@ -49,12 +48,6 @@ void warn(const char* what, const std::exception& why) noexcept {
   } catch (const std::exception&) {  // no memory for the log line either
   }
 }
-
-// One per thread, without strands: posting to a strand that finds no memory leaves it locked, and its connections hang.
-struct IoContext : asio::io_context {
-  IoContext() : io_context(1), work(get_executor()) {}
-  asio::executor_work_guard<executor_type> work;  // keeps it running without connections
-};
 
 // One entry of the connection table, removed on destruction.
 class OpenConnection {
@@ -106,9 +99,11 @@ struct HttpServer::State {
   std::atomic<int> n_connections{0};
   ConnectionTable connections;  // declared before `contexts`, whose handlers hold entries of it
   std::atomic<bool> ending{false};
-  std::deque<IoContext> contexts;  // connections are assigned in turn; the first one's thread also listens
-  std::size_t next_context = 0;    // for a new connection
-  WorkerPool workers;              // declared after `contexts`: dropped jobs hold timers of theirs
+  // One per thread, without strands: posting to a strand that finds no memory leaves it locked, and its connections
+  // hang. Connections are assigned in turn; the first one's thread also listens.
+  std::deque<IoContext> contexts;
+  std::size_t next_context = 0;  // for a new connection
+  WorkerPool workers;            // declared after `contexts`: dropped jobs hold timers of theirs
   tcp::acceptor acceptor;
   SessionShare share;
   std::vector<std::jthread> threads;

@@ -35,7 +35,7 @@ WorkerPool::WorkerPool() : quick_(kQuickThreads), compiling_(1), slow_(1) {
   for (int i = 0; i < kQuickThreads; ++i) {
     threads_.emplace_back([this] { run_handlers(quick_); });
   }
-  const auto run_niced = [this](int nice, LaneContext& context) {
+  const auto run_niced = [this](int nice, IoContext& context) {
     threads_.emplace_back([nice, &context] {
       set_nice(nice);
       run_handlers(context);
@@ -49,12 +49,12 @@ WorkerPool::~WorkerPool() {
   stop();
 }
 
-WorkerPool::LaneContext& WorkerPool::context_of(Lane lane) {
+IoContext& WorkerPool::context_of(Lane lane) {
   return lane == Lane::kQuick ? quick_ : lane == Lane::kCompiling ? compiling_ : slow_;
 }
 
 void WorkerPool::stop() {
-  for (LaneContext* context : {&quick_, &compiling_, &slow_}) context->stop();
+  for (IoContext* context : {&quick_, &compiling_, &slow_}) context->stop();
   threads_.clear();  // joins the threads
 }
 

@@ -22,6 +22,12 @@
 
 namespace slip {
 
+// Keeps its threads running without anything to do.
+struct IoContext : boost::asio::io_context {
+  explicit IoContext(int n_threads = 1) : io_context(n_threads), work(get_executor()) {}
+  boost::asio::executor_work_guard<executor_type> work;
+};
+
 // Runs a context's handlers on the calling thread until it is stopped or out of work. A handler's exception is logged
 // and ends only that handler.
 void run_handlers(boost::asio::io_context& context) noexcept;
@@ -82,13 +88,9 @@ class WorkerPool {
     Job<Work>& job;
   };
 
-  struct LaneContext : boost::asio::io_context {
-    explicit LaneContext(int n_threads) : io_context(n_threads), work(get_executor()) {}
-    boost::asio::executor_work_guard<executor_type> work;  // keeps it running without jobs
-  };
-  LaneContext& context_of(Lane lane);
+  IoContext& context_of(Lane lane);
 
-  LaneContext quick_, compiling_, slow_;
+  IoContext quick_, compiling_, slow_;
   std::vector<std::jthread> threads_;
 };
 
