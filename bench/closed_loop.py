@@ -41,6 +41,12 @@ class ServiceError(Exception):
     """A service that does not start, or a request it does not answer with 200."""
 
 
+def percentile(values, share):
+    """0 without values."""
+    values = sorted(values)
+    return values[min(len(values) - 1, int(share * len(values)))] if values else 0.0
+
+
 @contextlib.contextmanager
 def interrupt_waits():
     """Ctrl-C within the block interrupts at its end. On the main thread only."""

@@ -28,10 +28,6 @@ PAUSE_S = 0.02  # between two short chats
 BUDGET_MIB = 256  # the default of server.max_buffered_bytes
 
 
-def percentile(values, share):
-    return sorted(values)[min(len(values) - 1, int(share * len(values)))]
-
-
 def post(address, path, body, timeout=closed_loop.ANSWER_S):
     connection = http.client.HTTPConnection(*address, timeout=timeout)
     try:
@@ -114,12 +110,13 @@ def measure_times(service, options, large):
     return found
 
 
-def open_request(address, path, n_declared, body):
+def open_request(address, path, body, n_missing=0):
+    """Sends all but the last bytes of the body, and reads nothing."""
     connection = socket.create_connection(address, timeout=closed_loop.ANSWER_S)
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     with contextlib.suppress(OSError):  # refused before all of it was sent
         connection.sendall(b"POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
-                           % (path.encode(), n_declared) + body)
+                           % (path.encode(), len(body)) + body[:len(body) - n_missing])
     return connection
 
 
@@ -128,13 +125,12 @@ def measure_memory(service, options, large):
     before, most, connections, end = service.rss_mib(), 0.0, [], time.monotonic() + options.seconds
     body = large.encode()
     try:
-        for i in range(options.unread):
-            connections.append(open_request(service.address, "/tokenize", len(body), body))
-            most = max(most, service.rss_mib())
+        for i in range(max(options.unread, options.unfinished)):
+            if i < options.unread:
+                connections.append(open_request(service.address, "/tokenize", body))
+                most = max(most, service.rss_mib())
             if i < options.unfinished:
-                connections.append(open_request(service.address, "/v1/chat/completions", len(body), body[:-100]))
-        for _ in range(options.unread, options.unfinished):
-            connections.append(open_request(service.address, "/v1/chat/completions", len(body), body[:-100]))
+                connections.append(open_request(service.address, "/v1/chat/completions", body, n_missing=100))
         while time.monotonic() < end:
             most = max(most, service.rss_mib())
             time.sleep(0.05)
@@ -147,7 +143,7 @@ def measure_memory(service, options, large):
 
 def figures_of(times, memory):
     """What is printed and recorded. Pure."""
-    rounds = {name: {"n": len(ms), "p50_ms": percentile(ms, 0.5), "p99_ms": percentile(ms, 0.99)} for name, ms in times.items()}
+    rounds = {name: {"n": len(ms), "p50_ms": closed_loop.percentile(ms, 0.5), "p99_ms": closed_loop.percentile(ms, 0.99)} for name, ms in times.items()}
     for one in rounds.values():
         one["p99_ratio"] = one["p99_ms"] / rounds["quiet"]["p99_ms"]
     return {"chats": rounds, "memory": memory | {"growth_over_budget": (memory["most_mib"] - memory["before_mib"]) / memory["budget_mib"]}}

@@ -34,11 +34,6 @@ ARMS = {"deadlines": ([], ""),
 CLIENTS = 8  # AdaServe's baseline: plain decoding of a batch of eight
 
 
-def percentile(values, share):
-    values = sorted(values)
-    return values[min(len(values) - 1, int(share * len(values)))] if values else 0.0
-
-
 def start(options, folder, arm):
     arguments, text = ARMS[arm]
     return closed_loop.Service(options.slipstream, arm, folder,
@@ -109,8 +104,8 @@ def figures_of(found, elapsed, tiers):
             "by_tier": [attainment([record for record, tier in zip(found, tiers) if tier == i]) for i in range(max(tiers) + 1)],
             "goodput_tokens_per_s": sum(record["tokens"] for record in found if record["met"]) / elapsed,
             "tokens_per_s": sum(record["tokens"] for record in found) / elapsed,
-            "violation": {"p50": percentile(violation, 0.5), "p99": percentile(violation, 0.99)},
-            "ttft_ms": {"p50": percentile(ttft, 0.5), "p99": percentile(ttft, 0.99)}}
+            "violation": {"p50": closed_loop.percentile(violation, 0.5), "p99": closed_loop.percentile(violation, 0.99)},
+            "ttft_ms": {"p50": closed_loop.percentile(ttft, 0.5), "p99": closed_loop.percentile(ttft, 0.99)}}
 
 
 def run(options):
