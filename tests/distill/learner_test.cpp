@@ -303,8 +303,12 @@ TEST(Learner, AsksForTheNextUnitBeforeItGivesItsCoresBack) {
   bool has_unit = false;
   for (std::size_t i = 0; i < notes.calls.size(); ++i) {
     const char call = notes.calls[i];
-    if (call == 'r' && has_unit) EXPECT_EQ(notes.calls.substr(i, 2), "rd") << notes.calls;
-    if (call == 'd') EXPECT_TRUE(has_unit) << notes.calls;
+    if (call == 'r' && has_unit) {
+      EXPECT_EQ(notes.calls.substr(i, 2), "rd") << notes.calls;
+    }
+    if (call == 'd') {
+      EXPECT_TRUE(has_unit) << notes.calls;
+    }
     if (call != 'r') has_unit = call == 'g';
   }
   EXPECT_FALSE(has_unit) << notes.calls;
