@@ -25,6 +25,7 @@ KernelTable avx512_with(const KernelTable& bf16) {
   table.bf16_stretch = bf16.bf16_stretch;
   table.bf16_task_rows = bf16.bf16_task_rows;
   table.bf16_least_sharing = bf16.bf16_least_sharing;
+  table.bf16_streaming_rows = bf16.bf16_streaming_rows;
   table.bf16_rows = bf16.bf16_rows;
   table.bf16_pair_bytes = bf16.bf16_pair_bytes;
   table.bf16_in_blocks = bf16.bf16_in_blocks;

@@ -104,6 +104,9 @@ struct KernelTable {
   // Several row tiles prefetch at most this part of the next stretch each, one over it. Where tiles compute fast, more
   // would be asked for than the memory delivers: such prefetches are dropped, and hold up the loads of the tile.
   std::int64_t bf16_least_sharing = 1;
+  // A tile of so few rows that shares its weights with no other reads them from memory itself: matmul() prefetches
+  // none.
+  std::int64_t bf16_streaming_rows = 0;
   void (*bf16_rows)(const Bf16Rows&) = nullptr;
   std::int64_t bf16_pair_bytes = 0;  // bytes of a pair of activations
   bool bf16_in_blocks = false;       // in blocks of Activations::kBlockValues; else each row is contiguous

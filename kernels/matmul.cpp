@@ -45,6 +45,7 @@ struct Multiplication {
     stretch = is_bf16 ? table.bf16_stretch : table.f32_stretch;
     task_rows = is_bf16 ? table.bf16_task_rows : table.f32_task_rows;
     least_sharing = is_bf16 ? table.bf16_least_sharing : 1;
+    streaming_rows = is_bf16 ? table.bf16_streaming_rows : 0;
     depth = is_bf16 ? ceil_div(weight.n_in(), 2) : weight.n_in();
     from_memory = weight.bytes() > kBytesInCache;
   }
@@ -61,7 +62,7 @@ struct Multiplication {
   void (*end_tiles)();
   int tile_rows;
   std::int64_t stretch, depth;  // steps
-  std::int64_t task_rows, least_sharing;
+  std::int64_t task_rows, least_sharing, streaming_rows;
   bool from_memory;  // the weights are not in cache
 };
 
@@ -75,8 +76,9 @@ struct Stretch {
 
 // The parts into which row tiles divide the next stretch to prefetch it: a power of two, so that it divides a step.
 // With more parts than tiles the last parts are left to the hardware.
-std::int64_t parts_to_fetch(const Multiplication& job, std::int64_t n_tiles) {
-  if (n_tiles == 1) return 1;
+std::int64_t parts_to_fetch(const Multiplication& job, Share share) {
+  const std::int64_t n_tiles = share.end_tile - share.first_tile;
+  if (n_tiles == 1) return job.share_rows(share) <= job.streaming_rows ? 0 : 1;
   const std::int64_t parts = std::clamp(n_tiles, job.least_sharing, kMostSharing);
   return static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(parts)));
 }
@@ -108,7 +110,7 @@ void add_stretch(const Multiplication& job, const Stretch& stretch, std::int64_t
   tile.is_first = at == 0;
   tile.depth = stretch.depth;
   tile.x_stride_bytes = job.x.row_stride_bytes();
-  const std::int64_t n_sharing = parts_to_fetch(job, share.end_tile - share.first_tile);
+  const std::int64_t n_sharing = parts_to_fetch(job, share);
   tile.waits_for_memory = job.from_memory && share.end_tile - share.first_tile == 1;
   for (std::int64_t t = share.first_tile; t < share.end_tile; ++t) {
     const std::int64_t row = job.x.first_row(t);

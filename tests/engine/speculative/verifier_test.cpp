@@ -197,7 +197,9 @@ TEST_F(TogetherTest, SequencesVerifiedOnThreadsGetWhatEachGetsAlone) {
       EXPECT_EQ(result.accepted, expected.accepted) << i;
       EXPECT_EQ(result.added_token, expected.added_token) << i;
       EXPECT_EQ(result.rejected_one, expected.rejected_one) << i;
-      if (i < 3) EXPECT_EQ(result.accepted.size(), i) << "greedy";
+      if (i < 3) {
+        EXPECT_EQ(result.accepted.size(), i) << "greedy";
+      }
       for (std::int32_t row = 0; row < 5 && given[i].top_k > 0; ++row) {
         for (int time = 0; time < 2; ++time) {
           const TopK seen = together.observed(i, row), right = alone.observed(i, row);
