@@ -13,6 +13,7 @@ import http.client
 import itertools
 import json
 import multiprocessing
+import os
 import pathlib
 import socket
 import sys
@@ -51,9 +52,10 @@ def request_of(flood, number, large):
     return "/v1/chat/completions", json.dumps(CHAT | {"max_tokens": 1, "response_format": form})
 
 
-def send_flood(address, kinds, clients, large, first_number):
+def send_flood(address, kinds, clients, large, first_number, n_answered):
     """Clients that send their next large request as soon as the last one is answered, after a 503 as late as it says; never
-    returns."""
+    returns. Counts the requests that were answered with 200."""
+    os.nice(19)  # these clients share the service's cores, where others' clients have their own
     numbers, lock = itertools.count(first_number), threading.Lock()
 
     def send(kind):
@@ -61,7 +63,10 @@ def send_flood(address, kinds, clients, large, first_number):
             with lock:
                 number = next(numbers)
             with contextlib.suppress(OSError, http.client.HTTPException):
-                time.sleep(post(address, *request_of(kind, number, large))[1])
+                status, retry_after_s = post(address, *request_of(kind, number, large))
+                with n_answered.get_lock():
+                    n_answered.value += status == 200
+                time.sleep(retry_after_s)
 
     threads = [threading.Thread(target=send, args=(kinds[i % len(kinds)],)) for i in range(clients)]
     for thread in threads:
@@ -72,12 +77,14 @@ def send_flood(address, kinds, clients, large, first_number):
 
 @contextlib.contextmanager
 def flooded(*arguments):
-    """The flood runs in a process of its own, since Python's lock would hold up the chats' clock."""
-    flood = multiprocessing.Process(target=send_flood, args=arguments, daemon=True)
+    """The flood runs in a process of its own, since Python's lock would hold up the chats' clock. Yields the count of its
+    answers."""
+    n_answered = multiprocessing.Value("q", 0)
+    flood = multiprocessing.Process(target=send_flood, args=(*arguments, n_answered), daemon=True)
     flood.start()
     time.sleep(1)  # so that all of its clients are under way
     try:
-        yield
+        yield n_answered
     finally:
         flood.kill()
         flood.join()
@@ -97,17 +104,18 @@ def chat_times(address, seconds):
 
 
 def measure_times(service, options, large):
-    """{round: milliseconds}, the floods and the quiet rounds in turns."""
-    found, n_floods = {}, 0
+    """{round: milliseconds} and {flood: large requests answered}, the floods and the quiet rounds in turns."""
+    found, answered, n_floods = {}, dict.fromkeys(FLOODS, 0), 0
     chat_times(service.address, 2)
     for _ in range(options.rounds):
         for flood in FLOODS:
             found.setdefault("quiet", []).extend(chat_times(service.address, options.seconds))
             kinds = ["tokenize", "schemas"] if flood == "both" else [flood]
             n_floods += 1
-            with flooded(service.address, kinds, options.clients, large, n_floods * 1_000_000):  # schemas stay new
+            with flooded(service.address, kinds, options.clients, large, n_floods * 1_000_000) as n_answered:  # new schemas
                 found.setdefault(flood, []).extend(chat_times(service.address, options.seconds))
-    return found
+                answered[flood] += n_answered.value
+    return found, answered
 
 
 def open_request(address, path, body, n_missing=0):
@@ -141,18 +149,21 @@ def measure_memory(service, options, large):
     return {"before_mib": before, "most_mib": max(most, service.rss_mib()), "budget_mib": BUDGET_MIB}
 
 
-def figures_of(times, memory):
+def figures_of(times, answered, memory):
     """What is printed and recorded. Pure."""
     rounds = {name: {"n": len(ms), "p50_ms": closed_loop.percentile(ms, 0.5), "p99_ms": closed_loop.percentile(ms, 0.99)} for name, ms in times.items()}
     for one in rounds.values():
         one["p99_ratio"] = one["p99_ms"] / rounds["quiet"]["p99_ms"]
+    for flood, n in answered.items():
+        rounds[flood]["n_flood_answers"] = n
     return {"chats": rounds, "memory": memory | {"growth_over_budget": (memory["most_mib"] - memory["before_mib"]) / memory["budget_mib"]}}
 
 
 def print_table(found):
-    print(f"{'short chats':<14}{'n':>6}{'p50 ms':>10}{'p99 ms':>10}{'p99 / quiet':>14}")
+    print(f"{'short chats':<14}{'n':>6}{'p50 ms':>10}{'p99 ms':>10}{'p99 / quiet':>14}{'flood answers':>16}")
     for name, one in found["chats"].items():
-        print(f"{name:<14}{one['n']:>6}{one['p50_ms']:>10.1f}{one['p99_ms']:>10.1f}{one['p99_ratio']:>14.2f}")
+        print(f"{name:<14}{one['n']:>6}{one['p50_ms']:>10.1f}{one['p99_ms']:>10.1f}{one['p99_ratio']:>14.2f}"
+              f"{one.get('n_flood_answers', ''):>16}")
     memory = found["memory"]
     print(f"\nmemory {memory['before_mib']:.0f} MiB before, {memory['most_mib']:.0f} MiB at most: "
           f"{memory['growth_over_budget']:.2f} × server.max_buffered_bytes")
@@ -180,8 +191,8 @@ def main():
         service = closed_loop.Service(options.slipstream, "flood", pathlib.Path(folder),
                                       ["--target", options.target, "--draft", options.draft, "--no-learning"])
         try:
-            times = measure_times(service, options, large)
-            found = figures_of(times, measure_memory(service, options, large))
+            times, answered = measure_times(service, options, large)
+            found = figures_of(times, answered, measure_memory(service, options, large))
         finally:
             service.stop()
     if options.json:

@@ -13,9 +13,9 @@ import flood  # noqa: E402
 class Figures(unittest.TestCase):
     def test_each_round_is_compared_with_the_quiet_one(self):
         times = {"quiet": [float(i) for i in range(1, 101)], "schemas": [2.0 * i for i in range(1, 101)]}
-        found = flood.figures_of(times, {"before_mib": 200, "most_mib": 456, "budget_mib": 256})
+        found = flood.figures_of(times, {"schemas": 7}, {"before_mib": 200, "most_mib": 456, "budget_mib": 256})
         self.assertEqual(found["chats"]["quiet"], {"n": 100, "p50_ms": 51, "p99_ms": 100, "p99_ratio": 1})
-        self.assertEqual(found["chats"]["schemas"]["p99_ratio"], 2)
+        self.assertEqual(found["chats"]["schemas"], {"n": 100, "p50_ms": 102, "p99_ms": 200, "p99_ratio": 2, "n_flood_answers": 7})
         self.assertEqual(found["memory"]["growth_over_budget"], 1)
 
     def test_every_schema_is_new(self):

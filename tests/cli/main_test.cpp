@@ -10,10 +10,12 @@
 #include <array>
 #include <chrono>
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
 #include <string>
 #include <thread>
 
+#include "tests/checkpoints/temporary_folder.h"
 #include "tests/common/patience.h"
 
 namespace slip {
@@ -41,6 +43,54 @@ TEST(Main, AnErrorWritesNoControlCharacters) {
   EXPECT_EQ(status, 2);
   EXPECT_EQ(said.find('\x1b'), std::string::npos) << said;
   EXPECT_NE(said.find("there is nothing at no\\x1b]0;title\\x07"), std::string::npos) << said;
+}
+
+const std::filesystem::path kDemo = std::filesystem::path(SLIPSTREAM_SOURCE_DIR) / "checkpoints/demo";
+
+// Such a path was "internal error", status 70.
+TEST(Main, ALoopOfLinksIsNamedByEveryCommand) {
+  const testing::TemporaryFolder folder;
+  const std::string loop = (folder.path() / "loop").string(), target = (kDemo / "target").string();
+  std::filesystem::create_symlink("loop", loop);
+  const std::string prompts = folder.write("prompts.jsonl", R"({"prompt":"x"})").string();
+  for (const std::string& command :
+       {"generate --max-tokens 1 --prompt x --target " + loop,
+        "generate --max-tokens 1 --prompt x --target " + target + " --draft " + loop,
+        "generate --max-tokens 1 --target " + target + " --prompts " + loop,
+        "warmup --out " + (folder.path() / "out").string() + " --draft-config " + loop + " --target " + target +
+            " --data " + prompts,
+        "warmup --out " + loop + "/out --draft " + (kDemo / "draft").string() + " --target " + target + " --data " +
+            prompts,
+        "inspect " + loop, "report drift --db " + loop, "purge --data-dir " + loop + " --request x"}) {
+    const auto [status, said] = run(kProgram + " " + command);
+    EXPECT_EQ(status, 1) << command << "\n" << said;
+    EXPECT_NE(said.find(loop), std::string::npos) << command << "\n" << said;
+    EXPECT_NE(said.find("symbolic links"), std::string::npos) << command << "\n" << said;
+  }
+}
+
+// Each answer was made of numbers that are none.
+TEST(Main, WeightsThatAreNoNumbersAreRefusedByEveryCommandThatRunsThem) {
+  const testing::TemporaryFolder folder;
+  const auto target = folder.path() / "target";
+  std::filesystem::copy(kDemo / "target", target);
+  const auto weights = target / "model.safetensors";
+  std::filesystem::permissions(weights, std::filesystem::perms::owner_all);
+  std::fstream file(weights, std::ios::in | std::ios::out | std::ios::binary);
+  file.seekp(-2, std::ios::end);
+  file.write("\xc0\x7f", 2);  // a NaN in bfloat16
+  file.close();
+  const std::string prompts = folder.write("prompts.jsonl", R"({"prompt":"x"})").string();
+  const auto out = folder.path() / "out";
+  for (const std::string& command : {"generate --max-tokens 1 --prompt x --target " + target.string(),
+                                     "warmup --out " + out.string() + " --draft " + (kDemo / "draft").string() +
+                                         " --target " + target.string() + " --data " + prompts}) {
+    const auto [status, said] = run(kProgram + " " + command);
+    EXPECT_EQ(status, 1) << command << "\n" << said;
+    EXPECT_NE(said.find(target.string()), std::string::npos) << command << "\n" << said;
+    EXPECT_NE(said.find("not a number"), std::string::npos) << command << "\n" << said;
+  }
+  EXPECT_FALSE(std::filesystem::exists(out));
 }
 
 // It was "internal error", status 70. No thread starts whose stack is larger than the address space.
