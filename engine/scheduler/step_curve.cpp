@@ -15,10 +15,20 @@ constexpr std::int32_t kTries = 3;              // least passes of a ratio that 
 constexpr double kKeepDrafting = 1 - 1.0 / 64;  // weight of a drafting, relative to the next one's
 constexpr double kMostDrafting = 2;             // maximum time that counts, relative to the expected one
 constexpr double kLeastVariance = 0.1;          // added to that of depths: the pull towards a line through 0
-constexpr double kRowShare = 0.04;              // time of each row beyond the measured ones, as a share of a pass
+constexpr double kRowShare = 0.04;              // maximum time of a row beyond the measured ones, as a share of a pass
+constexpr double kLeastRowShare = 0.005;        // minimum of the same
 constexpr double kHope = 0.95;  // a guess between two measured row counts, relative to linear interpolation
 constexpr double kMostSample = 4, kMostChange = 1.5;  // samples are clamped to these factors of the expected time
                                                       // (unmeasured, measured ratio): a pass may have been interrupted
+
+// What each row beyond the last measured one adds: the slope of the measured ones' last half. A guess that is too high
+// would stay, since no step would have so many rows.
+double more_rows_step(const std::array<double, StepCurve::kRows>& all, std::size_t first, std::size_t last) {
+  const std::size_t from = std::max(first, last / 2);
+  const double slope =
+      from == last ? kRowShare * all[last] : (all[last] - all[from]) / static_cast<double>(last - from);
+  return std::clamp(slope, kLeastRowShare * all[last], kRowShare * all[last]);
+}
 
 }  // namespace
 
@@ -80,7 +90,7 @@ void StepCurveEstimate::add(std::int32_t rows, double verify_us, std::int32_t de
 std::array<double, StepCurve::kRows> StepCurveEstimate::ratios() const {
   std::array<double, StepCurve::kRows> all;
   all.fill(1);
-  std::size_t before = all.size();  // index of the last measured one; all.size(): none yet
+  std::size_t first = all.size(), before = all.size();  // index of the first and last measured one; all.size(): none
   for (std::size_t r = 0; r < all.size(); ++r) {
     if (!ratios_[r].measured()) continue;
     all[r] = ratios_[r].value;
@@ -90,11 +100,13 @@ std::array<double, StepCurve::kRows> StepCurveEstimate::ratios() const {
       // Row counts below the smallest measured one are assumed to save 1 % until measured.
       all[i] = before == all.size() ? all[r] * (1 - kRowShare / 4) : std::max(all[before], kHope * between);
     }
+    first = std::min(first, r);
     before = r;
   }
   if (before == all.size()) return all;
+  const double step = more_rows_step(all, first, before);
   for (std::size_t i = before + 1; i < all.size(); ++i) {
-    all[i] = all[before] * (1 + kRowShare * static_cast<double>(i - before));
+    all[i] = all[before] + step * static_cast<double>(i - before);
   }
   return all;
 }
@@ -124,7 +136,7 @@ StepCurve StepCurveEstimate::curve() const {
     for (std::size_t i = 0; i < pools[p].n; ++i) curve.us[r++] = level_us_ * pools[p].value;
   }
   constexpr std::size_t kHalf = StepCurve::kRows / 2;
-  curve.more_row_us = std::max(kRowShare * curve.us.front(), (curve.us.back() - curve.us[kHalf - 1]) / kHalf);
+  curve.more_row_us = std::max(kLeastRowShare * curve.us.front(), (curve.us.back() - curve.us[kHalf - 1]) / kHalf);
   curve.drafting = drafting_.line();
   return curve;
 }

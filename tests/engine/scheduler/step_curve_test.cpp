@@ -87,6 +87,25 @@ TEST(StepCurveEstimate, MoreRowsCostWhatTheLastOnesCost) {
   EXPECT_NEAR(estimate.curve().pass_us(256), 2'000 + 300 * 256, 4'000);
 }
 
+// A guess of 4 % of a pass for each further row was never put right: no step had so many rows.
+TEST(StepCurveEstimate, RowsBeyondTheMeasuredOnesAreGuessedByTheirSlope) {
+  StepCurveEstimate estimate;
+  for (int i = 0; i < 400; ++i) {
+    const std::int32_t rows = 8 + 8 * (i % 4);
+    estimate.add(rows, 10'000 + 100.0 * rows, 0, 0);
+  }
+  EXPECT_NEAR(estimate.curve().pass_us(64), 16'400, 200);
+  EXPECT_NEAR(estimate.curve().pass_us(160), 26'000, 500);
+  // Rows that cost nothing so far are no promise for many more; nor does a jump go on for ever.
+  StepCurveEstimate flat, jump;
+  for (int i = 0; i < 400; ++i) {
+    flat.add(1 + i % 8, 10'000, 0, 0);
+    jump.add(4 + i % 2, i % 2 == 0 ? 10'000 : 20'000, 0, 0);
+  }
+  EXPECT_NEAR(flat.curve().pass_us(28), 1.1 * 10'000, 100);
+  EXPECT_NEAR(jump.curve().pass_us(15), 1.4 * 20'000, 500);
+}
+
 TEST(StepCurveEstimate, AnInterruptedPassChangesLittle) {
   StepCurveEstimate estimate;
   for (int i = 0; i < 400; ++i) estimate.add(1 + i % 4, i % 50 == 49 ? 400'000 : 10'000, 0, 0);

@@ -1,0 +1,350 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/common_simulation.h"
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+#include <memory>
+#include <numeric>
+#include <unordered_map>
+#include <utility>
+
+#include "common/clock.h"
+#include "common/error.h"
+#include "engine/models/transformer.h"
+#include "engine/sampling/random.h"
+#include "engine/speculative/proposer.h"
+
+namespace slip::bench {
+namespace {
+
+using nlohmann::json;
+
+constexpr std::int32_t kWords = 64;
+// Lengths of the random addresses' fields are not shared with the engine's: its seeds are the requests'.
+constexpr std::uint64_t kTruth = 0x51'0A7E, kLuck = 0x1CC'0000;
+
+std::int64_t now_us = 0;  // of the event clock
+double behind_us = 0;     // the part of a microsecond that it has not shown yet
+
+std::int64_t event_us() {
+  return now_us;
+}
+
+void pass_time(double us) {
+  behind_us += us;
+  const double whole = std::floor(behind_us);
+  now_us += static_cast<std::int64_t>(whole);
+  behind_us -= whole;
+}
+
+// Sets the event clock to 0 and makes it the process's.
+class EventClock {
+ public:
+  EventClock() : before_(monotonic_source) {
+    now_us = 0;
+    behind_us = 0;
+    monotonic_source = event_us;
+  }
+  ~EventClock() { monotonic_source = before_; }
+  EventClock(const EventClock&) = delete;
+  EventClock& operator=(const EventClock&) = delete;
+
+ private:
+  std::int64_t (*before_)();
+};
+
+// The language: one token follows another at a position, whatever came before them.
+std::int32_t token_after(std::int32_t token, std::int32_t position) {
+  const double u = uniform({kTruth + static_cast<std::uint64_t>(token), 0, static_cast<std::uint32_t>(position)},
+                           RandomPurpose::kDraft);
+  return static_cast<std::int32_t>(u * kWords);
+}
+
+ModelConfig small_config(std::int32_t max_positions) {
+  ModelConfig config;
+  config.vocab_size = kWords;
+  config.hidden_size = config.intermediate_size = 16;
+  config.n_layers = config.n_heads = config.n_kv_heads = 1;
+  config.head_dim = 16;
+  config.max_positions = max_positions;
+  return config;
+}
+
+// Takes the time of a target's pass and answers with the language's next tokens.
+class SimulatedTarget final : public Worker {
+ public:
+  SimulatedTarget(const Simulation& simulation, std::int32_t max_rows, std::int32_t max_logit_rows)
+      : costs_(simulation.target),
+        step_us_(simulation.other.step_us),
+        config_(small_config(simulation.max_positions)),
+        cache_(config_, Dtype::kFloat32, PagePool::pages_for(simulation.cache_tokens)),
+        max_rows_(max_rows),
+        max_logit_rows_(max_logit_rows) {}
+
+  void run(const StepInput& input, StepOutput& output) override {
+    const std::int64_t context = std::accumulate(input.kv.begin(), input.kv.end(), std::int64_t{0},
+                                                 [](std::int64_t sum, const KvView& kv) { return sum + kv.n_cached; });
+    pass_time(step_us_ + costs_.us(static_cast<std::int32_t>(input.tokens.size()),
+                                   static_cast<std::int32_t>(input.kv.size()), context));
+    for (std::size_t i = 0; i < input.logit_rows.size(); ++i) {
+      const auto row = static_cast<std::size_t>(input.logit_rows[i]);
+      float* logits = output.logits.row<float>(static_cast<std::int64_t>(i));
+      std::fill_n(logits, kWords, 0.0F);
+      logits[token_after(input.tokens[row], input.positions[row])] = 1;
+    }
+  }
+  const ModelConfig& config() const override { return config_; }
+  PagePool& cache() override { return cache_; }
+  std::int32_t max_rows() const override { return max_rows_; }
+  std::int32_t max_logit_rows() const override { return max_logit_rows_; }
+
+ private:
+  const PassCosts& costs_;
+  double step_us_;
+  ModelConfig config_;
+  PagePool cache_;
+  std::int32_t max_rows_, max_logit_rows_;
+};
+
+// Takes the time of a draft's passes and knows the language as well as its topic's α says. It reads prompts, drafts
+// greedy chains and ends them early, as DraftModelProposer does; siblings it has none.
+class SimulatedDraft final : public Proposer {
+ public:
+  SimulatedDraft(const Simulation& simulation, std::map<std::uint64_t, double> alpha_of_draft)
+      : costs_(simulation.draft), alpha_of_draft_(std::move(alpha_of_draft)), seed_(simulation.seed) {}
+
+  bool drafts_for(const SequenceRef& sequence) const override { return sequence.live_draft != nullptr; }
+  void begin(const SequenceRef& sequence) override { n_read_[sequence.id.value] = 0; }
+  void release(RequestId sequence) override { n_read_.erase(sequence.value); }
+
+  CatchUpTimes catch_up(std::span<const DraftTask> tasks, CatchUpBudget budget) override {
+    const std::int64_t start_us = monotonic_us();
+    std::int32_t rows = 0, sequences = 0;
+    std::int64_t context = 0;
+    for (const DraftTask& task : tasks) {
+      std::int32_t& read = n_read_[task.sequence->id.value];
+      const std::int32_t n = std::min(unread(*task.sequence), budget.prompt_rows - rows);
+      if (!task.reads || n <= kMostUnread) continue;
+      if (task.rows_read != nullptr) *task.rows_read = n;
+      context += read;
+      read += n;
+      rows += n;
+      ++sequences;
+    }
+    if (rows > 0) pass_time(costs_.us(rows, sequences, context));
+    return {monotonic_us() - start_us, 0};
+  }
+
+  std::int32_t ready_depth(const SequenceRef& sequence) override {
+    return unread(sequence) > kMostUnread ? 0 : kMaxProposalNodes;
+  }
+
+  void propose(std::span<const DraftTask> tasks) override {
+    std::vector<Chain> chains;
+    for (const DraftTask& task : tasks) {
+      if (task.nodes > 0) chains.push_back({&task, task.sequence->tokens.back(), 1});
+    }
+    while (true) {
+      std::erase_if(chains, [](const Chain& chain) { return !chain.goes_on(); });
+      // A pass that was not planned must be worth its time for all chains together, as in DraftRunner.
+      double worth = 0, price = 0;
+      bool is_planned = false;
+      for (const Chain& chain : chains) {
+        is_planned |= chain.task->stop.rates == nullptr || chain.task->proposal->size() == 0;
+        worth += chain.worth_of_next();
+        price = chain.task->stop.pass_price;
+      }
+      if (chains.empty() || (!is_planned && worth <= price)) return;
+      const std::int64_t context = std::accumulate(
+          chains.begin(), chains.end(), std::int64_t{0},
+          [](std::int64_t sum, const Chain& chain) { return sum + std::ssize(chain.task->sequence->tokens); });
+      const auto n = static_cast<std::int32_t>(chains.size());
+      pass_time(costs_.us(n, n, context));
+      for (Chain& chain : chains) grow(chain);
+    }
+  }
+
+  void on_verified(const SequenceRef& sequence, const VerifyResult& result) override {
+    n_read_[sequence.id.value] = static_cast<std::int32_t>(std::ssize(sequence.tokens) + std::ssize(result.accepted));
+  }
+
+ private:
+  static constexpr std::int32_t kMostUnread = 8;  // committed tokens that propose() reads with its first pass
+
+  struct Chain {
+    const DraftTask* task;
+    std::int32_t last;  // its last token
+    double reached;     // P(it is accepted)
+    double worth_of_next() const { return reached * task->stop.next_rate - task->stop.row_price; }
+    bool goes_on() const {
+      const auto size = static_cast<std::int32_t>(task->proposal->size());
+      if (size == task->nodes) return false;
+      return task->stop.rates == nullptr || size == 0 || worth_of_next() > 0;
+    }
+  };
+
+  std::int32_t unread(const SequenceRef& sequence) const {
+    const auto found = n_read_.find(sequence.id.value);
+    const auto n_tokens = static_cast<std::int32_t>(sequence.tokens.size());
+    return n_tokens - 1 - (found == n_read_.end() ? 0 : std::min(found->second, n_tokens - 1));
+  }
+
+  void grow(Chain& chain) const {
+    const SequenceRef& sequence = *chain.task->sequence;
+    Proposal& proposal = *chain.task->proposal;
+    const auto position = static_cast<std::int32_t>(std::ssize(sequence.tokens) - 1 + std::ssize(proposal.tokens));
+    const auto address = [&](std::uint32_t index) {
+      return uniform({seed_ + kLuck + sequence.id.value, index, static_cast<std::uint32_t>(position)},
+                     RandomPurpose::kDraft);
+    };
+    const double alpha = alpha_of_draft_.at(sequence.live_draft->id().value);
+    const double probability = std::pow(std::max(address(0), 1e-9), (1 - alpha) / alpha);
+    const std::int32_t right = token_after(chain.last, position);
+    chain.last = address(1) < probability ? right : (right + 1) % kWords;
+    const double log_q = std::log(probability);
+    proposal.add_to_chain(chain.last, log_q);
+    if (chain.task->stop.rates != nullptr) chain.reached *= chain.task->stop.rates->rate(log_q, 0);
+  }
+
+  const PassCosts& costs_;
+  std::map<std::uint64_t, double> alpha_of_draft_;
+  std::uint64_t seed_;
+  std::unordered_map<std::uint64_t, std::int32_t> n_read_;  // committed tokens, by request
+};
+
+// Writes what a client would see.
+class SimulatedClient final : public TokenSink {
+ public:
+  SimulatedClient(ChatReply& reply, double arrived_us, double after_us)
+      : reply_(reply), arrived_us_(arrived_us), after_us_(after_us) {}
+  void on_tokens(const TokenDelta&) override {
+    const double ms = ms_since_arrival();
+    if (reply_.ttft_ms == 0) {
+      reply_.ttft_ms = ms;
+    } else {
+      reply_.gaps_ms.push_back(ms - last_ms_);
+    }
+    last_ms_ = ms;
+  }
+  void on_finished(const RequestSummary& summary) override {
+    reply_.status = summary.error ? 500 : 200;
+    reply_.finish_reason = stop_reason_name(summary.reason);
+    reply_.e2e_ms = ms_since_arrival();
+    reply_.completion_tokens = summary.figures.output_tokens;
+    reply_.steps = summary.figures.steps;
+    reply_.proposed = summary.figures.proposed;
+    reply_.accepted = summary.figures.accepted;
+    reply_.first_rejections = summary.figures.first_rejections;
+  }
+
+ private:
+  double ms_since_arrival() const { return (static_cast<double>(now_us) - arrived_us_ + after_us_) / 1e3; }
+  ChatReply& reply_;
+  double arrived_us_, after_us_, last_ms_ = 0;
+};
+
+double median_ms(const json& step) {
+  return step.at("ms").get<double>();
+}
+
+}  // namespace
+
+PassCosts::PassCosts(const json& decode) {
+  const auto lacks = [](const std::string& what) {
+    throw Error(ErrorCode::kInvalidArgument, "the measured costs lack " + what,
+                "run build/bench/decode --layout both --rows 1,8,16,32 --context 128,512 --prefill 512 --json");
+  };
+  if (!decode.is_object() || !decode.contains("steps") || !decode.contains("prefill")) lacks("`steps` or `prefill`");
+  std::map<std::pair<std::string, std::int64_t>, std::map<std::int32_t, double>> us;  // by layout and context
+  for (const json& step : decode["steps"]) {
+    us[{step.at("layout").get<std::string>(), step.at("context").get<std::int64_t>()}]
+      [step.at("rows").get<std::int32_t>()] = 1e3 * median_ms(step);
+  }
+  const auto first_rows = us.lower_bound({"rows", 0}), first_sequences = us.lower_bound({"sequences", 0});
+  if (first_rows == us.end() || first_rows->first.first != "rows" || first_rows->second.size() < 2) {
+    lacks("two row counts of layout `rows`");
+  }
+  row_us_ = first_rows->second;
+  base_context_ = first_rows->first.second;
+  if (first_sequences == us.end() || first_sequences->second.rbegin()->first < 2) lacks("layout `sequences`");
+  const auto [n, sequences_us] = *first_sequences->second.rbegin();
+  const auto last_sequences = std::prev(us.end());
+  if (last_sequences->first.second == base_context_ || !last_sequences->second.contains(n)) {
+    lacks("two contexts of layout `sequences`");
+  }
+  const double more_tokens = static_cast<double>(last_sequences->first.second - base_context_) * n;
+  context_us_ = std::max(0.0, (last_sequences->second.at(n) - sequences_us) / more_tokens);
+  const double context_of_others = static_cast<double>(base_context_) * (n - 1) * context_us_;
+  sequence_us_ = std::max(0.0, (sequences_us - context_of_others - us_of_rows(n)) / (n - 1));
+  if (decode["prefill"].empty()) lacks("a prompt");
+  const json& prompt = decode["prefill"].back();
+  more_row_us_ = 1e3 * median_ms(prompt) / prompt.at("tokens").get<double>();
+}
+
+double PassCosts::us_of_rows(std::int32_t rows) const {
+  const auto above = row_us_.lower_bound(rows);
+  if (above == row_us_.begin()) return above->second;
+  const auto below = std::prev(above);
+  if (above == row_us_.end()) return below->second + more_row_us_ * (rows - below->first);
+  const double part = static_cast<double>(rows - below->first) / (above->first - below->first);
+  return below->second + part * (above->second - below->second);
+}
+
+double PassCosts::us(std::int32_t rows, std::int32_t sequences, std::int64_t context) const {
+  return us_of_rows(rows) + sequence_us_ * (sequences - 1) +
+         context_us_ * static_cast<double>(std::max<std::int64_t>(0, context - base_context_));
+}
+
+LoadRun simulate(const Simulation& simulation, const std::vector<Arrival>& arrivals) {
+  const EventClock clock;
+  std::vector<std::shared_ptr<LiveDraft>> drafts;  // of each topic; null: none
+  std::map<std::uint64_t, double> alpha_of_draft;
+  for (const SimulatedTopic& topic : simulation.topics) {
+    const DraftId id{static_cast<std::uint32_t>(drafts.size()) + 1};
+    alpha_of_draft[id.value] = topic.alpha;
+    drafts.push_back(topic.alpha > 0 ? std::make_shared<LiveDraft>(id, topic.name) : nullptr);
+  }
+  const EngineOptions& options = simulation.options;
+  const std::int32_t decoding_rows = options.max_running * (1 + std::min(options.k, kMaxProposalNodes));
+  Engine engine(options,
+                Target(std::make_unique<SimulatedTarget>(simulation, decoding_rows + options.prefill_chunk,
+                                                         decoding_rows + options.max_running)),
+                nullptr, std::make_unique<SimulatedDraft>(simulation, std::move(alpha_of_draft)), nullptr, {});
+  LoadRun run;
+  run.replies.resize(arrivals.size());
+  const auto submit = [&](std::size_t i) {
+    const std::size_t kind = i % simulation.topics.size();
+    const double arrived_us = 1e6 * arrivals[i].at_s;
+    Request request;
+    request.id = RequestId{i + 1};
+    const auto first = static_cast<std::int32_t>(i % kWords);  // prompts differ from the first token on
+    request.prompt.assign(static_cast<std::size_t>(simulation.topics[kind].prompt_tokens), first);
+    for (std::size_t at = 1; at < request.prompt.size(); ++at) {
+      const RandomAddress place{simulation.seed + i, 1, static_cast<std::uint32_t>(at)};
+      request.prompt[at] = static_cast<std::int32_t>(uniform(place, RandomPurpose::kDraft) * kWords);
+    }
+    request.sampling.temperature = 0;
+    request.max_tokens = arrivals[i].max_tokens;
+    request.draft = drafts[kind];
+    request.sink = std::make_shared<SimulatedClient>(run.replies[i], arrived_us, simulation.other.request_us / 2);
+    try {
+      engine.submit(std::move(request));
+    } catch (const Error& error) {
+      run.replies[i].status = error.code() == ErrorCode::kOverloaded ? 429 : 500;
+    }
+  };
+  const double before_us = simulation.other.request_us / 2;
+  for (std::size_t next = 0;;) {
+    while (next < arrivals.size() && 1e6 * arrivals[next].at_s + before_us <= static_cast<double>(now_us)) {
+      submit(next++);
+    }
+    if (engine.step()) continue;
+    if (next == arrivals.size()) break;
+    now_us = std::max(now_us, static_cast<std::int64_t>(std::ceil(1e6 * arrivals[next].at_s + before_us)));
+  }
+  run.elapsed_s = static_cast<double>(now_us) / 1e6;
+  return run;
+}
+
+}  // namespace slip::bench
