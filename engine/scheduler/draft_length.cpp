@@ -82,12 +82,14 @@ struct BestNodes {
   std::vector<std::size_t> nodes;  // each node's sequence, in descending order of expected tokens
   std::vector<std::int32_t> lengths;
 
-  // The greatest goodput, the number of nodes that reach it, and the time of that step.
+  // The step with the greatest value: its tokens, its time and its nodes.
   struct Best {
-    double goodput = 0, step_us = 0;
+    double value = 0, tokens = 0, step_us = 0;
     std::size_t n_nodes = 0;
   };
-  Best fill(std::span<const DraftOutlook> outlooks, std::int32_t prompt_rows, Depth of, const StepCurve& curve) {
+  // `price` > 0: a step's value is its tokens less price · time; 0: tokens / time.
+  Best fill(std::span<const DraftOutlook> outlooks, std::int32_t prompt_rows, Depth of, const StepCurve& curve,
+            double price) {
     const auto n = static_cast<std::int32_t>(outlooks.size());
     chains.clear();
     next.clear();
@@ -101,10 +103,11 @@ struct BestNodes {
     }
     std::make_heap(next.begin(), next.end());
     Best best_yet;
-    for (;;) {
+    for (bool is_first = true;; is_first = false) {
       const auto n_nodes = static_cast<std::int32_t>(nodes.size());
       const double step_us = curve.pass_us(n + prompt_rows + n_nodes) + curve.drafting.us(of.depth);
-      if (tokens / step_us > best_yet.goodput) best_yet = {tokens / step_us, step_us, nodes.size()};
+      const double value = price > 0 ? tokens - price * step_us : tokens / step_us;
+      if (is_first || value > best_yet.value) best_yet = {value, tokens, step_us, nodes.size()};
       if (next.empty()) return best_yet;
       std::pop_heap(next.begin(), next.end());
       Next best = next.back();
@@ -123,7 +126,7 @@ struct BestNodes {
 }  // namespace
 
 LengthChoice choose_draft_lengths(std::span<const DraftOutlook> outlooks, std::int32_t prompt_rows,
-                                  const StepCurve& curve, std::vector<DraftLength>& lengths) {
+                                  const StepCurve& curve, std::vector<DraftLength>& lengths, double price) {
   lengths.assign(outlooks.size(), {});
   if (outlooks.empty()) return {};
   std::int32_t deepest = 0;
@@ -131,9 +134,9 @@ LengthChoice choose_draft_lengths(std::span<const DraftOutlook> outlooks, std::i
   BestNodes nodes;
   BestNodes::Best best, without_pass;
   const auto keep_if_best = [&](Depth of) {
-    const BestNodes::Best found = nodes.fill(outlooks, prompt_rows, of, curve);
+    const BestNodes::Best found = nodes.fill(outlooks, prompt_rows, of, curve, price);
     if (of.depth == 0) without_pass = found;
-    if (found.goodput <= best.goodput) return;
+    if (of.depth > 0 && found.value <= best.value) return;
     best = found;
     for (std::size_t i = 0; i < outlooks.size(); ++i) lengths[i] = {0, nodes.chains[i].guessed};
     for (std::size_t i = 0; i < found.n_nodes; ++i) ++lengths[nodes.nodes[i]].nodes;
@@ -143,13 +146,31 @@ LengthChoice choose_draft_lengths(std::span<const DraftOutlook> outlooks, std::i
     keep_if_best({depth, /*mixed=*/false});
     if (depth > 0) keep_if_best({depth, /*mixed=*/true});
   }
+  return {best.tokens / best.step_us, best.tokens * without_pass.step_us / without_pass.tokens - best.step_us};
+}
+
+double add_probes(std::span<const DraftOutlook> outlooks, std::int32_t prompt_rows, const StepCurve& curve,
+                  double allowance_us, std::vector<DraftLength>& lengths) {
+  std::int32_t rows = prompt_rows + static_cast<std::int32_t>(outlooks.size());
+  bool has_pass = false;
+  for (const DraftLength& length : lengths) {
+    rows += length.nodes;
+    has_pass |= length.nodes > 0 && !length.guessed;
+  }
+  double spent_us = 0;
   for (std::size_t i = 0; i < outlooks.size(); ++i) {
     DraftLength& length = lengths[i];
-    if (!outlooks[i].probe || outlooks[i].most == 0) continue;
-    length = {length.guessed ? 1 : std::max(length.nodes, 1), false};
+    if (!outlooks[i].probe || outlooks[i].most == 0 || (length.nodes > 0 && !length.guessed)) continue;
+    const std::int32_t with_probe = rows + 1 - length.nodes;
+    const double pass_us = std::max(0.0, curve.pass_us(with_probe) - curve.pass_us(rows));
+    const double probe_us = pass_us + (has_pass ? 0 : curve.drafting.us(1));
+    if (spent_us + probe_us > allowance_us) continue;
+    spent_us += probe_us;
+    rows = with_probe;
+    has_pass = true;
+    length = {1, false};
   }
-  const double tokens = best.goodput * best.step_us;
-  return {best.goodput, tokens / without_pass.goodput - best.step_us};
+  return spent_us;
 }
 
 }  // namespace slip

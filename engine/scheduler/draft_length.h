@@ -48,7 +48,7 @@ constexpr std::int32_t unmeasured_draft_length(std::int32_t n) {
 struct DraftOutlook {
   std::int32_t most = 0;               // maximum draft length, in nodes
   double alpha = 0;                    // P(the first drafted token is accepted)
-  bool probe = false;                  // propose at least one node, whether it pays or not
+  bool probe = false;                  // add_probes(): draft at least one node, whether it pays or not
   std::optional<double> alpha_deeper;  // P(a later token is accepted | all before it were); empty: alpha
   double worth = 1;                    // of each of its tokens, against those of other sequences
   // The chain that can be proposed instead without a draft pass.
@@ -73,13 +73,20 @@ struct LengthChoice {
 };
 
 // Chooses the draft lengths that maximize the goodput of the step: expected tokens over the step's time by `curve`
-// (SmartSpec, arXiv 2406.14066, but with a length for each sequence). The pass also reads `prompt_rows` rows of
-// prompts. For each number of draft passes from 0 to k, the largest `most`, it adds nodes in descending order of their
-// expected tokens α · α_deeper^(depth − 1), and keeps the number of nodes with the best goodput. Without a pass all
-// sequences take their guesses. With passes all take their drafts; or, tried too, those take their guesses whose chain
-// promises more tokens than the draft within that depth. `lengths` gets one entry for each outlook. A probe then gets
-// at least one drafted node. Pure. Cost: O(n k² log n) for n outlooks.
+// (SmartSpec, arXiv 2406.14066, but with a length for each sequence). With a `price` > 0 of a µs in tokens they
+// maximize tokens − price · time instead: for a step whose own goodput says nothing about what its time is worth, such
+// as one that reads a prompt. The pass also reads `prompt_rows` rows of prompts. For each number of draft passes from 0
+// to k, the largest `most`, it adds nodes in descending order of their expected tokens α · α_deeper^(depth − 1), and
+// keeps the number of nodes with the best value. Without a pass all sequences take their guesses. With passes all take
+// their drafts; or, tried too, those take their guesses whose chain promises more tokens than the draft within that
+// depth. `lengths` gets one entry for each outlook. Pure. Cost: O(n k² log n) for n outlooks.
 LengthChoice choose_draft_lengths(std::span<const DraftOutlook> outlooks, std::int32_t prompt_rows,
-                                  const StepCurve& curve, std::vector<DraftLength>& lengths);
+                                  const StepCurve& curve, std::vector<DraftLength>& lengths, double price = 0);
+
+// Gives each due probe without drafted nodes one node, while together they take at most `allowance_us`: with a full
+// server one more row may begin another tile of rows and cost a seventh of a pass. Returns the time that they take.
+// Pure.
+double add_probes(std::span<const DraftOutlook> outlooks, std::int32_t prompt_rows, const StepCurve& curve,
+                  double allowance_us, std::vector<DraftLength>& lengths);
 
 }  // namespace slip

@@ -12,7 +12,9 @@ namespace slip {
 namespace {
 
 constexpr int kStepsBetweenTelling = 16;
-constexpr double kKeepPromptTime = 0.1;  // weight of the latest step
+constexpr double kKeepPromptTime = 0.1, kKeepGoodput = 1.0 / 32;  // weights of the latest step
+// Maximum share of the steps' time that probes take, and the maximum that is saved up for them
+constexpr double kProbeShare = 0.005, kMostProbeUs = 10'000;
 
 // As Proposal::version.
 std::uint64_t live_version(const SequenceRef& sequence) {
@@ -128,6 +130,19 @@ void Engine::State::learn_prompt_time() {
   forecast_.prompt_row_us += (row_us - forecast_.prompt_row_us) * (forecast_.prompt_row_us == 0 ? 1 : kKeepPromptTime);
 }
 
+// Fills `lengths_`, and sets the price of a token. A prompt makes a step long: by the step's own goodput a token would
+// seem worth more time than it is in all other steps.
+LengthChoice Engine::State::choose_best_lengths(std::int32_t prompt_rows) {
+  const double price = prompt_rows > 0 ? decode_goodput_ : 0;
+  const LengthChoice choice = choose_draft_lengths(outlooks_, prompt_rows, price_.curve, lengths_, price);
+  price_.goodput = price > 0 ? price : choice.goodput;
+  if (prompt_rows == 0) {
+    decode_goodput_ += (choice.goodput - decode_goodput_) * (decode_goodput_ == 0 ? 1 : kKeepGoodput);
+  }
+  probe_allowance_us_ -= add_probes(outlooks_, prompt_rows, price_.curve, probe_allowance_us_, lengths_);
+  return choice;
+}
+
 // Adapts draft lengths.
 void Engine::State::choose_lengths() {
   if (!options.adaptive_k) {
@@ -151,8 +166,7 @@ void Engine::State::choose_lengths() {
   }
   const bool leased = cores != nullptr && cores->lease_asked() && leased_curve_.known();
   price_.curve = (leased ? leased_curve_ : step_curve_).curve();
-  const LengthChoice choice = choose_draft_lengths(outlooks_, prompt_rows, price_.curve, lengths_);
-  price_.goodput = choice.goodput;
+  const LengthChoice choice = choose_best_lengths(prompt_rows);
   const auto drafted = [](const DraftLength& length) { return length.guessed ? 0 : length.nodes; };
   const int n_drafted = std::accumulate(lengths_.begin(), lengths_.end(), 0,
                                         [&](int sum, const DraftLength& length) { return sum + drafted(length); });
@@ -223,6 +237,8 @@ void Engine::State::learn_choices(const Part& part, std::size_t n_accepted, bool
 // Skips steps that read prompts, since their rows take different times. Skips trials of another number of threads too:
 // trials come early, and a row count measured only by a trial would look too expensive to be tried again.
 void Engine::State::learn_lengths() {
+  const auto step_us = static_cast<double>(figures_.verify_us + figures_.draft_us);
+  probe_allowance_us_ = std::min(probe_allowance_us_ + kProbeShare * step_us, kMostProbeUs);
   if (figures_.n_prefilling > 0 || (cores != nullptr && cores->ran_trial())) return;
   std::int32_t depth = 0;
   for (const DraftTask& task : draft_tasks_) depth = std::max(depth, task.guessed ? 0 : task.proposal->chain_length());

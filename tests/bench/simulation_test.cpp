@@ -129,13 +129,13 @@ TEST(Simulate, ARequestBeyondTheQueueIsRejected) {
 }
 
 // The planner against every fixed length, over loads from an empty server to a full one.
-TEST(Simulate, ThePlannerIsNeverMuchSlowerThanTheBestFixedLength) {
-  for (const double alpha : {0.1, 0.5, 0.8}) {
+TEST(Simulate, ThePlannerIsNotSlowerThanTheBestFixedLength) {
+  for (const double alpha : {0.02, 0.1, 0.5, 0.8}) {
     for (const double rate : {1.0, 6.0, 12.0}) {
       const auto arrivals = poisson_arrivals(rate, 30, 96, 3);
       double best = mean_e2e_ms(with_fixed(0, alpha), arrivals);
       for (const int k : {1, 3, 5}) best = std::min(best, mean_e2e_ms(with_fixed(k, alpha), arrivals));
-      EXPECT_LE(mean_e2e_ms(usual(alpha), arrivals), 1.05 * best) << "α " << alpha << ", " << rate << " requests/s";
+      EXPECT_LE(mean_e2e_ms(usual(alpha), arrivals), 1.02 * best) << "α " << alpha << ", " << rate << " requests/s";
     }
   }
 }

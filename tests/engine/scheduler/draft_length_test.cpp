@@ -146,10 +146,9 @@ TEST(DraftLength, GrowsWithAcceptanceAndShrinksWithLoadWhereRowsCost) {
   EXPECT_LT(crowded, alone);
 }
 
-TEST(DraftLength, KeepsToWhatASequenceMayProposeAndProbes) {
+TEST(DraftLength, KeepsToWhatASequenceMayPropose) {
   EXPECT_EQ(chosen({{2, 0.95}}, kMemoryBound), std::vector<std::int32_t>{2});
-  EXPECT_EQ(chosen({{0, 0.95, true}}, kMemoryBound), std::vector<std::int32_t>{0});
-  EXPECT_EQ(chosen({{3, 0.0, true}}, kComputeBound), std::vector<std::int32_t>{1});
+  EXPECT_EQ(chosen({{0, 0.95}}, kMemoryBound), std::vector<std::int32_t>{0});
   EXPECT_TRUE(chosen({}, kMemoryBound).empty());
 }
 
@@ -240,11 +239,52 @@ TEST(DraftLength, TheChoiceIsAtLeastAsGoodAsEitherAlone) {
   }
 }
 
-TEST(DraftLength, AProbeAsksTheDraft) {
+// A prompt makes a step long, and its tokens few for its time. They must not look dearer than those of other steps.
+TEST(DraftLength, ATokenCostsTheSameBesideAPrompt) {
+  const std::vector<DraftOutlook> poor(4, DraftOutlook{8, 0.3});
+  const double price = goodput(poor, chosen(poor, kComputeBound), kComputeBound);
+  ASSERT_EQ(chosen(poor, kComputeBound), std::vector<std::int32_t>(4, 0));
+  EXPECT_EQ(chosen(poor, kComputeBound, 100), std::vector<std::int32_t>(4, 2)) << "by the step's own goodput";
+  std::vector<DraftLength> lengths;
+  const LengthChoice choice = choose_draft_lengths(poor, 100, kComputeBound, lengths, price);
+  for (const DraftLength& length : lengths) EXPECT_EQ(length.nodes, 0);
+  EXPECT_NEAR(choice.goodput, 4 / kComputeBound.pass_us(104), 1e-9);
+  EXPECT_EQ(choice.saved_us, 0);
+  const std::vector<DraftOutlook> good(4, DraftOutlook{8, 0.9});
+  EXPECT_GT(choose_draft_lengths(good, 100, kMemoryBound, lengths, 4e-4).saved_us, 0);
+  EXPECT_EQ(lengths, std::vector<DraftLength>(4, DraftLength{8, false}));
+}
+
+TEST(AddProbes, AProbeAsksTheDraft) {
   DraftOutlook outlook = both(0.0, 0.9);
-  EXPECT_TRUE(chosen_of_both({outlook}, kMemoryBound)[0].guessed);
+  auto lengths = chosen_of_both({outlook}, kMemoryBound);
+  EXPECT_TRUE(lengths[0].guessed);
+  EXPECT_EQ(add_probes(std::vector{outlook}, 0, kMemoryBound, 1e6, lengths), 0);
+  EXPECT_TRUE(lengths[0].guessed) << "no probe is due";
   outlook.probe = true;
-  EXPECT_EQ(chosen_of_both({outlook}, kMemoryBound)[0], (DraftLength{1, false}));
+  const double probe_us = add_probes(std::vector{outlook}, 0, kMemoryBound, 1e6, lengths);
+  EXPECT_EQ(lengths[0], (DraftLength{1, false}));
+  EXPECT_NEAR(probe_us, kMemoryBound.drafting.us(1), 1e-9) << "one node takes the place of longer guesses";
+  outlook.most = 0;
+  lengths = chosen_of_both({outlook}, kMemoryBound);
+  EXPECT_EQ(add_probes(std::vector{outlook}, 0, kMemoryBound, 1e6, lengths), 0) << "it has no draft";
+}
+
+// On AMX a probe beside sixteen sequences begins a second tile of rows: 14 % of a pass, every other step.
+TEST(AddProbes, AProbeThatIsTooDearWaits) {
+  const StepCurve curve = curve_of(1'000, 16, 9'000, 100);
+  const auto probed = [&](std::size_t n, double allowance_us) {
+    const std::vector<DraftOutlook> outlooks(n, DraftOutlook{.most = 8, .alpha = 0.01, .probe = true});
+    std::vector<DraftLength> lengths(n);
+    const double spent_us = add_probes(outlooks, 0, curve, allowance_us, lengths);
+    EXPECT_LE(spent_us, allowance_us);
+    return std::count(lengths.begin(), lengths.end(), DraftLength{1, false});
+  };
+  EXPECT_EQ(probed(16, 9'000), 0);
+  EXPECT_EQ(probed(16, 9'100), 16) << "one begins the tile, all others are free";
+  EXPECT_EQ(probed(8, 50), 0);
+  EXPECT_EQ(probed(8, 100), 8);
+  EXPECT_EQ(probed(12, 100), 4);
 }
 
 TEST(AcceptanceEstimate, ProbesNowAndThen) {
