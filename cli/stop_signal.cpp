@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cerrno>
@@ -68,20 +69,25 @@ void StopSignal::take_reloads() const {
 }
 
 StopSignal::Kind StopSignal::next() const {
-  char byte = 0;
-  while (::read(read_end_.get(), &byte, 1) != 1) {
-    // A full pipe drops bytes, perhaps a stop signal's, so check the counter too.
+  std::array<char, 64> bytes{};
+  bool reloads = false;
+  // All that arrived meanwhile is one: a reload may take a second, and a stop must not wait for a queue of them.
+  for (bool any = false; !any;) {
+    for (ssize_t n = 0; (n = ::read(read_end_.get(), bytes.data(), bytes.size())) > 0; any = true) {
+      reloads |= std::find(bytes.begin(), bytes.begin() + n, kReloadByte) != bytes.begin() + n;
+    }
+    // A full pipe drops bytes, perhaps a stop signal's, so ask the counter.
     if (n_signals > 0) return Kind::kStop;
+    if (any) break;
     pollfd state{read_end_.get(), POLLIN, 0};
     ::poll(&state, 1, -1);
   }
-  if (byte == kStopByte) return Kind::kStop;
-  return byte == kReloadByte ? Kind::kReload : Kind::kReopenLog;
+  return reloads ? Kind::kReload : Kind::kReopenLog;
 }
 
 bool StopSignal::arrived() const {
   pollfd state{read_end_.get(), POLLIN, 0};
-  return ::poll(&state, 1, 0) == 1;
+  return n_signals > 0 || ::poll(&state, 1, 0) == 1;
 }
 
 }  // namespace slip::cli

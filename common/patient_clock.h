@@ -13,6 +13,15 @@ class PatientClock {
   static constexpr std::int64_t kToleranceUs = std::int64_t{600} * 1'000'000;  // above NTP slewing and drift
   explicit PatientClock(std::int64_t patience_us) : patience_us_(patience_us) {}
 
+  // Before the first believe(): time goes on from `stored_us`, the newest time that was stored before the start. A wall
+  // clock that is far ahead of it, such as one that is not set yet, then counts as a step. A stored time later than the
+  // wall clock's was wrong itself.
+  void continue_from(std::int64_t stored_us, std::int64_t wall_us, std::int64_t monotonic_us) {
+    wall_us_ = stored_us < wall_us ? stored_us : wall_us;
+    monotonic_us_ = stepped_after_us_ = monotonic_us;
+    started_ = true;
+  }
+
   // The time to use, given both clocks' readings.
   std::int64_t believe(std::int64_t wall_us, std::int64_t monotonic_us) {
     const std::int64_t expected = wall_us_ + (monotonic_us - monotonic_us_);

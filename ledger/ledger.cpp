@@ -83,6 +83,9 @@ struct Ledger::State {
   explicit State(LedgerOptions wanted)
       : options(std::move(wanted)), inbox(options.queue_rows), database(open_ledger(options.file)), writer(database) {
     sqlite3_busy_timeout(database.get(), options.lock_patience_ms);
+    const std::int64_t stored_us =
+        database.integer("SELECT COALESCE((SELECT finished_us FROM requests ORDER BY id DESC LIMIT 1), 0)");
+    if (stored_us > 0) calendar.continue_from(stored_us, wall_us(), monotonic_us());
   }
 
   void run();

@@ -35,7 +35,10 @@ TEST_F(ServeLogTest, AReaderWhoStallsStopsNeitherAnswersNorTheEnd) {
   program.signal(SIGUSR1);  // opens the log anew
   EXPECT_NE(get(port, "/metrics").body.find("slipstream:dropped_total{what=\"log_lines\"} 0"), std::string::npos)
       << "fewer lines than may wait";
+  for (int i = 0; i < 20; ++i) program.signal(SIGHUP);  // each reload waits for a second; the stop waited for all
+  const auto before = std::chrono::steady_clock::now();
   EXPECT_EQ(program.stop(), 0);
+  EXPECT_LT(std::chrono::steady_clock::now() - before, testing::kPatience * std::chrono::seconds(8));
   EXPECT_EQ(count("SELECT COUNT(*) FROM requests"), 1) << "it saved before it ended";
 }
 

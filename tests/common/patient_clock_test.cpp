@@ -36,6 +36,23 @@ TEST(PatientClock, ADateThatIsMendedInTimeLeavesNoTrace) {
   }
 }
 
+// A machine that starts before its clock is set deleted all rows of the ledger.
+TEST(PatientClock, AStartWithAWrongDateGoesOnFromWhatWasStored) {
+  PatientClock clock(kHourUs);
+  clock.continue_from(kStart, kStart + kYearUs, 0);
+  EXPECT_EQ(clock.believe(kStart + kYearUs, 0), kStart);
+  EXPECT_EQ(clock.believe(kStart + kYearUs + kHourUs - 1, kHourUs - 1), kStart + kHourUs - 1);
+  EXPECT_EQ(clock.believe(kStart + kHourUs, kHourUs), kStart + kHourUs) << "it was set";
+
+  PatientClock idle(kHourUs);
+  idle.continue_from(kStart, kStart + kYearUs, 0);
+  EXPECT_EQ(idle.believe(kStart + kYearUs + kHourUs, kHourUs), kStart + kYearUs + kHourUs) << "it was right";
+
+  PatientClock after_wrong_rows(kHourUs);
+  after_wrong_rows.continue_from(kStart + kYearUs, kStart, 0);
+  EXPECT_EQ(after_wrong_rows.believe(kStart + 1, 1), kStart + 1);
+}
+
 TEST(PatientClock, SoIsAStepBack) {
   PatientClock clock(kHourUs);
   clock.believe(kStart, 0);

@@ -201,5 +201,36 @@ TEST_F(LedgerTest, AFallInAcceptanceBecomesADriftEventEvenAcrossARestart) {
   EXPECT_EQ(count("SELECT COUNT(*) FROM drift_events WHERE topic = 'sql' AND alpha_before > alpha_after + 0.1"), 1);
 }
 
+// A machine that starts before its clock is set is in another year for some seconds. All rows were deleted.
+TEST(LedgerClock, AStartFarBehindTheNewestRowDeletesNothingYet) {
+  const TemporaryFolder folder;
+  LedgerOptions options;
+  options.file = folder / "ledger.db";
+  constexpr std::int64_t kDayUs = std::int64_t{24} * 3600 * 1'000'000;
+  const auto n_rows = [&] {
+    Database database(options.file, Database::Mode::kReadOnly);
+    return database.integer("SELECT COUNT(*) FROM requests");
+  };
+  const auto open_and_close = [&] {
+    Ledger ledger(options);
+    for (int i = 0; i < 3; ++i) ledger.flush();  // the writer has gone round
+  };
+  {
+    LedgerOptions keep_all = options;
+    keep_all.keep_requests_us = wall_us();
+    Ledger ledger(keep_all);
+    for (const int days : {80, 70, 60}) ledger.record(sample_request("sql", wall_us() - days * kDayUs, 6, 4));
+  }
+  ASSERT_EQ(n_rows(), 3);
+  open_and_close();
+  EXPECT_EQ(n_rows(), 3) << "30 days are kept, counted from the newest row";
+  {
+    Ledger ledger(options);
+    ledger.record(sample_request("sql", wall_us(), 6, 4));
+  }
+  open_and_close();
+  EXPECT_EQ(n_rows(), 1) << "the date was right: requests came at it";
+}
+
 }  // namespace
 }  // namespace slip
