@@ -115,6 +115,8 @@ def measure_times(service, options, large):
             with flooded(service.address, kinds, options.clients, large, n_floods * 1_000_000) as n_answered:  # new schemas
                 found.setdefault(flood, []).extend(chat_times(service.address, options.seconds))
                 answered[flood] += n_answered.value
+            if answered[flood] == 0:
+                raise closed_loop.ServiceError(f"the service answered none of the flood's requests ({flood})")
     return found, answered
 
 
@@ -177,7 +179,7 @@ def parse():
     parser.add_argument("--clients", type=int, default=30, help="of each flood")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=10, help="of each part of a round")
-    parser.add_argument("--bytes", type=int, default=4_000_000, help="of a large text")
+    parser.add_argument("--bytes", type=int, default=500_000, help="of a large text; its answer must fit server.max_answer_bytes")
     parser.add_argument("--unread", type=int, default=60, help="clients that do not read")
     parser.add_argument("--unfinished", type=int, default=150, help="bodies that never end")
     parser.add_argument("--json", action="store_true", help="print JSON, for bench/record.py")
