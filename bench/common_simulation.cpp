@@ -21,11 +21,12 @@ namespace {
 using nlohmann::json;
 
 constexpr std::int32_t kWords = 64;
-// Lengths of the random addresses' fields are not shared with the engine's: its seeds are the requests'.
-constexpr std::uint64_t kTruth = 0x51'0A7E, kLuck = 0x1CC'0000;
+// Seeds of the language and of the draft's luck
+constexpr std::uint64_t kLanguage = 0x51'0A7E, kLuck = 0x1CC'0000;
 
-std::int64_t now_us = 0;  // of the event clock
-double behind_us = 0;     // the part of a microsecond that it has not shown yet
+// The event clock: whole microseconds, and the part of one that it does not show yet.
+std::int64_t now_us = 0;
+double behind_us = 0;
 
 std::int64_t event_us() {
   return now_us;
@@ -56,7 +57,7 @@ class EventClock {
 
 // The language: one token follows another at a position, whatever came before them.
 std::int32_t token_after(std::int32_t token, std::int32_t position) {
-  const double u = uniform({kTruth + static_cast<std::uint64_t>(token), 0, static_cast<std::uint32_t>(position)},
+  const double u = uniform({kLanguage + static_cast<std::uint64_t>(token), 0, static_cast<std::uint32_t>(position)},
                            RandomPurpose::kDraft);
   return static_cast<std::int32_t>(u * kWords);
 }
