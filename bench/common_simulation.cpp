@@ -13,6 +13,7 @@
 #include "common/error.h"
 #include "engine/models/transformer.h"
 #include "engine/sampling/random.h"
+#include "engine/speculative/draft_runner.h"
 #include "engine/speculative/proposer.h"
 
 namespace slip::bench {
@@ -126,7 +127,7 @@ class SimulatedDraft final : public Proposer {
     for (const DraftTask& task : tasks) {
       std::int32_t& read = n_read_[task.sequence->id.value];
       const std::int32_t n = std::min(unread(*task.sequence), budget.prompt_rows - rows);
-      if (!task.reads || n <= kMostUnread) continue;
+      if (!task.reads || n <= kMostUnreadRows) continue;
       if (task.rows_read != nullptr) *task.rows_read = n;
       context += read;
       read += n;
@@ -138,31 +139,38 @@ class SimulatedDraft final : public Proposer {
   }
 
   std::int32_t ready_depth(const SequenceRef& sequence) override {
-    return unread(sequence) > kMostUnread ? 0 : kMaxProposalNodes;
+    return unread(sequence) > kMostUnreadRows ? 0 : kMaxProposalNodes;
   }
 
   void propose(std::span<const DraftTask> tasks) override {
-    std::vector<Chain> chains;
+    std::vector<DraftChain> chains;
     for (const DraftTask& task : tasks) {
-      if (task.nodes > 0) chains.push_back({&task, task.sequence->tokens.back(), 1});
+      if (task.nodes == 0) continue;
+      DraftChain& chain = chains.emplace_back();
+      chain.sequence = task.sequence;
+      chain.proposal = task.proposal;
+      chain.nodes = task.nodes;
+      chain.stop = task.stop;
     }
     while (true) {
-      std::erase_if(chains, [](const Chain& chain) { return !chain.goes_on(); });
+      std::erase_if(chains, [](const DraftChain& chain) {
+        return static_cast<std::int32_t>(chain.proposal->size()) == chain.nodes || !chain.goes_on();
+      });
       // A pass that was not planned must be worth its time for all chains together, as in DraftRunner.
       double worth = 0, price = 0;
       bool is_planned = false;
-      for (const Chain& chain : chains) {
-        is_planned |= chain.task->stop.rates == nullptr || chain.task->proposal->size() == 0;
+      for (const DraftChain& chain : chains) {
+        is_planned |= chain.stop.rates == nullptr || chain.proposal->size() == 0;
         worth += chain.worth_of_next();
-        price = chain.task->stop.pass_price;
+        price = chain.stop.pass_price;
       }
       if (chains.empty() || (!is_planned && worth <= price)) return;
       const std::int64_t context = std::accumulate(
           chains.begin(), chains.end(), std::int64_t{0},
-          [](std::int64_t sum, const Chain& chain) { return sum + std::ssize(chain.task->sequence->tokens); });
+          [](std::int64_t sum, const DraftChain& chain) { return sum + std::ssize(chain.sequence->tokens); });
       const auto n = static_cast<std::int32_t>(chains.size());
       pass_time(costs_.us(n, n, context));
-      for (Chain& chain : chains) grow(chain);
+      for (DraftChain& chain : chains) grow(chain);
     }
   }
 
@@ -171,29 +179,15 @@ class SimulatedDraft final : public Proposer {
   }
 
  private:
-  static constexpr std::int32_t kMostUnread = 8;  // committed tokens that propose() reads with its first pass
-
-  struct Chain {
-    const DraftTask* task;
-    std::int32_t last;  // its last token
-    double reached;     // P(it is accepted)
-    double worth_of_next() const { return reached * task->stop.next_rate - task->stop.row_price; }
-    bool goes_on() const {
-      const auto size = static_cast<std::int32_t>(task->proposal->size());
-      if (size == task->nodes) return false;
-      return task->stop.rates == nullptr || size == 0 || worth_of_next() > 0;
-    }
-  };
-
   std::int32_t unread(const SequenceRef& sequence) const {
     const auto found = n_read_.find(sequence.id.value);
     const auto n_tokens = static_cast<std::int32_t>(sequence.tokens.size());
     return n_tokens - 1 - (found == n_read_.end() ? 0 : std::min(found->second, n_tokens - 1));
   }
 
-  void grow(Chain& chain) const {
-    const SequenceRef& sequence = *chain.task->sequence;
-    Proposal& proposal = *chain.task->proposal;
+  void grow(DraftChain& chain) const {
+    const SequenceRef& sequence = *chain.sequence;
+    const Proposal& proposal = *chain.proposal;
     const auto position = static_cast<std::int32_t>(std::ssize(sequence.tokens) - 1 + std::ssize(proposal.tokens));
     const auto address = [&](std::uint32_t index) {
       return uniform({seed_ + kLuck + sequence.id.value, index, static_cast<std::uint32_t>(position)},
@@ -201,11 +195,9 @@ class SimulatedDraft final : public Proposer {
     };
     const double alpha = alpha_of_draft_.at(sequence.live_draft->id().value);
     const double probability = std::pow(std::max(address(0), 1e-9), (1 - alpha) / alpha);
-    const std::int32_t right = token_after(chain.last, position);
-    chain.last = address(1) < probability ? right : (right + 1) % kWords;
-    const double log_q = std::log(probability);
-    proposal.add_to_chain(chain.last, log_q);
-    if (chain.task->stop.rates != nullptr) chain.reached *= chain.task->stop.rates->rate(log_q, 0);
+    const std::int32_t last = proposal.tokens.empty() ? sequence.tokens.back() : proposal.tokens.back();
+    const std::int32_t right = token_after(last, position);
+    chain.add(address(1) < probability ? right : (right + 1) % kWords, std::log(probability));
   }
 
   const PassCosts& costs_;
@@ -245,10 +237,6 @@ class SimulatedClient final : public TokenSink {
   double arrived_us_, after_us_, last_ms_ = 0;
 };
 
-double median_ms(const json& step) {
-  return step.at("ms").get<double>();
-}
-
 }  // namespace
 
 PassCosts::PassCosts(const json& decode) {
@@ -260,7 +248,7 @@ PassCosts::PassCosts(const json& decode) {
   std::map<std::pair<std::string, std::int64_t>, std::map<std::int32_t, double>> us;  // by layout and context
   for (const json& step : decode["steps"]) {
     us[{step.at("layout").get<std::string>(), step.at("context").get<std::int64_t>()}]
-      [step.at("rows").get<std::int32_t>()] = 1e3 * median_ms(step);
+      [step.at("rows").get<std::int32_t>()] = 1e3 * step.at("ms").get<double>();
   }
   const auto first_rows = us.lower_bound({"rows", 0}), first_sequences = us.lower_bound({"sequences", 0});
   if (first_rows == us.end() || first_rows->first.first != "rows" || first_rows->second.size() < 2) {
@@ -280,7 +268,7 @@ PassCosts::PassCosts(const json& decode) {
   sequence_us_ = std::max(0.0, (sequences_us - context_of_others - us_of_rows(n)) / (n - 1));
   if (decode["prefill"].empty()) lacks("a prompt");
   const json& prompt = decode["prefill"].back();
-  more_row_us_ = 1e3 * median_ms(prompt) / prompt.at("tokens").get<double>();
+  more_row_us_ = 1e3 * prompt.at("ms").get<double>() / prompt.at("tokens").get<double>();
 }
 
 double PassCosts::us_of_rows(std::int32_t rows) const {

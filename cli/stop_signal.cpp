@@ -72,17 +72,16 @@ StopSignal::Kind StopSignal::next() const {
   std::array<char, 64> bytes{};
   bool reloads = false;
   // All that arrived meanwhile is one: a reload may take a second, and a stop must not wait for a queue of them.
-  for (bool any = false; !any;) {
+  for (bool any = false;;) {
     for (ssize_t n = 0; (n = ::read(read_end_.get(), bytes.data(), bytes.size())) > 0; any = true) {
       reloads |= std::find(bytes.begin(), bytes.begin() + n, kReloadByte) != bytes.begin() + n;
     }
     // A full pipe drops bytes, perhaps a stop signal's, so ask the counter.
     if (n_signals > 0) return Kind::kStop;
-    if (any) break;
+    if (any) return reloads ? Kind::kReload : Kind::kReopenLog;
     pollfd state{read_end_.get(), POLLIN, 0};
     ::poll(&state, 1, -1);
   }
-  return reloads ? Kind::kReload : Kind::kReopenLog;
 }
 
 bool StopSignal::arrived() const {
