@@ -28,7 +28,8 @@ Activations::Activations(const KernelTable& table, Dtype compute, std::int64_t n
   in_blocks_ = is_bf16 && table.bf16_in_blocks;
   values_a_step_ = is_bf16 ? 2 : 1;
   step_bytes_ = is_bf16 ? table.bf16_pair_bytes : std::int64_t{sizeof(float)};
-  n_tiles_ = ceil_div(n_rows, is_bf16 ? table.bf16_tile_rows : table.f32_tile_rows);
+  const bool is_one_tile = is_bf16 && n_rows <= table.bf16_streaming_rows;
+  n_tiles_ = is_one_tile ? 1 : ceil_div(n_rows, is_bf16 ? table.bf16_tile_rows : table.f32_tile_rows);
   row_bytes_ = in_blocks_ ? ceil_div(n_in, kBlockValues) * kBlockBytes : ceil_div(n_in, values_a_step_) * step_bytes_;
   row_stride_bytes_ = in_blocks_ ? kBlockBytes : row_bytes_;
 }

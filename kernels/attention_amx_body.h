@@ -347,7 +347,8 @@ void amx_attention_tile(const AttentionTile& tile) {
   block.end = ranks_of<kBlockSlots>(tile).end;
   QueryState state;
   begin_queries(tile, state);
-  configure(n_registers(tile) > 1 ? kRegisterRows : n_queries(tile));
+  const auto rows = static_cast<std::uint8_t>(n_registers(tile) > 1 ? kRegisterRows : n_queries(tile));
+  configure({rows, rows, rows, rows, rows, kRegisterRows, kRegisterRows, kRegisterRows});
   attend_blocks(tile, block, state);
   advance(tile, nullptr, state);
   advance(tile, nullptr, state);

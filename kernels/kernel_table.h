@@ -38,9 +38,9 @@ struct MatmulTile {
   float* sums = nullptr;
   bool is_first = false;
   std::int64_t depth = 0;
-  int n_rows = 0;  // 1 … KernelTable::f32_tile_rows or bf16_tile_rows
-  // The only tile of weights that are not in cache. Reading them takes longer than its arithmetic.
-  bool waits_for_memory = false;
+  int n_rows = 0;            // 1 … KernelTable::f32_tile_rows or bf16_tile_rows; alone, at most bf16_streaming_rows
+  bool is_alone = false;     // the only tile of these weights
+  bool from_memory = false;  // the weights are not in cache: for a few rows, reading them takes longer than arithmetic
   // Weights needed soon, prefetched while this tile is computed; null: none
   const std::byte* next_weight = nullptr;
   std::int64_t next_step_bytes = 0;  // bytes of them to prefetch per depth step
@@ -104,8 +104,8 @@ struct KernelTable {
   // Several row tiles prefetch at most this part of the next stretch each, one over it. Where tiles compute fast, more
   // would be asked for than the memory delivers: such prefetches are dropped, and hold up the loads of the tile.
   std::int64_t bf16_least_sharing = 1;
-  // A tile of so few rows that shares its weights with no other reads them from memory itself: matmul() prefetches
-  // none.
+  // So few rows are one tile, even if it has more than bf16_tile_rows. It reads its weights from memory itself:
+  // matmul() prefetches none.
   std::int64_t bf16_streaming_rows = 0;
   void (*bf16_rows)(const Bf16Rows&) = nullptr;
   std::int64_t bf16_pair_bytes = 0;  // bytes of a pair of activations

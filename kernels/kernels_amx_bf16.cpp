@@ -6,6 +6,8 @@
 #if defined(__x86_64__)
 #include <immintrin.h>
 
+#include <algorithm>
+
 #include "kernels/activations.h"
 #include "kernels/activations_body.h"
 #include "kernels/attention_amx_body.h"
@@ -15,21 +17,129 @@ namespace slip::kernels {
 namespace {
 
 constexpr int kTileRows = 2 * kRegisterRows;  // rows that share one pass over the weights
+constexpr int kStreamingRows = 3 * kRegisterRows;
+static_assert(kStreamingRows > kTileRows, "a tile that shares its weights has more than 16 rows");
 static_assert(kBlockSteps == kRegisterRows && kGroupColumns == kLanes);
 static_assert(2 * kBlockSteps == Activations::kBlockValues);
 constexpr std::int64_t kPairBytes = 4;
 constexpr std::int64_t kSumsStride = kPanelColumns * sizeof(float);
 
-// One block of depth: activations [n_rows][64 bytes] and weights.
-struct Block {
-  const std::byte* x;
-  const std::byte* weight;
+// How many groups ahead of its use a group comes into the first-level cache. So near, the tile's loads follow the
+// stream that the hardware prefetcher reads. Requests farther ahead, or for the second-level cache, stay open until the
+// memory answers and hold up the loads: one to eight rows took 1.08 times as long (a Xeon with 480 MiB of third-level
+// cache).
+constexpr std::int64_t groups_ahead(int n_registers) {
+  return n_registers > 2 ? 2 : 1;
+}
+
+// The only tile of its weights, of up to 48 rows in kRegisters registers: `upper` rows in the first, `lower` in each
+// other. It reads the weights in the order of memory, and each group meets all rows at once: the memory is never idle
+// for longer than a few products take. The sums that do not fit beside the rows stay in the first-level cache. Holding
+// the sums of 32 rows in registers, for half of the columns at a time, took 1.15 times as long.
+//
+// Pointers and counts are passed by value, without lambdas: GCC 12 keeps captures on the stack, between stores of
+// tiles, and 32 rows took 1.05 times as long.
+template <int kRegisters>
+class StreamingTile {
+ public:
+  static void multiply(const MatmulTile& tile) {
+    const std::int64_t lower = (tile.n_rows + kRegisters - 1) / kRegisters, upper = tile.n_rows - kOthers * lower;
+    const std::int64_t block_bytes = tile.n_rows * std::int64_t{kRegisterBytes};
+    float* const sums = tile.sums;
+    const std::byte *x = tile.x, *weight = tile.weight;
+    configure(rows_of_registers(upper, lower));
+    begin(tile, upper);
+    for (std::int64_t at = 0; at < tile.depth; at += kBlockSteps) {
+      load_rows(x, upper, lower);
+      multiply_groups(weight, sums, upper, lower);
+      x += block_bytes;
+      weight += kWeightBlockBytes;
+    }
+    store_held(sums);
+  }
+
+ private:
+  static constexpr int kGroups = kPanelColumns / kGroupColumns, kOthers = kRegisters - 1;
+  // From register 0 on: the first rows' sums with the first kHeld groups; if more do not fit, one for the first rows'
+  // other sums; all rows; columns; one for the other rows' sums.
+  static constexpr int kColumns = 6, kLowerSums = 7, kRows = kColumns - kRegisters, kUpperSums = kRows - 1;
+  static constexpr int kHeld = kRows < kGroups ? kUpperSums : kGroups;
+
+  static RegisterRows rows_of_registers(std::int64_t upper, std::int64_t lower) {
+    RegisterRows rows;
+    rows.fill(static_cast<std::uint8_t>(lower));
+    std::fill_n(rows.begin(), kRows + 1, static_cast<std::uint8_t>(upper));
+    rows[kColumns] = kRegisterRows;
+    return rows;
+  }
+  static void begin(const MatmulTile& tile, std::int64_t upper) {
+    if (!tile.is_first) return load_held(tile.sums);
+    zero_held();
+    const std::int64_t held_rows = kHeld == kGroups ? upper : 0;
+    std::fill(tile.sums + held_rows * kPanelColumns, tile.sums + tile.n_rows * kPanelColumns, 0.0F);
+  }
+  template <int g = 0>
+  SLIP_LANES static void zero_held() {
+    zero_tile<g>();
+    if constexpr (g + 1 < kHeld) zero_held<g + 1>();
+  }
+  template <int g = 0>
+  SLIP_LANES static void load_held(const float* sums) {
+    load_tile<g>(sums, kSumsStride);
+    if constexpr (g + 1 < kHeld) load_held<g + 1>(sums + kGroupColumns);
+  }
+  template <int g = 0>
+  SLIP_LANES static void store_held(float* sums) {
+    store_tile<g>(sums, kSumsStride);
+    if constexpr (g + 1 < kHeld) store_held<g + 1>(sums + kGroupColumns);
+  }
+
+  template <int r = 0>
+  SLIP_LANES static void load_rows(const std::byte* x, std::int64_t upper, std::int64_t lower) {
+    load_tile<kRows + r>(x, kRegisterBytes);
+    if constexpr (r < kOthers) load_rows<r + 1>(x + (r == 0 ? upper : lower) * kRegisterBytes, upper, lower);
+  }
+  template <int g = 0>
+  SLIP_LANES static void multiply_groups(const std::byte* group, float* sums, std::int64_t upper, std::int64_t lower) {
+    multiply_group<g>(group, sums, upper, lower);
+    if constexpr (g + 1 < kGroups) {
+      multiply_groups<g + 1>(group + kWeightGroupBytes, sums + kGroupColumns, upper, lower);
+    }
+  }
+  template <int g, int r = 0>
+  SLIP_LANES static void multiply_group(const std::byte* group, float* sums, std::int64_t upper, std::int64_t lower) {
+    fetch_part<r>(group);
+    if constexpr (r == 0) load_tile<kColumns>(group, kRegisterBytes);
+    if constexpr (r == 0 && g < kHeld) {
+      multiply_tiles<g, kRows, kColumns>();
+      if constexpr (kRegisters == 1) fetch_part<1>(group);
+    } else {
+      constexpr int kSums = r == 0 ? kUpperSums : kLowerSums;
+      load_tile<kSums>(sums, kSumsStride);
+      multiply_tiles<kSums, kRows + r, kColumns>();
+      store_tile<kSums>(sums, kSumsStride);
+    }
+    if constexpr (r < kOthers) {
+      multiply_group<g, r + 1>(group, sums + (r == 0 ? upper : lower) * kPanelColumns, upper, lower);
+    }
+  }
+  // Brings a part of a later group into the first-level cache, between two products: a tile load requests sixteen lines
+  // at once and waits for the slowest.
+  static constexpr int kParts = std::max(kRegisters, 2);
+  template <int part>
+  SLIP_LANES static void fetch_part(const std::byte* group) {
+    constexpr std::int64_t kBegin = kRegisterRows * part / kParts, kEnd = kRegisterRows * (part + 1) / kParts;
+    const std::byte* next = group + groups_ahead(kRegisters) * kWeightGroupBytes;
+#pragma GCC unroll 16
+    for (std::int64_t line = kBegin; line < kEnd; ++line) __builtin_prefetch(next + line * kLineBytes, 0, 3);
+  }
 };
 
-// How far ahead of its use a group comes into the first-level cache. So near, the tile's loads follow the stream that
-// the hardware prefetcher reads. Requests farther ahead, or for the second-level cache, stay open until the memory
-// answers and hold up the loads: one to eight rows took 1.08 times as long (a Xeon with 480 MiB of third-level cache).
-constexpr std::int64_t kGroupsAhead = 1;
+void stream(const MatmulTile& tile) {
+  if (tile.n_rows <= kRegisterRows) return StreamingTile<1>::multiply(tile);
+  if (tile.n_rows <= 2 * kRegisterRows) return StreamingTile<2>::multiply(tile);
+  StreamingTile<3>::multiply(tile);
+}
 
 // Prefetches weights into the second-level cache during a block, a quarter at a time. Alternating with the products
 // keeps either from filling the other's queue.
@@ -42,85 +152,54 @@ class Fetching {
     for (std::int64_t byte = 0; byte < bytes_; byte += kLineBytes) __builtin_prefetch(next_ + byte, 0, 2);
     next_ += bytes_;
   }
-  // Also brings a group into the first-level cache: a tile load requests sixteen lines at once and waits for the
-  // slowest. A tile that shares its weights finds the group in the second-level cache.
-  SLIP_LANES void quarter_beside(const Block& block, int group) {
-    const std::byte* near = block.weight + kGroupsAhead * kWeightGroupBytes + group * kWeightGroupBytes;
-#pragma GCC unroll 16
-    for (std::int64_t byte = 0; byte < kWeightGroupBytes; byte += kLineBytes) __builtin_prefetch(near + byte, 0, 3);
-    quarter();
-  }
 
  private:
   const std::byte* next_;
   std::int64_t bytes_;
 };
 
-SLIP_LANES void multiply_narrow(const Block& block, Fetching& fetching) {
-  fetching.quarter_beside(block, 0);
-  _tile_loadd(4, block.x, kRegisterBytes);
-  _tile_loadd(5, block.weight, kRegisterBytes);
-  _tile_dpbf16ps(0, 4, 5);
-  fetching.quarter_beside(block, 1);
-  _tile_loadd(6, block.weight + kWeightGroupBytes, kRegisterBytes);
-  _tile_dpbf16ps(1, 4, 6);
-  fetching.quarter_beside(block, 2);
-  _tile_loadd(5, block.weight + 2 * kWeightGroupBytes, kRegisterBytes);
-  _tile_dpbf16ps(2, 4, 5);
-  fetching.quarter_beside(block, 3);
-  _tile_loadd(6, block.weight + 3 * kWeightGroupBytes, kRegisterBytes);
-  _tile_dpbf16ps(3, 4, 6);
-}
-
 // Loads the sums into registers 0 to 3.
-SLIP_LANES void load_sums(const MatmulTile& tile, const float* const (&from)[4]) {
+SLIP_LANES void load_sums(const MatmulTile& tile, const float* upper, const float* lower) {
   if (tile.is_first) {
-    _tile_zero(0);
-    _tile_zero(1);
-    _tile_zero(2);
-    _tile_zero(3);
+    zero_tile<0>();
+    zero_tile<1>();
+    zero_tile<2>();
+    zero_tile<3>();
     return;
   }
-  _tile_loadd(0, from[0], kSumsStride);
-  _tile_loadd(1, from[1], kSumsStride);
-  _tile_loadd(2, from[2], kSumsStride);
-  _tile_loadd(3, from[3], kSumsStride);
+  load_tile<0>(upper, kSumsStride);
+  load_tile<1>(upper + kGroupColumns, kSumsStride);
+  load_tile<2>(lower, kSumsStride);
+  load_tile<3>(lower + kGroupColumns, kSumsStride);
 }
 
-// Up to 16 rows against the panel's four groups of 16 columns; weights alternate between registers 5 and 6.
-void narrow_tile(const MatmulTile& tile) {
-  load_sums(tile, {tile.sums, tile.sums + 16, tile.sums + 32, tile.sums + 48});
-  Fetching fetching(tile);
-  for (std::int64_t at = 0; at < tile.depth; at += kBlockSteps) {
-    multiply_narrow({tile.x + at * kPairBytes * tile.n_rows, tile.weight + at * kStepBytes}, fetching);
-  }
-  _tile_stored(0, tile.sums, kSumsStride);
-  _tile_stored(1, tile.sums + 16, kSumsStride);
-  _tile_stored(2, tile.sums + 32, kSumsStride);
-  _tile_stored(3, tile.sums + 48, kSumsStride);
-}
+// One block of depth: activations [n_rows][64 bytes] and weights.
+struct Block {
+  const std::byte* x;
+  const std::byte* weight;
+};
 
 // The rows stay in the first-level cache for the other columns. Weights are used once per row tile and should bypass
 // it.
 SLIP_LANES void multiply_wide(const Block& block, Fetching& fetching) {
   fetching.quarter();
-  _tile_loadd(4, block.x, kRegisterBytes);
-  _tile_stream_loadd(6, block.weight, kRegisterBytes);
-  _tile_dpbf16ps(0, 4, 6);
-  _tile_loadd(5, block.x + kRegisterRows * kRegisterBytes, kRegisterBytes);
-  _tile_dpbf16ps(2, 5, 6);
+  load_tile<4>(block.x, kRegisterBytes);
+  load_tile_once<6>(block.weight, kRegisterBytes);
+  multiply_tiles<0, 4, 6>();
+  load_tile<5>(block.x + kRegisterRows * kRegisterBytes, kRegisterBytes);
+  multiply_tiles<2, 5, 6>();
   fetching.quarter();
-  _tile_stream_loadd(7, block.weight + kWeightGroupBytes, kRegisterBytes);
-  _tile_dpbf16ps(1, 4, 7);
-  _tile_dpbf16ps(3, 5, 7);
+  load_tile_once<7>(block.weight + kWeightGroupBytes, kRegisterBytes);
+  multiply_tiles<1, 4, 7>();
+  multiply_tiles<3, 5, 7>();
 }
 
-// Sums of 16 rows and up to 16 more × two groups of 16 columns: four loads for four products. One row of registers
-// would need five.
+// A tile that shares its weights, of more than 16 rows. Sums of 16 rows and the others × two groups of 16 columns: four
+// loads for four products. One row of registers would need five.
 void multiply_columns(const MatmulTile& tile, int half) {
   float* upper = tile.sums + 32 * half;
   float* lower = upper + kRegisterRows * kPanelColumns;
-  load_sums(tile, {upper, upper + 16, lower, lower + 16});
+  load_sums(tile, upper, lower);
   const std::int64_t block_bytes = std::int64_t{tile.n_rows} * kRegisterBytes;
   Fetching fetching(tile);
   fetching.skip_quarters(half * static_cast<int>(tile.depth / kBlockSteps) * 2);
@@ -129,15 +208,16 @@ void multiply_columns(const MatmulTile& tile, int half) {
     multiply_wide(block, fetching);
     block = {block.x + block_bytes, block.weight + kWeightBlockBytes};
   }
-  _tile_stored(0, upper, kSumsStride);
-  _tile_stored(1, upper + 16, kSumsStride);
-  _tile_stored(2, lower, kSumsStride);
-  _tile_stored(3, lower + 16, kSumsStride);
+  store_tile<0>(upper, kSumsStride);
+  store_tile<1>(upper + 16, kSumsStride);
+  store_tile<2>(lower, kSumsStride);
+  store_tile<3>(lower + 16, kSumsStride);
 }
 
 void amx_tile(const MatmulTile& tile) {
-  configure(tile.n_rows);
-  if (tile.n_rows <= kRegisterRows) return narrow_tile(tile);
+  if (tile.is_alone) return stream(tile);
+  const auto lower = static_cast<std::uint8_t>(tile.n_rows - kRegisterRows);
+  configure({kRegisterRows, kRegisterRows, lower, lower, kRegisterRows, lower, kRegisterRows, kRegisterRows});
   multiply_columns(tile, 0);
   multiply_columns(tile, 1);
 }
@@ -169,7 +249,7 @@ const KernelTable amx_bf16_kernels = {.matmul_bf16 = amx_tile,
                                       .bf16_stretch = 256,
                                       .bf16_task_rows = kMostTaskRows,
                                       .bf16_least_sharing = 8,
-                                      .bf16_streaming_rows = kRegisterRows,
+                                      .bf16_streaming_rows = kStreamingRows,
                                       .bf16_rows = blocked_rows,
                                       .bf16_pair_bytes = kPairBytes,
                                       .bf16_in_blocks = true,

@@ -111,7 +111,8 @@ void add_stretch(const Multiplication& job, const Stretch& stretch, std::int64_t
   tile.depth = stretch.depth;
   tile.x_stride_bytes = job.x.row_stride_bytes();
   const std::int64_t n_sharing = parts_to_fetch(job, share);
-  tile.waits_for_memory = job.from_memory && share.end_tile - share.first_tile == 1;
+  tile.is_alone = share.end_tile - share.first_tile == 1;
+  tile.from_memory = job.from_memory;
   for (std::int64_t t = share.first_tile; t < share.end_tile; ++t) {
     const std::int64_t row = job.x.first_row(t);
     tile.n_rows = static_cast<int>(job.x.first_row(t + 1) - row);

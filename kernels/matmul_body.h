@@ -132,7 +132,7 @@ void tile_of(const MatmulTile& tile) {
 // stretch is fetched over four passes instead of one: on a Zen 4, one row took 0.66 times as long, four rows 0.75.
 template <class Step, int kRows>
 void tile_of_rows(const MatmulTile& tile) {
-  if (kParts == 1 && tile.waits_for_memory) return tile_of<Step, kRows, 1>(tile);
+  if (kParts == 1 && tile.is_alone && tile.from_memory) return tile_of<Step, kRows, 1>(tile);
   tile_of<Step, kRows, blocks_in_flight(kRows)>(tile);
 }
 

@@ -3,6 +3,8 @@
 
 #include <immintrin.h>
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 
 namespace slip::kernels {
@@ -19,9 +21,9 @@ struct alignas(64) TileConfig {
   std::uint16_t row_bytes[16] = {};
   std::uint8_t rows[16] = {};
 
-  void set(int index, int n_rows) {
+  void set(std::size_t index, std::uint8_t n_rows) {
     row_bytes[index] = kRegisterBytes;
-    rows[index] = static_cast<std::uint8_t>(n_rows);
+    rows[index] = n_rows;
   }
 };
 
@@ -32,28 +34,49 @@ struct alignas(64) TileConfig {
   _tile_loadconfig(&config);
 }
 
-// The row count that this thread's registers are configured for; 0: not configured. Configuring takes as long as about
-// twenty products.
-thread_local int configured_rows = 0;
+// The rows of each tile register.
+using RegisterRows = std::array<std::uint8_t, 8>;
 
-// Up to 16 rows: sums in registers 0 to 3, rows in 4, columns in 5 to 7. More: sums in 0 to 3 (the lower rows' in 2 and
-// 3), rows in 4 and 5, columns in 6 and 7.
-[[gnu::always_inline]] inline void configure(int n_rows) {
-  if (n_rows == configured_rows) return;
-  const bool is_wide = n_rows > kRegisterRows;
+// What this thread's registers are configured for; 0: not configured. Configuring takes as long as about twenty
+// products.
+thread_local RegisterRows configured{};
+
+[[gnu::always_inline]] inline void configure(const RegisterRows& rows) {
+  if (rows == configured) return;
   TileConfig config;
-  for (const int i : {0, 1, 4}) config.set(i, is_wide ? kRegisterRows : n_rows);
-  for (const int i : {2, 3}) config.set(i, is_wide ? n_rows - kRegisterRows : n_rows);
-  config.set(5, is_wide ? n_rows - kRegisterRows : kRegisterRows);
-  for (const int i : {6, 7}) config.set(i, kRegisterRows);
+  for (std::size_t i = 0; i < rows.size(); ++i) config.set(i, rows[i]);
   use(config);
-  configured_rows = n_rows;
+  configured = rows;
+}
+
+// The tile instructions, with register numbers that templates can compute. GCC's intrinsics take literals only.
+template <int kTo>
+[[gnu::always_inline]] inline void zero_tile() {
+  __asm__ volatile("tilezero %%tmm%c0" : : "i"(kTo));
+}
+template <int kTo>
+[[gnu::always_inline]] inline void load_tile(const void* from, std::int64_t stride_bytes) {
+  __asm__ volatile("tileloadd (%0,%1,1), %%tmm%c2" : : "r"(from), "r"(stride_bytes), "i"(kTo));
+}
+// For values used once: leaves the first-level cache to others.
+template <int kTo>
+[[gnu::always_inline]] inline void load_tile_once(const void* from, std::int64_t stride_bytes) {
+  __asm__ volatile("tileloaddt1 (%0,%1,1), %%tmm%c2" : : "r"(from), "r"(stride_bytes), "i"(kTo));
+}
+template <int kFrom>
+[[gnu::always_inline]] inline void store_tile(void* to, std::int64_t stride_bytes) {
+  __asm__ volatile("tilestored %%tmm%c2, (%0,%1,1)" : : "r"(to), "r"(stride_bytes), "i"(kFrom) : "memory");
+}
+// float32 sums += bfloat16 rows × columns.
+template <int kSums, int kRows, int kColumns>
+[[gnu::always_inline]] inline void multiply_tiles() {
+  __asm__ volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" : : "i"(kSums), "i"(kRows), "i"(kColumns));
 }
 
 // Releases the tile registers after a job: LibTorch configures its own on the threads it shares with us.
 inline void end_tiles() {
   _tile_release();
-  configured_rows = 0;
+  configured = {};
 }
 
 }  // namespace

@@ -60,7 +60,7 @@ std::string variant_row_counts(const KernelTable& table, const PackedMatrix& wei
     singly.insert(singly.end(), y.begin(), y.end());
   }
   std::string variant;
-  for (const std::size_t n_rows : {1, 2, 3, 4, 5, 7, 8, 12, 16, 17, 64, 256}) {
+  for (const std::size_t n_rows : {1, 2, 3, 4, 5, 7, 8, 12, 16, 17, 32, 33, 34, 48, 49, 64, 256}) {
     const auto y = multiply(table, weight, std::span(x).first(n_rows * n_in), pool);
     if (!same_bits(y, std::span(singly).first(y.size()))) variant += std::to_string(n_rows) + " ";
   }
@@ -267,7 +267,7 @@ TEST_P(Matmul, NegativeAnOrderThatDependsOnTheRowCountIsCaught) {
   Bf16::x_in_blocks = table().bf16_in_blocks;
   planted.matmul_f32 = &F32::run;
   planted.matmul_bf16 = &Bf16::run;
-  EXPECT_EQ(variant_row_counts(planted, problem.packed, pool_), "2 3 4 5 7 8 12 16 17 64 256 ");
+  EXPECT_EQ(variant_row_counts(planted, problem.packed, pool_), "2 3 4 5 7 8 12 16 17 32 33 34 48 49 64 256 ");
 }
 
 INSTANTIATE_TEST_SUITE_P(Isa, Matmul, every_isa_and_dtype(), isa_and_dtype_name);
