@@ -85,33 +85,34 @@ SLIP_LANES void bring_register_near(const std::byte* at) {
 
 SLIP_LANES void score(const AttentionTile& tile, const PagedBlock& block, const Register* queries, Register* scores) {
   const int n_groups = (block.at.n + kGroupSlots - 1) / kGroupSlots;
-  _tile_zero(0);
-  _tile_zero(1);
-  _tile_zero(2);
-  _tile_zero(3);
+  finish_stores();
+  zero_tile<0>();
+  zero_tile<1>();
+  zero_tile<2>();
+  zero_tile<3>();
   for (int d = 0; d < tile.head_dim; d += kDimsAtOnce) {
     const auto keys = [&](int group) { return block.keys[group] + d / 2 * kLineBytes; };
-    _tile_loadd(4, queries[d / kDimsAtOnce], kRegisterBytes);
+    load_tile<4>(queries[d / kDimsAtOnce], kRegisterBytes);
     bring_register_near(keys(2));
-    _tile_loadd(6, keys(0), kRegisterBytes);
-    _tile_dpbf16ps(0, 4, 6);
+    load_tile<6>(keys(0), kRegisterBytes);
+    multiply_tiles<0, 4, 6>();
     if (n_groups <= 1) continue;
     bring_register_near(keys(3));
-    _tile_loadd(7, keys(1), kRegisterBytes);
-    _tile_dpbf16ps(1, 4, 7);
+    load_tile<7>(keys(1), kRegisterBytes);
+    multiply_tiles<1, 4, 7>();
     if (n_groups <= 2) continue;
     bring_register_near(keys(0) + sizeof(Register));
-    _tile_loadd(6, keys(2), kRegisterBytes);
-    _tile_dpbf16ps(2, 4, 6);
+    load_tile<6>(keys(2), kRegisterBytes);
+    multiply_tiles<2, 4, 6>();
     if (n_groups <= 3) continue;
     bring_register_near(keys(1) + sizeof(Register));
-    _tile_loadd(7, keys(3), kRegisterBytes);
-    _tile_dpbf16ps(3, 4, 7);
+    load_tile<7>(keys(3), kRegisterBytes);
+    multiply_tiles<3, 4, 7>();
   }
-  _tile_stored(0, scores[0], kRegisterBytes);
-  _tile_stored(1, scores[1], kRegisterBytes);
-  _tile_stored(2, scores[2], kRegisterBytes);
-  _tile_stored(3, scores[3], kRegisterBytes);
+  store_tile<0>(scores[0], kRegisterBytes);
+  store_tile<1>(scores[1], kRegisterBytes);
+  store_tile<2>(scores[2], kRegisterBytes);
+  store_tile<3>(scores[3], kRegisterBytes);
 }
 
 SLIP_LANES __mmask16 seen_of_group(const RegisterWork& work, int query, int group) {
@@ -218,40 +219,41 @@ SLIP_LANES void shrink_sums(const AttentionTile& tile, const RegisterWork& work,
 
 // Multiplies one step's weights (register 4) with up to 64 dims of values (registers 6 and 7 in turn).
 SLIP_LANES void add_step(const Register& weights, const std::byte* values, std::int64_t stride, int n_sums) {
-  _tile_loadd(4, weights, kRegisterBytes);
+  load_tile<4>(weights, kRegisterBytes);
   bring_register_near(values + 2 * stride);
-  _tile_loadd(6, values, kRegisterBytes);
-  _tile_dpbf16ps(0, 4, 6);
+  load_tile<6>(values, kRegisterBytes);
+  multiply_tiles<0, 4, 6>();
   if (n_sums <= 1) return;
   bring_register_near(values + 3 * stride);
-  _tile_loadd(7, values + stride, kRegisterBytes);
-  _tile_dpbf16ps(1, 4, 7);
+  load_tile<7>(values + stride, kRegisterBytes);
+  multiply_tiles<1, 4, 7>();
   if (n_sums <= 2) return;
-  _tile_loadd(6, values + 2 * stride, kRegisterBytes);
-  _tile_dpbf16ps(2, 4, 6);
+  load_tile<6>(values + 2 * stride, kRegisterBytes);
+  multiply_tiles<2, 4, 6>();
   if (n_sums <= 3) return;
-  _tile_loadd(7, values + 3 * stride, kRegisterBytes);
-  _tile_dpbf16ps(3, 4, 7);
+  load_tile<7>(values + 3 * stride, kRegisterBytes);
+  multiply_tiles<3, 4, 7>();
 }
 
 SLIP_LANES void add_values(const AttentionTile& tile, const RegisterWork& work, QueryState& state) {
   Register* sums = state.sums[work.index];
   if (_mm512_cmp_ps_mask(work.shrink.part[0], _mm512_set1_ps(1), _CMP_NEQ_UQ) != 0) shrink_sums(tile, work, sums);
+  finish_stores();
   const int n_sums = (tile.head_dim + kLanes - 1) / kLanes;
   for (int first = 0; first < n_sums; first += 4) {
     const int n = n_sums - first;
-    _tile_loadd(0, sums[first], kRegisterBytes);
-    if (n > 1) _tile_loadd(1, sums[first + 1], kRegisterBytes);
-    if (n > 2) _tile_loadd(2, sums[first + 2], kRegisterBytes);
-    if (n > 3) _tile_loadd(3, sums[first + 3], kRegisterBytes);
+    load_tile<0>(sums[first], kRegisterBytes);
+    if (n > 1) load_tile<1>(sums[first + 1], kRegisterBytes);
+    if (n > 2) load_tile<2>(sums[first + 2], kRegisterBytes);
+    if (n > 3) load_tile<3>(sums[first + 3], kRegisterBytes);
     for (int step = 0; step < work.n_steps; ++step) {
       const StepValues& values = work.values->steps[step];
       add_step(work.weights[step], values.at + first * values.stride, values.stride, n);
     }
-    _tile_stored(0, sums[first], kRegisterBytes);
-    if (n > 1) _tile_stored(1, sums[first + 1], kRegisterBytes);
-    if (n > 2) _tile_stored(2, sums[first + 2], kRegisterBytes);
-    if (n > 3) _tile_stored(3, sums[first + 3], kRegisterBytes);
+    store_tile<0>(sums[first], kRegisterBytes);
+    if (n > 1) store_tile<1>(sums[first + 1], kRegisterBytes);
+    if (n > 2) store_tile<2>(sums[first + 2], kRegisterBytes);
+    if (n > 3) store_tile<3>(sums[first + 3], kRegisterBytes);
   }
 }
 

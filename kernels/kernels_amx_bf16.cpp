@@ -77,6 +77,7 @@ class StreamingTile {
     zero_held();
     const std::int64_t held_rows = kHeld == kGroups ? upper : 0;
     std::fill(tile.sums + held_rows * kPanelColumns, tile.sums + tile.n_rows * kPanelColumns, 0.0F);
+    finish_stores();
   }
   template <int g = 0>
   SLIP_LANES static void zero_held() {

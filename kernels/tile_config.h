@@ -49,7 +49,12 @@ thread_local RegisterRows configured{};
   configured = rows;
 }
 
-// The tile instructions, with register numbers that templates can compute. GCC's intrinsics take literals only.
+// The tile instructions, with register numbers that templates can compute. GCC's intrinsics take literals only. As
+// with those, a load does not tell the compiler which memory it reads: values that the same function wrote need
+// finish_stores() first.
+inline void finish_stores() {
+  __asm__ volatile("" : : : "memory");
+}
 template <int kTo>
 [[gnu::always_inline]] inline void zero_tile() {
   __asm__ volatile("tilezero %%tmm%c0" : : "i"(kTo));
