@@ -235,7 +235,7 @@ void copy_companions(const std::filesystem::path& from, const std::filesystem::p
   for (const char* name : {"tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja",
                            "generation_config.json"}) {
     if (!std::filesystem::exists(from / name)) continue;
-    std::filesystem::copy_file(from / name, to / name, std::filesystem::copy_options::overwrite_existing);
+    copy_durably(from / name, to / name);
   }
 }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "common/error.h"
+#include "common/log.h"
 
 namespace slip::cli {
 
@@ -58,6 +59,17 @@ TargetModel load_target(const std::filesystem::path& folder, Dtype dtype) {
   target.weights = ModelWeights::load(folder, dtype);
   target.tokenizer = Tokenizer::load(folder);
   return target;
+}
+
+std::shared_ptr<const ChatTemplate> load_chat_template(const std::filesystem::path& target,
+                                                       const std::filesystem::path& configured) {
+  try {
+    return std::make_shared<const ChatTemplate>(ChatTemplate::load(target, configured));
+  } catch (const Error& error) {
+    if (!configured.empty()) throw;
+    log_warn("no chat completions: " + error.message() + (error.hint().empty() ? "" : "; " + error.hint()));
+    return nullptr;
+  }
 }
 
 void check_draft_vocabulary(const std::filesystem::path& draft, const std::filesystem::path& target) {

@@ -24,6 +24,11 @@ struct TargetModel {
 };
 TargetModel load_target(const std::filesystem::path& folder, Dtype dtype);
 
+// The template of chats: the file `configured`, or if that is empty the target's own. A configured template must load;
+// a target without a usable one still serves completions, so this warns and returns null.
+std::shared_ptr<const ChatTemplate> load_chat_template(const std::filesystem::path& target,
+                                                       const std::filesystem::path& configured);
+
 // Error{kInvalidArgument} naming the first token id that differs between the draft's and the target's vocabulary. Reads
 // only configurations and tokenizers.
 void check_draft_vocabulary(const std::filesystem::path& draft, const std::filesystem::path& target);

@@ -249,6 +249,11 @@ void require_private_file(const std::filesystem::path& path, const std::string& 
   }
 }
 
+void copy_durably(const std::filesystem::path& from, const std::filesystem::path& to) {
+  constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 30;
+  replace_file(to, read_file(from, kMostBytes), "copy");
+}
+
 Error io_error(const std::filesystem::filesystem_error& fault) {
   return {ErrorCode::kIo, "cannot use " + fault.path1().string() + ": " + fault.code().message()};
 }

@@ -6,6 +6,7 @@
 
 #include "common/clock.h"
 #include "common/error.h"
+#include "common/file.h"
 #include "common/log.h"
 #include "text/tokenizer_paths.h"
 
@@ -15,7 +16,7 @@ namespace {
 
 void copy_if_there(const std::filesystem::path& from, const std::filesystem::path& to, const std::string& name) {
   if (!std::filesystem::is_regular_file(std::filesystem::symlink_status(from / name))) return;
-  std::filesystem::copy_file(from / name, to / name, std::filesystem::copy_options::overwrite_existing);
+  copy_durably(from / name, to / name);
 }
 
 // The trainer itself writes only config and weights.

@@ -97,9 +97,7 @@ std::vector<Error> faults_of(const ServeConfig& config, const std::string& key_i
   check([&] { check_model(config.target); });
   check([&] { Tokenizer::load(config.target); });
   check([&] { check_draft(config); });
-  check([&] {
-    if (!config.chat_template.empty()) ChatTemplate::load(config.target, config.chat_template);
-  });
+  check([&] { load_chat_template(config.target, config.chat_template); });
   check([&] {
     if (config.device == Device::kCuda) kernels::cuda::describe_device();
   });

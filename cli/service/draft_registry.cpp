@@ -5,6 +5,7 @@
 
 #include "checkpoints/weight_files.h"
 #include "common/error.h"
+#include "common/file.h"
 #include "common/log.h"
 #include "engine/models/fingerprint.h"
 #include "text/tokenizer_paths.h"
@@ -44,7 +45,7 @@ DraftMeta import_base(DraftStore& store, const std::filesystem::path& folder, co
   if (stored && weights.tensors() == WeightFiles(store.folder(kBaseDraft, stored->version)).tensors()) return *stored;
   const auto staged = store.staging_folder(kBaseDraft);
   const auto copy = [&](const char* name) {
-    if (std::filesystem::exists(folder / name)) std::filesystem::copy_file(folder / name, staged / name);
+    if (std::filesystem::exists(folder / name)) copy_durably(folder / name, staged / name);
   };
   copy("config.json");
   for (const char* name : kTokenizerFiles) copy(name);

@@ -54,17 +54,6 @@ LearnerPlacement learner_placement(const CorePlan& plan) {
   return {.cpus = plan.learner_cpus, .idle_priority = !plan.learner_cpus.empty()};
 }
 
-// A configured template must load. A model without a template of its own still serves completions.
-std::shared_ptr<const ChatTemplate> load_template(const ServeConfig& config) {
-  try {
-    return std::make_shared<const ChatTemplate>(ChatTemplate::load(config.target, config.chat_template));
-  } catch (const Error& error) {
-    if (!config.chat_template.empty()) throw;
-    log_warn("no chat completions: " + error.message() + (error.hint().empty() ? "" : "; " + error.hint()));
-    return nullptr;
-  }
-}
-
 // Adds versions that a crash kept out of the ledger, after they were published; existing rows stay.
 void reconcile(const DraftStore& store, Ledger& ledger) {
   std::vector<DraftVersionRow> rows;
@@ -253,7 +242,7 @@ std::shared_ptr<const ServedModel> Serving::model() const {
   if (model->names.empty()) model->names = {folder_name(state->config.target)};
   model->system_fingerprint = state->fingerprint;
   model->tokenizer = state->target.tokenizer;
-  model->chat_template = load_template(state->config);
+  model->chat_template = load_chat_template(state->config.target, state->config.chat_template);
   model->max_positions = state->max_positions;
   model->end_ids = state->target.weights->config.eos_ids;
   model->router = state->router;

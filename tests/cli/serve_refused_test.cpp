@@ -152,5 +152,20 @@ TEST_F(ServeTest, CheckConfigTriesLogTemplateAndDataDirectoryAndMakesNothing) {
   EXPECT_FALSE(std::filesystem::exists(no_folder.parent_path()));
 }
 
+// A service with such a target starts, and refuses chats. The check was silent about it.
+TEST_F(ServeTest, CheckConfigWarnsOfATargetWhoseOwnTemplateIsFaulty) {
+  const auto target = folder_ / "target";
+  std::filesystem::create_directories(target);
+  for (const auto& file : std::filesystem::directory_iterator(kTarget)) {
+    std::filesystem::create_symlink(file.path(), target / file.path().filename());
+  }
+  std::filesystem::remove(target / "tokenizer_config.json");
+  auto tokenizer = nlohmann::json::parse(text_of(kTarget + "/tokenizer_config.json"));
+  tokenizer["chat_template"] = "{% for x in %}";
+  std::ofstream(target / "tokenizer_config.json") << tokenizer;
+  EXPECT_EQ(run({"--target", target.string(), "--data-dir", data(), "--check-config"}), 0) << err_;
+  EXPECT_NE(err_.find("no chat completions"), std::string::npos) << err_;
+}
+
 }  // namespace
 }  // namespace slip

@@ -67,6 +67,21 @@ TEST_F(FileTest, AReplacementThatFailsLeavesTheOldContent) {
   }
 }
 
+// A start on a full disk said "Input/output error" of the healthy source.
+TEST_F(FileTest, ACopyThatFailsNamesTheFileThatCannotBeWritten) {
+  const auto from = folder_ / "from", to = folder_ / "none" / "to";
+  replace_file(from, "new", "test");
+  copy_durably(from, folder_ / "copy");
+  EXPECT_EQ(read_file(folder_ / "copy", 100), "new");
+  try {
+    copy_durably(from, to);
+    FAIL() << "copied into no folder";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kIo);
+    EXPECT_NE(error.message().find(to.string()), std::string::npos) << error.message();
+  }
+}
+
 // A report to a file took others' permission to read it away.
 // A full disk was "cannot write lock" or "cannot write replay.compact", without the file.
 TEST_F(FileTest, AWriteThatFailsNamesTheOpenFile) {
