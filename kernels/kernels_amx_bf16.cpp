@@ -16,8 +16,8 @@
 namespace slip::kernels {
 namespace {
 
-constexpr int kTileRows = 2 * kRegisterRows;  // rows that share one pass over the weights
-constexpr int kStreamingRows = 3 * kRegisterRows;
+constexpr int kTileRows = 2 * kRegisterRows;       // most rows of a tile that shares its weights
+constexpr int kStreamingRows = 3 * kRegisterRows;  // most rows of one that is alone
 static_assert(kStreamingRows > kTileRows, "a tile that shares its weights has more than 16 rows");
 static_assert(kBlockSteps == kRegisterRows && kGroupColumns == kLanes);
 static_assert(2 * kBlockSteps == Activations::kBlockValues);
