@@ -2,6 +2,7 @@
 #include "distill/resident_trainers.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -27,12 +28,18 @@ DraftTrainer& ResidentTrainers::take(const std::string& draft, const DraftSource
   return *found->second.trainer;
 }
 
-ResidentTrainers::Resident ResidentTrainers::load(const std::string& draft, const DraftSource& live) const {
+std::unique_ptr<DraftTrainer> ResidentTrainers::make_trainer(const DraftSource& live) {
+  auto trainer = std::make_unique<DraftTrainer>(live.folder, options_.trainer, passes_);
+  passes_ = trainer->passes();
+  return trainer;
+}
+
+ResidentTrainers::Resident ResidentTrainers::load(const std::string& draft, const DraftSource& live) {
   Resident resident;
-  resident.trainer = std::make_unique<DraftTrainer>(live.folder, options_.trainer);
+  resident.trainer = make_trainer(live);
   resident.lineage = {live.name, live.number, live.optimizer_steps, 0, 0};
   if (!take_up(draft, live, resident)) {
-    resident.trainer = std::make_unique<DraftTrainer>(live.folder, options_.trainer);
+    resident.trainer = make_trainer(live);
     resident.lineage = {live.name, live.number, live.optimizer_steps, 0, 0};
   }
   return resident;
@@ -135,8 +142,12 @@ void ResidentTrainers::forget(const std::string& draft) {
 }
 
 std::uint64_t ResidentTrainers::bytes() const {
-  std::uint64_t sum = 0;
-  for (const auto& [draft, resident] : residents_) sum += resident.trainer->bytes();
+  std::uint64_t sum = passes_ != nullptr ? passes_->bytes() : 0;
+  std::set<const TrainingPasses*> counted{passes_.get()};
+  for (const auto& [draft, resident] : residents_) {
+    const TrainingPasses* passes = resident.trainer->passes().get();
+    sum += resident.trainer->bytes() + (counted.insert(passes).second ? passes->bytes() : 0);
+  }
   return sum;
 }
 

@@ -63,7 +63,8 @@ class ResidentTrainers {
   };
   std::filesystem::path state_file(const std::string& draft) const { return options_.folder / (draft + ".opt"); }
   std::filesystem::path lineage_file(const std::string& draft) const { return options_.folder / (draft + ".lineage"); }
-  Resident load(const std::string& draft, const DraftSource& live) const;
+  Resident load(const std::string& draft, const DraftSource& live);
+  std::unique_ptr<DraftTrainer> make_trainer(const DraftSource& live);
   bool take_up(const std::string& draft, const DraftSource& live, Resident& resident) const;
   static bool has_unsaved(const Resident& resident);
   void save_quietly(const std::string& draft);
@@ -71,6 +72,7 @@ class ResidentTrainers {
 
   ResidentTrainersOptions options_;
   std::map<std::string, Resident> residents_;
+  std::shared_ptr<TrainingPasses> passes_;  // of the latest trainer: the next one shares them
   std::uint64_t n_taken_ = 0;
   bool save_fails_ = false;
 };

@@ -75,33 +75,56 @@ TrainedWeights weights_of(const TorchDraft& draft) {
 
 }  // namespace
 
-struct DraftTrainer::State {
+struct TrainingPasses::State {
   // REQUIRES: a turn of `where`.
-  State(TorchDraft model, TrainerOptions trainer_options, const TorchDevice& where)
-      : options(trainer_options),
-        device(where),
-        draft(std::move(model)),
-        optimizer(draft.parameters(), trainer_options),
-        average(draft.parameters(), trainer_options.average_decay),
-        head(draft.config(), trainer_options, where) {
-    if (where.is_cpu() && !options.by_autograd) cpu_draft.emplace(draft.config(), options.products, options.threads);
+  State(const ModelConfig& draft, const TrainerOptions& options, const TorchDevice& where)
+      : config(draft), device(where), head(draft, options, where) {
+    if (where.is_cpu() && !options.by_autograd) layers.emplace(draft, options.products, options.threads);
   }
 
+  ModelConfig config;
+  TorchDevice device;
+  TorchHead head;
+  std::optional<CpuDraft> layers;  // if empty, TorchDraft runs them
+};
+
+TrainingPasses::TrainingPasses(std::unique_ptr<State> state) : state_(std::move(state)) {}
+
+TrainingPasses::~TrainingPasses() = default;
+
+std::size_t TrainingPasses::bytes() const {
+  return state_->head.bytes() + (state_->layers ? state_->layers->bytes() : 0);
+}
+
+struct DraftTrainer::State {
+  // REQUIRES: a turn of the passes' device.
+  State(TorchDraft model, TrainerOptions trainer_options, std::shared_ptr<TrainingPasses> shared_passes)
+      : options(trainer_options),
+        passes(std::move(shared_passes)),
+        draft(std::move(model)),
+        optimizer(draft.parameters(), trainer_options),
+        average(draft.parameters(), trainer_options.average_decay) {}
+
   // Sets the number of threads before `build`: LibTorch would otherwise start one per core to fill the first tensors.
-  static std::unique_ptr<State> make(TrainerOptions options, const std::function<TorchDraft()>& build) {
+  static std::unique_ptr<State> make(TrainerOptions options, std::shared_ptr<TrainingPasses> passes,
+                                     const std::function<TorchDraft()>& build) {
     at::set_num_threads(options.threads);
     if (options.device != TrainingDevice::kCpu) options.products = Dtype::kFloat32;
     TorchDraft model = build();
-    const TorchDevice device(options.device);
+    const bool fits = passes != nullptr && passes->state_->config.same_shape(model.config());
+    const TorchDevice device = fits ? passes->state_->device : TorchDevice(options.device);
     const TorchDevice::Turn turn(device);
     model.move_to(device.get());
-    return std::make_unique<State>(std::move(model), options, device);
+    if (!fits) {
+      passes.reset(new TrainingPasses(std::make_unique<TrainingPasses::State>(model.config(), options, device)));
+    }
+    return std::make_unique<State>(std::move(model), options, std::move(passes));
   }
 
   // The number of threads is a per-thread setting of LibTorch, so each entry sets it.
   TorchDevice::Turn enter() const {
     at::set_num_threads(options.threads);
-    return TorchDevice::Turn(device);
+    return TorchDevice::Turn(passes->state_->device);
   }
 
   std::vector<Microbatch> plan(std::span<const ReplayRecord> batch) const {
@@ -113,23 +136,23 @@ struct DraftTrainer::State {
   void finish(TrainStep& result);
 
   TrainerOptions options;
-  TorchDevice device;
+  std::shared_ptr<TrainingPasses> passes;
   TorchDraft draft;
   TorchOptimizer optimizer;
   TorchAverage average;
   OutlierGuard guard;
-  TorchHead head;
-  std::optional<CpuDraft> cpu_draft;  // runs the layers; if empty, TorchDraft does
 };
 
 at::Tensor DraftTrainer::State::hidden(const PackedSequences& input, bool through_context) {
-  if (!cpu_draft) return draft.hidden(input, through_context);
-  const std::span<const float> rows = cpu_draft->hidden(weights_of(draft), input, through_context);
+  std::optional<CpuDraft>& layers = passes->state_->layers;
+  if (!layers) return draft.hidden(input, through_context);
+  const std::span<const float> rows = layers->hidden(weights_of(draft), input, through_context);
   const std::int64_t width = draft.config().hidden_size;
   return at::from_blob(const_cast<float*>(rows.data()), {std::ssize(rows) / width, width}, at::kFloat);
 }
 
 RowSums DraftTrainer::State::forward(const Microbatch& batch, double weight, bool backward) {
+  TorchHead& head = passes->state_->head;
   if (!backward) {
     const at::NoGradGuard no_grad;
     return head.pass(hidden(batch.input, /*through_context=*/true), draft.output_weight().detach(), batch.targets,
@@ -144,9 +167,9 @@ RowSums DraftTrainer::State::forward(const Microbatch& batch, double weight, boo
     slopes.matrix_gradient = matrix.grad();
     sums = head.pass(rows.detach(), matrix.detach(), batch.targets, weight, &slopes);
   }
-  if (cpu_draft) {
+  if (std::optional<CpuDraft>& layers = passes->state_->layers) {
     const auto n = static_cast<std::size_t>(slopes.gradient.numel());
-    cpu_draft->backward(weights_of(draft), {slopes.gradient.data_ptr<float>(), n});
+    layers->backward(weights_of(draft), {slopes.gradient.data_ptr<float>(), n});
   } else {
     rows.backward(slopes.gradient);
   }
@@ -198,11 +221,13 @@ void check_trainable(const ModelConfig& draft) {
               "serve it as it is with --no-learning, or choose another draft", key);
 }
 
-DraftTrainer::DraftTrainer(const std::filesystem::path& draft_folder, TrainerOptions options)
-    : state_(State::make(options, [&] { return TorchDraft(load_model_config(draft_folder), draft_folder); })) {}
+DraftTrainer::DraftTrainer(const std::filesystem::path& draft_folder, TrainerOptions options,
+                           std::shared_ptr<TrainingPasses> passes)
+    : state_(State::make(options, std::move(passes),
+                         [&] { return TorchDraft(load_model_config(draft_folder), draft_folder); })) {}
 
 DraftTrainer::DraftTrainer(const ModelConfig& config, std::uint64_t seed, TrainerOptions options)
-    : state_(State::make(options, [&] { return TorchDraft(config, seed); })) {}
+    : state_(State::make(options, nullptr, [&] { return TorchDraft(config, seed); })) {}
 
 DraftTrainer::~DraftTrainer() = default;
 
@@ -303,14 +328,17 @@ std::shared_ptr<const ModelWeights> DraftTrainer::weights(Dtype dtype) const {
 }
 
 std::size_t DraftTrainer::bytes() const {
-  std::size_t total = state_->optimizer.bytes() + state_->head.bytes();
-  if (state_->cpu_draft) total += state_->cpu_draft->bytes();
+  std::size_t total = state_->optimizer.bytes();
   for (const NamedTensor& parameter : state_->draft.parameters()) {
     total += parameter.value.nbytes();
     if (parameter.value.grad().defined()) total += parameter.value.grad().nbytes();
   }
   for (const at::Tensor& mean : state_->average.values()) total += mean.nbytes();
   return total;
+}
+
+const std::shared_ptr<TrainingPasses>& DraftTrainer::passes() const {
+  return state_->passes;
 }
 
 void DraftTrainer::save(const std::filesystem::path& file) const {

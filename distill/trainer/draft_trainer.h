@@ -79,11 +79,29 @@ void check_trainable(const ModelConfig& draft);
 // that nothing has asked LibTorch for a device before, since LibTorch detects devices only once.
 void check_training_device(TrainingDevice device);
 
+// The forward and backward passes of trainers, with their threads and with buffers that grow to the largest microbatch.
+// The buffers hold nothing between two steps, so all trainers of one thread can share them. Made by the first of these.
+class TrainingPasses {
+ public:
+  ~TrainingPasses();
+  std::size_t bytes() const;  // of all buffers; on a device, of those that stay between steps
+
+ private:
+  friend class DraftTrainer;
+  struct State;
+  explicit TrainingPasses(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
 // A trainer of one draft: float32 master weights and an optimizer. LibTorch's types stay hidden. Threads: one owner.
 class DraftTrainer {
  public:
   // Starts from a Hugging Face folder's weights …
-  DraftTrainer(const std::filesystem::path& draft_folder, TrainerOptions options);
+  DraftTrainer(const std::filesystem::path& draft_folder, TrainerOptions options)
+      : DraftTrainer(draft_folder, options, nullptr) {}
+  // … with the passes of another trainer, if that draft has the same shape. REQUIRES: the same options and thread.
+  DraftTrainer(const std::filesystem::path& draft_folder, TrainerOptions options,
+               std::shared_ptr<TrainingPasses> passes);
   // … or from random ones (warm-up of a new draft; `seed` fixes them).
   DraftTrainer(const ModelConfig& config, std::uint64_t seed, TrainerOptions options);
   ~DraftTrainer();
@@ -110,9 +128,10 @@ class DraftTrainer {
   void save(const std::filesystem::path& file) const;
   void load(const std::filesystem::path& file);
   const ModelConfig& config() const;
-  // Memory that lives as long as the trainer: master weights, gradients, moments, averages, and the buffers of its
-  // passes, which grow to the largest microbatch. On a device, a step releases its other memory itself.
+  // Memory that lives as long as the trainer, without its passes': master weights, gradients, moments, averages, and
+  // the optimizer's buffers. On a device, a step releases its other memory itself.
   std::size_t bytes() const;
+  const std::shared_ptr<TrainingPasses>& passes() const;
 
  private:
   struct State;

@@ -117,6 +117,28 @@ TEST_F(ResidentTrainersTest, TwoTopicsInTurnsLearnWhatEachLearnsAlone) {
   }
 }
 
+// Regression: each topic's trainer had buffers of its own, of more bytes than its weights and moments.
+TEST_F(ResidentTrainersTest, TrainersOfOneShapeSharePasses) {
+  ResidentTrainers trainers(options());
+  DraftTrainer& sql = trainers.take("sql", live(1));
+  train(sql, 1);
+  DraftTrainer& math = trainers.take("math", live(1));
+  train(math, 1);
+  EXPECT_EQ(math.passes(), sql.passes());
+  EXPECT_EQ(trainers.bytes(), sql.bytes() + math.bytes() + sql.passes()->bytes());
+
+  ModelConfig deeper = tiny_config();
+  deeper.n_layers += 1;
+  weights_ = folder_.path() / "deeper";
+  std::filesystem::create_directory(weights_);
+  DraftTrainer(deeper, 1, {}).export_draft(weights_);
+  const std::uint64_t before = trainers.bytes();
+  DraftTrainer& code = trainers.take("code", live(1));
+  train(code, 1);
+  EXPECT_NE(code.passes(), sql.passes());
+  EXPECT_EQ(trainers.bytes(), before + code.bytes() + code.passes()->bytes());
+}
+
 // Trains `topics` in turns up to `steps` each, every step on the record given by the trainer's next draw, and saves
 // trainers that are due; a round of all topics takes 25 s. `kills`: the rounds after which all trainers are lost
 // unsaved. `memory_bytes` as in the options. Returns the saved state of each topic at the end.
