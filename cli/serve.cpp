@@ -26,6 +26,7 @@
 #include "common/escape_controls.h"
 #include "common/file.h"
 #include "common/log.h"
+#include "common/thread_priority.h"
 #include "engine/contain.h"
 #include "engine/speculative/proposal.h"
 #include "server/http/gatekeeper.h"
@@ -239,6 +240,7 @@ void serve(const ServeOverrides& overrides, bool check_only) {
     warn();
     return check(config);
   }
+  ask_for_short_slices();  // for all threads but those that serve nobody, which are niced or idle
   const StopSignal signals;
   signals.take_reloads();
   const BackgroundLog background_log;

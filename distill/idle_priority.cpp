@@ -3,9 +3,8 @@
 
 #include <pthread.h>
 #include <sched.h>
-#include <sys/resource.h>
-#include <sys/syscall.h>
-#include <unistd.h>
+
+#include "common/thread_priority.h"
 
 namespace slip {
 namespace {
@@ -24,15 +23,10 @@ void keep_to(const std::vector<int>& cpus) {
 
 }  // namespace
 
-void set_nice(int nice) {
-  ::setpriority(PRIO_PROCESS, static_cast<id_t>(::syscall(SYS_gettid)), nice);
-}
-
 void run_behind_serving(const LearnerPlacement& placement) {
   keep_to(placement.cpus);
   if (!placement.idle_priority) return set_nice(kCompetingNice);
-  sched_param none{};
-  if (::pthread_setschedparam(::pthread_self(), SCHED_IDLE, &none) != 0) set_nice(kLowestNice);
+  if (!set_idle_priority()) set_nice(kLowestNice);
 }
 
 }  // namespace slip

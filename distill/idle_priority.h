@@ -10,9 +10,8 @@ struct LearnerPlacement {
   // The CPUs they may run on; empty: any. Without such a list a SCHED_IDLE thread can starve, since Linux does not move
   // it away from a busy core.
   std::vector<int> cpus;
-  // True: SCHED_IDLE. The threads give way to any other thread within 1 ms and get almost no time on a busy core. Use
-  // it where the engine leaves a core to each granted unit. False: SCHED_OTHER at nice 5, about a quarter of a core
-  // beside a busy thread. Use it where a granted unit must compete: on one core, under a CPU quota, or beside an engine
+  // True: set_idle_priority(), where the engine leaves a core to each granted unit. False: nice 5, about a quarter of a
+  // core beside a busy thread, where a granted unit must compete: on one core, under a CPU quota, or beside an engine
   // whose threads are not pinned.
   bool idle_priority = true;
 };
@@ -21,8 +20,5 @@ struct LearnerPlacement {
 // so it must create LibTorch's pool and the scorer's pool after this call. Best effort: a setting that the system
 // refuses stays as it was. If it refuses SCHED_IDLE, the thread gets nice 19.
 void run_behind_serving(const LearnerPlacement& placement);
-
-// Sets the calling thread's nice level, 0 to 19; best effort.
-void set_nice(int nice);
 
 }  // namespace slip

@@ -38,7 +38,7 @@ class WorkerPool {
  public:
   enum class Lane : std::uint8_t {
     kQuick,      // requests of milliseconds
-    kCompiling,  // schemas that were not compiled yet, one at a time, at nice 5: tens of milliseconds each
+    kCompiling,  // schemas that were not compiled yet, one at a time, at nice 10: tens of milliseconds each
     kSlow,       // one at a time, in memory that the Service reserves for it; at nice 15, so that the engine keeps its
                  // cores
   };

@@ -82,7 +82,6 @@ TEST_F(FileTest, ACopyThatFailsNamesTheFileThatCannotBeWritten) {
   }
 }
 
-// A report to a file took others' permission to read it away.
 // A full disk was "cannot write lock" or "cannot write replay.compact", without the file.
 TEST_F(FileTest, AWriteThatFailsNamesTheOpenFile) {
   const FileHandle full(::open("/dev/full", O_WRONLY | O_CLOEXEC));
@@ -102,6 +101,7 @@ TEST_F(FileTest, AWriteThatFailsNamesTheOpenFile) {
   }
 }
 
+// A report to a file took others' permission to read it away.
 TEST_F(FileTest, AnOutputFileKeepsItsMode) {
   write_output_file(folder_ / "x", "first");
   EXPECT_EQ(mode_of(folder_ / "x"), fs::perms(0600)) << "a new one";

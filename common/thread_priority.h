@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+namespace slip {
+
+// Settings of the calling thread, inherited by threads that it starts later. Best effort: one that the system refuses
+// stays as it was.
+
+// The nice level, 0 to 19; with it the usual time slices, since who gives way should not interrupt others.
+void set_nice(int nice);
+
+// SCHED_IDLE, which gives way to any other thread within 1 ms and gets almost no time on a busy core. False: refused.
+bool set_idle_priority();
+
+// Short time slices: when the thread wakes up, it interrupts one with the usual slices at once, instead of waiting for
+// some milliseconds. Linux 6.12 and later; others ignore it.
+void ask_for_short_slices();
+
+}  // namespace slip
