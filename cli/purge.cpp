@@ -36,6 +36,7 @@ constexpr const char* kFooter =
     "stay\n"
     "in the ledger: they name no request. Copies elsewhere are not reached: backups, and a log with "
     "server.log_prompts.\n"
+    "--tenant means every API key that has or had this name while the service ran, removed ones too.\n"
     "Where nothing meets the conditions it says so, with status 0: a purge may be run again.\n"
     "To be rid of what was learned too, stop the service and remove drafts/, optimizer/ and router.state.";
 
@@ -70,12 +71,14 @@ LedgerOptions resting_ledger(const fs::path& file) {
 }
 
 // REQUIRES: the data directory is locked.
-PurgeResult purge_at_rest(const fs::path& data_dir, const PurgeOrder& order) {
+PurgeResult purge_at_rest(const fs::path& data_dir, const PurgeWish& wish, const ServeConfig& config) {
   const PurgeReplay purge_replay = [&](const PurgeScope& scope) {
     return purge_resting_replay(data_dir / "replay", scope);
   };
   Ledger ledger(resting_ledger(data_dir / "ledger.db"));
-  return carry_out(order, ledger, purge_replay);
+  const auto orders = wish.tenant.empty() ? orders_of(wish, {}, {})
+                                          : orders_of(wish, known_keys(config), ledger.tenants_named(wish.tenant));
+  return carry_out_all(orders, [&](const PurgeOrder& order) { return carry_out(order, ledger, purge_replay); });
 }
 
 PurgeResult ask_holder(const fs::path& data_dir, const PurgeWish& wish, const Error& in_use) {
@@ -96,7 +99,7 @@ PurgeResult purge(const fs::path& data_dir, const PurgeWish& wish, const ServeCo
     if (error.code() != ErrorCode::kConflict) throw;
     return ask_holder(data_dir, wish, error);
   }
-  return purge_at_rest(data_dir, order_of(wish, wish.tenant.empty() ? ApiKeys() : known_keys(config)));
+  return purge_at_rest(data_dir, wish, config);
 }
 
 void run(const PurgeFlags& flags) {
@@ -127,7 +130,7 @@ void add_purge(CLI::App& app) {
   command->add_option("-c,--config", flags->config, "TOML file of the service: its data directory and its API keys");
   command->add_option("--data-dir", flags->data_dir, "Data directory of drafts, ledger and replay");
   command->add_option("--request", flags->wish.request, "An answer's id, such as chatcmpl-…, or its X-Request-Id");
-  command->add_option("--tenant", flags->wish.tenant, "The name of the API key that sent it");
+  command->add_option("--tenant", flags->wish.tenant, "The name of the API key that sent it, or that it had");
   command->add_option("--before", flags->before,
                       "Finished before this: 2026-11-20, 2026-11-20T10:00:00Z (UTC), an age such as 7d, or now");
   command->callback([flags] { run(*flags); });

@@ -134,9 +134,18 @@ void announce(const std::string& url) {
   }
 }
 
+// A purge of all that a tenant sent also removes the tenant's names; those of keys that are in use are kept.
+PurgeResult purge(const PurgeWish& wish, const ApiKeys& keys, Serving& serving) {
+  const auto earlier = wish.tenant.empty() ? std::vector<TenantId>() : serving.tenants_named(wish.tenant);
+  const PurgeResult result =
+      carry_out_all(orders_of(wish, keys, earlier), [&](const PurgeOrder& order) { return serving.purge(order); });
+  serving.remember_names(keys);
+  return result;
+}
+
 std::string answer_command(const std::string& line, const Gatekeeper& gatekeeper, Serving& serving) {
   try {
-    return to_line(serving.purge(order_of(read_wish(line), *gatekeeper.keys())));
+    return to_line(purge(read_wish(line), *gatekeeper.keys(), serving));
   } catch (const Error& error) {
     return to_line(PurgeResult{.error = error});
   } catch (const std::bad_alloc&) {
@@ -186,6 +195,7 @@ struct Reloader {
     if (keys != *gatekeeper.keys()) changed.emplace_back("the API keys");
     service.set_expose_acceptance(server_options(plan.next, keys.size()).expose_acceptance);
     quotas.set_keys(keys, monotonic_us());
+    serving.remember_names(keys);
     gatekeeper.set_keys(std::move(keys));
     serving.set_topics(std::move(topics));
     service.open(std::move(model));
@@ -258,6 +268,7 @@ void serve(const ServeOverrides& overrides, bool check_only) {
   server.start();  // answers /readyz while the model loads
   Serving serving(config, metrics, quotas);
   for (const auto& line : serving.start_up_lines()) log_info(line);
+  serving.remember_names(*gatekeeper.keys());
   service.open(serving.model());
   const auto control = open_control(config.data_dir, gatekeeper, serving);
   announce(server.url());

@@ -348,6 +348,13 @@ std::vector<RequestId> Ledger::calls_named(const std::string& http_id, const std
   });
 }
 
+std::vector<TenantId> Ledger::tenants_named(const std::string& name) {
+  return state_->on_writer([&] {
+    if (state_->in_place()) state_->write_pending();
+    return slip::tenants_named(state_->database, name);
+  });
+}
+
 std::uint64_t Ledger::purge(const PurgeScope& scope) {
   return state_->on_writer([&] { return state_->purge(scope); });
 }

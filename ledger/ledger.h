@@ -43,9 +43,10 @@ class Ledger {
   void reconcile(std::span<const DraftVersionRow> versions);
   void flush();  // returns once all rows so far are committed or have failed
   // As the functions in ledger/purge.h, applied to all rows recorded so far. Purged rows are overwritten with zeros, in
-  // the WAL too. Both wait for the writer. Error{kIo}: the disk fails, or the file is missing. Error{kUnavailable}: a
+  // the WAL too. All wait for the writer. Error{kIo}: the disk fails, or the file is missing. Error{kUnavailable}: a
   // reader holds the WAL; the writer empties it once that reader is done. Any thread.
   std::vector<RequestId> calls_named(const std::string& http_id, const std::optional<TenantId>& tenant);
+  std::vector<TenantId> tenants_named(const std::string& name);
   std::uint64_t purge(const PurgeScope& scope);
   std::uint64_t dropped() const;
   bool failing() const;  // the last write failed, or the file is missing from its path

@@ -53,12 +53,22 @@ std::vector<RequestId> calls_named(const Database& database, const std::string& 
   return calls;
 }
 
+std::vector<TenantId> tenants_named(const Database& database, const std::string& name) {
+  Statement find(database, "SELECT tenant FROM tenant_names WHERE name = ?");
+  find.bind_all(name);
+  std::vector<TenantId> tenants;
+  while (find.step()) tenants.push_back({static_cast<std::uint64_t>(find.integer(0))});
+  return tenants;
+}
+
 std::uint64_t purge_rows(Database& database, const PurgeScope& scope) {
   database.execute("BEGIN IMMEDIATE");
   try {
     std::uint64_t n = 0;
     if (scope.calls.empty()) n = delete_rows(database, scope, std::nullopt);
     for (const RequestId call : scope.calls) n += delete_rows(database, scope, call);
+    if (scope.calls.empty() && scope.tenant && !scope.before_us)
+      Statement(database, "DELETE FROM tenant_names WHERE tenant = ?").run(scope.tenant->value);
     database.execute("COMMIT");
     return n;
   } catch (const std::exception&) {  // including std::bad_alloc

@@ -19,9 +19,12 @@ std::uint64_t hash_http_id(const std::string& http_id);
 std::vector<RequestId> calls_named(const Database& database, const std::string& http_id,
                                    const std::optional<TenantId>& tenant);
 
+// The tenants whose API keys have or had this name.
+std::vector<TenantId> tenants_named(const Database& database, const std::string& name);
+
 // Deletes the rows of a scope's calls in one transaction; returns the number of `requests` rows. Aggregates by topic
-// and time stay, since they identify no request. Rows older than the tenant column belong to no tenant. Error{kIo}:
-// nothing was deleted.
+// and time stay, since they identify no request. Rows older than the tenant column belong to no tenant. A scope of all
+// that a tenant sent includes the tenant's names. Error{kIo}: nothing was deleted.
 std::uint64_t purge_rows(Database& database, const PurgeScope& scope);
 
 }  // namespace slip

@@ -67,6 +67,7 @@ const std::string insert_learning =
                 "records_waiting, loss, lag_s, alpha_live, alpha_base, predicted_gain, share_of_service, "
                 "cost_tokens_per_s, state, last_refusal",
                 26);
+const std::string insert_tenant_name = insert_into("tenant_names", "name, tenant", 2) + " ON CONFLICT DO NOTHING";
 
 }  // namespace
 
@@ -78,7 +79,8 @@ RowWriter::RowWriter(Database& database)
       canary_(database, insert_canary),
       drift_(database, insert_drift),
       load_(database, add_to_load),
-      learning_(database, insert_learning) {
+      learning_(database, insert_learning),
+      tenant_name_(database, insert_tenant_name) {
   recall_streams(database);
 }
 
@@ -172,6 +174,10 @@ void RowWriter::write_dropped(std::int64_t rows, std::int64_t now_us) {
   EngineLoadRow row;
   row.bucket_us = now_us / kAcceptanceBucketUs * kAcceptanceBucketUs;
   add_load(row, rows);
+}
+
+void RowWriter::insert(const TenantNameRow& row) {
+  tenant_name_.run(row.name, row.tenant.value);
 }
 
 }  // namespace slip

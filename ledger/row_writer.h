@@ -32,11 +32,12 @@ class RowWriter {
   void insert(const DriftEventRow& row);
   void insert(const EngineLoadRow& row);
   void insert(const LearningRow& row);
+  void insert(const TenantNameRow& row);
   void add_load(const EngineLoadRow& row, std::int64_t rows_dropped);
   void add_acceptance(const RequestRow& row);
   void recall_streams(Database& database);
 
-  Statement request_, acceptance_, same_text_, version_, canary_, drift_, load_, learning_;
+  Statement request_, acceptance_, same_text_, version_, canary_, drift_, load_, learning_, tenant_name_;
   DriftMonitor drift_monitor_;
 };
 

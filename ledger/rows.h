@@ -6,6 +6,8 @@
 #include <variant>
 #include <vector>
 
+#include "common/ids.h"
+
 namespace slip {
 
 // The ledger's rows as plain data. Times are wall-clock microseconds UTC. Rows never hold prompt text.
@@ -82,7 +84,12 @@ struct LearningRow {
   std::string state, last_refusal;
 };
 
-using LedgerRow =
-    std::variant<RequestRow, SameTextRow, DraftVersionRow, CanaryRow, DriftEventRow, EngineLoadRow, LearningRow>;
+struct TenantNameRow {  // a name that the tenant's API key has; written once
+  std::string name;
+  TenantId tenant;
+};
+
+using LedgerRow = std::variant<RequestRow, SameTextRow, DraftVersionRow, CanaryRow, DriftEventRow, EngineLoadRow,
+                               LearningRow, TenantNameRow>;
 
 }  // namespace slip

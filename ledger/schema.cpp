@@ -8,7 +8,7 @@
 namespace slip {
 namespace {
 
-constexpr std::array<const char*, 5> kMigrations = {R"sql(
+constexpr std::array<const char*, 6> kMigrations = {R"sql(
 CREATE TABLE requests (
   id INTEGER PRIMARY KEY,             -- order of recording; request_id counts from 1 in each process
   request_id INTEGER NOT NULL,
@@ -192,6 +192,14 @@ ALTER TABLE requests ADD COLUMN accepted_siblings INTEGER NOT NULL DEFAULT 0;
 -- The speed that a request asked for; 0: none.
 ALTER TABLE requests ADD COLUMN slo_tpot_ms REAL NOT NULL DEFAULT 0;
 ALTER TABLE requests ADD COLUMN slo_ttft_ms REAL NOT NULL DEFAULT 0;
+)sql",
+                                                    R"sql(
+-- The names of API keys, by which a purge finds a tenant whose key is gone. Until here such a tenant was out of reach.
+CREATE TABLE tenant_names (
+  name TEXT NOT NULL,
+  tenant INTEGER NOT NULL,
+  PRIMARY KEY (name, tenant)
+) STRICT, WITHOUT ROWID;
 )sql"};
 
 void check_ours(Database& database, std::int64_t version) {

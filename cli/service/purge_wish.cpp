@@ -55,17 +55,33 @@ void check_names(const PurgeWish& wish) {
               {}, "tenant");
 }
 
-PurgeOrder order_of(const PurgeWish& wish, const ApiKeys& keys) {
-  PurgeOrder order{wish.request, std::nullopt, wish.before_us};
-  if (wish.tenant.empty()) return order;
-  const auto found =
-      std::find_if(keys.all().begin(), keys.all().end(), [&](const ApiKey& key) { return key.name == wish.tenant; });
-  if (found == keys.all().end()) {
-    throw Error(ErrorCode::kNotFound, "no API key is named " + wish.tenant,
+std::vector<PurgeOrder> orders_of(const PurgeWish& wish, const ApiKeys& keys, std::span<const TenantId> earlier) {
+  if (wish.tenant.empty()) return {{wish.request, std::nullopt, wish.before_us}};
+  std::vector<TenantId> tenants(earlier.begin(), earlier.end());
+  for (const ApiKey& key : keys.all()) {
+    if (key.name == wish.tenant && std::find(tenants.begin(), tenants.end(), key.tenant) == tenants.end())
+      tenants.push_back(key.tenant);
+  }
+  if (tenants.empty()) {
+    throw Error(ErrorCode::kNotFound, "no API key is or was named " + wish.tenant,
                 keys.empty() ? "name server.api_keys_file by -c" : "there are: " + names_of(keys), "tenant");
   }
-  order.tenant = found->tenant;
-  return order;
+  std::vector<PurgeOrder> orders;
+  for (const TenantId tenant : tenants) orders.push_back({wish.request, tenant, wish.before_us});
+  return orders;
+}
+
+PurgeResult carry_out_all(std::span<const PurgeOrder> orders,
+                          const std::function<PurgeResult(const PurgeOrder&)>& purge) {
+  PurgeResult all;
+  for (const PurgeOrder& order : orders) {
+    const PurgeResult one = purge(order);
+    all.records += one.records;
+    all.rows += one.rows;
+    all.error = one.error;
+    if (all.error) break;
+  }
+  return all;
 }
 
 std::string to_line(const PurgeWish& wish) {

@@ -2,9 +2,12 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "server/http/api_keys.h"
 #include "server/openai/purge.h"
@@ -21,8 +24,13 @@ struct PurgeWish {
 // Error{kInvalidArgument} for a malformed request id or key name. Pure.
 void check_names(const PurgeWish& wish);
 
-// Error{kNotFound} for an unknown key name. Pure.
-PurgeOrder order_of(const PurgeWish& wish, const ApiKeys& keys);
+// One order for each tenant meant: of the key that has the name in `keys`, and `earlier`, whose keys had it. One order
+// without a tenant if no name is given. Error{kNotFound} for an unknown name. Pure.
+std::vector<PurgeOrder> orders_of(const PurgeWish& wish, const ApiKeys& keys, std::span<const TenantId> earlier);
+
+// Carries out the orders in turn, up to the first that fails. Returns what was removed in all.
+PurgeResult carry_out_all(std::span<const PurgeOrder> orders,
+                          const std::function<PurgeResult(const PurgeOrder&)>& purge);
 
 // The messages between command and service, one line each. Reading throws Error{kInvalidArgument}. Pure.
 std::string to_line(const PurgeWish& wish);

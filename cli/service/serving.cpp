@@ -280,6 +280,17 @@ void Serving::set_min_free(std::uint64_t bytes) {
   state_->disk->set_least(bytes);
 }
 
+// A key's number says nothing of it later.
+void Serving::remember_names(const ApiKeys& keys) {
+  for (const ApiKey& key : keys.all()) {
+    if (key.is_named) state_->ledger.record(TenantNameRow{key.name, key.tenant});
+  }
+}
+
+std::vector<TenantId> Serving::tenants_named(const std::string& name) {
+  return state_->ledger.tenants_named(name);
+}
+
 PurgeResult Serving::purge(PurgeOrder order) {
   std::promise<PurgeResult> made;
   state_->purger->submit(std::move(order), [&made](PurgeResult result) { made.set_value(std::move(result)); });

@@ -2,9 +2,12 @@
 #pragma once
 
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "cli/config/serve_config.h"
 #include "engine/step_listener.h"
+#include "server/http/api_keys.h"
 #include "server/openai/service.h"
 
 namespace slip::cli {
@@ -30,6 +33,10 @@ class Serving {
   void set_learning(bool on);
   void set_topics(TopicTable topics);
   void set_min_free(std::uint64_t bytes);
+  // Records the names of the keys, so that a purge finds what they sent after they are gone. Any thread.
+  void remember_names(const ApiKeys& keys);
+  // As Ledger's. Any thread.
+  std::vector<TenantId> tenants_named(const std::string& name);
   // Removes stored data of requests, and waits for it. Any thread.
   PurgeResult purge(PurgeOrder order);
   // Saves the learned and recorded state. Call after drain().

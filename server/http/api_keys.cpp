@@ -126,8 +126,9 @@ void ApiKeys::add(std::string_view key, std::string name, const KeyLimits& limit
   if (key.empty() || key.size() > kMaxKeyBytes || !visible) {
     refuse("an API key has 1 to 512 visible ASCII characters", "make one with: openssl rand -hex 32");
   }
-  if (name.empty()) name = "key-" + std::to_string(keys_.size() + 1);
-  ApiKey fresh{std::move(name), limits, is_operator, may_ask_slo, tenant_of(key), digest_of(key)};
+  const bool is_named = !name.empty();
+  if (!is_named) name = "key-" + std::to_string(keys_.size() + 1);
+  ApiKey fresh{std::move(name), limits, is_operator, may_ask_slo, is_named, tenant_of(key), digest_of(key)};
   for (const ApiKey& one : keys_) {
     if (one.name == fresh.name) refuse("two API keys are named " + one.name);
     if (one.digest == fresh.digest) refuse("the API keys " + one.name + " and " + fresh.name + " are the same");

@@ -22,6 +22,7 @@ struct ApiKey {
   KeyLimits limits;
   bool is_operator = false;  // may read /metrics, which counts all keys together
   bool may_ask_slo = false;  // may ask for a speed of its answers, at the cost of others'
+  bool is_named = false;     // false: `name` is its number, which may become another key's
   TenantId tenant;           // a keyed hash, so that a stored tenant does not reveal the key
   std::array<unsigned char, 32> digest{};
 

@@ -149,6 +149,27 @@ TEST_F(ServePurgeTest, ByTimeOfARunningServiceAsWell) {
   EXPECT_EQ(program.stop(), 0) << program.log();
 }
 
+// A customer leaves, the key is removed, and then the data is to go: no name reached it any more.
+TEST_F(ServePurgeTest, TheDataOfARemovedKeyIsStillFoundByItsName) {
+  Program program(folder_, with_config());
+  const auto port = program.port();
+  ASSERT_NE(port, 0) << program.log();
+  const Sent first = send(port, "first-key-of-them", 1), second = send(port, "second-key-of-them", 2);
+  ASSERT_TRUE(eventually([&] { return is_kept(first) && is_kept(second); }));
+  std::ofstream(folder_ / "keys") << "third-key-of-them name=team-c\n";
+  ::kill(program.pid(), SIGHUP);
+  ASSERT_TRUE(eventually([&] { return program.log().find("reloaded") != std::string::npos; })) << program.log();
+  EXPECT_EQ(purge("--tenant team-a"), 0) << said_;
+  EXPECT_TRUE(is_gone(first));
+  EXPECT_TRUE(is_kept(second));
+  EXPECT_EQ(purge("--tenant team-a"), 2) << said_;
+  EXPECT_NE(said_.find("no API key is or was named team-a"), std::string::npos) << said_;
+  EXPECT_EQ(purge("--tenant team-c"), 0) << "it has sent nothing: " << said_;
+  EXPECT_EQ(program.stop(), 0) << program.log();
+  EXPECT_EQ(purge("--tenant team-b"), 0) << "without a key file, too: " << said_;
+  EXPECT_TRUE(is_gone(second));
+}
+
 // A name that is mistyped looked like a purge that was done.
 TEST_F(ServePurgeTest, WhereNothingIsFoundItSaysSo) {
   Program program(folder_, with_config());

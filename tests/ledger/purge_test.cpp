@@ -140,6 +140,23 @@ TEST_F(PurgeTest, RowsThatWaitAreReachedToo) {
   EXPECT_EQ(count("SELECT COUNT(*) FROM requests"), 0);
 }
 
+TEST_F(PurgeTest, TenantsAreFoundByTheNamesOfTheirKeysUntilAllOfTheirsIsPurged) {
+  Ledger ledger(options());
+  for (const TenantNameRow& row : {TenantNameRow{"team-a", {1}}, TenantNameRow{"team-a", {2}},
+                                   TenantNameRow{"team-b", {3}}, TenantNameRow{"team-a", {1}}}) {
+    ledger.record(row);
+  }
+  EXPECT_EQ(ledger.tenants_named("team-a"), (std::vector<TenantId>{{1}, {2}})) << "a key was replaced";
+  EXPECT_TRUE(ledger.tenants_named("team").empty());
+  ledger.record(row_of(1, 1));
+  EXPECT_EQ(ledger.purge({.tenant = TenantId{1}, .before_us = kSampleStartUs}), 0U);
+  EXPECT_EQ(ledger.purge({.calls = {RequestId{2}}, .tenant = TenantId{1}}), 0U);
+  EXPECT_EQ(ledger.tenants_named("team-a").size(), 2U) << "not all of it is gone";
+  EXPECT_EQ(ledger.purge({.tenant = TenantId{1}}), 1U);
+  EXPECT_EQ(ledger.tenants_named("team-a"), std::vector<TenantId>{TenantId{2}});
+  EXPECT_EQ(ledger.tenants_named("team-b"), std::vector<TenantId>{TenantId{3}});
+}
+
 // A reader that is in the middle of its answer needs the pages that a purge wants gone.
 TEST_F(PurgeTest, AReaderThatKeepsOldPagesIsNamedAndTheyGoAfterIt) {
   Ledger ledger(options());

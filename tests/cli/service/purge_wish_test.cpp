@@ -58,16 +58,44 @@ TEST(PurgeWish, ATenantIsAKeysName) {
   ApiKeys keys;
   keys.add("first-key-of-them", "team-a");
   keys.add("second-key-of-them", "team-b");
-  EXPECT_EQ(order_of({"", "team-b", std::nullopt}, keys).tenant, keys.find("second-key-of-them")->tenant);
-  EXPECT_FALSE(order_of({"x", "", std::nullopt}, keys).tenant);
+  const TenantId second = keys.find("second-key-of-them")->tenant, old{7};
+  const auto tenants = [&](const std::string& name, const std::vector<TenantId>& earlier) {
+    std::vector<TenantId> found;
+    for (const PurgeOrder& order : orders_of({"", name, std::nullopt}, keys, earlier)) found.push_back(*order.tenant);
+    return found;
+  };
+  EXPECT_EQ(tenants("team-b", {}), std::vector<TenantId>{second});
+  EXPECT_EQ(tenants("team-b", {second, old}), (std::vector<TenantId>{second, old})) << "once each";
+  EXPECT_EQ(tenants("team-c", {old}), std::vector<TenantId>{old}) << "its key is gone";
+  const auto of_all = orders_of({"x", "", std::nullopt}, keys, {});
+  ASSERT_EQ(of_all.size(), 1U);
+  EXPECT_FALSE(of_all[0].tenant);
   try {
-    order_of({"", "team-c", std::nullopt}, keys);
+    orders_of({"", "team-c", std::nullopt}, keys, {});
     ADD_FAILURE();
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::kNotFound);
     EXPECT_NE(error.hint().find("team-a, team-b"), std::string::npos) << error.hint();
   }
-  EXPECT_THROW(order_of({"", "team-a", std::nullopt}, ApiKeys()), Error) << "never tenant 0, who sends without a key";
+  EXPECT_THROW(orders_of({"", "team-a", std::nullopt}, ApiKeys(), {}), Error)
+      << "never tenant 0, who sends without a key";
+}
+
+TEST(PurgeWish, OrdersAreCarriedOutUpToTheFirstThatFails) {
+  const std::vector<PurgeOrder> orders{{"", TenantId{1}, {}}, {"", TenantId{2}, {}}, {"", TenantId{3}, {}}};
+  std::vector<TenantId> asked;
+  const auto purge = [&](const PurgeOrder& order) {
+    asked.push_back(*order.tenant);
+    PurgeResult result{.records = 10, .rows = 100};
+    if (order.tenant == TenantId{2}) result.error = Error(ErrorCode::kIo, "the disk");
+    return result;
+  };
+  const PurgeResult result = carry_out_all(orders, purge);
+  EXPECT_EQ(asked, (std::vector<TenantId>{{1}, {2}}));
+  EXPECT_EQ(result.records, 20U);
+  EXPECT_EQ(result.rows, 200U);
+  ASSERT_TRUE(result.error);
+  EXPECT_EQ(result.error->code(), ErrorCode::kIo);
 }
 
 }  // namespace
