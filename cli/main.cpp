@@ -12,6 +12,7 @@
 
 #include "cli/command.h"
 #include "cli/first_process.h"
+#include "cli/stack_limit.h"
 #include "cli/standard_output.h"
 #include "common/error.h"
 #include "common/escape_controls.h"
@@ -88,6 +89,7 @@ int main(int argc, char** argv) {
   ::signal(SIGXFSZ, SIG_IGN);  // beyond the file size limit a write then fails, as on a full disk
   CLI::App app{"Slipstream: a speculative-decoding server whose drafts keep learning from the traffic they serve."};
   try {
+    slip::cli::allow_large_stacks();
     const int status = run(app, argc, argv);
     slip::cli::finish_standard_output();
     return status;

@@ -106,6 +106,23 @@ TEST(Main, AThreadThatCannotStartIsSaidWithAHint) {
   EXPECT_NE(said.find("HINT: "), std::string::npos) << said;
 }
 
+// A thread ended by SIGSEGV in attention.
+TEST(Main, ASmallStackLimitEndsNoThread) {
+  const std::string generate = kProgram + " generate --target " + (kDemo / "target").string() + " --draft " +
+                               (kDemo / "draft").string() + " --prompt Hello --max-tokens 4'";
+  const auto soft = run("bash -c 'ulimit -S -s 512 && exec " + generate);
+  EXPECT_EQ(soft.status, 0) << soft.said;
+#if !defined(__SANITIZE_ADDRESS__)  // which leaves room between variables
+  const auto least = run("bash -c 'ulimit -s 2048 && exec " + generate);
+  EXPECT_EQ(least.status, 0) << least.said;
+#endif
+  const auto hard = run("bash -c 'ulimit -s 1300 && exec " + generate);
+  EXPECT_EQ(hard.status, 1) << hard.said;
+  EXPECT_NE(hard.said.find("a stack of 1300 KiB, which is the limit here, is too small"), std::string::npos)
+      << hard.said;
+  EXPECT_NE(hard.said.find("ulimit -s 8192"), std::string::npos) << hard.said;
+}
+
 std::string status_of(pid_t pid, const std::string& field) {
   std::ifstream status("/proc/" + std::to_string(pid) + "/status");
   for (std::string line; std::getline(status, line);) {
