@@ -333,8 +333,9 @@ void Service::purge(PurgeOrder order, std::function<void(PurgeResult)> done) con
 Reply Service::tokenize(const TokenizeCall& call) const {
   const auto served = model();
   check_model(*served, call.model);
-  const auto ids = call.prompt ? served->tokenizer->encode_prompt(*call.prompt)
-                               : render(*served, call.messages, call.add_generation_prompt);
+  auto ids = call.prompt ? served->tokenizer->encode(*call.prompt, SpecialTokens::kParse)
+                         : render(*served, call.messages, call.add_generation_prompt);
+  if (call.add_special_tokens) ids = served->tokenizer->with_special_tokens(std::move(ids));
   JsonText json(options_.max_answer_bytes, "server.max_answer_bytes");
   json.begin_object();
   json.member("count", ids.size());

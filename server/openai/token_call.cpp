@@ -37,14 +37,9 @@ TokenizeCall parse_tokenize(std::string_view body) {
     refuse_field(call.prompt ? "messages" : "prompt", "send either 'prompt' or 'messages'");
   }
   if (messages != nullptr) call.messages = parse_messages(*messages);
-  // A prompt is tokenized as for completion; a template writes its own special tokens.
-  const bool as_served = call.prompt.has_value();
-  if (fields.boolean("add_special_tokens").value_or(as_served) != as_served) {
-    refuse_unsupported_field("add_special_tokens",
-                             as_served ? "must be true for a prompt" : "must be false for messages");
-  }
+  call.add_special_tokens = fields.boolean("add_special_tokens").value_or(call.prompt.has_value());
   const auto generation = fields.boolean("add_generation_prompt");
-  if (generation && as_served) refuse_field("add_generation_prompt", "is only allowed with 'messages'");
+  if (generation && call.prompt) refuse_field("add_generation_prompt", "is only allowed with 'messages'");
   call.add_generation_prompt = generation.value_or(true);
   call.return_token_strs = fields.boolean("return_token_strs").value_or(false);
   return call;

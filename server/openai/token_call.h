@@ -16,6 +16,9 @@ namespace slip {
 struct TokenizeCall {
   std::optional<std::string> model, prompt;
   std::vector<ChatMessage> messages;  // used without a prompt
+  // Those that the tokenizer puts around a text. By default as for answering: around a prompt, but not around messages,
+  // whose template writes its own.
+  bool add_special_tokens = true;
   bool add_generation_prompt = true;
   bool return_token_strs = false;
 };

@@ -62,7 +62,7 @@ class HttpServerTest : public ::testing::Test {
     auto model = std::make_shared<ServedModel>();
     model->names = {"demo", "alias"};
     model->system_fingerprint = "fp_0123";
-    model->tokenizer = demo_tokenizer();
+    model->tokenizer = tokenizer_;
     model->chat_template = std::make_shared<const ChatTemplate>(ChatTemplate::load(folder));
     model->max_positions = max_positions_;
     model->end_ids = {1};
@@ -103,6 +103,7 @@ class HttpServerTest : public ::testing::Test {
   ServerOptions options_;
   std::vector<Topic> topics_ = {{"sql", {}, {}}, {"code", {"python"}, {}}};  // set it before open()
   std::shared_ptr<Router> router_;                                           // available after open()
+  std::shared_ptr<const Tokenizer> tokenizer_ = demo_tokenizer();            // set it before open()
   std::int32_t max_positions_ = 128;                                         // set it before open()
   const DraftStore* drafts_ = nullptr;                                       // set it before open()
   PurgeDoor purge_;                                                          // set it before open()

@@ -151,6 +151,18 @@ TEST_F(RoutesTest, TokenizeCountsWhatTheEngineWouldGet) {
   EXPECT_EQ(ask(post(R"({"prompt":"x","model":"gpt-5"})", "/tokenize")).status, 404);
 }
 
+// It was refused, though vLLM's clients send it.
+TEST_F(RoutesTest, TokenizeAddsSpecialTokensAsAsked) {
+  tokenizer_ = Tokenizer::load(std::filesystem::path(SLIPSTREAM_SOURCE_DIR) / "tests/data/tokenizers/llama3");
+  start();
+  const auto tokens = [&](const std::string& more) {
+    return json::parse(ask(post(R"({"prompt":"dog")" + more + "}", "/tokenize")).body)["tokens"].dump();
+  };
+  EXPECT_EQ(tokens(""), "[400,269,401]");
+  EXPECT_EQ(tokens(R"(,"add_special_tokens":true)"), "[400,269,401]");
+  EXPECT_EQ(tokens(R"(,"add_special_tokens":false)"), "[269]");
+}
+
 // Half a character and a token that spells "<|end|>" letter by letter both come back as what they are.
 TEST_F(RoutesTest, DetokenizeGivesValidJsonForAnyIds) {
   start();

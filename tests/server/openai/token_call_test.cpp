@@ -22,13 +22,19 @@ TEST(TokenizeCall, TakesAPromptOrMessages) {
   auto call = parse_tokenize(R"({"prompt":"x","model":"m","add_special_tokens":true,"messages":null})");
   EXPECT_EQ(call.prompt, "x");
   EXPECT_EQ(call.model, "m");
+  EXPECT_TRUE(call.add_special_tokens);
   EXPECT_FALSE(call.return_token_strs);
   call = parse_tokenize(
       R"({"messages":[{"role":"user","content":"x"}],"add_generation_prompt":false,"return_token_strs":true})");
   EXPECT_FALSE(call.prompt);
   EXPECT_EQ(call.messages.size(), 1U);
+  EXPECT_FALSE(call.add_special_tokens) << "the template writes its own";
   EXPECT_FALSE(call.add_generation_prompt);
   EXPECT_TRUE(call.return_token_strs);
+  EXPECT_TRUE(parse_tokenize(R"({"prompt":"x"})").add_special_tokens);
+  EXPECT_FALSE(parse_tokenize(R"({"prompt":"x","add_special_tokens":false})").add_special_tokens);
+  EXPECT_TRUE(
+      parse_tokenize(R"({"messages":[{"role":"user","content":"x"}],"add_special_tokens":true})").add_special_tokens);
 }
 
 TEST(TokenizeCall, RefusesByName) {
@@ -36,7 +42,6 @@ TEST(TokenizeCall, RefusesByName) {
   EXPECT_EQ(param_of(R"({"prompt":"x","messages":[{"role":"user","content":"x"}]})"), "messages");
   EXPECT_EQ(param_of(R"({"prompt":1})"), "prompt");
   EXPECT_EQ(param_of(R"({"prompt":"x","model":1})"), "model");
-  EXPECT_EQ(param_of(R"({"prompt":"x","add_special_tokens":false})"), "add_special_tokens");
   EXPECT_EQ(param_of(R"({"prompt":"x","add_special_tokens":1})"), "add_special_tokens");
   EXPECT_EQ(param_of(R"({"prompt":"x","add_generation_prompt":true})"), "add_generation_prompt");
   EXPECT_EQ(param_of(R"({"prompt":"x","return_token_strs":"yes"})"), "return_token_strs");
