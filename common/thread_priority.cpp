@@ -25,7 +25,9 @@ struct SchedulingAttributes {
 
 constexpr std::uint64_t kShortSliceNs = 100'000;  // the least that Linux allows
 
+// Another policy than the usual one was chosen by the operator, or is idle priority.
 void set_slices(std::uint64_t slice_ns) {
+  if (::sched_getscheduler(0) != SCHED_OTHER) return;
   const SchedulingAttributes attributes{.nice = ::getpriority(PRIO_PROCESS, 0), .slice_ns = slice_ns};
   ::syscall(SYS_sched_setattr, 0, &attributes, 0U);
 }

@@ -13,7 +13,7 @@ void set_nice(int nice);
 bool set_idle_priority();
 
 // Short time slices: when the thread wakes up, it interrupts one with the usual slices at once, instead of waiting for
-// some milliseconds. Linux 6.12 and later; others ignore it.
+// some milliseconds. Linux 6.12 and later; others ignore it, and so do threads of another policy than SCHED_OTHER.
 void ask_for_short_slices();
 
 }  // namespace slip

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ledger/ledger.h"
 
-#include <sys/resource.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -25,6 +22,7 @@
 #include "common/log.h"
 #include "common/patient_clock.h"
 #include "common/thread_memory.h"
+#include "common/thread_priority.h"
 #include "ledger/database.h"
 #include "ledger/purge.h"
 #include "ledger/row_writer.h"
@@ -71,10 +69,6 @@ Database open_ledger(const std::filesystem::path& file) {
   migrate(database, ledger_migrations());
   refresh_views(database);
   return database;
-}
-
-void lower_own_priority() {
-  ::setpriority(PRIO_PROCESS, static_cast<id_t>(::syscall(SYS_gettid)), kLowestNice);
 }
 
 }  // namespace
@@ -133,7 +127,7 @@ struct Ledger::State {
 };
 
 void Ledger::State::run() {
-  lower_own_priority();
+  set_nice(kLowestNice);
   prepare_thread_memory();
   while (true) {
     std::uint64_t flush = 0;

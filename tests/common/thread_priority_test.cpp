@@ -56,6 +56,8 @@ TEST(ThreadPriority, IdlePriorityIsInherited) {
   on_a_thread([] {
     ask_for_short_slices();
     ASSERT_TRUE(set_idle_priority());
+    ask_for_short_slices();
+    EXPECT_EQ(settings().policy, SCHED_IDLE) << "the policy stays";
     on_a_thread([] { EXPECT_EQ(settings().policy, SCHED_IDLE); });
   });
   EXPECT_EQ(settings().policy, SCHED_OTHER);
