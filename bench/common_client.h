@@ -3,7 +3,8 @@
 
 #include <cstdint>
 #include <string>
-#include <vector>
+
+#include "cli/simulation/load_figures.h"
 
 namespace slip::bench {
 
@@ -19,15 +20,9 @@ struct ChatCall {
   int max_tokens = 128;
 };
 
-// One streamed chat completion as seen by its client; times in milliseconds.
-struct ChatReply {
-  int status = 0;  // 0: no connection, or cut off midway
+// One streamed chat completion as seen by its client.
+struct ChatReply : ReplyFigures {
   std::string text;
-  std::string finish_reason;
-  double ttft_ms = 0, e2e_ms = 0;
-  std::vector<double> gaps_ms;  // between chunks with text
-  std::int64_t completion_tokens = 0;
-  std::int64_t steps = 0, proposed = 0, accepted = 0, first_rejections = 0;
   std::uint64_t draft_version = 0;
 };
 

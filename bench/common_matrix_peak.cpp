@@ -15,7 +15,7 @@
 #include <thread>
 #include <vector>
 
-#include "bench/common_samples.h"
+#include "cli/simulation/samples.h"
 #include "common/error.h"
 #include "kernels/matmul.h"
 #include "tests/kernels/kernel_cases.h"

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "bench/common_samples.h"
+#include "cli/simulation/samples.h"
 #include "kernels/thread_pool.h"
 
 namespace slip::bench {

@@ -13,12 +13,12 @@
 #include <string>
 #include <vector>
 
-#include "bench/common_decoding.h"
+#include "cli/simulation/decoding.h"
 #include "bench/common_matrix_peak.h"
 #include "bench/common_products.h"
 #include "bench/common_read_probes.h"
 #include "bench/common_result.h"
-#include "bench/common_samples.h"
+#include "cli/simulation/samples.h"
 #include "common/error.h"
 #include "engine/engine.h"
 

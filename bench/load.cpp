@@ -40,7 +40,7 @@ LoadCalls calls_of(const Options& options) {
 
 std::vector<Arrival> arrivals_of(const Options& options, double rate, std::uint64_t seed) {
   if (!options.trace.empty()) {
-    return trace_arrivals(options.trace, options.scale, options.duration_s, options.max_tokens);
+    return trace_arrivals(options.trace, {options.scale, options.duration_s, options.max_tokens});
   }
   return poisson_arrivals(rate, options.duration_s, options.max_tokens, seed);
 }
@@ -68,10 +68,10 @@ Service start(const Options& options, const std::string& arm) {
 // Requests per second of the static draft with closed-loop clients.
 double capacity(const Options& options, const LoadCalls& calls) {
   const Service service = start(options, "static");
-  const LoadRun run = run_closed_loop(service.endpoint(), calls, options.capacity_requests, options.capacity_clients,
-                                      options.max_tokens);
-  const auto answered =
-      std::count_if(run.replies.begin(), run.replies.end(), [](const ChatReply& reply) { return reply.status == 200; });
+  const LoadFigures run = run_closed_loop(service.endpoint(), calls, options.capacity_requests,
+                                          options.capacity_clients, options.max_tokens);
+  const auto answered = std::count_if(run.replies.begin(), run.replies.end(),
+                                      [](const ReplyFigures& reply) { return reply.status == 200; });
   if (answered == 0) throw Error(ErrorCode::kUnavailable, "no request was answered while capacity was measured");
   return static_cast<double>(answered) / run.elapsed_s;
 }
@@ -100,7 +100,7 @@ json run_arms(const Options& options) {
     rate = options.load * result["capacity_per_s"].get<double>();
   }
   result["rate_per_s"] = rate;
-  std::map<std::string, std::vector<LoadRun>> runs;
+  std::map<std::string, std::vector<LoadFigures>> runs;
   std::size_t first_prompt = 0;
   for (int round = 0; round < options.rounds; ++round) {
     const auto arrivals = arrivals_of(options, rate, options.seed + static_cast<std::uint64_t>(round));

@@ -15,10 +15,10 @@
 #include <vector>
 
 #include "bench/common_answer.h"
-#include "bench/common_decoding.h"
+#include "cli/simulation/decoding.h"
 #include "bench/common_prompts.h"
 #include "bench/common_result.h"
-#include "bench/common_samples.h"
+#include "cli/simulation/samples.h"
 #include "common/clock.h"
 #include "common/error.h"
 #include "engine/engine.h"

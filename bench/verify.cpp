@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "bench/common_result.h"
-#include "bench/common_samples.h"
+#include "cli/simulation/samples.h"
 #include "common/error.h"
 #include "engine/speculative/proposer.h"
 

@@ -14,6 +14,8 @@ void add_report(CLI::App& app);
 void add_inspect(CLI::App& app);
 void add_ledger(CLI::App& app);
 void add_purge(CLI::App& app);
+void add_profile(CLI::App& app);
+void add_simulate(CLI::App& app);
 void add_completion(CLI::App& app);
 void add_version(CLI::App& app);
 

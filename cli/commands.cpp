@@ -67,6 +67,8 @@ void add_commands(CLI::App& app) {
   add_inspect(app);
   add_ledger(app);
   add_purge(app);
+  add_profile(app);
+  add_simulate(app);
   add_completion(app);
   add_version(app);
   refuse_empty_values(app);

@@ -46,6 +46,7 @@ SEES = {
                     "checkpoints", "kernels", "common"],
     "cli/inspect": ["cli/command.h", "distill", "router", "engine", "text", "ledger", "checkpoints", "kernels",
                     "common"],
+    "cli/simulation": ["engine", "ledger/svg_canvas.h", "checkpoints", "kernels", "common"],
     "cli/config": ["cli/load_model.h", "cli/usable_cores.h", "server", "distill", "router", "engine", "text", "ledger",
                    "checkpoints", "kernels", "common"],
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/common_simulation.h"
+#include "cli/simulation/simulation.h"
 
 #include <gtest/gtest.h>
 
@@ -9,33 +9,22 @@
 #include "common/clock.h"
 #include "common/error.h"
 
-namespace slip::bench {
+namespace slip {
 namespace {
 
 using nlohmann::json;
 
-// As bench/decode prints it: 1 to 8 rows take `pass_ms`, each further one `row_ms`; each further sequence
-// `sequence_ms`, a cached token `token_ms`, and a prompt's row `row_ms`.
-json measured(double pass_ms, double row_ms, double sequence_ms = 0, double token_ms = 0) {
-  json steps = json::array();
-  for (const int context : {128, 512}) {
-    for (const int rows : {1, 8, 16, 64}) {
-      const double ms = pass_ms + row_ms * std::max(0, rows - 8);
-      steps.push_back(
-          {{"layout", "rows"}, {"context", context}, {"rows", rows}, {"ms", ms + token_ms * (context - 128)}});
-      const double cached = token_ms * (context * rows - 128);
-      steps.push_back({{"layout", "sequences"},
-                       {"context", context},
-                       {"rows", rows},
-                       {"ms", ms + sequence_ms * (rows - 1) + cached}});
-    }
-  }
-  return {{"steps", steps}, {"prefill", {{{"tokens", 512}, {"ms", 512 * row_ms}}}}};
+// 1 to 8 rows take `pass_us`, each further one `row_us`.
+PassCosts costs(double pass_us, double row_us) {
+  PassCosts::Terms terms;
+  terms.row_us = {{1, pass_us}, {8, pass_us}, {64, pass_us + 56 * row_us}};
+  terms.more_row_us = row_us;
+  return PassCosts(terms);
 }
 
 // A target whose pass is bound by memory, and a draft of a fiftieth of its time.
 Simulation usual(double alpha) {
-  Simulation simulation{PassCosts(measured(10, 0.1)), PassCosts(measured(0.2, 0.01)), {}, {{"all", alpha}}, {}};
+  Simulation simulation{costs(10'000, 100), costs(200, 10), {}, {{"all", alpha}}, {}};
   simulation.options.k = 8;
   simulation.options.seed = 1;
   simulation.options.adaptive_k = simulation.options.stop_early = true;
@@ -52,45 +41,11 @@ double mean_e2e_ms(const Simulation& simulation, const std::vector<Arrival>& arr
   return summarize({simulate(simulation, arrivals)})["e2e_ms"]["mean"];
 }
 
-TEST(PassCosts, TimesAreThoseMeasuredAndLinesBetweenThem) {
-  const PassCosts costs(measured(10, 0.1, 0.5, 0.002));
-  EXPECT_NEAR(costs.us(1, 1, 128), 10'000, 1e-6);
-  EXPECT_NEAR(costs.us(8, 1, 128), 10'000, 1e-6);
-  EXPECT_NEAR(costs.us(12, 1, 128), 10'400, 1e-6);
-  EXPECT_NEAR(costs.us(64 + 512, 1, 128), 10'000 + 100 * 56 + 100 * 512, 1e-6) << "beyond the most, as a prompt";
-  EXPECT_NEAR(costs.us(8, 8, 128), 10'000 + 500 * 7, 1e-6);
-  EXPECT_NEAR(costs.us(8, 8, 1128), 10'000 + 500 * 7 + 2 * 1000, 1e-6);
-}
-
-TEST(PassCosts, WhatAMeasurementLacksIsNamed) {
-  const auto lack = [](const json& decode) -> std::string {
-    try {
-      PassCosts costs(decode);
-      return "nothing";
-    } catch (const Error& error) {
-      return error.message();
-    }
-  };
-  EXPECT_EQ(lack(measured(10, 0.1)), "nothing");
-  EXPECT_NE(lack(json::array()).find("`steps`"), std::string::npos);
-  json one = measured(10, 0.1);
-  one["prefill"] = json::array();
-  EXPECT_NE(lack(one).find("a prompt"), std::string::npos);
-  for (const auto& [layout, what] : {std::pair{"rows", "layout `rows`"}, {"sequences", "layout `sequences`"}}) {
-    one = measured(10, 0.1);
-    std::erase_if(one["steps"].get_ref<json::array_t&>(), [&](const json& step) { return step["layout"] == layout; });
-    EXPECT_NE(lack(one).find(what), std::string::npos) << lack(one);
-  }
-  one = measured(10, 0.1);
-  std::erase_if(one["steps"].get_ref<json::array_t&>(), [](const json& step) { return step["context"] == 512; });
-  EXPECT_NE(lack(one).find("two contexts"), std::string::npos) << lack(one);
-}
-
 // 100 rows of a prompt, then 32 tokens of 10 ms; the context costs nothing.
 TEST(Simulate, OneRequestTakesTheTimeOfItsPasses) {
   Simulation simulation = with_fixed(0, 0);
-  simulation.other = {100, 1000};
-  const LoadRun run = simulate(simulation, {{0.5, 32}});
+  simulation.other = {90, 10, 1000};
+  const LoadFigures run = simulate(simulation, {{0.5, 32}});
   const double first_ms = 0.5 + 0.1 + 10 + 0.1 * 92 + 0.5;
   EXPECT_EQ(run.replies[0].status, 200);
   EXPECT_NEAR(run.replies[0].ttft_ms, first_ms, 0.01);
@@ -128,6 +83,41 @@ TEST(Simulate, ARequestBeyondTheQueueIsRejected) {
   EXPECT_EQ(found["rejected"], 6);
 }
 
+TEST(Simulate, APromptIsAsLongAsItsArrivalSays) {
+  const LoadFigures run = simulate(with_fixed(0, 0), {{0, 4, 20}, {10, 4, 200}, {20, 4}});
+  EXPECT_NEAR(run.replies[0].ttft_ms, 10 + 0.1 * 12, 0.01);
+  EXPECT_NEAR(run.replies[1].ttft_ms, 10 + 0.1 * 192, 0.01);
+  EXPECT_NEAR(run.replies[2].ttft_ms, 10 + 0.1 * 92, 0.01) << "the topic's, where the arrival says nothing";
+}
+
+TEST(Simulate, ARequestThatDoesNotFitIsRefusedAndTheOthersGoOn) {
+  Simulation simulation = usual(0.6);
+  simulation.max_positions = 256;
+  const LoadFigures run = simulate(simulation, {{0, 64, 250}, {0, 64, 100}});
+  EXPECT_EQ(run.replies[0].status, 400);
+  EXPECT_EQ(run.replies[1].status, 200);
+}
+
+// A request for each of 3 : 1, and the second topic's draft is never right.
+TEST(Simulate, TopicsHaveTheirShareOfTheRequests) {
+  Simulation simulation = with_fixed(1, 0.9);
+  simulation.topics = {{"often", 0.9, 100, 3}, {"seldom", 0.0, 100, 1}};
+  std::vector<Arrival> arrivals;
+  for (int i = 0; i < 40; ++i) arrivals.push_back({1.0 * i, 64});
+  const LoadFigures run = simulate(simulation, arrivals);
+  const auto drafted = std::count_if(run.replies.begin(), run.replies.end(),
+                                     [](const ReplyFigures& reply) { return reply.proposed > 0; });
+  EXPECT_EQ(drafted, 30);
+}
+
+TEST(Simulate, WithoutADraftsCostsNothingIsDrafted) {
+  Simulation simulation = usual(0.9);
+  simulation.draft.reset();
+  const LoadFigures run = simulate(simulation, {{0, 64}});
+  EXPECT_EQ(run.replies[0].proposed, 0);
+  EXPECT_EQ(run.replies[0].completion_tokens, 64);
+}
+
 // The planner against every fixed length, over loads from an empty server to a full one.
 TEST(Simulate, ThePlannerIsNotSlowerThanTheBestFixedLength) {
   for (const double alpha : {0.02, 0.1, 0.5, 0.8}) {
@@ -147,4 +137,4 @@ TEST(Simulate, NegativeAFixedLengthIsMuchSlowerSomewhere) {
 }
 
 }  // namespace
-}  // namespace slip::bench
+}  // namespace slip

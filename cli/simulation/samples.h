@@ -7,7 +7,7 @@
 #include <numeric>
 #include <vector>
 
-namespace slip::bench {
+namespace slip {
 
 // Runs `work` and returns its duration in seconds, at least 1e-9.
 template <class Work>
@@ -52,4 +52,4 @@ class Samples {
   std::vector<double> seconds_;
 };
 
-}  // namespace slip::bench
+}  // namespace slip

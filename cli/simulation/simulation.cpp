@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/common_simulation.h"
+#include "cli/simulation/simulation.h"
 
 #include <algorithm>
 #include <cmath>
@@ -16,10 +16,8 @@
 #include "engine/speculative/draft_runner.h"
 #include "engine/speculative/proposer.h"
 
-namespace slip::bench {
+namespace slip {
 namespace {
-
-using nlohmann::json;
 
 constexpr std::int32_t kWords = 64;
 // Seeds of the language and of the draft's luck
@@ -78,17 +76,20 @@ class SimulatedTarget final : public Worker {
  public:
   SimulatedTarget(const Simulation& simulation, std::int32_t max_rows, std::int32_t max_logit_rows)
       : costs_(simulation.target),
-        step_us_(simulation.other.step_us),
+        other_(simulation.other),
         config_(small_config(simulation.max_positions)),
         cache_(config_, Dtype::kFloat32, PagePool::pages_for(simulation.cache_tokens)),
         max_rows_(max_rows),
         max_logit_rows_(max_logit_rows) {}
 
   void run(const StepInput& input, StepOutput& output) override {
-    const std::int64_t context = std::accumulate(input.kv.begin(), input.kv.end(), std::int64_t{0},
-                                                 [](std::int64_t sum, const KvView& kv) { return sum + kv.n_cached; });
-    pass_time(step_us_ + costs_.us(static_cast<std::int32_t>(input.tokens.size()),
-                                   static_cast<std::int32_t>(input.kv.size()), context));
+    PassShape shape{static_cast<std::int32_t>(input.tokens.size()), static_cast<std::int32_t>(input.logit_rows.size()),
+                    static_cast<std::int32_t>(input.kv.size())};
+    for (std::size_t i = 0; i < input.kv.size(); ++i) {
+      shape.context += input.kv[i].n_cached;
+      shape.row_context += std::int64_t{input.row_begin[i + 1] - input.row_begin[i]} * input.kv[i].n_cached;
+    }
+    pass_time(other_.step_us + other_.row_us * shape.logit_rows + costs_.us(shape));
     for (std::size_t i = 0; i < input.logit_rows.size(); ++i) {
       const auto row = static_cast<std::size_t>(input.logit_rows[i]);
       float* logits = output.logits.row<float>(static_cast<std::int64_t>(i));
@@ -103,7 +104,7 @@ class SimulatedTarget final : public Worker {
 
  private:
   const PassCosts& costs_;
-  double step_us_;
+  OtherCosts other_;
   ModelConfig config_;
   PagePool cache_;
   std::int32_t max_rows_, max_logit_rows_;
@@ -113,8 +114,11 @@ class SimulatedTarget final : public Worker {
 // greedy chains and ends them early, as DraftModelProposer does; siblings it has none.
 class SimulatedDraft final : public Proposer {
  public:
+  // REQUIRES: the simulation has the draft's costs, if any draft has an α.
   SimulatedDraft(const Simulation& simulation, std::map<std::uint64_t, double> alpha_of_draft)
-      : costs_(simulation.draft), alpha_of_draft_(std::move(alpha_of_draft)), seed_(simulation.seed) {}
+      : costs_(simulation.draft.value_or(simulation.target)),
+        alpha_of_draft_(std::move(alpha_of_draft)),
+        seed_(simulation.seed) {}
 
   bool drafts_for(const SequenceRef& sequence) const override { return sequence.live_draft != nullptr; }
   void begin(const SequenceRef& sequence) override { n_read_[sequence.id.value] = 0; }
@@ -122,19 +126,19 @@ class SimulatedDraft final : public Proposer {
 
   CatchUpTimes catch_up(std::span<const DraftTask> tasks, CatchUpBudget budget) override {
     const std::int64_t start_us = monotonic_us();
-    std::int32_t rows = 0, sequences = 0;
-    std::int64_t context = 0;
+    PassShape shape{0, 1, 0};
     for (const DraftTask& task : tasks) {
       std::int32_t& read = n_read_[task.sequence->id.value];
-      const std::int32_t n = std::min(unread(*task.sequence), budget.prompt_rows - rows);
+      const std::int32_t n = std::min(unread(*task.sequence), budget.prompt_rows - shape.rows);
       if (!task.reads || n <= kMostUnreadRows) continue;
       if (task.rows_read != nullptr) *task.rows_read = n;
-      context += read;
+      shape.context += read;
+      shape.row_context += std::int64_t{n} * read;
+      shape.rows += n;
+      ++shape.sequences;
       read += n;
-      rows += n;
-      ++sequences;
     }
-    if (rows > 0) pass_time(costs_.us(rows, sequences, context));
+    if (shape.rows > 0) pass_time(costs_.us(shape));
     return {monotonic_us() - start_us, 0};
   }
 
@@ -169,7 +173,7 @@ class SimulatedDraft final : public Proposer {
           chains.begin(), chains.end(), std::int64_t{0},
           [](std::int64_t sum, const DraftChain& chain) { return sum + std::ssize(chain.sequence->tokens); });
       const auto n = static_cast<std::int32_t>(chains.size());
-      pass_time(costs_.us(n, n, context));
+      pass_time(costs_.us({n, n, n, context, context}));
       for (DraftChain& chain : chains) grow(chain);
     }
   }
@@ -200,16 +204,35 @@ class SimulatedDraft final : public Proposer {
     chain.add(address(1) < probability ? right : (right + 1) % kWords, std::log(probability));
   }
 
-  const PassCosts& costs_;
+  PassCosts costs_;
   std::map<std::uint64_t, double> alpha_of_draft_;
   std::uint64_t seed_;
   std::unordered_map<std::uint64_t, std::int32_t> n_read_;  // committed tokens, by request
 };
 
+// Gives each topic its share of the requests, as evenly as whole requests allow.
+class TopicTurns {
+ public:
+  explicit TopicTurns(const std::vector<SimulatedTopic>& topics) : topics_(topics), due_(topics.size(), 0) {
+    for (const SimulatedTopic& topic : topics) sum_ += topic.share;
+  }
+  std::size_t next() {
+    for (std::size_t i = 0; i < due_.size(); ++i) due_[i] += topics_[i].share / sum_;
+    const auto chosen = std::max_element(due_.begin(), due_.end());
+    *chosen -= 1;
+    return static_cast<std::size_t>(chosen - due_.begin());
+  }
+
+ private:
+  const std::vector<SimulatedTopic>& topics_;
+  std::vector<double> due_;  // requests that each topic has too few
+  double sum_ = 0;
+};
+
 // Writes what a client would see.
 class SimulatedClient final : public TokenSink {
  public:
-  SimulatedClient(ChatReply& reply, double arrived_us, double after_us)
+  SimulatedClient(ReplyFigures& reply, double arrived_us, double after_us)
       : reply_(reply), arrived_us_(arrived_us), after_us_(after_us) {}
   void on_tokens(const TokenDelta&) override {
     const double ms = ms_since_arrival();
@@ -233,66 +256,20 @@ class SimulatedClient final : public TokenSink {
 
  private:
   double ms_since_arrival() const { return (static_cast<double>(now_us) - arrived_us_ + after_us_) / 1e3; }
-  ChatReply& reply_;
+  ReplyFigures& reply_;
   double arrived_us_, after_us_, last_ms_ = 0;
 };
 
 }  // namespace
 
-PassCosts::PassCosts(const json& decode) {
-  const auto lacks = [](const std::string& what) {
-    throw Error(ErrorCode::kInvalidArgument, "the measured costs lack " + what,
-                "run build/bench/decode --layout both --rows 1,8,16,32 --context 128,512 --prefill 512 --json");
-  };
-  if (!decode.is_object() || !decode.contains("steps") || !decode.contains("prefill")) lacks("`steps` or `prefill`");
-  std::map<std::pair<std::string, std::int64_t>, std::map<std::int32_t, double>> us;  // by layout and context
-  for (const json& step : decode["steps"]) {
-    us[{step.at("layout").get<std::string>(), step.at("context").get<std::int64_t>()}]
-      [step.at("rows").get<std::int32_t>()] = 1e3 * step.at("ms").get<double>();
-  }
-  const auto first_rows = us.lower_bound({"rows", 0}), first_sequences = us.lower_bound({"sequences", 0});
-  if (first_rows == us.end() || first_rows->first.first != "rows" || first_rows->second.size() < 2) {
-    lacks("two row counts of layout `rows`");
-  }
-  row_us_ = first_rows->second;
-  base_context_ = first_rows->first.second;
-  if (first_sequences == us.end() || first_sequences->second.rbegin()->first < 2) lacks("layout `sequences`");
-  const auto [n, sequences_us] = *first_sequences->second.rbegin();
-  const auto last_sequences = std::prev(us.end());
-  if (last_sequences->first.second == base_context_ || !last_sequences->second.contains(n)) {
-    lacks("two contexts of layout `sequences`");
-  }
-  const double more_tokens = static_cast<double>(last_sequences->first.second - base_context_) * n;
-  context_us_ = std::max(0.0, (last_sequences->second.at(n) - sequences_us) / more_tokens);
-  const double context_of_others = static_cast<double>(base_context_) * (n - 1) * context_us_;
-  sequence_us_ = std::max(0.0, (sequences_us - context_of_others - us_of_rows(n)) / (n - 1));
-  if (decode["prefill"].empty()) lacks("a prompt");
-  const json& prompt = decode["prefill"].back();
-  more_row_us_ = 1e3 * prompt.at("ms").get<double>() / prompt.at("tokens").get<double>();
-}
-
-double PassCosts::us_of_rows(std::int32_t rows) const {
-  const auto above = row_us_.lower_bound(rows);
-  if (above == row_us_.begin()) return above->second;
-  const auto below = std::prev(above);
-  if (above == row_us_.end()) return below->second + more_row_us_ * (rows - below->first);
-  const double part = static_cast<double>(rows - below->first) / (above->first - below->first);
-  return below->second + part * (above->second - below->second);
-}
-
-double PassCosts::us(std::int32_t rows, std::int32_t sequences, std::int64_t context) const {
-  return us_of_rows(rows) + sequence_us_ * (sequences - 1) +
-         context_us_ * static_cast<double>(std::max<std::int64_t>(0, context - base_context_));
-}
-
-LoadRun simulate(const Simulation& simulation, const std::vector<Arrival>& arrivals) {
+LoadFigures simulate(const Simulation& simulation, const std::vector<Arrival>& arrivals) {
   const EventClock clock;
   std::vector<std::shared_ptr<LiveDraft>> drafts;  // of each topic; null: none
   std::map<std::uint64_t, double> alpha_of_draft;
   for (const SimulatedTopic& topic : simulation.topics) {
     const DraftId id{static_cast<std::uint32_t>(drafts.size()) + 1};
     alpha_of_draft[id.value] = topic.alpha;
-    drafts.push_back(topic.alpha > 0 ? std::make_shared<LiveDraft>(id, topic.name) : nullptr);
+    drafts.push_back(topic.alpha > 0 && simulation.draft ? std::make_shared<LiveDraft>(id, topic.name) : nullptr);
   }
   const EngineOptions& options = simulation.options;
   const std::int32_t decoding_rows = options.max_running * (1 + std::min(options.k, kMaxProposalNodes));
@@ -300,15 +277,18 @@ LoadRun simulate(const Simulation& simulation, const std::vector<Arrival>& arriv
                 Target(std::make_unique<SimulatedTarget>(simulation, decoding_rows + options.prefill_chunk,
                                                          decoding_rows + options.max_running)),
                 nullptr, std::make_unique<SimulatedDraft>(simulation, std::move(alpha_of_draft)), nullptr, {});
-  LoadRun run;
+  LoadFigures run;
   run.replies.resize(arrivals.size());
+  TopicTurns turns(simulation.topics);
   const auto submit = [&](std::size_t i) {
-    const std::size_t kind = i % simulation.topics.size();
+    const std::size_t kind = turns.next();
     const double arrived_us = 1e6 * arrivals[i].at_s;
     Request request;
     request.id = RequestId{i + 1};
     const auto first = static_cast<std::int32_t>(i % kWords);  // prompts differ from the first token on
-    request.prompt.assign(static_cast<std::size_t>(simulation.topics[kind].prompt_tokens), first);
+    const std::int32_t prompt_tokens =
+        arrivals[i].prompt_tokens > 0 ? arrivals[i].prompt_tokens : simulation.topics[kind].prompt_tokens;
+    request.prompt.assign(static_cast<std::size_t>(prompt_tokens), first);
     for (std::size_t at = 1; at < request.prompt.size(); ++at) {
       const RandomAddress place{simulation.seed + i, 1, static_cast<std::uint32_t>(at)};
       request.prompt[at] = static_cast<std::int32_t>(uniform(place, RandomPurpose::kDraft) * kWords);
@@ -316,11 +296,12 @@ LoadRun simulate(const Simulation& simulation, const std::vector<Arrival>& arriv
     request.sampling.temperature = 0;
     request.max_tokens = arrivals[i].max_tokens;
     request.draft = drafts[kind];
+    request.slo = simulation.slo;
     request.sink = std::make_shared<SimulatedClient>(run.replies[i], arrived_us, simulation.other.request_us / 2);
     try {
       engine.submit(std::move(request));
     } catch (const Error& error) {
-      run.replies[i].status = error.code() == ErrorCode::kOverloaded ? 429 : 500;
+      run.replies[i].status = error.code() == ErrorCode::kOverloaded ? 429 : 400;
     }
   };
   const double before_us = simulation.other.request_us / 2;
@@ -336,4 +317,4 @@ LoadRun simulate(const Simulation& simulation, const std::vector<Arrival>& arriv
   return run;
 }
 
-}  // namespace slip::bench
+}  // namespace slip

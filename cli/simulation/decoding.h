@@ -10,7 +10,7 @@
 #include "engine/models/transformer.h"
 #include "kernels/thread_pool.h"
 
-namespace slip::bench {
+namespace slip {
 
 // The rows of a step: several of one sequence, as in verification; one of each sequence, as in batched plain decoding;
 // or several of each.
@@ -38,8 +38,8 @@ class Decoding {
   // Fills the caches: one sequence is computed, the others are copies in their own pages.
   void fill();
 
-  // One step of this shape; returns the logits of all its rows.
-  void step(const StepShape& shape);
+  // One step of this shape: computes the logits of all its rows, or those of the last row alone, as of a prompt.
+  void step(const StepShape& shape, bool all_logits = true);
   // Processes `n_tokens` of a prompt in chunks; returns the last token's logits.
   void prefill(std::int32_t n_tokens, std::int32_t chunk);
   // Greedy continuation of a prompt, in separate pages.
@@ -69,4 +69,4 @@ class Decoding {
   std::vector<float> logits_;
 };
 
-}  // namespace slip::bench
+}  // namespace slip

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/common_decoding.h"
+#include "cli/simulation/decoding.h"
 
 #include <algorithm>
 #include <cstring>
@@ -10,7 +10,7 @@
 #include "common/error.h"
 #include "kernels/elementwise.h"
 
-namespace slip::bench {
+namespace slip {
 namespace {
 
 std::int32_t slots_of(const DecodingSize& size) {
@@ -67,8 +67,8 @@ void Decoding::fill() {
   }
 }
 
-void Decoding::step(const StepShape& shape) {
-  run({0, shape.n_sequences, shape.context, shape.n_rows}, /*all_logits=*/true);
+void Decoding::step(const StepShape& shape, bool all_logits) {
+  run({0, shape.n_sequences, shape.context, shape.n_rows}, all_logits);
 }
 
 void Decoding::prefill(std::int32_t n_tokens, std::int32_t chunk) {
@@ -167,4 +167,4 @@ std::size_t Decoding::bytes_read(const StepShape& shape) const {
   return bytes + token_bytes * static_cast<std::size_t>(shape.context) * static_cast<std::size_t>(shape.n_sequences);
 }
 
-}  // namespace slip::bench
+}  // namespace slip

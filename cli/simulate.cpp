@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a load would see: the engine's scheduler and planner on an event clock, with a profile's costs.
+#include <unistd.h>
+
+#include <cstdio>
+#include <iostream>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "cli/command.h"
+#include "cli/option_faults.h"
+#include "cli/simulation/load_svg.h"
+#include "cli/simulation/simulation.h"
+#include "common/error.h"
+#include "common/file.h"
+#include "ledger/figures.h"
+
+namespace slip::cli {
+namespace {
+
+using nlohmann::json;
+
+constexpr const char* kFooter =
+    "Examples:\n"
+    "  slipstream simulate --profile profile.json --topics sql=0.55,code=0.5,math=0.75 --rate 5,10,20,40\n"
+    "  slipstream simulate --profile profile.json --ledger slipstream-data/ledger.db --rate 20 --tpot-ms 20\n"
+    "  slipstream simulate --profile profile.json --topics all=0.6 --trace AzureLLMInferenceTrace_conv.csv --scale 2\n"
+    "  slipstream simulate --profile profile.json --topics all=0.6 --rate 5,10,20,40 --svg load.svg\n"
+    "slipstream profile makes the profile. Arms: auto is what serve does; lengths the same without early stops; none\n"
+    "plain decoding; k3 always three drafted tokens. All arms see the same arrivals. All prompts differ, so the "
+    "prefix\n"
+    "cache finds nothing. Answers are as long as asked for. Nothing is learned: α stays what it is given.";
+
+struct SimulateOptions {
+  std::string profile, ledger, trace, svg;
+  std::vector<std::string> topics, arms;
+  std::vector<double> rates;
+  double scale = 1, duration_s = 0, request_ms = -1, ttft_ms = 0, tpot_ms = 0;
+  int max_tokens = 0, prompt_tokens = 100, k = kMaxProposalNodes / 2, max_running = EngineOptions{}.max_running;
+  int max_waiting = EngineOptions{}.max_waiting, prefill_chunk = EngineOptions{}.prefill_chunk;
+  std::int32_t cache_tokens = 65536, context = 4096;
+  std::uint64_t seed = 1;
+  bool deadlines = false, as_json = false;
+};
+
+constexpr double kPoissonSeconds = 60;  // of a load without --duration; a trace is replayed whole
+constexpr int kPoissonTokens = 128;     // of an answer without --max-tokens; a trace says its own
+
+// "sql=0.56"
+SimulatedTopic topic_of(const std::string& text, int prompt_tokens) {
+  const auto equals = text.find('=');
+  double alpha = -1;
+  if (equals != std::string::npos && !CLI::detail::lexical_cast(text.substr(equals + 1), alpha)) alpha = -1;
+  if (equals == 0 || !(alpha >= 0 && alpha <= 1)) {
+    throw Error(ErrorCode::kInvalidArgument, "--topics: '" + text + "' is no name=α with α from 0 to 1");
+  }
+  return {text.substr(0, equals), alpha, prompt_tokens};
+}
+
+// The topics of a service: their recent α, and their shares of its requests.
+std::vector<SimulatedTopic> recorded_topics(const std::string& ledger, int prompt_tokens) {
+  std::vector<SimulatedTopic> topics;
+  for (const TopicFigures& topic : topic_figures(LedgerReader(ledger, {}))) {
+    if (topic.requests == 0) continue;
+    const double alpha = topic.recent_alpha.value_or(topic.alpha.value_or(0));
+    topics.push_back({topic.topic, alpha, prompt_tokens, static_cast<double>(topic.requests)});
+  }
+  if (topics.empty()) throw Error(ErrorCode::kInvalidArgument, "--ledger: " + ledger + " has no requests");
+  return topics;
+}
+
+EngineOptions options_of(const std::string& arm, const SimulateOptions& options) {
+  EngineOptions engine;
+  engine.max_running = options.max_running;
+  engine.prefill_chunk = options.prefill_chunk;
+  engine.max_waiting = options.max_waiting;
+  engine.deadlines = options.deadlines;
+  engine.seed = options.seed;
+  engine.k = arm == "none" ? 0 : options.k;
+  engine.stop_early = arm == "auto";
+  engine.adaptive_k = arm == "auto" || arm == "lengths";
+  if (arm.starts_with("k") && !CLI::detail::lexical_cast(arm.substr(1), engine.k)) engine.k = -1;
+  if ((!engine.adaptive_k && arm != "none" && !arm.starts_with("k")) || engine.k < 0 || engine.k > kMaxProposalNodes) {
+    throw Error(ErrorCode::kInvalidArgument,
+                "--arms: '" + arm + "' is none of auto, lengths, none, k1 … k" + std::to_string(kMaxProposalNodes));
+  }
+  return engine;
+}
+
+std::vector<Arrival> arrivals_of(const SimulateOptions& options, double rate) {
+  if (options.trace.empty()) {
+    return poisson_arrivals(rate, options.duration_s > 0 ? options.duration_s : kPoissonSeconds,
+                            options.max_tokens > 0 ? options.max_tokens : kPoissonTokens, options.seed);
+  }
+  TraceOptions trace{options.scale, options.duration_s};
+  if (options.max_tokens > 0) trace.max_tokens = options.max_tokens;
+  trace.max_tokens = std::min(trace.max_tokens, options.context / 2);
+  trace.max_prompt_tokens = options.context - trace.max_tokens;
+  return trace_arrivals(options.trace, trace);
+}
+
+void show(const std::string& line) {
+  if (::isatty(STDERR_FILENO) == 1) std::cerr << "\r\x1b[K" << line << std::flush;
+}
+
+Simulation simulation_of(const SimulateOptions& options, const Profile& profile) {
+  Simulation simulation{profile.target.costs, std::nullopt, profile.other, {}, {}};
+  if (profile.draft) simulation.draft = profile.draft->costs;
+  if (options.request_ms >= 0) simulation.other.request_us = 1e3 * options.request_ms;
+  if (!options.ledger.empty()) simulation.topics = recorded_topics(options.ledger, options.prompt_tokens);
+  for (const std::string& text : options.topics) {
+    simulation.topics.push_back(topic_of(text, options.prompt_tokens));
+  }
+  if (simulation.topics.empty()) simulation.topics.push_back({"all", 0, options.prompt_tokens});
+  simulation.cache_tokens = options.cache_tokens;
+  simulation.max_positions = options.context;
+  simulation.slo = {static_cast<std::int64_t>(1e3 * options.tpot_ms), static_cast<std::int64_t>(1e3 * options.ttft_ms)};
+  simulation.seed = options.seed;
+  return simulation;
+}
+
+json run(const SimulateOptions& options, const Profile& profile) {
+  Simulation simulation = simulation_of(options, profile);
+  std::vector<std::string> arms = options.arms;
+  if (arms.empty()) arms = profile.draft ? std::vector<std::string>{"auto", "none"} : std::vector<std::string>{"none"};
+  json result = {{"machine", profile.machine}, {"target", profile.target.model}, {"loads", json::array()}};
+  for (const double rate : options.trace.empty() ? options.rates : std::vector<double>{0}) {
+    const std::vector<Arrival> arrivals = arrivals_of(options, rate);
+    json load = {{"requests", arrivals.size()}};
+    if (rate > 0) load["rate_per_s"] = rate;
+    for (const std::string& arm : arms) {
+      show("simulate: " + std::to_string(arrivals.size()) + " requests, " + arm);
+      simulation.options = options_of(arm, options);
+      load["arms"][arm] = summarize({simulate(simulation, arrivals)}, simulation.slo);
+    }
+    result["loads"].push_back(load);
+  }
+  show("");
+  return result;
+}
+
+double number_at(const json& arm, const char* what, const char* which) {
+  return arm[what][which].is_number() ? arm[what][which].get<double>() : 0;
+}
+
+void print_table(const json& result) {
+  std::printf("%s on %s\n", result["target"].get<std::string>().c_str(), result["machine"].get<std::string>().c_str());
+  for (const json& load : result["loads"]) {
+    std::printf("\n%ld requests", load["requests"].get<long>());
+    if (load.contains("rate_per_s")) std::printf(", %g a second", load["rate_per_s"].get<double>());
+    std::printf("\n%-8s%10s%10s%12s%12s%12s%12s%8s%9s%9s\n", "", "TTFT ms", "p99", "ITL ms", "ITL p99", "e2e ms",
+                "tokens/s", "α", "refused", "SLO met");
+    for (const auto& [name, arm] : load["arms"].items()) {
+      std::printf("%-8s%10.1f%10.1f%12.2f%12.2f%12.1f%12.1f%8.2f%9ld", name.c_str(), number_at(arm, "ttft_ms", "mean"),
+                  number_at(arm, "ttft_ms", "p99"), number_at(arm, "itl_ms", "mean"), number_at(arm, "itl_ms", "p99"),
+                  number_at(arm, "e2e_ms", "mean"), arm["tokens_per_s"].get<double>(), arm["alpha"].get<double>(),
+                  arm["rejected"].get<long>() + arm["failed"].get<long>());
+      if (arm.contains("attainment")) std::printf("%7.0f %%", 100 * arm["attainment"].get<double>());
+      std::printf("\n");
+    }
+  }
+}
+
+void check(const SimulateOptions& options) {
+  const auto refuse = [](const std::string& what, const std::string& hint) {
+    throw Error(ErrorCode::kInvalidArgument, what, hint);
+  };
+  if (options.rates.empty() == options.trace.empty()) refuse("no load is given", "give either --rate or --trace");
+  if (!options.topics.empty() && !options.ledger.empty()) refuse("--topics and --ledger both give α", "leave one out");
+  if (options.deadlines && options.ttft_ms == 0 && options.tpot_ms == 0) {
+    refuse("--deadlines without a target", "add --tpot-ms or --ttft-ms");
+  }
+  if (!options.svg.empty() && options.rates.size() < 2) {
+    refuse("--svg draws latency over several loads", "give --rate two or more, such as --rate 5,10,20");
+  }
+  if (options.trace.empty() && options.max_tokens + options.prompt_tokens > options.context) {
+    refuse("--prompt-tokens and --max-tokens are more than --context", "raise --context");
+  }
+}
+
+void run_simulate(const SimulateOptions& options) {
+  check(options);
+  const Profile profile = read_profile(options.profile);
+  const bool drafts =
+      std::any_of(options.arms.begin(), options.arms.end(), [](const auto& arm) { return arm != "none"; });
+  if (drafts && !profile.draft) {
+    throw Error(ErrorCode::kInvalidArgument, options.profile + " has no draft, so every arm is plain decoding",
+                "make the profile with --draft, or use --arms none");
+  }
+  const json result = run(options, profile);
+  if (!options.svg.empty()) write_output_file(options.svg, load_svg(result["loads"], profile.machine));
+  if (options.as_json) {
+    std::cout << result.dump(2) << std::endl;
+  } else {
+    print_table(result);
+  }
+}
+
+void add_load_options(CLI::App& command, SimulateOptions& options) {
+  auto* rate = command.add_option("--rate", options.rates, "Requests a second, Poisson arrivals; several: a load each")
+                   ->delimiter(',')
+                   ->check(CLI::Range(1e-6, 1e6))
+                   ->check(nan_fault);
+  command.add_option("--trace", options.trace, "CSV of TIMESTAMP,ContextTokens,GeneratedTokens to take requests from")
+      ->excludes(rate);
+  command.add_option("--scale", options.scale, "Replays the trace this many times as fast")
+      ->check(CLI::Range(1e-6, 1e6))
+      ->check(nan_fault)
+      ->capture_default_str();
+  command.add_option("--duration", options.duration_s, "Seconds in which requests start [60; a trace: all of it]")
+      ->check(CLI::Range(0.001, 1e7))
+      ->check(nan_fault);
+  command
+      .add_option("--max-tokens", options.max_tokens, "Tokens of an answer, a trace's longest [128; a trace: its own]")
+      ->check(CLI::Range(1, 1 << 20));
+  command.add_option("--prompt-tokens", options.prompt_tokens, "Tokens of a prompt; a trace says its own")
+      ->check(CLI::Range(1, 1 << 20))
+      ->capture_default_str();
+  command.add_option("--tpot-ms", options.tpot_ms, "Target of each request: ms per output token")
+      ->check(CLI::Range(0.001, 3.6e6))
+      ->check(nan_fault);
+  command.add_option("--ttft-ms", options.ttft_ms, "Target of each request: ms to the first token")
+      ->check(CLI::Range(0.001, 3.6e6))
+      ->check(nan_fault);
+}
+
+void add_engine_options(CLI::App& command, SimulateOptions& options) {
+  command.add_option("--k", options.k, "Most drafted tokens of auto and lengths")
+      ->check(CLI::Range(0, kMaxProposalNodes))
+      ->capture_default_str();
+  command.add_option("--max-running", options.max_running, "Answers in one step")
+      ->check(CLI::Range(1, 4096))
+      ->capture_default_str();
+  command.add_option("--max-waiting", options.max_waiting, "Requests that wait; more are refused")
+      ->check(CLI::Range(1, 1 << 24))
+      ->capture_default_str();
+  command.add_option("--prefill-chunk", options.prefill_chunk, "Prompt rows of one step")
+      ->check(CLI::Range(1, 65536))
+      ->capture_default_str();
+  command.add_option("--cache-tokens", options.cache_tokens, "Tokens in the target's cache")
+      ->check(CLI::Range(64, 1 << 24))
+      ->capture_default_str();
+  command.add_option("--context", options.context, "Most tokens of a prompt with its answer")
+      ->check(CLI::Range(64, 1 << 20))
+      ->capture_default_str();
+  command.add_option("--request-ms", options.request_ms, "Time of a request outside the engine [the profile's]")
+      ->check(CLI::Range(0.0, 1e6))
+      ->check(nan_fault);
+  command.add_flag("--deadlines", options.deadlines, "Plan for the targets (speculation.deadlines), not only measure");
+}
+
+}  // namespace
+
+void add_simulate(CLI::App& app) {
+  auto options = std::make_shared<SimulateOptions>();
+  auto* command = app.add_subcommand("simulate", "Predict latency and throughput of a load from a profile");
+  command->footer(kFooter);
+  command->add_option("--profile", options->profile, "File that slipstream profile wrote")->required();
+  command->add_option("--topics", options->topics, "name=α, comma separated; requests take them in turns")
+      ->delimiter(',');
+  command->add_option("--ledger", options->ledger, "Takes topics, their shares and their recent α from this ledger");
+  command->add_option("--arms", options->arms, "Ways to decode, comma separated [auto,none]")->delimiter(',');
+  add_load_options(*command, *options);
+  add_engine_options(*command, *options);
+  command->add_option("--seed", options->seed, "Seed of arrivals and of acceptance")->check(seed_fault);
+  command->add_option("--svg", options->svg, "Also draw latency over the load into this file");
+  command->add_flag("--json", options->as_json, "Print JSON");
+  command->callback([options] { run_simulate(*options); });
+}
+
+}  // namespace slip::cli

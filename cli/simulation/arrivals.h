@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <vector>
+
+namespace slip {
+
+// One request of a load.
+struct Arrival {
+  double at_s = 0;  // since the start of the load
+  std::int32_t max_tokens = 0;
+  std::int32_t prompt_tokens = 0;  // 0: the load does not say
+};
+
+// Poisson arrivals at `rate` per second for `duration_s`; deterministic for a seed.
+std::vector<Arrival> poisson_arrivals(double rate, double duration_s, std::int32_t max_tokens, std::uint64_t seed);
+
+// How a trace is read.
+struct TraceOptions {
+  double scale = 1;       // 2 replays it twice as fast
+  double duration_s = 0;  // seconds of the load after which arrivals are left out; 0: none
+  std::int32_t max_tokens = 1 << 20, max_prompt_tokens = 1 << 20;  // longer answers and prompts are cut to these
+};
+
+// The arrivals of a trace in the format of Azure's LLM inference traces, ordered by time: a head line, then
+// TIMESTAMP,ContextTokens,GeneratedTokens, such as 2023-11-16 18:15:46.6805900,374,44. Error{kNotFound}, and
+// Error{kInvalidArgument} naming the file and the line that cannot be read.
+std::vector<Arrival> trace_arrivals(const std::filesystem::path& trace, const TraceOptions& options);
+
+}  // namespace slip

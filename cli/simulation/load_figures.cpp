@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/simulation/load_figures.h"
+
+#include <algorithm>
+#include <numeric>
+
+namespace slip {
+namespace {
+
+nlohmann::json spread(std::vector<double> values) {
+  if (values.empty()) return {{"mean", nullptr}, {"p50", nullptr}, {"p99", nullptr}};
+  std::sort(values.begin(), values.end());
+  const auto at = [&](double q) {
+    return values[static_cast<std::size_t>(q * static_cast<double>(values.size() - 1))];
+  };
+  const double mean = std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
+  return {{"mean", mean}, {"p50", at(0.5)}, {"p99", at(0.99)}};
+}
+
+bool meets(const ReplyFigures& reply, const SloTargets& targets) {
+  const double tpot_ms =
+      (reply.e2e_ms - reply.ttft_ms) / static_cast<double>(std::max<std::int64_t>(1, reply.completion_tokens - 1));
+  return (targets.ttft_us == 0 || 1e3 * reply.ttft_ms <= static_cast<double>(targets.ttft_us)) &&
+         (targets.tpot_us == 0 || 1e3 * tpot_ms <= static_cast<double>(targets.tpot_us));
+}
+
+}  // namespace
+
+nlohmann::json summarize(const std::vector<LoadFigures>& runs, const SloTargets& targets) {
+  std::vector<double> ttft, itl, e2e;
+  std::int64_t completed = 0, rejected = 0, failed = 0, met = 0, tokens = 0, accepted = 0, first_rejections = 0;
+  double elapsed_s = 1e-9;
+  for (const LoadFigures& run : runs) {
+    elapsed_s += run.elapsed_s;
+    for (const ReplyFigures& reply : run.replies) {
+      rejected += reply.status == 429 ? 1 : 0;
+      failed += reply.status != 200 && reply.status != 429 ? 1 : 0;
+      if (reply.status != 200) continue;
+      ++completed;
+      met += meets(reply, targets) ? 1 : 0;
+      tokens += reply.completion_tokens;
+      accepted += reply.accepted;
+      first_rejections += reply.first_rejections;
+      ttft.push_back(reply.ttft_ms);
+      e2e.push_back(reply.e2e_ms);
+      itl.insert(itl.end(), reply.gaps_ms.begin(), reply.gaps_ms.end());
+    }
+  }
+  const auto tested = static_cast<double>(std::max<std::int64_t>(1, accepted + first_rejections));
+  nlohmann::json figures = {{"completed", completed},  {"rejected", rejected},
+                            {"failed", failed},        {"alpha", static_cast<double>(accepted) / tested},
+                            {"ttft_ms", spread(ttft)}, {"itl_ms", spread(itl)},
+                            {"e2e_ms", spread(e2e)},   {"tokens_per_s", static_cast<double>(tokens) / elapsed_s}};
+  if (!targets.any()) return figures;
+  const auto all = static_cast<double>(std::max<std::int64_t>(1, completed + rejected + failed));
+  figures["attainment"] = static_cast<double>(met) / all;
+  figures["goodput_per_s"] = static_cast<double>(met) / elapsed_s;
+  return figures;
+}
+
+}  // namespace slip

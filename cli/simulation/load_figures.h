@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "engine/scheduler/slo_targets.h"
+
+namespace slip {
+
+// One request of a load as its client saw it; times in milliseconds.
+struct ReplyFigures {
+  int status = 0;  // as in HTTP; 0: no connection, or cut off midway
+  std::string finish_reason;
+  double ttft_ms = 0, e2e_ms = 0;
+  std::vector<double> gaps_ms;  // between chunks with text
+  std::int64_t completion_tokens = 0;
+  std::int64_t steps = 0, proposed = 0, accepted = 0, first_rejections = 0;
+};
+
+// The requests of a load, and the seconds from its start to the end of the last one.
+struct LoadFigures {
+  std::vector<ReplyFigures> replies;
+  double elapsed_s = 0;
+};
+
+// Counts, tokens_per_s, and mean, p50 and p99 of ttft_ms, itl_ms and e2e_ms over all runs. With targets also
+// `attainment`, the share of the requests that met them, and `goodput_per_s`, those requests per second. A request that
+// was refused or failed has not met them. Pure.
+nlohmann::json summarize(const std::vector<LoadFigures>& runs, const SloTargets& targets = {});
+
+}  // namespace slip

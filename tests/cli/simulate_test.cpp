@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+// `slipstream profile` and `slipstream simulate` as a user calls them.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "cli/command.h"
+#include "common/clock.h"
+#include "common/error.h"
+#include "common/file.h"
+#include "ledger/ledger.h"
+#include "tests/checkpoints/temporary_folder.h"
+
+namespace slip::cli {
+namespace {
+
+using nlohmann::json;
+using ::testing::HasSubstr;
+
+const std::string kTarget = SLIPSTREAM_SOURCE_DIR "/checkpoints/demo/target";
+const std::string kDraft = SLIPSTREAM_SOURCE_DIR "/checkpoints/demo/draft";
+
+class SimulateCommand : public ::testing::Test {
+ protected:
+  std::string run(std::vector<std::string> arguments) const {
+    CLI::App app;
+    app.require_subcommand(1);
+    add_profile(app);
+    add_simulate(app);
+    std::reverse(arguments.begin(), arguments.end());
+    ::testing::internal::CaptureStdout();
+    try {
+      app.parse(arguments);
+    } catch (...) {
+      ::testing::internal::GetCapturedStdout();
+      throw;
+    }
+    return ::testing::internal::GetCapturedStdout();
+  }
+  std::string refusal(const std::vector<std::string>& arguments) const {
+    try {
+      run(arguments);
+      return "none";
+    } catch (const Error& error) {
+      return error.message();
+    } catch (const CLI::Error& error) {
+      return error.what();
+    }
+  }
+  std::string path(const std::string& name) const { return (folder_.path() / name).string(); }
+  // A profile that needs no measuring: 50 GB/s, 1 TFLOP/s.
+  std::string calculated(bool with_draft = true) const {
+    std::vector<std::string> arguments = {"profile",  "--target", kTarget, "--bandwidth", "50",
+                                          "--tflops", "1",        "--out", path("p.json")};
+    if (with_draft) arguments.insert(arguments.end(), {"--draft", kDraft});
+    run(arguments);
+    return path("p.json");
+  }
+  slip::testing::TemporaryFolder folder_;
+};
+
+TEST_F(SimulateCommand, PredictsThatAGoodDraftIsFasterThanNone) {
+  const std::string svg = path("load.svg");
+  const json result = json::parse(run({"simulate", "--profile", calculated(), "--topics", "sql=0.8", "--rate", "2,20",
+                                       "--duration", "10", "--svg", svg, "--tpot-ms", "1", "--json"}));
+  ASSERT_EQ(result["loads"].size(), 2U);
+  const json& arms = result["loads"][0]["arms"];
+  EXPECT_NEAR(arms["auto"]["alpha"].get<double>(), 0.8, 0.05);
+  EXPECT_LT(arms["auto"]["e2e_ms"]["mean"].get<double>(), 0.7 * arms["none"]["e2e_ms"]["mean"].get<double>());
+  EXPECT_TRUE(arms["auto"].contains("attainment"));
+  EXPECT_THAT(read_file(svg, 1 << 20), HasSubstr("calculated for 50 GB/s and 1 TFLOP/s"));
+}
+
+TEST_F(SimulateCommand, ReplaysATraceAndShowsATable) {
+  const auto trace = folder_.write("t.csv",
+                                   "TIMESTAMP,ContextTokens,GeneratedTokens\n"
+                                   "2023-11-16 18:15:46,374,44\n"
+                                   "2023-11-16 18:15:50,9999999,109\n");
+  const std::string table = run({"simulate", "--profile", calculated(), "--topics", "all=0.5", "--trace",
+                                 trace.string(), "--arms", "auto,k3,none"});
+  EXPECT_THAT(table, HasSubstr("2 requests"));
+  for (const char* arm : {"auto", "k3", "none"}) EXPECT_THAT(table, HasSubstr(arm));
+}
+
+TEST_F(SimulateCommand, TakesTopicsAndTheirAcceptanceFromALedger) {
+  {
+    LedgerOptions options;
+    options.file = folder_.path() / "ledger.db";
+    Ledger ledger(options);
+    for (int i = 0; i < 30; ++i) {
+      RequestRow row;
+      row.topic = row.draft = i % 3 == 0 ? "math" : "sql";
+      row.finished_us = wall_us();
+      row.accepted = i % 3 == 0 ? 2 : 6;
+      row.first_rejections = 10 - row.accepted;
+      row.steps = 5;
+      row.output_tokens = 11;
+      ledger.record(row);
+    }
+  }
+  const json result = json::parse(run({"simulate", "--profile", calculated(), "--ledger", path("ledger.db"), "--rate",
+                                       "10", "--duration", "20", "--arms", "k1", "--json"}));
+  const double expected = (2 * 0.6 + 0.2) / 3;
+  EXPECT_NEAR(result["loads"][0]["arms"]["k1"]["alpha"].get<double>(), expected, 0.06);
+}
+
+TEST_F(SimulateCommand, WhatDoesNotFitTogetherIsRefusedWithTheOption) {
+  const std::string profile = calculated();
+  const auto refused = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), {"simulate", "--profile", profile});
+    return refusal(more);
+  };
+  EXPECT_THAT(refused({}), HasSubstr("no load"));
+  EXPECT_THAT(refused({"--rate", "1", "--topics", "sql"}), HasSubstr("'sql' is no name=α"));
+  EXPECT_THAT(refused({"--rate", "1", "--topics", "sql=nan"}), HasSubstr("--topics"));
+  EXPECT_THAT(refused({"--rate", "1", "--topics", "=0.5"}), HasSubstr("--topics"));
+  EXPECT_THAT(refused({"--rate", "1", "--arms", "k17"}), HasSubstr("'k17'"));
+  EXPECT_THAT(refused({"--rate", "nan"}), HasSubstr("--rate"));
+  EXPECT_THAT(refused({"--rate", "1", "--svg", path("x.svg")}), HasSubstr("--svg"));
+  EXPECT_THAT(refused({"--rate", "1", "--deadlines"}), HasSubstr("--deadlines"));
+  EXPECT_THAT(refused({"--rate", "1", "--max-tokens", "5000"}), HasSubstr("--context"));
+  EXPECT_THAT(refused({"--rate", "1", "--ledger", path("absent.db")}), HasSubstr("absent.db"));
+  EXPECT_THAT(refusal({"simulate", "--profile", path("absent.json"), "--rate", "1"}), HasSubstr("absent.json"));
+  EXPECT_THAT(refusal({"profile", "--target", kTarget, "--bandwidth", "3"}), HasSubstr("go together"));
+  calculated(/*with_draft=*/false);
+  EXPECT_THAT(refused({"--rate", "1", "--arms", "auto"}), HasSubstr("has no draft"));
+  EXPECT_EQ(refused({"--rate", "1", "--duration", "1"}), "none") << "plain decoding is the arm then";
+}
+
+}  // namespace
+}  // namespace slip::cli

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/simulation/arrivals.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "common/error.h"
+#include "tests/checkpoints/temporary_folder.h"
+
+namespace slip {
+namespace {
+
+constexpr const char* kHead = "TIMESTAMP,ContextTokens,GeneratedTokens\n";
+
+class TraceTest : public ::testing::Test {
+ protected:
+  std::vector<Arrival> read(const std::string& rows, TraceOptions options = {}) const {
+    return trace_arrivals(folder_.write("trace.csv", kHead + rows), options);
+  }
+  // The message of the refusal; "none" if the trace is read.
+  std::string refusal(const std::string& rows) const {
+    try {
+      read(rows);
+      return "none";
+    } catch (const Error& error) {
+      return error.message();
+    }
+  }
+  slip::testing::TemporaryFolder folder_;
+};
+
+TEST(PoissonArrivals, HaveTheirRate) {
+  const auto arrivals = poisson_arrivals(50, 100, 32, 5);
+  EXPECT_NEAR(static_cast<double>(arrivals.size()), 5000, 5 * 71) << "five standard deviations";
+  EXPECT_LT(arrivals.back().at_s, 100);
+  EXPECT_EQ(arrivals.front().max_tokens, 32);
+  EXPECT_EQ(arrivals.front().prompt_tokens, 0);
+  EXPECT_EQ(poisson_arrivals(50, 100, 32, 5).back().at_s, arrivals.back().at_s);
+  EXPECT_NE(poisson_arrivals(50, 100, 32, 6).front().at_s, arrivals.front().at_s);
+}
+
+TEST_F(TraceTest, ReadsTimesPromptsAndAnswers) {
+  const auto arrivals = read(
+      "2023-11-16 23:59:59.5000000,374,44\r\n"
+      "2023-11-17 00:00:01.25,396,0\n");
+  ASSERT_EQ(arrivals.size(), 2U);
+  EXPECT_EQ(arrivals[0].at_s, 0);
+  EXPECT_EQ(arrivals[0].prompt_tokens, 374);
+  EXPECT_EQ(arrivals[0].max_tokens, 44);
+  EXPECT_NEAR(arrivals[1].at_s, 1.75, 1e-6) << "over midnight";
+  EXPECT_EQ(arrivals[1].max_tokens, 1) << "no answer is empty";
+}
+
+TEST_F(TraceTest, IsScaledCutAndOrdered) {
+  const std::string rows =
+      "2023-11-16 18:00:30,2000,900\n"
+      "2023-11-16 18:00:10,100,10\n"
+      "2023-11-16 18:02:00,100,10\n";
+  const auto arrivals = read(rows, {.scale = 2, .duration_s = 30, .max_tokens = 500, .max_prompt_tokens = 1500});
+  ASSERT_EQ(arrivals.size(), 2U);
+  EXPECT_EQ(arrivals[0].prompt_tokens, 100) << "the earlier one comes first";
+  EXPECT_NEAR(arrivals[1].at_s, 10, 1e-6);
+  EXPECT_EQ(arrivals[1].prompt_tokens, 1500);
+  EXPECT_EQ(arrivals[1].max_tokens, 500);
+  EXPECT_TRUE(read("").empty());
+}
+
+TEST_F(TraceTest, ALineThatIsNoArrivalIsNamed) {
+  const std::string good = "2023-11-16 18:00:30,374,44\n";
+  for (const char* bad :
+       {"nonsense", "2023-11-16 18:00:30,374", "2023-11-16 18:00:30,374,44,5", "2023-11-16 18:00:30,-1,44",
+        "2023-11-16 18:00:30,374,99999999999", "2023-13-16 18:00:30,1,1", "2023-02-30 18:00:30,1,1",
+        "2023-11-16 24:00:30,1,1", "2023-11-16 18:00:nan,1,1", "2023-11-16T18:00:30,1,1", ",,"}) {
+    EXPECT_THAT(refusal(good + bad), ::testing::HasSubstr("line 3 is no arrival")) << bad;
+  }
+  EXPECT_EQ(refusal(good + "\n" + good), "none") << "an empty line is none";
+  EXPECT_THROW(trace_arrivals(folder_.path() / "absent.csv", {}), Error);
+}
+
+}  // namespace
+}  // namespace slip

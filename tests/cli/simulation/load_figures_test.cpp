@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/simulation/load_figures.h"
+
+#include <gtest/gtest.h>
+
+namespace slip {
+namespace {
+
+using nlohmann::json;
+
+ReplyFigures answered(double ttft_ms, double e2e_ms, std::int64_t tokens) {
+  ReplyFigures reply;
+  reply.status = 200;
+  reply.ttft_ms = ttft_ms;
+  reply.e2e_ms = e2e_ms;
+  reply.completion_tokens = tokens;
+  reply.accepted = 3;
+  reply.first_rejections = 1;
+  return reply;
+}
+
+ReplyFigures refused(int status) {
+  ReplyFigures reply;
+  reply.status = status;
+  return reply;
+}
+
+TEST(LoadFigures, CountAndSpreadWhatWasAnswered) {
+  const json figures =
+      summarize({{{answered(10, 100, 10), refused(429), refused(0)}, 2}, {{answered(30, 300, 30)}, 2}});
+  EXPECT_EQ(figures["completed"], 2);
+  EXPECT_EQ(figures["rejected"], 1);
+  EXPECT_EQ(figures["failed"], 1);
+  EXPECT_EQ(figures["alpha"], 0.75);
+  EXPECT_EQ(figures["ttft_ms"]["mean"], 20);
+  EXPECT_EQ(figures["e2e_ms"]["p50"], 100);
+  EXPECT_NEAR(figures["tokens_per_s"].get<double>(), 10, 1e-6);
+  EXPECT_TRUE(figures["itl_ms"]["mean"].is_null()) << "nothing was streamed";
+  EXPECT_FALSE(figures.contains("attainment")) << "nothing was asked for";
+}
+
+TEST(LoadFigures, ATargetIsMetByAnAnswerThatMeetsAllOfIt) {
+  // 10 ms a token and 50 ms to the first one: late, in time, slow, refused
+  const LoadFigures run{{answered(60, 100, 11), answered(40, 140, 11), answered(40, 200, 11), refused(429)}, 2};
+  const SloTargets targets{10'000, 50'000};
+  EXPECT_EQ(summarize({run}, targets)["attainment"], 0.25);
+  EXPECT_NEAR(summarize({run}, targets)["goodput_per_s"].get<double>(), 0.5, 1e-6);
+  EXPECT_EQ(summarize({run}, {10'000, 0})["attainment"], 0.5);
+  EXPECT_EQ(summarize({run}, {0, 50'000})["attainment"], 0.5);
+}
+
+TEST(LoadFigures, AnEmptyLoadHasNoTimes) {
+  const json figures = summarize({}, {1, 1});
+  EXPECT_EQ(figures["completed"], 0);
+  EXPECT_TRUE(figures["e2e_ms"]["p99"].is_null());
+  EXPECT_EQ(figures["attainment"], 0);
+}
+
+}  // namespace
+}  // namespace slip
