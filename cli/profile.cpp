@@ -1,17 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <sys/utsname.h>
-#include <unistd.h>
-
 #include <cpuid.h>
+
 #include <cstdio>
 #include <cstring>
-#include <iostream>
 #include <memory>
 #include <string>
 
 #include "cli/command.h"
 #include "cli/load_model.h"
 #include "cli/option_faults.h"
+#include "cli/progress_line.h"
 #include "cli/simulation/profile.h"
 #include "cli/usable_cores.h"
 #include "common/error.h"
@@ -56,11 +54,6 @@ std::string folder_name(const std::string& folder) {
   return (path.has_filename() ? path : path.parent_path()).filename().string();
 }
 
-// Redraws one line on a terminal.
-void show(const std::string& line) {
-  if (::isatty(STDERR_FILENO) == 1) std::cerr << "\r\x1b[K" << line << std::flush;
-}
-
 Profile measured(const ProfileOptions& options) {
   const Dtype dtype = parse_dtype(options.dtype);
   kernels::ThreadPool pool(options.threads > 0 ? options.threads : usable_cores());
@@ -68,15 +61,15 @@ Profile measured(const ProfileOptions& options) {
   Profile profile{processor_name() + ", " + kernels::isa_class_name(kernels::isa_class()) + ", " +
                       std::to_string(pool.n_threads()) + (pool.n_threads() == 1 ? " thread, " : " threads, ") +
                       options.dtype,
-                  measure_model(folder_name(options.target), target.weights, pool, show),
+                  measure_model(folder_name(options.target), target.weights, pool, redraw_line),
                   std::nullopt,
                   {}};
-  profile.other = measure_other_costs(profile.target.costs, target.weights, pool, show);
+  profile.other = measure_other_costs(profile.target.costs, target.weights, pool, redraw_line);
   if (!options.draft.empty()) {
     const auto draft = load_draft_weights(options.draft, dtype, target);
-    profile.draft = measure_model(folder_name(options.draft), draft, pool, show);
+    profile.draft = measure_model(folder_name(options.draft), draft, pool, redraw_line);
   }
-  show("");
+  redraw_line("");
   return profile;
 }
 

@@ -38,6 +38,11 @@ std::string bar(double share, const ProgressStyle& style) {
 
 }  // namespace
 
+void redraw_line(const std::string& text) {
+  if (::isatty(STDERR_FILENO) == 0) return;
+  std::fprintf(stderr, "\r\x1b[K%s", text.c_str());
+}
+
 ProgressStyle progress_style() {
   ProgressStyle style;
   const char* term = std::getenv("TERM");

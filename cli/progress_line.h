@@ -22,6 +22,9 @@ ProgressStyle progress_style();
 std::string progress_text(const WarmupProgress& progress, const ProgressStyle& style);
 std::string duration_text(double seconds);  // "42 s", "3:07", "1:02:07"
 
+// Redraws one line on stderr, only if that is a terminal. An empty text removes the line.
+void redraw_line(const std::string& text);
+
 // Shows a warm-up's progress on stderr and passes Ctrl-C on to it.
 class ProgressLine final : public WarmupObserver {
  public:

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a load would see: the engine's scheduler and planner on an event clock, with a profile's costs.
-#include <unistd.h>
-
 #include <cstdio>
 #include <iostream>
 #include <memory>
@@ -11,6 +9,7 @@
 
 #include "cli/command.h"
 #include "cli/option_faults.h"
+#include "cli/progress_line.h"
 #include "cli/simulation/load_svg.h"
 #include "cli/simulation/simulation.h"
 #include "common/error.h"
@@ -38,7 +37,7 @@ struct SimulateOptions {
   std::vector<std::string> topics, arms;
   std::vector<double> rates;
   double scale = 1, duration_s = 0, request_ms = -1, ttft_ms = 0, tpot_ms = 0;
-  int max_tokens = 0, prompt_tokens = 100, k = kMaxProposalNodes / 2, max_running = EngineOptions{}.max_running;
+  int max_tokens = 0, prompt_tokens = 0, k = kMaxProposalNodes / 2, max_running = EngineOptions{}.max_running;
   int max_waiting = EngineOptions{}.max_waiting, prefill_chunk = EngineOptions{}.prefill_chunk;
   std::int32_t cache_tokens = 65536, context = 4096;
   std::uint64_t seed = 1;
@@ -49,23 +48,23 @@ constexpr double kPoissonSeconds = 60;  // of a load without --duration; a trace
 constexpr int kPoissonTokens = 128;     // of an answer without --max-tokens; a trace says its own
 
 // "sql=0.56"
-SimulatedTopic topic_of(const std::string& text, int prompt_tokens) {
+SimulatedTopic topic_of(const std::string& text) {
   const auto equals = text.find('=');
   double alpha = -1;
   if (equals != std::string::npos && !CLI::detail::lexical_cast(text.substr(equals + 1), alpha)) alpha = -1;
   if (equals == 0 || !(alpha >= 0 && alpha <= 1)) {
     throw Error(ErrorCode::kInvalidArgument, "--topics: '" + text + "' is no name=α with α from 0 to 1");
   }
-  return {text.substr(0, equals), alpha, prompt_tokens};
+  return {text.substr(0, equals), alpha};
 }
 
 // The topics of a service: their recent α, and their shares of its requests.
-std::vector<SimulatedTopic> recorded_topics(const std::string& ledger, int prompt_tokens) {
+std::vector<SimulatedTopic> recorded_topics(const std::string& ledger) {
   std::vector<SimulatedTopic> topics;
   for (const TopicFigures& topic : topic_figures(LedgerReader(ledger, {}))) {
     if (topic.requests == 0) continue;
     const double alpha = topic.recent_alpha.value_or(topic.alpha.value_or(0));
-    topics.push_back({topic.topic, alpha, prompt_tokens, static_cast<double>(topic.requests)});
+    topics.push_back({.name = topic.topic, .alpha = alpha, .share = static_cast<double>(topic.requests)});
   }
   if (topics.empty()) throw Error(ErrorCode::kInvalidArgument, "--ledger: " + ledger + " has no requests");
   return topics;
@@ -89,11 +88,12 @@ EngineOptions options_of(const std::string& arm, const SimulateOptions& options)
   return engine;
 }
 
-std::vector<Arrival> arrivals_of(const SimulateOptions& options, double rate) {
-  if (options.trace.empty()) {
-    return poisson_arrivals(rate, options.duration_s > 0 ? options.duration_s : kPoissonSeconds,
-                            options.max_tokens > 0 ? options.max_tokens : kPoissonTokens, options.seed);
-  }
+std::vector<Arrival> poisson_of(const SimulateOptions& options, double rate) {
+  return poisson_arrivals(rate, options.duration_s > 0 ? options.duration_s : kPoissonSeconds,
+                          options.max_tokens > 0 ? options.max_tokens : kPoissonTokens, options.seed);
+}
+
+std::vector<Arrival> trace_of(const SimulateOptions& options) {
   TraceOptions trace{options.scale, options.duration_s};
   if (options.max_tokens > 0) trace.max_tokens = options.max_tokens;
   trace.max_tokens = std::min(trace.max_tokens, options.context / 2);
@@ -101,19 +101,20 @@ std::vector<Arrival> arrivals_of(const SimulateOptions& options, double rate) {
   return trace_arrivals(options.trace, trace);
 }
 
-void show(const std::string& line) {
-  if (::isatty(STDERR_FILENO) == 1) std::cerr << "\r\x1b[K" << line << std::flush;
+std::vector<Arrival> arrivals_of(const SimulateOptions& options, double rate) {
+  std::vector<Arrival> arrivals = options.trace.empty() ? poisson_of(options, rate) : trace_of(options);
+  if (options.prompt_tokens == 0) return arrivals;
+  for (Arrival& arrival : arrivals) arrival.prompt_tokens = options.prompt_tokens;
+  return arrivals;
 }
 
 Simulation simulation_of(const SimulateOptions& options, const Profile& profile) {
   Simulation simulation{profile.target.costs, std::nullopt, profile.other, {}, {}};
   if (profile.draft) simulation.draft = profile.draft->costs;
   if (options.request_ms >= 0) simulation.other.request_us = 1e3 * options.request_ms;
-  if (!options.ledger.empty()) simulation.topics = recorded_topics(options.ledger, options.prompt_tokens);
-  for (const std::string& text : options.topics) {
-    simulation.topics.push_back(topic_of(text, options.prompt_tokens));
-  }
-  if (simulation.topics.empty()) simulation.topics.push_back({"all", 0, options.prompt_tokens});
+  if (!options.ledger.empty()) simulation.topics = recorded_topics(options.ledger);
+  for (const std::string& text : options.topics) simulation.topics.push_back(topic_of(text));
+  if (simulation.topics.empty()) simulation.topics.push_back({"all", 0});
   simulation.cache_tokens = options.cache_tokens;
   simulation.max_positions = options.context;
   simulation.slo = {static_cast<std::int64_t>(1e3 * options.tpot_ms), static_cast<std::int64_t>(1e3 * options.ttft_ms)};
@@ -131,13 +132,13 @@ json run(const SimulateOptions& options, const Profile& profile) {
     json load = {{"requests", arrivals.size()}};
     if (rate > 0) load["rate_per_s"] = rate;
     for (const std::string& arm : arms) {
-      show("simulate: " + std::to_string(arrivals.size()) + " requests, " + arm);
+      redraw_line("simulate: " + std::to_string(arrivals.size()) + " requests, " + arm);
       simulation.options = options_of(arm, options);
       load["arms"][arm] = summarize({simulate(simulation, arrivals)}, simulation.slo);
     }
     result["loads"].push_back(load);
   }
-  show("");
+  redraw_line("");
   return result;
 }
 
@@ -175,7 +176,7 @@ void check(const SimulateOptions& options) {
   if (!options.svg.empty() && options.rates.size() < 2) {
     refuse("--svg draws latency over several loads", "give --rate two or more, such as --rate 5,10,20");
   }
-  if (options.trace.empty() && options.max_tokens + options.prompt_tokens > options.context) {
+  if (std::max(options.max_tokens, 1) + options.prompt_tokens > options.context) {
     refuse("--prompt-tokens and --max-tokens are more than --context", "raise --context");
   }
 }
@@ -215,9 +216,8 @@ void add_load_options(CLI::App& command, SimulateOptions& options) {
   command
       .add_option("--max-tokens", options.max_tokens, "Tokens of an answer, a trace's longest [128; a trace: its own]")
       ->check(CLI::Range(1, 1 << 20));
-  command.add_option("--prompt-tokens", options.prompt_tokens, "Tokens of a prompt; a trace says its own")
-      ->check(CLI::Range(1, 1 << 20))
-      ->capture_default_str();
+  command.add_option("--prompt-tokens", options.prompt_tokens, "Tokens of a prompt [100; a trace: its own]")
+      ->check(CLI::Range(1, 1 << 20));
   command.add_option("--tpot-ms", options.tpot_ms, "Target of each request: ms per output token")
       ->check(CLI::Range(0.001, 3.6e6))
       ->check(nan_fault);

