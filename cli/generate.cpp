@@ -108,10 +108,13 @@ class GenerateRun {
     }
     printer.finish();
     if (printer.n_failed() == 0) return;
-    throw Error(printer.first_failure()->code(),
+    const Error& failure = *printer.first_failure();
+    if (options_.prompts.empty()) throw failure;
+    throw Error(failure.code(),
                 std::to_string(printer.n_failed()) + " of " + std::to_string(rows_.size()) +
-                    " prompts were not answered; the first: " + printer.first_failure()->message(),
-                printer.first_failure()->hint());
+                    " prompts were not answered; the first, with id " + rows_[printer.first_failed()].id.dump() + ": " +
+                    failure.message(),
+                failure.hint());
   }
 
  private:

@@ -56,8 +56,10 @@ void AnswerPrinter::done(std::size_t index, const std::string& json_line) {
   if (show_progress_ && json_) std::fprintf(stderr, "\r%zu/%zu answers", n_done_, pending_.size());
 }
 
-void AnswerPrinter::failed(const Error& cause) {
-  if (n_failed_++ == 0) first_failure_ = cause;
+void AnswerPrinter::failed(std::size_t index, const Error& cause) {
+  if (n_failed_++ > 0) return;
+  first_failure_ = cause;
+  first_failed_ = index;
 }
 
 void AnswerPrinter::finish() {
@@ -112,7 +114,7 @@ void GeneratedAnswer::on_finished(const RequestSummary& summary) {
 }
 
 void GeneratedAnswer::refuse(const Error& cause) {
-  printer_.failed(cause);
+  printer_.failed(index_, cause);
   printer_.done(index_, dump({{"id", head_.id}, {"error", cause.message()}}));
 }
 

@@ -19,11 +19,12 @@ class AnswerPrinter {
 
   void text(std::size_t index, const std::string& piece);
   void done(std::size_t index, const std::string& json_line);
-  void failed(const Error& cause);
+  void failed(std::size_t index, const Error& cause);
   void finish();
 
   std::size_t n_failed() const { return n_failed_; }
   const std::optional<Error>& first_failure() const { return first_failure_; }
+  std::size_t first_failed() const { return first_failed_; }  // its index
 
  private:
   struct Pending {
@@ -34,7 +35,7 @@ class AnswerPrinter {
 
   bool json_, show_progress_;
   std::vector<Pending> pending_;
-  std::size_t turn_ = 0, n_done_ = 0, n_failed_ = 0;
+  std::size_t turn_ = 0, n_done_ = 0, n_failed_ = 0, first_failed_ = 0;
   std::optional<Error> first_failure_;
 };
 

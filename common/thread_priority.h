@@ -6,6 +6,8 @@ namespace slip {
 // Settings of the calling thread, inherited by threads that it starts later. Best effort: one that the system refuses
 // stays as it was.
 
+inline constexpr int kLowestNice = 19;
+
 // The nice level, 0 to 19; with it the usual time slices, since who gives way should not interrupt others.
 void set_nice(int nice);
 

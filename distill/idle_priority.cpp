@@ -9,7 +9,6 @@
 namespace slip {
 namespace {
 
-constexpr int kLowestNice = 19;
 // Weight 335 of 1024 beside a thread at nice 0 (sched(7)): a quarter of the core.
 constexpr int kCompetingNice = 5;
 

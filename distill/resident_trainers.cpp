@@ -142,12 +142,14 @@ void ResidentTrainers::forget(const std::string& draft) {
 }
 
 std::uint64_t ResidentTrainers::bytes() const {
-  std::uint64_t sum = passes_ != nullptr ? passes_->bytes() : 0;
-  std::set<const TrainingPasses*> counted{passes_.get()};
+  std::set<const TrainingPasses*> passes;  // most trainers share theirs
+  if (passes_ != nullptr) passes.insert(passes_.get());
+  std::uint64_t sum = 0;
   for (const auto& [draft, resident] : residents_) {
-    const TrainingPasses* passes = resident.trainer->passes().get();
-    sum += resident.trainer->bytes() + (counted.insert(passes).second ? passes->bytes() : 0);
+    passes.insert(resident.trainer->passes().get());
+    sum += resident.trainer->bytes();
   }
+  for (const TrainingPasses* one : passes) sum += one->bytes();
   return sum;
 }
 

@@ -32,7 +32,6 @@
 namespace slip {
 namespace {
 
-constexpr int kLowestNice = 19;
 constexpr int kLastPatienceMs = 100;  // at the end, for a lock that already timed out
 constexpr std::int64_t kUpkeepIntervalUs = 60'000'000;
 // A file missing for this many commit intervals counts as gone. That is two seconds. DiskSpace checks once a second, so

@@ -2,10 +2,13 @@
 #include <gtest/gtest.h>
 
 #include <CLI/CLI.hpp>
+#include <sstream>
 #include <string>
+#include <vector>
 
-#include "cli/command.h"
 #include "common/error.h"
+#include "tests/checkpoints/temporary_folder.h"
+#include "tests/cli/command_output.h"
 
 namespace slip::cli {
 namespace {
@@ -14,16 +17,11 @@ const std::string kTarget = std::string(SLIPSTREAM_SOURCE_DIR) + "/checkpoints/d
 
 // What `slipstream generate` prints for a sampled answer with a seed.
 std::string generated(const std::string& more) {
-  CLI::App app;
-  add_generate(app);
-  ::testing::internal::CaptureStdout();
-  try {
-    app.parse("generate --target " + kTarget + " --prompt 'Mira has' --max-tokens 8 --temperature 1 --seed 3 " + more);
-  } catch (...) {
-    ::testing::internal::GetCapturedStdout();
-    throw;
-  }
-  return ::testing::internal::GetCapturedStdout();
+  std::vector<std::string> arguments = {"generate", "--target",      kTarget, "--prompt", "Mira has", "--max-tokens",
+                                        "8",        "--temperature", "1",     "--seed",   "3"};
+  std::istringstream words(more);
+  for (std::string word; words >> word;) arguments.push_back(word);
+  return command_output(std::move(arguments));
 }
 
 TEST(Generate, TopKOfMinusOneOrNoneIsOff) {
@@ -42,6 +40,23 @@ TEST(Generate, TopPOfZeroIsGreedy) {
   EXPECT_EQ(generated("--top-p 0"), greedy);
   EXPECT_EQ(generated("--top-p 0.0"), greedy);
   EXPECT_NE(generated("--top-p 1"), greedy) << "or the test says nothing";
+}
+
+TEST(Generate, APromptOfAFileThatIsNotAnsweredIsNamedByItsId) {
+  const slip::testing::TemporaryFolder folder;
+  const std::string too_long(60'000, 'x');
+  const auto prompts = folder.write("prompts.jsonl", R"({"prompt":"Mira has","id":"a"})"
+                                                     "\n"
+                                                     R"({"prompt":")" +
+                                                         too_long + R"(","id":"long one"})");
+  try {
+    command_output({"generate", "--target", kTarget, "--prompts", prompts.string(), "--max-tokens", "1", "--json"});
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_NE(error.message().find(R"(1 of 2 prompts were not answered; the first, with id "long one": )"),
+              std::string::npos)
+        << error.message();
+  }
 }
 
 // It started as many and hung.

@@ -78,6 +78,7 @@ TEST(GeneratedAnswer, ARowThatWasNotAnsweredIsAnErrorInItsPlace) {
   EXPECT_EQ(lines_of(::testing::internal::GetCapturedStdout())[0].dump(), R"({"error":"broken weights","id":9})");
   EXPECT_EQ(printer.n_failed(), 1U);
   EXPECT_EQ(printer.first_failure()->code(), ErrorCode::kDataLoss);
+  EXPECT_EQ(printer.first_failed(), 0U);
 }
 
 }  // namespace
