@@ -23,14 +23,14 @@ constexpr const char* kFooter =
     "Examples:\n"
     "  slipstream profile --target checkpoints/demo/target --draft checkpoints/demo/draft --out profile.json\n"
     "A machine that you do not have, from the bandwidth and the arithmetic that it reaches; only config.json is read:\n"
-    "  slipstream profile --target Llama-3.1-8B --bandwidth 3800 --tflops 590 --step-us 300 --out h200.json\n"
+    "  slipstream profile --target Llama-3.1-8B --bandwidth 3800 --tflops 590 --pass-us 200 --out h200.json\n"
     "Measure on a quiet machine. It takes seconds for a small model, minutes for one of 8B parameters. Then ask\n"
     "slipstream simulate --profile profile.json what a load would see.";
 
 struct ProfileOptions {
   std::string target, draft, dtype = "bfloat16", out = "profile.json";
   int threads = 0;
-  double bandwidth_gb_s = 0, tflops = 0, step_us = 0;
+  double bandwidth_gb_s = 0, tflops = 0, pass_us = 0;
   bool is_calculated() const { return bandwidth_gb_s > 0; }
 };
 
@@ -74,16 +74,15 @@ Profile measured(const ProfileOptions& options) {
 }
 
 Profile calculated(const ProfileOptions& options) {
-  const MachineFigures machine{1e9 * options.bandwidth_gb_s, 1e12 * options.tflops};
+  const MachineFigures machine{1e9 * options.bandwidth_gb_s, 1e12 * options.tflops, options.pass_us};
   const double bytes = parse_dtype(options.dtype) == Dtype::kFloat32 ? 4 : 2;
   const auto model_of = [&](const std::string& folder) {
     return ModelProfile{folder_name(folder), calculated_costs(load_model_config(folder), machine, bytes), std::nullopt};
   };
   char figures[128];
-  std::snprintf(figures, sizeof figures, "calculated for %g GB/s and %g TFLOP/s, ", options.bandwidth_gb_s,
-                options.tflops);
+  std::snprintf(figures, sizeof figures, "calculated for %g GB/s, %g TFLOP/s and %g µs a pass, ",
+                options.bandwidth_gb_s, options.tflops, options.pass_us);
   Profile profile{figures + options.dtype, model_of(options.target), std::nullopt, {}};
-  profile.other.step_us = options.step_us;
   if (!options.draft.empty()) profile.draft = model_of(options.draft);
   return profile;
 }
@@ -105,8 +104,8 @@ void run_profile(const ProfileOptions& options) {
   if ((options.bandwidth_gb_s > 0) != (options.tflops > 0)) {
     throw Error(ErrorCode::kInvalidArgument, "--bandwidth and --tflops go together");
   }
-  if (!options.is_calculated() && options.step_us > 0) {
-    throw Error(ErrorCode::kInvalidArgument, "--step-us is measured; give it with --bandwidth only");
+  if (!options.is_calculated() && options.pass_us > 0) {
+    throw Error(ErrorCode::kInvalidArgument, "--pass-us is measured; give it with --bandwidth only");
   }
   if (options.is_calculated() && options.threads > 0) {
     throw Error(ErrorCode::kInvalidArgument, "--threads is for measuring; --bandwidth calculates");
@@ -142,7 +141,7 @@ void add_profile(CLI::App& app) {
   command->add_option("--tflops", options->tflops, "Arithmetic that the machine reaches, in 10^12 operations a second")
       ->check(CLI::Range(1e-6, 1e9))
       ->check(nan_fault);
-  command->add_option("--step-us", options->step_us, "With --bandwidth: time of a step beside its passes, in µs")
+  command->add_option("--pass-us", options->pass_us, "With --bandwidth: time of a pass beside both, such as launches")
       ->check(CLI::Range(0.0, 1e7))
       ->check(nan_fault);
   command->add_option("--out", options->out, "File to write")->capture_default_str();

@@ -25,7 +25,8 @@ constexpr const char* kFooter =
     "Examples:\n"
     "  slipstream simulate --profile profile.json --topics sql=0.55,code=0.5,math=0.75 --rate 5,10,20,40\n"
     "  slipstream simulate --profile profile.json --ledger slipstream-data/ledger.db --rate 20 --tpot-ms 20\n"
-    "  slipstream simulate --profile profile.json --topics all=0.6 --trace AzureLLMInferenceTrace_conv.csv --scale 2\n"
+    "  slipstream simulate --profile profile.json --topics all=0.6 --trace AzureLLMInferenceTrace_conv.csv --scale "
+    "1,2\n"
     "  slipstream simulate --profile profile.json --topics all=0.6 --rate 5,10,20,40 --svg load.svg\n"
     "slipstream profile makes the profile. Arms: auto is what serve does; lengths the same without early stops; none\n"
     "plain decoding; k3 always three drafted tokens. All arms see the same arrivals. All prompts differ, so the "
@@ -35,8 +36,8 @@ constexpr const char* kFooter =
 struct SimulateOptions {
   std::string profile, ledger, trace, svg;
   std::vector<std::string> topics, arms;
-  std::vector<double> rates;
-  double scale = 1, duration_s = 0, request_ms = -1, ttft_ms = 0, tpot_ms = 0;
+  std::vector<double> rates, scales;
+  double duration_s = 0, request_ms = -1, ttft_ms = 0, tpot_ms = 0;
   int max_tokens = 0, prompt_tokens = 0, k = kMaxProposalNodes / 2, max_running = EngineOptions{}.max_running;
   int max_waiting = EngineOptions{}.max_waiting, prefill_chunk = EngineOptions{}.prefill_chunk;
   std::int32_t cache_tokens = 65536, context = 4096;
@@ -93,16 +94,17 @@ std::vector<Arrival> poisson_of(const SimulateOptions& options, double rate) {
                           options.max_tokens > 0 ? options.max_tokens : kPoissonTokens, options.seed);
 }
 
-std::vector<Arrival> trace_of(const SimulateOptions& options) {
-  TraceOptions trace{options.scale, options.duration_s};
+std::vector<Arrival> trace_of(const SimulateOptions& options, double scale) {
+  TraceOptions trace{scale, options.duration_s};
   if (options.max_tokens > 0) trace.max_tokens = options.max_tokens;
   trace.max_tokens = std::min(trace.max_tokens, options.context / 2);
   trace.max_prompt_tokens = options.context - trace.max_tokens;
   return trace_arrivals(options.trace, trace);
 }
 
-std::vector<Arrival> arrivals_of(const SimulateOptions& options, double rate) {
-  std::vector<Arrival> arrivals = options.trace.empty() ? poisson_of(options, rate) : trace_of(options);
+// `load`: a rate, or a trace's scale.
+std::vector<Arrival> arrivals_of(const SimulateOptions& options, double load) {
+  std::vector<Arrival> arrivals = options.trace.empty() ? poisson_of(options, load) : trace_of(options, load);
   if (options.prompt_tokens == 0) return arrivals;
   for (Arrival& arrival : arrivals) arrival.prompt_tokens = options.prompt_tokens;
   return arrivals;
@@ -122,15 +124,27 @@ Simulation simulation_of(const SimulateOptions& options, const Profile& profile)
   return simulation;
 }
 
+std::vector<double> scales_of(const SimulateOptions& options) {
+  return options.scales.empty() ? std::vector<double>{1} : options.scales;
+}
+
+// Requests a second, of arrivals that need not be Poisson's.
+double mean_rate(const std::vector<Arrival>& arrivals) {
+  return arrivals.empty() ? 0 : static_cast<double>(arrivals.size()) / std::max(arrivals.back().at_s, 1.0);
+}
+
 json run(const SimulateOptions& options, const Profile& profile) {
   Simulation simulation = simulation_of(options, profile);
   std::vector<std::string> arms = options.arms;
   if (arms.empty()) arms = profile.draft ? std::vector<std::string>{"auto", "none"} : std::vector<std::string>{"none"};
   json result = {{"machine", profile.machine}, {"target", profile.target.model}, {"loads", json::array()}};
-  for (const double rate : options.trace.empty() ? options.rates : std::vector<double>{0}) {
-    const std::vector<Arrival> arrivals = arrivals_of(options, rate);
-    json load = {{"requests", arrivals.size()}};
-    if (rate > 0) load["rate_per_s"] = rate;
+  for (const double one : options.trace.empty() ? options.rates : scales_of(options)) {
+    const std::vector<Arrival> arrivals = arrivals_of(options, one);
+    json load = {{"requests", arrivals.size()}, {"rate_per_s", one}};
+    if (!options.trace.empty()) {
+      load["scale"] = one;
+      load["rate_per_s"] = mean_rate(arrivals);
+    }
     for (const std::string& arm : arms) {
       redraw_line("simulate: " + std::to_string(arrivals.size()) + " requests, " + arm);
       simulation.options = options_of(arm, options);
@@ -149,9 +163,8 @@ double number_at(const json& arm, const char* what, const char* which) {
 void print_table(const json& result) {
   std::printf("%s on %s\n", result["target"].get<std::string>().c_str(), result["machine"].get<std::string>().c_str());
   for (const json& load : result["loads"]) {
-    std::printf("\n%ld requests", load["requests"].get<long>());
-    if (load.contains("rate_per_s")) std::printf(", %g a second", load["rate_per_s"].get<double>());
-    std::printf("\n%-8s%10s%10s%12s%12s%12s%12s%8s%9s%9s\n", "", "TTFT ms", "p99", "ITL ms", "ITL p99", "e2e ms",
+    std::printf("\n%ld requests, %.3g a second\n", load["requests"].get<long>(), load["rate_per_s"].get<double>());
+    std::printf("%-8s%10s%10s%12s%12s%12s%12s%8s%9s%9s\n", "", "TTFT ms", "p99", "ITL ms", "ITL p99", "e2e ms",
                 "tokens/s", "α", "refused", "SLO met");
     for (const auto& [name, arm] : load["arms"].items()) {
       std::printf("%-8s%10.1f%10.1f%12.2f%12.2f%12.1f%12.1f%8.2f%9ld", name.c_str(), number_at(arm, "ttft_ms", "mean"),
@@ -173,7 +186,8 @@ void check(const SimulateOptions& options) {
   if (options.deadlines && options.ttft_ms == 0 && options.tpot_ms == 0) {
     refuse("--deadlines without a target", "add --tpot-ms or --ttft-ms");
   }
-  if (!options.svg.empty() && options.rates.size() < 2) {
+  if (!options.scales.empty() && options.trace.empty()) refuse("--scale is for a trace", "give --trace");
+  if (!options.svg.empty() && std::max(options.rates.size(), options.scales.size()) < 2) {
     refuse("--svg draws latency over several loads", "give --rate two or more, such as --rate 5,10,20");
   }
   if (std::max(options.max_tokens, 1) + options.prompt_tokens > options.context) {
@@ -206,10 +220,10 @@ void add_load_options(CLI::App& command, SimulateOptions& options) {
                    ->check(nan_fault);
   command.add_option("--trace", options.trace, "CSV of TIMESTAMP,ContextTokens,GeneratedTokens to take requests from")
       ->excludes(rate);
-  command.add_option("--scale", options.scale, "Replays the trace this many times as fast")
+  command.add_option("--scale", options.scales, "Replays the trace this many times as fast; several: a load each [1]")
+      ->delimiter(',')
       ->check(CLI::Range(1e-6, 1e6))
-      ->check(nan_fault)
-      ->capture_default_str();
+      ->check(nan_fault);
   command.add_option("--duration", options.duration_s, "Seconds in which requests start [60; a trace: all of it]")
       ->check(CLI::Range(0.001, 1e7))
       ->check(nan_fault);

@@ -111,7 +111,9 @@ PassCosts calculated_costs(const ModelConfig& config, const MachineFigures& mach
   const auto attended = 4.0 * config.n_layers * config.n_heads * config.head_dim;
   Terms terms;
   const auto knee = static_cast<std::int32_t>(std::clamp(read_us / row_us, 1.0, double{kMostTableRows / 2}));
-  terms.row_us = {{1, read_us}, {knee, read_us}, {2 * knee, std::max(read_us, 2 * knee * row_us)}};
+  for (const std::int32_t rows : {1, knee, 2 * knee}) {
+    terms.row_us[rows] = machine.pass_us + std::max(read_us, rows * row_us);
+  }
   terms.more_row_us = row_us;
   terms.logit_row_us = 2 * embedding * us_an_operation;
   terms.context_us = cached * bytes_each * us_a_byte;

@@ -52,6 +52,7 @@ class PassCosts {
 // What a machine reaches, as measured or published.
 struct MachineFigures {
   double bytes_per_s = 0, flop_per_s = 0;
+  double pass_us = 0;  // of each pass beside reading and arithmetic, such as launches
 };
 
 // The costs that follow from a model's size: the longer of reading the weights once and of computing the rows, and the

@@ -58,7 +58,7 @@ TEST_F(SimulateCommand, PredictsThatAGoodDraftIsFasterThanNone) {
   EXPECT_NEAR(arms["auto"]["alpha"].get<double>(), 0.8, 0.05);
   EXPECT_LT(arms["auto"]["e2e_ms"]["mean"].get<double>(), 0.7 * arms["none"]["e2e_ms"]["mean"].get<double>());
   EXPECT_TRUE(arms["auto"].contains("attainment"));
-  EXPECT_THAT(read_file(svg, 1 << 20), HasSubstr("calculated for 50 GB/s and 1 TFLOP/s"));
+  EXPECT_THAT(read_file(svg, 1 << 20), HasSubstr("calculated for 50 GB/s, 1 TFLOP/s and 0 µs a pass"));
 }
 
 TEST_F(SimulateCommand, ReplaysATraceAndShowsATable) {
@@ -67,8 +67,9 @@ TEST_F(SimulateCommand, ReplaysATraceAndShowsATable) {
                                    "2023-11-16 18:15:46,374,44\n"
                                    "2023-11-16 18:15:50,9999999,109\n");
   const std::string table = command_output({"simulate", "--profile", calculated(), "--topics", "all=0.5", "--trace",
-                                            trace.string(), "--arms", "auto,k3,none"});
-  EXPECT_THAT(table, HasSubstr("2 requests"));
+                                            trace.string(), "--arms", "auto,k3,none", "--scale", "1,4"});
+  EXPECT_THAT(table, HasSubstr("2 requests, 0.5 a second"));
+  EXPECT_THAT(table, HasSubstr("2 requests, 2 a second"));
   for (const char* arm : {"auto", "k3", "none"}) EXPECT_THAT(table, HasSubstr(arm));
 }
 
@@ -107,6 +108,7 @@ TEST_F(SimulateCommand, WhatDoesNotFitTogetherIsRefusedWithTheOption) {
   EXPECT_THAT(refused({"--rate", "1", "--arms", "k17"}), HasSubstr("'k17'"));
   EXPECT_THAT(refused({"--rate", "nan"}), HasSubstr("--rate"));
   EXPECT_THAT(refused({"--rate", "1", "--svg", path("x.svg")}), HasSubstr("--svg"));
+  EXPECT_THAT(refused({"--rate", "1", "--scale", "2"}), HasSubstr("--scale"));
   EXPECT_THAT(refused({"--rate", "1", "--deadlines"}), HasSubstr("--deadlines"));
   EXPECT_THAT(refused({"--rate", "1", "--max-tokens", "5000"}), HasSubstr("--context"));
   EXPECT_THAT(refused({"--rate", "1", "--ledger", path("absent.db")}), HasSubstr("absent.db"));

@@ -93,6 +93,9 @@ TEST(CalculatedCosts, AreThoseOfReadingThenThoseOfArithmetic) {
   EXPECT_NEAR(costs.us({1, 1, 1, 0, 0}), (layers + embedding) * 2 / 4e12 * 1e6, 1);
   EXPECT_NEAR(costs.us({64, 1, 1, 0, 0}), costs.us({1, 1, 1, 0, 0}), 1);
   EXPECT_NEAR(costs.us({2048, 1, 1, 0, 0}), 2048 * 2 * layers / 600e12 * 1e6, 30);
+  const PassCosts slower = calculated_costs(config, {4e12, 600e12, 150}, 2);
+  EXPECT_NEAR(slower.us({1, 1, 1, 0, 0}) - costs.us({1, 1, 1, 0, 0}), 150, 1e-6);
+  EXPECT_NEAR(slower.us({2048, 1, 1, 0, 0}) - costs.us({2048, 1, 1, 0, 0}), 150, 1e-6);
   const double cached_bytes = 2.0 * 32 * 8 * 128 * 2;
   EXPECT_NEAR(costs.terms().context_us, cached_bytes / 4e12 * 1e6, 1e-9);
   EXPECT_NEAR(costs.terms().row_context_us, 4.0 * 32 * 32 * 128 / 600e12 * 1e6, 1e-12);
