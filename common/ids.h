@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <string_view>
 
 namespace slip {
 
@@ -16,8 +17,17 @@ struct Id {
 
 using RequestId = Id<struct RequestTag, std::uint64_t>;
 using TenantId = Id<struct TenantTag, std::uint64_t>;  // keyed hash of the API key; 0 without keys
+using NameHash = Id<struct NameTag, std::uint64_t>;    // of the id that a client gave its call; 0: it gave none
 using DraftId = Id<struct DraftTag, std::uint32_t>;    // index in the process's draft registry
 using TopicId = Id<struct TopicTag, std::uint32_t>;    // index in the router's topic table
+
+// FNV-1a. Stored with records: never change it. A clash makes a purge reach one record more, of the same API key.
+inline NameHash name_hash(std::string_view name) {
+  if (name.empty()) return {};
+  std::uint64_t hash = 0xCBF29CE484222325ULL;
+  for (const char c : name) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001B3ULL;
+  return NameHash{hash == 0 ? 1 : hash};
+}
 
 // How a request got its topic: no source, the client's label, or the classifier's reading of the text.
 enum class TopicSource : std::uint8_t { kNone, kLabel, kInferred };

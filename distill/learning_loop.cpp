@@ -124,7 +124,7 @@ void LearningLoop::take(ReplayRecord record, bool is_evidence) {
 
 void LearningLoop::forget(const PurgeScope& scope) {
   const auto is_in = [&](const ReplayRecord& record) {
-    return scope.contains(record.request, record.tenant, record.created_us);
+    return scope.contains(record.request, record.name, record.tenant, record.created_us);
   };
   for (TopicState& topic : topics_) {
     std::erase_if(topic.unscored, [&](const WaitingRecord& waiting) { return is_in(waiting.record); });

@@ -46,10 +46,10 @@ PurgeResult carry_out(const PurgeOrder& order, Ledger& ledger, const PurgeReplay
     PurgeScope scope{{}, order.tenant, order.before_us};
     if (!order.request.empty()) {
       scope.calls = calls_of(order, ledger);
-      if (scope.calls.empty()) return;
+      scope.name = name_hash(order.request);  // after a crash the ledger may lack what replay has
     }
     result.records = purge_replay(scope);
-    result.rows = ledger.purge(scope);
+    if (scope.any_call() || !scope.calls.empty()) result.rows = ledger.purge(scope);
   });
   return result;
 }

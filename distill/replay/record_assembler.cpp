@@ -24,6 +24,7 @@ void RecordAssembler::begin(ObservedRequest request) {
   Assembly assembly;
   ReplayRecord& record = assembly.record;
   record.request = request.call.value == 0 ? request.request : request.call;
+  record.name = name_hash(request.name);
   record.tenant = request.tenant;
   record.topic = topics_[request.route.topic].name;
   record.processed_logits = request.sampling.processes_logits();
@@ -75,7 +76,7 @@ std::size_t RecordAssembler::forget(const PurgeScope& scope) {
   if (scope.before_us) return 0;
   return std::erase_if(open_, [&](const auto& item) {
     const ReplayRecord& record = item.second.record;
-    return scope.contains(record.request, record.tenant, /*finished_us=*/0);
+    return scope.contains(record.request, record.name, record.tenant, /*finished_us=*/0);
   });
 }
 

@@ -43,6 +43,7 @@ std::int32_t read_token(ByteReader& in) {
   return static_cast<std::int32_t>(token);
 }
 
+constexpr std::uint16_t kFormatWithName = 4;
 constexpr std::size_t kLeastTopKBytes = 3;  // count and tail
 
 TopK read_top_k(ByteReader& in) {
@@ -159,6 +160,7 @@ void write_header(ByteWriter& out, const FrameHeader& header) {
   out.number(static_cast<std::uint64_t>(header.expires_us));
   SLIP_CHECK(out.bytes().size() == FrameHeader::kBytes, "the frame layout and kBytes disagree");
   out.short_text(header.topic);
+  out.number(header.name.value);
 }
 
 std::uint64_t mix(std::uint64_t hash, std::uint64_t value) {
@@ -180,6 +182,7 @@ std::vector<std::byte> encode_record(const ReplayRecord& record, std::uint64_t o
   header.sequence = record.sequence;
   header.ordinal = ordinal;
   header.request = record.request;
+  header.name = record.name;
   header.tenant = record.tenant;
   header.group = record.group;
   header.created_us = record.created_us;
@@ -203,16 +206,20 @@ PurgeScope FrameHeader::scope() const {
   PurgeScope scope;
   if ((flags & kOfTenant) != 0) scope.tenant = tenant;
   if ((flags & kOfTime) != 0) scope.before_us = expires_us;
-  if (request.value != 0 || (!scope.tenant && !scope.before_us)) scope.calls = {request};
+  if ((flags & kOfName) != 0 && name != NameHash{}) scope.name = name;
+  const bool has_condition = scope.tenant || scope.before_us || scope.name != NameHash{};
+  if (request.value != 0 || !has_condition) scope.calls = {request};
   return scope;
 }
 
 std::vector<std::byte> encode_tombstone(const PurgeScope& scope, std::uint64_t sequence, std::int64_t created_us) {
-  SLIP_CHECK(scope.calls.size() <= 1, "a tombstone has room for one request");
+  SLIP_CHECK(scope.calls.size() + (scope.name == NameHash{} ? 0 : 1) <= 1, "a tombstone has room for one request");
   FrameHeader header;
   header.flags = FrameHeader::kTombstone;
   if (scope.tenant) header.flags |= FrameHeader::kOfTenant;
   if (scope.before_us) header.flags |= FrameHeader::kOfTime;
+  if (scope.name != NameHash{}) header.flags |= FrameHeader::kOfName;
+  header.name = scope.name;
   if (!scope.calls.empty()) header.request = scope.calls.front();
   header.tenant = scope.tenant.value_or(TenantId{});
   header.expires_us = scope.before_us.value_or(0);
@@ -244,6 +251,7 @@ std::optional<FrameHeader> parse_frame(std::span<const std::byte> bytes) {
   if (crc32c(bytes.subspan(kCrcBegin, header.frame_bytes - kCrcBegin)) != crc) return std::nullopt;
   ByteReader body(bytes.subspan(FrameHeader::kBytes, payload));
   header.topic = body.short_text();
+  if (header.format >= kFormatWithName) header.name = NameHash{body.number<std::uint64_t>()};
   if (!body.ok()) return std::nullopt;
   return header;
 }
@@ -267,6 +275,7 @@ std::optional<ReplayRecord> decode_record(std::span<const std::byte> frame) {
   if (!header || header->tombstone()) return std::nullopt;
   ReplayRecord record;
   record.request = header->request;
+  record.name = header->name;
   record.tenant = header->tenant;
   record.group = header->group;
   record.created_us = header->created_us;
@@ -275,6 +284,7 @@ std::optional<ReplayRecord> decode_record(std::span<const std::byte> frame) {
   record.processed_logits = (header->flags & FrameHeader::kProcessedLogits) != 0;
   ByteReader in(frame.subspan(FrameHeader::kBytes, header->frame_bytes - FrameHeader::kBytes));
   record.topic = in.short_text();
+  if (header->format >= kFormatWithName) in.number<std::uint64_t>();
   read_served(in, header->format, record);
   read_text(in, header->format, record);
   if (!in.ok() || in.left() != 0) return std::nullopt;

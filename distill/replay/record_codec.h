@@ -18,23 +18,24 @@ namespace slip {
 //
 //   magic u32 | crc32c u32 over all that follows | payload bytes u32 | format u16 | flags u16
 //   sequence u64 | ordinal u64 | request u64 | tenant u64 | group u64 | created i64 | expires i64
-//   payload: topic (u8 length, bytes), then the record; a tombstone has an empty topic and nothing after it
+//   payload: topic (u8 length, bytes), name u64, then the record; a tombstone has an empty topic and no record
 //
 // A tombstone of a purge by time stores the time limit in `expires`.
 //
-// Format 3 is written; 1 and 2 are still read. Both also hold rows off the accepted path, which are skipped. Format 1
-// has neither min_p nor choice; both are read as 0.
+// Format 4 is written; 1 to 3 are still read. They have no name. Formats 1 and 2 also hold rows off the accepted path,
+// which are skipped. Format 1 has neither min_p nor choice. What is missing is read as 0.
 //
 // A distribution takes 6 bytes per entry: id as u32, −log p as u16 in steps of 1/2048 nat, so the rounding error is at
 // most 0.00024 nat. Values of 32 nats and more are stored as the last step. Bytes read back are untrusted until the CRC
 // and every bound is checked.
 struct FrameHeader {
   static constexpr std::uint32_t kMagic = 0x43455253;  // "SREC"
-  static constexpr std::uint16_t kOldestFormat = 1, kFormat = 3;
+  static constexpr std::uint16_t kOldestFormat = 1, kFormat = 4;
   static constexpr std::uint16_t kTombstone = 1;        // flag: the frame removes every earlier record of its scope
   static constexpr std::uint16_t kProcessedLogits = 2;  // ReplayRecord::processed_logits
   static constexpr std::uint16_t kOfTenant = 4;         // the tombstone's scope is limited to its tenant
   static constexpr std::uint16_t kOfTime = 8;           // … and to records finished before `expires`
+  static constexpr std::uint16_t kOfName = 16;          // … and to calls of its name
   static constexpr std::size_t kBytes = 72;
   static constexpr std::size_t kMaxTopicName = 48;
   static constexpr std::uint64_t kMaxNumber = std::uint64_t{1} << 62;  // exclusive limit of sequence and ordinal
@@ -44,6 +45,7 @@ struct FrameHeader {
   std::uint64_t sequence = 0;
   std::uint64_t ordinal = 0;  // rises with each record of the topic, from 1; sampling measures recency in ordinals
   RequestId request;
+  NameHash name;
   TenantId tenant;
   std::uint64_t group = 0;
   std::int64_t created_us = 0, expires_us = 0;
@@ -62,9 +64,9 @@ struct FrameHeader {
 // depend on it.
 std::uint64_t hash_tokens(std::span<const std::int32_t> tokens);
 
-// The frame of a record, in format 3. Of each distribution at most 255 entries are stored.
+// The frame of a record, in format 4. Of each distribution at most 255 entries are stored.
 std::vector<std::byte> encode_record(const ReplayRecord& record, std::uint64_t ordinal);
-// The frame of a tombstone. REQUIRES: the scope has at most one call.
+// The frame of a tombstone. REQUIRES: the scope has at most one call, or a name and no call.
 std::vector<std::byte> encode_tombstone(const PurgeScope& scope, std::uint64_t sequence, std::int64_t created_us);
 
 // The frame at the start of `bytes`. Empty on a wrong magic, format or CRC, or if the frame is longer than `bytes`.

@@ -245,7 +245,8 @@ std::vector<ReplayRecord> ReplayBuffer::heldout(const std::string& topic, std::s
 
 std::size_t ReplayBuffer::purge(const PurgeScope& scope) {
   std::size_t n = 0;
-  if (scope.calls.empty()) n = state_->purge(scope);
+  // A tombstone has room for one call.
+  if (scope.any_call() || scope.name != NameHash{}) n = state_->purge({{}, scope.tenant, scope.before_us, scope.name});
   for (const RequestId call : scope.calls) n += state_->purge({{call}, scope.tenant, scope.before_us});
   const auto& foreign = state_->log->foreign_segments();
   if (foreign.empty()) return n;

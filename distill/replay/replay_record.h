@@ -14,6 +14,7 @@ namespace slip {
 // distribution from which it was chosen.
 struct ReplayRecord {
   RequestId request;  // id of the call: that of its first request
+  NameHash name;      // of the id that its client gave the call
   TenantId tenant;
   std::string topic;              // names, not ids: records outlive the process
   std::uint64_t group = 0;        // shared by near-copies (NearCopies); the held-out split is by group

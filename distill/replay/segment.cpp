@@ -20,7 +20,7 @@ namespace slip {
 namespace {
 
 constexpr std::uint64_t kSegmentMagic = 0x594C504552504C53;     // "SLPREPLY"
-constexpr std::uint32_t kOldestFormat = 1, kSegmentFormat = 3;  // holds frames of that format or an older one
+constexpr std::uint32_t kOldestFormat = 1, kSegmentFormat = 4;  // holds frames of that format or an older one
 constexpr std::string_view kPrefix = "segment-";
 constexpr std::string_view kSuffix = ".replay";
 constexpr int kNumberDigits = 10;

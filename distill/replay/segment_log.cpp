@@ -101,7 +101,7 @@ void SegmentLog::say(const Skipped& skipped) const {
 }
 
 SegmentLog::Slot SegmentLog::slot_of(const FrameHeader& header, std::uint64_t offset) {
-  return {offset,        header.frame_bytes, header.sequence, header.request,
+  return {offset,        header.frame_bytes, header.sequence, header.request,    header.name,
           header.tenant, header.created_us,  /*alive=*/true,  header.tombstone()};
 }
 
@@ -178,7 +178,8 @@ void SegmentLog::kill(const FramePlace& place) {
 }
 
 bool SegmentLog::reaches(const PurgeScope& scope, std::uint64_t newest, const Slot& slot) {
-  return !slot.tombstone && slot.sequence < newest && scope.contains(slot.request, slot.tenant, slot.created_us);
+  return !slot.tombstone && slot.sequence < newest &&
+         scope.contains(slot.request, slot.name, slot.tenant, slot.created_us);
 }
 
 std::vector<std::uint64_t> SegmentLog::sequences_in(const PurgeScope& scope, std::uint64_t newest) const {

@@ -62,6 +62,7 @@ class SegmentLog {
   struct Slot {
     std::uint64_t offset = 0, bytes = 0, sequence = 0;
     RequestId request;
+    NameHash name;
     TenantId tenant;
     std::int64_t created_us = 0;
     bool alive = true, tombstone = false;

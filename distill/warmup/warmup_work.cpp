@@ -20,6 +20,10 @@ namespace fs = std::filesystem;
 
 constexpr double kLeastGain = 0.01;
 constexpr std::uint64_t kMaxJsonBytes = std::uint64_t{16} << 20;
+constexpr const char* kRunFile = "run.json";
+constexpr const char* kLockFile = "LOCK";
+// What a run keeps in its work folder, beside those two.
+constexpr const char* kWorkFiles[] = {"answers", "optimizer", "history.json", "draft", "replaced"};
 
 std::string file_sha256(const fs::path& path) {
   const FileHandle file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));  // do not block on a FIFO
@@ -33,7 +37,7 @@ void refuse_existing_outcome(const WarmupOptions& options) {
   if (!options.force) {
     throw Error(
         ErrorCode::kConflict, options.out.string() + " exists already",
-        fs::exists(warmup_work_folder(options.out) / "run.json")
+        fs::exists(warmup_work_folder(options.out) / kRunFile)
             ? "the run that made it is finished; " + warmup_work_folder(options.out).string() + " can be removed"
             : "choose another --out, or pass --force to replace it",
         "out");
@@ -46,8 +50,28 @@ void refuse_existing_outcome(const WarmupOptions& options) {
   }
 }
 
+// A folder of this name that no run made is its owner's.
+void refuse_foreign_work(const fs::path& folder) {
+  if (!fs::is_directory(folder) || fs::exists(folder / kRunFile)) return;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    const fs::path name = entry.path().filename();
+    if (name == kLockFile || name == std::string(kRunFile) + ".tmp") continue;
+    throw Error(ErrorCode::kInvalidArgument,
+                folder.string() + " holds " + name.string() + ", but no " + kRunFile + ", so no run made it",
+                "move the folder away, or choose another --out", "out");
+  }
+}
+
+nlohmann::json read_work_json(const fs::path& file) {
+  try {
+    return parse_strict_json(read_file(file, kMaxJsonBytes), file.string());
+  } catch (const Error& error) {
+    throw Error(ErrorCode::kDataLoss, file.string() + " is damaged: " + error.message(), "pass --force to begin anew");
+  }
+}
+
 void check_same_run(const fs::path& file, const std::string& wanted, const fs::path& folder) {
-  const nlohmann::json before = parse_strict_json(read_file(file, kMaxJsonBytes), file.string());
+  const nlohmann::json before = read_work_json(file);
   const nlohmann::json now = nlohmann::json::parse(wanted);
   const auto said = [](const nlohmann::json& run, const std::string& key) {
     return run.contains(key) ? run[key].dump() : std::string("none");
@@ -134,7 +158,8 @@ std::string describe_run(const WarmupOptions& options) {
 
 WarmupWork::WarmupWork(const WarmupOptions& options) : folder_(warmup_work_folder(options.out)) {
   refuse_existing_outcome(options);
-  const fs::path run_file = folder_ / "run.json";
+  refuse_foreign_work(folder_);
+  const fs::path run_file = folder_ / kRunFile;
   if (options.resume && !fs::exists(run_file)) {
     throw Error(ErrorCode::kNotFound, "there is no interrupted run in " + folder_.string(), "start it without --resume",
                 "resume");
@@ -152,7 +177,7 @@ WarmupHistory WarmupWork::read_history() const {
   WarmupHistory history;
   const fs::path file = folder_ / "history.json";
   if (!fs::exists(file)) return history;
-  const nlohmann::json document = parse_strict_json(read_file(file, kMaxJsonBytes), file.string());
+  const nlohmann::json document = read_work_json(file);
   try {
     for (const auto& point : document.at("heldout")) {
       history.heldout.push_back(
@@ -189,14 +214,18 @@ void WarmupWork::deliver(const fs::path& out, bool keep) const {
   if (!keep) clear(/*keep_lock=*/false);
 }
 
-// Removes the lock file last, since a second run could start if it were removed earlier.
+// Removes what runs made, and the folder if nothing else is in it. run.json goes after all that it describes: a folder
+// without it is somebody else's. The lock goes last, since a second run could start if it went earlier.
 void WarmupWork::clear(bool keep_lock) const {
-  const fs::directory_iterator listing(folder_);
-  const std::vector<fs::directory_entry> entries(begin(listing), end(listing));
-  for (const auto& entry : entries) {
-    if (entry.path().filename() != "LOCK") fs::remove_all(entry.path());
+  for (const char* name : kWorkFiles) {
+    fs::remove_all(folder_ / name);
+    fs::remove(folder_ / (std::string(name) + ".tmp"));
   }
-  if (!keep_lock) fs::remove_all(folder_);
+  fs::remove(folder_ / kRunFile);
+  if (keep_lock) return;
+  fs::remove(folder_ / kLockFile);
+  std::error_code not_empty;
+  fs::remove(folder_, not_empty);
 }
 
 }  // namespace slip

@@ -40,7 +40,8 @@ std::vector<std::size_t> evenly_spaced(std::size_t n, std::size_t most);
 class WarmupWork {
  public:
   // Creates the folder, or opens an existing one. Error{kConflict} when another run holds it, when options differ
-  // (naming the first that does), or when the output exists already; `resume` and `force` as in WarmupOptions.
+  // (naming the first that does), or when the output exists already; Error{kInvalidArgument} when a folder of that name
+  // is no run's; `resume` and `force` as in WarmupOptions.
   explicit WarmupWork(const WarmupOptions& options);
 
   bool resumed() const { return resumed_; }
@@ -50,7 +51,8 @@ class WarmupWork {
   void write_history(const WarmupHistory& history) const;
   // A new folder in which the output is prepared.
   std::filesystem::path staging() const;
-  // Moves staging() to `out` by one rename and, unless `keep`, removes the work folder.
+  // Moves staging() to `out` by one rename and, unless `keep`, removes the work folder. Files in it that no run made
+  // stay.
   void deliver(const std::filesystem::path& out, bool keep) const;
 
  private:

@@ -143,7 +143,7 @@ void Engine::State::begin_optional(Sequence& sequence) {
   if (observations != nullptr && request.learn) {
     const auto failure = contain([&] {
       observations->begin({request.id, request.route, request.tenant, request.prompt, request.sampling, sequence.rule,
-                           request.choice, request.first_of_call()});
+                           request.choice, request.first_of_call(), request.name});
     });
     sequence.observed = !failure;
   }

@@ -42,7 +42,8 @@ struct ObservedRequest {
   SamplingParams sampling;
   AcceptanceRule rule = AcceptanceRule::kRejection;
   std::uint32_t choice = 0;
-  RequestId call;  // as in Request
+  RequestId call;    // as in Request
+  std::string name;  // as in Request
 };
 
 // Receives the observations of verifications. Called on the engine thread: must not block, must not throw. When behind,

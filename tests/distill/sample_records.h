@@ -80,19 +80,32 @@ inline ReplayRecord make_record(std::uint64_t id, const std::string& topic, int 
   return record;
 }
 
-// The frame that a build before format 2 would have written: without min_p and choice.
+// Makes a frame say that it is of an earlier format.
+inline std::vector<std::byte> sealed_as(std::byte format, std::vector<std::byte> frame) {
+  const auto put = [&](std::size_t at, std::uint32_t value) { std::memcpy(frame.data() + at, &value, sizeof value); };
+  put(8, static_cast<std::uint32_t>(frame.size() - FrameHeader::kBytes));
+  frame[12] = format;
+  put(4, crc32c(std::span<const std::byte>(frame).subspan(8)));
+  return frame;
+}
+
+// The frame that a build before format 4 would have written: without the name.
+inline std::vector<std::byte> encode_as_format_3(const ReplayRecord& record, std::uint64_t ordinal) {
+  auto frame = encode_record(record, ordinal);
+  const auto name = frame.begin() + static_cast<std::ptrdiff_t>(FrameHeader::kBytes + 1 + record.topic.size());
+  frame.erase(name, name + sizeof(NameHash));
+  return sealed_as(std::byte{3}, std::move(frame));
+}
+
+// The frame that a build before format 2 would have written: also without min_p and choice.
 inline std::vector<std::byte> encode_as_format_1(const ReplayRecord& record, std::uint64_t ordinal) {
   constexpr std::size_t kNewBytes = 8, kServedBytes = 4 + 4 + 4 + 1 + 8;  // temperature, top_p, top_k, seeded, seed
-  auto frame = encode_record(record, ordinal);
+  auto frame = encode_as_format_3(record, ordinal);
   const auto new_fields =
       frame.begin() + static_cast<std::ptrdiff_t>(FrameHeader::kBytes + 1 + record.topic.size() + kServedBytes);
   frame.erase(new_fields, new_fields + kNewBytes);
   frame.insert(frame.end(), sizeof(std::uint32_t), std::byte{0});  // no rows off the accepted path
-  const auto put = [&](std::size_t at, std::uint32_t value) { std::memcpy(frame.data() + at, &value, sizeof value); };
-  put(8, static_cast<std::uint32_t>(frame.size() - FrameHeader::kBytes));
-  frame[12] = std::byte{1};
-  put(4, crc32c(std::span<const std::byte>(frame).subspan(8)));
-  return frame;
+  return sealed_as(std::byte{1}, std::move(frame));
 }
 
 // A segment header of any format version.

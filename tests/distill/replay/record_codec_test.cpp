@@ -54,6 +54,18 @@ TEST(RecordCodec, GivesBackEveryField) {
   EXPECT_EQ(back.processed_logits, record.processed_logits);
 }
 
+TEST(RecordCodec, ReadsFormat3WhichHasNoName) {
+  ReplayRecord record = make_record(11, "sql");
+  record.name = name_hash("customer-42");
+  const auto now = decode_record(encode_record(record, 1));
+  const auto before = decode_record(testing::encode_as_format_3(record, 1));
+  ASSERT_TRUE(now.has_value() && before.has_value());
+  EXPECT_EQ(now->name, record.name);
+  EXPECT_EQ(before->name, NameHash{});
+  EXPECT_EQ(before->tokens, record.tokens);
+  EXPECT_EQ(before->draft, record.draft);
+}
+
 TEST(RecordCodec, ReadsFormat1) {
   ReplayRecord record = make_record(11, "sql");
   record.sampling = {.temperature = 0.7F, .top_p = 0.9F, .top_k = 40, .seed = 99};
@@ -118,9 +130,14 @@ TEST(RecordCodec, ATombstoneKeepsItsScope) {
     EXPECT_EQ(read.calls, scope.calls);
     EXPECT_EQ(read.tenant, scope.tenant);
     EXPECT_EQ(read.before_us, scope.before_us);
+    EXPECT_EQ(read.name, NameHash{});
   }
+  const PurgeScope named = parse_frame(encode_tombstone({.name = name_hash("customer-42")}, 9, 123))->scope();
+  EXPECT_TRUE(named.contains(RequestId{5}, name_hash("customer-42"), TenantId{3}, 0));
+  EXPECT_FALSE(named.contains(RequestId{5}, name_hash("customer-43"), TenantId{3}, 0));
+  EXPECT_FALSE(named.contains(RequestId{5}, NameHash{}, TenantId{3}, 0)) << "a call without a name";
   const PurgeScope none = parse_frame(encode_tombstone({}, 9, 123))->scope();
-  EXPECT_FALSE(none.contains(RequestId{5}, TenantId{0}, 0)) << "damage must not become a purge of everything";
+  EXPECT_FALSE(none.contains(RequestId{5}, name_hash("mine"), TenantId{0}, 0)) << "damage must not become a purge of everything";
 }
 
 TEST(RecordCodec, EveryTruncationIsRefused) {

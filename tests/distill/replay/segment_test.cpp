@@ -105,10 +105,10 @@ TEST(Segment, ADamagedHeaderCostsNoRecord) {
 }
 
 TEST(Segment, ALaterFormatVersionIsLeftAlone) {
-  EXPECT_TRUE(scan_segment(testing::segment_header_of_format(4, 1)).foreign);
+  EXPECT_TRUE(scan_segment(testing::segment_header_of_format(5, 1)).foreign);
   EXPECT_TRUE(scan_segment(testing::segment_header_of_format(0, 1)).foreign);
   auto file = encode_segment_header(1);
-  file[8] = std::byte{4};  // format version, without a right CRC for it
+  file[8] = std::byte{5};  // format version, without a right CRC for it
   EXPECT_FALSE(scan_segment(file).foreign) << "a wrong CRC means damage, not another version";
 }
 

@@ -44,6 +44,32 @@ TEST_F(WarmupWorkTest, AnOutcomeThatStandsThereIsNotReplacedUnasked) {
   EXPECT_TRUE(fs::exists(folder_ / "precious/notes.txt"));
 }
 
+// A user's own folder of that name was deleted with all that was in it.
+TEST_F(WarmupWorkTest, AFolderOfTheWorksNameThatNoRunMadeIsRefusedAndKept) {
+  fs::create_directories(folder_ / "sql.work" / "sub");
+  write("sql.work/thesis.txt", "precious");
+  WarmupOptions given = options("sql");
+  EXPECT_EQ(refused(given), ErrorCode::kInvalidArgument);
+  given.force = true;
+  EXPECT_EQ(refused(given), ErrorCode::kInvalidArgument);
+  EXPECT_TRUE(fs::exists(folder_ / "sql.work/thesis.txt"));
+  EXPECT_TRUE(fs::exists(folder_ / "sql.work/sub"));
+}
+
+TEST_F(WarmupWorkTest, AFileThatSomebodyPutsIntoTheWorkFolderStays) {
+  StopAt observer;
+  WarmupOptions given = options("sql");
+  given.keep_work = true;
+  run_warmup(given, observer);
+  write("sql.work/notes.txt", "mine");
+  given.keep_work = false;
+  given.force = true;
+  run_warmup(given, observer);
+  EXPECT_TRUE(fs::exists(folder_ / "sql.work/notes.txt"));
+  EXPECT_FALSE(fs::exists(folder_ / "sql.work/answers"));
+  EXPECT_FALSE(fs::exists(folder_ / "sql.work/LOCK"));
+}
+
 // Regression: a dangling link as `out` was detected only at the end of the run; a link to a model was replaced by a
 // folder.
 TEST_F(WarmupWorkTest, ALinkInThePlaceOfTheOutcomeIsRefusedAtTheStart) {
