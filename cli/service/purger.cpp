@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "common/clock.h"
 #include "common/error.h"
 #include "common/file.h"
 #include "common/log.h"
@@ -16,6 +17,7 @@ namespace slip::cli {
 namespace {
 
 constexpr std::size_t kMostWaiting = 64;
+constexpr std::int64_t kLongestWaitUs = 5'000'000;
 
 // Replay options that delete nothing else: no budget, no expiry.
 ReplayOptions resting_replay(const std::filesystem::path& folder) {
@@ -36,6 +38,11 @@ std::vector<RequestId> calls_of(const PurgeOrder& order, Ledger& ledger) {
 std::string without(std::string text, const std::string& part) {
   for (auto at = text.find(part); at != std::string::npos; at = text.find(part, at)) text.erase(at, part.size());
   return text;
+}
+
+void report(const std::function<void(PurgeResult)>& done, PurgeResult result) {
+  const auto failure = contain([&] { done(std::move(result)); });
+  if (failure) log_parts(LogLevel::kError, {"cannot report the result of a purge: ", failure->what()});
 }
 
 }  // namespace
@@ -75,40 +82,46 @@ std::size_t purge_resting_replay(const std::filesystem::path& folder, const Purg
 }
 
 Purger::Purger(Ledger& ledger, PurgeReplay purge_replay)
-    : ledger_(ledger),
-      purge_replay_(std::move(purge_replay)),
-      jobs_(kMostWaiting),
-      thread_([this](const std::stop_token& stop) { run(stop); }) {}
+    : ledger_(ledger), purge_replay_(std::move(purge_replay)), jobs_(kMostWaiting), thread_([this] { run(); }) {}
 
 Purger::~Purger() {
   stop();
 }
 
 void Purger::submit(PurgeOrder order, std::function<void(PurgeResult)> done) {
-  if (jobs_.try_push({std::move(order), std::move(done)})) return;
+  if (jobs_.try_push({std::move(order), std::move(done), monotonic_us()})) return;
   if (jobs_.closed()) throw Error(ErrorCode::kUnavailable, "the server is shutting down");
   throw Error(ErrorCode::kOverloaded, std::to_string(kMostWaiting) + " purges wait already", "try again");
 }
 
-void Purger::stop() {
-  thread_.request_stop();
+void Purger::close() {
   jobs_.close();
+  while (auto job = jobs_.pop()) {
+    PurgeResult refused;
+    refused.error = Error(ErrorCode::kUnavailable, "the server is shutting down");
+    report(job->done, std::move(refused));
+  }
+}
+
+void Purger::stop() {
+  close();
   if (thread_.joinable()) thread_.join();
 }
 
-void Purger::run(const std::stop_token& stop) {
+PurgeResult Purger::result_of(const Job& job) {
+  if (monotonic_us() - job.submitted_us <= kLongestWaitUs) return carry_out(job.order, ledger_, purge_replay_);
+  PurgeResult late;
+  late.error = Error(ErrorCode::kUnavailable, "the purges before this one took too long",
+                     "another program may hold the ledger; try again");
+  return late;
+}
+
+void Purger::run() {
   prepare_thread_memory();
   while (auto job = jobs_.pop()) {
-    const auto failure = contain([&] {
-      PurgeResult result;
-      if (stop.stop_requested()) {
-        result.error = Error(ErrorCode::kUnavailable, "the server is shutting down");
-      } else {
-        result = carry_out(job->order, ledger_, purge_replay_);
-      }
-      job->done(std::move(result));
-    });
-    if (failure) log_parts(LogLevel::kError, {"cannot report the result of a purge: ", failure->what()});
+    PurgeResult result;
+    if (const auto failure = contain([&] { result = result_of(*job); })) result.error = failure;
+    report(job->done, std::move(result));
   }
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <thread>
@@ -25,21 +26,26 @@ PurgeResult for_client(PurgeResult result, const std::filesystem::path& data_dir
 // Purges replay files that no learner has open; 0 if there is no such folder. Error{kIo}: it cannot be used now.
 std::size_t purge_resting_replay(const std::filesystem::path& folder, const PurgeScope& scope);
 
-// Executes purges in turn on its own thread, since each waits for the learner and the disk. Threads: submit() any.
+// Executes purges in turn on its own thread, since each waits for the learner and the disk. One that has waited for
+// seconds when its turn comes fails with Error{kUnavailable}, so that a locked ledger costs no client minutes. Threads:
+// submit() any.
 class Purger {
  public:
   Purger(Ledger& ledger, PurgeReplay purge_replay);
   ~Purger();                                                             // stop()
   void submit(PurgeOrder order, std::function<void(PurgeResult)> done);  // as PurgeDoor
-  // Finishes the current purge; waiting ones fail with Error{kUnavailable}.
-  void stop();
+  // Takes no more purges. Those that wait fail at once with Error{kUnavailable}, on this thread.
+  void close();
+  void stop();  // close(), then waits for the current purge
 
  private:
   struct Job {
     PurgeOrder order;
     std::function<void(PurgeResult)> done;
+    std::int64_t submitted_us = 0;
   };
-  void run(const std::stop_token& stop);
+  void run();
+  PurgeResult result_of(const Job& job);
 
   Ledger& ledger_;
   const PurgeReplay purge_replay_;

@@ -340,6 +340,7 @@ std::vector<std::string> Serving::start_up_lines() const {
 
 void Serving::drain(std::chrono::milliseconds patience) {
   State& state = *state_;
+  state.purger->close();
   if (!state.engine_thread.joinable()) return;
   state.engine->close();
   if (state.engine_ended.wait_for(patience) != std::future_status::ready) state.engine_thread.request_stop();

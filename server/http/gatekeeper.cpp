@@ -51,7 +51,9 @@ std::optional<std::string> foreign_charset(std::string_view content_type) {
 std::optional<Reply> refuse_key(const ApiKeys& keys, const RequestMetadata& metadata, Principal& principal) {
   const auto given = metadata.authorization.value_or("");
   const bool bearer = lower(given.substr(0, kBearer.size())) == lower(kBearer);
-  const ApiKey* found = keys.find(bearer ? given.substr(kBearer.size()) : std::string_view());
+  // One space or more stand before the key (RFC 9110, 11.4).
+  const std::size_t begin = bearer ? given.find_first_not_of(' ', kBearer.size()) : std::string_view::npos;
+  const ApiKey* found = keys.find(begin == std::string_view::npos ? std::string_view() : given.substr(begin));
   if (found == nullptr) {
     Reply reply = refusal(401, "send a valid API key as 'Authorization: Bearer KEY'", "invalid_api_key");
     reply.headers.emplace_back("WWW-Authenticate", "Bearer");

@@ -46,6 +46,7 @@ class MemoryBudget {
   };
 
   std::size_t bytes() const { return bytes_; }
+  std::size_t most_at_once() const { return for_large_; }  // a larger reservation never succeeds
   std::size_t used() const { return used_.load(std::memory_order_relaxed); }
 
  private:

@@ -21,6 +21,23 @@ TEST_F(SessionBudgetTest, AnAnswerBeyondItsBufferEnds) {
   EXPECT_TRUE(engine_.wait_for([](const FakeEngine& engine) { return !engine.cancelled().empty(); }));
 }
 
+// It ran to its end and was a 503 with Retry-After then, so that clients asked for all of it again.
+TEST_F(SessionBudgetTest, AnAnswerThatFitsIntoNoBudgetIsNoReasonToTryAgain) {
+  options_.max_body_bytes = options_.max_answer_bytes = 1 << 18;
+  options_.max_buffered_bytes = 1 << 19;
+  engine_.hold = true;
+  start();
+  RawClient client(server_->port());
+  client.send(post(kChat));
+  const Request held = engine_.request(0);
+  held.sink->on_tokens({{7}, std::string(200'000, '\x01'), {}});  // six bytes each in JSON
+  engine_.finish(held, StopReason::kLength);
+  const auto reply = client.read_reply();
+  EXPECT_EQ(reply.status, 400);
+  EXPECT_FALSE(reply.headers.contains("retry-after"));
+  EXPECT_NE(error_of(reply)["message"].get<std::string>().find("server.max_buffered_bytes"), std::string::npos);
+}
+
 // 150 bodies that never ended held 620 MiB.
 TEST_F(SessionBudgetTest, UnfinishedBodiesStayWithinTheBudget) {
   options_.max_body_bytes = 1 << 20;

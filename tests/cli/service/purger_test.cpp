@@ -3,7 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <future>
+#include <utility>
 
 #include "common/clock.h"
 #include "common/error.h"
@@ -144,6 +146,54 @@ TEST_F(PurgerTest, OrdersWaitInABoundAndEndWithTheService) {
   const auto last = results.back().get();
   ASSERT_TRUE(last.error);
   EXPECT_EQ(last.error->code(), ErrorCode::kUnavailable);
+}
+
+std::atomic<std::int64_t> test_now_us{0};
+
+// While a program held the ledger, each purge waited for those before it, for minutes in the end.
+TEST_F(PurgerTest, OneThatHasWaitedForSecondsFailsWhenItsTurnComes) {
+  const auto before = std::exchange(
+      monotonic_source, +[] { return test_now_us.load(); });
+  std::promise<void> begun, go_on;
+  int n_done = 0;
+  {
+    Purger purger(*ledger_, [&](const PurgeScope&) -> std::size_t {
+      ++n_done;
+      begun.set_value();
+      go_on.get_future().wait();
+      return 1;
+    });
+    std::promise<PurgeResult> first, second;
+    purger.submit({"", TenantId{7}, std::nullopt}, [&](PurgeResult one) { first.set_value(std::move(one)); });
+    begun.get_future().wait();
+    purger.submit({"", TenantId{7}, std::nullopt}, [&](PurgeResult one) { second.set_value(std::move(one)); });
+    test_now_us = 6'000'000;
+    go_on.set_value();
+    EXPECT_FALSE(first.get_future().get().error);
+    const PurgeResult late = second.get_future().get();
+    ASSERT_TRUE(late.error);
+    EXPECT_EQ(late.error->code(), ErrorCode::kUnavailable);
+  }
+  monotonic_source = before;
+  EXPECT_EQ(n_done, 1);
+}
+
+// A SIGTERM closed the connections of those that waited, without a word.
+TEST_F(PurgerTest, ClosingFailsThoseThatWaitAtOnce) {
+  std::promise<void> begun, go_on;
+  Purger purger(*ledger_, [&](const PurgeScope&) -> std::size_t {
+    begun.set_value();
+    go_on.get_future().wait();
+    return 1;
+  });
+  std::promise<PurgeResult> first, second;
+  purger.submit({"", TenantId{7}, std::nullopt}, [&](PurgeResult one) { first.set_value(std::move(one)); });
+  begun.get_future().wait();
+  purger.submit({"", TenantId{7}, std::nullopt}, [&](PurgeResult one) { second.set_value(std::move(one)); });
+  purger.close();  // the first one still runs
+  EXPECT_EQ(second.get_future().get().error.value().code(), ErrorCode::kUnavailable);
+  go_on.set_value();
+  EXPECT_FALSE(first.get_future().get().error);
 }
 
 TEST(RestingReplay, NothingButThePurgeLeaves) {

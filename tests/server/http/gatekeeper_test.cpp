@@ -94,15 +94,15 @@ TEST(Gatekeeper, KeysOpenAndTellTenantsApart) {
   RequestMetadata metadata = get("any.example");
   EXPECT_EQ(status(gatekeeper, metadata), 401);
   for (const char* wrong : {"Bearer", "Bearer ", "Bearer first-key-of-tw", "Basic first-key-of-two", "first-key-of-two",
-                            "Bearer first-key-of-two "}) {
+                            "Bearer first-key-of-two ", "Bearer    "}) {
     metadata.authorization = wrong;
     EXPECT_EQ(status(gatekeeper, metadata), 401) << wrong;
   }
   Principal first, second;
   metadata.authorization = "Bearer first-key-of-two";
   EXPECT_FALSE(gatekeeper.refuse(metadata, first));
-  metadata.authorization = "bearer second-key-of-two";
-  EXPECT_FALSE(gatekeeper.refuse(metadata, second));
+  metadata.authorization = "bearer   second-key-of-two";
+  EXPECT_FALSE(gatekeeper.refuse(metadata, second)) << "RFC 9110, 11.4: one space or more";
   EXPECT_NE(first.tenant, second.tenant);
   EXPECT_NE(first.tenant, TenantId{});
   EXPECT_EQ(second.key_name, "key-2");
