@@ -272,7 +272,8 @@ std::vector<DraftMeta> DraftStore::versions(const std::string& draft) const {
   if (!folder) return metas;
   for (const auto version : version_numbers(*folder)) {
     try {
-      metas.push_back(read_meta(folder->child(version_name(version))));
+      DraftMeta meta = read_meta(folder->child(version_name(version)));
+      if (meta.version == version) metas.push_back(std::move(meta));  // else intact() says so
     } catch (const Error& error) {
       log_warn("draft store: " + error.message());
     }

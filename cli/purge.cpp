@@ -37,7 +37,9 @@ constexpr const char* kFooter =
     "in the ledger: they name no request. Copies elsewhere are not reached: backups, and a log with "
     "server.log_prompts.\n"
     "--tenant means every API key that has or had this name while the service ran, removed ones too.\n"
-    "Where nothing meets the conditions it says so, with status 0: a purge may be run again.\n"
+    "Where nothing meets the conditions it says so, with status 0: a purge may be run again. A name that no key has "
+    "or\n"
+    "had is status 2, also after a purge of all that a removed key of that name left.\n"
     "To be rid of what was learned too, stop the service and remove drafts/, optimizer/ and router.state.";
 
 struct PurgeFlags {

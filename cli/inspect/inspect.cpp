@@ -43,6 +43,10 @@ void add_inspect(CLI::App& app) {
     if (!found.faults.empty()) {
       throw Error(ErrorCode::kDataLoss, found.path + " is damaged, see above");
     }
+    if (!found.unread.empty()) {
+      throw Error(ErrorCode::kIo, found.path + " could not be read whole, see above",
+                  "this says nothing of its state: mend the cause, and inspect it again");
+    }
   });
 }
 

@@ -16,6 +16,7 @@
 #include "common/file.h"
 #include "ledger/report_parts.h"
 #include "text/tokenizer.h"
+#include "text/tokenizer_paths.h"
 
 namespace slip::cli {
 namespace {
@@ -61,7 +62,7 @@ void or_fault(Inspection& found, Look look) {
   try {
     look();
   } catch (const Error& error) {
-    found.faults.push_back(error.message());
+    found.add_error(error);
   }
 }
 
@@ -111,7 +112,13 @@ void add_weights(Inspection& found, const fs::path& folder, const ModelConfig& c
 void add_tokenizer_config(Inspection& found, const fs::path& folder) {
   const fs::path file = folder / "tokenizer_config.json";
   if (fs::symlink_status(file).type() == fs::file_type::not_found) return;
-  or_fault(found, [&] { parse_strict_json(read_file(file, kMaxTokenizerConfigBytes), file.string()); });
+  or_fault(found, [&] {
+    std::error_code loop;
+    if (!fs::is_regular_file(file, loop)) {
+      throw Error(ErrorCode::kInvalidArgument, file.string() + " is not a regular file");
+    }
+    parse_strict_json(read_file(file, kMaxTokenizerConfigBytes), file.string());
+  });
 }
 
 void add_meta(Inspection& found, const DraftMeta& meta) {
@@ -151,6 +158,17 @@ std::uint64_t current_version(const StoreFolder& draft) {
   return *version;
 }
 
+// A version may have none: it is used with the target's.
+void check_tokenizer(const StoreFolder& folder) {
+  bool has_vocabulary = false;
+  for (const std::string name : kTokenizerFiles) {
+    if (!folder.contains(name)) continue;
+    folder.open_file(name);  // refuses a link
+    has_vocabulary |= name == "tokenizer.json" || name == "tokenizer.model";
+  }
+  if (has_vocabulary) Tokenizer::load(folder.path());
+}
+
 // Checks a version apart from its checksum; the Error names the fault.
 void check_version(const StoreFolder& folder, const DraftMeta& meta, const std::string& draft, std::uint64_t number) {
   if (meta.draft != draft || meta.version != number) {
@@ -165,6 +183,7 @@ void check_version(const StoreFolder& folder, const DraftMeta& meta, const std::
   if (!folder.contains("model.safetensors")) return;
   const WeightFiles weights(folder.path());
   check_llama_tensors(weights.tensors(), config, weights.where());
+  check_tokenizer(folder);
 }
 
 void add_version(Inspection& found, Sheet& versions, const StoreFolder& draft, std::uint64_t number,

@@ -124,7 +124,7 @@ Inspection inspect_replay(const fs::path& path) {
     try {
       add_segment(found, segments, totals, segment, /*growing=*/segment == paths.back());
     } catch (const Error& error) {
-      found.faults.push_back(error.message());
+      found.add_error(error);
     }
   }
   found.add("segments", static_cast<std::int64_t>(segments.rows.size()));

@@ -46,7 +46,9 @@ Inspection inspect_optimizer_states(const fs::path& folder) {
         check_optimizer_state(entry.path());
       }
     } catch (const Error& error) {
-      found.faults.push_back("optimizer state " + error.message() + "; a service begins this optimizer afresh");
+      found.add_error(
+          Error(error.code(), "optimizer state " + error.message() +
+                                  (error.code() == ErrorCode::kIo ? "" : "; a service begins this optimizer afresh")));
     }
   }
   found.add("states", states);

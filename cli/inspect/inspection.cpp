@@ -106,8 +106,9 @@ void adopt(Inspection& whole, const std::string& part, const fs::path& path, Ins
     for (auto& [name, value] : found.facts) whole.add(prefix + name, std::move(value));
     for (auto& [name, sheet] : found.tables) whole.tables.emplace_back(prefix + name, std::move(sheet));
     for (auto& fault : found.faults) whole.faults.push_back(std::move(fault));
+    for (auto& part_name : found.unread) whole.unread.push_back(std::move(part_name));
   } catch (const Error& error) {
-    whole.faults.push_back(error.message());
+    whole.add_error(error);
   }
 }
 
@@ -190,6 +191,7 @@ std::string to_text(const Inspection& found) {
   }
   for (const auto& [name, sheet] : found.tables) text += "\n" + name + "\n" + table_text(sheet);
   for (const auto& fault : found.faults) text += "FAULT: " + printable(fault) + "\n";
+  for (const auto& reason : found.unread) text += "NOT READ: " + printable(reason) + "\n";
   return text;
 }
 
@@ -199,6 +201,7 @@ std::string to_json(const Inspection& found) {
   for (const auto& [name, value] : found.facts) out["facts"][json_key(name)] = slip::to_json(value);
   for (const auto& [name, sheet] : found.tables) out[json_key(name)] = slip::to_json(sheet);
   out["faults"] = found.faults;
+  out["unread"] = found.unread;
   return out.dump(/*indent=*/1, ' ', /*ensure_ascii=*/false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }
 

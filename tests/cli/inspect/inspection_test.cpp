@@ -3,7 +3,9 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <fstream>
 #include <functional>
@@ -148,6 +150,54 @@ TEST_F(InspectionTest, TheStoresFaultsAreWhatTheServiceWouldNotUse) {
 
   fs::copy(live / "meta.json", sql / "v000001/meta.json", fs::copy_options::overwrite_existing);
   EXPECT_THAT(faults_of(root), ElementsAre(HasSubstr("describes another version")));
+}
+
+// Only the version itself was said to be damaged, not the directory that it is in.
+TEST_F(InspectionTest, ATokenizerOfAVersionThatCannotBeReadIsAFaultOfTheStore) {
+  const fs::path root = folder_.path() / "drafts", live = root / "sql/v000002";
+  publish_two(root);
+  fs::copy(kDemo / "target/tokenizer.json", live / "tokenizer.json");
+  EXPECT_THAT(faults_of(root), IsEmpty());
+  std::ofstream(live / "tokenizer.json") << "{";
+  EXPECT_THAT(faults_of(root), ElementsAre(HasSubstr((live / "tokenizer.json").string())));
+  fs::remove(live / "tokenizer.json");
+  fs::create_symlink("/dev/zero", live / "tokenizer.json");
+  EXPECT_THAT(faults_of(root), ElementsAre(HasSubstr((live / "tokenizer.json").string())));
+}
+
+// The lowest free descriptor becomes the limit: nothing can be opened.
+class NoDescriptors {
+ public:
+  NoDescriptors() {
+    ::getrlimit(RLIMIT_NOFILE, &before_);
+    const int free_one = ::dup(STDERR_FILENO);
+    ::close(free_one);
+    const rlimit none{static_cast<rlim_t>(free_one), before_.rlim_max};
+    ::setrlimit(RLIMIT_NOFILE, &none);
+  }
+  ~NoDescriptors() { ::setrlimit(RLIMIT_NOFILE, &before_); }
+  NoDescriptors(const NoDescriptors&) = delete;
+  NoDescriptors& operator=(const NoDescriptors&) = delete;
+
+ private:
+  rlimit before_{};
+};
+
+// A sound directory was called damaged, on a full disk too.
+TEST_F(InspectionTest, WhatCannotBeReadNowIsNotDamaged) {
+  testing::TinyLlama().write(folder_.path() / "model");
+  Inspection found{.kind = "data directory"};
+  const NoDescriptors none;
+  try {
+    inspect_draft_store(folder_.path() / "model");
+    ADD_FAILURE() << "a folder was opened";
+  } catch (const Error& error) {
+    found.add_error(error);
+  }
+  EXPECT_THAT(found.faults, IsEmpty());
+  EXPECT_THAT(found.unread, ElementsAre(HasSubstr("Too many open files")));
+  EXPECT_THAT(to_text(found), HasSubstr("NOT READ: "));
+  EXPECT_THAT(to_json(found), HasSubstr("unread"));
 }
 
 TEST_F(InspectionTest, ACurrentThatIsALinkIsAFault) {

@@ -142,6 +142,19 @@ TEST_F(OpenDraftRegistry, ADirectoryThatATopicNamedBaseDamagedIsRepaired) {
   EXPECT_EQ(open("next").base->number, 4U) << "no number is used again";
 }
 
+// The service did not start: it looked for a folder of the number that the version's meta.json had.
+TEST_F(OpenDraftRegistry, AVersionOfAnotherNumberInTheBaseDraftsFolderIsNotUsed) {
+  write_draft(folder_.path() / "draft", 1);
+  open("draft");
+  publish_as_topic_base("draft");
+  std::filesystem::rename(store_.folder("base", 2), store_.folder("base", 7));
+  DraftStore fresh(store_.root());
+  EXPECT_EQ(fresh.versions("base").size(), 1U);
+  ::testing::internal::CaptureStderr();
+  EXPECT_EQ(open("draft").base->number, 1U);
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(), ::testing::HasSubstr("describes another version"));
+}
+
 // Retention had removed the base draft's own weights: the topic's were newer.
 TEST_F(OpenDraftRegistry, ADirectoryWhereOnlyATopicNamedBaseHasWeightsImportsTheBaseDraftAgain) {
   write_draft(folder_.path() / "draft", 1);
