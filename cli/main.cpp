@@ -6,6 +6,7 @@
 #include <exception>
 #include <filesystem>
 #include <iostream>
+#include <new>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -59,6 +60,17 @@ int refuse_thread(const std::exception& error) {
                  "raise the limit of processes (ulimit -u) or of memory (ulimit -v), or set a lower --threads"});
 }
 
+// LibTorch's allocator has no exception of its own.
+bool is_out_of_memory(const std::exception& error) {
+  return dynamic_cast<const std::bad_alloc*>(&error) != nullptr ||
+         std::string_view(error.what()).find("DefaultCPUAllocator") != std::string_view::npos;
+}
+
+int refuse_memory() {
+  return refuse({slip::ErrorCode::kUnavailable, "there is not enough memory for this",
+                 "raise the limit of memory (ulimit -v), or use smaller models"});
+}
+
 // Runs the command and returns its exit status.
 int run(CLI::App& app, int argc, char** argv) {
   try {
@@ -99,6 +111,7 @@ int main(int argc, char** argv) {
     return refuse(slip::io_error(error));
   } catch (const std::exception& error) {
     if (is_refused_thread(error)) return refuse_thread(error);
+    if (is_out_of_memory(error)) return refuse_memory();
     say(std::string("internal error: ") + error.what(), {});
     return 70;
   }

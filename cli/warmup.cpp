@@ -17,6 +17,7 @@
 #include "cli/progress_line.h"
 #include "cli/target_worker.h"
 #include "cli/usable_cores.h"
+#include "cli/usable_memory.h"
 #include "common/error.h"
 #include "common/file.h"
 
@@ -109,8 +110,24 @@ std::string resuming_command() {
   return line + "--resume";
 }
 
+// A draft that training has no memory for would end the process after minutes, by the kernel's choice.
+void check_memory(const WarmupOptions& options) {
+  if (!options.draft.empty() || options.trainer.device != TrainingDevice::kCpu) return;
+  constexpr double kBytesEach = 16;  // float32: a weight, its gradient, two moments
+  const auto parameters =
+      static_cast<double>(draft_config(load_model_config(options.target), options.shape).parameters());
+  const auto usable = static_cast<double>(usable_memory_bytes());
+  if (kBytesEach * parameters <= usable) return;
+  char text[160];
+  std::snprintf(text, sizeof text,
+                "a draft of %.3g billion parameters takes %.0f GB while it is trained; this process may use %.0f GB",
+                parameters / 1e9, kBytesEach * parameters / 1e9, usable / 1e9);
+  throw Error(ErrorCode::kTooLarge, text, "lower layers, hidden or ffn of the draft", "draft-config");
+}
+
 void run(const WarmupFlags& flags) {
   const WarmupOptions options = options_from(flags);
+  if (!flags.draft_config.empty()) check_memory(options);
   ProgressLine line(progress_style());
   try {
     const WarmupResult result = run_warmup(options, line);

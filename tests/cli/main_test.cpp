@@ -106,6 +106,23 @@ TEST(Main, AThreadThatCannotStartIsSaidWithAHint) {
   EXPECT_NE(said.find("HINT: "), std::string::npos) << said;
 }
 
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // they need an address space without a limit
+// It was "internal error" with thirty frames of LibTorch, status 70.
+TEST(Main, TooLittleMemoryIsSaidWithAHint) {
+  const testing::TemporaryFolder folder;
+  std::string rows;
+  for (int i = 0; i < 16; ++i) rows += R"({"prompt":"Mira has )" + std::to_string(i) + "\"}\n";
+  const std::string prompts = folder.write("prompts.jsonl", rows).string();
+  const std::string shape = folder.write("draft.toml", "hidden = 2048\nlayers = 12\nffn = 8192\nheads = 16\n").string();
+  const auto [status, said] = run("bash -c 'ulimit -v 3000000 && exec " + kProgram + " warmup --target " +
+                                  (kDemo / "target").string() + " --draft-config " + shape + " --data " + prompts +
+                                  " --max-tokens 2 --steps 1 --out " + (folder.path() / "out").string() + "'");
+  EXPECT_EQ(status, 1) << said;
+  EXPECT_NE(said.find("there is not enough memory"), std::string::npos) << said;
+  EXPECT_EQ(said.find("frame #"), std::string::npos) << said;
+}
+#endif
+
 // A thread ended by SIGSEGV in attention.
 TEST(Main, ASmallStackLimitEndsNoThread) {
   const std::string generate = kProgram + " generate --target " + (kDemo / "target").string() + " --draft " +

@@ -9,6 +9,7 @@
 #include "cli/target_worker.h"
 #include "common/error.h"
 #include "distill/trainer/draft_trainer.h"
+#include "tests/checkpoints/temporary_folder.h"
 
 namespace slip::cli {
 namespace {
@@ -27,6 +28,22 @@ std::string refusal(const std::string& more) {
     return error.param();
   }
   return "";
+}
+
+// It took all of the machine's memory, until the kernel ended it.
+TEST(Warmup, ADraftThatTheMachineCannotTrainIsRefusedByItsSize) {
+  const slip::testing::TemporaryFolder folder;
+  const auto shape = folder.write("draft.toml", "hidden = 16384\nlayers = 500\nffn = 65536\nheads = 128\n");
+  CLI::App app;
+  add_warmup(app);
+  try {
+    app.parse("warmup --target " + kDemo + "target --draft-config " + shape.string() + " --data /nowhere.jsonl --out " +
+              (folder.path() / "out").string());
+    FAIL() << "it began";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kTooLarge) << error.message();
+    EXPECT_NE(error.message().find("billion parameters"), std::string::npos) << error.message();
+  }
 }
 
 template <class Ask>
