@@ -240,7 +240,7 @@ void add_shaping_options(CLI::App& command, GenerateOptions& options) {
   command.add_option("--logit-bias", options.logit_bias, "ID=BIAS, added to a token's logit; may be repeated")
       ->allow_extra_args(false);
   command.add_option("--min-tokens", sampling.min_tokens, "Smallest length of an answer, in tokens")
-      ->check(CLI::NonNegativeNumber);
+      ->check(CLI::Range(0, std::numeric_limits<int>::max()));
   command.add_option("--stop", options.stops, "A string that ends the answer, excluded from it; may be repeated")
       ->allow_extra_args(false);
   command.add_option("--stop-token", options.stop_tokens, "A token id that ends the answer; may be repeated")

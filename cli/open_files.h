@@ -5,6 +5,9 @@
 
 namespace slip::cli {
 
+// Below it a service has none left for a connection.
+inline constexpr std::uint64_t kLeastFiles = 32;
+
 // Raises this process's limit of open files to `wanted`, or as far as allowed; returns the new limit. Never lowers it.
 // A shell's default of 1,024 is less than our connections need, and without descriptors the ledger stops too.
 std::uint64_t allow_open_files(std::uint64_t wanted);

@@ -86,6 +86,12 @@ ApiKeys load_keys(const ServeConfig& config, const ApiKeys& environment) {
 // `wanted`, or fewer if the limit of open files is too low.
 int allowed_connections(int wanted) {
   const std::uint64_t files = files_for(wanted), allowed = allow_open_files(files);
+  if (allowed < kLeastFiles) {
+    throw Error(ErrorCode::kIo,
+                "this process may have " + std::to_string(allowed) + " files open, and a service needs " +
+                    std::to_string(kLeastFiles) + " or it takes no connection",
+                "raise its limit, such as by ulimit -n 1024");
+  }
   const int connections = connections_within(allowed, wanted);
   if (connections == wanted) return wanted;
   log_warn("at most " + std::to_string(connections) +

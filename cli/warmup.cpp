@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -170,10 +171,10 @@ void add_how(CLI::App& command, WarmupFlags& flags) {
       ->check(CLI::IsMember({"kl", "rkl", "jsd", "tv"}));
   command.add_option("--beta", flags.beta, "Weight of the jsd loss's first term (default 0.5)");
   command.add_option("--steps", flags.steps, "Optimizer steps; 0: until the held-out loss stops falling (default)")
-      ->check(CLI::NonNegativeNumber);
+      ->check(CLI::Range(0, std::numeric_limits<int>::max()));
   command.add_option("--batch", flags.batch, "Answers per step (default 8)")->check(count_fault);
   command.add_option("--lr", flags.learning_rate, "Learning rate (default 0.002)")
-      ->check(CLI::PositiveNumber)
+      ->check(CLI::Range(1e-9, 1e3))
       ->check(nan_fault);
   command.add_option("--seed", flags.seed, "Seed of weights, order and sampling (default 1)")->check(seed_fault);
   command.add_option("--threads", flags.threads, "Threads (default: all cores this process may use)")

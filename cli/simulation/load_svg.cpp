@@ -72,7 +72,7 @@ Axes axes_of(const std::vector<Curve>& curves) {
 
 std::string short_number(double value) {
   char text[32];
-  std::snprintf(text, sizeof text, "%.3g", value);
+  std::snprintf(text, sizeof text, value >= 1000 ? "%.0f" : "%.3g", value);
   return text;
 }
 

@@ -39,6 +39,7 @@ TEST(ThreadPriority, ShortSlicesAreInheritedUntilAThreadIsNiced) {
   on_a_thread([] {
     const Settings usual = settings();
     if (usual.slice_ns == 0) GTEST_SKIP() << "Linux before 6.12 has no slices to ask for";
+    if (usual.nice != 0) GTEST_SKIP() << "the test itself is niced";
     ask_for_short_slices();
     EXPECT_EQ(settings(), (Settings{SCHED_OTHER, 0, 100'000}));
     on_a_thread([&] {

@@ -19,11 +19,11 @@ json load(double rate, const json& mean_ms) {
 }
 
 TEST(LoadSvg, DrawsEachArmOverTheLoads) {
-  const std::string svg = load_svg(json::array({load(5, 80), load(20, 400)}), "a <machine>");
+  const std::string svg = load_svg(json::array({load(5, 80), load(20, 4000)}), "a <machine>");
   EXPECT_THAT(svg, HasSubstr("a &lt;machine&gt;"));
   EXPECT_THAT(svg, HasSubstr("k&lt;3&gt;"));
-  for (const char* label : {">5<", ">20<", ">50<", ">500<"}) EXPECT_THAT(svg, HasSubstr(label));
-  EXPECT_THAT(svg, Not(HasSubstr(">1000<"))) << "beyond the slowest";
+  for (const char* label : {">5<", ">20<", ">50<", ">2000<"}) EXPECT_THAT(svg, HasSubstr(label));
+  EXPECT_THAT(svg, Not(HasSubstr(">5000<"))) << "beyond the slowest";
   EXPECT_THAT(svg, Not(HasSubstr("nan")));
 }
 
