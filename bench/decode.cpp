@@ -13,11 +13,11 @@
 #include <string>
 #include <vector>
 
-#include "cli/simulation/decoding.h"
 #include "bench/common_matrix_peak.h"
 #include "bench/common_products.h"
 #include "bench/common_read_probes.h"
 #include "bench/common_result.h"
+#include "cli/simulation/decoding.h"
 #include "cli/simulation/samples.h"
 #include "common/error.h"
 #include "engine/engine.h"

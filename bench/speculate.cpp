@@ -15,9 +15,9 @@
 #include <vector>
 
 #include "bench/common_answer.h"
-#include "cli/simulation/decoding.h"
 #include "bench/common_prompts.h"
 #include "bench/common_result.h"
+#include "cli/simulation/decoding.h"
 #include "cli/simulation/samples.h"
 #include "common/clock.h"
 #include "common/error.h"

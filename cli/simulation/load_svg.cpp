@@ -37,7 +37,9 @@ struct Curve {
 std::vector<Curve> curves_of(const json& loads) {
   std::vector<Curve> curves;
   for (const json& load : loads) {
-    for (const auto& [name, arm] : load["arms"].items()) {
+    for (const auto& item : load["arms"].items()) {
+      const std::string& name = item.key();
+      const json& arm = item.value();
       auto curve = std::find_if(curves.begin(), curves.end(), [&](const Curve& one) { return one.arm == name; });
       if (curve == curves.end()) curve = curves.insert(curves.end(), Curve{name, {}, {}, {}});
       if (!arm["e2e_ms"]["mean"].is_number()) continue;

@@ -110,7 +110,7 @@ PassCosts calculated_costs(const ModelConfig& config, const MachineFigures& mach
   const auto cached = 2.0 * config.n_layers * config.n_kv_heads * config.head_dim;
   const auto attended = 4.0 * config.n_layers * config.n_heads * config.head_dim;
   Terms terms;
-  const auto knee = static_cast<std::int32_t>(std::clamp(read_us / row_us, 1.0, double{kMostTableRows / 2}));
+  const auto knee = static_cast<std::int32_t>(std::clamp(read_us / row_us, 1.0, kMostTableRows / 2.0));
   for (const std::int32_t rows : {1, knee, 2 * knee}) {
     terms.row_us[rows] = machine.pass_us + std::max(read_us, rows * row_us);
   }

@@ -70,7 +70,7 @@ PassCosts costs_of(std::span<const Probe> table, const Probe& logits, const Prob
   PassCosts::Terms terms;
   for (const Probe& probe : table) terms.row_us[probe.shape.n_rows] = probe.us();
   const auto at = [&](std::int32_t rows) { return terms.row_us.at(rows); };
-  terms.more_row_us = positive(at(kMostRows) - at(kMostRows / 2)) / (kMostRows / 2);
+  terms.more_row_us = positive(at(kMostRows) - at(kMostRows / 2)) / (kMostRows / 2.0);
   terms.logit_row_us = positive(logits.us() - at(kLogitRows)) / (kLogitRows - 1);
 
   const std::int32_t context = few.shape.context;

@@ -137,7 +137,8 @@ TEST(RecordCodec, ATombstoneKeepsItsScope) {
   EXPECT_FALSE(named.contains(RequestId{5}, name_hash("customer-43"), TenantId{3}, 0));
   EXPECT_FALSE(named.contains(RequestId{5}, NameHash{}, TenantId{3}, 0)) << "a call without a name";
   const PurgeScope none = parse_frame(encode_tombstone({}, 9, 123))->scope();
-  EXPECT_FALSE(none.contains(RequestId{5}, name_hash("mine"), TenantId{0}, 0)) << "damage must not become a purge of everything";
+  EXPECT_FALSE(none.contains(RequestId{5}, name_hash("mine"), TenantId{0}, 0))
+      << "damage must not become a purge of everything";
 }
 
 TEST(RecordCodec, EveryTruncationIsRefused) {
