@@ -2,6 +2,7 @@
 // What a load would see: the engine's scheduler and planner on an event clock, with a profile's costs.
 #include <cstdio>
 #include <iostream>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -15,6 +16,7 @@
 #include "common/error.h"
 #include "common/file.h"
 #include "ledger/figures.h"
+#include "ledger/sheet.h"
 
 namespace slip::cli {
 namespace {
@@ -29,9 +31,9 @@ constexpr const char* kFooter =
     "1,2\n"
     "  slipstream simulate --profile profile.json --topics all=0.6 --rate 5,10,20,40 --svg load.svg\n"
     "slipstream profile makes the profile. Arms: auto is what serve does; lengths the same without early stops; none\n"
-    "plain decoding; k3 always three drafted tokens. All arms see the same arrivals. All prompts differ, so the "
+    "plain decoding; k3 always three drafted tokens. All arms see the same arrivals. Prompts all differ, so the "
     "prefix\n"
-    "cache finds nothing. Answers are as long as asked for. Nothing is learned: α stays what it is given.";
+    "cache finds nothing. Answers are as long as asked for, or as recorded. α stays as it is: nothing is learned.";
 
 struct SimulateOptions {
   std::string profile, ledger, trace, svg;
@@ -59,16 +61,35 @@ SimulatedTopic topic_of(const std::string& text) {
   return {text.substr(0, equals), alpha};
 }
 
-// The topics of a service: their recent α, and their shares of its requests.
-std::vector<SimulatedTopic> recorded_topics(const std::string& ledger) {
+// A service's requests: their topics with their recent α, and how long their prompts and answers were.
+struct RecordedTraffic {
   std::vector<SimulatedTopic> topics;
-  for (const TopicFigures& topic : topic_figures(LedgerReader(ledger, {}))) {
-    if (topic.requests == 0) continue;
-    const double alpha = topic.recent_alpha.value_or(topic.alpha.value_or(0));
-    topics.push_back({.name = topic.topic, .alpha = alpha, .share = static_cast<double>(topic.requests)});
+  std::vector<Arrival> requests;  // oldest first, without times
+};
+
+RecordedTraffic recorded_traffic(const std::string& file) {
+  constexpr int kMostRequests = 10'000;  // the newest
+  const LedgerReader ledger(file, {});
+  RecordedTraffic traffic;
+  std::map<std::string, std::int32_t> index_of;
+  for (const TopicFigures& topic : topic_figures(ledger)) {
+    index_of[topic.topic] = static_cast<std::int32_t>(traffic.topics.size());
+    traffic.topics.push_back({.name = topic.topic, .alpha = topic.recent_alpha.value_or(topic.alpha.value_or(0))});
   }
-  if (topics.empty()) throw Error(ErrorCode::kInvalidArgument, "--ledger: " + ledger + " has no requests");
-  return topics;
+  const Sheet sheet = ledger.view("recent_requests", kMostRequests);
+  for (std::size_t i = sheet.rows.size(); i-- > 0;) {
+    const SheetRow row(sheet, i);
+    const auto topic = index_of.find(row.text("topic"));
+    const std::int64_t prompt = row.integer("prompt_tokens"), answer = row.integer("output_tokens");
+    if (topic == index_of.end() || prompt < 1 || answer < 1) continue;
+    constexpr std::int64_t kMost = 1 << 20;
+    traffic.requests.push_back({0, static_cast<std::int32_t>(std::min(answer, kMost)),
+                                static_cast<std::int32_t>(std::min(prompt, kMost)), topic->second});
+  }
+  if (traffic.requests.empty()) {
+    throw Error(ErrorCode::kInvalidArgument, "--ledger: " + file + " has no answered requests");
+  }
+  return traffic;
 }
 
 EngineOptions options_of(const std::string& arm, const SimulateOptions& options) {
@@ -102,19 +123,30 @@ std::vector<Arrival> trace_of(const SimulateOptions& options, double scale) {
   return trace_arrivals(options.trace, trace);
 }
 
+// Gives each arrival a recorded request's topic and lengths, in their order.
+void make_like(const std::vector<Arrival>& recorded, const SimulateOptions& options, std::vector<Arrival>& arrivals) {
+  for (std::size_t i = 0; i < arrivals.size(); ++i) {
+    const double at_s = arrivals[i].at_s;
+    arrivals[i] = recorded[i % recorded.size()];
+    arrivals[i].at_s = at_s;
+    if (options.max_tokens > 0) arrivals[i].max_tokens = std::min(arrivals[i].max_tokens, options.max_tokens);
+  }
+}
+
 // `load`: a rate, or a trace's scale.
-std::vector<Arrival> arrivals_of(const SimulateOptions& options, double load) {
+std::vector<Arrival> arrivals_of(const SimulateOptions& options, double load, const RecordedTraffic& traffic) {
   std::vector<Arrival> arrivals = options.trace.empty() ? poisson_of(options, load) : trace_of(options, load);
+  if (options.trace.empty() && !traffic.requests.empty()) make_like(traffic.requests, options, arrivals);
   if (options.prompt_tokens == 0) return arrivals;
   for (Arrival& arrival : arrivals) arrival.prompt_tokens = options.prompt_tokens;
   return arrivals;
 }
 
-Simulation simulation_of(const SimulateOptions& options, const Profile& profile) {
+Simulation simulation_of(const SimulateOptions& options, const Profile& profile, const RecordedTraffic& traffic) {
   Simulation simulation{profile.target.costs, std::nullopt, profile.other, {}, {}};
   if (profile.draft) simulation.draft = profile.draft->costs;
   if (options.request_ms >= 0) simulation.other.request_us = 1e3 * options.request_ms;
-  if (!options.ledger.empty()) simulation.topics = recorded_topics(options.ledger);
+  simulation.topics = traffic.topics;
   for (const std::string& text : options.topics) simulation.topics.push_back(topic_of(text));
   if (simulation.topics.empty()) simulation.topics.push_back({"all", 0});
   simulation.cache_tokens = options.cache_tokens;
@@ -134,12 +166,13 @@ double mean_rate(const std::vector<Arrival>& arrivals) {
 }
 
 json run(const SimulateOptions& options, const Profile& profile) {
-  Simulation simulation = simulation_of(options, profile);
+  const RecordedTraffic traffic = options.ledger.empty() ? RecordedTraffic() : recorded_traffic(options.ledger);
+  Simulation simulation = simulation_of(options, profile, traffic);
   std::vector<std::string> arms = options.arms;
   if (arms.empty()) arms = profile.draft ? std::vector<std::string>{"auto", "none"} : std::vector<std::string>{"none"};
   json result = {{"machine", profile.machine}, {"target", profile.target.model}, {"loads", json::array()}};
   for (const double one : options.trace.empty() ? options.rates : scales_of(options)) {
-    const std::vector<Arrival> arrivals = arrivals_of(options, one);
+    const std::vector<Arrival> arrivals = arrivals_of(options, one, traffic);
     json load = {{"requests", arrivals.size()}, {"rate_per_s", one}};
     if (!options.trace.empty()) {
       load["scale"] = one;
@@ -274,7 +307,7 @@ void add_simulate(CLI::App& app) {
   command->add_option("--profile", options->profile, "File that slipstream profile wrote")->required();
   command->add_option("--topics", options->topics, "name=α, comma separated; requests take them in turns")
       ->delimiter(',');
-  command->add_option("--ledger", options->ledger, "Takes topics, their shares and their recent α from this ledger");
+  command->add_option("--ledger", options->ledger, "Takes requests and their topics' recent α from this ledger");
   command->add_option("--arms", options->arms, "Ways to decode, comma separated [auto,none]")->delimiter(',');
   add_load_options(*command, *options);
   add_engine_options(*command, *options);

@@ -281,7 +281,7 @@ LoadFigures simulate(const Simulation& simulation, const std::vector<Arrival>& a
   run.replies.resize(arrivals.size());
   TopicTurns turns(simulation.topics);
   const auto submit = [&](std::size_t i) {
-    const std::size_t kind = turns.next();
+    const std::size_t kind = arrivals[i].topic < 0 ? turns.next() : static_cast<std::size_t>(arrivals[i].topic);
     const double arrived_us = 1e6 * arrivals[i].at_s;
     Request request;
     request.id = RequestId{i + 1};

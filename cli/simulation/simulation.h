@@ -26,7 +26,7 @@ struct Simulation {
   PassCosts target;
   std::optional<PassCosts> draft;  // empty: no topic has a draft
   OtherCosts other;
-  std::vector<SimulatedTopic> topics;  // in turns, by their shares
+  std::vector<SimulatedTopic> topics;  // in turns by their shares, unless an arrival has its own
   EngineOptions options;
   std::int32_t cache_tokens = 16384;  // of the target's cache
   std::int32_t max_positions = 4096;
@@ -40,6 +40,7 @@ struct Simulation {
 // token is drawn from the density with mean α of u^((1 − α) / α), u uniform, and the token is right with probability p,
 // at any depth. Deterministic for a seed. Sets the process's monotonic_source for the call. Threads: one at a time in a
 // process.
+// REQUIRES: arrivals' topics are indices of `topics`.
 LoadFigures simulate(const Simulation& simulation, const std::vector<Arrival>& arrivals);
 
 }  // namespace slip

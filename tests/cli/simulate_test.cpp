@@ -85,14 +85,18 @@ TEST_F(SimulateCommand, TakesTopicsAndTheirAcceptanceFromALedger) {
       row.accepted = i % 3 == 0 ? 2 : 6;
       row.first_rejections = 10 - row.accepted;
       row.steps = 5;
-      row.output_tokens = 11;
+      row.prompt_tokens = 20;
+      row.output_tokens = 64;
       ledger.record(row);
     }
   }
   const json result = json::parse(command_output({"simulate", "--profile", calculated(), "--ledger", path("ledger.db"),
                                                   "--rate", "10", "--duration", "20", "--arms", "k1", "--json"}));
+  const json& load = result["loads"][0];
   const double expected = (2 * 0.6 + 0.2) / 3;
-  EXPECT_NEAR(result["loads"][0]["arms"]["k1"]["alpha"].get<double>(), expected, 0.06);
+  EXPECT_NEAR(load["arms"]["k1"]["alpha"].get<double>(), expected, 0.06);
+  EXPECT_NEAR(load["arms"]["k1"]["tokens_per_s"].get<double>(), 64 * load["requests"].get<double>() / 20, 30)
+      << "answers are as long as the recorded ones";
 }
 
 TEST_F(SimulateCommand, WhatDoesNotFitTogetherIsRefusedWithTheOption) {
