@@ -49,6 +49,7 @@ struct SimulateOptions {
 
 constexpr double kPoissonSeconds = 60;  // of a load without --duration; a trace is replayed whole
 constexpr int kPoissonTokens = 128;     // of an answer without --max-tokens; a trace says its own
+constexpr double kMostRequests = 1e7;   // of a load; their arrivals are in memory
 
 // "sql=0.56"
 SimulatedTopic topic_of(const std::string& text) {
@@ -74,7 +75,8 @@ RecordedTraffic recorded_traffic(const std::string& file) {
   std::map<std::string, std::int32_t> index_of;
   for (const TopicFigures& topic : topic_figures(ledger)) {
     index_of[topic.topic] = static_cast<std::int32_t>(traffic.topics.size());
-    traffic.topics.push_back({.name = topic.topic, .alpha = topic.recent_alpha.value_or(topic.alpha.value_or(0))});
+    traffic.topics.push_back(
+        {.name = topic.topic, .alpha = topic.recent_alpha.value_or(topic.alpha.value_or(0)), .share = 0});
   }
   const Sheet sheet = ledger.view("recent_requests", kMostRequests);
   for (std::size_t i = sheet.rows.size(); i-- > 0;) {
@@ -85,6 +87,7 @@ RecordedTraffic recorded_traffic(const std::string& file) {
     constexpr std::int64_t kMost = 1 << 20;
     traffic.requests.push_back({0, static_cast<std::int32_t>(std::min(answer, kMost)),
                                 static_cast<std::int32_t>(std::min(prompt, kMost)), topic->second});
+    ++traffic.topics[static_cast<std::size_t>(topic->second)].share;  // for arrivals of a trace
   }
   if (traffic.requests.empty()) {
     throw Error(ErrorCode::kInvalidArgument, "--ledger: " + file + " has no answered requests");
@@ -110,9 +113,13 @@ EngineOptions options_of(const std::string& arm, const SimulateOptions& options)
   return engine;
 }
 
+double seconds_of(const SimulateOptions& options) {
+  return options.duration_s > 0 ? options.duration_s : kPoissonSeconds;
+}
+
 std::vector<Arrival> poisson_of(const SimulateOptions& options, double rate) {
-  return poisson_arrivals(rate, options.duration_s > 0 ? options.duration_s : kPoissonSeconds,
-                          options.max_tokens > 0 ? options.max_tokens : kPoissonTokens, options.seed);
+  return poisson_arrivals(rate, seconds_of(options), options.max_tokens > 0 ? options.max_tokens : kPoissonTokens,
+                          options.seed);
 }
 
 std::vector<Arrival> trace_of(const SimulateOptions& options, double scale) {
@@ -216,6 +223,10 @@ void check(const SimulateOptions& options) {
   };
   if (options.rates.empty() == options.trace.empty()) refuse("no load is given", "give either --rate or --trace");
   if (!options.topics.empty() && !options.ledger.empty()) refuse("--topics and --ledger both give α", "leave one out");
+  for (const double rate : options.rates) {
+    if (rate * seconds_of(options) <= kMostRequests) continue;
+    refuse("--rate and --duration make more than ten million requests", "lower one of them");
+  }
   if (options.deadlines && options.ttft_ms == 0 && options.tpot_ms == 0) {
     refuse("--deadlines without a target", "add --tpot-ms or --ttft-ms");
   }

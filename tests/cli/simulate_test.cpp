@@ -113,6 +113,7 @@ TEST_F(SimulateCommand, WhatDoesNotFitTogetherIsRefusedWithTheOption) {
   EXPECT_THAT(refused({"--rate", "nan"}), HasSubstr("--rate"));
   EXPECT_THAT(refused({"--rate", "1", "--svg", path("x.svg")}), HasSubstr("--svg"));
   EXPECT_THAT(refused({"--rate", "1", "--scale", "2"}), HasSubstr("--scale"));
+  EXPECT_THAT(refused({"--rate", "1000000", "--duration", "10000000"}), HasSubstr("ten million"));
   EXPECT_THAT(refused({"--rate", "1", "--deadlines"}), HasSubstr("--deadlines"));
   EXPECT_THAT(refused({"--rate", "1", "--max-tokens", "5000"}), HasSubstr("--context"));
   EXPECT_THAT(refused({"--rate", "1", "--ledger", path("absent.db")}), HasSubstr("absent.db"));
