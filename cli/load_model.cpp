@@ -34,6 +34,11 @@ void require_same_vocabulary(const std::filesystem::path& folder, const Vocabula
 
 }  // namespace
 
+std::string folder_name(const std::filesystem::path& folder) {
+  const auto normal = std::filesystem::absolute(folder).lexically_normal();
+  return normal.has_filename() ? normal.filename().string() : normal.parent_path().filename().string();
+}
+
 Dtype parse_dtype(const std::string& name) {
   if (name == "bfloat16") return Dtype::kBFloat16;
   if (name == "float32") return Dtype::kFloat32;

@@ -11,6 +11,9 @@
 
 namespace slip::cli {
 
+// A model's name: the last part of its folder's path, also for "models/x/" and ".".
+std::string folder_name(const std::filesystem::path& folder);
+
 // Reads "bfloat16" or "float32"; Error{kInvalidArgument} for other names.
 Dtype parse_dtype(const std::string& name);
 // Reads "cpu" or "cuda"; Error{kInvalidArgument} for other names, Error{kUnsupported} for a dtype that the device

@@ -49,11 +49,6 @@ std::string processor_name() {
   return name.empty() ? "unknown processor" : name;
 }
 
-std::string folder_name(const std::string& folder) {
-  const auto path = std::filesystem::path(folder).lexically_normal();
-  return (path.has_filename() ? path : path.parent_path()).filename().string();
-}
-
 Profile measured(const ProfileOptions& options) {
   const Dtype dtype = parse_dtype(options.dtype);
   kernels::ThreadPool pool(options.threads > 0 ? options.threads : usable_cores());

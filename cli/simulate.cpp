@@ -69,7 +69,7 @@ struct RecordedTraffic {
 };
 
 RecordedTraffic recorded_traffic(const std::string& file) {
-  constexpr int kMostRequests = 10'000;  // the newest
+  constexpr int kMostRecorded = 10'000;  // the newest
   const LedgerReader ledger(file, {});
   RecordedTraffic traffic;
   std::map<std::string, std::int32_t> index_of;
@@ -78,7 +78,7 @@ RecordedTraffic recorded_traffic(const std::string& file) {
     traffic.topics.push_back(
         {.name = topic.topic, .alpha = topic.recent_alpha.value_or(topic.alpha.value_or(0)), .share = 0});
   }
-  const Sheet sheet = ledger.view("recent_requests", kMostRequests);
+  const Sheet sheet = ledger.view("recent_requests", kMostRecorded);
   for (std::size_t i = sheet.rows.size(); i-- > 0;) {
     const SheetRow row(sheet, i);
     const auto topic = index_of.find(row.text("topic"));

@@ -106,7 +106,7 @@ void adopt(Inspection& whole, const std::string& part, const fs::path& path, Ins
     for (auto& [name, value] : found.facts) whole.add(prefix + name, std::move(value));
     for (auto& [name, sheet] : found.tables) whole.tables.emplace_back(prefix + name, std::move(sheet));
     for (auto& fault : found.faults) whole.faults.push_back(std::move(fault));
-    for (auto& part_name : found.unread) whole.unread.push_back(std::move(part_name));
+    for (auto& reason : found.unread) whole.unread.push_back(std::move(reason));
   } catch (const Error& error) {
     whole.add_error(error);
   }

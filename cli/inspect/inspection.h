@@ -18,8 +18,7 @@ struct Inspection {
   std::vector<std::pair<std::string, Cell>> facts;
   std::vector<std::pair<std::string, Sheet>> tables;
   std::vector<std::string> faults;  // damaged or missing parts, each naming its file
-  std::vector<std::string>
-      unread;  // parts that could not be read now, which says nothing of them: a full disk, a limit
+  std::vector<std::string> unread;  // reasons why parts could not be read now: a full disk, a limit
 
   void add_error(const Error& error) { (error.code() == ErrorCode::kIo ? unread : faults).push_back(error.message()); }
   void add(const std::string& name, Cell value) { facts.emplace_back(name, std::move(value)); }

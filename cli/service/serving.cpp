@@ -40,11 +40,6 @@ constexpr const char* kRouterFile = "router.state";
 constexpr std::chrono::milliseconds kRouterSaveInterval{1000};  // the most that promise 5 allows
 constexpr const char* kNoDraftModel = "prompt_lookup";  // what proposes, in ledger and metrics, without a draft model
 
-std::string folder_name(const std::filesystem::path& folder) {
-  const auto normal = std::filesystem::absolute(folder).lexically_normal();
-  return normal.has_filename() ? normal.filename().string() : normal.parent_path().filename().string();
-}
-
 std::string megabytes(std::uint64_t bytes) {
   return std::to_string((bytes + (1U << 20) - 1) >> 20) + " MiB";
 }

@@ -202,10 +202,14 @@ ModelProfile measure_model(const std::string& name, const std::shared_ptr<const 
   probes.push_back({{many, kSequences, 1}, true, {}});
   probes.push_back({{many, 1, kMostRows}, false, {}});
   const std::size_t n_terms = probes.size();
-  for (StepShape shape : kHeldOutSteps)
-    probes.push_back({{fitting(shape.context, weights->config), shape.n_sequences, shape.n_rows}, true, {}});
-  for (StepShape shape : kHeldOutPrompts)
-    probes.push_back({{fitting(shape.context, weights->config), shape.n_sequences, shape.n_rows}, false, {}});
+  const auto hold_out = [&](std::span<const StepShape> shapes, bool all_logits) {
+    for (StepShape shape : shapes) {
+      shape.context = fitting(shape.context, weights->config);
+      probes.push_back({shape, all_logits, {}});
+    }
+  };
+  hold_out(kHeldOutSteps, true);
+  hold_out(kHeldOutPrompts, false);
   measure(decoding, probes, observer, name);
   const std::span all(probes);
   const PassCosts costs =

@@ -38,6 +38,12 @@ class PurgerTest : public ::testing::Test {
     };
   }
 
+  static std::future<PurgeResult> submit(Purger& purger) {
+    const auto made = std::make_shared<std::promise<PurgeResult>>();
+    purger.submit({"", TenantId{7}, std::nullopt}, [made](PurgeResult one) { made->set_value(std::move(one)); });
+    return made->get_future();
+  }
+
   testing::TemporaryFolder folder_;
   std::optional<Ledger> ledger_;
   std::vector<PurgeScope> scopes_;
@@ -114,18 +120,12 @@ TEST_F(PurgerTest, OrdersWaitInABoundAndEndWithTheService) {
     return 1;
   });
   std::vector<std::future<PurgeResult>> results;
-  const auto submit = [&] {
-    auto made = std::make_shared<std::promise<PurgeResult>>();
-    auto result = made->get_future();
-    purger.submit({"", TenantId{7}, std::nullopt}, [made](PurgeResult one) { made->set_value(std::move(one)); });
-    results.push_back(std::move(result));
-  };
-  submit();
+  results.push_back(submit(purger));
   begun.get_future().wait();
   bool refused = false;
   for (int i = 0; i < 100 && !refused; ++i) {
     try {
-      submit();
+      results.push_back(submit(purger));
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), ErrorCode::kOverloaded);
       refused = true;
@@ -135,7 +135,7 @@ TEST_F(PurgerTest, OrdersWaitInABoundAndEndWithTheService) {
   auto stopping = std::async(std::launch::async, [&] { purger.stop(); });
   while (true) {
     try {
-      submit();
+      results.push_back(submit(purger));
     } catch (const Error& error) {
       if (error.code() == ErrorCode::kUnavailable) break;
     }
@@ -163,14 +163,13 @@ TEST_F(PurgerTest, OneThatHasWaitedForSecondsFailsWhenItsTurnComes) {
       go_on.get_future().wait();
       return 1;
     });
-    std::promise<PurgeResult> first, second;
-    purger.submit({"", TenantId{7}, std::nullopt}, [&](PurgeResult one) { first.set_value(std::move(one)); });
+    auto first = submit(purger);
     begun.get_future().wait();
-    purger.submit({"", TenantId{7}, std::nullopt}, [&](PurgeResult one) { second.set_value(std::move(one)); });
+    auto second = submit(purger);
     test_now_us = 6'000'000;
     go_on.set_value();
-    EXPECT_FALSE(first.get_future().get().error);
-    const PurgeResult late = second.get_future().get();
+    EXPECT_FALSE(first.get().error);
+    const PurgeResult late = second.get();
     ASSERT_TRUE(late.error);
     EXPECT_EQ(late.error->code(), ErrorCode::kUnavailable);
   }
@@ -186,14 +185,13 @@ TEST_F(PurgerTest, ClosingFailsThoseThatWaitAtOnce) {
     go_on.get_future().wait();
     return 1;
   });
-  std::promise<PurgeResult> first, second;
-  purger.submit({"", TenantId{7}, std::nullopt}, [&](PurgeResult one) { first.set_value(std::move(one)); });
+  auto first = submit(purger);
   begun.get_future().wait();
-  purger.submit({"", TenantId{7}, std::nullopt}, [&](PurgeResult one) { second.set_value(std::move(one)); });
+  auto second = submit(purger);
   purger.close();  // the first one still runs
-  EXPECT_EQ(second.get_future().get().error.value().code(), ErrorCode::kUnavailable);
+  EXPECT_EQ(second.get().error.value().code(), ErrorCode::kUnavailable);
   go_on.set_value();
-  EXPECT_FALSE(first.get_future().get().error);
+  EXPECT_FALSE(first.get().error);
 }
 
 TEST(RestingReplay, NothingButThePurgeLeaves) {
