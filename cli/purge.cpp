@@ -108,8 +108,8 @@ void run(const PurgeFlags& flags) {
   const PurgeWish wish = checked(flags);
   const ServeConfig config = read_serve_config(flags.config);
   const fs::path data_dir = flags.data_dir.empty() ? config.data_dir : fs::path(flags.data_dir);
-  if (!fs::exists(data_dir / "ledger.db")) {
-    throw Error(ErrorCode::kNotFound, data_dir.string() + " is no data directory: it has no ledger.db",
+  if (!fs::exists(data_dir / "ledger.db") && !fs::exists(data_dir / "replay")) {
+    throw Error(ErrorCode::kNotFound, data_dir.string() + " is no data directory: it has neither ledger.db nor replay/",
                 "name it by --data-dir or -c");
   }
   const PurgeResult result = purge(data_dir, wish, config);

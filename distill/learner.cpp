@@ -166,6 +166,7 @@ void Learner::State::learn() {
       out_of_memory = false;
     } catch (const std::bad_alloc&) {
       end_unit();
+      failing.store(true, std::memory_order_relaxed);
       if (!std::exchange(out_of_memory, true)) log_error("learning: there is no memory for it; it is tried again");
       inbox.wait_for(kIdleTickUs);
     }

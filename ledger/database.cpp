@@ -22,6 +22,7 @@ ErrorCode code_of(int result) {
   switch (result & 0xFF) {
     case SQLITE_CORRUPT:
     case SQLITE_NOTADB:
+    case SQLITE_ERROR:  // our statements are right, so the file lacks a table or a column of theirs
       return ErrorCode::kDataLoss;
     case SQLITE_CONSTRAINT:
     case SQLITE_MISMATCH:
@@ -48,7 +49,10 @@ void create_private(const std::filesystem::path& file) {
     throw Error(ErrorCode::kIo, "cannot open " + file.string() + ": " + std::strerror(errno));
   }
   if (!S_ISREG(status.st_mode)) throw Error(ErrorCode::kPermission, file.string() + " is not a regular file");
-  if (status.st_uid != ::geteuid()) throw Error(ErrorCode::kPermission, file.string() + " belongs to another user");
+  if (status.st_uid != ::geteuid()) {
+    throw Error(ErrorCode::kPermission, file.string() + " belongs to another user",
+                "run it as that user: " + std::to_string(status.st_uid));
+  }
   if ((status.st_mode & 077) != 0 && ::fchmod(handle.get(), 0600) != 0) {
     throw Error(ErrorCode::kPermission, "cannot make " + file.string() + " private: " + std::strerror(errno));
   }

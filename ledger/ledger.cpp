@@ -320,7 +320,11 @@ Ledger::~Ledger() {
 }
 
 void Ledger::record(LedgerRow row) noexcept {
-  if (!state_->inbox.push(std::move(row))) state_->n_dropped.fetch_add(1, std::memory_order_relaxed);
+  if (!state_->inbox.push(std::move(row))) count_dropped(1);
+}
+
+void Ledger::count_dropped(std::uint64_t rows) noexcept {
+  state_->n_dropped.fetch_add(rows, std::memory_order_relaxed);
 }
 
 void Ledger::reconcile(std::span<const DraftVersionRow> versions) {

@@ -39,6 +39,7 @@ class Ledger {
                                            // kIo | kUnsupported | kPermission}; a damaged file is left untouched
   ~Ledger();                               // flushes, truncates the WAL
   void record(LedgerRow row) noexcept;
+  void count_dropped(std::uint64_t rows) noexcept;  // rows that the caller could not make, for lack of memory
   // Adds versions that the store knows and the ledger does not, after a crash between publish and commit.
   void reconcile(std::span<const DraftVersionRow> versions);
   void flush();  // returns once all rows so far are committed or have failed

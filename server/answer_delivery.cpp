@@ -42,9 +42,27 @@ awaitable<AnswerDelivery::Next> AnswerDelivery::run(AnswerIdentity who, std::sha
   peer_.stop();
   if (fault) {
     service_.cancel(who_);
+    co_await say_exhausted();
     std::rethrow_exception(fault);
   }
   co_return next;
+}
+
+std::string AnswerDelivery::text_of_exhaustion() const {
+  AnswerChannel::Taken lost;
+  lost.overflowed = lost.no_memory = true;
+  const std::string event = error_event(*fault_of(lost));
+  return responder_.exchange().http_1_0 ? event : chunk_text(event) + std::string(kLastChunk);
+}
+
+// Ends a stream that has begun with an error event. A stream that has not begun is answered by the caller.
+awaitable<void> AnswerDelivery::say_exhausted() {
+  const Exchange& exchange = responder_.exchange();
+  if (!who_.stream || !exchange.answer_begun || exchange.in_mid_send) co_return;
+  try {
+    co_await responder_.send(std::move(exhausted_text_));
+  } catch (const std::exception&) {  // no memory for that either: the client sees a stream that was cut off
+  }
 }
 
 awaitable<AnswerDelivery::Next> AnswerDelivery::deliver(std::shared_ptr<void> connection) {
@@ -53,6 +71,7 @@ awaitable<AnswerDelivery::Next> AnswerDelivery::deliver(std::shared_ptr<void> co
   log.answer = who_.id;
   log.topic = who_.topic;
   log.draft = who_.draft;
+  if (who_.stream) exhausted_text_ = text_of_exhaustion();
   asio::co_spawn(
       executor_, [self = shared_from_this(), connection]() -> awaitable<void> { co_await self->watch(); },
       asio::detached);

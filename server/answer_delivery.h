@@ -45,8 +45,10 @@ class AnswerDelivery : public std::enable_shared_from_this<AnswerDelivery> {
   boost::asio::awaitable<bool> send_what_came();
   boost::asio::awaitable<bool> send_heartbeat();
   boost::asio::awaitable<bool> probe();
+  boost::asio::awaitable<void> say_exhausted();
   boost::asio::awaitable<Next> give_up(const Error& why);
   std::string stream_opening();
+  std::string text_of_exhaustion() const;
   void log_answers() const;
   void on_client_gone();
   const ServerOptions& options() const { return service_.options(); }
@@ -60,6 +62,7 @@ class AnswerDelivery : public std::enable_shared_from_this<AnswerDelivery> {
   std::vector<std::shared_ptr<AnswerChannel>> channels_;  // one per choice, as in `who_`
   std::vector<Choice> choices_;
   MemoryBudget::Reservation room_;  // of the output in `choices_`
+  std::string exhausted_text_;      // tells the client of a stream that memory ran out; made while there is memory
   bool head_sent_ = false;
   bool broken_ = false;  // the client was told that the stream ends in error
 };

@@ -100,6 +100,7 @@ awaitable<bool> Responder::send(std::string bytes) {
     const std::size_t n = co_await wire_.write_some(asio::buffer(bytes.data() + sent, piece));
     if (n == 0) co_return false;
     sent += n;
+    exchange_.in_mid_send = sent < bytes.size();
   }
   co_return true;
 }

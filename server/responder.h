@@ -22,6 +22,7 @@ struct Exchange {
   bool http_1_0 = false;
   bool head_only = false;     // a HEAD request
   bool answer_begun = false;  // part of the answer may have been sent; interim answers do not count
+  bool in_mid_send = false;   // the last send() ended after a part of its bytes
 };
 
 // Writes, counts and logs the answers to one connection's requests, in turn. On the connection's I/O thread. If a

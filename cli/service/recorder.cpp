@@ -25,12 +25,12 @@ const char* rule_name(const RequestSummary& summary) {
   return summary.rule == AcceptanceRule::kCoupled ? "coupled" : "rejection";
 }
 
-// Listeners must not throw. If memory runs out, the record is lost and the loss is logged.
+// Listeners must not throw. If memory runs out, the record is lost and the loss is logged. False: it was lost.
 template <class Record>
-void contained(const char* what, Record record) noexcept {
-  if (const auto failure = contain(record)) {
-    log_parts(LogLevel::kError, {"not recorded: ", what, ": ", failure->what()});
-  }
+bool contained(const char* what, Record record) noexcept {
+  const auto failure = contain(record);
+  if (failure) log_parts(LogLevel::kError, {"not recorded: ", what, ": ", failure->what()});
+  return !failure;
 }
 
 }  // namespace
@@ -166,6 +166,12 @@ void Recorder::add_drops(EngineLoadRow& row) {
   row.observations_dropped = static_cast<std::int64_t>(observations_lost_.exchange(0, std::memory_order_relaxed));
 }
 
+// Records the ledger row that `make` returns. The ledger counts it as dropped if there is no memory for it.
+template <class Make>
+void Recorder::write_row(const char* what, Make make) noexcept {
+  if (!contained(what, [&] { ledger_.record(make()); })) ledger_.count_dropped(1);
+}
+
 void Recorder::on_step(const StepFigures& figures) noexcept {
   contained("a step", [&] {
     metrics_.on_step(figures);
@@ -182,23 +188,23 @@ void Recorder::on_finished(const RequestSummary& summary) noexcept {
     metrics_.on_request(summary,
                         {name_at(names_.topics, topic), name_at(names_.drafts, topic), summary.figures.last_version});
   });
-  contained("a request", [&] { ledger_.record(request_row(summary, names_, wall_us())); });
+  write_row("a request", [&] { return request_row(summary, names_, wall_us()); });
 }
 
 void Recorder::on_decision(const CanaryDecision& decision) noexcept {
   contained("a decision", [&] {
     metrics_.on_decision(decision.topic, decision.kind, decision.verdict.reason);
     metrics_.on_train_steps(decision.draft, decision.train_steps);
-    ledger_.record(canary_row(decision));
   });
+  write_row("a decision", [&] { return canary_row(decision); });
 }
 
 void Recorder::on_published(const DraftMeta& meta) noexcept {
-  contained("a version", [&] { ledger_.record(version_row(meta)); });
+  write_row("a version", [&] { return version_row(meta); });
 }
 
 void Recorder::on_scored(const SameTextScore& score) noexcept {
-  contained("a score", [&] { ledger_.record(same_text_row(score)); });
+  write_row("a score", [&] { return same_text_row(score); });
 }
 
 void Recorder::on_dropped(std::uint64_t observations) noexcept {

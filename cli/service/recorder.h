@@ -53,6 +53,8 @@ class Recorder final : public StepListener, public DecisionSink {
   void finish();  // records the open bucket and minute; call after the engine and the learner have ended
 
  private:
+  template <class Make>
+  void write_row(const char* what, Make make) noexcept;
   void add_drops(EngineLoadRow& row);
   void record_minute(LearningMinutes::Minute minute);
   RecordNames names_;

@@ -106,7 +106,10 @@ std::vector<WarmupPrompt> WarmupJob::read_prompts() const {
   if (left_out > 0)
     observer_.on_note(std::to_string(left_out) + " prompts leave no room for an answer and are left out");
   if (prompts.empty()) {
-    throw Error(ErrorCode::kInvalidArgument, "the data holds no prompt to learn from", "raise --share", "data");
+    const char* hint = left_out > 0         ? "shorten the prompts, or choose a target with a longer context"
+                       : options_.share < 1 ? "raise --share"
+                                            : "give files with a JSON object with a prompt on each line";
+    throw Error(ErrorCode::kInvalidArgument, "the data holds no prompt to learn from", hint, "data");
   }
   return prompts;
 }

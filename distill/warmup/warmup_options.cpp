@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "distill/warmup/warmup_options.h"
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 
@@ -13,6 +14,8 @@ void check_options(const WarmupOptions& options) {
   auto require = [](bool good, const char* what, const char* param) {
     if (!good) throw Error(ErrorCode::kInvalidArgument, what, {}, param);
   };
+  const auto is_empty = [](const auto& path) { return path.empty(); };
+  require(std::none_of(options.data.begin(), options.data.end(), is_empty), "a file name in --data is empty", "data");
   require(!options.data.empty(), "no data to learn from", "data");
   require(options.share > 0 && options.share <= 1, "share must be above 0 and at most 1", "share");
   require(options.steps >= 0, "steps must not be negative", "steps");

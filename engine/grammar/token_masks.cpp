@@ -41,6 +41,10 @@ void keep_allowed(const TokenMask& mask, std::span<const std::int32_t> end_ids, 
   for (const auto& [id, logit] : ends) logits[id] = mask.ends ? logit : kImpossible;
   const auto is_possible = [](float logit) { return logit != kImpossible; };
   if (std::any_of(logits.begin(), logits.end(), is_possible)) return;
+  if (std::any_of(end_ids.begin(), end_ids.end(), [&](std::int32_t id) { return mask.allows(id); })) {
+    throw Error(ErrorCode::kInvalidArgument, "stop_token_ids has the only tokens that can continue the answer", {},
+                "stop_token_ids");
+  }
   throw Error(ErrorCode::kInvalidArgument, "no token of this model can continue the answer in the requested format", {},
               "response_format");
 }

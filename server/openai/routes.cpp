@@ -195,8 +195,8 @@ Reply purge_reply(const PurgeResult& result, int retry_after_s) {
 }
 
 Reply refuse_request_id() {
-  return error_reply(400, {.message = "X-Request-Id must be one word of 1 to 128 of A-Z a-z 0-9 . _ : / + = - that "
-                                      "begins with a letter or digit",
+  return error_reply(400, {.message = "X-Request-Id must be sent once, as 1 to 128 of A-Z a-z 0-9 . _ : / + = - that "
+                                      "begin with a letter or digit",
                            .param = "X-Request-Id"});
 }
 

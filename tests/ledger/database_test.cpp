@@ -35,5 +35,19 @@ TEST(DatabaseTest, WhatFailsForAnotherReasonIsNotCalledAFullDisk) {
   }
 }
 
+// Bug: a ledger that lacked a table was no fault of the file: "cannot use ledger.db: no such table: requests".
+TEST(DatabaseTest, AMissingTableIsDamage) {
+  const TemporaryFolder folder;
+  Database database(folder / "x.db", Database::Mode::kReadWrite);
+  try {
+    Statement(database, "SELECT id FROM requests");
+    ADD_FAILURE() << "nothing is wrong";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kDataLoss);
+    EXPECT_THAT(error.message(), HasSubstr("x.db is damaged or no SQLite database: no such table: requests"));
+    EXPECT_THAT(error.hint(), HasSubstr("move it away"));
+  }
+}
+
 }  // namespace
 }  // namespace slip

@@ -146,11 +146,11 @@ TEST(RecorderExhaustion, EachAllocationOfRecorderAndLedgerMayFail) {
   summary.name = "a name that is longer than a string's own buffer";
   summary.figures.accepted_at = summary.figures.reached_at = {3, 2, 1};
   int n_failed = 0;
+  std::uint64_t id = 0, n_dropped = 0;
   {
     Ledger ledger({.file = file});
     Metrics metrics;
     Recorder recorder({{"unknown"}, {"a draft with a long enough name"}}, ledger, metrics);
-    std::uint64_t id = 0;
     n_failed = ::slip::testing::fail_each([&] {
       summary.id = {++id};
       recorder.on_step(step(1));
@@ -163,11 +163,15 @@ TEST(RecorderExhaustion, EachAllocationOfRecorderAndLedgerMayFail) {
     recorder.on_finished(summary);
     ledger.flush();
     EXPECT_FALSE(ledger.failing());
+    n_dropped = ledger.dropped();
   }
   set_log_level(LogLevel::kInfo);
   EXPECT_GT(n_failed, 10);
   Database database(file, Database::Mode::kReadOnly);
   EXPECT_EQ(database.integer("SELECT COUNT(*) FROM requests WHERE http_id = 'the last'"), 1);
+  EXPECT_GT(n_dropped, 0U);
+  EXPECT_EQ(static_cast<std::uint64_t>(database.integer("SELECT COUNT(*) FROM requests")) + n_dropped, id + 1)
+      << "a lost row is counted";
 }
 
 }  // namespace

@@ -152,6 +152,21 @@ TEST(TokenMasksTest, AVocabularyThatCannotGoOnIsAnError) {
   EXPECT_THROW(keep_allowed(masks.mask(*grammar, GrammarState::start(*grammar)), {}, logits), Error);
 }
 
+// Bug: stop tokens that the format needs were called a fault of response_format.
+TEST(TokenMasksTest, StopTokensThatTheFormatNeedsAreNamed) {
+  const std::vector<std::string_view> texts = {"{", "}"};
+  TokenMasks masks(texts);
+  const auto grammar = json_object_grammar();
+  const std::vector<std::int32_t> end_ids = {0};
+  std::vector<float> logits(2);
+  try {
+    keep_allowed(masks.mask(*grammar, GrammarState::start(*grammar)), end_ids, logits);
+    ADD_FAILURE() << "only { can begin an object";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.param(), "stop_token_ids");
+  }
+}
+
 // ---- along an answer ----
 
 TEST(AnswerGrammarTest, StatesFollowThePathAndFallBack) {
