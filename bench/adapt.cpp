@@ -13,6 +13,7 @@
 #include "bench/adapt/adapt_report.h"
 #include "bench/adapt/adapt_service.h"
 #include "bench/common_result.h"
+#include "cli/progress_line.h"
 #include "common/error.h"
 
 namespace slip::bench {
@@ -74,10 +75,10 @@ void run_recorded_arms(const AdaptOptions& options, const ArmSetting& setting, j
     std::map<std::string, ArmRun> runs;
     for (const auto& name : options.arms) {
       if (is_service_arm(name)) continue;
-      show_progress("adapt: " + options.topic + " " + name + ", seed " + std::to_string(seed));
+      cli::redraw_line("adapt: " + options.topic + " " + name + ", seed " + std::to_string(seed));
       runs[name] = run_recorded_arm(name, setting, seed);
     }
-    show_progress("");
+    cli::redraw_line("");
     result["seeds"].push_back(recorded_report(options, runs));
     if (seed == 1) first_seed = std::move(runs);
   }

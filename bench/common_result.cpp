@@ -1,19 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/common_result.h"
 
-#include <unistd.h>
-
-#include <cstdio>
 #include <iostream>
 
 #include "common/error.h"
 
 namespace slip::bench {
-
-void show_progress(const std::string& text) {
-  if (::isatty(STDERR_FILENO) == 0) return;
-  std::fprintf(stderr, text.empty() ? "\n" : "\r\x1b[K%s", text.c_str());
-}
 
 int show_result(const std::string& name, bool as_json, const std::function<nlohmann::json()>& run,
                 const std::function<void(const nlohmann::json&)>& print_table) {

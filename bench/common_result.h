@@ -7,9 +7,6 @@
 
 namespace slip::bench {
 
-// Shows one redrawn line of progress on stderr, only on a terminal. An empty text ends the line.
-void show_progress(const std::string& text);
-
 // Runs a benchmark and prints its result as JSON or by `print_table`; every benchmark's main ends with it. Returns the
 // exit status; an Error is printed with its hint and gives status 2.
 int show_result(const std::string& name, bool as_json, const std::function<nlohmann::json()>& run,

@@ -17,6 +17,7 @@
 #include "bench/common_products.h"
 #include "bench/common_read_probes.h"
 #include "bench/common_result.h"
+#include "cli/progress_line.h"
 #include "cli/simulation/decoding.h"
 #include "cli/simulation/samples.h"
 #include "common/error.h"
@@ -105,9 +106,9 @@ class DecodeBench {
     for (int round = 0; round < options_.rounds; ++round) {
       await_turn();
       measure_round();
-      show_progress("decode: round " + std::to_string(round + 1) + "/" + std::to_string(options_.rounds));
+      cli::redraw_line("decode: round " + std::to_string(round + 1) + "/" + std::to_string(options_.rounds));
     }
-    show_progress("");
+    cli::redraw_line("");
     return to_json();
   }
 

@@ -20,6 +20,7 @@
 #include "bench/adapt/adapt_replay.h"
 #include "bench/common_result.h"
 #include "checkpoints/safetensors.h"
+#include "cli/progress_line.h"
 #include "common/error.h"
 #include "distill/canary/canary.h"
 #include "distill/replay/near_copies.h"
@@ -241,10 +242,10 @@ class GateBench {
     for (std::size_t i = 0; i < stream_.size(); ++i) {
       training.take(stream_[i]);
       if ((i + 1) % options_.every != 0) continue;
-      show_progress("training: " + std::to_string(i + 1) + " of " + std::to_string(stream_.size()));
+      cli::redraw_line("training: " + std::to_string(i + 1) + " of " + std::to_string(stream_.size()));
       versions.push_back({static_cast<double>(training.steps()), scores(*training.weights())});
     }
-    show_progress("");
+    cli::redraw_line("");
     return versions;
   }
 
@@ -299,7 +300,7 @@ class GateBench {
         {"fault", name}, {"seeds", options_.seeds}, {"refused_when_read", 0}, {"live", 0}, {"live_too_long", 0}};
     std::vector<double> alphas, served, without_gate;
     for (std::uint64_t seed = 1; seed <= options_.seeds; ++seed) {
-      show_progress(name + ": " + std::to_string(seed) + " of " + std::to_string(options_.seeds));
+      cli::redraw_line(name + ": " + std::to_string(seed) + " of " + std::to_string(options_.seeds));
       Scores faulty;
       try {
         faulty = scores(*make(seed));
@@ -317,7 +318,7 @@ class GateBench {
       served.push_back(fate.served);
       if (!fate.gone || fate.served > kStepsToBeGone) row["live_too_long"] = row["live_too_long"].get<int>() + 1;
     }
-    show_progress("");
+    cli::redraw_line("");
     if (!alphas.empty()) {
       row["alpha_median"] = quantile(alphas, 0.5);
       row["without_gate"] = {{"steps_median", quantile(without_gate, 0.5)},
@@ -333,7 +334,7 @@ class GateBench {
     json row = {{"seeds", options_.seeds}, {"live", 0}, {"live_when_copies_count", 0}};
     std::vector<double> alphas;
     for (std::uint64_t seed = 1; seed <= options_.seeds; ++seed) {
-      show_progress("13 copies: " + std::to_string(seed) + " of " + std::to_string(options_.seeds));
+      cli::redraw_line("13 copies: " + std::to_string(seed) + " of " + std::to_string(options_.seeds));
       const ReplayRecord& record = stream_[seed % stream_.size()];
       const std::vector<ReplayRecord> copies(kCopies, record);
       OnlineTraining training(options_.draft, {}, seed);
@@ -349,7 +350,7 @@ class GateBench {
       row["live_when_copies_count"] = row["live_when_copies_count"].get<int>() +
                                       (follow(base, candidate, copies, order, 1, true).published_after ? 1 : 0);
     }
-    show_progress("");
+    cli::redraw_line("");
     row["alpha_median"] = quantile(alphas, 0.5);
     return row;
   }

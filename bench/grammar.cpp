@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "bench/common_result.h"
+#include "cli/progress_line.h"
 #include "common/clock.h"
 #include "common/error.h"
 #include "engine/grammar/answer_grammar.h"
@@ -182,11 +183,11 @@ nlohmann::json run(const Options& options) {
   for (const std::int32_t size : options.vocabularies) {
     const Vocabulary vocabulary(*tokenizer, size);
     for (const Case& one : cases()) {
-      show_progress("grammar: " + one.name + " with " + std::to_string(size) + " tokens");
+      cli::redraw_line("grammar: " + one.name + " with " + std::to_string(size) + " tokens");
       result["runs"].push_back(measure(one, *tokenizer, vocabulary, options.rounds));
     }
   }
-  show_progress("");
+  cli::redraw_line("");
   return result;
 }
 

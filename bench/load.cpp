@@ -14,6 +14,7 @@
 #include "bench/common_prompts.h"
 #include "bench/common_result.h"
 #include "bench/common_service.h"
+#include "cli/progress_line.h"
 #include "common/error.h"
 
 namespace slip::bench {
@@ -107,13 +108,13 @@ json run_arms(const Options& options) {
     std::vector<std::string> order = options.arms;
     if (round % 2 == 1) std::reverse(order.begin(), order.end());
     for (const std::string& arm : order) {
-      show_progress("load: round " + std::to_string(round + 1) + ", learning " + arm);
+      cli::redraw_line("load: round " + std::to_string(round + 1) + ", learning " + arm);
       const Service service = start(options, arm);
       runs[arm].push_back(run_open_loop(service.endpoint(), calls, arrivals, first_prompt));
     }
     first_prompt += arrivals.size();
   }
-  show_progress("");
+  cli::redraw_line("");
   for (const auto& [arm, its] : runs) result["arms"][arm] = summarize(its);
   add_ratios(result);
   return result;

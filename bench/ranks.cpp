@@ -20,6 +20,7 @@
 #include "bench/common_answer.h"
 #include "bench/common_prompts.h"
 #include "bench/common_result.h"
+#include "cli/progress_line.h"
 #include "common/error.h"
 #include "engine/engine.h"
 #include "engine/speculative/acceptance.h"
@@ -144,10 +145,10 @@ class Bench {
         }
         n_read = at;
       }
-      show_progress("ranks: temperature " + std::to_string(temperature) + ", prompt " + std::to_string(i + 1) + "/" +
-                    std::to_string(texts.size()));
+      cli::redraw_line("ranks: temperature " + std::to_string(temperature) + ", prompt " + std::to_string(i + 1) + "/" +
+                       std::to_string(texts.size()));
     }
-    show_progress("");
+    cli::redraw_line("");
     return counts;
   }
 

@@ -17,6 +17,7 @@
 #include "bench/common_answer.h"
 #include "bench/common_prompts.h"
 #include "bench/common_result.h"
+#include "cli/progress_line.h"
 #include "cli/simulation/decoding.h"
 #include "cli/simulation/samples.h"
 #include "common/clock.h"
@@ -213,11 +214,11 @@ nlohmann::json run(const Options& options) {
       for (const int also : lengths) {
         steps[also].measure([&] { decoding->step(bench.step_shape(also)); }, kStepBudgetSeconds);
       }
-      show_progress("speculate: round " + std::to_string(round + 1) + "/" + std::to_string(options.rounds) +
-                    " k=" + std::to_string(k));
+      cli::redraw_line("speculate: round " + std::to_string(round + 1) + "/" + std::to_string(options.rounds) +
+                       " k=" + std::to_string(k));
     }
   }
-  show_progress("");
+  cli::redraw_line("");
   nlohmann::json result = {{"benchmark", "speculate"},
                            {"target", std::filesystem::path(options.target).filename()},
                            {"draft", std::filesystem::path(options.draft).filename()},

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "bench/common_result.h"
+#include "cli/progress_line.h"
 #include "cli/simulation/samples.h"
 #include "common/error.h"
 #include "engine/speculative/proposer.h"
@@ -171,11 +172,11 @@ json run(const Options& options) {
   json result = {{"vocab", options.vocab}, {"k", options.k}, {"threads", options.threads}, {"steps", json::array()}};
   for (const int n : options.sequences) {
     for (const Sampling& sampling : samplings()) {
-      show_progress(std::to_string(n) + " sequences, " + sampling.name);
+      cli::redraw_line(std::to_string(n) + " sequences, " + sampling.name);
       result["steps"].push_back(measure(options, n, sampling, pool));
     }
   }
-  show_progress("");
+  cli::redraw_line("");
   return result;
 }
 

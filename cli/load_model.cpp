@@ -2,7 +2,9 @@
 #include "cli/load_model.h"
 
 #include <algorithm>
+#include <cstdio>
 
+#include "cli/usable_memory.h"
 #include "common/error.h"
 #include "common/log.h"
 
@@ -34,11 +36,6 @@ void require_same_vocabulary(const std::filesystem::path& folder, const Vocabula
 
 }  // namespace
 
-std::string folder_name(const std::filesystem::path& folder) {
-  const auto normal = std::filesystem::absolute(folder).lexically_normal();
-  return normal.has_filename() ? normal.filename().string() : normal.parent_path().filename().string();
-}
-
 Dtype parse_dtype(const std::string& name) {
   if (name == "bfloat16") return Dtype::kBFloat16;
   if (name == "float32") return Dtype::kFloat32;
@@ -59,7 +56,21 @@ Device parse_device(const std::string& name, Dtype dtype) {
   return Device::kCuda;
 }
 
+std::uint64_t require_memory_for_weights(const std::filesystem::path& folder, Dtype dtype) {
+  const std::int64_t parameters = load_model_config(folder).parameters();
+  const std::uint64_t bytes = static_cast<std::uint64_t>(parameters) * dtype_bytes(dtype),
+                      usable = usable_memory_bytes();
+  if (bytes <= usable) return bytes;
+  char count[32];
+  std::snprintf(count, sizeof count, "%.3g", static_cast<double>(parameters) / 1e9);
+  throw Error(ErrorCode::kTooLarge,
+              folder.string() + " has " + count + " billion parameters, which take " + memory_text(bytes) +
+                  "; this process may use " + memory_text(usable),
+              "choose a smaller model, or a machine or container with more memory", "target");
+}
+
 TargetModel load_target(const std::filesystem::path& folder, Dtype dtype) {
+  require_memory_for_weights(folder, dtype);
   TargetModel target;
   target.weights = ModelWeights::load(folder, dtype);
   target.tokenizer = Tokenizer::load(folder);

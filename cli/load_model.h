@@ -11,9 +11,6 @@
 
 namespace slip::cli {
 
-// A model's name: the last part of its folder's path, also for "models/x/" and ".".
-std::string folder_name(const std::filesystem::path& folder);
-
 // Reads "bfloat16" or "float32"; Error{kInvalidArgument} for other names.
 Dtype parse_dtype(const std::string& name);
 // Reads "cpu" or "cuda"; Error{kInvalidArgument} for other names, Error{kUnsupported} for a dtype that the device
@@ -25,7 +22,12 @@ struct TargetModel {
   std::shared_ptr<const ModelWeights> weights;
   std::shared_ptr<const Tokenizer> tokenizer;
 };
+// Error{kTooLarge} if the weights do not fit into memory, as the next function says.
 TargetModel load_target(const std::filesystem::path& folder, Dtype dtype);
+
+// The bytes of a target's weights, from config.json alone. Error{kTooLarge} with both figures if this process may not
+// use that much: the system would end it in the middle of the loading.
+std::uint64_t require_memory_for_weights(const std::filesystem::path& folder, Dtype dtype);
 
 // The template of chats: the file `configured`, or if that is empty the target's own. A configured template must load;
 // a target without a usable one still serves completions, so this warns and returns null.

@@ -14,7 +14,7 @@
 namespace slip::cli {
 namespace {
 
-constexpr std::size_t kShareOfHost = 4, kShareOfDevice = 2;  // divisors of the host's and the device's memory
+constexpr std::uint64_t kShareOfHost = 4, kShareOfDevice = 2;  // divisors of the host's and the device's memory
 
 }  // namespace
 
@@ -42,10 +42,10 @@ PackDraft draft_packing(const TargetDevice& device) {
   return device == nullptr ? PackDraft() : pack_for(device);
 }
 
-std::size_t affordable_cache_bytes(const TargetDevice& device, const ModelWeights& weights) {
-  if (device == nullptr) return usable_memory_bytes() / kShareOfHost;
-  const std::size_t free = device->free_bytes(), taken = weights.bytes();
-  return free > taken ? (free - taken) / kShareOfDevice : 0;
+CacheRoom cache_room(const TargetDevice& device, std::uint64_t weight_bytes) {
+  const std::uint64_t all = device == nullptr ? usable_memory_bytes() : device->free_bytes();
+  const std::uint64_t left = all > weight_bytes ? all - weight_bytes : 0;
+  return {device == nullptr ? all / kShareOfHost : left / kShareOfDevice, left};
 }
 
 }  // namespace slip::cli

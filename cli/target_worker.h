@@ -3,6 +3,7 @@
 
 #include <memory>
 
+#include "cli/cache_size.h"
 #include "engine/cuda/make_target.h"
 #include "engine/engine.h"
 #include "kernels/cuda/device_queue.h"
@@ -20,8 +21,8 @@ std::unique_ptr<Proposer> make_proposer(const TargetDevice& device, const Engine
 // Prepares draft versions for that device; empty for the CPU.
 PackDraft draft_packing(const TargetDevice& device);
 
-// The default memory of the target's KV cache: a quarter of what this process may use, or half of the device memory
-// left beside the weights.
-std::size_t affordable_cache_bytes(const TargetDevice& device, const ModelWeights& weights);
+// Memory for the target's KV cache: by default a quarter of what this process may use, or half of the device memory
+// that weights of this size leave.
+CacheRoom cache_room(const TargetDevice& device, std::uint64_t weight_bytes);
 
 }  // namespace slip::cli

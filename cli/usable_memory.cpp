@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -33,6 +34,14 @@ std::uint64_t usable_memory_bytes() {
     if (in >> limit && limit > 0) bytes = std::min(bytes, limit);  // "max" is no number
     if (!group.has_relative_path()) return bytes;
   }
+}
+
+std::string memory_text(std::uint64_t bytes) {
+  constexpr double kMega = 1e6, kGiga = 1e9;
+  const auto size = static_cast<double>(bytes);
+  char text[32];
+  std::snprintf(text, sizeof text, size < kGiga ? "%.0f MB" : "%.3g GB", size / (size < kGiga ? kMega : kGiga));
+  return text;
 }
 
 }  // namespace slip::cli

@@ -233,6 +233,11 @@ std::string read_file(const std::filesystem::path& path, std::uint64_t max_bytes
   return content;
 }
 
+std::string folder_name(const std::filesystem::path& folder) {
+  const auto normal = std::filesystem::absolute(folder).lexically_normal();
+  return (normal.has_filename() ? normal : normal.parent_path()).filename().string();
+}
+
 bool writable_within(int fd, std::chrono::milliseconds patience) {
   pollfd state{fd, POLLOUT, 0};
   return ::poll(&state, 1, static_cast<int>(patience.count())) == 1;
@@ -267,12 +272,17 @@ void ensure_private_directory(const std::filesystem::path& path) {
 void require_private_directory(const std::filesystem::path& path) {
   struct stat status {};
   if (::lstat(path.c_str(), &status) != 0) throw_errno("cannot stat " + path.string());
+  if (S_ISLNK(status.st_mode)) {
+    throw Error(ErrorCode::kPermission, path.string() + " is a symbolic link", "name the directory it leads to");
+  }
   if (!S_ISDIR(status.st_mode)) throw Error(ErrorCode::kPermission, path.string() + " is not a directory");
   if (status.st_uid != ::geteuid()) {
     throw Error(ErrorCode::kPermission, path.string() + " belongs to another user", "choose a directory of your own");
   }
   if ((status.st_mode & 022) != 0) {
-    throw Error(ErrorCode::kPermission, path.string() + " can be written by others", "chmod 700 " + path.string());
+    const bool is_shared = (status.st_mode & S_ISVTX) != 0;  // as /tmp: others need it as it is
+    throw Error(ErrorCode::kPermission, path.string() + " can be written by others",
+                is_shared ? "choose a new directory in it" : "chmod 700 " + path.string());
   }
 }
 

@@ -61,6 +61,9 @@ void copy_durably(const std::filesystem::path& from, const std::filesystem::path
 // does. Fail points `output.*`. Error{kIo} naming the path.
 void write_output_file(const std::filesystem::path& path, std::string_view content);
 
+// The last part of a folder's path, also for "models/x/" and ".". Models and drafts are named so.
+std::string folder_name(const std::filesystem::path& folder);
+
 // Whether `fd` accepts a few kilobytes within `patience`. A full pipe does not until its reader reads.
 bool writable_within(int fd, std::chrono::milliseconds patience);
 

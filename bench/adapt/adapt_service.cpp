@@ -13,6 +13,7 @@
 #include "bench/common_result.h"
 #include "bench/common_service.h"
 #include "checkpoints/draft_store.h"
+#include "cli/progress_line.h"
 #include "ledger/database.h"
 
 namespace slip::bench {
@@ -33,11 +34,11 @@ double send_all(const AdaptOptions& options, const Service& service, const std::
           stream_chat(service.endpoint(), {prompts[i].text, options.topic, options.temperature, options.max_tokens});
       if (reply.status != 200) std::fprintf(stderr, "adapt: request %zu got status %d\n", i, reply.status);
     });
-    show_progress("adapt: " + options.topic + " " + what + " " + std::to_string(i + 1) + "/" +
-                  std::to_string(prompts.size()));
+    cli::redraw_line("adapt: " + options.topic + " " + what + " " + std::to_string(i + 1) + "/" +
+                     std::to_string(prompts.size()));
   }
   calls.clear();
-  show_progress("");
+  cli::redraw_line("");
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 

@@ -12,6 +12,7 @@
 #include "checkpoints/llama_tensors.h"
 #include "checkpoints/weight_files.h"
 #include "cli/load_model.h"
+#include "cli/target_worker.h"
 #include "common/file.h"
 #include "kernels/cuda/stream_queue.h"
 #include "server/http/gatekeeper.h"
@@ -28,6 +29,13 @@ void check_model(const fs::path& folder) {
   const ModelConfig config = load_model_config(folder);
   const WeightFiles weights(folder);
   check_llama_tensors(weights.tensors(), config, weights.where());
+}
+
+// Checks that the weights and the cache fit into the host's memory.
+void check_memory(const ServeConfig& config) {
+  if (config.device != Device::kCpu) return;
+  const std::uint64_t weight_bytes = require_memory_for_weights(config.target, config.dtype);
+  cache_pages(cache_wish(config), load_model_config(config.target), cache_room(nullptr, weight_bytes));
 }
 
 void check_draft(const ServeConfig& config) {
@@ -94,7 +102,10 @@ std::vector<Error> faults_of(const ServeConfig& config, const std::string& key_i
       faults.push_back(io_error(error));
     }
   };
-  check([&] { check_model(config.target); });
+  check([&] {
+    check_model(config.target);
+    check_memory(config);
+  });
   check([&] { Tokenizer::load(config.target); });
   check([&] { check_draft(config); });
   check([&] { load_chat_template(config.target, config.chat_template); });

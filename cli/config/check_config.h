@@ -9,9 +9,9 @@
 namespace slip::cli {
 
 // The faults of a configuration that can be found without binding a port, locking the data directory or reading weights
-// beyond their headers. Checks the models and vocabularies, the chat template, devices, API keys, TLS, access control,
-// topics, and whether the data directory and log file can be created and written. Warns as a start would of a target
-// whose own template is faulty. Creates and changes nothing.
+// beyond their headers. Checks the models, their memory and vocabularies, the chat template, devices, API keys, TLS,
+// access control, topics, and whether the data directory and log file can be created and written. Warns as a start
+// would of a target whose own template is faulty. Creates and changes nothing.
 std::vector<Error> faults_of(const ServeConfig& config, const std::string& key_in_environment);
 
 }  // namespace slip::cli

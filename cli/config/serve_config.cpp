@@ -127,6 +127,10 @@ ServeConfig parse_serve_config(const std::string& toml, const std::string& where
   return config;
 }
 
+CacheWish cache_wish(const ServeConfig& config) {
+  return {config.cache_tokens, config.engine.max_running, config.dtype};
+}
+
 ServerOptions server_options(const ServeConfig& config, std::size_t n_keys) {
   ServerOptions options = config.server;
   if (config.expose_auto) options.expose_acceptance = n_keys > 1 ? ExposeAcceptance::kNone : ExposeAcceptance::kAll;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "checkpoints/draft_store.h"
+#include "cli/cache_size.h"
 #include "common/log.h"
 #include "distill/learner.h"
 #include "distill/replay/replay_buffer.h"
@@ -88,6 +89,8 @@ ServeConfig load_serve_config(const ServeOverrides& overrides);
 // The server's options for a service with `n_keys` API keys. With several, acceptance counts tell one client how
 // another trained a draft, so "auto" hides them (docs/security.md, S14).
 ServerOptions server_options(const ServeConfig& config, std::size_t n_keys);
+
+CacheWish cache_wish(const ServeConfig& config);
 
 // All keys with their values as TOML, without topics' examples. Contains no secrets: API keys have a file of their own.
 std::string to_toml(const ServeConfig& config);

@@ -49,7 +49,7 @@ void visit_model(FieldVisitor& to, ServeConfig& config) {
   to.field("pin_threads", config.pin_threads,
            "each to its own CPU, if there are enough; false where two servers share the CPUs");
   to.field("cache_tokens", config.cache_tokens, {0, kMaxInt32},
-           "slots of the target's KV cache; 0 = max_running times the context, at most 1/4 of memory");
+           "slots of the target's KV cache; 0 = max_running times the context, at most 1/4 of memory, or one context");
 }
 
 void visit_data(FieldVisitor& to, ServeConfig& config) {

@@ -10,21 +10,9 @@
 #include "common/log.h"
 #include "distill/payback_governor.h"
 #include "engine/cuda/make_target.h"
-#include "engine/kv_cache/page_pool.h"
 
 namespace slip::cli {
 namespace {
-
-std::int32_t cache_pages(const ServeConfig& config, const TargetDevice& device, const ModelWeights& weights) {
-  const ModelConfig& target = weights.config;
-  const auto per_page = static_cast<std::int64_t>(PagePool::kPageTokens);
-  const std::int64_t one_context = (target.max_positions + per_page - 1) / per_page;
-  if (config.cache_tokens > 0) return static_cast<std::int32_t>((config.cache_tokens + per_page - 1) / per_page);
-  const auto affordable =
-      static_cast<std::int64_t>(affordable_cache_bytes(device, weights) / PagePool::page_bytes(target, config.dtype));
-  return static_cast<std::int32_t>(
-      std::max(one_context, std::min(one_context * config.engine.max_running, affordable)));
-}
 
 // Drafts on a device do not combine with prompt lookup; a step proposes by one of the two.
 bool drafts_look_up(const ServeConfig& config) {
@@ -73,7 +61,7 @@ Target make_target(const ServeConfig& config, const TargetDevice& device,
   // A step verifies the proposals of all running sequences and processes a chunk of prompts.
   const std::int32_t decode_rows = engine.max_running * (engine.k + 1);
   const WorkerSize size{decode_rows + engine.prefill_chunk, decode_rows + engine.max_running,
-                        cache_pages(config, device, *weights)};
+                        cache_pages(cache_wish(config), weights->config, cache_room(device, weights->bytes()))};
   return make_target(device, weights, size, pool);
 }
 

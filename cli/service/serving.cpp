@@ -40,10 +40,6 @@ constexpr const char* kRouterFile = "router.state";
 constexpr std::chrono::milliseconds kRouterSaveInterval{1000};  // the most that promise 5 allows
 constexpr const char* kNoDraftModel = "prompt_lookup";  // what proposes, in ledger and metrics, without a draft model
 
-std::string megabytes(std::uint64_t bytes) {
-  return std::to_string((bytes + (1U << 20) - 1) >> 20) + " MiB";
-}
-
 // If the engine leaves no CPU free, the learner competes for its share.
 LearnerPlacement learner_placement(const CorePlan& plan) {
   return {.cpus = plan.learner_cpus, .idle_priority = !plan.learner_cpus.empty()};
@@ -66,6 +62,12 @@ MemoryParts serving_memory(const TargetModel& target, std::uint64_t cache_bytes,
   std::uint64_t draft_bytes = 0;
   for (const auto& weights : drafts) draft_bytes += weights->bytes();
   return {{"target_weights", target.weights->bytes()}, {"target_cache", cache_bytes}, {"draft_weights", draft_bytes}};
+}
+
+// Where the cache holds less than the model's context, requests are bounded by it.
+std::string context_text(std::int32_t served, std::int32_t of_model) {
+  if (served == of_model) return std::to_string(served);
+  return std::to_string(served) + " of " + std::to_string(of_model) + " (all that the cache holds)";
 }
 
 // "on", "off", or the reason why it is off although configured.
@@ -133,6 +135,19 @@ struct Serving::State {
     for (const auto& live_draft : registry.live_drafts) names.drafts.push_back(live_draft->name());
     if (registry.live_drafts.empty()) names.drafts.assign(topics.size(), kNoDraftModel);
     return names;
+  }
+
+  // The large parts, with the cache full.
+  std::string memory_line() const {
+    const std::uint64_t weights = target.weights->bytes(), cache = device == nullptr ? cache_bytes : 0;
+    const std::uint64_t draft = registry.base ? registry.base->weights->bytes() : 0;
+    std::string line = "memory: weights " + memory_text(weights) + " packed for " +
+                       kernels::isa_class_name(kernels::isa_class()) + " in " +
+                       std::to_string(target.weights->load_us / 1000) + " ms";
+    if (cache > 0) line += " + cache " + memory_text(cache);
+    if (draft > 0) line += " + base draft " + memory_text(draft);
+    line += " = " + memory_text(weights + cache + draft) + " of " + memory_text(usable_memory_bytes());
+    return learner ? line + "; trainers hold up to " + memory_text(config.learner.memory_bytes) + " more" : line;
   }
 
   void start_learning() {
@@ -300,17 +315,12 @@ std::vector<std::string> Serving::start_up_lines() const {
   std::vector<std::string> lines;
   lines.push_back("model " + folder_name(config.target) + ": " + std::to_string(shape.parameters() / 100'000 / 10) +
                   "." + std::to_string(shape.parameters() / 100'000 % 10) + "M parameters, " + dtype + ", context " +
-                  std::to_string(shape.max_positions));
+                  context_text(state.max_positions, shape.max_positions));
   if (state.device != nullptr) {
     lines.push_back("device: " + kernels::cuda::describe_device() + ", for target and drafts: weights and a cache of " +
-                    megabytes(state.cache_bytes) + " there");
+                    memory_text(state.cache_bytes) + " there");
   }
-  lines.push_back("memory: weights " + megabytes(state.target.weights->bytes()) + " packed for " +
-                  kernels::isa_class_name(kernels::isa_class()) + " in " +
-                  std::to_string(state.target.weights->load_us / 1000) + " ms" +
-                  (state.device == nullptr ? ", cache " + megabytes(state.cache_bytes) : "") +
-                  (state.registry.base ? ", base draft " + megabytes(state.registry.base->weights->bytes()) : "") +
-                  " of " + megabytes(usable_memory_bytes()));
+  lines.push_back(state.memory_line());
   lines.push_back("threads: engine " + std::to_string(state.pool->n_threads()) +
                   (state.pool->is_pinned() ? " on cores of their own" : "") +
                   (state.learner ? ", " + std::to_string(state.cores->leased_threads()) + " while learning has its " +

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "checkpoints/strict_json.h"
 #include "cli/simulation/decoding.h"
 #include "cli/simulation/samples.h"
 #include "common/error.h"
@@ -240,8 +241,8 @@ std::string to_text(const Profile& profile) {
 }
 
 Profile read_profile(const std::filesystem::path& file) {
-  const json read = json::parse(read_file(file, kMostProfileBytes), nullptr, /*allow_exceptions=*/false);
   const std::string name = file.string();
+  const json read = parse_strict_json(read_file(file, kMostProfileBytes), name);
   if (!read.is_object() || !read.contains("slipstream_profile")) refuse(name + " is no profile");
   if (read["slipstream_profile"] != kFormat) {
     refuse(name + " has format " + read["slipstream_profile"].dump() + ", this program reads " +

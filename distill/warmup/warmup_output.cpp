@@ -18,12 +18,6 @@ namespace fs = std::filesystem;
 
 constexpr std::uint64_t kMaxWordsBytes = std::uint64_t{256} << 20;
 
-// The draft's name: sql for both "drafts/sql/" and "drafts/sql".
-std::string folder_name(const fs::path& path) {
-  const fs::path normal = fs::absolute(path).lexically_normal();
-  return (normal.has_filename() ? normal : normal.parent_path()).filename().string();
-}
-
 }  // namespace
 
 void copy_target_words(const fs::path& target, const fs::path& folder) {

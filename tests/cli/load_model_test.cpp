@@ -10,6 +10,7 @@
 
 #include "checkpoints/model_config.h"
 #include "common/error.h"
+#include "tests/checkpoints/temporary_folder.h"
 #include "tests/engine/models/formula_model.h"
 
 namespace slip::cli {
@@ -104,6 +105,27 @@ TEST_F(LoadDraft, AnotherWordIsRefusedByItsId) {
                 tokenizer["added_tokens"][2]["content"] = "<|another|>";
               }),
               HasSubstr("token id 2 differs"));
+}
+
+// Bug: the system ended the process in the middle of the loading.
+TEST(LoadTarget, WeightsThatDoNotFitIntoMemoryAreRefusedBeforeTheyAreRead) {
+  const testing::TemporaryFolder folder;
+  json config = small_model("LlamaForCausalLM", "llama", kWords);
+  config["hidden_size"] = 16384;
+  config["intermediate_size"] = 65536;
+  config["num_hidden_layers"] = 1000;
+  folder.write("config.json", config.dump());
+  try {
+    load_target(folder.path(), Dtype::kBFloat16);
+    ADD_FAILURE() << "this machine has 6 TB?";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kTooLarge);
+    EXPECT_THAT(error.message(), HasSubstr("billion parameters, which take"));
+    EXPECT_THAT(error.message(), HasSubstr("; this process may use "));
+  }
+  const std::uint64_t bytes = require_memory_for_weights(kTarget, Dtype::kBFloat16);
+  EXPECT_NEAR(static_cast<double>(bytes), static_cast<double>(load_target(kTarget, Dtype::kBFloat16).weights->bytes()),
+              0.02 * static_cast<double>(bytes));
 }
 
 }  // namespace

@@ -103,6 +103,13 @@ TEST_F(ServeTest, ListConfigPrintsTheKeysOfTheFileWithRangeAndHelp) {
   EXPECT_NE(out_.find("\nretry_after_s = 1 "), std::string::npos) << out_;
 }
 
+TEST_F(ServeTest, CheckConfigRefusesACacheThatDoesNotFitIntoMemory) {
+  std::ofstream(folder_ / "c.toml") << "[model]\ncache_tokens = 2147483647\n";
+  EXPECT_EQ(run({"-c", (folder_ / "c.toml").string(), "--target", kTarget, "--data-dir", data(), "--check-config"}), 2);
+  EXPECT_NE(err_.find("a cache of 2147483648 tokens takes"), std::string::npos) << err_;
+  EXPECT_NE(err_.find("lower model.cache_tokens to"), std::string::npos) << err_;
+}
+
 TEST_F(ServeTest, CheckConfigNamesEveryFaultAndChangesNothing) {
   std::filesystem::create_directories(data());
   ::chmod(data().c_str(), 0777);

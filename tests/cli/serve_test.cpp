@@ -38,7 +38,7 @@ TEST_F(ServeTest, AnswersRecordsAndStopsInOrder) {
   const auto lines = std::count(log.begin(), log.end(), '\n') - 4;  // the chat and three lists; probes leave no line
   EXPECT_LE(lines, 12 + 2) << "start-up in 12 lines, and two for the end:\n" << log;
   EXPECT_NE(log.find("request order-66 POST /v1/chat/completions 200 total_ms="), std::string::npos) << log;
-  for (const char* word : {"12.", "bfloat16", "MiB", "threads", "http://", "learning on,"}) {
+  for (const char* word : {"12.", "bfloat16", " MB of ", "threads", "http://", "learning on,"}) {
     EXPECT_NE(log.find(word), std::string::npos) << word;
   }
   EXPECT_EQ(count("SELECT COUNT(*) FROM requests WHERE topic = 'math' AND draft = 'math'"), 1);
@@ -95,6 +95,50 @@ TEST_F(ServeTest, ADeletedDataDirectoryIsSaidOnceAndShownWhileServingGoesOn) {
   int n_errors = 0;
   for (auto at = log.find(" error "); at != std::string::npos; at = log.find(" error ", at + 1)) ++n_errors;
   EXPECT_LE(n_errors, 2) << "of the directory, and of a step that was under way\n" << log;
+}
+
+// 870 records were gone, and the service said nothing.
+TEST_F(ServeTest, ADamagedReplaySegmentIsNamedAtTheStart) {
+  {
+    Program program(folder_, usual());
+    const auto port = program.port();
+    ASSERT_NE(port, 0) << program.log();
+    EXPECT_EQ(ask(port, chat_bytes("What is 12 + 5?", 16)).status, 200);
+    EXPECT_EQ(program.stop(), 0) << program.log();
+  }
+  std::filesystem::path segment;
+  for (const auto& item : std::filesystem::directory_iterator(data() + "/replay")) segment = item.path();
+  ASSERT_GT(std::filesystem::file_size(segment), 200U);
+  std::fstream file(segment, std::ios::in | std::ios::out | std::ios::binary);
+  file.seekp(150);
+  file << "damage";
+  file.close();
+  Program program(folder_, usual());
+  const auto port = program.port();
+  ASSERT_NE(port, 0) << program.log();
+  EXPECT_EQ(ask(port, chat_bytes("What is 12 + 5?", 16)).status, 200);
+  EXPECT_EQ(program.stop(), 0) << program.log();
+  EXPECT_NE(program.err().find(segment.filename().string()), std::string::npos) << program.err();
+}
+
+// The gauge stayed at 480 of 512 after a disconnect.
+TEST_F(ServeTest, PagesAreFreeAgainAfterAClientThatLeft) {
+  Program program(folder_, usual());
+  const auto port = program.port();
+  ASSERT_NE(port, 0) << program.log();
+  const auto free_pages = [&] {
+    const std::string text = get(port, "/metrics").body, name = "\nslipstream:cache_free_pages ";
+    return std::stoi(text.substr(text.find(name) + name.size()));
+  };
+  const int at_rest = free_pages();
+  {
+    RawClient client(port);
+    client.send(chat_bytes("Count from 1 to 300.", 400, R"(,"stream":true,"min_tokens":400)"));
+    ASSERT_TRUE(client.read_until("data: "));
+    EXPECT_LT(free_pages(), at_rest);
+  }
+  EXPECT_TRUE(testing::eventually([&] { return free_pages() == at_rest; })) << free_pages() << " of " << at_rest;
+  EXPECT_EQ(program.stop(), 0) << program.log();
 }
 
 // A seeded request left its draw method behind in the proposal that the next one found; a next one without a seed that

@@ -7,6 +7,7 @@
 
 #include "cli/config/check_config.h"
 #include "cli/load_model.h"
+#include "cli/usable_memory.h"
 #include "common/error.h"
 #include "tests/engine/models/embedded_target.h"
 #include "tests/kernels/cuda/host_queue.h"
@@ -50,8 +51,11 @@ TEST(TargetDevice, IsReadFromItsName) {
 TEST(TargetWorker, ACacheTakesAShareOfWhatIsLeft) {
   const auto weights = testing::embedded_target(Dtype::kBFloat16);
   const auto queue = std::make_shared<kernels::cuda::HostQueue>();
-  EXPECT_EQ(affordable_cache_bytes(queue, *weights), (queue->free_bytes() - weights->bytes()) / 2);
-  EXPECT_GT(affordable_cache_bytes(nullptr, *weights), 0U);
+  const CacheRoom on_device = cache_room(queue, weights->bytes());
+  EXPECT_EQ(on_device.at_most, queue->free_bytes() - weights->bytes());
+  EXPECT_EQ(on_device.by_default, on_device.at_most / 2);
+  EXPECT_EQ(cache_room(nullptr, weights->bytes()).at_most, usable_memory_bytes() - weights->bytes());
+  EXPECT_EQ(cache_room(nullptr, std::uint64_t{1} << 60).at_most, 0U) << "weights that do not fit leave nothing";
 }
 
 }  // namespace

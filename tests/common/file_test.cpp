@@ -247,6 +247,18 @@ TEST_F(FileTest, PrivateDirectoryRefusesWhatOthersCanChange) {
   EXPECT_EQ(code_of([&] { ensure_private_directory(folder_ / "file"); }), ErrorCode::kPermission);
 }
 
+// Bug: a data directory of /tmp was told to run chmod 700 /tmp.
+TEST_F(FileTest, ADirectoryThatAllShareStaysAsItIs) {
+  fs::create_directory(folder_ / "shared");
+  fs::permissions(folder_ / "shared", fs::perms(01777));
+  try {
+    require_private_directory(folder_ / "shared");
+    ADD_FAILURE() << "anyone may write there";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.hint(), "choose a new directory in it");
+  }
+}
+
 TEST_F(FileTest, AFileIsTheSameUnderAnotherNameAndAnotherFileIsNotUnderItsOwn) {
   const fs::path file = folder_ / "file", moved = folder_ / "moved";
   std::ofstream(file) << "x";

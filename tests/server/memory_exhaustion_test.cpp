@@ -205,6 +205,38 @@ TEST_F(ExhaustedServerTest, StreamedCompletions) {
   check_each(closing_post(R"({"prompt":"a","stream":true})", "/v1/completions"), "data: [DONE]", /*cut=*/true);
 }
 
+class ExhaustedStreamTest : public ExhaustedServerTest {
+ protected:
+  EngineDoor door() override { return engine_.door(); }
+};
+
+// Bug: where memory ran out in mid-answer, the stream was cut off without a word.
+TEST_F(ExhaustedStreamTest, AStreamThatHasBegunEndsWithAnErrorEvent) {
+  engine_.hold = true;
+  start();
+  std::string all;
+  bool failed = true;
+  int told = 0;
+  for (int n = 1; failed; ++n) {
+    RawClient client(server_->port());
+    client.send(closing_post(kStream, "/v1/chat/completions"));
+    const Request held = engine_.request(static_cast<std::size_t>(n - 1));
+    held.sink->on_tokens({{7}, "some", {}});
+    ASSERT_TRUE(client.read_until("some"));
+    until_failure = n;
+    held.sink->on_tokens({{8}, " more", {}});
+    engine_.finish(held, StopReason::kEndToken);
+    all = client.read_to_end();
+    failed = until_failure.exchange(0) <= 0;
+    const bool told_now = all.find("the server has no memory for this answer") != std::string::npos;
+    told += told_now ? 1 : 0;
+    ASSERT_NE(told_now, all.find("[DONE]") != std::string::npos) << "n = " << n << ": " << all;
+    ASSERT_TRUE(all.ends_with("0\r\n\r\n")) << all;
+  }
+  EXPECT_NE(all.find("[DONE]"), std::string::npos) << all;
+  EXPECT_GT(told, 3);
+}
+
 // Bug: reading what a version says of itself ended the process.
 TEST_F(ExhaustedServerTest, TheListOfPublishedDrafts) {
   const testing::TemporaryFolder folder;

@@ -238,6 +238,8 @@ TEST_F(RoutesTest, SeveralKeysMetricsAreForOperators) {
   EXPECT_EQ(error_of(refused)["code"], "operator_only");
   EXPECT_NE(metrics_for("operators-key").body.find("accepted_tokens_total{draft=\"sql\""), std::string::npos);
   EXPECT_EQ(ask("HEAD /metrics HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer first-key-of-two\r\n\r\n").status, 403);
+  service_->set_expose_acceptance(ExposeAcceptance::kOwn);
+  EXPECT_EQ(metrics_for("first-key-of-two").status, 403) << "/metrics has no figures by key";
   service_->set_expose_acceptance(ExposeAcceptance::kAll);
   EXPECT_EQ(metrics_for("first-key-of-two").status, 200) << "the operator said that all may know";
   service_->set_expose_acceptance(ExposeAcceptance::kNone);
