@@ -47,8 +47,8 @@ SEES = {
     "cli/inspect": ["cli/command.h", "distill", "router", "engine", "text", "ledger", "checkpoints", "kernels",
                     "common"],
     "cli/simulation": ["engine", "ledger/svg_canvas.h", "checkpoints", "kernels", "common"],
-    "cli/config": ["cli/cache_size.h", "cli/load_model.h", "cli/target_worker.h", "cli/usable_cores.h", "server", "distill", "router", "engine", "text", "ledger",
-                   "checkpoints", "kernels", "common"],
+    "cli/config": ["cli/cache_size.h", "cli/load_model.h", "cli/target_worker.h", "cli/usable_cores.h",
+                   "server", "distill", "router", "engine", "text", "ledger", "checkpoints", "kernels", "common"],
 }
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.M)
 
