@@ -2,7 +2,6 @@
 #include "cli/load_model.h"
 
 #include <algorithm>
-#include <cstdio>
 
 #include "cli/usable_memory.h"
 #include "common/error.h"
@@ -56,21 +55,18 @@ Device parse_device(const std::string& name, Dtype dtype) {
   return Device::kCuda;
 }
 
-std::uint64_t require_memory_for_weights(const std::filesystem::path& folder, Dtype dtype) {
-  const std::int64_t parameters = load_model_config(folder).parameters();
-  const std::uint64_t bytes = static_cast<std::uint64_t>(parameters) * dtype_bytes(dtype),
-                      usable = usable_memory_bytes();
-  if (bytes <= usable) return bytes;
-  char count[32];
-  std::snprintf(count, sizeof count, "%.3g", static_cast<double>(parameters) / 1e9);
-  throw Error(ErrorCode::kTooLarge,
-              folder.string() + " has " + count + " billion parameters, which take " + memory_text(bytes) +
-                  "; this process may use " + memory_text(usable),
-              "choose a smaller model, or a machine or container with more memory", "target");
+std::uint64_t require_memory_for_weights(const std::filesystem::path& folder, const ModelConfig& config, Dtype dtype) {
+  const std::int64_t parameters = config.parameters();
+  const std::uint64_t bytes = static_cast<std::uint64_t>(parameters) * dtype_bytes(dtype);
+  require_memory(
+      bytes,
+      folder.string() + " has " + billions_text(static_cast<double>(parameters)) + " billion parameters, which take",
+      "choose a smaller model, or a machine or container with more memory", "target");
+  return bytes;
 }
 
 TargetModel load_target(const std::filesystem::path& folder, Dtype dtype) {
-  require_memory_for_weights(folder, dtype);
+  require_memory_for_weights(folder, load_model_config(folder), dtype);
   TargetModel target;
   target.weights = ModelWeights::load(folder, dtype);
   target.tokenizer = Tokenizer::load(folder);

@@ -25,9 +25,9 @@ struct TargetModel {
 // Error{kTooLarge} if the weights do not fit into memory, as the next function says.
 TargetModel load_target(const std::filesystem::path& folder, Dtype dtype);
 
-// The bytes of a target's weights, from config.json alone. Error{kTooLarge} with both figures if this process may not
-// use that much: the system would end it in the middle of the loading.
-std::uint64_t require_memory_for_weights(const std::filesystem::path& folder, Dtype dtype);
+// The bytes of the weights of `folder`, whose config.json is `config`. Error{kTooLarge} if this process may not use
+// that much (cli/usable_memory.h).
+std::uint64_t require_memory_for_weights(const std::filesystem::path& folder, const ModelConfig& config, Dtype dtype);
 
 // The template of chats: the file `configured`, or if that is empty the target's own. A configured template must load;
 // a target without a usable one still serves completions, so this warns and returns null.

@@ -10,6 +10,8 @@
 #include <string>
 #include <string_view>
 
+#include "common/error.h"
+
 namespace slip::cli {
 namespace {
 
@@ -41,6 +43,19 @@ std::string memory_text(std::uint64_t bytes) {
   const auto size = static_cast<double>(bytes);
   char text[32];
   std::snprintf(text, sizeof text, size < kGiga ? "%.0f MB" : "%.3g GB", size / (size < kGiga ? kMega : kGiga));
+  return text;
+}
+
+void require_memory(std::uint64_t bytes, const std::string& what, const std::string& hint, const std::string& param) {
+  const std::uint64_t usable = usable_memory_bytes();
+  if (bytes <= usable) return;
+  throw Error(ErrorCode::kTooLarge, what + " " + memory_text(bytes) + "; this process may use " + memory_text(usable),
+              hint, param);
+}
+
+std::string billions_text(double count) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.3g", count / 1e9);
   return text;
 }
 

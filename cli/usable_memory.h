@@ -12,4 +12,11 @@ std::uint64_t usable_memory_bytes();
 // A size for people: "320 MB", "1.25 GB".
 std::string memory_text(std::uint64_t bytes);
 
+// Error{kTooLarge} with both figures if this process may not use `bytes`: the system would end it in the middle of the
+// work. `what` begins the message, such as "x has 8 billion parameters, which take".
+void require_memory(std::uint64_t bytes, const std::string& what, const std::string& hint, const std::string& param);
+
+// In billions: "0.0125", "68.5".
+std::string billions_text(double count);
+
 }  // namespace slip::cli

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "distill/warmup/warmup.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
@@ -111,19 +112,15 @@ std::string resuming_command() {
   return line + "--resume";
 }
 
-// A draft that training has no memory for would end the process after minutes, by the kernel's choice.
 void check_memory(const WarmupOptions& options) {
   if (!options.draft.empty() || options.trainer.device != TrainingDevice::kCpu) return;
-  constexpr double kBytesEach = 16;  // float32: a weight, its gradient, two moments
+  constexpr double kBytesEach = 16;    // float32: a weight, its gradient, two moments
+  constexpr double kMostBytes = 1e18;  // beyond any machine's memory
   const auto parameters =
       static_cast<double>(draft_config(load_model_config(options.target), options.shape).parameters());
-  const auto usable = static_cast<double>(usable_memory_bytes());
-  if (kBytesEach * parameters <= usable) return;
-  char text[160];
-  std::snprintf(text, sizeof text,
-                "a draft of %.3g billion parameters takes %.0f GB while it is trained; this process may use %.0f GB",
-                parameters / 1e9, kBytesEach * parameters / 1e9, usable / 1e9);
-  throw Error(ErrorCode::kTooLarge, text, "lower layers, hidden or ffn of the draft", "draft-config");
+  require_memory(static_cast<std::uint64_t>(std::min(kBytesEach * parameters, kMostBytes)),
+                 "training a draft of " + billions_text(parameters) + " billion parameters takes",
+                 "lower layers, hidden or ffn of the draft", "draft-config");
 }
 
 void run(const WarmupFlags& flags) {

@@ -34,8 +34,9 @@ void check_model(const fs::path& folder) {
 // Checks that the weights and the cache fit into the host's memory.
 void check_memory(const ServeConfig& config) {
   if (config.device != Device::kCpu) return;
-  const std::uint64_t weight_bytes = require_memory_for_weights(config.target, config.dtype);
-  cache_pages(cache_wish(config), load_model_config(config.target), cache_room(nullptr, weight_bytes));
+  const ModelConfig target = load_model_config(config.target);
+  const std::uint64_t weight_bytes = require_memory_for_weights(config.target, target, config.dtype);
+  cache_pages(cache_wish(config), target, cache_room(nullptr, weight_bytes));
 }
 
 void check_draft(const ServeConfig& config) {

@@ -90,6 +90,7 @@ ServeConfig load_serve_config(const ServeOverrides& overrides);
 // another trained a draft, so "auto" hides them (docs/security.md, S14).
 ServerOptions server_options(const ServeConfig& config, std::size_t n_keys);
 
+// Of the target's KV cache.
 CacheWish cache_wish(const ServeConfig& config);
 
 // All keys with their values as TOML, without topics' examples. Contains no secrets: API keys have a file of their own.

@@ -123,7 +123,7 @@ TEST(LoadTarget, WeightsThatDoNotFitIntoMemoryAreRefusedBeforeTheyAreRead) {
     EXPECT_THAT(error.message(), HasSubstr("billion parameters, which take"));
     EXPECT_THAT(error.message(), HasSubstr("; this process may use "));
   }
-  const std::uint64_t bytes = require_memory_for_weights(kTarget, Dtype::kBFloat16);
+  const std::uint64_t bytes = require_memory_for_weights(kTarget, load_model_config(kTarget), Dtype::kBFloat16);
   EXPECT_NEAR(static_cast<double>(bytes), static_cast<double>(load_target(kTarget, Dtype::kBFloat16).weights->bytes()),
               0.02 * static_cast<double>(bytes));
 }
