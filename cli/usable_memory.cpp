@@ -25,6 +25,19 @@ std::filesystem::path own_cgroup() {
   return "/";
 }
 
+std::string whole(double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.0f", value);
+  return text;
+}
+
+// Three digits, or all of a larger number: no exponent.
+std::string three_digits(double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.3g", value);
+  return value < 1000 ? text : whole(value);
+}
+
 }  // namespace
 
 std::uint64_t usable_memory_bytes() {
@@ -41,9 +54,7 @@ std::uint64_t usable_memory_bytes() {
 std::string memory_text(std::uint64_t bytes) {
   constexpr double kMega = 1e6, kGiga = 1e9;
   const auto size = static_cast<double>(bytes);
-  char text[32];
-  std::snprintf(text, sizeof text, size < kGiga ? "%.0f MB" : "%.3g GB", size / (size < kGiga ? kMega : kGiga));
-  return text;
+  return size < kGiga ? whole(size / kMega) + " MB" : three_digits(size / kGiga) + " GB";
 }
 
 void require_memory(std::uint64_t bytes, const std::string& what, const std::string& hint, const std::string& param) {
@@ -54,9 +65,7 @@ void require_memory(std::uint64_t bytes, const std::string& what, const std::str
 }
 
 std::string billions_text(double count) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.3g", count / 1e9);
-  return text;
+  return three_digits(count / 1e9);
 }
 
 }  // namespace slip::cli
