@@ -35,7 +35,7 @@ std::string whole(double value) {
 std::string three_digits(double value) {
   char text[32];
   std::snprintf(text, sizeof text, "%.3g", value);
-  return value < 1000 ? text : whole(value);
+  return value < 999.5 ? text : whole(value);  // from there on %.3g rounds to 1e+03
 }
 
 }  // namespace
