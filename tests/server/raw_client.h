@@ -9,6 +9,7 @@
 
 #include <cerrno>
 #include <cstdlib>
+#include <functional>
 #include <map>
 #include <stdexcept>
 #include <string>
@@ -28,7 +29,9 @@ class RawClient {
  public:
   static constexpr int kReceiveSeconds = 10 * testing::kPatience;
 
-  explicit RawClient(std::uint16_t port, int receive_buffer = 0) {
+  // Calls `before_connecting` once the socket exists.
+  explicit RawClient(std::uint16_t port, int receive_buffer = 0,
+                     const std::function<void()>& before_connecting = [] {}) {
     fd_ = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     const timeval patience{kReceiveSeconds, 0};
     ::setsockopt(fd_, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
@@ -37,6 +40,7 @@ class RawClient {
     address.sin_family = AF_INET;
     address.sin_port = htons(port);
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    before_connecting();
     if (::connect(fd_, reinterpret_cast<sockaddr*>(&address), sizeof address) != 0) {
       throw std::runtime_error("cannot connect");
     }
