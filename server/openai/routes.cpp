@@ -111,8 +111,9 @@ std::span<const RouteEntry> routes() {
 std::optional<Reply> refuse_route(std::string_view method, std::string_view target) {
   const RouteEntry* route = find_route(path_of(target));
   if (route == nullptr) {
-    const std::string why = absent_route(path_of(target)).value_or("no such route");
-    return error_reply(404, {.message = why + "; there are " + route_list(), .code = "unknown_url"});
+    const auto [why, comes_later] = absent_route(path_of(target)).value_or(AbsentRoute{"no such route", false});
+    return error_reply(comes_later ? 400 : 404,
+                       {.message = why + "; there are " + route_list(), .code = "unknown_url"});
   }
   if (route->method == method || (route->method == "GET" && method == "HEAD")) return std::nullopt;
   Reply refusal = error_reply(405, {.message = std::string(route->path) + " takes " + methods_of(*route) + " only",

@@ -30,8 +30,8 @@ class RawClient {
   static constexpr int kReceiveSeconds = 10 * testing::kPatience;
 
   // Calls `before_connecting` once the socket exists.
-  explicit RawClient(std::uint16_t port, int receive_buffer = 0,
-                     const std::function<void()>& before_connecting = [] {}) {
+  explicit RawClient(
+      std::uint16_t port, int receive_buffer = 0, const std::function<void()>& before_connecting = [] {}) {
     fd_ = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     const timeval patience{kReceiveSeconds, 0};
     ::setsockopt(fd_, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);

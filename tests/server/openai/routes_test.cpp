@@ -314,12 +314,12 @@ TEST_F(RoutesTest, ATrailingSlashIsTheSameRoute) {
   EXPECT_EQ(path_of("/"), "/");
   EXPECT_EQ(path_of("///?a"), "/");
   EXPECT_EQ(ask(get("/")).status, 404);
-  EXPECT_EQ(ask(get("/v1/embeddings/")).status, 404);
+  EXPECT_EQ(ask(get("/v1/embeddings/")).status, 400);
   EXPECT_EQ(ask(get("//v1/models")).status, 404);
 }
 
-// What clients of OpenAI's API may ask for: that it is not here, why, and what is instead.
-TEST_F(RoutesTest, WhatOthersServeAndWeDoNotIs404ThatNamesWhatExists) {
+// What clients of OpenAI's API may ask for: that it is not here, why, and what is instead. What comes later is a 400.
+TEST_F(RoutesTest, AnAbsentRouteIsNamedWithTheOnesThatExist) {
   start();
   for (const char* path : {"/v1/responses",
                            "/v1/responses/resp_1/cancel",
@@ -343,7 +343,9 @@ TEST_F(RoutesTest, WhatOthersServeAndWeDoNotIs404ThatNamesWhatExists) {
                            "/chat/completions",
                            "/v1/v1/models"}) {
     for (const auto& reply : {ask(post("{}", path)), ask(get(path)), ask(get(std::string(path) + "?limit=1"))}) {
-      EXPECT_EQ(reply.status, 404) << path;
+      const bool comes_later =
+          path == std::string_view("/v1/embeddings") || std::string_view(path).starts_with("/v1/resp");
+      EXPECT_EQ(reply.status, comes_later ? 400 : 404) << path;
       const auto error = error_of(reply);
       EXPECT_EQ(error["code"], "unknown_url");
       const auto message = error["message"].get<std::string>();
