@@ -9,6 +9,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "cli/simulation/draft_confidence.h"
 #include "common/clock.h"
 #include "common/error.h"
 #include "engine/models/transformer.h"
@@ -115,9 +116,9 @@ class SimulatedTarget final : public Worker {
 class SimulatedDraft final : public Proposer {
  public:
   // REQUIRES: the simulation has the draft's costs, if any draft has an α.
-  SimulatedDraft(const Simulation& simulation, std::map<std::uint64_t, double> alpha_of_draft)
+  SimulatedDraft(const Simulation& simulation, std::map<std::uint64_t, DraftConfidence> confidences)
       : costs_(simulation.draft.value_or(simulation.target)),
-        alpha_of_draft_(std::move(alpha_of_draft)),
+        confidences_(std::move(confidences)),
         seed_(simulation.seed) {}
 
   bool drafts_for(const SequenceRef& sequence) const override { return sequence.live_draft != nullptr; }
@@ -197,15 +198,14 @@ class SimulatedDraft final : public Proposer {
       return uniform({seed_ + kLuck + sequence.id.value, index, static_cast<std::uint32_t>(position)},
                      RandomPurpose::kDraft);
     };
-    const double alpha = alpha_of_draft_.at(sequence.live_draft->id().value);
-    const double probability = std::pow(std::max(address(0), 1e-9), (1 - alpha) / alpha);
+    const double probability = confidences_.at(sequence.live_draft->id().value).at(address(0));
     const std::int32_t last = proposal.tokens.empty() ? sequence.tokens.back() : proposal.tokens.back();
     const std::int32_t right = token_after(last, position);
     chain.add(address(1) < probability ? right : (right + 1) % kWords, std::log(probability));
   }
 
   PassCosts costs_;
-  std::map<std::uint64_t, double> alpha_of_draft_;
+  std::map<std::uint64_t, DraftConfidence> confidences_;
   std::uint64_t seed_;
   std::unordered_map<std::uint64_t, std::int32_t> n_read_;  // committed tokens, by request
 };
@@ -265,18 +265,19 @@ class SimulatedClient final : public TokenSink {
 LoadFigures simulate(const Simulation& simulation, const std::vector<Arrival>& arrivals) {
   const EventClock clock;
   std::vector<std::shared_ptr<LiveDraft>> drafts;  // of each topic; null: none
-  std::map<std::uint64_t, double> alpha_of_draft;
+  std::map<std::uint64_t, DraftConfidence> confidences;
   for (const SimulatedTopic& topic : simulation.topics) {
     const DraftId id{static_cast<std::uint32_t>(drafts.size()) + 1};
-    alpha_of_draft[id.value] = topic.alpha;
-    drafts.push_back(topic.alpha > 0 && simulation.draft ? std::make_shared<LiveDraft>(id, topic.name) : nullptr);
+    const bool drafts_for = topic.alpha > 0 && simulation.draft;
+    drafts.push_back(drafts_for ? std::make_shared<LiveDraft>(id, topic.name) : nullptr);
+    if (drafts_for) confidences.emplace(id.value, topic.alpha);
   }
   const EngineOptions& options = simulation.options;
   const std::int32_t decoding_rows = options.max_running * (1 + std::min(options.k, kMaxProposalNodes));
   Engine engine(options,
                 Target(std::make_unique<SimulatedTarget>(simulation, decoding_rows + options.prefill_chunk,
                                                          decoding_rows + options.max_running)),
-                nullptr, std::make_unique<SimulatedDraft>(simulation, std::move(alpha_of_draft)), nullptr, {});
+                nullptr, std::make_unique<SimulatedDraft>(simulation, std::move(confidences)), nullptr, {});
   LoadFigures run;
   run.replies.resize(arrivals.size());
   TopicTurns turns(simulation.topics);
