@@ -5,6 +5,8 @@
 // jemalloc reads it before main. Freed memory goes back after two seconds, from a thread of jemalloc's own. With
 // more arenas than threads that allocate, the engine never waits for a lock that the learner's idle thread holds.
 extern "C" {
+// NOLINTBEGIN(readability-identifier-naming): jemalloc's name
 extern const char* const malloc_conf;
 const char* const malloc_conf = "background_thread:true,narenas:64,dirty_decay_ms:2000";
+// NOLINTEND(readability-identifier-naming)
 }
