@@ -10,7 +10,7 @@ JOBS := $(shell bash tools/jobs.sh)
 
 PREFIX ?= /usr/local
 
-.PHONY: build setup test demo install image lint format asan asan-io tsan clean help
+.PHONY: build setup test demo install image lint format asan asan-io tsan tsan-learner clean help
 build: setup ## Set up what is missing and build build/slipstream and build/bench/*
 	@bash tools/build.sh release $(JOBS)
 
@@ -47,6 +47,13 @@ tsan: setup ## The threading tests under ThreadSanitizer
 	@bash tools/build.sh tsan $(JOBS) sanitized
 	@TSAN_OPTIONS="suppressions=$(CURDIR)/tests/tsan.supp halt_on_error=1" \
 	  ctest --test-dir build-tsan --output-on-failure --no-tests=error -j $(JOBS) --timeout 1800
+
+# The tests in which a learner's thread meets an engine's, a service's, or another learner's.
+LEARNER_TESTS := ^(Learner|LearningLoop|LossyInbox|ResidentTrainers|WrittenAndGiven|CanaryScorer|LiveWatch)
+tsan-learner: setup ## The part of `tsan` that CI runs: the learner's threads
+	@bash tools/build.sh tsan-learner $(JOBS) sanitized
+	@TSAN_OPTIONS="suppressions=$(CURDIR)/tests/tsan.supp halt_on_error=1" \
+	  ctest --test-dir build-tsan-learner --output-on-failure --no-tests=error -j $(JOBS) --timeout 1800 -R '$(LEARNER_TESTS)'
 
 clean: ## Remove build folders (.venv and .deps stay)
 	@rm -rf build build-*

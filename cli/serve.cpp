@@ -70,9 +70,8 @@ ApiKeys take_environment_keys() {
   return ApiKeys::of_environment(given);
 }
 
-ApiKeys load_keys(const ServeConfig& config, const ApiKeys& environment) {
-  ApiKeys keys = ApiKeys::load(config.api_keys_file, environment, config.server.key_limits);
-  require_key_beyond_loopback(config.server.host, keys);
+ApiKeys load_keys_for_serving(const ServeConfig& config, const ApiKeys& environment) {
+  ApiKeys keys = load_keys(config, environment);
   if (keys.any_is_short() && !is_loopback(config.server.host)) {
     log_warn("an API key has fewer than " + std::to_string(ApiKeys::kShortKeyBytes) + " characters, and " +
              config.server.host +
@@ -191,7 +190,7 @@ struct Reloader {
   }
   // Steps that can fail come first; the log is the last of them.
   void apply(const ReloadPlan& plan) {
-    ApiKeys keys = load_keys(plan.next, environment_keys);
+    ApiKeys keys = load_keys_for_serving(plan.next, environment_keys);
     auto tls = load_tls(plan.next.server);
     TopicTable topics(plan.next.topics);
     auto model = serving.model();
@@ -264,7 +263,7 @@ void serve(const ServeOverrides& overrides, bool check_only) {
   warn();
   const int max_connections = allowed_connections(config.server.max_connections);
   const ApiKeys environment_keys = take_environment_keys();
-  Gatekeeper gatekeeper(config.server, load_keys(config, environment_keys));
+  Gatekeeper gatekeeper(config.server, load_keys_for_serving(config, environment_keys));
   KeyQuotas quotas(*gatekeeper.keys());
   Metrics metrics;
   ServerOptions options = server_options(config, gatekeeper.keys()->size());

@@ -31,11 +31,16 @@ double measured_ttft_ms(const RequestFigures& figures) {
   return static_cast<double>(figures.first_token_us - figures.submitted_us) / 1e3;
 }
 
+double measured_e2e_ms(const RequestFigures& figures) {
+  return static_cast<double>(figures.finished_us - figures.submitted_us) / 1e3;
+}
+
 bool meets(const SloTargets& slo, const RequestFigures& figures) {
   const auto within = [](std::int64_t target_us, double ms) {
     return target_us == 0 || ms * 1e3 <= static_cast<double>(target_us);
   };
-  return within(slo.tpot_us, measured_tpot_ms(figures)) && within(slo.ttft_us, measured_ttft_ms(figures));
+  return within(slo.tpot_us, measured_tpot_ms(figures)) && within(slo.ttft_us, measured_ttft_ms(figures)) &&
+         within(slo.e2e_us, measured_e2e_ms(figures));
 }
 
 }  // namespace slip

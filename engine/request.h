@@ -67,11 +67,13 @@ struct RequestSummary {
   std::uint32_t choice = 0;  // as in Request
   RequestId call;            // as in Request, never 0
   SloTargets slo;            // as in Request
+  std::string slo_tier;      // as in Request
 };
 
 // The times that SloTargets speak of; 0: there was no such token.
 double measured_tpot_ms(const RequestFigures& figures);
 double measured_ttft_ms(const RequestFigures& figures);
+double measured_e2e_ms(const RequestFigures& figures);
 // Whether an answer met all targets that it has. One of a single token has no time per token, and meets any.
 bool meets(const SloTargets& slo, const RequestFigures& figures);
 
@@ -111,6 +113,7 @@ struct Request {
   std::optional<ProposeBy> propose_by;  // nullopt: what pays
   RouteTag route;
   SloTargets slo;
+  std::string slo_tier;  // the name of these targets, opaque as `name`; empty: none
   TenantId tenant;
   bool learn = true;
   std::uint32_t choice = 0;

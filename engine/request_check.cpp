@@ -87,7 +87,8 @@ void check_request(const Request& request, const RequestLimits& limits) {
   check_logit_bias(request.sampling.logit_bias, limits.vocab_size);
   require(request.max_tokens >= 0, "max_tokens", "max_tokens must not be negative");
   require(request.sampling.min_tokens >= 0 && request.sampling.min_tokens <= request.max_tokens, "min_tokens",
-          "min_tokens must be between 0 and max_tokens");
+          "min_tokens must be between 0 and max_tokens, which is at most what the context leaves: " +
+              std::to_string(request.max_tokens));
   require(request.sampling.grammar == nullptr || limits.has_tokenizer, "response_format",
           "response_format needs a tokenizer");
   require(request.sampling.grammar == nullptr || request.sampling.min_tokens == 0, "min_tokens",

@@ -32,6 +32,7 @@ RequestSummary summary_of(Request&& request) {
   summary.slo = request.slo;
   summary.sampling = std::move(request.sampling);
   summary.name = std::move(request.name);
+  summary.slo_tier = std::move(request.slo_tier);
   return summary;
 }
 

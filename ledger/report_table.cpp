@@ -186,23 +186,27 @@ std::string requests_table(const LedgerReader& ledger, const ReportQuery& query)
 
 std::string slo_table(const LedgerReader& ledger, const ReportQuery& query) {
   const Sheet sheet = ledger.view("slo");
-  if (sheet.rows.empty()) return "No request in this period asked for a speed: send `slo` with one.\n";
+  if (sheet.rows.empty()) return "No request in this period asked for a speed: send `slo` or a tier with one.\n";
   TextTable table({{"topic", kLeft},
+                   {"tier", kLeft},
                    {"ms/token asked"},
                    {"TTFT ms asked"},
+                   {"answer ms asked"},
                    {"requests"},
                    {"met"},
                    {"tokens of these"},
                    {"ms/token"},
                    {"TTFT ms"},
+                   {"answer ms"},
                    {"violation p50"},
                    {"p99"}});
   for (std::size_t i = 0; i < sheet.rows.size(); ++i) {
     const SheetRow row(sheet, i);
-    table.add({printable(row.text("topic")), fixed_text(row.number("slo_tpot_ms"), 1),
-               fixed_text(row.number("slo_ttft_ms"), 1), std::to_string(row.integer("requests")),
-               share_text(row.number("attainment")), std::to_string(row.integer("goodput_tokens")),
-               fixed_text(row.number("tpot_ms"), 1), fixed_text(row.number("ttft_ms"), 1),
+    table.add({printable(row.text("topic")), printable(row.text("slo_tier")), fixed_text(row.number("slo_tpot_ms"), 1),
+               fixed_text(row.number("slo_ttft_ms"), 1), fixed_text(row.number("slo_e2e_ms"), 1),
+               std::to_string(row.integer("requests")), share_text(row.number("attainment")),
+               std::to_string(row.integer("goodput_tokens")), fixed_text(row.number("tpot_ms"), 1),
+               fixed_text(row.number("ttft_ms"), 1), fixed_text(row.number("e2e_ms"), 1),
                fixed_text(row.number("violation_p50"), 2), fixed_text(row.number("violation_p99"), 2)});
   }
   return table.text(query.width, query.color);

@@ -19,8 +19,8 @@ const std::string insert_request =
                 "request_id, http_id, finished_us, topic, draft, first_version, last_version, rule, temperature, "
                 "stop_reason, prompt_tokens, output_tokens, steps, proposed, accepted, first_rejections, swaps, "
                 "repeated_tokens, ttft_ms, tpot_ms, total_ms, topic_source, call_id, tenant, "
-                "http_id_hash, accepted_siblings, slo_tpot_ms, slo_ttft_ms",
-                28);
+                "http_id_hash, accepted_siblings, slo_tpot_ms, slo_ttft_ms, slo_e2e_ms, slo_tier",
+                30);
 const std::string add_to_acceptance =
     insert_into("acceptance",
                 "bucket_us, bucket_width_us, topic, draft, version, position, rule, temperature_range, reached, "
@@ -111,7 +111,8 @@ void RowWriter::insert(const RequestRow& row) {
                row.rule, row.temperature, row.stop_reason, row.prompt_tokens, row.output_tokens, row.steps,
                row.proposed, row.accepted, row.first_rejections, row.swaps, row.repeated_tokens, row.ttft_ms,
                row.tpot_ms, row.total_ms, row.topic_source, row.call_id == 0 ? row.request_id : row.call_id, row.tenant,
-               hash_http_id(row.http_id), row.accepted_siblings, row.slo_tpot_ms, row.slo_ttft_ms);
+               hash_http_id(row.http_id), row.accepted_siblings, row.slo_tpot_ms, row.slo_ttft_ms, row.slo_e2e_ms,
+               row.slo_tier);
   add_acceptance(row);
   if (const auto event = drift_monitor_.observe(row)) insert(*event);
 }

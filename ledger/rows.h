@@ -24,8 +24,9 @@ struct RequestRow {
   double temperature = 0;
   std::string stop_reason;
   int prompt_tokens = 0, output_tokens = 0, steps = 0, proposed = 0, accepted = 0, first_rejections = 0, swaps = 0;
-  int accepted_siblings = 0;                // not among `accepted`
-  double slo_tpot_ms = 0, slo_ttft_ms = 0;  // asked for; 0: none
+  int accepted_siblings = 0;                                // not among `accepted`
+  double slo_tpot_ms = 0, slo_ttft_ms = 0, slo_e2e_ms = 0;  // asked for; 0: none
+  std::string slo_tier;                                     // the name of these targets; empty: none
   int repeated_tokens = 0;
   double ttft_ms = 0, tpot_ms = 0, total_ms = 0;
   std::vector<int> accepted_at, reached_at;  // by position; added to the acceptance buckets

@@ -40,7 +40,7 @@ struct LedgerView {
 //   learning_trend    what learning did by time bucket and topic
 //   positions         α by position in the proposal
 //   recent_requests   newest first
-//   slo               one row per topic and target: how many requests got the speed they asked for
+//   slo               one row per topic, tier and target: how many requests got the speed they asked for
 std::span<const LedgerView> ledger_views();
 // The SQL expression of the time step in microseconds, for the SQL expression of a span.
 std::string bucket_for_span(const std::string& span_us);

@@ -243,7 +243,8 @@ LedgerView requests_view() {
        first_version, last_version, rule, temperature, prompt_tokens, output_tokens, steps, proposed, accepted, first_rejections,
        accepted_siblings, 1.0 * accepted / NULLIF(accepted + first_rejections, 0) AS alpha,
        1.0 * output_tokens / NULLIF(steps, 0) AS accepted_length, swaps, repeated_tokens, ttft_ms, tpot_ms, total_ms,
-       NULLIF(slo_ttft_ms, 0) AS slo_ttft_ms, NULLIF(slo_tpot_ms, 0) AS slo_tpot_ms, stop_reason, http_id, request_id, finished_us
+       NULLIF(slo_ttft_ms, 0) AS slo_ttft_ms, NULLIF(slo_tpot_ms, 0) AS slo_tpot_ms,
+       NULLIF(slo_e2e_ms, 0) AS slo_e2e_ms, slo_tier, stop_reason, http_id, request_id, finished_us
 FROM scoped_requests ORDER BY id DESC)sql"};
 }
 
@@ -251,19 +252,22 @@ FROM scoped_requests ORDER BY id DESC)sql"};
 LedgerView slo_view() {
   return {"slo", R"sql(
 WITH asked AS (
-  SELECT topic, slo_tpot_ms, slo_ttft_ms, output_tokens, tpot_ms, ttft_ms,
-         MAX(IFNULL(tpot_ms / NULLIF(slo_tpot_ms, 0), 0), IFNULL(ttft_ms / NULLIF(slo_ttft_ms, 0), 0)) AS violation
+  SELECT topic, slo_tier, slo_tpot_ms, slo_ttft_ms, slo_e2e_ms, output_tokens, tpot_ms, ttft_ms, total_ms,
+         MAX(IFNULL(tpot_ms / NULLIF(slo_tpot_ms, 0), 0), IFNULL(ttft_ms / NULLIF(slo_ttft_ms, 0), 0),
+             IFNULL(total_ms / NULLIF(slo_e2e_ms, 0), 0)) AS violation
   FROM scoped_requests
-  WHERE (slo_tpot_ms > 0 OR slo_ttft_ms > 0) AND stop_reason NOT IN ('cancelled', 'failed')),
+  WHERE (slo_tpot_ms > 0 OR slo_ttft_ms > 0 OR slo_e2e_ms > 0) AND stop_reason NOT IN ('cancelled', 'failed')),
 ranked AS (
   SELECT *, violation <= 1 AS met, COUNT(*) OVER same AS n, ROW_NUMBER() OVER (same ORDER BY violation) AS place
-  FROM asked WINDOW same AS (PARTITION BY topic, slo_tpot_ms, slo_ttft_ms))
-SELECT topic, NULLIF(slo_tpot_ms, 0) AS slo_tpot_ms, NULLIF(slo_ttft_ms, 0) AS slo_ttft_ms, COUNT(*) AS requests,
+  FROM asked WINDOW same AS (PARTITION BY topic, slo_tier, slo_tpot_ms, slo_ttft_ms, slo_e2e_ms))
+SELECT topic, slo_tier, NULLIF(slo_tpot_ms, 0) AS slo_tpot_ms, NULLIF(slo_ttft_ms, 0) AS slo_ttft_ms,
+       NULLIF(slo_e2e_ms, 0) AS slo_e2e_ms, COUNT(*) AS requests,
        1.0 * SUM(met) / COUNT(*) AS attainment, SUM(met * output_tokens) AS goodput_tokens,
-       SUM(output_tokens) AS output_tokens, AVG(tpot_ms) AS tpot_ms, AVG(ttft_ms) AS ttft_ms,
+       SUM(output_tokens) AS output_tokens, AVG(tpot_ms) AS tpot_ms, AVG(ttft_ms) AS ttft_ms, AVG(total_ms) AS e2e_ms,
        MAX(CASE WHEN place = (n + 1) / 2 THEN violation END) AS violation_p50,
        MAX(CASE WHEN place = (99 * n + 99) / 100 THEN violation END) AS violation_p99
-FROM ranked GROUP BY topic, slo_tpot_ms, slo_ttft_ms ORDER BY topic, slo_tpot_ms, slo_ttft_ms)sql"};
+FROM ranked GROUP BY topic, slo_tier, slo_tpot_ms, slo_ttft_ms, slo_e2e_ms
+ORDER BY topic, slo_tier, slo_tpot_ms, slo_ttft_ms, slo_e2e_ms)sql"};
 }
 
 std::vector<LedgerView> make_views() {

@@ -53,6 +53,7 @@ struct FinishedRequest {
   TopicSource source;
   RequestFigures figures;
   SloTargets slo;
+  std::string slo_tier;
 };
 struct SwapStall {
   double seconds;
@@ -88,10 +89,10 @@ struct Metrics::State {
   Family<Counter>& http = counters("http_requests_total", "HTTP requests by route and status");
   Family<Counter>& routed =
       counters("requests_routed_total", "Generations by topic and what said it: label, inferred or none");
-  Family<Counter>& slo_requests =
-      counters("slo_requests_total", "Finished generations that asked for a speed, by whether they got it");
-  Counter& slo_tokens =
-      counters("slo_goodput_tokens_total", "Tokens of generations that got the speed they asked for").Add({});
+  Family<Counter>& slo_requests = counters(
+      "slo_requests_total", "Finished generations that asked for a speed, by its tier and whether they got it");
+  Family<Counter>& slo_tokens =
+      counters("slo_goodput_tokens_total", "Tokens of generations that got the speed they asked for, by its tier");
   Family<Counter>& finished = counters("requests_finished_total", "Generations by the reason they ended");
   Family<Counter>& published = counters("publish_total", "Canary outcomes");
   Family<Counter>& candidates =
@@ -173,8 +174,8 @@ void Metrics::State::take(const FinishedRequest& request) {
   generated_tokens.Increment(figures.output_tokens);
   if (request.slo.any() && request.reason != StopReason::kCancelled && request.reason != StopReason::kFailed) {
     const bool met = meets(request.slo, figures);
-    slo_requests.Add({{"met", met ? "true" : "false"}}).Increment();
-    if (met) slo_tokens.Increment(figures.output_tokens);
+    slo_requests.Add({{"tier", request.slo_tier}, {"met", met ? "true" : "false"}}).Increment();
+    if (met) slo_tokens.Add({{"tier", request.slo_tier}}).Increment(figures.output_tokens);
   }
   if (figures.first_token_us > 0) ttft.Observe(measured_ttft_ms(figures) / 1e3);
   if (figures.output_tokens > 1) tpot.Observe(measured_tpot_ms(figures) / 1e3);
@@ -243,7 +244,8 @@ void Metrics::on_step(const StepFigures& figures) {
 }
 
 void Metrics::on_request(const RequestSummary& summary, const SeriesKey& key) {
-  state_->leave(FinishedRequest{key, summary.reason, summary.route.source, summary.figures, summary.slo});
+  state_->leave(
+      FinishedRequest{key, summary.reason, summary.route.source, summary.figures, summary.slo, summary.slo_tier});
 }
 
 void Metrics::on_decision(const std::string& topic, const std::string& kind, const std::string& reason) {

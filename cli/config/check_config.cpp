@@ -92,6 +92,23 @@ void check_log_file(const fs::path& file) {
 
 }  // namespace
 
+ApiKeys load_keys(const ServeConfig& config, const ApiKeys& environment) {
+  ApiKeys keys = ApiKeys::load(config.api_keys_file, environment, config.server.key_limits);
+  require_key_beyond_loopback(config.server.host, keys);
+  for (const ApiKey& key : keys.all()) {
+    for (const std::string& name : key.slo_tiers) {
+      const bool known = std::any_of(config.slo_tiers.begin(), config.slo_tiers.end(),
+                                     [&](const SloTier& tier) { return tier.name == name; });
+      if (known) continue;
+      throw Error(ErrorCode::kInvalidArgument,
+                  config.api_keys_file.string() + ": the API key " + key.name + " may ask for the tier '" + name +
+                      "', which slo.tiers has not",
+                  "write it there, or remove it from the key's slo_tiers=", "server.api_keys_file");
+    }
+  }
+  return keys;
+}
+
 std::vector<Error> faults_of(const ServeConfig& config, const std::string& key_in_environment) {
   std::vector<Error> faults;
   const auto check = [&](auto&& one) {
@@ -114,11 +131,7 @@ std::vector<Error> faults_of(const ServeConfig& config, const std::string& key_i
     if (config.device == Device::kCuda) kernels::cuda::describe_device();
   });
   check([&] { check_host(config.server.host); });
-  check([&] {
-    const ApiKeys environment = ApiKeys::of_environment(key_in_environment);
-    ApiKeys keys = ApiKeys::load(config.api_keys_file, environment, config.server.key_limits);
-    require_key_beyond_loopback(config.server.host, keys);
-  });
+  check([&] { load_keys(config, ApiKeys::of_environment(key_in_environment)); });
   check([&] { Gatekeeper(config.server, {}); });
   check([&] { load_tls(config.server); });
   check([&] { TopicTable(config.topics); });

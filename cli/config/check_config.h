@@ -5,6 +5,7 @@
 
 #include "cli/config/serve_config.h"
 #include "common/error.h"
+#include "server/http/api_keys.h"
 
 namespace slip::cli {
 
@@ -13,5 +14,9 @@ namespace slip::cli {
 // access control, topics, and whether the data directory and log file can be created and written. Warns as a start
 // would of a target whose own template is faulty. Creates and changes nothing.
 std::vector<Error> faults_of(const ServeConfig& config, const std::string& key_in_environment);
+
+// The keys of the file and `environment`. Errors of ApiKeys::load(); Error{kInvalidArgument} if the host needs a key
+// and there is none, or if a key names a tier that the configuration has not.
+ApiKeys load_keys(const ServeConfig& config, const ApiKeys& environment);
 
 }  // namespace slip::cli

@@ -18,6 +18,7 @@
 #include "router/router.h"
 #include "router/topic.h"
 #include "server/http/options.h"
+#include "server/openai/slo_tier.h"
 
 namespace slip::cli {
 
@@ -60,6 +61,7 @@ struct ServeConfig {
   std::filesystem::path topics_file;  // that `topics` are from; empty: built in
   std::vector<Topic> topics;
   RouterOptions router;
+  std::vector<SloTier> slo_tiers;     // speeds that requests may ask for by name
   std::vector<std::string> warnings;  // what of the file is not used, and why
 };
 

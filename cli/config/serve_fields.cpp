@@ -2,8 +2,10 @@
 #include "cli/config/serve_fields.h"
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
 #include <optional>
+#include <set>
 #include <sstream>
 
 #include "engine/speculative/proposal.h"
@@ -109,7 +111,8 @@ void visit_access(FieldVisitor& to, ServeConfig& config) {
   to.field("port", server.port, {0, 65'535}, "0 = the system chooses one, which is printed");
   to.field("api_keys_file", config.api_keys_file,
            "mode 0600; a line: KEY [name=LABEL] [requests_in_flight=N] [requests_per_minute=N] [tokens_per_minute=N] "
-           "[operator=true]; SLIPSTREAM_API_KEY adds more keys, separated by blanks. With several keys only those with "
+           "[operator=true] [slo=true] [slo_tiers=NAME,...]; SLIPSTREAM_API_KEY adds more keys, separated by blanks. "
+           "With several keys only those with "
            "operator=true read /metrics");
   to.field("tls_certificate", server.tls_certificate,
            R"(PEM, with its chain; "" = plain HTTP, else HTTPS only, TLS 1.2 or later)");
@@ -180,6 +183,29 @@ void visit_engine(FieldVisitor& to, ServeConfig& config) {
   to.field("prompt_lookup", engine.prompt_lookup,
            "also propose what followed the same words earlier in the prompt or answer; without a draft, propose only "
            "that");
+}
+
+// False if a text is no tier, or if two have one name.
+bool parse_tiers(const std::vector<std::string>& texts, std::vector<SloTier>& tiers) {
+  tiers.clear();
+  std::set<std::string> names;
+  for (const std::string& text : texts) {
+    const auto tier = parse_slo_tier(text);
+    if (!tier || !names.insert(tier->name).second) return false;
+    tiers.push_back(*tier);
+  }
+  return tiers.size() <= SloTier::kMostTiers;
+}
+
+void visit_slo(FieldVisitor& to, ServeConfig& config) {
+  to.section("slo");
+  std::vector<std::string> texts;
+  std::transform(config.slo_tiers.begin(), config.slo_tiers.end(), std::back_inserter(texts), slo_tier_text);
+  to.field("tiers", texts,
+           R"(speeds that requests ask for by name, as service_tier: ["fast: tpot=40, ttft=500", "soon: e2e=20000"], )"
+           "in milliseconds; with several keys, by those with slo=true, or slo_tiers=fast,soon");
+  to.require(parse_tiers(texts, config.slo_tiers), "tiers",
+             "must hold at most 16 speeds of different names, each like \"fast: tpot=40, ttft=500, e2e=4000\"");
 }
 
 std::string governor_name(const GovernorChoice& choice) {
@@ -330,6 +356,7 @@ void visit_fields(FieldVisitor& visitor, ServeConfig& config) {
   visit_sizes(visitor, config.server);
   visit_timeouts(visitor, config.server);
   visit_engine(visitor, config);
+  visit_slo(visitor, config);
   visit_learning(visitor, config);
   visit_canary(visitor, config.learner.canary);
   visit_retention(visitor, config);

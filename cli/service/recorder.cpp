@@ -87,6 +87,8 @@ RequestRow request_row(const RequestSummary& summary, const RecordNames& names, 
   row.accepted_siblings = figures.accepted_siblings;
   row.slo_tpot_ms = ms(summary.slo.tpot_us);
   row.slo_ttft_ms = ms(summary.slo.ttft_us);
+  row.slo_e2e_ms = ms(summary.slo.e2e_us);
+  row.slo_tier = summary.slo_tier;
   row.swaps = figures.swaps;
   row.repeated_tokens = figures.repeated_tokens;
   row.total_ms = ms(figures.finished_us - figures.submitted_us);

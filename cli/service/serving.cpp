@@ -256,6 +256,7 @@ std::shared_ptr<const ServedModel> Serving::model() const {
   model->max_positions = state->max_positions;
   model->end_ids = state->target.weights->config.eos_ids;
   model->router = state->router;
+  model->slo_tiers = state->config.slo_tiers;
   model->live_drafts = state->registry.live_drafts;
   model->past_answers = state->past_answers;
   model->k = state->engine->options().k;

@@ -18,7 +18,7 @@ std::uint64_t next_serial() {
 
 [[noreturn]] void refuse_as_too_large(const std::string& where) {
   throw Error(ErrorCode::kInvalidArgument, "'" + where + "' makes the grammar too large",
-              "ask for shorter strings, simpler patterns or fewer values", where);
+              "ask for shorter strings, simpler patterns, fewer values or a smaller multipleOf", where);
 }
 
 ByteClasses classes_of_both(const ByteAutomaton& a, const ByteAutomaton& b) {

@@ -27,6 +27,19 @@ bool is_pressing(const DeadlineLoad& load, const StepForecast& forecast) {
 
 }  // namespace
 
+SloTargets planned_targets(const SloTargets& slo, std::int64_t ttft_us, std::int32_t most_tokens) {
+  if (slo.e2e_us == 0) return slo;
+  const auto stricter = [](std::int64_t one, std::int64_t other) { return one == 0 ? other : std::min(one, other); };
+  SloTargets planned = slo;
+  if (ttft_us == 0) {
+    planned.ttft_us = stricter(slo.ttft_us, slo.e2e_us);
+    return planned;
+  }
+  const std::int64_t left_us = std::max<std::int64_t>(1, slo.e2e_us - ttft_us);
+  planned.tpot_us = stricter(slo.tpot_us, std::max<std::int64_t>(1, left_us / std::max(1, most_tokens - 1)));
+  return planned;
+}
+
 double slack_us(const DeadlineLoad& load) {
   return static_cast<double>(load.slo.tpot_us) * (load.n_done + load.tokens_per_step) -
          static_cast<double>(load.since_us);

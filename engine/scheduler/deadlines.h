@@ -17,6 +17,11 @@ struct DeadlineLoad {
   double tokens_per_step = 1;  // that its steps commit
 };
 
+// The targets that steps are planned by: a time for the whole answer becomes one for the first token and, behind that,
+// one per token of an answer as long as it may be, `most_tokens`, counted from `ttft_us` after the submission. 0:
+// there is no token yet. The stricter one holds where a request has both. Pure.
+SloTargets planned_targets(const SloTargets& slo, std::int64_t ttft_us, std::int32_t most_tokens);
+
 // The predicted times of the next step.
 struct StepForecast {
   double decode_us = 0;      // without prompts

@@ -9,7 +9,8 @@ namespace slip {
 struct SloTargets {
   std::int64_t tpot_us = 0;  // mean time per output token, after the first one
   std::int64_t ttft_us = 0;  // from the submission to the first token
-  bool any() const { return tpot_us > 0 || ttft_us > 0; }
+  std::int64_t e2e_us = 0;   // from the submission to the end of the answer
+  bool any() const { return tpot_us > 0 || ttft_us > 0 || e2e_us > 0; }
 };
 
 }  // namespace slip

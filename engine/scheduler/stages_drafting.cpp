@@ -109,7 +109,8 @@ void Engine::State::look_at_deadlines() {
   for (std::size_t i = 0; i < running.size(); ++i) {
     const RequestFigures& figures = running[i]->figures;
     DeadlineLoad load;
-    load.slo = running[i]->request.slo;
+    const std::int64_t ttft_us = figures.first_token_us > 0 ? figures.first_token_us - figures.submitted_us : 0;
+    load.slo = planned_targets(running[i]->request.slo, ttft_us, running[i]->request.max_tokens);
     load.n_pending = loads_[i].n_pending;
     load.since_us = now_us - (figures.first_token_us > 0 ? figures.first_token_us : figures.submitted_us);
     load.n_done = std::max(0, figures.output_tokens - 1);

@@ -14,6 +14,7 @@
 
 #include "common/error.h"
 #include "common/file.h"
+#include "server/http/request_head.h"
 
 namespace slip {
 namespace {
@@ -45,14 +46,6 @@ TenantId tenant_of(std::string_view key) {
   return id;
 }
 
-bool is_name(std::string_view text) {
-  const auto allowed = [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '_' ||
-           c == '.';
-  };
-  return !text.empty() && text.size() <= ApiKey::kMaxNameBytes && std::all_of(text.begin(), text.end(), allowed);
-}
-
 std::int64_t limit_of(std::string_view text, const std::string& where, const std::string& name, std::int64_t most) {
   std::int64_t value = -1;
   const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -70,11 +63,16 @@ void read_setting(std::string_view setting, const std::string& where, std::set<s
   const std::string_view key = setting.substr(0, equals);
   const std::string_view value = equals == std::string_view::npos ? "" : setting.substr(equals + 1);
   if (key == "name") {
-    if (!is_name(value)) refuse(where + ": a key's name has 1 to 64 of A-Z a-z 0-9 . _ -");
+    if (!is_plain_name(value)) refuse(where + ": a key's name has 1 to 64 of A-Z a-z 0-9 . _ -");
     entry.name = value;
   } else if (key == "operator" || key == "slo") {
     if (value != "true" && value != "false") refuse(where + ": " + std::string(key) + " must be true or false");
     (key == "slo" ? entry.may_ask_slo : entry.is_operator) = value == "true";
+  } else if (key == "slo_tiers") {
+    for_each_item(value, [&](std::string_view tier) {
+      if (!is_plain_name(tier)) refuse(where + ": slo_tiers= must be names of [slo] tiers with commas between them");
+      entry.slo_tiers.emplace_back(tier);
+    });
   } else if (key == "requests_in_flight") {
     entry.limits.requests_in_flight =
         static_cast<int>(limit_of(value, where, "requests_in_flight", KeyLimits::kMostInFlight));
@@ -84,8 +82,8 @@ void read_setting(std::string_view setting, const std::string& where, std::set<s
     entry.limits.tokens_per_minute = limit_of(value, where, "tokens_per_minute", KeyLimits::kMostPerMinute);
   } else {
     refuse(where +
-               ": behind a key may stand name=, operator=, slo=, requests_in_flight=, requests_per_minute= and "
-               "tokens_per_minute=",
+               ": behind a key may stand name=, operator=, slo=, slo_tiers=, requests_in_flight=, "
+               "requests_per_minute= and tokens_per_minute=",
            "one key a line");
   }
   if (!seen.emplace(key).second) refuse(where + ": " + std::string(key) + "= stands there twice");
@@ -114,21 +112,31 @@ void read_key_file(const std::filesystem::path& file, const KeyLimits& fallback,
     ApiKey entry{.limits = fallback};
     std::set<std::string, std::less<>> seen;
     while (words >> setting && setting.front() != '#') read_setting(setting, where, seen, entry);
-    take_placed(where, [&] { keys.add(key, entry.name, entry.limits, entry.is_operator, entry.may_ask_slo); });
+    take_placed(where, [&] { keys.add(key, entry); });
   }
   if (keys.size() == before) refuse("the API key file " + file.string() + " holds no key");
 }
 
 }  // namespace
 
-void ApiKeys::add(std::string_view key, std::string name, const KeyLimits& limits, bool is_operator, bool may_ask_slo) {
+bool is_plain_name(std::string_view text) {
+  const auto allowed = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '_' ||
+           c == '.';
+  };
+  return !text.empty() && text.size() <= ApiKey::kMaxNameBytes && std::all_of(text.begin(), text.end(), allowed);
+}
+
+void ApiKeys::add(std::string_view key, ApiKey settings) {
   const bool visible = std::all_of(key.begin(), key.end(), [](char c) { return c > ' ' && c < 0x7f; });
   if (key.empty() || key.size() > kMaxKeyBytes || !visible) {
     refuse("an API key has 1 to 512 visible ASCII characters", "make one with: openssl rand -hex 32");
   }
-  const bool is_named = !name.empty();
-  if (!is_named) name = "key-" + std::to_string(keys_.size() + 1);
-  ApiKey fresh{std::move(name), limits, is_operator, may_ask_slo, is_named, tenant_of(key), digest_of(key)};
+  ApiKey fresh = std::move(settings);
+  fresh.is_named = !fresh.name.empty();
+  if (!fresh.is_named) fresh.name = "key-" + std::to_string(keys_.size() + 1);
+  fresh.tenant = tenant_of(key);
+  fresh.digest = digest_of(key);
   for (const ApiKey& one : keys_) {
     if (one.name == fresh.name) refuse("two API keys are named " + one.name);
     if (one.digest == fresh.digest) refuse("the API keys " + one.name + " and " + fresh.name + " are the same");
@@ -141,7 +149,8 @@ ApiKeys ApiKeys::of_environment(const std::string& value) {
   ApiKeys keys;
   std::istringstream words(value);
   for (std::string key; words >> key;) {
-    take_placed("SLIPSTREAM_API_KEY", [&] { keys.add(key, "environment-" + std::to_string(keys.size() + 1)); });
+    take_placed("SLIPSTREAM_API_KEY",
+                [&] { keys.add(key, {.name = "environment-" + std::to_string(keys.size() + 1)}); });
   }
   return keys;
 }

@@ -63,6 +63,7 @@ std::optional<Reply> refuse_key(const ApiKeys& keys, const RequestMetadata& meta
   principal.key_name = found->name;
   principal.is_operator = keys.size() == 1 || found->is_operator;
   principal.may_ask_slo = keys.size() == 1 || found->may_ask_slo;
+  principal.slo_tiers = found->slo_tiers;
   return std::nullopt;
 }
 

@@ -25,10 +25,11 @@ struct RequestMetadata {
 // The authenticated sender of a request.
 struct Principal {
   TenantId tenant;
-  std::string key_name;        // empty: no keys are configured
-  bool is_operator = false;    // may read /metrics: no keys are configured, or the keys file marks this key
-  bool may_ask_slo = false;    // may ask for a speed, which slows others down: likewise
-  std::string allowed_origin;  // the request's origin, if it is listed; empty: none
+  std::string key_name;                // empty: no keys are configured
+  bool is_operator = false;            // may read /metrics: no keys are configured, or the keys file marks this key
+  bool may_ask_slo = false;            // may ask for a speed, which slows others down: likewise
+  std::vector<std::string> slo_tiers;  // the speeds by name that it may ask for, if not any
+  std::string allowed_origin;          // the request's origin, if it is listed; empty: none
 };
 
 // Access control. Without keys the server binds to loopback only, and the checks of Host and Origin block web pages

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -19,5 +21,16 @@ std::optional<std::string> fault_of_partial_head(std::string_view bytes, std::si
 
 // A header's value without surrounding blanks (RFC 9110, 5.6.3).
 std::string_view trimmed(std::string_view text);
+
+// Calls `take(item)` for the items of a header's list, without the blanks around them. An empty list has one empty
+// item.
+template <class Take>
+void for_each_item(std::string_view list, const Take& take) {
+  for (std::size_t begin = 0; begin <= list.size();) {
+    const auto end = std::min(list.find(',', begin), list.size());
+    take(trimmed(list.substr(begin, end - begin)));
+    begin = end + 1;
+  }
+}
 
 }  // namespace slip

@@ -83,20 +83,25 @@ std::optional<double> target_ms(std::int64_t target_us) {
 
 // The call's targets, and the times of its slowest choice.
 void write_slo(JsonText& json, const SloTargets& slo, std::span<const Choice> choices) {
-  double tpot_ms = 0, ttft_ms = 0;
+  double tpot_ms = 0, ttft_ms = 0, e2e_ms = 0;
   bool met = true;
   for (const Choice& choice : choices) {
     const RequestFigures& figures = choice.finished->figures;
     tpot_ms = std::max(tpot_ms, measured_tpot_ms(figures));
     ttft_ms = std::max(ttft_ms, measured_ttft_ms(figures));
+    e2e_ms = std::max(e2e_ms, measured_e2e_ms(figures));
     met = met && meets(slo, figures);
   }
   json.key("slo");
   json.begin_object();
+  const std::string& tier = choices.front().finished->slo_tier;
+  if (!tier.empty()) json.member("tier", tier);
   json.member("tpot_ms", target_ms(slo.tpot_us));
   json.member("ttft_ms", target_ms(slo.ttft_us));
+  json.member("e2e_ms", target_ms(slo.e2e_us));
   json.member("measured_tpot_ms", tpot_ms);
   json.member("measured_ttft_ms", ttft_ms);
+  json.member("measured_e2e_ms", e2e_ms);
   json.member("met", met);
   json.end_object();
 }

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -34,9 +33,12 @@ constexpr std::size_t kMaxValues = std::size_t{1} << 20;  // a body of 4 MiB has
 constexpr std::int64_t kMaxTopLogprobs = 20;
 constexpr std::int64_t kMaxCompletionLogprobs = 5;
 constexpr std::int64_t kMaxInt32 = std::numeric_limits<std::int32_t>::max();
+constexpr std::int64_t kMaxInt64 = std::numeric_limits<std::int64_t>::max();
 // max_tokens −1: the rest of the context, for clients of vLLM and llama.cpp
 constexpr std::int64_t kWhatIsLeft = -1;
-constexpr double kLeastTargetMs = 0.001, kMostTargetMs = 3'600'000;  // an hour
+
+// Tiers of OpenAI's API. Where the service has none of that name, they are hints.
+constexpr std::array<std::string_view, 5> kHintedTiers = {"auto", "default", "flex", "scale", "priority"};
 
 constexpr std::array<std::pair<const char*, std::optional<ProposeBy>>, 3> kProposers = {
     {{"auto", std::nullopt}, {"draft", ProposeBy::kDraft}, {"prompt_lookup", ProposeBy::kPromptLookup}}};
@@ -90,7 +92,7 @@ class CallReader {
     call_.endpoint = endpoint;
   }
 
-  CompletionCall read(const CallHeaders& headers) {
+  CompletionCall read(const CallHeaders& headers, std::span<const SloTier> tiers) {
     check_names();
     call_.model = fields_.text("model");
     read_prompt();
@@ -106,6 +108,7 @@ class CallReader {
     read_slo();
     read_metadata();
     read_headers(headers);
+    read_tier(headers, tiers);
     return std::move(call_);
   }
 
@@ -143,12 +146,12 @@ class CallReader {
                                          "logprobs",
                                          "stream_options",
                                          "speculative",
-                                         "slo"};
+                                         "slo",
+                                         "service_tier"};
 
   // Fields that describe the caller or how the provider handles the request; none affects the answer's content.
   static constexpr std::array kHints = {
-      "user",     "safety_identifier", "service_tier", "prompt_cache_key", "reasoning_effort", "prompt_cache_retention",
-      "verbosity"};
+      "user", "safety_identifier", "prompt_cache_key", "reasoning_effort", "prompt_cache_retention", "verbosity"};
 
   static constexpr std::array kChatOnly = {"messages", "max_completion_tokens", "top_logprobs", "prediction"};
   static constexpr std::array kCompletionOnly = {"prompt", "best_of", "echo"};
@@ -217,19 +220,18 @@ class CallReader {
   }
 
   // A target time in milliseconds, as microseconds; 0: none.
-  static bool is_target(double ms) { return ms >= kLeastTargetMs && ms <= kMostTargetMs; }
-  static std::int64_t read_target(const RequestFields& fields, const char* name) {
-    const auto ms = fields.number(name, is_target, "from 0.001 to 3600000");
+  static std::int64_t read_target(const RequestFields& fields, const std::string& name) {
+    const auto ms = fields.number(name.c_str(), is_target_ms, "from 0.001 to 3600000");
     return ms ? std::llround(static_cast<double>(*ms) * 1000) : 0;
   }
 
   void read_slo() {
     const json* given = fields_.find("slo");
     if (given == nullptr) return;
-    static constexpr std::array<std::string_view, 2> kMembers = {"tpot_ms", "ttft_ms"};
+    static constexpr std::array<std::string_view, kSloTargets.size()> kMembers = {"tpot_ms", "ttft_ms", "e2e_ms"};
     check_members(*given, "slo", kMembers);
     const RequestFields fields(*given, "slo.");
-    call_.slo = {read_target(fields, "tpot_ms"), read_target(fields, "ttft_ms")};
+    for (const auto& [name, target] : kSloTargets) call_.slo.*target = read_target(fields, std::string(name) + "_ms");
   }
 
   // The choices of a prompt differ only in the address of their randomness.
@@ -256,7 +258,7 @@ class CallReader {
   }
 
   std::optional<std::int64_t> read_length(const char* name) const {
-    const auto length = fields_.integer(name, kWhatIsLeft, kMaxInt32);
+    const auto length = fields_.integer(name, kWhatIsLeft, kMaxInt64);
     if (length == 0 && !call_.echo) refuse_field(name, "must be -1 or above 0; 0 is allowed with 'echo' only");
     return length;
   }
@@ -268,7 +270,7 @@ class CallReader {
       refuse_field("max_completion_tokens", "and 'max_tokens' say different things: send one");
     }
     const auto either = new_name ? new_name : old_name;
-    if (either && *either != kWhatIsLeft) call_.max_tokens = static_cast<std::int32_t>(*either);
+    if (either && *either != kWhatIsLeft) call_.max_tokens = static_cast<std::int32_t>(std::min(*either, kMaxInt32));
   }
 
   void read_stops() {
@@ -350,40 +352,48 @@ class CallReader {
     }
   }
 
-  // The items of a header's list, without the blanks around them; an empty list has one empty item.
-  template <class Take>
-  static void for_each_item(std::string_view list, const Take& take) {
-    for (std::size_t begin = 0; begin <= list.size();) {
-      const auto end = std::min(list.find(',', begin), list.size());
-      take(trimmed(list.substr(begin, end - begin)));
-      begin = end + 1;
+  void read_slo_header(std::string_view list) {
+    const auto named = parse_slo(list);
+    if (!named) {
+      refuse_field("X-Slipstream-SLO",
+                   "must be like: tpot=40, ttft=500, e2e=4000, each from 0.001 to 3600000 milliseconds");
+    }
+    take_targets(*named, "and the X-Slipstream-SLO header differ");
+  }
+
+  void take_targets(const SloTargets& named, const char* difference) {
+    for (const auto& [name, target] : kSloTargets) {
+      std::int64_t& asked_us = call_.slo.*target;
+      const std::int64_t named_us = named.*target;
+      if (named_us > 0 && asked_us > 0 && asked_us != named_us) {
+        refuse_field("slo." + std::string(name) + "_ms", difference);
+      }
+      if (named_us > 0) asked_us = named_us;
     }
   }
 
-  // "tpot=40, ttft=500", in milliseconds.
-  void read_slo_header(std::string_view list) {
-    SloTargets named;
-    for_each_item(list, [&](std::string_view item) {
-      const auto equals = item.find('=');
-      const std::string_view name = trimmed(item.substr(0, equals)),
-                             value = equals == item.npos ? "" : trimmed(item.substr(equals + 1));
-      std::int64_t* const target = name == "tpot" ? &named.tpot_us : name == "ttft" ? &named.ttft_us : nullptr;
-      double ms = 0;
-      const auto [end, fault] = std::from_chars(value.data(), value.data() + value.size(), ms);
-      const bool is_number = fault == std::errc() && end == value.data() + value.size();
-      if (target == nullptr || *target > 0 || !is_number || !is_target(ms)) {
-        refuse_field("X-Slipstream-SLO", "must be like: tpot=40, ttft=500, each from 0.001 to 3600000 milliseconds");
-      }
-      *target = std::llround(ms * 1000);
-    });
-    take_target(named.tpot_us, call_.slo.tpot_us, "slo.tpot_ms");
-    take_target(named.ttft_us, call_.slo.ttft_us, "slo.ttft_ms");
+  // A tier is a speed that the operator named.
+  void read_tier(const CallHeaders& headers, std::span<const SloTier> tiers) {
+    const auto name = fields_.text("service_tier");
+    if (!name) return;
+    const auto tier = std::find_if(tiers.begin(), tiers.end(), [&](const SloTier& one) { return one.name == *name; });
+    if (tier == tiers.end()) {
+      if (std::find(kHintedTiers.begin(), kHintedTiers.end(), *name) != kHintedTiers.end()) return;
+      refuse_field("service_tier", "names no tier of this service" + listed(tiers));
+    }
+    const auto& allowed = headers.slo_tiers;
+    if (!headers.may_ask_slo && std::find(allowed.begin(), allowed.end(), *name) == allowed.end()) {
+      throw Error(ErrorCode::kPermission, "this API key may not ask for the tier '" + *name + "'",
+                  "the operator allows it with slo_tiers=" + *name + " in the keys file", "service_tier");
+    }
+    take_targets(tier->slo, "and service_tier differ");
+    call_.slo_tier = *name;
   }
 
-  static void take_target(std::int64_t of_header, std::int64_t& of_body, const char* field) {
-    if (of_header == 0) return;
-    if (of_body > 0 && of_body != of_header) refuse_field(field, "and the X-Slipstream-SLO header differ");
-    of_body = of_header;
+  static std::string listed(std::span<const SloTier> tiers) {
+    std::string names;
+    for (const SloTier& tier : tiers) names += (names.empty() ? "; it has " : ", ") + tier.name;
+    return names;
   }
 
   // Repeated headers arrive as a list. A single "off" is enough: a client that asked for it must not be recorded.
@@ -406,11 +416,12 @@ std::vector<std::string> request_fields(Endpoint endpoint) {
   return CallReader::known_fields(endpoint);
 }
 
-CompletionCall parse_request(Endpoint endpoint, std::string_view body, const CallHeaders& headers) {
+CompletionCall parse_request(Endpoint endpoint, std::string_view body, const CallHeaders& headers,
+                             std::span<const SloTier> tiers) {
   const JsonDocument document(parse_strict_json(body, "request body", {.max_values = kMaxValues}));
   const json& parsed = document.root();
   if (!parsed.is_object()) throw Error(ErrorCode::kInvalidArgument, "the request body must be a JSON object");
-  return CallReader(endpoint, parsed, body).read(headers);
+  return CallReader(endpoint, parsed, body).read(headers, tiers);
 }
 
 }  // namespace slip

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -10,6 +11,7 @@
 
 #include "engine/request.h"
 #include "server/openai/response_format.h"
+#include "server/openai/slo_tier.h"
 #include "text/tokenizer.h"
 
 namespace slip {
@@ -21,10 +23,11 @@ using Prompt = std::variant<std::string, std::vector<std::int32_t>>;
 
 // The request headers that a call uses; absent ones are empty.
 struct CallHeaders {
-  std::optional<std::string> topic;  // X-Slipstream-Topic
-  std::optional<std::string> learn;  // X-Slipstream-Learn
-  std::optional<std::string> slo;    // X-Slipstream-SLO
-  bool may_ask_slo = true;           // the caller's key allows it
+  std::optional<std::string> topic;    // X-Slipstream-Topic
+  std::optional<std::string> learn;    // X-Slipstream-Learn
+  std::optional<std::string> slo;      // X-Slipstream-SLO
+  bool may_ask_slo = true;             // the caller's key allows any speed
+  std::vector<std::string> slo_tiers;  // and, if not, these
 };
 
 // One validated OpenAI request: every field of the body is known, of its exact type and within its range.
@@ -42,6 +45,7 @@ struct CompletionCall {
   std::optional<std::int32_t> k;  // at most so many tokens are proposed a step; nullopt: the service's k
   std::optional<ProposeBy> propose_by;
   SloTargets slo;
+  std::string slo_tier;                      // whose targets they are; empty: none's
   bool keep_stop = false;                    // as in Request
   std::vector<std::int32_t> stop_token_ids;  // end the answer, like the model's own end tokens
   bool ignore_eos = false;                   // the model's own end tokens do not end the answer
@@ -55,7 +59,8 @@ struct CompletionCall {
 // Every field that a body may have, including those that accept only a neutral value.
 std::vector<std::string> request_fields(Endpoint endpoint);
 
-// Throws Error{kInvalidArgument | kUnsupported} whose param() names the field. Pure; any thread.
-CompletionCall parse_request(Endpoint endpoint, std::string_view body, const CallHeaders& headers);
+// Throws Error{kInvalidArgument | kUnsupported | kPermission} whose param() names the field. Pure; any thread.
+CompletionCall parse_request(Endpoint endpoint, std::string_view body, const CallHeaders& headers,
+                             std::span<const SloTier> tiers = {});
 
 }  // namespace slip

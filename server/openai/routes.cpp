@@ -217,7 +217,7 @@ Admission admit(Service& service, Endpoint endpoint, std::string_view body, cons
   bool admitted = false;
   Reply refusal = guarded_reply(
       [&] {
-        CompletionCall call = parse_request(endpoint, body, headers);
+        CompletionCall call = service.parse(endpoint, body, headers);
         admission.must_compile = new_schemas == NewSchemas::kReturn && !service.has_grammar(call);
         if (!admission.must_compile) admission.who = service.generate(std::move(call), caller, make_sink);
         admitted = true;
@@ -240,7 +240,10 @@ std::optional<Error> fault_of(const RequestSummary& summary) {
 
 std::optional<Error> fault_of(const AnswerChannel::Taken& taken) {
   if (taken.no_memory) return Error(ErrorCode::kUnavailable, "the server has no memory for this answer");
-  if (taken.overflowed) return Error(ErrorCode::kInternal, "the answer outgrew its buffer");
+  if (taken.overflowed) {
+    return Error(ErrorCode::kInvalidArgument, "the answer has more unsent bytes than server.max_answer_bytes allows",
+                 "stream it, or ask for fewer tokens, choices or logprobs");
+  }
   return taken.finished ? fault_of(*taken.finished) : std::nullopt;
 }
 

@@ -14,6 +14,7 @@
 #include "engine/speculative/proposal.h"
 #include "router/router.h"
 #include "server/openai/purge.h"
+#include "server/openai/slo_tier.h"
 #include "text/tokenizer.h"
 
 namespace slip {
@@ -38,6 +39,7 @@ struct ServedModel {
   std::shared_ptr<PastAnswersTable> past_answers;       // null: none are kept
   std::int32_t k = kMaxProposalNodes;                   // proposed tokens a step at most; 0: plain decoding
   const DraftStore* drafts = nullptr;                   // null: no drafts to list
+  std::vector<SloTier> slo_tiers;                       // what `service_tier` may name
   EngineDoor engine;
   PurgeDoor purge;  // empty: no data is stored; clients see its errors
 };

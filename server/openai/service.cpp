@@ -218,6 +218,11 @@ std::shared_ptr<const ServedModel> Service::model() const {
   return model_.load(std::memory_order_acquire);
 }
 
+CompletionCall Service::parse(Endpoint endpoint, std::string_view body, const CallHeaders& headers) const {
+  const auto served = model();
+  return parse_request(endpoint, body, headers, served->slo_tiers);
+}
+
 Request Service::prepare(const ServedModel& served, const CompletionCall& call, const Caller& caller,
                          const Route& route, std::vector<std::int32_t> prompt) const {
   Request request;
@@ -239,6 +244,7 @@ Request Service::prepare(const ServedModel& served, const CompletionCall& call, 
   if (call.k) request.k = std::min(*call.k, served.k);
   request.propose_by = call.propose_by;
   request.slo = call.slo;
+  request.slo_tier = call.slo_tier;
   if (served.past_answers) request.past_answers = served.past_answers->of(caller.tenant, route.topic);
   request.keep_stop = call.keep_stop;
   if (call.endpoint == Endpoint::kCompletion) {

@@ -49,6 +49,8 @@ class Service {
   std::optional<std::string> not_ready() const;
   bool draining() const { return phase_.load(std::memory_order_acquire) == Phase::kDraining; }
 
+  // parse_request() with the model's tiers. Error{kUnavailable} too.
+  CompletionCall parse(Endpoint endpoint, std::string_view body, const CallHeaders& headers) const;
   // Tokenizes, compiles a schema, routes and submits; each choice gets its own sink. Slow, so never on an I/O thread.
   // Errors: those of submit(), after which no choice is generated; kNotFound for another model; kTooLarge if the
   // context does not fit.

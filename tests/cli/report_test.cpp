@@ -137,7 +137,8 @@ TEST_F(ReportCommand, LearningIsAReportInEveryFormat) {
 TEST_F(ReportCommand, SloIsAReportInEveryFormatButADrawing) {
   EXPECT_THAT(run({"slo"}), HasSubstr("No request in this period asked for a speed"));
   EXPECT_THAT(run({"slo", "--topic", "sql", "--format", "json"}), HasSubstr("\"slo\""));
-  EXPECT_THAT(run({"slo", "--format", "csv"}), HasSubstr("topic,slo_tpot_ms,slo_ttft_ms,requests,attainment"));
+  EXPECT_THAT(run({"slo", "--format", "csv"}),
+              HasSubstr("topic,slo_tier,slo_tpot_ms,slo_ttft_ms,slo_e2e_ms,requests,attainment"));
   EXPECT_THROW(run({"slo", "--format", "svg"}), Error);
 }
 

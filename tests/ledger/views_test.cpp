@@ -266,10 +266,15 @@ TEST_F(ViewsTest, SloCountsWhoGotTheSpeedTheyAskedFor) {
   late.slo_ttft_ms = 20;  // it came after 21.5 ms
   gone.slo_tpot_ms = 10;
   gone.stop_reason = "cancelled";
-  rows.insert(rows.end(), {late, gone, sample_request("sql", kSampleStartUs, 8, 2)});
+  RequestRow tiered = sample_request("code", kSampleStartUs, 8, 2);
+  tiered.slo_tier = "soon";
+  tiered.slo_e2e_ms = 2 * tiered.total_ms;
+  rows.insert(rows.end(), {late, gone, tiered, sample_request("sql", kSampleStartUs, 8, 2)});
   write(rows);
   const std::string paced = " FROM slo WHERE slo_tpot_ms = 10", prompt = " FROM slo WHERE slo_ttft_ms = 20";
-  EXPECT_EQ(database_.integer("SELECT COUNT(*) FROM slo"), 2);
+  EXPECT_EQ(database_.integer("SELECT COUNT(*) FROM slo"), 3);
+  EXPECT_NEAR(real("SELECT violation_p50 FROM slo WHERE slo_tier = 'soon'"), 0.5, 1e-9);
+  EXPECT_NEAR(real("SELECT attainment FROM slo WHERE slo_tier = 'soon' AND topic = 'code'"), 1, 1e-9);
   EXPECT_EQ(database_.integer("SELECT requests" + paced), 10);
   EXPECT_NEAR(real("SELECT attainment" + paced), 0.7, 1e-9);
   EXPECT_EQ(database_.integer("SELECT goodput_tokens" + paced), 7 * 100 + 21);

@@ -61,14 +61,18 @@ TEST(Metrics, CountsWhoGotTheSpeedTheyAskedFor) {
   metrics.on_request(asked, {"sql", "sql", 4});  // asked for none
   asked.slo.tpot_us = 10'000;
   for (int i = 0; i < 3; ++i) metrics.on_request(asked, {"sql", "sql", 4});
+  asked.slo_tier = "fast";
+  metrics.on_request(asked, {"sql", "sql", 4});
   asked.slo.ttft_us = 19'000;
   metrics.on_request(asked, {"sql", "sql", 4});
   asked.reason = StopReason::kCancelled;
   metrics.on_request(asked, {"sql", "sql", 4});
   const std::string text = metrics.text();
-  EXPECT_TRUE(has(text, R"(slipstream:slo_requests_total{met="true"} 3)")) << text;
-  EXPECT_TRUE(has(text, R"(slipstream:slo_requests_total{met="false"} 1)"));
-  EXPECT_TRUE(has(text, "slipstream:slo_goodput_tokens_total 30"));
+  EXPECT_TRUE(has(text, R"(slipstream:slo_requests_total{met="true",tier=""} 3)")) << text;
+  EXPECT_TRUE(has(text, R"(slipstream:slo_requests_total{met="true",tier="fast"} 1)"));
+  EXPECT_TRUE(has(text, R"(slipstream:slo_requests_total{met="false",tier="fast"} 1)"));
+  EXPECT_TRUE(has(text, R"(slipstream:slo_goodput_tokens_total{tier=""} 30)"));
+  EXPECT_TRUE(has(text, R"(slipstream:slo_goodput_tokens_total{tier="fast"} 10)"));
 }
 
 TEST(Metrics, StepsAddUp) {

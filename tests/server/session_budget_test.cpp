@@ -17,7 +17,9 @@ TEST_F(SessionBudgetTest, AnAnswerBeyondItsBufferEnds) {
   client.send(post(kChat));
   const Request held = engine_.request(0);
   held.sink->on_tokens({{7}, std::string(5001, 'x'), {}});
-  EXPECT_EQ(client.read_reply().status, 500);
+  const auto reply = client.read_reply();
+  EXPECT_EQ(reply.status, 400);
+  EXPECT_NE(error_of(reply)["message"].get<std::string>().find("server.max_answer_bytes"), std::string::npos);
   EXPECT_TRUE(engine_.wait_for([](const FakeEngine& engine) { return !engine.cancelled().empty(); }));
 }
 

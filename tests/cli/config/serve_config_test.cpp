@@ -116,6 +116,24 @@ TEST(ServeConfig, TrainingIsAnInvestmentUnlessToldOtherwise) {
   EXPECT_NE(to_toml(slack).find("governor = 'slack'"), std::string::npos);
 }
 
+TEST(ServeConfig, TiersAreSpeedsWithNames) {
+  const ServeConfig config = parse_serve_config(
+      "[slo]\ntiers = [\"fast: tpot=40.5, ttft=500\", \" soon : e2e = 20000 \"]\n", "my.toml", defaults());
+  ASSERT_EQ(config.slo_tiers.size(), 2U);
+  EXPECT_EQ(config.slo_tiers[0].name, "fast");
+  EXPECT_EQ(config.slo_tiers[0].slo.tpot_us, 40'500);
+  EXPECT_EQ(config.slo_tiers[0].slo.ttft_us, 500'000);
+  EXPECT_EQ(config.slo_tiers[1].slo.e2e_us, 20'000'000);
+  EXPECT_NE(to_toml(config).find("tiers = [ 'fast: tpot=40.5, ttft=500', 'soon: e2e=20000' ]"), std::string::npos)
+      << to_toml(config);
+  for (const char* tier :
+       {"fast", "fast:", "fast: tpot=0", "fast tpot=4", ": tpot=4", "f st: tpot=4", "fast: tpot=4,"}) {
+    EXPECT_THROW(parse_serve_config("[slo]\ntiers = [\"" + std::string(tier) + "\"]\n", "my.toml", defaults()), Error)
+        << tier;
+  }
+  EXPECT_THROW(parse_serve_config("[slo]\ntiers = [\"a: tpot=4\", \"a: tpot=5\"]\n", "my.toml", defaults()), Error);
+}
+
 TEST(ServeConfig, TheDeviceIsTheCpuUnlessToldOtherwise) {
   EXPECT_EQ(parse_serve_config("", "my.toml", defaults()).device, Device::kCpu);
   const ServeConfig config = parse_serve_config("[model]\ndevice = \"cuda\"\n", "my.toml", defaults());

@@ -56,8 +56,8 @@ TEST(PurgeWish, ANameThatNobodyCanHaveIsRefusedBeforeItIsSent) {
 
 TEST(PurgeWish, ATenantIsAKeysName) {
   ApiKeys keys;
-  keys.add("first-key-of-them", "team-a");
-  keys.add("second-key-of-them", "team-b");
+  keys.add("first-key-of-them", {.name = "team-a"});
+  keys.add("second-key-of-them", {.name = "team-b"});
   const TenantId second = keys.find("second-key-of-them")->tenant, old{7};
   const auto tenants = [&](const std::string& name, const std::vector<TenantId>& earlier) {
     std::vector<TenantId> found;

@@ -67,7 +67,8 @@ TEST(RequestRow, CarriesNamesAndTimes) {
   summary.figures.accepted_at = {3, 1};
   summary.figures.reached_at = {4, 3};
   summary.figures.accepted_siblings = 2;
-  summary.slo = {.tpot_us = 2'500, .ttft_us = 0};
+  summary.slo = {.tpot_us = 2'500, .ttft_us = 0, .e2e_us = 7'500};
+  summary.slo_tier = "soon";
   const RecordNames names{{"unknown", "sql"}, {"unknown", "sql"}};
   RequestRow row = request_row(summary, names, 77);
   EXPECT_EQ(row.topic, "sql");
@@ -82,6 +83,8 @@ TEST(RequestRow, CarriesNamesAndTimes) {
   EXPECT_EQ(row.accepted_siblings, 2);
   EXPECT_DOUBLE_EQ(row.slo_tpot_ms, 2.5);
   EXPECT_DOUBLE_EQ(row.slo_ttft_ms, 0);
+  EXPECT_DOUBLE_EQ(row.slo_e2e_ms, 7.5);
+  EXPECT_EQ(row.slo_tier, "soon");
   EXPECT_EQ(row.accepted_at, (std::vector<int>{3, 1}));
   summary.name = "order-66";
   summary.sampling.temperature = 0;

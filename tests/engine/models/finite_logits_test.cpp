@@ -20,7 +20,7 @@ TEST(FiniteLogits, OneTokenIsReadAndItsPageGivenBack) {
 }
 
 TEST(FiniteLogits, WhatIsNoNumberIsRefusedNamingTheModel) {
-  for (const float value : {std::nanf(""), INFINITY}) {
+  for (const float value : {std::nanf(""), INFINITY, -INFINITY}) {
     testing::ToyWorker worker({});
     worker.spoil = [&](const StepInput&, std::span<float> logits) { logits[7] = value; };
     try {

@@ -38,6 +38,25 @@ TEST(Deadlines, SlackIsWhatTheNextStepMayTake) {
   EXPECT_DOUBLE_EQ(slack_us(decoding(15'000)), -5'000);
 }
 
+// A second for 21 tokens, of which 200 ms are gone at the first one: 40 ms for each other one.
+TEST(Deadlines, ATimeForTheWholeAnswerIsOneForEachToken) {
+  const SloTargets whole{.e2e_us = 1'000'000};
+  EXPECT_EQ(planned_targets(whole, 200'000, 21).tpot_us, 40'000);
+  EXPECT_EQ(planned_targets(whole, 200'000, 1).tpot_us, 800'000) << "there is no other one";
+  EXPECT_EQ(planned_targets(whole, 1'200'000, 21).tpot_us, 1) << "too late: a target that nothing reaches";
+  EXPECT_EQ(planned_targets(whole, 0, 21).ttft_us, 1'000'000);
+  EXPECT_EQ(planned_targets(whole, 0, 21).tpot_us, 0);
+}
+
+TEST(Deadlines, TheStricterTargetHolds) {
+  const SloTargets all{.tpot_us = 30'000, .ttft_us = 100'000, .e2e_us = 1'000'000};
+  EXPECT_EQ(planned_targets(all, 200'000, 21).tpot_us, 30'000);
+  EXPECT_EQ(planned_targets(all, 200'000, 41).tpot_us, 20'000);
+  EXPECT_EQ(planned_targets(all, 0, 21).ttft_us, 100'000);
+  const SloTargets paced{.tpot_us = 30'000, .ttft_us = 100'000};
+  EXPECT_EQ(planned_targets(paced, 200'000, 41).tpot_us, 30'000);
+}
+
 TEST(Deadlines, PromptsGetTheTimeThatTheTightestAnswerLeaves) {
   EXPECT_EQ(rows({decoding(), prompt(300, 0)}), 100) << "50 ms beside decoding";
   EXPECT_EQ(rows({decoding(), decoding(18'000), prompt(300, 0)}), 48) << "18 · 13 − 200 = 34 ms";

@@ -43,7 +43,7 @@ TEST_F(KeyFile, HoldsKeysWithNamesAndLimits) {
   write(
       "# ours\n  a-key-with-spaces-around  \n\n"
       "second-key-here name=team-a tokens_per_minute=600 requests_in_flight=2 # until May\r\n"
-      "third-key-here\trequests_per_minute=0 operator=true slo=true\n");
+      "third-key-here\trequests_per_minute=0 operator=true slo=true slo_tiers=fast,soon\n");
   const ApiKeys keys =
       ApiKeys::load(path_, ApiKeys::of_environment("from-the-environment and-one-more"), {.requests_per_minute = 9});
   ASSERT_EQ(keys.size(), 5U);
@@ -63,6 +63,8 @@ TEST_F(KeyFile, HoldsKeysWithNamesAndLimits) {
   EXPECT_TRUE(keys.find("third-key-here")->may_ask_slo);
   EXPECT_FALSE(second->is_operator);
   EXPECT_FALSE(second->may_ask_slo);
+  EXPECT_EQ(keys.find("third-key-here")->slo_tiers, (std::vector<std::string>{"fast", "soon"}));
+  EXPECT_TRUE(second->slo_tiers.empty());
   EXPECT_FALSE(keys.find("from-the-environment")->is_operator);
   EXPECT_FALSE(keys.find("# ours"));
   EXPECT_FALSE(keys.find(""));
@@ -75,6 +77,9 @@ TEST_F(KeyFile, FaultsAreSaidWithoutTheKey) {
   refusal("my-secret name=\n");
   refusal("my-secret requests_per_minute=-1\n");
   refusal("my-secret slo=1\n");
+  for (const char* list : {"", ",", "fast,", "fast,,soon", "f@st"}) {
+    refusal(std::string("my-secret slo_tiers=") + list + "\n");
+  }
   refusal("my-secret requests_per_minute=1e3\n");
   refusal("my-secret requests_in_flight=4294967297\n");
   refusal("my-secret tokens_per_minute=99999999999999999999\n");

@@ -127,7 +127,7 @@ TEST(Gatekeeper, KnowsItsOperators) {
   EXPECT_TRUE(principal_of(keys, "none-is-needed").is_operator);
   keys.add("first-key");
   EXPECT_TRUE(principal_of(keys, "first-key").is_operator) << "there are no others";
-  keys.add("second-key", "watch", {}, /*is_operator=*/true);
+  keys.add("second-key", {.name = "watch", .is_operator = true});
   EXPECT_FALSE(principal_of(keys, "first-key").is_operator);
   EXPECT_TRUE(principal_of(keys, "second-key").is_operator);
 }
@@ -137,9 +137,12 @@ TEST(Gatekeeper, KnowsWhoMayAskForASpeed) {
   EXPECT_TRUE(principal_of(keys, "none-is-needed").may_ask_slo);
   keys.add("first-key");
   EXPECT_TRUE(principal_of(keys, "first-key").may_ask_slo) << "there are no others";
-  keys.add("second-key", "fast", {}, /*is_operator=*/false, /*may_ask_slo=*/true);
+  keys.add("second-key", {.name = "fast", .may_ask_slo = true});
   EXPECT_FALSE(principal_of(keys, "first-key").may_ask_slo);
   EXPECT_TRUE(principal_of(keys, "second-key").may_ask_slo);
+  keys.add("third-key", {.name = "tiered", .slo_tiers = {"soon"}});
+  EXPECT_FALSE(principal_of(keys, "third-key").may_ask_slo);
+  EXPECT_EQ(principal_of(keys, "third-key").slo_tiers, std::vector<std::string>{"soon"});
 }
 
 // Browsers ask without a key whether they may send one; only listed origins are told.

@@ -49,8 +49,8 @@ TEST(MinuteAllowance, AClockThatStandsOrStepsBackGivesNothing) {
 class KeyQuotasTest : public ::testing::Test {
  protected:
   KeyQuotasTest() {
-    keys_.add("key-a", "a", {.requests_in_flight = 2, .tokens_per_minute = 60});
-    keys_.add("key-b", "b");
+    keys_.add("key-a", {.name = "a", .limits = {.requests_in_flight = 2, .tokens_per_minute = 60}});
+    keys_.add("key-b", {.name = "b"});
   }
   TenantId tenant(const char* key) const { return keys_.find(key)->tenant; }
   ApiKeys keys_;
@@ -102,14 +102,14 @@ TEST_F(KeyQuotasTest, OtherKeysAndLimitsKeepWhatAStayingKeySpent) {
   std::optional<KeyQuotas::Entry> of_a = quotas.enter(tenant("key-a"), kSecond);
   std::optional<KeyQuotas::Entry> of_b = quotas.enter(tenant("key-b"), kSecond);
   ApiKeys next;
-  next.add("key-a", "a", {.requests_in_flight = 1});
-  next.add("key-c", "c", {.requests_in_flight = 1});
+  next.add("key-a", {.name = "a", .limits = {.requests_in_flight = 1}});
+  next.add("key-c", {.name = "c", .limits = {.requests_in_flight = 1}});
   quotas.set_keys(next, kSecond);
   EXPECT_EQ(quotas.enter(tenant("key-a"), kSecond).limit, "1 requests at a time");
   of_a.reset();
   EXPECT_TRUE(quotas.enter(tenant("key-a"), kSecond).stay);
   // A key that went and came back owes nothing for what it has under way, and gets no place for it either.
-  next.add("key-b", "b", {.requests_in_flight = 1});
+  next.add("key-b", {.name = "b", .limits = {.requests_in_flight = 1}});
   quotas.set_keys(next, kSecond);
   of_b.reset();
   const auto again = quotas.enter(tenant("key-b"), kSecond);

@@ -57,9 +57,18 @@ TEST(Answer, SaysWhetherItCameAsFastAsAskedFor) {
   who.expose_acceptance = false;
   const auto slo = [&] { return json::parse(whole(who, {"hi", {}}, slow))["metrics"]["slo"]; };
   EXPECT_EQ(slo(),
-            json::parse(R"({"tpot_ms":10,"ttft_ms":null,"measured_tpot_ms":12,"measured_ttft_ms":50,"met":false})"));
+            json::parse(R"({"tpot_ms":10,"ttft_ms":null,"e2e_ms":null,"measured_tpot_ms":12,"measured_ttft_ms":50,)"
+                        R"("measured_e2e_ms":110,"met":false})"));
   slow.slo.tpot_us = 12'000;
   EXPECT_EQ(slo()["met"], true);
+  slow.slo.e2e_us = 110'000;
+  slow.slo_tier = "soon";
+  EXPECT_EQ(slo()["met"], true);
+  EXPECT_EQ(slo()["tier"], "soon");
+  EXPECT_EQ(slo()["e2e_ms"], 110);
+  slow.slo.e2e_us = 109'999;
+  EXPECT_EQ(slo()["met"], false);
+  slow.slo.e2e_us = 0;
   slow.slo.ttft_us = 49'999;
   EXPECT_EQ(slo()["met"], false);
 }

@@ -106,6 +106,9 @@ TEST(Call, HintsPassAndChangeNothing) {
 TEST(Call, MaxTokensOfMinusOneIsWhatIsLeft) {
   EXPECT_FALSE(chat(R"("max_tokens":-1)").max_tokens);
   EXPECT_FALSE(chat(R"("max_completion_tokens":-1)").max_tokens);
+  for (const char* more_than_any_context : {"2147483648", "4294967296", "9223372036854775807", "1e15"}) {
+    EXPECT_EQ(chat(R"("max_tokens":)" + std::string(more_than_any_context)).max_tokens, 2147483647);
+  }
   EXPECT_FALSE(chat(R"("max_completion_tokens":-1,"max_tokens":-1)").max_tokens);
 }
 
@@ -143,6 +146,8 @@ TEST(Call, SloIsTheSpeedAskedFor) {
   EXPECT_EQ(with_header(" ttft=500 , tpot = 40").tpot_us, 40'000);
   EXPECT_EQ(with_header("tpot=40", R"("slo":{"tpot_ms":40,"ttft_ms":7})").ttft_us, 7'000);
   EXPECT_EQ(with_header("ttft=0.25").ttft_us, 250);
+  EXPECT_EQ(with_header("e2e=4000").e2e_us, 4'000'000);
+  EXPECT_EQ(chat(R"("slo":{"e2e_ms":4000})").slo.e2e_us, 4'000'000);
   const auto fault = [&](const std::string& header, const std::string& body = R"("n":1)") -> std::string {
     try {
       with_header(header, body);
@@ -152,7 +157,7 @@ TEST(Call, SloIsTheSpeedAskedFor) {
     return "";
   };
   for (const char* header : {"", "tpot", "tpot=", "tpot=x", "tpot=\"4\"", "tpot=0", "tpot=-1", "tpot=3600001",
-                             "tpot=1e999", "e2e=5", "tpot=4,tpot=4", "tpot=4,,ttft=5", "=5", "tpot=[4]"}) {
+                             "tpot=1e999", "e2e=0", "eee=5", "tpot=4,tpot=4", "tpot=4,,ttft=5", "=5", "tpot=[4]"}) {
     EXPECT_EQ(fault(header), "X-Slipstream-SLO") << header;
   }
   EXPECT_EQ(fault("tpot=41", R"("slo":{"tpot_ms":40})"), "slo.tpot_ms");
@@ -171,6 +176,57 @@ TEST(Call, AKeyThatMayNotAskForASpeedIsToldSo) {
     EXPECT_EQ(error.code(), ErrorCode::kPermission);
     EXPECT_EQ(error.param(), "slo");
   }
+}
+
+class CallTier : public ::testing::Test {
+ protected:
+  CompletionCall ask(const std::string& fields) const {
+    return parse_request(Endpoint::kChat, R"({"messages":[{"role":"user","content":"x"}],)" + fields + "}", headers_,
+                         tiers_);
+  }
+  // The field that the error names, with its code.
+  std::pair<ErrorCode, std::string> fault(const std::string& fields) const {
+    try {
+      ask(fields);
+    } catch (const Error& error) {
+      return {error.code(), error.param()};
+    }
+    return {ErrorCode::kInternal, "taken"};
+  }
+  CallHeaders headers_;
+  std::vector<SloTier> tiers_ = {{"fast", {.tpot_us = 40'000, .ttft_us = 500'000}}, {"flex", {.e2e_us = 9'000'000}}};
+};
+
+TEST_F(CallTier, ATierIsASpeedByItsName) {
+  const auto fast = ask(R"("service_tier":"fast")");
+  EXPECT_EQ(fast.slo_tier, "fast");
+  EXPECT_EQ(fast.slo.tpot_us, 40'000);
+  EXPECT_EQ(fast.slo.ttft_us, 500'000);
+  EXPECT_EQ(fast.slo.e2e_us, 0);
+  EXPECT_EQ(ask(R"("service_tier":"flex")").slo.e2e_us, 9'000'000) << "the operator's own comes before OpenAI's";
+  for (const char* hint : {"auto", "default", "priority", "scale"}) {
+    const auto call = ask(R"("service_tier":")" + std::string(hint) + R"(")");
+    EXPECT_FALSE(call.slo.any()) << hint;
+    EXPECT_EQ(call.slo_tier, "") << hint;
+  }
+  EXPECT_FALSE(ask(R"("service_tier":null)").slo.any());
+  EXPECT_EQ(fault(R"("service_tier":"Fast")"), std::pair(ErrorCode::kInvalidArgument, std::string("service_tier")));
+}
+
+TEST_F(CallTier, ATargetMayBeAddedButNotChanged) {
+  EXPECT_EQ(ask(R"("service_tier":"fast","slo":{"tpot_ms":40,"e2e_ms":7})").slo.e2e_us, 7'000);
+  EXPECT_EQ(fault(R"("service_tier":"fast","slo":{"ttft_ms":400})"),
+            std::pair(ErrorCode::kInvalidArgument, std::string("slo.ttft_ms")));
+}
+
+TEST_F(CallTier, AKeyAsksForTheTiersThatItHas) {
+  headers_.may_ask_slo = false;
+  headers_.slo_tiers = {"fast"};
+  EXPECT_EQ(ask(R"("service_tier":"fast")").slo_tier, "fast");
+  EXPECT_EQ(ask(R"("service_tier":"auto")").slo_tier, "");
+  EXPECT_EQ(fault(R"("service_tier":"flex")"), std::pair(ErrorCode::kPermission, std::string("service_tier")));
+  EXPECT_EQ(fault(R"("service_tier":"fast","slo":{"e2e_ms":7})"),
+            std::pair(ErrorCode::kPermission, std::string("slo")));
 }
 
 // Only the likeliest token is in a mass of 0; OpenAI takes it, and so do some clients for greedy decoding.
@@ -251,8 +307,7 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{R"("top_p":-0.1)", "top_p"}, Refusal{R"("top_p":1.5)", "top_p"}, Refusal{R"("top_k":-2)", "top_k"},
         Refusal{R"("top_k":4294967297)", "top_k"}, Refusal{R"("top_k":1.5)", "top_k"},
         Refusal{R"("max_tokens":0)", "max_tokens"}, Refusal{R"("max_tokens":true)", "max_tokens"},
-        Refusal{R"("max_tokens":-2)", "max_tokens"}, Refusal{R"("max_tokens":4294967297)", "max_tokens"},
-        Refusal{R"("max_tokens":4294967297.0)", "max_tokens"},
+        Refusal{R"("max_tokens":-2)", "max_tokens"}, Refusal{R"("max_tokens":1e30)", "max_tokens"},
         Refusal{R"("max_completion_tokens":0)", "max_completion_tokens"},
         Refusal{R"("max_tokens":-1,"max_completion_tokens":3)", "max_completion_tokens"},
         Refusal{R"("seed":9007199254740992.0)", "seed"}, Refusal{R"("max_tokens":9223372036854775808)", "max_tokens"},
@@ -302,7 +357,9 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{R"("slo":{"tpot_ms":0})", "slo.tpot_ms"}, Refusal{R"("slo":{"tpot_ms":-1})", "slo.tpot_ms"},
         Refusal{R"("slo":{"tpot_ms":"40"})", "slo.tpot_ms"},
         Refusal{R"("slo":{"tpot_ms":9223372036854775808})", "slo.tpot_ms"},
-        Refusal{R"("slo":{"ttft_ms":3600001})", "slo.ttft_ms"}, Refusal{R"("slo":{"e2e_ms":5})", "slo.e2e_ms"},
+        Refusal{R"("slo":{"ttft_ms":3600001})", "slo.ttft_ms"}, Refusal{R"("slo":{"e2e_ms":0})", "slo.e2e_ms"},
+        Refusal{R"("slo":{"e2e":5})", "slo.e2e"}, Refusal{R"("service_tier":"fastest")", "service_tier"},
+        Refusal{R"("service_tier":7)", "service_tier"},
         Refusal{R"("prediction":{"type":"content"})", "prediction.content"},
         Refusal{R"("prediction":{"type":"content","content":5})", "prediction.content"},
         Refusal{R"("prediction":{"type":"content","content":"x","id":1})", "prediction.id"},

@@ -50,8 +50,8 @@ class DeleteRequestTest : public HttpServerTest {
 };
 
 TEST_F(DeleteRequestTest, WhatWasKeptIsRemovedForTheKeyThatSentIt) {
-  keys_.add("first-key-of-them", "a");
-  keys_.add("second-key-of-them", "b");
+  keys_.add("first-key-of-them", {.name = "a"});
+  keys_.add("second-key-of-them", {.name = "b"});
   serve_purges();
   EXPECT_EQ(remove("chatcmpl-000647c8bd5e2f10").status, 401);
   const auto reply = remove("order%2F66", "Authorization: Bearer second-key-of-them\r\n");

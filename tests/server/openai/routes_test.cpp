@@ -173,8 +173,8 @@ TEST_F(RoutesTest, DetokenizeGivesValidJsonForAnyIds) {
 }
 
 TEST_F(RoutesTest, KeysHaveTheirLimits) {
-  keys_.add("key-of-a-small-team", "small", {.requests_in_flight = 1, .requests_per_minute = 3});
-  keys_.add("key-of-a-large-team", "large");
+  keys_.add("key-of-a-small-team", {.name = "small", .limits = {.requests_in_flight = 1, .requests_per_minute = 3}});
+  keys_.add("key-of-a-large-team", {.name = "large"});
   engine_.hold = true;
   start();
   const auto with = [&](const std::string& key) {
@@ -225,7 +225,7 @@ TEST_F(RoutesTest, OnlyProbesGoWithoutAKey) {
 TEST_F(RoutesTest, SeveralKeysMetricsAreForOperators) {
   options_.expose_acceptance = ExposeAcceptance::kNone;
   keys_.add("first-key-of-two");
-  keys_.add("operators-key", "watch", {}, /*is_operator=*/true);
+  keys_.add("operators-key", {.name = "watch", .is_operator = true});
   start();
   RequestSummary summary;
   summary.figures.accepted = 3;
