@@ -30,6 +30,16 @@ void check_options(const ReplayOptions& options) {
   }
 }
 
+[[noreturn]] void refuse_foreign(const std::filesystem::path& segment) {
+  const std::string what = "what " + segment.string() + " holds was not purged: ";
+  if (!std::filesystem::is_regular_file(std::filesystem::symlink_status(segment))) {
+    throw Error(ErrorCode::kDataLoss, what + "it is not a regular file",
+                "put the segment itself there, or remove this, and purge again with the service stopped");
+  }
+  throw Error(ErrorCode::kDataLoss, what + "this version does not read it",
+              "purge with the version of Slipstream that wrote it, or remove the file");
+}
+
 FramePlace place_of(const ReplayEntry& entry) {
   return {entry.segment, entry.offset, entry.bytes};
 }
@@ -250,9 +260,7 @@ std::size_t ReplayBuffer::purge(const PurgeScope& scope) {
   for (const RequestId call : scope.calls) n += state_->purge({{call}, scope.tenant, scope.before_us});
   const auto& foreign = state_->log->foreign_segments();
   if (foreign.empty()) return n;
-  throw Error(ErrorCode::kDataLoss,
-              "what " + foreign.front().string() + " holds was not purged: this version does not read it",
-              "purge with the version of Slipstream that wrote it, or remove the file");
+  refuse_foreign(foreign.front());
 }
 
 std::size_t ReplayBuffer::expire(std::int64_t now_us) {

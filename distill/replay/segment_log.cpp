@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "distill/replay/segment_log.h"
 
+#include <sys/stat.h>
 #include <unistd.h>
 #include <algorithm>
 #include <cerrno>
@@ -49,6 +50,7 @@ void SegmentLog::load(std::uint64_t number, bool growing, Skipped& skipped) {
   const std::string name = path.filename().string();
   if (!std::filesystem::is_regular_file(std::filesystem::symlink_status(path))) {
     skipped.files.push_back(name + " (not a regular file)");
+    foreign_.push_back(path);
     return;
   }
   const std::uint64_t on_disk = std::filesystem::file_size(path);
@@ -121,7 +123,33 @@ void SegmentLog::continue_last() {
   active_ = number;
 }
 
+// Someone may delete or move files of a running service. The open file would take all later frames, and nobody would
+// read them again.
+void SegmentLog::require_active_file() {
+  if (active_ == 0) return;
+  const auto path = segment_path(folder_, active_);
+  struct stat open {
+  }, named{};
+  const bool is_there = ::fstat(active_file_.get(), &open) == 0 && ::stat(path.c_str(), &named) == 0 &&
+                        open.st_dev == named.st_dev && open.st_ino == named.st_ino;
+  if (is_there) return;
+  std::size_t n_lost = 0;
+  for (const Slot& slot : segments_.at(active_).slots) {
+    if (!slot.alive || slot.tombstone) continue;
+    listener_.on_damaged(slot.sequence);
+    ++n_lost;
+  }
+  figures_.damaged += n_lost;
+  segments_.erase(active_);
+  active_ = 0;
+  dirty_ = false;
+  throw Error(ErrorCode::kIo,
+              path.string() + " was deleted, moved or replaced, and with it " + std::to_string(n_lost) + " records",
+              "stop the service before you change its files");
+}
+
 void SegmentLog::make_room() {
+  require_active_file();
   if (active_ != 0 && segments_.at(active_).bytes < segment_bytes_) return;
   if (highest_ == kMaxSegmentNumber) {
     throw Error(ErrorCode::kIo, segment_path(folder_, highest_).string() + " has the largest number of a segment",
@@ -164,7 +192,10 @@ void SegmentLog::sync() {
 }
 
 std::vector<std::byte> SegmentLog::read(const FramePlace& place) const {
-  return read_at(segment_path(folder_, place.segment), place.offset, place.bytes);
+  const auto path = segment_path(folder_, place.segment);
+  std::error_code fault;
+  if (!std::filesystem::exists(path, fault) && !fault) return {};
+  return read_at(path, place.offset, place.bytes);
 }
 
 void SegmentLog::kill(const FramePlace& place) {

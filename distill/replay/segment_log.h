@@ -37,10 +37,11 @@ class SegmentLog {
   // The listener's owner completes interrupted purges. Error{kIo, kPermission}.
   SegmentLog(std::filesystem::path folder, std::uint64_t segment_bytes, Listener listener);
 
-  // Error{kIo}: nothing was added, and the log stays usable.
+  // Error{kIo}: nothing was added, and the log stays usable. So too when the segment that grows is no longer under its
+  // name: its frames are reported as damaged, and the next append opens another one.
   FramePlace append(std::span<const std::byte> frame, const FrameHeader& header);
   void sync();
-  std::vector<std::byte> read(const FramePlace& place) const;
+  std::vector<std::byte> read(const FramePlace& place) const;  // empty if the segment's file is gone
   void kill(const FramePlace& place);
   // The sequences of a scope's frames older than `newest`, including dead frames, since a purge must remove their bytes
   // too.
@@ -51,7 +52,8 @@ class SegmentLog {
   void erase_traces(const FrameHeader& tombstone, const FramePlace& place);
   // Whether any segment has bytes in no good frame.
   bool has_unread() const;
-  // Segments of a later format version or with too large a number. Purges do not reach them.
+  // Segments that this log does not read: of a later format version, with too large a number, or not a regular file.
+  // Purges do not reach them.
   const std::vector<std::filesystem::path>& foreign_segments() const { return foreign_; }
   // Compacts segments of which at least half is dead. If that fails (a full disk), dead bytes only stay longer.
   void compact_where_half_is_dead();
@@ -86,6 +88,7 @@ class SegmentLog {
   static bool reaches(const PurgeScope& scope, std::uint64_t newest, const Slot& slot);
   bool load_frame(std::uint64_t number, Segment& segment, const SegmentScan::Frame& frame);
   void continue_last();
+  void require_active_file();
   void make_room();
   void compact(std::uint64_t number);
   Segment copy_live_frames(std::uint64_t number, std::vector<std::byte>& content);

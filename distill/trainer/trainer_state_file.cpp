@@ -79,10 +79,9 @@ void write_trainer_state(const std::filesystem::path& file, const ModelConfig& s
   try {
     replace_file(file, content, "optimizer");
   } catch (const Error& error) {
-    throw Error(
-        error.code(),
-        error.message() + "; " + file.string() + " needs " + std::to_string(content.size()) + " bytes of free space",
-        error.hint());
+    throw Error(error.code(),
+                error.message() + "; " + file.string() + " takes " + std::to_string(content.size()) + " bytes",
+                error.hint());
   }
 }
 

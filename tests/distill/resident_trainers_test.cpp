@@ -212,7 +212,7 @@ TEST_F(ResidentTrainersTest, AFailedSaveEndsWithWhatWasToBeSaved) {
   ::testing::internal::CaptureStderr();
   trainers.save_all();
   const std::string said = ::testing::internal::GetCapturedStderr();
-  EXPECT_NE(said.find("sql.opt needs "), std::string::npos) << said << "how much room it needs";
+  EXPECT_NE(said.find("sql.opt takes "), std::string::npos) << said << "how much room it needs";
   arm_fail_point("");
   trainers.save_due(1000 * kSecond);
   EXPECT_TRUE(trainers.failing()) << "it waits still";

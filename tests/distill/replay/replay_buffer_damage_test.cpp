@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <fstream>
+#include <functional>
 
 #include "common/error.h"
 #include "common/fail_point.h"
@@ -172,6 +173,52 @@ TEST(ReplayBuffer, ARecordThatRotsWhileRunningIsDroppedNotReturned) {
 }
 
 // All files are untrusted: a damaged buffer opens, returns only records that were written, and accepts new ones.
+// Regression: the open file took all later records, and no start would have found them.
+TEST(ReplayBuffer, ASegmentThatIsDeletedWhileRunningCostsItsRecordsAndIsSaid) {
+  ScratchFolder folder;
+  const ReplayOptions options = options_in(folder);
+  const auto lose = [&](const std::function<void(const std::filesystem::path&)>& remove) {
+    std::filesystem::remove_all(options.folder);
+    ReplayBuffer buffer(options);
+    for (std::uint64_t id = 1; id <= 3; ++id) buffer.append(make_record(id, "sql"));
+    const auto path = options.folder / "segment-0000000001.replay";
+    remove(path);
+    try {
+      buffer.append(make_record(4, "sql"));
+      ADD_FAILURE() << "kept in a file that is gone";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kIo);
+      EXPECT_THAT(error.message(), ::testing::HasSubstr(path.string()));
+      EXPECT_THAT(error.message(), ::testing::HasSubstr("3 records"));
+    }
+    EXPECT_EQ(buffer.records("sql"), 0U);
+    EXPECT_EQ(buffer.stats().dropped, 3U);
+    buffer.append(make_record(5, "sql"));
+    buffer.sync();
+    EXPECT_EQ(ids_in(buffer), std::set<std::uint64_t>{5});
+    EXPECT_EQ(ids_in(ReplayBuffer(options)), std::set<std::uint64_t>{5});
+  };
+  lose([](const auto& path) { std::filesystem::remove(path); });
+  lose([](const auto& path) { std::filesystem::rename(path, path.parent_path() / "moved"); });
+  lose([](const auto& path) {
+    std::filesystem::remove(path);
+    std::ofstream(path) << "";
+  });
+}
+
+TEST(ReplayBuffer, AFullSegmentThatIsDeletedWhileRunningCostsItsRecords) {
+  ScratchFolder folder;
+  ReplayBuffer buffer(options_in(folder));
+  std::uint64_t id = 0;
+  while (!std::filesystem::exists(options_in(folder).folder / "segment-0000000002.replay")) {
+    buffer.append(make_record(++id, "sql"));
+  }
+  std::filesystem::remove(options_in(folder).folder / "segment-0000000001.replay");
+  EXPECT_EQ(ids_in(buffer), std::set<std::uint64_t>{id});
+  EXPECT_EQ(ids_in(buffer), std::set<std::uint64_t>{id}) << "the others are known to be gone";
+  EXPECT_EQ(buffer.stats().dropped, id - 1);
+}
+
 TEST(ReplayBuffer, FuzzedFoldersOpenAndGoOn) {
   ScratchFolder folder;
   const ReplayOptions options = options_in(folder);

@@ -5,6 +5,7 @@
 #include <fstream>
 
 #include "common/clock.h"
+#include "common/error.h"
 #include "distill/replay/segment.h"
 #include "tests/distill/replay/replay_fixture.h"
 
@@ -116,6 +117,27 @@ TEST(ReplayBuffer, APurgeTakesDamagedBytesWithIt) {
 }
 
 // Request numbers start anew with each process: a purge must not reach records that came after it.
+// Bug: a segment that is a link was skipped, and the purge was called complete.
+TEST(ReplayBuffer, APurgeSaysWhatItCouldNotSearch) {
+  ScratchFolder folder;
+  const ReplayOptions options = options_in(folder);
+  { ReplayBuffer(options).append(make_record(1, "sql")); }
+  const auto segment = options.folder / "segment-0000000001.replay";
+  std::filesystem::rename(segment, folder.path() / "moved");
+  std::filesystem::create_symlink(folder.path() / "moved", segment);
+  ReplayBuffer buffer(options);
+  buffer.append(make_record(2, "sql"));
+  try {
+    buffer.purge({.tenant = make_record(2, "sql").tenant});
+    ADD_FAILURE() << "nothing was said of record 1";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kDataLoss);
+    EXPECT_NE(error.message().find(segment.string()), std::string::npos) << error.message();
+    EXPECT_NE(error.message().find("not a regular file"), std::string::npos) << error.message();
+  }
+  EXPECT_EQ(buffer.records("sql"), 0U) << "what it could search is purged";
+}
+
 TEST(ReplayBuffer, APurgeOnlyReachesBack) {
   ScratchFolder folder;
   {
