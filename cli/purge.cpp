@@ -88,8 +88,8 @@ PurgeResult ask_holder(const fs::path& data_dir, const PurgeWish& wish, const Er
     return read_result(ask_service(data_dir, to_line(wish)));
   } catch (const Error& error) {
     if (error.code() != ErrorCode::kUnavailable) throw;
-    throw Error(ErrorCode::kConflict, in_use.message() + ", which takes no purge now",
-                "wait until it has started, or stop it, and run this again");
+    throw Error(ErrorCode::kConflict, in_use.message() + ", which takes no purge now: " + error.message(),
+                error.hint());
   }
 }
 

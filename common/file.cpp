@@ -248,6 +248,9 @@ void require_private_file(const std::filesystem::path& path, const std::string& 
   if (::stat(path.c_str(), &status) != 0) {
     throw Error(ErrorCode::kNotFound, "no " + what + " " + path.string(), {}, param);
   }
+  if (!S_ISREG(status.st_mode)) {
+    throw Error(ErrorCode::kInvalidArgument, "the " + what + " " + path.string() + " is not a regular file", {}, param);
+  }
   if ((status.st_mode & 077) != 0) {
     throw Error(ErrorCode::kPermission, "the " + what + " " + path.string() + " can be read or written by others",
                 "chmod 600 " + path.string(), param);

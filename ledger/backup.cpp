@@ -97,6 +97,7 @@ LedgerBackup back_up_ledger(const fs::path& from, const fs::path& to) {
   LedgerBackup result;
   {
     Database copy(part.path(), Database::Mode::kReadWrite);
+    copy.is_copy_of(source);
     copy_pages(source, copy);
     copy.execute("PRAGMA journal_mode = DELETE");  // makes the copy a single file; copied pages say WAL
     result = check_copy(copy, part.path());

@@ -69,6 +69,13 @@ std::string immutable_uri(const std::filesystem::path& file) {
   return uri + "?immutable=1";
 }
 
+// SQLite's text of a result. The connection has a better one only of its own last failure, which a backup's need not
+// be.
+std::string text_of(sqlite3* handle, int result) {
+  const bool knows = handle != nullptr && (sqlite3_errcode(handle) & 0xFF) == (result & 0xFF);
+  return knows ? sqlite3_errmsg(handle) : sqlite3_errstr(result);
+}
+
 bool is_file_of_database(const std::filesystem::path& path, const std::filesystem::path& database) {
   std::error_code none;
   const auto file = std::filesystem::canonical(database, none);  // SQLite's extra files lie beside a link's target
@@ -99,7 +106,7 @@ void refuse_database_as_output(const std::filesystem::path& out, const std::file
               "name another file with --out", "out");
 }
 
-Database::Database(const std::filesystem::path& file, Mode mode) : name_(file.string()) {
+Database::Database(const std::filesystem::path& file, Mode mode) : name_(file.string()), whose_damage_(name_) {
   if (mode == Mode::kReadWrite) create_private(file);
   const int flags = mode == Mode::kReadWrite ? SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE : SQLITE_OPEN_READONLY;
   const std::string name = mode == Mode::kImmutable ? immutable_uri(file) : std::filesystem::absolute(file).string();
@@ -116,7 +123,7 @@ Database::Database(const std::filesystem::path& file, Mode mode) : name_(file.st
 
 void Database::fail(int result, const std::string& doing) const {
   const ErrorCode code = code_of(result);
-  const std::string what = handle_ ? sqlite3_errmsg(handle_.get()) : sqlite3_errstr(result);
+  const std::string what = text_of(handle_.get(), result);
   if (code == ErrorCode::kDataLoss) damaged(what);
   const bool locked = (result & 0xFF) == SQLITE_BUSY;
   const std::string more = locked ? ", by another process" : code == ErrorCode::kIo ? full_disk_text(name_) : "";
@@ -125,7 +132,8 @@ void Database::fail(int result, const std::string& doing) const {
 }
 
 void Database::damaged(const std::string& how) const {
-  throw Error(ErrorCode::kDataLoss, name_ + " is damaged or no SQLite database: " + how, damage_hint(name_));
+  throw Error(ErrorCode::kDataLoss, whose_damage_ + " is damaged or no SQLite database: " + how,
+              damage_hint(whose_damage_));
 }
 
 void Database::execute(const std::string& sql) {

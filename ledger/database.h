@@ -29,12 +29,14 @@ class Database {
   const std::string& name() const { return name_; }  // the file's
   [[noreturn]] void fail(int result, const std::string& doing) const;
   [[noreturn]] void damaged(const std::string& how) const;  // Error{kDataLoss}
+  // From here on damage is said to be that of `original`, whose pages this database copies.
+  void is_copy_of(const Database& original) { whose_damage_ = original.name_; }
 
  private:
   struct Closer {
     void operator()(sqlite3* handle) const { sqlite3_close_v2(handle); }
   };
-  std::string name_;
+  std::string name_, whose_damage_;
   std::unique_ptr<sqlite3, Closer> handle_;
 };
 

@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <unistd.h>
+#include <fstream>
 
 #include "common/error.h"
 #include "ledger/schema.h"
@@ -10,10 +11,35 @@
 namespace slip {
 namespace {
 
+constexpr const char* kWhereItIs = "`slipstream serve` keeps one at <data-dir>/ledger.db; name it with --db";
+
+std::string kind_of(std::filesystem::file_type type) {
+  switch (type) {
+    case std::filesystem::file_type::directory:
+      return "a directory";
+    case std::filesystem::file_type::fifo:
+      return "a FIFO";
+    case std::filesystem::file_type::socket:
+      return "a socket";
+    default:
+      return "a device";
+  }
+}
+
 void check_there(const std::filesystem::path& file) {
-  if (std::filesystem::is_regular_file(file)) return;
-  throw Error(ErrorCode::kNotFound, "there is no ledger at " + file.string(),
-              "`slipstream serve` keeps one at <data-dir>/ledger.db; name it with --db", "db");
+  const auto status = std::filesystem::status(file);
+  if (std::filesystem::is_regular_file(status)) return;
+  if (std::filesystem::exists(status)) {
+    throw Error(ErrorCode::kInvalidArgument, file.string() + " is " + kind_of(status.type()) + ", not a ledger",
+                kWhereItIs, "db");
+  }
+  throw Error(ErrorCode::kNotFound, "there is no ledger at " + file.string(), kWhereItIs, "db");
+}
+
+bool begins_as_database(const std::filesystem::path& file) {
+  constexpr std::string_view kMagic = "SQLite format 3";
+  std::string bytes(kMagic.size(), '\0');
+  return std::ifstream(file, std::ios::binary).read(bytes.data(), std::ssize(bytes)) && bytes == kMagic;
 }
 
 bool has_wal(const std::filesystem::path& file) {
@@ -76,7 +102,13 @@ std::optional<Interval> interval(const SheetRow& row, const char* low, const cha
 
 Database open_ledger_to_read(const std::filesystem::path& file) {
   Database database = open_database_to_read(file);
-  check_format(database, file);
+  try {
+    check_format(database, file);
+  } catch (const Error& error) {
+    // Whoever mistyped a path must not be told to move that file away.
+    if (error.code() != ErrorCode::kDataLoss || begins_as_database(file)) throw;
+    throw Error(ErrorCode::kDataLoss, file.string() + " is no SQLite database", kWhereItIs, "db");
+  }
   return database;
 }
 

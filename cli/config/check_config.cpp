@@ -2,12 +2,15 @@
 #include "cli/config/check_config.h"
 
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <linux/magic.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
 #include <array>
+#include <cerrno>
+#include <cstring>
 
 #include "checkpoints/llama_tensors.h"
 #include "checkpoints/weight_files.h"
@@ -74,6 +77,14 @@ void check_data_directory(const fs::path& folder) {
       "choose another --data-dir", "data.directory");
 }
 
+// Why a start could not append to what is at `file`; empty if it can. A FIFO without a reader passes: one may come
+// until the start, and opening the FIFO to see would end a reader that is there.
+std::string append_fault(const fs::path& file) {
+  if (fs::is_fifo(file)) return ::access(file.c_str(), W_OK) == 0 ? "" : std::strerror(errno);
+  const FileHandle opened(::open(file.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
+  return opened ? "" : std::strerror(errno);
+}
+
 // Throws the error that opening the log file would, without creating it.
 void check_log_file(const fs::path& file) {
   if (file.empty()) return;
@@ -83,8 +94,8 @@ void check_log_file(const fs::path& file) {
   std::string fault;
   if (!fs::exists(made)) {
     if (!takes_new_files(folder)) fault = folder.string() + " is no directory that can be written";
-  } else if (fs::is_directory(made) || ::access(made.c_str(), W_OK) != 0) {
-    fault = "it is no file that can be written";
+  } else {
+    fault = append_fault(made);
   }
   if (fault.empty()) return;
   throw Error(ErrorCode::kIo, "cannot open the log " + file.string() + ": " + fault, {}, "log.file");

@@ -138,7 +138,7 @@ Inspection inspect_data_directory(const fs::path& folder) {
 
 Inspection inspect_folder(const fs::path& folder) {
   if (fs::exists(folder / "config.json")) return inspect_model(folder);
-  if (fs::exists(folder / "ledger.db") || is_there(folder / "LOCK")) return inspect_data_directory(folder);
+  if (is_there(folder / "ledger.db") || is_there(folder / "LOCK")) return inspect_data_directory(folder);
   if (has_segments(folder)) return inspect_replay(folder);
   if (has_drafts(folder)) return inspect_draft_store(folder);
   throw Error(ErrorCode::kInvalidArgument, folder.string() + " is nothing that Slipstream knows",
@@ -178,7 +178,8 @@ Inspection inspect(const fs::path& path) {
     found.path = path.string();
     return found;
   } catch (const fs::filesystem_error& error) {
-    throw Error(ErrorCode::kIo, "cannot read " + path.string() + ": " + error.code().message(), {}, "path");
+    const fs::path& at = error.path1().empty() ? path : error.path1();
+    throw Error(ErrorCode::kIo, "cannot read " + at.string() + ": " + error.code().message(), {}, "path");
   }
 }
 

@@ -28,8 +28,8 @@ constexpr const char* kName = "control.sock";
 constexpr int kBacklog = 8;
 constexpr timeval kSendPatience{ControlSocket::kPeerPatience.count(), 0};
 
-[[noreturn]] void fail(const std::string& doing, ErrorCode code = ErrorCode::kIo) {
-  throw Error(code, "cannot " + doing + ": " + std::strerror(errno));
+[[noreturn]] void fail(const std::string& doing) {
+  throw Error(ErrorCode::kIo, "cannot " + doing + ": " + std::strerror(errno));
 }
 
 FileHandle open_directory(const std::filesystem::path& path) {
@@ -81,6 +81,21 @@ bool is_ours(int peer) {
   ucred who{};
   socklen_t size = sizeof who;
   return ::getsockopt(peer, SOL_SOCKET, SO_PEERCRED, &who, &size) == 0 && (who.uid == ::geteuid() || who.uid == 0);
+}
+
+// Also limits connect(), which waits while the service takes no connection from its full backlog.
+void limit_waits(int socket, std::chrono::milliseconds patience) {
+  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(patience);
+  const timeval limit{seconds.count(), std::chrono::microseconds(patience - seconds).count()};
+  ::setsockopt(socket, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
+  ::setsockopt(socket, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+}
+
+[[noreturn]] void fail_unheard(std::chrono::milliseconds patience) {
+  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(patience).count();
+  throw Error(ErrorCode::kUnavailable, "no answer came within " + std::to_string(seconds) + " s",
+              "that process is stopped, stuck or slow, and may still do it: see its log, let it go on (kill -CONT) or "
+              "restart it, and run this again");
 }
 
 }  // namespace
@@ -144,16 +159,24 @@ bool ControlSocket::awaits_more(Peer& peer) const {
   return heard == Heard::kMore && monotonic_us() < peer.until_us;
 }
 
-std::string ask_service(const std::filesystem::path& data_directory, const std::string& line) {
+std::string ask_service(const std::filesystem::path& data_directory, const std::string& line,
+                        std::chrono::milliseconds patience) {
   const FileHandle directory = open_directory(data_directory);
   const FileHandle socket = make_socket();
   const sockaddr_un address = address_in(directory);
+  const std::int64_t until_us = monotonic_us() + std::chrono::microseconds(patience).count();
+  limit_waits(socket.get(), patience);
   if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
-    fail("reach a service at " + (data_directory / kName).string(), ErrorCode::kUnavailable);
+    if (errno == EAGAIN) fail_unheard(patience);
+    throw Error(ErrorCode::kUnavailable,
+                "cannot reach a service at " + (data_directory / kName).string() + ": " + std::strerror(errno),
+                std::string("wait until it has started, or stop it, and run this again; if ") + kName +
+                    " was deleted, a restart of the service makes it again");
   }
   std::string reply;
   Heard heard = send_all(socket.get(), line + "\n") ? Heard::kMore : Heard::kEnd;
-  while (heard == Heard::kMore) heard = hear(socket.get(), reply, 0);
+  while (heard == Heard::kMore && monotonic_us() < until_us) heard = hear(socket.get(), reply, 0);
+  if (heard == Heard::kMore) fail_unheard(patience);
   if (heard == Heard::kEnd) {
     throw Error(ErrorCode::kIo, "the service ended before it answered", "see its log, and run this again");
   }

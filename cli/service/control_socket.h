@@ -49,9 +49,13 @@ class ControlSocket {
   std::thread thread_;
 };
 
-// The client side: sends `line` to the service of a data directory and waits for its answer without a time limit.
-// Error{kUnavailable}: no service listens. Error{kIo}: the directory cannot be opened, or the service ended the
-// connection before it answered.
-std::string ask_service(const std::filesystem::path& data_directory, const std::string& line);
+// The time that a client gives a service for one answer. A purge has to rewrite the segments that it touches.
+inline constexpr std::chrono::milliseconds kAnswerPatience{60'000};
+
+// The client side: sends `line` to the service of a data directory and waits for its answer. Error{kUnavailable}: no
+// service listens, or none answers within `patience`; it may then carry out the line later. Error{kIo}: the directory
+// cannot be opened, or the service ended the connection before it answered.
+std::string ask_service(const std::filesystem::path& data_directory, const std::string& line,
+                        std::chrono::milliseconds patience = kAnswerPatience);
 
 }  // namespace slip::cli

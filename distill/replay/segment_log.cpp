@@ -123,16 +123,16 @@ void SegmentLog::continue_last() {
   active_ = number;
 }
 
-// Someone may delete or move files of a running service. The open file would take all later frames, and nobody would
-// read them again.
+// Someone may delete or replace files of a running service. The open file would take all later frames, and nobody would
+// read them again. If the whole folder was moved, the file went with it and may come back with it.
 void SegmentLog::require_active_file() {
   if (active_ == 0) return;
   const auto path = segment_path(folder_, active_);
-  struct stat open {
-  }, named{};
-  const bool is_there = ::fstat(active_file_.get(), &open) == 0 && ::stat(path.c_str(), &named) == 0 &&
-                        open.st_dev == named.st_dev && open.st_ino == named.st_ino;
-  if (is_there) return;
+  struct stat opened = {}, named = {}, folder = {};
+  const bool is_deleted = ::fstat(active_file_.get(), &opened) == 0 && opened.st_nlink == 0;
+  const bool is_named =
+      ::stat(path.c_str(), &named) == 0 && opened.st_dev == named.st_dev && opened.st_ino == named.st_ino;
+  if (!is_deleted && (is_named || ::stat(folder_.c_str(), &folder) != 0)) return;
   std::size_t n_lost = 0;
   for (const Slot& slot : segments_.at(active_).slots) {
     if (!slot.alive || slot.tombstone) continue;
@@ -193,8 +193,7 @@ void SegmentLog::sync() {
 
 std::vector<std::byte> SegmentLog::read(const FramePlace& place) const {
   const auto path = segment_path(folder_, place.segment);
-  std::error_code fault;
-  if (!std::filesystem::exists(path, fault) && !fault) return {};
+  if (!std::filesystem::exists(path) && std::filesystem::exists(folder_)) return {};
   return read_at(path, place.offset, place.bytes);
 }
 

@@ -41,7 +41,7 @@ class SegmentLog {
   // name: its frames are reported as damaged, and the next append opens another one.
   FramePlace append(std::span<const std::byte> frame, const FrameHeader& header);
   void sync();
-  std::vector<std::byte> read(const FramePlace& place) const;  // empty if the segment's file is gone
+  std::vector<std::byte> read(const FramePlace& place) const;  // empty if only its file is gone
   void kill(const FramePlace& place);
   // The sequences of a scope's frames older than `newest`, including dead frames, since a purge must remove their bytes
   // too.

@@ -47,7 +47,21 @@ TEST(PromptFile, RefusesABadRowByItsLine) {
 
 TEST(PromptFile, RefusesAFileWithoutPrompts) {
   EXPECT_THROW(read_prompt_file(file_of("\n \n")), Error);
-  EXPECT_THROW(read_prompt_file("/no/such/file.jsonl"), Error);
+}
+
+TEST(PromptFile, AFileThatDoesNotExistIsToldFromOneThatIsNoFile) {
+  const testing::TemporaryFolder folder;
+  const auto refusal = [](const std::filesystem::path& path) {
+    try {
+      read_prompt_file(path);
+    } catch (const Error& error) {
+      return error.message();
+    }
+    return std::string("none");
+  };
+  const auto absent = folder.path() / "none.jsonl";
+  EXPECT_EQ(refusal(absent), "cannot open " + absent.string() + ": No such file or directory");
+  EXPECT_EQ(refusal(folder.path()), folder.path().string() + " is not a regular file");
 }
 
 }  // namespace

@@ -235,6 +235,28 @@ TEST_F(ServePurgeTest, ADeleteThatCannotBeDoneNowIsA503AndCanBeRepeated) {
   EXPECT_EQ(program.stop(), 0) << program.log();
 }
 
+// Bug: it said to wait until the service has started, which never helped. The holder is named by its process.
+TEST_F(ServePurgeTest, AServiceWhoseSocketWasDeletedIsNamedWithTheWayOut) {
+  Program program(folder_, with_config());
+  ASSERT_NE(program.port(), 0) << program.log();
+  std::filesystem::remove(data() + "/control.sock");
+  EXPECT_EQ(purge("--request chatcmpl-x"), 1) << said_;
+  EXPECT_NE(said_.find("in use by process " + std::to_string(program.pid())), std::string::npos) << said_;
+  EXPECT_NE(said_.find("control.sock was deleted, a restart"), std::string::npos) << said_;
+  EXPECT_EQ(program.stop(), 0) << program.log();
+}
+
+// Bug: it warned of the link, said "purged 0 records" and ended with status 0.
+TEST_F(ServePurgeTest, ASegmentThatIsALinkIsNotCalledPurged) {
+  const auto segment = std::filesystem::path(data()) / "replay" / "segment-0000000001.replay";
+  std::filesystem::create_directories(segment.parent_path());
+  for (const auto& folder : {std::filesystem::path(data()), segment.parent_path()}) ::chmod(folder.c_str(), 0700);
+  std::filesystem::create_symlink(folder_ / "elsewhere", segment);
+  EXPECT_EQ(purge("--request chatcmpl-x"), 1) << said_;
+  EXPECT_NE(said_.find(segment.string() + " holds was not purged: it is not a regular file"), std::string::npos)
+      << said_;
+}
+
 TEST_F(ServePurgeTest, WhatCannotBeDoneSaysWhy) {
   EXPECT_EQ(purge("--request x"), 2);
   EXPECT_NE(said_.find("is no data directory"), std::string::npos) << said_;

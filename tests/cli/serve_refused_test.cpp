@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Starts that are refused, and what `--check-config` tells about them beforehand.
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 
 #include <filesystem>
 #include <fstream>
@@ -8,6 +10,7 @@
 #include <vector>
 
 #include "common/error.h"
+#include "common/file.h"
 #include "distill/trainer/draft_trainer.h"
 #include "tests/cli/serve_fixture.h"
 
@@ -157,6 +160,27 @@ TEST_F(ServeTest, CheckConfigTriesLogTemplateAndDataDirectoryAndMakesNothing) {
   EXPECT_FALSE(std::filesystem::exists(log));
   EXPECT_FALSE(std::filesystem::exists(data()));
   EXPECT_FALSE(std::filesystem::exists(no_folder.parent_path()));
+}
+
+// Bug: the check passed a socket, which a start cannot open.
+TEST_F(ServeTest, CheckConfigRefusesALogThatIsASocket) {
+  const auto log = folder_ / "log.sock";
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  ASSERT_LT(log.string().size(), sizeof address.sun_path);
+  log.string().copy(address.sun_path, sizeof address.sun_path - 1);
+  const FileHandle socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  ASSERT_EQ(::bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
+  std::ofstream(folder_ / "c.toml") << "[log]\nfile = \"" << log.string() << "\"\n";
+  const std::vector<std::string> start = {
+      "-c", (folder_ / "c.toml").string(), "--target", kTarget, "--port", "0", "--data-dir", data()};
+  auto check_only = start;
+  check_only.emplace_back("--check-config");
+  for (const auto& arguments : {check_only, start}) {
+    EXPECT_NE(run(arguments), 0);
+    EXPECT_NE(err_.find("cannot open the log " + log.string() + ": No such device or address"), std::string::npos)
+        << err_;
+  }
 }
 
 // A service with such a target starts, and refuses chats. The check was silent about it.

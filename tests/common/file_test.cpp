@@ -247,6 +247,27 @@ TEST_F(FileTest, PrivateDirectoryRefusesWhatOthersCanChange) {
   EXPECT_EQ(code_of([&] { ensure_private_directory(folder_ / "file"); }), ErrorCode::kPermission);
 }
 
+// Bug: a key file of /tmp or /dev/null was told to run chmod 600 on it.
+TEST_F(FileTest, ASecretThatIsNoRegularFileIsNotToldToChangeItsMode) {
+  ASSERT_EQ(::mkfifo((folder_ / "pipe").c_str(), 0644), 0);
+  for (const fs::path& path : {folder_, folder_ / "pipe", fs::path("/dev/null")}) {
+    try {
+      require_private_file(path, "TLS key file", "server.tls_key");
+      ADD_FAILURE() << path << " holds no key";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
+      EXPECT_EQ(error.message(), "the TLS key file " + path.string() + " is not a regular file");
+      EXPECT_EQ(error.hint(), "");
+      EXPECT_EQ(error.param(), "server.tls_key");
+    }
+  }
+  replace_file(folder_ / "key", "secret", "test");
+  EXPECT_NO_THROW(require_private_file(folder_ / "key", "TLS key file", "server.tls_key"));
+  fs::permissions(folder_ / "key", fs::perms(0640));
+  EXPECT_EQ(code_of([&] { require_private_file(folder_ / "key", "TLS key file", "server.tls_key"); }),
+            ErrorCode::kPermission);
+}
+
 // Bug: a data directory of /tmp was told to run chmod 700 /tmp.
 TEST_F(FileTest, ADirectoryThatAllShareStaysAsItIs) {
   fs::create_directory(folder_ / "shared");

@@ -23,6 +23,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 class BackupTest : public ::testing::Test {
  protected:
@@ -33,6 +34,7 @@ class BackupTest : public ::testing::Test {
       back_up_ledger(from, to);
     } catch (const Error& error) {
       message_ = error.message();
+      hint_ = error.hint();
       return error.code();
     }
     ADD_FAILURE() << "accepted";
@@ -44,7 +46,7 @@ class BackupTest : public ::testing::Test {
 
   TemporaryFolder folder_;
   const fs::path file_ = folder_ / "ledger.db", copy_ = folder_ / "copy.db";
-  std::string message_;
+  std::string message_, hint_;
 };
 
 // What cp would lose: the rows are in the -wal only, and the writer holds the file open.
@@ -139,6 +141,22 @@ TEST_F(BackupTest, RefusesWhatIsNoLedgerAndWhatIsDamaged) {
   bytes.close();
   EXPECT_EQ(refused(file_, copy_), ErrorCode::kDataLoss) << message_;
   EXPECT_FALSE(fs::exists(copy_));
+  // Bug: it named its own copy.db.part, which is gone by then, and told to move that away.
+  EXPECT_THAT(message_, HasSubstr(file_.string() + " is damaged"));
+  EXPECT_THAT(message_ + hint_, Not(HasSubstr(".part")));
+}
+
+// Bug: `ledger backup --db /etc/passwd` told to move that file away.
+TEST_F(BackupTest, AFileThatIsNoDatabaseStaysWhereItIs) {
+  for (const std::string& text : {std::string(200, 'x'), "SQLite forma" + std::string(200, '\0')}) {
+    std::ofstream(folder_ / "text.db") << text;
+    EXPECT_EQ(refused(folder_ / "text.db", copy_), ErrorCode::kDataLoss);
+    EXPECT_EQ(message_, (folder_ / "text.db").string() + " is no SQLite database");
+    EXPECT_THAT(hint_, HasSubstr("--db"));
+    EXPECT_THAT(hint_, Not(HasSubstr("mv ")));
+  }
+  EXPECT_EQ(refused(folder_.path(), copy_), ErrorCode::kInvalidArgument);
+  EXPECT_THAT(message_, HasSubstr("is a directory, not a ledger"));
 }
 
 TEST_F(BackupTest, KilledAtAnyPointTheCopyIsWholeOrNotThere) {

@@ -31,6 +31,9 @@ TEST(DatabaseTest, WhatFailsForAnotherReasonIsNotCalledAFullDisk) {
       EXPECT_EQ(error.code(), ErrorCode::kIo);
       EXPECT_THAT(error.message(), HasSubstr("x.db"));
       EXPECT_THAT(error.message(), Not(HasSubstr("bytes are free")));
+      // Bug: a backup to a full disk ended with "cannot copy the ledger into x.db: not an error".
+      EXPECT_THAT(error.message(), Not(HasSubstr("not an error")));
+      EXPECT_THAT(error.message(), HasSubstr(sqlite3_errstr(result)));
     }
   }
 }

@@ -18,6 +18,7 @@
 #include "distill/replay/replay_buffer.h"
 #include "distill/trainer/trainer_state_file.h"
 #include "distill/trainer_lineage.h"
+#include "ledger/database.h"
 #include "ledger/ledger.h"
 #include "router/router_state_file.h"
 #include "tests/checkpoints/tiny_llama.h"
@@ -410,6 +411,52 @@ TEST_F(InspectionTest, ALedgerCountsItsRowsWhileItIsWritten) {
   EXPECT_EQ(all["facts"]["in_use_by"], "free");
   EXPECT_EQ(all["ledger_topics"].size(), 1U);
   EXPECT_EQ(all["replay_topics"].size(), 2U);
+}
+
+// Bug: a quick check called an index whole that lacked a row, and a backup of that ledger failed.
+TEST_F(InspectionTest, ARowThatAnIndexLacksIsAFault) {
+  LedgerOptions options;
+  options.file = folder_.path() / "ledger.db";
+  {
+    Ledger ledger(options);
+    RequestRow row;
+    row.http_id = "order-1";
+    row.finished_us = wall_us();
+    ledger.record(row);
+  }
+  EXPECT_THAT(faults_of(options.file), IsEmpty());
+  {
+    Database database(options.file, Database::Mode::kReadWrite);
+    sqlite3_db_config(database.get(), SQLITE_DBCONFIG_DEFENSIVE, 0, nullptr);
+    database.execute(
+        "PRAGMA writable_schema = ON;"
+        "UPDATE sqlite_master SET sql = sql || ' WHERE 0' WHERE name = 'requests_by_http_id';"
+        "PRAGMA writable_schema = RESET;"
+        "UPDATE requests SET http_id_hash = 7;"
+        "PRAGMA writable_schema = ON;"
+        "UPDATE sqlite_master SET sql = replace(sql, ' WHERE 0', '') WHERE name = 'requests_by_http_id'");
+  }
+  EXPECT_THAT(faults_of(options.file),
+              ElementsAre(AllOf(HasSubstr(options.file.string()), HasSubstr("requests_by_http_id"))));
+}
+
+// Bug: a loop of links hid all of the directory, and of a directory or a FIFO it said that there is no ledger.
+TEST_F(InspectionTest, ALedgerThatIsNoFileIsNamedAndTheRestIsReported) {
+  const fs::path data = folder_.path() / "data", ledger = data / "ledger.db";
+  publish_two(data / "drafts");
+  const auto expect_fault = [&](const std::string& what) {
+    const Inspection found = inspect(data);
+    EXPECT_EQ(found.kind, "data directory");
+    EXPECT_THAT(found.faults, ElementsAre(HasSubstr(ledger.string() + " is " + what)));
+    EXPECT_EQ(look(data)["facts"]["drafts_versions"], 2);
+    fs::remove(ledger);
+  };
+  fs::create_symlink("ledger.db", ledger);
+  expect_fault("a symbolic link");
+  fs::create_directory(ledger);
+  expect_fault("a directory");
+  ASSERT_EQ(::mkfifo(ledger.c_str(), 0600), 0);
+  expect_fault("a FIFO");
 }
 
 TEST_F(InspectionTest, WhatIsNothingOfOursOrHostileIsRefusedByName) {

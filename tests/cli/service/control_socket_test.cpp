@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/service/control_socket.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -44,6 +45,32 @@ TEST(ControlSocket, NobodyThereIsUnavailable) {
     ADD_FAILURE();
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::kUnavailable);
+    // Bug: it said to wait, which is of no use once somebody has deleted the socket of a running service.
+    EXPECT_THAT(error.message(), ::testing::HasSubstr("control.sock: No such file"));
+    EXPECT_THAT(error.hint(), ::testing::HasSubstr("control.sock was deleted, a restart"));
+  }
+}
+
+// Bug: a purge waited for a stopped service without end. The second client finds the backlog full: its connect waits.
+TEST(ControlSocket, AServiceThatDoesNotAnswerIsUnavailableAfterAWhile) {
+  const testing::TemporaryFolder folder;
+  const std::string path = (folder.path() / "control.sock").string();
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  ASSERT_LT(path.size(), sizeof address.sun_path);
+  path.copy(address.sun_path, sizeof address.sun_path - 1);
+  const FileHandle stopped(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  ASSERT_EQ(::bind(stopped.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
+  ASSERT_EQ(::listen(stopped.get(), 0), 0);
+  for (int client = 0; client < 3; ++client) {
+    try {
+      ask_service(folder.path(), "one", std::chrono::milliseconds(20));
+      ADD_FAILURE() << "nobody answers";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kUnavailable);
+      EXPECT_THAT(error.message(), ::testing::HasSubstr("no answer came within"));
+      EXPECT_THAT(error.hint(), ::testing::HasSubstr("may still do it"));
+    }
   }
 }
 

@@ -206,6 +206,21 @@ TEST(ReplayBuffer, ASegmentThatIsDeletedWhileRunningCostsItsRecordsAndIsSaid) {
   });
 }
 
+TEST(ReplayBuffer, AFolderThatIsMovedAndComesBackLosesNothing) {
+  ScratchFolder folder;
+  const ReplayOptions options = options_in(folder);
+  const auto elsewhere = folder.path() / "elsewhere";
+  ReplayBuffer buffer(options);
+  buffer.append(make_record(1, "sql"));
+  std::filesystem::rename(options.folder, elsewhere);
+  buffer.append(make_record(2, "sql"));
+  EXPECT_THROW(ids_in(buffer), Error) << "they may come back";
+  std::filesystem::rename(elsewhere, options.folder);
+  buffer.append(make_record(3, "sql"));
+  EXPECT_EQ(ids_in(buffer), (std::set<std::uint64_t>{1, 2, 3}));
+  EXPECT_EQ(ids_in(ReplayBuffer(options)), (std::set<std::uint64_t>{1, 2, 3}));
+}
+
 TEST(ReplayBuffer, AFullSegmentThatIsDeletedWhileRunningCostsItsRecords) {
   ScratchFolder folder;
   ReplayBuffer buffer(options_in(folder));
