@@ -69,6 +69,7 @@ class Request:
     max_tokens: int = 96
     store: bool = True  # False keeps it out of learning
     tpot_ms: float = 0  # asked for; 0: none
+    prediction: str = ""  # a text that the answer probably repeats
 
 
 @dataclasses.dataclass(frozen=True)
@@ -145,6 +146,8 @@ class Service:
                 "temperature": 0, "metadata": {"topic": request.label}}
         if not request.store:
             body["store"] = False
+        if request.prediction:
+            body["prediction"] = {"type": "content", "content": request.prediction}
         if request.tpot_ms > 0:
             body["slo"] = {"tpot_ms": request.tpot_ms}
         connection = http.client.HTTPConnection(*self.address, timeout=ANSWER_S)
