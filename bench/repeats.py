@@ -50,15 +50,23 @@ def measure(options, folder):
         print(f"{PARTS[part]}: done", file=sys.stderr, flush=True)
     result = {"benchmark": "repeats", "requests": n, "seed": options.seed, "different": len(closed_loop.different_answers(arms.values()))}
     for part, title in enumerate(PARTS):
-        replies = {name: arm.replies[part * n:(part + 1) * n] for name, arm in arms.items()}
-        seconds = {name: sum(r.finished - r.started for r in found) for name, found in replies.items()}
-        result[title] = {name: {"tokens_per_s": sum(r.tokens for r in found) / seconds[name],
-                                "accepted_length": closed_loop.accepted_length(found)} for name, found in replies.items()}
-        result[title]["ratio"] = seconds["draft"] / seconds["default"]
-        result[title]["ratio_by_topic"] = {
-            topic: sum(r.finished - r.started for r in closed_loop.of_topic(replies["draft"], topic)) /
-            sum(r.finished - r.started for r in closed_loop.of_topic(replies["default"], topic)) for topic in service.TOPICS}
+        result[title] = figures_of({name: arm.replies[part * n:(part + 1) * n] for name, arm in arms.items()})
     return result
+
+
+def seconds(replies):
+    """One client's time for these answers."""
+    return sum(r.finished - r.started for r in replies)
+
+
+def figures_of(replies):
+    """Of each arm's replies to one part's requests: speed, accepted length, and how many times as fast `default` is."""
+    figures = {name: {"tokens_per_s": sum(r.tokens for r in found) / seconds(found),
+                      "accepted_length": closed_loop.accepted_length(found)} for name, found in replies.items()}
+    figures["ratio"] = seconds(replies["draft"]) / seconds(replies["default"])
+    figures["ratio_by_topic"] = {topic: seconds(closed_loop.of_topic(replies["draft"], topic)) /
+                                 seconds(closed_loop.of_topic(replies["default"], topic)) for topic in service.TOPICS}
+    return figures
 
 
 def main():
