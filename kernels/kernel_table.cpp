@@ -18,7 +18,7 @@ namespace {
 #if defined(__x86_64__)
 // The AVX-512 table with another class's bfloat16 kernels.
 KernelTable avx512_with(const KernelTable& bf16) {
-  KernelTable table = avx512_kernels;
+  KernelTable table = kAvx512Kernels;
   table.matmul_bf16 = bf16.matmul_bf16;
   table.end_bf16_tiles = bf16.end_bf16_tiles;
   table.bf16_tile_rows = bf16.bf16_tile_rows;
@@ -111,14 +111,14 @@ const char* isa_class_name(IsaClass isa) {
 const KernelTable& kernel_table(IsaClass isa) {
   SLIP_CHECK(isa_supported(isa), "kernels for instructions that this CPU or build does not have");
 #if defined(__x86_64__)
-  static const KernelTable dot_pairs = avx512_with(avx512_bf16_kernels);
-  static const KernelTable matrix_tiles = avx512_with(amx_bf16_kernels);
+  static const KernelTable dot_pairs = avx512_with(kAvx512Bf16Kernels);
+  static const KernelTable matrix_tiles = avx512_with(kAmxBf16Kernels);
   if (isa == IsaClass::kAmxBf16) return matrix_tiles;
   if (isa == IsaClass::kAvx512Bf16) return dot_pairs;
-  if (isa == IsaClass::kAvx512) return avx512_kernels;
-  if (isa == IsaClass::kAvx2) return avx2_kernels;
+  if (isa == IsaClass::kAvx512) return kAvx512Kernels;
+  if (isa == IsaClass::kAvx2) return kAvx2Kernels;
 #endif
-  return scalar_kernels;
+  return kScalarKernels;
 }
 
 const KernelTable& kernel_table() {

@@ -238,24 +238,24 @@ void blocked_rows(const Bf16Rows& rows) {
 }
 
 void attention(const AttentionTile& tile) {
-  if (tile.dtype != Dtype::kBFloat16) return avx512_kernels.attention(tile);
+  if (tile.dtype != Dtype::kBFloat16) return kAvx512Kernels.attention(tile);
   amx_attention_tile(tile);
 }
 
 }  // namespace
 
-const KernelTable amx_bf16_kernels = {.matmul_bf16 = amx_tile,
-                                      .end_bf16_tiles = end_tiles,
-                                      .bf16_tile_rows = kTileRows,
-                                      .bf16_stretch = 256,
-                                      .bf16_task_rows = kMostTaskRows,
-                                      .bf16_least_sharing = 8,
-                                      .bf16_streaming_rows = kStreamingRows,
-                                      .bf16_rows = blocked_rows,
-                                      .bf16_pair_bytes = kPairBytes,
-                                      .bf16_in_blocks = true,
-                                      .attention = attention,
-                                      .attention_rounds = true};
+const KernelTable kAmxBf16Kernels = {.matmul_bf16 = amx_tile,
+                                     .end_bf16_tiles = end_tiles,
+                                     .bf16_tile_rows = kTileRows,
+                                     .bf16_stretch = 256,
+                                     .bf16_task_rows = kMostTaskRows,
+                                     .bf16_least_sharing = 8,
+                                     .bf16_streaming_rows = kStreamingRows,
+                                     .bf16_rows = blocked_rows,
+                                     .bf16_pair_bytes = kPairBytes,
+                                     .bf16_in_blocks = true,
+                                     .attention = attention,
+                                     .attention_rounds = true};
 
 }  // namespace slip::kernels
 #endif

@@ -11,7 +11,7 @@
 
 namespace slip::kernels {
 
-const KernelTable avx512_kernels = {.matmul_f32 = matmul_tile<Float32Step>,
+const KernelTable kAvx512Kernels = {.matmul_f32 = matmul_tile<Float32Step>,
                                     .matmul_bf16 = matmul_tile<WidenedPairStep>,
                                     .f32_tile_rows = kTileRows,
                                     .bf16_tile_rows = kTileRows,

@@ -29,11 +29,11 @@ struct DotPairStep {
 }  // namespace
 
 // Activations are rounded with integer arithmetic, since VCVTNEPS2BF16 would flush subnormal numbers.
-const KernelTable avx512_bf16_kernels = {.matmul_bf16 = matmul_tile<DotPairStep>,
-                                         .bf16_tile_rows = kTileRows,
-                                         .bf16_stretch = kStretch,
-                                         .bf16_rows = paired_rows,
-                                         .bf16_pair_bytes = DotPairStep::kStepBytes};
+const KernelTable kAvx512Bf16Kernels = {.matmul_bf16 = matmul_tile<DotPairStep>,
+                                        .bf16_tile_rows = kTileRows,
+                                        .bf16_stretch = kStretch,
+                                        .bf16_rows = paired_rows,
+                                        .bf16_pair_bytes = DotPairStep::kStepBytes};
 
 }  // namespace slip::kernels
 #endif

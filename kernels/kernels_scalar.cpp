@@ -9,7 +9,7 @@
 
 namespace slip::kernels {
 
-const KernelTable scalar_kernels = {.matmul_f32 = matmul_tile<Float32Step>,
+const KernelTable kScalarKernels = {.matmul_f32 = matmul_tile<Float32Step>,
                                     .matmul_bf16 = matmul_tile<WidenedPairStep>,
                                     .f32_tile_rows = kTileRows,
                                     .bf16_tile_rows = kTileRows,

@@ -14,40 +14,40 @@ std::string insert_into(const std::string& table, const std::string& columns, in
   return "INSERT INTO " + table + " (" + columns + ") VALUES (" + places + ")";
 }
 
-const std::string insert_request =
+const std::string kInsertRequest =
     insert_into("requests",
                 "request_id, http_id, finished_us, topic, draft, first_version, last_version, rule, temperature, "
                 "stop_reason, prompt_tokens, output_tokens, steps, proposed, accepted, first_rejections, swaps, "
                 "repeated_tokens, ttft_ms, tpot_ms, total_ms, topic_source, call_id, tenant, "
                 "http_id_hash, accepted_siblings, slo_tpot_ms, slo_ttft_ms, slo_e2e_ms, slo_tier",
                 30);
-const std::string add_to_acceptance =
+const std::string kAddToAcceptance =
     insert_into("acceptance",
                 "bucket_us, bucket_width_us, topic, draft, version, position, rule, temperature_range, reached, "
                 "accepted, first_rejections",
                 11) +
     " ON CONFLICT DO UPDATE SET reached = reached + excluded.reached, accepted = accepted + excluded.accepted, "
     "first_rejections = first_rejections + excluded.first_rejections";
-const std::string insert_same_text =
+const std::string kInsertSameText =
     insert_into("same_text",
                 "request_id, at_us, topic, draft, version, live_accepted, live_first_rejections, live_steps, "
                 "base_accepted, base_first_rejections, base_steps, tokens",
                 12);
-const std::string insert_version =
+const std::string kInsertVersion =
     insert_into("draft_versions",
                 "draft, version, topic, parent, created_us, reason, weights_sha256, heldout_alpha_before, "
                 "heldout_alpha, p_value, optimizer_steps, trained_requests, parent_draft",
                 13) +
     " ON CONFLICT DO NOTHING";
-const std::string insert_canary =
+const std::string kInsertCanary =
     insert_into("canary_decisions",
                 "at_us, topic, draft, kind, reason, live_version, candidate_version, train_steps, requests, "
                 "alpha_live, alpha_candidate, length_live, length_candidate, gain, gain_low, gain_high, p_value, "
                 "train_loss",
                 18);
-const std::string insert_drift =
+const std::string kInsertDrift =
     insert_into("drift_events", "at_us, topic, draft, version, alpha_before, alpha_after, detail", 7);
-const std::string add_to_load =
+const std::string kAddToLoad =
     insert_into("engine_load",
                 "bucket_us, steps, committed, proposed, accepted, prefill_rows, verify_rows, busy_ms, draft_ms, "
                 "verify_ms, swap_ms, max_running, max_waiting, observations_dropped, rows_dropped",
@@ -60,27 +60,27 @@ const std::string add_to_load =
     "max_running = MAX(max_running, excluded.max_running), max_waiting = MAX(max_waiting, excluded.max_waiting), "
     "observations_dropped = observations_dropped + excluded.observations_dropped, "
     "rows_dropped = rows_dropped + excluded.rows_dropped";
-const std::string insert_learning =
+const std::string kInsertLearning =
     insert_into("learning",
                 "at_us, topic, draft, version, covered_s, cores, requests, records_unscored, optimizer_steps, "
                 "trainer_restarts, published, refused, rolled_back, training_s, scoring_s, realised_gain, "
                 "records_waiting, loss, lag_s, alpha_live, alpha_base, predicted_gain, share_of_service, "
                 "cost_tokens_per_s, state, last_refusal",
                 26);
-const std::string insert_tenant_name = insert_into("tenant_names", "name, tenant", 2) + " ON CONFLICT DO NOTHING";
+const std::string kInsertTenantName = insert_into("tenant_names", "name, tenant", 2) + " ON CONFLICT DO NOTHING";
 
 }  // namespace
 
 RowWriter::RowWriter(Database& database)
-    : request_(database, insert_request),
-      acceptance_(database, add_to_acceptance),
-      same_text_(database, insert_same_text),
-      version_(database, insert_version),
-      canary_(database, insert_canary),
-      drift_(database, insert_drift),
-      load_(database, add_to_load),
-      learning_(database, insert_learning),
-      tenant_name_(database, insert_tenant_name) {
+    : request_(database, kInsertRequest),
+      acceptance_(database, kAddToAcceptance),
+      same_text_(database, kInsertSameText),
+      version_(database, kInsertVersion),
+      canary_(database, kInsertCanary),
+      drift_(database, kInsertDrift),
+      load_(database, kAddToLoad),
+      learning_(database, kInsertLearning),
+      tenant_name_(database, kInsertTenantName) {
   recall_streams(database);
 }
 

@@ -10,7 +10,7 @@
 namespace slip {
 namespace {
 
-const TopK no_target{};
+const TopK kNoTarget{};
 
 // Whether serving proposes answer token `i` by prompt lookup instead of the draft. Call it with rising i.
 bool is_looked_up(PromptLookup& lookup, const ReplayRecord& record, std::int64_t i) {
@@ -47,7 +47,7 @@ void append_record(const ReplayRecord& record, const ModelConfig& config, bool s
   for (std::int64_t row = first_row; row < n_rows; ++row) {
     const std::int64_t i = row + 1 - record.prompt_tokens;
     const bool skipped = skip_looked_up && is_looked_up(lookup, record, i);
-    batch.targets.push_back(skipped ? &no_target : &record.target[i]);
+    batch.targets.push_back(skipped ? &kNoTarget : &record.target[i]);
   }
 }
 

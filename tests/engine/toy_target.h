@@ -66,8 +66,8 @@ class ToyWorker final : public Worker {
   struct Size {
     std::int32_t n_pages = 256, max_rows = 512, max_logit_rows = 256, max_positions = 512;
   };
-  explicit ToyWorker(ToyLanguage language) : ToyWorker(language, Size{}) {}
-  ToyWorker(ToyLanguage language, Size size)
+  explicit ToyWorker(const ToyLanguage& language) : ToyWorker(language, Size{}) {}
+  ToyWorker(const ToyLanguage& language, Size size)
       : language_(language),
         size_(size),
         config_(toy_config(language.vocab_size, size.max_positions)),

@@ -33,10 +33,10 @@ class FakeEngine {
   ~FakeEngine() { end(); }
 
   EngineDoor door() {
-    return {[this](Request request) { submit(std::move(request)); }, [this](RequestId id) { cancel(id); }};
+    return {[this](const Request& request) { submit(request); }, [this](RequestId id) { cancel(id); }};
   }
 
-  void submit(Request request) {
+  void submit(const Request& request) {
     if (on_submit) {
       {
         const std::lock_guard lock(mutex_);
