@@ -33,7 +33,7 @@ constexpr std::size_t kMaxValues = std::size_t{1} << 20;  // a body of 4 MiB has
 constexpr std::int64_t kMaxTopLogprobs = 20;
 constexpr std::int64_t kMaxCompletionLogprobs = 5;
 constexpr std::int64_t kMaxInt32 = std::numeric_limits<std::int32_t>::max();
-constexpr std::int64_t kMaxInt64 = std::numeric_limits<std::int64_t>::max();
+constexpr std::int64_t kMaxLength = 9'007'199'254'740'991;  // JSON's largest exact integer; more than any context
 // max_tokens −1: the rest of the context, for clients of vLLM and llama.cpp
 constexpr std::int64_t kWhatIsLeft = -1;
 
@@ -258,7 +258,7 @@ class CallReader {
   }
 
   std::optional<std::int64_t> read_length(const char* name) const {
-    const auto length = fields_.integer(name, kWhatIsLeft, kMaxInt64);
+    const auto length = fields_.integer(name, kWhatIsLeft, kMaxLength);
     if (length == 0 && !call_.echo) refuse_field(name, "must be -1 or above 0; 0 is allowed with 'echo' only");
     return length;
   }

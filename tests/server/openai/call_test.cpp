@@ -106,7 +106,7 @@ TEST(Call, HintsPassAndChangeNothing) {
 TEST(Call, MaxTokensOfMinusOneIsWhatIsLeft) {
   EXPECT_FALSE(chat(R"("max_tokens":-1)").max_tokens);
   EXPECT_FALSE(chat(R"("max_completion_tokens":-1)").max_tokens);
-  for (const char* more_than_any_context : {"2147483648", "4294967296", "9223372036854775807", "1e15"}) {
+  for (const char* more_than_any_context : {"2147483648", "4294967296", "9007199254740991", "1e15"}) {
     EXPECT_EQ(chat(R"("max_tokens":)" + std::string(more_than_any_context)).max_tokens, 2147483647);
   }
   EXPECT_FALSE(chat(R"("max_completion_tokens":-1,"max_tokens":-1)").max_tokens);
