@@ -88,6 +88,18 @@ bool is_file_of_database(const std::filesystem::path& path, const std::filesyste
   return false;
 }
 
+// SQLite opens these files as they come, and would wait for the other end of a FIFO.
+void check_side_files(const std::filesystem::path& file) {
+  std::error_code none;
+  const auto target = std::filesystem::weakly_canonical(file, none);  // they lie beside a link's target
+  for (const char* suffix : {"-journal", "-wal", "-shm"}) {
+    const std::string side = (none ? file : target).string() + suffix;
+    const auto status = std::filesystem::symlink_status(side, none);
+    if (!std::filesystem::exists(status) || std::filesystem::is_regular_file(status)) continue;
+    throw Error(ErrorCode::kIo, side + ", which SQLite would open, is not a regular file", "remove it");
+  }
+}
+
 }  // namespace
 
 std::string full_disk_text(const std::filesystem::path& file) {
@@ -107,6 +119,7 @@ void refuse_database_as_output(const std::filesystem::path& out, const std::file
 }
 
 Database::Database(const std::filesystem::path& file, Mode mode) : name_(file.string()), whose_damage_(name_) {
+  check_side_files(file);
   if (mode == Mode::kReadWrite) create_private(file);
   const int flags = mode == Mode::kReadWrite ? SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE : SQLITE_OPEN_READONLY;
   const std::string name = mode == Mode::kImmutable ? immutable_uri(file) : std::filesystem::absolute(file).string();

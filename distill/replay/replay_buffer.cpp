@@ -171,6 +171,7 @@ std::optional<ReplayRecord> ReplayBuffer::State::read(const std::string& topic, 
   auto record = decode_record(log->read(place_of(entry)));
   if (record && record->sequence == entry.sequence && record->topic == topic) return record;
   ++dropped;  // damaged on disk since the start
+  log->warn_unreadable(entry.segment);
   log->kill(place_of(entry));
   topics.at(topic).erase(entry.sequence);
   return std::nullopt;

@@ -2,6 +2,7 @@
 #include "distill/replay/segment.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <algorithm>
 #include <cerrno>
@@ -32,9 +33,12 @@ constexpr int kMaxSearchSteps = 64;
   throw Error(ErrorCode::kIo, "cannot " + verb + " " + path.string() + ": " + std::strerror(errno));
 }
 
+// Does not wait for the other end of a FIFO that someone put there.
 FileHandle open_file(const std::filesystem::path& path, int flags) {
-  FileHandle file(::open(path.c_str(), flags | O_CLOEXEC | O_NOFOLLOW, 0600));
-  if (!file) throw_errno("open", path);
+  FileHandle file(::open(path.c_str(), flags | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600));
+  struct stat status = {};
+  if (!file || ::fstat(file.get(), &status) != 0) throw_errno("open", path);
+  if (!S_ISREG(status.st_mode)) throw Error(ErrorCode::kIo, path.string() + " is not a regular file");
   return file;
 }
 

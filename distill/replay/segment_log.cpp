@@ -132,7 +132,14 @@ void SegmentLog::require_active_file() {
   const bool is_deleted = ::fstat(active_file_.get(), &opened) == 0 && opened.st_nlink == 0;
   const bool is_named =
       ::stat(path.c_str(), &named) == 0 && opened.st_dev == named.st_dev && opened.st_ino == named.st_ino;
-  if (!is_deleted && (is_named || ::stat(folder_.c_str(), &folder) != 0)) return;
+  if (!is_deleted && (is_named || ::stat(folder_.c_str(), &folder) != 0)) {
+    if (static_cast<std::uint64_t>(opened.st_size) == segments_.at(active_).bytes) return;
+    // Later frames would not stand where they are looked for. What is left of it stays, for reads and purges.
+    warn_unreadable(active_);
+    segments_.at(active_).unread = true;
+    active_ = 0;
+    return;
+  }
   std::size_t n_lost = 0;
   for (const Slot& slot : segments_.at(active_).slots) {
     if (!slot.alive || slot.tombstone) continue;
@@ -193,8 +200,15 @@ void SegmentLog::sync() {
 
 std::vector<std::byte> SegmentLog::read(const FramePlace& place) const {
   const auto path = segment_path(folder_, place.segment);
-  if (!std::filesystem::exists(path) && std::filesystem::exists(folder_)) return {};
+  const bool is_file = std::filesystem::is_regular_file(std::filesystem::symlink_status(path));
+  if (!is_file && std::filesystem::exists(folder_)) return {};
   return read_at(path, place.offset, place.bytes);
+}
+
+void SegmentLog::warn_unreadable(std::uint64_t segment) {
+  if (!unreadable_.insert(segment).second) return;
+  log_warn("replay: " + segment_path(folder_, segment).string() +
+           " was changed while the service ran: records that can no longer be read are dropped");
 }
 
 void SegmentLog::kill(const FramePlace& place) {
@@ -263,6 +277,7 @@ SegmentLog::Segment SegmentLog::copy_live_frames(std::uint64_t number, std::vect
     const auto frame = read({number, slot.offset, slot.bytes});
     if (!parse_frame(frame)) {
       ++figures_.damaged;
+      warn_unreadable(number);
       listener_.on_damaged(slot.sequence);
       continue;
     }

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <functional>
 #include <map>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -41,7 +42,10 @@ class SegmentLog {
   // name: its frames are reported as damaged, and the next append opens another one.
   FramePlace append(std::span<const std::byte> frame, const FrameHeader& header);
   void sync();
-  std::vector<std::byte> read(const FramePlace& place) const;  // empty if only its file is gone
+  // Empty if the segment's file is gone, or something else is in its place, but the folder is there.
+  std::vector<std::byte> read(const FramePlace& place) const;
+  // Warns, once for each segment, that frames of it are dropped since they can no longer be read.
+  void warn_unreadable(std::uint64_t segment);
   void kill(const FramePlace& place);
   // The sequences of a scope's frames older than `newest`, including dead frames, since a purge must remove their bytes
   // too.
@@ -103,6 +107,7 @@ class SegmentLog {
   bool dirty_ = false;
   int compaction_pause_ = 0;  // calls until a failed compaction is retried
   bool compaction_refused_ = false;
+  std::set<std::uint64_t> unreadable_;  // segments that were warned of
   Figures figures_;
   std::vector<std::filesystem::path> foreign_;
 };

@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include "common/error.h"
 #include "tests/ledger/sample_ledger.h"
@@ -34,6 +35,25 @@ TEST(DatabaseTest, WhatFailsForAnotherReasonIsNotCalledAFullDisk) {
       // Bug: a backup to a full disk ended with "cannot copy the ledger into x.db: not an error".
       EXPECT_THAT(error.message(), Not(HasSubstr("not an error")));
       EXPECT_THAT(error.message(), HasSubstr(sqlite3_errstr(result)));
+    }
+  }
+}
+
+// Bug: SQLite opened a FIFO in a journal's place, and no command ended.
+TEST(DatabaseTest, AFifoBesideItIsNamedAndNotOpened) {
+  for (const char* suffix : {"-journal", "-wal", "-shm"}) {
+    const TemporaryFolder folder;
+    { Database(folder / "x.db", Database::Mode::kReadWrite).execute("CREATE TABLE t (a INTEGER)"); }
+    std::filesystem::remove(folder / ("x.db" + std::string(suffix)));
+    ASSERT_EQ(::mkfifo((folder / ("x.db" + std::string(suffix))).c_str(), 0600), 0);
+    for (const auto mode : {Database::Mode::kReadWrite, Database::Mode::kReadOnly, Database::Mode::kImmutable}) {
+      try {
+        Database(folder / "x.db", mode);
+        ADD_FAILURE() << suffix << " was opened";
+      } catch (const Error& error) {
+        EXPECT_THAT(error.message(), HasSubstr("x.db" + std::string(suffix)));
+        EXPECT_THAT(error.message(), HasSubstr("is not a regular file"));
+      }
     }
   }
 }

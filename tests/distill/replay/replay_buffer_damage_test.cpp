@@ -2,6 +2,7 @@
 // Damaged, emptied and foreign files in a buffer's folder, and writes that fail.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <fstream>
@@ -221,17 +222,53 @@ TEST(ReplayBuffer, AFolderThatIsMovedAndComesBackLosesNothing) {
   EXPECT_EQ(ids_in(ReplayBuffer(options)), (std::set<std::uint64_t>{1, 2, 3}));
 }
 
-TEST(ReplayBuffer, AFullSegmentThatIsDeletedWhileRunningCostsItsRecords) {
-  ScratchFolder folder;
-  ReplayBuffer buffer(options_in(folder));
-  std::uint64_t id = 0;
-  while (!std::filesystem::exists(options_in(folder).folder / "segment-0000000002.replay")) {
-    buffer.append(make_record(++id, "sql"));
+// Regression: a FIFO in a segment's place was opened, which never ended, and with it learning, purges and the stop.
+TEST(ReplayBuffer, AFullSegmentThatIsChangedWhileRunningCostsItsRecordsAndIsSaid) {
+  using Path = std::filesystem::path;
+  const std::vector<std::function<void(const Path&)>> changes = {
+      [](const Path& path) { std::filesystem::remove(path); },
+      [](const Path& path) { std::filesystem::resize_file(path, 0); },
+      [](const Path& path) {
+        std::filesystem::remove(path);
+        ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
+      },
+      [](const Path& path) {
+        std::filesystem::remove(path);
+        std::filesystem::create_symlink("/dev/zero", path);
+      }};
+  for (const auto& change : changes) {
+    ScratchFolder folder;
+    const Path first = options_in(folder).folder / "segment-0000000001.replay";
+    const Path second = options_in(folder).folder / "segment-0000000002.replay";
+    ReplayBuffer buffer(options_in(folder));
+    std::uint64_t id = 0;
+    while (!std::filesystem::exists(second)) buffer.append(make_record(++id, "sql"));
+    change(first);
+    ::testing::internal::CaptureStderr();
+    EXPECT_EQ(ids_in(buffer), std::set<std::uint64_t>{id});
+    EXPECT_EQ(ids_in(buffer), std::set<std::uint64_t>{id}) << "the others are known to be gone";
+    const std::string said = ::testing::internal::GetCapturedStderr();
+    EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 1) << said;
+    EXPECT_THAT(said, ::testing::HasSubstr(first.string() + " was changed"));
+    EXPECT_EQ(buffer.stats().dropped, id - 1);
   }
-  std::filesystem::remove(options_in(folder).folder / "segment-0000000001.replay");
-  EXPECT_EQ(ids_in(buffer), std::set<std::uint64_t>{id});
-  EXPECT_EQ(ids_in(buffer), std::set<std::uint64_t>{id}) << "the others are known to be gone";
-  EXPECT_EQ(buffer.stats().dropped, id - 1);
+}
+
+TEST(ReplayBuffer, ASegmentThatIsCutWhileItGrowsCostsNoLaterRecord) {
+  ScratchFolder folder;
+  const ReplayOptions options = options_in(folder);
+  {
+    ReplayBuffer buffer(options);
+    for (std::uint64_t id = 1; id <= 2; ++id) buffer.append(make_record(id, "sql"));
+    const auto path = options.folder / "segment-0000000001.replay";
+    std::filesystem::resize_file(path, std::filesystem::file_size(path) - 5);
+    ::testing::internal::CaptureStderr();
+    for (std::uint64_t id = 3; id <= 4; ++id) buffer.append(make_record(id, "sql"));
+    EXPECT_EQ(ids_in(buffer), (std::set<std::uint64_t>{1, 3, 4}));
+    EXPECT_THAT(::testing::internal::GetCapturedStderr(), ::testing::HasSubstr(path.string() + " was changed"));
+    EXPECT_EQ(buffer.purge({.calls = {RequestId{1}}}), 1U);
+  }
+  EXPECT_EQ(ids_in(ReplayBuffer(options)), (std::set<std::uint64_t>{3, 4}));
 }
 
 TEST(ReplayBuffer, FuzzedFoldersOpenAndGoOn) {
