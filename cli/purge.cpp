@@ -11,6 +11,7 @@
 #include "cli/command.h"
 #include "cli/config/serve_config.h"
 #include "cli/service/control_socket.h"
+#include "cli/service/part_options.h"
 #include "cli/service/purge_wish.h"
 #include "cli/service/purger.h"
 #include "cli/time_argument.h"
@@ -77,6 +78,7 @@ PurgeResult purge_at_rest(const fs::path& data_dir, const PurgeWish& wish, const
   const PurgeReplay purge_replay = [&](const PurgeScope& scope) {
     return purge_resting_replay(data_dir / "replay", scope);
   };
+  warn_of_emptied_ledger(data_dir);
   Ledger ledger(resting_ledger(data_dir / "ledger.db"));
   const auto orders = wish.tenant.empty() ? orders_of(wish, {}, {})
                                           : orders_of(wish, known_keys(config), ledger.tenants_named(wish.tenant));

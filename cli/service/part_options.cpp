@@ -24,6 +24,8 @@ bool holds_anything(const std::filesystem::path& folder) {
   return std::filesystem::directory_iterator(folder, none) != std::filesystem::directory_iterator();
 }
 
+}  // namespace
+
 // SQLite treats an empty file as a new database. A crash at the first start leaves one too, but then there are no
 // drafts yet.
 void warn_of_emptied_ledger(const std::filesystem::path& data_dir) {
@@ -35,8 +37,6 @@ void warn_of_emptied_ledger(const std::filesystem::path& data_dir) {
            "acceptance rates, verdicts and loads that the old one held are lost; to have them back, stop the service " +
            "and restore a copy made by `slipstream ledger backup`");
 }
-
-}  // namespace
 
 int engine_threads(const ServeConfig& config) {
   return config.threads > 0 ? config.threads : usable_cores();

@@ -257,6 +257,17 @@ TEST_F(ServePurgeTest, ASegmentThatIsALinkIsNotCalledPurged) {
       << said_;
 }
 
+// Bug: the purge began a new ledger without a word, and no later start could tell that the old one was lost.
+TEST_F(ServePurgeTest, AnEmptiedLedgerIsSaid) {
+  const std::filesystem::path replay = std::filesystem::path(data()) / "replay";
+  std::filesystem::create_directories(replay);
+  for (const auto& folder : {std::filesystem::path(data()), replay}) ::chmod(folder.c_str(), 0700);
+  std::ofstream(replay / "segment-0000000001.replay") << "";
+  std::ofstream(std::filesystem::path(data()) / "ledger.db") << "";
+  EXPECT_EQ(purge("--before now"), 0) << said_;
+  EXPECT_NE(said_.find("ledger.db is empty, though drafts or replay are there"), std::string::npos) << said_;
+}
+
 TEST_F(ServePurgeTest, WhatCannotBeDoneSaysWhy) {
   EXPECT_EQ(purge("--request x"), 2);
   EXPECT_NE(said_.find("is no data directory"), std::string::npos) << said_;
