@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <array>
 #include <cerrno>
 #include <cmath>
 #include <cstring>
@@ -132,6 +133,29 @@ Database::Database(const std::filesystem::path& file, Mode mode) : name_(file.st
   sqlite3_busy_timeout(handle, mode == Mode::kReadWrite ? Database::kWriterTimeoutMs : kReaderTimeoutMs);
   sqlite3_db_config(handle, SQLITE_DBCONFIG_DEFENSIVE, 1, nullptr);
   sqlite3_db_config(handle, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, nullptr);
+}
+
+// Reads by SQLite's own descriptor. To open and close the file here would end the locks that SQLite has on it.
+bool Database::is_whole() const {
+  constexpr std::string_view kMagic("SQLite format 3\0", 16);
+  constexpr int kHeaderBytes = 32;
+  sqlite3_file* file = nullptr;
+  sqlite3_file_control(handle_.get(), "main", SQLITE_FCNTL_FILE_POINTER, &file);
+  if (file == nullptr || file->pMethods == nullptr) return true;
+  sqlite3_int64 size = 0;
+  std::array<unsigned char, kHeaderBytes> header{};
+  const bool is_read = file->pMethods->xFileSize(file, &size) == SQLITE_OK && size >= kHeaderBytes &&
+                       file->pMethods->xRead(file, header.data(), kHeaderBytes, 0) == SQLITE_OK;
+  if (!is_read) return size == 0 && !had_header_;
+  had_header_ = true;
+  // sqlite.org/fileformat2.html, 1.3: big-endian; a page size of 1 stands for 65,536
+  const auto number = [&](int begin, int n) {
+    std::int64_t value = 0;
+    for (int i = begin; i < begin + n; ++i) value = value << 8 | header[static_cast<std::size_t>(i)];
+    return value;
+  };
+  const std::int64_t page_bytes = number(16, 2) == 1 ? 65'536 : number(16, 2);
+  return std::memcmp(header.data(), kMagic.data(), kMagic.size()) == 0 && size >= page_bytes * number(28, 4);
 }
 
 void Database::fail(int result, const std::string& doing) const {

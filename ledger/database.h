@@ -29,6 +29,9 @@ class Database {
   const std::string& name() const { return name_; }  // the file's
   [[noreturn]] void fail(int result, const std::string& doing) const;
   [[noreturn]] void damaged(const std::string& how) const;  // Error{kDataLoss}
+  // Whether the file still begins as a database and is as long as its header says: someone may cut it or write into it
+  // beneath a running service, and SQLite tells at the next start. Also true of a file that has no header yet.
+  bool is_whole() const;
   // From here on damage is said to be that of `original`, whose pages this database copies.
   void is_copy_of(const Database& original) { whose_damage_ = original.name_; }
 
@@ -37,6 +40,7 @@ class Database {
     void operator()(sqlite3* handle) const { sqlite3_close_v2(handle); }
   };
   std::string name_, whose_damage_;
+  mutable bool had_header_ = false;
   std::unique_ptr<sqlite3, Closer> handle_;
 };
 

@@ -82,7 +82,7 @@ struct Ledger::State {
   }
 
   void run();
-  bool in_place() const { return opened && identity_at(options.file) == opened; }
+  bool in_place() const { return opened && identity_at(options.file) == opened && database.is_whole(); }
   bool may_write();
   void stay_away();
   void write_pending();
@@ -105,7 +105,7 @@ struct Ledger::State {
   Database database;  // from here to `thread`: used only by the writer once it runs
   // SQLite keeps using this file, even if it is renamed
   const std::optional<FileIdentity> opened = identity_at(options.file);
-  const std::string away_text = database.name() + " was deleted, moved or replaced";
+  const std::string away_text = database.name() + " was deleted, moved, replaced or cut";
   RowWriter writer;
   std::int64_t away_since_us = 0;           // monotonic; 0: the file is in place
   std::atomic<bool> gone{false};            // missing for kAwayIntervals

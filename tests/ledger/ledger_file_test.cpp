@@ -7,6 +7,7 @@
 #include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <thread>
@@ -62,7 +63,7 @@ TEST_F(LedgerTest, AReplacedFileIsSaidOnceAndRowsAreDroppedUntilItIsBack) {
   EXPECT_THROW(ledger.purge({.before_us = wall_us()}), Error);
   EXPECT_EQ(read(file_), "a report");
   std::string said = ::testing::internal::GetCapturedStderr();
-  EXPECT_THAT(said, HasSubstr(file_.string() + " was deleted, moved or replaced; serving goes on"));
+  EXPECT_THAT(said, HasSubstr(file_.string() + " was deleted, moved, replaced or cut; serving goes on"));
   EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 1) << said;
 
   ::testing::internal::CaptureStderr();
@@ -76,6 +77,30 @@ TEST_F(LedgerTest, AReplacedFileIsSaidOnceAndRowsAreDroppedUntilItIsBack) {
   const auto dropped = static_cast<std::int64_t>(ledger.dropped());
   EXPECT_EQ(count("SELECT COUNT(*) FROM requests") + dropped, 5) << "the fifth was dropped or kept";
   EXPECT_EQ(count("SELECT SUM(rows_dropped) FROM engine_load"), dropped);
+}
+
+// Bug: rows were written behind what was left, and the next start refused the file.
+TEST_F(LedgerTest, AFileThatIsCutOrOverwrittenIsSaidAndItsRowsAreCounted) {
+  const std::vector<std::function<void()>> changes = {
+      [&] { fs::resize_file(file_, 0); }, [&] { fs::resize_file(file_, 5'000); },
+      [&] { std::fstream(file_, std::ios::in | std::ios::out | std::ios::binary) << std::string(6'000, 'x'); }};
+  for (const auto& change : changes) {
+    for (const char* suffix : {"", "-wal", "-shm"}) fs::remove(file_.string() + suffix);
+    Ledger(options_for(file_)).record(numbered(1));  // its end moves all pages from the WAL into the file
+    ::testing::internal::CaptureStderr();
+    {
+      Ledger ledger(options_for(file_));
+      ledger.flush();
+      EXPECT_FALSE(ledger.failing());
+      change();
+      ASSERT_TRUE(eventually([&] { return ledger.failing(); }));
+      ledger.record(numbered(2));
+      EXPECT_TRUE(eventually([&] { return ledger.dropped() == 1; }));
+      EXPECT_THROW(ledger.purge({.before_us = wall_us()}), Error);
+    }
+    const std::string said = ::testing::internal::GetCapturedStderr();
+    EXPECT_THAT(said, HasSubstr(file_.string() + " was deleted, moved, replaced or cut"));
+  }
 }
 
 TEST_F(LedgerTest, AFileThatIsAwayForAMomentLosesNoRow) {
