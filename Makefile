@@ -43,16 +43,17 @@ asan-io: setup ## The part of `asan` that CI runs: what reads files and sockets,
 	@bash tools/build.sh asan-io $(JOBS) sanitized
 	@ctest --test-dir build-asan-io --output-on-failure --no-tests=error -j $(JOBS) --timeout 1800
 
+TSAN_OPTIONS := suppressions=$(CURDIR)/tests/tsan.supp halt_on_error=1
 tsan: setup ## The threading tests under ThreadSanitizer
 	@bash tools/build.sh tsan $(JOBS) sanitized
-	@TSAN_OPTIONS="suppressions=$(CURDIR)/tests/tsan.supp halt_on_error=1" \
+	@TSAN_OPTIONS="$(TSAN_OPTIONS)" \
 	  ctest --test-dir build-tsan --output-on-failure --no-tests=error -j $(JOBS) --timeout 1800
 
 # The tests in which a learner's thread meets an engine's, a service's, or another learner's.
 LEARNER_TESTS := ^(Learner|LearningLoop|LossyInbox|ResidentTrainers|WrittenAndGiven|CanaryScorer|LiveWatch)
 tsan-learner: setup ## The part of `tsan` that CI runs: the learner's threads
 	@bash tools/build.sh tsan-learner $(JOBS) sanitized
-	@TSAN_OPTIONS="suppressions=$(CURDIR)/tests/tsan.supp halt_on_error=1" \
+	@TSAN_OPTIONS="$(TSAN_OPTIONS)" \
 	  ctest --test-dir build-tsan-learner --output-on-failure --no-tests=error -j $(JOBS) --timeout 1800 -R '$(LEARNER_TESTS)'
 
 clean: ## Remove build folders (.venv and .deps stay)

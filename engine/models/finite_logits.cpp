@@ -5,7 +5,6 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
-#include <limits>
 #include <vector>
 
 #include "common/error.h"
@@ -47,14 +46,10 @@ std::vector<float> logits_behind(std::int32_t token, Worker& worker) {
 
 void require_finite_logits(Worker& worker, const std::string& where) {
   const std::vector<float> logits = logits_behind(token_to_read(worker.config()), worker);
-  try {
-    // A row of minus infinity is one of plus infinity behind other tokens; sampling takes it for a masked one.
-    const bool any_is_infinite =
-        std::any_of(logits.begin(), logits.end(), [](float logit) { return std::isinf(logit); });
-    check_logits(any_is_infinite ? std::vector<float>{std::numeric_limits<float>::infinity()} : logits);
-  } catch (const Error& error) {
-    throw Error(error.code(), "the model in " + where + " cannot be used: " + error.message(), error.hint(), "target");
-  }
+  // Minus infinity too: such a row is one of plus infinity behind other tokens.
+  if (std::all_of(logits.begin(), logits.end(), [](float logit) { return std::isfinite(logit); })) return;
+  const Error error = broken_logits();
+  throw Error(error.code(), "the model in " + where + " cannot be used: " + error.message(), error.hint(), "target");
 }
 
 }  // namespace slip
