@@ -11,6 +11,7 @@
 #include <string_view>
 #include <system_error>
 
+#include "cli/address_room.h"
 #include "cli/command.h"
 #include "cli/first_process.h"
 #include "cli/stack_limit.h"
@@ -90,8 +91,21 @@ void ignore_reloads_of_a_service(int argc, char** argv, char** /*environment*/) 
   ::signal(SIGUSR1, SIG_IGN);
 }
 
-// Runs before the constructors of shared libraries, which take longer than the rest of the start.
-__attribute__((section(".preinit_array"), used)) void (*first_call)(int, char**, char**) = ignore_reloads_of_a_service;
+// Ends the program if a limit leaves it too few addresses. LibTorch's constructors then abort, and a new thread for
+// which jemalloc finds no room crashes. Here neither streams nor allocations work yet.
+void require_addresses(int /*argc*/, char** /*argv*/, char** /*environment*/) {
+  if (slip::cli::address_room() >= slip::cli::kLeastAddressRoom) return;
+  constexpr std::string_view kMessage =
+      "slipstream: the limit of memory leaves fewer than 256 MiB beside the program and its libraries\n"
+      "HINT: raise the limit (ulimit -v), or use a limit of resident memory, such as a container's\n";
+  static_cast<void>(!::write(STDERR_FILENO, kMessage.data(), kMessage.size()));
+  ::_exit(1);
+}
+
+// Run before the constructors of shared libraries, which take longer than the rest of the start.
+using FirstCall = void (*)(int, char**, char**);
+__attribute__((section(".preinit_array"), used))
+FirstCall first_calls[] = {ignore_reloads_of_a_service, require_addresses};
 
 }  // namespace
 

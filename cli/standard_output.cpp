@@ -17,8 +17,11 @@ namespace slip::cli {
 void hold_standard_descriptors() {
   for (const int descriptor : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
     if (::fcntl(descriptor, F_GETFD) >= 0 || errno != EBADF) continue;
-    // open() returns the lowest free descriptor, which is this one.
-    if (::open("/dev/null", descriptor == STDIN_FILENO ? O_WRONLY : O_RDONLY) < 0) return;
+    // open() returns the lowest free descriptor, which is this one. Where /dev/stdout is written to by that name, it is
+    // opened anew for writing, which /dev/full refuses and /dev/null would not.
+    const char* const device =
+        descriptor == STDOUT_FILENO && ::access("/dev/full", F_OK) == 0 ? "/dev/full" : "/dev/null";
+    if (::open(device, descriptor == STDIN_FILENO ? O_WRONLY : O_RDONLY) < 0) return;
   }
 }
 

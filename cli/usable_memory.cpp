@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/usable_memory.h"
 
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -43,6 +44,8 @@ std::string three_digits(double value) {
 std::uint64_t usable_memory_bytes() {
   std::uint64_t bytes =
       static_cast<std::uint64_t>(::sysconf(_SC_PHYS_PAGES)) * static_cast<std::uint64_t>(::sysconf(_SC_PAGE_SIZE));
+  rlimit addresses{};
+  if (::getrlimit(RLIMIT_AS, &addresses) == 0) bytes = std::min<std::uint64_t>(bytes, addresses.rlim_cur);
   for (std::filesystem::path group = own_cgroup();; group = group.parent_path()) {
     std::ifstream in("/sys/fs/cgroup" / group.relative_path() / "memory.max");
     std::uint64_t limit = 0;

@@ -6,7 +6,8 @@
 
 namespace slip::cli {
 
-// The smaller of the machine's memory and the lowest limit of this process's cgroup (v2) and its ancestors.
+// The least of the machine's memory, this process's limit of addresses (`ulimit -v`), and the limits of its cgroup (v2)
+// and its ancestors.
 std::uint64_t usable_memory_bytes();
 
 // A size for people: "320 MB", "1.25 GB".

@@ -80,7 +80,8 @@ void DiskSpace::ask_place() {
   if (gone_.exchange(now) == now) return;
   if (now) {
     log_error("data: " + folder_.string() +
-              " was deleted, moved or replaced; serving goes on, learning and the ledger pause until it is back, or "
+              " or its file LOCK was deleted, moved or replaced; serving goes on, learning and the ledger pause until "
+              "it is back, or "
               "until a restart begins a new one");
   } else {
     log_info("data: " + folder_.string() + " is back; learning and the ledger go on");

@@ -88,7 +88,9 @@ class TemporaryFile {
 
 // Uses a random name, since the user may own a file called `path`.tmp.
 TemporaryFile new_file_beside(const std::filesystem::path& path) {
-  std::string name = (folder_of(path) / ("." + path.filename().string() + ".XXXXXX")).string();
+  constexpr std::size_t kMostOfName = 240;  // a file system takes names of 255 bytes
+  const std::string beginning = path.filename().string().substr(0, kMostOfName);
+  std::string name = (folder_of(path) / ("." + beginning + ".XXXXXX")).string();
   FileHandle handle(::mkostemp(name.data(), O_CLOEXEC));  // 0600
   return {std::move(handle), std::move(name)};
 }

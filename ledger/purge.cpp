@@ -15,20 +15,31 @@ std::string condition_of(bool of_one_call) {
   return std::string(of_one_call ? "call_id = ?1" : "?1 = ?1") + " AND (?2 = 0 OR tenant = ?3) AND finished_us < ?4";
 }
 
+// Returns the number of rows. A trigger that an operator added to the ledger may undo a deletion without an error.
+template <class... Values>
+std::uint64_t erase(Database& database, const std::string& table, const std::string& condition,
+                    const Values&... values) {
+  const std::string rows = " FROM " + table + " WHERE " + condition;
+  Statement(database, "DELETE" + rows).run(values...);
+  const auto n = static_cast<std::uint64_t>(sqlite3_changes(database.get()));
+  Statement left(database, "SELECT 1" + rows + " LIMIT 1");
+  left.bind_all(values...);
+  if (!left.step()) return n;
+  throw Error(ErrorCode::kDataLoss, database.name() + " keeps rows of its table " + table + " that a purge deletes",
+              "drop the triggers that were added to it, and purge again");
+}
+
 std::uint64_t delete_rows(Database& database, const PurgeScope& scope, const std::optional<RequestId>& call) {
   const std::string condition = condition_of(call.has_value());
   const std::uint64_t id = call.value_or(RequestId{}).value, tenant = scope.tenant.value_or(TenantId{}).value;
   const int of_tenant = scope.tenant ? 1 : 0;
   const std::int64_t before = scope.before_us.value_or(std::numeric_limits<std::int64_t>::max());
-  Statement(database,
-            "DELETE FROM same_text WHERE request_id IN (SELECT call_id FROM requests WHERE " + condition + ")")
-      .run(id, of_tenant, tenant, before);
-  Statement(database, "DELETE FROM requests WHERE " + condition).run(id, of_tenant, tenant, before);
-  const auto n = static_cast<std::uint64_t>(sqlite3_changes(database.get()));
+  erase(database, "same_text", "request_id IN (SELECT call_id FROM requests WHERE " + condition + ")", id, of_tenant,
+        tenant, before);
+  const std::uint64_t n = erase(database, "requests", condition, id, of_tenant, tenant, before);
   // Also delete scores whose request row was dropped earlier.
-  if (call && !scope.tenant && !scope.before_us)
-    Statement(database, "DELETE FROM same_text WHERE request_id = ?").run(id);
-  if (!call && !scope.tenant) Statement(database, "DELETE FROM same_text WHERE at_us < ?").run(before);
+  if (call && !scope.tenant && !scope.before_us) erase(database, "same_text", "request_id = ?", id);
+  if (!call && !scope.tenant) erase(database, "same_text", "at_us < ?", before);
   return n;
 }
 
@@ -68,7 +79,7 @@ std::uint64_t purge_rows(Database& database, const PurgeScope& scope) {
     if (scope.calls.empty()) n = delete_rows(database, scope, std::nullopt);
     for (const RequestId call : scope.calls) n += delete_rows(database, scope, call);
     if (scope.calls.empty() && scope.tenant && !scope.before_us)
-      Statement(database, "DELETE FROM tenant_names WHERE tenant = ?").run(scope.tenant->value);
+      erase(database, "tenant_names", "tenant = ?", scope.tenant->value);
     database.execute("COMMIT");
     return n;
   } catch (const std::exception&) {  // including std::bad_alloc

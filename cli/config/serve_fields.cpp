@@ -137,7 +137,7 @@ void visit_sizes(FieldVisitor& to, ServerOptions& server) {
   to.field("max_header_bytes", server.max_header_bytes, {1 << 10, 1 << 20}, "of one request");
   to.field("max_body_bytes", server.max_body_bytes, {1 << 10, 64 << 20}, "of one request");
   to.field("max_answer_bytes", server.max_answer_bytes, {1 << 10, 64 << 20}, "outbound buffer of one answer");
-  to.field("max_buffered_bytes", server.max_buffered_bytes, {2 << 10, kMaxBytes},
+  to.field("max_buffered_bytes", server.max_buffered_bytes, {1 << 20, kMaxBytes},
            "of all bodies in work and all unsent answers; beyond it requests are a 503; at least max_body_bytes + "
            "max_answer_bytes. 28 max_body_bytes of it are kept for parsing and tokenizing one body, but at most half "
            "of what exceeds that minimum");

@@ -12,6 +12,7 @@
 #include "common/log.h"
 #include "distill/replay/near_copies.h"
 #include "distill/replay/reservoir.h"
+#include "distill/replay/segment.h"
 #include "distill/replay/segment_log.h"
 
 namespace slip {
@@ -30,9 +31,13 @@ void check_options(const ReplayOptions& options) {
   }
 }
 
-[[noreturn]] void refuse_foreign(const std::filesystem::path& segment) {
-  const std::string what = "what " + segment.string() + " holds was not purged: ";
-  if (!std::filesystem::is_regular_file(std::filesystem::symlink_status(segment))) {
+[[noreturn]] void refuse_foreign(const std::filesystem::path& file) {
+  const std::string what = "what " + file.string() + " holds was not purged: ";
+  if (!segment_number(file.filename().string())) {
+    throw Error(ErrorCode::kDataLoss, what + "it is not one of the files that Slipstream keeps there",
+                "remove it, or move it to another folder, and purge again");
+  }
+  if (!std::filesystem::is_regular_file(std::filesystem::symlink_status(file))) {
     throw Error(ErrorCode::kDataLoss, what + "it is not a regular file",
                 "put the segment itself there, or remove this, and purge again with the service stopped");
   }
@@ -259,7 +264,7 @@ std::size_t ReplayBuffer::purge(const PurgeScope& scope) {
   // A tombstone has room for one call.
   if (scope.any_call() || scope.name != NameHash{}) n = state_->purge({{}, scope.tenant, scope.before_us, scope.name});
   for (const RequestId call : scope.calls) n += state_->purge({{call}, scope.tenant, scope.before_us});
-  const auto& foreign = state_->log->foreign_segments();
+  const auto foreign = state_->log->foreign_files();
   if (foreign.empty()) return n;
   refuse_foreign(foreign.front());
 }

@@ -44,6 +44,17 @@ SegmentLog::SegmentLog(std::filesystem::path folder, std::uint64_t segment_bytes
   continue_last();
 }
 
+std::vector<std::filesystem::path> SegmentLog::foreign_files() const {
+  std::vector<std::filesystem::path> files = foreign_;
+  std::error_code gone;  // with the folder
+  for (const auto& item : std::filesystem::directory_iterator(folder_, gone)) {
+    const auto number = segment_number(item.path().filename().string());
+    const bool is_ours = number && segments_.contains(*number);
+    if (!is_ours && std::ranges::count(foreign_, item.path()) == 0) files.push_back(item.path());
+  }
+  return files;
+}
+
 void SegmentLog::load(std::uint64_t number, bool growing, Skipped& skipped) {
   highest_ = std::max(highest_, number);
   const auto path = segment_path(folder_, number);

@@ -56,9 +56,9 @@ class SegmentLog {
   void erase_traces(const FrameHeader& tombstone, const FramePlace& place);
   // Whether any segment has bytes in no good frame.
   bool has_unread() const;
-  // Segments that this log does not read: of a later format version, with too large a number, or not a regular file.
-  // Purges do not reach them.
-  const std::vector<std::filesystem::path>& foreign_segments() const { return foreign_; }
+  // What lies in the folder that this log does not read, and purges do not reach: segments of a later format version,
+  // with too large a number or that are no regular files, and files that are not its segments, such as copies.
+  std::vector<std::filesystem::path> foreign_files() const;
   // Compacts segments of which at least half is dead. If that fails (a full disk), dead bytes only stay longer.
   void compact_where_half_is_dead();
   Figures figures() const;

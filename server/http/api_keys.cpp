@@ -71,6 +71,8 @@ void read_setting(std::string_view setting, const std::string& where, std::set<s
   } else if (key == "slo_tiers") {
     for_each_item(value, [&](std::string_view tier) {
       if (!is_plain_name(tier)) refuse(where + ": slo_tiers= must be names of [slo] tiers with commas between them");
+      if (std::ranges::count(entry.slo_tiers, tier) > 0)
+        refuse(where + ": slo_tiers= names " + std::string(tier) + " twice");
       entry.slo_tiers.emplace_back(tier);
     });
   } else if (key == "requests_in_flight") {

@@ -107,19 +107,39 @@ TEST(Main, AThreadThatCannotStartIsSaidWithAHint) {
 }
 
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // they need an address space without a limit
+// It ended by SIGABRT in a constructor of LibTorch, or by SIGSEGV in a new thread.
+TEST(Main, TooFewAddressesAreSaidBeforeAnythingElse) {
+  const std::string serve = kProgram + " serve --port 0 --check-config --target " + (kDemo / "target").string();
+  for (const int mebibytes : {470, 520, 580}) {
+    const auto [status, said] =
+        run("bash -c 'ulimit -v " + std::to_string(mebibytes * 1024) + " && exec " + serve + "'");
+    EXPECT_TRUE(status == 1 || status == 127) << mebibytes << "\n" << said;  // 127: the loader finds no room
+    EXPECT_TRUE(said.find("leaves fewer than 256 MiB") != std::string::npos || status == 127) << mebibytes << "\n"
+                                                                                              << said;
+  }
+  const auto enough = run("bash -c 'ulimit -v 2000000 && exec " + kProgram + " version'");
+  EXPECT_EQ(enough.status, 0) << enough.said;
+}
+
 // It was "internal error" with thirty frames of LibTorch, status 70.
 TEST(Main, TooLittleMemoryIsSaidWithAHint) {
   const testing::TemporaryFolder folder;
   std::string rows;
   for (int i = 0; i < 16; ++i) rows += R"({"prompt":"Mira has )" + std::to_string(i) + "\"}\n";
   const std::string prompts = folder.write("prompts.jsonl", rows).string();
-  const std::string shape = folder.write("draft.toml", "hidden = 2048\nlayers = 12\nffn = 8192\nheads = 16\n").string();
-  const auto [status, said] = run("bash -c 'ulimit -v 3000000 && exec " + kProgram + " warmup --target " +
-                                  (kDemo / "target").string() + " --draft-config " + shape + " --data " + prompts +
-                                  " --max-tokens 2 --steps 1 --out " + (folder.path() / "out").string() + "'");
+  const auto warm_up = [&](const std::string& shape) {
+    return run("bash -c 'ulimit -v 3000000 && exec " + kProgram + " warmup --target " + (kDemo / "target").string() +
+               " --draft-config " + folder.write("draft.toml", shape).string() + " --data " + prompts +
+               " --max-tokens 2 --steps 1 --out " + (folder.path() / "out").string() + "'");
+  };
+  const auto [status, said] = warm_up("hidden = 1024\nlayers = 10\nffn = 4096\nheads = 16\n");
   EXPECT_EQ(status, 1) << said;
   EXPECT_NE(said.find("there is not enough memory"), std::string::npos) << said;
   EXPECT_EQ(said.find("frame #"), std::string::npos) << said;
+  // What certainly does not fit is refused before the target has answered the prompts.
+  const auto larger = warm_up("hidden = 2048\nlayers = 12\nffn = 8192\nheads = 16\n");
+  EXPECT_EQ(larger.status, 2) << larger.said;
+  EXPECT_NE(larger.said.find("takes 11.7 GB; this process may use 3.07 GB"), std::string::npos) << larger.said;
 }
 #endif
 

@@ -48,6 +48,15 @@ TEST_F(StandardOutput, AFullOneIsAnError) {
   }
 }
 
+// A report to /dev/stdout went into the file that holds the place of a closed one.
+TEST_F(StandardOutput, AClosedOneIsAnErrorUnderItsNameToo) {
+  LedgerOptions options;
+  options.file = folder_.path() / "ledger.db";
+  const Ledger ledger(options);
+  EXPECT_EQ(run("report topics --db " + options.file.string() + " --out /dev/stdout >&-"), 1);
+  EXPECT_THAT(err_, HasSubstr("cannot write /dev/stdout"));
+}
+
 TEST_F(StandardOutput, AClosedOneIsAnErrorAndNoFileTakesItsPlace) {
   EXPECT_EQ(run("version >&-"), 1);
   EXPECT_THAT(err_, HasSubstr("standard output"));

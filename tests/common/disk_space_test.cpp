@@ -64,7 +64,7 @@ TEST(DiskSpace, AFolderThatIsGonePausesAndIsSaidOnce) {
   disk.set_least(100);  // asks anew
   EXPECT_TRUE(disk.gone());
   std::string said = ::testing::internal::GetCapturedStderr();
-  EXPECT_THAT(said, HasSubstr("/data was deleted, moved or replaced; serving goes on"));
+  EXPECT_THAT(said, HasSubstr("/data or its file LOCK was deleted, moved or replaced; serving goes on"));
   EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 1);
   in_place = true;
   disk.set_least(100);

@@ -112,6 +112,16 @@ TEST_F(FileTest, AnOutputFileKeepsItsMode) {
   EXPECT_EQ(n_entries(), 1);
 }
 
+// The temporary file beside it has a longer name, which no file system takes.
+TEST_F(FileTest, AnOutputFileMayHaveTheLongestName) {
+  const std::string name(255, 'n');
+  for (const char* content : {"first", "second"}) {
+    write_output_file(folder_ / name, content);
+    EXPECT_EQ(read_file(folder_ / name, 100), content);
+  }
+  EXPECT_EQ(n_entries(), 1);
+}
+
 // It was renamed over the link, the FIFO or the device.
 TEST_F(FileTest, OutputIsWrittenIntoWhatIsNoRegularFile) {
   replace_file(folder_ / "far", "a longer text than the next", "test");

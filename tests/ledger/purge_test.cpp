@@ -85,6 +85,25 @@ TEST_F(PurgeTest, WhatWasPurgedIsInNoFile) {
   EXPECT_EQ(ledger.purge({.tenant = TenantId{1}}), 0U);
 }
 
+// The purge ended well, and the rows were there.
+TEST_F(PurgeTest, ATriggerThatKeepsRowsIsSaid) {
+  Ledger ledger(options());
+  ledger.record(row_of(1, 1));
+  ledger.flush();
+  Database(folder_ / "ledger.db", Database::Mode::kReadWrite)
+      .execute("CREATE TRIGGER keep BEFORE DELETE ON requests BEGIN SELECT RAISE(IGNORE); END");
+  try {
+    ledger.purge({.tenant = TenantId{1}});
+    ADD_FAILURE() << "purged";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::kDataLoss);
+    EXPECT_NE(error.message().find("ledger.db keeps rows of its table requests"), std::string::npos) << error.message();
+    EXPECT_NE(error.hint().find("drop the triggers"), std::string::npos) << error.hint();
+  }
+  Database(folder_ / "ledger.db", Database::Mode::kReadWrite).execute("DROP TRIGGER keep");
+  EXPECT_EQ(ledger.purge({.tenant = TenantId{1}}), 1U);
+}
+
 TEST_F(PurgeTest, TheHashThatRowsAreFoundByStays) {
   EXPECT_EQ(hash_http_id(""), 0xCBF29CE484222325ULL);
   EXPECT_EQ(hash_http_id("foobar"), 0x85944171F73967E8ULL) << "a test vector of FNV-1a";

@@ -130,6 +130,27 @@ TEST(ReplayBuffer, ASegmentWithTooLargeANumberIsSaidAndLosesNoLaterRecord) {
       << "what would not be read again is refused";
 }
 
+// Regression: a purge ended well beside a copy that held what it had removed.
+TEST(ReplayBuffer, APurgeNamesCopiesOfSegmentsInItsFolder) {
+  ScratchFolder folder;
+  const ReplayOptions options = options_in(folder);
+  ReplayBuffer buffer(options);
+  for (std::uint64_t id = 1; id <= 3; ++id) buffer.append(make_record(id, "sql"));
+  EXPECT_EQ(buffer.purge({.calls = {RequestId{1}}}), 1U) << "nothing else lies there";
+  for (const std::string name : {"segment-0000000001.replay.bak", "copy of a segment", "segment-0000000099.replay"}) {
+    std::filesystem::copy(segment_path(options.folder, 1), options.folder / name);
+    try {
+      buffer.purge({.calls = {RequestId{2}}});
+      ADD_FAILURE() << name;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kDataLoss);
+      EXPECT_THAT(error.message(), ::testing::HasSubstr("what " + (options.folder / name).string() + " holds"));
+    }
+    std::filesystem::remove(options.folder / name);
+  }
+  EXPECT_EQ(buffer.purge({.calls = {RequestId{3}}}), 1U);
+}
+
 // Regression: a full disk left an empty file that made every later attempt fail, so no records were kept until a
 // restart.
 TEST(ReplayBuffer, ASegmentThatCouldNotBeMadeIsMadeOnceThereIsRoom) {

@@ -77,7 +77,7 @@ TEST_F(KeyFile, FaultsAreSaidWithoutTheKey) {
   refusal("my-secret name=\n");
   refusal("my-secret requests_per_minute=-1\n");
   refusal("my-secret slo=1\n");
-  for (const char* list : {"", ",", "fast,", "fast,,soon", "f@st"}) {
+  for (const char* list : {"", ",", "fast,", "fast,,soon", "f@st", "fast,soon,fast"}) {
     refusal(std::string("my-secret slo_tiers=") + list + "\n");
   }
   refusal("my-secret requests_per_minute=1e3\n");

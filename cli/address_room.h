@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+namespace slip::cli {
+
+// What the constructors of LibTorch and the first threads take; below it they fail in ways that nobody can report.
+inline constexpr std::uint64_t kLeastAddressRoom = std::uint64_t{256} << 20;
+
+// The bytes that this process may still map under its limit of addresses (RLIMIT_AS, `ulimit -v`); the largest number
+// without a limit. May run before any constructor, since it allocates nothing.
+std::uint64_t address_room();
+
+}  // namespace slip::cli
