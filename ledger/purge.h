@@ -24,8 +24,8 @@ std::vector<TenantId> tenants_named(const Database& database, const std::string&
 
 // Deletes the rows of a scope's calls in one transaction; returns the number of `requests` rows. Aggregates by topic
 // and time stay, since they identify no request. Rows older than the tenant column belong to no tenant. A scope of all
-// that a tenant sent includes the tenant's names. Error{kIo}, or Error{kDataLoss} if the ledger keeps rows in spite of a
-// deletion: nothing was deleted.
+// that a tenant sent includes the tenant's names. Error{kIo}, or Error{kDataLoss} if the ledger keeps rows in spite of
+// a deletion: nothing was deleted.
 std::uint64_t purge_rows(Database& database, const PurgeScope& scope);
 
 }  // namespace slip
