@@ -19,6 +19,7 @@ enum class ErrorCode : std::uint8_t {
   kTooLarge,         // exceeds a stated bound                                  (exit 2, HTTP 413)
   kOverloaded,       // the queue is full, try again later                      (HTTP 429)
   kUnavailable,      // loading or draining                                     (exit 1, HTTP 503)
+  kUnattainable,     // a speed is asked for that cannot be had now             (HTTP 503)
   kDataLoss,         // a file is torn, truncated or fails its checksum         (exit 1, HTTP 500)
   kIo,               // an operating system call failed                         (exit 1, HTTP 500)
   kCancelled,        // the user cancelled                                      (exit 130)

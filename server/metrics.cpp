@@ -91,6 +91,9 @@ struct Metrics::State {
       counters("requests_routed_total", "Generations by topic and what said it: label, inferred or none");
   Family<Counter>& slo_requests = counters(
       "slo_requests_total", "Finished generations that asked for a speed, by its tier and whether they got it");
+  Family<Counter>& slo_refused =
+      counters("slo_refused_total",
+               "Generations refused since the speed they asked for is not predicted to be had, by its tier");
   Family<Counter>& slo_tokens =
       counters("slo_goodput_tokens_total", "Tokens of generations that got the speed they asked for, by its tier");
   Family<Counter>& finished = counters("requests_finished_total", "Generations by the reason they ended");
@@ -262,6 +265,10 @@ void Metrics::on_dropped(const std::string& what, std::uint64_t n) {
 
 void Metrics::on_learning(const LearningFigures& figures) {
   delete state_->newest_learning.exchange(new LearningFigures(figures));
+}
+
+void Metrics::on_slo_refused(const std::string& tier) {
+  state_->slo_refused.Add({{"tier", tier}}).Increment();
 }
 
 void Metrics::on_client_gone() {

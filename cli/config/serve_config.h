@@ -22,6 +22,9 @@
 
 namespace slip::cli {
 
+// What becomes of requests for a speed that cannot be had.
+enum class SloAdmission { kServe, kRefuse };
+
 enum class GovernorKind { kPayback, kSlack, kStepsPerRequest };
 
 // learning.governor and its settings.
@@ -61,7 +64,8 @@ struct ServeConfig {
   std::filesystem::path topics_file;  // that `topics` are from; empty: built in
   std::vector<Topic> topics;
   RouterOptions router;
-  std::vector<SloTier> slo_tiers;     // speeds that requests may ask for by name
+  std::vector<SloTier> slo_tiers;  // speeds that requests may ask for by name
+  SloAdmission slo_admission = SloAdmission::kServe;
   std::vector<std::string> warnings;  // what of the file is not used, and why
 };
 

@@ -206,6 +206,10 @@ void visit_slo(FieldVisitor& to, ServeConfig& config) {
            "in milliseconds; with several keys, by those with slo=true, or slo_tiers=fast,soon");
   to.require(parse_tiers(texts, config.slo_tiers), "tiers",
              "must hold at most 16 speeds of different names, each like \"fast: tpot=40, ttft=500, e2e=4000\"");
+  to.field(
+      "admission", config.slo_admission, {{"serve", SloAdmission::kServe}, {"refuse", SloAdmission::kRefuse}},
+      "a request for a speed that is not predicted to be had: serve it as fast as can be, or refuse it with a 503, "
+      "slo_unattainable, that says what is predicted");
 }
 
 std::string governor_name(const GovernorChoice& choice) {

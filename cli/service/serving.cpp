@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <functional>
 #include <future>
 #include <optional>
 #include <set>
@@ -26,6 +27,7 @@
 #include "engine/core_sharing.h"
 #include "engine/kv_cache/page_pool.h"
 #include "engine/models/finite_logits.h"
+#include "engine/speed_forecast.h"
 #include "kernels/cuda/stream_queue.h"
 #include "kernels/matmul.h"
 #include "kernels/thread_pool.h"
@@ -173,9 +175,10 @@ struct Serving::State {
     const std::int64_t cache_tokens = std::int64_t{n_pages} * PagePool::kPageTokens;
     max_positions =
         static_cast<std::int32_t>(std::min<std::int64_t>(target.weights->config.max_positions, cache_tokens));
-    std::vector<StepListener*> listeners = {&*recorder, &quotas};
-    if (governor) listeners.push_back(governor.get());
     const EngineOptions options = engine_options(config);
+    std::vector<StepListener*> listeners = {&*recorder, &quotas};
+    if (config.slo_admission == SloAdmission::kRefuse) listeners.push_back(&forecast.emplace(options.max_running));
+    if (governor) listeners.push_back(governor.get());
     auto proposer = make_proposer(device, options, *running.worker, *pool);
     engine.emplace(options, std::move(running), target.tokenizer, std::move(proposer), learner.get(),
                    std::move(listeners), cores ? &*cores : nullptr);
@@ -186,6 +189,20 @@ struct Serving::State {
       engine->run(stop);
       done.set_value();
     });
+  }
+
+  // What a client's request passes on its way to the engine. Any thread.
+  void submit(Request request) {
+    if (forecast && request.slo.any()) {
+      const SpeedForecast::Lengths lengths{static_cast<std::int32_t>(request.prompt.size()), request.max_tokens};
+      try {
+        require_attainable(request.slo, forecast->predict({engine->n_running(), engine->n_waiting()}, lengths));
+      } catch (const Error&) {
+        metrics.on_slo_refused(request.slo_tier);
+        throw;
+      }
+    }
+    engine->submit(std::move(request));
   }
 
   const ServeConfig config;
@@ -211,7 +228,8 @@ struct Serving::State {
   std::atomic<bool> wants_learning{true};
   std::shared_ptr<PastAnswersTable> past_answers;  // null: none are kept
   std::uint64_t cache_bytes = 0;
-  std::int32_t max_positions = 0;  // of one request: the context, or the whole cache if that is smaller
+  std::int32_t max_positions = 0;         // of one request: the context, or the whole cache if that is smaller
+  std::optional<SpeedForecast> forecast;  // only if slo.admission refuses
   std::optional<Engine> engine;
   std::future<void> engine_ended;
   std::jthread engine_thread;
@@ -261,7 +279,7 @@ std::shared_ptr<const ServedModel> Serving::model() const {
   model->past_answers = state->past_answers;
   model->k = state->engine->options().k;
   model->drafts = &state->store;
-  model->engine.submit = [state](Request request) { state->engine->submit(std::move(request)); };
+  model->engine.submit = std::bind_front(&State::submit, state);
   model->purge = [state](PurgeOrder order, std::function<void(PurgeResult)> done) {
     state->purger->submit(std::move(order), [state, done = std::move(done)](PurgeResult result) {
       done(for_client(std::move(result), state->config.data_dir));

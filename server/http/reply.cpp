@@ -44,6 +44,8 @@ std::string code_of(const Error& error) {
       return "queue_full";
     case ErrorCode::kUnavailable:
       return "unavailable";
+    case ErrorCode::kUnattainable:
+      return "slo_unattainable";
     default:
       return {};
   }
@@ -82,6 +84,7 @@ int http_status(const Error& error) {
     case ErrorCode::kOverloaded:
       return 429;
     case ErrorCode::kUnavailable:
+    case ErrorCode::kUnattainable:
     case ErrorCode::kCancelled:
       return 503;
     default:

@@ -59,6 +59,32 @@ TEST_F(ServeTiersTest, AKeyGetsTheSpeedThatItMayAskFor) {
   EXPECT_EQ(count("SELECT requests FROM slo WHERE slo_tier = 'soon' AND slo_e2e_ms = 3600000"), 1);
 }
 
+// A speed that cannot be had is served as fast as can be, unless the operator refuses it.
+TEST_F(ServeTiersTest, AnUnattainableSpeedIsRefusedWhereTheOperatorChoseThat) {
+  write_keys("soon,fast");
+  for (const bool refuses : {false, true}) {
+    if (refuses) std::ofstream(folder_ / "c.toml", std::ios::app) << "admission = \"refuse\"\n";
+    Program program(folder_, arguments());
+    const auto port = program.port();
+    ASSERT_NE(port, 0) << program.log();
+    EXPECT_EQ(chat(port, "a-key-that-may-ask", "fast").status, 200) << "nothing is known of its speed yet";
+    for (int i = 0; i < 4; ++i) EXPECT_EQ(chat(port, "a-key-that-may-ask", "soon").status, 200);
+    const auto fast = chat(port, "a-key-that-may-ask", "fast");
+    EXPECT_EQ(fast.status, refuses ? 503 : 200) << fast.body;
+    if (refuses) {
+      const auto error = nlohmann::json::parse(fast.body)["error"];
+      EXPECT_EQ(error["code"], "slo_unattainable");
+      EXPECT_EQ(error["param"], "slo.tpot_ms");
+      EXPECT_NE(error["message"].get<std::string>().find("asks for 0.001 ms; "), std::string::npos) << error["message"];
+      EXPECT_TRUE(fast.headers.contains("retry-after"));
+      const auto metrics = ask(port, with_key("GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n", "the-operators-key"));
+      EXPECT_NE(metrics.body.find(R"(slipstream:slo_refused_total{tier="fast"} 1)"), std::string::npos);
+    }
+    EXPECT_EQ(chat(port, "a-key-that-may-ask", "soon").status, 200);
+    EXPECT_EQ(program.stop(), 0);
+  }
+}
+
 TEST_F(ServeTiersTest, AKeysTierThatIsNotThereIsRefused) {
   write_keys("son");
   for (const bool check : {true, false}) {

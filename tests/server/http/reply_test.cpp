@@ -23,11 +23,12 @@ TEST(Reply, ErrorsHaveOneShape) {
 }
 
 TEST(Reply, CodesMapToStatusesOnce) {
-  const std::pair<ErrorCode, int> cases[] = {
-      {ErrorCode::kInvalidArgument, 400}, {ErrorCode::kUnsupported, 400}, {ErrorCode::kNotFound, 404},
-      {ErrorCode::kUnauthenticated, 401}, {ErrorCode::kPermission, 403},  {ErrorCode::kTooLarge, 400},
-      {ErrorCode::kOverloaded, 429},      {ErrorCode::kUnavailable, 503}, {ErrorCode::kIo, 500},
-      {ErrorCode::kDataLoss, 500},        {ErrorCode::kInternal, 500}};
+  const std::pair<ErrorCode, int> cases[] = {{ErrorCode::kInvalidArgument, 400}, {ErrorCode::kUnsupported, 400},
+                                             {ErrorCode::kNotFound, 404},        {ErrorCode::kUnauthenticated, 401},
+                                             {ErrorCode::kPermission, 403},      {ErrorCode::kTooLarge, 400},
+                                             {ErrorCode::kOverloaded, 429},      {ErrorCode::kUnavailable, 503},
+                                             {ErrorCode::kUnattainable, 503},    {ErrorCode::kIo, 500},
+                                             {ErrorCode::kDataLoss, 500},        {ErrorCode::kInternal, 500}};
   for (const auto& [code, status] : cases) {
     const Reply reply = error_reply(Error(code, "x"), 3);
     EXPECT_EQ(reply.status, status);

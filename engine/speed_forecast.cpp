@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/speed_forecast.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <string>
+
+#include "common/error.h"
+
+namespace slip {
+namespace {
+
+constexpr int kColdSteps = 8;                     // they touch memory for the first time
+constexpr std::int32_t kRowsWorthMeasuring = 16;  // fewer take about as long as none
+constexpr double kKeep = 1.0 / 16;                // weight of a new value
+
+// The first value counts whole.
+void add(std::atomic<double>& average, double value) {
+  const double before = average.load(std::memory_order_relaxed);
+  average.store(before == 0 ? value : before + (value - before) * kKeep, std::memory_order_relaxed);
+}
+
+double value_of(const std::atomic<double>& average) {
+  return average.load(std::memory_order_relaxed);
+}
+
+std::string ms_text(double us) {
+  char text[32];
+  std::snprintf(text, sizeof text, us < 1e5 ? "%.3g" : "%.0f", us / 1e3);
+  return std::string(text) + " ms";
+}
+
+void require_attainable(const char* field, std::int64_t asked_us, std::int64_t predicted_us) {
+  if (asked_us == 0 || predicted_us <= asked_us) return;
+  throw Error(ErrorCode::kUnattainable,
+              std::string("slo.") + field + " asks for " + ms_text(static_cast<double>(asked_us)) + "; " +
+                  ms_text(static_cast<double>(predicted_us)) + " are predicted now",
+              "ask for a slower speed, or again when fewer requests run", std::string("slo.") + field);
+}
+
+}  // namespace
+
+void SpeedForecast::on_step(const StepFigures& figures) noexcept {
+  n_prefilling_.store(figures.n_prefilling, std::memory_order_relaxed);
+  if (n_steps_ < kColdSteps) {
+    ++n_steps_;
+    return;
+  }
+  const auto us = static_cast<double>(figures.step_us);
+  if (figures.prefill_rows >= kRowsWorthMeasuring) {
+    const double prompts_us = us - (figures.n_decoding > 0 ? nearest(step_us_, figures.n_decoding) : 0);
+    if (prompts_us > 0) add(prompt_row_us_, prompts_us / figures.prefill_rows);
+  } else if (figures.prefill_rows == 0 && figures.n_decoding > 0 && figures.committed > 0) {
+    const auto at = std::min<std::size_t>(static_cast<std::size_t>(figures.n_decoding), kCounts - 1);
+    add(step_us_[at], us);
+    add(token_us_[at], us * figures.n_decoding / figures.committed);
+  }
+}
+
+void SpeedForecast::on_finished(const RequestSummary& summary) noexcept {
+  const RequestFigures& figures = summary.figures;
+  if (figures.first_token_us == 0 || figures.prompt_tokens == 0) return;
+  const auto n_prompt = static_cast<double>(figures.prompt_tokens);
+  add(prompt_tokens_, n_prompt);
+  add(read_share_, (n_prompt - figures.cached_tokens) / n_prompt);
+  add(answer_us_, static_cast<double>(figures.finished_us - figures.first_token_us));
+}
+
+double SpeedForecast::nearest(const std::array<Average, kCounts>& by_count, std::int32_t n) const {
+  const auto count = static_cast<std::int32_t>(kCounts);
+  n = std::clamp(n, 1, count - 1);
+  for (std::int32_t distance = 0; distance < count; ++distance) {
+    for (const std::int32_t at : {n + distance, n - distance}) {
+      const double known = at > 0 && at < count ? value_of(by_count[static_cast<std::size_t>(at)]) : 0;
+      if (known > 0) return known;
+    }
+  }
+  return 0;
+}
+
+SloTargets SpeedForecast::predict(const Load& load, const Lengths& lengths) const {
+  const std::int32_t n_ahead = load.n_running + load.n_waiting, n_beside = std::min(n_ahead + 1, max_running_);
+  const double token_us = nearest(token_us_, n_beside), row_us = value_of(prompt_row_us_);
+  SloTargets predicted;
+  predicted.tpot_us = static_cast<std::int64_t>(token_us);
+  if (row_us == 0 || token_us == 0) return predicted;
+  const double prompts = lengths.prompt + value_of(prompt_tokens_) * (load.n_waiting + n_prefilling_.load());
+  const double known_share = value_of(read_share_), share = known_share == 0 ? 1 : known_share;
+  const double for_a_place = value_of(answer_us_) * std::max(0, n_ahead + 1 - max_running_) / max_running_;
+  const double ttft_us = for_a_place + prompts * share * row_us + nearest(step_us_, n_beside);
+  predicted.ttft_us = static_cast<std::int64_t>(ttft_us);
+  predicted.e2e_us = static_cast<std::int64_t>(ttft_us + token_us * std::max(0, lengths.answer - 1));
+  return predicted;
+}
+
+void require_attainable(const SloTargets& asked, const SloTargets& predicted) {
+  require_attainable("tpot_ms", asked.tpot_us, predicted.tpot_us);
+  require_attainable("ttft_ms", asked.ttft_us, predicted.ttft_us);
+  require_attainable("e2e_ms", asked.e2e_us, predicted.e2e_us);
+}
+
+}  // namespace slip

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "engine/scheduler/slo_targets.h"
+#include "engine/step_listener.h"
+
+namespace slip {
+
+// How fast the engine would serve one more request, learned from its steps and answers. It decides whether a request
+// that asks for a speed is refused (`slo.admission`). Threads: the engine thread tells, any thread asks. Neither waits.
+class SpeedForecast : public StepListener {
+ public:
+  // The engine's load when the request comes.
+  struct Load {
+    std::int32_t n_running = 0, n_waiting = 0;
+  };
+  struct Lengths {
+    std::int32_t prompt = 0, answer = 0;  // in tokens; the answer's: the most that it may have
+  };
+
+  explicit SpeedForecast(std::int32_t max_running) : max_running_(max_running) {}
+
+  void on_step(const StepFigures& figures) noexcept override;
+  void on_finished(const RequestSummary& summary) noexcept override;
+
+  // The times that such a request would get; each 0 while unknown. With as many sequences as will then run, a token
+  // takes what it took at the nearest number that was measured. Before the first token come the prompts ahead, less
+  // what the prefix cache usually has, and, where all places are taken, the end of answers.
+  SloTargets predict(const Load& load, const Lengths& lengths) const;
+
+ private:
+  static constexpr std::size_t kCounts = 129;
+  // Written by the engine thread alone; 0: unknown.
+  using Average = std::atomic<double>;
+
+  double nearest(const std::array<Average, kCounts>& by_count, std::int32_t n) const;
+
+  const std::int32_t max_running_;
+  int n_steps_ = 0;
+  // Of steps without prompts, by the number of sequences in them, in µs: the step, and a token of one sequence
+  std::array<Average, kCounts> step_us_{}, token_us_{};
+  Average prompt_row_us_{0}, answer_us_{0};  // a prompt's row in a step; an answer from its first token to its end
+  Average read_share_{0}, prompt_tokens_{0};
+  std::atomic<std::int32_t> n_prefilling_{0};
+};
+
+// Error{kUnattainable} naming the field of the first target that is shorter than predicted. Pure.
+void require_attainable(const SloTargets& asked, const SloTargets& predicted);
+
+}  // namespace slip

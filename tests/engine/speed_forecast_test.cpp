@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/speed_forecast.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "common/error.h"
+
+namespace slip {
+namespace {
+
+constexpr std::int32_t kMaxRunning = 8;
+
+// A step without prompts: each of `n` sequences commits two tokens.
+StepFigures decoding(std::int32_t n, std::int64_t us) {
+  StepFigures figures;
+  figures.step_us = us;
+  figures.n_decoding = n;
+  figures.committed = 2 * n;
+  return figures;
+}
+
+StepFigures reading(std::int32_t rows, std::int64_t us, std::int32_t n_decoding = 0) {
+  StepFigures figures = decoding(n_decoding, us);
+  figures.prefill_rows = rows;
+  return figures;
+}
+
+RequestSummary finished(std::int32_t prompt, std::int32_t cached, std::int64_t answer_us) {
+  RequestSummary summary;
+  summary.figures.prompt_tokens = prompt;
+  summary.figures.cached_tokens = cached;
+  summary.figures.first_token_us = 1;
+  summary.figures.finished_us = 1 + answer_us;
+  return summary;
+}
+
+// Knows steps of 10 ms with one sequence and 16 ms with four, 100 µs for a row of a prompt, and that half of each
+// prompt of 200 tokens is cached.
+class SpeedForecastTest : public ::testing::Test {
+ protected:
+  SpeedForecastTest() {
+    for (int i = 0; i < 8; ++i) forecast_.on_step(decoding(1, 1'000'000));  // cold
+    forecast_.on_step(decoding(1, 10'000));
+    forecast_.on_step(decoding(4, 16'000));
+    forecast_.on_step(reading(100, 26'000, /*n_decoding=*/4));
+    forecast_.on_finished(finished(200, 100, /*answer_us=*/800'000));
+  }
+  SloTargets predict(std::int32_t n_running, std::int32_t n_waiting = 0) const {
+    return forecast_.predict({n_running, n_waiting}, {.prompt = 400, .answer = 101});
+  }
+
+  SpeedForecast forecast_{kMaxRunning};
+};
+
+TEST_F(SpeedForecastTest, KnowsNothingBeforeItsFirstSteps) {
+  const SpeedForecast none(kMaxRunning);
+  const SloTargets predicted = none.predict({}, {.prompt = 100, .answer = 100});
+  EXPECT_FALSE(predicted.any());
+  EXPECT_NO_THROW(require_attainable({.tpot_us = 1, .ttft_us = 1, .e2e_us = 1}, predicted));
+}
+
+TEST_F(SpeedForecastTest, TakesTheNearestNumberOfSequencesThatWasMeasured) {
+  EXPECT_EQ(predict(0).tpot_us, 5'000);
+  EXPECT_EQ(predict(1).tpot_us, 5'000);
+  EXPECT_EQ(predict(2).tpot_us, 8'000);
+  EXPECT_EQ(predict(3).tpot_us, 8'000);
+  EXPECT_EQ(predict(7).tpot_us, 8'000);
+}
+
+TEST_F(SpeedForecastTest, CountsPromptsLessWhatIsCached) {
+  EXPECT_EQ(predict(0).ttft_us, 200 * 100 + 10'000);
+  EXPECT_EQ(predict(0).e2e_us, 200 * 100 + 10'000 + 100 * 5'000);
+  EXPECT_EQ(predict(2, /*n_waiting=*/2).ttft_us, (200 + 2 * 100) * 100 + 16'000);
+}
+
+TEST_F(SpeedForecastTest, CountsTheWaitForAPlace) {
+  EXPECT_EQ(predict(7).ttft_us, 200 * 100 + 16'000);
+  EXPECT_EQ(predict(8).ttft_us, 200 * 100 + 16'000 + 800'000 / kMaxRunning);
+}
+
+TEST_F(SpeedForecastTest, FollowsWhatItMeasures) {
+  for (int i = 0; i < 200; ++i) forecast_.on_step(decoding(1, 20'000));
+  EXPECT_NEAR(static_cast<double>(predict(0).tpot_us), 10'000, 10);
+}
+
+TEST(RequireAttainable, NamesTheTargetAndBothTimes) {
+  const SloTargets predicted{.tpot_us = 12'340, .ttft_us = 300'000, .e2e_us = 2'000'000};
+  EXPECT_NO_THROW(require_attainable({}, predicted));
+  EXPECT_NO_THROW(require_attainable(predicted, predicted));
+  const auto refused = [&](const SloTargets& asked) -> std::string {
+    try {
+      require_attainable(asked, predicted);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kUnattainable);
+      return error.param() + ": " + error.message();
+    }
+    return "served";
+  };
+  EXPECT_EQ(refused({.tpot_us = 5'000}), "slo.tpot_ms: slo.tpot_ms asks for 5 ms; 12.3 ms are predicted now");
+  EXPECT_EQ(refused({.tpot_us = 20'000, .ttft_us = 299'000}),
+            "slo.ttft_ms: slo.ttft_ms asks for 299 ms; 300 ms are predicted now");
+  EXPECT_EQ(refused({.e2e_us = 1'000'000}), "slo.e2e_ms: slo.e2e_ms asks for 1000 ms; 2000 ms are predicted now");
+}
+
+}  // namespace
+}  // namespace slip
