@@ -38,6 +38,7 @@ constexpr std::int64_t kClockPatienceUs = std::int64_t{3600} * 1'000'000;  // be
 struct Finish {
   RequestId request;
   bool completed = false;
+  std::int64_t at_us = 0;  // wall clock: a purge by time finds the record by it, however late it is taken in
 };
 using Event = std::variant<ObservedRequest, Observation, Finish>;
 
@@ -223,7 +224,10 @@ void Learner::State::take_in() {
     if (const auto* seen = std::get_if<Observation>(&event)) assembler.record(*seen);
     const auto* finished = std::get_if<Finish>(&event);
     if (finished == nullptr) continue;
-    if (auto record = assembler.finish(finished->request, finished->completed)) take(std::move(*record));
+    auto record = assembler.finish(finished->request, finished->completed);
+    if (!record) continue;
+    record->created_us = finished->at_us;
+    take(std::move(*record));
   }
   wasted.fetch_add(assembler.take_lost(), std::memory_order_relaxed);
 }
@@ -231,7 +235,6 @@ void Learner::State::take_in() {
 // Records are scored even while the disk is low, so that the live version stays under watch.
 void Learner::State::take(ReplayRecord record) {
   if (!learning.wanted() || !loop->fits(record)) return;
-  record.created_us = wall_us();
   const bool is_evidence = loop->classify(record);
   if (!append(record)) record.sequence = replay.last_sequence() + 1;
   loop->take(std::move(record), is_evidence);
@@ -339,7 +342,7 @@ void Learner::record(Observation observation) noexcept {
 }
 
 void Learner::finish(RequestId request, bool completed) noexcept {
-  state_->lost.fetch_add(state_->inbox.push(Event(Finish{request, completed})), std::memory_order_acq_rel);
+  state_->lost.fetch_add(state_->inbox.push(Event(Finish{request, completed, wall_us()})), std::memory_order_acq_rel);
 }
 
 void Learner::start() {

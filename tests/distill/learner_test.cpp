@@ -87,6 +87,22 @@ TEST(Learner, APurgeReachesWhatHasJustFinishedAndWhatStillRuns) {
   EXPECT_EQ(house.replay.records("sql"), 4U);
 }
 
+// A record was dated when the learner took it in: a purge of all that had finished passed by what still waited for it.
+TEST(Learner, APurgeByTimeReachesWhatFinishedBefore) {
+  House house;
+  auto learner = house.make_learner(*house.governor);
+  for (std::uint64_t id = 1; id <= 6; ++id) tell(*learner, answered(id));
+  const std::int64_t now_us = wall_us() + 1;
+  while (wall_us() <= now_us) {
+  }
+  learner->start();
+  EXPECT_EQ(learner->purge({.before_us = now_us}), 6U);
+  tell(*learner, answered(7));
+  EXPECT_EQ(learner->purge({.before_us = now_us}), 0U) << "it finished later";
+  learner->stop();
+  EXPECT_EQ(house.replay.records("sql"), 1U);
+}
+
 // All choices and prompts of one call are purged by the id that its client saw.
 TEST(Learner, RecordsAreKeptUnderTheirCall) {
   House house;
