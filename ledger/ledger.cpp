@@ -89,6 +89,7 @@ struct Ledger::State {
   void do_jobs();
   template <class Work>
   auto on_writer(Work work) -> decltype(work());
+  void write_all_pending();
   std::uint64_t purge(const PurgeScope& scope);
   bool empty_wal();
   void commit(const LockFreeInbox<LedgerRow>::Batch& rows);
@@ -204,8 +205,8 @@ auto Ledger::State::on_writer(Work work) -> decltype(work()) {
   return result.get();
 }
 
-// Writes pending rows first; otherwise they would be written after the purge and escape it.
-std::uint64_t Ledger::State::purge(const PurgeScope& scope) {
+// Before a purge: rows that wait would be written after it, and escape it.
+void Ledger::State::write_all_pending() {
   if (!in_place()) {
     throw Error(ErrorCode::kIo, "nothing was purged from the ledger: " + away_text,
                 "put that file back, or restart the service, and run it again");
@@ -215,6 +216,10 @@ std::uint64_t Ledger::State::purge(const PurgeScope& scope) {
     throw Error(ErrorCode::kIo, "nothing was purged from the ledger, which cannot be written: " + last_failure,
                 "run it again once that is mended");
   }
+}
+
+std::uint64_t Ledger::State::purge(const PurgeScope& scope) {
+  write_all_pending();
   const int changes_before = sqlite3_total_changes(database.get());
   const std::uint64_t n = purge_rows(database, scope);
   wal_holds_purged |= sqlite3_total_changes(database.get()) != changes_before;
@@ -254,6 +259,11 @@ void Ledger::State::write_pending() {
 
 void Ledger::State::commit(const LockFreeInbox<LedgerRow>::Batch& rows) {
   const std::uint64_t dropped = n_dropped;
+  if (dropped > n_dropped_stored) {
+    log_parts(LogLevel::kWarn,
+              {"ledger: ", std::to_string(dropped - n_dropped_stored),
+               " rows were dropped: there was no room or memory for them, or they could not be written"});
+  }
   fail_point("ledger.begin");
   database.execute("BEGIN IMMEDIATE");
   for (const auto& row : rows) write_or_drop(row);
@@ -340,14 +350,14 @@ void Ledger::flush() {
 
 std::vector<RequestId> Ledger::calls_named(const std::string& http_id, const std::optional<TenantId>& tenant) {
   return state_->on_writer([&] {
-    if (state_->in_place()) state_->write_pending();
+    state_->write_all_pending();
     return slip::calls_named(state_->database, http_id, tenant);
   });
 }
 
 std::vector<TenantId> Ledger::tenants_named(const std::string& name) {
   return state_->on_writer([&] {
-    if (state_->in_place()) state_->write_pending();
+    state_->write_all_pending();
     return slip::tenants_named(state_->database, name);
   });
 }

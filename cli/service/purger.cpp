@@ -29,12 +29,6 @@ ReplayOptions resting_replay(const std::filesystem::path& folder) {
   return options;
 }
 
-std::vector<RequestId> calls_of(const PurgeOrder& order, Ledger& ledger) {
-  std::vector<RequestId> calls = ledger.calls_named(order.request, order.tenant);
-  if (const auto answer = request_of_http_id(order.request)) calls.push_back(*answer);
-  return calls;
-}
-
 std::string without(std::string text, const std::string& part) {
   for (auto at = text.find(part); at != std::string::npos; at = text.find(part, at)) text.erase(at, part.size());
   return text;
@@ -51,11 +45,14 @@ PurgeResult carry_out(const PurgeOrder& order, Ledger& ledger, const PurgeReplay
   PurgeResult result;
   result.error = contain([&] {
     PurgeScope scope{{}, order.tenant, order.before_us};
+    std::optional<Error> unnamed;
     if (!order.request.empty()) {
-      scope.calls = calls_of(order, ledger);
+      unnamed = contain([&] { scope.calls = ledger.calls_named(order.request, order.tenant); });
+      if (const auto answer = request_of_http_id(order.request)) scope.calls.push_back(*answer);
       scope.name = name_hash(order.request);  // after a crash the ledger may lack what replay has
     }
     result.records = purge_replay(scope);
+    if (unnamed) throw Error(*unnamed);
     if (scope.any_call() || !scope.calls.empty()) result.rows = ledger.purge(scope);
   });
   return result;

@@ -10,6 +10,7 @@
 #include "common/clock.h"
 #include "common/error.h"
 #include "distill/replay/replay_buffer.h"
+#include "ledger/database.h"
 #include "tests/checkpoints/temporary_folder.h"
 #include "tests/distill/sample_records.h"
 
@@ -88,6 +89,30 @@ TEST_F(PurgerTest, ANameThatTheLedgerLacksIsFoundInReplay) {
   EXPECT_EQ(result.rows, 0U);
   EXPECT_EQ(carry_out({"customer-42", TenantId{7}, std::nullopt}, *ledger_, at_rest).records, 0U);
   EXPECT_EQ(purge_resting_replay(replay, {}), 3U) << "the others are still there";
+}
+
+// A row that waited in memory, while the ledger could not be written, was not found by its name. The client was told
+// that it was gone, and it was written later.
+TEST_F(PurgerTest, ARowThatCannotBeWrittenYetIsNotCalledPurged) {
+  ledger_->flush();
+  Database other(folder_.path() / "ledger.db", Database::Mode::kReadWrite);
+  other.execute("BEGIN IMMEDIATE");
+  RequestRow row;
+  row.request_id = row.call_id = 4;
+  row.http_id = "order-4";
+  row.tenant = 7;
+  row.finished_us = wall_us();
+  ledger_->record(row);
+  for (const char* name : {"order-4", "chatcmpl-0000000000000004"}) {
+    const PurgeResult result = carry_out({name, TenantId{7}, std::nullopt}, *ledger_, counting());
+    ASSERT_TRUE(result.error) << name;
+    EXPECT_NE(result.error->message().find("nothing was purged from the ledger"), std::string::npos) << name;
+    EXPECT_EQ(scopes_.back().name, name_hash(name)) << "replay is purged all the same";
+  }
+  other.execute("ROLLBACK");
+  const PurgeResult result = carry_out({"order-4", TenantId{7}, std::nullopt}, *ledger_, counting());
+  EXPECT_FALSE(result.error);
+  EXPECT_EQ(result.rows, 1U);
 }
 
 TEST_F(PurgerTest, WhatFailsIsSaid) {
