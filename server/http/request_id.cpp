@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/http/request_id.h"
 
+#include <sys/random.h>
+
 #include <algorithm>
 #include <array>
 #include <cstdio>
@@ -24,6 +26,15 @@ bool is_allowed(char c) {
 bool is_request_id(std::string_view text) {
   return !text.empty() && text.size() <= kMaxBytes && is_letter_or_digit(text.front()) &&
          std::all_of(text.begin(), text.end(), is_allowed);
+}
+
+std::uint64_t new_request_number() {
+  std::uint64_t number = 0;
+  while (number == 0) {
+    // Never fails for so few bytes, once the system has started.
+    if (::getrandom(&number, sizeof number, 0) != sizeof number) number = 0;
+  }
+  return number;
 }
 
 std::string request_id_text(std::uint64_t number) {

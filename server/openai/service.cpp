@@ -182,13 +182,11 @@ std::optional<RequestId> request_of_http_id(std::string_view id) {
   return request;
 }
 
-// Request ids continue from the wall clock's microseconds, so no two runs of the service use the same one.
 Service::Service(const ServerOptions& options, Metrics& metrics)
     : options_(options),
       metrics_(metrics),
       memory_(for_bodies_and_answers(options), kept_for_small(options)),
-      expose_acceptance_(options.expose_acceptance),
-      next_id_(static_cast<std::uint64_t>(wall_us())) {}
+      expose_acceptance_(options.expose_acceptance) {}
 
 void Service::open(std::shared_ptr<const ServedModel> model) {
   model_.store(std::move(model), std::memory_order_release);
@@ -313,7 +311,7 @@ void Service::submit_choices(const ServedModel& served, const Request& prepared,
                              const SinkMaker& make_sink, AnswerIdentity& who) {
   for (std::int32_t i = 0; i < n; ++i) {
     Request request = prepared;
-    request.id = {next_id_.fetch_add(1, std::memory_order_relaxed)};
+    request.id = {new_request_number()};
     request.choice = static_cast<std::uint32_t>(i);
     request.call = who.requests.empty() ? request.id : who.requests.front();
     request.learn = prepared.learn && i == 0;  // near-copies would count as independent evidence for a new draft

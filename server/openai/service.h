@@ -68,7 +68,7 @@ class Service {
   Reply model_named(const std::string& name) const;  // Error{kNotFound}
   Reply drafts() const;                              // reads the store's files, so not on an I/O thread
   Reply topics() const;
-  std::string new_request_id() { return request_id_text(next_id_.fetch_add(1, std::memory_order_relaxed)); }
+  std::string new_request_id() { return request_id_text(new_request_number()); }
   const ServerOptions& options() const { return options_; }
   Metrics& metrics() const { return metrics_; }
   // The memory of bodies and answers: options().max_buffered_bytes minus the part reserved for work on a body.
@@ -92,7 +92,6 @@ class Service {
   std::atomic<ExposeAcceptance> expose_acceptance_;
   std::atomic<Phase> phase_{Phase::kLoading};
   std::atomic<std::shared_ptr<const ServedModel>> model_;
-  std::atomic<std::uint64_t> next_id_;
   GrammarCache grammars_;
 };
 
