@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "cli/command.h"
+#include "cli/output_path.h"
 #include "ledger/backup.h"
 
 namespace slip::cli {
@@ -36,6 +37,7 @@ void add_ledger(CLI::App& app) {
   backup->add_option("--db", flags->database, "The ledger, <data-dir>/ledger.db")->required();
   backup->add_option("--out", flags->out, "The copy; it must not exist")->required();
   backup->callback([flags] {
+    refuse_kept_file_as_output(flags->out, flags->database);
     const LedgerBackup copy = back_up_ledger(flags->database, flags->out);
     std::cout << flags->out.string() << ": " << copy.requests << " requests, " << copy.bytes
               << " bytes, integrity ok\n";

@@ -94,6 +94,15 @@ void print(const ModelProfile& model) {
   std::printf("\n");
 }
 
+// A profile replaces an older one, never another file, such as a model's config.json.
+void refuse_other_file(const std::filesystem::path& out) {
+  std::error_code none;
+  if (!std::filesystem::is_regular_file(out, none) || std::filesystem::file_size(out, none) == 0) return;
+  if (is_profile(out)) return;
+  throw Error(ErrorCode::kInvalidArgument, out.string() + " is there already and is no profile", "name another --out",
+              "out");
+}
+
 void run_profile(const ProfileOptions& options) {
   check_threads(options.threads, "--threads");
   if ((options.bandwidth_gb_s > 0) != (options.tflops > 0)) {
@@ -105,6 +114,7 @@ void run_profile(const ProfileOptions& options) {
   if (options.is_calculated() && options.threads > 0) {
     throw Error(ErrorCode::kInvalidArgument, "--threads is for measuring; --bandwidth calculates");
   }
+  refuse_other_file(options.out);
   const Profile profile = options.is_calculated() ? calculated(options) : measured(options);
   write_output_file(options.out, to_text(profile));
   std::printf("%s\n", profile.machine.c_str());

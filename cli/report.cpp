@@ -9,11 +9,11 @@
 #include <string>
 
 #include "cli/command.h"
+#include "cli/output_path.h"
 #include "cli/time_argument.h"
 #include "common/clock.h"
 #include "common/error.h"
 #include "common/file.h"
-#include "ledger/database.h"
 #include "ledger/report.h"
 
 namespace slip::cli {
@@ -57,7 +57,7 @@ void run_report(ReportOptions options) {
     options.query.color = wants_color();
     options.query.width = terminal_width();
   } else {
-    refuse_database_as_output(options.out, options.query.database);
+    refuse_kept_file_as_output(options.out, options.query.database);
   }
   const std::string text = render_report(options.query);
   if (options.out.empty()) {

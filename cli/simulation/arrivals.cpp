@@ -37,6 +37,8 @@ std::optional<Number> number_in(std::string_view text, Number low, Number high) 
 }
 
 // Seconds since 1970 of "2023-11-16 18:15:46.6805900"
+constexpr std::string_view kHead = "TIMESTAMP,ContextTokens,GeneratedTokens", kByteOrderMark = "\xEF\xBB\xBF";
+
 std::optional<double> seconds_of(std::string_view stamp) {
   std::array<std::optional<int>, 3> date = {number_in(take_until(stamp, '-'), 1970, 9999),
                                             number_in(take_until(stamp, '-'), 1, 12),
@@ -76,7 +78,13 @@ std::vector<Arrival> poisson_arrivals(double rate, double duration_s, std::int32
 std::vector<Arrival> trace_arrivals(const std::filesystem::path& trace, const TraceOptions& options) {
   const std::string content = read_file(trace, kMostTraceBytes);
   std::string_view rest = content;
-  take_until(rest, '\n');  // the head line
+  std::string_view head = take_until(rest, '\n');
+  if (head.ends_with('\r')) head.remove_suffix(1);
+  if (head.starts_with(kByteOrderMark)) head.remove_prefix(kByteOrderMark.size());
+  if (head != kHead) {
+    throw Error(ErrorCode::kInvalidArgument, trace.string() + ", line 1 is not the head of a trace",
+                std::string("it is ") + std::string(kHead) + "; one request on each later line", "--trace");
+  }
   std::vector<Arrival> arrivals;
   for (std::size_t number = 2; !rest.empty(); ++number) {
     std::string_view line = take_until(rest, '\n');
@@ -100,6 +108,9 @@ std::vector<Arrival> trace_arrivals(const std::filesystem::path& trace, const Tr
   }
   if (options.duration_s > 0) {
     std::erase_if(arrivals, [&](const Arrival& arrival) { return arrival.at_s >= options.duration_s; });
+  }
+  if (arrivals.empty()) {
+    throw Error(ErrorCode::kInvalidArgument, trace.string() + " holds no requests", "name another trace", "--trace");
   }
   return arrivals;
 }

@@ -17,6 +17,8 @@ using nlohmann::json;
 using Terms = PassCosts::Terms;
 
 constexpr std::int32_t kMostTableRows = 1 << 20;
+constexpr double kMostPassUs = 3.6e9;  // an hour: a simulated clock counts sums of such times
+constexpr double kMostPartUs = 1e6;    // of one row, sequence or token of context
 // The terms that are one number, by their key in a profile.
 constexpr std::array<std::pair<const char*, double Terms::*>, 5> kNumbers = {
     {{"more_row_us", &Terms::more_row_us},
@@ -29,10 +31,6 @@ constexpr std::array<std::pair<const char*, double Terms::*>, 5> kNumbers = {
   throw Error(ErrorCode::kInvalidArgument, what, "make the profile again: slipstream profile --help");
 }
 
-bool is_time(double us) {
-  return std::isfinite(us) && us >= 0;
-}
-
 }  // namespace
 
 PassShape pass_shape(std::int32_t sequences, std::int32_t rows, std::int64_t context, bool all_logits) {
@@ -43,12 +41,13 @@ PassShape pass_shape(std::int32_t sequences, std::int32_t rows, std::int64_t con
 PassCosts::PassCosts(Terms terms) : terms_(std::move(terms)) {
   if (terms_.row_us.empty() || terms_.row_us.begin()->first != 1) refuse("row_us has no time of one row");
   for (const auto& [rows, us] : terms_.row_us) {
-    if (!is_time(us) || us == 0 || rows > kMostTableRows) {
+    if (!(us > 0 && us <= kMostPassUs) || rows > kMostTableRows) {
       refuse("row_us: " + std::to_string(us) + " µs is no time of " + std::to_string(rows) + " rows");
     }
   }
   for (const auto& [key, term] : kNumbers) {
-    if (!is_time(terms_.*term)) refuse(std::string(key) + ": " + std::to_string(terms_.*term) + " is no time");
+    if (!(terms_.*term >= 0 && terms_.*term <= kMostPartUs))
+      refuse(std::string(key) + ": " + std::to_string(terms_.*term) + " is no time");
   }
 }
 

@@ -108,10 +108,15 @@ json model_json(const ModelProfile& model) {
   throw Error(ErrorCode::kInvalidArgument, what, "make it with slipstream profile", "--profile");
 }
 
+bool is_profile(const json& read) {
+  return read.is_object() && read.contains("slipstream_profile");
+}
+
 double number_of(const json& object, const std::string& where, const char* key) {
   const bool is_number = object.is_object() && object.contains(key) && object[key].is_number();
   const double value = is_number ? object[key].get<double>() : -1;
-  if (!std::isfinite(value) || value < 0) refuse(where + ": " + key + " is no number of at least 0");
+  constexpr double kMost = 3.6e9;  // µs of an hour
+  if (!(value >= 0 && value <= kMost)) refuse(where + ": " + key + " is no number from 0 to 3600000000");
   return value;
 }
 
@@ -240,10 +245,18 @@ std::string to_text(const Profile& profile) {
   return out.dump(2) + "\n";
 }
 
+bool is_profile(const std::filesystem::path& file) {
+  try {
+    return is_profile(parse_strict_json(read_file(file, kMostProfileBytes), file.string()));
+  } catch (const Error&) {
+    return false;
+  }
+}
+
 Profile read_profile(const std::filesystem::path& file) {
   const std::string name = file.string();
   const json read = parse_strict_json(read_file(file, kMostProfileBytes), name);
-  if (!read.is_object() || !read.contains("slipstream_profile")) refuse(name + " is no profile");
+  if (!is_profile(read)) refuse(name + " is no profile");
   if (read["slipstream_profile"] != kFormat) {
     refuse(name + " has format " + read["slipstream_profile"].dump() + ", this program reads " +
            std::to_string(kFormat));

@@ -44,6 +44,8 @@ struct Profile {
 std::string to_text(const Profile& profile);  // JSON
 // Error{kNotFound | kInvalidArgument} naming the file and the key.
 Profile read_profile(const std::filesystem::path& file);
+// Whether the file is a profile, of any format.
+bool is_profile(const std::filesystem::path& file);
 
 // Called with a line about what is measured now.
 using ProfileObserver = std::function<void(const std::string&)>;

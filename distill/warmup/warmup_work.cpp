@@ -31,7 +31,18 @@ std::string file_sha256(const fs::path& path) {
   return sha256_of(file.get(), path.string());
 }
 
+// A run reads both until its end.
+void refuse_model_as_outcome(const WarmupOptions& options) {
+  for (const fs::path& model : {fs::path(options.target), fs::path(options.draft)}) {
+    std::error_code none;
+    if (model.empty() || !fs::equivalent(options.out, model, none)) continue;
+    throw Error(ErrorCode::kInvalidArgument, options.out.string() + " is the model that the draft is made from",
+                "choose another --out", "out");
+  }
+}
+
 void refuse_existing_outcome(const WarmupOptions& options) {
+  refuse_model_as_outcome(options);
   const fs::file_type there = fs::symlink_status(options.out).type();
   if (there == fs::file_type::not_found) return;
   if (!options.force) {

@@ -112,6 +112,26 @@ TEST_F(ReportCommand, RefusesToWriteOverTheLedger) {
   EXPECT_TRUE(fs::exists(folder_ / "ledger.db.txt"));
 }
 
+// A report replaced LOCK, segments and weights, with status 0.
+TEST_F(ReportCommand, RefusesToWriteOverWhatAServiceKeeps) {
+  std::ofstream(folder_ / "LOCK") << "";
+  fs::create_directories(folder_ / "drafts" / "sql");
+  fs::create_directory_symlink(folder_, folder_ / "same");
+  for (const fs::path out : {"LOCK", "router.state", "drafts/sql/CURRENT", "drafts", "replay/segment-0000000001.replay",
+                             "optimizer/sql.opt", "same/drafts/x", "drafts/../LOCK"}) {
+    try {
+      run({"topics", "--out", (folder_ / out).string()});
+      ADD_FAILURE() << "written: " << out;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument) << out;
+      EXPECT_THAT(error.message(), HasSubstr("lies among the files that a service keeps in")) << out;
+    }
+  }
+  EXPECT_EQ(fs::file_size(folder_ / "LOCK"), 0U);
+  run({"topics", "--out", (folder_ / "report.txt").string()});
+  EXPECT_TRUE(fs::exists(folder_ / "report.txt")) << "beside them it may lie";
+}
+
 // The formats were listed as "{csv->\x02,json->…": with the numbers behind the names.
 TEST_F(ReportCommand, AnUnknownFormatOrKindIsToldTheNames) {
   const auto refusal = [&](const std::vector<std::string>& arguments) {

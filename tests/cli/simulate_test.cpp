@@ -119,6 +119,10 @@ TEST_F(SimulateCommand, WhatDoesNotFitTogetherIsRefusedWithTheOption) {
   EXPECT_THAT(refused({"--rate", "1", "--ledger", path("absent.db")}), HasSubstr("absent.db"));
   EXPECT_THAT(refusal({"simulate", "--profile", path("absent.json"), "--rate", "1"}), HasSubstr("absent.json"));
   EXPECT_THAT(refusal({"profile", "--target", kTarget, "--bandwidth", "3"}), HasSubstr("go together"));
+  const std::string other = folder_.write("config.json", "{\"model\": 1}").string();
+  EXPECT_THAT(refusal({"profile", "--target", kTarget, "--bandwidth", "3", "--tflops", "1", "--out", other}),
+              HasSubstr("config.json is there already and is no profile"));
+  EXPECT_EQ(read_file(other, 100), "{\"model\": 1}");
   calculated(/*with_draft=*/false);
   EXPECT_THAT(refused({"--rate", "1", "--arms", "auto"}), HasSubstr("has no draft"));
   EXPECT_EQ(refused({"--rate", "1", "--duration", "1"}), "none") << "plain decoding is the arm then";

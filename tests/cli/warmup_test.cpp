@@ -46,6 +46,22 @@ TEST(Warmup, ADraftThatTheMachineCannotTrainIsRefusedByItsSize) {
   }
 }
 
+// It replaced the target by the draft.
+TEST(Warmup, ItsOwnModelsAreNoOutcome) {
+  const slip::testing::TemporaryFolder folder;
+  std::filesystem::copy(kDemo + "draft", folder.path() / "draft");
+  const auto prompts = folder.write("p.jsonl", "{\"prompt\":\"x\"}\n");
+  CLI::App app;
+  add_warmup(app);
+  try {
+    app.parse("warmup --force --target " + kDemo + "target --draft " + (folder.path() / "draft").string() + " --data " +
+              prompts.string() + " --out " + (folder.path() / "draft").string() + "/");
+    FAIL() << "it began";
+  } catch (const Error& error) {
+    EXPECT_NE(error.message().find("is the model that the draft is made from"), std::string::npos) << error.message();
+  }
+}
+
 template <class Ask>
 bool is_there(const Ask& ask) {
   try {

@@ -64,7 +64,27 @@ TEST_F(TraceTest, IsScaledCutAndOrdered) {
   EXPECT_NEAR(arrivals[1].at_s, 10, 1e-6);
   EXPECT_EQ(arrivals[1].prompt_tokens, 1500);
   EXPECT_EQ(arrivals[1].max_tokens, 500);
-  EXPECT_TRUE(read("").empty());
+}
+
+// Each was a load without requests, with status 0; the first line was dropped, whatever it was.
+TEST_F(TraceTest, ATraceWithoutRequestsOrAHeadIsRefused) {
+  const auto refusal_of = [&](const std::string& content) -> std::string {
+    try {
+      trace_arrivals(folder_.write("trace.csv", content), {});
+      return "none";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.param(), "--trace");
+      return error.message();
+    }
+  };
+  const std::string row = "2023-11-16 18:00:30,374,44\n";
+  EXPECT_THAT(refusal_of(kHead), ::testing::HasSubstr("trace.csv holds no requests"));
+  for (const std::string& head :
+       {std::string(), row, std::string("TIMESTAMP,GeneratedTokens,ContextTokens\n"), std::string(4000, '\0')}) {
+    EXPECT_THAT(refusal_of(head + row), ::testing::HasSubstr("line 1 is not the head of a trace"))
+        << head.substr(0, 40);
+  }
+  EXPECT_EQ(refusal_of("\xEF\xBB\xBFTIMESTAMP,ContextTokens,GeneratedTokens\r\n" + row), "none");
 }
 
 TEST_F(TraceTest, ALineThatIsNoArrivalIsNamed) {

@@ -66,7 +66,13 @@ TEST_F(ProfileFile, WhatIsWrongIsNamed) {
   EXPECT_THAT(refusal("/slipstream_profile", 2), HasSubstr("has format 2"));
   EXPECT_THAT(refusal("/target", 7), HasSubstr("target: costs is missing"));
   EXPECT_THAT(refusal("/draft/costs", json::object()), HasSubstr("draft: row_us is missing"));
-  EXPECT_THAT(refusal("/step_us", -1), HasSubstr("step_us"));
+  // Times without a bound made a clock that ran backwards, and one that never ended.
+  for (const json& value : {json(-1), json(1e308), json(3.7e9), json("1")}) {
+    EXPECT_THAT(refusal("/step_us", value), HasSubstr("step_us"));
+    EXPECT_THAT(refusal("/request_us", value), HasSubstr("request_us"));
+    EXPECT_THAT(refusal("/target/costs/sequence_us", value), HasSubstr("sequence_us"));
+    EXPECT_THAT(refusal("/target/costs/row_context_us", value), HasSubstr("row_context_us"));
+  }
   EXPECT_THAT(refusal("/target/held_out", "x"), HasSubstr("target: passes"));
   EXPECT_THROW(read_profile(folder_.path() / "absent.json"), Error);
 }
