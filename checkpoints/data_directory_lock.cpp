@@ -29,14 +29,20 @@ DataDirectoryLock::DataDirectoryLock(const std::filesystem::path& data_directory
   ensure_private_directory(data_directory);
   const auto path = data_directory / "LOCK";
   FileHandle file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600));
-  if (!file) throw Error(ErrorCode::kIo, "cannot open " + path.string() + ": " + std::strerror(errno));
+  if (!file) {
+    throw Error(ErrorCode::kIo, "cannot open " + path.string() + ": " + std::strerror(errno),
+                "if no service uses the directory, remove what is at that path");
+  }
   if (::flock(file.get(), LOCK_EX | LOCK_NB) != 0) {
     if (errno != EWOULDBLOCK) throw Error(ErrorCode::kIo, "cannot lock " + path.string() + ": " + std::strerror(errno));
     throw Error(ErrorCode::kConflict, data_directory.string() + " is in use by " + holder_of(file.get()),
                 "stop that process, or choose another --data-dir");
   }
   const std::string pid = std::to_string(::getpid()) + "\n";
-  if (::ftruncate(file.get(), 0) != 0) throw Error(ErrorCode::kIo, "cannot write " + path.string());
+  if (::ftruncate(file.get(), 0) != 0) {
+    throw Error(ErrorCode::kIo, "cannot write " + path.string() + ": " + std::strerror(errno),
+                "it should be a regular file; if no service uses the directory, remove it");
+  }
   write_all(file.get(), std::as_bytes(std::span(pid)), "lock");
   path_ = path;
   file_ = std::move(file);

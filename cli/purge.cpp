@@ -78,7 +78,7 @@ PurgeResult purge_at_rest(const fs::path& data_dir, const PurgeWish& wish, const
   const PurgeReplay purge_replay = [&](const PurgeScope& scope) {
     return purge_resting_replay(data_dir / "replay", scope);
   };
-  warn_of_emptied_ledger(data_dir);
+  warn_of_lost_ledger(data_dir);
   Ledger ledger(resting_ledger(data_dir / "ledger.db"));
   const auto orders = wish.tenant.empty() ? orders_of(wish, {}, {})
                                           : orders_of(wish, known_keys(config), ledger.tenants_named(wish.tenant));
@@ -122,7 +122,11 @@ void run(const PurgeFlags& flags) {
   std::cout << "purged " << result.records << " records of replay and " << result.rows << " rows of the ledger";
   if (result.records + result.rows > 0) std::cout << "; what was learned from them stays";
   std::cout << "\n" << std::flush;
-  if (!std::cout) throw Error(ErrorCode::kIo, "it is purged, but standard output could not be written");
+  if (!std::cout) {
+    throw Error(ErrorCode::kIo,
+                std::string(result.records + result.rows > 0 ? "it is purged" : "nothing was to be purged") +
+                    ", but standard output could not be written");
+  }
 }
 
 }  // namespace

@@ -11,7 +11,7 @@
 namespace slip {
 namespace {
 
-constexpr const char* kWhereItIs = "`slipstream serve` keeps one at <data-dir>/ledger.db; name it with --db";
+constexpr const char* kWhereItIs = "name a ledger: `slipstream serve` keeps one at <data-dir>/ledger.db";
 
 std::string kind_of(std::filesystem::file_type type) {
   switch (type) {

@@ -228,9 +228,14 @@ void add_draft(Inspection& found, Sheet& versions, const StoreFolder& draft) {
 
 Inspection inspect_model(const fs::path& folder) {
   Inspection found{.kind = fs::exists(folder / "meta.json") ? "draft" : "checkpoint"};
-  const ModelConfig config = load_model_config(folder);
-  add_shape(found, config);
-  or_fault(found, [&] { add_weights(found, folder, config); });
+  try {
+    const ModelConfig config = load_model_config(folder);
+    add_shape(found, config);
+    or_fault(found, [&] { add_weights(found, folder, config); });
+  } catch (const Error& error) {
+    if (error.code() == ErrorCode::kUnsupported) throw;  // another kind of model is not a damaged one
+    found.add_error(error);
+  }
   or_fault(found, [&] {
     Tokenizer::load(folder);
     found.add("tokenizer", std::string("ok"));

@@ -79,10 +79,22 @@ bool has_drafts(const fs::path& folder) {
                      [](const fs::directory_entry& entry) { return is_there(entry.path() / "CURRENT"); });
 }
 
+bool holds_any(const fs::path& folder) {
+  std::error_code none;
+  return fs::directory_iterator(folder, none) != fs::directory_iterator();
+}
+
 // Only reads the file: taking the lock would make a service fail that starts at the same time.
-std::string lock_holder(const fs::path& folder) {
+std::string lock_holder(const fs::path& folder, Inspection& found) {
   if (fs::is_symlink(fs::symlink_status(folder / "LOCK")) || !fs::exists(folder / "LOCK")) return "free";
-  const std::string text = read_file(folder / "LOCK", /*max_bytes=*/64);
+  constexpr std::size_t kMostBytes = 64;
+  std::string text;
+  try {
+    text = read_file(folder / "LOCK", kMostBytes);
+  } catch (const Error& error) {
+    found.add_error(error);
+    return "unknown";
+  }
   pid_t pid = 0;
   const auto parsed = std::from_chars(text.data(), text.data() + text.size(), pid);
   if (parsed.ec != std::errc{} || pid <= 0) return "free";
@@ -122,12 +134,15 @@ void adopt_folder(Inspection& whole, const std::string& part, const fs::path& pa
 
 Inspection inspect_data_directory(const fs::path& folder) {
   Inspection found{.kind = "data directory"};
-  found.add("in use by", lock_holder(folder));
+  found.add("in use by", lock_holder(folder, found));
   constexpr fs::perms kByOthers = fs::perms::group_write | fs::perms::others_write;
   if ((fs::status(folder).permissions() & kByOthers) != fs::perms::none) {
     found.faults.push_back(folder.string() + " can be written by others, and no service starts with it");
   }
   adopt(found, "ledger", folder / "ledger.db", inspect_ledger);
+  if (!is_there(folder / "ledger.db") && (holds_any(folder / "drafts") || holds_any(folder / "replay"))) {
+    found.faults.push_back((folder / "ledger.db").string() + " is missing, though drafts or replay are there");
+  }
   if (fs::is_symlink(fs::symlink_status(folder / "LOCK"))) found.faults.push_back(no_link(folder / "LOCK"));
   adopt_folder(found, "drafts", folder / "drafts", inspect_draft_store);
   adopt_folder(found, "replay", folder / "replay", inspect_replay);

@@ -26,14 +26,16 @@ bool holds_anything(const std::filesystem::path& folder) {
 
 }  // namespace
 
-// SQLite treats an empty file as a new database. A crash at the first start leaves one too, but then there are no
-// drafts yet.
-void warn_of_emptied_ledger(const std::filesystem::path& data_dir) {
+// SQLite treats an empty file as a new database, and makes one that is missing. The first start of a service has
+// neither, but then there are no drafts yet.
+void warn_of_lost_ledger(const std::filesystem::path& data_dir) {
   const std::filesystem::path file = data_dir / "ledger.db";
   std::error_code none;
-  if (std::filesystem::file_size(file, none) != 0 || none) return;
+  const bool is_missing = std::filesystem::symlink_status(file, none).type() == std::filesystem::file_type::not_found;
+  if (!is_missing && (std::filesystem::file_size(file, none) != 0 || none)) return;
   if (!holds_anything(data_dir / "replay") && !holds_anything(data_dir / "drafts")) return;
-  log_warn(file.string() + " is empty, though drafts or replay are there: a new ledger is begun, and the requests, " +
+  log_warn(file.string() + (is_missing ? " is missing" : " is empty") +
+           ", though drafts or replay are there: a new ledger is begun, and the requests, " +
            "acceptance rates, verdicts and loads that the old one held are lost; to have them back, stop the service " +
            "and restore a copy made by `slipstream ledger backup`");
 }
@@ -89,7 +91,7 @@ LedgerOptions ledger_options(const ServeConfig& config, std::shared_ptr<DiskSpac
   LedgerOptions options = config.ledger;
   options.disk = std::move(disk);
   options.file = config.data_dir / "ledger.db";
-  warn_of_emptied_ledger(config.data_dir);
+  warn_of_lost_ledger(config.data_dir);
   return options;
 }
 

@@ -96,7 +96,9 @@ std::shared_ptr<const Grammar> GrammarBuilder::finish(std::int32_t root) {
   measure_depths();
   if (made_->least_depth(made_->root_) > Grammar::kMostDepth) {
     throw Error(ErrorCode::kInvalidArgument, "no document satisfies '" + where_ + "'",
-                "a required part is impossible, or requires itself without end", where_);
+                "a required part is impossible, requires itself without end, or lies more than " +
+                    std::to_string(Grammar::kMostDepth) + " levels deep",
+                where_);
   }
   return std::move(made_);
 }

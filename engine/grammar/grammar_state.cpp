@@ -95,7 +95,8 @@ class GrammarState::Entering {
 
   [[noreturn]] static void refuse() {
     throw Error(ErrorCode::kInvalidArgument, "an answer to this schema can be parsed in too many ways",
-                "give alternatives that differ in their first property", "response_format");
+                "give alternatives that differ in their first property, and fewer optional properties",
+                "response_format");
   }
 
   const Grammar& grammar_;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <utility>
 
 #include "common/error.h"
@@ -56,19 +57,44 @@ JsonKinds kind_of(const SchemaJson& value) {
   return static_cast<JsonKinds>(kind);
 }
 
+namespace {
+
+// Decodes a part of a URI's fragment (RFC 6901, 6): "a%20b" is "a b".
+std::string without_percents(const std::string& text, const SchemaPlace& reference) {
+  std::string decoded;
+  for (std::size_t at = 0; at < text.size(); ++at) {
+    if (text[at] != '%') {
+      decoded += text[at];
+      continue;
+    }
+    constexpr int kHexadecimal = 16;
+    unsigned byte = 0;
+    const char* const digits = text.data() + at + 1;
+    const char* const end = digits + std::min<std::size_t>(2, text.size() - at - 1);
+    if (end - digits != 2 || std::from_chars(digits, end, byte, kHexadecimal).ptr != end) {
+      reference.refuse("has a % that two hexadecimal digits do not follow");
+    }
+    decoded += static_cast<char>(byte);
+    at += 2;
+  }
+  return decoded;
+}
+
+}  // namespace
+
 SchemaPlace SchemaDocument::resolve(const SchemaPlace& place) const {
   const SchemaPlace reference = place.at("$ref");
   if (!reference.json().is_string()) reference.refuse("must be a string");
   const auto& text = reference.json().get_ref<const std::string&>();
   if (text == "#") return root_;
-  if (text.rfind("#/", 0) != 0 || text.find('%') != std::string::npos) {
+  if (text.rfind("#/", 0) != 0) {
     reference.refuse_unsupported("must name a place in this schema, such as #/$defs/node");
   }
   const SchemaJson* found = &root_.json();
   std::string path = root_.path();
   for (std::size_t begin = 2; begin <= text.size();) {
     const std::size_t end = std::min(text.find('/', begin), text.size());
-    std::string key = text.substr(begin, end - begin);
+    std::string key = without_percents(text.substr(begin, end - begin), reference);
     for (const auto& [escape, character] : {std::pair("~1", "/"), std::pair("~0", "~")}) {
       for (std::size_t at = 0; (at = key.find(escape, at)) != std::string::npos; ++at) key.replace(at, 2, character);
     }

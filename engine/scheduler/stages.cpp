@@ -283,9 +283,11 @@ void Engine::State::count_result(std::size_t i) {
   counts.last_version = proposal.version;
 }
 
-// Weights with a NaN fail every request for the same reason, so the log repeats a reason only once a minute.
+// Weights with a NaN fail every request for the same reason, so the log repeats a reason only once a minute. What a
+// client did wrong, such as a schema that cannot be followed, it is told alone.
 void Engine::State::fail(Sequence& sequence, const Error& cause) {
   sequence.fail(cause);
+  if (cause.code() == ErrorCode::kInvalidArgument) return;
   const std::int64_t now_us = monotonic_us();
   if (cause.what() == failure_told_ && now_us < next_telling_us_) return;
   contain([&] { failure_told_ = cause.what(); });

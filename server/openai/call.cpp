@@ -35,6 +35,7 @@ constexpr std::int64_t kMaxCompletionLogprobs = 5;
 constexpr std::int64_t kMaxInt32 = std::numeric_limits<std::int32_t>::max();
 constexpr std::int64_t kMaxLength = 9'007'199'254'740'991;  // JSON's largest exact integer; more than any context
 // max_tokens −1: the rest of the context, for clients of vLLM and llama.cpp
+constexpr const char* kSloHeader = "X-Slipstream-SLO";
 constexpr std::int64_t kWhatIsLeft = -1;
 
 // Tiers of OpenAI's API. Where the service has none of that name, they are hints.
@@ -238,7 +239,9 @@ class CallReader {
   void read_choices() {
     call_.n = static_cast<std::int32_t>(fields_.integer("n", 1, kMaxChoicesOfPrompt).value_or(1));
     if (call_.prompts.size() * static_cast<std::size_t>(call_.n) > kMaxChoices) {
-      refuse_field("n", "times the number of prompts is more than " + std::to_string(kMaxChoices));
+      const std::string most = std::to_string(kMaxChoices);
+      if (call_.n == 1) refuse_field("prompt", "must hold at most " + most + " prompts");
+      refuse_field("n", "times the number of prompts is more than " + most);
     }
     if (call_.endpoint == Endpoint::kChat) return;
     const auto best_of = fields_.integer("best_of", 1, kMaxChoicesOfPrompt);
@@ -259,6 +262,7 @@ class CallReader {
 
   std::optional<std::int64_t> read_length(const char* name) const {
     const auto length = fields_.integer(name, kWhatIsLeft, kMaxLength);
+    if (length == 0 && call_.endpoint == Endpoint::kChat) refuse_field(name, "must be -1 or above 0");
     if (length == 0 && !call_.echo) refuse_field(name, "must be -1 or above 0; 0 is allowed with 'echo' only");
     return length;
   }
@@ -348,25 +352,26 @@ class CallReader {
     if (headers.slo) read_slo_header(*headers.slo);
     if (call_.slo.any() && !headers.may_ask_slo) {
       throw Error(ErrorCode::kPermission, "this API key may not ask for a speed",
-                  "the operator allows it with slo=true in the keys file", "slo");
+                  "the operator allows it with slo=true in the keys file",
+                  fields_.find("slo") == nullptr ? kSloHeader : "slo");
     }
   }
 
   void read_slo_header(std::string_view list) {
     const auto named = parse_slo(list);
     if (!named) {
-      refuse_field("X-Slipstream-SLO",
-                   "must be like: tpot=40, ttft=500, e2e=4000, each from 0.001 to 3600000 milliseconds");
+      refuse_field(kSloHeader, "must be like: tpot=40, ttft=500, e2e=4000, each from 0.001 to 3600000 milliseconds");
     }
     take_targets(*named, "and the X-Slipstream-SLO header differ");
   }
 
   void take_targets(const SloTargets& named, const char* difference) {
+    const bool in_body = fields_.find("slo") != nullptr;
     for (const auto& [name, target] : kSloTargets) {
       std::int64_t& asked_us = call_.slo.*target;
       const std::int64_t named_us = named.*target;
       if (named_us > 0 && asked_us > 0 && asked_us != named_us) {
-        refuse_field("slo." + std::string(name) + "_ms", difference);
+        refuse_field(in_body ? "slo." + std::string(name) + "_ms" : kSloHeader, difference);
       }
       if (named_us > 0) asked_us = named_us;
     }

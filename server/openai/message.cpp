@@ -31,7 +31,8 @@ std::string parse_part(const json& part, const std::string& place) {
     refuse(ErrorCode::kUnsupported, place + ".type", "is \"" + kind + "\": only \"text\" parts are supported");
   }
   for (const auto& [name, value] : part.items()) {
-    const bool cache_hint = name == "cache_control" && value.is_object();  // prompt prefixes are cached anyway
+    const bool cache_hint = name == "cache_control";  // prompt prefixes are cached anyway
+    if (cache_hint && !value.is_object() && !value.is_null()) refuse(place + ".cache_control", "must be an object");
     if (name != "type" && name != "text" && !value.is_null() && !cache_hint) {
       refuse(place + "." + name.substr(0, kMaxShownBytes), "is not a field of a text part");
     }

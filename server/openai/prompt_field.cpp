@@ -12,9 +12,11 @@ namespace {
 using nlohmann::json;
 
 Prompt read_one(const json& value, const std::string& field) {
+  if (!value.is_array() && !value.is_string()) {
+    refuse_field(field, "must be a string, a list of token ids, or a list of one of these kinds");
+  }
   if (value.empty()) refuse_field(field, "must not be empty");
   if (value.is_array()) return read_token_ids(value, field);
-  if (!value.is_string()) refuse_field(field, "must be a string, a list of token ids, or a list of one of these kinds");
   const auto& text = value.get_ref<const std::string&>();
   if (text.empty()) refuse_field(field, "must not be empty");
   return text;

@@ -67,8 +67,12 @@ std::optional<std::int64_t> RequestFields::integer(const char* name, std::int64_
   const json* value = find(name);
   if (value == nullptr) return std::nullopt;
   const auto number = whole_number(*value, low, high);
-  if (!number)
-    refuse_field(prefix_ + name, "must be an integer from " + std::to_string(low) + " to " + std::to_string(high));
+  if (!number) {
+    const bool is_inexact = value->is_number_float() && std::abs(value->get<double>()) >= kExactBelow;
+    refuse_field(prefix_ + name,
+                 "must be an integer from " + std::to_string(low) + " to " + std::to_string(high) +
+                     (is_inexact ? ", written without a fraction or an exponent where it is large" : ""));
+  }
   return number;
 }
 

@@ -34,7 +34,8 @@ TokenizeCall parse_tokenize(std::string_view body) {
   call.prompt = fields.text("prompt");
   const json* messages = fields.find("messages");
   if (call.prompt.has_value() == (messages != nullptr)) {
-    refuse_field(call.prompt ? "messages" : "prompt", "send either 'prompt' or 'messages'");
+    refuse_field(call.prompt ? "messages" : "prompt",
+                 call.prompt ? "and 'prompt' exclude each other" : "or 'messages' is missing");
   }
   if (messages != nullptr) call.messages = parse_messages(*messages);
   call.add_special_tokens = fields.boolean("add_special_tokens").value_or(call.prompt.has_value());

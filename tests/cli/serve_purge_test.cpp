@@ -266,6 +266,10 @@ TEST_F(ServePurgeTest, AnEmptiedLedgerIsSaid) {
   std::ofstream(std::filesystem::path(data()) / "ledger.db") << "";
   EXPECT_EQ(purge("--before now"), 0) << said_;
   EXPECT_NE(said_.find("ledger.db is empty, though drafts or replay are there"), std::string::npos) << said_;
+  std::filesystem::remove(std::filesystem::path(data()) / "ledger.db");
+  std::ofstream(replay / "segment-0000000001.replay") << "";  // a start removes what has no whole header
+  EXPECT_EQ(purge("--before now"), 0) << said_;
+  EXPECT_NE(said_.find("ledger.db is missing, though drafts or replay are there"), std::string::npos) << said_;
 }
 
 TEST_F(ServePurgeTest, WhatCannotBeDoneSaysWhy) {

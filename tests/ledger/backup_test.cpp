@@ -152,7 +152,7 @@ TEST_F(BackupTest, AFileThatIsNoDatabaseStaysWhereItIs) {
     std::ofstream(folder_ / "text.db") << text;
     EXPECT_EQ(refused(folder_ / "text.db", copy_), ErrorCode::kDataLoss);
     EXPECT_EQ(message_, (folder_ / "text.db").string() + " is no SQLite database");
-    EXPECT_THAT(hint_, HasSubstr("--db"));
+    EXPECT_THAT(hint_, HasSubstr("name a ledger"));
     EXPECT_THAT(hint_, Not(HasSubstr("mv ")));
   }
   EXPECT_EQ(refused(folder_.path(), copy_), ErrorCode::kInvalidArgument);

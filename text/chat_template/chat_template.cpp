@@ -9,6 +9,7 @@
 #include "text/chat_template/template_program.h"
 #include "text/tokenizer.h"
 #include "text/tokenizer_settings.h"
+#include "text/utf8.h"
 
 namespace slip {
 
@@ -70,6 +71,14 @@ Source read_source(const std::filesystem::path& folder, const std::filesystem::p
 }
 
 std::vector<TemplateNode> parse_source(const Source& source) {
+  if (valid_utf8_prefix(source.text) < source.text.size() || source.text.find('\0') != std::string::npos) {
+    throw Error(ErrorCode::kInvalidArgument, source.file + " is no text in UTF-8", "name a Jinja file",
+                "chat_template");
+  }
+  if (source.text.find_first_not_of(" \t\r\n") == std::string::npos) {
+    throw Error(ErrorCode::kInvalidArgument, source.file + " holds an empty chat template", "name a Jinja file",
+                "chat_template");
+  }
   try {
     return parse_template(source.text);
   } catch (const Error& error) {

@@ -99,6 +99,9 @@ TEST(SchemaCompilerTest, EachKeyword) {
        {R"({"v":1})", R"({"v":1,"next":1})"}},
       {R"({"type": "array", "items": {"$ref": "#"}})", {"[]", "[[],[[]]]"}, {"[1]"}},
       {R"({"properties": {"a/b": {"const": 1}, "c": {"$ref": "#/properties/a~1b"}}})", {R"({"c":1})"}, {R"({"c":2})"}},
+      {R"({"properties": {"a %/b": {"const": 1}, "c": {"$ref": "#/properties/a%20%25~1b"}}})",
+       {R"({"c":1})"},
+       {R"({"c":2})"}},
       {"true", {"1", "{}", "[[]]"}, {"", "x"}},
       {"{}", {"1", R"("a")"}, {"tru"}},
   };
@@ -152,6 +155,8 @@ TEST(SchemaCompilerTest, WhatIsNotSupportedIsRefusedByItsPath) {
       {R"({"oneOf": [{"type": "object"}, {"type": "object"}]})", "schema.oneOf[1]"},
       {R"({"$ref": "http://example.org/s"})", "schema.$ref"},
       {R"({"$ref": "#/$defs/none"})", "schema.$ref"},
+      {R"({"$ref": "#/$defs/a%2"})", "schema.$ref"},
+      {R"({"$ref": "#/$defs/a%zz", "$defs": {"a%zz": true}})", "schema.$ref"},
       {R"({"$ref": "#", "minLength": 1})", "schema.minLength"},
       {R"({"properties": []})", "schema.properties"},
       {R"({"properties": {"a": 1}})", "schema.properties.a"},

@@ -23,11 +23,18 @@ class SchemaValidator {
     if (schema.is_boolean()) return schema.get<bool>();
     if (schema.contains("$ref")) {
       const auto& reference = schema["$ref"].get_ref<const std::string&>();
-      if (!is_valid(root_.at(Json::json_pointer(reference.substr(1))), value)) return false;
+      if (!is_valid(root_.at(Json::json_pointer(decoded(reference.substr(1)))), value)) return false;
     }
     return fits_type(schema, value) && fits_lists(schema, value) && fits_combinations(schema, value) &&
            (!value.is_string() || fits_string(schema, value)) && (!value.is_number() || fits_number(schema, value)) &&
            (!value.is_array() || fits_array(schema, value)) && (!value.is_object() || fits_object(schema, value));
+  }
+
+  static std::string decoded(std::string fragment) {
+    for (auto at = fragment.find('%'); at != std::string::npos; at = fragment.find('%', at + 1)) {
+      fragment.replace(at, 3, 1, static_cast<char>(std::stoi(fragment.substr(at + 1, 2), nullptr, 16)));
+    }
+    return fragment;
   }
 
   static bool has_type(const Json& value, const std::string& type) {

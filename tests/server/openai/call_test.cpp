@@ -203,6 +203,27 @@ TEST_P(CallRefusal, NamesTheField) {
   EXPECT_NE(error.message().find(GetParam().param), std::string::npos) << error.message();
 }
 
+// Each error led astray: by a field that was right, or by a next step that is refused too.
+TEST(Call, AnErrorSaysWhatIsWrong) {
+  const auto said = [](Endpoint endpoint, const std::string& body) { return fault_of_body(endpoint, body).message(); };
+  std::string prompts = R"({"prompt":["a")";
+  for (int i = 0; i < 128; ++i) prompts += R"(,"a")";
+  EXPECT_EQ(said(Endpoint::kCompletion, prompts + "]}"), "'prompt' must hold at most 128 prompts");
+  EXPECT_EQ(said(Endpoint::kChat, "{" + kMessages + R"(,"max_tokens":0})"), "'max_tokens' must be -1 or above 0");
+  EXPECT_NE(said(Endpoint::kChat, "{" + kMessages + R"(,"seed":1e18})").find("without a fraction or an exponent"),
+            std::string::npos);
+  for (const char* prompt : {"{}", "[null]", "[{}]"}) {
+    EXPECT_NE(
+        said(Endpoint::kCompletion, R"({"prompt":)" + std::string(prompt) + "}").find("must be a string, a list of"),
+        std::string::npos)
+        << prompt;
+  }
+  EXPECT_NE(said(Endpoint::kChat,
+                 R"({"messages":[{"role":"user","content":[{"type":"text","text":"x","cache_control":"y"}]}]})")
+                .find("cache_control' must be an object"),
+            std::string::npos);
+}
+
 INSTANTIATE_TEST_SUITE_P(
     Types, CallRefusal,
     ::testing::Values(

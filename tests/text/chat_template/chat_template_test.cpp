@@ -361,6 +361,24 @@ TEST(ChatTemplateTest, AFaultNamesTheFile) {
   }
 }
 
+// An empty one was "the prompt is empty", random bytes were a prompt that was too long.
+TEST(ChatTemplateTest, WhatIsNoTextIsNoTemplate) {
+  const testing::TemporaryFolder folder;
+  folder.write("tokenizer_config.json", "{}");
+  for (const std::string& source :
+       {std::string(), std::string(" \n"), std::string("\xff\xfe{{ messages }}"), std::string("a\0b", 3)}) {
+    const auto file = folder.path() / "t.jinja";
+    folder.write("t.jinja", source);
+    try {
+      ChatTemplate::load(folder.path(), file);
+      ADD_FAILURE() << source;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument);
+      EXPECT_TRUE(error.message().starts_with(file.string())) << error.message();
+    }
+  }
+}
+
 TEST(ChatTemplateTest, OfSeveralTemplatesTheDefaultOneCounts) {
   const testing::TemporaryFolder folder;
   folder.write("tokenizer_config.json",
