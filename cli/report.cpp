@@ -51,6 +51,7 @@ bool wants_color() {
 }
 
 void run_report(ReportOptions options) {
+  if (options.out == "-") options.out.clear();
   if (options.since != "all") options.query.since_us = wall_us() - parse_duration_us(options.since, "--since");
   if (!options.step.empty()) options.query.bucket_us = parse_duration_us(options.step, "--step");
   if (options.out.empty()) {
@@ -106,7 +107,7 @@ void add_report(CLI::App& app) {
   command->add_option("--limit", options->query.limit, "Most rows of the requests report")
       ->check(CLI::Range(1, 1'000'000))
       ->capture_default_str();
-  command->add_option("--out", options->out, "Output file, link, device or FIFO [standard output]");
+  command->add_option("--out", options->out, "Output file, link, device or FIFO [standard output, also -]");
   command->callback([options] { run_report(*options); });
 }
 

@@ -205,7 +205,9 @@ void write_output_file(const std::filesystem::path& path, std::string_view conte
   try {
     write_or_replace(path, content);
   } catch (const Error& error) {
-    throw Error(error.code(), "cannot write " + path.string() + ": " + error.message(), error.hint());
+    const std::string what = "cannot write " + path.string() + ": ";
+    throw Error(error.code(), error.message().starts_with(what) ? error.message() : what + error.message(),
+                error.hint());
   }
 }
 

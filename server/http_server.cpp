@@ -30,6 +30,7 @@ namespace {
 
 constexpr std::chrono::milliseconds kFirstBackOff{10};
 constexpr std::chrono::milliseconds kLongestBackOff{1000};
+constexpr std::chrono::seconds kWarnAgain{1};
 
 tcp::endpoint endpoint_of(const ServerOptions& options) {
   boost::system::error_code fault;
@@ -155,6 +156,7 @@ awaitable<void> HttpServer::State::listen() {
   };
   const Guard guard{*this};
   auto back_off = kFirstBackOff;
+  auto next_warning = std::chrono::steady_clock::now();
   asio::steady_timer pause(contexts.front());
   while (acceptor.is_open()) {
     try {
@@ -162,7 +164,11 @@ awaitable<void> HttpServer::State::listen() {
       back_off = kFirstBackOff;
       continue;
     } catch (const std::exception& fault) {
-      warn("accepting a connection failed, trying again: ", fault);
+      const auto now = std::chrono::steady_clock::now();
+      if (now >= next_warning) {
+        warn("accepting a connection failed, trying again: ", fault);
+        next_warning = now + kWarnAgain;
+      }
     }
     pause.expires_after(back_off);
     co_await pause.async_wait(asio::as_tuple(asio::use_awaitable));

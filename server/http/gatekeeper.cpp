@@ -117,7 +117,9 @@ bool Gatekeeper::is_own_origin(std::string_view origin) const {
 }
 
 std::optional<Reply> Gatekeeper::refuse_stranger(const RequestMetadata& metadata, const Principal& principal) const {
-  if (!metadata.host || !is_known_host(*metadata.host)) {
+  // A balancer's probe in HTTP/1.0 may have no Host; a browser's request always has one.
+  const bool is_simple_probe = !metadata.host && is_probe(metadata.path);
+  if (!is_simple_probe && (!metadata.host || !is_known_host(*metadata.host))) {
     return refusal(421, "this server does not answer for that Host; see server.allowed_hosts", "unknown_host");
   }
   if (metadata.origin && principal.allowed_origin.empty() && !is_own_origin(*metadata.origin)) {

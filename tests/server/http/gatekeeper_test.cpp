@@ -30,6 +30,11 @@ TEST(Gatekeeper, KnowsItsHosts) {
   RequestMetadata without = get("localhost");
   without.host.reset();
   EXPECT_EQ(status(gatekeeper, without), 421);
+  without.path = "/healthz";
+  EXPECT_EQ(status(gatekeeper, without), 0) << "a balancer's probe in HTTP/1.0";
+  RequestMetadata foreign = get("evil.example");
+  foreign.path = "/healthz";
+  EXPECT_EQ(status(gatekeeper, foreign), 421);
 }
 
 TEST(Gatekeeper, KnowsItsOrigins) {
