@@ -38,7 +38,11 @@ def arguments_of(arm):
 
 
 class ServiceError(Exception):
-    """A service that does not start, or a request it does not answer with 200."""
+    """A service that does not start, or a request it does not answer with 200, whose error code is `code`."""
+
+    def __init__(self, message, code=None):
+        super().__init__(message)
+        self.code = code
 
 
 def percentile(values, share):
@@ -158,7 +162,7 @@ class Service:
         finally:
             connection.close()
         if response.status != 200:
-            raise ServiceError(f"{response.status}: {reply}")
+            raise ServiceError(f"{response.status}: {reply}", reply.get("error", {}).get("code"))
         return reply
 
     def set_learning(self, on):

@@ -8,10 +8,11 @@ DIR is that of bench/service.py. Requests arrive by a Poisson process and belong
 --tpot times the least TPOT of plain decoding with eight clients. Load 1 is the rate that plain decoding with eight clients serves.
 Arms, which get the same requests at the same times:
   deadlines  the service's defaults
-  ignored    the same with engine.deadlines = false: targets are measured, nothing is planned by them
+  refusing   the same with slo.admission = "refuse": a request whose target is not predicted to be met is not served
+  ignored    the defaults with engine.deadlines = false: targets are measured, nothing is planned by them
   plain      the same without speculation
-Attainment is the share of requests whose TPOT met their target, goodput the tokens per second of these alone (AdaServe,
-arXiv 2501.12162)."""
+Attainment is the share of requests whose TPOT met their target, refused ones included, goodput the tokens per second of
+those alone (AdaServe, arXiv 2501.12162)."""
 
 import argparse
 import dataclasses
@@ -29,6 +30,7 @@ import closed_loop
 import service
 
 ARMS = {"deadlines": ([], ""),
+        "refusing": ([], '[slo]\nadmission = "refuse"\n'),
         "ignored": ([], "[engine]\ndeadlines = false\n"),
         "plain": (["--no-speculation"], "[engine]\ndeadlines = false\n")}
 CLIENTS = 8  # AdaServe's baseline: plain decoding of a batch of eight
@@ -76,7 +78,10 @@ def run_arm(options, folder, arm, requests, times):
                 found[i] = {**figures, "tokens": reply["usage"]["completion_tokens"],
                             "text": reply["choices"][0]["message"]["content"]}
             except (closed_loop.ServiceError, OSError, KeyError) as error:
-                failures.append(error)
+                if getattr(error, "code", None) == "slo_unattainable":
+                    found[i] = {"met": False, "tokens": 0, "text": None}
+                else:
+                    failures.append(error)
 
         threads = []
         for i, at in enumerate(times):
@@ -98,9 +103,11 @@ def figures_of(found, elapsed, tiers):
     def attainment(records):
         return sum(record["met"] for record in records) / len(records) if records else None
 
-    violation = [record["measured_tpot_ms"] / record["tpot_ms"] for record in found]
-    ttft = [record["measured_ttft_ms"] for record in found]
-    return {"requests": len(found), "attainment": attainment(found),
+    served = [record for record in found if record["text"] is not None]
+    violation = [record["measured_tpot_ms"] / record["tpot_ms"] for record in served]
+    ttft = [record["measured_ttft_ms"] for record in served]
+    return {"requests": len(found), "refused": 1 - len(served) / len(found), "attainment": attainment(found),
+            "attainment_of_served": attainment(served),
             "by_tier": [attainment([record for record, tier in zip(found, tiers) if tier == i]) for i in range(max(tiers) + 1)],
             "goodput_tokens_per_s": sum(record["tokens"] for record in found if record["met"]) / elapsed,
             "tokens_per_s": sum(record["tokens"] for record in found) / elapsed,
@@ -130,9 +137,9 @@ def run(options):
                     found[arm], elapsed = run_arm(options, folder, arm, requests, times)
                     runs.append((arm, figures_of(found[arm], elapsed, tiers)))
                     print(f"  load {load:g}, seed {seed}, {arm}: {json.dumps(runs[-1][1])}", file=sys.stderr, flush=True)
-                texts = [[record["text"] for record in found[arm]] for arm in options.arms]
-                if any(other != texts[0] for other in texts):
-                    sys.exit("slo: answers differ between the arms")
+                for answers in zip(*(found[arm] for arm in options.arms)):
+                    if len({record["text"] for record in answers if record["text"] is not None}) > 1:
+                        sys.exit("slo: answers differ between the arms")
             result["loads"].append({"load": load, "requests_per_s": load * rate, "runs": [[arm, one] for arm, one in runs]})
     return result
 
@@ -142,7 +149,7 @@ def median(runs, arm, value):
 
 
 def print_table(result, arms):
-    print(f"{'load':>5}  {'arm':<11}{'attainment':>11}{'goodput':>9}{'tokens/s':>10}{'violation p50':>15}{'p99':>7}{'TTFT p50, ms':>14}")
+    print(f"{'load':>5}  {'arm':<11}{'attainment':>11}{'refused':>9}{'of served':>11}{'goodput':>9}{'tokens/s':>10}{'violation p50':>15}{'p99':>7}{'TTFT p50, ms':>14}")
     for row in result["loads"]:
         for arm in arms:
             def of(*path):
@@ -151,7 +158,7 @@ def print_table(result, arms):
                         one = one[key]
                     return one
                 return median(row["runs"], arm, value)
-            print(f"{row['load']:>5g}  {arm:<11}{of('attainment'):>11.2f}{of('goodput_tokens_per_s'):>9.0f}{of('tokens_per_s'):>10.0f}"
+            print(f"{row['load']:>5g}  {arm:<11}{of('attainment'):>11.2f}{of('refused'):>9.2f}{of('attainment_of_served'):>11.2f}{of('goodput_tokens_per_s'):>9.0f}{of('tokens_per_s'):>10.0f}"
                   f"{of('violation', 'p50'):>15.2f}{of('violation', 'p99'):>7.2f}{of('ttft_ms', 'p50'):>14.0f}")
 
 

@@ -11,7 +11,8 @@ import slo  # noqa: E402
 
 
 def record(measured, met, tokens=10):
-    return {"tpot_ms": 20, "measured_tpot_ms": measured, "measured_ttft_ms": 2 * measured, "met": met, "tokens": tokens}
+    return {"tpot_ms": 20, "measured_tpot_ms": measured, "measured_ttft_ms": 2 * measured, "met": met, "tokens": tokens,
+            "text": "an answer"}
 
 
 class Figures(unittest.TestCase):
@@ -24,6 +25,15 @@ class Figures(unittest.TestCase):
         self.assertEqual(figures["tokens_per_s"], 30)
         self.assertEqual(figures["violation"], {"p50": 1.5, "p99": 3.0})
         self.assertEqual(figures["ttft_ms"]["p50"], 60)
+
+    def test_a_refused_request_has_not_met_its_target_and_has_no_times(self):
+        refused = {"met": False, "tokens": 0, "text": None}
+        figures = slo.figures_of([record(10, True), refused, record(30, False), refused], elapsed=2, tiers=[0, 0, 1, 1])
+        self.assertEqual(figures["attainment"], 0.25)
+        self.assertEqual(figures["refused"], 0.5)
+        self.assertEqual(figures["attainment_of_served"], 0.5)
+        self.assertEqual(figures["tokens_per_s"], 10)
+        self.assertEqual(figures["violation"]["p99"], 1.5)
 
     def test_arrivals_are_those_of_a_seed(self):
         times = slo.arrivals(rate=5, duration=200, seed=3)
