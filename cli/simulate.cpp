@@ -47,9 +47,10 @@ struct SimulateOptions {
   bool deadlines = false, as_json = false;
 };
 
-constexpr double kPoissonSeconds = 60;  // of a load without --duration; a trace is replayed whole
-constexpr int kPoissonTokens = 128;     // of an answer without --max-tokens; a trace says its own
-constexpr double kMostRequests = 1e7;   // of a load; their arrivals are in memory
+constexpr std::size_t kMostTopics = 63;  // as of a service
+constexpr double kPoissonSeconds = 60;   // of a load without --duration; a trace is replayed whole
+constexpr int kPoissonTokens = 128;      // of an answer without --max-tokens; a trace says its own
+constexpr double kMostRequests = 1e7;    // of a load; their arrivals are in memory
 
 // "sql=0.56"
 SimulatedTopic topic_of(const std::string& text) {
@@ -222,6 +223,9 @@ void check(const SimulateOptions& options) {
     throw Error(ErrorCode::kInvalidArgument, what, hint);
   };
   if (options.rates.empty() == options.trace.empty()) refuse("no load is given", "give either --rate or --trace");
+  if (options.topics.size() > kMostTopics) {
+    refuse("--topics names more than " + std::to_string(kMostTopics), "leave some out");
+  }
   if (!options.topics.empty() && !options.ledger.empty()) refuse("--topics and --ledger both give α", "leave one out");
   for (const double rate : options.rates) {
     if (rate * seconds_of(options) <= kMostRequests) continue;
@@ -306,7 +310,7 @@ void add_engine_options(CLI::App& command, SimulateOptions& options) {
   command.add_option("--request-ms", options.request_ms, "Time of a request outside the engine [the profile's]")
       ->check(CLI::Range(0.0, 1e6))
       ->check(nan_fault);
-  command.add_flag("--deadlines", options.deadlines, "Plan for the targets (speculation.deadlines), not only measure");
+  command.add_flag("--deadlines", options.deadlines, "Plan for the targets (engine.deadlines), not only measure");
 }
 
 }  // namespace

@@ -255,7 +255,7 @@ bool Learner::State::append(ReplayRecord& record) {
     lose();
     refused.store(true, std::memory_order_relaxed);
     const std::int64_t now = monotonic_us();
-    if (now - complained_us > kExpireEveryUs || complained_us == 0) {
+    if (!complained || now - complained_us > kExpireEveryUs) {
       log_parts(LogLevel::kWarn, {"learning: records are lost: ", error.what()});
       complained_us = now;
       complained = true;

@@ -64,7 +64,10 @@ Database open_ledger(const std::filesystem::path& file) {
   if (database.integer("SELECT COUNT(*) FROM sqlite_master") == 0) database.execute("PRAGMA auto_vacuum = INCREMENTAL");
   if (std::filesystem::file_size(file) <= kCheckedBytes) check_pages(database);
   // secure_delete overwrites deleted rows; otherwise a purge would leave them in the file.
-  database.execute("PRAGMA secure_delete = ON; PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL");
+  // Each commit moves its pages from the WAL into the file, so that a WAL that someone deletes or overwrites beneath a
+  // running service takes no more rows with it than a crash does.
+  database.execute(
+      "PRAGMA secure_delete = ON; PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA wal_autocheckpoint = 1");
   migrate(database, ledger_migrations());
   refresh_views(database);
   return database;
@@ -82,7 +85,8 @@ struct Ledger::State {
   }
 
   void run();
-  bool in_place() const { return opened && identity_at(options.file) == opened && database.is_whole(); }
+  bool is_named() const { return opened && identity_at(options.file) == opened; }
+  bool in_place() const { return !cut && is_named() && database.is_whole(); }
   bool may_write();
   void stay_away();
   void write_pending();
@@ -108,8 +112,9 @@ struct Ledger::State {
   const std::optional<FileIdentity> opened = identity_at(options.file);
   const std::string away_text = database.name() + " was deleted, moved, replaced or cut";
   RowWriter writer;
-  std::int64_t away_since_us = 0;           // monotonic; 0: the file is in place
-  std::atomic<bool> gone{false};            // missing for kAwayIntervals
+  std::int64_t away_since_us = 0;  // monotonic; 0: the file is in place
+  std::atomic<bool> gone{false};   // missing for kAwayIntervals
+  bool cut = false;  // in its place, but not whole: SQLite's pages in memory no longer fit to what may be put there
   LockFreeInbox<LedgerRow>::Batch pending;  // kept while writing fails
   std::uint64_t n_dropped_stored = 0;
   std::int64_t next_upkeep_us = 0;  // monotonic; the first upkeep runs soon after the start
@@ -141,7 +146,7 @@ void Ledger::State::run() {
     }
     if (last && failing) sqlite3_busy_timeout(database.get(), kLastPatienceMs);
     // The last write also goes to a missing file, which may only have been moved
-    if (last || may_write()) write_pending();
+    if ((last && !cut) || may_write()) write_pending();
     {
       const std::lock_guard lock(mutex);
       flushes_done = flush;
@@ -176,11 +181,13 @@ void Ledger::State::stay_away() {
                                           std::distance(late.begin(), late.end()));
   pending.clear();
   if (gone) return;
-  empty_wal();  // completes a moved file, and keeps SQLite from applying our WAL to the file now at the path
+  cut = is_named();
+  // Completes a moved file, and keeps SQLite from applying our WAL to the file now at the path.
+  if (!cut) empty_wal();
   log_parts(LogLevel::kError,
-            {"ledger: ", away_text,
-             "; serving goes on, and rows are dropped until that file is back in its place. A restart opens what is "
-             "there by then, or begins a new one"});
+            {"ledger: ", away_text, "; serving goes on, and rows are dropped until ",
+             cut ? "a restart, before which a copy made by `slipstream ledger backup` must be put there"
+                 : "that file is back in its place. A restart opens what is there by then, or begins a new one"});
   gone = true;
 }
 

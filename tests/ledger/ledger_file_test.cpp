@@ -97,9 +97,38 @@ TEST_F(LedgerTest, AFileThatIsCutOrOverwrittenIsSaidAndItsRowsAreCounted) {
       ledger.record(numbered(2));
       EXPECT_TRUE(eventually([&] { return ledger.dropped() == 1; }));
       EXPECT_THROW(ledger.purge({.before_us = wall_us()}), Error);
+      ledger.record(numbered(3));
+      ledger.flush();
+      EXPECT_TRUE(ledger.failing()) << "nobody has put it back";
     }
     const std::string said = ::testing::internal::GetCapturedStderr();
     EXPECT_THAT(said, HasSubstr(file_.string() + " was deleted, moved, replaced or cut"));
+    EXPECT_THAT(said, HasSubstr("until a restart"));
+    EXPECT_THAT(said, ::testing::Not(HasSubstr("is back")));
+  }
+}
+
+// Rows lay in the WAL until it had a thousand pages, and were gone with it at the next start.
+TEST_F(LedgerTest, NoRowIsInTheWalAlone) {
+  const std::string wal = file_.string() + "-wal";
+  const std::vector<std::function<void()>> changes = {
+      [&] {}, [&] { fs::remove(wal); }, [&] { fs::resize_file(wal, 0); },
+      [&] { std::fstream(wal, std::ios::in | std::ios::out | std::ios::binary) << std::string(3'000, 'x'); },
+      [&] {
+        fs::copy_file(wal, wal + ".copy");
+        fs::rename(wal + ".copy", wal);
+      }};
+  for (std::size_t i = 0; i < changes.size(); ++i) {
+    const fs::path alone = folder_ / ("alone-" + std::to_string(i) + ".db");
+    for (const char* suffix : {"", "-wal", "-shm"}) fs::remove(file_.string() + suffix);
+    Ledger ledger(options_for(file_));
+    for (std::uint64_t id = 1; id <= 40; ++id) {
+      ledger.record(numbered(id));
+      ledger.flush();
+      if (id == 20) changes[i]();
+    }
+    fs::copy_file(file_, alone);
+    EXPECT_EQ(Database(alone, Database::Mode::kReadWrite).integer("SELECT COUNT(*) FROM requests"), 40) << i;
   }
 }
 
