@@ -29,8 +29,8 @@ class Database {
   const std::string& name() const { return name_; }  // the file's
   [[noreturn]] void fail(int result, const std::string& doing) const;
   [[noreturn]] void damaged(const std::string& how) const;  // Error{kDataLoss}
-  // Whether the file still begins as a database and is as long as its header says: someone may cut it or write into it
-  // beneath a running service, and SQLite tells at the next start. Also true of a file that has no header yet.
+  // False if the file does not begin as a database any more or was cut: someone may do so beneath a running service,
+  // and SQLite tells at the next start. Also true of a file that has no header yet.
   bool is_whole() const;
   // From here on damage is said to be that of `original`, whose pages this database copies.
   void is_copy_of(const Database& original) { whose_damage_ = original.name_; }
@@ -41,6 +41,7 @@ class Database {
   };
   std::string name_, whose_damage_;
   mutable bool had_header_ = false;
+  mutable std::int64_t whole_bytes_ = 0;  // when it was last seen to be as long as its header says
   std::unique_ptr<sqlite3, Closer> handle_;
 };
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The ledger's file: its permissions, one that was moved, damaged or locked, and what is not a ledger.
 #include <gmock/gmock.h>
+#include <signal.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <atomic>
@@ -106,6 +108,30 @@ TEST_F(LedgerTest, AFileThatIsCutOrOverwrittenIsSaidAndItsRowsAreCounted) {
     EXPECT_THAT(said, HasSubstr("until a restart"));
     EXPECT_THAT(said, ::testing::Not(HasSubstr("is back")));
   }
+}
+
+// Its header says so many pages, and the disk had no room for the last ones: that file was called cut.
+TEST_F(LedgerTest, AFileThatTheDiskLetsNotGrowIsNotCut) {
+  Ledger ledger(options_for(file_));
+  for (std::uint64_t id = 1; id <= 600; ++id) ledger.record(numbered(id));
+  ledger.flush();
+  ::signal(SIGXFSZ, SIG_IGN);
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+  const rlimit full{fs::file_size(file_), before.rlim_max};
+  ::setrlimit(RLIMIT_FSIZE, &full);
+  for (std::uint64_t id = 601; id <= 700; ++id) ledger.record(numbered(id));
+  for (int i = 0; i < 8; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    ledger.flush();
+  }
+  EXPECT_EQ(fs::file_size(file_), full.rlim_cur);
+  EXPECT_FALSE(ledger.failing());
+  ::setrlimit(RLIMIT_FSIZE, &before);
+  ledger.record(numbered(701));
+  ledger.flush();
+  EXPECT_EQ(ledger.dropped(), 0U);
+  EXPECT_EQ(count("SELECT COUNT(*) FROM requests"), 701);
 }
 
 // Rows lay in the WAL until it had a thousand pages, and were gone with it at the next start.
