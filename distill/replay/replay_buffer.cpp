@@ -71,7 +71,7 @@ struct ReplayBuffer::State {
   std::map<std::string, Reservoir> topics;
   std::uint64_t last_sequence = 0;
   std::uint64_t dropped = 0, expired = 0;
-  std::vector<std::pair<FrameHeader, FramePlace>> unfinished_purges;  // only while opening
+  std::map<std::uint64_t, std::pair<FrameHeader, FramePlace>> unfinished_purges;  // by sequence; only while opening
   std::optional<SegmentLog> log;
 };
 
@@ -84,13 +84,19 @@ void ReplayBuffer::State::open() {
     for (auto& [name, topic] : topics) {
       if (ReplayEntry* entry = topic.find(sequence)) entry->offset = offset;
     }
+    const auto purge = unfinished_purges.find(sequence);
+    if (purge != unfinished_purges.end()) purge->second.second.offset = offset;
   };
   listener.on_damaged = [this](std::uint64_t sequence) {
     for (auto& [name, topic] : topics) topic.erase(sequence);
+    unfinished_purges.erase(sequence);
   };
   log.emplace(options.folder, options.segment_bytes, std::move(listener));
-  // A remaining tombstone means that a purge was interrupted: complete it.
-  for (const auto& [header, place] : std::exchange(unfinished_purges, {})) bury(header, place);
+  // A remaining tombstone means that a purge was interrupted: complete it, which may move the other tombstones.
+  while (!unfinished_purges.empty()) {
+    const auto [header, place] = unfinished_purges.extract(unfinished_purges.begin()).mapped();
+    bury(header, place);
+  }
   for (auto& [name, topic] : topics) shrink(topic);
   log->compact_where_half_is_dead();
 }
@@ -98,7 +104,7 @@ void ReplayBuffer::State::open() {
 bool ReplayBuffer::State::found(const FrameHeader& header, const FramePlace& place) {
   if (!header.plausible()) return false;
   if (header.tombstone()) {
-    unfinished_purges.emplace_back(header, place);
+    unfinished_purges.emplace(header.sequence, std::pair(header, place));
   } else {
     if (topic_of(header.topic).find(header.sequence) != nullptr) return false;
     add(header, place);

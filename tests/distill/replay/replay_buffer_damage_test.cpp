@@ -166,6 +166,27 @@ TEST(ReplayBuffer, ASegmentThatCouldNotBeMadeIsMadeOnceThereIsRoom) {
   }
 }
 
+// Bug: the first of two purges that a full disk had interrupted moved the tombstone of the second, and no later start
+// got past it: the program ended by a failed check.
+TEST(ReplayBuffer, SeveralInterruptedPurgesAreCompletedAtTheNextStart) {
+  ScratchFolder folder;
+  ReplayOptions options = options_in(folder);
+  options.segment_bytes = 1 << 20;  // all in one
+  {
+    ReplayBuffer buffer(options);
+    for (std::uint64_t id = 1; id <= 30; ++id) buffer.append(make_record(id, "sql"));
+    for (const std::uint64_t id : {30, 3, 29, 28}) {
+      arm_fail_point("replay.compact.fsync:1:enospc");
+      EXPECT_THROW(buffer.purge({.calls = {RequestId{id}}}), Error);
+    }
+    arm_fail_point("");
+  }
+  const auto left = ids_in(ReplayBuffer(options));
+  EXPECT_EQ(left.size(), 26U);
+  for (const std::uint64_t id : {3, 28, 29, 30}) EXPECT_FALSE(left.contains(id)) << id;
+  EXPECT_EQ(ids_in(ReplayBuffer(options)), left);
+}
+
 // A leftover temporary file may use the last bytes of the disk.
 TEST(ReplayBuffer, ACompactionThatFailsLeavesNoFileBehind) {
   ScratchFolder folder;
