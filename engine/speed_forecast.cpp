@@ -12,7 +12,7 @@ namespace {
 
 constexpr int kColdSteps = 8;                     // they touch memory for the first time
 constexpr std::int32_t kRowsWorthMeasuring = 16;  // fewer take about as long as none
-constexpr double kKeep = 1.0 / 16;                // weight of a new value
+constexpr double kKeep = 1.0 / 32;                // weight of a new value
 
 // The first value counts whole.
 void add(std::atomic<double>& average, double value) {
@@ -47,13 +47,15 @@ void SpeedForecast::on_step(const StepFigures& figures) noexcept {
     return;
   }
   const auto us = static_cast<double>(figures.step_us);
-  if (figures.prefill_rows >= kRowsWorthMeasuring) {
+  const auto at = std::min<std::size_t>(static_cast<std::size_t>(figures.n_decoding), kCounts - 1);
+  const bool decodes = figures.n_decoding > 0 && figures.committed > 0;
+  // A busy service reads prompts in most of its steps, and answers wait for them.
+  if (decodes) add(token_us_[at], us * figures.n_decoding / figures.committed);
+  if (figures.prefill_rows == 0) {
+    if (decodes) add(step_us_[at], us);
+  } else if (figures.prefill_rows >= kRowsWorthMeasuring) {
     const double prompts_us = us - (figures.n_decoding > 0 ? nearest(step_us_, figures.n_decoding) : 0);
     if (prompts_us > 0) add(prompt_row_us_, prompts_us / figures.prefill_rows);
-  } else if (figures.prefill_rows == 0 && figures.n_decoding > 0 && figures.committed > 0) {
-    const auto at = std::min<std::size_t>(static_cast<std::size_t>(figures.n_decoding), kCounts - 1);
-    add(step_us_[at], us);
-    add(token_us_[at], us * figures.n_decoding / figures.committed);
   }
 }
 

@@ -42,7 +42,7 @@ class SpeedForecast : public StepListener {
 
   const std::int32_t max_running_;
   int n_steps_ = 0;
-  // Of steps without prompts, by the number of sequences in them, in µs: the step, and a token of one sequence
+  // By the number of decoding sequences, in µs: a step without prompts, and a token of one sequence in any step
   std::array<Average, kCounts> step_us_{}, token_us_{};
   Average prompt_row_us_{0}, answer_us_{0};  // a prompt's row in a step; an answer from its first token to its end
   Average read_share_{0}, prompt_tokens_{0};
