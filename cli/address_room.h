@@ -5,7 +5,7 @@
 
 namespace slip::cli {
 
-// What the constructors of LibTorch and the first threads take; below it they fail in ways that nobody can report.
+// What the constructors of LibTorch and the first threads take. With less, they end the process without a message.
 inline constexpr std::uint64_t kLeastAddressRoom = std::uint64_t{256} << 20;
 
 // The bytes that this process may still map under its limit of addresses (RLIMIT_AS, `ulimit -v`); the largest number

@@ -35,7 +35,6 @@ SegmentLog::SegmentLog(std::filesystem::path folder, std::uint64_t segment_bytes
       numbers.push_back(*number);
     } else {
       skipped.files.push_back(name + " (its number is over " + std::to_string(kMaxSegmentNumber) + ")");
-      foreign_.push_back(item.path());
     }
   }
   std::sort(numbers.begin(), numbers.end());
@@ -45,12 +44,11 @@ SegmentLog::SegmentLog(std::filesystem::path folder, std::uint64_t segment_bytes
 }
 
 std::vector<std::filesystem::path> SegmentLog::foreign_files() const {
-  std::vector<std::filesystem::path> files = foreign_;
+  std::vector<std::filesystem::path> files;
   std::error_code gone;  // with the folder
   for (const auto& item : std::filesystem::directory_iterator(folder_, gone)) {
     const auto number = segment_number(item.path().filename().string());
-    const bool is_ours = number && segments_.contains(*number);
-    if (!is_ours && std::ranges::count(foreign_, item.path()) == 0) files.push_back(item.path());
+    if (!number || !segments_.contains(*number)) files.push_back(item.path());
   }
   return files;
 }
@@ -61,7 +59,6 @@ void SegmentLog::load(std::uint64_t number, bool growing, Skipped& skipped) {
   const std::string name = path.filename().string();
   if (!std::filesystem::is_regular_file(std::filesystem::symlink_status(path))) {
     skipped.files.push_back(name + " (not a regular file)");
-    foreign_.push_back(path);
     return;
   }
   const std::uint64_t on_disk = std::filesystem::file_size(path);
@@ -70,7 +67,6 @@ void SegmentLog::load(std::uint64_t number, bool growing, Skipped& skipped) {
   const SegmentScan scan = scan_segment(read_at(path, 0, readable), growing);
   if (scan.foreign) {
     log_warn("replay: " + path.string() + " has a format this build does not know; left alone");
-    foreign_.push_back(path);
     return;
   }
   figures_.damaged += scan.damaged_gaps;

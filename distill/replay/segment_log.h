@@ -109,7 +109,6 @@ class SegmentLog {
   bool compaction_refused_ = false;
   std::set<std::uint64_t> unreadable_;  // segments that were warned of
   Figures figures_;
-  std::vector<std::filesystem::path> foreign_;
 };
 
 }  // namespace slip

@@ -35,8 +35,8 @@ constexpr std::int64_t kMaxCompletionLogprobs = 5;
 constexpr std::int64_t kMaxInt32 = std::numeric_limits<std::int32_t>::max();
 constexpr std::int64_t kMaxLength = 9'007'199'254'740'991;  // JSON's largest exact integer; more than any context
 // max_tokens −1: the rest of the context, for clients of vLLM and llama.cpp
-constexpr const char* kSloHeader = "X-Slipstream-SLO";
 constexpr std::int64_t kWhatIsLeft = -1;
+constexpr const char* kSloHeader = "X-Slipstream-SLO";
 
 // Tiers of OpenAI's API. Where the service has none of that name, they are hints.
 constexpr std::array<std::string_view, 5> kHintedTiers = {"auto", "default", "flex", "scale", "priority"};

@@ -101,7 +101,7 @@ TEST_F(LedgerTest, AFileThatIsCutOrOverwrittenIsSaidAndItsRowsAreCounted) {
       EXPECT_THROW(ledger.purge({.before_us = wall_us()}), Error);
       ledger.record(numbered(3));
       ledger.flush();
-      EXPECT_TRUE(ledger.failing()) << "nobody has put it back";
+      EXPECT_TRUE(ledger.failing()) << "the file is still cut";
     }
     const std::string said = ::testing::internal::GetCapturedStderr();
     EXPECT_THAT(said, HasSubstr(file_.string() + " was deleted, moved, replaced or cut"));

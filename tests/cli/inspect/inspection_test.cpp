@@ -234,7 +234,7 @@ TEST_F(InspectionTest, ALockThatCannotBeReadIsAFaultAndTheRestIsReported) {
   EXPECT_EQ(look(data)["facts"]["replay_records"], 0);
 }
 
-// The ledger was gone, and nobody was told.
+// A data directory whose ledger was missing was called intact.
 TEST_F(InspectionTest, ALedgerThatIsMissingBesideDraftsOrReplayIsAFault) {
   const fs::path data = folder_.path() / "data";
   fs::create_directories(data / "replay");
