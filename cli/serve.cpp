@@ -198,6 +198,7 @@ struct Reloader {
     std::vector<std::string> changed = plan.changed;
     if (tls && server.set_tls(std::move(tls))) changed.emplace_back("the TLS certificate");
     if (keys != *gatekeeper.keys()) changed.emplace_back("the API keys");
+    const bool opens = keys.empty() && !gatekeeper.keys()->empty();
     service.set_expose_acceptance(server_options(plan.next, keys.size()).expose_acceptance);
     quotas.set_keys(keys, monotonic_us());
     serving.remember_names(keys);
@@ -208,6 +209,8 @@ struct Reloader {
     serving.set_learning(plan.next.learning);
     running = plan.next;
     log_info("reloaded; changed: " + listed(changed));
+    if (opens)
+      log_warn("no API key is left: requests are answered without one; set server.api_keys_file to ask for one");
     if (!plan.needs_restart.empty()) log_warn("needs a restart to change: " + listed(plan.needs_restart));
   }
 

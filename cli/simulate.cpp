@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a load would see: the engine's scheduler and planner on an event clock, with a profile's costs.
+#include <algorithm>
 #include <cstdio>
 #include <iostream>
 #include <map>
@@ -155,7 +156,15 @@ Simulation simulation_of(const SimulateOptions& options, const Profile& profile,
   if (profile.draft) simulation.draft = profile.draft->costs;
   if (options.request_ms >= 0) simulation.other.request_us = 1e3 * options.request_ms;
   simulation.topics = traffic.topics;
-  for (const std::string& text : options.topics) simulation.topics.push_back(topic_of(text));
+  for (const std::string& text : options.topics) {
+    const SimulatedTopic topic = topic_of(text);
+    const bool known = std::any_of(simulation.topics.begin(), simulation.topics.end(),
+                                   [&](const SimulatedTopic& other) { return other.name == topic.name; });
+    if (known) {
+      throw Error(ErrorCode::kInvalidArgument, "--topics names '" + topic.name + "' twice", "leave one of them out");
+    }
+    simulation.topics.push_back(topic);
+  }
   if (simulation.topics.empty()) simulation.topics.push_back({"all", 0});
   simulation.cache_tokens = options.cache_tokens;
   simulation.max_positions = options.context;

@@ -80,10 +80,11 @@ TEST_F(ServeReloadTest, SighupTakesKeysCertificateAndExamplesOrNothing) {
   const SelfSigned old(folder_);
   const auto trusted = folder_ / "trusted.crt";  // what clients keep while the server's files change
   std::filesystem::copy_file(old.certificate, trusted);
+  const std::string without_keys = "[topics]\nfile = \"" + topics("add numbers") +
+                                   "\"\n[speculation]\nk = 3\n[server]\ntls_certificate = \"" +
+                                   old.certificate.string() + "\"\ntls_key = \"" + old.key.string() + "\"\n";
   const std::string config =
-      write("c.toml", "[topics]\nfile = \"" + topics("add numbers") + "\"\n[server]\napi_keys_file = \"" +
-                          write("keys", "first-of-two-keys\n") + "\"\ntls_certificate = \"" + old.certificate.string() +
-                          "\"\ntls_key = \"" + old.key.string() + "\"\n[speculation]\nk = 3\n");
+      write("c.toml", without_keys + "api_keys_file = \"" + write("keys", "first-of-two-keys\n") + "\"\n");
   Program program(folder_, {"-c", config, "--target", kTarget, "--draft", kDraft, "--port", "0", "--data-dir", data()});
   const auto port = program.port();
   ASSERT_NE(port, 0) << program.log();
@@ -140,6 +141,12 @@ TEST_F(ServeReloadTest, SighupTakesKeysCertificateAndExamplesOrNothing) {
   EXPECT_EQ(outcome(fresh.certificate, "other-of-two-keys"), "200 math");
   EXPECT_EQ(outcome(fresh.certificate, "first-of-two-keys"), "401");
   EXPECT_EQ(outcome(folder_ / "none", "other-of-two-keys"), "");
+
+  const std::string opened = "no API key is left";
+  EXPECT_EQ(program.err().find(opened), std::string::npos);
+  write("c.toml", without_keys);
+  reload(opened);
+  EXPECT_EQ(outcome(fresh.certificate, "no-key-of-this-service"), "200 math");
   EXPECT_EQ(program.stop(), 0) << program.log();
 }
 

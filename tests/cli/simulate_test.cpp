@@ -114,6 +114,7 @@ TEST_F(SimulateCommand, WhatDoesNotFitTogetherIsRefusedWithTheOption) {
   std::string many = "t0=0.5";
   for (int i = 1; i < 64; ++i) many += ",t" + std::to_string(i) + "=0.5";
   EXPECT_THAT(refused({"--rate", "1", "--topics", many}), HasSubstr("more than 63"));
+  EXPECT_THAT(refused({"--rate", "1", "--topics", "sql=0.5,math=0.4,sql=0.6"}), HasSubstr("names 'sql' twice"));
   EXPECT_THAT(refused({"--rate", "1", "--svg", path("x.svg")}), HasSubstr("--svg"));
   EXPECT_THAT(refused({"--rate", "1", "--scale", "2"}), HasSubstr("--scale"));
   EXPECT_THAT(refused({"--rate", "1000000", "--duration", "10000000"}), HasSubstr("ten million"));
