@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Measures tokens per second by draft length on real prompts, with the explaining quantities: α, accepted length L, the
-// draft's cost per token c and the cost of verifying k + 1 rows. Prints the upper bound L / (c·k + T(k+1)/T(1)) beside
-// the measured speedup. k = 0 is plain decoding without a draft. The draft lengths, and the passes that measure T, take
-// turns, so drift of the machine affects all equally.
+// Measures tokens per second by draft length on real prompts, and with lengths and siblings that the engine chooses,
+// with the explaining quantities: α, accepted length L, the draft's cost per token c and the cost of verifying k + 1
+// rows. Prints the upper bound L / (c·k + T(k+1)/T(1)) beside the measured speedup. k = 0 is plain decoding without a
+// draft. The draft lengths, and the passes that measure T, take turns, so drift of the machine affects all equally.
+// Each arm keeps its engine, so that one that plans has learned its costs by the second round; the first one is no
+// part of the figures.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cmath>
@@ -12,6 +14,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "bench/common_answer.h"
@@ -31,9 +34,19 @@ namespace {
 
 constexpr double kStepBudgetSeconds = 0.1;  // for one kind of step between two runs
 
+// What is compared: chains of a fixed length, or what the engine plans with up to `width` choices for one place.
+struct Arm {
+  int k = 0, width = 1;
+  bool planned = false;
+  bool operator<(const Arm& other) const {
+    return std::tie(planned, k, width) < std::tie(other.planned, other.k, other.width);
+  }
+  std::string name() const { return planned ? "planned, width " + std::to_string(width) : "k = " + std::to_string(k); }
+};
+
 struct Options {
   std::string target, draft, chat_template, prompts;
-  std::vector<int> k = {0, 3, 5};
+  std::vector<int> k = {0, 3, 5}, planned;
   std::size_t n_prompts = 40;
   int max_tokens = 96, rounds = 3, threads = 1, concurrency = 1;
   double temperature = 0, skip_share = 0;
@@ -81,24 +94,17 @@ class Bench {
     }
   }
 
-  // One pass over all prompts with one draft length, added to `totals`.
-  void run(int k, Totals& totals) {
-    EngineOptions engine_options;
-    engine_options.k = k;
-    engine_options.max_running = options_.concurrency;
-    engine_options.max_waiting = static_cast<std::int32_t>(prompts_.size()) + 1;
-    const std::int32_t pages = weights_->config.max_positions / PagePool::kPageTokens * options_.concurrency;
-    const std::int32_t rows = engine_options.prefill_chunk + 32 * options_.concurrency;
-    auto worker = std::make_unique<LocalWorker>(weights_, rows, 32 * options_.concurrency, pages, pool_);
-    Engine engine(engine_options, std::move(worker), tokenizer_, pool_, nullptr, {&totals});
+  // One pass over all prompts, added to `totals`, which must stay where it is.
+  void run(const Arm& arm, Totals& totals) {
+    const std::unique_ptr<Engine>& engine = engine_of(arm, totals);
     std::vector<std::shared_ptr<Answer>> answers;
     for (std::size_t i = 0; i < prompts_.size(); ++i) answers.push_back(std::make_shared<Answer>());
     const auto start = monotonic_us();
-    for (std::size_t i = 0; i < prompts_.size(); ++i) engine.submit(request(i, k, answers[i]));
-    while (engine.step()) {
+    for (std::size_t i = 0; i < prompts_.size(); ++i) engine->submit(request(i, arm.k, answers[i]));
+    while (engine->step()) {
     }
     totals.seconds += static_cast<double>(monotonic_us() - start) / 1e6;
-    check(k, answers);
+    check(arm, answers);
   }
 
   // A step of k + 1 rows per sequence, at the average position within an answer.
@@ -123,6 +129,22 @@ class Bench {
   }
 
  private:
+  const std::unique_ptr<Engine>& engine_of(const Arm& arm, Totals& totals) {
+    std::unique_ptr<Engine>& engine = engines_[arm];
+    if (engine != nullptr) return engine;
+    EngineOptions engine_options;
+    engine_options.k = arm.k;
+    engine_options.adaptive_k = engine_options.stop_early = arm.planned;
+    engine_options.tree_width = arm.width;
+    engine_options.max_running = options_.concurrency;
+    engine_options.max_waiting = static_cast<std::int32_t>(prompts_.size()) + 1;
+    const std::int32_t pages = weights_->config.max_positions / PagePool::kPageTokens * options_.concurrency;
+    const std::int32_t rows = engine_options.prefill_chunk + 32 * options_.concurrency;
+    auto worker = std::make_unique<LocalWorker>(weights_, rows, 32 * options_.concurrency, pages, pool_);
+    engine = std::make_unique<Engine>(engine_options, std::move(worker), tokenizer_, pool_, nullptr,
+                                      std::vector<StepListener*>{&totals});
+    return engine;
+  }
   Request request(std::size_t i, int k, const std::shared_ptr<TokenSink>& sink) const {
     Request request;
     request.id = {i + 1};
@@ -139,12 +161,11 @@ class Bench {
   }
 
   // Checks that the answers are unchanged; a speed with other answers would not count.
-  void check(int k, const std::vector<std::shared_ptr<Answer>>& answers) {
+  void check(const Arm& arm, const std::vector<std::shared_ptr<Answer>>& answers) {
     for (std::size_t i = 0; i < answers.size(); ++i) {
       if (expected_.size() == i) expected_.push_back(answers[i]->tokens);
       if (answers[i]->tokens == expected_[i]) continue;
-      throw Error(ErrorCode::kInternal,
-                  "prompt " + std::to_string(i + 1) + " is answered differently with k = " + std::to_string(k));
+      throw Error(ErrorCode::kInternal, "prompt " + std::to_string(i + 1) + " is answered differently: " + arm.name());
     }
   }
 
@@ -155,6 +176,7 @@ class Bench {
   std::shared_ptr<LiveDraft> live_draft_;
   std::vector<std::vector<std::int32_t>> prompts_;
   std::vector<std::vector<std::int32_t>> expected_;  // of each prompt, from the first run
+  std::map<Arm, std::unique_ptr<Engine>> engines_;
 };
 
 double ratio(double a, double b) {
@@ -169,53 +191,74 @@ double osd_speedup(double alpha, double c, int k) {
   return length / (c * k + 1);
 }
 
-// `step_seconds`, `plain_step_seconds`: T(k + 1) and T(1), as means, to compare with the engine's sums.
-nlohmann::json report(int k, const Totals& totals, const Totals& plain, double step_seconds,
+// `step_seconds`, `plain_step_seconds`: T(k + 1) and T(1), as means, to compare with the engine's sums. What is planned
+// has no one length, so no bound.
+nlohmann::json report(const Arm& arm, const Totals& totals, const Totals& plain, double step_seconds,
                       double plain_step_seconds) {
   const auto per_second = [](const Totals& of) { return ratio(static_cast<double>(of.tokens), of.seconds); };
   const auto decoding_per_us = [](const Totals& of) {
     return ratio(static_cast<double>(of.decoding_tokens), static_cast<double>(of.decoding_us));
   };
-  const double length = ratio(static_cast<double>(totals.decoding_tokens), static_cast<double>(totals.decoding_steps));
-  const double draft_us = ratio(static_cast<double>(totals.draft_us), static_cast<double>(totals.drafted));
+  const double steps = static_cast<double>(totals.decoding_steps);
+  const double length = ratio(static_cast<double>(totals.decoding_tokens), steps);
   const double alpha =
       ratio(static_cast<double>(totals.accepted), static_cast<double>(totals.accepted + totals.first_rejections));
+  const double speedup = ratio(decoding_per_us(totals), decoding_per_us(plain));
+  nlohmann::json found = {{"arm", arm.name()},
+                          {"k", arm.k},
+                          {"width", arm.width},
+                          {"tokens_per_s", per_second(totals)},
+                          {"speedup_with_prompts", ratio(per_second(totals), per_second(plain))},
+                          {"speedup", speedup},
+                          {"alpha", totals.proposed > 0 ? nlohmann::json(alpha) : nlohmann::json(nullptr)},
+                          {"accepted_length", length},
+                          {"proposed_nodes", ratio(static_cast<double>(totals.drafted), steps)}};
+  if (arm.planned) return found;
+  const double draft_us = ratio(static_cast<double>(totals.draft_us), static_cast<double>(totals.drafted));
   const double c = draft_us / 1e6 / plain_step_seconds, t_ratio = step_seconds / plain_step_seconds;
-  const double speedup = ratio(decoding_per_us(totals), decoding_per_us(plain)), bound = length / (c * k + t_ratio);
-  return {{"k", k},
-          {"tokens_per_s", per_second(totals)},
-          {"speedup_with_prompts", ratio(per_second(totals), per_second(plain))},
-          {"speedup", speedup},
-          {"alpha", totals.proposed > 0 ? nlohmann::json(alpha) : nlohmann::json(nullptr)},
-          {"accepted_length", length},
-          {"draft_token_us", draft_us},
-          {"c", c},
-          {"t_ratio", t_ratio},
-          {"bound", bound},
-          {"share_of_bound", speedup / bound},
-          {"osd_speedup", osd_speedup(alpha, c, k)}};
+  const double bound = length / (c * arm.k + t_ratio);
+  found.update({{"draft_token_us", draft_us},
+                {"c", c},
+                {"t_ratio", t_ratio},
+                {"bound", bound},
+                {"share_of_bound", speedup / bound},
+                {"osd_speedup", osd_speedup(alpha, c, arm.k)}});
+  return found;
 }
 
-std::vector<int> with_plain(std::vector<int> lengths) {
-  if (std::find(lengths.begin(), lengths.end(), 0) == lengths.end()) lengths.insert(lengths.begin(), 0);
-  return lengths;
+std::vector<Arm> arms_of(const Options& options) {
+  std::vector<Arm> arms;
+  for (const int k : options.k) arms.push_back({.k = k});
+  if (std::find(options.k.begin(), options.k.end(), 0) == options.k.end()) arms.insert(arms.begin(), Arm{});
+  for (const int width : options.planned) {
+    arms.push_back({.k = kMaxProposalNodes / 2, .width = width, .planned = true});  // as serve does by default
+  }
+  return arms;
 }
 
 nlohmann::json run(const Options& options) {
   Bench bench(options);
-  const std::vector<int> lengths = with_plain(options.k);
+  const std::vector<Arm> arms = arms_of(options);
+  std::vector<int> lengths;
+  for (const Arm& arm : arms) {
+    if (!arm.planned) lengths.push_back(arm.k);
+  }
   const auto decoding = bench.decoding(*std::max_element(lengths.begin(), lengths.end()));
-  std::map<int, Totals> totals;
+  std::map<Arm, Totals> totals;
   std::map<int, Samples> steps;
   for (const int k : lengths) decoding->check(bench.step_shape(k));
+  for (const Arm& arm : arms) {
+    bench.run(arm, totals[arm]);
+    totals[arm] = {};
+  }
   for (int round = 0; round < options.rounds; ++round) {
-    for (const int k : lengths) {
-      bench.run(k, totals[k]);
+    for (const Arm& arm : arms) {
+      bench.run(arm, totals[arm]);
       for (const int also : lengths) {
         steps[also].measure([&] { decoding->step(bench.step_shape(also)); }, kStepBudgetSeconds);
       }
-      cli::redraw_line("speculate: round " + std::to_string(round + 1) + "/" + std::to_string(options.rounds) +
-                       " k=" + std::to_string(k));
+      cli::redraw_line("speculate: round " + std::to_string(round + 1) + "/" + std::to_string(options.rounds) + " " +
+                       arm.name());
     }
   }
   cli::redraw_line("");
@@ -230,8 +273,9 @@ nlohmann::json run(const Options& options) {
                            {"plain_step_ms", 1e3 * steps[0].mean()},
                            {"step_context", bench.step_shape(0).context},
                            {"runs", nlohmann::json::array()}};
-  for (const int k : lengths) {
-    result["runs"].push_back(report(k, totals[k], totals[0], steps[k].mean(), steps[0].mean()));
+  for (const Arm& arm : arms) {
+    const double step_seconds = arm.planned ? 0 : steps[arm.k].mean();
+    result["runs"].push_back(report(arm, totals[arm], totals[Arm{}], step_seconds, steps[0].mean()));
   }
   return result;
 }
@@ -239,13 +283,21 @@ nlohmann::json run(const Options& options) {
 void print_table(const nlohmann::json& result) {
   std::printf("%s, %d threads; T(1) = %.3f ms behind %d tokens\n", result["isa"].get<std::string>().c_str(),
               result["threads"].get<int>(), result["plain_step_ms"].get<double>(), result["step_context"].get<int>());
-  std::printf("              speed-up                                               bound: L/    reached    OSD\n");
-  std::printf("   k  tokens/s  decoding   all      α      L       c  T(k+1)/T(1)  (ck+T/T(1))   of it  formula\n");
+  std::printf("                                 speed-up                                            bound: L/");
+  std::printf("    reached    OSD\n");
+  std::printf("                 tokens/s  decoding   all      α      L  nodes       c  T(k+1)/T(1)  (ck+T/T(1))");
+  std::printf("   of it  formula\n");
   for (const auto& row : result["runs"]) {
-    const auto of = [&](const char* key) { return row[key].is_null() ? 0.0 : row[key].get<double>(); };
-    std::printf("%4d %9.1f %9.2f %5.2f %6.3f %6.2f %7.4f %12.2f %12.2f %7.3f %8.2f\n", row["k"].get<int>(),
-                of("tokens_per_s"), of("speedup"), of("speedup_with_prompts"), of("alpha"), of("accepted_length"),
-                of("c"), of("t_ratio"), of("bound"), of("share_of_bound"), of("osd_speedup"));
+    const auto of = [&](const char* key) {
+      return !row.contains(key) || row[key].is_null() ? 0.0 : row[key].get<double>();
+    };
+    std::printf("%-16s %8.1f %9.2f %5.2f %6.3f %6.2f %6.2f", row["arm"].get<std::string>().c_str(), of("tokens_per_s"),
+                of("speedup"), of("speedup_with_prompts"), of("alpha"), of("accepted_length"), of("proposed_nodes"));
+    if (row.contains("bound")) {
+      std::printf(" %7.4f %12.2f %12.2f %7.3f %8.2f", of("c"), of("t_ratio"), of("bound"), of("share_of_bound"),
+                  of("osd_speedup"));
+    }
+    std::printf("\n");
   }
 }
 
@@ -265,6 +317,9 @@ int main(int argc, char** argv) {
   app.add_option("--k", options.k, "Draft lengths, comma separated; 0 is plain decoding")
       ->delimiter(',')
       ->check(CLI::Range(0, slip::kMaxProposalNodes));
+  app.add_option("--planned", options.planned, "Widths of trees that the engine plans, comma separated; 1: chains")
+      ->delimiter(',')
+      ->check(CLI::Range(1, slip::kMaxTreeWidth));
   app.add_option("--max-tokens", options.max_tokens, "Longest answer, in tokens");
   app.add_option("--temperature", options.temperature, "0 is greedy; else seeded sampling");
   app.add_option("--rounds", options.rounds, "Passes, the lengths taking turns")->check(CLI::PositiveNumber);

@@ -50,8 +50,10 @@ void check_step(const StepInput& input, const ModelConfig& config, const StepBou
     const KvView& kv = input.kv[s];
     const std::int32_t n_rows = input.row_begin[s + 1] - input.row_begin[s];
     SLIP_CHECK(n_rows >= 0, "row borders ascend");
-    SLIP_CHECK(input.ancestors.empty() || n_rows <= 64 * input.ancestor_words, "an ancestor bit for each row");
-    SLIP_CHECK(kv.pages != nullptr && kv.n_cached + n_rows <= kv.pages->capacity_slots(), "no room was reserved");
+    const std::int32_t n_slots = kv.n_ahead + n_rows;
+    SLIP_CHECK(kv.n_ahead == 0 || !input.ancestors.empty(), "rows behind slots that are not committed have ancestors");
+    SLIP_CHECK(input.ancestors.empty() || n_slots <= 64 * input.ancestor_words, "an ancestor bit for each row");
+    SLIP_CHECK(kv.pages != nullptr && kv.n_cached + n_slots <= kv.pages->capacity_slots(), "no room was reserved");
     check_visible(kv);
   }
 }

@@ -92,7 +92,7 @@ void gather_attention_rows(const Pass& pass) {
     const KvView& kv = pass.input.kv[at];
     for (std::int32_t row = pass.input.row_begin[at]; row < pass.input.row_begin[at + 1]; ++row) {
       kernels::AttentionRow& view = pass.buffers.attention_rows[static_cast<std::size_t>(row)];
-      view = {kv.pages->pages(), kv.n_cached, row - pass.input.row_begin[at]};
+      view = {kv.pages->pages(), kv.n_cached, kv.n_ahead + row - pass.input.row_begin[at]};
       view.visible = kv.visible;
       if (pass.input.ancestors.empty()) continue;
       const auto words = static_cast<std::size_t>(pass.input.ancestor_words);

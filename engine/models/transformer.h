@@ -20,8 +20,11 @@ namespace slip {
 using PageRange = kernels::SlotRange;  // in slots
 // The cache of one sequence, and the part of it that a step may see.
 struct KvView {
-  PageTable* pages = nullptr;          // must have room for n_cached + this step's rows
-  std::int32_t n_cached = 0;           // slots already filled; this step's row i is stored at slot n_cached + i
+  PageTable* pages = nullptr;  // must have room for n_cached + n_ahead + this step's rows
+  std::int32_t n_cached = 0;   // slots that hold committed tokens
+  // Slots behind them that earlier steps filled, for rows that may be ancestors of this step's. This step's row i is
+  // stored at slot n_cached + n_ahead + i. REQUIRES: ancestors if it is not 0; not on a device.
+  std::int32_t n_ahead = 0;
   std::span<const PageRange> visible;  // ranges of the slots before n_cached, ascending and disjoint, such as attention
                                        // sinks plus a window; empty: all. The step's own rows are always visible.
 };
@@ -35,7 +38,7 @@ struct StepInput {
   std::span<const std::int32_t> tokens, positions;  // [n_row]; position = committed length + depth in the tree
   std::span<const std::int32_t> row_begin;          // [n_seq + 1] prefix sums of the rows per sequence
   std::span<const std::uint64_t>
-      ancestors;  // [n_row, ancestor_words]; bit i = row i of the same sequence is visible; empty: all chains
+      ancestors;  // [n_row, ancestor_words]; bit i = slot n_cached + i of its sequence is visible; empty: all chains
   std::int32_t ancestor_words = 0;
   std::span<const KvView> kv;                // [n_seq]
   std::span<const std::int32_t> logit_rows;  // rows whose logits are wanted, ascending

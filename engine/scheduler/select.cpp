@@ -9,24 +9,24 @@ namespace slip {
 void list_siblings(const Proposal& proposal, std::size_t sequence, const ChoiceRates& rates,
                    std::vector<Sibling>& siblings) {
   const auto n_chain = static_cast<std::size_t>(proposal.chain_length());
+  // By the node before them, 0: the root.
   struct Place {
-    double left = 0;    // P(it is reached, and the choices so far are wrong)
-    double tokens = 1;  // of its latest sibling
+    double left = 1;    // P(it is reached, and the choices so far are wrong)
+    double tokens = 1;  // of the node before it, or of its latest choice behind the chain
+    double first_log_q = 0;
+    std::int32_t n_choices = 0;
   };
-  std::array<Place, kMaxProposalNodes> places{};
-  double reached = 1;
-  for (std::size_t i = 0; i < n_chain; ++i) {
-    const double right = rates.rate(proposal.log_q(i), 0);
-    places[i].left = reached * (1 - right);
-    reached *= right;
-  }
-  for (std::size_t node = n_chain; node < proposal.size(); ++node) {
-    const auto at = static_cast<std::size_t>(proposal.parents[node] + 1);
-    Place& place = places[at];
-    const double right = rates.rate(proposal.log_q(at), proposal.rank_of(static_cast<std::int32_t>(node)));
-    place.tokens = std::min(place.tokens, place.left * right);  // so that no sibling comes before its elders
+  std::array<Place, kMaxProposalNodes + 1> places{};
+  for (std::size_t node = 0; node < proposal.size(); ++node) {
+    Place& place = places[static_cast<std::size_t>(proposal.parents[node] + 1)];
+    if (place.n_choices == 0) place.first_log_q = proposal.log_q(node);
+    const double right = rates.rate(place.first_log_q, place.n_choices++), reached = place.left * right;
+    const double tokens = std::min(place.tokens, reached);
     place.left *= 1 - right;
-    siblings.push_back({sequence, static_cast<std::int32_t>(node), place.tokens});
+    places[node + 1] = {.left = reached, .tokens = tokens};
+    if (node < n_chain) continue;
+    place.tokens = tokens;  // so that no choice comes before its elders
+    siblings.push_back({sequence, static_cast<std::int32_t>(node), tokens});
   }
 }
 
@@ -56,11 +56,16 @@ std::size_t count_paying(std::span<const Sibling> siblings, const StepPrice& pri
 }
 
 void keep_siblings(Proposal& proposal, std::span<const std::int32_t> kept) {
-  auto to = static_cast<std::size_t>(proposal.chain_length());
+  const std::int32_t n_chain = proposal.chain_length();
+  auto to = static_cast<std::size_t>(n_chain);
   for (const std::int32_t node : kept) {
     const auto from = static_cast<std::size_t>(node);
+    const std::int32_t parent = proposal.parents[from];
     proposal.tokens[to] = proposal.tokens[from];
-    proposal.parents[to] = proposal.parents[from];
+    proposal.parents[to] =
+        parent < n_chain
+            ? parent
+            : n_chain + static_cast<std::int32_t>(std::lower_bound(kept.begin(), kept.end(), parent) - kept.begin());
     proposal.path_logprob[to] = proposal.path_logprob[from];
     if (!proposal.q.empty()) std::swap(proposal.q[to], proposal.q[from]);
     ++to;

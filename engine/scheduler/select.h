@@ -13,7 +13,7 @@
 
 namespace slip {
 
-// A node that is no first choice, and the tokens that it is expected to add.
+// A node that does not belong to its proposal's chain, and the tokens that it is expected to add.
 struct Sibling {
   std::size_t sequence = 0;
   std::int32_t node = 0;
@@ -24,8 +24,8 @@ struct Sibling {
   }
 };
 
-// Appends the siblings of a proposal: a chain, then other choices for its places. A sibling's expected tokens are
-// P(its parent is accepted) · P(the choices before it are wrong) · P(it is right). Pure.
+// Appends the nodes of a proposal behind its chain. A node's expected tokens are P(its parent is accepted) · P(the
+// choices before it are wrong) · P(it is right), at most those of its elders and of its parent. Pure.
 void list_siblings(const Proposal& proposal, std::size_t sequence, const ChoiceRates& rates,
                    std::vector<Sibling>& siblings);
 
@@ -44,7 +44,7 @@ struct StepPrice {
 std::size_t count_paying(std::span<const Sibling> siblings, const StepPrice& price, std::int32_t rows,
                          std::int32_t room);
 
-// Removes the nodes that are not in `kept`, ascending, and no first choices. Pure.
+// Removes the nodes behind the chain that are not in `kept`, ascending. REQUIRES: a kept node's parent is kept. Pure.
 void keep_siblings(Proposal& proposal, std::span<const std::int32_t> kept);
 
 // Prunes a proposal to its first `max_nodes` nodes. The choice depends only on the nodes' order, never on the drawn

@@ -273,7 +273,7 @@ void Engine::State::count_result(std::size_t i) {
   figures_.committed += static_cast<std::int32_t>(part.committed.size());
   if (options.adaptive_k && proposal.size() > 0 && !part.guessed) {
     acceptance_of(part.ref, ProposeBy::kDraft, proposal.confidence)
-        .add(proposal.version, n_first, rejected || n_siblings > 0);
+        .add(proposal.version, proposal.count_leading_first_choices(path), rejected || n_siblings > 0);
     if (part.ref.wants_probability) learn_choices(part, n_accepted, rejected);
   }
   if (options.adaptive_k) learn_guesses(part);

@@ -226,12 +226,15 @@ void Engine::State::choose_siblings() {
 void Engine::State::learn_choices(const Part& part, std::size_t n_accepted, bool rejected) {
   const Proposal& proposal = part.proposal;
   ChoiceRates& rates = choice_rates_of(part.ref);
-  for (std::size_t place = 0; place < n_accepted + (rejected ? 1 : 0); ++place) {
-    const std::int32_t right = place < n_accepted ? proposal.rank_of(part.result.accepted[place]) : kMaxTreeWidth;
-    const std::int32_t n_choices = proposal.choices_for(place);
+  std::int32_t parent = -1;
+  for (std::size_t depth = 0; depth < n_accepted + (rejected ? 1 : 0); ++depth) {
+    const double first_log_q = proposal.log_q(proposal.first_below(parent));
+    const std::int32_t right = depth < n_accepted ? proposal.rank_of(part.result.accepted[depth]) : kMaxTreeWidth;
+    const std::int32_t n_choices = proposal.choices_below(parent);
     for (std::int32_t rank = 0; rank < std::min(right + 1, n_choices); ++rank) {
-      rates.add(proposal.log_q(place), rank, rank == right);
+      rates.add(first_log_q, rank, rank == right);
     }
+    if (depth < n_accepted) parent = part.result.accepted[depth];
   }
 }
 
@@ -242,7 +245,9 @@ void Engine::State::learn_lengths() {
   probe_allowance_us_ = std::min(probe_allowance_us_ + kProbeShare * step_us, kMostProbeUs);
   if (figures_.n_prefilling > 0 || (cores != nullptr && cores->ran_trial())) return;
   std::int32_t depth = 0;
-  for (const DraftTask& task : draft_tasks_) depth = std::max(depth, task.guessed ? 0 : task.proposal->chain_length());
+  for (const DraftTask& task : draft_tasks_) {
+    if (!task.guessed) depth = std::max(depth, task.proposal->chain_length() + task.proposal->branch_passes);
+  }
   const bool leased = cores != nullptr && cores->ran_leased();
   (leased ? leased_curve_ : step_curve_)
       .add(figures_.verify_rows, static_cast<double>(figures_.verify_us), depth,

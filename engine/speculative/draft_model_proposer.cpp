@@ -58,7 +58,7 @@ DraftRunner* DraftModelProposer::runner_for(const DraftVersion& version) {
   size.n_pages = options_.n_pages;
   size.max_rows = std::max(
       {options_.prompt_chunk, options_.catch_up_chunk, options_.max_running * kMostUnreadRows, std::int32_t{1}});
-  size.max_logit_rows = options_.max_running;
+  size.max_logit_rows = std::max(options_.max_running, kMostBranchRows);
   try {
     runners_.push_back(make_runner_(version, size));
   } catch (const Error& error) {

@@ -29,6 +29,20 @@ std::int32_t argmax_without(std::span<const float> values, std::span<const std::
   return best;
 }
 
+// Siblings of an argmax: first `loser`, which is what the draft or the lookup said instead, then the next likeliest.
+void choose_siblings(std::span<const float> logits, std::int32_t width, std::int32_t token, std::int32_t loser,
+                     Siblings& siblings) {
+  std::array<std::int32_t, kMaxTreeWidth> taken{token};
+  for (std::int32_t n = 1; n < width; ++n) {
+    const bool first = n == 1 && loser >= 0 && loser != token;
+    const std::int32_t next =
+        first ? loser : argmax_without(logits, std::span(taken).first(static_cast<std::size_t>(n)));
+    if (next < 0) return;
+    taken[static_cast<std::size_t>(n)] = next;
+    siblings.add(next);
+  }
+}
+
 }  // namespace
 
 std::string describe(const DraftVersion& version) {
@@ -50,7 +64,17 @@ void DraftRunner::grow_by_logits(std::span<DraftChain> chains) {
   while (run_pass(chains)) {
     for (std::size_t i = 0; i < chain_of_slice_.size(); ++i) extend(*chain_of_slice_[i], logits(i));
   }
-  for (DraftChain& chain : chains) add_siblings(chain);
+  if (branches_.size() < chains.size()) branches_.resize(chains.size());
+  for (std::size_t i = 0; i < chains.size(); ++i) {
+    branches_[i].begin(*chains[i].proposal, chains[i].siblings, chains[i].stop.rates);
+  }
+  while (reads_branches() && run_branch_pass(chains)) {
+    for (std::size_t row = 0; row < branch_rows_.size(); ++row) {
+      const auto [chain, index] = branch_rows_[row];
+      extend_branch(chains[chain], branches_[chain], index, logits(row));
+    }
+  }
+  for (std::size_t i = 0; i < chains.size(); ++i) add_branches(chains[i], branches_[i]);
 }
 
 // A sure guess is proposed with probability 1, without asking the draft.
@@ -96,7 +120,10 @@ bool DraftRunner::run_pass(std::span<DraftChain> chains) {
     const bool is_full = static_cast<std::int32_t>(chain.proposal->size()) >= chain.nodes;
     if (is_full || !chain.goes_on() || chain.count_unread() > kMostUnreadRows) continue;
     const auto tokens = unread(chain);
-    slices_.push_back({chain.version->weights.get(), chain.pages, *chain.n_cached, tokens, /*wants_logits=*/true});
+    DraftSlice slice{.weights = chain.version->weights.get(), .pages = chain.pages, .n_cached = *chain.n_cached};
+    slice.tokens = tokens;
+    slice.wants_logits = true;
+    slices_.push_back(slice);
     chain_of_slice_.push_back(&chain);
     is_planned |= chain.stop.rates == nullptr || chain.proposal->size() == 0;
     worth += chain.worth_of_next();
@@ -135,7 +162,8 @@ void DraftRunner::extend(DraftChain& chain, std::span<const float> logits) {
     if (sequence.wants_probability) {
       log_q = is_guess ? std::log(guess.rate) : logits[static_cast<std::size_t>(token)] - log_normalizer(logits);
     }
-    choose_siblings(chain, logits, token, guess.token == token ? rival.token : guess.token);
+    choose_siblings(logits, chain.width, token, guess.token == token ? rival.token : guess.token,
+                    chain.siblings[depth]);
   } else {
     write_token_path(sequence.tokens, proposal, parent, path_);
     try {
@@ -157,30 +185,15 @@ void DraftRunner::extend(DraftChain& chain, std::span<const float> logits) {
     log_q = std::log(q_.probability(token));
     // Only the rejection rule needs q; coupled verification needs only the token.
     if (proposal.draw_method == DrawMethod::kSampled) proposal.add_q(q_);
-    if (!deterministic) draw_siblings(chain, address, token);
+    if (!deterministic) draw_siblings(chain, address, token, chain.siblings[depth]);
   }
   if (chain.lookup != nullptr) chain.lookup->add_drafted(guess, rival, proposal.tokens, token);
   chain.add(token, log_q);
 }
 
-// Siblings of an argmax: first `loser`, which is what the draft or the lookup said instead, then the next likeliest.
-void DraftRunner::choose_siblings(DraftChain& chain, std::span<const float> logits, std::int32_t token,
-                                  std::int32_t loser) {
-  DraftChain::Siblings& siblings = chain.siblings[chain.proposal->size()];
-  std::array<std::int32_t, kMaxTreeWidth> taken{token};
-  for (std::int32_t n = 1; n < chain.width; ++n) {
-    const bool first = n == 1 && loser >= 0 && loser != token;
-    const std::int32_t next =
-        first ? loser : argmax_without(logits, std::span(taken).first(static_cast<std::size_t>(n)));
-    if (next < 0) return;
-    taken[static_cast<std::size_t>(n)] = next;
-    siblings.add(next);
-  }
-}
-
 // Draws from `q_`, from which `token` was drawn; takes all that was drawn out of it.
-void DraftRunner::draw_siblings(DraftChain& chain, const RandomAddress& address, std::int32_t token) {
-  DraftChain::Siblings& siblings = chain.siblings[chain.proposal->size()];
+void DraftRunner::draw_siblings(const DraftChain& chain, const RandomAddress& address, std::int32_t token,
+                                Siblings& siblings) {
   for (std::int32_t n = 1; n < chain.width; ++n) {
     remove_id(token, q_);
     if (q_.ids.empty()) return;
@@ -191,24 +204,117 @@ void DraftRunner::draw_siblings(DraftChain& chain, const RandomAddress& address,
   }
 }
 
-// Appends the second choices of all places, then the third ones, as far as there is room. A sampled one comes with the
-// distribution that it was drawn from.
-void DraftRunner::add_siblings(DraftChain& chain) {
-  Proposal& proposal = *chain.proposal;
-  const std::size_t n_places = proposal.size();
-  for (std::int32_t rank = 0; rank + 1 < chain.width; ++rank) {
-    for (std::size_t place = 0; place < n_places && proposal.size() < kMaxProposalNodes; ++place) {
-      const DraftChain::Siblings& siblings = chain.siblings[place];
-      if (rank >= siblings.n) continue;
-      if (proposal.draw_method == DrawMethod::kSampled) {
-        q_ = proposal.q[place];
-        remove_id(proposal.tokens[place], q_);
-        for (std::size_t elder = 0; elder < static_cast<std::size_t>(rank); ++elder)
-          remove_id(siblings.tokens[elder], q_);
-        proposal.add_q(q_);
-      }
-      proposal.add_sibling(static_cast<std::int32_t>(place), siblings.tokens[static_cast<std::size_t>(rank)]);
+// ---- branches ----
+
+// The rows that are worth most behind their own price, as many as fit into one pass, the same chain's adjacent. Returns
+// what they bring.
+double DraftRunner::choose_branch_rows(std::span<DraftChain> chains) {
+  branch_rows_.clear();
+  double gain = 0;
+  for (std::size_t i = 0; i < chains.size(); ++i) {
+    DraftChain& chain = chains[i];
+    if (*chain.broken || chain.stop.rates == nullptr || chain.proposal->draw_method == DrawMethod::kSampled) continue;
+    Branches& branches = branches_[i];
+    const auto n_committed = static_cast<std::int32_t>(chain.sequence->tokens.size());
+    const std::int32_t first_slot = n_committed + Branches::kFirst;
+    const std::int32_t most = std::min(Branches::kMostRead, chain.pages->capacity_slots() - first_slot);
+    while (branches.n_read() < most && std::ssize(branch_rows_) < kMostBranchRows) {
+      const std::int32_t best = branches.best_unread(chain.nodes, *chain.n_cached - n_committed);
+      if (best < 0) break;
+      const double worth = branches.node(best).worth * chain.stop.next_rate - chain.stop.row_price;
+      if (worth <= 0) break;
+      branches.read(best);
+      branch_rows_.push_back({i, best});
+      gain += worth;
     }
+  }
+  return gain;
+}
+
+// One slice for the rows of each chain. They lie behind the slots that the chain itself can take.
+void DraftRunner::add_branch_slices(std::span<DraftChain> chains) {
+  slices_.clear();
+  branch_tokens_.clear();
+  branch_positions_.clear();
+  branch_seen_.clear();
+  for (const BranchRow& row : branch_rows_) {
+    const Branches::Node& node = branches_[row.chain].node(row.index);
+    branch_tokens_.push_back(node.token);
+    branch_positions_.push_back(static_cast<std::int32_t>(chains[row.chain].sequence->tokens.size()) + node.depth);
+    branch_seen_.push_back(node.seen);
+  }
+  for (std::size_t begin = 0, end = 0; begin < branch_rows_.size(); begin = end) {
+    const std::size_t at = branch_rows_[begin].chain;
+    while (end < branch_rows_.size() && branch_rows_[end].chain == at) ++end;
+    const DraftChain& chain = chains[at];
+    const std::size_t n = end - begin;
+    DraftSlice slice{.weights = chain.version->weights.get(), .pages = chain.pages};
+    slice.n_cached = static_cast<std::int32_t>(chain.sequence->tokens.size());
+    slice.tokens = std::span(branch_tokens_).subspan(begin, n);
+    slice.wants_logits = true;
+    slice.positions = std::span(branch_positions_).subspan(begin, n);
+    slice.seen = std::span(branch_seen_).subspan(begin, n);
+    slice.n_ahead = Branches::kFirst + branches_[at].n_read() - static_cast<std::int32_t>(n);
+    slices_.push_back(slice);
+    ++chain.proposal->branch_passes;
+  }
+}
+
+// One pass that reads nodes beside the chains; false when that does not pay.
+bool DraftRunner::run_branch_pass(std::span<DraftChain> chains) {
+  const double gain = choose_branch_rows(chains);
+  if (branch_rows_.empty() || gain <= chains[branch_rows_.front().chain].stop.pass_price) return false;
+  add_branch_slices(chains);
+  run(slices_);
+  return true;
+}
+
+// Greedy and seeded alone: the draft's own choice, without the lookup's guesses.
+void DraftRunner::extend_branch(DraftChain& chain, Branches& branches, std::int32_t index,
+                                std::span<const float> logits) {
+  Siblings siblings;
+  if (chain.proposal->draw_method == DrawMethod::kDeterministic) {
+    const auto token = static_cast<std::int32_t>(kernels::argmax(logits));
+    const double log_q = logits[static_cast<std::size_t>(token)] - log_normalizer(logits);
+    choose_siblings(logits, chain.width, token, /*loser=*/-1, siblings);
+    return branches.add_children(index, token, log_q, siblings);
+  }
+  path_.assign(chain.sequence->tokens.begin(), chain.sequence->tokens.end());
+  branches.append_path(*chain.proposal, index, path_);
+  try {
+    transform_logits(logits, *chain.sequence->sampling, chain.sequence->row_context(path_), q_);
+  } catch (const Error&) {  // not finite: nothing more is proposed there
+    return;
+  }
+  RandomAddress address = chain.sequence->next_address();
+  address.output_index += static_cast<std::uint32_t>(branches.node(index).depth + 1);
+  const std::int32_t token = sample_gumbel(q_, address);
+  const double log_q = std::log(q_.probability(token));
+  draw_siblings(chain, address, token, siblings);
+  branches.add_children(index, token, log_q, siblings);
+}
+
+// Appends what branches off to the chain, the best first. A sampled sibling comes with the distribution that it was
+// drawn from.
+void DraftRunner::add_branches(DraftChain& chain, Branches& branches) {
+  Proposal& proposal = *chain.proposal;
+  node_of_.assign(branches.nodes().size(), -1);
+  for (const std::int32_t index : branches.best()) {
+    const Branches::Node& node = branches.node(index);
+    if (proposal.draw_method == DrawMethod::kSampled) {
+      const auto place = static_cast<std::size_t>(node.depth);
+      q_ = proposal.q[place];
+      remove_id(proposal.tokens[place], q_);
+      for (std::size_t elder = 0; elder + 1 < static_cast<std::size_t>(node.rank); ++elder) {
+        remove_id(chain.siblings[place].tokens[elder], q_);
+      }
+      proposal.add_q(q_);
+    }
+    node_of_[static_cast<std::size_t>(index)] = static_cast<std::int32_t>(proposal.size());
+    const std::int32_t parent = node.parent < Branches::kFirst
+                                    ? node.parent
+                                    : node_of_[static_cast<std::size_t>(node.parent - Branches::kFirst)];
+    proposal.add(node.token, parent, node.log_q);
   }
 }
 

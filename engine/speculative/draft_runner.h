@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "engine/speculative/branches.h"
 #include "engine/speculative/prompt_lookup.h"
 #include "engine/speculative/proposer.h"
 
@@ -19,6 +20,10 @@ struct DraftSlice {
   std::int32_t n_cached = 0;
   std::span<const std::int32_t> tokens;  // at positions n_cached …
   bool wants_logits = false;             // of the last token
+  // Rows that branch off a proposal instead, as in BranchRows; all of their logits are wanted.
+  std::span<const std::int32_t> positions;
+  std::span<const std::uint64_t> seen;
+  std::int32_t n_ahead = 0;
 };
 
 // One sequence's chain while it is drafted, and the siblings of its tokens.
@@ -35,13 +40,7 @@ struct DraftChain {
   StopRule stop;                     // a runner may ignore it
   double reached = 1;                // P(all proposed tokens are accepted), by `stop`
 
-  // Other choices for a place of the chain, the best first. They join the proposal once the chain is complete.
-  struct Siblings {
-    std::int32_t n = 0;
-    std::array<std::int32_t, kMaxTreeWidth - 1> tokens{};
-    void add(std::int32_t token) { tokens[static_cast<std::size_t>(n++)] = token; }
-  };
-  std::array<Siblings, kMaxProposalNodes> siblings{};  // by depth
+  std::array<Siblings, kMaxProposalNodes> siblings{};  // of its tokens; they join the proposal once it is complete
 
   // The number of committed tokens that the draft has not read, at least the last one, and of proposed ones. Rows of a
   // proposal that was never verified are not committed: drops them from n_cached if nothing was proposed yet.
@@ -56,6 +55,8 @@ struct DraftChain {
 
 // A draft pass reads at most so many tokens of a sequence. With more that are unread, the draft first catches up.
 inline constexpr std::int32_t kMostUnreadRows = 8;
+// Rows of one draft pass that branch off proposals, over all sequences.
+inline constexpr std::int32_t kMostBranchRows = 8;
 
 // Runs drafts of one shape, which share a cache and their passes, on the CPU (LocalDraftRunner) or on a device
 // (DeviceDraftRunner). Threads: one owner.
@@ -83,10 +84,14 @@ class DraftRunner {
   virtual void propose(std::span<DraftChain> chains) = 0;
 
  protected:
-  // propose() with at most one pass per depth. The CPU transforms the logits, mixes in the prompt lookup's guesses and
-  // draws. Guesses that are sure need no pass; the draft reads them with the token that follows.
+  // propose() with at most one pass per depth, then more while reading siblings pays. The CPU transforms the logits,
+  // mixes in the prompt lookup's guesses and draws. Guesses that are sure need no pass; the draft reads them with the
+  // token that follows. Siblings are read, so that the draft continues them, where their rates are known and the draw
+  // leaves the choice of nodes free: not with DrawMethod::kSampled.
   void grow_by_logits(std::span<DraftChain> chains);
-  // Runs one pass. logits(i) is then the logits [vocab] of the i-th slice that wanted them, until the next pass.
+  // Whether run() takes slices of branches.
+  virtual bool reads_branches() const { return false; }
+  // Runs one pass. logits(i) is then the i-th row [vocab] of the logits that slices wanted, until the next pass.
   virtual void run(std::span<const DraftSlice> slices) = 0;
   virtual std::span<const float> logits(std::size_t i) const = 0;
 
@@ -95,9 +100,12 @@ class DraftRunner {
   void add_sure_guesses(DraftChain& chain);
   std::span<const std::int32_t> unread(const DraftChain& chain);
   void extend(DraftChain& chain, std::span<const float> logits);
-  static void choose_siblings(DraftChain& chain, std::span<const float> logits, std::int32_t token, std::int32_t loser);
-  void draw_siblings(DraftChain& chain, const RandomAddress& address, std::int32_t token);
-  void add_siblings(DraftChain& chain);
+  void draw_siblings(const DraftChain& chain, const RandomAddress& address, std::int32_t token, Siblings& siblings);
+  bool run_branch_pass(std::span<DraftChain> chains);
+  double choose_branch_rows(std::span<DraftChain> chains);
+  void add_branch_slices(std::span<DraftChain> chains);
+  void extend_branch(DraftChain& chain, Branches& branches, std::int32_t index, std::span<const float> logits);
+  void add_branches(DraftChain& chain, Branches& branches);
 
   // Scratch of one call.
   std::vector<DraftSlice> slices_;
@@ -105,6 +113,15 @@ class DraftRunner {
   std::vector<std::int32_t> joined_;  // unread tokens of chains with both committed and proposed ones
   std::vector<std::int32_t> path_;
   Distribution q_;
+  std::vector<Branches> branches_;  // of each chain
+  struct BranchRow {
+    std::size_t chain = 0;
+    std::int32_t index = 0;  // in its Branches
+  };
+  std::vector<BranchRow> branch_rows_;  // of one pass
+  std::vector<std::int32_t> branch_tokens_, branch_positions_;
+  std::vector<std::uint64_t> branch_seen_;
+  std::vector<std::int32_t> node_of_;  // by index in one chain's Branches; −1: not proposed
 };
 
 // "draft NAME vNUMBER", for the log.

@@ -22,6 +22,7 @@ class LocalDraftRunner final : public DraftRunner {
   void propose(std::span<DraftChain> chains) override { grow_by_logits(chains); }
 
  private:
+  bool reads_branches() const override { return true; }
   void run(std::span<const DraftSlice> slices) override;
   std::span<const float> logits(std::size_t i) const override;
 

@@ -49,8 +49,9 @@ struct Proposal {
   std::vector<DeviceDistribution> device_q;  // [n] instead of q, if a device drew the tokens and will verify them
   std::vector<Distribution> spare_q;         // memory of cleared proposals, for reuse
   DrawMethod draw_method = DrawMethod::kDeterministic;
-  std::uint64_t version = 0;  // DraftVersion::number; 0: no draft
-  int confidence = 0;         // Guesses::confidence when it was made
+  std::uint64_t version = 0;       // DraftVersion::number; 0: no draft
+  int confidence = 0;              // Guesses::confidence when it was made
+  std::int32_t branch_passes = 0;  // draft passes for what does not belong to the chain
   std::size_t size() const { return tokens.size(); }
   // Appends a node behind the last one.
   void add_to_chain(std::int32_t token, double log_q) {
@@ -58,6 +59,13 @@ struct Proposal {
   }
   // Appends another choice for the place of node `of`.
   void add_sibling(std::int32_t of, std::int32_t token) { add(token, parents[static_cast<std::size_t>(of)], 0); }
+  // Appends a node below `parent`; of a sibling, log_q is 0.
+  void add(std::int32_t token, std::int32_t parent, double log_q) {
+    path_logprob.push_back(
+        static_cast<float>(log_q + (parent < 0 ? 0 : path_logprob[static_cast<std::size_t>(parent)])));
+    parents.push_back(parent);
+    tokens.push_back(token);
+  }
   // The number of earlier nodes with the same parent; 0: the first choice for its place.
   std::int32_t rank_of(std::int32_t node) const {
     const auto end = parents.begin() + node;
@@ -72,10 +80,16 @@ struct Proposal {
     draw_method = DrawMethod::kDeterministic;
     version = 0;
     confidence = 0;
+    branch_passes = 0;
   }
   std::int32_t count_first_choices(std::span<const std::int32_t> nodes) const {
     return static_cast<std::int32_t>(
         std::count_if(nodes.begin(), nodes.end(), [&](std::int32_t node) { return rank_of(node) == 0; }));
+  }
+  std::int32_t count_leading_first_choices(std::span<const std::int32_t> nodes) const {
+    return static_cast<std::int32_t>(
+        std::find_if(nodes.begin(), nodes.end(), [&](std::int32_t node) { return rank_of(node) != 0; }) -
+        nodes.begin());
   }
   // The nodes before the first one that does not follow the node before it.
   std::int32_t chain_length() const {
@@ -83,17 +97,23 @@ struct Proposal {
     while (n < std::ssize(parents) && parents[static_cast<std::size_t>(n)] == n - 1) ++n;
     return n;
   }
-  // The number of nodes whose parent is that of node `place`.
-  std::int32_t choices_for(std::size_t place) const {
-    return static_cast<std::int32_t>(std::count(parents.begin(), parents.end(), parents[place]));
+  // The number of nodes below `parent`.
+  std::int32_t choices_below(std::int32_t parent) const {
+    return static_cast<std::int32_t>(std::count(parents.begin(), parents.end(), parent));
+  }
+  // The first choice below `parent`; size() if there is none.
+  std::size_t first_below(std::int32_t parent) const {
+    return static_cast<std::size_t>(std::find(parents.begin(), parents.end(), parent) - parents.begin());
   }
   // The last of `q` leaves its memory to later ones.
   void drop_last_q() {
     spare_q.push_back(std::move(q.back()));
     q.pop_back();
   }
-  // log q of a node of the chain, given those before it.
-  double log_q(std::size_t node) const { return path_logprob[node] - (node == 0 ? 0 : path_logprob[node - 1]); }
+  // log q of a first choice, given the tokens before it.
+  double log_q(std::size_t node) const {
+    return path_logprob[node] - (parents[node] < 0 ? 0 : path_logprob[static_cast<std::size_t>(parents[node])]);
+  }
   // Appends a copy of `distribution_of_node` to `q`, in memory that an earlier proposal left: allocating up to a
   // vocabulary for every node is expensive.
   void add_q(const Distribution& distribution_of_node) {
@@ -105,14 +125,6 @@ struct Proposal {
     q.back().ids.reserve(room);
     q.back().probabilities.reserve(room);
     q.back() = distribution_of_node;
-  }
-
- private:
-  void add(std::int32_t token, std::int32_t parent, double log_q) {
-    path_logprob.push_back(
-        static_cast<float>(log_q + (parent < 0 ? 0 : path_logprob[static_cast<std::size_t>(parent)])));
-    parents.push_back(parent);
-    tokens.push_back(token);
   }
 };
 

@@ -16,6 +16,7 @@ void StepRows::clear() {
   logit_rows_.clear();
   row_begin_.assign(1, 0);
   above_.clear();
+  seen_.clear();
   kv_.clear();
   branches_ = false;
 }
@@ -41,6 +42,22 @@ std::int32_t StepRows::add(const SequenceRows& rows) {
   return last_wanted;
 }
 
+void StepRows::add(const BranchRows& rows) {
+  tokens_.insert(tokens_.end(), rows.tokens.begin(), rows.tokens.end());
+  positions_.insert(positions_.end(), rows.positions.begin(), rows.positions.end());
+  above_.resize(tokens_.size(), -1);
+  seen_.resize(tokens_.size() - rows.seen.size(), 0);
+  seen_.insert(seen_.end(), rows.seen.begin(), rows.seen.end());
+  for (std::int32_t row = row_begin_.back(); row < std::ssize(tokens_); ++row) logit_rows_.push_back(row);
+  row_begin_.push_back(static_cast<std::int32_t>(tokens_.size()));
+  KvView view;
+  view.pages = rows.pages;
+  view.n_cached = rows.n_cached;
+  view.n_ahead = rows.n_ahead;
+  kv_.push_back(view);
+  branches_ = true;
+}
+
 void StepRows::add_nodes(const Proposal& proposal) {
   const auto first = static_cast<std::int32_t>(tokens_.size());
   tokens_.insert(tokens_.end(), proposal.tokens.begin(), proposal.tokens.end());
@@ -52,17 +69,22 @@ void StepRows::add_nodes(const Proposal& proposal) {
   }
 }
 
-// A row sees all that its parent row sees, and itself.
+// A row sees all that its parent row sees, and itself. Rows of a branch say what they see.
 void StepRows::write_ancestors() {
   ancestor_words_ = 0;
   for (std::size_t s = 0; s + 1 < row_begin_.size(); ++s) {
     ancestor_words_ = std::max(ancestor_words_, (row_begin_[s + 1] - row_begin_[s] + kWordBits - 1) / kWordBits);
   }
   const auto words = static_cast<std::size_t>(ancestor_words_);
+  seen_.resize(tokens_.size(), 0);
   ancestors_.assign(tokens_.size() * words, 0);
   for (std::size_t s = 0; s + 1 < row_begin_.size(); ++s) {
     for (std::int32_t row = row_begin_[s]; row < row_begin_[s + 1]; ++row) {
       std::uint64_t* seen = ancestors_.data() + static_cast<std::size_t>(row) * words;
+      if (const std::uint64_t known = seen_[static_cast<std::size_t>(row)]; known != 0) {
+        seen[0] = known;
+        continue;
+      }
       const std::int32_t above = above_[static_cast<std::size_t>(row)], own = row - row_begin_[s];
       if (above >= 0) std::copy_n(ancestors_.data() + static_cast<std::size_t>(above) * words, words, seen);
       seen[own / kWordBits] |= std::uint64_t{1} << (own % kWordBits);

@@ -8,6 +8,7 @@
 #include "tests/engine/engine_answers.h"
 #include "tests/engine/tiny_draft.h"
 #include "tests/engine/toy_target.h"
+#include "tests/engine/wrapped_proposer.h"
 
 namespace slip {
 namespace {
@@ -42,6 +43,29 @@ struct Publisher final : StepListener {
   void on_finished(const RequestSummary&) noexcept override {}
 };
 
+// A draft whose siblings are continued wherever there is room.
+class BranchingProposer final : public testing::WrappedProposer {
+ public:
+  BranchingProposer(std::int32_t max_running, kernels::ThreadPool& pool)
+      : WrappedProposer(std::make_unique<DraftModelProposer>(
+            DraftModelOptions{.n_pages = 200, .max_running = max_running}, testing::toy_config(kVocab), pool)) {}
+  void propose(std::span<const DraftTask> tasks) override {
+    std::vector<DraftTask> free_of_charge(tasks.begin(), tasks.end());
+    std::vector<SequenceRef> refs;
+    refs.reserve(tasks.size());
+    for (DraftTask& task : free_of_charge) {
+      task.stop = {&rates_, /*next_rate=*/1, /*row_price=*/0, /*pass_price=*/0};
+      refs.push_back(*task.sequence);
+      refs.back().wants_probability = true;
+      task.sequence = &refs.back();
+    }
+    WrappedProposer::propose(free_of_charge);
+  }
+
+ private:
+  ChoiceRates rates_;
+};
+
 struct Setting {
   std::int32_t k = 3, concurrency = 1;
   int swap_every = 0;
@@ -54,6 +78,7 @@ struct Setting {
   std::optional<std::int32_t> k_of_request = {};
   std::int32_t tree_width = 1, max_tokens = 40;
   bool deadlines = false;  // every second request has targets, some of them out of reach
+  bool branches = false;   // siblings are continued wherever there is room
 };
 
 std::vector<Answer> answers_of(const SamplingParams& sampling, const Setting& run) {
@@ -74,7 +99,14 @@ std::vector<Answer> answers_of(const SamplingParams& sampling, const Setting& ru
                         .catch_up_chunk = 64,
                         .draft_pages = run.draft_pages};
   options.deadlines = run.deadlines;
-  Engine engine(options, std::make_unique<ToyWorker>(ToyLanguage{.spread = 2}), nullptr, pool, nullptr, {&publisher});
+  auto target = std::make_unique<ToyWorker>(ToyLanguage{.spread = 2});
+  const auto made = run.branches
+                        ? std::make_unique<Engine>(options, std::move(target), nullptr,
+                                                   std::make_unique<BranchingProposer>(options.max_running, pool),
+                                                   nullptr, std::vector<StepListener*>{&publisher})
+                        : std::make_unique<Engine>(options, std::move(target), nullptr, pool, nullptr,
+                                                   std::vector<StepListener*>{&publisher});
+  Engine& engine = *made;
   std::vector<Answer> answers(6);
   for (std::size_t i = 0; i < answers.size(); ++i) {
     Request request = testing::full_request(i + 1, prompt_of(3 + static_cast<std::int32_t>(i) * 9, 7), answers[i]);
@@ -235,6 +267,46 @@ TEST(EngineWithDrafts, SiblingsNearTheEndOfAnAnswerChangeNothing) {
     const auto plain = answers_of(sampling, run);
     run.k = 8;
     run.tree_width = 4;
+    const auto answers = answers_of(sampling, run);
+    for (std::size_t i = 0; i < answers.size(); ++i) EXPECT_TRUE(answers[i].same_as(plain[i])) << max_tokens;
+  }
+}
+
+TEST(EngineWithDrafts, BranchesChangeSpeedAlone) {
+  for (const SamplingParams& sampling :
+       {SamplingParams{.temperature = 0}, SamplingParams{.temperature = 1, .seed = 3},
+        SamplingParams{
+            .temperature = 0.7F, .top_k = 3, .logit_bias = {{3, 2}, {5, -100}}, .min_tokens = 20, .seed = 4}}) {
+    const auto plain = answers_of(sampling, {.k = 0});
+    std::int32_t steps_of_siblings = 0, steps_of_branches = 0;
+    for (const std::int32_t width : {2, 4}) {
+      for (const std::int32_t k : {2, 4, 8}) {
+        Setting run{.k = k, .concurrency = k == 4 ? 6 : 1, .swap_every = 4};
+        run.tree_width = width;
+        steps_of_siblings += sum_of(answers_of(sampling, run), &RequestFigures::steps);
+        run.branches = true;
+        const auto answers = answers_of(sampling, run);
+        for (std::size_t i = 0; i < answers.size(); ++i) {
+          EXPECT_TRUE(answers[i].same_as(plain[i])) << "k " << k << " width " << width;
+          const RequestFigures& figures = answers[i].summary.figures;
+          EXPECT_EQ(figures.output_tokens, figures.steps + figures.accepted + figures.accepted_siblings);
+        }
+        steps_of_branches += sum_of(answers, &RequestFigures::steps);
+      }
+    }
+    EXPECT_LT(steps_of_branches, steps_of_siblings) << "tokens behind siblings were accepted";
+  }
+}
+
+TEST(EngineWithDrafts, BranchesNearTheEndOfAnAnswerChangeNothing) {
+  const SamplingParams sampling{.temperature = 0};
+  for (std::int32_t max_tokens = 1; max_tokens <= 34; ++max_tokens) {
+    Setting run{.k = 0, .concurrency = 6};
+    run.max_tokens = max_tokens;
+    const auto plain = answers_of(sampling, run);
+    run.k = 8;
+    run.tree_width = 4;
+    run.branches = true;
     const auto answers = answers_of(sampling, run);
     for (std::size_t i = 0; i < answers.size(); ++i) EXPECT_TRUE(answers[i].same_as(plain[i])) << max_tokens;
   }

@@ -85,6 +85,33 @@ TEST(SelectSiblings, NoneComesBeforeItsElder) {
   EXPECT_LT(place_of(3), place_of(6));
 }
 
+// Behind the first token's sibling the draft gave .75, with a sibling.
+Proposal tree_with_a_branch() {
+  Proposal proposal = chain_with_siblings();
+  proposal.add(31, /*parent=*/3, std::log(0.75));
+  proposal.add(32, /*parent=*/3, 0);
+  return proposal;
+}
+
+TEST(SelectSiblings, WhatFollowsASiblingIsReachedThroughIt) {
+  const ChoiceRates rates;
+  const auto nodes = siblings_of(tree_with_a_branch(), rates);
+  ASSERT_EQ(nodes.size(), 6U);
+  const double first = rates.rate(std::log(0.75), 0), second = rates.rate(std::log(0.75), 1);
+  EXPECT_NEAR(nodes[4].tokens, nodes[0].tokens * first, 1e-9);
+  EXPECT_NEAR(nodes[5].tokens, nodes[0].tokens * (1 - first) * second, 1e-9);
+}
+
+TEST(SelectSiblings, ABranchKeepsItsPlaceInTheTree) {
+  Proposal proposal = tree_with_a_branch();
+  const std::vector<std::int32_t> kept{3, 5, 7, 8};
+  keep_siblings(proposal, kept);
+  EXPECT_EQ(proposal.tokens, (std::vector<std::int32_t>{1, 2, 3, 11, 13, 31, 32}));
+  EXPECT_EQ(proposal.parents, (std::vector<std::int32_t>{-1, 0, 1, -1, 1, 3, 3}));
+  EXPECT_EQ(proposal.rank_of(6), 1);
+  EXPECT_NEAR(proposal.log_q(5), std::log(0.75), 1e-6);
+}
+
 TEST(SelectSiblings, AChainHasNone) {
   Proposal chain = chain_with_siblings();
   select_nodes(chain, 3);

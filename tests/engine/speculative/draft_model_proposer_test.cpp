@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "engine/speculative/token_path.h"
 #include "tests/engine/speculative/draft_model_proposer_fixture.h"
 
 namespace slip {
@@ -154,17 +155,17 @@ TEST_F(DraftModelProposerTest, AfterAnAcceptedSiblingItProposesWhatANewOneWould)
 
 // ---- early stops ----
 
-// Proposes up to 6 tokens for each with this rule; `proposer` has caught up.
-std::vector<Proposal> propose_until(DraftModelProposer& proposer, std::vector<Drafted*> sequences,
-                                    const StopRule& stop) {
+// Proposes with this rule; `proposer` has caught up.
+std::vector<Proposal> propose_until(DraftModelProposer& proposer, std::vector<Drafted*> sequences, const StopRule& stop,
+                                    std::int32_t most = 6, std::int32_t width = 1) {
   std::vector<SequenceRef> refs;
   for (Drafted* sequence : sequences) {
     refs.push_back(sequence->view());
     refs.back().wants_probability = true;
   }
-  const std::vector<std::int32_t> nodes(refs.size(), 6);
+  const std::vector<std::int32_t> nodes(refs.size(), most);
   std::vector<Proposal> proposals(refs.size());
-  auto tasks = draft_tasks(refs, nodes, proposals);
+  auto tasks = draft_tasks(refs, nodes, proposals, width);
   for (DraftTask& task : tasks) task.stop = stop;
   proposer.catch_up(tasks, {16, 16});
   proposer.propose(tasks);
@@ -200,6 +201,90 @@ TEST_F(DraftModelProposerTest, AChainEndsWhereItsNextTokenIsNotWorthItsTime) {
     const Lengths some = lengths({&rates, 1, 0.002, 0});
     EXPECT_GT(some[0] + some[1], 2);
     EXPECT_LT(some[0] + some[1], 12);
+  }
+}
+
+// ---- branches ----
+
+// Each token behind a sibling is what a draft of its own would propose behind that path.
+TEST_F(DraftModelProposerTest, BranchesAreWhatTheDraftSaysBehindTheirPath) {
+  const ChoiceRates rates;
+  const auto live_draft = make_live_draft(tiny_draft(tiny_draft_config(kVocab), 1));
+  const std::vector<std::int32_t> texts[] = {prompt_of(9, 5), prompt_of(41, 3)};
+  for (const float temperature : {0.0F, 1.0F}) {
+    auto proposer = make();
+    Drafted one(1, texts[0], live_draft), other(2, texts[1], live_draft);
+    for (Drafted* sequence : {&one, &other}) {
+      sequence->sampling.temperature = temperature;
+      proposer.begin(sequence->view());
+    }
+    propose(proposer, {&one, &other}, 1);
+    const auto trees = propose_until(proposer, {&one, &other}, {&rates, 1, 0, 0}, /*nodes=*/4, /*width=*/3);
+    for (const std::size_t at : {0, 1}) {
+      const Proposal& tree = trees[at];
+      ASSERT_EQ(tree.size(), static_cast<std::size_t>(kMaxProposalNodes));
+      EXPECT_EQ(tree.chain_length(), 4);
+      EXPECT_GT(tree.branch_passes, 1);
+      int n_behind_siblings = 0;
+      for (std::int32_t node = 0; node < kMaxProposalNodes; ++node) {
+        const std::int32_t parent = tree.parents[static_cast<std::size_t>(node)];
+        std::vector<std::int32_t> path;
+        write_token_path(texts[at], tree, parent, path);
+        ASSERT_LT(path.size() - texts[at].size(), 4U) << "no deeper than was planned";
+        RandomAddress address = (at == 0 ? one : other).view().next_address();
+        address.output_index += static_cast<std::uint32_t>(path.size() - texts[at].size());
+        const auto expected = choices(q_behind(pool_, path, live_draft), address, temperature == 0, 3);
+        EXPECT_EQ(tree.tokens[static_cast<std::size_t>(node)], expected[static_cast<std::size_t>(tree.rank_of(node))])
+            << "node " << node << " at temperature " << temperature;
+        n_behind_siblings += parent >= 4 ? 1 : 0;
+      }
+      EXPECT_GT(n_behind_siblings, 2);
+    }
+  }
+}
+
+// Whether a sampled node is proposed must not depend on its own draw, so sampled siblings have nothing behind them.
+TEST_F(DraftModelProposerTest, BranchesGrowOnlyWhereTheyPayAndMay) {
+  const ChoiceRates rates;
+  auto proposer = make();
+  Drafted sequence(1, prompt_of(9, 5), make_live_draft(tiny_draft(tiny_draft_config(kVocab), 1)));
+  proposer.begin(sequence.view());
+  propose(proposer, {&sequence}, 1);
+  const auto n_branches = [&](const StopRule& stop, std::int32_t width) {
+    const std::int64_t before = proposer.n_passes();
+    const Proposal tree = propose_until(proposer, {&sequence}, stop, 4, width)[0];
+    EXPECT_EQ(proposer.n_passes() - before, tree.chain_length() + tree.branch_passes);
+    return std::count_if(tree.parents.begin(), tree.parents.end(),
+                         [&](std::int32_t parent) { return parent >= tree.chain_length(); });
+  };
+  EXPECT_GT(n_branches({&rates, 1, 0, 0}, 2), 0);
+  EXPECT_EQ(n_branches({&rates, 1, 0, 0}, 1), 0) << "a chain";
+  EXPECT_EQ(n_branches({&rates, 1, 0, 9.0}, 2), 0) << "a pass costs more than it can bring";
+  EXPECT_EQ(n_branches({&rates, 1, 0.9, 0}, 2), 0) << "no row is worth it";
+  sequence.ref.rule = AcceptanceRule::kRejection;
+  EXPECT_EQ(n_branches({&rates, 1, 0, 0}, 2), 0) << "sampled";
+}
+
+// Rows of branches leave nothing behind in the draft's cache, whatever of them is accepted.
+TEST_F(DraftModelProposerTest, AfterAnAcceptedBranchItProposesWhatANewOneWould) {
+  const ChoiceRates rates;
+  const auto live_draft = make_live_draft(tiny_draft(tiny_draft_config(kVocab), 1));
+  auto proposer = make();
+  Drafted sequence(1, prompt_of(9, 5), live_draft);
+  proposer.begin(sequence.view());
+  propose(proposer, {&sequence}, 1);
+  for (int round = 0; round < 12; ++round) {
+    const Proposal tree = propose_until(proposer, {&sequence}, {&rates, 1, 0, 0}, 4, 3)[0];
+    VerifyResult result{.added_token = round};
+    std::int32_t leaf = kMaxProposalNodes - 1 - round % 4;
+    for (; leaf >= 0; leaf = tree.parents[static_cast<std::size_t>(leaf)]) result.accepted.push_back(leaf);
+    std::reverse(result.accepted.begin(), result.accepted.end());
+    proposer.on_verified(sequence.view(), result);
+    for (const std::int32_t node : result.accepted)
+      sequence.tokens.push_back(tree.tokens[static_cast<std::size_t>(node)]);
+    sequence.tokens.push_back(result.added_token);
+    EXPECT_EQ(propose(proposer, {&sequence}, 3, 2)[0].tokens, fresh(sequence.tokens, 9, live_draft, 3, 2).tokens)
+        << round;
   }
 }
 

@@ -47,6 +47,26 @@ TEST(StepRows, ChainsOfAllLengthsStandBehindEachOther) {
   EXPECT_TRUE(input.ancestors.empty()) << "what sees all before it needs no list of it";
 }
 
+// Rows that branch off earlier ones say what they see, and all of their logits are wanted.
+TEST(StepRows, ABranchesRowsSeeWhatTheySay) {
+  const Ints two{1, 2}, branch{7, 8}, positions{21, 23};
+  const std::vector<std::uint64_t> seen{0x10000, 0x20003};
+  StepRows rows;
+  rows.add({two, nullptr, 8, nullptr, WantedLogits::kFromLast});
+  rows.add({branch, positions, seen, nullptr, /*n_cached=*/20, /*n_ahead=*/16});
+  rows.add({two, nullptr, 4, nullptr, WantedLogits::kNone});
+  const StepInput input = rows.step();
+  EXPECT_EQ(ints(input.positions), (Ints{8, 9, 21, 23, 4, 5}));
+  EXPECT_EQ(ints(input.row_begin), (Ints{0, 2, 4, 6}));
+  EXPECT_EQ(ints(input.logit_rows), (Ints{1, 2, 3}));
+  EXPECT_EQ(input.kv[1].n_cached, 20);
+  EXPECT_EQ(input.kv[1].n_ahead, 16);
+  EXPECT_EQ(seen_by(input, 1), (Ints{0, 1}));
+  EXPECT_EQ(seen_by(input, 2), (Ints{16}));
+  EXPECT_EQ(seen_by(input, 3), (Ints{0, 1, 17}));
+  EXPECT_EQ(seen_by(input, 5), (Ints{0, 1}));
+}
+
 // A row sees the rows of its path, beside a chain too.
 TEST(StepRows, ATreesRowsSeeTheirPath) {
   const Ints two{1, 2};

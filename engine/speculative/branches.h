@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "engine/speculative/choice_rates.h"
+#include "engine/speculative/proposal.h"
+
+namespace slip {
+
+// Other choices for one place than the first, the best first.
+struct Siblings {
+  std::int32_t n = 0;
+  std::array<std::int32_t, kMaxTreeWidth - 1> tokens{};
+  void add(std::int32_t token) { tokens[static_cast<std::size_t>(n++)] = token; }
+};
+
+// What branches off one sequence's chain while its proposal grows: siblings, and what the draft says behind them. Nodes
+// are kept in the order of their worth: P(the node is accepted), at most that of its elders and of its parent. So each
+// parent comes before its children, and no node's own draw decides whether a sampled one is kept. Pure; one owner.
+class Branches {
+ public:
+  struct Node {
+    std::int32_t token = 0;
+    std::int32_t parent = -1;  // a node of the chain, −1: the root; from kFirst on: kFirst + an index of nodes()
+    std::int32_t depth = 0, rank = 0;
+    double log_q = 0;               // of a first choice, given what it follows
+    double reached = 0, worth = 0;  // 0 without rates
+    // Bit i: the draft's slot for node i of the chain, or for the row read as number i − kFirst. The ancestors that the
+    // draft has read, and the node itself once it is read; 0: not read.
+    std::uint64_t seen = 0;
+  };
+  static constexpr std::int32_t kFirst = kMaxProposalNodes;
+  static constexpr std::int32_t kMostRead = kMaxProposalNodes;  // rows of one proposal
+
+  // Begins with the siblings of a chain's tokens; `rates` null: nothing is known of their worth.
+  void begin(const Proposal& chain, std::span<const Siblings> siblings, const ChoiceRates* rates);
+  // The index of the best node whose children could be proposed within `max_depth` tokens; −1: none. The draft has read
+  // the first `n_chain_read` tokens of the chain.
+  std::int32_t best_unread(std::int32_t max_depth, std::int32_t n_chain_read) const;
+  // Marks a node as read next. REQUIRES: n_read() < kMostRead.
+  void read(std::int32_t index);
+  std::int32_t n_read() const { return n_read_; }
+  // Adds what the draft says behind a node that it has read: its choice, and that one's siblings.
+  void add_children(std::int32_t index, std::int32_t token, double log_q, const Siblings& siblings);
+  // Writes the tokens from the root to a node behind `out`'s.
+  void append_path(const Proposal& chain, std::int32_t index, std::vector<std::int32_t>& out) const;
+  // The indices of the best nodes, as many as fit behind the chain, each with its parent before it.
+  std::span<const std::int32_t> best();
+  const std::vector<Node>& nodes() const { return nodes_; }
+  const Node& node(std::int32_t index) const { return nodes_[static_cast<std::size_t>(index)]; }
+
+ private:
+  struct Above {
+    double reached = 1, worth = 1;
+    std::int32_t depth = -1;
+  };
+  Above above(std::int32_t parent) const;
+  void add_siblings(std::int32_t parent, double first_log_q, double elder_worth, const Siblings& siblings);
+
+  const ChoiceRates* rates_ = nullptr;
+  std::int32_t n_chain_ = 0, n_read_ = 0;
+  std::array<double, kMaxProposalNodes> chain_reached_{};
+  std::vector<Node> nodes_;
+  std::vector<std::int32_t> order_;
+};
+
+}  // namespace slip
