@@ -18,6 +18,7 @@
 #include "common/file.h"
 #include "ledger/figures.h"
 #include "ledger/sheet.h"
+#include "router/topic.h"
 
 namespace slip::cli {
 namespace {
@@ -48,10 +49,10 @@ struct SimulateOptions {
   bool deadlines = false, as_json = false;
 };
 
-constexpr std::size_t kMostTopics = 63;  // as of a service
-constexpr double kPoissonSeconds = 60;   // of a load without --duration; a trace is replayed whole
-constexpr int kPoissonTokens = 128;      // of an answer without --max-tokens; a trace says its own
-constexpr double kMostRequests = 1e7;    // of a load; their arrivals are in memory
+constexpr std::size_t kMostTopics = TopicTable::kMaxTopics - 1;  // as of a service, which has "unknown" besides
+constexpr double kPoissonSeconds = 60;  // of a load without --duration; a trace is replayed whole
+constexpr int kPoissonTokens = 128;     // of an answer without --max-tokens; a trace says its own
+constexpr double kMostRequests = 1e7;   // of a load; their arrivals are in memory
 
 // "sql=0.56"
 SimulatedTopic topic_of(const std::string& text) {

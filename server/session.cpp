@@ -258,7 +258,7 @@ awaitable<Session::Next> Session::delete_request(std::string_view target) {
 awaitable<Session::Next> Session::generate(Endpoint endpoint, RequestParser& parser) {
   const auto delivery = std::make_shared<AnswerDelivery>(*wire_, responder_, share_.service);
   const CallHeaders headers{header(parser.get(), "X-Slipstream-Topic"), header(parser.get(), "X-Slipstream-Learn"),
-                            header(parser.get(), "X-Slipstream-SLO"), responder_.exchange().principal.may_ask_slo,
+                            header(parser.get(), kSloHeader), responder_.exchange().principal.may_ask_slo,
                             responder_.exchange().principal.slo_tiers};
   const ActiveAnswer active(share_.service);
   const auto lane = lane_of(parser.get().body().size());

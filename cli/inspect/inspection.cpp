@@ -11,10 +11,12 @@
 #include <cstdio>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "common/error.h"
 #include "common/file.h"
 #include "distill/replay/segment.h"
+#include "ledger/lost_ledger.h"
 #include "ledger/report_parts.h"
 #include "ledger/text_table.h"
 
@@ -79,11 +81,6 @@ bool has_drafts(const fs::path& folder) {
                      [](const fs::directory_entry& entry) { return is_there(entry.path() / "CURRENT"); });
 }
 
-bool holds_any(const fs::path& folder) {
-  std::error_code none;
-  return fs::directory_iterator(folder, none) != fs::directory_iterator();
-}
-
 // Only reads the file: taking the lock would make a service fail that starts at the same time.
 std::string lock_holder(const fs::path& folder, Inspection& found) {
   if (fs::is_symlink(fs::symlink_status(folder / "LOCK")) || !fs::exists(folder / "LOCK")) return "free";
@@ -140,9 +137,7 @@ Inspection inspect_data_directory(const fs::path& folder) {
     found.faults.push_back(folder.string() + " can be written by others, and no service starts with it");
   }
   adopt(found, "ledger", folder / "ledger.db", inspect_ledger);
-  if (!is_there(folder / "ledger.db") && (holds_any(folder / "drafts") || holds_any(folder / "replay"))) {
-    found.faults.push_back((folder / "ledger.db").string() + " is missing, though drafts or replay are there");
-  }
+  if (auto lost = lost_ledger(folder)) found.faults.push_back(std::move(*lost));
   if (fs::is_symlink(fs::symlink_status(folder / "LOCK"))) found.faults.push_back(no_link(folder / "LOCK"));
   adopt_folder(found, "drafts", folder / "drafts", inspect_draft_store);
   adopt_folder(found, "replay", folder / "replay", inspect_replay);

@@ -10,6 +10,7 @@
 #include "common/log.h"
 #include "distill/payback_governor.h"
 #include "engine/cuda/make_target.h"
+#include "ledger/lost_ledger.h"
 
 namespace slip::cli {
 namespace {
@@ -19,25 +20,14 @@ bool drafts_look_up(const ServeConfig& config) {
   return config.engine.prompt_lookup && config.device == Device::kCpu;
 }
 
-bool holds_anything(const std::filesystem::path& folder) {
-  std::error_code none;
-  return std::filesystem::directory_iterator(folder, none) != std::filesystem::directory_iterator();
-}
-
 }  // namespace
 
-// SQLite treats an empty file as a new database, and makes one that is missing. The first start of a service has
-// neither, but then there are no drafts yet.
 void warn_of_lost_ledger(const std::filesystem::path& data_dir) {
-  const std::filesystem::path file = data_dir / "ledger.db";
-  std::error_code none;
-  const bool is_missing = std::filesystem::symlink_status(file, none).type() == std::filesystem::file_type::not_found;
-  if (!is_missing && (std::filesystem::file_size(file, none) != 0 || none)) return;
-  if (!holds_anything(data_dir / "replay") && !holds_anything(data_dir / "drafts")) return;
-  log_warn(file.string() + (is_missing ? " is missing" : " is empty") +
-           ", though drafts or replay are there: a new ledger is begun, and the requests, " +
-           "acceptance rates, verdicts and loads that the old one held are lost; to have them back, stop the service " +
-           "and restore a copy made by `slipstream ledger backup`");
+  const auto lost = lost_ledger(data_dir);
+  if (!lost) return;
+  log_warn(*lost +
+           ": a new ledger is begun, and the requests, acceptance rates, verdicts and loads that the old one held are "
+           "lost; to have them back, stop the service and restore a copy made by `slipstream ledger backup`");
 }
 
 int engine_threads(const ServeConfig& config) {

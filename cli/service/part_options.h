@@ -28,7 +28,7 @@ std::unique_ptr<Governor> make_governor(const ServeConfig& config, CoreSharing& 
 
 // `path`, made if it is not there, for this user alone. Error{kIo}.
 std::filesystem::path private_folder(const std::filesystem::path& path);
-// Warns of a ledger that was emptied: SQLite would begin a new one there without a word.
+// Logs what lost_ledger() finds.
 void warn_of_lost_ledger(const std::filesystem::path& data_dir);
 LedgerOptions ledger_options(const ServeConfig& config, std::shared_ptr<DiskSpace> disk);
 ReplayOptions replay_options(const ServeConfig& config);

@@ -3,10 +3,10 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <utility>
 
 #include "common/error.h"
+#include "common/percent_decoding.h"
 
 namespace slip {
 
@@ -57,31 +57,6 @@ JsonKinds kind_of(const SchemaJson& value) {
   return static_cast<JsonKinds>(kind);
 }
 
-namespace {
-
-// Decodes a part of a URI's fragment (RFC 6901, 6): "a%20b" is "a b".
-std::string without_percents(const std::string& text, const SchemaPlace& reference) {
-  std::string decoded;
-  for (std::size_t at = 0; at < text.size(); ++at) {
-    if (text[at] != '%') {
-      decoded += text[at];
-      continue;
-    }
-    constexpr int kHexadecimal = 16;
-    unsigned byte = 0;
-    const char* const digits = text.data() + at + 1;
-    const char* const end = digits + std::min<std::size_t>(2, text.size() - at - 1);
-    if (end - digits != 2 || std::from_chars(digits, end, byte, kHexadecimal).ptr != end) {
-      reference.refuse("has a % that two hexadecimal digits do not follow");
-    }
-    decoded += static_cast<char>(byte);
-    at += 2;
-  }
-  return decoded;
-}
-
-}  // namespace
-
 SchemaPlace SchemaDocument::resolve(const SchemaPlace& place) const {
   const SchemaPlace reference = place.at("$ref");
   if (!reference.json().is_string()) reference.refuse("must be a string");
@@ -94,7 +69,9 @@ SchemaPlace SchemaDocument::resolve(const SchemaPlace& place) const {
   std::string path = root_.path();
   for (std::size_t begin = 2; begin <= text.size();) {
     const std::size_t end = std::min(text.find('/', begin), text.size());
-    std::string key = without_percents(text.substr(begin, end - begin), reference);
+    auto decoded = percent_decoded(std::string_view(text).substr(begin, end - begin));  // RFC 6901, 6
+    if (!decoded) reference.refuse("has a % that two hexadecimal digits do not follow");
+    std::string& key = *decoded;
     for (const auto& [escape, character] : {std::pair("~1", "/"), std::pair("~0", "~")}) {
       for (std::size_t at = 0; (at = key.find(escape, at)) != std::string::npos; ++at) key.replace(at, 2, character);
     }

@@ -36,7 +36,6 @@ constexpr std::int64_t kMaxInt32 = std::numeric_limits<std::int32_t>::max();
 constexpr std::int64_t kMaxLength = 9'007'199'254'740'991;  // JSON's largest exact integer; more than any context
 // max_tokens −1: the rest of the context, for clients of vLLM and llama.cpp
 constexpr std::int64_t kWhatIsLeft = -1;
-constexpr const char* kSloHeader = "X-Slipstream-SLO";
 
 // Tiers of OpenAI's API. Where the service has none of that name, they are hints.
 constexpr std::array<std::string_view, 5> kHintedTiers = {"auto", "default", "flex", "scale", "priority"};
@@ -362,10 +361,10 @@ class CallReader {
     if (!named) {
       refuse_field(kSloHeader, "must be like: tpot=40, ttft=500, e2e=4000, each from 0.001 to 3600000 milliseconds");
     }
-    take_targets(*named, "and the X-Slipstream-SLO header differ");
+    take_targets(*named, std::string("and the ") + kSloHeader + " header differ");
   }
 
-  void take_targets(const SloTargets& named, const char* difference) {
+  void take_targets(const SloTargets& named, const std::string& difference) {
     const bool in_body = fields_.find("slo") != nullptr;
     for (const auto& [name, target] : kSloTargets) {
       std::int64_t& asked_us = call_.slo.*target;

@@ -21,11 +21,13 @@ enum class Endpoint : std::uint8_t { kChat, kCompletion };
 // A completion's prompt: text or token ids.
 using Prompt = std::variant<std::string, std::vector<std::int32_t>>;
 
+inline constexpr const char* kSloHeader = "X-Slipstream-SLO";
+
 // The request headers that a call uses; absent ones are empty.
 struct CallHeaders {
   std::optional<std::string> topic;    // X-Slipstream-Topic
   std::optional<std::string> learn;    // X-Slipstream-Learn
-  std::optional<std::string> slo;      // X-Slipstream-SLO
+  std::optional<std::string> slo;      // kSloHeader
   bool may_ask_slo = true;             // the caller's key allows any speed
   std::vector<std::string> slo_tiers;  // and, if not, these
 };

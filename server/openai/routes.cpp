@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "common/percent_decoding.h"
 #include "server/http/gatekeeper.h"
 #include "server/http/request_id.h"
 #include "server/openai/absent_routes.h"
@@ -57,22 +58,10 @@ std::string route_list() {
   return list;
 }
 
-int hex_digit(char c) {
-  if (c >= '0' && c <= '9') return c - '0';
-  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-  return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
-}
-
-// "org%2Fname" → "org/name"; invalid escapes are kept. The result is only compared with names, never used as a path.
-std::string percent_decoded(std::string_view text) {
-  std::string out;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    const bool escape = text[i] == '%' && i + 2 < text.size();
-    const int high = escape ? hex_digit(text[i + 1]) : -1, low = escape ? hex_digit(text[i + 2]) : -1;
-    out += high < 0 || low < 0 ? text[i] : static_cast<char>(high * 16 + low);
-    if (high >= 0 && low >= 0) i += 2;
-  }
-  return out;
+// "org%2Fname" → "org/name"; text with an invalid escape is kept. The result is only compared with names, never used as
+// a path.
+std::string decoded(std::string_view text) {
+  return percent_decoded(text).value_or(std::string(text));
 }
 
 Reply json_text(std::string body) {
@@ -162,7 +151,7 @@ Reply plain_reply(const Service& service, std::string_view target) {
   if (path == "/version") return json_text("{\"version\":\"" SLIPSTREAM_VERSION "\"}");
   if (path == "/openapi.json") return json_text(std::string(openapi_document()));
   if (path.starts_with(kModelPrefix)) {
-    const std::string name = percent_decoded(path.substr(kModelPrefix.size()));
+    const std::string name = decoded(path.substr(kModelPrefix.size()));
     return guarded_reply([&] { return service.model_named(name); }, service.options().retry_after_s);
   }
   Reply reply;
@@ -173,7 +162,7 @@ Reply plain_reply(const Service& service, std::string_view target) {
 }
 
 std::optional<std::string> request_to_delete(std::string_view target) {
-  std::string id = percent_decoded(path_of(target).substr(kRequestPrefix.size()));
+  std::string id = decoded(path_of(target).substr(kRequestPrefix.size()));
   if (!is_request_id(id)) return std::nullopt;
   return id;
 }
