@@ -30,8 +30,10 @@ DataDirectoryLock::DataDirectoryLock(const std::filesystem::path& data_directory
   const auto path = data_directory / "LOCK";
   FileHandle file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600));
   if (!file) {
+    const bool may_not_write = errno == EROFS || errno == EACCES || errno == EPERM;
     throw Error(ErrorCode::kIo, "cannot open " + path.string() + ": " + std::strerror(errno),
-                "if no service uses the directory, remove what is at that path");
+                may_not_write ? "make the directory writable for this user, or choose another --data-dir"
+                              : "if no service uses the directory, remove what is at that path");
   }
   if (::flock(file.get(), LOCK_EX | LOCK_NB) != 0) {
     if (errno != EWOULDBLOCK) throw Error(ErrorCode::kIo, "cannot lock " + path.string() + ": " + std::strerror(errno));

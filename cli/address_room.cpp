@@ -10,29 +10,43 @@
 namespace slip::cli {
 namespace {
 
-// Zero if the kernel does not say.
-std::uint64_t mapped_bytes() {
+// Sizes of this process in bytes; zero if the kernel does not say.
+struct Mapped {
+  std::uint64_t all = 0, data = 0;
+};
+
+Mapped mapped_bytes() {
+  constexpr int kAll = 0, kData = 5;  // fields of statm, in pages
   const int file = ::open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
-  if (file < 0) return 0;
-  char text[32];
+  if (file < 0) return {};
+  char text[128];
   const ::ssize_t n = ::read(file, text, sizeof text);
   ::close(file);
-  std::uint64_t pages = 0;
-  for (::ssize_t i = 0; i < n && text[i] >= '0' && text[i] <= '9'; ++i) {
-    pages = pages * 10 + static_cast<std::uint64_t>(text[i] - '0');
+  std::uint64_t fields[kData + 1] = {};
+  int field = 0;
+  for (::ssize_t i = 0; i < n && field <= kData; ++i) {
+    if (text[i] == ' ') ++field;
+    if (text[i] >= '0' && text[i] <= '9')
+      fields[field] = fields[field] * 10 + static_cast<std::uint64_t>(text[i] - '0');
   }
-  return pages * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+  const auto page = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+  return {fields[kAll] * page, fields[kData] * page};
+}
+
+std::uint64_t room_under(decltype(RLIMIT_AS) kind, std::uint64_t used) {
+  rlimit limit{};
+  if (::getrlimit(kind, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) {
+    return std::numeric_limits<std::uint64_t>::max();
+  }
+  return limit.rlim_cur > used ? limit.rlim_cur - used : 0;
 }
 
 }  // namespace
 
 std::uint64_t address_room() {
-  rlimit limit{};
-  if (::getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) {
-    return std::numeric_limits<std::uint64_t>::max();
-  }
-  const std::uint64_t mapped = mapped_bytes();
-  return limit.rlim_cur > mapped ? limit.rlim_cur - mapped : 0;
+  const Mapped mapped = mapped_bytes();
+  const std::uint64_t addresses = room_under(RLIMIT_AS, mapped.all), data = room_under(RLIMIT_DATA, mapped.data);
+  return addresses < data ? addresses : data;
 }
 
 }  // namespace slip::cli

@@ -91,13 +91,13 @@ void ignore_reloads_of_a_service(int argc, char** argv, char** /*environment*/) 
   ::signal(SIGUSR1, SIG_IGN);
 }
 
-// Ends the program if a limit leaves it too few addresses. LibTorch's constructors then abort, and a new thread for
-// which jemalloc finds no room crashes. Here neither streams nor allocations work yet.
+// Ends the program if a limit leaves it too few addresses or too little data. LibTorch's constructors then abort, and a
+// new thread for which jemalloc finds no room crashes. Here neither streams nor allocations work yet.
 void require_addresses(int /*argc*/, char** /*argv*/, char** /*environment*/) {
   if (slip::cli::address_room() >= slip::cli::kLeastAddressRoom) return;
   constexpr std::string_view kMessage =
       "slipstream: the limit of memory leaves fewer than 256 MiB beside the program and its libraries\n"
-      "HINT: raise the limit (ulimit -v), or use a limit of resident memory, such as a container's\n";
+      "HINT: raise the limit (ulimit -v, ulimit -d), or use a limit of resident memory, such as a container's\n";
   static_cast<void>(!::write(STDERR_FILENO, kMessage.data(), kMessage.size()));
   ::_exit(1);
 }

@@ -44,8 +44,10 @@ std::string three_digits(double value) {
 std::uint64_t usable_memory_bytes() {
   std::uint64_t bytes =
       static_cast<std::uint64_t>(::sysconf(_SC_PHYS_PAGES)) * static_cast<std::uint64_t>(::sysconf(_SC_PAGE_SIZE));
-  rlimit addresses{};
-  if (::getrlimit(RLIMIT_AS, &addresses) == 0) bytes = std::min<std::uint64_t>(bytes, addresses.rlim_cur);
+  for (const auto kind : {RLIMIT_AS, RLIMIT_DATA}) {
+    rlimit limit{};
+    if (::getrlimit(kind, &limit) == 0) bytes = std::min<std::uint64_t>(bytes, limit.rlim_cur);
+  }
   for (std::filesystem::path group = own_cgroup();; group = group.parent_path()) {
     std::ifstream in("/sys/fs/cgroup" / group.relative_path() / "memory.max");
     std::uint64_t limit = 0;

@@ -303,11 +303,14 @@ void Ledger::State::keep_small_when_due() {
   }
 }
 
-// Logs the rows that are lost because the writer has ended.
+// Logs the rows that are lost because the writer has ended, or because the file it wrote to has no name any more.
 void Ledger::State::say_lost() noexcept {
   const auto late = inbox.take_all();
   const auto n = std::distance(pending.begin(), pending.end()) + std::distance(late.begin(), late.end());
   if (n > 0) log_parts(LogLevel::kError, {"ledger: ", std::to_string(n), " pending rows are lost: ", last_failure});
+  if (!gone && !in_place()) {
+    log_parts(LogLevel::kError, {"ledger: ", away_text, "; unless it was moved, its rows are lost, the last ones too"});
+  }
 }
 
 void Ledger::State::report_failure(const std::exception& error) noexcept {

@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "common/error.h"
 #include "ledger/purge.h"
 
 namespace slip {
@@ -72,7 +73,8 @@ const std::string kInsertTenantName = insert_into("tenant_names", "name, tenant"
 }  // namespace
 
 RowWriter::RowWriter(Database& database)
-    : request_(database, kInsertRequest),
+    : database_(database),
+      request_(database, kInsertRequest),
       acceptance_(database, kAddToAcceptance),
       same_text_(database, kInsertSameText),
       version_(database, kInsertVersion),
@@ -113,6 +115,9 @@ void RowWriter::insert(const RequestRow& row) {
                row.tpot_ms, row.total_ms, row.topic_source, row.call_id == 0 ? row.request_id : row.call_id, row.tenant,
                hash_http_id(row.http_id), row.accepted_siblings, row.slo_tpot_ms, row.slo_ttft_ms, row.slo_e2e_ms,
                row.slo_tier);
+  if (sqlite3_changes(database_.get()) == 0) {
+    throw Error(ErrorCode::kInvalidArgument, "a trigger that was added to the ledger ignored the row");
+  }
   add_acceptance(row);
   if (const auto event = drift_monitor_.observe(row)) insert(*event);
 }

@@ -37,6 +37,7 @@ class RowWriter {
   void add_acceptance(const RequestRow& row);
   void recall_streams(Database& database);
 
+  Database& database_;
   Statement request_, acceptance_, same_text_, version_, canary_, drift_, load_, learning_, tenant_name_;
   DriftMonitor drift_monitor_;
 };

@@ -34,7 +34,7 @@ bool matches(std::string_view alias, std::string_view label) {
 
 [[noreturn]] void refuse_reserved(const std::string& name) {
   throw Error(ErrorCode::kInvalidArgument,
-              "topic \"" + name + "\" has the name of the draft that all topics start from",
+              "topic \"" + name + "\" has a name of Slipstream's own: " + kReservedTopicNames,
               "give the topic another name; labels \"" + name + "\" may still reach it as an alias", "topics");
 }
 

@@ -36,9 +36,11 @@ class TopicTable {
 
 bool is_topic_name(std::string_view text);
 
-// A topic's draft is published in a folder of its name, so names that the draft store itself uses are refused.
+// A topic's draft is published in a folder of its name, and reports show it by its name.
 constexpr bool is_reserved_topic_name(std::string_view text) {
-  return text == "base";
+  return text == "base" || text == "prompt_lookup";
 }
+inline constexpr const char* kReservedTopicNames =
+    "\"base\" is the draft that all topics start from, \"prompt_lookup\" what reports call serving without one";
 
 }  // namespace slip

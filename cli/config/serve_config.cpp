@@ -89,6 +89,7 @@ void apply(const ServeOverrides& given, ServeConfig& config) {
 }  // namespace
 
 std::vector<Topic> parse_topics(const std::string& toml, const std::string& where) {
+  constexpr const char* kTopicKeys = "it holds [[topic]] sections of name, aliases and examples";
   const toml::table table = parse_toml(toml, where);
   TomlSection root(table, where, "");
   std::vector<Topic> topics;
@@ -98,19 +99,18 @@ std::vector<Topic> parse_topics(const std::string& toml, const std::string& wher
       Topic topic;
       section.read("name", topic.name);
       if (is_reserved_topic_name(topic.name)) {
-        section.refuse("name",
-                       "must not be \"" + topic.name + "\": the draft that all topics start from has that name");
+        section.refuse("name", "must not be \"" + topic.name + "\": " + kReservedTopicNames);
       }
       if (!is_topic_name(topic.name)) {
         section.refuse("name", "must be 1 to 48 letters, digits, _ and -, and begin with a letter or digit");
       }
       section.read("aliases", topic.aliases);
       section.read("examples", topic.examples);
-      section.finish();
+      section.finish(kTopicKeys);
       topics.push_back(std::move(topic));
     }
   }
-  root.finish();
+  root.finish(kTopicKeys);
   try {
     TopicTable checked(topics);  // checks names, repetitions and bounds
   } catch (const Error& error) {

@@ -205,7 +205,8 @@ void visit_slo(FieldVisitor& to, ServeConfig& config) {
            R"(speeds that requests ask for by name, as service_tier: ["fast: tpot=40, ttft=500", "soon: e2e=20000"], )"
            "in milliseconds; with several keys, by those with slo=true, or slo_tiers=fast,soon");
   to.require(parse_tiers(texts, config.slo_tiers), "tiers",
-             "must hold at most 16 speeds of different names, each like \"fast: tpot=40, ttft=500, e2e=4000\"");
+             "must hold at most 16 speeds of different names, none auto or default, each like "
+             "\"fast: tpot=40, ttft=500, e2e=4000\"");
   to.field(
       "admission", config.slo_admission, {{"serve", SloAdmission::kServe}, {"refuse", SloAdmission::kRefuse}},
       "a request for a speed that is not predicted to be had: serve it as fast as can be, or refuse it with a 503, "
@@ -308,7 +309,7 @@ void visit_retention(FieldVisitor& to, ServeConfig& config) {
   to.section("replay");
   to.field("max_bytes_per_topic", replay.max_bytes_per_topic, {1 << 16, kMaxBytes}, "of a topic's records on disk");
   to.field("segment_bytes", replay.segment_bytes, {1 << 12, ReplayOptions::kMaxSegmentBytes}, "of one file of records");
-  to.duration("ttl_days", replay.ttl_us, kDayUs, kDays, "older records are deleted");
+  to.duration("ttl_days", replay.ttl_us, kDayUs, {1, kDays.high}, "older records are deleted");
   to.field("recency_half_life_requests", replay.recency_half_life_requests, {1, 1e9},
            "so many newer records halve the probability that a record is drawn");
   to.field("heldout_share", replay.heldout_share, {0, 0.9}, "share of the records that is never trained on");

@@ -192,15 +192,13 @@ const toml::array* TomlSection::tables(const char* key) {
   return node->as_array();
 }
 
-void TomlSection::finish() const {
+void TomlSection::finish(const char* hint) const {
   for (const auto& [key, node] : *table_) {
     if (known_.contains(key.str())) continue;
     const std::string nearest = nearest_name(key.str(), known_);
     const std::string what = node.is_table() ? "unknown section " : "unknown key ";
-    throw Error(
-        ErrorCode::kInvalidArgument, place(key.source()) + what + full(key.str()).substr(0, 128),
-        nearest.empty() ? "`slipstream serve --list-config` shows every key" : "did you mean " + full(nearest) + "?",
-        full(key.str()));
+    throw Error(ErrorCode::kInvalidArgument, place(key.source()) + what + full(key.str()).substr(0, 128),
+                nearest.empty() ? hint : "did you mean " + full(nearest) + "?", full(key.str()));
   }
 }
 

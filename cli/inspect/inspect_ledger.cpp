@@ -46,6 +46,11 @@ Inspection inspect_ledger(const fs::path& file) {
   check.reset();
   found.add("integrity", integrity);
   if (integrity != "ok") found.faults.push_back(file.string() + " is damaged: " + integrity);
+  Statement triggers(database, "SELECT name FROM sqlite_master WHERE type = 'trigger' LIMIT 8");
+  while (triggers.step()) {
+    found.faults.push_back(file.string() + " has a trigger, \"" + triggers.text(0) +
+                           "\", which is none of Slipstream's: it may change, refuse or keep rows");
+  }
   found.add("first request", time_of(database, "MIN"));
   found.add("last request", time_of(database, "MAX"));
   for (const char* table : kTables) {

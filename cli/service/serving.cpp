@@ -41,6 +41,7 @@ namespace {
 constexpr const char* kRouterFile = "router.state";
 constexpr std::chrono::milliseconds kRouterSaveInterval{1000};  // the most that promise 5 allows
 constexpr const char* kNoDraftModel = "prompt_lookup";  // what proposes, in ledger and metrics, without a draft model
+static_assert(is_reserved_topic_name(kNoDraftModel), "a topic's figures would be added to it");
 
 // If the engine leaves no CPU free, the learner competes for its share.
 LearnerPlacement learner_placement(const CorePlan& plan) {

@@ -34,7 +34,7 @@ std::span<const std::byte> as_bytes(const std::string& text) {
 
 [[noreturn]] void refuse(const std::filesystem::path& file, const std::string& what) {
   throw Error(ErrorCode::kDataLoss, "optimizer state " + file.string() + " " + what,
-              "delete the file to start the optimizer afresh; the draft's weights are kept elsewhere");
+              "delete the file: a service then begins the optimizer afresh, and a warmup its whole training");
 }
 
 // Never renumber these values: they are on disk.

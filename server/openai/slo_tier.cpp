@@ -49,7 +49,7 @@ std::optional<SloTier> parse_slo_tier(std::string_view text) {
   if (colon == text.npos) return std::nullopt;
   const std::string_view name = trimmed(text.substr(0, colon));
   const auto slo = parse_slo(text.substr(colon + 1));
-  if (!slo || !is_plain_name(name)) return std::nullopt;
+  if (!slo || !is_plain_name(name) || name == "auto" || name == "default") return std::nullopt;
   return SloTier{std::string(name), *slo};
 }
 

@@ -117,6 +117,13 @@ TEST(Main, TooFewAddressesAreSaidBeforeAnythingElse) {
     EXPECT_TRUE(status == 0 || status == 1 || status == 127) << mebibytes << "\n" << said;
     EXPECT_EQ(said.find("leaves fewer than 256 MiB") != std::string::npos, status == 1) << mebibytes << "\n" << said;
   }
+  // It ended by a signal, or was never ready and wrote jemalloc's complaint without end.
+  for (const int mebibytes : {16, 64, 128, 256}) {
+    const auto [status, said] =
+        run("bash -c 'ulimit -d " + std::to_string(mebibytes * 1024) + " && exec " + serve + "'");
+    EXPECT_EQ(status, 1) << mebibytes << "\n" << said;
+    EXPECT_NE(said.find("leaves fewer than 256 MiB"), std::string::npos) << mebibytes << "\n" << said;
+  }
   const auto enough = run("bash -c 'ulimit -v 2000000 && exec " + kProgram + " version'");
   EXPECT_EQ(enough.status, 0) << enough.said;
 }

@@ -81,6 +81,43 @@ TEST_F(LedgerTest, AReplacedFileIsSaidOnceAndRowsAreDroppedUntilItIsBack) {
   EXPECT_EQ(count("SELECT SUM(rows_dropped) FROM engine_load"), dropped);
 }
 
+// Bug: the file was looked at only every second or two. Rows that a stop wrote into a file without a name were lost
+// without a word.
+TEST_F(LedgerTest, AFileThatIsGoneWhenTheLedgerEndsIsSaid) {
+  const std::vector<std::function<void()>> changes = {[&] { fs::remove(file_); },
+                                                      [&] {
+                                                        std::ofstream(folder_ / "other") << "x";
+                                                        fs::rename(folder_ / "other", file_);
+                                                      }};
+  for (const auto& change : changes) {
+    for (const char* suffix : {"", "-wal", "-shm"}) fs::remove(file_.string() + suffix);
+    ::testing::internal::CaptureStderr();
+    {
+      LedgerOptions options = options_for(file_);
+      options.commit_interval_us = 60'000'000;  // so that only its end looks
+      Ledger ledger(std::move(options));
+      ledger.record(numbered(1));
+      ledger.flush();
+      change();
+      ledger.record(numbered(2));
+    }
+    EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr("was deleted, moved, replaced or cut; unless it"));
+  }
+}
+
+// Bug: a trigger that an operator had added ignored every row, and no count said so.
+TEST_F(LedgerTest, ARowThatATriggerIgnoresIsCounted) {
+  { Ledger ledger(options_for(file_)); }
+  Database(file_, Database::Mode::kReadWrite)
+      .execute("CREATE TRIGGER quiet BEFORE INSERT ON requests BEGIN SELECT RAISE(IGNORE); END");
+  ::testing::internal::CaptureStderr();
+  Ledger ledger(options_for(file_));
+  ledger.record(numbered(1));
+  ledger.flush();
+  EXPECT_EQ(ledger.dropped(), 1U);
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr("a trigger that was added to the ledger"));
+}
+
 // Bug: rows were written behind what was left, and the next start refused the file.
 TEST_F(LedgerTest, AFileThatIsCutOrOverwrittenIsSaidAndItsRowsAreCounted) {
   const std::vector<std::function<void()>> changes = {

@@ -79,6 +79,10 @@ TEST(TopicTableTest, RefusesNamesThatCouldLeaveTheirFolder) {
 }
 
 // A topic named like the base draft published its versions into the base draft's folder, and the next start failed.
+TEST(TopicTableTest, RefusesWhatReportsCallServingWithoutADraft) {
+  EXPECT_THROW(table_of({{"prompt_lookup", {}}}), Error);
+}
+
 TEST(TopicTableTest, RefusesTheBaseDraftsName) {
   try {
     table_of({{"sql", {}}, {"base", {}}});

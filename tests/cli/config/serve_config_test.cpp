@@ -126,8 +126,8 @@ TEST(ServeConfig, TiersAreSpeedsWithNames) {
   EXPECT_EQ(config.slo_tiers[1].slo.e2e_us, 20'000'000);
   EXPECT_NE(to_toml(config).find("tiers = [ 'fast: tpot=40.5, ttft=500', 'soon: e2e=20000' ]"), std::string::npos)
       << to_toml(config);
-  for (const char* tier :
-       {"fast", "fast:", "fast: tpot=0", "fast tpot=4", ": tpot=4", "f st: tpot=4", "fast: tpot=4,"}) {
+  for (const char* tier : {"fast", "fast:", "fast: tpot=0", "fast tpot=4", ": tpot=4", "f st: tpot=4", "fast: tpot=4,",
+                           "auto: tpot=4", "default: tpot=4"}) {
     EXPECT_THROW(parse_serve_config("[slo]\ntiers = [\"" + std::string(tier) + "\"]\n", "my.toml", defaults()), Error)
         << tier;
   }
@@ -354,6 +354,16 @@ TEST(Topics, TheBaseDraftsNameAndInvalidOnesAreRefusedByKeyAndLine) {
       EXPECT_NE(error.message().find("topics.toml:5: topic.name"), std::string::npos) << error.message();
       EXPECT_EQ(error.param(), "topic.name");
     }
+  }
+}
+
+// Bug: --check-config accepted it, and the service did not start, with an error that named no key.
+TEST(ServeConfig, ReplayKeepsRecordsForADayAtLeast) {
+  try {
+    parse_serve_config("[replay]\nttl_days = 0\n", "my.toml", defaults());
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.param(), "replay.ttl_days");
   }
 }
 

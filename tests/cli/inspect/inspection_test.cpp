@@ -247,6 +247,18 @@ TEST_F(InspectionTest, ALedgerThatIsMissingBesideDraftsOrReplayIsAFault) {
   EXPECT_THAT(faults_of(data), ElementsAre(HasSubstr("ledger.db is missing, though drafts or replay are there")));
 }
 
+// A trigger can keep rows out of the ledger, or in it behind a purge.
+TEST_F(InspectionTest, ATriggerInTheLedgerIsAFault) {
+  const fs::path file = folder_.path() / "ledger.db";
+  LedgerOptions options;
+  options.file = file;
+  { Ledger ledger(std::move(options)); }
+  EXPECT_THAT(faults_of(file), IsEmpty());
+  Database(file, Database::Mode::kReadWrite)
+      .execute("CREATE TRIGGER quiet BEFORE INSERT ON requests BEGIN SELECT RAISE(IGNORE); END");
+  EXPECT_THAT(faults_of(file), ElementsAre(HasSubstr("has a trigger, \"quiet\"")));
+}
+
 // A service warns of them and begins afresh; `inspect` did not look.
 TEST_F(InspectionTest, DamagedStatesOfRouterAndOptimizersAreFaults) {
   const fs::path data = folder_.path() / "data", router = data / "router.state", optimizer = data / "optimizer/sql.opt";
