@@ -308,7 +308,8 @@ void Ledger::State::say_lost() noexcept {
   const auto late = inbox.take_all();
   const auto n = std::distance(pending.begin(), pending.end()) + std::distance(late.begin(), late.end());
   if (n > 0) log_parts(LogLevel::kError, {"ledger: ", std::to_string(n), " pending rows are lost: ", last_failure});
-  if (!gone && !in_place()) {
+  const bool is_said = gone || (options.disk && options.disk->gone());
+  if (!is_said && !in_place()) {
     log_parts(LogLevel::kError, {"ledger: ", away_text, "; unless it was moved, its rows are lost, the last ones too"});
   }
 }

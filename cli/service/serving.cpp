@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "checkpoints/data_directory_lock.h"
+#include "cli/address_room.h"
 #include "cli/load_model.h"
 #include "cli/service/draft_registry.h"
 #include "cli/service/part_options.h"
@@ -42,6 +43,14 @@ constexpr const char* kRouterFile = "router.state";
 constexpr std::chrono::milliseconds kRouterSaveInterval{1000};  // the most that promise 5 allows
 constexpr const char* kNoDraftModel = "prompt_lookup";  // what proposes, in ledger and metrics, without a draft model
 static_assert(is_reserved_topic_name(kNoDraftModel), "a topic's figures would be added to it");
+
+// A thread that finds no addresses for its stack and its allocator's first pages ends the process.
+void require_room_for_threads() {
+  constexpr std::uint64_t kLeastBytes = std::uint64_t{128} << 20;
+  if (address_room() >= kLeastBytes) return;
+  throw Error(ErrorCode::kTooLarge, "the limit of memory leaves fewer than 128 MiB for the service's threads",
+              "raise the limit (ulimit -v, ulimit -d), or lower model.cache_tokens", "model.cache_tokens");
+}
 
 // If the engine leaves no CPU free, the learner competes for its share.
 LearnerPlacement learner_placement(const CorePlan& plan) {
@@ -171,6 +180,7 @@ struct Serving::State {
   void start_engine() {
     Target running = make_target(config, device, target.weights, *pool);
     require_finite_logits(*running.worker, config.target.string());
+    require_room_for_threads();
     const std::int32_t n_pages = running.worker->cache().n_pages();
     cache_bytes = static_cast<std::uint64_t>(n_pages) * PagePool::page_bytes(target.weights->config, config.dtype);
     const std::int64_t cache_tokens = std::int64_t{n_pages} * PagePool::kPageTokens;
@@ -268,6 +278,7 @@ std::shared_ptr<const ServedModel> Serving::model() const {
   State* state = state_.get();
   auto model = std::make_shared<ServedModel>();
   model->names = state->config.served_names;
+  model->max_waiting = static_cast<std::size_t>(state->config.engine.max_waiting);
   if (model->names.empty()) model->names = {folder_name(state->config.target)};
   model->system_fingerprint = state->fingerprint;
   model->tokenizer = state->target.tokenizer;

@@ -107,7 +107,9 @@ class SchemaCompiler {
       const bool says_something =
           !annotations().contains(name) && name != "$id" && name.rfind("x-", 0) != 0 && !is_default;
       if (says_something && !allowed.contains(name)) {
-        place.at(name).refuse_unsupported("beside " + *allowed.begin() + " is not supported");
+        const auto given = std::find_if(allowed.begin(), allowed.end(),
+                                        [&](const std::string& one) { return place.has(one.c_str()); });
+        place.at(name).refuse_unsupported("beside " + *given + " is not supported");
       }
     }
   }

@@ -91,6 +91,14 @@ void read_setting(std::string_view setting, const std::string& where, std::set<s
   if (!seen.emplace(key).second) refuse(where + ": " + std::string(key) + "= stands there twice");
 }
 
+// Such a line lacks its key; the setting would become a key that others can guess.
+bool begins_with_a_setting(std::string_view word) {
+  constexpr std::string_view kSettings[] = {
+      "name=", "operator=", "slo=", "slo_tiers=", "requests_in_flight=", "requests_per_minute=", "tokens_per_minute="};
+  return std::any_of(std::begin(kSettings), std::end(kSettings),
+                     [&](std::string_view setting) { return word.starts_with(setting); });
+}
+
 template <class Take>
 void take_placed(const std::string& where, Take take) {
   try {
@@ -113,6 +121,10 @@ void read_key_file(const std::filesystem::path& file, const KeyLimits& fallback,
     if (!(words >> key) || key.front() == '#') continue;
     ApiKey entry{.limits = fallback};
     std::set<std::string, std::less<>> seen;
+    if (begins_with_a_setting(key)) {
+      refuse(where + ": the line begins with " + key.substr(0, key.find('=') + 1) + ", not with a key",
+             "write the key first, then its settings");
+    }
     while (words >> setting && setting.front() != '#') read_setting(setting, where, seen, entry);
     take_placed(where, [&] { keys.add(key, entry); });
   }

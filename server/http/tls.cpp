@@ -6,6 +6,7 @@
 
 #include "common/error.h"
 #include "common/file.h"
+#include "common/log.h"
 
 namespace slip {
 namespace {
@@ -83,6 +84,10 @@ std::unique_ptr<ssl::context> load_tls(const ServerOptions& options) {
   if (SSL_CTX_check_private_key(tls->native_handle()) != 1) {
     throw Error(ErrorCode::kInvalidArgument,
                 options.tls_key.string() + " is not the key of " + options.tls_certificate.string(), {}, kKey);
+  }
+  if (X509_cmp_current_time(X509_get0_notAfter(SSL_CTX_get0_certificate(tls->native_handle()))) < 0) {
+    log_warn("the TLS certificate " + options.tls_certificate.string() +
+             " has expired, and clients will refuse it: put a new one there and send SIGHUP");
   }
   return tls;
 }

@@ -177,7 +177,9 @@ Reply purge_reply(const PurgeResult& result, int retry_after_s) {
   if (result.records + result.rows == 0) {
     return error_reply(
         404,
-        {.message = "nothing is kept of such a request by this API key", .param = "id", .code = "request_not_found"});
+        {.message = "nothing is kept of such a request by this API key; delete one that still runs once it has ended",
+         .param = "id",
+         .code = "request_not_found"});
   }
   Reply reply;
   reply.status = 204;

@@ -38,6 +38,7 @@ struct ServedModel {
   std::vector<std::shared_ptr<LiveDraft>> live_drafts;  // [topics.size()]; empty: plain decoding
   std::shared_ptr<PastAnswersTable> past_answers;       // null: none are kept
   std::int32_t k = kMaxProposalNodes;                   // proposed tokens a step at most; 0: plain decoding
+  std::size_t max_waiting = 256;                        // choices of one call at most
   const DraftStore* drafts = nullptr;                   // null: no drafts to list
   std::vector<SloTier> slo_tiers;                       // what `service_tier` may name
   EngineDoor engine;

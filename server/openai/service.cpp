@@ -292,6 +292,13 @@ AnswerIdentity Service::generate(CompletionCall call, const Caller& caller, cons
   // Reserved first, so that every submitted request is recorded
   who.requests.reserve(prepared.size() * static_cast<std::size_t>(call.n));
   try {
+    const std::size_t n_requests = prepared.size() * static_cast<std::size_t>(call.n);
+    if (n_requests > served->max_waiting) {
+      throw Error(ErrorCode::kInvalidArgument,
+                  "the call asks for " + std::to_string(n_requests) + " choices, more than may wait here (" +
+                      std::to_string(served->max_waiting) + ")",
+                  "ask for fewer, in several calls", "n");
+    }
     for (const Request& request : prepared) submit_choices(*served, request, call.n, make_sink, who);
     if (route.source == TopicSource::kLabel && call.learn) served->router->learn(route.topic, asked);
     who.id = http_id(call.endpoint, who.requests.front());

@@ -74,6 +74,15 @@ TEST_F(HttpServerTest, AResponseFormatReachesTheEngineAsAGrammar) {
   EXPECT_EQ(error_of(refused)["param"], "response_format.json_schema.schema.items.not");
 }
 
+// Bug: it was a 429, and what it said about waiting requests was not so.
+TEST_F(HttpServerTest, MoreChoicesThanMayWaitAreRefusedByName) {
+  start();
+  const auto refused = ask(post(R"({"prompt":[[5],[6],[7]],"n":100})", "/v1/completions"));
+  EXPECT_EQ(refused.status, 400);
+  EXPECT_EQ(error_of(refused)["param"], "n");
+  EXPECT_EQ(error_of(refused)["message"], "the call asks for 300 choices, more than may wait here (256)");
+}
+
 TEST_F(HttpServerTest, ChoicesDifferByTheirAddressAlone) {
   start();
   const auto reply = ask(post(R"({"messages":[{"role":"user","content":"hi"}],"n":3,"seed":3})"));

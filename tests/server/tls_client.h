@@ -31,13 +31,13 @@ struct Freed {
 
 // A new key and its self-signed certificate, as PEM files in `folder`.
 struct SelfSigned {
-  explicit SelfSigned(const std::filesystem::path& folder, const std::string& name = "server")
+  explicit SelfSigned(const std::filesystem::path& folder, const std::string& name = "server", long valid_for_s = 3600)
       : certificate(folder / (name + ".crt")), key(folder / (name + ".key")) {
     const std::unique_ptr<EVP_PKEY, Freed<EVP_PKEY_free>> pair(EVP_EC_gen("P-256"));
     const std::unique_ptr<X509, Freed<X509_free>> paper(X509_new());
     ASN1_INTEGER_set(X509_get_serialNumber(paper.get()), 1);
     X509_gmtime_adj(X509_getm_notBefore(paper.get()), -3600);
-    X509_gmtime_adj(X509_getm_notAfter(paper.get()), 3600);
+    X509_gmtime_adj(X509_getm_notAfter(paper.get()), valid_for_s);
     X509_set_pubkey(paper.get(), pair.get());
     X509_NAME* who = X509_get_subject_name(paper.get());
     X509_NAME_add_entry_by_txt(who, "CN", MBSTRING_ASC, reinterpret_cast<const unsigned char*>("localhost"), -1, -1, 0);

@@ -96,6 +96,9 @@ TEST_F(KeyFile, FaultsAreSaidWithoutTheKey) {
       "cret\n");
   refusal("secret" + std::string(600, 'x') + "\n");
   EXPECT_NE(refusal("# nothing\n").find("holds no key"), std::string::npos);
+  for (const char* line : {"name=team-a operator=true\n", "slo_tiers=fast\n", "tokens_per_minute=5\n"}) {
+    EXPECT_NE(refusal(line).find("not with a key"), std::string::npos) << line;
+  }
 }
 
 TEST_F(KeyFile, IsRefusedWhenOthersCanReadIt) {

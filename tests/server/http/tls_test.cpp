@@ -141,6 +141,20 @@ TEST_F(TlsTest, AnEmptyFileIsNamed) {
   }
 }
 
+TEST_F(TlsTest, AnExpiredCertificateIsSaid) {
+  const SelfSigned expired(folder_, "expired", /*valid_for_s=*/-60);
+  options_.tls_certificate = expired.certificate;
+  options_.tls_key = expired.key;
+  for (const bool is_expired : {true, false}) {
+    ::testing::internal::CaptureStderr();
+    EXPECT_NE(load_tls(options_), nullptr);
+    const std::string said = ::testing::internal::GetCapturedStderr();
+    EXPECT_EQ(said.find("expired.crt has expired") != std::string::npos, is_expired) << said;
+    options_.tls_certificate = papers_->certificate;
+    options_.tls_key = papers_->key;
+  }
+}
+
 // OpenSSL asked for the password at the terminal: a reload waited there, and SIGTERM with it.
 TEST_F(TlsTest, AnEncryptedKeyIsRefusedWithoutAQuestion) {
   for (const char* name : {"pkcs8", "traditional"}) {
