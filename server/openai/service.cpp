@@ -56,6 +56,15 @@ std::int32_t answer_length(const ServedModel& model, const CompletionCall& call,
   return std::min(call.max_tokens.value_or(left), left);
 }
 
+// More choices than may wait would be refused at every try, as if others were waiting.
+void check_choices(std::size_t n, std::size_t max_waiting) {
+  if (n <= max_waiting) return;
+  throw Error(ErrorCode::kInvalidArgument,
+              "the call asks for " + std::to_string(n) + " choices, more than may wait here (" +
+                  std::to_string(max_waiting) + ")",
+              "ask for fewer, in several calls", "n");
+}
+
 // Prompt scores are buffered until the answer is complete, and cost the engine almost nothing per token. So they need
 // their own limit.
 void check_scores(const std::vector<Request>& prepared, std::int32_t choices_of_each) {
@@ -288,17 +297,11 @@ AnswerIdentity Service::generate(CompletionCall call, const Caller& caller, cons
     prepared.push_back(prepare(*served, call, caller, route, std::move(prompt)));
   }
   check_scores(prepared, call.n);
+  check_choices(prepared.size() * static_cast<std::size_t>(call.n), served->max_waiting);
   AnswerIdentity who = identify(*served, call, prepared.front());
   // Reserved first, so that every submitted request is recorded
   who.requests.reserve(prepared.size() * static_cast<std::size_t>(call.n));
   try {
-    const std::size_t n_requests = prepared.size() * static_cast<std::size_t>(call.n);
-    if (n_requests > served->max_waiting) {
-      throw Error(ErrorCode::kInvalidArgument,
-                  "the call asks for " + std::to_string(n_requests) + " choices, more than may wait here (" +
-                      std::to_string(served->max_waiting) + ")",
-                  "ask for fewer, in several calls", "n");
-    }
     for (const Request& request : prepared) submit_choices(*served, request, call.n, make_sink, who);
     if (route.source == TopicSource::kLabel && call.learn) served->router->learn(route.topic, asked);
     who.id = http_id(call.endpoint, who.requests.front());

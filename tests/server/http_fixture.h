@@ -74,6 +74,7 @@ class HttpServerTest : public ::testing::Test {
                                                                                     : "code"));
     }
     model->drafts = drafts_;
+    model->max_waiting = max_waiting_;
     model->engine = door();
     model->purge = purge_;
     service_->open(model);
@@ -105,6 +106,7 @@ class HttpServerTest : public ::testing::Test {
   std::shared_ptr<Router> router_;                                           // available after open()
   std::shared_ptr<const Tokenizer> tokenizer_ = demo_tokenizer();            // set it before open()
   std::int32_t max_positions_ = 128;                                         // set it before open()
+  std::size_t max_waiting_ = 256;                                            // likewise
   const DraftStore* drafts_ = nullptr;                                       // set it before open()
   PurgeDoor purge_;                                                          // set it before open()
   ApiKeys keys_;

@@ -76,11 +76,14 @@ TEST_F(HttpServerTest, AResponseFormatReachesTheEngineAsAGrammar) {
 
 // Bug: it was a 429, and what it said about waiting requests was not so.
 TEST_F(HttpServerTest, MoreChoicesThanMayWaitAreRefusedByName) {
+  max_waiting_ = 8;
   start();
-  const auto refused = ask(post(R"({"prompt":[[5],[6],[7]],"n":100})", "/v1/completions"));
+  EXPECT_EQ(ask(post(R"({"prompt":[[5],[6]],"n":4})", "/v1/completions")).status, 200);
+  const auto refused = ask(post(R"({"prompt":[[5],[6],[7]],"n":3})", "/v1/completions"));
   EXPECT_EQ(refused.status, 400);
   EXPECT_EQ(error_of(refused)["param"], "n");
-  EXPECT_EQ(error_of(refused)["message"], "the call asks for 300 choices, more than may wait here (256)");
+  EXPECT_EQ(error_of(refused)["message"],
+            "the call asks for 9 choices, more than may wait here (8); ask for fewer, in several calls");
 }
 
 TEST_F(HttpServerTest, ChoicesDifferByTheirAddressAlone) {
