@@ -23,10 +23,11 @@ struct DraftModelOptions {
 // Makes a runner for drafts of the shape of `first`. Error{kTooLarge} when there is no memory for it.
 using MakeDraftRunner = std::function<std::unique_ptr<DraftRunner>(const DraftVersion& first, DraftRunner::Size size)>;
 
-// Proposes one chain per sequence with a draft model, and on the CPU a tree around it. One forward pass per depth serves
-// all sequences, whatever their draft version. Keeps its own KV cache. After a publish, it builds the new version's cache in chunks beside the live
-// one, then switches; a sequence never holds more than two versions. A draft with another vocabulary than the target's
-// is never used. A new version of another shape than the live one is refused, and the sequence stays on the old one.
+// Proposes one chain per sequence with a draft model, and on the CPU a tree around it. One forward pass per depth
+// serves all sequences, whatever their draft version. Keeps its own KV cache. After a publish, it builds the new
+// version's cache in chunks beside the live one, then switches; a sequence never holds more than two versions. A draft
+// with another vocabulary than the target's is never used. A new version of another shape than the live one is refused,
+// and the sequence stays on the old one.
 class DraftModelProposer final : public Proposer {
  public:
   // Drafts on the CPU.
