@@ -258,8 +258,8 @@ TEST(EngineWithDrafts, SiblingsChangeSpeedAlone) {
   }
 }
 
-// Each sibling needs a slot in the cache, and an answer has none beyond its last token.
-TEST(EngineWithDrafts, SiblingsNearTheEndOfAnAnswerChangeNothing) {
+// Each node needs a slot in the cache, and an answer has none beyond its last token.
+TEST(EngineWithDrafts, TreesNearTheEndOfAnAnswerChangeNothing) {
   const SamplingParams sampling{.temperature = 0};
   for (std::int32_t max_tokens = 1; max_tokens <= 34; ++max_tokens) {
     Setting run{.k = 0, .concurrency = 6};
@@ -267,8 +267,11 @@ TEST(EngineWithDrafts, SiblingsNearTheEndOfAnAnswerChangeNothing) {
     const auto plain = answers_of(sampling, run);
     run.k = 8;
     run.tree_width = 4;
-    const auto answers = answers_of(sampling, run);
-    for (std::size_t i = 0; i < answers.size(); ++i) EXPECT_TRUE(answers[i].same_as(plain[i])) << max_tokens;
+    for (const bool branches : {false, true}) {
+      run.branches = branches;
+      const auto answers = answers_of(sampling, run);
+      for (std::size_t i = 0; i < answers.size(); ++i) EXPECT_TRUE(answers[i].same_as(plain[i])) << max_tokens;
+    }
   }
 }
 
@@ -295,20 +298,6 @@ TEST(EngineWithDrafts, BranchesChangeSpeedAlone) {
       }
     }
     EXPECT_LT(steps_of_branches, steps_of_siblings) << "tokens behind siblings were accepted";
-  }
-}
-
-TEST(EngineWithDrafts, BranchesNearTheEndOfAnAnswerChangeNothing) {
-  const SamplingParams sampling{.temperature = 0};
-  for (std::int32_t max_tokens = 1; max_tokens <= 34; ++max_tokens) {
-    Setting run{.k = 0, .concurrency = 6};
-    run.max_tokens = max_tokens;
-    const auto plain = answers_of(sampling, run);
-    run.k = 8;
-    run.tree_width = 4;
-    run.branches = true;
-    const auto answers = answers_of(sampling, run);
-    for (std::size_t i = 0; i < answers.size(); ++i) EXPECT_TRUE(answers[i].same_as(plain[i])) << max_tokens;
   }
 }
 

@@ -55,6 +55,16 @@ inline std::vector<Proposal> propose(DraftModelProposer& proposer, std::vector<D
   return proposals;
 }
 
+// Tells the proposer of a verification and adds its tokens.
+inline void commit(DraftModelProposer& proposer, Drafted& sequence, const Proposal& proposal,
+                   const VerifyResult& result) {
+  proposer.on_verified(sequence.view(), result);
+  for (const std::int32_t node : result.accepted) {
+    sequence.tokens.push_back(proposal.tokens[static_cast<std::size_t>(node)]);
+  }
+  sequence.tokens.push_back(result.added_token);
+}
+
 class DraftModelProposerTest : public ::testing::Test {
  protected:
   DraftModelProposer make(std::int32_t n_pages = 200) {

@@ -144,10 +144,7 @@ TEST_F(DraftModelProposerTest, AfterAnAcceptedSiblingItProposesWhatANewOneWould)
   for (int round = 0; round < 4; ++round) {
     const Proposal tree = propose(proposer, {&sequence}, 3, 2)[0];
     VerifyResult result{.accepted = {0, 1, 5}, .added_token = round};  // two of the chain, then the third's sibling
-    proposer.on_verified(sequence.view(), result);
-    for (const std::int32_t node : result.accepted)
-      sequence.tokens.push_back(tree.tokens[static_cast<std::size_t>(node)]);
-    sequence.tokens.push_back(result.added_token);
+    commit(proposer, sequence, tree, result);
     EXPECT_EQ(propose(proposer, {&sequence}, 3, 2)[0].tokens, fresh(sequence.tokens, 9, live_draft, 3, 2).tokens)
         << round;
   }
@@ -279,10 +276,7 @@ TEST_F(DraftModelProposerTest, AfterAnAcceptedBranchItProposesWhatANewOneWould) 
     std::int32_t leaf = kMaxProposalNodes - 1 - round % 4;
     for (; leaf >= 0; leaf = tree.parents[static_cast<std::size_t>(leaf)]) result.accepted.push_back(leaf);
     std::reverse(result.accepted.begin(), result.accepted.end());
-    proposer.on_verified(sequence.view(), result);
-    for (const std::int32_t node : result.accepted)
-      sequence.tokens.push_back(tree.tokens[static_cast<std::size_t>(node)]);
-    sequence.tokens.push_back(result.added_token);
+    commit(proposer, sequence, tree, result);
     EXPECT_EQ(propose(proposer, {&sequence}, 3, 2)[0].tokens, fresh(sequence.tokens, 9, live_draft, 3, 2).tokens)
         << round;
   }
