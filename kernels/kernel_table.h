@@ -41,7 +41,6 @@ struct MatmulTile {
   int n_rows = 0;            // 1 … KernelTable::f32_tile_rows or bf16_tile_rows; alone, at most bf16_streaming_rows
   bool is_alone = false;     // the only tile of these weights
   bool from_memory = false;  // the weights are not in cache: for a few rows, reading them takes longer than arithmetic
-  bool one_thread = false;   // no other thread computes beside this one, whose first-level cache may be the same
   // Weights needed soon, prefetched while this tile is computed; null: none
   const std::byte* next_weight = nullptr;
   std::int64_t next_step_bytes = 0;  // bytes of them to prefetch per depth step

@@ -36,8 +36,7 @@ struct Panels {
 };
 
 struct Multiplication {
-  Multiplication(const PackedMatrix& weights, const Activations& activations, const ThreadPool& pool)
-      : weight(weights), x(activations), one_thread(pool.n_used() == 1) {
+  Multiplication(const PackedMatrix& weights, const Activations& activations) : weight(weights), x(activations) {
     const KernelTable& table = x.table();
     const bool is_bf16 = weight.compute_dtype() == Dtype::kBFloat16;
     tile = is_bf16 ? table.matmul_bf16 : table.matmul_f32;
@@ -65,7 +64,6 @@ struct Multiplication {
   std::int64_t stretch, depth;  // steps
   std::int64_t task_rows, least_sharing, streaming_rows;
   bool from_memory;  // the weights are not in cache
-  bool one_thread;
 };
 
 // The weights of a panel's stretch, and the weights needed next.
@@ -115,7 +113,6 @@ void add_stretch(const Multiplication& job, const Stretch& stretch, std::int64_t
   const std::int64_t n_sharing = parts_to_fetch(job, share);
   tile.is_alone = share.end_tile - share.first_tile == 1;
   tile.from_memory = job.from_memory;
-  tile.one_thread = job.one_thread;
   for (std::int64_t t = share.first_tile; t < share.end_tile; ++t) {
     const std::int64_t row = job.x.first_row(t);
     tile.n_rows = static_cast<int>(job.x.first_row(t + 1) - row);
@@ -210,7 +207,7 @@ void matmul(const PackedMatrix& weight, const Activations& x, const MatmulOutput
       }
     }
   };
-  multiply(Multiplication(weight, x, pool), write, pool);
+  multiply(Multiplication(weight, x), write, pool);
 }
 
 void matmul(const PackedMatrix& weight, const float* x, std::int64_t x_stride, std::int64_t n_rows, float* y,
@@ -252,7 +249,7 @@ void gated_matmul(const PackedMatrix& gate_up, std::span<const float> bias, cons
     }
     to.set_values({panel.first_row, panel.n_rows, first, n}, panel.sums, kPanelColumns);
   };
-  multiply(Multiplication(gate_up, x, pool), gate, pool);
+  multiply(Multiplication(gate_up, x), gate, pool);
 }
 
 }  // namespace slip::kernels

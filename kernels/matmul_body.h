@@ -21,8 +21,8 @@ constexpr int blocks_in_flight(int rows) {
 
 // Prefetches the next weights evenly over a tile's passes, to keep the memory busy. Reads in address order, nearly
 // twice as fast as every fourth line (on a Zen 3). Prefetches into the second-level cache, since the first holds the
-// data in use; or past it into the first, where there is room beside them.
-template <int kPasses, bool kIntoFirst>
+// data in use.
+template <int kPasses>
 class Fetching {
  public:
   Fetching(const MatmulTile& tile, int pass) {
@@ -31,17 +31,16 @@ class Fetching {
     at_ = tile.next_weight + pass * tile.depth * step_bytes_;
   }
   SLIP_LANES void step() {
-    if (step_bytes_ > 0) __builtin_prefetch(at_, 0, kLocality);
+    if (step_bytes_ > 0) __builtin_prefetch(at_, 0, 2);
 #pragma GCC unroll 4
     for (std::int64_t byte = kLineBytes; byte < kStepBytes / kPasses; byte += kLineBytes) {
-      if (byte < step_bytes_) __builtin_prefetch(at_ + byte, 0, kLocality);
+      if (byte < step_bytes_) __builtin_prefetch(at_ + byte, 0, 2);
     }
     at_ += step_bytes_;
   }
 
  private:
   static constexpr std::int64_t kLineBytes = 64;
-  static constexpr int kLocality = kIntoFirst ? 3 : 2;
   const std::byte* at_ = nullptr;
   std::int64_t step_bytes_ = 0;  // per depth step
 };
@@ -107,10 +106,10 @@ struct WidenedPairStep {
   }
 };
 
-template <class Step, int kRows, int kBlocks, bool kIntoFirst = false>
+template <class Step, int kRows, int kBlocks>
 void tile_of(const MatmulTile& tile) {
   for (int column = 0; column < kPanelColumns; column += kBlocks * kLanes) {
-    Fetching<kPanelColumns / (kBlocks * kLanes), kIntoFirst> fetching(tile, column / (kBlocks * kLanes));
+    Fetching<kPanelColumns / (kBlocks * kLanes)> fetching(tile, column / (kBlocks * kLanes));
     Lanes sums[kRows][kBlocks];
     load_sums(tile, column, sums);
     const std::byte* block = tile.weight + column / kGroupColumns * kWeightGroupBytes;
@@ -131,14 +130,9 @@ void tile_of(const MatmulTile& tile) {
 
 // A tile that waits for memory keeps one block in flight. Its arithmetic is slower, but it reads faster, since the next
 // stretch is fetched over four passes instead of one: on a Zen 4, one row took 0.66 times as long, four rows 0.75.
-// While a thread has the first-level cache to itself, two and three rows fetch into that: 0.82 and 0.93 of the time.
-// One row then took 1.08 times as long.
 template <class Step, int kRows>
 void tile_of_rows(const MatmulTile& tile) {
-  if (kParts == 1 && tile.is_alone && tile.from_memory) {
-    if ((kRows == 2 || kRows == 3) && tile.one_thread) return tile_of<Step, kRows, 1, /*kIntoFirst=*/true>(tile);
-    return tile_of<Step, kRows, 1>(tile);
-  }
+  if (kParts == 1 && tile.is_alone && tile.from_memory) return tile_of<Step, kRows, 1>(tile);
   tile_of<Step, kRows, blocks_in_flight(kRows)>(tile);
 }
 
