@@ -78,11 +78,11 @@ TEST(TopicTableTest, RefusesNamesThatCouldLeaveTheirFolder) {
   EXPECT_NO_THROW(table_of({{"123456789012345678901234567890123456789012345678", {}}}));
 }
 
-// A topic named like the base draft published its versions into the base draft's folder, and the next start failed.
 TEST(TopicTableTest, RefusesWhatReportsCallServingWithoutADraft) {
   EXPECT_THROW(table_of({{"prompt_lookup", {}}}), Error);
 }
 
+// A topic named like the base draft published its versions into the base draft's folder, and the next start failed.
 TEST(TopicTableTest, RefusesTheBaseDraftsName) {
   try {
     table_of({{"sql", {}}, {"base", {}}});
