@@ -9,7 +9,7 @@
 #include "distill/canary/draft_scorer.h"
 #include "distill/decision_sink.h"
 #include "distill/publisher.h"
-#include "distill/replay/replay_buffer.h"
+#include "distill/replay/replay_reader.h"
 #include "distill/topic_state.h"
 
 namespace slip {
@@ -19,7 +19,7 @@ namespace slip {
 class CanaryScorer {
  public:
   CanaryScorer(CanaryOptions options, int k, std::shared_ptr<const DraftVersion> base, DraftScorer& scorer,
-               const ReplayBuffer& replay, Publisher& publisher, DecisionSink& decisions)
+               const ReplayReader& replay, Publisher& publisher, DecisionSink& decisions)
       : options_(options),
         k_(k),
         base_(std::move(base)),
@@ -46,7 +46,7 @@ class CanaryScorer {
   int k_;
   std::shared_ptr<const DraftVersion> base_;
   DraftScorer& scorer_;
-  const ReplayBuffer& replay_;
+  const ReplayReader& replay_;
   Publisher& publisher_;
   DecisionSink& decisions_;
   const ReplayRecord* scored_ = nullptr;                   // `scores_` belong to this record

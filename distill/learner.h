@@ -55,14 +55,13 @@ struct LearnerOptions {
 };
 
 // The learner: observations → replay → trainer → candidate → canary → publish → live draft. It trains one draft per
-// topic in one background thread at idle priority, and reports every decision to the DecisionSink. begin(), record()
-// and finish() never block, not even on a lock: they push to a bounded inbox, which drops the oldest items and
-// counts them.
+// topic in one background thread at idle priority, and reports every decision to the DecisionSink. A second thread
+// writes the records to replay (RecordIntake).
 //
 // The canary scores only records that were not trained on. A candidate is a frozen export with a cut-off; records newer
 // than the cut-off decide about it while training goes on. A candidate without a verdict is replaced by the next
 // export, which was trained longer. Near-copies count once. A version is published only if the held-out tenth agrees.
-class Learner final : public ObservationSink {
+class Learner {
  public:
   // `live_drafts` has one live draft per topic, index = TopicId. live_drafts[i]->get() is the version that the topic
   // serves now, and its name is the draft name under which versions are published. `base` is the base draft: it is
@@ -71,14 +70,12 @@ class Learner final : public ObservationSink {
   Learner(LearnerOptions options, const TopicTable& topics, std::vector<std::shared_ptr<LiveDraft>> live_drafts,
           std::shared_ptr<const DraftVersion> base, DraftStore& store, ReplayBuffer& replay, Governor& governor,
           DecisionSink& decisions);
-  ~Learner() override;  // stops, saves
+  ~Learner();  // stops, saves
 
-  void begin(ObservedRequest request) noexcept override;
-  void record(Observation observation) noexcept override;
-  void finish(RequestId request, bool completed) noexcept override;
+  ObservationSink& observations();  // the engine's; takes them before start() and after stop() too
 
   void start();
-  // Finishes the current unit, syncs replay, saves optimizer state and joins the thread.
+  // Finishes the current unit, saves optimizer state, syncs replay and joins the threads.
   void stop();
   // Waits until every request finished so far is taken in and all work that it allows is done; for benchmarks and
   // tests. False on time-out.

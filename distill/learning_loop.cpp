@@ -63,6 +63,7 @@ LearningLoop::LearningLoop(LearningLoopSetting setting)
       pool_(std::max(1, options_.cores)),
       scorer_(base_->weights->config, base_->weights->config.max_positions, pool_, options_.prompt_lookup),
       canary_(options_.canary, options_.k, base_, scorer_, replay_, publisher_, setting.decisions),
+      newest_taken_(replay_.last_sequence()),
       started_us_(monotonic_us()) {
   const auto& live_drafts = setting.live_drafts;
   const TopicTable& topics = setting.topics;
@@ -71,8 +72,8 @@ LearningLoop::LearningLoop(LearningLoopSetting setting)
     TopicState topic;
     topic.topic = topics[TopicId{static_cast<std::uint32_t>(i)}].name;
     topic.live_draft = live_drafts[i];
-    topic.near_copies = NearCopies(options_.near_copies);
     publisher_.enrol(topic);
+    topic.records_before = replay_.records(topic.topic);
     topic.figures.topic = topic.topic;
     topic.figures.draft = topic.live_draft->name();
     topic.figures.live_version = topic.live.version->number;
@@ -94,19 +95,9 @@ void LearningLoop::reclaim() {
 
 // ---- records ----
 
-bool LearningLoop::fits(const ReplayRecord& record) const {
-  return fits_vocabulary(record, base_->weights->config.vocab_size);
-}
-
-bool LearningLoop::classify(ReplayRecord& record) {
-  TopicState* topic = topic_of(record.topic);
-  if (topic == nullptr) return false;
-  const ContentGroup group = topic->near_copies.add(record.tokens, static_cast<std::size_t>(record.prompt_tokens));
-  record.group = group.id;
-  return !group.seen && !record.processed_logits;
-}
-
-void LearningLoop::take(ReplayRecord record, bool is_evidence) {
+void LearningLoop::take(WaitingRecord waiting) {
+  const ReplayRecord& record = waiting.record;
+  newest_taken_ = std::max(newest_taken_, record.sequence);
   TopicState* topic = topic_of(record.topic);
   if (topic == nullptr) return;
   ++requests_seen_;
@@ -116,7 +107,7 @@ void LearningLoop::take(ReplayRecord record, bool is_evidence) {
   if (topic->undrawn_since_us == 0) topic->undrawn_since_us = monotonic_us();
   if (record.processed_logits) return;  // drafts cannot be scored on it
   if (!worth_scoring(*topic)) return;
-  topic->unscored.push_back({std::move(record), is_evidence, monotonic_us()});
+  topic->unscored.push_back(std::move(waiting));
   if (topic->unscored.size() <= kMaxUnscored) return;
   topic->unscored.pop_front();
   ++topic->figures.records_unscored;
@@ -191,10 +182,9 @@ TopicState* LearningLoop::topic_to_train() {
   return best;
 }
 
-// Counts requests seen in this run, or records in replay if those are more: replay keeps records of earlier runs, but
-// drops old ones when its budget is small.
+// Counts the records of earlier runs too.
 bool LearningLoop::may_take_first_step(const TopicState& topic) const {
-  const std::uint64_t requests = std::max<std::uint64_t>(topic.requests_seen, replay_.records(topic.topic));
+  const std::uint64_t requests = topic.records_before + topic.requests_seen;
   return topic.steps_done > 0 || requests >= kFirstBatches * static_cast<std::uint64_t>(options_.batch_requests);
 }
 
@@ -279,10 +269,12 @@ void LearningLoop::score_next() {
 
 std::vector<ReplayRecord> LearningLoop::next_batch(TopicState& topic) {
   const auto n = static_cast<std::size_t>(options_.batch_requests);
-  auto batch = replay_.sample(topic.topic, n, options_.seed, trainers_.next_draw(topic.live_draft->name()));
-  std::erase_if(batch, [&](const ReplayRecord& record) { return !fits(record); });
+  const std::uint64_t draw = trainers_.next_draw(topic.live_draft->name());
+  auto batch = replay_.sample(topic.topic, n, options_.seed, draw, newest_taken_);
+  const std::int32_t vocab_size = base_->weights->config.vocab_size;
+  std::erase_if(batch, [&](const ReplayRecord& record) { return !fits_vocabulary(record, vocab_size); });
   topic.starved = batch.empty();
-  topic.newest_drawn = replay_.last_sequence();
+  topic.newest_drawn = newest_taken_;
   topic.undrawn_since_us = 0;
   return batch;
 }
@@ -370,7 +362,6 @@ LearningFigures LearningLoop::figures(std::int64_t now_us) const {
     if (topic.candidate)
       figures.candidate_bytes += topic.candidate->weights->bytes() + topic.candidate->exported->bytes();
     for (const WaitingRecord& waiting : topic.unscored) figures.queue_bytes += bytes_of(waiting.record);
-    figures.queue_bytes += topic.near_copies.bytes();
     figures.topics.push_back(std::move(one));
   }
   return figures;

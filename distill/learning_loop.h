@@ -14,8 +14,10 @@
 #include "distill/governor.h"
 #include "distill/learner.h"
 #include "distill/publisher.h"
+#include "distill/replay/replay_reader.h"
 #include "distill/resident_trainers.h"
 #include "distill/topic_state.h"
+#include "distill/waiting_record.h"
 #include "kernels/thread_pool.h"
 
 namespace slip {
@@ -31,7 +33,7 @@ struct LearningLoopSetting {
   const std::vector<std::shared_ptr<LiveDraft>>& live_drafts;  // as Learner's
   std::shared_ptr<const DraftVersion> base;
   DraftStore& store;
-  ReplayBuffer& replay;
+  const ReplayReader& replay;
   Governor& governor;
   DecisionSink& decisions;
   std::function<bool()> go_on;  // called between two microbatches; false abandons the step; may take() records
@@ -52,13 +54,9 @@ class LearningLoop {
   void run(LearningUnit unit);
   bool holds_records() const;  // whether records wait to be scored, perhaps until there are more
 
-  // Whether drafts can be trained on this record.
-  bool fits(const ReplayRecord& record) const;
-  // Sets record.group by the record's content, before it is stored. True: the record is evidence about drafts, that is
-  // no near-copy of an earlier one and not sampled from processed logits. REQUIRES: fits(record).
-  bool classify(ReplayRecord& record);
-  // Queues a record for scoring. When too many wait, the oldest of the topic is dropped. REQUIRES: fits(record).
-  void take(ReplayRecord record, bool is_evidence);
+  // Queues a record for scoring. When too many wait, the oldest of the topic is dropped. Training draws from replay up
+  // to the newest record taken here. REQUIRES: fits_vocabulary(record, vocab_size of the drafts).
+  void take(WaitingRecord waiting);
   // Drops the waiting records of a scope.
   void forget(const PurgeScope& scope);
   void reclaim();                      // frees versions that are no longer served
@@ -86,7 +84,7 @@ class LearningLoop {
 
   const LearnerOptions& options_;
   const std::shared_ptr<const DraftVersion> base_;
-  ReplayBuffer& replay_;
+  const ReplayReader& replay_;
   Governor& governor_;
   const std::function<bool()> go_on_;
   ResidentTrainers trainers_;
@@ -96,6 +94,7 @@ class LearningLoop {
   CanaryScorer canary_;
   std::vector<TopicState> topics_;
   std::uint64_t requests_seen_ = 0;
+  std::uint64_t newest_taken_ = 0;  // sequence of the newest record that take() has seen, or that was there before
   TopicState* next_ = nullptr;      // topic of the unit that next_unit() returned
   bool scoring_ = false;            // stays true until no record is left
   TopicState* training_ = nullptr;  // topic of the current burst of steps

@@ -36,12 +36,10 @@ class LossyInbox {
   LossyInbox(const LossyInbox&) = delete;
   LossyInbox& operator=(const LossyInbox&) = delete;
 
-  // Returns the number of items lost: dropped to make room, or this one for lack of memory. `wakes` false: the item is
-  // not urgent, so a sleeping consumer is woken only once half of the capacity is used.
-  std::size_t push(T item, bool wakes = true) noexcept {
-    std::size_t lost = 0;
+  // `wakes` false: the item is not urgent, so a sleeping consumer is woken only once half of the capacity is used.
+  void push(T item, bool wakes = true) noexcept {
     const std::size_t before = size_.fetch_add(1, std::memory_order_relaxed);
-    if (before >= capacity_) lost = drop_older_half();
+    std::size_t lost = before >= capacity_ ? drop_older_half() : 0;
     Node* node = new (std::nothrow) Node{std::move(item), nullptr};
     if (node != nullptr) {
       attach(node);
@@ -49,9 +47,9 @@ class LossyInbox {
       size_.fetch_sub(1, std::memory_order_relaxed);
       ++lost;
     }
+    lost_.fetch_add(lost, std::memory_order_release);
     pushed_.fetch_add(1, std::memory_order_release);
     if ((wakes || before >= capacity_ / 2) && sleeping_.exchange(false)) wake();
-    return lost;
   }
 
   // Appends all items to `out`, oldest first, and returns their number. std::bad_alloc: the next call delivers the
@@ -79,6 +77,8 @@ class LossyInbox {
   }
 
   std::uint64_t pushed() const { return pushed_.load(std::memory_order_acquire); }
+  // Items dropped to make room, and those for which there was no memory.
+  std::uint64_t lost() const { return lost_.load(std::memory_order_acquire); }
 
  private:
   struct Node {
@@ -146,7 +146,7 @@ class LossyInbox {
   std::atomic<Node*> head_{nullptr};
   Node* taken_ = nullptr;  // the consumer's: items that take_all() has not delivered yet, oldest first
   std::atomic<std::size_t> size_{0};
-  std::atomic<std::uint64_t> pushed_{0};
+  std::atomic<std::uint64_t> pushed_{0}, lost_{0};
   std::atomic<bool> sleeping_{false};
 };
 

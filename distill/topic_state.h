@@ -11,9 +11,8 @@
 #include "distill/canary/canary.h"
 #include "distill/canary/learning_curve.h"
 #include "distill/learning_figures.h"
-#include "distill/replay/near_copies.h"
-#include "distill/replay/replay_record.h"
 #include "distill/trainer/draft_export.h"
+#include "distill/waiting_record.h"
 #include "engine/speculative/live_draft.h"
 
 namespace slip {
@@ -42,13 +41,6 @@ struct Candidate {
   std::size_t heldout_requests = 0;       // number of records in these sums
 };
 
-// The record of a finished request that waits to be scored.
-struct WaitingRecord {
-  ReplayRecord record;
-  bool is_evidence = true;    // no near-copy of an earlier record, and no processed logits
-  std::int64_t since_us = 0;  // monotonic
-};
-
 // Consecutive failures of one kind. The log reports the first one and the recovery.
 struct FailureSpell {
   int n = 0;
@@ -61,11 +53,11 @@ struct TopicState {
   std::shared_ptr<LiveDraft> live_draft;
   DraftSource live;
 
-  NearCopies near_copies;
   std::deque<WaitingRecord> unscored;
   std::uint64_t scored = 0;  // records taken from `unscored` so far; the topic with the fewest is next
 
   std::uint64_t trained_before = 0;  // requests that trained the version that was live at the start
+  std::uint64_t records_before = 0;  // in replay at the start
   std::uint64_t requests_seen = 0;   // finished and taken in since the start
   std::uint64_t steps_done = 0;      // optimizer steps since the start
   std::uint64_t steps_since_export = 0;

@@ -191,8 +191,8 @@ struct Serving::State {
     if (config.slo_admission == SloAdmission::kRefuse) listeners.push_back(&forecast.emplace(options.max_running));
     if (governor) listeners.push_back(governor.get());
     auto proposer = make_proposer(device, options, *running.worker, *pool);
-    engine.emplace(options, std::move(running), target.tokenizer, std::move(proposer), learner.get(),
-                   std::move(listeners), cores ? &*cores : nullptr);
+    engine.emplace(options, std::move(running), target.tokenizer, std::move(proposer),
+                   learner ? &learner->observations() : nullptr, std::move(listeners), cores ? &*cores : nullptr);
     std::promise<void> ended;
     engine_ended = ended.get_future();
     engine_thread = std::jthread([this, done = std::move(ended)](const std::stop_token& stop) mutable {

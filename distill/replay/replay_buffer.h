@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "common/purge_scope.h"
+#include "distill/replay/replay_reader.h"
 #include "distill/replay/replay_record.h"
 
 namespace slip {
@@ -36,11 +37,11 @@ struct ReplayStats {
 // budget, stored in append-only segments. A segment starts with magic and format version. Each record carries length,
 // CRC32C, request id, tenant hash, topic, time, expiry and flags. A torn tail is cut when the files are opened, and
 // counted. A segment is compacted when half of it is dead. Files are 0600. The owner calls sync() (fdatasync) at most
-// once a second. Fail points `replay.*`. Threads: one owner (the learner's thread).
-class ReplayBuffer {
+// once a second. Fail points `replay.*`. Threads: one owner (RecordIntake's thread).
+class ReplayBuffer final : public ReplayReader {
  public:
   explicit ReplayBuffer(ReplayOptions options);
-  ~ReplayBuffer();
+  ~ReplayBuffer() override;
 
   // Appends a record, assigns its sequence number and returns it. Sets created_us and expires_us where they are 0. May
   // evict records of the topic from the reservoir. Error{kIo} when writing fails: nothing was added, and the buffer
@@ -48,14 +49,11 @@ class ReplayBuffer {
   std::uint64_t append(ReplayRecord record);
   // Makes everything appended so far survive a power loss. Error{kIo}.
   void sync();
-  // Draws `n` training records of a topic with recency weights; the generator is addressed by (seed, draw). Excludes
-  // held-out records and those with sequence > `newest`. Returns fewer when there are fewer.
   std::vector<ReplayRecord> sample(const std::string& topic, std::size_t n, std::uint64_t seed, std::uint64_t draw,
-                                   std::uint64_t newest = ~std::uint64_t{0}) const;
+                                   std::uint64_t newest = ~std::uint64_t{0}) const override;
   // The newest `limit` records of a topic, oldest first.
   std::vector<ReplayRecord> newest(const std::string& topic, std::size_t limit) const;
-  // The same of those that are held out.
-  std::vector<ReplayRecord> heldout(const std::string& topic, std::size_t limit) const;
+  std::vector<ReplayRecord> heldout(const std::string& topic, std::size_t limit) const override;
   // Removes the records of a scope as of now. Weights that were trained on them stay. The purge is durable, and the
   // records' bytes are off the disk when it returns. Returns the number of records, including evicted or expired ones
   // whose bytes were still there. Error{kIo}: the purge may be incomplete, and is completed at the next start.
@@ -64,8 +62,8 @@ class ReplayBuffer {
   // Drops records past their expiry and returns their number. A record that would expire more than a whole TTL from now
   // was dated by a wrong clock; it then expires one TTL from now.
   std::size_t expire(std::int64_t now_us);
-  std::size_t records(const std::string& topic) const;
-  std::uint64_t last_sequence() const;
+  std::size_t records(const std::string& topic) const override;
+  std::uint64_t last_sequence() const override;
   std::vector<std::string> topics() const;
   ReplayStats stats() const;
 

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "distill/replay/replay_buffer.h"
 #include "tests/distill/tiny_draft.h"
 
 namespace slip {

@@ -164,6 +164,10 @@ inline void tell(ObservationSink& sink, const ReplayRecord& record, bool complet
   sink.finish(record.request, completed);
 }
 
+inline void tell(Learner& learner, const ReplayRecord& record, bool completed = true, std::uint32_t topic = 1) {
+  tell(learner.observations(), record, completed, topic);
+}
+
 inline void stream(Learner& learner, std::uint64_t first_id, int n) {
   for (std::uint64_t id = first_id; id < first_id + static_cast<std::uint64_t>(n); ++id) {
     tell(learner, answered(id));

@@ -70,7 +70,7 @@ TEST(Learner, APurgeReachesWhatHasJustFinishedAndWhatStillRuns) {
   running.route.topic = TopicId{1};
   running.tenant = TenantId{3};
   running.prompt = {1, 2, 3};
-  learner->begin(running);
+  learner->observations().begin(running);
   EXPECT_EQ(learner->purge({.tenant = TenantId{3}}), 0U);
   Observation seen;
   seen.request = running.request;
@@ -78,8 +78,8 @@ TEST(Learner, APurgeReachesWhatHasJustFinishedAndWhatStillRuns) {
   seen.committed = {4};
   seen.targets = answered(1).target;
   seen.targets.resize(1);
-  learner->record(seen);
-  learner->finish(running.request, /*completed=*/true);
+  learner->observations().record(seen);
+  learner->observations().finish(running.request, /*completed=*/true);
   ASSERT_TRUE(learner->wait_idle(kPatienceUs));
   learner->stop();
   EXPECT_EQ(house.replay.records("sql"), 5U) << "what ran when its tenant was purged is not kept either";
@@ -115,16 +115,16 @@ TEST(Learner, RecordsAreKeptUnderTheirCall) {
     request.call = RequestId{id <= 2 ? 101U : 103U};
     request.route.topic = TopicId{1};
     request.prompt.assign(record.tokens.begin(), record.tokens.begin() + record.prompt_tokens);
-    learner->begin(request);
+    learner->observations().begin(request);
     for (std::size_t i = 0; i < record.target.size(); ++i) {
       Observation seen;
       seen.request = request.request;
       seen.base_position = record.prompt_tokens + static_cast<std::int32_t>(i);
       seen.committed = {record.tokens[static_cast<std::size_t>(seen.base_position)]};
       seen.targets = {record.target[i]};
-      learner->record(seen);
+      learner->observations().record(seen);
     }
-    learner->finish(request.request, /*completed=*/true);
+    learner->observations().finish(request.request, /*completed=*/true);
   }
   EXPECT_EQ(learner->purge({.calls = {RequestId{102}}}), 0U) << "no id that a client saw";
   EXPECT_EQ(learner->purge({.calls = {RequestId{101}}}), 2U);

@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "distill/record_intake.h"
+
+#include <new>
+#include <utility>
+
+#include "common/clock.h"
+#include "common/log.h"
+#include "common/thread_memory.h"
+#include "common/thread_priority.h"
+
+namespace slip {
+namespace {
+
+constexpr int kNice = 10;                         // about a tenth of a busy core; a record needs far less
+constexpr std::int64_t kSyncEveryUs = 1'000'000;  // "at most the last second short"
+constexpr std::int64_t kExpireEveryUs = 600'000'000;
+constexpr std::int64_t kIdleTickUs = 1'000'000;
+constexpr std::int64_t kClockPatienceUs = std::int64_t{3600} * 1'000'000;  // before a clock jump ahead expires records
+constexpr std::size_t kMaxForLearner = 256;  // records that wait for a learner without time; all are in replay
+
+}  // namespace
+
+RecordIntake::RecordIntake(RecordIntakeOptions options, const TopicTable& topics,
+                           std::function<std::string(DraftId)> draft_name, ReplayBuffer& replay,
+                           const LearningSwitch& learning)
+    : options_(options),
+      replay_(replay),
+      learning_(learning),
+      inbox_(options_.queue_observations),
+      records_(kMaxForLearner),
+      calls_([this] { inbox_.wake(); }),
+      assembler_(topics, std::move(draft_name)),
+      calendar_(kClockPatienceUs) {}
+
+RecordIntake::~RecordIntake() {
+  stop();
+}
+
+// ---- the engine's side
+
+void RecordIntake::begin(ObservedRequest request) noexcept {
+  inbox_.push(Event(std::move(request)));
+}
+
+void RecordIntake::record(Observation observation) noexcept {
+  // Only finished records are used, and waking a thread at every step would slow every step down.
+  inbox_.push(Event(std::move(observation)), /*wakes=*/false);
+}
+
+void RecordIntake::finish(RequestId request, bool completed) noexcept {
+  inbox_.push(Event(Finish{request, completed, wall_us()}));
+}
+
+// ---- the thread
+
+void RecordIntake::start() {
+  if (!thread_.joinable()) thread_ = std::thread([this] { run(); });
+}
+
+void RecordIntake::stop() {
+  stopping_.store(true, std::memory_order_release);
+  inbox_.wake();
+  if (thread_.joinable()) thread_.join();
+}
+
+void RecordIntake::run() {
+  set_nice(kNice);
+  prepare_thread_memory();
+  calls_.begin();
+  while (true) {
+    const bool last = stopping_.load(std::memory_order_acquire);
+    try {
+      calls_.serve();
+      take_in();
+      out_of_memory_ = false;
+    } catch (const std::bad_alloc&) {
+      refused_.store(true, std::memory_order_relaxed);
+      if (!std::exchange(out_of_memory_, true)) log_error("learning: there is no memory for records; they are lost");
+    }
+    if (last) synced_us_ = 0;
+    keep_replay_when_due();
+    if (last) break;
+    inbox_.wait_for(kIdleTickUs);
+  }
+  calls_.end();
+}
+
+void RecordIntake::take_in() {
+  const std::uint64_t before = taken_;
+  taken_ += inbox_.take_all(events_);
+  while (!events_.empty()) {
+    Event event = std::move(events_.front());  // removed first, so that a bad_alloc does not meet it again
+    events_.pop_front();
+    if (auto* begun = std::get_if<ObservedRequest>(&event)) assembler_.begin(std::move(*begun));
+    if (const auto* seen = std::get_if<Observation>(&event)) assembler_.record(*seen);
+    const auto* finished = std::get_if<Finish>(&event);
+    if (finished == nullptr) continue;
+    auto record = assembler_.finish(finished->request, finished->completed);
+    if (!record) continue;
+    record->created_us = finished->at_us;
+    take(std::move(*record));
+  }
+  wasted_.fetch_add(assembler_.take_lost(), std::memory_order_relaxed);
+  handled_.store(taken_ + inbox_.lost(), std::memory_order_release);
+  if (taken_ > before) records_.wake();
+}
+
+// Records are scored even while the disk is low, so that the live version stays under watch.
+void RecordIntake::take(ReplayRecord record) {
+  if (!learning_.wanted() || !fits_vocabulary(record, options_.vocab_size)) return;
+  const bool evidence = is_evidence(record);
+  append(record);
+  records_.push({std::move(record), evidence, monotonic_us()});
+}
+
+// Also sets the record's group, before it is stored.
+bool RecordIntake::is_evidence(ReplayRecord& record) {
+  NearCopies& near_copies = near_copies_.try_emplace(record.topic, options_.near_copies).first->second;
+  const ContentGroup group = near_copies.add(record.tokens, static_cast<std::size_t>(record.prompt_tokens));
+  record.group = group.id;
+  return !group.seen && !record.processed_logits;
+}
+
+// ---- replay
+
+void RecordIntake::append(ReplayRecord& record) {
+  const std::uint64_t next = replay_.last_sequence() + 1;
+  try {
+    if (learning_.on()) {
+      record.sequence = replay_.append(record);
+      refused_.store(false, std::memory_order_relaxed);
+      if (std::exchange(complained_, false)) log_info("learning: records are kept again");
+      return;
+    }
+  } catch (const std::exception& error) {  // std::bad_alloc too
+    complain(error);
+  }
+  record.sequence = next;
+  wasted_.fetch_add(record.target.size(), std::memory_order_relaxed);
+}
+
+void RecordIntake::complain(const std::exception& error) {
+  refused_.store(true, std::memory_order_relaxed);
+  const std::int64_t now = monotonic_us();
+  if (complained_ && now - complained_us_ <= kExpireEveryUs) return;
+  log_parts(LogLevel::kWarn, {"learning: records are lost: ", error.what()});
+  complained_us_ = now;
+  complained_ = true;
+}
+
+void RecordIntake::keep_replay_when_due() {
+  const std::int64_t now = monotonic_us();
+  if (now - synced_us_ < kSyncEveryUs) return;
+  synced_us_ = now;
+  try {
+    replay_.sync();
+    if (now - expired_us_ >= kExpireEveryUs) {
+      expired_us_ = now;
+      replay_.expire(calendar_.believe(wall_us(), now));
+    }
+    if (upkeep_fails_.exchange(false)) log_info("learning: the replay buffer can be written again");
+  } catch (const std::exception& error) {
+    if (!upkeep_fails_.exchange(true)) log_parts(LogLevel::kWarn, {"learning: ", error.what()});
+  }
+  n_records_.store(replay_.stats().records, std::memory_order_relaxed);
+  std::uint64_t bytes = 0;
+  for (const auto& [topic, near_copies] : near_copies_) bytes += near_copies.bytes();
+  near_copies_bytes_.store(bytes, std::memory_order_relaxed);
+}
+
+std::size_t RecordIntake::purge(const PurgeScope& scope) {
+  return calls_.call([&] {
+    take_in();  // the records of all requests that finished before
+    assembler_.forget(scope);
+    return replay_.purge(scope);
+  });
+}
+
+// ---- the learner's side
+
+// Reads handled_ first: the records of all those events are in the inbox by then.
+std::uint64_t RecordIntake::take_all(std::deque<WaitingRecord>& out) {
+  const std::uint64_t handled = handled_.load(std::memory_order_acquire);
+  records_.take_all(out);
+  return handled;
+}
+
+void RecordIntake::wait_for(std::int64_t timeout_us) {
+  records_.wait_for(timeout_us);
+}
+
+std::vector<ReplayRecord> RecordIntake::sample(const std::string& topic, std::size_t n, std::uint64_t seed,
+                                               std::uint64_t draw, std::uint64_t newest) const {
+  return calls_.call([&] { return replay_.sample(topic, n, seed, draw, newest); });
+}
+
+std::vector<ReplayRecord> RecordIntake::heldout(const std::string& topic, std::size_t limit) const {
+  return calls_.call([&] { return replay_.heldout(topic, limit); });
+}
+
+std::size_t RecordIntake::records(const std::string& topic) const {
+  return calls_.call([&] { return replay_.records(topic); });
+}
+
+std::uint64_t RecordIntake::last_sequence() const {
+  return calls_.call([&] { return replay_.last_sequence(); });
+}
+
+}  // namespace slip

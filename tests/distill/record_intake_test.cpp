@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "distill/record_intake.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <deque>
+#include <thread>
+
+#include "common/clock.h"
+#include "distill/learning_loop.h"
+#include "tests/distill/learner_fixture.h"
+
+namespace slip {
+namespace {
+
+using testing::answered;
+using testing::House;
+using testing::kPatienceUs;
+using testing::tell;
+
+bool comes_true(const std::function<bool()>& condition) {
+  for (const std::int64_t end = monotonic_us() + kPatienceUs; monotonic_us() < end;) {
+    if (condition()) return true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  return false;
+}
+
+// Grants nothing, and keeps its caller until it is released, as a long microbatch would.
+class Holding final : public Governor {
+ public:
+  bool allow_unit(LearningUnit) noexcept override {
+    held = true;
+    held.notify_all();
+    released.wait(false);
+    return false;
+  }
+  void unit_done() noexcept override {}
+  StepDecision allow_step(const TopicProgress&) noexcept override { return {}; }
+  void on_step(const StepFigures&) noexcept override {}
+  void on_finished(const RequestSummary&) noexcept override {}
+  void release() {
+    released = true;
+    released.notify_all();
+  }
+
+  std::atomic<bool> held{false}, released{false};
+};
+
+// The learner's thread wrote the records: one that computed for seconds lost those seconds when the service was killed.
+TEST(RecordIntake, RecordsAreWrittenWhileTheLearnerIsBusy) {
+  House house;
+  Holding governor;
+  auto learner = house.make_learner(governor);
+  learner->start();
+  for (std::uint64_t id = 1; id <= 10; ++id) tell(*learner, answered(id));
+  governor.held.wait(false);
+  for (std::uint64_t id = 11; id <= 30; ++id) tell(*learner, answered(id));
+  EXPECT_TRUE(comes_true([&] { return learner->replay_records() == 30; })) << learner->replay_records();
+  EXPECT_FALSE(governor.released);
+  governor.release();
+  learner->stop();
+  EXPECT_EQ(house.replay.records("sql"), 30U);
+}
+
+class RecordIntakeTest : public ::testing::Test {
+ protected:
+  House house;
+  LearningSwitch learning{nullptr};
+  RecordIntake intake{{.vocab_size = house.base->weights->config.vocab_size},
+                      house.topics,
+                      [](DraftId) { return std::string("sql"); },
+                      house.replay,
+                      learning};
+
+  std::deque<WaitingRecord> take_through(std::uint64_t n_events) {
+    std::deque<WaitingRecord> records;
+    EXPECT_TRUE(comes_true([&] { return intake.take_all(records) >= n_events; }));
+    return records;
+  }
+};
+
+TEST_F(RecordIntakeTest, ALearnerGetsWhatReplayHas) {
+  intake.start();
+  for (std::uint64_t id = 1; id <= 5; ++id) tell(intake, answered(id), /*completed=*/id != 3);
+  const auto records = take_through(intake.pushed());
+  ASSERT_EQ(records.size(), 4U);
+  EXPECT_EQ(intake.records("sql"), 4U);
+  EXPECT_EQ(intake.last_sequence(), records.back().record.sequence);
+  EXPECT_EQ(records[2].record.request, RequestId{4});
+}
+
+TEST_F(RecordIntakeTest, ARepeatedRequestIsNoEvidence) {
+  intake.start();
+  tell(intake, answered(1));
+  tell(intake, answered(1));
+  const auto records = take_through(intake.pushed());
+  ASSERT_EQ(records.size(), 2U);
+  EXPECT_TRUE(records[0].is_evidence);
+  EXPECT_FALSE(records[1].is_evidence);
+}
+
+TEST_F(RecordIntakeTest, StoppingKeepsWhatHasFinished) {
+  for (std::uint64_t id = 1; id <= 5; ++id) tell(intake, answered(id));
+  intake.start();
+  intake.stop();
+  EXPECT_EQ(house.replay.records("sql"), 5U);
+  EXPECT_EQ(intake.purge({.calls = {RequestId{2}}}), 1U) << "after its end too";
+}
+
+// Draws from the replay buffer, and notes up to where.
+class Noting final : public ReplayReader {
+ public:
+  explicit Noting(const ReplayBuffer& replay) : replay_(replay) {}
+  std::vector<ReplayRecord> sample(const std::string& topic, std::size_t n, std::uint64_t seed, std::uint64_t draw,
+                                   std::uint64_t newest) const override {
+    drawn_up_to.push_back(newest);
+    return replay_.sample(topic, n, seed, draw, newest);
+  }
+  std::vector<ReplayRecord> heldout(const std::string& topic, std::size_t limit) const override {
+    return replay_.heldout(topic, limit);
+  }
+  std::size_t records(const std::string& topic) const override { return replay_.records(topic); }
+  std::uint64_t last_sequence() const override { return replay_.last_sequence(); }
+
+  mutable std::vector<std::uint64_t> drawn_up_to;
+
+ private:
+  const ReplayBuffer& replay_;
+};
+
+// Records reach replay before the loop has scored them. Trained on unscored, they would be lost as evidence.
+TEST(LearningLoop, TrainsOnNoRecordThatItHasNotTaken) {
+  House house;
+  Noting replay(house.replay);
+  LearningLoop loop({house.options,
+                     house.topics,
+                     {nullptr, house.live_draft},
+                     house.base,
+                     house.store,
+                     replay,
+                     *house.governor,
+                     house.notebook,
+                     [] { return true; }});
+  for (std::uint64_t id = 1; id <= 24; ++id) {
+    ReplayRecord record = answered(id);
+    record.topic = "sql";
+    record.sequence = house.replay.append(record);
+    if (id <= 16) loop.take({std::move(record), true, monotonic_us()});
+  }
+  while (const auto unit = loop.next_unit(/*may_train=*/true)) loop.run(*unit);
+  ASSERT_FALSE(replay.drawn_up_to.empty());
+  for (const std::uint64_t newest : replay.drawn_up_to) EXPECT_EQ(newest, 16U);
+}
+
+}  // namespace
+}  // namespace slip
