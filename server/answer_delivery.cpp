@@ -95,8 +95,10 @@ awaitable<AnswerDelivery::Next> AnswerDelivery::collect() {
   const auto send_probe = [this] { return probe(); };
   while (true) {
     std::optional<Error> fault;
+    bool no_room = false;
     for (std::size_t i = 0; i < channels_.size(); ++i) {
       auto taken = channels_[i]->take();
+      no_room |= taken.no_memory;
       gather(who_, i, taken, /*kept=*/true, choices_[i]);
       room_.absorb(std::move(taken.room));
       taken.overflowed |= choices_[i].part.text.size() > options().max_answer_bytes;
@@ -107,6 +109,7 @@ awaitable<AnswerDelivery::Next> AnswerDelivery::collect() {
       on_client_gone();
       co_return Next::kClose;
     }
+    if (no_room && room_.bytes() > service_.memory().most_at_once() / 2) fault = answer_too_large(room_.bytes());
     if (fault) co_return co_await give_up(*fault);
     if (all_finished(choices_)) {
       log_answers();

@@ -63,7 +63,8 @@ awaitable<Responder::Next> Responder::reply(Reply reply) {
   MemoryBudget::Reservation room(service_.memory());
   if (!room.resize(reply.body.capacity()) && reply.body.size() > kAlwaysSentBytes) {
     const bool never_fits = reply.body.size() > service_.memory().most_at_once();
-    reply = never_fits ? too_large_reply(reply.body.size()) : no_room_reply(service_.options().retry_after_s);
+    reply = never_fits ? error_reply(answer_too_large(reply.body.size()), 0)
+                       : no_room_reply(service_.options().retry_after_s);
   }
   const bool keep = exchange_.keep_alive && !reply.close;
   exchange_.log.status = reply.status;

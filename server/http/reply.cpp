@@ -130,12 +130,10 @@ Reply no_room_reply(int retry_after_s) {
 }
 
 // No 503: a client that repeats the request would cost all of its tokens again.
-Reply too_large_reply(std::size_t bytes) {
-  return error_reply(
-      Error(ErrorCode::kInvalidArgument,
-            "the answer has " + std::to_string(bytes) + " bytes, more than server.max_buffered_bytes allows at once",
-            "stream it, or ask for fewer choices, tokens or logprobs"),
-      0);
+Error answer_too_large(std::size_t bytes) {
+  return Error(ErrorCode::kInvalidArgument,
+               "server.max_buffered_bytes has no room for this answer, which has " + std::to_string(bytes) + " bytes",
+               "stream it, or ask for fewer choices, tokens or logprobs");
 }
 
 const char* reason_phrase(int status) {

@@ -40,6 +40,25 @@ TEST_F(SessionBudgetTest, AnAnswerThatFitsIntoNoBudgetIsNoReasonToTryAgain) {
   EXPECT_NE(error_of(reply)["message"].get<std::string>().find("server.max_buffered_bytes"), std::string::npos);
 }
 
+// What one answer cannot have while it runs is no reason to try again either: 16 choices with 20 logprobs each ended in
+// a 503 with Retry-After, however idle the server was.
+TEST_F(SessionBudgetTest, AnAnswerThatFillsTheBudgetByItselfIsNoReasonToTryAgain) {
+  options_.max_body_bytes = 1 << 18;
+  options_.max_answer_bytes = 1 << 20;
+  options_.max_buffered_bytes = (1 << 18) + (1 << 20);
+  engine_.hold = true;
+  start();
+  RawClient client(server_->port());
+  client.send(post(R"({"messages":[{"role":"user","content":"a"}],"n":4})"));
+  for (std::size_t choice = 0; choice < 4; ++choice) {
+    engine_.request(choice).sink->on_tokens({{7}, std::string(400'000, 'x'), {}});
+  }
+  const auto reply = client.read_reply();
+  EXPECT_EQ(reply.status, 400);
+  EXPECT_FALSE(reply.headers.contains("retry-after"));
+  EXPECT_NE(error_of(reply)["message"].get<std::string>().find("server.max_buffered_bytes"), std::string::npos);
+}
+
 // 150 bodies that never ended held 620 MiB.
 TEST_F(SessionBudgetTest, UnfinishedBodiesStayWithinTheBudget) {
   options_.max_body_bytes = 1 << 20;
