@@ -331,9 +331,23 @@ void DraftStore::apply_retention(const std::string& draft, std::uint64_t live, s
     stored.push_back({meta.version, meta.created_us, bytes, is_protected});
   }
   const std::int64_t now = calendar_.believe(wall_us(), monotonic_us());
+  std::uint64_t bytes = bytes_elsewhere;
+  for (const auto& version : stored) bytes += version.bytes;
   for (const auto version : plan_retirement(stored, policy_, now, bytes_elsewhere)) {
+    bytes -= std::find_if(stored.begin(), stored.end(), [&](const auto& one) { return one.version == version; })->bytes;
     retire(folder.child(version_name(version)));
   }
+  say_if_over(bytes);
+}
+
+void DraftStore::say_if_over(std::uint64_t bytes) {
+  const bool is_over = bytes > policy_.max_bytes;
+  if (is_over && !is_over_) {
+    log_warn("draft store: the versions that are needed have " + std::to_string(bytes) +
+             " bytes, more than drafts.max_bytes (" + std::to_string(policy_.max_bytes) +
+             "); the live, the current and the last good version of a draft are never deleted");
+  }
+  is_over_ = is_over;
 }
 
 // Rewrites CURRENT first: after a crash in between, discard() can be repeated.

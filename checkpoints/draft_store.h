@@ -76,6 +76,7 @@ class DraftStore {
                                          const std::set<std::uint64_t>& except = {}) const;
   std::uint64_t weight_bytes(const std::string& draft) const;
   void sweep() const;
+  void say_if_over(std::uint64_t bytes);
 
   StoreFolder root_folder_;
   // A date a week in the future must not retire a week of versions before someone corrects it.
@@ -83,6 +84,7 @@ class DraftStore {
 
   RetentionPolicy policy_;
   std::mutex writing_;
+  bool is_over_ = false;  // more bytes than policy_.max_bytes are left; guarded by writing_
   PatientClock calendar_{kClockPatienceUs};
   std::atomic<std::uint64_t> n_staged_{0};
   mutable std::mutex verified_mutex_;

@@ -236,6 +236,21 @@ TEST_F(DraftStoreTest, RetirementKeepsTheRecordAndTheNumbers) {
   EXPECT_EQ(publish(store, "sql", "five").version, 5U);
 }
 
+// The limit was passed over without a word when no version could be deleted.
+TEST_F(DraftStoreTest, NeededVersionsBeyondTheLimitAreKeptAndSaidOnce) {
+  RetentionPolicy policy;
+  policy.max_bytes = 4;
+  DraftStore store(root_, policy);
+  for (const char* weights : {"one", "two", "three"}) publish(store, "sql", weights);
+  ::testing::internal::CaptureStderr();
+  for (int i = 0; i < 2; ++i) store.apply_retention("sql", /*live=*/3, /*last_known_good=*/2);
+  const std::string log = ::testing::internal::GetCapturedStderr();
+  EXPECT_EQ(log.find("drafts.max_bytes"), log.rfind("drafts.max_bytes")) << log;
+  EXPECT_NE(log.find("8 bytes, more than drafts.max_bytes (4)"), std::string::npos) << log;
+  EXPECT_FALSE(fs::exists(root_ / "sql" / "v000001" / "model.safetensors"));
+  EXPECT_TRUE(fs::exists(root_ / "sql" / "v000002" / "model.safetensors"));
+}
+
 TEST_F(DraftStoreTest, SweepsWhatACrashLeft) {
   fs::path leftover;
   {
