@@ -9,6 +9,7 @@
 #include <span>
 #include <utility>
 
+#include "bench/adapt/adapt_gated.h"
 #include "common/error.h"
 #include "engine/sampling/random.h"
 
@@ -24,7 +25,7 @@ class Arm {
   virtual ~Arm() = default;
   virtual const ModelWeights& serving() const = 0;
   virtual void finished(const ReplayRecord& record) = 0;
-  virtual void report(ArmRun& run) const = 0;
+  virtual void report(ArmRun& run) = 0;
 };
 
 class NoLearning final : public Arm {
@@ -32,7 +33,7 @@ class NoLearning final : public Arm {
   explicit NoLearning(std::shared_ptr<const ModelWeights> base) : base_(std::move(base)) {}
   const ModelWeights& serving() const override { return *base_; }
   void finished(const ReplayRecord&) override {}
-  void report(ArmRun&) const override {}
+  void report(ArmRun&) override {}
 
  private:
   std::shared_ptr<const ModelWeights> base_;
@@ -50,7 +51,7 @@ class Ungated final : public Arm {
     serving_ = training_.weights();
     ++publishes_;
   }
-  void report(ArmRun& run) const override {
+  void report(ArmRun& run) override {
     run.optimizer_steps = training_.steps();
     run.training_seconds = training_.seconds();
     run.publishes = publishes_;
@@ -60,6 +61,24 @@ class Ungated final : public Arm {
   std::shared_ptr<const ModelWeights> serving_;
   OnlineTraining training_;
   std::int64_t exported_at_ = 0, publishes_ = 0;
+};
+
+class Gated final : public Arm {
+ public:
+  Gated(const ArmSetting& setting, std::shared_ptr<const ModelWeights> base, std::uint64_t seed)
+      : learning_(setting.draft, std::move(base), setting.ours.steps_per_request, seed) {}
+  const ModelWeights& serving() const override { return learning_.serving(); }
+  void finished(const ReplayRecord& record) override { learning_.take(record); }
+  void report(ArmRun& run) override {
+    const BusyPace& done = learning_.stop();
+    run.optimizer_steps = done.optimizer_steps;
+    run.training_seconds = done.training_s;
+    run.publishes = done.publishes;
+    run.rollbacks = done.rollbacks;
+  }
+
+ private:
+  GatedLearning learning_;
 };
 
 struct OsdSetting {
@@ -107,7 +126,7 @@ class Osd final : public Arm {
     serving_ = trainer_.weights(Dtype::kBFloat16);
     ++publishes_;
   }
-  void report(ArmRun& run) const override {
+  void report(ArmRun& run) override {
     run.optimizer_steps = trainer_.steps();
     run.training_seconds = seconds_;
     run.publishes = publishes_;
@@ -213,7 +232,7 @@ ArmRun train_offline(const ArmSetting& setting, RecordScorer& scorer, std::uint6
 }  // namespace
 
 const std::vector<std::string>& recorded_arms() {
-  static const std::vector<std::string> names = {"none", "paper", "paper-tuned", "offline-100", "ungated"};
+  static const std::vector<std::string> names = {"none", "paper", "paper-tuned", "offline-100", "ungated", "gated"};
   return names;
 }
 
@@ -225,6 +244,7 @@ ArmRun run_recorded_arm(const std::string& name, const ArmSetting& setting, std:
   if (name == "none") arm = std::make_unique<NoLearning>(scorer.shared_base());
   if (name == "paper") arm = std::make_unique<Osd>(setting, OsdSetting{});
   if (name == "ungated") arm = std::make_unique<Ungated>(setting, scorer.shared_base(), seed);
+  if (name == "gated") arm = std::make_unique<Gated>(setting, scorer.shared_base(), seed);
   if (!arm) throw Error(ErrorCode::kInvalidArgument, "there is no arm \"" + name + "\"", {}, "arms");
   return serve(setting, scorer, *arm);
 }

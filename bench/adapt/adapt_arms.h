@@ -42,6 +42,7 @@ struct ArmRun {
 //   paper-tuned  the best final score of OSD over rates 1e-5 … 3e-3 and intervals 1 and 8
 //   offline-100  trained on the whole stream until the dev score stops rising; the best epoch counts
 //   ungated      our trainer; each export serves at once
+//   gated        the service's learner, with its own trainer settings, canary and rollback; of `ours` only the steps
 // Error{kInvalidArgument} for another name. Deterministic for a seed, except training_seconds.
 ArmRun run_recorded_arm(const std::string& name, const ArmSetting& setting, std::uint64_t seed);
 const std::vector<std::string>& recorded_arms();

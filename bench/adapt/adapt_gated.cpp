@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bench/adapt/adapt_gated.h"
+
+#include <cstdlib>
+#include <utility>
+#include <vector>
+
+#include "common/error.h"
+#include "common/file.h"
+
+namespace slip::bench {
+namespace {
+
+// As measured on two cores: an engine whose other core trains loses this share of its speed.
+constexpr double kLeaseCost = 0.5;
+constexpr std::int64_t kPatienceUs = 600'000'000;
+
+std::filesystem::path new_folder() {
+  std::string name = (std::filesystem::temp_directory_path() / "slip-gated-XXXXXX").string();
+  if (::mkdtemp(name.data()) == nullptr) throw Error(ErrorCode::kIo, "no temporary folder can be made");
+  return name;
+}
+
+ReplayOptions replay_in(const std::filesystem::path& folder) {
+  ReplayOptions options;
+  options.folder = folder / "replay";
+  return options;
+}
+
+LearnerOptions learner_options(const std::filesystem::path& folder, std::uint64_t seed) {
+  LearnerOptions options;
+  options.optimizer_folder = folder / "optimizer";
+  options.prompt_lookup = true;
+  options.at_idle_priority = false;
+  options.seed = seed;
+  return options;
+}
+
+void publish_base(DraftStore& store, const std::filesystem::path& folder) {
+  const auto staged = store.staging_folder("base");
+  for (const char* name : {"config.json", "tokenizer.json", "model.safetensors"})
+    copy_durably(folder / name, staged / name);
+  DraftMeta meta;
+  meta.draft = "base";
+  meta.reason = "base";
+  store.publish(staged, meta);
+}
+
+}  // namespace
+
+StepDecision BusyPace::allow_step(const TopicProgress& topic) noexcept {
+  PaybackTerms terms;
+  terms.steps_per_request = steps_per_request_;
+  terms.lease_cost = kLeaseCost;
+  return decide_training(topic, terms, pause_);
+}
+
+void BusyPace::on_decision(const CanaryDecision& decision) noexcept {
+  if (decision.kind == "rollback") ++rollbacks;
+}
+
+void BusyPace::on_learning(const LearningFigures& figures) noexcept {
+  optimizer_steps = static_cast<std::int64_t>(figures.topics.at(0).optimizer_steps);
+  training_s = figures.topics.at(0).training_s;
+}
+
+GatedLearning::GatedLearning(const std::filesystem::path& base_folder, std::shared_ptr<const ModelWeights> base,
+                             double steps_per_request, std::uint64_t seed)
+    : folder_(new_folder()),
+      store_(folder_ / "drafts"),
+      replay_(replay_in(folder_)),
+      topics_(std::vector<Topic>{{"stream", {}, {}}}),
+      pace_(steps_per_request),
+      base_(std::make_shared<DraftVersion>(DraftVersion{DraftId{0}, "base", 1, 0, base})),
+      live_(std::make_shared<LiveDraft>(
+          DraftId{1}, "stream",
+          std::make_shared<DraftVersion>(DraftVersion{DraftId{1}, "stream", 0, 0, std::move(base)}))) {
+  publish_base(store_, base_folder);
+  learner_ = std::make_unique<Learner>(learner_options(folder_, seed), topics_,
+                                       std::vector<std::shared_ptr<LiveDraft>>{nullptr, live_}, base_, store_, replay_,
+                                       pace_, pace_);
+  learner_->start();
+}
+
+GatedLearning::~GatedLearning() {
+  learner_.reset();
+  std::error_code ignored;
+  std::filesystem::remove_all(folder_, ignored);
+}
+
+const BusyPace& GatedLearning::stop() {
+  learner_->stop();
+  return pace_;
+}
+
+// Tells the answer as plain decoding would have given it.
+void GatedLearning::take(const ReplayRecord& record) {
+  ObservationSink& sink = learner_->observations();
+  ObservedRequest request;
+  request.request = record.request;
+  request.route.topic = TopicId{1};
+  request.sampling = record.sampling;
+  request.prompt.assign(record.tokens.begin(), record.tokens.begin() + record.prompt_tokens);
+  sink.begin(std::move(request));
+  for (std::size_t i = 0; i < record.target.size(); ++i) {
+    Observation observation;
+    observation.request = record.request;
+    observation.base_position = record.prompt_tokens + static_cast<std::int32_t>(i);
+    observation.committed = {record.tokens[static_cast<std::size_t>(observation.base_position)]};
+    observation.targets = {record.target[i]};
+    sink.record(std::move(observation));
+  }
+  sink.finish(record.request, /*completed=*/true);
+  if (!learner_->wait_idle(kPatienceUs)) throw Error(ErrorCode::kInternal, "the learner does not come to rest");
+}
+
+}  // namespace slip::bench

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+
+#include "checkpoints/draft_store.h"
+#include "distill/learner.h"
+#include "distill/training_payback.h"
+
+namespace slip::bench {
+
+// Lets training go on at the pace of a busy engine, whose costs it assumes. Counts what training and gate do.
+class BusyPace final : public Governor, public DecisionSink {
+ public:
+  explicit BusyPace(double steps_per_request) : steps_per_request_(steps_per_request) {}
+
+  bool allow_unit(LearningUnit) noexcept override { return true; }
+  void unit_done() noexcept override {}
+  StepDecision allow_step(const TopicProgress& topic) noexcept override;
+  void on_step(const StepFigures&) noexcept override {}
+  void on_finished(const RequestSummary&) noexcept override {}
+
+  void on_decision(const CanaryDecision& decision) noexcept override;
+  void on_published(const DraftMeta&) noexcept override { ++publishes; }
+  void on_scored(const SameTextScore&) noexcept override {}
+  void on_learning(const LearningFigures& figures) noexcept override;
+  void on_dropped(std::uint64_t) noexcept override {}
+
+  std::atomic<std::int64_t> publishes{0}, rollbacks{0}, optimizer_steps{0};
+  std::atomic<double> training_s{0};
+
+ private:
+  double steps_per_request_;
+  TopicPause pause_;
+};
+
+// A learner as `serve` runs it, with canary and rollback, for the records of one topic. Each record is learned before
+// the next one is told, so the result depends on no timing. Threads: one owner.
+class GatedLearning {
+ public:
+  GatedLearning(const std::filesystem::path& base_folder, std::shared_ptr<const ModelWeights> base,
+                double steps_per_request, std::uint64_t seed);
+  ~GatedLearning();
+
+  const ModelWeights& serving() const { return *live_->get()->weights; }
+  void take(const ReplayRecord& record);
+  const BusyPace& stop();  // ends learning; what it did
+
+ private:
+  const std::filesystem::path folder_;
+  DraftStore store_;
+  ReplayBuffer replay_;
+  const TopicTable topics_;
+  BusyPace pace_;
+  std::shared_ptr<const DraftVersion> base_;
+  std::shared_ptr<LiveDraft> live_;
+  std::unique_ptr<Learner> learner_;
+};
+
+}  // namespace slip::bench
