@@ -134,7 +134,7 @@ void add_files(CLI::App& app, AdaptOptions& options) {
 int main(int argc, char** argv) {
   using namespace slip::bench;
   AdaptOptions options;
-  std::string setting = kOurs;
+  std::string setting;
   CLI::App app{"Shows how fast a draft learns from a stream, with several ways of learning."};
   add_files(app, options);
   app.add_option("--requests", options.requests, "Number of streamed requests");

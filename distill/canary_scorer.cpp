@@ -67,6 +67,7 @@ void CanaryScorer::add_to_watch(TopicState& topic, const ReplayRecord& record) {
 void CanaryScorer::score_new(TopicState& topic, const WaitingRecord& waiting) {
   scored_ = nullptr;  // another record may live at the same address
   const ReplayRecord& record = waiting.record;
+  newest_scored_ = std::max(newest_scored_, record.sequence);
   SameTextScore same_text;
   same_text.at_us = wall_us();
   same_text.topic = topic.topic;
@@ -105,7 +106,7 @@ bool CanaryScorer::score_heldout(TopicState& topic) {
 void CanaryScorer::ask_for_heldout(TopicState& topic) const {
   Candidate& candidate = *topic.candidate;
   candidate.heldout.emplace();
-  for (ReplayRecord& record : replay_.heldout(topic.topic, kHeldoutRecords)) {
+  for (ReplayRecord& record : replay_.heldout(topic.topic, kHeldoutRecords, newest_scored_)) {
     if (!record.processed_logits && fits_vocabulary(record, base_->weights->config.vocab_size)) {
       candidate.heldout_left.push_back(std::move(record));
     }

@@ -49,6 +49,7 @@ class CanaryScorer {
   const ReplayReader& replay_;
   Publisher& publisher_;
   DecisionSink& decisions_;
+  std::uint64_t newest_scored_ = 0;                        // sequence of the newest record of any topic
   const ReplayRecord* scored_ = nullptr;                   // `scores_` belong to this record
   std::map<const ModelWeights*, AcceptanceScore> scores_;  // by weights: live or predecessor may be the base
 };

@@ -42,6 +42,7 @@ struct Learner::State {
         store(draft_store),
         governor(policy),
         decisions(sink),
+        earlier(earlier_records(replay)),
         learning(options.disk),
         intake(
             {options.queue_observations, base->weights->config.vocab_size, options.near_copies}, topics,
@@ -69,6 +70,7 @@ struct Learner::State {
   DraftStore& store;
   Governor& governor;
   DecisionSink& decisions;
+  const EarlierRecords earlier;  // read before the intake's thread owns replay
 
   // Shared with the engine thread, with callers of wait_idle(), purge() and set_enabled().
   LearningSwitch learning;
@@ -98,7 +100,7 @@ void Learner::State::run() {
   if (options.at_idle_priority) run_behind_serving(options.placement);
   calls.begin();
   try {
-    loop.emplace(LearningLoopSetting{options, topics, live_drafts, base, store, intake, governor, decisions,
+    loop.emplace(LearningLoopSetting{options, topics, live_drafts, base, store, intake, earlier, governor, decisions,
                                      [this] { return in_unit(); }});
     learn();
     loop->save();

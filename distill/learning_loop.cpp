@@ -51,6 +51,12 @@ std::int64_t wait_after_failures_us(int n) {
   return std::min(kMostUs, kFirstUs << std::min(n - 1, kMostDoublings));
 }
 
+EarlierRecords earlier_records(const ReplayBuffer& replay) {
+  EarlierRecords earlier{replay.last_sequence(), {}};
+  for (const std::string& topic : replay.topics()) earlier.by_topic[topic] = replay.records(topic);
+  return earlier;
+}
+
 LearningLoop::LearningLoop(LearningLoopSetting setting)
     : options_(setting.options),
       base_(std::move(setting.base)),
@@ -63,7 +69,7 @@ LearningLoop::LearningLoop(LearningLoopSetting setting)
       pool_(std::max(1, options_.cores)),
       scorer_(base_->weights->config, base_->weights->config.max_positions, pool_, options_.prompt_lookup),
       canary_(options_.canary, options_.k, base_, scorer_, replay_, publisher_, setting.decisions),
-      newest_taken_(replay_.last_sequence()),
+      newest_taken_(setting.earlier.last_sequence),
       started_us_(monotonic_us()) {
   const auto& live_drafts = setting.live_drafts;
   const TopicTable& topics = setting.topics;
@@ -73,7 +79,8 @@ LearningLoop::LearningLoop(LearningLoopSetting setting)
     topic.topic = topics[TopicId{static_cast<std::uint32_t>(i)}].name;
     topic.live_draft = live_drafts[i];
     publisher_.enrol(topic);
-    topic.records_before = replay_.records(topic.topic);
+    const auto earlier = setting.earlier.by_topic.find(topic.topic);
+    topic.records_before = earlier == setting.earlier.by_topic.end() ? 0 : earlier->second;
     topic.figures.topic = topic.topic;
     topic.figures.draft = topic.live_draft->name();
     topic.figures.live_version = topic.live.version->number;
@@ -311,13 +318,14 @@ void LearningLoop::count_step(TopicState& topic, const TrainStep& step, std::int
   topic.figures.optimizer_steps = topic.steps_done;
 }
 
-// Replaces a candidate without a verdict by a newer export, once it was scored on min_requests records. The new
-// candidate inherits the evidence, since both are exports of the same trainer.
+// Replaces a candidate without a verdict by a newer export, if it was scored on no record yet or on min_requests. The
+// new candidate inherits the evidence, since both are exports of the same trainer.
 void LearningLoop::export_when_due(TopicState& topic, DraftTrainer& trainer) {
   const auto least = static_cast<std::uint64_t>(options_.steps_between_candidates);
   if (topic.steps_since_export < steps_between_exports(least, topic.steps_done)) return;
   if (topic.candidate && !topic.candidate->heldout_left.empty()) return;
-  if (topic.candidate && topic.candidate_test.own_size() < options_.canary.min_requests) return;
+  const std::size_t scored = topic.candidate_test.own_size();
+  if (topic.candidate && scored > 0 && scored < options_.canary.min_requests) return;
   topic.steps_since_export = 0;
   publisher_.export_candidate(topic, trainer, topic.newest_drawn);
 }

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <exception>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -14,6 +15,7 @@
 #include "distill/governor.h"
 #include "distill/learner.h"
 #include "distill/publisher.h"
+#include "distill/replay/replay_buffer.h"
 #include "distill/replay/replay_reader.h"
 #include "distill/resident_trainers.h"
 #include "distill/topic_state.h"
@@ -25,6 +27,13 @@ namespace slip {
 // The wait after the n-th failure in a row: 1 s, doubling up to 30 s. Pure. REQUIRES: n ≥ 1.
 std::int64_t wait_after_failures_us(int n);
 
+// The records in replay before the first one of this run.
+struct EarlierRecords {
+  std::uint64_t last_sequence = 0;
+  std::map<std::string, std::size_t> by_topic;
+};
+EarlierRecords earlier_records(const ReplayBuffer& replay);
+
 // The collaborators of a learning loop. `live_drafts` and `topics` are only read by the constructor; all other
 // references must outlive the loop.
 struct LearningLoopSetting {
@@ -34,6 +43,7 @@ struct LearningLoopSetting {
   std::shared_ptr<const DraftVersion> base;
   DraftStore& store;
   const ReplayReader& replay;
+  const EarlierRecords& earlier;
   Governor& governor;
   DecisionSink& decisions;
   std::function<bool()> go_on;  // called between two microbatches; false abandons the step; may take() records

@@ -195,16 +195,9 @@ std::vector<ReplayRecord> RecordIntake::sample(const std::string& topic, std::si
   return calls_.call([&] { return replay_.sample(topic, n, seed, draw, newest); });
 }
 
-std::vector<ReplayRecord> RecordIntake::heldout(const std::string& topic, std::size_t limit) const {
-  return calls_.call([&] { return replay_.heldout(topic, limit); });
-}
-
-std::size_t RecordIntake::records(const std::string& topic) const {
-  return calls_.call([&] { return replay_.records(topic); });
-}
-
-std::uint64_t RecordIntake::last_sequence() const {
-  return calls_.call([&] { return replay_.last_sequence(); });
+std::vector<ReplayRecord> RecordIntake::heldout(const std::string& topic, std::size_t limit,
+                                                std::uint64_t newest) const {
+  return calls_.call([&] { return replay_.heldout(topic, limit, newest); });
 }
 
 }  // namespace slip

@@ -65,9 +65,7 @@ class RecordIntake final : public ObservationSink, public ReplayReader {
 
   std::vector<ReplayRecord> sample(const std::string& topic, std::size_t n, std::uint64_t seed, std::uint64_t draw,
                                    std::uint64_t newest) const override;
-  std::vector<ReplayRecord> heldout(const std::string& topic, std::size_t limit) const override;
-  std::size_t records(const std::string& topic) const override;
-  std::uint64_t last_sequence() const override;
+  std::vector<ReplayRecord> heldout(const std::string& topic, std::size_t limit, std::uint64_t newest) const override;
 
   // Removes the records of a scope, including those of running requests, from this object and from the disk. Returns
   // the number of records on disk. Errors: those of ReplayBuffer::purge().

@@ -57,7 +57,7 @@ struct TopicState {
   std::uint64_t scored = 0;  // records taken from `unscored` so far; the topic with the fewest is next
 
   std::uint64_t trained_before = 0;  // requests that trained the version that was live at the start
-  std::uint64_t records_before = 0;  // in replay at the start
+  std::uint64_t records_before = 0;  // in replay before this run
   std::uint64_t requests_seen = 0;   // finished and taken in since the start
   std::uint64_t steps_done = 0;      // optimizer steps since the start
   std::uint64_t steps_since_export = 0;

@@ -10,9 +10,6 @@
 
 namespace slip::bench {
 
-// The service's defaults, which the recorded arms use unless --setting overrides them.
-inline constexpr const char* kOurs = "optimizer=muon matrix_lr=0.02 lr=0.002 batch=4 steps=1.5 average=0.8";
-
 struct AdaptOptions {
   std::string target, draft, dev, topic, config, work = "build/adapt";
   std::string record, replay, dev_replay;  // data folders: to record into, to run the arms on

@@ -51,7 +51,7 @@ double required_odds(const CanaryOptions& options, std::size_t exports) {
 }
 
 double prior_odds(const LearningCurve::Rise& promised, double margin) {
-  constexpr double kLeast = 0.25, kMost = 5;
+  constexpr double kLeast = 0.25, kMost = 20;
   const double above = promised.mean - margin;
   if (promised.deviation <= 0) return above > 0 ? kMost : kLeast;
   const double better = std::erfc(-above / promised.deviation / std::numbers::sqrt2) / 2;

@@ -117,7 +117,7 @@ void PairedTest::add(const PairedScore& pair) {
 
 void PairedTest::begin_successor() {
   PairedTest successor(margin_);
-  successor.exports_ = exports_ + 1;
+  successor.exports_ = exports_ + (own_size_ > 0 ? 1 : 0);
   if (log_evidence_better() > 0) {
     successor.better_ = better_;
     successor.all_ = all_;

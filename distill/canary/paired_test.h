@@ -85,6 +85,7 @@ class PairedTest {
   // trained on or that was added before.
   void add(const PairedScore& pair);
   // Starts a later export of the same trainer; the following pairs are about it. Any other candidate needs a new test.
+  // An export that no pair was about does not count.
   void begin_successor();
 
   double log_evidence_better() const { return better_.log_evidence(); }  // against gain ≤ 0; may be inherited

@@ -261,8 +261,10 @@ std::vector<ReplayRecord> ReplayBuffer::newest(const std::string& topic, std::si
   return state_->newest(topic, limit, [](const ReplayEntry&) { return true; });
 }
 
-std::vector<ReplayRecord> ReplayBuffer::heldout(const std::string& topic, std::size_t limit) const {
-  return state_->newest(topic, limit, [](const ReplayEntry& entry) { return entry.heldout; });
+std::vector<ReplayRecord> ReplayBuffer::heldout(const std::string& topic, std::size_t limit,
+                                                std::uint64_t newest) const {
+  return state_->newest(topic, limit,
+                        [&](const ReplayEntry& entry) { return entry.heldout && entry.sequence <= newest; });
 }
 
 std::size_t ReplayBuffer::purge(const PurgeScope& scope) {

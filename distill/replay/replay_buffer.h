@@ -53,7 +53,8 @@ class ReplayBuffer final : public ReplayReader {
                                    std::uint64_t newest = ~std::uint64_t{0}) const override;
   // The newest `limit` records of a topic, oldest first.
   std::vector<ReplayRecord> newest(const std::string& topic, std::size_t limit) const;
-  std::vector<ReplayRecord> heldout(const std::string& topic, std::size_t limit) const override;
+  std::vector<ReplayRecord> heldout(const std::string& topic, std::size_t limit,
+                                    std::uint64_t newest = ~std::uint64_t{0}) const override;
   // Removes the records of a scope as of now. Weights that were trained on them stay. The purge is durable, and the
   // records' bytes are off the disk when it returns. Returns the number of records, including evicted or expired ones
   // whose bytes were still there. Error{kIo}: the purge may be incomplete, and is completed at the next start.
@@ -62,8 +63,8 @@ class ReplayBuffer final : public ReplayReader {
   // Drops records past their expiry and returns their number. A record that would expire more than a whole TTL from now
   // was dated by a wrong clock; it then expires one TTL from now.
   std::size_t expire(std::int64_t now_us);
-  std::size_t records(const std::string& topic) const override;
-  std::uint64_t last_sequence() const override;
+  std::size_t records(const std::string& topic) const;
+  std::uint64_t last_sequence() const;
   std::vector<std::string> topics() const;
   ReplayStats stats() const;
 

@@ -18,10 +18,9 @@ class ReplayReader {
   // held-out records and those with sequence > `newest`. Returns fewer when there are fewer.
   virtual std::vector<ReplayRecord> sample(const std::string& topic, std::size_t n, std::uint64_t seed,
                                            std::uint64_t draw, std::uint64_t newest) const = 0;
-  // The newest `limit` held-out records of a topic, oldest first.
-  virtual std::vector<ReplayRecord> heldout(const std::string& topic, std::size_t limit) const = 0;
-  virtual std::size_t records(const std::string& topic) const = 0;
-  virtual std::uint64_t last_sequence() const = 0;
+  // The newest `limit` held-out records of a topic with sequence ≤ `newest`, oldest first.
+  virtual std::vector<ReplayRecord> heldout(const std::string& topic, std::size_t limit,
+                                            std::uint64_t newest) const = 0;
 };
 
 }  // namespace slip

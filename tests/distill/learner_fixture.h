@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
 #include <fstream>
 #include <memory>
@@ -73,6 +74,22 @@ class Notebook final : public DecisionSink {
   std::vector<SameTextScore> scores_;
   LearningFigures figures_;
   std::uint64_t dropped_ = 0;
+};
+
+// Grants units only from the time when it is told to.
+class GrantsOnDemand final : public Governor {
+ public:
+  explicit GrantsOnDemand(bool trains) : trains_(trains) {}
+  bool allow_unit(LearningUnit) noexcept override { return grants; }
+  void unit_done() noexcept override {}
+  StepDecision allow_step(const TopicProgress&) noexcept override { return {trains_, "training", 0}; }
+  void on_step(const StepFigures&) noexcept override {}
+  void on_finished(const RequestSummary&) noexcept override {}
+
+  std::atomic<bool> grants{false};
+
+ private:
+  const bool trains_;
 };
 
 // A data directory with a base draft in its store, as `serve` sets one up.

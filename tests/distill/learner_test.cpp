@@ -278,16 +278,6 @@ TEST(Learner, StopsAtOnceAndTwice) {
   engine.join();
 }
 
-// A unit is only done when the governor allows it.
-class Stubborn final : public Governor {
- public:
-  bool allow_unit(LearningUnit) noexcept override { return false; }
-  void unit_done() noexcept override {}
-  StepDecision allow_step(const TopicProgress&) noexcept override { return {true, "training", 0}; }
-  void on_step(const StepFigures&) noexcept override {}
-  void on_finished(const RequestSummary&) noexcept override {}
-};
-
 // Refuses every fourth unit, and notes what it is asked: grant, refusal, done.
 class Notes final : public Governor {
  public:
@@ -330,10 +320,11 @@ TEST(Learner, AsksForTheNextUnitBeforeItGivesItsCoresBack) {
   EXPECT_FALSE(has_unit) << notes.calls;
 }
 
+// A unit is only done when the governor allows it.
 TEST(Learner, NothingIsScoredOrTrainedWithoutLeaveButRecordsAreKept) {
   House house;
-  Stubborn stubborn;
-  auto learner = house.make_learner(stubborn);
+  testing::GrantsOnDemand governor(/*trains=*/true);
+  auto learner = house.make_learner(governor);
   learner->start();
   for (std::uint64_t id = 1; id <= 30; ++id) tell(*learner, answered(id));
   EXPECT_FALSE(learner->wait_idle(300'000));

@@ -18,6 +18,7 @@ namespace slip {
 namespace {
 
 using testing::answered;
+using testing::GrantsOnDemand;
 using testing::House;
 using testing::kPatienceUs;
 using testing::stream;
@@ -261,11 +262,13 @@ TEST(LearningLoop, AFailureThatLastsIsSaidOnceAndItsEndToo) {
 // A topic's few records are scored soon, although another topic has many.
 TEST(LearningLoop, ABusyTopicDoesNotKeepAnotherWaiting) {
   TwoTopics house;
-  auto no_training = make_steps_per_request_governor(0);
-  auto learner = house.learner_of_both(*no_training);
+  GrantsOnDemand governor(/*trains=*/false);
+  auto learner = house.learner_of_both(governor);
   for (std::uint64_t id = 1; id <= 100; ++id) tell(*learner, answered(id), true, 1);
   for (std::uint64_t id = 101; id <= 104; ++id) tell(*learner, answered(id), true, 2);
   learner->start();
+  EXPECT_FALSE(learner->wait_idle(500'000)) << "all records are taken in, none is scored";
+  governor.grants = true;
   ASSERT_TRUE(learner->wait_idle(kPatienceUs));
   learner->stop();
   const auto scores = house.notebook.scores();

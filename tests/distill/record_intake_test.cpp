@@ -86,8 +86,7 @@ TEST_F(RecordIntakeTest, ALearnerGetsWhatReplayHas) {
   for (std::uint64_t id = 1; id <= 5; ++id) tell(intake, answered(id), /*completed=*/id != 3);
   const auto records = take_through(intake.pushed());
   ASSERT_EQ(records.size(), 4U);
-  EXPECT_EQ(intake.records("sql"), 4U);
-  EXPECT_EQ(intake.last_sequence(), records.back().record.sequence);
+  EXPECT_EQ(intake.sample("sql", 10, 1, 0, 2).size() + intake.heldout("sql", 10, 2).size(), 2U);
   EXPECT_EQ(records[2].record.request, RequestId{4});
 }
 
@@ -118,11 +117,9 @@ class Noting final : public ReplayReader {
     drawn_up_to.push_back(newest);
     return replay_.sample(topic, n, seed, draw, newest);
   }
-  std::vector<ReplayRecord> heldout(const std::string& topic, std::size_t limit) const override {
-    return replay_.heldout(topic, limit);
+  std::vector<ReplayRecord> heldout(const std::string& topic, std::size_t limit, std::uint64_t newest) const override {
+    return replay_.heldout(topic, limit, newest);
   }
-  std::size_t records(const std::string& topic) const override { return replay_.records(topic); }
-  std::uint64_t last_sequence() const override { return replay_.last_sequence(); }
 
   mutable std::vector<std::uint64_t> drawn_up_to;
 
@@ -134,12 +131,14 @@ class Noting final : public ReplayReader {
 TEST(LearningLoop, TrainsOnNoRecordThatItHasNotTaken) {
   House house;
   Noting replay(house.replay);
+  const EarlierRecords none;
   LearningLoop loop({house.options,
                      house.topics,
                      {nullptr, house.live_draft},
                      house.base,
                      house.store,
                      replay,
+                     none,
                      *house.governor,
                      house.notebook,
                      [] { return true; }});

@@ -45,7 +45,10 @@ TEST(Canary, TheFirstExportNeedsItsOddsAndLaterOnesMore) {
   // Fifteen requests of one saved step are odds of 23: enough for the first export, too little for the ninth.
   EXPECT_EQ(evaluate_candidate(options, test_of(16, 1)).outcome, CanaryOutcome::kPublish);
   PairedTest ninth(options.margin);
-  for (int i = 0; i < 8; ++i) ninth.begin_successor();
+  for (int i = 0; i < 8; ++i) {
+    ninth.add(pair_that_saves(0));
+    ninth.begin_successor();
+  }
   for (int i = 0; i < 16; ++i) ninth.add(pair_that_saves(1));
   EXPECT_EQ(evaluate_candidate(options, ninth).outcome, CanaryOutcome::kUndecided);
 }
@@ -53,9 +56,9 @@ TEST(Canary, TheFirstExportNeedsItsOddsAndLaterOnesMore) {
 TEST(Canary, APromisedRiseTakesFewerOddsAndNoneTakesMore) {
   constexpr double kMargin = 0.005;
   EXPECT_DOUBLE_EQ(prior_odds({.mean = kMargin, .deviation = 0.01}, kMargin), 1);
-  EXPECT_DOUBLE_EQ(prior_odds({.mean = 0.3, .deviation = 0.01}, kMargin), 5);
+  EXPECT_DOUBLE_EQ(prior_odds({.mean = 0.3, .deviation = 0.01}, kMargin), 20);
   EXPECT_DOUBLE_EQ(prior_odds({.mean = -0.3, .deviation = 0.01}, kMargin), 0.25);
-  EXPECT_DOUBLE_EQ(prior_odds({.mean = 0.01, .deviation = 0}, kMargin), 5);
+  EXPECT_DOUBLE_EQ(prior_odds({.mean = 0.01, .deviation = 0}, kMargin), 20);
   EXPECT_DOUBLE_EQ(prior_odds({.mean = 0, .deviation = 0}, kMargin), 0.25);
   const PairedTest nine = test_of(9, 1);  // odds of 6
   EXPECT_EQ(evaluate_candidate({}, nine, 1).outcome, CanaryOutcome::kUndecided);

@@ -279,7 +279,10 @@ TEST(GateSimulation, AGainAfterALongFlatTimeIsFoundByASuccessor) {
   int missed = 0;
   for (std::uint64_t seed = 1; seed <= 101; ++seed) {
     PairedTest test(CanaryOptions{}.margin);
-    for (int i = 0; i < 125; ++i) test.begin_successor();
+    for (std::uint32_t i = 0; i < 125; ++i) {
+      test.add(PairedTraffic{.seed = seed}.request(1'000'000 + i, 0));
+      test.begin_successor();
+    }
     std::uint32_t request = 0;
     while (request < 1000) {
       test.add(PairedTraffic{.seed = seed}.request(request, 0.03));

@@ -100,6 +100,8 @@ TEST(PairedTest, ASuccessorInheritsWhatSpeaksForItAndNothingElse) {
   EXPECT_EQ(test.size(), 0U);
   EXPECT_EQ(test.gain().value, 0);
   EXPECT_EQ(test.exports(), 3U);
+  test.begin_successor();
+  EXPECT_EQ(test.exports(), 3U) << "nothing was scored with the one before";
 }
 
 TEST(PairedTest, AScoreThatIsNotANumberIsOurBug) {
