@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "distill/record_intake.h"
 
-#include <new>
+#include <exception>
 #include <utility>
 
 #include "common/clock.h"
@@ -73,10 +73,8 @@ void RecordIntake::run() {
     try {
       calls_.serve();
       take_in();
-      out_of_memory_ = false;
-    } catch (const std::bad_alloc&) {
-      refused_.store(true, std::memory_order_relaxed);
-      if (!std::exchange(out_of_memory_, true)) log_error("learning: there is no memory for records; they are lost");
+    } catch (const std::exception& error) {  // std::bad_alloc: what had not been taken in stays for the next round
+      complain(error);
     }
     if (last) synced_us_ = 0;
     keep_replay_when_due();
@@ -154,6 +152,7 @@ void RecordIntake::keep_replay_when_due() {
   if (now - synced_us_ < kSyncEveryUs) return;
   synced_us_ = now;
   try {
+    n_records_.store(replay_.stats().records, std::memory_order_relaxed);
     replay_.sync();
     if (now - expired_us_ >= kExpireEveryUs) {
       expired_us_ = now;
@@ -163,7 +162,6 @@ void RecordIntake::keep_replay_when_due() {
   } catch (const std::exception& error) {
     if (!upkeep_fails_.exchange(true)) log_parts(LogLevel::kWarn, {"learning: ", error.what()});
   }
-  n_records_.store(replay_.stats().records, std::memory_order_relaxed);
   std::uint64_t bytes = 0;
   for (const auto& [topic, near_copies] : near_copies_) bytes += near_copies.bytes();
   near_copies_bytes_.store(bytes, std::memory_order_relaxed);

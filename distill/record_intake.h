@@ -117,7 +117,6 @@ class RecordIntake final : public ObservationSink, public ReplayReader {
   std::uint64_t taken_ = 0;
   std::int64_t synced_us_ = 0, expired_us_ = 0, complained_us_ = 0;
   bool complained_ = false;  // a loss of records was logged, the recovery not yet
-  bool out_of_memory_ = false;
 
   std::thread thread_;
 };
