@@ -16,11 +16,11 @@
 
 namespace slip {
 
-// A bounded queue from a thread that must never wait (the engine) to one at idle priority (the learner). A mutex would
-// not do: the idle thread may be preempted while it holds the mutex, and serving would wait for it. So producers push
-// onto a lock-free stack, and the consumer takes the whole stack at once. A full inbox drops the oldest items and
-// counts them. Threads: push() and wake() from any thread (the order of one producer's items is kept); take_all() and
-// wait_for() from one consumer.
+// A bounded queue from a thread that must not wait to one of lower priority: from the engine to the record intake, and
+// from there to the learner. A mutex would not do: the lower one may be preempted while it holds the mutex, and the
+// other would wait for it. So producers push onto a lock-free stack, and the consumer takes the whole stack at once. A
+// full inbox drops the oldest items and counts them. Threads: push() and wake() from any thread (the order of one
+// producer's items is kept); take_all() and wait_for() from one consumer.
 template <class T>
 class LossyInbox {
  public:
