@@ -331,13 +331,10 @@ void DraftStore::apply_retention(const std::string& draft, std::uint64_t live, s
     stored.push_back({meta.version, meta.created_us, bytes, is_protected});
   }
   const std::int64_t now = calendar_.believe(wall_us(), monotonic_us());
-  std::uint64_t bytes = bytes_elsewhere;
-  for (const auto& version : stored) bytes += version.bytes;
   for (const auto version : plan_retirement(stored, policy_, now, bytes_elsewhere)) {
-    bytes -= std::find_if(stored.begin(), stored.end(), [&](const auto& one) { return one.version == version; })->bytes;
     retire(folder.child(version_name(version)));
   }
-  say_if_over(bytes);
+  say_if_over(bytes_elsewhere + weight_bytes(draft));
 }
 
 void DraftStore::say_if_over(std::uint64_t bytes) {
