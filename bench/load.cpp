@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// An open-loop load client. Measures a running service (--url), or starts one per arm (--learning) and compares what
-// their clients see at the same load.
+// An open-loop load client. Measures a running service (--url), or starts one per arm (--arms) and compares what their
+// clients see at the same load.
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
+#include <filesystem>
+#include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -32,8 +35,22 @@ struct Options {
   bool json = false;
 };
 
-const std::map<std::string, std::vector<std::string>> kArms = {
-    {"on", {}}, {"static", {"--no-learning"}}, {"off", {"--no-learning", "--no-speculation"}}};
+struct ArmSetting {
+  std::vector<std::string> arguments;  // of `slipstream serve`
+  bool has_draft = true;
+  bool fixed_length = false;  // always proposes --k tokens, of the draft alone
+};
+
+// The setting of an arm: learning, auto, none, lookup, or a fixed length such as k3. No other name comes here.
+ArmSetting setting_of(const std::string& arm) {
+  if (arm == "learning") return {};
+  if (arm == "auto") return {.arguments = {"--no-learning"}};
+  if (arm == "none") return {.arguments = {"--no-learning", "--no-speculation"}};
+  if (arm == "lookup") return {.arguments = {"--no-learning"}, .has_draft = false};
+  return {.arguments = {"--no-learning", "--k", arm.substr(1)}, .fixed_length = true};
+}
+
+constexpr const char* kFixedLength = "[speculation]\nadaptive = false\nprompt_lookup = false\ntree_width = 1\n";
 
 LoadCalls calls_of(const Options& options) {
   return {read_prompts(options.prompts), options.topic, options.temperature};
@@ -56,19 +73,21 @@ json run_url(const Options& options) {
 
 // An arm keeps its data directory over the rounds, so its drafts go on learning.
 Service start(const Options& options, const std::string& arm) {
+  const ArmSetting setting = setting_of(arm);
   const auto folder = std::filesystem::path(options.work) / arm;
   std::filesystem::create_directories(folder);
+  std::filesystem::path config = options.config;
+  if (setting.fixed_length) std::ofstream(config = folder / "service.toml") << kFixedLength;
   std::vector<std::string> arguments = {"--target", options.target, "--data-dir", (folder / "data").string()};
-  if (!options.draft.empty()) arguments.insert(arguments.end(), {"--draft", options.draft});
-  if (!options.config.empty()) arguments.insert(arguments.begin(), {"-c", options.config});
-  const auto& own = kArms.at(arm);
-  arguments.insert(arguments.end(), own.begin(), own.end());
+  if (setting.has_draft && !options.draft.empty()) arguments.insert(arguments.end(), {"--draft", options.draft});
+  if (!config.empty()) arguments.insert(arguments.begin(), {"-c", config.string()});
+  arguments.insert(arguments.end(), setting.arguments.begin(), setting.arguments.end());
   return Service(slipstream_beside(), arguments, folder / "service.log");
 }
 
 // Requests per second of the static draft with closed-loop clients.
 double capacity(const Options& options, const LoadCalls& calls) {
-  const Service service = start(options, "static");
+  const Service service = start(options, "auto");
   const LoadFigures run = run_closed_loop(service.endpoint(), calls, options.capacity_requests,
                                           options.capacity_clients, options.max_tokens);
   const auto answered = std::count_if(run.replies.begin(), run.replies.end(),
@@ -77,23 +96,50 @@ double capacity(const Options& options, const LoadCalls& calls) {
   return static_cast<double>(answered) / run.elapsed_s;
 }
 
-// Each arm's p99 between tokens and tokens/s, relative to the best of the others.
-void add_ratios(json& result) {
-  for (auto& [name, arm] : result["arms"].items()) {
-    for (const auto& [other, its] : result["arms"].items()) {
-      if (other == name || its["itl_ms"]["p99"].is_null() || arm["itl_ms"]["p99"].is_null()) continue;
-      arm["against_" + other] = {
-          {"itl_p99", arm["itl_ms"]["p99"].get<double>() / its["itl_ms"]["p99"].get<double>()},
-          {"tokens_per_s", arm["tokens_per_s"].get<double>() / its["tokens_per_s"].get<double>()}};
+// The mean time of an answer in `one` to that in `other`, over the requests that both answered, with its 95 % interval.
+json mean_ratio(const std::vector<LoadFigures>& one, const std::vector<LoadFigures>& other) {
+  double sum = 0, sum_other = 0, sum_of_squares = 0, n = 0;
+  for (std::size_t run = 0; run < one.size(); ++run) {
+    for (std::size_t i = 0; i < one[run].replies.size(); ++i) {
+      const ReplyFigures &mine = one[run].replies[i], &its = other[run].replies[i];
+      if (mine.status != 200 || its.status != 200) continue;
+      const double difference = mine.e2e_ms - its.e2e_ms;
+      sum += mine.e2e_ms;
+      sum_other += its.e2e_ms;
+      sum_of_squares += difference * difference;
+      ++n;
     }
   }
+  if (n < 2 || sum_other <= 0) return nullptr;
+  const double mean = (sum - sum_other) / n, variance = (sum_of_squares - n * mean * mean) / (n - 1);
+  const double ratio = sum / sum_other, error = 1.96 * std::sqrt(variance / n) / (sum_other / n);
+  return {{"ratio", ratio}, {"low", ratio - error}, {"high", ratio + error}};
+}
+
+// The first arm relative to each other one.
+json compare(const Options& options, const std::map<std::string, std::vector<LoadFigures>>& runs, const json& arms) {
+  json against = json::object();
+  const std::string& first = options.arms.front();
+  for (const auto& [other, its] : runs) {
+    if (other == first) continue;
+    const auto ratio = [&](const char* what, const char* figure) -> json {
+      const json &mine = arms[first][what][figure], &theirs = arms[other][what][figure];
+      return mine.is_null() || theirs.is_null() ? json() : json(mine.get<double>() / theirs.get<double>());
+    };
+    against[other] = {
+        {"e2e_mean", mean_ratio(runs.at(first), its)},
+        {"e2e_p99", ratio("e2e_ms", "p99")},
+        {"itl_p99", ratio("itl_ms", "p99")},
+        {"tokens_per_s", arms[first]["tokens_per_s"].get<double>() / arms[other]["tokens_per_s"].get<double>()}};
+  }
+  return against;
 }
 
 // Runs the arms in turns, a new service each time, with the same arrivals and prompts. The order is reversed from round
 // to round, so that drift of the machine favours none.
 json run_arms(const Options& options) {
   const LoadCalls calls = calls_of(options);
-  for (const auto& [arm, arguments] : kArms) std::filesystem::remove_all(std::filesystem::path(options.work) / arm);
+  for (const std::string& arm : options.arms) std::filesystem::remove_all(std::filesystem::path(options.work) / arm);
   json result = {{"rounds", options.rounds}, {"duration_s", options.duration_s}};
   double rate = options.rate;
   if (rate <= 0 && options.trace.empty()) {
@@ -108,7 +154,7 @@ json run_arms(const Options& options) {
     std::vector<std::string> order = options.arms;
     if (round % 2 == 1) std::reverse(order.begin(), order.end());
     for (const std::string& arm : order) {
-      cli::redraw_line("load: round " + std::to_string(round + 1) + ", learning " + arm);
+      cli::redraw_line("load: round " + std::to_string(round + 1) + ", " + arm);
       const Service service = start(options, arm);
       runs[arm].push_back(run_open_loop(service.endpoint(), calls, arrivals, first_prompt));
     }
@@ -116,7 +162,8 @@ json run_arms(const Options& options) {
   }
   cli::redraw_line("");
   for (const auto& [arm, its] : runs) result["arms"][arm] = summarize(its);
-  add_ratios(result);
+  result["first_arm"] = options.arms.front();
+  result["first_arm_to"] = compare(options, runs, result["arms"]);
   return result;
 }
 
@@ -138,13 +185,18 @@ void print_table(const json& result) {
   if (result.contains("capacity_per_s")) std::printf(" of a capacity of %.2f", result["capacity_per_s"].get<double>());
   std::printf(", %d rounds of %.0f s\n", result["rounds"].get<int>(), result["duration_s"].get<double>());
   for (const auto& [name, arm] : result["arms"].items()) {
-    std::printf("\nlearning %s\n", name.c_str());
+    std::printf("\n%s\n", name.c_str());
     print_row(arm);
-    for (const auto& [key, ratio] : arm.items()) {
-      if (!key.starts_with("against_")) continue;
-      std::printf("against %-7s p99 between tokens %.3f ×, tokens/s %.3f ×\n", key.substr(8).c_str(),
-                  ratio["itl_p99"].get<double>(), ratio["tokens_per_s"].get<double>());
-    }
+  }
+  std::printf("\n%s to each other arm: mean time of an answer, its p99, p99 between tokens, tokens/s\n",
+              result["first_arm"].get<std::string>().c_str());
+  for (const auto& [other, ratio] : result["first_arm_to"].items()) {
+    const auto number = [](const json& value) { return value.is_null() ? NAN : value.get<double>(); };
+    const json mean = ratio["e2e_mean"].is_null() ? json::object() : ratio["e2e_mean"];
+    const auto of_mean = [&](const char* key) { return number(mean.value(key, json())); };
+    std::printf("%-8s %.3f × [%.3f, %.3f]   %.3f ×   %.3f ×   %.3f ×\n", other.c_str(), of_mean("ratio"),
+                of_mean("low"), of_mean("high"), number(ratio["e2e_p99"]), number(ratio["itl_p99"]),
+                number(ratio["tokens_per_s"]));
   }
 }
 
@@ -163,14 +215,26 @@ void add_load(CLI::App& app, Options& options) {
   app.add_flag("--json", options.json, "Print JSON");
 }
 
+std::string check_arm(const std::string& arm) {
+  for (const char* name : {"learning", "auto", "none", "lookup"}) {
+    if (arm == name) return "";
+  }
+  for (int k = 1; k <= 16; ++k) {
+    if (arm == "k" + std::to_string(k)) return "";
+  }
+  return "'" + arm + "' is none of learning, auto, none, lookup, k1 to k16";
+}
+
 void add_arms(CLI::App& app, Options& options) {
   auto* url = app.add_option("--url", options.url, "A running service, e.g. http://127.0.0.1:8080");
-  auto* arms = app.add_option("--learning", options.arms,
-                              "Starts a service for each of: on (learning), static (the draft as it is), off (plain "
-                              "decoding)")
-                   ->delimiter(',')
-                   ->check(CLI::IsMember({"on", "static", "off"}))
-                   ->excludes(url);
+  auto* arms =
+      app.add_option("--arms", options.arms,
+                     "Starts a service for each of: learning (the defaults), auto (the same without learning), "
+                     "none (plain decoding), lookup (no draft), k1 to k16 (always so many tokens of the draft). "
+                     "The first is compared with the others")
+          ->delimiter(',')
+          ->check(CLI::Validator(check_arm, ""))
+          ->excludes(url);
   app.add_option("--target", options.target, "Target folder of the arms")->needs(arms);
   app.add_option("--draft", options.draft, "Base draft folder of the arms")->needs(arms);
   app.add_option("-c,--config", options.config, "Service configuration of the arms")->needs(arms);
@@ -188,10 +252,15 @@ void add_arms(CLI::App& app, Options& options) {
 
 json run(const Options& options) {
   if (options.url.empty() == options.arms.empty()) {
-    throw Error(ErrorCode::kInvalidArgument, "nothing to measure", "give --url, or --learning with --target");
+    throw Error(ErrorCode::kInvalidArgument, "nothing to measure", "give --url, or --arms with --target");
   }
   if (!options.arms.empty() && options.target.empty()) {
-    throw Error(ErrorCode::kInvalidArgument, "--learning starts services of its own", "give --target and --draft");
+    throw Error(ErrorCode::kInvalidArgument, "--arms starts services of its own", "give --target and --draft");
+  }
+  const auto is_fixed = [](const std::string& arm) { return setting_of(arm).fixed_length; };
+  if (!options.config.empty() && std::any_of(options.arms.begin(), options.arms.end(), is_fixed)) {
+    throw Error(ErrorCode::kInvalidArgument, "arms of a fixed length have a configuration of their own",
+                "leave out -c");
   }
   return options.arms.empty() ? run_url(options) : run_arms(options);
 }

@@ -17,6 +17,15 @@ nlohmann::json spread(std::vector<double> values) {
   return {{"mean", mean}, {"p50", at(0.5)}, {"p99", at(0.99)}};
 }
 
+// One gap for each token after the first. Gaps between chunks alone would make the same pauses more frequent, the more
+// tokens a chunk has.
+void add_gaps(const ReplyFigures& reply, std::vector<double>& gaps_ms) {
+  if (reply.gaps_ms.empty()) return;  // not streamed, or in one chunk
+  gaps_ms.insert(gaps_ms.end(), reply.gaps_ms.begin(), reply.gaps_ms.end());
+  const std::int64_t n_in_chunks = reply.completion_tokens - 1 - std::ssize(reply.gaps_ms);
+  if (n_in_chunks > 0) gaps_ms.insert(gaps_ms.end(), static_cast<std::size_t>(n_in_chunks), 0.0);
+}
+
 bool meets(const ReplyFigures& reply, const SloTargets& targets) {
   const double tpot_ms =
       (reply.e2e_ms - reply.ttft_ms) / static_cast<double>(std::max<std::int64_t>(1, reply.completion_tokens - 1));
@@ -43,7 +52,7 @@ nlohmann::json summarize(const std::vector<LoadFigures>& runs, const SloTargets&
       first_rejections += reply.first_rejections;
       ttft.push_back(reply.ttft_ms);
       e2e.push_back(reply.e2e_ms);
-      itl.insert(itl.end(), reply.gaps_ms.begin(), reply.gaps_ms.end());
+      add_gaps(reply, itl);
     }
   }
   const auto tested = static_cast<double>(std::max<std::int64_t>(1, accepted + first_rejections));

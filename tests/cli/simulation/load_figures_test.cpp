@@ -39,6 +39,17 @@ TEST(LoadFigures, CountAndSpreadWhatWasAnswered) {
   EXPECT_FALSE(figures.contains("attainment")) << "nothing was asked for";
 }
 
+// Regression: gaps between chunks made longer proposals look slower at the 99th percentile.
+TEST(LoadFigures, TokensOfOneChunkAreNotApart) {
+  ReplyFigures one_by_one = answered(10, 60, 6), by_threes = answered(10, 60, 6);
+  one_by_one.gaps_ms = {10, 10, 10, 10, 10};
+  by_threes.gaps_ms = {50};
+  for (const ReplyFigures& reply : {one_by_one, by_threes}) {
+    EXPECT_EQ(summarize({{{reply}, 1}})["itl_ms"]["mean"], 10);
+  }
+  EXPECT_EQ(summarize({{{by_threes}, 1}})["itl_ms"]["p50"], 0);
+}
+
 TEST(LoadFigures, ATargetIsMetByAnAnswerThatMeetsAllOfIt) {
   // 10 ms a token and 50 ms to the first one: late, in time, slow, refused
   const LoadFigures run{{answered(60, 100, 11), answered(40, 140, 11), answered(40, 200, 11), refused(429)}, 2};
