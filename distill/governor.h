@@ -12,12 +12,13 @@
 
 namespace slip {
 
-// A unit of the learner's work: one scoring pass (4 to 15 ms), or one microbatch of an optimizer step (20 to 80 ms).
+// A unit of the learner's work: one scoring pass (4 to 15 ms), or one part of an optimizer step (up to about 5 ms of
+// 50).
 enum class LearningUnit {
   kScoring,        // with cores of its own
   kScoringInGaps,  // only while the engine's other threads wait for its first one
-  kTraining,       // a step's first microbatch
-  kTrainingRest    // a later microbatch
+  kTraining,       // the beginning of a step
+  kTrainingRest    // a later part of it
 };
 
 constexpr bool is_scoring(LearningUnit unit) noexcept {

@@ -46,7 +46,7 @@ struct LearningLoopSetting {
   const EarlierRecords& earlier;
   Governor& governor;
   DecisionSink& decisions;
-  std::function<bool()> go_on;  // called between two microbatches; false abandons the step; may take() records
+  std::function<bool()> go_on;  // called between two parts of a step; false abandons the step; may take() records
 };
 
 // Chooses the learner's next unit of work over all topics, and does it: scores new records, trains on them, and sends

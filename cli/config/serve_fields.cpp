@@ -268,7 +268,7 @@ void visit_trainer(FieldVisitor& to, TrainerOptions& trainer) {
            "decay of a candidate's moving average of weights; 0 = the last step's");
   to.field("max_grad_norm", trainer.max_grad_norm, {1e-6, 1e6}, "larger gradients are scaled down to it");
   to.field("microbatch_tokens", trainer.microbatch_tokens, {1, 1 << 20},
-           "bounds one unit of work, after which serving gets the cores back");
+           "bounds the memory of a training pass");
 }
 
 void visit_learning(FieldVisitor& to, ServeConfig& config) {

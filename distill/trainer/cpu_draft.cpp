@@ -92,6 +92,7 @@ std::vector<MatrixRows> CpuDraft::State::rows_of(std::span<const Part> parts) {
 }
 
 void CpuDraft::State::multiply(const PackedMatrix& weight, const float* x, std::int64_t n, float* y, bool accumulate) {
+  if (pause) pause();
   const auto bytes = kernels::Activations::bytes(n, weight.n_in());
   float* scratch = activations.of(static_cast<std::int64_t>(bytes / sizeof(float)));
   kernels::matmul(weight, x, weight.n_in(), n, y, weight.n_out(), accumulate, scratch, pool);
@@ -158,8 +159,9 @@ CpuDraft::CpuDraft(const ModelConfig& config, Dtype products, int threads)
 CpuDraft::~CpuDraft() = default;
 
 std::span<const float> CpuDraft::hidden(const TrainedWeights& weights, const PackedSequences& input,
-                                        bool through_context) {
+                                        bool through_context, const PausePoint& pause) {
   State& state = *state_;
+  state.pause = pause;
   state.plan(input);
   const std::int64_t hidden = state.hidden, n_row = state.all.n;
   float* x = state.layers[0].x.of(n_row * hidden);

@@ -40,10 +40,11 @@ class CpuDraft {
 
   // Returns [Σ wanted, hidden] after the final norm, valid until the next call. `through_context` as in
   // TorchDraft::hidden. REQUIRES: non-null gradients if backward() follows.
-  std::span<const float> hidden(const TrainedWeights& weights, const PackedSequences& input, bool through_context);
+  std::span<const float> hidden(const TrainedWeights& weights, const PackedSequences& input, bool through_context,
+                                const PausePoint& pause = {});
   // Adds the weights' gradients for the last hidden(). `slope` [Σ wanted, hidden] is the gradient of the loss with
   // respect to its result.
-  void backward(const TrainedWeights& weights, std::span<const float> slope);
+  void backward(const TrainedWeights& weights, std::span<const float> slope, const PausePoint& pause = {});
 
   std::size_t bytes() const;  // of all buffers, which grow to the largest input
 

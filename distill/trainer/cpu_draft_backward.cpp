@@ -76,8 +76,9 @@ void CpuDraft::State::layer_back(const TrainedWeights::Layer& weights, std::size
   norm_back(layer.x.get(), weights.attention_norm, normed_slope, n_row, x_slope);
 }
 
-void CpuDraft::backward(const TrainedWeights& weights, std::span<const float> slope) {
+void CpuDraft::backward(const TrainedWeights& weights, std::span<const float> slope, const PausePoint& pause) {
   State& state = *state_;
+  state.pause = pause;
   const std::int64_t hidden = state.hidden;
   float* slopes = state.slopes.zeros(state.all.n * hidden);
   state.norm_back(state.last.get(), weights.final_norm, slope.data(), state.wanted.n, slopes);

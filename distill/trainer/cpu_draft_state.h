@@ -93,7 +93,7 @@ struct CpuDraft::State {
   LayerParts parts_of(const TrainedWeights::Layer& layer) const;
   static std::vector<kernels::MatrixRows> rows_of(std::span<const Part> parts);
   kernels::PackedMatrix pack(std::span<const Part> parts) const { return {rows_of(parts), parts[0].n_in, products}; }
-  // y [n, n_out] = x [n, n_in] weightᵀ; with `accumulate`, y += it.
+  // y [n, n_out] = x [n, n_in] weightᵀ; with `accumulate`, y += it. May pause before.
   void multiply(const kernels::PackedMatrix& weight, const float* x, std::int64_t n, float* y, bool accumulate = false);
   // y = x / sqrt(mean(x²) + eps) · weight for each of n rows of `hidden` values.
   void norm(const float* x, const float* weight, std::int64_t n, float* y);
@@ -136,6 +136,7 @@ struct CpuDraft::State {
   ModelConfig config;
   Dtype products;
   kernels::ThreadPool pool;
+  PausePoint pause;  // of the current pass
   RopeTable rope;
   std::vector<float> sin_back;           // negated sines, for the inverse rotation
   std::int64_t hidden, query, key, ffn;  // widths: of a row, of all query heads, of all key heads, of the FFN

@@ -23,6 +23,8 @@
 namespace slip {
 namespace {
 
+struct StepAbandoned {};
+
 std::int64_t total_rows(const std::vector<Microbatch>& batches) {
   std::int64_t rows = 0;
   for (const Microbatch& batch : batches) rows += batch.rows();
@@ -130,8 +132,9 @@ struct DraftTrainer::State {
   std::vector<Microbatch> plan(std::span<const ReplayRecord> batch) const {
     return plan_microbatches(batch, draft.config(), options.microbatch_tokens, options.skip_looked_up);
   }
-  at::Tensor hidden(const PackedSequences& input, bool through_context);
-  RowSums forward(const Microbatch& batch, double weight, bool backward);
+  at::Tensor hidden(const PackedSequences& input, bool through_context, const PausePoint& pause = {});
+  RowSums evaluate(const Microbatch& batch);
+  RowSums add_gradients(const Microbatch& batch, double weight, const PausePoint& pause);
   std::vector<at::Tensor*> all_tensors();
   void finish(TrainStep& result);
 
@@ -143,33 +146,33 @@ struct DraftTrainer::State {
   OutlierGuard guard;
 };
 
-at::Tensor DraftTrainer::State::hidden(const PackedSequences& input, bool through_context) {
+at::Tensor DraftTrainer::State::hidden(const PackedSequences& input, bool through_context, const PausePoint& pause) {
   std::optional<CpuDraft>& layers = passes->state_->layers;
   if (!layers) return draft.hidden(input, through_context);
-  const std::span<const float> rows = layers->hidden(weights_of(draft), input, through_context);
+  const std::span<const float> rows = layers->hidden(weights_of(draft), input, through_context, pause);
   const std::int64_t width = draft.config().hidden_size;
   return at::from_blob(const_cast<float*>(rows.data()), {std::ssize(rows) / width, width}, at::kFloat);
 }
 
-RowSums DraftTrainer::State::forward(const Microbatch& batch, double weight, bool backward) {
-  TorchHead& head = passes->state_->head;
-  if (!backward) {
-    const at::NoGradGuard no_grad;
-    return head.pass(hidden(batch.input, /*through_context=*/true), draft.output_weight().detach(), batch.targets,
-                     weight, nullptr);
-  }
-  const at::Tensor rows = hidden(batch.input, options.through_prompts);
+RowSums DraftTrainer::State::evaluate(const Microbatch& batch) {
+  const at::NoGradGuard no_grad;
+  return passes->state_->head.pass(hidden(batch.input, /*through_context=*/true), draft.output_weight().detach(),
+                                   batch.targets, /*weight=*/1, nullptr);
+}
+
+RowSums DraftTrainer::State::add_gradients(const Microbatch& batch, double weight, const PausePoint& pause) {
+  const at::Tensor rows = hidden(batch.input, options.through_prompts, pause);
   TorchHead::Backward slopes{at::empty_like(rows), {}};
   RowSums sums;
   {
     at::NoGradGuard no_grad;
     const at::Tensor& matrix = draft.output_weight();
     slopes.matrix_gradient = matrix.grad();
-    sums = head.pass(rows.detach(), matrix.detach(), batch.targets, weight, &slopes);
+    sums = passes->state_->head.pass(rows.detach(), matrix.detach(), batch.targets, weight, &slopes, pause);
   }
   if (std::optional<CpuDraft>& layers = passes->state_->layers) {
     const auto n = static_cast<std::size_t>(slopes.gradient.numel());
-    layers->backward(weights_of(draft), {slopes.gradient.data_ptr<float>(), n});
+    layers->backward(weights_of(draft), {slopes.gradient.data_ptr<float>(), n}, pause);
   } else {
     rows.backward(slopes.gradient);
   }
@@ -241,15 +244,20 @@ TrainStep DraftTrainer::step(std::span<const ReplayRecord> batch, const std::fun
   result.skipped = rows == 0;
   if (result.skipped) return result;
   zero_gradients(state.draft.parameters());
+  const PausePoint pause = [&between] {
+    if (between && !between()) throw StepAbandoned();
+  };
   RowSums sums;
-  for (const Microbatch& microbatch : microbatches) {
-    if (between && !between()) {
-      result.skipped = true;
-      return result;
+  try {
+    for (const Microbatch& microbatch : microbatches) {
+      pause();
+      const RowSums part = state.add_gradients(microbatch, 1.0 / static_cast<double>(rows), pause);
+      sums.loss += part.loss;
+      sums.greedy_hits += part.greedy_hits;
     }
-    const RowSums part = state.forward(microbatch, 1.0 / static_cast<double>(rows), /*backward=*/true);
-    sums.loss += part.loss;
-    sums.greedy_hits += part.greedy_hits;
+  } catch (const StepAbandoned&) {
+    result.skipped = true;
+    return result;
   }
   result.rows = rows;
   result.loss = sums.loss / static_cast<double>(rows);
@@ -264,7 +272,7 @@ TrainStep DraftTrainer::evaluate(std::span<const ReplayRecord> batch) const {
   const auto turn = state.enter();
   RowSums sums;
   for (const Microbatch& microbatch : state.plan(batch)) {
-    const RowSums part = state.forward(microbatch, 1.0, /*backward=*/false);
+    const RowSums part = state.evaluate(microbatch);
     sums.loss += part.loss;
     sums.rows += part.rows;
     sums.greedy_hits += part.greedy_hits;

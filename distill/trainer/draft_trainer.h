@@ -48,7 +48,7 @@ struct TrainerOptions {
   // steps (bench/ablate).
   bool skip_looked_up = false;
   double average_decay = 0;               // decay of the exported moving average of weights; 0: the last step's weights
-  std::int32_t microbatch_tokens = 2048;  // bounds one unit of work, and so the longest delay of serving
+  std::int32_t microbatch_tokens = 2048;  // bounds the memory of a pass
   int threads = 1;                        // ATen intra-op threads
   // Dtype of matrix products on a CPU: kFloat32, or kBFloat16 as in mixed-precision training. Weights, gradients,
   // moments and losses are always float32.
@@ -106,9 +106,9 @@ class DraftTrainer {
   DraftTrainer(const ModelConfig& config, std::uint64_t seed, TrainerOptions options);
   ~DraftTrainer();
 
-  // One optimizer step over the batch, in microbatches. `between` is called before each one and may sleep (the
-  // governor). If it returns false the step is abandoned (shutdown) and nothing is changed. Tokens beyond the draft's
-  // context are left out. Error{kDataLoss} when a record's tokens are not the draft's.
+  // One optimizer step over the batch, in microbatches. `between` is called between two products, a few milliseconds
+  // apart on a CPU, and may sleep (the governor). If it returns false the step is abandoned and nothing is changed.
+  // Tokens beyond the draft's context are left out. Error{kDataLoss} when a record's tokens are not the draft's.
   TrainStep step(std::span<const ReplayRecord> batch, const std::function<bool()>& between = {});
   // Loss and α of the weights as they are; changes nothing.
   TrainStep evaluate(std::span<const ReplayRecord> batch) const;

@@ -70,6 +70,10 @@ std::size_t TorchHead::bytes() const {
 
 namespace {
 
+void give_way(const PausePoint& pause) {
+  if (pause) pause();
+}
+
 // Copies `rows` to the first rows of `buffer`, and sets the others to zero.
 void fill(at::Tensor& buffer, const at::Tensor& rows) {
   const std::int64_t n = rows.size(0), all = buffer.size(0);
@@ -100,16 +104,19 @@ void TorchHead::multiply(const Piece& piece, const at::Tensor& matrix) {
   logits.copy_(rounded_->logits.narrow(0, 0, logits.size(0)));
 }
 
-void TorchHead::multiply_back(const Piece& piece, const at::Tensor& matrix, at::Tensor matrix_gradient) {
+void TorchHead::multiply_back(const Piece& piece, const at::Tensor& matrix, at::Tensor matrix_gradient,
+                              const PausePoint& pause) {
   at::Tensor gradient = piece.gradient;
   if (!rounded_) {
     at::mm_out(gradient, piece.slopes, matrix);
+    give_way(pause);
     matrix_gradient.addmm_(piece.slopes.t(), piece.hidden);
     return;
   }
   fill(rounded_->logits, piece.slopes);
   at::mm_out(rounded_->gradient, rounded_->logits, rounded_->matrix);
   gradient.copy_(rounded_->gradient.narrow(0, 0, gradient.size(0)));
+  give_way(pause);
   at::mm_out(rounded_->matrix_gradient, rounded_->logits.t(), rounded_->hidden);
   add_rounded(rounded_->matrix_gradient, matrix_gradient);
 }
@@ -168,7 +175,7 @@ RowSums TorchHead::losses_on_device(const at::Tensor& logits, std::span<const To
 
 // Leaves rows without a target out of the products, which are most of a step's work.
 RowSums TorchHead::pass(const at::Tensor& hidden, const at::Tensor& matrix, std::span<const TopK* const> targets,
-                        double weight, const Backward* backward) {
+                        double weight, const Backward* backward, const PausePoint& pause) {
   std::vector<std::int64_t> rows;
   std::vector<const TopK*> kept;
   for (std::size_t i = 0; i < targets.size(); ++i) {
@@ -176,27 +183,29 @@ RowSums TorchHead::pass(const at::Tensor& hidden, const at::Tensor& matrix, std:
     rows.push_back(static_cast<std::int64_t>(i));
     kept.push_back(targets[i]);
   }
-  if (kept.size() == targets.size()) return pass_all(hidden, matrix, targets, weight, backward);
+  if (kept.size() == targets.size()) return pass_all(hidden, matrix, targets, weight, backward, pause);
   if (backward != nullptr) backward->gradient.zero_();
   if (kept.empty()) return {};
   const at::Tensor places = at::tensor(rows, at::kLong).to(hidden.device());
   const at::Tensor some = hidden.index_select(0, places);
-  if (backward == nullptr) return pass_all(some, matrix, kept, weight, nullptr);
+  if (backward == nullptr) return pass_all(some, matrix, kept, weight, nullptr, pause);
   const Backward slopes{at::empty_like(some), backward->matrix_gradient};
-  const RowSums sums = pass_all(some, matrix, kept, weight, &slopes);
+  const RowSums sums = pass_all(some, matrix, kept, weight, &slopes, pause);
   backward->gradient.index_copy_(0, places, slopes.gradient);
   return sums;
 }
 
 RowSums TorchHead::pass_all(const at::Tensor& hidden, const at::Tensor& matrix, std::span<const TopK* const> targets,
-                            double weight, const Backward* backward) {
+                            double weight, const Backward* backward, const PausePoint& pause) {
   RowSums sums;
   const auto n_rows = static_cast<std::int64_t>(targets.size());
   if (rounded_) rounded_->matrix.copy_(matrix);
   for (std::int64_t from = 0; from < n_rows; from += logits_.size(0)) {
     const std::int64_t n = std::min(logits_.size(0), n_rows - from);
     Piece piece{hidden.narrow(0, from, n), {}, logits_.narrow(0, 0, n), slopes_.narrow(0, 0, n)};
+    give_way(pause);
     multiply(piece, matrix);
+    give_way(pause);
     const auto those = targets.subspan(static_cast<std::size_t>(from), static_cast<std::size_t>(n));
     const RowSums part = device_.is_cpu() ? losses(piece.logits, those, weight, piece.slopes)
                                           : losses_on_device(piece.logits, those, weight, piece.slopes);
@@ -205,7 +214,8 @@ RowSums TorchHead::pass_all(const at::Tensor& hidden, const at::Tensor& matrix, 
     sums.greedy_hits += part.greedy_hits;
     if (backward == nullptr) continue;
     piece.gradient = backward->gradient.narrow(0, from, n);
-    multiply_back(piece, matrix, backward->matrix_gradient);
+    give_way(pause);
+    multiply_back(piece, matrix, backward->matrix_gradient, pause);
   }
   return sums;
 }

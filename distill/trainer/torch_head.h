@@ -12,6 +12,7 @@
 #include "checkpoints/model_config.h"
 #include "distill/trainer/draft_trainer.h"
 #include "distill/trainer/loss.h"
+#include "distill/trainer/packed_sequences.h"
 #include "distill/trainer/torch_device.h"
 #include "engine/speculative/observation.h"
 
@@ -33,13 +34,13 @@ class TorchHead {
 
   // Computes the losses of hidden [n, hidden]. With `backward`, also writes the gradient with respect to `hidden` to
   // `gradient` [n, hidden], and adds that with respect to `matrix` [vocab, hidden] to `matrix_gradient`. `weight`
-  // scales gradients. A target without ids adds nothing and is not counted. REQUIRES: a TorchDevice::Turn of the device
-  // is alive, and gradient recording is off.
+  // scales gradients. A target without ids adds nothing and is not counted. `pause` is called between products.
+  // REQUIRES: a TorchDevice::Turn of the device is alive, and gradient recording is off.
   struct Backward {
     at::Tensor gradient, matrix_gradient;
   };
   RowSums pass(const at::Tensor& hidden, const at::Tensor& matrix, std::span<const TopK* const> targets, double weight,
-               const Backward* backward);
+               const Backward* backward, const PausePoint& pause = {});
 
   std::size_t bytes() const;
 
@@ -51,9 +52,9 @@ class TorchHead {
   };
   // REQUIRES: every target has ids.
   RowSums pass_all(const at::Tensor& hidden, const at::Tensor& matrix, std::span<const TopK* const> targets,
-                   double weight, const Backward* backward);
+                   double weight, const Backward* backward, const PausePoint& pause);
   void multiply(const Piece& piece, const at::Tensor& matrix);
-  void multiply_back(const Piece& piece, const at::Tensor& matrix, at::Tensor matrix_gradient);
+  void multiply_back(const Piece& piece, const at::Tensor& matrix, at::Tensor matrix_gradient, const PausePoint& pause);
   RowSums losses(const at::Tensor& logits, std::span<const TopK* const> targets, double weight,
                  const at::Tensor& slope);
   RowSums losses_on_device(const at::Tensor& logits, std::span<const TopK* const> targets, double weight,

@@ -124,17 +124,20 @@ TEST_F(DraftTrainerTest, WhatIsMoreThanAPlainLlamaIsRefusedByName) {
 
 TEST_F(DraftTrainerTest, MicrobatchesDoNotChangeTheStep) {
   std::vector<std::vector<float>> logits;
+  std::vector<int> asked_at;
   for (int tokens : {8, 40, 100000}) {
     TrainerOptions options;
     options.microbatch_tokens = tokens;
     DraftTrainer trainer(small_config(), 3, options);
     int asked = 0;
     for (int i = 0; i < 3; ++i) trainer.step(make_batch(4), [&] { return ++asked > 0; });
-    EXPECT_EQ(asked, tokens == 8 ? 12 : tokens == 40 ? 6 : 3);
+    asked_at.push_back(asked);
     logits.push_back(trainer.logits(std::vector<std::int32_t>{1, 2, 3, 4}));
   }
   EXPECT_LT(relative_difference(logits[2], logits[0]), 1e-3);
   EXPECT_LT(relative_difference(logits[2], logits[1]), 1e-3);
+  EXPECT_EQ(asked_at[0], 4 * asked_at[2]) << "a microbatch for each of the four records";
+  EXPECT_EQ(asked_at[1], 2 * asked_at[2]);
 }
 
 TEST_F(DraftTrainerTest, SameSeedAndDataGiveTheSameBits) {
@@ -150,22 +153,37 @@ TEST_F(DraftTrainerTest, SameSeedAndDataGiveTheSameBits) {
   EXPECT_FALSE(state_of(a) == state_of(c));
 }
 
-TEST_F(DraftTrainerTest, AnAbandonedStepChangesNothing) {
+// Regression: a step of one microbatch held the cores for 50 ms and more, whatever the engine had to do.
+TEST_F(DraftTrainerTest, AStepAsksOftenWhetherItMayGoOn) {
+  DraftTrainer trainer(small_config(), 4, {});
+  int asked = 0;
+  trainer.step(make_batch(4), [&] { return ++asked > 0; });
+  EXPECT_GE(asked, 15 * small_config().n_layers);
+}
+
+TEST_F(DraftTrainerTest, AStepThatIsAbandonedAnywhereChangesNothing) {
   TrainerOptions options;
   options.microbatch_tokens = 20;
   DraftTrainer trainer(small_config(), 4, options);
   trainer.step(make_batch(4));
   const std::string before = state_of(trainer);
-  int asked = 0;
-  const TrainStep step = trainer.step(make_batch(4), [&] { return ++asked < 3; });
-  EXPECT_TRUE(step.skipped);
-  EXPECT_EQ(asked, 3);
-  EXPECT_TRUE(state_of(trainer) == before);
+  bool abandoned = true;
+  int limit = 0;
+  for (; abandoned; ++limit) {
+    int asked = 0;
+    abandoned = false;
+    const TrainStep step = trainer.step(make_batch(4, 7), [&] {
+      abandoned = ++asked > limit;
+      return !abandoned;
+    });
+    EXPECT_EQ(step.skipped, abandoned);
+    EXPECT_TRUE(!abandoned || state_of(trainer) == before) << limit;
+  }
+  EXPECT_GT(limit, 40);
   DraftTrainer undisturbed(small_config(), 4, options);
   undisturbed.step(make_batch(4));
-  trainer.step(make_batch(4, 7));
   undisturbed.step(make_batch(4, 7));
-  EXPECT_TRUE(state_of(trainer) == state_of(undisturbed)) << "no gradient of the abandoned step is left over";
+  EXPECT_TRUE(state_of(trainer) == state_of(undisturbed)) << "no gradient of an abandoned step is left over";
 }
 
 TEST_F(DraftTrainerTest, ALossThatIsNotANumberIsSkipped) {
