@@ -77,6 +77,7 @@ class TreeBuilder {
     constexpr int kNumberOutOfRange = 406;
     if (fault.id == kNumberOutOfRange) fail("not valid JSON: a number is out of range", byte);
     outermost_key_.clear();  // after a syntax error the last key may be unrelated
+    if (byte > text_bytes_) fail("not valid JSON: the text ends too early", text_bytes_);
     fail("not valid JSON", byte);
   }
 

@@ -58,7 +58,6 @@ class SwapDrill final : public StepListener {
     live_draft_->set(std::move(next));
     live_draft_->reclaim();
   }
-  void on_finished(const RequestSummary&) noexcept override {}
 
  private:
   std::shared_ptr<LiveDraft> live_draft_;

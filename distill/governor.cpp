@@ -36,8 +36,6 @@ class StepsPerRequestGovernor final : public Governor {
   }
   double share_of_service() const noexcept override { return units_.share_of_service(); }
   double cost_tokens_per_s() const noexcept override { return units_.cost_tokens_per_s(); }
-  void on_step(const StepFigures&) noexcept override {}
-  void on_finished(const RequestSummary&) noexcept override {}
 
  private:
   double steps_per_request_;
@@ -126,7 +124,6 @@ class SlackGovernor final : public Governor {
     decoded_before_ = decodes;
     if (token_gap) (training_.load(std::memory_order_relaxed) ? with_ : without_).add(figures.at_us - before);
   }
-  void on_finished(const RequestSummary&) noexcept override {}
 
  private:
   // The reason why training may not run now; null: it may.

@@ -18,12 +18,13 @@ struct StepFigures {
   std::int32_t n_preempted = 0;  // sequences whose pages were taken before this step
 };
 
-// Called on the engine thread after each step and each finished request: must not block, must not throw.
+// Called on the engine thread after each step and each finished request: must not block, must not throw. By default a
+// listener ignores both.
 class StepListener {
  public:
   virtual ~StepListener() = default;
-  virtual void on_step(const StepFigures& figures) noexcept = 0;
-  virtual void on_finished(const RequestSummary& summary) noexcept = 0;
+  virtual void on_step(const StepFigures& /*figures*/) noexcept {}
+  virtual void on_finished(const RequestSummary& /*summary*/) noexcept {}
 };
 
 }  // namespace slip

@@ -20,8 +20,6 @@ class BusyPace final : public Governor, public DecisionSink {
   bool allow_unit(LearningUnit) noexcept override { return true; }
   void unit_done() noexcept override {}
   StepDecision allow_step(const TopicProgress& topic) noexcept override;
-  void on_step(const StepFigures&) noexcept override {}
-  void on_finished(const RequestSummary&) noexcept override {}
 
   void on_decision(const CanaryDecision& decision) noexcept override;
   void on_published(const DraftMeta&) noexcept override { ++publishes; }

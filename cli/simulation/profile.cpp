@@ -141,7 +141,6 @@ class StepTimesTaken final : public StepListener {
     if (figures.n_prefilling > 0 || figures.n_decoding == 0) return;
     us_.add(static_cast<double>(figures.step_us));
   }
-  void on_finished(const RequestSummary&) noexcept override {}
   double median_us() const { return us_.median(); }
 
  private:

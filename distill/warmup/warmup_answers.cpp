@@ -42,7 +42,6 @@ class RecordCollector final : public ObservationSink, public StepListener {
   void finish(RequestId request, bool completed) noexcept override {
     if (auto record = assembler_.finish(request, completed)) finished_.push_back(std::move(*record));
   }
-  void on_step(const StepFigures&) noexcept override {}
   void on_finished(const RequestSummary& summary) noexcept override {
     if (summary.error && !failure_) failure_ = summary.error;
   }

@@ -67,7 +67,6 @@ class KeyQuotas final : public StepListener {
   // A tenant without a key has no limits.
   Entry enter(TenantId tenant, std::int64_t now_us);
 
-  void on_step(const StepFigures&) noexcept override {}
   // Counts each answer, and a prompt once for all its choices.
   void on_finished(const RequestSummary& summary) noexcept override;
 

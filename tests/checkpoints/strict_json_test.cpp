@@ -4,7 +4,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <nlohmann/json.hpp>
+#include <string>
 
 #include "common/error.h"
 
@@ -58,6 +60,10 @@ TEST(StrictJson, EveryFaultNamesItsByte) {
   EXPECT_THAT(refusal("[[[]]]", {.max_depth = 2}), HasSubstr("nested too deeply at byte 3 of 6"));
   EXPECT_THAT(refusal(R"({"a":1,"a":2})"), HasSubstr("key twice in one object at byte 10 of 13"));
   EXPECT_THAT(refusal("[1,]"), HasSubstr("not valid JSON at byte 4 of 4"));
+  for (const char* half : {"{", "[1,", R"({"a":)", R"(["a)", "tru", ""}) {
+    const std::string end = std::to_string(std::strlen(half));
+    EXPECT_THAT(refusal(half), HasSubstr("the text ends too early at byte " + end + " of " + end)) << half;
+  }
 }
 
 std::string param_of_refusal(const std::string& text) {

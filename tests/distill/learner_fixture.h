@@ -83,8 +83,6 @@ class GrantsOnDemand final : public Governor {
   bool allow_unit(LearningUnit) noexcept override { return grants; }
   void unit_done() noexcept override {}
   StepDecision allow_step(const TopicProgress&) noexcept override { return {trains_, "training", 0}; }
-  void on_step(const StepFigures&) noexcept override {}
-  void on_finished(const RequestSummary&) noexcept override {}
 
   std::atomic<bool> grants{false};
 

@@ -287,8 +287,6 @@ class Notes final : public Governor {
   }
   void unit_done() noexcept override { calls += 'd'; }
   StepDecision allow_step(const TopicProgress&) noexcept override { return {false, "none", 0}; }
-  void on_step(const StepFigures&) noexcept override {}
-  void on_finished(const RequestSummary&) noexcept override {}
 
   std::string calls;  // of the learner's thread
 

@@ -118,8 +118,6 @@ class OneExport final : public Governor {
     curve = *topic.curve;
     return {topic.steps_done < steps_, "", 0};
   }
-  void on_step(const StepFigures&) noexcept override {}
-  void on_finished(const RequestSummary&) noexcept override {}
 
   LearningCurve curve;
 
@@ -138,8 +136,6 @@ class Observer final : public Governor {
   void unit_done() noexcept override {}
   StepDecision allow_step(const TopicProgress&) noexcept override { return {false, "flat", 0}; }
   bool engine_idle() const noexcept override { return false; }
-  void on_step(const StepFigures&) noexcept override {}
-  void on_finished(const RequestSummary&) noexcept override {}
 
   std::atomic<bool> refuses{false};
   std::atomic<int> in_gaps{0}, leased{0};

@@ -38,8 +38,6 @@ class Holding final : public Governor {
   }
   void unit_done() noexcept override {}
   StepDecision allow_step(const TopicProgress&) noexcept override { return {}; }
-  void on_step(const StepFigures&) noexcept override {}
-  void on_finished(const RequestSummary&) noexcept override {}
   void release() {
     released = true;
     released.notify_all();

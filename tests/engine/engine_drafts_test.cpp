@@ -40,7 +40,6 @@ struct Publisher final : StepListener {
     live_draft->set(draft_version(weights[number % weights.size()], number));
     live_draft->reclaim();
   }
-  void on_finished(const RequestSummary&) noexcept override {}
 };
 
 // A draft whose siblings are continued wherever there is room.

@@ -55,7 +55,6 @@ struct Swapper final : StepListener {
     live_draft->reclaim();
     ++n_swaps;
   }
-  void on_finished(const RequestSummary&) noexcept override {}
 };
 
 struct Case {
