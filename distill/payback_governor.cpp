@@ -2,6 +2,7 @@
 #include "distill/payback_governor.h"
 
 #include <algorithm>
+#include <array>
 #include <vector>
 
 #include "distill/learning_units.h"
@@ -10,13 +11,16 @@
 namespace slip {
 namespace {
 
-constexpr double kBusyShare = 0.75;  // share of the time; below it the engine has enough idle time for training
+// An engine that was busy for less than this share of the last seconds has enough idle time for learning. Leases would
+// only lengthen the time between tokens.
+constexpr double kBusyShare = 0.9;
 // Optimizer steps per request while the engine is busy, early and late. Against one step a request, after 120 requests
 // of sql or code, three for four lose .005 of α, one for two .008 and one for three .03 (bench/ablate).
 constexpr double kBusySteps = 0.75, kLateBusySteps = 0.375;
 constexpr double kLateRequests = 48;
 constexpr std::int64_t kLongestPromptUs = 2'000'000;  // after this wait, training runs beside prompts
 constexpr std::int64_t kBusySampleUs = 500'000;
+constexpr std::size_t kBusySamples = 11;  // the last five seconds
 
 // Optimizer steps per request of a topic while the engine is busy; falls with the number of requests.
 double busy_steps(std::uint64_t requests_seen) noexcept {
@@ -24,23 +28,37 @@ double busy_steps(std::uint64_t requests_seen) noexcept {
   return kLateBusySteps + (kBusySteps - kLateBusySteps) * early;
 }
 
-// The share of time that the engine spent in steps over the last second or two. It rises at once and falls slowly,
-// since a busy engine has no idle time for training.
+// The share of five seconds that the engine spent in steps, the last ones in which the learner asked for units. At half
+// of a service's capacity a single second is often all busy, but rarely five of them. Time in which the learner did not
+// ask is left out, since it could not have used it.
 class BusyShare {
  public:
-  explicit BusyShare(std::int64_t now_us) : at_us_(now_us) {}
   void update(std::int64_t now_us, std::int64_t busy_us) noexcept {
-    if (now_us - at_us_ < kBusySampleUs) return;
-    const double latest = static_cast<double>(busy_us - busy_us_) / static_cast<double>(now_us - at_us_);
-    share_ = std::max(latest, (share_ + latest) / 2);
-    at_us_ = now_us;
-    busy_us_ = busy_us;
+    const bool asked_just_now = now_us - last_ask_.at_us < kBusySampleUs;
+    if (asked_just_now) {
+      so_far_.at_us += now_us - last_ask_.at_us;
+      so_far_.busy_us += busy_us - last_ask_.busy_us;
+    }
+    last_ask_ = {now_us, busy_us};
+    if (n_ > 0 && so_far_.at_us - newest().at_us < kBusySampleUs) return;
+    samples_[n_++ % kBusySamples] = so_far_;
   }
-  double share() const noexcept { return share_; }
+  // 0 in the first five seconds: a service that starts into a rush of requests would only prolong it by training.
+  double share() const noexcept {
+    if (n_ < kBusySamples) return 0;
+    const Times& oldest = samples_[n_ % kBusySamples];
+    return static_cast<double>(newest().busy_us - oldest.busy_us) / static_cast<double>(newest().at_us - oldest.at_us);
+  }
 
  private:
-  std::int64_t at_us_, busy_us_ = 0;
-  double share_ = 1;  // so that a new service may train before anything was measured
+  struct Times {
+    std::int64_t at_us = 0, busy_us = 0;
+  };
+  const Times& newest() const noexcept { return samples_[(n_ - 1) % kBusySamples]; }
+
+  Times last_ask_, so_far_;
+  std::array<Times, kBusySamples> samples_{};
+  std::size_t n_ = 0;
 };
 
 class PaybackGovernor final : public Governor {
@@ -49,8 +67,7 @@ class PaybackGovernor final : public Governor {
       : options_(options),
         now_us_(now_us),
         units_(&cores, now_us),
-        budget_(options.max_share, static_cast<std::int64_t>(options.burst_s * 1e6), units_.busy_us()),
-        busy_(now_us()) {}
+        budget_(options.max_share, static_cast<std::int64_t>(options.burst_s * 1e6), units_.busy_us()) {}
 
   bool allow_unit(LearningUnit unit) noexcept override {
     const std::int64_t now = now_us_();
@@ -61,7 +78,7 @@ class PaybackGovernor final : public Governor {
     if (units_.engine_idle()) return units_.grant();
     if (unit == LearningUnit::kScoringInGaps) return units_.grant_gaps();
     const bool trains = !is_scoring(unit);
-    if (trains && busy_.share() < kBusyShare) return units_.refuse("waits for idle cores");
+    if (busy_.share() < kBusyShare) return trains ? units_.refuse("waits for idle cores") : units_.grant_gaps();
     if (trains && units_.reads_prompt() && now - trained_us_ < kLongestPromptUs) {
       return units_.refuse("waits for a prompt to be read");
     }
@@ -76,7 +93,7 @@ class PaybackGovernor final : public Governor {
 
   StepDecision allow_step(const TopicProgress& topic) noexcept override {
     if (topic.topic >= pauses_.size()) pauses_.resize(topic.topic + 1);
-    // Uses the last second, not this instant, since every engine is idle between two steps.
+    // Uses the last seconds, not this instant, since every engine is idle between two steps.
     const double most = options_.steps_per_request;
     const double steps = busy_.share() < kBusyShare ? most : std::min(most, busy_steps(topic.requests_seen));
     const PaybackTerms terms{options_.payback_s, steps, units_.decode_time(), units_.lease_cost() * busy_.share()};
@@ -87,8 +104,6 @@ class PaybackGovernor final : public Governor {
   double share_of_service() const noexcept override { return units_.share_of_service(); }
   double cost_tokens_per_s() const noexcept override { return units_.cost_tokens_per_s(); }
   const char* reason() const noexcept override { return units_.reason(); }
-  void on_step(const StepFigures&) noexcept override {}
-  void on_finished(const RequestSummary&) noexcept override {}
 
  private:
   const PaybackOptions options_;

@@ -15,7 +15,7 @@ struct PaybackOptions {
   // ≥ 0: limit of optimizer steps per finished request of a topic. While the engine is busy, at most 1/2 for a topic's
   // first 48 requests, then falling to 1/4.
   double steps_per_request = 2;
-  double burst_s = 1;  // size of the budget in seconds of cost; it starts full, so that a new service can train at once
+  double burst_s = 1;  // size of the budget in seconds of cost; it starts full, so that a busy service can learn early
 };
 
 // Returns a governor that trains only if training pays. `cores` must outlive it.
@@ -23,8 +23,9 @@ struct PaybackOptions {
 //  - While the engine is idle (CoreSharing::idle), units need no lease and cost nothing.
 //  - While it is busy, units hold a lease. The time by which leases lengthen the engine's steps is paid from a budget,
 //    which gains max_share of the steps' time. Scoring gets 1 % of the time even when the budget is empty.
-//  - Training waits for idle time if the engine idles at least a quarter of the time. It also waits while a prompt is
-//    read, until 2 s after its last lease.
+//  - If the engine idled a tenth of the last five seconds in which units were asked for, nothing gets a lease: training
+//    waits for idle time, and scoring uses the engine's gaps. So it is in the first five seconds.
+//  - Training also waits while a prompt is read, until 2 s after its last lease.
 //  - An optimizer step that has begun may overdraw the budget by half its size. The engine's step during which a lease
 //    ends stays slow to its end, so one long lease costs less than many short ones.
 //  - Unlike the slack governor, it does not ask whether requests wait for admission.

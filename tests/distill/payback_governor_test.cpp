@@ -58,6 +58,13 @@ class Scene {
     return run;
   }
 
+  // The engine idles for `seconds`, and the learner trains.
+  void pause(double seconds) {
+    for (const std::int64_t end = now_us + static_cast<std::int64_t>(seconds * 1e6); now_us < end; now_us += 5'000) {
+      if (governor->allow_unit(LearningUnit::kTraining)) governor->unit_done();
+    }
+  }
+
   // Until a training unit is refused, beside a step that runs.
   void spend_all() {
     run_busy(200, LearningUnit::kTraining);
@@ -122,8 +129,12 @@ TEST(PaybackGovernor, AnEngineThatStoodStillHasSavedUpNothing) {
   EXPECT_LE(units_after(60'000'000), units_after(0) + 2);
 }
 
-TEST(PaybackGovernor, AFreshServiceMayInvestItsBurstAtOnce) {
+// Regression: a service that was restarted under load spent its burst on leases at once, and its first requests took
+// two to three times as long.
+TEST(PaybackGovernor, AFreshServiceTrainsBesideRequestsAfterFiveSeconds) {
   Scene scene;
+  EXPECT_EQ(scene.run_busy(4.9, LearningUnit::kTraining).leased, 0);
+  scene.run_busy(1, LearningUnit::kTraining);
   EXPECT_GT(scene.run_busy(8, LearningUnit::kTraining).leased, 0.7);
 }
 
@@ -151,11 +162,44 @@ TEST(PaybackGovernor, AnEngineWithPausesIsLeftAloneWhileItIsBusy) {
   EXPECT_TRUE(scene.governor->allow_unit(LearningUnit::kTraining)) << "now it is idle";
 }
 
+// Regression: the share of a single second decided, and most seconds of a service at half of its capacity hold a busy
+// stretch. Training and scoring then took leases that the pauses made needless, and raised p99 between tokens.
+TEST(PaybackGovernor, LongBusyStretchesBetweenPausesTakeNoLease) {
+  Scene scene;
+  const auto uneven_load = [&](LearningUnit unit) {
+    constexpr struct {
+      double busy_s, pause_s;
+    } kStretches[] = {{1.2, 0.1}, {0.3, 0.5}, {2.0, 0.6}, {0.2, 0.05}, {0.9, 0.8}};
+    int n_granted = 0;
+    for (int i = 0; i < 20; ++i) {
+      n_granted += scene.run_busy(kStretches[i % 5].busy_s, unit).units;
+      scene.pause(kStretches[i % 5].pause_s);
+    }
+    return n_granted;
+  };
+  uneven_load(LearningUnit::kTraining);
+  const std::int64_t leased_us = scene.cores->totals().leased_us;
+  EXPECT_EQ(uneven_load(LearningUnit::kTraining), 0);
+  EXPECT_GT(uneven_load(LearningUnit::kScoring), 100) << "in the gaps of the engine's threads";
+  EXPECT_EQ(scene.cores->totals().leased_us, leased_us);
+}
+
+// As in comparisons, where a service learns only while its turn lasts.
+TEST(PaybackGovernor, TimeInWhichNothingWasAskedForIsNoPause) {
+  Scene scene;
+  int n_leased = 0;
+  for (int turn = 0; turn < 4; ++turn) {
+    n_leased = scene.run_busy(3, LearningUnit::kTraining).units;
+    now_us += 3'600'000'000;
+  }
+  EXPECT_GT(n_leased, 10);
+}
+
 // A unit beside a prompt would slow it down and make little progress, so it waits. If the service only reads prompts,
 // training runs beside them after the longest wait.
 TEST(PaybackGovernor, TrainingWaitsForAPromptButNotForEver) {
   Scene scene({.max_share = 1});
-  scene.run_busy(3, LearningUnit::kTraining);
+  scene.run_busy(6, LearningUnit::kTraining);
   const std::int64_t begin_us = now_us;
   std::int64_t granted_us = 0;
   for (int i = 0; i < 20 && granted_us == 0; ++i) {
@@ -225,6 +269,7 @@ TEST(PaybackGovernor, StepsFollowTheCurveOfTheirTopic) {
 // Half a step per request at first, where the first 16 requests count twice; a quarter of a step later.
 TEST(PaybackGovernor, ABusyEngineIsAskedForFewerStepsAsATopicAges) {
   Scene scene({.payback_s = 1e9});
+  scene.run_busy(6, LearningUnit::kTraining);
   const auto steps_by = [&](std::uint64_t requests) {
     TopicProgress topic{.requests_seen = requests};
     while (scene.governor->allow_step(topic).allowed) ++topic.steps_done;
