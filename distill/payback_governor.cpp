@@ -20,7 +20,8 @@ constexpr double kBusySteps = 0.75, kLateBusySteps = 0.375;
 constexpr double kLateRequests = 48;
 constexpr std::int64_t kLongestPromptUs = 2'000'000;  // after this wait, training runs beside prompts
 constexpr std::int64_t kBusySampleUs = 500'000;
-constexpr std::size_t kBusySamples = 11;  // the last five seconds
+constexpr std::size_t kBusySamples = 11;               // the last five seconds
+constexpr std::int64_t kLongestSilenceUs = 2'000'000;  // a learner with traffic has something to do more often
 
 // Optimizer steps per request of a topic while the engine is busy; falls with the number of requests.
 double busy_steps(std::uint64_t requests_seen) noexcept {
@@ -28,14 +29,13 @@ double busy_steps(std::uint64_t requests_seen) noexcept {
   return kLateBusySteps + (kBusySteps - kLateBusySteps) * early;
 }
 
-// The share of five seconds that the engine spent in steps, the last ones in which the learner asked for units. At half
-// of a service's capacity a single second is often all busy, but rarely five of them. Time in which the learner did not
-// ask is left out, since it could not have used it.
+// The share of the last five seconds that the engine spent in steps. At half of a service's capacity a single second is
+// often all busy, but rarely five of them. Leaves out stretches in which the learner asked for nothing, as when
+// learning is switched off: it could not have used them.
 class BusyShare {
  public:
   void update(std::int64_t now_us, std::int64_t busy_us) noexcept {
-    const bool asked_just_now = now_us - last_ask_.at_us < kBusySampleUs;
-    if (asked_just_now) {
+    if (now_us - last_ask_.at_us < kLongestSilenceUs) {
       so_far_.at_us += now_us - last_ask_.at_us;
       so_far_.busy_us += busy_us - last_ask_.busy_us;
     }

@@ -184,6 +184,22 @@ TEST(PaybackGovernor, LongBusyStretchesBetweenPausesTakeNoLease) {
   EXPECT_EQ(scene.cores->totals().leased_us, leased_us);
 }
 
+// A pause in which the learner soon has nothing left to do is a pause too.
+TEST(PaybackGovernor, PausesCountThoughTheLearnerNeedsLittleOfThem) {
+  Scene scene;
+  const auto load = [&](int seconds) {
+    int n_leased = 0;
+    for (int i = 0; i < seconds / 2; ++i) {
+      n_leased += scene.run_busy(1, LearningUnit::kTraining).units;
+      scene.pause(0.05);
+      now_us += 950'000;
+    }
+    return n_leased;
+  };
+  load(10);
+  EXPECT_EQ(load(20), 0);
+}
+
 // As in comparisons, where a service learns only while its turn lasts.
 TEST(PaybackGovernor, TimeInWhichNothingWasAskedForIsNoPause) {
   Scene scene;
