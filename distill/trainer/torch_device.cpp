@@ -3,12 +3,12 @@
 
 #include <ATen/ATen.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
-#include <c10/util/Exception.h>
 #include <dlfcn.h>
 
 #include <string>
 
 #include "common/error.h"
+#include "common/log.h"
 #include "kernels/cuda/stream_queue.h"
 
 namespace slip {
@@ -45,7 +45,19 @@ c10::Stream background_stream() {
   }
 }
 
+class LoggedWarnings final : public c10::WarningHandler {
+ public:
+  void process(const c10::Warning& warning) override {
+    log_parts(LogLevel::kWarn, {"learning: LibTorch says: ", warning.msg()});
+  }
+};
+
 }  // namespace
+
+c10::WarningHandler& TorchDevice::logged_warnings() {
+  static LoggedWarnings handler;
+  return handler;
+}
 
 TorchDevice::TorchDevice(TrainingDevice where) {
   if (where == TrainingDevice::kCuda) stream_ = background_stream();

@@ -6,6 +6,7 @@
 #include <c10/core/ScalarType.h>
 #include <c10/core/Stream.h>
 #include <c10/core/StreamGuard.h>
+#include <c10/util/Exception.h>
 
 #include <optional>
 
@@ -35,16 +36,19 @@ class TorchDevice {
   bool is_cpu() const { return !stream_; }
   void* stream() const { return stream_->native_handle(); }  // a cudaStream_t; REQUIRES: !is_cpu()
 
-  // While it lives, LibTorch work of this thread goes to the trainer's stream.
+  // While it lives, LibTorch work of this thread goes to the trainer's stream, and LibTorch's warnings to our log.
   class Turn {
    public:
-    explicit Turn(const TorchDevice& device) : guard_(device.stream_) {}
+    explicit Turn(const TorchDevice& device) : guard_(device.stream_), warnings_(&logged_warnings()) {}
 
    private:
     c10::OptionalStreamGuard guard_;
+    c10::WarningUtils::WarningHandlerGuard warnings_;
   };
 
  private:
+  static c10::WarningHandler& logged_warnings();
+
   std::optional<c10::Stream> stream_;
 };
 

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tested through the trainer, since LibTorch's headers stay out of tests.
-#include "distill/trainer/draft_trainer.h"
+#include "distill/trainer/torch_device.h"
 
 #include <gtest/gtest.h>
+
+#include <string>
 
 #include "common/error.h"
 
@@ -24,6 +25,19 @@ TEST(TorchDeviceTest, ADeviceThatCannotTrainIsRefusedByTheKeyThatAsksForIt) {
     return;
   }
   GTEST_SKIP() << "this machine can train on its GPU";
+}
+
+// A line of LibTorch's own format would go past log.file and log.format.
+TEST(TorchDeviceTest, WarningsOfLibTorchGoToTheLog) {
+  const TorchDevice cpu(TrainingDevice::kCpu);
+  ::testing::internal::CaptureStderr();
+  {
+    const TorchDevice::Turn turn(cpu);
+    TORCH_WARN("no memory for a product");
+  }
+  const std::string said = ::testing::internal::GetCapturedStderr();
+  EXPECT_NE(said.find("Z warning learning: LibTorch says: no memory for a product\n"), std::string::npos) << said;
+  EXPECT_EQ(said.find("[W"), std::string::npos) << said;
 }
 
 }  // namespace
