@@ -120,14 +120,15 @@ json mean_ratio(const std::vector<LoadFigures>& one, const std::vector<LoadFigur
 json compare(const Options& options, const std::map<std::string, std::vector<LoadFigures>>& runs, const json& arms) {
   json against = json::object();
   const std::string& first = options.arms.front();
-  for (const auto& [other, its] : runs) {
+  for (const auto& its : runs) {
+    const std::string& other = its.first;
     if (other == first) continue;
     const auto ratio = [&](const char* what, const char* figure) -> json {
       const json &mine = arms[first][what][figure], &theirs = arms[other][what][figure];
       return mine.is_null() || theirs.is_null() ? json() : json(mine.get<double>() / theirs.get<double>());
     };
     against[other] = {
-        {"e2e_mean", mean_ratio(runs.at(first), its)},
+        {"e2e_mean", mean_ratio(runs.at(first), its.second)},
         {"e2e_p99", ratio("e2e_ms", "p99")},
         {"itl_p99", ratio("itl_ms", "p99")},
         {"tokens_per_s", arms[first]["tokens_per_s"].get<double>() / arms[other]["tokens_per_s"].get<double>()}};
