@@ -9,6 +9,7 @@
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -41,13 +42,17 @@ struct ArmSetting {
   bool fixed_length = false;  // always proposes --k tokens, of the draft alone
 };
 
-// The setting of an arm: learning, auto, none, lookup, or a fixed length such as k3. No other name comes here.
-ArmSetting setting_of(const std::string& arm) {
-  if (arm == "learning") return {};
-  if (arm == "auto") return {.arguments = {"--no-learning"}};
-  if (arm == "none") return {.arguments = {"--no-learning", "--no-speculation"}};
-  if (arm == "lookup") return {.arguments = {"--no-learning"}, .has_draft = false};
-  return {.arguments = {"--no-learning", "--k", arm.substr(1)}, .fixed_length = true};
+// Empty: there is no such arm.
+std::optional<ArmSetting> setting_of(const std::string& arm) {
+  if (arm == "learning") return ArmSetting{};
+  if (arm == "auto") return ArmSetting{.arguments = {"--no-learning"}};
+  if (arm == "none") return ArmSetting{.arguments = {"--no-learning", "--no-speculation"}};
+  if (arm == "lookup") return ArmSetting{.arguments = {"--no-learning"}, .has_draft = false};
+  for (int k = 1; k <= 16; ++k) {
+    const std::string length = std::to_string(k);
+    if (arm == "k" + length) return ArmSetting{.arguments = {"--no-learning", "--k", length}, .fixed_length = true};
+  }
+  return std::nullopt;
 }
 
 constexpr const char* kFixedLength = "[speculation]\nadaptive = false\nprompt_lookup = false\ntree_width = 1\n";
@@ -73,7 +78,7 @@ json run_url(const Options& options) {
 
 // An arm keeps its data directory over the rounds, so its drafts go on learning.
 Service start(const Options& options, const std::string& arm) {
-  const ArmSetting setting = setting_of(arm);
+  const ArmSetting setting = setting_of(arm).value();
   const auto folder = std::filesystem::path(options.work) / arm;
   std::filesystem::create_directories(folder);
   std::filesystem::path config = options.config;
@@ -217,12 +222,7 @@ void add_load(CLI::App& app, Options& options) {
 }
 
 std::string check_arm(const std::string& arm) {
-  for (const char* name : {"learning", "auto", "none", "lookup"}) {
-    if (arm == name) return "";
-  }
-  for (int k = 1; k <= 16; ++k) {
-    if (arm == "k" + std::to_string(k)) return "";
-  }
+  if (setting_of(arm)) return "";
   return "'" + arm + "' is none of learning, auto, none, lookup, k1 to k16";
 }
 
@@ -258,7 +258,7 @@ json run(const Options& options) {
   if (!options.arms.empty() && options.target.empty()) {
     throw Error(ErrorCode::kInvalidArgument, "--arms starts services of its own", "give --target and --draft");
   }
-  const auto is_fixed = [](const std::string& arm) { return setting_of(arm).fixed_length; };
+  const auto is_fixed = [](const std::string& arm) { return setting_of(arm)->fixed_length; };
   if (!options.config.empty() && std::any_of(options.arms.begin(), options.arms.end(), is_fixed)) {
     throw Error(ErrorCode::kInvalidArgument, "arms of a fixed length have a configuration of their own",
                 "leave out -c");
