@@ -92,7 +92,7 @@ std::vector<MatrixRows> CpuDraft::State::rows_of(std::span<const Part> parts) {
 }
 
 void CpuDraft::State::multiply(const PackedMatrix& weight, const float* x, std::int64_t n, float* y, bool accumulate) {
-  if (pause) pause();
+  give_way(pause);
   const auto bytes = kernels::Activations::bytes(n, weight.n_in());
   float* scratch = activations.of(static_cast<std::int64_t>(bytes / sizeof(float)));
   kernels::matmul(weight, x, weight.n_in(), n, y, weight.n_out(), accumulate, scratch, pool);

@@ -10,6 +10,7 @@
 #include "checkpoints/model_config.h"
 #include "common/tensor_view.h"
 #include "distill/trainer/packed_sequences.h"
+#include "distill/trainer/pause_point.h"
 #include "kernels/thread_pool.h"
 
 namespace slip {

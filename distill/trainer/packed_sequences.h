@@ -2,14 +2,9 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <vector>
 
 namespace slip {
-
-// Called between the parts of a pass, a few milliseconds apart on a CPU, so that its thread can give way. May sleep; if
-// it throws, the pass ends and its gradients are worthless. Empty: not called.
-using PausePoint = std::function<void()>;
 
 // Rows of several sequences, one after the other without padding. Outputs are wanted for the last rows of each
 // sequence.

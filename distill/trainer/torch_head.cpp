@@ -70,10 +70,6 @@ std::size_t TorchHead::bytes() const {
 
 namespace {
 
-void give_way(const PausePoint& pause) {
-  if (pause) pause();
-}
-
 // Copies `rows` to the first rows of `buffer`, and sets the others to zero.
 void fill(at::Tensor& buffer, const at::Tensor& rows) {
   const std::int64_t n = rows.size(0), all = buffer.size(0);

@@ -12,7 +12,7 @@
 #include "checkpoints/model_config.h"
 #include "distill/trainer/draft_trainer.h"
 #include "distill/trainer/loss.h"
-#include "distill/trainer/packed_sequences.h"
+#include "distill/trainer/pause_point.h"
 #include "distill/trainer/torch_device.h"
 #include "engine/speculative/observation.h"
 
