@@ -17,6 +17,7 @@ using kernels::PackedMatrix;
 float* CpuDraft::State::Floats::of(std::int64_t n) {
   const auto bytes = static_cast<std::size_t>(n) * sizeof(float);
   if (bytes > bytes_) {
+    bytes_ = 0;  // also after a failure: a smaller request must not get memory that is gone
     memory_.reset();
     memory_ = aligned_memory(bytes);
     if (memory_ == nullptr) throw std::bad_alloc();

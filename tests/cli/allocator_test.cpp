@@ -2,7 +2,6 @@
 // Memory grew with learning: what the learner's thread freed stayed in glibc's arena of it (issue 15: 644 MiB held for
 // 82 in use after ten minutes of four topics).
 #include <gtest/gtest.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -15,6 +14,7 @@
 
 #include "common/thread_memory.h"
 #include "distill/trainer/draft_trainer.h"
+#include "tests/common/address_limit.h"
 #include "tests/distill/sample_records.h"
 
 namespace slip {
@@ -101,12 +101,7 @@ TEST(AllocatorDeathTest, AThreadThatIsPreparedGetsNoMemoryInsteadOfEndingTheProc
       std::_Exit(large == nullptr ? 0 : 3);
     });
     prepared.get_future().wait();
-    std::ifstream statm("/proc/self/statm");
-    rlim_t pages = 0;
-    statm >> pages;
-    const rlim_t now = pages * static_cast<rlim_t>(::sysconf(_SC_PAGESIZE));
-    const rlimit limit{now, now};
-    if (::setrlimit(RLIMIT_AS, &limit) != 0) std::_Exit(2);
+    testing::limit_addresses_to_those_in_use();
     limited.set_value();
     thread.join();
   };

@@ -2,8 +2,11 @@
 #include "distill/trainer/draft_trainer.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <cmath>
+#include <cstdlib>
+#include <exception>
 #include <functional>
 #include <limits>
 #include <string>
@@ -13,6 +16,7 @@
 #include "common/error.h"
 #include "distill/trainer/trainer_state_file.h"
 #include "engine/speculative/prompt_lookup.h"
+#include "tests/common/address_limit.h"
 #include "tests/distill/trainer/trainer_fixture.h"
 
 namespace slip {
@@ -364,6 +368,33 @@ TEST_F(DraftTrainerTest, AWeightThatIsNotFiniteIsNeverExported) {
     EXPECT_NE(error.message().find("embed_tokens"), std::string::npos);
   }
   EXPECT_TRUE(fs::is_empty(folder_ / "out"));
+}
+
+// A buffer that could not grow was gone, but kept its size: the next smaller batch wrote through a null pointer.
+TEST(DraftTrainerDeathTest, AfterAStepWithoutMemoryASmallerOneWorks) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "a sanitizer reserves terabytes of addresses";
+#endif
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto train_without_room = [] {
+    ModelConfig config = small_config();
+    config.intermediate_size = 2048;
+    config.max_positions = 2048;
+    DraftTrainer trainer(config, 1, {});
+    const auto small = make_batch(2);
+    trainer.step(small);
+    const rlimit before = testing::limit_addresses_to_those_in_use();
+    bool failed = false;
+    try {
+      trainer.step(std::vector{make_record(1, 1000, 1000)});
+    } catch (const std::exception&) {
+      failed = true;
+    }
+    ::setrlimit(RLIMIT_AS, &before);
+    const TrainStep step = trainer.step(small);
+    std::_Exit(failed && !step.skipped && std::isfinite(step.loss) ? 0 : 1);
+  };
+  EXPECT_EXIT(train_without_room(), ::testing::ExitedWithCode(0), "");
 }
 
 }  // namespace
