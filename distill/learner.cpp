@@ -187,6 +187,7 @@ void Learner::State::take_in() {
 void Learner::State::report(std::int64_t now_us) {
   LearningFigures figures = loop->figures(now_us);
   figures.queue_bytes += intake.near_copies_bytes();
+  figures.records_untaken = intake.untaken();
   decisions.on_learning(figures);
 }
 

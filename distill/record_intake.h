@@ -75,6 +75,8 @@ class RecordIntake final : public ObservationSink, public ReplayReader {
   bool upkeep_fails() const { return upkeep_fails_.load(std::memory_order_relaxed); }          // sync or expiry
   std::uint64_t replay_records() const { return n_records_.load(std::memory_order_relaxed); }  // as of the last second
   std::uint64_t near_copies_bytes() const { return near_copies_bytes_.load(std::memory_order_relaxed); }
+  // Records that the learner had no time for: dropped before it took them, but kept in replay.
+  std::uint64_t untaken() const { return records_.lost(); }
   // Observations that became part of no record.
   std::uint64_t dropped() const { return inbox_.lost() + wasted_.load(std::memory_order_relaxed); }
 

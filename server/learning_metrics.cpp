@@ -99,8 +99,8 @@ MetricFamily version_family(const std::vector<TopicLearning>& topics) {
   return out;
 }
 
-MetricFamily single(const char* name, const char* help, double value) {
-  MetricFamily out = family(kGauge, name, help);
+MetricFamily single(const char* name, const char* help, double value, MetricType type = kGauge) {
+  MetricFamily out = family(type, name, help);
   add(out, {}, value);
   return out;
 }
@@ -120,6 +120,9 @@ std::vector<MetricFamily> learning_families(const LearningFigures& figures, std:
              figures.share_of_service));
   out.push_back(single("learning_cost_tokens_per_second", "The same cost in tokens that were not served",
                        figures.cost_tokens_per_s));
+  out.push_back(single("learning_records_untaken_total",
+                       "Answers given up unscored because the learner got no time to take them in: lost evidence",
+                       static_cast<double>(figures.records_untaken), kCounter));
   out.push_back(single("learning_report_age_seconds",
                        "Seconds since the learner last reported, about 1; more: it gets no processor time",
                        std::max(0.0, static_cast<double>(now_us - figures.at_us) / 1e6)));

@@ -66,7 +66,7 @@ class RecordIntakeTest : public ::testing::Test {
  protected:
   House house;
   LearningSwitch learning{nullptr};
-  RecordIntake intake{{.vocab_size = house.base->weights->config.vocab_size},
+  RecordIntake intake{{.queue_observations = 1 << 15, .vocab_size = house.base->weights->config.vocab_size},
                       house.topics,
                       [](DraftId) { return std::string("sql"); },
                       house.replay,
@@ -104,6 +104,17 @@ TEST_F(RecordIntakeTest, StoppingKeepsWhatHasFinished) {
   intake.stop();
   EXPECT_EQ(house.replay.records("sql"), 5U);
   EXPECT_EQ(intake.purge({.calls = {RequestId{2}}}), 1U) << "after its end too";
+}
+
+// They were dropped without a trace: no metric said that evidence was lost.
+TEST_F(RecordIntakeTest, RecordsOfALearnerWithoutTimeAreCounted) {
+  intake.start();
+  constexpr std::uint64_t kRecords = 300;
+  for (std::uint64_t id = 1; id <= kRecords; ++id) tell(intake, answered(id));
+  EXPECT_TRUE(comes_true([&] { return intake.untaken() > 0; }));
+  EXPECT_EQ(take_through(intake.pushed()).size() + intake.untaken(), kRecords);
+  intake.stop();
+  EXPECT_EQ(house.replay.records("sql"), kRecords) << "replay has them all";
 }
 
 // Draws from the replay buffer, and notes up to where.

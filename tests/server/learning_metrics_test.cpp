@@ -15,6 +15,7 @@ LearningFigures figures() {
   figures.at_us = 10'000'000;
   figures.share_of_service = 0.08;
   figures.cost_tokens_per_s = 6.5;
+  figures.records_untaken = 128;
   TopicLearning sql;
   sql.topic = sql.draft = "sql";
   sql.live_version = 4;
@@ -60,7 +61,7 @@ TEST(LearningFamilies, HaveASeriesATopicWithUnits) {
         R"(slipstream:learning_realised_gain_ratio{topic="sql"} 0.14)",
         R"(slipstream:learning_live_version{draft="sql",topic="sql"} 4)",
         "slipstream:learning_service_share_ratio 0.08", "slipstream:learning_cost_tokens_per_second 6.5",
-        "slipstream:learning_report_age_seconds 3.5"}) {
+        "slipstream:learning_records_untaken_total 128", "slipstream:learning_report_age_seconds 3.5"}) {
     EXPECT_TRUE(has(text, line)) << line << "\n" << text;
   }
   EXPECT_EQ(text.find(R"(acceptance_ratio{scored="live",topic="math"})"), std::string::npos) << "never scored";
