@@ -102,10 +102,11 @@ void require_addresses(int /*argc*/, char** /*argv*/, char** /*environment*/) {
   ::_exit(1);
 }
 
-// Run before the constructors of shared libraries, which take longer than the rest of the start.
+// Run before the constructors of shared libraries, which take longer than the rest of the start. Each by itself: an
+// array would be aligned to 16 bytes, and the loader would call the gap before it.
 using FirstCall = void (*)(int, char**, char**);
-__attribute__((section(".preinit_array"), used))
-FirstCall first_calls[] = {ignore_reloads_of_a_service, require_addresses};
+__attribute__((section(".preinit_array"), used)) FirstCall ignores_reloads = ignore_reloads_of_a_service;
+__attribute__((section(".preinit_array"), used)) FirstCall requires_addresses = require_addresses;
 
 }  // namespace
 

@@ -2,15 +2,19 @@
 // Memory grew with learning: what the learner's thread freed stayed in glibc's arena of it (issue 15: 644 MiB held for
 // 82 in use after ten minutes of four topics).
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <chrono>
+#include <cstddef>
 #include <cstdlib>
 #include <fstream>
 #include <future>
 #include <memory>
 #include <thread>
+#include <vector>
 
 #include "common/thread_memory.h"
 #include "distill/trainer/draft_trainer.h"
@@ -106,6 +110,37 @@ TEST(AllocatorDeathTest, AThreadThatIsPreparedGetsNoMemoryInsteadOfEndingTheProc
     thread.join();
   };
   EXPECT_EXIT(allocate_without_room(), ::testing::ExitedWithCode(0), "");
+}
+
+// Frees 256 MiB on a thread that then allocates no more. Whether their addresses went back too within seconds.
+bool freed_addresses_go_back() {
+  constexpr std::size_t kBlocks = 256, kBytes = std::size_t{1} << 20;
+  std::vector<std::unique_ptr<std::byte[]>> blocks;
+  std::thread([&] {
+    for (std::size_t i = 0; i < kBlocks; ++i) blocks.push_back(std::make_unique<std::byte[]>(kBytes));
+  }).join();
+  const std::size_t full = testing::address_bytes();
+  blocks.clear();
+  for (int i = 0; i < 100; ++i) {
+    if (testing::address_bytes() + kBlocks / 2 * kBytes < full) return true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  }
+  return false;
+}
+
+// A flood under a limit of addresses or data left the service refusing chats for ever: what its threads had freed was
+// kept for them alone.
+TEST(AllocatorDeathTest, UnderALimitTheAddressesOfFreedMemoryGoBack) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "a sanitizer's own allocator";
+#endif
+  GTEST_FLAG_SET(death_test_style, "threadsafe");  // a process of its own, which starts under the limit
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_DATA, &before), 0);
+  const rlimit limit{rlim_t{1} << 40, before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_DATA, &limit), 0);
+  EXPECT_EXIT(std::_Exit(freed_addresses_go_back() ? 0 : 1), ::testing::ExitedWithCode(0), "");
+  ::setrlimit(RLIMIT_DATA, &before);
 }
 
 }  // namespace
