@@ -140,8 +140,8 @@ def refusals(service):
     try:
         model_of(service, use_responses_api=True).invoke(TALK)
         check("the Responses API is refused", False, "it was accepted")
-    except openai.NotFoundError as error:
-        check("the Responses API is not there, and says so", "/v1/chat/completions" in str(error), str(error))
+    except openai.BadRequestError as error:
+        check("the Responses API is refused and says what to use", "/v1/chat/completions" in str(error), str(error))
 
 
 def main():
