@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "distill/learning_units.h"
 
-#include <algorithm>
-
 namespace slip {
 namespace {
 
 constexpr std::int64_t kScoringBurstUs = 200'000;  // a dozen passes
-constexpr std::int64_t kSampleEveryUs = 1'000'000;
 
 }  // namespace
 
@@ -52,7 +49,7 @@ void LearningUnits::done() noexcept {
 void LearningUnits::settle() noexcept {
   if (guaranteed_since_us_ >= 0) guaranteed_.spend(now_us_() - guaranteed_since_us_);
   guaranteed_since_us_ = -1;
-  take_sample(now_us_());
+  if (cores_ != nullptr) take_sample();
 }
 
 std::int64_t LearningUnits::take_cost_us() noexcept {
@@ -62,19 +59,17 @@ std::int64_t LearningUnits::take_cost_us() noexcept {
   return cost_us - before;
 }
 
-void LearningUnits::take_sample(std::int64_t now) const noexcept {
-  if (cores_ == nullptr) return;
-  if (n_samples_ > 0 && now - samples_[(n_samples_ - 1) % kSamples].at_us < kSampleEveryUs) return;
-  samples_[n_samples_++ % kSamples] = {now, cores_->totals()};
+LearningUnits::Sample LearningUnits::take_sample() const noexcept {
+  const Sample now{now_us_(), cores_->totals()};
+  samples_.add(now);
+  return now;
 }
 
 LearningUnits::Sample LearningUnits::last_minute() const noexcept {
   if (cores_ == nullptr) return {};
-  const std::int64_t now = now_us_();
-  take_sample(now);
-  const Sample& oldest = samples_[n_samples_ > kSamples ? n_samples_ % kSamples : 0];
-  const CoreSharing::Totals totals = cores_->totals();
-  return {now - oldest.at_us,
+  const auto [at_us, totals] = take_sample();
+  const Sample& oldest = samples_.oldest();
+  return {at_us - oldest.at_us,
           {totals.busy_us - oldest.totals.busy_us, totals.leased_us - oldest.totals.leased_us,
            totals.cost_us - oldest.totals.cost_us, totals.committed - oldest.totals.committed}};
 }

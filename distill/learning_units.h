@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <array>
-#include <cstddef>
 #include <cstdint>
 
 #include "distill/governor.h"
+#include "distill/sample_ring.h"
 #include "distill/time_budget.h"
 
 namespace slip {
@@ -50,14 +49,13 @@ class LearningUnits {
   bool begin(bool with_lease) noexcept;
   void settle() noexcept;  // pays for the last unit
 
-  static constexpr std::size_t kSamples = 61;  // a second apart, so that they span a minute
   struct Sample {
     std::int64_t at_us = 0;
     CoreSharing::Totals totals;
   };
-  // The differences between the oldest sample and now.
+  Sample take_sample() const noexcept;
+  // The differences between the oldest sample and now; zero without cores.
   Sample last_minute() const noexcept;
-  void take_sample(std::int64_t now) const noexcept;
 
   CoreSharing* const cores_;
   std::int64_t (*const now_us_)();
@@ -65,8 +63,7 @@ class LearningUnits {
   std::int64_t guaranteed_since_us_ = -1;  // ≥ 0: start of the current unit, paid from the guaranteed share
   std::int64_t cost_taken_us_ = 0;
   const char* reason_ = "";
-  mutable std::array<Sample, kSamples> samples_{};
-  mutable std::size_t n_samples_ = 0;
+  mutable SampleRing<Sample, 61> samples_{1'000'000};  // of the last minute
 };
 
 }  // namespace slip

@@ -2,10 +2,11 @@
 #include "distill/payback_governor.h"
 
 #include <algorithm>
-#include <array>
+#include <cstddef>
 #include <vector>
 
 #include "distill/learning_units.h"
+#include "distill/sample_ring.h"
 #include "distill/training_payback.h"
 
 namespace slip {
@@ -40,25 +41,21 @@ class BusyShare {
       so_far_.busy_us += busy_us - last_ask_.busy_us;
     }
     last_ask_ = {now_us, busy_us};
-    if (n_ > 0 && so_far_.at_us - newest().at_us < kBusySampleUs) return;
-    samples_[n_++ % kBusySamples] = so_far_;
+    samples_.add(so_far_);
   }
   // 0 in the first five seconds: a service that starts into a rush of requests would only prolong it by training.
   double share() const noexcept {
-    if (n_ < kBusySamples) return 0;
-    const Times& oldest = samples_[n_ % kBusySamples];
-    return static_cast<double>(newest().busy_us - oldest.busy_us) / static_cast<double>(newest().at_us - oldest.at_us);
+    if (!samples_.full()) return 0;
+    const Times &oldest = samples_.oldest(), &newest = samples_.newest();
+    return static_cast<double>(newest.busy_us - oldest.busy_us) / static_cast<double>(newest.at_us - oldest.at_us);
   }
 
  private:
   struct Times {
     std::int64_t at_us = 0, busy_us = 0;
   };
-  const Times& newest() const noexcept { return samples_[(n_ - 1) % kBusySamples]; }
-
   Times last_ask_, so_far_;
-  std::array<Times, kBusySamples> samples_{};
-  std::size_t n_ = 0;
+  SampleRing<Times, kBusySamples> samples_{kBusySampleUs};
 };
 
 class PaybackGovernor final : public Governor {
