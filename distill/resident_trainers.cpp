@@ -47,7 +47,14 @@ ResidentTrainers::Resident ResidentTrainers::load(const std::string& draft, cons
 
 // Loads the saved state if its lineage fits. False when the trainer may hold state that must not be used.
 bool ResidentTrainers::take_up(const std::string& draft, const DraftSource& live, Resident& resident) const {
-  if (!std::filesystem::exists(state_file(draft)) || !std::filesystem::exists(lineage_file(draft))) return true;
+  const bool has_state = std::filesystem::exists(state_file(draft));
+  const bool has_lineage = std::filesystem::exists(lineage_file(draft));
+  if (!has_state && !has_lineage) return true;
+  if (!has_state || !has_lineage) {  // deleted, or a crash fell between the two files of a first save
+    log_warn("learning: optimizer state of " + draft +
+             " is left aside: " + (has_state ? lineage_file(draft) : state_file(draft)).string() + " is missing");
+    return true;
+  }
   try {
     const TrainerLineage saved = read_lineage(lineage_file(draft));
     if (saved.source != live.name || saved.version != live.number) return true;

@@ -30,6 +30,13 @@ void check_optimizer_state(const fs::path& file) {
   if (crc32c(body) != crc) throw Error(ErrorCode::kDataLoss, file.string() + " fails its checksum");
 }
 
+// Also checks that the state is there. A crash may leave a state without its lineage, but not this.
+void check_lineage(const fs::path& file) {
+  read_lineage(file);
+  const fs::path state = fs::path(file).replace_extension(".opt");
+  if (!fs::exists(fs::symlink_status(state))) throw Error(ErrorCode::kDataLoss, state.string() + " is missing");
+}
+
 }  // namespace
 
 Inspection inspect_optimizer_states(const fs::path& folder) {
@@ -41,7 +48,7 @@ Inspection inspect_optimizer_states(const fs::path& folder) {
     states += is_lineage ? 0 : 1;
     try {
       if (is_lineage) {
-        read_lineage(entry.path());
+        check_lineage(entry.path());
       } else {
         check_optimizer_state(entry.path());
       }

@@ -265,5 +265,21 @@ TEST_F(ResidentTrainersTest, TornOrMismatchedFilesAreLeftAside) {
   }
 }
 
+// The optimizer began afresh without a word.
+TEST_F(ResidentTrainersTest, AMissingFileIsSaid) {
+  for (const char* file : {"sql.opt", "sql.lineage"}) {
+    {
+      ResidentTrainers trainers(options());
+      train(trainers.take("sql", live(1)), 4);
+      trainers.save("sql");
+    }
+    std::filesystem::remove(options().folder / file);
+    ::testing::internal::CaptureStderr();
+    EXPECT_EQ(ResidentTrainers(options()).take("sql", live(1)).steps(), 0);
+    const std::string said = ::testing::internal::GetCapturedStderr();
+    EXPECT_NE(said.find(std::string(file) + " is missing"), std::string::npos) << said;
+  }
+}
+
 }  // namespace
 }  // namespace slip

@@ -278,7 +278,12 @@ TEST_F(InspectionTest, DamagedStatesOfRouterAndOptimizersAreFaults) {
   EXPECT_THAT(faults_of(data), ::testing::IsEmpty());
   std::ofstream(lineage) << "slipstream-optimizer-2 sql three";
   EXPECT_THAT(faults_of(data), ElementsAre(AllOf(HasSubstr(lineage.string()), HasSubstr("damaged"))));
+  fs::rename(optimizer, data / "elsewhere");
+  write_lineage(lineage, {.source = "sql", .version = 3});
+  EXPECT_THAT(faults_of(data), ElementsAre(AllOf(HasSubstr(optimizer.string()), HasSubstr("missing"))));
+  fs::rename(data / "elsewhere", optimizer);
   fs::remove(lineage);
+  EXPECT_THAT(faults_of(data), ::testing::IsEmpty()) << "as after a crash between the two files";
   for (const fs::path& file : {router, optimizer}) {
     const auto bytes = fs::file_size(file);
     std::fstream damaged(file, std::ios::in | std::ios::out | std::ios::binary);
