@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cmath>
@@ -119,7 +120,8 @@ void refuse_database_as_output(const std::filesystem::path& out, const std::file
               "name another file with --out", "out");
 }
 
-Database::Database(const std::filesystem::path& file, Mode mode) : name_(file.string()), whose_damage_(name_) {
+Database::Database(const std::filesystem::path& file, Mode mode)
+    : name_(file.string()), whose_damage_(name_), index_name_(name_ + "-shm") {
   check_side_files(file);
   if (mode == Mode::kReadWrite) create_private(file);
   const int flags = mode == Mode::kReadWrite ? SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE : SQLITE_OPEN_READONLY;
@@ -160,6 +162,20 @@ bool Database::is_whole() const {
   if (size < page_bytes * number(28, 4)) return size >= whole_bytes_;
   whole_bytes_ = size;
   return true;
+}
+
+// By its path, since closing a descriptor of it would end SQLite's locks on it. Empty, since SQLite would trust a part
+// that is left.
+void Database::keep_index_whole() const noexcept {
+  struct stat status {};
+  if (::lstat(index_name_.c_str(), &status) != 0 || !S_ISREG(status.st_mode)) return;
+  const FileIdentity identity{status.st_dev, status.st_ino};
+  if (identity != index_) index_bytes_ = 0;  // SQLite maps the file that it opened, which is another one
+  index_ = identity;
+  if (status.st_size < index_bytes_ && ::truncate(index_name_.c_str(), 0) == 0) {
+    static_cast<void>(!::truncate(index_name_.c_str(), index_bytes_));
+  }
+  index_bytes_ = std::max<std::int64_t>(index_bytes_, status.st_size);
 }
 
 void Database::fail(int result, const std::string& doing) const {

@@ -9,6 +9,8 @@
 #include <string>
 #include <string_view>
 
+#include "common/file.h"
+
 namespace slip {
 
 // One SQLite connection. SQLite's result codes become Error: kDataLoss for a damaged file, kInvalidArgument for a
@@ -32,6 +34,9 @@ class Database {
   // False if the file does not begin as a database any more or was cut: someone may do so beneath a running service,
   // and SQLite tells at the next start. Also true of a file that has no header yet.
   bool is_whole() const;
+  // Gives the WAL's index (NAME-shm) its length back if someone cut it, empty: SQLite then builds it anew from the WAL.
+  // SQLite reads it through a mapping, so a read behind the file's end would end the process. Call it before a use.
+  void keep_index_whole() const noexcept;
   // From here on damage is said to be that of `original`, whose pages this database copies.
   void is_copy_of(const Database& original) { whose_damage_ = original.name_; }
 
@@ -39,9 +44,11 @@ class Database {
   struct Closer {
     void operator()(sqlite3* handle) const { sqlite3_close_v2(handle); }
   };
-  std::string name_, whose_damage_;
+  std::string name_, whose_damage_, index_name_;
   mutable bool had_header_ = false;
   mutable std::int64_t whole_bytes_ = 0;  // when it was last seen to be as long as its header says
+  mutable FileIdentity index_;            // of NAME-shm, when it was last seen
+  mutable std::int64_t index_bytes_ = 0;  // most that it was seen to have
   std::unique_ptr<sqlite3, Closer> handle_;
 };
 

@@ -100,6 +100,7 @@ struct Ledger::State {
   void write_or_drop(const LedgerRow& row);
   void keep_small_when_due();
   void report_failure(const std::exception& error) noexcept;
+  void say_dropped() const;
   void say_lost() noexcept;
   bool paused() const { return options.disk && options.disk->pauses(); }
 
@@ -144,8 +145,11 @@ void Ledger::State::run() {
       flush = flushes_wanted;
       last = closing;
     }
+    database.keep_index_whole();
     if (last && failing) sqlite3_busy_timeout(database.get(), kLastPatienceMs);
-    // The last write also goes to a missing file, which may only have been moved
+    // The last write also goes to a missing file, which may only have been moved. After it, a cut file may be as long
+    // as before.
+    cut |= last && is_named() && !database.is_whole();
     if ((last && !cut) || may_write()) write_pending();
     {
       const std::lock_guard lock(mutex);
@@ -266,11 +270,7 @@ void Ledger::State::write_pending() {
 
 void Ledger::State::commit(const LockFreeInbox<LedgerRow>::Batch& rows) {
   const std::uint64_t dropped = n_dropped;
-  if (dropped > n_dropped_stored) {
-    log_parts(LogLevel::kWarn,
-              {"ledger: ", std::to_string(dropped - n_dropped_stored),
-               " rows were dropped: there was no room or memory for them, or they could not be written"});
-  }
+  say_dropped();
   fail_point("ledger.begin");
   database.execute("BEGIN IMMEDIATE");
   for (const auto& row : rows) write_or_drop(row);
@@ -279,6 +279,13 @@ void Ledger::State::commit(const LockFreeInbox<LedgerRow>::Batch& rows) {
   database.execute("COMMIT");
   n_dropped_stored = dropped;
   fail_point("ledger.committed");
+}
+
+void Ledger::State::say_dropped() const {
+  if (n_dropped <= n_dropped_stored) return;
+  log_parts(LogLevel::kWarn,
+            {"ledger: ", std::to_string(n_dropped - n_dropped_stored),
+             " rows were dropped: there was no room or memory for them, or they could not be written"});
 }
 
 // A row that cannot be written is dropped, so that it does not block the others forever.
@@ -307,7 +314,11 @@ void Ledger::State::keep_small_when_due() {
 void Ledger::State::say_lost() noexcept {
   const auto late = inbox.take_all();
   const auto n = std::distance(pending.begin(), pending.end()) + std::distance(late.begin(), late.end());
-  if (n > 0) log_parts(LogLevel::kError, {"ledger: ", std::to_string(n), " pending rows are lost: ", last_failure});
+  if (n > 0) {
+    log_parts(LogLevel::kError, {"ledger: ", std::to_string(n),
+                                 " pending rows are lost: ", last_failure.empty() ? away_text : last_failure});
+  }
+  if (gone) say_dropped();
   const bool is_said = gone || (options.disk && options.disk->gone());
   if (!is_said && !in_place()) {
     log_parts(LogLevel::kError, {"ledger: ", away_text, "; unless it was moved, its rows are lost, the last ones too"});

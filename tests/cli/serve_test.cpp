@@ -97,6 +97,20 @@ TEST_F(ServeTest, ADeletedDataDirectoryIsSaidOnceAndShownWhileServingGoesOn) {
   EXPECT_LE(n_errors, 2) << "of the directory, and of a step that was under way\n" << log;
 }
 
+// Stopped within two seconds, the service said nothing.
+TEST_F(ServeTest, ALedgerThatIsCutRightBeforeTheEndIsSaid) {
+  Program program(folder_, usual());
+  const auto port = program.port();
+  ASSERT_NE(port, 0) << program.log();
+  const auto chat = [&](int i) { return ask(port, chat_bytes("What is 12 + " + std::to_string(i) + "?", 16)).status; };
+  std::this_thread::sleep_for(std::chrono::seconds(1));  // the writer has seen the file whole
+  std::filesystem::resize_file(data() + "/ledger.db", 5'000);
+  for (int i = 0; i < 10; ++i) EXPECT_EQ(chat(i), 200);
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  EXPECT_EQ(program.stop(), 0);
+  EXPECT_NE(program.err().find("ledger.db was deleted, moved, replaced or cut"), std::string::npos) << program.err();
+}
+
 // 870 records were gone, and the service said nothing.
 TEST_F(ServeTest, ADamagedReplaySegmentIsNamedAtTheStart) {
   {

@@ -144,6 +144,41 @@ TEST_F(LedgerTest, AFileThatIsCutOrOverwrittenIsSaidAndItsRowsAreCounted) {
     EXPECT_THAT(said, HasSubstr(file_.string() + " was deleted, moved, replaced or cut"));
     EXPECT_THAT(said, HasSubstr("until a restart"));
     EXPECT_THAT(said, ::testing::Not(HasSubstr("is back")));
+    EXPECT_THAT(said, HasSubstr("2 rows were dropped"));
+  }
+}
+
+// Before the writer looked at the file again; see also ServeTest.ALedgerThatIsCutRightBeforeTheEndIsSaid.
+TEST_F(LedgerTest, AFileThatIsCutRightBeforeTheEndIsSaid) {
+  ::testing::internal::CaptureStderr();
+  {
+    Ledger ledger(options_for(file_));
+    ledger.flush();
+    fs::resize_file(file_, 5'000);
+    for (std::uint64_t id = 1; id <= 20; ++id) ledger.record(numbered(id));
+  }
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              HasSubstr(file_.string() + " was deleted, moved, replaced or cut"));
+}
+
+// Bug: SQLite's next look at the index of its WAL, which it maps, ended the service (SIGBUS).
+TEST_F(LedgerTest, AnIndexOfTheWalThatIsCutIsBuiltAnew) {
+  constexpr int kRows = 40;
+  for (const std::uintmax_t left : {0, 100, 20'000}) {
+    for (const char* suffix : {"", "-wal", "-shm"}) fs::remove(file_.string() + suffix);
+    Ledger ledger(options_for(file_));
+    const fs::path index = file_.string() + "-shm";
+    std::uint64_t id = 0;
+    while (id < kRows) ledger.record(numbered(++id));
+    ledger.flush();
+    ASSERT_TRUE(eventually([&] { return fs::file_size(index) > left; }));
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));  // the writer has seen it whole
+    fs::resize_file(index, left);
+    while (id < 2 * kRows) ledger.record(numbered(++id));
+    ledger.flush();
+    EXPECT_FALSE(ledger.failing());
+    EXPECT_EQ(ledger.dropped(), 0U);
+    EXPECT_EQ(count("SELECT COUNT(*) FROM requests"), 2 * kRows) << left;
   }
 }
 
