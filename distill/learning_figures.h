@@ -29,10 +29,10 @@ struct TopicLearning {
 };
 
 struct LearningFigures {
-  std::int64_t at_us = 0;        // wall clock
-  double running_s = 0;          // since the learner started
-  double share_of_service = 0;   // cost of learning to the service over the last minute, 0 to 1
-  double cost_tokens_per_s = 0;  // the same in tokens/s
+  std::int64_t at_us = 0;             // wall clock
+  double running_s = 0;               // since the learner started
+  double share_of_service = 0;        // cost of learning to the service over the last minute, 0 to 1
+  double cost_tokens_per_s = 0;       // the same in tokens/s
   std::uint64_t records_untaken = 0;  // dropped unscored before the learner had time to take them in; kept in replay
   std::uint64_t trainer_bytes = 0, scorer_bytes = 0, candidate_bytes = 0, queue_bytes = 0;
   std::vector<TopicLearning> topics;

@@ -45,23 +45,26 @@ bool has(const std::string& text, const std::string& line) {
 
 TEST(LearningFamilies, HaveASeriesATopicWithUnits) {
   const std::string text = prometheus::TextSerializer().Serialize(learning_families(figures(), 13'500'000));
-  for (const char* line :
-       {"# TYPE slipstream:learning_optimizer_steps_total counter",
-        R"(slipstream:learning_optimizer_steps_total{topic="sql"} 120)",
-        R"(slipstream:learning_optimizer_steps_total{topic="math"} 0)",
-        R"(slipstream:learning_requests_total{topic="sql"} 80)",
-        R"(slipstream:learning_records_waiting{topic="sql"} 3)",
-        R"(slipstream:learning_records_unscored_total{topic="sql"} 1)",
-        R"(slipstream:learning_training_seconds_total{topic="sql"} 9.5)",
-        R"(slipstream:learning_scoring_seconds_total{topic="sql"} 1.25)", "# TYPE slipstream:learning_loss_nats gauge",
-        R"(slipstream:learning_loss_nats{topic="sql"} 1.5)", R"(slipstream:learning_lag_seconds{topic="sql"} 2)",
-        R"(slipstream:learning_acceptance_ratio{scored="live",topic="sql"} 0.5)",
-        R"(slipstream:learning_acceptance_ratio{scored="base",topic="sql"} 0.36)",
-        R"(slipstream:learning_predicted_gain_ratio{topic="sql"} 0.02)",
-        R"(slipstream:learning_realised_gain_ratio{topic="sql"} 0.14)",
-        R"(slipstream:learning_live_version{draft="sql",topic="sql"} 4)",
-        "slipstream:learning_service_share_ratio 0.08", "slipstream:learning_cost_tokens_per_second 6.5",
-        "slipstream:learning_records_untaken_total 128", "slipstream:learning_report_age_seconds 3.5"}) {
+  for (const char* line : {"# TYPE slipstream:learning_optimizer_steps_total counter",
+                           R"(slipstream:learning_optimizer_steps_total{topic="sql"} 120)",
+                           R"(slipstream:learning_optimizer_steps_total{topic="math"} 0)",
+                           R"(slipstream:learning_requests_total{topic="sql"} 80)",
+                           R"(slipstream:learning_records_waiting{topic="sql"} 3)",
+                           R"(slipstream:learning_records_unscored_total{topic="sql"} 1)",
+                           R"(slipstream:learning_training_seconds_total{topic="sql"} 9.5)",
+                           R"(slipstream:learning_scoring_seconds_total{topic="sql"} 1.25)",
+                           "# TYPE slipstream:learning_loss_nats gauge",
+                           R"(slipstream:learning_loss_nats{topic="sql"} 1.5)",
+                           R"(slipstream:learning_lag_seconds{topic="sql"} 2)",
+                           R"(slipstream:learning_acceptance_ratio{scored="live",topic="sql"} 0.5)",
+                           R"(slipstream:learning_acceptance_ratio{scored="base",topic="sql"} 0.36)",
+                           R"(slipstream:learning_predicted_gain_ratio{topic="sql"} 0.02)",
+                           R"(slipstream:learning_realised_gain_ratio{topic="sql"} 0.14)",
+                           R"(slipstream:learning_live_version{draft="sql",topic="sql"} 4)",
+                           "slipstream:learning_service_share_ratio 0.08",
+                           "slipstream:learning_cost_tokens_per_second 6.5",
+                           "slipstream:learning_records_untaken_total 128",
+                           "slipstream:learning_report_age_seconds 3.5"}) {
     EXPECT_TRUE(has(text, line)) << line << "\n" << text;
   }
   EXPECT_EQ(text.find(R"(acceptance_ratio{scored="live",topic="math"})"), std::string::npos) << "never scored";
